@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_BACKEND_H
+#define CEI_BACKEND_H
+
+/*
+ * Stage 4 of 5: backend - moves bytes.
+ *
+ *   in:   chunks that the router put on a lane
+ *   out:  the lane's done counter, read by completion
+ *
+ * A backend serves one member of this process. It knows no plan, no peer and no
+ * topology: it is handed addresses that are mapped for that member (ipc/share.h).
+ * It never calls back into the engine. Lane calls come from the engine's thread;
+ * the verbs of the data path neither block nor allocate.
+ */
+
+#include <stdint.h>
+
+#include "base/site.h"
+
+struct cei_piece {                      /* 2-D; one row: pitches are unused */
+	uint64_t source;                /* addresses as the member's backend sees them */
+	uint64_t target;
+	uint64_t row_bytes;             /* 0 only with n_rows 0 */
+	uint64_t n_rows;
+	uint64_t source_pitch_bytes;
+	uint64_t target_pitch_bytes;
+};
+
+struct cei_post {                       /* raise a counter ... */
+	uint64_t counter;               /* address of the 64-bit counter */
+	uint64_t word;                  /* and its host word; 0: it has none */
+	uint64_t value;
+};
+
+struct cei_await {                      /* hold the lane until counter >= value */
+	uint64_t        counter;
+	uint64_t        value;
+	const uint32_t *abort_word;     /* host address; non-zero: leave at once */
+};
+
+enum cei_cap {
+	CEI_CAP_LANE_WAIT = 1u << 0,    /* a lane can wait for a counter itself */
+	CEI_CAP_STREAMS   = 1u << 1,    /* stream_wait and stream_post work */
+};
+
+enum cei_lane_kind {                    /* what a lane carries */
+	CEI_LANE_PEER,                  /* within this memory and to peers; never waits */
+	CEI_LANE_IN,                    /* host memory to a GPU; never waits */
+	CEI_LANE_OUT,                   /* a GPU to host memory; never waits */
+	CEI_LANE_GATED,                 /* anything, behind waits */
+};
+
+struct cei_backend {
+	const struct cei_backend_ops *ops;
+	struct cei_site              *site;
+	uint32_t                      member;   /* index in the site */
+	void                         *private;  /* the backend's, ops->backend_bytes */
+};
+
+struct cei_lane {
+	struct cei_backend *backend;
+	enum cei_lane_kind  kind;
+	uint32_t            index;      /* in its engine, for messages */
+	uint64_t            n_submitted;/* kept by the lane's caller, see lane.h */
+	void               *private;    /* the backend's, ops->lane_bytes */
+};
+
+/* A lane takes at most this many waits, pieces and posts together between two
+ * submits, and at most CEI_LANE_SUBMITS submits that are not reaped. */
+#define CEI_LANE_BATCH   64u
+#define CEI_LANE_SUBMITS 64u
+
+struct cei_backend_ops {
+	const char          *name;
+	enum ceov_place_kind kind;          /* of the members it serves */
+	uint32_t             caps;          /* enum cei_cap; what an open backend can
+					     * do may be less: see live_caps */
+	uint32_t             backend_bytes; /* private state, zeroed before open */
+	uint32_t             lane_bytes;    /* likewise, before lane_open */
+
+	/* Life. close and lane_close accept what open left half done. lane_close
+	 * drains first. */
+	int      (*open)(struct cei_backend *backend);
+	void     (*close)(struct cei_backend *backend);
+	uint32_t (*live_caps)(struct cei_backend *backend);
+
+	/* address is 64 bytes of scratch memory of a peer, mapped for this member
+	 * and, until the call returns, used by nobody else. Moves bytes there and
+	 * back as lanes will, and tests that a raised counter arrives there (and
+	 * chooses how to raise), so that first use costs nothing later. The scratch
+	 * ends up with any contents. Any thread, at set-up; every wait in it ends
+	 * after 5 s. */
+	int      (*warm)(struct cei_backend *backend, uint64_t address);
+
+	int      (*lane_open)(struct cei_lane *lane);
+	void     (*lane_close)(struct cei_lane *lane);
+
+	/* Small accesses from application threads, any thread, synchronous: they
+	 * neither wait for lanes nor for streams. store writes up to 1 KiB of
+	 * 8-byte words in order of rising address, more in any order. A GPU's
+	 * member is handed GPU memory only. */
+	int      (*store)(struct cei_backend *backend, uint64_t address,
+			  const void *bytes, uint64_t n_bytes);
+	int      (*load)(struct cei_backend *backend, uint64_t address,
+			 void *ret_bytes, uint64_t n_bytes);
+
+	/* On a stream of the caller's, any thread. CEOV_ERR_INVALID without
+	 * CEI_CAP_STREAMS. */
+	int      (*stream_wait)(struct cei_backend *backend, void *stream,
+				const struct cei_await *awaits, uint32_t n_awaits);
+	int      (*stream_post)(struct cei_backend *backend, void *stream,
+				const struct cei_post *posts, uint32_t n_posts);
+
+	/* Data path: each verb appends to the lane, in order: later ones begin
+	 * when earlier ones are done and visible. Within one copy call and within
+	 * one post call there is no order. CEOV_FULL: no room for all of them, and
+	 * nothing was appended. submit makes what was appended since the last one
+	 * go; reap returns how many submits are done, ever, and the error of a
+	 * lane that broke (nothing after the failure is copied or posted). */
+	int      (*wait)(struct cei_lane *lane, const struct cei_await *await);
+	int      (*copy)(struct cei_lane *lane, const struct cei_piece *pieces,
+			 uint32_t n_pieces);
+	int      (*post)(struct cei_lane *lane, const struct cei_post *posts,
+			 uint32_t n_posts);
+	int      (*submit)(struct cei_lane *lane);
+	int      (*reap)(struct cei_lane *lane, uint64_t *ret_n_done);
+
+	/* progress_by_caller: does what worker threads would do, without blocking.
+	 * CEOV_PENDING: it did something. */
+	int      (*turn)(struct cei_lane *lane);
+
+	/* Returns when the lane touches no memory of what it held: what was gated
+	 * has been opened (the caller poisoned the counters) and ran to its end.
+	 * Bounded: CEOV_ERR_TIMEOUT after deadline_ns (a point in time). */
+	int      (*drain)(struct cei_lane *lane, uint64_t deadline_ns);
+};
+
+/* One per place kind; NULL: built without. registry.c. */
+const struct cei_backend_ops *cei_backend_for(enum ceov_place_kind kind);
+
+#endif /* CEI_BACKEND_H */

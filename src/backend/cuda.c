@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * The mover between and within GPUs: copy engines, driven by streams of the driver.
+ *
+ *   wait      a stream wait on the counter, GEQ
+ *   copy      one memcpy batch, which has no order inside
+ *   post      recorded, and given to the driver with the next verb
+ *   submit    one batch memory operation: the posts, then the submit's number to a
+ *             pinned word
+ *   reap      reads that word: no driver call
+ *
+ * It runs no kernel, uses no blocking stream and never the NULL stream, and nothing
+ * is allocated, freed or mapped on the data path. Whoever touches this should know:
+ *
+ *  - A lane whose stream waits is a stopped lane; a wait queued before its producer
+ *    in the same hardware queue never ends. The driver gives each stream priority
+ *    queues of its own, so lanes that wait have another priority than those that
+ *    never do and than small accesses: an abort's store must pass a stopped lane.
+ *  - A memcpy batch has no inner order: data and its flag never share one.
+ *  - Writes of stream memory operations are fenced: what came before them on the
+ *    stream is visible before the value is.
+ *  - Plain copies within one GPU may run as kernels. The batch call can be told to
+ *    prefer the copy engines, so single copies go through it too.
+ *  - A sticky error (a kernel's fault, ECC) ends the context: every lane of the GPU
+ *    then breaks, and nothing is tried again.
+ *
+ * CEOVERLAP_FLAG=write or copy forces how counters in GPU memory are raised;
+ * otherwise a test when a peer is first mapped decides (cuda_flag.c).
+ */
+
+#include <string.h>
+
+#include "backend/cuda_private.h"
+
+_Static_assert(2 * CEI_LANE_BATCH + 1 < 256, "a submit is one driver call");
+
+static uint32_t live_caps(struct cei_backend *backend)
+{
+	const struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
+
+	return CEI_CAP_STREAMS | (own->can_gate ? CEI_CAP_LANE_WAIT : 0);
+}
+
+static int open_streams(struct cei_cuda_backend *own)
+{
+	const struct cei_cuda_calls *calls = &own->cuda->calls;
+	int least = 0;
+	int greatest = 0;
+	CUresult result;
+
+	/* Smaller numbers go first. The second highest is what applications use
+	 * least. */
+	result = calls->ctx_priorities(&least, &greatest);
+	if (result == CUDA_SUCCESS) {
+		own->plain_priority = greatest;
+		own->gate_priority = greatest < least ? greatest + 1 : least;
+		result = calls->stream_create(&own->control, CU_STREAM_NON_BLOCKING,
+					      own->plain_priority);
+	}
+	if (result != CUDA_SUCCESS)
+		return cei_cuda_raise(own->cuda, result, own->rank,
+				      "GPU %u: creating the control stream", own->gpu);
+	return 0;
+}
+
+static int open_memory(struct cei_cuda_backend *own)
+{
+	const struct cei_cuda_calls *calls = &own->cuda->calls;
+	CUresult result;
+	void *pinned = NULL;
+	uint32_t i;
+
+	result = calls->host_alloc(&pinned, sizeof(*own->pinned),
+				   CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+	if (result == CUDA_SUCCESS) {
+		memset(pinned, 0, sizeof(*own->pinned));
+		own->pinned = pinned;
+		result = calls->mem_alloc(&own->scratch, CEI_CUDA_SCRATCH_BYTES);
+	}
+	for (i = 0; i < CEI_CUDA_GROUPS && result == CUDA_SUCCESS; i++)
+		result = calls->event_create(&own->group_events[i],
+					     CU_EVENT_DISABLE_TIMING);
+	if (result != CUDA_SUCCESS)
+		return cei_cuda_raise(own->cuda, result, own->rank,
+				      "GPU %u: memory for the backend", own->gpu);
+	return 0;
+}
+
+static int open_gpu(struct cei_cuda_backend *own)
+{
+	const struct cei_cuda_gpu *gpu = &own->cuda->gpus[own->gpu];
+	int r;
+
+	if (!gpu->has_memops)
+		return cei_raise(own->cuda->report, CEOV_ERR_VERSION, 0,
+				 "GPU %u (%s) has no 64-bit stream memory operations: a "
+				 "Volta or newer GPU is needed", own->gpu, gpu->bus_id);
+	own->wait_flags = CU_STREAM_WAIT_VALUE_GEQ;
+	if (gpu->can_flush)
+		own->wait_flags |= CU_STREAM_WAIT_VALUE_FLUSH;
+	r = open_streams(own);
+	if (!r)
+		r = open_memory(own);
+	if (!r)
+		r = cei_cuda_flag_open(own);
+	return r;
+}
+
+static int backend_open(struct cei_backend *backend)
+{
+	struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
+	const struct ceov_member *member = &backend->site->members[backend->member];
+	struct cei_cuda_hold hold;
+	int r;
+
+	if (!backend->site->cuda)
+		return cei_raise(backend->site->report, CEOV_ERR_STATE, 0,
+				 "rank %u: its place is GPU %u, but there is no CUDA "
+				 "driver", member->rank, member->place.index);
+	own->cuda = backend->site->cuda;
+	own->gpu = member->place.index;
+	own->rank = member->rank;
+	r = cei_cuda_context(own->cuda, own->gpu, &own->context);
+	if (r)
+		return r;
+	pthread_mutex_init(&own->control_lock, NULL);
+	pthread_mutex_init(&own->group_lock, NULL);
+	own->is_begun = 1;
+	r = cei_cuda_push(own->cuda, own->gpu, &hold);
+	if (r)
+		return r;
+	r = open_gpu(own);
+	cei_cuda_pop(own->cuda, &hold);
+	return r;
+}
+
+/* Failures have nobody to tell: after a sticky error all of these fail. */
+static void close_gpu(struct cei_cuda_backend *own)
+{
+	const struct cei_cuda_calls *calls = &own->cuda->calls;
+	uint32_t i;
+
+	for (i = 0; i < CEI_CUDA_GROUPS; i++)
+		if (own->group_events[i])
+			(void)calls->event_destroy(own->group_events[i]);
+	if (own->control)
+		(void)calls->stream_destroy(own->control);
+	/* Freeing waits for the GPU, which may wait for ever; and its late writes
+	 * must not land in memory that has another owner by then. */
+	if (own->is_lost || own->is_stuck) {
+		cei_log(own->cuda->report, CEI_LOG_WARN,
+			"GPU %u: an operation never ended; its memory is left to the "
+			"driver until the process ends", own->gpu);
+		return;
+	}
+	if (own->scratch)
+		(void)calls->mem_free(own->scratch);
+	if (own->pinned)
+		(void)calls->host_free(own->pinned);
+}
+
+static void backend_close(struct cei_backend *backend)
+{
+	struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
+	struct cei_cuda_hold hold;
+
+	if (!own->is_begun)
+		return;
+	if (!cei_cuda_push(own->cuda, own->gpu, &hold)) {
+		close_gpu(own);
+		cei_cuda_pop(own->cuda, &hold);
+	}
+	pthread_mutex_destroy(&own->group_lock);
+	pthread_mutex_destroy(&own->control_lock);
+	own->is_begun = 0;
+}
+
+const struct cei_backend_ops cei_backend_cuda = {
+	.name          = "cuda",
+	.kind          = CEOV_PLACE_GPU,
+	.caps          = CEI_CAP_LANE_WAIT | CEI_CAP_STREAMS,
+	.backend_bytes = sizeof(struct cei_cuda_backend),
+	.lane_bytes    = sizeof(struct cei_cuda_lane),
+	.open          = backend_open,
+	.close         = backend_close,
+	.live_caps     = live_caps,
+	.warm          = cei_cuda_warm,
+	.lane_open     = cei_cuda_lane_open,
+	.lane_close    = cei_cuda_lane_close,
+	.store         = cei_cuda_store,
+	.load          = cei_cuda_load,
+	.stream_wait   = cei_cuda_stream_wait,
+	.stream_post   = cei_cuda_stream_post,
+	.wait          = cei_cuda_lane_wait,
+	.copy          = cei_cuda_lane_copy,
+	.post          = cei_cuda_lane_post,
+	.submit        = cei_cuda_lane_submit,
+	.reap          = cei_cuda_lane_reap,
+	.turn          = cei_cuda_lane_turn,
+	.drain         = cei_cuda_lane_drain,
+};

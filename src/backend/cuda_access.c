@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * The cuda backend's verbs for application threads: small accesses to GPU memory on
+ * a stream of their own, and waits and posts on the caller's streams. No lane.
+ *
+ * Addresses are those of GPU memory that is mapped for the member. Host memory is
+ * reached by the host itself.
+ */
+
+#include <string.h>
+
+#include "backend/cuda_private.h"
+#include "base/clock.h"
+
+/* What stream_enter() changed about the calling thread. */
+struct stream_hold {
+	struct cei_cuda_hold hold;
+	int                  is_foreign;        /* the stream's own context on top */
+};
+
+int cei_cuda_control_idle(struct cei_cuda_backend *own, const char *what)
+{
+	CUresult result;
+
+	result = cei_cuda_idle(own->cuda, own->control, cei_deadline(CEI_CUDA_ACCESS_NS));
+	if (result == CUDA_SUCCESS)
+		return 0;
+	own->is_lost = 1;
+	if (result != CUDA_ERROR_NOT_READY)
+		return cei_cuda_raise(own->cuda, result, own->rank, "GPU %u: %s",
+				      own->gpu, what);
+	return cei_raise(own->cuda->report, CEOV_ERR_TIMEOUT, (int)result,
+			 "rank %u: GPU %u: %s did not end within %u s: another stream "
+			 "stops the GPU (see CUDA_DEVICE_MAX_CONNECTIONS)", own->rank,
+			 own->gpu, what,
+			 (unsigned int)(CEI_CUDA_ACCESS_NS / 1000000000u));
+}
+
+int cei_cuda_begin_access(struct cei_cuda_backend *own, struct cei_cuda_hold *ret_hold)
+{
+	int r;
+
+	pthread_mutex_lock(&own->control_lock);
+	r = cei_cuda_push(own->cuda, own->gpu, ret_hold);
+	if (!r && own->is_lost) {
+		cei_cuda_pop(own->cuda, ret_hold);
+		r = cei_raise(own->cuda->report, CEOV_ERR_STATE, 0,
+			      "rank %u: GPU %u takes no small accesses since one failed",
+			      own->rank, own->gpu);
+	}
+	if (r)
+		pthread_mutex_unlock(&own->control_lock);
+	return r;
+}
+
+void cei_cuda_end_access(struct cei_cuda_backend *own, const struct cei_cuda_hold *hold)
+{
+	cei_cuda_pop(own->cuda, hold);
+	pthread_mutex_unlock(&own->control_lock);
+}
+
+/* One call's operations run in their order, each fenced. */
+static CUresult store_words(struct cei_cuda_backend *own, uint64_t address,
+			    const uint8_t *bytes, uint64_t n_words)
+{
+	CUstreamBatchMemOpParams ops[CEI_CUDA_WORDS_BYTES / sizeof(uint64_t)];
+	uint64_t value;
+	uint64_t i;
+
+	for (i = 0; i < n_words; i++) {
+		memcpy(&value, bytes + i * sizeof(value), sizeof(value));
+		cei_cuda_write_op(&ops[i], address + i * sizeof(value), value);
+	}
+	return own->cuda->calls.stream_batch(own->control, (unsigned int)n_words, ops, 0);
+}
+
+static CUresult copy_words(struct cei_cuda_backend *own, uint64_t address,
+			   uint64_t n_words)
+{
+	CUresult result = CUDA_SUCCESS;
+	uint64_t *words = (uint64_t *)(void *)own->pinned->bounce;
+	uint64_t i;
+
+	for (i = 0; i < n_words && result == CUDA_SUCCESS; i++)
+		result = own->cuda->calls.copy(address + i * sizeof(*words),
+					       (CUdeviceptr)(uintptr_t)&words[i],
+					       sizeof(*words), own->control);
+	return result;
+}
+
+_Static_assert(CEI_CUDA_WORDS_BYTES / sizeof(uint64_t) <= CEI_CUDA_OPS_MAX, "one call");
+_Static_assert(CEI_CUDA_WORDS_BYTES <= CEI_CUDA_BOUNCE_BYTES, "bounce");
+
+static CUresult store_part(struct cei_cuda_backend *own, uint64_t address,
+			   const uint8_t *bytes, uint64_t n_bytes)
+{
+	uint8_t *bounce = own->pinned->bounce;
+	int is_words = n_bytes <= CEI_CUDA_WORDS_BYTES &&
+		       !((address | n_bytes) % sizeof(uint64_t));
+
+	if (is_words && !cei_cuda_flag_copies(own, cei_cuda_flag_form(own), address))
+		return store_words(own, address, bytes, n_bytes / sizeof(uint64_t));
+	memcpy(bounce, bytes, n_bytes);
+	if (is_words)
+		return copy_words(own, address, n_bytes / sizeof(uint64_t));
+	return own->cuda->calls.copy(address, (CUdeviceptr)(uintptr_t)bounce, n_bytes,
+				     own->control);
+}
+
+int cei_cuda_store_locked(struct cei_cuda_backend *own, uint64_t address,
+			  const void *bytes, uint64_t n_bytes)
+{
+	const uint8_t *next = bytes;
+	CUresult result;
+	uint64_t part;
+	int r = 0;
+
+	for (; n_bytes && !r; n_bytes -= part) {
+		part = n_bytes < CEI_CUDA_BOUNCE_BYTES ? n_bytes : CEI_CUDA_BOUNCE_BYTES;
+		result = store_part(own, address, next, part);
+		if (result != CUDA_SUCCESS)
+			return cei_cuda_raise(own->cuda, result, own->rank,
+					      "GPU %u: storing %llu bytes at 0x%llx",
+					      own->gpu, (unsigned long long)part,
+					      (unsigned long long)address);
+		r = cei_cuda_control_idle(own, "a small store");
+		address += part;
+		next += part;
+	}
+	return r;
+}
+
+int cei_cuda_store(struct cei_backend *backend, uint64_t address, const void *bytes,
+		   uint64_t n_bytes)
+{
+	struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
+	struct cei_cuda_hold hold;
+	int r;
+
+	r = cei_cuda_begin_access(own, &hold);
+	if (r)
+		return r;
+	r = cei_cuda_store_locked(own, address, bytes, n_bytes);
+	cei_cuda_end_access(own, &hold);
+	return r;
+}
+
+static int load_locked(struct cei_cuda_backend *own, uint64_t address, uint8_t *ret_bytes,
+		       uint64_t n_bytes)
+{
+	uint8_t *bounce = own->pinned->bounce;
+	CUresult result;
+	uint64_t part;
+	int r;
+
+	for (; n_bytes; n_bytes -= part) {
+		part = n_bytes < CEI_CUDA_BOUNCE_BYTES ? n_bytes : CEI_CUDA_BOUNCE_BYTES;
+		result = own->cuda->calls.copy((CUdeviceptr)(uintptr_t)bounce, address,
+					       part, own->control);
+		if (result != CUDA_SUCCESS)
+			return cei_cuda_raise(own->cuda, result, own->rank,
+					      "GPU %u: loading %llu bytes from 0x%llx",
+					      own->gpu, (unsigned long long)part,
+					      (unsigned long long)address);
+		r = cei_cuda_control_idle(own, "a small load");
+		if (r)
+			return r;
+		memcpy(ret_bytes, bounce, part);
+		address += part;
+		ret_bytes += part;
+	}
+	return 0;
+}
+
+int cei_cuda_load(struct cei_backend *backend, uint64_t address, void *ret_bytes,
+		  uint64_t n_bytes)
+{
+	struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
+	struct cei_cuda_hold hold;
+	int r;
+
+	r = cei_cuda_begin_access(own, &hold);
+	if (r)
+		return r;
+	r = load_locked(own, address, ret_bytes, n_bytes);
+	cei_cuda_end_access(own, &hold);
+	return r;
+}
+
+/* --- callers' streams ----------------------------------------------------------- */
+
+static void stream_leave(struct cei_cuda_backend *own, const struct stream_hold *hold)
+{
+	CUcontext context;
+
+	if (hold->is_foreign)
+		(void)own->cuda->calls.ctx_pop(&context);
+	cei_cuda_pop(own->cuda, &hold->hold);
+}
+
+/* A stream of a green context has another context than ours, on our GPU: its calls
+ * want that one current. */
+static int enter_foreign(struct cei_cuda_backend *own, CUcontext context,
+			 struct stream_hold *hold)
+{
+	CUdevice device = -1;
+	CUresult result;
+
+	result = own->cuda->calls.ctx_push(context);
+	if (result == CUDA_SUCCESS) {
+		hold->is_foreign = 1;
+		result = own->cuda->calls.ctx_device(&device);
+	}
+	if (result != CUDA_SUCCESS)
+		return cei_cuda_raise(own->cuda, result, own->rank,
+				      "GPU %u: the context of a stream", own->gpu);
+	if (device != own->cuda->gpus[own->gpu].device)
+		return cei_raise(own->cuda->report, CEOV_ERR_INVALID, 0,
+				 "rank %u is on GPU %u, but the stream belongs to GPU %d",
+				 own->rank, own->gpu, (int)device);
+	return 0;
+}
+
+static int stream_enter(struct cei_cuda_backend *own, CUstream stream,
+			struct stream_hold *hold)
+{
+	CUcontext context = NULL;
+	CUresult result;
+	int r;
+
+	if (!stream || stream == CU_STREAM_LEGACY)
+		return cei_raise(own->cuda->report, CEOV_ERR_INVALID, 0,
+				 "rank %u: the NULL stream waits for all others and "
+				 "cannot wait for marks: create a stream", own->rank);
+	r = cei_cuda_push(own->cuda, own->gpu, &hold->hold);
+	if (r)
+		return r;
+	hold->is_foreign = 0;
+	result = own->cuda->calls.stream_ctx(stream, &context);
+	if (result != CUDA_SUCCESS)
+		r = cei_cuda_raise(own->cuda, result, own->rank,
+				   "GPU %u: a caller's stream", own->gpu);
+	else if (context != own->context)
+		r = enter_foreign(own, context, hold);
+	if (r)
+		stream_leave(own, hold);
+	return r;
+}
+
+struct op_list {
+	struct cei_cuda_backend *own;
+	CUstream                 stream;
+	uint32_t                 n;
+	CUstreamBatchMemOpParams ops[CEI_CUDA_OPS_MAX];
+};
+
+static int flush_ops(struct op_list *list)
+{
+	struct cei_cuda_backend *own = list->own;
+	CUresult result;
+	uint32_t n = list->n;
+
+	list->n = 0;
+	if (!n)
+		return 0;
+	result = own->cuda->calls.stream_batch(list->stream, n, list->ops, 0);
+	if (result != CUDA_SUCCESS)
+		return cei_cuda_raise(own->cuda, result, own->rank,
+				      "GPU %u: %u memory operations on a caller's stream",
+				      own->gpu, n);
+	return 0;
+}
+
+static int next_op(struct op_list *list, CUstreamBatchMemOpParams **ret_op)
+{
+	int r = 0;
+
+	if (list->n == CEI_CUDA_OPS_MAX)
+		r = flush_ops(list);
+	*ret_op = &list->ops[list->n++];
+	return r;
+}
+
+int cei_cuda_stream_wait(struct cei_backend *backend, void *stream,
+			 const struct cei_await *awaits, uint32_t n_awaits)
+{
+	struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
+	struct op_list list;
+	CUstreamBatchMemOpParams *op;
+	struct stream_hold hold;
+	uint32_t i;
+	int r;
+
+	r = stream_enter(own, stream, &hold);
+	if (r)
+		return r;
+	list.own = own;
+	list.stream = stream;
+	list.n = 0;
+	for (i = 0; i < n_awaits && !r; i++) {
+		r = next_op(&list, &op);
+		cei_cuda_wait_op(own, op, &awaits[i]);
+	}
+	if (!r)
+		r = flush_ops(&list);
+	stream_leave(own, &hold);
+	return r;
+}
+
+/* The values of one driver queue's worth of copies. group_lock is held. */
+static int take_group(struct cei_cuda_backend *own, uint32_t *ret_group)
+{
+	uint64_t deadline = cei_deadline(CEI_CUDA_ACCESS_NS);
+	uint32_t group = own->next_group;
+	struct cei_backoff backoff;
+	CUresult result;
+
+	cei_backoff_reset(&backoff);
+	for (;;) {
+		result = own->cuda->calls.event_query(own->group_events[group]);
+		if (result != CUDA_ERROR_NOT_READY)
+			break;
+		if (cei_now_ns() >= deadline)
+			return cei_raise(own->cuda->report, CEOV_ERR_TIMEOUT, 0,
+					 "rank %u: GPU %u: %u raises on callers' streams "
+					 "have not run within 5 s: too many are queued",
+					 own->rank, own->gpu, CEI_CUDA_GROUPS);
+		cei_backoff_step(&backoff);
+	}
+	if (result != CUDA_SUCCESS)
+		return cei_cuda_raise(own->cuda, result, own->rank,
+				      "GPU %u: an earlier raise on a stream", own->gpu);
+	own->next_group = (group + 1) % CEI_CUDA_GROUPS;
+	*ret_group = group;
+	return 0;
+}
+
+/* At most CEI_CUDA_GROUP_SLOTS posts whose counters are raised by copies. */
+static int post_group(struct cei_cuda_backend *own, CUstream stream,
+		      const struct cei_post *posts, uint32_t n_posts)
+{
+	const struct cei_cuda_calls *calls = &own->cuda->calls;
+	CUresult result = CUDA_SUCCESS;
+	CUresult marked;
+	uint32_t group = 0;
+	uint64_t *slots;
+	uint32_t i;
+	int r;
+
+	r = take_group(own, &group);
+	if (r)
+		return r;
+	slots = own->pinned->slots[group];
+	for (i = 0; i < n_posts && result == CUDA_SUCCESS; i++) {
+		if (!cei_cuda_flag_copies(own, CEI_CUDA_FLAG_COPY, posts[i].counter))
+			continue;
+		slots[i] = posts[i].value;
+		result = calls->copy(posts[i].counter, (CUdeviceptr)(uintptr_t)&slots[i],
+				     sizeof(slots[i]), stream);
+	}
+	/* Also after a failure: the copies before it still read their slots. */
+	marked = calls->event_record(own->group_events[group], stream);
+	if (result == CUDA_SUCCESS)
+		result = marked;
+	if (result != CUDA_SUCCESS)
+		return cei_cuda_raise(own->cuda, result, own->rank,
+				      "GPU %u: raising by copies on a caller's stream",
+				      own->gpu);
+	return 0;
+}
+
+/* A graph would copy from its slots again at every replay, long after they serve
+ * others. */
+static int refuse_capture(struct cei_cuda_backend *own, CUstream stream)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	CUresult result;
+
+	result = own->cuda->calls.stream_is_capturing(stream, &status);
+	if (result != CUDA_SUCCESS)
+		return cei_cuda_raise(own->cuda, result, own->rank,
+				      "GPU %u: a caller's stream", own->gpu);
+	if (status != CU_STREAM_CAPTURE_STATUS_NONE)
+		return cei_raise(own->cuda->report, CEOV_ERR_INVALID, 0,
+				 "rank %u: raises cannot be captured where counters are "
+				 "raised by copies (CEOVERLAP_FLAG)", own->rank);
+	return 0;
+}
+
+static int post_by_copies(struct cei_cuda_backend *own, CUstream stream,
+			  const struct cei_post *posts, uint32_t n_posts)
+{
+	uint32_t part;
+	int r;
+
+	r = refuse_capture(own, stream);
+	for (; n_posts && !r; n_posts -= part, posts += part) {
+		part = n_posts < CEI_CUDA_GROUP_SLOTS ? n_posts : CEI_CUDA_GROUP_SLOTS;
+		pthread_mutex_lock(&own->group_lock);
+		r = post_group(own, stream, posts, part);
+		pthread_mutex_unlock(&own->group_lock);
+	}
+	return r;
+}
+
+static int post_by_writes(struct op_list *list, enum cei_cuda_flag_form form,
+			  const struct cei_post *post)
+{
+	CUstreamBatchMemOpParams *op;
+	int r = 0;
+
+	if (!cei_cuda_flag_copies(list->own, form, post->counter)) {
+		r = next_op(list, &op);
+		cei_cuda_write_op(op, post->counter, post->value);
+	}
+	if (!r && post->word) {
+		r = next_op(list, &op);
+		cei_cuda_write_op(op, post->word, post->value);
+	}
+	return r;
+}
+
+int cei_cuda_stream_post(struct cei_backend *backend, void *stream,
+			 const struct cei_post *posts, uint32_t n_posts)
+{
+	struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
+	enum cei_cuda_flag_form form = cei_cuda_flag_form(own);
+	struct op_list list;
+	struct stream_hold hold;
+	uint32_t i;
+	int r;
+
+	r = stream_enter(own, stream, &hold);
+	if (r)
+		return r;
+	list.own = own;
+	list.stream = stream;
+	list.n = 0;
+	if (form == CEI_CUDA_FLAG_COPY)
+		r = post_by_copies(own, stream, posts, n_posts);
+	for (i = 0; i < n_posts && !r; i++)
+		r = post_by_writes(&list, form, &posts[i]);
+	if (!r)
+		r = flush_ops(&list);
+	stream_leave(own, &hold);
+	return r;
+}

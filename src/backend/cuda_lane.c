@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * The cuda backend's lanes: one stream each, whatever kind. cuda.c says how the
+ * verbs map to the driver. A lane that failed once refuses everything after, so that
+ * no mark is raised behind a copy that did not happen.
+ */
+
+#include <string.h>
+
+#include "backend/cuda_private.h"
+#include "base/clock.h"
+
+/* Without progress for this long, the driver is asked whether the context lives. */
+#define LOOK_NS UINT64_C(10000000)
+
+/* Scratch that lanes warm themselves with; what lies there means nothing. */
+#define SCRATCH_LANE  2048u
+#define LANE_WARM_BYTES 64u
+
+static struct cei_cuda_backend *backend_of(const struct cei_lane *lane)
+{
+	return cei_cuda_backend_of(lane->backend);
+}
+
+static int break_lane(const struct cei_lane *lane, CUresult result, const char *what)
+{
+	struct cei_cuda_backend *own = backend_of(lane);
+	struct cei_cuda_lane *state = lane->private;
+
+	if (!state->error)
+		state->error = cei_cuda_raise(own->cuda, result, own->rank,
+					      "GPU %u: lane %u: %s", own->gpu,
+					      lane->index, what);
+	return state->error;
+}
+
+/* An engine's thread serves one member and keeps its context; ceov_turn() runs in the
+ * caller's thread, which gets its own context back. */
+static int enter(const struct cei_lane *lane, struct cei_cuda_hold *ret_hold)
+{
+	struct cei_cuda_backend *own = backend_of(lane);
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	CUcontext current = NULL;
+	CUresult result;
+
+	if (lane->backend->site->progress_by_caller)
+		return cei_cuda_push(own->cuda, own->gpu, ret_hold);
+	result = own->cuda->calls.ctx_get(&current);
+	if (result == CUDA_SUCCESS && current == own->context)
+		return 0;
+	result = own->cuda->calls.ctx_set(own->context);
+	if (result == CUDA_SUCCESS)
+		result = own->cuda->calls.capture_mode(&mode);
+	if (result != CUDA_SUCCESS)
+		return break_lane(lane, result, "making the context current");
+	return 0;
+}
+
+static void leave(const struct cei_lane *lane, const struct cei_cuda_hold *hold)
+{
+	if (lane->backend->site->progress_by_caller)
+		cei_cuda_pop(backend_of(lane)->cuda, hold);
+}
+
+static int begin(const struct cei_lane *lane, uint32_t n, struct cei_cuda_hold *ret_hold)
+{
+	const struct cei_cuda_lane *state = lane->private;
+
+	if (state->error)
+		return state->error;
+	if (state->n_submitted - state->n_reaped >= CEI_LANE_SUBMITS ||
+	    n > CEI_LANE_BATCH - state->n_batch)
+		return CEOV_FULL;
+	return enter(lane, ret_hold);
+}
+
+/* Gives recorded posts to the driver: what follows must come after them. */
+static CUresult flush(const struct cei_lane *lane)
+{
+	struct cei_cuda_lane *state = lane->private;
+	unsigned int n = state->n_ops;
+
+	state->n_ops = 0;
+	if (!n)
+		return CUDA_SUCCESS;
+	return backend_of(lane)->cuda->calls.stream_batch(state->stream, n, state->ops,
+							  0);
+}
+
+CUresult cei_cuda_copy_batch(struct cei_cuda *cuda, CUstream stream,
+			     struct cei_cuda_copies *copies)
+{
+	CUmemcpyAttributes attributes;
+	CUresult result = CUDA_SUCCESS;
+	size_t first = 0;
+	size_t i;
+
+	if (cuda->calls.copy_batch) {
+		memset(&attributes, 0, sizeof(attributes));
+		attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+		attributes.flags = CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE;
+		return cuda->calls.copy_batch(copies->targets, copies->sources,
+					      copies->sizes, copies->n, &attributes,
+					      &first, 1, stream);
+	}
+	for (i = 0; i < copies->n && result == CUDA_SUCCESS; i++)
+		result = cuda->calls.copy(copies->targets[i], copies->sources[i],
+					  copies->sizes[i], stream);
+	return result;
+}
+
+/* A single copy over PCIe never becomes a kernel, and the plain call is cheaper. */
+static CUresult copy_rows(const struct cei_lane *lane)
+{
+	struct cei_cuda *cuda = backend_of(lane)->cuda;
+	struct cei_cuda_lane *state = lane->private;
+	struct cei_cuda_copies *copies = &state->copies;
+
+	if (!copies->n)
+		return CUDA_SUCCESS;
+	if (copies->n == 1 && (lane->kind == CEI_LANE_IN || lane->kind == CEI_LANE_OUT))
+		return cuda->calls.copy(copies->targets[0], copies->sources[0],
+					copies->sizes[0], state->stream);
+	return cei_cuda_copy_batch(cuda, state->stream, copies);
+}
+
+static CUresult copy_2d(const struct cei_lane *lane, const struct cei_piece *piece)
+{
+	const struct cei_cuda_lane *state = lane->private;
+	CUDA_MEMCPY2D shape;
+
+	memset(&shape, 0, sizeof(shape));
+	shape.srcMemoryType = CU_MEMORYTYPE_UNIFIED;
+	shape.srcDevice = piece->source;
+	shape.srcPitch = piece->source_pitch_bytes;
+	shape.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+	shape.dstDevice = piece->target;
+	shape.dstPitch = piece->target_pitch_bytes;
+	shape.WidthInBytes = piece->row_bytes;
+	shape.Height = piece->n_rows;
+	return backend_of(lane)->cuda->calls.copy_2d(&shape, state->stream);
+}
+
+/* One row, or rows without gaps on either side. */
+static int is_flat(const struct cei_piece *piece)
+{
+	return piece->n_rows == 1 ||
+	       (piece->source_pitch_bytes == piece->row_bytes &&
+		piece->target_pitch_bytes == piece->row_bytes);
+}
+
+static CUresult copy_all(const struct cei_lane *lane, const struct cei_piece *pieces,
+			 uint32_t n_pieces)
+{
+	struct cei_cuda_lane *state = lane->private;
+	struct cei_cuda_copies *copies = &state->copies;
+	CUresult result;
+	uint32_t i;
+
+	copies->n = 0;
+	result = flush(lane);
+	for (i = 0; i < n_pieces && result == CUDA_SUCCESS; i++) {
+		if (!pieces[i].n_rows || !pieces[i].row_bytes)
+			continue;
+		if (!is_flat(&pieces[i])) {
+			result = copy_2d(lane, &pieces[i]);
+			continue;
+		}
+		copies->targets[copies->n] = pieces[i].target;
+		copies->sources[copies->n] = pieces[i].source;
+		copies->sizes[copies->n] = pieces[i].row_bytes * pieces[i].n_rows;
+		copies->n++;
+	}
+	if (result == CUDA_SUCCESS)
+		result = copy_rows(lane);
+	return result;
+}
+
+int cei_cuda_lane_copy(struct cei_lane *lane, const struct cei_piece *pieces,
+		       uint32_t n_pieces)
+{
+	struct cei_cuda_lane *state = lane->private;
+	struct cei_cuda_hold hold;
+	CUresult result;
+	int r;
+
+	r = begin(lane, n_pieces, &hold);
+	if (r)
+		return r;
+	state->n_batch += n_pieces;
+	result = copy_all(lane, pieces, n_pieces);
+	leave(lane, &hold);
+	return result == CUDA_SUCCESS ? 0 : break_lane(lane, result, "copy");
+}
+
+int cei_cuda_lane_wait(struct cei_lane *lane, const struct cei_await *await)
+{
+	struct cei_cuda_backend *own = backend_of(lane);
+	struct cei_cuda_lane *state = lane->private;
+	struct cei_cuda_hold hold;
+	CUresult result;
+	int r;
+
+	r = begin(lane, 1, &hold);
+	if (r)
+		return r;
+	state->n_batch++;
+	result = flush(lane);
+	if (result == CUDA_SUCCESS)
+		result = own->cuda->calls.stream_wait_value(state->stream, await->counter,
+							    await->value,
+							    own->wait_flags);
+	leave(lane, &hold);
+	return result == CUDA_SUCCESS ? 0 : break_lane(lane, result, "wait");
+}
+
+/* Copies the post's value from a slot that is this submit's and this post's. */
+static CUresult post_by_copy(const struct cei_lane *lane, const struct cei_post *post,
+			     uint32_t index)
+{
+	const struct cei_cuda_lane *state = lane->private;
+	uint64_t *slot =
+		&state->page->slots[state->n_submitted % CEI_LANE_SUBMITS][index];
+
+	*slot = post->value;
+	return backend_of(lane)->cuda->calls.copy(post->counter,
+						  (CUdeviceptr)(uintptr_t)slot,
+						  sizeof(*slot), state->stream);
+}
+
+static CUresult post_all(const struct cei_lane *lane, const struct cei_post *posts,
+			 uint32_t n_posts)
+{
+	struct cei_cuda_backend *own = backend_of(lane);
+	enum cei_cuda_flag_form form = cei_cuda_flag_form(own);
+	struct cei_cuda_lane *state = lane->private;
+	CUresult result = CUDA_SUCCESS;
+	uint32_t i;
+
+	/* Copies go at once: what was recorded before goes first. */
+	if (form == CEI_CUDA_FLAG_COPY)
+		result = flush(lane);
+	for (i = 0; i < n_posts && result == CUDA_SUCCESS; i++) {
+		if (cei_cuda_flag_copies(own, form, posts[i].counter))
+			result = post_by_copy(lane, &posts[i], state->n_posts);
+		else
+			cei_cuda_write_op(&state->ops[state->n_ops++], posts[i].counter,
+					  posts[i].value);
+		if (posts[i].word)
+			cei_cuda_write_op(&state->ops[state->n_ops++], posts[i].word,
+					  posts[i].value);
+		state->n_posts++;
+	}
+	return result;
+}
+
+int cei_cuda_lane_post(struct cei_lane *lane, const struct cei_post *posts,
+		       uint32_t n_posts)
+{
+	struct cei_cuda_lane *state = lane->private;
+	struct cei_cuda_hold hold;
+	CUresult result;
+	int r;
+
+	r = begin(lane, n_posts, &hold);
+	if (r)
+		return r;
+	state->n_batch += n_posts;
+	result = post_all(lane, posts, n_posts);
+	leave(lane, &hold);
+	return result == CUDA_SUCCESS ? 0 : break_lane(lane, result, "post");
+}
+
+int cei_cuda_lane_submit(struct cei_lane *lane)
+{
+	struct cei_cuda_lane *state = lane->private;
+	struct cei_cuda_hold hold;
+	CUresult result;
+	int r;
+
+	r = begin(lane, 0, &hold);
+	if (r)
+		return r;
+	cei_cuda_write_op(&state->ops[state->n_ops++],
+			  (uint64_t)(uintptr_t)&state->page->done,
+			  state->n_submitted + 1);
+	result = flush(lane);
+	leave(lane, &hold);
+	if (result != CUDA_SUCCESS)
+		return break_lane(lane, result, "submit");
+	state->n_submitted++;
+	state->n_batch = 0;
+	state->n_posts = 0;
+	return 0;
+}
+
+/* Now and then while nothing moves: a dead context writes no words. */
+static int look_for_error(struct cei_lane *lane)
+{
+	struct cei_cuda_lane *state = lane->private;
+	uint64_t now = cei_now_ns();
+	struct cei_cuda_hold hold;
+	CUresult result;
+	int r;
+
+	if (!state->look_at_ns)
+		state->look_at_ns = now + LOOK_NS;
+	if (now < state->look_at_ns)
+		return 0;
+	state->look_at_ns = now + LOOK_NS;
+	r = enter(lane, &hold);
+	if (r)
+		return r;
+	result = backend_of(lane)->cuda->calls.stream_query(state->stream);
+	leave(lane, &hold);
+	if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY)
+		return break_lane(lane, result, "moving");
+	return 0;
+}
+
+int cei_cuda_lane_reap(struct cei_lane *lane, uint64_t *ret_n_done)
+{
+	struct cei_cuda_lane *state = lane->private;
+	uint64_t n_done;
+
+	/* acquire: pairs with the write that submit put on the stream */
+	n_done = atomic_load_explicit(&state->page->done, memory_order_acquire);
+	*ret_n_done = n_done;
+	if (state->error)
+		return state->error;
+	if (n_done != state->n_reaped || n_done == state->n_submitted) {
+		state->n_reaped = n_done;
+		state->look_at_ns = 0;
+		return 0;
+	}
+	return look_for_error(lane);
+}
+
+/* The GPU needs nobody's help. */
+int cei_cuda_lane_turn(struct cei_lane *lane)
+{
+	(void)lane;
+	return 0;
+}
+
+/* What was appended and not submitted is forgotten: recorded posts never go. */
+int cei_cuda_lane_drain(struct cei_lane *lane, uint64_t deadline_ns)
+{
+	struct cei_cuda_backend *own = backend_of(lane);
+	struct cei_cuda_lane *state = lane->private;
+	struct cei_cuda_hold hold;
+	CUresult result;
+	int r;
+
+	r = cei_cuda_push(own->cuda, own->gpu, &hold);
+	if (r)
+		return r;
+	state->n_ops = 0;
+	result = cei_cuda_idle(own->cuda, state->stream, deadline_ns);
+	cei_cuda_pop(own->cuda, &hold);
+	if (result == CUDA_ERROR_NOT_READY)
+		return cei_raise(own->cuda->report, CEOV_ERR_TIMEOUT, 0,
+				 "rank %u: GPU %u: lane %u did not run dry: a copy "
+				 "hangs, or a gate was not opened", own->rank, own->gpu,
+				 lane->index);
+	state->n_batch = 0;
+	state->n_posts = 0;
+	/* A dead context touches no memory any more; reap yields its error. */
+	if (result != CUDA_SUCCESS)
+		(void)break_lane(lane, result, "draining");
+	return 0;
+}
+
+/* The first use of a stream on an engine costs more than the later ones. */
+static CUresult warm_stream(const struct cei_lane *lane)
+{
+	struct cei_cuda_backend *own = backend_of(lane);
+	struct cei_cuda_lane *state = lane->private;
+	uint64_t scratch = own->scratch + SCRATCH_LANE;
+	uint64_t pinned = (uint64_t)(uintptr_t)state->page->slots;
+	struct cei_cuda_copies *copies = &state->copies;
+	CUresult result;
+
+	copies->n = 1;
+	copies->sizes[0] = LANE_WARM_BYTES;
+	copies->targets[0] = lane->kind == CEI_LANE_OUT ? pinned : scratch;
+	copies->sources[0] = lane->kind == CEI_LANE_IN ? pinned
+						       : scratch + LANE_WARM_BYTES;
+	result = copy_rows(lane);
+	if (result != CUDA_SUCCESS)
+		return result;
+	cei_cuda_write_op(&state->ops[state->n_ops++],
+			  (uint64_t)(uintptr_t)&state->page->done, 0);
+	result = flush(lane);
+	if (result != CUDA_SUCCESS)
+		return result;
+	return cei_cuda_idle(own->cuda, state->stream, cei_deadline(CEI_CUDA_ACCESS_NS));
+}
+
+static CUresult open_stream(const struct cei_lane *lane)
+{
+	struct cei_cuda_backend *own = backend_of(lane);
+	const struct cei_cuda_calls *calls = &own->cuda->calls;
+	struct cei_cuda_lane *state = lane->private;
+	void *page = NULL;
+	CUresult result;
+
+	result = calls->stream_create(&state->stream, CU_STREAM_NON_BLOCKING,
+				      lane->kind == CEI_LANE_GATED ? own->gate_priority :
+								     own->plain_priority);
+	if (result != CUDA_SUCCESS)
+		return result;
+	result = calls->host_alloc(&page, sizeof(*state->page),
+				   CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+	if (result != CUDA_SUCCESS)
+		return result;
+	memset(page, 0, sizeof(*state->page));
+	state->page = page;
+	return warm_stream(lane);
+}
+
+int cei_cuda_lane_open(struct cei_lane *lane)
+{
+	struct cei_cuda_backend *own = backend_of(lane);
+	struct cei_cuda_hold hold;
+	CUresult result;
+	int r;
+
+	r = cei_cuda_push(own->cuda, own->gpu, &hold);
+	if (r)
+		return r;
+	result = open_stream(lane);
+	cei_cuda_pop(own->cuda, &hold);
+	return result == CUDA_SUCCESS ? 0 : break_lane(lane, result, "opening");
+}
+
+/* What a lane that did not drain may still write to is left to the driver. Failures
+ * have nobody to tell. */
+void cei_cuda_lane_close(struct cei_lane *lane)
+{
+	struct cei_cuda_backend *own = backend_of(lane);
+	struct cei_cuda_lane *state = lane->private;
+	struct cei_cuda_hold hold;
+	int r;
+
+	if (!state->stream)
+		return;
+	r = cei_cuda_lane_drain(lane, cei_deadline(CEI_CUDA_ACCESS_NS));
+	if (cei_cuda_push(own->cuda, own->gpu, &hold))
+		return;
+	(void)own->cuda->calls.stream_destroy(state->stream);
+	state->stream = NULL;
+	if (!r && state->page)
+		(void)own->cuda->calls.host_free(state->page);
+	state->page = NULL;
+	cei_cuda_pop(own->cuda, &hold);
+}

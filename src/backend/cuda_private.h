@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_CUDA_PRIVATE_H
+#define CEI_CUDA_PRIVATE_H
+
+/* What cuda.c, cuda_lane.c, cuda_flag.c and cuda_access.c share. */
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "backend/backend.h"
+#include "base/cuda_table.h"
+
+/* Small accesses and tests that take longer have failed. */
+#define CEI_CUDA_ACCESS_NS UINT64_C(5000000000)
+
+/* Operations in one driver call; the driver takes less than 256. */
+#define CEI_CUDA_OPS_MAX 128u
+
+/* store() moves up to this much as words, in order; more goes by copies. */
+#define CEI_CUDA_WORDS_BYTES 1024u
+
+#define CEI_CUDA_BOUNCE_BYTES  65536u
+#define CEI_CUDA_SCRATCH_BYTES 4096u
+
+/* How a lane or stream raises a counter in GPU memory. */
+enum cei_cuda_flag_form {
+	CEI_CUDA_FLAG_WRITE,            /* a stream memory operation: fastest */
+	CEI_CUDA_FLAG_COPY,             /* an 8-byte copy from pinned memory: works
+					 * where the driver writes to no peer */
+};
+
+/* Slots for values of posts on callers' streams, COPY form. A group serves one
+ * driver queue at a time, until its event has passed. */
+#define CEI_CUDA_GROUPS      32u
+#define CEI_CUDA_GROUP_SLOTS 64u
+
+struct cei_cuda_pinned {                /* host memory that the GPU reaches at the
+					 * same address */
+	uint8_t          bounce[CEI_CUDA_BOUNCE_BYTES];         /* control_lock */
+	uint64_t         slots[CEI_CUDA_GROUPS][CEI_CUDA_GROUP_SLOTS]; /* group_lock */
+	_Atomic uint64_t seen;          /* written by the gate test's stream */
+};
+
+struct cei_cuda_backend {
+	struct cei_cuda        *cuda;
+	uint32_t                gpu;
+	uint32_t                rank;
+	CUcontext               context;
+	int                     is_begun;       /* the locks exist */
+	int                     can_gate;
+	int                     is_flag_forced; /* CEOVERLAP_FLAG */
+	_Atomic int             flag_form;      /* enum cei_cuda_flag_form */
+	unsigned int            wait_flags;     /* of stream waits */
+	int                     plain_priority; /* of lanes that never wait */
+	int                     gate_priority;
+
+	pthread_mutex_t         control_lock;   /* the next three, and bounce */
+	CUstream                control;        /* small accesses, tests */
+	CUdeviceptr             scratch;        /* CEI_CUDA_SCRATCH_BYTES here */
+	int                     is_lost;        /* a small access never ended: its
+						 * stream and memory are the GPU's */
+	int                     is_stuck;       /* the gate test never ended: likewise
+						 * scratch and pinned */
+	struct cei_cuda_pinned *pinned;
+
+	pthread_mutex_t         group_lock;     /* the next two, and slots */
+	uint32_t                next_group;
+	CUevent                 group_events[CEI_CUDA_GROUPS];
+};
+
+/* Pinned. A slot belongs to a submit and its post's place in it, and there are never
+ * more than CEI_LANE_SUBMITS unreaped: none is written while the GPU may read it. */
+struct cei_cuda_lane_page {
+	_Atomic uint64_t done;          /* submits done, ever; written by the stream */
+	uint64_t         pad[7];
+	uint64_t         slots[CEI_LANE_SUBMITS][CEI_LANE_BATCH];
+};
+
+/* One-row copies without order among them. */
+struct cei_cuda_copies {
+	size_t      n;
+	CUdeviceptr targets[CEI_LANE_BATCH];
+	CUdeviceptr sources[CEI_LANE_BATCH];
+	size_t      sizes[CEI_LANE_BATCH];
+};
+
+struct cei_cuda_lane {
+	CUstream                   stream;
+	struct cei_cuda_lane_page *page;
+	uint64_t                   n_submitted;
+	uint64_t                   n_reaped;
+	uint32_t                   n_batch;     /* appended since the last submit */
+	uint32_t                   n_posts;     /* of them, posts */
+	uint32_t                   n_ops;       /* recorded, not yet with the driver */
+	int                        error;       /* of a broken lane, else 0 */
+	uint64_t                   look_at_ns;  /* when to ask the driver for errors */
+	CUstreamBatchMemOpParams   ops[2 * CEI_LANE_BATCH + 1];
+	struct cei_cuda_copies     copies;      /* of the copy call at hand */
+};
+
+static inline struct cei_cuda_backend *
+cei_cuda_backend_of(const struct cei_backend *backend)
+{
+	return backend->private;
+}
+
+/* --- cuda_lane.c: the lane verbs ------------------------------------------------- */
+
+int  cei_cuda_lane_open(struct cei_lane *lane);
+void cei_cuda_lane_close(struct cei_lane *lane);
+int  cei_cuda_lane_wait(struct cei_lane *lane, const struct cei_await *await);
+int  cei_cuda_lane_copy(struct cei_lane *lane, const struct cei_piece *pieces,
+			uint32_t n_pieces);
+int  cei_cuda_lane_post(struct cei_lane *lane, const struct cei_post *posts,
+			uint32_t n_posts);
+int  cei_cuda_lane_submit(struct cei_lane *lane);
+int  cei_cuda_lane_reap(struct cei_lane *lane, uint64_t *ret_n_done);
+int  cei_cuda_lane_turn(struct cei_lane *lane);
+int  cei_cuda_lane_drain(struct cei_lane *lane, uint64_t deadline_ns);
+
+/* Queues all of them, for the copy engines even where both ends are in one GPU. */
+CUresult cei_cuda_copy_batch(struct cei_cuda *cuda, CUstream stream,
+			     struct cei_cuda_copies *copies);
+
+/* --- cuda_flag.c: how counters are raised, and tests of what works ---------------- */
+
+/* How counters are raised from now on. It may change while a peer is warmed, so a
+ * verb asks once. */
+enum cei_cuda_flag_form cei_cuda_flag_form(struct cei_cuda_backend *own);
+
+/* 1 where the counter at this address is then to be raised by a copy: in GPU memory,
+ * form COPY. A context is current. */
+int  cei_cuda_flag_copies(const struct cei_cuda_backend *own,
+			  enum cei_cuda_flag_form form, uint64_t address);
+
+/* Fill one stream memory operation. */
+void cei_cuda_write_op(CUstreamBatchMemOpParams *op, uint64_t address, uint64_t value);
+void cei_cuda_wait_op(const struct cei_cuda_backend *own, CUstreamBatchMemOpParams *op,
+		      const struct cei_await *await);
+
+/* At open, when small accesses work: reads CEOVERLAP_FLAG, tests the flag form on
+ * our own memory and whether lanes can wait. The context is pushed. */
+int  cei_cuda_flag_open(struct cei_cuda_backend *own);
+
+/* backend.h's warm. */
+int  cei_cuda_warm(struct cei_backend *backend, uint64_t address);
+
+/* --- cuda_access.c: small accesses, and callers' streams ------------------------- */
+
+int  cei_cuda_store(struct cei_backend *backend, uint64_t address, const void *bytes,
+		    uint64_t n_bytes);
+int  cei_cuda_load(struct cei_backend *backend, uint64_t address, void *ret_bytes,
+		   uint64_t n_bytes);
+int  cei_cuda_stream_wait(struct cei_backend *backend, void *stream,
+			  const struct cei_await *awaits, uint32_t n_awaits);
+int  cei_cuda_stream_post(struct cei_backend *backend, void *stream,
+			  const struct cei_post *posts, uint32_t n_posts);
+
+/* Takes control_lock and pushes the context; refuses after an access was lost. */
+int  cei_cuda_begin_access(struct cei_cuda_backend *own, struct cei_cuda_hold *ret_hold);
+void cei_cuda_end_access(struct cei_cuda_backend *own, const struct cei_cuda_hold *hold);
+
+/* The same store for who has done that. */
+int  cei_cuda_store_locked(struct cei_cuda_backend *own, uint64_t address,
+			   const void *bytes, uint64_t n_bytes);
+
+/* Waits, at most CEI_CUDA_ACCESS_NS, for the control stream. */
+int  cei_cuda_control_idle(struct cei_cuda_backend *own, const char *what);
+
+#endif /* CEI_CUDA_PRIVATE_H */

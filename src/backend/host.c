@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * The host backend: one worker thread per lane moves host memory with memcpy. The
+ * engine's thread writes operations into the lane's ring and publishes them with
+ * submit; the worker executes them in order. With progress_by_caller there is no
+ * worker and turn() does its work.
+ */
+
+#include "backend/host.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/park.h"
+
+/* Every submit that may be in flight, each with a full batch and its own end. */
+#define OPERATIONS (CEI_LANE_SUBMITS * (CEI_LANE_BATCH + 1u))
+
+/* What a lane that is closed has to come to its end. */
+#define CLOSE_NS UINT64_C(1000000000)
+
+/* An idle worker looks this often before it sleeps. */
+#define IDLE_LOOKS 2000u
+
+enum kind { WAIT, COPY, POST, SUBMIT };
+
+struct operation {
+	enum kind kind;
+	union {
+		struct cei_await await;
+		struct cei_piece piece;
+		struct cei_post  post;
+	};
+};
+
+struct host_backend {
+	struct cei_host_script script;
+};
+
+struct host_lane {
+	struct operation *operations;           /* a ring of OPERATIONS */
+	uint64_t          appended;             /* engine's thread: written so far, ... */
+	_Atomic uint64_t  submitted;            /* ... published to the worker, ... */
+	_Atomic uint64_t  executed;             /* worker: operations done */
+	_Atomic uint64_t  n_done;               /* worker: submits done */
+	_Atomic int       error;                /* worker: sticky */
+	uint64_t          n_copies;             /* worker */
+	pthread_t         thread;
+	int               has_thread;
+	_Atomic uint32_t  bell;
+	_Atomic uint32_t  is_parked;
+	_Atomic uint32_t  must_stop;
+};
+
+static uint64_t from_environment(const char *name)
+{
+	const char *text = getenv(name);
+
+	return text ? strtoull(text, NULL, 10) : 0;
+}
+
+static int host_open(struct cei_backend *backend)
+{
+	struct host_backend *host = backend->private;
+
+	host->script.copy_delay_ns = from_environment("CEOVERLAP_HOST_COPY_DELAY_NS");
+	host->script.copy_fail_at = from_environment("CEOVERLAP_HOST_COPY_FAIL_AT");
+	host->script.copy_lose_at = from_environment("CEOVERLAP_HOST_COPY_LOSE_AT");
+	return 0;
+}
+
+void cei_host_set_script(struct cei_backend *backend, const struct cei_host_script *script)
+{
+	struct host_backend *host = backend->private;
+
+	host->script = *script;
+}
+
+static void host_close(struct cei_backend *backend)
+{
+	(void)backend;
+}
+
+static uint32_t host_live_caps(struct cei_backend *backend)
+{
+	return backend->ops->caps;
+}
+
+/* --- the worker ---------------------------------------------------------- */
+
+static void sleep_ns(uint64_t ns)
+{
+	struct timespec left = { (time_t)(ns / 1000000000u), (long)(ns % 1000000000u) };
+
+	if (ns)
+		nanosleep(&left, NULL);
+}
+
+static void copy_now(const struct cei_piece *piece)
+{
+	const char *source = (const char *)(uintptr_t)piece->source;
+	char *target = (char *)(uintptr_t)piece->target;
+	uint64_t i;
+
+	for (i = 0; i < piece->n_rows; i++)
+		memcpy(target + i * piece->target_pitch_bytes,
+		       source + i * piece->source_pitch_bytes, piece->row_bytes);
+}
+
+/* CEOV_PENDING: it never ends. */
+static int execute_copy(struct cei_lane *lane, const struct cei_piece *piece)
+{
+	struct host_backend *host = lane->backend->private;
+	struct host_lane *own = lane->private;
+
+	if (own->n_copies + 1 == host->script.copy_lose_at)
+		return CEOV_PENDING;    /* and again, whenever it is tried */
+	own->n_copies++;
+	sleep_ns(host->script.copy_delay_ns);
+	if (own->n_copies == host->script.copy_fail_at)
+		return cei_raise(lane->backend->site->report, CEOV_ERR_SYSTEM, EIO,
+				 "host: lane %u: copy %llu failed, as its fault script says",
+				 lane->index, (unsigned long long)own->n_copies);
+	copy_now(piece);
+	return 0;
+}
+
+static void raise_counter(uint64_t address, uint64_t value)
+{
+	/* release: pairs with the acquire of pollers: the copies before are seen */
+	if (address)
+		atomic_store_explicit((_Atomic uint64_t *)(uintptr_t)address, value,
+				      memory_order_release);
+}
+
+/* CEOV_PENDING: not reached yet. */
+static int execute_wait(const struct cei_await *await)
+{
+	const _Atomic uint64_t *counter =
+		(const _Atomic uint64_t *)(uintptr_t)await->counter;
+	const _Atomic uint32_t *abort_word = (const _Atomic uint32_t *)await->abort_word;
+
+	/* acquire: pairs with the raiser's release, and with cei_signal_abort() */
+	if (atomic_load_explicit(counter, memory_order_acquire) >= await->value)
+		return 0;
+	if (abort_word && atomic_load_explicit(abort_word, memory_order_acquire))
+		return 0;
+	return CEOV_PENDING;
+}
+
+/* CEOV_PENDING: must be tried again. */
+static int execute(struct cei_lane *lane, const struct operation *operation)
+{
+	struct host_lane *own = lane->private;
+	/* relaxed: only this thread writes it */
+	int broken = atomic_load_explicit(&own->error, memory_order_relaxed);
+	int r = 0;
+
+	switch (operation->kind) {
+	case WAIT:
+		return broken ? 0 : execute_wait(&operation->await);
+	case COPY:
+		if (!broken)
+			r = execute_copy(lane, &operation->piece);
+		if (r < 0)      /* release: pairs with host_reap() */
+			atomic_store_explicit(&own->error, r, memory_order_release);
+		return r > 0 ? r : 0;
+	case POST:
+		if (broken)
+			return 0;
+		raise_counter(operation->post.counter, operation->post.value);
+		raise_counter(operation->post.word, operation->post.value);
+		return 0;
+	case SUBMIT:
+		if (!broken)    /* release: pairs with host_reap() */
+			atomic_fetch_add_explicit(&own->n_done, 1, memory_order_release);
+		return 0;
+	}
+	return 0;
+}
+
+/* Executes at most one operation. CEOV_PENDING: did it; CEOV_NONE: nothing there;
+ * CEOV_FULL: what is next cannot go on. */
+static int step(struct cei_lane *lane)
+{
+	struct host_lane *own = lane->private;
+	uint64_t next = atomic_load_explicit(&own->executed, memory_order_relaxed);
+
+	/* acquire: pairs with host_submit() */
+	if (next == atomic_load_explicit(&own->submitted, memory_order_acquire))
+		return CEOV_NONE;
+	if (execute(lane, &own->operations[next % OPERATIONS]))
+		return CEOV_FULL;
+	/* release: pairs with room() in the engine's thread, which writes there */
+	atomic_store_explicit(&own->executed, next + 1, memory_order_release);
+	return CEOV_PENDING;
+}
+
+static void park(struct cei_lane *lane)
+{
+	struct host_lane *own = lane->private;
+	uint32_t bell;
+
+	/* seq_cst: we set is_parked and then read the bell; submit publishes, rings
+	 * the bell and then reads is_parked. Either we see its ring, and so what it
+	 * published, or it sees us parked and wakes us. */
+	atomic_store(&own->is_parked, 1);
+	bell = atomic_load(&own->bell);
+	if (atomic_load(&own->submitted) ==
+	    atomic_load_explicit(&own->executed, memory_order_relaxed) &&
+	    !atomic_load(&own->must_stop))
+		cei_park_wait(&own->bell, bell, CEI_FOREVER);
+	atomic_store(&own->is_parked, 0);
+}
+
+static void *worker_main(void *arg)
+{
+	struct cei_lane *lane = arg;
+	struct host_lane *own = lane->private;
+	struct cei_backoff backoff;
+	uint32_t n_idle = 0;
+	char name[16];
+	int r;
+
+	snprintf(name, sizeof(name), "ceov-host%u.%u",
+		 lane->backend->site->members[lane->backend->member].rank % 100,
+		 lane->index % 10);
+	pthread_setname_np(pthread_self(), name);
+	cei_backoff_reset(&backoff);
+	while (!atomic_load(&own->must_stop)) {
+		r = step(lane);
+		if (r == CEOV_PENDING) {
+			cei_backoff_reset(&backoff);
+			n_idle = 0;
+		} else if (r == CEOV_FULL) {
+			cei_backoff_step(&backoff);
+		} else if (++n_idle > IDLE_LOOKS) {
+			park(lane);
+			n_idle = 0;
+		} else {
+			cei_relax();
+		}
+	}
+	return NULL;
+}
+
+/* --- lanes --------------------------------------------------------------- */
+
+static int host_lane_open(struct cei_lane *lane)
+{
+	struct host_lane *own = lane->private;
+
+	own->operations = calloc(OPERATIONS, sizeof(*own->operations));
+	if (own->operations)
+		return 0;
+	return cei_raise(lane->backend->site->report, CEOV_ERR_NO_MEMORY, 0,
+			 "host: lane %u: no memory for %u operations", lane->index,
+			 OPERATIONS);
+}
+
+/* A lane that nobody uses has no thread. */
+static int start(struct cei_lane *lane)
+{
+	struct host_lane *own = lane->private;
+	sigset_t all, before;
+	int r;
+
+	if (own->has_thread || lane->backend->site->progress_by_caller)
+		return 0;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = pthread_create(&own->thread, NULL, worker_main, lane);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (r)
+		return cei_raise(lane->backend->site->report, CEOV_ERR_SYSTEM, r,
+				 "host: lane %u: cannot start its worker", lane->index);
+	own->has_thread = 1;
+	return 0;
+}
+
+static int room(const struct host_lane *own, uint32_t n)
+{
+	/* acquire: pairs with the worker's release in step() */
+	return own->appended + n <=
+		atomic_load_explicit(&own->executed, memory_order_acquire) + OPERATIONS;
+}
+
+static struct operation *append(struct host_lane *own, enum kind kind)
+{
+	struct operation *operation = &own->operations[own->appended++ % OPERATIONS];
+
+	operation->kind = kind;
+	return operation;
+}
+
+static int host_wait(struct cei_lane *lane, const struct cei_await *await)
+{
+	struct host_lane *own = lane->private;
+
+	if (!room(own, 1))
+		return CEOV_FULL;
+	append(own, WAIT)->await = *await;
+	return 0;
+}
+
+static int host_copy(struct cei_lane *lane, const struct cei_piece *pieces,
+		     uint32_t n_pieces)
+{
+	struct host_lane *own = lane->private;
+	uint32_t i;
+
+	if (!room(own, n_pieces))
+		return CEOV_FULL;
+	for (i = 0; i < n_pieces; i++)
+		append(own, COPY)->piece = pieces[i];
+	return 0;
+}
+
+static int host_post(struct cei_lane *lane, const struct cei_post *posts, uint32_t n_posts)
+{
+	struct host_lane *own = lane->private;
+	uint32_t i;
+
+	if (!room(own, n_posts))
+		return CEOV_FULL;
+	for (i = 0; i < n_posts; i++)
+		append(own, POST)->post = posts[i];
+	return 0;
+}
+
+static int host_submit(struct cei_lane *lane)
+{
+	struct host_lane *own = lane->private;
+
+	if (!room(own, 1))
+		return CEOV_FULL;
+	append(own, SUBMIT);
+	/* release: pairs with step() */
+	atomic_store_explicit(&own->submitted, own->appended, memory_order_release);
+	atomic_fetch_add(&own->bell, 1);                /* seq_cst: see park() */
+	if (atomic_load(&own->is_parked))
+		cei_park_wake(&own->bell);
+	return start(lane);
+}
+
+static int host_reap(struct cei_lane *lane, uint64_t *ret_n_done)
+{
+	struct host_lane *own = lane->private;
+	/* acquire: pairs with execute(); the error first: nothing is done after it */
+	int error = atomic_load_explicit(&own->error, memory_order_acquire);
+
+	*ret_n_done = atomic_load_explicit(&own->n_done, memory_order_acquire);
+	return error;
+}
+
+static int host_turn(struct cei_lane *lane)
+{
+	return step(lane) == CEOV_PENDING ? CEOV_PENDING : 0;
+}
+
+static int host_drain(struct cei_lane *lane, uint64_t deadline_ns)
+{
+	struct host_lane *own = lane->private;
+	struct cei_backoff backoff;
+
+	cei_backoff_reset(&backoff);
+	/* acquire: pairs with step() */
+	while (atomic_load_explicit(&own->executed, memory_order_acquire) !=
+	       atomic_load_explicit(&own->submitted, memory_order_relaxed)) {
+		if (cei_now_ns() >= deadline_ns)
+			return cei_raise(lane->backend->site->report, CEOV_ERR_TIMEOUT, 0,
+					 "host: lane %u does not come to its end",
+					 lane->index);
+		if (!own->has_thread)
+			(void)step(lane);
+		cei_backoff_step(&backoff);
+	}
+	return 0;
+}
+
+static void host_lane_close(struct cei_lane *lane)
+{
+	struct host_lane *own = lane->private;
+
+	(void)host_drain(lane, cei_deadline(CLOSE_NS)); /* it says what it did not do */
+	if (own->has_thread) {
+		atomic_store(&own->must_stop, 1);
+		atomic_fetch_add(&own->bell, 1);
+		cei_park_wake(&own->bell);
+		pthread_join(own->thread, NULL);
+		own->has_thread = 0;
+	}
+	free(own->operations);
+	own->operations = NULL;
+}
+
+/* --- accesses ------------------------------------------------------------ */
+
+/* Host memory needs no first touch. */
+static int host_warm(struct cei_backend *backend, uint64_t address)
+{
+	(void)backend;
+	(void)address;
+	return 0;
+}
+
+static int is_words(uint64_t address, uint64_t n_bytes)
+{
+	return (address | n_bytes) % sizeof(uint64_t) == 0;
+}
+
+static int host_store(struct cei_backend *backend, uint64_t address, const void *bytes,
+		      uint64_t n_bytes)
+{
+	uint64_t i, word;
+
+	(void)backend;
+	if (!is_words(address, n_bytes)) {
+		memcpy((void *)(uintptr_t)address, bytes, n_bytes);
+		return 0;
+	}
+	for (i = 0; i < n_bytes; i += sizeof(word)) {
+		memcpy(&word, (const char *)bytes + i, sizeof(word));
+		raise_counter(address + i, word);
+	}
+	return 0;
+}
+
+static int host_load(struct cei_backend *backend, uint64_t address, void *ret_bytes,
+		     uint64_t n_bytes)
+{
+	uint64_t i, word;
+
+	(void)backend;
+	if (!is_words(address, n_bytes)) {
+		memcpy(ret_bytes, (const void *)(uintptr_t)address, n_bytes);
+		return 0;
+	}
+	for (i = 0; i < n_bytes; i += sizeof(word)) {
+		/* acquire: pairs with raise_counter() */
+		word = atomic_load_explicit((const _Atomic uint64_t *)(uintptr_t)(address + i),
+					    memory_order_acquire);
+		memcpy((char *)ret_bytes + i, &word, sizeof(word));
+	}
+	return 0;
+}
+
+static int no_streams(struct cei_backend *backend)
+{
+	return cei_raise(backend->site->report, CEOV_ERR_INVALID, 0,
+			 "host: there are no streams");
+}
+
+static int host_stream_wait(struct cei_backend *backend, void *stream,
+			    const struct cei_await *awaits, uint32_t n_awaits)
+{
+	(void)stream;
+	(void)awaits;
+	(void)n_awaits;
+	return no_streams(backend);
+}
+
+static int host_stream_post(struct cei_backend *backend, void *stream,
+			    const struct cei_post *posts, uint32_t n_posts)
+{
+	(void)stream;
+	(void)posts;
+	(void)n_posts;
+	return no_streams(backend);
+}
+
+/* The only global symbol of this file, but for the script's setter. */
+const struct cei_backend_ops cei_backend_host = {
+	.name          = "host",
+	.kind          = CEOV_PLACE_HOST,
+	.caps          = CEI_CAP_LANE_WAIT,
+	.backend_bytes = sizeof(struct host_backend),
+	.lane_bytes    = sizeof(struct host_lane),
+	.open          = host_open,
+	.close         = host_close,
+	.live_caps     = host_live_caps,
+	.warm          = host_warm,
+	.lane_open     = host_lane_open,
+	.lane_close    = host_lane_close,
+	.store         = host_store,
+	.load          = host_load,
+	.stream_wait   = host_stream_wait,
+	.stream_post   = host_stream_post,
+	.wait          = host_wait,
+	.copy          = host_copy,
+	.post          = host_post,
+	.submit        = host_submit,
+	.reap          = host_reap,
+	.turn          = host_turn,
+	.drain         = host_drain,
+};

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_HOST_H
+#define CEI_HOST_H
+
+/*
+ * The host backend's fault script: what its copies do on demand, so that error
+ * paths run without broken hardware. Read from the environment when a context
+ * opens, for whole programs; set here by tests. All zero: nothing happens.
+ *
+ *   CEOVERLAP_HOST_COPY_DELAY_NS   every copy takes that much longer
+ *   CEOVERLAP_HOST_COPY_FAIL_AT    the n-th copy of a lane (from 1) fails, and
+ *                                  breaks the lane
+ *   CEOVERLAP_HOST_COPY_LOSE_AT    the n-th copy of a lane never ends
+ */
+
+#include <stdint.h>
+
+#include "backend/backend.h"
+
+struct cei_host_script {
+	uint64_t copy_delay_ns;
+	uint64_t copy_fail_at;
+	uint64_t copy_lose_at;
+};
+
+extern const struct cei_backend_ops cei_backend_host;
+
+/* Before the first copy. */
+void cei_host_set_script(struct cei_backend *backend, const struct cei_host_script *script);
+
+#endif /* CEI_HOST_H */

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_LANE_H
+#define CEI_LANE_H
+
+/*
+ * What the lanes of all backends share: opening with private state, and the number
+ * of the submit that is being filled.
+ */
+
+#include "backend/backend.h"
+
+/* Zeroes the lane, gives it its private state, and opens it. On failure the lane is
+ * zeroed again. */
+int  cei_lane_open(struct cei_lane *lane, struct cei_backend *backend,
+		   enum cei_lane_kind kind, uint32_t index);
+
+/* Drains and closes. Accepts a zeroed lane. */
+void cei_lane_close(struct cei_lane *lane);
+
+static inline int cei_lane_is_open(const struct cei_lane *lane)
+{
+	return lane->private != NULL;
+}
+
+/* Likewise for a backend: fills, allocates and opens; close accepts zeroes. */
+int  cei_backend_open(struct cei_backend *backend, const struct cei_backend_ops *ops,
+		      struct cei_site *site, uint32_t member);
+void cei_backend_close(struct cei_backend *backend);
+
+#endif /* CEI_LANE_H */

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_CLOCK_H
+#define CEI_CLOCK_H
+
+/* Monotonic time, and the steps of a bounded wait. */
+
+#include <stdint.h>
+
+#define CEI_FOREVER UINT64_MAX
+
+uint64_t cei_now_ns(void);
+
+/* now + timeout, or CEI_FOREVER where that does not fit. */
+uint64_t cei_deadline(uint64_t timeout_ns);
+
+/*
+ * A waiter that polls calls cei_backoff_step() after each look that found nothing
+ * and cei_backoff_reset() after one that did. It spins, then yields, then sleeps
+ * for growing times up to CEI_BACKOFF_SLEEP_MAX_NS.
+ */
+#define CEI_BACKOFF_SPINS         256u
+#define CEI_BACKOFF_YIELD_NS      UINT64_C(2000000)
+#define CEI_BACKOFF_SLEEP_MIN_NS  UINT64_C(5000)
+#define CEI_BACKOFF_SLEEP_MAX_NS  UINT64_C(100000)
+
+struct cei_backoff {
+	uint32_t n_spins;
+	uint64_t yield_until_ns;        /* 0: not yet yielding */
+	uint64_t sleep_ns;
+};
+
+void cei_backoff_reset(struct cei_backoff *backoff);
+void cei_backoff_step(struct cei_backoff *backoff);
+
+static inline void cei_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ __volatile__("yield" ::: "memory");
+#endif
+}
+
+#endif /* CEI_CLOCK_H */

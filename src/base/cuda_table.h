@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_CUDA_TABLE_H
+#define CEI_CUDA_TABLE_H
+
+/*
+ * The driver's calls and GPUs, for cuda*.c, *_cuda.c and kernels/ alone; everybody
+ * else includes base/cuda_driver.h. Each pointer's type carries the version that is
+ * asked of cuGetProcAddress: names without a suffix are ambiguous, because cuda.h
+ * renames many of them (cuStreamWaitValue64 means cuStreamWaitValue64_v2).
+ */
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
+#include "base/cuda_driver.h"
+
+#define CEI_CUDA_VERSION_MIN  12000
+#define CEI_CUDA_BUS_ID_BYTES 16u
+#define CEI_CUDA_GPUS_MAX     64
+
+struct cei_cuda_calls {
+	PFN_cuGetErrorName_v6000                  error_name;
+	PFN_cuGetErrorString_v6000                error_string;
+
+	PFN_cuDeviceGet_v2000                     device_get;
+	PFN_cuDeviceGetCount_v2000                device_count;
+	PFN_cuDeviceGetUuid_v11040                device_uuid;
+	PFN_cuDeviceGetAttribute_v2000            device_attribute;
+	PFN_cuDeviceGetPCIBusId_v4010             device_bus_id;
+	PFN_cuDeviceCanAccessPeer_v4000           device_can_access_peer;
+	PFN_cuDevicePrimaryCtxRetain_v7000        primary_retain;
+	PFN_cuDevicePrimaryCtxRelease_v11000      primary_release;
+
+	PFN_cuCtxPushCurrent_v4000                ctx_push;
+	PFN_cuCtxPopCurrent_v4000                 ctx_pop;
+	PFN_cuCtxSetCurrent_v4000                 ctx_set;
+	PFN_cuCtxGetCurrent_v4000                 ctx_get;
+	PFN_cuCtxGetDevice_v2000                  ctx_device;
+	PFN_cuCtxGetStreamPriorityRange_v5050     ctx_priorities;
+	PFN_cuCtxEnablePeerAccess_v4000           ctx_enable_peer;
+	PFN_cuThreadExchangeStreamCaptureMode_v10010 capture_mode;
+
+	PFN_cuStreamCreateWithPriority_v5050      stream_create;
+	PFN_cuStreamDestroy_v4000                 stream_destroy;
+	PFN_cuStreamQuery_v2000                   stream_query;
+	PFN_cuStreamGetCtx_v9020                  stream_ctx;
+	PFN_cuStreamIsCapturing_v10000            stream_is_capturing;
+	PFN_cuStreamWaitValue64_v11070            stream_wait_value;
+	PFN_cuStreamWriteValue64_v11070           stream_write_value;
+	PFN_cuStreamBatchMemOp_v11070             stream_batch;
+
+	PFN_cuEventCreate_v2000                   event_create;
+	PFN_cuEventDestroy_v4000                  event_destroy;
+	PFN_cuEventRecord_v2000                   event_record;
+	PFN_cuEventQuery_v2000                    event_query;
+	PFN_cuEventElapsedTime_v2000              event_elapsed;
+	PFN_cuStreamWaitEvent_v3020               stream_wait_event;
+
+	PFN_cuMemcpyAsync_v4000                   copy;
+	PFN_cuMemcpy2DAsync_v3020                 copy_2d;
+	PFN_cuMemcpyBatchAsync_v13000             copy_batch;    /* NULL before 13.0 */
+
+	PFN_cuMemAlloc_v3020                      mem_alloc;
+	PFN_cuMemFree_v3020                       mem_free;
+	PFN_cuMemGetAddressRange_v3020            mem_range;
+	PFN_cuMemHostAlloc_v2020                  host_alloc;
+	PFN_cuMemFreeHost_v2000                   host_free;
+	PFN_cuMemHostRegister_v6050               host_register;
+	PFN_cuMemHostUnregister_v4000             host_unregister;
+	PFN_cuMemHostGetDevicePointer_v3020       host_address;
+	PFN_cuPointerGetAttribute_v4000           pointer_attribute;
+	PFN_cuPointerGetAttributes_v7000          pointer_attributes;
+	PFN_cuIpcGetMemHandle_v4010               ipc_get;
+	PFN_cuIpcOpenMemHandle_v11000             ipc_open;
+	PFN_cuIpcCloseMemHandle_v4010             ipc_close;
+
+	PFN_cuModuleLoadData_v2000                module_load;
+	PFN_cuModuleUnload_v2000                  module_unload;
+	PFN_cuModuleGetFunction_v2000             module_function;
+	PFN_cuFuncGetAttribute_v2020              function_attribute;
+	PFN_cuFuncLoad_v12040                     function_load; /* NULL before 12.4 */
+	PFN_cuLaunchKernel_v4000                  launch;
+};
+
+struct cei_cuda_gpu {
+	CUdevice  device;
+	CUcontext context;              /* the primary one; NULL until it is asked for;
+					 * guarded by the lock, then it stays */
+	CUuuid    uuid;
+	char      bus_id[CEI_CUDA_BUS_ID_BYTES];
+	int       n_copy_engines;
+	int       has_memops;           /* 64-bit stream memory operations */
+	int       can_flush;            /* waits can flush remote writes */
+	int       capability_major;
+	int       capability_minor;
+};
+
+struct cei_cuda {
+	struct cei_report    *report;
+	int                   version;  /* of the driver, as 1000 major + 10 minor */
+	struct cei_cuda_calls calls;
+	pthread_mutex_t       lock;
+	uint32_t              n_gpus;
+	struct cei_cuda_gpu  *gpus;
+};
+
+/* What a push changed about the calling thread, for the pop. */
+struct cei_cuda_hold {
+	CUstreamCaptureMode capture_mode;
+};
+
+/* The primary context of a GPU, created and retained at the first call. INVALID
+ * where there is no such GPU. Any thread. */
+int  cei_cuda_context(struct cei_cuda *cuda, uint32_t gpu, CUcontext *ret_context);
+
+/*
+ * Makes that context current, and lets the thread make calls that a graph capture
+ * elsewhere in the process would forbid it (allocation, queries); pop restores
+ * both. They nest.
+ */
+int  cei_cuda_push(struct cei_cuda *cuda, uint32_t gpu, struct cei_cuda_hold *ret_hold);
+void cei_cuda_pop(struct cei_cuda *cuda, const struct cei_cuda_hold *hold);
+
+/* Polls until everything queued on the stream is done. CUDA_ERROR_NOT_READY: the
+ * deadline (cei_now_ns() time) passed. The stream's context is current. */
+CUresult cei_cuda_idle(struct cei_cuda *cuda, CUstream stream, uint64_t deadline_ns);
+
+/* CEOV_ERR_CUDA with result's name and words behind the text. rank: whom it
+ * concerns, or CEOV_NOBODY. */
+int  cei_cuda_raise(struct cei_cuda *cuda, CUresult result, uint32_t rank,
+		    const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+#endif /* CEI_CUDA_TABLE_H */

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_LIST_H
+#define CEI_LIST_H
+
+/*
+ * An intrusive, circular, doubly linked list. The head is a node of its own; an
+ * unlinked node points at itself. Not for threads.
+ */
+
+#include <stddef.h>
+
+struct cei_list {
+	struct cei_list *next;
+	struct cei_list *previous;
+};
+
+/* The object that embeds `node` as `member`. */
+#define CEI_OWNER(node, type, member) \
+	((type *)(void *)((char *)(node) - offsetof(type, member)))
+
+static inline void cei_list_init(struct cei_list *node)
+{
+	node->next = node;
+	node->previous = node;
+}
+
+static inline int cei_list_is_empty(const struct cei_list *head)
+{
+	return head->next == head;
+}
+
+static inline void cei_list_append(struct cei_list *head, struct cei_list *node)
+{
+	node->previous = head->previous;
+	node->next = head;
+	head->previous->next = node;
+	head->previous = node;
+}
+
+static inline void cei_list_remove(struct cei_list *node)
+{
+	node->previous->next = node->next;
+	node->next->previous = node->previous;
+	cei_list_init(node);
+}
+
+/* The first node, unlinked; NULL where there is none. */
+static inline struct cei_list *cei_list_take(struct cei_list *head)
+{
+	struct cei_list *node = head->next;
+
+	if (node == head)
+		return NULL;
+	cei_list_remove(node);
+	return node;
+}
+
+#endif /* CEI_LIST_H */

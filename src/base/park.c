@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* futex(2), private. */
+
+#include "base/park.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define NS_PER_S UINT64_C(1000000000)
+
+void cei_park_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t deadline_ns)
+{
+	struct timespec left;
+	uint64_t now = 0;
+
+	if (deadline_ns != CEI_FOREVER) {
+		now = cei_now_ns();
+		if (now >= deadline_ns)
+			return;
+		left.tv_sec = (time_t)((deadline_ns - now) / NS_PER_S);
+		left.tv_nsec = (long)((deadline_ns - now) % NS_PER_S);
+	}
+	/* EAGAIN, EINTR and ETIMEDOUT all mean "look again", which callers do. */
+	syscall(SYS_futex, (uint32_t *)word, FUTEX_WAIT_PRIVATE, seen,
+		deadline_ns == CEI_FOREVER ? NULL : &left, NULL, 0);
+}
+
+void cei_park_wake(_Atomic uint32_t *word)
+{
+	syscall(SYS_futex, (uint32_t *)word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_REPORT_H
+#define CEI_REPORT_H
+
+/*
+ * Where failures are told: one log line, and the first failure kept for
+ * ceov_last_failure(). The function that decides that something failed calls
+ * cei_raise() once and returns its result; callers only pass it up.
+ */
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <ceoverlap/ceoverlap.h>
+
+enum cei_log_level { CEI_LOG_ERROR, CEI_LOG_WARN, CEI_LOG_INFO, CEI_LOG_DEBUG };
+
+struct cei_report {
+	pthread_mutex_t     lock;       /* guards first, has_first and n_failures */
+	struct ceov_failure first;
+	int                 has_first;
+	uint64_t            n_failures;
+	enum cei_log_level  level;      /* lines above it are dropped */
+	uint32_t            rank;       /* our lowest rank, for the line's head */
+	void              (*log)(void *log_arg, const char *line);
+	void               *log_arg;
+};
+
+/* log NULL: stderr. The level comes from CEOVERLAP_LOG (error, warn, info,
+ * debug; default warn). */
+void cei_report_init(struct cei_report *report, void (*log)(void *, const char *),
+		     void *log_arg);
+void cei_report_fini(struct cei_report *report);
+
+void cei_log(struct cei_report *report, enum cei_log_level level,
+	     const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Fills a failure that blames nobody. */
+struct ceov_failure cei_failure(int error, int native_code);
+
+/* Writes the text into failure, logs it, keeps it if it is the first; returns
+ * failure->error. Any thread. */
+int cei_raise_failure(struct cei_report *report, struct ceov_failure *failure,
+		      const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* The same for a failure that blames nobody. */
+int cei_raise(struct cei_report *report, int error, int native_code,
+	      const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* Takes the first failure out. 0, or CEOV_NONE. */
+int cei_report_take(struct cei_report *report, struct ceov_failure *ret_failure);
+
+#endif /* CEI_REPORT_H */

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_SITE_H
+#define CEI_SITE_H
+
+/*
+ * What this process is: its ranks, their places, and what every layer needs to
+ * speak and to reach a GPU. Filled by ceov_open(), read-only afterwards.
+ */
+
+#include <stdint.h>
+
+#include "base/report.h"
+
+#define CEI_RANKS_MAX   64u     /* of a group */
+#define CEI_MEMBERS_MAX 16u     /* ranks that one process holds */
+
+struct cei_cuda;                /* base/cuda_driver.h */
+
+struct cei_site {
+	struct cei_report *report;
+	struct cei_cuda   *cuda;        /* NULL: no member is on a GPU */
+	uint64_t           instance[2]; /* random: this opening of this process */
+	uint32_t           n_ranks;
+	uint32_t           n_members;
+	struct ceov_member members[CEI_MEMBERS_MAX];
+	int                progress_by_caller;
+};
+
+#endif /* CEI_SITE_H */

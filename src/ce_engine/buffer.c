@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* ceov_buffer_*: handles on regions, and their way to peers. */
+
+#include "ce_engine/buffer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ce_engine/context.h"
+#include "ce_engine/offer.h"
+
+static int new_buffer(ceov_context *context, uint32_t rank, ceov_buffer **ret_buffer)
+{
+	ceov_buffer *buffer = calloc(1, sizeof(*buffer));
+
+	if (!buffer)
+		return cei_raise(&context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "no memory for a buffer handle");
+	buffer->rank = rank;
+	buffer->own.site = &context->site;
+	buffer->own.fd = -1;
+	*ret_buffer = buffer;
+	return 0;
+}
+
+static void enter(ceov_context *context, ceov_buffer *buffer, ceov_buffer **ret_buffer)
+{
+	cei_object_init(&buffer->object, context, CEI_OBJECT_BUFFER);
+	*ret_buffer = buffer;
+}
+
+static int check_new(ceov_context *context, uint32_t rank, uint64_t size_bytes,
+		     const char *call, uint32_t *ret_member)
+{
+	int r = cei_context_check(context);
+
+	if (!r)
+		r = cei_context_own_rank(context, rank, call, ret_member);
+	if (!r && !size_bytes)
+		r = cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+			      "%s: size_bytes is 0", call);
+	return r;
+}
+
+/* Memory of a GPU rank is its GPU's, or host memory to move to and from. */
+static int adopt(struct cei_region *region, uint32_t member, void *base,
+		 uint64_t size_bytes)
+{
+	const struct ceov_member *own = &region->site->members[member];
+	int r = CEOV_NONE;
+
+	if (own->place.kind == CEOV_PLACE_GPU)
+		r = cei_share_for(CEOV_PLACE_GPU)->adopt(region, member, base, size_bytes);
+	if (r == CEOV_NONE)
+		r = cei_share_host.adopt(region, member, base, size_bytes);
+	return r;
+}
+
+int ceov_buffer_register(ceov_context *context, uint32_t rank, void *base,
+			 uint64_t size_bytes, ceov_buffer **ret_buffer)
+{
+	static const char call[] = "ceov_buffer_register";
+	ceov_buffer *buffer = NULL;
+	uint32_t member;
+	int r = check_new(context, rank, size_bytes, call, &member);
+
+	if (r)
+		return r;
+	if (!base || (uintptr_t)base + size_bytes < (uintptr_t)base || !ret_buffer)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "%s: base is NULL or the range wraps, or no ret_buffer",
+				 call);
+	r = new_buffer(context, rank, &buffer);
+	if (r)
+		return r;
+	r = adopt(&buffer->own, member, base, size_bytes);
+	if (!r)
+		r = cei_region_map_all(&buffer->own);
+	if (r) {
+		cei_region_fini(&buffer->own);
+		free(buffer);
+		return r;
+	}
+	buffer->region = &buffer->own;
+	enter(context, buffer, ret_buffer);
+	return 0;
+}
+
+int ceov_buffer_create(ceov_context *context, uint32_t rank, uint64_t size_bytes,
+		       ceov_buffer **ret_buffer)
+{
+	ceov_buffer *buffer = NULL;
+	uint32_t member;
+	int r = check_new(context, rank, size_bytes, "ceov_buffer_create", &member);
+
+	if (r)
+		return r;
+	if (!ret_buffer)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_buffer_create: no ret_buffer");
+	r = new_buffer(context, rank, &buffer);
+	if (r)
+		return r;
+	r = cei_share_for(context->site.members[member].place.kind)->create(
+		&buffer->own, member, size_bytes);
+	if (!r)
+		r = cei_region_map_all(&buffer->own);
+	if (r) {
+		cei_region_fini(&buffer->own);
+		free(buffer);
+		return r;
+	}
+	buffer->region = &buffer->own;
+	enter(context, buffer, ret_buffer);
+	return 0;
+}
+
+void *ceov_buffer_base(const ceov_buffer *buffer, uint32_t rank)
+{
+	uint32_t member;
+
+	if (cei_object_check(buffer, CEI_OBJECT_BUFFER, "ceov_buffer_base"))
+		return NULL;
+	if (buffer->region->kind == CEOV_PLACE_HOST)
+		return buffer->region->host;
+	member = cei_context_member(buffer->object.context, rank);
+	if (member == CEOV_NOBODY)
+		return NULL;
+	return (void *)(uintptr_t)buffer->region->address[member];
+}
+
+int ceov_buffer_share(ceov_buffer *buffer, const char *name)
+{
+	struct cei_offer_body body = { CEI_OFFER_BUFFER, 0, 0, 0, 1, { NULL, NULL } };
+	int r = cei_object_check(buffer, CEI_OBJECT_BUFFER, "ceov_buffer_share");
+
+	if (r)
+		return r;
+	if (buffer->region != &buffer->own)
+		return cei_raise(&buffer->object.context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_buffer_share: only the owner of a buffer shares it");
+	if (buffer->offer_id)
+		return cei_raise(&buffer->object.context->report, CEOV_ERR_STATE, 0,
+				 "ceov_buffer_share: shared already, under another name");
+	body.regions[0] = &buffer->own;
+	return cei_offer_make(buffer->object.context, buffer->rank, name, &body,
+			      &buffer->offer_id);
+}
+
+/* One that another rank of this process offered. */
+static int find_here(ceov_context *context, const struct cei_found *found,
+		     ceov_buffer *buffer)
+{
+	ceov_buffer *original = CEI_OWNER(found->regions[0], ceov_buffer, own);
+
+	(void)context;
+	buffer->original = original;
+	buffer->region = &original->own;
+	cei_object_use(&original->object);
+	return 0;
+}
+
+int ceov_buffer_find(ceov_context *context, uint32_t rank, const char *name,
+		     ceov_buffer **ret_buffer)
+{
+	struct cei_found found;
+	ceov_buffer *buffer = NULL;
+	int r = cei_context_check(context);
+
+	if (r)
+		return r;
+	if (!ret_buffer)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_buffer_find: no ret_buffer");
+	r = new_buffer(context, rank, &buffer);
+	if (r)
+		return r;
+	r = cei_offer_find(context, rank, name, CEI_OFFER_BUFFER, &found);
+	if (r) {
+		free(buffer);
+		return r;
+	}
+	if (found.is_here) {
+		find_here(context, &found, buffer);
+	} else {
+		buffer->region = found.regions[0];
+		buffer->found_id = found.id;
+	}
+	enter(context, buffer, ret_buffer);
+	return 0;
+}
+
+/* Gives up what the handle holds. */
+static void let_go(ceov_buffer *buffer)
+{
+	ceov_context *context = buffer->object.context;
+
+	if (buffer->original) {
+		cei_object_unuse(&buffer->original->object);
+	} else if (buffer->found_id) {
+		cei_mapping_put(&context->mappings, buffer->region);
+		cei_offer_drop(context, buffer->rank, buffer->found_id);
+	} else {
+		cei_region_fini(&buffer->own);
+	}
+}
+
+int ceov_buffer_release(ceov_buffer *buffer)
+{
+	int r;
+
+	if (!buffer)
+		return 0;
+	r = cei_object_check(buffer, CEI_OBJECT_BUFFER, "ceov_buffer_release");
+	if (r)
+		return r;
+	if (cei_object_n_users(&buffer->object))
+		return CEOV_PENDING;
+	r = cei_offer_withdraw(buffer->object.context, buffer->offer_id);
+	if (r)
+		return r;
+	buffer->offer_id = 0;
+	/* first out of the list, where the meeting's thread could find it */
+	cei_object_bury(&buffer->object);
+	let_go(buffer);
+	return 0;
+}
+
+void cei_buffer_destroy(ceov_buffer *buffer)
+{
+	(void)cei_offer_withdraw(buffer->object.context, buffer->offer_id);
+	/* first out of the list, where the meeting's thread could find it */
+	cei_object_bury(&buffer->object);
+	let_go(buffer);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_BUFFER_H
+#define CEI_BUFFER_H
+
+/* A registered, created or found piece of memory: a handle on a region. */
+
+#include <stdint.h>
+
+#include "ce_engine/object.h"
+#include "ipc/share.h"
+
+struct ceov_buffer {
+	struct cei_object   object;
+	uint32_t            rank;       /* whose memory it is */
+	struct cei_region  *region;     /* own, the original's, or in the mappings cache */
+	struct cei_region   own;
+	struct ceov_buffer *original;   /* found in this process: who owns the region */
+	uint64_t            offer_id;   /* 0: not shared */
+	uint64_t            found_id;   /* owner's offer, where found at a peer */
+};
+
+/* At ceov_close(). */
+void cei_buffer_destroy(struct ceov_buffer *buffer);
+
+#endif /* CEI_BUFFER_H */

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Stage 5: takes done chunks off lanes; the last one of a launch retires it. */
+
+#include "ce_engine/completion.h"
+
+#include "ce_engine/engine.h"
+#include "ce_engine/launch.h"
+
+static void finish(struct cei_engine *engine, struct cei_chunk *chunk)
+{
+	chunk->state = CEI_CHUNK_DONE;
+	cei_scheduler_credit(&engine->scheduler, chunk->lane);
+	if (!--chunk->launch->n_open)
+		cei_launch_retire(engine, chunk->launch);
+}
+
+static uint32_t reap_lane(struct cei_engine *engine, uint32_t i)
+{
+	struct cei_list *moving = &engine->lanes.moving[i];
+	struct cei_lane *lane = &engine->lanes.lane[i];
+	struct cei_chunk *chunk;
+	uint64_t n_done = 0;
+	uint32_t n_reaped = 0;
+	int r;
+
+	r = lane->backend->ops->reap(lane, &n_done);
+	while (!cei_list_is_empty(moving)) {
+		chunk = CEI_OWNER(moving->next, struct cei_chunk, link);
+		if (chunk->sequence > n_done)
+			break;
+		cei_list_remove(&chunk->link);
+		finish(engine, chunk);
+		n_reaped++;
+	}
+	if (r < 0)
+		cei_lanes_break(engine, i, r);
+	return n_reaped;
+}
+
+uint32_t cei_completion_reap(struct cei_engine *engine)
+{
+	uint32_t i, n_reaped = 0;
+
+	for (i = 0; i < CEI_LANES; i++)
+		if (!cei_list_is_empty(&engine->lanes.moving[i]))
+			n_reaped += reap_lane(engine, i);
+	return n_reaped;
+}

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* ceov_open, ceov_close, ceov_turn, ceov_barrier: builds the parts and tears them
+ * down in reverse. */
+
+#include "ce_engine/context.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/cuda_driver.h"
+#include "ce_engine/buffer.h"
+#include "ce_engine/offer.h"
+#include "ce_engine/warm.h"
+
+int cei_context_check(const ceov_context *context)
+{
+	if (!context)
+		return CEOV_ERR_INVALID;
+	return *context->alive ? 0 : CEOV_ERR_FORKED;
+}
+
+uint32_t cei_context_member(const ceov_context *context, uint32_t rank)
+{
+	uint32_t i;
+
+	for (i = 0; i < context->site.n_members; i++)
+		if (context->site.members[i].rank == rank)
+			return i;
+	return CEOV_NOBODY;
+}
+
+int cei_context_own_rank(ceov_context *context, uint32_t rank, const char *call,
+			 uint32_t *ret_member)
+{
+	*ret_member = cei_context_member(context, rank);
+	if (*ret_member != CEOV_NOBODY)
+		return 0;
+	return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+			 "%s: rank %u is not one of this process", call, rank);
+}
+
+int cei_context_is_lost(ceov_context *context, uint32_t rank)
+{
+	/* acquire: pairs with gone() */
+	return atomic_load_explicit(&context->lost, memory_order_acquire) >> rank & 1;
+}
+
+/* From the meeting's thread. A lost rank's raises will not come: whatever the group
+ * shares is aborted. One that departed in order has done its part. */
+static void gone(void *arg, uint32_t rank, int departed)
+{
+	ceov_context *context = arg;
+	struct ceov_failure failure = cei_failure(CEOV_ERR_PEER_LOST, 0);
+	struct ceov_signal *signal;
+	struct cei_list *node;
+
+	/* release: pairs with cei_context_is_lost() */
+	atomic_fetch_or_explicit(&context->lost, UINT64_C(1) << rank, memory_order_release);
+	if (departed) {
+		cei_log(&context->report, CEI_LOG_INFO, "rank %u has closed", rank);
+		return;
+	}
+	failure.rank = rank;
+	(void)cei_raise_failure(&context->report, &failure,
+				"rank %u was lost; what waits for it ends", rank);
+	pthread_mutex_lock(&context->lock);
+	for (node = context->signals.next; node != &context->signals; node = node->next) {
+		signal = CEI_OWNER(node, struct ceov_signal, object.link);
+		if (signal->offer_id || signal->found_id)
+			cei_signal_abort(signal, CEOV_ERR_PEER_LOST, rank);
+	}
+	pthread_mutex_unlock(&context->lock);
+}
+
+static int make_alive(ceov_context *context)
+{
+	long page = sysconf(_SC_PAGESIZE);
+	uint64_t *alive = mmap(NULL, (size_t)page, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (alive == MAP_FAILED)
+		return cei_raise(&context->report, CEOV_ERR_SYSTEM, errno,
+				 "ceov_open: mmap of one page");
+	context->alive = alive;
+	if (madvise(alive, (size_t)page, MADV_WIPEONFORK))
+		return cei_raise(&context->report, CEOV_ERR_SYSTEM, errno,
+				 "ceov_open: MADV_WIPEONFORK (Linux 4.14 or newer)");
+	*alive = 1;
+	return 0;
+}
+
+static int wants_gpu(const struct cei_site *site)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < site->n_members; i++)
+		n += site->members[i].place.kind == CEOV_PLACE_GPU;
+	return n != 0;
+}
+
+static int check_gpus(const ceov_context *context)
+{
+	const struct cei_site *site = &context->site;
+	uint32_t i, n_gpus = site->cuda ? cei_cuda_n_gpus(site->cuda) : 0;
+
+	for (i = 0; i < site->n_members; i++)
+		if (site->members[i].place.kind == CEOV_PLACE_GPU &&
+		    site->members[i].place.index >= n_gpus)
+			return cei_raise(site->report, CEOV_ERR_INVALID, 0,
+					 "ceov_open: rank %u wants GPU %u, but this process "
+					 "sees %u", site->members[i].rank,
+					 site->members[i].place.index, n_gpus);
+	return 0;
+}
+
+/* Opens the driver where a member is on a GPU, or may be. */
+static int open_gpus(ceov_context *context)
+{
+	struct cei_site *site = &context->site;
+	struct ceov_member *first = &site->members[0];
+	int is_open_place = first->place.index == CEOV_NOBODY;
+	const char *why = "";
+	int r;
+
+	if (!wants_gpu(site) && !is_open_place)
+		return 0;
+	r = cei_cuda_open(&context->report, &site->cuda, &why);
+	if (r < 0)
+		return r;
+	if (is_open_place) {
+		first->place.kind = r ? CEOV_PLACE_HOST : CEOV_PLACE_GPU;
+		first->place.index = 0;
+	} else if (r) {
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_open: a rank is placed on a GPU, but there is none: "
+				 "%s", why);
+	}
+	return check_gpus(context);
+}
+
+static int meet(ceov_context *context, const char *group)
+{
+	struct cei_meeting_config config;
+
+	if (!group || context->site.n_members == context->site.n_ranks)
+		return 0;
+	config.path = group;
+	config.deadline_ns = cei_deadline(context->deadline_ns);
+	config.gone = gone;
+	config.gone_arg = context;
+	return cei_meeting_open(&context->site, &config, &context->meeting);
+}
+
+static int open_engines(ceov_context *context)
+{
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; !r && i < context->site.n_members; i++)
+		r = cei_engine_open(&context->engines[i], &context->site,
+				    context->topology, i);
+	return r;
+}
+
+static int build(ceov_context *context, const struct ceov_config *config)
+{
+	const char *group = NULL;
+	int r = make_alive(context);
+
+	if (!r)
+		r = cei_settings_load(context, config, &group);
+	if (r)
+		return r;
+	context->report.rank = context->site.members[0].rank;
+	r = open_gpus(context);
+	if (!r)
+		r = cei_topology_open(&context->site, &context->topology);
+	if (!r)
+		r = cei_mappings_init(&context->mappings, &context->site);
+	if (!r)
+		r = open_engines(context);
+	if (!r)
+		r = meet(context, group);
+	if (!r)
+		r = cei_warm_up(context, cei_deadline(context->deadline_ns));
+	return r;
+}
+
+static void init_lists(ceov_context *context)
+{
+	cei_list_init(&context->buffers);
+	cei_list_init(&context->signals);
+	cei_list_init(&context->plans);
+	cei_list_init(&context->offers);
+	cei_list_init(&context->buried);
+	pthread_mutex_init(&context->lock, NULL);
+	pthread_mutex_init(&context->tickets.lock, NULL);
+}
+
+int ceov_open(const struct ceov_config *config, ceov_context **ret_context)
+{
+	ceov_context *context;
+	int r;
+
+	if (!ret_context || (config && config->struct_bytes < sizeof(*config)))
+		return CEOV_ERR_INVALID;
+	context = calloc(1, sizeof(*context));
+	if (!context)
+		return CEOV_ERR_NO_MEMORY;
+	cei_report_init(&context->report, config ? config->log : NULL,
+			config ? config->log_arg : NULL);
+	init_lists(context);
+	r = build(context, config);
+	if (r) {
+		ceov_close(context);
+		return r;
+	}
+	*ret_context = context;
+	return 0;
+}
+
+/* Plans first: they name the rest; found handles before those they were found from. */
+static void destroy_objects(ceov_context *context)
+{
+	struct cei_list *node;
+
+	while ((node = context->plans.next) != &context->plans)
+		cei_plan_destroy(CEI_OWNER(node, struct ceov_plan, object.link));
+	while ((node = context->signals.previous) != &context->signals)
+		cei_signal_destroy(CEI_OWNER(node, struct ceov_signal, object.link));
+	while ((node = context->buffers.previous) != &context->buffers)
+		cei_buffer_destroy(CEI_OWNER(node, struct ceov_buffer, object.link));
+	while ((node = cei_list_take(&context->buried)))
+		free(CEI_OWNER(node, struct cei_object, link));
+	while ((node = cei_list_take(&context->offers)))
+		free(CEI_OWNER(node, struct cei_local_offer, link));
+}
+
+void ceov_close(ceov_context *context)
+{
+	uint32_t i;
+
+	if (!context || (context->alive && cei_context_check(context)))
+		return;                 /* in a forked child nothing here is ours */
+	for (i = 0; i < context->site.n_members; i++)
+		cei_engine_stop(&context->engines[i]);
+	destroy_objects(context);
+	if (context->meeting)
+		cei_meeting_close(context->meeting);
+	for (i = 0; i < context->site.n_members; i++)
+		cei_engine_close(&context->engines[i]);
+	cei_mappings_fini(&context->mappings);
+	if (context->topology)
+		cei_topology_close(context->topology);
+	if (context->site.cuda)
+		cei_cuda_close(context->site.cuda);
+	if (context->alive)
+		munmap((void *)(uintptr_t)context->alive, (size_t)sysconf(_SC_PAGESIZE));
+	pthread_mutex_destroy(&context->tickets.lock);
+	pthread_mutex_destroy(&context->lock);
+	cei_report_fini(&context->report);
+	free(context);
+}
+
+int ceov_turn(ceov_context *context)
+{
+	uint32_t i;
+	int r = cei_context_check(context);
+
+	if (r)
+		return r;
+	if (!context->site.progress_by_caller)
+		return cei_raise(&context->report, CEOV_ERR_STATE, 0,
+				 "ceov_turn: the context's own threads turn the engines; "
+				 "open it with progress_by_caller");
+	for (i = 0; i < context->site.n_members; i++)
+		if (cei_engine_turn(&context->engines[i]) != CEI_TURN_IDLE)
+			r = CEOV_PENDING;
+	return r;
+}
+
+int ceov_barrier(ceov_context *context, uint64_t timeout_ns)
+{
+	int r = cei_context_check(context);
+
+	if (r || !context->meeting)
+		return r;
+	return cei_meeting_barrier(context->meeting, cei_deadline(timeout_ns));
+}
+
+int ceov_last_failure(ceov_context *context, struct ceov_failure *ret_failure)
+{
+	int r = cei_context_check(context);
+
+	if (r)
+		return r;
+	return ret_failure ? cei_report_take(&context->report, ret_failure)
+		: CEOV_ERR_INVALID;
+}

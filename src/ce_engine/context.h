@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_CONTEXT_H
+#define CEI_CONTEXT_H
+
+/* Everything that one ceov_open() holds. */
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/report.h"
+#include "base/site.h"
+#include "ce_engine/engine.h"
+#include "ce_engine/launch.h"
+#include "ce_engine/object.h"
+#include "ipc/mapping.h"
+#include "ipc/meeting.h"
+#include "topology/topology.h"
+
+#define CEI_DEADLINE_DEFAULT_NS  UINT64_C(60000000000)
+
+/* A chunk is at most this long unless the caller says otherwise: at 390 GB/s it
+ * holds the engine for 170 us, and costs 1 % in gaps (docs/results). */
+#define CEI_CHUNK_DEFAULT_BYTES  (UINT64_C(64) << 20)
+
+/* Marks of copies that add up to more than this are raised in several batches. */
+#define CEI_MARK_GROUP_DEFAULT_BYTES (UINT64_C(256) << 20)
+
+struct ceov_context {
+	const uint64_t       *alive;    /* a page that is zero in forked children */
+	struct cei_report     report;
+	struct cei_site       site;
+	struct cei_topology  *topology;
+	struct cei_meeting   *meeting;  /* NULL: alone */
+	struct cei_mappings   mappings;
+	uint64_t              max_chunk_bytes;
+	uint64_t              deadline_ns;
+	struct cei_tickets    tickets;
+	_Atomic uint64_t      lost;     /* bit r: rank r has gone (CEI_RANKS_MAX = 64) */
+	pthread_mutex_t       lock;     /* guards the lists and the objects' links and
+					 * users; taken before a plan's lock */
+	struct cei_list       buffers;
+	struct cei_list       signals;
+	struct cei_list       plans;
+	struct cei_list       offers;   /* struct cei_local_offer */
+	uint64_t              last_offer;
+	struct cei_list       buried;
+	uint32_t              n_buried;
+	struct cei_engine     engines[CEI_MEMBERS_MAX];
+};
+
+/* 0, CEOV_ERR_INVALID (NULL) or CEOV_ERR_FORKED. */
+int cei_context_check(const ceov_context *context);
+
+/* The index in the site of our rank, or CEOV_NOBODY. */
+uint32_t cei_context_member(const ceov_context *context, uint32_t rank);
+
+/* The same, raised as CEOV_ERR_INVALID where it is not ours; call names the public
+ * call. 0 and *ret_member. */
+int cei_context_own_rank(ceov_context *context, uint32_t rank, const char *call,
+			 uint32_t *ret_member);
+
+int cei_context_is_lost(ceov_context *context, uint32_t rank);
+
+/* settings.c: fills the site and the limits from config and environment. */
+int cei_settings_load(ceov_context *context, const struct ceov_config *config,
+		      const char **ret_group);
+
+#endif /* CEI_CONTEXT_H */

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_DOORBELL_H
+#define CEI_DOORBELL_H
+
+/*
+ * Stage 1 of 5: doorbell - sees that marks are reached.
+ *   in:   chunks ARMED, from launches; the first of a transfer stands for all
+ *   out:  chunks READY, to scheduler
+ *
+ * A transfer goes when its target is free and its source is ready. A gated launch
+ * leaves source_ready to its lane. Launches of one plan pass transfer by transfer
+ * in their order, so that marks only rise.
+ */
+
+#include <stdint.h>
+
+#include "base/list.h"
+
+/* Marks looked at in one pass; a longer list is continued in the next. */
+#define CEI_DOORBELL_LOOKS 512u
+
+struct cei_engine;
+struct cei_launch;
+
+struct cei_doorbell {
+	struct cei_list armed;          /* first chunks, oldest launch first */
+	uint64_t        n_armed;
+};
+
+void cei_doorbell_init(struct cei_doorbell *doorbell);
+
+/* Arms every transfer of the launch. */
+void cei_doorbell_arm(struct cei_doorbell *doorbell, struct cei_launch *launch);
+
+/* Looks at armed marks; hands reached transfers to the scheduler; fails launches
+ * whose signals were aborted. Returns how many chunks it passed on. */
+uint32_t cei_doorbell_poll(struct cei_engine *engine);
+
+#endif /* CEI_DOORBELL_H */

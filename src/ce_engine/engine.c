@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* The turn, the thread that makes it, start and stop. */
+
+#include "ce_engine/engine.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+
+#include "backend/lane.h"
+#include "ce_engine/completion.h"
+#include "base/clock.h"
+#include "base/park.h"
+#include "ce_engine/launch.h"
+
+/* Admits what can be, in order; a plan's launches stay in order behind a held one. */
+static uint32_t admit(struct cei_engine *engine, struct cei_launch *launch)
+{
+	if (launch->plan->n_held || cei_router_admit(engine, launch))
+		return 0;
+	cei_list_append(&engine->launches, &launch->link);
+	cei_doorbell_arm(&engine->doorbell, launch);
+	return 1;
+}
+
+static uint32_t admit_held(struct cei_engine *engine)
+{
+	struct cei_list *node;
+	struct cei_launch *launch;
+	uint32_t n = 0;
+
+	for (node = engine->held.next; node != &engine->held; node = node->next)
+		CEI_OWNER(node, struct cei_launch, link)->plan->n_held = 0;
+	node = engine->held.next;
+	while (node != &engine->held) {
+		launch = CEI_OWNER(node, struct cei_launch, link);
+		node = node->next;
+		cei_list_remove(&launch->link);
+		if (admit(engine, launch)) {
+			n++;
+			continue;
+		}
+		launch->plan->n_held = 1;
+		cei_list_append(node, &launch->link);   /* where it was */
+	}
+	return n;
+}
+
+/* Takes up launches from the inbox, and those held since earlier. */
+static uint32_t take_up(struct cei_engine *engine)
+{
+	struct cei_launch *launch;
+	uint32_t n = cei_list_is_empty(&engine->held) ? 0 : admit_held(engine);
+
+	while ((launch = cei_ring_take(&engine->inbox))) {
+		n++;
+		if (admit(engine, launch))
+			continue;
+		launch->plan->n_held = 1;
+		cei_list_append(&engine->held, &launch->link);
+	}
+	return n;
+}
+
+static void expire(struct cei_engine *engine)
+{
+	uint64_t now = cei_now_ns();
+
+	if (now < engine->expire_at_ns)
+		return;
+	engine->expire_at_ns = now + CEI_EXPIRE_NS;
+	cei_launches_expire(engine, now);
+}
+
+static uint32_t turn_lanes(struct cei_engine *engine)
+{
+	const struct cei_backend_ops *ops = engine->backend.ops;
+	uint32_t i, n = 0;
+
+	for (i = 0; engine->site->progress_by_caller && i < CEI_LANES; i++)
+		n += ops->turn(&engine->lanes.lane[i]) == CEOV_PENDING;
+	return n;
+}
+
+/* One pass. The five stages in the order of the data's way. */
+enum cei_turn cei_engine_turn(struct cei_engine *engine)
+{
+	uint32_t n = take_up(engine);
+
+	n += cei_doorbell_poll(engine);
+	n += cei_scheduler_pick(engine);
+	cei_router_assign(engine);
+	cei_lanes_push(engine);
+	n += turn_lanes(engine);
+	n += cei_completion_reap(engine);
+	if (cei_list_is_empty(&engine->launches) && cei_list_is_empty(&engine->held))
+		return n ? CEI_TURN_WORKED : CEI_TURN_IDLE;
+	expire(engine);
+	return n ? CEI_TURN_WORKED : CEI_TURN_WAITING;
+}
+
+/* Sleeps until a launch comes or the engine stops. */
+static void park(struct cei_engine *engine)
+{
+	uint32_t bell;
+
+	/* seq_cst: we set is_parked and then read the bell; a launcher puts, rings
+	 * the bell and then reads is_parked. Either we see its ring, and so what it
+	 * put, or it sees us parked and wakes us. */
+	atomic_store(&engine->is_parked, 1);
+	bell = atomic_load(&engine->bell);
+	if (cei_engine_turn(engine) == CEI_TURN_IDLE && !atomic_load(&engine->must_stop))
+		cei_park_wait(&engine->bell, bell, CEI_FOREVER);
+	atomic_store(&engine->is_parked, 0);
+}
+
+static void ring(struct cei_engine *engine)
+{
+	atomic_fetch_add(&engine->bell, 1);             /* seq_cst: see park() */
+	if (atomic_load(&engine->is_parked))
+		cei_park_wake(&engine->bell);
+}
+
+static void prepare_thread(struct cei_engine *engine)
+{
+	char name[16];
+
+	snprintf(name, sizeof(name), "ceov-engine%u", engine->rank % 100);
+	pthread_setname_np(pthread_self(), name);
+	/* Short sleeps of the back-off would else be 50 us longer. */
+	prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
+	cei_topology_pin(engine->topology, engine->site, engine->member);
+}
+
+static void stop(struct cei_engine *engine)
+{
+	uint64_t deadline = cei_deadline(2 * CEI_DRAIN_NS);
+	struct cei_backoff backoff;
+
+	cei_backoff_reset(&backoff);
+	do {
+		cei_launches_abort(engine);
+		if (cei_engine_turn(engine) == CEI_TURN_IDLE)
+			return;
+		cei_backoff_step(&backoff);
+	} while (cei_now_ns() < deadline);
+}
+
+static void *engine_main(void *arg)
+{
+	struct cei_engine *engine = arg;
+	struct cei_backoff backoff;
+	uint64_t linger_until = 0;
+	enum cei_turn turn;
+
+	prepare_thread(engine);
+	cei_backoff_reset(&backoff);
+	while (!atomic_load(&engine->must_stop)) {
+		turn = cei_engine_turn(engine);
+		if (turn == CEI_TURN_WORKED) {
+			cei_backoff_reset(&backoff);
+			linger_until = 0;
+			continue;
+		}
+		if (turn == CEI_TURN_IDLE && !linger_until)
+			linger_until = cei_deadline(CEI_LINGER_NS);
+		if (turn == CEI_TURN_IDLE && cei_now_ns() >= linger_until) {
+			park(engine);
+			linger_until = 0;
+			continue;
+		}
+		cei_backoff_step(&backoff);
+	}
+	stop(engine);
+	return NULL;
+}
+
+/* Signals of the process are for its own threads. */
+static int start_thread(struct cei_engine *engine)
+{
+	sigset_t all, before;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = pthread_create(&engine->thread, NULL, engine_main, engine);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (r)
+		return cei_raise(engine->site->report, CEOV_ERR_SYSTEM, r,
+				 "rank %u: cannot start the engine's thread", engine->rank);
+	engine->has_thread = 1;
+	return 0;
+}
+
+int cei_engine_open(struct cei_engine *engine, struct cei_site *site,
+		    struct cei_topology *topology, uint32_t member)
+{
+	const struct ceov_member *own = &site->members[member];
+	const struct cei_backend_ops *ops = cei_backend_for(own->place.kind);
+	int r;
+
+	engine->site = site;
+	engine->topology = topology;
+	engine->member = member;
+	engine->rank = own->rank;
+	cei_list_init(&engine->launches);
+	cei_list_init(&engine->held);
+	cei_doorbell_init(&engine->doorbell);
+	cei_scheduler_init(&engine->scheduler);
+	if (!ops)
+		return cei_raise(site->report, CEOV_ERR_INVALID, 0,
+				 "rank %u: its place is a GPU, but this build has no CUDA",
+				 own->rank);
+	r = cei_ring_init(&engine->inbox, CEI_INBOX_CELLS);
+	if (r)
+		return cei_raise(site->report, r, 0, "rank %u: no memory for the inbox",
+				 own->rank);
+	r = cei_backend_open(&engine->backend, ops, site, member);
+	if (!r)
+		r = cei_lanes_init(&engine->lanes, &engine->backend);
+	if (!r && !site->progress_by_caller)
+		r = start_thread(engine);
+	return r;
+}
+
+void cei_engine_stop(struct cei_engine *engine)
+{
+	atomic_store(&engine->must_stop, 1);
+	if (engine->has_thread) {
+		atomic_fetch_add(&engine->bell, 1);
+		cei_park_wake(&engine->bell);
+		pthread_join(engine->thread, NULL);
+		engine->has_thread = 0;
+	} else if (engine->lanes.lane[CEI_LANES - 1].private) {
+		stop(engine);
+	}
+}
+
+void cei_engine_close(struct cei_engine *engine)
+{
+	if (!engine->site)
+		return;
+	cei_engine_stop(engine);
+	cei_lanes_fini(&engine->lanes);
+	cei_backend_close(&engine->backend);
+	cei_ring_fini(&engine->inbox);
+	engine->site = NULL;
+}
+
+int cei_engine_submit(struct cei_engine *engine, struct cei_launch *launch)
+{
+	int r = cei_ring_put(&engine->inbox, launch);
+
+	if (!r)
+		ring(engine);
+	return r;
+}

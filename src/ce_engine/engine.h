@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_ENGINE_H
+#define CEI_ENGINE_H
+
+/*
+ * One engine per member: the five stages, the lanes they fill, and the thread that
+ * turns them. Engines share nothing on the data path. Application threads reach an
+ * engine by its inbox only.
+ */
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "backend/backend.h"
+#include "base/list.h"
+#include "base/ring.h"
+#include "ce_engine/doorbell.h"
+#include "ce_engine/lanes.h"
+#include "ce_engine/router.h"
+#include "ce_engine/scheduler.h"
+#include "topology/topology.h"
+
+/* Launches that wait to be taken up. */
+#define CEI_INBOX_CELLS 1024u
+
+/* Deadlines are looked at this often. */
+#define CEI_EXPIRE_NS UINT64_C(1000000)
+
+/* An engine with nothing armed stays awake this long: the next launch of a loop
+ * comes within microseconds, and waking a thread costs 50 to 150 of them (measured
+ * in a virtual machine). It takes no processor time after that. */
+#define CEI_LINGER_NS UINT64_C(2000000)
+
+struct cei_engine {
+	struct cei_site        *site;
+	struct cei_topology    *topology;
+	uint32_t                member;
+	uint32_t                rank;
+	struct cei_backend      backend;
+	struct cei_ring         inbox;
+	struct cei_list         launches;       /* in flight, oldest first */
+	struct cei_list         held;           /* taken up, but not admitted yet */
+	struct cei_doorbell     doorbell;       /* stage 1 */
+	struct cei_scheduler    scheduler;      /* stage 2 */
+	struct cei_router       router;         /* stage 3 */
+	struct cei_lanes        lanes;          /* stage 4, and what stage 5 reaps */
+	uint64_t                expire_at_ns;
+
+	pthread_t               thread;
+	int                     has_thread;
+	_Atomic uint32_t        bell;           /* parked on; counts wake-ups */
+	_Atomic uint32_t        is_parked;
+	_Atomic uint32_t        must_stop;
+};
+
+/* Opens the backend and lanes and, unless the site says progress_by_caller, starts
+ * the thread. Zeroed before; on failure the engine accepts close. */
+int  cei_engine_open(struct cei_engine *engine, struct cei_site *site,
+		     struct cei_topology *topology, uint32_t member);
+
+/* Ends the launches in flight as aborted and stops the thread: afterwards no lane
+ * touches memory. Accepts a zeroed engine; may be repeated. */
+void cei_engine_stop(struct cei_engine *engine);
+
+/* Stops and closes. */
+void cei_engine_close(struct cei_engine *engine);
+
+/* Any thread. 0 or CEOV_FULL. */
+int  cei_engine_submit(struct cei_engine *engine, struct cei_launch *launch);
+
+enum cei_turn { CEI_TURN_IDLE, CEI_TURN_WAITING, CEI_TURN_WORKED };
+
+/* One pass of the five stages. IDLE: no launch is in flight. WAITING: some are, and
+ * nothing could be done. */
+enum cei_turn cei_engine_turn(struct cei_engine *engine);
+
+#endif /* CEI_ENGINE_H */

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Stage 4: groups chunks into submits. Decides no order: that is the scheduler's. */
+
+#include "ce_engine/lanes.h"
+
+#include <string.h>
+
+#include "backend/lane.h"
+#include "ce_engine/engine.h"
+#include "ce_engine/launch.h"
+
+struct group {
+	struct cei_engine *engine;
+	uint32_t           lane;
+	uint32_t           n_chunks;
+	uint32_t           n_pieces;
+	uint32_t           n_posts;
+	uint64_t           n_bytes;
+	uint64_t           number;
+	struct cei_await   await;               /* counter 0: none */
+	struct cei_chunk  *chunks[CEI_GROUP_MAX];
+	struct cei_piece   pieces[CEI_GROUP_MAX];
+	struct cei_post    posts[CEI_GROUP_MAX];
+};
+
+static enum cei_lane_kind kind_of(uint32_t lane)
+{
+	return lane < CEI_LANES_GATED_FIRST ? (enum cei_lane_kind)lane : CEI_LANE_GATED;
+}
+
+int cei_lanes_init(struct cei_lanes *lanes, struct cei_backend *backend)
+{
+	uint32_t i;
+	int r;
+
+	memset(lanes, 0, sizeof(*lanes));
+	for (i = 0; i < CEI_LANES; i++)
+		cei_list_init(&lanes->moving[i]);
+	for (i = 0; i < CEI_LANES; i++) {
+		r = cei_lane_open(&lanes->lane[i], backend, kind_of(i), i);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+void cei_lanes_fini(struct cei_lanes *lanes)
+{
+	uint32_t i;
+
+	for (i = 0; i < CEI_LANES; i++)
+		cei_lane_close(&lanes->lane[i]);
+}
+
+static const struct cei_step *step_of(const struct cei_chunk *chunk)
+{
+	const struct ceov_plan *plan = chunk->launch->plan;
+
+	return &plan->steps[plan->cuts[chunk->index].step];
+}
+
+static struct cei_await await_of(const struct cei_chunk *chunk)
+{
+	const struct cei_counter *ready = &step_of(chunk)->source_ready;
+	struct cei_await await = { 0, 0, NULL };
+
+	if (chunk->launch->gate == CEOV_NOBODY || !ready->signal)
+		return await;
+	await.counter = ready->address;
+	await.value = chunk->launch->base + ready->value;
+	await.abort_word = (const uint32_t *)&ready->header->abort_code;
+	return await;
+}
+
+static uint64_t bytes_of(const struct cei_chunk *chunk)
+{
+	const struct cei_piece *piece = &chunk->launch->plan->cuts[chunk->index].piece;
+
+	return piece->row_bytes * piece->n_rows;
+}
+
+/* Whether the chunk may go in the same batches as what the group holds. */
+static int takes(const struct group *group, const struct cei_chunk *chunk)
+{
+	const struct ceov_plan *plan = chunk->launch->plan;
+	struct cei_await await = await_of(chunk);
+
+	if (!group->n_chunks)
+		return 1;
+	if (chunk->lane != group->lane || group->n_chunks == CEI_GROUP_MAX)
+		return 0;
+	if (group->n_bytes + bytes_of(chunk) > plan->mark_group_bytes)
+		return 0;
+	if (await.counter != group->await.counter || await.value != group->await.value)
+		return 0;
+	/* Posts of one batch have no order: two launches of a plan raise the same
+	 * counters and must not meet in it. */
+	return plan->group != group->number || plan->group_launch == chunk->launch;
+}
+
+static void add(struct group *group, struct cei_chunk *chunk)
+{
+	struct ceov_plan *plan = chunk->launch->plan;
+	const struct cei_cut *cut = &plan->cuts[chunk->index];
+	const struct cei_step *step = &plan->steps[cut->step];
+	struct cei_post *post;
+
+	if (!group->n_chunks) {
+		group->lane = chunk->lane;
+		group->await = await_of(chunk);
+		group->number = ++group->engine->lanes.n_groups;
+	}
+	plan->group = group->number;
+	plan->group_launch = chunk->launch;
+	group->chunks[group->n_chunks++] = chunk;
+	group->n_bytes += bytes_of(chunk);
+	if (cut->piece.n_rows)
+		group->pieces[group->n_pieces++] = cut->piece;
+	/* A lane keeps the order of a transfer's chunks: the last one brings the
+	 * mark. */
+	if (chunk->index != step->first_chunk + step->n_chunks - 1 || !step->then.signal)
+		return;
+	post = &group->posts[group->n_posts++];
+	post->counter = step->then.address;
+	post->word = step->then.word;
+	post->value = chunk->launch->base + step->then.value;
+}
+
+static int wait_for_gate(struct group *group)
+{
+	struct cei_lanes *lanes = &group->engine->lanes;
+	struct cei_lane *lane = &lanes->lane[group->lane];
+	uint64_t number;
+	int r;
+
+	if (!group->await.counter)
+		return 0;
+	number = group->chunks[0]->launch->number;
+	/* The lane may have waited for it already - in the same launch only: in
+	 * between the signal may have been renewed. */
+	if (lanes->gate_launch[group->lane] == number &&
+	    lanes->gate_counter[group->lane] == group->await.counter &&
+	    lanes->gate_value[group->lane] >= group->await.value)
+		return 0;
+	r = lane->backend->ops->wait(lane, &group->await);
+	if (r)
+		return r;
+	lanes->gate_launch[group->lane] = number;
+	lanes->gate_counter[group->lane] = group->await.counter;
+	lanes->gate_value[group->lane] = group->await.value;
+	return 0;
+}
+
+static int fill(struct group *group)
+{
+	struct cei_lane *lane = &group->engine->lanes.lane[group->lane];
+	const struct cei_backend_ops *ops = lane->backend->ops;
+	int r = group->engine->lanes.error[group->lane];
+
+	if (!r)
+		r = wait_for_gate(group);
+	if (!r && group->n_pieces)
+		r = ops->copy(lane, group->pieces, group->n_pieces);
+	if (!r && group->n_posts)
+		r = ops->post(lane, group->posts, group->n_posts);
+	if (!r)
+		r = ops->submit(lane);
+	return r;
+}
+
+static void flush(struct group *group)
+{
+	struct cei_lanes *lanes = &group->engine->lanes;
+	struct cei_chunk *chunk;
+	uint32_t i;
+	int r;
+
+	if (!group->n_chunks)
+		return;
+	r = fill(group);
+	lanes->lane[group->lane].n_submitted++;
+	for (i = 0; i < group->n_chunks; i++) {
+		chunk = group->chunks[i];
+		chunk->state = CEI_CHUNK_MOVING;
+		chunk->sequence = lanes->lane[group->lane].n_submitted;
+		cei_list_append(&lanes->moving[group->lane], &chunk->link);
+	}
+	group->n_chunks = group->n_pieces = group->n_posts = 0;
+	group->n_bytes = 0;
+	if (!r)
+		return;
+	if (r > 0)                      /* credit keeps lanes from being full */
+		r = cei_raise(group->engine->site->report, CEOV_ERR_STATE, r,
+			      "%s: lane %u: refused work that it has room for",
+			      group->engine->backend.ops->name, group->lane);
+	cei_lanes_break(group->engine, group->lane, r);
+}
+
+void cei_lanes_push(struct cei_engine *engine)
+{
+	struct cei_list *picked = &engine->scheduler.picked;
+	struct cei_chunk *chunk;
+	struct group group;
+
+	if (cei_list_is_empty(picked))
+		return;
+	group.engine = engine;
+	group.n_chunks = group.n_pieces = group.n_posts = 0;
+	group.n_bytes = 0;
+	group.number = 0;
+	while (!cei_list_is_empty(picked)) {
+		chunk = CEI_OWNER(picked->next, struct cei_chunk, link);
+		if (!takes(&group, chunk)) {
+			flush(&group);
+			continue;       /* a failure may have emptied the list */
+		}
+		cei_list_remove(&chunk->link);
+		add(&group, chunk);
+	}
+	flush(&group);
+}
+
+void cei_lanes_break(struct cei_engine *engine, uint32_t lane, int error)
+{
+	struct cei_list *moving = &engine->lanes.moving[lane];
+	struct ceov_failure failure;
+	struct cei_chunk *chunk;
+
+	engine->lanes.error[lane] = error;
+	while (!cei_list_is_empty(moving)) {
+		chunk = CEI_OWNER(cei_list_take(moving), struct cei_chunk, link);
+		chunk->state = CEI_CHUNK_DROPPED;
+		cei_scheduler_credit(&engine->scheduler, lane);
+		failure = cei_failure(error, 0);
+		failure.rank = engine->rank;
+		cei_launch_fail(engine, chunk->launch, chunk, &failure);
+		if (!--chunk->launch->n_open)
+			cei_launch_retire(engine, chunk->launch);
+	}
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_LANES_H
+#define CEI_LANES_H
+
+/*
+ * Stage 4 of 5: how the engine fills its backend's lanes.
+ *   in:   chunks ROUTED, from router
+ *   out:  chunks MOVING, to completion
+ *
+ * The engine is fastest with one batch of copies and then one batch of marks
+ * (measured: a mark after each copy costs a stop of 2 to 7 us), so consecutive
+ * chunks of a lane go as one group: wait (gated lanes), copies, marks, submit.
+ */
+
+#include <stdint.h>
+
+#include "backend/backend.h"
+#include "base/list.h"
+#include "ce_engine/scheduler.h"
+
+/* Chunks in a group: each may bring a piece and a post, and one wait precedes. */
+#define CEI_GROUP_MAX (CEI_LANE_BATCH / 2u - 1u)
+
+struct cei_engine;
+
+struct cei_lanes {
+	struct cei_lane  lane[CEI_LANES];
+	struct cei_list  moving[CEI_LANES];     /* chunks, in the order of submits */
+	int              error[CEI_LANES];      /* of a broken lane, else 0 */
+	uint64_t         gate_launch[CEI_LANES]; /* what each lane waited for last: for
+						  * which launch, ... */
+	uint64_t         gate_counter[CEI_LANES];
+	uint64_t         gate_value[CEI_LANES];  /* ... counter and value */
+	uint64_t         n_groups;              /* ever; names the current group */
+};
+
+/* Opens every lane. On failure fini. */
+int  cei_lanes_init(struct cei_lanes *lanes, struct cei_backend *backend);
+void cei_lanes_fini(struct cei_lanes *lanes);
+
+/* Fills lanes with what was picked. A lane that breaks fails its launches. */
+void cei_lanes_push(struct cei_engine *engine);
+
+/* Drops what is on the lane and fails the launches; the lane takes no more. */
+void cei_lanes_break(struct cei_engine *engine, uint32_t lane, int error);
+
+#endif /* CEI_LANES_H */

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* How a launch ends: failure, retirement, deadlines. Runs on the engine's thread. */
+
+#include "ce_engine/launch.h"
+
+#include <inttypes.h>
+
+#include "base/clock.h"
+#include "base/park.h"
+#include "ce_engine/engine.h"
+
+/* Takes what does not move yet out of its stage. */
+static void drop(struct cei_engine *engine, struct cei_launch *launch)
+{
+	struct ceov_plan *plan = launch->plan;
+	struct cei_chunk *chunk;
+	struct cei_step *step;
+	uint32_t i;
+
+	for (i = 0; i < plan->n_cuts; i++) {
+		chunk = &launch->chunks[i];
+		step = &plan->steps[plan->cuts[i].step];
+		if (chunk->state > CEI_CHUNK_ROUTED)
+			continue;
+		if (chunk->state == CEI_CHUNK_ARMED && i == step->first_chunk)
+			engine->doorbell.n_armed--;
+		if (chunk->state == CEI_CHUNK_ROUTED)
+			cei_scheduler_credit(&engine->scheduler, chunk->lane);
+		cei_list_remove(&chunk->link);
+		chunk->state = CEI_CHUNK_DROPPED;
+		launch->n_open--;
+		if (step->turn <= launch->sequence)
+			step->turn = launch->sequence + 1;
+	}
+}
+
+static void tell(struct cei_engine *engine, const struct cei_launch *launch,
+		 const struct cei_chunk *chunk, struct ceov_failure *failure)
+{
+	const struct ceov_plan *plan = launch->plan;
+
+	if (!chunk) {
+		cei_raise_failure(engine->site->report, failure,
+				  "rank %u: launch %" PRIu64 ": %s", engine->rank,
+				  launch->number, ceov_strerror(failure->error));
+		return;
+	}
+	failure->transfer = plan->cuts[chunk->index].step;
+	failure->chunk = chunk->index - plan->steps[failure->transfer].first_chunk;
+	cei_raise_failure(engine->site->report, failure,
+			  "rank %u: launch %" PRIu64 ", transfer %u, chunk %" PRIu64
+			  ": %s (to blame: rank %d); mark %" PRIu64 " waited for, %"
+			  PRIu64 " seen", engine->rank, launch->number,
+			  failure->transfer, failure->chunk,
+			  ceov_strerror(failure->error), (int)failure->rank,
+			  failure->mark_value, failure->seen_value);
+}
+
+static void fail_quietly(struct cei_engine *engine, struct cei_launch *launch, int error)
+{
+	if (launch->error)
+		return;
+	launch->error = error;
+	launch->deadline_ns = cei_deadline(CEI_DRAIN_NS);
+	drop(engine, launch);
+}
+
+/* Retires what the failure left empty. Retiring unlinks, so start over each time. */
+static void retire_dropped(struct cei_engine *engine)
+{
+	struct cei_launch *launch;
+	struct cei_list *node = engine->launches.next;
+
+	while (node != &engine->launches) {
+		launch = CEI_OWNER(node, struct cei_launch, link);
+		node = node->next;
+		if (launch->error && !launch->n_open) {
+			cei_launch_retire(engine, launch);
+			node = engine->launches.next;
+		}
+	}
+}
+
+void cei_launch_fail(struct cei_engine *engine, struct cei_launch *launch,
+		     const struct cei_chunk *chunk, struct ceov_failure *failure)
+{
+	struct ceov_plan *plan = launch->plan;
+	struct cei_launch *other;
+	struct cei_list *node;
+	uint32_t i;
+
+	if (launch->error)
+		return;
+	tell(engine, launch, chunk, failure);
+	fail_quietly(engine, launch, failure->error);
+	for (i = 0; i < plan->n_signals; i++)
+		cei_signal_abort(plan->signals[i], failure->error, failure->rank);
+	for (node = engine->launches.next; node != &engine->launches; node = node->next) {
+		other = CEI_OWNER(node, struct cei_launch, link);
+		if (other->plan == plan)
+			fail_quietly(engine, other, failure->error);
+	}
+	retire_dropped(engine);
+}
+
+static void publish(struct cei_ticket_slot *slot, int result)
+{
+	slot->result = result;
+	/* seq_cst: against ceov_wait(), which counts itself as a waiter and then
+	 * looks at is_done: one of the two sees the other. Also the release that
+	 * pairs with its acquire of is_done. */
+	atomic_store(&slot->is_done, 1);
+	if (atomic_load(&slot->n_waiters))
+		cei_park_wake(&slot->is_done);
+}
+
+void cei_launch_retire(struct cei_engine *engine, struct cei_launch *launch)
+{
+	struct ceov_plan *plan = launch->plan;
+	struct cei_ticket_slot *slot = launch->slot;
+	int error = launch->error;
+	uint32_t i;
+
+	/* Lanes may have written real values over the poison. */
+	for (i = 0; error && i < plan->n_signals; i++)
+		cei_signal_abort(plan->signals[i], error, CEOV_NOBODY);
+	cei_list_remove(&launch->link);
+	cei_router_leave(&engine->router, launch);
+	pthread_mutex_lock(&plan->lock);
+	cei_list_append(&plan->idle, &launch->link);
+	plan->n_in_flight--;
+	pthread_mutex_unlock(&plan->lock);
+	publish(slot, error);
+}
+
+/* The transfer that the launch is stuck at: the first chunk that is not done. */
+static struct cei_chunk *stuck_at(struct cei_launch *launch)
+{
+	uint32_t i;
+
+	for (i = 0; i < launch->plan->n_cuts; i++)
+		if (launch->chunks[i].state < CEI_CHUNK_DONE)
+			return &launch->chunks[i];
+	return NULL;
+}
+
+/* Whichever of the step's marks is not reached; source_ready where both are. */
+static const struct cei_counter *missing_mark(const struct cei_step *step, uint64_t base)
+{
+	const struct cei_counter *counter = &step->target_free;
+
+	if (counter->signal && counter->seen &&
+	    atomic_load_explicit(counter->seen, memory_order_relaxed) <
+	    base + counter->value)
+		return counter;
+	return &step->source_ready;
+}
+
+static void expire(struct cei_engine *engine, struct cei_launch *launch)
+{
+	struct ceov_failure failure = cei_failure(CEOV_ERR_TIMEOUT, 0);
+	struct cei_chunk *chunk = stuck_at(launch);
+	const struct cei_counter *counter;
+	const struct cei_step *step;
+
+	failure.rank = engine->rank;
+	if (chunk) {
+		step = &launch->plan->steps[launch->plan->cuts[chunk->index].step];
+		counter = missing_mark(step, launch->base);
+		if (counter->signal) {
+			failure.rank = counter->signal->rank;
+			failure.mark_value = launch->base + counter->value;
+		}
+		if (counter->seen)      /* relaxed: for the message only */
+			failure.seen_value = atomic_load_explicit(counter->seen,
+								  memory_order_relaxed);
+	}
+	cei_launch_fail(engine, launch, chunk, &failure);
+}
+
+/* A failed launch whose chunks do not come back: its lanes are given up. */
+static void give_up(struct cei_engine *engine, struct cei_launch *launch)
+{
+	const struct cei_chunk *chunk = stuck_at(launch);
+
+	launch->error = CEOV_ERR_UNCERTAIN;
+	if (!chunk)
+		return;
+	cei_raise(engine->site->report, CEOV_ERR_UNCERTAIN, 0,
+		  "%s: lane %u does not come back after launch %" PRIu64
+		  " failed; its targets are uncertain and the lane takes no more",
+		  engine->backend.ops->name, chunk->lane, launch->number);
+	cei_lanes_break(engine, chunk->lane, CEOV_ERR_UNCERTAIN);
+}
+
+void cei_launches_expire(struct cei_engine *engine, uint64_t now_ns)
+{
+	struct cei_list *node = engine->launches.next;
+	struct cei_launch *launch;
+
+	while (node != &engine->launches) {
+		launch = CEI_OWNER(node, struct cei_launch, link);
+		node = node->next;
+		if (now_ns < launch->deadline_ns)
+			continue;
+		if (launch->error)
+			give_up(engine, launch);
+		else
+			expire(engine, launch);
+		return;                 /* others may be gone now; next time */
+	}
+}
+
+void cei_launches_abort(struct cei_engine *engine)
+{
+	struct ceov_failure failure;
+	struct cei_launch *launch;
+	struct cei_list *node = engine->launches.next;
+
+	while (node != &engine->launches) {
+		launch = CEI_OWNER(node, struct cei_launch, link);
+		node = node->next;
+		if (launch->error)
+			continue;
+		failure = cei_failure(CEOV_ERR_ABORTED, 0);
+		failure.rank = engine->rank;
+		cei_launch_fail(engine, launch, stuck_at(launch), &failure);
+		node = engine->launches.next;
+	}
+}

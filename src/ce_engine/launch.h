@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_LAUNCH_H
+#define CEI_LAUNCH_H
+
+/* One run of a plan, and the tickets that name them. */
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "ce_engine/chunk.h"
+#include "ce_engine/plan.h"
+
+#define CEI_TICKETS 4096u               /* results kept, per context */
+
+/* A failed launch whose chunks do not come back from their lanes within this time
+ * is given up: its targets are uncertain. */
+#define CEI_DRAIN_NS UINT64_C(5000000000)
+
+struct cei_ticket_slot {
+	_Atomic uint64_t number;        /* 0: never used */
+	_Atomic uint32_t is_done;       /* released by the engine after result */
+	_Atomic uint32_t n_waiters;
+	int              result;
+	struct ceov_plan *plan;         /* a plan outlives its launches in flight */
+};
+
+struct cei_tickets {
+	pthread_mutex_t        lock;
+	uint64_t               last;    /* lock: the newest number */
+	struct cei_ticket_slot slots[CEI_TICKETS];
+};
+
+struct cei_engine;
+
+struct cei_launch {
+	struct cei_list         link;   /* engine's launches, or the plan's idle ones */
+	struct ceov_plan       *plan;
+	struct cei_ticket_slot *slot;
+	uint64_t                number;         /* of the ticket */
+	uint64_t                sequence;       /* counts the plan's launches */
+	uint64_t                base;
+	uint64_t                deadline_ns;    /* point in time */
+	uint64_t                timeout_ns;     /* as asked, for the message */
+	const void             *producer;       /* NULL: polled */
+	uint32_t                gate;           /* lane it is gated on, or CEOV_NOBODY */
+	int                     error;          /* the first */
+	uint32_t                n_open;         /* chunks neither done nor dropped */
+	struct cei_chunk        chunks[];
+};
+
+/* Engine's thread: ends the launch with a failure whose error, native_code, rank
+ * and marks are filled (transfer and chunk are added from chunk, which may be
+ * NULL): raises it once, drops what does not move yet, and aborts every signal of
+ * the plan and so the plan's other launches. */
+void cei_launch_fail(struct cei_engine *engine, struct cei_launch *launch,
+		     const struct cei_chunk *chunk, struct ceov_failure *failure);
+
+/* Engine's thread: all chunks are done or dropped. Publishes the result and gives
+ * the record back to the plan. */
+void cei_launch_retire(struct cei_engine *engine, struct cei_launch *launch);
+
+/* Engine's thread, when it stops: ends every launch as aborted. */
+void cei_launches_abort(struct cei_engine *engine);
+
+/* Engine's thread: fails launches whose deadline has passed. */
+void cei_launches_expire(struct cei_engine *engine, uint64_t now_ns);
+
+#endif /* CEI_LAUNCH_H */

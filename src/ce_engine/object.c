@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Living and dead handles. */
+
+#include "ce_engine/object.h"
+
+#include <stdlib.h>
+
+#include "ce_engine/context.h"
+
+static const char *kind_name(enum cei_object_kind kind)
+{
+	switch (kind) {
+	case CEI_OBJECT_BUFFER: return "buffer";
+	case CEI_OBJECT_SIGNAL: return "signal";
+	case CEI_OBJECT_PLAN:   return "plan";
+	case CEI_OBJECT_DEAD:   return "released handle";
+	}
+	return "no handle of this library";
+}
+
+static struct cei_list *list_of(ceov_context *context, enum cei_object_kind kind)
+{
+	switch (kind) {
+	case CEI_OBJECT_BUFFER: return &context->buffers;
+	case CEI_OBJECT_SIGNAL: return &context->signals;
+	case CEI_OBJECT_PLAN:   return &context->plans;
+	case CEI_OBJECT_DEAD:   break;
+	}
+	return &context->buried;
+}
+
+void cei_object_init(struct cei_object *object, ceov_context *context,
+		     enum cei_object_kind kind)
+{
+	object->kind = kind;
+	object->was = kind;
+	object->context = context;
+	object->n_users = 0;
+	pthread_mutex_lock(&context->lock);
+	cei_list_append(list_of(context, kind), &object->link);
+	pthread_mutex_unlock(&context->lock);
+}
+
+int cei_object_check(const void *handle, enum cei_object_kind kind, const char *call)
+{
+	const struct cei_object *object = handle;
+	int r;
+
+	if (!object)
+		return CEOV_ERR_INVALID;
+	if (object->kind != CEI_OBJECT_BUFFER && object->kind != CEI_OBJECT_SIGNAL &&
+	    object->kind != CEI_OBJECT_PLAN && object->kind != CEI_OBJECT_DEAD)
+		return CEOV_ERR_INVALID;
+	r = cei_context_check(object->context);
+	if (r)
+		return r;
+	if (object->kind == kind)
+		return 0;
+	if (object->kind == CEI_OBJECT_DEAD)
+		return cei_raise(&object->context->report, CEOV_ERR_INVALID, 0,
+				 "%s: the %s was released before", call,
+				 kind_name(object->was));
+	return cei_raise(&object->context->report, CEOV_ERR_INVALID, 0,
+			 "%s: wants a %s and got a %s", call, kind_name(kind),
+			 kind_name(object->kind));
+}
+
+void cei_object_bury(struct cei_object *object)
+{
+	ceov_context *context = object->context;
+	struct cei_list *oldest = NULL;
+
+	pthread_mutex_lock(&context->lock);
+	cei_list_remove(&object->link);
+	object->was = object->kind;
+	object->kind = CEI_OBJECT_DEAD;
+	cei_list_append(&context->buried, &object->link);
+	if (++context->n_buried > CEI_QUARANTINE_MAX) {
+		oldest = cei_list_take(&context->buried);
+		context->n_buried--;
+	}
+	pthread_mutex_unlock(&context->lock);
+	if (oldest)
+		free(CEI_OWNER(oldest, struct cei_object, link));
+}
+
+void cei_object_use(struct cei_object *object)
+{
+	pthread_mutex_lock(&object->context->lock);
+	object->n_users++;
+	pthread_mutex_unlock(&object->context->lock);
+}
+
+void cei_object_unuse(struct cei_object *object)
+{
+	pthread_mutex_lock(&object->context->lock);
+	object->n_users--;
+	pthread_mutex_unlock(&object->context->lock);
+}
+
+uint32_t cei_object_n_users(struct cei_object *object)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&object->context->lock);
+	n = object->n_users;
+	pthread_mutex_unlock(&object->context->lock);
+	return n;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_OBJECT_H
+#define CEI_OBJECT_H
+
+/*
+ * What buffers, signals and plans have in common: they know their context, count
+ * who uses them, and are recognised when a released handle comes back. Released
+ * objects rest in a bounded quarantine before their memory is reused, so that a
+ * stale handle is refused and not followed.
+ */
+
+#include <stdint.h>
+
+#include "base/list.h"
+
+#include <ceoverlap/ceoverlap.h>
+
+enum cei_object_kind {
+	CEI_OBJECT_BUFFER = 0x62756666, /* any values that memory rarely holds */
+	CEI_OBJECT_SIGNAL = 0x7369676e,
+	CEI_OBJECT_PLAN   = 0x706c616e,
+	CEI_OBJECT_DEAD   = 0x64656164,
+};
+
+/* Released handles that are kept recognisable, per context. */
+#define CEI_QUARANTINE_MAX 1024u
+
+struct cei_object {                     /* first member of each handle */
+	enum cei_object_kind kind;
+	enum cei_object_kind was;       /* before it was dead */
+	ceov_context        *context;
+	struct cei_list      link;      /* in the context's list; guarded by its lock */
+	uint32_t             n_users;   /* plans that name it; guarded by that lock */
+};
+
+/* Enters the object into its context's list. */
+void cei_object_init(struct cei_object *object, ceov_context *context,
+		     enum cei_object_kind kind);
+
+/* 0 where handle is a living object of that kind whose context may be used in this
+ * process; else the error, raised where there is a context to raise it in. call
+ * names the public call. */
+int  cei_object_check(const void *handle, enum cei_object_kind kind, const char *call);
+
+/* Marks dead and moves to quarantine, which frees the oldest. The caller has
+ * released all that the object holds. */
+void cei_object_bury(struct cei_object *object);
+
+/* Counts users; what has users is not released. */
+void cei_object_use(struct cei_object *object);
+void cei_object_unuse(struct cei_object *object);
+uint32_t cei_object_n_users(struct cei_object *object);
+
+#endif /* CEI_OBJECT_H */

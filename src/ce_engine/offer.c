@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Offers and finds, here and at peers. */
+
+#include "ce_engine/offer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ce_engine/context.h"
+#include "ipc/wire.h"
+
+static int check_name(ceov_context *context, const char *name)
+{
+	size_t length = name ? strnlen(name, CEI_NAME_BYTES) : 0;
+
+	if (length && length < CEI_NAME_BYTES)
+		return 0;
+	return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+			 "share or find: the name must have 1 to %u bytes",
+			 CEI_NAME_BYTES - 1);
+}
+
+static struct cei_local_offer *local_named(ceov_context *context, uint32_t rank,
+					   const char *name)
+{
+	struct cei_local_offer *offer;
+	struct cei_list *node;
+
+	for (node = context->offers.next; node != &context->offers; node = node->next) {
+		offer = CEI_OWNER(node, struct cei_local_offer, link);
+		if (offer->rank == rank && !strcmp(offer->name, name))
+			return offer;
+	}
+	return NULL;
+}
+
+/* Regions to bytes and descriptors. */
+static int encode(ceov_context *context, const struct cei_offer_body *body,
+		  struct cei_offer *wire)
+{
+	struct cei_writer writer = cei_writer_on(wire->bytes, sizeof(wire->bytes));
+	struct cei_region_wire region;
+	uint32_t i;
+	int fd, r;
+
+	cei_wire_put_u32(&writer, body->kind);
+	cei_wire_put_u32(&writer, body->place_kind);
+	cei_wire_put_u32(&writer, body->n_counters);
+	cei_wire_put_u32(&writer, body->flags);
+	cei_wire_put_u32(&writer, body->n_regions);
+	for (i = 0; i < body->n_regions; i++) {
+		r = cei_share_for(body->regions[i]->kind)->export(body->regions[i],
+								  &region, &fd);
+		if (r)
+			return r;
+		cei_wire_put_region(&writer, &region);
+		if (fd >= 0)
+			wire->fds[wire->n_fds++] = fd;
+	}
+	wire->n_bytes = (uint32_t)writer.at;
+	return writer.failed ? cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+					 "share: the offer does not fit its message") : 0;
+}
+
+static int offer_to_group(ceov_context *context, struct cei_local_offer *offer)
+{
+	struct cei_offer wire;
+	int r;
+
+	if (!context->meeting)
+		return 0;
+	memset(&wire, 0, sizeof(wire));
+	wire.rank = offer->rank;
+	memcpy(wire.name, offer->name, sizeof(wire.name));
+	r = encode(context, &offer->body, &wire);
+	if (r)
+		return r;
+	return cei_meeting_offer(context->meeting, &wire, &offer->meeting_id);
+}
+
+int cei_offer_make(ceov_context *context, uint32_t rank, const char *name,
+		   const struct cei_offer_body *body, uint64_t *ret_id)
+{
+	struct cei_local_offer *offer;
+	int r = check_name(context, name);
+
+	if (r)
+		return r;
+	offer = calloc(1, sizeof(*offer));
+	if (!offer)
+		return cei_raise(&context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "share: no memory for offer '%s'", name);
+	offer->rank = rank;
+	offer->body = *body;
+	memcpy(offer->name, name, strlen(name));
+	pthread_mutex_lock(&context->lock);
+	r = local_named(context, rank, name) ? CEOV_ERR_STATE : 0;
+	if (!r) {
+		offer->id = ++context->last_offer;
+		cei_list_append(&context->offers, &offer->link);
+	}
+	pthread_mutex_unlock(&context->lock);
+	if (r) {
+		free(offer);
+		return cei_raise(&context->report, r, 0,
+				 "share: rank %u offers '%s' already", rank, name);
+	}
+	r = offer_to_group(context, offer);
+	if (!r) {
+		*ret_id = offer->id;
+		return 0;
+	}
+	pthread_mutex_lock(&context->lock);
+	cei_list_remove(&offer->link);
+	pthread_mutex_unlock(&context->lock);
+	free(offer);
+	return r;
+}
+
+int cei_offer_withdraw(ceov_context *context, uint64_t id)
+{
+	struct cei_local_offer *offer = NULL;
+	struct cei_list *node;
+	int r = 0;
+
+	if (!id)
+		return 0;
+	pthread_mutex_lock(&context->lock);
+	for (node = context->offers.next; node != &context->offers; node = node->next)
+		if (CEI_OWNER(node, struct cei_local_offer, link)->id == id)
+			offer = CEI_OWNER(node, struct cei_local_offer, link);
+	pthread_mutex_unlock(&context->lock);
+	if (!offer)
+		return 0;
+	if (offer->meeting_id)
+		r = cei_meeting_withdraw(context->meeting, offer->meeting_id);
+	if (r)
+		return r;
+	pthread_mutex_lock(&context->lock);
+	cei_list_remove(&offer->link);
+	pthread_mutex_unlock(&context->lock);
+	free(offer);
+	return 0;
+}
+
+static int find_here(ceov_context *context, uint32_t rank, const char *name,
+		     struct cei_found *found, uint32_t *ret_kind)
+{
+	struct cei_local_offer *offer;
+
+	pthread_mutex_lock(&context->lock);
+	offer = local_named(context, rank, name);
+	if (offer) {
+		found->is_here = 1;
+		found->place_kind = offer->body.place_kind;
+		found->n_counters = offer->body.n_counters;
+		found->flags = offer->body.flags;
+		found->n_regions = offer->body.n_regions;
+		memcpy(found->regions, offer->body.regions, sizeof(found->regions));
+		*ret_kind = offer->body.kind;
+	}
+	pthread_mutex_unlock(&context->lock);
+	return offer ? 0 : CEOV_NONE;
+}
+
+static void close_fds(const struct cei_offer *wire, uint32_t first)
+{
+	uint32_t i;
+
+	for (i = first; i < wire->n_fds; i++)
+		close(wire->fds[i]);
+}
+
+static void put_regions(ceov_context *context, const struct cei_found *found)
+{
+	uint32_t i;
+
+	for (i = 0; i < found->n_regions; i++)
+		cei_mapping_put(&context->mappings, found->regions[i]);
+}
+
+/* Maps the offer's regions. Takes the descriptors in any case. */
+static int import(ceov_context *context, const struct cei_offer *wire,
+		  struct cei_found *found, uint32_t *ret_kind)
+{
+	struct cei_reader reader = cei_reader_on(wire->bytes, wire->n_bytes);
+	struct cei_region_wire region;
+	uint32_t i, n_regions, n_fds = 0;
+	int fd, r = 0;
+
+	*ret_kind = cei_wire_get_u32(&reader);
+	found->place_kind = cei_wire_get_u32(&reader);
+	found->n_counters = cei_wire_get_u32(&reader);
+	found->flags = cei_wire_get_u32(&reader);
+	n_regions = cei_wire_get_u32(&reader);
+	if (n_regions > CEI_OFFER_REGIONS_MAX)
+		reader.failed = 1;
+	for (i = 0; !r && !reader.failed && i < n_regions; i++) {
+		cei_wire_get_region(&reader, &region);
+		if (reader.failed || (region.has_fd && n_fds == wire->n_fds))
+			break;
+		fd = region.has_fd ? wire->fds[n_fds++] : -1;
+		r = cei_mapping_get(&context->mappings, &region, fd,
+				    &found->regions[i]);
+		found->n_regions += !r;
+	}
+	close_fds(wire, n_fds);
+	if (!r && (cei_reader_end(&reader) || found->n_regions != n_regions))
+		r = cei_raise(&context->report, CEOV_ERR_VERSION, 0,
+			      "find: rank %u's offer '%s' does not make sense here",
+			      wire->rank, wire->name);
+	if (r)
+		put_regions(context, found);
+	return r;
+}
+
+static int find_there(ceov_context *context, uint32_t rank, const char *name,
+		      struct cei_found *found, uint32_t *ret_kind)
+{
+	struct cei_offer wire;
+	int r;
+
+	if (!context->meeting)
+		return CEOV_NONE;
+	r = cei_meeting_find(context->meeting, rank, name, &wire, &found->id);
+	if (r)
+		return r;
+	r = import(context, &wire, found, ret_kind);
+	if (r)
+		cei_meeting_drop(context->meeting, rank, found->id);
+	return r;
+}
+
+int cei_offer_find(ceov_context *context, uint32_t rank, const char *name,
+		   enum cei_offer_kind kind, struct cei_found *ret_found)
+{
+	uint32_t found_kind = 0;
+	int r = check_name(context, name);
+
+	if (r)
+		return r;
+	if (rank >= context->site.n_ranks)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "find '%s': rank %u, but the group has %u ranks", name,
+				 rank, context->site.n_ranks);
+	memset(ret_found, 0, sizeof(*ret_found));
+	if (cei_context_member(context, rank) != CEOV_NOBODY)
+		r = find_here(context, rank, name, ret_found, &found_kind);
+	else
+		r = find_there(context, rank, name, ret_found, &found_kind);
+	if (r || found_kind == kind)
+		return r;
+	if (!ret_found->is_here) {
+		put_regions(context, ret_found);
+		cei_offer_drop(context, rank, ret_found->id);
+	}
+	return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+			 "find: rank %u offers '%s' as a %s", rank, name,
+			 found_kind == CEI_OFFER_SIGNAL ? "signal" : "buffer");
+}
+
+void cei_offer_drop(ceov_context *context, uint32_t rank, uint64_t id)
+{
+	if (context->meeting)
+		cei_meeting_drop(context->meeting, rank, id);
+}

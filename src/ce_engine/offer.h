@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_OFFER_H
+#define CEI_OFFER_H
+
+/*
+ * What buffers and signals offer to the group, and how they are found: at another
+ * process through the meeting, in this process by a list of the context.
+ */
+
+#include <stdint.h>
+
+#include "base/list.h"
+#include "ipc/meeting.h"
+#include "ipc/share.h"
+
+#include <ceoverlap/ceoverlap.h>
+
+enum cei_offer_kind { CEI_OFFER_BUFFER = 1, CEI_OFFER_SIGNAL = 2 };
+
+#define CEI_OFFER_REGIONS_MAX 2u
+
+struct cei_offer_body {
+	uint32_t           kind;        /* enum cei_offer_kind */
+	uint32_t           place_kind;  /* signals: where the counters live, ... */
+	uint32_t           n_counters;
+	uint32_t           flags;       /* ... how many, enum ceov_signal_flags */
+	uint32_t           n_regions;
+	struct cei_region *regions[CEI_OFFER_REGIONS_MAX];
+};
+
+/* One offer of this process. In the context's list; guarded by its lock. */
+struct cei_local_offer {
+	struct cei_list       link;
+	uint64_t              id;       /* names it here */
+	uint64_t              meeting_id; /* 0: alone */
+	uint32_t              rank;
+	char                  name[CEI_NAME_BYTES];
+	struct cei_offer_body body;
+};
+
+struct cei_found {
+	int                is_here;     /* an offer of this process: its own regions */
+	uint32_t           place_kind;
+	uint32_t           n_counters;
+	uint32_t           flags;
+	uint64_t           id;          /* for cei_offer_drop() */
+	uint32_t           n_regions;
+	struct cei_region *regions[CEI_OFFER_REGIONS_MAX]; /* mapped */
+};
+
+/* Offers under a name that the rank has not used yet. *ret_id is not 0. */
+int  cei_offer_make(ceov_context *context, uint32_t rank, const char *name,
+		    const struct cei_offer_body *body, uint64_t *ret_id);
+
+/* 0 where id is 0. CEOV_PENDING: peers still use it. */
+int  cei_offer_withdraw(ceov_context *context, uint64_t id);
+
+/* CEOV_NONE: not offered yet. CEOV_ERR_INVALID: offered as another kind. */
+int  cei_offer_find(ceov_context *context, uint32_t rank, const char *name,
+		    enum cei_offer_kind kind, struct cei_found *ret_found);
+void cei_offer_drop(ceov_context *context, uint32_t rank, uint64_t id);
+
+#endif /* CEI_OFFER_H */

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* ceov_plan_*: building, commit, release. Checks are in plan_check.c, the lines of
+ * ceov_plan_explain() in plan_explain.c. */
+
+#include "ce_engine/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "ce_engine/buffer.h"
+#include "ce_engine/context.h"
+#include "ce_engine/split.h"
+
+static int check_options(ceov_context *context, const struct ceov_plan_options *options)
+{
+	if (!options || options->struct_bytes >= sizeof(*options))
+		return 0;
+	return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+			 "ceov_plan_create: options->struct_bytes is too small");
+}
+
+int ceov_plan_create(ceov_context *context, uint32_t rank,
+		     const struct ceov_plan_options *options, ceov_plan **ret_plan)
+{
+	ceov_plan *plan;
+	uint32_t member;
+	int r = cei_context_check(context);
+
+	if (!r)
+		r = cei_context_own_rank(context, rank, "ceov_plan_create", &member);
+	if (!r)
+		r = check_options(context, options);
+	if (r)
+		return r;
+	if (!ret_plan)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_plan_create: no ret_plan");
+	plan = calloc(1, sizeof(*plan));
+	if (!plan)
+		return cei_raise(&context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "ceov_plan_create: no memory");
+	plan->rank = rank;
+	plan->member = member;
+	plan->gate = CEOV_NOBODY;
+	plan->max_chunk_bytes = options && options->max_chunk_bytes
+		? options->max_chunk_bytes : context->max_chunk_bytes;
+	plan->mark_group_bytes = options && options->mark_group_bytes
+		? options->mark_group_bytes : CEI_MARK_GROUP_DEFAULT_BYTES;
+	pthread_mutex_init(&plan->lock, NULL);
+	cei_list_init(&plan->idle);
+	cei_object_init(&plan->object, context, CEI_OBJECT_PLAN);
+	*ret_plan = plan;
+	return 0;
+}
+
+static int check_open(ceov_plan *plan, const char *call)
+{
+	int r = cei_object_check(plan, CEI_OBJECT_PLAN, call);
+
+	if (r)
+		return r;
+	if (plan->is_committed)
+		return cei_raise(&plan->object.context->report, CEOV_ERR_STATE, 0,
+				 "%s: the plan is committed and cannot change", call);
+	return 0;
+}
+
+/* Room for one more element; doubles. */
+static int make_room(ceov_plan *plan, void **array, size_t element_bytes, uint32_t n,
+		     uint32_t *room)
+{
+	uint32_t wanted = *room ? *room * 2 : 16;
+	void *grown;
+
+	if (n < *room)
+		return 0;
+	if (n >= CEI_PLAN_TRANSFERS_MAX)
+		return cei_raise(&plan->object.context->report, CEOV_ERR_INVALID, 0,
+				 "a plan holds at most %u transfers or expected marks",
+				 CEI_PLAN_TRANSFERS_MAX);
+	grown = realloc(*array, wanted * element_bytes);
+	if (!grown)
+		return cei_raise(&plan->object.context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "no memory for %u transfers", wanted);
+	*array = grown;
+	*room = wanted;
+	return 0;
+}
+
+static int check_mark(ceov_plan *plan, const struct ceov_mark *mark, const char *what)
+{
+	ceov_context *context = plan->object.context;
+	struct cei_counter counter;
+	char text[96];
+	int r;
+
+	if (!mark->signal)
+		return 0;
+	snprintf(text, sizeof(text), "transfer %u: %s", plan->n_transfers, what);
+	r = cei_object_check(mark->signal, CEI_OBJECT_SIGNAL, text);
+	if (!r && mark->signal->object.context != context)
+		r = cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+			      "%s: the signal is of another context", text);
+	return r ? r : cei_signal_resolve(mark, plan->member, text, &counter);
+}
+
+static int check_buffer(ceov_plan *plan, const struct ceov_spot *spot, const char *what)
+{
+	ceov_context *context = plan->object.context;
+	char text[96];
+	int r;
+
+	snprintf(text, sizeof(text), "transfer %u: %s", plan->n_transfers, what);
+	if (!spot->buffer)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0, "%s: no buffer",
+				 text);
+	r = cei_object_check(spot->buffer, CEI_OBJECT_BUFFER, text);
+	if (!r && spot->buffer->object.context != context)
+		r = cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+			      "%s: the buffer is of another context", text);
+	return r;
+}
+
+int ceov_plan_add(ceov_plan *plan, const struct ceov_transfer *transfer)
+{
+	int r = check_open(plan, "ceov_plan_add");
+	int moves;
+
+	if (r)
+		return r;
+	if (!transfer || transfer->struct_bytes < sizeof(*transfer))
+		return cei_raise(&plan->object.context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_plan_add: no transfer, or struct_bytes too small");
+	moves = transfer->row_bytes && transfer->n_rows;
+	r = check_mark(plan, &transfer->source_ready, "source_ready");
+	if (!r)
+		r = check_mark(plan, &transfer->target_free, "target_free");
+	if (!r)
+		r = check_mark(plan, &transfer->then, "then");
+	if (!r && moves)
+		r = check_buffer(plan, &transfer->source, "source");
+	if (!r && moves)
+		r = check_buffer(plan, &transfer->target, "target");
+	if (!r)
+		r = make_room(plan, (void **)&plan->transfers, sizeof(*transfer),
+			      plan->n_transfers, &plan->transfers_room);
+	if (r)
+		return r;
+	plan->transfers[plan->n_transfers] = *transfer;
+	if (!moves)
+		plan->transfers[plan->n_transfers].row_bytes = 0;
+	plan->n_transfers++;
+	return 0;
+}
+
+int ceov_plan_expect(ceov_plan *plan, const struct ceov_mark *mark)
+{
+	int r = check_open(plan, "ceov_plan_expect");
+
+	if (r)
+		return r;
+	if (!mark || !mark->signal)
+		return cei_raise(&plan->object.context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_plan_expect: no mark");
+	r = check_mark(plan, mark, "expected mark");
+	if (!r)
+		r = make_room(plan, (void **)&plan->expected, sizeof(*mark),
+			      plan->n_expected, &plan->expected_room);
+	if (r)
+		return r;
+	plan->expected[plan->n_expected++] = *mark;
+	return 0;
+}
+
+/* --- commit -------------------------------------------------------------- */
+
+static uint64_t address_of(const struct ceov_plan *plan, const struct ceov_spot *spot)
+{
+	return spot->buffer->region->address[plan->member] + spot->offset_bytes;
+}
+
+static int fix_route(struct ceov_plan *plan, uint32_t i)
+{
+	const struct ceov_transfer *transfer = &plan->transfers[i];
+	struct cei_step *step = &plan->steps[i];
+	const char *why;
+	int r;
+
+	if (!transfer->row_bytes)
+		return 0;               /* raises a mark only; any lane */
+	r = cei_router_path(transfer->source.buffer->region,
+			    transfer->target.buffer->region, plan->member, &step->path,
+			    &why);
+	if (r)
+		return cei_raise(&plan->object.context->report, r, 0,
+				 "transfer %u: no route from rank %u to rank %u for the "
+				 "engine of rank %u: %s", i, transfer->source.buffer->rank,
+				 transfer->target.buffer->rank, plan->rank, why);
+	step->piece.source = address_of(plan, &transfer->source);
+	step->piece.target = address_of(plan, &transfer->target);
+	step->piece.row_bytes = transfer->row_bytes;
+	step->piece.n_rows = transfer->n_rows;
+	step->piece.source_pitch_bytes = transfer->source.pitch_bytes;
+	step->piece.target_pitch_bytes = transfer->target.pitch_bytes;
+	if (transfer->n_rows == 1)
+		step->piece.source_pitch_bytes = step->piece.target_pitch_bytes = 0;
+	return 0;
+}
+
+static int build_steps(struct ceov_plan *plan)
+{
+	const struct ceov_transfer *transfer;
+	struct cei_step *step;
+	uint32_t i;
+	int r = 0;
+
+	plan->steps = calloc(plan->n_transfers, sizeof(*plan->steps));
+	if (!plan->steps)
+		return cei_raise(&plan->object.context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "ceov_plan_commit: no memory for steps");
+	for (i = 0; !r && i < plan->n_transfers; i++) {
+		transfer = &plan->transfers[i];
+		step = &plan->steps[i];
+		r = fix_route(plan, i);
+		if (!r)
+			r = cei_signal_resolve(&transfer->source_ready, plan->member,
+					       "source_ready", &step->source_ready);
+		if (!r)
+			r = cei_signal_resolve(&transfer->target_free, plan->member,
+					       "target_free", &step->target_free);
+		if (!r)
+			r = cei_signal_resolve(&transfer->then, plan->member, "then",
+					       &step->then);
+	}
+	return r;
+}
+
+static int count_chunks(struct ceov_plan *plan)
+{
+	uint64_t n, total = 0;
+	uint32_t i;
+
+	for (i = 0; i < plan->n_transfers; i++) {
+		n = cei_split_count(&plan->steps[i].piece, plan->max_chunk_bytes);
+		if (n > CEI_PLAN_CHUNKS_MAX - total)
+			return cei_raise(&plan->object.context->report, CEOV_ERR_INVALID,
+					 0, "transfer %u: the plan would have more than %u "
+					 "chunks; raise max_chunk_bytes", i,
+					 CEI_PLAN_CHUNKS_MAX);
+		plan->steps[i].first_chunk = (uint32_t)total;
+		plan->steps[i].n_chunks = (uint32_t)n;
+		total += n;
+	}
+	plan->n_cuts = (uint32_t)total;
+	return 0;
+}
+
+static int cut(struct ceov_plan *plan)
+{
+	struct cei_step *step;
+	uint32_t i, k;
+	int r = count_chunks(plan);
+
+	if (r)
+		return r;
+	plan->cuts = calloc(plan->n_cuts, sizeof(*plan->cuts));
+	if (!plan->cuts)
+		return cei_raise(&plan->object.context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "ceov_plan_commit: no memory for %u chunks",
+				 plan->n_cuts);
+	for (i = 0; i < plan->n_transfers; i++) {
+		step = &plan->steps[i];
+		for (k = 0; k < step->n_chunks; k++) {
+			plan->cuts[step->first_chunk + k].step = i;
+			plan->cuts[step->first_chunk + k].piece =
+				cei_split_at(&step->piece, plan->max_chunk_bytes, k);
+		}
+	}
+	return 0;
+}
+
+static void name_signal(struct ceov_plan *plan, struct ceov_signal *signal)
+{
+	uint32_t i;
+
+	for (i = plan->n_signals; signal && i-- > 0;)   /* mostly the latest */
+		if (plan->signals[i] == signal)
+			return;
+	if (signal)
+		plan->signals[plan->n_signals++] = signal;
+}
+
+static void name_buffer(struct ceov_plan *plan, struct ceov_buffer *buffer)
+{
+	uint32_t i;
+
+	for (i = plan->n_buffers; buffer && i-- > 0;)
+		if (plan->buffers[i] == buffer)
+			return;
+	if (buffer)
+		plan->buffers[plan->n_buffers++] = buffer;
+}
+
+/* Lists what the plan names, so that it can hold on to it. */
+static int name_all(struct ceov_plan *plan)
+{
+	const struct ceov_transfer *transfer;
+	uint32_t i;
+
+	plan->signals = calloc(plan->n_transfers, 3 * sizeof(struct ceov_signal *));
+	plan->buffers = calloc(plan->n_transfers, 2 * sizeof(struct ceov_buffer *));
+	if (!plan->signals || !plan->buffers)
+		return cei_raise(&plan->object.context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "ceov_plan_commit: no memory for names");
+	for (i = 0; i < plan->n_transfers; i++) {
+		transfer = &plan->transfers[i];
+		name_signal(plan, transfer->source_ready.signal);
+		name_signal(plan, transfer->target_free.signal);
+		name_signal(plan, transfer->then.signal);
+		if (!transfer->row_bytes)
+			continue;
+		name_buffer(plan, transfer->source.buffer);
+		name_buffer(plan, transfer->target.buffer);
+	}
+	return 0;
+}
+
+static void hold(struct ceov_plan *plan)
+{
+	uint32_t i;
+
+	for (i = 0; i < plan->n_signals; i++)
+		cei_object_use(&plan->signals[i]->object);
+	for (i = 0; i < plan->n_buffers; i++)
+		cei_object_use(&plan->buffers[i]->object);
+}
+
+/* Undoes what a commit built; the transfers stay. */
+static void unbuild(struct ceov_plan *plan)
+{
+	free(plan->steps);
+	free(plan->cuts);
+	free(plan->signals);
+	free(plan->buffers);
+	plan->steps = NULL;
+	plan->cuts = NULL;
+	plan->signals = NULL;
+	plan->buffers = NULL;
+	plan->n_cuts = plan->n_signals = plan->n_buffers = 0;
+}
+
+int ceov_plan_commit(ceov_plan *plan)
+{
+	int r = check_open(plan, "ceov_plan_commit");
+
+	if (r)
+		return r;
+	if (!plan->n_transfers)
+		return cei_raise(&plan->object.context->report, CEOV_ERR_STATE, 0,
+				 "ceov_plan_commit: the plan has no transfer");
+	r = build_steps(plan);
+	if (!r)
+		r = name_all(plan);
+	if (!r)
+		r = cei_plan_check(plan);
+	if (!r)
+		r = cut(plan);
+	if (r) {
+		unbuild(plan);
+		return r;
+	}
+	hold(plan);
+	plan->is_committed = 1;
+	return 0;
+}
+
+/* --- release ------------------------------------------------------------- */
+
+static uint32_t in_flight(struct ceov_plan *plan)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&plan->lock);
+	n = plan->n_in_flight;
+	pthread_mutex_unlock(&plan->lock);
+	return n;
+}
+
+void cei_plan_destroy(struct ceov_plan *plan)
+{
+	struct cei_list *node;
+	uint32_t i;
+
+	for (i = 0; plan->is_committed && i < plan->n_signals; i++)
+		cei_object_unuse(&plan->signals[i]->object);
+	for (i = 0; plan->is_committed && i < plan->n_buffers; i++)
+		cei_object_unuse(&plan->buffers[i]->object);
+	while ((node = cei_list_take(&plan->idle)))
+		free(CEI_OWNER(node, struct cei_launch, link));
+	unbuild(plan);
+	free(plan->transfers);
+	free(plan->expected);
+	plan->transfers = NULL;
+	plan->expected = NULL;
+	pthread_mutex_destroy(&plan->lock);
+	cei_object_bury(&plan->object);
+}
+
+void ceov_plan_release(ceov_plan *plan)
+{
+	struct cei_backoff backoff;
+
+	if (!plan || cei_object_check(plan, CEI_OBJECT_PLAN, "ceov_plan_release"))
+		return;
+	cei_backoff_reset(&backoff);
+	while (in_flight(plan)) {       /* each ends by its deadline */
+		if (plan->object.context->site.progress_by_caller)
+			(void)ceov_turn(plan->object.context);
+		cei_backoff_step(&backoff);
+	}
+	cei_plan_destroy(plan);
+}

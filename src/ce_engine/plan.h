@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_PLAN_H
+#define CEI_PLAN_H
+
+/*
+ * A plan while it is built (transfers, expected marks) and after commit (steps,
+ * cuts, the signals it names). After commit all but the fields marked "engine" and
+ * "lock" never change.
+ */
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "backend/backend.h"
+#include "ce_engine/object.h"
+#include "ce_engine/signal.h"
+
+/* Launches of one plan that may be in flight. */
+#define CEI_PLAN_LAUNCHES_MAX 32u
+
+/* What one plan may hold. */
+#define CEI_PLAN_TRANSFERS_MAX (UINT32_C(1) << 20)
+#define CEI_PLAN_CHUNKS_MAX    (UINT32_C(1) << 22)
+
+enum cei_path {                         /* which way a direct route goes */
+	CEI_PATH_LOCAL,                 /* within the member's memory */
+	CEI_PATH_PEER,                  /* to or from another rank of the same kind */
+	CEI_PATH_IN,                    /* host memory to the member's GPU */
+	CEI_PATH_OUT,                   /* the member's GPU to host memory */
+};
+
+struct cei_step {                       /* one transfer, as committed */
+	struct cei_piece   piece;
+	enum cei_path      path;
+	uint32_t           first_chunk;
+	uint32_t           n_chunks;
+	struct cei_counter source_ready;
+	struct cei_counter target_free;
+	struct cei_counter then;
+	uint64_t           turn;        /* engine: the plan's launch number that may
+					 * leave the doorbell next, so that marks rise */
+};
+
+struct cei_cut {                        /* one chunk, as committed */
+	struct cei_piece piece;
+	uint32_t         step;
+};
+
+struct ceov_plan {
+	struct cei_object     object;
+	uint32_t              rank;
+	uint32_t              member;
+	uint64_t              max_chunk_bytes;
+	uint64_t              mark_group_bytes;
+	int                   is_committed;
+
+	struct ceov_transfer *transfers;        /* until commit */
+	uint32_t              n_transfers;
+	uint32_t              transfers_room;
+	struct ceov_mark     *expected;         /* until commit */
+	uint32_t              n_expected;
+	uint32_t              expected_room;
+
+	struct cei_step      *steps;            /* after commit; n_transfers of them */
+	struct cei_cut       *cuts;
+	uint32_t              n_cuts;
+	struct ceov_signal  **signals;          /* each that a mark names, once */
+	uint32_t              n_signals;
+	struct ceov_buffer  **buffers;          /* likewise */
+	uint32_t              n_buffers;
+	int                   is_gateable;      /* its source_ready marks can be left to
+						 * a lane ... */
+	const char           *why_polled;       /* ... or why not */
+	int                   is_pollable;      /* the engine can see all of them */
+
+	pthread_mutex_t       lock;
+	struct cei_list       idle;             /* lock: launches to use again */
+	uint32_t              n_in_flight;      /* lock */
+	uint64_t              n_launches;       /* lock: ever */
+	uint64_t              last_base;        /* lock */
+	uint64_t              group;            /* engine: group it was last in, ... */
+	const struct cei_launch *group_launch;  /* ... and with which launch */
+	uint32_t              n_admitted;       /* engine: launches past admission, ... */
+	uint32_t              gate;             /* ... the lane that gates them, or
+						 * CEOV_NOBODY: polled ... */
+	uint32_t              n_held;           /* engine: not 0: one is held before it */
+};
+
+/* plan_check.c: everything that commit refuses; raises and names the transfer. */
+int  cei_plan_check(struct ceov_plan *plan);
+
+/* At ceov_close(): no launch is in flight any more. */
+void cei_plan_destroy(struct ceov_plan *plan);
+
+#endif /* CEI_PLAN_H */

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * What commit refuses: bounds, stale memory, triggers; with plan_order.c and
+ * plan_overlap.c. Changes nothing but the plan's triggers.
+ */
+
+#include <inttypes.h>
+
+#include "ce_engine/buffer.h"
+#include "ce_engine/context.h"
+#include "ce_engine/plan_order.h"
+
+static struct cei_report *report_of(const struct ceov_plan *plan)
+{
+	return &plan->object.context->report;
+}
+
+/* --- bounds -------------------------------------------------------------- */
+
+/* Bytes from the first to behind the last of a spot; 0: it wraps. */
+static uint64_t extent_of(const struct ceov_transfer *transfer, uint64_t pitch_bytes)
+{
+	uint64_t rows;
+
+	if (transfer->n_rows == 1)
+		return transfer->row_bytes;
+	if (__builtin_mul_overflow(transfer->n_rows - 1, pitch_bytes, &rows) ||
+	    __builtin_add_overflow(rows, transfer->row_bytes, &rows))
+		return 0;
+	return rows;
+}
+
+static int check_spot(const struct ceov_plan *plan, uint32_t i,
+		      const struct ceov_spot *spot, const char *what)
+{
+	const struct ceov_transfer *transfer = &plan->transfers[i];
+	uint64_t size = spot->buffer->region->size_bytes;
+	uint64_t extent = extent_of(transfer, spot->pitch_bytes);
+
+	if (transfer->n_rows > 1 && spot->pitch_bytes < transfer->row_bytes)
+		return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+				 "transfer %u: %s: pitch of %" PRIu64 " bytes is less than "
+				 "row_bytes %" PRIu64, i, what, spot->pitch_bytes,
+				 transfer->row_bytes);
+	if (!extent || spot->offset_bytes > size || extent > size - spot->offset_bytes)
+		return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+				 "transfer %u: %s: offset %" PRIu64 " + %" PRIu64 " rows is "
+				 "outside of the buffer's %" PRIu64 " bytes", i, what,
+				 spot->offset_bytes, transfer->n_rows, size);
+	return 0;
+}
+
+static int check_stale(const struct ceov_plan *plan)
+{
+	struct cei_region *region;
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; !r && i < plan->n_buffers; i++) {
+		region = plan->buffers[i]->region;
+		if (region->origin == CEI_REGION_ADOPTED)
+			r = cei_share_for(region->kind)->check(region);
+	}
+	return r;
+}
+
+static int check_bounds(const struct ceov_plan *plan)
+{
+	const struct ceov_transfer *transfer;
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; !r && i < plan->n_transfers; i++) {
+		transfer = &plan->transfers[i];
+		if (!transfer->row_bytes)
+			continue;
+		r = check_spot(plan, i, &transfer->source, "source");
+		if (!r)
+			r = check_spot(plan, i, &transfer->target, "target");
+		if (!r && transfer->source.buffer->rank != plan->rank &&
+		    transfer->target.buffer->rank != plan->rank)
+			r = cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+				      "transfer %u: moves from rank %u to rank %u, but the "
+				      "plan is of rank %u", i, transfer->source.buffer->rank,
+				      transfer->target.buffer->rank, plan->rank);
+	}
+	return r;
+}
+
+/* --- triggers ------------------------------------------------------------ */
+
+static const char *why_not_gated(const struct ceov_plan *plan)
+{
+	const struct cei_engine *engine = &plan->object.context->engines[plan->member];
+	const struct ceov_signal *signal = NULL;
+	const struct cei_counter *ready;
+	uint32_t i;
+
+	if (!(engine->backend.ops->live_caps((struct cei_backend *)&engine->backend) &
+	      CEI_CAP_LANE_WAIT))
+		return "lanes cannot wait here";
+	for (i = 0; i < plan->n_transfers; i++) {
+		ready = &plan->steps[i].source_ready;
+		if (!ready->signal)
+			continue;
+		if (signal && ready->signal != signal)
+			return "source_ready marks are of several signals, no rising chain";
+		signal = ready->signal;
+	}
+	if (!signal)
+		return "no source_ready marks to wait for";
+	if (signal->gpu && signal->rank != plan->rank)
+		return "source_ready marks are in another rank's GPU";
+	return NULL;
+}
+
+static int check_triggers(struct ceov_plan *plan)
+{
+	const struct cei_step *step;
+	uint32_t i;
+
+	plan->why_polled = why_not_gated(plan);
+	plan->is_gateable = !plan->why_polled;
+	plan->is_pollable = 1;
+	for (i = 0; i < plan->n_transfers; i++) {
+		step = &plan->steps[i];
+		if (step->target_free.signal && !step->target_free.seen)
+			return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+					 "transfer %u: target_free cannot be seen by the "
+					 "engine; create its signal on the host or with "
+					 "CEOV_SIGNAL_HOST_VISIBLE", i);
+		if (step->source_ready.signal && !step->source_ready.seen)
+			plan->is_pollable = 0;
+		if (!plan->is_pollable && !plan->is_gateable)
+			return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+					 "transfer %u: source_ready cannot be polled (its "
+					 "signal is in a GPU and not host visible) nor "
+					 "gated (%s)", i, plan->why_polled);
+		if (step->then.signal && !step->then.address)
+			return cei_raise(report_of(plan), CEOV_ERR_NO_ROUTE, 0,
+					 "transfer %u: rank %u does not reach the counters "
+					 "of then", i, plan->rank);
+	}
+	return 0;
+}
+
+int cei_plan_check(struct ceov_plan *plan)
+{
+	struct cei_order order;
+	int r = check_bounds(plan);
+
+	if (!r)
+		r = check_stale(plan);
+	if (!r)
+		r = check_triggers(plan);
+	if (r)
+		return r;
+	r = cei_order_init(&order, plan);
+	if (!r)
+		r = cei_overlap_check(plan, &order);
+	cei_order_fini(&order);
+	return r;
+}

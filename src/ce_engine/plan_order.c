@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Order between transfers, from who raises and who waits for which mark. */
+
+#include "ce_engine/plan_order.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ce_engine/context.h"
+
+static struct cei_report *report_of(const struct ceov_plan *plan)
+{
+	return &plan->object.context->report;
+}
+
+/* One mark that is raised: by a transfer, or outside (transfer CEOV_NOBODY). */
+struct raise {
+	const struct ceov_signal *signal;
+	uint32_t                  index;
+	uint32_t                  transfer;
+	uint64_t                  value;
+};
+
+struct raises {
+	struct raise *list;             /* sorted by signal, index, value */
+	uint32_t      n;
+};
+
+static int compare_counters(const struct raise *a, const struct raise *b)
+{
+	if (a->signal != b->signal)
+		return a->signal < b->signal ? -1 : 1;
+	if (a->index != b->index)
+		return a->index < b->index ? -1 : 1;
+	return 0;
+}
+
+static int compare_raises(const void *left, const void *right)
+{
+	const struct raise *a = left, *b = right;
+	int order = compare_counters(a, b);
+
+	if (order)
+		return order;
+	if (a->value != b->value)
+		return a->value < b->value ? -1 : 1;
+	return a->transfer < b->transfer ? -1 : a->transfer > b->transfer;
+}
+
+static void add_raise(struct raises *raises, const struct ceov_mark *mark,
+		      uint32_t transfer)
+{
+	struct raise *raise = &raises->list[raises->n];
+
+	if (!mark->signal)
+		return;
+	raise->signal = mark->signal;
+	raise->index = mark->index;
+	raise->value = mark->value;
+	raise->transfer = transfer;
+	raises->n++;
+}
+
+static int collect(const struct ceov_plan *plan, struct raises *raises)
+{
+	uint32_t i;
+
+	raises->n = 0;
+	raises->list = calloc((size_t)plan->n_transfers + plan->n_expected + 1,
+			      sizeof(*raises->list));
+	if (!raises->list)
+		return cei_raise(report_of(plan), CEOV_ERR_NO_MEMORY, 0,
+				 "ceov_plan_commit: no memory for checks");
+	for (i = 0; i < plan->n_transfers; i++)
+		add_raise(raises, &plan->transfers[i].then, i);
+	for (i = 0; i < plan->n_expected; i++)
+		add_raise(raises, &plan->expected[i], CEOV_NOBODY);
+	qsort(raises->list, raises->n, sizeof(*raises->list), compare_raises);
+	return 0;
+}
+
+/* The first raise of that counter to at least that value, or NULL: what a wait for
+ * the mark can follow. */
+static const struct raise *find(const struct raises *raises, const struct ceov_mark *mark)
+{
+	struct raise wanted = { mark->signal, mark->index, 0, mark->value };
+	uint32_t low = 0, high = raises->n, middle;
+
+	while (low < high) {
+		middle = low + (high - low) / 2;
+		if (compare_raises(&raises->list[middle], &wanted) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == raises->n || compare_counters(&raises->list[low], &wanted))
+		return NULL;
+	return &raises->list[low];
+}
+
+static int find_order(const struct ceov_plan *plan, const struct raises *raises,
+		      struct cei_order *order)
+{
+	const struct ceov_mark *marks[2];
+	const struct raise *raise;
+	uint32_t i, k;
+
+	for (i = 0; i < plan->n_transfers; i++) {
+		marks[0] = &plan->transfers[i].source_ready;
+		marks[1] = &plan->transfers[i].target_free;
+		for (k = 0; k < 2; k++) {
+			order->before[2 * i + k] = CEOV_NOBODY;
+			if (!marks[k]->signal)
+				continue;
+			raise = find(raises, marks[k]);
+			if (!raise)
+				return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+						 "transfer %u: %s waits for counter %u to "
+						 "reach %" PRIu64 ", which no transfer "
+						 "raises and ceov_plan_expect() does not "
+						 "name", i, k ? "target_free"
+						 : "source_ready", marks[k]->index,
+						 marks[k]->value);
+			if (marks[k]->value)    /* 0: raised in an earlier launch */
+				order->before[2 * i + k] = raise->transfer;
+		}
+	}
+	return 0;
+}
+
+/* Walks from transfer i to what it follows, without recursion. Returns the transfer
+ * at which a circle was found, or CEOV_NOBODY. */
+static uint32_t level_from(struct cei_order *order, uint32_t i)
+{
+	uint32_t n = 0, top, next, k, level;
+
+	order->stack[n++] = i;
+	while (n) {
+		top = order->stack[n - 1];
+		level = 1;
+		next = CEOV_NOBODY;
+		for (k = 0; k < 2; k++) {
+			if (order->before[2 * top + k] == CEOV_NOBODY)
+				continue;
+			if (!order->level[order->before[2 * top + k]])
+				next = order->before[2 * top + k];
+			else if (order->level[order->before[2 * top + k]] >= level)
+				level = order->level[order->before[2 * top + k]] + 1;
+		}
+		if (next == CEOV_NOBODY) {
+			order->level[top] = level;
+			n--;
+		} else if (n == order->n) {
+			return top;     /* the way is longer than there are transfers */
+		} else {
+			order->stack[n++] = next;
+		}
+	}
+	return CEOV_NOBODY;
+}
+
+static int check_circles(const struct ceov_plan *plan, struct cei_order *order)
+{
+	uint32_t i, found;
+
+	for (i = 0; i < plan->n_transfers; i++) {
+		found = order->level[i] ? CEOV_NOBODY : level_from(order, i);
+		if (found != CEOV_NOBODY)
+			return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+					 "transfer %u: its marks wait for each other in a "
+					 "circle", found);
+	}
+	return 0;
+}
+
+/* Whether b comes after a by marks. */
+static int follows(struct cei_order *order, uint32_t b, uint32_t a)
+{
+	uint32_t n = 0, top, k, before;
+
+	order->walk++;
+	order->stack[n++] = b;
+	while (n) {
+		top = order->stack[--n];
+		for (k = 0; k < 2; k++) {
+			before = order->before[2 * top + k];
+			if (before == a)
+				return 1;
+			/* levels fall on the way back: below a's, a cannot come */
+			if (before == CEOV_NOBODY || order->seen[before] == order->walk ||
+			    order->level[before] <= order->level[a])
+				continue;
+			order->seen[before] = order->walk;
+			order->stack[n++] = before;
+		}
+	}
+	return 0;
+}
+
+int cei_order_has(struct cei_order *order, uint32_t a, uint32_t b)
+{
+	return follows(order, a, b) || follows(order, b, a);
+}
+
+/* A counter has one raiser at a time. */
+static int check_raisers(const struct ceov_plan *plan, const struct raises *raises,
+			 struct cei_order *order)
+{
+	const struct raise *a, *b;
+	uint32_t i;
+
+	for (i = 0; i + 1 < raises->n; i++) {
+		a = &raises->list[i];
+		b = &raises->list[i + 1];
+		if (compare_counters(a, b) || a->transfer == b->transfer)
+			continue;
+		if (a->transfer == CEOV_NOBODY || b->transfer == CEOV_NOBODY)
+			return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+					 "transfer %u: raises counter %u, which is expected "
+					 "to be raised outside", a->transfer == CEOV_NOBODY ?
+					 b->transfer : a->transfer, a->index);
+		if (a->value == b->value || !follows(order, b->transfer, a->transfer))
+			return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+					 "transfers %u and %u: both raise counter %u and "
+					 "nothing orders them", a->transfer, b->transfer,
+					 a->index);
+	}
+	return 0;
+}
+
+void cei_order_fini(struct cei_order *order)
+{
+	free(order->before);
+	free(order->level);
+	free(order->stack);
+	free(order->seen);
+	memset(order, 0, sizeof(*order));
+}
+
+int cei_order_init(struct cei_order *order, const struct ceov_plan *plan)
+{
+	struct raises raises;
+	int r;
+
+	memset(order, 0, sizeof(*order));
+	order->n = plan->n_transfers;
+	order->before = calloc(plan->n_transfers, 2 * sizeof(uint32_t));
+	order->level = calloc(plan->n_transfers, sizeof(uint32_t));
+	order->stack = calloc(plan->n_transfers, sizeof(uint32_t));
+	order->seen = calloc(plan->n_transfers, sizeof(uint32_t));
+	if (!order->before || !order->level || !order->stack || !order->seen)
+		return cei_raise(report_of(plan), CEOV_ERR_NO_MEMORY, 0,
+				 "ceov_plan_commit: no memory for checks");
+	r = collect(plan, &raises);
+	if (!r)
+		r = find_order(plan, &raises, order);
+	if (!r)
+		r = check_circles(plan, order);
+	if (!r)
+		r = check_raisers(plan, &raises, order);
+	free(raises.list);
+	return r;
+}

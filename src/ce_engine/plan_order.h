@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_PLAN_ORDER_H
+#define CEI_PLAN_ORDER_H
+
+/*
+ * At commit: which transfer comes after which. Order comes from marks only: b
+ * follows a where b waits for a value of a counter that a raises, directly or
+ * through others. Marks raised outside, and those of earlier launches (value 0),
+ * order nothing.
+ */
+
+#include <stdint.h>
+
+#include "ce_engine/plan.h"
+
+struct cei_order {
+	uint32_t *before;               /* 2 per transfer: what its marks follow, or
+					 * CEOV_NOBODY */
+	uint32_t *level;                /* 1 + longest way to a transfer that follows none */
+	uint32_t *stack;                /* scratch of walks, ... */
+	uint32_t *seen;                 /* ... the walk that saw each transfer, ... */
+	uint32_t  walk;                 /* ... and the number of the latest one */
+	uint32_t  n;                    /* transfers */
+};
+
+/* Refuses marks that nobody raises, circles, and counters with several raisers.
+ * On failure fini. */
+int  cei_order_init(struct cei_order *order, const struct ceov_plan *plan);
+void cei_order_fini(struct cei_order *order);
+
+/* Whether marks order the two, either way. */
+int  cei_order_has(struct cei_order *order, uint32_t a, uint32_t b);
+
+/* plan_overlap.c: refuses overlapping bytes that nothing orders. */
+int  cei_overlap_check(const struct ceov_plan *plan, struct cei_order *order);
+
+#endif /* CEI_PLAN_ORDER_H */

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Stage 3: direct routes, and who is gated where. Moves nothing, waits for nothing. */
+
+#include "ce_engine/router.h"
+
+#include "ce_engine/engine.h"
+#include "ce_engine/launch.h"
+
+int cei_router_path(const struct cei_region *source, const struct cei_region *target,
+		    uint32_t member, enum cei_path *ret_path, const char **ret_why)
+{
+	const struct ceov_member *own = &source->site->members[member];
+
+	*ret_why = "source is not reachable from there";
+	if (!source->address[member])
+		return CEOV_ERR_NO_ROUTE;
+	*ret_why = "target is not reachable from there";
+	if (!target->address[member])
+		return CEOV_ERR_NO_ROUTE;
+	*ret_why = "";
+	if (own->place.kind == CEOV_PLACE_HOST) {
+		*ret_path = CEI_PATH_PEER;
+		return 0;
+	}
+	if (source->kind == CEOV_PLACE_HOST && target->kind == CEOV_PLACE_HOST) {
+		*ret_why = "both ends are host memory, which a GPU's engine does not move";
+		return CEOV_ERR_NO_ROUTE;
+	}
+	if (source->kind == CEOV_PLACE_HOST)
+		*ret_path = CEI_PATH_IN;
+	else if (target->kind == CEOV_PLACE_HOST)
+		*ret_path = CEI_PATH_OUT;
+	else if (source->gpu == own->place.index && target->gpu == own->place.index)
+		*ret_path = CEI_PATH_LOCAL;
+	else
+		*ret_path = CEI_PATH_PEER;
+	return 0;
+}
+
+const char *cei_path_name(enum cei_path path)
+{
+	switch (path) {
+	case CEI_PATH_LOCAL: return "local";
+	case CEI_PATH_PEER:  return "peer";
+	case CEI_PATH_IN:    return "host-to-gpu";
+	case CEI_PATH_OUT:   return "gpu-to-host";
+	}
+	return "?";
+}
+
+static enum cei_link link_of(const struct cei_engine *engine, enum cei_path path)
+{
+	if (engine->backend.ops->kind == CEOV_PLACE_HOST)
+		return CEI_LINK_HOST;
+	switch (path) {
+	case CEI_PATH_LOCAL: return CEI_LINK_LOCAL;
+	case CEI_PATH_PEER:  return CEI_LINK_PEER;
+	case CEI_PATH_IN:    return CEI_LINK_IN;
+	case CEI_PATH_OUT:   return CEI_LINK_OUT;
+	}
+	return CEI_LINK_PEER;
+}
+
+uint64_t cei_router_expected_ns(const struct cei_engine *engine,
+				const struct cei_step *step)
+{
+	enum cei_link link = link_of(engine, step->path);
+	uint64_t n_bytes = step->piece.row_bytes * step->piece.n_rows;
+
+	return cei_topology_expected_ns(engine->topology, link, n_bytes) +
+		(step->n_chunks - 1) * cei_topology_expected_ns(engine->topology, link, 0);
+}
+
+static uint32_t shared_lane(enum cei_path path)
+{
+	switch (path) {
+	case CEI_PATH_LOCAL:
+	case CEI_PATH_PEER:
+		return CEI_LANE_PEER;
+	case CEI_PATH_IN:
+		return CEI_LANE_IN;
+	case CEI_PATH_OUT:
+		return CEI_LANE_OUT;
+	}
+	return CEI_LANE_PEER;
+}
+
+/* The gated lane that serves the producer or is free, or CEOV_NOBODY. */
+static uint32_t lane_for(const struct cei_router *router, const void *producer)
+{
+	uint32_t i, free_lane = CEOV_NOBODY;
+
+	for (i = CEI_LANES_GATED; i-- > 0;) {
+		if (!router->n_launches[i])
+			free_lane = i;
+		else if (router->producer[i] == producer)
+			return i;
+	}
+	return free_lane;
+}
+
+static uint32_t gate_for(const struct cei_engine *engine, const struct cei_launch *launch)
+{
+	uint32_t lane;
+
+	if (!launch->producer || !launch->plan->is_gateable)
+		return CEOV_NOBODY;
+	lane = lane_for(&engine->router, launch->producer);
+	return lane == CEOV_NOBODY ? CEOV_NOBODY : CEI_LANES_GATED_FIRST + lane;
+}
+
+int cei_router_admit(struct cei_engine *engine, struct cei_launch *launch)
+{
+	struct ceov_plan *plan = launch->plan;
+	uint32_t gate = gate_for(engine, launch);
+	uint32_t i;
+
+	/* Two ways at once could raise a plan's marks out of order. Polling is always
+	 * as good as a gate; the reverse must wait. */
+	if (plan->n_admitted && plan->gate == CEOV_NOBODY && plan->is_pollable)
+		gate = CEOV_NOBODY;
+	if (plan->n_admitted && plan->gate != gate)
+		return CEOV_PENDING;
+	if (gate == CEOV_NOBODY && !plan->is_pollable)
+		return CEOV_PENDING;    /* all gated lanes serve others */
+	plan->n_admitted++;
+	plan->gate = gate;
+	launch->gate = gate;
+	if (gate == CEOV_NOBODY)
+		return 0;
+	i = gate - CEI_LANES_GATED_FIRST;
+	engine->router.producer[i] = launch->producer;
+	engine->router.n_launches[i]++;
+	return 0;
+}
+
+void cei_router_leave(struct cei_router *router, const struct cei_launch *launch)
+{
+	launch->plan->n_admitted--;
+	if (launch->gate != CEOV_NOBODY)
+		router->n_launches[launch->gate - CEI_LANES_GATED_FIRST]--;
+}
+
+uint32_t cei_router_lane(const struct cei_chunk *chunk)
+{
+	const struct ceov_plan *plan = chunk->launch->plan;
+
+	if (chunk->launch->gate != CEOV_NOBODY)
+		return chunk->launch->gate;
+	return shared_lane(plan->steps[plan->cuts[chunk->index].step].path);
+}
+
+void cei_router_assign(struct cei_engine *engine)
+{
+	struct cei_list *picked = &engine->scheduler.picked;
+	struct cei_list *node;
+	struct cei_chunk *chunk;
+
+	for (node = picked->next; node != picked; node = node->next) {
+		chunk = CEI_OWNER(node, struct cei_chunk, link);
+		chunk->lane = (uint16_t)cei_router_lane(chunk);
+		chunk->state = CEI_CHUNK_ROUTED;
+	}
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_ROUTER_H
+#define CEI_ROUTER_H
+
+/*
+ * Stage 3 of 5: router - picks the way.
+ *   in:   chunks picked, from scheduler
+ *   out:  chunks ROUTED, to the lane of their way
+ *
+ * At commit it fixes each transfer's path (direct ones only). At launch it decides
+ * how the marks are seen: polled, or gated on a lane of its own.
+ *
+ * A lane whose stream waits is a stopped lane. So gates are never put on the lanes
+ * that all share, and one gated lane serves one producer stream at a time: marks
+ * that one stream's work raises are reached in the order in which launches name
+ * it - a rising chain - and nothing unrelated starves behind them. When all gated
+ * lanes serve others, the launch is polled.
+ */
+
+#include <stdint.h>
+
+#include "ce_engine/plan.h"
+#include "ce_engine/scheduler.h"
+
+struct cei_engine;
+struct cei_launch;
+
+struct cei_router {
+	const void *producer[CEI_LANES_GATED];  /* whom each gated lane serves */
+	uint32_t    n_launches[CEI_LANES_GATED];/* in flight on it */
+};
+
+/* At commit: the path between two regions for a member. CEOV_ERR_NO_ROUTE (not
+ * raised): none; *ret_why says what is missing. */
+int  cei_router_path(const struct cei_region *source, const struct cei_region *target,
+		     uint32_t member, enum cei_path *ret_path, const char **ret_why);
+
+/* By the cost model of the topology: t0 per chunk + bytes / rate. */
+uint64_t cei_router_expected_ns(const struct cei_engine *engine,
+				const struct cei_step *step);
+
+const char *cei_path_name(enum cei_path path);
+
+/* Engine's thread, when a launch is taken up: sets launch->gate. CEOV_PENDING: an
+ * earlier launch of the plan goes the other way; try when it has ended. */
+int  cei_router_admit(struct cei_engine *engine, struct cei_launch *launch);
+
+/* The launch has ended. */
+void cei_router_leave(struct cei_router *router, const struct cei_launch *launch);
+
+/* The lane of a chunk's way. */
+uint32_t cei_router_lane(const struct cei_chunk *chunk);
+
+/* Gives every picked chunk its lane; opens gated lanes on first use. */
+void cei_router_assign(struct cei_engine *engine);
+
+#endif /* CEI_ROUTER_H */

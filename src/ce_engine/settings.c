@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* From config and environment to the site and the limits. Refuses, opens nothing. */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "ce_engine/context.h"
+
+static int number_from(struct cei_report *report, const char *name, uint32_t fallback,
+		       uint32_t *ret_number)
+{
+	const char *text = getenv(name);
+	unsigned long number;
+	char *end;
+
+	*ret_number = fallback;
+	if (!text || !*text)
+		return 0;
+	errno = 0;
+	number = strtoul(text, &end, 10);
+	if (errno || *end || *text == '-' || number > CEI_RANKS_MAX)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "%s is '%s', must be a number from 0 to %u", name, text,
+				 CEI_RANKS_MAX);
+	*ret_number = (uint32_t)number;
+	return 0;
+}
+
+/* "host" or "gpu:N"; unset: decided by who asks for NULL members. */
+static int place_from(struct cei_report *report, struct ceov_place *ret_place,
+		      int *ret_is_set)
+{
+	const char *text = getenv("CEOVERLAP_PLACE");
+	unsigned long number;
+	char *end;
+
+	*ret_is_set = text && *text;
+	if (!*ret_is_set)
+		return 0;
+	ret_place->kind = CEOV_PLACE_HOST;
+	ret_place->index = 0;
+	if (!strcmp(text, "host"))
+		return 0;
+	errno = 0;
+	number = strncmp(text, "gpu:", 4) ? 0 : strtoul(text + 4, &end, 10);
+	if (strncmp(text, "gpu:", 4) || !text[4] || *end || errno || number > 1023)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "CEOVERLAP_PLACE is '%s', must be 'host' or 'gpu:N'", text);
+	ret_place->kind = CEOV_PLACE_GPU;
+	ret_place->index = (uint32_t)number;
+	return 0;
+}
+
+/* One member, as the environment says. */
+static int member_from_environment(ceov_context *context, uint32_t n_ranks)
+{
+	struct cei_site *site = &context->site;
+	struct ceov_member *own = &site->members[0];
+	int r, is_set;
+
+	site->n_members = 1;
+	r = number_from(&context->report, "CEOVERLAP_RANKS", n_ranks, &site->n_ranks);
+	if (!r)
+		r = number_from(&context->report, "CEOVERLAP_RANK", 0, &own->rank);
+	if (!r)
+		r = place_from(&context->report, &own->place, &is_set);
+	if (r)
+		return r;
+	if (!is_set)                    /* settled when it is known if there is a GPU */
+		own->place.index = CEOV_NOBODY;
+	return 0;
+}
+
+static int check_members(const ceov_context *context)
+{
+	const struct cei_site *site = &context->site;
+	struct cei_report *report = site->report;
+	uint32_t i, k;
+
+	if (!site->n_ranks || site->n_ranks > CEI_RANKS_MAX)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "ceov_open: n_ranks is %u, must be 1 to %u", site->n_ranks,
+				 CEI_RANKS_MAX);
+	for (i = 0; i < site->n_members; i++) {
+		if (site->members[i].rank >= site->n_ranks)
+			return cei_raise(report, CEOV_ERR_INVALID, 0,
+					 "ceov_open: member %u has rank %u, but the group "
+					 "has %u ranks", i, site->members[i].rank,
+					 site->n_ranks);
+		if (site->members[i].place.kind != CEOV_PLACE_HOST &&
+		    site->members[i].place.kind != CEOV_PLACE_GPU)
+			return cei_raise(report, CEOV_ERR_INVALID, 0,
+					 "ceov_open: member %u has no valid place", i);
+		for (k = 0; k < i; k++)
+			if (site->members[k].rank == site->members[i].rank)
+				return cei_raise(report, CEOV_ERR_INVALID, 0,
+						 "ceov_open: members %u and %u are both rank "
+						 "%u", k, i, site->members[i].rank);
+	}
+	return 0;
+}
+
+static int members_from_config(ceov_context *context, const struct ceov_config *config)
+{
+	struct cei_site *site = &context->site;
+
+	if (!config->n_members || config->n_members > CEI_MEMBERS_MAX)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_open: n_members is %u, must be 1 to %u",
+				 config->n_members, CEI_MEMBERS_MAX);
+	site->n_ranks = config->n_ranks;
+	site->n_members = config->n_members;
+	memcpy(site->members, config->members,
+	       config->n_members * sizeof(*config->members));
+	return 0;
+}
+
+int cei_settings_load(ceov_context *context, const struct ceov_config *config,
+		      const char **ret_group)
+{
+	static const struct ceov_config none = CEOV_CONFIG_INIT;
+	struct cei_site *site = &context->site;
+	int r;
+
+	if (!config)
+		config = &none;
+	site->report = &context->report;
+	site->progress_by_caller = config->progress_by_caller;
+	context->max_chunk_bytes = config->max_chunk_bytes ? config->max_chunk_bytes
+		: CEI_CHUNK_DEFAULT_BYTES;
+	context->deadline_ns = config->deadline_ns ? config->deadline_ns
+		: CEI_DEADLINE_DEFAULT_NS;
+	r = config->members ? members_from_config(context, config)
+		: member_from_environment(context, config->n_ranks);
+	if (!r)
+		r = check_members(context);
+	if (r)
+		return r;
+	*ret_group = config->group ? config->group : getenv("CEOVERLAP_GROUP");
+	if (!*ret_group && site->n_members != site->n_ranks)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_open: the group has %u ranks and this process %u; "
+				 "name the group's socket path (config or CEOVERLAP_GROUP)",
+				 site->n_ranks, site->n_members);
+	if (getrandom(site->instance, sizeof(site->instance), 0) !=
+	    (ssize_t)sizeof(site->instance))
+		return cei_raise(&context->report, CEOV_ERR_SYSTEM, errno,
+				 "ceov_open: getrandom");
+	return 0;
+}

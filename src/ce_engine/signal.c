@@ -1,0 +1,487 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Signals: creation, sharing, layout, abort and renewal. Verbs: signal_verbs.c. */
+
+#include "ce_engine/signal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ce_engine/context.h"
+#include "ce_engine/offer.h"
+
+/* Counters of one signal; more is a mistake in the caller's arithmetic. */
+#define COUNTERS_MAX (UINT32_C(1) << 24)
+
+static uint64_t control_bytes(uint32_t n_counters)
+{
+	return sizeof(struct cei_signal_header) + n_counters *
+		(uint64_t)(sizeof(uint64_t) + sizeof(uint32_t));
+}
+
+static uint64_t gpu_bytes(uint32_t n_counters)
+{
+	/* counters, abort word (8 bytes), arrivals */
+	return n_counters * (uint64_t)(sizeof(uint64_t) + sizeof(uint32_t)) + 8;
+}
+
+static uint64_t gpu_abort_offset(const struct ceov_signal *signal)
+{
+	return signal->n_counters * (uint64_t)sizeof(uint64_t);
+}
+
+static uint64_t word_offset(uint32_t index)
+{
+	return sizeof(struct cei_signal_header) + index * (uint64_t)sizeof(uint64_t);
+}
+
+struct cei_signal_header *cei_signal_header(const struct ceov_signal *signal)
+{
+	return signal->control->host;
+}
+
+_Atomic uint64_t *cei_signal_word(const struct ceov_signal *signal, uint32_t index)
+{
+	return (_Atomic uint64_t *)((char *)signal->control->host + word_offset(index));
+}
+
+_Atomic uint32_t *cei_signal_host_arrivals(const struct ceov_signal *signal, uint32_t index)
+{
+	return (_Atomic uint32_t *)((char *)signal->control->host +
+				    word_offset(signal->n_counters)) + index;
+}
+
+int cei_signal_is_visible(const struct ceov_signal *signal)
+{
+	return signal->place.kind == CEOV_PLACE_HOST ||
+		(signal->flags & CEOV_SIGNAL_HOST_VISIBLE);
+}
+
+struct cei_backend *cei_signal_backend(const struct ceov_signal *signal)
+{
+	ceov_context *context = signal->object.context;
+	uint32_t i;
+
+	for (i = 0; signal->gpu && i < context->site.n_members; i++)
+		if (signal->gpu->address[i])
+			return &context->engines[i].backend;
+	return NULL;
+}
+
+static int new_signal(ceov_context *context, uint32_t rank, ceov_signal **ret_signal)
+{
+	ceov_signal *signal = calloc(1, sizeof(*signal));
+	uint32_t i;
+
+	if (!signal)
+		return cei_raise(&context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "no memory for a signal handle");
+	signal->rank = rank;
+	signal->object.context = context;
+	signal->own_control.site = signal->own_gpu.site = &context->site;
+	signal->own_control.fd = signal->own_gpu.fd = -1;
+	for (i = 0; i < CEI_MEMBERS_MAX; i++) {
+		signal->tallies[i].site = &context->site;
+		signal->tallies[i].fd = -1;
+	}
+	*ret_signal = signal;
+	return 0;
+}
+
+/* Gives up what the handle holds. */
+static void let_go(ceov_signal *signal)
+{
+	ceov_context *context = signal->object.context;
+	uint32_t i;
+
+	for (i = 0; i < CEI_MEMBERS_MAX; i++)
+		cei_region_fini(&signal->tallies[i]);
+	if (signal->original) {
+		cei_object_unuse(&signal->original->object);
+	} else if (signal->found_id) {
+		cei_mapping_put(&context->mappings, signal->control);
+		cei_mapping_put(&context->mappings, signal->gpu);
+		cei_offer_drop(context, signal->rank, signal->found_id);
+	} else {
+		cei_region_fini(&signal->own_gpu);
+		cei_region_fini(&signal->own_control);
+	}
+}
+
+/* Counters, arrivals and abort words to zero: what the owner does at creation and
+ * renewal. */
+static int clear(ceov_signal *signal)
+{
+	struct cei_backend *backend = cei_signal_backend(signal);
+	struct cei_signal_header *header = cei_signal_header(signal);
+	uint64_t n_bytes = gpu_bytes(signal->n_counters);
+	void *zeros;
+	uint32_t i;
+	int r;
+
+	for (i = 0; i < signal->n_counters; i++) {
+		/* relaxed: everybody meets after a renewal */
+		atomic_store_explicit(cei_signal_word(signal, i), 0, memory_order_relaxed);
+		atomic_store_explicit(cei_signal_host_arrivals(signal, i), 0,
+				      memory_order_relaxed);
+	}
+	if (backend) {
+		zeros = calloc(1, n_bytes);
+		if (!zeros)
+			return cei_raise(&signal->object.context->report,
+					 CEOV_ERR_NO_MEMORY, 0, "no memory for zeros");
+		r = backend->ops->store(backend, signal->gpu->address[backend->member],
+					zeros, n_bytes);
+		free(zeros);
+		if (r)
+			return r;
+	}
+	atomic_store_explicit(&header->abort_rank, CEOV_NOBODY, memory_order_relaxed);
+	/* release: pairs with looks at the abort word, after zeroed counters */
+	atomic_store_explicit(&header->abort_code, 0, memory_order_release);
+	return 0;
+}
+
+static int check_create(ceov_context *context, uint32_t rank, struct ceov_place place,
+			uint32_t n_counters, uint32_t flags)
+{
+	static const char call[] = "ceov_signal_create";
+	const struct ceov_member *own;
+	uint32_t member;
+	int r = cei_context_own_rank(context, rank, call, &member);
+
+	if (r)
+		return r;
+	if (!n_counters || n_counters > COUNTERS_MAX)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "%s: n_counters is %u, must be 1 to %u", call, n_counters,
+				 COUNTERS_MAX);
+	if (flags & ~(uint32_t)CEOV_SIGNAL_HOST_VISIBLE)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "%s: unknown flags 0x%x", call, flags);
+	own = &context->site.members[member];
+	if (place.kind == CEOV_PLACE_HOST)
+		return 0;
+	if (own->place.kind == CEOV_PLACE_GPU && own->place.index == place.index)
+		return 0;
+	return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+			 "%s: place must be the host or the GPU of rank %u", call, rank);
+}
+
+static int create_regions(ceov_signal *signal, uint32_t member)
+{
+	int r;
+
+	signal->control = &signal->own_control;
+	r = cei_share_host.create(&signal->own_control, member,
+				  control_bytes(signal->n_counters));
+	if (!r)
+		r = cei_region_map_all(&signal->own_control);
+	if (r || signal->place.kind == CEOV_PLACE_HOST)
+		return r;
+	r = cei_share_for(CEOV_PLACE_GPU)->create(&signal->own_gpu, member,
+						  gpu_bytes(signal->n_counters));
+	if (!r)
+		r = cei_region_map_all(&signal->own_gpu);
+	signal->gpu = &signal->own_gpu;
+	return r;
+}
+
+int ceov_signal_create(ceov_context *context, uint32_t rank, struct ceov_place place,
+		       uint32_t n_counters, uint32_t flags, ceov_signal **ret_signal)
+{
+	ceov_signal *signal = NULL;
+	int r = cei_context_check(context);
+
+	if (!r)
+		r = check_create(context, rank, place, n_counters, flags);
+	if (!r && !ret_signal)
+		r = cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+			      "ceov_signal_create: no ret_signal");
+	if (!r)
+		r = new_signal(context, rank, &signal);
+	if (r)
+		return r;
+	signal->place = place;
+	signal->n_counters = n_counters;
+	signal->flags = flags;
+	r = create_regions(signal, cei_context_member(context, rank));
+	if (!r)
+		r = clear(signal);
+	if (r) {
+		let_go(signal);
+		free(signal);
+		return r;
+	}
+	cei_object_init(&signal->object, context, CEI_OBJECT_SIGNAL);
+	*ret_signal = signal;
+	return 0;
+}
+
+int ceov_signal_share(ceov_signal *signal, const char *name)
+{
+	struct cei_offer_body body;
+	int r = cei_object_check(signal, CEI_OBJECT_SIGNAL, "ceov_signal_share");
+
+	if (r)
+		return r;
+	if (signal->control != &signal->own_control)
+		return cei_raise(&signal->object.context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_signal_share: only the owner of a signal shares it");
+	if (signal->offer_id)
+		return cei_raise(&signal->object.context->report, CEOV_ERR_STATE, 0,
+				 "ceov_signal_share: shared already, under another name");
+	memset(&body, 0, sizeof(body));
+	body.kind = CEI_OFFER_SIGNAL;
+	body.place_kind = signal->place.kind;
+	body.n_counters = signal->n_counters;
+	body.flags = signal->flags;
+	body.n_regions = signal->gpu ? 2 : 1;
+	body.regions[0] = signal->control;
+	body.regions[1] = signal->gpu;
+	return cei_offer_make(signal->object.context, signal->rank, name, &body,
+			      &signal->offer_id);
+}
+
+/* The regions hold what the peer says they hold. */
+static int check_found(ceov_context *context, const struct cei_found *found)
+{
+	uint32_t wanted = found->place_kind == CEOV_PLACE_GPU ? 2 : 1;
+
+	if (found->n_regions == wanted && found->n_counters &&
+	    found->n_counters <= COUNTERS_MAX &&
+	    found->regions[0]->kind == CEOV_PLACE_HOST &&
+	    found->regions[0]->size_bytes >= control_bytes(found->n_counters) &&
+	    (wanted == 1 || (found->regions[1]->kind == CEOV_PLACE_GPU &&
+			     found->regions[1]->size_bytes >= gpu_bytes(found->n_counters))))
+		return 0;
+	return cei_raise(&context->report, CEOV_ERR_VERSION, 0,
+			 "ceov_signal_find: the peer's signal does not make sense here");
+}
+
+static void fill_found(ceov_signal *signal, const struct cei_found *found)
+{
+	signal->n_counters = found->n_counters;
+	signal->flags = found->flags;
+	signal->control = found->regions[0];
+	signal->gpu = found->n_regions > 1 ? found->regions[1] : NULL;
+	signal->place.kind = (enum ceov_place_kind)found->place_kind;
+	signal->place.index = signal->gpu ? signal->gpu->gpu : 0;
+	signal->found_id = found->id;
+	if (!found->is_here)
+		return;
+	signal->original = CEI_OWNER(found->regions[0], ceov_signal, own_control);
+	cei_object_use(&signal->original->object);
+}
+
+int ceov_signal_find(ceov_context *context, uint32_t rank, const char *name,
+		     ceov_signal **ret_signal)
+{
+	struct cei_found found;
+	ceov_signal *signal = NULL;
+	int r = cei_context_check(context);
+
+	if (r)
+		return r;
+	if (!ret_signal)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_signal_find: no ret_signal");
+	r = new_signal(context, rank, &signal);
+	if (r)
+		return r;
+	r = cei_offer_find(context, rank, name, CEI_OFFER_SIGNAL, &found);
+	if (r) {
+		free(signal);
+		return r;
+	}
+	fill_found(signal, &found);
+	r = check_found(context, &found);
+	if (r) {
+		let_go(signal);
+		free(signal);
+		return r;
+	}
+	cei_object_init(&signal->object, context, CEI_OBJECT_SIGNAL);
+	*ret_signal = signal;
+	return 0;
+}
+
+int ceov_signal_release(ceov_signal *signal)
+{
+	int r;
+
+	if (!signal)
+		return 0;
+	r = cei_object_check(signal, CEI_OBJECT_SIGNAL, "ceov_signal_release");
+	if (r)
+		return r;
+	if (cei_object_n_users(&signal->object))
+		return CEOV_PENDING;
+	r = cei_offer_withdraw(signal->object.context, signal->offer_id);
+	if (r)
+		return r;
+	signal->offer_id = 0;
+	/* first out of the list, where the meeting's thread could find it */
+	cei_object_bury(&signal->object);
+	let_go(signal);
+	return 0;
+}
+
+void cei_signal_destroy(ceov_signal *signal)
+{
+	(void)cei_offer_withdraw(signal->object.context, signal->offer_id);
+	/* first out of the list, where the meeting's thread could find it */
+	cei_object_bury(&signal->object);
+	let_go(signal);
+}
+
+int cei_signal_resolve(const struct ceov_mark *mark, uint32_t member, const char *what,
+		       struct cei_counter *ret_counter)
+{
+	ceov_signal *signal = mark->signal;
+
+	memset(ret_counter, 0, sizeof(*ret_counter));
+	if (!signal)
+		return 0;
+	if (mark->index >= signal->n_counters)
+		return cei_raise(&signal->object.context->report, CEOV_ERR_INVALID, 0,
+				 "%s: counter %u of a signal that has %u", what,
+				 mark->index, signal->n_counters);
+	if (mark->value >= CEOV_VALUE_LIMIT)
+		return cei_raise(&signal->object.context->report, CEOV_ERR_INVALID, 0,
+				 "%s: value is at or above CEOV_VALUE_LIMIT", what);
+	ret_counter->signal = signal;
+	ret_counter->index = mark->index;
+	ret_counter->value = mark->value;
+	ret_counter->header = cei_signal_header(signal);
+	if (cei_signal_is_visible(signal))
+		ret_counter->seen = cei_signal_word(signal, mark->index);
+	if (signal->control->address[member])
+		ret_counter->word = signal->control->address[member] +
+			word_offset(mark->index);
+	if (!signal->gpu) {
+		ret_counter->address = ret_counter->word;
+		ret_counter->word = 0;
+		return 0;
+	}
+	if (signal->gpu->address[member])
+		ret_counter->address = signal->gpu->address[member] +
+			mark->index * (uint64_t)sizeof(uint64_t);
+	if (!ret_counter->seen)
+		ret_counter->word = 0;
+	return 0;
+}
+
+int cei_signal_aborted(const struct ceov_signal *signal)
+{
+	/* acquire: pairs with cei_signal_abort() */
+	return -(int)atomic_load_explicit(&cei_signal_header(signal)->abort_code,
+					  memory_order_acquire);
+}
+
+int cei_counter_aborted(const struct cei_counter *counter, uint32_t *ret_rank)
+{
+	int error = cei_signal_aborted(counter->signal);
+
+	/* relaxed: written before the code, and only for the message */
+	*ret_rank = atomic_load_explicit(&counter->header->abort_rank,
+					 memory_order_relaxed);
+	return error;
+}
+
+/* The GPU's abort word first, then its counters: a kernel that sees a poisoned
+ * counter finds the abort word raised. */
+static void poison_gpu(struct ceov_signal *signal, uint32_t code)
+{
+	struct cei_backend *backend = cei_signal_backend(signal);
+	uint64_t n_bytes = signal->n_counters * (uint64_t)sizeof(uint64_t);
+	uint64_t word = code, address, *poison;
+	uint32_t i;
+
+	if (!backend || cei_context_is_lost(signal->object.context, signal->rank))
+		return;                 /* memory of a dead process is not touched */
+	poison = malloc(n_bytes);
+	if (!poison) {
+		(void)cei_raise(&signal->object.context->report, CEOV_ERR_NO_MEMORY, 0,
+				"abort: no memory to poison a GPU signal of %u counters",
+				signal->n_counters);
+		return;
+	}
+	for (i = 0; i < signal->n_counters; i++)
+		poison[i] = CEOV_VALUE_LIMIT;
+	address = signal->gpu->address[backend->member];
+	/* store() has raised its failure; there is nothing else to be done */
+	if (!backend->ops->store(backend, address + gpu_abort_offset(signal), &word,
+				 sizeof(word)))
+		(void)backend->ops->store(backend, address, poison, n_bytes);
+	free(poison);
+}
+
+void cei_signal_abort(struct ceov_signal *signal, int error, uint32_t rank)
+{
+	struct cei_signal_header *header = cei_signal_header(signal);
+	uint32_t none = 0, i;
+
+	/* relaxed: ordered before the code by its release */
+	if (!atomic_load_explicit(&header->abort_code, memory_order_relaxed))
+		atomic_store_explicit(&header->abort_rank, rank, memory_order_relaxed);
+	/* release: pairs with every look at the abort word */
+	atomic_compare_exchange_strong_explicit(&header->abort_code, &none,
+						(uint32_t)-error, memory_order_release,
+						memory_order_relaxed);
+	poison_gpu(signal, (uint32_t)-error);
+	for (i = 0; i < signal->n_counters; i++)
+		/* release: pairs with pollers and lanes that wait; the abort word
+		 * was raised before */
+		atomic_store_explicit(cei_signal_word(signal, i), CEOV_VALUE_LIMIT,
+				      memory_order_release);
+}
+
+/* Whether a plan that names the signal has launches in flight. */
+static int is_in_flight(ceov_signal *signal)
+{
+	ceov_context *context = signal->object.context;
+	struct cei_list *node;
+	struct ceov_plan *plan;
+	uint32_t i, n = 0;
+
+	pthread_mutex_lock(&context->lock);
+	for (node = context->plans.next; node != &context->plans; node = node->next) {
+		plan = CEI_OWNER(node, struct ceov_plan, object.link);
+		pthread_mutex_lock(&plan->lock);
+		for (i = 0; plan->n_in_flight && i < plan->n_signals; i++)
+			n += plan->signals[i]->control == signal->control;
+		pthread_mutex_unlock(&plan->lock);
+	}
+	pthread_mutex_unlock(&context->lock);
+	return n != 0;
+}
+
+int ceov_signal_renew(ceov_signal *signal)
+{
+	struct cei_backend *backend;
+	void *zeros;
+	uint32_t i;
+	int r = cei_object_check(signal, CEI_OBJECT_SIGNAL, "ceov_signal_renew");
+
+	if (r)
+		return r;
+	if (is_in_flight(signal))
+		return CEOV_PENDING;
+	zeros = calloc(signal->n_counters, sizeof(uint32_t));
+	if (!zeros)
+		return cei_raise(&signal->object.context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "ceov_signal_renew: no memory for zeros");
+	for (i = 0; !r && i < CEI_MEMBERS_MAX; i++) {
+		if (!signal->tallies[i].address[i])
+			continue;
+		backend = &signal->object.context->engines[i].backend;
+		r = backend->ops->store(backend, signal->tallies[i].address[i], zeros,
+					 signal->n_counters * sizeof(uint32_t));
+	}
+	free(zeros);
+	if (!r && signal->control == &signal->own_control)
+		r = clear(signal);
+	return r;
+}

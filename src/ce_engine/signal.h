@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_SIGNAL_H
+#define CEI_SIGNAL_H
+
+/*
+ * Where counters live.
+ *
+ *   control   host memory (memfd), mapped by every party and registered with the
+ *             driver: header, one word per counter, one host arrival per counter
+ *   gpu       GPU place only: counters, arrivals, abort word
+ *
+ * A host signal's counters are its words. A GPU signal's words are written beside
+ * the counters where CEOV_SIGNAL_HOST_VISIBLE was asked for.
+ */
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "backend/backend.h"
+#include "ce_engine/object.h"
+#include "ipc/share.h"
+
+struct cei_signal_header {              /* begins the control region */
+	_Atomic uint32_t abort_code;    /* 0, or the negated enum ceov_error */
+	_Atomic uint32_t abort_rank;    /* who is to blame, CEOV_NOBODY for nobody */
+	uint8_t          pad[56];       /* words begin on a line of their own */
+};
+
+struct ceov_signal {
+	struct cei_object   object;
+	uint32_t            rank;       /* owner */
+	struct ceov_place   place;
+	uint32_t            n_counters;
+	uint32_t            flags;
+	struct cei_region  *control;    /* own, or in the mappings cache */
+	struct cei_region  *gpu;        /* NULL for host signals */
+	struct cei_region   own_control;
+	struct cei_region   own_gpu;
+	struct cei_region   tallies[CEI_MEMBERS_MAX]; /* host signals: arrivals in the
+						       * memory of GPU members that
+						       * asked; guarded by lock */
+	struct ceov_signal *original;   /* found in this process: who owns the regions */
+	uint64_t            offer_id;   /* 0: not shared */
+	uint64_t            found_id;   /* owner's offer, where found at a peer */
+};
+
+/* A counter as one member of this process reaches it. */
+struct cei_counter {
+	struct ceov_signal     *signal; /* NULL: none */
+	uint32_t                index;
+	uint64_t                value;  /* relative to the launch's base */
+	uint64_t                address;/* for lanes of the member; 0: not reachable */
+	uint64_t                word;   /* host word for lanes; 0: has none */
+	const _Atomic uint64_t *seen;   /* host word for polling; NULL: not visible */
+	const struct cei_signal_header *header;
+};
+
+/* 0 or CEOV_ERR_INVALID (raised with what): index in range, value in range. */
+int  cei_signal_resolve(const struct ceov_mark *mark, uint32_t member, const char *what,
+			struct cei_counter *ret_counter);
+
+/* The abort's error (< 0), or 0. */
+int  cei_signal_aborted(const struct ceov_signal *signal);
+
+/* The same, and whom it blames. */
+int  cei_counter_aborted(const struct cei_counter *counter, uint32_t *ret_rank);
+
+/* Raises the abort word for all parties (the first code stays), then poisons every
+ * counter, so that gates, streams and threads that wait on them go on and find
+ * the abort word. Any thread; may be repeated after lanes wrote to counters. */
+void cei_signal_abort(struct ceov_signal *signal, int error, uint32_t rank);
+
+/* Parts of the control region. */
+struct cei_signal_header *cei_signal_header(const struct ceov_signal *signal);
+_Atomic uint64_t *cei_signal_word(const struct ceov_signal *signal, uint32_t index);
+_Atomic uint32_t *cei_signal_host_arrivals(const struct ceov_signal *signal,
+					   uint32_t index);
+
+/* Whether host threads can read the counters. */
+int cei_signal_is_visible(const struct ceov_signal *signal);
+
+/* One of our backends that reaches the GPU counters; NULL: none, or a host signal. */
+struct cei_backend *cei_signal_backend(const struct ceov_signal *signal);
+
+/* At ceov_close(). */
+void cei_signal_destroy(struct ceov_signal *signal);
+
+#endif /* CEI_SIGNAL_H */

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* ceov_launch, ceov_wait, ceov_abort: the application's side of launches. */
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/park.h"
+#include "ce_engine/buffer.h"
+#include "ce_engine/context.h"
+
+/* --- launch -------------------------------------------------------------- */
+
+static int check_launch(ceov_plan *plan, const struct ceov_launch *launch)
+{
+	struct cei_report *report = &plan->object.context->report;
+
+	if (!plan->is_committed)
+		return cei_raise(report, CEOV_ERR_STATE, 0,
+				 "ceov_launch: the plan is not committed");
+	if (!launch)
+		return 0;
+	if (launch->struct_bytes < sizeof(*launch))
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "ceov_launch: struct_bytes is too small");
+	if (launch->base >= CEOV_VALUE_LIMIT / 2)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "ceov_launch: base %" PRIu64 " is too large", launch->base);
+	if (!launch->producer_stream && !plan->is_pollable)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "ceov_launch: source_ready marks of this plan cannot be "
+				 "polled; name producer_stream");
+	return 0;
+}
+
+/* Refuses what would only fail later: lost ranks and aborted signals. */
+static int check_parties(ceov_plan *plan)
+{
+	ceov_context *context = plan->object.context;
+	struct ceov_failure failure;
+	uint32_t i, rank;
+	int error;
+
+	for (i = 0; i < plan->n_signals; i++) {
+		error = cei_signal_aborted(plan->signals[i]);
+		if (error)
+			return cei_raise(&context->report, error, 0,
+					 "ceov_launch: a signal of rank %u was aborted (%s); "
+					 "renew it", plan->signals[i]->rank,
+					 ceov_strerror(error));
+	}
+	for (i = 0; i < plan->n_buffers; i++) {
+		rank = plan->buffers[i]->rank;
+		if (!cei_context_is_lost(context, rank))
+			continue;
+		failure = cei_failure(CEOV_ERR_PEER_LOST, 0);
+		failure.rank = rank;
+		return cei_raise_failure(&context->report, &failure,
+					 "ceov_launch: the plan names a buffer of rank %u, "
+					 "which has gone", rank);
+	}
+	return 0;
+}
+
+/* A record for one launch, or NULL; with the plan's lock held. */
+static struct cei_launch *take_record(ceov_plan *plan)
+{
+	struct cei_list *node = cei_list_take(&plan->idle);
+	struct cei_launch *record;
+
+	if (node)
+		return CEI_OWNER(node, struct cei_launch, link);
+	record = calloc(1, sizeof(*record) +
+			plan->n_cuts * sizeof(record->chunks[0]));
+	if (record)
+		cei_list_init(&record->link);
+	return record;
+}
+
+static void fill_record(struct cei_launch *record, ceov_plan *plan,
+			const struct ceov_launch *launch)
+{
+	uint64_t timeout = plan->object.context->deadline_ns;
+	uint32_t i;
+
+	if (launch && launch->deadline_ns)
+		timeout = launch->deadline_ns;
+	record->plan = plan;
+	record->sequence = plan->n_launches;
+	record->base = launch ? launch->base : 0;
+	record->timeout_ns = timeout;
+	record->deadline_ns = cei_deadline(timeout);
+	record->producer = launch ? launch->producer_stream : NULL;
+	record->gate = CEOV_NOBODY;
+	record->error = 0;
+	record->n_open = plan->n_cuts;
+	for (i = 0; i < plan->n_cuts; i++) {
+		cei_list_init(&record->chunks[i].link);
+		record->chunks[i].launch = record;
+		record->chunks[i].index = i;
+		record->chunks[i].state = CEI_CHUNK_ARMED;
+		record->chunks[i].lane = 0;
+		record->chunks[i].sequence = 0;
+	}
+}
+
+/* A number and its slot. CEOV_FULL: the slot's old launch is still in flight. */
+static int take_ticket(struct cei_tickets *tickets, struct cei_launch *record)
+{
+	struct cei_ticket_slot *slot;
+	uint64_t number;
+	int r = 0;
+
+	pthread_mutex_lock(&tickets->lock);
+	number = tickets->last + 1;
+	slot = &tickets->slots[number % CEI_TICKETS];
+	/* acquire: pairs with publish() in launch.c */
+	if (atomic_load_explicit(&slot->number, memory_order_relaxed) &&
+	    !atomic_load_explicit(&slot->is_done, memory_order_acquire)) {
+		r = CEOV_FULL;
+	} else {
+		tickets->last = number;
+		slot->result = 0;
+		slot->plan = record->plan;
+		atomic_store_explicit(&slot->is_done, 0, memory_order_relaxed);
+		/* release: pairs with ceov_wait()'s acquire of the number */
+		atomic_store_explicit(&slot->number, number, memory_order_release);
+		record->slot = slot;
+		record->number = number;
+	}
+	pthread_mutex_unlock(&tickets->lock);
+	return r;
+}
+
+static void give_back_ticket(struct cei_launch *record)
+{
+	record->slot->result = CEOV_ERR_ABORTED;
+	atomic_store(&record->slot->is_done, 1);
+}
+
+/* With the plan's lock held, so that sequence and inbox have one order. */
+static int enqueue(ceov_plan *plan, const struct ceov_launch *launch,
+		   ceov_ticket *ret_ticket)
+{
+	ceov_context *context = plan->object.context;
+	uint64_t base = launch ? launch->base : 0;
+	struct cei_launch *record;
+	int r;
+
+	if (plan->n_launches && base < plan->last_base)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_launch: base falls from %" PRIu64 " to %" PRIu64,
+				 plan->last_base, base);
+	if (plan->n_in_flight == CEI_PLAN_LAUNCHES_MAX)
+		return CEOV_FULL;
+	record = take_record(plan);
+	if (!record)
+		return cei_raise(&context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "ceov_launch: no memory for %u chunks", plan->n_cuts);
+	fill_record(record, plan, launch);
+	r = take_ticket(&context->tickets, record);
+	if (!r) {
+		*ret_ticket = (ceov_ticket){ record->number };
+		r = cei_engine_submit(&context->engines[plan->member], record);
+		if (r)
+			give_back_ticket(record);
+	}
+	if (r) {
+		cei_list_append(&plan->idle, &record->link);
+		return r;
+	}
+	plan->n_in_flight++;
+	plan->n_launches++;
+	plan->last_base = base;
+	return 0;
+}
+
+int ceov_launch(ceov_plan *plan, const struct ceov_launch *launch, ceov_ticket *ret_ticket)
+{
+	ceov_ticket ticket = { 0 };
+	int r = cei_object_check(plan, CEI_OBJECT_PLAN, "ceov_launch");
+
+	if (!r)
+		r = check_launch(plan, launch);
+	if (!r)
+		r = check_parties(plan);
+	if (r)
+		return r;
+	pthread_mutex_lock(&plan->lock);
+	r = enqueue(plan, launch, &ticket);
+	pthread_mutex_unlock(&plan->lock);
+	if (!r && ret_ticket)
+		*ret_ticket = ticket;
+	return r;
+}
+
+/* --- wait ---------------------------------------------------------------- */
+
+static int find_slot(ceov_context *context, ceov_ticket ticket,
+		     struct cei_ticket_slot **ret_slot)
+{
+	struct cei_ticket_slot *slot = &context->tickets.slots[ticket.number % CEI_TICKETS];
+
+	/* acquire: pairs with take_ticket() */
+	if (!ticket.number ||
+	    atomic_load_explicit(&slot->number, memory_order_acquire) != ticket.number)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ticket %" PRIu64 " was never issued, or is older than the "
+				 "last %u launches", ticket.number, CEI_TICKETS);
+	*ret_slot = slot;
+	return 0;
+}
+
+static void wait_done(struct cei_ticket_slot *slot, uint64_t deadline)
+{
+	struct cei_backoff backoff;
+
+	cei_backoff_reset(&backoff);
+	while (backoff.n_spins < CEI_BACKOFF_SPINS) {
+		if (atomic_load_explicit(&slot->is_done, memory_order_acquire))
+			return;
+		cei_backoff_step(&backoff);
+	}
+	/* seq_cst: against publish() in launch.c, see there */
+	atomic_fetch_add(&slot->n_waiters, 1);
+	while (!atomic_load(&slot->is_done) && cei_now_ns() < deadline)
+		cei_park_wait(&slot->is_done, 0, deadline);
+	atomic_fetch_sub(&slot->n_waiters, 1);
+}
+
+int ceov_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns)
+{
+	struct cei_ticket_slot *slot;
+	int r = cei_context_check(context);
+
+	if (!r)
+		r = find_slot(context, ticket, &slot);
+	if (r)
+		return r;
+	if (timeout_ns)
+		wait_done(slot, cei_deadline(timeout_ns));
+	/* acquire: pairs with publish() in launch.c */
+	if (!atomic_load_explicit(&slot->is_done, memory_order_acquire))
+		return CEOV_PENDING;
+	return slot->result;
+}
+
+/* --- abort --------------------------------------------------------------- */
+
+int ceov_abort(ceov_context *context, ceov_ticket ticket)
+{
+	struct cei_ticket_slot *slot;
+	ceov_plan *plan;
+	uint32_t i;
+	int r = cei_context_check(context);
+
+	if (!r)
+		r = find_slot(context, ticket, &slot);
+	if (r)
+		return r;
+	if (atomic_load_explicit(&slot->is_done, memory_order_acquire))
+		return CEOV_NONE;
+	pthread_mutex_lock(&context->lock);
+	plan = slot->plan;
+	for (i = 0; plan && i < plan->n_signals; i++)
+		cei_signal_abort(plan->signals[i], CEOV_ERR_ABORTED, CEOV_NOBODY);
+	pthread_mutex_unlock(&context->lock);
+	return 0;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Warms every pair of ranks, through buffers of the ordinary kind. */
+
+#include "ce_engine/warm.h"
+
+#include "base/clock.h"
+#include "ce_engine/buffer.h"
+#include "ce_engine/context.h"
+
+/* A name that a caller is unlikely to choose. */
+#define PAD_NAME  "ceoverlap.warm"
+#define SLOT_BYTES 64u
+
+static int is_gpu(const ceov_context *context, uint32_t member)
+{
+	return context->site.members[member].place.kind == CEOV_PLACE_GPU;
+}
+
+static int offer_pads(ceov_context *context, ceov_buffer **pads)
+{
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; !r && i < context->site.n_members; i++) {
+		if (!is_gpu(context, i))
+			continue;
+		r = ceov_buffer_create(context, context->site.members[i].rank,
+				       context->site.n_ranks * (uint64_t)SLOT_BYTES,
+				       &pads[i]);
+		if (!r)
+			r = ceov_buffer_share(pads[i], PAD_NAME);
+	}
+	return r;
+}
+
+/* Each of our members touches its slot of that rank's pad. */
+static int touch(ceov_context *context, uint32_t rank)
+{
+	ceov_buffer *pad;
+	uint64_t address;
+	uint32_t i;
+	int r = ceov_buffer_find(context, rank, PAD_NAME, &pad);
+
+	if (r == CEOV_NONE)
+		return 0;               /* a rank on the host */
+	for (i = 0; !r && i < context->site.n_members; i++) {
+		address = pad->region->address[i];
+		if (!address || context->site.members[i].rank == rank)
+			continue;
+		address += context->site.members[i].rank * (uint64_t)SLOT_BYTES;
+		r = context->engines[i].backend.ops->warm(&context->engines[i].backend,
+							  address);
+	}
+	if (r)
+		return r;
+	return ceov_buffer_release(pad);
+}
+
+/* The finders' farewells may still be on their way. */
+static int take_back(ceov_buffer *pad, uint64_t deadline_ns)
+{
+	struct cei_backoff backoff;
+	int r;
+
+	cei_backoff_reset(&backoff);
+	while ((r = ceov_buffer_release(pad)) == CEOV_PENDING) {
+		if (cei_now_ns() >= deadline_ns)
+			return cei_raise(&pad->object.context->report, CEOV_ERR_TIMEOUT, 0,
+					 "ceov_open: a peer keeps our warm-up memory");
+		cei_backoff_step(&backoff);
+	}
+	return r;
+}
+
+static int meet(ceov_context *context, uint64_t deadline_ns)
+{
+	return context->meeting ? cei_meeting_barrier(context->meeting, deadline_ns) : 0;
+}
+
+int cei_warm_up(ceov_context *context, uint64_t deadline_ns)
+{
+	ceov_buffer *pads[CEI_MEMBERS_MAX] = { NULL };
+	uint32_t i;
+	int r;
+
+	if (context->site.n_ranks == 1)
+		return 0;
+	r = offer_pads(context, pads);
+	if (!r)
+		r = meet(context, deadline_ns);
+	for (i = 0; !r && i < context->site.n_ranks; i++)
+		r = touch(context, i);
+	if (!r)
+		r = meet(context, deadline_ns);
+	for (i = 0; !r && i < context->site.n_members; i++)
+		r = take_back(pads[i], deadline_ns);
+	return r;
+}

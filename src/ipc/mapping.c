@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* The counted cache of imported regions. It knows no name and no peer's process:
+ * who uses what at the owner is the meeting's business. */
+
+#include "ipc/mapping.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct mapping {
+	struct cei_list        link;
+	uint32_t               n_users;
+	struct cei_region_wire wire;    /* its key */
+	struct cei_region      region;
+};
+
+int cei_mappings_init(struct cei_mappings *mappings, struct cei_site *site)
+{
+	int error;
+
+	memset(mappings, 0, sizeof(*mappings));
+	error = pthread_mutex_init(&mappings->lock, NULL);
+	if (error)
+		return cei_raise(site->report, CEOV_ERR_SYSTEM, error,
+				 "mappings: no lock: %s", strerror(error));
+	cei_list_init(&mappings->list);
+	mappings->site = site;
+	return 0;
+}
+
+static void mapping_free(struct cei_mappings *mappings, struct mapping *mapping)
+{
+	cei_list_remove(&mapping->link);
+	mappings->n_mappings--;
+	cei_region_fini(&mapping->region);
+	free(mapping);
+}
+
+void cei_mappings_fini(struct cei_mappings *mappings)
+{
+	if (!mappings->site)
+		return;
+	while (!cei_list_is_empty(&mappings->list))
+		mapping_free(mappings, CEI_OWNER(mappings->list.next, struct mapping,
+						 link));
+	pthread_mutex_destroy(&mappings->lock);
+	memset(mappings, 0, sizeof(*mappings));
+}
+
+static int is_same(const struct cei_region_wire *one, const struct cei_region_wire *other)
+{
+	return one->kind == other->kind && one->buffer_id == other->buffer_id &&
+	       one->offset_bytes == other->offset_bytes &&
+	       one->size_bytes == other->size_bytes &&
+	       one->instance[0] == other->instance[0] &&
+	       one->instance[1] == other->instance[1];
+}
+
+static struct mapping *find_mapping(struct cei_mappings *mappings,
+				    const struct cei_region_wire *wire)
+{
+	struct cei_list *node;
+	struct mapping *mapping;
+
+	for (node = mappings->list.next; node != &mappings->list; node = node->next) {
+		mapping = CEI_OWNER(node, struct mapping, link);
+		if (is_same(&mapping->wire, wire))
+			return mapping;
+	}
+	return NULL;
+}
+
+static void close_fd(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+/* Takes fd in any case. */
+static int mapping_import(struct cei_mappings *mappings,
+			  const struct cei_region_wire *wire, int fd,
+			  struct mapping **ret_mapping)
+{
+	const struct cei_share_ops *ops = cei_share_for((enum ceov_place_kind)wire->kind);
+	struct cei_site *site = mappings->site;
+	struct mapping *mapping;
+	int r;
+
+	mapping = ops && mappings->n_mappings < CEI_MAPPINGS_MAX ?
+		  calloc(1, sizeof(*mapping)) : NULL;
+	if (!mapping)
+		close_fd(fd);
+	if (!ops)
+		return cei_raise(site->report, CEOV_ERR_NO_ROUTE, 0,
+				 "a peer's GPU memory cannot be mapped: this ceoverlap "
+				 "was built without CUDA");
+	if (mappings->n_mappings == CEI_MAPPINGS_MAX)
+		return cei_raise(site->report, CEOV_ERR_NO_MEMORY, 0,
+				 "more than %u regions of peers are mapped; release "
+				 "some", CEI_MAPPINGS_MAX);
+	if (!mapping)
+		return cei_raise(site->report, CEOV_ERR_NO_MEMORY, 0,
+				 "no memory to map a peer's region");
+	cei_list_init(&mapping->link);
+	mapping->region.site = site;
+	mapping->region.kind = (enum ceov_place_kind)wire->kind;
+	mapping->wire = *wire;
+	r = ops->import(&mapping->region, wire, fd);
+	if (!r)
+		r = cei_region_map_all(&mapping->region);
+	if (r) {
+		cei_region_fini(&mapping->region);
+		free(mapping);
+		return r;
+	}
+	cei_list_append(&mappings->list, &mapping->link);
+	mappings->n_mappings++;
+	*ret_mapping = mapping;
+	return 0;
+}
+
+int cei_mapping_get(struct cei_mappings *mappings, const struct cei_region_wire *wire,
+		    int fd, struct cei_region **ret_region)
+{
+	struct mapping *mapping;
+	int r = 0;
+
+	pthread_mutex_lock(&mappings->lock);
+	mapping = find_mapping(mappings, wire);
+	if (mapping)
+		close_fd(fd);
+	else
+		r = mapping_import(mappings, wire, fd, &mapping);
+	if (!r) {
+		mapping->n_users++;
+		*ret_region = &mapping->region;
+	}
+	pthread_mutex_unlock(&mappings->lock);
+	return r;
+}
+
+void cei_mapping_put(struct cei_mappings *mappings, struct cei_region *region)
+{
+	struct mapping *mapping;
+
+	if (!region)
+		return;
+	mapping = CEI_OWNER(region, struct mapping, region);
+	pthread_mutex_lock(&mappings->lock);
+	assert(mapping->n_users);
+	if (!--mapping->n_users)
+		mapping_free(mappings, mapping);
+	pthread_mutex_unlock(&mappings->lock);
+}

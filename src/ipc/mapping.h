@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_MAPPING_H
+#define CEI_MAPPING_H
+
+/*
+ * Regions of peers that are mapped here, each once and counted: a peer's memory
+ * that is found twice, or under two names, is imported and mapped once. A region
+ * is known by its owner's instance, buffer id, offset and size, never by an
+ * address. Any thread.
+ */
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "ipc/share.h"
+
+/* Different regions at a time, per context. */
+#define CEI_MAPPINGS_MAX 16384u
+
+struct cei_mappings {
+	struct cei_site *site;          /* NULL: not initialised, fini does nothing */
+	pthread_mutex_t  lock;          /* guards the rest; held while mapping */
+	struct cei_list  list;          /* struct mapping */
+	uint32_t         n_mappings;
+};
+
+int  cei_mappings_init(struct cei_mappings *mappings, struct cei_site *site);
+
+/* Unmaps what is left, used or not. */
+void cei_mappings_fini(struct cei_mappings *mappings);
+
+/* Imports the region and maps it for all members, or yields the one that is here.
+ * Takes fd (or -1) in any case. */
+int  cei_mapping_get(struct cei_mappings *mappings, const struct cei_region_wire *wire,
+		     int fd, struct cei_region **ret_region);
+
+/* One use less; the last one unmaps. NULL is allowed. */
+void cei_mapping_put(struct cei_mappings *mappings, struct cei_region *region);
+
+#endif /* CEI_MAPPING_H */

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * The rendezvous, as all but rank 0's process see it: connect as soon as somebody
+ * listens, say hello, collect one link after the other until the welcome.
+ *
+ * Before rank 0's process says that we are in, a closed connection only means "not
+ * this one" (a group that has just become complete, a process that died): we try
+ * again until the deadline. After it, it means that rank 0's process is lost.
+ */
+
+#include "ipc/meeting_private.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define RETRY_MIN_NS UINT64_C(1000000)
+#define RETRY_MAX_NS UINT64_C(32000000)
+
+uint64_t cei_ranks_of(const struct cei_wire_party *party)
+{
+	uint64_t ranks = 0;
+	uint32_t i;
+
+	for (i = 0; i < party->n_ranks; i++)
+		ranks |= UINT64_C(1) << (party->ranks[i] & 63);
+	return ranks;
+}
+
+void cei_party_of_site(const struct cei_site *site, struct cei_wire_party *ret_party)
+{
+	uint32_t i;
+
+	memset(ret_party, 0, sizeof(*ret_party));
+	ret_party->n_ranks = site->n_members;
+	for (i = 0; i < site->n_members; i++)
+		ret_party->ranks[i] = site->members[i].rank;
+}
+
+static int raise_rank_0(struct cei_meeting *meeting, int error, const char *what)
+{
+	struct ceov_failure failure = cei_failure(error, 0);
+
+	failure.rank = 0;
+	return cei_raise_failure(meeting->site->report, &failure, "meeting at %s: %s",
+				 meeting->config.path, what);
+}
+
+/* --- connecting ---------------------------------------------------------- */
+
+/* Returns connect()'s errno, or 0. */
+static int try_connect(const char *path, int *ret_fd)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int error;
+	int fd;
+
+	memcpy(address.sun_path, path, strlen(path));
+	/* Not blocking: a full queue says so at once. */
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return errno;
+	if (connect(fd, (const struct sockaddr *)&address, sizeof(address))) {
+		error = errno;
+		close(fd);
+		return error;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+static int is_worth_a_retry(int error)
+{
+	return error == ENOENT || error == ECONNREFUSED || error == EAGAIN ||
+	       error == EINTR || error == ECONNRESET;
+}
+
+static int check_user(struct cei_meeting *meeting, int fd)
+{
+	uint32_t uid = 0;
+	int error = cei_socket_peer_uid(fd, &uid);
+
+	if (error)
+		return cei_raise(meeting->site->report, CEOV_ERR_SYSTEM, error,
+				 "meeting at %s: its user is unknown: %s",
+				 meeting->config.path, strerror(error));
+	if (uid != (uint32_t)geteuid())
+		return cei_raise(meeting->site->report, CEOV_ERR_STATE, 0,
+				 "meeting at %s: user %u listens there, and this "
+				 "process is of user %u", meeting->config.path, uid,
+				 (unsigned)geteuid());
+	return 0;
+}
+
+/* --- hello --------------------------------------------------------------- */
+
+static int raise_refusal(struct cei_meeting *meeting, const struct cei_message *message)
+{
+	int error = message->refuse.error;
+
+	/* A later version may have errors that we do not. */
+	if (error < CEOV_ERR_UNCERTAIN)
+		error = CEOV_ERR_VERSION;
+	return cei_raise(meeting->site->report, error, 0, "meeting at %s: refused: %s",
+			 meeting->config.path, message->refuse.text);
+}
+
+/* 0, and what came; CEOV_NONE: the connection ended. Errors are raised. */
+static int hear(struct cei_meeting *meeting, int fd, uint64_t deadline_ns,
+		struct cei_received *ret_received)
+{
+	const struct cei_message *message = &ret_received->message;
+	int r;
+
+	do {
+		if (cei_socket_wait(fd, POLLIN, deadline_ns))
+			return raise_rank_0(meeting, CEOV_ERR_TIMEOUT,
+					    "rank 0's process has not answered in time");
+		r = cei_socket_receive(fd, ret_received);
+	} while (r == CEOV_NONE);
+	if (r == CEOV_ERR_PEER_LOST)
+		return CEOV_NONE;
+	if (r == CEOV_ERR_VERSION)
+		return cei_raise(meeting->site->report, r, 0,
+				 "meeting at %s: rank 0 speaks protocol 0x%08x version "
+				 "%u, this process 0x%08x version %u",
+				 meeting->config.path, message->magic, message->version,
+				 CEI_WIRE_MAGIC, CEI_WIRE_VERSION);
+	if (r)
+		return raise_rank_0(meeting, r, "who listens there is no ceoverlap");
+	if (message->type != CEI_MESSAGE_REFUSE)
+		return 0;
+	cei_received_close_fds(ret_received);
+	return raise_refusal(meeting, message);
+}
+
+/* 0: joined; CEOV_NONE: try again. Errors are raised. */
+static int say_hello(struct cei_meeting *meeting, int fd)
+{
+	struct cei_message hello = { .type = CEI_MESSAGE_HELLO };
+	struct cei_received received;
+	int r;
+
+	hello.hello.n_ranks = meeting->site->n_ranks;
+	cei_party_of_site(meeting->site, &hello.hello.party);
+	/* Who refuses does so even where it no longer reads: its words come first. */
+	cei_socket_send(fd, &hello, NULL, 0);
+	r = hear(meeting, fd, meeting->config.deadline_ns, &received);
+	if (r)
+		return r;
+	cei_received_close_fds(&received);
+	if (received.message.type == CEI_MESSAGE_JOINED)
+		return 0;
+	return raise_rank_0(meeting, CEOV_ERR_INVALID,
+			    "who listens there does not answer a hello");
+}
+
+/* 0, CEOV_NONE: try again; *ret_error is why. Errors are raised. */
+static int try_join(struct cei_meeting *meeting, int *ret_fd, int *ret_error)
+{
+	int error;
+	int fd = -1;
+	int r;
+
+	error = try_connect(meeting->config.path, &fd);
+	*ret_error = error;
+	if (error && is_worth_a_retry(error))
+		return CEOV_NONE;
+	if (error)
+		return cei_raise(meeting->site->report, CEOV_ERR_SYSTEM, error,
+				 "meeting at %s: cannot connect: %s",
+				 meeting->config.path, strerror(error));
+	*ret_error = ECONNRESET;
+	r = check_user(meeting, fd);
+	if (!r)
+		r = say_hello(meeting, fd);
+	if (r)
+		close(fd);
+	else
+		*ret_fd = fd;
+	return r;
+}
+
+static int join(struct cei_meeting *meeting, int *ret_fd)
+{
+	struct ceov_failure failure = cei_failure(CEOV_ERR_TIMEOUT, 0);
+	uint64_t pause_ns = RETRY_MIN_NS;
+	struct timespec pause;
+	int error;
+	int r;
+
+	while ((r = try_join(meeting, ret_fd, &error)) == CEOV_NONE) {
+		if (cei_now_ns() >= meeting->config.deadline_ns)
+			break;
+		pause = (struct timespec){ .tv_nsec = (long)pause_ns };
+		nanosleep(&pause, NULL);
+		if (pause_ns < RETRY_MAX_NS)
+			pause_ns *= 2;
+	}
+	if (r != CEOV_NONE)
+		return r;
+	failure.rank = 0;
+	failure.native_code = error;
+	return cei_raise_failure(meeting->site->report, &failure,
+				 "rank 0's process has not come to %s in time (the last "
+				 "try to connect: %s)", meeting->config.path,
+				 strerror(error));
+}
+
+/* --- links --------------------------------------------------------------- */
+
+/* Ranks that exist, once each, and not of somebody we know. */
+static int is_new_party(const struct cei_meeting *meeting,
+			const struct cei_wire_party *party)
+{
+	const struct cei_site *site = meeting->site;
+	struct cei_wire_party own;
+	uint64_t known;
+	uint32_t i;
+
+	cei_party_of_site(site, &own);
+	known = cei_ranks_of(&own);
+	for (i = 0; i < meeting->n_links; i++)
+		known |= cei_ranks_of(&meeting->links[i].party);
+	for (i = 0; i < party->n_ranks; i++) {
+		if (party->ranks[i] >= site->n_ranks || known >> party->ranks[i] & 1)
+			return 0;
+		known |= UINT64_C(1) << party->ranks[i];
+	}
+	return meeting->n_links < CEI_LINKS_MAX;
+}
+
+/* Takes the descriptors. */
+static int take_link(struct cei_meeting *meeting, struct cei_received *received)
+{
+	if (!received->n_fds)
+		return cei_raise(meeting->site->report, CEOV_ERR_SYSTEM, EMFILE,
+				 "meeting at %s: the link to rank %u did not arrive; "
+				 "has this process free descriptors? (ulimit -n)",
+				 meeting->config.path, received->message.link.ranks[0]);
+	if (received->n_fds > 2 || !is_new_party(meeting, &received->message.link)) {
+		cei_received_close_fds(received);
+		return raise_rank_0(meeting, CEOV_ERR_INVALID,
+				    "rank 0's process sent an invalid link");
+	}
+	cei_link_add(meeting, &received->message.link, received->fds[0],
+		     received->n_fds > 1 ? received->fds[1] : -1);
+	return 0;
+}
+
+/* 0: the welcome came; it is in *ret_received. Errors are raised. */
+static int collect_links(struct cei_meeting *meeting, int fd,
+			 struct cei_received *ret_received)
+{
+	uint64_t deadline_ns = meeting->config.deadline_ns;
+	int r;
+
+	if (deadline_ns < CEI_FOREVER - CEI_GRACE_NS)
+		deadline_ns += CEI_GRACE_NS;
+	for (;;) {
+		r = hear(meeting, fd, deadline_ns, ret_received);
+		if (r == CEOV_NONE)
+			return raise_rank_0(meeting, CEOV_ERR_PEER_LOST,
+					    "rank 0's process has ended before the "
+					    "group was complete");
+		if (r)
+			return r;
+		if (ret_received->message.type != CEI_MESSAGE_LINK)
+			break;
+		r = take_link(meeting, ret_received);
+		if (r)
+			return r;
+	}
+	cei_received_close_fds(ret_received);
+	if (ret_received->message.type != CEI_MESSAGE_WELCOME)
+		return raise_rank_0(meeting, CEOV_ERR_INVALID,
+				    "rank 0's process sent something else than a link");
+	return 0;
+}
+
+/* Takes fd, which becomes the link to rank 0's process. */
+static int finish(struct cei_meeting *meeting, int fd,
+		  const struct cei_wire_welcome *welcome)
+{
+	uint64_t ranks;
+	struct cei_wire_party own;
+	uint32_t i;
+
+	if (welcome->n_links != meeting->n_links ||
+	    !is_new_party(meeting, &welcome->party)) {
+		close(fd);
+		return raise_rank_0(meeting, CEOV_ERR_INVALID,
+				    "rank 0's process sent an invalid welcome");
+	}
+	cei_link_add(meeting, &welcome->party, fd, cei_socket_pidfd(fd));
+	cei_party_of_site(meeting->site, &own);
+	ranks = cei_ranks_of(&own);
+	for (i = 0; i < meeting->n_links; i++)
+		ranks |= cei_ranks_of(&meeting->links[i].party);
+	if (ranks == UINT64_MAX >> (64 - meeting->site->n_ranks))
+		return 0;
+	return raise_rank_0(meeting, CEOV_ERR_INVALID,
+			    "rank 0's process left ranks out");
+}
+
+int cei_meeting_join(struct cei_meeting *meeting)
+{
+	struct cei_received received;
+	int fd = -1;
+	int r;
+
+	r = join(meeting, &fd);
+	if (r)
+		return r;
+	r = collect_links(meeting, fd, &received);
+	if (r) {
+		close(fd);
+		return r;
+	}
+	return finish(meeting, fd, &received.message.welcome);
+}

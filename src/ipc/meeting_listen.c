@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * The rendezvous, as rank 0's process sees it: listen at the path, gather one
+ * process after the other until all ranks have come, then hand every pair of the
+ * others a socket pair. Whoever does not fit is refused and told why; whoever does
+ * not speak is closed; neither disturbs the rest.
+ *
+ * A process that joined and left again before the group was complete frees its
+ * ranks. One that dies later is handed out all the same: its links are at their
+ * end, and its peers' threads notice at once.
+ */
+
+#include "ipc/meeting_private.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+/* Connections that have not said hello; more wait in the listener's queue. */
+#define STRANGERS_MAX 32u
+#define KNOCKS_MAX    (CEI_LINKS_MAX + STRANGERS_MAX)
+
+struct knock {
+	int                   fd;
+	int                   pidfd;
+	int                   has_joined;
+	uint64_t              hello_by_ns;
+	struct cei_wire_party party;            /* once joined */
+};
+
+struct gathering {
+	struct cei_meeting *meeting;
+	struct cei_report  *report;
+	const char         *path;
+	uint64_t            deadline_ns;
+	struct cei_listener listener;
+	uint64_t            present;            /* ranks, as bits */
+	uint32_t            n_knocks;
+	uint32_t            n_joined;
+	struct knock        knocks[KNOCKS_MAX];
+};
+
+/* --- who knocks ---------------------------------------------------------- */
+
+static void close_knock(struct gathering *gathering, uint32_t index)
+{
+	struct knock *knock = &gathering->knocks[index];
+
+	if (knock->has_joined) {
+		gathering->present &= ~cei_ranks_of(&knock->party);
+		gathering->n_joined--;
+	}
+	cei_fd_close(knock->fd);
+	cei_fd_close(knock->pidfd);
+	*knock = gathering->knocks[--gathering->n_knocks];
+}
+
+/* Best effort: who does not read it will see the end of the connection. */
+static void refuse(int fd, int error, const char *text)
+{
+	struct cei_message message = { .type = CEI_MESSAGE_REFUSE };
+
+	message.refuse.error = error;
+	snprintf(message.refuse.text, sizeof(message.refuse.text), "%s", text);
+	cei_socket_send(fd, &message, NULL, 0);
+}
+
+static void turn_away(struct gathering *gathering, int fd, int error,
+		      const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* Tells it, and logs it: the one who waits for the refused should know as well. */
+static void turn_away(struct gathering *gathering, int fd, int error,
+		      const char *format, ...)
+{
+	char text[CEI_WIRE_TEXT_BYTES];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	refuse(fd, error, text);
+	cei_log(gathering->report, CEI_LOG_WARN, "a process was refused: %s", text);
+}
+
+/* 0 where the hello fits; else it was told why not. */
+static int check_hello(struct gathering *gathering, int fd,
+		       const struct cei_wire_hello *hello)
+{
+	const struct cei_site *site = gathering->meeting->site;
+	uint64_t ranks = 0;
+	uint32_t i, rank;
+
+	if (hello->n_ranks != site->n_ranks) {
+		turn_away(gathering, fd, CEOV_ERR_INVALID,
+			  "rank %u says the group has %u ranks, rank 0 says %u",
+			  hello->party.ranks[0], hello->n_ranks, site->n_ranks);
+		return -1;
+	}
+	for (i = 0; i < hello->party.n_ranks; i++) {
+		rank = hello->party.ranks[i];
+		if (rank >= site->n_ranks) {
+			turn_away(gathering, fd, CEOV_ERR_INVALID,
+				  "rank %u is out of range: the group has %u ranks",
+				  rank, site->n_ranks);
+			return -1;
+		}
+		if ((gathering->present | ranks) >> rank & 1) {
+			turn_away(gathering, fd, CEOV_ERR_STATE,
+				  "rank %u is taken by another process of the group",
+				  rank);
+			return -1;
+		}
+		ranks |= UINT64_C(1) << rank;
+	}
+	return 0;
+}
+
+/* 0: it has joined. Else the connection is to be closed. */
+static int welcome_hello(struct gathering *gathering, struct knock *knock)
+{
+	const struct cei_message joined = { .type = CEI_MESSAGE_JOINED };
+	struct cei_received received;
+	const struct cei_message *message = &received.message;
+	int r;
+
+	r = cei_socket_receive(knock->fd, &received);
+	if (!r)
+		cei_received_close_fds(&received);
+	if (r == CEOV_ERR_VERSION) {
+		turn_away(gathering, knock->fd, CEOV_ERR_VERSION,
+			  "it speaks protocol 0x%08x version %u, rank 0 speaks 0x%08x "
+			  "version %u", message->magic, message->version,
+			  CEI_WIRE_MAGIC, CEI_WIRE_VERSION);
+		return -1;
+	}
+	if (r || message->type != CEI_MESSAGE_HELLO ||
+	    check_hello(gathering, knock->fd, &message->hello))
+		return -1;
+	if (cei_socket_send(knock->fd, &joined, NULL, 0))
+		return -1;
+	knock->has_joined = 1;
+	knock->party = message->hello.party;
+	knock->pidfd = cei_socket_pidfd(knock->fd);
+	gathering->present |= cei_ranks_of(&knock->party);
+	gathering->n_joined++;
+	cei_log(gathering->report, CEI_LOG_DEBUG, "rank %u has joined",
+		knock->party.ranks[0]);
+	return 0;
+}
+
+/* Something came. Who has joined has nothing to say now: it left, or went mad. */
+static void hear_knock(struct gathering *gathering, uint32_t index)
+{
+	struct knock *knock = &gathering->knocks[index];
+
+	if (!knock->has_joined) {
+		if (welcome_hello(gathering, knock))
+			close_knock(gathering, index);
+		return;
+	}
+	cei_log(gathering->report, CEI_LOG_WARN,
+		"rank %u left again before the group was complete",
+		knock->party.ranks[0]);
+	close_knock(gathering, index);
+}
+
+static uint32_t n_strangers(const struct gathering *gathering)
+{
+	return gathering->n_knocks - gathering->n_joined;
+}
+
+/* Returns an errno. */
+static int accept_knocks(struct gathering *gathering)
+{
+	struct knock *knock;
+	uint32_t uid;
+	int fd;
+
+	while (n_strangers(gathering) < STRANGERS_MAX) {
+		fd = accept4(gathering->listener.fd, NULL, NULL, SOCK_CLOEXEC);
+		if (fd < 0 && (errno == EAGAIN || errno == EINTR ||
+			       errno == ECONNABORTED))
+			return 0;       /* none, or gone again: poll again */
+		if (fd < 0)
+			return errno;
+		if (cei_socket_peer_uid(fd, &uid) || uid != (uint32_t)geteuid()) {
+			turn_away(gathering, fd, CEOV_ERR_STATE,
+				  "it is of another user than rank 0's process, user %u",
+				  (unsigned)geteuid());
+			close(fd);
+			continue;
+		}
+		knock = &gathering->knocks[gathering->n_knocks++];
+		memset(knock, 0, sizeof(*knock));
+		knock->fd = fd;
+		knock->pidfd = -1;
+		knock->hello_by_ns = cei_deadline(CEI_HELLO_WAIT_NS);
+	}
+	return 0;
+}
+
+/* Closes those who have not spoken in time. Returns when to look again. */
+static uint64_t close_silent(struct gathering *gathering)
+{
+	uint64_t next_ns = gathering->deadline_ns;
+	uint64_t now_ns = cei_now_ns();
+	uint32_t i = 0;
+
+	while (i < gathering->n_knocks) {
+		const struct knock *knock = &gathering->knocks[i];
+
+		if (!knock->has_joined && knock->hello_by_ns <= now_ns) {
+			close_knock(gathering, i);
+			continue;
+		}
+		if (!knock->has_joined && knock->hello_by_ns < next_ns)
+			next_ns = knock->hello_by_ns;
+		i++;
+	}
+	return next_ns;
+}
+
+/* One look at everybody. Returns an errno. */
+static int gather_turn(struct gathering *gathering)
+{
+	struct pollfd poll_fds[1 + KNOCKS_MAX];
+	uint64_t next_ns = close_silent(gathering);
+	uint32_t n_knocks = gathering->n_knocks;
+	uint32_t i;
+
+	poll_fds[0].fd = n_strangers(gathering) < STRANGERS_MAX ?
+			 gathering->listener.fd : -1;
+	poll_fds[0].events = POLLIN;
+	poll_fds[0].revents = 0;
+	for (i = 0; i < n_knocks; i++)
+		poll_fds[1 + i] = (struct pollfd){ .fd = gathering->knocks[i].fd,
+						   .events = POLLIN };
+	if (poll(poll_fds, 1 + n_knocks, cei_poll_ms(next_ns)) < 0)
+		return errno == EINTR ? 0 : errno;
+	/* From the last: closing one moves the last into its place. */
+	for (i = n_knocks; i-- > 0;)
+		if (poll_fds[1 + i].revents)
+			hear_knock(gathering, i);
+	return poll_fds[0].revents ? accept_knocks(gathering) : 0;
+}
+
+/* "1, 2, 5" */
+static void list_ranks(uint64_t ranks, char *ret_text, size_t n_bytes)
+{
+	size_t at = 0;
+	uint32_t rank;
+
+	ret_text[0] = 0;
+	for (rank = 0; rank < CEI_RANKS_MAX && at < n_bytes; rank++)
+		if (ranks >> rank & 1)
+			at += (size_t)snprintf(ret_text + at, n_bytes - at, "%s%u",
+					       at ? ", " : "", rank);
+}
+
+static int raise_missing(struct gathering *gathering, uint64_t missing)
+{
+	struct ceov_failure failure = cei_failure(CEOV_ERR_TIMEOUT, 0);
+	char ranks[CEI_WIRE_TEXT_BYTES / 2];
+
+	list_ranks(missing, ranks, sizeof(ranks));
+	failure.rank = (uint32_t)__builtin_ctzll(missing);
+	return cei_raise_failure(gathering->report, &failure,
+				 "these ranks have not come to %s in time: %s",
+				 gathering->path, ranks);
+}
+
+static int gather(struct gathering *gathering)
+{
+	const uint32_t n_ranks = gathering->meeting->site->n_ranks;
+	const uint64_t all = UINT64_MAX >> (64 - n_ranks);
+	int error;
+
+	while (gathering->present != all) {
+		if (cei_now_ns() >= gathering->deadline_ns)
+			return raise_missing(gathering, all & ~gathering->present);
+		error = gather_turn(gathering);
+		if (error)
+			return cei_raise(gathering->report, CEOV_ERR_SYSTEM, error,
+					 "waiting at %s: %s", gathering->path,
+					 strerror(error));
+	}
+	return 0;
+}
+
+/* --- handing out --------------------------------------------------------- */
+
+/* 0 where it was sent, or where the receiver is dead, which others will notice. */
+static int hand(struct gathering *gathering, const struct knock *to,
+		const struct cei_message *message, const int *fds, uint32_t n_fds)
+{
+	struct ceov_failure failure;
+	int r = cei_socket_send_by(to->fd, message, fds, n_fds, gathering->deadline_ns);
+
+	if (!r || r == CEOV_ERR_PEER_LOST)
+		return 0;
+	failure = cei_failure(r, r == CEOV_ERR_SYSTEM ? errno : 0);
+	failure.rank = to->party.ranks[0];
+	return cei_raise_failure(gathering->report, &failure,
+				 "meeting at %s: rank %u could not be sent its links: %s",
+				 gathering->path, failure.rank, r == CEOV_ERR_SYSTEM ?
+				 strerror(failure.native_code) : "it reads nothing");
+}
+
+/* One end, the way to notice the other's death, and who that is. */
+static int hand_end(struct gathering *gathering, const struct knock *to, int end,
+		    const struct knock *peer)
+{
+	struct cei_message message = { .type = CEI_MESSAGE_LINK };
+	const int fds[2] = { end, peer->pidfd };
+
+	message.link = peer->party;
+	return hand(gathering, to, &message, fds, peer->pidfd < 0 ? 1 : 2);
+}
+
+static int link_pair(struct gathering *gathering, const struct knock *one,
+		     const struct knock *other)
+{
+	int ends[2];
+	int r;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+		return cei_raise(gathering->report, CEOV_ERR_SYSTEM, errno,
+				 "no socket pair for ranks %u and %u: %s",
+				 one->party.ranks[0], other->party.ranks[0],
+				 strerror(errno));
+	r = hand_end(gathering, one, ends[0], other);
+	if (!r)
+		r = hand_end(gathering, other, ends[1], one);
+	close(ends[0]);
+	close(ends[1]);
+	return r;
+}
+
+static int hand_out(struct gathering *gathering)
+{
+	struct cei_message message = { .type = CEI_MESSAGE_WELCOME };
+	uint32_t i, j;
+	int r = 0;
+
+	for (i = 0; i < gathering->n_knocks; i++)
+		for (j = i + 1; !r && j < gathering->n_knocks; j++)
+			r = link_pair(gathering, &gathering->knocks[i],
+				      &gathering->knocks[j]);
+	message.welcome.n_links = gathering->n_joined - 1;
+	cei_party_of_site(gathering->meeting->site, &message.welcome.party);
+	for (i = 0; !r && i < gathering->n_knocks; i++)
+		r = hand(gathering, &gathering->knocks[i], &message, NULL, 0);
+	return r;
+}
+
+/* --- all of it ----------------------------------------------------------- */
+
+static void close_strangers(struct gathering *gathering)
+{
+	uint32_t i = 0;
+
+	while (i < gathering->n_knocks)
+		if (gathering->knocks[i].has_joined)
+			i++;
+		else
+			close_knock(gathering, i);
+}
+
+/* Who waits for us should not wait longer than we do. */
+static void send_away(struct gathering *gathering, int error)
+{
+	char text[CEI_WIRE_TEXT_BYTES];
+	const uint64_t all = UINT64_MAX >> (64 - gathering->meeting->site->n_ranks);
+	char ranks[CEI_WIRE_TEXT_BYTES / 2];
+
+	list_ranks(all & ~gathering->present, ranks, sizeof(ranks));
+	if (ranks[0] && error == CEOV_ERR_TIMEOUT)
+		snprintf(text, sizeof(text), "these ranks have not come in time: %s",
+			 ranks);
+	else
+		snprintf(text, sizeof(text), "rank 0's process could not gather the "
+		"group: %s", ceov_strerror(error));
+	while (gathering->n_knocks) {
+		refuse(gathering->knocks[0].fd, error, text);
+		close_knock(gathering, 0);
+	}
+}
+
+static int listen_and_gather(struct gathering *gathering)
+{
+	int r;
+
+	r = cei_listener_open(&gathering->listener, gathering->report, gathering->path,
+			      gathering->deadline_ns);
+	if (!r)
+		r = gather(gathering);
+	cei_listener_close(&gathering->listener, gathering->report);
+	if (r)
+		return r;
+	close_strangers(gathering);
+	return hand_out(gathering);
+}
+
+int cei_meeting_listen(struct cei_meeting *meeting)
+{
+	struct cei_report *report = meeting->site->report;
+	struct gathering *gathering;
+	struct cei_wire_party own;
+	uint32_t i;
+	int r;
+
+	gathering = calloc(1, sizeof(*gathering));
+	if (!gathering)
+		return cei_raise(report, CEOV_ERR_NO_MEMORY, 0,
+				 "meeting: no memory to gather the group");
+	cei_party_of_site(meeting->site, &own);
+	gathering->meeting = meeting;
+	gathering->report = report;
+	gathering->path = meeting->config.path;
+	gathering->deadline_ns = meeting->config.deadline_ns;
+	gathering->present = cei_ranks_of(&own);
+	r = listen_and_gather(gathering);
+	if (r)
+		send_away(gathering, r);
+	for (i = 0; i < gathering->n_knocks; i++)
+		cei_link_add(meeting, &gathering->knocks[i].party,
+			     gathering->knocks[i].fd, gathering->knocks[i].pidfd);
+	free(gathering);
+	return r;
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_MEETING_PRIVATE_H
+#define CEI_MEETING_PRIVATE_H
+
+/*
+ * What the files of the meeting share:
+ *
+ *   meeting.c         open, close, barrier
+ *   meeting_offer.c   offers: made, withdrawn, found, dropped
+ *   meeting_listen.c  rank 0's process: gathers the group, hands out links
+ *   meeting_path.c    the path that it listens at
+ *   meeting_join.c    the others: connect, say hello, collect links
+ *   meeting_link.c    links once they stand: their thread, what comes, what we owe
+ *   meeting_socket.c  one message in or out, with descriptors
+ *
+ * Nobody blocks in a send. What has to be said is noted as owed, under the lock;
+ * whoever noted it tries to send at once, and the thread sends the rest as soon as
+ * the peer reads again. So a stopped peer holds up nobody but those who wait for
+ * its answer, and these have deadlines.
+ */
+
+#include <pthread.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/list.h"
+#include "ipc/meeting.h"
+#include "ipc/wire.h"
+
+#define CEI_LINKS_MAX        (CEI_RANKS_MAX - 1)
+#define CEI_OFFERS_MAX       4096u      /* of one process, those in use included */
+#define CEI_FINDS_QUEUED_MAX 64u        /* of one peer, not answered yet */
+
+/* Of one find; it also bounds the wait for another thread's find at that peer. */
+#define CEI_FIND_WAIT_NS     UINT64_C(10000000000)
+/* Until a peer that reads nothing misses our farewell and sees a lost process. */
+#define CEI_BYE_WAIT_NS      UINT64_C(1000000000)
+/* A connection that has not said hello by then is closed. */
+#define CEI_HELLO_WAIT_NS    UINT64_C(1000000000)
+/* What one who joined waits beyond its deadline, to hear from rank 0's process,
+ * whose deadline passed at about the same time, which ranks are missing. */
+#define CEI_GRACE_NS         UINT64_C(250000000)
+
+/* --- meeting_socket.c ---------------------------------------------------- */
+
+/* Never blocks. 0; CEOV_FULL: later; CEOV_ERR_PEER_LOST: nobody reads it;
+ * CEOV_ERR_SYSTEM: errno says why. Not raised. */
+int cei_socket_send(int fd, const struct cei_message *message, const int *fds,
+		    uint32_t n_fds);
+
+/* The same, trying until the deadline: CEOV_ERR_TIMEOUT. */
+int cei_socket_send_by(int fd, const struct cei_message *message, const int *fds,
+		       uint32_t n_fds, uint64_t deadline_ns);
+
+/* A message as it came. fds become the caller's; where the process had no room for
+ * them n_fds is 0, not what the sender meant. */
+struct cei_received {
+	struct cei_message message;
+	uint32_t           n_fds;
+	int                fds[CEI_OFFER_FDS_MAX];
+};
+
+/* Never blocks. 0; CEOV_NONE: nothing came; CEOV_ERR_PEER_LOST: nothing will come
+ * any more; else as cei_message_decode(). Only 0 yields descriptors. Not raised. */
+int cei_socket_receive(int fd, struct cei_received *ret_received);
+
+/* 0; CEOV_NONE: the deadline passed. events: as for poll(2). */
+int cei_socket_wait(int fd, short events, uint64_t deadline_ns);
+
+/* Milliseconds for poll(2), rounded up, bounded. */
+int cei_poll_ms(uint64_t deadline_ns);
+
+void cei_received_close_fds(struct cei_received *received);
+void cei_fd_close(int fd);              /* -1 is allowed */
+
+/* Readable when the process at the other end of a connected unix socket ends; -1
+ * where the system has none. *ret_uid: its user. */
+int cei_socket_pidfd(int fd);
+int cei_socket_peer_uid(int fd, uint32_t *ret_uid);     /* 0, or an errno */
+
+/* --- links --------------------------------------------------------------- */
+
+enum cei_link_state { CEI_LINK_UP, CEI_LINK_DEPARTED, CEI_LINK_LOST };
+
+struct cei_use {                        /* of a peer's offer, by us */
+	struct cei_list link;
+	uint64_t        id;             /* the owner's */
+};
+
+enum cei_ask_state { CEI_ASK_OWED, CEI_ASK_SENT, CEI_ASK_ANSWERED };
+
+struct cei_ask {                        /* lives on the asking thread's stack */
+	enum cei_ask_state   state;
+	struct cei_wire_find find;
+	struct cei_use      *use;       /* becomes the link's with an offer */
+	struct cei_received  answer;
+};
+
+/* To one other process. Guarded by the meeting's lock. */
+struct cei_link {
+	enum cei_link_state   state;
+	int                   fd;               /* -1: ended */
+	int                   pidfd;            /* or -1. The socket alone would stay
+						 * open while a forked child of a dead
+						 * peer lives */
+	int                   is_mute;          /* sends fail; the end is near */
+	struct cei_wire_party party;
+
+	struct cei_ask       *ask;              /* the find in progress, or NULL */
+	uint64_t              n_finds;
+	struct cei_list       uses;             /* struct cei_use */
+
+	uint64_t              n_calls_seen;     /* barrier: as the peer told us */
+	uint64_t              n_calls_told;
+
+	struct cei_list       drops_owed;       /* struct cei_use */
+	struct cei_wire_find  asked[CEI_FINDS_QUEUED_MAX]; /* a ring: replies owed */
+	uint32_t              asked_first;
+	uint32_t              n_asked;
+	int                   bye_owed;
+	int                   bye_told;
+};
+
+struct cei_offering {
+	uint64_t         id;
+	int              is_withdrawn;
+	uint32_t         n_users;
+	uint32_t         users[CEI_LINKS_MAX];  /* by link */
+	struct cei_offer offer;
+};
+
+struct cei_meeting {
+	struct cei_site          *site;
+	struct cei_meeting_config config;       /* path: valid in open only */
+	struct cei_link          *links;        /* CEI_LINKS_MAX of them */
+	uint32_t                  n_links;      /* fixed when open returns */
+	int                       wake_fd;      /* eventfd: makes the thread look again */
+
+	pthread_mutex_t           lock;         /* guards all below, and the links */
+	pthread_cond_t            changed;      /* something came, or a link ended */
+	int                       has_lock;     /* lock and changed are initialised */
+	int                       has_thread;
+	pthread_t                 thread;
+	int                       is_closing;
+	int                       must_stop;
+	struct cei_offering      *offerings[CEI_OFFERS_MAX];
+	uint32_t                  n_offerings;
+	uint64_t                  n_ids;        /* given out */
+	uint64_t                  n_calls;      /* of the barrier */
+	int                       in_barrier;   /* the last one was not passed yet */
+};
+
+/* The process at the other end, told by rank. NULL: ours, or out of range. */
+struct cei_link *cei_link_of(struct cei_meeting *meeting, uint32_t rank);
+
+/* Takes fd and pidfd. */
+void cei_link_add(struct cei_meeting *meeting, const struct cei_wire_party *party,
+		  int fd, int pidfd);
+
+/* Sends what is owed, as far as the socket takes it. With the lock. */
+void cei_link_flush(struct cei_meeting *meeting, struct cei_link *link);
+
+/* Is there anything owed that a later flush would send? With the lock. */
+int cei_link_owes(const struct cei_meeting *meeting, const struct cei_link *link);
+
+/* Closes and forgets users, uses and debts. With the lock. */
+void cei_link_end(struct cei_meeting *meeting, struct cei_link *link,
+		  enum cei_link_state state);
+
+/* Makes the thread look at what links owe. */
+void cei_meeting_wake(struct cei_meeting *meeting);
+
+/* 0; CEOV_NONE: the deadline has passed. May return early. With the lock. */
+int cei_meeting_wait(struct cei_meeting *meeting, uint64_t deadline_ns);
+
+/* Sends what it can now and leaves the rest to the thread. With the lock. */
+void cei_meeting_send_owed(struct cei_meeting *meeting, struct cei_link *link);
+
+/* PEER_LOST, with the rank and how it went; what: the call. Without the lock. */
+int cei_meeting_raise_gone(struct cei_meeting *meeting, uint32_t rank,
+			   enum cei_link_state state, const char *what);
+
+/* Not withdrawn, or NULL. With the lock. */
+struct cei_offering *cei_offering_find(struct cei_meeting *meeting, uint32_t rank,
+				       const char *name);
+
+/* Closes the descriptors and frees. With the lock. */
+void cei_offering_free(struct cei_meeting *meeting, uint32_t index);
+
+/* The thread: argument and result are pthread_create()'s. */
+void *cei_meeting_run(void *meeting);
+
+/* --- the rendezvous ------------------------------------------------------ */
+
+/* Ranks as bits of one word. */
+_Static_assert(CEI_RANKS_MAX <= 64, "ranks are bits of a uint64_t");
+
+uint64_t cei_ranks_of(const struct cei_wire_party *party);
+void     cei_party_of_site(const struct cei_site *site, struct cei_wire_party *ret_party);
+
+/* The path is short enough for a socket: checked before. */
+struct cei_listener {
+	const char *path;
+	int         fd;
+	int         is_bound;           /* the path is ours to unlink */
+	dev_t       device;             /* of what we bound, to unlink nothing else */
+	ino_t       inode;
+};
+
+/* CEOV_ERR_STATE: somebody else listens there. On failure it wants closing. */
+int  cei_listener_open(struct cei_listener *listener, struct cei_report *report,
+		       const char *path, uint64_t deadline_ns);
+void cei_listener_close(struct cei_listener *listener, struct cei_report *report);
+
+/* Fill the links. Each raises what it returns. */
+int cei_meeting_listen(struct cei_meeting *meeting);
+int cei_meeting_join(struct cei_meeting *meeting);
+
+#endif /* CEI_MEETING_PRIVATE_H */

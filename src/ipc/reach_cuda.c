@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * How a GPU member reaches regions: local memory by its address, memory of this
+ * process by peer access, a peer process's by CUDA IPC, host memory by registering
+ * it with the driver. Moves no bytes; the member's context is pushed throughout.
+ *
+ * The process that owns memory never opens an IPC handle to it (the driver refuses,
+ * error 201): what comes back to its own process is used by its address.
+ */
+
+#include "ipc/share_cuda.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cuda_table.h"
+
+/* The first and the last byte must be neighbours for the GPU too: somebody may have
+ * registered a part only. */
+static int host_address(struct cei_region *region, uint32_t member,
+			CUdeviceptr *ret_address)
+{
+	struct cei_cuda *cuda = region->site->cuda;
+	uint64_t last_index = region->size_bytes - 1;
+	CUdeviceptr first = 0;
+	CUdeviceptr last = 0;
+	CUresult result;
+
+	result = cuda->calls.host_address(&first, region->host, 0);
+	if (result == CUDA_SUCCESS)
+		result = cuda->calls.host_address(&last,
+						  (char *)region->host + last_index, 0);
+	if (result != CUDA_SUCCESS)
+		return cei_cuda_raise(cuda, result, cei_share_cuda_rank(region, member),
+				      "GPU %u: no device address for host memory at %p",
+				      cei_share_cuda_gpu(region, member), region->host);
+	if (last - first != last_index)
+		return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
+				 "host memory at %p (%llu bytes) is registered with CUDA "
+				 "in parts: register it as one, or not at all",
+				 region->host, (unsigned long long)region->size_bytes);
+	*ret_address = first;
+	return 0;
+}
+
+static int register_host(struct cei_region *region, uint32_t member)
+{
+	struct cei_cuda *cuda = region->site->cuda;
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t start = (uint64_t)(uintptr_t)region->host;
+	uint64_t base = start / page * page;
+	uint64_t end = (start + region->size_bytes + page - 1) / page * page;
+	CUresult result;
+
+	result = cuda->calls.host_register((void *)(uintptr_t)base, end - base,
+					   CU_MEMHOSTREGISTER_PORTABLE |
+					   CU_MEMHOSTREGISTER_DEVICEMAP);
+	if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
+		return 0;
+	if (result != CUDA_SUCCESS)
+		return cei_cuda_raise(cuda, result, cei_share_cuda_rank(region, member),
+				      "registering %llu bytes of host memory at %p (see "
+				      "ulimit -l)", (unsigned long long)(end - base),
+				      region->host);
+	region->host_pinned = base;
+	return 0;
+}
+
+static void unregister_host(struct cei_region *region)
+{
+	CUresult result;
+
+	if (!region->host_pinned)
+		return;
+	result = region->site->cuda->calls.host_unregister(
+		(void *)(uintptr_t)region->host_pinned);
+	if (result != CUDA_SUCCESS)
+		cei_log(region->site->report, CEI_LOG_WARN,
+			"CUDA: unregistering host memory at 0x%llx: error %d",
+			(unsigned long long)region->host_pinned, (int)result);
+	region->host_pinned = 0;
+}
+
+static int map_host(struct cei_region *region, uint32_t member)
+{
+	CUdeviceptr address = 0;
+	int r = 0;
+
+	if (!region->host || !region->size_bytes)
+		return 0;
+	if (!region->n_host_users)
+		r = register_host(region, member);
+	if (!r)
+		r = host_address(region, member, &address);
+	if (r) {
+		if (!region->n_host_users)
+			unregister_host(region);
+		return r;
+	}
+	region->n_host_users++;
+	region->address[member] = address;
+	return 0;
+}
+
+/* Peer access opens what cuMemAlloc and cudaMalloc gave. Pools and virtual memory
+ * have permissions of their own, and a copy without them ends the context. */
+static int is_open_to_member(struct cei_region *region)
+{
+	struct cei_cuda *cuda = region->site->cuda;
+	int flags = 0;
+	int r;
+
+	r = cei_share_cuda_is_legacy(region);
+	if (r)
+		return r;
+	if (cuda->calls.pointer_attribute(&flags, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS,
+					  region->device) != CUDA_SUCCESS)
+		return 0;
+	return flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+}
+
+/* 1: the GPUs of one node reach each other directly; 0: not. */
+static int has_peer_access(struct cei_region *region, uint32_t member)
+{
+	struct cei_cuda *cuda = region->site->cuda;
+	uint32_t own = cei_share_cuda_gpu(region, member);
+	CUresult result;
+	int can = 0;
+
+	result = cuda->calls.device_can_access_peer(&can, cuda->gpus[own].device,
+						    cuda->gpus[region->gpu].device);
+	if (result != CUDA_SUCCESS)
+		return cei_cuda_raise(cuda, result, cei_share_cuda_rank(region, member),
+				      "asking whether GPU %u reaches GPU %u", own,
+				      region->gpu);
+	return can != 0;
+}
+
+/* Memory of this process. */
+static int map_own(struct cei_region *region, uint32_t member)
+{
+	struct cei_cuda *cuda = region->site->cuda;
+	CUcontext owner;
+	CUresult result;
+	int r;
+
+	if (region->gpu == cei_share_cuda_gpu(region, member)) {
+		region->address[member] = region->device;
+		return 0;
+	}
+	r = has_peer_access(region, member);
+	if (r <= 0)
+		return r;
+	r = cei_cuda_context(cuda, region->gpu, &owner);
+	if (r)
+		return r;
+	result = cuda->calls.ctx_enable_peer(owner, 0);
+	if (result != CUDA_SUCCESS && result != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+		return cei_cuda_raise(cuda, result, cei_share_cuda_rank(region, member),
+				      "GPU %u: peer access to GPU %u",
+				      cei_share_cuda_gpu(region, member), region->gpu);
+	r = is_open_to_member(region);
+	if (r < 0)
+		return r;
+	if (r)
+		region->address[member] = region->device;
+	else
+		cei_log(region->site->report, CEI_LOG_INFO,
+			"GPU %u may not access 0x%llx of GPU %u: its pool or virtual "
+			"memory is not open to peers", cei_share_cuda_gpu(region, member),
+			(unsigned long long)region->device, region->gpu);
+	return 0;
+}
+
+/* A hidden GPU (CUDA_VISIBLE_DEVICES) cannot be asked about peer access; the opening
+ * tells. */
+static int map_imported(struct cei_region *region, uint32_t member)
+{
+	struct cei_cuda *cuda = region->site->cuda;
+	int is_hidden = region->gpu == CEOV_NOBODY;
+	CUipcMemHandle handle;
+	CUdeviceptr base = 0;
+	CUresult result;
+	int r = 1;
+
+	if (!is_hidden && region->gpu != cei_share_cuda_gpu(region, member))
+		r = has_peer_access(region, member);
+	if (r <= 0)
+		return r;
+	memcpy(&handle, region->handle, sizeof(handle));
+	result = cuda->calls.ipc_open(&base, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+	if (result != CUDA_SUCCESS && is_hidden) {
+		cei_log(region->site->report, CEI_LOG_INFO,
+			"GPU %u cannot map memory of a GPU that this process does not "
+			"see (error %d): set CUDA_VISIBLE_DEVICES wider",
+			cei_share_cuda_gpu(region, member), (int)result);
+		return 0;
+	}
+	if (result != CUDA_SUCCESS)
+		return cei_cuda_raise(cuda, result, cei_share_cuda_rank(region, member),
+				      "GPU %u: opening a peer's memory of GPU %u",
+				      cei_share_cuda_gpu(region, member), region->gpu);
+	region->mapped_base[member] = base;
+	region->address[member] = base + region->offset_bytes;
+	return 0;
+}
+
+int cei_share_cuda_map(struct cei_region *region, uint32_t member)
+{
+	struct cei_cuda *cuda = region->site->cuda;
+	struct cei_cuda_hold hold;
+	int r;
+
+	if (region->address[member] ||
+	    region->site->members[member].place.kind != CEOV_PLACE_GPU)
+		return 0;
+	r = cei_cuda_push(cuda, cei_share_cuda_gpu(region, member), &hold);
+	if (r)
+		return r;
+	if (region->kind == CEOV_PLACE_HOST)
+		r = map_host(region, member);
+	else if (region->device)
+		r = map_own(region, member);
+	else
+		r = map_imported(region, member);
+	cei_cuda_pop(cuda, &hold);
+	return r;
+}
+
+void cei_share_cuda_unmap(struct cei_region *region, uint32_t member)
+{
+	struct cei_cuda *cuda = region->site->cuda;
+	struct cei_cuda_hold hold;
+	CUresult result;
+
+	if (!region->address[member])
+		return;
+	region->address[member] = 0;
+	if (region->kind == CEOV_PLACE_GPU && !region->mapped_base[member])
+		return;
+	if (cei_cuda_push(cuda, cei_share_cuda_gpu(region, member), &hold))
+		return;
+	if (region->kind == CEOV_PLACE_HOST) {
+		region->n_host_users--;
+		if (!region->n_host_users)
+			unregister_host(region);
+	} else {
+		result = cuda->calls.ipc_close(region->mapped_base[member]);
+		if (result != CUDA_SUCCESS)
+			cei_log(region->site->report, CEI_LOG_WARN,
+				"CUDA: GPU %u: closing a peer's memory: error %d",
+				cei_share_cuda_gpu(region, member), (int)result);
+		region->mapped_base[member] = 0;
+	}
+	cei_cuda_pop(cuda, &hold);
+}

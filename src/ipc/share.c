@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Which table serves which kind of place, and the calls that go over all members. */
+
+#include "config.h"
+
+#include "ipc/share.h"
+
+#include <string.h>
+
+const struct cei_share_ops *cei_share_for(enum ceov_place_kind kind)
+{
+	switch (kind) {
+	case CEOV_PLACE_HOST:
+		return &cei_share_host;
+	case CEOV_PLACE_GPU:
+#if HAVE_CUDA
+		return &cei_share_cuda;
+#else
+		return NULL;
+#endif
+	}
+	return NULL;    /* a value from outside the enum */
+}
+
+static const struct cei_share_ops *share_of_member(const struct cei_site *site,
+						   uint32_t member)
+{
+	return cei_share_for(site->members[member].place.kind);
+}
+
+int cei_region_map_all(struct cei_region *region)
+{
+	const struct cei_share_ops *ops;
+	uint32_t member;
+	int r = 0;
+
+	for (member = 0; !r && member < region->site->n_members; member++) {
+		ops = share_of_member(region->site, member);
+		if (ops)
+			r = ops->map(region, member);
+		else
+			region->address[member] = 0;
+	}
+	if (r)
+		cei_region_unmap_all(region);
+	return r;
+}
+
+void cei_region_unmap_all(struct cei_region *region)
+{
+	const struct cei_share_ops *ops;
+	uint32_t member;
+
+	for (member = 0; member < region->site->n_members; member++) {
+		ops = share_of_member(region->site, member);
+		if (ops)
+			ops->unmap(region, member);
+	}
+}
+
+void cei_region_fini(struct cei_region *region)
+{
+	const struct cei_share_ops *ops;
+
+	if (region->site)
+		cei_region_unmap_all(region);
+	ops = cei_share_for(region->kind);
+	if (ops)
+		ops->release(region);
+	memset(region, 0, sizeof(*region));
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_SHARE_H
+#define CEI_SHARE_H
+
+/*
+ * Regions: memory of one rank, made addressable for our members. This layer moves
+ * no bytes. A region is created (ours, allocated here), adopted (ours, the
+ * caller's memory) or imported (a peer's), and then mapped for each member.
+ *
+ *              host member             GPU member
+ *   host       its host address        registered with the driver, device address
+ *   GPU        0 (not reachable)       local, peer access, or an IPC mapping
+ *
+ * Two tables, chosen by place kind: of the owner for create, adopt, export,
+ * import and release; of the member for map and unmap. All calls come from
+ * application threads at set-up; the caller serialises calls on one region.
+ */
+
+#include <stdint.h>
+
+#include "base/site.h"
+
+#define CEI_SHARE_HANDLE_BYTES 64u      /* sizeof(CUipcMemHandle), checked there */
+#define CEI_SHARE_UUID_BYTES   16u
+
+enum cei_region_origin {
+	CEI_REGION_CREATED = 1,
+	CEI_REGION_ADOPTED,
+	CEI_REGION_IMPORTED,
+};
+
+struct cei_region {
+	struct cei_site       *site;
+	enum cei_region_origin origin;
+	enum ceov_place_kind   kind;            /* of the memory */
+	uint32_t               gpu;             /* GPU memory: ordinal here; CEOV_NOBODY
+						 * where the GPU is not visible here */
+	uint64_t               size_bytes;      /* of the part that is offered */
+	void                  *host;            /* host memory: where it is mapped here */
+	int                    fd;              /* host memory: its memfd, or -1 */
+	uint32_t               n_host_users;    /* GPU members that use the driver's
+						 * registration of host memory */
+	uint64_t               host_pinned;     /* what share_cuda.c registered with the
+						 * driver begins here; 0: nothing */
+	uint64_t               device;          /* GPU memory of this process (imports from
+						 * it included): its address; else 0 */
+	uint64_t               buffer_id;       /* driver's id of the allocation, or memfd inode */
+	uint64_t               instance[2];     /* of the process that owns the memory */
+	uint64_t               offset_bytes;    /* from the exported allocation's base */
+	uint8_t                handle[CEI_SHARE_HANDLE_BYTES];
+	uint8_t                uuid[CEI_SHARE_UUID_BYTES];
+	uint64_t               mapped_base[CEI_MEMBERS_MAX]; /* to be unmapped; 0: nothing */
+	uint64_t               address[CEI_MEMBERS_MAX];     /* as member m's backend and
+							      * kernels address byte 0;
+							      * 0: not reachable */
+};
+
+/* What travels to a peer; file descriptors go beside it. Encoded by wire.c. */
+struct cei_region_wire {
+	uint32_t kind;                  /* enum ceov_place_kind */
+	uint32_t has_fd;                /* 0 or 1 */
+	uint64_t size_bytes;
+	uint64_t offset_bytes;
+	uint64_t device;                /* the owner's own address, for a finder in
+					 * the owner's process */
+	uint64_t buffer_id;
+	uint64_t instance[2];
+	uint64_t pid;                   /* of GPU memory: names the process across pid
+					 * namespaces too, see share_cuda.c */
+	uint8_t  handle[CEI_SHARE_HANDLE_BYTES];
+	uint8_t  uuid[CEI_SHARE_UUID_BYTES];
+};
+
+struct cei_share_ops {
+	/* Each fills a zeroed region whose site is set. member: index in the site.
+	 * On failure the region accepts release(). */
+	int  (*create)(struct cei_region *region, uint32_t member, uint64_t size_bytes);
+	/* CEOV_NONE, region untouched: it is not memory of this kind. */
+	int  (*adopt)(struct cei_region *region, uint32_t member, void *base,
+		      uint64_t size_bytes);
+	/* *ret_fd: a descriptor to send along, owned by the region, or -1.
+	 * CEOV_ERR_INVALID where the memory cannot be shared, and says why. */
+	int  (*export)(struct cei_region *region, struct cei_region_wire *ret_wire,
+		       int *ret_fd);
+	/* Takes fd in any case: closes it on failure. */
+	int  (*import)(struct cei_region *region, const struct cei_region_wire *wire,
+		       int fd);
+	/* Unmap every member first. Frees what create allocated. NULL-safe on a
+	 * zeroed region. */
+	void (*release)(struct cei_region *region);
+	/* CEOV_ERR_STALE where the memory behind an adopted region is no longer the
+	 * allocation that was registered. */
+	int  (*check)(struct cei_region *region);
+
+	/* Sets region->address[member], or leaves 0 where that member cannot reach
+	 * the memory. Idempotent. */
+	int  (*map)(struct cei_region *region, uint32_t member);
+	void (*unmap)(struct cei_region *region, uint32_t member);
+};
+
+extern const struct cei_share_ops cei_share_host;       /* share_host.c */
+extern const struct cei_share_ops cei_share_cuda;       /* share_cuda.c, with CUDA */
+
+/* NULL: built without. */
+const struct cei_share_ops *cei_share_for(enum ceov_place_kind kind);
+
+/* Maps for, and unmaps from, every member of the site. */
+int  cei_region_map_all(struct cei_region *region);
+void cei_region_unmap_all(struct cei_region *region);
+
+/* Unmaps and releases; the region is zeroed after. */
+void cei_region_fini(struct cei_region *region);
+
+#endif /* CEI_SHARE_H */

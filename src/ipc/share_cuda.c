@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * Regions in GPU memory: created, adopted, exported, imported. How members reach
+ * them is in reach_cuda.c. Moves no bytes.
+ */
+
+#include "ipc/share.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cuda_table.h"
+#include "ipc/share_cuda.h"
+
+/* The driver packs smaller allocations into one block, and a handle opens the whole
+ * block: what we allocate to be shared gets blocks of its own. */
+#define ALLOCATION_BYTES (UINT64_C(2) << 20)
+
+_Static_assert(sizeof(CUipcMemHandle) == CEI_SHARE_HANDLE_BYTES, "IPC handle");
+_Static_assert(sizeof(CUuuid) == CEI_SHARE_UUID_BYTES, "GPU uuid");
+
+/* What the driver knows about an address. */
+struct pointer_facts {
+	unsigned int       memory_type;         /* CUmemorytype; 0: not CUDA's */
+	int                gpu;
+	unsigned int       is_managed;
+	CUdeviceptr        start;
+	size_t             n_bytes;
+	unsigned long long buffer_id;
+};
+
+/* Names the process, unlike a pid in every container of the host: two namespaces may
+ * both have a process 1. */
+static uint64_t process_identity(void)
+{
+	struct stat namespace;
+
+	if (stat("/proc/self/ns/pid", &namespace))
+		return (uint64_t)getpid();
+	return (uint64_t)namespace.st_ino << 32 | (uint64_t)getpid();
+}
+
+/* With a context pushed. Addresses that are not CUDA's leave zeros. */
+static CUresult look_up(struct cei_cuda *cuda, uint64_t address,
+			struct pointer_facts *ret_facts)
+{
+	struct pointer_facts facts = { 0, -1, 0, 0, 0, 0 };
+	CUpointer_attribute attributes[] = {
+		CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+		CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+		CU_POINTER_ATTRIBUTE_IS_MANAGED,
+		CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+		CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+		CU_POINTER_ATTRIBUTE_BUFFER_ID,
+	};
+	void *values[] = {
+		&facts.memory_type, &facts.gpu, &facts.is_managed,
+		&facts.start, &facts.n_bytes, &facts.buffer_id,
+	};
+	const unsigned int n = sizeof(attributes) / sizeof(attributes[0]);
+	CUresult result;
+
+	result = cuda->calls.pointer_attributes(n, attributes, values, address);
+	/* Drivers differ in how they say that an address is none of theirs. */
+	if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_CONTEXT) {
+		memset(&facts, 0, sizeof(facts));
+		result = CUDA_SUCCESS;
+	}
+	if (result == CUDA_SUCCESS)
+		*ret_facts = facts;
+	return result;
+}
+
+/* The fields that created and adopted regions share. */
+static void fill(struct cei_region *region, uint32_t member, uint64_t size_bytes,
+		 enum cei_region_origin origin)
+{
+	struct cei_site *site = region->site;
+
+	region->origin = origin;
+	region->kind = CEOV_PLACE_GPU;
+	region->gpu = cei_share_cuda_gpu(region, member);
+	region->size_bytes = size_bytes;
+	region->fd = -1;
+	memcpy(region->instance, site->instance, sizeof(region->instance));
+	memcpy(region->uuid, &site->cuda->gpus[region->gpu].uuid, sizeof(region->uuid));
+}
+
+static int allocate(struct cei_region *region, uint32_t member)
+{
+	struct cei_cuda *cuda = region->site->cuda;
+	uint64_t n_bytes = (region->size_bytes + ALLOCATION_BYTES - 1) /
+			   ALLOCATION_BYTES * ALLOCATION_BYTES;
+	struct pointer_facts facts;
+	CUdeviceptr device;
+	CUresult result;
+
+	result = cuda->calls.mem_alloc(&device, n_bytes);
+	if (result != CUDA_SUCCESS)
+		return cei_cuda_raise(cuda, result, cei_share_cuda_rank(region, member),
+				      "GPU %u: allocating %llu bytes", region->gpu,
+				      (unsigned long long)n_bytes);
+	region->device = device;
+	result = look_up(cuda, device, &facts);
+	if (result != CUDA_SUCCESS)
+		return cei_cuda_raise(cuda, result, cei_share_cuda_rank(region, member),
+				      "GPU %u: looking up an allocation", region->gpu);
+	region->buffer_id = facts.buffer_id;
+	return 0;
+}
+
+static int create(struct cei_region *region, uint32_t member, uint64_t size_bytes)
+{
+	struct cei_cuda *cuda = region->site->cuda;
+	struct cei_cuda_hold hold;
+	int r;
+
+	if (!size_bytes || size_bytes > UINT64_MAX - ALLOCATION_BYTES)
+		return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
+				 "rank %u: a buffer of %llu bytes cannot be created",
+				 cei_share_cuda_rank(region, member),
+				 (unsigned long long)size_bytes);
+	r = cei_cuda_push(cuda, cei_share_cuda_gpu(region, member), &hold);
+	if (r)
+		return r;
+	fill(region, member, size_bytes, CEI_REGION_CREATED);
+	r = allocate(region, member);
+	cei_cuda_pop(cuda, &hold);
+	return r;
+}
+
+/* Why the caller's memory cannot be this member's buffer, if so. */
+static int judge(struct cei_region *region, uint32_t member, uint64_t address,
+		 const struct pointer_facts *facts)
+{
+	struct cei_report *report = region->site->report;
+	uint32_t rank = cei_share_cuda_rank(region, member);
+	uint64_t behind = address - facts->start;
+
+	if (facts->memory_type != CU_MEMORYTYPE_DEVICE || facts->is_managed)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "rank %u: 0x%llx is %s: register memory of cudaMalloc",
+				 rank, (unsigned long long)address,
+				 facts->is_managed ? "managed memory" : "not GPU memory");
+	if (facts->gpu < 0 || (uint32_t)facts->gpu != cei_share_cuda_gpu(region, member))
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "rank %u is on GPU %u, but 0x%llx is memory of GPU %d: "
+				 "register it for the rank on that GPU", rank,
+				 cei_share_cuda_gpu(region, member),
+				 (unsigned long long)address, facts->gpu);
+	if (behind >= facts->n_bytes || region->size_bytes > facts->n_bytes - behind)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "rank %u: 0x%llx + %llu bytes leaves its allocation "
+				 "(0x%llx + %zu)", rank, (unsigned long long)address,
+				 (unsigned long long)region->size_bytes,
+				 (unsigned long long)facts->start, facts->n_bytes);
+	return 0;
+}
+
+static int adopt(struct cei_region *region, uint32_t member, void *base,
+		 uint64_t size_bytes)
+{
+	struct cei_cuda *cuda = region->site->cuda;
+	uint64_t address = (uint64_t)(uintptr_t)base;
+	struct pointer_facts facts;
+	struct cei_cuda_hold hold;
+	CUresult result;
+	int r;
+
+	if (!base || !size_bytes)
+		return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
+				 "rank %u: a buffer needs an address and a size",
+				 cei_share_cuda_rank(region, member));
+	r = cei_cuda_push(cuda, cei_share_cuda_gpu(region, member), &hold);
+	if (r)
+		return r;
+	result = look_up(cuda, address, &facts);
+	cei_cuda_pop(cuda, &hold);
+	if (result != CUDA_SUCCESS)
+		return cei_cuda_raise(cuda, result, cei_share_cuda_rank(region, member),
+				      "looking up 0x%llx", (unsigned long long)address);
+	if (!facts.is_managed && facts.memory_type != CU_MEMORYTYPE_DEVICE)
+		return CEOV_NONE;       /* host memory: share_host.c's */
+	fill(region, member, size_bytes, CEI_REGION_ADOPTED);
+	r = judge(region, member, address, &facts);
+	if (r)
+		return r;
+	region->device = address;
+	region->buffer_id = facts.buffer_id;
+	return 0;
+}
+
+int cei_share_cuda_is_legacy(struct cei_region *region)
+{
+	struct cei_cuda *cuda = region->site->cuda;
+	CUpointer_attribute wanted = CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE;
+	int capable = 0;
+	CUresult result;
+
+	result = cuda->calls.pointer_attribute(&capable, wanted, region->device);
+	if (result != CUDA_SUCCESS)
+		return cei_cuda_raise(cuda, result, CEOV_NOBODY,
+				      "GPU %u: asking how 0x%llx can be shared",
+				      region->gpu, (unsigned long long)region->device);
+	return capable != 0;
+}
+
+static int get_handle(struct cei_region *region)
+{
+	struct cei_cuda *cuda = region->site->cuda;
+	CUipcMemHandle handle;
+	CUdeviceptr start;
+	CUresult result;
+	size_t n_bytes;
+	int r;
+
+	r = cei_share_cuda_is_legacy(region);
+	if (r < 0)
+		return r;
+	if (!r)
+		return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
+				 "GPU %u: 0x%llx cannot be shared with other processes: "
+				 "it comes from a memory pool or the virtual memory "
+				 "calls (cudaMallocAsync, expandable segments); use "
+				 "cudaMalloc or ceov_buffer_create()", region->gpu,
+				 (unsigned long long)region->device);
+	result = cuda->calls.mem_range(&start, &n_bytes, region->device);
+	if (result == CUDA_SUCCESS)
+		result = cuda->calls.ipc_get(&handle, start);
+	if (result != CUDA_SUCCESS)
+		return cei_cuda_raise(cuda, result, CEOV_NOBODY,
+				      "GPU %u: exporting 0x%llx", region->gpu,
+				      (unsigned long long)region->device);
+	memcpy(region->handle, &handle, sizeof(region->handle));
+	region->offset_bytes = region->device - start;
+	return 0;
+}
+
+static int check(struct cei_region *region);
+
+static int export(struct cei_region *region, struct cei_region_wire *ret_wire,
+		  int *ret_fd)
+{
+	struct cei_cuda *cuda = region->site->cuda;
+	struct cei_region_wire wire;
+	struct cei_cuda_hold hold;
+	int r;
+
+	if (region->origin == CEI_REGION_IMPORTED)
+		return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
+				 "memory of a peer cannot be shared by us");
+	r = check(region);
+	if (r)
+		return r;
+	r = cei_cuda_push(cuda, region->gpu, &hold);
+	if (r)
+		return r;
+	r = get_handle(region);
+	cei_cuda_pop(cuda, &hold);
+	if (r)
+		return r;
+
+	memset(&wire, 0, sizeof(wire));
+	wire.kind = CEOV_PLACE_GPU;
+	wire.size_bytes = region->size_bytes;
+	wire.offset_bytes = region->offset_bytes;
+	wire.device = region->device;
+	wire.buffer_id = region->buffer_id;
+	memcpy(wire.instance, region->instance, sizeof(wire.instance));
+	wire.pid = process_identity();
+	memcpy(wire.handle, region->handle, sizeof(wire.handle));
+	memcpy(wire.uuid, region->uuid, sizeof(wire.uuid));
+	*ret_wire = wire;
+	*ret_fd = -1;
+	return 0;
+}
+
+/* CUDA_VISIBLE_DEVICES may number GPUs otherwise in each process, or hide them. */
+static uint32_t gpu_by_uuid(const struct cei_cuda *cuda, const uint8_t *uuid)
+{
+	uint32_t i;
+
+	for (i = 0; i < cei_cuda_n_gpus(cuda); i++)
+		if (!memcmp(&cuda->gpus[i].uuid, uuid, CEI_SHARE_UUID_BYTES))
+			return i;
+	return CEOV_NOBODY;
+}
+
+static int import(struct cei_region *region, const struct cei_region_wire *wire, int fd)
+{
+	if (fd >= 0)
+		close(fd);
+	region->fd = -1;
+	if (wire->kind != CEOV_PLACE_GPU || !wire->size_bytes)
+		return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
+				 "a peer's offer of GPU memory makes no sense (kind %u, "
+				 "%llu bytes)", wire->kind,
+				 (unsigned long long)wire->size_bytes);
+	region->origin = CEI_REGION_IMPORTED;
+	region->kind = CEOV_PLACE_GPU;
+	region->gpu = gpu_by_uuid(region->site->cuda, wire->uuid);
+	region->size_bytes = wire->size_bytes;
+	region->offset_bytes = wire->offset_bytes;
+	region->buffer_id = wire->buffer_id;
+	if (wire->pid == process_identity())
+		region->device = wire->device;
+	memcpy(region->instance, wire->instance, sizeof(region->instance));
+	memcpy(region->handle, wire->handle, sizeof(region->handle));
+	memcpy(region->uuid, wire->uuid, sizeof(region->uuid));
+	return 0;
+}
+
+static void release(struct cei_region *region)
+{
+	struct cei_cuda *cuda;
+	struct cei_cuda_hold hold;
+	CUresult result;
+
+	if (!region->site || region->origin != CEI_REGION_CREATED || !region->device)
+		return;
+	cuda = region->site->cuda;
+	if (cei_cuda_push(cuda, region->gpu, &hold))
+		return;
+	result = cuda->calls.mem_free(region->device);
+	if (result != CUDA_SUCCESS)
+		cei_log(region->site->report, CEI_LOG_WARN,
+			"CUDA: GPU %u: freeing 0x%llx: error %d", region->gpu,
+			(unsigned long long)region->device, (int)result);
+	region->device = 0;
+	cei_cuda_pop(cuda, &hold);
+}
+
+static int check(struct cei_region *region)
+{
+	struct cei_cuda *cuda = region->site->cuda;
+	struct pointer_facts facts;
+	struct cei_cuda_hold hold;
+	CUresult result;
+	int r;
+
+	if (region->origin != CEI_REGION_ADOPTED)
+		return 0;
+	r = cei_cuda_push(cuda, region->gpu, &hold);
+	if (r)
+		return r;
+	result = look_up(cuda, region->device, &facts);
+	cei_cuda_pop(cuda, &hold);
+	if (result != CUDA_SUCCESS)
+		return cei_cuda_raise(cuda, result, CEOV_NOBODY,
+				      "GPU %u: looking up 0x%llx", region->gpu,
+				      (unsigned long long)region->device);
+	if (facts.memory_type != CU_MEMORYTYPE_DEVICE ||
+	    facts.buffer_id != region->buffer_id)
+		return cei_raise(region->site->report, CEOV_ERR_STALE, 0,
+				 "GPU %u: 0x%llx was freed since it was registered "
+				 "(allocation %llu then, %llu now): release the buffer "
+				 "before its memory", region->gpu,
+				 (unsigned long long)region->device,
+				 (unsigned long long)region->buffer_id, facts.buffer_id);
+	return 0;
+}
+
+const struct cei_share_ops cei_share_cuda = {
+	.create  = create,
+	.adopt   = adopt,
+	.export  = export,
+	.import  = import,
+	.release = release,
+	.check   = check,
+	.map     = cei_share_cuda_map,
+	.unmap   = cei_share_cuda_unmap,
+};

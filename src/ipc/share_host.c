@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * Host memory: ours as a sealed memfd, the caller's as it is, a peer's as the memfd
+ * that came with its offer. Sealed, because a file that a peer could shrink would
+ * kill us with SIGBUS. Sends and receives no descriptor: that is the meeting's.
+ */
+
+#include "ipc/share.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#define SEALS_NEEDED (F_SEAL_SHRINK | F_SEAL_GROW)
+
+/* fallocate() starts over after a signal: short steps get through between the ticks
+ * of a profiler. */
+#define RESERVE_STEP_BYTES UINT64_C(0x200000)
+#define RESERVE_TRIES_MAX  1000u
+
+static uint32_t rank_of(const struct cei_region *region, uint32_t member)
+{
+	return region->site->members[member].rank;
+}
+
+static int reserve_step(int fd, uint64_t offset_bytes, uint64_t n_bytes)
+{
+	uint32_t n_tries;
+
+	for (n_tries = 0; n_tries < RESERVE_TRIES_MAX; n_tries++) {
+		if (!fallocate(fd, 0, (off_t)offset_bytes, (off_t)n_bytes))
+			return 0;
+		if (errno != EINTR)
+			return errno;
+	}
+	return EINTR;
+}
+
+/* Takes the pages now: later there is nobody to tell that there are none, only
+ * SIGBUS. Returns an errno. */
+static int reserve(int fd, uint64_t size_bytes)
+{
+	uint64_t offset_bytes = 0;
+	uint64_t n_bytes;
+	int error = 0;
+
+	while (!error && offset_bytes < size_bytes) {
+		n_bytes = size_bytes - offset_bytes;
+		if (n_bytes > RESERVE_STEP_BYTES)
+			n_bytes = RESERVE_STEP_BYTES;
+		error = reserve_step(fd, offset_bytes, n_bytes);
+		offset_bytes += n_bytes;
+	}
+	return error;
+}
+
+static int map_here(struct cei_region *region)
+{
+	void *host = mmap(NULL, region->size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+			  region->fd, 0);
+
+	if (host == MAP_FAILED)
+		return errno;
+	region->host = host;
+	return 0;
+}
+
+/* Found out by reserving, it would cost all others their memory first. */
+static int is_beyond_machine(uint64_t size_bytes)
+{
+	struct sysinfo machine;
+	uint64_t n_units;
+
+	if (sysinfo(&machine))
+		return 0;
+	n_units = (uint64_t)machine.totalram + machine.totalswap;
+	return size_bytes / machine.mem_unit >= n_units;
+}
+
+/* Returns an errno. */
+static int make_memfd(struct cei_region *region)
+{
+	struct stat stat;
+	int error;
+
+	if (is_beyond_machine(region->size_bytes))
+		return ENOMEM;
+	region->fd = memfd_create("ceoverlap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (region->fd < 0)
+		return errno;
+	if (ftruncate(region->fd, (off_t)region->size_bytes))
+		return errno;
+	error = reserve(region->fd, region->size_bytes);
+	if (error)
+		return error;
+	if (fcntl(region->fd, F_ADD_SEALS, SEALS_NEEDED | F_SEAL_SEAL))
+		return errno;
+	if (fstat(region->fd, &stat))
+		return errno;
+	region->buffer_id = (uint64_t)stat.st_ino;
+	return map_here(region);
+}
+
+static void begin(struct cei_region *region, enum cei_region_origin origin,
+		  uint64_t size_bytes)
+{
+	region->origin = origin;
+	region->kind = CEOV_PLACE_HOST;
+	region->gpu = CEOV_NOBODY;
+	region->size_bytes = size_bytes;
+	region->fd = -1;
+	region->instance[0] = region->site->instance[0];
+	region->instance[1] = region->site->instance[1];
+}
+
+static int host_create(struct cei_region *region, uint32_t member, uint64_t size_bytes)
+{
+	struct cei_report *report = region->site->report;
+	int error;
+
+	if (!size_bytes || size_bytes > (uint64_t)INT64_MAX)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "rank %u: cannot create host memory of %llu bytes",
+				 rank_of(region, member), (unsigned long long)size_bytes);
+	begin(region, CEI_REGION_CREATED, size_bytes);
+	error = make_memfd(region);
+	if (!error)
+		return 0;
+	return cei_raise(report, error == ENOMEM || error == ENOSPC ?
+			 CEOV_ERR_NO_MEMORY : CEOV_ERR_SYSTEM, error,
+			 "rank %u: creating %llu bytes of shareable host memory: %s",
+			 rank_of(region, member), (unsigned long long)size_bytes,
+			 strerror(error));
+}
+
+static int host_adopt(struct cei_region *region, uint32_t member, void *base,
+		      uint64_t size_bytes)
+{
+	if (!base || !size_bytes || size_bytes > UINTPTR_MAX - (uintptr_t)base)
+		return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
+				 "rank %u: cannot register host memory at %p, %llu bytes",
+				 rank_of(region, member), base,
+				 (unsigned long long)size_bytes);
+	begin(region, CEI_REGION_ADOPTED, size_bytes);
+	region->host = base;
+	return 0;
+}
+
+static int host_export(struct cei_region *region, struct cei_region_wire *ret_wire,
+		       int *ret_fd)
+{
+	if (region->origin == CEI_REGION_ADOPTED)
+		return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
+				 "ordinary host memory (%p, %llu bytes) cannot be "
+				 "shared with other processes; memory of "
+				 "ceov_buffer_create() can",
+				 region->host, (unsigned long long)region->size_bytes);
+	if (region->origin != CEI_REGION_CREATED)
+		return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
+				 "memory that belongs to another process can only be "
+				 "shared by that process");
+	memset(ret_wire, 0, sizeof(*ret_wire));
+	ret_wire->kind = CEOV_PLACE_HOST;
+	ret_wire->has_fd = 1;
+	ret_wire->size_bytes = region->size_bytes;
+	ret_wire->buffer_id = region->buffer_id;
+	ret_wire->instance[0] = region->instance[0];
+	ret_wire->instance[1] = region->instance[1];
+	ret_wire->pid = (uint64_t)getpid();
+	*ret_fd = region->fd;
+	return 0;
+}
+
+/* What is wrong with the descriptor, in words; NULL: nothing. */
+static const char *fault_of(const struct cei_region_wire *wire, int fd)
+{
+	struct stat stat;
+	int seals;
+
+	if (wire->kind != CEOV_PLACE_HOST || !wire->has_fd || wire->offset_bytes)
+		return "it does not describe host memory";
+	if (fd < 0 || fstat(fd, &stat))
+		return "no descriptor came with it";
+	seals = fcntl(fd, F_GET_SEALS);
+	if (seals < 0 || (seals & SEALS_NEEDED) != SEALS_NEEDED)
+		return "its descriptor is no sealed memory file";
+	if (!wire->size_bytes || (uint64_t)stat.st_size != wire->size_bytes)
+		return "its size is not the memory file's";
+	if ((uint64_t)stat.st_ino != wire->buffer_id)
+		return "its descriptor is another memory file";
+	return NULL;
+}
+
+static int host_import(struct cei_region *region, const struct cei_region_wire *wire,
+		       int fd)
+{
+	const char *fault = fault_of(wire, fd);
+	int error;
+
+	if (fault) {
+		if (fd >= 0)
+			close(fd);
+		return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
+				 "host memory offered by process %llu is refused: %s",
+				 (unsigned long long)wire->pid, fault);
+	}
+	begin(region, CEI_REGION_IMPORTED, wire->size_bytes);
+	region->buffer_id = wire->buffer_id;
+	region->instance[0] = wire->instance[0];
+	region->instance[1] = wire->instance[1];
+	region->fd = fd;
+	error = map_here(region);
+	/* The mapping keeps the file; peers' buffers should not cost descriptors. */
+	close(fd);
+	region->fd = -1;
+	if (error)
+		return cei_raise(region->site->report, error == ENOMEM ?
+				 CEOV_ERR_NO_MEMORY : CEOV_ERR_SYSTEM, error,
+				 "mapping %llu bytes of host memory of process %llu: %s",
+				 (unsigned long long)wire->size_bytes,
+				 (unsigned long long)wire->pid, strerror(error));
+	return 0;
+}
+
+static void host_release(struct cei_region *region)
+{
+	if (!region->origin)
+		return;
+	if (region->origin != CEI_REGION_ADOPTED && region->host)
+		munmap(region->host, region->size_bytes);
+	region->host = NULL;
+	if (region->fd >= 0)
+		close(region->fd);
+	region->fd = -1;
+}
+
+/* Nobody can take host memory away from behind its address and leave a trace. */
+static int host_check(struct cei_region *region)
+{
+	(void)region;
+	return 0;
+}
+
+/* For members on the host. */
+static int host_map(struct cei_region *region, uint32_t member)
+{
+	region->address[member] = region->kind == CEOV_PLACE_HOST ?
+				  (uint64_t)(uintptr_t)region->host : 0;
+	return 0;
+}
+
+static void host_unmap(struct cei_region *region, uint32_t member)
+{
+	region->address[member] = 0;
+}
+
+const struct cei_share_ops cei_share_host = {
+	.create  = host_create,
+	.adopt   = host_adopt,
+	.export  = host_export,
+	.import  = host_import,
+	.release = host_release,
+	.check   = host_check,
+	.map     = host_map,
+	.unmap   = host_unmap,
+};

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Messages to bytes and back. Every byte is read and written by the two cursors, so
+ * bounds are checked in one place. */
+
+#include "ipc/wire.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define HEAD_BYTES 16u
+
+/* --- cursors ------------------------------------------------------------- */
+
+struct cei_writer cei_writer_on(void *bytes, size_t n_room)
+{
+	struct cei_writer writer = { .bytes = bytes, .n_room = n_room };
+
+	return writer;
+}
+
+struct cei_reader cei_reader_on(const void *bytes, size_t n_bytes)
+{
+	struct cei_reader reader = { .bytes = bytes, .n_bytes = n_bytes };
+
+	return reader;
+}
+
+void cei_wire_put_bytes(struct cei_writer *writer, const void *bytes, size_t n_bytes)
+{
+	if (writer->failed || n_bytes > writer->n_room - writer->at) {
+		writer->failed = 1;
+		return;
+	}
+	if (n_bytes)
+		memcpy(writer->bytes + writer->at, bytes, n_bytes);
+	writer->at += n_bytes;
+}
+
+void cei_wire_get_bytes(struct cei_reader *reader, void *ret_bytes, size_t n_bytes)
+{
+	if (reader->failed || n_bytes > reader->n_bytes - reader->at) {
+		reader->failed = 1;
+		memset(ret_bytes, 0, n_bytes);
+		return;
+	}
+	if (n_bytes)
+		memcpy(ret_bytes, reader->bytes + reader->at, n_bytes);
+	reader->at += n_bytes;
+}
+
+void cei_wire_put_u32(struct cei_writer *writer, uint32_t value)
+{
+	uint8_t bytes[4];
+	uint32_t i;
+
+	for (i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)(value >> (8 * i));
+	cei_wire_put_bytes(writer, bytes, sizeof(bytes));
+}
+
+void cei_wire_put_u64(struct cei_writer *writer, uint64_t value)
+{
+	uint8_t bytes[8];
+	uint32_t i;
+
+	for (i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)(value >> (8 * i));
+	cei_wire_put_bytes(writer, bytes, sizeof(bytes));
+}
+
+uint32_t cei_wire_get_u32(struct cei_reader *reader)
+{
+	uint8_t bytes[4];
+	uint32_t value = 0;
+	uint32_t i;
+
+	cei_wire_get_bytes(reader, bytes, sizeof(bytes));
+	for (i = 0; i < sizeof(bytes); i++)
+		value |= (uint32_t)bytes[i] << (8 * i);
+	return value;
+}
+
+uint64_t cei_wire_get_u64(struct cei_reader *reader)
+{
+	uint8_t bytes[8];
+	uint64_t value = 0;
+	uint32_t i;
+
+	cei_wire_get_bytes(reader, bytes, sizeof(bytes));
+	for (i = 0; i < sizeof(bytes); i++)
+		value |= (uint64_t)bytes[i] << (8 * i);
+	return value;
+}
+
+int cei_reader_end(const struct cei_reader *reader)
+{
+	return reader->failed || reader->at != reader->n_bytes ? CEOV_ERR_INVALID : 0;
+}
+
+/* --- regions ------------------------------------------------------------- */
+
+void cei_wire_put_region(struct cei_writer *writer, const struct cei_region_wire *region)
+{
+	cei_wire_put_u32(writer, region->kind);
+	cei_wire_put_u32(writer, region->has_fd);
+	cei_wire_put_u64(writer, region->size_bytes);
+	cei_wire_put_u64(writer, region->offset_bytes);
+	cei_wire_put_u64(writer, region->device);
+	cei_wire_put_u64(writer, region->buffer_id);
+	cei_wire_put_u64(writer, region->instance[0]);
+	cei_wire_put_u64(writer, region->instance[1]);
+	cei_wire_put_u64(writer, region->pid);
+	cei_wire_put_bytes(writer, region->handle, sizeof(region->handle));
+	cei_wire_put_bytes(writer, region->uuid, sizeof(region->uuid));
+}
+
+void cei_wire_get_region(struct cei_reader *reader, struct cei_region_wire *ret_region)
+{
+	ret_region->kind = cei_wire_get_u32(reader);
+	ret_region->has_fd = cei_wire_get_u32(reader);
+	ret_region->size_bytes = cei_wire_get_u64(reader);
+	ret_region->offset_bytes = cei_wire_get_u64(reader);
+	ret_region->device = cei_wire_get_u64(reader);
+	ret_region->buffer_id = cei_wire_get_u64(reader);
+	ret_region->instance[0] = cei_wire_get_u64(reader);
+	ret_region->instance[1] = cei_wire_get_u64(reader);
+	ret_region->pid = cei_wire_get_u64(reader);
+	cei_wire_get_bytes(reader, ret_region->handle, sizeof(ret_region->handle));
+	cei_wire_get_bytes(reader, ret_region->uuid, sizeof(ret_region->uuid));
+	if (ret_region->kind > CEOV_PLACE_GPU || ret_region->has_fd > 1 ||
+	    !ret_region->size_bytes ||
+	    ret_region->offset_bytes > UINT64_MAX - ret_region->size_bytes)
+		reader->failed = 1;
+	if (reader->failed)
+		memset(ret_region, 0, sizeof(*ret_region));
+}
+
+/* --- parts of messages --------------------------------------------------- */
+
+/* Ends within its room; what follows the end is 0, so that no byte of memory that
+ * was never set leaves the process. */
+static void put_text(struct cei_writer *writer, const char *text, size_t room_bytes)
+{
+	static const char zeros[CEI_WIRE_TEXT_BYTES];
+	size_t n_bytes = strnlen(text, room_bytes - 1);
+
+	assert(room_bytes <= sizeof(zeros));
+	cei_wire_put_bytes(writer, text, n_bytes);
+	cei_wire_put_bytes(writer, zeros, room_bytes - n_bytes);
+}
+
+static void get_text(struct cei_reader *reader, char *ret_text, size_t room_bytes)
+{
+	cei_wire_get_bytes(reader, ret_text, room_bytes);
+	if (ret_text[room_bytes - 1]) {
+		ret_text[room_bytes - 1] = 0;
+		reader->failed = 1;
+	}
+}
+
+static void get_name(struct cei_reader *reader, char *ret_name)
+{
+	get_text(reader, ret_name, CEI_NAME_BYTES);
+	if (!ret_name[0])
+		reader->failed = 1;
+}
+
+static void put_party(struct cei_writer *writer, const struct cei_wire_party *party)
+{
+	uint32_t i;
+
+	cei_wire_put_u32(writer, party->n_ranks);
+	for (i = 0; i < party->n_ranks; i++)
+		cei_wire_put_u32(writer, party->ranks[i]);
+}
+
+static void get_party(struct cei_reader *reader, struct cei_wire_party *ret_party)
+{
+	uint32_t i;
+
+	ret_party->n_ranks = cei_wire_get_u32(reader);
+	if (!ret_party->n_ranks || ret_party->n_ranks > CEI_MEMBERS_MAX) {
+		reader->failed = 1;
+		return;
+	}
+	for (i = 0; i < ret_party->n_ranks; i++)
+		ret_party->ranks[i] = cei_wire_get_u32(reader);
+}
+
+static void put_offer(struct cei_writer *writer, const struct cei_offer *offer)
+{
+	cei_wire_put_u32(writer, offer->rank);
+	put_text(writer, offer->name, CEI_NAME_BYTES);
+	cei_wire_put_u32(writer, offer->n_fds);
+	cei_wire_put_u32(writer, offer->n_bytes);
+	cei_wire_put_bytes(writer, offer->bytes, offer->n_bytes);
+}
+
+static void get_offer(struct cei_reader *reader, struct cei_offer *ret_offer)
+{
+	uint32_t i;
+
+	ret_offer->rank = cei_wire_get_u32(reader);
+	get_name(reader, ret_offer->name);
+	ret_offer->n_fds = cei_wire_get_u32(reader);
+	ret_offer->n_bytes = cei_wire_get_u32(reader);
+	for (i = 0; i < CEI_OFFER_FDS_MAX; i++)
+		ret_offer->fds[i] = -1;
+	if (ret_offer->n_fds > CEI_OFFER_FDS_MAX ||
+	    ret_offer->n_bytes > CEI_OFFER_BYTES_MAX) {
+		reader->failed = 1;
+		return;
+	}
+	cei_wire_get_bytes(reader, ret_offer->bytes, ret_offer->n_bytes);
+}
+
+static void put_reply(struct cei_writer *writer, const struct cei_wire_reply *reply)
+{
+	cei_wire_put_u64(writer, reply->number);
+	cei_wire_put_u32(writer, (uint32_t)reply->result);
+	cei_wire_put_u32(writer, (uint32_t)reply->native_code);
+	if (reply->result)
+		return;
+	cei_wire_put_u64(writer, reply->id);
+	put_offer(writer, &reply->offer);
+}
+
+static void get_reply(struct cei_reader *reader, struct cei_wire_reply *ret_reply)
+{
+	ret_reply->number = cei_wire_get_u64(reader);
+	ret_reply->result = (int32_t)cei_wire_get_u32(reader);
+	ret_reply->native_code = (int32_t)cei_wire_get_u32(reader);
+	if (ret_reply->result > 0 && ret_reply->result != CEOV_NONE)
+		reader->failed = 1;
+	if (ret_reply->result < CEOV_ERR_UNCERTAIN)
+		reader->failed = 1;
+	if (ret_reply->result)
+		return;
+	ret_reply->id = cei_wire_get_u64(reader);
+	get_offer(reader, &ret_reply->offer);
+}
+
+static void get_refuse(struct cei_reader *reader, struct cei_wire_refuse *ret_refuse)
+{
+	ret_refuse->error = (int32_t)cei_wire_get_u32(reader);
+	get_text(reader, ret_refuse->text, CEI_WIRE_TEXT_BYTES);
+	/* A later version may know more errors; but never a success. */
+	if (ret_refuse->error >= 0)
+		reader->failed = 1;
+}
+
+/* --- whole messages ------------------------------------------------------ */
+
+static void put_body(struct cei_writer *writer, const struct cei_message *message)
+{
+	switch ((enum cei_message_type)message->type) {
+	case CEI_MESSAGE_HELLO:
+		cei_wire_put_u32(writer, message->hello.n_ranks);
+		put_party(writer, &message->hello.party);
+		break;
+	case CEI_MESSAGE_REFUSE:
+		cei_wire_put_u32(writer, (uint32_t)message->refuse.error);
+		put_text(writer, message->refuse.text, CEI_WIRE_TEXT_BYTES);
+		break;
+	case CEI_MESSAGE_LINK:
+		put_party(writer, &message->link);
+		break;
+	case CEI_MESSAGE_WELCOME:
+		cei_wire_put_u32(writer, message->welcome.n_links);
+		put_party(writer, &message->welcome.party);
+		break;
+	case CEI_MESSAGE_FIND:
+		cei_wire_put_u64(writer, message->find.number);
+		cei_wire_put_u32(writer, message->find.rank);
+		put_text(writer, message->find.name, CEI_NAME_BYTES);
+		break;
+	case CEI_MESSAGE_REPLY:
+		put_reply(writer, &message->reply);
+		break;
+	case CEI_MESSAGE_DROP:
+		cei_wire_put_u64(writer, message->id);
+		break;
+	case CEI_MESSAGE_BARRIER:
+		cei_wire_put_u64(writer, message->n_calls);
+		break;
+	case CEI_MESSAGE_JOINED:
+	case CEI_MESSAGE_BYE:
+		break;
+	}
+}
+
+static void get_body(struct cei_reader *reader, struct cei_message *ret_message)
+{
+	switch ((enum cei_message_type)ret_message->type) {
+	case CEI_MESSAGE_HELLO:
+		ret_message->hello.n_ranks = cei_wire_get_u32(reader);
+		get_party(reader, &ret_message->hello.party);
+		return;
+	case CEI_MESSAGE_REFUSE:
+		get_refuse(reader, &ret_message->refuse);
+		return;
+	case CEI_MESSAGE_LINK:
+		get_party(reader, &ret_message->link);
+		return;
+	case CEI_MESSAGE_WELCOME:
+		ret_message->welcome.n_links = cei_wire_get_u32(reader);
+		get_party(reader, &ret_message->welcome.party);
+		return;
+	case CEI_MESSAGE_FIND:
+		ret_message->find.number = cei_wire_get_u64(reader);
+		ret_message->find.rank = cei_wire_get_u32(reader);
+		get_name(reader, ret_message->find.name);
+		return;
+	case CEI_MESSAGE_REPLY:
+		get_reply(reader, &ret_message->reply);
+		return;
+	case CEI_MESSAGE_DROP:
+		ret_message->id = cei_wire_get_u64(reader);
+		return;
+	case CEI_MESSAGE_BARRIER:
+		ret_message->n_calls = cei_wire_get_u64(reader);
+		return;
+	case CEI_MESSAGE_JOINED:
+	case CEI_MESSAGE_BYE:
+		return;
+	}
+	reader->failed = 1;     /* a type that we do not know */
+}
+
+size_t cei_message_encode(const struct cei_message *message, uint8_t *bytes)
+{
+	struct cei_writer head = cei_writer_on(bytes, HEAD_BYTES);
+	struct cei_writer body = cei_writer_on(bytes + HEAD_BYTES,
+					       CEI_MESSAGE_BYTES_MAX - HEAD_BYTES);
+
+	put_body(&body, message);
+	cei_wire_put_u32(&head, CEI_WIRE_MAGIC);
+	cei_wire_put_u32(&head, CEI_WIRE_VERSION);
+	cei_wire_put_u32(&head, message->type);
+	cei_wire_put_u32(&head, (uint32_t)body.at);
+	assert(!head.failed && !body.failed);
+	return head.at + body.at;
+}
+
+int cei_message_decode(const uint8_t *bytes, size_t n_bytes,
+		       struct cei_message *ret_message)
+{
+	struct cei_reader reader = cei_reader_on(bytes, n_bytes);
+	uint32_t n_body_bytes;
+
+	memset(ret_message, 0, sizeof(*ret_message));
+	ret_message->magic = cei_wire_get_u32(&reader);
+	ret_message->version = cei_wire_get_u32(&reader);
+	ret_message->type = cei_wire_get_u32(&reader);
+	n_body_bytes = cei_wire_get_u32(&reader);
+	if (reader.failed)
+		return CEOV_ERR_INVALID;
+	if (ret_message->magic != CEI_WIRE_MAGIC)
+		return CEOV_ERR_VERSION;
+	if (ret_message->version != CEI_WIRE_VERSION &&
+	    ret_message->type != CEI_MESSAGE_REFUSE)
+		return CEOV_ERR_VERSION;
+	if (n_body_bytes != reader.n_bytes - reader.at)
+		return CEOV_ERR_INVALID;
+	get_body(&reader, ret_message);
+	return cei_reader_end(&reader);
+}

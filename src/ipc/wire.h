@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_WIRE_H
+#define CEI_WIRE_H
+
+/*
+ * Messages to bytes and back. Pure functions: no I/O, no allocation, no clock.
+ *
+ * Little-endian, no padding. A message is a head (magic, protocol version, type,
+ * bytes that follow) and a body. The head and REFUSE's body are the same in every
+ * version, so that processes of different versions can tell each other so.
+ *
+ * Decoding is strict: bytes come from another process and are not trusted.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ipc/meeting.h"
+#include "ipc/share.h"
+
+#define CEI_WIRE_MAGIC     UINT32_C(0x564f4543) /* "CEOV" */
+#define CEI_WIRE_VERSION   1u
+
+#define CEI_WIRE_TEXT_BYTES 200u        /* of a refusal, with the final 0 */
+#define CEI_MESSAGE_BYTES_MAX 1536u     /* of any encoded message */
+
+/* --- cursors ------------------------------------------------------------- */
+
+/* After a failure (no room) the rest of the calls do nothing. */
+struct cei_writer {
+	uint8_t *bytes;
+	size_t   n_room;
+	size_t   at;                    /* bytes written */
+	int      failed;
+};
+
+/* After a failure (too short, out of range) the rest of the calls yield zeros. */
+struct cei_reader {
+	const uint8_t *bytes;
+	size_t         n_bytes;
+	size_t         at;
+	int            failed;
+};
+
+struct cei_writer cei_writer_on(void *bytes, size_t n_room);
+struct cei_reader cei_reader_on(const void *bytes, size_t n_bytes);
+
+void cei_wire_put_u32(struct cei_writer *writer, uint32_t value);
+void cei_wire_put_u64(struct cei_writer *writer, uint64_t value);
+void cei_wire_put_bytes(struct cei_writer *writer, const void *bytes, size_t n_bytes);
+
+uint32_t cei_wire_get_u32(struct cei_reader *reader);
+uint64_t cei_wire_get_u64(struct cei_reader *reader);
+void     cei_wire_get_bytes(struct cei_reader *reader, void *ret_bytes, size_t n_bytes);
+
+/* 0: all was read and nothing is left. CEOV_ERR_INVALID (not raised): else. */
+int cei_reader_end(const struct cei_reader *reader);
+
+/* get fails the reader on values that no owner sends:
+ * an unknown kind, no bytes, an offset or a size that wraps. */
+#define CEI_WIRE_REGION_BYTES 144u
+
+void cei_wire_put_region(struct cei_writer *writer, const struct cei_region_wire *region);
+void cei_wire_get_region(struct cei_reader *reader, struct cei_region_wire *ret_region);
+
+/* --- messages of the meeting --------------------------------------------- */
+
+enum cei_message_type {
+	CEI_MESSAGE_HELLO = 1,  /* joiner to rank 0: who I am */
+	CEI_MESSAGE_REFUSE,     /* rank 0 to joiner: you cannot join, and why */
+	CEI_MESSAGE_JOINED,     /* rank 0 to joiner: you are in; others may be missing */
+	CEI_MESSAGE_LINK,       /* rank 0 to joiner: one peer; its socket goes beside */
+	CEI_MESSAGE_WELCOME,    /* rank 0 to joiner: all links were handed out */
+	CEI_MESSAGE_FIND,       /* do you offer this? */
+	CEI_MESSAGE_REPLY,      /* the offer, or why not; descriptors go beside */
+	CEI_MESSAGE_DROP,       /* one use of your offer has ended */
+	CEI_MESSAGE_BARRIER,    /* I have called it that often */
+	CEI_MESSAGE_BYE,        /* I close in order; nothing follows */
+};
+
+/* A process: the ranks that it holds. Decoding checks their number, not values. */
+struct cei_wire_party {
+	uint32_t n_ranks;
+	uint32_t ranks[CEI_MEMBERS_MAX];
+};
+
+struct cei_wire_hello {
+	uint32_t              n_ranks;          /* of the group */
+	struct cei_wire_party party;
+};
+
+struct cei_wire_welcome {
+	uint32_t              n_links;          /* how many LINKs went before */
+	struct cei_wire_party party;            /* rank 0's process; you have its link */
+};
+
+struct cei_wire_refuse {
+	int32_t error;                          /* enum ceov_error */
+	char    text[CEI_WIRE_TEXT_BYTES];
+};
+
+struct cei_wire_find {
+	uint64_t number;                        /* returns in the reply */
+	uint32_t rank;
+	char     name[CEI_NAME_BYTES];
+};
+
+struct cei_wire_reply {
+	uint64_t         number;
+	int32_t          result;                /* 0, CEOV_NONE or enum ceov_error */
+	int32_t          native_code;
+	uint64_t         id;                    /* result 0 only, as is the offer */
+	struct cei_offer offer;                 /* without its descriptors */
+};
+
+struct cei_message {
+	uint32_t type;                          /* enum cei_message_type */
+	uint32_t magic;                         /* decoding only: as received */
+	uint32_t version;                       /* likewise */
+	union {
+		struct cei_wire_hello   hello;
+		struct cei_wire_refuse  refuse;
+		struct cei_wire_party   link;
+		struct cei_wire_welcome welcome;
+		struct cei_wire_find    find;
+		struct cei_wire_reply   reply;
+		uint64_t                id;             /* DROP */
+		uint64_t                n_calls;        /* BARRIER */
+	};
+};
+
+/* bytes has room for CEI_MESSAGE_BYTES_MAX. Returns how many were written; the
+ * message is ours and fits, always. */
+size_t cei_message_encode(const struct cei_message *message, uint8_t *bytes);
+
+/* 0. CEOV_ERR_VERSION: a head of another magic or version, both of which are in
+ * *ret_message (REFUSE is decoded all the same, and yields 0). CEOV_ERR_INVALID:
+ * anything else that no ceoverlap sends. Errors are not raised here. */
+int cei_message_decode(const uint8_t *bytes, size_t n_bytes,
+		       struct cei_message *ret_message);
+
+#endif /* CEI_WIRE_H */

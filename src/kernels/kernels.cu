@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* All kernels as one unit: nvcc -fatbin takes one file. */
+
+#include "kernels/raise_kernels.cu"
+#include "kernels/work_kernels.cu"

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_KERNELS_H
+#define CEI_KERNELS_H
+
+/*
+ * What kernels of the tools and tests take, for the host that launches them and the
+ * device code. Plain C.
+ *
+ *   cei_kernel_raise         (struct cei_kernel_raise)         n * n_tiles blocks
+ *   cei_kernel_await         (struct cei_kernel_await)         one block
+ *   cei_kernel_pingpong      (struct cei_kernel_pingpong)      one block, one thread
+ *   cei_kernel_spin          (stop_word, timeout_ns, n_started) any grid
+ *   cei_kernel_fill          (p, n_words, seed)                any grid
+ *   cei_kernel_verify        (p, n_words, seed, n_wrong, first_wrong)  any grid
+ *   cei_kernel_fill_rows     (struct cei_kernel_rows)          any grid
+ *   cei_kernel_verify_rows   (struct cei_kernel_rows)          any grid
+ *   cei_kernel_consume       (struct cei_kernel_consume)       blocks that fit at once
+ *
+ * The pattern's word i is a hash of seed + i; of rows, i counts without the gaps.
+ * *n_wrong is added to, *first_wrong is lowered: begin with 0 and UINT64_MAX.
+ * A status is an enum ceov_device_result; the worst of all awaits is kept: begin
+ * with 0. n_wrong, first_wrong, n_started and the statuses but pingpong's are in GPU
+ * memory, because GPUs do no atomics on host memory; stop_word is in pinned host
+ * memory.
+ */
+
+#include <stdint.h>
+
+#include <ceoverlap/ceoverlap.h>
+
+struct cei_kernel_raise {
+	struct ceov_device_signal signal;
+	uint32_t                  first;        /* counters first to first + n - 1 */
+	uint32_t                  n;
+	uint32_t                  n_tiles;      /* blocks that arrive at each */
+	uint64_t                  value;
+};
+
+struct cei_kernel_await {
+	struct ceov_device_signal signal;
+	uint32_t                  first;
+	uint32_t                  n;
+	uint64_t                  value;
+	uint64_t                  timeout_ns;   /* of each */
+	uint32_t                 *ret_status;
+};
+
+/* Raises first_value + i on one, awaits it on the other; the peer's kernel has
+ * is_second set and does it the other way round. */
+struct cei_kernel_pingpong {
+	struct ceov_device_signal raise_signal;
+	struct ceov_device_signal await_signal;
+	uint32_t                  raise_index;
+	uint32_t                  await_index;
+	uint64_t                  first_value;
+	uint32_t                  n_rounds;
+	uint32_t                  is_second;
+	uint64_t                  timeout_ns;   /* of each await */
+	uint64_t                 *ret_ns;       /* n_rounds of them, by %globaltimer,
+						 * which may tick in microseconds */
+	uint32_t                 *ret_status;   /* not 0: it left early */
+};
+
+struct cei_kernel_rows {
+	uint64_t           *p;
+	uint64_t            n_rows;
+	uint64_t            row_words;
+	uint64_t            pitch_words;
+	uint64_t            seed;
+	unsigned long long *n_wrong;            /* to verify only */
+	unsigned long long *first_wrong;        /* index without the gaps */
+};
+
+/* Every block awaits the mark, then checks its share of the words. */
+struct cei_kernel_consume {
+	struct ceov_device_signal signal;
+	uint32_t                  index;
+	uint64_t                  value;
+	uint64_t                  timeout_ns;
+	const uint64_t           *p;
+	uint64_t                  n_words;
+	uint64_t                  seed;
+	unsigned long long       *n_wrong;
+	unsigned long long       *first_wrong;
+	uint32_t                 *ret_status;
+};
+
+#endif /* CEI_KERNELS_H */

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* The compiled kernels as read-only data. The assembler finds kernels.fatbin on its
+ * include path (-Wa,-I). */
+
+	.section .rodata, "a"
+	.balign 64
+	.globl cei_kernels_fatbin
+	.hidden cei_kernels_fatbin
+	.type cei_kernels_fatbin, %object
+cei_kernels_fatbin:
+	.incbin "kernels.fatbin"
+	.size cei_kernels_fatbin, . - cei_kernels_fatbin
+	.globl cei_kernels_fatbin_end
+	.hidden cei_kernels_fatbin_end
+	.type cei_kernels_fatbin_end, %object
+cei_kernels_fatbin_end:
+	.byte 0
+	.size cei_kernels_fatbin_end, 1
+
+	.section .note.GNU-stack, "", %progbits

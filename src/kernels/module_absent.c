@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* kernels/module.h in a build without CUDA, where there is never a cei_cuda. */
+
+#include "kernels/module.h"
+
+int cei_module_open(struct cei_cuda *cuda, uint32_t gpu, struct cei_module **ret_module)
+{
+	(void)cuda;
+	(void)gpu;
+	(void)ret_module;
+	return CEOV_ERR_INVALID;
+}
+
+void cei_module_close(struct cei_module *module)
+{
+	(void)module;
+}
+
+int cei_module_find(struct cei_module *module, const char *name, void **ret_function)
+{
+	(void)module;
+	(void)name;
+	(void)ret_function;
+	return CEOV_ERR_INVALID;
+}
+
+int cei_module_launch(struct cei_module *module, const struct cei_module_launch *launch)
+{
+	(void)module;
+	(void)launch;
+	return CEOV_ERR_INVALID;
+}

@@ -1,0 +1,30 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+#
+# Everything that the tree holds is in the release: a file that Makefile.am forgets
+# would be missed only by those who build from the tarball.
+set -u
+
+srcdir=${srcdir:-.}
+folder=$(mktemp -d) || exit 1
+trap 'chmod -R u+w "$folder"; rm -rf "$folder"' EXIT
+unset MAKEFLAGS MFLAGS MAKELEVEL
+
+if ! make distdir distdir="$folder/release" > "$folder/log" 2>&1; then
+	cat "$folder/log"
+	exit 1
+fi
+missing=$(
+	cd "$srcdir" || exit 1
+	find src include tests tools examples docs man m4 .ci -type f ! -name '*.log' \
+		! -name '*.trs' ! -name '*~' ! -path m4/libtool.m4 ! -path 'm4/lt*.m4' \
+		! -path '*/.deps/*' ! -name '*.in~' 2>/dev/null | sort |
+	while read -r path; do
+		[ -e "$folder/release/$path" ] || echo "$path"
+	done
+)
+[ -n "$missing" ] || exit 0
+echo "FAIL: in the tree, but not in the release:"
+echo "$missing"
+exit 1

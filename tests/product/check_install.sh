@@ -1,0 +1,68 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+#
+# A user's program builds against the installed library, found by pkg-config, and
+# runs on host memory: each example, or a small program while there is none.
+set -u
+
+srcdir=$(cd "${srcdir:-.}" && pwd)
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+unset MAKEFLAGS MFLAGS MAKELEVEL
+read -ra cc <<< "${CC:-cc}"
+
+if ! make install DESTDIR="$folder/root" > "$folder/log" 2>&1; then
+	cat "$folder/log"
+	exit 1
+fi
+
+# The installed file is used as it is; the sysroot stands for DESTDIR.
+pc=$(find "$folder/root" -name ceoverlap.pc)
+if [ -z "$pc" ]; then
+	echo "FAIL: no ceoverlap.pc was installed"
+	exit 1
+fi
+PKG_CONFIG_PATH=$(dirname "$pc")
+export PKG_CONFIG_PATH
+export PKG_CONFIG_SYSROOT_DIR=$folder/root
+read -ra flags <<< "$("${PKG_CONFIG:-pkg-config}" --cflags --libs ceoverlap)"
+library=$(dirname "$(dirname "$pc")")
+
+examples=("$srcdir"/examples/*.c)
+if [ ! -e "${examples[0]}" ]; then
+	cat > "$folder/version.c" <<'END'
+#include <ceoverlap/ceoverlap.h>
+#include <ceoverlap/version.h>
+#include <string.h>
+
+int main(void)
+{
+	return strcmp(ceov_version(), CEOV_VERSION) != 0;
+}
+END
+	examples=("$folder/version.c")
+fi
+
+failed=0
+for example in "${examples[@]}"; do
+	name=$(basename "$example" .c)
+	if ! "${cc[@]}" -std=c11 -Wall -Wextra -Werror -o "$folder/$name" "$example" \
+			"${flags[@]}" -pthread; then
+		echo "FAIL: $name does not build against the installed library"
+		failed=1
+	elif ! LD_LIBRARY_PATH=$library CEOVERLAP_PLACE=host timeout 60 "$folder/$name"; then
+		echo "FAIL: $name does not run on host memory"
+		failed=1
+	fi
+done
+
+bench=$(find "$folder/root" -name ceoverlap-bench -type f)
+if [ -z "$bench" ] || ! "$bench" --help > /dev/null; then
+	echo "FAIL: the installed ceoverlap-bench does not print its help"
+	failed=1
+elif ! timeout 60 "$bench" --host -t all_gather -g 2 -b 64K -e 64K -n 3 -w 1; then
+	echo "FAIL: the installed ceoverlap-bench does not gather on host memory"
+	failed=1
+fi
+exit "$failed"

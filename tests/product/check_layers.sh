@@ -1,0 +1,75 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+#
+# The direction of includes:
+#
+#   base <- topology <- { ipc, backend } <- ce_engine <- collective
+#   base <- kernels
+#
+# ipc and backend do not know each other. Nothing in src/ includes tools/ or tests/.
+# Only cuda*, *_cuda and kernels/ include cuda.h or a header cuda*.h that does.
+set -u
+
+srcdir=${srcdir:-.}
+failed=0
+
+fail() {
+	echo "FAIL: $1"
+	failed=1
+}
+
+# What a folder of src/ may include, itself left out.
+may_include() {
+	case $1 in
+	base)			echo "" ;;
+	topology | kernels)	echo "base" ;;
+	ipc | backend)		echo "base topology" ;;
+	ce_engine)		echo "base topology ipc backend" ;;
+	collective)		echo "base topology ipc backend ce_engine" ;;
+	*)			echo "unknown" ;;
+	esac
+}
+
+# Whether a file may know CUDA's types.
+may_know_cuda() {
+	case $1 in
+	*/kernels/* | */cuda*.[ch] | */*_cuda.[ch] | */*_cuda_*.[ch]) return 0 ;;
+	esac
+	return 1
+}
+
+n_files=0
+while read -r path; do
+	n_files=$((n_files + 1))
+	file=${path#"$srcdir"/src/}
+	layer=${file%%/*}
+	allowed=" $layer $(may_include "$layer") "
+	[ "$allowed" != " $layer unknown " ] || fail "$file: a folder without a layer"
+
+	while read -r include; do
+		case $include in
+		\"config.h\") continue ;;
+		\"*/*\") ;;
+		\"*) fail "$file includes $include: the path starts at src/"
+			continue ;;
+		*) continue ;;
+		esac
+		target=${include#\"}
+		target=${target%\"}
+		case $allowed in
+		*" ${target%%/*} "*) ;;
+		*) fail "$file ($layer) includes $target (${target%%/*})" ;;
+		esac
+		if grep -qs '<cuda\.h>' "$srcdir/src/$target" && ! may_know_cuda "$path"; then
+			fail "$file includes $target, which includes cuda.h"
+		fi
+	done < <(sed -n 's/^[ \t]*#[ \t]*include[ \t]*\([<"][^>"]*[>"]\).*/\1/p' "$path")
+
+	if grep -q '^[ \t]*#[ \t]*include[ \t]*[<"]cuda' "$path" && ! may_know_cuda "$path"; then
+		fail "$file includes a CUDA header"
+	fi
+done < <(find "$srcdir/src" \( -name '*.[chS]' -o -name '*.cu' -o -name '*.cuh' \) | sort)
+
+[ "$n_files" != 0 ] || fail "no source found under $srcdir/src"
+exit "$failed"

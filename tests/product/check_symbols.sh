@@ -1,0 +1,49 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+#
+# The shared library exports exactly what the public headers declare, all of it
+# ceov_*; the static one has ceov_* and cei_* only; neither needs libcuda.
+set -u
+export LC_ALL=C
+
+srcdir=${srcdir:-.}
+read -ra nm <<< "${NM:-nm}"
+shared=.libs/libceoverlap.so
+static=.libs/libceoverlap.a
+failed=0
+
+fail() {
+	echo "FAIL: $1"
+	failed=1
+}
+
+found=0
+if [ -e "$shared" ]; then
+	found=1
+	exported=$("${nm[@]}" -D --defined-only "$shared" | awk '$2 != "A" { print $3 }' |
+		sed 's/@.*//' | sort -u)
+	# Comments fall out first: they mention calls, too.
+	declared=$(cat "$srcdir"/include/ceoverlap/*.h |
+		sed -e 's,/\*.*\*/,,' -e '\,/\*,,\,\*/,d' |
+		grep -o '\<ceov_[a-z0-9_]*(' | tr -d '(' | sort -u)
+	foreign=$(echo "$exported" | grep -v '^ceov_')
+	[ -z "$foreign" ] || fail "$shared exports what is not ceov_*: $foreign"
+	[ -n "$declared" ] || fail "no call found in the public headers"
+	missing=$(comm -13 <(echo "$exported") <(echo "$declared"))
+	[ -z "$missing" ] || fail "declared but not exported: $missing"
+	extra=$(comm -23 <(echo "$exported") <(echo "$declared"))
+	[ -z "$extra" ] || fail "exported but not declared in a public header: $extra"
+	if readelf -d "$shared" | grep -q 'NEEDED.*libcuda'; then
+		fail "$shared needs libcuda at start"
+	fi
+fi
+if [ -e "$static" ]; then
+	found=1
+	# Sanitizers and coverage add names that are reserved to the compiler.
+	foreign=$("${nm[@]}" -g --defined-only "$static" | awk 'NF == 3 { print $3 }' |
+		grep -Ev '^(ceov_|cei_|__)' | sort -u)
+	[ -z "$foreign" ] || fail "$static defines what is neither ceov_* nor cei_*: $foreign"
+fi
+[ "$found" = 1 ] || fail "no library was built"
+exit "$failed"

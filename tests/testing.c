@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Runner, seeds, log and objects for the suites. */
+
+#include "testing.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+/* --- running ------------------------------------------------------------- */
+
+static void set_seed(void)
+{
+	char text[32];
+
+	if (!getenv("CEOVERLAP_TEST_SEED")) {
+		snprintf(text, sizeof(text), "%" PRIu64,
+			 cei_now_ns() ^ (uint64_t)getpid() << 40);
+		setenv("CEOVERLAP_TEST_SEED", text, 1);
+	}
+	printf("seed %s (CEOVERLAP_TEST_SEED repeats it)\n", getenv("CEOVERLAP_TEST_SEED"));
+	fflush(stdout);
+}
+
+int testing_run(Suite *suite)
+{
+	char folder[] = "/tmp/ceov-suite.XXXXXX";
+	SRunner *runner = srunner_create(suite);
+	int is_ours = !getenv("CEOVERLAP_TEST_TMP");
+	int n_failed;
+
+	set_seed();
+	if (is_ours && (!mkdtemp(folder) || setenv("CEOVERLAP_TEST_TMP", folder, 1))) {
+		perror(folder);
+		return EXIT_FAILURE;
+	}
+	srunner_run_all(runner, CK_NORMAL);
+	n_failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	if (is_ours && rmdir(folder)) {
+		perror(folder);         /* a test has left something there */
+		return EXIT_FAILURE;
+	}
+	return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+uint64_t testing_seed(void)
+{
+	const char *text = getenv("CEOVERLAP_TEST_SEED");
+
+	ck_assert_ptr_nonnull(text);
+	return strtoull(text, NULL, 10);
+}
+
+/* splitmix64 */
+uint64_t testing_random(uint64_t *state)
+{
+	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+
+	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+	return z ^ z >> 31;
+}
+
+uint64_t testing_below(uint64_t *state, uint64_t limit)
+{
+	return testing_random(state) % limit;
+}
+
+void testing_path(const char *name, char *ret_path, size_t n_bytes)
+{
+	const char *folder = getenv("CEOVERLAP_TEST_TMP");
+	int n;
+
+	ck_assert_ptr_nonnull(folder);
+	n = snprintf(ret_path, n_bytes, "%s/%s", folder, name);
+	ck_assert_int_lt(n, (int)n_bytes);
+}
+
+/* --- log ----------------------------------------------------------------- */
+
+void testing_log_init(struct testing_log *log)
+{
+	memset(log, 0, sizeof(*log));
+	pthread_mutex_init(&log->lock, NULL);
+}
+
+void testing_log_line(void *log_arg, const char *line)
+{
+	struct testing_log *log = log_arg;
+
+	pthread_mutex_lock(&log->lock);
+	snprintf(log->lines[log->n_lines++ % TESTING_LINES], sizeof(log->lines[0]), "%s",
+		 line);
+	pthread_mutex_unlock(&log->lock);
+}
+
+void testing_log_clear(struct testing_log *log)
+{
+	pthread_mutex_lock(&log->lock);
+	log->n_lines = 0;
+	memset(log->lines, 0, sizeof(log->lines));
+	pthread_mutex_unlock(&log->lock);
+}
+
+static int line_has(const char *line, const char *text)
+{
+	return !text || strstr(line, text);
+}
+
+void testing_log_has(struct testing_log *log, const char *text, const char *and_text,
+		     const char *and_third)
+{
+	uint32_t i, has = 0;
+
+	pthread_mutex_lock(&log->lock);
+	for (i = 0; i < TESTING_LINES && i < log->n_lines; i++)
+		has += line_has(log->lines[i], text) && line_has(log->lines[i], and_text) &&
+			line_has(log->lines[i], and_third);
+	if (!has)
+		for (i = 0; i < TESTING_LINES && i < log->n_lines; i++)
+			fprintf(stderr, "logged: %s\n", log->lines[i]);
+	pthread_mutex_unlock(&log->lock);
+	ck_assert_msg(has, "no line has '%s', '%s' and '%s'", text,
+		      and_text ? and_text : "", and_third ? and_third : "");
+}
+
+static void drop_line(void *log_arg, const char *line)
+{
+	(void)log_arg;
+	(void)line;
+}
+
+/* --- objects ------------------------------------------------------------- */
+
+struct ceov_config testing_config(struct ceov_member *members, uint32_t n_ranks,
+				  struct testing_log *log)
+{
+	struct ceov_config config = CEOV_CONFIG_INIT;
+	uint32_t i;
+
+	for (i = 0; i < n_ranks; i++) {
+		members[i].rank = i;
+		members[i].place = testing_host;
+	}
+	config.members = members;
+	config.n_members = n_ranks;
+	config.n_ranks = n_ranks;
+	config.log = log ? testing_log_line : drop_line;
+	config.log_arg = log;
+	return config;
+}
+
+ceov_context *testing_open(uint32_t n_ranks, struct testing_log *log)
+{
+	struct ceov_member members[16];
+	struct ceov_config config = testing_config(members, n_ranks, log);
+	ceov_context *context = NULL;
+
+	ck_assert_int_eq(ceov_open(&config, &context), 0);
+	return context;
+}
+
+ceov_buffer *testing_buffer(ceov_context *context, uint32_t rank, uint64_t size_bytes)
+{
+	ceov_buffer *buffer = NULL;
+
+	ck_assert_int_eq(ceov_buffer_create(context, rank, size_bytes, &buffer), 0);
+	return buffer;
+}
+
+ceov_signal *testing_signal(ceov_context *context, uint32_t rank, uint32_t n_counters)
+{
+	ceov_signal *signal = NULL;
+
+	ck_assert_int_eq(ceov_signal_create(context, rank, testing_host, n_counters, 0,
+					    &signal), 0);
+	return signal;
+}
+
+ceov_plan *testing_plan(ceov_context *context, uint32_t rank)
+{
+	ceov_plan *plan = NULL;
+
+	ck_assert_int_eq(ceov_plan_create(context, rank, NULL, &plan), 0);
+	return plan;
+}
+
+struct ceov_mark testing_mark(ceov_signal *signal, uint32_t index, uint64_t value)
+{
+	struct ceov_mark mark = { signal, index, value };
+
+	return mark;
+}
+
+struct ceov_transfer testing_transfer(ceov_buffer *source, ceov_buffer *target,
+				      uint64_t n_bytes)
+{
+	struct ceov_transfer transfer;
+
+	memset(&transfer, 0, sizeof(transfer));
+	transfer.struct_bytes = sizeof(transfer);
+	transfer.source.buffer = source;
+	transfer.target.buffer = target;
+	transfer.row_bytes = n_bytes;
+	transfer.n_rows = 1;
+	return transfer;
+}
+
+void testing_add(ceov_plan *plan, const struct ceov_transfer *transfer)
+{
+	ck_assert_int_eq(ceov_plan_add(plan, transfer), 0);
+	if (transfer->source_ready.signal)
+		ck_assert_int_eq(ceov_plan_expect(plan, &transfer->source_ready), 0);
+	if (transfer->target_free.signal)
+		ck_assert_int_eq(ceov_plan_expect(plan, &transfer->target_free), 0);
+}
+
+static unsigned char byte_at(uint64_t i, uint64_t seed)
+{
+	uint64_t mixed = (i / 8 + seed) * UINT64_C(0x9e3779b97f4a7c15);
+
+	return (unsigned char)(mixed >> (i % 8 * 8) ^ mixed >> 29);
+}
+
+void testing_fill(void *bytes, uint64_t n_bytes, uint64_t seed)
+{
+	unsigned char *to = bytes;
+	uint64_t i;
+
+	for (i = 0; i < n_bytes; i++)
+		to[i] = byte_at(i, seed);
+}
+
+uint64_t testing_check(const void *bytes, uint64_t n_bytes, uint64_t seed)
+{
+	const unsigned char *from = bytes;
+	uint64_t i;
+
+	for (i = 0; i < n_bytes; i++)
+		if (from[i] != byte_at(i, seed))
+			return i;
+	return n_bytes;
+}
+
+struct ceov_failure testing_failure(ceov_context *context)
+{
+	struct ceov_failure failure;
+
+	ck_assert_int_eq(ceov_last_failure(context, &failure), 0);
+	return failure;
+}

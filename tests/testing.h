@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_TESTING_H
+#define CEI_TESTING_H
+
+/*
+ * What several suites share: running, seeds, a folder, a log that can be asked, and
+ * objects on host memory whose creation must succeed. Asserts with Check.
+ */
+
+#include <check.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ceoverlap/ceoverlap.h>
+
+#define TESTING_MS       UINT64_C(1000000)
+#define TESTING_SECOND   (1000 * TESTING_MS)
+#define TESTING_PATIENCE (20 * TESTING_SECOND)  /* nothing that works takes that long */
+
+/* Runs the suite and frees it; main()'s exit status. Prints the seed and makes the
+ * folder, both of which tests then find in the environment. */
+int testing_run(Suite *suite);
+
+/* CEOVERLAP_TEST_SEED. */
+uint64_t testing_seed(void);
+
+/* The next random number of a state that began as a seed; and one below limit. */
+uint64_t testing_random(uint64_t *state);
+uint64_t testing_below(uint64_t *state, uint64_t limit);
+
+/* A path in the test's own folder, CEOVERLAP_TEST_TMP. */
+void testing_path(const char *name, char *ret_path, size_t n_bytes);
+
+/* Collects a context's lines, the oldest dropped first. */
+#define TESTING_LINES 64u
+
+struct testing_log {
+	pthread_mutex_t lock;           /* guards the rest */
+	uint32_t        n_lines;
+	char            lines[TESTING_LINES][400];
+};
+
+void testing_log_init(struct testing_log *log);
+void testing_log_line(void *log, const char *line);     /* for ceov_config.log */
+void testing_log_clear(struct testing_log *log);
+
+/* Asserts that one line holds all of the texts (NULL: no more). */
+void testing_log_has(struct testing_log *log, const char *text, const char *and_text,
+		     const char *and_third);
+
+static const struct ceov_place testing_host = { CEOV_PLACE_HOST, 0 };
+
+/* A config whose members are ranks 0 to n - 1 on host memory, all of the group. The
+ * members' array is the caller's. log may be NULL: lines are dropped. */
+struct ceov_config testing_config(struct ceov_member *members, uint32_t n_ranks,
+				  struct testing_log *log);
+ceov_context *testing_open(uint32_t n_ranks, struct testing_log *log);
+
+ceov_buffer *testing_buffer(ceov_context *context, uint32_t rank, uint64_t size_bytes);
+ceov_signal *testing_signal(ceov_context *context, uint32_t rank, uint32_t n_counters);
+ceov_plan   *testing_plan(ceov_context *context, uint32_t rank);
+
+struct ceov_mark testing_mark(ceov_signal *signal, uint32_t index, uint64_t value);
+
+/* A whole buffer's first bytes to another's; no marks. */
+struct ceov_transfer testing_transfer(ceov_buffer *source, ceov_buffer *target,
+				      uint64_t n_bytes);
+
+/* Adds, and declares what the transfer waits for expected. */
+void testing_add(ceov_plan *plan, const struct ceov_transfer *transfer);
+
+/* Bytes that depend on the seed and on their place. */
+void testing_fill(void *bytes, uint64_t n_bytes, uint64_t seed);
+
+/* Index of the first byte that testing_fill() would not have written, or n_bytes. */
+uint64_t testing_check(const void *bytes, uint64_t n_bytes, uint64_t seed);
+
+/* The first failure, which must be there. */
+struct ceov_failure testing_failure(ceov_context *context);
+
+#endif /* CEI_TESTING_H */
