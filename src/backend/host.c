@@ -28,9 +28,6 @@
 /* What a lane that is closed has to come to its end. */
 #define CLOSE_NS UINT64_C(1000000000)
 
-/* An idle worker looks this often before it sleeps. */
-#define IDLE_LOOKS 2000u
-
 enum kind { WAIT, COPY, POST, SUBMIT };
 
 struct operation {
@@ -227,7 +224,7 @@ static void *worker_main(void *arg)
 	struct cei_lane *lane = arg;
 	struct host_lane *own = lane->private;
 	struct cei_backoff backoff;
-	uint32_t n_idle = 0;
+	uint64_t park_at = 0;
 	char name[16];
 	int r;
 
@@ -240,15 +237,17 @@ static void *worker_main(void *arg)
 		r = step(lane);
 		if (r == CEOV_PENDING) {
 			cei_backoff_reset(&backoff);
-			n_idle = 0;
-		} else if (r == CEOV_FULL) {
-			cei_backoff_step(&backoff);
-		} else if (++n_idle > IDLE_LOOKS) {
-			park(lane);
-			n_idle = 0;
-		} else {
-			cei_relax();
+			park_at = 0;
+			continue;
 		}
+		if (r == CEOV_NONE && !park_at)
+			park_at = cei_now_ns() + CEI_PARK_AFTER_NS;
+		if (r == CEOV_NONE && cei_now_ns() >= park_at) {
+			park(lane);
+			park_at = 0;
+			continue;
+		}
+		cei_backoff_step(&backoff);
 	}
 	return NULL;
 }

@@ -20,15 +20,19 @@ uint64_t cei_deadline(uint64_t timeout_ns);
  * for growing times up to CEI_BACKOFF_SLEEP_MAX_NS.
  */
 #define CEI_BACKOFF_SPINS         256u
-#define CEI_BACKOFF_YIELD_NS      UINT64_C(2000000)
+#define CEI_BACKOFF_YIELD_NS      UINT64_C(10000000)
 #define CEI_BACKOFF_SLEEP_MIN_NS  UINT64_C(5000)
-#define CEI_BACKOFF_SLEEP_MAX_NS  UINT64_C(100000)
+#define CEI_BACKOFF_SLEEP_MAX_NS  UINT64_C(50000)
 
 struct cei_backoff {
 	uint32_t n_spins;
 	uint64_t yield_until_ns;        /* 0: not yet yielding */
 	uint64_t sleep_ns;
 };
+
+/* Waiters that can be woken spin and yield this long before they sleep: waking costs
+ * 50 us and more. */
+#define CEI_PARK_AFTER_NS UINT64_C(300000)
 
 void cei_backoff_reset(struct cei_backoff *backoff);
 void cei_backoff_step(struct cei_backoff *backoff);

@@ -5,6 +5,7 @@
 
 #include "ce_engine/doorbell.h"
 
+#include "base/clock.h"
 #include "ce_engine/engine.h"
 #include "ce_engine/launch.h"
 
@@ -51,11 +52,14 @@ static void fail_aborted(struct cei_engine *engine, struct cei_chunk *chunk,
 
 	failure.error = cei_counter_aborted(counter, &failure.rank);
 	failure.mark_value = chunk->launch->base + counter->value;
-	failure.seen_value = atomic_load_explicit(counter->seen, memory_order_relaxed);
+	if (counter->seen)              /* relaxed: for the message only */
+		failure.seen_value = atomic_load_explicit(counter->seen,
+							  memory_order_relaxed);
 	cei_launch_fail(engine, chunk->launch, chunk, &failure);
 }
 
-/* A gated launch has left source_ready to its lane, but not its abort word. */
+/* For marks that are not waited for here: what a transfer raises, and source_ready,
+ * which a gated launch has left to its lane. */
 static enum look look_at_abort(const struct cei_counter *counter)
 {
 	if (!counter->signal)
@@ -65,19 +69,45 @@ static enum look look_at_abort(const struct cei_counter *counter)
 		? LOOK_ABORTED : LOOK_REACHED;
 }
 
-static enum look look_at_step(const struct cei_launch *launch, const struct cei_step *step,
-			      const struct cei_counter **ret_counter)
+/* Whether the transfer's lane waits for source_ready by itself. */
+static int is_left_to_lane(const struct cei_engine *engine, const struct cei_chunk *chunk)
 {
-	enum look look;
+	const struct cei_launch *launch = chunk->launch;
 
-	*ret_counter = &step->target_free;
-	look = look_at(&step->target_free, launch->base);
-	if (look != LOOK_REACHED)
+	return launch->gate != CEOV_NOBODY &&
+		cei_router_is_next(&engine->router, launch,
+				   launch->plan->cuts[chunk->index].step);
+}
+
+/* A mark that only lanes can see is reached when its turn comes. */
+static enum look look_ahead(const struct cei_counter *counter, uint64_t base)
+{
+	enum look look = look_at_abort(counter);
+
+	if (look != LOOK_REACHED || !counter->signal)
 		return look;
+	return counter->seen ? look_at(counter, base) : LOOK_NOT_YET;
+}
+
+/* Whether the transfer may write: nothing it names was aborted, its target is free. */
+static enum look look_at_target(const struct cei_launch *launch, const struct cei_step *step,
+				const struct cei_counter **ret_counter)
+{
+	*ret_counter = &step->then;
+	if (look_at_abort(&step->then) == LOOK_ABORTED)
+		return LOOK_ABORTED;
+	*ret_counter = &step->target_free;
+	return look_at(&step->target_free, launch->base);
+}
+
+static enum look look_at_source(const struct cei_engine *engine, const struct cei_chunk *chunk,
+				const struct cei_step *step,
+				const struct cei_counter **ret_counter)
+{
 	*ret_counter = &step->source_ready;
-	if (launch->gate != CEOV_NOBODY)
+	if (is_left_to_lane(engine, chunk))
 		return look_at_abort(&step->source_ready);
-	return look_at(&step->source_ready, launch->base);
+	return look_ahead(&step->source_ready, chunk->launch->base);
 }
 
 static uint32_t pass_on(struct cei_engine *engine, struct cei_launch *launch,
@@ -94,33 +124,131 @@ static uint32_t pass_on(struct cei_engine *engine, struct cei_launch *launch,
 		chunk->state = CEI_CHUNK_READY;
 		cei_scheduler_add(&engine->scheduler, chunk);
 	}
+	cei_router_passed(launch);
 	return step->n_chunks;
+}
+
+static struct cei_step *step_of(const struct cei_chunk *chunk)
+{
+	struct ceov_plan *plan = chunk->launch->plan;
+
+	return &plan->steps[plan->cuts[chunk->index].step];
+}
+
+/* Transfers of one launch that wait for the same source_ready, next to each other. They
+ * pass together where they can: as one batch of copies and one batch of marks, and in
+ * the order of the plan, by which templates keep receivers apart. */
+struct bunch {
+	struct cei_chunk *chunks[CEI_GROUP_MAX];
+	uint32_t          n;
+	uint32_t          n_free;       /* of them: targets free */
+};
+
+static int belongs(const struct bunch *bunch, const struct cei_chunk *chunk)
+{
+	const struct cei_counter *first, *other;
+
+	if (!bunch->n)
+		return 1;
+	if (bunch->n == CEI_GROUP_MAX || chunk->launch != bunch->chunks[0]->launch)
+		return 0;
+	first = &step_of(bunch->chunks[0])->source_ready;
+	other = &step_of(chunk)->source_ready;
+	return first->signal == other->signal && first->index == other->index &&
+		first->value == other->value;
+}
+
+/* Takes the next bunch, which begins at *node; moves *node behind it. */
+static void collect(struct cei_engine *engine, struct cei_list **node, struct bunch *bunch)
+{
+	struct cei_chunk *chunk;
+
+	bunch->n = bunch->n_free = 0;
+	while (*node != &engine->doorbell.armed) {
+		chunk = CEI_OWNER(*node, struct cei_chunk, link);
+		if (!belongs(bunch, chunk))
+			return;
+		bunch->chunks[bunch->n++] = chunk;
+		*node = (*node)->next;
+	}
+}
+
+/* Looks at the bunch's marks. NOT_YET: its source is not ready, or an earlier launch's
+ * transfer must pass first. REACHED: ready, and n_free says how many may go. */
+static enum look look_at_bunch(struct cei_engine *engine, struct bunch *bunch,
+			       struct cei_chunk **ret_chunk,
+			       const struct cei_counter **ret_counter)
+{
+	struct cei_chunk *chunk;
+	enum look look;
+	uint32_t i;
+	int is_turn = 1;
+
+	for (i = 0; i < bunch->n; i++) {
+		*ret_chunk = chunk = bunch->chunks[i];
+		look = look_at_target(chunk->launch, step_of(chunk), ret_counter);
+		if (look == LOOK_ABORTED)
+			return look;
+		bunch->n_free += look == LOOK_REACHED;
+		is_turn &= step_of(chunk)->turn >= chunk->launch->sequence;
+	}
+	*ret_chunk = chunk = bunch->chunks[0];
+	look = look_at_source(engine, chunk, step_of(chunk), ret_counter);
+	return look == LOOK_REACHED && !is_turn ? LOOK_NOT_YET : look;
+}
+
+/* Whether a bunch whose targets are not all free should wait for the rest. */
+static int holds_back(struct cei_launch *launch)
+{
+	uint64_t now = cei_now_ns();
+
+	if (!launch->hold_until_ns)
+		launch->hold_until_ns = now + CEI_DOORBELL_HOLD_NS;
+	return now < launch->hold_until_ns;
+}
+
+static uint32_t pass_bunch(struct cei_engine *engine, const struct bunch *bunch)
+{
+	const struct cei_counter *counter;
+	struct cei_chunk *chunk;
+	uint32_t i, n_passed = 0;
+
+	for (i = 0; i < bunch->n; i++) {
+		chunk = bunch->chunks[i];
+		if (look_at_target(chunk->launch, step_of(chunk), &counter) != LOOK_REACHED ||
+		    look_at_source(engine, chunk, step_of(chunk), &counter) != LOOK_REACHED)
+			continue;
+		n_passed += pass_on(engine, chunk->launch, step_of(chunk));
+	}
+	return n_passed;
 }
 
 uint32_t cei_doorbell_poll(struct cei_engine *engine)
 {
 	struct cei_list *armed = &engine->doorbell.armed;
 	struct cei_list *node = armed->next;
+	const struct cei_launch *held = NULL;
 	const struct cei_counter *counter;
 	struct cei_chunk *chunk;
-	struct cei_step *step;
+	struct bunch bunch;
 	uint32_t n_looks, n_passed = 0;
 	enum look look;
 
-	for (n_looks = 0; n_looks < CEI_DOORBELL_LOOKS && node != armed; n_looks++) {
-		chunk = CEI_OWNER(node, struct cei_chunk, link);
-		node = node->next;
-		step = &chunk->launch->plan->steps[
-			chunk->launch->plan->cuts[chunk->index].step];
-		if (step->turn < chunk->launch->sequence)
-			continue;
-		look = look_at_step(chunk->launch, step, &counter);
-		if (look == LOOK_REACHED) {
-			n_passed += pass_on(engine, chunk->launch, step);
-		} else if (look == LOOK_ABORTED) {
+	for (n_looks = 0; n_looks < CEI_DOORBELL_LOOKS && node != armed; n_looks += bunch.n) {
+		collect(engine, &node, &bunch);
+		if (bunch.chunks[0]->launch == held)
+			continue;       /* what is ready goes in the plan's order */
+		look = look_at_bunch(engine, &bunch, &chunk, &counter);
+		if (look == LOOK_ABORTED) {
 			fail_aborted(engine, chunk, counter);
 			return n_passed;        /* it unlinked what node may be */
 		}
+		if (look == LOOK_NOT_YET)
+			continue;
+		if (bunch.n_free < bunch.n && holds_back(bunch.chunks[0]->launch))
+			held = bunch.chunks[0]->launch;
+		else
+			n_passed += pass_bunch(engine, &bunch);
 	}
 	if (node != armed) {            /* begin there next time */
 		cei_list_remove(armed);

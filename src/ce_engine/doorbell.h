@@ -20,6 +20,10 @@
 /* Marks looked at in one pass; a longer list is continued in the next. */
 #define CEI_DOORBELL_LOOKS 512u
 
+/* Where the source is ready and only some targets are free, the launch's transfers
+ * wait for each other so long: going as one batch and in order is worth more. */
+#define CEI_DOORBELL_HOLD_NS UINT64_C(200000)
+
 struct cei_engine;
 struct cei_launch;
 

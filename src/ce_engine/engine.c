@@ -209,6 +209,7 @@ int cei_engine_open(struct cei_engine *engine, struct cei_site *site,
 	cei_list_init(&engine->held);
 	cei_doorbell_init(&engine->doorbell);
 	cei_scheduler_init(&engine->scheduler);
+	cei_router_init(&engine->router);
 	if (!ops)
 		return cei_raise(site->report, CEOV_ERR_INVALID, 0,
 				 "rank %u: its place is a GPU, but this build has no CUDA",

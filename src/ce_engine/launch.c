@@ -65,6 +65,7 @@ static void fail_quietly(struct cei_engine *engine, struct cei_launch *launch, i
 	launch->error = error;
 	launch->deadline_ns = cei_deadline(CEI_DRAIN_NS);
 	drop(engine, launch);
+	cei_router_passed(launch);
 }
 
 /* Retires what the failure left empty. Retiring unlinks, so start over each time. */
@@ -105,9 +106,45 @@ void cei_launch_fail(struct cei_engine *engine, struct cei_launch *launch,
 	retire_dropped(engine);
 }
 
+static void poison_again(const struct cei_launch *launch)
+{
+	const struct ceov_plan *plan = launch->plan;
+	uint32_t i;
+
+	for (i = 0; i < plan->n_signals; i++)
+		cei_signal_abort(plan->signals[i], launch->error, CEOV_NOBODY);
+}
+
+/* Whether a signal of the plan was aborted; fills the failure. */
+static int find_abort(const struct ceov_plan *plan, struct ceov_failure *failure)
+{
+	uint32_t i;
+
+	for (i = 0; !failure->error && i < plan->n_signals; i++) {
+		failure->error = cei_signal_aborted(plan->signals[i]);
+		/* relaxed: written before the code, and only for the message */
+		failure->rank = atomic_load_explicit(
+			&cei_signal_header(plan->signals[i])->abort_rank,
+			memory_order_relaxed);
+	}
+	return failure->error != 0;
+}
+
+/* Poison opens gates: chunks that nobody's mark let through look like any others. So
+ * a launch whose signals were aborted has not done its work, whatever moved. */
+static void look_for_abort(struct cei_engine *engine, struct cei_launch *launch)
+{
+	struct ceov_failure failure = cei_failure(0, 0);
+
+	if (!find_abort(launch->plan, &failure))
+		return;
+	tell(engine, launch, NULL, &failure);
+	launch->error = failure.error;
+}
+
 static void publish(struct cei_ticket_slot *slot, int result)
 {
-	slot->result = result;
+	atomic_store(&slot->result, result);
 	/* seq_cst: against ceov_wait(), which counts itself as a waiter and then
 	 * looks at is_done: one of the two sees the other. Also the release that
 	 * pairs with its acquire of is_done. */
@@ -120,12 +157,13 @@ void cei_launch_retire(struct cei_engine *engine, struct cei_launch *launch)
 {
 	struct ceov_plan *plan = launch->plan;
 	struct cei_ticket_slot *slot = launch->slot;
-	int error = launch->error;
-	uint32_t i;
+	int error;
 
-	/* Lanes may have written real values over the poison. */
-	for (i = 0; error && i < plan->n_signals; i++)
-		cei_signal_abort(plan->signals[i], error, CEOV_NOBODY);
+	if (!launch->error)
+		look_for_abort(engine, launch);
+	error = launch->error;
+	if (error)                      /* lanes may have written over the poison */
+		poison_again(launch);
 	cei_list_remove(&launch->link);
 	cei_router_leave(&engine->router, launch);
 	pthread_mutex_lock(&plan->lock);
@@ -195,21 +233,61 @@ static void give_up(struct cei_engine *engine, struct cei_launch *launch)
 	cei_lanes_break(engine, chunk->lane, CEOV_ERR_UNCERTAIN);
 }
 
+/* A held launch whose deadline has passed is let in, to fail like the others. */
+static int expire_held(struct cei_engine *engine, uint64_t now_ns)
+{
+	struct cei_list *node;
+	struct cei_launch *launch;
+
+	for (node = engine->held.next; node != &engine->held; node = node->next) {
+		launch = CEI_OWNER(node, struct cei_launch, link);
+		if (now_ns < launch->deadline_ns)
+			continue;
+		cei_list_remove(&launch->link);
+		launch->plan->n_held = 0;       /* or found again in the next turn */
+		launch->plan->n_admitted++;
+		cei_list_append(&engine->launches, &launch->link);
+		cei_doorbell_arm(&engine->doorbell, launch);
+		expire(engine, launch);
+		return 1;
+	}
+	return 0;
+}
+
+/* What a launch has come to since the last look: an abort of a signal that nothing of
+ * it looks at just now, or its deadline. Returns whether it failed. */
+static int look_again(struct cei_engine *engine, struct cei_launch *launch, uint64_t now_ns)
+{
+	struct ceov_failure failure = cei_failure(0, 0);
+
+	if (!launch->error && find_abort(launch->plan, &failure)) {
+		cei_launch_fail(engine, launch, stuck_at(launch), &failure);
+		return 1;
+	}
+	if (launch->error)              /* a raiser may have covered what a gate
+					 * waits to see */
+		poison_again(launch);
+	if (now_ns < launch->deadline_ns)
+		return 0;
+	if (launch->error)
+		give_up(engine, launch);
+	else
+		expire(engine, launch);
+	return 1;
+}
+
 void cei_launches_expire(struct cei_engine *engine, uint64_t now_ns)
 {
 	struct cei_list *node = engine->launches.next;
 	struct cei_launch *launch;
 
+	if (expire_held(engine, now_ns))
+		return;                 /* others may be gone now; next time */
 	while (node != &engine->launches) {
 		launch = CEI_OWNER(node, struct cei_launch, link);
 		node = node->next;
-		if (now_ns < launch->deadline_ns)
-			continue;
-		if (launch->error)
-			give_up(engine, launch);
-		else
-			expire(engine, launch);
-		return;                 /* others may be gone now; next time */
+		if (look_again(engine, launch, now_ns))
+			return;         /* likewise */
 	}
 }
 

@@ -23,8 +23,9 @@ struct cei_ticket_slot {
 	_Atomic uint64_t number;        /* 0: never used */
 	_Atomic uint32_t is_done;       /* released by the engine after result */
 	_Atomic uint32_t n_waiters;
-	int              result;
-	struct ceov_plan *plan;         /* a plan outlives its launches in flight */
+	_Atomic int      result;
+	struct ceov_plan *plan;         /* tickets' lock; a plan outlives its launches
+					 * in flight */
 };
 
 struct cei_tickets {
@@ -44,8 +45,12 @@ struct cei_launch {
 	uint64_t                base;
 	uint64_t                deadline_ns;    /* point in time */
 	uint64_t                timeout_ns;     /* as asked, for the message */
+	uint64_t                hold_until_ns;  /* doorbell: 0, or how long one transfer
+						 * may keep others back */
 	const void             *producer;       /* NULL: polled */
 	uint32_t                gate;           /* lane it is gated on, or CEOV_NOBODY */
+	struct cei_list         gate_link;      /* in the router's unpassed ones */
+	uint32_t                next_step;      /* the first that is still armed */
 	int                     error;          /* the first */
 	uint32_t                n_open;         /* chunks neither done nor dropped */
 	struct cei_chunk        chunks[];
@@ -65,7 +70,8 @@ void cei_launch_retire(struct cei_engine *engine, struct cei_launch *launch);
 /* Engine's thread, when it stops: ends every launch as aborted. */
 void cei_launches_abort(struct cei_engine *engine);
 
-/* Engine's thread: fails launches whose deadline has passed. */
+/* Engine's thread: fails launches whose deadline has passed or whose signals were
+ * aborted. */
 void cei_launches_expire(struct cei_engine *engine, uint64_t now_ns);
 
 #endif /* CEI_LAUNCH_H */

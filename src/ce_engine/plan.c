@@ -125,6 +125,26 @@ static int check_buffer(ceov_plan *plan, const struct ceov_spot *spot, const cha
 	return r;
 }
 
+typedef void use(struct cei_object *object);
+
+/* What a plan names stays: it is used from when it is added. */
+static void for_mark(const struct ceov_mark *mark, use *call)
+{
+	if (mark->signal)
+		call(&mark->signal->object);
+}
+
+static void for_transfer(const struct ceov_transfer *transfer, use *call)
+{
+	for_mark(&transfer->source_ready, call);
+	for_mark(&transfer->target_free, call);
+	for_mark(&transfer->then, call);
+	if (!transfer->row_bytes)
+		return;
+	call(&transfer->source.buffer->object);
+	call(&transfer->target.buffer->object);
+}
+
 int ceov_plan_add(ceov_plan *plan, const struct ceov_transfer *transfer)
 {
 	int r = check_open(plan, "ceov_plan_add");
@@ -153,7 +173,7 @@ int ceov_plan_add(ceov_plan *plan, const struct ceov_transfer *transfer)
 	plan->transfers[plan->n_transfers] = *transfer;
 	if (!moves)
 		plan->transfers[plan->n_transfers].row_bytes = 0;
-	plan->n_transfers++;
+	for_transfer(&plan->transfers[plan->n_transfers++], cei_object_use);
 	return 0;
 }
 
@@ -173,6 +193,7 @@ int ceov_plan_expect(ceov_plan *plan, const struct ceov_mark *mark)
 	if (r)
 		return r;
 	plan->expected[plan->n_expected++] = *mark;
+	for_mark(mark, cei_object_use);
 	return 0;
 }
 
@@ -329,16 +350,6 @@ static int name_all(struct ceov_plan *plan)
 	return 0;
 }
 
-static void hold(struct ceov_plan *plan)
-{
-	uint32_t i;
-
-	for (i = 0; i < plan->n_signals; i++)
-		cei_object_use(&plan->signals[i]->object);
-	for (i = 0; i < plan->n_buffers; i++)
-		cei_object_use(&plan->buffers[i]->object);
-}
-
 /* Undoes what a commit built; the transfers stay. */
 static void unbuild(struct ceov_plan *plan)
 {
@@ -373,7 +384,6 @@ int ceov_plan_commit(ceov_plan *plan)
 		unbuild(plan);
 		return r;
 	}
-	hold(plan);
 	plan->is_committed = 1;
 	return 0;
 }
@@ -392,13 +402,21 @@ static uint32_t in_flight(struct ceov_plan *plan)
 
 void cei_plan_destroy(struct ceov_plan *plan)
 {
+	ceov_context *context = plan->object.context;
 	struct cei_list *node;
 	uint32_t i;
 
-	for (i = 0; plan->is_committed && i < plan->n_signals; i++)
-		cei_object_unuse(&plan->signals[i]->object);
-	for (i = 0; plan->is_committed && i < plan->n_buffers; i++)
-		cei_object_unuse(&plan->buffers[i]->object);
+	/* first out of the list, where ceov_signal_renew() could find it, and of
+	 * ceov_abort()'s reach, which holds the lock while it reads n_signals */
+	pthread_mutex_lock(&context->lock);
+	cei_list_remove(&plan->object.link);
+	plan->n_signals = 0;
+	pthread_mutex_unlock(&context->lock);
+	for (i = 0; i < plan->n_transfers; i++)
+		for_transfer(&plan->transfers[i], cei_object_unuse);
+	for (i = 0; i < plan->n_expected; i++)
+		for_mark(&plan->expected[i], cei_object_unuse);
+	plan->n_transfers = plan->n_expected = 0;
 	while ((node = cei_list_take(&plan->idle)))
 		free(CEI_OWNER(node, struct cei_launch, link));
 	unbuild(plan);

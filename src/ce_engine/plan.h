@@ -79,6 +79,8 @@ struct ceov_plan {
 	uint32_t              n_in_flight;      /* lock */
 	uint64_t              n_launches;       /* lock: ever */
 	uint64_t              last_base;        /* lock */
+	uint64_t              largest_value;    /* of a mark; with a base below the
+						 * limit */
 	uint64_t              group;            /* engine: group it was last in, ... */
 	const struct cei_launch *group_launch;  /* ... and with which launch */
 	uint32_t              n_admitted;       /* engine: launches past admission, ... */

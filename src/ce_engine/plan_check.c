@@ -116,6 +116,23 @@ static const char *why_not_gated(const struct ceov_plan *plan)
 	return NULL;
 }
 
+static void note_value(struct ceov_plan *plan, const struct ceov_mark *mark)
+{
+	if (mark->signal && mark->value > plan->largest_value)
+		plan->largest_value = mark->value;
+}
+
+static void note_values(struct ceov_plan *plan)
+{
+	uint32_t i;
+
+	for (i = 0; i < plan->n_transfers; i++) {
+		note_value(plan, &plan->transfers[i].source_ready);
+		note_value(plan, &plan->transfers[i].target_free);
+		note_value(plan, &plan->transfers[i].then);
+	}
+}
+
 static int check_triggers(struct ceov_plan *plan)
 {
 	const struct cei_step *step;
@@ -146,6 +163,25 @@ static int check_triggers(struct ceov_plan *plan)
 	return 0;
 }
 
+/* A lane that waits for a mark which a transfer behind it raises waits for ever. */
+static int check_gates(struct ceov_plan *plan, const struct cei_order *order)
+{
+	uint32_t i;
+
+	for (i = 0; plan->is_gateable && i < plan->n_transfers; i++) {
+		if (order->before[2 * i] == CEOV_NOBODY)
+			continue;
+		plan->why_polled = "the plan itself raises a source_ready mark";
+		plan->is_gateable = 0;
+		if (!plan->is_pollable)
+			return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+					 "transfer %u: source_ready is raised by the plan "
+					 "and cannot be polled (its signal is in a GPU and "
+					 "not host visible)", i);
+	}
+	return 0;
+}
+
 int cei_plan_check(struct ceov_plan *plan)
 {
 	struct cei_order order;
@@ -157,7 +193,10 @@ int cei_plan_check(struct ceov_plan *plan)
 		r = check_triggers(plan);
 	if (r)
 		return r;
+	note_values(plan);
 	r = cei_order_init(&order, plan);
+	if (!r)
+		r = check_gates(plan, &order);
 	if (!r)
 		r = cei_overlap_check(plan, &order);
 	cei_order_fini(&order);

@@ -3,11 +3,17 @@
 
 /* ceov_plan_explain(): one line per transfer. */
 
+#include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
+
+#define LINE_BYTES 512
 
 static const char *trigger_of(const struct ceov_plan *plan, const struct cei_step *step)
 {
@@ -19,7 +25,32 @@ static const char *trigger_of(const struct ceov_plan *plan, const struct cei_ste
 		: "gated";
 }
 
-static void explain_step(const struct ceov_plan *plan, uint32_t i, int fd)
+/* One line. */
+static int __attribute__((format(printf, 3, 4)))
+say(const struct ceov_plan *plan, int fd, const char *format, ...)
+{
+	char line[LINE_BYTES];
+	size_t n_bytes, at;
+	va_list args;
+	ssize_t n;
+
+	va_start(args, format);
+	vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	n_bytes = strlen(line);
+	for (at = 0; at < n_bytes; at += (size_t)n) {
+		n = write(fd, line + at, n_bytes - at);
+		if (n < 0 && errno == EINTR)
+			n = 0;
+		if (n < 0)
+			return cei_raise(&plan->object.context->report, CEOV_ERR_SYSTEM,
+					 errno, "ceov_plan_explain: cannot write to "
+					 "descriptor %d", fd);
+	}
+	return 0;
+}
+
+static int explain_step(const struct ceov_plan *plan, uint32_t i, int fd)
 {
 	const ceov_context *context = plan->object.context;
 	const struct cei_engine *engine = &context->engines[plan->member];
@@ -27,18 +58,16 @@ static void explain_step(const struct ceov_plan *plan, uint32_t i, int fd)
 	const struct cei_step *step = &plan->steps[i];
 	uint64_t bytes = step->piece.row_bytes * step->piece.n_rows;
 
-	if (!bytes) {
-		dprintf(fd, "transfer %u: moves nothing, raises a mark; %s\n", i,
-			trigger_of(plan, step));
-		return;
-	}
-	dprintf(fd, "transfer %u: rank %u -> rank %u, %" PRIu64 " bytes (%" PRIu64
-		" rows); backend %s, route direct %s; trigger: %s; %u chunk%s; expected "
-		"%.1f us\n", i, transfer->source.buffer->rank, transfer->target.buffer->rank,
-		bytes, step->piece.n_rows, engine->backend.ops->name,
-		cei_path_name(step->path), trigger_of(plan, step), step->n_chunks,
-		step->n_chunks == 1 ? "" : "s",
-		(double)cei_router_expected_ns(engine, step) / 1e3);
+	if (!bytes)
+		return say(plan, fd, "transfer %u: moves nothing, raises a mark; %s\n", i,
+			   trigger_of(plan, step));
+	return say(plan, fd, "transfer %u: rank %u -> rank %u, %" PRIu64 " bytes (%" PRIu64
+		   " rows); backend %s, route direct %s; trigger: %s; %u chunk%s; expected "
+		   "%.1f us\n", i, transfer->source.buffer->rank,
+		   transfer->target.buffer->rank, bytes, step->piece.n_rows,
+		   engine->backend.ops->name, cei_path_name(step->path),
+		   trigger_of(plan, step), step->n_chunks, step->n_chunks == 1 ? "" : "s",
+		   (double)cei_router_expected_ns(engine, step) / 1e3);
 }
 
 int ceov_plan_explain(const ceov_plan *plan, int fd)
@@ -51,10 +80,10 @@ int ceov_plan_explain(const ceov_plan *plan, int fd)
 	if (!plan->is_committed)
 		return cei_raise(&plan->object.context->report, CEOV_ERR_STATE, 0,
 				 "ceov_plan_explain: the plan is not committed");
-	dprintf(fd, "plan of rank %u: %u transfers, %u chunks, %s%s\n", plan->rank,
+	r = say(plan, fd, "plan of rank %u: %u transfers, %u chunks, %s%s\n", plan->rank,
 		plan->n_transfers, plan->n_cuts, plan->is_gateable ? "can be gated"
 		: "always polled: ", plan->is_gateable ? "" : plan->why_polled);
-	for (i = 0; i < plan->n_transfers; i++)
-		explain_step(plan, i, fd);
-	return 0;
+	for (i = 0; !r && i < plan->n_transfers; i++)
+		r = explain_step(plan, i, fd);
+	return r;
 }

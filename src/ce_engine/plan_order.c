@@ -18,10 +18,11 @@ static struct cei_report *report_of(const struct ceov_plan *plan)
 
 /* One mark that is raised: by a transfer, or outside (transfer CEOV_NOBODY). */
 struct raise {
-	const struct ceov_signal *signal;
-	uint32_t                  index;
-	uint32_t                  transfer;
-	uint64_t                  value;
+	const struct cei_region *signal;        /* its control: two handles may be of
+						 * one signal */
+	uint32_t                 index;
+	uint32_t                 transfer;
+	uint64_t                 value;
 };
 
 struct raises {
@@ -57,7 +58,7 @@ static void add_raise(struct raises *raises, const struct ceov_mark *mark,
 
 	if (!mark->signal)
 		return;
-	raise->signal = mark->signal;
+	raise->signal = mark->signal->control;
 	raise->index = mark->index;
 	raise->value = mark->value;
 	raise->transfer = transfer;
@@ -86,7 +87,7 @@ static int collect(const struct ceov_plan *plan, struct raises *raises)
  * the mark can follow. */
 static const struct raise *find(const struct raises *raises, const struct ceov_mark *mark)
 {
-	struct raise wanted = { mark->signal, mark->index, 0, mark->value };
+	struct raise wanted = { mark->signal->control, mark->index, 0, mark->value };
 	uint32_t low = 0, high = raises->n, middle;
 
 	while (low < high) {

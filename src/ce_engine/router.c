@@ -87,6 +87,17 @@ static uint32_t shared_lane(enum cei_path path)
 	return CEI_LANE_PEER;
 }
 
+void cei_router_init(struct cei_router *router)
+{
+	uint32_t i;
+
+	for (i = 0; i < CEI_LANES_GATED; i++) {
+		router->producer[i] = NULL;
+		router->n_launches[i] = 0;
+		cei_list_init(&router->unpassed[i]);
+	}
+}
+
 /* The gated lane that serves the producer or is free, or CEOV_NOBODY. */
 static uint32_t lane_for(const struct cei_router *router, const void *producer)
 {
@@ -133,12 +144,33 @@ int cei_router_admit(struct cei_engine *engine, struct cei_launch *launch)
 	i = gate - CEI_LANES_GATED_FIRST;
 	engine->router.producer[i] = launch->producer;
 	engine->router.n_launches[i]++;
+	cei_list_append(&engine->router.unpassed[i], &launch->gate_link);
 	return 0;
 }
 
-void cei_router_leave(struct cei_router *router, const struct cei_launch *launch)
+int cei_router_is_next(const struct cei_router *router, const struct cei_launch *launch,
+		       uint32_t step)
+{
+	return router->unpassed[launch->gate - CEI_LANES_GATED_FIRST].next ==
+		&launch->gate_link && launch->next_step == step;
+}
+
+void cei_router_passed(struct cei_launch *launch)
+{
+	const struct ceov_plan *plan = launch->plan;
+
+	while (launch->next_step < plan->n_transfers &&
+	       launch->chunks[plan->steps[launch->next_step].first_chunk].state !=
+	       CEI_CHUNK_ARMED)
+		launch->next_step++;
+	if (launch->next_step == plan->n_transfers)
+		cei_list_remove(&launch->gate_link);
+}
+
+void cei_router_leave(struct cei_router *router, struct cei_launch *launch)
 {
 	launch->plan->n_admitted--;
+	cei_list_remove(&launch->gate_link);
 	if (launch->gate != CEOV_NOBODY)
 		router->n_launches[launch->gate - CEI_LANES_GATED_FIRST]--;
 }

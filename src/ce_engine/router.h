@@ -20,6 +20,7 @@
 
 #include <stdint.h>
 
+#include "base/list.h"
 #include "ce_engine/plan.h"
 #include "ce_engine/scheduler.h"
 
@@ -29,7 +30,11 @@ struct cei_launch;
 struct cei_router {
 	const void *producer[CEI_LANES_GATED];  /* whom each gated lane serves */
 	uint32_t    n_launches[CEI_LANES_GATED];/* in flight on it */
+	struct cei_list unpassed[CEI_LANES_GATED]; /* of them, oldest first: those with
+						    * transfers in the doorbell */
 };
+
+void cei_router_init(struct cei_router *router);
 
 /* At commit: the path between two regions for a member. CEOV_ERR_NO_ROUTE (not
  * raised): none; *ret_why says what is missing. */
@@ -46,8 +51,17 @@ const char *cei_path_name(enum cei_path path);
  * earlier launch of the plan goes the other way; try when it has ended. */
 int  cei_router_admit(struct cei_engine *engine, struct cei_launch *launch);
 
+/* Whether the armed transfer of a gated launch is the next of its lane's chain. Out
+ * of turn a lane would wait for a mark whose producer may wait for what stands behind
+ * it: such a transfer goes when its mark is reached. */
+int cei_router_is_next(const struct cei_router *router, const struct cei_launch *launch,
+		       uint32_t step);
+
+/* A transfer of the launch has left the doorbell. */
+void cei_router_passed(struct cei_launch *launch);
+
 /* The launch has ended. */
-void cei_router_leave(struct cei_router *router, const struct cei_launch *launch);
+void cei_router_leave(struct cei_router *router, struct cei_launch *launch);
 
 /* The lane of a chunk's way. */
 uint32_t cei_router_lane(const struct cei_chunk *chunk);

@@ -10,6 +10,12 @@
 
 #include "ce_engine/context.h"
 
+/* strtoul() alone would take signs and spaces. */
+static int is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
 static int number_from(struct cei_report *report, const char *name, uint32_t fallback,
 		       uint32_t *ret_number)
 {
@@ -22,7 +28,7 @@ static int number_from(struct cei_report *report, const char *name, uint32_t fal
 		return 0;
 	errno = 0;
 	number = strtoul(text, &end, 10);
-	if (errno || *end || *text == '-' || number > CEI_RANKS_MAX)
+	if (errno || *end || !is_digit(*text) || number > CEI_RANKS_MAX)
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
 				 "%s is '%s', must be a number from 0 to %u", name, text,
 				 CEI_RANKS_MAX);
@@ -47,7 +53,8 @@ static int place_from(struct cei_report *report, struct ceov_place *ret_place,
 		return 0;
 	errno = 0;
 	number = strncmp(text, "gpu:", 4) ? 0 : strtoul(text + 4, &end, 10);
-	if (strncmp(text, "gpu:", 4) || !text[4] || *end || errno || number > 1023)
+	if (strncmp(text, "gpu:", 4) || !is_digit(text[4]) || *end || errno ||
+	    number > 1023)
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
 				 "CEOVERLAP_PLACE is '%s', must be 'host' or 'gpu:N'", text);
 	ret_place->kind = CEOV_PLACE_GPU;

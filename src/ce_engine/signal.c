@@ -426,16 +426,13 @@ void cei_signal_abort(struct ceov_signal *signal, int error, uint32_t rank)
 	/* relaxed: ordered before the code by its release */
 	if (!atomic_load_explicit(&header->abort_code, memory_order_relaxed))
 		atomic_store_explicit(&header->abort_rank, rank, memory_order_relaxed);
-	/* release: pairs with every look at the abort word */
-	atomic_compare_exchange_strong_explicit(&header->abort_code, &none,
-						(uint32_t)-error, memory_order_release,
-						memory_order_relaxed);
+	/* seq_cst, as the poison below: against raise_to() in signal_verbs.c, see
+	 * there. Also the release that pairs with every look at the abort word. */
+	atomic_compare_exchange_strong(&header->abort_code, &none, (uint32_t)-error);
 	poison_gpu(signal, (uint32_t)-error);
 	for (i = 0; i < signal->n_counters; i++)
-		/* release: pairs with pollers and lanes that wait; the abort word
-		 * was raised before */
-		atomic_store_explicit(cei_signal_word(signal, i), CEOV_VALUE_LIMIT,
-				      memory_order_release);
+		/* and the release that pairs with pollers and lanes that wait */
+		atomic_store(cei_signal_word(signal, i), CEOV_VALUE_LIMIT);
 }
 
 /* Whether a plan that names the signal has launches in flight. */
@@ -456,6 +453,26 @@ static int is_in_flight(ceov_signal *signal)
 	}
 	pthread_mutex_unlock(&context->lock);
 	return n != 0;
+}
+
+/* Plans that name the signal may begin again at any base. */
+static void forget_bases(ceov_signal *signal)
+{
+	ceov_context *context = signal->object.context;
+	struct cei_list *node;
+	struct ceov_plan *plan;
+	uint32_t i;
+
+	pthread_mutex_lock(&context->lock);
+	for (node = context->plans.next; node != &context->plans; node = node->next) {
+		plan = CEI_OWNER(node, struct ceov_plan, object.link);
+		pthread_mutex_lock(&plan->lock);
+		for (i = 0; plan->n_launches && i < plan->n_signals; i++)
+			if (plan->signals[i]->control == signal->control)
+				plan->last_base = 0;
+		pthread_mutex_unlock(&plan->lock);
+	}
+	pthread_mutex_unlock(&context->lock);
 }
 
 int ceov_signal_renew(ceov_signal *signal)
@@ -483,5 +500,7 @@ int ceov_signal_renew(ceov_signal *signal)
 	free(zeros);
 	if (!r && signal->control == &signal->own_control)
 		r = clear(signal);
+	if (!r)
+		forget_bases(signal);
 	return r;
 }

@@ -79,8 +79,12 @@ static int raise_to(ceov_signal *signal, uint32_t index, uint64_t value)
 		if (r || !cei_signal_is_visible(signal))
 			return r;
 	}
-	/* release: pairs with pollers' acquire: what the raiser wrote is seen */
-	atomic_store_explicit(cei_signal_word(signal, index), value, memory_order_release);
+	/* seq_cst: the release that pairs with pollers' acquire, and against
+	 * cei_signal_abort(), which raises the abort word and then poisons: either
+	 * its poison comes after our value, or we see its word. */
+	atomic_store(cei_signal_word(signal, index), value);
+	if (atomic_load(&cei_signal_header(signal)->abort_code))
+		atomic_store(cei_signal_word(signal, index), CEOV_VALUE_LIMIT);
 	return 0;
 }
 
@@ -150,8 +154,12 @@ int ceov_signal_wait(ceov_signal *signal, uint32_t index, uint64_t value,
 		r = ceov_signal_value(signal, index, &seen);
 		if (r)
 			return r;
-		if (cei_signal_aborted(signal))
-			return aborted(signal, "ceov_signal_wait");
+		if (cei_signal_aborted(signal)) {
+			r = aborted(signal, "ceov_signal_wait");
+			if (r)
+				return r;
+			continue;       /* renewed just now */
+		}
 		if (seen >= value)
 			return 0;
 		if (!timeout_ns || cei_now_ns() >= deadline)

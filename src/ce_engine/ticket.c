@@ -26,9 +26,10 @@ static int check_launch(ceov_plan *plan, const struct ceov_launch *launch)
 	if (launch->struct_bytes < sizeof(*launch))
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
 				 "ceov_launch: struct_bytes is too small");
-	if (launch->base >= CEOV_VALUE_LIMIT / 2)
+	if (launch->base >= CEOV_VALUE_LIMIT - plan->largest_value)
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
-				 "ceov_launch: base %" PRIu64 " is too large", launch->base);
+				 "ceov_launch: base %" PRIu64 " and the plan's values come "
+				 "to CEOV_VALUE_LIMIT", launch->base);
 	if (!launch->producer_stream && !plan->is_pollable)
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
 				 "ceov_launch: source_ready marks of this plan cannot be "
@@ -95,6 +96,9 @@ static void fill_record(struct cei_launch *record, ceov_plan *plan,
 	record->deadline_ns = cei_deadline(timeout);
 	record->producer = launch ? launch->producer_stream : NULL;
 	record->gate = CEOV_NOBODY;
+	cei_list_init(&record->gate_link);
+	record->next_step = 0;
+	record->hold_until_ns = 0;
 	record->error = 0;
 	record->n_open = plan->n_cuts;
 	for (i = 0; i < plan->n_cuts; i++) {
@@ -123,7 +127,10 @@ static int take_ticket(struct cei_tickets *tickets, struct cei_launch *record)
 		r = CEOV_FULL;
 	} else {
 		tickets->last = number;
-		slot->result = 0;
+		/* seq_cst: against result_of(): who still reads the old number after
+		 * the result has read the old result */
+		atomic_store(&slot->number, 0);
+		atomic_store(&slot->result, 0);
 		slot->plan = record->plan;
 		atomic_store_explicit(&slot->is_done, 0, memory_order_relaxed);
 		/* release: pairs with ceov_wait()'s acquire of the number */
@@ -137,7 +144,7 @@ static int take_ticket(struct cei_tickets *tickets, struct cei_launch *record)
 
 static void give_back_ticket(struct cei_launch *record)
 {
-	record->slot->result = CEOV_ERR_ABORTED;
+	atomic_store(&record->slot->result, CEOV_ERR_ABORTED);
 	atomic_store(&record->slot->is_done, 1);
 }
 
@@ -216,10 +223,11 @@ static int find_slot(ceov_context *context, ceov_ticket ticket,
 
 static void wait_done(struct cei_ticket_slot *slot, uint64_t deadline)
 {
+	uint64_t park_at = cei_now_ns() + CEI_PARK_AFTER_NS;
 	struct cei_backoff backoff;
 
 	cei_backoff_reset(&backoff);
-	while (backoff.n_spins < CEI_BACKOFF_SPINS) {
+	while (cei_now_ns() < park_at) {
 		if (atomic_load_explicit(&slot->is_done, memory_order_acquire))
 			return;
 		cei_backoff_step(&backoff);
@@ -229,6 +237,23 @@ static void wait_done(struct cei_ticket_slot *slot, uint64_t deadline)
 	while (!atomic_load(&slot->is_done) && cei_now_ns() < deadline)
 		cei_park_wait(&slot->is_done, 0, deadline);
 	atomic_fetch_sub(&slot->n_waiters, 1);
+}
+
+/* The slot may go to a newer launch at any time once the old one is done. */
+static int result_of(ceov_context *context, ceov_ticket ticket,
+		     struct cei_ticket_slot *slot)
+{
+	int result;
+
+	/* acquire: pairs with publish() in launch.c */
+	if (!atomic_load_explicit(&slot->is_done, memory_order_acquire))
+		return atomic_load(&slot->number) == ticket.number ? CEOV_PENDING
+			: find_slot(context, ticket, &slot);
+	result = atomic_load(&slot->result);
+	/* seq_cst: against take_ticket(), see there */
+	if (atomic_load(&slot->number) == ticket.number)
+		return result;
+	return find_slot(context, ticket, &slot);
 }
 
 int ceov_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns)
@@ -242,10 +267,7 @@ int ceov_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns)
 		return r;
 	if (timeout_ns)
 		wait_done(slot, cei_deadline(timeout_ns));
-	/* acquire: pairs with publish() in launch.c */
-	if (!atomic_load_explicit(&slot->is_done, memory_order_acquire))
-		return CEOV_PENDING;
-	return slot->result;
+	return result_of(context, ticket, slot);
 }
 
 /* --- abort --------------------------------------------------------------- */
@@ -261,12 +283,15 @@ int ceov_abort(ceov_context *context, ceov_ticket ticket)
 		r = find_slot(context, ticket, &slot);
 	if (r)
 		return r;
-	if (atomic_load_explicit(&slot->is_done, memory_order_acquire))
-		return CEOV_NONE;
+	/* This lock keeps tickets from being reissued, the context's keeps plans. */
 	pthread_mutex_lock(&context->lock);
+	pthread_mutex_lock(&context->tickets.lock);
 	plan = slot->plan;
-	for (i = 0; plan && i < plan->n_signals; i++)
+	if (atomic_load(&slot->number) != ticket.number || atomic_load(&slot->is_done))
+		r = CEOV_NONE;
+	pthread_mutex_unlock(&context->tickets.lock);
+	for (i = 0; !r && i < plan->n_signals; i++)
 		cei_signal_abort(plan->signals[i], CEOV_ERR_ABORTED, CEOV_NOBODY);
 	pthread_mutex_unlock(&context->lock);
-	return 0;
+	return r;
 }

@@ -51,9 +51,7 @@ extern "C" __global__ void cei_kernel_spin(const uint32_t *stop_word, uint64_t t
 	do {
 		if (threadIdx.x)
 			continue;
-		/* Hundreds of blocks that read host memory without a pause keep the
-		 * GPU from fetching its own commands: copies then take milliseconds. */
-		__nanosleep(20000);
+		__nanosleep(2000);
 		asm volatile("ld.acquire.sys.u32 %0, [%1];"
 			     : "=r"(stop) : "l"(stop_word) : "memory");
 		if (ceov_device_now_ns() - start >= timeout_ns)
