@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_BACKEND_RIG_H
+#define CEI_BACKEND_RIG_H
+
+/*
+ * What the backend cases stand on: an open backend with lanes, memory and counters,
+ * and verbs that must succeed.
+ */
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "backend/lane.h"
+#include "ipc/share.h"
+#include "testing.h"
+
+#define LANES    4u             /* 0 and 1: PEER, which never wait; 2 and 3: GATED */
+#define GATE     2u
+#define OTHER    3u
+#define COUNTERS 128u
+#define BYTES    (UINT64_C(4) << 20)
+
+/* Pieces, posts and a wait that the engine puts between two submits. */
+#define GROUP    (CEI_LANE_BATCH / 2u - 1u)
+
+struct rig {
+	enum ceov_place_kind kind;
+	struct cei_report  report;
+	struct cei_site    site;
+	struct cei_backend backend;
+	const struct cei_backend_ops *ops;
+	struct cei_region  memory[2];
+	struct cei_region  counters;    /* in the place */
+	struct cei_region  words;       /* in host memory, mapped for the place */
+	struct cei_lane    lane[LANES];
+	uint64_t           n_submitted[LANES];
+	_Atomic uint32_t   abort_word;
+	uint64_t           random;
+};
+
+/* The rig of the case that runs; Check's tests have no arguments. */
+extern struct rig rig;
+
+/* A checked fixture: Check forks for each case, and each opens the backend anew. */
+void rig_open(void);
+void rig_close(void);
+
+/* Cases about gates pass at once where lanes cannot wait. */
+int      rig_has_gates(void);
+
+/* Addresses: within region 0 or 1, and of a counter. */
+uint64_t rig_at(uint32_t region, uint64_t offset);
+uint64_t rig_counter_at(uint32_t i);
+
+uint64_t rig_value(uint32_t i);
+void     rig_raise(uint32_t i, uint64_t value);
+uint64_t rig_word(uint32_t i);
+void     rig_fill(uint64_t address, uint64_t n_bytes, uint64_t seed);
+void     rig_check(uint64_t address, uint64_t n_bytes, uint64_t seed);
+struct cei_piece rig_piece(uint64_t target, uint64_t source, uint64_t n_bytes);
+
+void     rig_copy(uint32_t lane, uint64_t target, uint64_t source, uint64_t n_bytes);
+void     rig_post(uint32_t lane, uint32_t counter, uint64_t value);
+void     rig_wait(uint32_t lane, uint32_t counter, uint64_t value);
+
+/* Returns what reap must come to. */
+uint64_t rig_submit(uint32_t lane);
+uint64_t rig_reaped(uint32_t lane);
+void     rig_reap(uint32_t lane, uint64_t n_done);
+
+/* Until the counter is there. */
+void     rig_reach(uint32_t counter, uint64_t value);
+
+/* What must not happen would have happened by then. */
+void     rig_pause(void);
+
+/* backend_gates.c */
+void     rig_add_gate_cases(Suite *suite);
+
+#endif /* CEI_BACKEND_RIG_H */

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* The backend cases on host memory. */
+
+#include "backend_conformance.h"
+
+int main(void)
+{
+	return conformance_run(CEOV_PLACE_HOST);
+}

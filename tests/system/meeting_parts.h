@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef MEETING_PARTS_H
+#define MEETING_PARTS_H
+
+/*
+ * Tests of the meeting run between real processes. A test starts one process for
+ * each part, lets them run, kills some, and asserts how the others end. Parts meet in
+ * a page of shared memory for steps and times; what they need to hold true they check
+ * with need(), which ends the process with a line that says where.
+ */
+
+#include <check.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "ipc/meeting.h"
+
+#define NS_PER_MS   UINT64_C(1000000)
+#define PATIENCE_MS UINT64_C(20000)             /* of a wait that should not be long */
+#define N_STEPS     4
+#define ALL_RANKS   16
+
+struct seen {                           /* by one process, of one rank */
+	_Atomic uint64_t gone_ns;       /* 0: still there */
+	_Atomic uint32_t n_gone;
+	_Atomic int      departed;
+};
+
+struct shared {
+	_Atomic uint32_t steps[N_STEPS];
+	struct seen      seen[ALL_RANKS][ALL_RANKS];    /* [who][whom] */
+	_Atomic uint64_t rounds[ALL_RANKS];
+};
+
+struct part {                           /* a process of the group */
+	struct cei_report   report;
+	struct cei_site     site;
+	struct cei_meeting *meeting;
+	struct ceov_failure failure;    /* the first, after a call that failed */
+};
+
+extern struct shared *shared;
+extern char directory[64];              /* a new one for each test */
+extern char path[96];                   /* where the group meets */
+
+/* --- in any process ------------------------------------------------------ */
+
+void pause_ms(uint64_t ms);
+void step_done(int step);
+int  step_reached(int step, uint32_t n);        /* 0: not in time */
+
+/* When `who` was told that `whom` is gone; 0: not in time. */
+uint64_t wait_gone(uint32_t who, uint32_t whom);
+
+uint32_t n_open_fds(void);
+
+/* --- in a part ----------------------------------------------------------- */
+
+#define need(condition) \
+	do { \
+		if (!(condition)) \
+			give_up(__LINE__, #condition); \
+	} while (0)
+
+void give_up(int line, const char *condition) __attribute__((noreturn));
+
+void part_init(struct part *part, uint32_t n_ranks);
+void part_hold(struct part *part, uint32_t rank);
+int  part_open_by(struct part *part, uint64_t timeout_ms);
+void part_open(struct part *part, uint32_t n_ranks, uint32_t rank);
+void part_close(struct part *part);
+int  part_barrier(struct part *part, uint64_t timeout_ms);
+int  part_find(struct part *part, uint32_t rank, const char *name,
+	       struct cei_offer *ret_offer, uint64_t *ret_id);
+
+/* Does the last failure say these words? */
+int  says(const struct part *part, const char *words);
+
+/* --- in the test --------------------------------------------------------- */
+
+/* Starts a process. The number goes to its function. */
+pid_t    start(void (*run)(uint32_t), uint32_t number);
+void     assert_ends_well(pid_t pid);
+void     assert_all_end_well(void);
+uint64_t kill_part(pid_t pid);          /* returns when */
+int      is_directory_empty(void);
+
+/* With a fresh directory around each test; returns main()'s result. */
+int run_suite(const char *name, void (*add_tests)(TCase *));
+
+#endif /* MEETING_PARTS_H */

@@ -1,0 +1,540 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* How the group comes together: who meets, who is refused, what is left behind. */
+
+#include "meeting_parts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "ipc/wire.h"
+
+#define STRANGERS 100
+
+static int connect_raw(void)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	uint64_t deadline_ns = cei_deadline(PATIENCE_MS * NS_PER_MS);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	ck_assert_int_ge(fd, 0);
+	strcpy(address.sun_path, path);
+	while (connect(fd, (struct sockaddr *)&address, sizeof(address))) {
+		ck_assert_uint_lt(cei_now_ns(), deadline_ns);
+		pause_ms(1);
+	}
+	return fd;
+}
+
+/* --- meeting ------------------------------------------------------------- */
+
+static void come_and_go(uint32_t number)
+{
+	uint32_t n_fds = n_open_fds();
+	struct part part;
+
+	pause_ms(number % 3 * 15);
+	part_open(&part, 4, number);
+	need(n_open_fds() > n_fds);
+	need(!part_barrier(&part, 20000));
+	need(access(path, F_OK) && errno == ENOENT);
+	part_close(&part);
+	need(n_open_fds() == n_fds);
+}
+
+START_TEST(test_all_meet_and_leave_nothing_behind)
+{
+	uint32_t rank;
+
+	for (rank = 4; rank-- > 0;)
+		start(come_and_go, rank);
+	assert_all_end_well();
+	ck_assert(is_directory_empty());
+}
+END_TEST
+
+static void be_alone(uint32_t number)
+{
+	struct part part;
+	uint32_t n_fds = n_open_fds();
+
+	(void)number;
+	part_init(&part, 2);
+	part_hold(&part, 0);
+	part_hold(&part, 1);
+	need(!part_open_by(&part, 1000));
+	need(!part_barrier(&part, 0));
+	need(!part_barrier(&part, 0));
+	part_close(&part);
+	need(n_open_fds() == n_fds);
+}
+
+START_TEST(test_one_process_with_all_ranks_meets_nobody)
+{
+	start(be_alone, 0);
+	assert_all_end_well();
+}
+END_TEST
+
+static void hold_two(uint32_t number)
+{
+	struct part part;
+
+	part_init(&part, 4);
+	part_hold(&part, number);
+	part_hold(&part, 3 - number);
+	need(!part_open_by(&part, 20000));
+	need(!part_barrier(&part, 20000));
+	if (!number) {
+		need(wait_gone(0, 1) && wait_gone(0, 2));
+		need(shared->seen[0][1].n_gone == 1);
+		need(shared->seen[0][2].n_gone == 1);
+		need(shared->seen[0][2].departed);
+	}
+	part_close(&part);
+}
+
+START_TEST(test_a_process_holds_several_ranks)
+{
+	start(hold_two, 0);
+	start(hold_two, 1);
+	assert_all_end_well();
+}
+END_TEST
+
+static void come_three_times(uint32_t number)
+{
+	uint32_t n_fds = n_open_fds();
+	struct part part;
+	int i;
+
+	for (i = 0; i < 3; i++) {
+		part_open(&part, 16, number);
+		need(!part_barrier(&part, 20000));
+		part_close(&part);
+		need(n_open_fds() == n_fds);
+	}
+}
+
+START_TEST(test_sixteen_processes_meet_again_and_again)
+{
+	uint32_t rank;
+
+	for (rank = 0; rank < 16; rank++)
+		start(come_three_times, rank);
+	assert_all_end_well();
+	ck_assert(is_directory_empty());
+}
+END_TEST
+
+static void miss_rank_2(uint32_t number)
+{
+	uint64_t begin_ns = cei_now_ns();
+	uint32_t n_fds = n_open_fds();
+	struct part part;
+
+	part_init(&part, 4);
+	part_hold(&part, number);
+	need(part_open_by(&part, 400) == CEOV_ERR_TIMEOUT);
+	need(cei_now_ns() - begin_ns < 3000 * NS_PER_MS);
+	need(says(&part, "2, 3"));
+	need(number || part.failure.rank == 2);
+	need(!part.meeting);
+	need(n_open_fds() == n_fds);
+	cei_report_fini(&part.report);
+}
+
+START_TEST(test_missing_ranks_are_named_to_all_who_came)
+{
+	start(miss_rank_2, 0);
+	start(miss_rank_2, 1);
+	assert_all_end_well();
+	ck_assert(is_directory_empty());
+}
+END_TEST
+
+static void miss_rank_0(uint32_t number)
+{
+	struct part part;
+
+	part_init(&part, 2);
+	part_hold(&part, number);
+	need(part_open_by(&part, 100) == CEOV_ERR_TIMEOUT);
+	need(part.failure.rank == 0);
+	need(says(&part, path));
+	cei_report_fini(&part.report);
+}
+
+START_TEST(test_rank_0_that_does_not_come_is_named)
+{
+	start(miss_rank_0, 1);
+	assert_all_end_well();
+}
+END_TEST
+
+/* --- refusals ------------------------------------------------------------ */
+
+static void be_refused(struct part *part, int error)
+{
+	need(part_open_by(part, 20000) == error);
+	cei_report_fini(&part->report);
+	step_done(0);
+}
+
+static void say_wrong_count(uint32_t number)
+{
+	struct part part;
+
+	part_init(&part, 5);
+	part_hold(&part, number);
+	be_refused(&part, CEOV_ERR_INVALID);
+	need(says(&part, "5 ranks") && says(&part, "rank 0 says 2"));
+}
+
+static void listen_for_two(uint32_t number)
+{
+	struct part part;
+
+	part_open(&part, 2, number);
+	need(!part_barrier(&part, 20000));
+	part_close(&part);
+}
+
+static void come_after_refusals(uint32_t number)
+{
+	need(step_reached(0, 1));
+	listen_for_two(number);
+}
+
+START_TEST(test_wrong_number_of_ranks_is_refused_with_both_numbers)
+{
+	start(listen_for_two, 0);
+	start(say_wrong_count, 1);
+	start(come_after_refusals, 1);
+	assert_all_end_well();
+}
+END_TEST
+
+static void listen_for_three(uint32_t number)
+{
+	struct part part;
+
+	part_open(&part, 3, number);
+	need(!part_barrier(&part, 20000));
+	part_close(&part);
+}
+
+static void take_rank_1_twice(uint32_t number)
+{
+	struct part part;
+
+	part_init(&part, 3);
+	part_hold(&part, number);
+	pause_ms(200);          /* the other one is in by then */
+	be_refused(&part, CEOV_ERR_STATE);
+	need(says(&part, "rank 1 is taken"));
+}
+
+static void come_last(uint32_t number)
+{
+	need(step_reached(0, 1));
+	listen_for_three(number);
+}
+
+START_TEST(test_rank_that_is_taken_is_refused)
+{
+	start(listen_for_three, 0);
+	start(listen_for_three, 1);
+	start(take_rank_1_twice, 1);
+	start(come_last, 2);
+	assert_all_end_well();
+}
+END_TEST
+
+static void give_bad_arguments(uint32_t number)
+{
+	struct part part;
+
+	(void)number;
+	part_init(&part, 2);
+	part_hold(&part, 2);
+	need(part_open_by(&part, 100) == CEOV_ERR_INVALID);
+	need(says(&part, "out of range"));
+	part_init(&part, 3);
+	part_hold(&part, 1);
+	part_hold(&part, 1);
+	need(part_open_by(&part, 100) == CEOV_ERR_INVALID);
+	need(says(&part, "twice"));
+	part_init(&part, 65);
+	part_hold(&part, 1);
+	need(part_open_by(&part, 100) == CEOV_ERR_INVALID);
+	part_init(&part, 2);
+	part_hold(&part, 0);
+	path[0] = 0;
+	need(part_open_by(&part, 100) == CEOV_ERR_INVALID);
+	need(says(&part, "no path"));
+	memset(path, 'a', sizeof(path) - 1);
+}
+
+static void give_long_path(uint32_t number)
+{
+	static char long_path[200];
+	struct cei_meeting_config config = { .path = long_path,
+					     .deadline_ns = cei_deadline(NS_PER_MS) };
+	struct part part;
+
+	memset(long_path, 'a', sizeof(long_path) - 1);
+	part_init(&part, 2);
+	part_hold(&part, number);
+	need(cei_meeting_open(&part.site, &config, &part.meeting) == CEOV_ERR_INVALID);
+	cei_report_take(&part.report, &part.failure);
+	need(says(&part, "too long"));
+}
+
+START_TEST(test_bad_arguments_are_refused)
+{
+	start(give_bad_arguments, 0);
+	start(give_long_path, 0);
+	start(give_long_path, 1);
+	assert_all_end_well();
+}
+END_TEST
+
+/* What rank 0's process answers to these bytes; 0: it hung up. */
+static int ask_raw(const uint8_t *bytes, size_t n_bytes, struct cei_message *ret_message)
+{
+	uint8_t answer[CEI_MESSAGE_BYTES_MAX];
+	ssize_t n;
+	int fd = connect_raw();
+
+	ck_assert_int_eq(send(fd, bytes, n_bytes, MSG_NOSIGNAL), (ssize_t)n_bytes);
+	n = recv(fd, answer, sizeof(answer), 0);
+	close(fd);
+	if (n <= 0)
+		return 0;
+	ck_assert_int_eq(cei_message_decode(answer, (size_t)n, ret_message), 0);
+	return 1;
+}
+
+START_TEST(test_other_version_is_refused_with_both_versions)
+{
+	struct cei_message message = { .type = CEI_MESSAGE_HELLO };
+	uint8_t bytes[CEI_MESSAGE_BYTES_MAX];
+	size_t n_bytes;
+
+	message.hello.n_ranks = 2;
+	message.hello.party.n_ranks = 1;
+	message.hello.party.ranks[0] = 1;
+	start(listen_for_two, 0);
+	n_bytes = cei_message_encode(&message, bytes);
+	bytes[4] = 77;
+	ck_assert(ask_raw(bytes, n_bytes, &message));
+	ck_assert_uint_eq(message.type, CEI_MESSAGE_REFUSE);
+	ck_assert_int_eq(message.refuse.error, CEOV_ERR_VERSION);
+	ck_assert_ptr_nonnull(strstr(message.refuse.text, "version 77"));
+	ck_assert_ptr_nonnull(strstr(message.refuse.text, "version 1"));
+	bytes[4] = 1;
+	bytes[24] = 64;         /* the rank */
+	ck_assert(ask_raw(bytes, n_bytes, &message));
+	ck_assert_int_eq(message.refuse.error, CEOV_ERR_INVALID);
+	ck_assert_ptr_nonnull(strstr(message.refuse.text, "rank 64 is out of range"));
+	start(listen_for_two, 1);
+	assert_all_end_well();
+}
+END_TEST
+
+START_TEST(test_garbage_and_silence_disturb_nobody)
+{
+	static const char noise[4000] = "GET / HTTP/1.1\r\n\r\n";
+	struct cei_message message = { .type = CEI_MESSAGE_WELCOME };
+	uint8_t bytes[CEI_MESSAGE_BYTES_MAX];
+	int fds[STRANGERS];
+	uint64_t begin_ns;
+	int i;
+
+	start(listen_for_two, 0);
+	for (i = 0; i < STRANGERS; i++) {
+		fds[i] = connect_raw();
+		if (i % 4 == 1)
+			send(fds[i], noise, 1 + (size_t)i, MSG_NOSIGNAL);
+		if (i % 4 == 2)
+			send(fds[i], noise, sizeof(noise), MSG_NOSIGNAL);
+		if (i % 4 == 3)
+			shutdown(fds[i], SHUT_RDWR);
+	}
+	message.welcome.party.n_ranks = 1;
+	ck_assert(!ask_raw(bytes, cei_message_encode(&message, bytes), &message));
+	begin_ns = cei_now_ns();
+	start(listen_for_two, 1);
+	assert_all_end_well();
+	ck_assert_uint_lt(cei_now_ns() - begin_ns, 5000 * NS_PER_MS);
+	for (i = 0; i < STRANGERS; i++)
+		close(fds[i]);
+}
+END_TEST
+
+static void be_second_group(uint32_t number)
+{
+	uint32_t n_fds = n_open_fds();
+	struct part part;
+
+	part_init(&part, 2);
+	part_hold(&part, number);
+	need(part_open_by(&part, 20000) == CEOV_ERR_STATE);
+	need(says(&part, "another group") && says(&part, path));
+	cei_report_fini(&part.report);
+	need(n_open_fds() == n_fds);
+}
+
+START_TEST(test_second_group_on_a_path_is_told_and_the_first_goes_on)
+{
+	struct stat stat;
+
+	start(listen_for_two, 0);
+	close(connect_raw());
+	ck_assert_int_eq(lstat(path, &stat), 0);
+	ck_assert_uint_eq(stat.st_mode & 0777, 0600);
+	assert_ends_well(start(be_second_group, 0));
+	start(listen_for_two, 1);
+	assert_all_end_well();
+	ck_assert(is_directory_empty());
+}
+END_TEST
+
+static void race_for_path(uint32_t number)
+{
+	struct part part;
+	int r;
+
+	part_init(&part, 2);
+	part_hold(&part, number);
+	step_done(0);
+	need(step_reached(0, 4));
+	r = part_open_by(&part, 1000);
+	need(r == CEOV_ERR_STATE || r == CEOV_ERR_TIMEOUT);
+	if (r == CEOV_ERR_TIMEOUT)
+		step_done(1);
+	cei_report_fini(&part.report);
+}
+
+START_TEST(test_of_groups_that_start_at_once_one_gets_the_path)
+{
+	int i;
+
+	for (i = 0; i < 4; i++)
+		start(race_for_path, 0);
+	assert_all_end_well();
+	ck_assert_uint_eq(shared->steps[1], 1);
+	ck_assert(is_directory_empty());
+}
+END_TEST
+
+START_TEST(test_stale_socket_is_removed)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	strcpy(address.sun_path, path);
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	close(fd);
+	ck_assert_int_eq(access(path, F_OK), 0);
+	start(listen_for_two, 1);
+	pause_ms(50);
+	start(listen_for_two, 0);
+	assert_all_end_well();
+	ck_assert(is_directory_empty());
+}
+END_TEST
+
+static void find_no_socket(uint32_t number)
+{
+	struct part part;
+
+	part_init(&part, 2);
+	part_hold(&part, number);
+	need(part_open_by(&part, 1000) == CEOV_ERR_STATE);
+	need(says(&part, "no socket"));
+	cei_report_fini(&part.report);
+}
+
+START_TEST(test_a_file_that_is_no_socket_is_not_touched)
+{
+	int fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+
+	ck_assert_int_eq(write(fd, "data", 4), 4);
+	start(find_no_socket, 0);
+	assert_all_end_well();
+	ck_assert_int_eq(lseek(fd, 0, SEEK_END), 4);
+	close(fd);
+	ck_assert_int_eq(access(path, F_OK), 0);
+}
+END_TEST
+
+static void find_other_user(uint32_t number)
+{
+	struct part part;
+
+	part_init(&part, 2);
+	part_hold(&part, number);
+	need(part_open_by(&part, 20000) == CEOV_ERR_STATE);
+	need(says(&part, "user 65534 listens there"));
+	cei_report_fini(&part.report);
+}
+
+static void listen_as_nobody(uint32_t number)
+{
+	struct part part;
+
+	need(!setuid(65534));
+	part_init(&part, 2);
+	part_hold(&part, number);
+	need(part_open_by(&part, 1000) == CEOV_ERR_TIMEOUT);
+	cei_report_fini(&part.report);
+}
+
+/* Only root can show it: others do not get past the socket's mode. */
+START_TEST(test_other_user_is_refused)
+{
+	if (geteuid())
+		return;
+	ck_assert_int_eq(chmod(directory, 0777), 0);
+	start(listen_as_nobody, 0);
+	start(find_other_user, 1);
+	assert_all_end_well();
+}
+END_TEST
+
+/* --- the suite ----------------------------------------------------------- */
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_test(tcase, test_all_meet_and_leave_nothing_behind);
+	tcase_add_test(tcase, test_one_process_with_all_ranks_meets_nobody);
+	tcase_add_test(tcase, test_a_process_holds_several_ranks);
+	tcase_add_test(tcase, test_sixteen_processes_meet_again_and_again);
+	tcase_add_test(tcase, test_missing_ranks_are_named_to_all_who_came);
+	tcase_add_test(tcase, test_rank_0_that_does_not_come_is_named);
+	tcase_add_test(tcase, test_wrong_number_of_ranks_is_refused_with_both_numbers);
+	tcase_add_test(tcase, test_rank_that_is_taken_is_refused);
+	tcase_add_test(tcase, test_bad_arguments_are_refused);
+	tcase_add_test(tcase, test_other_version_is_refused_with_both_versions);
+	tcase_add_test(tcase, test_garbage_and_silence_disturb_nobody);
+	tcase_add_test(tcase, test_second_group_on_a_path_is_told_and_the_first_goes_on);
+	tcase_add_test(tcase, test_of_groups_that_start_at_once_one_gets_the_path);
+	tcase_add_test(tcase, test_stale_socket_is_removed);
+	tcase_add_test(tcase, test_a_file_that_is_no_socket_is_not_touched);
+	tcase_add_test(tcase, test_other_user_is_refused);
+}
+
+int main(void)
+{
+	return run_suite("meeting", add_tests);
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* What only the host backend does: its fault script, full batches, and progress by
+ * its caller. */
+
+#include <check.h>
+
+#include "backend/host.h"
+#include "base/clock.h"
+#include "conformance/backend_rig.h"
+
+static void set_script(uint64_t delay_ns, uint64_t fail_at, uint64_t lose_at)
+{
+	struct cei_host_script script = { delay_ns, fail_at, lose_at };
+
+	cei_host_set_script(&rig.backend, &script);
+}
+
+/* Copy number k of lane 0 with its own mark and submit. */
+static void copy_with_mark(uint32_t k)
+{
+	rig_copy(0, rig_at(1, k * 4096), rig_at(0, k * 4096), 4096);
+	rig_post(0, k, 1);
+	(void)rig_submit(0);
+}
+
+START_TEST(test_delayed_copies_take_longer_and_arrive)
+{
+	uint64_t before = cei_now_ns();
+
+	set_script(30 * TESTING_MS, 0, 0);
+	rig_fill(rig_at(0, 0), 8192, 1);
+	copy_with_mark(0);
+	copy_with_mark(1);
+	rig_reap(0, 2);
+	ck_assert_uint_ge(cei_now_ns() - before, 60 * TESTING_MS);
+	rig_check(rig_at(1, 0), 8192, 1);
+}
+END_TEST
+
+START_TEST(test_nothing_is_done_after_a_failed_copy)
+{
+	uint64_t n_done = 0, deadline = cei_deadline(TESTING_PATIENCE);
+	int r = 0;
+
+	set_script(0, 2, 0);
+	rig_fill(rig_at(0, 0), 4 * 4096, 1);
+	rig_fill(rig_at(1, 0), 4 * 4096, 2);
+	copy_with_mark(0);
+	copy_with_mark(1);
+	copy_with_mark(2);
+	while (!r && cei_now_ns() < deadline)
+		r = rig.ops->reap(&rig.lane[0], &n_done);
+	ck_assert_int_eq(r, CEOV_ERR_SYSTEM);
+	ck_assert_int_eq(rig.ops->drain(&rig.lane[0], deadline), 0);
+	ck_assert_int_eq(rig.ops->reap(&rig.lane[0], &n_done), CEOV_ERR_SYSTEM);
+	ck_assert_uint_eq(n_done, 1);
+	ck_assert_uint_eq(rig_value(0), 1);
+	ck_assert_uint_eq(rig_value(1), 0);
+	ck_assert_uint_eq(rig_value(2), 0);
+	rig_check(rig_at(1, 0), 4096, 1);
+	rig_check(rig_at(1, 4096), 3 * 4096, 2 + 4096 / 8);
+	rig_copy(1, rig_at(1, 8192), rig_at(0, 8192), 4096);
+	rig_reap(1, rig_submit(1));     /* other lanes go on */
+}
+END_TEST
+
+START_TEST(test_a_lost_copy_never_ends)
+{
+	set_script(0, 0, 2);
+	rig_fill(rig_at(0, 0), 3 * 4096, 1);
+	rig_fill(rig_at(1, 0), 3 * 4096, 2);
+	copy_with_mark(0);
+	copy_with_mark(1);
+	copy_with_mark(2);
+	rig_reap(0, 1);
+	ck_assert_int_eq(rig.ops->drain(&rig.lane[0], cei_deadline(100 * TESTING_MS)),
+			 CEOV_ERR_TIMEOUT);
+	ck_assert_uint_eq(rig_reaped(0), 1);
+	ck_assert_uint_eq(rig_value(1), 0);
+	ck_assert_uint_eq(rig_value(2), 0);
+	rig_check(rig_at(1, 4096), 2 * 4096, 2 + 4096 / 8);
+}
+END_TEST
+
+/* As many as the contract allows: nothing is executed before the gate opens. */
+START_TEST(test_full_batches_of_all_submits_have_room)
+{
+	struct cei_post posts[CEI_LANE_BATCH - 2];
+	uint32_t i, k;
+
+	for (k = 0; k < CEI_LANE_BATCH - 2; k++)
+		posts[k] = (struct cei_post){ rig_counter_at(2 + k), 0, 1 };
+	for (i = 0; i < CEI_LANE_SUBMITS; i++) {
+		rig_wait(GATE, 0, 1);
+		rig_copy(GATE, rig_at(1, i * 512), rig_at(0, i * 512), 512);
+		ck_assert_int_eq(rig.ops->post(&rig.lane[GATE], posts,
+					       CEI_LANE_BATCH - 2), 0);
+		(void)rig_submit(GATE);
+	}
+	rig_raise(0, 1);
+	rig_reap(GATE, CEI_LANE_SUBMITS);
+	ck_assert_uint_eq(rig_value(2), 1);
+}
+END_TEST
+
+START_TEST(test_a_lane_without_room_refuses_whole_calls)
+{
+	struct cei_post posts[CEI_LANE_BATCH];
+	uint32_t i, n_taken = 0;
+
+	for (i = 0; i < CEI_LANE_BATCH; i++)
+		posts[i] = (struct cei_post){ rig_counter_at(2), 0, 1 };
+	rig_wait(GATE, 0, 1);
+	(void)rig_submit(GATE);
+	while (!rig.ops->post(&rig.lane[GATE], posts, CEI_LANE_BATCH))
+		n_taken++;
+	ck_assert_uint_ge(n_taken, CEI_LANE_SUBMITS);
+	ck_assert_int_eq(rig.ops->post(&rig.lane[GATE], posts, CEI_LANE_BATCH), CEOV_FULL);
+	rig_raise(0, 1);
+	rig_reap(GATE, 1);
+	rig_reap(GATE, rig_submit(GATE));
+	ck_assert_int_eq(rig.ops->post(&rig.lane[GATE], posts, CEI_LANE_BATCH), 0);
+	rig_reap(GATE, rig_submit(GATE));
+}
+END_TEST
+
+START_TEST(test_a_caller_turns_the_lane)
+{
+	uint32_t i;
+
+	rig.site.progress_by_caller = 1;
+	rig_fill(rig_at(0, 0), 8192, 3);
+	copy_with_mark(0);
+	copy_with_mark(1);
+	rig_pause();
+	ck_assert_uint_eq(rig_reaped(0), 0);
+	for (i = 0; i < 6; i++)
+		ck_assert_int_eq(rig.ops->turn(&rig.lane[0]), CEOV_PENDING);
+	ck_assert_int_eq(rig.ops->turn(&rig.lane[0]), 0);
+	ck_assert_uint_eq(rig_reaped(0), 2);
+	rig_check(rig_at(1, 0), 8192, 3);
+	rig_wait(GATE, 5, 1);
+	(void)rig_submit(GATE);
+	ck_assert_int_eq(rig.ops->turn(&rig.lane[GATE]), 0);
+	rig_raise(5, 1);
+	ck_assert_int_eq(rig.ops->turn(&rig.lane[GATE]), CEOV_PENDING);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *made = suite_create("host");
+	TCase *all = tcase_create("host");
+
+	tcase_add_checked_fixture(all, rig_open, rig_close);
+	tcase_set_timeout(all, 60);
+	tcase_add_test(all, test_delayed_copies_take_longer_and_arrive);
+	tcase_add_test(all, test_nothing_is_done_after_a_failed_copy);
+	tcase_add_test(all, test_a_lost_copy_never_ends);
+	tcase_add_test(all, test_full_batches_of_all_submits_have_room);
+	tcase_add_test(all, test_a_lane_without_room_refuses_whole_calls);
+	tcase_add_test(all, test_a_caller_turns_the_lane);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return testing_run(suite());    /* rig.kind is 0, the host */
+}

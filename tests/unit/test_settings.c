@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* What ceov_open() takes from config and environment, and what it refuses. */
+
+#include <check.h>
+#include <stdlib.h>
+
+#include "testing.h"
+
+static struct testing_log log_of;
+
+static void set_up(void)
+{
+	testing_log_init(&log_of);
+	unsetenv("CEOVERLAP_RANK");
+	unsetenv("CEOVERLAP_RANKS");
+	unsetenv("CEOVERLAP_GROUP");
+	setenv("CEOVERLAP_PLACE", "host", 1);
+}
+
+static void refused(const struct ceov_config *config, const char *text, const char *more)
+{
+	ceov_context *context = NULL;
+
+	testing_log_clear(&log_of);
+	ck_assert_int_eq(ceov_open(config, &context), CEOV_ERR_INVALID);
+	ck_assert_ptr_null(context);
+	testing_log_has(&log_of, text, more, NULL);
+}
+
+static struct ceov_config from_environment(void)
+{
+	struct ceov_member none;
+	struct ceov_config config = testing_config(&none, 0, &log_of);
+
+	config.members = NULL;
+	config.n_ranks = 1;
+	return config;
+}
+
+static void refused_value(const char *name, const char *value)
+{
+	struct ceov_config config = from_environment();
+
+	setenv(name, value, 1);
+	refused(&config, name, value);
+	unsetenv(name);
+}
+
+START_TEST(test_environment_is_refused_where_it_makes_no_sense)
+{
+	struct ceov_config config = from_environment();
+
+	refused_value("CEOVERLAP_RANKS", "four");
+	refused_value("CEOVERLAP_RANKS", "-1");
+	refused_value("CEOVERLAP_RANKS", "4x");
+	refused_value("CEOVERLAP_RANKS", "65");
+	refused_value("CEOVERLAP_RANKS", "18446744073709551617");
+	refused_value("CEOVERLAP_RANK", "0x1");
+	refused_value("CEOVERLAP_RANK", "99999999999");
+	refused_value("CEOVERLAP_PLACE", "gpu");
+	refused_value("CEOVERLAP_PLACE", "gpu:");
+	refused_value("CEOVERLAP_PLACE", "gpu:x");
+	refused_value("CEOVERLAP_PLACE", "gpu:1x");
+	refused_value("CEOVERLAP_PLACE", "gpu:-1");
+	refused_value("CEOVERLAP_PLACE", "gpu: 1");
+	refused_value("CEOVERLAP_PLACE", "cpu");
+	setenv("CEOVERLAP_PLACE", "host", 1);
+	setenv("CEOVERLAP_RANK", "1", 1);
+	refused(&config, "has rank 1, but the group has 1", NULL);
+	setenv("CEOVERLAP_RANKS", "2", 1);
+	refused(&config, "CEOVERLAP_GROUP", "2 ranks");
+	setenv("CEOVERLAP_RANKS", "0", 1);
+	refused(&config, "n_ranks is 0", NULL);
+}
+END_TEST
+
+START_TEST(test_environment_is_used)
+{
+	struct ceov_config config = from_environment();
+	ceov_context *context = NULL;
+	ceov_buffer *buffer = NULL;
+
+	ck_assert_int_eq(ceov_open(NULL, &context), 0);
+	ceov_close(context);
+	setenv("CEOVERLAP_RANK", "", 1);
+	setenv("CEOVERLAP_RANKS", "1", 1);
+	ck_assert_int_eq(ceov_open(&config, &context), 0);
+	ck_assert_int_eq(ceov_buffer_create(context, 0, 10, &buffer), 0);
+	ck_assert_ptr_nonnull(ceov_buffer_base(buffer, 0));
+	ceov_close(context);
+}
+END_TEST
+
+START_TEST(test_config_is_refused_where_it_makes_no_sense)
+{
+	struct ceov_member members[17];
+	struct ceov_config config = testing_config(members, 16, &log_of);
+	ceov_context *context = NULL;
+
+	ck_assert_int_eq(ceov_open(&config, NULL), CEOV_ERR_INVALID);
+	config.struct_bytes--;
+	ck_assert_int_eq(ceov_open(&config, &context), CEOV_ERR_INVALID);
+	config = testing_config(members, 17, &log_of);
+	refused(&config, "n_members is 17", "1 to 16");
+	config = testing_config(members, 2, &log_of);
+	config.n_members = 0;
+	refused(&config, "n_members is 0", NULL);
+	config.n_members = 2;
+	config.n_ranks = 65;
+	refused(&config, "n_ranks is 65", "1 to 64");
+	config.n_ranks = 1;
+	refused(&config, "member 1 has rank 1", NULL);
+	config.n_ranks = 3;
+	refused(&config, "3 ranks and this process 2", NULL);
+	config.n_ranks = 2;
+	members[1].rank = 0;
+	refused(&config, "members 0 and 1 are both rank 0", NULL);
+	members[1].rank = 1;
+	members[1].place.kind = (enum ceov_place_kind)7;
+	refused(&config, "member 1 has no valid place", NULL);
+	members[1].place.kind = CEOV_PLACE_HOST;
+	ck_assert_int_eq(ceov_open(&config, &context), 0);
+	ceov_close(context);
+}
+END_TEST
+
+START_TEST(test_sixteen_members_open)
+{
+	ceov_context *context = testing_open(16, NULL);
+	uint32_t i;
+
+	for (i = 0; i < 16; i++)
+		(void)testing_signal(context, i, 1);
+	ceov_close(context);
+	ceov_close(NULL);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *made = suite_create("settings");
+	TCase *all = tcase_create("settings");
+
+	tcase_add_checked_fixture(all, set_up, NULL);
+	tcase_set_timeout(all, 60);
+	tcase_add_test(all, test_environment_is_refused_where_it_makes_no_sense);
+	tcase_add_test(all, test_environment_is_used);
+	tcase_add_test(all, test_config_is_refused_where_it_makes_no_sense);
+	tcase_add_test(all, test_sixteen_members_open);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return testing_run(suite());
+}

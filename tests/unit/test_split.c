@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Properties of cuts: every byte once, in place, no chunk too long. */
+
+#include <check.h>
+#include <string.h>
+
+#include "ce_engine/split.h"
+#include "testing.h"
+
+#define BASE UINT64_C(1000000)
+
+static void check_byte_by_byte(const struct cei_piece *piece, uint64_t max_bytes)
+{
+	static unsigned char seen[4000000];
+	uint64_t count = cei_split_count(piece, max_bytes);
+	uint64_t i, row, at, n_bytes = 0;
+	struct cei_piece cut;
+
+	memset(seen, 0, piece->row_bytes * piece->n_rows);
+	for (i = 0; i < count; i++) {
+		cut = cei_split_at(piece, max_bytes, i);
+		ck_assert_uint_gt(cut.row_bytes * cut.n_rows, 0);
+		ck_assert_uint_le(cut.row_bytes * cut.n_rows, max_bytes);
+		ck_assert(cut.n_rows == 1 || cut.row_bytes == piece->row_bytes);
+		for (row = 0; row < cut.n_rows; row++) {
+			at = cut.source - BASE + row * cut.source_pitch_bytes;
+			/* the same place in the target's rows */
+			ck_assert_uint_eq(cut.target - 2 * BASE + row * cut.target_pitch_bytes,
+					  piece->source_pitch_bytes ?
+					  at / piece->source_pitch_bytes *
+					  piece->target_pitch_bytes +
+					  at % piece->source_pitch_bytes : at);
+			if (piece->source_pitch_bytes)
+				at = at / piece->source_pitch_bytes * piece->row_bytes +
+					at % piece->source_pitch_bytes;
+			ck_assert_uint_le(at + cut.row_bytes,
+					  piece->row_bytes * piece->n_rows);
+			ck_assert_ptr_null(memchr(seen + at, 1, cut.row_bytes));
+			memset(seen + at, 1, cut.row_bytes);
+			n_bytes += cut.row_bytes;
+		}
+	}
+	ck_assert_uint_eq(n_bytes, piece->row_bytes * piece->n_rows);
+}
+
+START_TEST(test_random_pieces_are_cut_into_every_byte_once)
+{
+	uint64_t random = testing_seed(), max_bytes;
+	struct cei_piece piece;
+	uint32_t i;
+
+	for (i = 0; i < 3000; i++) {
+		memset(&piece, 0, sizeof(piece));
+		piece.source = BASE;
+		piece.target = 2 * BASE;
+		piece.n_rows = 1 + testing_below(&random, testing_below(&random, 2) ? 4 : 60);
+		piece.row_bytes = 1 + testing_below(&random, 60000);
+		if (piece.n_rows > 1) {
+			piece.source_pitch_bytes = piece.row_bytes + testing_below(&random, 9);
+			piece.target_pitch_bytes = piece.row_bytes + testing_below(&random, 9);
+		}
+		max_bytes = 1 + testing_below(&random, testing_below(&random, 4) ? 200000
+					      : 2000) + (i % 2 ? 500 : 0);
+		if (piece.row_bytes * piece.n_rows / max_bytes < 3000)
+			check_byte_by_byte(&piece, max_bytes);
+	}
+}
+END_TEST
+
+START_TEST(test_a_piece_of_nothing_is_one_chunk_of_nothing)
+{
+	struct cei_piece nothing, cut;
+
+	memset(&nothing, 0, sizeof(nothing));
+	ck_assert_uint_eq(cei_split_count(&nothing, 1), 1);
+	cut = cei_split_at(&nothing, 1, 0);
+	ck_assert_uint_eq(cut.row_bytes | cut.n_rows, 0);
+}
+END_TEST
+
+START_TEST(test_cuts_are_nearly_equal_and_aligned)
+{
+	struct cei_piece piece = { BASE, 2 * BASE, 1025 * 512, 1, 0, 0 };
+	struct cei_piece cut;
+
+	ck_assert_uint_eq(cei_split_count(&piece, 1024 * 512), 2);
+	cut = cei_split_at(&piece, 1024 * 512, 0);
+	ck_assert_uint_eq(cut.row_bytes % CEI_CUT_ALIGN_BYTES, 0);
+	ck_assert_uint_le(cut.row_bytes, 514 * 512);
+	piece.row_bytes = 1000;
+	piece.n_rows = 11;
+	piece.source_pitch_bytes = piece.target_pitch_bytes = 1000;
+	ck_assert_uint_eq(cei_split_count(&piece, 10000), 2);
+	ck_assert_uint_eq(cei_split_at(&piece, 10000, 0).n_rows, 6);
+	ck_assert_uint_eq(cei_split_at(&piece, 10000, 1).n_rows, 5);
+}
+END_TEST
+
+START_TEST(test_sizes_beyond_32_bits)
+{
+	struct cei_piece piece = { 0, 0, UINT64_C(1) << 40, 1, 0, 0 };
+	uint64_t max = UINT64_C(64) << 20, count = cei_split_count(&piece, max);
+	struct cei_piece last;
+
+	ck_assert_uint_eq(count, (UINT64_C(1) << 40) / max);
+	last = cei_split_at(&piece, max, count - 1);
+	ck_assert_uint_eq(last.source + last.row_bytes, UINT64_C(1) << 40);
+	piece.row_bytes = 4096;
+	piece.n_rows = 3;
+	piece.source_pitch_bytes = UINT64_C(3) << 30;   /* more than a driver takes */
+	piece.target_pitch_bytes = 4096;
+	ck_assert_uint_eq(cei_split_count(&piece, max), 3);
+	last = cei_split_at(&piece, max, 2);
+	ck_assert_uint_eq(last.source, UINT64_C(6) << 30);
+	ck_assert_uint_eq(last.target, 8192);
+	ck_assert_uint_eq(last.n_rows, 1);
+	ck_assert_uint_eq(cei_split_count(&piece, UINT64_MAX), 3);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *made = suite_create("split");
+	TCase *all = tcase_create("split");
+
+	tcase_set_timeout(all, 60);
+	tcase_add_test(all, test_random_pieces_are_cut_into_every_byte_once);
+	tcase_add_test(all, test_a_piece_of_nothing_is_one_chunk_of_nothing);
+	tcase_add_test(all, test_cuts_are_nearly_equal_and_aligned);
+	tcase_add_test(all, test_sizes_beyond_32_bits);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return testing_run(suite());
+}

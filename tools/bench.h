@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef BENCH_H
+#define BENCH_H
+
+/*
+ * ceoverlap-bench: what all test cases share.
+ *
+ *   world    starts one process (or thread) per rank; shared memory between them
+ *   device   a rank's memory, streams and kernels: GPU or host stand-in
+ *   case     measures; every mode of one table row in the same run, interleaved
+ *   report   rows as text, and as JSON at the end
+ */
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include <ceoverlap/ceoverlap.h>
+
+#define BENCH_RANKS_MAX   16u
+#define BENCH_SAMPLES_MAX 1000u
+#define BENCH_ROWS_MAX    2048u
+#define BENCH_MODES       6u
+
+/* --- options ------------------------------------------------------------- */
+
+enum bench_trigger { BENCH_POLLED = 1, BENCH_GATED = 2 };
+
+struct bench_options {
+	const char *tests;              /* comma list; NULL: the default set */
+	uint64_t    begin_bytes;
+	uint64_t    end_bytes;
+	uint32_t    factor;
+	uint32_t    n_samples;
+	uint32_t    n_warmup;
+	int         check;
+	const char *json_path;          /* NULL: none */
+	uint32_t    n_ranks;            /* 0: all GPUs, or 4 on the host */
+	int         force_host;
+	int         one_process;
+	uint32_t    triggers;           /* enum bench_trigger, or-ed */
+	uint32_t    n_pieces;
+	uint64_t    chunk_bytes;        /* 0: the library's */
+	uint32_t    timeout_s;
+	const char *nccl_path;          /* NULL: searched */
+	int         without_nccl;
+	uint64_t    seed;
+	int         has_sizes;          /* -b or -e was given */
+};
+
+/* --- rows ---------------------------------------------------------------- */
+
+enum bench_mode { BENCH_OURS, BENCH_RAW, BENCH_NCCL_SM, BENCH_NCCL_CE };
+
+struct bench_row {
+	char            test[24];
+	enum bench_mode mode;
+	char            variant[16];    /* "polled", "gated", or "" */
+	uint32_t        ranks;
+	int32_t         source;         /* pair tests: rank, else -1 */
+	int32_t         target;
+	uint64_t        bytes_per_rank;
+	uint64_t        chunk_bytes;    /* 0: not cut, or not known */
+	double          us_median;
+	double          us_min;
+	double          us_p99;
+	double          gb_per_s;       /* 0: the test has no bandwidth */
+	int             verified;       /* 1 checked and right, 0 wrong, -1 not checked */
+	double          ratio_raw;      /* their time / our time; 0: not measured */
+	double          ratio_nccl_sm;
+	double          ratio_nccl_ce;
+};
+
+/* --- world --------------------------------------------------------------- */
+
+struct bench_shared;
+struct bench_device;
+
+struct bench_rank {                     /* what one rank's code has in hand */
+	const struct bench_options *options;
+	struct bench_shared        *shared;
+	uint32_t                    rank;
+	uint32_t                    n_ranks;
+	int                         is_gpu;
+	ceov_context               *context;
+	struct bench_device        *device;
+	uint64_t                    n_names;    /* for names of shared objects */
+};
+
+struct bench_case {
+	const char *name;
+	const char *help;
+	int         in_default;         /* runs when -t is not given */
+	uint32_t    n_ranks_min;
+	int         host_only;          /* 1: host only; -1: GPU only; 0: both */
+	int       (*run)(struct bench_rank *rank);
+};
+
+extern const struct bench_case bench_cases[];           /* NULL name ends it */
+
+/* Runs the named cases on all ranks. Exit status of the program. */
+int  bench_world_run(const struct bench_options *options,
+		     const struct bench_case *const *cases, uint32_t n_cases);
+
+/* All ranks meet. 0, or CEOV_ERR_TIMEOUT / CEOV_ERR_ABORTED when one failed. */
+int  bench_meet(struct bench_rank *rank);
+
+/* A sample of this rank; after all ranks have given theirs and met, rank 0 makes
+ * the row's times from the maximum over ranks of each. */
+void bench_sample(struct bench_rank *rank, uint32_t mode, uint32_t sample, double us);
+void bench_statistics(struct bench_rank *rank, uint32_t mode, uint32_t n_samples,
+		      struct bench_row *row);
+
+/* Every rank, before the samples of a row: those who give none count as 0. */
+void bench_forget(struct bench_rank *rank);
+
+/* Any rank saw wrong data in that mode. */
+void bench_wrong(struct bench_rank *rank, uint32_t mode, uint64_t n_wrong);
+uint64_t bench_take_wrong(struct bench_rank *rank, uint32_t mode);
+
+/* Rank 0: prints the row and keeps it for JSON. */
+void bench_add_row(struct bench_rank *rank, const struct bench_row *row);
+
+/* 128 bytes from rank 0 to all (NCCL's unique id). */
+void *bench_blob(struct bench_rank *rank);
+
+/* Prints one line to stderr with the rank. Returns result, so that a case can
+ * return it. */
+int  bench_fail(const struct bench_rank *rank, int result, const char *what);
+
+/* --- report -------------------------------------------------------------- */
+
+void bench_report_head(FILE *out);
+void bench_report_row(FILE *out, const struct bench_row *row);
+int  bench_report_json(const struct bench_options *options, const struct bench_row *rows,
+		       uint32_t n_rows, const char *machine);
+
+/* --- device -------------------------------------------------------------- */
+
+enum bench_stream { BENCH_STREAM_MAIN, BENCH_STREAM_SIDE, BENCH_STREAM_COPY,
+		    BENCH_STREAMS };
+
+/* GPUs that the driver sees, asked for in a child of its own, so that this process
+ * may still fork. */
+uint32_t bench_count_gpus(char *ret_machine, size_t n_bytes);
+
+int   bench_device_open(struct bench_device **ret_device, int is_gpu, uint32_t gpu);
+void  bench_device_close(struct bench_device *device);
+
+/* Memory that this rank's copies reach; n_bytes is a multiple of 8. fill writes the
+ * pattern of (seed, word index), verify counts words that differ. */
+int   bench_fill(struct bench_device *device, void *at, uint64_t n_bytes, uint64_t seed);
+int   bench_verify(struct bench_device *device, const void *at, uint64_t n_bytes,
+		   uint64_t seed, uint64_t *ret_n_wrong);
+
+/* GPU ranks only, below. */
+void *bench_stream(struct bench_device *device, enum bench_stream which);
+int   bench_stream_sync(struct bench_device *device, enum bench_stream which);
+int   bench_stream_follow(struct bench_device *device, enum bench_stream later,
+			  enum bench_stream earlier);
+int   bench_time_begin(struct bench_device *device);    /* on the main stream */
+int   bench_time_end(struct bench_device *device);
+int   bench_time_us(struct bench_device *device, double *ret_us); /* synchronises */
+
+struct bench_copy {
+	void       *target;
+	const void *source;
+	uint64_t    row_bytes;
+	uint64_t    n_rows;
+	uint64_t    pitch_bytes;
+};
+
+/* Raw driver calls, as an engineer would write them by hand. */
+int   bench_raw_copies(struct bench_device *device, enum bench_stream which,
+		       const struct bench_copy *copies, uint32_t n_copies);
+int   bench_raw_flags(struct bench_device *device, enum bench_stream which,
+		      void *const *flags, uint32_t n_flags, uint64_t value);
+int   bench_raw_waits(struct bench_device *device, enum bench_stream which,
+		      void *const *flags, uint32_t n_flags, uint64_t value);
+
+struct bench_pingpong {
+	struct ceov_device_signal raised;
+	struct ceov_device_signal awaited;
+	uint64_t                  first_value;
+	uint32_t                  n_rounds;
+};
+
+/* Starts the kernel on the main stream; wait yields the rounds' times. */
+int   bench_pingpong_start(struct bench_device *device, const struct bench_pingpong *game);
+int   bench_pingpong_wait(struct bench_device *device, uint32_t n_rounds, double *ret_us);
+
+/* A kernel that holds every SM of the GPU until stopped (bounded by 20 s). */
+int   bench_spin_start(struct bench_device *device);
+int   bench_spin_stop(struct bench_device *device);
+
+/* --- NCCL, opened at run time -------------------------------------------- */
+
+struct bench_nccl;
+
+/* CEOV_NONE: not there, and *ret_why says why. ce: zero-CTA collectives on
+ * symmetric windows. */
+int   bench_nccl_open(struct bench_rank *rank, int ce, uint64_t n_bytes_max,
+		      struct bench_nccl **ret_nccl, const char **ret_why);
+void  bench_nccl_close(struct bench_nccl *nccl);
+void *bench_nccl_source(struct bench_nccl *nccl);
+void *bench_nccl_target(struct bench_nccl *nccl);
+int   bench_nccl_all_gather(struct bench_nccl *nccl, uint64_t shard_bytes, void *stream);
+int   bench_nccl_all_to_all(struct bench_nccl *nccl, uint64_t block_bytes, void *stream);
+
+#endif /* BENCH_H */

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef BENCH_CASES_H
+#define BENCH_CASES_H
+
+/* Every test case's entry: runs on each rank; 0 or an error. */
+
+struct bench_rank;
+
+int bench_p2p(struct bench_rank *rank);
+int bench_p2p_2d(struct bench_rank *rank);
+int bench_busy_sm(struct bench_rank *rank);
+int bench_doorbell(struct bench_rank *rank);
+int bench_all_gather(struct bench_rank *rank);
+int bench_all_to_all(struct bench_rank *rank);
+int bench_engine(struct bench_rank *rank);
+int bench_idle(struct bench_rank *rank);
+
+#endif /* BENCH_CASES_H */

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * all_gather and all_to_all: ours (polled, gated) beside raw driver calls and NCCL's
+ * two modes, interleaved sample by sample in one run.
+ *
+ * A sample is LAUNCHES launches back to back between two events on the caller's
+ * stream (host ranks: between two looks at the clock), after a barrier of the host
+ * threads; done when every block's mark is raised at every rank. Launches alternate
+ * between two targets, and the consumer's free marks are raised on a stream of their
+ * own. The all-gather is in place; the all-to-all's own block stays where it is
+ * (NCCL's is copied by NCCL, which has no call without it).
+ */
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "bench_cases.h"
+#include "bench_collective.h"
+
+#define LAUNCHES 5u
+
+/* --- set-up -------------------------------------------------------------- */
+
+static int open_set(struct bench_collective *c, struct bench_set *set, uint64_t bytes_max)
+{
+	struct bench_rank *rank = c->rank;
+	struct ceov_place host = { CEOV_PLACE_HOST, 0 };
+	uint32_t n_counters = rank->n_ranks * c->n_pieces;
+	int r;
+
+	r = bench_share_buffers(rank, bytes_max * rank->n_ranks, &set->target);
+	if (!r)
+		r = bench_share_signals(rank, bench_place(rank), n_counters, 0,
+					&set->arrived);
+	if (!r)
+		r = bench_share_signals(rank, host, n_counters, 0, &set->free);
+	if (!r)
+		r = ceov_signal_create(rank->context, rank->rank, host, c->n_pieces, 0,
+				       &set->ready[0]);
+	if (!r)
+		r = ceov_signal_create(rank->context, rank->rank, bench_place(rank),
+				       c->n_pieces, 0, &set->ready[1]);
+	return r;
+}
+
+static int open_nccl(struct bench_collective *c, enum bench_way way, uint64_t bytes_max)
+{
+	const char *why = "";
+	int r = CEOV_NONE;
+
+	if (c->rank->is_gpu && !c->rank->options->without_nccl)
+		r = bench_nccl_open(c->rank, way == BENCH_WAY_NCCL_CE, bytes_max * c->rank->n_ranks,
+				    &c->nccl[way], &why);
+	else
+		why = c->rank->is_gpu ? "as asked" : "it needs GPUs";
+	c->runs[way] = !r;
+	if (r == CEOV_NONE && !c->rank->rank)
+		printf("# NCCL %s is left out: %s\n", way == BENCH_WAY_NCCL_CE ? "zero-CTA" : "SM",
+		       why);
+	return r == CEOV_NONE ? 0 : r;
+}
+
+static int open_collective(struct bench_collective *c, struct bench_rank *rank,
+			   enum bench_pattern pattern)
+{
+	uint64_t bytes_max = rank->options->begin_bytes, bytes;
+	uint32_t i;
+	int r = 0;
+
+	memset(c, 0, sizeof(*c));
+	c->rank = rank;
+	c->pattern = pattern;
+	c->n_pieces = rank->options->n_pieces;
+	c->runs[BENCH_WAY_POLLED] = (rank->options->triggers & BENCH_POLLED) != 0;
+	c->runs[BENCH_WAY_GATED] = (rank->options->triggers & BENCH_GATED) != 0;
+	c->runs[BENCH_WAY_RAW] = 1;
+	for (bytes = bytes_max; bytes; bytes = bench_next_size(rank->options, bytes))
+		bytes_max = bytes;
+	for (i = 0; !r && i < BENCH_SETS; i++)
+		r = open_set(c, &c->sets[i], bytes_max);
+	if (!r && pattern == BENCH_ALL_TO_ALL)
+		r = bench_share_buffers(rank, bytes_max * rank->n_ranks, &c->source);
+	if (!r)
+		r = bench_share_buffers(rank, 4096, &c->flags);
+	if (!r)         /* flags begin at 0; a fill of one word each would not do */
+		r = rank->is_gpu ? 0 : (memset(bench_address(rank, c->flags.by_rank[
+				rank->rank]), 0, 4096), 0);
+	if (!r)
+		r = open_nccl(c, BENCH_WAY_NCCL_SM, bytes_max);
+	if (!r)
+		r = open_nccl(c, BENCH_WAY_NCCL_CE, bytes_max);
+	return r ? r : bench_meet(rank);
+}
+
+static int close_collective(struct bench_collective *c)
+{
+	struct bench_set *set;
+	uint32_t i, k;
+	int r = 0;
+
+	bench_nccl_close(c->nccl[BENCH_WAY_NCCL_SM]);
+	bench_nccl_close(c->nccl[BENCH_WAY_NCCL_CE]);
+	for (i = 0; !r && i < BENCH_SETS; i++) {
+		set = &c->sets[i];
+		r = bench_drop_buffers(c->rank, &set->target);
+		if (!r)
+			r = bench_drop_signals(c->rank, &set->arrived);
+		if (!r)
+			r = bench_drop_signals(c->rank, &set->free);
+		for (k = 0; !r && k < 2; k++)
+			r = ceov_signal_release(set->ready[k]);
+	}
+	if (!r && c->pattern == BENCH_ALL_TO_ALL)
+		r = bench_drop_buffers(c->rank, &c->source);
+	return r ? r : bench_drop_buffers(c->rank, &c->flags);
+}
+
+/* --- a sample ------------------------------------------------------------ */
+
+static int settle(struct bench_rank *rank)
+{
+	int r = 0;
+
+	if (rank->is_gpu) {
+		r = bench_stream_sync(rank->device, BENCH_STREAM_MAIN);
+		if (!r)
+			r = bench_stream_sync(rank->device, BENCH_STREAM_SIDE);
+		if (!r)
+			r = bench_stream_sync(rank->device, BENCH_STREAM_COPY);
+	}
+	return r ? r : bench_meet(rank);
+}
+
+static int sample(struct bench_collective *c, enum bench_way way, uint32_t number,
+		  uint32_t n_launches)
+{
+	struct bench_rank *rank = c->rank;
+	uint64_t begin = 0;
+	double us = 0;
+	uint32_t i;
+	int r = bench_meet(rank);
+
+	if (!r && rank->is_gpu)
+		r = bench_time_begin(rank->device);
+	begin = cei_now_ns();
+	for (i = 0; !r && i < n_launches; i++)
+		r = bench_ways_once(c, way, i + 1 == n_launches);
+	if (!r && rank->is_gpu)
+		r = bench_time_us(rank->device, &us);
+	else
+		us = (double)(cei_now_ns() - begin) / 1e3;
+	if (!r)
+		bench_sample(rank, way, number, us / n_launches);
+	return r ? r : settle(rank);
+}
+
+/* --- data ---------------------------------------------------------------- */
+
+/* Where the way's next launch reads and writes. */
+static char *target_of(struct bench_collective *c, enum bench_way way)
+{
+	struct bench_rank *rank = c->rank;
+	uint64_t next = way == BENCH_WAY_RAW ? c->n_raw + 1 : c->n_ours;
+
+	if (way == BENCH_WAY_NCCL_SM || way == BENCH_WAY_NCCL_CE)
+		return bench_nccl_target(c->nccl[way]);
+	return bench_address(rank, c->sets[next % BENCH_SETS].target.by_rank[rank->rank]);
+}
+
+static char *source_of(struct bench_collective *c, enum bench_way way)
+{
+	struct bench_rank *rank = c->rank;
+
+	if (way == BENCH_WAY_NCCL_SM || way == BENCH_WAY_NCCL_CE)
+		return bench_nccl_source(c->nccl[way]);
+	return bench_address(rank, c->source.by_rank[rank->rank]);
+}
+
+static int prepare_data(struct bench_collective *c, enum bench_way way)
+{
+	struct bench_rank *rank = c->rank;
+	uint32_t own = rank->rank, target;
+	char *at = target_of(c, way);
+	int r;
+
+	c->round++;
+	r = bench_fill(rank->device, at, c->bytes * rank->n_ranks, ~c->round);
+	if (c->pattern == BENCH_ALL_GATHER)
+		return r ? r : bench_fill(rank->device, at + own * c->bytes, c->bytes,
+					  bench_seed(rank, own, 0, c->round));
+	for (target = 0; !r && target < rank->n_ranks; target++)
+		r = bench_fill(rank->device, source_of(c, way) + target * c->bytes,
+			       c->bytes, bench_seed(rank, own, target, c->round));
+	return r;
+}
+
+static int check_data(struct bench_collective *c, enum bench_way way, const char *at)
+{
+	struct bench_rank *rank = c->rank;
+	uint64_t n_wrong = 0;
+	uint32_t source;
+	int r = 0;
+
+	for (source = 0; !r && source < rank->n_ranks; source++) {
+		if (source == rank->rank)
+			continue;
+		r = bench_verify(rank->device, at + source * c->bytes, c->bytes,
+				 bench_seed(rank, source, c->pattern == BENCH_ALL_GATHER ? 0
+					    : rank->rank, c->round), &n_wrong);
+		bench_wrong(rank, way, n_wrong);
+	}
+	return r ? r : bench_meet(rank);
+}
+
+/* One launch into every target, each with data of its own. */
+static int verify(struct bench_collective *c, enum bench_way way)
+{
+	const char *at;
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; !r && i < BENCH_SETS; i++) {
+		at = target_of(c, way);
+		r = prepare_data(c, way);
+		if (!r)
+			r = sample(c, way, 0, 1);
+		if (!r)
+			r = check_data(c, way, at);
+	}
+	if (r)
+		return r;
+	if (!c->rank->rank)
+		c->wrong[way] |= bench_take_wrong(c->rank, way) != 0;
+	return bench_meet(c->rank);
+}
+
+static int verify_all(struct bench_collective *c)
+{
+	uint32_t way;
+	int r = 0;
+
+	for (way = 0; !r && c->rank->options->check && way < BENCH_WAYS; way++)
+		if (c->runs[way])
+			r = verify(c, (enum bench_way)way);
+	return r;
+}
+
+/* --- rows ---------------------------------------------------------------- */
+
+static void name_row(const struct bench_collective *c, enum bench_way way, struct bench_row *row)
+{
+	static const enum bench_mode kinds[BENCH_WAYS] = {
+		BENCH_OURS, BENCH_OURS, BENCH_RAW, BENCH_NCCL_SM, BENCH_NCCL_CE };
+
+	memset(row, 0, sizeof(*row));
+	snprintf(row->test, sizeof(row->test), "%s", c->pattern == BENCH_ALL_GATHER
+		 ? "all_gather" : "all_to_all");
+	row->mode = kinds[way];
+	if (row->mode == BENCH_OURS)
+		snprintf(row->variant, sizeof(row->variant), "%s",
+			 way == BENCH_WAY_GATED ? "gated" : "polled");
+	row->ranks = c->rank->n_ranks;
+	row->source = row->target = -1;
+	row->bytes_per_rank = c->bytes;
+	if (row->mode == BENCH_OURS || row->mode == BENCH_RAW)
+		row->chunk_bytes = c->bytes / c->n_pieces;
+	row->verified = c->rank->options->check ? !c->wrong[way] : -1;
+}
+
+static void add_rows(struct bench_collective *c)
+{
+	struct bench_row rows[BENCH_WAYS];
+	uint32_t way;
+
+	for (way = 0; way < BENCH_WAYS; way++) {
+		name_row(c, (enum bench_way)way, &rows[way]);
+		if (!c->runs[way])
+			continue;
+		bench_statistics(c->rank, way, c->rank->options->n_samples, &rows[way]);
+		rows[way].gb_per_s = (double)(c->rank->n_ranks - 1) * (double)c->bytes /
+			rows[way].us_median / 1e3;
+	}
+	for (way = 0; way < BENCH_WAYS; way++) {
+		if (!c->runs[way])
+			continue;
+		if (way <= BENCH_WAY_GATED) {
+			rows[way].ratio_raw = rows[BENCH_WAY_RAW].us_median / rows[way].us_median;
+			rows[way].ratio_nccl_sm = rows[BENCH_WAY_NCCL_SM].us_median /
+				rows[way].us_median;
+			rows[way].ratio_nccl_ce = rows[BENCH_WAY_NCCL_CE].us_median /
+				rows[way].us_median;
+		}
+		bench_add_row(c->rank, &rows[way]);
+	}
+}
+
+static int measure_size(struct bench_collective *c)
+{
+	const struct bench_options *options = c->rank->options;
+	uint32_t i, way;
+	int r = bench_ways_open_plans(c);
+
+	bench_forget(c->rank);
+	memset(c->wrong, 0, sizeof(c->wrong));
+	if (!r)
+		r = verify_all(c);
+	for (i = 0; !r && i < options->n_warmup + options->n_samples; i++)
+		for (way = 0; !r && way < BENCH_WAYS; way++)
+			if (c->runs[way])
+				r = sample(c, (enum bench_way)way, i < options->n_warmup ? 0
+					   : i - options->n_warmup, LAUNCHES);
+	if (!r)
+		r = verify_all(c);
+	if (!r && !c->rank->rank)
+		add_rows(c);
+	if (!r)
+		bench_ways_close_plans(c);
+	return r ? r : bench_meet(c->rank);
+}
+
+static int run(struct bench_rank *rank, enum bench_pattern pattern)
+{
+	struct bench_collective c;
+	uint64_t bytes;
+	int r = open_collective(&c, rank, pattern);
+
+	for (bytes = rank->options->begin_bytes; !r && bytes;
+	     bytes = bench_next_size(rank->options, bytes)) {
+		c.bytes = bytes;
+		r = measure_size(&c);
+	}
+	return r ? r : close_collective(&c);
+}
+
+int bench_all_gather(struct bench_rank *rank)
+{
+	return run(rank, BENCH_ALL_GATHER);
+}
+
+int bench_all_to_all(struct bench_rank *rank)
+{
+	return run(rank, BENCH_ALL_TO_ALL);
+}

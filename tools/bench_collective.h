@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef BENCH_COLLECTIVE_H
+#define BENCH_COLLECTIVE_H
+
+/* One collective over all ranks, and the ways in which it is done: bench_collective.c
+ * measures, bench_ways.c knows how each way goes. */
+
+#include "bench_group.h"
+
+#define BENCH_SETS 2u
+
+enum bench_way { BENCH_WAY_POLLED, BENCH_WAY_GATED, BENCH_WAY_RAW, BENCH_WAY_NCCL_SM,
+		BENCH_WAY_NCCL_CE, BENCH_WAYS };
+
+enum bench_pattern { BENCH_ALL_GATHER, BENCH_ALL_TO_ALL };
+
+struct bench_set {                            /* one target and all that belongs to it */
+	struct bench_buffers target;
+	struct bench_signals arrived;   /* at the target's rank */
+	struct bench_signals free;
+	ceov_signal         *ready[2];  /* [polled, gated] */
+	ceov_plan           *plan[2];
+	uint64_t             n_launches;
+};
+
+struct bench_collective {
+	struct bench_rank   *rank;
+	enum bench_pattern         pattern;
+	uint64_t             bytes;     /* of a shard or block */
+	uint32_t             n_pieces;
+	struct bench_set           sets[BENCH_SETS];
+	struct bench_buffers source;    /* all-to-all */
+	struct bench_buffers flags;     /* raw: a 64-bit flag per source rank */
+	uint64_t             n_raw;
+	uint64_t             n_ours;    /* launches of ours, for the choice of the set */
+	struct bench_nccl   *nccl[BENCH_WAYS];
+	int                  runs[BENCH_WAYS];
+	int                  wrong[BENCH_WAYS];
+	uint64_t             round;     /* of data */
+};
+
+/* Both plans of every set for the current size, and their release. */
+int  bench_ways_open_plans(struct bench_collective *c);
+void bench_ways_close_plans(struct bench_collective *c);
+
+/* Queues (GPU) or does (host) one launch; ends the clock behind the last of a sample. */
+int  bench_ways_once(struct bench_collective *c, enum bench_way way, int is_last);
+
+#endif /* BENCH_COLLECTIVE_H */

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* The device of a rank: the host's own, and the choice between it and a GPU. */
+
+#include "bench_device.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "config.h"
+
+struct bench_device {
+	const struct bench_device_ops *ops;
+	void                          *private;
+};
+
+/* Words whose bits all change from one index to the next (splitmix64). */
+static uint64_t pattern(uint64_t seed, uint64_t i)
+{
+	uint64_t x = seed + i + UINT64_C(0x9e3779b97f4a7c15);
+
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	return x ^ x >> 31;
+}
+
+static int host_open(void **ret_private, uint32_t ordinal)
+{
+	(void)ordinal;
+	*ret_private = NULL;
+	return 0;
+}
+
+static void host_close(void *private)
+{
+	(void)private;
+}
+
+static int host_fill(void *private, void *at, uint64_t n_bytes, uint64_t seed)
+{
+	uint64_t *words = at, i;
+
+	(void)private;
+	for (i = 0; i < n_bytes / 8; i++)
+		words[i] = pattern(seed, i);
+	return 0;
+}
+
+static int host_verify(void *private, const void *at, uint64_t n_bytes, uint64_t seed,
+		       uint64_t *ret_n_wrong)
+{
+	const uint64_t *words = at;
+	uint64_t i, n_wrong = 0;
+
+	(void)private;
+	for (i = 0; i < n_bytes / 8; i++)
+		n_wrong += words[i] != pattern(seed, i);
+	*ret_n_wrong = n_wrong;
+	return 0;
+}
+
+static const struct bench_device_ops host_ops = {
+	.open   = host_open,
+	.close  = host_close,
+	.fill   = host_fill,
+	.verify = host_verify,
+};
+
+int bench_device_open(struct bench_device **ret_device, int is_gpu, uint32_t gpu)
+{
+	struct bench_device *device = calloc(1, sizeof(*device));
+
+	if (!device)
+		return CEOV_ERR_NO_MEMORY;
+	*ret_device = device;
+	device->ops = &host_ops;
+#if HAVE_CUDA
+	if (is_gpu)
+		device->ops = &bench_device_cuda;
+#else
+	(void)is_gpu;
+#endif
+	return device->ops->open(&device->private, gpu);
+}
+
+void bench_device_close(struct bench_device *device)
+{
+	if (device)
+		device->ops->close(device->private);
+	free(device);
+}
+
+int bench_fill(struct bench_device *device, void *at, uint64_t n_bytes, uint64_t seed)
+{
+	return device->ops->fill(device->private, at, n_bytes, seed);
+}
+
+int bench_verify(struct bench_device *device, const void *at, uint64_t n_bytes,
+		 uint64_t seed, uint64_t *ret_n_wrong)
+{
+	return device->ops->verify(device->private, at, n_bytes, seed, ret_n_wrong);
+}
+
+void *bench_stream(struct bench_device *device, enum bench_stream which)
+{
+	return device->ops->stream(device->private, which);
+}
+
+int bench_stream_sync(struct bench_device *device, enum bench_stream which)
+{
+	return device->ops->sync(device->private, which);
+}
+
+int bench_stream_follow(struct bench_device *device, enum bench_stream later,
+			enum bench_stream earlier)
+{
+	return device->ops->follow(device->private, later, earlier);
+}
+
+int bench_time_begin(struct bench_device *device)
+{
+	return device->ops->time_begin(device->private);
+}
+
+int bench_time_end(struct bench_device *device)
+{
+	return device->ops->time_end(device->private);
+}
+
+int bench_time_us(struct bench_device *device, double *ret_us)
+{
+	return device->ops->time_us(device->private, ret_us);
+}
+
+int bench_raw_copies(struct bench_device *device, enum bench_stream which,
+		     const struct bench_copy *copies, uint32_t n_copies)
+{
+	return device->ops->copies(device->private, which, copies, n_copies);
+}
+
+int bench_raw_flags(struct bench_device *device, enum bench_stream which,
+		    void *const *flags, uint32_t n_flags, uint64_t value)
+{
+	return device->ops->flags(device->private, which, flags, n_flags, value);
+}
+
+int bench_raw_waits(struct bench_device *device, enum bench_stream which,
+		    void *const *flags, uint32_t n_flags, uint64_t value)
+{
+	return device->ops->waits(device->private, which, flags, n_flags, value);
+}
+
+int bench_pingpong_start(struct bench_device *device, const struct bench_pingpong *game)
+{
+	return device->ops->pingpong_start(device->private, game);
+}
+
+int bench_pingpong_wait(struct bench_device *device, uint32_t n_rounds, double *ret_us)
+{
+	return device->ops->pingpong_wait(device->private, n_rounds, ret_us);
+}
+
+int bench_spin_start(struct bench_device *device)
+{
+	return device->ops->spin_start(device->private);
+}
+
+int bench_spin_stop(struct bench_device *device)
+{
+	return device->ops->spin_stop(device->private);
+}
+
+/* --- counting GPUs ------------------------------------------------------- */
+
+struct counted {
+	uint32_t n_gpus;
+	char     machine[256];
+};
+
+static void count(struct counted *counted)
+{
+#if HAVE_CUDA
+	counted->n_gpus = bench_device_cuda.count(counted->machine,
+						  sizeof(counted->machine));
+#else
+	snprintf(counted->machine, sizeof(counted->machine), "built without CUDA");
+#endif
+}
+
+uint32_t bench_count_gpus(char *ret_machine, size_t n_bytes)
+{
+	struct counted *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+				      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct counted counted = { 0, "not known" };
+	pid_t child;
+
+	if (shared != MAP_FAILED) {
+		fflush(NULL);
+		child = fork();
+		if (!child) {
+			count(shared);
+			_exit(EXIT_SUCCESS);
+		}
+		if (child > 0 && waitpid(child, NULL, 0) == child)
+			counted = *shared;
+		munmap(shared, sizeof(*shared));
+	}
+	snprintf(ret_machine, n_bytes, "%s", counted.machine);
+	return counted.n_gpus;
+}

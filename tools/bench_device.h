@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef BENCH_DEVICE_H
+#define BENCH_DEVICE_H
+
+/* What stands behind the device calls of bench.h, same contracts. private is what
+ * open made, also where it failed. */
+
+#include "bench.h"
+
+struct bench_device_ops {
+	int      (*open)(void **ret_private, uint32_t ordinal);
+	void     (*close)(void *private);
+	int      (*fill)(void *private, void *at, uint64_t n_bytes, uint64_t seed);
+	int      (*verify)(void *private, const void *at, uint64_t n_bytes, uint64_t seed,
+			   uint64_t *ret_n_wrong);
+
+	/* NULL on the host, whose ranks do not call them. */
+	void    *(*stream)(void *private, enum bench_stream which);
+	int      (*sync)(void *private, enum bench_stream which);
+	int      (*follow)(void *private, enum bench_stream later,
+			   enum bench_stream earlier);
+	int      (*time_begin)(void *private);
+	int      (*time_end)(void *private);
+	int      (*time_us)(void *private, double *ret_us);
+	int      (*copies)(void *private, enum bench_stream which,
+			   const struct bench_copy *copies, uint32_t n);
+	int      (*flags)(void *private, enum bench_stream which, void *const *flags,
+			  uint32_t n, uint64_t value);
+	int      (*waits)(void *private, enum bench_stream which, void *const *flags,
+			  uint32_t n, uint64_t value);
+	int      (*pingpong_start)(void *private, const struct bench_pingpong *game);
+	int      (*pingpong_wait)(void *private, uint32_t n_rounds, double *ret_us);
+	int      (*spin_start)(void *private);
+	int      (*spin_stop)(void *private);
+
+	/* How many there are; ret_machine says which, or why none. */
+	uint32_t (*count)(char *ret_machine, size_t n_bytes);
+};
+
+extern const struct bench_device_ops bench_device_cuda; /* bench_cuda.c, with CUDA */
+
+#endif /* BENCH_DEVICE_H */

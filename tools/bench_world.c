@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Ranks as processes (forked before any CUDA call) or threads, and what they share. */
+
+#include "bench.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+struct bench_shared {
+	_Atomic uint32_t n_arrived;     /* barrier: of this round */
+	_Atomic uint32_t round;
+	_Atomic int      failed;        /* first failure of any rank */
+	uint64_t         deadline_ns;
+	char             blob[128];
+	_Atomic uint64_t n_wrong[BENCH_MODES];
+	double           samples[BENCH_MODES][BENCH_RANKS_MAX][BENCH_SAMPLES_MAX];
+	uint32_t         n_rows;
+	int              n_bad_rows;
+	struct bench_row rows[BENCH_ROWS_MAX];
+};
+
+struct run {
+	const struct bench_options     *options;
+	const struct bench_case *const *cases;
+	uint32_t                        n_cases;
+	struct bench_shared            *shared;
+	uint32_t                        n_ranks;
+	int                             is_gpu;
+	char                            group[96];
+};
+
+struct thread_rank {
+	struct run   *run;
+	ceov_context *context;
+	uint32_t      rank;
+	pthread_t     thread;
+	int           result;
+};
+
+int bench_fail(const struct bench_rank *rank, int result, const char *what)
+{
+	struct ceov_failure failure;
+	int expected = 0;
+
+	fprintf(stderr, "ceoverlap-bench: rank %u: %s: %s\n", rank->rank, what,
+		ceov_strerror(result));
+	if (rank->context && !ceov_last_failure(rank->context, &failure))
+		fprintf(stderr, "ceoverlap-bench: rank %u: first failure: %s\n", rank->rank,
+			failure.text);
+	atomic_compare_exchange_strong(&rank->shared->failed, &expected,
+				       result ? result : CEOV_ERR_STATE);
+	return result ? result : CEOV_ERR_STATE;
+}
+
+int bench_meet(struct bench_rank *rank)
+{
+	struct bench_shared *shared = rank->shared;
+	/* seq_cst throughout: a barrier outside of what is timed */
+	uint32_t round = atomic_load(&shared->round);
+	struct cei_backoff backoff;
+
+	if (atomic_fetch_add(&shared->n_arrived, 1) + 1 == rank->n_ranks) {
+		atomic_store(&shared->n_arrived, 0);
+		atomic_fetch_add(&shared->round, 1);
+		return atomic_load(&shared->failed) ? CEOV_ERR_ABORTED : 0;
+	}
+	cei_backoff_reset(&backoff);
+	while (atomic_load(&shared->round) == round) {
+		if (atomic_load(&shared->failed))
+			return CEOV_ERR_ABORTED;
+		if (cei_now_ns() >= shared->deadline_ns)
+			return bench_fail(rank, CEOV_ERR_TIMEOUT, "waiting for the others");
+		cei_backoff_step(&backoff);
+	}
+	return atomic_load(&shared->failed) ? CEOV_ERR_ABORTED : 0;
+}
+
+void bench_sample(struct bench_rank *rank, uint32_t mode, uint32_t sample, double us)
+{
+	rank->shared->samples[mode][rank->rank][sample] = us;
+}
+
+void bench_forget(struct bench_rank *rank)
+{
+	uint32_t mode;
+
+	for (mode = 0; mode < BENCH_MODES; mode++)
+		memset(rank->shared->samples[mode][rank->rank], 0,
+		       sizeof(rank->shared->samples[mode][rank->rank]));
+}
+
+static int compare_doubles(const void *left, const void *right)
+{
+	double a = *(const double *)left, b = *(const double *)right;
+
+	return a < b ? -1 : a > b;
+}
+
+void bench_statistics(struct bench_rank *rank, uint32_t mode, uint32_t n_samples,
+		      struct bench_row *row)
+{
+	double worst[BENCH_SAMPLES_MAX];
+	uint32_t i, r;
+
+	for (i = 0; i < n_samples; i++) {
+		worst[i] = 0;
+		for (r = 0; r < rank->n_ranks; r++)
+			if (rank->shared->samples[mode][r][i] > worst[i])
+				worst[i] = rank->shared->samples[mode][r][i];
+	}
+	qsort(worst, n_samples, sizeof(worst[0]), compare_doubles);
+	row->us_median = worst[n_samples / 2];
+	row->us_min = worst[0];
+	row->us_p99 = worst[(n_samples - 1) * 99 / 100];
+}
+
+void bench_wrong(struct bench_rank *rank, uint32_t mode, uint64_t n_wrong)
+{
+	atomic_fetch_add(&rank->shared->n_wrong[mode], n_wrong);
+}
+
+uint64_t bench_take_wrong(struct bench_rank *rank, uint32_t mode)
+{
+	return atomic_exchange(&rank->shared->n_wrong[mode], 0);
+}
+
+void bench_add_row(struct bench_rank *rank, const struct bench_row *row)
+{
+	struct bench_shared *shared = rank->shared;
+
+	bench_report_row(stdout, row);
+	fflush(stdout);
+	shared->n_bad_rows += row->verified == 0;
+	if (shared->n_rows < BENCH_ROWS_MAX)
+		shared->rows[shared->n_rows++] = *row;
+	else
+		bench_fail(rank, CEOV_FULL, "more rows than the report holds");
+}
+
+void *bench_blob(struct bench_rank *rank)
+{
+	return rank->shared->blob;
+}
+
+/* --- ranks --------------------------------------------------------------- */
+
+static int run_cases(struct run *run, struct bench_rank *rank)
+{
+	uint32_t i;
+	int r;
+
+	r = bench_device_open(&rank->device, run->is_gpu, rank->rank);
+	if (r)
+		return bench_fail(rank, r, "opening the device");
+	for (i = 0; !r && i < run->n_cases; i++) {
+		r = run->cases[i]->run(rank);
+		if (r && r != CEOV_ERR_ABORTED)
+			(void)bench_fail(rank, r, run->cases[i]->name);
+		if (!r)
+			r = bench_meet(rank);
+	}
+	bench_device_close(rank->device);
+	return r;
+}
+
+static struct bench_rank make_rank(struct run *run, uint32_t rank, ceov_context *context)
+{
+	struct bench_rank made = {
+		.options = run->options,
+		.shared = run->shared,
+		.rank = rank,
+		.n_ranks = run->n_ranks,
+		.is_gpu = run->is_gpu,
+		.context = context,
+	};
+
+	return made;
+}
+
+static int open_context(struct run *run, uint32_t first, uint32_t n_members,
+			ceov_context **ret_context)
+{
+	struct ceov_member members[BENCH_RANKS_MAX];
+	struct ceov_config config = CEOV_CONFIG_INIT;
+	uint32_t i;
+
+	for (i = 0; i < n_members; i++) {
+		members[i].rank = first + i;
+		members[i].place.kind = run->is_gpu ? CEOV_PLACE_GPU : CEOV_PLACE_HOST;
+		members[i].place.index = run->is_gpu ? first + i : 0;
+	}
+	config.members = members;
+	config.n_members = n_members;
+	config.n_ranks = run->n_ranks;
+	config.max_chunk_bytes = run->options->chunk_bytes;
+	config.group = n_members == run->n_ranks ? NULL : run->group;
+	return ceov_open(&config, ret_context);
+}
+
+static int process_main(struct run *run, uint32_t number)
+{
+	ceov_context *context = NULL;
+	struct bench_rank rank = make_rank(run, number, NULL);
+	int r;
+
+	r = open_context(run, number, 1, &context);
+	if (r)
+		return bench_fail(&rank, r, "ceov_open") ? EXIT_FAILURE : EXIT_SUCCESS;
+	rank.context = context;
+	r = run_cases(run, &rank);
+	if (!r)
+		r = ceov_barrier(context, UINT64_C(10000000000));
+	ceov_close(context);
+	return r ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+/* Waits for all; when one fails the others are told, and after 5 s killed. */
+static int reap(struct run *run, pid_t *children, uint32_t n)
+{
+	uint64_t kill_at = run->shared->deadline_ns + UINT64_C(5000000000);
+	uint32_t i, n_left = n;
+	int status, r = EXIT_SUCCESS;
+
+	while (n_left) {
+		for (i = 0; i < n; i++) {
+			if (!children[i] || waitpid(children[i], &status, WNOHANG) <= 0)
+				continue;
+			children[i] = 0;
+			n_left--;
+			if (WIFEXITED(status) && !WEXITSTATUS(status))
+				continue;
+			r = EXIT_FAILURE;
+			if (WIFSIGNALED(status))
+				fprintf(stderr, "ceoverlap-bench: rank %u: ended by signal "
+					"%d\n", i, WTERMSIG(status));
+			atomic_store(&run->shared->failed, CEOV_ERR_PEER_LOST);
+			if (kill_at > cei_now_ns() + UINT64_C(20000000000))
+				kill_at = cei_now_ns() + UINT64_C(20000000000);
+		}
+		for (i = 0; cei_now_ns() > kill_at && i < n; i++)
+			if (children[i])
+				kill(children[i], SIGKILL);
+		usleep(2000);
+	}
+	return r;
+}
+
+static int run_processes(struct run *run)
+{
+	pid_t children[BENCH_RANKS_MAX] = { 0 };
+	uint32_t i;
+
+	fflush(NULL);
+	for (i = 0; i < run->n_ranks; i++) {
+		children[i] = fork();
+		if (children[i] < 0) {
+			fprintf(stderr, "ceoverlap-bench: fork: %s\n", strerror(errno));
+			atomic_store(&run->shared->failed, CEOV_ERR_SYSTEM);
+			children[i] = 0;
+			(void)reap(run, children, i);
+			return EXIT_FAILURE;
+		}
+		if (!children[i])
+			_exit(process_main(run, i));
+	}
+	return reap(run, children, run->n_ranks);
+}
+
+static void *thread_main(void *arg)
+{
+	struct thread_rank *own = arg;
+	struct bench_rank rank = make_rank(own->run, own->rank, own->context);
+
+	own->result = run_cases(own->run, &rank);
+	return NULL;
+}
+
+/* In a child, so that the parent, which reports, holds no GPU. */
+static int threads_main(struct run *run)
+{
+	struct thread_rank ranks[BENCH_RANKS_MAX];
+	ceov_context *context = NULL;
+	struct bench_rank first = make_rank(run, 0, NULL);
+	uint32_t i, n = 0;
+	int r = open_context(run, 0, run->n_ranks, &context);
+
+	if (r)
+		return bench_fail(&first, r, "ceov_open") ? EXIT_FAILURE : EXIT_SUCCESS;
+	for (i = 0; i < run->n_ranks; i++) {
+		ranks[i] = (struct thread_rank){ run, context, i, 0, 0 };
+		r = pthread_create(&ranks[i].thread, NULL, thread_main, &ranks[i]);
+		if (r) {
+			(void)bench_fail(&first, CEOV_ERR_SYSTEM, "pthread_create");
+			break;
+		}
+		n++;
+	}
+	for (i = 0; i < n; i++) {
+		pthread_join(ranks[i].thread, NULL);
+		r = r ? r : ranks[i].result;
+	}
+	ceov_close(context);
+	return r ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+static int run_threads(struct run *run)
+{
+	pid_t child;
+
+	fflush(NULL);
+	child = fork();
+	if (!child)
+		_exit(threads_main(run));
+	if (child < 0)
+		return EXIT_FAILURE;
+	return reap(run, &child, 1);
+}
+
+static int choose_ranks(struct run *run, char *machine, size_t n_bytes)
+{
+	uint32_t n_gpus = run->options->force_host ? 0 : bench_count_gpus(machine, n_bytes);
+
+	if (run->options->force_host)
+		snprintf(machine, n_bytes, "host memory, as asked");
+	run->n_ranks = run->options->n_ranks;
+	/* more ranks than GPUs: host memory, and it says so */
+	run->is_gpu = n_gpus && (!run->n_ranks || run->n_ranks <= n_gpus);
+	if (!run->n_ranks)
+		run->n_ranks = n_gpus ? n_gpus : 4;
+	if (run->n_ranks <= BENCH_RANKS_MAX)
+		return 0;
+	fprintf(stderr, "ceoverlap-bench: %u ranks, at most %u\n", run->n_ranks,
+		BENCH_RANKS_MAX);
+	return CEOV_ERR_INVALID;
+}
+
+static int fits(const struct run *run, const struct bench_case *test)
+{
+	if (test->host_only && (test->host_only > 0) == run->is_gpu) {
+		printf("# %s: left out, it needs %s\n", test->name,
+		       run->is_gpu ? "host memory (--host)" : "GPUs");
+		return 0;
+	}
+	if (run->n_ranks < test->n_ranks_min) {
+		printf("# %s: left out, it needs %u ranks\n", test->name,
+		       test->n_ranks_min);
+		return 0;
+	}
+	return 1;
+}
+
+int bench_world_run(const struct bench_options *options,
+		    const struct bench_case *const *cases, uint32_t n_cases)
+{
+	const struct bench_case *chosen[32];
+	struct run run = { .options = options, .cases = chosen };
+	char machine[256], folder[] = "/tmp/ceoverlap-bench-XXXXXX";
+	uint32_t i;
+	int r;
+
+	if (choose_ranks(&run, machine, sizeof(machine)))
+		return 2;
+	printf("# ceoverlap-bench %s: %u ranks on %s (%s), seed %llu\n", ceov_version(),
+	       run.n_ranks, run.is_gpu ? "GPUs" : "host memory", machine,
+	       (unsigned long long)options->seed);
+	for (i = 0; i < n_cases; i++)
+		if (fits(&run, cases[i]))
+			chosen[run.n_cases++] = cases[i];
+	run.shared = mmap(NULL, sizeof(*run.shared), PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (run.shared == MAP_FAILED || !mkdtemp(folder)) {
+		fprintf(stderr, "ceoverlap-bench: shared memory or folder: %s\n",
+			strerror(errno));
+		return EXIT_FAILURE;
+	}
+	snprintf(run.group, sizeof(run.group), "%s/group", folder);
+	run.shared->deadline_ns = cei_deadline(options->timeout_s * UINT64_C(1000000000));
+	bench_report_head(stdout);
+	r = options->one_process ? run_threads(&run) : run_processes(&run);
+	unlink(run.group);
+	rmdir(folder);
+	if (!run.shared->n_rows) {
+		fprintf(stderr, "ceoverlap-bench: nothing ran\n");
+		r = EXIT_FAILURE;
+	}
+	if (run.shared->n_bad_rows) {
+		fprintf(stderr, "ceoverlap-bench: %d rows with wrong data\n",
+			run.shared->n_bad_rows);
+		r = EXIT_FAILURE;
+	}
+	if (options->json_path &&
+	    bench_report_json(options, run.shared->rows, run.shared->n_rows, machine))
+		r = EXIT_FAILURE;
+	munmap(run.shared, sizeof(*run.shared));
+	return r;
+}
