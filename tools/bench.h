@@ -24,7 +24,7 @@
 
 /* --- options ------------------------------------------------------------- */
 
-enum bench_trigger { BENCH_POLLED = 1, BENCH_GATED = 2 };
+enum bench_trigger { BENCH_POLLED = 1, BENCH_GATED = 2, BENCH_FOLLOW = 4 };
 
 struct bench_options {
 	const char *tests;              /* comma list; NULL: the default set */

@@ -75,6 +75,8 @@ static int open_collective(struct bench_collective *c, struct bench_rank *rank,
 	c->n_pieces = rank->options->n_pieces;
 	c->runs[BENCH_WAY_POLLED] = (rank->options->triggers & BENCH_POLLED) != 0;
 	c->runs[BENCH_WAY_GATED] = (rank->options->triggers & BENCH_GATED) != 0;
+	c->runs[BENCH_WAY_FOLLOW] = rank->is_gpu &&
+		(rank->options->triggers & BENCH_FOLLOW) != 0;
 	c->runs[BENCH_WAY_RAW] = 1;
 	for (bytes = bytes_max; bytes; bytes = bench_next_size(rank->options, bytes))
 		bytes_max = bytes;
@@ -251,8 +253,9 @@ static int verify_all(struct bench_collective *c)
 
 static void name_row(const struct bench_collective *c, enum bench_way way, struct bench_row *row)
 {
+	static const char *const names[] = { "polled", "gated", "follow" };
 	static const enum bench_mode kinds[BENCH_WAYS] = {
-		BENCH_OURS, BENCH_OURS, BENCH_RAW, BENCH_NCCL_SM, BENCH_NCCL_CE };
+		BENCH_OURS, BENCH_OURS, BENCH_OURS, BENCH_RAW, BENCH_NCCL_SM, BENCH_NCCL_CE };
 
 	memset(row, 0, sizeof(*row));
 	snprintf(row->test, sizeof(row->test), "%s", c->pattern == BENCH_ALL_GATHER
@@ -260,7 +263,7 @@ static void name_row(const struct bench_collective *c, enum bench_way way, struc
 	row->mode = kinds[way];
 	if (row->mode == BENCH_OURS)
 		snprintf(row->variant, sizeof(row->variant), "%s",
-			 way == BENCH_WAY_GATED ? "gated" : "polled");
+			 names[way]);
 	row->ranks = c->rank->n_ranks;
 	row->source = row->target = -1;
 	row->bytes_per_rank = c->bytes;
@@ -285,7 +288,7 @@ static void add_rows(struct bench_collective *c)
 	for (way = 0; way < BENCH_WAYS; way++) {
 		if (!c->runs[way])
 			continue;
-		if (way <= BENCH_WAY_GATED) {
+		if (way <= BENCH_WAY_FOLLOW) {
 			rows[way].ratio_raw = rows[BENCH_WAY_RAW].us_median / rows[way].us_median;
 			rows[way].ratio_nccl_sm = rows[BENCH_WAY_NCCL_SM].us_median /
 				rows[way].us_median;

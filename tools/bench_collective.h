@@ -10,7 +10,7 @@
 
 #define BENCH_SETS 2u
 
-enum bench_way { BENCH_WAY_POLLED, BENCH_WAY_GATED, BENCH_WAY_RAW, BENCH_WAY_NCCL_SM,
+enum bench_way { BENCH_WAY_POLLED, BENCH_WAY_GATED, BENCH_WAY_FOLLOW, BENCH_WAY_RAW, BENCH_WAY_NCCL_SM,
 		BENCH_WAY_NCCL_CE, BENCH_WAYS };
 
 enum bench_pattern { BENCH_ALL_GATHER, BENCH_ALL_TO_ALL };
@@ -20,7 +20,7 @@ struct bench_set {                            /* one target and all that belongs
 	struct bench_signals arrived;   /* at the target's rank */
 	struct bench_signals free;
 	ceov_signal         *ready[2];  /* [polled, gated] */
-	ceov_plan           *plan[2];
+	ceov_plan           *plan[3];   /* by way of ours */
 	uint64_t             n_launches;
 };
 

@@ -61,11 +61,12 @@ int bench_ways_open_plans(struct bench_collective *c)
 
 	for (i = 0; !r && i < BENCH_SETS; i++) {
 		set = &c->sets[i];
-		for (k = 0; !r && k < 2; k++) {
+		for (k = 0; !r && k < 3; k++) {
 			r = ceov_plan_create(c->rank->context, c->rank->rank, NULL,
 					     &set->plan[k]);
 			if (!r)
-				r = add_template(c, set, set->plan[k], set->ready[k]);
+				r = add_template(c, set, set->plan[k],
+						 k < 2 ? set->ready[k] : NULL);
 			if (!r)
 				r = ceov_plan_commit(set->plan[k]);
 		}
@@ -78,7 +79,7 @@ void bench_ways_close_plans(struct bench_collective *c)
 	uint32_t i, k;
 
 	for (i = 0; i < BENCH_SETS; i++)
-		for (k = 0; k < 2; k++)
+		for (k = 0; k < 3; k++)
 			ceov_plan_release(c->sets[i].plan[k]);
 }
 
@@ -110,37 +111,50 @@ static uint32_t ready_marks(const struct bench_collective *c, ceov_signal *ready
 
 #define MARKS_MAX (BENCH_RANKS_MAX * 64u)
 
-static int ours_gpu(struct bench_collective *c, int is_gated, int is_last)
+/* What comes before the copies: the caller's stream raises a mark, or is followed. */
+static int begin_ours(struct bench_collective *c, struct bench_set *set, enum bench_way way,
+		      uint64_t base)
+{
+	struct bench_rank *rank = c->rank;
+	void *stream = bench_stream(rank->device, BENCH_STREAM_MAIN);
+	struct ceov_mark marks[MARKS_MAX];
+	struct ceov_launch launch = {
+		.struct_bytes = sizeof(launch),
+		.base = base,
+		.producer_stream = way == BENCH_WAY_GATED ? stream : NULL,
+		.after_stream = way == BENCH_WAY_FOLLOW ? stream : NULL,
+	};
+	int r = 0;
+
+	if (way != BENCH_WAY_FOLLOW)
+		r = ceov_stream_raise(rank->context, rank->rank, stream, marks,
+				      ready_marks(c, set->ready[way], marks), base);
+	do {
+		if (!r)
+			r = ceov_launch(set->plan[way], &launch, NULL);
+	} while (r == CEOV_FULL && !(r = 0));
+	return r;
+}
+
+static int ours_gpu(struct bench_collective *c, enum bench_way way, int is_last)
 {
 	struct bench_set *set = &c->sets[c->n_ours++ % BENCH_SETS];
 	struct ceov_mark marks[MARKS_MAX];
 	struct bench_rank *rank = c->rank;
 	void *stream = bench_stream(rank->device, BENCH_STREAM_MAIN);
 	void *side = bench_stream(rank->device, BENCH_STREAM_SIDE);
-	struct ceov_launch launch = {
-		.struct_bytes = sizeof(launch),
-		.base = set->n_launches++,
-		.producer_stream = is_gated ? stream : NULL,
-	};
-	uint32_t n = ready_marks(c, set->ready[is_gated], marks);
-	int r;
+	uint64_t base = set->n_launches++;
+	uint32_t n = marks_of(c, set->arrived.by_rank[rank->rank], 1, marks);
+	int r = begin_ours(c, set, way, base);
 
-	r = ceov_stream_raise(rank->context, rank->rank, stream, marks, n, launch.base);
-	do {
-		if (!r)
-			r = ceov_launch(set->plan[is_gated], &launch, NULL);
-	} while (r == CEOV_FULL && !(r = 0));
-	n = marks_of(c, set->arrived.by_rank[rank->rank], 1, marks);
 	if (!r)
-		r = ceov_stream_wait(rank->context, rank->rank, stream, marks, n,
-				     launch.base);
+		r = ceov_stream_wait(rank->context, rank->rank, stream, marks, n, base);
 	if (!r && is_last)
 		r = bench_time_end(rank->device);
 	if (!r)
 		r = bench_stream_follow(rank->device, BENCH_STREAM_SIDE, BENCH_STREAM_MAIN);
 	n = marks_of(c, set->free.by_rank[rank->rank], 1, marks);
-	return r ? r : ceov_stream_raise(rank->context, rank->rank, side, marks, n,
-					 launch.base);
+	return r ? r : ceov_stream_raise(rank->context, rank->rank, side, marks, n, base);
 }
 
 static int ours_host(struct bench_collective *c, int is_gated)
@@ -278,7 +292,8 @@ int bench_ways_once(struct bench_collective *c, enum bench_way way, int is_last)
 	switch (way) {
 	case BENCH_WAY_POLLED:
 	case BENCH_WAY_GATED:
-		return c->rank->is_gpu ? ours_gpu(c, way == BENCH_WAY_GATED, is_last)
+	case BENCH_WAY_FOLLOW:
+		return c->rank->is_gpu ? ours_gpu(c, way, is_last)
 			: ours_host(c, way == BENCH_WAY_GATED);
 	case BENCH_WAY_RAW:
 		return c->rank->is_gpu ? raw_gpu(c, is_last) : raw_host(c);

@@ -52,8 +52,9 @@ static const struct argp_option options_table[] = {
 	{ "host", KEY_HOST, NULL, 0, "Host memory even where there are GPUs", 1 },
 	{ "one-process", KEY_ONE_PROCESS, NULL, 0, "All ranks in one process, a thread "
 	  "each (default: a process per rank)", 1 },
-	{ "trigger", KEY_TRIGGER, "polled|gated|both", 0, "How marks are seen (default "
-	  "both)", 1 },
+	{ "trigger", KEY_TRIGGER, "polled|gated|follow|all", 0, "How launches begin: the "
+	  "engine polls the mark, a lane waits for it, or the copies follow the caller's "
+	  "stream (collectives on GPUs); default all", 1 },
 	{ "pieces", KEY_PIECES, "N", 0, "Pieces per shard or block (default 1)", 1 },
 	{ "chunk", KEY_CHUNK, "SIZE", 0, "Largest chunk (default: the library's)", 1 },
 	{ "nccl", KEY_NCCL, "PATH", 0, "libnccl.so.2 to compare with (default: searched)",
@@ -111,9 +112,11 @@ static uint32_t triggers(struct argp_state *state, const char *text)
 		return BENCH_POLLED;
 	if (!strcmp(text, "gated"))
 		return BENCH_GATED;
-	if (strcmp(text, "both"))
-		argp_error(state, "'%s' must be polled, gated or both", text);
-	return BENCH_POLLED | BENCH_GATED;
+	if (!strcmp(text, "follow"))
+		return BENCH_FOLLOW;
+	if (strcmp(text, "all"))
+		argp_error(state, "'%s' must be polled, gated, follow or all", text);
+	return BENCH_POLLED | BENCH_GATED | BENCH_FOLLOW;
 }
 
 static error_t parse(int key, char *text, struct argp_state *state)
@@ -196,7 +199,7 @@ int main(int argc, char **argv)
 		.n_samples = 50,
 		.n_warmup = 5,
 		.check = 1,
-		.triggers = BENCH_POLLED | BENCH_GATED,
+		.triggers = BENCH_POLLED | BENCH_GATED | BENCH_FOLLOW,
 		.n_pieces = 1,
 		.timeout_s = 300,
 	};

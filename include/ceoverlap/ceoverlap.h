@@ -340,6 +340,11 @@ struct ceov_launch {
 					 * producing thread). Lanes then wait for
 					 * the marks by themselves ("gated");
 					 * NULL: the engine polls them */
+	void    *after_stream;          /* what is queued so far on this CUstream comes
+					 * first, besides the marks: the copies wait for
+					 * it by themselves. For collectives that follow
+					 * a kernel as a whole it costs less than a mark.
+					 * NULL: nothing; GPU ranks only */
 };
 
 /* Rises with every launch and is never used twice. Nothing to release. */

@@ -113,6 +113,12 @@ struct cei_backend_ops {
 	int      (*stream_post)(struct cei_backend *backend, void *stream,
 				const struct cei_post *posts, uint32_t n_posts);
 
+	/* A point of a caller's stream, for lanes to follow. Any thread; record as
+	 * the stream calls above. */
+	int      (*event_open)(struct cei_backend *backend, void **ret_event);
+	void     (*event_close)(struct cei_backend *backend, void *event);
+	int      (*event_record)(struct cei_backend *backend, void *event, void *stream);
+
 	/* Data path: each verb appends to the lane, in order: later ones begin
 	 * when earlier ones are done and visible. Within one copy call and within
 	 * one post call there is no order. CEOV_FULL: no room for all of them, and
@@ -120,6 +126,7 @@ struct cei_backend_ops {
 	 * go; reap returns how many submits are done, ever, and the error of a
 	 * lane that broke (nothing after the failure is copied or posted). */
 	int      (*wait)(struct cei_lane *lane, const struct cei_await *await);
+	int      (*follow)(struct cei_lane *lane, void *event);
 	int      (*copy)(struct cei_lane *lane, const struct cei_piece *pieces,
 			 uint32_t n_pieces);
 	int      (*post)(struct cei_lane *lane, const struct cei_post *posts,

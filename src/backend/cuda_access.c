@@ -373,7 +373,7 @@ static int post_group(struct cei_cuda_backend *own, CUstream stream,
 
 /* A graph would copy from its slots again at every replay, long after they serve
  * others. */
-static int refuse_capture(struct cei_cuda_backend *own, CUstream stream)
+static int refuse_capture(struct cei_cuda_backend *own, CUstream stream, const char *what)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 	CUresult result;
@@ -384,8 +384,8 @@ static int refuse_capture(struct cei_cuda_backend *own, CUstream stream)
 				      "GPU %u: a caller's stream", own->gpu);
 	if (status != CU_STREAM_CAPTURE_STATUS_NONE)
 		return cei_raise(own->cuda->report, CEOV_ERR_INVALID, 0,
-				 "rank %u: raises cannot be captured where counters are "
-				 "raised by copies (CEOVERLAP_FLAG)", own->rank);
+				 "rank %u: the stream is being captured: %s", own->rank,
+				 what);
 	return 0;
 }
 
@@ -395,7 +395,8 @@ static int post_by_copies(struct cei_cuda_backend *own, CUstream stream,
 	uint32_t part;
 	int r;
 
-	r = refuse_capture(own, stream);
+	r = refuse_capture(own, stream, "raises cannot be, where counters are raised "
+			   "by copies (CEOVERLAP_FLAG)");
 	for (; n_posts && !r; n_posts -= part, posts += part) {
 		part = n_posts < CEI_CUDA_GROUP_SLOTS ? n_posts : CEI_CUDA_GROUP_SLOTS;
 		pthread_mutex_lock(&own->group_lock);
@@ -446,4 +447,59 @@ int cei_cuda_stream_post(struct cei_backend *backend, void *stream,
 		r = flush_ops(&list);
 	stream_leave(own, &hold);
 	return r;
+}
+
+/* --- events -------------------------------------------------------------- */
+
+int cei_cuda_event_open(struct cei_backend *backend, void **ret_event)
+{
+	struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
+	struct cei_cuda_hold hold;
+	CUevent event = NULL;
+	CUresult result;
+	int r;
+
+	r = cei_cuda_push(own->cuda, own->gpu, &hold);
+	if (r)
+		return r;
+	result = own->cuda->calls.event_create(&event, CU_EVENT_DISABLE_TIMING);
+	cei_cuda_pop(own->cuda, &hold);
+	if (result != CUDA_SUCCESS)
+		return cei_cuda_raise(own->cuda, result, own->rank,
+				      "GPU %u: creating an event", own->gpu);
+	*ret_event = event;
+	return 0;
+}
+
+void cei_cuda_event_close(struct cei_backend *backend, void *event)
+{
+	struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
+	CUresult result;
+
+	if (!event)
+		return;
+	result = own->cuda->calls.event_destroy(event);
+	if (result != CUDA_SUCCESS)
+		(void)cei_cuda_raise(own->cuda, result, own->rank,
+				     "GPU %u: destroying an event", own->gpu);
+}
+
+int cei_cuda_event_record(struct cei_backend *backend, void *event, void *stream)
+{
+	struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
+	struct stream_hold hold;
+	CUresult result = CUDA_SUCCESS;
+	int r;
+
+	r = stream_enter(own, stream, &hold);
+	if (r)
+		return r;
+	r = refuse_capture(own, stream, "after_stream cannot be");
+	if (!r)
+		result = own->cuda->calls.event_record(event, stream);
+	stream_leave(own, &hold);
+	if (r || result == CUDA_SUCCESS)
+		return r;
+	return cei_cuda_raise(own->cuda, result, own->rank,
+			      "GPU %u: marking a point of the caller's stream", own->gpu);
 }

@@ -216,6 +216,24 @@ int cei_cuda_lane_wait(struct cei_lane *lane, const struct cei_await *await)
 	return result == CUDA_SUCCESS ? 0 : break_lane(lane, result, "wait");
 }
 
+int cei_cuda_lane_follow(struct cei_lane *lane, void *event)
+{
+	struct cei_cuda_lane *state = lane->private;
+	struct cei_cuda_hold hold;
+	CUresult result;
+	int r;
+
+	r = begin(lane, 0, &hold);
+	if (r)
+		return r;
+	result = flush(lane);
+	if (result == CUDA_SUCCESS)
+		result = backend_of(lane)->cuda->calls.stream_wait_event(state->stream,
+									 event, 0);
+	leave(lane, &hold);
+	return result == CUDA_SUCCESS ? 0 : break_lane(lane, result, "follow");
+}
+
 /* Copies the post's value from a slot that is this submit's and this post's. */
 static CUresult post_by_copy(const struct cei_lane *lane, const struct cei_post *post,
 			     uint32_t index)

@@ -110,6 +110,10 @@ cei_cuda_backend_of(const struct cei_backend *backend)
 
 int  cei_cuda_lane_open(struct cei_lane *lane);
 void cei_cuda_lane_close(struct cei_lane *lane);
+int  cei_cuda_event_open(struct cei_backend *backend, void **ret_event);
+void cei_cuda_event_close(struct cei_backend *backend, void *event);
+int  cei_cuda_event_record(struct cei_backend *backend, void *event, void *stream);
+int  cei_cuda_lane_follow(struct cei_lane *lane, void *event);
 int  cei_cuda_lane_wait(struct cei_lane *lane, const struct cei_await *await);
 int  cei_cuda_lane_copy(struct cei_lane *lane, const struct cei_piece *pieces,
 			uint32_t n_pieces);

@@ -477,6 +477,31 @@ static int host_stream_post(struct cei_backend *backend, void *stream,
 	return no_streams(backend);
 }
 
+static int host_event_open(struct cei_backend *backend, void **ret_event)
+{
+	(void)ret_event;
+	return no_streams(backend);
+}
+
+static void host_event_close(struct cei_backend *backend, void *event)
+{
+	(void)backend;
+	(void)event;
+}
+
+static int host_event_record(struct cei_backend *backend, void *event, void *stream)
+{
+	(void)event;
+	(void)stream;
+	return no_streams(backend);
+}
+
+static int host_follow(struct cei_lane *lane, void *event)
+{
+	(void)event;
+	return no_streams(lane->backend);
+}
+
 /* The only global symbol of this file, but for the script's setter. */
 const struct cei_backend_ops cei_backend_host = {
 	.name          = "host",
@@ -494,7 +519,11 @@ const struct cei_backend_ops cei_backend_host = {
 	.load          = host_load,
 	.stream_wait   = host_stream_wait,
 	.stream_post   = host_stream_post,
+	.event_open    = host_event_open,
+	.event_close   = host_event_close,
+	.event_record  = host_event_record,
 	.wait          = host_wait,
+	.follow        = host_follow,
 	.copy          = host_copy,
 	.post          = host_post,
 	.submit        = host_submit,

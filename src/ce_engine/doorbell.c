@@ -74,7 +74,7 @@ static int is_left_to_lane(const struct cei_engine *engine, const struct cei_chu
 {
 	const struct cei_launch *launch = chunk->launch;
 
-	return launch->gate != CEOV_NOBODY &&
+	return cei_router_lane_waits(launch) &&
 		cei_router_is_next(&engine->router, launch,
 				   launch->plan->cuts[chunk->index].step);
 }

@@ -66,12 +66,18 @@ static struct cei_await await_of(const struct cei_chunk *chunk)
 	const struct cei_counter *ready = &step_of(chunk)->source_ready;
 	struct cei_await await = { 0, 0, NULL };
 
-	if (chunk->launch->gate == CEOV_NOBODY || !ready->signal)
+	if (!cei_router_lane_waits(chunk->launch) || !ready->signal)
 		return await;
 	await.counter = ready->address;
 	await.value = chunk->launch->base + ready->value;
 	await.abort_word = (const uint32_t *)&ready->header->abort_code;
 	return await;
+}
+
+/* Whether the lane has still to wait for the stream that the launch comes after. */
+static int must_follow(const struct cei_chunk *chunk)
+{
+	return chunk->launch->after && !chunk->launch->has_followed;
 }
 
 static uint64_t bytes_of(const struct cei_chunk *chunk)
@@ -92,6 +98,8 @@ static int takes(const struct group *group, const struct cei_chunk *chunk)
 	if (chunk->lane != group->lane || group->n_chunks == CEI_GROUP_MAX)
 		return 0;
 	if (group->n_bytes + bytes_of(chunk) > plan->mark_group_bytes)
+		return 0;
+	if (must_follow(chunk) && chunk->launch != group->chunks[0]->launch)
 		return 0;
 	if (await.counter != group->await.counter || await.value != group->await.value)
 		return 0;
@@ -157,8 +165,13 @@ static int fill(struct group *group)
 {
 	struct cei_lane *lane = &group->engine->lanes.lane[group->lane];
 	const struct cei_backend_ops *ops = lane->backend->ops;
+	struct cei_launch *launch = group->chunks[0]->launch;
 	int r = group->engine->lanes.error[group->lane];
 
+	if (!r && must_follow(group->chunks[0])) {
+		launch->has_followed = 1;
+		r = ops->follow(lane, launch->event);
+	}
 	if (!r)
 		r = wait_for_gate(group);
 	if (!r && group->n_pieces)

@@ -47,7 +47,11 @@ struct cei_launch {
 	uint64_t                timeout_ns;     /* as asked, for the message */
 	uint64_t                hold_until_ns;  /* doorbell: 0, or how long one transfer
 						 * may keep others back */
-	const void             *producer;       /* NULL: polled */
+	const void             *producer;       /* NULL: source_ready is polled */
+	const void             *after;          /* stream that it follows, or NULL ... */
+	void                   *event;          /* ... with the point on it; the record
+						 * keeps it for its next launch */
+	int                     has_followed;   /* lanes: the lane waits for it already */
 	uint32_t                gate;           /* lane it is gated on, or CEOV_NOBODY */
 	struct cei_list         gate_link;      /* in the router's unpassed ones */
 	uint32_t                next_step;      /* the first that is still armed */

@@ -400,6 +400,15 @@ static uint32_t in_flight(struct ceov_plan *plan)
 	return n;
 }
 
+static void free_record(struct ceov_plan *plan, struct cei_launch *record)
+{
+	struct cei_engine *engine = &plan->object.context->engines[plan->member];
+
+	if (record->event)
+		engine->backend.ops->event_close(&engine->backend, record->event);
+	free(record);
+}
+
 void cei_plan_destroy(struct ceov_plan *plan)
 {
 	ceov_context *context = plan->object.context;
@@ -418,7 +427,7 @@ void cei_plan_destroy(struct ceov_plan *plan)
 		for_mark(&plan->expected[i], cei_object_unuse);
 	plan->n_transfers = plan->n_expected = 0;
 	while ((node = cei_list_take(&plan->idle)))
-		free(CEI_OWNER(node, struct cei_launch, link));
+		free_record(plan, CEI_OWNER(node, struct cei_launch, link));
 	unbuild(plan);
 	free(plan->transfers);
 	free(plan->expected);

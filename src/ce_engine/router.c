@@ -112,13 +112,19 @@ static uint32_t lane_for(const struct cei_router *router, const void *producer)
 	return free_lane;
 }
 
+/* Whose work opens the launch's gates, in the order of launches. */
+static const void *chain_of(const struct cei_launch *launch)
+{
+	return launch->after ? launch->after : launch->producer;
+}
+
 static uint32_t gate_for(const struct cei_engine *engine, const struct cei_launch *launch)
 {
 	uint32_t lane;
 
-	if (!launch->producer || !launch->plan->is_gateable)
+	if (!launch->after && (!launch->producer || !launch->plan->is_gateable))
 		return CEOV_NOBODY;
-	lane = lane_for(&engine->router, launch->producer);
+	lane = lane_for(&engine->router, chain_of(launch));
 	return lane == CEOV_NOBODY ? CEOV_NOBODY : CEI_LANES_GATED_FIRST + lane;
 }
 
@@ -130,11 +136,12 @@ int cei_router_admit(struct cei_engine *engine, struct cei_launch *launch)
 
 	/* Two ways at once could raise a plan's marks out of order. Polling is always
 	 * as good as a gate; the reverse must wait. */
-	if (plan->n_admitted && plan->gate == CEOV_NOBODY && plan->is_pollable)
+	if (plan->n_admitted && plan->gate == CEOV_NOBODY && plan->is_pollable &&
+	    !launch->after)
 		gate = CEOV_NOBODY;
 	if (plan->n_admitted && plan->gate != gate)
 		return CEOV_PENDING;
-	if (gate == CEOV_NOBODY && !plan->is_pollable)
+	if (gate == CEOV_NOBODY && (!plan->is_pollable || launch->after))
 		return CEOV_PENDING;    /* all gated lanes serve others */
 	plan->n_admitted++;
 	plan->gate = gate;
@@ -142,10 +149,16 @@ int cei_router_admit(struct cei_engine *engine, struct cei_launch *launch)
 	if (gate == CEOV_NOBODY)
 		return 0;
 	i = gate - CEI_LANES_GATED_FIRST;
-	engine->router.producer[i] = launch->producer;
+	engine->router.producer[i] = chain_of(launch);
 	engine->router.n_launches[i]++;
 	cei_list_append(&engine->router.unpassed[i], &launch->gate_link);
 	return 0;
+}
+
+int cei_router_lane_waits(const struct cei_launch *launch)
+{
+	return launch->gate != CEOV_NOBODY && launch->producer &&
+		launch->plan->is_gateable;
 }
 
 int cei_router_is_next(const struct cei_router *router, const struct cei_launch *launch,

@@ -51,6 +51,9 @@ const char *cei_path_name(enum cei_path path);
  * earlier launch of the plan goes the other way; try when it has ended. */
 int  cei_router_admit(struct cei_engine *engine, struct cei_launch *launch);
 
+/* Whether source_ready marks of the admitted launch are left to its lane. */
+int cei_router_lane_waits(const struct cei_launch *launch);
+
 /* Whether the armed transfer of a gated launch is the next of its lane's chain. Out
  * of turn a lane would wait for a mark whose producer may wait for what stands behind
  * it: such a transfer goes when its mark is reached. */

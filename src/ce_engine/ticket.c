@@ -98,6 +98,8 @@ static void fill_record(struct cei_launch *record, ceov_plan *plan,
 	record->gate = CEOV_NOBODY;
 	cei_list_init(&record->gate_link);
 	record->next_step = 0;
+	record->after = launch ? launch->after_stream : NULL;
+	record->has_followed = 0;
 	record->hold_until_ns = 0;
 	record->error = 0;
 	record->n_open = plan->n_cuts;
@@ -148,6 +150,20 @@ static void give_back_ticket(struct cei_launch *record)
 	atomic_store(&record->slot->is_done, 1);
 }
 
+/* Marks the point of the stream that the launch comes after. */
+static int mark_stream(ceov_plan *plan, struct cei_launch *record, void *stream)
+{
+	struct cei_engine *engine = &plan->object.context->engines[plan->member];
+	const struct cei_backend_ops *ops = engine->backend.ops;
+	int r = 0;
+
+	if (!stream)
+		return 0;
+	if (!record->event)
+		r = ops->event_open(&engine->backend, &record->event);
+	return r ? r : ops->event_record(&engine->backend, record->event, stream);
+}
+
 /* With the plan's lock held, so that sequence and inbox have one order. */
 static int enqueue(ceov_plan *plan, const struct ceov_launch *launch,
 		   ceov_ticket *ret_ticket)
@@ -168,7 +184,9 @@ static int enqueue(ceov_plan *plan, const struct ceov_launch *launch,
 		return cei_raise(&context->report, CEOV_ERR_NO_MEMORY, 0,
 				 "ceov_launch: no memory for %u chunks", plan->n_cuts);
 	fill_record(record, plan, launch);
-	r = take_ticket(&context->tickets, record);
+	r = mark_stream(plan, record, launch ? launch->after_stream : NULL);
+	if (!r)
+		r = take_ticket(&context->tickets, record);
 	if (!r) {
 		*ret_ticket = (ceov_ticket){ record->number };
 		r = cei_engine_submit(&context->engines[plan->member], record);
