@@ -30,7 +30,7 @@ struct cei_backoff {
 	uint64_t sleep_ns;
 };
 
-/* Waiters that can be woken spin and yield this long before they sleep: waking costs
+/* Workers that can be woken spin and yield this long before they sleep: waking costs
  * 50 us and more. */
 #define CEI_PARK_AFTER_NS UINT64_C(300000)
 

@@ -197,11 +197,18 @@ static enum look look_at_bunch(struct cei_engine *engine, struct bunch *bunch,
 	return look == LOOK_REACHED && !is_turn ? LOOK_NOT_YET : look;
 }
 
-/* Whether a bunch whose targets are not all free should wait for the rest. */
-static int holds_back(struct cei_launch *launch)
+/* Whether a bunch that is ready should wait for the rest of its targets, or for a
+ * bunch before it in the plan that does. The time begins when something could go. */
+static int must_hold(const struct bunch *bunch, const struct cei_launch *held)
 {
-	uint64_t now = cei_now_ns();
+	struct cei_launch *launch = bunch->chunks[0]->launch;
+	uint64_t now;
 
+	if (!bunch->n_free)
+		return 1;
+	if (bunch->n_free == bunch->n && launch != held)
+		return 0;
+	now = cei_now_ns();
 	if (!launch->hold_until_ns)
 		launch->hold_until_ns = now + CEI_DOORBELL_HOLD_NS;
 	return now < launch->hold_until_ns;
@@ -236,8 +243,6 @@ uint32_t cei_doorbell_poll(struct cei_engine *engine)
 
 	for (n_looks = 0; n_looks < CEI_DOORBELL_LOOKS && node != armed; n_looks += bunch.n) {
 		collect(engine, &node, &bunch);
-		if (bunch.chunks[0]->launch == held)
-			continue;       /* what is ready goes in the plan's order */
 		look = look_at_bunch(engine, &bunch, &chunk, &counter);
 		if (look == LOOK_ABORTED) {
 			fail_aborted(engine, chunk, counter);
@@ -245,7 +250,7 @@ uint32_t cei_doorbell_poll(struct cei_engine *engine)
 		}
 		if (look == LOOK_NOT_YET)
 			continue;
-		if (bunch.n_free < bunch.n && holds_back(bunch.chunks[0]->launch))
+		if (must_hold(&bunch, held))
 			held = bunch.chunks[0]->launch;
 		else
 			n_passed += pass_bunch(engine, &bunch);

@@ -241,7 +241,9 @@ static int find_slot(ceov_context *context, ceov_ticket ticket,
 
 static void wait_done(struct cei_ticket_slot *slot, uint64_t deadline)
 {
-	uint64_t park_at = cei_now_ns() + CEI_PARK_AFTER_NS;
+	/* A thread that slept for milliseconds may take hundreds of microseconds to
+	 * come back (measured in a virtual machine). */
+	uint64_t park_at = cei_now_ns() + CEI_BACKOFF_YIELD_NS;
 	struct cei_backoff backoff;
 
 	cei_backoff_reset(&backoff);

@@ -16,6 +16,10 @@
  *   cei_kernel_fill_rows     (struct cei_kernel_rows)          any grid
  *   cei_kernel_verify_rows   (struct cei_kernel_rows)          any grid
  *   cei_kernel_consume       (struct cei_kernel_consume)       blocks that fit at once
+ *   cei_kernel_arrive        (struct cei_kernel_arrive)        any grid
+ *   cei_kernel_produce       (struct cei_kernel_produce)       any grid
+ *   cei_kernel_produce_rounds (struct cei_kernel_rounds)       blocks that fit at once
+ *   cei_kernel_consume_rounds (struct cei_kernel_rounds)       blocks that fit at once
  *
  * The pattern's word i is a hash of seed + i; of rows, i counts without the gaps.
  * *n_wrong is added to, *first_wrong is lowered: begin with 0 and UINT64_MAX.
@@ -84,6 +88,53 @@ struct cei_kernel_consume {
 	uint64_t                  seed;
 	unsigned long long       *n_wrong;
 	unsigned long long       *first_wrong;
+	uint32_t                 *ret_status;
+};
+
+/* n_arrivals of the n_tiles: the counter is raised by the one that completes them. */
+struct cei_kernel_arrive {
+	struct ceov_device_signal signal;
+	uint32_t                  index;
+	uint32_t                  n_tiles;
+	uint32_t                  n_arrivals;
+	uint64_t                  value;
+};
+
+/* A producer as an operator has it: stores pieces tile by tile and arrives after
+ * each. Pieces come in different numbers of tiles. */
+struct cei_kernel_produce {
+	struct ceov_device_signal signal;
+	uint64_t                 *p;            /* n_pieces * n_words */
+	uint64_t                  n_words;      /* of a piece */
+	uint64_t                  seed;         /* of all pieces together */
+	uint32_t                  n_pieces;     /* piece i raises counter i, ... */
+	uint32_t                  n_tiles;      /* ... in n_tiles + i tiles */
+	uint64_t                  value;
+};
+
+/*
+ * Producer and consumer that stay for n_rounds, with slots taken in turn. Round r
+ * uses slot s = r % n_slots for the t-th time, t = r / n_slots counted from 0:
+ *
+ *   producer   awaits counter s of await_signal at t     (whoever had it is done),
+ *              stores the round's pattern, arrives at counter s of raise_signal: t + 1
+ *   consumer   awaits counter s of await_signal at t + 1 (the bytes are there),
+ *              checks them, arrives at counter s of raise_signal: t + 1
+ *
+ * Both add first_value to every value. A block that gets anything but REACHED leaves.
+ */
+struct cei_kernel_rounds {
+	struct ceov_device_signal await_signal;
+	struct ceov_device_signal raise_signal;
+	uint64_t                 *p;            /* n_slots * slot_words */
+	uint64_t                  slot_words;
+	uint32_t                  n_slots;
+	uint32_t                  n_rounds;
+	uint64_t                  first_value;
+	uint64_t                  seed;         /* round r's: seed + r * slot_words */
+	uint64_t                  timeout_ns;   /* of each await */
+	unsigned long long       *n_wrong;      /* consumer only */
+	unsigned long long       *first_wrong;  /* likewise; r * slot_words + word */
 	uint32_t                 *ret_status;
 };
 

@@ -23,6 +23,10 @@ static const char *const names[] = {
 	"cei_kernel_fill_rows",
 	"cei_kernel_verify_rows",
 	"cei_kernel_consume",
+	"cei_kernel_arrive",
+	"cei_kernel_produce",
+	"cei_kernel_produce_rounds",
+	"cei_kernel_consume_rounds",
 };
 
 #define N_KERNELS (sizeof(names) / sizeof(names[0]))

@@ -22,6 +22,17 @@ extern "C" __global__ void cei_kernel_raise(struct cei_kernel_raise raise)
 				   raise.n_tiles, raise.value);
 }
 
+extern "C" __global__ void cei_kernel_arrive(struct cei_kernel_arrive arrive)
+{
+	uint32_t i;
+
+	if (threadIdx.x)
+		return;
+	for (i = blockIdx.x; i < arrive.n_arrivals; i += gridDim.x)
+		ceov_device_arrive(arrive.signal, arrive.index, arrive.n_tiles,
+				   arrive.value);
+}
+
 extern "C" __global__ void cei_kernel_await(struct cei_kernel_await await)
 {
 	int status;

@@ -135,3 +135,107 @@ extern "C" __global__ void cei_kernel_consume(struct cei_kernel_consume consume)
 	}
 	report(wrong, first, consume.n_wrong, consume.first_wrong);
 }
+
+/* One block stores one tile at a time. */
+extern "C" __global__ void cei_kernel_produce(struct cei_kernel_produce produce)
+{
+	uint64_t first, end, i;
+	uint32_t piece = 0;
+	uint32_t first_tile = 0;        /* of the piece */
+	uint32_t n_tiles = produce.n_tiles;
+	uint32_t tile;
+
+	for (tile = blockIdx.x; ; tile += gridDim.x) {
+		while (tile - first_tile >= n_tiles && piece < produce.n_pieces) {
+			first_tile += n_tiles;
+			n_tiles = produce.n_tiles + ++piece;
+		}
+		if (piece == produce.n_pieces)
+			return;
+		first = (tile - first_tile) * produce.n_words / n_tiles;
+		end = (tile - first_tile + 1) * produce.n_words / n_tiles;
+		first += piece * produce.n_words;
+		end += piece * produce.n_words;
+		for (i = first + threadIdx.x; i < end; i += blockDim.x)
+			produce.p[i] = pattern(produce.seed, i);
+		__syncthreads();
+		if (!threadIdx.x)
+			ceov_device_arrive(produce.signal, piece, n_tiles, produce.value);
+	}
+}
+
+/* All threads of a block get the one result; the barrier lets them load. */
+static __device__ int await_round(const struct cei_kernel_rounds &rounds, uint32_t slot,
+				  uint64_t value, int *shared_status)
+{
+	if (!threadIdx.x)
+		*shared_status = ceov_device_await(rounds.await_signal, slot,
+						   rounds.first_value + value,
+						   rounds.timeout_ns);
+	__syncthreads();
+	return *shared_status;
+}
+
+/* The barrier ends the block's accesses, and its reads of the status. */
+static __device__ void end_round(const struct cei_kernel_rounds &rounds, uint32_t slot,
+				 uint64_t value)
+{
+	__syncthreads();
+	if (!threadIdx.x)
+		ceov_device_arrive(rounds.raise_signal, slot, gridDim.x,
+				   rounds.first_value + value);
+}
+
+extern "C" __global__ void cei_kernel_produce_rounds(struct cei_kernel_rounds rounds)
+{
+	__shared__ int shared_status;
+	int status = CEOV_DEVICE_REACHED;
+	uint64_t *p;
+	uint64_t i;
+	uint32_t round, slot, turn;
+
+	for (round = 0; round < rounds.n_rounds; round++) {
+		slot = round % rounds.n_slots;
+		turn = round / rounds.n_slots;
+		status = await_round(rounds, slot, turn, &shared_status);
+		if (status != CEOV_DEVICE_REACHED)
+			break;
+		p = rounds.p + slot * rounds.slot_words;
+		for (i = thread_index(); i < rounds.slot_words; i += n_threads())
+			p[i] = pattern(rounds.seed + round * rounds.slot_words, i);
+		end_round(rounds, slot, turn + 1);
+	}
+	if (!threadIdx.x)
+		atomicMax(rounds.ret_status, (uint32_t)status);
+}
+
+extern "C" __global__ void cei_kernel_consume_rounds(struct cei_kernel_rounds rounds)
+{
+	__shared__ int shared_status;
+	int status = CEOV_DEVICE_REACHED;
+	const uint64_t *p;
+	uint64_t wrong = 0;
+	uint64_t first = UINT64_MAX;
+	uint64_t i, seed;
+	uint32_t round, slot, turn;
+
+	for (round = 0; round < rounds.n_rounds; round++) {
+		slot = round % rounds.n_slots;
+		turn = round / rounds.n_slots;
+		status = await_round(rounds, slot, turn + 1, &shared_status);
+		if (status != CEOV_DEVICE_REACHED)
+			break;
+		p = rounds.p + slot * rounds.slot_words;
+		seed = rounds.seed + round * rounds.slot_words;
+		for (i = thread_index(); i < rounds.slot_words; i += n_threads()) {
+			if (p[i] == pattern(seed, i))
+				continue;
+			first = wrong ? first : round * rounds.slot_words + i;
+			wrong++;
+		}
+		end_round(rounds, slot, turn + 1);
+	}
+	report(wrong, first, rounds.n_wrong, rounds.first_wrong);
+	if (!threadIdx.x)
+		atomicMax(rounds.ret_status, (uint32_t)status);
+}
