@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* The rig of the GPU suites. Knows CUDA, so that the suites need not. */
+
+#include "gpu_rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/cuda_table.h"
+#include "kernels/module.h"
+
+struct gpu_private {
+	struct cei_report  report;
+	struct cei_cuda   *cuda;
+	struct cei_module *module;
+	struct gpu_result *pinned;      /* one */
+};
+
+/* --- how many there are -------------------------------------------------- */
+
+static uint32_t count_here(void)
+{
+	struct cei_report report;
+	struct cei_cuda *cuda = NULL;
+	const char *why = "the driver cannot be opened";
+	uint32_t n = 0;
+
+	cei_report_init(&report, NULL, NULL);
+	if (cei_cuda_open(&report, &cuda, &why))
+		printf("no GPU to test with: %s\n", why);
+	else
+		n = cei_cuda_n_gpus(cuda);
+	fflush(stdout);
+	return n;
+}
+
+uint32_t gpu_count(void)
+{
+	int status = 0;
+	pid_t child;
+
+	fflush(stdout);
+	child = fork();
+	if (!child)
+		_exit((int)count_here());
+	if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
+		return 0;
+	return (uint32_t)WEXITSTATUS(status);
+}
+
+int gpu_main(uint32_t n_needed, Suite *(*suite)(uint32_t n_gpus))
+{
+	uint32_t n_gpus = gpu_count();
+
+	if (n_gpus < n_needed) {
+		printf("skipped: %u GPUs are needed, here are %u\n", n_needed, n_gpus);
+		return GPU_SKIPPED;
+	}
+	return testing_run(suite(n_gpus));
+}
+
+uint32_t gpu_setting(const char *name, uint32_t fallback)
+{
+	const char *text = getenv(name);
+
+	return text && *text ? (uint32_t)strtoul(text, NULL, 10) : fallback;
+}
+
+/* --- opening ------------------------------------------------------------- */
+
+static const struct cei_cuda_calls *calls_of(const struct gpu *gpu)
+{
+	return &gpu->private->cuda->calls;
+}
+
+static void enter(const struct gpu *gpu, struct cei_cuda_hold *hold)
+{
+	ck_assert_int_eq(cei_cuda_push(gpu->private->cuda, gpu->index, hold), 0);
+}
+
+static void leave(const struct gpu *gpu, const struct cei_cuda_hold *hold)
+{
+	cei_cuda_pop(gpu->private->cuda, hold);
+}
+
+static void check(const struct gpu *gpu, CUresult result, const char *what)
+{
+	if (result != CUDA_SUCCESS)
+		(void)cei_cuda_raise(gpu->private->cuda, result, CEOV_NOBODY, "%s", what);
+	ck_assert_msg(result == CUDA_SUCCESS, "GPU %u: %s: error %d", gpu->index, what,
+		      (int)result);
+}
+
+/* Smaller numbers go first. The library's lanes have the two smallest. */
+static int priority_of(enum gpu_stream stream, int least, int greatest)
+{
+	int priority = least - (int)stream;
+
+	if (stream == GPU_CONTROL)
+		return greatest;
+	return priority < greatest ? greatest : priority;
+}
+
+static void open_streams(struct gpu *gpu)
+{
+	int least = 0, greatest = 0, i;
+	CUstream stream;
+
+	check(gpu, calls_of(gpu)->ctx_priorities(&least, &greatest),
+	      "cuCtxGetStreamPriorityRange");
+	for (i = 0; i < (int)GPU_STREAMS; i++) {
+		check(gpu, calls_of(gpu)->stream_create(
+			&stream, CU_STREAM_NON_BLOCKING,
+			priority_of((enum gpu_stream)i, least, greatest)),
+		      "cuStreamCreateWithPriority");
+		gpu->streams[i] = stream;
+	}
+}
+
+void gpu_open(struct gpu *gpu, uint32_t index)
+{
+	const char *why = "";
+	struct cei_cuda_hold hold;
+	void *pinned = NULL;
+	uint32_t i;
+
+	memset(gpu, 0, sizeof(*gpu));
+	gpu->index = index;
+	gpu->private = calloc(1, sizeof(*gpu->private));
+	ck_assert_ptr_nonnull(gpu->private);
+	cei_report_init(&gpu->private->report, NULL, NULL);
+	ck_assert_msg(!cei_cuda_open(&gpu->private->report, &gpu->private->cuda, &why),
+		      "%s", why);
+	ck_assert_int_eq(cei_module_open(gpu->private->cuda, index,
+					 &gpu->private->module), 0);
+	enter(gpu, &hold);
+	open_streams(gpu);
+	check(gpu, calls_of(gpu)->host_alloc(&pinned, sizeof(struct gpu_result),
+					     CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc");
+	leave(gpu, &hold);
+	gpu->private->pinned = pinned;
+	gpu->results = gpu_allocate(gpu, GPU_RESULTS * sizeof(struct gpu_result));
+	for (i = 0; i < GPU_RESULTS; i++)
+		gpu_reset(gpu, i);
+}
+
+void gpu_close(struct gpu *gpu)
+{
+	struct cei_cuda_hold hold;
+	uint32_t i;
+
+	for (i = 0; i < GPU_STREAMS; i++)
+		gpu_idle(gpu, (enum gpu_stream)i);
+	gpu_free(gpu, gpu->results);
+	enter(gpu, &hold);
+	for (i = 0; i < GPU_STREAMS; i++)
+		check(gpu, calls_of(gpu)->stream_destroy(gpu->streams[i]),
+		      "cuStreamDestroy");
+	check(gpu, calls_of(gpu)->host_free(gpu->private->pinned), "cuMemFreeHost");
+	leave(gpu, &hold);
+	cei_module_close(gpu->private->module);
+	cei_cuda_close(gpu->private->cuda);
+	cei_report_fini(&gpu->private->report);
+	free(gpu->private);
+	memset(gpu, 0, sizeof(*gpu));
+}
+
+ceov_context *gpu_context(const uint32_t *indices, uint32_t n)
+{
+	struct ceov_member members[GPU_RANKS_MAX];
+	struct ceov_config config = CEOV_CONFIG_INIT;
+	ceov_context *context = NULL;
+	uint32_t i;
+
+	ck_assert_uint_le(n, GPU_RANKS_MAX);
+	for (i = 0; i < n; i++)
+		members[i] = (struct ceov_member){ i, { CEOV_PLACE_GPU, indices[i] } };
+	config.members = members;
+	config.n_members = config.n_ranks = n;
+	config.deadline_ns = TESTING_PATIENCE;
+	ck_assert_int_eq(ceov_open(&config, &context), 0);
+	return context;
+}
+
+ceov_signal *gpu_signal(ceov_context *context, uint32_t rank, uint32_t gpu,
+			uint32_t n_counters, uint32_t flags)
+{
+	const struct ceov_place place = { CEOV_PLACE_GPU, gpu };
+	ceov_signal *signal = NULL;
+
+	ck_assert_int_eq(ceov_signal_create(context, rank, place, n_counters, flags,
+					    &signal), 0);
+	return signal;
+}
+
+struct ceov_device_signal gpu_view(ceov_signal *signal, uint32_t rank)
+{
+	struct ceov_device_signal view;
+
+	ck_assert_int_eq(ceov_signal_for_device(signal, rank, &view), 0);
+	return view;
+}
+
+/* --- memory -------------------------------------------------------------- */
+
+static CUdeviceptr address_of(const void *p)
+{
+	return (CUdeviceptr)(uintptr_t)p;
+}
+
+void *gpu_allocate(struct gpu *gpu, uint64_t n_bytes)
+{
+	struct cei_cuda_hold hold;
+	CUdeviceptr p = 0;
+
+	enter(gpu, &hold);
+	check(gpu, calls_of(gpu)->mem_alloc(&p, n_bytes), "cuMemAlloc");
+	leave(gpu, &hold);
+	return (void *)(uintptr_t)p;
+}
+
+void gpu_free(struct gpu *gpu, void *p)
+{
+	struct cei_cuda_hold hold;
+
+	enter(gpu, &hold);
+	check(gpu, calls_of(gpu)->mem_free(address_of(p)), "cuMemFree");
+	leave(gpu, &hold);
+}
+
+void gpu_move(struct gpu *gpu, void *to, const void *from, uint64_t n_bytes)
+{
+	struct cei_cuda_hold hold;
+
+	enter(gpu, &hold);
+	check(gpu, calls_of(gpu)->copy(address_of(to), address_of(from), n_bytes,
+				       gpu->streams[GPU_CONTROL]), "cuMemcpyAsync");
+	leave(gpu, &hold);
+	gpu_idle(gpu, GPU_CONTROL);
+}
+
+/* --- kernels ------------------------------------------------------------- */
+
+static void launch(struct gpu *gpu, enum gpu_stream stream, const char *kernel,
+		   uint32_t n_blocks, void **arguments)
+{
+	struct cei_module_launch made = {
+		.name = kernel,
+		.n_blocks = n_blocks,
+		.n_threads = GPU_THREADS,
+		.stream = gpu->streams[stream],
+		.arguments = arguments,
+	};
+
+	ck_assert_int_eq(cei_module_launch(gpu->private->module, &made), 0);
+}
+
+void gpu_launch(struct gpu *gpu, enum gpu_stream stream, const char *kernel,
+		uint32_t n_blocks, void *argument)
+{
+	void *arguments[] = { argument };
+
+	launch(gpu, stream, kernel, n_blocks, arguments);
+}
+
+/* Four words a thread, at most two blocks on each SM of a large GPU. */
+static uint32_t blocks_for(uint64_t n_words)
+{
+	uint64_t n = (n_words + 4 * GPU_THREADS - 1) / (4 * GPU_THREADS);
+
+	return n > 256 ? 256 : n ? (uint32_t)n : 1;
+}
+
+void gpu_fill(struct gpu *gpu, enum gpu_stream stream, const struct gpu_words *words)
+{
+	struct gpu_words copy = *words;
+	void *arguments[] = { &copy.p, &copy.n_words, &copy.seed };
+
+	launch(gpu, stream, "cei_kernel_fill", blocks_for(copy.n_words), arguments);
+}
+
+void gpu_verify(struct gpu *gpu, enum gpu_stream stream, const struct gpu_words *words,
+		uint32_t result)
+{
+	struct gpu_words copy = *words;
+	unsigned long long *n_wrong = &gpu->results[result].n_wrong;
+	unsigned long long *first_wrong = &gpu->results[result].first_wrong;
+	void *arguments[] = { &copy.p, &copy.n_words, &copy.seed, &n_wrong, &first_wrong };
+
+	launch(gpu, stream, "cei_kernel_verify", blocks_for(copy.n_words), arguments);
+}
+
+void gpu_check(struct gpu *gpu, const struct gpu_words *words)
+{
+	const uint32_t last = GPU_RESULTS - 1;
+	struct gpu_result seen;
+
+	gpu_reset(gpu, last);
+	gpu_verify(gpu, GPU_CONTROL, words, last);
+	seen = gpu_result(gpu, last);
+	ck_assert_msg(!seen.n_wrong, "GPU %u: %llu of %llu words are wrong, the first is %llu",
+		      gpu->index, seen.n_wrong, (unsigned long long)words->n_words,
+		      seen.first_wrong);
+}
+
+void gpu_await(struct gpu *gpu, struct ceov_device_signal view,
+	       const struct ceov_mark *mark, uint64_t timeout_ns, uint32_t result)
+{
+	struct cei_kernel_await await;
+
+	memset(&await, 0, sizeof(await));
+	await.signal = view;
+	await.first = mark->index;
+	await.n = 1;
+	await.value = mark->value;
+	await.timeout_ns = timeout_ns;
+	await.ret_status = &gpu->results[result].status;
+	gpu_launch(gpu, GPU_CONSUME, "cei_kernel_await", 1, &await);
+}
+
+/* --- results and ends ---------------------------------------------------- */
+
+void gpu_reset(struct gpu *gpu, uint32_t result)
+{
+	*gpu->private->pinned = (struct gpu_result){ 0, UINT64_MAX, 0, 0 };
+	gpu_move(gpu, &gpu->results[result], gpu->private->pinned,
+		 sizeof(struct gpu_result));
+}
+
+struct gpu_result gpu_result(struct gpu *gpu, uint32_t result)
+{
+	gpu_move(gpu, gpu->private->pinned, &gpu->results[result],
+		 sizeof(struct gpu_result));
+	return *gpu->private->pinned;
+}
+
+static CUresult query(const struct gpu *gpu, enum gpu_stream stream, uint64_t deadline_ns)
+{
+	struct cei_cuda_hold hold;
+	CUresult result;
+
+	enter(gpu, &hold);
+	result = cei_cuda_idle(gpu->private->cuda, gpu->streams[stream], deadline_ns);
+	leave(gpu, &hold);
+	return result;
+}
+
+void gpu_idle(struct gpu *gpu, enum gpu_stream stream)
+{
+	static const char *const names[] = { "produce", "consume", "wait", "control" };
+
+	check(gpu, query(gpu, stream, cei_deadline(TESTING_PATIENCE)), names[stream]);
+}
+
+int gpu_is_idle(struct gpu *gpu, enum gpu_stream stream)
+{
+	CUresult result = query(gpu, stream, 0);
+
+	if (result != CUDA_ERROR_NOT_READY)
+		check(gpu, result, "cuStreamQuery");
+	return result == CUDA_SUCCESS;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_GPU_RIG_H
+#define CEI_GPU_RIG_H
+
+/*
+ * What the GPU suites share: a GPU with streams, kernels, memory and results beside
+ * the library's own use of it. Asserts with Check. CUDA does not survive fork(): a
+ * test opens GPUs in the process that uses them, never in main().
+ *
+ * Nothing here waits without a deadline. Allocate before kernels await marks, free
+ * after they have left: the driver waits for the whole GPU in both.
+ */
+
+#include <check.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ceoverlap/ceoverlap.h>
+
+#include "kernels/kernels.h"
+#include "testing.h"
+
+#define GPU_AWAIT_NS  (10 * TESTING_SECOND)     /* of kernels that must not time out */
+#define GPU_RESULTS   64u
+#define GPU_THREADS   256u                      /* per block, of all kernels */
+#define GPU_RANKS_MAX 8u
+#define GPU_SKIPPED   77
+
+/* Each has a priority of its own, and so hardware queues of its own: a stream that
+ * waits stops its queue, and the others must not stand behind it. */
+enum gpu_stream { GPU_PRODUCE, GPU_CONSUME, GPU_WAIT, GPU_CONTROL, GPU_STREAMS };
+
+struct gpu_result {
+	unsigned long long n_wrong;
+	unsigned long long first_wrong; /* UINT64_MAX: none */
+	uint32_t           status;      /* enum ceov_device_result, the worst */
+	uint32_t           pad;
+};
+
+/* As enum ceov_device_result, which only device code has. */
+enum gpu_status { GPU_REACHED = 0, GPU_ABORTED = 1, GPU_TIMEOUT = 2 };
+
+struct gpu {
+	uint32_t           index;
+	void              *streams[GPU_STREAMS];        /* CUstream */
+	struct gpu_result *results;                     /* in its memory */
+	struct gpu_private *private;
+};
+
+struct gpu_words {                      /* 64-bit words of the kernels' pattern */
+	void    *p;
+	uint64_t n_words;
+	uint64_t seed;
+};
+
+/* GPUs of this machine, counted in a process of their own. */
+uint32_t gpu_count(void);
+
+/* Status of main(): runs what suite() makes, or says why it skips. */
+int gpu_main(uint32_t n_needed, Suite *(*suite)(uint32_t n_gpus));
+
+/* A number from the environment, or the fallback. */
+uint32_t gpu_setting(const char *name, uint32_t fallback);
+
+void gpu_open(struct gpu *gpu, uint32_t index);
+void gpu_close(struct gpu *gpu);
+
+/* Ranks 0 to n - 1 of this process, rank i on GPU indices[i]; lines go to stderr. */
+ceov_context *gpu_context(const uint32_t *indices, uint32_t n);
+
+/* A visible signal in the GPU of the rank, or one without host words. */
+ceov_signal *gpu_signal(ceov_context *context, uint32_t rank, uint32_t gpu,
+			uint32_t n_counters, uint32_t flags);
+
+struct ceov_device_signal gpu_view(ceov_signal *signal, uint32_t rank);
+
+/* Memory as cudaMalloc gives it. */
+void *gpu_allocate(struct gpu *gpu, uint64_t n_bytes);
+void  gpu_free(struct gpu *gpu, void *p);
+
+/* Between this GPU and the host or within it, now. */
+void gpu_move(struct gpu *gpu, void *to, const void *from, uint64_t n_bytes);
+
+/* Queues a kernel whose only parameter is *argument. */
+void gpu_launch(struct gpu *gpu, enum gpu_stream stream, const char *kernel,
+		uint32_t n_blocks, void *argument);
+
+void gpu_fill(struct gpu *gpu, enum gpu_stream stream, const struct gpu_words *words);
+
+/* Counts wrong words into the result. */
+void gpu_verify(struct gpu *gpu, enum gpu_stream stream, const struct gpu_words *words,
+		uint32_t result);
+
+/* Asserts, now, that the words hold the pattern. */
+void gpu_check(struct gpu *gpu, const struct gpu_words *words);
+
+/* Queues a kernel that awaits counter `mark.index` at `mark.value`. */
+void gpu_await(struct gpu *gpu, struct ceov_device_signal view,
+	       const struct ceov_mark *mark, uint64_t timeout_ns, uint32_t result);
+
+/* Results are reset and read through GPU_CONTROL, whatever other streams do. */
+void              gpu_reset(struct gpu *gpu, uint32_t result);
+struct gpu_result gpu_result(struct gpu *gpu, uint32_t result);
+
+/* Asserts that all that was queued ends within TESTING_PATIENCE. */
+void gpu_idle(struct gpu *gpu, enum gpu_stream stream);
+int  gpu_is_idle(struct gpu *gpu, enum gpu_stream stream);
+
+#endif /* CEI_GPU_RIG_H */
