@@ -1,0 +1,69 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+#
+# ceoverlap-bench as its user meets it, on host memory: rows are verified, JSON holds
+# what it promises, and exit codes tell failures apart.
+set -u
+
+bench=./ceoverlap-bench
+folder=${CEOVERLAP_TEST_TMP:-$(mktemp -d)}
+out=$folder/bench.out
+json=$folder/bench.json
+failed=0
+
+# expect STATUS WHAT ARGUMENT...
+expect() {
+	local wanted=$1 what=$2 status
+	shift 2
+
+	"$bench" "$@" > "$out" 2>&1
+	status=$?
+	[ "$status" = "$wanted" ] && return 0
+	echo "FAIL: $what: exit status $status, not $wanted"
+	tail -n 20 "$out"
+	failed=1
+}
+
+holds() {
+	grep -q -- "$2" "$1" && return 0
+	echo "FAIL: $3"
+	failed=1
+}
+
+run="--host -n 3 -w 1 -T 60"
+
+# shellcheck disable=SC2086 # lists of words
+{
+expect 0 "every case" $run -g 3 -t p2p,p2p_2d,doorbell,all_gather,all_to_all,engine \
+	-b 64K -e 256K -J "$json"
+for name in p2p p2p_2d doorbell all_gather all_to_all engine; do
+	holds "$out" "^$name .*ours.* verified" "$name has a verified row"
+done
+if grep -q 'WRONG\|unchecked' "$out"; then
+	echo "FAIL: rows that are not verified"
+	failed=1
+fi
+for key in schema_version provenance rows case mode trigger ranks bytes_per_rank \
+	chunk_bytes us_median us_min us_p99 gb_per_s verified ratio_raw; do
+	holds "$json" "\"$key\"" "JSON has $key"
+done
+if command -v python3 > /dev/null; then
+	python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$json" || failed=1
+fi
+
+expect 0 "ranks as threads" $run --one-process -g 3 -t all_gather -b 64K --pieces 3
+expect 0 "help" --help
+expect 0 "list" -l
+expect 2 "an unknown case" -t nothing
+expect 2 "a size that is none" -b 3Q
+expect 2 "a size below the first" -b 1M -e 64K
+expect 2 "an unknown trigger" --trigger magic
+expect 1 "nothing to run" $run -g 1 -t all_gather
+expect 1 "JSON that cannot be written" $run -g 2 -t p2p -b 64K -J /nonexistent/x.json
+CEOVERLAP_HOST_COPY_FAIL_AT=2 expect 1 "a copy that fails" $run -g 2 -t p2p -b 64K
+holds "$out" "fault script" "the failure is named"
+CEOVERLAP_HOST_COPY_LOSE_AT=3 expect 1 "a copy that never ends" --host -n 3 -w 1 -T 3 \
+	-g 2 -t p2p -b 64K
+}
+exit "$failed"
