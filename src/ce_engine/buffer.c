@@ -133,7 +133,7 @@ void *ceov_buffer_base(const ceov_buffer *buffer, uint32_t rank)
 
 int ceov_buffer_share(ceov_buffer *buffer, const char *name)
 {
-	struct cei_offer_body body = { CEI_OFFER_BUFFER, 0, 0, 0, 1, { NULL, NULL } };
+	struct cei_offer_body body;
 	int r = cei_object_check(buffer, CEI_OBJECT_BUFFER, "ceov_buffer_share");
 
 	if (r)
@@ -144,22 +144,13 @@ int ceov_buffer_share(ceov_buffer *buffer, const char *name)
 	if (buffer->offer_id)
 		return cei_raise(&buffer->object.context->report, CEOV_ERR_STATE, 0,
 				 "ceov_buffer_share: shared already, under another name");
+	memset(&body, 0, sizeof(body));
+	body.owner = &buffer->object;
+	body.kind = CEI_OFFER_BUFFER;
+	body.n_regions = 1;
 	body.regions[0] = &buffer->own;
 	return cei_offer_make(buffer->object.context, buffer->rank, name, &body,
 			      &buffer->offer_id);
-}
-
-/* One that another rank of this process offered. */
-static int find_here(ceov_context *context, const struct cei_found *found,
-		     ceov_buffer *buffer)
-{
-	ceov_buffer *original = CEI_OWNER(found->regions[0], ceov_buffer, own);
-
-	(void)context;
-	buffer->original = original;
-	buffer->region = &original->own;
-	cei_object_use(&original->object);
-	return 0;
 }
 
 int ceov_buffer_find(ceov_context *context, uint32_t rank, const char *name,
@@ -182,8 +173,9 @@ int ceov_buffer_find(ceov_context *context, uint32_t rank, const char *name,
 		free(buffer);
 		return r;
 	}
-	if (found.is_here) {
-		find_here(context, &found, buffer);
+	if (found.owner) {              /* another rank of this process offered it */
+		buffer->original = CEI_OWNER(found.owner, ceov_buffer, object);
+		buffer->region = &buffer->original->own;
 	} else {
 		buffer->region = found.regions[0];
 		buffer->found_id = found.id;

@@ -22,6 +22,8 @@ static uint32_t admit(struct cei_engine *engine, struct cei_launch *launch)
 		return 0;
 	cei_list_append(&engine->launches, &launch->link);
 	cei_doorbell_arm(&engine->doorbell, launch);
+	if (!launch->n_open)            /* a plan without transfers: a group of one */
+		cei_launch_retire(engine, launch);
 	return 1;
 }
 

@@ -154,7 +154,8 @@ static int find_here(ceov_context *context, uint32_t rank, const char *name,
 	pthread_mutex_lock(&context->lock);
 	offer = local_named(context, rank, name);
 	if (offer) {
-		found->is_here = 1;
+		found->owner = offer->body.owner;
+		found->owner->n_users++;        /* or it could be released meanwhile */
 		found->place_kind = offer->body.place_kind;
 		found->n_counters = offer->body.n_counters;
 		found->flags = offer->body.flags;
@@ -253,7 +254,9 @@ int cei_offer_find(ceov_context *context, uint32_t rank, const char *name,
 		r = find_there(context, rank, name, ret_found, &found_kind);
 	if (r || found_kind == kind)
 		return r;
-	if (!ret_found->is_here) {
+	if (ret_found->owner) {
+		cei_object_unuse(ret_found->owner);
+	} else {
 		put_regions(context, ret_found);
 		cei_offer_drop(context, rank, ret_found->id);
 	}

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "ce_engine/object.h"
 #include "ipc/meeting.h"
 #include "ipc/share.h"
 
@@ -21,6 +22,7 @@ enum cei_offer_kind { CEI_OFFER_BUFFER = 1, CEI_OFFER_SIGNAL = 2 };
 #define CEI_OFFER_REGIONS_MAX 2u
 
 struct cei_offer_body {
+	struct cei_object *owner;       /* the handle that offers */
 	uint32_t           kind;        /* enum cei_offer_kind */
 	uint32_t           place_kind;  /* signals: where the counters live, ... */
 	uint32_t           n_counters;
@@ -40,7 +42,8 @@ struct cei_local_offer {
 };
 
 struct cei_found {
-	int                is_here;     /* an offer of this process: its own regions */
+	struct cei_object *owner;       /* an offer of this process: its handle, which
+					 * counts the finder as a user; else NULL */
 	uint32_t           place_kind;
 	uint32_t           n_counters;
 	uint32_t           flags;

@@ -239,7 +239,7 @@ static int build_steps(struct ceov_plan *plan)
 	uint32_t i;
 	int r = 0;
 
-	plan->steps = calloc(plan->n_transfers, sizeof(*plan->steps));
+	plan->steps = calloc(plan->n_transfers + 1, sizeof(*plan->steps));
 	if (!plan->steps)
 		return cei_raise(&plan->object.context->report, CEOV_ERR_NO_MEMORY, 0,
 				 "ceov_plan_commit: no memory for steps");
@@ -288,7 +288,7 @@ static int cut(struct ceov_plan *plan)
 
 	if (r)
 		return r;
-	plan->cuts = calloc(plan->n_cuts, sizeof(*plan->cuts));
+	plan->cuts = calloc(plan->n_cuts + 1, sizeof(*plan->cuts));
 	if (!plan->cuts)
 		return cei_raise(&plan->object.context->report, CEOV_ERR_NO_MEMORY, 0,
 				 "ceov_plan_commit: no memory for %u chunks",
@@ -332,8 +332,8 @@ static int name_all(struct ceov_plan *plan)
 	const struct ceov_transfer *transfer;
 	uint32_t i;
 
-	plan->signals = calloc(plan->n_transfers, 3 * sizeof(struct ceov_signal *));
-	plan->buffers = calloc(plan->n_transfers, 2 * sizeof(struct ceov_buffer *));
+	plan->signals = calloc(plan->n_transfers + 1, 3 * sizeof(struct ceov_signal *));
+	plan->buffers = calloc(plan->n_transfers + 1, 2 * sizeof(struct ceov_buffer *));
 	if (!plan->signals || !plan->buffers)
 		return cei_raise(&plan->object.context->report, CEOV_ERR_NO_MEMORY, 0,
 				 "ceov_plan_commit: no memory for names");
@@ -370,7 +370,7 @@ int ceov_plan_commit(ceov_plan *plan)
 
 	if (r)
 		return r;
-	if (!plan->n_transfers)
+	if (!plan->n_transfers && !plan->has_template)
 		return cei_raise(&plan->object.context->report, CEOV_ERR_STATE, 0,
 				 "ceov_plan_commit: the plan has no transfer");
 	r = build_steps(plan);

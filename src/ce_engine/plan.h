@@ -54,6 +54,8 @@ struct ceov_plan {
 	uint64_t              max_chunk_bytes;
 	uint64_t              mark_group_bytes;
 	int                   is_committed;
+	int                   has_template;     /* a template has added what it has to:
+						 * nothing, for a group of one in place */
 
 	struct ceov_transfer *transfers;        /* until commit */
 	uint32_t              n_transfers;

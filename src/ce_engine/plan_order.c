@@ -248,10 +248,10 @@ int cei_order_init(struct cei_order *order, const struct ceov_plan *plan)
 
 	memset(order, 0, sizeof(*order));
 	order->n = plan->n_transfers;
-	order->before = calloc(plan->n_transfers, 2 * sizeof(uint32_t));
-	order->level = calloc(plan->n_transfers, sizeof(uint32_t));
-	order->stack = calloc(plan->n_transfers, sizeof(uint32_t));
-	order->seen = calloc(plan->n_transfers, sizeof(uint32_t));
+	order->before = calloc((size_t)plan->n_transfers + 1, 2 * sizeof(uint32_t));
+	order->level = calloc((size_t)plan->n_transfers + 1, sizeof(uint32_t));
+	order->stack = calloc((size_t)plan->n_transfers + 1, sizeof(uint32_t));
+	order->seen = calloc((size_t)plan->n_transfers + 1, sizeof(uint32_t));
 	if (!order->before || !order->level || !order->stack || !order->seen)
 		return cei_raise(report_of(plan), CEOV_ERR_NO_MEMORY, 0,
 				 "ceov_plan_commit: no memory for checks");

@@ -117,7 +117,7 @@ static int sweep(const struct ceov_plan *plan, struct cei_order *order,
 
 int cei_overlap_check(const struct ceov_plan *plan, struct cei_order *order)
 {
-	struct area *areas = calloc(plan->n_transfers, 2 * sizeof(*areas));
+	struct area *areas = calloc((size_t)plan->n_transfers + 1, 2 * sizeof(*areas));
 	uint32_t i, n = 0;
 	int r;
 

@@ -50,7 +50,7 @@ const char *cei_path_name(enum cei_path path)
 	return "?";
 }
 
-static enum cei_link link_of(const struct cei_engine *engine, enum cei_path path)
+static enum cei_link_kind link_of(const struct cei_engine *engine, enum cei_path path)
 {
 	if (engine->backend.ops->kind == CEOV_PLACE_HOST)
 		return CEI_LINK_HOST;
@@ -66,7 +66,7 @@ static enum cei_link link_of(const struct cei_engine *engine, enum cei_path path
 uint64_t cei_router_expected_ns(const struct cei_engine *engine,
 				const struct cei_step *step)
 {
-	enum cei_link link = link_of(engine, step->path);
+	enum cei_link_kind link = link_of(engine, step->path);
 	uint64_t n_bytes = step->piece.row_bytes * step->piece.n_rows;
 
 	return cei_topology_expected_ns(engine->topology, link, n_bytes) +

@@ -233,6 +233,7 @@ int ceov_signal_share(ceov_signal *signal, const char *name)
 		return cei_raise(&signal->object.context->report, CEOV_ERR_STATE, 0,
 				 "ceov_signal_share: shared already, under another name");
 	memset(&body, 0, sizeof(body));
+	body.owner = &signal->object;
 	body.kind = CEI_OFFER_SIGNAL;
 	body.place_kind = signal->place.kind;
 	body.n_counters = signal->n_counters;
@@ -269,10 +270,8 @@ static void fill_found(ceov_signal *signal, const struct cei_found *found)
 	signal->place.kind = (enum ceov_place_kind)found->place_kind;
 	signal->place.index = signal->gpu ? signal->gpu->gpu : 0;
 	signal->found_id = found->id;
-	if (!found->is_here)
-		return;
-	signal->original = CEI_OWNER(found->regions[0], ceov_signal, own_control);
-	cei_object_use(&signal->original->object);
+	if (found->owner)
+		signal->original = CEI_OWNER(found->owner, ceov_signal, object);
 }
 
 int ceov_signal_find(ceov_context *context, uint32_t rank, const char *name,

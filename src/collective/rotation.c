@@ -167,5 +167,7 @@ int cei_fan_add(const struct cei_fan *fan)
 				r = add_piece(fan, rank, piece);
 		}
 	}
+	if (!r)
+		fan->plan->has_template = 1;
 	return r;
 }

@@ -55,7 +55,7 @@ void cei_topology_close(struct cei_topology *topology)
 }
 
 uint64_t cei_topology_expected_ns(const struct cei_topology *topology,
-				  enum cei_link link, uint64_t n_bytes)
+				  enum cei_link_kind link, uint64_t n_bytes)
 {
 	const struct cei_link_cost *cost = &topology->costs[link];
 	uint64_t s = n_bytes / cost->bytes_per_s;

@@ -17,7 +17,7 @@
 #define CEI_TOPOLOGY_GPUS_MAX      64u
 #define CEI_TOPOLOGY_BUS_ID_BYTES  16u
 
-enum cei_link {                         /* a kind of way for bytes */
+enum cei_link_kind {                         /* a kind of way for bytes */
 	CEI_LINK_LOCAL,                 /* within one GPU, by its copy engine */
 	CEI_LINK_PEER,                  /* GPU to GPU, directly */
 	CEI_LINK_IN,                    /* host memory to a GPU */
@@ -54,7 +54,7 @@ void cei_topology_close(struct cei_topology *topology);
 
 /* The time that moving n_bytes in one copy should take. */
 uint64_t cei_topology_expected_ns(const struct cei_topology *topology,
-				  enum cei_link link, uint64_t n_bytes);
+				  enum cei_link_kind link, uint64_t n_bytes);
 
 /* Binds the calling thread to the processors near the member's GPU, as far as they
  * are among those that the thread may use already. Members on the host, and

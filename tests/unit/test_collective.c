@@ -340,6 +340,30 @@ START_TEST(test_wrong_arguments_are_refused_before_anything_is_added)
 }
 END_TEST
 
+START_TEST(test_one_rank_in_place_has_nothing_to_do)
+{
+	ceov_context *context = testing_open(1, NULL);
+	ceov_buffer *own = testing_buffer(context, 0, 4096);
+	ceov_signal *arrived = testing_signal(context, 0, 1);
+	ceov_plan *plan = testing_plan(context, 0);
+	struct ceov_all_gather gather = {
+		.struct_bytes = sizeof(gather),
+		.shard_bytes = 4096,
+		.n_pieces = 1,
+		.source = own,
+		.targets = &own,
+		.arrived = &arrived,
+	};
+	ceov_ticket ticket;
+
+	ck_assert_int_eq(ceov_plan_add_all_gather(plan, &gather), 0);
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+	ck_assert_int_eq(ceov_launch(plan, NULL, &ticket), 0);
+	ck_assert_int_eq(ceov_wait(context, ticket, TESTING_PATIENCE), 0);
+	ceov_close(context);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("collective");
@@ -349,6 +373,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_all_gather);
 	tcase_add_test(all, test_all_gather_in_place);
 	tcase_add_test(all, test_all_to_all);
+	tcase_add_test(all, test_one_rank_in_place_has_nothing_to_do);
 	tcase_add_test(all, test_wrong_arguments_are_refused_before_anything_is_added);
 	suite_add_tcase(made, all);
 	return made;
