@@ -82,6 +82,8 @@ struct bench_rank {                     /* what one rank's code has in hand */
 	uint32_t                    rank;
 	uint32_t                    n_ranks;
 	int                         is_gpu;
+	uint32_t                    gpu;        /* several ranks may share one */
+	int                         shares_gpu; /* and some do */
 	ceov_context               *context;
 	struct bench_device        *device;
 	uint64_t                    n_names;    /* for names of shared objects */
@@ -92,7 +94,7 @@ struct bench_case {
 	const char *help;
 	int         in_default;         /* runs when -t is not given */
 	uint32_t    n_ranks_min;
-	int         host_only;          /* 1: host only; -1: GPU only; 0: both */
+	int         needs_gpu;
 	int       (*run)(struct bench_rank *rank);
 };
 

@@ -15,7 +15,7 @@ struct ceov_place bench_place(const struct bench_rank *rank)
 
 	if (rank->is_gpu) {
 		place.kind = CEOV_PLACE_GPU;
-		place.index = rank->rank;
+		place.index = rank->gpu;
 	}
 	return place;
 }

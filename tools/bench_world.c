@@ -36,7 +36,7 @@ struct run {
 	uint32_t                        n_cases;
 	struct bench_shared            *shared;
 	uint32_t                        n_ranks;
-	int                             is_gpu;
+	uint32_t                        n_gpus; /* 0: host memory */
 	char                            group[96];
 };
 
@@ -160,7 +160,7 @@ static int run_cases(struct run *run, struct bench_rank *rank)
 	uint32_t i;
 	int r;
 
-	r = bench_device_open(&rank->device, run->is_gpu, rank->rank);
+	r = bench_device_open(&rank->device, rank->is_gpu, rank->gpu);
 	if (r)
 		return bench_fail(rank, r, "opening the device");
 	for (i = 0; !r && i < run->n_cases; i++) {
@@ -181,7 +181,9 @@ static struct bench_rank make_rank(struct run *run, uint32_t rank, ceov_context 
 		.shared = run->shared,
 		.rank = rank,
 		.n_ranks = run->n_ranks,
-		.is_gpu = run->is_gpu,
+		.is_gpu = run->n_gpus != 0,
+		.gpu = run->n_gpus ? rank % run->n_gpus : 0,
+		.shares_gpu = run->n_gpus && run->n_gpus < run->n_ranks,
 		.context = context,
 	};
 
@@ -197,8 +199,8 @@ static int open_context(struct run *run, uint32_t first, uint32_t n_members,
 
 	for (i = 0; i < n_members; i++) {
 		members[i].rank = first + i;
-		members[i].place.kind = run->is_gpu ? CEOV_PLACE_GPU : CEOV_PLACE_HOST;
-		members[i].place.index = run->is_gpu ? first + i : 0;
+		members[i].place.kind = run->n_gpus ? CEOV_PLACE_GPU : CEOV_PLACE_HOST;
+		members[i].place.index = run->n_gpus ? (first + i) % run->n_gpus : 0;
 	}
 	config.members = members;
 	config.n_members = n_members;
@@ -329,15 +331,12 @@ static int run_threads(struct run *run)
 
 static int choose_ranks(struct run *run, char *machine, size_t n_bytes)
 {
-	uint32_t n_gpus = run->options->force_host ? 0 : bench_count_gpus(machine, n_bytes);
-
+	run->n_gpus = run->options->force_host ? 0 : bench_count_gpus(machine, n_bytes);
 	if (run->options->force_host)
-		snprintf(machine, n_bytes, "host memory, as asked");
+		snprintf(machine, n_bytes, "as asked");
 	run->n_ranks = run->options->n_ranks;
-	/* more ranks than GPUs: host memory, and it says so */
-	run->is_gpu = n_gpus && (!run->n_ranks || run->n_ranks <= n_gpus);
 	if (!run->n_ranks)
-		run->n_ranks = n_gpus ? n_gpus : 4;
+		run->n_ranks = run->n_gpus ? run->n_gpus : 4;
 	if (run->n_ranks <= BENCH_RANKS_MAX)
 		return 0;
 	fprintf(stderr, "ceoverlap-bench: %u ranks, at most %u\n", run->n_ranks,
@@ -347,9 +346,8 @@ static int choose_ranks(struct run *run, char *machine, size_t n_bytes)
 
 static int fits(const struct run *run, const struct bench_case *test)
 {
-	if (test->host_only && (test->host_only > 0) == run->is_gpu) {
-		printf("# %s: left out, it needs %s\n", test->name,
-		       run->is_gpu ? "host memory (--host)" : "GPUs");
+	if (test->needs_gpu && run->n_gpus < run->n_ranks) {
+		printf("# %s: left out, it needs a GPU for each rank\n", test->name);
 		return 0;
 	}
 	if (run->n_ranks < test->n_ranks_min) {
@@ -372,8 +370,10 @@ int bench_world_run(const struct bench_options *options,
 	if (choose_ranks(&run, machine, sizeof(machine)))
 		return 2;
 	printf("# ceoverlap-bench %s: %u ranks on %s (%s), seed %llu\n", ceov_version(),
-	       run.n_ranks, run.is_gpu ? "GPUs" : "host memory", machine,
+	       run.n_ranks, run.n_gpus ? "GPUs" : "host memory", machine,
 	       (unsigned long long)options->seed);
+	if (run.n_gpus && run.n_gpus < run.n_ranks)
+		printf("# ranks share GPUs: rank r is on GPU r %% %u\n", run.n_gpus);
 	for (i = 0; i < n_cases; i++)
 		if (fits(&run, cases[i]))
 			chosen[run.n_cases++] = cases[i];

@@ -20,7 +20,7 @@ const struct bench_case bench_cases[] = {
 	  bench_all_gather },
 	{ "all_to_all", "one block of every rank to each rank", 1, 2, 0,
 	  bench_all_to_all },
-	{ "busy_sm", "p2p while a kernel holds every SM", 0, 2, -1, bench_busy_sm },
+	{ "busy_sm", "p2p while a kernel holds every SM", 0, 2, 1, bench_busy_sm },
 	{ "engine", "engine time per zero-byte chunk", 0, 1, 0, bench_engine },
 	{ "idle", "processor time of an idle context in 10 s", 0, 1, 0, bench_idle },
 	{ NULL, NULL, 0, 0, 0, NULL },
@@ -35,7 +35,8 @@ static const struct argp_option options_table[] = {
 	{ "testcase", 't', "NAMES", 0, "Test cases to run, a comma list (default: p2p, "
 	  "doorbell, all_gather, all_to_all)", 0 },
 	{ "list", 'l', NULL, 0, "List the test cases", 0 },
-	{ "ranks", 'g', "N", 0, "Ranks, one per GPU (default: all GPUs; 4 on host memory)",
+	{ "ranks", 'g', "N", 0, "Ranks (default: one per GPU; 4 on host memory); more than "
+	  "GPUs: they share them",
 	  0 },
 	{ "minbytes", 'b', "SIZE", 0, "Smallest size: per shard, per peer or per transfer "
 	  "(default 1M; suffix K, M, G)", 0 },
@@ -70,7 +71,7 @@ static void list_cases(void)
 
 	for (i = 0; bench_cases[i].name; i++)
 		printf("%-12s %s%s\n", bench_cases[i].name, bench_cases[i].help,
-		       bench_cases[i].host_only < 0 ? " (GPUs only)" : "");
+		       bench_cases[i].needs_gpu ? " (GPUs only)" : "");
 }
 
 static uint64_t number(struct argp_state *state, const char *text, uint64_t least,
