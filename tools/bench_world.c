@@ -122,7 +122,7 @@ void bench_statistics(struct bench_rank *rank, uint32_t mode, uint32_t n_samples
 	qsort(worst, n_samples, sizeof(worst[0]), compare_doubles);
 	row->us_median = worst[n_samples / 2];
 	row->us_min = worst[0];
-	row->us_p99 = worst[(n_samples - 1) * 99 / 100];
+	row->us_p99 = worst[(n_samples * 99 + 99) / 100 - 1];
 }
 
 void bench_wrong(struct bench_rank *rank, uint32_t mode, uint64_t n_wrong)

@@ -50,14 +50,32 @@ int cei_context_is_lost(ceov_context *context, uint32_t rank)
 	return atomic_load_explicit(&context->lost, memory_order_acquire) >> rank & 1;
 }
 
+/* All abort words before the first poison: see cei_signals_abort(). */
+static void abort_shared(ceov_context *context, uint32_t rank)
+{
+	struct ceov_signal *signal;
+	struct cei_list *node;
+
+	pthread_mutex_lock(&context->lock);
+	for (node = context->signals.next; node != &context->signals; node = node->next) {
+		signal = CEI_OWNER(node, struct ceov_signal, object.link);
+		if (signal->offer_id || signal->found_id)
+			cei_signal_raise_abort(signal, CEOV_ERR_PEER_LOST, rank);
+	}
+	for (node = context->signals.next; node != &context->signals; node = node->next) {
+		signal = CEI_OWNER(node, struct ceov_signal, object.link);
+		if (signal->offer_id || signal->found_id)
+			cei_signal_poison(signal);
+	}
+	pthread_mutex_unlock(&context->lock);
+}
+
 /* From the meeting's thread. A lost rank's raises will not come: whatever the group
  * shares is aborted. One that departed in order has done its part. */
 static void gone(void *arg, uint32_t rank, int departed)
 {
 	ceov_context *context = arg;
 	struct ceov_failure failure = cei_failure(CEOV_ERR_PEER_LOST, 0);
-	struct ceov_signal *signal;
-	struct cei_list *node;
 
 	/* release: pairs with cei_context_is_lost() */
 	atomic_fetch_or_explicit(&context->lost, UINT64_C(1) << rank, memory_order_release);
@@ -68,13 +86,7 @@ static void gone(void *arg, uint32_t rank, int departed)
 	failure.rank = rank;
 	(void)cei_raise_failure(&context->report, &failure,
 				"rank %u was lost; what waits for it ends", rank);
-	pthread_mutex_lock(&context->lock);
-	for (node = context->signals.next; node != &context->signals; node = node->next) {
-		signal = CEI_OWNER(node, struct ceov_signal, object.link);
-		if (signal->offer_id || signal->found_id)
-			cei_signal_abort(signal, CEOV_ERR_PEER_LOST, rank);
-	}
-	pthread_mutex_unlock(&context->lock);
+	abort_shared(context, rank);
 }
 
 static int make_alive(ceov_context *context)

@@ -29,9 +29,9 @@
 #define CEI_EXPIRE_NS UINT64_C(1000000)
 
 /* An engine with nothing armed stays awake this long: the next launch of a loop
- * comes within microseconds, and waking a thread costs 50 to 150 of them (measured
+ * comes within milliseconds, and waking a thread costs 50 to 150 us (measured
  * in a virtual machine). It takes no processor time after that. */
-#define CEI_LINGER_NS UINT64_C(2000000)
+#define CEI_LINGER_NS UINT64_C(10000000)
 
 struct cei_engine {
 	struct cei_site        *site;

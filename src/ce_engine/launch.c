@@ -90,14 +90,12 @@ void cei_launch_fail(struct cei_engine *engine, struct cei_launch *launch,
 	struct ceov_plan *plan = launch->plan;
 	struct cei_launch *other;
 	struct cei_list *node;
-	uint32_t i;
 
 	if (launch->error)
 		return;
 	tell(engine, launch, chunk, failure);
 	fail_quietly(engine, launch, failure->error);
-	for (i = 0; i < plan->n_signals; i++)
-		cei_signal_abort(plan->signals[i], failure->error, failure->rank);
+	cei_signals_abort(plan->signals, plan->n_signals, failure->error, failure->rank);
 	for (node = engine->launches.next; node != &engine->launches; node = node->next) {
 		other = CEI_OWNER(node, struct cei_launch, link);
 		if (other->plan == plan)
@@ -109,10 +107,8 @@ void cei_launch_fail(struct cei_engine *engine, struct cei_launch *launch,
 static void poison_again(const struct cei_launch *launch)
 {
 	const struct ceov_plan *plan = launch->plan;
-	uint32_t i;
 
-	for (i = 0; i < plan->n_signals; i++)
-		cei_signal_abort(plan->signals[i], launch->error, CEOV_NOBODY);
+	cei_signals_abort(plan->signals, plan->n_signals, launch->error, CEOV_NOBODY);
 }
 
 /* Whether a signal of the plan was aborted; fills the failure. */

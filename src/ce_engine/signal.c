@@ -389,17 +389,42 @@ int cei_counter_aborted(const struct cei_counter *counter, uint32_t *ret_rank)
 	return error;
 }
 
-/* The GPU's abort word first, then its counters: a kernel that sees a poisoned
- * counter finds the abort word raised. */
-static void poison_gpu(struct ceov_signal *signal, uint32_t code)
+/* A GPU signal that we may still write to: its backend, or NULL. Memory of a dead
+ * process is not touched. */
+static struct cei_backend *living_backend(const struct ceov_signal *signal)
 {
-	struct cei_backend *backend = cei_signal_backend(signal);
+	if (cei_context_is_lost(signal->object.context, signal->rank))
+		return NULL;
+	return cei_signal_backend(signal);
+}
+
+void cei_signal_raise_abort(struct ceov_signal *signal, int error, uint32_t rank)
+{
+	struct cei_signal_header *header = cei_signal_header(signal);
+	struct cei_backend *backend = living_backend(signal);
+	uint64_t word = (uint64_t)-error;
+	uint32_t none = 0;
+
+	/* relaxed: ordered before the code by its release */
+	if (!atomic_load_explicit(&header->abort_code, memory_order_relaxed))
+		atomic_store_explicit(&header->abort_rank, rank, memory_order_relaxed);
+	/* seq_cst, as the poison: against raise_to() in signal_verbs.c, see there. Also
+	 * the release that pairs with every look at the abort word. */
+	atomic_compare_exchange_strong(&header->abort_code, &none, (uint32_t)-error);
+	if (backend)                    /* store() has raised its failure, if any */
+		(void)backend->ops->store(backend, signal->gpu->address[backend->member] +
+					  gpu_abort_offset(signal), &word, sizeof(word));
+}
+
+static void poison_gpu(struct ceov_signal *signal)
+{
+	struct cei_backend *backend = living_backend(signal);
 	uint64_t n_bytes = signal->n_counters * (uint64_t)sizeof(uint64_t);
-	uint64_t word = code, address, *poison;
+	uint64_t *poison;
 	uint32_t i;
 
-	if (!backend || cei_context_is_lost(signal->object.context, signal->rank))
-		return;                 /* memory of a dead process is not touched */
+	if (!backend)
+		return;
 	poison = malloc(n_bytes);
 	if (!poison) {
 		(void)cei_raise(&signal->object.context->report, CEOV_ERR_NO_MEMORY, 0,
@@ -409,29 +434,31 @@ static void poison_gpu(struct ceov_signal *signal, uint32_t code)
 	}
 	for (i = 0; i < signal->n_counters; i++)
 		poison[i] = CEOV_VALUE_LIMIT;
-	address = signal->gpu->address[backend->member];
-	/* store() has raised its failure; there is nothing else to be done */
-	if (!backend->ops->store(backend, address + gpu_abort_offset(signal), &word,
-				 sizeof(word)))
-		(void)backend->ops->store(backend, address, poison, n_bytes);
+	(void)backend->ops->store(backend, signal->gpu->address[backend->member], poison,
+				  n_bytes);
 	free(poison);
 }
 
-void cei_signal_abort(struct ceov_signal *signal, int error, uint32_t rank)
+void cei_signal_poison(struct ceov_signal *signal)
 {
-	struct cei_signal_header *header = cei_signal_header(signal);
-	uint32_t none = 0, i;
+	uint32_t i;
 
-	/* relaxed: ordered before the code by its release */
-	if (!atomic_load_explicit(&header->abort_code, memory_order_relaxed))
-		atomic_store_explicit(&header->abort_rank, rank, memory_order_relaxed);
-	/* seq_cst, as the poison below: against raise_to() in signal_verbs.c, see
-	 * there. Also the release that pairs with every look at the abort word. */
-	atomic_compare_exchange_strong(&header->abort_code, &none, (uint32_t)-error);
-	poison_gpu(signal, (uint32_t)-error);
+	poison_gpu(signal);
 	for (i = 0; i < signal->n_counters; i++)
-		/* and the release that pairs with pollers and lanes that wait */
+		/* seq_cst, see above; and the release that pairs with pollers and
+		 * lanes that wait */
 		atomic_store(cei_signal_word(signal, i), CEOV_VALUE_LIMIT);
+}
+
+void cei_signals_abort(struct ceov_signal *const *signals, uint32_t n, int error,
+		       uint32_t rank)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		cei_signal_raise_abort(signals[i], error, rank);
+	for (i = 0; i < n; i++)
+		cei_signal_poison(signals[i]);
 }
 
 /* Whether a plan that names the signal has launches in flight. */

@@ -66,10 +66,18 @@ int  cei_signal_aborted(const struct ceov_signal *signal);
 /* The same, and whom it blames. */
 int  cei_counter_aborted(const struct cei_counter *counter, uint32_t *ret_rank);
 
-/* Raises the abort word for all parties (the first code stays), then poisons every
- * counter, so that gates, streams and threads that wait on them go on and find
- * the abort word. Any thread; may be repeated after lanes wrote to counters. */
-void cei_signal_abort(struct ceov_signal *signal, int error, uint32_t rank);
+/* Raises the abort word for all parties (a first code stays). */
+void cei_signal_raise_abort(struct ceov_signal *signal, int error, uint32_t rank);
+
+/* Poisons every counter, so that gates, streams and threads that wait on it go on and
+ * find the abort word. */
+void cei_signal_poison(struct ceov_signal *signal);
+
+/* The first for all of them, and only then the second: what a gate lets through raises
+ * a mark of another of these signals, and whoever sees that mark must find its abort
+ * word raised. Any thread; may be repeated after lanes wrote to counters. */
+void cei_signals_abort(struct ceov_signal *const *signals, uint32_t n, int error,
+		       uint32_t rank);
 
 /* Parts of the control region. */
 struct cei_signal_header *cei_signal_header(const struct ceov_signal *signal);

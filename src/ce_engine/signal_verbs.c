@@ -80,7 +80,7 @@ static int raise_to(ceov_signal *signal, uint32_t index, uint64_t value)
 			return r;
 	}
 	/* seq_cst: the release that pairs with pollers' acquire, and against
-	 * cei_signal_abort(), which raises the abort word and then poisons: either
+	 * cei_signals_abort(), which raises the abort word and then poisons: either
 	 * its poison comes after our value, or we see its word. */
 	atomic_store(cei_signal_word(signal, index), value);
 	if (atomic_load(&cei_signal_header(signal)->abort_code))

@@ -296,7 +296,6 @@ int ceov_abort(ceov_context *context, ceov_ticket ticket)
 {
 	struct cei_ticket_slot *slot;
 	ceov_plan *plan;
-	uint32_t i;
 	int r = cei_context_check(context);
 
 	if (!r)
@@ -310,8 +309,9 @@ int ceov_abort(ceov_context *context, ceov_ticket ticket)
 	if (atomic_load(&slot->number) != ticket.number || atomic_load(&slot->is_done))
 		r = CEOV_NONE;
 	pthread_mutex_unlock(&context->tickets.lock);
-	for (i = 0; !r && i < plan->n_signals; i++)
-		cei_signal_abort(plan->signals[i], CEOV_ERR_ABORTED, CEOV_NOBODY);
+	if (!r)
+		cei_signals_abort(plan->signals, plan->n_signals, CEOV_ERR_ABORTED,
+				  CEOV_NOBODY);
 	pthread_mutex_unlock(&context->lock);
 	return r;
 }
