@@ -324,6 +324,16 @@ static int gpu_copies(void *private, enum bench_stream which,
 	return r;
 }
 
+static CUresult one_memop(struct bench_gpu *gpu, CUstream stream, CUdeviceptr flag,
+			  int is_wait, uint64_t value)
+{
+	const struct cei_cuda_calls *calls = &gpu->cuda->calls;
+
+	return is_wait ? calls->stream_wait_value(stream, flag, value,
+						  CU_STREAM_WAIT_VALUE_GEQ)
+		: calls->stream_write_value(stream, flag, value, 0);
+}
+
 static int batch_memops(struct bench_gpu *gpu, enum bench_stream which,
 			void *const *flags, uint32_t n, uint64_t value)
 {
@@ -334,6 +344,10 @@ static int batch_memops(struct bench_gpu *gpu, enum bench_stream which,
 
 	memset(ops, 0, sizeof(ops));
 	value &= ~(UINT64_C(1) << 63);
+	if (!r && n == 1)
+		return check(gpu, one_memop(gpu, gpu->streams[which],
+					    (CUdeviceptr)(uintptr_t)flags[0], is_wait,
+					    value), "stream memory operation");
 	for (i = 0; i < n && i < RAW_BATCH; i++) {
 		if (is_wait) {
 			ops[i].operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
