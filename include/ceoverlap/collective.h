@@ -10,8 +10,9 @@
  *
  * In all of them:
  *   - arrays are by rank of the target and have n_ranks (of the context) entries;
- *   - a shard or block is cut into `n_pieces` pieces of equal size (the last one
- *     is what is left); a piece has one counter, index
+ *   - a shard or block is cut into `n_pieces` pieces: each has the size divided by
+ *     n_pieces, rounded up, and then up to a multiple of 16 bytes; the last one is
+ *     what is left. A piece has one counter, index
  *         source rank * n_pieces + piece
  *     in the target rank's arrived and free signals; in the ready signal it is
  *     `piece` (all-gather) or target rank * n_pieces + piece (all-to-all);

@@ -23,7 +23,7 @@
 #include "base/clock.h"
 
 #define PIECES      3u
-#define PIECE_WORDS UINT64_C(40009)
+#define PIECE_WORDS UINT64_C(40010)     /* templates cut at multiples of 16 bytes */
 #define SHARD_WORDS (PIECES * PIECE_WORDS)
 #define SHARD_BYTES (SHARD_WORDS * 8)
 #define TILES       5u
