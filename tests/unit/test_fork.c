@@ -60,16 +60,6 @@ static int n_wrong(struct way *way, ceov_ticket ticket)
 	return (int)n;
 }
 
-/* Until the engine's thread sleeps: one that is inside a sanitizer's allocator when the
- * process forks leaves that allocator locked in the child. */
-static void let_engine_sleep(ceov_context *context)
-{
-	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
-
-	while (!atomic_load(&context->engines[0].is_parked))
-		ck_assert(cei_now_ns() < deadline);
-}
-
 START_TEST(test_a_forked_child_is_refused_and_does_no_harm)
 {
 	ceov_ticket ticket;
@@ -93,6 +83,16 @@ START_TEST(test_a_forked_child_is_refused_and_does_no_harm)
 END_TEST
 
 #ifndef __SANITIZE_THREAD__
+/* Until the engine's thread sleeps: one that is inside a sanitizer's allocator when the
+ * process forks leaves that allocator locked in the child. */
+static void let_engine_sleep(ceov_context *context)
+{
+	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
+
+	while (!atomic_load(&context->engines[0].is_parked))
+		ck_assert(cei_now_ns() < deadline);
+}
+
 START_TEST(test_a_forked_child_opens_its_own)
 {
 	ceov_context *context = testing_open(1, NULL), *own;
