@@ -31,6 +31,23 @@ static void enter(ceov_context *context, ceov_buffer *buffer, ceov_buffer **ret_
 	*ret_buffer = buffer;
 }
 
+/* The rest of making a buffer, after its region was created or adopted with result r:
+ * maps and enters it, or undoes what was begun. */
+static int finish(ceov_context *context, ceov_buffer *buffer, int r,
+		  ceov_buffer **ret_buffer)
+{
+	if (!r)
+		r = cei_region_map_all(&buffer->own);
+	if (r) {
+		cei_region_fini(&buffer->own);
+		free(buffer);
+		return r;
+	}
+	buffer->region = &buffer->own;
+	enter(context, buffer, ret_buffer);
+	return 0;
+}
+
 static int check_new(ceov_context *context, uint32_t rank, uint64_t size_bytes,
 		     const char *call, uint32_t *ret_member)
 {
@@ -76,16 +93,7 @@ int ceov_buffer_register(ceov_context *context, uint32_t rank, void *base,
 	if (r)
 		return r;
 	r = adopt(&buffer->own, member, base, size_bytes);
-	if (!r)
-		r = cei_region_map_all(&buffer->own);
-	if (r) {
-		cei_region_fini(&buffer->own);
-		free(buffer);
-		return r;
-	}
-	buffer->region = &buffer->own;
-	enter(context, buffer, ret_buffer);
-	return 0;
+	return finish(context, buffer, r, ret_buffer);
 }
 
 int ceov_buffer_create(ceov_context *context, uint32_t rank, uint64_t size_bytes,
@@ -105,16 +113,7 @@ int ceov_buffer_create(ceov_context *context, uint32_t rank, uint64_t size_bytes
 		return r;
 	r = cei_share_for(context->site.members[member].place.kind)->create(
 		&buffer->own, member, size_bytes);
-	if (!r)
-		r = cei_region_map_all(&buffer->own);
-	if (r) {
-		cei_region_fini(&buffer->own);
-		free(buffer);
-		return r;
-	}
-	buffer->region = &buffer->own;
-	enter(context, buffer, ret_buffer);
-	return 0;
+	return finish(context, buffer, r, ret_buffer);
 }
 
 void *ceov_buffer_base(const ceov_buffer *buffer, uint32_t rank)
