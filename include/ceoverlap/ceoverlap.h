@@ -156,7 +156,8 @@ struct ceov_config {
 int  ceov_open(const struct ceov_config *config, ceov_context **ret_context);
 
 /* Aborts what is in flight; on return no engine touches the caller's memory.
- * Releases what the caller did not. One thread; NULL is allowed. */
+ * Releases what the caller did not; waits up to 2 s for peers that still use what we
+ * shared, so let all ranks meet first. One thread; NULL is allowed. */
 void ceov_close(ceov_context *context);
 
 /* One pass of every engine, for progress_by_caller. Never blocks. One thread.

@@ -236,6 +236,57 @@ int ceov_open(const struct ceov_config *config, ceov_context **ret_context)
 	return 0;
 }
 
+/* What we found at peers: they may be waiting to close until we let go. */
+static void let_go_of_peers(ceov_context *context)
+{
+	struct cei_list *node, *next;
+	struct ceov_signal *signal;
+	struct ceov_buffer *buffer;
+
+	for (node = context->signals.next; node != &context->signals; node = next) {
+		next = node->next;
+		signal = CEI_OWNER(node, struct ceov_signal, object.link);
+		if (signal->found_id)
+			cei_signal_destroy(signal);
+	}
+	for (node = context->buffers.next; node != &context->buffers; node = next) {
+		next = node->next;
+		buffer = CEI_OWNER(node, struct ceov_buffer, object.link);
+		if (buffer->found_id)
+			cei_buffer_destroy(buffer);
+	}
+}
+
+/* How many offers peers still use; the others are withdrawn. */
+static uint32_t withdraw_offers(ceov_context *context)
+{
+	struct cei_list *node, *next;
+	uint32_t n = 0;
+
+	for (node = context->offers.next; node != &context->offers; node = next) {
+		next = node->next;
+		n += cei_offer_withdraw(context, CEI_OWNER(node, struct cei_local_offer,
+							   link)->id) == CEOV_PENDING;
+	}
+	return n;
+}
+
+/* Memory that a peer maps must not be freed under it. */
+static void wait_for_users(ceov_context *context)
+{
+	uint64_t deadline = cei_deadline(CEI_CLOSE_NS);
+	struct cei_backoff backoff;
+	uint32_t n;
+
+	cei_backoff_reset(&backoff);
+	while ((n = withdraw_offers(context)) && cei_now_ns() < deadline)
+		cei_backoff_step(&backoff);
+	if (n)
+		cei_log(&context->report, CEI_LOG_WARN,
+			"ceov_close: peers still use %u of our buffers and signals; let "
+			"all ranks meet before one closes", n);
+}
+
 /* Plans first: they name the rest; found handles before those they were found from. */
 static void destroy_objects(ceov_context *context)
 {
@@ -243,6 +294,8 @@ static void destroy_objects(ceov_context *context)
 
 	while ((node = context->plans.next) != &context->plans)
 		cei_plan_destroy(CEI_OWNER(node, struct ceov_plan, object.link));
+	let_go_of_peers(context);
+	wait_for_users(context);
 	while ((node = context->signals.previous) != &context->signals)
 		cei_signal_destroy(CEI_OWNER(node, struct ceov_signal, object.link));
 	while ((node = context->buffers.previous) != &context->buffers)

@@ -20,6 +20,9 @@
 
 #define CEI_DEADLINE_DEFAULT_NS  UINT64_C(60000000000)
 
+/* A context that closes waits so long for peers to let go of its memory. */
+#define CEI_CLOSE_NS             UINT64_C(2000000000)
+
 /* A chunk is at most this long unless the caller says otherwise: at 390 GB/s it
  * holds the engine for 170 us, and costs 1 % in gaps (docs/results). */
 #define CEI_CHUNK_DEFAULT_BYTES  (UINT64_C(64) << 20)

@@ -521,6 +521,43 @@ START_TEST(test_a_buffer_lives_while_a_peer_uses_it)
 }
 END_TEST
 
+/* --- closing ------------------------------------------------------------- */
+
+#define USE_MS 200u
+
+/* Rank 0 closes while rank 1 still uses its buffer, which rank 1 gives up later. */
+static void close_while_used(struct party *party)
+{
+	ceov_buffer *shared;
+	uint64_t begin;
+
+	open_party(party);
+	if (party->rank) {
+		shared = find_buffer(party, 0, "shared");
+		atomic_store(&board->step, 1);
+		usleep(USE_MS * 1000);
+		ck_assert_int_eq(ceov_buffer_release(shared), 0);
+		wait_for_step(2);
+		ceov_close(party->context);
+		return;
+	}
+	shared = testing_buffer(party->context, 0, SHARD);
+	ck_assert_int_eq(ceov_buffer_share(shared, "shared"), 0);
+	wait_for_step(1);
+	begin = cei_now_ns();
+	ceov_close(party->context);
+	ck_assert_uint_ge(cei_now_ns() - begin, USE_MS / 2 * TESTING_MS);
+	atomic_store(&board->step, 2);
+}
+
+START_TEST(test_closing_waits_for_peers_that_use_our_memory)
+{
+	start(2, close_while_used);
+	end(0, 0);
+	end(1, 0);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("processes");
@@ -533,6 +570,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_death_ends_each_kind_of_wait);
 	tcase_add_test(all, test_a_stopped_rank_is_named_when_the_deadline_passes);
 	tcase_add_test(all, test_a_buffer_lives_while_a_peer_uses_it);
+	tcase_add_test(all, test_closing_waits_for_peers_that_use_our_memory);
 	suite_add_tcase(made, all);
 	return made;
 }
