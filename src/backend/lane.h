@@ -18,11 +18,6 @@ int  cei_lane_open(struct cei_lane *lane, struct cei_backend *backend,
 /* Drains and closes. Accepts a zeroed lane. */
 void cei_lane_close(struct cei_lane *lane);
 
-static inline int cei_lane_is_open(const struct cei_lane *lane)
-{
-	return lane->private != NULL;
-}
-
 /* Likewise for a backend: fills, allocates and opens; close accepts zeroes. */
 int  cei_backend_open(struct cei_backend *backend, const struct cei_backend_ops *ops,
 		      struct cei_site *site, uint32_t member);

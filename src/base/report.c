@@ -119,7 +119,6 @@ struct ceov_failure cei_failure(int error, int native_code)
 static int keep(struct cei_report *report, const struct ceov_failure *failure)
 {
 	pthread_mutex_lock(&report->lock);
-	report->n_failures++;
 	if (!report->has_first) {
 		report->first = *failure;
 		report->has_first = 1;

@@ -18,10 +18,9 @@
 enum cei_log_level { CEI_LOG_ERROR, CEI_LOG_WARN, CEI_LOG_INFO, CEI_LOG_DEBUG };
 
 struct cei_report {
-	pthread_mutex_t     lock;       /* guards first, has_first and n_failures */
+	pthread_mutex_t     lock;       /* guards first and has_first */
 	struct ceov_failure first;
 	int                 has_first;
-	uint64_t            n_failures;
 	enum cei_log_level  level;      /* lines above it are dropped */
 	uint32_t            rank;       /* our lowest rank, for the line's head */
 	void              (*log)(void *log_arg, const char *line);

@@ -217,7 +217,7 @@ static int resolve_all(const struct ceov_mark *marks, uint32_t n_marks, uint64_t
 {
 	struct cei_counter counter;
 	uint32_t i;
-	int r = 0;
+	int r = n_marks && !marks ? CEOV_ERR_INVALID : 0;
 
 	for (i = 0; !r && i < n_marks; i++)
 		r = resolve(&marks[i], base, member, call, &counter);

@@ -92,7 +92,6 @@ static void fill_record(struct cei_launch *record, ceov_plan *plan,
 	record->plan = plan;
 	record->sequence = plan->n_launches;
 	record->base = launch ? launch->base : 0;
-	record->timeout_ns = timeout;
 	record->deadline_ns = cei_deadline(timeout);
 	record->producer = launch ? launch->producer_stream : NULL;
 	record->gate = CEOV_NOBODY;

@@ -298,7 +298,7 @@ START_TEST(test_lanes_open_and_close)
 		if (i % 3)
 			ck_assert_int_eq(rig.ops->submit(&lane), 0);
 		cei_lane_close(&lane);
-		ck_assert(!cei_lane_is_open(&lane));
+		ck_assert_ptr_null(lane.private);
 	}
 	cei_lane_close(&lane);
 }
