@@ -183,8 +183,14 @@ int  ceov_buffer_register(ceov_context *context, uint32_t rank,
 int  ceov_buffer_create(ceov_context *context, uint32_t rank,
 			uint64_t size_bytes, ceov_buffer **ret_buffer);
 
+/* A place for memory that each launch names (ceov_launch.floating): size_bytes of the
+ * place of our rank `rank`, host memory for a rank on the host. Source of transfers in
+ * plans of that rank only, and one such buffer to a plan. It cannot be shared. */
+int  ceov_buffer_float(ceov_context *context, uint32_t rank,
+		       uint64_t size_bytes, ceov_buffer **ret_buffer);
+
 /* The address at which this process (host memory) or the GPU of our rank `rank`
- * (GPU memory) reaches the first byte. NULL: not reachable from there. */
+ * (GPU memory) reaches the first byte. NULL: not reachable from there, or floating. */
 void *ceov_buffer_base(const ceov_buffer *buffer, uint32_t rank);
 
 /* Offers the buffer to the group under a name (1 to 63 bytes); finds one that
@@ -285,6 +291,13 @@ struct ceov_spot {
 	uint64_t     pitch_bytes;       /* from row to row; unused for one row */
 };
 
+/* A transfer with row_bytes 0 has no buffers. It goes when its marks are reached and
+ * all transfers before it in the plan have gone, on the lane of the one directly
+ * before it. So it raises `then` after the bytes of all of them have arrived, where
+ * they move one way (within GPUs and to peers, or from host memory to a GPU, or from a
+ * GPU to host memory; on host ranks there is one way only) or the launch names
+ * after_stream. Of marks it says nothing: theirs may rise just after its own. None of
+ * them may wait for its mark, directly or through others. */
 struct ceov_transfer {
 	size_t           struct_bytes;  /* sizeof(struct ceov_transfer) */
 	struct ceov_mark source_ready;  /* the bytes are there, and ... */
@@ -346,12 +359,18 @@ struct ceov_launch {
 					 * it by themselves. For collectives that follow
 					 * a kernel as a whole it costs less than a mark.
 					 * NULL: nothing; GPU ranks only */
+	const void *floating;           /* address of the plan's floating buffer in this
+					 * launch: memory of the plan's rank, at any
+					 * alignment, which stays allocated and untouched
+					 * by others until the launch is done; not
+					 * registered. NULL where the plan has none */
 };
 
 /* Rises with every launch and is never used twice. Nothing to release. */
 typedef struct ceov_ticket { uint64_t number; } ceov_ticket;
 
-/* launch may be NULL: base 0, polled. CEOV_FULL: too many launches in flight. */
+/* launch may be NULL: base 0, polled, no floating buffer. CEOV_FULL: too many launches
+ * in flight. */
 int ceov_launch(ceov_plan *plan, const struct ceov_launch *launch,
 		ceov_ticket *ret_ticket);
 

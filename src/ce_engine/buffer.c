@@ -116,6 +116,32 @@ int ceov_buffer_create(ceov_context *context, uint32_t rank, uint64_t size_bytes
 	return finish(context, buffer, r, ret_buffer);
 }
 
+int ceov_buffer_float(ceov_context *context, uint32_t rank, uint64_t size_bytes,
+		      ceov_buffer **ret_buffer)
+{
+	const struct ceov_place *place;
+	ceov_buffer *buffer = NULL;
+	uint32_t member;
+	int r = check_new(context, rank, size_bytes, "ceov_buffer_float", &member);
+
+	if (r)
+		return r;
+	if (!ret_buffer)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_buffer_float: no ret_buffer");
+	r = new_buffer(context, rank, &buffer);
+	if (r)
+		return r;
+	place = &context->site.members[member].place;
+	buffer->is_floating = 1;
+	buffer->own.kind = place->kind;
+	buffer->own.gpu = place->kind == CEOV_PLACE_GPU ? place->index : CEOV_NOBODY;
+	buffer->own.size_bytes = size_bytes;
+	buffer->region = &buffer->own;
+	enter(context, buffer, ret_buffer);
+	return 0;
+}
+
 void *ceov_buffer_base(const ceov_buffer *buffer, uint32_t rank)
 {
 	uint32_t member;
@@ -140,6 +166,10 @@ int ceov_buffer_share(ceov_buffer *buffer, const char *name)
 	if (buffer->region != &buffer->own)
 		return cei_raise(&buffer->object.context->report, CEOV_ERR_INVALID, 0,
 				 "ceov_buffer_share: only the owner of a buffer shares it");
+	if (buffer->is_floating)
+		return cei_raise(&buffer->object.context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_buffer_share: a floating buffer has no memory of its "
+				 "own to share");
 	if (buffer->offer_id)
 		return cei_raise(&buffer->object.context->report, CEOV_ERR_STATE, 0,
 				 "ceov_buffer_share: shared already, under another name");

@@ -3,7 +3,7 @@
 #ifndef CEI_BUFFER_H
 #define CEI_BUFFER_H
 
-/* A registered, created or found piece of memory: a handle on a region. */
+/* A registered, created, floating or found piece of memory: a handle on a region. */
 
 #include <stdint.h>
 
@@ -16,6 +16,8 @@ struct ceov_buffer {
 	struct cei_region  *region;     /* own, the original's, or in the mappings cache */
 	struct cei_region   own;
 	struct ceov_buffer *original;   /* found in this process: who owns the region */
+	int                 is_floating;/* own has place and size, and no address: that
+					 * comes with each launch */
 	uint64_t            offer_id;   /* 0: not shared */
 	uint64_t            found_id;   /* owner's offer, where found at a peer */
 };

@@ -144,13 +144,20 @@ struct bunch {
 	uint32_t          n_free;       /* of them: targets free */
 };
 
+static int is_empty(const struct cei_chunk *chunk)
+{
+	return !step_of(chunk)->piece.row_bytes;
+}
+
+/* What moves nothing is alone: it waits for others, and none of them for it. */
 static int belongs(const struct bunch *bunch, const struct cei_chunk *chunk)
 {
 	const struct cei_counter *first, *other;
 
 	if (!bunch->n)
 		return 1;
-	if (bunch->n == CEI_GROUP_MAX || chunk->launch != bunch->chunks[0]->launch)
+	if (bunch->n == CEI_GROUP_MAX || chunk->launch != bunch->chunks[0]->launch ||
+	    is_empty(chunk) || is_empty(bunch->chunks[0]))
 		return 0;
 	first = &step_of(bunch->chunks[0])->source_ready;
 	other = &step_of(chunk)->source_ready;
@@ -173,8 +180,20 @@ static void collect(struct cei_engine *engine, struct cei_list **node, struct bu
 	}
 }
 
-/* Looks at the bunch's marks. NOT_YET: its source is not ready, or an earlier launch's
- * transfer must pass first. REACHED: ready, and n_free says how many may go. */
+/* Whether all transfers that must pass before it have: the same one of earlier launches
+ * and, before one that moves nothing, all that precede it in the plan. */
+static int is_its_turn(const struct cei_chunk *chunk)
+{
+	const struct cei_launch *launch = chunk->launch;
+
+	if (step_of(chunk)->turn < launch->sequence)
+		return 0;
+	return !is_empty(chunk) ||
+	       launch->next_step == launch->plan->cuts[chunk->index].step;
+}
+
+/* Looks at the bunch's marks. NOT_YET: its source is not ready, or another transfer
+ * must pass first. REACHED: ready, and n_free says how many may go. */
 static enum look look_at_bunch(struct cei_engine *engine, struct bunch *bunch,
 			       struct cei_chunk **ret_chunk,
 			       const struct cei_counter **ret_counter)
@@ -190,7 +209,7 @@ static enum look look_at_bunch(struct cei_engine *engine, struct bunch *bunch,
 		if (look == LOOK_ABORTED)
 			return look;
 		bunch->n_free += look == LOOK_REACHED;
-		is_turn &= step_of(chunk)->turn >= chunk->launch->sequence;
+		is_turn &= is_its_turn(chunk);
 	}
 	*ret_chunk = chunk = bunch->chunks[0];
 	look = look_at_source(engine, chunk, step_of(chunk), ret_counter);

@@ -9,7 +9,9 @@
  *   out:  chunks READY, to scheduler
  *
  * A transfer goes when its target is free and its source is ready. A gated launch
- * leaves source_ready to its lane. Launches of one plan pass transfer by transfer
+ * leaves source_ready to its lane. A transfer that moves nothing goes when, besides,
+ * all before it in the plan have gone, so that lanes keep it behind them: its mark says
+ * that their bytes have arrived. Launches of one plan pass transfer by transfer
  * in their order, so that marks only rise.
  */
 

@@ -87,6 +87,16 @@ static uint64_t bytes_of(const struct cei_chunk *chunk)
 	return piece->row_bytes * piece->n_rows;
 }
 
+/* With the address that the launch names for a floating source. */
+static struct cei_piece piece_of(const struct cei_chunk *chunk)
+{
+	struct cei_piece piece = chunk->launch->plan->cuts[chunk->index].piece;
+
+	if (step_of(chunk)->is_floating)
+		piece.source += chunk->launch->floating;
+	return piece;
+}
+
 /* Whether the chunk may go in the same batches as what the group holds. */
 static int takes(const struct group *group, const struct cei_chunk *chunk)
 {
@@ -125,7 +135,7 @@ static void add(struct group *group, struct cei_chunk *chunk)
 	group->chunks[group->n_chunks++] = chunk;
 	group->n_bytes += bytes_of(chunk);
 	if (cut->piece.n_rows)
-		group->pieces[group->n_pieces++] = cut->piece;
+		group->pieces[group->n_pieces++] = piece_of(chunk);
 	/* A lane keeps the order of a transfer's chunks: the last one brings the
 	 * mark. */
 	if (chunk->index != step->first_chunk + step->n_chunks - 1 || !step->then.signal)

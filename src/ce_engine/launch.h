@@ -51,6 +51,8 @@ struct cei_launch {
 	void                   *event;          /* ... with the point on it; the record
 						 * keeps it for its next launch */
 	int                     has_followed;   /* lanes: the lane waits for it already */
+	uint64_t                floating;       /* address of the plan's floating buffer;
+						 * 0: it has none */
 	uint32_t                gate;           /* lane it is gated on, or CEOV_NOBODY */
 	struct cei_list         gate_link;      /* in the router's unpassed ones */
 	uint32_t                next_step;      /* the first that is still armed */

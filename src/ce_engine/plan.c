@@ -199,8 +199,11 @@ int ceov_plan_expect(ceov_plan *plan, const struct ceov_mark *mark)
 
 /* --- commit -------------------------------------------------------------- */
 
+/* Of a floating buffer: the offset alone. */
 static uint64_t address_of(const struct ceov_plan *plan, const struct ceov_spot *spot)
 {
+	if (spot->buffer->is_floating)
+		return spot->offset_bytes;
 	return spot->buffer->region->address[plan->member] + spot->offset_bytes;
 }
 
@@ -211,16 +214,18 @@ static int fix_route(struct ceov_plan *plan, uint32_t i)
 	const char *why;
 	int r;
 
-	if (!transfer->row_bytes)
-		return 0;               /* raises a mark only; any lane */
-	r = cei_router_path(transfer->source.buffer->region,
-			    transfer->target.buffer->region, plan->member, &step->path,
-			    &why);
+	if (!transfer->row_bytes) {     /* goes behind what is before it: on its lane */
+		step->path = i ? plan->steps[i - 1].path : CEI_PATH_LOCAL;
+		return 0;
+	}
+	r = cei_router_path(transfer->source.buffer, transfer->target.buffer, plan->member,
+			    &step->path, &why);
 	if (r)
 		return cei_raise(&plan->object.context->report, r, 0,
 				 "transfer %u: no route from rank %u to rank %u for the "
 				 "engine of rank %u: %s", i, transfer->source.buffer->rank,
 				 transfer->target.buffer->rank, plan->rank, why);
+	step->is_floating = transfer->source.buffer->is_floating;
 	step->piece.source = address_of(plan, &transfer->source);
 	step->piece.target = address_of(plan, &transfer->target);
 	step->piece.row_bytes = transfer->row_bytes;
@@ -361,6 +366,7 @@ static void unbuild(struct ceov_plan *plan)
 	plan->cuts = NULL;
 	plan->signals = NULL;
 	plan->buffers = NULL;
+	plan->floating = NULL;
 	plan->n_cuts = plan->n_signals = plan->n_buffers = 0;
 }
 
@@ -373,7 +379,9 @@ int ceov_plan_commit(ceov_plan *plan)
 	if (!plan->n_transfers && !plan->has_template)
 		return cei_raise(&plan->object.context->report, CEOV_ERR_STATE, 0,
 				 "ceov_plan_commit: the plan has no transfer");
-	r = build_steps(plan);
+	r = cei_plan_find_floating(plan);
+	if (!r)
+		r = build_steps(plan);
 	if (!r)
 		r = name_all(plan);
 	if (!r)

@@ -31,8 +31,10 @@ enum cei_path {                         /* which way a direct route goes */
 };
 
 struct cei_step {                       /* one transfer, as committed */
-	struct cei_piece   piece;
-	enum cei_path      path;
+	struct cei_piece   piece;       /* row_bytes 0: moves nothing, only raises */
+	enum cei_path      path;        /* of one that moves nothing: its predecessor's */
+	int                is_floating; /* the piece's source, and its cuts', is an offset
+					 * from the address that a launch names */
 	uint32_t           first_chunk;
 	uint32_t           n_chunks;
 	struct cei_counter source_ready;
@@ -71,6 +73,8 @@ struct ceov_plan {
 	uint32_t              n_signals;
 	struct ceov_buffer  **buffers;          /* likewise */
 	uint32_t              n_buffers;
+	struct ceov_buffer   *floating;         /* the one of them whose address each
+						 * launch names, or NULL */
 	int                   is_gateable;      /* its source_ready marks can be left to
 						 * a lane ... */
 	const char           *why_polled;       /* ... or why not */
@@ -91,7 +95,9 @@ struct ceov_plan {
 	uint32_t              n_held;           /* engine: not 0: one is held before it */
 };
 
-/* plan_check.c: everything that commit refuses; raises and names the transfer. */
+/* plan_check.c: what commit refuses; raises and names the transfer. The first, before
+ * steps are built, sets plan->floating; the second looks at all else. */
+int  cei_plan_find_floating(struct ceov_plan *plan);
 int  cei_plan_check(struct ceov_plan *plan);
 
 /* At ceov_close(): no launch is in flight any more. */

@@ -2,8 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * What commit refuses: bounds, stale memory, triggers; with plan_order.c and
- * plan_overlap.c. Changes nothing but the plan's triggers.
+ * What commit refuses: floating buffers, bounds, stale memory, triggers; with
+ * plan_order.c and plan_overlap.c. Changes nothing but the plan's triggers and which
+ * of its buffers floats.
  */
 
 #include <inttypes.h>
@@ -15,6 +16,49 @@
 static struct cei_report *report_of(const struct ceov_plan *plan)
 {
 	return &plan->object.context->report;
+}
+
+/* --- floating buffers ---------------------------------------------------- */
+
+static int check_floating(const struct ceov_plan *plan, uint32_t i)
+{
+	const struct ceov_buffer *source = plan->transfers[i].source.buffer;
+
+	if (plan->transfers[i].target.buffer->is_floating)
+		return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+				 "transfer %u: its target is a floating buffer, which can "
+				 "be a source only", i);
+	if (!source->is_floating)
+		return 0;
+	if (source->rank != plan->rank)
+		return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+				 "transfer %u: its source is a floating buffer of rank %u, "
+				 "but the plan is of rank %u and could not read there", i,
+				 source->rank, plan->rank);
+	if (plan->floating && plan->floating != source)
+		return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+				 "transfer %u: its source is a second floating buffer, but "
+				 "a launch names the address of one", i);
+	return 0;
+}
+
+int cei_plan_find_floating(struct ceov_plan *plan)
+{
+	struct ceov_buffer *source;
+	uint32_t i;
+	int r;
+
+	for (i = 0; i < plan->n_transfers; i++) {
+		if (!plan->transfers[i].row_bytes)
+			continue;
+		r = check_floating(plan, i);
+		if (r)
+			return r;
+		source = plan->transfers[i].source.buffer;
+		if (source->is_floating)
+			plan->floating = source;
+	}
+	return 0;
 }
 
 /* --- bounds -------------------------------------------------------------- */

@@ -59,14 +59,15 @@ static int explain_step(const struct ceov_plan *plan, uint32_t i, int fd)
 	uint64_t bytes = step->piece.row_bytes * step->piece.n_rows;
 
 	if (!bytes)
-		return say(plan, fd, "transfer %u: moves nothing, raises a mark; %s\n", i,
-			   trigger_of(plan, step));
-	return say(plan, fd, "transfer %u: rank %u -> rank %u, %" PRIu64 " bytes (%" PRIu64
+		return say(plan, fd, "transfer %u: moves nothing, raises a mark behind "
+			   "those before it; trigger: %s\n", i, trigger_of(plan, step));
+	return say(plan, fd, "transfer %u: rank %u%s -> rank %u, %" PRIu64 " bytes (%" PRIu64
 		   " rows); backend %s, route direct %s; trigger: %s; %u chunk%s; expected "
 		   "%.1f us\n", i, transfer->source.buffer->rank,
-		   transfer->target.buffer->rank, bytes, step->piece.n_rows,
-		   engine->backend.ops->name, cei_path_name(step->path),
-		   trigger_of(plan, step), step->n_chunks, step->n_chunks == 1 ? "" : "s",
+		   step->is_floating ? " (floating)" : "", transfer->target.buffer->rank,
+		   bytes, step->piece.n_rows, engine->backend.ops->name,
+		   cei_path_name(step->path), trigger_of(plan, step), step->n_chunks,
+		   step->n_chunks == 1 ? "" : "s",
 		   (double)cei_router_expected_ns(engine, step) / 1e3);
 }
 

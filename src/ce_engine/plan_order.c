@@ -132,9 +132,27 @@ static int find_order(const struct ceov_plan *plan, const struct raises *raises,
 	return 0;
 }
 
+/* See order->empty; that of all which i follows directly is known. */
+static uint32_t last_empty(const struct ceov_plan *plan, const struct cei_order *order,
+			   uint32_t i)
+{
+	uint32_t k, before, last = 0;
+
+	for (k = 0; k < 2; k++) {
+		before = order->before[2 * i + k];
+		if (before == CEOV_NOBODY)
+			continue;
+		if (order->empty[before] > last)
+			last = order->empty[before];
+		if (!plan->transfers[before].row_bytes && before >= last)
+			last = before + 1;
+	}
+	return last;
+}
+
 /* Walks from transfer i to what it follows, without recursion. Returns the transfer
  * at which a circle was found, or CEOV_NOBODY. */
-static uint32_t level_from(struct cei_order *order, uint32_t i)
+static uint32_t level_from(const struct ceov_plan *plan, struct cei_order *order, uint32_t i)
 {
 	uint32_t n = 0, top, next, k, level;
 
@@ -153,6 +171,7 @@ static uint32_t level_from(struct cei_order *order, uint32_t i)
 		}
 		if (next == CEOV_NOBODY) {
 			order->level[top] = level;
+			order->empty[top] = last_empty(plan, order, top);
 			n--;
 		} else if (n == order->n) {
 			return top;     /* the way is longer than there are transfers */
@@ -168,12 +187,27 @@ static int check_circles(const struct ceov_plan *plan, struct cei_order *order)
 	uint32_t i, found;
 
 	for (i = 0; i < plan->n_transfers; i++) {
-		found = order->level[i] ? CEOV_NOBODY : level_from(order, i);
+		found = order->level[i] ? CEOV_NOBODY : level_from(plan, order, i);
 		if (found != CEOV_NOBODY)
 			return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
 					 "transfer %u: its marks wait for each other in a "
 					 "circle", found);
 	}
+	return 0;
+}
+
+/* A transfer without bytes goes behind all before it, so none of them may follow it. To
+ * follow one further back is fine, and closes no longer circle: places only fall. */
+static int check_empties(const struct ceov_plan *plan, const struct cei_order *order)
+{
+	uint32_t i;
+
+	for (i = 0; i < plan->n_transfers; i++)
+		if (order->empty[i] > i)
+			return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+					 "transfer %u: it waits for the mark of transfer %u, "
+					 "which moves nothing and so goes behind it; add that "
+					 "one first", i, order->empty[i] - 1);
 	return 0;
 }
 
@@ -236,6 +270,7 @@ void cei_order_fini(struct cei_order *order)
 {
 	free(order->before);
 	free(order->level);
+	free(order->empty);
 	free(order->stack);
 	free(order->seen);
 	memset(order, 0, sizeof(*order));
@@ -250,9 +285,11 @@ int cei_order_init(struct cei_order *order, const struct ceov_plan *plan)
 	order->n = plan->n_transfers;
 	order->before = calloc((size_t)plan->n_transfers + 1, 2 * sizeof(uint32_t));
 	order->level = calloc((size_t)plan->n_transfers + 1, sizeof(uint32_t));
+	order->empty = calloc((size_t)plan->n_transfers + 1, sizeof(uint32_t));
 	order->stack = calloc((size_t)plan->n_transfers + 1, sizeof(uint32_t));
 	order->seen = calloc((size_t)plan->n_transfers + 1, sizeof(uint32_t));
-	if (!order->before || !order->level || !order->stack || !order->seen)
+	if (!order->before || !order->level || !order->empty || !order->stack ||
+	    !order->seen)
 		return cei_raise(report_of(plan), CEOV_ERR_NO_MEMORY, 0,
 				 "ceov_plan_commit: no memory for checks");
 	r = collect(plan, &raises);
@@ -260,6 +297,8 @@ int cei_order_init(struct cei_order *order, const struct ceov_plan *plan)
 		r = find_order(plan, &raises, order);
 	if (!r)
 		r = check_circles(plan, order);
+	if (!r)
+		r = check_empties(plan, order);
 	if (!r)
 		r = check_raisers(plan, &raises, order);
 	free(raises.list);

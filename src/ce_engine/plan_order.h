@@ -7,7 +7,8 @@
  * At commit: which transfer comes after which. Order comes from marks only: b
  * follows a where b waits for a value of a counter that a raises, directly or
  * through others. Marks raised outside, and those of earlier launches (value 0),
- * order nothing.
+ * order nothing; nor does the place of a transfer without bytes behind all before it
+ * in the plan, but what can never come behind them is refused.
  */
 
 #include <stdint.h>
@@ -18,6 +19,8 @@ struct cei_order {
 	uint32_t *before;               /* 2 per transfer: what its marks follow, or
 					 * CEOV_NOBODY */
 	uint32_t *level;                /* 1 + longest way to a transfer that follows none */
+	uint32_t *empty;                /* the last transfer without bytes that it follows,
+					 * counted from 1; 0: none */
 	uint32_t *stack;                /* scratch of walks, ... */
 	uint32_t *seen;                 /* ... the walk that saw each transfer, ... */
 	uint32_t  walk;                 /* ... and the number of the latest one */

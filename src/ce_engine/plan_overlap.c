@@ -127,7 +127,8 @@ int cei_overlap_check(const struct ceov_plan *plan, struct cei_order *order)
 	for (i = 0; i < plan->n_transfers; i++) {
 		if (!plan->transfers[i].row_bytes)
 			continue;
-		areas[n++] = area_of(&plan->steps[i].piece, i, 0);
+		if (!plan->steps[i].is_floating)        /* the caller's promise */
+			areas[n++] = area_of(&plan->steps[i].piece, i, 0);
 		areas[n++] = area_of(&plan->steps[i].piece, i, 1);
 	}
 	qsort(areas, n, sizeof(*areas), compare_areas);

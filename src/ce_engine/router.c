@@ -5,19 +5,28 @@
 
 #include "ce_engine/router.h"
 
+#include "ce_engine/buffer.h"
 #include "ce_engine/engine.h"
 #include "ce_engine/launch.h"
 
-int cei_router_path(const struct cei_region *source, const struct cei_region *target,
-		    uint32_t member, enum cei_path *ret_path, const char **ret_why)
+static int is_reachable(const struct ceov_buffer *buffer, uint32_t member)
 {
+	return buffer->is_floating || buffer->region->address[member];
+}
+
+int cei_router_path(const struct ceov_buffer *source_buffer,
+		    const struct ceov_buffer *target_buffer, uint32_t member,
+		    enum cei_path *ret_path, const char **ret_why)
+{
+	const struct cei_region *source = source_buffer->region;
+	const struct cei_region *target = target_buffer->region;
 	const struct ceov_member *own = &source->site->members[member];
 
 	*ret_why = "source is not reachable from there";
-	if (!source->address[member])
+	if (!is_reachable(source_buffer, member))
 		return CEOV_ERR_NO_ROUTE;
 	*ret_why = "target is not reachable from there";
-	if (!target->address[member])
+	if (!is_reachable(target_buffer, member))
 		return CEOV_ERR_NO_ROUTE;
 	*ret_why = "";
 	if (own->place.kind == CEOV_PLACE_HOST) {

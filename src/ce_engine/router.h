@@ -36,9 +36,9 @@ struct cei_router {
 
 void cei_router_init(struct cei_router *router);
 
-/* At commit: the path between two regions for a member. CEOV_ERR_NO_ROUTE (not
- * raised): none; *ret_why says what is missing. */
-int  cei_router_path(const struct cei_region *source, const struct cei_region *target,
+/* At commit: the path between two buffers for a member, whose own a floating one is.
+ * CEOV_ERR_NO_ROUTE (not raised): none; *ret_why says what is missing. */
+int  cei_router_path(const struct ceov_buffer *source, const struct ceov_buffer *target,
 		     uint32_t member, enum cei_path *ret_path, const char **ret_why);
 
 /* By the cost model of the topology: t0 per chunk + bytes / rate. */

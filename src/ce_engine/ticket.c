@@ -4,6 +4,7 @@
 /* ceov_launch, ceov_wait, ceov_abort: the application's side of launches. */
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,18 +15,55 @@
 
 /* --- launch -------------------------------------------------------------- */
 
+/* As it was before it had `floating`, or as it is and may grow to be. */
+static int has_known_size(const struct ceov_launch *launch)
+{
+	return launch->struct_bytes == offsetof(struct ceov_launch, floating) ||
+	       launch->struct_bytes >= sizeof(*launch);
+}
+
+static uint64_t floating_of(const struct ceov_launch *launch)
+{
+	if (!launch || launch->struct_bytes < sizeof(*launch))
+		return 0;
+	return (uint64_t)(uintptr_t)launch->floating;
+}
+
+static int check_floating(ceov_plan *plan, uint64_t address)
+{
+	struct cei_report *report = &plan->object.context->report;
+
+	if (!plan->floating && !address)
+		return 0;
+	if (!plan->floating)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "ceov_launch: floating names an address, but the plan has no "
+				 "floating buffer");
+	if (!address)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "ceov_launch: the plan has a floating buffer; name its "
+				 "address in floating");
+	if (address + plan->floating->region->size_bytes < address)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "ceov_launch: floating: the range of %" PRIu64 " bytes wraps",
+				 plan->floating->region->size_bytes);
+	return 0;
+}
+
 static int check_launch(ceov_plan *plan, const struct ceov_launch *launch)
 {
 	struct cei_report *report = &plan->object.context->report;
+	int r;
 
 	if (!plan->is_committed)
 		return cei_raise(report, CEOV_ERR_STATE, 0,
 				 "ceov_launch: the plan is not committed");
-	if (!launch)
-		return 0;
-	if (launch->struct_bytes < sizeof(*launch))
+	if (launch && !has_known_size(launch))
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
 				 "ceov_launch: struct_bytes is too small");
+	r = check_floating(plan, floating_of(launch));
+	if (r || !launch)
+		return r;
 	if (launch->base >= CEOV_VALUE_LIMIT - plan->largest_value)
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
 				 "ceov_launch: base %" PRIu64 " and the plan's values come "
@@ -99,6 +137,7 @@ static void fill_record(struct cei_launch *record, ceov_plan *plan,
 	record->next_step = 0;
 	record->after = launch ? launch->after_stream : NULL;
 	record->has_followed = 0;
+	record->floating = floating_of(launch);
 	record->hold_until_ns = 0;
 	record->error = 0;
 	record->n_open = plan->n_cuts;
