@@ -61,6 +61,13 @@ struct cei_cuda_calls {
 	PFN_cuEventElapsedTime_v2000              event_elapsed;
 	PFN_cuStreamWaitEvent_v3020               stream_wait_event;
 
+	PFN_cuStreamBeginCapture_v10010           capture_begin;
+	PFN_cuStreamEndCapture_v10000             capture_end;
+	PFN_cuGraphInstantiateWithFlags_v11040    graph_instantiate;
+	PFN_cuGraphLaunch_v10000                  graph_launch;
+	PFN_cuGraphExecDestroy_v10000             graph_exec_destroy;
+	PFN_cuGraphDestroy_v10000                 graph_destroy;
+
 	PFN_cuMemcpyAsync_v4000                   copy;
 	PFN_cuMemcpy2DAsync_v3020                 copy_2d;
 	PFN_cuMemcpyBatchAsync_v13000             copy_batch;    /* NULL before 13.0 */
@@ -83,6 +90,8 @@ struct cei_cuda_calls {
 	PFN_cuModuleUnload_v2000                  module_unload;
 	PFN_cuModuleGetFunction_v2000             module_function;
 	PFN_cuFuncGetAttribute_v2020              function_attribute;
+	PFN_cuFuncSetAttribute_v9000              function_set;
+	PFN_cuTensorMapEncodeTiled_v12000         tensor_map;
 	PFN_cuFuncLoad_v12040                     function_load; /* NULL before 12.4 */
 	PFN_cuLaunchKernel_v4000                  launch;
 };

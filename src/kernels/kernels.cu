@@ -5,3 +5,6 @@
 
 #include "kernels/raise_kernels.cu"
 #include "kernels/work_kernels.cu"
+#include "kernels/begin_kernels.cu"
+#include "kernels/reduce_kernels.cu"
+#include "kernels/gemm_kernels.cu"

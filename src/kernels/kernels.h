@@ -20,6 +20,10 @@
  *   cei_kernel_produce       (struct cei_kernel_produce)       any grid
  *   cei_kernel_produce_rounds (struct cei_kernel_rounds)       blocks that fit at once
  *   cei_kernel_consume_rounds (struct cei_kernel_rounds)       blocks that fit at once
+ *   cei_kernel_fill_bf16     (struct cei_kernel_fill_bf16)     any grid
+ *   cei_kernel_compare_bf16  (struct cei_kernel_compare_bf16)  any grid
+ *   cei_kernel_reference     (struct cei_kernel_reference)     any grid
+ *   cei_kernel_compare_near  (struct cei_kernel_near)          any grid
  *
  * The pattern's word i is a hash of seed + i; of rows, i counts without the gaps.
  * *n_wrong is added to, *first_wrong is lowered: begin with 0 and UINT64_MAX.
@@ -136,6 +140,72 @@ struct cei_kernel_rounds {
 	unsigned long long       *n_wrong;      /* consumer only */
 	unsigned long long       *first_wrong;  /* likewise; r * slot_words + word */
 	uint32_t                 *ret_status;
+};
+
+/* Operands of operators: bf16 values in (-1, 1), bell-shaped about 0, number i a hash
+ * of seed + first + i; none is a NaN. As fp16 they keep the bits that fp16 has. */
+enum cei_kernel_fill_kind {
+	CEI_FILL_BF16,                          /* p is bf16 */
+	CEI_FILL_FLOAT,                         /* p is float: the same values, stored ... */
+	CEI_FILL_ADD,                           /* ... or added to what is there */
+	CEI_FILL_FP16                           /* p is fp16 */
+};
+
+struct cei_kernel_fill_bf16 {
+	void    *p;
+	uint64_t n;                             /* values */
+	uint64_t seed;
+	uint64_t first;
+	uint32_t kind;                          /* enum cei_kernel_fill_kind */
+};
+
+/* Results are raised or added to, in GPU memory: begin with 0. Those of type float are
+ * the largest as float bits, which order as integers do; a NaN is larger than all. */
+struct cei_kernel_compare_bf16 {
+	const void         *x;                  /* bf16 */
+	const void         *y;                  /* bf16, or float */
+	uint64_t            n;
+	uint32_t            y_is_float;
+	uint32_t           *ret_difference;     /* |x - y| */
+	uint32_t           *ret_largest;        /* |y| */
+	unsigned long long *ret_n_unlike;       /* that differ in any bit, as bf16 */
+};
+
+/*
+ * What results of operators are compared with, one thread an element, straight from the
+ * definition; and how far off a result may be. For each element, row by row of n:
+ *
+ *   sum   = A B^T, or A's own number where b is NULL
+ *   slack = rounding * |sum| + accumulation * (the sum of its products' sizes)
+ *
+ * Rows are without gaps and begin at multiples of 16 bytes.
+ */
+struct cei_kernel_reference {
+	const void *a;                          /* n_rows x k; without b: n_rows x n */
+	const void *b;                          /* n x k, or NULL */
+	uint64_t    n_rows;
+	uint64_t    n;
+	uint64_t    k;                          /* a multiple of 8 */
+	double     *sum;                        /* n_rows x n, as is slack */
+	float      *slack;
+	uint32_t    is_fp16;                    /* else bf16 */
+	uint32_t    adds;                       /* 1: to what sum and slack hold */
+	float       rounding;
+	float       accumulation;
+};
+
+/* A result is wrong where |x - sum| > slack + least + rounding * (|sum| + slack), or
+ * where it is a NaN. */
+struct cei_kernel_near {
+	const void         *x;
+	const double       *sum;
+	const float        *slack;
+	uint64_t            n;
+	uint32_t            is_fp16;
+	float               rounding;
+	float               least;
+	unsigned long long *n_wrong;
+	unsigned long long *first_wrong;
 };
 
 #endif /* CEI_KERNELS_H */

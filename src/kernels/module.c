@@ -27,6 +27,20 @@ static const char *const names[] = {
 	"cei_kernel_produce",
 	"cei_kernel_produce_rounds",
 	"cei_kernel_consume_rounds",
+	"cei_kernel_fill_bf16",
+	"cei_kernel_compare_bf16",
+	"cei_kernel_reference",
+	"cei_kernel_compare_near",
+	"cei_reduce_bf16",
+	"cei_reduce_fp16",
+	"cei_op_begin",
+	"cei_op_await",
+	"cei_gemm_bf16_128x256",
+	"cei_gemm_bf16_128x192",
+	"cei_gemm_bf16_128x128",
+	"cei_gemm_fp16_128x256",
+	"cei_gemm_fp16_128x192",
+	"cei_gemm_fp16_128x128",
 };
 
 #define N_KERNELS (sizeof(names) / sizeof(names[0]))

@@ -84,6 +84,162 @@ extern "C" __global__ void cei_kernel_verify(const uint64_t *p, uint64_t n_words
 	report(wrong, first, n_wrong, first_wrong);
 }
 
+/* The sum of four 16-bit parts of a hash, about 0: in (-1, 1), of at most 18 bits. */
+static __device__ __forceinline__ float bell(uint64_t seed, uint64_t index)
+{
+	const uint64_t word = pattern(seed, index);
+	const int sum = (int)(word & 0xffff) + (int)(word >> 16 & 0xffff) +
+		(int)(word >> 32 & 0xffff) + (int)(word >> 48);
+
+	return (float)(sum - 131070) / 131072.0f;
+}
+
+/* Cut off to bf16, which keeps it below 1. The host's own of tools/bench_values.c makes
+ * the same bits. */
+static __device__ __forceinline__ uint32_t bell_bits(uint64_t seed, uint64_t index)
+{
+	return __float_as_uint(bell(seed, index)) & 0xffff0000u;
+}
+
+/* Rounded towards 0 for the same reason. */
+static __device__ __forceinline__ uint16_t bell_fp16(uint64_t seed, uint64_t index)
+{
+	uint16_t number;
+
+	asm("cvt.rz.f16.f32 %0, %1;" : "=h"(number) : "f"(bell(seed, index)));
+	return number;
+}
+
+extern "C" __global__ void cei_kernel_fill_bf16(struct cei_kernel_fill_bf16 fill)
+{
+	uint32_t bits;
+	uint64_t i;
+
+	for (i = thread_index(); i < fill.n; i += n_threads()) {
+		bits = bell_bits(fill.seed, fill.first + i);
+		if (fill.kind == CEI_FILL_BF16)
+			((uint16_t *)fill.p)[i] = (uint16_t)(bits >> 16);
+		else if (fill.kind == CEI_FILL_FP16)
+			((uint16_t *)fill.p)[i] = bell_fp16(fill.seed, fill.first + i);
+		else if (fill.kind == CEI_FILL_FLOAT)
+			((float *)fill.p)[i] = __uint_as_float(bits);
+		else
+			((float *)fill.p)[i] += __uint_as_float(bits);
+	}
+}
+
+extern "C" __global__ void cei_kernel_compare_bf16(struct cei_kernel_compare_bf16 compare)
+{
+	const uint16_t *x = (const uint16_t *)compare.x;
+	uint32_t difference = 0, largest = 0, x_bits, y_bits;
+	unsigned long long n_unlike = 0;
+	uint64_t i;
+
+	for (i = thread_index(); i < compare.n; i += n_threads()) {
+		x_bits = (uint32_t)x[i] << 16;
+		y_bits = compare.y_is_float ? ((const uint32_t *)compare.y)[i]
+			: (uint32_t)((const uint16_t *)compare.y)[i] << 16;
+		n_unlike += x_bits != (y_bits & 0xffff0000u);
+		difference = max(difference, 0x7fffffffu & __float_as_uint(
+			__uint_as_float(x_bits) - __uint_as_float(y_bits)));
+		largest = max(largest, y_bits & 0x7fffffffu);
+	}
+	atomicMax(compare.ret_difference, difference);
+	atomicMax(compare.ret_largest, largest);
+	if (n_unlike)
+		atomicAdd(compare.ret_n_unlike, n_unlike);
+}
+
+static __device__ __forceinline__ float widen(uint16_t bits, uint32_t is_fp16)
+{
+	float value;
+
+	if (!is_fp16)
+		return __uint_as_float((uint32_t)bits << 16);
+	asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+	return value;
+}
+
+/* What one element is, and what its parts' sizes add up to. */
+struct reference_sum {
+	double value;
+	double size;
+};
+
+/* Products of two such numbers are exact in float; eight of them add up there, and the
+ * rest in double: what that loses is nothing beside what results are allowed. */
+static __device__ struct reference_sum reference_dot(const uint16_t *a, const uint16_t *b,
+						     uint64_t k, uint32_t is_fp16)
+{
+	struct reference_sum sum = { 0.0, 0.0 };
+	union { uint4 vector; uint16_t number[8]; } x, y;
+	float value, size, product;
+	uint64_t i;
+	int j;
+
+	for (i = 0; i < k; i += 8) {
+		x.vector = *(const uint4 *)(a + i);
+		y.vector = *(const uint4 *)(b + i);
+		value = size = 0.0f;
+		for (j = 0; j < 8; j++) {
+			product = widen(x.number[j], is_fp16) * widen(y.number[j], is_fp16);
+			value += product;
+			size += fabsf(product);
+		}
+		sum.value += (double)value;
+		sum.size += (double)size;
+	}
+	return sum;
+}
+
+extern "C" __global__ void cei_kernel_reference(struct cei_kernel_reference reference)
+{
+	const uint16_t *a = (const uint16_t *)reference.a;
+	const uint16_t *b = (const uint16_t *)reference.b;
+	struct reference_sum sum;
+	double slack;
+	uint64_t i;
+
+	for (i = thread_index(); i < reference.n_rows * reference.n; i += n_threads()) {
+		if (b) {
+			sum = reference_dot(a + i / reference.n * reference.k,
+					    b + i % reference.n * reference.k, reference.k,
+					    reference.is_fp16);
+		} else {
+			sum.value = (double)widen(a[i], reference.is_fp16);
+			sum.size = fabs(sum.value);
+		}
+		slack = (double)reference.rounding * fabs(sum.value) +
+			(double)reference.accumulation * sum.size;
+		if (reference.adds) {
+			sum.value += reference.sum[i];
+			slack += (double)reference.slack[i];
+		}
+		reference.sum[i] = sum.value;
+		reference.slack[i] = (float)slack;
+	}
+}
+
+extern "C" __global__ void cei_kernel_compare_near(struct cei_kernel_near near)
+{
+	const uint16_t *x = (const uint16_t *)near.x;
+	uint64_t wrong = 0;
+	uint64_t first = UINT64_MAX;
+	double difference, bound;
+	uint64_t i;
+
+	for (i = thread_index(); i < near.n; i += n_threads()) {
+		difference = fabs((double)widen(x[i], near.is_fp16) - near.sum[i]);
+		bound = (double)near.slack[i] + (double)near.least +
+			(double)near.rounding * (fabs(near.sum[i]) + (double)near.slack[i]);
+		if (difference <= bound)        /* a NaN is not */
+			continue;
+		first = wrong ? first : i;
+		wrong++;
+	}
+	report(wrong, first, near.n_wrong, near.first_wrong);
+}
+
 extern "C" __global__ void cei_kernel_fill_rows(struct cei_kernel_rows rows)
 {
 	const uint64_t n_words = rows.n_rows * rows.row_words;

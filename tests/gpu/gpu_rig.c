@@ -247,18 +247,26 @@ void gpu_move(struct gpu *gpu, void *to, const void *from, uint64_t n_bytes)
 
 /* --- kernels ------------------------------------------------------------- */
 
+void gpu_launch_as(struct gpu *gpu, enum gpu_stream stream,
+		   const struct cei_module_launch *launch)
+{
+	struct cei_module_launch made = *launch;
+
+	made.stream = gpu->streams[stream];
+	ck_assert_int_eq(cei_module_launch(gpu->private->module, &made), 0);
+}
+
 static void launch(struct gpu *gpu, enum gpu_stream stream, const char *kernel,
 		   uint32_t n_blocks, void **arguments)
 {
-	struct cei_module_launch made = {
+	const struct cei_module_launch made = {
 		.name = kernel,
 		.n_blocks = n_blocks,
 		.n_threads = GPU_THREADS,
-		.stream = gpu->streams[stream],
 		.arguments = arguments,
 	};
 
-	ck_assert_int_eq(cei_module_launch(gpu->private->module, &made), 0);
+	gpu_launch_as(gpu, stream, &made);
 }
 
 void gpu_launch(struct gpu *gpu, enum gpu_stream stream, const char *kernel,

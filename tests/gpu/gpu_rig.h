@@ -19,11 +19,12 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "kernels/kernels.h"
+#include "kernels/module.h"
 #include "testing.h"
 
 #define GPU_AWAIT_NS  (10 * TESTING_SECOND)     /* of kernels that must not time out */
 #define GPU_RESULTS   64u
-#define GPU_THREADS   256u                      /* per block, of all kernels */
+#define GPU_THREADS   256u                      /* per block, where nobody says */
 #define GPU_RANKS_MAX 8u
 #define GPU_SKIPPED   77
 
@@ -85,6 +86,10 @@ void gpu_move(struct gpu *gpu, void *to, const void *from, uint64_t n_bytes);
 /* Queues a kernel whose only parameter is *argument. */
 void gpu_launch(struct gpu *gpu, enum gpu_stream stream, const char *kernel,
 		uint32_t n_blocks, void *argument);
+
+/* Queues what the launch says; its stream is set here. */
+void gpu_launch_as(struct gpu *gpu, enum gpu_stream stream,
+		   const struct cei_module_launch *launch);
 
 void gpu_fill(struct gpu *gpu, enum gpu_stream stream, const struct gpu_words *words);
 

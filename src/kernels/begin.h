@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_BEGIN_H
+#define CEI_BEGIN_H
+
+/*
+ * How a run begins that counts itself: one captured in a CUDA graph is replayed with
+ * the same parameters each time, so its number stands in GPU memory. Plain C.
+ *
+ *   cei_op_begin (struct cei_op_begin)                       one block of 64 threads
+ *   cei_op_await (struct cei_op_await)                       one block, one thread
+ *
+ * cei_op_await holds a stream until marks are reached, bounded, and reads the run's
+ * number where it stands. cei_op_begin makes run e = *epoch + 1 of its rank:
+ *
+ *   closes its gates: sets them to 0 (nobody raises or waits at one in between runs)
+ *   tells each peer, in peer_done, that e - 1 runs are finished here
+ *   awaits, for each peer r: counter r of done >= last_use[half]
+ *   last_use[half] = e, then *epoch = e
+ *
+ * An await that fails poisons *epoch (CEOV_VALUE_LIMIT), as kernels of the run do when
+ * theirs fail. It stays poisoned: no later run waits, peers are told the poison instead
+ * of e - 1, and whoever awaits *epoch's value finds it.
+ *
+ * Why halves of scratch memory may be used in turn: what a run e sends lands in the
+ * same half at every rank, and was last used by run L = last_use[half]. A peer's half
+ * is free once that peer's run L is over, which it says when it begins its next run:
+ * kernels of one stream follow each other, so whoever executes cei_op_begin has done
+ * with all runs before, and the release of its word comes after all that they read.
+ * Everything that run e sends is queued behind this kernel, whose await acquires that
+ * word; so no byte of run e arrives where a peer still reads run L's.
+ *
+ * Nobody waits in a circle: a rank tells before it waits, and waits only for peers to
+ * begin a run L + 1 <= e. With halves in turn L is e - 2: ranks may be apart by a
+ * run. A graph of one run uses one half only: L is e - 1, which is safe as well.
+ */
+
+#include <stdint.h>
+
+#include <ceoverlap/ceoverlap.h>
+
+#define CEI_BEGIN_RANKS_MAX 64u
+#define CEI_BEGIN_THREADS   64u
+
+struct cei_op_begin {
+	uint64_t *epoch;                /* runs begun here, or poisoned; GPU memory, 0 at
+					 * first */
+	uint64_t *gates;                /* n_gates words there */
+	uint32_t  n_gates;
+	uint32_t  reserved_too;
+	uint64_t *last_use;             /* 2 words there, by half: the run that used it
+					 * last; 0: none */
+	uint32_t  half;                 /* 0 or 1: which this run uses, at all ranks */
+	uint32_t  n_ranks;
+	uint32_t  own;
+	uint32_t  reserved;
+	uint64_t *peer_done[CEI_BEGIN_RANKS_MAX];       /* our rank's counter in each
+							 * peer's done; own: NULL */
+	struct ceov_device_signal done; /* ours: counter r = runs that rank r finished */
+	uint64_t  timeout_ns;           /* of each await; they run side by side */
+	uint32_t *status;               /* 0, or the enum ceov_device_result that ended
+					 * waiting; may be host memory */
+};
+
+/* Counters index to index + n - 1 have reached value, plus *epoch where that is not
+ * NULL. Failing is as in cei_op_begin. */
+struct cei_op_await {
+	struct ceov_device_signal signal;
+	uint32_t                  index;
+	uint32_t                  n;
+	uint64_t                 *epoch;
+	uint64_t                  value;
+	uint64_t                  timeout_ns;   /* of each */
+	uint32_t                 *status;
+};
+
+#endif /* CEI_BEGIN_H */

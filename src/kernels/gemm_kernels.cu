@@ -1,0 +1,579 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * The GEMM whose tiles wait for pieces and arrive at them: persistent, warp-specialised,
+ * sm_90a. gemm.h says what it is told. A cluster of two blocks works on two tiles of one
+ * column; each block loads its rows of A, and half of B for both.
+ *
+ *   warp 0            awaits the piece, loads A and B      --full-->   consumers
+ *   warps 4-7, 8-11   multiply; each group has half the    <-empty--
+ *                     tile's rows
+ *   warps 1, 2        one for each group: load partial     --full-->   consumers
+ *                     sums, store C, arrive                <-empty--
+ *
+ * Storing, and the wait until what was stored may be announced, thus cost the
+ * multiplying warps nothing.
+ *
+ * An await that fails is kept in `failed`: then nobody of the block waits for marks any
+ * more, and tiles run through with whatever is there (gemm.h says what becomes of it).
+ */
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <ceoverlap/device.cuh>
+
+#include "kernels/gemm.h"
+#include "kernels/gemm_sm90.cuh"
+#include "kernels/gemm_wgmma.cuh"
+
+namespace cei_gemm_kernels {
+
+#define GROUPS        2u                /* of consumers, a warpgroup each */
+#define GROUP_THREADS 128u
+#define PANEL_COLUMNS 64u               /* of C in shared memory: 128 bytes */
+
+/* Registers: 168 each at the start (65536 / 384), shared out anew by role. */
+#define REGISTERS_MOVE     40
+#define REGISTERS_MULTIPLY 232
+
+/* Named barriers; 0 is __syncthreads'. Each is one group's. */
+enum { BAR_C_FULL = 1, BAR_C_EMPTY = 3 };
+#define C_THREADS (GROUP_THREADS + 32u)
+
+template <uint32_t ROWS, uint32_t COLUMNS> struct layout {
+	static constexpr uint32_t rows = ROWS;
+	static constexpr uint32_t columns = COLUMNS;
+	static constexpr uint32_t group_rows = ROWS / GROUPS;
+	static constexpr uint32_t blocks = group_rows / 64; /* of 64 rows, per group */
+	static constexpr uint32_t panels = COLUMNS / PANEL_COLUMNS;
+	static constexpr uint32_t panel_bytes = group_rows * 128;
+	static constexpr uint32_t a_bytes = ROWS * 128;
+	static constexpr uint32_t b_bytes = COLUMNS * 128;
+	static constexpr uint32_t stage_bytes = CEI_GEMM_STAGE_BYTES(ROWS, COLUMNS);
+	static constexpr uint32_t stages = CEI_GEMM_STAGES(ROWS, COLUMNS);
+	static constexpr uint32_t c_bytes = GROUPS * panels * panel_bytes;
+	typedef float sums[blocks][COLUMNS / 2];        /* of one thread */
+};
+
+struct bars {
+	uint64_t full[8];               /* a stage is loaded */
+	uint64_t empty[8];              /* both blocks have read it */
+	uint64_t sum_full[GROUPS][4];   /* a panel of partial sums is loaded */
+	uint64_t sum_empty[GROUPS][4];
+	uint32_t failed;
+};
+
+struct shared {
+	uint8_t     *stage;             /* A, then B */
+	uint8_t     *c;                 /* by group, by panel */
+	struct bars *bars;
+};
+
+struct turn {                           /* where a ring of stages stands */
+	uint32_t index;
+	uint32_t parity;
+};
+
+static __device__ __forceinline__ void turn_next(struct turn *turn, uint32_t n)
+{
+	if (++turn->index == n) {
+		turn->index = 0;
+		turn->parity ^= 1;
+	}
+}
+
+static __device__ __forceinline__ struct cei_gemm_tile
+tile_at(const struct cei_gemm &p, uint32_t pair, uint32_t block)
+{
+	return p.tiles[CEI_GEMM_CLUSTER * pair + block];
+}
+
+static __device__ __forceinline__ uint32_t first_pair()
+{
+	return blockIdx.x / CEI_GEMM_CLUSTER;
+}
+
+static __device__ __forceinline__ uint32_t pair_step()
+{
+	return gridDim.x / CEI_GEMM_CLUSTER;
+}
+
+static __device__ __forceinline__ uint64_t awaited_value(const struct cei_gemm_marks &marks)
+{
+	if (!marks.epoch)
+		return marks.await_value;
+	return marks.await_value + *(const volatile uint64_t *)marks.epoch;
+}
+
+static __device__ void fail(const struct cei_gemm_marks &marks, int result,
+			    volatile uint32_t *failed)
+{
+	volatile uint32_t *status = marks.status;
+
+	*failed = 1;
+	if (*status == CEOV_DEVICE_REACHED)     /* what fails after it fails because of it */
+		*status = (uint32_t)result;
+	if (marks.epoch)
+		*(volatile uint64_t *)marks.epoch = CEOV_VALUE_LIMIT;
+	__threadfence_system();
+}
+
+/* One thread. What it lets in may then be loaded by tensor copies. */
+static __device__ void await(const struct cei_gemm_marks &marks,
+			     const struct ceov_device_signal &signal, uint32_t index,
+			     uint64_t value, volatile uint32_t *failed)
+{
+	int result = CEOV_DEVICE_ABORTED;
+
+	if (*failed)
+		return;
+	if (value < CEOV_VALUE_LIMIT)
+		result = ceov_device_await(signal, index, value, marks.timeout_ns);
+	if (result != CEOV_DEVICE_REACHED)
+		fail(marks, result, failed);
+	cei_fence_async();
+}
+
+/* --- warp 0, one thread: loads A and B -------------------------------------------------- */
+
+template <class L>
+static __device__ __forceinline__ void
+load_tile(const struct cei_gemm &p, const struct shared &shared,
+	  const struct cei_gemm_tile &tile, struct turn *turn)
+{
+	const uint32_t block = cei_cluster_block();
+	const struct cei_gemm_map *a = &p.a[tile.a];
+	const struct cei_gemm_map *b = &p.b[tile.b];
+	const int32_t b_row = (int32_t)(tile.column + block * (L::columns / 2));
+
+	for (uint32_t step = 0; step < p.n_steps; step++) {
+		uint8_t *stage = shared.stage + turn->index * L::stage_bytes;
+		uint64_t *full = &shared.bars->full[turn->index];
+		const int32_t k = (int32_t)(step * CEI_GEMM_K_STEP);
+
+		cei_bar_wait(&shared.bars->empty[turn->index], turn->parity ^ 1);
+		cei_bar_expect(full, L::stage_bytes);
+		cei_box_load(stage, a, { k, (int32_t)tile.a_row }, full);
+		cei_box_load_both(stage + L::a_bytes + block * (L::b_bytes / 2), b,
+				  { k, b_row }, full);
+		turn_next(turn, L::stages);
+	}
+}
+
+template <class L>
+static __device__ void load_all(const struct cei_gemm &p,
+				const struct shared &shared)
+{
+	const uint64_t value = awaited_value(p.marks);
+	const uint32_t block = cei_cluster_block();
+	uint32_t awaited = CEI_GEMM_NONE;
+	struct turn turn = { 0, 0 };
+
+	for (uint32_t pair = first_pair(); pair < p.n_pairs; pair += pair_step()) {
+		const struct cei_gemm_tile tile = tile_at(p, pair, block);
+
+		if (p.marks.awaited.counters && tile.await != CEI_GEMM_NONE &&
+		    tile.await != awaited) {
+			await(p.marks, p.marks.awaited, tile.await, value,
+			      &shared.bars->failed);
+			awaited = tile.await;
+		}
+		load_tile<L>(p, shared, tile, &turn);
+	}
+	for (uint32_t i = 0; blockIdx.x == 0 && i < p.marks.n_sent; i++)
+		await(p.marks, p.marks.sent, p.marks.sent_index + i, p.marks.sent_value,
+		      &shared.bars->failed);
+}
+
+/* --- warps 1 and 2: partial sums in, C out ---------------------------------------------- */
+
+/* Rows of the group's half that are to be stored. */
+template <class L>
+static __device__ __forceinline__ uint32_t rows_of(const struct cei_gemm_tile &tile,
+						   uint32_t group)
+{
+	const uint32_t before = group * L::group_rows;
+
+	return tile.n_rows <= before ? 0 : min(tile.n_rows - before, L::group_rows);
+}
+
+/* One thread: panel by panel into C's place, source after source. */
+template <class L>
+static __device__ void load_sums(const struct cei_gemm &p,
+				 const struct shared &shared,
+				 const struct cei_gemm_tile &tile, struct turn *turn)
+{
+	const uint32_t group = threadIdx.x / 32 - 1;
+	const uint64_t value = awaited_value(p.marks);
+	uint8_t *c = shared.c + group * L::panels * L::panel_bytes;
+
+	for (uint32_t source = 0; source < p.partials.n_sources; source++) {
+		const uint32_t row = source * p.partials.n_rows + tile.c_row +
+			group * L::group_rows;
+
+		if (source == p.partials.own)
+			continue;
+		await(p.marks, p.marks.awaited, source * p.partials.n_pieces + tile.reduce,
+		      value, &shared.bars->failed);
+		for (uint32_t panel = 0; panel < L::panels; panel++) {
+			uint64_t *full = &shared.bars->sum_full[group][panel];
+
+			cei_bar_wait(&shared.bars->sum_empty[group][panel],
+				     turn->parity ^ 1);
+			cei_bar_expect(full, L::panel_bytes);
+			cei_box_load(c + panel * L::panel_bytes, &p.partials.map,
+				     { (int32_t)(tile.column + panel * PANEL_COLUMNS),
+				       (int32_t)row }, full);
+		}
+		turn->parity ^= 1;
+	}
+}
+
+/* A warp: rows that a tensor copy cannot stop at, 16 bytes a lane. */
+template <class L>
+static __device__ void store_rows(const struct cei_gemm &p, const uint8_t *c,
+				  const struct cei_gemm_tile &tile, uint32_t n_rows)
+{
+	const uint32_t group = threadIdx.x / 32 - 1;
+	const uint32_t n_columns = p.c_columns[tile.c];
+	uint16_t *base = (uint16_t *)p.c_base[tile.c];
+
+	for (uint32_t i = threadIdx.x % 32; i < n_rows * (L::columns / 8); i += 32) {
+		const uint32_t row = i / (L::columns / 8);
+		const uint32_t part = i % (L::columns / 8);
+		const uint32_t column = tile.column + part * 8;
+		const uint64_t c_row = tile.c_row + group * L::group_rows + row;
+		const uint4 *from = (const uint4 *)(c + part / 8 * L::panel_bytes +
+						    row * 128 + (part % 8 ^ row % 8) * 16);
+
+		if (column < n_columns)
+			*(uint4 *)(base + c_row * n_columns + column) = *from;
+	}
+}
+
+template <class L>
+static __device__ void store_tile(const struct cei_gemm &p, const uint8_t *c,
+				  const struct cei_gemm_tile &tile)
+{
+	const uint32_t group = threadIdx.x / 32 - 1;
+	const uint32_t n_rows = rows_of<L>(tile, group);
+	const int32_t row = (int32_t)(tile.c_row + group * L::group_rows);
+
+	if (n_rows < L::group_rows) {
+		store_rows<L>(p, c, tile, n_rows);
+		__syncwarp();
+		return;
+	}
+	if (threadIdx.x % 32 == 0) {
+		for (uint32_t panel = 0; panel < L::panels; panel++)
+			cei_box_store(&p.c[tile.c],
+				      { (int32_t)(tile.column + panel * PANEL_COLUMNS),
+					row }, c + panel * L::panel_bytes);
+		cei_store_commit();
+		cei_store_wait_read();
+	}
+	__syncwarp();
+}
+
+/* Both groups arrive, also with a half that has nothing to store: they may be called in
+ * any order, and the tally is of halves. */
+static __device__ __forceinline__ void arrive(const struct cei_gemm &p,
+					      const struct cei_gemm_tile &tile,
+					      const volatile uint32_t *failed)
+{
+	if (threadIdx.x % 32)
+		return;
+	cei_store_wait();
+	if (!p.marks.ready.counters || tile.arrive == CEI_GEMM_NONE || !tile.n_rows ||
+	    (*failed && !p.marks.epoch))
+		return;
+	cei_fence_async();
+	ceov_device_arrive(p.marks.ready, tile.arrive, tile.n_arrivals * GROUPS,
+			   p.marks.arrive_value);
+}
+
+template <class L>
+static __device__ void store_all(const struct cei_gemm &p,
+				 const struct shared &shared)
+{
+	const uint32_t group = threadIdx.x / 32 - 1;
+	const uint32_t block = cei_cluster_block();
+	uint8_t *c = shared.c + group * L::panels * L::panel_bytes;
+	struct turn sums = { 0, 0 };
+
+	for (uint32_t pair = first_pair(); pair < p.n_pairs; pair += pair_step()) {
+		const struct cei_gemm_tile tile = tile_at(p, pair, block);
+
+		cei_named_arrive(BAR_C_EMPTY + group, C_THREADS);
+		if (tile.reduce != CEI_GEMM_NONE && threadIdx.x % 32 == 0)
+			load_sums<L>(p, shared, tile, &sums);
+		__syncwarp();
+		cei_named_sync(BAR_C_FULL + group, C_THREADS);
+		store_tile<L>(p, c, tile);
+		arrive(p, tile, &shared.bars->failed);
+		__syncwarp();
+	}
+}
+
+/* --- warpgroups 1 and 2: multiply ------------------------------------------------------- */
+
+template <enum cei_number NUMBER>
+static __device__ __forceinline__ uint32_t pack(float low, float high)
+{
+	uint32_t pair;
+
+	if constexpr (NUMBER == CEI_NUMBER_BF16)
+		asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+	else
+		asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+	return pair;
+}
+
+template <enum cei_number NUMBER>
+static __device__ __forceinline__ float2 unpack(uint32_t pair)
+{
+	if constexpr (NUMBER == CEI_NUMBER_BF16)
+		return make_float2(__uint_as_float(pair << 16),
+				   __uint_as_float(pair & 0xffff0000u));
+	else
+		return __half22float2(*(const __half2 *)&pair);
+}
+
+/* Lets both blocks' loaders have the stage again. */
+static __device__ __forceinline__ void give_back(struct bars *bars, uint32_t stage)
+{
+	const uint32_t thread = threadIdx.x % GROUP_THREADS;
+
+	if (thread < CEI_GEMM_CLUSTER)
+		cei_bar_arrive_at(&bars->empty[stage], thread);
+}
+
+template <class L, enum cei_number NUMBER>
+static __device__ __forceinline__ void
+multiply_stage(typename L::sums &sums,
+	       const uint8_t *stage, uint32_t group, int keeps)
+{
+	const uint64_t a = cei_operand(stage + group * L::group_rows * 128);
+	const uint64_t b = cei_operand(stage + L::a_bytes);
+
+	cei_wgmma_fence();
+#pragma unroll
+	for (uint32_t k = 0; k < CEI_GEMM_K_STEP / 16; k++)
+#pragma unroll
+		for (uint32_t i = 0; i < L::blocks; i++)
+			cei_wgmma<L::columns, NUMBER>::multiply(
+				sums[i], a + i * (64 * 128 >> 4) + 2 * k, b + 2 * k,
+				k || keeps);
+	cei_wgmma_commit();
+}
+
+template <class L, enum cei_number NUMBER>
+static __device__ __forceinline__ void
+multiply_tile(typename L::sums &sums,
+	      const struct shared &shared, uint32_t n_steps,
+	      struct turn *turn)
+{
+	const uint32_t group = threadIdx.x / GROUP_THREADS - 1;
+	uint32_t before = 0;
+
+	for (uint32_t step = 0; step < n_steps; step++) {
+		cei_bar_wait(&shared.bars->full[turn->index], turn->parity);
+		multiply_stage<L, NUMBER>(
+			sums, shared.stage + turn->index * L::stage_bytes, group, step != 0);
+		if (step) {
+			cei_wgmma_wait<1>();
+			give_back(shared.bars, before);
+		}
+		before = turn->index;
+		turn_next(turn, L::stages);
+	}
+	cei_wgmma_wait<0>();
+	give_back(shared.bars, before);
+}
+
+/* Where the calling lane's 16-byte row of fragment (block, column16) stands. */
+template <class L>
+static __device__ __forceinline__ uint32_t fragment_at(uint32_t c, uint32_t block,
+						       uint32_t column16)
+{
+	const uint32_t lane = threadIdx.x % 32;
+	const uint32_t row = block * 64 + threadIdx.x % GROUP_THREADS / 32 * 16 + lane % 16;
+	const uint32_t part = column16 % 4 * 2 + lane / 16;
+
+	return c + column16 / 4 * L::panel_bytes + row * 128 + (part ^ row % 8) * 16;
+}
+
+template <enum cei_number NUMBER>
+static __device__ __forceinline__ void add(float *sums, const struct cei_fragment &fragment)
+{
+#pragma unroll
+	for (uint32_t i = 0; i < 4; i++) {
+		const float2 two = unpack<NUMBER>(fragment.pair[i]);
+
+		sums[2 * i] += two.x;
+		sums[2 * i + 1] += two.y;
+	}
+}
+
+template <class L, enum cei_number NUMBER>
+static __device__ __forceinline__ void
+add_sums(typename L::sums &sums,
+	 const struct shared &shared, uint32_t n, uint32_t *parity)
+{
+	const uint32_t group = threadIdx.x / GROUP_THREADS - 1;
+	const uint32_t c = cei_shared(shared.c + group * L::panels * L::panel_bytes);
+
+	for (uint32_t source = 0; source < n; source++) {
+#pragma unroll
+		for (uint32_t panel = 0; panel < L::panels; panel++) {
+			cei_bar_wait(&shared.bars->sum_full[group][panel], *parity);
+#pragma unroll
+			for (uint32_t i = 0; i < L::blocks * 4; i++) {
+				const uint32_t column16 = panel * 4 + i % 4;
+
+				add<NUMBER>(&sums[i / 4][column16 * 8],
+					    cei_fragment_load(fragment_at<L>(
+						    c, i / 4, column16)));
+			}
+			cei_bar_arrive(&shared.bars->sum_empty[group][panel]);
+		}
+		*parity ^= 1;
+	}
+}
+
+template <class L, enum cei_number NUMBER>
+static __device__ __forceinline__ void
+write_tile(const typename L::sums &sums,
+	   const struct shared &shared)
+{
+	const uint32_t group = threadIdx.x / GROUP_THREADS - 1;
+	const uint32_t c = cei_shared(shared.c + group * L::panels * L::panel_bytes);
+
+#pragma unroll
+	for (uint32_t block = 0; block < L::blocks; block++) {
+#pragma unroll
+		for (uint32_t column16 = 0; column16 < L::columns / 16; column16++) {
+			const float *from = &sums[block][column16 * 8];
+			const struct cei_fragment fragment = { {
+				pack<NUMBER>(from[0], from[1]), pack<NUMBER>(from[2], from[3]),
+				pack<NUMBER>(from[4], from[5]), pack<NUMBER>(from[6], from[7]),
+			} };
+
+			cei_fragment_store(fragment_at<L>(c, block, column16),
+					   fragment);
+		}
+	}
+	cei_fence_async_shared();
+}
+
+template <class L, enum cei_number NUMBER>
+static __device__ __forceinline__ void
+multiply_all(const struct cei_gemm &p, const struct shared &shared)
+{
+	const uint32_t group = threadIdx.x / GROUP_THREADS - 1;
+	const uint32_t block = cei_cluster_block();
+	typename L::sums sums;
+	struct turn turn = { 0, 0 };
+	uint32_t sum_parity = 0;
+
+	for (uint32_t pair = first_pair(); pair < p.n_pairs; pair += pair_step()) {
+		const uint32_t reduce = p.tiles[CEI_GEMM_CLUSTER * pair + block].reduce;
+
+		multiply_tile<L, NUMBER>(sums, shared, p.n_steps, &turn);
+		cei_named_sync(BAR_C_EMPTY + group, C_THREADS);
+		if (reduce != CEI_GEMM_NONE)
+			add_sums<L, NUMBER>(sums, shared, p.partials.n_sources - 1,
+							&sum_parity);
+		write_tile<L, NUMBER>(sums, shared);
+		cei_named_arrive(BAR_C_FULL + group, C_THREADS);
+	}
+}
+
+/* --- the kernel --------------------------------------------------------------------------- */
+
+template <class L>
+static __device__ __forceinline__ struct shared share_out(uint8_t *raw)
+{
+	struct shared shared;
+
+	/* Swizzled tiles begin at multiples of 1024 bytes. */
+	shared.stage = raw + (1024 - cei_shared(raw) % 1024) % 1024;
+	shared.c = shared.stage + L::stages * L::stage_bytes;
+	shared.bars = (struct bars *)(shared.c + L::c_bytes);
+	return shared;
+}
+
+template <class L>
+static __device__ __forceinline__ void begin(const struct shared &shared)
+{
+	if (threadIdx.x == 0) {
+		for (uint32_t i = 0; i < L::stages; i++) {
+			cei_bar_init(&shared.bars->full[i], 1);
+			cei_bar_init(&shared.bars->empty[i], GROUPS * CEI_GEMM_CLUSTER);
+		}
+		for (uint32_t i = 0; i < GROUPS * 4; i++) {
+			cei_bar_init(&shared.bars->sum_full[i / 4][i % 4], 1);
+			cei_bar_init(&shared.bars->sum_empty[i / 4][i % 4], GROUP_THREADS);
+		}
+		shared.bars->failed = 0;
+		cei_bar_init_fence();
+	}
+	__syncthreads();
+	cei_cluster_sync();
+}
+
+template <class L, enum cei_number NUMBER>
+static __device__ __forceinline__ void gemm(const struct cei_gemm &p)
+{
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+	extern __shared__ uint8_t raw[];
+	const struct shared shared = share_out<L>(raw);
+	const uint32_t warp = threadIdx.x / 32;
+
+	static_assert(L::stages >= 2 && L::stages <= 8,
+		      "the ring fits struct bars");
+	static_assert(sizeof(struct bars) <= 1024, "so do barriers their part");
+	begin<L>(shared);
+	if (warp < 4) {
+		cei_registers_shrink<REGISTERS_MOVE>();
+		if (warp == 0 && threadIdx.x == 0)
+			load_all<L>(p, shared);
+		else if (warp == 1 || warp == 2)
+			store_all<L>(p, shared);
+	} else {
+		cei_registers_grow<REGISTERS_MULTIPLY>();
+		multiply_all<L, NUMBER>(p, shared);
+	}
+	/* The other block may still write into this one's memory. */
+	__syncwarp();
+	cei_cluster_sync();
+#else
+	__trap();
+#endif
+}
+
+} /* namespace */
+
+/* Older GPUs' code traps: the host launches it on none. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#define CEI_CLUSTERED
+#else
+#define CEI_CLUSTERED __cluster_dims__(CEI_GEMM_CLUSTER, 1, 1)
+#endif
+
+#define CEI_GEMM_KERNEL(type, NUMBER, ROWS, COLUMNS) \
+	extern "C" __global__ void CEI_CLUSTERED __launch_bounds__(CEI_GEMM_THREADS, 1) \
+	cei_gemm_##type##_##ROWS##x##COLUMNS(const __grid_constant__ struct cei_gemm p) \
+	{ \
+		cei_gemm_kernels::gemm<cei_gemm_kernels::layout<ROWS, COLUMNS>, \
+					NUMBER>(p); \
+	}
+
+CEI_GEMM_KERNEL(bf16, CEI_NUMBER_BF16, 128, 256)
+CEI_GEMM_KERNEL(bf16, CEI_NUMBER_BF16, 128, 192)
+CEI_GEMM_KERNEL(bf16, CEI_NUMBER_BF16, 128, 128)
+CEI_GEMM_KERNEL(fp16, CEI_NUMBER_FP16, 128, 256)
+CEI_GEMM_KERNEL(fp16, CEI_NUMBER_FP16, 128, 192)
+CEI_GEMM_KERNEL(fp16, CEI_NUMBER_FP16, 128, 128)

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_GEMM_SM90_CUH
+#define CEI_GEMM_SM90_CUH
+
+/* The instructions of sm_90a that the GEMM is made of, one function each. PTX ISA 8.x,
+ * chapters "mbarrier", "cp.async.bulk.tensor", "wgmma". Addresses are 32-bit shared
+ * ones (cei_shared). */
+
+#include <stdint.h>
+
+#include "kernels/gemm.h"
+
+static __device__ __forceinline__ uint32_t cei_shared(const void *p)
+{
+	return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* --- barriers in shared memory ------------------------------------------------------ */
+
+static __device__ __forceinline__ void cei_bar_init(uint64_t *bar, uint32_t n_arrivals)
+{
+	asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
+		     :: "r"(cei_shared(bar)), "r"(n_arrivals) : "memory");
+}
+
+/* Makes the initialised barriers known to the cluster and the copy engine of the SM. */
+static __device__ __forceinline__ void cei_bar_init_fence()
+{
+	asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+static __device__ __forceinline__ void cei_bar_wait(uint64_t *bar, uint32_t parity)
+{
+	asm volatile("{\n"
+		     ".reg .pred done;\n"
+		     "again:\n"
+		     "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+		     "@done bra out;\n"
+		     "bra again;\n"
+		     "out:\n"
+		     "}\n" :: "r"(cei_shared(bar)), "r"(parity) : "memory");
+}
+
+static __device__ __forceinline__ void cei_bar_arrive(uint64_t *bar)
+{
+	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];"
+		     :: "r"(cei_shared(bar)) : "memory");
+}
+
+static __device__ __forceinline__ void cei_bar_expect(uint64_t *bar, uint32_t n_bytes)
+{
+	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+		     :: "r"(cei_shared(bar)), "r"(n_bytes) : "memory");
+}
+
+/* At the same barrier of block `block` of the cluster. Not .release.cluster: that costs
+ * a membar of the whole GPU each time (a third of the GEMM's speed, measured), and a
+ * stage that was only read has nothing to release. */
+static __device__ __forceinline__ void cei_bar_arrive_at(uint64_t *bar, uint32_t block)
+{
+	asm volatile("{\n"
+		     ".reg .b32 there;\n"
+		     "mapa.shared::cluster.u32 there, %0, %1;\n"
+		     "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+		     "}\n" :: "r"(cei_shared(bar)), "r"(block) : "memory");
+}
+
+/* Named barriers: those who arrive let those who sync go on. */
+static __device__ __forceinline__ void cei_named_sync(uint32_t id, uint32_t n_threads)
+{
+	asm volatile("bar.sync %0, %1;" :: "r"(id), "r"(n_threads) : "memory");
+}
+
+static __device__ __forceinline__ void cei_named_arrive(uint32_t id, uint32_t n_threads)
+{
+	asm volatile("bar.arrive %0, %1;" :: "r"(id), "r"(n_threads) : "memory");
+}
+
+static __device__ __forceinline__ uint32_t cei_cluster_block()
+{
+	uint32_t block;
+
+	asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(block));
+	return block;
+}
+
+static __device__ __forceinline__ void cei_cluster_sync()
+{
+	asm volatile("barrier.cluster.arrive.release.aligned;\n"
+		     "barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+/* --- tensor copies ------------------------------------------------------------------- */
+
+static __device__ __forceinline__ void cei_map_prefetch(const struct cei_gemm_map *map)
+{
+	asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory");
+}
+
+struct cei_box {                        /* where a box of a matrix begins */
+	int32_t column;
+	int32_t row;
+};
+
+static __device__ __forceinline__ void
+cei_box_load(void *target, const struct cei_gemm_map *map, struct cei_box at, uint64_t *bar)
+{
+	asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile"
+		     ".mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+		     :: "r"(cei_shared(target)), "l"(map), "r"(at.column), "r"(at.row),
+			"r"(cei_shared(bar)) : "memory");
+}
+
+/* Into both blocks of the cluster, at the same place, and counted at the same barrier. */
+static __device__ __forceinline__ void
+cei_box_load_both(void *target, const struct cei_gemm_map *map, struct cei_box at,
+		  uint64_t *bar)
+{
+	asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile"
+		     ".mbarrier::complete_tx::bytes.multicast::cluster"
+		     " [%0], [%1, {%2, %3}], [%4], %5;"
+		     :: "r"(cei_shared(target)), "l"(map), "r"(at.column), "r"(at.row),
+			"r"(cei_shared(bar)), "h"((uint16_t)3) : "memory");
+}
+
+static __device__ __forceinline__ void
+cei_box_store(const struct cei_gemm_map *map, struct cei_box at, const void *source)
+{
+	asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group"
+		     " [%0, {%1, %2}], [%3];"
+		     :: "l"(map), "r"(at.column), "r"(at.row), "r"(cei_shared(source))
+		     : "memory");
+}
+
+static __device__ __forceinline__ void cei_store_commit()
+{
+	asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* What was committed has read shared memory; has been written. */
+static __device__ __forceinline__ void cei_store_wait_read()
+{
+	asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+static __device__ __forceinline__ void cei_store_wait()
+{
+	asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
+/* Between ordinary accesses and those of the SM's copy engine and tensor cores. */
+static __device__ __forceinline__ void cei_fence_async()
+{
+	asm volatile("fence.proxy.async;" ::: "memory");
+}
+
+static __device__ __forceinline__ void cei_fence_async_shared()
+{
+	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* --- tensor cores --------------------------------------------------------------------- */
+
+/* Descriptor of a K-major operand in rows of 128 bytes, swizzled by 128 bytes: groups
+ * of 8 rows are 1024 bytes apart. 16 columns further on: + 2. */
+static __device__ __forceinline__ uint64_t cei_operand(const void *p)
+{
+	uint64_t address = cei_shared(p);
+
+	return ((address & 0x3ffff) >> 4) | ((uint64_t)1 << 16) |
+		((uint64_t)(1024 >> 4) << 32) | ((uint64_t)1 << 62);
+}
+
+static __device__ __forceinline__ void cei_wgmma_fence()
+{
+	asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+static __device__ __forceinline__ void cei_wgmma_commit()
+{
+	asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* At most N groups are still under way. */
+template <int N> static __device__ __forceinline__ void cei_wgmma_wait()
+{
+	asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory");
+}
+
+template <int N> static __device__ __forceinline__ void cei_registers_grow()
+{
+	asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(N));
+}
+
+template <int N> static __device__ __forceinline__ void cei_registers_shrink()
+{
+	asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(N));
+}
+
+/* --- 16 x 16 numbers between registers and shared memory ------------------------------- */
+
+struct cei_fragment {                   /* as wgmma leaves them, two numbers each */
+	uint32_t pair[4];
+};
+
+static __device__ __forceinline__ void
+cei_fragment_store(uint32_t target, const struct cei_fragment &fragment)
+{
+	asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+		     :: "r"(target), "r"(fragment.pair[0]), "r"(fragment.pair[1]),
+			"r"(fragment.pair[2]), "r"(fragment.pair[3]) : "memory");
+}
+
+static __device__ __forceinline__ struct cei_fragment cei_fragment_load(uint32_t source)
+{
+	struct cei_fragment fragment;
+
+	asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+		     : "=r"(fragment.pair[0]), "=r"(fragment.pair[1]),
+		       "=r"(fragment.pair[2]), "=r"(fragment.pair[3])
+		     : "r"(source) : "memory");
+	return fragment;
+}
+
+#endif /* CEI_GEMM_SM90_CUH */

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_REDUCE_H
+#define CEI_REDUCE_H
+
+/*
+ * What the sums of reduce-scatter and all-reduce are told: the same on the host and in
+ * the kernel. Plain C.
+ *
+ *   for each piece of the own part, in order:
+ *     await it from every other source; target = own + the others' (fp32, sources in
+ *     the order of ranks from 0, the own one in its place); arrive at its ready counter
+ *   all-reduce, then: for each other rank (own - 1, own - 2, ...: as they arrive), for
+ *     each of its pieces: await it, copy it from gathered to its place in target
+ *
+ * Piece p of a part of n elements: elements p * piece_elements up to (p + 1) *
+ * piece_elements, cut off at n; counts and pieces are multiples of 8 elements, and all
+ * addresses of 16 bytes. Nobody sends an empty piece: its counters are neither awaited
+ * nor raised.
+ *
+ * An await that fails ends the block's waiting and summing. Without epoch the block
+ * does not arrive any more. With it, *epoch is poisoned (CEOV_VALUE_LIMIT) first, and
+ * arrivals go on: see struct cei_gemm_marks, which has the same in mind.
+ *
+ *   cei_reduce_bf16, cei_reduce_fp16 (struct cei_reduce)     blocks that fit at once
+ */
+
+#include <stdint.h>
+
+#include <ceoverlap/ceoverlap.h>
+
+#define CEI_REDUCE_RANKS_MAX 64u
+#define CEI_REDUCE_THREADS   512u
+
+struct cei_reduce {
+	const void *source;             /* the caller's: all parts, rank 0's first */
+	void       *target;             /* all_reduce: all parts; else the own part */
+	const void *partials;           /* what others sent: source s's copy of the own part
+					 * begins at s * partial_stride_bytes */
+	const void *gathered;           /* all_reduce: all summed parts, in the layout of
+					 * source; NULL: reduce-scatter */
+	uint64_t    partial_stride_bytes;
+	uint64_t    counts[CEI_REDUCE_RANKS_MAX];       /* elements of each rank's part */
+	uint64_t    piece_elements[CEI_REDUCE_RANKS_MAX];
+	uint32_t    n_ranks;
+	uint32_t    own;
+	uint32_t    n_pieces;           /* the same for all ranks; some may be empty */
+	uint32_t    is_tail_cut;        /* 1: only source own + 1, which comes last, sends
+					 * in pieces; the others' copies come whole, with
+					 * piece 0's counter */
+
+	struct ceov_device_signal awaited;      /* counter s * n_pieces + p: partials */
+	struct ceov_device_signal ready;        /* counter p: own part is summed; counters
+						 * NULL: nobody wants to know */
+	struct ceov_device_signal arrived;      /* counter first_arrived + s * n_pieces + p:
+						 * gathered */
+	struct ceov_device_signal sent;         /* awaited last of all: operands are free */
+	uint32_t                  first_arrived;
+	uint32_t                  sent_index;   /* counters from this one on, ... */
+	uint32_t                  n_sent;       /* ... so many of them; 0: none */
+	uint32_t                  reserved_too;
+	uint64_t                 *epoch;        /* NULL, or added to await_value */
+	uint64_t                  await_value;
+	uint64_t                  arrive_value;
+	uint64_t                  sent_value;
+	uint64_t                  timeout_ns;   /* of each await */
+	uint32_t                 *status;       /* 0, or the enum ceov_device_result that
+						 * ended waiting; may be host memory */
+};
+
+#endif /* CEI_REDUCE_H */

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * Sums of what ranks sent, for reduce-scatter and all-reduce. reduce.h has the
+ * contract.
+ *
+ * Few blocks, one per SM, which other kernels leave to them: so each has to draw what
+ * one SM can. Little's law asks for many bytes in flight there: 512 threads times 16
+ * loads of 16 bytes, all issued before the first addition. Where there are few sources,
+ * a thread takes several vectors of each.
+ *
+ * What others sent is written by copy engines while this kernel runs. It is loaded
+ * with plain loads behind the acquire of its mark and a barrier, never through the
+ * read-only path (ld.global.nc), which need not see such writes.
+ */
+
+#include <ceoverlap/device.cuh>
+
+#include "kernels/reduce.h"
+
+#define REDUCE_FLIGHT 16u               /* loads of a thread in flight */
+#define REDUCE_GROUP  8u                /* sources at a time, where they are not 2 or 4 */
+
+/* One vector is 16 bytes: 8 elements. */
+struct reduce_piece {                   /* of one part */
+	uint64_t first_vector;          /* in the part */
+	uint64_t n_vectors;             /* 0: empty */
+};
+
+/* Two elements a word, the first in the low half. Both need sm_80. */
+struct reduce_bf16 {
+	static __device__ __forceinline__ void widen(uint32_t pair, float &low, float &high)
+	{
+		low = __uint_as_float(pair << 16);
+		high = __uint_as_float(pair & 0xffff0000u);
+	}
+
+	static __device__ __forceinline__ uint32_t narrow(float low, float high)
+	{
+		uint32_t pair;
+
+		asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+		return pair;
+	}
+};
+
+struct reduce_fp16 {
+	static __device__ __forceinline__ void widen(uint32_t pair, float &low, float &high)
+	{
+		asm("{.reg .f16 a, b;\n"
+		    " mov.b32 {a, b}, %2;\n"
+		    " cvt.f32.f16 %0, a;\n"
+		    " cvt.f32.f16 %1, b;}" : "=f"(low), "=f"(high) : "r"(pair));
+	}
+
+	static __device__ __forceinline__ uint32_t narrow(float low, float high)
+	{
+		uint32_t pair;
+
+		asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+		return pair;
+	}
+};
+
+/* Read once, by this block alone: L1 has no use for it. Volatile and with a clobber,
+ * so that it stays behind the barrier before it. */
+static __device__ __forceinline__ uint4 load(const uint4 *p)
+{
+	uint4 v;
+
+	asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+		     : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+	return v;
+}
+
+template <class T>
+static __device__ __forceinline__ void widen_vector(const uint4 &v, float *wide)
+{
+	T::widen(v.x, wide[0], wide[1]);
+	T::widen(v.y, wide[2], wide[3]);
+	T::widen(v.z, wide[4], wide[5]);
+	T::widen(v.w, wide[6], wide[7]);
+}
+
+template <class T>
+static __device__ __forceinline__ uint4 narrow_vector(const float *wide)
+{
+	return make_uint4(T::narrow(wide[0], wide[1]), T::narrow(wide[2], wide[3]),
+			  T::narrow(wide[4], wide[5]), T::narrow(wide[6], wide[7]));
+}
+
+/* The first source begins the sum: 0 + -0 would lose a sign. */
+template <class T>
+static __device__ __forceinline__ void add_vector(const uint4 &v, bool is_first, float *sum)
+{
+	float wide[8];
+	int i;
+
+	widen_vector<T>(v, wide);
+#pragma unroll
+	for (i = 0; i < 8; i++)
+		sum[i] = is_first ? wide[i] : sum[i] + wide[i];
+}
+
+/* The piece's vectors of one source: a partial sum, or our own in its place. */
+static __device__ __forceinline__ const uint4 *
+source_of(const struct cei_reduce &reduce, const uint4 *own, uint64_t first_vector,
+	  uint32_t s)
+{
+	const char *partials = (const char *)reduce.partials;
+
+	if (s == reduce.own)
+		return own + first_vector;
+	return (const uint4 *)(partials + s * reduce.partial_stride_bytes) + first_vector;
+}
+
+/* What lies past the end is loaded as the last vector again: no branch stands between
+ * the loads. */
+static __device__ __forceinline__ uint64_t within(uint64_t i, uint64_t n)
+{
+	return i < n ? i : n - 1;
+}
+
+/* N sources, known to the compiler. */
+template <class T, uint32_t N>
+static __device__ __forceinline__ void
+sum_piece_of(const struct cei_reduce &reduce, const uint4 *own, uint4 *target,
+	     const struct reduce_piece &piece)
+{
+	constexpr uint32_t n_each = REDUCE_FLIGHT / N;
+	const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
+	const uint4 *sources[N];
+	uint4 raw[n_each][N];
+	float sum[8];
+	uint64_t i;
+	uint32_t s, v;
+
+#pragma unroll
+	for (s = 0; s < N; s++)
+		sources[s] = source_of(reduce, own, piece.first_vector, s);
+	target += piece.first_vector;
+	for (i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < piece.n_vectors;
+	     i += n_each * step) {
+#pragma unroll
+		for (v = 0; v < n_each; v++)
+#pragma unroll
+			for (s = 0; s < N; s++)
+				raw[v][s] = load(sources[s] +
+						 within(i + v * step, piece.n_vectors));
+#pragma unroll
+		for (v = 0; v < n_each; v++) {
+#pragma unroll
+			for (s = 0; s < N; s++)
+				add_vector<T>(raw[v][s], s == 0, sum);
+			if (i + v * step < piece.n_vectors)
+				target[i + v * step] = narrow_vector<T>(sum);
+		}
+	}
+}
+
+/* The next group of sources, of two vectors. */
+template <class T>
+static __device__ __forceinline__ void
+add_group(const struct cei_reduce &reduce, const uint4 *own, const uint64_t *at,
+	  uint32_t group, float (*sum)[8])
+{
+	uint4 raw[REDUCE_GROUP][2];
+	const uint4 *source;
+	uint32_t s;
+
+#pragma unroll
+	for (s = 0; s < REDUCE_GROUP; s++) {
+		if (group + s >= reduce.n_ranks)
+			continue;
+		source = source_of(reduce, own, 0, group + s);
+		raw[s][0] = load(source + at[0]);
+		raw[s][1] = load(source + at[1]);
+	}
+#pragma unroll
+	for (s = 0; s < REDUCE_GROUP; s++) {
+		if (group + s >= reduce.n_ranks)
+			continue;
+		add_vector<T>(raw[s][0], group + s == 0, sum[0]);
+		add_vector<T>(raw[s][1], group + s == 0, sum[1]);
+	}
+}
+
+/* Any number of sources. */
+template <class T>
+static __device__ __forceinline__ void
+sum_piece_of_many(const struct cei_reduce &reduce, const uint4 *own, uint4 *target,
+		  const struct reduce_piece &piece)
+{
+	const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
+	float sum[2][8];
+	uint64_t at[2];
+	uint64_t i;
+	uint32_t group;
+
+	for (i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < piece.n_vectors;
+	     i += 2 * step) {
+		at[0] = piece.first_vector + i;
+		at[1] = piece.first_vector + within(i + step, piece.n_vectors);
+		for (group = 0; group < reduce.n_ranks; group += REDUCE_GROUP)
+			add_group<T>(reduce, own, at, group, sum);
+		target[at[0]] = narrow_vector<T>(sum[0]);
+		if (i + step < piece.n_vectors)
+			target[at[1]] = narrow_vector<T>(sum[1]);
+	}
+}
+
+static __device__ __forceinline__ void
+copy_piece(const uint4 *source, uint4 *target, const struct reduce_piece &piece)
+{
+	const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
+	uint4 raw[REDUCE_FLIGHT];
+	uint64_t i;
+	uint32_t v;
+
+	source += piece.first_vector;
+	target += piece.first_vector;
+	for (i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < piece.n_vectors;
+	     i += REDUCE_FLIGHT * step) {
+#pragma unroll
+		for (v = 0; v < REDUCE_FLIGHT; v++)
+			raw[v] = load(source + within(i + v * step, piece.n_vectors));
+#pragma unroll
+		for (v = 0; v < REDUCE_FLIGHT; v++)
+			if (i + v * step < piece.n_vectors)
+				target[i + v * step] = raw[v];
+	}
+}
+
+template <class T, uint32_t N>
+static __device__ __forceinline__ void
+sum_piece(const struct cei_reduce &reduce, const uint4 *own, uint4 *target,
+	  const struct reduce_piece &piece)
+{
+	if constexpr (N != 0)
+		sum_piece_of<T, N>(reduce, own, target, piece);
+	else
+		sum_piece_of_many<T>(reduce, own, target, piece);
+}
+
+/* Vectors before a rank's part. */
+static __device__ uint64_t part_begin(const struct cei_reduce &reduce, uint32_t rank)
+{
+	uint64_t n_elements = 0;
+	uint32_t r;
+
+	for (r = 0; r < rank; r++)
+		n_elements += reduce.counts[r];
+	return n_elements / 8;
+}
+
+static __device__ struct reduce_piece
+piece_of(const struct cei_reduce &reduce, uint32_t rank, uint32_t p)
+{
+	const uint64_t count = reduce.counts[rank];
+	const uint64_t length = reduce.piece_elements[rank];
+	const uint64_t first = p * length;
+	struct reduce_piece piece;
+
+	piece.first_vector = first / 8;
+	if (first >= count)
+		piece.n_vectors = 0;
+	else
+		piece.n_vectors = (count - first < length ? count - first : length) / 8;
+	return piece;
+}
+
+/* Which counter says that a piece of a source's copy is there. */
+static __device__ __forceinline__ uint32_t counter_of(const struct cei_reduce &reduce,
+						      uint32_t source, uint32_t piece)
+{
+	const bool is_cut = !reduce.is_tail_cut ||
+		source == (reduce.own + 1) % reduce.n_ranks;
+
+	return source * reduce.n_pieces + (is_cut ? piece : 0);
+}
+
+/* The first failure is kept: what follows from it says less. The poison is visible
+ * before this block arrives anywhere. */
+static __device__ void fail(const struct cei_reduce &reduce, int result)
+{
+	volatile uint32_t *status = reduce.status;
+
+	if (*status == CEOV_DEVICE_REACHED)
+		*status = (uint32_t)result;
+	if (reduce.epoch)
+		*(volatile uint64_t *)reduce.epoch = CEOV_VALUE_LIMIT;
+	__threadfence_system();
+}
+
+/* One thread. A value past the limit is that of a poisoned epoch. */
+static __device__ __forceinline__ bool
+await_one(const struct cei_reduce &reduce, const struct ceov_device_signal &signal,
+	  uint32_t index, uint64_t value)
+{
+	int result = CEOV_DEVICE_ABORTED;
+
+	if (value < CEOV_VALUE_LIMIT)
+		result = ceov_device_await(signal, index, value, reduce.timeout_ns);
+	if (result != CEOV_DEVICE_REACHED)
+		fail(reduce, result);
+	return result == CEOV_DEVICE_REACHED;
+}
+
+/*
+ * Awaits one counter, in the thread that names one, and has all threads of the block
+ * know whether any await failed. The barrier hands on what the awaiting threads
+ * acquired, so that all may load.
+ */
+static __device__ __forceinline__ bool
+await_all(const struct cei_reduce &reduce, const struct ceov_device_signal &signal,
+	  bool is_waiting, uint32_t index, uint64_t value)
+{
+	return __syncthreads_and(!is_waiting || await_one(reduce, signal, index, value));
+}
+
+/* The own part, of N sources, 0: of any number. False: an await failed. */
+template <class T, uint32_t N>
+static __device__ __forceinline__ bool reduce_own(const struct cei_reduce &reduce,
+						  uint64_t value)
+{
+	const uint64_t begin = part_begin(reduce, reduce.own);
+	const uint4 *own = (const uint4 *)reduce.source + begin;
+	uint4 *target = (uint4 *)reduce.target + (reduce.gathered ? begin : 0);
+	const uint32_t s = threadIdx.x;
+	const bool is_waiting = s < reduce.n_ranks && s != reduce.own;
+	struct reduce_piece piece;
+	bool is_good = true;
+	uint32_t p;
+
+	for (p = 0; p < reduce.n_pieces; p++) {
+		piece = piece_of(reduce, reduce.own, p);
+		if (!piece.n_vectors)
+			continue;
+		is_good = is_good && await_all(reduce, reduce.awaited, is_waiting,
+					       counter_of(reduce, s, p), value);
+		if (is_good)
+			sum_piece<T, N>(reduce, own, target, piece);
+		else if (!reduce.epoch)
+			return false;
+		__syncthreads();
+		/* Not one of the threads that await the next piece meanwhile. A block
+		 * whose share was empty arrives as well: all are counted. */
+		if (reduce.ready.counters && threadIdx.x == blockDim.x - 1)
+			ceov_device_arrive(reduce.ready, p, gridDim.x,
+					   reduce.arrive_value);
+	}
+	return is_good;
+}
+
+/* The parts that others summed, the nearest sender's first. */
+static __device__ __forceinline__ bool copy_others(const struct cei_reduce &reduce,
+						   uint64_t value)
+{
+	struct reduce_piece piece;
+	uint64_t begin;
+	uint32_t i, p, s;
+
+	for (i = 1; i < reduce.n_ranks; i++) {
+		s = (reduce.own + reduce.n_ranks - i) % reduce.n_ranks;
+		begin = part_begin(reduce, s);
+		for (p = 0; p < reduce.n_pieces; p++) {
+			piece = piece_of(reduce, s, p);
+			if (!piece.n_vectors)
+				continue;
+			if (!await_all(reduce, reduce.arrived, !threadIdx.x,
+				       reduce.first_arrived + counter_of(reduce, s, p),
+				       value))
+				return false;
+			copy_piece((const uint4 *)reduce.gathered + begin,
+				   (uint4 *)reduce.target + begin, piece);
+		}
+	}
+	return true;
+}
+
+/* Nobody loads anything behind it: that the kernel ends says all. One block's threads
+ * share the counters. */
+static __device__ __forceinline__ void await_sent(const struct cei_reduce &reduce)
+{
+	bool is_good = true;
+	uint32_t i;
+
+	for (i = threadIdx.x; is_good && i < reduce.n_sent; i += blockDim.x)
+		is_good = await_one(reduce, reduce.sent, reduce.sent_index + i,
+				    reduce.sent_value);
+}
+
+/* Each number of sources has a loop over pieces of its own: in a common one the
+ * compiler keeps the addresses of all of them in registers, and has too few. */
+template <class T>
+static __device__ __forceinline__ bool reduce_own_of(const struct cei_reduce &reduce,
+						     uint64_t value)
+{
+	switch (reduce.n_ranks) {
+	case 2:
+		return reduce_own<T, 2>(reduce, value);
+	case 4:
+		return reduce_own<T, 4>(reduce, value);
+	case 8:
+		return reduce_own<T, 8>(reduce, value);
+	default:
+		return reduce_own<T, 0>(reduce, value);
+	}
+}
+
+template <class T>
+static __device__ __forceinline__ void reduce_all(const struct cei_reduce &reduce)
+{
+	uint64_t value = reduce.await_value;
+
+	/* Changed between runs only. */
+	if (reduce.epoch)
+		value += *(const volatile uint64_t *)reduce.epoch;
+	if (!reduce_own_of<T>(reduce, value))
+		return;
+	if (reduce.gathered && !copy_others(reduce, value))
+		return;
+	if (!blockIdx.x)
+		await_sent(reduce);
+}
+
+extern "C" __global__ void __launch_bounds__(CEI_REDUCE_THREADS, 1)
+cei_reduce_bf16(const __grid_constant__ struct cei_reduce reduce)
+{
+	reduce_all<struct reduce_bf16>(reduce);
+}
+
+extern "C" __global__ void __launch_bounds__(CEI_REDUCE_THREADS, 1)
+cei_reduce_fp16(const __grid_constant__ struct cei_reduce reduce)
+{
+	reduce_all<struct reduce_fp16>(reduce);
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * How a run begins that counts itself: two ranks on one GPU, whose counters are plain
+ * words of its memory.
+ */
+
+#include "gpu_rig.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "kernels/begin.h"
+
+#define RUNS     200u
+#define SHORT_NS (5 * TESTING_MS)
+
+static struct gpu gpu;
+static uint64_t *words;         /* in its memory: RANK_WORDS of each rank */
+
+/* Of each rank, one after another. */
+enum { EPOCH, LAST_USE, DONE = LAST_USE + 2, RANK_WORDS = DONE + 2 };
+
+static void set_up(void)
+{
+	const uint64_t zeros[2 * RANK_WORDS] = { 0 };
+
+	gpu_open(&gpu, 0);
+	words = gpu_allocate(&gpu, sizeof(zeros));
+	gpu_move(&gpu, words, zeros, sizeof(zeros));
+}
+
+static void tear_down(void)
+{
+	gpu_free(&gpu, words);
+	gpu_close(&gpu);
+}
+
+static uint64_t *words_of(uint32_t rank)
+{
+	return words + rank * RANK_WORDS;
+}
+
+static void begin_run(uint32_t rank, uint32_t half, uint64_t timeout_ns)
+{
+	struct cei_op_begin begin;
+	void *arguments[] = { &begin };
+	const struct cei_module_launch made = {
+		.name = "cei_op_begin",
+		.n_blocks = 1,
+		.n_threads = CEI_BEGIN_THREADS,
+		.arguments = arguments,
+	};
+
+	memset(&begin, 0, sizeof(begin));
+	begin.epoch = words_of(rank) + EPOCH;
+	begin.last_use = words_of(rank) + LAST_USE;
+	begin.half = half;
+	begin.n_ranks = 2;
+	begin.own = rank;
+	begin.peer_done[1 - rank] = words_of(1 - rank) + DONE + rank;
+	begin.done.counters = words_of(rank) + DONE;
+	begin.timeout_ns = timeout_ns;
+	begin.status = &gpu.results[rank].status;
+	gpu_launch_as(&gpu, rank ? GPU_PRODUCE : GPU_CONSUME, &made);
+}
+
+static void check_rank(uint32_t rank, const uint64_t *wanted)
+{
+	uint64_t seen[RANK_WORDS];
+	uint32_t i;
+
+	gpu_move(&gpu, seen, words_of(rank), sizeof(seen));
+	for (i = 0; i < RANK_WORDS; i++)
+		ck_assert_msg(seen[i] == wanted[i], "rank %u, word %u: %llu, not %llu", rank,
+			      i, (unsigned long long)seen[i],
+			      (unsigned long long)wanted[i]);
+}
+
+START_TEST(test_a_run_begins_when_peers_have_left_its_half)
+{
+	/* epoch, last use of either half, done by rank 0 and rank 1 */
+	const uint64_t ahead[] = { 3, 3, 2, 0, 1 }, behind[] = { 2, 1, 2, 2, 0 };
+	const uint64_t late[] = { CEOV_VALUE_LIMIT, 3, 4, 0, 1 };
+	const struct timespec pause = { 0, 20 * (long)TESTING_MS };
+	uint64_t epoch = 0;
+
+	begin_run(0, 0, GPU_AWAIT_NS);
+	begin_run(0, 1, GPU_AWAIT_NS);
+	gpu_idle(&gpu, GPU_CONSUME);            /* both halves are fresh */
+	begin_run(1, 0, GPU_AWAIT_NS);
+	gpu_idle(&gpu, GPU_PRODUCE);
+	begin_run(0, 0, GPU_AWAIT_NS);          /* rank 1 may still read run 1's */
+	nanosleep(&pause, NULL);
+	ck_assert_int_eq(gpu_is_idle(&gpu, GPU_CONSUME), 0);
+	begin_run(1, 1, GPU_AWAIT_NS);
+	gpu_idle(&gpu, GPU_PRODUCE);
+	gpu_idle(&gpu, GPU_CONSUME);
+	check_rank(0, ahead);
+	check_rank(1, behind);
+	ck_assert_uint_eq(gpu_result(&gpu, 0).status, GPU_REACHED);
+	begin_run(0, 1, SHORT_NS);              /* rank 1 does not begin its run 3 */
+	gpu_idle(&gpu, GPU_CONSUME);
+	ck_assert_uint_eq(gpu_result(&gpu, 0).status, GPU_TIMEOUT);
+	ck_assert_uint_eq(gpu_result(&gpu, 1).status, GPU_REACHED);
+	check_rank(0, late);
+	begin_run(0, 0, GPU_AWAIT_NS);          /* poisoned: waits no more, and tells */
+	gpu_idle(&gpu, GPU_CONSUME);
+	begin_run(1, 0, GPU_AWAIT_NS);
+	gpu_idle(&gpu, GPU_PRODUCE);
+	ck_assert_uint_eq(gpu_result(&gpu, 0).status, GPU_TIMEOUT);
+	ck_assert_uint_eq(gpu_result(&gpu, 1).status, GPU_ABORTED);
+	gpu_move(&gpu, &epoch, words_of(1) + EPOCH, sizeof(epoch));
+	ck_assert_uint_eq(epoch, CEOV_VALUE_LIMIT);
+}
+END_TEST
+
+/* Halves in turn, or one half only as in a graph that is replayed. */
+START_TEST(test_ranks_begin_many_runs_without_waiting_in_a_circle)
+{
+	const uint64_t both[] = { RUNS, RUNS - 1, RUNS }, one[] = { RUNS, RUNS, 0 };
+	uint64_t wanted[RANK_WORDS] = { 0 };
+	uint32_t rank, i;
+
+	for (i = 0; i < RUNS; i++) {
+		begin_run(0, _i ? 0 : i % 2, GPU_AWAIT_NS);
+		begin_run(1, _i ? 0 : i % 2, GPU_AWAIT_NS);
+	}
+	gpu_idle(&gpu, GPU_PRODUCE);
+	gpu_idle(&gpu, GPU_CONSUME);
+	for (rank = 0; rank < 2; rank++) {
+		ck_assert_uint_eq(gpu_result(&gpu, rank).status, GPU_REACHED);
+		memcpy(wanted, _i ? one : both, sizeof(both));
+		wanted[DONE + rank] = 0;
+		wanted[DONE + 1 - rank] = RUNS - 1;
+		check_rank(rank, wanted);
+	}
+}
+END_TEST
+
+static Suite *suite(uint32_t n_gpus)
+{
+	Suite *made = suite_create("gpu begin");
+	TCase *all = tcase_create("begin");
+
+	(void)n_gpus;
+	tcase_add_checked_fixture(all, set_up, tear_down);
+	tcase_set_timeout(all, 60);
+	tcase_add_test(all, test_a_run_begins_when_peers_have_left_its_half);
+	tcase_add_loop_test(all, test_ranks_begin_many_runs_without_waiting_in_a_circle, 0,
+			    2);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return gpu_main(1, suite);
+}
