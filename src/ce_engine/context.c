@@ -208,6 +208,7 @@ static void init_lists(ceov_context *context)
 	cei_list_init(&context->buffers);
 	cei_list_init(&context->signals);
 	cei_list_init(&context->plans);
+	cei_list_init(&context->uppers);
 	cei_list_init(&context->offers);
 	cei_list_init(&context->buried);
 	pthread_mutex_init(&context->lock, NULL);
@@ -287,11 +288,17 @@ static void wait_for_users(ceov_context *context)
 			"all ranks meet before one closes", n);
 }
 
-/* Plans first: they name the rest; found handles before those they were found from. */
+/* What stands on plans, then plans, which name the rest; found handles before those they
+ * were found from. */
 static void destroy_objects(ceov_context *context)
 {
+	struct cei_object *upper;
 	struct cei_list *node;
 
+	while ((node = context->uppers.previous) != &context->uppers) {
+		upper = CEI_OWNER(node, struct cei_object, link);
+		upper->destroy(upper);
+	}
 	while ((node = context->plans.next) != &context->plans)
 		cei_plan_destroy(CEI_OWNER(node, struct ceov_plan, object.link));
 	let_go_of_peers(context);

@@ -46,6 +46,7 @@ struct ceov_context {
 	struct cei_list       buffers;
 	struct cei_list       signals;
 	struct cei_list       plans;
+	struct cei_list       uppers;   /* of layers above; see cei_object.destroy */
 	struct cei_list       offers;   /* struct cei_local_offer */
 	uint64_t              last_offer;
 	struct cei_list       buried;

@@ -15,6 +15,8 @@ static const char *kind_name(enum cei_object_kind kind)
 	case CEI_OBJECT_BUFFER: return "buffer";
 	case CEI_OBJECT_SIGNAL: return "signal";
 	case CEI_OBJECT_PLAN:   return "plan";
+	case CEI_OBJECT_WORKSPACE: return "workspace";
+	case CEI_OBJECT_OP:     return "op";
 	case CEI_OBJECT_DEAD:   return "released handle";
 	}
 	return "no handle of this library";
@@ -26,6 +28,8 @@ static struct cei_list *list_of(ceov_context *context, enum cei_object_kind kind
 	case CEI_OBJECT_BUFFER: return &context->buffers;
 	case CEI_OBJECT_SIGNAL: return &context->signals;
 	case CEI_OBJECT_PLAN:   return &context->plans;
+	case CEI_OBJECT_WORKSPACE:
+	case CEI_OBJECT_OP:     return &context->uppers;
 	case CEI_OBJECT_DEAD:   break;
 	}
 	return &context->buried;
@@ -43,15 +47,26 @@ void cei_object_init(struct cei_object *object, ceov_context *context,
 	pthread_mutex_unlock(&context->lock);
 }
 
+static int is_known(enum cei_object_kind kind)
+{
+	switch (kind) {
+	case CEI_OBJECT_BUFFER:
+	case CEI_OBJECT_SIGNAL:
+	case CEI_OBJECT_PLAN:
+	case CEI_OBJECT_WORKSPACE:
+	case CEI_OBJECT_OP:
+	case CEI_OBJECT_DEAD:
+		return 1;
+	}
+	return 0;
+}
+
 int cei_object_check(const void *handle, enum cei_object_kind kind, const char *call)
 {
 	const struct cei_object *object = handle;
 	int r;
 
-	if (!object)
-		return CEOV_ERR_INVALID;
-	if (object->kind != CEI_OBJECT_BUFFER && object->kind != CEI_OBJECT_SIGNAL &&
-	    object->kind != CEI_OBJECT_PLAN && object->kind != CEI_OBJECT_DEAD)
+	if (!object || !is_known(object->kind))
 		return CEOV_ERR_INVALID;
 	r = cei_context_check(object->context);
 	if (r)

@@ -4,8 +4,8 @@
 #define CEI_OBJECT_H
 
 /*
- * What buffers, signals and plans have in common: they know their context, count
- * who uses them, and are recognised when a released handle comes back. Released
+ * What buffers, signals, plans and what stands on them have in common: they know their
+ * context, count who uses them, and are recognised when a released handle comes back. Released
  * objects rest in a bounded quarantine before their memory is reused, so that a
  * stale handle is refused and not followed.
  */
@@ -20,6 +20,8 @@ enum cei_object_kind {
 	CEI_OBJECT_BUFFER = 0x62756666, /* any values that memory rarely holds */
 	CEI_OBJECT_SIGNAL = 0x7369676e,
 	CEI_OBJECT_PLAN   = 0x706c616e,
+	CEI_OBJECT_WORKSPACE = 0x776f726b,
+	CEI_OBJECT_OP     = 0x6f706572,
 	CEI_OBJECT_DEAD   = 0x64656164,
 };
 
@@ -32,6 +34,11 @@ struct cei_object {                     /* first member of each handle */
 	ceov_context        *context;
 	struct cei_list      link;      /* in the context's list; guarded by its lock */
 	uint32_t             n_users;   /* plans that name it; guarded by that lock */
+	void               (*destroy)(struct cei_object *object);
+					/* of layers above, set before init: called by
+					 * ceov_close(), newest first, when engines have
+					 * stopped; buries. Plans, signals and buffers
+					 * that the object made are the context's then */
 };
 
 /* Enters the object into its context's list. */

@@ -4,8 +4,8 @@
 #
 # The direction of includes:
 #
-#   base <- topology <- { ipc, backend } <- ce_engine <- collective
-#   base <- kernels
+#   base <- topology <- { ipc, backend } <- ce_engine <- collective <- ops
+#   base <- kernels <- ops
 #
 # ipc and backend do not know each other. Nothing in src/ includes tools/ or tests/.
 # Only cuda*, *_cuda and kernels/ include cuda.h or a header cuda*.h that does.
@@ -27,6 +27,7 @@ may_include() {
 	ipc | backend)		echo "base topology" ;;
 	ce_engine)		echo "base topology ipc backend" ;;
 	collective)		echo "base topology ipc backend ce_engine" ;;
+	ops)			echo "base topology ipc backend ce_engine collective kernels" ;;
 	*)			echo "unknown" ;;
 	esac
 }

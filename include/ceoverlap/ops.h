@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEOVERLAP_OPS_H
+#define CEOVERLAP_OPS_H
+
+/*
+ * Overlapped operators: collectives and the matrix products around them, in one
+ * stream-ordered call. Copy engines move the bytes while the product's tiles run.
+ *
+ *   all-gather + GEMM      C_i = A B_i^T      A: shards of rows, gathered
+ *   GEMM + reduce-scatter  C = sum over ranks of A_rank B_rank^T, own rows of it
+ *   reduce-scatter, all-reduce                sums alone
+ *
+ * WORDS
+ *   workspace  what operators move through: scratch memory and signals of one rank,
+ *              known to its peers. Bounded, allocated once, shared by all operators
+ *              that run one after another.
+ *   op         one operator of fixed shape on a workspace. Any number of them.
+ *   run        one execution of an op. The runs of a workspace form one sequence:
+ *              every rank makes the same runs (same kind and shape) in the same order.
+ *              Ops of one shape choose the same at all ranks; where k or n differ from
+ *              rank to rank, set n_pieces and way in their tuning.
+ *
+ * MATRICES   Row-major, rows without gaps: A is rows x k, B is n x k (a Linear layer's
+ *            weight as PyTorch keeps it), C is rows x n.
+ *            k and n are multiples of 8.
+ * ROWS       The rows of the gathered A, or of the product that is scattered, are
+ *            shared out to ranks in order: rank r has rows[r] of them; 0 is allowed.
+ * STREAMS    A run on a GPU comes after what is on the caller's stream, and what the
+ *            caller queues there next comes after the run: operands may be changed
+ *            and results read as with any kernel. On host ranks a run is a plain
+ *            call, done when it returns; each rank calls from a thread of its own.
+ * MEMORY     Operands and results are ordinary memory of the rank's place (cudaMalloc;
+ *            malloc on the host), aligned to 16 bytes, and nothing has to be
+ *            registered. Results must not overlap operands.
+ * RESULTS    bf16 or fp16 operands, fp32 accumulation, sums over ranks in fp32 and in
+ *            fixed order: the same operands give the same bits, run after run.
+ * FLIGHT     Runs of one workspace follow each other, whatever their streams. Runs of
+ *            different workspaces are independent; kernels that wait for each
+ *            other's marks need SMs at the same time, so do not run two operators
+ *            of one GPU on streams that leave one rank's first and another rank's
+ *            second on top.
+ *            Creating and releasing ops allocates and frees memory of the GPU: not while
+ *            a peer's run waits for a run of this rank that is yet to be made.
+ * FAILURE    A rank that dies, a deadline that passes or an abort ends a run: kernels
+ *            leave, the stream goes on, results are undefined; the next run and
+ *            ceov_workspace_status() yield the error. The workspace is of no use
+ *            after that: release it.
+ */
+
+#include <ceoverlap/ceoverlap.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ceov_workspace ceov_workspace;
+typedef struct ceov_op        ceov_op;
+
+enum ceov_dtype { CEOV_BF16 = 1, CEOV_FP16 = 2 };
+
+#define CEOV_OP_GEMMS_MAX 4u
+
+/* --- workspace ----------------------------------------------------------- */
+
+struct ceov_workspace_config {
+	size_t      struct_bytes;
+	uint32_t    rank;               /* one of ours */
+	const char *name;               /* 1 to 40 bytes, the same at all ranks; each
+					 * live workspace of the group has its own */
+	uint64_t    scratch_bytes;      /* the same at all ranks: the largest
+					 * ceov_*_scratch_bytes() of its ops. Twice
+					 * that is allocated: a run uses one half while
+					 * peers finish with the other */
+	int         is_capturable;      /* 1: runs may be captured into CUDA graphs (and
+					 * made outside, too). Copies are then queued by
+					 * the calling thread instead of the engine's. */
+	uint64_t    deadline_ns;        /* of what a run waits for; 0: the context's */
+};
+
+/* Allocates, and offers to the group. Does not wait for peers. */
+int  ceov_workspace_create(ceov_context *context,
+			   const struct ceov_workspace_config *config,
+			   ceov_workspace **ret_workspace);
+
+/* Finds the peers' halves: after it ops can be created. Blocks; CEOV_PENDING:
+ * timeout_ns passed and some peer has not created its workspace yet; call again.
+ * Where one process has several ranks, create all of them first. INVALID: a peer's
+ * workspace of that name has another size or mode. */
+int  ceov_workspace_connect(ceov_workspace *workspace, uint64_t timeout_ns);
+
+/* 0, or the error that ended a run of it. Never blocks. */
+int  ceov_workspace_status(ceov_workspace *workspace);
+
+/* Its ops are released first (CEOV_ERR_STATE). Blocks until its runs are done, within
+ * their deadline. CEOV_PENDING: a peer still maps it; call again, or leave it to
+ * ceov_close(). Graphs that hold its runs must not be replayed any more. */
+int  ceov_workspace_release(ceov_workspace *workspace);
+
+/* --- what is common to ops ------------------------------------------------ */
+
+enum ceov_op_way {
+	CEOV_WAY_CHOOSE = 0,            /* what was tuned here, else the cost model */
+	CEOV_WAY_OVERLAP = 1,           /* tiles start copies, copies release tiles */
+	CEOV_WAY_SEQUENCE = 2           /* communication and GEMM one after another,
+					 * each at its own best */
+};
+
+/* Zero: the chooser's. A caller who sets a field has it. */
+struct ceov_op_tuning {
+	size_t           struct_bytes;
+	enum ceov_op_way way;
+	uint32_t         n_pieces;      /* that a rank's rows are cut into: marks */
+	uint32_t         tile_rows;     /* of the GEMM's tiles: see ceov_op_explain() */
+	uint32_t         tile_columns;
+	uint32_t         n_reduce_blocks; /* SMs that a sum alone may take; 0: 16 */
+};
+
+/* What was chosen and why, in a few lines, to fd. */
+int  ceov_op_explain(const ceov_op *op, int fd);
+
+/* Measures the ways and shapes that may suit this op, with scratch operands of its
+ * own, keeps the fastest, and remembers it per machine and shape (in
+ * $XDG_CACHE_HOME/ceoverlap). All ranks call it, as they would make a run; it blocks for
+ * up to some seconds and allocates operands for its time. GPU ranks only. */
+int  ceov_op_tune(ceov_op *op, void *stream);
+
+/* Waits for its runs. NULL is allowed. */
+void ceov_op_release(ceov_op *op);
+
+/* --- all-gather + GEMM ---------------------------------------------------- */
+
+struct ceov_ag_gemm {
+	size_t                       struct_bytes;
+	enum ceov_dtype              dtype;
+	const uint64_t              *rows;      /* n_ranks of them */
+	uint64_t                     k;
+	uint32_t                     n_gemms;   /* products of one gathered A */
+	uint64_t                     n[CEOV_OP_GEMMS_MAX];
+	const struct ceov_op_tuning *tuning;    /* NULL: all chosen */
+};
+
+/* 0: arguments are refused by create. n_ranks is the group's. */
+uint64_t ceov_ag_gemm_scratch_bytes(const struct ceov_ag_gemm *shape, uint32_t n_ranks);
+
+int  ceov_ag_gemm_create(ceov_workspace *workspace, const struct ceov_ag_gemm *shape,
+			 ceov_op **ret_op);
+
+struct ceov_ag_gemm_run {
+	size_t      struct_bytes;
+	void       *stream;                     /* CUstream, never the NULL stream */
+	const void *a;                          /* rows[rank] x k */
+	const void *b[CEOV_OP_GEMMS_MAX];       /* n[i] x k */
+	void       *c[CEOV_OP_GEMMS_MAX];       /* all rows x n[i] */
+	void       *gathered;                   /* all rows x k, wanted for the backward
+						 * pass; NULL: not wanted */
+};
+
+int  ceov_ag_gemm_run(ceov_op *op, const struct ceov_ag_gemm_run *run);
+
+/* --- GEMM + reduce-scatter ------------------------------------------------ */
+
+struct ceov_gemm_rs {
+	size_t                       struct_bytes;
+	enum ceov_dtype              dtype;
+	const uint64_t              *rows;      /* n_ranks: who gets how many */
+	uint64_t                     k;         /* of this rank's product */
+	uint64_t                     n;
+	const struct ceov_op_tuning *tuning;
+};
+
+uint64_t ceov_gemm_rs_scratch_bytes(const struct ceov_gemm_rs *shape, uint32_t n_ranks);
+
+int  ceov_gemm_rs_create(ceov_workspace *workspace, const struct ceov_gemm_rs *shape,
+			 ceov_op **ret_op);
+
+struct ceov_gemm_rs_run {
+	size_t      struct_bytes;
+	void       *stream;
+	const void *a;                          /* all rows x k */
+	const void *b;                          /* n x k */
+	void       *c;                          /* rows[rank] x n */
+};
+
+int  ceov_gemm_rs_run(ceov_op *op, const struct ceov_gemm_rs_run *run);
+
+/* --- sums alone ------------------------------------------------------------ */
+
+struct ceov_reduce {
+	size_t                       struct_bytes;
+	enum ceov_dtype              dtype;
+	const uint64_t              *counts;    /* n_ranks: elements of each rank's part,
+						 * multiples of 8 */
+	const struct ceov_op_tuning *tuning;
+};
+
+/* Elements of rank 0's part come first. all_reduce leaves all parts at all ranks. */
+uint64_t ceov_reduce_scatter_scratch_bytes(const struct ceov_reduce *shape,
+					   uint32_t n_ranks);
+uint64_t ceov_all_reduce_scratch_bytes(const struct ceov_reduce *shape, uint32_t n_ranks);
+
+int  ceov_reduce_scatter_create(ceov_workspace *workspace, const struct ceov_reduce *shape,
+				ceov_op **ret_op);
+int  ceov_all_reduce_create(ceov_workspace *workspace, const struct ceov_reduce *shape,
+			    ceov_op **ret_op);
+
+struct ceov_reduce_run {
+	size_t      struct_bytes;
+	void       *stream;
+	const void *source;                     /* all parts */
+	void       *target;                     /* own part; all parts (all_reduce); may
+						 * not be source */
+};
+
+int  ceov_reduce_run(ceov_op *op, const struct ceov_reduce_run *run);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* CEOVERLAP_OPS_H */

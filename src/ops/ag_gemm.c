@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * All-gather + GEMM. A half of scratch is the gathered A, without the own rows: tiles
+ * read those where the caller has them.
+ */
+
+#include <string.h>
+
+#include "ce_engine/context.h"
+#include "ops/numbers.h"
+#include "ops/run.h"
+
+static struct cei_op_shape shape_of(const struct ceov_ag_gemm *from, uint32_t n_ranks)
+{
+	struct cei_op_shape shape = { .sort = CEI_OP_AG_GEMM };
+
+	if (!from || from->struct_bytes < sizeof(*from))
+		return shape;
+	shape.dtype = from->dtype;
+	shape.k = from->k;
+	shape.n_products = from->n_gemms;
+	memcpy(shape.n, from->n, sizeof(shape.n));
+	cei_op_take_rows(&shape, from->rows, n_ranks);
+	return shape;
+}
+
+static uint64_t row_bytes(const struct cei_op_shape *shape)
+{
+	return shape->k * CEI_NUMBER_BYTES;
+}
+
+static uint64_t scratch_bytes(const struct cei_op_shape *shape)
+{
+	return cei_op_all_rows(shape) * row_bytes(shape);
+}
+
+uint64_t ceov_ag_gemm_scratch_bytes(const struct ceov_ag_gemm *from, uint32_t n_ranks)
+{
+	struct cei_op_shape shape = shape_of(from, n_ranks);
+
+	return cei_op_shape_fault(&shape) ? 0 : scratch_bytes(&shape);
+}
+
+/* --- what is sent ---------------------------------------------------------- */
+
+/* The own rows, piece by piece, to one peer. */
+static int send_rows(ceov_op *op, uint32_t target)
+{
+	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces, piece;
+	uint64_t first = cei_op_rows_before(&op->shape, rank), row, n_rows;
+	struct cei_leg leg = { .target = target, .ready = CEOV_NOBODY };
+	int r = 0;
+
+	for (piece = 0; !r && piece < n_pieces; piece++) {
+		row = cei_piece_rows(op->shape.rows[rank], n_pieces, piece, &n_rows);
+		leg.source_bytes = row * row_bytes(&op->shape);
+		leg.target_bytes = (first + row) * row_bytes(&op->shape);
+		leg.n_bytes = n_rows * row_bytes(&op->shape);
+		leg.arrives = rank * n_pieces + piece;
+		r = cei_phase_send(&op->phases[0], &leg);
+	}
+	return r;
+}
+
+/* Counter 0 of sent: the own rows have left; from 1 on: an absent peer has begun. */
+static int build(ceov_op *op)
+{
+	const ceov_workspace *workspace = op->workspace;
+	uint32_t rank = workspace->rank, n_ranks = workspace->n_ranks, i, peer;
+	struct cei_phase *phase = &op->phases[0];
+	int r = cei_phase_open(phase, op->workspace,
+			       op->shape.rows[rank] * row_bytes(&op->shape));
+
+	if (r || n_ranks == 1)
+		return r;
+	phase->follows = 1;
+	for (i = 1; !r && i < n_ranks; i++) {
+		peer = (rank + i) % n_ranks;
+		r = op->shape.rows[rank] ? send_rows(op, peer)
+			: cei_phase_say_here(phase, peer);
+	}
+	if (!r)
+		r = cei_phase_say_sent(phase, op->n_sent++);
+	for (peer = 0; !r && peer < n_ranks; peer++)
+		if (peer != rank && !op->shape.rows[peer])
+			r = cei_phase_await_here(phase, peer, op->n_sent++);
+	return r;
+}
+
+/* --- what computes --------------------------------------------------------- */
+
+static struct cei_gemm_job job_of(const ceov_op *op, const struct ceov_ag_gemm_run *run,
+				  const char *scratch, const struct cei_tile_list *list)
+{
+	const struct cei_op_shape *shape = &op->shape;
+	uint64_t all_rows = cei_op_all_rows(shape);
+	struct cei_gemm_job job;
+	uint32_t i;
+
+	memset(&job, 0, sizeof(job));
+	job.dtype = shape->dtype;
+	job.shape = op->choice.shape;
+	job.k = shape->k;
+	job.tiles = &list->tiles;
+	job.held_tiles = list->held;
+	job.a[CEI_GEMM_A_OWN] = cei_op_matrix(run->a, shape->rows[op->workspace->rank], shape->k);
+	job.a[CEI_GEMM_A_GATHERED] = cei_op_matrix(scratch, all_rows, shape->k);
+	for (i = 0; i < shape->n_products; i++) {
+		job.b[i] = cei_op_matrix(run->b[i], shape->n[i], shape->k);
+		job.c[i] = cei_op_matrix(run->c[i], all_rows, shape->n[i]);
+	}
+	job.n_sources = shape->n_ranks;
+	job.own = op->workspace->rank;
+	job.n_pieces = op->choice.n_pieces;
+	return job;
+}
+
+/* For the backward pass: peers' rows from scratch, the own ones from the operand. */
+static int copy_gathered(const struct cei_run *run, void *gathered)
+{
+	const struct ceov_ag_gemm_run *operands = run->operands;
+	struct cei_executor *executor = &run->op->workspace->executor;
+	const struct cei_op_shape *shape = &run->op->shape;
+	uint32_t rank = run->op->workspace->rank;
+	uint64_t before = cei_op_rows_before(shape, rank) * row_bytes(shape);
+	uint64_t own = shape->rows[rank] * row_bytes(shape), all = scratch_bytes(shape);
+	const char *scratch = cei_run_scratch(run);
+	char *to = gathered;
+	int r = 0;
+
+	if (before)
+		r = executor->ops->copy(executor, run->stream, to, scratch, before);
+	if (!r && own)
+		r = executor->ops->copy(executor, run->stream, to + before, operands->a, own);
+	if (!r && before + own < all)
+		r = executor->ops->copy(executor, run->stream, to + before + own,
+					scratch + before + own, all - before - own);
+	return r;
+}
+
+/* A sequence: everything has arrived before the first tile begins. */
+static int await_rows(const struct cei_run *run)
+{
+	const struct cei_op_shape *shape = &run->op->shape;
+	uint32_t peer;
+	int r = 0;
+
+	for (peer = 0; !r && peer < shape->n_ranks; peer++)
+		if (peer != run->op->workspace->rank && shape->rows[peer])
+			r = cei_run_await(run, cei_run_arrived(run), peer, 1);
+	return r;
+}
+
+static int queue_job(const struct cei_run *run)
+{
+	const struct ceov_ag_gemm_run *operands = run->operands;
+	struct cei_executor *executor = &run->op->workspace->executor;
+	int is_sequence = run->op->choice.way == CEOV_WAY_SEQUENCE;
+	struct cei_gemm_job job = job_of(run->op, operands, cei_run_scratch(run),
+					 &run->op->list);
+	int r = is_sequence ? await_rows(run) : 0;
+
+	if (r)
+		return r;
+	job.marks = cei_run_marks(run, is_sequence ? NULL : cei_run_arrived(run), NULL);
+	r = executor->ops->gemm(executor, run->stream, &job);
+	return !r && operands->gathered ? copy_gathered(run, operands->gathered) : r;
+}
+
+static const struct cei_op_kind kind = {
+	.sort = CEI_OP_AG_GEMM,
+	.name = "ceov_ag_gemm",
+	.scratch_bytes = scratch_bytes,
+	.build = build,
+	.job = queue_job,
+	.n_phases = 1,
+};
+
+int ceov_ag_gemm_create(ceov_workspace *workspace, const struct ceov_ag_gemm *from,
+			ceov_op **ret_op)
+{
+	struct cei_op_shape shape;
+	int r = cei_workspace_check_connected(workspace, "ceov_ag_gemm_create");
+
+	if (r)
+		return r;
+	shape = shape_of(from, workspace->n_ranks);
+	return cei_op_create(workspace, &kind, &shape, shape.n_ranks ? from->tuning : NULL,
+			     ret_op);
+}
+
+static int check_operands(const ceov_op *op, const struct ceov_ag_gemm_run *run)
+{
+	const struct cei_op_shape *shape = &op->shape;
+	uint64_t all_rows = cei_op_all_rows(shape);
+	uint32_t i;
+	int r = cei_op_check_operand(op, "a", run->a, shape->rows[op->workspace->rank]);
+
+	for (i = 0; !r && i < shape->n_products; i++) {
+		r = cei_op_check_operand(op, "b", run->b[i], shape->n[i]);
+		if (!r)
+			r = cei_op_check_operand(op, "c", run->c[i], all_rows);
+	}
+	if (!r && run->gathered)
+		r = cei_op_check_operand(op, "gathered", run->gathered, all_rows);
+	return r ? r : cei_op_check_stream(op, run->stream);
+}
+
+int ceov_ag_gemm_run(ceov_op *op, const struct ceov_ag_gemm_run *operands)
+{
+	struct cei_run run = { .op = op, .operands = operands };
+	int r = cei_op_check_run(op, CEI_OP_AG_GEMM, operands, sizeof(*operands));
+
+	if (!r)
+		r = check_operands(op, operands);
+	if (r)
+		return r;
+	run.stream = operands->stream;
+	run.floating[0] = operands->a;
+	return cei_run_make(&run);
+}
+
+int cei_ag_gemm_alone(ceov_op *op, const struct ceov_ag_gemm_run *run)
+{
+	struct cei_executor *executor = &op->workspace->executor;
+	const struct cei_tile_list *list;
+	struct cei_gemm_job job;
+	int r = cei_op_check_run(op, CEI_OP_AG_GEMM, run, sizeof(*run));
+
+	if (!r)
+		r = check_operands(op, run);
+	if (!r)
+		r = cei_op_alone(op, &list);
+	if (r)
+		return r;
+	job = job_of(op, run, cei_workspace_half(op->workspace, 0), list);
+	return executor->ops->gemm(executor, run->stream, &job);
+}

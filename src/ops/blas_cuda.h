@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_BLAS_CUDA_H
+#define CEI_BLAS_CUDA_H
+
+/*
+ * Matrix products by cuBLAS, for the ways in which communication and GEMM take turns.
+ * The library is opened at run time; whoever has none loses those ways only. Needs
+ * neither cuda.h nor cuBLAS's headers.
+ *
+ *   CEOVERLAP_CUBLAS   the library's file, instead of libcublas.so.13, .12 and .so
+ */
+
+#include <stdint.h>
+
+#include <ceoverlap/ops.h>
+
+#include "base/cuda_driver.h"
+
+struct cei_blas;
+
+struct cei_blas_gemm {
+	void           *stream;         /* CUstream of the GPU; may be capturing */
+	enum ceov_dtype dtype;          /* of A, B and C; sums are fp32 throughout */
+	uint64_t        m;              /* 0: nothing is done */
+	uint64_t        n;              /* likewise */
+	uint64_t        k;              /* at least 1 */
+	const void     *a;              /* m x k, row-major without gaps, in GPU memory */
+	const void     *b;              /* n x k */
+	void           *c;              /* m x n, written; overlaps neither */
+};
+
+/*
+ * A handle on that GPU, and 32 MiB of its memory as workspace. CEOV_NONE (without an
+ * error line): there is no cuBLAS to load, *ret_why says so in words. CEOV_ERR_CUDA:
+ * cuBLAS or the driver refuses; native is a CUresult, or the cublasStatus_t that the
+ * line names. Allocates, so not while kernels of the GPU await what
+ * this thread raises. Any thread.
+ */
+int  cei_blas_open(struct cei_cuda *cuda, uint32_t gpu, struct cei_blas **ret_blas,
+		   const char **ret_why);
+
+/* Its products are done. NULL is allowed. */
+void cei_blas_close(struct cei_blas *blas);
+
+/*
+ * Queues C = A B^T. One thread at a time, and one stream at a time: the next product
+ * uses the same workspace, so a caller who changes streams orders them. The GPU's
+ * primary context is made current within. The first product of a shape may load a
+ * kernel, which waits for the GPU: call once before kernels await marks.
+ *
+ * CEOV_ERR_INVALID: k is 0, a size is past 2^31 - 1, or the type is none of ours.
+ * CEOV_ERR_CUDA: cuBLAS refuses.
+ */
+int  cei_blas_gemm(struct cei_blas *blas, const struct cei_blas_gemm *gemm);
+
+#endif /* CEI_BLAS_CUDA_H */

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* The cost model. */
+
+#include "ops/chooser.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ops/forecast.h"
+#include "ops/numbers.h"
+#include "ops/workspace.h"
+
+/* A mark costs about what a small copy does: pieces should be several MiB, or few
+ * (docs/results/2026-11-21-4xh200.md, "Pieces"). */
+#define PIECE_BYTES_MIN (UINT64_C(4) << 20)
+#define PIECES_MAX      8u
+
+/* Of sums: what is left to sum when the last copy is there halves from 2 to 4; more
+ * gains less than its marks cost. */
+#define SUM_PIECES_MAX  4u
+
+/* A piece of fewer rows leaves halves of tile pairs empty. */
+#define PIECE_ROWS_MIN  256u
+
+/* Rows of a tile are counted in 16 bits. */
+#define TILE_ROWS_MAX   UINT64_C(65528)
+
+#define REDUCE_BLOCKS_DEFAULT 16u
+#define REDUCE_BLOCKS_MAX     128u
+
+/* One that no kernel is for ends each list. */
+static const struct cei_tile_shape gpu_shapes[] = {
+	{ 128, 256 }, { 128, 192 }, { 128, 128 }, { 0, 0 }
+};
+static const struct cei_tile_shape host_shapes[] = { { 32, 32 }, { 64, 64 }, { 0, 0 } };
+
+struct cei_rates cei_rates_gpu(void)
+{
+	/* H200's sheet: 989 TFLOP/s by 132 SMs; 64 bytes a clock from L2 into an SM. A
+	 * tile's own cost is an estimate: a few steps' latency and its store. */
+	struct cei_rates rates = { 132, 2, 1, 0, 7490, 110, 1000, 390, 2500 };
+
+	return rates;
+}
+
+struct cei_rates cei_rates_host(void)
+{
+	/* Nothing is chosen by these: the host computes to be checked, not to be fast. */
+	struct cei_rates rates = { 0, 1, 1, 0, 1, 1, 0, 1, 1000 };
+
+	return rates;
+}
+
+struct cei_tile_shape cei_chooser_shape(const struct cei_rates *rates, uint32_t i)
+{
+	const struct cei_tile_shape *shapes = rates->n_sms ? gpu_shapes : host_shapes;
+	uint32_t at = 0;
+
+	while (at < i && shapes[at].rows)
+		at++;
+	return shapes[at];
+}
+
+/* --- the caller's tuning --------------------------------------------------- */
+
+const char *cei_chooser_fault(const struct ceov_op_tuning *tuning)
+{
+	if (!tuning)
+		return NULL;
+	if (tuning->struct_bytes < sizeof(*tuning))
+		return "tuning->struct_bytes is too small";
+	if ((unsigned)tuning->way > CEOV_WAY_SEQUENCE)
+		return "tuning->way is none of enum ceov_op_way";
+	if (tuning->n_pieces > CEI_OP_PIECES_MAX)
+		return "tuning->n_pieces is above 32";
+	if (tuning->way == CEOV_WAY_SEQUENCE && tuning->n_pieces > 1)
+		return "tuning: a sequence has one piece";
+	if (tuning->n_reduce_blocks > REDUCE_BLOCKS_MAX)
+		return "tuning->n_reduce_blocks is above 128";
+	if (!tuning->tile_rows != !tuning->tile_columns)
+		return "tuning: one of tile_rows and tile_columns is 0, the other is not";
+	return NULL;
+}
+
+/* --- the model ------------------------------------------------------------- */
+
+static int has_gemm(const struct cei_op_shape *shape)
+{
+	return shape->sort == CEI_OP_AG_GEMM || shape->sort == CEI_OP_GEMM_RS;
+}
+
+/* Bytes of one row of what moves. */
+static uint64_t row_bytes(const struct cei_op_shape *shape)
+{
+	uint64_t columns = 1;
+
+	if (has_gemm(shape))
+		columns = shape->sort == CEI_OP_AG_GEMM ? shape->k : shape->n[0];
+	return columns * CEI_NUMBER_BYTES;
+}
+
+static uint64_t most_rows(const struct cei_op_shape *shape)
+{
+	uint64_t most = 0;
+	uint32_t i;
+
+	for (i = 0; i < shape->n_ranks; i++)
+		if (shape->rows[i] > most)
+			most = shape->rows[i];
+	return most;
+}
+
+static uint32_t choose_pieces(const struct cei_op_shape *shape)
+{
+	uint64_t rows = most_rows(shape);
+	uint64_t n = rows * row_bytes(shape) / PIECE_BYTES_MIN;
+
+	if (n > (has_gemm(shape) ? PIECES_MAX : SUM_PIECES_MAX))
+		n = has_gemm(shape) ? PIECES_MAX : SUM_PIECES_MAX;
+	while (n > 1 && has_gemm(shape) && rows / n < PIECE_ROWS_MIN)
+		n--;
+	return n ? (uint32_t)n : 1;
+}
+
+static uint64_t ceiling(uint64_t n, uint64_t divisor)
+{
+	return n / divisor + (n % divisor != 0);
+}
+
+/* As tiles.c counts them. */
+static uint64_t count_tiles(const struct cei_op_shape *shape, uint32_t n_pieces,
+			    struct cei_tile_shape tile, uint32_t pair)
+{
+	uint64_t n_columns = 0, n_blocks = 0, n_rows;
+	uint32_t i, p;
+
+	for (i = 0; i < shape->n_products; i++)
+		n_columns += ceiling(shape->n[i], tile.columns);
+	for (i = 0; i < shape->n_ranks; i++) {
+		for (p = 0; p < n_pieces; p++) {
+			(void)cei_piece_rows(shape->rows[i], n_pieces, p, &n_rows);
+			n_blocks += ceiling(ceiling(n_rows, tile.rows), pair) * pair;
+		}
+	}
+	return n_blocks * n_columns;
+}
+
+/* A pair shares its columns' operand: each of the two loads half of it. */
+static double tile_ns(const struct cei_op_shape *shape, const struct cei_rates *rates,
+		      struct cei_tile_shape tile)
+{
+	double flops = 2.0 * tile.rows * tile.columns * (double)shape->k;
+	double bytes = (tile.rows + (double)tile.columns / rates->pair) *
+		(double)(shape->k * CEI_NUMBER_BYTES);
+	double math = flops / rates->math_flops_per_ns;
+	double load = bytes / rates->load_bytes_per_ns;
+
+	return (math > load ? math : load) + rates->tile_ns;
+}
+
+static double gemm_ns(const struct cei_op_shape *shape, const struct cei_rates *rates,
+		      uint32_t n_pieces, struct cei_tile_shape tile)
+{
+	uint64_t n = count_tiles(shape, n_pieces, tile, rates->pair);
+
+	return (double)ceiling(n, rates->n_sms ? rates->n_sms : 1) *
+		tile_ns(shape, rates, tile);
+}
+
+/* A rank's piece as one tile, for the library. */
+static struct cei_tile_shape whole_rows(const struct cei_op_shape *shape, uint32_t n_pieces)
+{
+	uint64_t rows = ceiling(most_rows(shape), n_pieces), columns = 0;
+	struct cei_tile_shape tile;
+	uint32_t i;
+
+	rows = ceiling(rows, CEI_PIECE_ROWS) * CEI_PIECE_ROWS;
+	for (i = 0; i < shape->n_products; i++)
+		if (shape->n[i] > columns)
+			columns = shape->n[i];
+	tile.rows = (uint32_t)(rows < TILE_ROWS_MAX ? rows : TILE_ROWS_MAX);
+	tile.columns = (uint32_t)columns;
+	return tile;
+}
+
+static struct cei_tile_shape choose_shape(const struct cei_op_shape *shape,
+					  const struct cei_rates *rates, uint32_t n_pieces)
+{
+	struct cei_tile_shape tile, best = cei_chooser_shape(rates, 0);
+	double ns, best_ns = gemm_ns(shape, rates, n_pieces, best);
+	uint32_t i;
+
+	if (!rates->has_tiles)
+		return whole_rows(shape, n_pieces);
+	for (i = 1; tile = cei_chooser_shape(rates, i), rates->n_sms && tile.rows; i++) {
+		ns = gemm_ns(shape, rates, n_pieces, tile);
+		if (ns < best_ns) {
+			best = tile;
+			best_ns = ns;
+		}
+	}
+	return best;
+}
+
+/* What the busiest rank's engine moves in a run. */
+static double copy_ns(const struct cei_op_shape *shape, const struct cei_rates *rates,
+		      uint32_t n_pieces)
+{
+	uint64_t most = most_rows(shape), n_peers = shape->n_ranks - 1;
+	double n_phases = shape->sort == CEI_OP_ALL_REDUCE ? 2 : 1;
+
+	return n_phases * (double)n_peers *
+		((double)(most * row_bytes(shape)) / rates->copy_bytes_per_ns +
+		 n_pieces * rates->mark_ns);
+}
+
+/* Tiles hide copies but for what comes first or last. */
+static enum ceov_op_way choose_way(const struct cei_op_shape *shape,
+				   const struct cei_choice *choice,
+				   const struct cei_rates *rates)
+{
+	double longer = choice->gemm_ns > choice->copy_ns ? choice->gemm_ns
+		: choice->copy_ns;
+	double shorter = choice->gemm_ns + choice->copy_ns - longer;
+	double parts = (double)choice->n_pieces * shape->n_ranks;
+
+	if (shape->n_ranks == 1 || !has_gemm(shape))
+		return CEOV_WAY_OVERLAP;
+	if (choice->run_ns > 0)
+		return choice->run_ns <= longer + shorter ? CEOV_WAY_OVERLAP
+			: CEOV_WAY_SEQUENCE;
+	return longer + shorter / parts + rates->mark_ns < longer + shorter
+		? CEOV_WAY_OVERLAP : CEOV_WAY_SEQUENCE;
+}
+
+/* --- played through --------------------------------------------------------- */
+
+/* Another piece has to bring so much: the model does not see what marks cost others. */
+#define WORTH 0.99
+
+/* Plays every cut and tile shape that is open, fewest pieces first. Returns the best one's
+ * time, in choice its cut and shape; less than 0: none could be played. */
+static double play_all(const struct cei_op_shape *shape, const struct cei_rates *rates,
+		       const struct ceov_op_tuning *told, struct cei_choice *choice)
+{
+	struct cei_forecast_question question = { .shape = shape, .rates = rates };
+	uint32_t last = told->n_pieces ? told->n_pieces : PIECES_MAX, i;
+	double ns, best_ns = -1;
+
+	question.n_pieces = told->n_pieces ? told->n_pieces : 1;
+	for (; question.n_pieces <= last; question.n_pieces *= 2) {
+		for (i = 0; question.tile = cei_chooser_shape(rates, i), question.tile.rows;
+		     i++) {
+			if (told->tile_rows && (told->tile_rows != question.tile.rows ||
+						told->tile_columns != question.tile.columns))
+				continue;
+			ns = cei_forecast_ns(&question);
+			if (ns < 0 || (best_ns >= 0 && ns >= best_ns * WORTH))
+				continue;
+			best_ns = ns;
+			choice->n_pieces = question.n_pieces;
+			choice->shape = question.tile;
+		}
+	}
+	return best_ns;
+}
+
+/* The GEMM's own best against what its copies let through. */
+static void choose_by_play(const struct cei_op_shape *shape, const struct cei_rates *rates,
+			   const struct ceov_op_tuning *told, struct cei_choice *choice)
+{
+	struct cei_forecast_question alone = { .shape = shape, .rates = rates };
+	double ns = play_all(shape, rates, told, choice);
+
+	if (ns < 0)
+		return;
+	alone.tile = choice->shape;
+	alone.n_pieces = choice->n_pieces;
+	choice->gemm_ns = cei_forecast_gemm_ns(&alone);
+	choice->run_ns = ns;
+}
+
+/* --- the reasons ----------------------------------------------------------- */
+
+static void __attribute__((format(printf, 2, 3)))
+say(struct cei_choice *choice, const char *format, ...)
+{
+	size_t at = strlen(choice->text);
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(choice->text + at, sizeof(choice->text) - at, format, args);
+	va_end(args);
+}
+
+static const char *by(uint64_t is_set)
+{
+	return is_set ? "as told" : "by the model";
+}
+
+static void explain(const struct cei_op_shape *shape, const struct cei_rates *rates,
+		    const struct ceov_op_tuning *told, struct cei_choice *choice)
+{
+	uint64_t bytes = most_rows(shape) * row_bytes(shape);
+
+	say(choice, "way: %s (%s)\n",
+	    choice->way == CEOV_WAY_OVERLAP ? "overlap" : "sequence", by(told->way));
+	say(choice, "pieces: %u of at most %llu bytes (%s)\n", choice->n_pieces,
+	    (unsigned long long)ceiling(bytes, choice->n_pieces), by(told->n_pieces));
+	if (has_gemm(shape))
+		say(choice, "tiles: %ux%u, %llu of them (%s)\n", choice->shape.rows,
+		    choice->shape.columns,
+		    (unsigned long long)count_tiles(shape, choice->n_pieces, choice->shape,
+						    rates->pair), by(told->tile_rows));
+	else
+		say(choice, "blocks that sum: %u (%s)\n", choice->n_reduce_blocks,
+		    by(told->n_reduce_blocks));
+	if (!rates->n_sms)
+		say(choice, "expected: nothing, the host computes\n");
+	else
+		say(choice, "expected: product %.1f us, copies %.1f us",
+		    choice->gemm_ns / 1e3, choice->copy_ns / 1e3);
+	if (rates->n_sms && choice->run_ns > 0 && choice->way == CEOV_WAY_OVERLAP)
+		say(choice, ", together %.1f us", choice->run_ns / 1e3);
+	if (rates->n_sms)
+		say(choice, "\n");
+}
+
+void cei_chooser_choose(const struct cei_op_shape *shape, const struct cei_rates *rates,
+			const struct ceov_op_tuning *tuning,
+			struct cei_choice *ret_choice)
+{
+	static const struct ceov_op_tuning open = { .struct_bytes = sizeof(open) };
+	const struct ceov_op_tuning *told = tuning ? tuning : &open;
+	struct cei_choice choice;
+
+	memset(&choice, 0, sizeof(choice));
+	choice.n_reduce_blocks = told->n_reduce_blocks ? told->n_reduce_blocks
+		: REDUCE_BLOCKS_DEFAULT;
+	choice.n_pieces = told->n_pieces ? told->n_pieces : choose_pieces(shape);
+	if (told->way == CEOV_WAY_SEQUENCE && has_gemm(shape))
+		choice.n_pieces = 1;
+	choice.shape.rows = told->tile_rows;
+	choice.shape.columns = told->tile_columns;
+	if (has_gemm(shape) && !told->tile_rows)
+		choice.shape = choose_shape(shape, rates, choice.n_pieces);
+	if (has_gemm(shape))
+		choice.gemm_ns = gemm_ns(shape, rates, choice.n_pieces, choice.shape);
+	choice.way = told->way;
+	if (has_gemm(shape) && rates->n_sms && rates->has_tiles && shape->n_ranks > 1 &&
+	    told->way != CEOV_WAY_SEQUENCE)
+		choose_by_play(shape, rates, told, &choice);
+	choice.copy_ns = copy_ns(shape, rates, choice.n_pieces);
+	if (choice.way == CEOV_WAY_CHOOSE)
+		choice.way = choose_way(shape, &choice, rates);
+	if (choice.way == CEOV_WAY_SEQUENCE && has_gemm(shape)) {
+		choice.n_pieces = 1;
+		if (rates->has_library && !told->tile_rows)
+			choice.shape = whole_rows(shape, 1);
+	}
+	explain(shape, rates, told, &choice);
+	*ret_choice = choice;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_CHOOSER_H
+#define CEI_CHOOSER_H
+
+/*
+ * Which way, tile shape and cut an op takes: by a cost model, or as a tuning on this
+ * machine found. The model is pure and sees only what all ranks have in common but for
+ * tile shapes, which no other rank notices: all ranks choose the same cut.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <ceoverlap/ops.h>
+
+#include "base/site.h"
+#include "ops/tiles.h"
+
+enum cei_op_sort {
+	CEI_OP_AG_GEMM = 1,
+	CEI_OP_GEMM_RS,
+	CEI_OP_REDUCE_SCATTER,
+	CEI_OP_ALL_REDUCE
+};
+
+/* Every size that an op has; sums alone have counts in rows, and k and n are 0. */
+struct cei_op_shape {
+	enum cei_op_sort sort;
+	enum ceov_dtype  dtype;
+	uint32_t         n_ranks;
+	uint32_t         n_products;
+	uint64_t         rows[CEI_RANKS_MAX];
+	uint64_t         k;
+	uint64_t         n[CEOV_OP_GEMMS_MAX];
+};
+
+/* What a machine can do. */
+struct cei_rates {
+	uint32_t n_sms;                 /* 0: the host computes */
+	uint32_t pair;                  /* tiles that go together, see tiles.h */
+	int      has_tiles;             /* there are kernels for small tiles ... */
+	int      has_library;           /* ... or a library for tiles of whole rows */
+	double   math_flops_per_ns;     /* one SM's matrix units */
+	double   load_bytes_per_ns;     /* operands into one SM */
+	double   tile_ns;               /* besides: fill, drain, store of a tile */
+	double   copy_bytes_per_ns;     /* to one peer at a time */
+	double   mark_ns;               /* of a copy and its mark, besides its bytes */
+};
+
+/* The copy engines' are measured (docs/results/2026-11-21-4xh200.md: pairs, pieces);
+ * the SMs' come from the vendor's sheet, and only order the tile shapes. */
+struct cei_rates cei_rates_gpu(void);
+struct cei_rates cei_rates_host(void);
+
+#define CEI_CHOICE_TEXT_BYTES 640u
+
+struct cei_choice {
+	enum ceov_op_way      way;      /* never CHOOSE */
+	uint32_t              n_pieces;
+	struct cei_tile_shape shape;    /* sums alone: 0 */
+	uint32_t              n_reduce_blocks;
+	double                gemm_ns;  /* as the model expects it */
+	double                copy_ns;  /* likewise, of all copies of one rank */
+	double                run_ns;   /* both together, played through; 0: not played */
+	char                  text[CEI_CHOICE_TEXT_BYTES]; /* why; lines */
+};
+
+/* What tuning sets is taken, the rest is found by the model. tuning may be NULL; it
+ * has passed cei_chooser_fault(). */
+void cei_chooser_choose(const struct cei_op_shape *shape, const struct cei_rates *rates,
+			const struct ceov_op_tuning *tuning,
+			struct cei_choice *ret_choice);
+
+/* What is wrong with a tuning of the caller's, or NULL. Which tiles can be executed the
+ * executor knows. */
+const char *cei_chooser_fault(const struct ceov_op_tuning *tuning);
+
+/* The i-th of the small tiles to choose from, or 0 x 0: no more. */
+struct cei_tile_shape cei_chooser_shape(const struct cei_rates *rates, uint32_t i);
+
+#endif /* CEI_CHOOSER_H */

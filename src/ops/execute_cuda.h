@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_EXECUTE_CUDA_H
+#define CEI_EXECUTE_CUDA_H
+
+/* What the parts of the GPU's executor share. */
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/cuda_table.h"
+#include "kernels/module.h"
+#include "ops/blas_cuda.h"
+#include "ops/executor.h"
+
+/* As enum ceov_device_result of device.cuh, which is CUDA C++. */
+enum cei_gpu_status { CEI_GPU_REACHED = 0, CEI_GPU_ABORTED = 1, CEI_GPU_TIMEOUT = 2 };
+
+struct cei_gpu_executor {
+	ceov_context      *context;
+	struct cei_cuda   *cuda;
+	uint32_t           rank;
+	uint32_t           gpu;
+	uint32_t           n_sms;
+	int                has_kernels;         /* it is an sm_90 */
+	struct cei_module *module;
+	struct cei_blas   *blas;                /* NULL: there is no cuBLAS */
+	_Atomic uint32_t  *status;              /* pinned: enum cei_gpu_status */
+	int                error;               /* what became of it, said once */
+	CUevent            mark;                /* the end of the last run */
+};
+
+/* 0, or the driver's error with rank, GPU and what was being done. */
+int  cei_gpu_executor_check(const struct cei_gpu_executor *own, CUresult result,
+			    const char *what);
+
+/* The signal as the rank's kernels see it; all zero for NULL. */
+int  cei_gpu_signal(const struct cei_gpu_executor *own, ceov_signal *signal,
+		    struct ceov_device_signal *ret_view);
+
+int  cei_gpu_reduce(struct cei_gpu_executor *own, void *stream,
+		    const struct cei_reduce_job *job);
+
+/* Holds the stream until the counters have reached the run's number. */
+int  cei_gpu_await(struct cei_gpu_executor *own, void *stream,
+		   const struct cei_job_marks *marks, const struct cei_counters *counters);
+
+/* gemm_cuda.c: our own kernel. open: once, context current. has: whether there is one
+ * for tiles of that shape on this GPU. */
+int  cei_gpu_gemm_open(struct cei_gpu_executor *own);
+int  cei_gpu_gemm_has(const struct cei_gpu_executor *own, struct cei_tile_shape shape);
+int  cei_gpu_gemm(struct cei_gpu_executor *own, void *stream,
+		  const struct cei_gemm_job *job);
+
+/* gemm_blas_cuda.c: the tiles of the job, each of whole rows, by cuBLAS. */
+int  cei_gpu_gemm_by_blas(struct cei_gpu_executor *own, void *stream,
+			  const struct cei_gemm_job *job);
+
+#endif /* CEI_EXECUTE_CUDA_H */

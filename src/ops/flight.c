@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* The launches of a workspace's runs while they are in flight, and how runs end when one
+ * of them fails. */
+
+#include "ops/workspace.h"
+
+#include "base/clock.h"
+#include "ce_engine/context.h"
+#include "ce_engine/signal.h"
+#include "ops/capture_cuda.h"
+
+/* A launch that failed comes back from its lanes within this (launch.h), and a little
+ * for the engine's own turn. */
+#define DRAIN_NS (CEI_DRAIN_NS + UINT64_C(1000000000))
+
+static struct cei_report *report_of(const ceov_workspace *workspace)
+{
+	return &workspace->object.context->report;
+}
+
+static struct cei_flight *oldest(ceov_workspace *workspace)
+{
+	return &workspace->flights[workspace->first_flight];
+}
+
+/* Takes the flight's launches that have ended off it. CEOV_PENDING: some have not within
+ * timeout_ns; else the first error. */
+static int end_flight(ceov_workspace *workspace, struct cei_flight *flight,
+		      uint64_t timeout_ns)
+{
+	int r = 0, result;
+
+	while (flight->n && r != CEOV_PENDING) {
+		result = ceov_wait(workspace->object.context,
+				   flight->tickets[flight->n - 1], timeout_ns);
+		if (result != CEOV_PENDING)
+			flight->n--;
+		if (!r || result == CEOV_PENDING)
+			r = result;
+	}
+	if (r < 0)
+		(void)cei_workspace_fail(workspace, r);
+	return r;
+}
+
+/* CEOV_PENDING, or 0: the oldest is gone. Its error is kept by the workspace. */
+static int end_oldest(ceov_workspace *workspace, uint64_t timeout_ns)
+{
+	if (end_flight(workspace, oldest(workspace), timeout_ns) == CEOV_PENDING)
+		return CEOV_PENDING;
+	workspace->first_flight = (workspace->first_flight + 1) % CEI_OP_RUNS_MAX;
+	workspace->n_flights--;
+	return 0;
+}
+
+/* The oldest one's deadline has passed, and more, when this gives up. */
+static int wait_for_oldest(ceov_workspace *workspace)
+{
+	uint64_t timeout = workspace->deadline_ns < CEI_FOREVER - DRAIN_NS
+		? workspace->deadline_ns + DRAIN_NS : CEI_FOREVER;
+
+	if (end_oldest(workspace, timeout) != CEOV_PENDING)
+		return 0;
+	return cei_workspace_fail(workspace, cei_raise(
+		report_of(workspace), CEOV_ERR_UNCERTAIN, 0,
+		"workspace '%s': rank %u: a launch does not end by its deadline",
+		workspace->name, workspace->rank));
+}
+
+int cei_workspace_look(ceov_workspace *workspace)
+{
+	int r;
+
+	while (workspace->n_flights && end_oldest(workspace, 0) != CEOV_PENDING)
+		;
+	r = workspace->executor.ops->status(&workspace->executor);
+	if (r < 0)
+		(void)cei_workspace_fail(workspace, r);
+	/* acquire: pairs with cei_workspace_fail() */
+	return atomic_load_explicit(&workspace->error, memory_order_acquire);
+}
+
+int cei_workspace_make_room(ceov_workspace *workspace)
+{
+	int r = 0;
+
+	while (!r && workspace->n_flights == CEI_OP_RUNS_MAX)
+		r = wait_for_oldest(workspace);
+	return r;
+}
+
+void cei_workspace_add_flight(ceov_workspace *workspace, const struct cei_flight *flight)
+{
+	uint32_t at = (workspace->first_flight + workspace->n_flights) % CEI_OP_RUNS_MAX;
+
+	workspace->flights[at] = *flight;
+	workspace->n_flights++;
+}
+
+int cei_workspace_land(ceov_workspace *workspace)
+{
+	int r = 0;
+
+	while (!r && workspace->n_flights)
+		r = wait_for_oldest(workspace);
+	/* acquire: pairs with cei_workspace_fail() */
+	return r ? r : atomic_load_explicit(&workspace->error, memory_order_acquire);
+}
+
+/* --- failure --------------------------------------------------------------- */
+
+int cei_workspace_fail(ceov_workspace *workspace, int error)
+{
+	struct ceov_signal *signals[(CEI_OP_HALVES + 2) * CEI_RANKS_MAX + 2];
+	uint32_t i, half, n = 0;
+	int none = 0;
+
+	/* release: pairs with who reads the error and then our report */
+	if (!atomic_compare_exchange_strong_explicit(&workspace->error, &none, error,
+						     memory_order_release,
+						     memory_order_relaxed))
+		return error;
+	for (i = 0; i < workspace->n_ranks; i++) {
+		for (half = 0; half < CEI_OP_HALVES; half++)
+			if (workspace->arrived[half][i])
+				signals[n++] = workspace->arrived[half][i];
+		if (workspace->here[i])
+			signals[n++] = workspace->here[i];
+	}
+	n += cei_capture_signals(workspace->capture, signals + n);
+	if (workspace->ready)
+		signals[n++] = workspace->ready;
+	if (workspace->sent)
+		signals[n++] = workspace->sent;
+	cei_signals_abort(signals, n, error, workspace->rank);
+	return error;
+}
+
+int ceov_workspace_status(ceov_workspace *workspace)
+{
+	int r = cei_workspace_check(workspace, "ceov_workspace_status");
+
+	if (r)
+		return r;
+	/* A run that another thread is just making will tell by itself. */
+	if (!pthread_mutex_trylock(&workspace->lock)) {
+		(void)cei_workspace_look(workspace);
+		pthread_mutex_unlock(&workspace->lock);
+	}
+	/* acquire: pairs with cei_workspace_fail() */
+	return atomic_load_explicit(&workspace->error, memory_order_acquire);
+}

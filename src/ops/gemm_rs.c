@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * GEMM + reduce-scatter. A half of scratch: the partial sums of all rows, of which the
+ * own ones are never stored, and behind them the staging: for each source rank its
+ * partial sums of the own rows.
+ *
+ * Nobody waits until the partial sums have left: they are in scratch, and the half that
+ * they are in is written again two runs later (workspace.c says why that is enough).
+ */
+
+#include <string.h>
+
+#include "ce_engine/context.h"
+#include "ops/numbers.h"
+#include "ops/run.h"
+
+#define STAGING_ALIGN_BYTES 256u
+
+static struct cei_op_shape shape_of(const struct ceov_gemm_rs *from, uint32_t n_ranks)
+{
+	struct cei_op_shape shape = { .sort = CEI_OP_GEMM_RS, .n_products = 1 };
+
+	if (!from || from->struct_bytes < sizeof(*from))
+		return shape;
+	shape.dtype = from->dtype;
+	shape.k = from->k;
+	shape.n[0] = from->n;
+	cei_op_take_rows(&shape, from->rows, n_ranks);
+	return shape;
+}
+
+static uint64_t row_bytes(const struct cei_op_shape *shape)
+{
+	return shape->n[0] * CEI_NUMBER_BYTES;
+}
+
+/* Where the staging begins. */
+static uint64_t staging_at(const struct cei_op_shape *shape)
+{
+	uint64_t bytes = cei_op_all_rows(shape) * row_bytes(shape);
+
+	return (bytes + STAGING_ALIGN_BYTES - 1) / STAGING_ALIGN_BYTES * STAGING_ALIGN_BYTES;
+}
+
+/* From source to source in the staging of a rank: both sides compute it. */
+static uint64_t stride_of(const struct cei_op_shape *shape, uint32_t rank)
+{
+	return shape->rows[rank] * row_bytes(shape);
+}
+
+static uint64_t scratch_bytes(const struct cei_op_shape *shape)
+{
+	return staging_at(shape) +
+		shape->n_ranks * cei_op_most_rows(shape) * row_bytes(shape);
+}
+
+uint64_t ceov_gemm_rs_scratch_bytes(const struct ceov_gemm_rs *from, uint32_t n_ranks)
+{
+	struct cei_op_shape shape = shape_of(from, n_ranks);
+
+	return cei_op_shape_fault(&shape) ? 0 : scratch_bytes(&shape);
+}
+
+/* --- what is sent ---------------------------------------------------------- */
+
+/* A peer's rows of the product, each piece when its tiles have arrived. */
+static int send_partials(ceov_op *op, uint32_t target)
+{
+	const struct cei_op_shape *shape = &op->shape;
+	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces, piece;
+	uint64_t first = cei_op_rows_before(shape, target), row, n_rows;
+	struct cei_leg leg = { .target = target };
+	int r = 0;
+
+	for (piece = 0; !r && piece < n_pieces; piece++) {
+		row = cei_piece_rows(shape->rows[target], n_pieces, piece, &n_rows);
+		leg.source_bytes = (first + row) * row_bytes(shape);
+		leg.target_bytes = staging_at(shape) + rank * stride_of(shape, target) +
+			row * row_bytes(shape);
+		leg.n_bytes = n_rows * row_bytes(shape);
+		leg.ready = target * n_pieces + piece;
+		leg.arrives = rank * n_pieces + piece;
+		r = cei_phase_send(&op->phases[0], &leg);
+	}
+	return r;
+}
+
+/* To a rank without rows no partial sums go: it awaits that all have begun. */
+static int build(ceov_op *op)
+{
+	const ceov_workspace *workspace = op->workspace;
+	uint32_t rank = workspace->rank, n_ranks = workspace->n_ranks, i, peer;
+	struct cei_phase *phase = &op->phases[0];
+	int r = cei_phase_open(phase, op->workspace, 0);
+
+	if (r || n_ranks == 1)
+		return r;
+	for (peer = 0; !r && peer < n_ranks; peer++)
+		if (peer != rank && !op->shape.rows[peer])
+			r = cei_phase_say_here(phase, peer);
+	for (i = 1; !r && i < n_ranks; i++)
+		r = send_partials(op, (rank + i) % n_ranks);
+	for (peer = 0; !r && !op->shape.rows[rank] && peer < n_ranks; peer++)
+		if (peer != rank)
+			r = cei_phase_await_here(phase, peer, op->n_sent++);
+	return r;
+}
+
+/* --- what computes --------------------------------------------------------- */
+
+static struct cei_gemm_job job_of(const ceov_op *op, const struct ceov_gemm_rs_run *run,
+				  char *scratch, const struct cei_tile_list *list)
+{
+	const struct cei_op_shape *shape = &op->shape;
+	uint32_t rank = op->workspace->rank;
+	uint64_t all_rows = cei_op_all_rows(shape);
+	struct cei_gemm_job job;
+
+	memset(&job, 0, sizeof(job));
+	job.dtype = shape->dtype;
+	job.shape = op->choice.shape;
+	job.k = shape->k;
+	job.tiles = &list->tiles;
+	job.held_tiles = list->held;
+	job.a[CEI_GEMM_A_OWN] = cei_op_matrix(run->a, all_rows, shape->k);
+	job.b[0] = cei_op_matrix(run->b, shape->n[0], shape->k);
+	job.c[0] = cei_op_matrix(run->c, shape->rows[rank], shape->n[0]);
+	job.c[CEI_GEMM_C_PARTIAL] = cei_op_matrix(scratch, all_rows, shape->n[0]);
+	job.partials = scratch + staging_at(shape);
+	job.partial_stride_bytes = stride_of(shape, rank);
+	job.n_sources = shape->n_ranks;
+	job.own = rank;
+	job.n_pieces = op->choice.n_pieces;
+	return job;
+}
+
+/* Peers' rows as one product, then all of them may leave, then the own rows. */
+static int queue_sequence(const struct cei_run *run)
+{
+	struct cei_executor *executor = &run->op->workspace->executor;
+	const struct cei_op_shape *shape = &run->op->shape;
+	char *scratch = cei_run_scratch(run);
+	struct cei_gemm_job job;
+	uint32_t peer;
+	int r = 0;
+
+	if (run->op->others.tiles.n_tiles) {
+		job = job_of(run->op, run->operands, scratch, &run->op->others);
+		r = executor->ops->gemm(executor, run->stream, &job);
+	}
+	for (peer = 0; !r && peer < shape->n_ranks; peer++)
+		if (peer != run->op->workspace->rank && shape->rows[peer])
+			r = cei_run_raise(run, run->op->workspace->ready, peer, 1);
+	if (r)
+		return r;
+	job = job_of(run->op, run->operands, scratch, &run->op->own);
+	job.marks = cei_run_marks(run, cei_run_arrived(run), NULL);
+	return executor->ops->gemm(executor, run->stream, &job);
+}
+
+static int queue_job(const struct cei_run *run)
+{
+	struct cei_executor *executor = &run->op->workspace->executor;
+	struct cei_gemm_job job;
+
+	if (run->op->choice.way == CEOV_WAY_SEQUENCE)
+		return queue_sequence(run);
+	job = job_of(run->op, run->operands, cei_run_scratch(run), &run->op->list);
+	job.marks = cei_run_marks(run, cei_run_arrived(run), run->op->workspace->ready);
+	return executor->ops->gemm(executor, run->stream, &job);
+}
+
+static const struct cei_op_kind kind = {
+	.sort = CEI_OP_GEMM_RS,
+	.name = "ceov_gemm_rs",
+	.scratch_bytes = scratch_bytes,
+	.build = build,
+	.job = queue_job,
+	.n_phases = 1,
+};
+
+int ceov_gemm_rs_create(ceov_workspace *workspace, const struct ceov_gemm_rs *from,
+			ceov_op **ret_op)
+{
+	struct cei_op_shape shape;
+	int r = cei_workspace_check_connected(workspace, "ceov_gemm_rs_create");
+
+	if (r)
+		return r;
+	shape = shape_of(from, workspace->n_ranks);
+	return cei_op_create(workspace, &kind, &shape, shape.n_ranks ? from->tuning : NULL,
+			     ret_op);
+}
+
+static int check_operands(const ceov_op *op, const struct ceov_gemm_rs_run *run)
+{
+	const struct cei_op_shape *shape = &op->shape;
+	int r = cei_op_check_operand(op, "a", run->a, cei_op_all_rows(shape));
+
+	if (!r)
+		r = cei_op_check_operand(op, "b", run->b, shape->n[0]);
+	if (!r)
+		r = cei_op_check_operand(op, "c", run->c, shape->rows[op->workspace->rank]);
+	return r ? r : cei_op_check_stream(op, run->stream);
+}
+
+int ceov_gemm_rs_run(ceov_op *op, const struct ceov_gemm_rs_run *operands)
+{
+	struct cei_run run = { .op = op, .operands = operands };
+	int r = cei_op_check_run(op, CEI_OP_GEMM_RS, operands, sizeof(*operands));
+
+	if (!r)
+		r = check_operands(op, operands);
+	if (r)
+		return r;
+	run.stream = operands->stream;
+	return cei_run_make(&run);
+}
+
+int cei_gemm_rs_alone(ceov_op *op, const struct ceov_gemm_rs_run *run)
+{
+	struct cei_executor *executor = &op->workspace->executor;
+	const struct cei_tile_list *list;
+	struct cei_gemm_job job;
+	int r = cei_op_check_run(op, CEI_OP_GEMM_RS, run, sizeof(*run));
+
+	if (!r)
+		r = check_operands(op, run);
+	if (!r)
+		r = cei_op_alone(op, &list);
+	if (r)
+		return r;
+	job = job_of(op, run, cei_workspace_half(op->workspace, 0), list);
+	return executor->ops->gemm(executor, run->stream, &job);
+}

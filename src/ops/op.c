@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* What all operators have in common: shapes, creation, explanation, release. */
+
+#include "ops/op.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ce_engine/context.h"
+#include "ops/tunings.h"
+
+/* Sizes whose products, in bytes, still fit 64 bits. */
+#define EXTENT_MAX   (UINT64_C(1) << 31)
+#define ELEMENTS_MAX (UINT64_C(1) << 48)
+
+/* Columns, and elements of sums, come in 16 bytes. */
+#define COLUMN_STEP  8u
+#define OPERAND_ALIGN 16u
+
+static struct cei_report *report_of(const ceov_op *op)
+{
+	return &op->workspace->object.context->report;
+}
+
+/* --- shapes ---------------------------------------------------------------- */
+
+uint64_t cei_op_rows_before(const struct cei_op_shape *shape, uint32_t rank)
+{
+	uint64_t sum = 0;
+	uint32_t i;
+
+	for (i = 0; i < rank; i++)
+		sum += shape->rows[i];
+	return sum;
+}
+
+uint64_t cei_op_all_rows(const struct cei_op_shape *shape)
+{
+	return cei_op_rows_before(shape, shape->n_ranks);
+}
+
+uint64_t cei_op_most_rows(const struct cei_op_shape *shape)
+{
+	uint64_t most = 0;
+	uint32_t i;
+
+	for (i = 0; i < shape->n_ranks; i++)
+		if (shape->rows[i] > most)
+			most = shape->rows[i];
+	return most;
+}
+
+void cei_op_take_rows(struct cei_op_shape *shape, const uint64_t *rows, uint32_t n_ranks)
+{
+	if (!rows || !n_ranks || n_ranks > CEI_RANKS_MAX)
+		return;
+	shape->n_ranks = n_ranks;
+	memcpy(shape->rows, rows, n_ranks * sizeof(*rows));
+}
+
+static int has_gemm(const struct cei_op_shape *shape)
+{
+	return shape->sort == CEI_OP_AG_GEMM || shape->sort == CEI_OP_GEMM_RS;
+}
+
+static const char *rows_fault(const struct cei_op_shape *shape)
+{
+	uint64_t max = has_gemm(shape) ? EXTENT_MAX : ELEMENTS_MAX, sum = 0;
+	uint32_t i;
+
+	for (i = 0; i < shape->n_ranks; i++) {
+		if (shape->rows[i] > max - sum)
+			return "there are too many rows or elements";
+		if (!has_gemm(shape) && shape->rows[i] % COLUMN_STEP)
+			return "counts must be multiples of 8";
+		sum += shape->rows[i];
+	}
+	return sum ? NULL : "all ranks together have no rows or elements";
+}
+
+static const char *columns_fault(const struct cei_op_shape *shape)
+{
+	uint32_t i;
+
+	if (!shape->n_products || shape->n_products > CEOV_OP_GEMMS_MAX)
+		return "n_gemms must be 1 to 4";
+	if (!shape->k || shape->k % COLUMN_STEP || shape->k > EXTENT_MAX)
+		return "k must be a multiple of 8, and not 0";
+	for (i = 0; i < shape->n_products; i++)
+		if (!shape->n[i] || shape->n[i] % COLUMN_STEP || shape->n[i] > EXTENT_MAX)
+			return "n must be a multiple of 8, and not 0";
+	return NULL;
+}
+
+const char *cei_op_shape_fault(const struct cei_op_shape *shape)
+{
+	const char *fault;
+
+	if (!shape->n_ranks)
+		return "no shape, or struct_bytes too small, or no rows or counts";
+	if (shape->dtype != CEOV_BF16 && shape->dtype != CEOV_FP16)
+		return "dtype is neither CEOV_BF16 nor CEOV_FP16";
+	fault = rows_fault(shape);
+	return !fault && has_gemm(shape) ? columns_fault(shape) : fault;
+}
+
+/* --- creation -------------------------------------------------------------- */
+
+static void fini_list(ceov_op *op, struct cei_tile_list *list)
+{
+	struct cei_executor *executor = &op->workspace->executor;
+
+	if (list->held)
+		executor->ops->drop_tiles(executor, list->held);
+	list->held = NULL;
+}
+
+static void bury(struct cei_object *object)
+{
+	ceov_op *op = CEI_OWNER(object, ceov_op, object);
+
+	fini_list(op, &op->others);     /* these two are parts of list */
+	fini_list(op, &op->own);
+	fini_list(op, &op->list);
+	fini_list(op, &op->alone);
+	cei_tiles_fini(&op->list.tiles);
+	cei_tiles_fini(&op->alone.tiles);
+	cei_object_unuse(&op->workspace->object);
+	cei_object_bury(&op->object);
+}
+
+/* Runs have ended. Accepts what is half built. */
+static void destroy(ceov_op *op)
+{
+	uint32_t i;
+
+	for (i = 0; i < op->kind->n_phases; i++)
+		cei_phase_fini(&op->phases[i]);
+	bury(&op->object);
+}
+
+static int make_tiles(const ceov_op *op, int waits, struct cei_tiles *tiles)
+{
+	struct cei_executor *executor = &op->workspace->executor;
+	struct cei_tiles_question question = { .rank = op->workspace->rank };
+	int r;
+
+	question.n_ranks = op->shape.n_ranks;
+	question.rows = op->shape.rows;
+	question.n_pieces = op->choice.n_pieces;
+	question.n_products = op->shape.n_products;
+	question.columns = op->shape.n;
+	question.shape = op->choice.shape;
+	question.pair = executor->ops->pair(executor, op->choice.shape);
+	question.waits = waits;
+	question.scatters = op->shape.sort == CEI_OP_GEMM_RS;
+	r = cei_tiles_init(tiles, &question);
+	return r ? cei_raise(report_of(op), r, 0, "%s: rank %u: no tiles of %u x %u can be "
+			     "listed for this shape: %s", op->kind->name,
+			     op->workspace->rank, op->choice.shape.rows,
+			     op->choice.shape.columns, ceov_strerror(r)) : 0;
+}
+
+static int hold(ceov_op *op, struct cei_tile_list *list)
+{
+	struct cei_executor *executor = &op->workspace->executor;
+
+	if (!list->tiles.n_tiles)
+		return 0;
+	return executor->ops->hold_tiles(executor, &list->tiles, &list->held);
+}
+
+/* Of a scattered product the tiles of own rows come last. */
+static void split_list(ceov_op *op)
+{
+	const struct cei_tiles *all = &op->list.tiles;
+	uint32_t n = 0;
+
+	while (n < all->n_tiles && all->tile[n].c == CEI_GEMM_C_PARTIAL)
+		n++;
+	op->others.tiles.tile = all->tile;
+	op->others.tiles.n_tiles = n;
+	op->own.tiles.tile = all->tile + n;
+	op->own.tiles.n_tiles = all->n_tiles - n;
+}
+
+static int list_tiles(ceov_op *op)
+{
+	int r;
+
+	if (!has_gemm(&op->shape))
+		return 0;
+	r = make_tiles(op, 1, &op->list.tiles);
+	if (r)
+		return r;
+	if (op->shape.sort != CEI_OP_GEMM_RS || op->choice.way != CEOV_WAY_SEQUENCE)
+		return hold(op, &op->list);
+	split_list(op);
+	r = hold(op, &op->others);
+	return r ? r : hold(op, &op->own);
+}
+
+int cei_op_alone(ceov_op *op, const struct cei_tile_list **ret_list)
+{
+	int r = 0;
+
+	if (!op->alone.tiles.n_tiles) {
+		r = make_tiles(op, 0, &op->alone.tiles);
+		if (!r)
+			r = hold(op, &op->alone);
+		if (r)
+			cei_tiles_fini(&op->alone.tiles);
+	}
+	if (!r)
+		*ret_list = &op->alone;
+	return r;
+}
+
+static int build(ceov_op *op)
+{
+	uint32_t i;
+	int r = list_tiles(op);
+
+	if (!r)
+		r = op->kind->build(op);
+	for (i = 0; !r && i < op->kind->n_phases; i++)
+		r = cei_phase_close(&op->phases[i]);
+	return r;
+}
+
+static int refuse(const ceov_workspace *workspace, const struct cei_op_kind *kind,
+		  const char *fault)
+{
+	return cei_raise(&workspace->object.context->report, CEOV_ERR_INVALID, 0,
+			 "%s_create: rank %u: %s", kind->name, workspace->rank, fault);
+}
+
+/* What this rank's executor can do; the rest of the rates is what is known of any. */
+static struct cei_rates rates_of(const ceov_workspace *workspace)
+{
+	const struct cei_executor *executor = &workspace->executor;
+	struct cei_rates rates = workspace->is_host ? cei_rates_host() : cei_rates_gpu();
+	struct cei_tile_shape small = cei_chooser_shape(&rates, 0), whole = { 1, 8 };
+
+	if (workspace->is_host)
+		return rates;
+	/* only kernels of our own pair tiles */
+	rates.has_tiles = executor->ops->pair(executor, small) == rates.pair;
+	rates.has_library = executor->ops->is_fit(executor, whole);
+	return rates;
+}
+
+static const char *tiles_fault(const ceov_workspace *workspace,
+			       const struct ceov_op_tuning *tuning,
+			       const struct cei_rates *rates)
+{
+	const struct cei_executor *executor = &workspace->executor;
+	struct cei_tile_shape told;
+
+	if (!rates->has_tiles && !rates->has_library)
+		return "there is neither a kernel for this GPU nor cuBLAS";
+	if (!tuning || !tuning->tile_rows)
+		return NULL;
+	told.rows = tuning->tile_rows;
+	told.columns = tuning->tile_columns;
+	return executor->ops->is_fit(executor, told) ? NULL
+		: "tuning: there is no kernel for tiles of that shape";
+}
+
+static int says_nothing(const struct ceov_op_tuning *tuning)
+{
+	return !tuning || (tuning->way == CEOV_WAY_CHOOSE && !tuning->n_pieces &&
+			   !tuning->tile_rows && !tuning->n_reduce_blocks);
+}
+
+/* What was tuned here, where the caller says nothing. All ranks that read one file find
+ * the same in it. Returns whether there was something that still can be had. */
+static int recall(const ceov_workspace *workspace, const struct cei_op_shape *shape,
+		  const struct cei_rates *rates, struct ceov_op_tuning *ret_tuning)
+{
+	const char *machine = workspace->executor.machine;
+	char key[CEI_TUNING_KEY_BYTES];
+
+	if (!machine[0])
+		return 0;
+	cei_tuning_key(machine, shape, key);
+	return !cei_tunings_recall(key, ret_tuning) &&
+		(!has_gemm(shape) || !tiles_fault(workspace, ret_tuning, rates));
+}
+
+static int check_create(const ceov_workspace *workspace, const struct cei_op_kind *kind,
+			const struct cei_op_shape *shape,
+			const struct ceov_op_tuning *tuning, const struct cei_rates *rates)
+{
+	const char *fault = cei_op_shape_fault(shape);
+	uint64_t needed;
+
+	if (!fault)
+		fault = cei_chooser_fault(tuning);
+	if (!fault && has_gemm(shape))
+		fault = tiles_fault(workspace, tuning, rates);
+	if (fault)
+		return refuse(workspace, kind, fault);
+	needed = kind->scratch_bytes(shape);
+	if (needed <= workspace->half_bytes)
+		return 0;
+	return cei_raise(&workspace->object.context->report, CEOV_ERR_INVALID, 0,
+			 "%s_create: rank %u: needs scratch of %" PRIu64 " bytes, workspace "
+			 "'%s' has %" PRIu64 "; create it with %s_scratch_bytes()", kind->name,
+			 workspace->rank, needed, workspace->name, workspace->half_bytes,
+			 kind->name);
+}
+
+int cei_op_create(ceov_workspace *workspace, const struct cei_op_kind *kind,
+		  const struct cei_op_shape *shape, const struct ceov_op_tuning *tuning,
+		  ceov_op **ret_op)
+{
+	struct cei_rates rates = rates_of(workspace);
+	struct ceov_op_tuning remembered;
+	ceov_op *op;
+	int r;
+
+	if (!ret_op)
+		return refuse(workspace, kind, "no ret_op");
+	r = check_create(workspace, kind, shape, tuning, &rates);
+	if (r)
+		return r;
+	op = calloc(1, sizeof(*op));
+	if (!op)
+		return cei_raise(&workspace->object.context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "%s_create: no memory for a handle", kind->name);
+	op->workspace = workspace;
+	op->kind = kind;
+	op->shape = *shape;
+	op->is_remembered = says_nothing(tuning) &&
+		recall(workspace, shape, &rates, &remembered);
+	cei_chooser_choose(shape, &rates, op->is_remembered ? &remembered : tuning,
+			   &op->choice);
+	cei_object_use(&workspace->object);
+	op->object.destroy = bury;
+	cei_object_init(&op->object, workspace->object.context, CEI_OBJECT_OP);
+	r = build(op);
+	if (r) {
+		destroy(op);
+		return r;
+	}
+	*ret_op = op;
+	return 0;
+}
+
+/* --- runs ------------------------------------------------------------------ */
+
+/* Both sums have one. */
+static enum cei_op_sort run_call(enum cei_op_sort sort)
+{
+	return sort == CEI_OP_ALL_REDUCE ? CEI_OP_REDUCE_SCATTER : sort;
+}
+
+int cei_op_check_run(const ceov_op *op, enum cei_op_sort sort, const void *run,
+		     size_t run_bytes)
+{
+	size_t struct_bytes = 0;
+	int r = cei_object_check(op, CEI_OBJECT_OP, "ceov_*_run");
+
+	if (r)
+		return r;
+	if (run_call(op->shape.sort) != run_call(sort))
+		return cei_raise(report_of(op), CEOV_ERR_INVALID, 0,
+				 "ceov_*_run: the op is a %s, which has another run call",
+				 op->kind->name);
+	if (run)                        /* each public struct begins with it */
+		memcpy(&struct_bytes, run, sizeof(struct_bytes));
+	if (struct_bytes < run_bytes)
+		return cei_raise(report_of(op), CEOV_ERR_INVALID, 0,
+				 "%s_run: no run, or its struct_bytes is too small",
+				 op->kind->name);
+	return 0;
+}
+
+int cei_op_check_operand(const ceov_op *op, const char *name, const void *operand,
+			 uint64_t n_bytes)
+{
+	if (!n_bytes || (operand && !((uintptr_t)operand % OPERAND_ALIGN)))
+		return 0;
+	return cei_raise(report_of(op), CEOV_ERR_INVALID, 0,
+			 "%s: rank %u: %s is %s", op->kind->name, op->workspace->rank, name,
+			 operand ? "not aligned to 16 bytes" : "NULL");
+}
+
+int cei_op_check_stream(const ceov_op *op, const void *stream)
+{
+	if (stream || op->workspace->is_host)
+		return 0;
+	return cei_raise(report_of(op), CEOV_ERR_INVALID, 0,
+			 "%s: rank %u: the NULL stream cannot be used", op->kind->name,
+			 op->workspace->rank);
+}
+
+struct cei_matrix cei_op_matrix(const void *base, uint64_t rows, uint64_t columns)
+{
+	struct cei_matrix matrix = { rows ? base : NULL, rows, columns };
+
+	return matrix;
+}
+
+int cei_op_gemm_alone(ceov_op *op, const void *run)
+{
+	int r = cei_object_check(op, CEI_OBJECT_OP, "cei_op_gemm_alone");
+
+	if (r)
+		return r;
+	pthread_mutex_lock(&op->workspace->lock);
+	if (op->shape.sort == CEI_OP_AG_GEMM)
+		r = cei_ag_gemm_alone(op, run);
+	else if (op->shape.sort == CEI_OP_GEMM_RS)
+		r = cei_gemm_rs_alone(op, run);
+	else
+		r = cei_raise(report_of(op), CEOV_ERR_INVALID, 0,
+			      "%s: has no product to measure", op->kind->name);
+	pthread_mutex_unlock(&op->workspace->lock);
+	return r;
+}
+
+/* --- the rest -------------------------------------------------------------- */
+
+static int write_all(const ceov_op *op, int fd, const char *text)
+{
+	size_t n_bytes = strlen(text), at;
+	ssize_t n;
+
+	for (at = 0; at < n_bytes; at += (size_t)n) {
+		n = write(fd, text + at, n_bytes - at);
+		if (n < 0 && errno == EINTR)
+			n = 0;
+		if (n < 0)
+			return cei_raise(report_of(op), CEOV_ERR_SYSTEM, errno,
+					 "ceov_op_explain: cannot write to descriptor %d", fd);
+	}
+	return 0;
+}
+
+int ceov_op_explain(const ceov_op *op, int fd)
+{
+	int r = cei_object_check(op, CEI_OBJECT_OP, "ceov_op_explain");
+
+	if (!r)
+		r = write_all(op, fd, op->kind->name);
+	if (!r)
+		r = write_all(op, fd, op->is_remembered
+			      ? ", told by what was tuned on this machine\n" : "\n");
+	return r ? r : write_all(op, fd, op->choice.text);
+}
+
+void ceov_op_release(ceov_op *op)
+{
+	ceov_workspace *workspace;
+
+	if (!op || cei_object_check(op, CEI_OBJECT_OP, "ceov_op_release"))
+		return;
+	workspace = op->workspace;
+	pthread_mutex_lock(&workspace->lock);
+	(void)cei_workspace_land(workspace);    /* errors are in its status */
+	(void)workspace->executor.ops->idle(&workspace->executor, workspace->deadline_ns);
+	pthread_mutex_unlock(&workspace->lock);
+	destroy(op);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_OP_H
+#define CEI_OP_H
+
+/*
+ * What all operators have in common. A kind (ag_gemm.c, gemm_rs.c, reduce.c) says how
+ * much scratch a shape needs, which transfers its phases have, and what job a run
+ * queues; op.c makes, explains and releases; run.c makes runs.
+ */
+
+#include <stdint.h>
+
+#include "ce_engine/object.h"
+#include "ops/chooser.h"
+#include "ops/executor.h"
+#include "ops/phase.h"
+#include "ops/workspace.h"
+
+struct cei_run;
+
+/* A list of tiles and the executor's copy of it. */
+struct cei_tile_list {
+	struct cei_tiles tiles;
+	void            *held;
+};
+
+struct cei_op_kind {
+	enum cei_op_sort sort;
+	const char      *name;          /* the public noun, for messages */
+
+	/* Of one half. The shape has no fault. */
+	uint64_t (*scratch_bytes)(const struct cei_op_shape *shape);
+
+	/* Adds the phases' transfers. Phases are open. */
+	int      (*build)(ceov_op *op);
+
+	/* Queues what computes, after the launches. */
+	int      (*job)(const struct cei_run *run);
+
+	uint32_t n_phases;
+};
+
+struct ceov_op {
+	struct cei_object         object;
+	ceov_workspace           *workspace;
+	const struct cei_op_kind *kind;
+	struct cei_op_shape       shape;
+	struct cei_choice         choice;
+	int                       is_remembered;        /* as tuned on this machine */
+	struct cei_phase          phases[CEI_OP_PHASES_MAX];
+	uint32_t                  n_sent;       /* counters of sent that a run awaits */
+	struct cei_tile_list      list;         /* of the product, all tiles */
+	struct cei_tile_list      others;       /* in a sequence: what is sent, and ... */
+	struct cei_tile_list      own;          /* ... what is not; parts of list */
+	struct cei_tile_list      alone;        /* made when first wanted; lock of the
+						 * workspace */
+};
+
+/* Rows, or elements, of all ranks, and of those before one. */
+uint64_t cei_op_all_rows(const struct cei_op_shape *shape);
+uint64_t cei_op_rows_before(const struct cei_op_shape *shape, uint32_t rank);
+uint64_t cei_op_most_rows(const struct cei_op_shape *shape);
+
+/* What create and *_scratch_bytes refuse, or NULL. */
+const char *cei_op_shape_fault(const struct cei_op_shape *shape);
+
+/* Rows from the caller's struct. n_ranks above CEI_RANKS_MAX and rows NULL: a fault of
+ * the shape, which then has no rank. */
+void cei_op_take_rows(struct cei_op_shape *shape, const uint64_t *rows, uint32_t n_ranks);
+
+/* The common part of ceov_*_create(); workspace has passed its checks and tuning may be
+ * NULL. Releases what it made on failure. */
+int  cei_op_create(ceov_workspace *workspace, const struct cei_op_kind *kind,
+		   const struct cei_op_shape *shape, const struct ceov_op_tuning *tuning,
+		   ceov_op **ret_op);
+
+/* Raises where op has not that sort's run call, or run is NULL or too small. */
+int  cei_op_check_run(const ceov_op *op, enum cei_op_sort sort, const void *run,
+		      size_t run_bytes);
+
+/* NULL where n_bytes are 0, else aligned to 16 bytes; raised with the operand's name. */
+int  cei_op_check_operand(const ceov_op *op, const char *name, const void *operand,
+			  uint64_t n_bytes);
+
+/* On GPUs the NULL stream is refused. */
+int  cei_op_check_stream(const ceov_op *op, const void *stream);
+
+/* One without rows has no base. */
+struct cei_matrix cei_op_matrix(const void *base, uint64_t rows, uint64_t columns);
+
+/* For measuring: only the op's GEMM, on the run's stream, with a list that waits for
+ * nothing and arrives nowhere; nothing is sent, scratch is read as it is. run is the
+ * struct of the op's kind. Not while the workspace has runs in flight. INVALID: sums. */
+int  cei_op_gemm_alone(ceov_op *op, const void *run);
+
+/* gemm_alone's list, with the workspace's lock held. */
+int  cei_op_alone(ceov_op *op, const struct cei_tile_list **ret_list);
+
+/* ag_gemm.c and gemm_rs.c: the job of gemm_alone. */
+int  cei_ag_gemm_alone(ceov_op *op, const struct ceov_ag_gemm_run *run);
+int  cei_gemm_rs_alone(ceov_op *op, const struct ceov_gemm_rs_run *run);
+
+#endif /* CEI_OP_H */

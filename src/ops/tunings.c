@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* The file of tunings. */
+
+#include "ops/tunings.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LINE_BYTES (CEI_TUNING_KEY_BYTES + 64u)
+
+/* --- keys ------------------------------------------------------------------ */
+
+static const char *sort_name(enum cei_op_sort sort)
+{
+	switch (sort) {
+	case CEI_OP_AG_GEMM:        return "ag_gemm";
+	case CEI_OP_GEMM_RS:        return "gemm_rs";
+	case CEI_OP_REDUCE_SCATTER: return "reduce_scatter";
+	case CEI_OP_ALL_REDUCE:     return "all_reduce";
+	}
+	return "?";
+}
+
+/* FNV-1a over the sizes: rows of 64 ranks would be a long text. */
+static uint64_t hash_of(const struct cei_op_shape *shape)
+{
+	uint64_t hash = UINT64_C(14695981039346656037);
+	uint32_t i;
+
+	for (i = 0; i < shape->n_ranks; i++)
+		hash = (hash ^ shape->rows[i]) * UINT64_C(1099511628211);
+	for (i = 0; i < shape->n_products; i++)
+		hash = (hash ^ shape->n[i]) * UINT64_C(1099511628211);
+	return (hash ^ shape->k) * UINT64_C(1099511628211);
+}
+
+void cei_tuning_key(const char *machine, const struct cei_op_shape *shape,
+		    char key[CEI_TUNING_KEY_BYTES])
+{
+	uint64_t rows = 0, columns = 0;
+	size_t at;
+	uint32_t i;
+
+	for (i = 0; i < shape->n_ranks; i++)
+		rows += shape->rows[i];
+	for (i = 0; i < shape->n_products; i++)
+		columns += shape->n[i];
+	snprintf(key, CEI_TUNING_KEY_BYTES, "%.*s/%s/%s/%u/%" PRIu64 "x%" PRIu64 "x%" PRIu64
+		 "/%016" PRIx64, 80, machine, sort_name(shape->sort),
+		 shape->dtype == CEOV_BF16 ? "bf16" : "fp16", shape->n_ranks, rows, columns,
+		 shape->k, hash_of(shape));
+	for (at = 0; key[at]; at++)
+		if (!isgraph((unsigned char)key[at]))
+			key[at] = '_';
+}
+
+/* --- the file -------------------------------------------------------------- */
+
+/* CEOV_NONE: there is no folder to keep it in. */
+static int folder_of(char *path, size_t n_bytes, const char **ret_base)
+{
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	int n;
+
+	if (cache && cache[0] == '/')
+		n = snprintf(path, n_bytes, "%s", cache);
+	else if (home && home[0] == '/')
+		n = snprintf(path, n_bytes, "%s/.cache", home);
+	else
+		return CEOV_NONE;
+	*ret_base = "/ceoverlap";
+	return n > 0 && (size_t)n < n_bytes - sizeof("/ceoverlap/tunings.XXXXXX")
+		? 0 : CEOV_NONE;
+}
+
+static int path_of(char *path, size_t n_bytes)
+{
+	const char *base;
+	int r = folder_of(path, n_bytes, &base);
+
+	if (r)
+		return r;
+	strcat(path, base);             /* folder_of() has left room */
+	strcat(path, "/tunings");
+	return 0;
+}
+
+static int parse(const char *line, char *key, struct ceov_op_tuning *ret_tuning)
+{
+	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
+	unsigned way;
+	char end;
+
+	_Static_assert(CEI_TUNING_KEY_BYTES == 192, "the format has its length");
+	if (sscanf(line, "%191s %u %u %u %u %u%c", key, &way, &tuning.n_pieces,
+		   &tuning.tile_rows, &tuning.tile_columns, &tuning.n_reduce_blocks,
+		   &end) != 7 || end != '\n')
+		return CEOV_NONE;
+	tuning.way = (enum ceov_op_way)way;
+	if (way == CEOV_WAY_CHOOSE || cei_chooser_fault(&tuning))
+		return CEOV_NONE;
+	*ret_tuning = tuning;
+	return 0;
+}
+
+int cei_tunings_recall(const char *key, struct ceov_op_tuning *ret_tuning)
+{
+	char path[PATH_MAX], line[LINE_BYTES], seen[CEI_TUNING_KEY_BYTES];
+	struct ceov_op_tuning tuning;
+	uint32_t n = 0;
+	FILE *file;
+	int r = path_of(path, sizeof(path));
+
+	if (r)
+		return r;
+	file = fopen(path, "re");
+	if (!file)
+		return CEOV_NONE;
+	r = CEOV_NONE;
+	while (n++ < 2 * CEI_TUNINGS_MAX && fgets(line, sizeof(line), file)) {
+		if (parse(line, seen, &tuning) || strcmp(seen, key))
+			continue;
+		*ret_tuning = tuning;
+		r = 0;
+	}
+	fclose(file);
+	return r;
+}
+
+/* The lines of the old file that stay: those that make sense, of other keys. `skip` of
+ * them are left out first. Returns how many there were. */
+static uint32_t copy_others(const char *path, const char *key, FILE *to, uint32_t skip)
+{
+	char line[LINE_BYTES], seen[CEI_TUNING_KEY_BYTES];
+	struct ceov_op_tuning tuning;
+	uint32_t n = 0, n_lines = 0;
+	FILE *file = fopen(path, "re");
+
+	if (!file)
+		return 0;
+	while (n_lines++ < 2 * CEI_TUNINGS_MAX && fgets(line, sizeof(line), file)) {
+		if (parse(line, seen, &tuning) || !strcmp(seen, key))
+			continue;
+		if (to && n >= skip)
+			fputs(line, to);
+		n++;
+	}
+	fclose(file);
+	return n;
+}
+
+static int write_lines(const char *path, const char *key,
+		       const struct ceov_op_tuning *tuning, FILE *to)
+{
+	uint32_t n = copy_others(path, key, NULL, 0);
+
+	copy_others(path, key, to, n < CEI_TUNINGS_MAX ? 0 : n - CEI_TUNINGS_MAX + 1);
+	fprintf(to, "%s %u %u %u %u %u\n", key, (unsigned)tuning->way, tuning->n_pieces,
+		tuning->tile_rows, tuning->tile_columns, tuning->n_reduce_blocks);
+	return fflush(to) || ferror(to) ? errno : 0;
+}
+
+/* The new file beside the old one, then in its place. An errno, or 0. */
+static int replace(const char *path, const char *key, const struct ceov_op_tuning *tuning)
+{
+	char fresh[PATH_MAX];
+	FILE *to;
+	int fd, error;
+
+	if (snprintf(fresh, sizeof(fresh), "%s.XXXXXX", path) >= (int)sizeof(fresh))
+		return ENAMETOOLONG;
+	fd = mkstemp(fresh);
+	if (fd < 0)
+		return errno;
+	to = fdopen(fd, "w");
+	if (!to) {
+		error = errno;
+		close(fd);
+		unlink(fresh);
+		return error;
+	}
+	error = write_lines(path, key, tuning, to);
+	if (fclose(to) && !error)
+		error = errno;
+	if (!error && rename(fresh, path))
+		error = errno;
+	if (error)
+		unlink(fresh);
+	return error;
+}
+
+int cei_tunings_remember(struct cei_report *report, const char *key,
+			 const struct ceov_op_tuning *tuning)
+{
+	char path[PATH_MAX];
+	const char *base = NULL;
+	int error = folder_of(path, sizeof(path), &base) ? ENOENT : 0;
+
+	if (error)
+		return cei_raise(report, CEOV_ERR_SYSTEM, error, "tunings cannot be remembered: "
+				 "neither XDG_CACHE_HOME nor HOME names a folder");
+	(void)mkdir(path, 0700);        /* what is missing then is found below */
+	strcat(path, base);             /* folder_of() has left room */
+	(void)mkdir(path, 0700);
+	strcat(path, "/tunings");
+	error = replace(path, key, tuning);
+	return error ? cei_raise(report, CEOV_ERR_SYSTEM, error, "tunings cannot be "
+				 "remembered in '%s': %s", path, strerror(error)) : 0;
+}

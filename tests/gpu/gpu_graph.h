@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_GPU_GRAPH_H
+#define CEI_GPU_GRAPH_H
+
+/* CUDA graphs captured from a rig's stream. Asserts with Check. */
+
+#include "base/cuda_driver.h"
+#include "base/report.h"
+#include "gpu_rig.h"
+
+struct gpu_graph {
+	struct gpu       *gpu;
+	enum gpu_stream   stream;
+	struct cei_report report;
+	struct cei_cuda  *cuda;
+	void             *executable;   /* CUgraphExec */
+};
+
+/* What the thread queues on the stream from here on is captured, in the mode that
+ * forbids the process most, as frameworks capture; then it is made executable. */
+void gpu_graph_begin(struct gpu_graph *graph, struct gpu *gpu, enum gpu_stream stream);
+void gpu_graph_end(struct gpu_graph *graph);
+
+/* Queues a replay on the stream. */
+void gpu_graph_launch(const struct gpu_graph *graph);
+
+/* Replays are done. */
+void gpu_graph_free(struct gpu_graph *graph);
+
+#endif /* CEI_GPU_GRAPH_H */

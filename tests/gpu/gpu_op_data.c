@@ -1,0 +1,590 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * Cases, operands and references of operators on GPUs.
+ *
+ * HOW FAR OFF A RESULT MAY BE
+ * Numbers are stored rounded to the nearest: that is off by at most u = 2^-8 (bf16) or
+ * 2^-11 (fp16) of their size, or by half of the least fp16. With P_s the exact product
+ * of rank s, and Z the sum of the sizes of all its products a b:
+ *
+ *   all-gather + GEMM      u |P| + e Z
+ *   GEMM + reduce-scatter  u |sum of P_s| + sum of (u |P_s| + e Z_s): each partial sum is
+ *                          stored before it is sent (the own one where cuBLAS made it)
+ *   sums                   u |sum| + e Z
+ *
+ * e is what sums in fp32 lose: 2^-22 for every step of 16 products (fp32 itself rounds
+ * by 2^-24 of a sum that is never larger than Z; matrix units cut off instead, and see
+ * fewer bits while they align), and as much for each of a few steps at the end, where
+ * ranks' sums are added. The reference adds up in double and is exact beside that. Where
+ * k is 2048, u |P| is some 2^-6 (bf16) and e Z some 2^-8; one product that is missing or
+ * taken twice is some 2^-4, one row that is another's some 2^2.
+ */
+
+#include "gpu_op_rig.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ops/numbers.h"
+
+#define ALIGN_BYTES   UINT64_C(256)
+#define GUARD_WORDS   UINT64_C(32)
+#define GUARD_SEED    UINT64_C(0x6a09e667f3bcc909)
+#define ROWS_MAX      UINT64_C(4096)    /* of all ranks */
+#define COUNTS_MAX    (UINT64_C(1) << 21)
+#define EXTENT_MAX    UINT64_C(2048)    /* n, k */
+#define BLOCKS_MAX    UINT64_C(4096)
+#define NEAR_RESULT   0u
+#define SAME_RESULT   1u
+
+/* --- cases ----------------------------------------------------------------- */
+
+static uint64_t pick_size(uint64_t *random)
+{
+	if (testing_below(random, 3) == 0)
+		return 8 + 8 * testing_below(random, 16);
+	return 8 + 8 * testing_below(random, EXTENT_MAX / 8);
+}
+
+/* Rows, or elements of sums in steps of 8. */
+static uint64_t pick_rows(uint64_t *random, uint32_t n_ranks, int is_sum)
+{
+	uint64_t step = is_sum ? 8 : 1;
+	uint64_t most = (is_sum ? COUNTS_MAX : ROWS_MAX) / n_ranks / step;
+
+	switch (testing_below(random, 6)) {
+	case 0:  return 0;
+	case 1:  return step * (1 + testing_below(random, 130));
+	case 2:  return is_sum ? step : 64 * (1 + testing_below(random, most / 64));
+	default: return step * testing_below(random, most + 1);
+	}
+}
+
+static void pick_tiles(uint64_t *random, struct op_case *one, int has_library)
+{
+	static const uint32_t columns[] = { 256, 192, 128 };
+	uint64_t which = testing_below(random, has_library ? 6 : 5);
+
+	if (which == 5) {
+		one->tuning.tile_rows = GPU_OP_WIDE_ROWS;
+		one->tuning.tile_columns = GPU_OP_WIDE_COLUMNS;
+	} else if (which < 3) {
+		one->tuning.tile_rows = 128;
+		one->tuning.tile_columns = columns[which];
+	}
+}
+
+static void pick_tuning(uint64_t *random, struct op_case *one, int has_library)
+{
+	static const uint32_t blocks[] = { 0, 1, 16, 64 };
+
+	switch (testing_below(random, 8)) {
+	case 0:
+		break;
+	case 1:
+	case 2:
+		one->tuning.way = CEOV_WAY_SEQUENCE;
+		break;
+	default:
+		one->tuning.way = CEOV_WAY_OVERLAP;
+		one->tuning.n_pieces = 1 + (uint32_t)testing_below(random, 8);
+	}
+	one->tuning.n_reduce_blocks = blocks[testing_below(random, 4)];
+	if (one->k)
+		pick_tiles(random, one, has_library);
+}
+
+struct op_case gpu_op_case_random(uint64_t *random, uint32_t n_ranks, enum op_sort sort,
+				  int has_library)
+{
+	int is_sum = sort == OP_REDUCE_SCATTER || sort == OP_ALL_REDUCE;
+	struct op_case one = op_case_of(sort, n_ranks, 0, 0, 0);
+	uint64_t sum = 0;
+	uint32_t i;
+
+	one.dtype = testing_below(random, 2) ? CEOV_BF16 : CEOV_FP16;
+	for (i = 0; i < n_ranks; i++)
+		sum += one.rows[i] = pick_rows(random, n_ranks, is_sum);
+	if (!sum)
+		one.rows[testing_below(random, n_ranks)] = 64;
+	one.n_gemms = sort == OP_AG_GEMM ? 1 + (uint32_t)testing_below(random, 3) : 1;
+	for (i = 0; !is_sum && i < one.n_gemms; i++)
+		one.n[i] = pick_size(random);
+	one.k = is_sum ? 0 : pick_size(random);
+	one.wants_gathered = (int)testing_below(random, 2);
+	pick_tuning(random, &one, has_library);
+	return one;
+}
+
+static void describe(const struct op_case *one, char *text, size_t n_bytes)
+{
+	static const char *const sorts[OP_SORTS] = {
+		"ag_gemm", "gemm_rs", "reduce_scatter", "all_reduce"
+	};
+	size_t at;
+	uint32_t i;
+
+	at = (size_t)snprintf(text, n_bytes, "%s %s rows", sorts[one->sort],
+			      one->dtype == CEOV_BF16 ? "bf16" : "fp16");
+	for (i = 0; i < one->n_ranks && at < n_bytes; i++)
+		at += (size_t)snprintf(text + at, n_bytes - at, " %llu",
+				       (unsigned long long)one->rows[i]);
+	for (i = 0; i < one->n_gemms && at < n_bytes; i++)
+		at += (size_t)snprintf(text + at, n_bytes - at, " n %llu",
+				       (unsigned long long)one->n[i]);
+	if (at < n_bytes)
+		snprintf(text + at, n_bytes - at, " k %llu way %d pieces %u tiles %ux%u "
+			 "blocks %u", (unsigned long long)one->k, (int)one->tuning.way,
+			 one->tuning.n_pieces, one->tuning.tile_rows,
+			 one->tuning.tile_columns, one->tuning.n_reduce_blocks);
+}
+
+/* --- sizes ----------------------------------------------------------------- */
+
+static int is_sum(const struct op_case *one)
+{
+	return one->sort == OP_REDUCE_SCATTER || one->sort == OP_ALL_REDUCE;
+}
+
+static uint64_t before(const struct op_case *one, uint32_t rank)
+{
+	uint64_t sum = 0;
+	uint32_t i;
+
+	for (i = 0; i < rank; i++)
+		sum += one->rows[i];
+	return sum;
+}
+
+static uint64_t all_rows(const struct op_case *one)
+{
+	return before(one, one->n_ranks);
+}
+
+static uint64_t a_elements(const struct op_case *one, uint32_t rank)
+{
+	if (is_sum(one))
+		return all_rows(one);
+	return (one->sort == OP_AG_GEMM ? one->rows[rank] : all_rows(one)) * one->k;
+}
+
+static uint64_t c_elements(const struct op_case *one, uint32_t rank, uint32_t i)
+{
+	switch (one->sort) {
+	case OP_AG_GEMM:    return all_rows(one) * one->n[i];
+	case OP_GEMM_RS:    return one->rows[rank] * one->n[0];
+	case OP_ALL_REDUCE: return all_rows(one);
+	default:            return one->rows[rank];
+	}
+}
+
+static uint32_t blocks_for(uint64_t n)
+{
+	uint64_t blocks = (n + GPU_THREADS - 1) / GPU_THREADS;
+
+	return (uint32_t)(blocks > BLOCKS_MAX ? BLOCKS_MAX : blocks ? blocks : 1);
+}
+
+/* --- memory ---------------------------------------------------------------- */
+
+static void *take(struct gpu_op_rank *rank, uint64_t n_bytes)
+{
+	void *taken = rank->arena + rank->used_bytes;
+
+	rank->used_bytes += (n_bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+	ck_assert_uint_le(rank->used_bytes, GPU_OP_ARENA_BYTES);
+	return taken;
+}
+
+static struct gpu_words guard_of(void *results, uint64_t n_bytes)
+{
+	struct gpu_words words = { (char *)results + n_bytes, GUARD_WORDS, GUARD_SEED };
+
+	return words;
+}
+
+static void *take_results(struct gpu_op_rank *rank, uint64_t n_bytes)
+{
+	void *results = take(rank, n_bytes + GUARD_WORDS * sizeof(uint64_t));
+	struct gpu_words guard = guard_of(results, n_bytes);
+
+	gpu_fill(&rank->gpu, GPU_CONTROL, &guard);
+	return results;
+}
+
+void gpu_op_data_make(struct gpu_op_rank *rank, const struct op_case *one,
+		      struct gpu_op_data *ret_data)
+{
+	struct gpu_op_data data = { .rank = rank, .one = one };
+	uint32_t i;
+
+	ck_assert_uint_le(op_case_scratch(one), GPU_OP_SCRATCH);
+	data.a = take(rank, a_elements(one, rank->rank) * CEI_NUMBER_BYTES);
+	for (i = 0; i < one->n_gemms; i++) {
+		data.b[i] = take(rank, one->n[i] * one->k * CEI_NUMBER_BYTES);
+		data.c_bytes[i] = c_elements(one, rank->rank, i) * CEI_NUMBER_BYTES;
+		data.c[i] = take_results(rank, data.c_bytes[i]);
+	}
+	if (one->sort == OP_AG_GEMM && one->wants_gathered) {
+		data.gathered_bytes = all_rows(one) * one->k * CEI_NUMBER_BYTES;
+		data.gathered = take_results(rank, data.gathered_bytes);
+	}
+	gpu_idle(&rank->gpu, GPU_CONTROL);
+	*ret_data = data;
+}
+
+/* --- operands -------------------------------------------------------------- */
+
+struct operand {                        /* a part of one rank's */
+	uint32_t rank;
+	uint32_t which;                 /* 0: A or source; 1 + i: B of product i */
+	uint64_t first;
+	uint64_t n;
+};
+
+/* Operands are 2^32 numbers apart. */
+static void fill(const struct gpu_op_data *data, enum gpu_stream stream, void *p,
+		 const struct operand *operand, uint64_t number)
+{
+	struct cei_kernel_fill_bf16 made;
+
+	if (!operand->n)
+		return;
+	memset(&made, 0, sizeof(made));
+	made.p = p;
+	made.n = operand->n;
+	made.first = operand->first;
+	made.seed = testing_seed() + ((number * 64 + operand->rank * 8 + operand->which) << 32);
+	made.kind = data->one->dtype == CEOV_BF16 ? CEI_FILL_BF16 : CEI_FILL_FP16;
+	gpu_launch(&data->rank->gpu, stream, "cei_kernel_fill_bf16", blocks_for(made.n), &made);
+}
+
+void gpu_op_data_fill(const struct gpu_op_data *data, enum gpu_stream stream,
+		      uint64_t number)
+{
+	const struct op_case *one = data->one;
+	struct operand operand = { .rank = data->rank->rank };
+	uint32_t i;
+
+	operand.n = a_elements(one, operand.rank);
+	fill(data, stream, data->a, &operand, number);
+	for (i = 0; !is_sum(one) && i < one->n_gemms; i++) {
+		operand.which = 1 + i;
+		operand.n = one->n[i] * one->k;
+		fill(data, stream, data->b[i], &operand, number);
+	}
+}
+
+static void spoil(const struct gpu_op_data *data, enum gpu_stream stream, void *p,
+		  uint64_t n_bytes)
+{
+	struct gpu_words words = { p, n_bytes / sizeof(uint64_t), ~GUARD_SEED };
+
+	if (words.n_words)
+		gpu_fill(&data->rank->gpu, stream, &words);
+}
+
+void gpu_op_data_spoil(const struct gpu_op_data *data, enum gpu_stream stream)
+{
+	uint32_t i;
+
+	for (i = 0; i < data->one->n_gemms; i++)
+		spoil(data, stream, data->c[i], data->c_bytes[i]);
+	spoil(data, stream, data->gathered, data->gathered_bytes);
+}
+
+/* --- runs ------------------------------------------------------------------ */
+
+static int run_ag_gemm(const struct gpu_op_data *data, ceov_op *op, void *stream)
+{
+	struct ceov_ag_gemm_run run = { .struct_bytes = sizeof(run), .stream = stream };
+	uint32_t i;
+
+	run.a = data->a;
+	for (i = 0; i < data->one->n_gemms; i++) {
+		run.b[i] = data->b[i];
+		run.c[i] = data->c[i];
+	}
+	run.gathered = data->gathered;
+	return ceov_ag_gemm_run(op, &run);
+}
+
+int gpu_op_data_run(const struct gpu_op_data *data, ceov_op *op, enum gpu_stream stream)
+{
+	struct ceov_gemm_rs_run gemm_rs = { .struct_bytes = sizeof(gemm_rs) };
+	struct ceov_reduce_run reduce = { .struct_bytes = sizeof(reduce) };
+	void *queue = data->rank->gpu.streams[stream];
+
+	if (data->one->sort == OP_AG_GEMM)
+		return run_ag_gemm(data, op, queue);
+	if (data->one->sort == OP_GEMM_RS) {
+		gemm_rs.stream = queue;
+		gemm_rs.a = data->a;
+		gemm_rs.b = data->b[0];
+		gemm_rs.c = data->c[0];
+		return ceov_gemm_rs_run(op, &gemm_rs);
+	}
+	reduce.stream = queue;
+	reduce.source = data->a;
+	reduce.target = data->c[0];
+	return ceov_reduce_run(op, &reduce);
+}
+
+void gpu_op_data_turn(const struct gpu_op_data *data, ceov_op *op, enum gpu_stream stream,
+		      uint64_t number)
+{
+	char text[300];
+	int r;
+
+	gpu_op_data_fill(data, stream, number);
+	gpu_op_data_spoil(data, stream);
+	r = gpu_op_data_run(data, op, stream);
+	if (!r)
+		return;
+	describe(data->one, text, sizeof(text));
+	ck_abort_msg("rank %u: %s: run: %s", data->rank->rank, text, ceov_strerror(r));
+}
+
+/* --- references ------------------------------------------------------------ */
+
+struct check {
+	const struct gpu_op_data *data;
+	uint64_t number;
+	uint64_t used_bytes;            /* of the arena, before it */
+	void    *a;                     /* any rank's operands, made again */
+	void    *b;
+	double  *sum;
+	float   *slack;
+};
+
+static uint64_t larger(uint64_t x, uint64_t y)
+{
+	return x > y ? x : y;
+}
+
+/* Room for the largest part that is looked at at once. */
+static struct check begin_check(const struct gpu_op_data *data, uint64_t number)
+{
+	struct check check = { .data = data, .number = number };
+	const struct op_case *one = data->one;
+	struct gpu_op_rank *rank = data->rank;
+	uint64_t rows = 0, n = 1, i;
+
+	for (i = 0; i < one->n_ranks; i++)
+		rows = larger(rows, one->rows[i]);
+	if (one->sort == OP_ALL_REDUCE)
+		rows = all_rows(one);
+	for (i = 0; !is_sum(one) && i < one->n_gemms; i++)
+		n = larger(n, one->n[i]);
+	check.used_bytes = rank->used_bytes;
+	check.a = take(rank, rows * (is_sum(one) ? 1 : one->k) * CEI_NUMBER_BYTES);
+	check.b = take(rank, n * one->k * CEI_NUMBER_BYTES);
+	check.sum = take(rank, rows * n * sizeof(*check.sum));
+	check.slack = take(rank, rows * n * sizeof(*check.slack));
+	return check;
+}
+
+static float rounding_of(const struct op_case *one)
+{
+	return one->dtype == CEOV_BF16 ? 0x1p-8f : 0x1p-11f;
+}
+
+/* Rank source's rows `first` and on times its B, the first such or added to it. */
+static void add_reference(const struct check *check, uint32_t source, uint64_t first,
+			  uint64_t n_rows, uint64_t n)
+{
+	const struct op_case *one = check->data->one;
+	uint64_t width = is_sum(one) ? 1 : one->k;
+	struct operand a = { source, 0, first * width, n_rows * width };
+	struct cei_kernel_reference reference;
+
+	fill(check->data, GPU_CONTROL, check->a, &a, check->number);
+	memset(&reference, 0, sizeof(reference));
+	reference.a = check->a;
+	reference.b = is_sum(one) ? NULL : check->b;
+	reference.n_rows = n_rows;
+	reference.n = n;
+	reference.k = one->k;
+	reference.sum = check->sum;
+	reference.slack = check->slack;
+	reference.is_fp16 = one->dtype == CEOV_FP16;
+	reference.adds = one->sort != OP_AG_GEMM && source;
+	reference.rounding = one->sort == OP_GEMM_RS ? rounding_of(one) : 0;
+	reference.accumulation = 0x1p-22f * (float)(one->k / 16 + 4 + one->n_ranks);
+	if (n_rows && n)
+		gpu_launch(&check->data->rank->gpu, GPU_CONTROL, "cei_kernel_reference",
+			   blocks_for(n_rows * n), &reference);
+}
+
+static void blame(const struct check *check, const void *x, const char *what,
+		  const struct gpu_result *seen)
+{
+	const struct op_case *one = check->data->one;
+	struct gpu *gpu = &check->data->rank->gpu;
+	float value = 0, slack = 0;
+	uint16_t bits = 0;
+	double sum = 0;
+	char text[300];
+
+	gpu_move(gpu, &bits, (const uint16_t *)x + seen->first_wrong, sizeof(bits));
+	gpu_move(gpu, &sum, check->sum + seen->first_wrong, sizeof(sum));
+	gpu_move(gpu, &slack, check->slack + seen->first_wrong, sizeof(slack));
+	cei_widen(one->dtype, &value, &bits, 1);
+	describe(one, text, sizeof(text));
+	ck_abort_msg("rank %u: %s: %s: %llu results are wrong, the first of them is number "
+		     "%llu: %g instead of %g (slack %g); operands %llu",
+		     check->data->rank->rank, text, what, seen->n_wrong, seen->first_wrong,
+		     (double)value, sum, (double)slack, (unsigned long long)check->number);
+}
+
+/* n results at x against what is in sum and slack. */
+static void check_near(const struct check *check, const void *x, uint64_t n,
+		       const char *what)
+{
+	struct gpu *gpu = &check->data->rank->gpu;
+	struct cei_kernel_near near;
+	struct gpu_result seen;
+
+	if (!n)
+		return;
+	gpu_reset(gpu, NEAR_RESULT);
+	memset(&near, 0, sizeof(near));
+	near.x = x;
+	near.sum = check->sum;
+	near.slack = check->slack;
+	near.n = n;
+	near.is_fp16 = check->data->one->dtype == CEOV_FP16;
+	near.rounding = rounding_of(check->data->one);
+	near.least = 0x1p-25f * (float)(1 + check->data->one->n_ranks);
+	near.n_wrong = &gpu->results[NEAR_RESULT].n_wrong;
+	near.first_wrong = &gpu->results[NEAR_RESULT].first_wrong;
+	gpu_launch(gpu, GPU_CONTROL, "cei_kernel_compare_near", blocks_for(n), &near);
+	seen = gpu_result(gpu, NEAR_RESULT);
+	if (seen.n_wrong)
+		blame(check, x, what, &seen);
+}
+
+/* The kernel also finds the largest difference, which nobody reads. */
+static void check_bits(const struct gpu_op_data *data, const void *x, const void *y,
+		       uint64_t n_bytes, const char *what)
+{
+	struct gpu *gpu = &data->rank->gpu;
+	struct gpu_result *result = &gpu->results[SAME_RESULT];
+	struct cei_kernel_compare_bf16 compare;
+	unsigned long long n_unlike;
+	char text[300];
+
+	if (!n_bytes)
+		return;
+	gpu_reset(gpu, SAME_RESULT);
+	memset(&compare, 0, sizeof(compare));
+	compare.x = x;
+	compare.y = y;
+	compare.n = n_bytes / CEI_NUMBER_BYTES;
+	compare.ret_difference = &result->status;
+	compare.ret_largest = &result->pad;
+	compare.ret_n_unlike = &result->n_wrong;
+	gpu_launch(gpu, GPU_CONTROL, "cei_kernel_compare_bf16", blocks_for(compare.n),
+		   &compare);
+	n_unlike = gpu_result(gpu, SAME_RESULT).n_wrong;
+	describe(data->one, text, sizeof(text));
+	ck_assert_msg(!n_unlike, "rank %u: %s: %s: %llu of %llu numbers differ",
+		      data->rank->rank, text, what, n_unlike,
+		      (unsigned long long)compare.n);
+}
+
+static void check_ag_gemm(const struct check *check)
+{
+	const struct gpu_op_data *data = check->data;
+	const struct op_case *one = data->one;
+	struct operand b = { .rank = data->rank->rank };
+	uint64_t first, rows;
+	uint32_t source, i;
+	char what[64];
+
+	for (i = 0; i < one->n_gemms; i++) {
+		b.which = 1 + i;
+		b.n = one->n[i] * one->k;
+		fill(data, GPU_CONTROL, check->b, &b, check->number);
+		for (source = 0; source < one->n_ranks; source++) {
+			rows = one->rows[source];
+			first = before(one, source);
+			snprintf(what, sizeof(what), "product %u of rank %u's rows", i, source);
+			add_reference(check, source, 0, rows, one->n[i]);
+			check_near(check, (const uint16_t *)data->c[i] + first * one->n[i],
+				   rows * one->n[i], what);
+			if (data->gathered && !i)
+				check_bits(data, (const uint16_t *)data->gathered +
+					   first * one->k, check->a,
+					   rows * one->k * CEI_NUMBER_BYTES, "gathered");
+		}
+	}
+}
+
+/* A sum over ranks of what each contributes to this rank's results. */
+static void check_sum(const struct check *check)
+{
+	const struct gpu_op_data *data = check->data;
+	const struct op_case *one = data->one;
+	uint32_t own = data->rank->rank, source;
+	uint64_t first = one->sort == OP_ALL_REDUCE ? 0 : before(one, own);
+	uint64_t n = is_sum(one) ? 1 : one->n[0];
+	uint64_t rows = c_elements(one, own, 0) / n;
+	struct operand b = { .which = 1, .n = is_sum(one) ? 0 : n * one->k };
+
+	for (source = 0; source < one->n_ranks; source++) {
+		b.rank = source;
+		fill(data, GPU_CONTROL, check->b, &b, check->number);
+		add_reference(check, source, first, rows, n);
+	}
+	check_near(check, data->c[0], rows * n, "the sum");
+}
+
+static void check_guard(const struct gpu_op_data *data, void *results, uint64_t n_bytes)
+{
+	struct gpu_words guard = guard_of(results, n_bytes);
+
+	if (results)
+		gpu_check(&data->rank->gpu, &guard);
+}
+
+void gpu_op_data_check(const struct gpu_op_data *data, enum gpu_stream stream,
+		       uint64_t number)
+{
+	struct check check;
+	uint32_t i;
+
+	gpu_idle(&data->rank->gpu, stream);
+	check = begin_check(data, number);
+	if (data->one->sort == OP_AG_GEMM)
+		check_ag_gemm(&check);
+	else
+		check_sum(&check);
+	for (i = 0; i < data->one->n_gemms; i++)
+		check_guard(data, data->c[i], data->c_bytes[i]);
+	check_guard(data, data->gathered, data->gathered_bytes);
+	data->rank->used_bytes = check.used_bytes;
+}
+
+void gpu_op_data_keep(const struct gpu_op_data *data, enum gpu_stream stream,
+		      const struct gpu_op_data *kept)
+{
+	uint32_t i;
+
+	gpu_idle(&data->rank->gpu, stream);
+	for (i = 0; i < data->one->n_gemms; i++)
+		if (data->c_bytes[i])
+			gpu_move(&data->rank->gpu, kept->c[i], data->c[i], data->c_bytes[i]);
+}
+
+void gpu_op_data_same(const struct gpu_op_data *data, enum gpu_stream stream,
+		      const struct gpu_op_data *kept)
+{
+	uint32_t i;
+
+	gpu_idle(&data->rank->gpu, stream);
+	for (i = 0; i < data->one->n_gemms; i++)
+		check_bits(data, data->c[i], kept->c[i], data->c_bytes[i], "repeated");
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Ranks on GPUs, their threads and workspaces. */
+
+#include "gpu_op_rig.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "ops/workspace.h"
+
+#define LATE_NS     (10 * TESTING_MS)
+#define LATE_RESULT 3u                  /* whose words the late kernel takes */
+
+/* --- threads --------------------------------------------------------------- */
+
+struct thread {
+	pthread_t           thread;
+	struct gpu_op_rank *rank;
+	void              (*body)(struct gpu_op_rank *rank, const void *arg);
+	const void         *arg;
+};
+
+static void *run_thread(void *arg)
+{
+	const struct thread *thread = arg;
+
+	thread->body(thread->rank, thread->arg);
+	return NULL;
+}
+
+void gpu_op_each(struct gpu_op_rig *rig,
+		 void (*body)(struct gpu_op_rank *rank, const void *arg), const void *arg)
+{
+	struct thread threads[GPU_OP_RANKS_MAX];
+	uint32_t i;
+
+	for (i = 0; i < rig->n_here; i++) {
+		threads[i].rank = &rig->ranks[rig->first + i];
+		threads[i].body = body;
+		threads[i].arg = arg;
+		ck_assert_int_eq(pthread_create(&threads[i].thread, NULL, run_thread,
+						&threads[i]), 0);
+	}
+	for (i = 0; i < rig->n_here; i++)
+		pthread_join(threads[i].thread, NULL);
+}
+
+void gpu_op_meet(struct gpu_op_rank *rank)
+{
+	struct gpu_op_rig *rig = rank->rig;
+
+	if (rig->n_here == rig->n_ranks)
+		pthread_barrier_wait(&rig->barrier);
+	else
+		ck_assert_int_eq(ceov_barrier(rig->context, TESTING_PATIENCE), 0);
+}
+
+/* --- opening --------------------------------------------------------------- */
+
+static void open_rank(struct gpu_op_rank *rank, const void *arg)
+{
+	(void)arg;
+	gpu_open(&rank->gpu, rank->rank);
+	rank->arena = gpu_allocate(&rank->gpu, GPU_OP_ARENA_BYTES);
+}
+
+static void open_ranks(struct gpu_op_rig *rig)
+{
+	uint32_t i;
+
+	ck_assert_int_eq(pthread_barrier_init(&rig->barrier, NULL, rig->n_here), 0);
+	for (i = 0; i < rig->n_ranks; i++) {
+		rig->ranks[i].rig = rig;
+		rig->ranks[i].rank = i;
+	}
+	gpu_op_each(rig, open_rank, NULL);
+}
+
+void gpu_op_open(struct gpu_op_rig *rig, uint32_t n_ranks)
+{
+	static const uint32_t indices[GPU_OP_RANKS_MAX] = { 0, 1, 2, 3 };
+
+	ck_assert_uint_le(n_ranks, GPU_OP_RANKS_MAX);
+	memset(rig, 0, sizeof(*rig));
+	rig->n_ranks = rig->n_here = n_ranks;
+	rig->context = gpu_context(indices, n_ranks);
+	open_ranks(rig);
+}
+
+void gpu_op_open_one(struct gpu_op_rig *rig, uint32_t rank, uint32_t n_ranks,
+		     const char *path)
+{
+	struct ceov_member member = { rank, { CEOV_PLACE_GPU, rank } };
+	struct ceov_config config = CEOV_CONFIG_INIT;
+
+	ck_assert_uint_le(n_ranks, GPU_OP_RANKS_MAX);
+	memset(rig, 0, sizeof(*rig));
+	rig->n_ranks = n_ranks;
+	rig->first = rank;
+	rig->n_here = 1;
+	config.members = &member;
+	config.n_members = 1;
+	config.n_ranks = n_ranks;
+	config.group = path;
+	config.deadline_ns = TESTING_PATIENCE;
+	ck_assert_int_eq(ceov_open(&config, &rig->context), 0);
+	open_ranks(rig);
+}
+
+static void close_rank(struct gpu_op_rank *rank, const void *arg)
+{
+	(void)arg;
+	gpu_free(&rank->gpu, rank->arena);
+	gpu_close(&rank->gpu);
+}
+
+void gpu_op_close(struct gpu_op_rig *rig)
+{
+	gpu_op_each(rig, close_rank, NULL);
+	ceov_close(rig->context);
+	pthread_barrier_destroy(&rig->barrier);
+}
+
+/* --- workspaces ------------------------------------------------------------ */
+
+ceov_workspace *gpu_op_workspace(struct gpu_op_rank *rank, const struct gpu_op_mode *mode)
+{
+	struct ceov_workspace_config config = { .struct_bytes = sizeof(config) };
+	ceov_workspace *workspace = NULL;
+
+	config.rank = rank->rank;
+	config.name = mode->name;
+	config.scratch_bytes = GPU_OP_SCRATCH;
+	config.is_capturable = mode->is_capturable;
+	config.deadline_ns = mode->deadline_ns;
+	ck_assert_int_eq(ceov_workspace_create(rank->rig->context, &config, &workspace), 0);
+	gpu_op_meet(rank);
+	ck_assert_int_eq(ceov_workspace_connect(workspace, TESTING_PATIENCE), 0);
+	gpu_op_meet(rank);
+	return workspace;
+}
+
+/* Peers that still map it let go of it within their own call. */
+void gpu_op_workspace_release(struct gpu_op_rank *rank, ceov_workspace *workspace)
+{
+	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
+	int r;
+
+	gpu_op_meet(rank);
+	while ((r = ceov_workspace_release(workspace)) == CEOV_PENDING) {
+		ck_assert_uint_lt(cei_now_ns(), deadline);
+		usleep(1000);
+	}
+	ck_assert_msg(!r, "rank %u: releasing a workspace: %s", rank->rank, ceov_strerror(r));
+	gpu_op_meet(rank);
+}
+
+int gpu_op_has_library(ceov_workspace *workspace)
+{
+	const struct cei_tile_shape wide = { GPU_OP_WIDE_ROWS, GPU_OP_WIDE_COLUMNS };
+
+	return workspace->executor.ops->is_fit(&workspace->executor, wide);
+}
+
+int gpu_op_error(struct gpu_op_rank *rank, ceov_workspace *workspace)
+{
+	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
+	int r;
+
+	while (!(r = ceov_workspace_status(workspace))) {
+		ck_assert_msg(cei_now_ns() < deadline, "rank %u: no error is known",
+			      rank->rank);
+		usleep(1000);
+	}
+	return r;
+}
+
+/* --- one op of each kind --------------------------------------------------- */
+
+struct op_case gpu_op_case_plain(enum op_sort sort, uint32_t n_ranks)
+{
+	int is_sum = sort == OP_REDUCE_SCATTER || sort == OP_ALL_REDUCE;
+	struct op_case one = op_case_of(sort, n_ranks, is_sum ? 40000 : 384,
+					is_sum ? 0 : 512, is_sum ? 0 : 640);
+
+	one.tuning.way = CEOV_WAY_OVERLAP;
+	one.tuning.n_pieces = 3;
+	one.dtype = sort % 2 ? CEOV_FP16 : CEOV_BF16;
+	one.wants_gathered = 1;
+	return one;
+}
+
+void gpu_op_plain_make(struct gpu_op_rank *rank, ceov_workspace *workspace,
+		       struct gpu_op_plain *ret_plain)
+{
+	struct op_case *cases = ret_plain->cases;
+	uint32_t i;
+
+	rank->used_bytes = 0;
+	for (i = 0; i < OP_SORTS; i++) {
+		cases[i] = gpu_op_case_plain((enum op_sort)i, rank->rig->n_ranks);
+		gpu_op_data_make(rank, &cases[i], &ret_plain->data[i]);
+		ret_plain->ops[i] = NULL;
+		ck_assert_int_eq(op_case_create(&cases[i], workspace, &ret_plain->ops[i]), 0);
+	}
+	gpu_op_meet(rank);
+}
+
+void gpu_op_plain_release(struct gpu_op_rank *rank, struct gpu_op_plain *plain)
+{
+	uint32_t i;
+
+	gpu_op_meet(rank);
+	for (i = 0; i < OP_SORTS; i++)
+		ceov_op_release(plain->ops[i]);
+}
+
+/* --- lateness -------------------------------------------------------------- */
+
+static void hold_stream(struct gpu_op_rank *rank, enum gpu_stream stream, uint64_t ns)
+{
+	struct gpu_result *words = &rank->gpu.results[LATE_RESULT];
+	const uint32_t *stop_word = &words->pad;        /* stays 0 */
+	uint32_t *n_started = &words->status;
+	void *arguments[] = { &stop_word, &ns, &n_started };
+	const struct cei_module_launch launch = {
+		.name = "cei_kernel_spin",
+		.n_blocks = 1,
+		.n_threads = 32,
+		.arguments = arguments,
+	};
+
+	gpu_launch_as(&rank->gpu, stream, &launch);
+}
+
+void gpu_op_be_late(struct gpu_op_rank *rank, enum gpu_stream stream, uint64_t *random)
+{
+	int sleeps = (int)testing_below(random, 2);
+	uint64_t ns = testing_below(random, LATE_NS);
+
+	if (sleeps)
+		usleep((useconds_t)(ns / 1000));
+	else
+		hold_stream(rank, stream, ns);
+}

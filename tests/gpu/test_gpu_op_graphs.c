@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * Operators in CUDA graphs, replayed between runs that are not, with ranks that come
+ * late; and how runs of both kinds of workspace end when a rank does not come or a
+ * thread aborts.
+ */
+
+#include "gpu_graph.h"
+#include "gpu_op_rig.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "ops/workspace.h"
+
+#define REPLAYS     100u
+#define RUNS_MAX    4u
+#define DEADLINE_NS TESTING_SECOND
+#define END_NS      (2 * TESTING_SECOND)        /* after an abort or the deadline, streams
+						 * are idle sooner */
+#define ABORT_US    50000
+#define GOOD_RUNS   3u
+
+static struct gpu_op_rig rig;
+static uint32_t n_all;
+
+/* --- graphs ---------------------------------------------------------------- */
+
+struct sequence {                       /* runs of one graph, in this order */
+	uint32_t     n;
+	enum op_sort sorts[RUNS_MAX];
+	int          is_wide;           /* products by cuBLAS */
+};
+
+static const struct sequence sequences[] = {
+	{ 1, { OP_AG_GEMM }, 0 },
+	{ 1, { OP_GEMM_RS }, 0 },
+	{ 1, { OP_ALL_REDUCE }, 0 },
+	{ 2, { OP_AG_GEMM, OP_GEMM_RS }, 0 },
+	{ 3, { OP_AG_GEMM, OP_GEMM_RS, OP_ALL_REDUCE }, 0 },
+	{ 4, { OP_GEMM_RS, OP_REDUCE_SCATTER, OP_GEMM_RS, OP_AG_GEMM }, 0 },
+	{ 2, { OP_AG_GEMM, OP_GEMM_RS }, 1 },
+};
+
+#define N_SEQUENCES (sizeof(sequences) / sizeof(sequences[0]))
+
+/* Runs of the graph, and those beside it, have memory of their own each; ops are shared
+ * by runs of a kind. */
+struct player {
+	struct gpu_op_rank    *rank;
+	ceov_workspace        *workspace;
+	const struct sequence *sequence;
+	struct op_case         cases[OP_SORTS];
+	ceov_op               *ops[OP_SORTS];
+	struct gpu_op_data     captured[RUNS_MAX];
+	struct gpu_op_data     beside[OP_SORTS];
+	struct gpu_graph       graph;
+};
+
+static void make_player(struct player *player)
+{
+	const struct sequence *sequence = player->sequence;
+	struct gpu_op_rank *rank = player->rank;
+	struct op_case *one;
+	uint32_t i;
+
+	for (i = 0; i < OP_SORTS; i++) {
+		one = &player->cases[i];
+		*one = gpu_op_case_plain((enum op_sort)i, rank->rig->n_ranks);
+		if (sequence->is_wide && one->k) {
+			one->tuning.tile_rows = GPU_OP_WIDE_ROWS;
+			one->tuning.tile_columns = GPU_OP_WIDE_COLUMNS;
+		}
+		player->ops[i] = NULL;
+		ck_assert_int_eq(op_case_create(one, player->workspace, &player->ops[i]), 0);
+		gpu_op_data_make(rank, one, &player->beside[i]);
+	}
+	for (i = 0; i < sequence->n; i++)
+		gpu_op_data_make(rank, &player->cases[sequence->sorts[i]],
+				 &player->captured[i]);
+	gpu_op_meet(rank);
+}
+
+static void capture(struct player *player)
+{
+	const struct sequence *sequence = player->sequence;
+	uint32_t i;
+	int r;
+
+	gpu_graph_begin(&player->graph, &player->rank->gpu, GPU_CONSUME);
+	for (i = 0; i < sequence->n; i++) {
+		r = gpu_op_data_run(&player->captured[i], player->ops[sequence->sorts[i]],
+				    GPU_CONSUME);
+		ck_assert_msg(!r, "rank %u: run %u of a capture: %s", player->rank->rank, i,
+			      ceov_strerror(r));
+	}
+	gpu_graph_end(&player->graph);
+	gpu_op_meet(player->rank);
+}
+
+/* Operands of a run: none are those of another. */
+static uint64_t number_of(uint32_t replay, uint32_t run)
+{
+	return replay * 16 + run;
+}
+
+/* New operands, then the graph. */
+static void replay(struct player *player, uint32_t k)
+{
+	uint32_t i;
+
+	for (i = 0; i < player->sequence->n; i++) {
+		gpu_op_data_fill(&player->captured[i], GPU_CONSUME, number_of(k, i));
+		gpu_op_data_spoil(&player->captured[i], GPU_CONSUME);
+	}
+	gpu_graph_launch(&player->graph);
+}
+
+static void check_replay(struct player *player, uint32_t k)
+{
+	uint32_t i;
+
+	for (i = 0; i < player->sequence->n; i++)
+		gpu_op_data_check(&player->captured[i], GPU_CONSUME, number_of(k, i));
+	ck_assert_int_eq(ceov_workspace_status(player->workspace), 0);
+}
+
+/* After every seventh replay a run outside the graph; some rank is late now and then, for
+ * a replay or for such a run; between what is checked nobody waits for anything. */
+static void play(struct player *player)
+{
+	uint64_t random = testing_seed(), how, victim;
+	uint32_t k, sort = 0;
+
+	for (k = 0; k < REPLAYS; k++) {
+		how = testing_random(&random);
+		victim = testing_below(&random, 8 * player->rank->rig->n_ranks);
+		if (victim == player->rank->rank)
+			gpu_op_be_late(player->rank, GPU_CONSUME, &how);
+		replay(player, k);
+		if (k < 2 || k + 1 == REPLAYS)
+			check_replay(player, k);
+		if (k % 7)
+			continue;
+		if (victim == player->rank->rank + player->rank->rig->n_ranks)
+			gpu_op_be_late(player->rank, GPU_CONSUME, &how);
+		sort = k / 7 % OP_SORTS;
+		gpu_op_data_turn(&player->beside[sort], player->ops[sort], GPU_CONSUME,
+				 number_of(k, RUNS_MAX));
+		if (k % 21 == 0)
+			gpu_op_data_check(&player->beside[sort], GPU_CONSUME,
+					  number_of(k, RUNS_MAX));
+	}
+}
+
+static void release_player(struct player *player)
+{
+	uint32_t i;
+
+	gpu_idle(&player->rank->gpu, GPU_CONSUME);
+	gpu_op_meet(player->rank);
+	gpu_graph_free(&player->graph);
+	for (i = 0; i < OP_SORTS; i++)
+		ceov_op_release(player->ops[i]);
+}
+
+static void play_all(struct gpu_op_rank *rank, const void *arg)
+{
+	const struct gpu_op_mode mode = { "graphs", 1, 0 };
+	struct player player = { .rank = rank };
+	uint32_t i;
+
+	(void)arg;
+	player.workspace = gpu_op_workspace(rank, &mode);
+	for (i = 0; i < N_SEQUENCES; i++) {
+		player.sequence = &sequences[i];
+		if (player.sequence->is_wide && !gpu_op_has_library(player.workspace))
+			continue;
+		rank->used_bytes = 0;
+		make_player(&player);
+		capture(&player);
+		play(&player);
+		release_player(&player);
+	}
+	gpu_op_workspace_release(rank, player.workspace);
+}
+
+START_TEST(test_graphs_are_replayed)
+{
+	gpu_op_open(&rig, _i ? n_all : 2);
+	gpu_op_each(&rig, play_all, NULL);
+	gpu_op_close(&rig);
+}
+END_TEST
+
+/* Two graphs by turns: the one with an odd number of runs moves on which half of the
+ * scratch was used last when the other begins. */
+static void play_by_turns(struct gpu_op_rank *rank, const void *arg)
+{
+	static const uint32_t which[2] = { 0, 4 };
+	const struct gpu_op_mode mode = { "turns", 1, 0 };
+	struct player players[2] = { { .rank = rank }, { .rank = rank } };
+	uint64_t random = testing_seed();
+	uint32_t k, i;
+
+	(void)arg;
+	players[0].workspace = players[1].workspace = gpu_op_workspace(rank, &mode);
+	rank->used_bytes = 0;
+	for (i = 0; i < 2; i++) {
+		players[i].sequence = &sequences[which[i]];
+		make_player(&players[i]);
+		capture(&players[i]);
+	}
+	for (k = 0; k < REPLAYS; k++) {
+		i = (uint32_t)testing_below(&random, 2);
+		replay(&players[i], k);
+		if (k % 10 == 9)
+			check_replay(&players[i], k);
+	}
+	for (i = 0; i < 2; i++)
+		release_player(&players[i]);
+	gpu_op_workspace_release(rank, players[0].workspace);
+}
+
+START_TEST(test_two_graphs_by_turns)
+{
+	gpu_op_open(&rig, n_all);
+	gpu_op_each(&rig, play_by_turns, NULL);
+	gpu_op_close(&rig);
+}
+END_TEST
+
+/* --- ends ------------------------------------------------------------------ */
+
+struct ending {
+	const char   *name;
+	int           is_capturable;
+	int           by_graph;         /* runs are replays */
+	int           is_abort;         /* else a rank that does not come */
+};
+
+struct mortal {                         /* one rank's op that will fail */
+	struct gpu_op_rank *rank;
+	ceov_workspace     *workspace;
+	struct op_case      one;
+	struct gpu_op_data  data;
+	ceov_op            *op;
+	int                 by_graph;
+	struct gpu_graph    graph;
+};
+
+static void make_mortal(struct mortal *mortal, enum op_sort sort)
+{
+	struct gpu_op_rank *rank = mortal->rank;
+
+	rank->used_bytes = 0;
+	mortal->one = gpu_op_case_plain(sort, rank->rig->n_ranks);
+	gpu_op_data_make(rank, &mortal->one, &mortal->data);
+	ck_assert_int_eq(op_case_create(&mortal->one, mortal->workspace, &mortal->op), 0);
+	gpu_op_meet(rank);
+	if (!mortal->by_graph)
+		return;
+	gpu_graph_begin(&mortal->graph, &rank->gpu, GPU_CONSUME);
+	ck_assert_int_eq(gpu_op_data_run(&mortal->data, mortal->op, GPU_CONSUME), 0);
+	gpu_graph_end(&mortal->graph);
+	gpu_op_meet(rank);
+}
+
+static int run_mortal(struct mortal *mortal)
+{
+	if (!mortal->by_graph)
+		return gpu_op_data_run(&mortal->data, mortal->op, GPU_CONSUME);
+	gpu_graph_launch(&mortal->graph);
+	return 0;
+}
+
+static void expect_error(const struct mortal *mortal, const struct ending *ending, int r)
+{
+	int is_right = r == CEOV_ERR_ABORTED || (!ending->is_abort && r == CEOV_ERR_TIMEOUT);
+
+	ck_assert_msg(is_right, "%s: sort %d: rank %u: %s", ending->name,
+		      (int)mortal->one.sort, mortal->rank->rank, ceov_strerror(r));
+}
+
+/* The run that a rank does not make: it ends, the stream goes on, the error is known. */
+static void run_in_vain(struct mortal *mortal, const struct ending *ending)
+{
+	uint64_t limit = END_NS + (ending->is_abort ? 0 : DEADLINE_NS);
+	uint64_t begin = cei_now_ns(), took;
+	int r = run_mortal(mortal);
+
+	if (r)                          /* others' end was quicker than we */
+		expect_error(mortal, ending, r);
+	gpu_idle(&mortal->rank->gpu, GPU_CONSUME);
+	took = cei_now_ns() - begin;
+	expect_error(mortal, ending, gpu_op_error(mortal->rank, mortal->workspace));
+	ck_assert_msg(took < limit, "%s: sort %d: rank %u: idle after %llu us only",
+		      ending->name, (int)mortal->one.sort, mortal->rank->rank,
+		      (unsigned long long)took / 1000);
+}
+
+/* For all ranks: calls yield the error, or what they queue ends with it. */
+static void expect_over(struct mortal *mortal, const struct ending *ending)
+{
+	int r = gpu_op_data_run(&mortal->data, mortal->op, GPU_CONSUME);
+
+	if (r)
+		expect_error(mortal, ending, r);
+	gpu_idle(&mortal->rank->gpu, GPU_CONSUME);
+	expect_error(mortal, ending, gpu_op_error(mortal->rank, mortal->workspace));
+}
+
+static void end_one(struct mortal *mortal, const struct ending *ending, enum op_sort sort)
+{
+	struct gpu_op_rank *rank = mortal->rank;
+	uint32_t absent = sort % rank->rig->n_ranks, i;
+
+	make_mortal(mortal, sort);
+	for (i = 0; i < GOOD_RUNS; i++) {
+		gpu_op_data_fill(&mortal->data, GPU_CONSUME, i);
+		gpu_op_data_spoil(&mortal->data, GPU_CONSUME);
+		ck_assert_int_eq(run_mortal(mortal), 0);
+		gpu_op_data_check(&mortal->data, GPU_CONSUME, i);
+	}
+	gpu_op_meet(rank);
+	if (rank->rank != absent) {
+		run_in_vain(mortal, ending);
+	} else if (ending->is_abort) {
+		usleep(ABORT_US);
+		cei_workspace_fail(mortal->workspace, CEOV_ERR_ABORTED);
+	}
+	gpu_op_meet(rank);
+	expect_over(mortal, ending);
+	gpu_op_meet(rank);
+	if (mortal->by_graph)
+		gpu_graph_free(&mortal->graph);
+	ceov_op_release(mortal->op);
+}
+
+static void end_each(struct gpu_op_rank *rank, const void *arg)
+{
+	const struct ending *ending = arg;
+	struct gpu_op_mode mode = { .is_capturable = ending->is_capturable };
+	struct mortal mortal = { .rank = rank, .by_graph = ending->by_graph };
+	char name[40];
+	uint32_t i;
+
+	mode.name = name;
+	mode.deadline_ns = ending->is_abort ? 0 : DEADLINE_NS;
+	for (i = 0; i < OP_SORTS; i++) {
+		snprintf(name, sizeof(name), "%s %u", ending->name, i);
+		mortal.workspace = gpu_op_workspace(rank, &mode);
+		mortal.op = NULL;
+		end_one(&mortal, ending, (enum op_sort)i);
+		gpu_op_workspace_release(rank, mortal.workspace);
+	}
+}
+
+static const struct ending endings[] = {
+	{ "absent",          0, 0, 0 },
+	{ "abort",           0, 0, 1 },
+	{ "absent queued",   1, 0, 0 },
+	{ "abort queued",    1, 0, 1 },
+	{ "absent replayed", 1, 1, 0 },
+	{ "abort replayed",  1, 1, 1 },
+};
+
+/* Two of a kind share a context: it is none the worse for the first one. */
+START_TEST(test_a_rank_does_not_come_or_aborts)
+{
+	gpu_op_open(&rig, n_all);
+	gpu_op_each(&rig, end_each, &endings[2 * _i]);
+	gpu_op_each(&rig, end_each, &endings[2 * _i + 1]);
+	gpu_op_close(&rig);
+}
+END_TEST
+
+static Suite *suite(uint32_t n_gpus)
+{
+	Suite *made = suite_create("gpu op graphs");
+	TCase *all = tcase_create("graphs");
+
+	n_all = n_gpus < GPU_OP_RANKS_MAX ? n_gpus : GPU_OP_RANKS_MAX;
+	tcase_set_timeout(all, 100);
+	tcase_add_loop_test(all, test_graphs_are_replayed, n_all == 2, 2);
+	tcase_add_test(all, test_two_graphs_by_turns);
+	tcase_add_loop_test(all, test_a_rank_does_not_come_or_aborts, 0, 3);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return gpu_main(2, suite);
+}

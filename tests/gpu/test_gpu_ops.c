@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * Operators on GPUs: random shapes and tunings, late ranks, operands that are overwritten
+ * at once, two workspaces, processes. Graphs and failures: test_gpu_op_graphs.c.
+ *
+ *   CEOVERLAP_GPU_OP_SHAPES   shapes for each operator and kind of workspace (default 40)
+ */
+
+#include "gpu_op_rig.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SHAPES        40u
+#define SHAPE_RUNS    5u
+#define LATE_ROUNDS   50u
+#define REUSE_RUNS    6u
+#define REUSE_ROUNDS  4u
+#define PAIR_ROUNDS   60u
+#define PROCESS_SHAPES 4u
+
+static struct gpu_op_rig rig;
+static uint32_t n_all;                  /* ranks where a case does not say */
+
+/* --- shapes ---------------------------------------------------------------- */
+
+/* Operands change from run to run; the last two runs have the first one's again, and the
+ * same bits must come out. */
+static void try_shape(struct gpu_op_rank *rank, ceov_workspace *workspace,
+		      const struct op_case *one, uint64_t number)
+{
+	static const uint32_t operands[SHAPE_RUNS] = { 0, 1, 2, 0, 0 };
+	struct gpu_op_data data, kept;
+	ceov_op *op = NULL;
+	uint32_t i;
+
+	rank->used_bytes = 0;
+	gpu_op_data_make(rank, one, &data);
+	gpu_op_data_make(rank, one, &kept);
+	ck_assert_int_eq(op_case_create(one, workspace, &op), 0);
+	gpu_op_meet(rank);
+	for (i = 0; i < SHAPE_RUNS; i++) {
+		gpu_op_data_turn(&data, op, GPU_CONSUME, number + operands[i]);
+		if (i < 3)
+			gpu_op_data_check(&data, GPU_CONSUME, number + operands[i]);
+		else
+			gpu_op_data_same(&data, GPU_CONSUME, &kept);
+		if (!i)
+			gpu_op_data_keep(&data, GPU_CONSUME, &kept);
+	}
+	ck_assert_int_eq(ceov_workspace_status(workspace), 0);
+	gpu_op_meet(rank);
+	ceov_op_release(op);
+}
+
+struct shapes {
+	struct gpu_op_mode mode;
+	uint32_t           n;           /* of each operator */
+};
+
+static void try_shapes(struct gpu_op_rank *rank, const void *arg)
+{
+	const struct shapes *shapes = arg;
+	ceov_workspace *workspace = gpu_op_workspace(rank, &shapes->mode);
+	int has_library = gpu_op_has_library(workspace);
+	uint64_t random = testing_seed();
+	struct op_case one;
+	uint32_t i;
+
+	for (i = 0; i < shapes->n * OP_SORTS; i++) {
+		one = gpu_op_case_random(&random, rank->rig->n_ranks,
+					 (enum op_sort)(i % OP_SORTS), has_library);
+		try_shape(rank, workspace, &one, 4 * i);
+	}
+	if (!rank->rank)
+		printf("%u ranks, capturable %d: %u shapes of each operator, cuBLAS %s\n",
+		       rank->rig->n_ranks, shapes->mode.is_capturable, shapes->n,
+		       has_library ? "too" : "is not here");
+	gpu_op_workspace_release(rank, workspace);
+}
+
+START_TEST(test_shapes_are_right_and_bits_repeat)
+{
+	const struct shapes shapes = {
+		{ "shapes", _i, 0 }, gpu_setting("CEOVERLAP_GPU_OP_SHAPES", SHAPES)
+	};
+
+	gpu_op_open(&rig, n_all);
+	gpu_op_each(&rig, try_shapes, &shapes);
+	gpu_op_close(&rig);
+}
+END_TEST
+
+/* Fewer, of both kinds of workspace. */
+START_TEST(test_shapes_on_two_gpus)
+{
+	struct shapes shapes = {
+		{ "shapes", 0, 0 }, gpu_setting("CEOVERLAP_GPU_OP_SHAPES", SHAPES) / 4 + 1
+	};
+
+	gpu_op_open(&rig, 2);
+	for (; shapes.mode.is_capturable < 2; shapes.mode.is_capturable++)
+		gpu_op_each(&rig, try_shapes, &shapes);
+	gpu_op_close(&rig);
+}
+END_TEST
+
+/* --- late ranks ------------------------------------------------------------ */
+
+/* All ranks draw the same numbers: who is late, and with what. */
+static void run_late(struct gpu_op_rank *rank, const void *arg)
+{
+	ceov_workspace *workspace = gpu_op_workspace(rank, arg);
+	uint64_t random = testing_seed(), victim, how;
+	struct gpu_op_plain made;
+	uint32_t i, which;
+
+	gpu_op_plain_make(rank, workspace, &made);
+	for (i = 0; i < LATE_ROUNDS; i++) {
+		which = (uint32_t)testing_below(&random, OP_SORTS);
+		victim = testing_below(&random, rank->rig->n_ranks);
+		how = testing_random(&random);
+		if (victim == rank->rank)
+			gpu_op_be_late(rank, GPU_CONSUME, &how);
+		gpu_op_data_turn(&made.data[which], made.ops[which], GPU_CONSUME, i);
+		if (i % 3 == 0 || i + 1 == LATE_ROUNDS)
+			gpu_op_data_check(&made.data[which], GPU_CONSUME, i);
+	}
+	gpu_op_plain_release(rank, &made);
+	gpu_op_workspace_release(rank, workspace);
+}
+
+START_TEST(test_a_late_rank)
+{
+	struct gpu_op_mode mode = { "late", 0, 0 };
+
+	gpu_op_open(&rig, n_all);
+	for (; mode.is_capturable < 2; mode.is_capturable++)
+		gpu_op_each(&rig, run_late, &mode);
+	gpu_op_close(&rig);
+}
+END_TEST
+
+/* --- operands are free behind the run -------------------------------------- */
+
+/* One rank's operands are large and its peers' small: what it sends leaves long after
+ * its own kernel could be done. */
+static struct op_case lopsided(uint32_t i, uint32_t n_ranks)
+{
+	enum op_sort sort = (enum op_sort)(i % OP_SORTS);
+	struct op_case one = gpu_op_case_plain(sort, n_ranks);
+	uint32_t r;
+
+	one.tuning.way = i < OP_SORTS ? CEOV_WAY_OVERLAP : CEOV_WAY_SEQUENCE;
+	one.tuning.n_pieces = i < OP_SORTS ? 4 : 1;
+	for (r = 0; r < n_ranks; r++)
+		one.rows[r] = 64;
+	if (sort == OP_AG_GEMM) {
+		one.rows[i % n_ranks] = 3000;
+		one.k = 2048;
+		one.n[0] = 64;
+	} else if (sort == OP_GEMM_RS) {
+		one.rows[i % n_ranks] = 1500;
+	} else {
+		one.rows[i % n_ranks] = UINT64_C(2) << 20;
+	}
+	return one;
+}
+
+/* Runs are queued without a stop: what fills the next one's operands overwrites the
+ * last one's. Each has results of its own, looked at when all are done. */
+static void reuse(struct gpu_op_rank *rank, ceov_workspace *workspace,
+		  const struct op_case *one, uint64_t number)
+{
+	struct gpu_op_data data[REUSE_RUNS];
+	ceov_op *op = NULL;
+	uint32_t round, i, k;
+
+	rank->used_bytes = 0;
+	for (i = 0; i < REUSE_RUNS; i++) {
+		gpu_op_data_make(rank, one, &data[i]);
+		data[i].a = data[0].a;
+		for (k = 0; k < one->n_gemms; k++)
+			data[i].b[k] = data[0].b[k];
+	}
+	ck_assert_int_eq(op_case_create(one, workspace, &op), 0);
+	gpu_op_meet(rank);
+	for (round = 0; round < REUSE_ROUNDS; round++, number += REUSE_RUNS) {
+		for (i = 0; i < REUSE_RUNS; i++)
+			gpu_op_data_turn(&data[i], op, GPU_CONSUME, number + i);
+		gpu_op_data_fill(&data[0], GPU_CONSUME, number + REUSE_RUNS);
+		for (i = 0; i < REUSE_RUNS; i++)
+			gpu_op_data_check(&data[i], GPU_CONSUME, number + i);
+	}
+	gpu_op_meet(rank);
+	ceov_op_release(op);
+}
+
+static void reuse_each(struct gpu_op_rank *rank, const void *arg)
+{
+	ceov_workspace *workspace = gpu_op_workspace(rank, arg);
+	struct op_case one;
+	uint32_t i;
+
+	for (i = 0; i < 2 * OP_SORTS; i++) {
+		one = lopsided(i, rank->rig->n_ranks);
+		reuse(rank, workspace, &one, 1000 * i);
+	}
+	gpu_op_workspace_release(rank, workspace);
+}
+
+START_TEST(test_operands_are_free_behind_the_run)
+{
+	struct gpu_op_mode mode = { "reuse", 0, 0 };
+
+	gpu_op_open(&rig, n_all);
+	for (; mode.is_capturable < 2; mode.is_capturable++)
+		gpu_op_each(&rig, reuse_each, &mode);
+	gpu_op_close(&rig);
+}
+END_TEST
+
+/* --- two workspaces -------------------------------------------------------- */
+
+/* So few tiles and blocks that kernels of both fit beside each other, whichever is
+ * first: see FLIGHT in ops.h. */
+static struct op_case small(uint32_t which, uint32_t i, uint32_t n_ranks)
+{
+	enum op_sort sort = (enum op_sort)((2 * which + i) % OP_SORTS);
+	struct op_case one = gpu_op_case_plain(sort, n_ranks);
+	uint32_t r;
+
+	for (r = 0; one.k && r < n_ranks; r++)
+		one.rows[r] = 100 + 8 * r;
+	if (one.k) {
+		one.n[0] = 256;
+		one.tuning.n_pieces = 2;
+		one.tuning.tile_rows = 128;
+		one.tuning.tile_columns = 256;
+	}
+	one.tuning.n_reduce_blocks = 16;
+	return one;
+}
+
+struct lane {                           /* one workspace's, on a stream of its own */
+	ceov_workspace    *workspace;
+	enum gpu_stream    stream;
+	struct op_case     cases[2];
+	struct gpu_op_data data[2];
+	ceov_op           *ops[2];
+};
+
+static void make_lane(struct gpu_op_rank *rank, uint32_t which, struct lane *lane)
+{
+	uint32_t i;
+
+	for (i = 0; i < 2; i++) {
+		lane->cases[i] = small(which, i, rank->rig->n_ranks);
+		gpu_op_data_make(rank, &lane->cases[i], &lane->data[i]);
+		ck_assert_int_eq(op_case_create(&lane->cases[i], lane->workspace,
+						&lane->ops[i]), 0);
+	}
+}
+
+/* Ranks queue the two in any order. */
+static void alternate(struct gpu_op_rank *rank, struct lane *lanes, uint64_t *random)
+{
+	uint32_t round, turn, which, i;
+
+	for (round = 0; round < PAIR_ROUNDS; round++) {
+		i = round / 2 % 2;
+		which = (uint32_t)testing_below(random, 2);
+		for (turn = 0; turn < 2; turn++, which = 1 - which)
+			gpu_op_data_turn(&lanes[which].data[i], lanes[which].ops[i],
+					 lanes[which].stream, round + 1000 * which);
+		for (which = 0; round % 5 == 4 && which < 2; which++)
+			gpu_op_data_check(&lanes[which].data[i], lanes[which].stream,
+					  round + 1000 * which);
+	}
+	gpu_idle(&rank->gpu, lanes[0].stream);
+	gpu_idle(&rank->gpu, lanes[1].stream);
+}
+
+static void run_two(struct gpu_op_rank *rank, const void *arg)
+{
+	const struct gpu_op_mode *modes = arg;
+	struct lane lanes[2] = { { .stream = GPU_CONSUME }, { .stream = GPU_PRODUCE } };
+	uint64_t random = testing_seed() + rank->rank;
+	uint32_t which, i;
+
+	for (which = 0; which < 2; which++)
+		lanes[which].workspace = gpu_op_workspace(rank, &modes[which]);
+	rank->used_bytes = 0;
+	for (which = 0; which < 2; which++)
+		make_lane(rank, which, &lanes[which]);
+	gpu_op_meet(rank);
+	alternate(rank, lanes, &random);
+	gpu_op_meet(rank);
+	for (which = 0; which < 2; which++) {
+		for (i = 0; i < 2; i++)
+			ceov_op_release(lanes[which].ops[i]);
+		gpu_op_workspace_release(rank, lanes[which].workspace);
+	}
+}
+
+/* Of either kind, and one of each. */
+START_TEST(test_two_workspaces_on_two_streams)
+{
+	static const struct gpu_op_mode modes[3][2] = {
+		{ { "one", 0, 0 }, { "two", 0, 0 } },
+		{ { "one", 1, 0 }, { "two", 1, 0 } },
+		{ { "one", 0, 0 }, { "two", 1, 0 } },
+	};
+	uint32_t i;
+
+	gpu_op_open(&rig, n_all);
+	for (i = 0; i < 3; i++)
+		gpu_op_each(&rig, run_two, modes[i]);
+	gpu_op_close(&rig);
+}
+END_TEST
+
+/* --- processes ------------------------------------------------------------- */
+
+static void be_process(uint32_t rank)
+{
+	struct shapes shapes = { { "shapes", 0, 0 }, PROCESS_SHAPES };
+	char path[200];
+
+	testing_path("group", path, sizeof(path));
+	gpu_op_open_one(&rig, rank, n_all, path);
+	for (; shapes.mode.is_capturable < 2; shapes.mode.is_capturable++)
+		gpu_op_each(&rig, try_shapes, &shapes);
+	gpu_op_close(&rig);
+}
+
+START_TEST(test_a_process_for_each_rank)
+{
+	pid_t processes[GPU_OP_RANKS_MAX];
+	int status = 0;
+	uint32_t i;
+
+	fflush(stdout);
+	for (i = 0; i < n_all; i++) {
+		processes[i] = fork();
+		ck_assert_int_ge(processes[i], 0);
+		if (processes[i])
+			continue;
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		be_process(i);
+		fflush(stdout);
+		_exit(0);
+	}
+	for (i = 0; i < n_all; i++) {
+		ck_assert_int_eq(waitpid(processes[i], &status, 0), processes[i]);
+		ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status),
+			      "rank %u ended with status 0x%x", i, status);
+	}
+}
+END_TEST
+
+static Suite *suite(uint32_t n_gpus)
+{
+	Suite *made = suite_create("gpu ops");
+	TCase *all = tcase_create("ops");
+
+	n_all = n_gpus < GPU_OP_RANKS_MAX ? n_gpus : GPU_OP_RANKS_MAX;
+	tcase_set_timeout(all, 100);
+	tcase_add_loop_test(all, test_shapes_are_right_and_bits_repeat, 0, 2);
+	if (n_all > 2)
+		tcase_add_test(all, test_shapes_on_two_gpus);
+	tcase_add_test(all, test_a_late_rank);
+	tcase_add_test(all, test_operands_are_free_behind_the_run);
+	tcase_add_test(all, test_two_workspaces_on_two_streams);
+	tcase_add_test(all, test_a_process_for_each_rank);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return gpu_main(2, suite);
+}

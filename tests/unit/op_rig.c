@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Cases, operands, references. */
+
+#include "op_rig.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/numbers.h"
+
+#define GUARD_BYTES 64u
+#define GUARD       0x5au
+#define PIECES_MAX  32u
+
+/* --- cases ----------------------------------------------------------------- */
+
+static uint64_t pick_rows(uint64_t *random, int is_sum)
+{
+	switch (testing_below(random, 4)) {
+	case 0:  return 0;
+	case 1:  return is_sum ? 8 : 1 + testing_below(random, 3);
+	default: return is_sum ? 8 * testing_below(random, 40) : testing_below(random, 40);
+	}
+}
+
+static void pick_tuning(uint64_t *random, struct op_case *one)
+{
+	static const uint32_t tiles[] = { 1, 7, 8, 16, 32, 33, 64 };
+
+	one->tuning.struct_bytes = sizeof(one->tuning);
+	if (testing_below(random, 4) == 0) {
+		one->tuning.way = CEOV_WAY_SEQUENCE;
+	} else {
+		one->tuning.way = CEOV_WAY_OVERLAP;
+		one->tuning.n_pieces = 1 + (uint32_t)testing_below(random, 6);
+		if (testing_below(random, 8) == 0)
+			one->tuning.n_pieces = PIECES_MAX;
+	}
+	if (testing_below(random, 3))
+		return;
+	one->tuning.tile_rows = tiles[testing_below(random, 7)];
+	one->tuning.tile_columns = tiles[testing_below(random, 7)];
+}
+
+struct op_case op_case_of(enum op_sort sort, uint32_t n_ranks, uint64_t rows, uint64_t k,
+			  uint64_t n)
+{
+	struct op_case one;
+	uint32_t i;
+
+	memset(&one, 0, sizeof(one));
+	one.sort = sort;
+	one.dtype = CEOV_BF16;
+	one.n_ranks = n_ranks;
+	for (i = 0; i < n_ranks; i++)
+		one.rows[i] = rows;
+	one.k = k;
+	one.n_gemms = 1;
+	one.n[0] = n;
+	one.tuning.struct_bytes = sizeof(one.tuning);
+	return one;
+}
+
+struct op_case op_case_random(uint64_t *random, uint32_t n_ranks)
+{
+	enum op_sort sort = (enum op_sort)testing_below(random, OP_SORTS);
+	int is_sum = sort == OP_REDUCE_SCATTER || sort == OP_ALL_REDUCE;
+	struct op_case one = op_case_of(sort, n_ranks, 0, 8 + 8 * testing_below(random, 5), 0);
+	uint64_t sum = 0;
+	uint32_t i;
+
+	one.dtype = testing_below(random, 2) ? CEOV_BF16 : CEOV_FP16;
+	for (i = 0; i < n_ranks; i++)
+		sum += one.rows[i] = pick_rows(random, is_sum);
+	if (!sum)
+		one.rows[testing_below(random, n_ranks)] = 16;
+	one.n_gemms = sort == OP_AG_GEMM ? 1 + (uint32_t)testing_below(random, 4) : 1;
+	for (i = 0; i < one.n_gemms; i++)
+		one.n[i] = 8 + 8 * testing_below(random, 6);
+	one.wants_gathered = (int)testing_below(random, 2);
+	pick_tuning(random, &one);
+	return one;
+}
+
+static struct ceov_ag_gemm ag_gemm_of(const struct op_case *one)
+{
+	struct ceov_ag_gemm shape = { .struct_bytes = sizeof(shape) };
+
+	shape.dtype = one->dtype;
+	shape.rows = one->rows;
+	shape.k = one->k;
+	shape.n_gemms = one->n_gemms;
+	memcpy(shape.n, one->n, sizeof(shape.n));
+	shape.tuning = &one->tuning;
+	return shape;
+}
+
+static struct ceov_gemm_rs gemm_rs_of(const struct op_case *one)
+{
+	struct ceov_gemm_rs shape = { .struct_bytes = sizeof(shape) };
+
+	shape.dtype = one->dtype;
+	shape.rows = one->rows;
+	shape.k = one->k;
+	shape.n = one->n[0];
+	shape.tuning = &one->tuning;
+	return shape;
+}
+
+static struct ceov_reduce reduce_of(const struct op_case *one)
+{
+	struct ceov_reduce shape = { .struct_bytes = sizeof(shape) };
+
+	shape.dtype = one->dtype;
+	shape.counts = one->rows;
+	shape.tuning = &one->tuning;
+	return shape;
+}
+
+uint64_t op_case_scratch(const struct op_case *one)
+{
+	struct ceov_ag_gemm ag_gemm = ag_gemm_of(one);
+	struct ceov_gemm_rs gemm_rs = gemm_rs_of(one);
+	struct ceov_reduce reduce = reduce_of(one);
+
+	switch (one->sort) {
+	case OP_AG_GEMM: return ceov_ag_gemm_scratch_bytes(&ag_gemm, one->n_ranks);
+	case OP_GEMM_RS: return ceov_gemm_rs_scratch_bytes(&gemm_rs, one->n_ranks);
+	case OP_ALL_REDUCE: return ceov_all_reduce_scratch_bytes(&reduce, one->n_ranks);
+	default: return ceov_reduce_scatter_scratch_bytes(&reduce, one->n_ranks);
+	}
+}
+
+int op_case_create(const struct op_case *one, ceov_workspace *workspace, ceov_op **ret_op)
+{
+	struct ceov_ag_gemm ag_gemm = ag_gemm_of(one);
+	struct ceov_gemm_rs gemm_rs = gemm_rs_of(one);
+	struct ceov_reduce reduce = reduce_of(one);
+
+	switch (one->sort) {
+	case OP_AG_GEMM: return ceov_ag_gemm_create(workspace, &ag_gemm, ret_op);
+	case OP_GEMM_RS: return ceov_gemm_rs_create(workspace, &gemm_rs, ret_op);
+	case OP_ALL_REDUCE: return ceov_all_reduce_create(workspace, &reduce, ret_op);
+	default: return ceov_reduce_scatter_create(workspace, &reduce, ret_op);
+	}
+}
+
+/* --- operands -------------------------------------------------------------- */
+
+static uint64_t before(const struct op_case *one, uint32_t rank)
+{
+	uint64_t sum = 0;
+	uint32_t i;
+
+	for (i = 0; i < rank; i++)
+		sum += one->rows[i];
+	return sum;
+}
+
+static void *allocate(uint64_t n_bytes)
+{
+	unsigned char *memory = aligned_alloc(16, (n_bytes + GUARD_BYTES + 15) / 16 * 16);
+
+	ck_assert_ptr_nonnull(memory);
+	memset(memory, GUARD, n_bytes + GUARD_BYTES);
+	return memory;
+}
+
+/* Numbers in (-1, 1), the same bits wherever they are made. which tells operands of one
+ * rank apart. */
+static void *numbers(const struct op_case *one, uint64_t n, uint64_t seed, uint32_t rank,
+		     uint32_t which)
+{
+	uint64_t random = seed * 1000003 + rank * 1009 + which;
+	void *made = allocate(n * CEI_NUMBER_BYTES);
+	float value;
+	uint64_t i;
+
+	for (i = 0; i < n; i++) {
+		value = (float)((double)(testing_random(&random) >> 11) * 0x1p-52 - 1);
+		cei_narrow(one->dtype, (char *)made + i * CEI_NUMBER_BYTES, &value, 1);
+	}
+	return made;
+}
+
+static int is_sum(const struct op_case *one)
+{
+	return one->sort == OP_REDUCE_SCATTER || one->sort == OP_ALL_REDUCE;
+}
+
+static uint64_t a_elements(const struct op_case *one, uint32_t rank)
+{
+	uint64_t all = before(one, one->n_ranks);
+
+	if (is_sum(one))
+		return all;
+	return (one->sort == OP_AG_GEMM ? one->rows[rank] : all) * one->k;
+}
+
+static uint64_t c_elements(const struct op_case *one, uint32_t rank, uint32_t i)
+{
+	uint64_t all = before(one, one->n_ranks);
+
+	switch (one->sort) {
+	case OP_AG_GEMM:    return all * one->n[i];
+	case OP_GEMM_RS:    return one->rows[rank] * one->n[0];
+	case OP_ALL_REDUCE: return all;
+	default:            return one->rows[rank];
+	}
+}
+
+static void *make_a(const struct op_case *one, uint32_t rank, uint64_t seed)
+{
+	return numbers(one, a_elements(one, rank), seed, rank, 0);
+}
+
+static void *make_b(const struct op_case *one, uint32_t rank, uint64_t seed, uint32_t i)
+{
+	return numbers(one, one->n[i] * one->k, seed, rank, 1 + i);
+}
+
+void op_data_make(const struct op_case *one, uint32_t rank, uint64_t seed,
+		  struct op_data *ret_data)
+{
+	struct op_data data;
+	uint32_t i;
+
+	memset(&data, 0, sizeof(data));
+	data.a = make_a(one, rank, seed);
+	for (i = 0; i < one->n_gemms; i++) {
+		if (!is_sum(one))
+			data.b[i] = make_b(one, rank, seed, i);
+		data.c_bytes[i] = c_elements(one, rank, i) * CEI_NUMBER_BYTES;
+		data.c[i] = allocate(data.c_bytes[i]);
+	}
+	if (one->sort == OP_AG_GEMM && one->wants_gathered) {
+		data.gathered_bytes = before(one, one->n_ranks) * one->k * CEI_NUMBER_BYTES;
+		data.gathered = allocate(data.gathered_bytes);
+	}
+	*ret_data = data;
+}
+
+void op_data_free(struct op_data *data)
+{
+	uint32_t i;
+
+	free(data->a);
+	free(data->gathered);
+	for (i = 0; i < CEOV_OP_GEMMS_MAX; i++) {
+		free(data->b[i]);
+		free(data->c[i]);
+	}
+}
+
+int op_data_run(const struct op_case *one, ceov_op *op, struct op_data *data)
+{
+	struct ceov_ag_gemm_run ag_gemm = { .struct_bytes = sizeof(ag_gemm) };
+	struct ceov_gemm_rs_run gemm_rs = { .struct_bytes = sizeof(gemm_rs) };
+	struct ceov_reduce_run reduce = { .struct_bytes = sizeof(reduce) };
+	uint32_t i;
+
+	switch (one->sort) {
+	case OP_AG_GEMM:
+		ag_gemm.a = data->a;
+		for (i = 0; i < one->n_gemms; i++) {
+			ag_gemm.b[i] = data->b[i];
+			ag_gemm.c[i] = data->c[i];
+		}
+		ag_gemm.gathered = data->gathered;
+		return ceov_ag_gemm_run(op, &ag_gemm);
+	case OP_GEMM_RS:
+		gemm_rs.a = data->a;
+		gemm_rs.b = data->b[0];
+		gemm_rs.c = data->c[0];
+		return ceov_gemm_rs_run(op, &gemm_rs);
+	default:
+		reduce.source = data->a;
+		reduce.target = data->c[0];
+		return ceov_reduce_run(op, &reduce);
+	}
+}
+
+/* --- references ------------------------------------------------------------ */
+
+static double number(const struct op_case *one, const void *numbers_, uint64_t i)
+{
+	float value;
+
+	cei_widen(one->dtype, &value, (const char *)numbers_ + i * CEI_NUMBER_BYTES, 1);
+	return (double)value;
+}
+
+struct sum {                            /* an expected result */
+	double value;
+	double magnitude;               /* what roundings are relative to */
+};
+
+static double dot(const struct op_case *one, const void *a, uint64_t a_row, const void *b,
+		  uint64_t b_row)
+{
+	double sum = 0;
+	uint64_t i;
+
+	for (i = 0; i < one->k; i++)
+		sum += number(one, a, a_row * one->k + i) *
+			number(one, b, b_row * one->k + i);
+	return sum;
+}
+
+/* One rounding to nearest for what is sent and for what is stored, and fp32 sums. */
+static void check_number(const struct op_case *one, struct sum expected, const void *results,
+			 uint64_t i)
+{
+	double rounding = one->dtype == CEOV_BF16 ? 0x1p-8 : 0x1p-11;
+	double bound = 1.02 * rounding * (expected.magnitude + fabs(expected.value)) +
+		1e-6 * (double)(one->k + 8) + 0x1p-24;
+	double seen = number(one, results, i);
+
+	ck_assert_msg(fabs(seen - expected.value) <= bound,
+		      "sort %d, result %llu: %g instead of %g (bound %g)", (int)one->sort,
+		      (unsigned long long)i, seen, expected.value, bound);
+}
+
+static void check_guard(const void *results, uint64_t n_bytes)
+{
+	const unsigned char *byte = results;
+	uint64_t i;
+
+	for (i = n_bytes; results && i < n_bytes + GUARD_BYTES; i++)
+		ck_assert_msg(byte[i] == GUARD, "byte %llu behind a result of %llu was "
+			      "written", (unsigned long long)i, (unsigned long long)n_bytes);
+}
+
+static void check_ag_gemm(const struct op_case *one, uint64_t seed,
+			  const struct op_data *data)
+{
+	uint64_t first, row, column;
+	struct sum expected;
+	uint32_t source, i;
+	void *a;
+
+	for (source = 0; source < one->n_ranks; source++) {
+		a = make_a(one, source, seed);
+		first = before(one, source);
+		if (data->gathered)
+			ck_assert(!memcmp((char *)data->gathered + first * one->k *
+					  CEI_NUMBER_BYTES, a,
+					  one->rows[source] * one->k * CEI_NUMBER_BYTES));
+		for (i = 0; i < one->n_gemms; i++)
+			for (row = 0; row < one->rows[source]; row++)
+				for (column = 0; column < one->n[i]; column++) {
+					expected.value = dot(one, a, row, data->b[i], column);
+					expected.magnitude = 0;
+					check_number(one, expected, data->c[i],
+						     (first + row) * one->n[i] + column);
+				}
+		free(a);
+	}
+}
+
+static void check_gemm_rs(const struct op_case *one, uint32_t rank, uint64_t seed,
+			  const struct op_data *data)
+{
+	uint64_t n = one->rows[rank] * one->n[0], i;
+	struct sum *expected = calloc(n + 1, sizeof(*expected));
+	uint32_t source;
+	double part;
+	void *a, *b;
+
+	ck_assert_ptr_nonnull(expected);
+	for (source = 0; source < one->n_ranks; source++) {
+		a = make_a(one, source, seed);
+		b = make_b(one, source, seed, 0);
+		for (i = 0; i < n; i++) {
+			part = dot(one, a, before(one, rank) + i / one->n[0], b,
+				   i % one->n[0]);
+			expected[i].value += part;
+			expected[i].magnitude += fabs(part);
+		}
+		free(a);
+		free(b);
+	}
+	for (i = 0; i < n; i++)
+		check_number(one, expected[i], data->c[0], i);
+	free(expected);
+}
+
+static void check_sums(const struct op_case *one, uint32_t rank, uint64_t seed,
+		       const struct op_data *data)
+{
+	uint64_t n = c_elements(one, rank, 0), i;
+	uint64_t first = one->sort == OP_ALL_REDUCE ? 0 : before(one, rank);
+	struct sum *expected = calloc(n + 1, sizeof(*expected));
+	uint32_t source;
+	void *a;
+
+	ck_assert_ptr_nonnull(expected);
+	for (source = 0; source < one->n_ranks; source++) {
+		a = make_a(one, source, seed);
+		for (i = 0; i < n; i++)
+			expected[i].value += number(one, a, first + i);
+		free(a);
+	}
+	for (i = 0; i < n; i++)
+		check_number(one, expected[i], data->c[0], i);
+	free(expected);
+}
+
+void op_data_check(const struct op_case *one, uint32_t rank, uint64_t seed,
+		   const struct op_data *data)
+{
+	uint32_t i;
+
+	for (i = 0; i < one->n_gemms; i++)
+		check_guard(data->c[i], data->c_bytes[i]);
+	check_guard(data->gathered, data->gathered_bytes);
+	if (one->sort == OP_AG_GEMM)
+		check_ag_gemm(one, seed, data);
+	else if (one->sort == OP_GEMM_RS)
+		check_gemm_rs(one, rank, seed, data);
+	else
+		check_sums(one, rank, seed, data);
+}
+
+uint64_t op_data_hash(const struct op_data *data)
+{
+	uint64_t hash = UINT64_C(14695981039346656037), k;
+	const unsigned char *bytes;
+	uint32_t i;
+
+	for (i = 0; i < CEOV_OP_GEMMS_MAX; i++) {
+		bytes = data->c[i];
+		for (k = 0; k < data->c_bytes[i]; k++)
+			hash = (hash ^ bytes[k]) * UINT64_C(1099511628211);
+	}
+	return hash;
+}
+
+/* --- the rig --------------------------------------------------------------- */
+
+ceov_workspace *op_workspace(ceov_context *context, uint32_t rank, const char *name,
+			     uint64_t scratch_bytes, uint64_t deadline_ns)
+{
+	struct ceov_workspace_config config = { .struct_bytes = sizeof(config) };
+	ceov_workspace *workspace = NULL;
+
+	config.rank = rank;
+	config.name = name;
+	config.scratch_bytes = scratch_bytes;
+	config.deadline_ns = deadline_ns;
+	ck_assert_int_eq(ceov_workspace_create(context, &config, &workspace), 0);
+	return workspace;
+}
+
+static void open_workspaces(struct op_rig *rig, const char *name, uint64_t scratch_bytes)
+{
+	uint32_t i;
+
+	for (i = 0; i < rig->n_ranks; i++)
+		rig->workspaces[i] = op_workspace(rig->context, i, name, scratch_bytes, 0);
+	for (i = 0; i < rig->n_ranks; i++)
+		ck_assert_int_eq(ceov_workspace_connect(rig->workspaces[i],
+							TESTING_PATIENCE), 0);
+}
+
+void op_rig_open(struct op_rig *rig, uint32_t n_ranks, uint64_t scratch_bytes,
+		 struct testing_log *log)
+{
+	memset(rig, 0, sizeof(*rig));
+	rig->n_ranks = n_ranks;
+	rig->context = testing_open(n_ranks, log);
+	open_workspaces(rig, "rig", scratch_bytes);
+}
+
+void op_rig_open_beside(struct op_rig *rig, const struct op_rig *other, const char *name,
+			uint64_t scratch_bytes)
+{
+	memset(rig, 0, sizeof(*rig));
+	rig->n_ranks = other->n_ranks;
+	rig->context = other->context;
+	open_workspaces(rig, name, scratch_bytes);
+}
+
+void op_rig_release(struct op_rig *rig)
+{
+	uint32_t round, i, n_left = 1;
+	int r;
+
+	/* the first round lets go of peers, the second one is alone */
+	for (round = 0; round < 2 && n_left; round++) {
+		for (i = n_left = 0; i < rig->n_ranks; i++) {
+			r = ceov_workspace_release(rig->workspaces[i]);
+			ck_assert(r == 0 || r == CEOV_PENDING);
+			if (!r)
+				rig->workspaces[i] = NULL;
+			n_left += r == CEOV_PENDING;
+		}
+	}
+	ck_assert_uint_eq(n_left, 0);
+}
+
+void op_rig_close(struct op_rig *rig)
+{
+	ceov_close(rig->context);
+	rig->context = NULL;
+}
+
+struct thread {
+	pthread_t      thread;
+	struct op_part part;
+	void         (*body)(const struct op_part *part);
+};
+
+static void *run_thread(void *arg)
+{
+	const struct thread *thread = arg;
+
+	thread->body(&thread->part);
+	return NULL;
+}
+
+void op_rig_each(struct op_rig *rig, void (*body)(const struct op_part *part), void *arg)
+{
+	struct thread threads[OP_RANKS_MAX];
+	uint32_t i;
+
+	for (i = 0; i < rig->n_ranks; i++) {
+		threads[i].part = (struct op_part){ rig, i, arg };
+		threads[i].body = body;
+		ck_assert_int_eq(pthread_create(&threads[i].thread, NULL, run_thread,
+						&threads[i]), 0);
+	}
+	for (i = 0; i < rig->n_ranks; i++)
+		pthread_join(threads[i].thread, NULL);
+}

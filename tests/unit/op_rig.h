@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_OP_RIG_H
+#define CEI_OP_RIG_H
+
+/*
+ * Operators on host ranks, all of one process or one of each: cases (shapes), operands
+ * made from a seed, and results checked against sums in double precision. Asserts.
+ */
+
+#include <stdint.h>
+
+#include <ceoverlap/ops.h>
+
+#include "testing.h"
+
+#define OP_RANKS_MAX 8u
+
+enum op_sort { OP_AG_GEMM, OP_GEMM_RS, OP_REDUCE_SCATTER, OP_ALL_REDUCE, OP_SORTS };
+
+struct op_case {
+	enum op_sort          sort;
+	enum ceov_dtype       dtype;
+	uint32_t              n_ranks;
+	uint64_t              rows[OP_RANKS_MAX];       /* or counts */
+	uint64_t              k;
+	uint32_t              n_gemms;
+	uint64_t              n[CEOV_OP_GEMMS_MAX];
+	struct ceov_op_tuning tuning;
+	int                   wants_gathered;
+};
+
+/* One with small sizes, uneven rows, some 0, and any tuning. */
+struct op_case op_case_random(uint64_t *random, uint32_t n_ranks);
+
+/* Plain: `rows` rows at each rank, k and n. */
+struct op_case op_case_of(enum op_sort sort, uint32_t n_ranks, uint64_t rows, uint64_t k,
+			  uint64_t n);
+
+uint64_t op_case_scratch(const struct op_case *one);
+int      op_case_create(const struct op_case *one, ceov_workspace *workspace,
+			ceov_op **ret_op);
+
+/* Operands and results of one rank. */
+struct op_data {
+	void    *a;                     /* or source */
+	void    *b[CEOV_OP_GEMMS_MAX];
+	void    *c[CEOV_OP_GEMMS_MAX];  /* or target in c[0]; guarded */
+	void    *gathered;
+	uint64_t c_bytes[CEOV_OP_GEMMS_MAX];
+	uint64_t gathered_bytes;
+};
+
+/* Rank's operands of that seed; results hold rubbish. */
+void op_data_make(const struct op_case *one, uint32_t rank, uint64_t seed,
+		  struct op_data *ret_data);
+void op_data_free(struct op_data *data);
+
+/* The public run call; its result. */
+int  op_data_run(const struct op_case *one, ceov_op *op, struct op_data *data);
+
+/* Results are the seed's, and nothing was written beside them. */
+void op_data_check(const struct op_case *one, uint32_t rank, uint64_t seed,
+		   const struct op_data *data);
+
+/* A hash of the results' bits. */
+uint64_t op_data_hash(const struct op_data *data);
+
+/* Workspaces of all ranks in one process. */
+struct op_rig {
+	ceov_context   *context;
+	uint32_t        n_ranks;
+	ceov_workspace *workspaces[OP_RANKS_MAX];
+};
+
+ceov_workspace *op_workspace(ceov_context *context, uint32_t rank, const char *name,
+			     uint64_t scratch_bytes, uint64_t deadline_ns);
+
+void op_rig_open(struct op_rig *rig, uint32_t n_ranks, uint64_t scratch_bytes,
+		 struct testing_log *log);
+/* In the other's context. */
+void op_rig_open_beside(struct op_rig *rig, const struct op_rig *other, const char *name,
+			uint64_t scratch_bytes);
+void op_rig_release(struct op_rig *rig);
+void op_rig_close(struct op_rig *rig);
+
+/* A thread for each rank; returns when all have. */
+struct op_part {
+	struct op_rig *rig;
+	uint32_t       rank;
+	void          *arg;
+};
+void op_rig_each(struct op_rig *rig, void (*body)(const struct op_part *part), void *arg);
+
+#endif /* CEI_OP_RIG_H */

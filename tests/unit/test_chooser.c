@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* The cost model's choices, and the file of what was tuned. */
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ops/tunings.h"
+#include "ops/workspace.h"
+#include "testing.h"
+
+static struct cei_op_shape shape_of(enum cei_op_sort sort, uint64_t rows, uint64_t k, uint64_t n)
+{
+	struct cei_op_shape shape = { .sort = sort, .dtype = CEOV_BF16, .n_ranks = 4 };
+	uint32_t i;
+
+	for (i = 0; i < shape.n_ranks; i++)
+		shape.rows[i] = rows;
+	shape.k = k;
+	shape.n_products = 1;
+	shape.n[0] = n;
+	return shape;
+}
+
+static struct cei_choice choose(const struct cei_op_shape *shape,
+				const struct ceov_op_tuning *tuning)
+{
+	struct cei_rates rates = cei_rates_gpu();
+	struct cei_choice choice;
+
+	cei_chooser_choose(shape, &rates, tuning, &choice);
+	return choice;
+}
+
+/* --- the model ------------------------------------------------------------- */
+
+static uint32_t pieces_by_library(const struct cei_op_shape *shape)
+{
+	struct cei_rates rates = cei_rates_gpu();
+	struct cei_choice choice;
+
+	rates.has_tiles = 0;
+	rates.has_library = 1;
+	cei_chooser_choose(shape, &rates, NULL, &choice);
+	return choice.n_pieces;
+}
+
+START_TEST(test_pieces_are_some_mebibytes)
+{
+	struct cei_op_shape shape = shape_of(CEI_OP_AG_GEMM, 2048, 4096, 4096);
+
+	ck_assert_uint_eq(pieces_by_library(&shape), 4);        /* of 16 MiB */
+	shape = shape_of(CEI_OP_AG_GEMM, 128, 4096, 4096);
+	ck_assert_uint_eq(pieces_by_library(&shape), 1);
+	shape = shape_of(CEI_OP_AG_GEMM, 1 << 20, 8192, 4096);
+	ck_assert_uint_eq(pieces_by_library(&shape), 8);
+	shape = shape_of(CEI_OP_AG_GEMM, 256, 1 << 20, 4096);
+	ck_assert_uint_eq(pieces_by_library(&shape), 1);        /* or tiles are cut */
+	shape = shape_of(CEI_OP_ALL_REDUCE, 16 << 20, 0, 0);
+	shape.n_products = 0;
+	ck_assert_uint_eq(choose(&shape, NULL).n_pieces, 4);
+}
+END_TEST
+
+/* What waits for no copy and hides all of them is not cut. */
+START_TEST(test_long_products_have_few_pieces)
+{
+	struct cei_op_shape shape = shape_of(CEI_OP_AG_GEMM, 2048, 8192, 7168);
+	struct cei_choice choice = choose(&shape, NULL);
+
+	ck_assert_uint_eq(choice.n_pieces, 1);
+	ck_assert_double_le(choice.run_ns, choice.gemm_ns * 1.01);
+	ck_assert_ptr_nonnull(strstr(choice.text, "together"));
+}
+END_TEST
+
+START_TEST(test_tiles_fill_waves)
+{
+	struct cei_op_shape shape = shape_of(CEI_OP_AG_GEMM, 8192, 8192, 8192);
+	struct cei_choice choice = choose(&shape, NULL);
+
+	ck_assert_uint_eq(choice.shape.rows, 128);
+	ck_assert_uint_eq(choice.shape.columns, 256);
+	ck_assert_int_eq(choice.way, CEOV_WAY_OVERLAP);
+	shape = shape_of(CEI_OP_AG_GEMM, 256, 8192, 2048);      /* 8 x 8 of the largest */
+	choice = choose(&shape, NULL);
+	ck_assert_uint_eq(choice.shape.columns, 128);           /* 8 x 16 are one wave */
+}
+END_TEST
+
+START_TEST(test_what_is_told_is_taken)
+{
+	struct ceov_op_tuning told = { .struct_bytes = sizeof(told) };
+	struct cei_op_shape shape = shape_of(CEI_OP_GEMM_RS, 4096, 4096, 4096);
+	struct cei_choice choice;
+
+	told.n_pieces = 7;
+	told.tile_rows = 128;
+	told.tile_columns = 192;
+	choice = choose(&shape, &told);
+	ck_assert_uint_eq(choice.n_pieces, 7);
+	ck_assert_uint_eq(choice.shape.columns, 192);
+	ck_assert_ptr_nonnull(strstr(choice.text, "pieces: 7"));
+	memset(&told, 0, sizeof(told));
+	told.way = CEOV_WAY_SEQUENCE;
+	choice = choose(&shape, &told);
+	ck_assert_uint_eq(choice.n_pieces, 1);
+	ck_assert_ptr_nonnull(strstr(choice.text, "sequence (as told)"));
+}
+END_TEST
+
+START_TEST(test_a_library_takes_whole_rows)
+{
+	struct cei_op_shape shape = shape_of(CEI_OP_GEMM_RS, 1000, 4096, 4096);
+	struct ceov_op_tuning told = { .struct_bytes = sizeof(told) };
+	struct cei_rates rates = cei_rates_gpu();
+	struct cei_choice choice;
+
+	rates.has_library = 1;
+	told.way = CEOV_WAY_SEQUENCE;
+	cei_chooser_choose(&shape, &rates, &told, &choice);
+	ck_assert_uint_eq(choice.shape.rows, 1024);
+	ck_assert_uint_eq(choice.shape.columns, 4096);
+	rates.has_tiles = 0;
+	cei_chooser_choose(&shape, &rates, NULL, &choice);
+	ck_assert_uint_eq(choice.shape.columns, 4096);
+}
+END_TEST
+
+START_TEST(test_every_text_fits)
+{
+	struct cei_op_shape shape = shape_of(CEI_OP_AG_GEMM, UINT64_C(1) << 24, 1 << 30, 1 << 30);
+	struct cei_choice choice = choose(&shape, NULL);
+
+	ck_assert_uint_lt(strlen(choice.text), sizeof(choice.text) - 1);
+	ck_assert_int_eq(choice.text[strlen(choice.text) - 1], '\n');
+}
+END_TEST
+
+/* --- the file -------------------------------------------------------------- */
+
+static struct cei_report report;
+
+static void drop_line(void *arg, const char *line)
+{
+	(void)arg;
+	(void)line;
+}
+
+static void set_up(void)
+{
+	char folder[200];
+
+	testing_path("cache", folder, sizeof(folder));
+	setenv("XDG_CACHE_HOME", folder, 1);
+	cei_report_init(&report, drop_line, NULL);
+}
+
+static void file_path(char *path, size_t n_bytes)
+{
+	testing_path("cache/ceoverlap/tunings", path, n_bytes);
+}
+
+static void tear_down(void)
+{
+	char path[200];
+
+	file_path(path, sizeof(path));
+	unlink(path);
+	*strrchr(path, '/') = 0;
+	rmdir(path);
+	*strrchr(path, '/') = 0;
+	rmdir(path);
+	cei_report_fini(&report);
+}
+
+static struct ceov_op_tuning tuning_of(uint32_t n_pieces)
+{
+	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
+
+	tuning.way = CEOV_WAY_OVERLAP;
+	tuning.n_pieces = n_pieces;
+	tuning.tile_rows = 128;
+	tuning.tile_columns = 256;
+	return tuning;
+}
+
+static void remember(const char *key, uint32_t n_pieces)
+{
+	struct ceov_op_tuning tuning = tuning_of(n_pieces);
+
+	ck_assert_int_eq(cei_tunings_remember(&report, key, &tuning), 0);
+}
+
+static void expect_pieces(const char *key, uint32_t n_pieces)
+{
+	struct ceov_op_tuning tuning;
+
+	ck_assert_int_eq(cei_tunings_recall(key, &tuning), 0);
+	ck_assert_uint_eq(tuning.n_pieces, n_pieces);
+	ck_assert_uint_eq(tuning.tile_columns, 256);
+	ck_assert_int_eq(tuning.way, CEOV_WAY_OVERLAP);
+}
+
+START_TEST(test_remembered)
+{
+	struct ceov_op_tuning tuning;
+
+	ck_assert_int_eq(cei_tunings_recall("a", &tuning), CEOV_NONE);
+	remember("a", 3);
+	remember("b", 4);
+	expect_pieces("a", 3);
+	remember("a", 5);
+	expect_pieces("a", 5);
+	expect_pieces("b", 4);
+	ck_assert_int_eq(cei_tunings_recall("c", &tuning), CEOV_NONE);
+}
+END_TEST
+
+START_TEST(test_bad_lines_are_passed_over)
+{
+	struct ceov_op_tuning tuning;
+	char path[200], line[400];
+	FILE *file;
+
+	remember("a", 3);
+	file_path(path, sizeof(path));
+	file = fopen(path, "a");
+	ck_assert_ptr_nonnull(file);
+	memset(line, 'x', sizeof(line));
+	fprintf(file, "b 9 1 1 1 1\nb 1 99 0 0 0\nb 1\n\nb 1 1 1 1 1 more\n%.*s\nb 1 2 128 256 "
+		"0\nb 1 2 128 256", 399, line);
+	fclose(file);
+	expect_pieces("a", 3);
+	expect_pieces("b", 2);
+	remember("c", 1);
+	expect_pieces("b", 2);
+	ck_assert_int_eq(cei_tunings_recall("x", &tuning), CEOV_NONE);
+}
+END_TEST
+
+START_TEST(test_the_file_is_bounded)
+{
+	struct ceov_op_tuning tuning;
+	char key[32], path[200];
+	struct stat facts;
+	uint32_t i;
+
+	for (i = 0; i < CEI_TUNINGS_MAX + 10; i++) {
+		snprintf(key, sizeof(key), "key%u", i);
+		remember(key, 1 + i % 8);
+	}
+	expect_pieces(key, 1 + (i - 1) % 8);
+	ck_assert_int_eq(cei_tunings_recall("key9", &tuning), CEOV_NONE);
+	expect_pieces("key10", 1 + 10 % 8);
+	file_path(path, sizeof(path));
+	ck_assert_int_eq(stat(path, &facts), 0);
+	ck_assert_int_lt(facts.st_size, 64 * (int)CEI_TUNINGS_MAX);
+}
+END_TEST
+
+START_TEST(test_no_folder)
+{
+	struct ceov_op_tuning tuning = tuning_of(1);
+
+	setenv("XDG_CACHE_HOME", "/proc/none", 1);
+	ck_assert_int_eq(cei_tunings_recall("a", &tuning), CEOV_NONE);
+	ck_assert_int_eq(cei_tunings_remember(&report, "a", &tuning), CEOV_ERR_SYSTEM);
+	unsetenv("XDG_CACHE_HOME");
+	unsetenv("HOME");
+	ck_assert_int_eq(cei_tunings_remember(&report, "a", &tuning), CEOV_ERR_SYSTEM);
+}
+END_TEST
+
+START_TEST(test_keys)
+{
+	struct cei_op_shape shape = shape_of(CEI_OP_AG_GEMM, 2048, 4096, 4096), other = shape;
+	char key[CEI_TUNING_KEY_BYTES], second[CEI_TUNING_KEY_BYTES];
+
+	cei_tuning_key("Some GPU\tof ours", &shape, key);
+	ck_assert_ptr_null(strpbrk(key, " \t\n"));
+	other.rows[1]--;
+	other.rows[2]++;
+	cei_tuning_key("Some GPU\tof ours", &other, second);
+	ck_assert_str_ne(key, second);
+	cei_tuning_key("another", &shape, second);
+	ck_assert_str_ne(key, second);
+	remember(key, 6);
+	expect_pieces(key, 6);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *made = suite_create("chooser");
+	TCase *model = tcase_create("model"), *file = tcase_create("file");
+
+	tcase_add_test(model, test_pieces_are_some_mebibytes);
+	tcase_add_test(model, test_long_products_have_few_pieces);
+	tcase_add_test(model, test_tiles_fill_waves);
+	tcase_add_test(model, test_what_is_told_is_taken);
+	tcase_add_test(model, test_a_library_takes_whole_rows);
+	tcase_add_test(model, test_every_text_fits);
+	suite_add_tcase(made, model);
+	tcase_add_checked_fixture(file, set_up, tear_down);
+	tcase_set_timeout(file, 60);
+	tcase_add_test(file, test_remembered);
+	tcase_add_test(file, test_bad_lines_are_passed_over);
+	tcase_add_test(file, test_the_file_is_bounded);
+	tcase_add_test(file, test_no_folder);
+	tcase_add_test(file, test_keys);
+	suite_add_tcase(made, file);
+	return made;
+}
+
+int main(void)
+{
+	return testing_run(suite());
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* The forecast of overlapped products: against what it cannot beat, and against what was
+ * measured. */
+
+#include <check.h>
+#include <stdlib.h>
+
+#include "ops/forecast.h"
+#include "testing.h"
+
+static struct cei_op_shape shape_of(enum cei_op_sort sort, uint32_t n_ranks, uint64_t rows,
+				    uint64_t k, uint64_t n)
+{
+	struct cei_op_shape shape = { .sort = sort, .dtype = CEOV_BF16, .n_ranks = n_ranks };
+	uint32_t i;
+
+	for (i = 0; i < n_ranks; i++)
+		shape.rows[i] = rows / n_ranks;
+	shape.k = k;
+	shape.n_products = 1;
+	shape.n[0] = n;
+	return shape;
+}
+
+/* 4 x H200, one run a shape, graphs (docs/results/2026-11-21-4xh200-ops.md). */
+static const struct {
+	enum cei_op_sort      sort;
+	uint64_t              rows;
+	uint64_t              k;
+	uint64_t              n;
+	struct cei_tile_shape tile;
+	uint32_t              n_pieces;
+	double                us;
+} measured[] = {
+	{ CEI_OP_AG_GEMM, 2048, 4096, 2752, { 128, 256 }, 1, 102.8 },
+	{ CEI_OP_AG_GEMM, 2048, 4096, 2752, { 128, 192 }, 1, 92.4 },
+	{ CEI_OP_AG_GEMM, 2048, 4096, 2752, { 128, 128 }, 1, 91.7 },
+	{ CEI_OP_AG_GEMM, 8192, 4096, 2752, { 128, 256 }, 1, 285.7 },
+	{ CEI_OP_GEMM_RS, 2048, 2752, 4096, { 128, 256 }, 1, 114.2 },
+	{ CEI_OP_GEMM_RS, 2048, 2752, 4096, { 128, 128 }, 1, 102.7 },
+	{ CEI_OP_GEMM_RS, 8192, 2752, 4096, { 128, 256 }, 1, 308.4 },
+	{ CEI_OP_GEMM_RS, 8192, 2752, 4096, { 128, 256 }, 2, 273.4 },
+	{ CEI_OP_GEMM_RS, 8192, 2752, 4096, { 128, 128 }, 8, 381.4 },
+	{ CEI_OP_GEMM_RS, 8192, 7168, 8192, { 128, 256 }, 1, 1403.6 },
+};
+
+/* Clocks differ from run to run by more than a tenth. */
+START_TEST(test_what_was_measured_was_forecast)
+{
+	struct cei_rates rates = cei_rates_gpu();
+	struct cei_op_shape shape = shape_of(measured[_i].sort, 4, measured[_i].rows,
+					     measured[_i].k, measured[_i].n);
+	struct cei_forecast_question question = {
+		.shape = &shape,
+		.rates = &rates,
+		.tile = measured[_i].tile,
+		.n_pieces = measured[_i].n_pieces,
+	};
+	double us = cei_forecast_ns(&question) / 1e3;
+
+	ck_assert_double_ge(us, 0.78 * measured[_i].us);
+	ck_assert_double_le(us, 1.15 * measured[_i].us);
+}
+END_TEST
+
+static void check_bounds(uint64_t *random)
+{
+	static const struct cei_tile_shape tiles[] = { { 128, 256 }, { 128, 192 }, { 128, 128 } };
+	uint32_t n_ranks = 2 + (uint32_t)testing_below(random, 7);
+	struct cei_op_shape shape = shape_of(
+		testing_below(random, 2) ? CEI_OP_AG_GEMM : CEI_OP_GEMM_RS, n_ranks,
+		n_ranks * (1 + testing_below(random, 4096)), 8 + testing_below(random, 8192),
+		8 + testing_below(random, 8192));
+	struct cei_rates rates = cei_rates_gpu();
+	struct cei_forecast_question question = {
+		.shape = &shape,
+		.rates = &rates,
+		.tile = tiles[testing_below(random, 3)],
+		.n_pieces = 1 + (uint32_t)testing_below(random, 8),
+	};
+	uint64_t columns = shape.sort == CEI_OP_AG_GEMM ? shape.k : shape.n[0];
+	double copies_ns = (double)((n_ranks - 1) * shape.rows[0] * columns * 2) /
+		rates.copy_bytes_per_ns;
+	double ns = cei_forecast_ns(&question);
+
+	if (ns < copies_ns)
+		ck_abort_msg("%g ns, but the copies take %g", ns, copies_ns);
+	if (ns < cei_forecast_gemm_ns(&question) * 0.5)
+		ck_abort_msg("%g ns, but the product takes %g", ns,
+			     cei_forecast_gemm_ns(&question));
+}
+
+START_TEST(test_no_faster_than_its_parts)
+{
+	uint64_t random = testing_seed();
+	uint32_t i;
+
+	for (i = 0; i < 500; i++)
+		check_bounds(&random);
+}
+END_TEST
+
+START_TEST(test_what_cannot_be_played_is_refused)
+{
+	struct cei_op_shape shape = shape_of(CEI_OP_AG_GEMM, 4, 4096, 4096, 4096);
+	struct cei_rates rates = cei_rates_gpu();
+	struct cei_forecast_question question = { &shape, &rates, { 32, 32 }, 1 };
+
+	ck_assert_double_lt(cei_forecast_ns(&question), 0);
+	question.tile.rows = question.tile.columns = 128;
+	ck_assert_double_gt(cei_forecast_ns(&question), 0);
+	rates.n_sms = 0;
+	ck_assert_double_lt(cei_forecast_ns(&question), 0);
+	rates = cei_rates_gpu();
+	shape.n[0] = UINT64_C(1) << 31;
+	ck_assert_double_lt(cei_forecast_ns(&question), 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *made = suite_create("forecast");
+	TCase *all = tcase_create("forecast");
+
+	tcase_add_loop_test(all, test_what_was_measured_was_forecast, 0,
+			    sizeof(measured) / sizeof(measured[0]));
+	tcase_add_test(all, test_no_faster_than_its_parts);
+	tcase_add_test(all, test_what_cannot_be_played_is_refused);
+	suite_add_tcase(made, all);
+	return testing_run(made);
+}

@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Properties of tile lists: whatever is asked, every element once, no tile across
+ * pieces, every wait and arrival where it belongs, in the order that was promised. */
+
+#include <check.h>
+#include <string.h>
+
+#include "ops/tiles.h"
+#include "testing.h"
+
+#define RANKS_MAX    6u
+#define PIECES_MAX   5u
+#define ROWS_MAX     300u               /* of a rank */
+#define COLUMNS_MAX  200u
+#define COUNTERS_MAX (RANKS_MAX * PIECES_MAX)
+
+struct asked {
+	struct cei_tiles_question question;
+	uint64_t                  rows[RANKS_MAX];
+	uint64_t                  columns[CEI_GEMM_B_MAX];
+	uint64_t                  n_rows;       /* of all ranks */
+	uint64_t                  own_row;      /* the first of ours */
+};
+
+/* Where a tile's rows lie, found anew from what it names. */
+struct found {
+	uint64_t row;                   /* of all */
+	uint32_t rank;
+	uint32_t piece;
+	uint64_t left;                  /* rows of the piece, from row on */
+};
+
+static struct asked ask(uint64_t *random)
+{
+	struct asked asked;
+	struct cei_tiles_question *question = &asked.question;
+	uint32_t i;
+
+	memset(&asked, 0, sizeof(asked));
+	question->n_ranks = 1 + (uint32_t)testing_below(random, RANKS_MAX);
+	question->rank = (uint32_t)testing_below(random, question->n_ranks);
+	question->n_pieces = 1 + (uint32_t)testing_below(random, PIECES_MAX);
+	question->scatters = testing_below(random, 2) != 0;
+	question->waits = testing_below(random, 4) != 0;
+	question->n_products = question->scatters ? 1 :
+		1 + (uint32_t)testing_below(random, CEI_GEMM_B_MAX);
+	question->pair = 1 + (uint32_t)testing_below(random, 2);
+	question->shape.rows = 1 + (uint32_t)testing_below(random, 130);
+	question->shape.columns = 1 + (uint32_t)testing_below(random, 130);
+	for (i = 0; i < question->n_ranks; i++) {
+		if (testing_below(random, 5))
+			asked.rows[i] = testing_below(random, ROWS_MAX + 1);
+		asked.own_row += i < question->rank ? asked.rows[i] : 0;
+		asked.n_rows += asked.rows[i];
+	}
+	for (i = 0; i < question->n_products; i++)
+		if (testing_below(random, 9))
+			asked.columns[i] = testing_below(random, COLUMNS_MAX + 1);
+	return asked;
+}
+
+static struct cei_tiles answer(struct asked *asked)
+{
+	struct cei_tiles tiles;
+
+	asked->question.rows = asked->rows;
+	asked->question.columns = asked->columns;
+	ck_assert_int_eq(cei_tiles_init(&tiles, &asked->question), 0);
+	return tiles;
+}
+
+/* An assertion of Check costs a system call even where it holds: too much per tile. */
+static void hold(int is_so, const char *what)
+{
+	if (!is_so)
+		ck_abort_msg("not so: %s", what);
+}
+
+static struct found find(const struct asked *asked, const struct cei_gemm_tile *tile)
+{
+	const struct cei_tiles_question *question = &asked->question;
+	uint64_t at, n_rows, row;
+	struct found found = { .row = tile->a_row };
+
+	if (!question->scatters && tile->a == CEI_GEMM_A_OWN)
+		found.row += asked->own_row;
+	hold(found.row < asked->n_rows, "a_row is a row");
+	for (row = found.row; row >= asked->rows[found.rank]; found.rank++)
+		row -= asked->rows[found.rank];
+	for (; found.piece < question->n_pieces; found.piece++) {
+		at = cei_piece_rows(asked->rows[found.rank], question->n_pieces, found.piece,
+				    &n_rows);
+		if (row >= at && row < at + n_rows)
+			break;
+	}
+	hold(found.piece < question->n_pieces, "the row is in a piece");
+	found.left = at + n_rows - row;
+	return found;
+}
+
+static int is_own(const struct asked *asked, const struct found *found)
+{
+	return found->rank == asked->question.rank;
+}
+
+/* pair 0: either. */
+static void check_answers(uint32_t pair, void (*check)(const struct asked *asked,
+						       const struct cei_tiles *tiles))
+{
+	uint64_t random = testing_seed();
+	struct cei_tiles tiles;
+	struct asked asked;
+	uint32_t i;
+
+	for (i = 0; i < 3000; i++) {
+		asked = ask(&random);
+		asked.question.pair = pair ? pair : asked.question.pair;
+		tiles = answer(&asked);
+		check(&asked, &tiles);
+		cei_tiles_fini(&tiles);
+	}
+}
+
+/* --- pieces ------------------------------------------------------------------ */
+
+static void check_pieces(uint64_t rows, uint32_t n_pieces)
+{
+	uint64_t share = (rows + n_pieces - 1) / n_pieces, all = 0, first, row, n_rows;
+	uint32_t piece, n_full = 0;
+
+	cei_piece_rows(rows, n_pieces, 0, &first);
+	hold(first >= share && first < share + CEI_PIECE_ROWS, "piece 0 has its share");
+	for (piece = 0; piece < n_pieces; piece++) {
+		row = cei_piece_rows(rows, n_pieces, piece, &n_rows);
+		hold(row == all, "pieces follow each other");
+		hold(n_rows == first || (n_rows < first && all + n_rows == rows),
+		     "only at the end pieces have less");
+		all += n_rows;
+		n_full += n_rows != 0;
+	}
+	hold(all == rows, "all rows are shared out");
+	if (!rows)
+		return;
+	/* as many hold rows as with shares that are not rounded, and those are only
+	 * left where rounding would empty one */
+	hold(n_full == (rows + share - 1) / share, "rounding empties no piece");
+	share = (share + CEI_PIECE_ROWS - 1) / CEI_PIECE_ROWS * CEI_PIECE_ROWS;
+	hold(first == share || n_full == 1 || (rows + share - 1) / share < n_full,
+	     "shares are rounded where they can");
+}
+
+START_TEST(test_pieces_share_out_all_rows)
+{
+	uint64_t random = testing_seed(), n_rows;
+	uint32_t i;
+
+	for (i = 0; i < 20000; i++)
+		check_pieces(testing_below(&random, i % 2 ? 500 : 100000),
+			     1 + (uint32_t)testing_below(&random, 40));
+	ck_assert_uint_eq(cei_piece_rows(100, 2, 1, &n_rows), 64);
+	ck_assert_uint_eq(n_rows, 36);
+	ck_assert_uint_eq(cei_piece_rows(64, 2, 1, &n_rows), 32);
+	ck_assert_uint_eq(n_rows, 32);
+	ck_assert_uint_eq(cei_piece_rows(UINT64_C(1) << 40, 4, 3, &n_rows),
+			  UINT64_C(3) << 38);
+	ck_assert_uint_eq(n_rows, UINT64_C(1) << 38);
+}
+END_TEST
+
+/* --- every element once ------------------------------------------------------ */
+
+struct cover {
+	uint64_t       n_rows;
+	uint64_t       n_columns;
+	unsigned char *n;               /* tiles that hold the element */
+};
+
+static unsigned char n_of[CEI_GEMM_C_MAX][RANKS_MAX * ROWS_MAX * COLUMNS_MAX];
+
+static struct cover cover_of(const struct asked *asked, uint32_t c)
+{
+	const struct cei_tiles_question *question = &asked->question;
+	struct cover cover = { 0, 0, NULL };
+
+	if (question->scatters && (c == 0 || c == CEI_GEMM_C_PARTIAL)) {
+		cover.n_rows = c ? asked->n_rows : asked->rows[question->rank];
+		cover.n_columns = asked->columns[0];
+	} else if (!question->scatters && c < question->n_products) {
+		cover.n_rows = asked->n_rows;
+		cover.n_columns = asked->columns[c];
+	}
+	cover.n = n_of[c];
+	memset(cover.n, 0, cover.n_rows * cover.n_columns);
+	return cover;
+}
+
+static void add(const struct asked *asked, const struct cei_gemm_tile *tile,
+		struct cover *cover)
+{
+	uint64_t columns = asked->question.shape.columns, row, column;
+
+	hold(tile->n_rows <= asked->question.shape.rows, "rows are of the shape");
+	hold(tile->column < cover->n_columns, "the column is in C");
+	hold(tile->column % columns == 0, "columns are cut by the shape");
+	hold(tile->c_row + tile->n_rows <= cover->n_rows, "rows are in C");
+	if (columns > cover->n_columns - tile->column)
+		columns = cover->n_columns - tile->column;
+	for (row = tile->c_row; row < tile->c_row + tile->n_rows; row++)
+		for (column = tile->column; column < tile->column + columns; column++)
+			cover->n[row * cover->n_columns + column]++;
+}
+
+static void check_cover(struct asked *asked)
+{
+	struct cei_tiles tiles = answer(asked);
+	struct cover covers[CEI_GEMM_C_MAX];
+	uint64_t own_end = asked->own_row + asked->rows[asked->question.rank];
+	uint64_t row, i, wanted;
+	uint32_t c;
+
+	for (c = 0; c < CEI_GEMM_C_MAX; c++)
+		covers[c] = cover_of(asked, c);
+	for (i = 0; i < tiles.n_tiles; i++) {
+		hold(tiles.tile[i].c < CEI_GEMM_C_MAX, "c is a C");
+		add(asked, &tiles.tile[i], &covers[tiles.tile[i].c]);
+	}
+	for (c = 0; c < CEI_GEMM_C_MAX; c++) {
+		for (i = 0; i < covers[c].n_rows * covers[c].n_columns; i++) {
+			row = i / covers[c].n_columns;
+			/* nothing of ours is sent */
+			wanted = c != CEI_GEMM_C_PARTIAL || row < asked->own_row ||
+				row >= own_end;
+			if (covers[c].n[i] != wanted)
+				ck_abort_msg("C %u, row %u is in %u tiles", c, (unsigned)row,
+					     covers[c].n[i]);
+		}
+	}
+	cei_tiles_fini(&tiles);
+}
+
+START_TEST(test_every_element_is_in_one_tile)
+{
+	uint64_t random = testing_seed();
+	struct asked asked;
+	uint32_t i;
+
+	for (i = 0; i < 1000; i++) {
+		asked = ask(&random);
+		check_cover(&asked);
+	}
+}
+END_TEST
+
+/* --- what a tile says -------------------------------------------------------- */
+
+static void check_operands(const struct asked *asked, const struct cei_gemm_tile *tile)
+{
+	struct found found = find(asked, tile);
+	uint64_t row = found.row;
+
+	hold(tile->n_rows <= found.left, "a tile stays in its piece");
+	hold(!tile->reserved && !tile->reserved_too, "reserved is zero");
+	hold(tile->b < asked->question.n_products, "b is a product");
+	if (!asked->question.scatters) {
+		hold(tile->a == (is_own(asked, &found) ? CEI_GEMM_A_OWN :
+				 CEI_GEMM_A_GATHERED), "gather: own rows of the own A");
+		hold(tile->c == tile->b, "gather: each product has its C");
+	} else {
+		hold(tile->a == CEI_GEMM_A_OWN, "scatter: all rows of the own A");
+		hold(tile->c == (is_own(asked, &found) ? 0 : CEI_GEMM_C_PARTIAL),
+		     "scatter: others' rows are partial sums");
+		row -= is_own(asked, &found) ? asked->own_row : 0;
+	}
+	hold(tile->c_row == row, "c_row is the row of a_row");
+}
+
+static void check_marks(const struct asked *asked, const struct cei_gemm_tile *tile)
+{
+	const struct cei_tiles_question *question = &asked->question;
+	struct found found = find(asked, tile);
+	uint32_t counter = found.rank * question->n_pieces + found.piece;
+	uint32_t await = CEI_GEMM_NONE, arrive = CEI_GEMM_NONE, reduce = CEI_GEMM_NONE;
+
+	if (question->waits && !question->scatters && !is_own(asked, &found))
+		await = counter;
+	if (question->waits && question->scatters && tile->n_rows) {
+		if (!is_own(asked, &found))
+			arrive = counter;
+		else if (question->n_ranks > 1)
+			reduce = found.piece;
+	}
+	hold(tile->await == await, "await is the piece's, or none");
+	hold(tile->arrive == arrive, "arrive is the piece's, or none");
+	hold(tile->reduce == reduce, "reduce is the piece, or none");
+}
+
+static void check_arrivals(const struct asked *asked, const struct cei_tiles *tiles)
+{
+	uint32_t n[COUNTERS_MAX] = { 0 }, i;
+	const struct cei_gemm_tile *tile;
+
+	for (i = 0; i < tiles->n_tiles; i++) {
+		tile = &tiles->tile[i];
+		if (tile->arrive != CEI_GEMM_NONE)
+			n[tile->arrive]++;
+	}
+	for (i = 0; i < tiles->n_tiles; i++) {
+		tile = &tiles->tile[i];
+		hold(tile->n_arrivals == (tile->arrive == CEI_GEMM_NONE ? 0 :
+					  n[tile->arrive]), "n_arrivals counts tiles");
+	}
+	/* whoever waits for a piece that holds anything is not left waiting */
+	for (i = 0; i < asked->question.n_ranks && tiles->n_tiles; i++)
+		if (asked->question.scatters && asked->question.waits && asked->rows[i] &&
+		    i != asked->question.rank)
+			hold(n[i * asked->question.n_pieces], "its piece is arrived at");
+}
+
+static void check_tiles(const struct asked *asked, const struct cei_tiles *tiles)
+{
+	uint32_t i;
+
+	for (i = 0; i < tiles->n_tiles; i++) {
+		check_operands(asked, &tiles->tile[i]);
+		check_marks(asked, &tiles->tile[i]);
+		hold(tiles->tile[i].n_rows || asked->question.pair == 2,
+		     "only half a pair is empty");
+	}
+	check_arrivals(asked, tiles);
+}
+
+START_TEST(test_tiles_name_their_rows_and_marks)
+{
+	check_answers(0, check_tiles);
+}
+END_TEST
+
+START_TEST(test_without_waits_only_the_marks_are_missing)
+{
+	uint64_t random = testing_seed();
+	struct cei_tiles with, without;
+	struct asked asked;
+	uint32_t i, j;
+
+	for (i = 0; i < 1000; i++) {
+		asked = ask(&random);
+		asked.question.waits = 1;
+		with = answer(&asked);
+		asked.question.waits = 0;
+		without = answer(&asked);
+		ck_assert_uint_eq(with.n_tiles, without.n_tiles);
+		for (j = 0; j < with.n_tiles; j++) {
+			with.tile[j].await = with.tile[j].arrive = CEI_GEMM_NONE;
+			with.tile[j].reduce = CEI_GEMM_NONE;
+			with.tile[j].n_arrivals = 0;
+		}
+		ck_assert(!with.n_tiles || !memcmp(with.tile, without.tile, with.n_tiles *
+						   sizeof(*with.tile)));
+		cei_tiles_fini(&with);
+		cei_tiles_fini(&without);
+	}
+}
+END_TEST
+
+/* --- order ------------------------------------------------------------------- */
+
+/* What may only rise along the list. */
+static uint64_t turn_of(const struct asked *asked, const struct cei_gemm_tile *tile)
+{
+	const struct cei_tiles_question *question = &asked->question;
+	struct found found = find(asked, tile);
+	uint32_t step = (question->n_ranks + question->rank - found.rank) % question->n_ranks;
+
+	if (question->scatters)
+		step = (question->n_ranks + found.rank - question->rank - 1) %
+			question->n_ranks;
+	return ((uint64_t)step << 32) + ((uint64_t)found.piece << 16) + tile->b;
+}
+
+static void check_order(const struct asked *asked, const struct cei_tiles *tiles)
+{
+	uint64_t turn, last = 0;
+	uint32_t i;
+
+	for (i = 0; i < tiles->n_tiles; i++) {
+		turn = turn_of(asked, &tiles->tile[i]);
+		hold(turn >= last, "tiles come in their order");
+		last = turn;
+	}
+}
+
+START_TEST(test_ranks_pieces_and_products_in_order)
+{
+	check_answers(0, check_order);
+}
+END_TEST
+
+static void check_pair(const struct asked *asked, const struct cei_gemm_tile *first)
+{
+	const struct cei_gemm_tile *second = first + 1;
+	struct found found = find(asked, first);
+	uint32_t rows = asked->question.shape.rows;
+
+	hold(first->n_rows, "the first has rows");
+	hold(first->column == second->column && first->b == second->b, "they share B");
+	hold(first->a == second->a && first->c == second->c, "of one A, in one C");
+	hold(first->await == second->await, "both wait for one piece");
+	if (second->n_rows) {
+		hold(first->n_rows == rows, "the first is full");
+		hold(second->a_row == first->a_row + rows, "the second reads what follows");
+		hold(second->c_row == first->c_row + rows, "and writes what follows");
+	} else {
+		hold(found.left <= rows, "the second is missing at the end only");
+		hold(second->a_row == first->a_row, "it reads what the first reads");
+		hold(second->c_row == first->c_row, "its place is the first's");
+	}
+}
+
+static void check_pairs(const struct asked *asked, const struct cei_tiles *tiles)
+{
+	uint32_t i;
+
+	hold(tiles->n_tiles % 2 == 0, "no half is missing");
+	for (i = 0; i < tiles->n_tiles; i += 2)
+		check_pair(asked, &tiles->tile[i]);
+}
+
+START_TEST(test_pairs_have_one_column_and_neighbouring_rows)
+{
+	check_answers(2, check_pairs);
+}
+END_TEST
+
+/* Rows and columns of tiles that a run of n pairs touches, at most. */
+static uint32_t most_touched(const struct cei_tiles *tiles, uint32_t n,
+			     const struct cei_tile_shape *shape)
+{
+	uint32_t begin, i, n_touched, most = 0;
+	unsigned char rows[64], columns[64];
+
+	for (begin = 0; begin + n <= tiles->n_tiles / 2; begin++) {
+		memset(rows, 0, sizeof(rows));
+		memset(columns, 0, sizeof(columns));
+		for (i = begin; i < begin + n; i++) {
+			rows[tiles->tile[2 * i].a_row / shape->rows / 2] = 1;
+			columns[tiles->tile[2 * i].column / shape->columns] = 1;
+		}
+		for (i = 0, n_touched = 0; i < 64; i++)
+			n_touched += rows[i] + columns[i];
+		most = n_touched > most ? n_touched : most;
+	}
+	return most;
+}
+
+START_TEST(test_what_runs_together_shares_operands)
+{
+	struct asked asked;
+	struct cei_tiles tiles;
+
+	memset(&asked, 0, sizeof(asked));
+	asked.question.n_ranks = asked.question.n_pieces = asked.question.n_products = 1;
+	asked.question.pair = 2;
+	asked.question.shape.rows = 128;
+	asked.question.shape.columns = 256;
+	asked.rows[0] = 256 * 32;
+	asked.columns[0] = 256 * 32;
+	tiles = answer(&asked);
+	/* 8 x 9 where nothing lies between two bands; else both, and their corners */
+	ck_assert_uint_le(most_touched(&tiles, 66, &asked.question.shape), 16 + 10);
+	cei_tiles_fini(&tiles);
+	asked.rows[0] = 256 * 9;                /* not a band of 8 and one of 1 */
+	tiles = answer(&asked);
+	ck_assert_uint_eq(tiles.tile[10].column, 256);
+	cei_tiles_fini(&tiles);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *made = suite_create("tiles");
+	TCase *all = tcase_create("tiles");
+
+	tcase_set_timeout(all, 120);
+	tcase_add_test(all, test_pieces_share_out_all_rows);
+	tcase_add_test(all, test_every_element_is_in_one_tile);
+	tcase_add_test(all, test_tiles_name_their_rows_and_marks);
+	tcase_add_test(all, test_without_waits_only_the_marks_are_missing);
+	tcase_add_test(all, test_ranks_pieces_and_products_in_order);
+	tcase_add_test(all, test_pairs_have_one_column_and_neighbouring_rows);
+	tcase_add_test(all, test_what_runs_together_shares_operands);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return testing_run(suite());
+}
