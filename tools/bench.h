@@ -20,7 +20,12 @@
 #define BENCH_RANKS_MAX   16u
 #define BENCH_SAMPLES_MAX 1000u
 #define BENCH_ROWS_MAX    2048u
-#define BENCH_MODES       6u
+#define BENCH_MODES       48u
+
+struct bench_compare;
+struct bench_overlap_options;
+struct bench_overlap_row;
+struct bench_values;
 
 /* --- options ------------------------------------------------------------- */
 
@@ -46,6 +51,7 @@ struct bench_options {
 	int         without_nccl;
 	uint64_t    seed;
 	int         has_sizes;          /* -b or -e was given */
+	const struct bench_overlap_options *overlap;    /* NULL: not "overlap" */
 };
 
 /* --- rows ---------------------------------------------------------------- */
@@ -87,6 +93,7 @@ struct bench_rank {                     /* what one rank's code has in hand */
 	ceov_context               *context;
 	struct bench_device        *device;
 	uint64_t                    n_names;    /* for names of shared objects */
+	uint32_t                    n_turns;    /* of bench_any() */
 };
 
 struct bench_case {
@@ -122,6 +129,10 @@ uint64_t bench_take_wrong(struct bench_rank *rank, uint32_t mode);
 
 /* Rank 0: prints the row and keeps it for JSON. */
 void bench_add_row(struct bench_rank *rank, const struct bench_row *row);
+void bench_add_overlap_row(struct bench_rank *rank, const struct bench_overlap_row *row);
+
+/* All ranks meet and learn whether any of them said yes. */
+int  bench_any(struct bench_rank *rank, int yes, int *ret_any);
 
 /* 128 bytes from rank 0 to all (NCCL's unique id). */
 void *bench_blob(struct bench_rank *rank);
@@ -132,10 +143,19 @@ int  bench_fail(const struct bench_rank *rank, int result, const char *what);
 
 /* --- report -------------------------------------------------------------- */
 
+struct json_object;
+
 void bench_report_head(FILE *out);
 void bench_report_row(FILE *out, const struct bench_row *row);
 int  bench_report_json(const struct bench_options *options, const struct bench_row *rows,
 		       uint32_t n_rows, const char *machine);
+
+/* Parts of JSON reports: when, where and with what; a number with 3 decimals; writing
+ * the file, which releases the report. */
+struct json_object *bench_report_provenance(const struct bench_options *options,
+					    const char *machine);
+void bench_report_number(struct json_object *object, const char *key, double value);
+int  bench_report_write(const struct bench_options *options, struct json_object *report);
 
 /* --- device -------------------------------------------------------------- */
 
@@ -155,6 +175,14 @@ int   bench_fill(struct bench_device *device, void *at, uint64_t n_bytes, uint64
 int   bench_verify(struct bench_device *device, const void *at, uint64_t n_bytes,
 		   uint64_t seed, uint64_t *ret_n_wrong);
 
+/* Ordinary memory of the rank's place, as an application has it. */
+int   bench_allocate(struct bench_device *device, uint64_t n_bytes, void **ret_at);
+void  bench_release(struct bench_device *device, void *at);
+
+/* See bench_values.h. Both are done on return; the caller's streams are idle. */
+int   bench_make_values(struct bench_device *device, const struct bench_values *values);
+int   bench_compare(struct bench_device *device, struct bench_compare *compare);
+
 /* GPU ranks only, below. */
 void *bench_stream(struct bench_device *device, enum bench_stream which);
 int   bench_stream_sync(struct bench_device *device, enum bench_stream which);
@@ -163,6 +191,13 @@ int   bench_stream_follow(struct bench_device *device, enum bench_stream later,
 int   bench_time_begin(struct bench_device *device);    /* on the main stream */
 int   bench_time_end(struct bench_device *device);
 int   bench_time_us(struct bench_device *device, double *ret_us); /* synchronises */
+
+/* What is called between begin and end on the main stream becomes a graph. end is called
+ * after every begin, with ret_graph NULL where the calls between failed. */
+int   bench_capture_begin(struct bench_device *device);
+int   bench_capture_end(struct bench_device *device, void **ret_graph);
+int   bench_graph_launch(struct bench_device *device, void *graph);
+void  bench_graph_drop(struct bench_device *device, void *graph);
 
 struct bench_copy {
 	void       *target;
@@ -208,5 +243,9 @@ void *bench_nccl_source(struct bench_nccl *nccl);
 void *bench_nccl_target(struct bench_nccl *nccl);
 int   bench_nccl_all_gather(struct bench_nccl *nccl, uint64_t shard_bytes, void *stream);
 int   bench_nccl_all_to_all(struct bench_nccl *nccl, uint64_t block_bytes, void *stream);
+
+/* Sums of bf16, source to target: count values of each rank's part, or of all. */
+int   bench_nccl_reduce_scatter(struct bench_nccl *nccl, uint64_t count, void *stream);
+int   bench_nccl_all_reduce(struct bench_nccl *nccl, uint64_t count, void *stream);
 
 #endif /* BENCH_H */

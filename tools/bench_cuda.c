@@ -4,49 +4,16 @@
 /* The bench's GPU side: memory patterns, streams, events, kernels, and the raw
  * driver calls that ours are compared with. */
 
-#include "bench_device.h"
+#include "bench_cuda.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/cuda_table.h"
 #include "kernels/kernels.h"
-#include "kernels/module.h"
 
-#define SYNC_NS     UINT64_C(60000000000)
 #define KERNEL_NS   UINT64_C(20000000000)
 #define RAW_BATCH   64u
 #define ROUNDS_MAX  100000u
-
-struct bench_gpu {
-	struct cei_report  report;
-	struct cei_cuda   *cuda;
-	struct cei_module *module;
-	uint32_t           gpu;
-	CUcontext          context;
-	CUstream           streams[BENCH_STREAMS];
-	CUevent            begin;
-	CUevent            end;
-	CUevent            order;
-	CUstream           control;     /* fill, verify: beside the others */
-	CUdeviceptr        counts;      /* enum count */
-	uint64_t          *pinned;      /* round times */
-};
-
-enum count { N_WRONG, FIRST_WRONG, N_STARTED, STOP, STATUS, COUNTS };
-
-static int check(struct bench_gpu *gpu, CUresult result, const char *what)
-{
-	if (result == CUDA_SUCCESS)
-		return 0;
-	return cei_cuda_raise(gpu->cuda, result, CEOV_NOBODY, "bench: %s", what);
-}
-
-static int current(struct bench_gpu *gpu)
-{
-	return check(gpu, gpu->cuda->calls.ctx_set(gpu->context), "cuCtxSetCurrent");
-}
 
 static int open_streams(struct bench_gpu *gpu)
 {
@@ -140,29 +107,7 @@ static void gpu_close(void *private)
 	free(gpu);
 }
 
-static int idle(struct bench_gpu *gpu, CUstream stream)
-{
-	int r = current(gpu);
-
-	return r ? r : check(gpu, cei_cuda_idle(gpu->cuda, stream, cei_deadline(SYNC_NS)),
-			     "waiting for a stream");
-}
-
 /* --- patterns ------------------------------------------------------------ */
-
-static int launch(struct bench_gpu *gpu, const char *name, uint32_t n_blocks,
-		  CUstream stream, void **arguments)
-{
-	struct cei_module_launch made = {
-		.name = name,
-		.n_blocks = n_blocks,
-		.n_threads = 256,
-		.stream = stream,
-		.arguments = arguments,
-	};
-
-	return cei_module_launch(gpu->module, &made);
-}
 
 static int gpu_fill(void *private, void *at, uint64_t n_bytes, uint64_t seed)
 {
@@ -173,15 +118,6 @@ static int gpu_fill(void *private, void *at, uint64_t n_bytes, uint64_t seed)
 
 	if (!r)
 		r = launch(gpu, "cei_kernel_fill", 512, gpu->control, arguments);
-	return r ? r : idle(gpu, gpu->control);
-}
-
-static int copy_now(struct bench_gpu *gpu, CUdeviceptr target, CUdeviceptr source,
-		    uint64_t n_bytes)
-{
-	int r = check(gpu, gpu->cuda->calls.copy(target, source, n_bytes, gpu->control),
-		      "cuMemcpyAsync");
-
 	return r ? r : idle(gpu, gpu->control);
 }
 
@@ -523,5 +459,13 @@ const struct bench_device_ops bench_device_cuda = {
 	.pingpong_wait  = gpu_pingpong_wait,
 	.spin_start     = gpu_spin_start,
 	.spin_stop      = gpu_spin_stop,
+	.allocate       = bench_gpu_allocate,
+	.release        = bench_gpu_release,
+	.values         = bench_gpu_values,
+	.compare        = bench_gpu_compare,
+	.capture_begin  = bench_gpu_capture_begin,
+	.capture_end    = bench_gpu_capture_end,
+	.graph_launch   = bench_gpu_graph_launch,
+	.graph_drop     = bench_gpu_graph_drop,
 	.count          = gpu_count,
 };

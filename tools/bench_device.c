@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bench_values.h"
 #include "config.h"
 
 struct bench_device {
@@ -62,11 +63,42 @@ static int host_verify(void *private, const void *at, uint64_t n_bytes, uint64_t
 	return 0;
 }
 
+/* As aligned as the operators want it. */
+static int host_allocate(void *private, uint64_t n_bytes, void **ret_at)
+{
+	(void)private;
+	return posix_memalign(ret_at, 64, n_bytes ? n_bytes : 64) ? CEOV_ERR_NO_MEMORY : 0;
+}
+
+static void host_release(void *private, void *at)
+{
+	(void)private;
+	free(at);
+}
+
+static int host_values(void *private, const struct bench_values *values)
+{
+	(void)private;
+	bench_host_values(values);
+	return 0;
+}
+
+static int host_compare(void *private, struct bench_compare *compare)
+{
+	(void)private;
+	bench_host_compare(compare);
+	return 0;
+}
+
 static const struct bench_device_ops host_ops = {
-	.open   = host_open,
-	.close  = host_close,
-	.fill   = host_fill,
-	.verify = host_verify,
+	.open     = host_open,
+	.close    = host_close,
+	.fill     = host_fill,
+	.verify   = host_verify,
+	.allocate = host_allocate,
+	.release  = host_release,
+	.values   = host_values,
+	.compare  = host_compare,
 };
 
 int bench_device_open(struct bench_device **ret_device, int is_gpu, uint32_t gpu)
@@ -102,6 +134,26 @@ int bench_verify(struct bench_device *device, const void *at, uint64_t n_bytes,
 		 uint64_t seed, uint64_t *ret_n_wrong)
 {
 	return device->ops->verify(device->private, at, n_bytes, seed, ret_n_wrong);
+}
+
+int bench_allocate(struct bench_device *device, uint64_t n_bytes, void **ret_at)
+{
+	return device->ops->allocate(device->private, n_bytes, ret_at);
+}
+
+void bench_release(struct bench_device *device, void *at)
+{
+	device->ops->release(device->private, at);
+}
+
+int bench_make_values(struct bench_device *device, const struct bench_values *values)
+{
+	return device->ops->values(device->private, values);
+}
+
+int bench_compare(struct bench_device *device, struct bench_compare *compare)
+{
+	return device->ops->compare(device->private, compare);
 }
 
 void *bench_stream(struct bench_device *device, enum bench_stream which)
@@ -171,6 +223,26 @@ int bench_spin_start(struct bench_device *device)
 int bench_spin_stop(struct bench_device *device)
 {
 	return device->ops->spin_stop(device->private);
+}
+
+int bench_capture_begin(struct bench_device *device)
+{
+	return device->ops->capture_begin(device->private);
+}
+
+int bench_capture_end(struct bench_device *device, void **ret_graph)
+{
+	return device->ops->capture_end(device->private, ret_graph);
+}
+
+int bench_graph_launch(struct bench_device *device, void *graph)
+{
+	return device->ops->graph_launch(device->private, graph);
+}
+
+void bench_graph_drop(struct bench_device *device, void *graph)
+{
+	device->ops->graph_drop(device->private, graph);
 }
 
 /* --- counting GPUs ------------------------------------------------------- */

@@ -15,6 +15,11 @@ struct bench_device_ops {
 	int      (*verify)(void *private, const void *at, uint64_t n_bytes, uint64_t seed,
 			   uint64_t *ret_n_wrong);
 
+	int      (*allocate)(void *private, uint64_t n_bytes, void **ret_at);
+	void     (*release)(void *private, void *at);
+	int      (*values)(void *private, const struct bench_values *values);
+	int      (*compare)(void *private, struct bench_compare *compare);
+
 	/* NULL on the host, whose ranks do not call them. */
 	void    *(*stream)(void *private, enum bench_stream which);
 	int      (*sync)(void *private, enum bench_stream which);
@@ -33,6 +38,10 @@ struct bench_device_ops {
 	int      (*pingpong_wait)(void *private, uint32_t n_rounds, double *ret_us);
 	int      (*spin_start)(void *private);
 	int      (*spin_stop)(void *private);
+	int      (*capture_begin)(void *private);
+	int      (*capture_end)(void *private, void **ret_graph);
+	int      (*graph_launch)(void *private, void *graph);
+	void     (*graph_drop)(void *private, void *graph);
 
 	/* How many there are; ret_machine says which, or why none. */
 	uint32_t (*count)(char *ret_machine, size_t n_bytes);

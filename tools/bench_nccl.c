@@ -7,17 +7,18 @@
  * of NCCL is needed to build.
  */
 
-#include <dlfcn.h>
-#include <glob.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench.h"
+#include "bench_library.h"
 
 #define NCCL_VERSION_MIN    22800
 #define NCCL_UNIQUE_BYTES   128
 #define NCCL_INT8           0
+#define NCCL_BFLOAT16       9
+#define NCCL_SUM            0
 #define NCCL_MAGIC          0xcafebeefu
 #define NCCL_UNDEFINED      INT_MIN
 #define NCCL_POLICY_ZERO    2
@@ -63,6 +64,10 @@ struct nccl_calls {
 				  void *comm, void *stream);
 	int         (*all_to_all)(const void *source, void *target, size_t count, int type,
 				  void *comm, void *stream);
+	int         (*reduce_scatter)(const void *source, void *target, size_t count,
+				      int type, int op, void *comm, void *stream);
+	int         (*all_reduce)(const void *source, void *target, size_t count, int type,
+				  int op, void *comm, void *stream);
 };
 
 struct bench_nccl {
@@ -85,69 +90,38 @@ static int check(const struct bench_nccl *nccl, int result, const char *what)
 	return CEOV_ERR_CUDA;
 }
 
-static void *open_first(const char *pattern)
-{
-	void *library = NULL;
-	glob_t found;
-	size_t i;
-
-	if (glob(pattern, 0, NULL, &found))
-		return NULL;
-	for (i = 0; !library && i < found.gl_pathc; i++)
-		library = dlopen(found.gl_pathv[i], RTLD_NOW | RTLD_LOCAL);
-	globfree(&found);
-	return library;
-}
-
 /* Where the loader looks, then where the toolkit and Python's wheels put it. */
-static void *open_library(const char *path)
+static int load(struct bench_nccl *nccl, const char *path)
 {
-	static const char *const patterns[] = {
+	static const char *const names[] = {
+		"libnccl.so.2",
 		"/usr/local/cuda/lib64/libnccl.so.2",
 		"/usr/local/cuda/lib/libnccl.so.2",
 		"/usr/lib/python3*/site-packages/nvidia/nccl/lib/libnccl.so.2",
 		"/usr/local/lib/python3*/*-packages/nvidia/nccl/lib/libnccl.so.2",
 		"/opt/*/.venv/lib/python3*/site-packages/nvidia/nccl/lib/libnccl.so.2",
+		NULL
 	};
-	void *library;
-	size_t i;
-
-	if (path)
-		return dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
-	for (i = 0; !library && i < sizeof(patterns) / sizeof(patterns[0]); i++)
-		library = open_first(patterns[i]);
-	return library;
-}
-
-static int load(struct bench_nccl *nccl, const char *path)
-{
-	struct {
-		const char *name;
-		void      **call;
-	} const wanted[] = {
-		{ "ncclGetVersion", (void **)&nccl->calls.get_version },
-		{ "ncclGetErrorString", (void **)&nccl->calls.error_string },
-		{ "ncclGetUniqueId", (void **)&nccl->calls.get_unique_id },
-		{ "ncclCommInitRankConfig", (void **)&nccl->calls.comm_init },
-		{ "ncclCommDestroy", (void **)&nccl->calls.comm_destroy },
-		{ "ncclMemAlloc", (void **)&nccl->calls.mem_alloc },
-		{ "ncclMemFree", (void **)&nccl->calls.mem_free },
-		{ "ncclCommWindowRegister", (void **)&nccl->calls.window_register },
-		{ "ncclCommWindowDeregister", (void **)&nccl->calls.window_deregister },
-		{ "ncclAllGather", (void **)&nccl->calls.all_gather },
-		{ "ncclAlltoAll", (void **)&nccl->calls.all_to_all },
+	const struct bench_symbol wanted[] = {
+		{ "ncclGetVersion", &nccl->calls.get_version },
+		{ "ncclGetErrorString", &nccl->calls.error_string },
+		{ "ncclGetUniqueId", &nccl->calls.get_unique_id },
+		{ "ncclCommInitRankConfig", &nccl->calls.comm_init },
+		{ "ncclCommDestroy", &nccl->calls.comm_destroy },
+		{ "ncclMemAlloc", &nccl->calls.mem_alloc },
+		{ "ncclMemFree", &nccl->calls.mem_free },
+		{ "ncclCommWindowRegister", &nccl->calls.window_register },
+		{ "ncclCommWindowDeregister", &nccl->calls.window_deregister },
+		{ "ncclAllGather", &nccl->calls.all_gather },
+		{ "ncclAlltoAll", &nccl->calls.all_to_all },
+		{ "ncclReduceScatter", &nccl->calls.reduce_scatter },
+		{ "ncclAllReduce", &nccl->calls.all_reduce },
 	};
-	size_t i;
 
-	nccl->library = open_library(path);
-	if (!nccl->library)
+	nccl->library = bench_library_open(path, names);
+	if (!nccl->library ||
+	    bench_library_find(nccl->library, wanted, sizeof(wanted) / sizeof(wanted[0])))
 		return CEOV_NONE;
-	for (i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
-		*wanted[i].call = dlsym(nccl->library, wanted[i].name);
-		if (!*wanted[i].call)
-			return CEOV_NONE;
-	}
 	return nccl->calls.get_version(&nccl->version) ||
 		nccl->version < NCCL_VERSION_MIN ? CEOV_NONE : 0;
 }
@@ -267,4 +241,18 @@ int bench_nccl_all_to_all(struct bench_nccl *nccl, uint64_t block_bytes, void *s
 	return check(nccl, nccl->calls.all_to_all(nccl->source, nccl->target, block_bytes,
 						  NCCL_INT8, nccl->comm, stream),
 		     "ncclAlltoAll");
+}
+
+int bench_nccl_reduce_scatter(struct bench_nccl *nccl, uint64_t count, void *stream)
+{
+	return check(nccl, nccl->calls.reduce_scatter(nccl->source, nccl->target, count,
+						      NCCL_BFLOAT16, NCCL_SUM, nccl->comm,
+						      stream), "ncclReduceScatter");
+}
+
+int bench_nccl_all_reduce(struct bench_nccl *nccl, uint64_t count, void *stream)
+{
+	return check(nccl, nccl->calls.all_reduce(nccl->source, nccl->target, count,
+						  NCCL_BFLOAT16, NCCL_SUM, nccl->comm,
+						  stream), "ncclAllReduce");
 }

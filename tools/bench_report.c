@@ -62,7 +62,7 @@ void bench_report_row(FILE *out, const struct bench_row *row)
 		row->verified > 0 ? "verified" : row->verified ? "unchecked" : "WRONG");
 }
 
-static void add_number(struct json_object *object, const char *key, double value)
+void bench_report_number(struct json_object *object, const char *key, double value)
 {
 	char text[32];
 
@@ -73,7 +73,7 @@ static void add_number(struct json_object *object, const char *key, double value
 static void add_ratio(struct json_object *object, const char *key, double value)
 {
 	if (value > 0)
-		add_number(object, key, value);
+		bench_report_number(object, key, value);
 }
 
 static struct json_object *row_to_json(const struct bench_row *row)
@@ -94,10 +94,10 @@ static struct json_object *row_to_json(const struct bench_row *row)
 			       json_object_new_int64((int64_t)row->bytes_per_rank));
 	json_object_object_add(object, "chunk_bytes",
 			       json_object_new_int64((int64_t)row->chunk_bytes));
-	add_number(object, "us_median", row->us_median);
-	add_number(object, "us_min", row->us_min);
-	add_number(object, "us_p99", row->us_p99);
-	add_number(object, "gb_per_s", row->gb_per_s);
+	bench_report_number(object, "us_median", row->us_median);
+	bench_report_number(object, "us_min", row->us_min);
+	bench_report_number(object, "us_p99", row->us_p99);
+	bench_report_number(object, "gb_per_s", row->gb_per_s);
 	json_object_object_add(object, "verified", row->verified < 0 ? NULL
 			       : json_object_new_boolean(row->verified));
 	add_ratio(object, "ratio_raw", row->ratio_raw);
@@ -131,8 +131,8 @@ static struct json_object *environment(void)
 	return object;
 }
 
-static struct json_object *provenance(const struct bench_options *options,
-				      const char *machine)
+struct json_object *bench_report_provenance(const struct bench_options *options,
+					    const char *machine)
 {
 	struct json_object *object = json_object_new_object();
 	struct utsname host;
@@ -160,23 +160,30 @@ static struct json_object *provenance(const struct bench_options *options,
 	return object;
 }
 
+int bench_report_write(const struct bench_options *options, struct json_object *report)
+{
+	int r = json_object_to_file_ext(options->json_path, report,
+					JSON_C_TO_STRING_PRETTY);
+
+	if (r)
+		fprintf(stderr, "ceoverlap-bench: cannot write %s: %s\n", options->json_path,
+			json_util_get_last_err());
+	json_object_put(report);
+	return r;
+}
+
 int bench_report_json(const struct bench_options *options, const struct bench_row *rows,
 		      uint32_t n_rows, const char *machine)
 {
 	struct json_object *report = json_object_new_object();
 	struct json_object *list = json_object_new_array();
 	uint32_t i;
-	int r;
 
 	json_object_object_add(report, "schema_version", json_object_new_int(SCHEMA_VERSION));
-	json_object_object_add(report, "provenance", provenance(options, machine));
+	json_object_object_add(report, "provenance",
+			       bench_report_provenance(options, machine));
 	for (i = 0; i < n_rows; i++)
 		json_object_array_add(list, row_to_json(&rows[i]));
 	json_object_object_add(report, "rows", list);
-	r = json_object_to_file_ext(options->json_path, report, JSON_C_TO_STRING_PRETTY);
-	if (r)
-		fprintf(stderr, "ceoverlap-bench: cannot write %s: %s\n", options->json_path,
-			json_util_get_last_err());
-	json_object_put(report);
-	return r;
+	return bench_report_write(options, report);
 }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "bench_overlap.h"
 
 struct bench_shared {
 	_Atomic uint32_t n_arrived;     /* barrier: of this round */
@@ -28,6 +29,8 @@ struct bench_shared {
 	uint32_t         n_rows;
 	int              n_bad_rows;
 	struct bench_row rows[BENCH_ROWS_MAX];
+	struct bench_overlap_row overlap_rows[OVERLAP_ROWS_MAX];
+	_Atomic int      any[2];        /* by turns */
 };
 
 struct run {
@@ -146,6 +149,38 @@ void bench_add_row(struct bench_rank *rank, const struct bench_row *row)
 		shared->rows[shared->n_rows++] = *row;
 	else
 		bench_fail(rank, CEOV_FULL, "more rows than the report holds");
+}
+
+void bench_add_overlap_row(struct bench_rank *rank, const struct bench_overlap_row *row)
+{
+	struct bench_shared *shared = rank->shared;
+
+	bench_overlap_report_row(stdout, row);
+	fflush(stdout);
+	shared->n_bad_rows += row->verified == 0;
+	if (shared->n_rows < OVERLAP_ROWS_MAX)
+		shared->overlap_rows[shared->n_rows++] = *row;
+	else
+		bench_fail(rank, CEOV_FULL, "more rows than the report holds");
+}
+
+/* The word of the next turn is cleared while nobody can be there: all are between the
+ * two meetings of this one. */
+int bench_any(struct bench_rank *rank, int yes, int *ret_any)
+{
+	struct bench_shared *shared = rank->shared;
+	uint32_t turn = rank->n_turns++ % 2;
+	int r;
+
+	/* seq_cst throughout, as in bench_meet() */
+	if (yes)
+		atomic_store(&shared->any[turn], 1);
+	r = bench_meet(rank);
+	if (r)
+		return r;
+	*ret_any = atomic_load(&shared->any[turn]);
+	atomic_store(&shared->any[1 - turn], 0);
+	return bench_meet(rank);
 }
 
 void *bench_blob(struct bench_rank *rank)
@@ -358,6 +393,16 @@ static int fits(const struct run *run, const struct bench_case *test)
 	return 1;
 }
 
+static int write_json(const struct run *run, const char *machine)
+{
+	const struct bench_shared *shared = run->shared;
+
+	if (run->options->overlap)
+		return bench_overlap_report_json(run->options, shared->overlap_rows,
+						 shared->n_rows, machine);
+	return bench_report_json(run->options, shared->rows, shared->n_rows, machine);
+}
+
 int bench_world_run(const struct bench_options *options,
 		    const struct bench_case *const *cases, uint32_t n_cases)
 {
@@ -386,7 +431,10 @@ int bench_world_run(const struct bench_options *options,
 	}
 	snprintf(run.group, sizeof(run.group), "%s/group", folder);
 	run.shared->deadline_ns = cei_deadline(options->timeout_s * UINT64_C(1000000000));
-	bench_report_head(stdout);
+	if (options->overlap)
+		bench_overlap_report_head(stdout);
+	else
+		bench_report_head(stdout);
 	r = options->one_process ? run_threads(&run) : run_processes(&run);
 	unlink(run.group);
 	rmdir(folder);
@@ -399,8 +447,7 @@ int bench_world_run(const struct bench_options *options,
 			run.shared->n_bad_rows);
 		r = EXIT_FAILURE;
 	}
-	if (options->json_path &&
-	    bench_report_json(options, run.shared->rows, run.shared->n_rows, machine))
+	if (options->json_path && write_json(&run, machine))
 		r = EXIT_FAILURE;
 	munmap(run.shared, sizeof(*run.shared));
 	return r;

@@ -61,6 +61,36 @@ expect 2 "a size below the first" -b 1M -e 64K
 expect 2 "an unknown trigger" --trigger magic
 expect 1 "nothing to run" $run -g 1 -t all_gather
 expect 1 "JSON that cannot be written" $run -g 2 -t p2p -b 64K -J /nonexistent/x.json
+
+# Operators: results against plain fp32 sums, also where ranks differ in rows.
+expect 0 "operators" overlap $run -g 3 --tokens 100 -b 96K -J "$json"
+for name in ag_gemm gemm_rs reduce_scatter all_reduce; do
+	holds "$out" "^$name .* stream .* verified" "$name has a verified row"
+done
+if grep -q 'WRONG\|unchecked' "$out"; then
+	echo "FAIL: rows of operators that are not verified"
+	failed=1
+fi
+for key in schema_version provenance command samples seed machine rows operator way \
+	ranks model m n k bytes_per_rank ways ours us_median us_min us_p99 thread_us \
+	process_percent verified same_bits error tolerance; do
+	holds "$json" "\"$key\"" "JSON of operators has $key"
+done
+if command -v python3 > /dev/null; then
+	python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$json" || failed=1
+fi
+expect 0 "operators, ranks as threads" overlap $run --one-process -g 2 -m tiny \
+	-t ag_gemm,gemm_rs --tokens 64,130 --pieces 2 --way overlap --explain
+expect 0 "operators, in sequence" overlap $run -g 2 --tokens 96 -b 64K --way sequence
+expect 0 "help of operators" overlap --help
+expect 0 "list of operators" overlap -l
+holds "$out" "^llama70b .*8192" "the list has the models"
+expect 2 "an unknown operator" overlap -t p2p
+expect 2 "an unknown model" overlap -m nothing
+expect 2 "tokens that are none" overlap --tokens 12,
+expect 2 "a tile that is none" overlap --tile 128
+expect 2 "an unknown way" overlap --way magic
+
 CEOVERLAP_HOST_COPY_FAIL_AT=2 expect 1 "a copy that fails" $run -g 2 -t p2p -b 64K
 holds "$out" "fault script" "the failure is named"
 CEOVERLAP_HOST_COPY_LOSE_AT=3 expect 1 "a copy that never ends" --host -n 3 -w 1 -T 3 \

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef BENCH_MODELS_H
+#define BENCH_MODELS_H
+
+/* The sizes of well-known models' feed-forward layers, by name. */
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct bench_model {
+	const char *name;               /* NULL ends the list */
+	uint64_t    hidden;
+	uint64_t    ffn;
+};
+
+extern const struct bench_model bench_models[];
+
+/* The model whose name is the first length bytes of name; NULL: there is none. */
+const struct bench_model *bench_model_find(const char *name, size_t length);
+
+#endif /* BENCH_MODELS_H */

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* How each way of an operator goes: one call, or a graph of several. */
+
+#include <string.h>
+
+#include "bench_blas.h"
+#include "bench_overlap.h"
+#include "ops/op.h"
+
+static void *stream_of(const struct bench_overlap *o)
+{
+	return o->rank->is_gpu ? bench_stream(o->rank->device, BENCH_STREAM_MAIN) : NULL;
+}
+
+/* --- ours ----------------------------------------------------------------- */
+
+static struct ceov_ag_gemm_run ag_gemm_run(const struct bench_overlap *o)
+{
+	struct ceov_ag_gemm_run run = {
+		.struct_bytes = sizeof(run),
+		.stream = stream_of(o),
+		.a = o->memory.a,
+		.b = { o->memory.b },
+		.c = { o->memory.c },
+		.gathered = o->memory.gathered,
+	};
+
+	return run;
+}
+
+static struct ceov_gemm_rs_run gemm_rs_run(const struct bench_overlap *o)
+{
+	struct ceov_gemm_rs_run run = {
+		.struct_bytes = sizeof(run),
+		.stream = stream_of(o),
+		.a = o->memory.a,
+		.b = o->memory.b,
+		.c = o->memory.c,
+	};
+
+	return run;
+}
+
+static int ours(struct bench_overlap *o, ceov_op *op)
+{
+	struct ceov_ag_gemm_run ag_gemm = ag_gemm_run(o);
+	struct ceov_gemm_rs_run gemm_rs = gemm_rs_run(o);
+	struct ceov_reduce_run reduce = {
+		.struct_bytes = sizeof(reduce),
+		.stream = stream_of(o),
+		.source = o->memory.a,
+		.target = o->memory.c,
+	};
+
+	if (o->test == OVERLAP_AG_GEMM)
+		return ceov_ag_gemm_run(op, &ag_gemm);
+	if (o->test == OVERLAP_GEMM_RS)
+		return ceov_gemm_rs_run(op, &gemm_rs);
+	return ceov_reduce_run(op, &reduce);
+}
+
+static int ours_gemm(struct bench_overlap *o, ceov_op *op)
+{
+	struct ceov_ag_gemm_run ag_gemm = ag_gemm_run(o);
+	struct ceov_gemm_rs_run gemm_rs = gemm_rs_run(o);
+
+	return cei_op_gemm_alone(op, o->test == OVERLAP_AG_GEMM ? (const void *)&ag_gemm
+				 : (const void *)&gemm_rs);
+}
+
+/* --- what it is made of --------------------------------------------------- */
+
+static int multiply(struct bench_overlap *o, const void *a, void *c)
+{
+	struct bench_product product = {
+		.a = a,
+		.b = o->memory.b,
+		.c = c,
+		.m = o->shape.m,
+		.n = o->shape.n,
+		.k = o->shape.k,
+	};
+
+	return bench_blas_multiply(o->blas, &product);
+}
+
+static int gemm(struct bench_overlap *o)
+{
+	return o->test == OVERLAP_AG_GEMM
+		? multiply(o, o->memory.whole, o->memory.other)
+		: multiply(o, o->memory.a, o->memory.product);
+}
+
+static int communicate(struct bench_overlap *o, struct bench_nccl *nccl)
+{
+	void *stream = stream_of(o);
+
+	switch (o->test) {
+	case OVERLAP_AG_GEMM:
+		return bench_nccl_all_gather(nccl, o->rows[0] * o->shape.k * 2, stream);
+	case OVERLAP_GEMM_RS:
+		return bench_nccl_reduce_scatter(nccl, o->rows[0] * o->shape.n, stream);
+	case OVERLAP_REDUCE_SCATTER:
+		return bench_nccl_reduce_scatter(nccl, o->rows[0], stream);
+	case OVERLAP_ALL_REDUCE:
+		return bench_nccl_all_reduce(nccl, o->shape.bytes / 2, stream);
+	}
+	return CEOV_ERR_INVALID;
+}
+
+static int sequence(struct bench_overlap *o, struct bench_nccl *nccl)
+{
+	int r;
+
+	if (o->test == OVERLAP_AG_GEMM) {
+		r = communicate(o, nccl);
+		return r ? r : multiply(o, bench_nccl_target(nccl), o->memory.other);
+	}
+	r = multiply(o, o->memory.a, bench_nccl_source(nccl));
+	return r ? r : communicate(o, nccl);
+}
+
+int bench_overlap_once(struct bench_overlap *o, enum bench_overlap_way way, int is_graph)
+{
+	switch (way) {
+	case OVERLAP_GEMM:        return gemm(o);
+	case OVERLAP_OURS_GEMM:   return ours_gemm(o, o->ops[is_graph]);
+	case OVERLAP_COMM:        return communicate(o, o->nccl[0]);
+	case OVERLAP_COMM_CE:     return communicate(o, o->nccl[1]);
+	case OVERLAP_SEQUENCE:    return sequence(o, o->nccl[0]);
+	case OVERLAP_SEQUENCE_CE: return sequence(o, o->nccl[1]);
+	case OVERLAP_OURS:        return ours(o, o->ops[is_graph]);
+	case OVERLAP_WAYS:        break;
+	}
+	return CEOV_ERR_INVALID;
+}
+
+int bench_overlap_calls(struct bench_overlap *o, enum bench_overlap_way way, int is_graph)
+{
+	uint32_t i;
+	int r = 0;
+
+	if (is_graph)
+		return bench_graph_launch(o->rank->device, o->graphs[way]);
+	for (i = 0; !r && i < OVERLAP_CALLS; i++)
+		r = bench_overlap_once(o, way, 0);
+	return r;
+}
+
+/* --- which ways there are ------------------------------------------------- */
+
+static int is_there(const struct bench_overlap *o, enum bench_overlap_way way)
+{
+	int has_nccl = o->nccl[0] && o->is_even, has_ce = o->nccl[1] && o->is_even;
+
+	if (o->test == OVERLAP_ALL_REDUCE)
+		has_nccl = o->nccl[0] != NULL;
+	switch (way) {
+	case OVERLAP_GEMM:        return o->blas != NULL;
+	case OVERLAP_OURS_GEMM:   return o->rank->is_gpu && !bench_overlap_is_sum(o);
+	case OVERLAP_COMM:        return has_nccl;
+	case OVERLAP_COMM_CE:     return has_ce;
+	case OVERLAP_SEQUENCE:    return has_nccl && o->blas;
+	case OVERLAP_SEQUENCE_CE: return has_ce && o->blas;
+	case OVERLAP_OURS:        return 1;
+	case OVERLAP_WAYS:        break;
+	}
+	return 0;
+}
+
+/* The first call loads what cannot be loaded while a graph is captured. */
+static int capture(struct bench_overlap *o, enum bench_overlap_way way)
+{
+	struct bench_device *device = o->rank->device;
+	uint32_t i;
+	int r = bench_overlap_once(o, way, 1), s;
+
+	if (!r)
+		r = bench_stream_sync(device, BENCH_STREAM_MAIN);
+	if (!r)
+		r = bench_capture_begin(device);
+	if (r)
+		return r;
+	for (i = 0; !r && i < OVERLAP_CALLS; i++)
+		r = bench_overlap_once(o, way, 1);
+	s = bench_capture_end(device, r ? NULL : &o->graphs[way]);
+	return r ? r : s;
+}
+
+/* What others cannot do, or our GEMM alone cannot, is left out; ours must go. */
+static int open_way(struct bench_overlap *o, enum bench_overlap_way way, int is_graph)
+{
+	struct bench_rank *rank = o->rank;
+	int r, failed = 0;
+
+	if (is_graph)
+		r = capture(o, way);
+	else
+		r = bench_overlap_once(o, way, 0);
+	if (r && way == OVERLAP_OURS)
+		return bench_fail(rank, r, is_graph ? "capturing ours" : "a first run of ours");
+	if (bench_any(rank, r != 0, &failed))
+		return CEOV_ERR_ABORTED;
+	if (failed && !rank->rank)
+		printf("# %s: way %u is left out %s: it failed\n",
+		       bench_overlap_name(o->test), (unsigned)way,
+		       is_graph ? "of graphs" : "of streams");
+	o->runs[is_graph][way] = !failed;
+	return bench_overlap_settle(o);
+}
+
+int bench_overlap_open_ways(struct bench_overlap *o)
+{
+	uint32_t way;
+	int is_graph, r = 0;
+
+	memset(o->runs, 0, sizeof(o->runs));
+	for (is_graph = 0; is_graph < 2; is_graph++)
+		for (way = 0; !r && o->ops[is_graph] && way < OVERLAP_WAYS; way++)
+			if (is_there(o, (enum bench_overlap_way)way))
+				r = open_way(o, (enum bench_overlap_way)way, is_graph);
+	return r;
+}
+
+void bench_overlap_close_ways(struct bench_overlap *o)
+{
+	uint32_t way;
+
+	for (way = 0; way < OVERLAP_WAYS; way++) {
+		if (o->graphs[way])
+			bench_graph_drop(o->rank->device, o->graphs[way]);
+		o->graphs[way] = NULL;
+	}
+}
