@@ -100,7 +100,7 @@ int  ceov_workspace_release(ceov_workspace *workspace);
 /* --- what is common to ops ------------------------------------------------ */
 
 enum ceov_op_way {
-	CEOV_WAY_CHOOSE = 0,            /* what was tuned here, else the cost model */
+	CEOV_WAY_CHOOSE = 0,            /* the cost model; see ceov_op_tune(), too */
 	CEOV_WAY_OVERLAP = 1,           /* tiles start copies, copies release tiles */
 	CEOV_WAY_SEQUENCE = 2           /* communication and GEMM one after another,
 					 * each at its own best */
@@ -121,8 +121,14 @@ int  ceov_op_explain(const ceov_op *op, int fd);
 
 /* Measures the ways and shapes that may suit this op, with scratch operands of its
  * own, keeps the fastest, and remembers it per machine and shape (in
- * $XDG_CACHE_HOME/ceoverlap). All ranks call it, as they would make a run; it blocks for
- * up to some seconds and allocates operands for its time. GPU ranks only. */
+ * $XDG_CACHE_HOME/ceoverlap). The first call measures; later ones, in other processes
+ * too, find what is remembered and take it without measuring, if all ranks find the
+ * same. What the op's tuning sets stays as it is, and then nothing is remembered.
+ * All ranks call it, as they would make a run; it blocks for up to some seconds, waits
+ * for peers within the workspace's deadline, and allocates operands for its time. A
+ * failing call leaves the op as it was. GPU ranks only; not while the stream is being
+ * captured. INVALID: ranks differ in k, n or tuning, so that they would not measure the
+ * same. */
 int  ceov_op_tune(ceov_op *op, void *stream);
 
 /* Waits for its runs. NULL is allowed. */

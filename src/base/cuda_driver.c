@@ -40,6 +40,7 @@ static const struct symbol symbols[] = {
 	{ "cuGetErrorString", 6000, AT(error_string), 0 },
 	{ "cuDeviceGet", 2000, AT(device_get), 0 },
 	{ "cuDeviceGetCount", 2000, AT(device_count), 0 },
+	{ "cuDeviceGetName", 2000, AT(device_name), 0 },
 	{ "cuDeviceGetUuid", 11040, AT(device_uuid), 0 },
 	{ "cuDeviceGetAttribute", 2000, AT(device_attribute), 0 },
 	{ "cuDeviceGetPCIBusId", 4010, AT(device_bus_id), 0 },

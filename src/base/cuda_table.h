@@ -29,6 +29,7 @@ struct cei_cuda_calls {
 
 	PFN_cuDeviceGet_v2000                     device_get;
 	PFN_cuDeviceGetCount_v2000                device_count;
+	PFN_cuDeviceGetName_v2000                 device_name;
 	PFN_cuDeviceGetUuid_v11040                device_uuid;
 	PFN_cuDeviceGetAttribute_v2000            device_attribute;
 	PFN_cuDeviceGetPCIBusId_v4010             device_bus_id;

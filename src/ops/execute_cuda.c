@@ -11,6 +11,8 @@
 
 #include "ops/execute_cuda.h"
 
+#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,6 +66,24 @@ static int open_objects(struct cei_gpu_executor *own)
 	return cei_gpu_executor_check(own, result, "an event");
 }
 
+/* As "NVIDIA_H200-132sm". */
+static int name_machine(const struct cei_gpu_executor *own, char machine[CEI_MACHINE_BYTES])
+{
+	char name[CEI_MACHINE_BYTES - 16] = "";
+	CUresult result = own->cuda->calls.device_name(name, (int)sizeof(name),
+						       own->cuda->gpus[own->gpu].device);
+	size_t i;
+
+	if (result != CUDA_SUCCESS)
+		return cei_gpu_executor_check(own, result, "reading its name");
+	name[sizeof(name) - 1] = 0;
+	for (i = 0; name[i]; i++)
+		if (isspace((unsigned char)name[i]))
+			name[i] = '_';
+	snprintf(machine, CEI_MACHINE_BYTES, "%s-%usm", name, own->n_sms);
+	return 0;
+}
+
 static int open_all(struct cei_gpu_executor *own)
 {
 	const char *why = NULL;
@@ -73,6 +93,8 @@ static int open_all(struct cei_gpu_executor *own)
 		r = open_attributes(own);
 	if (!r)
 		r = open_objects(own);
+	if (!r)
+		r = cei_gpu_measure_open(own);
 	if (!r && own->has_kernels)
 		r = cei_gpu_gemm_open(own);
 	if (r)
@@ -101,6 +123,8 @@ static int gpu_open(struct cei_executor *executor)
 	if (r)
 		return r;
 	r = open_all(own);
+	if (!r)
+		r = name_machine(own, executor->machine);
 	cei_cuda_pop(own->cuda, &hold);
 	return r;
 }
@@ -116,6 +140,7 @@ static void gpu_close(struct cei_executor *executor)
 	cei_module_close(own->module);
 	/* Fails after a sticky error only: then the memory is gone already. */
 	if (own->cuda && !cei_cuda_push(own->cuda, own->gpu, &hold)) {
+		cei_gpu_measure_close(own);
 		if (own->mark)
 			(void)own->cuda->calls.event_destroy(own->mark);
 		if (own->status)
@@ -309,7 +334,7 @@ static int gpu_await(struct cei_executor *executor, void *stream,
 
 /* A captured stream is ordered by its graph's owner: events from outside do not
  * belong there. */
-static int is_capturing(const struct cei_gpu_executor *own, void *stream, int *ret_is)
+int cei_gpu_is_capturing(const struct cei_gpu_executor *own, void *stream, int *ret_is)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 	CUresult result = own->cuda->calls.stream_is_capturing(stream, &status);
@@ -326,7 +351,7 @@ static int gpu_mark_stream(struct cei_executor *executor, void *stream)
 
 	if (r)
 		return r;
-	r = is_capturing(own, stream, &captures);
+	r = cei_gpu_is_capturing(own, stream, &captures);
 	if (!r && !captures)
 		r = cei_gpu_executor_check(
 			own, own->cuda->calls.event_record(own->mark, stream),
@@ -343,7 +368,7 @@ static int gpu_follow_mark(struct cei_executor *executor, void *stream)
 
 	if (r)
 		return r;
-	r = is_capturing(own, stream, &captures);
+	r = cei_gpu_is_capturing(own, stream, &captures);
 	if (!r && !captures)
 		r = cei_gpu_executor_check(
 			own, own->cuda->calls.stream_wait_event(stream, own->mark, 0),
@@ -409,4 +434,8 @@ const struct cei_executor_ops cei_executor_cuda = {
 	.follow_mark = gpu_follow_mark,
 	.status = gpu_status,
 	.idle = gpu_idle,
+	.take = cei_gpu_take,
+	.give = cei_gpu_give,
+	.time_begin = cei_gpu_time_begin,
+	.time_end = cei_gpu_time_end,
 };

@@ -28,6 +28,7 @@ struct cei_gpu_executor {
 	_Atomic uint32_t  *status;              /* pinned: enum cei_gpu_status */
 	int                error;               /* what became of it, said once */
 	CUevent            mark;                /* the end of the last run */
+	CUevent            times[2];            /* of a measurement: its begin and end */
 };
 
 /* 0, or the driver's error with rank, GPU and what was being done. */
@@ -44,6 +45,20 @@ int  cei_gpu_reduce(struct cei_gpu_executor *own, void *stream,
 /* Holds the stream until the counters have reached the run's number. */
 int  cei_gpu_await(struct cei_gpu_executor *own, void *stream,
 		   const struct cei_job_marks *marks, const struct cei_counters *counters);
+
+/* Whether the stream is being captured. The GPU's context is current. */
+int  cei_gpu_is_capturing(const struct cei_gpu_executor *own, void *stream, int *ret_is);
+
+/* measure_cuda.c: see struct cei_executor_ops; open: once, context current; close
+ * likewise, and accepts what open left half done. */
+int  cei_gpu_measure_open(struct cei_gpu_executor *own);
+void cei_gpu_measure_close(struct cei_gpu_executor *own);
+int  cei_gpu_take(struct cei_executor *executor, void *stream, enum ceov_dtype dtype,
+		  uint64_t n, void **ret_memory);
+void cei_gpu_give(struct cei_executor *executor, void *memory);
+int  cei_gpu_time_begin(struct cei_executor *executor, void *stream);
+int  cei_gpu_time_end(struct cei_executor *executor, void *stream, uint64_t timeout_ns,
+		      uint64_t *ret_ns);
 
 /* gemm_cuda.c: our own kernel. open: once, context current. has: whether there is one
  * for tiles of that shape on this GPU. */

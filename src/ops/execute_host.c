@@ -6,12 +6,11 @@
  * operands are widened once a tile and the inner loop runs on vectors. */
 
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ce_engine/context.h"
-#include "ops/executor.h"
+#include "ops/execute_host.h"
 #include "ops/numbers.h"
 
 #define LANES   8u                      /* columns that are summed at once */
@@ -20,10 +19,6 @@
 #define SUM_MAX 1024u                   /* elements of a sum, likewise */
 
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), may_alias));
-
-struct host {
-	_Atomic int error;              /* the first that a job ended with */
-};
 
 /* One tile's operands as floats. Rows are padded to STRIP, columns to LANES; what is
  * computed of the padding is never looked at. */
@@ -89,7 +84,7 @@ static int await_sent(const struct cei_executor *executor,
 /* Keeps a job's first error for status(). */
 static int keep(const struct cei_executor *executor, int r)
 {
-	struct host *host = executor->private;
+	struct cei_host_executor *host = executor->private;
 	int none = 0;
 
 	/* release: pairs with status(), after which the report is read */
@@ -464,7 +459,7 @@ static int host_reduce(struct cei_executor *executor, void *stream,
 
 static int host_open(struct cei_executor *executor)
 {
-	executor->private = calloc(1, sizeof(struct host));
+	executor->private = calloc(1, sizeof(struct cei_host_executor));
 	if (!executor->private)
 		return cei_raise(&executor->context->report, CEOV_ERR_NO_MEMORY, 0,
 				 "host executor: rank %u: no memory for it",
@@ -540,7 +535,7 @@ static int host_mark(struct cei_executor *executor, void *stream)
 
 static int host_status(struct cei_executor *executor)
 {
-	struct host *host = executor->private;
+	struct cei_host_executor *host = executor->private;
 
 	/* acquire: pairs with keep() */
 	return atomic_load_explicit(&host->error, memory_order_acquire);
@@ -570,4 +565,8 @@ const struct cei_executor_ops cei_executor_host = {
 	.follow_mark = host_mark,
 	.status = host_status,
 	.idle = host_idle,
+	.take = cei_host_take,
+	.give = cei_host_give,
+	.time_begin = cei_host_time_begin,
+	.time_end = cei_host_time_end,
 };

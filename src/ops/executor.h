@@ -134,6 +134,20 @@ struct cei_executor_ops {
 	/* Blocks until what mark_stream() marked last is done. CEOV_PENDING: not within
 	 * timeout_ns. */
 	int      (*idle)(struct cei_executor *executor, uint64_t timeout_ns);
+
+	/* For measuring: n numbers of dtype where jobs can use them, of all sizes below 1
+	 * and none a NaN, written on the stream; NULL for n 0. give when no job uses them
+	 * any more; NULL is allowed. */
+	int      (*take)(struct cei_executor *executor, void *stream, enum ceov_dtype dtype,
+			 uint64_t n, void **ret_memory);
+	void     (*give)(struct cei_executor *executor, void *memory);
+
+	/* What the stream does from here, and how long that took: end blocks until it is
+	 * done. CEOV_PENDING: not within timeout_ns. INVALID: the stream is captured.
+	 * One measurement at a time. */
+	int      (*time_begin)(struct cei_executor *executor, void *stream);
+	int      (*time_end)(struct cei_executor *executor, void *stream,
+			     uint64_t timeout_ns, uint64_t *ret_ns);
 };
 
 extern const struct cei_executor_ops cei_executor_host;

@@ -113,7 +113,7 @@ int cei_workspace_land(ceov_workspace *workspace)
 
 int cei_workspace_fail(ceov_workspace *workspace, int error)
 {
-	struct ceov_signal *signals[(CEI_OP_HALVES + 2) * CEI_RANKS_MAX + 2];
+	struct ceov_signal *signals[(CEI_OP_HALVES + 3) * CEI_RANKS_MAX + 2];
 	uint32_t i, half, n = 0;
 	int none = 0;
 
@@ -129,6 +129,7 @@ int cei_workspace_fail(ceov_workspace *workspace, int error)
 		if (workspace->here[i])
 			signals[n++] = workspace->here[i];
 	}
+	n += cei_agree_signals(&workspace->agree, signals + n);
 	n += cei_capture_signals(workspace->capture, signals + n);
 	if (workspace->ready)
 		signals[n++] = workspace->ready;

@@ -7,12 +7,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "ce_engine/context.h"
-#include "ops/tunings.h"
 
 /* Sizes whose products, in bytes, still fit 64 bits. */
 #define EXTENT_MAX   (UINT64_C(1) << 31)
@@ -240,8 +240,7 @@ static int refuse(const ceov_workspace *workspace, const struct cei_op_kind *kin
 			 "%s_create: rank %u: %s", kind->name, workspace->rank, fault);
 }
 
-/* What this rank's executor can do; the rest of the rates is what is known of any. */
-static struct cei_rates rates_of(const ceov_workspace *workspace)
+struct cei_rates cei_op_rates(const ceov_workspace *workspace)
 {
 	const struct cei_executor *executor = &workspace->executor;
 	struct cei_rates rates = workspace->is_host ? cei_rates_host() : cei_rates_gpu();
@@ -272,25 +271,56 @@ static const char *tiles_fault(const ceov_workspace *workspace,
 		: "tuning: there is no kernel for tiles of that shape";
 }
 
-static int says_nothing(const struct ceov_op_tuning *tuning)
+int cei_op_says_nothing(const struct ceov_op_tuning *tuning)
 {
 	return !tuning || (tuning->way == CEOV_WAY_CHOOSE && !tuning->n_pieces &&
 			   !tuning->tile_rows && !tuning->n_reduce_blocks);
 }
 
-/* What was tuned here, where the caller says nothing. All ranks that read one file find
- * the same in it. Returns whether there was something that still can be had. */
-static int recall(const ceov_workspace *workspace, const struct cei_op_shape *shape,
-		  const struct cei_rates *rates, struct ceov_op_tuning *ret_tuning)
+int cei_op_key(const ceov_workspace *workspace, const struct cei_op_shape *shape,
+	       char key[CEI_TUNING_KEY_BYTES])
 {
 	const char *machine = workspace->executor.machine;
-	char key[CEI_TUNING_KEY_BYTES];
+	char text[CEI_MACHINE_BYTES + 8];
 
 	if (!machine[0])
-		return 0;
-	cei_tuning_key(machine, shape, key);
-	return !cei_tunings_recall(key, ret_tuning) &&
-		(!has_gemm(shape) || !tiles_fault(workspace, ret_tuning, rates));
+		return CEOV_NONE;
+	/* marks cost more in one than in the other */
+	snprintf(text, sizeof(text), "%s%s", workspace->is_capturable ? "graph-" : "", machine);
+	cei_tuning_key(text, shape, key);
+	return 0;
+}
+
+int cei_op_recall(const ceov_workspace *workspace, const struct cei_op_shape *shape,
+		  struct ceov_op_tuning *ret_tuning)
+{
+	struct cei_rates rates = cei_op_rates(workspace);
+	char key[CEI_TUNING_KEY_BYTES];
+	struct ceov_op_tuning tuning;
+	int r = cei_op_key(workspace, shape, key);
+
+	if (!r)
+		r = cei_tunings_recall(key, &tuning);
+	if (!r && has_gemm(shape) && tiles_fault(workspace, &tuning, &rates))
+		r = CEOV_NONE;
+	if (!r)
+		*ret_tuning = tuning;
+	return r;
+}
+
+/* Of what was tuned here, what no other rank notices: tiles and blocks, and only where
+ * the model cuts rows as they were cut when these were measured. Cut and way have to be
+ * the same at all ranks, who may not read the same file: see ceov_op_tune(). */
+static void refine(ceov_op *op, const struct cei_rates *rates)
+{
+	struct ceov_op_tuning tuning;
+
+	if (!cei_op_says_nothing(&op->told) ||
+	    cei_op_recall(op->workspace, &op->shape, &tuning) ||
+	    tuning.way != op->choice.way || tuning.n_pieces != op->choice.n_pieces)
+		return;
+	cei_chooser_choose(&op->shape, rates, &tuning, &op->choice);
+	op->is_tuned = 1;
 }
 
 static int check_create(const ceov_workspace *workspace, const struct cei_op_kind *kind,
@@ -320,8 +350,7 @@ int cei_op_create(ceov_workspace *workspace, const struct cei_op_kind *kind,
 		  const struct cei_op_shape *shape, const struct ceov_op_tuning *tuning,
 		  ceov_op **ret_op)
 {
-	struct cei_rates rates = rates_of(workspace);
-	struct ceov_op_tuning remembered;
+	struct cei_rates rates = cei_op_rates(workspace);
 	ceov_op *op;
 	int r;
 
@@ -337,10 +366,10 @@ int cei_op_create(ceov_workspace *workspace, const struct cei_op_kind *kind,
 	op->workspace = workspace;
 	op->kind = kind;
 	op->shape = *shape;
-	op->is_remembered = says_nothing(tuning) &&
-		recall(workspace, shape, &rates, &remembered);
-	cei_chooser_choose(shape, &rates, op->is_remembered ? &remembered : tuning,
-			   &op->choice);
+	if (tuning)
+		op->told = *tuning;
+	cei_chooser_choose(shape, &rates, tuning, &op->choice);
+	refine(op, &rates);
 	cei_object_use(&workspace->object);
 	op->object.destroy = bury;
 	cei_object_init(&op->object, workspace->object.context, CEI_OBJECT_OP);
@@ -351,6 +380,26 @@ int cei_op_create(ceov_workspace *workspace, const struct cei_op_kind *kind,
 	}
 	*ret_op = op;
 	return 0;
+}
+
+void cei_op_swap(ceov_op *op, ceov_op *other)
+{
+	ceov_op kept = *op;
+
+	op->choice = other->choice;
+	op->n_sent = other->n_sent;
+	op->list = other->list;
+	op->others = other->others;
+	op->own = other->own;
+	op->alone = other->alone;
+	memcpy(op->phases, other->phases, sizeof(op->phases));
+	other->choice = kept.choice;
+	other->n_sent = kept.n_sent;
+	other->list = kept.list;
+	other->others = kept.others;
+	other->own = kept.own;
+	other->alone = kept.alone;
+	memcpy(other->phases, kept.phases, sizeof(other->phases));
 }
 
 /* --- runs ------------------------------------------------------------------ */
@@ -451,7 +500,7 @@ int ceov_op_explain(const ceov_op *op, int fd)
 	if (!r)
 		r = write_all(op, fd, op->kind->name);
 	if (!r)
-		r = write_all(op, fd, op->is_remembered
+		r = write_all(op, fd, op->is_tuned
 			      ? ", told by what was tuned on this machine\n" : "\n");
 	return r ? r : write_all(op, fd, op->choice.text);
 }

@@ -15,6 +15,7 @@
 #include "ops/chooser.h"
 #include "ops/executor.h"
 #include "ops/phase.h"
+#include "ops/tunings.h"
 #include "ops/workspace.h"
 
 struct cei_run;
@@ -47,7 +48,8 @@ struct ceov_op {
 	const struct cei_op_kind *kind;
 	struct cei_op_shape       shape;
 	struct cei_choice         choice;
-	int                       is_remembered;        /* as tuned on this machine */
+	struct ceov_op_tuning     told;         /* by the caller; zeros: nothing */
+	int                       is_tuned;     /* as measured on this machine */
 	struct cei_phase          phases[CEI_OP_PHASES_MAX];
 	uint32_t                  n_sent;       /* counters of sent that a run awaits */
 	struct cei_tile_list      list;         /* of the product, all tiles */
@@ -74,6 +76,29 @@ void cei_op_take_rows(struct cei_op_shape *shape, const uint64_t *rows, uint32_t
 int  cei_op_create(ceov_workspace *workspace, const struct cei_op_kind *kind,
 		   const struct cei_op_shape *shape, const struct ceov_op_tuning *tuning,
 		   ceov_op **ret_op);
+
+/* Whether a caller leaves everything to the chooser. tuning may be NULL. */
+int  cei_op_says_nothing(const struct ceov_op_tuning *tuning);
+
+/* What this rank's executor can do; the rest of the rates is what is known of any. */
+struct cei_rates cei_op_rates(const ceov_workspace *workspace);
+
+/* Under which key the op's tuning is remembered; engines' runs and captured ones have
+ * keys of their own. CEOV_NONE: this executor's are not. */
+int  cei_op_key(const ceov_workspace *workspace, const struct cei_op_shape *shape,
+		char key[CEI_TUNING_KEY_BYTES]);
+
+/* What was remembered for the shape here, if it can be had. 0, or CEOV_NONE. */
+int  cei_op_recall(const ceov_workspace *workspace, const struct cei_op_shape *shape,
+		   struct ceov_op_tuning *ret_tuning);
+
+/* Gives the op all that was built for the other's tuning, and the other what it had.
+ * Same workspace, kind and shape; neither has runs in flight. Cannot fail. */
+void cei_op_swap(ceov_op *op, ceov_op *other);
+
+/* tune.c: the common part of ceov_op_tune(), on any executor. */
+struct cei_candidates;
+int  cei_op_tune(ceov_op *op, void *stream, const struct cei_candidates *candidates);
 
 /* Raises where op has not that sort's run call, or run is NULL or too small. */
 int  cei_op_check_run(const ceov_op *op, enum cei_op_sort sort, const void *run,

@@ -206,6 +206,9 @@ static int build_second(ceov_op *op)
 
 	if (r || op->shape.n_ranks == 1)
 		return r;
+	/* Not on the first phase's lane, though sums leave beside copies of that phase then:
+	 * the next run's copies would stand there waiting for the stream, before sums of
+	 * this run that are yet to come. */
 	r = send_pieces(op, send_sum);
 	return r ? r : cei_phase_say_sent(phase, op->n_sent++);
 }

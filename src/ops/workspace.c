@@ -165,6 +165,9 @@ static int offer(ceov_workspace *workspace)
 		r = ceov_signal_share(workspace->here[rank],
 				      part_name(workspace, is_capturable, "here", name));
 	if (!r)
+		r = cei_agree_open(&workspace->agree,
+				   part_name(workspace, is_capturable, "tune", name));
+	if (!r)
 		r = ceov_buffer_share(workspace->scratch[rank],
 				      part_name(workspace, is_capturable, "scratch", name));
 	return r;
@@ -237,6 +240,8 @@ static int release_parts_of(ceov_workspace *workspace, uint32_t rank)
 
 	for (half = 0; !r && half < CEI_OP_HALVES; half++)
 		r = release_signal(&workspace->arrived[half][rank]);
+	if (!r)
+		r = cei_agree_release(&workspace->agree, rank);
 	return r ? r : release_signal(&workspace->here[rank]);
 }
 
@@ -281,6 +286,9 @@ int ceov_workspace_create(ceov_context *context,
 		SCRATCH_ALIGN_BYTES * SCRATCH_ALIGN_BYTES;
 	workspace->deadline_ns = config->deadline_ns ? config->deadline_ns
 		: context->deadline_ns;
+	workspace->agree.context = context;
+	workspace->agree.rank = workspace->rank;
+	workspace->agree.n_ranks = workspace->n_ranks;
 	pthread_mutex_init(&workspace->lock, NULL);
 	workspace->object.destroy = bury;
 	cei_object_init(&workspace->object, context, CEI_OBJECT_WORKSPACE);
@@ -362,6 +370,10 @@ static int find_peer(ceov_workspace *workspace, uint32_t rank)
 	for (half = 0; !r && half < CEI_OP_HALVES; half++)
 		r = find_signal(workspace, rank, arrived_name[half],
 				&workspace->arrived[half][rank]);
+	if (!r)
+		r = cei_agree_find(&workspace->agree, rank,
+				   part_name(workspace, workspace->is_capturable, "tune",
+					     name));
 	if (!r && workspace->capture)
 		r = cei_capture_find(workspace->capture, rank);
 	return r ? r : find_signal(workspace, rank, "here", &workspace->here[rank]);

@@ -16,6 +16,7 @@
  *            and has no bytes to prove it by
  *   ready    own: target rank * pieces + piece, or piece
  *   sent     own: which is which is the op's affair
+ * Those of `agree` count rounds: see agree.h.
  */
 
 #include <pthread.h>
@@ -24,6 +25,7 @@
 
 #include "base/site.h"
 #include "ce_engine/object.h"
+#include "ops/agree.h"
 #include "ops/executor.h"
 
 #define CEI_OP_PIECES_MAX     32u
@@ -56,6 +58,7 @@ struct ceov_workspace {
 	ceov_signal        *here[CEI_RANKS_MAX];        /* ... by rank */
 	ceov_signal        *ready;
 	ceov_signal        *sent;
+	struct cei_agree    agree;      /* what ranks tell each other when they tune */
 	struct cei_capture *capture;    /* NULL: the engine launches the runs */
 	_Atomic int         is_connected;
 	_Atomic int         error;      /* the first that ended a run */

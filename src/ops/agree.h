@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_AGREE_H
+#define CEI_AGREE_H
+
+/*
+ * Numbers that all ranks tell each other on the host, round by round: what a tuning is
+ * agreed with. A round is a meeting, too: nobody leaves it before all have come.
+ *
+ * Each rank has a signal of two counters, taken in turn: in round r (from 1) it raises
+ * counter r % 2 to r << 40 | its number, awaits the same counter of every peer and reads
+ * the number there. A counter is not raised again before it was read: round r + 2 begins
+ * behind r + 1, and that behind everybody's reading in round r.
+ */
+
+#include <stdint.h>
+
+#include <ceoverlap/ceoverlap.h>
+
+#include "base/site.h"
+
+#define CEI_AGREE_VALUE_BITS 40u
+#define CEI_AGREE_VALUE_MAX  ((UINT64_C(1) << CEI_AGREE_VALUE_BITS) - 1)
+
+struct cei_agree {
+	ceov_context *context;
+	uint32_t      rank;
+	uint32_t      n_ranks;
+	uint64_t      round;                    /* the last one; one thread at a time */
+	ceov_signal  *signals[CEI_RANKS_MAX];   /* the own one and peers', by rank */
+};
+
+struct cei_agree_range {
+	uint64_t min;
+	uint64_t max;
+};
+
+/* agree is zeroed, but for context, rank and n_ranks: makes the own signal and offers it
+ * under name; then looks for a peer's. CEOV_NONE: it has not been offered yet. */
+int  cei_agree_open(struct cei_agree *agree, const char *name);
+int  cei_agree_find(struct cei_agree *agree, uint32_t rank, const char *name);
+
+/* Lets go of a rank's signal; peers' go first. CEOV_PENDING: a peer maps it. */
+int  cei_agree_release(struct cei_agree *agree, uint32_t rank);
+
+/* Its signals, for an abort: at most CEI_RANKS_MAX. Returns how many. */
+uint32_t cei_agree_signals(const struct cei_agree *agree, ceov_signal **ret_signals);
+
+/* One round, with a number of at most CEI_AGREE_VALUE_MAX: the least and the largest of
+ * all ranks' numbers, the same at each of them. Each peer is waited for at most
+ * timeout_ns: CEOV_ERR_TIMEOUT, raised. An error leaves ranks in different rounds: abort
+ * the signals. */
+int  cei_agree_range(struct cei_agree *agree, uint64_t value, uint64_t timeout_ns,
+		     struct cei_agree_range *ret_range);
+
+/* Likewise, of the largest only. */
+int  cei_agree_max(struct cei_agree *agree, uint64_t value, uint64_t timeout_ns,
+		   uint64_t *ret_max);
+
+#endif /* CEI_AGREE_H */

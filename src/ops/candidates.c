@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* What is worth measuring. */
+
+#include "ops/candidates.h"
+
+#include <string.h>
+
+#include "ops/forecast.h"
+
+#define PIECES_MAX 8u
+
+/* The model's expectations order cuts and shapes, and are off by less than this. */
+#define NEAR      1.35
+#define NEAR_MAX  8u
+#define PLAYS_MAX 32u
+
+struct play {
+	double                ns;
+	uint32_t              n_pieces;
+	struct cei_tile_shape tile;
+};
+
+struct plays {                          /* the fastest first */
+	uint32_t    n;
+	struct play play[PLAYS_MAX];
+};
+
+struct listing {
+	const struct cei_op_shape   *shape;
+	const struct cei_rates      *rates;
+	const struct ceov_op_tuning *told;
+	struct cei_candidates       *candidates;
+};
+
+static int has_gemm(const struct cei_op_shape *shape)
+{
+	return shape->sort == CEI_OP_AG_GEMM || shape->sort == CEI_OP_GEMM_RS;
+}
+
+static int is_same(const struct ceov_op_tuning *x, const struct ceov_op_tuning *y)
+{
+	return x->way == y->way && x->n_pieces == y->n_pieces &&
+		x->tile_rows == y->tile_rows && x->tile_columns == y->tile_columns &&
+		x->n_reduce_blocks == y->n_reduce_blocks;
+}
+
+/* Whether it has all that was told and that the op has a use for. */
+static int is_allowed(const struct listing *listing, const struct ceov_op_tuning *tuning)
+{
+	const struct ceov_op_tuning *told = listing->told;
+
+	if ((told->way && told->way != tuning->way) ||
+	    (told->n_pieces && told->n_pieces != tuning->n_pieces))
+		return 0;
+	if (!has_gemm(listing->shape))
+		return !told->n_reduce_blocks ||
+			told->n_reduce_blocks == tuning->n_reduce_blocks;
+	return !told->tile_rows || (told->tile_rows == tuning->tile_rows &&
+				    told->tile_columns == tuning->tile_columns);
+}
+
+static void add(const struct listing *listing, const struct ceov_op_tuning *tuning)
+{
+	struct cei_candidates *candidates = listing->candidates;
+	uint32_t i;
+
+	if (!is_allowed(listing, tuning) || candidates->n == CEI_CANDIDATES_MAX)
+		return;
+	for (i = 0; i < candidates->n; i++)
+		if (is_same(&candidates->tuning[i], tuning))
+			return;
+	candidates->tuning[candidates->n++] = *tuning;
+}
+
+/* What the chooser makes of what is told, with rates that may not be the op's. */
+static struct ceov_op_tuning choose(const struct listing *listing,
+				    const struct cei_rates *rates,
+				    const struct ceov_op_tuning *told)
+{
+	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
+	struct cei_choice choice;
+
+	cei_chooser_choose(listing->shape, rates, told, &choice);
+	tuning.way = choice.way;
+	tuning.n_pieces = choice.n_pieces;
+	if (has_gemm(listing->shape)) {
+		tuning.tile_rows = choice.shape.rows;
+		tuning.tile_columns = choice.shape.columns;
+	} else {
+		tuning.n_reduce_blocks = choice.n_reduce_blocks;
+	}
+	return tuning;
+}
+
+/* Alone, a rank's cut makes no difference. */
+static uint32_t first_cut(const struct listing *listing)
+{
+	return listing->told->n_pieces ? listing->told->n_pieces : 1;
+}
+
+static uint32_t last_cut(const struct listing *listing)
+{
+	if (listing->told->n_pieces)
+		return listing->told->n_pieces;
+	return listing->shape->n_ranks > 1 ? PIECES_MAX : 1;
+}
+
+/* --- products -------------------------------------------------------------- */
+
+/* Behind those that are as fast: fewer pieces and larger tiles come first. */
+static void insert(struct plays *plays, const struct play *play)
+{
+	uint32_t at = plays->n;
+
+	if (plays->n == PLAYS_MAX)
+		return;
+	for (; at && plays->play[at - 1].ns > play->ns; at--)
+		plays->play[at] = plays->play[at - 1];
+	plays->play[at] = *play;
+	plays->n++;
+}
+
+static void play_all(const struct listing *listing, struct plays *ret_plays)
+{
+	struct cei_forecast_question question = { listing->shape, listing->rates, { 0, 0 }, 0 };
+	struct play play;
+	uint32_t i;
+
+	memset(ret_plays, 0, sizeof(*ret_plays));
+	if (!listing->rates->n_sms || !listing->rates->has_tiles)
+		return;
+	for (question.n_pieces = first_cut(listing); question.n_pieces <= last_cut(listing);
+	     question.n_pieces *= 2) {
+		for (i = 0; question.tile = cei_chooser_shape(listing->rates, i),
+		     question.tile.rows; i++) {
+			play.ns = cei_forecast_ns(&question);
+			play.n_pieces = question.n_pieces;
+			play.tile = question.tile;
+			if (play.ns >= 0)
+				insert(ret_plays, &play);
+		}
+	}
+}
+
+static void add_near(const struct listing *listing, const struct plays *plays)
+{
+	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
+	uint32_t i;
+
+	tuning.way = CEOV_WAY_OVERLAP;
+	for (i = 0; i < plays->n && i < NEAR_MAX; i++) {
+		if (plays->play[i].ns > plays->play[0].ns * NEAR)
+			return;
+		tuning.n_pieces = plays->play[i].n_pieces;
+		tuning.tile_rows = plays->play[i].tile.rows;
+		tuning.tile_columns = plays->play[i].tile.columns;
+		add(listing, &tuning);
+	}
+}
+
+static void add_sequence(const struct listing *listing)
+{
+	struct ceov_op_tuning told = *listing->told, tuning;
+
+	told.way = CEOV_WAY_SEQUENCE;
+	told.n_pieces = 1;
+	tuning = choose(listing, listing->rates, &told);
+	add(listing, &tuning);
+}
+
+/* Tiles of whole rows, one a piece. */
+static void add_library(const struct listing *listing, uint32_t n_pieces)
+{
+	struct cei_rates rates = *listing->rates;
+	struct ceov_op_tuning told = *listing->told, tuning;
+
+	rates.has_tiles = 0;
+	told.way = CEOV_WAY_OVERLAP;
+	told.n_pieces = n_pieces;
+	tuning = choose(listing, &rates, &told);
+	add(listing, &tuning);
+}
+
+static void list_products(const struct listing *listing)
+{
+	const struct cei_rates *rates = listing->rates;
+	struct plays plays;
+	uint32_t n_pieces;
+
+	play_all(listing, &plays);
+	add_near(listing, &plays);
+	add_sequence(listing);
+	if (rates->has_library && rates->has_tiles)
+		add_library(listing, plays.n ? plays.play[0].n_pieces
+				     : listing->candidates->tuning[0].n_pieces);
+	for (n_pieces = first_cut(listing); rates->has_library && !rates->has_tiles &&
+	     n_pieces <= last_cut(listing); n_pieces *= 2)
+		add_library(listing, n_pieces);
+}
+
+/* --- sums ------------------------------------------------------------------ */
+
+/* No more blocks than 16: a sum is to leave SMs to others. */
+static void list_sums(const struct listing *listing)
+{
+	static const uint32_t blocks[] = { 16, 8 };
+	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
+	uint32_t i;
+
+	tuning.way = CEOV_WAY_OVERLAP;
+	for (tuning.n_pieces = first_cut(listing); tuning.n_pieces <= last_cut(listing);
+	     tuning.n_pieces *= 2) {
+		for (i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
+			tuning.n_reduce_blocks = listing->told->n_reduce_blocks
+				? listing->told->n_reduce_blocks : blocks[i];
+			add(listing, &tuning);
+		}
+	}
+}
+
+void cei_candidates_list(const struct cei_op_shape *shape, const struct cei_rates *rates,
+			 const struct ceov_op_tuning *told,
+			 struct cei_candidates *ret_candidates)
+{
+	static const struct ceov_op_tuning open = { .struct_bytes = sizeof(open) };
+	struct listing listing = { shape, rates, told ? told : &open, ret_candidates };
+
+	memset(ret_candidates, 0, sizeof(*ret_candidates));
+	ret_candidates->tuning[0] = choose(&listing, rates, listing.told);
+	ret_candidates->n = 1;
+	if (has_gemm(shape))
+		list_products(&listing);
+	else
+		list_sums(&listing);
+}
+
+/* --- the hash -------------------------------------------------------------- */
+
+/* FNV-1a. */
+static uint64_t mix(uint64_t hash, uint64_t number)
+{
+	uint32_t i;
+
+	for (i = 0; i < 64; i += 8)
+		hash = (hash ^ (number >> i & 0xff)) * UINT64_C(1099511628211);
+	return hash;
+}
+
+uint64_t cei_candidates_hash(const struct ceov_op_tuning *tunings, uint32_t n)
+{
+	uint64_t hash = UINT64_C(14695981039346656037);
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		hash = mix(hash, (uint64_t)tunings[i].way << 32 | tunings[i].n_pieces);
+		hash = mix(hash, (uint64_t)tunings[i].tile_rows << 32 |
+			   tunings[i].tile_columns);
+		hash = mix(hash, tunings[i].n_reduce_blocks);
+	}
+	hash = (hash ^ hash >> 40) & ((UINT64_C(1) << 40) - 1);
+	return hash ? hash : 1;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_CANDIDATES_H
+#define CEI_CANDIDATES_H
+
+/*
+ * The tunings that are worth measuring for an op. Pure: ranks of equal shape, rates and
+ * tuning list the same ones in the same order.
+ */
+
+#include <stdint.h>
+
+#include "ops/chooser.h"
+
+/* The model's own choice, 8 that it expects to be near, a sequence, and some cuts of a
+ * library's. */
+#define CEI_CANDIDATES_MAX 16u
+
+struct cei_candidates {
+	uint32_t              n;
+	struct ceov_op_tuning tuning[CEI_CANDIDATES_MAX];       /* all fields are set, but
+								 * for those that the op
+								 * has no use for */
+};
+
+/* The first is what cei_chooser_choose() takes; what told sets, all of them have. */
+void cei_candidates_list(const struct cei_op_shape *shape, const struct cei_rates *rates,
+			 const struct ceov_op_tuning *told,
+			 struct cei_candidates *ret_candidates);
+
+/* 40 bits, never 0: equal for equal tunings, and hardly ever for others. */
+uint64_t cei_candidates_hash(const struct ceov_op_tuning *tunings, uint32_t n);
+
+#endif /* CEI_CANDIDATES_H */

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Operators that are tuned on GPUs, in either kind of workspace: what is kept computes the
+ * same, and what is remembered is taken without measuring. */
+
+#include "gpu_op_rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ops/op.h"
+
+#define TUNED 3u
+
+static struct gpu_op_rig rig;
+static uint32_t n_all;
+
+static void set_up(void)
+{
+	char folder[200];
+
+	testing_path("cache", folder, sizeof(folder));
+	setenv("XDG_CACHE_HOME", folder, 1);
+}
+
+static void tear_down(void)
+{
+	char path[200];
+
+	testing_path("cache/ceoverlap/tunings", path, sizeof(path));
+	unlink(path);
+	*strrchr(path, '/') = 0;
+	rmdir(path);
+	*strrchr(path, '/') = 0;
+	rmdir(path);
+}
+
+static struct op_case case_of(uint32_t i, uint32_t n_ranks)
+{
+	switch (i) {
+	case 0:  return op_case_of(OP_AG_GEMM, n_ranks, 1024, 1024, 2048);
+	case 1:  return op_case_of(OP_GEMM_RS, n_ranks, 1024, 1024, 2048);
+	default: return op_case_of(OP_ALL_REDUCE, n_ranks, 1 << 20, 0, 0);
+	}
+}
+
+/* An op of that case, tuned; its results are right before and after. Returns what was
+ * chosen, in ret_n_runs how many runs that took. */
+static struct cei_choice tune(struct gpu_op_rank *rank, ceov_workspace *workspace,
+			      const struct op_case *one, uint64_t *ret_n_runs)
+{
+	void *stream = rank->gpu.streams[GPU_CONSUME];
+	struct gpu_op_data data;
+	struct cei_choice choice;
+	ceov_op *op = NULL;
+
+	rank->used_bytes = 0;
+	gpu_op_data_make(rank, one, &data);
+	ck_assert_int_eq(op_case_create(one, workspace, &op), 0);
+	gpu_op_meet(rank);
+	gpu_op_data_turn(&data, op, GPU_CONSUME, 1);
+	gpu_op_data_check(&data, GPU_CONSUME, 1);
+	*ret_n_runs = workspace->n_runs;
+	ck_assert_int_eq(ceov_op_tune(op, stream), 0);
+	*ret_n_runs = workspace->n_runs - *ret_n_runs;
+	ck_assert(op->is_tuned);
+	choice = op->choice;
+	gpu_op_data_turn(&data, op, GPU_CONSUME, 2);
+	gpu_op_data_check(&data, GPU_CONSUME, 2);
+	gpu_op_data_turn(&data, op, GPU_CONSUME, 3);
+	gpu_op_data_check(&data, GPU_CONSUME, 3);
+	ck_assert_int_eq(ceov_workspace_status(workspace), 0);
+	gpu_op_meet(rank);
+	ceov_op_release(op);
+	gpu_op_meet(rank);
+	return choice;
+}
+
+static void expect_same(const struct cei_choice *x, const struct cei_choice *y)
+{
+	ck_assert_int_eq(x->way, y->way);
+	ck_assert_uint_eq(x->n_pieces, y->n_pieces);
+	ck_assert_uint_eq(x->shape.rows, y->shape.rows);
+	ck_assert_uint_eq(x->shape.columns, y->shape.columns);
+	ck_assert_uint_eq(x->n_reduce_blocks, y->n_reduce_blocks);
+}
+
+static void tune_each(struct gpu_op_rank *rank, const void *arg)
+{
+	ceov_workspace *workspace = gpu_op_workspace(rank, arg);
+	struct cei_choice first, second;
+	struct op_case one;
+	uint64_t n_runs;
+	uint32_t i;
+
+	for (i = 0; i < TUNED; i++) {
+		one = case_of(i, rank->rig->n_ranks);
+		first = tune(rank, workspace, &one, &n_runs);
+		ck_assert_uint_gt(n_runs, 0);
+		ck_assert_ptr_nonnull(strstr(first.text, "tuned: "));
+		ck_assert_ptr_nonnull(strstr(first.text, "the model's choice"));
+		if (!rank->rank)
+			printf("%u ranks, capturable %d, %u runs measured\n%s",
+			       rank->rig->n_ranks, workspace->is_capturable,
+			       (unsigned)n_runs, first.text);
+		second = tune(rank, workspace, &one, &n_runs);
+		ck_assert_uint_eq(n_runs, 0);
+		expect_same(&first, &second);
+	}
+	gpu_op_workspace_release(rank, workspace);
+}
+
+START_TEST(test_tuned_once)
+{
+	const struct gpu_op_mode mode = { "tune", _i, 0 };
+
+	gpu_op_open(&rig, n_all);
+	gpu_op_each(&rig, tune_each, &mode);
+	gpu_op_close(&rig);
+}
+END_TEST
+
+/* A key of its own for what graphs hold: one kind's tuning is not the other's. */
+static void tune_first(struct gpu_op_rank *rank, const void *arg)
+{
+	ceov_workspace *workspace = gpu_op_workspace(rank, arg);
+	struct op_case one = case_of(2, rank->rig->n_ranks);
+	uint64_t n_runs;
+
+	(void)tune(rank, workspace, &one, &n_runs);
+	ck_assert_uint_gt(n_runs, 0);
+	gpu_op_workspace_release(rank, workspace);
+}
+
+START_TEST(test_kinds_of_workspaces_are_kept_apart)
+{
+	struct gpu_op_mode mode = { "tune", 0, 0 };
+
+	gpu_op_open(&rig, n_all);
+	for (; mode.is_capturable < 2; mode.is_capturable++)
+		gpu_op_each(&rig, tune_first, &mode);
+	gpu_op_close(&rig);
+}
+END_TEST
+
+static Suite *suite(uint32_t n_gpus)
+{
+	Suite *made = suite_create("gpu tune");
+	TCase *all = tcase_create("tune");
+
+	n_all = n_gpus < GPU_OP_RANKS_MAX ? n_gpus : GPU_OP_RANKS_MAX;
+	tcase_set_timeout(all, 100);
+	tcase_add_checked_fixture(all, set_up, tear_down);
+	tcase_add_loop_test(all, test_tuned_once, 0, 2);
+	tcase_add_test(all, test_kinds_of_workspaces_are_kept_apart);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return gpu_main(2, suite);
+}

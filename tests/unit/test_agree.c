@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Rounds of numbers among ranks of one process, a thread each. */
+
+#include <check.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "ce_engine/signal.h"
+#include "ops/agree.h"
+#include "testing.h"
+
+#define RANKS_MAX 5u
+#define ROUNDS    2000u
+
+static struct testing_log log_;
+
+struct rig {
+	ceov_context    *context;
+	uint32_t         n_ranks;
+	struct cei_agree ranks[RANKS_MAX];
+};
+
+static void set_up(void)
+{
+	testing_log_init(&log_);
+}
+
+static void open_rig(struct rig *rig, uint32_t n_ranks)
+{
+	uint32_t i, k;
+
+	memset(rig, 0, sizeof(*rig));
+	rig->context = testing_open(n_ranks, &log_);
+	rig->n_ranks = n_ranks;
+	for (i = 0; i < n_ranks; i++) {
+		rig->ranks[i].context = rig->context;
+		rig->ranks[i].rank = i;
+		rig->ranks[i].n_ranks = n_ranks;
+		ck_assert_int_eq(cei_agree_open(&rig->ranks[i], "agree"), 0);
+	}
+	for (i = 0; i < n_ranks; i++)
+		for (k = 0; k < n_ranks; k++)
+			ck_assert_int_eq(cei_agree_find(&rig->ranks[i], k, "agree"), 0);
+}
+
+static void close_rig(struct rig *rig)
+{
+	uint32_t i, k;
+
+	for (i = 0; i < rig->n_ranks; i++)
+		for (k = 0; k < rig->n_ranks; k++)
+			if (k != i)
+				ck_assert_int_eq(cei_agree_release(&rig->ranks[i], k), 0);
+	for (i = 0; i < rig->n_ranks; i++)
+		ck_assert_int_eq(cei_agree_release(&rig->ranks[i], i), 0);
+	ceov_close(rig->context);
+}
+
+/* --- many rounds ----------------------------------------------------------- */
+
+/* Any thread can tell what each rank says in a round. */
+static uint64_t number_of(uint32_t rank, uint32_t round)
+{
+	uint64_t state = testing_seed() + round * UINT64_C(1000003) + rank;
+
+	if (testing_below(&state, 10) == 0)
+		return testing_below(&state, 2) ? CEI_AGREE_VALUE_MAX : 0;
+	return testing_below(&state, CEI_AGREE_VALUE_MAX);
+}
+
+static struct cei_agree_range expected(const struct rig *rig, uint32_t round)
+{
+	struct cei_agree_range range = { UINT64_MAX, 0 };
+	uint64_t number;
+	uint32_t i;
+
+	for (i = 0; i < rig->n_ranks; i++) {
+		number = number_of(i, round);
+		range.min = number < range.min ? number : range.min;
+		range.max = number > range.max ? number : range.max;
+	}
+	return range;
+}
+
+struct part {
+	pthread_t   thread;
+	struct rig *rig;
+	uint32_t    rank;
+};
+
+static void *take_part(void *arg)
+{
+	const struct part *part = arg;
+	struct cei_agree *agree = &part->rig->ranks[part->rank];
+	uint64_t random = testing_seed() + part->rank, max;
+	struct cei_agree_range range, wanted;
+	uint32_t round;
+
+	for (round = 1; round <= ROUNDS; round++) {
+		if (testing_below(&random, 200) == 0)
+			usleep((useconds_t)testing_below(&random, 2000));
+		wanted = expected(part->rig, round);
+		if (round % 2) {
+			ck_assert_int_eq(cei_agree_range(agree, number_of(part->rank, round),
+							 TESTING_PATIENCE, &range), 0);
+			ck_assert_uint_eq(range.min, wanted.min);
+			ck_assert_uint_eq(range.max, wanted.max);
+		} else {
+			ck_assert_int_eq(cei_agree_max(agree, number_of(part->rank, round),
+						       TESTING_PATIENCE, &max), 0);
+			ck_assert_uint_eq(max, wanted.max);
+		}
+	}
+	return NULL;
+}
+
+START_TEST(test_many_rounds)
+{
+	static const uint32_t sizes[] = { 1, 2, RANKS_MAX };
+	struct part parts[RANKS_MAX];
+	struct rig rig;
+	uint32_t i;
+
+	open_rig(&rig, sizes[_i]);
+	for (i = 0; i < rig.n_ranks; i++) {
+		parts[i].rig = &rig;
+		parts[i].rank = i;
+		ck_assert_int_eq(pthread_create(&parts[i].thread, NULL, take_part, &parts[i]),
+				 0);
+	}
+	for (i = 0; i < rig.n_ranks; i++)
+		pthread_join(parts[i].thread, NULL);
+	close_rig(&rig);
+}
+END_TEST
+
+/* --- what goes wrong ------------------------------------------------------- */
+
+START_TEST(test_an_absent_rank)
+{
+	uint64_t begin = cei_now_ns(), max = 77;
+	struct rig rig;
+
+	open_rig(&rig, 2);
+	ck_assert_int_eq(cei_agree_max(&rig.ranks[0], 1, 50 * TESTING_MS, &max),
+			 CEOV_ERR_TIMEOUT);
+	ck_assert_uint_ge(cei_now_ns() - begin, 50 * TESTING_MS);
+	ck_assert_uint_eq(max, 77);
+	testing_log_has(&log_, "rank 0 waits for rank 1 to tune", NULL, NULL);
+	close_rig(&rig);
+}
+END_TEST
+
+START_TEST(test_too_large)
+{
+	struct rig rig;
+	uint64_t max;
+
+	open_rig(&rig, 1);
+	ck_assert_int_eq(cei_agree_max(&rig.ranks[0], CEI_AGREE_VALUE_MAX + 1, 0, &max),
+			 CEOV_ERR_INVALID);
+	ck_assert_int_eq(cei_agree_max(&rig.ranks[0], CEI_AGREE_VALUE_MAX, 0, &max), 0);
+	ck_assert_uint_eq(max, CEI_AGREE_VALUE_MAX);
+	rig.ranks[0].round = (UINT64_C(1) << 22) - 2;
+	ck_assert_int_eq(cei_agree_max(&rig.ranks[0], 0, 0, &max), CEOV_ERR_STATE);
+	close_rig(&rig);
+}
+END_TEST
+
+static void *abort_soon(void *arg)
+{
+	struct cei_agree *agree = arg;
+	ceov_signal *signals[CEI_RANKS_MAX];
+	uint32_t n = cei_agree_signals(agree, signals);
+
+	usleep(20000);
+	cei_signals_abort(signals, n, CEOV_ERR_ABORTED, agree->rank);
+	return NULL;
+}
+
+START_TEST(test_an_abort_ends_the_wait)
+{
+	uint64_t begin = cei_now_ns(), max;
+	pthread_t thread;
+	struct rig rig;
+
+	open_rig(&rig, 2);
+	ck_assert_int_eq(pthread_create(&thread, NULL, abort_soon, &rig.ranks[1]), 0);
+	ck_assert_int_eq(cei_agree_max(&rig.ranks[0], 1, TESTING_PATIENCE, &max),
+			 CEOV_ERR_ABORTED);
+	ck_assert_uint_lt(cei_now_ns() - begin, TESTING_PATIENCE / 2);
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(cei_agree_max(&rig.ranks[1], 1, TESTING_PATIENCE, &max),
+			 CEOV_ERR_ABORTED);
+	close_rig(&rig);
+}
+END_TEST
+
+/* A rank that is two rounds ahead, which none can be that plays by the rules. */
+START_TEST(test_another_round)
+{
+	struct rig rig;
+	uint64_t max;
+
+	open_rig(&rig, 2);
+	ck_assert_int_eq(ceov_signal_raise(rig.ranks[1].signals[1], 1,
+					   UINT64_C(3) << CEI_AGREE_VALUE_BITS), 0);
+	ck_assert_int_eq(cei_agree_max(&rig.ranks[0], 1, TESTING_PATIENCE, &max),
+			 CEOV_ERR_STATE);
+	testing_log_has(&log_, "rank 1 tells of another round", NULL, NULL);
+	close_rig(&rig);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *made = suite_create("agree");
+	TCase *all = tcase_create("rounds");
+
+	tcase_set_timeout(all, 120);
+	tcase_add_checked_fixture(all, set_up, NULL);
+	tcase_add_loop_test(all, test_many_rounds, 0, 3);
+	tcase_add_test(all, test_an_absent_rank);
+	tcase_add_test(all, test_too_large);
+	tcase_add_test(all, test_an_abort_ends_the_wait);
+	tcase_add_test(all, test_another_round);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return testing_run(suite());
+}

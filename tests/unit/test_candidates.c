@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* What a tuning would measure. */
+
+#include <check.h>
+#include <string.h>
+
+#include "ops/candidates.h"
+#include "ops/forecast.h"
+#include "testing.h"
+
+#define SHAPES 300u
+
+static struct cei_op_shape shape_of(enum cei_op_sort sort, uint64_t rows, uint64_t k, uint64_t n)
+{
+	struct cei_op_shape shape = { .sort = sort, .dtype = CEOV_BF16, .n_ranks = 4 };
+	uint32_t i;
+
+	for (i = 0; i < shape.n_ranks; i++)
+		shape.rows[i] = rows;
+	shape.k = k;
+	shape.n_products = n ? 1 : 0;
+	shape.n[0] = n;
+	return shape;
+}
+
+static struct cei_candidates list(const struct cei_op_shape *shape,
+				  const struct ceov_op_tuning *told, int has_library)
+{
+	struct cei_rates rates = cei_rates_gpu();
+	struct cei_candidates candidates;
+
+	rates.has_library = has_library;
+	cei_candidates_list(shape, &rates, told, &candidates);
+	return candidates;
+}
+
+static int is_same(const struct ceov_op_tuning *x, const struct ceov_op_tuning *y)
+{
+	return x->way == y->way && x->n_pieces == y->n_pieces &&
+		x->tile_rows == y->tile_rows && x->tile_columns == y->tile_columns &&
+		x->n_reduce_blocks == y->n_reduce_blocks;
+}
+
+static void check_list(const struct cei_candidates *candidates)
+{
+	const struct ceov_op_tuning *tuning;
+	uint32_t i, k;
+
+	ck_assert_uint_ge(candidates->n, 1);
+	ck_assert_uint_le(candidates->n, CEI_CANDIDATES_MAX);
+	for (i = 0; i < candidates->n; i++) {
+		tuning = &candidates->tuning[i];
+		ck_assert_ptr_null(cei_chooser_fault(tuning));
+		ck_assert_int_ne(tuning->way, CEOV_WAY_CHOOSE);
+		ck_assert_uint_ge(tuning->n_pieces, 1);
+		ck_assert_uint_le(tuning->n_reduce_blocks, 16);
+		for (k = 0; k < i; k++)
+			ck_assert(!is_same(tuning, &candidates->tuning[k]));
+	}
+}
+
+static void check_is_models(const struct cei_op_shape *shape,
+			    const struct cei_candidates *candidates)
+{
+	const struct ceov_op_tuning *first = &candidates->tuning[0];
+	struct cei_rates rates = cei_rates_gpu();
+	struct cei_choice choice;
+
+	cei_chooser_choose(shape, &rates, NULL, &choice);
+	ck_assert_int_eq(first->way, choice.way);
+	ck_assert_uint_eq(first->n_pieces, choice.n_pieces);
+	ck_assert_uint_eq(first->tile_rows, choice.shape.rows);
+	ck_assert_uint_eq(first->tile_columns, choice.shape.columns);
+}
+
+static struct cei_op_shape random_shape(uint64_t *random)
+{
+	enum cei_op_sort sort = CEI_OP_AG_GEMM + (enum cei_op_sort)testing_below(random, 4);
+	int is_sum = sort == CEI_OP_REDUCE_SCATTER || sort == CEI_OP_ALL_REDUCE;
+	struct cei_op_shape shape = shape_of(sort, 0, 0, 0);
+	uint32_t i;
+
+	shape.n_ranks = 1 + (uint32_t)testing_below(random, 4);
+	for (i = 0; i < shape.n_ranks; i++)
+		shape.rows[i] = 8 * testing_below(random, 1000);
+	shape.rows[0] += 8;
+	if (is_sum)
+		return shape;
+	shape.k = 8 + 8 * testing_below(random, 1000);
+	shape.n_products = sort == CEI_OP_GEMM_RS ? 1 : 1 + (uint32_t)testing_below(random, 3);
+	for (i = 0; i < shape.n_products; i++)
+		shape.n[i] = 8 + 8 * testing_below(random, 1000);
+	return shape;
+}
+
+START_TEST(test_lists_are_sound_and_repeat)
+{
+	uint64_t random = testing_seed();
+	struct cei_candidates first, second;
+	struct cei_op_shape shape;
+	uint32_t i;
+
+	for (i = 0; i < SHAPES; i++) {
+		shape = random_shape(&random);
+		first = list(&shape, NULL, 0);
+		check_list(&first);
+		check_is_models(&shape, &first);
+		second = list(&shape, NULL, 0);
+		ck_assert_uint_eq(cei_candidates_hash(first.tuning, first.n),
+				  cei_candidates_hash(second.tuning, second.n));
+		first = list(&shape, NULL, 1);
+		check_list(&first);
+	}
+}
+END_TEST
+
+/* All that the model takes to be near the best, but for the sequence. */
+START_TEST(test_products)
+{
+	struct cei_op_shape shape = shape_of(CEI_OP_AG_GEMM, 2048, 4096, 4096);
+	struct cei_rates rates = cei_rates_gpu();
+	struct cei_candidates candidates = list(&shape, NULL, 0);
+	struct cei_forecast_question question = { .shape = &shape, .rates = &rates };
+	double ns, best_ns = -1;
+	uint32_t i, n_sequences = 0;
+
+	ck_assert_uint_ge(candidates.n, 3);
+	for (i = 0; i < candidates.n; i++) {
+		if (candidates.tuning[i].way == CEOV_WAY_SEQUENCE) {
+			n_sequences++;
+			continue;
+		}
+		question.n_pieces = candidates.tuning[i].n_pieces;
+		question.tile.rows = candidates.tuning[i].tile_rows;
+		question.tile.columns = candidates.tuning[i].tile_columns;
+		ns = cei_forecast_ns(&question);
+		ck_assert(ns > 0);
+		if (best_ns < 0 || ns < best_ns)
+			best_ns = ns;
+	}
+	ck_assert_uint_eq(n_sequences, 1);
+	for (question.n_pieces = 1; question.n_pieces <= 8; question.n_pieces *= 2) {
+		for (i = 0; question.tile = cei_chooser_shape(&rates, i), question.tile.rows; i++)
+			ck_assert(cei_forecast_ns(&question) >= best_ns);
+	}
+}
+END_TEST
+
+static int has_whole_rows(const struct cei_candidates *candidates, uint32_t columns)
+{
+	uint32_t i;
+
+	for (i = 0; i < candidates->n; i++)
+		if (candidates->tuning[i].way == CEOV_WAY_OVERLAP &&
+		    candidates->tuning[i].tile_columns == columns)
+			return 1;
+	return 0;
+}
+
+START_TEST(test_a_library_has_whole_rows)
+{
+	struct cei_op_shape shape = shape_of(CEI_OP_GEMM_RS, 2048, 4096, 4096);
+	struct cei_rates rates = cei_rates_gpu();
+	struct cei_candidates candidates = list(&shape, NULL, 0);
+	uint32_t i;
+
+	ck_assert(!has_whole_rows(&candidates, 4096));
+	candidates = list(&shape, NULL, 1);
+	ck_assert(has_whole_rows(&candidates, 4096));
+	rates.has_library = 1;
+	rates.has_tiles = 0;
+	cei_candidates_list(&shape, &rates, NULL, &candidates);
+	check_list(&candidates);
+	ck_assert_uint_ge(candidates.n, 4);
+	for (i = 0; i < candidates.n; i++)
+		ck_assert_uint_eq(candidates.tuning[i].tile_columns, 4096);
+}
+END_TEST
+
+START_TEST(test_sums)
+{
+	struct cei_op_shape shape = shape_of(CEI_OP_ALL_REDUCE, 16 << 20, 0, 0);
+	struct cei_candidates candidates = list(&shape, NULL, 1);
+	uint32_t i, n[2] = { 0, 0 };
+
+	check_list(&candidates);
+	for (i = 0; i < candidates.n; i++) {
+		ck_assert(candidates.tuning[i].n_reduce_blocks == 8 ||
+			  candidates.tuning[i].n_reduce_blocks == 16);
+		ck_assert_uint_eq(candidates.tuning[i].tile_rows, 0);
+		n[candidates.tuning[i].n_reduce_blocks == 16]++;
+	}
+	ck_assert_uint_ge(n[0], 4);
+	ck_assert_uint_ge(n[1], 4);
+}
+END_TEST
+
+/* What the caller has set, all have. */
+START_TEST(test_what_is_told_is_kept)
+{
+	struct ceov_op_tuning told = { .struct_bytes = sizeof(told) };
+	struct cei_op_shape shape = shape_of(CEI_OP_AG_GEMM, 2048, 4096, 4096);
+	struct cei_candidates candidates;
+	uint32_t i;
+
+	told.n_pieces = 7;
+	candidates = list(&shape, &told, 1);
+	check_list(&candidates);
+	for (i = 0; i < candidates.n; i++)
+		ck_assert_uint_eq(candidates.tuning[i].n_pieces, 7);
+	memset(&told, 0, sizeof(told));
+	told.way = CEOV_WAY_SEQUENCE;
+	candidates = list(&shape, &told, 1);
+	for (i = 0; i < candidates.n; i++)
+		ck_assert_int_eq(candidates.tuning[i].way, CEOV_WAY_SEQUENCE);
+	memset(&told, 0, sizeof(told));
+	told.tile_rows = 128;
+	told.tile_columns = 192;
+	candidates = list(&shape, &told, 1);
+	for (i = 0; i < candidates.n; i++)
+		ck_assert_uint_eq(candidates.tuning[i].tile_columns, 192);
+	ck_assert_uint_ge(candidates.n, 2);
+	memset(&told, 0, sizeof(told));
+	told.n_reduce_blocks = 12;
+	shape = shape_of(CEI_OP_REDUCE_SCATTER, 16 << 20, 0, 0);
+	candidates = list(&shape, &told, 1);
+	ck_assert_uint_ge(candidates.n, 4);
+	for (i = 0; i < candidates.n; i++)
+		ck_assert_uint_eq(candidates.tuning[i].n_reduce_blocks, 12);
+}
+END_TEST
+
+START_TEST(test_alone_nothing_is_cut)
+{
+	struct cei_op_shape shape = shape_of(CEI_OP_AG_GEMM, 2048, 4096, 4096);
+	struct cei_candidates candidates;
+	uint32_t i;
+
+	shape.n_ranks = 1;
+	candidates = list(&shape, NULL, 1);
+	check_list(&candidates);
+	for (i = 1; i < candidates.n; i++)
+		ck_assert_uint_eq(candidates.tuning[i].n_pieces, 1);
+}
+END_TEST
+
+START_TEST(test_hashes)
+{
+	const struct ceov_op_tuning plain = { sizeof(plain), CEOV_WAY_OVERLAP, 2, 128, 256, 16 };
+	struct ceov_op_tuning other[6], both[2];
+	uint64_t hash = cei_candidates_hash(&plain, 1);
+	uint32_t i;
+
+	for (i = 0; i < 6; i++)
+		other[i] = plain;
+	other[0].way = CEOV_WAY_SEQUENCE;
+	other[1].n_pieces = 4;
+	other[2].tile_rows = 256;
+	other[3].tile_columns = 128;
+	other[4].n_reduce_blocks = 8;
+	ck_assert_uint_ne(hash, 0);
+	ck_assert_uint_eq(hash >> 40, 0);
+	for (i = 0; i < 5; i++)
+		ck_assert_uint_ne(cei_candidates_hash(&other[i], 1), hash);
+	ck_assert_uint_eq(cei_candidates_hash(&other[5], 1), hash);
+	both[0] = plain;
+	both[1] = other[1];
+	hash = cei_candidates_hash(both, 2);
+	both[0] = other[1];
+	both[1] = plain;
+	ck_assert_uint_ne(cei_candidates_hash(both, 2), hash);
+	ck_assert_uint_ne(cei_candidates_hash(&plain, 0), 0);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *made = suite_create("candidates");
+	TCase *all = tcase_create("list");
+
+	tcase_set_timeout(all, 60);
+	tcase_add_test(all, test_lists_are_sound_and_repeat);
+	tcase_add_test(all, test_products);
+	tcase_add_test(all, test_a_library_has_whole_rows);
+	tcase_add_test(all, test_sums);
+	tcase_add_test(all, test_what_is_told_is_kept);
+	tcase_add_test(all, test_alone_nothing_is_cut);
+	tcase_add_test(all, test_hashes);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return testing_run(suite());
+}

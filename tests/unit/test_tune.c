@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* How ops are tuned, on host ranks: ceov_op_tune() refuses those, so its common part is
+ * called. Operators are as fast as they are: what is chosen is any candidate. */
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "ce_engine/context.h"
+#include "ops/candidates.h"
+#include "ops/op.h"
+#include "op_rig.h"
+
+#define SCRATCH       UINT64_C(200000)
+#define RANKS         3u
+#define RUNS_EACH     12u               /* of a candidate */
+#define MACHINE       "test machine"
+#define SHORT_NS      (300 * TESTING_MS)
+
+static struct testing_log log_;
+
+static void set_up(void)
+{
+	char folder[200];
+
+	testing_log_init(&log_);
+	testing_path("cache", folder, sizeof(folder));
+	setenv("XDG_CACHE_HOME", folder, 1);
+}
+
+static void tear_down(void)
+{
+	char path[200];
+
+	testing_path("cache/ceoverlap/tunings", path, sizeof(path));
+	unlink(path);
+	*strrchr(path, '/') = 0;
+	rmdir(path);
+	*strrchr(path, '/') = 0;
+	rmdir(path);
+}
+
+static void name_machines(struct op_rig *rig)
+{
+	uint32_t i;
+
+	for (i = 0; i < rig->n_ranks; i++)
+		strcpy(rig->workspaces[i]->executor.machine, MACHINE);
+}
+
+static void add(struct cei_candidates *candidates, enum ceov_op_way way, uint32_t n_pieces,
+		uint32_t tile)
+{
+	struct ceov_op_tuning *tuning = &candidates->tuning[candidates->n++];
+
+	tuning->struct_bytes = sizeof(*tuning);
+	tuning->way = way;
+	tuning->n_pieces = n_pieces;
+	tuning->tile_rows = tuning->tile_columns = tile;
+}
+
+static struct cei_candidates some(void)
+{
+	struct cei_candidates candidates;
+
+	memset(&candidates, 0, sizeof(candidates));
+	add(&candidates, CEOV_WAY_OVERLAP, 1, 32);
+	add(&candidates, CEOV_WAY_OVERLAP, 3, 16);
+	add(&candidates, CEOV_WAY_SEQUENCE, 1, 64);
+	return candidates;
+}
+
+static struct op_case case_of(enum op_sort sort)
+{
+	int is_sum = sort == OP_REDUCE_SCATTER || sort == OP_ALL_REDUCE;
+	struct op_case one = op_case_of(sort, RANKS, is_sum ? 800 : 70, is_sum ? 0 : 24,
+					is_sum ? 0 : 40);
+
+	one.rows[1] += 8;
+	one.dtype = sort % 2 ? CEOV_FP16 : CEOV_BF16;
+	return one;
+}
+
+static void expect_right(const struct op_part *part, const struct op_case *one, ceov_op *op)
+{
+	uint64_t seed = testing_seed() + (uint64_t)one->sort;
+	struct op_data data;
+
+	op_data_make(one, part->rank, seed, &data);
+	ck_assert_int_eq(op_data_run(one, op, &data), 0);
+	op_data_check(one, part->rank, seed, &data);
+	op_data_free(&data);
+}
+
+/* --- what is measured is kept ---------------------------------------------- */
+
+static int is_among(const struct cei_choice *choice, const struct cei_candidates *candidates,
+		    int is_sum)
+{
+	uint32_t i;
+
+	for (i = 0; i < candidates->n; i++)
+		if (choice->way == candidates->tuning[i].way &&
+		    choice->n_pieces == candidates->tuning[i].n_pieces &&
+		    (is_sum || choice->shape.rows == candidates->tuning[i].tile_rows))
+			return 1;
+	return 0;
+}
+
+/* Rank 0 writes, for machines like its own. */
+static void expect_remembered(const ceov_op *op)
+{
+	struct ceov_op_tuning tuning;
+
+	if (strcmp(op->workspace->executor.machine, MACHINE))
+		return;
+	ck_assert_int_eq(cei_op_recall(op->workspace, &op->shape, &tuning), 0);
+	ck_assert_uint_eq(tuning.n_pieces, op->choice.n_pieces);
+	ck_assert_int_eq(tuning.way, op->choice.way);
+}
+
+/* Measures, if nobody remembers; the op is right before and after. */
+static void tune(const struct op_part *part, const struct op_case *one, int measures)
+{
+	ceov_workspace *workspace = part->rig->workspaces[part->rank];
+	struct cei_candidates candidates = some();
+	uint64_t n_runs;
+	ceov_op *op = NULL;
+
+	ck_assert_int_eq(op_case_create(one, workspace, &op), 0);
+	expect_right(part, one, op);
+	n_runs = workspace->n_runs;
+	ck_assert_int_eq(cei_op_tune(op, NULL, &candidates), 0);
+	ck_assert_uint_eq(workspace->n_runs - n_runs,
+			  measures ? RUNS_EACH * candidates.n : 0);
+	ck_assert(is_among(&op->choice, &candidates, !one->k));
+	ck_assert_int_eq(!strstr(op->choice.text, "tuned: "), !measures);
+	ck_assert_int_eq(!strstr(op->choice.text, "the model's choice"), !measures);
+	ck_assert(op->is_tuned);
+	expect_remembered(op);
+	expect_right(part, one, op);
+	expect_right(part, one, op);
+	ceov_op_release(op);
+}
+
+static void tune_each(const struct op_part *part)
+{
+	struct op_case one;
+	uint32_t i;
+
+	for (i = 0; i < 2 * OP_SORTS; i++) {
+		one = case_of((enum op_sort)(i % OP_SORTS));
+		tune(part, &one, i < OP_SORTS);
+	}
+}
+
+START_TEST(test_tuned_once)
+{
+	struct op_rig rig;
+
+	op_rig_open(&rig, RANKS, SCRATCH, &log_);
+	name_machines(&rig);
+	op_rig_each(&rig, tune_each, NULL);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
+/* Lines that ranks do not share: all measure. */
+static void tune_apart(const struct op_part *part)
+{
+	struct op_case one = case_of(OP_AG_GEMM);
+
+	if (part->rank == 1)
+		strcpy(part->rig->workspaces[1]->executor.machine, "another machine");
+	tune(part, &one, 1);
+}
+
+START_TEST(test_what_one_rank_does_not_know_is_measured)
+{
+	static const struct ceov_op_tuning known = {
+		sizeof(known), CEOV_WAY_OVERLAP, 3, 16, 16, 0
+	};
+	struct op_case one = case_of(OP_AG_GEMM);
+	char key[CEI_TUNING_KEY_BYTES];
+	struct op_rig rig;
+	ceov_op *op = NULL;
+
+	op_rig_open(&rig, RANKS, SCRATCH, &log_);
+	name_machines(&rig);
+	ck_assert_int_eq(op_case_create(&one, rig.workspaces[0], &op), 0);
+	cei_tuning_key("another machine", &op->shape, key);
+	ck_assert_int_eq(cei_tunings_remember(&rig.context->report, key, &known), 0);
+	ceov_op_release(op);
+	op_rig_each(&rig, tune_apart, NULL);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
+/* --- at creation ----------------------------------------------------------- */
+
+/* Tiles are taken from what is remembered where the cut is the model's; the cut and the
+ * way are the model's in any case. */
+START_TEST(test_creation_takes_tiles_alone)
+{
+	struct ceov_op_tuning known = { sizeof(known), CEOV_WAY_OVERLAP, 0, 16, 24, 0 };
+	struct op_case one = case_of(OP_GEMM_RS);
+	char key[CEI_TUNING_KEY_BYTES];
+	struct cei_choice model;
+	struct op_rig rig;
+	ceov_op *op = NULL;
+
+	op_rig_open(&rig, RANKS, SCRATCH, &log_);
+	name_machines(&rig);
+	ck_assert_int_eq(op_case_create(&one, rig.workspaces[0], &op), 0);
+	model = op->choice;
+	ck_assert(!op->is_tuned);
+	ck_assert_int_eq(cei_op_key(rig.workspaces[0], &op->shape, key), 0);
+	ceov_op_release(op);
+	known.way = model.way;
+	known.n_pieces = model.n_pieces;
+	ck_assert_int_eq(cei_tunings_remember(&rig.context->report, key, &known), 0);
+	ck_assert_int_eq(op_case_create(&one, rig.workspaces[0], &op), 0);
+	ck_assert_uint_eq(op->choice.shape.columns, 24);
+	ck_assert_uint_eq(op->choice.n_pieces, model.n_pieces);
+	ck_assert(op->is_tuned);
+	ceov_op_release(op);
+	known.way = CEOV_WAY_OVERLAP;
+	known.n_pieces = model.n_pieces + 1;
+	ck_assert_int_eq(cei_tunings_remember(&rig.context->report, key, &known), 0);
+	ck_assert_int_eq(op_case_create(&one, rig.workspaces[0], &op), 0);
+	ck_assert_uint_eq(op->choice.shape.columns, model.shape.columns);
+	ck_assert_uint_eq(op->choice.n_pieces, model.n_pieces);
+	ck_assert_int_eq(op->choice.way, model.way);
+	ceov_op_release(op);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
+/* --- what goes wrong ------------------------------------------------------- */
+
+/* No rank can list tiles of that size: passed over by all. */
+static void tune_with_a_misfit(const struct op_part *part)
+{
+	struct op_case one = case_of(OP_AG_GEMM);
+	ceov_workspace *workspace = part->rig->workspaces[part->rank];
+	struct cei_candidates candidates = some();
+	uint64_t n_runs = workspace->n_runs;
+	ceov_op *op = NULL;
+
+	candidates.tuning[0].tile_rows = 100000;
+	ck_assert_int_eq(op_case_create(&one, workspace, &op), 0);
+	ck_assert_int_eq(cei_op_tune(op, NULL, &candidates), 0);
+	ck_assert_uint_eq(workspace->n_runs - n_runs, 2 * RUNS_EACH);
+	ck_assert_ptr_nonnull(strstr(op->choice.text, "tuned: "));
+	ck_assert_ptr_null(strstr(op->choice.text, "the model's choice"));
+	candidates.n = 1;
+	ck_assert_int_eq(cei_op_tune(op, NULL, &candidates), CEOV_ERR_STATE);
+	expect_right(part, &one, op);
+	ceov_op_release(op);
+}
+
+/* One rank's candidates are others: nobody measures, and the op is what it was. */
+static void tune_others(const struct op_part *part)
+{
+	struct op_case one = case_of(OP_GEMM_RS);
+	struct cei_candidates candidates = some();
+	ceov_op *op = NULL;
+
+	candidates.n -= part->rank == 1;
+	ck_assert_int_eq(op_case_create(&one, part->rig->workspaces[part->rank], &op), 0);
+	ck_assert_int_eq(cei_op_tune(op, NULL, &candidates), CEOV_ERR_INVALID);
+	expect_right(part, &one, op);
+	ceov_op_release(op);
+}
+
+static int take_nothing(struct cei_executor *executor, void *stream, enum ceov_dtype dtype,
+			uint64_t n, void **ret_memory)
+{
+	(void)executor;
+	(void)stream;
+	(void)dtype;
+	(void)n;
+	(void)ret_memory;
+	return CEOV_ERR_NO_MEMORY;
+}
+
+/* One rank has no memory for operands. */
+static void tune_without_memory(const struct op_part *part)
+{
+	struct op_case one = case_of(OP_ALL_REDUCE);
+	struct cei_executor *executor = &part->rig->workspaces[part->rank]->executor;
+	struct cei_executor_ops poor = cei_executor_host;
+	struct cei_candidates candidates = some();
+	ceov_op *op = NULL;
+
+	poor.take = take_nothing;
+	ck_assert_int_eq(op_case_create(&one, part->rig->workspaces[part->rank], &op), 0);
+	if (part->rank == 2)
+		executor->ops = &poor;
+	ck_assert_int_eq(cei_op_tune(op, NULL, &candidates), CEOV_ERR_NO_MEMORY);
+	executor->ops = &cei_executor_host;
+	expect_right(part, &one, op);
+	ceov_op_release(op);
+}
+
+START_TEST(test_what_cannot_be_had)
+{
+	static void (*const bodies[])(const struct op_part *part) = {
+		tune_with_a_misfit, tune_others, tune_without_memory
+	};
+	struct op_rig rig;
+
+	op_rig_open(&rig, RANKS, SCRATCH, &log_);
+	op_rig_each(&rig, bodies[_i], NULL);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
+/* Rank 0 does not come: the others' waits are bounded, and their workspaces fail. */
+static void tune_alone(const struct op_part *part)
+{
+	struct op_case one = case_of(OP_AG_GEMM);
+	ceov_workspace *workspace = part->rig->workspaces[part->rank];
+	struct cei_candidates candidates = some();
+	ceov_op *op = NULL;
+	int r;
+
+	ck_assert_int_eq(op_case_create(&one, workspace, &op), 0);
+	if (part->rank) {
+		workspace->deadline_ns = SHORT_NS;
+		r = cei_op_tune(op, NULL, &candidates);
+		ck_assert(r == CEOV_ERR_TIMEOUT || r == CEOV_ERR_ABORTED);
+		ck_assert_int_lt(ceov_workspace_status(workspace), 0);
+	}
+	ceov_op_release(op);
+}
+
+START_TEST(test_a_rank_that_does_not_tune)
+{
+	uint64_t begin = cei_now_ns();
+	struct op_rig rig;
+
+	op_rig_open(&rig, RANKS, SCRATCH, &log_);
+	op_rig_each(&rig, tune_alone, NULL);
+	ck_assert_uint_lt(cei_now_ns() - begin, TESTING_PATIENCE / 2);
+	testing_log_has(&log_, "waits for rank 0 to tune", NULL, NULL);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *made = suite_create("tune");
+	TCase *all = tcase_create("tune");
+
+	tcase_set_timeout(all, 120);
+	tcase_add_checked_fixture(all, set_up, tear_down);
+	tcase_add_test(all, test_tuned_once);
+	tcase_add_test(all, test_what_one_rank_does_not_know_is_measured);
+	tcase_add_test(all, test_creation_takes_tiles_alone);
+	tcase_add_loop_test(all, test_what_cannot_be_had, 0, 3);
+	tcase_add_test(all, test_a_rank_that_does_not_tune);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return testing_run(suite());
+}
