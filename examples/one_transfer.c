@@ -22,6 +22,7 @@ static int run(ceov_context *context)
 	ceov_buffer *source, *target;
 	ceov_signal *ready, *arrived;
 	ceov_plan *plan;
+	ceov_ticket ticket;
 	int r;
 
 	if ((r = ceov_buffer_create(context, 0, BYTES, &source)) ||
@@ -37,12 +38,13 @@ static int run(ceov_context *context)
 	transfer.then = (struct ceov_mark){ arrived, 0, 1 };
 	if ((r = ceov_plan_expect(plan, &transfer.source_ready)) ||
 	    (r = ceov_plan_add(plan, &transfer)) || (r = ceov_plan_commit(plan)) ||
-	    (r = ceov_launch(plan, NULL, NULL)))
+	    (r = ceov_launch(plan, NULL, &ticket)))
 		return r;
 
 	memset(ceov_buffer_base(source, 0), 42, BYTES);         /* the producer */
 	if ((r = ceov_signal_raise(ready, 0, 1)) ||
-	    (r = ceov_signal_wait(arrived, 0, 1, 10 * SECOND_NS)))
+	    (r = ceov_signal_wait(arrived, 0, 1, 10 * SECOND_NS)) ||
+	    (r = ceov_wait(context, ticket, 10 * SECOND_NS)))
 		return r;
 	return memcmp(ceov_buffer_base(source, 0), ceov_buffer_base(target, 1), BYTES) ?
 		CEOV_ERR_UNCERTAIN : 0;

@@ -24,6 +24,7 @@ What cannot be had is printed as "-", and why under the table.
 import argparse
 import ctypes
 import datetime
+import gc
 import json
 import os
 import platform
@@ -336,6 +337,7 @@ class Peers:
         self.reasons = {}  # way (and mode) -> why it is left out
         self.zero_group = None
         self.zero_buffer = None
+        self.zero_pool = None
         self.symm_group = None
 
     def meet(self):
@@ -392,7 +394,19 @@ class Peers:
 
     def close(self):
         self.meet()
+        self.close_zero_cta()
         self.dist.destroy_process_group()
+
+    def close_zero_cta(self):
+        """A pool that goes after its communicator ends the process."""
+        if self.zero_pool is None:
+            return
+        backend = self.zero_group._get_backend(self.device)
+        backend.deregister_mem_pool(self.zero_pool)
+        self.zero_buffer = None
+        self.zero_pool = None
+        gc.collect()
+        self.torch.cuda.empty_cache()
 
 
 class Row:

@@ -3,7 +3,8 @@
 # Copyright (c) The ceoverlap developers
 #
 # A user's program builds against the installed library, found by pkg-config, and
-# runs on host memory: each example, or a small program while there is none.
+# runs on host memory: each example, or a small program while there is none. Kernels
+# among the examples compile with nvcc.
 set -u
 
 srcdir=$(cd "${srcdir:-.}" && pwd)
@@ -56,6 +57,21 @@ for example in "${examples[@]}"; do
 		failed=1
 	fi
 done
+
+if [ -n "${NVCC:-}" ]; then
+	read -ra arch <<< "${NVCC_ARCH_FLAGS:-}"
+	read -ra cflags <<< "$("${PKG_CONFIG:-pkg-config}" --cflags ceoverlap)"
+	for example in "$srcdir"/examples/*.cu; do
+		[ -e "$example" ] || continue
+		if ! "$NVCC" "${arch[@]}" -std=c++17 -Werror all-warnings "${cflags[@]}" \
+				-c -o "$folder/kernel.o" "$example"; then
+			echo "FAIL: $(basename "$example") does not compile with nvcc"
+			failed=1
+		fi
+	done
+else
+	echo "no nvcc: kernels among the examples are not compiled"
+fi
 
 bench=$(find "$folder/root" -name ceoverlap-bench -type f)
 if [ -z "$bench" ] || ! "$bench" --help > /dev/null; then
