@@ -241,8 +241,10 @@ static enum ceov_op_way choose_way(const struct cei_op_shape *shape,
 /* Another piece has to bring so much: the model does not see what marks cost others. */
 #define WORTH 0.99
 
-/* Plays every cut and tile shape that is open, fewest pieces first. Returns the best one's
- * time, in choice its cut and shape; less than 0: none could be played. */
+/* Plays every cut that is open with every tile shape, fewest pieces first: also with those
+ * that this rank's caller did not tell, because all ranks have to come to the same cut.
+ * Returns the best one's time, in choice its cut and shape; less than 0: none could be
+ * played. */
 static double play_all(const struct cei_op_shape *shape, const struct cei_rates *rates,
 		       const struct ceov_op_tuning *told, struct cei_choice *choice)
 {
@@ -254,9 +256,6 @@ static double play_all(const struct cei_op_shape *shape, const struct cei_rates 
 	for (; question.n_pieces <= last; question.n_pieces *= 2) {
 		for (i = 0; question.tile = cei_chooser_shape(rates, i), question.tile.rows;
 		     i++) {
-			if (told->tile_rows && (told->tile_rows != question.tile.rows ||
-						told->tile_columns != question.tile.columns))
-				continue;
 			ns = cei_forecast_ns(&question);
 			if (ns < 0 || (best_ns >= 0 && ns >= best_ns * WORTH))
 				continue;
@@ -281,6 +280,10 @@ static void choose_by_play(const struct cei_op_shape *shape, const struct cei_ra
 	alone.n_pieces = choice->n_pieces;
 	choice->gemm_ns = cei_forecast_gemm_ns(&alone);
 	choice->run_ns = ns;
+	if (!told->tile_rows)
+		return;
+	choice->shape.rows = told->tile_rows;
+	choice->shape.columns = told->tile_columns;
 }
 
 /* --- the reasons ----------------------------------------------------------- */
@@ -354,6 +357,8 @@ void cei_chooser_choose(const struct cei_op_shape *shape, const struct cei_rates
 	    told->way != CEOV_WAY_SEQUENCE)
 		choose_by_play(shape, rates, told, &choice);
 	choice.copy_ns = copy_ns(shape, rates, choice.n_pieces);
+	if (choice.way == CEOV_WAY_CHOOSE && told->n_pieces > 1)
+		choice.way = CEOV_WAY_OVERLAP;  /* a sequence has one */
 	if (choice.way == CEOV_WAY_CHOOSE)
 		choice.way = choose_way(shape, &choice, rates);
 	if (choice.way == CEOV_WAY_SEQUENCE && has_gemm(shape)) {

@@ -93,6 +93,42 @@ START_TEST(test_tiles_fill_waves)
 }
 END_TEST
 
+static void check_cut(const struct cei_op_shape *shape)
+{
+	struct ceov_op_tuning told = { .struct_bytes = sizeof(told) };
+	struct cei_choice common = choose(shape, NULL), choice;
+
+	told.tile_rows = told.tile_columns = 128;
+	choice = choose(shape, &told);
+	if (choice.n_pieces != common.n_pieces || choice.way != common.way)
+		ck_abort_msg("a tile that one rank sets changes the cut: %s%s", choice.text,
+			     common.text);
+	told.tile_rows = told.tile_columns = 0;
+	told.n_pieces = 4;
+	choice = choose(shape, &told);
+	if (choice.n_pieces != 4)
+		ck_abort_msg("4 pieces were told: %s", choice.text);
+}
+
+/* Which tiles a rank has no other rank notices; pieces that were told are kept. */
+START_TEST(test_all_ranks_cut_alike)
+{
+	uint64_t rows, k, n;
+	struct cei_op_shape shape;
+
+	for (rows = 128; rows <= 8192; rows *= 2) {
+		for (k = 64; k <= 16384; k *= 4) {
+			for (n = 64; n <= 16384; n *= 4) {
+				shape = shape_of(CEI_OP_AG_GEMM, rows, k, n);
+				check_cut(&shape);
+				shape.sort = CEI_OP_GEMM_RS;
+				check_cut(&shape);
+			}
+		}
+	}
+}
+END_TEST
+
 START_TEST(test_what_is_told_is_taken)
 {
 	struct ceov_op_tuning told = { .struct_bytes = sizeof(told) };
@@ -303,6 +339,7 @@ static Suite *suite(void)
 	tcase_add_test(model, test_pieces_are_some_mebibytes);
 	tcase_add_test(model, test_long_products_have_few_pieces);
 	tcase_add_test(model, test_tiles_fill_waves);
+	tcase_add_test(model, test_all_ranks_cut_alike);
 	tcase_add_test(model, test_what_is_told_is_taken);
 	tcase_add_test(model, test_a_library_takes_whole_rows);
 	tcase_add_test(model, test_every_text_fits);
