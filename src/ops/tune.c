@@ -415,12 +415,14 @@ int cei_op_tune(ceov_op *op, void *stream, const struct cei_candidates *candidat
 	struct cei_executor *executor = &op->workspace->executor;
 	int is_done = 0, met, r;
 
-	/* refuses a captured stream before peers count on us */
+	/* refuses a captured stream before peers count on us: they are not met */
 	r = executor->ops->time_begin(executor, stream);
-	if (!r)
-		r = quiesce(&tune);
-	if (!r)
-		r = adopt_remembered(&tune, &is_done);
+	if (r)
+		return r;
+	r = quiesce(&tune);
+	if (r)
+		return fail(&tune, r);
+	r = adopt_remembered(&tune, &is_done);
 	if (!r && !is_done)
 		r = tune_anew(&tune);
 	if (r < 0 && ceov_workspace_status(op->workspace))

@@ -357,6 +357,35 @@ START_TEST(test_a_rank_that_does_not_tune)
 }
 END_TEST
 
+static int refuse_to_begin(struct cei_executor *executor, void *stream)
+{
+	(void)stream;
+	return cei_raise(&executor->context->report, CEOV_ERR_INVALID, 0, "captured");
+}
+
+/* Nobody waits for a rank that was refused, and it waits for nobody. */
+START_TEST(test_what_is_refused_harms_nothing)
+{
+	struct op_case one = case_of(OP_AG_GEMM);
+	struct cei_executor_ops ops = cei_executor_host;
+	struct cei_candidates candidates = some();
+	struct op_rig rig;
+	ceov_op *op = NULL;
+
+	op_rig_open(&rig, RANKS, SCRATCH, &log_);
+	ck_assert_int_eq(op_case_create(&one, rig.workspaces[0], &op), 0);
+	ops.time_begin = refuse_to_begin;
+	rig.workspaces[0]->executor.ops = &ops;
+	rig.workspaces[0]->deadline_ns = SHORT_NS;
+	ck_assert_int_eq(cei_op_tune(op, NULL, &candidates), CEOV_ERR_INVALID);
+	ck_assert_int_eq(ceov_workspace_status(rig.workspaces[0]), 0);
+	rig.workspaces[0]->executor.ops = &cei_executor_host;
+	ceov_op_release(op);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("tune");
@@ -369,6 +398,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_creation_takes_tiles_alone);
 	tcase_add_loop_test(all, test_what_cannot_be_had, 0, 3);
 	tcase_add_test(all, test_a_rank_that_does_not_tune);
+	tcase_add_test(all, test_what_is_refused_harms_nothing);
 	suite_add_tcase(made, all);
 	return made;
 }
