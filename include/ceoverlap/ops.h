@@ -33,15 +33,27 @@
  * MEMORY     Operands and results are ordinary memory of the rank's place (cudaMalloc;
  *            malloc on the host), aligned to 16 bytes, and nothing has to be
  *            registered. Results must not overlap operands.
- * RESULTS    bf16 or fp16 operands, fp32 accumulation, sums over ranks in fp32 and in
- *            fixed order: the same operands give the same bits, run after run.
- * FLIGHT     Runs of one workspace follow each other, whatever their streams. Runs of
- *            different workspaces are independent; kernels that wait for each
- *            other's marks need SMs at the same time, so do not run two operators
- *            of one GPU on streams that leave one rank's first and another rank's
- *            second on top.
+ * RESULTS    bf16 or fp16 operands, fp32 accumulation; what a rank sends to be summed is
+ *            rounded to their type first, the sum over ranks is in fp32 and in fixed
+ *            order: the same operands give the same bits, run after run.
+ * FLIGHT     Runs of one workspace follow each other, whatever their streams; at most 16
+ *            are in flight, and a further one waits for the oldest. Runs of
+ *            different workspaces are independent, but their kernels, which wait for
+ *            peers, need SMs at the same time. So do not run two operators, or an
+ *            operator and any other kernel that waits for a peer (NCCL's do), side by
+ *            side on one GPU unless all ranks give them SMs in the same order: where one
+ *            rank's first and another rank's second has the SMs, both wait for ever,
+ *            which here is the deadline.
  *            Creating and releasing ops allocates and frees memory of the GPU: not while
  *            a peer's run waits for a run of this rank that is yet to be made.
+ * GRAPHS     Workspaces that are capturable: captures count as runs, so all ranks make the
+ *            same ones in the same order, and none else of that workspace between a
+ *            capture's begin and end. Who replays orders replays among themselves and
+ *            with plain runs. A graph holds memory of its ops: it is captured anew after
+ *            ceov_op_tune(), and neither in flight nor replayed any more when an op or
+ *            its workspace is released. Other workspaces' runs refuse a stream that is
+ *            being captured.
+ * DEADLINE   Each wait of a run is bounded by it; a run may wait several times.
  * FAILURE    A rank that dies, a deadline that passes or an abort ends a run: kernels
  *            leave, the stream goes on, results are undefined; the next run and
  *            ceov_workspace_status() yield the error. The workspace is of no use
@@ -75,7 +87,9 @@ struct ceov_workspace_config {
 	int         is_capturable;      /* 1: runs may be captured into CUDA graphs (and
 					 * made outside, too). Copies are then queued by
 					 * the calling thread instead of the engine's. */
-	uint64_t    deadline_ns;        /* of what a run waits for; 0: the context's */
+	uint64_t    deadline_ns;        /* of what a run waits for; 0: the context's. Where
+					 * the engine launches, it counts from the call: it
+					 * has to cover what is on the stream before */
 };
 
 /* Allocates, and offers to the group. Does not wait for peers. */
@@ -110,10 +124,13 @@ enum ceov_op_way {
 struct ceov_op_tuning {
 	size_t           struct_bytes;
 	enum ceov_op_way way;
-	uint32_t         n_pieces;      /* that a rank's rows are cut into: marks */
-	uint32_t         tile_rows;     /* of the GEMM's tiles: see ceov_op_explain() */
+	uint32_t         n_pieces;      /* that a rank's rows are cut into: marks; at most
+					 * 32, and 1 in a sequence */
+	uint32_t         tile_rows;     /* of the GEMM's tiles, both or none: see
+					 * ceov_op_explain() */
 	uint32_t         tile_columns;
-	uint32_t         n_reduce_blocks; /* SMs that a sum alone may take; 0: 16 */
+	uint32_t         n_reduce_blocks; /* SMs that a sum alone may take, at most 128;
+					 * 0: 16 */
 };
 
 /* What was chosen and why, in a few lines, to fd. */

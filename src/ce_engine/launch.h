@@ -61,6 +61,10 @@ struct cei_launch {
 	struct cei_chunk        chunks[];
 };
 
+/* ceov_wait() without its checks, and CEOV_NONE where the result was not kept: that many
+ * launches came after it that it has ended. */
+int cei_ticket_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns);
+
 /* Engine's thread: ends the launch with a failure whose error, native_code, rank
  * and marks are filled (transfer and chunk are added from chunk, which may be
  * NULL): raises it once, drops what does not move yet, and aborts every signal of

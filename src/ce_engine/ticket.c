@@ -262,6 +262,7 @@ int ceov_launch(ceov_plan *plan, const struct ceov_launch *launch, ceov_ticket *
 
 /* --- wait ---------------------------------------------------------------- */
 
+/* CEOV_NONE: another launch has the slot, or none ever had. */
 static int find_slot(ceov_context *context, ceov_ticket ticket,
 		     struct cei_ticket_slot **ret_slot)
 {
@@ -270,11 +271,16 @@ static int find_slot(ceov_context *context, ceov_ticket ticket,
 	/* acquire: pairs with take_ticket() */
 	if (!ticket.number ||
 	    atomic_load_explicit(&slot->number, memory_order_acquire) != ticket.number)
-		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
-				 "ticket %" PRIu64 " was never issued, or is older than the "
-				 "last %u launches", ticket.number, CEI_TICKETS);
+		return CEOV_NONE;
 	*ret_slot = slot;
 	return 0;
+}
+
+static int refuse_ticket(ceov_context *context, ceov_ticket ticket)
+{
+	return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+			 "ticket %" PRIu64 " was never issued, or is older than the last %u "
+			 "launches", ticket.number, CEI_TICKETS);
 }
 
 static void wait_done(struct cei_ticket_slot *slot, uint64_t deadline)
@@ -314,18 +320,26 @@ static int result_of(ceov_context *context, ceov_ticket ticket,
 	return find_slot(context, ticket, &slot);
 }
 
-int ceov_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns)
+int cei_ticket_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns)
 {
 	struct cei_ticket_slot *slot;
-	int r = cei_context_check(context);
+	int r = find_slot(context, ticket, &slot);
 
-	if (!r)
-		r = find_slot(context, ticket, &slot);
 	if (r)
 		return r;
 	if (timeout_ns)
 		wait_done(slot, cei_deadline(timeout_ns));
 	return result_of(context, ticket, slot);
+}
+
+int ceov_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns)
+{
+	int r = cei_context_check(context);
+
+	if (r)
+		return r;
+	r = cei_ticket_wait(context, ticket, timeout_ns);
+	return r == CEOV_NONE ? refuse_ticket(context, ticket) : r;
 }
 
 /* --- abort --------------------------------------------------------------- */
@@ -339,7 +353,7 @@ int ceov_abort(ceov_context *context, ceov_ticket ticket)
 	if (!r)
 		r = find_slot(context, ticket, &slot);
 	if (r)
-		return r;
+		return r == CEOV_NONE ? refuse_ticket(context, ticket) : r;
 	/* This lock keeps tickets from being reissued, the context's keeps plans. */
 	pthread_mutex_lock(&context->lock);
 	pthread_mutex_lock(&context->tickets.lock);

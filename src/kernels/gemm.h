@@ -113,7 +113,7 @@ struct cei_gemm_map {
  * reached. The own rank's place is not read. */
 struct cei_gemm_partials {
 	struct cei_gemm_map map;        /* in boxes like C's */
-	uint32_t            n_rows;     /* 32 bits hold n_sources * n_rows */
+	uint32_t            n_rows;     /* 31 bits hold n_sources * n_rows */
 	uint32_t            n_sources;
 	uint32_t            own;
 	uint32_t            n_pieces;
@@ -127,8 +127,8 @@ struct cei_gemm {
 	uint32_t                    c_columns[CEI_GEMM_C_MAX];
 	const struct cei_gemm_tile *tiles;      /* in GPU memory */
 	uint32_t                    n_pairs;
-	uint32_t                    n_steps;    /* of k, CEI_GEMM_K_STEP each; what is past
-						 * the end reads as 0 */
+	uint32_t                    n_steps;    /* of k, CEI_GEMM_K_STEP each, not 0; what is
+						 * past the end reads as 0 */
 	struct cei_gemm_marks       marks;
 	struct cei_gemm_partials    partials;
 };

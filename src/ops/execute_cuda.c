@@ -343,6 +343,19 @@ int cei_gpu_is_capturing(const struct cei_gpu_executor *own, void *stream, int *
 	return cei_gpu_executor_check(own, result, "asking whether a stream is captured");
 }
 
+static int gpu_is_capturing(struct cei_executor *executor, void *stream, int *ret_is)
+{
+	struct cei_gpu_executor *own = own_of(executor);
+	struct cei_cuda_hold hold;
+	int r = cei_cuda_push(own->cuda, own->gpu, &hold);
+
+	if (r)
+		return r;
+	r = cei_gpu_is_capturing(own, stream, ret_is);
+	cei_cuda_pop(own->cuda, &hold);
+	return r;
+}
+
 static int gpu_mark_stream(struct cei_executor *executor, void *stream)
 {
 	struct cei_gpu_executor *own = own_of(executor);
@@ -430,6 +443,7 @@ const struct cei_executor_ops cei_executor_cuda = {
 	.reduce = gpu_reduce,
 	.copy = gpu_copy,
 	.await = gpu_await,
+	.is_capturing = gpu_is_capturing,
 	.mark_stream = gpu_mark_stream,
 	.follow_mark = gpu_follow_mark,
 	.status = gpu_status,

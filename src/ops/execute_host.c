@@ -526,6 +526,14 @@ static int host_await(struct cei_executor *executor, void *stream,
 	return keep(executor, r);
 }
 
+static int host_is_capturing(struct cei_executor *executor, void *stream, int *ret_is)
+{
+	(void)executor;
+	(void)stream;
+	*ret_is = 0;
+	return 0;
+}
+
 static int host_mark(struct cei_executor *executor, void *stream)
 {
 	(void)executor;
@@ -561,6 +569,7 @@ const struct cei_executor_ops cei_executor_host = {
 	.reduce = host_reduce,
 	.copy = host_copy,
 	.await = host_await,
+	.is_capturing = host_is_capturing,
 	.mark_stream = host_mark,
 	.follow_mark = host_mark,
 	.status = host_status,

@@ -123,6 +123,9 @@ struct cei_executor_ops {
 			  const struct cei_job_marks *marks,
 			  const struct cei_counters *counters);
 
+	/* Whether a graph is being captured on the stream. */
+	int      (*is_capturing)(struct cei_executor *executor, void *stream, int *ret_is);
+
 	/* What is on the stream now comes before what the next mark's followers queue:
 	 * orders two streams of a caller. No-ops on the host. */
 	int      (*mark_stream)(struct cei_executor *executor, void *stream);

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "ce_engine/context.h"
+#include "ce_engine/launch.h"
 #include "ce_engine/signal.h"
 #include "ops/capture_cuda.h"
 
@@ -25,6 +26,27 @@ static struct cei_flight *oldest(ceov_workspace *workspace)
 	return &workspace->flights[workspace->first_flight];
 }
 
+/* What a signal of its own was aborted with: a launch that fails aborts some of them. */
+static int aborted(const ceov_workspace *workspace)
+{
+	uint32_t half;
+	int r = cei_signal_aborted(workspace->ready);
+
+	if (!r)
+		r = cei_signal_aborted(workspace->sent);
+	for (half = 0; !r && half < CEI_OP_HALVES; half++)
+		r = cei_signal_aborted(workspace->arrived[half][workspace->rank]);
+	return r;
+}
+
+/* The context's other launches may have overtaken a result that nobody asked for. */
+static int result_of(ceov_workspace *workspace, ceov_ticket ticket, uint64_t timeout_ns)
+{
+	int r = cei_ticket_wait(workspace->object.context, ticket, timeout_ns);
+
+	return r == CEOV_NONE ? aborted(workspace) : r;
+}
+
 /* Takes the flight's launches that have ended off it. CEOV_PENDING: some have not within
  * timeout_ns; else the first error. */
 static int end_flight(ceov_workspace *workspace, struct cei_flight *flight,
@@ -33,8 +55,7 @@ static int end_flight(ceov_workspace *workspace, struct cei_flight *flight,
 	int r = 0, result;
 
 	while (flight->n && r != CEOV_PENDING) {
-		result = ceov_wait(workspace->object.context,
-				   flight->tickets[flight->n - 1], timeout_ns);
+		result = result_of(workspace, flight->tickets[flight->n - 1], timeout_ns);
 		if (result != CEOV_PENDING)
 			flight->n--;
 		if (!r || result == CEOV_PENDING)
@@ -76,6 +97,8 @@ int cei_workspace_look(ceov_workspace *workspace)
 	while (workspace->n_flights && end_oldest(workspace, 0) != CEOV_PENDING)
 		;
 	r = workspace->executor.ops->status(&workspace->executor);
+	if (r == CEOV_ERR_ABORTED && aborted(workspace))
+		r = aborted(workspace); /* it knows why: a lost peer, say */
 	if (r < 0)
 		(void)cei_workspace_fail(workspace, r);
 	/* acquire: pairs with cei_workspace_fail() */

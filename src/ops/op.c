@@ -85,6 +85,7 @@ static const char *rows_fault(const struct cei_op_shape *shape)
 
 static const char *columns_fault(const struct cei_op_shape *shape)
 {
+	uint64_t most = shape->k;
 	uint32_t i;
 
 	if (!shape->n_products || shape->n_products > CEOV_OP_GEMMS_MAX)
@@ -94,6 +95,15 @@ static const char *columns_fault(const struct cei_op_shape *shape)
 	for (i = 0; i < shape->n_products; i++)
 		if (!shape->n[i] || shape->n[i] % COLUMN_STEP || shape->n[i] > EXTENT_MAX)
 			return "n must be a multiple of 8, and not 0";
+	for (i = 0; i < shape->n_products; i++)
+		most = shape->n[i] > most ? shape->n[i] : most;
+	if (cei_op_all_rows(shape) > ELEMENTS_MAX / most)
+		return "a matrix has too many elements";
+	/* The kernel sees all sources' partial sums as one matrix, and counts its rows in
+	 * 31 bits. */
+	if (shape->sort == CEI_OP_GEMM_RS &&
+	    cei_op_most_rows(shape) > EXTENT_MAX / shape->n_ranks)
+		return "a rank has too many rows for the number of ranks";
 	return NULL;
 }
 

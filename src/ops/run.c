@@ -57,7 +57,7 @@ int cei_run_await(const struct cei_run *run, ceov_signal *signal, uint32_t first
 	return executor->ops->await(executor, run->stream, &marks, &counters);
 }
 
-/* Gates of captured runs are raised to 1, and the lane clears them. */
+/* Gates of captured runs are raised to 1. */
 int cei_run_raise(const struct cei_run *run, ceov_signal *signal, uint32_t first,
 		  uint32_t n)
 {
@@ -130,24 +130,46 @@ static int launch_phases(const struct cei_run *run)
 
 /* --- the run --------------------------------------------------------------- */
 
-/* The workspace can take a run; the stream comes after the last one's. */
+/* What the engine launches a graph cannot hold: its kernels would wait for copies that no
+ * replay makes. */
+static int check_capture(const struct cei_run *run)
+{
+	ceov_workspace *workspace = run->op->workspace;
+	struct cei_executor *executor = &workspace->executor;
+	int captures = 0, r = 0;
+
+	if (!workspace->capture)
+		r = executor->ops->is_capturing(executor, run->stream, &captures);
+	if (r || !captures)
+		return r;
+	return cei_raise(report_of(workspace), CEOV_ERR_INVALID, 0,
+			 "%s: rank %u: the stream is being captured; create workspace '%s' with "
+			 "is_capturable for that", run->op->kind->name, workspace->rank,
+			 workspace->name);
+}
+
+/* The workspace can take a run; the stream comes after the last one, whatever its stream
+ * was: a handle may name another stream by now. */
 static int begin(struct cei_run *run)
 {
 	ceov_workspace *workspace = run->op->workspace;
 	struct cei_executor *executor = &workspace->executor;
-	int r = cei_workspace_look(workspace);
+	int r = check_capture(run);
 
+	if (!r)
+		r = cei_workspace_make_room(workspace);
+	if (r)
+		return r;
+	r = cei_workspace_look(workspace);
 	if (r)
 		return cei_raise(report_of(workspace), r, 0,
 				 "%s: a run of workspace '%s' of rank %u has failed (%s); "
 				 "release the workspace", run->op->kind->name,
 				 workspace->name, workspace->rank, ceov_strerror(r));
-	r = cei_workspace_make_room(workspace);
-	if (!r && workspace->n_runs && workspace->last_stream != run->stream)
+	if (workspace->n_runs)
 		r = executor->ops->follow_mark(executor, run->stream);
 	if (r)
 		return r;
-	workspace->last_stream = run->stream;
 	run->number = ++workspace->n_runs;
 	run->half = (uint32_t)(run->number % CEI_OP_HALVES);
 	return 0;
@@ -158,7 +180,7 @@ static int issue(const struct cei_run *run)
 {
 	ceov_workspace *workspace = run->op->workspace;
 	struct cei_executor *executor = &workspace->executor;
-	int r;
+	int marked, r;
 
 	if (workspace->capture) {
 		r = cei_capture_run(workspace->capture, run);
@@ -167,8 +189,9 @@ static int issue(const struct cei_run *run)
 		if (!r)
 			r = run->op->kind->job(run);
 	}
-	if (!r)
-		r = executor->ops->mark_stream(executor, run->stream);
+	/* What was queued before an error has to end, too, before memory goes. */
+	marked = executor->ops->mark_stream(executor, run->stream);
+	r = r ? r : marked;
 	return r ? cei_workspace_fail(workspace, r) : 0;
 }
 

@@ -65,7 +65,6 @@ struct ceov_workspace {
 
 	pthread_mutex_t     lock;       /* one run at a time; guards the rest */
 	uint64_t            n_runs;
-	void               *last_stream;
 	struct cei_flight   flights[CEI_OP_RUNS_MAX];   /* a ring */
 	uint32_t            first_flight;
 	uint32_t            n_flights;

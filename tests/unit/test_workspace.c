@@ -8,7 +8,10 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "ce_engine/launch.h"
+#include "ce_engine/signal.h"
 #include "op_rig.h"
+#include "ops/workspace.h"
 
 #define SCRATCH UINT64_C(10000)
 
@@ -190,6 +193,120 @@ START_TEST(test_close_releases_the_rest)
 }
 END_TEST
 
+/* A plan that only raises a mark, and one launch of it that has ended. */
+static ceov_plan *plan_of(ceov_context *context)
+{
+	static const struct ceov_place host = { CEOV_PLACE_HOST, 0 };
+	struct ceov_transfer transfer = { .struct_bytes = sizeof(transfer) };
+	ceov_plan *plan = NULL;
+
+	ck_assert_int_eq(ceov_signal_create(context, 0, host, 1, 0, &transfer.then.signal), 0);
+	transfer.then.value = 1;
+	ck_assert_int_eq(ceov_plan_create(context, 0, NULL, &plan), 0);
+	ck_assert_int_eq(ceov_plan_add(plan, &transfer), 0);
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+	return plan;
+}
+
+static ceov_ticket launch(ceov_context *context, ceov_plan *plan)
+{
+	ceov_ticket ticket = { 0 };
+	int r = ceov_launch(plan, NULL, &ticket);
+
+	if (!r)
+		r = ceov_wait(context, ticket, TESTING_PATIENCE);
+	if (r)
+		ck_abort_msg("launch: %s", ceov_strerror(r));
+	return ticket;
+}
+
+/* As on a GPU, where launches of a run stay until somebody looks: meanwhile the context's
+ * others have taken their places among the results. */
+START_TEST(test_results_may_be_overtaken)
+{
+	struct cei_flight flight = { .n = 1 };
+	struct op_rig rig;
+	ceov_plan *plan;
+	uint32_t i;
+
+	op_rig_open(&rig, 2, SCRATCH, &log_);
+	plan = plan_of(rig.context);
+	flight.tickets[0] = launch(rig.context, plan);
+	cei_workspace_add_flight(rig.workspaces[0], &flight);
+	for (i = 0; i < CEI_TICKETS; i++)
+		launch(rig.context, plan);
+	ck_assert_int_eq(ceov_workspace_status(rig.workspaces[0]), 0);
+	ck_assert_uint_eq(rig.workspaces[0]->n_flights, 0);
+	/* That it has failed is known all the same. */
+	flight.n = 1;
+	cei_workspace_add_flight(rig.workspaces[0], &flight);
+	cei_signal_raise_abort(rig.workspaces[0]->ready, CEOV_ERR_TIMEOUT, 1);
+	ck_assert_int_eq(ceov_workspace_status(rig.workspaces[0]), CEOV_ERR_TIMEOUT);
+	op_rig_close(&rig);
+}
+END_TEST
+
+static int say_captured(struct cei_executor *executor, void *stream, int *ret_is)
+{
+	(void)executor;
+	(void)stream;
+	*ret_is = 1;
+	return 0;
+}
+
+/* Before peers count on it: the workspace lives on. */
+START_TEST(test_a_capture_is_refused)
+{
+	struct op_case one = op_case_of(OP_AG_GEMM, 1, 4, 8, 8);
+	struct cei_executor_ops ops = cei_executor_host;
+	struct op_data data;
+	struct op_rig rig;
+	ceov_op *op = NULL;
+
+	op_rig_open(&rig, 1, SCRATCH, &log_);
+	ck_assert_int_eq(op_case_create(&one, rig.workspaces[0], &op), 0);
+	op_data_make(&one, 0, 1, &data);
+	ops.is_capturing = say_captured;
+	rig.workspaces[0]->executor.ops = &ops;
+	testing_log_clear(&log_);
+	ck_assert_int_eq(op_data_run(&one, op, &data), CEOV_ERR_INVALID);
+	testing_log_has(&log_, "is_capturable", NULL, NULL);
+	ck_assert_int_eq(ceov_workspace_status(rig.workspaces[0]), 0);
+	rig.workspaces[0]->executor.ops = &cei_executor_host;
+	ck_assert_int_eq(op_data_run(&one, op, &data), 0);
+	op_data_free(&data);
+	ceov_op_release(op);
+	op_rig_close(&rig);
+}
+END_TEST
+
+START_TEST(test_too_large_is_refused)
+{
+	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
+	uint64_t rows[1] = { UINT64_C(1) << 31 };
+	uint64_t many[4] = { 600000000, 8, 8, 8 };
+	struct ceov_gemm_rs shape = { .struct_bytes = sizeof(shape), .dtype = CEOV_BF16 };
+	ceov_context *context = testing_open(1, &log_);
+	ceov_workspace *workspace = op_workspace(context, 0, "w", SCRATCH, 0);
+	ceov_op *op = NULL;
+
+	shape.rows = rows;
+	shape.k = 8;
+	shape.n = UINT64_C(1) << 31;
+	shape.tuning = &tuning;
+	tuning.tile_rows = 65528;
+	tuning.tile_columns = UINT32_C(1) << 31;
+	ck_assert_int_eq(ceov_workspace_connect(workspace, 0), 0);
+	ck_assert_uint_eq(ceov_gemm_rs_scratch_bytes(&shape, 1), 0);
+	ck_assert_int_eq(ceov_gemm_rs_create(workspace, &shape, &op), CEOV_ERR_INVALID);
+	testing_log_has(&log_, "too many elements", NULL, NULL);
+	ceov_close(context);
+	shape.n = 8;
+	shape.rows = many;
+	ck_assert_uint_eq(ceov_gemm_rs_scratch_bytes(&shape, 4), 0);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("workspace");
@@ -205,6 +322,9 @@ static Suite *suite(void)
 	tcase_add_test(all, test_peers_differ_in_mode);
 	tcase_add_test(all, test_released_after_its_ops_and_peers);
 	tcase_add_test(all, test_close_releases_the_rest);
+	tcase_add_test(all, test_results_may_be_overtaken);
+	tcase_add_test(all, test_a_capture_is_refused);
+	tcase_add_test(all, test_too_large_is_refused);
 	suite_add_tcase(made, all);
 	return made;
 }
