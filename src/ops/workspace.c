@@ -401,8 +401,13 @@ int ceov_workspace_connect(ceov_workspace *workspace, uint64_t timeout_ns)
 	if (r)
 		return r;
 	pthread_mutex_lock(&workspace->lock);
-	while ((r = find_peers(workspace)) == CEOV_NONE && cei_now_ns() < deadline)
-		nanosleep(&pause, NULL);
+	if (workspace->is_leaving)
+		r = cei_raise(report_of(workspace), CEOV_ERR_STATE, 0,
+			      "ceov_workspace_connect: '%s' of rank %u is being released",
+			      workspace->name, workspace->rank);
+	else
+		while ((r = find_peers(workspace)) == CEOV_NONE && cei_now_ns() < deadline)
+			nanosleep(&pause, NULL);
 	pthread_mutex_unlock(&workspace->lock);
 	if (r)
 		return r == CEOV_NONE ? CEOV_PENDING : r;
@@ -468,8 +473,14 @@ int ceov_workspace_release(ceov_workspace *workspace)
 				 "ceov_workspace_release: '%s' of rank %u still has ops; "
 				 "release them first", workspace->name, workspace->rank);
 	r = quiesce(workspace);
-	if (!r)
-		r = release_parts(workspace);
+	if (r)
+		return r;
+	/* What is half let go of must not be found again. release: as in connect */
+	pthread_mutex_lock(&workspace->lock);
+	workspace->is_leaving = 1;
+	atomic_store_explicit(&workspace->is_connected, 0, memory_order_release);
+	r = release_parts(workspace);
+	pthread_mutex_unlock(&workspace->lock);
 	if (!r)
 		bury(&workspace->object);
 	return r;

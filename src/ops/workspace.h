@@ -64,6 +64,7 @@ struct ceov_workspace {
 	_Atomic int         error;      /* the first that ended a run */
 
 	pthread_mutex_t     lock;       /* one run at a time; guards the rest */
+	int                 is_leaving; /* its release has begun */
 	uint64_t            n_runs;
 	struct cei_flight   flights[CEI_OP_RUNS_MAX];   /* a ring */
 	uint32_t            first_flight;

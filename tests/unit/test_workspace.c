@@ -171,6 +171,10 @@ START_TEST(test_released_after_its_ops_and_peers)
 	testing_log_has(&log_, "'rig' of rank 0 still has ops", NULL, NULL);
 	ceov_op_release(op);
 	ck_assert_int_eq(ceov_workspace_release(rig.workspaces[0]), CEOV_PENDING);
+	/* Half released, it is of no use any more. */
+	ck_assert_int_eq(op_case_create(&one, rig.workspaces[0], &op), CEOV_ERR_STATE);
+	ck_assert_int_eq(ceov_workspace_connect(rig.workspaces[0], 0), CEOV_ERR_STATE);
+	testing_log_has(&log_, "is being released", NULL, NULL);
 	ck_assert_int_eq(ceov_workspace_release(rig.workspaces[1]), 0);
 	ck_assert_int_eq(ceov_workspace_release(rig.workspaces[0]), 0);
 	op_rig_close(&rig);
