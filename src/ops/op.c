@@ -392,24 +392,26 @@ int cei_op_create(ceov_workspace *workspace, const struct cei_op_kind *kind,
 	return 0;
 }
 
+/* What was built. The rest of an op, its place in the context's list above all, is not
+ * ours to read: others link and unlink beside it. */
+static void take_built(ceov_op *to, const ceov_op *from)
+{
+	to->choice = from->choice;
+	to->n_sent = from->n_sent;
+	to->list = from->list;
+	to->others = from->others;
+	to->own = from->own;
+	to->alone = from->alone;
+	memcpy(to->phases, from->phases, sizeof(to->phases));
+}
+
 void cei_op_swap(ceov_op *op, ceov_op *other)
 {
-	ceov_op kept = *op;
+	ceov_op kept;
 
-	op->choice = other->choice;
-	op->n_sent = other->n_sent;
-	op->list = other->list;
-	op->others = other->others;
-	op->own = other->own;
-	op->alone = other->alone;
-	memcpy(op->phases, other->phases, sizeof(op->phases));
-	other->choice = kept.choice;
-	other->n_sent = kept.n_sent;
-	other->list = kept.list;
-	other->others = kept.others;
-	other->own = kept.own;
-	other->alone = kept.alone;
-	memcpy(other->phases, kept.phases, sizeof(other->phases));
+	take_built(&kept, op);
+	take_built(op, other);
+	take_built(other, &kept);
 }
 
 /* --- runs ------------------------------------------------------------------ */
