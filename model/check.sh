@@ -2,9 +2,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 #
-# Checks the model of the tile-flag protocol: no assertion fails and nothing is stuck,
-# for polled and for gated launches; and each rule that the model can leave out
-# (-DBROKEN=n) is missed, which shows that the checks can fail. 77: no spin.
+# Checks the models of the protocols with spin, each in all its states: no assertion fails
+# and nothing is stuck. And each rule that a model can leave out is missed, which shows
+# that the checks can fail: there, spin has to find an error.
+#
+#   flag_protocol.pml   tiles, engine, lane, consumer, abort
+#   halves.pml          halves of scratch used in turn, without "target free"
+#   sent.pml            the counters by which a job knows that its operands have left
+#   captured_runs.pml   runs that a CUDA graph can hold, failures among them
+#
+# 77: no spin.
 set -u
 
 srcdir=$(cd "$(dirname "$0")" && pwd)
@@ -15,11 +22,14 @@ trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 99
 failed=0
 
-# Searches all states; prints how many errors there are, or nothing on a failure.
+# errors MODEL [-DNAME=VALUE...]: searches all states; prints how many errors there are,
+# or nothing on a failure.
 errors() {
-	spin -a "$@" "$srcdir/flag_protocol.pml" > spin.out 2>&1 || { cat spin.out >&2; return; }
-	"${CC:-gcc}" -O2 -w -DSAFETY -o pan pan.c || return
-	timeout 60 ./pan -m100000 > pan.out 2>&1
+	local model=$1
+	shift
+	spin -a "$@" "$srcdir/$model.pml" > spin.out 2>&1 || { cat spin.out >&2; return; }
+	"${CC:-gcc}" -O2 -w -DSAFETY -DCOLLAPSE -o pan pan.c || return
+	timeout 120 ./pan -m100000 > pan.out 2>&1
 	if grep -q 'max search depth too small\|out of memory' pan.out; then
 		cat pan.out >&2
 		return
@@ -27,26 +37,62 @@ errors() {
 	sed -n 's/.*errors: \([0-9]*\)$/\1/p' pan.out
 }
 
-for gated in 0 1; do
-	found=$(errors -DGATED=$gated)
+# Nothing may be found.
+holds() {
+	local found states
+	found=$(errors "$@")
 	states=$(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' pan.out)
 	if [ "$found" = 0 ]; then
-		echo "ok: GATED=$gated: no error in $states states"
+		echo "ok: $*: no error in $states states"
 	else
-		echo "FAIL: GATED=$gated: ${found:-no result}"
+		echo "FAIL: $*: ${found:-no result}"
 		grep -a 'assertion violated\|invalid end state' pan.out
 		failed=1
 	fi
-done
+}
 
-for broken in 1 2 3 4 5 6; do
-	found=$(errors -DGATED=1 -DBROKEN=$broken)
+# Something has to be found.
+is_missed() {
+	local found
+	found=$(errors "$@")
 	if [ -n "$found" ] && [ "$found" != 0 ]; then
-		echo "ok: BROKEN=$broken is found: $(grep -ao 'assertion violated.*\|invalid end state' \
-			pan.out | head -n 1)"
+		echo "ok: $* is found:" \
+			"$(grep -ao 'assertion violated.*\|invalid end state' pan.out | head -n 1)"
 	else
-		echo "FAIL: BROKEN=$broken is not found"
+		echo "FAIL: $* is not found"
 		failed=1
 	fi
+}
+
+for gated in 0 1; do
+	holds flag_protocol -DGATED=$gated
 done
+for broken in 1 2 3 4 5 6; do
+	is_missed flag_protocol -DGATED=1 -DBROKEN=$broken
+done
+
+# Two ranks and one run more than halves; three, because of what one does not hear of
+# two others.
+holds halves -DRANKS=2 -DRUNS=4
+holds halves -DRANKS=3 -DRUNS=3
+is_missed halves -DHERE=0
+is_missed halves -DSETS=1
+
+holds sent -DRAISES=0
+is_missed sent -DRAISES=1
+
+for phases in 1 2; do
+	holds captured_runs -DPHASES=$phases -DFAILS=0 -DRUNS=4
+	holds captured_runs -DPHASES=$phases -DFAILS=0 -DRANKS=3
+	holds captured_runs -DPHASES=$phases -DFAILS=1
+	holds captured_runs -DPHASES=$phases -DFAILS=2
+done
+holds captured_runs -DPHASES=1 -DFAILS=1 -DRANKS=3 -DRUNS=2
+for broken in 1 2 4 6; do
+	is_missed captured_runs -DFAILS=1 -DBROKEN=$broken
+done
+for broken in 3 5; do                   # also while nobody fails
+	is_missed captured_runs -DFAILS=0 -DBROKEN=$broken
+done
+is_missed captured_runs -DFAILS=1 -DSTRICT=1
 exit "$failed"
