@@ -17,24 +17,26 @@
  * PHASES 2 is an all-reduce. PHASES 1 leaves the pieces out: what is sent awaits only
  * the job, as in GEMM + reduce-scatter, and all awaits come behind the gate.
  *
- * FAILS awaits may fail at any time, for no reason that the model knows: time is up. A
- * failing rank poisons its epoch and goes on, with all that it raises; later runs of it
- * wait for nothing. Whoever else fails does so because it finds poison: no other await
- * ends in vain. So "nobody is stuck" means here that poison gets to everybody who waits.
+ * FAILS awaits may fail at any time, for no reason that the model knows: time is up. Who
+ * fails poisons its epoch and goes on with all that it raises; its later runs wait for
+ * nothing. Any further await that fails has found poison: so that nobody is stuck means
+ * that poison gets to everybody who waits, without a further timeout.
  *
  * Checked:
  *   - while nobody has failed, who writes into a half finds that its owner has finished
  *     the run that used it last
- *   - who finishes a run e without having found poison took from everybody bytes that
- *     were sent whole in run e, of what their sender awaited in vain nothing; or it was
- *     too late and they were written over while it read, by a later run of one that has
- *     failed
- *   - in that case it finds poison at latest in the run that wrote over them
+ *   - who finishes run e without having found poison has from everybody the bytes that
+ *     were sent in run e, whole, and made of nothing that was awaited in vain; unless a
+ *     later run of somebody who has failed wrote over them while they were read
+ *   - who read such bytes finds poison at latest in the run that wrote over them
  *   - nobody is stuck
  *
- * What does not hold is that bytes are never written over once somebody has failed: who
- * fails waits for nobody any more, and its lane cannot leave copies out. -DSTRICT=1
- * asserts it, and is violated.
+ * Steps are atomic where the order inside cannot be seen from outside: words told to
+ * several peers, bytes that are whole and the mark right behind them.
+ *
+ * -DSTRICT=1 asserts that bytes are never written over while they are read. That does not
+ * hold once somebody has failed: who fails waits for nobody any more, and its lane cannot
+ * leave copies out. check.sh finds it.
  *
  * -DBROKEN=n leaves out one rule; each of them must be found by check.sh:
  *   1  who fails does not poison its epoch
@@ -74,7 +76,8 @@
 /* Of a half of rank r, what rank s writes in a phase. */
 #define AT(phase, h, r, s) ((((phase) * 2 + (h)) * RANKS + (r)) * RANKS + (s))
 
-/* The half of each run, and which run used it before; by the first to begin. */
+/* The half of each run, chosen by the first who begins it, and which run used it before:
+ * what last_use holds at all ranks. */
 byte n_chosen;
 bit  half[RUNS + 1];
 byte use_before[RUNS + 1];
@@ -82,15 +85,15 @@ byte last_chosen[2];
 
 byte epoch[RANKS];
 byte done[RANKS * RANKS];               /* done[r * RANKS + s]: told to r by s */
-byte finished[RANKS];                   /* for the first check only */
+byte finished[RANKS];                   /* nobody looks at it but the first check */
 byte n_fails;
 
 bit  gate[RANKS];
-byte sum[RANKS];                        /* what the lane sends behind the gate: below */
 byte lane_begun[RANKS];
 byte lane_done[RANKS];
 
-/* Bytes: 2 * run + 1, all of that run's are there and good; 2 * run: some, or no good. */
+/* 2 * run + 1: bytes of that run, whole and good; 2 * run: not all of them, or no good. */
+byte sum[RANKS];                        /* what the lane sends behind the gate */
 byte bytes[4 * RANKS * RANKS];
 byte mark[4 * RANKS * RANKS];
 
@@ -109,7 +112,7 @@ inline send(phase, what)
 		assert(n_fails || finished[TO] >= use_before[e]);
 		bytes[AT(phase, half[e], TO, rank)] = 2 * e
 	   };
-	   /* The copy ends, and the next one is that of the epoch's word. */
+	   /* The copy ends; the next one is that of the epoch's word. */
 	   atomic {
 		bytes[AT(phase, half[e], TO, rank)] = what;
 		mark[AT(phase, half[e], TO, rank)] = epoch[rank];
@@ -241,9 +244,8 @@ inline begin()
 		:: else -> skip
 		fi;
 		if
-		:: is_good -> epoch[rank] = e
-		:: else -> skip                 /* poisoned, by fail() or before; BROKEN 1: */
-			epoch[rank] = (BROKEN == 1 -> e : POISON)
+		:: is_good || BROKEN == 1 -> epoch[rank] = e
+		:: else -> epoch[rank] = POISON
 		fi;
 		lane_begun[rank] = e
 	}
