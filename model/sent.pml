@@ -12,8 +12,8 @@
  *   who has awaited its counters finds that its operands have left
  *   nobody waits forever
  *
- * A launch follows the stream (phase->follows: its steps go when run e has begun) or is
- * polled at once (its steps go when their own ready marks are reached). Launches of
+ * A launch follows the stream (phase->follows, or awaits_start: its steps go when run e has
+ * begun) or is polled at once (its steps go when their own ready marks are reached). Launches of
  * different runs are not ordered otherwise: they may be on different lanes.
  *
  *   GATHER   all-gather (ag_gemm.c, build()): follows; counter 0 behind its copies,

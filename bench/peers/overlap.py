@@ -104,6 +104,7 @@ class WorkspaceConfig(ctypes.Structure):
         ("scratch_bytes", ctypes.c_uint64),
         ("is_capturable", ctypes.c_int),
         ("deadline_ns", ctypes.c_uint64),
+        ("shares_sms", ctypes.c_int),
     ]
 
 

@@ -111,13 +111,17 @@ ceov_device_await(const ceov_device_signal &signal, uint32_t index, uint64_t val
 	const uint64_t *counter = signal.counters + index;
 	const uint64_t start = ceov_device_now_ns();
 	uint64_t seen = ceov_device_load(counter);
+	uint64_t now;
 	uint32_t turn;
 
 	for (turn = 1; seen < value; turn++) {
 		if (turn % CEOV_DEVICE_LOOK_TURNS == 0) {
 			if (ceov_device_is_aborted(signal))
 				return CEOV_DEVICE_ABORTED;
-			if (ceov_device_now_ns() - start >= timeout_ns)
+			/* A thread that was moved to another SM may read less than
+			 * it did before. */
+			now = ceov_device_now_ns();
+			if (now > start && now - start >= timeout_ns)
 				return CEOV_DEVICE_TIMEOUT;
 		}
 		seen = ceov_device_load(counter);

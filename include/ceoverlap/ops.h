@@ -43,7 +43,8 @@
  *            operator and any other kernel that waits for a peer (NCCL's do), side by
  *            side on one GPU unless all ranks give them SMs in the same order: where one
  *            rank's first and another rank's second has the SMs, both wait for ever,
- *            which here is the deadline.
+ *            which here is the deadline. (GEMM + reduce-scatter of a workspace with
+ *            shares_sms gets on with the SMs that it has.)
  *            Creating and releasing ops allocates and frees memory of the GPU: not while
  *            a peer's run waits for a run of this rank that is yet to be made.
  * GRAPHS     Workspaces that are capturable: captures count as runs, so all ranks make the
@@ -90,6 +91,12 @@ struct ceov_workspace_config {
 	uint64_t    deadline_ns;        /* of what a run waits for; 0: the context's. Where
 					 * the engine launches, it counts from the call: it
 					 * has to cover what is on the stream before */
+	int         shares_sms;         /* 1: other kernels that wait for peers (NCCL's on
+					 * another stream) may hold SMs of any rank while
+					 * GEMM + reduce-scatter runs. Tiles are then done
+					 * by whoever has an SM, so that some clusters are
+					 * enough. Costs 3 to 15 % at M 2048, nothing from M
+					 * 8192 on */
 };
 
 /* Allocates, and offers to the group. Does not wait for peers. */

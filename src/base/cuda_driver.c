@@ -45,6 +45,7 @@ static const struct symbol symbols[] = {
 	{ "cuDeviceGetAttribute", 2000, AT(device_attribute), 0 },
 	{ "cuDeviceGetPCIBusId", 4010, AT(device_bus_id), 0 },
 	{ "cuDeviceCanAccessPeer", 4000, AT(device_can_access_peer), 0 },
+	{ "cuDeviceGetP2PAttribute", 8000, AT(device_p2p), 1 },
 	{ "cuDevicePrimaryCtxRetain", 7000, AT(primary_retain), 0 },
 	{ "cuDevicePrimaryCtxRelease", 11000, AT(primary_release), 0 },
 	{ "cuCtxPushCurrent", 4000, AT(ctx_push), 0 },
@@ -98,6 +99,7 @@ static const struct symbol symbols[] = {
 	{ "cuFuncSetAttribute", 9000, AT(function_set), 0 },
 	{ "cuTensorMapEncodeTiled", 12000, AT(tensor_map), 0 },
 	{ "cuFuncLoad", 12040, AT(function_load), 1 },
+	{ "cuOccupancyMaxActiveClusters", 11070, AT(max_clusters), 1 },
 	{ "cuLaunchKernel", 4000, AT(launch), 0 },
 };
 

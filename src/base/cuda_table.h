@@ -34,6 +34,7 @@ struct cei_cuda_calls {
 	PFN_cuDeviceGetAttribute_v2000            device_attribute;
 	PFN_cuDeviceGetPCIBusId_v4010             device_bus_id;
 	PFN_cuDeviceCanAccessPeer_v4000           device_can_access_peer;
+	PFN_cuDeviceGetP2PAttribute_v8000         device_p2p;    /* may be NULL */
 	PFN_cuDevicePrimaryCtxRetain_v7000        primary_retain;
 	PFN_cuDevicePrimaryCtxRelease_v11000      primary_release;
 
@@ -94,6 +95,7 @@ struct cei_cuda_calls {
 	PFN_cuFuncSetAttribute_v9000              function_set;
 	PFN_cuTensorMapEncodeTiled_v12000         tensor_map;
 	PFN_cuFuncLoad_v12040                     function_load; /* NULL before 12.4 */
+	PFN_cuOccupancyMaxActiveClusters_v11070   max_clusters;  /* may be NULL */
 	PFN_cuLaunchKernel_v4000                  launch;
 };
 

@@ -313,12 +313,26 @@ static void destroy_objects(ceov_context *context)
 		free(CEI_OWNER(node, struct cei_local_offer, link));
 }
 
+/* While engines turn: what runs on GPUs may wait for what they bring. */
+static void stop_uppers(ceov_context *context)
+{
+	struct cei_object *upper;
+	struct cei_list *node;
+
+	for (node = context->uppers.next; node != &context->uppers; node = node->next) {
+		upper = CEI_OWNER(node, struct cei_object, link);
+		if (upper->stop)
+			upper->stop(upper);
+	}
+}
+
 void ceov_close(ceov_context *context)
 {
 	uint32_t i;
 
 	if (!context || (context->alive && cei_context_check(context)))
 		return;                 /* in a forked child nothing here is ours */
+	stop_uppers(context);
 	for (i = 0; i < context->site.n_members; i++)
 		cei_engine_stop(&context->engines[i]);
 	destroy_objects(context);

@@ -34,8 +34,12 @@ struct cei_object {                     /* first member of each handle */
 	ceov_context        *context;
 	struct cei_list      link;      /* in the context's list; guarded by its lock */
 	uint32_t             n_users;   /* plans that name it; guarded by that lock */
+	void               (*stop)(struct cei_object *object);
+					/* of layers above, or NULL; set before init:
+					 * called by ceov_close() while engines turn,
+					 * ends what is in flight, bounded */
 	void               (*destroy)(struct cei_object *object);
-					/* of layers above, set before init: called by
+					/* likewise, never NULL: called by
 					 * ceov_close(), newest first, when engines have
 					 * stopped; buries. Plans, signals and buffers
 					 * that the object made are the context's then */

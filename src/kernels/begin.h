@@ -63,7 +63,8 @@ struct cei_op_begin {
 };
 
 /* Counters index to index + n - 1 have reached value, plus *epoch where that is not
- * NULL. Failing is as in cei_op_begin. */
+ * NULL. Failing is as in cei_op_begin; where *failed is set by a kernel before it, it
+ * waits but for moments (marks.cuh). */
 struct cei_op_await {
 	struct ceov_device_signal signal;
 	uint32_t                  index;
@@ -72,6 +73,8 @@ struct cei_op_await {
 	uint64_t                  value;
 	uint64_t                  timeout_ns;   /* of each */
 	uint32_t                 *status;
+	uint32_t                 *failed;       /* GPU memory, or NULL: not 0 after an await that
+						 * failed */
 };
 
 #endif /* CEI_BEGIN_H */

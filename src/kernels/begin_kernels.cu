@@ -7,16 +7,7 @@
 #include <ceoverlap/device.cuh>
 
 #include "kernels/begin.h"
-
-/* Keeps the first failure: what fails after it fails because of it. */
-static __device__ void begin_fail(uint32_t *status_word, int result)
-{
-	volatile uint32_t *status = status_word;
-
-	if (*status == CEOV_DEVICE_REACHED)
-		*status = (uint32_t)result;
-	__threadfence_system();
-}
+#include "kernels/marks.cuh"
 
 /* One thread for each peer. The runs before this one are over, in the order of the
  * stream: the release says so to the peer. False: failed, now or in a run before. */
@@ -29,10 +20,10 @@ static __device__ bool meet_peer(const struct cei_op_begin &begin, uint32_t peer
 		ceov_device_raise(begin.peer_done[peer], n_finished);
 	if (n_finished >= CEOV_VALUE_LIMIT)
 		return false;
-	result = ceov_device_await(begin.done, peer, last_use, begin.timeout_ns);
+	result = cei_mark_await(begin.done, peer, last_use, begin.timeout_ns, NULL);
 	if (result == CEOV_DEVICE_REACHED)
 		return true;
-	begin_fail(begin.status, result);
+	cei_mark_fail({ begin.status, NULL, NULL }, result);    /* thread 0 poisons for all */
 	return false;
 }
 
@@ -66,11 +57,8 @@ cei_op_await(const __grid_constant__ struct cei_op_await await)
 	if (number >= CEOV_VALUE_LIMIT)
 		return;                 /* a run before this one has failed */
 	for (uint32_t i = 0; i < await.n && result == CEOV_DEVICE_REACHED; i++)
-		result = ceov_device_await(await.signal, await.index + i,
-					   await.value + number, await.timeout_ns);
-	if (result == CEOV_DEVICE_REACHED)
-		return;
-	if (await.epoch)
-		*await.epoch = CEOV_VALUE_LIMIT;
-	begin_fail(await.status, result);
+		result = cei_mark_await(await.signal, await.index + i, await.value + number,
+					await.timeout_ns, await.failed);
+	if (result != CEOV_DEVICE_REACHED)
+		cei_mark_fail({ await.status, await.failed, await.epoch }, result);
 }

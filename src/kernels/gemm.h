@@ -56,7 +56,8 @@ struct cei_gemm_tile {
  * awaited and ready without counters: tiles await nothing, arrive nowhere, whatever
  * they name.
  *
- * An await that fails ends all further waiting. Without epoch nobody arrives then. With
+ * An await that fails ends all further waiting, and a launch that finds *failed set by
+ * one before it waits but for moments (marks.cuh). Without epoch nobody arrives then. With
  * it, *epoch is poisoned (CEOV_VALUE_LIMIT) first, and arrivals go on: lanes that wait
  * at gates go on too, and what they raise as marks is copied from *epoch, so that peers
  * find the poison and not the bytes.
@@ -74,6 +75,8 @@ struct cei_gemm_marks {
 	uint64_t                  timeout_ns;   /* of each await */
 	uint32_t                 *status;       /* 0, or an enum ceov_device_result that
 						 * ended waiting; may be host memory */
+	uint32_t                 *failed;       /* GPU memory, or NULL: not 0 after an await that
+						 * failed */
 };
 
 /* The kernel's view of a matrix in GPU memory: an opaque CUtensorMap. */
@@ -86,7 +89,9 @@ struct cei_gemm_map {
  * or 128x128, sm_90a only. Blocks of
  * CEI_GEMM_THREADS, one per SM, in clusters of two: tiles 2i and 2i + 1 are one
  * cluster's, have one column, and go to its blocks 0 and 1; the rows of the second
- * are apart from the first's or n_rows is 0. Clusters take pairs in the list's order.
+ * are apart from the first's or n_rows is 0. Clusters take pairs in the list's order:
+ * by their number, or where `claimed` is not NULL whoever comes first, so that all pairs
+ * get done by as few clusters as find an SM (gemm_pairs.cuh).
  *
  * Maps: A in boxes of 64 columns x tile_rows rows, B of 64 columns x tile_columns / 2
  * rows, C of 64 columns x tile_rows / 2 rows, all swizzled by 128 bytes.
@@ -129,6 +134,9 @@ struct cei_gemm {
 	uint32_t                    n_pairs;
 	uint32_t                    n_steps;    /* of k, CEI_GEMM_K_STEP each, not 0; what is
 						 * past the end reads as 0 */
+	uint32_t                   *claimed;    /* NULL, or a word of GPU memory, 0 at first;
+						 * of one launch at a time, which leaves it
+						 * 0 */
 	struct cei_gemm_marks       marks;
 	struct cei_gemm_partials    partials;
 };

@@ -11,6 +11,7 @@
  *                     tile's rows
  *   warps 1, 2        one for each group: load partial     --full-->   consumers
  *                     sums, store C, arrive                <-empty--
+ *   warp 3            where clusters claim their tiles     gemm_pairs.cuh
  *
  * Storing, and the wait until what was stored may be announced, thus cost the
  * multiplying warps nothing.
@@ -25,13 +26,16 @@
 #include <ceoverlap/device.cuh>
 
 #include "kernels/gemm.h"
+#include "kernels/gemm_pairs.cuh"
 #include "kernels/gemm_sm90.cuh"
 #include "kernels/gemm_wgmma.cuh"
+#include "kernels/marks.cuh"
 
 namespace cei_gemm_kernels {
 
 #define GROUPS        2u                /* of consumers, a warpgroup each */
 #define GROUP_THREADS 128u
+#define CLAIMER       96u               /* warp 3's first thread */
 #define PANEL_COLUMNS 64u               /* of C in shared memory: 128 bytes */
 
 /* Registers: 168 each at the start (65536 / 384), shared out anew by role. */
@@ -62,6 +66,7 @@ struct bars {
 	uint64_t empty[8];              /* both blocks have read it */
 	uint64_t sum_full[GROUPS][4];   /* a panel of partial sums is loaded */
 	uint64_t sum_empty[GROUPS][4];
+	struct cei_pair_bars pairs;
 	uint32_t failed;
 };
 
@@ -90,16 +95,6 @@ tile_at(const struct cei_gemm &p, uint32_t pair, uint32_t block)
 	return p.tiles[CEI_GEMM_CLUSTER * pair + block];
 }
 
-static __device__ __forceinline__ uint32_t first_pair()
-{
-	return blockIdx.x / CEI_GEMM_CLUSTER;
-}
-
-static __device__ __forceinline__ uint32_t pair_step()
-{
-	return gridDim.x / CEI_GEMM_CLUSTER;
-}
-
 static __device__ __forceinline__ uint64_t awaited_value(const struct cei_gemm_marks &marks)
 {
 	if (!marks.epoch)
@@ -107,32 +102,21 @@ static __device__ __forceinline__ uint64_t awaited_value(const struct cei_gemm_m
 	return marks.await_value + *(const volatile uint64_t *)marks.epoch;
 }
 
-static __device__ void fail(const struct cei_gemm_marks &marks, int result,
-			    volatile uint32_t *failed)
-{
-	volatile uint32_t *status = marks.status;
-
-	*failed = 1;
-	if (*status == CEOV_DEVICE_REACHED)     /* what fails after it fails because of it */
-		*status = (uint32_t)result;
-	if (marks.epoch)
-		*(volatile uint64_t *)marks.epoch = CEOV_VALUE_LIMIT;
-	__threadfence_system();
-}
-
 /* One thread. What it lets in may then be loaded by tensor copies. */
 static __device__ void await(const struct cei_gemm_marks &marks,
 			     const struct ceov_device_signal &signal, uint32_t index,
 			     uint64_t value, volatile uint32_t *failed)
 {
-	int result = CEOV_DEVICE_ABORTED;
+	int result;
 
 	if (*failed)
 		return;
-	if (value < CEOV_VALUE_LIMIT)
-		result = ceov_device_await(signal, index, value, marks.timeout_ns);
-	if (result != CEOV_DEVICE_REACHED)
-		fail(marks, result, failed);
+	result = cei_mark_await(signal, index, value, marks.timeout_ns, marks.failed);
+	if (result != CEOV_DEVICE_REACHED) {
+		cei_mark_fail({ marks.status, marks.failed, marks.epoch }, result);
+		/* Behind the poison: whoever sees it goes on to arrive. */
+		*failed = 1;
+	}
 	cei_fence_async();
 }
 
@@ -153,6 +137,7 @@ load_tile(const struct cei_gemm &p, const struct shared &shared,
 		uint64_t *full = &shared.bars->full[turn->index];
 		const int32_t k = (int32_t)(step * CEI_GEMM_K_STEP);
 
+		cei_pair_look_ahead(p, &shared.bars->pairs, step);
 		cei_bar_wait(&shared.bars->empty[turn->index], turn->parity ^ 1);
 		cei_bar_expect(full, L::stage_bytes);
 		cei_box_load(stage, a, { k, (int32_t)tile.a_row }, full);
@@ -170,8 +155,9 @@ static __device__ void load_all(const struct cei_gemm &p,
 	const uint32_t block = cei_cluster_block();
 	uint32_t awaited = CEI_GEMM_NONE;
 	struct turn turn = { 0, 0 };
+	uint32_t n = 0, pair;
 
-	for (uint32_t pair = first_pair(); pair < p.n_pairs; pair += pair_step()) {
+	while ((pair = cei_pair_next<false>(p, &shared.bars->pairs, &n)) < p.n_pairs) {
 		const struct cei_gemm_tile tile = tile_at(p, pair, block);
 
 		if (p.marks.awaited.counters && tile.await != CEI_GEMM_NONE &&
@@ -251,6 +237,7 @@ static __device__ void store_rows(const struct cei_gemm &p, const uint8_t *c,
 		if (column < n_columns)
 			*(uint4 *)(base + c_row * n_columns + column) = *from;
 	}
+	cei_fence_async_shared();       /* the next tile's sums are loaded over it */
 }
 
 template <class L>
@@ -302,8 +289,9 @@ static __device__ void store_all(const struct cei_gemm &p,
 	const uint32_t block = cei_cluster_block();
 	uint8_t *c = shared.c + group * L::panels * L::panel_bytes;
 	struct turn sums = { 0, 0 };
+	uint32_t n = 0, pair;
 
-	for (uint32_t pair = first_pair(); pair < p.n_pairs; pair += pair_step()) {
+	while ((pair = cei_pair_next<true>(p, &shared.bars->pairs, &n)) < p.n_pairs) {
 		const struct cei_gemm_tile tile = tile_at(p, pair, block);
 
 		cei_named_arrive(BAR_C_EMPTY + group, C_THREADS);
@@ -437,6 +425,7 @@ add_sums(typename L::sums &sums,
 					    cei_fragment_load(fragment_at<L>(
 						    c, i / 4, column16)));
 			}
+			cei_fence_async_shared();       /* the next source's come there */
 			cei_bar_arrive(&shared.bars->sum_empty[group][panel]);
 		}
 		*parity ^= 1;
@@ -476,9 +465,9 @@ multiply_all(const struct cei_gemm &p, const struct shared &shared)
 	const uint32_t block = cei_cluster_block();
 	typename L::sums sums;
 	struct turn turn = { 0, 0 };
-	uint32_t sum_parity = 0;
+	uint32_t sum_parity = 0, n = 0, pair;
 
-	for (uint32_t pair = first_pair(); pair < p.n_pairs; pair += pair_step()) {
+	while ((pair = cei_pair_next<true>(p, &shared.bars->pairs, &n)) < p.n_pairs) {
 		const uint32_t reduce = p.tiles[CEI_GEMM_CLUSTER * pair + block].reduce;
 
 		multiply_tile<L, NUMBER>(sums, shared, p.n_steps, &turn);
@@ -517,6 +506,7 @@ static __device__ __forceinline__ void begin(const struct shared &shared)
 			cei_bar_init(&shared.bars->sum_full[i / 4][i % 4], 1);
 			cei_bar_init(&shared.bars->sum_empty[i / 4][i % 4], GROUP_THREADS);
 		}
+		cei_pairs_init(&shared.bars->pairs);
 		shared.bars->failed = 0;
 		cei_bar_init_fence();
 	}
@@ -531,6 +521,8 @@ static __device__ __forceinline__ void gemm(const struct cei_gemm &p)
 	extern __shared__ uint8_t raw[];
 	const struct shared shared = share_out<L>(raw);
 	const uint32_t warp = threadIdx.x / 32;
+	const bool claims = p.claimed && threadIdx.x == CLAIMER && !cei_cluster_block();
+	const uint32_t first = claims ? cei_pair_claim(p) : 0; /* comes during begin() */
 
 	static_assert(L::stages >= 2 && L::stages <= 8,
 		      "the ring fits struct bars");
@@ -542,6 +534,8 @@ static __device__ __forceinline__ void gemm(const struct cei_gemm &p)
 			load_all<L>(p, shared);
 		else if (warp == 1 || warp == 2)
 			store_all<L>(p, shared);
+		else if (claims)
+			cei_pairs_tell(p, &shared.bars->pairs, first);
 	} else {
 		cei_registers_grow<REGISTERS_MULTIPLY>();
 		multiply_all<L, NUMBER>(p, shared);

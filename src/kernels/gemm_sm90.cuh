@@ -42,6 +42,20 @@ static __device__ __forceinline__ void cei_bar_wait(uint64_t *bar, uint32_t pari
 		     "}\n" :: "r"(cei_shared(bar)), "r"(parity) : "memory");
 }
 
+/* Likewise, where what is waited for was written by the cluster's other block. It drops
+ * the SM's L1: not for what is done often. */
+static __device__ __forceinline__ void cei_bar_wait_cluster(uint64_t *bar, uint32_t parity)
+{
+	asm volatile("{\n"
+		     ".reg .pred done;\n"
+		     "again:\n"
+		     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+		     "@done bra out;\n"
+		     "bra again;\n"
+		     "out:\n"
+		     "}\n" :: "r"(cei_shared(bar)), "r"(parity) : "memory");
+}
+
 static __device__ __forceinline__ void cei_bar_arrive(uint64_t *bar)
 {
 	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];"
@@ -64,6 +78,31 @@ static __device__ __forceinline__ void cei_bar_arrive_at(uint64_t *bar, uint32_t
 		     "mapa.shared::cluster.u32 there, %0, %1;\n"
 		     "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
 		     "}\n" :: "r"(cei_shared(bar)), "r"(block) : "memory");
+}
+
+/* Stores a word at the same place of block `block` of the cluster, and arrives at its
+ * barrier there, which opens when the word has come: no release that costs a membar. */
+static __device__ __forceinline__ void cei_word_send(uint32_t *target, uint32_t word,
+						     uint64_t *bar, uint32_t block)
+{
+	asm volatile("{\n"
+		     ".reg .b32 bar, there;\n"
+		     "mapa.shared::cluster.u32 bar, %0, %3;\n"
+		     "mapa.shared::cluster.u32 there, %1, %3;\n"
+		     "mbarrier.arrive.expect_tx.shared::cluster.b64 _, [bar], 4;\n"
+		     "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32"
+		     " [there], %2, [bar];\n"
+		     "}\n" :: "r"(cei_shared(bar)), "r"(cei_shared(target)), "r"(word),
+			"r"(block) : "memory");
+}
+
+static __device__ __forceinline__ uint32_t cei_word_load(const uint32_t *source)
+{
+	uint32_t word;
+
+	asm volatile("ld.shared.u32 %0, [%1];"
+		     : "=r"(word) : "r"(cei_shared(source)) : "memory");
+	return word;
 }
 
 /* Named barriers: those who arrive let those who sync go on. */

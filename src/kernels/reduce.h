@@ -18,7 +18,8 @@
  * addresses of 16 bytes. Nobody sends an empty piece: its counters are neither awaited
  * nor raised.
  *
- * An await that fails ends the block's waiting and summing. Without epoch the block
+ * An await that fails ends the block's waiting and summing, and a launch that finds
+ * *failed set by one before it waits but for moments (marks.cuh). Without epoch the block
  * does not arrive any more. With it, *epoch is poisoned (CEOV_VALUE_LIMIT) first, and
  * arrivals go on: see struct cei_gemm_marks, which has the same in mind.
  *
@@ -66,6 +67,8 @@ struct cei_reduce {
 	uint64_t                  timeout_ns;   /* of each await */
 	uint32_t                 *status;       /* 0, or the enum ceov_device_result that
 						 * ended waiting; may be host memory */
+	uint32_t                 *failed;       /* GPU memory, or NULL: not 0 after an await that
+						 * failed */
 };
 
 #endif /* CEI_REDUCE_H */

@@ -17,6 +17,7 @@
 
 #include <ceoverlap/device.cuh>
 
+#include "kernels/marks.cuh"
 #include "kernels/reduce.h"
 
 #define REDUCE_FLIGHT 16u               /* loads of a thread in flight */
@@ -280,30 +281,16 @@ static __device__ __forceinline__ uint32_t counter_of(const struct cei_reduce &r
 	return source * reduce.n_pieces + (is_cut ? piece : 0);
 }
 
-/* The first failure is kept: what follows from it says less. The poison is visible
- * before this block arrives anywhere. */
-static __device__ void fail(const struct cei_reduce &reduce, int result)
-{
-	volatile uint32_t *status = reduce.status;
-
-	if (*status == CEOV_DEVICE_REACHED)
-		*status = (uint32_t)result;
-	if (reduce.epoch)
-		*(volatile uint64_t *)reduce.epoch = CEOV_VALUE_LIMIT;
-	__threadfence_system();
-}
-
-/* One thread. A value past the limit is that of a poisoned epoch. */
+/* One thread. A poison is visible before this block arrives anywhere. */
 static __device__ __forceinline__ bool
 await_one(const struct cei_reduce &reduce, const struct ceov_device_signal &signal,
 	  uint32_t index, uint64_t value)
 {
-	int result = CEOV_DEVICE_ABORTED;
+	const int result = cei_mark_await(signal, index, value, reduce.timeout_ns,
+					  reduce.failed);
 
-	if (value < CEOV_VALUE_LIMIT)
-		result = ceov_device_await(signal, index, value, reduce.timeout_ns);
 	if (result != CEOV_DEVICE_REACHED)
-		fail(reduce, result);
+		cei_mark_fail({ reduce.status, reduce.failed, reduce.epoch }, result);
 	return result == CEOV_DEVICE_REACHED;
 }
 

@@ -43,6 +43,7 @@ extern "C" __global__ void cei_kernel_spin(const uint32_t *stop_word, uint64_t t
 					   uint32_t *n_started)
 {
 	const uint64_t start = ceov_device_now_ns();
+	uint64_t now;
 	uint32_t stop = 0;
 
 	if (!threadIdx.x)
@@ -54,7 +55,8 @@ extern "C" __global__ void cei_kernel_spin(const uint32_t *stop_word, uint64_t t
 		__nanosleep(2000);
 		asm volatile("ld.acquire.sys.u32 %0, [%1];"
 			     : "=r"(stop) : "l"(stop_word) : "memory");
-		if (ceov_device_now_ns() - start >= timeout_ns)
+		now = ceov_device_now_ns();
+		if (now > start && now - start >= timeout_ns)
 			stop = 1;
 	} while (!__syncthreads_or(stop != 0));
 }

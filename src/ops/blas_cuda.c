@@ -111,8 +111,9 @@ static int find_calls(struct cei_blas *blas, const char **ret_why)
 
 /* --- handles ------------------------------------------------------------- */
 
-/* The GPU's context is current. */
-static int make_handle(struct cei_blas *blas)
+/* The GPU's context is current. Whoever has kernels of his own does without a library
+ * that cannot begin, as without one that is not there. */
+static int make_handle(struct cei_blas *blas, const char **ret_why)
 {
 	CUresult result;
 	int status;
@@ -125,14 +126,14 @@ static int make_handle(struct cei_blas *blas)
 				      blas->gpu, (unsigned long long)WORKSPACE_BYTES);
 	}
 	status = blas->calls.create(&blas->handle);
-	if (status != BLAS_SUCCESS) {
-		blas->handle = NULL;
-		return raise_status(blas, status, "no handle");
-	}
-	status = blas->calls.set_math_mode(blas->handle, BLAS_FP32_SUMS);
 	if (status != BLAS_SUCCESS)
-		return raise_status(blas, status, "sums in fp32 are refused");
-	return 0;
+		blas->handle = NULL;
+	else
+		status = blas->calls.set_math_mode(blas->handle, BLAS_FP32_SUMS);
+	if (status == BLAS_SUCCESS)
+		return 0;
+	*ret_why = blas->calls.status_string(status);   /* the library stays loaded */
+	return CEOV_NONE;
 }
 
 int cei_blas_open(struct cei_cuda *cuda, uint32_t gpu, struct cei_blas **ret_blas,
@@ -154,7 +155,7 @@ int cei_blas_open(struct cei_cuda *cuda, uint32_t gpu, struct cei_blas **ret_bla
 		r = cei_cuda_push(cuda, gpu, &hold);
 	if (r)
 		goto fail;
-	r = make_handle(blas);
+	r = make_handle(blas, ret_why);
 	cei_cuda_pop(cuda, &hold);
 	if (r)
 		goto fail;
@@ -221,13 +222,8 @@ static int multiply(struct cei_blas *blas, const struct cei_blas_gemm *gemm)
 	return 0;
 }
 
-int cei_blas_gemm(struct cei_blas *blas, const struct cei_blas_gemm *gemm)
+static int check(const struct cei_blas *blas, const struct cei_blas_gemm *gemm)
 {
-	struct cei_cuda_hold hold;
-	int r;
-
-	if (!gemm->m || !gemm->n)
-		return 0;
 	if (!is_size(gemm->m) || !is_size(gemm->n) || !is_size(gemm->k))
 		return cei_raise(blas->cuda->report, CEOV_ERR_INVALID, 0,
 				 "GPU %u: a product of %llu x %llu x %llu: k must not be 0, "
@@ -238,10 +234,94 @@ int cei_blas_gemm(struct cei_blas *blas, const struct cei_blas_gemm *gemm)
 		return cei_raise(blas->cuda->report, CEOV_ERR_INVALID, 0,
 				 "GPU %u: a product of type %d: bf16 and fp16 are known",
 				 blas->gpu, (int)gemm->dtype);
-	r = cei_cuda_push(blas->cuda, blas->gpu, &hold);
+	return 0;
+}
+
+int cei_blas_gemm(struct cei_blas *blas, const struct cei_blas_gemm *gemm)
+{
+	struct cei_cuda_hold hold;
+	int r;
+
+	if (!gemm->m || !gemm->n)
+		return 0;
+	r = check(blas, gemm);
+	if (!r)
+		r = cei_cuda_push(blas->cuda, blas->gpu, &hold);
 	if (r)
 		return r;
 	r = multiply(blas, gemm);
+	cei_cuda_pop(blas->cuda, &hold);
+	return r;
+}
+
+/* --- loading --------------------------------------------------------------- */
+
+static int check_driver(const struct cei_blas *blas, CUresult result)
+{
+	if (result == CUDA_SUCCESS)
+		return 0;
+	return cei_cuda_raise(blas->cuda, result, CEOV_NOBODY,
+			      "GPU %u: loading the kernels of a cuBLAS product", blas->gpu);
+}
+
+/* An executable graph has its kernels loaded. */
+static int instantiate(const struct cei_blas *blas, CUgraph graph)
+{
+	const struct cei_cuda_calls *calls = &blas->cuda->calls;
+	CUgraphExec made = NULL;
+	CUresult result = calls->graph_instantiate(&made, graph, 0);
+
+	if (result == CUDA_SUCCESS)
+		result = calls->graph_exec_destroy(made);
+	return check_driver(blas, result);
+}
+
+/* A capture that is thrown away: the operands' memory is never touched, and our workspace
+ * stands in for it. */
+static int capture(struct cei_blas *blas, const struct cei_blas_gemm *gemm)
+{
+	const struct cei_cuda_calls *calls = &blas->cuda->calls;
+	struct cei_blas_gemm made = *gemm;
+	CUgraph graph = NULL;
+	CUresult result;
+	int r;
+
+	made.a = made.b = made.c = (void *)(uintptr_t)blas->workspace;
+	result = calls->capture_begin(made.stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+	if (result != CUDA_SUCCESS)
+		return check_driver(blas, result);
+	r = multiply(blas, &made);
+	result = calls->capture_end(made.stream, &graph);       /* after a refusal, too */
+	if (!r)
+		r = check_driver(blas, result);
+	if (!r)
+		r = instantiate(blas, graph);
+	if (graph)
+		(void)calls->graph_destroy(graph);
+	return r;
+}
+
+int cei_blas_load(struct cei_blas *blas, const struct cei_blas_gemm *gemm)
+{
+	struct cei_blas_gemm made = *gemm;
+	struct cei_cuda_hold hold;
+	CUstream stream = NULL;
+	int r;
+
+	if (!gemm->m || !gemm->n)
+		return 0;
+	r = check(blas, gemm);
+	if (!r)
+		r = cei_cuda_push(blas->cuda, blas->gpu, &hold);
+	if (r)
+		return r;
+	r = check_driver(blas, blas->cuda->calls.stream_create(&stream,
+							       CU_STREAM_NON_BLOCKING, 0));
+	if (!r) {
+		made.stream = stream;
+		r = capture(blas, &made);
+		(void)blas->cuda->calls.stream_destroy(stream);
+	}
 	cei_cuda_pop(blas->cuda, &hold);
 	return r;
 }

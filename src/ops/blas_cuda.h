@@ -32,10 +32,9 @@ struct cei_blas_gemm {
 
 /*
  * A handle on that GPU, and 32 MiB of its memory as workspace. CEOV_NONE (without an
- * error line): there is no cuBLAS to load, *ret_why says so in words. CEOV_ERR_CUDA:
- * cuBLAS or the driver refuses; native is a CUresult, or the cublasStatus_t that the
- * line names. Allocates, so not while kernels of the GPU await what
- * this thread raises. Any thread.
+ * error line): there is no cuBLAS to load, or it cannot begin on that GPU; *ret_why says
+ * why in words that stay valid. CEOV_ERR_CUDA: the driver refuses; native is a CUresult.
+ * Allocates, so not while kernels of the GPU await what this thread raises. Any thread.
  */
 int  cei_blas_open(struct cei_cuda *cuda, uint32_t gpu, struct cei_blas **ret_blas,
 		   const char **ret_why);
@@ -47,11 +46,16 @@ void cei_blas_close(struct cei_blas *blas);
  * Queues C = A B^T. One thread at a time, and one stream at a time: the next product
  * uses the same workspace, so a caller who changes streams orders them. The GPU's
  * primary context is made current within. The first product of a shape may load a
- * kernel, which waits for the GPU: call once before kernels await marks.
+ * kernel, which waits for the GPU: cei_blas_load() before kernels await marks.
  *
  * CEOV_ERR_INVALID: k is 0, a size is past 2^31 - 1, or the type is none of ours.
  * CEOV_ERR_CUDA: cuBLAS refuses.
  */
 int  cei_blas_gemm(struct cei_blas *blas, const struct cei_blas_gemm *gemm);
+
+/* Has cuBLAS load what such a product needs, and computes nothing: of gemm, dtype and
+ * sizes count. May wait for the GPU. Threads and errors as above, and CEOV_ERR_CUDA where
+ * the driver refuses. */
+int  cei_blas_load(struct cei_blas *blas, const struct cei_blas_gemm *gemm);
 
 #endif /* CEI_BLAS_CUDA_H */

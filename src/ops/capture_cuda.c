@@ -190,10 +190,32 @@ void cei_capture_close(struct cei_capture *capture)
 
 /* --- a run ------------------------------------------------------------------------------- */
 
+/* Our counter at a peer's done. Kernels only store there: a whole view of the signal would
+ * take memory for arrivals, which a run must not. */
+static int find_peer_done(const struct cei_capture *capture, uint32_t peer,
+			  uint64_t **ret_counter)
+{
+	const ceov_workspace *workspace = capture->workspace;
+	struct ceov_mark mark = { capture->done[peer], workspace->rank, 0 };
+	struct cei_counter counter;
+	int r = cei_signal_resolve(&mark, cei_context_member(workspace->object.context,
+							     workspace->rank),
+				   "a peer's done", &counter);
+
+	if (r)
+		return r;
+	if (!counter.address)
+		return cei_raise(&workspace->object.context->report, CEOV_ERR_NO_ROUTE, 0,
+				 "workspace '%s': rank %u does not reach a signal of rank %u",
+				 workspace->name, workspace->rank, peer);
+	*ret_counter = (uint64_t *)(uintptr_t)counter.address;
+	return 0;
+}
+
 static int fill_begin(const struct cei_capture *capture, struct cei_op_begin *begin)
 {
 	const ceov_workspace *workspace = capture->workspace;
-	struct ceov_device_signal view, ready;
+	struct ceov_device_signal ready;
 	uint32_t i;
 	int r = cei_gpu_signal(capture->gpu, workspace->ready, &ready);
 
@@ -208,12 +230,9 @@ static int fill_begin(const struct cei_capture *capture, struct cei_op_begin *be
 	begin->timeout_ns = workspace->deadline_ns;
 	begin->status = (uint32_t *)capture->gpu->status;
 	r = cei_gpu_signal(capture->gpu, capture->done[workspace->rank], &begin->done);
-	for (i = 0; !r && i < workspace->n_ranks; i++) {
-		if (i == workspace->rank)
-			continue;
-		r = cei_gpu_signal(capture->gpu, capture->done[i], &view);
-		begin->peer_done[i] = r ? NULL : view.counters + workspace->rank;
-	}
+	for (i = 0; !r && i < workspace->n_ranks; i++)
+		if (i != workspace->rank)
+			r = find_peer_done(capture, i, &begin->peer_done[i]);
 	return r;
 }
 
@@ -249,24 +268,32 @@ static int begin(struct cei_capture *capture, void *stream, uint32_t half)
 	return cei_gpu_executor_check(capture->gpu, result, "beginning a run");
 }
 
+/* A gate that is open stays so for the run: the lane waits at each once. */
+static CUresult pass_gate(struct cei_capture *capture, const struct cei_step *step,
+			  uint64_t *passed)
+{
+	if (!step->source_ready.signal || step->source_ready.address == *passed)
+		return CUDA_SUCCESS;
+	*passed = step->source_ready.address;
+	return capture->gpu->cuda->calls.stream_wait_value(
+		capture->lane, *passed, 1, CU_STREAM_WAIT_VALUE_GEQ);
+}
+
 static CUresult send_step(struct cei_capture *capture, const struct cei_step *step,
-			  const void *floating)
+			  const void *floating, uint64_t *passed)
 {
 	const struct cei_cuda_calls *calls = &capture->gpu->cuda->calls;
 	CUstream lane = capture->lane;
 	const struct cei_piece *piece = &step->piece;
 	uint64_t source = piece->source;
-	CUresult result = CUDA_SUCCESS;
+	CUresult result = pass_gate(capture, step, passed);
 
 	if (step->is_floating)
 		source += (uint64_t)(uintptr_t)floating;
-	if (step->source_ready.signal)
-		result = calls->stream_wait_value(lane, step->source_ready.address, 1,
-						  CU_STREAM_WAIT_VALUE_GEQ);
 	if (result == CUDA_SUCCESS)
 		result = calls->copy(piece->target, source, piece->row_bytes * piece->n_rows,
 				     lane);
-	if (result == CUDA_SUCCESS)
+	if (result == CUDA_SUCCESS && step->then.signal)
 		result = calls->copy(step->then.address, word_at(capture, WORD_EPOCH),
 				     sizeof(uint64_t), lane);
 	return result;
@@ -279,6 +306,7 @@ static int send_phase(struct cei_capture *capture, const struct cei_phase *phase
 	const struct ceov_plan *plan = phase->plan[half];
 	struct cei_cuda_hold hold;
 	CUresult result = CUDA_SUCCESS;
+	uint64_t passed = 0;
 	uint32_t i;
 	int r;
 
@@ -289,7 +317,7 @@ static int send_phase(struct cei_capture *capture, const struct cei_phase *phase
 		return r;
 	for (i = 0; i < plan->n_transfers && result == CUDA_SUCCESS; i++)
 		if (plan->steps[i].piece.n_rows)
-			result = send_step(capture, &plan->steps[i], floating);
+			result = send_step(capture, &plan->steps[i], floating, &passed);
 	cei_cuda_pop(capture->gpu->cuda, &hold);
 	return cei_gpu_executor_check(capture->gpu, result, "queueing a run's copies");
 }
@@ -329,13 +357,17 @@ static int send_phases(struct cei_capture *capture, const struct cei_run *run,
 
 int cei_capture_run(struct cei_capture *capture, const struct cei_run *run)
 {
-	int r = begin(capture, run->stream, run->half);
+	int r = begin(capture, run->stream, run->half), ended;
 
-	if (!r)
-		r = send_phases(capture, run, 0);
+	if (r)
+		return r;
+	r = send_phases(capture, run, 0);
 	if (!r)
 		r = run->op->kind->job(run);
 	if (!r)
 		r = send_phases(capture, run, 1);
-	return r ? r : end(capture, run->stream);
+	/* The lane has left the stream: it comes back also where something failed, or a
+	 * capture could not be ended, and memory would go while copies are under way. */
+	ended = end(capture, run->stream);
+	return r ? r : ended;
 }

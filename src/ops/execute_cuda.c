@@ -84,9 +84,40 @@ static int name_machine(const struct cei_gpu_executor *own, char machine[CEI_MAC
 	return 0;
 }
 
+/* Without it only what our own kernels serve can be had. */
+static int open_blas(struct cei_gpu_executor *own)
+{
+	int r = cei_blas_open(own->cuda, own->gpu, &own->blas, &own->no_blas);
+
+	if (!r)
+		own->no_blas = NULL;
+	if (r != CEOV_NONE)
+		return r;
+	cei_log(own->cuda->report, CEI_LOG_INFO,
+		"rank %u: GPU %u: cuBLAS cannot be used: %s", own->rank, own->gpu,
+		own->no_blas);
+	return 0;
+}
+
+static int open_words(struct cei_gpu_executor *own)
+{
+	struct cei_backend *backend =
+		&own->context->engines[cei_context_member(own->context, own->rank)].backend;
+	const uint32_t zeros[CEI_GPU_WORDS] = { 0 };
+	CUresult result = own->cuda->calls.mem_alloc(&own->words, sizeof(zeros));
+
+	if (result != CUDA_SUCCESS)
+		return cei_gpu_executor_check(own, result, "memory for words");
+	return backend->ops->store(backend, own->words, zeros, sizeof(zeros));
+}
+
+uint32_t *cei_gpu_word(const struct cei_gpu_executor *own, enum cei_gpu_word word)
+{
+	return (uint32_t *)(uintptr_t)own->words + word;
+}
+
 static int open_all(struct cei_gpu_executor *own)
 {
-	const char *why = NULL;
 	int r = cei_module_open(own->cuda, own->gpu, &own->module);
 
 	if (!r)
@@ -94,13 +125,12 @@ static int open_all(struct cei_gpu_executor *own)
 	if (!r)
 		r = open_objects(own);
 	if (!r)
+		r = open_words(own);
+	if (!r)
 		r = cei_gpu_measure_open(own);
 	if (!r && own->has_kernels)
 		r = cei_gpu_gemm_open(own);
-	if (r)
-		return r;
-	r = cei_blas_open(own->cuda, own->gpu, &own->blas, &why);
-	return r == CEOV_NONE ? 0 : r;
+	return r ? r : open_blas(own);
 }
 
 static int gpu_open(struct cei_executor *executor)
@@ -123,6 +153,7 @@ static int gpu_open(struct cei_executor *executor)
 	if (r)
 		return r;
 	r = open_all(own);
+	executor->lacks = own->no_blas;
 	if (!r)
 		r = name_machine(own, executor->machine);
 	cei_cuda_pop(own->cuda, &hold);
@@ -141,6 +172,8 @@ static void gpu_close(struct cei_executor *executor)
 	/* Fails after a sticky error only: then the memory is gone already. */
 	if (own->cuda && !cei_cuda_push(own->cuda, own->gpu, &hold)) {
 		cei_gpu_measure_close(own);
+		if (own->words)
+			(void)own->cuda->calls.mem_free(own->words);
 		if (own->mark)
 			(void)own->cuda->calls.event_destroy(own->mark);
 		if (own->status)
@@ -213,6 +246,16 @@ int cei_gpu_signal(const struct cei_gpu_executor *own, ceov_signal *signal,
 	return 0;
 }
 
+/* Our own kernels are loaded with their module. */
+static int gpu_load(struct cei_executor *executor, const struct cei_gemm_job *job)
+{
+	struct cei_gpu_executor *own = own_of(executor);
+
+	if (cei_gpu_gemm_has(own, job->shape) || !own->blas)
+		return 0;
+	return cei_gpu_load_blas(own, job);
+}
+
 static int gpu_gemm(struct cei_executor *executor, void *stream,
 		    const struct cei_gemm_job *job)
 {
@@ -243,6 +286,7 @@ static int fill_marks(const struct cei_gpu_executor *own, const struct cei_reduc
 	sum->sent_value = job->marks.value;
 	sum->timeout_ns = job->marks.timeout_ns;
 	sum->status = (uint32_t *)own->status;
+	sum->failed = cei_gpu_word(own, CEI_GPU_WORD_FAILED);
 	return r;
 }
 
@@ -320,6 +364,7 @@ int cei_gpu_await(struct cei_gpu_executor *own, void *stream,
 	await.value = marks->epoch ? 0 : marks->value;
 	await.timeout_ns = marks->timeout_ns;
 	await.status = (uint32_t *)own->status;
+	await.failed = cei_gpu_word(own, CEI_GPU_WORD_FAILED);
 	r = cei_gpu_signal(own, counters->signal, &await.signal);
 	return r ? r : cei_module_launch(own->module, &launch);
 }
@@ -439,6 +484,7 @@ const struct cei_executor_ops cei_executor_cuda = {
 	.pair = gpu_pair,
 	.hold_tiles = gpu_hold_tiles,
 	.drop_tiles = gpu_drop_tiles,
+	.load = gpu_load,
 	.gemm = gpu_gemm,
 	.reduce = gpu_reduce,
 	.copy = gpu_copy,

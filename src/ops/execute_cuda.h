@@ -16,6 +16,14 @@
 /* As enum ceov_device_result of device.cuh, which is CUDA C++. */
 enum cei_gpu_status { CEI_GPU_REACHED = 0, CEI_GPU_ABORTED = 1, CEI_GPU_TIMEOUT = 2 };
 
+/* Words of an executor in its GPU's memory. */
+enum cei_gpu_word {
+	CEI_GPU_WORD_CLAIMED,           /* see struct cei_gemm; for one run at a time, as runs
+					 * follow each other */
+	CEI_GPU_WORD_FAILED,            /* see struct cei_gemm_marks */
+	CEI_GPU_WORDS,
+};
+
 struct cei_gpu_executor {
 	ceov_context      *context;
 	struct cei_cuda   *cuda;
@@ -23,13 +31,21 @@ struct cei_gpu_executor {
 	uint32_t           gpu;
 	uint32_t           n_sms;
 	int                has_kernels;         /* it is an sm_90 */
+	uint32_t           n_clusters;          /* of the GEMM's kernel, that run at once; 0:
+						 * the GPU has no room for one */
+	CUdeviceptr        words;               /* GPU memory for kernels, zero at first:
+						 * enum cei_gpu_word */
 	struct cei_module *module;
-	struct cei_blas   *blas;                /* NULL: there is no cuBLAS */
+	struct cei_blas   *blas;                /* NULL: there is no cuBLAS ... */
+	const char        *no_blas;             /* ... and why, in words */
 	_Atomic uint32_t  *status;              /* pinned: enum cei_gpu_status */
 	int                error;               /* what became of it, said once */
 	CUevent            mark;                /* the end of the last run */
 	CUevent            times[2];            /* of a measurement: its begin and end */
 };
+
+/* The word's address for kernels. */
+uint32_t *cei_gpu_word(const struct cei_gpu_executor *own, enum cei_gpu_word word);
 
 /* 0, or the driver's error with rank, GPU and what was being done. */
 int  cei_gpu_executor_check(const struct cei_gpu_executor *own, CUresult result,
@@ -60,8 +76,8 @@ int  cei_gpu_time_begin(struct cei_executor *executor, void *stream);
 int  cei_gpu_time_end(struct cei_executor *executor, void *stream, uint64_t timeout_ns,
 		      uint64_t *ret_ns);
 
-/* gemm_cuda.c: our own kernel. open: once, context current. has: whether there is one
- * for tiles of that shape on this GPU. */
+/* gemm_cuda.c: our own kernel. open: once, context current. has: whether there is one for
+ * tiles of that shape on this GPU. */
 int  cei_gpu_gemm_open(struct cei_gpu_executor *own);
 int  cei_gpu_gemm_has(const struct cei_gpu_executor *own, struct cei_tile_shape shape);
 int  cei_gpu_gemm(struct cei_gpu_executor *own, void *stream,
@@ -70,5 +86,8 @@ int  cei_gpu_gemm(struct cei_gpu_executor *own, void *stream,
 /* gemm_blas_cuda.c: the tiles of the job, each of whole rows, by cuBLAS. */
 int  cei_gpu_gemm_by_blas(struct cei_gpu_executor *own, void *stream,
 			  const struct cei_gemm_job *job);
+
+/* Loads what these tiles need, see struct cei_executor_ops. There is a cuBLAS. */
+int  cei_gpu_load_blas(struct cei_gpu_executor *own, const struct cei_gemm_job *job);
 
 #endif /* CEI_EXECUTE_CUDA_H */

@@ -503,6 +503,13 @@ static void host_drop_tiles(struct cei_executor *executor, void *held)
 	(void)held;
 }
 
+static int host_load(struct cei_executor *executor, const struct cei_gemm_job *job)
+{
+	(void)executor;
+	(void)job;
+	return 0;
+}
+
 static int host_copy(struct cei_executor *executor, void *stream, void *target,
 		     const void *source, uint64_t n_bytes)
 {
@@ -565,6 +572,7 @@ const struct cei_executor_ops cei_executor_host = {
 	.pair = host_pair,
 	.hold_tiles = host_hold_tiles,
 	.drop_tiles = host_drop_tiles,
+	.load = host_load,
 	.gemm = host_gemm,
 	.reduce = host_reduce,
 	.copy = host_copy,

@@ -57,6 +57,8 @@ struct cei_gemm_job {
 	uint32_t              n_sources;
 	uint32_t              own;
 	uint32_t              n_pieces;
+	int                   is_claimed;       /* tiles are done by whoever has room for
+						 * them, else dealt out beforehand */
 	struct cei_job_marks  marks;
 };
 
@@ -89,6 +91,9 @@ struct cei_executor {
 	char                           machine[CEI_MACHINE_BYTES]; /* what computes, for
 						 * remembered tunings, set by open; "":
 						 * nothing is remembered */
+	const char                    *lacks;   /* why it cannot use a library for products,
+						 * in words, set by open; NULL: it can, or
+						 * needs none */
 };
 
 struct cei_executor_ops {
@@ -107,6 +112,11 @@ struct cei_executor_ops {
 	int      (*hold_tiles)(struct cei_executor *executor, const struct cei_tiles *tiles,
 			       void **ret_held);
 	void     (*drop_tiles)(struct cei_executor *executor, void *held);
+
+	/* Loads what such a job needs, or its gemm would do that while kernels wait, which
+	 * may wait for them: dtype, shape, k, tiles and the columns of c count. May take
+	 * memory and wait for the GPU; computes nothing. One thread at a time with gemm. */
+	int      (*load)(struct cei_executor *executor, const struct cei_gemm_job *job);
 
 	/* After what is on the stream. The host's return when the job is done, with its
 	 * error; a GPU's when it is queued: what goes wrong later is in status(). */

@@ -132,6 +132,16 @@ int cei_workspace_land(ceov_workspace *workspace)
 	return r ? r : atomic_load_explicit(&workspace->error, memory_order_acquire);
 }
 
+int cei_workspace_finish(ceov_workspace *workspace)
+{
+	struct cei_executor *executor = &workspace->executor;
+	int r = cei_workspace_land(workspace);
+
+	if (!r)
+		r = executor->ops->idle(executor, workspace->deadline_ns);
+	return r ? r : cei_workspace_look(workspace);
+}
+
 /* --- failure --------------------------------------------------------------- */
 
 int cei_workspace_fail(ceov_workspace *workspace, int error)
@@ -161,6 +171,70 @@ int cei_workspace_fail(ceov_workspace *workspace, int error)
 	cei_signals_abort(signals, n, error, workspace->rank);
 	return error;
 }
+
+/* --- ceov_close() ---------------------------------------------------------- */
+
+static void abort_runs(ceov_workspace *workspace)
+{
+	(void)cei_workspace_fail(workspace, cei_raise(
+		report_of(workspace), CEOV_ERR_ABORTED, 0,
+		"ceov_close: workspace '%s': rank %u: its runs are not done and are aborted",
+		workspace->name, workspace->rank));
+}
+
+/* CEOV_PENDING: a launch has not ended within timeout_ns. */
+static int end_flights(ceov_workspace *workspace, uint64_t timeout_ns)
+{
+	int r = 0;
+
+	while (!r && workspace->n_flights)
+		r = end_oldest(workspace, timeout_ns);
+	return r;
+}
+
+/* Launches whose job is done only have copies to end: peers may be in that run still, and
+ * it shall not fail for them. */
+static int is_busy(ceov_workspace *workspace)
+{
+	struct cei_executor *executor = &workspace->executor;
+
+	if (executor->ops->idle(executor, 0) == CEOV_PENDING)
+		return 1;
+	return end_flights(workspace, CEI_CLOSE_NS) == CEOV_PENDING;
+}
+
+/* Nothing waits for marks any more. */
+static void drain(ceov_workspace *workspace)
+{
+	struct cei_executor *executor = &workspace->executor;
+	int r = end_flights(workspace, DRAIN_NS);
+
+	if (!r)
+		r = executor->ops->idle(executor, DRAIN_NS);
+	if (r == CEOV_PENDING)
+		cei_log(report_of(workspace), CEI_LOG_WARN,
+			"ceov_close: workspace '%s': rank %u: its runs do not end",
+			workspace->name, workspace->rank);
+}
+
+void cei_workspace_end(ceov_workspace *workspace)
+{
+	/* Held by a thread that makes a run: that has to end first. */
+	int is_running = pthread_mutex_trylock(&workspace->lock);
+
+	if (is_running) {
+		abort_runs(workspace);
+		pthread_mutex_lock(&workspace->lock);
+	}
+	if (is_busy(workspace)) {
+		if (!is_running)
+			abort_runs(workspace);
+		drain(workspace);
+	}
+	pthread_mutex_unlock(&workspace->lock);
+}
+
+/* --- status ---------------------------------------------------------------- */
 
 int ceov_workspace_status(ceov_workspace *workspace)
 {

@@ -123,9 +123,10 @@ int cei_gpu_gemm_by_blas(struct cei_gpu_executor *own, void *stream,
 
 	if (!own->blas)
 		return cei_raise(own->cuda->report, CEOV_ERR_INVALID, 0,
-				 "rank %u: GPU %u: neither a kernel nor cuBLAS for tiles of "
-				 "%u x %u (see CEOVERLAP_CUBLAS)", own->rank, own->gpu,
-				 job->shape.rows, job->shape.columns);
+				 "rank %u: GPU %u: there is no kernel for tiles of %u x %u, "
+				 "and cuBLAS cannot be used: %s", own->rank, own->gpu,
+				 job->shape.rows, job->shape.columns,
+				 own->no_blas ? own->no_blas : "it is not open");
 	for (i = 0; !r && i < job->tiles->n_tiles; i++) {
 		tile = &job->tiles->tile[i];
 		sums |= tile->reduce != CEI_GEMM_NONE;
@@ -136,5 +137,59 @@ int cei_gpu_gemm_by_blas(struct cei_gpu_executor *own, void *stream,
 		return sum_up(&walk);   /* awaits `sent` itself */
 	if (!r && job->marks.n_sent)
 		r = wait_until_sent(&walk);
+	return r;
+}
+
+/* --- loading --------------------------------------------------------------- */
+
+#define SIZES_MAX 512u          /* of products; what comes after is loaded when it runs */
+
+struct blas_sizes {
+	uint64_t m;
+	uint64_t n;
+};
+
+struct blas_loaded {
+	struct blas_sizes sizes[SIZES_MAX];
+	uint32_t          n;
+};
+
+static int is_loaded(const struct blas_loaded *loaded, const struct blas_sizes *sizes)
+{
+	uint32_t i;
+
+	for (i = 0; i < loaded->n; i++)
+		if (loaded->sizes[i].m == sizes->m && loaded->sizes[i].n == sizes->n)
+			return 1;
+	return 0;
+}
+
+static int load_tile(struct cei_gpu_executor *own, const struct cei_gemm_job *job,
+		     const struct cei_gemm_tile *tile, struct blas_loaded *loaded)
+{
+	struct blas_sizes sizes = { tile->n_rows, job->c[tile->c].columns };
+	struct cei_blas_gemm gemm = {
+		.dtype = job->dtype,
+		.m = sizes.m,
+		.n = sizes.n,
+		.k = job->k,
+	};
+
+	if (!tile->n_rows || tile->column || loaded->n == SIZES_MAX ||
+	    is_loaded(loaded, &sizes))
+		return 0;
+	loaded->sizes[loaded->n++] = sizes;
+	return cei_blas_load(own->blas, &gemm);
+}
+
+int cei_gpu_load_blas(struct cei_gpu_executor *own, const struct cei_gemm_job *job)
+{
+	struct blas_loaded loaded;
+	uint32_t i;
+	int r = 0;
+
+	loaded.n = 0;
+	for (i = 0; !r && i < job->tiles->n_tiles; i++)
+		r = load_tile(own, job, &job->tiles->tile[i], &loaded);
 	return r;
 }

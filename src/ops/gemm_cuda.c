@@ -25,9 +25,39 @@ static void name_kernel(char *name, enum ceov_dtype dtype, struct cei_tile_shape
 		 shape.rows, shape.columns);
 }
 
+/* Less than a cluster for each two SMs may fit: where SMs do not pair up, or where the
+ * process has a part of the GPU only. More than fit would take their turn, which costs
+ * as much as a whole wave. A driver that does not know leaves the number as it is. */
+static void limit_clusters(struct cei_gpu_executor *own, void *function,
+			   uint32_t shared_bytes)
+{
+	CUlaunchAttribute cluster = { .id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION };
+	CUlaunchConfig config = {
+		.gridDimX = own->n_clusters * CEI_GEMM_CLUSTER,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = CEI_GEMM_THREADS,
+		.blockDimY = 1,
+		.blockDimZ = 1,
+		.sharedMemBytes = shared_bytes,
+		.attrs = &cluster,
+		.numAttrs = 1,
+	};
+	int n = 0;
+
+	cluster.value.clusterDim.x = CEI_GEMM_CLUSTER;
+	cluster.value.clusterDim.y = cluster.value.clusterDim.z = 1;
+	if (!own->n_clusters || !own->cuda->calls.max_clusters ||
+	    own->cuda->calls.max_clusters(&n, function, &config) != CUDA_SUCCESS)
+		return;
+	if (n >= 0 && (uint32_t)n < own->n_clusters)
+		own->n_clusters = (uint32_t)n;
+}
+
 static int allow_shared(struct cei_gpu_executor *own, enum ceov_dtype dtype,
 			struct cei_tile_shape shape)
 {
+	const int shared_bytes = CEI_GEMM_SHARED_BYTES((int)shape.rows, (int)shape.columns);
 	char name[NAME_BYTES];
 	void *function = NULL;
 	int r;
@@ -36,11 +66,14 @@ static int allow_shared(struct cei_gpu_executor *own, enum ceov_dtype dtype,
 	r = cei_module_find(own->module, name, &function);
 	if (r)
 		return r;
-	return cei_gpu_executor_check(
+	r = cei_gpu_executor_check(
 		own, own->cuda->calls.function_set(
 			     function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-			     CEI_GEMM_SHARED_BYTES((int)shape.rows, (int)shape.columns)),
+			     shared_bytes),
 		"allowing a kernel its shared memory");
+	if (!r)
+		limit_clusters(own, function, (uint32_t)shared_bytes);
+	return r;
 }
 
 int cei_gpu_gemm_open(struct cei_gpu_executor *own)
@@ -48,6 +81,7 @@ int cei_gpu_gemm_open(struct cei_gpu_executor *own)
 	uint32_t i;
 	int r = 0;
 
+	own->n_clusters = own->n_sms / CEI_GEMM_CLUSTER;
 	for (i = 0; !r && i < N_SHAPES; i++) {
 		r = allow_shared(own, CEOV_BF16, shapes[i]);
 		if (!r)
@@ -60,7 +94,9 @@ int cei_gpu_gemm_has(const struct cei_gpu_executor *own, struct cei_tile_shape s
 {
 	uint32_t i;
 
-	for (i = 0; own->has_kernels && i < N_SHAPES; i++)
+	if (!own->has_kernels || !own->n_clusters)
+		return 0;
+	for (i = 0; i < N_SHAPES; i++)
 		if (shapes[i].rows == shape.rows && shapes[i].columns == shape.columns)
 			return 1;
 	return 0;
@@ -150,13 +186,14 @@ static int make_marks(const struct cei_gpu_executor *own, const struct cei_job_m
 	marks->n_sent = from->n_sent;
 	marks->timeout_ns = from->timeout_ns;
 	marks->status = (uint32_t *)own->status;
+	marks->failed = cei_gpu_word(own, CEI_GPU_WORD_FAILED);
 	return r;
 }
 
 /* Clusters that fit, one block per SM; not more than there are pairs. */
 static uint32_t n_blocks(const struct cei_gpu_executor *own, uint32_t n_pairs)
 {
-	uint32_t n = own->n_sms / CEI_GEMM_CLUSTER;
+	uint32_t n = own->n_clusters;
 
 	if (n > n_pairs)
 		n = n_pairs ? n_pairs : 1;      /* somebody has to await `sent` */
@@ -184,6 +221,7 @@ int cei_gpu_gemm(struct cei_gpu_executor *own, void *stream, const struct cei_ge
 	gemm.tiles = job->held_tiles;
 	gemm.n_pairs = job->tiles->n_tiles / CEI_GEMM_CLUSTER;
 	gemm.n_steps = (uint32_t)((job->k + CEI_GEMM_K_STEP - 1) / CEI_GEMM_K_STEP);
+	gemm.claimed = job->is_claimed ? cei_gpu_word(own, CEI_GPU_WORD_CLAIMED) : NULL;
 	r = make_maps(own, job, &gemm);
 	if (!r && job->partials)
 		r = make_partials(own, job, &gemm.partials);

@@ -128,6 +128,7 @@ static struct cei_gemm_job job_of(const ceov_op *op, const struct ceov_gemm_rs_r
 	job.b[0] = cei_op_matrix(run->b, shape->n[0], shape->k);
 	job.c[0] = cei_op_matrix(run->c, shape->rows[rank], shape->n[0]);
 	job.c[CEI_GEMM_C_PARTIAL] = cei_op_matrix(scratch, all_rows, shape->n[0]);
+	job.is_claimed = op->workspace->shares_sms;
 	job.partials = scratch + staging_at(shape);
 	job.partial_stride_bytes = stride_of(shape, rank);
 	job.n_sources = shape->n_ranks;

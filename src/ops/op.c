@@ -231,11 +231,36 @@ int cei_op_alone(ceov_op *op, const struct cei_tile_list **ret_list)
 	return r;
 }
 
+/* Here, and not by the first run, whose kernels wait for peers. */
+static int load(ceov_op *op)
+{
+	struct cei_executor *executor = &op->workspace->executor;
+	struct cei_gemm_job job;
+	uint32_t i;
+	int r;
+
+	if (!has_gemm(&op->shape))
+		return 0;
+	memset(&job, 0, sizeof(job));
+	job.dtype = op->shape.dtype;
+	job.shape = op->choice.shape;
+	job.k = op->shape.k;
+	job.tiles = &op->list.tiles;
+	for (i = 0; i < CEI_GEMM_C_MAX; i++)    /* partial sums are as wide as C */
+		job.c[i].columns = op->shape.n[i < op->shape.n_products ? i : 0];
+	pthread_mutex_lock(&op->workspace->lock);
+	r = executor->ops->load(executor, &job);
+	pthread_mutex_unlock(&op->workspace->lock);
+	return r;
+}
+
 static int build(ceov_op *op)
 {
 	uint32_t i;
 	int r = list_tiles(op);
 
+	if (!r)
+		r = load(op);
 	if (!r)
 		r = op->kind->build(op);
 	for (i = 0; !r && i < op->kind->n_phases; i++)
@@ -248,6 +273,16 @@ static int refuse(const ceov_workspace *workspace, const struct cei_op_kind *kin
 {
 	return cei_raise(&workspace->object.context->report, CEOV_ERR_INVALID, 0,
 			 "%s_create: rank %u: %s", kind->name, workspace->rank, fault);
+}
+
+static int refuse_tiles(const ceov_workspace *workspace, const struct cei_op_kind *kind,
+			const char *fault)
+{
+	const char *lacks = workspace->executor.lacks;
+
+	return cei_raise(&workspace->object.context->report, CEOV_ERR_INVALID, 0,
+			 "%s_create: rank %u: %s%s%s", kind->name, workspace->rank, fault,
+			 lacks ? "; cuBLAS cannot be used: " : "", lacks ? lacks : "");
 }
 
 struct cei_rates cei_op_rates(const ceov_workspace *workspace)
@@ -342,10 +377,12 @@ static int check_create(const ceov_workspace *workspace, const struct cei_op_kin
 
 	if (!fault)
 		fault = cei_chooser_fault(tuning);
-	if (!fault && has_gemm(shape))
-		fault = tiles_fault(workspace, tuning, rates);
 	if (fault)
 		return refuse(workspace, kind, fault);
+	if (has_gemm(shape))
+		fault = tiles_fault(workspace, tuning, rates);
+	if (fault)
+		return refuse_tiles(workspace, kind, fault);
 	needed = kind->scratch_bytes(shape);
 	if (needed <= workspace->half_bytes)
 		return 0;
@@ -469,6 +506,17 @@ struct cei_matrix cei_op_matrix(const void *base, uint64_t rows, uint64_t column
 	return matrix;
 }
 
+static int refuse_alone(const ceov_op *op, int r)
+{
+	const ceov_workspace *workspace = op->workspace;
+
+	return cei_raise(report_of(op), r == CEOV_PENDING ? CEOV_ERR_TIMEOUT : r, 0,
+			 "%s: runs of workspace '%s' of rank %u %s; the product cannot be "
+			 "measured", op->kind->name, workspace->name, workspace->rank,
+			 r == CEOV_PENDING ? "are not done within their deadline"
+			 : "have failed");
+}
+
 int cei_op_gemm_alone(ceov_op *op, const void *run)
 {
 	int r = cei_object_check(op, CEI_OBJECT_OP, "cei_op_gemm_alone");
@@ -476,7 +524,10 @@ int cei_op_gemm_alone(ceov_op *op, const void *run)
 	if (r)
 		return r;
 	pthread_mutex_lock(&op->workspace->lock);
-	if (op->shape.sort == CEI_OP_AG_GEMM)
+	r = cei_workspace_finish(op->workspace);
+	if (r)
+		r = refuse_alone(op, r);
+	else if (op->shape.sort == CEI_OP_AG_GEMM)
 		r = cei_ag_gemm_alone(op, run);
 	else if (op->shape.sort == CEI_OP_GEMM_RS)
 		r = cei_gemm_rs_alone(op, run);

@@ -116,7 +116,8 @@ struct cei_matrix cei_op_matrix(const void *base, uint64_t rows, uint64_t column
 
 /* For measuring: only the op's GEMM, on the run's stream, with a list that waits for
  * nothing and arrives nowhere; nothing is sent, scratch is read as it is. run is the
- * struct of the op's kind. Not while the workspace has runs in flight. INVALID: sums. */
+ * struct of the op's kind. Blocks until the workspace's runs are done, replays of graphs
+ * excepted. INVALID: sums. TIMEOUT: runs are not done; else the error that ended one. */
 int  cei_op_gemm_alone(ceov_op *op, const void *run);
 
 /* gemm_alone's list, with the workspace's lock held. */

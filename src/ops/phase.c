@@ -41,6 +41,16 @@ static struct ceov_mark mark_of(ceov_signal *signal, uint32_t index)
 	return mark;
 }
 
+/* Where something has no other: that the stream has come to the run, or none. */
+static struct ceov_mark start_mark(const struct cei_phase *phase)
+{
+	ceov_workspace *workspace = phase->workspace;
+
+	return phase->awaits_start
+		? mark_of(workspace->ready, cei_workspace_start(workspace))
+		: mark_of(NULL, 0);
+}
+
 static int add(struct cei_phase *phase, uint32_t half, const struct ceov_transfer *transfer)
 {
 	int r = ceov_plan_add(phase->plan[half], transfer);
@@ -67,7 +77,10 @@ static int send_half(struct cei_phase *phase, const struct cei_leg *leg, uint32_
 	transfer.target.offset_bytes = half_at + leg->target_bytes;
 	if (leg->ready != CEOV_NOBODY)
 		transfer.source_ready = mark_of(workspace->ready, leg->ready);
-	transfer.then = mark_of(workspace->arrived[half][leg->target], leg->arrives);
+	else
+		transfer.source_ready = start_mark(phase);
+	if (leg->arrives != CEOV_NOBODY)
+		transfer.then = mark_of(workspace->arrived[half][leg->target], leg->arrives);
 	return add(phase, half, &transfer);
 }
 
@@ -85,7 +98,7 @@ int cei_phase_send(struct cei_phase *phase, const struct cei_leg *leg)
 	return r;
 }
 
-/* Moves nothing; in each half a mark to await, or none, and one to raise. */
+/* Moves nothing; in each half a mark to await, or NULL, and one to raise. */
 static int add_marks(struct cei_phase *phase, const struct ceov_mark *ready,
 		     const struct ceov_mark *then)
 {
@@ -94,8 +107,7 @@ static int add_marks(struct cei_phase *phase, const struct ceov_mark *ready,
 	int r = 0;
 
 	for (half = 0; !r && half < CEI_OP_HALVES; half++) {
-		if (ready)
-			transfer.source_ready = ready[half];
+		transfer.source_ready = ready ? ready[half] : start_mark(phase);
 		transfer.then = then[half];
 		r = add(phase, half, &transfer);
 	}
@@ -124,7 +136,8 @@ int cei_phase_say_here(struct cei_phase *phase, uint32_t target)
 	struct ceov_mark then[CEI_OP_HALVES];
 
 	here_marks(phase->workspace, phase->workspace->rank, target, then);
-	phase->follows = 1;             /* "has begun" is said where the stream has */
+	if (!phase->awaits_start)       /* "has begun" is said where the stream has */
+		phase->follows = 1;
 	return add_marks(phase, NULL, then);
 }
 

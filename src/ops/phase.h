@@ -22,6 +22,9 @@ struct cei_phase {
 	int             awaits_job;     /* some leg waits for a ready mark */
 	int             follows;        /* launches come after the stream's work so far;
 					 * 0: ready marks say it all */
+	int             awaits_start;   /* set before the first leg: what has no ready mark
+					 * of its own waits for the run's start mark, so
+					 * that it can be polled. Not in captured runs */
 };
 
 struct cei_leg {                        /* one transfer */
@@ -30,10 +33,11 @@ struct cei_leg {                        /* one transfer */
 	uint64_t target_bytes;          /* offset in the target's half */
 	uint64_t n_bytes;
 	uint32_t ready;                 /* counter of ready that it awaits, or CEOV_NOBODY */
-	uint32_t arrives;               /* counter of the target's arrived */
+	uint32_t arrives;               /* counter of the target's arrived, or
+					 * CEOV_NOBODY: a later leg's mark says it, too */
 };
 
-/* floating_bytes 0: the source is own scratch. phase is zeroed, but for follows. */
+/* floating_bytes 0: the source is own scratch. phase is zeroed, but for these two. */
 int  cei_phase_open(struct cei_phase *phase, ceov_workspace *workspace,
 		    uint64_t floating_bytes);
 

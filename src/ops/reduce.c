@@ -183,7 +183,10 @@ static int build_first(ceov_op *op)
 
 	if (r || workspace->n_ranks == 1)
 		return r;
-	phase->follows = 1;
+	/* Polled, and so on the lane that the sums take, where nothing ever stands waiting:
+	 * on a lane of its own, behind an event of the stream, these copies left beside the
+	 * last run's sums, and two copies of a GPU at once meet others at the receivers. */
+	phase->awaits_start = !workspace->is_capturable;
 	for (peer = 0; !r && has_absent_peers(op) && peer < workspace->n_ranks; peer++)
 		if (peer != rank && !op->shape.rows[peer])
 			r = cei_phase_say_here(phase, peer);
@@ -210,9 +213,6 @@ static int build_second(ceov_op *op)
 	r = cei_phase_open(phase, op->workspace, bytes_of(op->shape.rows[rank]));
 	if (r)
 		return r;
-	/* Not on the first phase's lane, though sums leave beside copies of that phase then:
-	 * the next run's copies would stand there waiting for the stream, before sums of
-	 * this run that are yet to come. */
 	r = send_pieces(op, send_sum);
 	return r ? r : cei_phase_say_sent(phase, op->n_sent++);
 }

@@ -110,6 +110,19 @@ static int launch_phase(const struct cei_run *run, uint32_t i, ceov_ticket *ret_
 	return launch_when_room(workspace, phase->plan[run->half], &launch, ret_ticket);
 }
 
+/* Before the launches: the stream raises it while the host makes them. */
+static int raise_start(const struct cei_run *run)
+{
+	const ceov_op *op = run->op;
+	uint32_t i;
+
+	for (i = 0; i < op->kind->n_phases; i++)
+		if (op->phases[i].awaits_start)
+			return cei_run_raise(run, op->workspace->ready,
+					     cei_workspace_start(op->workspace), 1);
+	return 0;
+}
+
 static int launch_phases(const struct cei_run *run)
 {
 	struct cei_flight flight = { .n = 0 };
@@ -185,7 +198,9 @@ static int issue(const struct cei_run *run)
 	if (workspace->capture) {
 		r = cei_capture_run(workspace->capture, run);
 	} else {
-		r = launch_phases(run);
+		r = raise_start(run);
+		if (!r)
+			r = launch_phases(run);
 		if (!r)
 			r = run->op->kind->job(run);
 	}

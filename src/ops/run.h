@@ -6,7 +6,8 @@
 /*
  * One execution of an op:
  *
- *   order behind the last run's stream -> launches -> the kind's job -> mark the stream
+ *   order behind the last run's stream -> raise the start mark -> launches -> the kind's
+ *   job -> mark the stream
  *
  * This struct is all that an issuer other than the engine has to know: it takes the
  * steps of phases[i].plan[half] with floating[i] in place of the launch, and leaves the

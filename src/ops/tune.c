@@ -181,12 +181,7 @@ static int quiesce(const struct tune *tune)
 	int r;
 
 	pthread_mutex_lock(&workspace->lock);
-	r = cei_workspace_land(workspace);
-	if (!r)
-		r = workspace->executor.ops->idle(&workspace->executor,
-						  workspace->deadline_ns);
-	if (!r)
-		r = cei_workspace_look(workspace);
+	r = cei_workspace_finish(workspace);
 	pthread_mutex_unlock(&workspace->lock);
 	if (r == CEOV_PENDING)
 		r = CEOV_ERR_TIMEOUT;

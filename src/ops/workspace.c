@@ -130,7 +130,8 @@ static int create_signals(ceov_workspace *workspace, struct ceov_place place)
 		r = ceov_signal_create(context, rank, host, CEI_OP_HALVES * n_ranks, 0,
 				       &workspace->here[rank]);
 	if (!r)
-		r = ceov_signal_create(context, rank, place, n_ranks * CEI_OP_PIECES_MAX,
+		r = ceov_signal_create(context, rank, place,
+				       cei_workspace_start(workspace) + 1,
 				       CEOV_SIGNAL_HOST_VISIBLE, &workspace->ready);
 	if (!r)
 		r = ceov_signal_create(context, rank, place, CEI_OP_SENT_MAX, 0,
@@ -215,6 +216,11 @@ static void bury(struct cei_object *object)
 	cei_object_bury(object);
 }
 
+static void stop(struct cei_object *object)
+{
+	cei_workspace_end(CEI_OWNER(object, ceov_workspace, object));
+}
+
 static int release_buffer(ceov_buffer **buffer)
 {
 	int r = ceov_buffer_release(*buffer);
@@ -282,6 +288,7 @@ int ceov_workspace_create(ceov_context *context,
 	workspace->n_ranks = context->site.n_ranks;
 	workspace->is_host = context->site.members[member].place.kind == CEOV_PLACE_HOST;
 	workspace->is_capturable = config->is_capturable != 0;
+	workspace->shares_sms = config->shares_sms != 0;
 	workspace->half_bytes = (config->scratch_bytes + SCRATCH_ALIGN_BYTES - 1) /
 		SCRATCH_ALIGN_BYTES * SCRATCH_ALIGN_BYTES;
 	workspace->deadline_ns = config->deadline_ns ? config->deadline_ns
@@ -291,6 +298,7 @@ int ceov_workspace_create(ceov_context *context,
 	workspace->agree.n_ranks = workspace->n_ranks;
 	pthread_mutex_init(&workspace->lock, NULL);
 	workspace->object.destroy = bury;
+	workspace->object.stop = stop;
 	cei_object_init(&workspace->object, context, CEI_OBJECT_WORKSPACE);
 	r = build(workspace, &context->site.members[member].place);
 	if (!r) {
@@ -431,6 +439,11 @@ int cei_workspace_check_connected(const ceov_workspace *workspace, const char *c
 	return cei_raise(report_of(workspace), CEOV_ERR_STATE, 0,
 			 "%s: workspace '%s' of rank %u is not connected yet", call,
 			 workspace->name, workspace->rank);
+}
+
+uint32_t cei_workspace_start(const ceov_workspace *workspace)
+{
+	return workspace->n_ranks * CEI_OP_PIECES_MAX;
 }
 
 char *cei_workspace_half(const ceov_workspace *workspace, uint32_t half)

@@ -14,7 +14,8 @@
  *            second phase: n_ranks * CEI_OP_PIECES_MAX on from there
  *   here     of each rank, on the host: half * n_ranks + rank that has begun the run
  *            and has no bytes to prove it by
- *   ready    own: target rank * pieces + piece, or piece
+ *   ready    own: target rank * pieces + piece, or piece; the last one: the stream has
+ *            come to the run (cei_workspace_start())
  *   sent     own: which is which is the op's affair
  * Those of `agree` count rounds: see agree.h.
  */
@@ -50,6 +51,7 @@ struct ceov_workspace {
 	uint32_t            n_ranks;
 	int                 is_host;
 	int                 is_capturable;
+	int                 shares_sms;
 	uint64_t            half_bytes;
 	uint64_t            deadline_ns;
 	struct cei_executor executor;
@@ -87,10 +89,21 @@ void cei_workspace_add_flight(ceov_workspace *workspace, const struct cei_flight
  * The first error of them. */
 int  cei_workspace_land(ceov_workspace *workspace);
 
+/* With its lock held: waits until all that was queued is done, launches and jobs, bounded
+ * by deadlines. CEOV_PENDING: jobs are not; else 0, or the error that ended a run. */
+int  cei_workspace_finish(ceov_workspace *workspace);
+
+/* At ceov_close(), engines still turn: runs that are in flight are aborted, at all ranks,
+ * and waited for, bounded. Says so in an error line. */
+void cei_workspace_end(ceov_workspace *workspace);
+
 /* A run has failed with error (< 0): keeps the first, and ends the runs of all ranks by
  * aborting every signal of the workspace, so that nobody waits for what will not come.
  * Any thread; returns error. */
 int  cei_workspace_fail(ceov_workspace *workspace, int error);
+
+/* The counter of ready that says that a run's stream has come to it. */
+uint32_t cei_workspace_start(const ceov_workspace *workspace);
 
 /* Base of a half of the own scratch. */
 char *cei_workspace_half(const ceov_workspace *workspace, uint32_t half);

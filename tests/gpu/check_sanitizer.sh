@@ -22,6 +22,9 @@ if [ -z "$tool" ]; then
 fi
 
 # Check forks each case, so that its processes are to be followed; kernels are slower.
+# Kernels that must run at once cannot under it: its launches follow each other.
+export CK_EXCLUDE_TAGS=${CK_EXCLUDE_TAGS:-concurrent}
+export CEOVERLAP_GPU_OP_SHAPES=${CEOVERLAP_GPU_OP_SHAPES:-1}
 export CEOVERLAP_GPU_ROUNDS=${CEOVERLAP_GPU_ROUNDS:-20}
 export CK_TIMEOUT_MULTIPLIER=${CK_TIMEOUT_MULTIPLIER:-5}
 export CEOVERLAP_TEST_TIMEOUT=${CEOVERLAP_TEST_TIMEOUT:-600}

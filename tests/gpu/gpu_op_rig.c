@@ -135,6 +135,7 @@ ceov_workspace *gpu_op_workspace(struct gpu_op_rank *rank, const struct gpu_op_m
 	config.name = mode->name;
 	config.scratch_bytes = GPU_OP_SCRATCH;
 	config.is_capturable = mode->is_capturable;
+	config.shares_sms = mode->shares_sms;
 	config.deadline_ns = mode->deadline_ns;
 	ck_assert_int_eq(ceov_workspace_create(rank->rig->context, &config, &workspace), 0);
 	gpu_op_meet(rank);

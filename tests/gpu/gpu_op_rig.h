@@ -61,6 +61,7 @@ struct gpu_op_mode {
 	const char *name;               /* of the workspace */
 	int         is_capturable;
 	uint64_t    deadline_ns;        /* 0: the context's */
+	int         shares_sms;
 };
 
 /* Creates and connects; releases. All ranks call them. */

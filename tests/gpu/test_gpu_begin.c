@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "kernels/begin.h"
 
 #define RUNS     200u
@@ -139,6 +140,49 @@ START_TEST(test_ranks_begin_many_runs_without_waiting_in_a_circle)
 }
 END_TEST
 
+/* Rank 0's first counter of done, which nobody raises here. */
+static void await_done(uint64_t *epoch, uint64_t timeout_ns)
+{
+	struct cei_op_await await;
+	void *arguments[] = { &await };
+	const struct cei_module_launch made = {
+		.name = "cei_op_await",
+		.n_blocks = 1,
+		.n_threads = 1,
+		.arguments = arguments,
+	};
+
+	memset(&await, 0, sizeof(await));
+	await.signal.counters = words_of(0) + DONE;
+	await.n = 2;
+	await.epoch = epoch;
+	await.value = 1;
+	await.timeout_ns = timeout_ns;
+	await.status = &gpu.results[0].status;
+	await.failed = &gpu.results[1].status;
+	gpu_launch_as(&gpu, GPU_CONSUME, &made);
+}
+
+/* The first fails at its deadline; those behind it have long ones. With a number in
+ * memory they find its poison, without it the word of failures. */
+START_TEST(test_behind_a_failed_wait_nobody_waits)
+{
+	uint64_t *epoch = _i ? words_of(0) + EPOCH : NULL;
+	uint64_t begin_ns = cei_now_ns(), seen = 0;
+	uint32_t i;
+
+	await_done(epoch, SHORT_NS);
+	for (i = 0; i < 20; i++)
+		await_done(epoch, GPU_AWAIT_NS);
+	gpu_idle(&gpu, GPU_CONSUME);
+	ck_assert_uint_ge(cei_now_ns() - begin_ns, SHORT_NS);
+	ck_assert_uint_lt(cei_now_ns() - begin_ns, GPU_AWAIT_NS / 10);
+	ck_assert_uint_eq(gpu_result(&gpu, 0).status, GPU_TIMEOUT);
+	gpu_move(&gpu, &seen, words_of(0) + EPOCH, sizeof(seen));
+	ck_assert_uint_eq(seen, _i ? CEOV_VALUE_LIMIT : 0);
+}
+END_TEST
+
 static Suite *suite(uint32_t n_gpus)
 {
 	Suite *made = suite_create("gpu begin");
@@ -150,6 +194,7 @@ static Suite *suite(uint32_t n_gpus)
 	tcase_add_test(all, test_a_run_begins_when_peers_have_left_its_half);
 	tcase_add_loop_test(all, test_ranks_begin_many_runs_without_waiting_in_a_circle, 0,
 			    2);
+	tcase_add_loop_test(all, test_behind_a_failed_wait_nobody_waits, 0, 2);
 	suite_add_tcase(made, all);
 	return made;
 }

@@ -124,6 +124,9 @@ static void multiply_and_check(struct cei_blas *blas, enum ceov_dtype dtype,
 	uint16_t *again = calloc(c.n, 2);
 
 	ck_assert_ptr_nonnull(again);
+	ck_assert_int_eq(cei_blas_load(blas, &gemm), 0);        /* touches no operand */
+	gpu_move(&gpu, again, c.device, 2 * c.n);
+	ck_assert_int_eq(memcmp(again, c.bits, 2 * c.n), 0);
 	ck_assert_int_eq(cei_blas_gemm(blas, &gemm), 0);
 	gpu_idle(&gpu, GPU_CONSUME);
 	gpu_move(&gpu, c.bits, c.device, 2 * c.n);
@@ -159,8 +162,10 @@ START_TEST(test_products_that_cannot_be_are_refused)
 	};
 
 	ck_assert_int_eq(cei_blas_gemm(blas, &gemm), 0);
+	ck_assert_int_eq(cei_blas_load(blas, &gemm), 0);
 	gemm.m = 8;
 	gemm.k = 0;
+	ck_assert_int_eq(cei_blas_load(blas, &gemm), CEOV_ERR_INVALID);
 	ck_assert_int_eq(cei_blas_gemm(blas, &gemm), CEOV_ERR_INVALID);
 	gemm.k = UINT64_C(1) << 31;
 	ck_assert_int_eq(cei_blas_gemm(blas, &gemm), CEOV_ERR_INVALID);

@@ -169,7 +169,7 @@ static void release_player(struct player *player)
 
 static void play_all(struct gpu_op_rank *rank, const void *arg)
 {
-	const struct gpu_op_mode mode = { "graphs", 1, 0 };
+	const struct gpu_op_mode mode = { "graphs", 1, 0, 0 };
 	struct player player = { .rank = rank };
 	uint32_t i;
 
@@ -201,7 +201,7 @@ END_TEST
 static void play_by_turns(struct gpu_op_rank *rank, const void *arg)
 {
 	static const uint32_t which[2] = { 0, 4 };
-	const struct gpu_op_mode mode = { "turns", 1, 0 };
+	const struct gpu_op_mode mode = { "turns", 1, 0, 0 };
 	struct player players[2] = { { .rank = rank }, { .rank = rank } };
 	uint64_t random = testing_seed();
 	uint32_t k, i;

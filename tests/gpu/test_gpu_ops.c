@@ -16,6 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 #define SHAPES        40u
 #define SHAPE_RUNS    5u
 #define LATE_ROUNDS   50u
@@ -23,6 +25,12 @@
 #define REUSE_ROUNDS  4u
 #define PAIR_ROUNDS   60u
 #define PROCESS_SHAPES 4u
+#define HELD_RESULT   4u                /* whose words the holding kernel takes */
+#define HELD_SMS      48u
+#define HELD_MORE     8u                /* for each rank */
+#define HELD_THREADS  1024u
+#define HELD_RUNS     4u
+#define HELD_NS       (60 * TESTING_SECOND)
 
 static struct gpu_op_rig rig;
 static uint32_t n_all;                  /* ranks where a case does not say */
@@ -87,7 +95,7 @@ static void try_shapes(struct gpu_op_rank *rank, const void *arg)
 START_TEST(test_shapes_are_right_and_bits_repeat)
 {
 	const struct shapes shapes = {
-		{ "shapes", _i, 0 }, gpu_setting("CEOVERLAP_GPU_OP_SHAPES", SHAPES)
+		{ "shapes", _i, 0, 0 }, gpu_setting("CEOVERLAP_GPU_OP_SHAPES", SHAPES)
 	};
 
 	gpu_op_open(&rig, n_all);
@@ -100,7 +108,7 @@ END_TEST
 START_TEST(test_shapes_on_two_gpus)
 {
 	struct shapes shapes = {
-		{ "shapes", 0, 0 }, gpu_setting("CEOVERLAP_GPU_OP_SHAPES", SHAPES) / 4 + 1
+		{ "shapes", 0, 0, 0 }, gpu_setting("CEOVERLAP_GPU_OP_SHAPES", SHAPES) / 4 + 1
 	};
 
 	gpu_op_open(&rig, 2);
@@ -137,7 +145,7 @@ static void run_late(struct gpu_op_rank *rank, const void *arg)
 
 START_TEST(test_a_late_rank)
 {
-	struct gpu_op_mode mode = { "late", 0, 0 };
+	struct gpu_op_mode mode = { "late", 0, 0, 0 };
 
 	gpu_op_open(&rig, n_all);
 	for (; mode.is_capturable < 2; mode.is_capturable++)
@@ -216,7 +224,7 @@ static void reuse_each(struct gpu_op_rank *rank, const void *arg)
 
 START_TEST(test_operands_are_free_behind_the_run)
 {
-	struct gpu_op_mode mode = { "reuse", 0, 0 };
+	struct gpu_op_mode mode = { "reuse", 0, 0, 0 };
 
 	gpu_op_open(&rig, n_all);
 	for (; mode.is_capturable < 2; mode.is_capturable++)
@@ -312,9 +320,9 @@ static void run_two(struct gpu_op_rank *rank, const void *arg)
 START_TEST(test_two_workspaces_on_two_streams)
 {
 	static const struct gpu_op_mode modes[3][2] = {
-		{ { "one", 0, 0 }, { "two", 0, 0 } },
-		{ { "one", 1, 0 }, { "two", 1, 0 } },
-		{ { "one", 0, 0 }, { "two", 1, 0 } },
+		{ { "one", 0, 0, 0 }, { "two", 0, 0, 0 } },
+		{ { "one", 1, 0, 0 }, { "two", 1, 0, 0 } },
+		{ { "one", 0, 0, 0 }, { "two", 1, 0, 0 } },
 	};
 	uint32_t i;
 
@@ -325,11 +333,97 @@ START_TEST(test_two_workspaces_on_two_streams)
 }
 END_TEST
 
+/* --- SMs that others hold -------------------------------------------------- */
+
+/* Blocks so large that the GEMM's find no place beside them, on an idle GPU one on each
+ * SM as long as there are SMs. They are there when this returns. */
+static void hold_sms(struct gpu_op_rank *rank, uint32_t n_blocks)
+{
+	struct gpu_result *words = &rank->gpu.results[HELD_RESULT];
+	uint64_t deadline = cei_deadline(TESTING_PATIENCE), timeout_ns = HELD_NS;
+	const uint32_t *stop_word = &words->pad;
+	uint32_t *n_started = &words->status;
+	void *arguments[] = { &stop_word, &timeout_ns, &n_started };
+	const struct cei_module_launch launch = {
+		.name = "cei_kernel_spin",
+		.n_blocks = n_blocks,
+		.n_threads = HELD_THREADS,
+		.arguments = arguments,
+	};
+
+	gpu_reset(&rank->gpu, HELD_RESULT);
+	gpu_launch_as(&rank->gpu, GPU_WAIT, &launch);
+	while (gpu_result(&rank->gpu, HELD_RESULT).status < n_blocks)
+		ck_assert_uint_lt(cei_now_ns(), deadline);
+}
+
+static void let_go(struct gpu_op_rank *rank)
+{
+	const uint32_t stop = 1;
+
+	ck_assert_msg(!gpu_is_idle(&rank->gpu, GPU_WAIT), "the SMs were not held so long");
+	gpu_move(&rank->gpu, &rank->gpu.results[HELD_RESULT].pad, &stop, sizeof(stop));
+	gpu_idle(&rank->gpu, GPU_WAIT);
+}
+
+/* Of more pairs than clusters, so that those that find no SM leave some behind. */
+static struct op_case wide(uint32_t n_ranks)
+{
+	struct op_case one = op_case_of(OP_GEMM_RS, n_ranks, 1024, 512, 2048);
+
+	one.tuning.way = CEOV_WAY_OVERLAP;
+	one.tuning.n_pieces = 4;
+	one.tuning.tile_rows = 128;
+	one.tuning.tile_columns = 128;
+	return one;
+}
+
+/* All ranks' SMs are held, in different numbers: those that are left have to make what
+ * peers wait for, though they have tiles of their own that wait for peers. */
+static void run_beside_others(struct gpu_op_rank *rank, const void *arg)
+{
+	ceov_workspace *workspace = gpu_op_workspace(rank, arg);
+	struct op_case one = wide(rank->rig->n_ranks);
+	struct gpu_op_data data;
+	ceov_op *op = NULL;
+	uint32_t i;
+
+	rank->used_bytes = 0;
+	gpu_op_data_make(rank, &one, &data);
+	ck_assert_int_eq(op_case_create(&one, workspace, &op), 0);
+	gpu_op_meet(rank);
+	hold_sms(rank, HELD_SMS + HELD_MORE * rank->rank);
+	gpu_op_meet(rank);
+	for (i = 0; i < HELD_RUNS; i++) {
+		gpu_op_data_turn(&data, op, GPU_CONSUME, i);
+		gpu_op_data_check(&data, GPU_CONSUME, i);
+	}
+	gpu_op_meet(rank);
+	let_go(rank);
+	gpu_op_data_turn(&data, op, GPU_CONSUME, i);    /* all SMs again */
+	gpu_op_data_check(&data, GPU_CONSUME, i);
+	ck_assert_int_eq(ceov_workspace_status(workspace), 0);
+	gpu_op_meet(rank);
+	ceov_op_release(op);
+	gpu_op_workspace_release(rank, workspace);
+}
+
+START_TEST(test_others_hold_sms)
+{
+	struct gpu_op_mode mode = { "held", 0, 0, 1 };
+
+	gpu_op_open(&rig, n_all);
+	for (; mode.is_capturable < 2; mode.is_capturable++)
+		gpu_op_each(&rig, run_beside_others, &mode);
+	gpu_op_close(&rig);
+}
+END_TEST
+
 /* --- processes ------------------------------------------------------------- */
 
 static void be_process(uint32_t rank)
 {
-	struct shapes shapes = { { "shapes", 0, 0 }, PROCESS_SHAPES };
+	struct shapes shapes = { { "shapes", 0, 0, 0 }, PROCESS_SHAPES };
 	char path[200];
 
 	testing_path("group", path, sizeof(path));
@@ -368,6 +462,7 @@ static Suite *suite(uint32_t n_gpus)
 {
 	Suite *made = suite_create("gpu ops");
 	TCase *all = tcase_create("ops");
+	TCase *beside = tcase_create("ops beside others");
 
 	n_all = n_gpus < GPU_OP_RANKS_MAX ? n_gpus : GPU_OP_RANKS_MAX;
 	tcase_set_timeout(all, 100);
@@ -376,9 +471,14 @@ static Suite *suite(uint32_t n_gpus)
 		tcase_add_test(all, test_shapes_on_two_gpus);
 	tcase_add_test(all, test_a_late_rank);
 	tcase_add_test(all, test_operands_are_free_behind_the_run);
-	tcase_add_test(all, test_two_workspaces_on_two_streams);
 	tcase_add_test(all, test_a_process_for_each_rank);
 	suite_add_tcase(made, all);
+	tcase_set_timeout(beside, 100);
+	/* kernels of one GPU that must run at once, which a tool may not let them */
+	tcase_set_tags(beside, "concurrent");
+	tcase_add_test(beside, test_two_workspaces_on_two_streams);
+	tcase_add_test(beside, test_others_hold_sms);
+	suite_add_tcase(made, beside);
 	return made;
 }
 

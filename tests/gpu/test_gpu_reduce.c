@@ -15,6 +15,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "kernels/reduce.h"
 #include "ops/numbers.h"
 
@@ -197,7 +198,9 @@ static void make_marks(struct work *work, uint64_t *state)
 	}
 	reduce->timeout_ns = GPU_AWAIT_NS;
 	gpu_reset(&gpu, 0);
+	gpu_reset(&gpu, 1);
 	reduce->status = &gpu.results[0].status;
+	reduce->failed = &gpu.results[1].status;
 }
 
 static void drop_marks(struct work *work)
@@ -531,6 +534,25 @@ START_TEST(test_an_abort_ends_the_kernel)
 }
 END_TEST
 
+/* Nothing comes, and the timeout is long: it leaves because a run before it failed. */
+START_TEST(test_behind_a_failed_run_nobody_waits)
+{
+	const uint32_t failed = 1;
+	uint64_t begin_ns;
+	struct work work;
+
+	make_small(&work, _i);
+	gpu_move(&gpu, &gpu.results[1].status, &failed, sizeof(failed));
+	begin_ns = cei_now_ns();
+	launch(&work);
+	gpu_idle(&gpu, GPU_CONSUME);
+	ck_assert_uint_lt(cei_now_ns() - begin_ns, GPU_AWAIT_NS / 10);
+	ck_assert_uint_eq(gpu_result(&gpu, 0).status, GPU_ABORTED);
+	check_nothing_was_made(&work);
+	drop_marks(&work);
+}
+END_TEST
+
 static Suite *suite(uint32_t n_gpus)
 {
 	Suite *made = suite_create("gpu reduce");
@@ -542,6 +564,7 @@ static Suite *suite(uint32_t n_gpus)
 	tcase_add_loop_test(all, test_sums_are_the_hosts_bit_for_bit, 0, 2);
 	tcase_add_loop_test(all, test_what_never_arrives_ends_the_kernel, 0, 2);
 	tcase_add_loop_test(all, test_an_abort_ends_the_kernel, 0, 2);
+	tcase_add_loop_test(all, test_behind_a_failed_run_nobody_waits, 0, 2);
 	suite_add_tcase(made, all);
 	return made;
 }

@@ -115,7 +115,7 @@ static void tune_each(struct gpu_op_rank *rank, const void *arg)
 
 START_TEST(test_tuned_once)
 {
-	const struct gpu_op_mode mode = { "tune", _i, 0 };
+	const struct gpu_op_mode mode = { "tune", _i, 0, 0 };
 
 	gpu_op_open(&rig, n_all);
 	gpu_op_each(&rig, tune_each, &mode);
@@ -137,7 +137,7 @@ static void tune_first(struct gpu_op_rank *rank, const void *arg)
 
 START_TEST(test_kinds_of_workspaces_are_kept_apart)
 {
-	struct gpu_op_mode mode = { "tune", 0, 0 };
+	struct gpu_op_mode mode = { "tune", 0, 0, 0 };
 
 	gpu_op_open(&rig, n_all);
 	for (; mode.is_capturable < 2; mode.is_capturable++)

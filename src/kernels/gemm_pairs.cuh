@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_GEMM_PAIRS_CUH
+#define CEI_GEMM_PAIRS_CUH
+
+/*
+ * Which pair of tiles a cluster of the GEMM works on next.
+ *
+ *   claimed NULL   cluster c of n takes pairs c, c + n, c + 2n, ...
+ *   else           clusters claim them, in the list's order
+ *
+ * The first costs nothing, and is right where all that tiles await comes without other
+ * tiles' help. Where peers' GEMMs await what this one makes, it is not: a cluster that
+ * finds no SM, because another kernel has it, keeps its pairs for itself, while those
+ * that run fill their SMs with tiles that wait for peers, who wait for those pairs. So
+ * there clusters claim, and those that run do all of them; who comes later finds none
+ * left. A claim may be made early: what is claimed behind a tile that waits stands
+ * behind it in the list, where all tiles wait that nobody else awaits (tiles.h).
+ *
+ *   warp 3 of block 0   claims, tells both blocks   --told-->    all others
+ *                                                   <--taken--
+ *
+ * The next pair is claimed when the loading thread is CEI_PAIR_LEAD steps from the end of
+ * the present one, just in time for it. Earlier would spoil the list's order: clusters
+ * that claimed two pairs at the start worked on every other pair first, pieces were whole
+ * one wave later, and GEMM + reduce-scatter took 22 to 50 us longer (measured).
+ *
+ * n_pairs claims of a launch get a pair, and each cluster one more that gets none:
+ * *claimed counts n_pairs + n_clusters and is 0 again, for the next launch or replay.
+ */
+
+#include <stdint.h>
+
+#include "kernels/gemm.h"
+#include "kernels/gemm_sm90.cuh"
+
+#define CEI_PAIR_SLOTS 2u
+
+/* Of CEI_GEMM_K_STEP each, about 0.8 us: a claim and its telling take 2 to 3. */
+#define CEI_PAIR_LEAD 8u
+
+/* Arrivals at `taken` of a block: the loading thread, two storing and eight multiplying
+ * warps. */
+#define CEI_PAIR_TAKERS 11u
+
+struct cei_pair_bars {
+	uint64_t told[CEI_PAIR_SLOTS];
+	uint64_t taken[CEI_PAIR_SLOTS]; /* block 0's are used */
+	uint64_t due;                   /* block 0's: the next one is to be claimed */
+	uint32_t pair[CEI_PAIR_SLOTS];
+};
+
+/* One thread of each block; the cluster's barrier follows. */
+static __device__ __forceinline__ void cei_pairs_init(struct cei_pair_bars *bars)
+{
+	for (uint32_t i = 0; i < CEI_PAIR_SLOTS; i++) {
+		cei_bar_init(&bars->told[i], 1);
+		cei_bar_init(&bars->taken[i], CEI_PAIR_TAKERS * CEI_GEMM_CLUSTER);
+	}
+	cei_bar_init(&bars->due, 1);
+}
+
+/* The next pair that nobody has; n_pairs or more: there is none. */
+static __device__ __forceinline__ uint32_t cei_pair_claim(const struct cei_gemm &p)
+{
+	const uint32_t last = p.n_pairs + gridDim.x / CEI_GEMM_CLUSTER - 1;
+	uint32_t pair;
+
+	/* relaxed: the number is all that clusters tell each other. Its partners are the
+	 * same in other clusters; launches follow each other, which orders the rest. */
+	asm volatile("atom.relaxed.gpu.inc.u32 %0, [%1], %2;"
+		     : "=r"(pair) : "l"(p.claimed), "r"(last) : "memory");
+	return pair;
+}
+
+/* One thread of block 0; first is what it has claimed. Tells pairs until there are none,
+ * that too. */
+static __device__ __forceinline__ void
+cei_pairs_tell(const struct cei_gemm &p, struct cei_pair_bars *bars, uint32_t first)
+{
+	uint32_t pair = first;
+
+	for (uint32_t n = 0; ; n++) {
+		const uint32_t slot = n % CEI_PAIR_SLOTS;
+
+		cei_bar_wait(&bars->taken[slot], (n / CEI_PAIR_SLOTS + 1) % 2);
+		if (n) {
+			cei_bar_wait(&bars->due, (n - 1) % 2);
+			pair = cei_pair_claim(p);
+		}
+		for (uint32_t block = 0; block < CEI_GEMM_CLUSTER; block++)
+			cei_word_send(&bars->pair[slot], pair, &bars->told[slot], block);
+		if (pair >= p.n_pairs)
+			return;
+	}
+}
+
+/* The loading threads, at every step of a pair. */
+static __device__ __forceinline__ void
+cei_pair_look_ahead(const struct cei_gemm &p, struct cei_pair_bars *bars, uint32_t step)
+{
+	const uint32_t due = p.n_steps > CEI_PAIR_LEAD ? p.n_steps - CEI_PAIR_LEAD : 0;
+
+	if (p.claimed && step == due && !cei_cluster_block())
+		cei_bar_arrive(&bars->due);
+}
+
+/*
+ * The pair to work on, for every taker of both blocks in the same order; *n counts
+ * them, from 0. n_pairs or more: there are no more. WARP: by all of a warp, else by one
+ * thread.
+ */
+template <bool WARP>
+static __device__ __forceinline__ uint32_t
+cei_pair_next(const struct cei_gemm &p, struct cei_pair_bars *bars, uint32_t *n)
+{
+	const uint32_t turn = (*n)++;
+	const uint32_t slot = turn % CEI_PAIR_SLOTS;
+	uint32_t pair;
+
+	if (!p.claimed)
+		return (blockIdx.x + turn * gridDim.x) / CEI_GEMM_CLUSTER;
+	cei_bar_wait_cluster(&bars->told[slot], turn / CEI_PAIR_SLOTS % 2);
+	pair = cei_word_load(&bars->pair[slot]);
+	if (WARP)
+		__syncwarp();
+	if (!WARP || threadIdx.x % 32 == 0)
+		cei_bar_arrive_at(&bars->taken[slot], 0);
+	return pair;
+}
+
+#endif /* CEI_GEMM_PAIRS_CUH */

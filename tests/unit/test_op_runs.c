@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* How runs of operators begin and end, on host ranks: the start mark, what is loaded
+ * before, a product that is measured alone, a context that closes. */
+
+#include <check.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "ce_engine/buffer.h"
+#include "ce_engine/plan.h"
+#include "ce_engine/signal.h"
+#include "op_rig.h"
+#include "ops/op.h"
+
+#define SCRATCH UINT64_C(100000)
+
+static struct testing_log log_;
+
+static void set_up(void)
+{
+	testing_log_init(&log_);
+}
+
+/* --- the start mark -------------------------------------------------------- */
+
+static ceov_op *create(const struct op_case *one, ceov_workspace *workspace)
+{
+	ceov_op *op = NULL;
+
+	ck_assert_int_eq(op_case_create(one, workspace, &op), 0);
+	return op;
+}
+
+/* The first phase of run 1, as a run launches it: nothing leaves before the start mark,
+ * all does behind it. */
+static void expect_start(struct op_rig *rig, ceov_op *op, const void *floating)
+{
+	ceov_workspace *workspace = rig->workspaces[0];
+	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
+	ceov_ticket ticket = { 0 };
+
+	launch.floating = floating;
+	ck_assert_int_eq(ceov_launch(op->phases[0].plan[1], &launch, &ticket), 0);
+	ck_assert_int_eq(ceov_wait(rig->context, ticket, 50 * TESTING_MS), CEOV_PENDING);
+	ck_assert_int_eq(ceov_signal_wait(workspace->sent, 0, 1, 0), CEOV_PENDING);
+	ck_assert_int_eq(ceov_signal_raise(workspace->ready, cei_workspace_start(workspace),
+					   1), 0);
+	ck_assert_int_eq(ceov_wait(rig->context, ticket, TESTING_PATIENCE), 0);
+	ck_assert_int_eq(ceov_signal_wait(workspace->sent, 0, 1, 0), 0);
+}
+
+START_TEST(test_sums_wait_for_the_start)
+{
+	struct op_case one = op_case_of(_i % 2 ? OP_ALL_REDUCE : OP_REDUCE_SCATTER, 3, 64, 0,
+					0);
+	_Alignas(16) uint16_t source[3 * 64] = { 0 };
+	struct op_rig rig;
+	ceov_op *op;
+
+	one.tuning.n_pieces = 2;
+	if (_i >= 2)                    /* nothing to send: marks alone */
+		one.rows[1] = one.rows[2] = 0;
+	op_rig_open(&rig, 3, SCRATCH, &log_);
+	op = create(&one, rig.workspaces[0]);
+	/* polled, on the lane of both phases */
+	ck_assert(op->phases[0].awaits_start && !op->phases[0].follows);
+	ck_assert(!op->phases[1].follows);
+	expect_start(&rig, op, op->phases[0].names_floating ? source : NULL);
+	ceov_op_release(op);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
+/* It shares no counter with the pieces that ops of this workspace may have. */
+START_TEST(test_the_start_has_a_counter_of_its_own)
+{
+	struct op_case one = op_case_of(OP_GEMM_RS, 2, 64, 8, 8);
+	const struct ceov_plan *plan;
+	struct op_rig rig;
+	uint32_t i, n = 0;
+	ceov_op *op;
+
+	one.tuning.way = CEOV_WAY_OVERLAP;
+	one.tuning.n_pieces = CEI_OP_PIECES_MAX;
+	op_rig_open(&rig, 2, SCRATCH, &log_);
+	op = create(&one, rig.workspaces[0]);
+	plan = op->phases[0].plan[0];
+	for (i = 0; i < plan->n_transfers; i++) {
+		if (plan->steps[i].source_ready.signal != rig.workspaces[0]->ready)
+			continue;
+		ck_assert_uint_lt(plan->steps[i].source_ready.index,
+				  cei_workspace_start(rig.workspaces[0]));
+		n++;
+	}
+	ck_assert_uint_ge(n, 1);
+	ck_assert_uint_eq(rig.workspaces[0]->ready->n_counters,
+			  cei_workspace_start(rig.workspaces[0]) + 1);
+	ceov_op_release(op);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
+/* Of one rank's sums: where the part goes, and which marks say so. */
+struct sums {
+	uint32_t n_legs;
+	uint32_t n_marks;
+	uint64_t n_bytes;
+	uint32_t mark;                  /* the last one's counter */
+	uint32_t last_ready;            /* of the last leg */
+};
+
+static struct sums sums_for(const ceov_op *op, const struct ceov_buffer *scratch)
+{
+	const struct ceov_plan *plan = op->phases[1].plan[0];
+	struct sums sums = { .n_legs = 0 };
+	const struct cei_step *step;
+	uint64_t base = scratch->region->address[0], end = 0;
+	uint32_t i;
+
+	for (i = 0; i < plan->n_transfers; i++) {
+		step = &plan->steps[i];
+		if (!step->piece.n_rows || step->piece.target - base >= scratch->region->size_bytes)
+			continue;
+		if (end)                /* in the order of addresses, without gaps */
+			ck_assert_uint_eq(step->piece.target, end);
+		end = step->piece.target + step->piece.row_bytes;
+		sums.n_legs++;
+		sums.n_bytes += step->piece.row_bytes;
+		sums.last_ready = step->source_ready.index;
+		if (step->then.signal) {
+			sums.n_marks++;
+			sums.mark = step->then.index;
+		}
+	}
+	return sums;
+}
+
+/* Rank 0 of 4, its part of 96 elements in 3 pieces: the last target's part is cut. */
+START_TEST(test_how_sums_are_cut)
+{
+	struct op_case one = op_case_of(OP_ALL_REDUCE, 4, 96, 0, 0);
+	uint32_t first = 4 * CEI_OP_PIECES_MAX, target;
+	struct sums sums;
+	struct op_rig rig;
+	ceov_op *op;
+
+	one.tuning.n_pieces = 3;
+	op_rig_open(&rig, 4, SCRATCH, &log_);
+	rig.workspaces[0]->is_capturable = _i;
+	op = create(&one, rig.workspaces[0]);
+	ck_assert_int_eq(op->phases[0].awaits_start, !_i);
+	for (target = 1; target < 4; target++) {
+		sums = sums_for(op, rig.workspaces[0]->scratch[target]);
+		ck_assert_uint_eq(sums.n_bytes, 96 * 2);
+		ck_assert_uint_eq(sums.n_legs, target == 3 ? 3 : 1);
+		ck_assert_uint_eq(sums.n_marks, target == 3 ? 3 : 1);
+		ck_assert_uint_eq(sums.mark, target == 3 ? first + 2 : first);
+		ck_assert_uint_eq(sums.last_ready, 2);
+	}
+	rig.workspaces[0]->is_capturable = 0;
+	ceov_op_release(op);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
+/* --- what is loaded before ------------------------------------------------- */
+
+static struct cei_gemm_job loaded;      /* the last one */
+static uint32_t n_loaded;
+static int load_result;
+
+static int record_load(struct cei_executor *executor, const struct cei_gemm_job *job)
+{
+	(void)executor;
+	loaded = *job;
+	n_loaded++;
+	return load_result;
+}
+
+static struct cei_executor_ops loading_ops(int result)
+{
+	struct cei_executor_ops ops = cei_executor_host;
+
+	ops.load = record_load;
+	n_loaded = 0;
+	load_result = result;
+	return ops;
+}
+
+START_TEST(test_products_are_loaded_at_creation)
+{
+	struct cei_executor_ops ops = loading_ops(0);
+	struct op_case one = op_case_of(OP_GEMM_RS, 1, 16, 24, 40);
+	struct op_rig rig;
+	ceov_op *op;
+
+	op_rig_open(&rig, 1, SCRATCH, &log_);
+	rig.workspaces[0]->executor.ops = &ops;
+	op = create(&one, rig.workspaces[0]);
+	ck_assert_uint_eq(n_loaded, 1);
+	ck_assert_uint_eq(loaded.k, 24);
+	ck_assert_uint_eq(loaded.c[0].columns, 40);
+	ck_assert_uint_eq(loaded.c[CEI_GEMM_C_PARTIAL].columns, 40);
+	ck_assert_ptr_eq(loaded.tiles, &op->list.tiles);
+	ceov_op_release(op);
+	one = op_case_of(OP_AG_GEMM, 1, 16, 24, 40);
+	one.n_gemms = 2;
+	one.n[1] = 8;
+	op = create(&one, rig.workspaces[0]);
+	ck_assert_uint_eq(n_loaded, 2);
+	ck_assert_uint_eq(loaded.c[1].columns, 8);
+	ceov_op_release(op);
+	one = op_case_of(OP_ALL_REDUCE, 1, 16, 0, 0);   /* has no product */
+	ceov_op_release(create(&one, rig.workspaces[0]));
+	ck_assert_uint_eq(n_loaded, 2);
+	rig.workspaces[0]->executor.ops = &cei_executor_host;
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
+START_TEST(test_what_cannot_be_loaded_is_not_made)
+{
+	struct cei_executor_ops ops = loading_ops(CEOV_ERR_CUDA);
+	struct op_case one = op_case_of(OP_AG_GEMM, 1, 16, 24, 40);
+	ceov_op *op = NULL;
+	struct op_rig rig;
+
+	op_rig_open(&rig, 1, SCRATCH, &log_);
+	rig.workspaces[0]->executor.ops = &ops;
+	ck_assert_int_eq(op_case_create(&one, rig.workspaces[0], &op), CEOV_ERR_CUDA);
+	ck_assert_ptr_null(op);
+	rig.workspaces[0]->executor.ops = &cei_executor_host;
+	op_rig_release(&rig);           /* no op is left */
+	op_rig_close(&rig);
+}
+END_TEST
+
+static int fit_nothing(const struct cei_executor *executor, struct cei_tile_shape shape)
+{
+	(void)executor;
+	(void)shape;
+	return 0;
+}
+
+START_TEST(test_says_why_there_is_no_library)
+{
+	struct cei_executor_ops ops = cei_executor_host;
+	struct op_case one = op_case_of(OP_AG_GEMM, 1, 16, 24, 40);
+	ceov_op *op = NULL;
+	struct op_rig rig;
+
+	ops.is_fit = fit_nothing;
+	one.tuning.tile_rows = one.tuning.tile_columns = 8;
+	op_rig_open(&rig, 1, SCRATCH, &log_);
+	rig.workspaces[0]->executor.ops = &ops;
+	rig.workspaces[0]->executor.lacks = "it cannot begin";
+	ck_assert_int_eq(op_case_create(&one, rig.workspaces[0], &op), CEOV_ERR_INVALID);
+	testing_log_has(&log_, "no kernel for tiles of that shape",
+			"cuBLAS cannot be used: it cannot begin", NULL);
+	rig.workspaces[0]->executor.ops = &cei_executor_host;
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
+/* --- runs in flight -------------------------------------------------------- */
+
+/* As on a GPU, where launches of a run may be in flight when the call has returned: one
+ * that waits for counter 0 of the signal. */
+static void put_in_flight(struct op_rig *rig, ceov_signal **ret_gate)
+{
+	struct ceov_transfer transfer = { .struct_bytes = sizeof(transfer) };
+	struct cei_flight flight = { .n = 1 };
+	ceov_signal *gate = testing_signal(rig->context, 0, 1);
+	ceov_plan *plan = testing_plan(rig->context, 0);
+
+	transfer.source_ready = testing_mark(gate, 0, 1);
+	transfer.then = testing_mark(testing_signal(rig->context, 0, 1), 0, 1);
+	testing_add(plan, &transfer);
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+	ck_assert_int_eq(ceov_launch(plan, NULL, &flight.tickets[0]), 0);
+	cei_workspace_add_flight(rig->workspaces[0], &flight);
+	*ret_gate = gate;
+}
+
+static void *raise_soon(void *arg)
+{
+	usleep(100000);
+	if (ceov_signal_raise(arg, 0, 1))
+		ck_abort_msg("the gate cannot be raised");
+	return NULL;
+}
+
+static int never_idle(struct cei_executor *executor, uint64_t timeout_ns)
+{
+	(void)executor;
+	(void)timeout_ns;
+	return CEOV_PENDING;
+}
+
+static void fill_run(const struct op_data *data, struct ceov_ag_gemm_run *run)
+{
+	memset(run, 0, sizeof(*run));
+	run->struct_bytes = sizeof(*run);
+	run->a = data->a;
+	run->b[0] = data->b[0];
+	run->c[0] = data->c[0];
+}
+
+START_TEST(test_a_product_alone_comes_after_runs)
+{
+	struct op_case one = op_case_of(OP_AG_GEMM, 1, 20, 24, 16);
+	struct cei_executor_ops ops = cei_executor_host;
+	struct ceov_ag_gemm_run run;
+	struct op_data data;
+	struct op_rig rig;
+	ceov_signal *gate;
+	pthread_t thread;
+	uint64_t begin;
+	ceov_op *op;
+
+	op_rig_open(&rig, 1, SCRATCH, &log_);
+	op = create(&one, rig.workspaces[0]);
+	op_data_make(&one, 0, 5, &data);
+	fill_run(&data, &run);
+	put_in_flight(&rig, &gate);
+	begin = cei_now_ns();
+	ck_assert_int_eq(pthread_create(&thread, NULL, raise_soon, gate), 0);
+	ck_assert_int_eq(cei_op_gemm_alone(op, &run), 0);
+	ck_assert_uint_ge(cei_now_ns() - begin, 90 * TESTING_MS);
+	ck_assert_uint_eq(rig.workspaces[0]->n_flights, 0);
+	op_data_check(&one, 0, 5, &data);
+	pthread_join(thread, NULL);
+	ops.idle = never_idle;
+	rig.workspaces[0]->executor.ops = &ops;
+	ck_assert_int_eq(cei_op_gemm_alone(op, &run), CEOV_ERR_TIMEOUT);
+	testing_log_has(&log_, "are not done within their deadline", NULL, NULL);
+	rig.workspaces[0]->executor.ops = &cei_executor_host;
+	cei_workspace_fail(rig.workspaces[0], CEOV_ERR_ABORTED);
+	ck_assert_int_eq(cei_op_gemm_alone(op, &run), CEOV_ERR_ABORTED);
+	op_data_free(&data);
+	ceov_op_release(op);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
+/* --- ceov_close() ---------------------------------------------------------- */
+
+/* A job as on a GPU: done when what it waits for was aborted. */
+static const ceov_workspace *watched;
+static uint32_t n_busy, n_done;
+
+static int idle_when_aborted(struct cei_executor *executor, uint64_t timeout_ns)
+{
+	uint64_t deadline = cei_deadline(timeout_ns);
+	const ceov_signal *arrived = watched->arrived[0][executor->rank];
+
+	while (!cei_signal_aborted(arrived) && cei_now_ns() < deadline)
+		usleep(1000);
+	if (cei_signal_aborted(arrived) && cei_signal_aborted(watched->ready)) {
+		n_done++;
+		return 0;
+	}
+	n_busy++;
+	return CEOV_PENDING;
+}
+
+static int was_said(const char *text)
+{
+	uint32_t i;
+
+	for (i = 0; i < log_.n_lines && i < TESTING_LINES; i++)
+		if (strstr(log_.lines[i], text))
+			return 1;
+	return 0;
+}
+
+START_TEST(test_close_ends_a_job)
+{
+	struct cei_executor_ops ops = cei_executor_host;
+	uint64_t begin = cei_now_ns();
+	struct op_rig rig;
+
+	ops.idle = idle_when_aborted;
+	n_busy = n_done = 0;
+	op_rig_open(&rig, 2, SCRATCH, &log_);
+	watched = rig.workspaces[1];
+	rig.workspaces[1]->executor.ops = &ops;
+	op_rig_close(&rig);
+	ck_assert_uint_eq(n_busy, 1);
+	ck_assert_uint_eq(n_done, 1);
+	testing_log_has(&log_, "ceov_close: workspace 'rig': rank 1", "are aborted", NULL);
+	ck_assert(!was_said("workspace 'rig': rank 0"));
+	ck_assert_uint_le(cei_now_ns() - begin, 2 * TESTING_SECOND);
+}
+END_TEST
+
+/* A job whose last act lets a copy go. */
+static ceov_signal *copys_gate;
+
+static int idle_and_raise(struct cei_executor *executor, uint64_t timeout_ns)
+{
+	(void)executor;
+	(void)timeout_ns;
+	return ceov_signal_raise(copys_gate, 0, 1);
+}
+
+/* The job is done, only copies are under way: peers' runs shall not fail for that. */
+START_TEST(test_close_lets_copies_end)
+{
+	struct cei_executor_ops ops = cei_executor_host;
+	struct op_rig rig;
+
+	ops.idle = idle_and_raise;
+	op_rig_open(&rig, 2, SCRATCH, &log_);
+	put_in_flight(&rig, &copys_gate);
+	rig.workspaces[0]->executor.ops = &ops;
+	op_rig_close(&rig);
+	ck_assert(!was_said("aborted"));
+}
+END_TEST
+
+START_TEST(test_close_aborts_copies_that_do_not_end)
+{
+	uint64_t begin = cei_now_ns();
+	struct op_rig rig;
+	ceov_signal *gate;
+
+	op_rig_open(&rig, 2, SCRATCH, &log_);
+	put_in_flight(&rig, &gate);
+	op_rig_close(&rig);
+	testing_log_has(&log_, "ceov_close: workspace 'rig': rank 0", "are aborted", NULL);
+	ck_assert_uint_le(cei_now_ns() - begin, TESTING_PATIENCE);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *made = suite_create("op_runs");
+	TCase *all = tcase_create("op_runs");
+
+	tcase_add_checked_fixture(all, set_up, NULL);
+	tcase_set_timeout(all, 60);
+	tcase_add_loop_test(all, test_sums_wait_for_the_start, 0, 4);
+	tcase_add_test(all, test_the_start_has_a_counter_of_its_own);
+	tcase_add_loop_test(all, test_how_sums_are_cut, 0, 2);
+	tcase_add_test(all, test_products_are_loaded_at_creation);
+	tcase_add_test(all, test_what_cannot_be_loaded_is_not_made);
+	tcase_add_test(all, test_says_why_there_is_no_library);
+	tcase_add_test(all, test_a_product_alone_comes_after_runs);
+	tcase_add_test(all, test_close_ends_a_job);
+	tcase_add_test(all, test_close_lets_copies_end);
+	tcase_add_test(all, test_close_aborts_copies_that_do_not_end);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return testing_run(suite());
+}
