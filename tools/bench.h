@@ -50,6 +50,7 @@ struct bench_options {
 	const char *nccl_path;          /* NULL: searched */
 	int         without_nccl;
 	uint64_t    seed;
+	const char *trace_path;         /* NULL: none */
 	int         has_sizes;          /* -b or -e was given */
 	const struct bench_overlap_options *overlap;    /* NULL: not "overlap" */
 };

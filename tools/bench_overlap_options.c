@@ -68,6 +68,8 @@ static const struct argp_option options_table[] = {
 	{ "no-cublas", KEY_NO_CUBLAS, NULL, 0, "Leave cuBLAS out: nothing is checked then",
 	  3 },
 	{ "without-cublas", KEY_NO_CUBLAS, NULL, OPTION_ALIAS, NULL, 3 },
+	{ "trace", BENCH_KEY_TRACE, "FILE", 0, "Write what chunks did, for Perfetto or Chrome",
+	  3 },
 	{ "seed", BENCH_KEY_SEED, "N", 0, "Seed of the data (default: random, printed)", 3 },
 	{ NULL, 0, NULL, 0, NULL, 0 },
 };

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "bench_overlap.h"
+#include "bench_trace.h"
 
 struct bench_shared {
 	_Atomic uint32_t n_arrived;     /* barrier: of this round */
@@ -435,7 +436,11 @@ int bench_world_run(const struct bench_options *options,
 		bench_overlap_report_head(stdout);
 	else
 		bench_report_head(stdout);
+	if (options->trace_path)        /* each process writes its own file */
+		setenv("CEOVERLAP_TRACE", options->trace_path, 1);
 	r = options->one_process ? run_threads(&run) : run_processes(&run);
+	if (options->trace_path && bench_trace_merge(options->trace_path, run.n_ranks))
+		r = EXIT_FAILURE;
 	unlink(run.group);
 	rmdir(folder);
 	if (!run.shared->n_rows) {

@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "bench_cases.h"
+#include "bench_measure.h"
 #include "bench_options.h"
 #include "bench_overlap.h"
+#include "bench_sweep.h"
 
 const struct bench_case bench_cases[] = {
 	{ "p2p", "every pair of ranks, one transfer at a time", 1, 2, 0, bench_p2p },
@@ -58,6 +60,8 @@ static const struct argp_option options_table[] = {
 	  "searched)", 1 },
 	{ "no-nccl", BENCH_KEY_NO_NCCL, NULL, 0, "Leave NCCL out", 1 },
 	{ "without-nccl", BENCH_KEY_NO_NCCL, NULL, OPTION_ALIAS, NULL, 1 },
+	{ "trace", BENCH_KEY_TRACE, "FILE", 0, "Write what chunks did, for Perfetto or Chrome",
+	  1 },
 	{ "seed", BENCH_KEY_SEED, "N", 0, "Seed of the data (default: random, printed)", 1 },
 	{ NULL, 0, NULL, 0, NULL, 0 },
 };
@@ -105,7 +109,9 @@ int main(int argc, char **argv)
 	static const struct argp argp = { options_table, parse, NULL,
 		"Moves data between ranks with ceoverlap, checks it, and times it beside raw "
 		"driver calls and NCCL in the same run. The first argument \"overlap\" "
-		"measures operators instead: see ceoverlap-bench overlap --help.\v"
+		"measures operators instead, \"measure\" the machine's links, \"sweep\" what "
+		"plans reach over them: see ceoverlap-bench overlap --help, ceoverlap-bench "
+		"measure --help, ceoverlap-bench sweep --help.\v"
 		"Exit status: 0 when all ran and all data was right; 1 on wrong data, a "
 		"failure, a timeout, or when nothing ran; 2 on unusable arguments.",
 		NULL, NULL, NULL };
@@ -125,6 +131,10 @@ int main(int argc, char **argv)
 	argp_err_exit_status = 2;
 	if (argc > 1 && !strcmp(argv[1], "overlap"))
 		return bench_overlap_main(argc - 1, argv + 1);
+	if (argc > 1 && !strcmp(argv[1], "sweep"))
+		return bench_sweep_main(argc - 1, argv + 1);
+	if (argc > 1 && !strcmp(argv[1], "measure"))
+		return bench_measure_main(argc - 1, argv + 1);
 	if (bench_options_begin(&options))
 		return EXIT_FAILURE;
 	if (argp_parse(&argp, argc, argv, 0, NULL, &options) ||

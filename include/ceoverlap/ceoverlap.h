@@ -309,6 +309,28 @@ struct ceov_transfer {
 	struct ceov_mark then;          /* raised when the target can be read */
 };
 
+enum ceov_routes {                       /* which ways a plan's bytes may take */
+	CEOV_ROUTES_DEFAULT = 0,        /* as CEOVERLAP_ROUTES says ("direct" or "all");
+					 * else direct where there is a direct way, and
+					 * the best other one where there is none */
+	CEOV_ROUTES_DIRECT  = 1,        /* direct ways only */
+	CEOV_ROUTES_ALL     = 2         /* several at once where that is faster: through
+					 * host memory, and by other GPUs' PCIe links. It
+					 * takes contexts, copy engines and staging
+					 * memory on GPUs that need not be ours. Such
+					 * transfers take those ways when the engine
+					 * polls; gated launches and those with
+					 * after_stream go directly */
+};
+
+enum ceov_urgency {
+	CEOV_URGENCY_NORMAL     = 0,
+	CEOV_URGENCY_URGENT     = 1,    /* goes before all that has not begun */
+	CEOV_URGENCY_BACKGROUND = 2     /* leaves room: few of its chunks are begun at a
+					 * time, so max_chunk_bytes bounds how long
+					 * others wait for them */
+};
+
 struct ceov_plan_options {
 	size_t   struct_bytes;
 	uint64_t max_chunk_bytes;       /* 0: the context's */
@@ -316,6 +338,8 @@ struct ceov_plan_options {
 					 * before their marks are raised in one
 					 * batch; more: throughput, less: earlier
 					 * marks; 0: the default, 256 MiB */
+	uint32_t routes;                /* enum ceov_routes */
+	uint32_t urgency;               /* enum ceov_urgency */
 };
 
 /* Create, add and commit: one thread. After commit a plan never changes.

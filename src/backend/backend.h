@@ -56,6 +56,8 @@ struct cei_backend {
 	const struct cei_backend_ops *ops;
 	struct cei_site              *site;
 	uint32_t                      member;   /* index in the site */
+	struct ceov_place             place;    /* whose engines move: the member's, or for
+						 * ways of two legs another GPU */
 	void                         *private;  /* the backend's, ops->backend_bytes */
 };
 
@@ -96,6 +98,17 @@ struct cei_backend_ops {
 
 	int      (*lane_open)(struct cei_lane *lane);
 	void     (*lane_close)(struct cei_lane *lane);
+
+	/* Staging memory for lanes, at set-up: pinned host memory that the engines of all
+	 * GPUs reach, or memory of the backend's place. Any thread. NULL-safe close. */
+	int      (*staging_open)(struct cei_backend *backend, enum ceov_place_kind kind,
+				 uint64_t n_bytes, uint64_t *ret_address);
+	void     (*staging_close)(struct cei_backend *backend, enum ceov_place_kind kind,
+				  uint64_t address);
+
+	/* Opens the memory of another place of this process to the backend's lanes.
+	 * CEOV_ERR_NO_ROUTE, not raised: there is no direct way. At set-up. */
+	int      (*reach)(struct cei_backend *backend, struct ceov_place place);
 
 	/* Small accesses from application threads, any thread, synchronous: they
 	 * neither wait for lanes nor for streams. store writes up to 1 KiB of

@@ -118,9 +118,9 @@ static int backend_open(struct cei_backend *backend)
 	if (!backend->site->cuda)
 		return cei_raise(backend->site->report, CEOV_ERR_STATE, 0,
 				 "rank %u: its place is GPU %u, but there is no CUDA "
-				 "driver", member->rank, member->place.index);
+				 "driver", member->rank, backend->place.index);
 	own->cuda = backend->site->cuda;
-	own->gpu = member->place.index;
+	own->gpu = backend->place.index;
 	own->rank = member->rank;
 	r = cei_cuda_context(own->cuda, own->gpu, &own->context);
 	if (r)
@@ -134,6 +134,76 @@ static int backend_open(struct cei_backend *backend)
 	r = open_gpu(own);
 	cei_cuda_pop(own->cuda, &hold);
 	return r;
+}
+
+static int staging_open(struct cei_backend *backend, enum ceov_place_kind kind,
+			uint64_t n_bytes, uint64_t *ret_address)
+{
+	struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
+	struct cei_cuda_hold hold;
+	CUdeviceptr device = 0;
+	void *pinned = NULL;
+	CUresult result;
+	int r;
+
+	r = cei_cuda_push(own->cuda, own->gpu, &hold);
+	if (r)
+		return r;
+	if (kind == CEOV_PLACE_HOST)
+		result = own->cuda->calls.host_alloc(&pinned, n_bytes,
+						     CU_MEMHOSTALLOC_PORTABLE |
+						     CU_MEMHOSTALLOC_DEVICEMAP);
+	else
+		result = own->cuda->calls.mem_alloc(&device, n_bytes);
+	cei_cuda_pop(own->cuda, &hold);
+	if (result != CUDA_SUCCESS)
+		return cei_cuda_raise(own->cuda, result, own->rank,
+				      "GPU %u: %llu bytes of staging memory", own->gpu,
+				      (unsigned long long)n_bytes);
+	*ret_address = kind == CEOV_PLACE_HOST ? (uint64_t)(uintptr_t)pinned : device;
+	return 0;
+}
+
+static void staging_close(struct cei_backend *backend, enum ceov_place_kind kind,
+			  uint64_t address)
+{
+	struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
+	struct cei_cuda_hold hold;
+
+	if (!address || cei_cuda_push(own->cuda, own->gpu, &hold))
+		return;
+	if (kind == CEOV_PLACE_HOST)
+		(void)own->cuda->calls.host_free((void *)(uintptr_t)address);
+	else
+		(void)own->cuda->calls.mem_free(address);
+	cei_cuda_pop(own->cuda, &hold);
+}
+
+static int reach(struct cei_backend *backend, struct ceov_place place)
+{
+	struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
+	struct cei_cuda_hold hold;
+	CUcontext other;
+	CUresult result;
+	int r, can = 0;
+
+	if (place.kind != CEOV_PLACE_GPU || place.index == own->gpu)
+		return 0;
+	result = own->cuda->calls.device_can_access_peer(
+		&can, own->cuda->gpus[own->gpu].device, own->cuda->gpus[place.index].device);
+	if (result == CUDA_SUCCESS && !can)
+		return CEOV_ERR_NO_ROUTE;
+	r = cei_cuda_context(own->cuda, place.index, &other);
+	if (!r)
+		r = cei_cuda_push(own->cuda, own->gpu, &hold);
+	if (r)
+		return r;
+	result = own->cuda->calls.ctx_enable_peer(other, 0);
+	cei_cuda_pop(own->cuda, &hold);
+	if (result == CUDA_SUCCESS || result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+		return 0;
+	return cei_cuda_raise(own->cuda, result, own->rank, "GPU %u: peer access to GPU %u",
+			      own->gpu, place.index);
 }
 
 /* Failures have nobody to tell: after a sticky error all of these fail. */
@@ -189,6 +259,9 @@ const struct cei_backend_ops cei_backend_cuda = {
 	.warm          = cei_cuda_warm,
 	.lane_open     = cei_cuda_lane_open,
 	.lane_close    = cei_cuda_lane_close,
+	.staging_open  = staging_open,
+	.staging_close = staging_close,
+	.reach         = reach,
 	.store         = cei_cuda_store,
 	.load          = cei_cuda_load,
 	.stream_wait   = cei_cuda_stream_wait,

@@ -417,6 +417,35 @@ static int is_words(uint64_t address, uint64_t n_bytes)
 	return (address | n_bytes) % sizeof(uint64_t) == 0;
 }
 
+static int host_staging_open(struct cei_backend *backend, enum ceov_place_kind kind,
+			     uint64_t n_bytes, uint64_t *ret_address)
+{
+	void *memory = malloc(n_bytes);
+
+	(void)kind;
+	if (!memory)
+		return cei_raise(backend->site->report, CEOV_ERR_NO_MEMORY, 0,
+				 "host: no memory for %llu bytes of staging",
+				 (unsigned long long)n_bytes);
+	*ret_address = (uint64_t)(uintptr_t)memory;
+	return 0;
+}
+
+static void host_staging_close(struct cei_backend *backend, enum ceov_place_kind kind,
+			       uint64_t address)
+{
+	(void)backend;
+	(void)kind;
+	free((void *)(uintptr_t)address);
+}
+
+static int host_reach(struct cei_backend *backend, struct ceov_place place)
+{
+	(void)backend;
+	(void)place;
+	return 0;
+}
+
 static int host_store(struct cei_backend *backend, uint64_t address, const void *bytes,
 		      uint64_t n_bytes)
 {
@@ -515,6 +544,9 @@ const struct cei_backend_ops cei_backend_host = {
 	.warm          = host_warm,
 	.lane_open     = host_lane_open,
 	.lane_close    = host_lane_close,
+	.staging_open  = host_staging_open,
+	.staging_close = host_staging_close,
+	.reach         = host_reach,
 	.store         = host_store,
 	.load          = host_load,
 	.stream_wait   = host_stream_wait,

@@ -36,7 +36,7 @@ void cei_lane_close(struct cei_lane *lane)
 }
 
 int cei_backend_open(struct cei_backend *backend, const struct cei_backend_ops *ops,
-		     struct cei_site *site, uint32_t member)
+		     struct cei_site *site, uint32_t member, struct ceov_place place)
 {
 	int r;
 
@@ -44,6 +44,7 @@ int cei_backend_open(struct cei_backend *backend, const struct cei_backend_ops *
 	backend->ops = ops;
 	backend->site = site;
 	backend->member = member;
+	backend->place = place;
 	backend->private = calloc(1, ops->backend_bytes);
 	if (!backend->private)
 		return cei_raise(site->report, CEOV_ERR_NO_MEMORY, 0,

@@ -20,7 +20,7 @@ void cei_lane_close(struct cei_lane *lane);
 
 /* Likewise for a backend: fills, allocates and opens; close accepts zeroes. */
 int  cei_backend_open(struct cei_backend *backend, const struct cei_backend_ops *ops,
-		      struct cei_site *site, uint32_t member);
+		      struct cei_site *site, uint32_t member, struct ceov_place place);
 void cei_backend_close(struct cei_backend *backend);
 
 #endif /* CEI_LANE_H */

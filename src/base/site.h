@@ -25,6 +25,7 @@ struct cei_site {
 	uint32_t           n_members;
 	struct ceov_member members[CEI_MEMBERS_MAX];
 	int                progress_by_caller;
+	char               trace_path[256];     /* CEOVERLAP_TRACE; "": no trace */
 };
 
 #endif /* CEI_SITE_H */

@@ -11,12 +11,14 @@
  *     +-------------------+-----------------+-----------------+--> DROPPED (its
  *                                                       launch failed, or its lane)
  *
- * While ARMED the first chunk of a transfer stands for all of its chunks.
+ * While ARMED the first chunk of a transfer stands for all of its chunks. A chunk whose
+ * way has two legs (staging.h) goes from MOVING back to READY once, for the second.
  */
 
 #include <stdint.h>
 
 #include "base/list.h"
+#include "ce_engine/queues.h"
 
 enum cei_chunk_state {
 	CEI_CHUNK_ARMED,
@@ -27,6 +29,8 @@ enum cei_chunk_state {
 	CEI_CHUNK_DROPPED,
 };
 
+#define CEI_NO_SLOT UINT16_MAX
+
 struct cei_launch;
 
 struct cei_chunk {
@@ -35,7 +39,11 @@ struct cei_chunk {
 	uint32_t             index;     /* in the plan's cuts */
 	uint16_t             state;     /* enum cei_chunk_state */
 	uint16_t             lane;      /* from ROUTED on */
+	uint16_t             leg;       /* 0 or 1: of its way */
+	uint16_t             slot;      /* staging slot that it holds, or CEI_NO_SLOT */
+	uint32_t             trace;     /* its record, where there is a trace */
 	uint64_t             sequence;  /* from MOVING on: the lane's submit it is in */
+	struct cei_job       job;       /* what the scheduler decides by */
 };
 
 #endif /* CEI_CHUNK_H */

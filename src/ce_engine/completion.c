@@ -7,11 +7,17 @@
 
 #include "ce_engine/engine.h"
 #include "ce_engine/launch.h"
+#include "ce_engine/trace.h"
+#include "ce_engine/staging.h"
 
 static void finish(struct cei_engine *engine, struct cei_chunk *chunk)
 {
+	cei_trace_stage(engine, chunk, CEI_TRACE_DONE);
+	cei_scheduler_leave(&engine->scheduler, chunk);
+	if (cei_staging_goes_on(engine, chunk))
+		return;
 	chunk->state = CEI_CHUNK_DONE;
-	cei_scheduler_credit(&engine->scheduler, chunk->lane);
+	cei_trace_stage(engine, chunk, CEI_TRACE_FINISHED);     /* retiring may free it */
 	if (!--chunk->launch->n_open)
 		cei_launch_retire(engine, chunk->launch);
 }
@@ -43,7 +49,7 @@ uint32_t cei_completion_reap(struct cei_engine *engine)
 {
 	uint32_t i, n_reaped = 0;
 
-	for (i = 0; i < CEI_LANES; i++)
+	for (i = 0; i < cei_lanes_n(&engine->lanes); i++)
 		if (!cei_list_is_empty(&engine->lanes.moving[i]))
 			n_reaped += reap_lane(engine, i);
 	return n_reaped;

@@ -15,6 +15,7 @@
 #include "base/cuda_driver.h"
 #include "ce_engine/buffer.h"
 #include "ce_engine/offer.h"
+#include "ce_engine/trace.h"
 #include "ce_engine/warm.h"
 
 int cei_context_check(const ceov_context *context)
@@ -173,9 +174,14 @@ static int open_engines(ceov_context *context)
 	uint32_t i;
 	int r = 0;
 
-	for (i = 0; !r && i < context->site.n_members; i++)
+	if (context->topology->machine && !context->is_fifo)
+		r = cei_ports_create(&context->report, context->topology->machine,
+				     &context->ports);
+	for (i = 0; !r && i < context->site.n_members; i++) {
+		context->engines[i].ports = context->ports;
 		r = cei_engine_open(&context->engines[i], &context->site,
 				    context->topology, i);
+	}
 	return r;
 }
 
@@ -335,11 +341,13 @@ void ceov_close(ceov_context *context)
 	stop_uppers(context);
 	for (i = 0; i < context->site.n_members; i++)
 		cei_engine_stop(&context->engines[i]);
+	cei_trace_write(&context->site, context->engines);
 	destroy_objects(context);
 	if (context->meeting)
 		cei_meeting_close(context->meeting);
 	for (i = 0; i < context->site.n_members; i++)
 		cei_engine_close(&context->engines[i]);
+	cei_ports_destroy(context->ports);
 	cei_mappings_fini(&context->mappings);
 	if (context->topology)
 		cei_topology_close(context->topology);

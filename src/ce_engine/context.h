@@ -35,9 +35,13 @@ struct ceov_context {
 	struct cei_report     report;
 	struct cei_site       site;
 	struct cei_topology  *topology;
+	struct cei_ports     *ports;    /* of the topology's machine; NULL: it has none */
 	struct cei_meeting   *meeting;  /* NULL: alone */
 	struct cei_mappings   mappings;
 	uint64_t              max_chunk_bytes;
+	int                   is_fifo;  /* transfers go in the order in which they are ready,
+					 * whatever they meet: for comparisons */
+	uint32_t              rule;     /* enum cei_route_rule: of plans that name none */
 	uint64_t              deadline_ns;
 	struct cei_tickets    tickets;
 	_Atomic uint64_t      lost;     /* bit r: rank r has gone (CEI_RANKS_MAX = 64) */

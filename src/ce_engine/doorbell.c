@@ -8,6 +8,8 @@
 #include "base/clock.h"
 #include "ce_engine/engine.h"
 #include "ce_engine/launch.h"
+#include "ce_engine/trace.h"
+#include "ce_engine/staging.h"
 
 enum look { LOOK_REACHED, LOOK_NOT_YET, LOOK_ABORTED };
 
@@ -122,7 +124,8 @@ static uint32_t pass_on(struct cei_engine *engine, struct cei_launch *launch,
 		chunk = &launch->chunks[step->first_chunk + i];
 		cei_list_remove(&chunk->link);
 		chunk->state = CEI_CHUNK_READY;
-		cei_scheduler_add(&engine->scheduler, chunk);
+		cei_trace_stage(engine, chunk, CEI_TRACE_READY);
+		cei_staging_send(engine, chunk);
 	}
 	cei_router_passed(launch);
 	return step->n_chunks;

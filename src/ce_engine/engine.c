@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/park.h"
 #include "ce_engine/launch.h"
+#include "ce_engine/trace.h"
 
 /* Admits what can be, in order; a plan's launches stay in order behind a held one. */
 static uint32_t admit(struct cei_engine *engine, struct cei_launch *launch)
@@ -21,6 +22,7 @@ static uint32_t admit(struct cei_engine *engine, struct cei_launch *launch)
 	if (launch->plan->n_held || cei_router_admit(engine, launch))
 		return 0;
 	cei_list_append(&engine->launches, &launch->link);
+	cei_trace_arm(engine, launch);
 	cei_doorbell_arm(&engine->doorbell, launch);
 	if (!launch->n_open)            /* a plan without transfers: a group of one */
 		cei_launch_retire(engine, launch);
@@ -79,9 +81,10 @@ static void expire(struct cei_engine *engine)
 static uint32_t turn_lanes(struct cei_engine *engine)
 {
 	const struct cei_backend_ops *ops = engine->backend.ops;
+	uint32_t n_lanes = cei_lanes_n(&engine->lanes);
 	uint32_t i, n = 0;
 
-	for (i = 0; engine->site->progress_by_caller && i < CEI_LANES; i++)
+	for (i = 0; engine->site->progress_by_caller && i < n_lanes; i++)
 		n += ops->turn(&engine->lanes.lane[i]) == CEOV_PENDING;
 	return n;
 }
@@ -196,6 +199,15 @@ static int start_thread(struct cei_engine *engine)
 	return 0;
 }
 
+static uint32_t place_of(const struct cei_topology *topology, const struct ceov_member *own)
+{
+	uint32_t place = own->place.kind == CEOV_PLACE_GPU ? own->place.index : own->rank;
+
+	if (!topology->machine || place >= topology->machine->n_gpus)
+		return CEOV_NOBODY;
+	return place;
+}
+
 int cei_engine_open(struct cei_engine *engine, struct cei_site *site,
 		    struct cei_topology *topology, uint32_t member)
 {
@@ -207,11 +219,16 @@ int cei_engine_open(struct cei_engine *engine, struct cei_site *site,
 	engine->topology = topology;
 	engine->member = member;
 	engine->rank = own->rank;
+	engine->place = place_of(topology, own);
 	cei_list_init(&engine->launches);
 	cei_list_init(&engine->held);
 	cei_doorbell_init(&engine->doorbell);
-	cei_scheduler_init(&engine->scheduler);
+	r = cei_scheduler_init(&engine->scheduler, engine->ports);
 	cei_router_init(&engine->router);
+	cei_staging_init(&engine->staging);
+	if (r)
+		return cei_raise(site->report, r, 0, "rank %u: no memory for queues",
+				 own->rank);
 	if (!ops)
 		return cei_raise(site->report, CEOV_ERR_INVALID, 0,
 				 "rank %u: its place is a GPU, but this build has no CUDA",
@@ -220,9 +237,11 @@ int cei_engine_open(struct cei_engine *engine, struct cei_site *site,
 	if (r)
 		return cei_raise(site->report, r, 0, "rank %u: no memory for the inbox",
 				 own->rank);
-	r = cei_backend_open(&engine->backend, ops, site, member);
+	r = cei_backend_open(&engine->backend, ops, site, member, own->place);
 	if (!r)
 		r = cei_lanes_init(&engine->lanes, &engine->backend);
+	if (!r)
+		r = cei_trace_open(engine);
 	if (!r && !site->progress_by_caller)
 		r = start_thread(engine);
 	return r;
@@ -236,7 +255,7 @@ void cei_engine_stop(struct cei_engine *engine)
 		cei_park_wake(&engine->bell);
 		pthread_join(engine->thread, NULL);
 		engine->has_thread = 0;
-	} else if (engine->lanes.lane[CEI_LANES - 1].private) {
+	} else if (cei_lanes_n(&engine->lanes) >= CEI_LANES) {
 		stop(engine);
 	}
 }
@@ -247,8 +266,11 @@ void cei_engine_close(struct cei_engine *engine)
 		return;
 	cei_engine_stop(engine);
 	cei_lanes_fini(&engine->lanes);
+	cei_staging_fini(&engine->staging);
 	cei_backend_close(&engine->backend);
 	cei_ring_fini(&engine->inbox);
+	cei_trace_close(engine);
+	cei_scheduler_fini(&engine->scheduler);
 	engine->site = NULL;
 }
 

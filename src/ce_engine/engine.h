@@ -20,6 +20,7 @@
 #include "ce_engine/lanes.h"
 #include "ce_engine/router.h"
 #include "ce_engine/scheduler.h"
+#include "ce_engine/staging.h"
 #include "topology/topology.h"
 
 /* Launches that wait to be taken up. */
@@ -33,19 +34,27 @@
  * in a virtual machine). It takes no processor time after that. */
 #define CEI_LINGER_NS UINT64_C(10000000)
 
+struct cei_trace;                       /* ce_engine/trace.h */
+
 struct cei_engine {
 	struct cei_site        *site;
 	struct cei_topology    *topology;
+	struct cei_ports       *ports;          /* of the context, set before open; NULL: no
+						 * machine is known */
 	uint32_t                member;
 	uint32_t                rank;
+	uint32_t                place;          /* of our memory and copy engines in the
+						 * machine; CEOV_NOBODY: not known */
 	struct cei_backend      backend;
 	struct cei_ring         inbox;
+	struct cei_trace       *trace;          /* NULL: off */
 	struct cei_list         launches;       /* in flight, oldest first */
 	struct cei_list         held;           /* taken up, but not admitted yet */
 	struct cei_doorbell     doorbell;       /* stage 1 */
 	struct cei_scheduler    scheduler;      /* stage 2 */
 	struct cei_router       router;         /* stage 3 */
 	struct cei_lanes        lanes;          /* stage 4, and what stage 5 reaps */
+	struct cei_staging      staging;        /* ways of two legs, and what they use */
 	uint64_t                expire_at_ns;
 
 	pthread_t               thread;

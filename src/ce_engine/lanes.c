@@ -10,6 +10,8 @@
 #include "backend/lane.h"
 #include "ce_engine/engine.h"
 #include "ce_engine/launch.h"
+#include "ce_engine/trace.h"
+#include "ce_engine/staging.h"
 
 struct group {
 	struct cei_engine *engine;
@@ -32,17 +34,34 @@ static enum cei_lane_kind kind_of(uint32_t lane)
 
 int cei_lanes_init(struct cei_lanes *lanes, struct cei_backend *backend)
 {
-	uint32_t i;
-	int r;
+	uint32_t i, index;
+	int r = 0;
 
 	memset(lanes, 0, sizeof(*lanes));
-	for (i = 0; i < CEI_LANES; i++)
+	for (i = 0; i < CEI_LANES_MAX; i++)
 		cei_list_init(&lanes->moving[i]);
-	for (i = 0; i < CEI_LANES; i++) {
-		r = cei_lane_open(&lanes->lane[i], backend, kind_of(i), i);
-		if (r)
-			return r;
-	}
+	for (i = 0; !r && i < CEI_LANES; i++)
+		r = cei_lanes_add(lanes, backend, kind_of(i), &index);
+	return r;
+}
+
+int cei_lanes_add(struct cei_lanes *lanes, struct cei_backend *backend,
+		  enum cei_lane_kind kind, uint32_t *ret_index)
+{
+	/* relaxed: whoever adds is alone */
+	uint32_t n = atomic_load_explicit(&lanes->n, memory_order_relaxed);
+	int r;
+
+	if (n == CEI_LANES_MAX)
+		return cei_raise(backend->site->report, CEOV_ERR_NO_MEMORY, 0,
+				 "%s: an engine has at most %u lanes; let its plans use fewer "
+				 "routes", backend->ops->name, CEI_LANES_MAX);
+	r = cei_lane_open(&lanes->lane[n], backend, kind, n);
+	if (r)
+		return r;
+	/* release: pairs with the acquire in cei_lanes_n() */
+	atomic_store_explicit(&lanes->n, n + 1, memory_order_release);
+	*ret_index = n;
 	return 0;
 }
 
@@ -50,7 +69,7 @@ void cei_lanes_fini(struct cei_lanes *lanes)
 {
 	uint32_t i;
 
-	for (i = 0; i < CEI_LANES; i++)
+	for (i = 0; i < cei_lanes_n(lanes); i++)
 		cei_lane_close(&lanes->lane[i]);
 }
 
@@ -87,14 +106,22 @@ static uint64_t bytes_of(const struct cei_chunk *chunk)
 	return piece->row_bytes * piece->n_rows;
 }
 
-/* With the address that the launch names for a floating source. */
-static struct cei_piece piece_of(const struct cei_chunk *chunk)
+/* With the address that the launch names for a floating source; of a way of two legs, the
+ * leg at hand. */
+static struct cei_piece piece_of(const struct cei_engine *engine,
+				 const struct cei_chunk *chunk)
 {
 	struct cei_piece piece = chunk->launch->plan->cuts[chunk->index].piece;
 
 	if (step_of(chunk)->is_floating)
 		piece.source += chunk->launch->floating;
-	return piece;
+	return cei_staging_leg(engine, chunk, &piece);
+}
+
+/* Its lane's next work waits for its end alone: for the slot that it leaves, or fills. */
+static int is_leg(const struct group *group, const struct cei_chunk *chunk)
+{
+	return cei_staging_way_of(group->engine, chunk) != NULL;
 }
 
 /* Whether the chunk may go in the same batches as what the group holds. */
@@ -108,6 +135,13 @@ static int takes(const struct group *group, const struct cei_chunk *chunk)
 	if (chunk->lane != group->lane || group->n_chunks == CEI_GROUP_MAX)
 		return 0;
 	if (group->n_bytes + bytes_of(chunk) > plan->mark_group_bytes)
+		return 0;
+	/* A group's marks are raised, and its end is seen, when all of it is there: so
+	 * urgent ones go without others, and background ones alone. */
+	if (chunk->job.urgency != group->chunks[0]->job.urgency ||
+	    chunk->job.urgency == CEOV_URGENCY_BACKGROUND)
+		return 0;
+	if (is_leg(group, chunk) || is_leg(group, group->chunks[0]))
 		return 0;
 	if (must_follow(chunk) && chunk->launch != group->chunks[0]->launch)
 		return 0;
@@ -135,7 +169,7 @@ static void add(struct group *group, struct cei_chunk *chunk)
 	group->chunks[group->n_chunks++] = chunk;
 	group->n_bytes += bytes_of(chunk);
 	if (cut->piece.n_rows)
-		group->pieces[group->n_pieces++] = piece_of(chunk);
+		group->pieces[group->n_pieces++] = piece_of(group->engine, chunk);
 	/* A lane keeps the order of a transfer's chunks: the last one brings the
 	 * mark. */
 	if (chunk->index != step->first_chunk + step->n_chunks - 1 || !step->then.signal)
@@ -208,6 +242,7 @@ static void flush(struct group *group)
 		chunk = group->chunks[i];
 		chunk->state = CEI_CHUNK_MOVING;
 		chunk->sequence = lanes->lane[group->lane].n_submitted;
+		cei_trace_stage(group->engine, chunk, CEI_TRACE_SUBMITTED);
 		cei_list_append(&lanes->moving[group->lane], &chunk->link);
 	}
 	group->n_chunks = group->n_pieces = group->n_posts = 0;
@@ -255,7 +290,8 @@ void cei_lanes_break(struct cei_engine *engine, uint32_t lane, int error)
 	while (!cei_list_is_empty(moving)) {
 		chunk = CEI_OWNER(cei_list_take(moving), struct cei_chunk, link);
 		chunk->state = CEI_CHUNK_DROPPED;
-		cei_scheduler_credit(&engine->scheduler, lane);
+		cei_scheduler_leave(&engine->scheduler, chunk);
+		cei_staging_release(engine, chunk);
 		failure = cei_failure(error, 0);
 		failure.rank = engine->rank;
 		cei_launch_fail(engine, chunk->launch, chunk, &failure);

@@ -13,6 +13,7 @@
  * chunks of a lane go as one group: wait (gated lanes), copies, marks, submit.
  */
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "backend/backend.h"
@@ -25,17 +26,31 @@
 struct cei_engine;
 
 struct cei_lanes {
-	struct cei_lane  lane[CEI_LANES];
-	struct cei_list  moving[CEI_LANES];     /* chunks, in the order of submits */
-	int              error[CEI_LANES];      /* of a broken lane, else 0 */
-	uint64_t         gate_launch[CEI_LANES]; /* what each lane waited for last: for
+	_Atomic uint32_t n;                     /* open; grows while plans are committed,
+						 * see cei_lanes_n() */
+	struct cei_lane  lane[CEI_LANES_MAX];
+	struct cei_list  moving[CEI_LANES_MAX];     /* chunks, in the order of submits */
+	int              error[CEI_LANES_MAX];      /* of a broken lane, else 0 */
+	uint64_t         gate_launch[CEI_LANES_MAX]; /* what each lane waited for last: for
 						  * which launch, ... */
-	uint64_t         gate_counter[CEI_LANES];
-	uint64_t         gate_value[CEI_LANES];  /* ... counter and value */
+	uint64_t         gate_counter[CEI_LANES_MAX];
+	uint64_t         gate_value[CEI_LANES_MAX];  /* ... counter and value */
 	uint64_t         n_groups;              /* ever; names the current group */
 };
 
-/* Opens every lane. On failure fini. */
+/* How many are open: [0, n). */
+static inline uint32_t cei_lanes_n(const struct cei_lanes *lanes)
+{
+	/* acquire: pairs with the release in cei_lanes_add() */
+	return atomic_load_explicit(&lanes->n, memory_order_acquire);
+}
+
+/* One more lane, of an engine that may be running; *ret_index names it. The caller
+ * serialises calls. CEOV_ERR_NO_MEMORY, raised: there are CEI_LANES_MAX already. */
+int  cei_lanes_add(struct cei_lanes *lanes, struct cei_backend *backend,
+		   enum cei_lane_kind kind, uint32_t *ret_index);
+
+/* Opens CEI_LANES of them. On failure fini. */
 int  cei_lanes_init(struct cei_lanes *lanes, struct cei_backend *backend);
 void cei_lanes_fini(struct cei_lanes *lanes);
 

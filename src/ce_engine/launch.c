@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/park.h"
 #include "ce_engine/engine.h"
+#include "ce_engine/staging.h"
 
 /* Takes what does not move yet out of its stage. */
 static void drop(struct cei_engine *engine, struct cei_launch *launch)
@@ -26,10 +27,10 @@ static void drop(struct cei_engine *engine, struct cei_launch *launch)
 			continue;
 		if (chunk->state == CEI_CHUNK_ARMED && i == step->first_chunk)
 			engine->doorbell.n_armed--;
-		if (chunk->state == CEI_CHUNK_ROUTED)
-			cei_scheduler_credit(&engine->scheduler, chunk->lane);
+		cei_scheduler_leave(&engine->scheduler, chunk);
 		cei_list_remove(&chunk->link);
 		chunk->state = CEI_CHUNK_DROPPED;
+		cei_staging_release(engine, chunk);
 		launch->n_open--;
 		if (step->turn <= launch->sequence)
 			step->turn = launch->sequence + 1;

@@ -44,6 +44,7 @@ struct cei_launch {
 	uint64_t                sequence;       /* counts the plan's launches */
 	uint64_t                base;
 	uint64_t                deadline_ns;    /* point in time */
+	uint64_t                armed_ns;       /* trace: when it was taken up */
 	uint64_t                hold_until_ns;  /* doorbell: 0, or how long one transfer
 						 * may keep others back */
 	const void             *producer;       /* NULL: source_ready is polled */

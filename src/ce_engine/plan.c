@@ -6,6 +6,7 @@
 
 #include "ce_engine/plan.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +14,29 @@
 #include "base/clock.h"
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
-#include "ce_engine/split.h"
+#include "ce_engine/plan_route.h"
 
 static int check_options(ceov_context *context, const struct ceov_plan_options *options)
 {
-	if (!options || options->struct_bytes >= sizeof(*options))
+	if (!options || options->struct_bytes == offsetof(struct ceov_plan_options, routes))
 		return 0;
+	if (options->struct_bytes >= sizeof(*options) &&
+	    options->routes <= CEOV_ROUTES_ALL && options->urgency <= CEOV_URGENCY_BACKGROUND)
+		return 0;
+	if (options->struct_bytes >= sizeof(*options))
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_plan_create: options: routes is %u and urgency %u, must "
+				 "be 0 to 2", options->routes, options->urgency);
 	return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
 			 "ceov_plan_create: options->struct_bytes is too small");
+}
+
+static uint32_t rule_of(const ceov_context *context, const struct ceov_plan_options *options)
+{
+	if (!options || options->struct_bytes < sizeof(*options) ||
+	    options->routes == CEOV_ROUTES_DEFAULT)
+		return context->rule;
+	return options->routes == CEOV_ROUTES_ALL ? CEI_ROUTE_RULE_ALL : CEI_ROUTE_RULE_DIRECT;
 }
 
 int ceov_plan_create(ceov_context *context, uint32_t rank,
@@ -50,6 +66,9 @@ int ceov_plan_create(ceov_context *context, uint32_t rank,
 		? options->max_chunk_bytes : context->max_chunk_bytes;
 	plan->mark_group_bytes = options && options->mark_group_bytes
 		? options->mark_group_bytes : CEI_MARK_GROUP_DEFAULT_BYTES;
+	plan->rule = rule_of(context, options);
+	plan->urgency = options && options->struct_bytes >= sizeof(*options)
+		? options->urgency : CEOV_URGENCY_NORMAL;
 	pthread_mutex_init(&plan->lock, NULL);
 	cei_list_init(&plan->idle);
 	cei_object_init(&plan->object, context, CEI_OBJECT_PLAN);
@@ -199,44 +218,6 @@ int ceov_plan_expect(ceov_plan *plan, const struct ceov_mark *mark)
 
 /* --- commit -------------------------------------------------------------- */
 
-/* Of a floating buffer: the offset alone. */
-static uint64_t address_of(const struct ceov_plan *plan, const struct ceov_spot *spot)
-{
-	if (spot->buffer->is_floating)
-		return spot->offset_bytes;
-	return spot->buffer->region->address[plan->member] + spot->offset_bytes;
-}
-
-static int fix_route(struct ceov_plan *plan, uint32_t i)
-{
-	const struct ceov_transfer *transfer = &plan->transfers[i];
-	struct cei_step *step = &plan->steps[i];
-	const char *why;
-	int r;
-
-	if (!transfer->row_bytes) {     /* goes behind what is before it: on its lane */
-		step->path = i ? plan->steps[i - 1].path : CEI_PATH_LOCAL;
-		return 0;
-	}
-	r = cei_router_path(transfer->source.buffer, transfer->target.buffer, plan->member,
-			    &step->path, &why);
-	if (r)
-		return cei_raise(&plan->object.context->report, r, 0,
-				 "transfer %u: no route from rank %u to rank %u for the "
-				 "engine of rank %u: %s", i, transfer->source.buffer->rank,
-				 transfer->target.buffer->rank, plan->rank, why);
-	step->is_floating = transfer->source.buffer->is_floating;
-	step->piece.source = address_of(plan, &transfer->source);
-	step->piece.target = address_of(plan, &transfer->target);
-	step->piece.row_bytes = transfer->row_bytes;
-	step->piece.n_rows = transfer->n_rows;
-	step->piece.source_pitch_bytes = transfer->source.pitch_bytes;
-	step->piece.target_pitch_bytes = transfer->target.pitch_bytes;
-	if (transfer->n_rows == 1)
-		step->piece.source_pitch_bytes = step->piece.target_pitch_bytes = 0;
-	return 0;
-}
-
 static int build_steps(struct ceov_plan *plan)
 {
 	const struct ceov_transfer *transfer;
@@ -248,10 +229,12 @@ static int build_steps(struct ceov_plan *plan)
 	if (!plan->steps)
 		return cei_raise(&plan->object.context->report, CEOV_ERR_NO_MEMORY, 0,
 				 "ceov_plan_commit: no memory for steps");
+	plan->is_direct = 1;
 	for (i = 0; !r && i < plan->n_transfers; i++) {
 		transfer = &plan->transfers[i];
 		step = &plan->steps[i];
-		r = fix_route(plan, i);
+		r = cei_plan_route(plan, i);
+		plan->is_direct &= step->has_direct;
 		if (!r)
 			r = cei_signal_resolve(&transfer->source_ready, plan->member,
 					       "source_ready", &step->source_ready);
@@ -263,50 +246,6 @@ static int build_steps(struct ceov_plan *plan)
 					       &step->then);
 	}
 	return r;
-}
-
-static int count_chunks(struct ceov_plan *plan)
-{
-	uint64_t n, total = 0;
-	uint32_t i;
-
-	for (i = 0; i < plan->n_transfers; i++) {
-		n = cei_split_count(&plan->steps[i].piece, plan->max_chunk_bytes);
-		if (n > CEI_PLAN_CHUNKS_MAX - total)
-			return cei_raise(&plan->object.context->report, CEOV_ERR_INVALID,
-					 0, "transfer %u: the plan would have more than %u "
-					 "chunks; raise max_chunk_bytes", i,
-					 CEI_PLAN_CHUNKS_MAX);
-		plan->steps[i].first_chunk = (uint32_t)total;
-		plan->steps[i].n_chunks = (uint32_t)n;
-		total += n;
-	}
-	plan->n_cuts = (uint32_t)total;
-	return 0;
-}
-
-static int cut(struct ceov_plan *plan)
-{
-	struct cei_step *step;
-	uint32_t i, k;
-	int r = count_chunks(plan);
-
-	if (r)
-		return r;
-	plan->cuts = calloc(plan->n_cuts + 1, sizeof(*plan->cuts));
-	if (!plan->cuts)
-		return cei_raise(&plan->object.context->report, CEOV_ERR_NO_MEMORY, 0,
-				 "ceov_plan_commit: no memory for %u chunks",
-				 plan->n_cuts);
-	for (i = 0; i < plan->n_transfers; i++) {
-		step = &plan->steps[i];
-		for (k = 0; k < step->n_chunks; k++) {
-			plan->cuts[step->first_chunk + k].step = i;
-			plan->cuts[step->first_chunk + k].piece =
-				cei_split_at(&step->piece, plan->max_chunk_bytes, k);
-		}
-	}
-	return 0;
 }
 
 static void name_signal(struct ceov_plan *plan, struct ceov_signal *signal)
@@ -358,6 +297,7 @@ static int name_all(struct ceov_plan *plan)
 /* Undoes what a commit built; the transfers stay. */
 static void unbuild(struct ceov_plan *plan)
 {
+	cei_plan_unroute(plan);
 	free(plan->steps);
 	free(plan->cuts);
 	free(plan->signals);
@@ -387,7 +327,7 @@ int ceov_plan_commit(ceov_plan *plan)
 	if (!r)
 		r = cei_plan_check(plan);
 	if (!r)
-		r = cut(plan);
+		r = cei_plan_cut(plan);
 	if (r) {
 		unbuild(plan);
 		return r;

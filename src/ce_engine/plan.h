@@ -15,6 +15,7 @@
 #include "backend/backend.h"
 #include "ce_engine/object.h"
 #include "ce_engine/signal.h"
+#include "topology/route.h"
 
 /* Launches of one plan that may be in flight. */
 #define CEI_PLAN_LAUNCHES_MAX 32u
@@ -23,6 +24,9 @@
 #define CEI_PLAN_TRANSFERS_MAX (UINT32_C(1) << 20)
 #define CEI_PLAN_CHUNKS_MAX    (UINT32_C(1) << 22)
 
+/* Routes that a plan keeps are found by hash. */
+#define CEI_PLAN_ROUTE_BUCKETS 64u
+
 enum cei_path {                         /* which way a direct route goes */
 	CEI_PATH_LOCAL,                 /* within the member's memory */
 	CEI_PATH_PEER,                  /* to or from another rank of the same kind */
@@ -30,9 +34,19 @@ enum cei_path {                         /* which way a direct route goes */
 	CEI_PATH_OUT,                   /* the member's GPU to host memory */
 };
 
+struct cei_plan_route;          /* plan_route.h */
+
 struct cei_step {                       /* one transfer, as committed */
 	struct cei_piece   piece;       /* row_bytes 0: moves nothing, only raises */
 	enum cei_path      path;        /* of one that moves nothing: its predecessor's */
+	int                is_routed;   /* some of its chunks take ways of two legs, so its
+					 * last chunk moves nothing: it raises `then` when
+					 * all others are done */
+	int                has_direct;  /* one copy of the rank's engine can move it */
+	const struct cei_plan_route *route;     /* of one that is routed */
+	uint32_t           source_place;/* in the machine; CEOV_NOBODY: not known */
+	uint32_t           target_place;
+	const struct cei_machine_link *link;    /* between them, or NULL */
 	int                is_floating; /* the piece's source, and its cuts', is an offset
 					 * from the address that a launch names */
 	uint32_t           first_chunk;
@@ -47,6 +61,7 @@ struct cei_step {                       /* one transfer, as committed */
 struct cei_cut {                        /* one chunk, as committed */
 	struct cei_piece piece;
 	uint32_t         step;
+	uint32_t         way;           /* the engine's (staging.h), or CEI_WAY_DIRECT */
 };
 
 struct ceov_plan {
@@ -55,6 +70,7 @@ struct ceov_plan {
 	uint32_t              member;
 	uint64_t              max_chunk_bytes;
 	uint64_t              mark_group_bytes;
+	uint32_t              urgency;          /* enum ceov_urgency; of polled launches */
 	int                   is_committed;
 	int                   has_template;     /* a template has added what it has to:
 						 * nothing, for a group of one in place */
@@ -66,6 +82,8 @@ struct ceov_plan {
 	uint32_t              n_expected;
 	uint32_t              expected_room;
 
+	uint32_t              rule;             /* enum cei_route_rule */
+	struct cei_plan_route *routes[CEI_PLAN_ROUTE_BUCKETS]; /* after commit */
 	struct cei_step      *steps;            /* after commit; n_transfers of them */
 	struct cei_cut       *cuts;
 	uint32_t              n_cuts;
@@ -75,9 +93,13 @@ struct ceov_plan {
 	uint32_t              n_buffers;
 	struct ceov_buffer   *floating;         /* the one of them whose address each
 						 * launch names, or NULL */
+	int                   keeps_order;      /* chunks go as transfers stand in the plan;
+						 * else as ports are free (queues.h). Set
+						 * at commit, or by layers above before */
 	int                   is_gateable;      /* its source_ready marks can be left to
 						 * a lane ... */
 	const char           *why_polled;       /* ... or why not */
+	int                   is_direct;        /* every transfer has a direct way */
 	int                   is_pollable;      /* the engine can see all of them */
 
 	pthread_mutex_t       lock;

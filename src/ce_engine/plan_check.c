@@ -146,6 +146,8 @@ static const char *why_not_gated(const struct ceov_plan *plan)
 	      CEI_CAP_LANE_WAIT))
 		return "lanes cannot wait here";
 	for (i = 0; i < plan->n_transfers; i++) {
+		if (!plan->steps[i].has_direct)
+			return "a transfer has no direct way";
 		ready = &plan->steps[i].source_ready;
 		if (!ready->signal)
 			continue;
@@ -226,6 +228,18 @@ static int check_gates(struct ceov_plan *plan, const struct cei_order *order)
 	return 0;
 }
 
+/* Whether more than marks orders the transfers: a template's walk, one that raises behind
+ * all that stand before it, or a counter that several raise. */
+static int keeps_order(const struct ceov_plan *plan, const struct cei_order *order)
+{
+	uint32_t i;
+
+	for (i = 0; i < plan->n_transfers; i++)
+		if (!plan->transfers[i].row_bytes)
+			return 1;
+	return plan->has_template || order->raises_again;
+}
+
 int cei_plan_check(struct ceov_plan *plan)
 {
 	struct cei_order order;
@@ -243,6 +257,8 @@ int cei_plan_check(struct ceov_plan *plan)
 		r = check_gates(plan, &order);
 	if (!r)
 		r = cei_overlap_check(plan, &order);
+	if (!r)
+		plan->keeps_order |= keeps_order(plan, &order);
 	cei_order_fini(&order);
 	return r;
 }

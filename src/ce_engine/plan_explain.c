@@ -12,6 +12,7 @@
 
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
+#include "ce_engine/plan_route.h"
 
 #define LINE_BYTES 512
 
@@ -50,6 +51,46 @@ say(const struct ceov_plan *plan, int fd, const char *format, ...)
 	return 0;
 }
 
+static int explain_way(const struct ceov_plan *plan, const struct cei_plan_route *found,
+		       uint32_t w, int fd)
+{
+	const ceov_context *context = plan->object.context;
+	const struct cei_machine *machine = context->engines[plan->member].topology->machine;
+	const struct cei_route_way *way = &found->route.ways[w];
+	char via[16], first[16], second[16];
+
+	if (way->sort == CEI_ROUTE_DIRECT)
+		return say(plan, fd, "  %.1f %% direct, %.1f GB/s expected\n",
+			   100.0 * (double)way->bytes / (double)found->request.bytes,
+			   (double)way->bytes_per_s / 1e9);
+	return say(plan, fd, "  %.1f %% %s via %s, %.1f GB/s expected, moved by %s then %s\n",
+		   100.0 * (double)way->bytes / (double)found->request.bytes,
+		   cei_route_sort_name(way->sort),
+		   cei_machine_place_name(machine, way->via, via),
+		   (double)way->bytes_per_s / 1e9,
+		   cei_machine_place_name(machine, way->engines[0], first),
+		   cei_machine_place_name(machine, way->engines[1], second));
+}
+
+static int explain_routed(const struct ceov_plan *plan, uint32_t i, int fd)
+{
+	const struct ceov_transfer *transfer = &plan->transfers[i];
+	const struct cei_step *step = &plan->steps[i];
+	const struct cei_route *route = &step->route->route;
+	uint32_t w;
+	int r;
+
+	r = say(plan, fd, "transfer %u: rank %u -> rank %u, %" PRIu64 " bytes (%" PRIu64
+		" rows); %u way%s (%s); trigger: %s; %u chunks; expected %.1f us\n", i,
+		transfer->source.buffer->rank, transfer->target.buffer->rank,
+		step->piece.row_bytes * step->piece.n_rows, step->piece.n_rows, route->n_ways,
+		route->n_ways == 1 ? "" : "s", route->why, trigger_of(plan, step),
+		step->n_chunks, (double)route->expected_ns / 1e3);
+	for (w = 0; !r && w < route->n_ways; w++)
+		r = explain_way(plan, step->route, w, fd);
+	return r;
+}
+
 static int explain_step(const struct ceov_plan *plan, uint32_t i, int fd)
 {
 	const ceov_context *context = plan->object.context;
@@ -61,6 +102,8 @@ static int explain_step(const struct ceov_plan *plan, uint32_t i, int fd)
 	if (!bytes)
 		return say(plan, fd, "transfer %u: moves nothing, raises a mark behind "
 			   "those before it; trigger: %s\n", i, trigger_of(plan, step));
+	if (step->is_routed)
+		return explain_routed(plan, i, fd);
 	return say(plan, fd, "transfer %u: rank %u%s -> rank %u, %" PRIu64 " bytes (%" PRIu64
 		   " rows); backend %s, route direct %s; trigger: %s; %u chunk%s; expected "
 		   "%.1f us\n", i, transfer->source.buffer->rank,

@@ -262,6 +262,7 @@ static int check_raisers(const struct ceov_plan *plan, const struct raises *rais
 					 "transfers %u and %u: both raise counter %u and "
 					 "nothing orders them", a->transfer, b->transfer,
 					 a->index);
+		order->raises_again = 1;
 	}
 	return 0;
 }

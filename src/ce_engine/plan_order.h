@@ -25,6 +25,7 @@ struct cei_order {
 	uint32_t *seen;                 /* ... the walk that saw each transfer, ... */
 	uint32_t  walk;                 /* ... and the number of the latest one */
 	uint32_t  n;                    /* transfers */
+	int       raises_again;         /* two transfers raise one counter */
 };
 
 /* Refuses marks that nobody raises, circles, and counters with several raisers.

@@ -6,8 +6,11 @@
 #include "ce_engine/router.h"
 
 #include "ce_engine/buffer.h"
+#include "ce_engine/context.h"
 #include "ce_engine/engine.h"
 #include "ce_engine/launch.h"
+#include "ce_engine/trace.h"
+#include "ce_engine/plan_route.h"
 
 static int is_reachable(const struct ceov_buffer *buffer, uint32_t member)
 {
@@ -48,6 +51,20 @@ int cei_router_path(const struct ceov_buffer *source_buffer,
 	return 0;
 }
 
+uint32_t cei_router_place(const struct cei_engine *engine, const struct ceov_buffer *buffer)
+{
+	const struct cei_machine *machine = engine->topology->machine;
+	const struct cei_region *region = buffer->region;
+
+	if (!machine || engine->place == CEOV_NOBODY)
+		return CEOV_NOBODY;
+	if (engine->backend.ops->kind == CEOV_PLACE_HOST)
+		return buffer->rank < cei_machine_n_places(machine) ? buffer->rank : CEOV_NOBODY;
+	if (region->kind == CEOV_PLACE_GPU)
+		return region->gpu < machine->n_gpus ? region->gpu : CEOV_NOBODY;
+	return cei_machine_near_host(machine, engine->place);
+}
+
 const char *cei_path_name(enum cei_path path)
 {
 	switch (path) {
@@ -78,6 +95,8 @@ uint64_t cei_router_expected_ns(const struct cei_engine *engine,
 	enum cei_link_kind link = link_of(engine, step->path);
 	uint64_t n_bytes = step->piece.row_bytes * step->piece.n_rows;
 
+	if (step->is_routed)
+		return step->route->route.expected_ns;
 	return cei_topology_expected_ns(engine->topology, link, n_bytes) +
 		(step->n_chunks - 1) * cei_topology_expected_ns(engine->topology, link, 0);
 }
@@ -201,8 +220,13 @@ uint32_t cei_router_lane(const struct cei_chunk *chunk)
 {
 	const struct ceov_plan *plan = chunk->launch->plan;
 
+	const struct cei_way *way;
+
 	if (chunk->launch->gate != CEOV_NOBODY)
 		return chunk->launch->gate;
+	way = cei_staging_way_of(&plan->object.context->engines[plan->member], chunk);
+	if (way)
+		return way->lanes[chunk->leg];
 	return shared_lane(plan->steps[plan->cuts[chunk->index].step].path);
 }
 
@@ -216,5 +240,6 @@ void cei_router_assign(struct cei_engine *engine)
 		chunk = CEI_OWNER(node, struct cei_chunk, link);
 		chunk->lane = (uint16_t)cei_router_lane(chunk);
 		chunk->state = CEI_CHUNK_ROUTED;
+		cei_trace_stage(engine, chunk, CEI_TRACE_ROUTED);
 	}
 }

@@ -41,6 +41,11 @@ void cei_router_init(struct cei_router *router);
 int  cei_router_path(const struct ceov_buffer *source, const struct ceov_buffer *target,
 		     uint32_t member, enum cei_path *ret_path, const char **ret_why);
 
+/* Where the buffer's memory is in the topology's machine; CEOV_NOBODY: not known, or there
+ * is no machine. Host ranks that stand in for a machine's places (CEOVERLAP_MACHINE) are
+ * its places by rank. */
+uint32_t cei_router_place(const struct cei_engine *engine, const struct ceov_buffer *buffer);
+
 /* By the cost model of the topology: t0 per chunk + bytes / rate. */
 uint64_t cei_router_expected_ns(const struct cei_engine *engine,
 				const struct cei_step *step);

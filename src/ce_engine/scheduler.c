@@ -1,47 +1,92 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Stage 2: order and credit. Knows lanes by number only. */
+/* Stage 2: between chunks and the jobs that queues.c decides about. Knows lanes by number
+ * only. */
 
 #include "ce_engine/scheduler.h"
 
+#include "base/clock.h"
 #include "ce_engine/chunk.h"
 #include "ce_engine/engine.h"
+#include "ce_engine/launch.h"
+#include "ce_engine/trace.h"
 
-void cei_scheduler_init(struct cei_scheduler *scheduler)
+int cei_scheduler_init(struct cei_scheduler *scheduler, struct cei_ports *ports)
 {
-	uint32_t i;
-
-	for (i = 0; i < CEI_LANES; i++) {
-		cei_list_init(&scheduler->queues[i]);
-		scheduler->in_flight[i] = 0;
-	}
 	cei_list_init(&scheduler->picked);
+	return cei_queues_init(&scheduler->queues, ports, CEI_LANES_MAX, CEI_LANE_CREDIT);
+}
+
+void cei_scheduler_fini(struct cei_scheduler *scheduler)
+{
+	cei_queues_fini(&scheduler->queues);
+}
+
+/* How far the target is, in the order of places: as templates rotate. */
+static uint16_t turn_of(const struct cei_step *step)
+{
+	return (uint16_t)((step->target_place - step->source_place) % CEI_MACHINE_GPUS_MAX);
+}
+
+/* The link of a chunk that goes there in one copy. Others are bounded by their staging
+ * slots, and small: they go when they can. */
+static const struct cei_machine_link *link_of(const struct cei_chunk *chunk)
+{
+	const struct ceov_plan *plan = chunk->launch->plan;
+	const struct cei_cut *cut = &plan->cuts[chunk->index];
+	const struct cei_machine_link *link = plan->steps[cut->step].link;
+
+	if (cut->way != CEI_WAY_DIRECT || !cut->piece.n_rows || !link ||
+	    link->kind == CEI_MACHINE_NONE)
+		return NULL;
+	return link;
 }
 
 void cei_scheduler_add(struct cei_scheduler *scheduler, struct cei_chunk *chunk)
 {
-	cei_list_append(&scheduler->queues[cei_router_lane(chunk)], &chunk->link);
+	const struct ceov_plan *plan = chunk->launch->plan;
+	const struct cei_cut *cut = &plan->cuts[chunk->index];
+	struct cei_job *job = &chunk->job;
+	int is_gated = chunk->launch->gate != CEOV_NOBODY;
+
+	job->link = link_of(chunk);
+	job->bytes = cut->piece.row_bytes * cut->piece.n_rows;
+	job->ready_ns = cei_now_ns();
+	job->lane = (uint16_t)cei_router_lane(chunk);
+	job->turn = turn_of(&plan->steps[cut->step]);
+	/* what a lane waits for comes in the order of its launches: see router.h */
+	job->urgency = is_gated ? CEOV_URGENCY_NORMAL : (uint8_t)plan->urgency;
+	job->keeps_order = is_gated || plan->keeps_order;
+	cei_queues_add(&scheduler->queues, job);
 }
 
 uint32_t cei_scheduler_pick(struct cei_engine *engine)
 {
-	struct cei_scheduler *scheduler = &engine->scheduler;
-	uint32_t i, n_picked = 0;
+	struct cei_queues *queues = &engine->scheduler.queues;
+	uint64_t waiting = queues->has_waiting;
+	uint32_t lane, n_picked = 0;
+	struct cei_chunk *chunk;
+	struct cei_job *job;
+	uint64_t now;
 
-	for (i = 0; i < CEI_LANES; i++) {
-		while (scheduler->in_flight[i] < CEI_LANE_CREDIT &&
-		       !cei_list_is_empty(&scheduler->queues[i])) {
-			cei_list_append(&scheduler->picked,
-					cei_list_take(&scheduler->queues[i]));
-			scheduler->in_flight[i]++;
+	if (!waiting && !queues->has_moving)
+		return 0;
+	now = cei_now_ns();
+	cei_queues_settle(queues, now);
+	for (; waiting; waiting &= waiting - 1) {
+		lane = (uint32_t)__builtin_ctzll(waiting);
+		while ((job = cei_queues_take(queues, lane, now))) {
+			chunk = CEI_OWNER(job, struct cei_chunk, job);
+			cei_list_append(&engine->scheduler.picked, &chunk->link);
+			cei_trace_stage(engine, chunk, CEI_TRACE_PICKED);
 			n_picked++;
 		}
 	}
 	return n_picked;
 }
 
-void cei_scheduler_credit(struct cei_scheduler *scheduler, uint32_t lane)
+void cei_scheduler_leave(struct cei_scheduler *scheduler, struct cei_chunk *chunk)
 {
-	scheduler->in_flight[lane]--;
+	cei_queues_leave(&scheduler->queues, &chunk->job, cei_now_ns());
 }

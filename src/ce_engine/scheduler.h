@@ -8,20 +8,24 @@
  *   in:   chunks READY, from doorbell
  *   out:  chunks picked, to router; at most CEI_LANE_CREDIT in flight per lane
  *
- * One queue per lane, first come first served. A plan's order is kept, and so is
- * the rotation by which templates keep receivers apart: a switch's receiver that
- * two senders serve at once halves the rate of both.
+ * What goes when is decided in queues.h, over plain data; ports.h keeps engines of this
+ * process from meeting at ports of the machine. Plans that keep their order go first come
+ * first served, and so keep the rotation by which templates keep receivers apart.
  */
 
 #include <stdint.h>
 
 #include "backend/backend.h"
 #include "base/list.h"
+#include "ce_engine/queues.h"
 
 /* Lanes of an engine: one that never waits for each direction, and gated ones. */
 #define CEI_LANES_GATED_FIRST 3u
 #define CEI_LANES_GATED       4u
 #define CEI_LANES             (CEI_LANES_GATED_FIRST + CEI_LANES_GATED)
+
+/* With those of other GPUs' copy engines that its routes need: see staging.h. */
+#define CEI_LANES_MAX 64u
 
 /* Chunks on one lane that are not reaped: no more than submits, which hold at least
  * one each, so that a lane is never full. */
@@ -31,18 +35,21 @@ struct cei_chunk;
 struct cei_engine;
 
 struct cei_scheduler {
-	struct cei_list queues[CEI_LANES];
-	uint32_t        in_flight[CEI_LANES];
-	struct cei_list picked;         /* to router and lanes, emptied each turn */
+	struct cei_queues queues;
+	struct cei_list   picked;       /* to router and lanes, emptied each turn */
 };
 
-void cei_scheduler_init(struct cei_scheduler *scheduler);
+/* ports: of the context, or NULL. CEOV_ERR_NO_MEMORY, not raised; fini accepts zeroes. */
+int  cei_scheduler_init(struct cei_scheduler *scheduler, struct cei_ports *ports);
+void cei_scheduler_fini(struct cei_scheduler *scheduler);
+
+/* The chunk is READY, and linked nowhere. */
 void cei_scheduler_add(struct cei_scheduler *scheduler, struct cei_chunk *chunk);
 
 /* Moves what may go to `picked`. Returns how many. */
 uint32_t cei_scheduler_pick(struct cei_engine *engine);
 
-/* The chunk has left its lane. */
-void cei_scheduler_credit(struct cei_scheduler *scheduler, uint32_t lane);
+/* The chunk has left its lane or, before that, was dropped. May be repeated. */
+void cei_scheduler_leave(struct cei_scheduler *scheduler, struct cei_chunk *chunk);
 
 #endif /* CEI_SCHEDULER_H */

@@ -62,6 +62,33 @@ static int place_from(struct cei_report *report, struct ceov_place *ret_place,
 	return 0;
 }
 
+/* CEOVERLAP_ROUTES: "direct" or "all"; unset: what is needed. */
+static int rule_from(struct cei_report *report, uint32_t *ret_rule)
+{
+	const char *text = getenv("CEOVERLAP_ROUTES");
+
+	*ret_rule = CEI_ROUTE_RULE_NEEDED;
+	if (!text || !*text)
+		return 0;
+	if (strcmp(text, "direct") && strcmp(text, "all"))
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "CEOVERLAP_ROUTES is '%s', must be 'direct' or 'all'", text);
+	*ret_rule = *text == 'd' ? CEI_ROUTE_RULE_DIRECT : CEI_ROUTE_RULE_ALL;
+	return 0;
+}
+
+/* CEOVERLAP_SCHEDULER: "fifo"; unset: by what links share. */
+static int order_from(struct cei_report *report, int *ret_is_fifo)
+{
+	const char *text = getenv("CEOVERLAP_SCHEDULER");
+
+	*ret_is_fifo = text && *text;
+	if (!*ret_is_fifo || !strcmp(text, "fifo"))
+		return 0;
+	return cei_raise(report, CEOV_ERR_INVALID, 0,
+			 "CEOVERLAP_SCHEDULER is '%s', must be 'fifo' or unset", text);
+}
+
 /* One member, as the environment says. */
 static int member_from_environment(ceov_context *context, uint32_t n_ranks)
 {
@@ -126,6 +153,21 @@ static int members_from_config(ceov_context *context, const struct ceov_config *
 	return 0;
 }
 
+/* Where a trace is wanted, the file's name. */
+static int trace_from(struct cei_report *report, struct cei_site *site)
+{
+	const char *path = getenv("CEOVERLAP_TRACE");
+
+	if (!path)
+		return 0;
+	if (strlen(path) >= sizeof(site->trace_path))
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "CEOVERLAP_TRACE is a path of %zu bytes, at most %zu",
+				 strlen(path), sizeof(site->trace_path) - 1);
+	strcpy(site->trace_path, path);
+	return 0;
+}
+
 int cei_settings_load(ceov_context *context, const struct ceov_config *config,
 		      const char **ret_group)
 {
@@ -145,6 +187,12 @@ int cei_settings_load(ceov_context *context, const struct ceov_config *config,
 		: member_from_environment(context, config->n_ranks);
 	if (!r)
 		r = check_members(context);
+	if (!r)
+		r = rule_from(&context->report, &context->rule);
+	if (!r)
+		r = order_from(&context->report, &context->is_fifo);
+	if (!r)
+		r = trace_from(&context->report, site);
 	if (r)
 		return r;
 	*ret_group = config->group ? config->group : getenv("CEOVERLAP_GROUP");

@@ -68,6 +68,10 @@ static int check_launch(ceov_plan *plan, const struct ceov_launch *launch)
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
 				 "ceov_launch: base %" PRIu64 " and the plan's values come "
 				 "to CEOV_VALUE_LIMIT", launch->base);
+	if (launch->after_stream && !plan->is_direct)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "ceov_launch: a transfer of the plan has no direct way, so "
+				 "its engine polls: name no after_stream");
 	if (!launch->producer_stream && !plan->is_pollable)
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
 				 "ceov_launch: source_ready marks of this plan cannot be "
@@ -148,6 +152,8 @@ static void fill_record(struct cei_launch *record, ceov_plan *plan,
 		record->chunks[i].state = CEI_CHUNK_ARMED;
 		record->chunks[i].lane = 0;
 		record->chunks[i].sequence = 0;
+		record->chunks[i].leg = 0;
+		record->chunks[i].slot = CEI_NO_SLOT;
 	}
 }
 

@@ -45,6 +45,8 @@ struct cei_region {
 						 * driver begins here; 0: nothing */
 	uint64_t               device;          /* GPU memory of this process (imports from
 						 * it included): its address; else 0 */
+	int                    is_open;         /* GPU memory of this process: peer access is
+						 * all that other GPUs here need for it */
 	uint64_t               buffer_id;       /* driver's id of the allocation, or memfd inode */
 	uint64_t               instance[2];     /* of the process that owns the memory */
 	uint64_t               offset_bytes;    /* from the exported allocation's base */

@@ -109,6 +109,7 @@ static int allocate(struct cei_region *region, uint32_t member)
 		return cei_cuda_raise(cuda, result, cei_share_cuda_rank(region, member),
 				      "GPU %u: looking up an allocation", region->gpu);
 	region->buffer_id = facts.buffer_id;
+	region->is_open = 1;
 	return 0;
 }
 
@@ -190,7 +191,9 @@ static int adopt(struct cei_region *region, uint32_t member, void *base,
 		return r;
 	region->device = address;
 	region->buffer_id = facts.buffer_id;
-	return 0;
+	r = cei_share_cuda_is_legacy(region);
+	region->is_open = r > 0;
+	return r < 0 ? r : 0;
 }
 
 int cei_share_cuda_is_legacy(struct cei_region *region)

@@ -7,14 +7,20 @@
 
 #include <string.h>
 
+#include "ce_engine/plan.h"
+
 static int open_plan(struct cei_phase *phase, uint32_t half)
 {
 	ceov_workspace *workspace = phase->workspace;
 	struct ceov_plan_options options = { .struct_bytes = sizeof(options) };
+	int r;
 
 	options.mark_group_bytes = 1;   /* each mark right behind its transfer's bytes */
-	return ceov_plan_create(workspace->object.context, workspace->rank, &options,
-				&phase->plan[half]);
+	r = ceov_plan_create(workspace->object.context, workspace->rank, &options,
+			     &phase->plan[half]);
+	if (!r)                         /* later legs' marks speak for earlier ones */
+		phase->plan[half]->keeps_order = 1;
+	return r;
 }
 
 int cei_phase_open(struct cei_phase *phase, ceov_workspace *workspace,

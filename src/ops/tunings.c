@@ -82,7 +82,7 @@ static int folder_of(char *path, size_t n_bytes, const char **ret_base)
 		? 0 : CEOV_NONE;
 }
 
-static int path_of(char *path, size_t n_bytes)
+int cei_tunings_path(char *path, uint64_t n_bytes)
 {
 	const char *base;
 	int r = folder_of(path, n_bytes, &base);
@@ -118,7 +118,7 @@ int cei_tunings_recall(const char *key, struct ceov_op_tuning *ret_tuning)
 	struct ceov_op_tuning tuning;
 	uint32_t n = 0;
 	FILE *file;
-	int r = path_of(path, sizeof(path));
+	int r = cei_tunings_path(path, sizeof(path));
 
 	if (r)
 		return r;

@@ -27,6 +27,9 @@
 void cei_tuning_key(const char *machine, const struct cei_op_shape *shape,
 		    char key[CEI_TUNING_KEY_BYTES]);
 
+/* The file's path. CEOV_NONE: there is no folder to keep it in. */
+int  cei_tunings_path(char *path, uint64_t n_bytes);
+
 /* 0, or CEOV_NONE: nothing usable is remembered. */
 int  cei_tunings_recall(const char *key, struct ceov_op_tuning *ret_tuning);
 

@@ -2,76 +2,60 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The host side of GPUs, by hwloc: the NUMA node and the processors near each. What
- * hwloc cannot tell stays unknown; nothing depends on it but speed.
+ * This machine, by hwloc, and threads bound near a GPU. What hwloc cannot tell stays
+ * unknown; nothing depends on it but speed.
  */
 
 #include "topology/topology.h"
 
 #include <hwloc.h>
 
+struct hwloc_topology *cei_topology_load_hwloc(struct cei_report *report)
+{
+	hwloc_topology_t host;
+
+	if (hwloc_topology_init(&host)) {
+		cei_log(report, CEI_LOG_DEBUG, "topology: hwloc cannot be initialised");
+		return NULL;
+	}
+	if (cei_machine_set_filters(host) || hwloc_topology_load(host)) {
+		cei_log(report, CEI_LOG_DEBUG, "topology: hwloc cannot be loaded");
+		hwloc_topology_destroy(host);
+		return NULL;
+	}
+	return host;
+}
+
+/* The tree of the machine that we run on, or NULL: a file tells about another one. */
+static hwloc_topology_t own_tree(const struct cei_topology *topology)
+{
+	hwloc_topology_t host = topology->machine ? topology->machine->hwloc : NULL;
+
+	return host && hwloc_topology_is_thissystem(host) ? host : NULL;
+}
+
 /* The place in the host's tree where the GPU hangs, or NULL. */
 static hwloc_obj_t anchor(const struct cei_topology *topology, uint32_t gpu)
 {
+	hwloc_topology_t host = own_tree(topology);
 	hwloc_obj_t device;
 
-	if (!topology->hwloc || gpu >= topology->n_gpus)
+	if (!host || gpu >= topology->n_gpus)
 		return NULL;
-	device = hwloc_get_pcidev_by_busidstring(topology->hwloc,
-						 topology->gpus[gpu].bus_id);
-	return device ? hwloc_get_non_io_ancestor_obj(topology->hwloc, device) : NULL;
-}
-
-void cei_topology_discover_host(struct cei_topology *topology, struct cei_site *site)
-{
-	hwloc_topology_t host;
-	hwloc_obj_t object;
-	uint32_t i;
-	int node;
-
-	if (hwloc_topology_init(&host)) {
-		cei_log(site->report, CEI_LOG_DEBUG,
-			"topology: hwloc cannot be initialised");
-		return;
-	}
-	/* PCI devices alone: hwloc's plug-ins for software devices would open CUDA,
-	 * OpenCL and more in the user's process. */
-	if (hwloc_topology_set_type_filter(host, HWLOC_OBJ_PCI_DEVICE,
-					   HWLOC_TYPE_FILTER_KEEP_IMPORTANT) ||
-	    hwloc_topology_load(host)) {
-		cei_log(site->report, CEI_LOG_DEBUG, "topology: hwloc cannot be loaded");
-		hwloc_topology_destroy(host);
-		return;
-	}
-	topology->hwloc = host;
-	for (i = 0; i < topology->n_gpus; i++) {
-		object = anchor(topology, i);
-		node = -1;
-		if (object && object->nodeset)
-			node = hwloc_bitmap_first(object->nodeset);
-		if (node >= 0)
-			topology->gpus[i].numa_node = (uint32_t)node;
-	}
-}
-
-void cei_topology_forget_host(struct cei_topology *topology)
-{
-	if (topology->hwloc)
-		hwloc_topology_destroy(topology->hwloc);
-	topology->hwloc = NULL;
+	device = hwloc_get_pcidev_by_busidstring(host, topology->gpus[gpu].bus_id);
+	return device ? hwloc_get_non_io_ancestor_obj(host, device) : NULL;
 }
 
 /* set: room for the answer. 0, or why not. */
-static const char *bind_near(const struct cei_topology *topology, hwloc_obj_t object,
-			     hwloc_bitmap_t set)
+static const char *bind_near(hwloc_topology_t host, hwloc_obj_t object, hwloc_bitmap_t set)
 {
-	if (hwloc_get_cpubind(topology->hwloc, set, HWLOC_CPUBIND_THREAD))
+	if (hwloc_get_cpubind(host, set, HWLOC_CPUBIND_THREAD))
 		return "its processors cannot be asked";
 	/* Somebody who bound the process knows better how far it may reach. */
 	hwloc_bitmap_and(set, set, object->cpuset);
 	if (hwloc_bitmap_iszero(set))
 		return "it may not use the processors near the GPU";
-	if (hwloc_set_cpubind(topology->hwloc, set, HWLOC_CPUBIND_THREAD))
+	if (hwloc_set_cpubind(host, set, HWLOC_CPUBIND_THREAD))
 		return "it cannot be bound";
 	return NULL;
 }
@@ -95,7 +79,7 @@ void cei_topology_pin(const struct cei_topology *topology, struct cei_site *site
 	}
 	set = hwloc_bitmap_alloc();
 	if (set)
-		why = bind_near(topology, object, set);
+		why = bind_near(topology->machine->hwloc, object, set);
 	hwloc_bitmap_free(set);
 	if (why)
 		cei_log(site->report, CEI_LOG_DEBUG, "rank %u: engine not pinned: %s",

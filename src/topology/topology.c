@@ -5,13 +5,18 @@
 
 #include "topology/topology.h"
 
+#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/cuda_driver.h"
+#include "topology/machine_cache.h"
 
 #define NS_PER_S UINT64_C(1000000000)
 
 /*
- * Defaults until links are measured, from one host of 8 x H200 behind NVSwitch:
+ * Defaults until links are known, from one host of 8 x H200 behind NVSwitch:
  * rates of back-to-back copies of 64 MiB and more; t0 with one mark for a batch of
  * copies. LOCAL is what a copy engine does within a GPU (87 to 106 GB/s), far below
  * its memory; HOST is one thread's memcpy.
@@ -24,9 +29,188 @@ static const struct cei_link_cost defaults[CEI_LINKS] = {
 	[CEI_LINK_HOST]  = { 2000, UINT64_C(8000000000) },
 };
 
+/* --- this machine ----------------------------------------------------------------- */
+
+/* The driver's version as the kernel tells it, which a library's update alone does not
+ * change; else that of CUDA. */
+static void name_driver(const struct cei_site *site, char *text, size_t n_bytes)
+{
+	uint32_t version = cei_topology_cuda_version(site);
+	FILE *file;
+	size_t i;
+
+	text[0] = '\0';
+	if (!version)
+		return;
+	file = fopen("/sys/module/nvidia/version", "re");
+	if (file) {
+		if (!fgets(text, (int)n_bytes, file))
+			text[0] = '\0';
+		fclose(file);
+	}
+	for (i = 0; isalnum((unsigned char)text[i]) || text[i] == '.'; i++)
+		;
+	text[i] = '\0';
+	if (!i)
+		snprintf(text, n_bytes, "cuda%u.%u", version / 1000, version % 1000 / 10);
+}
+
+/* The machine as it is here; errors are raised in site's report. */
+static int discover(struct cei_site *site, struct cei_machine **ret_machine)
+{
+	struct cei_machine_hints *hints = calloc(1, sizeof(*hints));
+	struct cei_machine *machine = NULL;
+	int r;
+
+	if (!hints)
+		return cei_raise(site->report, CEOV_ERR_NO_MEMORY, 0,
+				 "topology: no memory for what the driver tells");
+	r = cei_machine_hints_from_driver(site, hints);
+	if (!r)
+		r = cei_machine_from_hwloc(site->report,
+					   cei_topology_load_hwloc(site->report),
+					   hints->n_gpus ? hints : NULL, &machine);
+	free(hints);
+	if (r)
+		return r;
+	name_driver(site, machine->driver, sizeof(machine->driver));
+	*ret_machine = machine;
+	return 0;
+}
+
+int cei_machine_open_unmeasured(struct cei_report *report, struct cei_machine **ret_machine)
+{
+	struct cei_site site = { .report = report };
+	const char *why = "";
+	int r = cei_cuda_open(report, &site.cuda, &why);
+
+	if (r < 0)
+		return r;
+	if (r)
+		cei_log(report, CEI_LOG_DEBUG, "topology: %s", why);
+	r = discover(&site, ret_machine);
+	if (site.cuda)
+		cei_cuda_close(site.cuda);
+	return r;
+}
+
+int cei_machine_open_live(struct cei_report *report, struct cei_machine **ret_machine)
+{
+	int r = cei_machine_open_unmeasured(report, ret_machine);
+
+	if (!r)
+		cei_machine_cache_load(report, *ret_machine);
+	return r;
+}
+
+/* --- of a context ------------------------------------------------------------------- */
+
+static void drop_line(void *log_arg, const char *line)
+{
+	(void)log_arg;
+	(void)line;
+}
+
+/* What cannot be read is no failure of a context: told in its own report, then as one
+ * warning. */
+static void discover_if_possible(struct cei_topology *topology, const struct cei_site *site)
+{
+	struct cei_report report;
+	struct ceov_failure failure;
+	struct cei_site own = *site;
+
+	cei_report_init(&report, drop_line, NULL);
+	own.report = &report;
+	if (!discover(&own, &topology->machine))
+		cei_machine_cache_load(site->report, topology->machine);
+	else if (!cei_report_take(&report, &failure))
+		cei_log(site->report, CEI_LOG_WARN, "%s; going on without the machine's "
+			"links", failure.text);
+	cei_report_fini(&report);
+}
+
+static int take_file(struct cei_topology *topology, struct cei_site *site, const char *path)
+{
+	int r = cei_machine_read_xml(site->report, path, &topology->machine);
+	uint32_t i;
+
+	for (i = 0; !r && i < site->n_members; i++)
+		if (site->members[i].place.kind == CEOV_PLACE_GPU &&
+		    site->members[i].place.index >= topology->machine->n_gpus)
+			r = cei_raise(site->report, CEOV_ERR_INVALID, 0,
+				      "CEOVERLAP_MACHINE: '%s' has %u GPUs, but rank %u is on "
+				      "GPU %u: name a file of a machine that is large enough",
+				      path, topology->machine->n_gpus, site->members[i].rank,
+				      site->members[i].place.index);
+	return r;
+}
+
+static enum cei_link_kind kind_of(const struct cei_machine *machine, uint32_t from,
+				  uint32_t to)
+{
+	int from_gpu = cei_machine_is_gpu(machine, from);
+	int to_gpu = cei_machine_is_gpu(machine, to);
+
+	if (from_gpu && to_gpu)
+		return from == to ? CEI_LINK_LOCAL : CEI_LINK_PEER;
+	if (from_gpu)
+		return CEI_LINK_OUT;
+	return to_gpu ? CEI_LINK_IN : CEI_LINK_HOST;
+}
+
+/* Staging memory is near: the way to a far node says nothing about the kind. */
+static int is_usual(const struct cei_machine *machine, uint32_t from, uint32_t to)
+{
+	if (cei_machine_is_gpu(machine, from) == cei_machine_is_gpu(machine, to))
+		return 1;
+	if (cei_machine_is_gpu(machine, from))
+		return to == cei_machine_near_host(machine, from);
+	return from == cei_machine_near_host(machine, to);
+}
+
+/* Of each kind the slowest link that is known: what is expected bounds what is waited
+ * for. */
+static void take_costs(struct cei_topology *topology)
+{
+	const struct cei_machine *machine = topology->machine;
+	uint32_t from, to, n = cei_machine_n_places(machine);
+	const struct cei_machine_link *link;
+	struct cei_link_cost *cost;
+	uint8_t has[CEI_LINKS] = { 0 };
+	enum cei_link_kind kind;
+
+	for (from = 0; from < n; from++) {
+		for (to = 0; to < n; to++) {
+			link = cei_machine_link(machine, from, to);
+			kind = kind_of(machine, from, to);
+			cost = &topology->costs[kind];
+			if (link->origin == CEI_MACHINE_DEFAULT || !link->bytes_per_s ||
+			    !is_usual(machine, from, to) ||
+			    (has[kind] && cost->bytes_per_s <= link->bytes_per_s))
+				continue;
+			cost->bytes_per_s = link->bytes_per_s;
+			cost->t0_ns = link->t0_ns;
+			has[kind] = 1;
+		}
+	}
+}
+
+static void take_nodes(struct cei_topology *topology)
+{
+	const struct cei_machine *machine = topology->machine;
+	uint32_t i, node;
+
+	for (i = 0; i < topology->n_gpus && i < machine->n_gpus; i++) {
+		node = machine->gpus[i].node;
+		if (node < machine->n_nodes)
+			topology->gpus[i].numa_node = machine->nodes[node].os_index;
+	}
+}
+
 int cei_topology_open(struct cei_site *site, struct cei_topology **ret_topology)
 {
 	struct cei_topology *topology = calloc(1, sizeof(*topology));
+	const char *path = getenv("CEOVERLAP_MACHINE");
 	int r;
 
 	if (!topology)
@@ -34,11 +218,17 @@ int cei_topology_open(struct cei_site *site, struct cei_topology **ret_topology)
 				 "topology: no memory");
 	memcpy(topology->costs, defaults, sizeof(topology->costs));
 	r = cei_topology_discover_gpus(topology, site);
+	if (!r && path && *path)
+		r = take_file(topology, site, path);
 	if (r)
 		goto fail;
 	/* Reading the machine takes tens of milliseconds, and only GPUs need it. */
-	if (topology->n_gpus)
-		cei_topology_discover_host(topology, site);
+	if (!topology->machine && topology->n_gpus)
+		discover_if_possible(topology, site);
+	if (topology->machine) {
+		take_costs(topology);
+		take_nodes(topology);
+	}
 	*ret_topology = topology;
 	return 0;
 fail:
@@ -50,7 +240,7 @@ void cei_topology_close(struct cei_topology *topology)
 {
 	if (!topology)
 		return;
-	cei_topology_forget_host(topology);
+	cei_machine_destroy(topology->machine);
 	free(topology);
 }
 

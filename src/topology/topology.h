@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/site.h"
+#include "topology/machine.h"
 
 #define CEI_TOPOLOGY_GPUS_MAX      64u
 #define CEI_TOPOLOGY_BUS_ID_BYTES  16u
@@ -34,11 +35,9 @@ struct cei_link_cost {
 
 struct cei_topology_gpu {
 	char     bus_id[CEI_TOPOLOGY_BUS_ID_BYTES];     /* PCI */
-	uint32_t numa_node;             /* nearest; CEOV_NOBODY: not known */
+	uint32_t numa_node;             /* nearest, its os_index; CEOV_NOBODY: not known */
 	uint32_t n_copy_engines;
 };
-
-struct hwloc_topology;
 
 struct cei_topology {
 	uint32_t                n_gpus; /* that this process sees, by driver ordinal */
@@ -46,11 +45,28 @@ struct cei_topology {
 	uint8_t                 peer[CEI_TOPOLOGY_GPUS_MAX][CEI_TOPOLOGY_GPUS_MAX];
 					/* [a][b]: 1: a reaches b's memory */
 	struct cei_link_cost    costs[CEI_LINKS];
-	struct hwloc_topology  *hwloc;  /* NULL: the host side is not known */
+	struct cei_machine     *machine;
+					/* places, links and ports; its GPU i is the driver's
+					 * GPU i. NULL: the context is on host memory alone,
+					 * or the machine cannot be read: then costs are all
+					 * there is */
 };
 
+/* Reads the machine where a member is on a GPU: tens of milliseconds. What cannot be read
+ * is told by a warning, and costs are those of each kind.
+ *
+ * CEOVERLAP_MACHINE names an XML file that is taken instead of what is found here, also
+ * without GPUs. CEOV_ERR_INVALID, raised: it cannot be read, or has fewer GPUs than the
+ * members use. */
 int  cei_topology_open(struct cei_site *site, struct cei_topology **ret_topology);
 void cei_topology_close(struct cei_topology *topology);
+
+/* The machine that this process runs on, with what was measured here before, for tools
+ * without ranks: opens the driver and closes it again. Creates no context on a GPU. The
+ * second one leaves out what was measured. */
+int  cei_machine_open_live(struct cei_report *report, struct cei_machine **ret_machine);
+int  cei_machine_open_unmeasured(struct cei_report *report,
+				 struct cei_machine **ret_machine);
 
 /* The time that moving n_bytes in one copy should take. */
 uint64_t cei_topology_expected_ns(const struct cei_topology *topology,
@@ -64,11 +80,19 @@ void cei_topology_pin(const struct cei_topology *topology, struct cei_site *site
 
 /* --- the sources, for topology.c ------------------------------------------------ */
 
-/* discover_cuda.c (discover_absent.c in a build without): GPUs and peer access. */
+/* discover_cuda.c (discover_absent.c in a build without): GPUs and peer access, and the
+ * same as hints, with what NVML adds: n_gpus is 0 without a driver. The version of CUDA
+ * that the driver speaks, 1000 major + 10 minor; 0: no driver. */
 int  cei_topology_discover_gpus(struct cei_topology *topology, struct cei_site *site);
+int  cei_machine_hints_from_driver(struct cei_site *site,
+				   struct cei_machine_hints *ret_hints);
+uint32_t cei_topology_cuda_version(const struct cei_site *site);
 
-/* discover_hwloc.c: the host side of the GPUs found. Failing is not an error. */
-void cei_topology_discover_host(struct cei_topology *topology, struct cei_site *site);
-void cei_topology_forget_host(struct cei_topology *topology);
+/* discover_nvml.c: adds the NVLinks of hinted GPUs. Without NVML hints stay as they are. */
+void cei_machine_hints_from_nvml(struct cei_report *report, struct cei_machine_hints *hints);
+
+/* discover_hwloc.c: this machine with PCI devices, bridges and NICs, for
+ * cei_machine_from_hwloc(); NULL: hwloc cannot read it, which is logged. */
+struct hwloc_topology *cei_topology_load_hwloc(struct cei_report *report);
 
 #endif /* CEI_TOPOLOGY_H */

@@ -46,7 +46,8 @@ void rig_open(void)
 	open_site();
 	rig.ops = cei_backend_for(rig.kind);
 	rig.random = testing_seed();
-	ck_assert_int_eq(cei_backend_open(&rig.backend, rig.ops, &rig.site, 0), 0);
+	ck_assert_int_eq(cei_backend_open(&rig.backend, rig.ops, &rig.site, 0,
+						  rig.site.members[0].place), 0);
 	make_region(&rig.memory[0], rig.kind, BYTES);
 	make_region(&rig.memory[1], rig.kind, BYTES);
 	make_region(&rig.counters, rig.kind, sizeof(zeros));

@@ -11,6 +11,7 @@
 #include "config.h"
 #include "testing.h"
 
+#if HAVE_CUDA
 /* The double is found by its SONAME once it is loaded. Each test is a process of its
  * own, so it is loaded there and nowhere else. */
 static void use_fake(const char *behaviour)
@@ -26,6 +27,7 @@ static void use_fake(const char *behaviour)
 	ck_assert_int_eq(setenv("CEOVERLAP_FAKE_CUDA", behaviour, 1), 0);
 	ck_assert_msg(dlopen(path, RTLD_NOW) != NULL, "%s", dlerror());
 }
+#endif
 
 static struct testing_log lines;
 

@@ -68,7 +68,8 @@ static struct ceov_transfer whole(void)
 /* A plan of that one transfer, in chunks of at most that many bytes. */
 static void commit_whole(uint64_t max_chunk_bytes)
 {
-	struct ceov_plan_options options = { sizeof(options), max_chunk_bytes, 0 };
+	struct ceov_plan_options options = { .struct_bytes = sizeof(options),
+					     .max_chunk_bytes = max_chunk_bytes };
 	struct ceov_transfer transfer = whole();
 
 	ceov_plan_release(plan);
@@ -282,7 +283,8 @@ END_TEST
 
 START_TEST(test_rows_of_a_floating_buffer)
 {
-	struct ceov_plan_options options = { sizeof(options), 250, 0 };
+	struct ceov_plan_options options = { .struct_bytes = sizeof(options),
+					     .max_chunk_bytes = 250 };
 	struct ceov_transfer transfer = whole();
 	unsigned char *base = ceov_buffer_base(target, 1);
 	uint64_t row;
@@ -324,7 +326,8 @@ END_TEST
 /* A transfer for each part, and one that moves nothing and says that all are sent. */
 static void commit_parts(int has_same_ready, uint64_t mark_group_bytes)
 {
-	struct ceov_plan_options options = { sizeof(options), 0, mark_group_bytes };
+	struct ceov_plan_options options = { .struct_bytes = sizeof(options),
+					     .mark_group_bytes = mark_group_bytes };
 	struct ceov_transfer transfer = whole(), last = { .struct_bytes = sizeof(last) };
 	uint32_t i;
 

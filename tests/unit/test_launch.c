@@ -330,7 +330,8 @@ END_TEST
 
 START_TEST(test_chunks_add_up_and_raise_once)
 {
-	struct ceov_plan_options options = { sizeof(options), 1000, 5000 };
+	struct ceov_plan_options options = { .struct_bytes = sizeof(options),
+					     .max_chunk_bytes = 1000, .mark_group_bytes = 5000 };
 	struct ceov_transfer transfer;
 	struct way way;
 	uint32_t k;

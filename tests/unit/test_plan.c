@@ -499,7 +499,8 @@ END_TEST
 
 START_TEST(test_explain_says_what_was_decided)
 {
-	struct ceov_plan_options options = { sizeof(options), 1000, 0 };
+	struct ceov_plan_options options = { .struct_bytes = sizeof(options),
+					     .max_chunk_bytes = 1000 };
 	struct ceov_transfer transfer = piece(0, 0, 2500);
 	char text[2000] = "";
 	int pipe_fds[2];

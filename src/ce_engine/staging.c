@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Ways of two legs: making them, and the steps that chunks take on them. */
+
+#include "ce_engine/staging.h"
+
+#include <string.h>
+
+#include "backend/lane.h"
+#include "ce_engine/engine.h"
+#include "ce_engine/launch.h"
+#include "ce_engine/trace.h"
+
+void cei_staging_init(struct cei_staging *staging)
+{
+	memset(staging, 0, sizeof(*staging));
+	pthread_mutex_init(&staging->lock, NULL);
+	staging->is_begun = 1;
+}
+
+void cei_staging_fini(struct cei_staging *staging)
+{
+	struct cei_way *way;
+	uint32_t i;
+
+	if (!staging->is_begun)
+		return;
+	for (i = 0; i < staging->n_ways; i++) {
+		way = &staging->ways[i];
+		way->owner->ops->staging_close(way->owner, way->kind, way->memory);
+	}
+	for (i = 0; i < staging->n_helpers; i++)
+		cei_backend_close(&staging->helpers[i].backend);
+	pthread_mutex_destroy(&staging->lock);
+	staging->is_begun = 0;
+}
+
+/* --- making ways ------------------------------------------------------------- */
+
+/* Which of a GPU's engines moves from place to place. */
+static enum cei_lane_kind kind_of_leg(const struct cei_machine *machine, uint32_t from,
+				      uint32_t to)
+{
+	if (!cei_machine_is_gpu(machine, from))
+		return CEI_LANE_IN;
+	return cei_machine_is_gpu(machine, to) ? CEI_LANE_PEER : CEI_LANE_OUT;
+}
+
+/* As backends name places. Where host ranks stand in for a machine, all is host memory. */
+static struct ceov_place backend_place(const struct cei_engine *engine,
+				       const struct cei_machine *machine, uint32_t place)
+{
+	struct ceov_place found = { CEOV_PLACE_HOST, 0 };
+
+	if (engine->backend.ops->kind == CEOV_PLACE_GPU && cei_machine_is_gpu(machine, place)) {
+		found.kind = CEOV_PLACE_GPU;
+		found.index = place;
+	}
+	return found;
+}
+
+static int find_helper(struct cei_engine *engine, const struct cei_machine *machine,
+		       uint32_t place, struct cei_helper **ret_helper)
+{
+	struct cei_staging *staging = &engine->staging;
+	struct cei_helper *helper;
+	uint32_t i;
+	int r;
+
+	for (i = 0; i < staging->n_helpers; i++) {
+		*ret_helper = &staging->helpers[i];
+		if ((*ret_helper)->place == place)
+			return 0;
+	}
+	if (staging->n_helpers == CEI_HELPERS_MAX)
+		return CEOV_ERR_NO_ROUTE;
+	helper = &staging->helpers[staging->n_helpers];
+	r = cei_backend_open(&helper->backend, engine->backend.ops, engine->site,
+			     engine->member, backend_place(engine, machine, place));
+	if (r)
+		return r;
+	helper->place = place;
+	for (i = 0; i <= CEI_LANE_OUT; i++)
+		helper->lanes[i] = CEOV_NOBODY;
+	staging->n_helpers++;
+	*ret_helper = helper;
+	return 0;
+}
+
+/* One leg of a way that is being made. */
+struct leg {
+	const struct cei_machine *machine;
+	uint32_t                  place;        /* whose copy engines move */
+	uint32_t                  from;
+	uint32_t                  to;
+};
+
+/* The lane that moves the leg, and its backend; both ends are in its reach then. */
+static int open_leg(struct cei_engine *engine, const struct leg *leg, uint32_t *ret_lane,
+		    struct cei_backend **ret_backend)
+{
+	enum cei_lane_kind kind = kind_of_leg(leg->machine, leg->from, leg->to);
+	struct cei_backend *backend = &engine->backend;
+	struct cei_helper *helper;
+	int r = 0;
+
+	*ret_lane = kind;               /* the engine's own ones are in the order of kinds */
+	if (leg->place != engine->place) {
+		r = find_helper(engine, leg->machine, leg->place, &helper);
+		if (r)
+			return r;
+		backend = &helper->backend;
+		if (helper->lanes[kind] == CEOV_NOBODY)
+			r = cei_lanes_add(&engine->lanes, backend, kind,
+					  &helper->lanes[kind]);
+		*ret_lane = helper->lanes[kind];
+	}
+	if (!r)
+		r = backend->ops->reach(backend,
+					backend_place(engine, leg->machine, leg->from));
+	if (!r)
+		r = backend->ops->reach(backend,
+					backend_place(engine, leg->machine, leg->to));
+	*ret_backend = backend;
+	return r;
+}
+
+static int is_same(const struct cei_way *a, const struct cei_way *b)
+{
+	return a->via == b->via && a->lanes[0] == b->lanes[0] && a->lanes[1] == b->lanes[1];
+}
+
+static int open_slots(struct cei_way *way)
+{
+	uint16_t i;
+	int r = way->owner->ops->staging_open(way->owner, way->kind,
+					      CEI_ROUTE_SLOTS * CEI_ROUTE_SLOT_BYTES,
+					      &way->memory);
+
+	if (r)
+		return r;
+	cei_list_init(&way->waiting);
+	for (i = 0; i < CEI_ROUTE_SLOTS; i++)
+		way->free[way->n_free++] = i;
+	return 0;
+}
+
+static int make_way(struct cei_engine *engine, const struct cei_staging_ask *ask,
+		    uint32_t *ret_way)
+{
+	struct cei_staging *staging = &engine->staging;
+	uint32_t via = ask->way->via;
+	struct leg first = { ask->machine, ask->way->engines[0], ask->from, via };
+	struct leg second = { ask->machine, ask->way->engines[1], via, ask->to };
+	struct cei_backend *backends[2];
+	struct cei_way way;
+	int r;
+
+	memset(&way, 0, sizeof(way));
+	way.via = via;
+	r = open_leg(engine, &first, &way.lanes[0], &backends[0]);
+	if (!r)
+		r = open_leg(engine, &second, &way.lanes[1], &backends[1]);
+	if (r)
+		return r;
+	for (*ret_way = 0; *ret_way < staging->n_ways; ++*ret_way)
+		if (is_same(&way, &staging->ways[*ret_way]))
+			return 0;
+	if (staging->n_ways == CEI_WAYS_MAX)
+		return CEOV_ERR_NO_ROUTE;
+	/* A GPU in between moves the second leg itself; host memory is anybody's. */
+	way.owner = backends[1];
+	way.kind = backend_place(engine, ask->machine, via).kind;
+	r = open_slots(&way);
+	if (r)
+		return r;
+	staging->ways[staging->n_ways] = way;
+	cei_list_init(&staging->ways[staging->n_ways].waiting);
+	staging->n_ways++;
+	return 0;
+}
+
+int cei_staging_way(struct cei_engine *engine, const struct cei_staging_ask *ask,
+		    uint32_t *ret_way)
+{
+	int r;
+
+	pthread_mutex_lock(&engine->staging.lock);
+	r = make_way(engine, ask, ret_way);
+	pthread_mutex_unlock(&engine->staging.lock);
+	return r;
+}
+
+/* --- chunks on ways ------------------------------------------------------------- */
+
+static const struct cei_step *step_of(const struct cei_chunk *chunk)
+{
+	const struct ceov_plan *plan = chunk->launch->plan;
+
+	return &plan->steps[plan->cuts[chunk->index].step];
+}
+
+static int is_direct(const struct cei_chunk *chunk)
+{
+	return chunk->launch->gate != CEOV_NOBODY ||
+	       chunk->launch->plan->cuts[chunk->index].way == CEI_WAY_DIRECT;
+}
+
+static struct cei_way *way_of(struct cei_engine *engine, const struct cei_chunk *chunk)
+{
+	if (is_direct(chunk))
+		return NULL;
+	return &engine->staging.ways[chunk->launch->plan->cuts[chunk->index].way];
+}
+
+const struct cei_way *cei_staging_way_of(const struct cei_engine *engine,
+					 const struct cei_chunk *chunk)
+{
+	return way_of((struct cei_engine *)engine, chunk);
+}
+
+/* The chunk that closes the transfer of a chunk, where others take ways of two legs. */
+static struct cei_chunk *closer_of(const struct cei_chunk *chunk)
+{
+	const struct cei_step *step = step_of(chunk);
+
+	if (!step->is_routed || chunk->launch->gate != CEOV_NOBODY)
+		return NULL;
+	return &chunk->launch->chunks[step->first_chunk + step->n_chunks - 1];
+}
+
+void cei_staging_send(struct cei_engine *engine, struct cei_chunk *chunk)
+{
+	struct cei_way *way = way_of(engine, chunk);
+
+	if (chunk == closer_of(chunk)) {
+		chunk->sequence = step_of(chunk)->n_chunks - 1;
+		return;
+	}
+	if (way && chunk->slot == CEI_NO_SLOT && !way->n_free) {
+		cei_list_append(&way->waiting, &chunk->link);
+		return;
+	}
+	if (way && chunk->slot == CEI_NO_SLOT)
+		chunk->slot = way->free[--way->n_free];
+	cei_scheduler_add(&engine->scheduler, chunk);
+}
+
+struct cei_piece cei_staging_leg(const struct cei_engine *engine,
+				 const struct cei_chunk *chunk, const struct cei_piece *piece)
+{
+	const struct cei_way *way = cei_staging_way_of(engine, chunk);
+	struct cei_piece leg = *piece;
+	uint64_t slot;
+
+	if (!way)
+		return leg;
+	slot = way->memory + chunk->slot * CEI_ROUTE_SLOT_BYTES;
+	if (chunk->leg == 0) {
+		leg.target = slot;
+		leg.target_pitch_bytes = piece->n_rows > 1 ? piece->row_bytes : 0;
+	} else {
+		leg.source = slot;
+		leg.source_pitch_bytes = piece->n_rows > 1 ? piece->row_bytes : 0;
+	}
+	return leg;
+}
+
+void cei_staging_release(struct cei_engine *engine, struct cei_chunk *chunk)
+{
+	struct cei_way *way = way_of(engine, chunk);
+	struct cei_chunk *next;
+
+	if (!way || chunk->slot == CEI_NO_SLOT)
+		return;
+	way->free[way->n_free++] = chunk->slot;
+	chunk->slot = CEI_NO_SLOT;
+	if (cei_list_is_empty(&way->waiting))
+		return;
+	next = CEI_OWNER(cei_list_take(&way->waiting), struct cei_chunk, link);
+	cei_staging_send(engine, next);
+}
+
+/* The chunk is done: so may all be that the closing one waits for. */
+static void count_down(struct cei_engine *engine, struct cei_chunk *chunk)
+{
+	struct cei_chunk *closer = closer_of(chunk);
+
+	if (!closer || closer == chunk || closer->state != CEI_CHUNK_READY)
+		return;                 /* of a launch that failed it was dropped */
+	if (!--closer->sequence)
+		cei_scheduler_add(&engine->scheduler, closer);
+}
+
+int cei_staging_goes_on(struct cei_engine *engine, struct cei_chunk *chunk)
+{
+	if (way_of(engine, chunk) && !chunk->leg && !chunk->launch->error) {
+		chunk->leg = 1;
+		chunk->state = CEI_CHUNK_READY;
+		cei_trace_stage(engine, chunk, CEI_TRACE_READY);
+		cei_scheduler_add(&engine->scheduler, chunk);
+		return 1;
+	}
+	cei_staging_release(engine, chunk);
+	count_down(engine, chunk);
+	return 0;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* A straight line through times. */
+
+#include "topology/fit.h"
+
+#include <ceoverlap/ceoverlap.h>
+#include <math.h>
+
+#define NS_PER_S 1e9
+
+struct sums {                           /* of weights 1 / ns^2, and with them */
+	double one, x, xx, y, xy;
+};
+
+static int add_points(const struct cei_fit_point *points, uint32_t n, struct sums *sums)
+{
+	double weight, x;
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		if (!isfinite(points[i].ns) || points[i].ns <= 0)
+			return -1;
+		x = (double)points[i].bytes;
+		weight = 1 / (points[i].ns * points[i].ns);
+		sums->one += weight;
+		sums->x += weight * x;
+		sums->xx += weight * x * x;
+		sums->y += weight * points[i].ns;
+		sums->xy += weight * x * points[i].ns;
+	}
+	return 0;
+}
+
+int cei_fit(const struct cei_fit_point *points, uint32_t n_points,
+	    uint64_t *ret_bytes_per_s, uint64_t *ret_t0_ns)
+{
+	struct sums sums = { 0, 0, 0, 0, 0 };
+	double determinant, ns_per_byte, t0;
+
+	if (add_points(points, n_points, &sums))
+		return CEOV_ERR_INVALID;
+	determinant = sums.one * sums.xx - sums.x * sums.x;
+	/* of a single size it is rounding errors alone */
+	if (!(determinant > 1e-9 * sums.one * sums.xx))
+		return CEOV_ERR_INVALID;
+	ns_per_byte = (sums.one * sums.xy - sums.x * sums.y) / determinant;
+	t0 = (sums.y - ns_per_byte * sums.x) / sums.one;
+	if (t0 < 0) {                   /* the best line through the origin */
+		t0 = 0;
+		ns_per_byte = sums.xy / sums.xx;
+	}
+	if (!(ns_per_byte > 0) || !(NS_PER_S / ns_per_byte >= 1) ||
+	    NS_PER_S / ns_per_byte > 1e15)
+		return CEOV_ERR_INVALID;
+	*ret_bytes_per_s = (uint64_t)(NS_PER_S / ns_per_byte + 0.5);
+	*ret_t0_ns = (uint64_t)(t0 + 0.5);
+	return 0;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* A machine that is made: its names, its costs, and what a measurement adds to them. */
+
+#include "topology/machine.h"
+
+#include <hwloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define NS_PER_S UINT64_C(1000000000)
+
+uint64_t cei_machine_link_ns(const struct cei_machine_link *link, uint64_t n_bytes)
+{
+	uint64_t rate = link->bytes_per_s;
+	uint64_t s, rest_ns;
+
+	if (link->kind == CEI_MACHINE_NONE || !rate)
+		return UINT64_MAX;
+	s = n_bytes / rate;
+	/* the rest is below one second's bytes: in double the error is below 1 ns up
+	 * to 2^53 bytes per second */
+	rest_ns = (uint64_t)((double)(n_bytes % rate) * (double)NS_PER_S / (double)rate);
+	if (s > (UINT64_MAX - rest_ns) / NS_PER_S ||
+	    link->t0_ns > UINT64_MAX - rest_ns - s * NS_PER_S)
+		return UINT64_MAX;
+	return link->t0_ns + s * NS_PER_S + rest_ns;
+}
+
+const char *cei_machine_link_kind_name(enum cei_machine_link_kind kind)
+{
+	switch (kind) {
+	case CEI_MACHINE_NONE:     return "none";
+	case CEI_MACHINE_SELF:     return "self";
+	case CEI_MACHINE_NVSWITCH: return "NVSwitch";
+	case CEI_MACHINE_NVLINK:   return "NVLink";
+	case CEI_MACHINE_PCIE:     return "PCIe";
+	case CEI_MACHINE_HOST:     return "host";
+	case CEI_MACHINE_C2C:      return "C2C";
+	case CEI_MACHINE_NODES:    return "nodes";
+	}
+	return "unknown";
+}
+
+const char *cei_machine_origin_name(enum cei_machine_origin origin)
+{
+	switch (origin) {
+	case CEI_MACHINE_DEFAULT:  return "default";
+	case CEI_MACHINE_TOLD:     return "told";
+	case CEI_MACHINE_MEASURED: return "measured";
+	}
+	return "unknown";
+}
+
+const char *cei_machine_distance_name(enum cei_machine_distance distance)
+{
+	switch (distance) {
+	case CEI_MACHINE_SAME_SWITCH:  return "same switch";
+	case CEI_MACHINE_SAME_TREE:    return "same tree";
+	case CEI_MACHINE_SAME_NODE:    return "same node";
+	case CEI_MACHINE_SAME_PACKAGE: return "same package";
+	case CEI_MACHINE_FAR:          return "far";
+	case CEI_MACHINE_UNKNOWN:      return "unknown";
+	}
+	return "unknown";
+}
+
+const char *cei_machine_place_name(const struct cei_machine *machine, uint32_t place,
+				   char *text)
+{
+	int is_gpu = cei_machine_is_gpu(machine, place);
+
+	snprintf(text, 16, "%s%u", is_gpu ? "gpu" : "node",
+		 is_gpu ? place : place - machine->n_gpus);
+	return text;
+}
+
+uint32_t cei_machine_near_host(const struct cei_machine *machine, uint32_t gpu)
+{
+	uint32_t node = machine->gpus[gpu].node;
+	uint32_t i;
+
+	if (node < machine->n_nodes)
+		return cei_machine_host_place(machine, node);
+	for (i = 0; i < machine->n_nodes; i++)
+		if (!machine->nodes[i].is_gpu_memory)
+			return cei_machine_host_place(machine, i);
+	return cei_machine_host_place(machine, 0);
+}
+
+void cei_machine_destroy(struct cei_machine *machine)
+{
+	if (!machine)
+		return;
+	if (machine->hwloc)
+		hwloc_topology_destroy(machine->hwloc);
+	free(machine->links);
+	free(machine);
+}
+
+void cei_machine_set_measured(struct cei_machine *machine, uint32_t from, uint32_t to,
+			      uint64_t bytes_per_s, uint64_t t0_ns)
+{
+	struct cei_machine_link *link;
+	struct cei_machine_port *port;
+	uint32_t i;
+
+	link = &machine->links[from * cei_machine_n_places(machine) + to];
+	if (link->kind == CEI_MACHINE_NONE || !bytes_per_s)
+		return;
+	link->bytes_per_s = bytes_per_s;
+	link->t0_ns = t0_ns;
+	link->origin = CEI_MACHINE_MEASURED;
+	for (i = 0; i < link->n_ports; i++) {
+		port = &machine->ports[link->ports[i]];
+		if (port->bytes_per_s < bytes_per_s)
+			port->bytes_per_s = bytes_per_s;
+	}
+}
+
+int cei_machine_merge(struct cei_report *report, struct cei_machine *machine,
+		      const struct cei_machine *measured)
+{
+	uint32_t n = cei_machine_n_places(machine);
+	const struct cei_machine_link *link;
+	uint32_t from, to;
+
+	if (machine->hash != measured->hash || n != cei_machine_n_places(measured))
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "machine %s: the measurement is of another machine (hash "
+				 "%016llx, this one %016llx): measure this one",
+				 measured->name, (unsigned long long)measured->hash,
+				 (unsigned long long)machine->hash);
+	for (from = 0; from < n; from++) {
+		for (to = 0; to < n; to++) {
+			link = cei_machine_link(measured, from, to);
+			if (link->origin == CEI_MACHINE_MEASURED)
+				cei_machine_set_measured(machine, from, to,
+							 link->bytes_per_s, link->t0_ns);
+		}
+	}
+	cei_machine_merge_ports(machine, measured);
+	return 0;
+}

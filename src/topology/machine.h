@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_MACHINE_H
+#define CEI_MACHINE_H
+
+/*
+ * A machine as data: what there is, where it hangs, which links lead from place to
+ * place, what each costs and what they share. It may be the one that we run on or one
+ * that a file describes. Takes no decisions; read-only once it is made.
+ *
+ * Places are the memories that bytes move between: GPUs first, then the NUMA nodes of
+ * the host:
+ *
+ *   place i < n_gpus             GPU i's memory, and its copy engines
+ *   place n_gpus + j             host memory of node j
+ *
+ * A link is the direct way of one copy from a place to another. A port is one direction
+ * of something that several links have to share: a GPU's way into the NVLink switch, a
+ * PCIe link of a device or of a switch, the way between two packages. The time of a
+ * copy that has its ports to itself:
+ *
+ *   T = t0 + bytes / rate
+ */
+
+#include <stdint.h>
+
+#include "base/report.h"
+
+#define CEI_MACHINE_GPUS_MAX   64u
+#define CEI_MACHINE_NODES_MAX  64u
+#define CEI_MACHINE_NICS_MAX   64u
+#define CEI_MACHINE_PORTS_MAX  2048u
+#define CEI_MACHINE_PATH_MAX   16u      /* ports on one link */
+#define CEI_MACHINE_NAME_BYTES 64u
+
+struct hwloc_topology;
+
+enum cei_machine_link_kind {
+	CEI_MACHINE_NONE,               /* no copy goes directly */
+	CEI_MACHINE_SELF,               /* within one memory */
+	CEI_MACHINE_NVSWITCH,           /* GPU to GPU through NVLink switches */
+	CEI_MACHINE_NVLINK,             /* GPU to GPU by NVLink of their own */
+	CEI_MACHINE_PCIE,               /* GPU to GPU over PCIe */
+	CEI_MACHINE_HOST,               /* GPU to host memory or back, over PCIe */
+	CEI_MACHINE_C2C,                /* the same over a coherent chip-to-chip link */
+	CEI_MACHINE_NODES,              /* between NUMA nodes, by processors */
+};
+
+enum cei_machine_origin {               /* where a link's cost comes from */
+	CEI_MACHINE_DEFAULT,            /* of its kind: nobody told anything */
+	CEI_MACHINE_TOLD,               /* link widths and counts that the system tells */
+	CEI_MACHINE_MEASURED,
+};
+
+struct cei_machine_link {
+	uint8_t  kind;                  /* enum cei_machine_link_kind */
+	uint8_t  origin;                /* enum cei_machine_origin */
+	uint8_t  n_ports;
+	uint64_t bytes_per_s;           /* 0 only for NONE */
+	uint64_t t0_ns;
+	uint16_t ports[CEI_MACHINE_PATH_MAX];   /* rising, none twice */
+};
+
+struct cei_machine_port {
+	char     name[CEI_MACHINE_NAME_BYTES];  /* "GPU 3 NVLink in", "0000:15:00.0 up" */
+	uint64_t bytes_per_s;           /* all links over it together */
+	uint8_t  origin;                /* enum cei_machine_origin, of bytes_per_s */
+	uint8_t  is_added;              /* not of the tree: a measurement found it */
+};
+
+struct cei_machine_gpu {
+	char     name[CEI_MACHINE_NAME_BYTES];  /* "NVIDIA H200"; "" where nobody told */
+	char     bus_id[16];            /* PCI, "0000:19:00.0"; "" is not known */
+	uint32_t node;                  /* nearest NUMA node (index here); CEOV_NOBODY */
+	uint32_t n_copy_engines;        /* 0: not known */
+	uint32_t n_nvlinks;             /* 0: none or not known */
+	int      is_coherent;           /* host memory over C2C (Grace) */
+	uint64_t nvlink_bytes_per_s;    /* of one link and direction, as it is specified;
+					 * 0: not known */
+	int      is_on_switch;          /* its NVLinks end at switches */
+};
+
+struct cei_machine_node {
+	uint32_t os_index;
+	uint32_t package;               /* os_index; CEOV_NOBODY: none */
+	int      is_gpu_memory;         /* a GPU shows its memory as this node */
+};
+
+struct cei_machine_nic {
+	char     name[CEI_MACHINE_NAME_BYTES];  /* "mlx5_0", "eth0" */
+	char     bus_id[16];
+	uint32_t node;                  /* or CEOV_NOBODY */
+	int      is_rdma;               /* OpenFabrics; else a net device */
+	uint64_t bytes_per_s;           /* of its PCIe link; 0: not known */
+};
+
+/* How near two PCI devices are, nearest first: NCCL's PIX, PXB, PHB/NODE, SYS. */
+enum cei_machine_distance {
+	CEI_MACHINE_SAME_SWITCH,        /* below one PCI switch (one bridge between) */
+	CEI_MACHINE_SAME_TREE,          /* below one host bridge, several switches */
+	CEI_MACHINE_SAME_NODE,
+	CEI_MACHINE_SAME_PACKAGE,
+	CEI_MACHINE_FAR,
+	CEI_MACHINE_UNKNOWN,            /* the system does not tell where one hangs */
+};
+
+struct cei_machine {
+	char     name[CEI_MACHINE_NAME_BYTES];  /* of the host or file; for people */
+	char     driver[32];            /* the GPUs', "580.159"; "": none, or not known */
+	uint64_t hash;                  /* of what there is and where, not of costs, and
+					 * not of the host's name: equal machines, equal
+					 * hash */
+	uint32_t n_gpus;
+	uint32_t n_nodes;
+	uint32_t n_nics;
+	uint32_t n_ports;
+	int      has_nvswitch;
+	struct cei_machine_gpu   gpus[CEI_MACHINE_GPUS_MAX];
+	struct cei_machine_node  nodes[CEI_MACHINE_NODES_MAX];
+	struct cei_machine_nic   nics[CEI_MACHINE_NICS_MAX];
+	struct cei_machine_port  ports[CEI_MACHINE_PORTS_MAX];
+	uint8_t  nic_distance[CEI_MACHINE_GPUS_MAX][CEI_MACHINE_NICS_MAX];
+					/* enum cei_machine_distance */
+	struct cei_machine_link *links; /* [from * n_places + to]; ours */
+	struct hwloc_topology   *hwloc; /* what it was made from; ours; may be NULL */
+};
+
+static inline uint32_t cei_machine_n_places(const struct cei_machine *machine)
+{
+	return machine->n_gpus + machine->n_nodes;
+}
+
+static inline uint32_t cei_machine_host_place(const struct cei_machine *machine, uint32_t node)
+{
+	return machine->n_gpus + node;
+}
+
+static inline int cei_machine_is_gpu(const struct cei_machine *machine, uint32_t place)
+{
+	return place < machine->n_gpus;
+}
+
+/* from, to: places of the machine. */
+static inline const struct cei_machine_link *
+cei_machine_link(const struct cei_machine *machine, uint32_t from, uint32_t to)
+{
+	return &machine->links[from * cei_machine_n_places(machine) + to];
+}
+
+/* The time that one copy of n_bytes should take alone; UINT64_MAX over NONE. */
+uint64_t cei_machine_link_ns(const struct cei_machine_link *link, uint64_t n_bytes);
+
+const char *cei_machine_link_kind_name(enum cei_machine_link_kind kind);
+const char *cei_machine_origin_name(enum cei_machine_origin origin);
+const char *cei_machine_distance_name(enum cei_machine_distance distance);
+
+/* "gpu3" or "node0", into text (at least 16 bytes); returns it. */
+const char *cei_machine_place_name(const struct cei_machine *machine, uint32_t place,
+				   char *text);
+
+/* The nearest NUMA node's place of a GPU; the first node's where it is not known. */
+uint32_t cei_machine_near_host(const struct cei_machine *machine, uint32_t gpu);
+
+/* NULL is allowed. */
+void cei_machine_destroy(struct cei_machine *machine);
+
+/* --- what the driver knows beside the tree (discover_cuda.c, discover_nvml.c) ------ */
+
+struct cei_machine_hint_gpu {
+	char     name[CEI_MACHINE_NAME_BYTES];
+	char     bus_id[16];
+	uint32_t n_copy_engines;
+	uint32_t n_nvlinks;             /* links that are up, 0: none or not known */
+	uint64_t nvlink_bytes_per_s;    /* of one link and direction, 0: not known */
+	int      is_on_switch;          /* its links end at switches */
+	int      is_coherent;
+};
+
+struct cei_machine_hints {
+	uint32_t n_gpus;
+	struct cei_machine_hint_gpu gpus[CEI_MACHINE_GPUS_MAX];
+	uint8_t  peer[CEI_MACHINE_GPUS_MAX][CEI_MACHINE_GPUS_MAX];
+					/* [a][b]: a copies to b's memory directly */
+	uint8_t  n_direct[CEI_MACHINE_GPUS_MAX][CEI_MACHINE_GPUS_MAX];
+					/* NVLinks from a straight to b */
+};
+
+/* --- making one (machine_hwloc.c) ---------------------------------------------------
+ *
+ * Takes hwloc over in any case (it is destroyed on failure). hints NULL: GPUs are the
+ * PCI devices of NVIDIA with a display or 3D class in PCI order, and what XML keeps of
+ * links. With hints there are exactly the hinted GPUs, in their order: one that the tree
+ * does not show hangs nowhere. hwloc NULL: one node, no tree.
+ *
+ * More GPUs, nodes, NICs or ports than there is room for: CEOV_ERR_INVALID, raised. */
+int cei_machine_from_hwloc(struct cei_report *report, struct hwloc_topology *hwloc,
+			   const struct cei_machine_hints *hints,
+			   struct cei_machine **ret_machine);
+
+/* Tells hwloc what a machine is made of (bridges, PCI devices, NICs), for a topology that
+ * is initialised and not loaded yet. CEOV_ERR_SYSTEM, not raised: hwloc refused. */
+int cei_machine_set_filters(struct hwloc_topology *hwloc);
+
+/* --- files (machine_xml.c) -----------------------------------------------------------
+ *
+ * hwloc's XML, with the link matrix as hwloc distances between the GPUs' and NUMA nodes'
+ * objects ("CeoverlapBandwidth", MB/s; "CeoverlapLatency", ns; "CeoverlapKind" and
+ * "CeoverlapOrigin", the enums above), so that lstopo shows it; the GPUs in their order and
+ * measured ports as infos of the machine's object (machine_words.h). Rates are kept in
+ * whole MB/s. Files that hwloc 2 wrote elsewhere, with "NVLinkBandwidth" or without any
+ * distances, are read too. Whatever a file holds, it is read or refused with one
+ * line that names the file and, where it is known, the line or element in it. */
+int cei_machine_read_xml(struct cei_report *report, const char *path,
+			 struct cei_machine **ret_machine);
+int cei_machine_read_xml_text(struct cei_report *report, const char *text, uint64_t n_bytes,
+			      struct cei_machine **ret_machine);
+int cei_machine_write_xml(struct cei_report *report, const struct cei_machine *machine,
+			  const char *path);
+
+/* Takes the measured links of `measured` into machine. CEOV_ERR_INVALID, raised: they are
+ * of another machine (hash). */
+int cei_machine_merge(struct cei_report *report, struct cei_machine *machine,
+		      const struct cei_machine *measured);
+
+/* Sets one link's measured cost; its ports become at least as wide. */
+void cei_machine_set_measured(struct cei_machine *machine, uint32_t from, uint32_t to,
+			      uint64_t bytes_per_s, uint64_t t0_ns);
+
+/* --- what links carry together, as it was measured (machine_limit.c) ------------------ */
+
+struct cei_machine_pair {
+	uint32_t from;                  /* places */
+	uint32_t to;
+};
+
+struct cei_machine_limit {
+	const char *name;               /* of the port */
+	uint64_t    bytes_per_s;        /* of all pairs at once */
+	uint32_t    n_pairs;
+	const struct cei_machine_pair *pairs;
+};
+
+/* Sets the measured rate of the port of that name, or adds such a port to the pairs'
+ * links. Never less than one of its links alone carries. CEOV_FULL (not raised): no room
+ * for another port, in the machine or on a link. CEOV_ERR_INVALID (not raised): no rate,
+ * a name that is too long or empty, no such place. */
+int cei_machine_set_limit(struct cei_machine *machine,
+			  const struct cei_machine_limit *limit);
+
+/* One measured port as a line of text for XML (an info "CeoverlapPort"), with devices by
+ * bus id and nodes by their os_index, so that the order of places does not matter:
+ *
+ *   172000000000 n0>0000:19:00.0,n0>0000:3b:00.0 host out 0
+ *
+ * Pairs ("-": none) are told only of ports that were added. CEOV_FULL: text has no room;
+ * CEOV_NONE: the port was not measured. Reading: CEOV_ERR_INVALID (not raised), with
+ * machine as it was, where the text is no such line or names what is not there. */
+#define CEI_MACHINE_PORT_TEXT_BYTES 8192u
+int cei_machine_port_to_text(const struct cei_machine *machine, uint32_t port,
+			     char text[CEI_MACHINE_PORT_TEXT_BYTES]);
+int cei_machine_port_from_text(struct cei_machine *machine, const char *text);
+
+/* Takes the measured ports of the same machine's other description; returns how many. */
+uint32_t cei_machine_merge_ports(struct cei_machine *machine,
+				 const struct cei_machine *measured);
+
+#endif /* CEI_MACHINE_H */

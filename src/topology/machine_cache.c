@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* The files of measured machines. */
+
+#include "topology/machine_cache.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SUFFIX       ".xml"
+#define NAME_BYTES   64u                /* hash, driver and suffix */
+#define FRESH_SUFFIX ".XXXXXX"
+
+/* --- where ------------------------------------------------------------------------- */
+
+/* The folder's path; as far as *ret_base characters it is there or its maker's business. */
+static int folder_of(char *path, size_t n_bytes, size_t *ret_base, const char **ret_why)
+{
+	const char *own = getenv("CEOVERLAP_MACHINE_CACHE");
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	const char *base, *below;
+	int n;
+
+	if (own && !strcmp(own, "off")) {
+		*ret_why = "switched off by CEOVERLAP_MACHINE_CACHE";
+		return CEOV_NONE;
+	}
+	if (own && *own && *own != '/') {
+		*ret_why = "CEOVERLAP_MACHINE_CACHE is neither 'off' nor a folder's whole path";
+		return CEOV_NONE;
+	}
+	if (own && *own) {
+		base = own;
+		below = "";
+	} else if (cache && *cache == '/') {
+		base = cache;
+		below = "/ceoverlap/machines";
+	} else if (home && *home == '/') {
+		base = home;
+		below = "/.cache/ceoverlap/machines";
+	} else {
+		*ret_why = "neither XDG_CACHE_HOME nor HOME names a folder";
+		return CEOV_NONE;
+	}
+	n = snprintf(path, n_bytes, "%s%s", base, below);
+	if (n <= 0 || (size_t)n + NAME_BYTES + sizeof(FRESH_SUFFIX) >= n_bytes) {
+		*ret_why = "the folder's path is too long";
+		return CEOV_NONE;
+	}
+	*ret_base = strlen(base);
+	return 0;
+}
+
+static int is_plain(char c)
+{
+	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || c == '.';
+}
+
+static void append_name(const struct cei_machine *machine, char *path, size_t n_bytes)
+{
+	size_t at = strlen(path);
+
+	/* The driver's name comes from a file of the system: only what a version may hold */
+	snprintf(path + at, n_bytes - at, "/%016" PRIx64 "-%.31s", machine->hash,
+		 machine->driver[0] ? machine->driver : "none");
+	for (at += 18; path[at]; at++)
+		if (!is_plain(path[at]))
+			path[at] = '_';
+	snprintf(path + at, n_bytes - at, SUFFIX);
+}
+
+int cei_machine_cache_path(const struct cei_machine *machine, char *path, uint64_t n_bytes,
+			   const char **ret_why)
+{
+	size_t base;
+	int r = folder_of(path, n_bytes, &base, ret_why);
+
+	if (!r)
+		append_name(machine, path, n_bytes);
+	return r;
+}
+
+/* --- reading ------------------------------------------------------------------------ */
+
+/* All of the file, with a 0 behind it; the caller frees it. An errno, or 0. */
+static int read_all(int fd, char **ret_text, uint64_t *ret_n_bytes)
+{
+	struct stat about;
+	uint64_t at = 0;
+	ssize_t n = 1;
+	char *text;
+
+	if (fstat(fd, &about))
+		return errno;
+	if (!S_ISREG(about.st_mode))
+		return EINVAL;
+	if ((uint64_t)about.st_size > CEI_MACHINE_CACHE_BYTES_MAX)
+		return EFBIG;
+	text = malloc((size_t)about.st_size + 1);
+	if (!text)
+		return ENOMEM;
+	while (at < (uint64_t)about.st_size && n > 0) {
+		n = read(fd, text + at, (size_t)about.st_size - at);
+		if (n > 0)
+			at += (uint64_t)n;
+		else if (n < 0 && errno == EINTR)
+			n = 1;
+	}
+	if (n < 0) {
+		free(text);
+		return errno;
+	}
+	text[at] = '\0';
+	*ret_text = text;
+	*ret_n_bytes = at;
+	return 0;
+}
+
+static void drop_line(void *log_arg, const char *line)
+{
+	(void)log_arg;
+	(void)line;
+}
+
+static int take(struct cei_report *report, struct cei_machine *machine, const char *text,
+		uint64_t n_bytes)
+{
+	struct cei_machine *measured = NULL;
+	int r = cei_machine_read_xml_text(report, text, n_bytes, &measured);
+
+	if (!r)
+		r = cei_machine_merge(report, machine, measured);
+	cei_machine_destroy(measured);
+	return r;
+}
+
+/* A bad file is no failure of the caller's: it is raised in a report of its own. */
+static int load(struct cei_report *report, struct cei_machine *machine, int fd,
+		const char *path)
+{
+	struct ceov_failure failure;
+	struct cei_report own;
+	uint64_t n_bytes = 0;
+	char *text = NULL;
+	int error = read_all(fd, &text, &n_bytes);
+
+	cei_report_init(&own, drop_line, NULL);
+	if (error)
+		(void)cei_raise(&own, CEOV_ERR_SYSTEM, error, "%s", strerror(error));
+	else
+		error = take(&own, machine, text, n_bytes);
+	free(text);
+	if (error && !cei_report_take(&own, &failure))
+		cei_log(report, CEI_LOG_WARN, "measured links in '%s' are passed over: %s; "
+			"measure anew or remove the file", path, failure.text);
+	cei_report_fini(&own);
+	return !error;
+}
+
+int cei_machine_cache_load(struct cei_report *report, struct cei_machine *machine)
+{
+	char path[PATH_MAX];
+	const char *why = "";
+	int fd, is_loaded;
+
+	if (cei_machine_cache_path(machine, path, sizeof(path), &why)) {
+		cei_log(report, CEI_LOG_INFO, "no measured links: %s", why);
+		return 0;
+	}
+	/* What is in its place may be anything, also something that blocks. */
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0) {
+		if (errno != ENOENT && errno != ENOTDIR)
+			cei_log(report, CEI_LOG_WARN, "measured links in '%s' are passed "
+				"over: %s", path, strerror(errno));
+		return 0;
+	}
+	is_loaded = load(report, machine, fd, path);
+	close(fd);
+	if (is_loaded)
+		cei_log(report, CEI_LOG_DEBUG, "measured links taken from '%s'", path);
+	return is_loaded;
+}
+
+/* --- writing ------------------------------------------------------------------------ */
+
+/* Folders below the base, which are the user's alone. What is missing then is found when
+ * the file is made. */
+static void make_folders(char *path, size_t base)
+{
+	size_t at;
+
+	if (!base)
+		return;
+	for (at = base; path[at]; at++) {
+		if (path[at] != '/')
+			continue;
+		path[at] = '\0';
+		(void)mkdir(path, 0700);
+		path[at] = '/';
+	}
+	(void)mkdir(path, 0700);
+}
+
+static int is_ours(const char *name)
+{
+	size_t i, length = strlen(name);
+
+	if (length < 17 + sizeof(SUFFIX) || length >= NAME_BYTES || name[16] != '-' ||
+	    strcmp(name + length - strlen(SUFFIX), SUFFIX))
+		return 0;
+	for (i = 0; i < 16; i++)
+		if (!strchr("0123456789abcdef", name[i]))
+			return 0;
+	return 1;
+}
+
+/* Removes the oldest of our files but the new one where there are too many; returns
+ * whether. Files of one moment have one time. */
+static int drop_oldest(const char *folder, const char *fresh)
+{
+	char oldest[NAME_BYTES] = "";
+	struct timespec age = { 0, 0 };
+	DIR *list = opendir(folder);
+	struct dirent *entry;
+	struct stat about;
+	uint32_t n = 0;
+	int is_dropped = 0;
+
+	if (!list)
+		return 0;
+	while ((entry = readdir(list))) {
+		if (!is_ours(entry->d_name) ||
+		    fstatat(dirfd(list), entry->d_name, &about, AT_SYMLINK_NOFOLLOW))
+			continue;
+		n++;
+		if (!strcmp(entry->d_name, fresh))
+			continue;
+		if (*oldest && (about.st_mtim.tv_sec > age.tv_sec ||
+				(about.st_mtim.tv_sec == age.tv_sec &&
+				 about.st_mtim.tv_nsec >= age.tv_nsec)))
+			continue;
+		age = about.st_mtim;
+		snprintf(oldest, sizeof(oldest), "%.*s", (int)sizeof(oldest) - 1,
+			 entry->d_name);
+	}
+	if (n > CEI_MACHINE_CACHE_FILES && *oldest)
+		is_dropped = !unlinkat(dirfd(list), oldest, 0);
+	closedir(list);
+	return is_dropped;
+}
+
+/* The new file beside the old one, then in its place. */
+static int replace(struct cei_report *report, const struct cei_machine *machine,
+		   const char *path)
+{
+	char fresh[PATH_MAX];
+	int fd, r;
+
+	/* folder_of() has left room */
+	snprintf(fresh, sizeof(fresh), "%.*s%s", (int)(sizeof(fresh) - sizeof(FRESH_SUFFIX)),
+		 path, FRESH_SUFFIX);
+	fd = mkstemp(fresh);
+	if (fd < 0)
+		return cei_raise(report, CEOV_ERR_SYSTEM, errno, "measured links cannot be "
+				 "kept in '%s': %s", path, strerror(errno));
+	close(fd);
+	r = cei_machine_write_xml(report, machine, fresh);
+	/* writing may have put another file in its place */
+	if (!r && (chmod(fresh, 0600) || rename(fresh, path)))
+		r = cei_raise(report, CEOV_ERR_SYSTEM, errno, "measured links cannot be kept "
+			      "in '%s': %s", path, strerror(errno));
+	if (r)
+		unlink(fresh);
+	return r;
+}
+
+int cei_machine_cache_store(struct cei_report *report, const struct cei_machine *machine)
+{
+	char folder[PATH_MAX], path[PATH_MAX];
+	const char *why = "";
+	uint32_t i;
+	size_t base = 0;
+	int r = folder_of(folder, sizeof(folder), &base, &why);
+
+	if (r) {
+		cei_log(report, CEI_LOG_INFO, "measured links are not kept: %s", why);
+		return r;
+	}
+	make_folders(folder, base);
+	snprintf(path, sizeof(path), "%s", folder);
+	append_name(machine, path, sizeof(path));
+	r = replace(report, machine, path);
+	/* bounded: others may be adding files meanwhile */
+	for (i = 0; !r && i < CEI_MACHINE_CACHE_FILES; i++)
+		if (!drop_oldest(folder, strrchr(path, '/') + 1))
+			break;
+	return r;
+}

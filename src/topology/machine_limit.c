@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Ports that measurements set or found, and the same as text. */
+
+#include <ceoverlap/ceoverlap.h>
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "topology/machine.h"
+
+#define PAIRS_MAX      1024u
+#define RATE_MAX       UINT64_C(1000000000000000)       /* 1 PB/s: nonsense above */
+#define PLACE_BYTES    24u
+
+/* --- setting one -------------------------------------------------------------------- */
+
+static uint32_t find_port(const struct cei_machine *machine, const char *name)
+{
+	uint32_t i;
+
+	for (i = 0; i < machine->n_ports; i++)
+		if (!strcmp(machine->ports[i].name, name))
+			return i;
+	return CEOV_NOBODY;
+}
+
+static struct cei_machine_link *link_at(struct cei_machine *machine,
+					const struct cei_machine_pair *pair)
+{
+	return &machine->links[pair->from * cei_machine_n_places(machine) + pair->to];
+}
+
+static int is_on(const struct cei_machine_link *link, uint32_t port)
+{
+	uint32_t i;
+
+	for (i = 0; i < link->n_ports; i++)
+		if (link->ports[i] == port)
+			return 1;
+	return 0;
+}
+
+static int is_valid(const struct cei_machine *machine, const struct cei_machine_limit *limit)
+{
+	uint32_t i, n = cei_machine_n_places(machine);
+
+	if (!limit->bytes_per_s || limit->bytes_per_s > RATE_MAX || !limit->name[0] ||
+	    strlen(limit->name) >= CEI_MACHINE_NAME_BYTES)
+		return 0;
+	for (i = 0; i < limit->n_pairs; i++)
+		if (limit->pairs[i].from >= n || limit->pairs[i].to >= n)
+			return 0;
+	return 1;
+}
+
+/* Whether a new port fits into the machine and onto all of the links. */
+static int has_room(struct cei_machine *machine, const struct cei_machine_limit *limit)
+{
+	uint32_t i;
+
+	for (i = 0; i < limit->n_pairs; i++)
+		if (link_at(machine, &limit->pairs[i])->n_ports >= CEI_MACHINE_PATH_MAX)
+			return 0;
+	return machine->n_ports < CEI_MACHINE_PORTS_MAX;
+}
+
+static void add_port(struct cei_machine *machine, const struct cei_machine_limit *limit)
+{
+	uint32_t i, number = machine->n_ports++;
+	struct cei_machine_port *port = &machine->ports[number];
+	struct cei_machine_link *link;
+
+	memset(port, 0, sizeof(*port));
+	snprintf(port->name, sizeof(port->name), "%s", limit->name);
+	port->is_added = 1;
+	for (i = 0; i < limit->n_pairs; i++) {
+		link = link_at(machine, &limit->pairs[i]);
+		/* the highest number so far: the list keeps rising; the link may have been
+		 * named twice */
+		if (link->kind != CEI_MACHINE_NONE && !is_on(link, number))
+			link->ports[link->n_ports++] = (uint16_t)number;
+	}
+}
+
+static uint64_t widest_link(const struct cei_machine *machine, uint32_t port)
+{
+	uint32_t i, n = cei_machine_n_places(machine);
+	uint64_t widest = 0;
+
+	for (i = 0; i < n * n; i++)
+		if (is_on(&machine->links[i], port) && machine->links[i].bytes_per_s > widest)
+			widest = machine->links[i].bytes_per_s;
+	return widest;
+}
+
+int cei_machine_set_limit(struct cei_machine *machine,
+			  const struct cei_machine_limit *limit)
+{
+	uint32_t number;
+	uint64_t widest;
+
+	if (!is_valid(machine, limit))
+		return CEOV_ERR_INVALID;
+	number = find_port(machine, limit->name);
+	if (number == CEOV_NOBODY) {
+		if (!has_room(machine, limit))
+			return CEOV_FULL;
+		number = machine->n_ports;
+		add_port(machine, limit);
+	}
+	widest = widest_link(machine, number);
+	machine->ports[number].bytes_per_s = limit->bytes_per_s > widest
+		? limit->bytes_per_s : widest;
+	machine->ports[number].origin = CEI_MACHINE_MEASURED;
+	return 0;
+}
+
+/* --- to text ------------------------------------------------------------------------ */
+
+static void name_place(const struct cei_machine *machine, uint32_t place,
+		       char text[PLACE_BYTES])
+{
+	uint32_t node = place - machine->n_gpus;
+
+	if (!cei_machine_is_gpu(machine, place))
+		snprintf(text, PLACE_BYTES, "n%u", machine->nodes[node].os_index);
+	else if (machine->gpus[place].bus_id[0])
+		snprintf(text, PLACE_BYTES, "%s", machine->gpus[place].bus_id);
+	else
+		snprintf(text, PLACE_BYTES, "g%u", place);
+}
+
+/* Appends; -1: no room. */
+static int append(char *text, size_t *at, const char *more)
+{
+	size_t length = strlen(more);
+
+	if (*at + length >= CEI_MACHINE_PORT_TEXT_BYTES)
+		return -1;
+	memcpy(text + *at, more, length + 1);
+	*at += length;
+	return 0;
+}
+
+static int append_pairs(const struct cei_machine *machine, uint32_t port, char *text,
+			size_t *at)
+{
+	uint32_t from, to, n_pairs = 0, n = cei_machine_n_places(machine);
+	char pair[2 * PLACE_BYTES + 2], a[PLACE_BYTES], b[PLACE_BYTES];
+
+	for (from = 0; machine->ports[port].is_added && from < n; from++) {
+		for (to = 0; to < n; to++) {
+			if (!is_on(cei_machine_link(machine, from, to), port))
+				continue;
+			name_place(machine, from, a);
+			name_place(machine, to, b);
+			snprintf(pair, sizeof(pair), "%s%s>%s", n_pairs ? "," : "", a, b);
+			if (++n_pairs > PAIRS_MAX || append(text, at, pair))
+				return -1;
+		}
+	}
+	return n_pairs ? 0 : append(text, at, "-");
+}
+
+int cei_machine_port_to_text(const struct cei_machine *machine, uint32_t port,
+			     char text[CEI_MACHINE_PORT_TEXT_BYTES])
+{
+	const struct cei_machine_port *own = &machine->ports[port];
+	size_t at = 0;
+
+	if (own->origin != CEI_MACHINE_MEASURED)
+		return CEOV_NONE;
+	at = (size_t)snprintf(text, CEI_MACHINE_PORT_TEXT_BYTES, "%" PRIu64 " ",
+			      own->bytes_per_s);
+	if (append_pairs(machine, port, text, &at) || append(text, &at, " ") ||
+	    append(text, &at, own->name))
+		return CEOV_FULL;
+	return 0;
+}
+
+/* --- from text ---------------------------------------------------------------------- */
+
+/* A number without sign or blanks before the character `end`; moves *at behind that. */
+static int read_number(const char **at, char end, uint64_t *ret_number)
+{
+	char *stop;
+	uint64_t number;
+
+	if (!isdigit((unsigned char)**at))
+		return -1;
+	errno = 0;
+	number = strtoull(*at, &stop, 10);
+	if (errno || *stop != end)
+		return -1;
+	*at = stop + (end != '\0');
+	*ret_number = number;
+	return 0;
+}
+
+static uint32_t place_of(const struct cei_machine *machine, const char *name)
+{
+	const char *at = name + 1;
+	uint64_t number;
+	uint32_t i;
+
+	if (name[0] == 'n' && !read_number(&at, '\0', &number)) {
+		for (i = 0; i < machine->n_nodes; i++)
+			if (machine->nodes[i].os_index == number)
+				return cei_machine_host_place(machine, i);
+		return CEOV_NOBODY;
+	}
+	if (name[0] == 'g' && !read_number(&at, '\0', &number))
+		return number < machine->n_gpus ? (uint32_t)number : CEOV_NOBODY;
+	for (i = 0; *name && i < machine->n_gpus; i++)
+		if (!strcmp(machine->gpus[i].bus_id, name))
+			return i;
+	return CEOV_NOBODY;
+}
+
+/* The place whose name ends before one of `ends`; moves *at there. */
+static uint32_t read_place(const struct cei_machine *machine, const char **at,
+			   const char *ends)
+{
+	size_t length = strcspn(*at, ends);
+	char name[PLACE_BYTES];
+
+	if (length >= sizeof(name))
+		return CEOV_NOBODY;
+	memcpy(name, *at, length);
+	name[length] = '\0';
+	*at += length;
+	return place_of(machine, name);
+}
+
+/* The list and the blank behind it. */
+static int read_pairs(const struct cei_machine *machine, const char **at,
+		      struct cei_machine_pair *pairs, uint32_t *ret_n)
+{
+	uint32_t n = 0;
+
+	*ret_n = 0;
+	if (!strncmp(*at, "- ", 2)) {
+		*at += 2;
+		return 0;
+	}
+	for (;;) {
+		if (n == PAIRS_MAX)
+			return -1;
+		pairs[n].from = read_place(machine, at, ">, ");
+		if (pairs[n].from == CEOV_NOBODY || *(*at)++ != '>')
+			return -1;
+		pairs[n].to = read_place(machine, at, ">, ");
+		if (pairs[n].to == CEOV_NOBODY)
+			return -1;
+		n++;
+		if (**at != ',')
+			break;
+		(*at)++;
+	}
+	*ret_n = n;
+	return *(*at)++ == ' ' ? 0 : -1;
+}
+
+int cei_machine_port_from_text(struct cei_machine *machine, const char *text)
+{
+	struct cei_machine_pair pairs[PAIRS_MAX];
+	struct cei_machine_limit limit = { .pairs = pairs };
+	const char *at = text;
+
+	if (read_number(&at, ' ', &limit.bytes_per_s) ||
+	    read_pairs(machine, &at, pairs, &limit.n_pairs))
+		return CEOV_ERR_INVALID;
+	limit.name = at;
+	/* a port that nothing goes over is one of another tree */
+	if (!limit.n_pairs && find_port(machine, at) == CEOV_NOBODY)
+		return CEOV_ERR_INVALID;
+	return cei_machine_set_limit(machine, &limit) ? CEOV_ERR_INVALID : 0;
+}
+
+uint32_t cei_machine_merge_ports(struct cei_machine *machine,
+				 const struct cei_machine *measured)
+{
+	char text[CEI_MACHINE_PORT_TEXT_BYTES];
+	uint32_t i, n = 0;
+
+	for (i = 0; i < measured->n_ports; i++)
+		n += !cei_machine_port_to_text(measured, i, text) &&
+			!cei_machine_port_from_text(machine, text);
+	return n;
+}

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * The links: their kinds, the ports on their way, and what one copy over them costs
+ * until somebody measures it: no more than the narrowest of its ports.
+ */
+
+#include "topology/machine_draft.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/*
+ * From one host of 8 x H200 behind NVSwitch: copies of 64 MiB and more, back to back; t0
+ * with one mark for a batch of copies. 18 NVLinks of 26.6 GB/s gave 395 GB/s, 82 of 100;
+ * 392 GB/s is what a pair keeps in a collective. A copy within a GPU took 87 to 106
+ * GB/s, and one thread's memcpy 8 GB/s.
+ */
+#define MB               UINT64_C(1000000)
+#define NVLINK_PER_CENT  UINT64_C(82)
+#define NVLINK_ONE       UINT64_C(21900000000)
+#define NVSWITCH         UINT64_C(392000000000)
+#define WITHIN_GPU       UINT64_C(100000000000)
+#define BY_THREAD        UINT64_C(8000000000)
+#define GPU_T0_NS        4000u
+#define THREAD_T0_NS     2000u
+/* Not measured: NVIDIA's data sheet of GH200 tells 450 GB/s a direction; of it what
+ * NVLink gave. */
+#define C2C              UINT64_C(369000000000)
+
+/* What copies get of what NVLinks are specified for, in whole MB/s as files keep it. */
+static uint64_t copy_rate(uint64_t bytes_per_s)
+{
+	return bytes_per_s / MB * NVLINK_PER_CENT / 100 * MB;
+}
+
+/* A port of a GPU by its index: it has no address on a bus. */
+static int path_gpu(struct cei_machine_draft *draft, struct cei_machine_link *link,
+		    uint32_t gpu, struct cei_machine_port *port)
+{
+	char what[CEI_MACHINE_NAME_BYTES];
+
+	memcpy(what, port->name, sizeof(what));
+	snprintf(port->name, sizeof(port->name), "GPU %u %.32s", gpu, what);
+	return cei_draft_path_named(draft, link, port);
+}
+
+/* What a GPU's NVLinks carry together. */
+static void nvlinks(const struct cei_machine_draft *draft, uint32_t gpu,
+		    struct cei_machine_port *port)
+{
+	const struct cei_machine_gpu *at = &draft->machine->gpus[gpu];
+	uint64_t told = draft->told ? draft->told->to_switch_bytes_per_s[gpu] : 0;
+
+	if (!told)
+		told = at->n_nvlinks * at->nvlink_bytes_per_s;
+	port->origin = told || at->n_nvlinks ? CEI_MACHINE_TOLD : CEI_MACHINE_DEFAULT;
+	port->bytes_per_s = told ? copy_rate(told) :
+		at->n_nvlinks ? at->n_nvlinks * NVLINK_ONE : NVSWITCH;
+}
+
+static int path_nvswitch(struct cei_machine_draft *draft, struct cei_machine_link *link,
+			 uint32_t a, uint32_t b)
+{
+	struct cei_machine_port out = { .name = "NVLink out" };
+	struct cei_machine_port in = { .name = "NVLink in" };
+	int r;
+
+	nvlinks(draft, a, &out);
+	nvlinks(draft, b, &in);
+	draft->machine->has_nvswitch = 1;
+	r = path_gpu(draft, link, a, &out);
+	return r ? r : path_gpu(draft, link, b, &in);
+}
+
+static int path_nvlink(struct cei_machine_draft *draft, struct cei_machine_link *link,
+		       uint32_t a, uint32_t b)
+{
+	uint64_t told = draft->told ? draft->told->nvlink_bytes_per_s[a][b] : 0;
+	uint64_t each = draft->machine->gpus[a].nvlink_bytes_per_s;
+	uint64_t n = draft->hints ? draft->hints->n_direct[a][b] : 0;
+	struct cei_machine_port port = { .origin = CEI_MACHINE_TOLD };
+
+	if (!told)
+		told = n * each;
+	port.bytes_per_s = copy_rate(told);
+	if (!told && draft->told)
+		port.bytes_per_s = draft->told->bytes_per_s[a][b];
+	if (!port.bytes_per_s) {
+		port.bytes_per_s = (n ? n : 1) * NVLINK_ONE;
+		port.origin = n ? CEI_MACHINE_TOLD : CEI_MACHINE_DEFAULT;
+	}
+	snprintf(port.name, sizeof(port.name), "NVLink to %u", b);
+	return path_gpu(draft, link, a, &port);
+}
+
+static int path_c2c(struct cei_machine_draft *draft, struct cei_machine_link *link,
+		    uint32_t gpu, int is_out)
+{
+	struct cei_machine_port port = { .bytes_per_s = C2C };
+
+	snprintf(port.name, sizeof(port.name), "C2C %s", is_out ? "out" : "in");
+	return path_gpu(draft, link, gpu, &port);
+}
+
+static int path_node(struct cei_machine_draft *draft, struct cei_machine_link *link,
+		     uint32_t node, int is_out)
+{
+	struct cei_machine_port port = { .bytes_per_s = 0 };     /* it is there already */
+
+	if (draft->machine->nodes[node].is_gpu_memory)
+		return 0;
+	snprintf(port.name, sizeof(port.name), "node %u %s", node, is_out ? "out" : "in");
+	return cei_draft_path_named(draft, link, &port);
+}
+
+/* --- from kinds to paths -------------------------------------------------------------- */
+
+static int path_gpus(struct cei_machine_draft *draft, struct cei_machine_link *link,
+		     uint32_t a, uint32_t b)
+{
+	const struct cei_machine_gpu *gpus = draft->machine->gpus;
+	int r;
+
+	if (link->kind == CEI_MACHINE_NVSWITCH)
+		return path_nvswitch(draft, link, a, b);
+	if (link->kind == CEI_MACHINE_NVLINK)
+		return path_nvlink(draft, link, a, b);
+	r = cei_draft_path_up(draft, link, a, b);
+	if (!r)
+		r = cei_draft_path_far(draft, link, gpus[a].node, gpus[b].node);
+	return r ? r : cei_draft_path_down(draft, link, a, b);
+}
+
+static int path_host(struct cei_machine_draft *draft, struct cei_machine_link *link,
+		     const uint32_t gpu_node[2], int is_out)
+{
+	uint32_t gpu = gpu_node[0], node = gpu_node[1];
+	uint32_t near = draft->machine->gpus[gpu].node;
+	int r;
+
+	if (link->kind == CEI_MACHINE_C2C)
+		r = path_c2c(draft, link, gpu, is_out);
+	else if (is_out)
+		r = cei_draft_path_up(draft, link, gpu, CEOV_NOBODY);
+	else
+		r = cei_draft_path_down(draft, link, CEOV_NOBODY, gpu);
+	if (!r)
+		r = cei_draft_path_far(draft, link, is_out ? near : node,
+				       is_out ? node : near);
+	return r ? r : path_node(draft, link, node, !is_out);
+}
+
+static int path_nodes(struct cei_machine_draft *draft, struct cei_machine_link *link,
+		      uint32_t a, uint32_t b)
+{
+	int r = path_node(draft, link, a, 1);
+
+	if (!r)
+		r = cei_draft_path_far(draft, link, a, b);
+	return r ? r : path_node(draft, link, b, 0);
+}
+
+static int find_path(struct cei_machine_draft *draft, struct cei_machine_link *link,
+		     uint32_t from, uint32_t to)
+{
+	uint32_t n_gpus = draft->machine->n_gpus;
+	uint32_t gpu_node[2];
+
+	if (link->kind == CEI_MACHINE_NONE || link->kind == CEI_MACHINE_SELF)
+		return 0;
+	if (from < n_gpus && to < n_gpus)
+		return path_gpus(draft, link, from, to);
+	if (from >= n_gpus && to >= n_gpus)
+		return path_nodes(draft, link, from - n_gpus, to - n_gpus);
+	gpu_node[0] = from < n_gpus ? from : to;
+	gpu_node[1] = (from < n_gpus ? to : from) - n_gpus;
+	return path_host(draft, link, gpu_node, from < n_gpus);
+}
+
+/* --- kinds ---------------------------------------------------------------------------- */
+
+static enum cei_machine_link_kind kind_of_gpus(const struct cei_machine_draft *draft,
+					       uint32_t a, uint32_t b)
+{
+	const struct cei_machine_hints *hints = draft->hints;
+	const struct cei_machine_told *told = draft->told;
+	const struct cei_machine_gpu *gpus = draft->machine->gpus;
+
+	if (hints && !hints->peer[a][b])
+		return CEI_MACHINE_NONE;
+	if (hints && hints->n_direct[a][b])
+		return CEI_MACHINE_NVLINK;
+	if (gpus[a].is_on_switch && gpus[b].is_on_switch)
+		return CEI_MACHINE_NVSWITCH;
+	if (told && told->nvlink_bytes_per_s[a][b])
+		return CEI_MACHINE_NVLINK;
+	if (told && told->to_switch_bytes_per_s[a] && told->to_switch_bytes_per_s[b])
+		return CEI_MACHINE_NVSWITCH;
+	return CEI_MACHINE_PCIE;
+}
+
+static enum cei_machine_link_kind kind_of(const struct cei_machine_draft *draft,
+					  uint32_t from, uint32_t to)
+{
+	const struct cei_machine *machine = draft->machine;
+	uint32_t n_gpus = machine->n_gpus;
+	uint32_t gpu, node;
+
+	if (from == to)
+		return CEI_MACHINE_SELF;
+	if (draft->told && draft->told->kind[from][to] != CEI_DRAFT_NOT_TOLD)
+		return (enum cei_machine_link_kind)draft->told->kind[from][to];
+	if (from < n_gpus && to < n_gpus)
+		return kind_of_gpus(draft, from, to);
+	if (from >= n_gpus && to >= n_gpus)
+		return CEI_MACHINE_NODES;
+	gpu = from < n_gpus ? from : to;
+	node = (from < n_gpus ? to : from) - n_gpus;
+	/* such a node is some GPU's memory, and copies go to that GPU's place */
+	if (machine->nodes[node].is_gpu_memory)
+		return CEI_MACHINE_NONE;
+	return machine->gpus[gpu].is_coherent ? CEI_MACHINE_C2C : CEI_MACHINE_HOST;
+}
+
+/* --- costs ---------------------------------------------------------------------------- */
+
+static void cost(const struct cei_machine *machine, struct cei_machine_link *link,
+		 int is_by_thread)
+{
+	const struct cei_machine_port *port;
+	uint32_t i;
+
+	link->t0_ns = is_by_thread ? THREAD_T0_NS : GPU_T0_NS;
+	link->origin = CEI_MACHINE_DEFAULT;
+	link->bytes_per_s = 0;
+	if (link->kind == CEI_MACHINE_NONE) {
+		link->t0_ns = 0;
+		return;
+	}
+	if (is_by_thread || link->kind == CEI_MACHINE_SELF) {
+		link->bytes_per_s = is_by_thread ? BY_THREAD : WITHIN_GPU;
+		return;
+	}
+	for (i = 0; i < link->n_ports; i++) {
+		port = &machine->ports[link->ports[i]];
+		if (i && port->bytes_per_s >= link->bytes_per_s)
+			continue;
+		link->bytes_per_s = port->bytes_per_s;
+		link->origin = port->origin;
+	}
+}
+
+/* Memory that feeds coherent GPUs is at least as wide as their links. */
+static void widen_nodes(struct cei_machine *machine)
+{
+	uint32_t n = cei_machine_n_places(machine);
+	struct cei_machine_link *link;
+	struct cei_machine_port *port;
+	uint32_t i, j;
+
+	for (i = 0; i < n * n; i++) {
+		link = &machine->links[i];
+		if (link->kind != CEI_MACHINE_C2C)
+			continue;
+		for (j = 0; j < link->n_ports; j++) {
+			port = &machine->ports[link->ports[j]];
+			if (port->bytes_per_s < C2C && !strncmp(port->name, "node ", 5))
+				port->bytes_per_s = C2C;
+		}
+	}
+}
+
+int cei_draft_add_links(struct cei_machine_draft *draft)
+{
+	struct cei_machine *machine = draft->machine;
+	uint32_t n = cei_machine_n_places(machine);
+	struct cei_machine_link *link;
+	uint32_t from, to;
+	int r;
+
+	for (from = 0; from < n; from++) {
+		for (to = 0; to < n; to++) {
+			link = &machine->links[from * n + to];
+			link->kind = (uint8_t)kind_of(draft, from, to);
+			r = find_path(draft, link, from, to);
+			if (r)
+				return r;
+		}
+	}
+	widen_nodes(machine);
+	for (from = 0; from < n; from++)
+		for (to = 0; to < n; to++)
+			cost(machine, &machine->links[from * n + to],
+			     from >= machine->n_gpus && to >= machine->n_gpus);
+	return 0;
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * What copies share: the PCIe links of devices and of switches, a direction each, host
+ * memory, and the ways between packages. A bridge with one device below it shares
+ * nothing that the device does not have for itself, so it makes no port.
+ */
+
+#include "topology/machine_draft.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/*
+ * Where the system does not tell a width, and how much of a told one a copy gets; from
+ * one host of 8 x H200: PCIe 5 x16 (63 GB/s) moved 53 GB/s to a GPU and 55 GB/s back;
+ * all GPUs at once 172 GB/s out of host memory and 92 GB/s into it.
+ */
+#define PCIE_PER_CENT    85.0
+#define PCIE_DOWN        UINT64_C(53000000000)
+#define PCIE_UP          UINT64_C(55000000000)
+#define MEMORY_OUT       UINT64_C(172000000000)
+#define MEMORY_IN        UINT64_C(92000000000)
+/* Between packages nothing was measured: what host memory takes in, which the figure
+ * above may well owe to it. */
+#define PACKAGES         MEMORY_IN
+#define GB_PER_S_MAX     10000.0        /* beyond it a file tells nonsense */
+
+uint64_t cei_draft_pci_bytes_per_s(hwloc_obj_t object)
+{
+	float gb_per_s = object->type == HWLOC_OBJ_PCI_DEVICE ?
+		object->attr->pcidev.linkspeed :
+		object->attr->bridge.upstream.pci.linkspeed;
+
+	/* the comparison is false for what is no number */
+	if (!(gb_per_s > 0.0f && gb_per_s < GB_PER_S_MAX))
+		return 0;
+	/* in whole MB/s, as files keep it */
+	return (uint64_t)((double)gb_per_s * 10.0 * PCIE_PER_CENT) * UINT64_C(1000000);
+}
+
+static int find_port(struct cei_machine_draft *draft, const struct cei_machine_port *port,
+		     uint16_t *ret_port)
+{
+	struct cei_machine *machine = draft->machine;
+	uint32_t i;
+
+	for (i = 0; i < machine->n_ports; i++) {
+		if (!strcmp(machine->ports[i].name, port->name)) {
+			*ret_port = (uint16_t)i;
+			return 0;
+		}
+	}
+	if (i == CEI_MACHINE_PORTS_MAX)
+		return cei_raise(draft->report, CEOV_ERR_INVALID, 0,
+				 "%s: more than %u ways that links share", draft->where,
+				 CEI_MACHINE_PORTS_MAX);
+	machine->ports[i] = *port;
+	machine->n_ports++;
+	*ret_port = (uint16_t)i;
+	return 0;
+}
+
+int cei_draft_path_named(struct cei_machine_draft *draft, struct cei_machine_link *link,
+			 const struct cei_machine_port *port)
+{
+	uint16_t found = 0;
+	uint32_t i, n = link->n_ports;
+	int r = find_port(draft, port, &found);
+
+	if (r)
+		return r;
+	for (i = 0; i < n && link->ports[i] < found; i++)
+		;
+	if (i < n && link->ports[i] == found)
+		return 0;
+	if (n == CEI_MACHINE_PATH_MAX)
+		return cei_raise(draft->report, CEOV_ERR_INVALID, 0,
+				 "%s: a way through more than %u shared links, the last "
+				 "one %s", draft->where, CEI_MACHINE_PATH_MAX, port->name);
+	memmove(&link->ports[i + 1], &link->ports[i], (n - i) * sizeof(link->ports[0]));
+	link->ports[i] = found;
+	link->n_ports++;
+	return 0;
+}
+
+/* --- the PCI tree --------------------------------------------------------------------- */
+
+/* A bridge on the bus; a host bridge is where the bus begins. */
+static int is_bridge(hwloc_obj_t object)
+{
+	return object->type == HWLOC_OBJ_BRIDGE &&
+	       object->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI;
+}
+
+static int is_on_bus(hwloc_obj_t object)
+{
+	return object->type == HWLOC_OBJ_BRIDGE || object->type == HWLOC_OBJ_PCI_DEVICE;
+}
+
+/* Functions of one device are behind one link. */
+static unsigned int device_of(hwloc_obj_t object)
+{
+	const struct hwloc_pcidev_attr_s *at = object->type == HWLOC_OBJ_PCI_DEVICE ?
+		&object->attr->pcidev : &object->attr->bridge.upstream.pci;
+
+	return (unsigned int)at->bus << 8 | (unsigned int)at->dev;
+}
+
+/* Whether several devices or bridges share the link above this bridge. */
+static int is_shared(hwloc_obj_t bridge)
+{
+	hwloc_obj_t first = bridge->io_first_child;
+	hwloc_obj_t child;
+
+	for (child = first; child; child = child->next_sibling)
+		if (device_of(child) != device_of(first))
+			return 1;
+	return 0;
+}
+
+/* The link above a switch is told at its upstream port, and again at the root port. */
+static uint64_t uplink_bytes_per_s(hwloc_obj_t object)
+{
+	uint64_t rate = cei_draft_pci_bytes_per_s(object);
+
+	if (!rate && object->parent && is_bridge(object->parent))
+		rate = cei_draft_pci_bytes_per_s(object->parent);
+	return rate;
+}
+
+/* The link above an object on the bus, or of a GPU that the tree does not show. */
+static void pci_port(const struct cei_machine_draft *draft, hwloc_obj_t object,
+		     uint32_t gpu, struct cei_machine_port *ret_port)
+{
+	const char *bus_id = draft->machine->gpus[gpu].bus_id;
+
+	memset(ret_port, 0, sizeof(*ret_port));
+	if (!object && bus_id[0])
+		snprintf(ret_port->name, sizeof(ret_port->name), "%s", bus_id);
+	else if (!object)
+		snprintf(ret_port->name, sizeof(ret_port->name), "GPU %u PCIe", gpu);
+	else
+		cei_draft_bus_id(object, ret_port->name);
+	ret_port->bytes_per_s = object ? uplink_bytes_per_s(object) : 0;
+	ret_port->origin = ret_port->bytes_per_s ? CEI_MACHINE_TOLD : CEI_MACHINE_DEFAULT;
+}
+
+static int path_pci(struct cei_machine_draft *draft, struct cei_machine_link *link,
+		    hwloc_obj_t object, uint32_t gpu, int is_up)
+{
+	struct cei_machine_port port;
+
+	pci_port(draft, object, gpu, &port);
+	if (!port.bytes_per_s)
+		port.bytes_per_s = is_up ? PCIE_UP : PCIE_DOWN;
+	strncat(port.name, is_up ? " up" : " down",
+		sizeof(port.name) - strlen(port.name) - 1);
+	return cei_draft_path_named(draft, link, &port);
+}
+
+/* Whether b hangs at or below the object. */
+static int leads_to(hwloc_obj_t object, hwloc_obj_t b)
+{
+	for (; b; b = b->parent)
+		if (b == object)
+			return 1;
+	return 0;
+}
+
+static int path_tree(struct cei_machine_draft *draft, struct cei_machine_link *link,
+		     const uint32_t gpus[2], int is_up)
+{
+	hwloc_obj_t other = gpus[1] == CEOV_NOBODY ? NULL : draft->gpus[gpus[1]];
+	hwloc_obj_t object = draft->gpus[gpus[0]];
+	int r = path_pci(draft, link, object, gpus[0], is_up);
+
+	for (object = object ? object->parent : NULL; object && !r; object = object->parent) {
+		if (!is_on_bus(object) || leads_to(object, other))
+			return 0;
+		if (is_bridge(object) && is_shared(object))
+			r = path_pci(draft, link, object, gpus[0], is_up);
+	}
+	return r;
+}
+
+int cei_draft_path_up(struct cei_machine_draft *draft, struct cei_machine_link *link,
+		      uint32_t a, uint32_t b)
+{
+	const uint32_t gpus[2] = { a, b };
+
+	return path_tree(draft, link, gpus, 1);
+}
+
+int cei_draft_path_down(struct cei_machine_draft *draft, struct cei_machine_link *link,
+			uint32_t a, uint32_t b)
+{
+	const uint32_t gpus[2] = { b, a };
+
+	return path_tree(draft, link, gpus, 0);
+}
+
+int cei_draft_path_far(struct cei_machine_draft *draft, struct cei_machine_link *link,
+		       uint32_t from_node, uint32_t to_node)
+{
+	const struct cei_machine *machine = draft->machine;
+	struct cei_machine_port port = { .bytes_per_s = PACKAGES };
+	uint32_t from, to;
+
+	if (from_node >= machine->n_nodes || to_node >= machine->n_nodes)
+		return 0;
+	from = machine->nodes[from_node].package;
+	to = machine->nodes[to_node].package;
+	if (from == to || from == CEOV_NOBODY || to == CEOV_NOBODY)
+		return 0;
+	snprintf(port.name, sizeof(port.name), "package %u to %u", from, to);
+	return cei_draft_path_named(draft, link, &port);
+}
+
+/* --- how near ------------------------------------------------------------------------- */
+
+/* Switches between an object on the bus and something above it. */
+static uint32_t n_switches(hwloc_obj_t object, hwloc_obj_t above)
+{
+	uint32_t n = 0;
+
+	for (object = object->parent; object && object != above; object = object->parent)
+		n += is_bridge(object) && is_shared(object);
+	return n;
+}
+
+enum cei_machine_distance cei_draft_distance(const struct cei_machine_draft *draft,
+					     uint32_t gpu, uint32_t nic)
+{
+	const struct cei_machine *machine = draft->machine;
+	uint32_t a = machine->gpus[gpu].node, b = machine->nics[nic].node;
+	hwloc_obj_t device = draft->gpus[gpu], other = draft->nics[nic];
+	hwloc_obj_t common = device;
+
+	while (common && !leads_to(common, other))
+		common = common->parent;
+	if (common && is_on_bus(common)) {
+		if (is_bridge(common) && !n_switches(device, common) &&
+		    !n_switches(other, common))
+			return CEI_MACHINE_SAME_SWITCH;
+		return CEI_MACHINE_SAME_TREE;
+	}
+	if (a == CEOV_NOBODY || b == CEOV_NOBODY)
+		return CEI_MACHINE_UNKNOWN;
+	if (a == b)
+		return CEI_MACHINE_SAME_NODE;
+	if (machine->nodes[a].package == machine->nodes[b].package &&
+	    machine->nodes[a].package != CEOV_NOBODY)
+		return CEI_MACHINE_SAME_PACKAGE;
+	return CEI_MACHINE_FAR;
+}
+
+/* --- what is there without links ------------------------------------------------------ */
+
+int cei_draft_add_ports(struct cei_machine_draft *draft)
+{
+	struct cei_machine *machine = draft->machine;
+	struct cei_machine_link none;
+	struct cei_machine_port out, in;
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; i < machine->n_gpus && !r; i++) {
+		memset(&none, 0, sizeof(none));
+		r = path_pci(draft, &none, draft->gpus[i], i, 1);
+		if (!r)
+			r = path_pci(draft, &none, draft->gpus[i], i, 0);
+	}
+	for (i = 0; i < machine->n_nodes && !r; i++) {
+		if (machine->nodes[i].is_gpu_memory)
+			continue;
+		memset(&none, 0, sizeof(none));
+		memset(&out, 0, sizeof(out));
+		memset(&in, 0, sizeof(in));
+		snprintf(out.name, sizeof(out.name), "node %u out", i);
+		snprintf(in.name, sizeof(in.name), "node %u in", i);
+		out.bytes_per_s = MEMORY_OUT;
+		in.bytes_per_s = MEMORY_IN;
+		r = cei_draft_path_named(draft, &none, &out);
+		if (!r)
+			r = cei_draft_path_named(draft, &none, &in);
+	}
+	return r;
+}

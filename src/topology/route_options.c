@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* The ways that there are between two places, and what each takes. */
+
+#include "topology/route_private.h"
+
+#include <string.h>
+
+/* A pull's first byte comes later than a push's: measured 8.9 us for 4 KiB queued back to
+ * back, a push 1.8 (8 x H200 on NVSwitch). */
+#define PULL_NS 7000.0
+
+/* What a slot's turn costs beside its copy: its end is told to the host, which sends it on.
+ * Slots of 4 MiB staged 45 GB/s where the copies alone would have brought 51 (4 x H200). */
+#define TURN_NS 12000.0
+
+/* Others are never counted for more than this part of a port: who comes new gets some. */
+#define LOAD_MAX 0.9
+
+#define ENGINE_IN     0u                /* engines of one GPU */
+#define ENGINE_OUT    1u
+#define ENGINE_PUSH   2u
+#define ENGINES       3u
+
+static double bytes_of(const struct cei_route_request *request)
+{
+	return request->bytes ? (double)request->bytes : 1;
+}
+
+static double slot_of(const struct cei_route_request *request)
+{
+	uint64_t slot = request->slot_bytes ? request->slot_bytes : CEI_ROUTE_SLOT_BYTES;
+
+	return (double)slot < bytes_of(request) ? (double)slot : bytes_of(request);
+}
+
+static int may_drive(const struct cei_route_request *request, uint32_t gpu)
+{
+	return request->may_drive >> gpu & 1;
+}
+
+/* --- legs -------------------------------------------------------------------------- */
+
+/*
+ * The engine that a leg takes time of. A GPU has one for each direction to the host and
+ * one for peers, as the driver sets it up on Hopper behind switches (measured: all three
+ * at once at full rate); where fewer are known, directions share. Over NVLinks of their
+ * own peers get engines of their own.
+ */
+static uint32_t engine_key(const struct cei_machine *machine, uint32_t gpu,
+			   const struct cei_machine_link *link, uint32_t engine)
+{
+	uint32_t n_engines = machine->gpus[gpu].n_copy_engines;
+
+	if (link->kind == CEI_MACHINE_NVLINK && (!n_engines || n_engines >= ENGINES))
+		return CEOV_NOBODY;
+	if (n_engines && engine >= n_engines)
+		engine = n_engines - 1;
+	return CEI_MACHINE_PORTS_MAX + gpu * ENGINES + engine;
+}
+
+/* Whose engine moves it, and which; 0: nobody may. */
+static int find_engine(const struct cei_machine *machine,
+		       const struct cei_route_request *request, uint32_t from, uint32_t to,
+		       struct cei_route_leg *leg)
+{
+	int is_from_gpu = cei_machine_is_gpu(machine, from);
+	int is_to_gpu = cei_machine_is_gpu(machine, to);
+	uint32_t engine = ENGINE_PUSH;
+
+	leg->engine = leg->engine_key = CEOV_NOBODY;
+	if (!is_from_gpu && !is_to_gpu)
+		return 1;
+	if (!is_from_gpu)
+		engine = ENGINE_IN;
+	else if (!is_to_gpu)
+		engine = ENGINE_OUT;
+	if (is_from_gpu && may_drive(request, from))
+		leg->engine = from;
+	else if (is_to_gpu && may_drive(request, to))
+		leg->engine = to;
+	else
+		return 0;
+	leg->engine_key = engine_key(machine, leg->engine, leg->link, engine);
+	return 1;
+}
+
+/* 0: no copy goes this way, or nobody may move it. */
+static int leg_init(const struct cei_machine *machine,
+		    const struct cei_route_request *request, uint32_t from, uint32_t to,
+		    struct cei_route_leg *leg)
+{
+	leg->link = cei_machine_link(machine, from, to);
+	if (leg->link->kind == CEI_MACHINE_NONE || !leg->link->bytes_per_s)
+		return 0;
+	if (!find_engine(machine, request, from, to, leg))
+		return 0;
+	leg->bytes_per_ns = (double)leg->link->bytes_per_s * 1e-9;
+	leg->t0_ns = (double)leg->link->t0_ns;
+	if (cei_machine_is_gpu(machine, from) && leg->engine != from)
+		leg->t0_ns += PULL_NS;
+	return 1;
+}
+
+/* Sent slot by slot, each slot paying t0 and its turn anew. */
+static void leg_cut(struct cei_route_leg *leg, double slot_bytes)
+{
+	leg->bytes_per_ns = slot_bytes /
+		(leg->t0_ns + TURN_NS + slot_bytes / leg->bytes_per_ns);
+}
+
+/* --- what a way takes -------------------------------------------------------------- */
+
+static double room_of(const struct cei_machine *machine,
+		      const struct cei_route_request *request, uint32_t port)
+{
+	double room = (double)machine->ports[port].bytes_per_s;
+	double load = request->port_load ? (double)request->port_load[port] : 0;
+
+	if (load > room * LOAD_MAX)
+		load = room * LOAD_MAX;
+	return (room - load) * 1e-9;
+}
+
+static uint32_t add_use(struct cei_route_use *uses, uint32_t n, struct cei_route_use use)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		if (uses[i].key == use.key) {
+			uses[i].per_rate += use.per_rate;
+			return n;
+		}
+	}
+	uses[n] = use;
+	return n + 1;
+}
+
+uint32_t cei_route_uses(const struct cei_machine *machine,
+			const struct cei_route_request *request,
+			const struct cei_route_option *option, struct cei_route_use *uses)
+{
+	const struct cei_route_leg *leg;
+	uint32_t i, j, port, n = 0;
+
+	for (i = 0; i < option->n_legs; i++) {
+		leg = &option->legs[i];
+		for (j = 0; j < leg->link->n_ports; j++) {
+			port = leg->link->ports[j];
+			if (machine->ports[port].bytes_per_s)
+				n = add_use(uses, n, (struct cei_route_use)
+					    { port, room_of(machine, request, port), 1 });
+		}
+		if (leg->engine_key != CEOV_NOBODY)
+			n = add_use(uses, n, (struct cei_route_use)
+				    { leg->engine_key, 1, 1 / leg->bytes_per_ns });
+	}
+	return n;
+}
+
+/* What is left is the rate of the legs themselves. */
+static void weigh(const struct cei_machine *machine,
+		  const struct cei_route_request *request, struct cei_route_option *option)
+{
+	struct cei_route_use uses[CEI_ROUTE_USES_MAX];
+	uint32_t i, n = cei_route_uses(machine, request, option, uses);
+	double rate = option->legs[0].bytes_per_ns;
+
+	if (option->n_legs == 2 && option->legs[1].bytes_per_ns < rate)
+		rate = option->legs[1].bytes_per_ns;
+	for (i = 0; i < n; i++)
+		if (uses[i].room < rate * uses[i].per_rate)
+			rate = uses[i].room / uses[i].per_rate;
+	option->bytes_per_ns = rate;
+	option->ns = option->t0_ns + bytes_of(request) / rate;
+}
+
+/* --- ways -------------------------------------------------------------------------- */
+
+int cei_route_direct(const struct cei_machine *machine,
+		     const struct cei_route_request *request,
+		     struct cei_route_option *ret_option)
+{
+	struct cei_route_option option = { .sort = CEI_ROUTE_DIRECT, .via = CEOV_NOBODY,
+					   .n_legs = 1 };
+
+	if (request->no_direct ||
+	    !leg_init(machine, request, request->from, request->to, &option.legs[0]))
+		return 0;
+	option.t0_ns = option.legs[0].t0_ns;
+	weigh(machine, request, &option);
+	*ret_option = option;
+	return 1;
+}
+
+static uint8_t sort_over(const struct cei_machine *machine,
+			 const struct cei_route_request *request, uint32_t via)
+{
+	if (!cei_machine_is_gpu(machine, via))
+		return CEI_ROUTE_STAGED;
+	if (cei_machine_is_gpu(machine, request->from) &&
+	    cei_machine_is_gpu(machine, request->to))
+		return CEI_ROUTE_MIDDLE;
+	return CEI_ROUTE_RELAYED;
+}
+
+/*
+ * The way over a third place. With n slots it takes n slots' time on the slower leg and
+ * one on the faster: the first slot on its way in, or the last on its way out. A share
+ * that does not fill one slot still pays the slower leg's t0.
+ */
+static int make_over(const struct cei_machine *machine,
+		     const struct cei_route_request *request, uint32_t via,
+		     struct cei_route_option *ret_option)
+{
+	struct cei_route_option option = { .sort = sort_over(machine, request, via),
+					   .via = via, .n_legs = 2 };
+	double slot_bytes = slot_of(request);
+	struct cei_route_leg *legs = option.legs;
+	uint32_t i, fast;
+
+	if (!leg_init(machine, request, request->from, via, &legs[0]) ||
+	    !leg_init(machine, request, via, request->to, &legs[1]))
+		return 0;
+	for (i = 0; i < 2; i++)
+		leg_cut(&legs[i], slot_bytes);
+	fast = legs[1].bytes_per_ns > legs[0].bytes_per_ns;
+	option.t0_ns = slot_bytes / legs[fast].bytes_per_ns + legs[!fast].t0_ns;
+	weigh(machine, request, &option);
+	*ret_option = option;
+	return 1;
+}
+
+static uint32_t n_ports(const struct cei_route_option *option)
+{
+	return option->legs[0].link->n_ports + option->legs[1].link->n_ports;
+}
+
+/* Among equally fast ways the shorter one is better: a node near by. */
+static int is_better(const struct cei_route_option *option,
+		     const struct cei_route_option *other)
+{
+	if (option->ns != other->ns)
+		return option->ns < other->ns;
+	return n_ports(option) < n_ports(other);
+}
+
+/* Keeps the best n_max behind the first ones, the best first. */
+static void keep(struct cei_route_options *options, uint32_t first, uint32_t n_max,
+		 const struct cei_route_option *option)
+{
+	uint32_t i = options->n;
+
+	if (options->n - first < n_max)
+		options->n++;
+	else if (!n_max || !is_better(option, &options->list[--i]))
+		return;
+	for (; i > first && is_better(option, &options->list[i - 1]); i--)
+		options->list[i] = options->list[i - 1];
+	options->list[i] = *option;
+}
+
+static void list_over_hosts(const struct cei_machine *machine,
+			    const struct cei_route_request *request,
+			    struct cei_route_options *options)
+{
+	uint32_t node, first = options->n;
+	struct cei_route_option option;
+
+	for (node = 0; node < machine->n_nodes; node++)
+		if (!machine->nodes[node].is_gpu_memory &&
+		    make_over(machine, request, cei_machine_host_place(machine, node),
+			      &option))
+			keep(options, first, CEI_ROUTE_HOSTS_MAX, &option);
+}
+
+static void list_over_gpus(const struct cei_machine *machine,
+			   const struct cei_route_request *request,
+			   struct cei_route_options *options)
+{
+	uint32_t gpu, first = options->n;
+	struct cei_route_option option;
+
+	for (gpu = 0; gpu < machine->n_gpus; gpu++)
+		if (gpu != request->from && gpu != request->to &&
+		    may_drive(request, gpu) && make_over(machine, request, gpu, &option))
+			keep(options, first, CEI_ROUTE_OPTIONS_MAX - first, &option);
+}
+
+void cei_route_list(const struct cei_machine *machine,
+		    const struct cei_route_request *request,
+		    struct cei_route_options *ret_options)
+{
+	int is_from_gpu = cei_machine_is_gpu(machine, request->from);
+	int is_to_gpu = cei_machine_is_gpu(machine, request->to);
+
+	ret_options->n = (uint32_t)cei_route_direct(machine, request,
+						    &ret_options->list[0]);
+	if (request->from == request->to)
+		return;
+	if (is_from_gpu && is_to_gpu)
+		list_over_hosts(machine, request, ret_options);
+	if (is_from_gpu || is_to_gpu)
+		list_over_gpus(machine, request, ret_options);
+}
+
+/* --- relays ------------------------------------------------------------------------ */
+
+/* Whether every copy between the host memory and a GPU, in this direction, takes it. */
+static int is_of_all(const struct cei_machine *machine,
+		     const struct cei_route_request *request, uint32_t port)
+{
+	const struct cei_machine_link *link;
+	uint32_t gpu, i;
+
+	for (gpu = 0; gpu < machine->n_gpus; gpu++) {
+		link = cei_machine_is_gpu(machine, request->from)
+			? cei_machine_link(machine, gpu, request->to)
+			: cei_machine_link(machine, request->from, gpu);
+		if (link->kind == CEI_MACHINE_NONE)
+			continue;
+		for (i = 0; i < link->n_ports && link->ports[i] != port; i++)
+			;
+		if (i == link->n_ports)
+			return 0;
+	}
+	return 1;
+}
+
+static int is_over_host(const struct cei_route_leg *leg)
+{
+	return leg->link->kind == CEI_MACHINE_HOST || leg->link->kind == CEI_MACHINE_C2C;
+}
+
+static int do_share(const struct cei_machine *machine,
+		    const struct cei_route_request *request,
+		    const struct cei_route_leg *leg, const struct cei_route_leg *other)
+{
+	uint32_t i, j;
+
+	if (leg->engine_key != CEOV_NOBODY && leg->engine_key == other->engine_key)
+		return 1;
+	for (i = 0; i < leg->link->n_ports; i++)
+		for (j = 0; j < other->link->n_ports; j++)
+			if (leg->link->ports[i] == other->link->ports[j] &&
+			    !is_of_all(machine, request, leg->link->ports[i]))
+				return 1;
+	return 0;
+}
+
+int cei_route_is_apart(const struct cei_machine *machine,
+		       const struct cei_route_request *request,
+		       const struct cei_route_option *relay,
+		       const struct cei_route_option *other)
+{
+	uint32_t i, j;
+
+	for (i = 0; i < relay->n_legs; i++)
+		for (j = 0; j < other->n_legs; j++)
+			if (is_over_host(&other->legs[j]) &&
+			    (is_over_host(&relay->legs[i]) || other->n_legs == 1) &&
+			    do_share(machine, request, &relay->legs[i], &other->legs[j]))
+				return 0;
+	return 1;
+}

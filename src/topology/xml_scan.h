@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_XML_SCAN_H
+#define CEI_XML_SCAN_H
+
+/*
+ * A look over a file of a stranger before hwloc's parser gets it: well-formed XML of the
+ * little that hwloc writes, of bounded depth and size, and matrices that hold what they
+ * announce, and objects as xml_tree.h asks for. Time grows with the bytes.
+ */
+
+#include <stdint.h>
+
+#define CEI_XML_BYTES_MAX    (UINT64_C(64) << 20)
+#define CEI_XML_ELEMENTS_MAX 100000u     /* lstopo writes 8426 for 4096 processors */
+#define CEI_XML_WHY_BYTES    96u
+
+struct cei_xml_fault {
+	uint32_t line;                  /* from 1 */
+	char     why[CEI_XML_WHY_BYTES];
+};
+
+/* 0, or CEOV_ERR_INVALID with *ret_fault (written then only). */
+int cei_xml_scan(const char *text, uint64_t n_bytes, struct cei_xml_fault *ret_fault);
+
+#endif /* CEI_XML_SCAN_H */

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_XML_TREE_H
+#define CEI_XML_TREE_H
+
+/*
+ * What hwloc takes for granted of the objects in its XML and does not check: sets that
+ * are there, small, and within those of the parent; processors and nodes that exist
+ * once; bridges that are bridges. For xml_scan.c, element by element.
+ */
+
+#include <stdint.h>
+
+#define CEI_XML_DEPTH_MAX      64u
+#define CEI_XML_ATTRIBUTES_MAX 32u
+
+struct cei_xml_word {                   /* a piece of the text */
+	const char *at;
+	uint64_t    n;
+};
+
+struct cei_xml_attribute {
+	struct cei_xml_word name;
+	struct cei_xml_word value;
+};
+
+struct cei_xml_element {
+	struct cei_xml_word      name;
+	uint32_t                 n_attributes;
+	struct cei_xml_attribute attributes[CEI_XML_ATTRIBUTES_MAX];
+};
+
+struct cei_xml_tree;
+
+/* Returns whether the word is this text. */
+int cei_xml_is(const struct cei_xml_word *word, const char *text);
+
+/* NULL: the element has no such attribute. */
+const struct cei_xml_word *cei_xml_attribute(const struct cei_xml_element *element,
+					     const char *name);
+
+/* Returns whether the word names a type of objects. */
+int cei_xml_is_type(const struct cei_xml_word *word);
+
+/* NULL: no memory. Destroying NULL is allowed. */
+struct cei_xml_tree *cei_xml_tree_create(void);
+void cei_xml_tree_destroy(struct cei_xml_tree *tree);
+
+/* An element begins and ends; at most CEI_XML_DEPTH_MAX are open. NULL, or what is
+ * wrong, in words. Not to be used after that. */
+const char *cei_xml_tree_begin(struct cei_xml_tree *tree,
+			       const struct cei_xml_element *element);
+const char *cei_xml_tree_end(struct cei_xml_tree *tree);
+
+#endif /* CEI_XML_TREE_H */

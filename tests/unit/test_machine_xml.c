@@ -1,0 +1,589 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Machines in files: what is written is read again, lstopo's language is kept, and what
+ * strangers write is read or refused with its place, never a crash. */
+
+#include <dirent.h>
+#include <hwloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "testing.h"
+#include "topology/machine.h"
+
+#define GB            UINT64_C(1000000000)
+#define PATH_BYTES    4096
+#define FILES_MAX     32u
+#define NAME_BYTES    64u
+#define MUTANTS       3000u
+#define MUTANTS_NS    (40 * TESTING_SECOND)
+#define ONE_NS        (10 * TESTING_SECOND)     /* far beyond what one takes */
+#define TEXT_BYTES    (1u << 20)
+
+static struct cei_report report;
+static struct testing_log lines;
+
+static void set_up(void)
+{
+	testing_log_init(&lines);
+	cei_report_init(&report, testing_log_line, &lines);
+}
+
+static void tear_down(void)
+{
+	cei_report_fini(&report);
+}
+
+struct name {
+	char text[NAME_BYTES];
+};
+
+static void fixture_path(const char *name, char path[PATH_BYTES])
+{
+	snprintf(path, PATH_BYTES, "%s/tests/fixtures/machines/%s",
+		 getenv("srcdir") ? getenv("srcdir") : ".", name);
+}
+
+static struct cei_machine *read_from(const char *path)
+{
+	struct cei_machine *machine = NULL;
+
+	ck_assert_int_eq(cei_machine_read_xml(&report, path, &machine), 0);
+	return machine;
+}
+
+/* Written to a file of the test's own and read again; the file is removed. */
+static struct cei_machine *through_a_file(const struct cei_machine *machine)
+{
+	struct cei_machine *again;
+	char path[PATH_BYTES];
+
+	testing_path("machine.xml", path, sizeof(path));
+	ck_assert_int_eq(cei_machine_write_xml(&report, machine, path), 0);
+	again = read_from(path);
+	ck_assert_int_eq(unlink(path), 0);
+	return again;
+}
+
+static void check_equal(const struct cei_machine *a, const struct cei_machine *b)
+{
+	uint32_t n = cei_machine_n_places(a);
+
+	ck_assert_uint_eq(cei_machine_n_places(b), n);
+	ck_assert(a->hash == b->hash);
+	ck_assert_str_eq(a->driver, b->driver);
+	ck_assert_uint_eq(a->n_ports, b->n_ports);
+	ck_assert_int_eq(a->has_nvswitch, b->has_nvswitch);
+	ck_assert(!memcmp(a->gpus, b->gpus, sizeof(a->gpus)));
+	ck_assert(!memcmp(a->nodes, b->nodes, sizeof(a->nodes)));
+	ck_assert(!memcmp(a->nics, b->nics, sizeof(a->nics)));
+	ck_assert(!memcmp(a->ports, b->ports, sizeof(a->ports)));
+	ck_assert(!memcmp(a->nic_distance, b->nic_distance, sizeof(a->nic_distance)));
+	ck_assert(!memcmp(a->links, b->links, (size_t)n * n * sizeof(a->links[0])));
+}
+
+/* Fills names with the fixtures' files, at most FILES_MAX; returns how many. */
+static uint32_t list_fixtures(struct name *names)
+{
+	struct dirent *entry;
+	char path[PATH_BYTES];
+	uint32_t n = 0;
+	DIR *folder;
+
+	fixture_path("", path);
+	folder = opendir(path);
+	ck_assert_ptr_nonnull(folder);
+	while ((entry = readdir(folder)) && n < FILES_MAX)
+		if (strstr(entry->d_name, ".xml") && strlen(entry->d_name) < NAME_BYTES)
+			memcpy(names[n++].text, entry->d_name, strlen(entry->d_name) + 1);
+	closedir(folder);
+	return n;
+}
+
+/* --- there and back ------------------------------------------------------------------- */
+
+START_TEST(test_every_fixture_comes_back_as_it_was)
+{
+	struct name names[FILES_MAX];
+	char path[PATH_BYTES];
+	struct cei_machine *machine, *again;
+	uint32_t i, n = list_fixtures(names);
+
+	ck_assert_uint_ge(n, 8);
+	for (i = 0; i < n; i++) {
+		fixture_path(names[i].text, path);
+		machine = read_from(path);
+		snprintf(machine->driver, sizeof(machine->driver), "580.159");
+		again = through_a_file(machine);
+		check_equal(machine, again);
+		cei_machine_destroy(machine);
+		machine = through_a_file(again);
+		check_equal(machine, again);
+		cei_machine_destroy(machine);
+		cei_machine_destroy(again);
+	}
+}
+END_TEST
+
+START_TEST(test_measured_links_and_ports_come_back)
+{
+	struct cei_machine_pair pairs[2] = { { 4, 0 }, { 4, 1 } };
+	struct cei_machine_limit limit = { "host out", 60 * GB, 2, pairs };
+	struct cei_machine *machine, *again;
+	char path[PATH_BYTES];
+
+	fixture_path("pcie4-two-nodes.xml", path);
+	machine = read_from(path);
+	cei_machine_set_measured(machine, 0, 3, 17 * GB, 9876);
+	ck_assert_int_eq(cei_machine_set_limit(machine, &limit), 0);
+	again = through_a_file(machine);
+	check_equal(machine, again);
+	ck_assert_int_eq(cei_machine_link(again, 0, 3)->origin, CEI_MACHINE_MEASURED);
+	ck_assert_uint_eq(cei_machine_link(again, 0, 3)->t0_ns, 9876);
+	/* measured anew: nothing is left of what the file told */
+	cei_machine_set_measured(again, 0, 3, 12 * GB, 1111);
+	cei_machine_destroy(machine);
+	machine = through_a_file(again);
+	check_equal(machine, again);
+	cei_machine_destroy(machine);
+	cei_machine_destroy(again);
+}
+END_TEST
+
+static void hint(struct cei_machine_hints *hints)
+{
+	uint32_t i;
+
+	memset(hints, 0, sizeof(*hints));
+	hints->n_gpus = 4;
+	for (i = 0; i < 4; i++) {
+		snprintf(hints->gpus[i].name, sizeof(hints->gpus[i].name), "GPU <%u> & \"Co\"",
+			 i);
+		hints->gpus[i].n_copy_engines = 3;
+		hints->gpus[i].n_nvlinks = 18;
+		hints->gpus[i].nvlink_bytes_per_s = 26562000000;
+		hints->gpus[i].is_on_switch = i < 3;
+		memset(hints->peer[i], 1, 4);
+	}
+	/* two parts of one GPU, and one that the tree does not show */
+	strcpy(hints->gpus[0].bus_id, "0000:81:00.0");
+	strcpy(hints->gpus[1].bus_id, "0000:81:00.1");
+	strcpy(hints->gpus[2].bus_id, "0000:99:00.0");
+	hints->n_direct[0][3] = 2;
+	hints->peer[3][0] = 0;
+}
+
+START_TEST(test_a_machine_of_the_driver_comes_back)
+{
+	struct cei_machine *machine, *again;
+	struct cei_machine_hints hints;
+	struct hwloc_topology *tree;
+	char path[PATH_BYTES];
+
+	hint(&hints);
+	fixture_path("pcie4-two-nodes.xml", path);
+	machine = read_from(path);
+	ck_assert_int_eq(hwloc_topology_dup(&tree, machine->hwloc), 0);
+	cei_machine_destroy(machine);
+	ck_assert_int_eq(cei_machine_from_hwloc(&report, tree, &hints, &machine), 0);
+	again = through_a_file(machine);
+	check_equal(machine, again);
+	cei_machine_destroy(machine);
+	cei_machine_destroy(again);
+	/* without a tree all is in infos */
+	ck_assert_int_eq(cei_machine_from_hwloc(&report, NULL, &hints, &machine), 0);
+	again = through_a_file(machine);
+	ck_assert(machine->hash == again->hash);
+	ck_assert_int_eq(cei_machine_link(again, 3, 0)->kind, CEI_MACHINE_NONE);
+	ck_assert_int_eq(cei_machine_link(again, 0, 3)->kind, CEI_MACHINE_NVLINK);
+	cei_machine_destroy(machine);
+	cei_machine_destroy(again);
+}
+END_TEST
+
+START_TEST(test_matrices_are_hwlocs_distances)
+{
+	struct hwloc_distances_s *distances[4];
+	unsigned int n = 4;
+	struct cei_machine *machine, *again;
+	char path[PATH_BYTES];
+
+	fixture_path("h200x8-nvswitch.xml", path);
+	machine = read_from(path);
+	again = through_a_file(machine);
+	ck_assert_int_eq(hwloc_distances_get_by_name(again->hwloc, "CeoverlapBandwidth", &n,
+						     distances, 0), 0);
+	ck_assert_uint_eq(n, 1);
+	ck_assert_uint_eq(distances[0]->nbobjs, 10);
+	ck_assert_uint_eq(distances[0]->values[1], 369000);
+	hwloc_distances_release(again->hwloc, distances[0]);
+	cei_machine_destroy(machine);
+	cei_machine_destroy(again);
+}
+END_TEST
+
+START_TEST(test_where_a_file_cannot_be_written_is_said)
+{
+	struct cei_machine *machine;
+	char path[PATH_BYTES];
+
+	fixture_path("laptop.xml", path);
+	machine = read_from(path);
+	ck_assert_int_eq(cei_machine_write_xml(&report, machine, "/no/such/folder/m.xml"),
+			 CEOV_ERR_SYSTEM);
+	testing_log_has(&lines, "/no/such/folder/m.xml", "cannot be written", "No such");
+	ck_assert_int_eq(cei_machine_write_xml(&report, machine, "/dev/null"),
+			 CEOV_ERR_INVALID);
+	testing_log_has(&lines, "/dev/null", "not a file", NULL);
+	cei_machine_destroy(machine);
+}
+END_TEST
+
+/* --- hostile files -------------------------------------------------------------------- */
+
+static void refused(const char *text, const char *why)
+{
+	struct cei_machine *machine = NULL;
+
+	testing_log_clear(&lines);
+	ck_assert_int_eq(cei_machine_read_xml_text(&report, text, strlen(text), &machine),
+			 CEOV_ERR_INVALID);
+	ck_assert_ptr_null(machine);
+	testing_log_has(&lines, why, NULL, NULL);
+}
+
+START_TEST(test_what_is_no_file_is_refused)
+{
+	struct cei_machine *machine = NULL;
+	char path[PATH_BYTES];
+	FILE *file;
+
+	ck_assert_int_eq(cei_machine_read_xml(&report, "/no/such.xml", &machine),
+			 CEOV_ERR_SYSTEM);
+	testing_log_has(&lines, "/no/such.xml", "cannot be opened", NULL);
+	ck_assert_int_eq(cei_machine_read_xml(&report, "/tmp", &machine), CEOV_ERR_INVALID);
+	testing_log_has(&lines, "/tmp: not a file", NULL, NULL);
+
+	testing_path("pipe", path, sizeof(path));
+	ck_assert_int_eq(mkfifo(path, 0600), 0);
+	ck_assert_int_eq(cei_machine_read_xml(&report, path, &machine), CEOV_ERR_INVALID);
+	unlink(path);
+
+	testing_path("huge.xml", path, sizeof(path));
+	file = fopen(path, "w");
+	ck_assert_ptr_nonnull(file);
+	ck_assert_int_eq(ftruncate(fileno(file), (64 << 20) + 1), 0);
+	fclose(file);
+	ck_assert_int_eq(cei_machine_read_xml(&report, path, &machine), CEOV_ERR_INVALID);
+	unlink(path);
+	testing_log_has(&lines, "huge.xml: 67108865 bytes", NULL, NULL);
+	ck_assert_ptr_null(machine);
+}
+END_TEST
+
+START_TEST(test_what_is_no_xml_is_refused_with_its_line)
+{
+	refused("", "line 1: it is empty");
+	refused("this is no XML", "line 1: no XML");
+	refused("\n\n\x7f" "ELF\n", "line 3: no text");
+	refused("<topology version=\"2.0\">\n<object", "a tag without an end");
+	refused("<html></html>", "the root element is not topology");
+	refused("<topology version=\"2.0\">\n\n</object>", "line 3: </object> where </topology>");
+	refused("<topology version=\"2.0\">\n", "cut off");
+	refused("<topology/>", "not a file of hwloc 2");
+	refused("<topology version=\"3.0\"/>", "not a file of hwloc 2");
+	refused("<topology version=\"2.0\"/>", "no Machine");
+	refused("<topology version=\"2.0\" version=\"2.0\"/>", "version twice");
+	refused("<!DOCTYPE topology [<!ENTITY a \"b\">]>\n<topology version=\"2.0\"/>",
+		"a declaration that hwloc does not write");
+	refused("<topology version=\"&a;\"/>", "an entity");
+}
+END_TEST
+
+static char text[TEXT_BYTES];
+
+START_TEST(test_a_million_within_each_other_are_refused)
+{
+	const char head[] = "<topology version=\"2.0\">", more[] = "<object type=\"Misc\">";
+	uint64_t n_more = 1000000, n = strlen(head) + n_more * strlen(more);
+	struct cei_machine *machine = NULL;
+	char *deep = malloc(n);
+	uint64_t i;
+
+	ck_assert_ptr_nonnull(deep);
+	memcpy(deep, head, strlen(head));
+	for (i = 0; i < n_more; i++)
+		memcpy(deep + strlen(head) + i * strlen(more), more, strlen(more));
+	ck_assert_int_eq(cei_machine_read_xml_text(&report, deep, n, &machine),
+			 CEOV_ERR_INVALID);
+	free(deep);
+}
+END_TEST
+
+/* The fixture's text with the first `from` turned into `to`. */
+static const char *with(const char *name, const char *from, const char *to)
+{
+	char path[PATH_BYTES];
+	size_t n, tail;
+	FILE *file;
+	char *at;
+
+	fixture_path(name, path);
+	file = fopen(path, "r");
+	ck_assert_ptr_nonnull(file);
+	n = fread(text, 1, sizeof(text) / 2, file);
+	fclose(file);
+	text[n] = '\0';
+	at = strstr(text, from);
+	ck_assert_msg(at != NULL, "%s has no %s", name, from);
+	tail = strlen(at + strlen(from));
+	memmove(at + strlen(to), at + strlen(from), tail + 1);
+	memcpy(at, to, strlen(to));
+	return text;
+}
+
+START_TEST(test_values_beyond_reason_are_refused)
+{
+	const char *name = "two-no-p2p.xml";
+
+	refused(with(name, "length=\"4\">1 0 ", "length=\"5\">1 -1 "),
+		"a value of distances is no number");
+	refused(with(name, "length=\"4\">1 0 ", "length=\"6\">1 nan "),
+		"a value of distances is no number");
+	refused(with(name, "length=\"4\">1 0 ", "length=\"2\">1 "),
+		"distances of 2 objects hold 3 values");
+	refused(with(name, "nbobjs=\"2\"", "nbobjs=\"4294967295\""), "nbobjs is not");
+	refused(with(name, "nbobjs=\"2\"", "nbobjs=\"3\""), "name 2");
+	refused(with(name, "length=\"4\">1 0 ", "length=\"4\">1 7 "),
+		"no kind of link between these two");
+	refused(with(name, "length=\"4\">1 0 ", "length=\"23\">1 18446744073709551615 "),
+		"no kind of link between these two");
+	refused(with("v100x8-mesh.xml", "25000 25000 50000", "25000 25000 99999999999"),
+		"values of distances whose length");
+}
+END_TEST
+
+START_TEST(test_trees_that_hwloc_would_fall_over_are_refused)
+{
+	const char *name = "two-no-p2p.xml";
+
+	refused(with(name, "0000:41:00.0", "0000:21:00.0"), "two GPUs have the PCI address");
+	refused(with(name, " complete_nodeset=\"0x00000001\" gp_index=\"4\"",
+		     " gp_index=\"4\""), "without one of cpuset");
+	refused(with(name, "cpuset=\"0x00000002\"", "cpuset=\"0xf...f\""), "a set that is none");
+	refused(with(name, "cpuset=\"0x00000002\"", "cpuset=\"\""), "a set that is none");
+	refused(with(name, "cpuset=\"0x00000002\"", "cpuset=\"0x00000001\""),
+		"larger than its complete one");
+	refused(with(name, "type=\"Core\"", "type=\"PCIDev\""), "with processors or memory");
+	refused(with(name, "bridge_type=\"1-1\"", "bridge_type=\"7-1\""), "bridge_type");
+	refused(with(name, "0000:21:00.0", "0000:21:77.0"), "pci_busid");
+	refused(with(name, "type=\"NUMANode\" os_index=\"0\"", "type=\"NUMANode\" os_index=\"1\""),
+		"NUMANode whose complete_nodeset");
+}
+END_TEST
+
+START_TEST(test_our_own_words_are_read_with_distrust)
+{
+	const char *name = "two-no-p2p.xml";
+	const char *at = "<info name=\"HostName\" value=\"two-no-p2p\"/>";
+
+	refused(with(name, at, "<info name=\"CeoverlapGPU\" value=\"nonsense\"/>"),
+		"not an address, five numbers and a name");
+	refused(with(name, at, "<info name=\"CeoverlapGPU\" value=\"- 3 9999 1 0 0 X\"/>"),
+		"beyond reason");
+	refused(with(name, at, "<info name=\"CeoverlapLink\" value=\"0 9 4 1 1 1\"/>"),
+		"no such place");
+	refused(with(name, at, "<info name=\"CeoverlapLink\" value=\"0 1 4 1 999999999 1\"/>"),
+		"more than 100 TB/s");
+	refused(with(name, at, "<info name=\"CeoverlapLink\" value=\"0 1 4 9 1 1\"/>"),
+		"no origin");
+	refused(with(name, at, "<info name=\"CeoverlapPort\" value=\"x\"/>"),
+		"not a rate, links and a name");
+}
+END_TEST
+
+/* --- mutants -------------------------------------------------------------------------- */
+
+struct mutant {
+	uint64_t random;
+	char    *bytes;                 /* of TEXT_BYTES */
+	uint64_t n;
+};
+
+/* Replaces n_old bytes at a place; what would not fit is left out. */
+static void replace(struct mutant *mutant, uint64_t at, uint64_t n_old, const char *with_text,
+		    uint64_t n_new)
+{
+	if (mutant->n - n_old + n_new >= TEXT_BYTES)
+		return;
+	memmove(mutant->bytes + at + n_new, mutant->bytes + at + n_old,
+		mutant->n - at - n_old);
+	memcpy(mutant->bytes + at, with_text, n_new);
+	mutant->n += n_new - n_old;
+}
+
+static void find_line(struct mutant *mutant, uint64_t *ret_at, uint64_t *ret_n)
+{
+	uint64_t at = testing_below(&mutant->random, mutant->n);
+	uint64_t end = at;
+
+	while (at && mutant->bytes[at - 1] != '\n')
+		at--;
+	while (end < mutant->n && mutant->bytes[end] != '\n')
+		end++;
+	*ret_at = at;
+	*ret_n = (end < mutant->n ? end + 1 : end) - at;
+}
+
+/* A copy of a line to another place, or a line away. */
+static void move_line(struct mutant *mutant)
+{
+	char line[4096];
+	uint64_t from, to, n, unused;
+
+	find_line(mutant, &from, &n);
+	find_line(mutant, &to, &unused);
+	if (n > sizeof(line))
+		return;
+	memcpy(line, mutant->bytes + from, n);
+	if (testing_below(&mutant->random, 2))
+		replace(mutant, to, 0, line, n);
+	else
+		replace(mutant, from, n, "", 0);
+}
+
+static int is_hex(char c)
+{
+	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || c == 'x';
+}
+
+static void change_number(struct mutant *mutant)
+{
+	static const char *const values[] = {
+		"0", "1", "-1", "4294967295", "18446744073709551615", "nan", "1e308", "65535",
+		"0x", "", "0xffffffff,0xffffffff", "inf", "-5.5", "0xf...f", "16384",
+		"99999999999999999999999", "0-1", "1-1",
+	};
+	uint64_t at = testing_below(&mutant->random, mutant->n), end;
+	const char *value = values[testing_below(&mutant->random,
+						 sizeof(values) / sizeof(values[0]))];
+	char number[16];
+
+	snprintf(number, sizeof(number), "%u",
+		 (unsigned int)testing_below(&mutant->random, 128));
+	if (testing_below(&mutant->random, 2))
+		value = number;
+	while (at < mutant->n && (mutant->bytes[at] < '0' || mutant->bytes[at] > '9'))
+		at++;
+	for (end = at; end < mutant->n && is_hex(mutant->bytes[end]); end++)
+		;
+	replace(mutant, at, end - at, value, strlen(value));
+}
+
+static void mutate(struct mutant *mutant)
+{
+	uint64_t at = testing_below(&mutant->random, mutant->n);
+
+	switch (testing_below(&mutant->random, 8)) {
+	case 0:
+		mutant->bytes[at] = (char)testing_below(&mutant->random, 256);
+		break;
+	case 1:
+		replace(mutant, at, testing_below(&mutant->random, mutant->n - at) % 16, "", 0);
+		break;
+	case 2:
+	case 3:
+		move_line(mutant);
+		break;
+	case 4:
+		if (!testing_below(&mutant->random, 8))
+			mutant->n = at + 1;
+		break;
+	default:
+		change_number(mutant);
+		break;
+	}
+}
+
+static void load_mutant(struct mutant *mutant, const char *name)
+{
+	char path[PATH_BYTES];
+	FILE *file;
+
+	fixture_path(name, path);
+	file = fopen(path, "r");
+	ck_assert_ptr_nonnull(file);
+	mutant->n = fread(mutant->bytes, 1, TEXT_BYTES / 2, file);
+	fclose(file);
+}
+
+START_TEST(test_mutants_are_read_or_refused)
+{
+	struct name names[FILES_MAX];
+	uint32_t n_files = list_fixtures(names), n_read = 0, i;
+	struct mutant mutant = { testing_seed(), text, 0 };
+	uint64_t begin = cei_now_ns(), at;
+	struct cei_machine *machine;
+	int r;
+
+	for (i = 0; i < MUTANTS && cei_now_ns() - begin < MUTANTS_NS; i++) {
+		load_mutant(&mutant, names[testing_below(&mutant.random, n_files)].text);
+		do {
+			mutate(&mutant);
+		} while (mutant.n > 1 && testing_below(&mutant.random, 3));
+		at = cei_now_ns();
+		machine = NULL;
+		r = cei_machine_read_xml_text(&report, mutant.bytes, mutant.n, &machine);
+		ck_assert_msg(cei_now_ns() - at < ONE_NS, "mutant %u takes too long", i);
+		ck_assert_msg(!r == (machine != NULL), "mutant %u: %d", i, r);
+		ck_assert_msg(!r || r == CEOV_ERR_INVALID, "mutant %u: %d", i, r);
+		n_read += !r;
+		cei_machine_destroy(machine);
+	}
+	/* some change nothing that counts, and none but few survive */
+	ck_assert_uint_gt(n_read, 0);
+	ck_assert_uint_lt(n_read, i);
+	printf("%u mutants, %u of them read\n", i, n_read);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *all = suite_create("machine xml");
+	TCase *back = tcase_create("there and back");
+	TCase *hostile = tcase_create("hostile files");
+	TCase *mutants = tcase_create("mutants");
+
+	tcase_add_checked_fixture(back, set_up, tear_down);
+	tcase_set_timeout(back, 30);
+	tcase_add_test(back, test_every_fixture_comes_back_as_it_was);
+	tcase_add_test(back, test_measured_links_and_ports_come_back);
+	tcase_add_test(back, test_a_machine_of_the_driver_comes_back);
+	tcase_add_test(back, test_matrices_are_hwlocs_distances);
+	tcase_add_test(back, test_where_a_file_cannot_be_written_is_said);
+	suite_add_tcase(all, back);
+	tcase_add_checked_fixture(hostile, set_up, tear_down);
+	tcase_set_timeout(hostile, 30);
+	tcase_add_test(hostile, test_what_is_no_file_is_refused);
+	tcase_add_test(hostile, test_what_is_no_xml_is_refused_with_its_line);
+	tcase_add_test(hostile, test_a_million_within_each_other_are_refused);
+	tcase_add_test(hostile, test_values_beyond_reason_are_refused);
+	tcase_add_test(hostile, test_trees_that_hwloc_would_fall_over_are_refused);
+	tcase_add_test(hostile, test_our_own_words_are_read_with_distrust);
+	suite_add_tcase(all, hostile);
+	tcase_add_checked_fixture(mutants, set_up, tear_down);
+	tcase_set_timeout(mutants, 120);
+	tcase_add_test(mutants, test_mutants_are_read_or_refused);
+	suite_add_tcase(all, mutants);
+	return all;
+}
+
+int main(void)
+{
+	return testing_run(suite());
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* The machine of a context: none on host memory alone, a file's where one is named. */
+
+#include <check.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ce_engine/context.h"
+#include "testing.h"
+#include "topology/machine_cache.h"
+#include "topology/topology.h"
+
+#define FIXTURES "tests/fixtures/machines"
+
+static struct testing_log log_of;
+
+static void set_up(void)
+{
+	testing_log_init(&log_of);
+	setenv("CEOVERLAP_MACHINE_CACHE", "off", 1);
+	unsetenv("CEOVERLAP_MACHINE");
+}
+
+static void fixture(const char *name, char *path)
+{
+	const char *srcdir = getenv("srcdir");
+
+	snprintf(path, PATH_MAX, "%s/%s/%s", srcdir ? srcdir : ".", FIXTURES, name);
+}
+
+static void tear_down(void)
+{
+	unsetenv("CEOVERLAP_MACHINE");
+}
+
+START_TEST(test_host_memory_needs_no_machine)
+{
+	ceov_context *context = testing_open(1, &log_of);
+	const struct cei_topology *topology = context->topology;
+
+	ck_assert_ptr_null(topology->machine);
+	ck_assert_uint_eq(topology->n_gpus, 0);
+	/* the kinds' own costs: t0 + bytes / rate */
+	ck_assert_uint_eq(cei_topology_expected_ns(topology, CEI_LINK_HOST, 0), 2000);
+	ck_assert_uint_eq(cei_topology_expected_ns(topology, CEI_LINK_HOST, 8000), 3000);
+	ck_assert_uint_eq(cei_topology_expected_ns(topology, CEI_LINK_PEER,
+						   UINT64_C(392000000000)),
+			  TESTING_SECOND + 4000);
+	ceov_close(context);
+}
+END_TEST
+
+START_TEST(test_a_file_is_taken_instead)
+{
+	char path[PATH_MAX];
+	ceov_context *context;
+
+	fixture("pcie4-two-nodes.xml", path);
+	setenv("CEOVERLAP_MACHINE", path, 1);
+	context = testing_open(2, &log_of);
+	ck_assert_ptr_nonnull(context->topology->machine);
+	ck_assert_uint_eq(context->topology->machine->n_gpus, 4);
+	ck_assert_uint_eq(context->topology->machine->n_nodes, 2);
+	ck_assert_uint_eq(log_of.n_lines, 0);
+	ceov_close(context);
+}
+END_TEST
+
+/* What is known of links counts; the slowest of a kind. */
+START_TEST(test_costs_are_the_links)
+{
+	char path[PATH_MAX], kept[200];
+	struct cei_machine *machine = NULL;
+	struct cei_report report;
+	ceov_context *context;
+
+	cei_report_init(&report, testing_log_line, &log_of);
+	fixture("vm-flat.xml", path);
+	testing_path("machine.xml", kept, sizeof(kept));
+	ck_assert_int_eq(cei_machine_read_xml(&report, path, &machine), 0);
+	cei_machine_set_measured(machine, 0, 1, UINT64_C(300000000000), 3000);
+	cei_machine_set_measured(machine, 1, 0, UINT64_C(200000000000), 5000);
+	cei_machine_set_measured(machine, 0, cei_machine_host_place(machine, 0),
+				 UINT64_C(40000000000), 6000);
+	ck_assert_int_eq(cei_machine_write_xml(&report, machine, kept), 0);
+	setenv("CEOVERLAP_MACHINE", kept, 1);
+	context = testing_open(1, &log_of);
+	ck_assert_uint_le(context->topology->costs[CEI_LINK_PEER].bytes_per_s,
+			  UINT64_C(200000000000));
+	ck_assert_uint_le(context->topology->costs[CEI_LINK_OUT].bytes_per_s,
+			  UINT64_C(40000000000));
+	ceov_close(context);
+	cei_machine_destroy(machine);
+	cei_report_fini(&report);
+}
+END_TEST
+
+static void refused(const char *path, const char *text)
+{
+	struct ceov_member members[1];
+	struct ceov_config config = testing_config(members, 1, &log_of);
+	ceov_context *context = NULL;
+
+	testing_log_clear(&log_of);
+	setenv("CEOVERLAP_MACHINE", path, 1);
+	ck_assert_int_lt(ceov_open(&config, &context), 0);
+	ck_assert_ptr_null(context);
+	testing_log_has(&log_of, path, text, NULL);
+}
+
+START_TEST(test_a_bad_file_is_refused_with_its_reason)
+{
+	char path[PATH_MAX];
+
+	refused("/nonexistent/machine.xml", "No such file");
+	fixture("README.md", path);
+	refused(path, "");
+}
+END_TEST
+
+/* Tools without ranks, on whatever this machine is. */
+START_TEST(test_this_machine)
+{
+	struct cei_machine *machine = NULL, *again = NULL;
+	struct cei_report report;
+
+	cei_report_init(&report, testing_log_line, &log_of);
+	ck_assert_int_eq(cei_machine_open_live(&report, &machine), 0);
+	ck_assert_uint_ge(machine->n_nodes, 1);
+	ck_assert_int_eq(cei_machine_open_unmeasured(&report, &again), 0);
+	ck_assert_uint_eq(machine->hash, again->hash);
+	cei_machine_destroy(machine);
+	cei_machine_destroy(again);
+	cei_report_fini(&report);
+}
+END_TEST
+
+/* A measurement that is kept is found by the next who asks. */
+START_TEST(test_this_machine_as_it_was_measured)
+{
+	struct cei_machine *machine = NULL, *again = NULL;
+	struct cei_report report;
+	uint32_t host;
+	char folder[200];
+
+	testing_path("cache", folder, sizeof(folder));
+	setenv("CEOVERLAP_MACHINE_CACHE", folder, 1);
+	cei_report_init(&report, testing_log_line, &log_of);
+	ck_assert_int_eq(cei_machine_open_live(&report, &machine), 0);
+	host = cei_machine_host_place(machine, 0);
+	cei_machine_set_measured(machine, host, host, UINT64_C(9000000000), 1234);
+	ck_assert_int_eq(cei_machine_cache_store(&report, machine), 0);
+	ck_assert_int_eq(cei_machine_open_live(&report, &again), 0);
+	ck_assert_uint_eq(cei_machine_link(again, host, host)->bytes_per_s,
+			  UINT64_C(9000000000));
+	ck_assert_uint_eq(cei_machine_link(again, host, host)->t0_ns, 1234);
+	ck_assert_uint_eq(cei_machine_link(again, host, host)->origin, CEI_MACHINE_MEASURED);
+	cei_machine_destroy(machine);
+	cei_machine_destroy(again);
+	cei_report_fini(&report);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("topology");
+	TCase *tests = tcase_create("topology");
+
+	tcase_add_checked_fixture(tests, set_up, tear_down);
+	tcase_add_test(tests, test_host_memory_needs_no_machine);
+	tcase_add_test(tests, test_a_file_is_taken_instead);
+	tcase_add_test(tests, test_costs_are_the_links);
+	tcase_add_test(tests, test_a_bad_file_is_refused_with_its_reason);
+	tcase_add_test(tests, test_this_machine);
+	tcase_add_test(tests, test_this_machine_as_it_was_measured);
+	suite_add_tcase(suite, tests);
+	return testing_run(suite);
+}

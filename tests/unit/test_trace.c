@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Traces: records of every chunk and every stage, in order; the bounded ring; files. */
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ce_engine/context.h"
+#include "ce_engine/trace.h"
+#include "testing.h"
+#include "way.h"
+
+static char path[512];
+
+static void set_up(void)
+{
+	testing_path("trace.json", path, sizeof(path));
+	setenv("CEOVERLAP_TRACE", path, 1);
+}
+
+static void tear_down(void)
+{
+	unsetenv("CEOVERLAP_TRACE");
+	unlink(path);
+}
+
+/* The whole file, for free(). */
+static char *file_text(const char *name)
+{
+	FILE *file = fopen(name, "r");
+	char *text;
+	long n_bytes;
+
+	ck_assert_ptr_nonnull(file);
+	ck_assert_int_eq(fseek(file, 0, SEEK_END), 0);
+	n_bytes = ftell(file);
+	rewind(file);
+	text = calloc(1, (size_t)n_bytes + 1);
+	ck_assert_ptr_nonnull(text);
+	ck_assert_uint_eq(fread(text, 1, (size_t)n_bytes, file), (size_t)n_bytes);
+	(void)fclose(file);
+	return text;
+}
+
+static uint32_t count_text(const char *text, const char *part)
+{
+	uint32_t n = 0;
+
+	while ((text = strstr(text, part))) {
+		text += strlen(part);
+		n++;
+	}
+	return n;
+}
+
+static void launch_times(struct way *way, uint64_t n_launches)
+{
+	ceov_ticket ticket;
+	uint64_t i;
+
+	for (i = 0; i < n_launches; i++) {
+		way_ready(way, i + 1);
+		way_free(way, i);
+		ticket = way_launch(way, i, 0);
+		ck_assert_int_eq(way_wait(way, ticket), 0);
+	}
+}
+
+START_TEST(test_every_chunk_passes_every_stage_in_order)
+{
+	const struct cei_trace_record *record;
+	const struct cei_trace *trace;
+	struct way way;
+	uint32_t i, stage;
+
+	way_open(&way, 3, 0);
+	launch_times(&way, 2);
+	trace = way.context->engines[0].trace;
+	ck_assert_ptr_nonnull(trace);
+	ck_assert_uint_eq(trace->n_taken, 6);
+	for (i = 0; i < 6; i++) {
+		record = &trace->records[i];
+		ck_assert_uint_gt(record->launch, 0);
+		ck_assert_uint_lt(record->transfer, 3);
+		ck_assert_uint_eq(record->bytes, WAY_BYTES / 3);
+		ck_assert_uint_eq(record->via, CEOV_NOBODY);
+		ck_assert_uint_gt(record->at_ns[CEI_TRACE_ARMED], 0);
+		for (stage = 1; stage < CEI_TRACE_STAGES; stage++)
+			ck_assert_uint_ge(record->at_ns[stage], record->at_ns[stage - 1]);
+	}
+	ck_assert_uint_gt(trace->records[3].launch, trace->records[0].launch);
+	way_close(&way);
+}
+END_TEST
+
+START_TEST(test_the_file_has_a_slice_per_stage_and_chunk)
+{
+	static const char *const stages[] = { "doorbell", "scheduler", "router", "backend",
+					      "completion" };
+	struct way way;
+	char name[64], *text;
+	uint32_t i;
+
+	way_open(&way, 4, 0);
+	launch_times(&way, 5);
+	way_close(&way);
+	text = file_text(path);
+	for (i = 0; i < 5; i++) {
+		snprintf(name, sizeof(name), "{\"name\":\"%s\",\"cat\":\"stage\",\"ph\":\"b\"",
+			 stages[i]);
+		ck_assert_uint_eq(count_text(text, name), 20);
+		snprintf(name, sizeof(name), "{\"name\":\"%s\",\"cat\":\"stage\",\"ph\":\"e\"",
+			 stages[i]);
+		ck_assert_uint_eq(count_text(text, name), 20);
+	}
+	ck_assert_uint_eq(count_text(text, "\"dropped_chunks\":0"), 1);
+	ck_assert_uint_eq(count_text(text, "\"unfinished_chunks\":0"), 1);
+	ck_assert_uint_ge(count_text(text, "\"ph\":\"X\""), 5);
+	ck_assert_uint_eq(count_text(text, "process_name"), 2);
+	free(text);
+}
+END_TEST
+
+START_TEST(test_the_ring_keeps_the_newest_and_tells_what_it_lost)
+{
+	enum { N_TRANSFERS = 600 };
+	uint64_t n_launches = CEI_TRACE_RECORDS / N_TRANSFERS + 2;
+	char wanted[64], *text;
+	struct way way;
+
+	way_open(&way, N_TRANSFERS, 16);
+	launch_times(&way, n_launches);
+	ck_assert_uint_eq(way.context->engines[0].trace->n_taken, n_launches * N_TRANSFERS);
+	way_close(&way);
+	text = file_text(path);
+	snprintf(wanted, sizeof(wanted), "\"dropped_chunks\":%llu,", (unsigned long long)
+		 (n_launches * N_TRANSFERS - CEI_TRACE_RECORDS));
+	ck_assert_uint_eq(count_text(text, wanted), 1);
+	ck_assert_uint_eq(count_text(text, "{\"name\":\"backend\",\"cat\":\"stage\","
+				     "\"ph\":\"b\""), CEI_TRACE_RECORDS);
+	free(text);
+}
+END_TEST
+
+START_TEST(test_without_the_variable_there_is_no_trace)
+{
+	struct way way;
+
+	unsetenv("CEOVERLAP_TRACE");
+	way_open(&way, 2, 0);
+	launch_times(&way, 1);
+	ck_assert_ptr_null(way.context->engines[0].trace);
+	way_close(&way);
+	ck_assert_int_ne(access(path, F_OK), 0);
+}
+END_TEST
+
+START_TEST(test_chunks_that_do_not_end_are_counted_and_left_out)
+{
+	struct way way;
+	char *text;
+
+	way_open(&way, 2, 0);
+	way_ready(&way, 1);
+	(void)way_launch(&way, 1, 0);   /* its marks are not reached */
+	way_close(&way);
+	text = file_text(path);
+	ck_assert_uint_eq(count_text(text, "\"ph\":\"b\""), 0);
+	ck_assert_uint_eq(count_text(text, "\"traceEvents\":["), 1);
+	free(text);
+}
+END_TEST
+
+START_TEST(test_paths_that_cannot_be_used)
+{
+	struct testing_log log;
+	struct ceov_member member = { 0, testing_host };
+	struct ceov_config config;
+	ceov_context *context = NULL;
+	char longer[400];
+
+	testing_log_init(&log);
+	config = testing_config(&member, 1, &log);
+	memset(longer, 'x', sizeof(longer));
+	longer[sizeof(longer) - 1] = '\0';
+	setenv("CEOVERLAP_TRACE", longer, 1);
+	ck_assert_int_eq(ceov_open(&config, &context), CEOV_ERR_INVALID);
+	testing_log_has(&log, "CEOVERLAP_TRACE", "at most", NULL);
+	setenv("CEOVERLAP_TRACE", "/nonexistent/trace.json", 1);
+	ck_assert_int_eq(ceov_open(&config, &context), 0);
+	ceov_close(context);
+	testing_log_has(&log, "trace", "/nonexistent/trace.json", NULL);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *made = suite_create("trace");
+	TCase *all = tcase_create("trace");
+
+	tcase_add_checked_fixture(all, set_up, tear_down);
+	tcase_set_timeout(all, 60);
+	tcase_add_test(all, test_every_chunk_passes_every_stage_in_order);
+	tcase_add_test(all, test_the_file_has_a_slice_per_stage_and_chunk);
+	tcase_add_test(all, test_the_ring_keeps_the_newest_and_tells_what_it_lost);
+	tcase_add_test(all, test_without_the_variable_there_is_no_trace);
+	tcase_add_test(all, test_chunks_that_do_not_end_are_counted_and_left_out);
+	tcase_add_test(all, test_paths_that_cannot_be_used);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return testing_run(suite());
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef BENCH_SWEEP_H
+#define BENCH_SWEEP_H
+
+/*
+ * ceoverlap-bench sweep: what a machine's ways carry, over sizes, pairs, routes, chunk
+ * sizes and launches in flight, and what plans of many transfers take.
+ *
+ *   bench_sweep.c          which jobs there are, in which order
+ *   bench_sweep_world.c    contexts, devices, memory
+ *   bench_sweep_plans.c    plans of moves
+ *   bench_sweep_job.c      one job: its variants in turn, its rows
+ *   bench_sweep_random.c   plans of random transfers beside their bound
+ *   bench_sweep_load.c     the host and one GPU by relays, and what that costs kernels
+ *   bench_sweep_urgent.c   small urgent transfers beside a background
+ *   bench_sweep_trace.c    one all-gather with a trace, for the timeline
+ *   bench_sweep_options.c  the command line
+ *   bench_sweep_report.c   text, CSV and JSON
+ *   bench_sweep_html.c     the report for people; bench_sweep_svg.c and
+ *                          bench_sweep_curve.c its pictures
+ *
+ * One process with one thread holds all ranks: one per GPU (or some on host memory), and
+ * one more whose memory is the host's.
+ */
+
+#include "bench.h"
+#include "bench_trace.h"
+
+#define SWEEP_PLACES_MAX   17u          /* ranks and the host */
+#define SWEEP_ROWS_MAX     32768u
+#define SWEEP_LIST_MAX     8u
+#define SWEEP_WAYS_MAX     16u
+#define SWEEP_VARIANTS_MAX 64u
+#define SWEEP_MOVES_MAX    256u
+#define SWEEP_SEEDS_MAX    100u
+#define SWEEP_FLIGHT_MAX   16u
+
+#define SWEEP_WAIT_NS      UINT64_C(60000000000)
+
+/* --- options -------------------------------------------------------------- */
+
+struct sweep_list {
+	uint32_t n;
+	uint64_t values[SWEEP_LIST_MAX];
+};
+
+struct sweep_options {
+	struct sweep_list chunks;       /* bytes; 0: the library's */
+	struct sweep_list in_flight;    /* launches at once */
+	const char       *html_path;    /* NULL: none */
+	const char       *csv_path;
+	int               is_quick;
+	uint32_t          n_seeds;      /* of random plans */
+	uint64_t          random_bytes; /* of the largest random transfer */
+	uint32_t          urgent_ms;    /* how long each part of "urgent" takes */
+	char              command[1024];
+};
+
+/* argv[0] is "sweep". Exit status of the program. */
+int bench_sweep_main(int argc, char **argv);
+int bench_sweep_run(const struct bench_options *options, const struct sweep_options *own);
+
+/* Where in a list of tests one stands that is not known, or NULL. */
+const char *bench_sweep_unknown(const char *list);
+
+/* --- what was measured ---------------------------------------------------- */
+
+struct sweep_share {                    /* of a transfer's bytes */
+	char     way[40];
+	uint64_t bytes;
+};
+
+struct sweep_row {
+	char     test[16];
+	char     way[16];               /* direct, all, raw, ... */
+	int32_t  source;                /* place, or -1 */
+	int32_t  target;
+	uint64_t bytes;                 /* of a transfer, shard or block */
+	uint64_t chunk_bytes;           /* as asked for; 0: the library's */
+	uint32_t in_flight;
+	uint32_t n_samples;
+	double   us_median;             /* a launch; 0: not a time */
+	double   us_min;
+	double   us_p99;
+	double   gb_per_s;              /* 0: it has none */
+	double   expected_us;           /* what the cost model says; 0: it says nothing */
+	double   ratio_raw;             /* raw's time / this; 0: not measured */
+	double   ratio_direct;
+	double   bound_median;          /* random: time / bound, over seeds */
+	double   bound_max;
+	int      verified;              /* 1, 0, or -1: not checked */
+	uint32_t n_shares;
+	struct sweep_share shares[SWEEP_WAYS_MAX];
+};
+
+struct sweep_seed {                     /* one random plan */
+	uint64_t seed;
+	double   bound_us;
+	double   us[2];                 /* with the scheduler, and without */
+};
+
+/* --- the world ------------------------------------------------------------ */
+
+struct sweep_area {                     /* memory of every place, in one context */
+	ceov_buffer *source[SWEEP_PLACES_MAX];
+	ceov_buffer *target[SWEEP_PLACES_MAX];
+	ceov_signal *arrived[SWEEP_PLACES_MAX];
+	uint32_t     n_places;          /* set before open, like the next two */
+	uint64_t     source_bytes;
+	uint64_t     target_bytes;
+	uint64_t     base;              /* of the next launch: counters only rise */
+};
+
+struct sweep {
+	const struct bench_options *options;
+	const struct sweep_options *own;
+	int                         is_gpu;
+	uint32_t                    n_ranks;    /* places 0 to n_ranks - 1 */
+	uint32_t                    n_places;   /* and the host, the last one */
+	char                        machine[256];
+	char                        place_names[SWEEP_PLACES_MAX][24];
+	uint64_t                    deadline_ns;
+	ceov_context               *context;    /* of all places */
+	ceov_context               *group;      /* of the ranks, without the host */
+	struct bench_device        *devices[SWEEP_PLACES_MAX];
+	struct sweep_row           *rows;
+	uint32_t                    n_rows;
+	uint32_t                    n_bad_rows;
+	uint32_t                    n_jobs;     /* done, for progress */
+	struct sweep_seed           seeds[SWEEP_SEEDS_MAX];
+	uint32_t                    n_seeds;
+	struct bench_trace          timeline;
+	uint64_t                    timeline_bytes;     /* of a shard */
+	double                      t0_us;      /* random: of the pairs, middle one */
+};
+
+/* Prints one line to stderr, with the context's first failure. Returns result. */
+int  sweep_fail(const struct sweep *sweep, ceov_context *context, int result,
+		const char *what);
+
+/* CEOV_ERR_TIMEOUT, said, where the time of -T is up. */
+int  sweep_late(const struct sweep *sweep);
+
+void sweep_progress(struct sweep *sweep, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* A context of the first places, with or without the host; it writes a trace to that
+ * path when it closes (NULL: none). Who opened it closes it. */
+int  sweep_open_context(const struct sweep *sweep, uint32_t n_places, const char *trace_path,
+			ceov_context **ret_context);
+
+/* Devices and the sweep's own context. close accepts what open left on failure. */
+int  sweep_open(struct sweep *sweep);
+void sweep_close(struct sweep *sweep);
+
+/* On failure what was made stays in *area, for close. */
+int  sweep_area_open(struct sweep *sweep, ceov_context *context, struct sweep_area *area);
+int  sweep_area_close(struct sweep *sweep, struct sweep_area *area);
+
+/* --- moves and plans ------------------------------------------------------ */
+
+struct sweep_move {
+	uint32_t source;
+	uint32_t target;
+	uint64_t source_offset;         /* multiples of 8 */
+	uint64_t target_offset;
+	uint64_t bytes;
+};
+
+enum sweep_pattern { SWEEP_MOVES, SWEEP_GATHER, SWEEP_EXCHANGE };
+
+struct sweep_job {                      /* what all variants of a job do */
+	const char        *test;
+	enum sweep_pattern pattern;     /* GATHER, EXCHANGE: by the library's templates */
+	int32_t            source;      /* of the row */
+	int32_t            target;
+	uint64_t           bytes;
+	uint64_t           rate_bytes;  /* moved in the time of a launch, for GB/s */
+	uint32_t           n_moves;     /* in the order of each plan */
+	struct sweep_move  moves[SWEEP_MOVES_MAX];
+};
+
+struct sweep_plans {                    /* a plan per rank that moves something */
+	ceov_context *context;
+	uint32_t      n;
+	ceov_plan    *plans[SWEEP_PLACES_MAX];
+};
+
+/* The place whose engine makes the move. */
+uint32_t sweep_owner(const struct sweep *sweep, const struct sweep_move *move);
+
+int  sweep_plans_open(struct sweep *sweep, ceov_context *context,
+		      const struct sweep_area *area, const struct sweep_job *job,
+		      const struct ceov_plan_options *options, struct sweep_plans *plans);
+void sweep_plans_close(struct sweep_plans *plans);
+
+/* All plans n_launches times, then waits for all of them. */
+int  sweep_plans_run(struct sweep_area *area, struct sweep_plans *plans, uint32_t n_launches);
+
+/* What the library takes the machine for: the GPUs' name and where the costs of its links
+ * come from, in one line; "" where it knows no machine. */
+void sweep_machine(const struct sweep *sweep, char *text, size_t n_bytes);
+
+/* What the library expects of the longest plan, from ceov_plan_explain(); 0: nothing. */
+double sweep_plans_expected_us(const struct sweep_plans *plans);
+
+/* How the first transfer's bytes are shared out to ways. */
+uint32_t sweep_plans_shares(const struct sweep_plans *plans, struct sweep_share *shares);
+
+/* The same moves by the driver's calls (host: memcpy), n_times, then waits. */
+int  sweep_raw_run(struct sweep *sweep, const struct sweep_area *area,
+		   const struct sweep_job *job, uint32_t n_times);
+
+/* Random data into sources, other data into targets; and whether it arrived. */
+int  sweep_prepare(struct sweep *sweep, const struct sweep_area *area,
+		   const struct sweep_job *job, uint64_t seed);
+int  sweep_verify(struct sweep *sweep, const struct sweep_area *area,
+		  const struct sweep_job *job, uint64_t seed, uint64_t *ret_n_wrong);
+
+/* --- cases ---------------------------------------------------------------- */
+
+/* Every variant of the job, interleaved; adds rows. The area is of that context. */
+int  sweep_job_run(struct sweep *sweep, ceov_context *context, struct sweep_area *area,
+		   const struct sweep_job *job);
+int  sweep_random(struct sweep *sweep);
+int  sweep_urgent(struct sweep *sweep);
+int  sweep_load(struct sweep *sweep);
+int  sweep_timeline(struct sweep *sweep);
+
+/* Moves of a collective with that shard or block. */
+void sweep_collective(const struct sweep *sweep, enum sweep_pattern pattern,
+		      uint64_t bytes, struct sweep_job *job);
+
+int  sweep_add_row(struct sweep *sweep, const struct sweep_row *row);
+
+/* Sorts the samples. */
+void sweep_statistics(double *us, uint32_t n, struct sweep_row *row);
+double sweep_median(double *values, uint32_t n);
+
+/* --- reports -------------------------------------------------------------- */
+
+void sweep_print_head(FILE *out);
+void sweep_print_row(FILE *out, const struct sweep *sweep, const struct sweep_row *row);
+void sweep_print_matrix(FILE *out, const struct sweep *sweep);
+int  sweep_write_csv(const struct sweep *sweep, const char *path);
+int  sweep_write_json(const struct sweep *sweep);
+int  sweep_write_html(const struct sweep *sweep, const char *path);
+
+const char *sweep_place(const struct sweep *sweep, int32_t place);
+
+/* The row that stands for a pair, or for a collective (source and target -1): the first
+ * chunk size, the most in flight; bytes 0: the largest size. NULL: not measured. */
+struct sweep_key {
+	const char *test;               /* NULL: pairs and host */
+	const char *way;
+	int32_t     source;
+	int32_t     target;
+	uint64_t    bytes;
+};
+
+const struct sweep_row *sweep_find(const struct sweep *sweep, const struct sweep_key *key);
+
+/* "4 MiB"; text has at least 24 bytes. */
+const char *sweep_size(uint64_t bytes, char *text);
+
+/* bench_sweep_svg.c, bench_sweep_curve.c: one <svg> each. key's way and bytes are not
+ * read. */
+void sweep_svg_matrix(FILE *out, const struct sweep *sweep, const char *way);
+void sweep_svg_shares(FILE *out, const struct sweep *sweep);
+void sweep_svg_timeline(FILE *out, const struct sweep *sweep);
+void sweep_svg_curve(FILE *out, const struct sweep *sweep, const struct sweep_key *key);
+void sweep_svg_random(FILE *out, const struct sweep *sweep);
+
+/* <svg> with what readers of the screen say of it; text is plain ASCII without markup. */
+void sweep_svg_begin(FILE *out, const char *class, uint32_t width, uint32_t height,
+		     const char *title);
+
+#endif /* BENCH_SWEEP_H */

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef INFO_H
+#define INFO_H
+
+/*
+ * ceoverlap-info: what there is on a machine and what ceoverlap would make of it. Each
+ * section is told as text or as a part of one JSON object; both say the same.
+ *
+ * Names in a machine may come from somebody else's file: they go through info_plain()
+ * before they reach a terminal or JSON.
+ */
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include <json-c/json.h>
+
+#include "base/report.h"
+#include "topology/machine.h"
+
+#define INFO_BUS_ID_BYTES 16u           /* "0000:19:00.0" */
+
+enum info_section {
+	INFO_MACHINE  = 1u << 0,
+	INFO_LINKS    = 1u << 1,
+	INFO_PORTS    = 1u << 2,
+	INFO_AFFINITY = 1u << 3,
+	INFO_ROUTES   = 1u << 4,
+	INFO_SETTINGS = 1u << 5,
+	INFO_BUILD    = 1u << 6,
+};
+
+/* Those that look at the machine. */
+#define INFO_OF_MACHINE \
+	(INFO_MACHINE | INFO_LINKS | INFO_PORTS | INFO_AFFINITY | INFO_ROUTES | INFO_SETTINGS)
+
+struct info {
+	uint32_t            sections;
+	const char         *xml_path;   /* NULL: this machine */
+	int                 is_told;    /* xml_path is what CEOVERLAP_MACHINE says */
+	const char         *export_path;
+	const char         *route;      /* "gpu0:gpu1"; NULL: every pair */
+	uint64_t            route_bytes;
+	uint8_t             rule;       /* enum cei_route_rule, of routes */
+	int                 as_json;
+	struct cei_report   report;
+	struct cei_machine *machine;    /* ours; NULL while no section needs it */
+};
+
+/* --- words (info_words.c) --------------------------------------------------------- */
+
+/* text with what is not printable ASCII replaced, into room, which may be where text is;
+ * returns room. */
+const char *info_plain(const char *text, char *room, size_t n_bytes);
+
+/* "gpu3", "node0"; "-" for CEOV_NOBODY. room: 16 bytes. */
+const char *info_gpu_name(uint32_t gpu, char *room);
+const char *info_node_name(uint32_t node, char *room);
+
+/* Adds a plain text, a number, a place of CEOV_NOBODY as null. */
+void info_add_text(struct json_object *object, const char *key, const char *text);
+void info_add_number(struct json_object *object, const char *key, uint64_t number);
+void info_add_node(struct json_object *object, const char *key, uint32_t node);
+
+/* --- what only the tree knows (info_tree.c) --------------------------------------- */
+
+/* The PCI switch above a device: the nearest bridge from which several bridges hang.
+ * "" where there is none or it is not known. */
+void info_switch_of(const struct cei_machine *machine, const char *bus_id,
+		    char ret_bus_id[INFO_BUS_ID_BYTES]);
+
+/* Of a device's PCIe link as it is trained now, GB/s raw. 0: not known. */
+double info_pcie_gb_per_s(const struct cei_machine *machine, const char *bus_id);
+
+/* Of NUMA node `node`. 0: not known. */
+uint64_t info_memory_bytes(const struct cei_machine *machine, uint32_t node);
+
+/* The switches above GPUs and NICs, each once. */
+#define INFO_SWITCHES_MAX (CEI_MACHINE_GPUS_MAX + CEI_MACHINE_NICS_MAX)
+
+struct info_switches {
+	uint32_t n;
+	char     bus_ids[INFO_SWITCHES_MAX][INFO_BUS_ID_BYTES];
+	uint8_t  of_gpu[CEI_MACHINE_GPUS_MAX];          /* index; INFO_NO_SWITCH */
+	uint8_t  of_nic[CEI_MACHINE_NICS_MAX];
+};
+
+#define INFO_NO_SWITCH 255u
+
+void info_find_switches(const struct cei_machine *machine, struct info_switches *ret_switches);
+
+/* --- sections --------------------------------------------------------------------- */
+
+/* info_machine.c */
+void info_machine_text(const struct info *info);
+void info_affinity_text(const struct info *info);
+/* info_links.c */
+void info_links_text(const struct info *info);
+void info_ports_text(const struct info *info);
+/* info_json.c: these four */
+void info_machine_json(const struct info *info, struct json_object *root);
+/* info_routes.c. The rule of a name, or of no such name CEOV_NOBODY. */
+uint32_t info_rule_of(const char *name);
+/* CEOV_NONE: the route that was asked for does not exist; < 0: there are
+ * no such places, said on stderr. */
+int  info_routes_text(const struct info *info);
+int  info_routes_json(const struct info *info, struct json_object *root);
+/* info_settings.c, info_build.c */
+void info_settings_text(const struct info *info);
+void info_settings_json(const struct info *info, struct json_object *root);
+void info_build_text(void);
+void info_build_json(struct json_object *root);
+
+/* info_cuda.c (info_absent.c in a build without): "13.0", of the toolkit that this was
+ * built with, and of what the driver speaks; "" without. room: 32 bytes. */
+struct cei_cuda;
+void info_cuda_toolkit(char *room);
+void info_cuda_driver(const struct cei_cuda *cuda, char *room);
+
+#endif /* INFO_H */

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Versions of CUDA in a build without: there are none. */
+
+#include "info.h"
+
+void info_cuda_toolkit(char *room)
+{
+	room[0] = '\0';
+}
+
+void info_cuda_driver(const struct cei_cuda *cuda, char *room)
+{
+	(void)cuda;
+	room[0] = '\0';
+}
