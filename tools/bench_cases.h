@@ -15,5 +15,6 @@ int bench_all_gather(struct bench_rank *rank);
 int bench_all_to_all(struct bench_rank *rank);
 int bench_engine(struct bench_rank *rank);
 int bench_idle(struct bench_rank *rank);
+int bench_plan(struct bench_rank *rank);
 
 #endif /* BENCH_CASES_H */

@@ -24,6 +24,7 @@ const struct bench_case bench_cases[] = {
 	{ "busy_sm", "p2p while a kernel holds every SM", 0, 2, 1, bench_busy_sm },
 	{ "engine", "engine time per zero-byte chunk", 0, 1, 0, bench_engine },
 	{ "idle", "processor time of an idle context in 10 s", 0, 1, 0, bench_idle },
+	{ "plan", "commit and launch of 10^3 to 10^6 transfers", 0, 1, 0, bench_plan },
 	{ NULL, NULL, 0, 0, 0, NULL },
 };
 

@@ -248,26 +248,40 @@ static int build_steps(struct ceov_plan *plan)
 	return r;
 }
 
-static void name_signal(struct ceov_plan *plan, struct ceov_signal *signal)
+/* Pointers of any type, each as many bytes. */
+static void *pointer_at(const void *array, uint32_t i)
 {
-	uint32_t i;
+	void *pointer;
 
-	for (i = plan->n_signals; signal && i-- > 0;)   /* mostly the latest */
-		if (plan->signals[i] == signal)
-			return;
-	if (signal)
-		plan->signals[plan->n_signals++] = signal;
+	memcpy(&pointer, (const char *)array + i * sizeof(pointer), sizeof(pointer));
+	return pointer;
 }
 
-static void name_buffer(struct ceov_plan *plan, struct ceov_buffer *buffer)
+static int compare_pointers(const void *a, const void *b)
 {
-	uint32_t i;
+	uintptr_t x = (uintptr_t)pointer_at(a, 0), y = (uintptr_t)pointer_at(b, 0);
 
-	for (i = plan->n_buffers; buffer && i-- > 0;)
-		if (plan->buffers[i] == buffer)
-			return;
-	if (buffer)
-		plan->buffers[plan->n_buffers++] = buffer;
+	return x < y ? -1 : x > y;
+}
+
+/* Adds to the array's n pointers what is neither NULL nor the latest. */
+static void name(void *array, uint32_t *n, const void *pointer)
+{
+	if (!pointer || (*n && pointer_at(array, *n - 1) == pointer))
+		return;
+	memcpy((char *)array + *n * sizeof(pointer), &pointer, sizeof(pointer));
+	++*n;
+}
+
+/* Each once. */
+static void name_once(void *array, uint32_t *n)
+{
+	uint32_t i, n_kept = 0;
+
+	qsort(array, *n, sizeof(void *), compare_pointers);
+	for (i = 0; i < *n; i++)
+		name(array, &n_kept, pointer_at(array, i));
+	*n = n_kept;
 }
 
 /* Lists what the plan names, so that it can hold on to it. */
@@ -283,14 +297,16 @@ static int name_all(struct ceov_plan *plan)
 				 "ceov_plan_commit: no memory for names");
 	for (i = 0; i < plan->n_transfers; i++) {
 		transfer = &plan->transfers[i];
-		name_signal(plan, transfer->source_ready.signal);
-		name_signal(plan, transfer->target_free.signal);
-		name_signal(plan, transfer->then.signal);
+		name(plan->signals, &plan->n_signals, transfer->source_ready.signal);
+		name(plan->signals, &plan->n_signals, transfer->target_free.signal);
+		name(plan->signals, &plan->n_signals, transfer->then.signal);
 		if (!transfer->row_bytes)
 			continue;
-		name_buffer(plan, transfer->source.buffer);
-		name_buffer(plan, transfer->target.buffer);
+		name(plan->buffers, &plan->n_buffers, transfer->source.buffer);
+		name(plan->buffers, &plan->n_buffers, transfer->target.buffer);
 	}
+	name_once(plan->signals, &plan->n_signals);
+	name_once(plan->buffers, &plan->n_buffers);
 	return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "topology/topology.h"
 
 #include <hwloc.h>
+#include <stdlib.h>
 
 struct hwloc_topology *cei_topology_load_hwloc(struct cei_report *report)
 {
@@ -84,4 +85,56 @@ void cei_topology_pin(const struct cei_topology *topology, struct cei_site *site
 	if (why)
 		cei_log(site->report, CEI_LOG_DEBUG, "rank %u: engine not pinned: %s",
 			own->rank, why);
+}
+
+/* --- memory near a node ------------------------------------------------------------- */
+
+/* What the thread's memory policy was. */
+struct cei_memory_hold {
+	hwloc_topology_t       host;
+	hwloc_bitmap_t         nodes;
+	hwloc_membind_policy_t policy;
+};
+
+static hwloc_obj_t node_of(hwloc_topology_t host, uint32_t os_index)
+{
+	return hwloc_get_numanode_obj_by_os_index(host, os_index);
+}
+
+struct cei_memory_hold *cei_topology_hold_memory(const struct cei_topology *topology,
+						 uint32_t place)
+{
+	const struct cei_machine *machine = topology->machine;
+	hwloc_topology_t host = own_tree(topology);
+	struct cei_memory_hold *hold;
+	hwloc_obj_t node;
+
+	if (!host || machine->n_nodes < 2 || cei_machine_is_gpu(machine, place))
+		return NULL;
+	node = node_of(host, machine->nodes[place - machine->n_gpus].os_index);
+	hold = node ? calloc(1, sizeof(*hold)) : NULL;
+	if (!hold)
+		return NULL;
+	hold->host = host;
+	hold->nodes = hwloc_bitmap_alloc();
+	if (hold->nodes &&
+	    !hwloc_get_membind(host, hold->nodes, &hold->policy,
+			       HWLOC_MEMBIND_THREAD | HWLOC_MEMBIND_BYNODESET) &&
+	    !hwloc_set_membind(host, node->nodeset, HWLOC_MEMBIND_BIND,
+			       HWLOC_MEMBIND_THREAD | HWLOC_MEMBIND_BYNODESET))
+		return hold;
+	hwloc_bitmap_free(hold->nodes);
+	free(hold);
+	return NULL;
+}
+
+void cei_topology_release_memory(struct cei_memory_hold *hold)
+{
+	if (!hold)
+		return;
+	/* as it was: there is nobody to tell */
+	(void)hwloc_set_membind(hold->host, hold->nodes, hold->policy,
+				HWLOC_MEMBIND_THREAD | HWLOC_MEMBIND_BYNODESET);
+	hwloc_bitmap_free(hold->nodes);
+	free(hold);
 }

@@ -78,6 +78,15 @@ uint64_t cei_topology_expected_ns(const struct cei_topology *topology,
 void cei_topology_pin(const struct cei_topology *topology, struct cei_site *site,
 		      uint32_t member);
 
+/* Until the release, what the calling thread allocates comes from the NUMA node of a host
+ * place. NULL: it comes from anywhere, because there is one node only, or binding is not
+ * possible. */
+struct cei_memory_hold;
+
+struct cei_memory_hold *cei_topology_hold_memory(const struct cei_topology *topology,
+						 uint32_t place);
+void cei_topology_release_memory(struct cei_memory_hold *hold);
+
 /* --- the sources, for topology.c ------------------------------------------------ */
 
 /* discover_cuda.c (discover_absent.c in a build without): GPUs and peer access, and the
