@@ -154,6 +154,7 @@ static int make_way(struct cei_engine *engine, const struct cei_staging_ask *ask
 	struct leg first = { ask->machine, ask->way->engines[0], ask->from, via };
 	struct leg second = { ask->machine, ask->way->engines[1], via, ask->to };
 	struct cei_backend *backends[2];
+	struct cei_memory_hold *hold;
 	struct cei_way way;
 	int r;
 
@@ -172,7 +173,9 @@ static int make_way(struct cei_engine *engine, const struct cei_staging_ask *ask
 	/* A GPU in between moves the second leg itself; host memory is anybody's. */
 	way.owner = backends[1];
 	way.kind = backend_place(engine, ask->machine, via).kind;
+	hold = cei_topology_hold_memory(engine->topology, via);
 	r = open_slots(&way);
+	cei_topology_release_memory(hold);
 	if (r)
 		return r;
 	staging->ways[staging->n_ways] = way;
