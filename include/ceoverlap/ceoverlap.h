@@ -317,12 +317,15 @@ enum ceov_routes {                       /* which ways a plan's bytes may take *
 	CEOV_ROUTES_ALL     = 2         /* several at once where that is faster: through
 					 * host memory, and by other GPUs' PCIe links. It
 					 * takes contexts, copy engines and staging
-					 * memory on GPUs that need not be ours. Such
+					 * memory on GPUs that need not be ours, from the
+					 * commit until the context closes. Such
 					 * transfers take those ways when the engine
 					 * polls; gated launches and those with
 					 * after_stream go directly */
 };
 
+/* Of polled launches; gated ones, and those with after_stream, are normal: their lanes take
+ * them in the order of their launches. Nothing that has begun is interrupted. */
 enum ceov_urgency {
 	CEOV_URGENCY_NORMAL     = 0,
 	CEOV_URGENCY_URGENT     = 1,    /* goes before all that has not begun */
@@ -333,11 +336,14 @@ enum ceov_urgency {
 
 struct ceov_plan_options {
 	size_t   struct_bytes;
-	uint64_t max_chunk_bytes;       /* 0: the context's */
+	uint64_t max_chunk_bytes;       /* 0: the context's; through staging memory 4 MiB
+					 * at most */
 	uint64_t mark_group_bytes;      /* copies of up to this many bytes may go
 					 * before their marks are raised in one
 					 * batch; more: throughput, less: earlier
-					 * marks; 0: the default, 256 MiB */
+					 * marks; 0: the default, 256 MiB. Background
+					 * chunks and legs through staging memory always
+					 * go alone */
 	uint32_t routes;                /* enum ceov_routes */
 	uint32_t urgency;               /* enum ceov_urgency */
 };
@@ -354,15 +360,17 @@ int  ceov_plan_add(ceov_plan *plan, const struct ceov_transfer *transfer);
 int  ceov_plan_expect(ceov_plan *plan, const struct ceov_mark *mark);
 
 /* Checks bounds, overlap without order, and that every mark waited for is raised
- * by the plan or expected; fixes routes; cuts chunks. Each refusal names the
- * transfer and the cause and leaves the plan as it was. */
+ * by the plan or expected; fixes routes, and makes what they need (staging memory,
+ * contexts on GPUs that help); cuts chunks. Each refusal names the transfer and the
+ * cause and leaves the plan as it was. */
 int  ceov_plan_commit(ceov_plan *plan);
 
 /* Waits for its launches in flight (they are bounded by their deadlines). */
 void ceov_plan_release(ceov_plan *plan);
 
-/* Writes to fd, one line per transfer: backend, route, trigger, chunks, expected
- * time. Committed plans only. */
+/* Writes to fd: one line for the plan, one per transfer (backend, route, trigger, chunks,
+ * expected time), and where others than the direct way are taken one for each way, with its
+ * share. Of routes, what polled launches take. Committed plans only. */
 int  ceov_plan_explain(const ceov_plan *plan, int fd);
 
 /* --- launches ------------------------------------------------------------ */
@@ -382,6 +390,8 @@ struct ceov_launch {
 					 * first, besides the marks: the copies wait for
 					 * it by themselves. For collectives that follow
 					 * a kernel as a whole it costs less than a mark.
+					 * Such launches go by direct ways;
+					 * CEOV_ERR_INVALID: a transfer has none.
 					 * NULL: nothing; GPU ranks only */
 	const void *floating;           /* address of the plan's floating buffer in this
 					 * launch: memory of the plan's rank, at any

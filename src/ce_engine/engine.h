@@ -5,8 +5,9 @@
 
 /*
  * One engine per member: the five stages, the lanes they fill, and the thread that
- * turns them. Engines share nothing on the data path. Application threads reach an
- * engine by its inbox only.
+ * turns them. On the data path engines share nothing but the times of ports (ports.h).
+ * Application threads reach an engine by its inbox; commits add lanes and ways that it
+ * meets in later launches.
  */
 
 #include <pthread.h>

@@ -8,8 +8,8 @@
  *   in:   chunks picked, from scheduler
  *   out:  chunks ROUTED, to the lane of their way
  *
- * At commit it fixes each transfer's path (direct ones only). At launch it decides
- * how the marks are seen: polled, or gated on a lane of its own.
+ * At commit it finds each transfer's direct path; other ways are plan_route.h's. At
+ * launch it decides how the marks are seen: polled, or gated on a lane of its own.
  *
  * A lane whose stream waits is a stopped lane. So gates are never put on the lanes
  * that all share, and one gated lane serves one producer stream at a time: marks

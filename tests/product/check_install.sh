@@ -81,4 +81,21 @@ elif ! timeout 60 "$bench" --host -t all_gather -g 2 -b 64K -e 64K -n 3 -w 1; th
 	echo "FAIL: the installed ceoverlap-bench does not gather on host memory"
 	failed=1
 fi
+
+info=$(find "$folder/root" -name ceoverlap-info -type f)
+if [ -z "$info" ] || ! "$info" --help > /dev/null; then
+	echo "FAIL: the installed ceoverlap-info does not print its help"
+	failed=1
+elif ! timeout 60 "$info" --xml "$srcdir/tests/fixtures/machines/two-no-p2p.xml" \
+		--route gpu0:gpu1 > "$folder/route" || ! grep -q staged "$folder/route"; then
+	echo "FAIL: the installed ceoverlap-info finds no route on a machine from a file"
+	cat "$folder/route"
+	failed=1
+fi
+for page in ceoverlap-bench.1 ceoverlap-info.1; do
+	if [ -z "$(find "$folder/root" -name "$page*")" ]; then
+		echo "FAIL: $page was not installed"
+		failed=1
+	fi
+done
 exit "$failed"
