@@ -191,8 +191,12 @@ static int is_its_turn(const struct cei_chunk *chunk)
 
 	if (step_of(chunk)->turn < launch->sequence)
 		return 0;
-	return !is_empty(chunk) ||
-	       launch->next_step == launch->plan->cuts[chunk->index].step;
+	if (!is_empty(chunk))
+		return 1;
+	/* Its mark says that their bytes are there. A lane's order says so of what went
+	 * directly; who took other ways has to be done. */
+	return launch->next_step == launch->plan->cuts[chunk->index].step &&
+	       cei_staging_is_closed(chunk->launch, launch->next_step);
 }
 
 /* Looks at the bunch's marks. NOT_YET: its source is not ready, or another transfer

@@ -57,6 +57,8 @@ struct cei_launch {
 	uint32_t                gate;           /* lane it is gated on, or CEOV_NOBODY */
 	struct cei_list         gate_link;      /* in the router's unpassed ones */
 	uint32_t                next_step;      /* the first that is still armed */
+	uint32_t                next_open;      /* staging: all before it that take ways of two
+						 * legs are done */
 	int                     error;          /* the first */
 	uint32_t                n_open;         /* chunks neither done nor dropped */
 	struct cei_chunk        chunks[];

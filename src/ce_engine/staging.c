@@ -296,6 +296,21 @@ static void count_down(struct cei_engine *engine, struct cei_chunk *chunk)
 		cei_scheduler_add(&engine->scheduler, closer);
 }
 
+int cei_staging_is_closed(struct cei_launch *launch, uint32_t step)
+{
+	const struct ceov_plan *plan = launch->plan;
+	const struct cei_step *before;
+	const struct cei_chunk *closer;
+
+	for (; launch->next_open < step; launch->next_open++) {
+		before = &plan->steps[launch->next_open];
+		closer = closer_of(&launch->chunks[before->first_chunk]);
+		if (closer && closer->state < CEI_CHUNK_DONE)
+			return 0;
+	}
+	return 1;
+}
+
 int cei_staging_goes_on(struct cei_engine *engine, struct cei_chunk *chunk)
 {
 	if (way_of(engine, chunk) && !chunk->leg && !chunk->launch->error) {

@@ -28,6 +28,7 @@
 
 struct cei_chunk;
 struct cei_engine;
+struct cei_launch;
 
 struct cei_helper {
 	struct cei_backend backend;
@@ -92,6 +93,9 @@ struct cei_piece cei_staging_leg(const struct cei_engine *engine,
 /* A chunk has come off its lane. 1: it goes on with its second leg. 0: it is done; its
  * slot went to the next in line, and what waits for its transfer's last chunk went on. */
 int  cei_staging_goes_on(struct cei_engine *engine, struct cei_chunk *chunk);
+
+/* Whether the launch's transfers before this one that take ways of two legs are done. */
+int  cei_staging_is_closed(struct cei_launch *launch, uint32_t step);
 
 /* Gives back the slot of a chunk that was dropped. May be repeated. */
 void cei_staging_release(struct cei_engine *engine, struct cei_chunk *chunk);

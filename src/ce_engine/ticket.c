@@ -139,6 +139,7 @@ static void fill_record(struct cei_launch *record, ceov_plan *plan,
 	record->gate = CEOV_NOBODY;
 	cei_list_init(&record->gate_link);
 	record->next_step = 0;
+	record->next_open = 0;
 	record->after = launch ? launch->after_stream : NULL;
 	record->has_followed = 0;
 	record->floating = floating_of(launch);

@@ -299,6 +299,35 @@ START_TEST(test_rows_keep_their_shape)
 }
 END_TEST
 
+/* What moves nothing says that the bytes before it are there, whatever way they took. */
+START_TEST(test_an_empty_transfer_comes_last)
+{
+	struct ceov_transfer empty = { .struct_bytes = sizeof(empty) };
+	struct stand stand;
+	struct ceov_transfer transfer;
+	ceov_ticket ticket;
+	ceov_plan *plan;
+
+	setenv("CEOVERLAP_HOST_COPY_DELAY_NS", "2000000", 1);
+	stand_open(&stand, "two-no-p2p.xml", 3, 24 * MIB);
+	fill(&stand, 0, testing_seed());
+	memset(memory(&stand, 1), 0, stand.size_bytes);
+	transfer = whole(&stand, 0, 1);
+	transfer.then = testing_mark(NULL, 0, 0);
+	empty.then = testing_mark(stand.done, 0, 1);
+	plan = testing_plan(stand.context, 0);
+	testing_add(plan, &transfer);
+	testing_add(plan, &empty);
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+	ck_assert_int_eq(ceov_launch(plan, NULL, &ticket), 0);
+	ck_assert_int_eq(ceov_signal_wait(stand.done, 0, 1, TESTING_PATIENCE), 0);
+	ck_assert_int_eq(memcmp(memory(&stand, 0), memory(&stand, 1), stand.size_bytes), 0);
+	ck_assert_int_eq(ceov_wait(stand.context, ticket, TESTING_PATIENCE), 0);
+	unsetenv("CEOVERLAP_HOST_COPY_DELAY_NS");
+	stand_close(&stand);
+}
+END_TEST
+
 /* Copy number n fails: the launch does, once, and nothing keeps its slot. */
 START_TEST(test_a_leg_that_fails)
 {
@@ -401,6 +430,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_a_gated_launch_goes_directly);
 	tcase_add_test(all, test_a_host_load_is_relayed_by_peers);
 	tcase_add_test(all, test_rows_keep_their_shape);
+	tcase_add_test(all, test_an_empty_transfer_comes_last);
 	tcase_add_loop_test(all, test_a_leg_that_fails, 0, 4);
 	tcase_add_test(all, test_an_abort_gives_slots_back);
 	tcase_add_test(all, test_many_at_once);
