@@ -46,11 +46,13 @@ static char *file_text(const char *name)
 	return text;
 }
 
+/* memmem, because strstr under sanitizers measures the whole text each time. */
 static uint32_t count_text(const char *text, const char *part)
 {
+	const char *end = text + strlen(text);
 	uint32_t n = 0;
 
-	while ((text = strstr(text, part))) {
+	while ((text = memmem(text, (size_t)(end - text), part, strlen(part)))) {
 		text += strlen(part);
 		n++;
 	}
