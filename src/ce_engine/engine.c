@@ -199,11 +199,15 @@ static int start_thread(struct cei_engine *engine)
 	return 0;
 }
 
+/* A host rank stands in for a place of a machine from a file: not where the GPUs are, whose
+ * ports it would take without moving anything through them. */
 static uint32_t place_of(const struct cei_topology *topology, const struct ceov_member *own)
 {
-	uint32_t place = own->place.kind == CEOV_PLACE_GPU ? own->place.index : own->rank;
+	int is_gpu = own->place.kind == CEOV_PLACE_GPU;
+	uint32_t place = is_gpu ? own->place.index : own->rank;
 
-	if (!topology->machine || place >= topology->machine->n_gpus)
+	if (!topology->machine || place >= topology->machine->n_gpus ||
+	    (!is_gpu && topology->n_gpus))
 		return CEOV_NOBODY;
 	return place;
 }

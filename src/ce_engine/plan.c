@@ -337,6 +337,8 @@ int ceov_plan_commit(ceov_plan *plan)
 				 "ceov_plan_commit: the plan has no transfer");
 	r = cei_plan_find_floating(plan);
 	if (!r)
+		r = cei_plan_check_bounds(plan);
+	if (!r)
 		r = build_steps(plan);
 	if (!r)
 		r = name_all(plan);

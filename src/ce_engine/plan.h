@@ -117,9 +117,11 @@ struct ceov_plan {
 	uint32_t              n_held;           /* engine: not 0: one is held before it */
 };
 
-/* plan_check.c: what commit refuses; raises and names the transfer. The first, before
- * steps are built, sets plan->floating; the second looks at all else. */
+/* plan_check.c: what commit refuses; raises and names the transfer. The first two, before
+ * steps are built, set plan->floating and look at sizes, so that routes are sought, and
+ * memory is taken, for what can be moved only; the third looks at all else. */
 int  cei_plan_find_floating(struct ceov_plan *plan);
+int  cei_plan_check_bounds(const struct ceov_plan *plan);
 int  cei_plan_check(struct ceov_plan *plan);
 
 /* At ceov_close(): no launch is in flight any more. */

@@ -110,7 +110,7 @@ static int check_stale(const struct ceov_plan *plan)
 	return r;
 }
 
-static int check_bounds(const struct ceov_plan *plan)
+int cei_plan_check_bounds(const struct ceov_plan *plan)
 {
 	const struct ceov_transfer *transfer;
 	uint32_t i;
@@ -243,10 +243,8 @@ static int keeps_order(const struct ceov_plan *plan, const struct cei_order *ord
 int cei_plan_check(struct ceov_plan *plan)
 {
 	struct cei_order order;
-	int r = check_bounds(plan);
+	int r = check_stale(plan);
 
-	if (!r)
-		r = check_stale(plan);
 	if (!r)
 		r = check_triggers(plan);
 	if (r)

@@ -9,6 +9,7 @@
 
 #include "ce_engine/plan_route.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,19 +27,25 @@ static struct cei_report *report_of(const struct ceov_plan *plan)
 	return &plan->object.context->report;
 }
 
-/* Of a floating buffer: the offset alone. What the plan's rank does not reach has one
- * address in this process all the same, for who does. */
-static uint64_t address_of(const struct ceov_plan *plan, const struct ceov_spot *spot)
+/* What the plan's rank does not reach has one address in this process all the same, for who
+ * does. 0: nobody does. */
+static uint64_t base_of(const struct ceov_plan *plan, const struct ceov_buffer *buffer)
 {
-	const struct cei_region *region = spot->buffer->region;
+	const struct cei_region *region = buffer->region;
 	uint64_t address = region->address[plan->member];
 	uint32_t i;
 
-	if (spot->buffer->is_floating)
-		return spot->offset_bytes;
 	for (i = 0; !address && i < region->site->n_members; i++)
 		address = region->address[i];
-	return address + spot->offset_bytes;
+	return address;
+}
+
+/* Of a floating buffer: the offset alone. */
+static uint64_t address_of(const struct ceov_plan *plan, const struct ceov_spot *spot)
+{
+	if (spot->buffer->is_floating)
+		return spot->offset_bytes;
+	return base_of(plan, spot->buffer) + spot->offset_bytes;
 }
 
 static void fill_piece(struct ceov_plan *plan, uint32_t i)
@@ -82,10 +89,14 @@ static int is_ours_alone(const struct ceov_buffer *buffer)
 static uint64_t may_drive(const struct cei_engine *engine,
 			  const struct ceov_transfer *transfer)
 {
-	uint32_t n = engine->topology->machine->n_gpus; /* at most 64, and place below it */
+	const struct cei_topology *topology = engine->topology;
+	uint32_t n = topology->machine->n_gpus; /* at most 64, and place below it */
 
 	if (is_ours_alone(transfer->source.buffer) || is_ours_alone(transfer->target.buffer))
 		return UINT64_C(1) << engine->place;
+	/* a file may tell of more GPUs than the driver shows */
+	if (engine->backend.ops->kind == CEOV_PLACE_GPU && topology->n_gpus < n)
+		n = topology->n_gpus;
 	return n >= 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
 }
 
@@ -107,22 +118,53 @@ static struct cei_route_request ask_for(const struct ceov_plan *plan, uint32_t i
 	return request;
 }
 
-/* Makes the engine's ways for the route. */
+/* The ways that are left take over what those that could not be made should have had. */
+static void share_again(struct cei_route *route, uint64_t bytes, uint32_t n_wanted)
+{
+	uint64_t kept = 0;
+	double factor;
+	uint32_t i;
+
+	for (i = 0; i < route->n_ways; i++)
+		kept += route->ways[i].bytes;
+	factor = (double)bytes / (double)kept;
+	for (i = 0; i < route->n_ways; i++)
+		route->ways[i].bytes = (uint64_t)((double)route->ways[i].bytes * factor);
+	route->expected_ns = (uint64_t)((double)route->expected_ns * factor);
+	snprintf(route->why, sizeof(route->why), "%u of %u ways: for the others the engine "
+		 "has no room, or a GPU does not reach its memory", route->n_ways, n_wanted);
+}
+
+/* Makes the engine's ways for the route; it loses those that cannot be made. */
 static int open_ways(struct ceov_plan *plan, struct cei_plan_route *found)
 {
 	struct cei_engine *engine = engine_of(plan);
+	struct cei_route *route = &found->route;
 	struct cei_staging_ask ask = { engine->topology->machine, NULL,
-				       found->request.from, found->request.to };
-	uint32_t i;
-	int r = 0;
+				       found->request.from, found->request.to, 0 };
+	uint32_t i, n = 0, n_wanted = route->n_ways;
+	int r;
 
-	for (i = 0; !r && i < found->route.n_ways; i++) {
-		ask.way = &found->route.ways[i];
-		found->ways[i] = CEI_WAY_DIRECT;
-		if (ask.way->sort != CEI_ROUTE_DIRECT)
-			r = cei_staging_way(engine, &ask, &found->ways[i]);
+	for (i = 0; i < n_wanted; i++) {
+		ask.way = &route->ways[i];
+		ask.is_spare = n || !found->request.no_direct;
+		found->ways[n] = CEI_WAY_DIRECT;
+		r = ask.way->sort == CEI_ROUTE_DIRECT ? 0
+			: cei_staging_way(engine, &ask, &found->ways[n]);
+		if (r && r != CEOV_ERR_NO_ROUTE)
+			return r;
+		if (!r)
+			route->ways[n++] = route->ways[i];
 	}
-	return r;
+	route->n_ways = n;
+	if (n && n < n_wanted)
+		share_again(route, found->request.bytes, n_wanted);
+	if (n)
+		return 0;
+	snprintf(route->why, sizeof(route->why), "the engine has no room for more than %u ways "
+		 "and %u GPUs on them, or one does not reach its memory", CEI_WAYS_MAX,
+		 CEI_HELPERS_MAX);
+	return CEOV_ERR_NO_ROUTE;
 }
 
 static uint32_t bucket_of(const struct cei_route_request *request)
@@ -192,11 +234,20 @@ static int refuse(const struct ceov_plan *plan, uint32_t i, const char *why)
 			 transfer->target.buffer->rank, plan->rank, why);
 }
 
+static int has_addresses(const struct ceov_plan *plan, const struct ceov_transfer *transfer)
+{
+	return (transfer->source.buffer->is_floating ||
+		base_of(plan, transfer->source.buffer)) &&
+		base_of(plan, transfer->target.buffer);
+}
+
 /* Whether ways other than the direct one are to be looked at. */
 static int asks_for_more(const struct ceov_plan *plan, const struct cei_step *step)
 {
 	if (!step->link || step->source_place == step->target_place ||
 	    engine_of(plan)->place == CEOV_NOBODY)
+		return 0;
+	if (!has_addresses(plan, &plan->transfers[step - plan->steps]))
 		return 0;
 	if (!step->has_direct)
 		return plan->rule != CEI_ROUTE_RULE_DIRECT;

@@ -60,8 +60,17 @@ static struct ceov_place backend_place(const struct cei_engine *engine,
 	return found;
 }
 
-static int find_helper(struct cei_engine *engine, const struct cei_machine *machine,
-		       uint32_t place, struct cei_helper **ret_helper)
+/* One leg of a way that is being made. */
+struct leg {
+	const struct cei_machine *machine;
+	uint32_t                  place;        /* whose copy engines move */
+	uint32_t                  from;
+	uint32_t                  to;
+	int                       is_spare;
+};
+
+static int find_helper(struct cei_engine *engine, const struct leg *leg,
+		       struct cei_helper **ret_helper)
 {
 	struct cei_staging *staging = &engine->staging;
 	struct cei_helper *helper;
@@ -70,31 +79,23 @@ static int find_helper(struct cei_engine *engine, const struct cei_machine *mach
 
 	for (i = 0; i < staging->n_helpers; i++) {
 		*ret_helper = &staging->helpers[i];
-		if ((*ret_helper)->place == place)
+		if ((*ret_helper)->place == leg->place)
 			return 0;
 	}
-	if (staging->n_helpers == CEI_HELPERS_MAX)
+	if (staging->n_helpers >= (leg->is_spare ? CEI_HELPERS_SPARE : CEI_HELPERS_MAX))
 		return CEOV_ERR_NO_ROUTE;
 	helper = &staging->helpers[staging->n_helpers];
 	r = cei_backend_open(&helper->backend, engine->backend.ops, engine->site,
-			     engine->member, backend_place(engine, machine, place));
+			     engine->member, backend_place(engine, leg->machine, leg->place));
 	if (r)
 		return r;
-	helper->place = place;
+	helper->place = leg->place;
 	for (i = 0; i <= CEI_LANE_OUT; i++)
 		helper->lanes[i] = CEOV_NOBODY;
 	staging->n_helpers++;
 	*ret_helper = helper;
 	return 0;
 }
-
-/* One leg of a way that is being made. */
-struct leg {
-	const struct cei_machine *machine;
-	uint32_t                  place;        /* whose copy engines move */
-	uint32_t                  from;
-	uint32_t                  to;
-};
 
 /* The lane that moves the leg, and its backend; both ends are in its reach then. */
 static int open_leg(struct cei_engine *engine, const struct leg *leg, uint32_t *ret_lane,
@@ -107,7 +108,7 @@ static int open_leg(struct cei_engine *engine, const struct leg *leg, uint32_t *
 
 	*ret_lane = kind;               /* the engine's own ones are in the order of kinds */
 	if (leg->place != engine->place) {
-		r = find_helper(engine, leg->machine, leg->place, &helper);
+		r = find_helper(engine, leg, &helper);
 		if (r)
 			return r;
 		backend = &helper->backend;
@@ -151,8 +152,8 @@ static int make_way(struct cei_engine *engine, const struct cei_staging_ask *ask
 {
 	struct cei_staging *staging = &engine->staging;
 	uint32_t via = ask->way->via;
-	struct leg first = { ask->machine, ask->way->engines[0], ask->from, via };
-	struct leg second = { ask->machine, ask->way->engines[1], via, ask->to };
+	struct leg first = { ask->machine, ask->way->engines[0], ask->from, via, ask->is_spare };
+	struct leg second = { ask->machine, ask->way->engines[1], via, ask->to, ask->is_spare };
 	struct cei_backend *backends[2];
 	struct cei_memory_hold *hold;
 	struct cei_way way;
@@ -168,7 +169,7 @@ static int make_way(struct cei_engine *engine, const struct cei_staging_ask *ask
 	for (*ret_way = 0; *ret_way < staging->n_ways; ++*ret_way)
 		if (is_same(&way, &staging->ways[*ret_way]))
 			return 0;
-	if (staging->n_ways == CEI_WAYS_MAX)
+	if (staging->n_ways >= (ask->is_spare ? CEI_WAYS_SPARE : CEI_WAYS_MAX))
 		return CEOV_ERR_NO_ROUTE;
 	/* A GPU in between moves the second leg itself; host memory is anybody's. */
 	way.owner = backends[1];

@@ -23,8 +23,12 @@
 #include "topology/route.h"
 
 #define CEI_WAY_DIRECT  UINT32_MAX
-#define CEI_WAYS_MAX    32u
+#define CEI_WAYS_MAX    64u
 #define CEI_HELPERS_MAX 16u
+
+/* Ways that only make it faster leave the rest to plans to come that have no other. */
+#define CEI_WAYS_SPARE    32u
+#define CEI_HELPERS_SPARE 8u
 
 struct cei_chunk;
 struct cei_engine;
@@ -69,10 +73,12 @@ struct cei_staging_ask {
 	const struct cei_route_way *way;
 	uint32_t                    from;
 	uint32_t                    to;
+	int                         is_spare;   /* the transfer can do without */
 };
 
 /* At commit, any thread: finds or makes the engine's way. CEOV_ERR_NO_ROUTE (not raised):
- * a GPU on it does not reach the memory that it should; other errors are raised. */
+ * a GPU on it does not reach the memory that it should, or there are as many ways as there
+ * may be; other errors are raised. */
 int  cei_staging_way(struct cei_engine *engine, const struct cei_staging_ask *ask,
 		     uint32_t *ret_way);
 

@@ -137,6 +137,7 @@ static void explain(const ceov_plan *plan, char *ret_text, size_t n_bytes)
 	ck_assert_int_ge(n, 0);
 	ret_text[n] = 0;
 	close(fd);
+	unlink(path);
 }
 
 START_TEST(test_no_direct_link_goes_through_host_memory)
