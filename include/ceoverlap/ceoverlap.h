@@ -321,7 +321,8 @@ enum ceov_routes {                       /* which ways a plan's bytes may take *
 					 * commit until the context closes. Such
 					 * transfers take those ways when the engine
 					 * polls; gated launches and those with
-					 * after_stream go directly */
+					 * after_stream go directly, and so do templates,
+					 * which all ranks run at once */
 };
 
 /* Of polled launches; gated ones, and those with after_stream, are normal: their lanes take

@@ -251,7 +251,9 @@ static int asks_for_more(const struct ceov_plan *plan, const struct cei_step *st
 		return 0;
 	if (!step->has_direct)
 		return plan->rule != CEI_ROUTE_RULE_DIRECT;
-	return plan->rule == CEI_ROUTE_RULE_ALL;
+	/* All ranks run a template at once. Each would count on the host's links for itself:
+	 * an all-gather of 256 MiB by all ways took 1.44 times as long (4 x H200). */
+	return plan->rule == CEI_ROUTE_RULE_ALL && !plan->has_template;
 }
 
 int cei_plan_route(struct ceov_plan *plan, uint32_t i)

@@ -14,7 +14,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <ceoverlap/collective.h>
+
 #include "ce_engine/context.h"
+#include "ce_engine/plan.h"
 #include "testing.h"
 
 #define RANKS_MAX 12u
@@ -247,6 +250,36 @@ START_TEST(test_a_gated_launch_goes_directly)
 }
 END_TEST
 
+/* Templates are for all ranks at once, which would all want the host's links. */
+START_TEST(test_a_template_goes_directly)
+{
+	struct ceov_plan_options options = { .struct_bytes = sizeof(options),
+					     .routes = CEOV_ROUTES_ALL };
+	struct ceov_all_gather gather = { .struct_bytes = sizeof(gather),
+					  .shard_bytes = 32 * MIB, .n_pieces = 1 };
+	ceov_signal *arrived[RANKS_MAX];
+	struct stand stand;
+	ceov_plan *plan;
+	uint32_t i;
+
+	/* ranks 0 to 1 of two GPUs on a switch, all of the group */
+	stand_open(&stand, "h200x8-nvswitch.xml", 2, 64 * MIB);
+	for (i = 0; i < 2; i++)
+		arrived[i] = testing_signal(stand.context, i, 2);
+	gather.source = stand.buffers[0];
+	gather.targets = stand.buffers;
+	gather.arrived = arrived;
+	ck_assert_int_eq(ceov_plan_create(stand.context, 0, &options, &plan), 0);
+	ck_assert_int_eq(ceov_plan_add_all_gather(plan, &gather), 0);
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+	ck_assert_uint_ge(plan->n_transfers, 1);
+	for (i = 0; i < plan->n_transfers; i++)
+		ck_assert(!plan->steps[i].is_routed);
+	ck_assert_uint_eq(staging_of(&stand, 0)->n_ways, 0);
+	stand_close(&stand);
+}
+END_TEST
+
 START_TEST(test_a_host_load_is_relayed_by_peers)
 {
 	struct stand stand;
@@ -429,6 +462,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_direct_only_is_refused_without_a_direct_link);
 	tcase_add_test(all, test_several_ways_at_once);
 	tcase_add_test(all, test_a_gated_launch_goes_directly);
+	tcase_add_test(all, test_a_template_goes_directly);
 	tcase_add_test(all, test_a_host_load_is_relayed_by_peers);
 	tcase_add_test(all, test_rows_keep_their_shape);
 	tcase_add_test(all, test_an_empty_transfer_comes_last);
