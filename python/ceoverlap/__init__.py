@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""ceoverlap: move bytes between GPUs on their copy engines while kernels run.
+
+    with ceoverlap.Context(ranks=range(2), place="host") as context:
+        source = context.register(array)            # rank 0's
+        target = context.allocate(array.nbytes, rank=1)
+        plan = context.plan(rank=0).add(source=source, target=target,
+                                        row_bytes=array.nbytes).commit()
+        plan.launch().wait()
+
+The library is C; see include/ceoverlap/*.h for its contracts. Contexts hold buffers, signals
+and plans; AllGather and AllToAll move; Workspace and the operators on it (AllGatherGemm,
+GemmReduceScatter, ReduceScatter, AllReduce) compute, too. Arrays and tensors are taken as
+they are: NumPy, PyTorch, CuPy, anything with DLPack or an array interface. Streams are
+integers (a CUstream) or objects that hold one. Failures are exceptions of
+ceoverlap.errors, with rank, transfer and mark. Log lines go to logging's "ceoverlap".
+"""
+
+from . import bf16, errors
+from ._abi import lib as _lib
+from .buffer import Buffer, Memory, memory_of
+from .collective import AllGather, AllToAll, all_gather, all_to_all
+from .context import Context, Place, stream_handle
+from .errors import (AbortedError, CeoverlapError, CudaError, DeadlineError, Failure,
+                     ForkedError, FullError, InvalidError, NoMemoryError, NoRouteError,
+                     PeerLostError, PendingError, StaleError, StateError, SystemCallError,
+                     UcxError, UncertainError, VersionError)
+from .ops import (AllGatherGemm, AllReduce, GemmReduceScatter, ReduceScatter, Tuning,
+                  Workspace)
+from .plan import Plan, Spot, Ticket, Transfer
+from .signal import Mark, Signal
+
+__version__: str = _lib.ceov_version().decode()
+
+__all__ = [
+    "AbortedError", "AllGather", "AllGatherGemm", "AllReduce", "AllToAll", "Buffer",
+    "CeoverlapError", "Context", "CudaError", "DeadlineError", "Failure", "ForkedError",
+    "FullError", "GemmReduceScatter", "InvalidError", "Mark", "Memory", "NoMemoryError",
+    "NoRouteError", "PeerLostError", "PendingError", "Place", "Plan", "ReduceScatter",
+    "Signal", "Spot", "StaleError", "StateError", "SystemCallError", "Ticket", "Transfer",
+    "Tuning", "UcxError", "UncertainError", "VersionError", "Workspace", "all_gather",
+    "all_to_all", "bf16", "errors", "memory_of", "stream_handle",
+]

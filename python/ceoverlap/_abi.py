@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""The C interface, word for word: constants, structs and prototypes of
+``include/ceoverlap/{ceoverlap,collective,ops}.h``, and the way to the library.
+
+Nothing here decides anything; the names are C's. Handles are addresses (``c_void_p``).
+``tests/python/test_abi.py`` compares this file with the headers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import os
+from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_int, c_size_t,
+                    c_uint32, c_uint64, c_void_p, sizeof)
+from typing import Any, Dict, List, Tuple
+
+# --- constants ---------------------------------------------------------------------------
+
+CEOV_PENDING = 1
+CEOV_FULL = 2
+CEOV_NONE = 3
+
+CEOV_ERR_INVALID = -1
+CEOV_ERR_STATE = -2
+CEOV_ERR_NO_MEMORY = -3
+CEOV_ERR_NO_ROUTE = -4
+CEOV_ERR_SYSTEM = -5
+CEOV_ERR_CUDA = -6
+CEOV_ERR_UCX = -7
+CEOV_ERR_PEER_LOST = -8
+CEOV_ERR_ABORTED = -9
+CEOV_ERR_TIMEOUT = -10
+CEOV_ERR_VERSION = -11
+CEOV_ERR_STALE = -12
+CEOV_ERR_FORKED = -13
+CEOV_ERR_UNCERTAIN = -14
+
+CEOV_NOBODY = 0xFFFFFFFF
+CEOV_FAILURE_TEXT_BYTES = 256
+CEOV_VALUE_LIMIT = 1 << 62
+
+CEOV_PLACE_HOST = 0
+CEOV_PLACE_GPU = 1
+
+CEOV_SIGNAL_HOST_VISIBLE = 1
+
+CEOV_ROUTES_DEFAULT = 0
+CEOV_ROUTES_DIRECT = 1
+CEOV_ROUTES_ALL = 2
+
+CEOV_URGENCY_NORMAL = 0
+CEOV_URGENCY_URGENT = 1
+CEOV_URGENCY_BACKGROUND = 2
+
+CEOV_BF16 = 1
+CEOV_FP16 = 2
+
+CEOV_OP_GEMMS_MAX = 4
+
+CEOV_WAY_CHOOSE = 0
+CEOV_WAY_OVERLAP = 1
+CEOV_WAY_SEQUENCE = 2
+
+# --- structs -----------------------------------------------------------------------------
+
+c_enum = c_uint32                       # none of these enums has a negative constant
+ceov_log = CFUNCTYPE(None, c_void_p, c_char_p)
+
+# ctypes would cut off what is too large.
+LIMITS = {c_uint32: (1 << 32) - 1, c_uint64: (1 << 64) - 1}
+
+
+def checked(value, limit: int, what: str) -> int:
+    """An int from 0 to limit, of anything that is one."""
+    number = operator.index(value)
+    if not 0 <= number <= limit:
+        from .errors import InvalidError
+
+        raise InvalidError(f"{what}: {number} is not a number from 0 to {limit}")
+    return number
+
+
+class Struct(Structure):
+    """A struct whose fields refuse numbers that they cannot hold."""
+
+    _limits: Dict[str, int] = {}
+
+    def __init_subclass__(cls):
+        cls._limits = {name: LIMITS[kind] for name, kind, *_ in cls._fields_
+                       if kind in LIMITS}
+
+    def __setattr__(self, name, value):
+        limit = self._limits.get(name)
+        if limit is not None:
+            value = checked(value, limit, name)
+        super().__setattr__(name, value)
+
+
+class ceov_failure(Struct):
+    _fields_ = [("error", c_int), ("native_code", c_int), ("rank", c_uint32),
+                ("transfer", c_uint32), ("chunk", c_uint64), ("mark_value", c_uint64),
+                ("seen_value", c_uint64), ("text", c_char * CEOV_FAILURE_TEXT_BYTES)]
+
+
+class ceov_place(Struct):
+    _fields_ = [("kind", c_enum), ("index", c_uint32)]
+
+
+class ceov_member(Struct):
+    _fields_ = [("rank", c_uint32), ("place", ceov_place)]
+
+
+class ceov_config(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("members", POINTER(ceov_member)),
+                ("n_members", c_uint32), ("n_ranks", c_uint32), ("group", c_char_p),
+                ("max_chunk_bytes", c_uint64), ("deadline_ns", c_uint64),
+                ("progress_by_caller", c_int), ("log", ceov_log), ("log_arg", c_void_p)]
+
+
+class ceov_mark(Struct):
+    _fields_ = [("signal", c_void_p), ("index", c_uint32), ("value", c_uint64)]
+
+
+class ceov_device_signal(Struct):
+    _fields_ = [("counters", c_void_p), ("arrivals", c_void_p), ("words", c_void_p),
+                ("abort_word", c_void_p), ("reserved", c_uint64 * 4)]
+
+
+class ceov_spot(Struct):
+    _fields_ = [("buffer", c_void_p), ("offset_bytes", c_uint64),
+                ("pitch_bytes", c_uint64)]
+
+
+class ceov_transfer(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("source_ready", ceov_mark),
+                ("target_free", ceov_mark), ("source", ceov_spot), ("target", ceov_spot),
+                ("row_bytes", c_uint64), ("n_rows", c_uint64), ("then", ceov_mark)]
+
+
+class ceov_plan_options(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("max_chunk_bytes", c_uint64),
+                ("mark_group_bytes", c_uint64), ("routes", c_uint32),
+                ("urgency", c_uint32)]
+
+
+class ceov_launch(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("base", c_uint64), ("deadline_ns", c_uint64),
+                ("producer_stream", c_void_p), ("after_stream", c_void_p),
+                ("floating", c_void_p)]
+
+
+class ceov_ticket(Struct):
+    _fields_ = [("number", c_uint64)]
+
+
+class ceov_all_gather(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("shard_bytes", c_uint64),
+                ("n_pieces", c_uint32), ("source", c_void_p),
+                ("source_offset_bytes", c_uint64), ("targets", POINTER(c_void_p)),
+                ("target_offset_bytes", c_uint64), ("ready", c_void_p),
+                ("arrived", POINTER(c_void_p)), ("free", POINTER(c_void_p))]
+
+
+class ceov_all_to_all(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("block_bytes", c_uint64),
+                ("n_pieces", c_uint32), ("source", c_void_p),
+                ("source_offset_bytes", c_uint64), ("targets", POINTER(c_void_p)),
+                ("target_offset_bytes", c_uint64), ("ready", c_void_p),
+                ("arrived", POINTER(c_void_p)), ("free", POINTER(c_void_p))]
+
+
+class ceov_workspace_config(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("rank", c_uint32), ("name", c_char_p),
+                ("scratch_bytes", c_uint64), ("is_capturable", c_int),
+                ("deadline_ns", c_uint64), ("shares_sms", c_int)]
+
+
+class ceov_op_tuning(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("way", c_enum), ("n_pieces", c_uint32),
+                ("tile_rows", c_uint32), ("tile_columns", c_uint32),
+                ("n_reduce_blocks", c_uint32)]
+
+
+class ceov_ag_gemm(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("dtype", c_enum), ("rows", POINTER(c_uint64)),
+                ("k", c_uint64), ("n_gemms", c_uint32), ("n", c_uint64 * CEOV_OP_GEMMS_MAX),
+                ("tuning", POINTER(ceov_op_tuning))]
+
+
+class ceov_ag_gemm_run(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("stream", c_void_p), ("a", c_void_p),
+                ("b", c_void_p * CEOV_OP_GEMMS_MAX), ("c", c_void_p * CEOV_OP_GEMMS_MAX),
+                ("gathered", c_void_p)]
+
+
+class ceov_gemm_rs(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("dtype", c_enum), ("rows", POINTER(c_uint64)),
+                ("k", c_uint64), ("n", c_uint64), ("tuning", POINTER(ceov_op_tuning))]
+
+
+class ceov_gemm_rs_run(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("stream", c_void_p), ("a", c_void_p),
+                ("b", c_void_p), ("c", c_void_p)]
+
+
+class ceov_reduce(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("dtype", c_enum),
+                ("counts", POINTER(c_uint64)), ("tuning", POINTER(ceov_op_tuning))]
+
+
+class ceov_reduce_run(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("stream", c_void_p), ("source", c_void_p),
+                ("target", c_void_p)]
+
+
+def new(kind):
+    """A zeroed struct; ``struct_bytes`` is set where it has one."""
+    struct = kind()
+    if kind._fields_[0][0] == "struct_bytes":
+        struct.struct_bytes = sizeof(kind)
+    return struct
+
+
+# --- prototypes --------------------------------------------------------------------------
+
+_handle = c_void_p
+_ret_handle = POINTER(c_void_p)
+
+PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
+    "ceov_strerror": (c_char_p, [c_int]),
+    "ceov_version": (c_char_p, []),
+    "ceov_last_failure": (c_int, [_handle, POINTER(ceov_failure)]),
+    "ceov_open": (c_int, [POINTER(ceov_config), _ret_handle]),
+    "ceov_close": (None, [_handle]),
+    "ceov_turn": (c_int, [_handle]),
+    "ceov_barrier": (c_int, [_handle, c_uint64]),
+
+    "ceov_buffer_register": (c_int, [_handle, c_uint32, c_void_p, c_uint64, _ret_handle]),
+    "ceov_buffer_create": (c_int, [_handle, c_uint32, c_uint64, _ret_handle]),
+    "ceov_buffer_float": (c_int, [_handle, c_uint32, c_uint64, _ret_handle]),
+    "ceov_buffer_base": (c_void_p, [_handle, c_uint32]),
+    "ceov_buffer_share": (c_int, [_handle, c_char_p]),
+    "ceov_buffer_find": (c_int, [_handle, c_uint32, c_char_p, _ret_handle]),
+    "ceov_buffer_release": (c_int, [_handle]),
+
+    "ceov_signal_create": (c_int, [_handle, c_uint32, ceov_place, c_uint32, c_uint32,
+                                   _ret_handle]),
+    "ceov_signal_share": (c_int, [_handle, c_char_p]),
+    "ceov_signal_find": (c_int, [_handle, c_uint32, c_char_p, _ret_handle]),
+    "ceov_signal_for_device": (c_int, [_handle, c_uint32, POINTER(ceov_device_signal)]),
+    "ceov_signal_raise": (c_int, [_handle, c_uint32, c_uint64]),
+    "ceov_signal_arrive": (c_int, [_handle, c_uint32, c_uint32, c_uint64]),
+    "ceov_signal_value": (c_int, [_handle, c_uint32, POINTER(c_uint64)]),
+    "ceov_signal_wait": (c_int, [_handle, c_uint32, c_uint64, c_uint64]),
+    "ceov_stream_raise": (c_int, [_handle, c_uint32, c_void_p, POINTER(ceov_mark), c_uint32,
+                                  c_uint64]),
+    "ceov_stream_wait": (c_int, [_handle, c_uint32, c_void_p, POINTER(ceov_mark), c_uint32,
+                                 c_uint64]),
+    "ceov_signal_renew": (c_int, [_handle]),
+    "ceov_signal_release": (c_int, [_handle]),
+
+    "ceov_plan_create": (c_int, [_handle, c_uint32, POINTER(ceov_plan_options),
+                                 _ret_handle]),
+    "ceov_plan_add": (c_int, [_handle, POINTER(ceov_transfer)]),
+    "ceov_plan_expect": (c_int, [_handle, POINTER(ceov_mark)]),
+    "ceov_plan_commit": (c_int, [_handle]),
+    "ceov_plan_release": (None, [_handle]),
+    "ceov_plan_explain": (c_int, [_handle, c_int]),
+    "ceov_launch": (c_int, [_handle, POINTER(ceov_launch), POINTER(ceov_ticket)]),
+    "ceov_wait": (c_int, [_handle, ceov_ticket, c_uint64]),
+    "ceov_abort": (c_int, [_handle, ceov_ticket]),
+
+    "ceov_plan_add_all_gather": (c_int, [_handle, POINTER(ceov_all_gather)]),
+    "ceov_plan_add_all_to_all": (c_int, [_handle, POINTER(ceov_all_to_all)]),
+
+    "ceov_workspace_create": (c_int, [_handle, POINTER(ceov_workspace_config),
+                                      _ret_handle]),
+    "ceov_workspace_connect": (c_int, [_handle, c_uint64]),
+    "ceov_workspace_status": (c_int, [_handle]),
+    "ceov_workspace_release": (c_int, [_handle]),
+    "ceov_op_explain": (c_int, [_handle, c_int]),
+    "ceov_op_tune": (c_int, [_handle, c_void_p]),
+    "ceov_op_release": (None, [_handle]),
+    "ceov_ag_gemm_scratch_bytes": (c_uint64, [POINTER(ceov_ag_gemm), c_uint32]),
+    "ceov_ag_gemm_create": (c_int, [_handle, POINTER(ceov_ag_gemm), _ret_handle]),
+    "ceov_ag_gemm_run": (c_int, [_handle, POINTER(ceov_ag_gemm_run)]),
+    "ceov_gemm_rs_scratch_bytes": (c_uint64, [POINTER(ceov_gemm_rs), c_uint32]),
+    "ceov_gemm_rs_create": (c_int, [_handle, POINTER(ceov_gemm_rs), _ret_handle]),
+    "ceov_gemm_rs_run": (c_int, [_handle, POINTER(ceov_gemm_rs_run)]),
+    "ceov_reduce_scatter_scratch_bytes": (c_uint64, [POINTER(ceov_reduce), c_uint32]),
+    "ceov_all_reduce_scratch_bytes": (c_uint64, [POINTER(ceov_reduce), c_uint32]),
+    "ceov_reduce_scatter_create": (c_int, [_handle, POINTER(ceov_reduce), _ret_handle]),
+    "ceov_all_reduce_create": (c_int, [_handle, POINTER(ceov_reduce), _ret_handle]),
+    "ceov_reduce_run": (c_int, [_handle, POINTER(ceov_reduce_run)]),
+}
+
+# The largest number that each argument can hold, None where it is no number.
+ARGUMENT_LIMITS = {name: [LIMITS.get(kind) for kind in arguments]
+                   for name, (_, arguments) in PROTOTYPES.items()}
+
+
+def check_arguments(name: str, arguments) -> list:
+    """The arguments of a call, numbers in range."""
+    return [argument if limit is None else checked(argument, limit, name)
+            for argument, limit in zip(arguments, ARGUMENT_LIMITS[name])]
+
+
+# --- the library -------------------------------------------------------------------------
+
+SYSTEM_NAME = "libceoverlap.so.0"
+
+
+def library_path() -> str:
+    """Where the library is taken from: the file inside this package, else what the
+    environment's ``CEOVERLAP_LIBRARY`` names, else the system's."""
+    inside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libceoverlap.so")
+    if os.path.exists(inside):
+        return inside
+    return os.environ.get("CEOVERLAP_LIBRARY") or SYSTEM_NAME
+
+
+def load(path: str) -> ctypes.CDLL:
+    """Opens the library and gives its calls their prototypes. ImportError says what to
+    do where it cannot be opened or is too old."""
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        raise ImportError(
+            f"ceoverlap: {path} cannot be opened ({error}). Where libhwloc is missing, "
+            "install it (Debian: libhwloc15); where libceoverlap is, install the wheel, or "
+            "name the file in CEOVERLAP_LIBRARY") from error
+    for name, (result, arguments) in PROTOTYPES.items():
+        try:
+            call = getattr(library, name)
+        except AttributeError:
+            raise ImportError(f"ceoverlap: {path} has no {name}: it is older than this "
+                              "package; install both of one version") from None
+        call.restype = result
+        call.argtypes = arguments
+    return library
+
+
+lib = load(library_path())

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""Memory of anybody's, and buffers: memory that the library knows."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from typing import TYPE_CHECKING, Optional, Sequence, Tuple
+
+from . import _abi, _object, errors
+
+if TYPE_CHECKING:
+    from .context import Context
+
+# --- memory ------------------------------------------------------------------------------
+
+
+class Memory:
+    """A piece of memory without gaps and what is known of it.
+
+    address, size_bytes
+    is_gpu       whether it is a GPU's; index: which one, None where the object did not say
+    shape        as the object has it
+    dtype        "float16", "bfloat16", "uint16", ...; "bytes" where nothing is said
+    is_writable
+    owner        what keeps the memory alive
+    """
+
+    __slots__ = ("address", "size_bytes", "is_gpu", "index", "shape", "dtype",
+                 "is_writable", "owner")
+
+    def __init__(self, address: int, size_bytes: int, shape: Tuple[int, ...] = (),
+                 dtype: str = "bytes", owner: object = None, *, is_gpu: bool = False,
+                 index: Optional[int] = None, is_writable: bool = True):
+        self.address = address
+        self.size_bytes = size_bytes
+        self.shape = shape
+        self.dtype = dtype
+        self.owner = owner
+        self.is_gpu = is_gpu
+        self.index = index
+        self.is_writable = is_writable
+
+    def __repr__(self) -> str:
+        where = "GPU" if self.is_gpu else "host"
+        return f"<{self.size_bytes} bytes of {where} memory, {self.dtype} {self.shape}>"
+
+
+_NAMES = {"<f2": "float16", "<f4": "float32", "<f8": "float64", "|u1": "uint8",
+          "<u2": "uint16", "<u4": "uint32", "<u8": "uint64", "|i1": "int8", "<i2": "int16",
+          "<i4": "int32", "<i8": "int64", "|b1": "bool"}
+
+
+def _name_of(obj, typestr: str) -> str:
+    """The dtype's name; typestr alone does not know bfloat16."""
+    name = _NAMES.get(typestr)
+    return name or str(getattr(getattr(obj, "dtype", None), "name", typestr))
+
+
+def _size_of(shape: Sequence[int], strides: Optional[Sequence[int]], item: int) -> int:
+    """How many bytes; refuses gaps. Strides count in the unit of item."""
+    size = item
+    for n in shape:
+        size *= n
+    if strides is None or not size:
+        return size
+    wanted = item
+    for n, stride in zip(reversed(shape), reversed(strides)):
+        if n != 1 and stride != wanted:
+            raise errors.InvalidError(f"memory with gaps (shape {tuple(shape)}, strides "
+                                      f"{tuple(strides)}): make it contiguous")
+        wanted *= n
+    return size
+
+
+def _from_interface(obj, interface: dict, is_gpu: bool) -> Memory:
+    """__array_interface__ and __cuda_array_interface__ say the same."""
+    typestr = interface["typestr"]
+    shape = tuple(interface["shape"])
+    size = _size_of(shape, interface.get("strides"), int(typestr[2:]))
+    if interface.get("data") is None:
+        raise errors.InvalidError("an array interface without an address")
+    address, is_read_only = interface["data"]
+    return Memory(address or 0, size, shape, _name_of(obj, typestr), obj, is_gpu=is_gpu,
+                  is_writable=not is_read_only)
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32),
+                ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
+                ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+                ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)),
+                ("byte_offset", ctypes.c_uint64)]
+
+
+_DL_CPU, _DL_CUDA, _DL_CUDA_HOST, _DL_CUDA_MANAGED = 1, 2, 3, 13
+_DL_NAMES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
+
+_pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer_of.restype = ctypes.c_void_p
+_pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+def _from_dlpack(obj) -> Memory:
+    """The capsule stays ours and unconsumed: it frees what it holds when it goes. No
+    stream is synchronised, as with any other memory here."""
+    device, index = obj.__dlpack_device__()
+    if device not in (_DL_CPU, _DL_CUDA, _DL_CUDA_HOST, _DL_CUDA_MANAGED):
+        raise errors.InvalidError(f"DLPack device type {device}: host and CUDA memory only")
+    is_gpu = device in (_DL_CUDA, _DL_CUDA_MANAGED)
+    capsule = obj.__dlpack__(stream=-1) if is_gpu else obj.__dlpack__()
+    tensor = _DLTensor.from_address(_pointer_of(capsule, b"dltensor"))
+    n = tensor.ndim
+    shape = tuple(tensor.shape[:n])
+    item = tensor.bits * tensor.lanes // 8
+    strides = tensor.strides[:n] if tensor.strides else None
+    size = _size_of(shape, strides and [one * item for one in strides], item)
+    name = f"{_DL_NAMES.get(tensor.code, f'dlpack{tensor.code}_')}{tensor.bits}"
+    return Memory((tensor.data or 0) + tensor.byte_offset, size, shape, name,
+                  (obj, capsule), is_gpu=is_gpu, index=index if is_gpu else None)
+
+
+def _from_buffer_protocol(obj) -> Memory:
+    view = memoryview(obj)
+    if not view.c_contiguous:
+        raise errors.InvalidError("memory with gaps: make it contiguous")
+    if view.readonly:
+        raise errors.InvalidError(f"a {type(obj).__name__} is read-only: use a bytearray or "
+                                  "an array")
+    n = view.nbytes
+    if not n:
+        return Memory(0, 0, tuple(view.shape or ()), "bytes", obj)
+    held = (ctypes.c_char * n).from_buffer(view)        # nobody resizes it meanwhile
+    return Memory(ctypes.addressof(held), n, tuple(view.shape or ()), "bytes", (obj, held))
+
+
+def memory_of(obj) -> Memory:
+    """The memory behind an array, a tensor or a buffer. Refuses gaps.
+
+    Looks for ``__cuda_array_interface__``, ``__array_interface__``, DLPack and the buffer
+    protocol, in this order. No stream is synchronised: what is queued on the memory has to
+    be ordered by the caller, by streams or marks.
+    """
+    if isinstance(obj, Memory):
+        return obj
+    for name, is_gpu in (("__cuda_array_interface__", True), ("__array_interface__", False)):
+        try:                            # some objects have it for some of their kinds only
+            interface = getattr(obj, name, None)
+        except Exception:
+            continue
+        if interface is not None:
+            return _from_interface(obj, interface, is_gpu)
+    if hasattr(obj, "__dlpack__"):
+        return _from_dlpack(obj)
+    try:
+        return _from_buffer_protocol(obj)
+    except TypeError:
+        raise errors.InvalidError(f"a {type(obj).__name__} has no memory that can be "
+                                  "reached: give an array, a tensor or a buffer") from None
+
+
+# --- buffers -----------------------------------------------------------------------------
+
+
+class _View:
+    """What NumPy holds as the base of a view: it keeps the buffer."""
+
+    def __init__(self, buffer: Buffer, address: int, size_bytes: int):
+        self.buffer = buffer
+        self.__array_interface__ = {"version": 3, "typestr": "|u1", "shape": (size_bytes,),
+                                    "data": (address, False)}
+
+
+class Buffer(_object.Object):
+    """Memory that the library knows: registered or allocated by one of our ranks, or found
+    at a peer. Made by the context: register(), allocate(), floating(), find_buffer().
+
+    Registered memory is referenced until the buffer is released. Views hold the release
+    up: release() is False while one lives, and after close() the last one releases it."""
+
+    _release_call = "ceov_buffer_release"
+
+    def __init__(self, context: Context, rank: int, size_bytes: Optional[int]):
+        super().__init__(context, rank)
+        self._size_bytes = size_bytes
+        self.is_floating = False
+        self._views: weakref.WeakSet = weakref.WeakSet()
+
+    @classmethod
+    def _make(cls, context: Context, rank: int, size_bytes: Optional[int], call: str,
+              arguments, kept: object = None) -> Buffer:
+        self = cls(context, rank, size_bytes)
+        handle = ctypes.c_void_p()
+        context._invoke(call, None, rank, *arguments, ctypes.byref(handle))
+        self._enter(handle, kept)
+        return self
+
+    @classmethod
+    def _register(cls, context: Context, rank: int, memory: Memory) -> Buffer:
+        if not memory.is_writable:
+            raise errors.InvalidError("read-only memory cannot be registered")
+        if memory.is_gpu:
+            place = context.place(rank)
+            if place.kind != "gpu" or memory.index not in (None, place.index):
+                raise errors.InvalidError(f"memory of GPU {memory.index} cannot be rank "
+                                          f"{rank}'s, which is on {place}")
+        return cls._make(context, rank, memory.size_bytes, "ceov_buffer_register",
+                         (memory.address, memory.size_bytes), memory)
+
+    @classmethod
+    def _create(cls, context: Context, rank: int, size_bytes: int,
+                is_floating: bool) -> Buffer:
+        call = "ceov_buffer_float" if is_floating else "ceov_buffer_create"
+        self = cls._make(context, rank, size_bytes, call, (size_bytes,))
+        self.is_floating = is_floating
+        return self
+
+    @classmethod
+    def _find(cls, context: Context, rank: int, name: str, timeout_s: float) -> Buffer:
+        self = cls(context, rank, None)
+        self._find_handle("ceov_buffer_find", name, timeout_s)
+        return self
+
+    @property
+    def size_bytes(self) -> Optional[int]:
+        """None for what was found: the library checks its bounds, but does not tell them."""
+        return self._size_bytes
+
+    def share(self, name: str) -> None:
+        """Offers it to the group under a name of 1 to 63 bytes."""
+        self._invoke("ceov_buffer_share", name.encode())
+
+    def address(self, rank: Optional[int] = None) -> Optional[int]:
+        """Where this process (host memory) or the GPU of our rank reaches the first byte;
+        None: not from there, or floating."""
+        context = self._context
+        handle = self._open_handle()
+        context._go_in()
+        try:
+            return _abi.lib.ceov_buffer_base(handle, context._own(rank))
+        finally:
+            context._go_out()
+
+    def view(self, dtype="uint8", shape: Optional[Sequence[int]] = None,
+             offset_bytes: int = 0):
+        """A NumPy array on its memory: host memory that is ours. Without a shape: all from
+        the offset on, in one dimension. Do not use it after the context is closed."""
+        import numpy
+
+        if self._size_bytes is None or self._context.place(self._rank).kind != "host":
+            raise errors.InvalidError("only host memory of our own ranks has views; wrap "
+                                      "address() where you know better")
+        address = self.address(self._rank)
+        if address is None:
+            raise errors.InvalidError("a floating buffer has no memory of its own")
+        dtype = numpy.dtype(dtype)
+        left = self._size_bytes - offset_bytes
+        if shape is None:
+            shape = (left // dtype.itemsize,)
+        size = _size_of(tuple(shape), None, dtype.itemsize)
+        if not 0 <= size <= left or offset_bytes < 0:
+            raise errors.InvalidError(f"{dtype} {tuple(shape)} from byte {offset_bytes} on: "
+                                      f"the buffer has {self._size_bytes} bytes")
+        view = _View(self, address + offset_bytes, size)
+        self._views.add(view)
+        return numpy.asarray(view).view(dtype).reshape(tuple(shape))
+
+    def _try_release(self) -> bool:
+        if self.is_open and len(self._views):
+            return False
+        return super()._try_release()
+
+    def _leave(self) -> None:
+        """The last view lets it go: views keep the object."""
+        if not len(self._views):
+            super()._leave()

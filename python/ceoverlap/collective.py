@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""Collectives without sums: plan templates, and on them AllGather and AllToAll, which find
+their peers and keep the marks themselves."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, List, Optional, Sequence
+
+from . import _abi, _object, errors
+from .buffer import Buffer, memory_of
+from .plan import Plan, Ticket
+from .signal import Mark, Signal
+
+if TYPE_CHECKING:
+    from .context import Context
+
+# --- templates ---------------------------------------------------------------------------
+
+
+def all_gather(plan: Plan, shard_bytes: int, source: Buffer,
+               targets: Sequence[Optional[Buffer]], arrived: Sequence[Signal], *,
+               n_pieces: int = 1, ready: Optional[Signal] = None,
+               free: Optional[Sequence[Signal]] = None, source_offset_bytes: int = 0,
+               target_offset_bytes: int = 0) -> Plan:
+    """Adds to the plan: its rank's shard goes to the same place of every rank's target,
+    shard s to target_offset_bytes + s * shard_bytes.
+
+    targets, arrived and free are by rank, one entry for each rank of the group; the own
+    target may be None (moves nothing). A shard is cut into n_pieces; piece p of rank s has
+    counter s * n_pieces + p in arrived and free, and p in ready. A launch with base k
+    expects ready (None: at launch) at k + 1 and free (None: always) at k, and raises arrived
+    to k + 1. See include/ceoverlap/collective.h.
+    """
+    struct = _abi.new(_abi.ceov_all_gather)
+    struct.shard_bytes = shard_bytes
+    return _add("ceov_plan_add_all_gather", struct, plan, source, targets, arrived, n_pieces,
+                ready, free, source_offset_bytes, target_offset_bytes)
+
+
+def all_to_all(plan: Plan, block_bytes: int, source: Buffer,
+               targets: Sequence[Optional[Buffer]], arrived: Sequence[Signal], *,
+               n_pieces: int = 1, ready: Optional[Signal] = None,
+               free: Optional[Sequence[Signal]] = None, source_offset_bytes: int = 0,
+               target_offset_bytes: int = 0) -> Plan:
+    """Adds to the plan: block t of its rank's source goes to rank t, as block number "this
+    rank" of its target. Otherwise as all_gather(); ready has n_ranks * n_pieces counters in
+    the order of targets, or n_pieces."""
+    struct = _abi.new(_abi.ceov_all_to_all)
+    struct.block_bytes = block_bytes
+    return _add("ceov_plan_add_all_to_all", struct, plan, source, targets, arrived, n_pieces,
+                ready, free, source_offset_bytes, target_offset_bytes)
+
+
+def _add(call: str, struct, plan: Plan, source: Buffer, targets, arrived, n_pieces: int,
+         ready, free, source_offset_bytes: int, target_offset_bytes: int) -> Plan:
+    n = plan.context.n_ranks
+    struct.n_pieces = n_pieces
+    struct.source = source._open_handle()
+    struct.source_offset_bytes = source_offset_bytes
+    struct.targets = _object.handles(targets, n, "targets")
+    struct.target_offset_bytes = target_offset_bytes
+    struct.ready = None if ready is None else ready._open_handle()
+    struct.arrived = _object.handles(arrived, n, "arrived")
+    if free is not None:
+        struct.free = _object.handles(free, n, "free")
+    plan._invoke(call, ctypes.byref(struct))
+    plan._keep(source, ready, *targets, *arrived, *(free or ()))
+    return plan
+
+
+# --- whole collectives ---------------------------------------------------------------------
+
+
+class _Collective:
+    """What AllGather and AllToAll share: each rank's target, and the signals `arrived`,
+    `free` and `sent`, under names made of the collective's own."""
+
+    def __init__(self, context: Context, name: str, source, *, rank: Optional[int] = None,
+                 target=None, n_pieces: int = 1):
+        self._context = context
+        self._rank = context._own(rank)
+        self._name = name
+        self._n_pieces = n_pieces
+        self._n_runs = 0
+        self._plan: Optional[Plan] = None
+        self._parts: List[_object.Object] = []
+        memory = memory_of(source)
+        self._part_bytes = self._part_of(memory.size_bytes)
+        n_counters = context.n_ranks * n_pieces
+        try:
+            self.source: Buffer = self._own_part(context.register(memory, self._rank))
+            self.target: Buffer = self._own_part(self._make_target(target))
+            self._arrived = self._own_part(context.signal(n_counters, self._rank))
+            self._free = self._own_part(context.signal(n_counters, self._rank))
+            self._sent = self._own_part(context.signal(1, self._rank))
+            self.target.share(f"{name}.target")
+            self._arrived.share(f"{name}.arrived")
+            self._free.share(f"{name}.free")
+        except BaseException:
+            self.close()
+            raise
+
+    def _own_part(self, part):
+        self._parts.append(part)
+        return part
+
+    def _part_of(self, size_bytes: int) -> int:
+        raise NotImplementedError
+
+    def _add_to(self, plan: Plan, targets, arrived, free) -> None:
+        raise NotImplementedError
+
+    def _make_target(self, target) -> Buffer:
+        size_bytes = self._part_bytes * self._context.n_ranks
+        if target is None:
+            return self._context.allocate(size_bytes, self._rank)
+        memory = memory_of(target)
+        if memory.size_bytes != size_bytes:
+            raise errors.InvalidError(f"target: {memory.size_bytes} bytes, must be "
+                                      f"{size_bytes}")
+        return self._context.register(memory, self._rank)
+
+    def connect(self, timeout_s: Optional[float] = None) -> None:
+        """Finds the peers' targets; waits for them. Where one process has several ranks,
+        create all of them first."""
+        if self._plan is not None:
+            return
+        n_own = len(self._parts)
+        try:
+            self._plan = self._make_plan(timeout_s)
+        except BaseException:           # what was found is found again
+            while len(self._parts) > n_own:
+                self._parts.pop().close()
+            raise
+
+    def _make_plan(self, timeout_s: Optional[float]) -> Plan:
+        context = self._context
+        targets, arrived, free = [], [], []
+        for rank in range(context.n_ranks):
+            if rank == self._rank:
+                targets.append(self.target)
+                arrived.append(self._arrived)
+                free.append(self._free)
+                continue
+            targets.append(self._own_part(
+                context.find_buffer(rank, f"{self._name}.target", timeout_s)))
+            arrived.append(self._own_part(
+                context.find_signal(rank, f"{self._name}.arrived", timeout_s)))
+            free.append(self._own_part(
+                context.find_signal(rank, f"{self._name}.free", timeout_s)))
+        plan = context.plan(self._rank)
+        self._add_to(plan, targets, arrived, free)
+        return plan.add(then=Mark(self._sent)).commit()
+
+    def run(self, stream=None) -> Ticket:
+        """One execution; all ranks make the same ones in the same order.
+
+        On a rank with a GPU it is queued: it comes after what is on the stream, and what
+        the stream gets next finds the target complete and may change the source. On host
+        ranks the call does it and has done it when it returns (no stream), and each rank
+        calls from a thread of its own. What was in the target may be read until the next
+        run is called, or queued."""
+        plan = self._plan
+        if plan is None:
+            raise errors.StateError("connect() comes first")
+        is_host = self._context.place(self._rank).kind == "host"
+        if is_host != (stream is None):
+            raise errors.InvalidError("host ranks have no stream" if is_host else
+                                      "a rank on a GPU needs a stream")
+        base = self._n_runs
+        self._n_runs += 1
+        return self._run_host(plan, base) if is_host else self._run_on(plan, stream, base)
+
+    def _run_host(self, plan: Plan, base: int) -> Ticket:
+        n_counters = self._context.n_ranks * self._n_pieces
+        for index in range(n_counters):
+            self._free.raise_to(base, index)
+        ticket = plan.launch(base)
+        for index in range(n_counters):
+            self._arrived.wait(base + 1, index)
+        ticket.wait()
+        return ticket
+
+    def _run_on(self, plan: Plan, stream, base: int) -> Ticket:
+        n_counters = self._context.n_ranks * self._n_pieces
+        if base:
+            self._context.stream_raise(
+                stream, [Mark(self._free, i, 0) for i in range(n_counters)], base, self._rank)
+        ticket = plan.launch(base, after_stream=stream)
+        marks = [Mark(self._arrived, i, 1) for i in range(n_counters)]
+        self._context.stream_wait(stream, marks + [Mark(self._sent)], base, self._rank)
+        return ticket
+
+    def close(self) -> None:
+        """Waits for its runs. What peers still use is released when they let go."""
+        if self._plan is not None:
+            self._plan.close()
+            self._plan = None
+        while self._parts:
+            self._parts.pop().close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_exception) -> None:
+        self.close()
+
+
+class AllGather(_Collective):
+    """Every rank's source, one after another in the order of ranks, at every rank.
+
+    source   any memory of the rank's place, of the same size at all ranks
+    target   n_ranks times that size: memory of the rank's GPU; None: allocated (on the host
+             it has to be where ranks are in several processes). See ``target.view()``
+    name     1 to 40 bytes, the same at all ranks
+    n_pieces that a shard is cut into
+    """
+
+    def _part_of(self, size_bytes: int) -> int:
+        return size_bytes
+
+    def _add_to(self, plan: Plan, targets, arrived, free) -> None:
+        all_gather(plan, self._part_bytes, self.source, targets, arrived,
+                   n_pieces=self._n_pieces, free=free)
+
+
+class AllToAll(_Collective):
+    """Block t of every rank's source at rank t, in the order of ranks. Arguments as
+    AllGather's, but that the target is as large as the source: n_ranks equal blocks."""
+
+    def _part_of(self, size_bytes: int) -> int:
+        n = self._context.n_ranks
+        if size_bytes % n:
+            raise errors.InvalidError(f"source: {size_bytes} bytes are not {n} equal blocks")
+        return size_bytes // n
+
+    def _add_to(self, plan: Plan, targets, arrived, free) -> None:
+        all_to_all(plan, self._part_bytes, self.source, targets, arrived,
+                   n_pieces=self._n_pieces, free=free)

@@ -1,0 +1,473 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""Contexts: what this process holds of a group of ranks."""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import ctypes
+import logging
+import os
+import threading
+import weakref
+from dataclasses import dataclass
+from typing import Iterable, Optional, Sequence, Tuple, Union
+
+from . import _abi, _log, _object, errors
+from .buffer import Buffer, memory_of
+from .plan import Plan
+from .signal import Mark, Signal
+
+_lib = _abi.lib
+
+DEADLINE_S = 60.0                       # the library's default
+EXIT_S = 2.0                            # how long calls in flight hold up the exit
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rank's memory is: kind "host" or "gpu", and the CUDA driver's ordinal."""
+    kind: str
+    index: int = 0
+
+    def _struct(self) -> _abi.ceov_place:
+        kind = _abi.CEOV_PLACE_GPU if self.kind == "gpu" else _abi.CEOV_PLACE_HOST
+        return _abi.ceov_place(kind, self.index)
+
+
+HOST = Place("host")
+PlaceLike = Union[Place, str]
+
+
+def place_of(place: PlaceLike) -> Place:
+    """A Place from "host", "gpu:N" or a Place."""
+    if isinstance(place, Place):
+        return place
+    if place == "host":
+        return HOST
+    kind, _, index = str(place).partition(":")
+    if kind not in ("gpu", "cuda") or not index.isdecimal():
+        raise errors.InvalidError(f"place {place!r}: must be 'host' or 'gpu:N'")
+    return Place("gpu", int(index))
+
+
+def stream_handle(stream) -> Optional[int]:
+    """The CUstream of an integer, of anything with ``cuda_stream`` (torch.cuda.Stream) or
+    with ``__cuda_stream__()``; None stays None. The NULL stream (0) is refused, because
+    nothing can be ordered against it alone."""
+    if stream is None:
+        return None
+    if not isinstance(stream, int):
+        if hasattr(stream, "__cuda_stream__"):
+            stream = stream.__cuda_stream__()[1]
+        else:
+            stream = stream.cuda_stream
+    if stream == 0:
+        raise errors.InvalidError("stream 0 is the NULL stream: use a stream of your own")
+    return stream
+
+
+def _from_environment(name: str, fallback: int) -> int:
+    text = os.environ.get(name, "")
+    return int(text) if text.isdecimal() else fallback
+
+
+class Context:
+    """Opens ranks of this process and meets the group's other ranks.
+
+    ranks      the rank of this process, or several; None: CEOVERLAP_RANK and
+               CEOVERLAP_PLACE of the environment, else rank 0, alone
+    n_ranks    of the whole group; None: CEOVERLAP_RANKS where ranks is None, else as many
+               as this process has, without a group
+    place      "host", "gpu:N" or one of them for each rank; None: CEOVERLAP_PLACE, else
+               GPU N for rank N where ranks are named
+    group      path of the unix socket where the ranks of several processes meet; None:
+               CEOVERLAP_GROUP, else all ranks are in this process
+    max_chunk_bytes, deadline_s, progress_by_caller
+               as in struct ceov_config; deadline_s bounds every wait that names none
+    logger     gets the library's lines; default: logging.getLogger("ceoverlap").
+               CEOVERLAP_LOG (error, warn, info, debug) says which the library writes
+
+    It blocks until all ranks have come. Close it, best by ``with``: that aborts what is in
+    flight and releases what was not. Any thread may use it; each host rank that runs
+    operators needs a thread of its own, and calls into the library let others run.
+    """
+
+    def __init__(self, ranks: Union[None, int, Iterable[int]] = None,
+                 n_ranks: Optional[int] = None,
+                 place: Union[None, PlaceLike, Sequence[PlaceLike]] = None,
+                 group: Union[None, str, os.PathLike] = None, *, max_chunk_bytes: int = 0,
+                 deadline_s: float = DEADLINE_S, progress_by_caller: bool = False,
+                 logger: Optional[logging.Logger] = None):
+        self._handle: Optional[int] = None
+        self._logger = logger or logging.getLogger("ceoverlap")
+        self._deadline_s = deadline_s
+        self._objects: weakref.WeakSet = weakref.WeakSet()
+        self._lingering: collections.deque = collections.deque()
+        self._gate = threading.Condition()
+        self._n_inside = 0              # calls in the library; guarded by _gate
+        self._is_closing = False        # likewise
+        self._is_forked = False
+        self._latest: Optional[errors.Failure] = None
+        self._callback = _log.make_callback(self._logger)
+        self._places: dict = {}
+        config = _abi.new(_abi.ceov_config)
+        members = self._members(ranks, n_ranks, place, group)
+        if members:
+            config.members = members
+            config.n_members = len(members)
+        config.n_ranks = self._n_ranks
+        config.group = os.fsencode(group) if group is not None else None
+        config.max_chunk_bytes = max_chunk_bytes
+        config.deadline_ns = _object.ns(deadline_s)
+        config.progress_by_caller = int(progress_by_caller)
+        config.log = self._callback
+        self._open(config)
+
+    def _members(self, ranks, n_ranks, place, group):
+        """The members for C, or None: from the environment."""
+        if ranks is None and place is None:
+            self._ranks: Tuple[int, ...] = (_from_environment("CEOVERLAP_RANK", 0),)
+            self._n_ranks: int = _from_environment("CEOVERLAP_RANKS", n_ranks or 1)
+            return None
+        if ranks is None:
+            ranks = _from_environment("CEOVERLAP_RANK", 0)
+            n_ranks = _from_environment("CEOVERLAP_RANKS", n_ranks or 1)
+        self._ranks = (ranks,) if isinstance(ranks, int) else tuple(ranks)
+        if n_ranks is None and group is not None:
+            raise errors.InvalidError("a group has ranks elsewhere: say n_ranks")
+        self._n_ranks = n_ranks if n_ranks is not None else len(self._ranks)
+        if not self._ranks or min(self._ranks) < 0 or self._n_ranks < 1:
+            raise errors.InvalidError(f"ranks {self._ranks} of {self._n_ranks}: at least "
+                                      "one, counted from 0")
+        if place is None:
+            place = os.environ.get("CEOVERLAP_PLACE") or None
+        if place is None:
+            places = [Place("gpu", rank) for rank in self._ranks]
+        elif isinstance(place, (str, Place)):
+            places = [place_of(place)] * len(self._ranks)
+        else:
+            places = [place_of(one) for one in place]
+        if len(places) != len(self._ranks):
+            raise errors.InvalidError(f"{len(places)} places for {len(self._ranks)} ranks")
+        self._places = dict(zip(self._ranks, places))
+        members = (_abi.ceov_member * len(places))()
+        for i, rank in enumerate(self._ranks):
+            members[i] = _abi.ceov_member(rank, places[i]._struct())
+        return members
+
+    def _open(self, config: _abi.ceov_config) -> None:
+        handle = ctypes.c_void_p()
+        outer = _log.begin_call()
+        try:
+            result = _lib.ceov_open(ctypes.byref(config), ctypes.byref(handle))
+        finally:
+            lines = _log.end_call(outer)
+        if result:
+            raise self._exception("ceov_open", result, lines, None)
+        self._handle = handle.value
+        _open_contexts.add(self)
+        for line in lines:
+            _log.write(self._logger, line)
+
+    # --- facts ---------------------------------------------------------------------
+
+    @property
+    def ranks(self) -> Tuple[int, ...]:
+        """The ranks of this process."""
+        return self._ranks
+
+    @property
+    def rank(self) -> int:
+        """The first of them."""
+        return self._ranks[0]
+
+    @property
+    def n_ranks(self) -> int:
+        """How many ranks the group has."""
+        return self._n_ranks
+
+    @property
+    def deadline_s(self) -> float:
+        """Of every wait that names none."""
+        return self._deadline_s
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still be used."""
+        return self._handle is not None and not self._is_closing
+
+    def place(self, rank: Optional[int] = None) -> Place:
+        """Where one of our ranks is."""
+        rank = self._own(rank)
+        if rank not in self._places:
+            self._places[rank] = self._find_place(rank)
+        return self._places[rank]
+
+    def _find_place(self, rank: int) -> Place:
+        """The environment said nothing, and the library does not tell: GPU 0 where a
+        signal can live there."""
+        told = os.environ.get("CEOVERLAP_PLACE")
+        if told:
+            return place_of(told)
+        try:
+            Signal._create(self, rank, Place("gpu", 0), 1, 0).close()
+        except errors.CeoverlapError:
+            return HOST
+        return Place("gpu", 0)
+
+    def _own(self, rank: Optional[int]) -> int:
+        if rank is None:
+            return self._ranks[0]
+        if rank not in self._ranks:
+            raise errors.InvalidError(f"rank {rank} is not one of this process: "
+                                      f"{self._ranks}")
+        return rank
+
+    # --- calls into the library ------------------------------------------------------
+
+    def _go_in(self) -> int:
+        with self._gate:
+            if self._is_forked:
+                raise errors.ForkedError("this context was opened by the parent process: "
+                                         "open one here")
+            if self._handle is None or self._is_closing:
+                raise errors.StateError("this Context is closed")
+            self._n_inside += 1
+            return self._handle
+
+    def _go_out(self) -> None:
+        with self._gate:
+            self._n_inside -= 1
+            if self._is_closing:
+                self._gate.notify_all()
+
+    def _invoke(self, name: str, *arguments) -> int:
+        """Calls the library; returns 0 or a condition, raises for an error. Arguments are
+        as in C; the first is a handle, None for the context itself."""
+        checked = _abi.check_arguments(name, arguments)
+        handle = self._go_in()
+        result, failure = 0, None
+        outer = _log.begin_call()
+        try:
+            if checked[0] is None:
+                checked[0] = handle
+            result = getattr(_lib, name)(*checked) or 0       # some return nothing
+            if result < 0:
+                failure = self._take_failure(handle)
+        finally:
+            lines = _log.end_call(outer)
+            self._go_out()
+        if result < 0:
+            raise self._exception(name, result, lines, failure)
+        for line in lines:
+            _log.write(self._logger, line)
+        return result
+
+    @staticmethod
+    def _take_failure(handle: int) -> Optional[errors.Failure]:
+        struct = _abi.ceov_failure()
+        if _lib.ceov_last_failure(handle, ctypes.byref(struct)):
+            return None
+        return errors.Failure(struct)
+
+    def _exception(self, name: str, result: int, lines, failure) -> errors.CeoverlapError:
+        """What the calling thread's own lines say is this call's. Else it is what happened
+        on the library's threads, told once: all who meet it get it."""
+        own = [text for level, text in map(_log.split, lines) if level == "error"]
+        for line in lines:
+            _log.write(self._logger, line, logging.DEBUG)
+        if failure is not None and failure.text in own:
+            return errors.make(result, "; ".join(own), failure)
+        if failure is not None:
+            self._latest = failure
+        if own:
+            return errors.make(result, "; ".join(own))
+        failure = self._latest
+        if failure is None:
+            return errors.make(result, f"{name}: {errors.strerror(result)}")
+        if failure.code == result:
+            return errors.make(result, f"{name}: {failure.text}", failure)
+        return errors.make(result, f"{name}: {errors.strerror(result)}; before: "
+                           f"{failure.text}", failure)
+
+    def last_failure(self) -> Optional[errors.Failure]:
+        """The first failure since the last call, or since an exception took it; None:
+        there was none."""
+        handle = self._go_in()
+        try:
+            return self._take_failure(handle)
+        finally:
+            self._go_out()
+
+    # --- objects that are released later -----------------------------------------------
+
+    def _may_wait(self) -> bool:
+        return not _log.in_callback() and not self._is_forked
+
+    def _release(self, name: str, handle: int) -> bool:
+        """Whether it is still used."""
+        try:
+            pending = self._invoke(name, handle) == _abi.CEOV_PENDING
+        except errors.StateError:
+            if self.is_open:
+                raise
+            return False                # closed meanwhile: all is released
+        except errors.ForkedError:
+            return False
+        self._sweep()
+        return pending
+
+    def _linger(self, name: str, handle: int, kept: object) -> None:
+        self._lingering.append((name, handle, kept))
+
+    def _sweep(self) -> None:
+        """Tries to release what was still used when its owner closed it."""
+        for _ in range(len(self._lingering)):
+            try:
+                name, handle, kept = self._lingering.popleft()
+            except IndexError:          # another thread sweeps, too
+                return
+            if self._invoke(name, handle) == _abi.CEOV_PENDING:
+                self._linger(name, handle, kept)
+
+    # --- verbs ---------------------------------------------------------------------------
+
+    def turn(self) -> bool:
+        """One pass of every engine, for progress_by_caller. True: there is more to do. One
+        thread."""
+        return self._invoke("ceov_turn", None) == _abi.CEOV_PENDING
+
+    def barrier(self, timeout_s: Optional[float] = None) -> None:
+        """Returns when every process of the group has called it as often as this one.
+        DeadlineError names a missing rank, PeerLostError a dead one. One thread."""
+        timeout_s = self._deadline_s if timeout_s is None else timeout_s
+        self._invoke("ceov_barrier", None, _object.ns(timeout_s))
+
+    def register(self, memory, rank: Optional[int] = None) -> Buffer:
+        """A Buffer on the caller's memory: any object with ``__cuda_array_interface__``,
+        ``__array_interface__``, DLPack or the buffer protocol; without gaps, writable.
+        It is referenced until the buffer is released. Ordinary host memory cannot be
+        shared with other processes; see allocate()."""
+        return Buffer._register(self, self._own(rank), memory_of(memory))
+
+    def allocate(self, size_bytes: int, rank: Optional[int] = None) -> Buffer:
+        """A Buffer on memory in the rank's place that can always be shared."""
+        return Buffer._create(self, self._own(rank), size_bytes, False)
+
+    def floating(self, size_bytes: int, rank: Optional[int] = None) -> Buffer:
+        """A place for memory that each launch names; the source of transfers only."""
+        return Buffer._create(self, self._own(rank), size_bytes, True)
+
+    def find_buffer(self, rank: int, name: str,
+                    timeout_s: Optional[float] = None) -> Buffer:
+        """The buffer that `rank` offers under that name; waits for it, PendingError where
+        it has not come in time."""
+        return Buffer._find(self, rank, name, self._limit(timeout_s))
+
+    def signal(self, n_counters: int = 1, rank: Optional[int] = None,
+               place: Optional[PlaceLike] = None, host_visible: bool = False) -> Signal:
+        """An array of counters that begin at 0, in `place`, by default the rank's own:
+        nearest to who waits is best."""
+        rank = self._own(rank)
+        where = self.place(rank) if place is None else place_of(place)
+        flags = _abi.CEOV_SIGNAL_HOST_VISIBLE if host_visible else 0
+        return Signal._create(self, rank, where, n_counters, flags)
+
+    def find_signal(self, rank: int, name: str,
+                    timeout_s: Optional[float] = None) -> Signal:
+        """As find_buffer()."""
+        return Signal._find(self, rank, name, self._limit(timeout_s))
+
+    def plan(self, rank: Optional[int] = None, **options) -> Plan:
+        """An empty Plan of one of our ranks; options are Plan's."""
+        return Plan(self, self._own(rank), **options)
+
+    def _limit(self, timeout_s: Optional[float]) -> float:
+        return self._deadline_s if timeout_s is None else timeout_s
+
+    def stream_raise(self, stream, marks: Sequence[Mark], base: int = 0,
+                     rank: Optional[int] = None) -> None:
+        """Raises marks when the stream (an integer or an object; see stream_handle())
+        comes by. base is added to every value. GPU ranks only."""
+        self._on_stream("ceov_stream_raise", stream, marks, base, rank)
+
+    def stream_wait(self, stream, marks: Sequence[Mark], base: int = 0,
+                    rank: Optional[int] = None) -> None:
+        """What is queued on the stream from now on comes after the marks. Queue it only
+        after the work that raises them. GPU ranks only."""
+        self._on_stream("ceov_stream_wait", stream, marks, base, rank)
+
+    def _on_stream(self, name: str, stream, marks, base: int, rank) -> None:
+        array = (_abi.ceov_mark * len(marks))(*[mark._struct() for mark in marks])
+        self._invoke(name, None, self._own(rank), stream_handle(stream), array, len(marks),
+                     base)
+
+    # --- the end ---------------------------------------------------------------------------
+
+    def close(self, timeout_s: Optional[float] = None) -> None:
+        """Aborts what is in flight and releases everything: memory that was registered may
+        be freed, and views of allocated memory must not be used, when it returns. Waits
+        for calls of other threads, StateError where they do not return in time, and up to
+        2 s for peers that still use what we shared, so let all ranks meet first. Closing
+        twice is harmless."""
+        with self._gate:
+            if self._handle is None or self._is_closing:
+                return
+            self._is_closing = True
+            if not self._gate.wait_for(lambda: not self._n_inside, self._limit(timeout_s)):
+                self._is_closing = False
+                raise errors.StateError(f"{self._n_inside} calls of other threads are still "
+                                        "in the library: the context stays open")
+            handle, self._handle = self._handle, None
+        if not self._is_forked:
+            _lib.ceov_close(handle)
+        for item in list(self._objects):
+            item._forget()
+        self._lingering.clear()
+        _open_contexts.discard(self)
+
+    def _after_fork(self) -> None:
+        self._gate = threading.Condition()      # its lock may have been held
+        self._is_forked = True
+        self._handle = None
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(self, *_exception) -> None:
+        self.close()
+
+    def __del__(self):
+        if getattr(self, "_handle", None) is None:
+            return
+        if self._may_wait():
+            self.close()
+        else:                           # on a thread of the library, which cannot end itself
+            threading.Thread(target=self.close).start()
+
+    def __repr__(self) -> str:
+        state = "" if self.is_open else ", closed"
+        return f"<ceoverlap.Context of ranks {self._ranks} of {self._n_ranks}{state}>"
+
+
+# Contexts have threads that log: they end before the interpreter does.
+_open_contexts: weakref.WeakSet = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for context in list(_open_contexts):
+        try:
+            context.close(EXIT_S)
+        except errors.StateError:       # a daemon thread waits: the process ends anyway
+            pass
+
+
+def _mark_forked() -> None:
+    for context in list(_open_contexts):
+        context._after_fork()
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_mark_forked)

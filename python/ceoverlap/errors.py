@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""What can go wrong, as exceptions: one class a code of ``enum ceov_error``."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from . import _abi
+
+
+class Failure:
+    """What the library knows of a failure (``struct ceov_failure``). ``rank`` and
+    ``transfer`` are None where none is to blame; ``mark_value`` is what was waited for
+    and ``seen_value`` what the counter held."""
+
+    __slots__ = ("code", "native_code", "rank", "transfer", "chunk", "mark_value",
+                 "seen_value", "text")
+
+    def __init__(self, struct: _abi.ceov_failure):
+        self.code: int = struct.error
+        self.native_code: int = struct.native_code
+        self.rank: Optional[int] = _somebody(struct.rank)
+        self.transfer: Optional[int] = _somebody(struct.transfer)
+        self.chunk: int = struct.chunk
+        self.mark_value: int = struct.mark_value
+        self.seen_value: int = struct.seen_value
+        self.text: str = struct.text.decode(errors="replace")
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"Failure({fields})"
+
+
+def _somebody(number: int) -> Optional[int]:
+    return None if number == _abi.CEOV_NOBODY else number
+
+
+class CeoverlapError(RuntimeError):
+    """Any error of the library. Attributes:
+
+    code         enum ceov_error
+    failure      Failure with rank, transfer, chunk and mark; None where the call refused
+                 its arguments before anything could fail, or nothing more is known
+    native_code, rank, transfer, chunk, mark_value, seen_value
+                 of the failure; None where there is no failure
+    """
+
+    code = 0
+
+    def __init__(self, text: str, code: Optional[int] = None,
+                 failure: Optional[Failure] = None):
+        super().__init__(text)
+        if code is not None:
+            self.code = code
+        self.failure = failure
+
+    def _of_failure(self, name: str):
+        return getattr(self.failure, name) if self.failure else None
+
+    @property
+    def native_code(self) -> Optional[int]:
+        return self._of_failure("native_code")
+
+    @property
+    def rank(self) -> Optional[int]:
+        return self._of_failure("rank")
+
+    @property
+    def transfer(self) -> Optional[int]:
+        return self._of_failure("transfer")
+
+    @property
+    def chunk(self) -> Optional[int]:
+        return self._of_failure("chunk")
+
+    @property
+    def mark_value(self) -> Optional[int]:
+        return self._of_failure("mark_value")
+
+    @property
+    def seen_value(self) -> Optional[int]:
+        return self._of_failure("seen_value")
+
+
+class InvalidError(CeoverlapError, ValueError):
+    """An argument breaks the call's contract."""
+    code = _abi.CEOV_ERR_INVALID
+
+
+class StateError(CeoverlapError):
+    """The right call at the wrong moment; also: the context or the object is closed."""
+    code = _abi.CEOV_ERR_STATE
+
+
+class NoMemoryError(CeoverlapError, MemoryError):
+    """Memory of the host or of a GPU did not suffice."""
+    code = _abi.CEOV_ERR_NO_MEMORY
+
+
+class NoRouteError(CeoverlapError):
+    """No backend reaches from source to target."""
+    code = _abi.CEOV_ERR_NO_ROUTE
+
+
+class SystemCallError(CeoverlapError):
+    """A call of the operating system failed; native_code is its errno."""
+    code = _abi.CEOV_ERR_SYSTEM
+
+
+class CudaError(CeoverlapError):
+    """The CUDA driver failed; native_code is a CUresult."""
+    code = _abi.CEOV_ERR_CUDA
+
+
+class UcxError(CeoverlapError):
+    """UCX failed; native_code is a ucs_status_t."""
+    code = _abi.CEOV_ERR_UCX
+
+
+class PeerLostError(CeoverlapError, ConnectionError):
+    """A rank of the group has gone."""
+    code = _abi.CEOV_ERR_PEER_LOST
+
+
+class AbortedError(CeoverlapError):
+    """The launch, or the signal waited for, was aborted."""
+    code = _abi.CEOV_ERR_ABORTED
+
+
+class DeadlineError(CeoverlapError, TimeoutError):
+    """A deadline of the library passed: what was in flight is aborted."""
+    code = _abi.CEOV_ERR_TIMEOUT
+
+
+class VersionError(CeoverlapError):
+    """A peer or a driver has another version."""
+    code = _abi.CEOV_ERR_VERSION
+
+
+class StaleError(CeoverlapError):
+    """The memory behind a registration changed."""
+    code = _abi.CEOV_ERR_STALE
+
+
+class ForkedError(CeoverlapError):
+    """Called in a child made by fork() of the process that opened the context."""
+    code = _abi.CEOV_ERR_FORKED
+
+
+class UncertainError(CeoverlapError):
+    """The target may or may not hold the bytes."""
+    code = _abi.CEOV_ERR_UNCERTAIN
+
+
+class PendingError(CeoverlapError, TimeoutError):
+    """The caller's own timeout passed first. Nothing failed: wait again."""
+    code = _abi.CEOV_PENDING
+
+
+class FullError(CeoverlapError):
+    """Too many launches are in flight: wait for one and try again."""
+    code = _abi.CEOV_FULL
+
+
+_CLASSES = {kind.code: kind for kind in (
+    InvalidError, StateError, NoMemoryError, NoRouteError, SystemCallError, CudaError,
+    UcxError, PeerLostError, AbortedError, DeadlineError, VersionError, StaleError,
+    ForkedError, UncertainError, PendingError, FullError)}
+
+
+def make(code: int, text: str, failure: Optional[Failure] = None) -> CeoverlapError:
+    """The exception for a result of the library."""
+    return _CLASSES.get(code, CeoverlapError)(text, code, failure)
+
+
+def strerror(code: int) -> str:
+    """The library's word for a result."""
+    return _abi.lib.ceov_strerror(code).decode()

@@ -1,0 +1,392 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""Overlapped operators: collectives and the matrix products around them, each one call in
+the order of a stream. ``include/ceoverlap/ops.h`` is the contract; in short:
+
+Matrices   are row-major without gaps: A is rows x k, B is n x k (a Linear layer's weight),
+           C is rows x n; k and n are multiples of 8.
+Rows       of the gathered A, or of the product that is scattered, belong to ranks in order:
+           rank r has rows[r] of them; 0 is allowed.
+dtype      "bfloat16" or "float16". Arrays have that dtype, or uint16 with the same bits
+           (NumPy has no bfloat16 of its own; see ceoverlap.bf16, or ml_dtypes).
+Streams    A run on a GPU comes after what is on the caller's stream, and what the caller
+           queues there next comes after the run. Operands and results stay allocated until
+           then. On host ranks there is no stream: the call is done when it returns, and
+           each rank calls from a thread of its own.
+Order      All ranks make the same runs of a workspace in the same order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Sequence, Union
+
+from . import _abi, _object, errors
+from .buffer import Memory, memory_of
+from .plan import number_of, told_by
+from .signal import SLICE_S
+
+if TYPE_CHECKING:
+    from .context import Context
+
+_DTYPES = {"bfloat16": _abi.CEOV_BF16, "float16": _abi.CEOV_FP16}
+_WAYS = {"choose": _abi.CEOV_WAY_CHOOSE, "overlap": _abi.CEOV_WAY_OVERLAP,
+         "sequence": _abi.CEOV_WAY_SEQUENCE}
+ITEM_BYTES = 2
+
+
+class Tuning(NamedTuple):
+    """What a caller fixes; 0 and "choose" leave it to the chooser. way is "overlap" or
+    "sequence"; the rest as in struct ceov_op_tuning."""
+    way: str = "choose"
+    n_pieces: int = 0
+    tile_rows: int = 0
+    tile_columns: int = 0
+    n_reduce_blocks: int = 0
+
+    def _struct(self) -> _abi.ceov_op_tuning:
+        struct = _abi.new(_abi.ceov_op_tuning)
+        struct.way = number_of(_WAYS, self.way, "way")
+        struct.n_pieces = self.n_pieces
+        struct.tile_rows = self.tile_rows
+        struct.tile_columns = self.tile_columns
+        struct.n_reduce_blocks = self.n_reduce_blocks
+        return struct
+
+
+class Workspace(_object.Object):
+    """What operators of one rank move through: scratch memory and signals known to its
+    peers, for any number of operators that run one after another.
+
+    name           1 to 40 bytes, the same at all ranks; each open workspace has its own
+    scratch_bytes  the largest scratch_bytes() of its operators, the same at all ranks; twice
+                   that is allocated
+    capturable     runs may be captured into CUDA graphs
+    deadline_s     of what a run waits for; 0: the context's
+    shares_sms     other kernels that wait for peers may run beside it
+    """
+
+    _release_call = "ceov_workspace_release"
+
+    def __init__(self, context: Context, name: str, scratch_bytes: int,
+                 rank: Optional[int] = None, *, capturable: bool = False,
+                 deadline_s: float = 0.0, shares_sms: bool = False):
+        super().__init__(context, context._own(rank))
+        self._ops: weakref.WeakSet = weakref.WeakSet()
+        config = _abi.new(_abi.ceov_workspace_config)
+        config.rank = self._rank
+        config.name = name.encode()
+        config.scratch_bytes = scratch_bytes
+        config.is_capturable = int(capturable)
+        config.deadline_ns = _object.ns(deadline_s)
+        config.shares_sms = int(shares_sms)
+        handle = ctypes.c_void_p()
+        context._invoke("ceov_workspace_create", None, ctypes.byref(config),
+                        ctypes.byref(handle))
+        self._enter(handle)
+
+    def connect(self, timeout_s: Optional[float] = None) -> Workspace:
+        """Finds the peers' halves; after it operators can be created. Where one process has
+        several ranks, create all of them first. PendingError: some peer has not created its
+        own in time. Returns the workspace."""
+        limit = self._context._limit(timeout_s)
+        deadline = _object.deadline_of(limit)
+        while True:
+            slice_s = _object.slice_of(deadline, SLICE_S)
+            if not self._invoke("ceov_workspace_connect", _object.ns(slice_s)):
+                return self
+            if not slice_s:
+                raise errors.make(_abi.CEOV_PENDING, "some peer has not created its "
+                                  f"workspace within {limit} s")
+
+    def check(self) -> None:
+        """Raises the error that ended a run of it, if one did. Never blocks."""
+        self._invoke("ceov_workspace_status")
+
+    def _try_release(self) -> bool:
+        for op in list(self._ops):
+            op.close()
+        return super()._try_release()
+
+
+class _Op(_object.Object):
+    """An operator of fixed shape on a connected workspace."""
+
+    _release_call = "ceov_op_release"
+    _create_call = ""
+    _run_call = ""
+    dtype = ""
+
+    def __init__(self, workspace: Workspace, shape):
+        super().__init__(workspace.context, workspace.rank)
+        handle = ctypes.c_void_p()
+        workspace._invoke(self._create_call, ctypes.byref(shape), ctypes.byref(handle))
+        self._enter(handle, workspace)
+        self._workspace = workspace
+        workspace._ops.add(self)
+
+    def _start(self, run, stream) -> None:
+        from .context import stream_handle
+
+        run.stream = stream_handle(stream)
+        is_host = self._context.place(self._rank).kind == "host"
+        if is_host != (run.stream is None):
+            raise errors.InvalidError("host ranks have no stream" if is_host else
+                                      "a rank on a GPU needs a stream")
+        self._invoke(self._run_call, ctypes.byref(run))
+
+    def explain(self) -> str:
+        """What was chosen and why, in a few lines."""
+        return told_by(lambda fd: self._invoke("ceov_op_explain", fd))
+
+    def tune(self, stream) -> None:
+        """Measures what may suit the shape, keeps the fastest and remembers it. All ranks
+        call it. GPU ranks only."""
+        from .context import stream_handle
+
+        self._invoke("ceov_op_tune", stream_handle(stream))
+
+    def _operand(self, obj, name: str, *shape: int, is_result: bool = False) -> Memory:
+        """Memory of that shape and of the op's dtype, in the rank's place."""
+        memory = memory_of(obj)
+        size = ITEM_BYTES
+        for n in shape:
+            size *= n
+        if memory.size_bytes != size or (memory.shape != shape and len(shape) > 1):
+            raise errors.InvalidError(f"{name}: shape {memory.shape} of {memory.dtype}, must "
+                                      f"be {shape} of {self.dtype}")
+        if memory.dtype not in (self.dtype, "uint16"):
+            raise errors.InvalidError(f"{name}: {memory.dtype}, must be {self.dtype} or its "
+                                      "bits as uint16")
+        if memory.is_gpu != (self._context.place(self._rank).kind == "gpu"):
+            raise errors.InvalidError(f"{name}: must be in the place of rank {self._rank}")
+        if is_result and not memory.is_writable:
+            raise errors.InvalidError(f"{name}: is read-only")
+        return memory
+
+    def _result(self, obj, like, *shape: int):
+        """The caller's array for a result, or a new one for a host rank."""
+        if obj is not None:
+            return obj
+        if self._context.place(self._rank).kind != "host":
+            raise errors.InvalidError("a rank on a GPU brings its results' memory")
+        import numpy
+
+        return numpy.empty(shape, numpy.asarray(like).dtype)
+
+
+def _numbers(values: Sequence[int]):
+    """An array for C, kept by the struct that points to it."""
+    values = [int(value) for value in values]
+    if any(value < 0 for value in values):
+        raise errors.InvalidError(f"{values}: must not be negative")
+    return (ctypes.c_uint64 * len(values))(*values)
+
+
+def _shape(kind, dtype: str, tuning: Optional[Tuning]):
+    shape = _abi.new(kind)
+    shape.dtype = number_of(_DTYPES, str(dtype), "dtype")
+    if tuning is not None:
+        shape.tuning = ctypes.pointer(tuning._struct())
+    return shape
+
+
+def _scratch_bytes(call: str, shape, n_ranks: int) -> int:
+    size = getattr(_abi.lib, call)(ctypes.byref(shape), n_ranks)
+    if not size:
+        raise errors.InvalidError(f"{call}: the shape is refused: k, n and counts are "
+                                  "multiples of 8, and there are 1 to 4 products")
+    return size
+
+
+def _check_rows(workspace: Workspace, rows: Sequence[int], what: str) -> None:
+    n = workspace.context.n_ranks
+    if len(rows) != n:
+        raise errors.InvalidError(f"{what}: {len(rows)} numbers for {n} ranks")
+
+
+Several = Any                           # an array, or a list of arrays
+
+
+class AllGatherGemm(_Op):
+    """All-gather + GEMM: C_i = A B_i^T, where A's rows come from all ranks.
+
+    rows    of each rank: n_ranks numbers
+    n       columns of the product, or of up to 4 products of one gathered A
+    """
+
+    _create_call = "ceov_ag_gemm_create"
+    _run_call = "ceov_ag_gemm_run"
+
+    def __init__(self, workspace: Workspace, rows: Sequence[int], k: int,
+                 n: Union[int, Sequence[int]], dtype: str = "bfloat16",
+                 tuning: Optional[Tuning] = None):
+        _check_rows(workspace, rows, "rows")
+        self.rows = tuple(rows)
+        self.k = k
+        self.n = (n,) if isinstance(n, int) else tuple(n)
+        self.dtype = str(dtype)
+        self._is_single = isinstance(n, int)
+        super().__init__(workspace, self._shape_of(rows, k, n, dtype, tuning))
+
+    @staticmethod
+    def _shape_of(rows, k, n, dtype, tuning):
+        widths = (n,) if isinstance(n, int) else tuple(n)
+        if not 1 <= len(widths) <= _abi.CEOV_OP_GEMMS_MAX:
+            raise errors.InvalidError(f"{len(widths)} products: 1 to "
+                                      f"{_abi.CEOV_OP_GEMMS_MAX}")
+        shape = _shape(_abi.ceov_ag_gemm, dtype, tuning)
+        shape.rows = _numbers(rows)
+        shape.k = k
+        shape.n_gemms = len(widths)
+        shape.n[:len(widths)] = widths
+        return shape
+
+    @classmethod
+    def scratch_bytes(cls, rows: Sequence[int], k: int, n: Union[int, Sequence[int]],
+                      dtype: str = "bfloat16", tuning: Optional[Tuning] = None) -> int:
+        """What its workspace needs."""
+        return _scratch_bytes("ceov_ag_gemm_scratch_bytes",
+                              cls._shape_of(rows, k, n, dtype, tuning), len(rows))
+
+    def run(self, a, b: Several, c: Several = None, gathered=None, stream=None) -> Several:
+        """a: rows[rank] x k; b: n x k; c: sum(rows) x n, new where None (host ranks); for
+        several products b and c are lists. gathered: sum(rows) x k or None, gets all of A.
+        Returns c."""
+        all_rows = sum(self.rows)
+        b = [b] if self._is_single else list(b)
+        if c is None:
+            c = [None] * len(self.n)
+        else:
+            c = [c] if self._is_single else list(c)
+        if len(b) != len(self.n) or len(c) != len(self.n):
+            raise errors.InvalidError(f"{len(b)} b and {len(c)} c for {len(self.n)} products")
+        run = _abi.new(_abi.ceov_ag_gemm_run)
+        held: List[Memory] = [self._operand(a, "a", self.rows[self._rank], self.k)]
+        run.a = held[0].address
+        for i, n in enumerate(self.n):
+            c[i] = self._result(c[i], a, all_rows, n)
+            held.append(self._operand(b[i], "b", n, self.k))
+            run.b[i] = held[-1].address
+            held.append(self._operand(c[i], "c", all_rows, n, is_result=True))
+            run.c[i] = held[-1].address
+        if gathered is not None:
+            held.append(self._operand(gathered, "gathered", all_rows, self.k, is_result=True))
+            run.gathered = held[-1].address
+        self._start(run, stream)
+        return c[0] if self._is_single else c
+
+
+class GemmReduceScatter(_Op):
+    """GEMM + reduce-scatter: C = sum over ranks of A_rank B_rank^T, own rows of it.
+
+    rows    of the sum that each rank gets: n_ranks numbers
+    k       of this rank's product
+    """
+
+    _create_call = "ceov_gemm_rs_create"
+    _run_call = "ceov_gemm_rs_run"
+
+    def __init__(self, workspace: Workspace, rows: Sequence[int], k: int, n: int,
+                 dtype: str = "bfloat16", tuning: Optional[Tuning] = None):
+        _check_rows(workspace, rows, "rows")
+        self.rows = tuple(rows)
+        self.k = k
+        self.n = n
+        self.dtype = str(dtype)
+        super().__init__(workspace, self._shape_of(rows, k, n, dtype, tuning))
+
+    @staticmethod
+    def _shape_of(rows, k, n, dtype, tuning):
+        shape = _shape(_abi.ceov_gemm_rs, dtype, tuning)
+        shape.rows = _numbers(rows)
+        shape.k = k
+        shape.n = n
+        return shape
+
+    @classmethod
+    def scratch_bytes(cls, rows: Sequence[int], k: int, n: int, dtype: str = "bfloat16",
+                      tuning: Optional[Tuning] = None) -> int:
+        """What its workspace needs."""
+        return _scratch_bytes("ceov_gemm_rs_scratch_bytes",
+                              cls._shape_of(rows, k, n, dtype, tuning), len(rows))
+
+    def run(self, a, b, c=None, stream=None):
+        """a: sum(rows) x k; b: n x k; c: rows[rank] x n, new where None (host ranks).
+        Returns c."""
+        own = self.rows[self._rank]
+        c = self._result(c, a, own, self.n)
+        held = (self._operand(a, "a", sum(self.rows), self.k),
+                self._operand(b, "b", self.n, self.k),
+                self._operand(c, "c", own, self.n, is_result=True))
+        run = _abi.new(_abi.ceov_gemm_rs_run)
+        run.a, run.b, run.c = (memory.address for memory in held)
+        self._start(run, stream)
+        return c
+
+
+class _Reduce(_Op):
+    """Sums alone."""
+
+    _run_call = "ceov_reduce_run"
+    _scratch_call = ""
+
+    def __init__(self, workspace: Workspace, counts: Sequence[int], dtype: str = "bfloat16",
+                 tuning: Optional[Tuning] = None):
+        _check_rows(workspace, counts, "counts")
+        self.counts = tuple(counts)
+        self.dtype = str(dtype)
+        super().__init__(workspace, self._shape_of(counts, dtype, tuning))
+
+    @staticmethod
+    def _shape_of(counts, dtype, tuning):
+        shape = _shape(_abi.ceov_reduce, dtype, tuning)
+        shape.counts = _numbers(counts)
+        return shape
+
+    @classmethod
+    def scratch_bytes(cls, counts: Sequence[int], dtype: str = "bfloat16",
+                      tuning: Optional[Tuning] = None) -> int:
+        """What its workspace needs."""
+        return _scratch_bytes(cls._scratch_call, cls._shape_of(counts, dtype, tuning),
+                              len(counts))
+
+    def _run(self, source, target, n_target: int, stream):
+        target = self._result(target, source, n_target)
+        held = (self._operand(source, "source", sum(self.counts)),
+                self._operand(target, "target", n_target, is_result=True))
+        run = _abi.new(_abi.ceov_reduce_run)
+        run.source, run.target = (memory.address for memory in held)
+        self._start(run, stream)
+        return target
+
+
+class ReduceScatter(_Reduce):
+    """The sum over ranks of their sources; each rank gets its own part.
+
+    counts  elements of each rank's part, multiples of 8, rank 0's first
+    """
+
+    _create_call = "ceov_reduce_scatter_create"
+    _scratch_call = "ceov_reduce_scatter_scratch_bytes"
+
+    def run(self, source, target=None, stream=None):
+        """source: sum(counts) elements; target: counts[rank] elements, of any shape; new
+        where None (host ranks). Returns target."""
+        return self._run(source, target, self.counts[self._rank], stream)
+
+
+class AllReduce(_Reduce):
+    """The sum over ranks of their sources, at all ranks.
+
+    counts  elements of the part that each rank sums, multiples of 8
+    """
+
+    _create_call = "ceov_all_reduce_create"
+    _scratch_call = "ceov_all_reduce_scratch_bytes"
+
+    def run(self, source, target=None, stream=None):
+        """source and target: sum(counts) elements, of any shape; target is not source, and
+        new where None (host ranks). Returns target."""
+        return self._run(source, target, sum(self.counts), stream)

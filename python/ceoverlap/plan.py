@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""Plans: sets of transfers, checked, routed and cut once, then launched many times."""
+
+from __future__ import annotations
+
+import collections
+import ctypes
+import os
+from typing import TYPE_CHECKING, NamedTuple, Optional, Union
+
+from . import _abi, _object, errors
+from .buffer import Buffer, memory_of
+from .signal import SLICE_S, Mark
+
+if TYPE_CHECKING:
+    from .context import Context
+
+_ROUTES = {"default": _abi.CEOV_ROUTES_DEFAULT, "direct": _abi.CEOV_ROUTES_DIRECT,
+           "all": _abi.CEOV_ROUTES_ALL}
+_URGENCIES = {"normal": _abi.CEOV_URGENCY_NORMAL, "urgent": _abi.CEOV_URGENCY_URGENT,
+              "background": _abi.CEOV_URGENCY_BACKGROUND}
+
+
+def number_of(names: dict, name: str, what: str) -> int:
+    """The constant behind a word."""
+    if name not in names:
+        raise errors.InvalidError(f"{what} {name!r}: one of {', '.join(names)}")
+    return names[name]
+
+
+class Spot(NamedTuple):
+    """A place in a buffer: the first byte, and the distance from row to row (unused for one
+    row)."""
+    buffer: Buffer
+    offset_bytes: int = 0
+    pitch_bytes: int = 0
+
+    def _struct(self) -> _abi.ceov_spot:
+        return _abi.ceov_spot(self.buffer._open_handle(), self.offset_bytes,
+                              self.pitch_bytes)
+
+
+class Transfer(NamedTuple):
+    """When source_ready and target_free are reached, move n_rows rows of row_bytes from
+    source to target (a Spot, or a Buffer from its first byte on), then raise `then`.
+
+    row_bytes 0: moves nothing, has no buffers, and raises `then` behind the bytes of all
+    transfers before it. Marks may be None."""
+    source: Union[None, Spot, Buffer] = None
+    target: Union[None, Spot, Buffer] = None
+    row_bytes: int = 0
+    n_rows: int = 1
+    source_ready: Optional[Mark] = None
+    target_free: Optional[Mark] = None
+    then: Optional[Mark] = None
+
+    def _struct(self) -> _abi.ceov_transfer:
+        struct = _abi.new(_abi.ceov_transfer)
+        struct.row_bytes = self.row_bytes
+        struct.n_rows = self.n_rows
+        for name in ("source", "target"):
+            spot = getattr(self, name)
+            if spot is not None:
+                spot = Spot(spot) if isinstance(spot, Buffer) else spot
+                setattr(struct, name, spot._struct())
+        for name in ("source_ready", "target_free", "then"):
+            mark = getattr(self, name)
+            if mark is not None:
+                setattr(struct, name, mark._struct())
+        return struct
+
+    def _objects(self):
+        """What the plan has to keep."""
+        for one in (self.source, self.target):
+            if one is not None:
+                yield one if isinstance(one, Buffer) else one.buffer
+        for mark in (self.source_ready, self.target_free, self.then):
+            if mark is not None:
+                yield mark.signal
+
+
+class Ticket:
+    """One launch of a plan. It keeps the plan."""
+
+    __slots__ = ("_plan", "_struct")
+
+    def __init__(self, plan: Plan, struct: _abi.ceov_ticket):
+        self._plan = plan
+        self._struct = struct
+
+    @property
+    def number(self) -> int:
+        """Rises with every launch of the context."""
+        return self._struct.number
+
+    def is_done(self) -> bool:
+        """Looks once. Raises the launch's error where it failed."""
+        return not self._wait(0.0)
+
+    def wait(self, timeout_s: Optional[float] = None) -> None:
+        """Returns when all transfers are done; raises the launch's error where it failed
+        (DeadlineError, PeerLostError, AbortedError, ... with rank, transfer and mark), and
+        PendingError where timeout_s passed first. None: the context's deadline."""
+        limit = self._plan.context._limit(timeout_s)
+        deadline = _object.deadline_of(limit)
+        while True:
+            slice_s = _object.slice_of(deadline, SLICE_S)
+            if not self._wait(slice_s):
+                return
+            if not slice_s:
+                raise errors.make(_abi.CEOV_PENDING, f"launch {self.number} is still moving "
+                                  f"after {limit} s")
+
+    def _wait(self, timeout_s: float) -> int:
+        return self._plan.context._invoke("ceov_wait", None, self._struct,
+                                          _object.ns(timeout_s))
+
+    def abort(self) -> bool:
+        """Aborts every signal that the plan names, at every rank. False: the launch had
+        ended. Afterwards signals want renew()."""
+        return not self._plan.context._invoke("ceov_abort", None, self._struct)
+
+    def __repr__(self) -> str:
+        return f"<ceoverlap.Ticket {self.number}>"
+
+
+class Plan(_object.Object):
+    """A set of transfers of one of our ranks, the one whose engine moves. Add, then
+    commit(), then launch() any number of times. Until commit() one thread.
+
+    max_chunk_bytes, mark_group_bytes
+                as in struct ceov_plan_options; 0: the default
+    routes      "default", "direct" or "all"
+    urgency     "normal", "urgent" or "background"
+    """
+
+    _release_call = "ceov_plan_release"
+
+    def __init__(self, context: Context, rank: int, *, max_chunk_bytes: int = 0,
+                 mark_group_bytes: int = 0, routes: str = "default",
+                 urgency: str = "normal"):
+        super().__init__(context, rank)
+        options = _abi.new(_abi.ceov_plan_options)
+        options.max_chunk_bytes = max_chunk_bytes
+        options.mark_group_bytes = mark_group_bytes
+        options.routes = number_of(_ROUTES, routes, "routes")
+        options.urgency = number_of(_URGENCIES, urgency, "urgency")
+        self._in_flight: collections.deque = collections.deque()
+        self._named: list = []          # buffers and signals
+        handle = ctypes.c_void_p()
+        context._invoke("ceov_plan_create", None, rank, ctypes.byref(options),
+                        ctypes.byref(handle))
+        self._enter(handle, (self._named, self._in_flight))
+
+    def _keep(self, *objects) -> None:
+        self._named.extend(one for one in objects if one is not None)
+
+    def add(self, transfer: Optional[Transfer] = None, **fields) -> Plan:
+        """Adds a Transfer, or one of these fields. Returns the plan."""
+        transfer = Transfer(**fields) if transfer is None else transfer
+        self._invoke("ceov_plan_add", ctypes.byref(transfer._struct()))
+        self._keep(*transfer._objects())
+        return self
+
+    def expect(self, *marks: Mark) -> Plan:
+        """The marks will be raised from outside the plan. Returns the plan."""
+        for mark in marks:
+            self._invoke("ceov_plan_expect", ctypes.byref(mark._struct()))
+            self._keep(mark.signal)
+        return self
+
+    def commit(self) -> Plan:
+        """Checks bounds, overlap, and that every mark waited for is raised; fixes routes.
+        InvalidError names the transfer. Returns the plan."""
+        self._invoke("ceov_plan_commit")
+        return self
+
+    def explain(self) -> str:
+        """One line a transfer: backend, route, trigger, chunks, expected time."""
+        return told_by(lambda fd: self._invoke("ceov_plan_explain", fd))
+
+    def launch(self, base: int = 0, *, deadline_s: float = 0.0, producer_stream=None,
+               after_stream=None, floating=None) -> Ticket:
+        """Runs the plan once; base is added to every mark's value. FullError: too many
+        launches are in flight.
+
+        deadline_s       from now; 0: the context's
+        producer_stream  what raises the plan's source_ready marks is queued already on this
+                         stream (host ranks: any integer that names the thread)
+        after_stream     the copies come after what is queued on this stream; GPU ranks
+        floating         the memory of the plan's floating buffer in this launch; it is
+                         referenced until the launch is done
+        """
+        from .context import stream_handle
+
+        launch = _abi.new(_abi.ceov_launch)
+        launch.base = base
+        launch.deadline_ns = _object.ns(deadline_s)
+        launch.producer_stream = stream_handle(producer_stream)
+        launch.after_stream = stream_handle(after_stream)
+        memory = None if floating is None else memory_of(floating)
+        if memory is not None:
+            self._check_floating(memory)
+            launch.floating = memory.address
+        ticket = Ticket(self, _abi.ceov_ticket())
+        if self._invoke("ceov_launch", ctypes.byref(launch), ctypes.byref(ticket._struct)):
+            raise errors.make(_abi.CEOV_FULL, "too many launches are in flight: wait for one")
+        if memory is not None:
+            self._hold(ticket.number, memory)
+        return ticket
+
+    def _check_floating(self, memory) -> None:
+        sizes = [one.size_bytes for one in self._named if isinstance(one, Buffer)
+                 and one.is_floating]
+        if not sizes:
+            raise errors.InvalidError("the plan has no floating buffer")
+        if memory.size_bytes < sizes[0]:
+            raise errors.InvalidError(f"floating: {memory.size_bytes} bytes, the buffer has "
+                                      f"{sizes[0]}")
+
+    def _hold(self, number: int, memory) -> None:
+        """Keeps a floating buffer's memory until its launch is done."""
+        self._in_flight.append((number, memory))
+        while self._in_flight and self._has_ended(self._in_flight[0][0]):
+            self._in_flight.popleft()
+
+    def _has_ended(self, number: int) -> bool:
+        try:
+            return self._context._invoke("ceov_wait", None, _abi.ceov_ticket(number),
+                                         0) != _abi.CEOV_PENDING
+        except errors.CeoverlapError:   # it failed: told to who holds its ticket
+            return True
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._in_flight = collections.deque()
+        self._named = []
+
+    def close(self) -> None:
+        """Waits for its launches in flight (each is bounded by its deadline), then releases
+        it."""
+        super().close()
+
+
+def told_by(tell) -> str:
+    """What tell(fd) writes."""
+    with os.fdopen(os.memfd_create("ceoverlap-text"), "rb") as file:
+        tell(file.fileno())
+        file.seek(0)
+        return file.read().decode(errors="replace")

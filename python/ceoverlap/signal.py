@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""Signals: arrays of 64-bit counters that only rise, and marks on them."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Optional
+
+from . import _abi, _object, errors
+
+if TYPE_CHECKING:
+    from .context import Context, Place
+
+SLICE_S = 0.1                           # waits look up this often: for Ctrl-C and close()
+
+
+@dataclass(frozen=True)
+class Mark:
+    """"Counter `index` of `signal` has reached `value`"; value is relative to the base of a
+    launch, where there is one."""
+    signal: Signal
+    index: int = 0
+    value: int = 1
+
+    def _struct(self) -> _abi.ceov_mark:
+        return _abi.ceov_mark(self.signal._open_handle(), self.index, self.value)
+
+
+class Signal(_object.Object):
+    """An array of counters. Each has one raiser at a time: a kernel, a lane, a stream or a
+    thread. Made by the context: signal(), find_signal()."""
+
+    _release_call = "ceov_signal_release"
+
+    def __init__(self, context: Context, rank: int):
+        super().__init__(context, rank)
+
+    @classmethod
+    def _create(cls, context: Context, rank: int, place: Place, n_counters: int,
+                flags: int) -> Signal:
+        self = cls(context, rank)
+        handle = ctypes.c_void_p()
+        context._invoke("ceov_signal_create", None, rank, place._struct(), n_counters,
+                        flags, ctypes.byref(handle))
+        self._enter(handle)
+        return self
+
+    @classmethod
+    def _find(cls, context: Context, rank: int, name: str, timeout_s: float) -> Signal:
+        self = cls(context, rank)
+        self._find_handle("ceov_signal_find", name, timeout_s)
+        return self
+
+    def share(self, name: str) -> None:
+        """Offers it to the group under a name of 1 to 63 bytes."""
+        self._invoke("ceov_signal_share", name.encode())
+
+    def mark(self, value: int = 1, index: int = 0) -> Mark:
+        """A mark on one of the counters."""
+        return Mark(self, index, value)
+
+    def raise_to(self, value: int, index: int = 0) -> None:
+        """Raises a counter, by this thread. It never falls: a lower value is refused."""
+        self._invoke("ceov_signal_raise", index, value)
+
+    def arrive(self, n_tiles: int, value: int, index: int = 0) -> None:
+        """Counts one tile of n_tiles; the last one raises the counter to value."""
+        self._invoke("ceov_signal_arrive", index, n_tiles, value)
+
+    def value(self, index: int = 0) -> int:
+        """What the counter holds; StateError where the host does not see it."""
+        value = ctypes.c_uint64()
+        self._invoke("ceov_signal_value", index, ctypes.byref(value))
+        return value.value
+
+    def has_reached(self, value: int, index: int = 0) -> bool:
+        """Looks once. Raises the abort's error where the signal was aborted."""
+        return self._invoke("ceov_signal_wait", index, value, 0) != _abi.CEOV_PENDING
+
+    def wait(self, value: int, index: int = 0, timeout_s: Optional[float] = None) -> None:
+        """Blocks until the counter has reached value; PendingError where timeout_s (the
+        context's deadline) passed first, AbortedError and its kin where it was aborted."""
+        limit = self._context._limit(timeout_s)
+        deadline = _object.deadline_of(limit)
+        while True:
+            slice_s = _object.slice_of(deadline, SLICE_S)
+            if not self._invoke("ceov_signal_wait", index, value, _object.ns(slice_s)):
+                return
+            if not slice_s:
+                raise errors.make(_abi.CEOV_PENDING, f"counter {index} of a signal of rank "
+                                  f"{self._rank} has not reached {value} within {limit} s")
+
+    def for_device(self, rank: Optional[int] = None) -> _abi.ceov_device_signal:
+        """What a kernel on our rank's GPU needs: struct ceov_device_signal, by value (64
+        bytes: bytes() of it, or its fields)."""
+        view = _abi.ceov_device_signal()
+        self._invoke("ceov_signal_for_device", self._context._own(rank), ctypes.byref(view))
+        return view
+
+    def renew(self, timeout_s: Optional[float] = None) -> None:
+        """After an abort, a fresh start: every party calls it, then all meet, then counters
+        are 0 again. Waits for launches in flight that name it."""
+        if not _object.poll(lambda: not self._invoke("ceov_signal_renew"),
+                            self._context._limit(timeout_s)):
+            raise errors.make(_abi.CEOV_PENDING, "a launch that names the signal is still "
+                              "in flight")

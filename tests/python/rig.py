@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""What the tests share: contexts on host ranks, ranks as threads, ranks as processes."""
+
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import unittest
+
+import ceoverlap
+
+TIMEOUT_S = 20.0
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(FOLDER))
+
+
+class Kept(logging.Handler):
+    """Keeps lines and prints none."""
+
+    def __init__(self):
+        super().__init__(logging.DEBUG)
+        self.records = []
+
+    def emit(self, record):
+        self.records.append(record)
+
+    def lines(self, level=logging.DEBUG):
+        return [record.getMessage() for record in self.records if record.levelno >= level]
+
+
+def logger_of(handler):
+    """A logger of a test's own."""
+    logger = logging.Logger("test", logging.DEBUG)
+    logger.addHandler(handler)
+    return logger
+
+
+class Case(unittest.TestCase):
+    """A test with a context per n_ranks host ranks, closed at its end."""
+
+    def host(self, n_ranks=2, **options):
+        self.log = Kept()
+        options.setdefault("deadline_s", TIMEOUT_S)
+        options.setdefault("logger", logger_of(self.log))
+        context = ceoverlap.Context(range(n_ranks), place="host", **options)
+        self.addCleanup(context.close)
+        return context
+
+
+def in_threads(n, function):
+    """function(rank) on a thread each; returns the results, raises the first error."""
+    results, failures = [None] * n, []
+
+    def body(rank):
+        try:
+            results[rank] = function(rank)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=body, args=(rank,), daemon=True) for rank in range(n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(2 * TIMEOUT_S)
+    if any(thread.is_alive() for thread in threads):
+        raise AssertionError("a rank's thread has no end")
+    if failures:
+        raise failures[0]
+    return results
+
+
+def in_processes(n, program):
+    """The program's text in n processes, each a rank of a group by its environment; returns
+    [(exit status, output)]. Each process ends by itself or is killed."""
+    with tempfile.TemporaryDirectory() as folder:
+        processes = []
+        try:
+            for rank in range(n):
+                environment = dict(os.environ, CEOVERLAP_RANK=str(rank),
+                                   CEOVERLAP_RANKS=str(n), CEOVERLAP_PLACE="host",
+                                   CEOVERLAP_GROUP=os.path.join(folder, "group"))
+                processes.append(subprocess.Popen(
+                    [sys.executable, "-c", textwrap.dedent(program)], env=environment,
+                    cwd=FOLDER, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT, text=True))
+            return [(process.wait(2 * TIMEOUT_S), process.stdout.read())
+                    for process in processes]
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+                process.stdout.close()

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""memory_of(): what it takes, what it refuses, and what it keeps alive."""
+
+import array
+import ctypes
+import mmap
+import sys
+import unittest
+
+import numpy as np
+
+import ceoverlap
+from ceoverlap import memory_of
+
+
+class OnlyDLPack:
+    """A NumPy array of which only DLPack is to be seen."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __dlpack_device__(self):
+        return self.values.__dlpack_device__()
+
+    def __dlpack__(self, stream=None):
+        return self.values.__dlpack__()
+
+
+class OnGpu:
+    """Says that it has GPU memory; nobody looks there."""
+
+    def __init__(self, **changes):
+        self.interface = {"version": 3, "shape": (4, 8), "typestr": "<f2", "strides": None,
+                          "data": (0x7F0000000000, False), **changes}
+
+    @property
+    def __cuda_array_interface__(self):
+        return self.interface
+
+
+class Reluctant:
+    """Like a tensor that has an array interface for some of its kinds only."""
+
+    def __init__(self, values):
+        self.values = values
+
+    @property
+    def __cuda_array_interface__(self):
+        raise TypeError("not for this kind")
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+    def __dlpack__(self, stream=None):
+        return self.values.__dlpack__()
+
+
+class Memory(unittest.TestCase):
+    def test_numpy(self):
+        values = np.zeros((3, 8), np.float16)
+        memory = memory_of(values)
+        self.assertEqual((memory.address, memory.size_bytes, memory.shape, memory.dtype),
+                         (values.ctypes.data, 48, (3, 8), "float16"))
+        self.assertIs(memory.owner, values)
+        self.assertFalse(memory.is_gpu)
+        self.assertIs(memory_of(memory), memory)
+
+    def test_bfloat16(self):
+        try:
+            import ml_dtypes
+        except ImportError:
+            self.skipTest("ml_dtypes is not there")
+        self.assertEqual(memory_of(np.zeros(8, ml_dtypes.bfloat16)).dtype, "bfloat16")
+
+    def test_buffer_protocol(self):
+        for obj in (bytearray(64), array.array("d", [0] * 8), (ctypes.c_uint16 * 32)(),
+                    mmap.mmap(-1, 64), memoryview(bytearray(64))):
+            memory = memory_of(obj)
+            self.assertEqual(memory.size_bytes, 64)
+            ctypes.memset(memory.address, 7, 64)
+            self.assertEqual(bytes(obj[:] if isinstance(obj, mmap.mmap) else obj), b"\7" * 64)
+
+    def test_an_exported_bytearray_cannot_move(self):
+        data = bytearray(64)
+        memory = memory_of(data)
+        with self.assertRaises(BufferError):
+            data.extend(b"more")
+        del memory
+        data.extend(b"more")
+
+    def test_dlpack(self):
+        values = np.arange(24, dtype=np.int32).reshape(4, 6)
+        for wrapped in (OnlyDLPack(values), Reluctant(values)):
+            memory = memory_of(wrapped)
+            self.assertEqual((memory.address, memory.size_bytes, memory.shape, memory.dtype),
+                             (values.ctypes.data, 96, (4, 6), "int32"))
+        part = memory_of(OnlyDLPack(values[2:]))
+        self.assertEqual((part.address, part.shape), (values.ctypes.data + 48, (2, 6)))
+        del memory, wrapped             # the capsule frees what it holds
+        before = sys.getrefcount(values)
+        for _ in range(100):
+            memory_of(OnlyDLPack(values))
+        self.assertEqual(sys.getrefcount(values), before)
+
+    def test_gpu_memory(self):
+        memory = memory_of(OnGpu())
+        self.assertEqual((memory.address, memory.size_bytes, memory.is_gpu, memory.index),
+                         (0x7F0000000000, 64, True, None))
+
+    def test_refusals(self):
+        read_only = np.zeros(8)
+        read_only.flags.writeable = False
+        self.assertFalse(memory_of(read_only).is_writable)
+        values = np.zeros((8, 8))
+        for obj, text in ((values[:, :4], "gaps"), (values.T, "gaps"), (values[::2], "gaps"),
+                          (OnlyDLPack(values[:, :4]), "gaps"), (b"bytes", "read-only"),
+                          (OnGpu(strides=(64, 2)), "gaps"), (7, "no memory"),
+                          (None, "no memory"), (memoryview(bytearray(64))[::2], "gaps")):
+            with self.assertRaisesRegex(ceoverlap.InvalidError, text):
+                memory_of(obj)
+
+    def test_empty_and_one_row(self):
+        self.assertEqual(memory_of(np.zeros((0, 8))).size_bytes, 0)
+        self.assertEqual(memory_of(np.zeros((4, 8))[1:2]).size_bytes, 64)
+        self.assertEqual(memory_of(bytearray()).size_bytes, 0)
+
+    def test_bf16_bits(self):
+        values = np.array([0, 1, -2.5, 1 + 2 ** -8, 1 + 3 * 2 ** -8, 3e38, np.inf, np.nan],
+                          np.float32)
+        back = ceoverlap.bf16.to_float32(ceoverlap.bf16.from_float32(values))
+        wanted = np.array([0, 1, -2.5, 1, 1 + 2 ** -6, 3e38, np.inf, np.nan], np.float32)
+        np.testing.assert_allclose(back, wanted, rtol=2 ** -8)
+        self.assertEqual((back[3], back[4]), (1, 1 + 2 ** -6))      # ties to even
+        self.assertEqual(ceoverlap.bf16.from_float32(np.zeros((2, 3))).shape, (2, 3))

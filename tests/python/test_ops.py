@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""Workspaces and operators on host ranks, against NumPy, in threads."""
+
+import unittest
+
+import numpy as np
+
+import ceoverlap
+from ceoverlap import (AllGatherGemm, AllReduce, GemmReduceScatter, ReduceScatter, Tuning,
+                       Workspace)
+from ceoverlap.bf16 import from_float32, to_float32
+from rig import Case, in_threads
+
+N = 3
+
+
+def numbers(shape, seed):
+    """Small whole numbers: sums lose nothing."""
+    return np.random.default_rng(seed).integers(-2, 3, shape).astype(np.float32)
+
+
+def pack(values, dtype):
+    return from_float32(values) if dtype == "bfloat16" else values.astype(np.float16)
+
+
+def unpack(values):
+    return to_float32(values) if values.dtype == np.uint16 else values.astype(np.float32)
+
+
+class Operators(Case):
+    def workspaces(self, n_ranks, scratch_bytes, **options):
+        context = self.host(n_ranks)
+        spaces = [Workspace(context, "tests", scratch_bytes, rank, **options)
+                  for rank in range(n_ranks)]
+        for space in spaces:
+            space.connect()
+        return spaces
+
+    def test_all_gather_gemm(self):
+        for dtype, rows, n in (("bfloat16", (16, 16, 16), 24), ("float16", (7, 0, 21), 16),
+                               ("bfloat16", (5, 11, 1), (8, 32))):
+            with self.subTest(dtype=dtype, rows=rows, n=n):
+                self.check_all_gather_gemm(dtype, rows, n)
+
+    def check_all_gather_gemm(self, dtype, rows, n, k=40):
+        widths = (n,) if isinstance(n, int) else n
+        spaces = self.workspaces(N, AllGatherGemm.scratch_bytes(rows, k, n, dtype))
+        a = [numbers((rows[r], k), r) for r in range(N)]
+
+        def body(r):
+            op = AllGatherGemm(spaces[r], rows, k, n, dtype)
+            b = [numbers((width, k), 10 * r + i) for i, width in enumerate(widths)]
+            packed = [pack(one, dtype) for one in b]
+            gathered = np.zeros((sum(rows), k), pack(a[0], dtype).dtype)
+            for _ in range(3):
+                c = op.run(pack(a[r], dtype), packed[0] if isinstance(n, int) else packed,
+                           gathered=gathered)
+                whole = np.concatenate(a)
+                np.testing.assert_array_equal(unpack(gathered), whole)
+                for one, result in zip(b, [c] if isinstance(n, int) else c):
+                    np.testing.assert_allclose(unpack(result), whole @ one.T, rtol=2 ** -8)
+            spaces[r].check()
+            return op
+
+        for op in in_threads(N, body):
+            self.assertIn("pieces", op.explain())
+            op.close()
+            op.close()
+
+    def test_gemm_reduce_scatter(self):
+        for dtype, rows in (("bfloat16", (16, 16, 16)), ("float16", (3, 20, 0))):
+            with self.subTest(dtype=dtype, rows=rows):
+                self.check_gemm_reduce_scatter(dtype, rows)
+
+    def check_gemm_reduce_scatter(self, dtype, rows, k=24, n=32):
+        spaces = self.workspaces(N, GemmReduceScatter.scratch_bytes(rows, k, n, dtype))
+        a = [numbers((sum(rows), k), r) for r in range(N)]
+        b = [numbers((n, k), 10 + r) for r in range(N)]
+        whole = sum(x @ y.T for x, y in zip(a, b))
+
+        def body(r):
+            op = GemmReduceScatter(spaces[r], rows, k, n, dtype)
+            mine = np.zeros((rows[r], n), pack(a[0], dtype).dtype)
+            self.assertIs(op.run(pack(a[r], dtype), pack(b[r], dtype), mine), mine)
+            first = sum(rows[:r])
+            np.testing.assert_allclose(unpack(mine), whole[first:first + rows[r]], rtol=2 ** -8)
+            return op
+
+        in_threads(N, body)
+
+    def test_sums(self):
+        for dtype, counts in (("bfloat16", (64, 64, 64)), ("float16", (8, 0, 200))):
+            for kind in (ReduceScatter, AllReduce):
+                with self.subTest(dtype=dtype, counts=counts, kind=kind):
+                    self.check_sums(kind, dtype, counts)
+
+    def check_sums(self, kind, dtype, counts):
+        spaces = self.workspaces(N, kind.scratch_bytes(counts, dtype))
+        sources = [numbers(sum(counts), r) for r in range(N)]
+        whole = sum(sources)
+
+        def body(r):
+            op = kind(spaces[r], counts, dtype)
+            result = op.run(pack(sources[r], dtype).reshape(-1, 8))
+            first = sum(counts[:r])
+            wanted = whole if kind is AllReduce else whole[first:first + counts[r]]
+            np.testing.assert_array_equal(unpack(result), wanted)
+
+        in_threads(N, body)
+
+    def test_ml_dtypes(self):
+        try:
+            import ml_dtypes
+        except ImportError:
+            self.skipTest("ml_dtypes is not there")
+        spaces = self.workspaces(2, AllReduce.scratch_bytes((8, 8)))
+        source = np.arange(16).astype(ml_dtypes.bfloat16)
+
+        def body(r):
+            result = AllReduce(spaces[r], (8, 8)).run(source)
+            self.assertEqual(result.dtype, source.dtype)
+            np.testing.assert_array_equal(result.astype(np.float32), 2 * np.arange(16))
+
+        in_threads(2, body)
+
+    def test_tuning(self):
+        rows = (32, 32)
+        tuning = Tuning(way="sequence")
+        spaces = self.workspaces(2, AllGatherGemm.scratch_bytes(rows, 8, 8, tuning=tuning))
+        ops = [AllGatherGemm(space, rows, 8, 8, tuning=tuning) for space in spaces]
+        self.assertIn("sequence", ops[0].explain())
+        with self.assertRaises(ceoverlap.InvalidError):
+            AllGatherGemm(spaces[0], rows, 8, 8, tuning=Tuning(n_pieces=1000))
+        with self.assertRaises(ceoverlap.InvalidError):
+            Tuning(way="both")._struct()
+
+    def test_refusals(self):
+        rows = (8, 8)
+        spaces = self.workspaces(2, AllGatherGemm.scratch_bytes(rows, 8, 8))
+        op = AllGatherGemm(spaces[0], rows, 8, 8)
+        bits = lambda *shape: np.zeros(shape, np.uint16)
+        read_only = bits(16, 8)
+        read_only.flags.writeable = False
+        for text, arguments in (
+                ("a: shape", (bits(8, 16), bits(8, 8))),
+                ("a: shape", (bits(16, 8), bits(8, 8))),
+                ("b: shape", (bits(8, 8), bits(4, 16))),
+                ("c: shape", (bits(8, 8), bits(8, 8), bits(8, 8))),
+                ("float16, must be bfloat16", (np.zeros((8, 8), np.float16), bits(8, 8))),
+                ("float32", (np.zeros((8, 4), np.float32), bits(8, 8))),
+                ("gaps", (bits(8, 16)[:, :8], bits(8, 8))),
+                ("read-only", (bits(8, 8), bits(8, 8), read_only)),
+                ("no stream", (bits(8, 8), bits(8, 8), None, None, 0x44))):
+            with self.subTest(text=text):
+                with self.assertRaisesRegex(ceoverlap.InvalidError, text):
+                    op.run(*arguments)
+        for call in (lambda: AllGatherGemm(spaces[0], (8, 8, 8), 8, 8),
+                     lambda: AllGatherGemm(spaces[0], rows, 8, [8] * 5),
+                     lambda: AllGatherGemm.scratch_bytes(rows, 7, 8),
+                     lambda: AllGatherGemm.scratch_bytes((-8, 8), 8, 8),
+                     lambda: AllGatherGemm(spaces[0], rows, 8, 8, "float32"),
+                     lambda: AllReduce.scratch_bytes((9, 8)),
+                     lambda: AllGatherGemm(spaces[0], rows, 4096, 8),
+                     lambda: op.tune(0x44)):
+            with self.assertRaises(ceoverlap.CeoverlapError):
+                call()
+        total = AllReduce(spaces[0], (8, 8))
+        for arguments in ((bits(8),), (bits(16), bits(8)), (bits(24), bits(16))):
+            with self.assertRaisesRegex(ceoverlap.InvalidError, "shape"):
+                total.run(*arguments)
+        spaces[0].check()
+
+    def test_a_workspace_closes_its_ops(self):
+        spaces = self.workspaces(2, AllReduce.scratch_bytes((8, 8)))
+        op = AllReduce(spaces[0], (8, 8))
+        spaces[0].close()
+        spaces[1].close()
+        self.assertFalse(op.is_open)
+        with self.assertRaises(ceoverlap.StateError):
+            op.run(np.zeros(16, np.uint16))
+
+    def test_peers_that_do_not_come(self):
+        context = self.host(2)
+        space = Workspace(context, "alone", 4096, 0)
+        with self.assertRaises(ceoverlap.PendingError):
+            space.connect(0.05)
+
+    def test_a_run_that_peers_do_not_make(self):
+        spaces = self.workspaces(2, AllReduce.scratch_bytes((8, 8)), deadline_s=0.1)
+        ops = [AllReduce(space, (8, 8)) for space in spaces]
+        with self.assertRaises(ceoverlap.CeoverlapError) as caught:
+            ops[0].run(np.zeros(16, np.uint16))
+        self.assertIn(caught.exception.code, (-9, -10))
+        with self.assertRaises(ceoverlap.CeoverlapError):
+            spaces[0].check()
+        with self.assertRaises(ceoverlap.CeoverlapError):
+            ops[0].run(np.zeros(16, np.uint16))
+
+
+if __name__ == "__main__":
+    unittest.main()
