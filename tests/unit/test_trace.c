@@ -46,16 +46,14 @@ static char *file_text(const char *name)
 	return text;
 }
 
-/* memmem, because strstr under sanitizers measures the whole text each time. */
+/* By hand: sanitizers look at the whole text in each call of strstr() or memmem(). */
 static uint32_t count_text(const char *text, const char *part)
 {
-	const char *end = text + strlen(text);
+	size_t n_bytes = strlen(part);
 	uint32_t n = 0;
 
-	while ((text = memmem(text, (size_t)(end - text), part, strlen(part)))) {
-		text += strlen(part);
-		n++;
-	}
+	for (; *text; text++)
+		n += *text == *part && !strncmp(text, part, n_bytes);
 	return n;
 }
 
