@@ -86,7 +86,7 @@ int bench_share_signals(struct bench_rank *rank, struct ceov_place place,
 }
 
 /* A peer's last use may still be on its way to us. */
-static int release_buffer(ceov_buffer *buffer)
+int bench_release_buffer(ceov_buffer *buffer)
 {
 	uint64_t deadline = cei_deadline(RELEASE_NS);
 	struct cei_backoff backoff;
@@ -98,7 +98,7 @@ static int release_buffer(ceov_buffer *buffer)
 	return r;
 }
 
-static int release_signal(ceov_signal *signal)
+int bench_release_signal(ceov_signal *signal)
 {
 	uint64_t deadline = cei_deadline(RELEASE_NS);
 	struct cei_backoff backoff;
@@ -110,6 +110,15 @@ static int release_signal(ceov_signal *signal)
 	return r;
 }
 
+uint64_t bench_random(uint64_t *state)
+{
+	uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);    /* splitmix64 */
+
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	return x ^ x >> 31;
+}
+
 int bench_drop_buffers(struct bench_rank *rank, struct bench_buffers *buffers)
 {
 	uint32_t i;
@@ -117,11 +126,11 @@ int bench_drop_buffers(struct bench_rank *rank, struct bench_buffers *buffers)
 
 	for (i = 0; !r && i < rank->n_ranks; i++)
 		if (i != rank->rank)
-			r = release_buffer(buffers->by_rank[i]);
+			r = bench_release_buffer(buffers->by_rank[i]);
 	if (!r)
 		r = bench_meet(rank);
 	if (!r)
-		r = release_buffer(buffers->by_rank[rank->rank]);
+		r = bench_release_buffer(buffers->by_rank[rank->rank]);
 	return r ? bench_fail(rank, r, "releasing buffers") : 0;
 }
 
@@ -132,10 +141,10 @@ int bench_drop_signals(struct bench_rank *rank, struct bench_signals *signals)
 
 	for (i = 0; !r && i < rank->n_ranks; i++)
 		if (i != rank->rank)
-			r = release_signal(signals->by_rank[i]);
+			r = bench_release_signal(signals->by_rank[i]);
 	if (!r)
 		r = bench_meet(rank);
 	if (!r)
-		r = release_signal(signals->by_rank[rank->rank]);
+		r = bench_release_signal(signals->by_rank[rank->rank]);
 	return r ? bench_fail(rank, r, "releasing signals") : 0;
 }

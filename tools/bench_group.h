@@ -26,6 +26,13 @@ int  bench_share_signals(struct bench_rank *rank, struct ceov_place place,
 int  bench_drop_buffers(struct bench_rank *rank, struct bench_buffers *buffers);
 int  bench_drop_signals(struct bench_rank *rank, struct bench_signals *signals);
 
+/* Waits a while for peers that still map it; CEOV_PENDING: they do for too long. */
+int  bench_release_buffer(ceov_buffer *buffer);
+int  bench_release_signal(ceov_signal *signal);
+
+/* The next random number of a state that began as a seed. */
+uint64_t bench_random(uint64_t *state);
+
 /* The place of this rank's memory. */
 struct ceov_place bench_place(const struct bench_rank *rank);
 

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "bench.h"
 #include "bench_cases.h"
+#include "bench_group.h"
 
 #define RANKS       8u
 #define BYTES       64u
@@ -28,16 +29,6 @@ struct plan_cost {
 	uint64_t           n_bytes;
 	uint64_t           random;
 };
-
-/* splitmix64 */
-static uint64_t next(uint64_t *state)
-{
-	uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);
-
-	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-	return x ^ x >> 31;
-}
 
 static int open_ranks(struct plan_cost *cost)
 {
@@ -69,7 +60,7 @@ static int build(struct plan_cost *cost, uint32_t n, ceov_plan **ret_plan, doubl
 	transfer.n_rows = 1;
 	for (i = 0; !r && i < n; i++) {
 		transfer.target.buffer =
-			cost->buffers[1 + next(&cost->random) % (RANKS - 1)];
+			cost->buffers[1 + bench_random(&cost->random) % (RANKS - 1)];
 		transfer.source.offset_bytes = (uint64_t)i * BYTES;
 		transfer.target.offset_bytes = (uint64_t)i * BYTES;
 		r = ceov_plan_add(*ret_plan, &transfer);
@@ -117,7 +108,7 @@ static void fill(struct plan_cost *cost)
 	uint32_t k;
 
 	for (i = 0; i < cost->n_bytes / 8; i++)
-		source[i] = next(&cost->random) | 1;
+		source[i] = bench_random(&cost->random) | 1;
 	for (k = 1; k < RANKS; k++)
 		memset(ceov_buffer_base(cost->buffers[k], k), 0, cost->n_bytes);
 }

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "bench_group.h"
 #include "bench_sweep.h"
 
 #define ROUNDS 3u
@@ -31,16 +32,6 @@ struct random {
 	struct sweep_area  areas[SIDES];
 	int                is_wrong[SIDES];
 };
-
-/* splitmix64 */
-static uint64_t next(uint64_t *state)
-{
-	uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);
-
-	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-	return x ^ x >> 31;
-}
 
 /* --- what pairs do -------------------------------------------------------- */
 
@@ -127,11 +118,11 @@ static void make_job(struct random *random, uint64_t seed, uint64_t *ends)
 	job->n_moves = SWEEP_MOVES_MAX;
 	for (i = 0; i < job->n_moves; i++) {
 		move = &job->moves[i];
-		move->source = (uint32_t)(next(&state) % n);
-		move->target = (uint32_t)((move->source + 1 + next(&state) % (n - 1)) % n);
-		share = (double)(next(&state) >> 11) * 0x1p-53;
+		move->source = (uint32_t)(bench_random(&state) % n);
+		move->target = (uint32_t)((move->source + 1 + bench_random(&state) % (n - 1)) % n);
+		share = (double)(bench_random(&state) >> 11) * 0x1p-53;
 		move->bytes = (uint64_t)((double)(most / 64) * exp2(6 * share)) / 16 * 16;
-		move->source_offset = next(&state) % (most / 16) * 16;
+		move->source_offset = bench_random(&state) % (most / 16) * 16;
 		move->target_offset = ends[move->target];
 		ends[move->target] += move->bytes;
 	}

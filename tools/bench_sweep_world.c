@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "bench_group.h"
 #include "bench_sweep.h"
 
-#define COUNTERS   SWEEP_MOVES_MAX
-#define RELEASE_NS UINT64_C(10000000000)
+#define COUNTERS SWEEP_MOVES_MAX
 
 int sweep_fail(const struct sweep *sweep, ceov_context *context, int result, const char *what)
 {
@@ -137,27 +137,15 @@ int sweep_area_open(struct sweep *sweep, ceov_context *context, struct sweep_are
 	return r ? sweep_fail(sweep, context, r, "allocating memory") : 0;
 }
 
-static int release_buffer(ceov_buffer *buffer)
-{
-	uint64_t deadline = cei_deadline(RELEASE_NS);
-	struct cei_backoff backoff;
-	int r;
-
-	cei_backoff_reset(&backoff);
-	while ((r = ceov_buffer_release(buffer)) == CEOV_PENDING && cei_now_ns() < deadline)
-		cei_backoff_step(&backoff);
-	return r;
-}
-
 int sweep_area_close(struct sweep *sweep, struct sweep_area *area)
 {
 	uint32_t i;
 	int r = 0, s;
 
 	for (i = 0; i < area->n_places; i++) {
-		s = release_buffer(area->source[i]);
+		s = bench_release_buffer(area->source[i]);
 		r = r ? r : s;
-		s = release_buffer(area->target[i]);
+		s = bench_release_buffer(area->target[i]);
 		r = r ? r : s;
 		s = ceov_signal_release(area->arrived[i]);
 		r = r ? r : s;

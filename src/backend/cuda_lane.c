@@ -36,8 +36,8 @@ static int break_lane(const struct cei_lane *lane, CUresult result, const char *
 	return state->error;
 }
 
-/* An engine's thread serves one member and keeps its context; ceov_turn() runs in the
- * caller's thread, which gets its own context back. */
+/* An engine's thread keeps its context, but for lanes of other GPUs that help it;
+ * ceov_turn() runs in the caller's thread, which gets its own context back. */
 static int enter(const struct cei_lane *lane, struct cei_cuda_hold *ret_hold)
 {
 	struct cei_cuda_backend *own = backend_of(lane);
