@@ -11,6 +11,7 @@
 #include "bench_options.h"
 #include "bench_overlap.h"
 #include "bench_sweep.h"
+#include "config.h"
 
 const struct bench_case bench_cases[] = {
 	{ "p2p", "every pair of ranks, one transfer at a time", 1, 2, 0, bench_p2p },
@@ -104,6 +105,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	}
 	return 0;
 }
+
+/* argp answers --version by it. */
+const char *argp_program_version = PACKAGE_STRING;
 
 int main(int argc, char **argv)
 {

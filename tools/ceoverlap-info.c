@@ -12,6 +12,7 @@
 
 #include "topology/route.h"
 #include "topology/topology.h"
+#include "config.h"
 
 #define SCHEMA_VERSION      1
 #define ROUTE_BYTES_DEFAULT (UINT64_C(256) << 20)
@@ -223,6 +224,9 @@ static int work(struct info *info)
 	}
 	return r ? EXIT_FAILURE : EXIT_SUCCESS;
 }
+
+/* argp answers --version by it. */
+const char *argp_program_version = PACKAGE_STRING;
 
 int main(int argc, char **argv)
 {

@@ -54,6 +54,8 @@ fi
 
 expect 0 "ranks as threads" $run --one-process -g 3 -t all_gather -b 64K --pieces 3
 expect 0 "help" --help
+expect 0 "version" --version
+holds "$out" "^ceoverlap [0-9]" "the version"
 expect 0 "list" -l
 expect 2 "an unknown case" -t nothing
 expect 2 "a size that is none" -b 3Q

@@ -292,6 +292,8 @@ LC_ALL=C lacks $'[\x80-\xff]' "only ASCII is printed"
 # --- arguments --------------------------------------------------------------------------
 
 expect 0 "help" --help
+expect 0 "version" --version
+holds "^ceoverlap [0-9]" "the version"
 expect 2 "an unknown section" nothing
 expect 2 "an unknown option" --nothing
 expect 2 "a route of one place" --route gpu0
