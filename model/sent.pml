@@ -16,7 +16,7 @@
  * begun) or is polled at once (its steps go when their own ready marks are reached). Launches of
  * different runs are not ordered otherwise: they may be on different lanes.
  *
- *   GATHER   all-gather (ag_gemm.c, build()): follows; counter 0 behind its copies,
+ *   GATHER   all-gather (ag_gemm.c, move.c, build()): follows; counter 0 behind its copies,
  *            counter 1 when an absent peer is here
  *   SCATTER  GEMM + reduce-scatter (gemm_rs.c, build()) without own rows: polled; what it
  *            sends waits for the job's ready marks, and the peers' `here` come behind

@@ -10,6 +10,7 @@
  *   all-gather + GEMM      C_i = A B_i^T      A: shards of rows, gathered
  *   GEMM + reduce-scatter  C = sum over ranks of A_rank B_rank^T, own rows of it
  *   reduce-scatter, all-reduce                sums alone
+ *   all-gather, all-to-all                    moves alone
  *
  * WORDS
  *   workspace  what operators move through: scratch memory and signals of one rank,
@@ -32,10 +33,13 @@
  *            call, done when it returns; each rank calls from a thread of its own.
  * MEMORY     Operands and results are ordinary memory of the rank's place (cudaMalloc;
  *            malloc on the host), aligned to 16 bytes, and nothing has to be
- *            registered. Results must not overlap operands.
+ *            registered. Results must not overlap operands; an all-gather may be in
+ *            place.
  * RESULTS    bf16 or fp16 operands, fp32 accumulation; what a rank sends to be summed is
  *            rounded to their type first, the sum over ranks is in fp32 and in fixed
- *            order: the same operands give the same bits, run after run.
+ *            order: the same operands give the same bits, run after run. Sums alone take
+ *            fp32 operands, too: these are sent as they are, and nothing but the addition
+ *            rounds.
  * FLIGHT     Runs of one workspace follow each other, whatever their streams; at most 16
  *            are in flight, and a further one waits for the oldest. Runs of
  *            different workspaces are independent, but their kernels, which wait for
@@ -70,7 +74,11 @@ extern "C" {
 typedef struct ceov_workspace ceov_workspace;
 typedef struct ceov_op        ceov_op;
 
-enum ceov_dtype { CEOV_BF16 = 1, CEOV_FP16 = 2 };
+enum ceov_dtype {
+	CEOV_BF16 = 1,
+	CEOV_FP16 = 2,
+	CEOV_FP32 = 3                   /* sums alone; products refuse it */
+};
 
 #define CEOV_OP_GEMMS_MAX 4u
 
@@ -152,7 +160,8 @@ int  ceov_op_explain(const ceov_op *op, int fd);
  * for peers within the workspace's deadline, and allocates operands for its time. A
  * failing call leaves the op as it was. GPU ranks only; not while the stream is being
  * captured. INVALID: ranks differ in k, n or tuning, so that they would not measure the
- * same. */
+ * same. Moves alone leave nothing to measure: they stay as they are, at once, and no peer
+ * is waited for. */
 int  ceov_op_tune(ceov_op *op, void *stream);
 
 /* Waits for its runs. NULL is allowed. */
@@ -218,7 +227,7 @@ int  ceov_gemm_rs_run(ceov_op *op, const struct ceov_gemm_rs_run *run);
 
 struct ceov_reduce {
 	size_t                       struct_bytes;
-	enum ceov_dtype              dtype;
+	enum ceov_dtype              dtype;     /* any, CEOV_FP32 too; of source and target */
 	const uint64_t              *counts;    /* n_ranks: elements of each rank's part,
 						 * multiples of 8 */
 	const struct ceov_op_tuning *tuning;
@@ -243,6 +252,41 @@ struct ceov_reduce_run {
 };
 
 int  ceov_reduce_run(ceov_op *op, const struct ceov_reduce_run *run);
+
+/* --- moves alone ----------------------------------------------------------- */
+
+/* Unlike the plan templates of collective.h: any memory, in the order of a stream, and
+ * captured where the workspace is capturable; for that, bytes go through scratch. */
+struct ceov_move {
+	size_t                       struct_bytes;
+	const uint64_t              *bytes;     /* multiples of 16, 0 is allowed, all of them
+						 * at each rank. all_gather: n_ranks, of
+						 * each rank's shard; all_to_all: n_ranks x
+						 * n_ranks, of the block from rank r to rank
+						 * t in [r * n_ranks + t] */
+	const struct ceov_op_tuning *tuning;    /* n_pieces of the largest block; NULL: all
+						 * chosen. The rest means nothing to moves */
+};
+
+/* 0: arguments are refused by create, as where no rank has a byte. */
+uint64_t ceov_all_gather_scratch_bytes(const struct ceov_move *shape, uint32_t n_ranks);
+uint64_t ceov_all_to_all_scratch_bytes(const struct ceov_move *shape, uint32_t n_ranks);
+
+int  ceov_all_gather_create(ceov_workspace *workspace, const struct ceov_move *shape,
+			    ceov_op **ret_op);
+int  ceov_all_to_all_create(ceov_workspace *workspace, const struct ceov_move *shape,
+			    ceov_op **ret_op);
+
+/* Without gaps, in the order of ranks. An all_gather's source may be its own place in
+ * target, and is not copied then; else the two do not overlap. */
+struct ceov_move_run {
+	size_t      struct_bytes;
+	void       *stream;
+	const void *source;                     /* own shard; the blocks for all ranks */
+	void       *target;                     /* all shards; the blocks of all ranks */
+};
+
+int  ceov_move_run(ceov_op *op, const struct ceov_move_run *run);
 
 #ifdef __cplusplus
 }

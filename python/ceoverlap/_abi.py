@@ -56,6 +56,7 @@ CEOV_URGENCY_BACKGROUND = 2
 
 CEOV_BF16 = 1
 CEOV_FP16 = 2
+CEOV_FP32 = 3
 
 CEOV_OP_GEMMS_MAX = 4
 
@@ -215,6 +216,16 @@ class ceov_reduce_run(Struct):
                 ("target", c_void_p)]
 
 
+class ceov_move(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("bytes", POINTER(c_uint64)),
+                ("tuning", POINTER(ceov_op_tuning))]
+
+
+class ceov_move_run(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("stream", c_void_p), ("source", c_void_p),
+                ("target", c_void_p)]
+
+
 def new(kind):
     """A zeroed struct; ``struct_bytes`` is set where it has one."""
     struct = kind()
@@ -294,6 +305,11 @@ PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "ceov_reduce_scatter_create": (c_int, [_handle, POINTER(ceov_reduce), _ret_handle]),
     "ceov_all_reduce_create": (c_int, [_handle, POINTER(ceov_reduce), _ret_handle]),
     "ceov_reduce_run": (c_int, [_handle, POINTER(ceov_reduce_run)]),
+    "ceov_all_gather_scratch_bytes": (c_uint64, [POINTER(ceov_move), c_uint32]),
+    "ceov_all_to_all_scratch_bytes": (c_uint64, [POINTER(ceov_move), c_uint32]),
+    "ceov_all_gather_create": (c_int, [_handle, POINTER(ceov_move), _ret_handle]),
+    "ceov_all_to_all_create": (c_int, [_handle, POINTER(ceov_move), _ret_handle]),
+    "ceov_move_run": (c_int, [_handle, POINTER(ceov_move_run)]),
 }
 
 # The largest number that each argument can hold, None where it is no number.

@@ -7,8 +7,9 @@ Matrices   are row-major without gaps: A is rows x k, B is n x k (a Linear layer
            C is rows x n; k and n are multiples of 8.
 Rows       of the gathered A, or of the product that is scattered, belong to ranks in order:
            rank r has rows[r] of them; 0 is allowed.
-dtype      "bfloat16" or "float16". Arrays have that dtype, or uint16 with the same bits
-           (NumPy has no bfloat16 of its own; see ceoverlap.bf16, or ml_dtypes).
+dtype      "bfloat16" or "float16"; ReduceScatter and AllReduce also take "float32". Arrays
+           have that dtype, or, where it is not "float32", uint16 with the same bits (NumPy
+           has no bfloat16 of its own; see ceoverlap.bf16, or ml_dtypes).
 Streams    A run on a GPU comes after what is on the caller's stream, and what the caller
            queues there next comes after the run. Operands and results stay allocated until
            then. On host ranks there is no stream: the call is done when it returns, and
@@ -19,6 +20,7 @@ Order      All ranks make the same runs of a workspace in the same order.
 from __future__ import annotations
 
 import ctypes
+import math
 import weakref
 from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Sequence, Union
 
@@ -31,9 +33,10 @@ if TYPE_CHECKING:
     from .context import Context
 
 _DTYPES = {"bfloat16": _abi.CEOV_BF16, "float16": _abi.CEOV_FP16}
+_SUM_DTYPES = {**_DTYPES, "float32": _abi.CEOV_FP32}
 _WAYS = {"choose": _abi.CEOV_WAY_CHOOSE, "overlap": _abi.CEOV_WAY_OVERLAP,
          "sequence": _abi.CEOV_WAY_SEQUENCE}
-ITEM_BYTES = 2
+ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 
 class Tuning(NamedTuple):
@@ -150,20 +153,24 @@ class _Op(_object.Object):
     def _operand(self, obj, name: str, *shape: int, is_result: bool = False) -> Memory:
         """Memory of that shape and of the op's dtype, in the rank's place."""
         memory = memory_of(obj)
-        size = ITEM_BYTES
+        size = ITEM_BYTES[self.dtype]
         for n in shape:
             size *= n
         if memory.size_bytes != size or (memory.shape != shape and len(shape) > 1):
             raise errors.InvalidError(f"{name}: shape {memory.shape} of {memory.dtype}, must "
                                       f"be {shape} of {self.dtype}")
-        if memory.dtype not in (self.dtype, "uint16"):
-            raise errors.InvalidError(f"{name}: {memory.dtype}, must be {self.dtype} or its "
-                                      "bits as uint16")
+        allowed = (self.dtype,) if self.dtype == "float32" else (self.dtype, "uint16")
+        if memory.dtype not in allowed:
+            raise errors.InvalidError(f"{name}: {memory.dtype}, must be "
+                                      f"{' or its bits as '.join(allowed)}")
+        self._check_memory(memory, name, is_result)
+        return memory
+
+    def _check_memory(self, memory: Memory, name: str, is_result: bool) -> None:
         if memory.is_gpu != (self._context.place(self._rank).kind == "gpu"):
             raise errors.InvalidError(f"{name}: must be in the place of rank {self._rank}")
         if is_result and not memory.is_writable:
             raise errors.InvalidError(f"{name}: is read-only")
-        return memory
 
     def _result(self, obj, like, *shape: int):
         """The caller's array for a result, or a new one for a host rank."""
@@ -186,7 +193,8 @@ def _numbers(values: Sequence[int]):
 
 def _shape(kind, dtype: str, tuning: Optional[Tuning]):
     shape = _abi.new(kind)
-    shape.dtype = number_of(_DTYPES, str(dtype), "dtype")
+    dtypes = _SUM_DTYPES if kind is _abi.ceov_reduce else _DTYPES
+    shape.dtype = number_of(dtypes, str(dtype), "dtype")
     if tuning is not None:
         shape.tuning = ctypes.pointer(tuning._struct())
     return shape
@@ -327,7 +335,7 @@ class GemmReduceScatter(_Op):
 
 
 class _Reduce(_Op):
-    """Sums alone."""
+    """Sums alone. dtype may be "float32", too: nothing is rounded but by the additions."""
 
     _run_call = "ceov_reduce_run"
     _scratch_call = ""
@@ -390,3 +398,122 @@ class AllReduce(_Reduce):
         """source and target: sum(counts) elements, of any shape; target is not source, and
         new where None (host ranks). Returns target."""
         return self._run(source, target, sum(self.counts), stream)
+
+
+class _Move(_Op):
+    """Moves alone: bytes of any dtype, between memory that nobody has registered, in the
+    order of a stream, and captured where the workspace is capturable. The classes of the same
+    names in ceoverlap.collective, which the package exports, are plans instead: they move
+    straight between buffers that they own, and count their launches."""
+
+    _run_call = "ceov_move_run"
+    _scratch_call = ""
+
+    def __init__(self, workspace: Workspace, n_bytes: Sequence[int],
+                 tuning: Optional[Tuning] = None):
+        self._check_bytes(n_bytes, workspace.context.n_ranks)
+        self.n_bytes = tuple(n_bytes)
+        super().__init__(workspace, self._shape_of(n_bytes, tuning))
+
+    @staticmethod
+    def _shape_of(n_bytes, tuning):
+        shape = _abi.new(_abi.ceov_move)
+        shape.bytes = _numbers(n_bytes)
+        if tuning is not None:
+            shape.tuning = ctypes.pointer(tuning._struct())
+        return shape
+
+    @staticmethod
+    def _n_ranks(n_bytes: Sequence[int]) -> int:
+        raise NotImplementedError
+
+    @classmethod
+    def _check_bytes(cls, n_bytes: Sequence[int], n_ranks: int) -> None:
+        if cls._n_ranks(n_bytes) != n_ranks:
+            raise errors.InvalidError(f"n_bytes: {len(n_bytes)} numbers for {n_ranks} ranks")
+
+    @classmethod
+    def scratch_bytes(cls, n_bytes: Sequence[int], tuning: Optional[Tuning] = None) -> int:
+        """What its workspace needs."""
+        n_ranks = cls._n_ranks(n_bytes)
+        cls._check_bytes(n_bytes, n_ranks)
+        size = getattr(_abi.lib, cls._scratch_call)(
+            ctypes.byref(cls._shape_of(n_bytes, tuning)), n_ranks)
+        if not size:
+            raise errors.InvalidError(f"{cls._scratch_call}: {tuple(n_bytes)}: bytes are "
+                                      "multiples of 16 and not all 0")
+        return size
+
+    def _memory(self, obj, name: str, size: int, is_result: bool = False) -> Memory:
+        memory = memory_of(obj)
+        if memory.size_bytes != size:
+            raise errors.InvalidError(f"{name}: {memory.size_bytes} bytes, must be {size}")
+        self._check_memory(memory, name, is_result)
+        return memory
+
+    def _run(self, source, target, sizes, stream):
+        """sizes: bytes of source and target."""
+        held = [self._memory(source, "source", sizes[0])]
+        if target is None:
+            target = self._result(None, source, sizes[1] // _item_bytes(source))
+        held.append(self._memory(target, "target", sizes[1], is_result=True))
+        run = _abi.new(_abi.ceov_move_run)
+        run.source, run.target = (memory.address for memory in held)
+        self._start(run, stream)
+        return target
+
+
+def _item_bytes(array) -> int:
+    import numpy
+
+    return numpy.asarray(array).dtype.itemsize
+
+
+class AllGather(_Move):
+    """Every rank gets the shards of all.
+
+    n_bytes  of each rank's shard: n_ranks multiples of 16, 0 is allowed
+    tuning   n_pieces alone means something
+    """
+
+    _create_call = "ceov_all_gather_create"
+    _scratch_call = "ceov_all_gather_scratch_bytes"
+
+    @staticmethod
+    def _n_ranks(n_bytes: Sequence[int]) -> int:
+        return len(n_bytes)
+
+    def run(self, source, target=None, stream=None):
+        """source: n_bytes[rank] bytes, which may be the own place in target; target:
+        sum(n_bytes), in the order of ranks, new where None (host ranks, of the source's
+        dtype). Returns target."""
+        sizes = (self.n_bytes[self._rank], sum(self.n_bytes))
+        return self._run(source, target, sizes, stream)
+
+
+class AllToAll(_Move):
+    """Every rank has a block for each.
+
+    n_bytes  of the block from rank r to rank t at [r * n_ranks + t]: n_ranks * n_ranks
+             multiples of 16, 0 is allowed; the same numbers at all ranks
+    tuning   n_pieces alone means something
+    """
+
+    _create_call = "ceov_all_to_all_create"
+    _scratch_call = "ceov_all_to_all_scratch_bytes"
+
+    @staticmethod
+    def _n_ranks(n_bytes: Sequence[int]) -> int:
+        n = math.isqrt(len(n_bytes))
+        if n * n != len(n_bytes):
+            raise errors.InvalidError(f"n_bytes: {len(n_bytes)} numbers, must be a square")
+        return n
+
+    def run(self, source, target=None, stream=None):
+        """source: the blocks for all ranks in their order; target: the blocks from all ranks
+        in their order, new where None (host ranks, of the source's dtype). The two do not
+        overlap. Returns target."""
+        n = self._context.n_ranks
+        sizes = (sum(self.n_bytes[self._rank * n:(self._rank + 1) * n]),
+                 sum(self.n_bytes[self._rank::n]))
+        return self._run(source, target, sizes, stream)

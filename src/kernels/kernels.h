@@ -37,6 +37,7 @@
 #include <stdint.h>
 
 #include <ceoverlap/ceoverlap.h>
+#include <ceoverlap/ops.h>
 
 struct cei_kernel_raise {
 	struct ceov_device_signal signal;
@@ -143,12 +144,14 @@ struct cei_kernel_rounds {
 };
 
 /* Operands of operators: bf16 values in (-1, 1), bell-shaped about 0, number i a hash
- * of seed + first + i; none is a NaN. As fp16 they keep the bits that fp16 has. */
+ * of seed + first + i; none is a NaN. As fp16 they keep the bits that fp16 has; as fp32
+ * they have other bits in all places, so that sums and other types round them. */
 enum cei_kernel_fill_kind {
 	CEI_FILL_BF16,                          /* p is bf16 */
 	CEI_FILL_FLOAT,                         /* p is float: the same values, stored ... */
 	CEI_FILL_ADD,                           /* ... or added to what is there */
-	CEI_FILL_FP16                           /* p is fp16 */
+	CEI_FILL_FP16,                          /* p is fp16 */
+	CEI_FILL_FP32                           /* p is float */
 };
 
 struct cei_kernel_fill_bf16 {
@@ -182,13 +185,13 @@ struct cei_kernel_compare_bf16 {
  */
 struct cei_kernel_reference {
 	const void *a;                          /* n_rows x k; without b: n_rows x n */
-	const void *b;                          /* n x k, or NULL */
+	const void *b;                          /* n x k, not fp32; or NULL */
 	uint64_t    n_rows;
 	uint64_t    n;
 	uint64_t    k;                          /* a multiple of 8 */
 	double     *sum;                        /* n_rows x n, as is slack */
 	float      *slack;
-	uint32_t    is_fp16;                    /* else bf16 */
+	uint32_t    dtype;                      /* enum ceov_dtype: of a and b */
 	uint32_t    adds;                       /* 1: to what sum and slack hold */
 	float       rounding;
 	float       accumulation;
@@ -201,7 +204,7 @@ struct cei_kernel_near {
 	const double       *sum;
 	const float        *slack;
 	uint64_t            n;
-	uint32_t            is_fp16;
+	uint32_t            dtype;              /* of x */
 	float               rounding;
 	float               least;
 	unsigned long long *n_wrong;

@@ -33,6 +33,7 @@ static const char *const names[] = {
 	"cei_kernel_compare_near",
 	"cei_reduce_bf16",
 	"cei_reduce_fp16",
+	"cei_reduce_fp32",
 	"cei_op_begin",
 	"cei_op_await",
 	"cei_gemm_bf16_128x256",

@@ -23,7 +23,8 @@
  * does not arrive any more. With it, *epoch is poisoned (CEOV_VALUE_LIMIT) first, and
  * arrivals go on: see struct cei_gemm_marks, which has the same in mind.
  *
- *   cei_reduce_bf16, cei_reduce_fp16 (struct cei_reduce)     blocks that fit at once
+ *   cei_reduce_bf16, cei_reduce_fp16, cei_reduce_fp32 (struct cei_reduce)
+ *                                                            blocks that fit at once
  */
 
 #include <stdint.h>

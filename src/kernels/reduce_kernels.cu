@@ -23,7 +23,7 @@
 #define REDUCE_FLIGHT 16u               /* loads of a thread in flight */
 #define REDUCE_GROUP  8u                /* sources at a time, where they are not 2 or 4 */
 
-/* One vector is 16 bytes: 8 elements. */
+/* One vector is 16 bytes: 8 elements of 2 bytes, or 4 of 4. */
 struct reduce_piece {                   /* of one part */
 	uint64_t first_vector;          /* in the part */
 	uint64_t n_vectors;             /* 0: empty */
@@ -64,6 +64,46 @@ struct reduce_fp16 {
 	}
 };
 
+/* What sums know of a type: how many elements a vector has, and these as floats. */
+template <class PAIR>
+struct reduce_pairs {                   /* of one of the two above */
+	static constexpr uint32_t n_elements = 8;
+
+	static __device__ __forceinline__ void widen(const uint4 &v, float *wide)
+	{
+		PAIR::widen(v.x, wide[0], wide[1]);
+		PAIR::widen(v.y, wide[2], wide[3]);
+		PAIR::widen(v.z, wide[4], wide[5]);
+		PAIR::widen(v.w, wide[6], wide[7]);
+	}
+
+	static __device__ __forceinline__ uint4 narrow(const float *wide)
+	{
+		return make_uint4(PAIR::narrow(wide[0], wide[1]),
+				  PAIR::narrow(wide[2], wide[3]),
+				  PAIR::narrow(wide[4], wide[5]),
+				  PAIR::narrow(wide[6], wide[7]));
+	}
+};
+
+struct reduce_fp32 {
+	static constexpr uint32_t n_elements = 4;
+
+	static __device__ __forceinline__ void widen(const uint4 &v, float *wide)
+	{
+		wide[0] = __uint_as_float(v.x);
+		wide[1] = __uint_as_float(v.y);
+		wide[2] = __uint_as_float(v.z);
+		wide[3] = __uint_as_float(v.w);
+	}
+
+	static __device__ __forceinline__ uint4 narrow(const float *wide)
+	{
+		return make_uint4(__float_as_uint(wide[0]), __float_as_uint(wide[1]),
+				  __float_as_uint(wide[2]), __float_as_uint(wide[3]));
+	}
+};
+
 /* Read once, by this block alone: L1 has no use for it. Volatile and with a clobber,
  * so that it stays behind the barrier before it. */
 static __device__ __forceinline__ uint4 load(const uint4 *p)
@@ -75,32 +115,16 @@ static __device__ __forceinline__ uint4 load(const uint4 *p)
 	return v;
 }
 
-template <class T>
-static __device__ __forceinline__ void widen_vector(const uint4 &v, float *wide)
-{
-	T::widen(v.x, wide[0], wide[1]);
-	T::widen(v.y, wide[2], wide[3]);
-	T::widen(v.z, wide[4], wide[5]);
-	T::widen(v.w, wide[6], wide[7]);
-}
-
-template <class T>
-static __device__ __forceinline__ uint4 narrow_vector(const float *wide)
-{
-	return make_uint4(T::narrow(wide[0], wide[1]), T::narrow(wide[2], wide[3]),
-			  T::narrow(wide[4], wide[5]), T::narrow(wide[6], wide[7]));
-}
-
 /* The first source begins the sum: 0 + -0 would lose a sign. */
 template <class T>
 static __device__ __forceinline__ void add_vector(const uint4 &v, bool is_first, float *sum)
 {
-	float wide[8];
-	int i;
+	float wide[T::n_elements];
+	uint32_t i;
 
-	widen_vector<T>(v, wide);
+	T::widen(v, wide);
 #pragma unroll
-	for (i = 0; i < 8; i++)
+	for (i = 0; i < T::n_elements; i++)
 		sum[i] = is_first ? wide[i] : sum[i] + wide[i];
 }
 
@@ -133,7 +157,7 @@ sum_piece_of(const struct cei_reduce &reduce, const uint4 *own, uint4 *target,
 	const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
 	const uint4 *sources[N];
 	uint4 raw[n_each][N];
-	float sum[8];
+	float sum[T::n_elements];
 	uint64_t i;
 	uint32_t s, v;
 
@@ -155,7 +179,7 @@ sum_piece_of(const struct cei_reduce &reduce, const uint4 *own, uint4 *target,
 			for (s = 0; s < N; s++)
 				add_vector<T>(raw[v][s], s == 0, sum);
 			if (i + v * step < piece.n_vectors)
-				target[i + v * step] = narrow_vector<T>(sum);
+				target[i + v * step] = T::narrow(sum);
 		}
 	}
 }
@@ -164,7 +188,7 @@ sum_piece_of(const struct cei_reduce &reduce, const uint4 *own, uint4 *target,
 template <class T>
 static __device__ __forceinline__ void
 add_group(const struct cei_reduce &reduce, const uint4 *own, const uint64_t *at,
-	  uint32_t group, float (*sum)[8])
+	  uint32_t group, float (*sum)[T::n_elements])
 {
 	uint4 raw[REDUCE_GROUP][2];
 	const uint4 *source;
@@ -194,7 +218,7 @@ sum_piece_of_many(const struct cei_reduce &reduce, const uint4 *own, uint4 *targ
 		  const struct reduce_piece &piece)
 {
 	const uint64_t step = (uint64_t)gridDim.x * blockDim.x;
-	float sum[2][8];
+	float sum[2][T::n_elements];
 	uint64_t at[2];
 	uint64_t i;
 	uint32_t group;
@@ -205,9 +229,9 @@ sum_piece_of_many(const struct cei_reduce &reduce, const uint4 *own, uint4 *targ
 		at[1] = piece.first_vector + within(i + step, piece.n_vectors);
 		for (group = 0; group < reduce.n_ranks; group += REDUCE_GROUP)
 			add_group<T>(reduce, own, at, group, sum);
-		target[at[0]] = narrow_vector<T>(sum[0]);
+		target[at[0]] = T::narrow(sum[0]);
 		if (i + step < piece.n_vectors)
-			target[at[1]] = narrow_vector<T>(sum[1]);
+			target[at[1]] = T::narrow(sum[1]);
 	}
 }
 
@@ -245,6 +269,7 @@ sum_piece(const struct cei_reduce &reduce, const uint4 *own, uint4 *target,
 }
 
 /* Vectors before a rank's part. */
+template <class T>
 static __device__ uint64_t part_begin(const struct cei_reduce &reduce, uint32_t rank)
 {
 	uint64_t n_elements = 0;
@@ -252,9 +277,10 @@ static __device__ uint64_t part_begin(const struct cei_reduce &reduce, uint32_t 
 
 	for (r = 0; r < rank; r++)
 		n_elements += reduce.counts[r];
-	return n_elements / 8;
+	return n_elements / T::n_elements;
 }
 
+template <class T>
 static __device__ struct reduce_piece
 piece_of(const struct cei_reduce &reduce, uint32_t rank, uint32_t p)
 {
@@ -263,11 +289,12 @@ piece_of(const struct cei_reduce &reduce, uint32_t rank, uint32_t p)
 	const uint64_t first = p * length;
 	struct reduce_piece piece;
 
-	piece.first_vector = first / 8;
+	piece.first_vector = first / T::n_elements;
 	if (first >= count)
 		piece.n_vectors = 0;
 	else
-		piece.n_vectors = (count - first < length ? count - first : length) / 8;
+		piece.n_vectors = (count - first < length ? count - first : length) /
+			T::n_elements;
 	return piece;
 }
 
@@ -311,7 +338,7 @@ template <class T, uint32_t N>
 static __device__ __forceinline__ bool reduce_own(const struct cei_reduce &reduce,
 						  uint64_t value)
 {
-	const uint64_t begin = part_begin(reduce, reduce.own);
+	const uint64_t begin = part_begin<T>(reduce, reduce.own);
 	const uint4 *own = (const uint4 *)reduce.source + begin;
 	uint4 *target = (uint4 *)reduce.target + (reduce.gathered ? begin : 0);
 	const uint32_t s = threadIdx.x;
@@ -321,7 +348,7 @@ static __device__ __forceinline__ bool reduce_own(const struct cei_reduce &reduc
 	uint32_t p;
 
 	for (p = 0; p < reduce.n_pieces; p++) {
-		piece = piece_of(reduce, reduce.own, p);
+		piece = piece_of<T>(reduce, reduce.own, p);
 		if (!piece.n_vectors)
 			continue;
 		is_good = is_good && await_all(reduce, reduce.awaited, is_waiting,
@@ -341,6 +368,7 @@ static __device__ __forceinline__ bool reduce_own(const struct cei_reduce &reduc
 }
 
 /* The parts that others summed, the nearest sender's first. */
+template <class T>
 static __device__ __forceinline__ bool copy_others(const struct cei_reduce &reduce,
 						   uint64_t value)
 {
@@ -350,9 +378,9 @@ static __device__ __forceinline__ bool copy_others(const struct cei_reduce &redu
 
 	for (i = 1; i < reduce.n_ranks; i++) {
 		s = (reduce.own + reduce.n_ranks - i) % reduce.n_ranks;
-		begin = part_begin(reduce, s);
+		begin = part_begin<T>(reduce, s);
 		for (p = 0; p < reduce.n_pieces; p++) {
-			piece = piece_of(reduce, s, p);
+			piece = piece_of<T>(reduce, s, p);
 			if (!piece.n_vectors)
 				continue;
 			if (!await_all(reduce, reduce.arrived, !threadIdx.x,
@@ -406,7 +434,7 @@ static __device__ __forceinline__ void reduce_all(const struct cei_reduce &reduc
 		value += *(const volatile uint64_t *)reduce.epoch;
 	if (!reduce_own_of<T>(reduce, value))
 		return;
-	if (reduce.gathered && !copy_others(reduce, value))
+	if (reduce.gathered && !copy_others<T>(reduce, value))
 		return;
 	if (!blockIdx.x)
 		await_sent(reduce);
@@ -415,11 +443,17 @@ static __device__ __forceinline__ void reduce_all(const struct cei_reduce &reduc
 extern "C" __global__ void __launch_bounds__(CEI_REDUCE_THREADS, 1)
 cei_reduce_bf16(const __grid_constant__ struct cei_reduce reduce)
 {
-	reduce_all<struct reduce_bf16>(reduce);
+	reduce_all<struct reduce_pairs<struct reduce_bf16>>(reduce);
 }
 
 extern "C" __global__ void __launch_bounds__(CEI_REDUCE_THREADS, 1)
 cei_reduce_fp16(const __grid_constant__ struct cei_reduce reduce)
 {
-	reduce_all<struct reduce_fp16>(reduce);
+	reduce_all<struct reduce_pairs<struct reduce_fp16>>(reduce);
+}
+
+extern "C" __global__ void __launch_bounds__(CEI_REDUCE_THREADS, 1)
+cei_reduce_fp32(const __grid_constant__ struct cei_reduce reduce)
+{
+	reduce_all<struct reduce_fp32>(reduce);
 }

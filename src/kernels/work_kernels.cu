@@ -123,6 +123,8 @@ extern "C" __global__ void cei_kernel_fill_bf16(struct cei_kernel_fill_bf16 fill
 			((uint16_t *)fill.p)[i] = (uint16_t)(bits >> 16);
 		else if (fill.kind == CEI_FILL_FP16)
 			((uint16_t *)fill.p)[i] = bell_fp16(fill.seed, fill.first + i);
+		else if (fill.kind == CEI_FILL_FP32)
+			((float *)fill.p)[i] = 0.7f * bell(fill.seed, fill.first + i);
 		else if (fill.kind == CEI_FILL_FLOAT)
 			((float *)fill.p)[i] = __uint_as_float(bits);
 		else
@@ -160,6 +162,13 @@ static __device__ __forceinline__ float widen(uint16_t bits, uint32_t is_fp16)
 		return __uint_as_float((uint32_t)bits << 16);
 	asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
 	return value;
+}
+
+static __device__ __forceinline__ float number_at(const void *p, uint64_t i, uint32_t dtype)
+{
+	if (dtype == CEOV_FP32)
+		return ((const float *)p)[i];
+	return widen(((const uint16_t *)p)[i], dtype == CEOV_FP16);
 }
 
 /* What one element is, and what its parts' sizes add up to. */
@@ -206,9 +215,9 @@ extern "C" __global__ void cei_kernel_reference(struct cei_kernel_reference refe
 		if (b) {
 			sum = reference_dot(a + i / reference.n * reference.k,
 					    b + i % reference.n * reference.k, reference.k,
-					    reference.is_fp16);
+					    reference.dtype == CEOV_FP16);
 		} else {
-			sum.value = (double)widen(a[i], reference.is_fp16);
+			sum.value = (double)number_at(a, i, reference.dtype);
 			sum.size = fabs(sum.value);
 		}
 		slack = (double)reference.rounding * fabs(sum.value) +
@@ -224,14 +233,13 @@ extern "C" __global__ void cei_kernel_reference(struct cei_kernel_reference refe
 
 extern "C" __global__ void cei_kernel_compare_near(struct cei_kernel_near near)
 {
-	const uint16_t *x = (const uint16_t *)near.x;
 	uint64_t wrong = 0;
 	uint64_t first = UINT64_MAX;
 	double difference, bound;
 	uint64_t i;
 
 	for (i = thread_index(); i < near.n; i += n_threads()) {
-		difference = fabs((double)widen(x[i], near.is_fp16) - near.sum[i]);
+		difference = fabs((double)number_at(near.x, i, near.dtype) - near.sum[i]);
 		bound = (double)near.slack[i] + (double)near.least +
 			(double)near.rounding * (fabs(near.sum[i]) + (double)near.slack[i]);
 		if (difference <= bound)        /* a NaN is not */

@@ -18,6 +18,9 @@
 #define PIECE_BYTES_MIN (UINT64_C(4) << 20)
 #define PIECES_MAX      8u
 
+/* Of moves: what is copied within a GPU behind the last arrival takes some us then. */
+#define MOVE_PIECE_BYTES (UINT64_C(16) << 20)
+
 /* Of sums: what is left to sum when the last copy is there halves from 2 to 4; more
  * gains less than its marks cost. */
 #define SUM_PIECES_MAX  4u
@@ -92,14 +95,21 @@ static int has_gemm(const struct cei_op_shape *shape)
 	return shape->sort == CEI_OP_AG_GEMM || shape->sort == CEI_OP_GEMM_RS;
 }
 
+int cei_op_is_move(const struct cei_op_shape *shape)
+{
+	return shape->sort == CEI_OP_ALL_GATHER || shape->sort == CEI_OP_ALL_TO_ALL;
+}
+
 /* Bytes of one row of what moves. */
 static uint64_t row_bytes(const struct cei_op_shape *shape)
 {
 	uint64_t columns = 1;
 
+	if (cei_op_is_move(shape))
+		return 1;
 	if (has_gemm(shape))
 		columns = shape->sort == CEI_OP_AG_GEMM ? shape->k : shape->n[0];
-	return columns * CEI_NUMBER_BYTES;
+	return columns * cei_number_bytes(shape->dtype);
 }
 
 static uint64_t most_rows(const struct cei_op_shape *shape)
@@ -113,11 +123,22 @@ static uint64_t most_rows(const struct cei_op_shape *shape)
 	return most;
 }
 
+static uint32_t move_pieces(uint64_t n_bytes)
+{
+	uint64_t n = n_bytes / MOVE_PIECE_BYTES;
+
+	if (n > CEI_OP_PIECES_MAX)
+		return CEI_OP_PIECES_MAX;
+	return n ? (uint32_t)n : 1;
+}
+
 static uint32_t choose_pieces(const struct cei_op_shape *shape)
 {
 	uint64_t rows = most_rows(shape);
 	uint64_t n = rows * row_bytes(shape) / PIECE_BYTES_MIN;
 
+	if (cei_op_is_move(shape))
+		return move_pieces(rows);
 	if (n > (has_gemm(shape) ? PIECES_MAX : SUM_PIECES_MAX))
 		n = has_gemm(shape) ? PIECES_MAX : SUM_PIECES_MAX;
 	while (n > 1 && has_gemm(shape) && rows / n < PIECE_ROWS_MIN)
@@ -309,8 +330,9 @@ static void explain(const struct cei_op_shape *shape, const struct cei_rates *ra
 {
 	uint64_t bytes = most_rows(shape) * row_bytes(shape);
 
-	say(choice, "way: %s (%s)\n",
-	    choice->way == CEOV_WAY_OVERLAP ? "overlap" : "sequence", by(told->way));
+	if (!cei_op_is_move(shape))
+		say(choice, "way: %s (%s)\n",
+		    choice->way == CEOV_WAY_OVERLAP ? "overlap" : "sequence", by(told->way));
 	say(choice, "pieces: %u of at most %llu bytes (%s)\n", choice->n_pieces,
 	    (unsigned long long)ceiling(bytes, choice->n_pieces), by(told->n_pieces));
 	if (has_gemm(shape))
@@ -318,7 +340,7 @@ static void explain(const struct cei_op_shape *shape, const struct cei_rates *ra
 		    choice->shape.columns,
 		    (unsigned long long)count_tiles(shape, choice->n_pieces, choice->shape,
 						    rates->pair), by(told->tile_rows));
-	else
+	else if (!cei_op_is_move(shape))
 		say(choice, "blocks that sum: %u (%s)\n", choice->n_reduce_blocks,
 		    by(told->n_reduce_blocks));
 	if (!rates->n_sms)

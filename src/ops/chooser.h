@@ -21,10 +21,13 @@ enum cei_op_sort {
 	CEI_OP_AG_GEMM = 1,
 	CEI_OP_GEMM_RS,
 	CEI_OP_REDUCE_SCATTER,
-	CEI_OP_ALL_REDUCE
+	CEI_OP_ALL_REDUCE,
+	CEI_OP_ALL_GATHER,
+	CEI_OP_ALL_TO_ALL
 };
 
-/* Every size that an op has; sums alone have counts in rows, and k and n are 0. */
+/* Every size that an op has; sums alone have counts in rows, and k and n are 0. Moves alone
+ * have bytes there, each rank's largest block, and no dtype. */
 struct cei_op_shape {
 	enum cei_op_sort sort;
 	enum ceov_dtype  dtype;
@@ -33,7 +36,12 @@ struct cei_op_shape {
 	uint64_t         rows[CEI_RANKS_MAX];
 	uint64_t         k;
 	uint64_t         n[CEOV_OP_GEMMS_MAX];
+	const uint64_t  *blocks;        /* all-to-all: n_ranks * n_ranks, as in struct
+					 * ceov_move; else NULL */
 };
+
+/* All-gather and all-to-all: there is nothing to compute. */
+int cei_op_is_move(const struct cei_op_shape *shape);
 
 /* What a machine can do. */
 struct cei_rates {

@@ -20,6 +20,9 @@
 #include "ce_engine/context.h"
 #include "kernels/begin.h"
 #include "kernels/reduce.h"
+#include "ops/numbers.h"
+
+#define KERNEL_NAME_BYTES 32u
 
 static struct cei_gpu_executor *own_of(const struct cei_executor *executor)
 {
@@ -293,10 +296,11 @@ static int fill_marks(const struct cei_gpu_executor *own, const struct cei_reduc
 int cei_gpu_reduce(struct cei_gpu_executor *own, void *stream,
 		   const struct cei_reduce_job *job)
 {
+	char name[KERNEL_NAME_BYTES];
 	struct cei_reduce sum;
 	void *arguments[] = { &sum };
 	struct cei_module_launch launch = {
-		.name = job->dtype == CEOV_BF16 ? "cei_reduce_bf16" : "cei_reduce_fp16",
+		.name = name,
 		.n_blocks = job->n_blocks < own->n_sms ? job->n_blocks : own->n_sms,
 		.n_threads = CEI_REDUCE_THREADS,
 		.stream = stream,
@@ -304,6 +308,7 @@ int cei_gpu_reduce(struct cei_gpu_executor *own, void *stream,
 	};
 	int r;
 
+	snprintf(name, sizeof(name), "cei_reduce_%s", cei_number_name(job->dtype));
 	memset(&sum, 0, sizeof(sum));
 	sum.source = job->source;
 	sum.target = job->target;

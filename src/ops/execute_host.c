@@ -365,6 +365,11 @@ static uint64_t piece_of(const struct cei_reduce_job *job, uint32_t rank, uint32
 	return n - at < job->piece_elements[rank] ? n - at : job->piece_elements[rank];
 }
 
+static uint64_t bytes_of(const struct cei_reduce_job *job, uint64_t n_elements)
+{
+	return n_elements * cei_number_bytes(job->dtype);
+}
+
 /* Elements `at` and on of the own part, at most SUM_MAX. */
 static void sum_some(const struct cei_reduce_job *job, void *target, uint64_t at, uint64_t n)
 {
@@ -376,15 +381,14 @@ static void sum_some(const struct cei_reduce_job *job, void *target, uint64_t at
 	for (source = 0; source < job->n_ranks; source++) {
 		from = (const char *)job->partials + source * job->partial_stride_bytes;
 		if (source == job->own)
-			from = (const char *)job->source + own_at * CEI_NUMBER_BYTES;
-		cei_widen(job->dtype, source ? addend : sum, from + at * CEI_NUMBER_BYTES, n);
+			from = (const char *)job->source + bytes_of(job, own_at);
+		cei_widen(job->dtype, source ? addend : sum, from + bytes_of(job, at), n);
 		for (i = 0; source && i < n; i++)
 			sum[i] += addend[i];
 	}
 	cei_narrow(job->dtype, target, sum, n);
 }
 
-/* Empty pieces are passed over: nobody sends them. */
 /* Which counter says that a piece of a source's copy is there. */
 static uint32_t counter_of(const struct cei_reduce_job *job, uint32_t source, uint32_t piece)
 {
@@ -393,6 +397,7 @@ static uint32_t counter_of(const struct cei_reduce_job *job, uint32_t source, ui
 	return source * job->n_pieces + (is_cut ? piece : 0);
 }
 
+/* Empty pieces are passed over: nobody sends them. */
 static int sum_piece(struct cei_executor *executor, const struct cei_reduce_job *job,
 		     uint32_t piece)
 {
@@ -411,8 +416,8 @@ static int sum_piece(struct cei_executor *executor, const struct cei_reduce_job 
 		return r;
 	for (done = 0; done < n_elements; done += n) {
 		n = n_elements - done < SUM_MAX ? n_elements - done : SUM_MAX;
-		sum_some(job, (char *)job->target + (target_at + at + done) *
-			 CEI_NUMBER_BYTES, at + done, n);
+		sum_some(job, (char *)job->target + bytes_of(job, target_at + at + done),
+			 at + done, n);
 	}
 	if (!job->marks.ready)
 		return 0;
@@ -429,10 +434,10 @@ static int take_piece(struct cei_executor *executor, const struct cei_reduce_job
 		return 0;
 	r = await(executor, &job->marks, job->arrived, job->first_arrived +
 		  counter_of(job, rank, piece), "sums of its peers");
-	at = (at + part_at(job, rank)) * CEI_NUMBER_BYTES;
+	at = bytes_of(job, at + part_at(job, rank));
 	if (!r)
 		memcpy((char *)job->target + at, (const char *)job->gathered + at,
-		       n * CEI_NUMBER_BYTES);
+		       bytes_of(job, n));
 	return r;
 }
 

@@ -52,6 +52,13 @@ static int fill(struct cei_gpu_executor *own, void *stream,
 	return cei_module_launch(own->module, &launch);
 }
 
+static uint32_t kind_of(enum ceov_dtype dtype)
+{
+	if (dtype == CEOV_FP32)
+		return CEI_FILL_FP32;
+	return dtype == CEOV_BF16 ? CEI_FILL_BF16 : CEI_FILL_FP16;
+}
+
 int cei_gpu_take(struct cei_executor *executor, void *stream, enum ceov_dtype dtype,
 		 uint64_t n, void **ret_memory)
 {
@@ -69,7 +76,7 @@ int cei_gpu_take(struct cei_executor *executor, void *stream, enum ceov_dtype dt
 	r = cei_cuda_push(own->cuda, own->gpu, &hold);
 	if (r)
 		return r;
-	result = own->cuda->calls.mem_alloc(&memory, n * CEI_NUMBER_BYTES);
+	result = own->cuda->calls.mem_alloc(&memory, n * cei_number_bytes(dtype));
 	cei_cuda_pop(own->cuda, &hold);
 	if (result == CUDA_ERROR_OUT_OF_MEMORY)
 		return cei_raise(own->cuda->report, CEOV_ERR_NO_MEMORY, (int)result,
@@ -82,7 +89,7 @@ int cei_gpu_take(struct cei_executor *executor, void *stream, enum ceov_dtype dt
 	told.p = (void *)(uintptr_t)memory;
 	told.n = n;
 	told.seed = FILL_SEED;
-	told.kind = dtype == CEOV_BF16 ? CEI_FILL_BF16 : CEI_FILL_FP16;
+	told.kind = kind_of(dtype);
 	r = fill(own, stream, &told);
 	if (r)
 		cei_gpu_give(executor, told.p);

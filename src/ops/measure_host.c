@@ -31,20 +31,21 @@ static float number_of(uint64_t index)
 int cei_host_take(struct cei_executor *executor, void *stream, enum ceov_dtype dtype,
 		  uint64_t n, void **ret_memory)
 {
-	uint16_t *memory = NULL;
+	const uint64_t n_bytes = cei_number_bytes(dtype);
+	char *memory = NULL;
 	float number;
 	uint64_t i;
 
 	(void)stream;
 	if (n)
-		memory = calloc(n, CEI_NUMBER_BYTES);
+		memory = calloc(n, n_bytes);
 	if (n && !memory)
 		return cei_raise(&executor->context->report, CEOV_ERR_NO_MEMORY, 0,
 				 "host executor: rank %u: no memory for %" PRIu64 " numbers",
 				 executor->rank, n);
 	for (i = 0; i < n; i++) {
 		number = number_of(i);
-		cei_narrow(dtype, memory + i, &number, 1);
+		cei_narrow(dtype, memory + i * n_bytes, &number, 1);
 	}
 	*ret_memory = memory;
 	return 0;

@@ -82,12 +82,29 @@ static uint16_t to_fp16(float value)
 	return (uint16_t)(sign | shift_rounded((size & 0x7fffff) | 0x800000, shift));
 }
 
+uint64_t cei_number_bytes(enum ceov_dtype dtype)
+{
+	return dtype == CEOV_FP32 ? sizeof(float) : CEI_NUMBER_BYTES;
+}
+
+const char *cei_number_name(enum ceov_dtype dtype)
+{
+	switch (dtype) {
+	case CEOV_BF16: return "bf16";
+	case CEOV_FP16: return "fp16";
+	case CEOV_FP32: return "fp32";
+	}
+	return "?";
+}
+
 void cei_widen(enum ceov_dtype dtype, float *to, const void *from, uint64_t n)
 {
 	const uint16_t *number = from;
 	uint64_t i;
 
-	if (dtype == CEOV_BF16)
+	if (dtype == CEOV_FP32)
+		memcpy(to, from, n * sizeof(*to));
+	else if (dtype == CEOV_BF16)
 		for (i = 0; i < n; i++)
 			to[i] = from_bf16(number[i]);
 	else
@@ -100,7 +117,9 @@ void cei_narrow(enum ceov_dtype dtype, void *to, const float *from, uint64_t n)
 	uint16_t *number = to;
 	uint64_t i;
 
-	if (dtype == CEOV_BF16)
+	if (dtype == CEOV_FP32)
+		memcpy(to, from, n * sizeof(*from));
+	else if (dtype == CEOV_BF16)
 		for (i = 0; i < n; i++)
 			number[i] = to_bf16(from[i]);
 	else

@@ -113,8 +113,14 @@ const char *cei_op_shape_fault(const struct cei_op_shape *shape)
 
 	if (!shape->n_ranks)
 		return "no shape, or struct_bytes too small, or no rows or counts";
-	if (shape->dtype != CEOV_BF16 && shape->dtype != CEOV_FP16)
-		return "dtype is neither CEOV_BF16 nor CEOV_FP16";
+	if (cei_op_is_move(shape))
+		return cei_move_fault(shape);
+	if (shape->dtype == CEOV_FP32 && has_gemm(shape))
+		return "dtype is CEOV_FP32, which only sums take; products take CEOV_BF16 or "
+			"CEOV_FP16";
+	if (shape->dtype != CEOV_BF16 && shape->dtype != CEOV_FP16 &&
+	    shape->dtype != CEOV_FP32)
+		return "dtype is none of enum ceov_dtype";
 	fault = rows_fault(shape);
 	return !fault && has_gemm(shape) ? columns_fault(shape) : fault;
 }
@@ -140,6 +146,7 @@ static void bury(struct cei_object *object)
 	fini_list(op, &op->alone);
 	cei_tiles_fini(&op->list.tiles);
 	cei_tiles_fini(&op->alone.tiles);
+	free(op->blocks);
 	cei_object_unuse(&op->workspace->object);
 	cei_object_bury(&op->object);
 }
@@ -453,9 +460,11 @@ void cei_op_swap(ceov_op *op, ceov_op *other)
 
 /* --- runs ------------------------------------------------------------------ */
 
-/* Both sums have one. */
+/* Both sums have one, and both moves. */
 static enum cei_op_sort run_call(enum cei_op_sort sort)
 {
+	if (sort == CEI_OP_ALL_TO_ALL)
+		return CEI_OP_ALL_GATHER;
 	return sort == CEI_OP_ALL_REDUCE ? CEI_OP_REDUCE_SCATTER : sort;
 }
 

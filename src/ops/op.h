@@ -4,8 +4,8 @@
 #define CEI_OP_H
 
 /*
- * What all operators have in common. A kind (ag_gemm.c, gemm_rs.c, reduce.c) says how
- * much scratch a shape needs, which transfers its phases have, and what job a run
+ * What all operators have in common. A kind (ag_gemm.c, gemm_rs.c, reduce.c, move.c) says
+ * how much scratch a shape needs, which transfers its phases have, and what job a run
  * queues; op.c makes, explains and releases; run.c makes runs.
  */
 
@@ -57,6 +57,8 @@ struct ceov_op {
 	struct cei_tile_list      own;          /* ... what is not; parts of list */
 	struct cei_tile_list      alone;        /* made when first wanted; lock of the
 						 * workspace */
+	uint64_t                 *blocks;       /* that shape.blocks points to; freed with the
+						 * op. Or NULL */
 };
 
 /* Rows, or elements, of all ranks, and of those before one. */
@@ -66,6 +68,9 @@ uint64_t cei_op_most_rows(const struct cei_op_shape *shape);
 
 /* What create and *_scratch_bytes refuse, or NULL. */
 const char *cei_op_shape_fault(const struct cei_op_shape *shape);
+
+/* The same of moves alone (move.c). */
+const char *cei_move_fault(const struct cei_op_shape *shape);
 
 /* Rows from the caller's struct. n_ranks above CEI_RANKS_MAX and rows NULL: a fault of
  * the shape, which then has no rank. */

@@ -32,15 +32,15 @@ static struct cei_op_shape shape_of(const struct ceov_reduce *from, enum cei_op_
 	return shape;
 }
 
-static uint64_t bytes_of(uint64_t n_elements)
+static uint64_t bytes_of(const struct cei_op_shape *shape, uint64_t n_elements)
 {
-	return n_elements * CEI_NUMBER_BYTES;
+	return n_elements * cei_number_bytes(shape->dtype);
 }
 
 /* Where the gathered sums begin. */
 static uint64_t gather_at(const struct cei_op_shape *shape)
 {
-	uint64_t bytes = bytes_of(shape->n_ranks * cei_op_most_rows(shape));
+	uint64_t bytes = bytes_of(shape, shape->n_ranks * cei_op_most_rows(shape));
 
 	return (bytes + GATHER_ALIGN_BYTES - 1) / GATHER_ALIGN_BYTES * GATHER_ALIGN_BYTES;
 }
@@ -49,7 +49,7 @@ static uint64_t scratch_bytes(const struct cei_op_shape *shape)
 {
 	if (shape->sort == CEI_OP_REDUCE_SCATTER)
 		return gather_at(shape);
-	return gather_at(shape) + bytes_of(cei_op_all_rows(shape));
+	return gather_at(shape) + bytes_of(shape, cei_op_all_rows(shape));
 }
 
 static uint64_t scratch_for(const struct ceov_reduce *from, enum cei_op_sort sort,
@@ -110,9 +110,9 @@ static int send_part(ceov_op *op, uint32_t target, uint32_t piece)
 
 	if (!is_cut(op, target))
 		n = shape->rows[target];
-	leg.source_bytes = bytes_of(cei_op_rows_before(shape, target) + at);
-	leg.target_bytes = bytes_of(rank * shape->rows[target] + at);
-	leg.n_bytes = bytes_of(n);
+	leg.source_bytes = bytes_of(shape, cei_op_rows_before(shape, target) + at);
+	leg.target_bytes = bytes_of(shape, rank * shape->rows[target] + at);
+	leg.n_bytes = bytes_of(shape, n);
 	leg.arrives = rank * op->choice.n_pieces + piece;
 	return cei_phase_send(&op->phases[0], &leg);
 }
@@ -138,10 +138,10 @@ static int send_sum(ceov_op *op, uint32_t target, uint32_t piece)
 		n = shape->rows[rank];
 		leg.ready = last_piece(op);
 	}
-	leg.source_bytes = bytes_of(at);
+	leg.source_bytes = bytes_of(shape, at);
 	leg.target_bytes = gather_at(shape) +
-		bytes_of(cei_op_rows_before(shape, rank) + at);
-	leg.n_bytes = bytes_of(n);
+		bytes_of(shape, cei_op_rows_before(shape, rank) + at);
+	leg.n_bytes = bytes_of(shape, n);
 	leg.arrives = shape->n_ranks * CEI_OP_PIECES_MAX + rank * op->choice.n_pieces + piece;
 	return cei_phase_send(&op->phases[1], &leg);
 }
@@ -179,7 +179,7 @@ static int build_first(ceov_op *op)
 	struct cei_phase *phase = &op->phases[0];
 	uint32_t rank = workspace->rank, peer;
 	int r = cei_phase_open(phase, op->workspace,
-			       bytes_of(cei_op_all_rows(&op->shape)));
+			       bytes_of(&op->shape, cei_op_all_rows(&op->shape)));
 
 	if (r || workspace->n_ranks == 1)
 		return r;
@@ -210,7 +210,8 @@ static int build_second(ceov_op *op)
 
 	if (op->shape.n_ranks == 1 || !op->shape.rows[rank])
 		return 0;
-	r = cei_phase_open(phase, op->workspace, bytes_of(op->shape.rows[rank]));
+	r = cei_phase_open(phase, op->workspace,
+			   bytes_of(&op->shape, op->shape.rows[rank]));
 	if (r)
 		return r;
 	r = send_pieces(op, send_sum);
@@ -246,7 +247,7 @@ static int queue_job(const struct cei_run *run)
 	job.partials = cei_run_scratch(run);
 	job.gathered = is_all ? cei_run_scratch(run) + gather_at(shape) : NULL;
 	job.own = op->workspace->rank;
-	job.partial_stride_bytes = bytes_of(shape->rows[job.own]);
+	job.partial_stride_bytes = bytes_of(shape, shape->rows[job.own]);
 	job.counts = shape->rows;
 	job.piece_elements = pieces;
 	job.n_ranks = shape->n_ranks;
@@ -317,8 +318,8 @@ static int check_apart(const ceov_op *op, const struct ceov_reduce_run *run)
 {
 	uintptr_t source = (uintptr_t)run->source, target = (uintptr_t)run->target;
 
-	if (target + bytes_of(n_results(op)) <= source || source +
-	    bytes_of(cei_op_all_rows(&op->shape)) <= target || !n_results(op))
+	if (target + bytes_of(&op->shape, n_results(op)) <= source || source +
+	    bytes_of(&op->shape, cei_op_all_rows(&op->shape)) <= target || !n_results(op))
 		return 0;
 	return cei_raise(&op->workspace->object.context->report, CEOV_ERR_INVALID, 0,
 			 "%s: rank %u: target overlaps source", op->kind->name,
@@ -350,6 +351,6 @@ int ceov_reduce_run(ceov_op *op, const struct ceov_reduce_run *operands)
 	own_at = cei_op_rows_before(&op->shape, op->workspace->rank);
 	run.stream = operands->stream;
 	run.floating[0] = operands->source;
-	run.floating[1] = (const char *)operands->target + bytes_of(own_at);
+	run.floating[1] = (const char *)operands->target + bytes_of(&op->shape, own_at);
 	return cei_run_make(&run);
 }

@@ -441,6 +441,8 @@ int ceov_op_tune(ceov_op *op, void *stream)
 	r = cei_op_check_stream(op, stream);
 	if (r)
 		return r;
+	if (cei_op_is_move(&op->shape))
+		return 0;               /* as ops.h says: nothing is measured */
 	rates = cei_op_rates(op->workspace);
 	cei_candidates_list(&op->shape, &rates, &op->told, &candidates);
 	return cei_op_tune(op, stream, &candidates);

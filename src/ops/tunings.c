@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ops/numbers.h"
+
 #define LINE_BYTES (CEI_TUNING_KEY_BYTES + 64u)
 
 /* --- keys ------------------------------------------------------------------ */
@@ -26,6 +28,8 @@ static const char *sort_name(enum cei_op_sort sort)
 	case CEI_OP_GEMM_RS:        return "gemm_rs";
 	case CEI_OP_REDUCE_SCATTER: return "reduce_scatter";
 	case CEI_OP_ALL_REDUCE:     return "all_reduce";
+	case CEI_OP_ALL_GATHER:     return "all_gather";
+	case CEI_OP_ALL_TO_ALL:     return "all_to_all";
 	}
 	return "?";
 }
@@ -56,8 +60,8 @@ void cei_tuning_key(const char *machine, const struct cei_op_shape *shape,
 		columns += shape->n[i];
 	snprintf(key, CEI_TUNING_KEY_BYTES, "%.*s/%s/%s/%u/%" PRIu64 "x%" PRIu64 "x%" PRIu64
 		 "/%016" PRIx64, 80, machine, sort_name(shape->sort),
-		 shape->dtype == CEOV_BF16 ? "bf16" : "fp16", shape->n_ranks, rows, columns,
-		 shape->k, hash_of(shape));
+		 cei_number_name(shape->dtype), shape->n_ranks, rows, columns, shape->k,
+		 hash_of(shape));
 	for (at = 0; key[at]; at++)
 		if (!isgraph((unsigned char)key[at]))
 			key[at] = '_';

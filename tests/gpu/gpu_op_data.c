@@ -5,8 +5,8 @@
  * Cases, operands and references of operators on GPUs.
  *
  * HOW FAR OFF A RESULT MAY BE
- * Numbers are stored rounded to the nearest: that is off by at most u = 2^-8 (bf16) or
- * 2^-11 (fp16) of their size, or by half of the least fp16. With P_s the exact product
+ * Numbers are stored rounded to the nearest: that is off by at most u = 2^-8 (bf16), 2^-11
+ * (fp16) or 2^-24 (fp32) of their size, or by half of the least fp16. With P_s the product
  * of rank s, and Z the sum of the sizes of all its products a b:
  *
  *   all-gather + GEMM      u |P| + e Z
@@ -105,6 +105,8 @@ struct op_case gpu_op_case_random(uint64_t *random, uint32_t n_ranks, enum op_so
 	uint32_t i;
 
 	one.dtype = testing_below(random, 2) ? CEOV_BF16 : CEOV_FP16;
+	if (is_sum && testing_below(random, 2))
+		one.dtype = CEOV_FP32;
 	for (i = 0; i < n_ranks; i++)
 		sum += one.rows[i] = pick_rows(random, n_ranks, is_sum);
 	if (!sum)
@@ -127,7 +129,7 @@ static void describe(const struct op_case *one, char *text, size_t n_bytes)
 	uint32_t i;
 
 	at = (size_t)snprintf(text, n_bytes, "%s %s rows", sorts[one->sort],
-			      one->dtype == CEOV_BF16 ? "bf16" : "fp16");
+			      cei_number_name(one->dtype));
 	for (i = 0; i < one->n_ranks && at < n_bytes; i++)
 		at += (size_t)snprintf(text + at, n_bytes - at, " %llu",
 				       (unsigned long long)one->rows[i]);
@@ -221,10 +223,11 @@ void gpu_op_data_make(struct gpu_op_rank *rank, const struct op_case *one,
 	uint32_t i;
 
 	ck_assert_uint_le(op_case_scratch(one), GPU_OP_SCRATCH);
-	data.a = take(rank, a_elements(one, rank->rank) * CEI_NUMBER_BYTES);
+	data.a = take(rank, a_elements(one, rank->rank) * cei_number_bytes(one->dtype));
 	for (i = 0; i < one->n_gemms; i++) {
 		data.b[i] = take(rank, one->n[i] * one->k * CEI_NUMBER_BYTES);
-		data.c_bytes[i] = c_elements(one, rank->rank, i) * CEI_NUMBER_BYTES;
+		data.c_bytes[i] = c_elements(one, rank->rank, i) *
+			cei_number_bytes(one->dtype);
 		data.c[i] = take_results(rank, data.c_bytes[i]);
 	}
 	if (one->sort == OP_AG_GEMM && one->wants_gathered) {
@@ -257,7 +260,8 @@ static void fill(const struct gpu_op_data *data, enum gpu_stream stream, void *p
 	made.n = operand->n;
 	made.first = operand->first;
 	made.seed = testing_seed() + ((number * 64 + operand->rank * 8 + operand->which) << 32);
-	made.kind = data->one->dtype == CEOV_BF16 ? CEI_FILL_BF16 : CEI_FILL_FP16;
+	made.kind = data->one->dtype == CEOV_BF16 ? CEI_FILL_BF16 :
+		data->one->dtype == CEOV_FP16 ? CEI_FILL_FP16 : CEI_FILL_FP32;
 	gpu_launch(&data->rank->gpu, stream, "cei_kernel_fill_bf16", blocks_for(made.n), &made);
 }
 
@@ -379,7 +383,8 @@ static struct check begin_check(const struct gpu_op_data *data, uint64_t number)
 	for (i = 0; !is_sum(one) && i < one->n_gemms; i++)
 		n = larger(n, one->n[i]);
 	check.used_bytes = rank->used_bytes;
-	check.a = take(rank, rows * (is_sum(one) ? 1 : one->k) * CEI_NUMBER_BYTES);
+	check.a = take(rank, rows * (is_sum(one) ? 1 : one->k) *
+		       cei_number_bytes(one->dtype));
 	check.b = take(rank, n * one->k * CEI_NUMBER_BYTES);
 	check.sum = take(rank, rows * n * sizeof(*check.sum));
 	check.slack = take(rank, rows * n * sizeof(*check.slack));
@@ -388,7 +393,7 @@ static struct check begin_check(const struct gpu_op_data *data, uint64_t number)
 
 static float rounding_of(const struct op_case *one)
 {
-	return one->dtype == CEOV_BF16 ? 0x1p-8f : 0x1p-11f;
+	return one->dtype == CEOV_BF16 ? 0x1p-8f : one->dtype == CEOV_FP16 ? 0x1p-11f : 0x1p-24f;
 }
 
 /* Rank source's rows `first` and on times its B, the first such or added to it. */
@@ -409,7 +414,7 @@ static void add_reference(const struct check *check, uint32_t source, uint64_t f
 	reference.k = one->k;
 	reference.sum = check->sum;
 	reference.slack = check->slack;
-	reference.is_fp16 = one->dtype == CEOV_FP16;
+	reference.dtype = one->dtype;
 	reference.adds = one->sort != OP_AG_GEMM && source;
 	reference.rounding = one->sort == OP_GEMM_RS ? rounding_of(one) : 0;
 	reference.accumulation = 0x1p-22f * (float)(one->k / 16 + 4 + one->n_ranks);
@@ -424,11 +429,12 @@ static void blame(const struct check *check, const void *x, const char *what,
 	const struct op_case *one = check->data->one;
 	struct gpu *gpu = &check->data->rank->gpu;
 	float value = 0, slack = 0;
-	uint16_t bits = 0;
+	uint64_t n_bytes = cei_number_bytes(one->dtype);
+	uint32_t bits = 0;
 	double sum = 0;
 	char text[300];
 
-	gpu_move(gpu, &bits, (const uint16_t *)x + seen->first_wrong, sizeof(bits));
+	gpu_move(gpu, &bits, (const char *)x + seen->first_wrong * n_bytes, n_bytes);
 	gpu_move(gpu, &sum, check->sum + seen->first_wrong, sizeof(sum));
 	gpu_move(gpu, &slack, check->slack + seen->first_wrong, sizeof(slack));
 	cei_widen(one->dtype, &value, &bits, 1);
@@ -455,7 +461,7 @@ static void check_near(const struct check *check, const void *x, uint64_t n,
 	near.sum = check->sum;
 	near.slack = check->slack;
 	near.n = n;
-	near.is_fp16 = check->data->one->dtype == CEOV_FP16;
+	near.dtype = check->data->one->dtype;
 	near.rounding = rounding_of(check->data->one);
 	near.least = 0x1p-25f * (float)(1 + check->data->one->n_ranks);
 	near.n_wrong = &gpu->results[NEAR_RESULT].n_wrong;
@@ -466,7 +472,8 @@ static void check_near(const struct check *check, const void *x, uint64_t n,
 		blame(check, x, what, &seen);
 }
 
-/* The kernel also finds the largest difference, which nobody reads. */
+/* The kernel also finds the largest difference, which nobody reads. Of fp32 it compares
+ * halves. */
 static void check_bits(const struct gpu_op_data *data, const void *x, const void *y,
 		       uint64_t n_bytes, const char *what)
 {
@@ -490,7 +497,7 @@ static void check_bits(const struct gpu_op_data *data, const void *x, const void
 		   &compare);
 	n_unlike = gpu_result(gpu, SAME_RESULT).n_wrong;
 	describe(data->one, text, sizeof(text));
-	ck_assert_msg(!n_unlike, "rank %u: %s: %s: %llu of %llu numbers differ",
+	ck_assert_msg(!n_unlike, "rank %u: %s: %s: %llu of %llu 16-bit words differ",
 		      data->rank->rank, text, what, n_unlike,
 		      (unsigned long long)compare.n);
 }

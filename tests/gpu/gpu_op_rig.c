@@ -190,6 +190,8 @@ struct op_case gpu_op_case_plain(enum op_sort sort, uint32_t n_ranks)
 	one.tuning.way = CEOV_WAY_OVERLAP;
 	one.tuning.n_pieces = 3;
 	one.dtype = sort % 2 ? CEOV_FP16 : CEOV_BF16;
+	if (sort == OP_ALL_REDUCE)
+		one.dtype = CEOV_FP32;
 	one.wants_gathered = 1;
 	return one;
 }

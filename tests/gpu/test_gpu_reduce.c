@@ -6,11 +6,13 @@
  * kernel's parameters, and the test sends what they would send, in random order, while
  * the kernel waits. Sums are compared bit for bit with the host's.
  *
- *   CEOVERLAP_GPU_REDUCTIONS   shapes for each number of ranks (default 6)
+ *   CEOVERLAP_GPU_REDUCTIONS   shapes for each number of ranks (default 9), a third of
+ *                              them in each type
  */
 
 #include "gpu_rig.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -21,14 +23,14 @@
 
 #define RANKS         8u
 #define PIECES_MAX    5u
-#define VECTOR        8u                /* elements of 16 bytes */
-#define PART_MAX      (16384u * VECTOR)
-#define ALL_MAX       (RANKS * PART_MAX)
-#define STRIDE_MAX    (2 * PART_MAX + 64) /* bytes */
-#define GUARD         64u               /* elements behind the target; host.seen has
-					 * room for them */
+#define STEP          8u                /* counts are multiples of it */
+#define PART_MAX      (16384u * STEP)   /* elements */
+#define ALL_MAX       (RANKS * PART_MAX * 2) /* 16-bit words, two of an fp32 */
+#define STRIDE_MAX    (4 * PART_MAX + 64) /* bytes */
+#define GUARD         64u               /* words behind the target; host.seen has room
+					 * for them */
 #define UNTOUCHED     0xabcdu
-#define REDUCTIONS    6u
+#define REDUCTIONS    9u
 #define SHORT_NS      (5 * TESTING_MS)
 #define ARRIVED_FIRST 3u
 #define SENT_MAX      3u
@@ -52,6 +54,7 @@ static struct {
 struct work {
 	struct cei_reduce reduce;
 	enum ceov_dtype   dtype;
+	uint32_t          n_words;      /* of an element */
 	uint32_t          n_blocks;
 	int               is_all_reduce;
 	uint64_t          value;        /* that awaits end up with */
@@ -117,6 +120,12 @@ static void tear_down(void)
 
 /* --- shapes -------------------------------------------------------------- */
 
+static void choose_dtype(struct work *work, enum ceov_dtype dtype)
+{
+	work->dtype = dtype;
+	work->n_words = (uint32_t)cei_number_bytes(dtype) / 2;
+}
+
 static uint64_t part_begin(const struct work *work, uint32_t rank)
 {
 	uint64_t n = 0;
@@ -144,10 +153,10 @@ static uint64_t piece_of(const struct work *work, uint32_t rank, uint32_t piece,
 /* Parts of no element, of a few, of less than the blocks' threads, of many turns. */
 static void choose_shape(struct work *work, uint32_t n_ranks, uint64_t *state)
 {
-	static const uint64_t limits[] = { 1, 4, 600, PART_MAX / VECTOR + 1 };
+	static const uint64_t limits[] = { 1, 4, 600, PART_MAX / STEP + 1 };
 	static const uint32_t blocks[] = { 1, 3, 16, 24 };
 	struct cei_reduce *reduce = &work->reduce;
-	uint64_t n_vectors;
+	uint64_t n_steps;
 	uint32_t r;
 
 	reduce->n_ranks = n_ranks;
@@ -155,12 +164,12 @@ static void choose_shape(struct work *work, uint32_t n_ranks, uint64_t *state)
 	reduce->n_pieces = 1 + (uint32_t)testing_below(state, PIECES_MAX);
 	work->n_blocks = blocks[testing_below(state, 4)];
 	for (r = 0; r < n_ranks; r++) {
-		n_vectors = testing_below(state, limits[testing_below(state, 4)]);
-		reduce->counts[r] = n_vectors * VECTOR;
-		n_vectors = (n_vectors + reduce->n_pieces - 1) / reduce->n_pieces;
-		reduce->piece_elements[r] = (n_vectors + testing_below(state, 3)) * VECTOR;
+		n_steps = testing_below(state, limits[testing_below(state, 4)]);
+		reduce->counts[r] = n_steps * STEP;
+		n_steps = (n_steps + reduce->n_pieces - 1) / reduce->n_pieces;
+		reduce->piece_elements[r] = (n_steps + testing_below(state, 3)) * STEP;
 	}
-	reduce->partial_stride_bytes = 2 * reduce->counts[reduce->own] +
+	reduce->partial_stride_bytes = 2 * work->n_words * reduce->counts[reduce->own] +
 		16 * testing_below(state, 4);
 }
 
@@ -214,32 +223,36 @@ static void drop_marks(struct work *work)
 /* --- numbers ------------------------------------------------------------- */
 
 /* Finite; most of a size that makes sums round, some of any size at all. */
-static uint16_t number(enum ceov_dtype dtype, uint64_t *state)
+static uint32_t number(enum ceov_dtype dtype, uint64_t *state)
 {
-	const uint64_t bits = testing_random(state);
-	const unsigned mantissa = dtype == CEOV_BF16 ? 7 : 10;
-	const uint64_t n_exponents = dtype == CEOV_BF16 ? 255 : 31;
-	uint64_t exponent = n_exponents / 2 - 6 + (bits >> 16) % 9;
+	const uint64_t bits = testing_random(state), other = testing_random(state);
+	const unsigned fraction = dtype == CEOV_BF16 ? 7 : dtype == CEOV_FP16 ? 10 : 23;
+	const uint64_t n_exponents = dtype == CEOV_FP16 ? 31 : 255;
+	uint64_t exponent = n_exponents / 2 - 6 + bits % 9;
 
 	if (bits >> 61 == 0)
-		exponent = (bits >> 16) % n_exponents;
-	return (uint16_t)((bits & 0x8000u) | exponent << mantissa |
-			  (bits & ((1u << mantissa) - 1)));
+		exponent = bits % n_exponents;
+	exponent += (other >> 63) * (n_exponents + 1);  /* the sign is above it */
+	return (uint32_t)(exponent << fraction | (other & ((1u << fraction) - 1)));
 }
 
+/* n words. */
 static void fill(const struct work *work, uint16_t *to, uint64_t n, uint64_t *state)
 {
+	uint32_t bits;
 	uint64_t i;
 
-	for (i = 0; i < n; i++)
-		to[i] = number(work->dtype, state);
+	for (i = 0; i < n; i += work->n_words) {
+		bits = number(work->dtype, state);
+		memcpy(to + i, &bits, 2 * work->n_words);
+	}
 }
 
 /* What is there to send; the kernel's own copies are NaNs before it is sent. */
 static void make_numbers(struct work *work, uint64_t *state)
 {
 	struct cei_reduce *reduce = &work->reduce;
-	const uint64_t n_all = part_begin(work, reduce->n_ranks);
+	const uint64_t n_all = part_begin(work, reduce->n_ranks) * work->n_words;
 	const uint64_t n_partials = reduce->n_ranks * reduce->partial_stride_bytes / 2;
 	uint64_t i;
 
@@ -273,7 +286,7 @@ static void sum_own_part(const struct work *work, uint16_t *target)
 	for (s = 0; s < reduce->n_ranks; s++) {
 		from = host.partials + s * reduce->partial_stride_bytes / 2;
 		if (s == reduce->own)
-			from = host.source + part_begin(work, s);
+			from = host.source + part_begin(work, s) * work->n_words;
 		cei_widen(work->dtype, host.wide, from, n);
 		for (i = 0; i < n; i++)
 			host.sum[i] = s ? host.sum[i] + host.wide[i] : host.wide[i];
@@ -284,8 +297,8 @@ static void sum_own_part(const struct work *work, uint16_t *target)
 static void check_target(const struct work *work)
 {
 	const struct cei_reduce *reduce = &work->reduce;
-	const uint64_t begin = part_begin(work, reduce->own);
-	const uint64_t n_all = part_begin(work, reduce->n_ranks);
+	const uint64_t begin = part_begin(work, reduce->own) * work->n_words;
+	const uint64_t n_all = part_begin(work, reduce->n_ranks) * work->n_words;
 	uint64_t i;
 
 	if (work->is_all_reduce)
@@ -295,9 +308,8 @@ static void check_target(const struct work *work)
 	for (i = 0; i < ALL_MAX + GUARD && host.seen[i] == host.wanted[i]; i++)
 		;
 	ck_assert_msg(i == ALL_MAX + GUARD,
-		      "%s %s of %u ranks, own %u: element %llu of %llu (own part: %llu "
-		      "from %llu) is %04x, not %04x",
-		      work->dtype == CEOV_BF16 ? "bf16" : "fp16",
+		      "%s %s of %u ranks, own %u: word %llu of %llu (own part: %llu elements "
+		      "from word %llu) is %04x, not %04x", cei_number_name(work->dtype),
 		      work->is_all_reduce ? "all-reduce" : "reduce-scatter",
 		      reduce->n_ranks, reduce->own, (unsigned long long)i,
 		      (unsigned long long)n_all,
@@ -322,14 +334,16 @@ static void check_ready(const struct work *work)
 
 static void launch(struct work *work)
 {
+	char name[32];
 	void *arguments[] = { &work->reduce };
 	const struct cei_module_launch made = {
-		.name = work->dtype == CEOV_BF16 ? "cei_reduce_bf16" : "cei_reduce_fp16",
+		.name = name,
 		.n_blocks = work->n_blocks,
 		.n_threads = CEI_REDUCE_THREADS,
 		.arguments = arguments,
 	};
 
+	snprintf(name, sizeof(name), "cei_reduce_%s", cei_number_name(work->dtype));
 	gpu_launch_as(&gpu, GPU_CONSUME, &made);
 }
 
@@ -379,14 +393,14 @@ static void send(const struct work *work, const struct arrival *arrival, uint64_
 	uint64_t first, n;
 
 	if (arrival->is_gathered) {
-		n = piece_of(work, arrival->rank, arrival->piece, &first);
-		first += part_begin(work, arrival->rank);
+		n = piece_of(work, arrival->rank, arrival->piece, &first) * work->n_words;
+		first = (first + part_begin(work, arrival->rank)) * work->n_words;
 		gpu_move(&gpu, device.gathered + first, device.sent_gathered + first, 2 * n);
 		raise_mark(work->arrived, ARRIVED_FIRST + counter, work->value, state);
 		return;
 	}
-	n = piece_of(work, reduce->own, arrival->piece, &first);
-	first += arrival->rank * reduce->partial_stride_bytes / 2;
+	n = piece_of(work, reduce->own, arrival->piece, &first) * work->n_words;
+	first = first * work->n_words + arrival->rank * reduce->partial_stride_bytes / 2;
 	gpu_move(&gpu, device.partials + first, device.sent_partials + first, 2 * n);
 	raise_mark(work->awaited, counter, work->value, state);
 }
@@ -419,35 +433,37 @@ static void send_all(const struct work *work, uint64_t *state)
 	}
 }
 
-static void reduce_once(uint32_t n_ranks, int is_all_reduce, uint64_t *state)
+static void reduce_once(struct work *work, uint32_t n_ranks, uint64_t *state)
 {
-	struct work work;
-
-	memset(&work, 0, sizeof(work));
-	work.dtype = testing_below(state, 2) ? CEOV_BF16 : CEOV_FP16;
-	work.is_all_reduce = is_all_reduce;
-	choose_shape(&work, n_ranks, state);
-	make_numbers(&work, state);
-	make_marks(&work, state);
-	launch(&work);
-	send_all(&work, state);
+	choose_shape(work, n_ranks, state);
+	make_numbers(work, state);
+	make_marks(work, state);
+	launch(work);
+	send_all(work, state);
 	gpu_idle(&gpu, GPU_CONSUME);
 	gpu_idle(&gpu, GPU_PRODUCE);
 	ck_assert_uint_eq(gpu_result(&gpu, 0).status, GPU_REACHED);
-	check_target(&work);
-	check_ready(&work);
-	drop_marks(&work);
+	check_target(work);
+	check_ready(work);
+	drop_marks(work);
 }
 
 START_TEST(test_sums_are_the_hosts_bit_for_bit)
 {
+	static const enum ceov_dtype dtypes[] = { CEOV_BF16, CEOV_FP16, CEOV_FP32 };
 	const uint32_t n_each = gpu_setting("CEOVERLAP_GPU_REDUCTIONS", REDUCTIONS);
 	uint64_t state = testing_seed() + (uint64_t)_i;
 	uint32_t n_ranks, k;
+	struct work work;
 
-	for (n_ranks = 1; n_ranks <= RANKS; n_ranks++)
-		for (k = 0; k < n_each; k++)
-			reduce_once(n_ranks, _i, &state);
+	for (n_ranks = 1; n_ranks <= RANKS; n_ranks++) {
+		for (k = 0; k < n_each; k++) {
+			memset(&work, 0, sizeof(work));
+			work.is_all_reduce = _i;
+			choose_dtype(&work, dtypes[k % 3]);
+			reduce_once(&work, n_ranks, &state);
+		}
+	}
 }
 END_TEST
 
@@ -460,7 +476,7 @@ static void make_small(struct work *work, int has_epoch)
 	uint64_t state = testing_seed();
 
 	memset(work, 0, sizeof(*work));
-	work->dtype = CEOV_BF16;
+	choose_dtype(work, CEOV_BF16);
 	work->n_blocks = 3;
 	work->reduce.n_ranks = 2;
 	work->reduce.n_pieces = 1;

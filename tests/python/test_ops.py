@@ -8,7 +8,7 @@ import numpy as np
 
 import ceoverlap
 from ceoverlap import (AllGatherGemm, AllReduce, GemmReduceScatter, ReduceScatter, Tuning,
-                       Workspace)
+                       Workspace, ops)
 from ceoverlap.bf16 import from_float32, to_float32
 from rig import Case, in_threads
 
@@ -21,7 +21,7 @@ def numbers(shape, seed):
 
 
 def pack(values, dtype):
-    return from_float32(values) if dtype == "bfloat16" else values.astype(np.float16)
+    return from_float32(values) if dtype == "bfloat16" else values.astype(dtype)
 
 
 def unpack(values):
@@ -90,7 +90,8 @@ class Operators(Case):
         in_threads(N, body)
 
     def test_sums(self):
-        for dtype, counts in (("bfloat16", (64, 64, 64)), ("float16", (8, 0, 200))):
+        for dtype, counts in (("bfloat16", (64, 64, 64)), ("float16", (8, 0, 200)),
+                              ("float32", (64, 64, 64)), ("float32", (0, 200, 8))):
             for kind in (ReduceScatter, AllReduce):
                 with self.subTest(dtype=dtype, counts=counts, kind=kind):
                     self.check_sums(kind, dtype, counts)
@@ -106,6 +107,20 @@ class Operators(Case):
             first = sum(counts[:r])
             wanted = whole if kind is AllReduce else whole[first:first + counts[r]]
             np.testing.assert_array_equal(unpack(result), wanted)
+
+        in_threads(N, body)
+
+    def test_sums_in_fp32_round_by_addition_alone(self):
+        counts = (40, 0, 16)
+        spaces = self.workspaces(N, AllReduce.scratch_bytes(counts, "float32"))
+        random = np.random.default_rng(1)
+        sources = [random.standard_normal(56, np.float32) for _ in range(N)]
+        wanted = sources[0] + sources[1] + sources[2]           # in the order of ranks
+
+        def body(r):
+            op = AllReduce(spaces[r], counts, "float32")
+            for _ in range(3):
+                np.testing.assert_array_equal(op.run(sources[r]), wanted)
 
         in_threads(N, body)
 
@@ -169,6 +184,77 @@ class Operators(Case):
         for arguments in ((bits(8),), (bits(16), bits(8)), (bits(24), bits(16))):
             with self.assertRaisesRegex(ceoverlap.InvalidError, "shape"):
                 total.run(*arguments)
+        total = AllReduce(spaces[0], (8, 8), "float32")
+        for text, source in (("shape", bits(16)), ("uint16, must be float32$", bits(32)),
+                             ("int32, must be float32$", np.zeros(16, np.int32))):
+            with self.assertRaisesRegex(ceoverlap.InvalidError, text):
+                total.run(source, np.zeros(16, np.float32))
+        with self.assertRaisesRegex(ceoverlap.InvalidError, "float32"):
+            GemmReduceScatter(spaces[0], rows, 8, 8, "float32")
+        spaces[0].check()
+
+    def test_all_gather(self):
+        for sizes in ((64, 64, 64), (0, 1600, 16)):
+            spaces = self.workspaces(N, ops.AllGather.scratch_bytes(sizes))
+            shards = [numbers(size // 4, r) for r, size in enumerate(sizes)]
+
+            def body(r):
+                op = ops.AllGather(spaces[r], sizes, Tuning(n_pieces=2))
+                whole = op.run(shards[r])
+                self.assertEqual(whole.dtype, np.float32)
+                np.testing.assert_array_equal(whole, np.concatenate(shards))
+                target = np.zeros(sum(sizes) // 4, np.float32)
+                first = sum(sizes[:r]) // 4
+                place = target[first:first + len(shards[r])]
+                place[:] = shards[r]
+                self.assertIs(op.run(place, target), target)
+                np.testing.assert_array_equal(target, whole)
+                return op
+
+            self.assertIn("pieces: 2", in_threads(N, body)[0].explain())
+
+    def test_all_to_all(self):
+        for sizes in ((64,) * 9, (16, 0, 320, 48, 0, 0, 0, 16, 32)):
+            spaces = self.workspaces(N, ops.AllToAll.scratch_bytes(sizes))
+            blocks = [[numbers(sizes[r * N + t] // 4, r * N + t) for t in range(N)]
+                      for r in range(N)]
+
+            def body(r):
+                op = ops.AllToAll(spaces[r], sizes)
+                target = np.zeros(sum(sizes[r::N]), np.uint8)
+                wanted = np.concatenate([blocks[s][r] for s in range(N)])
+                for _ in range(3):
+                    result = op.run(np.concatenate(blocks[r]))
+                    np.testing.assert_array_equal(result, wanted)
+                    self.assertIs(op.run(np.concatenate(blocks[r]), target), target)
+                    np.testing.assert_array_equal(target.view(np.float32), wanted)
+
+            in_threads(N, body)
+
+    def test_moves_that_are_refused(self):
+        spaces = self.workspaces(2, 4096)
+        op = ops.AllToAll(spaces[0], (16, 16, 0, 16))
+        array = lambda n: np.zeros(n, np.uint8)
+        read_only = array(16)
+        read_only.flags.writeable = False
+        both = array(48)
+        for text, arguments in (("source: 16 bytes, must be 32", (array(16),)),
+                                ("target: 32 bytes, must be 16", (array(32), array(32))),
+                                ("read-only", (array(32), read_only)),
+                                ("overlaps", (both[:32], both[16:32])),
+                                ("no stream", (array(32), None, 0x44))):
+            with self.assertRaisesRegex(ceoverlap.InvalidError, text):
+                op.run(*arguments)
+        for text, call in (("3 numbers, must be a square",
+                            lambda: ops.AllToAll.scratch_bytes((16,) * 3)),
+                           ("9 numbers for 2", lambda: ops.AllToAll(spaces[0], (16,) * 9)),
+                           ("3 numbers for 2", lambda: ops.AllGather(spaces[0], (16,) * 3)),
+                           ("multiples of 16", lambda: ops.AllGather.scratch_bytes((8, 8))),
+                           ("not all 0", lambda: ops.AllGather.scratch_bytes((0, 0))),
+                           ("negative", lambda: ops.AllGather.scratch_bytes((-16, 16))),
+                           ("needs scratch", lambda: ops.AllGather(spaces[0], (4096, 16)))):
+            with self.assertRaisesRegex(ceoverlap.InvalidError, text):
+                call()
         spaces[0].check()
 
     def test_a_workspace_closes_its_ops(self):

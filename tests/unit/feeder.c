@@ -50,10 +50,10 @@ void feeder_check_guard(const uint16_t *numbers, uint64_t n)
 			ck_abort_msg("number %u past the end was written", i);
 }
 
-uint16_t *feeder_numbers(enum ceov_dtype dtype, uint64_t n, int are_whole,
-			 uint64_t *random)
+void *feeder_numbers(enum ceov_dtype dtype, uint64_t n, int are_whole, uint64_t *random)
 {
-	uint16_t *made = feeder_nans(n);
+	const uint64_t n_words = cei_number_bytes(dtype) / sizeof(uint16_t);
+	uint16_t *made = feeder_nans(n * n_words);
 	float value;
 	uint64_t i;
 
@@ -61,7 +61,9 @@ uint16_t *feeder_numbers(enum ceov_dtype dtype, uint64_t n, int are_whole,
 		value = (float)testing_below(random, 1 << 20) / (1 << 19) - 1;
 		if (are_whole)
 			value = (float)testing_below(random, 7) - 3;
-		made[i] = feeder_narrow(dtype, value);
+		else if (dtype == CEOV_FP32)
+			value /= (float)(1 + testing_below(random, 100));
+		cei_narrow(dtype, made + i * n_words, &value, 1);
 	}
 	return made;
 }

@@ -4,7 +4,7 @@
 #define CEI_FEEDER_H
 
 /*
- * For the suites of executors: operands in bf16 and fp16, and a thread that delivers
+ * For the suites of executors: operands of any type, and a thread that delivers
  * what a job waits for, in any order and late. Asserts with Check.
  */
 
@@ -20,17 +20,19 @@
 #define FEEDER_MAX   64u                /* deliveries */
 #define FEEDER_SENT  3u                 /* counters of a signal of what was sent */
 
+/* bf16 or fp16, as products take them. */
 enum ceov_dtype feeder_dtype(uint64_t *random);
 float    feeder_widen(enum ceov_dtype dtype, uint16_t number);
 uint16_t feeder_narrow(enum ceov_dtype dtype, float value);
 
-/* n numbers that are NaN in both types, to be freed; the guard behind them. */
+/* n words that are NaN in bf16 and fp16, and two of them in fp32, to be freed; the guard
+ * behind them. */
 uint16_t *feeder_nans(uint64_t n);
 void      feeder_check_guard(const uint16_t *numbers, uint64_t n);
 
-/* n numbers from -1 to 1; or whole ones, whose sums are exact in fp32. */
-uint16_t *feeder_numbers(enum ceov_dtype dtype, uint64_t n, int are_whole,
-			 uint64_t *random);
+/* n numbers from -1 to 1, in fp32 such that sums round; or whole ones, whose sums are
+ * exact in fp32. The guard behind them. */
+void *feeder_numbers(enum ceov_dtype dtype, uint64_t n, int are_whole, uint64_t *random);
 
 struct delivery {                       /* copied, then raised */
 	void        *to;

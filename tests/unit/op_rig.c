@@ -73,6 +73,8 @@ struct op_case op_case_random(uint64_t *random, uint32_t n_ranks)
 	uint32_t i;
 
 	one.dtype = testing_below(random, 2) ? CEOV_BF16 : CEOV_FP16;
+	if (is_sum && testing_below(random, 2))
+		one.dtype = CEOV_FP32;
 	for (i = 0; i < n_ranks; i++)
 		sum += one.rows[i] = pick_rows(random, is_sum);
 	if (!sum)
@@ -175,13 +177,14 @@ static void *numbers(const struct op_case *one, uint64_t n, uint64_t seed, uint3
 		     uint32_t which)
 {
 	uint64_t random = seed * 1000003 + rank * 1009 + which;
-	void *made = allocate(n * CEI_NUMBER_BYTES);
+	uint64_t n_bytes = cei_number_bytes(one->dtype);
+	void *made = allocate(n * n_bytes);
 	float value;
 	uint64_t i;
 
 	for (i = 0; i < n; i++) {
 		value = (float)((double)(testing_random(&random) >> 11) * 0x1p-52 - 1);
-		cei_narrow(one->dtype, (char *)made + i * CEI_NUMBER_BYTES, &value, 1);
+		cei_narrow(one->dtype, (char *)made + i * n_bytes, &value, 1);
 	}
 	return made;
 }
@@ -233,7 +236,7 @@ void op_data_make(const struct op_case *one, uint32_t rank, uint64_t seed,
 	for (i = 0; i < one->n_gemms; i++) {
 		if (!is_sum(one))
 			data.b[i] = make_b(one, rank, seed, i);
-		data.c_bytes[i] = c_elements(one, rank, i) * CEI_NUMBER_BYTES;
+		data.c_bytes[i] = c_elements(one, rank, i) * cei_number_bytes(one->dtype);
 		data.c[i] = allocate(data.c_bytes[i]);
 	}
 	if (one->sort == OP_AG_GEMM && one->wants_gathered) {
@@ -285,12 +288,17 @@ int op_data_run(const struct op_case *one, ceov_op *op, struct op_data *data)
 
 /* --- references ------------------------------------------------------------ */
 
-static double number(const struct op_case *one, const void *numbers_, uint64_t i)
+static const void *at(const struct op_case *one, const void *numbers_, uint64_t i)
+{
+	return (const char *)numbers_ + i * cei_number_bytes(one->dtype);
+}
+
+static float number(const struct op_case *one, const void *numbers_, uint64_t i)
 {
 	float value;
 
-	cei_widen(one->dtype, &value, (const char *)numbers_ + i * CEI_NUMBER_BYTES, 1);
-	return (double)value;
+	cei_widen(one->dtype, &value, at(one, numbers_, i), 1);
+	return value;
 }
 
 struct sum {                            /* an expected result */
@@ -305,8 +313,8 @@ static double dot(const struct op_case *one, const void *a, uint64_t a_row, cons
 	uint64_t i;
 
 	for (i = 0; i < one->k; i++)
-		sum += number(one, a, a_row * one->k + i) *
-			number(one, b, b_row * one->k + i);
+		sum += (double)number(one, a, a_row * one->k + i) *
+			(double)number(one, b, b_row * one->k + i);
 	return sum;
 }
 
@@ -317,7 +325,7 @@ static void check_number(const struct op_case *one, struct sum expected, const v
 	double rounding = one->dtype == CEOV_BF16 ? 0x1p-8 : 0x1p-11;
 	double bound = 1.02 * rounding * (expected.magnitude + fabs(expected.value)) +
 		1e-6 * (double)(one->k + 8) + 0x1p-24;
-	double seen = number(one, results, i);
+	double seen = (double)number(one, results, i);
 
 	ck_assert_msg(fabs(seen - expected.value) <= bound,
 		      "sort %d, result %llu: %g instead of %g (bound %g)", (int)one->sort,
@@ -388,25 +396,34 @@ static void check_gemm_rs(const struct op_case *one, uint32_t rank, uint64_t see
 	free(expected);
 }
 
+/* To the bit: sums are in fp32, in the order of ranks, and rounded once. */
 static void check_sums(const struct op_case *one, uint32_t rank, uint64_t seed,
 		       const struct op_data *data)
 {
 	uint64_t n = c_elements(one, rank, 0), i;
 	uint64_t first = one->sort == OP_ALL_REDUCE ? 0 : before(one, rank);
-	struct sum *expected = calloc(n + 1, sizeof(*expected));
-	uint32_t source;
+	float *sums = calloc(n + 1, sizeof(*sums)), rounded;
+	uint32_t source, bits;
 	void *a;
 
-	ck_assert_ptr_nonnull(expected);
+	ck_assert_ptr_nonnull(sums);
 	for (source = 0; source < one->n_ranks; source++) {
 		a = make_a(one, source, seed);
 		for (i = 0; i < n; i++)
-			expected[i].value += number(one, a, first + i);
+			sums[i] = source ? sums[i] + number(one, a, first + i) :
+				number(one, a, first + i);
 		free(a);
 	}
-	for (i = 0; i < n; i++)
-		check_number(one, expected[i], data->c[0], i);
-	free(expected);
+	for (i = 0; i < n; i++) {
+		cei_narrow(one->dtype, &bits, &sums[i], 1);
+		rounded = number(one, &bits, 0);
+		ck_assert_msg(!memcmp(at(one, data->c[0], i), &bits,
+				      cei_number_bytes(one->dtype)),
+			      "sort %d in %s, sum %llu: %a instead of %a", (int)one->sort,
+			      cei_number_name(one->dtype), (unsigned long long)i,
+			      (double)number(one, data->c[0], i), (double)rounded);
+	}
+	free(sums);
 }
 
 void op_data_check(const struct op_case *one, uint32_t rank, uint64_t seed,

@@ -5,7 +5,8 @@
 
 /*
  * Operators on host ranks, all of one process or one of each: cases (shapes), operands
- * made from a seed, and results checked against sums in double precision. Asserts.
+ * made from a seed, and results checked: products against sums in double precision, sums
+ * alone to the bit. Asserts.
  */
 
 #include <stdint.h>

@@ -64,6 +64,15 @@ START_TEST(test_pieces_are_some_mebibytes)
 	shape = shape_of(CEI_OP_ALL_REDUCE, 16 << 20, 0, 0);
 	shape.n_products = 0;
 	ck_assert_uint_eq(choose(&shape, NULL).n_pieces, 4);
+	shape = shape_of(CEI_OP_ALL_REDUCE, 6 << 20, 0, 0);
+	shape.n_products = 0;
+	ck_assert_uint_eq(choose(&shape, NULL).n_pieces, 3);    /* of 12 MiB */
+	shape.dtype = CEOV_FP32;
+	ck_assert_uint_eq(choose(&shape, NULL).n_pieces, 4);    /* of 24 MiB, at most 4 */
+	shape = shape_of(CEI_OP_ALL_REDUCE, 2 << 20, 0, 0);
+	shape.n_products = 0;
+	shape.dtype = CEOV_FP32;
+	ck_assert_uint_eq(choose(&shape, NULL).n_pieces, 2);
 }
 END_TEST
 
@@ -326,6 +335,10 @@ START_TEST(test_keys)
 	ck_assert_str_ne(key, second);
 	cei_tuning_key("another", &shape, second);
 	ck_assert_str_ne(key, second);
+	other = shape_of(CEI_OP_ALL_REDUCE, 4096, 0, 0);
+	other.dtype = CEOV_FP32;
+	cei_tuning_key("g", &other, second);
+	ck_assert_ptr_nonnull(strstr(second, "/all_reduce/fp32/"));
 	remember(key, 6);
 	expect_pieces(key, 6);
 }

@@ -42,6 +42,7 @@ struct rig {
 	uint64_t              n_all;    /* elements of all parts */
 	uint64_t              own_at;   /* where the own part begins */
 	int                   gathers;
+	uint64_t              n_words;  /* 16-bit ones of an element; arrays are of them */
 	uint16_t             *source;
 	uint16_t             *partials; /* what others send, and what has come of it */
 	uint16_t             *partials_come;
@@ -60,6 +61,13 @@ static uint64_t n_target(const struct rig *rig)
 	return rig->gathers ? rig->n_all : n_own(rig);
 }
 
+static enum ceov_dtype any_dtype(uint64_t *random)
+{
+	static const enum ceov_dtype all[] = { CEOV_BF16, CEOV_FP16, CEOV_FP32 };
+
+	return all[testing_below(random, 3)];
+}
+
 static void shape_any(struct rig *rig, uint64_t *random)
 {
 	struct cei_reduce_job *job = &rig->job;
@@ -67,7 +75,7 @@ static void shape_any(struct rig *rig, uint64_t *random)
 	uint32_t i;
 
 	rig->gathers = testing_below(random, 2) != 0;
-	job->dtype = feeder_dtype(random);
+	job->dtype = any_dtype(random);
 	job->n_ranks = 1 + (uint32_t)testing_below(random, RANKS_MAX);
 	job->own = (uint32_t)testing_below(random, job->n_ranks);
 	job->n_pieces = 1 + (uint32_t)testing_below(random, PIECES_MAX);
@@ -121,9 +129,9 @@ static void clear(struct rig *rig)
 {
 	free(rig->partials_come);
 	free(rig->gathered_come);
-	rig->partials_come = feeder_nans(rig->job.n_ranks * n_own(rig));
-	rig->gathered_come = feeder_nans(rig->n_all);
-	rig->target = feeder_nans(n_target(rig));
+	rig->partials_come = feeder_nans(rig->job.n_ranks * n_own(rig) * rig->n_words);
+	rig->gathered_come = feeder_nans(rig->n_all * rig->n_words);
+	rig->target = feeder_nans(n_target(rig) * rig->n_words);
 	rig->job.partials = rig->partials_come;
 	rig->job.gathered = rig->gathers ? rig->gathered_come : NULL;
 	rig->job.target = rig->target;
@@ -141,13 +149,14 @@ static struct rig *rig_make(uint64_t *random, int is_plain)
 		shape_plain(rig);
 	else
 		shape_any(rig, random);
+	rig->n_words = cei_number_bytes(job->dtype) / sizeof(*rig->source);
 	for (i = 0; i < job->n_ranks; i++) {
 		rig->own_at += i < job->own ? rig->counts[i] : 0;
 		rig->n_all += rig->counts[i];
 	}
 	job->counts = rig->counts;
 	job->piece_elements = rig->piece_elements;
-	job->partial_stride_bytes = n_own(rig) * CEI_NUMBER_BYTES;
+	job->partial_stride_bytes = n_own(rig) * cei_number_bytes(job->dtype);
 	rig->source = feeder_numbers(job->dtype, rig->n_all, 0, random);
 	rig->partials = feeder_numbers(job->dtype, job->n_ranks * n_own(rig), 0, random);
 	rig->gathered = feeder_numbers(job->dtype, rig->n_all, 0, random);
@@ -189,17 +198,17 @@ static void add_piece(struct rig *rig, uint32_t rank, uint32_t piece, int is_par
 	delivery = feeder_add(&rig->feeder);
 	delivery->index = rank * rig->job.n_pieces + piece;
 	delivery->signal = rig->job.marks.awaited;
-	delivery->from = rig->partials + part + at;
-	delivery->to = rig->partials_come + part + at;
-	delivery->n_bytes = n * CEI_NUMBER_BYTES;
+	delivery->from = rig->partials + (part + at) * rig->n_words;
+	delivery->to = rig->partials_come + (part + at) * rig->n_words;
+	delivery->n_bytes = n * cei_number_bytes(rig->job.dtype);
 	if (is_partial)
 		return;
 	for (i = 0, part = 0; i < rank; i++)
 		part += rig->counts[i];
 	delivery->index += rig->job.first_arrived;
 	delivery->signal = rig->job.arrived;
-	delivery->from = rig->gathered + part + at;
-	delivery->to = rig->gathered_come + part + at;
+	delivery->from = rig->gathered + (part + at) * rig->n_words;
+	delivery->to = rig->gathered_come + (part + at) * rig->n_words;
 }
 
 static void add_all(struct rig *rig)
@@ -218,37 +227,49 @@ static void add_all(struct rig *rig)
 	}
 }
 
-/* To the bit: the order of the sum is promised. */
-static uint16_t right_sum(const struct rig *rig, uint64_t at)
+/* An element's, whatever its type. */
+static uint32_t bits_of(const struct rig *rig, const uint16_t *array, uint64_t at)
 {
+	const uint16_t *word = array + at * rig->n_words;
+
+	return rig->n_words == 1 ? word[0] : word[0] | (uint32_t)word[1] << 16;
+}
+
+/* To the bit: the order of the sum is promised. */
+static uint32_t right_sum(const struct rig *rig, uint64_t at)
+{
+	uint16_t narrow[2] = { 0, 0 };
+	const uint16_t *from;
+	float sum = 0, addend;
 	uint32_t rank;
-	uint16_t addend;
-	float sum = 0;
 
 	for (rank = 0; rank < rig->job.n_ranks; rank++) {
-		addend = rank == rig->job.own ? rig->source[rig->own_at + at] :
-			rig->partials[rank * n_own(rig) + at];
-		sum = rank ? sum + feeder_widen(rig->job.dtype, addend) :
-			feeder_widen(rig->job.dtype, addend);
+		from = rig->partials + (rank * n_own(rig) + at) * rig->n_words;
+		if (rank == rig->job.own)
+			from = rig->source + (rig->own_at + at) * rig->n_words;
+		cei_widen(rig->job.dtype, &addend, from, 1);
+		sum = rank ? sum + addend : addend;
 	}
-	return feeder_narrow(rig->job.dtype, sum);
+	cei_narrow(rig->job.dtype, narrow, &sum, 1);
+	return bits_of(rig, narrow, 0);
 }
 
 static void check_target(const struct rig *rig)
 {
 	uint64_t i, own_at = rig->gathers ? rig->own_at : 0;
-	uint16_t wanted;
+	uint32_t wanted;
 
 	for (i = 0; i < n_target(rig); i++) {
 		if (i >= own_at && i < own_at + n_own(rig))
 			wanted = right_sum(rig, i - own_at);
 		else
-			wanted = rig->gathered[i];
-		if (rig->target[i] != wanted)
-			ck_abort_msg("element %u is %x, not %x", (unsigned)i,
-				     rig->target[i], wanted);
+			wanted = bits_of(rig, rig->gathered, i);
+		if (bits_of(rig, rig->target, i) != wanted)
+			ck_abort_msg("%s: element %u is %x, not %x",
+				     cei_number_name(rig->job.dtype), (unsigned)i,
+				     bits_of(rig, rig->target, i), wanted);
 	}
-	feeder_check_guard(rig->target, n_target(rig));
+	feeder_check_guard(rig->target, n_target(rig) * rig->n_words);
 }
 
 static void check_ready(const struct rig *rig, uint64_t value)
@@ -282,7 +303,8 @@ static void check_sums(uint64_t *random)
 		if (run == 1)
 			first = rig->target;
 	}
-	ck_assert(!memcmp(first, rig->target, n_target(rig) * CEI_NUMBER_BYTES));
+	ck_assert(!memcmp(first, rig->target,
+			  n_target(rig) * cei_number_bytes(rig->job.dtype)));
 	free(first);
 	rig_free(rig);
 }

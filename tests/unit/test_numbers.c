@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Every bf16 and fp16 number as a float and back, and what lies between two of them. */
+/* Every bf16 and fp16 number as a float and back, and what lies between two of them; fp32
+ * numbers stay as they are. */
 
 #include <check.h>
 #include <string.h>
 
 #include "feeder.h"
+#include "ops/numbers.h"
 
 /* Where the bits of a type are. */
 struct layout {
@@ -137,6 +139,34 @@ START_TEST(test_a_nan_stays_one)
 }
 END_TEST
 
+START_TEST(test_fp32_stays_as_it_is)
+{
+	static const uint32_t numbers[] = {
+		0, 0x80000000, 1, 0x807fffff, 0x3f800001, 0x7f7fffff, 0x7f800000, 0xff800000,
+		0x7f800001, 0xffc12345,         /* NaNs, the first a signalling one */
+	};
+	const uint64_t n = sizeof(numbers) / sizeof(numbers[0]);
+	uint32_t back[sizeof(numbers) / sizeof(numbers[0])];
+	float wide[sizeof(numbers) / sizeof(numbers[0])];
+
+	cei_widen(CEOV_FP32, wide, numbers, n);
+	ck_assert(!memcmp(wide, numbers, sizeof(wide)));
+	cei_narrow(CEOV_FP32, back, wide, n);
+	ck_assert(!memcmp(back, numbers, sizeof(back)));
+}
+END_TEST
+
+START_TEST(test_sizes_and_names)
+{
+	ck_assert_uint_eq(cei_number_bytes(CEOV_BF16), 2);
+	ck_assert_uint_eq(cei_number_bytes(CEOV_FP16), 2);
+	ck_assert_uint_eq(cei_number_bytes(CEOV_FP32), 4);
+	ck_assert_str_eq(cei_number_name(CEOV_BF16), "bf16");
+	ck_assert_str_eq(cei_number_name(CEOV_FP16), "fp16");
+	ck_assert_str_eq(cei_number_name(CEOV_FP32), "fp32");
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	const int n = sizeof(layouts) / sizeof(layouts[0]);
@@ -147,6 +177,8 @@ static Suite *suite(void)
 	tcase_add_loop_test(all, test_all_numbers_come_back, 0, n);
 	tcase_add_loop_test(all, test_what_lies_between_goes_to_the_nearest, 0, n);
 	tcase_add_loop_test(all, test_a_nan_stays_one, 0, n);
+	tcase_add_test(all, test_fp32_stays_as_it_is);
+	tcase_add_test(all, test_sizes_and_names);
 	suite_add_tcase(made, all);
 	return made;
 }

@@ -26,6 +26,7 @@ static void set_up(void)
 
 /* --- results --------------------------------------------------------------- */
 
+/* Each sort in turn; sums are in fp32 every other time. */
 static struct op_case plain(uint32_t i, uint32_t n_ranks)
 {
 	enum op_sort sort = (enum op_sort)(i % OP_SORTS);
@@ -38,6 +39,8 @@ static struct op_case plain(uint32_t i, uint32_t n_ranks)
 		one.n[2] = 40;
 		one.wants_gathered = 1;
 	}
+	if (is_sum && i / OP_SORTS % 2)
+		one.dtype = CEOV_FP32;
 	return one;
 }
 
@@ -69,10 +72,11 @@ static void repeat(const struct op_part *part)
 
 START_TEST(test_runs_are_right_and_bitwise_alike)
 {
-	struct op_case one = plain((uint32_t)_i, 1 + (uint32_t)_i);
+	struct op_case one = plain((uint32_t)_i, 1 + (uint32_t)_i % OP_RANKS_MAX);
 	struct op_rig rig;
 
-	one.dtype = _i % 2 ? CEOV_FP16 : CEOV_BF16;
+	if (one.dtype != CEOV_FP32)
+		one.dtype = _i % 2 ? CEOV_FP16 : CEOV_BF16;
 	one.tuning.n_pieces = 1 + (uint32_t)_i % 3;
 	op_rig_open(&rig, one.n_ranks, SCRATCH, NULL);
 	op_rig_each(&rig, repeat, &one);
@@ -278,6 +282,11 @@ START_TEST(test_shapes_that_are_refused)
 	bad.dtype = 0;
 	expect_no_op(&rig, &bad, "dtype");
 	ck_assert_uint_eq(op_case_scratch(&bad), 0);
+	bad.dtype = CEOV_FP32;
+	expect_no_op(&rig, &bad, "dtype is CEOV_FP32, which only sums take");
+	ck_assert_uint_eq(op_case_scratch(&bad), 0);
+	bad.sort = OP_GEMM_RS;
+	expect_no_op(&rig, &bad, "dtype is CEOV_FP32, which only sums take");
 	bad = good;
 	bad.k = 12;
 	expect_no_op(&rig, &bad, "k must be a multiple of 8");
@@ -332,10 +341,13 @@ END_TEST
 START_TEST(test_scratch_that_is_too_small)
 {
 	struct op_case one = op_case_of(OP_AG_GEMM, 2, 64, 40, 8);
+	struct op_case sum = op_case_of(OP_ALL_REDUCE, 2, 64, 0, 0);
 	struct op_rig rig;
 	ceov_op *op = NULL;
 
 	ck_assert_uint_eq(op_case_scratch(&one), 2 * 64 * 40 * 2);
+	sum.dtype = CEOV_FP32;
+	ck_assert_uint_eq(op_case_scratch(&sum), 2 * 64 * 4 + 2 * 64 * 4);
 	op_rig_open(&rig, 2, 4000, &log_);
 	ck_assert_int_eq(op_case_create(&one, rig.workspaces[1], &op), CEOV_ERR_INVALID);
 	testing_log_has(&log_, "needs scratch of 10240 bytes", "has 4096",
@@ -354,6 +366,7 @@ START_TEST(test_runs_that_are_refused)
 	struct op_rig rig;
 	ceov_op *op = NULL;
 
+	one.dtype = CEOV_FP32;
 	op_rig_open(&rig, 1, SCRATCH, &log_);
 	ck_assert_int_eq(op_case_create(&one, rig.workspaces[0], &op), 0);
 	ck_assert_int_eq(ceov_gemm_rs_run(op, &gemm_rs), CEOV_ERR_INVALID);
@@ -366,7 +379,7 @@ START_TEST(test_runs_that_are_refused)
 	reduce.target = memory + 72;
 	ck_assert_int_eq(ceov_reduce_run(op, &reduce), CEOV_ERR_INVALID);
 	testing_log_has(&log_, "target is not aligned to 16 bytes", NULL, NULL);
-	reduce.target = memory + 16;
+	reduce.target = memory + 48;
 	ck_assert_int_eq(ceov_reduce_run(op, &reduce), CEOV_ERR_INVALID);
 	testing_log_has(&log_, "target overlaps source", NULL, NULL);
 	reduce.target = memory + 64;
@@ -557,7 +570,7 @@ static Suite *suite(void)
 
 	tcase_add_checked_fixture(all, set_up, NULL);
 	tcase_set_timeout(all, 100);
-	tcase_add_loop_test(all, test_runs_are_right_and_bitwise_alike, 0, OP_RANKS_MAX);
+	tcase_add_loop_test(all, test_runs_are_right_and_bitwise_alike, 0, 2 * OP_SORTS);
 	tcase_add_loop_test(all, test_a_sequence_gives_the_same, 0, OP_SORTS);
 	tcase_add_loop_test(all, test_a_rank_without_rows, 0, 2 * OP_SORTS);
 	tcase_add_test(all, test_two_workspaces_at_once);

@@ -81,7 +81,7 @@ static struct op_case case_of(enum op_sort sort)
 					is_sum ? 0 : 40);
 
 	one.rows[1] += 8;
-	one.dtype = sort % 2 ? CEOV_FP16 : CEOV_BF16;
+	one.dtype = is_sum ? CEOV_FP32 : sort % 2 ? CEOV_FP16 : CEOV_BF16;
 	return one;
 }
 
