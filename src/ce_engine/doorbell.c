@@ -183,13 +183,16 @@ static void collect(struct cei_engine *engine, struct cei_list **node, struct bu
 	}
 }
 
-/* Whether all transfers that must pass before it have: the same one of earlier launches
- * and, before one that moves nothing, all that precede it in the plan. */
-static int is_its_turn(const struct cei_chunk *chunk)
+/* Whether all transfers that must pass before it have: the same one of earlier launches,
+ * all of those before a launch that comes after its stream and, before one that moves
+ * nothing, all that precede it in the plan. */
+static int is_its_turn(const struct cei_engine *engine, const struct cei_chunk *chunk)
 {
 	const struct cei_launch *launch = chunk->launch;
 
 	if (step_of(chunk)->turn < launch->sequence)
+		return 0;
+	if (launch->after && !cei_router_is_oldest(&engine->router, launch))
 		return 0;
 	if (!is_empty(chunk))
 		return 1;
@@ -216,7 +219,7 @@ static enum look look_at_bunch(struct cei_engine *engine, struct bunch *bunch,
 		if (look == LOOK_ABORTED)
 			return look;
 		bunch->n_free += look == LOOK_REACHED;
-		is_turn &= is_its_turn(chunk);
+		is_turn &= is_its_turn(engine, chunk);
 	}
 	*ret_chunk = chunk = bunch->chunks[0];
 	look = look_at_source(engine, chunk, step_of(chunk), ret_counter);

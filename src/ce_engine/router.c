@@ -189,11 +189,16 @@ int cei_router_lane_waits(const struct cei_launch *launch)
 		launch->plan->is_gateable;
 }
 
+int cei_router_is_oldest(const struct cei_router *router, const struct cei_launch *launch)
+{
+	return router->unpassed[launch->gate - CEI_LANES_GATED_FIRST].next ==
+		&launch->gate_link;
+}
+
 int cei_router_is_next(const struct cei_router *router, const struct cei_launch *launch,
 		       uint32_t step)
 {
-	return router->unpassed[launch->gate - CEI_LANES_GATED_FIRST].next ==
-		&launch->gate_link && launch->next_step == step;
+	return cei_router_is_oldest(router, launch) && launch->next_step == step;
 }
 
 void cei_router_passed(struct cei_launch *launch)

@@ -65,6 +65,11 @@ int cei_router_lane_waits(const struct cei_launch *launch);
 int cei_router_is_next(const struct cei_router *router, const struct cei_launch *launch,
 		       uint32_t step);
 
+/* Whether all transfers of earlier launches on the gated lane of this one have left the
+ * doorbell. Before that, a launch that comes after its stream would stop the lane at a
+ * point of the stream that may wait for them. */
+int cei_router_is_oldest(const struct cei_router *router, const struct cei_launch *launch);
+
 /* A transfer of the launch has left the doorbell. */
 void cei_router_passed(struct cei_launch *launch);
 

@@ -211,7 +211,8 @@ class OnGpus(unittest.TestCase):
             self.assertEqual(told(), REACHED.value)
 
     def test_a_deadline_ends_await(self):
-        queue, told = self.awaiter(self.open().signal(1, rank=0))
+        signal = self.open().signal(1, rank=0)         # a view does not keep it
+        queue, told = self.awaiter(signal)
         for _ in range(5):
             start = time.monotonic()
             queue(1, SHORT_NS)
