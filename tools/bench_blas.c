@@ -130,16 +130,19 @@ void bench_blas_close(struct bench_blas *blas)
 	free(blas);
 }
 
-/* Column-major, so C^T = B A^T is computed: B's and A's rows are columns there. */
+/* Column-major, so C^T = B A^T is computed: B's and A's rows are columns there. A B that
+ * is k x n here is n x k there. */
 int bench_blas_multiply(struct bench_blas *blas, const struct bench_product *product)
 {
 	const float alpha = 1, beta = product->adds ? 1 : 0;
+	const int is_kn = product->b_is_k_by_n;
 
 	if (!product->m || !product->n)
 		return 0;
 	return check(blas, blas->calls.gemm(
-		blas->handle, BLAS_T, BLAS_N, (int)product->n, (int)product->m,
-		(int)product->k, &alpha, product->b, BLAS_R_16BF, (int)product->k,
+		blas->handle, is_kn ? BLAS_N : BLAS_T, BLAS_N, (int)product->n,
+		(int)product->m, (int)product->k, &alpha, product->b, BLAS_R_16BF,
+		(int)(is_kn ? product->n : product->k),
 		product->a, BLAS_R_16BF, (int)product->k, &beta, product->c,
 		product->c_is_float ? BLAS_R_32F : BLAS_R_16BF, (int)product->n,
 		BLAS_COMPUTE_32F, BLAS_DEFAULT), "cublasGemmEx");

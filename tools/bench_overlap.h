@@ -33,6 +33,7 @@ struct bench_overlap_options {
 	int                    without_blas;
 	const char            *blas_path;       /* NULL: searched */
 	int                    gathers; /* the gathered A is wanted, too */
+	int                    b_is_k_by_n;     /* of ours and of cuBLAS's */
 	int                    tunes;   /* ceov_op_tune() first */
 	int                    explains;
 	int                    is_tuned;        /* something of tuning was given */
@@ -128,7 +129,8 @@ int bench_overlap_all_reduce(struct bench_rank *rank);
 /* --- one operator's rows, on one rank ------------------------------------- */
 
 /*
- * Memory of a row, bf16 unless stated; what a test does not need is NULL.
+ * Memory of a row, bf16 unless stated; what a test does not need is NULL. n x k may be
+ * k x n, as the options say.
  *
  *             a                 whole       b      c, other       product  reference
  *   ag_gemm   own rows x k      all x k     n x k  all x n        -        all x n

@@ -58,6 +58,7 @@ static int refer_gemm_rs(struct bench_overlap *o)
 		.n = o->shape.n,
 		.k = o->shape.k,
 		.c_is_float = 1,
+		.b_is_k_by_n = o->options->b_is_k_by_n,
 	};
 	uint32_t i;
 	int r = 0;
@@ -114,6 +115,7 @@ int bench_overlap_refer(struct bench_overlap *o)
 		.n = o->shape.n,
 		.k = o->shape.k,
 		.c_is_float = 1,
+		.b_is_k_by_n = o->options->b_is_k_by_n,
 	};
 
 	if (bench_overlap_is_sum(o))

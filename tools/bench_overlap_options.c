@@ -24,6 +24,7 @@ static const struct bench_case cases[] = {
 enum key {
 	KEY_TOKENS = BENCH_KEY_OWN, KEY_GRAPH, KEY_STREAM, KEY_CUBLAS, KEY_NO_CUBLAS,
 	KEY_WAY, KEY_PIECES, KEY_TILE, KEY_REDUCE_BLOCKS, KEY_TUNE, KEY_EXPLAIN, KEY_GATHERED,
+	KEY_KN,
 };
 
 static const struct argp_option options_table[] = {
@@ -58,6 +59,8 @@ static const struct argp_option options_table[] = {
 	{ "explain", KEY_EXPLAIN, NULL, 0, "Print what was chosen, and why", 2 },
 	{ "gathered", KEY_GATHERED, NULL, 0, "Ours leaves the gathered A, too, as the "
 	  "backward pass wants it", 2 },
+	{ "kn", KEY_KN, NULL, 0, "B is k x n, as in a backward pass, and the product A B "
+	  "(default: n x k, A times B transposed); cuBLAS's, too", 2 },
 	{ "chunk", BENCH_KEY_CHUNK, "SIZE", 0, "Largest chunk (default: the library's)", 2 },
 	{ "nccl", BENCH_KEY_NCCL, "PATH", 0, "libnccl.so.2 to compare with (default: "
 	  "searched)", 3 },
@@ -182,6 +185,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case KEY_TUNE: overlap->tunes = 1; break;
 	case KEY_EXPLAIN: overlap->explains = 1; break;
 	case KEY_GATHERED: overlap->gathers = 1; break;
+	case KEY_KN: overlap->b_is_k_by_n = 1; break;
 	case ARGP_KEY_ARG: argp_error(state, "unexpected '%s'", text); break;
 	default:
 		if (!parse_tuning(key, text, state, overlap))

@@ -67,6 +67,7 @@ static struct ceov_ag_gemm ag_gemm_of(const struct bench_overlap *o)
 		.n_gemms = 1,
 		.n = { o->shape.n },
 		.tuning = tuning_of(o),
+		.b_is_k_by_n = o->options->b_is_k_by_n,
 	};
 
 	return shape;
@@ -81,6 +82,7 @@ static struct ceov_gemm_rs gemm_rs_of(const struct bench_overlap *o)
 		.k = o->shape.k,
 		.n = o->shape.n,
 		.tuning = tuning_of(o),
+		.b_is_k_by_n = o->options->b_is_k_by_n,
 	};
 
 	return shape;

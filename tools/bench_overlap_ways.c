@@ -81,6 +81,7 @@ static int multiply(struct bench_overlap *o, const void *a, void *c)
 		.m = o->shape.m,
 		.n = o->shape.n,
 		.k = o->shape.k,
+		.b_is_k_by_n = o->options->b_is_k_by_n,
 	};
 
 	return bench_blas_multiply(o->blas, &product);

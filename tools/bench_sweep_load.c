@@ -222,7 +222,7 @@ static int time_products(struct load *load, double *ret_us)
 	struct bench_device *device = load->sweep->devices[load->helper];
 	struct bench_product product = {
 		load->operands[0], load->operands[1], load->operands[2],
-		GEMM_ROWS, GEMM_ROWS, GEMM_ROWS, 0, 0 };
+		GEMM_ROWS, GEMM_ROWS, GEMM_ROWS, 0, 0, 0 };
 	uint32_t i;
 	int r = bench_time_begin(device);       /* makes its GPU the current one, too */
 

@@ -80,25 +80,28 @@ void bench_host_compare(struct bench_compare *compare)
 	}
 }
 
-static float dot(const uint16_t *a, const uint16_t *b, uint64_t k)
+/* b's numbers are b_step apart. */
+static float dot(const uint16_t *a, const uint16_t *b, uint64_t b_step, uint64_t k)
 {
 	float sum = 0;
 	uint64_t i;
 
 	for (i = 0; i < k; i++)
-		sum += from_bf16(a[i]) * from_bf16(b[i]);
+		sum += from_bf16(a[i]) * from_bf16(b[i * b_step]);
 	return sum;
 }
 
 void bench_host_multiply(const struct bench_product *product)
 {
 	const uint16_t *a = product->a, *b = product->b;
+	uint64_t b_first = product->b_is_k_by_n ? 1 : product->k;
+	uint64_t b_step = product->b_is_k_by_n ? product->n : 1;
 	uint64_t row, column;
 	float *c = product->c;
 
 	for (row = 0; row < product->m; row++) {
 		for (column = 0; column < product->n; column++, c++)
 			*c = (product->adds ? *c : 0) + dot(a + row * product->k,
-				b + column * product->k, product->k);
+				b + column * b_first, b_step, product->k);
 	}
 }

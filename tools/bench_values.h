@@ -32,7 +32,7 @@ struct bench_compare {
 	uint64_t    n_unlike;           /* out: that differ in any bit, as bf16 */
 };
 
-/* C = A B^T, or C += A B^T. A is m x k, B n x k, both bf16. */
+/* C = A B^T, or C += A B^T. A is m x k, B n x k, both bf16. With b_is_k_by_n A B. */
 struct bench_product {
 	const void *a;
 	const void *b;
@@ -42,6 +42,7 @@ struct bench_product {
 	uint64_t    k;
 	int         c_is_float;         /* else bf16, which does not add */
 	int         adds;
+	int         b_is_k_by_n;
 };
 
 void bench_host_values(const struct bench_values *values);

@@ -23,7 +23,9 @@
  *              rank to rank, set n_pieces and way in their tuning.
  *
  * MATRICES   Row-major, rows without gaps: A is rows x k, B is n x k (a Linear layer's
- *            weight as PyTorch keeps it), C is rows x n.
+ *            weight as PyTorch keeps it), C is rows x n. With b_is_k_by_n B is k x n
+ *            instead, and multiplies as it is, A B: a backward pass takes a weight so,
+ *            without a transposed copy. Each rank's own affair.
  *            k and n are multiples of 8.
  * ROWS       The rows of the gathered A, or of the product that is scattered, are
  *            shared out to ranks in order: rank r has rows[r] of them; 0 is allowed.
@@ -177,6 +179,8 @@ struct ceov_ag_gemm {
 	uint32_t                     n_gemms;   /* products of one gathered A */
 	uint64_t                     n[CEOV_OP_GEMMS_MAX];
 	const struct ceov_op_tuning *tuning;    /* NULL: all chosen */
+	int                          b_is_k_by_n;       /* 1: every b is k x n[i]: C = A B.
+						 * struct_bytes up to here: as 0 */
 };
 
 /* 0: arguments are refused by create. n_ranks is the group's. */
@@ -189,7 +193,7 @@ struct ceov_ag_gemm_run {
 	size_t      struct_bytes;
 	void       *stream;                     /* CUstream, never the NULL stream */
 	const void *a;                          /* rows[rank] x k */
-	const void *b[CEOV_OP_GEMMS_MAX];       /* n[i] x k */
+	const void *b[CEOV_OP_GEMMS_MAX];       /* n[i] x k, or k x n[i] */
 	void       *c[CEOV_OP_GEMMS_MAX];       /* all rows x n[i] */
 	void       *gathered;                   /* all rows x k, wanted for the backward
 						 * pass; NULL: not wanted */
@@ -206,6 +210,7 @@ struct ceov_gemm_rs {
 	uint64_t                     k;         /* of this rank's product */
 	uint64_t                     n;
 	const struct ceov_op_tuning *tuning;
+	int                          b_is_k_by_n;       /* as in struct ceov_ag_gemm */
 };
 
 uint64_t ceov_gemm_rs_scratch_bytes(const struct ceov_gemm_rs *shape, uint32_t n_ranks);
@@ -217,7 +222,7 @@ struct ceov_gemm_rs_run {
 	size_t      struct_bytes;
 	void       *stream;
 	const void *a;                          /* all rows x k */
-	const void *b;                          /* n x k */
+	const void *b;                          /* n x k, or k x n */
 	void       *c;                          /* rows[rank] x n */
 };
 

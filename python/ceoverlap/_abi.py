@@ -187,7 +187,7 @@ class ceov_op_tuning(Struct):
 class ceov_ag_gemm(Struct):
     _fields_ = [("struct_bytes", c_size_t), ("dtype", c_enum), ("rows", POINTER(c_uint64)),
                 ("k", c_uint64), ("n_gemms", c_uint32), ("n", c_uint64 * CEOV_OP_GEMMS_MAX),
-                ("tuning", POINTER(ceov_op_tuning))]
+                ("tuning", POINTER(ceov_op_tuning)), ("b_is_k_by_n", c_int)]
 
 
 class ceov_ag_gemm_run(Struct):
@@ -198,7 +198,8 @@ class ceov_ag_gemm_run(Struct):
 
 class ceov_gemm_rs(Struct):
     _fields_ = [("struct_bytes", c_size_t), ("dtype", c_enum), ("rows", POINTER(c_uint64)),
-                ("k", c_uint64), ("n", c_uint64), ("tuning", POINTER(ceov_op_tuning))]
+                ("k", c_uint64), ("n", c_uint64), ("tuning", POINTER(ceov_op_tuning)),
+                ("b_is_k_by_n", c_int)]
 
 
 class ceov_gemm_rs_run(Struct):

@@ -4,7 +4,7 @@
 the order of a stream. ``include/ceoverlap/ops.h`` is the contract; in short:
 
 Matrices   are row-major without gaps: A is rows x k, B is n x k (a Linear layer's weight),
-           C is rows x n; k and n are multiples of 8.
+           or k x n where b_is_k_by_n, C is rows x n; k and n are multiples of 8.
 Rows       of the gathered A, or of the product that is scattered, belong to ranks in order:
            rank r has rows[r] of them; 0 is allowed.
 dtype      "bfloat16" or "float16"; ReduceScatter and AllReduce also take "float32". Arrays
@@ -22,7 +22,7 @@ from __future__ import annotations
 import ctypes
 import math
 import weakref
-from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _abi, _object, errors
 from .buffer import Memory, memory_of
@@ -214,6 +214,11 @@ def _check_rows(workspace: Workspace, rows: Sequence[int], what: str) -> None:
         raise errors.InvalidError(f"{what}: {len(rows)} numbers for {n} ranks")
 
 
+def _b_shape(op: Union[AllGatherGemm, GemmReduceScatter], n: int) -> Tuple[int, int]:
+    """Of the B of a product with n columns."""
+    return (op.k, n) if op.b_is_k_by_n else (n, op.k)
+
+
 Several = Any                           # an array, or a list of arrays
 
 
@@ -222,6 +227,8 @@ class AllGatherGemm(_Op):
 
     rows    of each rank: n_ranks numbers
     n       columns of the product, or of up to 4 products of one gathered A
+    b_is_k_by_n  every B is k x n, and C_i = A B_i: a backward pass multiplies so, by a
+                 weight as it is
     """
 
     _create_call = "ceov_ag_gemm_create"
@@ -229,17 +236,18 @@ class AllGatherGemm(_Op):
 
     def __init__(self, workspace: Workspace, rows: Sequence[int], k: int,
                  n: Union[int, Sequence[int]], dtype: str = "bfloat16",
-                 tuning: Optional[Tuning] = None):
+                 tuning: Optional[Tuning] = None, b_is_k_by_n: bool = False):
         _check_rows(workspace, rows, "rows")
         self.rows = tuple(rows)
         self.k = k
         self.n = (n,) if isinstance(n, int) else tuple(n)
         self.dtype = str(dtype)
+        self.b_is_k_by_n = bool(b_is_k_by_n)
         self._is_single = isinstance(n, int)
-        super().__init__(workspace, self._shape_of(rows, k, n, dtype, tuning))
+        super().__init__(workspace, self._shape_of(rows, k, n, dtype, tuning, b_is_k_by_n))
 
     @staticmethod
-    def _shape_of(rows, k, n, dtype, tuning):
+    def _shape_of(rows, k, n, dtype, tuning, b_is_k_by_n):
         widths = (n,) if isinstance(n, int) else tuple(n)
         if not 1 <= len(widths) <= _abi.CEOV_OP_GEMMS_MAX:
             raise errors.InvalidError(f"{len(widths)} products: 1 to "
@@ -249,19 +257,22 @@ class AllGatherGemm(_Op):
         shape.k = k
         shape.n_gemms = len(widths)
         shape.n[:len(widths)] = widths
+        shape.b_is_k_by_n = bool(b_is_k_by_n)
         return shape
 
     @classmethod
     def scratch_bytes(cls, rows: Sequence[int], k: int, n: Union[int, Sequence[int]],
-                      dtype: str = "bfloat16", tuning: Optional[Tuning] = None) -> int:
+                      dtype: str = "bfloat16", tuning: Optional[Tuning] = None,
+                      b_is_k_by_n: bool = False) -> int:
         """What its workspace needs."""
         return _scratch_bytes("ceov_ag_gemm_scratch_bytes",
-                              cls._shape_of(rows, k, n, dtype, tuning), len(rows))
+                              cls._shape_of(rows, k, n, dtype, tuning, b_is_k_by_n),
+                              len(rows))
 
     def run(self, a, b: Several, c: Several = None, gathered=None, stream=None) -> Several:
-        """a: rows[rank] x k; b: n x k; c: sum(rows) x n, new where None (host ranks); for
-        several products b and c are lists. gathered: sum(rows) x k or None, gets all of A.
-        Returns c."""
+        """a: rows[rank] x k; b: n x k, or k x n where b_is_k_by_n; c: sum(rows) x n, new
+        where None (host ranks); for several products b and c are lists. gathered: sum(rows)
+        x k or None, gets all of A. Returns c."""
         all_rows = sum(self.rows)
         b = [b] if self._is_single else list(b)
         if c is None:
@@ -275,7 +286,7 @@ class AllGatherGemm(_Op):
         run.a = held[0].address
         for i, n in enumerate(self.n):
             c[i] = self._result(c[i], a, all_rows, n)
-            held.append(self._operand(b[i], "b", n, self.k))
+            held.append(self._operand(b[i], "b", *_b_shape(self, n)))
             run.b[i] = held[-1].address
             held.append(self._operand(c[i], "c", all_rows, n, is_result=True))
             run.c[i] = held[-1].address
@@ -291,42 +302,47 @@ class GemmReduceScatter(_Op):
 
     rows    of the sum that each rank gets: n_ranks numbers
     k       of this rank's product
+    b_is_k_by_n  B is k x n, and the product A B
     """
 
     _create_call = "ceov_gemm_rs_create"
     _run_call = "ceov_gemm_rs_run"
 
     def __init__(self, workspace: Workspace, rows: Sequence[int], k: int, n: int,
-                 dtype: str = "bfloat16", tuning: Optional[Tuning] = None):
+                 dtype: str = "bfloat16", tuning: Optional[Tuning] = None,
+                 b_is_k_by_n: bool = False):
         _check_rows(workspace, rows, "rows")
         self.rows = tuple(rows)
         self.k = k
         self.n = n
         self.dtype = str(dtype)
-        super().__init__(workspace, self._shape_of(rows, k, n, dtype, tuning))
+        self.b_is_k_by_n = bool(b_is_k_by_n)
+        super().__init__(workspace, self._shape_of(rows, k, n, dtype, tuning, b_is_k_by_n))
 
     @staticmethod
-    def _shape_of(rows, k, n, dtype, tuning):
+    def _shape_of(rows, k, n, dtype, tuning, b_is_k_by_n):
         shape = _shape(_abi.ceov_gemm_rs, dtype, tuning)
         shape.rows = _numbers(rows)
         shape.k = k
         shape.n = n
+        shape.b_is_k_by_n = bool(b_is_k_by_n)
         return shape
 
     @classmethod
     def scratch_bytes(cls, rows: Sequence[int], k: int, n: int, dtype: str = "bfloat16",
-                      tuning: Optional[Tuning] = None) -> int:
+                      tuning: Optional[Tuning] = None, b_is_k_by_n: bool = False) -> int:
         """What its workspace needs."""
         return _scratch_bytes("ceov_gemm_rs_scratch_bytes",
-                              cls._shape_of(rows, k, n, dtype, tuning), len(rows))
+                              cls._shape_of(rows, k, n, dtype, tuning, b_is_k_by_n),
+                              len(rows))
 
     def run(self, a, b, c=None, stream=None):
-        """a: sum(rows) x k; b: n x k; c: rows[rank] x n, new where None (host ranks).
-        Returns c."""
+        """a: sum(rows) x k; b: n x k, or k x n where b_is_k_by_n; c: rows[rank] x n, new
+        where None (host ranks). Returns c."""
         own = self.rows[self._rank]
         c = self._result(c, a, own, self.n)
         held = (self._operand(a, "a", sum(self.rows), self.k),
-                self._operand(b, "b", self.n, self.k),
+                self._operand(b, "b", *_b_shape(self, self.n)),
                 self._operand(c, "c", own, self.n, is_result=True))
         run = _abi.new(_abi.ceov_gemm_rs_run)
         run.a, run.b, run.c = (memory.address for memory in held)

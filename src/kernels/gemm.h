@@ -7,7 +7,7 @@
  * What a GEMM that waits and arrives per tile is told: the same on the host and in the
  * kernel. Plain C.
  *
- * C = A B^T, bf16 or fp16, row-major, accumulated in fp32. The work is a list of
+ * C = A B^T, or A B, bf16 or fp16, row-major, accumulated in fp32. The work is a list of
  * tiles, made once by ops/tiles.c; who executes it has no order of its own. For each
  * tile:
  *
@@ -34,7 +34,8 @@ enum cei_gemm_a { CEI_GEMM_A_OWN, CEI_GEMM_A_GATHERED, CEI_GEMM_A_COUNT };
 struct cei_gemm_tile {
 	uint32_t a_row;                 /* first row in its A ... */
 	uint32_t c_row;                 /* ... and in its C */
-	uint32_t column;                /* first column of C, which is a row of B */
+	uint32_t column;                /* first column of C, which is a row of B, or where B
+					 * is k x n a column of it */
 	uint16_t n_rows;                /* to store; less than the shape's: a last tile;
 					 * 0: nothing, the other half of a pair */
 	uint8_t  a;                     /* enum cei_gemm_a */
@@ -86,7 +87,8 @@ struct cei_gemm_map {
 
 /*
  * cei_gemm_<dtype>_<rows>x<columns>, dtype bf16 or fp16, rows x columns 128x256, 128x192
- * or 128x128, sm_90a only. Blocks of
+ * or 128x128, sm_90a only, for B as n x k (C = A B^T); the same with _kn behind it for B
+ * as k x n (C = A B). Blocks of
  * CEI_GEMM_THREADS, one per SM, in clusters of two: tiles 2i and 2i + 1 are one
  * cluster's, have one column, and go to its blocks 0 and 1; the rows of the second
  * are apart from the first's or n_rows is 0. Clusters take pairs in the list's order:
@@ -94,7 +96,8 @@ struct cei_gemm_map {
  * get done by as few clusters as find an SM (gemm_pairs.cuh).
  *
  * Maps: A in boxes of 64 columns x tile_rows rows, B of 64 columns x tile_columns / 2
- * rows, C of 64 columns x tile_rows / 2 rows, all swizzled by 128 bytes.
+ * rows, or as k x n of 64 columns x CEI_GEMM_K_STEP rows, C of 64 columns x tile_rows / 2
+ * rows, all swizzled by 128 bytes.
  */
 #define CEI_GEMM_THREADS 384u
 #define CEI_GEMM_CLUSTER 2u

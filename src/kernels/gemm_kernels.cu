@@ -4,7 +4,8 @@
 /*
  * The GEMM whose tiles wait for pieces and arrive at them: persistent, warp-specialised,
  * sm_90a. gemm.h says what it is told. A cluster of two blocks works on two tiles of one
- * column; each block loads its rows of A, and half of B for both.
+ * column; each block loads its rows of A, and half of B for both: half its rows, or where
+ * B is k x n every other box of 64 columns.
  *
  *   warp 0            awaits the piece, loads A and B      --full-->   consumers
  *   warps 4-7, 8-11   multiply; each group has half the    <-empty--
@@ -36,7 +37,8 @@ namespace cei_gemm_kernels {
 #define GROUPS        2u                /* of consumers, a warpgroup each */
 #define GROUP_THREADS 128u
 #define CLAIMER       96u               /* warp 3's first thread */
-#define PANEL_COLUMNS 64u               /* of C in shared memory: 128 bytes */
+#define PANEL_COLUMNS 64u               /* of C and a k x n B in shared memory: 128 bytes */
+#define BOX_BYTES     (PANEL_COLUMNS * CEI_GEMM_K_STEP * 2u)    /* such a B's */
 
 /* Registers: 168 each at the start (65536 / 384), shared out anew by role. */
 #define REGISTERS_MOVE     40
@@ -46,9 +48,10 @@ namespace cei_gemm_kernels {
 enum { BAR_C_FULL = 1, BAR_C_EMPTY = 3 };
 #define C_THREADS (GROUP_THREADS + 32u)
 
-template <uint32_t ROWS, uint32_t COLUMNS> struct layout {
+template <uint32_t ROWS, uint32_t COLUMNS, bool B_IS_KN> struct layout {
 	static constexpr uint32_t rows = ROWS;
 	static constexpr uint32_t columns = COLUMNS;
+	static constexpr bool b_is_kn = B_IS_KN;        /* B is k x n, else n x k */
 	static constexpr uint32_t group_rows = ROWS / GROUPS;
 	static constexpr uint32_t blocks = group_rows / 64; /* of 64 rows, per group */
 	static constexpr uint32_t panels = COLUMNS / PANEL_COLUMNS;
@@ -122,6 +125,20 @@ static __device__ void await(const struct cei_gemm_marks &marks,
 
 /* --- warp 0, one thread: loads A and B -------------------------------------------------- */
 
+/* Of a k x n B every other box of a stage, into both blocks. */
+template <class L>
+static __device__ __forceinline__ void
+load_boxes(uint8_t *b, const struct cei_gemm_map *map, struct cei_box at, uint64_t *full,
+	   uint32_t block)
+{
+#pragma unroll
+	for (uint32_t i = 0; i < L::columns / PANEL_COLUMNS; i++) {
+		if (i % CEI_GEMM_CLUSTER == block)
+			cei_box_load_both(b + i * BOX_BYTES, map, at, full);
+		at.column += PANEL_COLUMNS;
+	}
+}
+
 template <class L>
 static __device__ __forceinline__ void
 load_tile(const struct cei_gemm &p, const struct shared &shared,
@@ -141,8 +158,12 @@ load_tile(const struct cei_gemm &p, const struct shared &shared,
 		cei_bar_wait(&shared.bars->empty[turn->index], turn->parity ^ 1);
 		cei_bar_expect(full, L::stage_bytes);
 		cei_box_load(stage, a, { k, (int32_t)tile.a_row }, full);
-		cei_box_load_both(stage + L::a_bytes + block * (L::b_bytes / 2), b,
-				  { k, b_row }, full);
+		if constexpr (L::b_is_kn)
+			load_boxes<L>(stage + L::a_bytes, b, { (int32_t)tile.column, k },
+				      full, block);
+		else
+			cei_box_load_both(stage + L::a_bytes + block * (L::b_bytes / 2), b,
+					  { k, b_row }, full);
 		turn_next(turn, L::stages);
 	}
 }
@@ -344,15 +365,17 @@ multiply_stage(typename L::sums &sums,
 	       const uint8_t *stage, uint32_t group, int keeps)
 {
 	const uint64_t a = cei_operand(stage + group * L::group_rows * 128);
-	const uint64_t b = cei_operand(stage + L::a_bytes);
+	const uint64_t b = L::b_is_kn ? cei_operand_mn(stage + L::a_bytes)
+				      : cei_operand(stage + L::a_bytes);
+	constexpr uint32_t b_step = L::b_is_kn ? 128 : 2;
 
 	cei_wgmma_fence();
 #pragma unroll
 	for (uint32_t k = 0; k < CEI_GEMM_K_STEP / 16; k++)
 #pragma unroll
 		for (uint32_t i = 0; i < L::blocks; i++)
-			cei_wgmma<L::columns, NUMBER>::multiply(
-				sums[i], a + i * (64 * 128 >> 4) + 2 * k, b + 2 * k,
+			cei_wgmma<L::columns, NUMBER, L::b_is_kn>::multiply(
+				sums[i], a + i * (64 * 128 >> 4) + 2 * k, b + b_step * k,
 				k || keeps);
 	cei_wgmma_commit();
 }
@@ -557,17 +580,20 @@ static __device__ __forceinline__ void gemm(const struct cei_gemm &p)
 #define CEI_CLUSTERED __cluster_dims__(CEI_GEMM_CLUSTER, 1, 1)
 #endif
 
-#define CEI_GEMM_KERNEL(type, NUMBER, ROWS, COLUMNS) \
+#define CEI_GEMM_KERNEL(name, NUMBER, ROWS, COLUMNS, B_IS_KN) \
 	extern "C" __global__ void CEI_CLUSTERED __launch_bounds__(CEI_GEMM_THREADS, 1) \
-	cei_gemm_##type##_##ROWS##x##COLUMNS(const __grid_constant__ struct cei_gemm p) \
+	name(const __grid_constant__ struct cei_gemm p) \
 	{ \
-		cei_gemm_kernels::gemm<cei_gemm_kernels::layout<ROWS, COLUMNS>, \
+		cei_gemm_kernels::gemm<cei_gemm_kernels::layout<ROWS, COLUMNS, B_IS_KN>, \
 					NUMBER>(p); \
 	}
+#define CEI_GEMM_KERNELS(type, NUMBER, ROWS, COLUMNS) \
+	CEI_GEMM_KERNEL(cei_gemm_##type##_##ROWS##x##COLUMNS, NUMBER, ROWS, COLUMNS, false) \
+	CEI_GEMM_KERNEL(cei_gemm_##type##_##ROWS##x##COLUMNS##_kn, NUMBER, ROWS, COLUMNS, true)
 
-CEI_GEMM_KERNEL(bf16, CEI_NUMBER_BF16, 128, 256)
-CEI_GEMM_KERNEL(bf16, CEI_NUMBER_BF16, 128, 192)
-CEI_GEMM_KERNEL(bf16, CEI_NUMBER_BF16, 128, 128)
-CEI_GEMM_KERNEL(fp16, CEI_NUMBER_FP16, 128, 256)
-CEI_GEMM_KERNEL(fp16, CEI_NUMBER_FP16, 128, 192)
-CEI_GEMM_KERNEL(fp16, CEI_NUMBER_FP16, 128, 128)
+CEI_GEMM_KERNELS(bf16, CEI_NUMBER_BF16, 128, 256)
+CEI_GEMM_KERNELS(bf16, CEI_NUMBER_BF16, 128, 192)
+CEI_GEMM_KERNELS(bf16, CEI_NUMBER_BF16, 128, 128)
+CEI_GEMM_KERNELS(fp16, CEI_NUMBER_FP16, 128, 256)
+CEI_GEMM_KERNELS(fp16, CEI_NUMBER_FP16, 128, 192)
+CEI_GEMM_KERNELS(fp16, CEI_NUMBER_FP16, 128, 128)

@@ -211,6 +211,17 @@ static __device__ __forceinline__ uint64_t cei_operand(const void *p)
 		((uint64_t)(1024 >> 4) << 32) | ((uint64_t)1 << 62);
 }
 
+/* Likewise of an MN-major one, in boxes of 64 columns x 64 rows of k, 8192 bytes apart:
+ * the leading offset goes from box to box, groups of 8 rows are 1024 bytes apart. 16 rows
+ * further on: + 128. */
+static __device__ __forceinline__ uint64_t cei_operand_mn(const void *p)
+{
+	uint64_t address = cei_shared(p);
+
+	return ((address & 0x3ffff) >> 4) | ((uint64_t)(8192 >> 4) << 16) |
+		((uint64_t)(1024 >> 4) << 32) | ((uint64_t)1 << 62);
+}
+
 static __device__ __forceinline__ void cei_wgmma_fence()
 {
 	asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

@@ -5,8 +5,8 @@
 
 /*
  * wgmma of a warpgroup: 64 rows x N columns += A (64 x 16) B^T (N x 16), both from
- * shared memory, K-major. The instruction names every accumulator, hence the lists:
- * no function can pass them on.
+ * shared memory: A K-major, B K-major (B_IS_MN 0) or MN-major (1). The instruction names
+ * every accumulator, hence the lists: no function can pass them on.
  */
 
 #include <stdint.h>
@@ -30,7 +30,7 @@ enum cei_number { CEI_NUMBER_BF16, CEI_NUMBER_FP16 };
 	"%40, %41, %42, %43, %44, %45, %46, %47, " \
 	"%48, %49, %50, %51, %52, %53, %54, %55, " \
 	"%56, %57, %58, %59, %60, %61, %62, %63}, " \
-	"%64, %65, p, 1, 1, 0, 0;\n}\n"
+	"%64, %65, p, 1, 1, 0, %67;\n}\n"
 
 #define CEI_WGMMA_192(type) \
 	"{\n.reg .pred p;\nsetp.ne.b32 p, %98, 0;\n" \
@@ -47,7 +47,7 @@ enum cei_number { CEI_NUMBER_BF16, CEI_NUMBER_FP16 };
 	"%72, %73, %74, %75, %76, %77, %78, %79, " \
 	"%80, %81, %82, %83, %84, %85, %86, %87, " \
 	"%88, %89, %90, %91, %92, %93, %94, %95}, " \
-	"%96, %97, p, 1, 1, 0, 0;\n}\n"
+	"%96, %97, p, 1, 1, 0, %99;\n}\n"
 
 #define CEI_WGMMA_256(type) \
 	"{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n" \
@@ -68,11 +68,11 @@ enum cei_number { CEI_NUMBER_BF16, CEI_NUMBER_FP16 };
 	"%104, %105, %106, %107, %108, %109, %110, %111, " \
 	"%112, %113, %114, %115, %116, %117, %118, %119, " \
 	"%120, %121, %122, %123, %124, %125, %126, %127}, " \
-	"%128, %129, p, 1, 1, 0, 0;\n}\n"
+	"%128, %129, p, 1, 1, 0, %131;\n}\n"
 
-template <int COLUMNS, enum cei_number NUMBER> struct cei_wgmma;
+template <int COLUMNS, enum cei_number NUMBER, int B_IS_MN> struct cei_wgmma;
 
-template <enum cei_number NUMBER> struct cei_wgmma<128, NUMBER> {
+template <enum cei_number NUMBER, int B_IS_MN> struct cei_wgmma<128, NUMBER, B_IS_MN> {
 	/* keeps: 0 begins with zeroes. */
 	static __device__ __forceinline__ void
 	multiply(float (&d)[64], uint64_t a, uint64_t b, int keeps)
@@ -80,15 +80,15 @@ template <enum cei_number NUMBER> struct cei_wgmma<128, NUMBER> {
 		if constexpr (NUMBER == CEI_NUMBER_BF16)
 			asm volatile(CEI_WGMMA_128("bf16")
 				     : CEI_D64(d, 0)
-				     : "l"(a), "l"(b), "r"(keeps));
+				     : "l"(a), "l"(b), "r"(keeps), "n"(B_IS_MN));
 		else
 			asm volatile(CEI_WGMMA_128("f16")
 				     : CEI_D64(d, 0)
-				     : "l"(a), "l"(b), "r"(keeps));
+				     : "l"(a), "l"(b), "r"(keeps), "n"(B_IS_MN));
 	}
 };
 
-template <enum cei_number NUMBER> struct cei_wgmma<192, NUMBER> {
+template <enum cei_number NUMBER, int B_IS_MN> struct cei_wgmma<192, NUMBER, B_IS_MN> {
 	/* keeps: 0 begins with zeroes. */
 	static __device__ __forceinline__ void
 	multiply(float (&d)[96], uint64_t a, uint64_t b, int keeps)
@@ -96,15 +96,15 @@ template <enum cei_number NUMBER> struct cei_wgmma<192, NUMBER> {
 		if constexpr (NUMBER == CEI_NUMBER_BF16)
 			asm volatile(CEI_WGMMA_192("bf16")
 				     : CEI_D64(d, 0), CEI_D16(d, 64), CEI_D16(d, 80)
-				     : "l"(a), "l"(b), "r"(keeps));
+				     : "l"(a), "l"(b), "r"(keeps), "n"(B_IS_MN));
 		else
 			asm volatile(CEI_WGMMA_192("f16")
 				     : CEI_D64(d, 0), CEI_D16(d, 64), CEI_D16(d, 80)
-				     : "l"(a), "l"(b), "r"(keeps));
+				     : "l"(a), "l"(b), "r"(keeps), "n"(B_IS_MN));
 	}
 };
 
-template <enum cei_number NUMBER> struct cei_wgmma<256, NUMBER> {
+template <enum cei_number NUMBER, int B_IS_MN> struct cei_wgmma<256, NUMBER, B_IS_MN> {
 	/* keeps: 0 begins with zeroes. */
 	static __device__ __forceinline__ void
 	multiply(float (&d)[128], uint64_t a, uint64_t b, int keeps)
@@ -112,11 +112,11 @@ template <enum cei_number NUMBER> struct cei_wgmma<256, NUMBER> {
 		if constexpr (NUMBER == CEI_NUMBER_BF16)
 			asm volatile(CEI_WGMMA_256("bf16")
 				     : CEI_D64(d, 0), CEI_D64(d, 64)
-				     : "l"(a), "l"(b), "r"(keeps));
+				     : "l"(a), "l"(b), "r"(keeps), "n"(B_IS_MN));
 		else
 			asm volatile(CEI_WGMMA_256("f16")
 				     : CEI_D64(d, 0), CEI_D64(d, 64)
-				     : "l"(a), "l"(b), "r"(keeps));
+				     : "l"(a), "l"(b), "r"(keeps), "n"(B_IS_MN));
 	}
 };
 

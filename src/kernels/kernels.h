@@ -185,7 +185,7 @@ struct cei_kernel_compare_bf16 {
  */
 struct cei_kernel_reference {
 	const void *a;                          /* n_rows x k; without b: n_rows x n */
-	const void *b;                          /* n x k, not fp32; or NULL */
+	const void *b;                          /* n x k or k x n, not fp32; or NULL */
 	uint64_t    n_rows;
 	uint64_t    n;
 	uint64_t    k;                          /* a multiple of 8 */
@@ -193,6 +193,7 @@ struct cei_kernel_reference {
 	float      *slack;
 	uint32_t    dtype;                      /* enum ceov_dtype: of a and b */
 	uint32_t    adds;                       /* 1: to what sum and slack hold */
+	uint32_t    b_is_k_by_n;                /* 1: k x n */
 	float       rounding;
 	float       accumulation;
 };

@@ -42,6 +42,12 @@ static const char *const names[] = {
 	"cei_gemm_fp16_128x256",
 	"cei_gemm_fp16_128x192",
 	"cei_gemm_fp16_128x128",
+	"cei_gemm_bf16_128x256_kn",
+	"cei_gemm_bf16_128x192_kn",
+	"cei_gemm_bf16_128x128_kn",
+	"cei_gemm_fp16_128x256_kn",
+	"cei_gemm_fp16_128x192_kn",
+	"cei_gemm_fp16_128x128_kn",
 };
 
 #define N_KERNELS (sizeof(names) / sizeof(names[0]))

@@ -178,9 +178,11 @@ struct reference_sum {
 };
 
 /* Products of two such numbers are exact in float; eight of them add up there, and the
- * rest in double: what that loses is nothing beside what results are allowed. */
+ * rest in double: what that loses is nothing beside what results are allowed. b's numbers
+ * are b_step apart. */
 static __device__ struct reference_sum reference_dot(const uint16_t *a, const uint16_t *b,
-						     uint64_t k, uint32_t is_fp16)
+						     uint64_t b_step, uint64_t k,
+						     uint32_t is_fp16)
 {
 	struct reference_sum sum = { 0.0, 0.0 };
 	union { uint4 vector; uint16_t number[8]; } x, y;
@@ -190,7 +192,10 @@ static __device__ struct reference_sum reference_dot(const uint16_t *a, const ui
 
 	for (i = 0; i < k; i += 8) {
 		x.vector = *(const uint4 *)(a + i);
-		y.vector = *(const uint4 *)(b + i);
+		if (b_step == 1)
+			y.vector = *(const uint4 *)(b + i);
+		for (j = 0; b_step != 1 && j < 8; j++)
+			y.number[j] = b[(i + j) * b_step];
 		value = size = 0.0f;
 		for (j = 0; j < 8; j++) {
 			product = widen(x.number[j], is_fp16) * widen(y.number[j], is_fp16);
@@ -207,6 +212,8 @@ extern "C" __global__ void cei_kernel_reference(struct cei_kernel_reference refe
 {
 	const uint16_t *a = (const uint16_t *)reference.a;
 	const uint16_t *b = (const uint16_t *)reference.b;
+	const uint64_t b_first = reference.b_is_k_by_n ? 1 : reference.k;
+	const uint64_t b_step = reference.b_is_k_by_n ? reference.n : 1;
 	struct reference_sum sum;
 	double slack;
 	uint64_t i;
@@ -214,8 +221,8 @@ extern "C" __global__ void cei_kernel_reference(struct cei_kernel_reference refe
 	for (i = thread_index(); i < reference.n_rows * reference.n; i += n_threads()) {
 		if (b) {
 			sum = reference_dot(a + i / reference.n * reference.k,
-					    b + i % reference.n * reference.k, reference.k,
-					    reference.dtype == CEOV_FP16);
+					    b + i % reference.n * b_first, b_step,
+					    reference.k, reference.dtype == CEOV_FP16);
 		} else {
 			sum.value = (double)number_at(a, i, reference.dtype);
 			sum.size = fabs(sum.value);

@@ -6,22 +6,32 @@
  * read those where the caller has them.
  */
 
+#include <stddef.h>
 #include <string.h>
 
 #include "ce_engine/context.h"
 #include "ops/numbers.h"
 #include "ops/run.h"
 
+/* As it was before it had b_is_k_by_n, or as it is and may grow to be. */
+static int has_known_size(const struct ceov_ag_gemm *from)
+{
+	return from->struct_bytes == offsetof(struct ceov_ag_gemm, b_is_k_by_n) ||
+	       from->struct_bytes >= sizeof(*from);
+}
+
 static struct cei_op_shape shape_of(const struct ceov_ag_gemm *from, uint32_t n_ranks)
 {
 	struct cei_op_shape shape = { .sort = CEI_OP_AG_GEMM };
 
-	if (!from || from->struct_bytes < sizeof(*from))
+	if (!from || !has_known_size(from))
 		return shape;
 	shape.dtype = from->dtype;
 	shape.k = from->k;
 	shape.n_products = from->n_gemms;
 	memcpy(shape.n, from->n, sizeof(shape.n));
+	if (from->struct_bytes >= sizeof(*from))
+		shape.b_is_k_by_n = from->b_is_k_by_n;
 	cei_op_take_rows(&shape, from->rows, n_ranks);
 	return shape;
 }
@@ -103,12 +113,13 @@ static struct cei_gemm_job job_of(const ceov_op *op, const struct ceov_ag_gemm_r
 	job.dtype = shape->dtype;
 	job.shape = op->choice.shape;
 	job.k = shape->k;
+	job.b_is_k_by_n = shape->b_is_k_by_n;
 	job.tiles = &list->tiles;
 	job.held_tiles = list->held;
 	job.a[CEI_GEMM_A_OWN] = cei_op_matrix(run->a, shape->rows[op->workspace->rank], shape->k);
 	job.a[CEI_GEMM_A_GATHERED] = cei_op_matrix(scratch, all_rows, shape->k);
 	for (i = 0; i < shape->n_products; i++) {
-		job.b[i] = cei_op_matrix(run->b[i], shape->n[i], shape->k);
+		job.b[i] = cei_op_b(shape, i, run->b[i]);
 		job.c[i] = cei_op_matrix(run->c[i], all_rows, shape->n[i]);
 	}
 	job.n_sources = shape->n_ranks;

@@ -194,7 +194,8 @@ static int is_size(uint64_t n)
 
 /*
  * cuBLAS thinks in columns: our rows are its columns, so C^T (n x m) = B A^T there,
- * where A as it lies is k x m already and B is k x n.
+ * where A as it lies is k x m already and B is k x n, to be transposed; a B that is k x n
+ * here is n x k there, as it is wanted.
  *
  * Setting the stream resets the workspace to one that cuBLAS allocates by stream;
  * with ours set after it nothing is allocated, and a capture holds our address.
@@ -204,6 +205,8 @@ static int multiply(struct cei_blas *blas, const struct cei_blas_gemm *gemm)
 	const struct blas_calls *calls = &blas->calls;
 	const int type = gemm->dtype == CEOV_BF16 ? BLAS_R_16BF : BLAS_R_16F;
 	const int m = (int)gemm->m, n = (int)gemm->n, k = (int)gemm->k;
+	const int op_b = gemm->b_is_k_by_n ? BLAS_OP_N : BLAS_OP_T;
+	const int b_pitch = gemm->b_is_k_by_n ? n : k;
 	const float one = 1.0f, zero = 0.0f;
 	int status;
 
@@ -214,8 +217,8 @@ static int multiply(struct cei_blas *blas, const struct cei_blas_gemm *gemm)
 				      WORKSPACE_BYTES);
 	if (status != BLAS_SUCCESS)
 		return raise_status(blas, status, "the workspace is refused");
-	status = calls->gemm(blas->handle, BLAS_OP_T, BLAS_OP_N, n, m, k, &one,
-			     gemm->b, type, k, gemm->a, type, k, &zero, gemm->c, type, n,
+	status = calls->gemm(blas->handle, op_b, BLAS_OP_N, n, m, k, &one, gemm->b, type,
+			     b_pitch, gemm->a, type, k, &zero, gemm->c, type, n,
 			     BLAS_COMPUTE_32F, BLAS_GEMM_DEFAULT);
 	if (status != BLAS_SUCCESS)
 		return raise_status(blas, status, "the product is refused");

@@ -26,8 +26,9 @@ struct cei_blas_gemm {
 	uint64_t        n;              /* likewise */
 	uint64_t        k;              /* at least 1 */
 	const void     *a;              /* m x k, row-major without gaps, in GPU memory */
-	const void     *b;              /* n x k */
+	const void     *b;              /* n x k, or k x n */
 	void           *c;              /* m x n, written; overlaps neither */
+	int             b_is_k_by_n;    /* 1: C = A B */
 };
 
 /*
@@ -43,7 +44,7 @@ int  cei_blas_open(struct cei_cuda *cuda, uint32_t gpu, struct cei_blas **ret_bl
 void cei_blas_close(struct cei_blas *blas);
 
 /*
- * Queues C = A B^T. One thread at a time, and one stream at a time: the next product
+ * Queues C = A B^T, or A B. One thread at a time, and one stream at a time: the next product
  * uses the same workspace, so a caller who changes streams orders them. The GPU's
  * primary context is made current within. The first product of a shape may load a
  * kernel, which waits for the GPU: cei_blas_load() before kernels await marks.
@@ -53,9 +54,9 @@ void cei_blas_close(struct cei_blas *blas);
  */
 int  cei_blas_gemm(struct cei_blas *blas, const struct cei_blas_gemm *gemm);
 
-/* Has cuBLAS load what such a product needs, and computes nothing: of gemm, dtype and
- * sizes count. May wait for the GPU. Threads and errors as above, and CEOV_ERR_CUDA where
- * the driver refuses. */
+/* Has cuBLAS load what such a product needs, and computes nothing: of gemm, dtype, sizes
+ * and b_is_k_by_n count. May wait for the GPU. Threads and errors as above, and
+ * CEOV_ERR_CUDA where the driver refuses. */
 int  cei_blas_load(struct cei_blas *blas, const struct cei_blas_gemm *gemm);
 
 #endif /* CEI_BLAS_CUDA_H */

@@ -34,11 +34,6 @@ struct listing {
 	struct cei_candidates       *candidates;
 };
 
-static int has_gemm(const struct cei_op_shape *shape)
-{
-	return shape->sort == CEI_OP_AG_GEMM || shape->sort == CEI_OP_GEMM_RS;
-}
-
 static int is_same(const struct ceov_op_tuning *x, const struct ceov_op_tuning *y)
 {
 	return x->way == y->way && x->n_pieces == y->n_pieces &&
@@ -54,7 +49,7 @@ static int is_allowed(const struct listing *listing, const struct ceov_op_tuning
 	if ((told->way && told->way != tuning->way) ||
 	    (told->n_pieces && told->n_pieces != tuning->n_pieces))
 		return 0;
-	if (!has_gemm(listing->shape))
+	if (!cei_op_has_gemm(listing->shape))
 		return !told->n_reduce_blocks ||
 			told->n_reduce_blocks == tuning->n_reduce_blocks;
 	return !told->tile_rows || (told->tile_rows == tuning->tile_rows &&
@@ -85,7 +80,7 @@ static struct ceov_op_tuning choose(const struct listing *listing,
 	cei_chooser_choose(listing->shape, rates, told, &choice);
 	tuning.way = choice.way;
 	tuning.n_pieces = choice.n_pieces;
-	if (has_gemm(listing->shape)) {
+	if (cei_op_has_gemm(listing->shape)) {
 		tuning.tile_rows = choice.shape.rows;
 		tuning.tile_columns = choice.shape.columns;
 	} else {
@@ -230,7 +225,7 @@ void cei_candidates_list(const struct cei_op_shape *shape, const struct cei_rate
 	memset(ret_candidates, 0, sizeof(*ret_candidates));
 	ret_candidates->tuning[0] = choose(&listing, rates, listing.told);
 	ret_candidates->n = 1;
-	if (has_gemm(shape))
+	if (cei_op_has_gemm(shape))
 		list_products(&listing);
 	else
 		list_sums(&listing);

@@ -90,7 +90,7 @@ const char *cei_chooser_fault(const struct ceov_op_tuning *tuning)
 
 /* --- the model ------------------------------------------------------------- */
 
-static int has_gemm(const struct cei_op_shape *shape)
+int cei_op_has_gemm(const struct cei_op_shape *shape)
 {
 	return shape->sort == CEI_OP_AG_GEMM || shape->sort == CEI_OP_GEMM_RS;
 }
@@ -107,7 +107,7 @@ static uint64_t row_bytes(const struct cei_op_shape *shape)
 
 	if (cei_op_is_move(shape))
 		return 1;
-	if (has_gemm(shape))
+	if (cei_op_has_gemm(shape))
 		columns = shape->sort == CEI_OP_AG_GEMM ? shape->k : shape->n[0];
 	return columns * cei_number_bytes(shape->dtype);
 }
@@ -139,9 +139,9 @@ static uint32_t choose_pieces(const struct cei_op_shape *shape)
 
 	if (cei_op_is_move(shape))
 		return move_pieces(rows);
-	if (n > (has_gemm(shape) ? PIECES_MAX : SUM_PIECES_MAX))
-		n = has_gemm(shape) ? PIECES_MAX : SUM_PIECES_MAX;
-	while (n > 1 && has_gemm(shape) && rows / n < PIECE_ROWS_MIN)
+	if (n > (cei_op_has_gemm(shape) ? PIECES_MAX : SUM_PIECES_MAX))
+		n = cei_op_has_gemm(shape) ? PIECES_MAX : SUM_PIECES_MAX;
+	while (n > 1 && cei_op_has_gemm(shape) && rows / n < PIECE_ROWS_MIN)
 		n--;
 	return n ? (uint32_t)n : 1;
 }
@@ -248,7 +248,7 @@ static enum ceov_op_way choose_way(const struct cei_op_shape *shape,
 	double shorter = choice->gemm_ns + choice->copy_ns - longer;
 	double parts = (double)choice->n_pieces * shape->n_ranks;
 
-	if (shape->n_ranks == 1 || !has_gemm(shape))
+	if (shape->n_ranks == 1 || !cei_op_has_gemm(shape))
 		return CEOV_WAY_OVERLAP;
 	if (choice->run_ns > 0)
 		return choice->run_ns <= longer + shorter ? CEOV_WAY_OVERLAP
@@ -335,11 +335,12 @@ static void explain(const struct cei_op_shape *shape, const struct cei_rates *ra
 		    choice->way == CEOV_WAY_OVERLAP ? "overlap" : "sequence", by(told->way));
 	say(choice, "pieces: %u of at most %llu bytes (%s)\n", choice->n_pieces,
 	    (unsigned long long)ceiling(bytes, choice->n_pieces), by(told->n_pieces));
-	if (has_gemm(shape))
-		say(choice, "tiles: %ux%u, %llu of them (%s)\n", choice->shape.rows,
+	if (cei_op_has_gemm(shape))
+		say(choice, "tiles: %ux%u, %llu of them (%s)%s\n", choice->shape.rows,
 		    choice->shape.columns,
 		    (unsigned long long)count_tiles(shape, choice->n_pieces, choice->shape,
-						    rates->pair), by(told->tile_rows));
+						    rates->pair), by(told->tile_rows),
+		    shape->b_is_k_by_n ? ", B is k x n" : "");
 	else if (!cei_op_is_move(shape))
 		say(choice, "blocks that sum: %u (%s)\n", choice->n_reduce_blocks,
 		    by(told->n_reduce_blocks));
@@ -366,16 +367,16 @@ void cei_chooser_choose(const struct cei_op_shape *shape, const struct cei_rates
 	choice.n_reduce_blocks = told->n_reduce_blocks ? told->n_reduce_blocks
 		: REDUCE_BLOCKS_DEFAULT;
 	choice.n_pieces = told->n_pieces ? told->n_pieces : choose_pieces(shape);
-	if (told->way == CEOV_WAY_SEQUENCE && has_gemm(shape))
+	if (told->way == CEOV_WAY_SEQUENCE && cei_op_has_gemm(shape))
 		choice.n_pieces = 1;
 	choice.shape.rows = told->tile_rows;
 	choice.shape.columns = told->tile_columns;
-	if (has_gemm(shape) && !told->tile_rows)
+	if (cei_op_has_gemm(shape) && !told->tile_rows)
 		choice.shape = choose_shape(shape, rates, choice.n_pieces);
-	if (has_gemm(shape))
+	if (cei_op_has_gemm(shape))
 		choice.gemm_ns = gemm_ns(shape, rates, choice.n_pieces, choice.shape);
 	choice.way = told->way;
-	if (has_gemm(shape) && rates->n_sms && rates->has_tiles && shape->n_ranks > 1 &&
+	if (cei_op_has_gemm(shape) && rates->n_sms && rates->has_tiles && shape->n_ranks > 1 &&
 	    told->way != CEOV_WAY_SEQUENCE)
 		choose_by_play(shape, rates, told, &choice);
 	choice.copy_ns = copy_ns(shape, rates, choice.n_pieces);
@@ -383,7 +384,7 @@ void cei_chooser_choose(const struct cei_op_shape *shape, const struct cei_rates
 		choice.way = CEOV_WAY_OVERLAP;  /* a sequence has one */
 	if (choice.way == CEOV_WAY_CHOOSE)
 		choice.way = choose_way(shape, &choice, rates);
-	if (choice.way == CEOV_WAY_SEQUENCE && has_gemm(shape)) {
+	if (choice.way == CEOV_WAY_SEQUENCE && cei_op_has_gemm(shape)) {
 		choice.n_pieces = 1;
 		if (rates->has_library && !told->tile_rows)
 			choice.shape = whole_rows(shape, 1);

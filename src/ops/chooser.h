@@ -36,9 +36,13 @@ struct cei_op_shape {
 	uint64_t         rows[CEI_RANKS_MAX];
 	uint64_t         k;
 	uint64_t         n[CEOV_OP_GEMMS_MAX];
+	int              b_is_k_by_n;   /* products: see struct ceov_ag_gemm */
 	const uint64_t  *blocks;        /* all-to-all: n_ranks * n_ranks, as in struct
 					 * ceov_move; else NULL */
 };
+
+/* All-gather + GEMM and GEMM + reduce-scatter. */
+int cei_op_has_gemm(const struct cei_op_shape *shape);
 
 /* All-gather and all-to-all: there is nothing to compute. */
 int cei_op_is_move(const struct cei_op_shape *shape);

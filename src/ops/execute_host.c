@@ -2,41 +2,24 @@
 /* Copyright (c) The ceoverlap developers */
 
 /* The host's executor: the calling thread takes the tiles in the list's order, with the
- * same waits and arrivals as the kernel. For tests and host ranks, not for speed: still,
- * operands are widened once a tile and the inner loop runs on vectors. */
+ * same waits and arrivals as the kernel. For tests and host ranks, not for speed. */
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ce_engine/context.h"
+#include "ops/desk_host.h"
 #include "ops/execute_host.h"
 #include "ops/numbers.h"
 
-#define LANES   8u                      /* columns that are summed at once */
-#define STRIP   4u                      /* and rows */
-#define K_STEP  256u                    /* of k, widened at once */
-#define SUM_MAX 1024u                   /* elements of a sum, likewise */
-
-typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), may_alias));
-
-/* One tile's operands as floats. Rows are padded to STRIP, columns to LANES; what is
- * computed of the padding is never looked at. */
-struct desk {
-	float   *a;                     /* row by row, K_STEP each */
-	lanes   *b;                     /* panels of LANES columns, K_STEP each */
-	lanes   *sum;                   /* row by row, n_panels each */
-	float   *row;                   /* of C, or of k */
-	uint64_t n_rows;
-	uint64_t n_panels;
-};
+#define SUM_MAX 1024u                   /* elements of a sum, widened at once */
 
 struct task {                           /* a job at one of its tiles */
 	struct cei_executor         *executor;
 	const struct cei_gemm_job   *job;
 	const struct cei_gemm_tile  *tile;
-	uint64_t                     n_columns;
-	struct desk                  desk;
+	struct cei_desk              desk;
 };
 
 /* --- waits ----------------------------------------------------------------- */
@@ -95,146 +78,24 @@ static int keep(const struct cei_executor *executor, int r)
 	return r;
 }
 
-/* --- the desk -------------------------------------------------------------- */
-
-static uint64_t round_up(uint64_t n, uint64_t to)
-{
-	return (n + to - 1) / to * to;
-}
-
-static void *take(uint64_t n_floats)
-{
-	uint64_t n_bytes = round_up(n_floats * sizeof(float), sizeof(lanes));
-
-	return aligned_alloc(sizeof(lanes), n_bytes ? n_bytes : sizeof(lanes));
-}
-
-static void desk_fini(struct desk *desk)
-{
-	free(desk->a);
-	free(desk->b);
-	free(desk->sum);
-	free(desk->row);
-}
-
-/* For the largest tile that the job's matrices can hold. */
-static int desk_init(struct desk *desk, const struct cei_gemm_job *job)
-{
-	uint64_t n_rows = 0, n_columns = 0, n;
-	uint32_t i;
-
-	for (i = 0; i < CEI_GEMM_C_MAX; i++) {
-		n_rows = job->c[i].rows > n_rows ? job->c[i].rows : n_rows;
-		n_columns = job->c[i].columns > n_columns ? job->c[i].columns : n_columns;
-	}
-	n_rows = round_up(n_rows < job->shape.rows ? n_rows : job->shape.rows, STRIP);
-	n_columns = round_up(n_columns < job->shape.columns ? n_columns :
-			     job->shape.columns, LANES);
-	n = n_columns > K_STEP ? n_columns : K_STEP;
-	desk->a = take(n_rows * K_STEP);
-	desk->b = take(n_columns * K_STEP);
-	desk->sum = take(n_rows * n_columns);
-	desk->row = take(n);
-	if (!desk->a || !desk->b || !desk->sum || !desk->row)
-		return CEOV_ERR_NO_MEMORY;
-	/* Padding is computed with, so it has to be some number. */
-	memset(desk->a, 0, n_rows * K_STEP * sizeof(float));
-	memset(desk->b, 0, n_columns * K_STEP * sizeof(float));
-	return 0;
-}
-
-/* Of a C it is written to. */
-static char *element(const struct cei_matrix *matrix, uint64_t row, uint64_t column)
-{
-	return (char *)(uintptr_t)matrix->base +
-		(row * matrix->columns + column) * CEI_NUMBER_BYTES;
-}
-
-/* Steps k to k + n_k of the tile's rows of A and columns of C. */
-static void lay_out(struct task *task, uint64_t k, uint64_t n_k)
-{
-	const struct cei_gemm_job *job = task->job;
-	const struct cei_gemm_tile *tile = task->tile;
-	struct desk *desk = &task->desk;
-	uint64_t i, step;
-	lanes *panel;
-
-	for (i = 0; i < tile->n_rows; i++)
-		cei_widen(job->dtype, desk->a + i * K_STEP,
-			  element(&job->a[tile->a], tile->a_row + i, k), n_k);
-	for (i = 0; i < task->n_columns; i++) {
-		cei_widen(job->dtype, desk->row,
-			  element(&job->b[tile->b], tile->column + i, k), n_k);
-		panel = desk->b + i / LANES * K_STEP;
-		for (step = 0; step < n_k; step++)
-			panel[step][i % LANES] = desk->row[step];
-	}
-}
-
-/* --- multiply -------------------------------------------------------------- */
-
-/* STRIP rows times a panel: each sum adds its products in the order of k. sum is the
- * first row's, the next one's is n_panels on. */
-static void multiply_strip(lanes *sum, uint64_t n_panels, const float *a, const lanes *b,
-			   uint64_t n_k)
-{
-	lanes sum0 = sum[0], sum1 = sum[n_panels];
-	lanes sum2 = sum[2 * n_panels], sum3 = sum[3 * n_panels];
-	uint64_t k;
-
-	for (k = 0; k < n_k; k++) {
-		sum0 += a[k] * b[k];
-		sum1 += a[K_STEP + k] * b[k];
-		sum2 += a[2 * K_STEP + k] * b[k];
-		sum3 += a[3 * K_STEP + k] * b[k];
-	}
-	sum[0] = sum0;
-	sum[n_panels] = sum1;
-	sum[2 * n_panels] = sum2;
-	sum[3 * n_panels] = sum3;
-}
-
-static void multiply(struct task *task)
-{
-	struct desk *desk = &task->desk;
-	uint64_t k, n_k, row, panel;
-
-	desk->n_rows = round_up(task->tile->n_rows, STRIP);
-	desk->n_panels = round_up(task->n_columns, LANES) / LANES;
-	memset(desk->sum, 0, desk->n_rows * desk->n_panels * sizeof(lanes));
-	for (k = 0; k < task->job->k; k += n_k) {
-		n_k = task->job->k - k < K_STEP ? task->job->k - k : K_STEP;
-		lay_out(task, k, n_k);
-		for (panel = 0; panel < desk->n_panels; panel++)
-			for (row = 0; row < desk->n_rows; row += STRIP)
-				multiply_strip(desk->sum + row * desk->n_panels + panel,
-					       desk->n_panels, desk->a + row * K_STEP,
-					       desk->b + panel * K_STEP, n_k);
-	}
-}
-
 /* --- a tile ---------------------------------------------------------------- */
-
-static float *sum_row(const struct desk *desk, uint64_t row)
-{
-	return (float *)(desk->sum + row * desk->n_panels);
-}
 
 static void add_source(struct task *task, uint32_t source)
 {
 	const struct cei_gemm_job *job = task->job;
 	const struct cei_gemm_tile *tile = task->tile;
 	struct cei_matrix partial = job->c[tile->c];
-	float *sum, *addend = task->desk.row;
+	const struct cei_desk *desk = &task->desk;
+	float *sum, *addend = desk->row;
 	uint64_t row, i;
 
 	partial.base = (const char *)job->partials + source * job->partial_stride_bytes;
 	for (row = 0; row < tile->n_rows; row++) {
-		sum = sum_row(&task->desk, row);
+		sum = cei_desk_sum(desk, row);
 		cei_widen(job->dtype, addend,
-			  element(&partial, tile->c_row + row, tile->column),
-			  task->n_columns);
-		for (i = 0; i < task->n_columns; i++)
+			  cei_matrix_at(&partial, tile->c_row + row, tile->column),
+			  desk->n_columns);
+		for (i = 0; i < desk->n_columns; i++)
 			sum[i] += addend[i];
 	}
 }
@@ -263,8 +124,9 @@ static void store(const struct task *task)
 	uint64_t row;
 
 	for (row = 0; row < tile->n_rows; row++)
-		cei_narrow(task->job->dtype, element(c, tile->c_row + row, tile->column),
-			   sum_row(&task->desk, row), task->n_columns);
+		cei_narrow(task->job->dtype,
+			   cei_matrix_at(c, tile->c_row + row, tile->column),
+			   cei_desk_sum(&task->desk, row), task->desk.n_columns);
 }
 
 static int holds(const struct cei_matrix *matrix, uint64_t row, uint64_t n_rows,
@@ -277,18 +139,21 @@ static int holds(const struct cei_matrix *matrix, uint64_t row, uint64_t n_rows,
 /* Whether all that the tile names is there. */
 static int fits(const struct cei_gemm_job *job, const struct cei_gemm_tile *tile)
 {
-	const struct cei_matrix *c;
+	const struct cei_matrix *b, *c;
 	uint64_t columns;
 
 	if (tile->a >= CEI_GEMM_A_COUNT || tile->b >= CEI_GEMM_B_MAX ||
 	    tile->c >= CEI_GEMM_C_MAX || tile->n_rows > job->shape.rows)
 		return 0;
+	b = &job->b[tile->b];
 	c = &job->c[tile->c];
 	columns = c->columns;
-	return tile->column < columns && job->b[tile->b].rows == columns &&
+	return tile->column < columns &&
+		(job->b_is_k_by_n ? b->columns : b->rows) == columns &&
 		holds(c, tile->c_row, tile->n_rows, columns) &&
 		holds(&job->a[tile->a], tile->a_row, tile->n_rows, job->k) &&
-		holds(&job->b[tile->b], 0, columns, job->k) &&
+		(job->b_is_k_by_n ? holds(b, 0, job->k, columns)
+				  : holds(b, 0, columns, job->k)) &&
 		(tile->reduce == CEI_GEMM_NONE || job->partials);
 }
 
@@ -296,20 +161,17 @@ static int run_tile(struct task *task)
 {
 	const struct cei_job_marks *marks = &task->job->marks;
 	const struct cei_gemm_tile *tile = task->tile;
-	uint64_t left;
 	int r = 0;
 
 	if (!tile->n_rows)
 		return 0;
 	if (!fits(task->job, tile))
 		return refuse(task->executor, "a tile lies outside of its matrices");
-	left = task->job->c[tile->c].columns - tile->column;
-	task->n_columns = left < task->job->shape.columns ? left : task->job->shape.columns;
 	if (tile->await != CEI_GEMM_NONE)
 		r = await(task->executor, marks, marks->awaited, tile->await, "rows of A");
 	if (r)
 		return r;
-	multiply(task);
+	cei_desk_multiply(&task->desk, task->job, tile);
 	if (tile->reduce != CEI_GEMM_NONE)
 		r = add_partials(task);
 	if (r)
@@ -325,7 +187,7 @@ static int host_gemm(struct cei_executor *executor, void *stream,
 {
 	struct task task = { .executor = executor, .job = job };
 	uint32_t i;
-	int r = desk_init(&task.desk, job);
+	int r = cei_desk_init(&task.desk, job);
 
 	(void)stream;
 	if (r)
@@ -336,7 +198,7 @@ static int host_gemm(struct cei_executor *executor, void *stream,
 		task.tile = &job->tiles->tile[i];
 		r = run_tile(&task);
 	}
-	desk_fini(&task.desk);
+	cei_desk_fini(&task.desk);
 	if (!r)
 		r = await_sent(executor, &job->marks);
 	return keep(executor, r);

@@ -47,6 +47,7 @@ struct cei_gemm_job {
 	enum ceov_dtype       dtype;
 	struct cei_tile_shape shape;
 	uint64_t              k;
+	int                   b_is_k_by_n;      /* 1: b are k x n, C = A B; 0: n x k, A B^T */
 	const struct cei_tiles *tiles;
 	const void           *held_tiles;       /* the executor's copy of them */
 	struct cei_matrix     a[CEI_GEMM_A_COUNT];
@@ -114,8 +115,9 @@ struct cei_executor_ops {
 	void     (*drop_tiles)(struct cei_executor *executor, void *held);
 
 	/* Loads what such a job needs, or its gemm would do that while kernels wait, which
-	 * may wait for them: dtype, shape, k, tiles and the columns of c count. May take
-	 * memory and wait for the GPU; computes nothing. One thread at a time with gemm. */
+	 * may wait for them: dtype, shape, k, b_is_k_by_n, tiles and the columns of c count.
+	 * May take memory and wait for the GPU; computes nothing. One thread at a time with
+	 * gemm. */
 	int      (*load)(struct cei_executor *executor, const struct cei_gemm_job *job);
 
 	/* After what is on the stream. The host's return when the job is done, with its

@@ -60,6 +60,7 @@ static int multiply(struct blas_walk *walk, const struct cei_gemm_tile *tile)
 		.a = at(&job->a[tile->a], tile->a_row),
 		.b = job->b[tile->b].base,
 		.c = (void *)(uintptr_t)at(&job->c[tile->c], tile->c_row),
+		.b_is_k_by_n = job->b_is_k_by_n,
 	};
 	int r = 0;
 
@@ -173,6 +174,7 @@ static int load_tile(struct cei_gpu_executor *own, const struct cei_gemm_job *jo
 		.m = sizes.m,
 		.n = sizes.n,
 		.k = job->k,
+		.b_is_k_by_n = job->b_is_k_by_n,
 	};
 
 	if (!tile->n_rows || tile->column || loaded->n == SIZES_MAX ||

@@ -19,10 +19,12 @@ static const struct cei_tile_shape shapes[] = {
 
 #define N_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
 
-static void name_kernel(char *name, enum ceov_dtype dtype, struct cei_tile_shape shape)
+/* What a kernel is for; of a job dtype, shape and b_is_k_by_n count. */
+static void name_kernel(char *name, const struct cei_gemm_job *job)
 {
-	snprintf(name, NAME_BYTES, "cei_gemm_%s_%ux%u", dtype == CEOV_BF16 ? "bf16" : "fp16",
-		 shape.rows, shape.columns);
+	snprintf(name, NAME_BYTES, "cei_gemm_%s_%ux%u%s",
+		 job->dtype == CEOV_BF16 ? "bf16" : "fp16", job->shape.rows,
+		 job->shape.columns, job->b_is_k_by_n ? "_kn" : "");
 }
 
 /* Less than a cluster for each two SMs may fit: where SMs do not pair up, or where the
@@ -54,15 +56,15 @@ static void limit_clusters(struct cei_gpu_executor *own, void *function,
 		own->n_clusters = (uint32_t)n;
 }
 
-static int allow_shared(struct cei_gpu_executor *own, enum ceov_dtype dtype,
-			struct cei_tile_shape shape)
+static int allow_shared(struct cei_gpu_executor *own, const struct cei_gemm_job *job)
 {
-	const int shared_bytes = CEI_GEMM_SHARED_BYTES((int)shape.rows, (int)shape.columns);
+	const int shared_bytes = CEI_GEMM_SHARED_BYTES((int)job->shape.rows,
+						       (int)job->shape.columns);
 	char name[NAME_BYTES];
 	void *function = NULL;
 	int r;
 
-	name_kernel(name, dtype, shape);
+	name_kernel(name, job);
 	r = cei_module_find(own->module, name, &function);
 	if (r)
 		return r;
@@ -78,14 +80,17 @@ static int allow_shared(struct cei_gpu_executor *own, enum ceov_dtype dtype,
 
 int cei_gpu_gemm_open(struct cei_gpu_executor *own)
 {
+	struct cei_gemm_job job;
 	uint32_t i;
 	int r = 0;
 
+	memset(&job, 0, sizeof(job));
 	own->n_clusters = own->n_sms / CEI_GEMM_CLUSTER;
-	for (i = 0; !r && i < N_SHAPES; i++) {
-		r = allow_shared(own, CEOV_BF16, shapes[i]);
-		if (!r)
-			r = allow_shared(own, CEOV_FP16, shapes[i]);
+	for (i = 0; !r && i < 4 * N_SHAPES; i++) {      /* two dtypes, two ways of B */
+		job.shape = shapes[i / 4];
+		job.dtype = i % 4 < 2 ? CEOV_BF16 : CEOV_FP16;
+		job.b_is_k_by_n = (int)(i % 2);
+		r = allow_shared(own, &job);
 	}
 	return r;
 }
@@ -137,14 +142,13 @@ static int make_map(const struct cei_gpu_executor *own, enum ceov_dtype dtype,
 static int make_maps(const struct cei_gpu_executor *own, const struct cei_gemm_job *job,
 		     struct cei_gemm *gemm)
 {
-	uint32_t i;
+	uint32_t b_rows = job->b_is_k_by_n ? CEI_GEMM_K_STEP : job->shape.columns / 2, i;
 	int r = 0;
 
 	for (i = 0; !r && i < CEI_GEMM_A_COUNT; i++)
 		r = make_map(own, job->dtype, &job->a[i], job->shape.rows, &gemm->a[i]);
 	for (i = 0; !r && i < CEI_GEMM_B_MAX; i++)
-		r = make_map(own, job->dtype, &job->b[i], job->shape.columns / 2,
-			     &gemm->b[i]);
+		r = make_map(own, job->dtype, &job->b[i], b_rows, &gemm->b[i]);
 	for (i = 0; !r && i < CEI_GEMM_C_MAX; i++) {
 		r = make_map(own, job->dtype, &job->c[i], job->shape.rows / 2, &gemm->c[i]);
 		gemm->c_base[i] = (void *)(uintptr_t)job->c[i].base;
@@ -227,7 +231,7 @@ int cei_gpu_gemm(struct cei_gpu_executor *own, void *stream, const struct cei_ge
 		r = make_partials(own, job, &gemm.partials);
 	if (!r)
 		r = make_marks(own, &job->marks, &gemm.marks);
-	name_kernel(name, job->dtype, job->shape);
+	name_kernel(name, job);
 	launch.n_blocks = n_blocks(own, gemm.n_pairs);
 	if (!r)
 		r = cei_module_launch(own->module, &launch);

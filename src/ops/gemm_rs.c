@@ -10,6 +10,7 @@
  * they are in is written again two runs later (workspace.c says why that is enough).
  */
 
+#include <stddef.h>
 #include <string.h>
 
 #include "ce_engine/context.h"
@@ -18,15 +19,24 @@
 
 #define STAGING_ALIGN_BYTES 256u
 
+/* As it was before it had b_is_k_by_n, or as it is and may grow to be. */
+static int has_known_size(const struct ceov_gemm_rs *from)
+{
+	return from->struct_bytes == offsetof(struct ceov_gemm_rs, b_is_k_by_n) ||
+	       from->struct_bytes >= sizeof(*from);
+}
+
 static struct cei_op_shape shape_of(const struct ceov_gemm_rs *from, uint32_t n_ranks)
 {
 	struct cei_op_shape shape = { .sort = CEI_OP_GEMM_RS, .n_products = 1 };
 
-	if (!from || from->struct_bytes < sizeof(*from))
+	if (!from || !has_known_size(from))
 		return shape;
 	shape.dtype = from->dtype;
 	shape.k = from->k;
 	shape.n[0] = from->n;
+	if (from->struct_bytes >= sizeof(*from))
+		shape.b_is_k_by_n = from->b_is_k_by_n;
 	cei_op_take_rows(&shape, from->rows, n_ranks);
 	return shape;
 }
@@ -122,10 +132,11 @@ static struct cei_gemm_job job_of(const ceov_op *op, const struct ceov_gemm_rs_r
 	job.dtype = shape->dtype;
 	job.shape = op->choice.shape;
 	job.k = shape->k;
+	job.b_is_k_by_n = shape->b_is_k_by_n;
 	job.tiles = &list->tiles;
 	job.held_tiles = list->held;
 	job.a[CEI_GEMM_A_OWN] = cei_op_matrix(run->a, all_rows, shape->k);
-	job.b[0] = cei_op_matrix(run->b, shape->n[0], shape->k);
+	job.b[0] = cei_op_b(shape, 0, run->b);
 	job.c[0] = cei_op_matrix(run->c, shape->rows[rank], shape->n[0]);
 	job.c[CEI_GEMM_C_PARTIAL] = cei_op_matrix(scratch, all_rows, shape->n[0]);
 	job.is_claimed = op->workspace->shares_sms;

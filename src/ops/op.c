@@ -63,20 +63,15 @@ void cei_op_take_rows(struct cei_op_shape *shape, const uint64_t *rows, uint32_t
 	memcpy(shape->rows, rows, n_ranks * sizeof(*rows));
 }
 
-static int has_gemm(const struct cei_op_shape *shape)
-{
-	return shape->sort == CEI_OP_AG_GEMM || shape->sort == CEI_OP_GEMM_RS;
-}
-
 static const char *rows_fault(const struct cei_op_shape *shape)
 {
-	uint64_t max = has_gemm(shape) ? EXTENT_MAX : ELEMENTS_MAX, sum = 0;
+	uint64_t max = cei_op_has_gemm(shape) ? EXTENT_MAX : ELEMENTS_MAX, sum = 0;
 	uint32_t i;
 
 	for (i = 0; i < shape->n_ranks; i++) {
 		if (shape->rows[i] > max - sum)
 			return "there are too many rows or elements";
-		if (!has_gemm(shape) && shape->rows[i] % COLUMN_STEP)
+		if (!cei_op_has_gemm(shape) && shape->rows[i] % COLUMN_STEP)
 			return "counts must be multiples of 8";
 		sum += shape->rows[i];
 	}
@@ -97,6 +92,8 @@ static const char *columns_fault(const struct cei_op_shape *shape)
 			return "n must be a multiple of 8, and not 0";
 	for (i = 0; i < shape->n_products; i++)
 		most = shape->n[i] > most ? shape->n[i] : most;
+	if (shape->b_is_k_by_n != 0 && shape->b_is_k_by_n != 1)
+		return "b_is_k_by_n must be 0 or 1";
 	if (cei_op_all_rows(shape) > ELEMENTS_MAX / most)
 		return "a matrix has too many elements";
 	/* The kernel sees all sources' partial sums as one matrix, and counts its rows in
@@ -115,14 +112,14 @@ const char *cei_op_shape_fault(const struct cei_op_shape *shape)
 		return "no shape, or struct_bytes too small, or no rows or counts";
 	if (cei_op_is_move(shape))
 		return cei_move_fault(shape);
-	if (shape->dtype == CEOV_FP32 && has_gemm(shape))
+	if (shape->dtype == CEOV_FP32 && cei_op_has_gemm(shape))
 		return "dtype is CEOV_FP32, which only sums take; products take CEOV_BF16 or "
 			"CEOV_FP16";
 	if (shape->dtype != CEOV_BF16 && shape->dtype != CEOV_FP16 &&
 	    shape->dtype != CEOV_FP32)
 		return "dtype is none of enum ceov_dtype";
 	fault = rows_fault(shape);
-	return !fault && has_gemm(shape) ? columns_fault(shape) : fault;
+	return !fault && cei_op_has_gemm(shape) ? columns_fault(shape) : fault;
 }
 
 /* --- creation -------------------------------------------------------------- */
@@ -210,7 +207,7 @@ static int list_tiles(ceov_op *op)
 {
 	int r;
 
-	if (!has_gemm(&op->shape))
+	if (!cei_op_has_gemm(&op->shape))
 		return 0;
 	r = make_tiles(op, 1, &op->list.tiles);
 	if (r)
@@ -246,12 +243,13 @@ static int load(ceov_op *op)
 	uint32_t i;
 	int r;
 
-	if (!has_gemm(&op->shape))
+	if (!cei_op_has_gemm(&op->shape))
 		return 0;
 	memset(&job, 0, sizeof(job));
 	job.dtype = op->shape.dtype;
 	job.shape = op->choice.shape;
 	job.k = op->shape.k;
+	job.b_is_k_by_n = op->shape.b_is_k_by_n;
 	job.tiles = &op->list.tiles;
 	for (i = 0; i < CEI_GEMM_C_MAX; i++)    /* partial sums are as wide as C */
 		job.c[i].columns = op->shape.n[i < op->shape.n_products ? i : 0];
@@ -353,7 +351,7 @@ int cei_op_recall(const ceov_workspace *workspace, const struct cei_op_shape *sh
 
 	if (!r)
 		r = cei_tunings_recall(key, &tuning);
-	if (!r && has_gemm(shape) && tiles_fault(workspace, &tuning, &rates))
+	if (!r && cei_op_has_gemm(shape) && tiles_fault(workspace, &tuning, &rates))
 		r = CEOV_NONE;
 	if (!r)
 		*ret_tuning = tuning;
@@ -386,7 +384,7 @@ static int check_create(const ceov_workspace *workspace, const struct cei_op_kin
 		fault = cei_chooser_fault(tuning);
 	if (fault)
 		return refuse(workspace, kind, fault);
-	if (has_gemm(shape))
+	if (cei_op_has_gemm(shape))
 		fault = tiles_fault(workspace, tuning, rates);
 	if (fault)
 		return refuse_tiles(workspace, kind, fault);
@@ -513,6 +511,12 @@ struct cei_matrix cei_op_matrix(const void *base, uint64_t rows, uint64_t column
 	struct cei_matrix matrix = { rows ? base : NULL, rows, columns };
 
 	return matrix;
+}
+
+struct cei_matrix cei_op_b(const struct cei_op_shape *shape, uint32_t i, const void *base)
+{
+	return shape->b_is_k_by_n ? cei_op_matrix(base, shape->k, shape->n[i])
+				  : cei_op_matrix(base, shape->n[i], shape->k);
 }
 
 static int refuse_alone(const ceov_op *op, int r)

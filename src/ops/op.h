@@ -119,6 +119,9 @@ int  cei_op_check_stream(const ceov_op *op, const void *stream);
 /* One without rows has no base. */
 struct cei_matrix cei_op_matrix(const void *base, uint64_t rows, uint64_t columns);
 
+/* B of product i as the shape has it: n[i] x k, or k x n[i]. */
+struct cei_matrix cei_op_b(const struct cei_op_shape *shape, uint32_t i, const void *base);
+
 /* For measuring: only the op's GEMM, on the run's stream, with a list that waits for
  * nothing and arrives nowhere; nothing is sent, scratch is read as it is. run is the
  * struct of the op's kind. Blocks until the workspace's runs are done, replays of graphs

@@ -58,10 +58,10 @@ void cei_tuning_key(const char *machine, const struct cei_op_shape *shape,
 		rows += shape->rows[i];
 	for (i = 0; i < shape->n_products; i++)
 		columns += shape->n[i];
-	snprintf(key, CEI_TUNING_KEY_BYTES, "%.*s/%s/%s/%u/%" PRIu64 "x%" PRIu64 "x%" PRIu64
+	snprintf(key, CEI_TUNING_KEY_BYTES, "%.*s/%s%s/%s/%u/%" PRIu64 "x%" PRIu64 "x%" PRIu64
 		 "/%016" PRIx64, 80, machine, sort_name(shape->sort),
-		 cei_number_name(shape->dtype), shape->n_ranks, rows, columns, shape->k,
-		 hash_of(shape));
+		 shape->b_is_k_by_n ? "_kn" : "", cei_number_name(shape->dtype),
+		 shape->n_ranks, rows, columns, shape->k, hash_of(shape));
 	for (at = 0; key[at]; at++)
 		if (!isgraph((unsigned char)key[at]))
 			key[at] = '_';

@@ -116,6 +116,7 @@ struct op_case gpu_op_case_random(uint64_t *random, uint32_t n_ranks, enum op_so
 		one.n[i] = pick_size(random);
 	one.k = is_sum ? 0 : pick_size(random);
 	one.wants_gathered = (int)testing_below(random, 2);
+	one.b_is_k_by_n = (int)testing_below(random, 2);
 	pick_tuning(random, &one, has_library);
 	return one;
 }
@@ -137,9 +138,9 @@ static void describe(const struct op_case *one, char *text, size_t n_bytes)
 		at += (size_t)snprintf(text + at, n_bytes - at, " n %llu",
 				       (unsigned long long)one->n[i]);
 	if (at < n_bytes)
-		snprintf(text + at, n_bytes - at, " k %llu way %d pieces %u tiles %ux%u "
-			 "blocks %u", (unsigned long long)one->k, (int)one->tuning.way,
-			 one->tuning.n_pieces, one->tuning.tile_rows,
+		snprintf(text + at, n_bytes - at, " k %llu%s way %d pieces %u tiles %ux%u "
+			 "blocks %u", (unsigned long long)one->k, one->b_is_k_by_n ? " x n" : "",
+			 (int)one->tuning.way, one->tuning.n_pieces, one->tuning.tile_rows,
 			 one->tuning.tile_columns, one->tuning.n_reduce_blocks);
 }
 
@@ -416,6 +417,7 @@ static void add_reference(const struct check *check, uint32_t source, uint64_t f
 	reference.slack = check->slack;
 	reference.dtype = one->dtype;
 	reference.adds = one->sort != OP_AG_GEMM && source;
+	reference.b_is_k_by_n = (uint32_t)one->b_is_k_by_n;
 	reference.rounding = one->sort == OP_GEMM_RS ? rounding_of(one) : 0;
 	reference.accumulation = 0x1p-22f * (float)(one->k / 16 + 4 + one->n_ranks);
 	if (n_rows && n)

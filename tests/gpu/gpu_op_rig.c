@@ -193,6 +193,7 @@ struct op_case gpu_op_case_plain(enum op_sort sort, uint32_t n_ranks)
 	if (sort == OP_ALL_REDUCE)
 		one.dtype = CEOV_FP32;
 	one.wants_gathered = 1;
+	one.b_is_k_by_n = sort == OP_GEMM_RS;
 	return one;
 }
 

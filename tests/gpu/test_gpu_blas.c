@@ -21,10 +21,13 @@ static struct cei_cuda *cuda;
 
 struct product {
 	uint64_t m, n, k;
+	int      b_is_k_by_n;
 };
 
 static const struct product products[] = {
-	{ 1, 8, 8 }, { 64, 64, 64 }, { 33, 72, 200 }, { 300, 128, 512 }, { 512, 512, 40 },
+	{ 1, 8, 8, 0 }, { 64, 64, 64, 0 }, { 33, 72, 200, 0 }, { 300, 128, 512, 0 },
+	{ 512, 512, 40, 0 }, { 1, 8, 8, 1 }, { 64, 64, 64, 1 }, { 33, 72, 200, 1 },
+	{ 300, 200, 512, 1 }, { 512, 512, 40, 1 },
 };
 
 #define N_PRODUCTS (int)(sizeof(products) / sizeof(products[0]))
@@ -94,20 +97,22 @@ static void check_value(const struct matrix *a, const struct matrix *b,
 			const struct matrix *c, uint64_t at, const struct product *size)
 {
 	const float *row = a->values + at / size->n * size->k;
-	const float *column = b->values + at % size->n * size->k;
+	const uint64_t step = size->b_is_k_by_n ? size->n : 1;
+	const float *column = b->values + at % size->n * (size->b_is_k_by_n ? 1 : size->k);
 	const double seen = (double)c->values[at];
 	double sum = 0.0, all = 0.0, product;
 	uint64_t i;
 
 	for (i = 0; i < size->k; i++) {
-		product = (double)row[i] * (double)column[i];
+		product = (double)row[i] * (double)column[i * step];
 		sum += product;
 		all += magnitude(product);
 	}
 	ck_assert_msg(magnitude(seen - sum) <= magnitude(sum) / 256 + all / 16384,
-		      "%llu x %llu x %llu: element %llu is %g, not %g",
+		      "%llu x %llu x %llu, B as k x n %d: element %llu is %g, not %g",
 		      (unsigned long long)size->m, (unsigned long long)size->n,
-		      (unsigned long long)size->k, (unsigned long long)at, seen, sum);
+		      (unsigned long long)size->k, size->b_is_k_by_n,
+		      (unsigned long long)at, seen, sum);
 }
 
 static void multiply_and_check(struct cei_blas *blas, enum ceov_dtype dtype,
@@ -119,7 +124,7 @@ static void multiply_and_check(struct cei_blas *blas, enum ceov_dtype dtype,
 	struct matrix c = make_matrix(dtype, size->m * size->n, &state);
 	const struct cei_blas_gemm gemm = {
 		gpu.streams[GPU_CONSUME], dtype, size->m, size->n, size->k, a.device,
-		b.device, c.device
+		b.device, c.device, size->b_is_k_by_n
 	};
 	uint16_t *again = calloc(c.n, 2);
 
@@ -158,7 +163,7 @@ START_TEST(test_products_that_cannot_be_are_refused)
 {
 	struct cei_blas *blas = open_blas();
 	struct cei_blas_gemm gemm = {
-		gpu.streams[GPU_CONSUME], CEOV_BF16, 0, 8, 8, NULL, NULL, NULL
+		gpu.streams[GPU_CONSUME], CEOV_BF16, 0, 8, 8, NULL, NULL, NULL, 0
 	};
 
 	ck_assert_int_eq(cei_blas_gemm(blas, &gemm), 0);

@@ -98,6 +98,7 @@ static void tune_each(struct gpu_op_rank *rank, const void *arg)
 
 	for (i = 0; i < TUNED; i++) {
 		one = case_of(i, rank->rig->n_ranks);
+		one.b_is_k_by_n = one.sort == OP_GEMM_RS;
 		first = tune(rank, workspace, &one, &n_runs);
 		ck_assert_uint_gt(n_runs, 0);
 		ck_assert_ptr_nonnull(strstr(first.text, "tuned: "));

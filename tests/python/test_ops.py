@@ -24,6 +24,11 @@ def pack(values, dtype):
     return from_float32(values) if dtype == "bfloat16" else values.astype(dtype)
 
 
+def as_stored(b, is_kn):
+    """An n x k matrix, or what it is as k x n."""
+    return np.ascontiguousarray(b.T) if is_kn else b
+
+
 def unpack(values):
     return to_float32(values) if values.dtype == np.uint16 else values.astype(np.float32)
 
@@ -40,18 +45,20 @@ class Operators(Case):
     def test_all_gather_gemm(self):
         for dtype, rows, n in (("bfloat16", (16, 16, 16), 24), ("float16", (7, 0, 21), 16),
                                ("bfloat16", (5, 11, 1), (8, 32))):
-            with self.subTest(dtype=dtype, rows=rows, n=n):
-                self.check_all_gather_gemm(dtype, rows, n)
+            for is_kn in (False, True):
+                with self.subTest(dtype=dtype, rows=rows, n=n, is_kn=is_kn):
+                    self.check_all_gather_gemm(dtype, rows, n, is_kn)
 
-    def check_all_gather_gemm(self, dtype, rows, n, k=40):
+    def check_all_gather_gemm(self, dtype, rows, n, is_kn, k=40):
         widths = (n,) if isinstance(n, int) else n
-        spaces = self.workspaces(N, AllGatherGemm.scratch_bytes(rows, k, n, dtype))
+        size = AllGatherGemm.scratch_bytes(rows, k, n, dtype, b_is_k_by_n=is_kn)
+        spaces = self.workspaces(N, size)
         a = [numbers((rows[r], k), r) for r in range(N)]
 
         def body(r):
-            op = AllGatherGemm(spaces[r], rows, k, n, dtype)
+            op = AllGatherGemm(spaces[r], rows, k, n, dtype, b_is_k_by_n=is_kn)
             b = [numbers((width, k), 10 * r + i) for i, width in enumerate(widths)]
-            packed = [pack(one, dtype) for one in b]
+            packed = [pack(as_stored(one, is_kn), dtype) for one in b]
             gathered = np.zeros((sum(rows), k), pack(a[0], dtype).dtype)
             for _ in range(3):
                 c = op.run(pack(a[r], dtype), packed[0] if isinstance(n, int) else packed,
@@ -70,19 +77,22 @@ class Operators(Case):
 
     def test_gemm_reduce_scatter(self):
         for dtype, rows in (("bfloat16", (16, 16, 16)), ("float16", (3, 20, 0))):
-            with self.subTest(dtype=dtype, rows=rows):
-                self.check_gemm_reduce_scatter(dtype, rows)
+            for is_kn in (False, True):
+                with self.subTest(dtype=dtype, rows=rows, is_kn=is_kn):
+                    self.check_gemm_reduce_scatter(dtype, rows, is_kn)
 
-    def check_gemm_reduce_scatter(self, dtype, rows, k=24, n=32):
-        spaces = self.workspaces(N, GemmReduceScatter.scratch_bytes(rows, k, n, dtype))
+    def check_gemm_reduce_scatter(self, dtype, rows, is_kn, k=24, n=32):
+        size = GemmReduceScatter.scratch_bytes(rows, k, n, dtype, b_is_k_by_n=is_kn)
+        spaces = self.workspaces(N, size)
         a = [numbers((sum(rows), k), r) for r in range(N)]
         b = [numbers((n, k), 10 + r) for r in range(N)]
         whole = sum(x @ y.T for x, y in zip(a, b))
 
         def body(r):
-            op = GemmReduceScatter(spaces[r], rows, k, n, dtype)
+            op = GemmReduceScatter(spaces[r], rows, k, n, dtype, b_is_k_by_n=is_kn)
             mine = np.zeros((rows[r], n), pack(a[0], dtype).dtype)
-            self.assertIs(op.run(pack(a[r], dtype), pack(b[r], dtype), mine), mine)
+            stored = pack(as_stored(b[r], is_kn), dtype)
+            self.assertIs(op.run(pack(a[r], dtype), stored, mine), mine)
             first = sum(rows[:r])
             np.testing.assert_allclose(unpack(mine), whole[first:first + rows[r]], rtol=2 ** -8)
             return op
@@ -180,6 +190,9 @@ class Operators(Case):
                      lambda: op.tune(0x44)):
             with self.assertRaises(ceoverlap.CeoverlapError):
                 call()
+        op = AllGatherGemm(spaces[0], rows, 8, 16, b_is_k_by_n=True)
+        with self.assertRaisesRegex(ceoverlap.InvalidError, r"b: shape .* be \(8, 16\)"):
+            op.run(bits(8, 8), bits(16, 8))
         total = AllReduce(spaces[0], (8, 8))
         for arguments in ((bits(8),), (bits(16), bits(8)), (bits(24), bits(16))):
             with self.assertRaisesRegex(ceoverlap.InvalidError, "shape"):

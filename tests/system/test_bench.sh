@@ -83,6 +83,9 @@ if command -v python3 > /dev/null; then
 fi
 expect 0 "operators, ranks as threads" overlap $run --one-process -g 2 -m tiny \
 	-t ag_gemm,gemm_rs --tokens 64,130 --pieces 2 --way overlap --explain
+expect 0 "operators, B as k x n" overlap $run -g 2 -m tiny -t ag_gemm,gemm_rs \
+	--tokens 130 --kn --explain
+holds "$out" "B is k x n" "how B lies"
 expect 0 "operators, in sequence" overlap $run -g 2 --tokens 96 -b 64K --way sequence
 expect 0 "help of operators" overlap --help
 expect 0 "list of operators" overlap -l

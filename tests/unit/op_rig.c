@@ -82,6 +82,7 @@ struct op_case op_case_random(uint64_t *random, uint32_t n_ranks)
 	one.n_gemms = sort == OP_AG_GEMM ? 1 + (uint32_t)testing_below(random, 4) : 1;
 	for (i = 0; i < one.n_gemms; i++)
 		one.n[i] = 8 + 8 * testing_below(random, 6);
+	one.b_is_k_by_n = (int)testing_below(random, 2);
 	one.wants_gathered = (int)testing_below(random, 2);
 	pick_tuning(random, &one);
 	return one;
@@ -97,6 +98,7 @@ static struct ceov_ag_gemm ag_gemm_of(const struct op_case *one)
 	shape.n_gemms = one->n_gemms;
 	memcpy(shape.n, one->n, sizeof(shape.n));
 	shape.tuning = &one->tuning;
+	shape.b_is_k_by_n = one->b_is_k_by_n;
 	return shape;
 }
 
@@ -109,6 +111,7 @@ static struct ceov_gemm_rs gemm_rs_of(const struct op_case *one)
 	shape.k = one->k;
 	shape.n = one->n[0];
 	shape.tuning = &one->tuning;
+	shape.b_is_k_by_n = one->b_is_k_by_n;
 	return shape;
 }
 
@@ -306,15 +309,33 @@ struct sum {                            /* an expected result */
 	double magnitude;               /* what roundings are relative to */
 };
 
-static double dot(const struct op_case *one, const void *a, uint64_t a_row, const void *b,
-		  uint64_t b_row)
+struct factor {                         /* what a column of C is made with */
+	const void *b;
+	uint64_t    first;
+	uint64_t    step;
+};
+
+static struct factor factor_of(const struct op_case *one, const void *b, uint64_t n,
+			       uint64_t column)
+{
+	struct factor factor = { b, column * one->k, 1 };
+
+	if (one->b_is_k_by_n) {
+		factor.first = column;
+		factor.step = n;
+	}
+	return factor;
+}
+
+static double dot(const struct op_case *one, const void *a, uint64_t a_row,
+		  struct factor factor)
 {
 	double sum = 0;
 	uint64_t i;
 
 	for (i = 0; i < one->k; i++)
 		sum += (double)number(one, a, a_row * one->k + i) *
-			(double)number(one, b, b_row * one->k + i);
+			(double)number(one, factor.b, factor.first + i * factor.step);
 	return sum;
 }
 
@@ -360,7 +381,9 @@ static void check_ag_gemm(const struct op_case *one, uint64_t seed,
 		for (i = 0; i < one->n_gemms; i++)
 			for (row = 0; row < one->rows[source]; row++)
 				for (column = 0; column < one->n[i]; column++) {
-					expected.value = dot(one, a, row, data->b[i], column);
+					expected.value =
+						dot(one, a, row, factor_of(one, data->b[i],
+									   one->n[i], column));
 					expected.magnitude = 0;
 					check_number(one, expected, data->c[i],
 						     (first + row) * one->n[i] + column);
@@ -383,8 +406,8 @@ static void check_gemm_rs(const struct op_case *one, uint32_t rank, uint64_t see
 		a = make_a(one, source, seed);
 		b = make_b(one, source, seed, 0);
 		for (i = 0; i < n; i++) {
-			part = dot(one, a, before(one, rank) + i / one->n[0], b,
-				   i % one->n[0]);
+			part = dot(one, a, before(one, rank) + i / one->n[0],
+				   factor_of(one, b, one->n[0], i % one->n[0]));
 			expected[i].value += part;
 			expected[i].magnitude += fabs(part);
 		}

@@ -27,6 +27,7 @@ struct op_case {
 	uint64_t              k;
 	uint32_t              n_gemms;
 	uint64_t              n[CEOV_OP_GEMMS_MAX];
+	int                   b_is_k_by_n;
 	struct ceov_op_tuning tuning;
 	int                   wants_gathered;
 };

@@ -28,6 +28,7 @@ static void shape_any(struct part *part, uint64_t *random)
 		part->columns[i] = testing_below(random, 70);
 	part->are_whole = testing_below(random, 2) != 0;
 	part->job.dtype = feeder_dtype(random);
+	part->job.b_is_k_by_n = (int)testing_below(random, 2);
 	part->job.k = testing_below(random, testing_below(random, 8) ? 70 : 600);
 }
 
@@ -146,7 +147,8 @@ struct part *part_make(ceov_context *context, int scatters, enum part_shape shap
 	for (i = 0; i < part->question.n_products; i++) {
 		part->b[i] = feeder_numbers(job->dtype, part->columns[i] * job->k,
 					    part->are_whole, random);
-		job->b[i] = matrix(part->b[i], part->columns[i], job->k);
+		job->b[i] = job->b_is_k_by_n ? matrix(part->b[i], job->k, part->columns[i])
+					     : matrix(part->b[i], part->columns[i], job->k);
 	}
 	if (scatters)
 		fill_scatter(part, random);
@@ -256,13 +258,15 @@ static struct right multiply(const struct part *part, uint32_t b, uint64_t row,
 			     uint64_t column)
 {
 	const uint16_t *x = part->a + row * part->job.k;
-	const uint16_t *y = part->b[b] + column * part->job.k;
+	int is_kn = part->job.b_is_k_by_n;
+	const uint16_t *y = part->b[b] + column * (is_kn ? 1 : part->job.k);
+	uint64_t step = is_kn ? part->columns[b] : 1;
 	struct right right = { 0, 0 };
 	uint64_t i;
 
 	for (i = 0; i < part->job.k; i++)
 		add_right(&right, (double)feeder_widen(part->job.dtype, x[i]) *
-			  (double)feeder_widen(part->job.dtype, y[i]));
+			  (double)feeder_widen(part->job.dtype, y[i * step]));
 	return right;
 }
 

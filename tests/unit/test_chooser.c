@@ -335,6 +335,11 @@ START_TEST(test_keys)
 	ck_assert_str_ne(key, second);
 	cei_tuning_key("another", &shape, second);
 	ck_assert_str_ne(key, second);
+	other = shape;
+	other.b_is_k_by_n = 1;
+	cei_tuning_key("Some GPU\tof ours", &other, second);
+	ck_assert_str_ne(key, second);
+	ck_assert_ptr_nonnull(strstr(second, "/ag_gemm_kn/"));
 	other = shape_of(CEI_OP_ALL_REDUCE, 4096, 0, 0);
 	other.dtype = CEOV_FP32;
 	cei_tuning_key("g", &other, second);

@@ -5,6 +5,7 @@
  * before, a product that is measured alone, a context that closes. */
 
 #include <check.h>
+#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -202,8 +203,10 @@ START_TEST(test_products_are_loaded_at_creation)
 
 	op_rig_open(&rig, 1, SCRATCH, &log_);
 	rig.workspaces[0]->executor.ops = &ops;
+	one.b_is_k_by_n = 1;
 	op = create(&one, rig.workspaces[0]);
 	ck_assert_uint_eq(n_loaded, 1);
+	ck_assert_int_eq(loaded.b_is_k_by_n, 1);
 	ck_assert_uint_eq(loaded.k, 24);
 	ck_assert_uint_eq(loaded.c[0].columns, 40);
 	ck_assert_uint_eq(loaded.c[CEI_GEMM_C_PARTIAL].columns, 40);
@@ -297,6 +300,46 @@ static void *raise_soon(void *arg)
 		ck_abort_msg("the gate cannot be raised");
 	return NULL;
 }
+
+/* A caller of the time before b_is_k_by_n: what stands there is not the struct's. */
+START_TEST(test_structs_that_end_earlier)
+{
+	const uint64_t rows[1] = { 8 };
+	struct ceov_ag_gemm ag_gemm = {
+		.struct_bytes = offsetof(struct ceov_ag_gemm, b_is_k_by_n),
+		.dtype = CEOV_BF16, .rows = rows, .k = 16, .n_gemms = 1, .n = { 8 },
+		.b_is_k_by_n = 77,
+	};
+	struct ceov_gemm_rs gemm_rs = {
+		.struct_bytes = offsetof(struct ceov_gemm_rs, b_is_k_by_n),
+		.dtype = CEOV_BF16, .rows = rows, .k = 16, .n = 8, .b_is_k_by_n = 77,
+	};
+	struct op_rig rig;
+	ceov_op *op = NULL;
+
+	op_rig_open(&rig, 1, SCRATCH, &log_);
+	ck_assert_uint_gt(ceov_ag_gemm_scratch_bytes(&ag_gemm, 1), 0);
+	ck_assert_uint_gt(ceov_gemm_rs_scratch_bytes(&gemm_rs, 1), 0);
+	ck_assert_int_eq(ceov_ag_gemm_create(rig.workspaces[0], &ag_gemm, &op), 0);
+	ck_assert_int_eq(op->shape.b_is_k_by_n, 0);
+	ceov_op_release(op);
+	ck_assert_int_eq(ceov_gemm_rs_create(rig.workspaces[0], &gemm_rs, &op), 0);
+	ck_assert_int_eq(op->shape.b_is_k_by_n, 0);
+	ceov_op_release(op);
+	ag_gemm.struct_bytes -= 8;
+	gemm_rs.struct_bytes += 1;
+	ck_assert_uint_eq(ceov_ag_gemm_scratch_bytes(&ag_gemm, 1), 0);
+	ck_assert_uint_eq(ceov_gemm_rs_scratch_bytes(&gemm_rs, 1), 0);
+	ag_gemm.struct_bytes = sizeof(ag_gemm) + 8;     /* of a later time */
+	ag_gemm.b_is_k_by_n = 1;
+	ck_assert_int_eq(ceov_ag_gemm_create(rig.workspaces[0], &ag_gemm, &op), 0);
+	ck_assert_int_eq(op->shape.b_is_k_by_n, 1);
+	ck_assert_ptr_nonnull(strstr(op->choice.text, "B is k x n"));
+	ceov_op_release(op);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
 
 static int never_idle(struct cei_executor *executor, uint64_t timeout_ns)
 {
@@ -455,6 +498,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_products_are_loaded_at_creation);
 	tcase_add_test(all, test_what_cannot_be_loaded_is_not_made);
 	tcase_add_test(all, test_says_why_there_is_no_library);
+	tcase_add_test(all, test_structs_that_end_earlier);
 	tcase_add_test(all, test_a_product_alone_comes_after_runs);
 	tcase_add_test(all, test_close_ends_a_job);
 	tcase_add_test(all, test_close_lets_copies_end);

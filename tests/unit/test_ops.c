@@ -26,7 +26,7 @@ static void set_up(void)
 
 /* --- results --------------------------------------------------------------- */
 
-/* Each sort in turn; sums are in fp32 every other time. */
+/* Each sort in turn; every other time sums are in fp32 and B is k x n. */
 static struct op_case plain(uint32_t i, uint32_t n_ranks)
 {
 	enum op_sort sort = (enum op_sort)(i % OP_SORTS);
@@ -41,6 +41,7 @@ static struct op_case plain(uint32_t i, uint32_t n_ranks)
 	}
 	if (is_sum && i / OP_SORTS % 2)
 		one.dtype = CEOV_FP32;
+	one.b_is_k_by_n = i / OP_SORTS % 2;
 	return one;
 }
 
@@ -296,6 +297,9 @@ START_TEST(test_shapes_that_are_refused)
 	bad = good;
 	bad.n_gemms = 5;
 	expect_no_op(&rig, &bad, "n_gemms");
+	bad = good;
+	bad.b_is_k_by_n = 2;
+	expect_no_op(&rig, &bad, "b_is_k_by_n must be 0 or 1");
 	bad = good;
 	bad.rows[0] = bad.rows[1] = 0;
 	expect_no_op(&rig, &bad, "no rows");
