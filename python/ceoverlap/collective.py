@@ -93,7 +93,8 @@ class _Collective:
             self.source: Buffer = self._own_part(context.register(memory, self._rank))
             self.target: Buffer = self._own_part(self._make_target(target))
             self._arrived = self._own_part(context.signal(n_counters, self._rank))
-            self._free = self._own_part(context.signal(n_counters, self._rank))
+            self._free = self._own_part(context.signal(n_counters, self._rank,
+                                                       host_visible=True))
             self._sent = self._own_part(context.signal(1, self._rank))
             self.target.share(f"{name}.target")
             self._arrived.share(f"{name}.arrived")

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""ceoverlap for PyTorch: collectives and overlapped operators on tensors, tensor-parallel
+layers, FSDP2, and drop-ins for async-TP.
+
+    torch.distributed.init_process_group("nccl")
+    y = ceoverlap.torch.all_gather_matmul(x, linear.weight)     # x: this rank's rows
+
+Nothing is compiled and no version of PyTorch is pinned; see functional.py for streams,
+shapes, graphs and dtypes, and docs/pytorch.md.
+"""
+
+from . import async_tp
+from .functional import (all_gather, all_gather_matmul, all_reduce, all_to_all,
+                         matmul_reduce_scatter, reduce_scatter)
+from .group import Group
+from .linear import ColumnParallelLinear, RowParallelLinear
+from .operators import Operators
+from .parallel import Column, Row, parallelize
+
+__all__ = ["Column", "ColumnParallelLinear", "Group", "Operators", "Row",
+           "RowParallelLinear", "all_gather", "all_gather_matmul", "all_reduce",
+           "all_to_all", "async_tp", "matmul_reduce_scatter", "parallelize",
+           "reduce_scatter"]

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""FSDP2's reduce-scatter: copy engines move the gradients, a bounded kernel sums them."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Optional, Sequence, Set, Tuple
+
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp._fully_shard._fsdp_api import ReduceScatter
+
+from .. import ops
+from .group import Group
+from .operators import DTYPES, operand, run_reduce
+
+_STEP = 8                               # elements: what counts are multiples of
+_RedOp = dist.ReduceOp.RedOpType
+
+
+class Family:
+    """The parameter groups whose sums share one workspace: it is made for the largest of
+    them at once, instead of growing from one to the next."""
+
+    def __init__(self, group: Group):
+        self.group = group
+        self.param_groups: List = []
+        self._dtypes: Set[torch.dtype] = set()
+
+    def reserve(self, dtype: torch.dtype) -> None:
+        """At the first sum of that dtype, by all ranks together."""
+        if dtype in self._dtypes:
+            return
+        self._dtypes.add(dtype)
+        length = max(_length(sum(param.padded_sharded_param_size.numel()
+                                 for param in param_group.fsdp_params
+                                 if param.sharded_param.requires_grad))
+                     for param_group in self.param_groups)
+        if length:
+            self.group.operators.get(ops.ReduceScatter, (length,) * self.group.size,
+                                     DTYPES[dtype])
+
+
+class SumScatter(ReduceScatter):
+    """The reduce-scatters of one FSDP parameter group: fp32 sums in the order of ranks,
+    the same bits run after run. An average, or a sum of scaled gradients, is the sum's
+    result times the factor: rounded once more, but where the factor is a power of two.
+
+    What is not understood goes to `plain`, the group's reduce-scatter from before, and
+    `reasons` counts why."""
+
+    def __init__(self, param_group, family: Family):
+        self.plain = param_group._reduce_scatter_comm
+        self.reasons: Dict[str, int] = {}
+        self.n_runs = 0
+        self.n_bytes = 0                # that went to peers
+        self._group = family.group
+        self._family = family
+        family.param_groups.append(param_group)
+
+    def allocate(self, size: Sequence[int], *, dtype: torch.dtype,
+                 device: torch.device) -> torch.Tensor:
+        """Ordinary memory: operands are registered nowhere."""
+        return torch.empty(*size, dtype=dtype, device=device)
+
+    def __call__(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor,
+                 group: dist.ProcessGroup, op, async_op: bool = False) -> Optional[dist.Work]:
+        """output (n elements) = the sum over ranks of their input (size x n), own part, on
+        the current stream."""
+        kind, factor = _kind_and_factor(op, self._group.size)
+        reason = self._refusal(input_tensor, kind, async_op)
+        if reason is not None:
+            self.reasons[reason] = self.reasons.get(reason, 0) + 1
+            return self.plain(output_tensor=output_tensor, input_tensor=input_tensor,
+                              group=group, op=op, async_op=async_op)
+        self._sum(output_tensor, input_tensor)
+        if factor != 1:
+            output_tensor.mul_(factor)
+        self.n_runs += 1
+        self.n_bytes += (self._group.size - 1) * output_tensor.numel() * output_tensor.itemsize
+        return None
+
+    def check(self) -> None:
+        """Raises the error that ended a sum of the group of ranks. Never blocks."""
+        self._group.operators.check()
+
+    def _refusal(self, source: torch.Tensor, kind, async_op: bool) -> Optional[str]:
+        """Why not; the same at all ranks."""
+        if source.dtype not in DTYPES:
+            return f"gradients of {source.dtype}"
+        if source.device != self._group.device:
+            return f"gradients on {source.device}"
+        if kind not in (_RedOp.SUM, _RedOp.AVG, _RedOp.PREMUL_SUM):
+            return f"reduction {kind}"
+        return "asynchronous" if async_op else None
+
+    def _sum(self, output: torch.Tensor, source: torch.Tensor) -> None:
+        n, size = output.numel(), self._group.size
+        length = _length(n)
+        target = output
+        self._family.reserve(source.dtype)
+        if length != n:                 # each rank's part, rounded up
+            padded = source.new_zeros((size, length))
+            padded[:, :n] = source.view(size, n)
+            source = padded
+        if length != n or operand(output) is not output:
+            target = output.new_empty(length)
+        run_reduce(self._group, ops.ReduceScatter, operand(source), [length] * size, target)
+        if target is not output:
+            output.copy_(target[:n])
+
+
+def _length(n: int) -> int:
+    """Rounded up to what sums take."""
+    return -(-n // _STEP) * _STEP
+
+
+def _kind_and_factor(op, size: int) -> Tuple[object, float]:
+    """What is reduced, and what the sum is multiplied by."""
+    kind = getattr(op, "op", op)
+    if kind == _RedOp.AVG:
+        return kind, 1.0 / size
+    if kind == _RedOp.PREMUL_SUM:
+        return kind, float(op.__getstate__()[1])
+    return kind, 1.0

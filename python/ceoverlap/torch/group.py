@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""Groups: the ranks of a torch.distributed process group, as ceoverlap's."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import os
+import shutil
+import tempfile
+import threading
+import weakref
+from typing import Dict, List, Optional, Union
+
+import torch
+import torch.distributed as dist
+
+from .. import errors
+from ..context import DEADLINE_S, Context, Place
+
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+def _slow_current_stream(index: int) -> int:
+    return torch.cuda.current_stream(index).cuda_stream
+
+
+# PyTorch's own short way, where it has one: a call makes few microseconds' work otherwise.
+_current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", _slow_current_stream)
+
+
+class _Given:
+    """A stream as it is."""
+
+    __slots__ = ("_handle",)
+
+    def __init__(self, handle: Optional[int]):
+        self._handle = handle
+
+    def __enter__(self) -> Optional[int]:
+        return self._handle
+
+    def __exit__(self, *_exception) -> None:
+        pass
+
+
+_NO_STREAM = _Given(None)
+
+
+class _Beside:
+    """The group's side stream, which the current stream waits for in the end: so memory that
+    the current one's tensors give back is not used before the side stream is done with it."""
+
+    __slots__ = ("_current", "_side")
+
+    def __init__(self, group: Group):
+        self._current = torch.cuda.current_stream(group.device)
+        self._side = group.side_stream()
+
+    def __enter__(self) -> int:
+        self._side.wait_event(self._current.record_event())
+        return self._side.cuda_stream
+
+    def __exit__(self, *_exception) -> None:
+        self._current.wait_event(self._side.record_event())
+
+
+def _host_id() -> str:
+    """The same text for all processes of one running machine."""
+    try:
+        with open(_BOOT_ID, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return os.uname().nodename
+
+
+def _device_of(process_group, device) -> torch.device:
+    """The caller's device; else the current GPU where the group speaks CUDA, else the CPU."""
+    if device is not None:
+        device = torch.device(device)
+    elif process_group is None:
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    else:
+        kinds = {kind.type for kind in process_group._device_types}
+        device = torch.device("cuda" if "cuda" in kinds and torch.cuda.is_available()
+                              else "cpu")
+    if device.type not in ("cuda", "cpu"):
+        raise errors.InvalidError(f"device {device}: a group's ranks are on cuda or cpu")
+    if device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", torch.cuda.current_device())
+    return device
+
+
+def _environment_store(deadline_s: float):
+    """(store, rank, size) of torchrun's environment."""
+    try:
+        rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    except (KeyError, ValueError) as error:
+        raise errors.InvalidError(
+            f"no process group, and torchrun's environment is not there ({error}): start "
+            "with torchrun, or call torch.distributed.init_process_group()") from None
+    has_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    store = dist.TCPStore(host, port, size, rank == 0 and not has_agent,
+                          datetime.timedelta(seconds=deadline_s))
+    return dist.PrefixStore("ceoverlap", store), rank, size
+
+
+class Group:
+    """The ranks of a process group: one process each, all on one host.
+
+    process_group  a torch.distributed ProcessGroup; None: the default one where
+                   torch.distributed is initialised, else torchrun's environment
+    device         where this rank's tensors are: "cuda", "cuda:N" or "cpu"; None: the
+                   current GPU where the group has a backend for it, else the CPU
+    deadline_s     of every wait for a peer
+
+    All ranks make it together, as they would call a collective; it blocks until all have.
+    Everything in ceoverlap.torch that takes a process group finds its Group by of(). NCCL
+    communicators of the same process go on working; nothing of the environment is set.
+    """
+
+    def __init__(self, process_group=None, device: Union[None, str, torch.device] = None, *,
+                 deadline_s: float = DEADLINE_S):
+        if process_group is None and dist.is_available() and dist.is_initialized():
+            process_group = dist.group.WORLD
+        self.deadline_s: float = deadline_s
+        self._n_exchanges = 0
+        self._store, self.rank, self.size = self._meet(process_group)
+        self.device: torch.device = _device_of(process_group, device)
+        self.is_gpu: bool = self.device.type == "cuda"
+        self.name: str = self._agree_on_name(process_group)
+        self._check_places()
+        self.context: Context = self._open()
+        self._side: Optional[torch.cuda.Stream] = None
+        self._lock = threading.RLock()
+        self._parts: dict = {}
+        _groups[self.name] = self
+        _known.append((_reference(process_group), self))
+
+    # --- meeting ---------------------------------------------------------------------
+
+    def _meet(self, process_group):
+        if process_group is None:
+            return _environment_store(self.deadline_s)
+        rank = dist.get_rank(process_group)
+        if rank < 0:
+            raise errors.InvalidError("this process is not in the process group")
+        store = dist.PrefixStore(f"ceoverlap/{process_group.group_name}",
+                                 dist.distributed_c10d._get_default_store())
+        return store, rank, dist.get_world_size(process_group)
+
+    def _agree_on_name(self, process_group) -> str:
+        """The n-th group of one process group: the first rank counts."""
+        base = process_group.group_name if process_group is not None else "torchrun"
+        key = f"groups/{self.rank}"
+        number = self._store.add(key, 1)
+        self._store = dist.PrefixStore(str(number), self._store)
+        return f"{base}#{number}"
+
+    def _check_places(self) -> None:
+        told = self.exchange(f"{_host_id()} {self.device.type}")
+        hosts = {one.split()[0] for one in told}
+        kinds = {one.split()[1] for one in told}
+        if len(hosts) != 1:
+            raise errors.InvalidError(f"group {self.name}: its {self.size} ranks are on "
+                                      f"{len(hosts)} hosts: give a process group of one host")
+        if len(kinds) != 1:
+            raise errors.InvalidError(f"group {self.name}: some ranks are on cuda and some on "
+                                      "cpu: pass the same kind of device at all of them")
+
+    def _open(self) -> Context:
+        """The socket where ranks meet lies in a folder that goes when all are there."""
+        folder = tempfile.mkdtemp(prefix="ceoverlap-") if self.rank == 0 else ""
+        place = Place("gpu", self.device.index) if self.is_gpu else Place("host")
+        try:
+            path = self.exchange(folder)[0]
+            context = Context(self.rank, self.size, place, os.path.join(path, "group"),
+                              deadline_s=self.deadline_s)
+            self.exchange("open")
+        finally:
+            if folder:
+                shutil.rmtree(folder, ignore_errors=True)
+        return context
+
+    def exchange(self, text: str, timeout_s: Optional[float] = None) -> List[str]:
+        """Every rank's text, by rank. All ranks call it in the same order; it blocks until
+        all have, on the host, so keep it out of the steps. DeadlineError names who is
+        missing."""
+        timeout_s = self.deadline_s if timeout_s is None else timeout_s
+        number, self._n_exchanges = self._n_exchanges, self._n_exchanges + 1
+        self._store.set(f"{number}/{self.rank}", text)
+        told = [self._get(f"{number}/{rank}", rank, timeout_s) for rank in range(self.size)]
+        if number:                      # all who have come here have read the last one
+            self._store.delete_key(f"{number - 1}/{self.rank}")
+        return told
+
+    def _get(self, key: str, rank: int, timeout_s: float) -> str:
+        try:
+            self._store.wait([key], datetime.timedelta(seconds=timeout_s))
+        except (RuntimeError, dist.DistError) as error:
+            raise errors.DeadlineError(
+                f"rank {self.rank}: rank {rank} of {self.size} has not come within "
+                f"{timeout_s} s: all ranks have to make the same calls ({error})") from None
+        return self._store.get(key).decode()
+
+    def agree(self, what: str, text: str) -> None:
+        """Refuses, at all ranks, what is not the same at all of them."""
+        told = self.exchange(text)
+        for rank, one in enumerate(told):
+            if one != told[0]:
+                raise errors.InvalidError(
+                    f"{what}: rank 0 has {told[0]}, rank {rank} has {one}: must be the same "
+                    "at all ranks")
+
+    # --- streams ----------------------------------------------------------------------
+
+    def stream(self) -> Union[_Given, _Beside]:
+        """``with group.stream() as handle``: a CUstream (None on the CPU) that comes after
+        what is on the caller's current stream, which comes after it when the block ends. It
+        is the current stream; but the default one is the NULL stream, on which nothing may
+        wait for marks, and gets a stream beside it."""
+        if not self.is_gpu:
+            return _NO_STREAM
+        handle = _current_stream(self.device.index)
+        return _Given(handle) if handle else _Beside(self)
+
+    def side_stream(self) -> torch.cuda.Stream:
+        """The stream beside the default one."""
+        if self._side is None:
+            self._side = torch.cuda.Stream(self.device)
+        return self._side
+
+    def is_capturing(self) -> bool:
+        """Whether the current stream is being captured into a graph."""
+        return self.is_gpu and torch.cuda.is_current_stream_capturing()
+
+    # --- what belongs to it --------------------------------------------------------------
+
+    def part(self, kind: type):
+        """The group's only object of that class, made with it at first use; closed with the
+        group, last made first."""
+        with self._lock:
+            if kind not in self._parts:
+                self._parts[kind] = kind(self)
+            return self._parts[kind]
+
+    @functools.cached_property
+    def operators(self):
+        """The operators that it has made so far; see operators.py."""
+        from .operators import Operators
+
+        return self.part(Operators)
+
+    @classmethod
+    def of(cls, process_group=None, device=None) -> Group:
+        """The Group of a process group (None: as in Group()), a group's name, or itself;
+        made at first use, by all ranks together."""
+        if isinstance(process_group, Group):
+            return process_group
+        if isinstance(process_group, str):
+            return named(process_group)
+        if process_group is None and dist.is_available() and dist.is_initialized():
+            process_group = dist.group.WORLD
+        for known, group in _known:
+            if known() is process_group:
+                return group
+        return cls(process_group, device)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still be used."""
+        return self.context.is_open
+
+    def close(self) -> None:
+        """Releases what its operators hold. All ranks close it, after their last use and
+        with nothing in flight. What stays open is closed at the interpreter's end."""
+        if not self.is_open:
+            return
+        if self.is_gpu:
+            torch.cuda.synchronize(self.device)
+        for part in reversed(list(self._parts.values())):
+            part.close()
+        self._parts.clear()
+        self.context.close()
+        _groups.pop(self.name, None)
+        _known[:] = [entry for entry in _known if entry[1] is not self]
+
+    def __repr__(self) -> str:
+        return f"<ceoverlap.torch.Group {self.name}: rank {self.rank} of {self.size}>"
+
+
+def _reference(process_group):
+    return (lambda: None) if process_group is None else weakref.ref(process_group)
+
+
+# Operators registered with torch.library name their group by a string, as PyTorch's do.
+_groups: Dict[str, Group] = {}
+_known: list = []                       # (reference to a process group, its Group)
+
+
+def named(name: str) -> Group:
+    """The open group of that name (Group.name, or a process group's group_name)."""
+    group = _groups.get(name)
+    if group is not None:
+        return group
+    if dist.is_available() and dist.is_initialized():
+        try:
+            return Group.of(dist.distributed_c10d._resolve_process_group(name))
+        except (RuntimeError, ValueError):
+            pass
+    raise errors.InvalidError(f"no group is named {name!r}: make it by "
+                              "ceoverlap.torch.Group()")

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""Tensor-parallel Linear layers, and how a model's nn.Linear become such.
+
+Column  weight out/size x in: from whole activations to the rank's share of features.
+Row     weight out x in/size: from the rank's share of features to whole activations.
+
+With sequence_parallel (the default) the input of a column layer and the output of a row
+layer are the rank's part of dimension ``sequence_dim`` (0; 1 for batch-first (B, S, H)):
+the gather and the sum overlap with the product. Without, they are replicated: a row layer
+ends with an all-reduce, a column layer's gradient has one. Shapes, for a sequence of S and
+equal parts:
+
+    x = column(x)       S/size x ... x in       ->  S x ... x out/size
+    x = row(x)          S x ... x in/size       ->  S/size x ... x out
+
+Parameters are plain tensors of this rank's share, and so is the state_dict. Streams, graphs
+and dtypes: functional.py. Layers know their group by its name, so that torch.compile traces
+them as a whole; autocast is followed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import List, Optional, Sequence, Tuple
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from .. import errors
+from .functional import all_gather_matmul, all_reduce, matmul_reduce_scatter, name_of
+from .group import named
+
+
+class _Replicated(torch.autograd.Function):
+    """What all ranks hold alike and each uses for a part: its gradient is the parts' sum."""
+
+    @staticmethod
+    def forward(ctx, x: torch.Tensor, group: str) -> torch.Tensor:
+        ctx.group = group
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return all_reduce(grad, ctx.group), None
+
+
+class _Summed(torch.autograd.Function):
+    """The sum over ranks, used alike by all of them: its gradient is already whole."""
+
+    @staticmethod
+    def forward(ctx, x: torch.Tensor, group: str) -> torch.Tensor:
+        return all_reduce(x, group)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+
+
+def _cast(*tensors: Optional[torch.Tensor]) -> List[Optional[torch.Tensor]]:
+    """As nn.Linear's operands are under autocast."""
+    kind = tensors[0].device.type
+    if not torch.is_autocast_enabled(kind):
+        return list(tensors)
+    dtype = torch.get_autocast_dtype(kind)
+    return [None if one is None else one.to(dtype) for one in tensors]
+
+
+class _ParallelLinear(nn.Module):
+    """What both kinds share."""
+
+    def __init__(self, in_features: int, out_features: int, group, sequence_parallel: bool,
+                 sequence_dim: int):
+        super().__init__()
+        self.in_features = in_features
+        self.out_features = out_features
+        at = named(name_of(group))
+        self.group: str = at.name
+        self.rank: int = at.rank
+        self.size: int = at.size
+        self.sequence_parallel = sequence_parallel
+        self.sequence_dim = sequence_dim
+
+    def _share(self, n: int, what: str) -> int:
+        if n % self.size:
+            raise errors.InvalidError(
+                f"{type(self).__name__}: rank {self.rank}: {what} {n} is no multiple of the "
+                f"group's {self.size} ranks: pad the layer, or take a group that divides it")
+        return n // self.size
+
+    def _make(self, shape: Tuple[int, int], n_bias: int, device, dtype) -> None:
+        self.weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+        if n_bias:
+            self.bias = nn.Parameter(torch.empty(n_bias, device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias", None)
+
+    def _take(self, linear: nn.Linear, weight: torch.Tensor,
+              bias: Optional[torch.Tensor]) -> None:
+        """Copies of a whole layer's shares become the parameters."""
+        self.weight = nn.Parameter(weight.detach().clone(
+            memory_format=torch.contiguous_format), linear.weight.requires_grad)
+        if bias is None:
+            self.register_parameter("bias", None)
+        else:
+            self.bias = nn.Parameter(bias.detach().clone(), linear.bias.requires_grad)
+        self.train(linear.training)
+
+    def _bound(self) -> float:
+        """Of nn.Linear's first weights: of the whole layer's width."""
+        return 1 / math.sqrt(self.in_features) if self.in_features else 0.0
+
+    def _sequence_first(self, x: torch.Tensor) -> torch.Tensor:
+        """x with the dimension first that is shared out."""
+        if not 0 <= self.sequence_dim < x.dim() - 1:
+            raise errors.InvalidError(
+                f"{type(self).__name__}: sequence_dim {self.sequence_dim} of an input of "
+                f"shape {tuple(x.shape)}: must be a dimension before the last, from 0 on")
+        return x.movedim(self.sequence_dim, 0)
+
+    def extra_repr(self) -> str:
+        return (f"in_features={self.in_features}, out_features={self.out_features}, "
+                f"bias={self.bias is not None}, group={self.group!r}, rank={self.rank} of "
+                f"{self.size}, sequence_parallel={self.sequence_parallel}, "
+                f"sequence_dim={self.sequence_dim}")
+
+
+def _flat_rows(rows: Optional[Sequence[int]], x: torch.Tensor) -> Optional[List[int]]:
+    """Each rank's rows of x seen as a matrix."""
+    inner = math.prod(x.shape[1:-1])
+    return None if rows is None else [n * inner for n in rows]
+
+
+class ColumnParallelLinear(_ParallelLinear):
+    """y = x W^T + b, where this rank has out_features/size rows of W and of b.
+
+    group          as everywhere in ceoverlap.torch; all ranks make the same layers
+    sequence_parallel, sequence_dim
+                   see the module
+
+    The first weights are drawn from this rank's generator as nn.Linear's: give ranks
+    different seeds. The result is the rank's share of features: a row layer takes it.
+    """
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, device=None,
+                 dtype=None, *, group=None, sequence_parallel: bool = True,
+                 sequence_dim: int = 0):
+        super().__init__(in_features, out_features, group, sequence_parallel, sequence_dim)
+        share = self._share(out_features, "out_features")
+        self._make((share, in_features), share if bias else 0, device, dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.uniform_(self.weight, -self._bound(), self._bound())
+        if self.bias is not None:
+            nn.init.uniform_(self.bias, -self._bound(), self._bound())
+
+    @classmethod
+    def from_linear(cls, linear: nn.Linear, group=None, *, sequence_parallel: bool = True,
+                    sequence_dim: int = 0) -> ColumnParallelLinear:
+        """This rank's share of a layer that all ranks hold alike; copied."""
+        layer = cls(linear.in_features, linear.out_features, linear.bias is not None, "meta",
+                    group=group, sequence_parallel=sequence_parallel,
+                    sequence_dim=sequence_dim)
+        share = linear.out_features // layer.size
+        own = slice(layer.rank * share, (layer.rank + 1) * share)
+        layer._take(linear, linear.weight[own],
+                    None if linear.bias is None else linear.bias[own])
+        return layer
+
+    def forward(self, x: torch.Tensor, rows: Optional[Sequence[int]] = None) -> torch.Tensor:
+        """rows: each rank's part of the sequence; None: equal parts."""
+        return self.together([self], x, rows)[0]
+
+    @staticmethod
+    def together(layers: Sequence[ColumnParallelLinear], x: torch.Tensor,
+                 rows: Optional[Sequence[int]] = None) -> List[torch.Tensor]:
+        """Several layers' results for one x, which is gathered once: gate and up of an MLP,
+        or q, k and v. Calls no hooks of the layers."""
+        first = layers[0]
+        for layer in layers:
+            if ((layer.group, layer.sequence_parallel, layer.sequence_dim) !=
+                    (first.group, first.sequence_parallel, first.sequence_dim)):
+                raise errors.InvalidError(
+                    f"together: {layer} beside {first}: group, sequence_parallel and "
+                    "sequence_dim must be the same")
+        x, *weights = _cast(x, *(layer.weight for layer in layers))
+        if first.sequence_parallel:
+            results = _gathered_products(first, x, weights, rows)
+        else:
+            x = _Replicated.apply(x, first.group)
+            results = [F.linear(x, weight) for weight in weights]
+        return [result if layer.bias is None else result + layer.bias.to(result.dtype)
+                for layer, result in zip(layers, results)]
+
+
+def _gathered_products(layer: ColumnParallelLinear, x: torch.Tensor,
+                       weights: Sequence[torch.Tensor],
+                       rows: Optional[Sequence[int]]) -> List[torch.Tensor]:
+    x = layer._sequence_first(x)
+    n = x.shape[0] * layer.size if rows is None else sum(rows)
+    results = all_gather_matmul(x.reshape(-1, x.shape[-1]), list(weights), layer.group,
+                                _flat_rows(rows, x))
+    return [result.view(n, *x.shape[1:-1], result.shape[-1])
+            .movedim(0, layer.sequence_dim)
+            for result in results]
+
+
+class RowParallelLinear(_ParallelLinear):
+    """y = sum over ranks of x W^T, plus b, where this rank has in_features/size columns of W
+    and the whole b, which is added once.
+
+    The arguments are ColumnParallelLinear's. The first weights are drawn from this rank's
+    generator; b starts with zeros, because it has to be the same at all ranks.
+    """
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, device=None,
+                 dtype=None, *, group=None, sequence_parallel: bool = True,
+                 sequence_dim: int = 0):
+        super().__init__(in_features, out_features, group, sequence_parallel, sequence_dim)
+        share = self._share(in_features, "in_features")
+        self._make((out_features, share), out_features if bias else 0, device, dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.uniform_(self.weight, -self._bound(), self._bound())
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    @classmethod
+    def from_linear(cls, linear: nn.Linear, group=None, *, sequence_parallel: bool = True,
+                    sequence_dim: int = 0) -> RowParallelLinear:
+        """This rank's share of a layer that all ranks hold alike; copied."""
+        layer = cls(linear.in_features, linear.out_features, linear.bias is not None, "meta",
+                    group=group, sequence_parallel=sequence_parallel,
+                    sequence_dim=sequence_dim)
+        share = linear.in_features // layer.size
+        own = slice(layer.rank * share, (layer.rank + 1) * share)
+        layer._take(linear, linear.weight[:, own], linear.bias)
+        return layer
+
+    def forward(self, x: torch.Tensor, rows: Optional[Sequence[int]] = None) -> torch.Tensor:
+        """rows: each rank's part of the sequence; None: equal parts."""
+        x, weight = _cast(x, self.weight)
+        if not self.sequence_parallel:
+            y = _Summed.apply(F.linear(x, weight), self.group)
+            return y if self.bias is None else y + self.bias.to(y.dtype)
+        x = self._sequence_first(x)
+        if rows is None:
+            rows = [self._share(x.shape[0], "a sequence of")] * self.size
+        y = matmul_reduce_scatter(x.reshape(-1, x.shape[-1]), weight, self.group,
+                                  _flat_rows(rows, x))
+        y = y.view(rows[self.rank], *x.shape[1:-1], self.out_features)
+        if self.bias is not None:       # each rank adds it to its rows only
+            y = y + _Replicated.apply(self.bias, self.group).to(y.dtype)
+        return y.movedim(0, self.sequence_dim)

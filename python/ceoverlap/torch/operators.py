@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""The operators of a group: made at the first use of each shape, then only run."""
+
+from __future__ import annotations
+
+import collections
+import struct
+from typing import List, Optional, Sequence, Tuple
+
+import torch
+
+from .. import _abi, errors, ops
+from .group import Group
+
+OPERATORS_MAX = 512                     # of a group; the least recently used one goes
+SCRATCH_STEP_BYTES = 16 << 20           # workspaces grow by this
+DTYPES = {torch.bfloat16: "bfloat16", torch.float16: "float16", torch.float32: "float32"}
+ALIGN_BYTES = 16                        # of operands and results
+
+
+class Operators:
+    """What a group has made so far: ``group.operators``.
+
+    tunes   whether operators that are made from now on measure what suits their shape
+            (ceov_op_tune): the same at all ranks. It takes seconds at the first time and is
+            remembered on the machine
+    """
+
+    def __init__(self, group: Group):
+        self._group = group
+        self._workspaces: List[Tuple[int, ops.Workspace]] = []
+        self._made: collections.OrderedDict = collections.OrderedDict()
+        self._captured: set = set()
+        self.tunes = False
+
+    def get(self, kind: type, *shape):
+        """The operator of that class of ceoverlap.ops and of that shape: its arguments
+        behind the workspace. At first use all ranks make it together."""
+        key = (kind, shape)
+        op = self._made.get(key)
+        if op is None:
+            op = self._make(key)
+        self._made.move_to_end(key)
+        if self._group.is_capturing():
+            self._captured.add(key)     # the graph holds its memory
+        return op
+
+    def _make(self, key):
+        kind, shape = key
+        group = self._group
+        if group.is_capturing():
+            raise errors.StateError(
+                f"{kind.__name__} {shape}: rank {group.rank}: the first run of a shape makes "
+                "its operator, which a capture cannot hold: run it once before the capture")
+        group.agree(kind.__name__, repr(shape))
+        n_bytes = kind.scratch_bytes(*shape)
+        op = kind(self._workspace(n_bytes), *shape)
+        if self.tunes and group.is_gpu and hasattr(op, "tune"):
+            with group.stream() as stream:
+                op.tune(stream)
+        self._made[key] = op
+        self._make_room()
+        group.exchange("made")          # nobody runs while others still allocate
+        return op
+
+    def _make_room(self) -> None:
+        """All ranks have made the same operators, and so let go of the same."""
+        if len(self._made) <= OPERATORS_MAX:
+            return
+        for key in self._made:
+            if key not in self._captured:
+                self._made.pop(key).close()
+                return
+
+    def _workspace(self, n_bytes: int) -> ops.Workspace:
+        """One that is large enough; else a larger one than all before."""
+        for size, workspace in self._workspaces:
+            if size >= n_bytes:
+                return workspace
+        group = self._group
+        size = -(-max(n_bytes, 1) // SCRATCH_STEP_BYTES) * SCRATCH_STEP_BYTES
+        name = f"torch.{len(self._workspaces)}"
+        workspace = ops.Workspace(group.context, name, size, capturable=group.is_gpu,
+                                  deadline_s=group.deadline_s)
+        workspace.connect(group.deadline_s)
+        self._workspaces.append((size, workspace))
+        return workspace
+
+    def check(self) -> None:
+        """Raises the error that ended a run of any of them. Never blocks."""
+        for _, workspace in self._workspaces:
+            workspace.check()
+
+    def close(self) -> None:
+        """Releases all of them: nothing is in flight, and no graph is replayed any more."""
+        while self._made:
+            self._made.popitem()[1].close()
+        while self._workspaces:
+            self._workspaces.pop()[1].close()
+
+
+def operand(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or a copy of it without gaps and aligned as operators need it."""
+    tensor = tensor.contiguous()
+    return tensor if tensor.data_ptr() % ALIGN_BYTES == 0 else tensor.clone()
+
+
+class _Call:
+    """A ceov_*_run() and its struct of pointers, written by one struct.pack(): field by
+    field, ctypes would take longer than the call."""
+
+    def __init__(self, name: str, struct_type: type):
+        n_bytes = _abi.sizeof(struct_type)
+        self.name = name
+        self._n_bytes = n_bytes
+        self._pack = struct.Struct(f"={n_bytes // 8}Q").pack
+        self._call = _abi.lib[name]     # not the attribute: argument types of its own
+        self._call.argtypes = [_abi.c_void_p, _abi.c_char_p]
+        self._call.restype = _abi.c_int
+
+    def __call__(self, group: Group, op, *pointers: int) -> None:
+        """The pointers behind `stream`, in the struct's order."""
+        with group.stream() as stream:
+            result = self._call(op._open_handle(),
+                                self._pack(self._n_bytes, stream or 0, *pointers))
+        if result:
+            context = group.context
+            raise context._exception(self.name, result, [], context.last_failure())
+
+
+_ag_gemm = _Call("ceov_ag_gemm_run", _abi.ceov_ag_gemm_run)
+_gemm_rs = _Call("ceov_gemm_rs_run", _abi.ceov_gemm_rs_run)
+_reduce = _Call("ceov_reduce_run", _abi.ceov_reduce_run)
+_move = _Call("ceov_move_run", _abi.ceov_move_run)
+_NONE = [0] * _abi.CEOV_OP_GEMMS_MAX
+
+
+def run_all_gather_gemm(group: Group, x: torch.Tensor, weights: Sequence[torch.Tensor],
+                        rows: Sequence[int], is_k_by_n: bool,
+                        gathered: Optional[torch.Tensor],
+                        results: Sequence[torch.Tensor]) -> None:
+    """results[i] = all ranks' x (sum(rows) x k) times weights[i] (k x n; else n x k,
+    transposed); gathered: gets all ranks' x."""
+    n = tuple(result.shape[1] for result in results)
+    op = group.operators.get(ops.AllGatherGemm, tuple(rows), x.shape[1], n, DTYPES[x.dtype],
+                             None, is_k_by_n)
+    unused = _NONE[len(n):]
+    _ag_gemm(group, op, x.data_ptr(), *(weight.data_ptr() for weight in weights), *unused,
+             *(result.data_ptr() for result in results), *unused,
+             0 if gathered is None else gathered.data_ptr())
+
+
+def run_gemm_reduce_scatter(group: Group, x: torch.Tensor, weight: torch.Tensor,
+                            rows: Sequence[int], is_k_by_n: bool,
+                            result: torch.Tensor) -> None:
+    """result = own rows of the sum over ranks of x (sum(rows) x k) times weight (k x n; else
+    n x k, transposed)."""
+    op = group.operators.get(ops.GemmReduceScatter, tuple(rows), x.shape[1],
+                             result.shape[1], DTYPES[x.dtype], None, is_k_by_n)
+    _gemm_rs(group, op, x.data_ptr(), weight.data_ptr(), result.data_ptr())
+
+
+def run_reduce(group: Group, kind: type, source: torch.Tensor, counts: Sequence[int],
+               target: torch.Tensor) -> None:
+    """kind: ops.ReduceScatter or ops.AllReduce; counts of elements, multiples of 8."""
+    op = group.operators.get(kind, tuple(counts), DTYPES[source.dtype])
+    _reduce(group, op, source.data_ptr(), target.data_ptr())
+
+
+def run_move(group: Group, kind: type, source: torch.Tensor, n_bytes: Sequence[int],
+             target: torch.Tensor) -> None:
+    """kind: ops.AllGather or ops.AllToAll; n_bytes as theirs, multiples of 16."""
+    op = group.operators.get(kind, tuple(n_bytes))
+    _move(group, op, source.data_ptr(), target.data_ptr())

@@ -1,0 +1,41 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+#
+# ceoverlap.torch and ceoverlap.triton on the GPUs of this machine, from the build folder:
+#
+#   check_torch.sh [TEST...]
+#
+# TEST names modules, classes or cases of tests/python/torch (test_streams, for one), as for
+# its run.py; without one, those of tests/python/triton run, too. PYTHON names the Python
+# with PyTorch. Exits with 77 where there is none, fewer than 2 GPUs, or no library.
+set -u
+
+here=$(cd "$(dirname "$0")" && pwd)
+tests=$(dirname "$here")/python
+library=$PWD/.libs/libceoverlap.so
+python=${PYTHON:-python3}
+failed=0
+
+skip() {
+	echo "SKIP: $1"
+	exit 77
+}
+
+[ -e "$library" ] || skip "no shared library was built in $PWD"
+"$python" -c 'import torch.distributed' > /dev/null 2>&1 ||
+	skip "$python has no PyTorch: PYTHON names another one"
+n_gpus=$("$python" -c 'import torch; print(torch.cuda.device_count())')
+[ "$n_gpus" -ge 2 ] || skip "needs 2 GPUs, PyTorch sees $n_gpus"
+
+export CEOVERLAP_LIBRARY=$library
+export PYTHONPATH=$(dirname "$(dirname "$here")")/python PYTHONDONTWRITEBYTECODE=1
+export CEOVERLAP_TEST_TIMEOUT=${CEOVERLAP_TEST_TIMEOUT:-600}
+unset CEOVERLAP_RANK CEOVERLAP_RANKS CEOVERLAP_PLACE CEOVERLAP_GROUP
+
+bash "$here/../run_test.sh" "$python" "$tests/torch/run.py" "$@" || failed=1
+if [ $# = 0 ] && [ -d "$tests/triton" ]; then
+	bash "$here/../run_test.sh" "$python" -m unittest discover -v -s "$tests/triton" ||
+		failed=1
+fi
+exit "$failed"

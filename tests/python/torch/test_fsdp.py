@@ -1,0 +1,470 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""FSDP2 on copy engines against plain FSDP2: losses, gradients and parameters over some
+steps."""
+
+import functools
+import os
+import random
+import time
+import unittest
+from unittest import mock
+
+import rig
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
+from torch.distributed.tensor import DTensor, Shard
+
+import ceoverlap
+from ceoverlap.torch import Group, fsdp
+from ceoverlap.torch._pools import Pools
+
+# Ranks inherit it: streams that wait for peers need hardware queues of their own.
+os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+N_STEPS = 4
+N_LAYERS = 3
+# Divisible by no number of ranks; on GPUs copies take as long as kernels.
+WIDTHS = (1000, 4001) if rig.HAS_GPUS else (17, 33)
+
+
+# --- one rank -----------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=None)
+def mesh_of(*shape):
+    """The last dimension shards; kept, as process groups are."""
+    names = ("replicas", "shards")[-len(shape):]
+    return init_device_mesh(rig.device().type, shape, mesh_dim_names=names)
+
+
+def model_of(widths=None, change=None, mesh=None, policy=None, **options):
+    """Layers with a sharded group each, the same at all ranks and in every call."""
+    torch.manual_seed(rig.SEED)
+    n, wide = widths or WIDTHS
+    layers = [nn.Sequential(nn.Linear(n, wide), nn.Tanh(), nn.Linear(wide, n),
+                            nn.LayerNorm(n)) for _ in range(N_LAYERS)]
+    model = nn.Sequential(*layers, nn.Linear(n, 8)).to(rig.device())
+    if change is not None:
+        change(model)
+    options = dict(options, mesh=mesh_of(*(mesh or (dist.get_world_size(),))),
+                   mp_policy=MixedPrecisionPolicy(**(policy or {})))
+    for layer in model[:N_LAYERS]:
+        fully_shard(layer, **options)
+    return fully_shard(model, **options)
+
+
+def batch(step, n=WIDTHS[0]):
+    """This rank's input of one step."""
+    return rig.normal(step, dist.get_rank(), (6, n))
+
+
+def assert_close(ours, theirs, tolerance, what):
+    ours, theirs = ours.to_local().double(), theirs.to_local().double()
+    if not theirs.numel():
+        return
+    bound = tolerance * max(theirs.abs().max().item(), 1e-6)
+    distance = (ours - theirs).abs().max().item()
+    assert distance <= bound, f"{what}: {distance} apart, bound {bound}"
+
+
+def train_plainly(model, step, n=WIDTHS[0], dtype=torch.float32):
+    loss = model(batch(step, n).to(dtype)).float().pow(2).mean()
+    loss.backward()
+    return loss.item()
+
+
+def assert_same_training(tolerance, train=train_plainly, factor=1.0, prepare=None, **options):
+    """Trains both models; returns the handle, still enabled, and our model. factor: what
+    our gradients are of theirs."""
+    theirs, ours = model_of(**options), model_of(**options)
+    handle = fsdp.enable(ours)
+    if prepare is not None:
+        prepare(theirs, False)
+        prepare(ours, True)
+    optimizers = [torch.optim.SGD(model.parameters(), 0.05) for model in (theirs, ours)]
+    for step in range(N_STEPS):
+        losses = [train(model, step) for model in (theirs, ours)]
+        # The same parameters bit by bit, so the same loss.
+        assert losses[0] == losses[1], f"{step}: loss {losses[1]}, not {losses[0]}"
+        for (name, a), b in zip(theirs.named_parameters(), ours.parameters()):
+            assert (a.grad is None) == (b.grad is None), f"{step}: gradient of {name}"
+            if a.grad is not None:
+                assert_close(b.grad, a.grad * factor, tolerance, f"{step}: {name}")
+                b.grad = a.grad.clone()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+    handle.check()
+    return handle, ours
+
+
+def assert_on_engines(handle, n_gathers=None):
+    """All of it, and then disables."""
+    for stats in handle.stats:
+        assert stats.all_gather == stats.reduce_scatter == "copy engines", stats
+        assert stats.n_gathers and stats.gathered_bytes and stats.summed_bytes, stats
+        assert not stats.copied_bytes, stats
+        assert n_gathers is None or stats.n_gathers <= n_gathers, stats
+        assert 0 < stats.n_plans <= 16, stats
+    handle.disable()
+
+
+# --- what all ranks run --------------------------------------------------------------------
+
+
+def with_policy(tolerance, **policy):
+    handle, _ = assert_same_training(tolerance, policy=policy)
+    assert_on_engines(handle, 2 * N_STEPS)
+
+
+def whole_bf16_model():
+    handle, _ = assert_same_training(2e-2, change=nn.Module.bfloat16,
+                                     train=functools.partial(train_plainly,
+                                                             dtype=torch.bfloat16))
+    assert_on_engines(handle)
+
+
+def kept_after_forward():
+    handle, _ = assert_same_training(1e-5, reshard_after_forward=False)
+    assert_on_engines(handle, N_STEPS)
+
+
+def accumulated():
+    """Two backward passes to a step; the parameters stay gathered between."""
+    def train(model, step):
+        total = 0.0
+        for last in (False, True):
+            model.set_requires_gradient_sync(last)
+            model.set_reshard_after_backward(last)
+            total += train_plainly(model, 2 * step + last)
+        return total
+
+    handle, _ = assert_same_training(1e-5, train)
+    assert_on_engines(handle)
+
+
+def summed():
+    def prepare(model, _is_ours):
+        for module in model.modules():
+            if isinstance(module, FSDPModule):
+                module.set_force_sum_reduction_for_comms(True)
+
+    handle, _ = assert_same_training(1e-5, prepare=prepare)
+    assert_on_engines(handle)
+
+
+def scaled():
+    """gloo has no sum of scaled values: theirs are averages."""
+    def prepare(model, is_ours):
+        for module in model.modules():
+            if is_ours and isinstance(module, FSDPModule):
+                module.set_gradient_divide_factor(5.0)
+
+    handle, _ = assert_same_training(1e-5, prepare=prepare,
+                                     factor=dist.get_world_size() / 5.0)
+    assert_on_engines(handle)
+
+
+def shards_of_columns():
+    """FSDP puts these together from temporaries: what was gathered is copied there."""
+    size = dist.get_world_size()
+    widths = (16 * size, 24 * size)
+    handle, _ = assert_same_training(
+        1e-5, functools.partial(train_plainly, n=widths[0]), widths=widths,
+        shard_placement_fn=lambda parameter: Shard(parameter.dim() - 1)
+        if parameter.shape[-1] % size == 0 else None)
+    for stats in handle.stats:
+        assert stats.all_gather == stats.reduce_scatter == "copy engines", stats
+        assert 0 < stats.copied_bytes, stats
+    handle.disable()
+
+
+def mixed_dtypes():
+    """A group with several dtypes is gathered as bytes."""
+    def change(model):
+        for layer in model[:N_LAYERS]:
+            norm = layer[3]
+            norm.bias = nn.Parameter(norm.bias.detach().double() + 1, requires_grad=False)
+            norm.forward = lambda x, norm=norm: nn.functional.layer_norm(
+                x, norm.normalized_shape, norm.weight, norm.bias.float(), norm.eps)
+
+    handle, _ = assert_same_training(1e-5, change=change)
+    assert_on_engines(handle)
+
+
+def prefetched():
+    def prepare(model, _is_ours):
+        layers = list(model[:N_LAYERS])
+        for i, layer in enumerate(layers):
+            layer.set_modules_to_forward_prefetch(layers[i + 1:i + 3])
+            layer.set_modules_to_backward_prefetch(layers[max(i - 2, 0):i][::-1])
+
+    handle, _ = assert_same_training(1e-5, prepare=prepare)
+    assert_on_engines(handle)
+
+
+def asynchronous():
+    """Gathered ahead by the caller, two layers beside each other."""
+    def train(model, step):
+        waits = [layer.unshard(async_op=True) for layer in model[:2]]
+        if step % 2:
+            waits[0].wait()
+        return train_plainly(model, step)
+
+    def prepare(model, _is_ours):
+        with torch.no_grad():           # the first forward says who is the root
+            model(batch(0))
+
+    handle, _ = assert_same_training(1e-5, train, prepare=prepare)
+    assert_on_engines(handle)
+
+
+def without_gradients():
+    theirs, ours = model_of(), model_of()
+    handle = fsdp.enable(ours)
+    for step in range(N_STEPS):
+        x = batch(step)
+        with torch.no_grad():
+            assert torch.equal(theirs(x), ours(x))
+    expected = theirs.state_dict()
+    for name, value in ours.state_dict().items():
+        assert isinstance(value, DTensor) and torch.equal(value.to_local(),
+                                                          expected[name].to_local()), name
+    assert all(stats.n_gathers for stats in handle.stats)
+    handle.disable()
+
+
+def ranks_out_of_step():
+    """A slot is not filled again while a slow peer still reads it."""
+    times = random.Random(rig.SEED + dist.get_rank())
+
+    def train(model, step):
+        hooks = [layer.register_forward_pre_hook(
+            lambda *_: time.sleep(times.random() * 0.01)) for layer in model[:N_LAYERS]]
+        losses = [train_plainly(model, 5 * step + i) for i in range(5)]
+        for hook in hooks:
+            hook.remove()
+        return losses
+
+    handle, _ = assert_same_training(1e-4, train)
+    assert_on_engines(handle)
+
+
+def new_parameters_between_gathers():
+    """What a rank gathers is what peers have now: they fill the next slot while slow ranks
+    still read the last one."""
+    layer = fully_shard(nn.Linear(1000, 1500, device=rig.device()),
+                        mesh=mesh_of(dist.get_world_size()))
+    handle = fsdp.enable(layer)
+    for step in range(40):
+        with torch.no_grad():
+            for parameter in layer.parameters():
+                parameter.to_local().fill_(step + 1)
+        layer.unshard()
+        for parameter in layer.parameters():
+            assert (parameter == step + 1).all(), f"{step}: {parameter}"
+        layer.reshard()
+    handle.disable()
+
+
+def disabled():
+    handle, ours = assert_same_training(1e-5)
+    handle.disable()
+    handle.disable()
+    assert not handle.stats
+    for name in ("_to_sharded", "_to_sharded_post_forward"):
+        assert name not in ours[0]._get_fsdp_state()._fsdp_param_group.__dict__
+    expected = train_plainly(ours, 0)
+    for options, ways in (({"gather": False}, ("PyTorch: not asked for", "copy engines")),
+                          ({"scatter": False}, ("copy engines", "PyTorch: not asked for"))):
+        handle = fsdp.enable(ours, **options)
+        assert train_plainly(ours, 0) == expected
+        stats = handle.stats[0]
+        assert (stats.all_gather, stats.reduce_scatter) == ways, stats
+        handle.disable()
+
+
+def refused():
+    rig.raises(ceoverlap.InvalidError, "fully_shard", fsdp.enable, nn.Linear(4, 4))
+    ours = model_of()
+    with mock.patch.object(FSDPParamGroup, "_to_sharded", None):
+        rig.raises(ceoverlap.VersionError, "no FSDPParamGroup._to_sharded", fsdp.enable, ours)
+    handle = fsdp.enable(ours)
+    rig.raises(ceoverlap.StateError, "enabled already", fsdp.enable, ours)
+    handle.disable()
+
+
+def survive_a_death():
+    """Of rank 1, which exits between steps while others may still read its slot."""
+    ours = model_of()
+    fsdp.enable(ours)
+    dist.barrier()
+    begin = time.monotonic()
+    try:
+        for step in range(10000):
+            begin = time.monotonic()
+            with torch.no_grad():
+                ours(batch(step))
+            if rig.HAS_GPUS:
+                torch.cuda.synchronize()
+            if step == 3 and dist.get_rank() == 1:
+                os._exit(7)
+    except (ceoverlap.PeerLostError, ceoverlap.AbortedError):
+        assert time.monotonic() - begin < 10
+        return
+    raise AssertionError("rank 1 was not missed")
+
+
+def other_dtypes_stay():
+    """Gradients in fp64 are not summed by us; the stats say why."""
+    handle, _ = assert_same_training(1e-12, functools.partial(train_plainly,
+                                                              dtype=torch.float64),
+                                     change=nn.Module.double)
+    for stats in handle.stats:
+        assert stats.all_gather == "copy engines", stats
+        assert stats.reduce_scatter.startswith("PyTorch: gradients of torch.float64"), stats
+    handle.disable()
+
+
+def replicas_of_shards():
+    """HSDP: the all-reduce among replicas is PyTorch's."""
+    handle, _ = assert_same_training(1e-5, mesh=(2, 2))
+    assert all(stats.n_ranks == 2 for stats in handle.stats), handle.stats
+    assert_on_engines(handle)
+    Group.of(mesh_of(2, 2).get_group("shards")).close()
+
+
+def resharded_to_some():
+    """Gathers of a smaller group in backward stay with PyTorch."""
+    handle, _ = assert_same_training(1e-5, reshard_after_forward=2)
+    for stats in handle.stats[1:]:
+        assert "resharded to a smaller group" in stats.all_gather, stats
+        assert stats.n_gathers == N_STEPS, stats
+    handle.disable()
+    Group.of(mesh_of(4).get_group()).close()
+
+
+# --- tests --------------------------------------------------------------------------------
+
+
+class Dtypes(unittest.TestCase):
+    def test_fp32(self):
+        rig.run(with_policy, 1e-5)
+
+    def test_bf16(self):
+        rig.run(functools.partial(with_policy, 2e-2, param_dtype=torch.bfloat16))
+
+    def test_fp32_sums_of_bf16(self):
+        rig.run(functools.partial(with_policy, 1e-5, param_dtype=torch.bfloat16,
+                                  reduce_dtype=torch.float32))
+
+    def test_fp16(self):
+        rig.run(functools.partial(with_policy, 1e-2, param_dtype=torch.float16))
+
+    def test_whole_bf16_model(self):
+        rig.run(whole_bf16_model)
+
+    def test_mixed_dtypes(self):
+        rig.run(mixed_dtypes)
+
+    def test_other_dtypes_stay(self):
+        rig.run(other_dtypes_stay)
+
+
+class Training(unittest.TestCase):
+    def test_kept_after_forward(self):
+        rig.run(kept_after_forward)
+
+    def test_accumulated(self):
+        rig.run(accumulated)
+
+    def test_summed(self):
+        rig.run(summed)
+
+    def test_scaled(self):
+        rig.run(scaled)
+
+    def test_shards_of_columns(self):
+        rig.run(shards_of_columns)
+
+    def test_prefetched(self):
+        rig.run(prefetched)
+
+    def test_asynchronous(self):
+        rig.run(asynchronous)
+
+    def test_without_gradients(self):
+        rig.run(without_gradients)
+
+    def test_ranks_out_of_step(self):
+        rig.run(ranks_out_of_step)
+
+    def test_new_parameters_between_gathers(self):
+        rig.run(new_parameters_between_gathers)
+
+
+class Order(unittest.TestCase):
+    def test_memory_waits_for_who_used_it(self):
+        """With PyTorch's part played: a pool's third user waits for its first one alone."""
+        gathers, computes = mock.Mock(cuda_stream=1), mock.Mock(cuda_stream=2)
+        events = [mock.Mock(), mock.Mock()]
+        with mock.patch.multiple(torch.cuda, MemPool=mock.Mock(side_effect=["A", "B"]),
+                                 Event=mock.Mock(side_effect=events),
+                                 current_stream=mock.DEFAULT, device=mock.MagicMock(),
+                                 use_mem_pool=mock.MagicMock()) as patched:
+            patched["current_stream"].return_value = gathers
+            pools = Pools(torch.device("cuda", 0))
+            for expected in (0, 1):
+                with pools.allocating() as number:
+                    self.assertEqual(number, expected)
+            gathers.wait_event.assert_not_called()
+            patched["current_stream"].return_value = computes
+            pools.release(0)
+            events[0].record.assert_called_once_with(computes)
+            patched["current_stream"].return_value = gathers
+            with pools.allocating() as number:
+                self.assertEqual(number, 0)
+            gathers.wait_event.assert_called_once_with(events[0])
+            gathers.wait_event.reset_mock()
+            with pools.allocating() as number:
+                self.assertEqual(number, 1)
+            gathers.wait_event.assert_not_called()
+            self.assertEqual([call.args[0] for call in torch.cuda.use_mem_pool.mock_calls
+                              if call.args and isinstance(call.args[0], str)],
+                             ["A", "B", "A", "B"])
+
+
+class Handles(unittest.TestCase):
+    def test_disabled(self):
+        rig.run(disabled)
+
+    def test_refused(self):
+        rig.run(refused)
+
+    def test_a_rank_that_dies(self):
+        world = rig.World(min(rig.SIZE, 3))
+        self.addCleanup(world.kill)
+        world.run(survive_a_death, dying=(1,))
+
+
+class FourRanks(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        if rig.HAS_GPUS and torch.cuda.device_count() < 4:
+            raise unittest.SkipTest("needs 4 GPUs")
+        cls.world = rig.World(4)
+        cls.addClassCleanup(lambda: cls.world.is_open and cls.world.close())
+
+    def test_replicas_of_shards(self):
+        self.world.run(replicas_of_shards)
+
+    def test_resharded_to_some(self):
+        self.world.run(resharded_to_some)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""Collectives and operators on tensors against dense maths, with gradients. Data are small
+integers, so that every sum is exact in every dtype."""
+
+import unittest
+
+import rig
+import torch
+from rig import equal, integers, raises
+
+import ceoverlap.torch as ct
+from ceoverlap import errors
+from ceoverlap.torch import Group
+
+DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+ALL_DTYPES = DTYPES + (torch.int64, torch.uint8, torch.bool)
+
+
+def shares(size):
+    """Rows of ranks: equal, uneven, none at one, all at one."""
+    return ([4] * size, [3 + rank for rank in range(size)],
+            [0] + [5] * (size - 1), [0] * (size - 1) + [7])
+
+
+def rows_of(tag, rows, inner, dtype):
+    """Each rank's rows."""
+    return [integers(tag, rank, (n, *inner), dtype) for rank, n in enumerate(rows)]
+
+
+def awkward(x, way):
+    """The same numbers: as they are, with gaps, or not aligned."""
+    if way == "gaps":
+        return torch.stack([x, x], -1)[..., 0]
+    if way == "misaligned":
+        return torch.cat([x.new_zeros(1), x.reshape(-1)])[1:].view(x.shape)
+    return x
+
+
+# --- moves ------------------------------------------------------------------------------
+
+
+def gathers(dtype):
+    group = Group.of()
+    for inner in ((16,), (3, 5), ()):
+        for i, rows in enumerate(shares(group.size)):
+            parts = rows_of(i, rows, inner, dtype)
+            for way in ("plain", "gaps", "misaligned"):
+                got = ct.all_gather(awkward(parts[group.rank], way), rows=rows)
+                equal(got, torch.cat(parts), (inner, rows, way))
+    x = integers(9, group.rank, (2, 8), dtype)
+    equal(ct.all_gather(x, group), torch.cat(
+        [integers(9, rank, (2, 8), dtype) for rank in range(group.size)]), "equal rows")
+
+
+def gather_has_gradient(dtype):
+    group = Group.of()
+    for i, rows in enumerate(shares(group.size)):
+        x = integers(i, group.rank, (rows[group.rank], 6), dtype).requires_grad_()
+        grads = [integers(10 + i, rank, (sum(rows), 6), dtype) for rank in range(group.size)]
+        ct.all_gather(x, rows=rows).backward(grads[group.rank])
+        equal(x.grad, sum(grads).split(rows)[group.rank], rows)
+
+
+def all_splits(size):
+    """Rows from rank r to rank t: equal, uneven, with nothing between some."""
+    return (None, [[r + t + 1 for t in range(size)] for r in range(size)],
+            [[(r + 2 * t) % 3 for t in range(size)] for r in range(size)])
+
+
+def exchanges(dtype):
+    group = Group.of()
+    for i, splits in enumerate(all_splits(group.size)):
+        sent = splits or [[2] * group.size] * group.size
+        parts = [integers(i, rank, (sum(sent[rank]), 16), dtype)
+                 for rank in range(group.size)]
+        got = ct.all_to_all(parts[group.rank], splits=splits)
+        equal(got, torch.cat([part.split(sent[rank])[group.rank]
+                              for rank, part in enumerate(parts)]), splits)
+
+
+def exchange_has_gradient(dtype):
+    group = Group.of()
+    for i, splits in enumerate(all_splits(group.size)):
+        sent = splits or [[2] * group.size] * group.size
+        x = integers(i, group.rank, (sum(sent[group.rank]), 8), dtype).requires_grad_()
+        grads = [integers(i + 10, rank, (sum(row[rank] for row in sent), 8), dtype)
+                 for rank in range(group.size)]
+        ct.all_to_all(x, splits=splits).backward(grads[group.rank])
+        expected = [grad.split([row[rank] for row in sent])[group.rank]
+                    for rank, grad in enumerate(grads)]
+        equal(x.grad, torch.cat(expected), splits)
+
+
+# --- sums -------------------------------------------------------------------------------
+
+
+def sums_scattered(dtype):
+    group = Group.of()
+    for inner in ((16,), (3, 5), ()):
+        for i, rows in enumerate(shares(group.size)):
+            parts = [integers(i, rank, (sum(rows), *inner), dtype)
+                     for rank in range(group.size)]
+            for way in ("plain", "gaps", "misaligned"):
+                got = ct.reduce_scatter(awkward(parts[group.rank], way), rows=rows)
+                equal(got, sum(parts).split(rows)[group.rank], (inner, rows, way))
+
+
+def scattered_sum_has_gradient(dtype):
+    group = Group.of()
+    for i, rows in enumerate(shares(group.size)):
+        x = integers(i, group.rank, (sum(rows), 6), dtype).requires_grad_()
+        grads = rows_of(10 + i, rows, (6,), dtype)
+        ct.reduce_scatter(x, rows=rows).backward(grads[group.rank])
+        equal(x.grad, torch.cat(grads), rows)
+
+
+def sums_at_all(dtype):
+    group = Group.of()
+    for i, shape in enumerate(((8 * group.size,), (5,), (3, 7, 11), (), (0, 4))):
+        parts = [integers(i, rank, shape, dtype) for rank in range(group.size)]
+        equal(ct.all_reduce(parts[group.rank]), sum(parts), shape)
+        if shape:
+            equal(ct.all_reduce(awkward(parts[group.rank], "gaps")), sum(parts), shape)
+        x = parts[group.rank].clone().requires_grad_()
+        ct.all_reduce(x).backward(parts[group.rank])
+        equal(x.grad, sum(parts), shape)
+
+
+# --- products ---------------------------------------------------------------------------
+
+
+def multiplies_gathered(dtype):
+    """Up to 5 products; 8 x 24 goes to copy engines, 5 x 7 does not."""
+    group = Group.of()
+    for k, widths in ((24, (16,)), (24, (8, 24, 16)), (24, (8,) * 5), (5, (7,))):
+        for i, rows in enumerate(shares(group.size)):
+            for way in ("plain", "gaps", "misaligned"):
+                parts = rows_of(i, rows, (k,), dtype)
+                weights = [awkward(integers(20 + j, group.rank, (n, k), dtype), way)
+                           for j, n in enumerate(widths)]
+                got = ct.all_gather_matmul(awkward(parts[group.rank], way), weights,
+                                           rows=rows)
+                for one, weight in zip(got, weights):
+                    equal(one, torch.cat(parts) @ weight.t(), (k, widths, rows, way))
+    x, weight = integers(8, group.rank, (4, 24), dtype), integers(9, 0, (16, 24), dtype)
+    equal(ct.all_gather_matmul(x, weight), ct.all_gather(x) @ weight.t(), "one weight")
+
+
+def gathered_product_has_gradient(dtype):
+    """Of x and of each weight, of some, of one only."""
+    group = Group.of()
+    for k, widths in ((24, (16,)), (24, (8, 16)), (5, (7, 3))):
+        for i, rows in enumerate(shares(group.size)):
+            for wanted in ("all", "x", "last weight"):
+                parts = rows_of(i, rows, (k,), dtype)
+                weights = [[integers(20 + j, rank, (n, k), dtype)
+                            for j, n in enumerate(widths)] for rank in range(group.size)]
+                grads = [[integers(30 + j, rank, (sum(rows), n), dtype)
+                          for j, n in enumerate(widths)] for rank in range(group.size)]
+                x, own = parts[group.rank].clone(), weights[group.rank]
+                x.requires_grad_(wanted != "last weight")
+                own[-1].requires_grad_(wanted != "x")
+                own[0].requires_grad_(wanted == "all" or own[0].requires_grad)
+                got = ct.all_gather_matmul(x, own, rows=rows)
+                torch.autograd.backward(got, grads[group.rank])
+                what = k, widths, rows, wanted
+                if x.requires_grad:
+                    whole = sum(grad @ weight.detach()
+                                for at in range(group.size)
+                                for grad, weight in zip(grads[at], weights[at]))
+                    equal(x.grad, whole.split(rows)[group.rank], what)
+                for weight, grad in zip(own, grads[group.rank]):
+                    if weight.requires_grad:
+                        equal(weight.grad, grad.t() @ torch.cat(parts), what)
+
+
+def scatters_product(dtype):
+    group = Group.of()
+    for k, n in ((16, 24), (7, 5)):
+        for i, rows in enumerate(shares(group.size)):
+            for way in ("plain", "gaps", "misaligned"):
+                xs = [integers(i, rank, (sum(rows), k), dtype) for rank in range(group.size)]
+                weights = [integers(20, rank, (n, k), dtype) for rank in range(group.size)]
+                got = ct.matmul_reduce_scatter(awkward(xs[group.rank], way),
+                                               awkward(weights[group.rank], way), rows=rows)
+                whole = sum(x @ weight.t() for x, weight in zip(xs, weights))
+                equal(got, whole.split(rows)[group.rank], (k, n, rows, way))
+
+
+def scattered_product_has_gradient(dtype):
+    group = Group.of()
+    for k, n in ((16, 24), (7, 5)):
+        for i, rows in enumerate(shares(group.size)):
+            for wants_x, wants_weight in ((True, True), (True, False), (False, True)):
+                x = integers(i, group.rank, (sum(rows), k), dtype).requires_grad_(wants_x)
+                weight = integers(20, group.rank, (n, k), dtype).requires_grad_(wants_weight)
+                grads = rows_of(30 + i, rows, (n,), dtype)
+                ct.matmul_reduce_scatter(x, weight, rows=rows).backward(grads[group.rank])
+                whole = torch.cat(grads)
+                if wants_x:
+                    equal(x.grad, whole @ weight.detach(), (k, n, rows))
+                if wants_weight:
+                    equal(weight.grad, whole.t() @ x.detach(), (k, n, rows))
+
+
+# --- refusals ---------------------------------------------------------------------------
+
+
+def is_refused():
+    """Before anything is sent: what follows works."""
+    group = Group.of()
+    x = integers(0, group.rank, (4 * group.size, 16), torch.bfloat16)
+    odd = x[:4 * group.size - 1]
+    share = [4] * group.size
+    for text, call in (
+            ("rows [", lambda: ct.all_gather(x, rows=share)),
+            ("equal shares", lambda: ct.reduce_scatter(odd)),
+            ("with sum", lambda: ct.reduce_scatter(odd, rows=share)),
+            ("sums are of", lambda: ct.reduce_scatter(x.long())),
+            ("sums are of", lambda: ct.all_reduce(x.double())),
+            ("without dimensions", lambda: ct.all_gather(x[0, 0])),
+            ("numbers, must be", lambda: ct.all_to_all(x, splits=[[1]])),
+            ("sends", lambda: ct.all_to_all(x, splits=[[1] * group.size] * group.size)),
+            ("multiple of 16 bytes", lambda: ct.all_to_all(x[:, :3].contiguous())),
+            ("must be rows x k", lambda: ct.all_gather_matmul(x[0], x)),
+            ("must be n x 16", lambda: ct.all_gather_matmul(x, x[:, :8])),
+            ("must be n x 16", lambda: ct.matmul_reduce_scatter(x, x.float())),
+            ("no group is named", lambda: ct.all_reduce(x, "nobody"))):
+        raises(errors.InvalidError, text, call)
+    equal(ct.all_reduce(x), sum(integers(0, rank, x.shape, x.dtype)
+                                for rank in range(group.size)), "after refusals")
+
+
+def ranks_differ():
+    """A shape that is not the same everywhere is refused everywhere."""
+    group = Group.of()
+    n = 88 + 8 * (group.rank == group.size - 1)
+    x = integers(1, group.rank, (4 * group.size, 16), torch.bfloat16)
+    raises(errors.InvalidError, "must be the same at all ranks", ct.matmul_reduce_scatter, x,
+           integers(0, group.rank, (n, 16), torch.bfloat16))
+    equal(ct.all_reduce(torch.ones(8 * group.size, device=group.device)),
+          torch.full((8 * group.size,), float(group.size), device=group.device), "after it")
+
+
+# --- compiled ---------------------------------------------------------------------------
+
+
+def compiles():
+    group = Group.of()
+    name, size = group.name, group.size
+
+    def block(x, up, down):
+        (y,) = ct.all_gather_matmul(x, [up], name)
+        return ct.matmul_reduce_scatter(torch.nn.functional.relu(y), down, name)
+
+    def moves(x):
+        y = ct.all_to_all(ct.all_gather(x, name), name)
+        return ct.reduce_scatter(ct.all_reduce(y, name) * 0.5, name)
+
+    compiled = {function: torch.compile(
+        function, fullgraph=True, backend="inductor" if group.is_gpu else "aot_eager")
+        for function in (block, moves)}
+    tensors = [integers(i, group.rank, shape, torch.bfloat16)
+               for i, shape in enumerate(((4 * size, 16), (24, 16), (16, 24)))]
+    for function, arguments in ((block, tensors), (moves, tensors[:1])):
+        results = []
+        for one in (function, compiled[function], compiled[function]):
+            leaves = [tensor.clone().requires_grad_() for tensor in arguments]
+            y = one(*leaves)
+            y.backward(integers(5, group.rank, y.shape, y.dtype))
+            results.append([y.detach()] + [leaf.grad for leaf in leaves])
+        for got in results[1:]:
+            for a, b in zip(got, results[0]):
+                equal(a, b, function.__name__)
+
+
+class OnTensors(unittest.TestCase):
+    """Each rank function runs once for each dtype."""
+
+    def each(self, function, dtypes=DTYPES):
+        for dtype in dtypes:
+            with self.subTest(dtype=dtype):
+                rig.run(function, dtype)
+
+    def test_all_gather(self):
+        self.each(gathers, ALL_DTYPES)
+
+    def test_all_gather_gradient(self):
+        self.each(gather_has_gradient)
+
+    def test_all_to_all(self):
+        self.each(exchanges, (torch.bfloat16, torch.float32, torch.int64, torch.uint8))
+
+    def test_all_to_all_gradient(self):
+        self.each(exchange_has_gradient)
+
+    def test_reduce_scatter(self):
+        self.each(sums_scattered)
+
+    def test_reduce_scatter_gradient(self):
+        self.each(scattered_sum_has_gradient)
+
+    def test_all_reduce(self):
+        self.each(sums_at_all)
+
+    def test_all_gather_matmul(self):
+        self.each(multiplies_gathered)
+
+    def test_all_gather_matmul_gradient(self):
+        self.each(gathered_product_has_gradient)
+
+    def test_matmul_reduce_scatter(self):
+        self.each(scatters_product)
+
+    def test_matmul_reduce_scatter_gradient(self):
+        self.each(scattered_product_has_gradient)
+
+    def test_refusals(self):
+        rig.run(is_refused)
+
+    def test_ranks_differ(self):
+        rig.run(ranks_differ)
+
+    def test_compile(self):
+        rig.run(compiles)
+
+
+if __name__ == "__main__":
+    unittest.main()

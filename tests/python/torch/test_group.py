@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""Groups: meeting, exchanging, agreeing, deadlines, several at once, closing."""
+
+import os
+import subprocess
+import sys
+import time
+import unittest
+from unittest import mock
+
+import rig
+import torch
+import torch.distributed as dist
+
+from ceoverlap import errors
+from ceoverlap.torch import Group, all_reduce
+from ceoverlap.torch import group as group_module
+
+SHORT_S = 1.5
+
+
+def exchanges():
+    group = Group.of()
+    assert (group.rank, group.size) == (dist.get_rank(), dist.get_world_size())
+    assert group.device == rig.device() and group.is_open
+    for i in range(3):
+        told = group.exchange(f"{i} of rank {group.rank}")
+        assert told == [f"{i} of rank {rank}" for rank in range(group.size)], told
+    assert Group.of() is group and Group.of(dist.group.WORLD) is group
+    assert Group.of(group.name) is group and Group.of(group) is group
+
+
+def agrees():
+    group = Group.of()
+    group.agree("shape", "the same")
+    last = group.size - 1
+    rig.raises(errors.InvalidError, f"rank {last} has other", group.agree, "shape",
+               "other" if group.rank == last else "the same")
+    group.agree("shape", "the same again")
+
+
+def misses_a_rank():
+    """Rank 0 does not come."""
+    group = Group(deadline_s=SHORT_S)
+    start = time.monotonic()
+    if group.rank:
+        rig.raises(errors.DeadlineError, "rank 0 of", group.exchange, "here")
+        assert time.monotonic() - start < SHORT_S + 5
+    dist.barrier()
+    group.close()
+
+
+def meets_twice():
+    """Two groups of all ranks, and one of some."""
+    first, second = Group(), Group()
+    assert first.name != second.name
+    parts = dist.new_group([0, 1])
+    third = Group.of(parts) if first.rank < 2 else None
+    for group in (first, second, third, second, first):
+        if group is not None:
+            x = torch.full((24,), group.rank + 1.0, device=group.device)
+            n = group.size
+            rig.equal(all_reduce(x, group), torch.full_like(x, n * (n + 1) / 2), group)
+    if third is None:
+        rig.raises(errors.InvalidError, "not in the process group", Group, parts)
+    for group in (third, second, first):
+        if group is not None:
+            group.close()
+
+
+def closes():
+    group = Group()
+    x = torch.ones(8 * group.size, device=group.device)
+    all_reduce(x, group)
+    name = group.name
+    group.close()
+    group.close()
+    assert not group.is_open
+    rig.raises(errors.InvalidError, "no group is named", all_reduce, x, name)
+
+
+def is_elsewhere():
+    group = Group.of()
+    host = "another" if group.rank == group.size - 1 else "one"
+    with mock.patch.object(group_module, "_host_id", lambda: host):
+        rig.raises(errors.InvalidError, "on 2 hosts", Group)
+
+
+class Groups(unittest.TestCase):
+
+    def test_exchange(self):
+        rig.run(exchanges)
+
+    def test_agree(self):
+        rig.run(agrees)
+
+    def test_deadline(self):
+        rig.run(misses_a_rank)
+
+    def test_two_groups_at_once(self):
+        rig.run(meets_twice)
+
+    def test_close(self):
+        rig.run(closes)
+
+    def test_ranks_on_two_hosts_are_refused(self):
+        rig.run(is_elsewhere)
+
+    def test_nothing_to_meet_by_is_refused(self):
+        with mock.patch.dict(os.environ):
+            for name in ("RANK", "WORLD_SIZE"):
+                os.environ.pop(name, None)
+            with self.assertRaisesRegex(errors.InvalidError, "torchrun"):
+                Group(device="cpu")
+
+
+class Torchrun(unittest.TestCase):
+
+    PROGRAM = """
+import os, torch
+from ceoverlap.torch import Group, all_reduce
+if torch.cuda.is_available():
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+group = Group()
+y = all_reduce(torch.ones(16, device=group.device), group)
+assert y.tolist() == [2.0] * 16, y
+group.close()
+print("rank", group.rank, "is right")
+"""
+
+    def test_environment(self):
+        """Without torch.distributed being initialised."""
+        folder = os.environ.get("TMPDIR", "/tmp")
+        path = os.path.join(folder, f"ceoverlap-torchrun-{os.getpid()}.py")
+        with open(path, "w", encoding="ascii") as file:
+            file.write(self.PROGRAM)
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "torch.distributed.run", "--standalone",
+                 "--nproc-per-node", "2", path], capture_output=True, text=True,
+                timeout=rig.LIMIT_S, check=False, stdin=subprocess.DEVNULL)
+        finally:
+            os.unlink(path)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.stdout.count("is right"), 2, done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
