@@ -36,6 +36,9 @@ export PYTHONPATH=$srcdir/python PYTHONDONTWRITEBYTECODE=1
 unset CEOVERLAP_RANK CEOVERLAP_RANKS CEOVERLAP_PLACE CEOVERLAP_GROUP
 
 "$python" -W error "$srcdir/tests/python/run.py" || failed=1
+# What needs no GPU of the Triton verbs; Triton's own warnings are its own.
+PYTHONPATH=$srcdir/tests/python/triton:$PYTHONPATH \
+	"$python" "$srcdir/tests/python/run.py" test_triton || failed=1
 for example in "$srcdir"/examples/python_*.py; do
 	if ! CEOVERLAP_PLACE=host timeout 60 "$python" -W error "$example"; then
 		echo "FAIL: $(basename "$example")"
