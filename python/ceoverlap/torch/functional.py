@@ -229,7 +229,9 @@ def _check_products(x: torch.Tensor, weights: Sequence[torch.Tensor], is_k_by_n:
 
 def _all_gather_matmul(x: torch.Tensor, weights: Sequence[torch.Tensor],
                        rows: Optional[Sequence[int]], keeps_gathered: bool,
-                       is_k_by_n: bool, at: Group) -> Tuple[torch.Tensor, List[torch.Tensor]]:
+                       is_k_by_n: bool, at: Group
+                       ) -> Tuple[Optional[torch.Tensor], List[torch.Tensor]]:
+    """(gathered, which may be None where it is not kept, products)"""
     _check(at, x, "all_gather_matmul")
     _check_products(x, weights, is_k_by_n, "all_gather_matmul")
     rows = _gathered_rows(at, x, rows)
@@ -238,10 +240,17 @@ def _all_gather_matmul(x: torch.Tensor, weights: Sequence[torch.Tensor],
         gathered = _all_gather(x, rows, at)
         return gathered, [_multiply(gathered, weight, is_k_by_n) for weight in weights]
     results = [x.new_empty((n_rows, _columns(weight, is_k_by_n))) for weight in weights]
-    gathered = x.new_empty((n_rows if keeps_gathered else 0, x.shape[1]))
+    gathered = x.new_empty((n_rows, x.shape[1])) if keeps_gathered else None
     run_all_gather_gemm(at, operand(x), [operand(weight) for weight in weights], rows,
-                        is_k_by_n, gathered if keeps_gathered else None, results)
+                        is_k_by_n, gathered, results)
     return gathered, results
+
+
+def _all_gather_matmul_by_name(x: torch.Tensor, *arguments
+                               ) -> Tuple[torch.Tensor, List[torch.Tensor]]:
+    """As torch.library wants it: nothing is a tensor of no rows."""
+    gathered, results = _all_gather_matmul(x, *arguments)
+    return x.new_empty((0, x.shape[1])) if gathered is None else gathered, results
 
 
 def _matmul_reduce_scatter(x: torch.Tensor, weight: torch.Tensor,
@@ -394,7 +403,7 @@ class _Operator:
     """One operator of torch.ops.ceoverlap and its short way."""
 
     def __init__(self, name: str, implementation, fake, back, keep):
-        self._long = getattr(torch.ops.ceoverlap, name)
+        self.long = getattr(torch.ops.ceoverlap, name)
         self._implementation = implementation
 
         def by_name(*arguments):
@@ -419,12 +428,13 @@ class _Operator:
         self._function = Function
 
     def __call__(self, *arguments):
-        """The group comes last: whatever names it."""
-        if not _is_eager(arguments[0]):
-            return self._long(*arguments[:-1], name_of(arguments[-1]))
-        if not torch.is_grad_enabled():
-            return self._implementation(*arguments[:-1], group_of(arguments[-1]))
-        return self._function.apply(*arguments)
+        """Tensors come first, the group last: whatever names it."""
+        tensors = [one for one in arguments[:2] if isinstance(one, torch.Tensor)]
+        if not _is_eager(*tensors):
+            return self.long(*arguments[:-1], name_of(arguments[-1]))
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            return self._function.apply(*arguments)
+        return self._implementation(*arguments[:-1], group_of(arguments[-1]))
 
 
 class _AllGatherMatmul(torch.autograd.Function):
@@ -450,10 +460,11 @@ _stack_length = getattr(torch._C, "_len_torch_dispatch_stack", None)
 _functorch_level = getattr(torch._C._functorch, "maybe_current_level", None)
 
 
-def _is_eager(x: torch.Tensor) -> bool:
+def _is_eager(*tensors: torch.Tensor) -> bool:
     """Whether nobody but autograd wants to see the call. A PyTorch that does not tell takes
     the long way."""
-    return (not torch.compiler.is_compiling() and type(x) in _PLAIN and
+    return (not torch.compiler.is_compiling() and
+            all([type(tensor) in _PLAIN for tensor in tensors]) and
             _stack_length is not None and not _stack_length() and
             _functorch_level is not None and _functorch_level() is None)
 
@@ -466,7 +477,7 @@ _op_reduce_scatter = _Operator("reduce_scatter", _reduce_scatter, _fake_reduce_s
                                _back_reduce_scatter, _keep_rows)
 _op_all_reduce = _Operator("all_reduce", _all_reduce, _fake_all_reduce, _back_all_reduce,
                            _keep_group)
-_op_all_gather_matmul = _Operator("all_gather_matmul", _all_gather_matmul,
+_op_all_gather_matmul = _Operator("all_gather_matmul", _all_gather_matmul_by_name,
                                   _fake_all_gather_matmul, _back_all_gather_matmul,
                                   _keep_all_gather_matmul)
 _op_matmul_reduce_scatter = _Operator("matmul_reduce_scatter", _matmul_reduce_scatter,
@@ -477,10 +488,11 @@ _op_matmul_reduce_scatter = _Operator("matmul_reduce_scatter", _matmul_reduce_sc
 
 def _gather_and_multiply(x, weights, rows, keeps_gathered: bool, is_k_by_n: bool, group):
     """(gathered, products); no gradients on the short way."""
-    if _is_eager(x):
+    if _is_eager(x, *weights):
         return _all_gather_matmul(x, weights, rows, keeps_gathered, is_k_by_n,
                                   group_of(group))
-    return _op_all_gather_matmul(x, weights, rows, keeps_gathered, is_k_by_n, group)
+    return _op_all_gather_matmul.long(x, weights, rows, keeps_gathered, is_k_by_n,
+                                      name_of(group))
 
 
 # --- what users call -----------------------------------------------------------------------
@@ -537,8 +549,9 @@ def all_gather_matmul(x: torch.Tensor, weights, group=None,
     it): sum(rows) x n, while x arrives. Of several weights (up to 4 at once) a list."""
     several = isinstance(weights, (list, tuple))
     weights = list(weights) if several else [weights]
-    keeps = torch.is_grad_enabled() and any(weight.requires_grad for weight in weights)
-    if _is_eager(x) and torch.is_grad_enabled():
+    has_gradients = torch.is_grad_enabled()
+    keeps = has_gradients and any([weight.requires_grad for weight in weights])
+    if has_gradients and (keeps or x.requires_grad) and _is_eager(x, *weights):
         results = _AllGatherMatmul.apply(x, rows, keeps, group, *weights)
     else:
         _, results = _gather_and_multiply(x, weights, rows, keeps, False, group)

@@ -115,6 +115,8 @@ class Group:
     device         where this rank's tensors are: "cuda", "cuda:N" or "cpu"; None: the
                    current GPU where the group has a backend for it, else the CPU
     deadline_s     of every wait for a peer
+    graphs         whether operators can be captured into CUDA graphs; their copies are then
+                   queued by the calling thread, else by the engine's, and calls are shorter
 
     All ranks make it together, as they would call a collective; it blocks until all have.
     Everything in ceoverlap.torch that takes a process group finds its Group by of(). NCCL
@@ -122,10 +124,11 @@ class Group:
     """
 
     def __init__(self, process_group=None, device: Union[None, str, torch.device] = None, *,
-                 deadline_s: float = DEADLINE_S):
+                 deadline_s: float = DEADLINE_S, graphs: bool = True):
         if process_group is None and dist.is_available() and dist.is_initialized():
             process_group = dist.group.WORLD
         self.deadline_s: float = deadline_s
+        self.graphs: bool = graphs
         self._n_exchanges = 0
         self._store, self.rank, self.size = self._meet(process_group)
         self.device: torch.device = _device_of(process_group, device)

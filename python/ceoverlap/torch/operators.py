@@ -43,13 +43,21 @@ class Operators:
             op = self._make(key)
         self._made.move_to_end(key)
         if self._group.is_capturing():
+            self._check_graphs()
             self._captured.add(key)     # the graph holds its memory
         return op
+
+    def _check_graphs(self) -> None:
+        if not self._group.graphs:
+            raise errors.StateError(
+                f"{self._group}: its operators cannot be captured into a graph: make the "
+                "group by Group(process_group, graphs=True)")
 
     def _make(self, key):
         kind, shape = key
         group = self._group
         if group.is_capturing():
+            self._check_graphs()
             raise errors.StateError(
                 f"{kind.__name__} {shape}: rank {group.rank}: the first run of a shape makes "
                 "its operator, which a capture cannot hold: run it once before the capture")
@@ -81,7 +89,8 @@ class Operators:
         group = self._group
         size = -(-max(n_bytes, 1) // SCRATCH_STEP_BYTES) * SCRATCH_STEP_BYTES
         name = f"torch.{len(self._workspaces)}"
-        workspace = ops.Workspace(group.context, name, size, capturable=group.is_gpu,
+        workspace = ops.Workspace(group.context, name, size,
+                                  capturable=group.is_gpu and group.graphs,
                                   deadline_s=group.deadline_s)
         workspace.connect(group.deadline_s)
         self._workspaces.append((size, workspace))
