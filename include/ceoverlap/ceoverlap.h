@@ -391,6 +391,9 @@ struct ceov_launch {
 					 * first, besides the marks: the copies wait for
 					 * it by themselves. For collectives that follow
 					 * a kernel as a whole it costs less than a mark.
+					 * Earlier launches that name the stream, here or
+					 * gated, go first, all of their transfers: no
+					 * mark that they wait for may wait for this one.
 					 * Such launches go by direct ways;
 					 * CEOV_ERR_INVALID: a transfer has none.
 					 * NULL: nothing; GPU ranks only */

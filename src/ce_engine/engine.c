@@ -16,10 +16,24 @@
 #include "ce_engine/launch.h"
 #include "ce_engine/trace.h"
 
-/* Admits what can be, in order; a plan's launches stay in order behind a held one. */
-static uint32_t admit(struct cei_engine *engine, struct cei_launch *launch)
+/* Whether one that is held, before `end`, wants the same lane. */
+static int is_behind_held(const struct cei_engine *engine, const struct cei_launch *launch,
+			  const struct cei_list *end)
 {
-	if (launch->plan->n_held || cei_router_admit(engine, launch))
+	struct cei_list *node;
+
+	for (node = engine->held.next; node != end; node = node->next)
+		if (cei_router_shares_lane(launch, CEI_OWNER(node, struct cei_launch, link)))
+			return 1;
+	return 0;
+}
+
+/* Admits what can be, in order; a plan's launches stay in order behind a held one, and
+ * those of a stream. Those held before `end` are earlier. */
+static uint32_t admit(struct cei_engine *engine, struct cei_launch *launch,
+		      const struct cei_list *end)
+{
+	if (cei_router_admit(engine, launch, is_behind_held(engine, launch, end)))
 		return 0;
 	cei_list_append(&engine->launches, &launch->link);
 	cei_trace_arm(engine, launch);
@@ -42,7 +56,7 @@ static uint32_t admit_held(struct cei_engine *engine)
 		launch = CEI_OWNER(node, struct cei_launch, link);
 		node = node->next;
 		cei_list_remove(&launch->link);
-		if (admit(engine, launch)) {
+		if (admit(engine, launch, node)) {
 			n++;
 			continue;
 		}
@@ -56,11 +70,14 @@ static uint32_t admit_held(struct cei_engine *engine)
 static uint32_t take_up(struct cei_engine *engine)
 {
 	struct cei_launch *launch;
-	uint32_t n = cei_list_is_empty(&engine->held) ? 0 : admit_held(engine);
+	uint32_t n = 0;
 
+	cei_router_begin(&engine->router);
+	if (!cei_list_is_empty(&engine->held))
+		n = admit_held(engine);
 	while ((launch = cei_ring_take(&engine->inbox))) {
 		n++;
-		if (admit(engine, launch))
+		if (admit(engine, launch, &engine->held))
 			continue;
 		launch->plan->n_held = 1;
 		cei_list_append(&engine->held, &launch->link);

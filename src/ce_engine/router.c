@@ -119,6 +119,7 @@ void cei_router_init(struct cei_router *router)
 {
 	uint32_t i;
 
+	router->is_short = 0;
 	for (i = 0; i < CEI_LANES_GATED; i++) {
 		router->producer[i] = NULL;
 		router->n_launches[i] = 0;
@@ -140,46 +141,74 @@ static uint32_t lane_for(const struct cei_router *router, const void *producer)
 	return free_lane;
 }
 
-/* Whose work opens the launch's gates, in the order of launches. */
+/* Whose work opens the launch's gates, in the order of launches. NULL: it has none and is
+ * polled. */
 static const void *chain_of(const struct cei_launch *launch)
 {
-	return launch->after ? launch->after : launch->producer;
+	if (launch->after)
+		return launch->after;
+	return launch->plan->is_gateable ? launch->producer : NULL;
+}
+
+int cei_router_shares_lane(const struct cei_launch *launch, const struct cei_launch *other)
+{
+	return chain_of(launch) && chain_of(launch) == chain_of(other);
 }
 
 static uint32_t gate_for(const struct cei_engine *engine, const struct cei_launch *launch)
 {
 	uint32_t lane;
 
-	if (!launch->after && (!launch->producer || !launch->plan->is_gateable))
+	if (!chain_of(launch))
 		return CEOV_NOBODY;
 	lane = lane_for(&engine->router, chain_of(launch));
 	return lane == CEOV_NOBODY ? CEOV_NOBODY : CEI_LANES_GATED_FIRST + lane;
 }
 
-int cei_router_admit(struct cei_engine *engine, struct cei_launch *launch)
+void cei_router_begin(struct cei_router *router)
 {
-	struct ceov_plan *plan = launch->plan;
-	uint32_t gate = gate_for(engine, launch);
-	uint32_t i;
+	router->is_short = 0;
+}
 
+/* Also for one that is held yet: nobody else has the lane when its turn comes. */
+static void take_lane(struct cei_router *router, struct cei_launch *launch, uint32_t gate)
+{
+	uint32_t i = gate - CEI_LANES_GATED_FIRST;
+
+	if (launch->gate == gate)
+		return;
+	launch->gate = gate;
+	router->producer[i] = chain_of(launch);
+	router->n_launches[i]++;
+}
+
+int cei_router_admit(struct cei_engine *engine, struct cei_launch *launch, int is_behind)
+{
+	struct cei_router *router = &engine->router;
+	struct ceov_plan *plan = launch->plan;
+	int needs_lane = launch->after || !plan->is_pollable;
+	uint32_t gate = launch->gate;
+
+	if (gate == CEOV_NOBODY && !is_behind && !router->is_short)
+		gate = gate_for(engine, launch);
 	/* Two ways at once could raise a plan's marks out of order. Polling is always
 	 * as good as a gate; the reverse must wait. */
-	if (plan->n_admitted && plan->gate == CEOV_NOBODY && plan->is_pollable &&
-	    !launch->after)
+	if (plan->n_admitted && plan->gate == CEOV_NOBODY && !needs_lane)
 		gate = CEOV_NOBODY;
-	if (plan->n_admitted && plan->gate != gate)
+	if (gate == CEOV_NOBODY && needs_lane) {
+		router->is_short |= !is_behind;
 		return CEOV_PENDING;
-	if (gate == CEOV_NOBODY && (!plan->is_pollable || launch->after))
-		return CEOV_PENDING;    /* all gated lanes serve others */
+	}
+	if (needs_lane)
+		take_lane(router, launch, gate);
+	if (plan->n_held || (plan->n_admitted && plan->gate != gate))
+		return CEOV_PENDING;
 	plan->n_admitted++;
 	plan->gate = gate;
-	launch->gate = gate;
 	if (gate == CEOV_NOBODY)
 		return 0;
-	i = gate - CEI_LANES_GATED_FIRST;
-	engine->router.producer[i] = chain_of(launch);
-	engine->router.n_launches[i]++;
-	cei_list_append(&engine->router.unpassed[i], &launch->gate_link);
+	take_lane(router, launch, gate);
+	cei_list_append(&router->unpassed[gate - CEI_LANES_GATED_FIRST], &launch->gate_link);
 	return 0;
 }
 

@@ -15,7 +15,8 @@
  * that all share, and one gated lane serves one producer stream at a time: marks
  * that one stream's work raises are reached in the order in which launches name
  * it - a rising chain - and nothing unrelated starves behind them. When all gated
- * lanes serve others, the launch is polled.
+ * lanes serve others, or an earlier launch of the stream is held, the launch is polled,
+ * or held where it cannot be.
  */
 
 #include <stdint.h>
@@ -29,9 +30,12 @@ struct cei_launch;
 
 struct cei_router {
 	const void *producer[CEI_LANES_GATED];  /* whom each gated lane serves */
-	uint32_t    n_launches[CEI_LANES_GATED];/* in flight on it */
+	uint32_t    n_launches[CEI_LANES_GATED];/* that have it: in flight, or held for their
+						 * plan's sake */
 	struct cei_list unpassed[CEI_LANES_GATED]; /* of them, oldest first: those with
 						    * transfers in the doorbell */
+	int         is_short;                   /* one is held for want of a gated lane:
+						 * others take none before it */
 };
 
 void cei_router_init(struct cei_router *router);
@@ -52,9 +56,20 @@ uint64_t cei_router_expected_ns(const struct cei_engine *engine,
 
 const char *cei_path_name(enum cei_path path);
 
-/* Engine's thread, when a launch is taken up: sets launch->gate. CEOV_PENDING: an
- * earlier launch of the plan goes the other way; try when it has ended. */
-int  cei_router_admit(struct cei_engine *engine, struct cei_launch *launch);
+/* Whether both would be gated on the lane of one stream, where they have to stand in the
+ * order of their launches: the later one stops it at a point of the stream, or at a mark,
+ * that may wait for the earlier one. */
+int cei_router_shares_lane(const struct cei_launch *launch, const struct cei_launch *other);
+
+/* Engine's thread, before launches are taken up, the held ones first, in their order. */
+void cei_router_begin(struct cei_router *router);
+
+/* Engine's thread, when a launch is taken up: sets launch->gate. is_behind: one that
+ * shares its lane is held before it, so it does not go there. CEOV_PENDING: for that, or
+ * an earlier launch of the plan is held or goes the other way, or no gated lane is free;
+ * try when one has ended. Lanes are given in the order of launches, to held ones, too: a
+ * later launch may wait on its lane for what an earlier one does. */
+int  cei_router_admit(struct cei_engine *engine, struct cei_launch *launch, int is_behind);
 
 /* Whether source_ready marks of the admitted launch are left to its lane. */
 int cei_router_lane_waits(const struct cei_launch *launch);

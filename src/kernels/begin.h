@@ -25,7 +25,7 @@
  * Why halves of scratch memory may be used in turn: what a run e sends lands in the
  * same half at every rank, and was last used by run L = last_use[half]. A peer's half
  * is free once that peer's run L is over, which it says when it begins its next run:
- * kernels of one stream follow each other, so whoever executes cei_op_begin has done
+ * what is on one stream goes in order, so whoever executes cei_op_begin has done
  * with all runs before, and the release of its word comes after all that they read.
  * Everything that run e sends is queued behind this kernel, whose await acquires that
  * word; so no byte of run e arrives where a peer still reads run L's.

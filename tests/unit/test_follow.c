@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Launches that follow a stream keep its order: what stands before a point of the stream
+ * may be what the stream waits for there. Host ranks have no streams, so these stand in:
+ * the test says when a stream reaches a launch's point, and the lane waits for that. */
+
+#include <check.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/host.h"
+#include "base/clock.h"
+#include "ce_engine/context.h"
+#include "testing.h"
+
+#define POINTS  4u
+#define STREAMS (CEI_LANES_GATED + 1)   /* more than have lanes at once */
+#define PLANS   (2 * STREAMS)
+#define BYTES   UINT64_C(64)
+#define TURNS   200u
+
+struct point {
+	_Atomic uint64_t is_reached;
+	uint32_t         is_aborted;    /* never */
+};
+
+struct stream {
+	struct point *points[POINTS];   /* of its launches, in their order */
+	uint32_t      n;
+};
+
+struct stand {
+	ceov_context          *context;
+	struct cei_backend_ops ops;     /* the host's, with streams */
+	struct stream          streams[STREAMS];
+	ceov_signal           *ready[PLANS];    /* what its transfer awaits */
+	ceov_plan             *plans[PLANS];
+};
+
+/* --- streams --------------------------------------------------------------- */
+
+static int event_open(struct cei_backend *backend, void **ret_event)
+{
+	(void)backend;
+	*ret_event = calloc(1, sizeof(struct point));
+	ck_assert_ptr_nonnull(*ret_event);
+	return 0;
+}
+
+static void event_close(struct cei_backend *backend, void *event)
+{
+	(void)backend;
+	free(event);
+}
+
+static int event_record(struct cei_backend *backend, void *event, void *token)
+{
+	struct stream *stream = token;
+	struct point *point = event;
+
+	(void)backend;
+	ck_assert_uint_lt(stream->n, POINTS);
+	atomic_store(&point->is_reached, 0);
+	stream->points[stream->n++] = point;
+	return 0;
+}
+
+static int follow(struct cei_lane *lane, void *event)
+{
+	struct point *point = event;
+	struct cei_await await = { (uintptr_t)&point->is_reached, 1, &point->is_aborted };
+
+	return lane->backend->ops->wait(lane, &await);
+}
+
+/* --- the stand ------------------------------------------------------------- */
+
+static void build(struct stand *stand, uint32_t i)
+{
+	ceov_buffer *source = testing_buffer(stand->context, 0, BYTES);
+	ceov_buffer *target = testing_buffer(stand->context, 1, BYTES);
+	struct ceov_transfer transfer = testing_transfer(source, target, BYTES);
+
+	stand->ready[i] = testing_signal(stand->context, 0, 1);
+	stand->plans[i] = testing_plan(stand->context, 0);
+	transfer.source_ready = testing_mark(stand->ready[i], 0, 1);
+	testing_add(stand->plans[i], &transfer);
+	ck_assert_int_eq(ceov_plan_commit(stand->plans[i]), 0);
+}
+
+static void stand_open(struct stand *stand)
+{
+	struct ceov_member members[2];
+	struct ceov_config config = testing_config(members, 2, NULL);
+	uint32_t i;
+
+	memset(stand, 0, sizeof(*stand));
+	config.progress_by_caller = 1;
+	ck_assert_int_eq(ceov_open(&config, &stand->context), 0);
+	stand->ops = cei_backend_host;
+	stand->ops.event_open = event_open;
+	stand->ops.event_close = event_close;
+	stand->ops.event_record = event_record;
+	stand->ops.follow = follow;
+	stand->context->engines[0].backend.ops = &stand->ops;
+	for (i = 0; i < PLANS; i++)
+		build(stand, i);
+}
+
+static void make_ready(const struct stand *stand, uint32_t plan)
+{
+	ck_assert_int_eq(ceov_signal_raise(stand->ready[plan], 0, 1), 0);
+}
+
+static ceov_ticket launch_for(struct stand *stand, uint32_t plan, uint32_t stream,
+			      uint64_t deadline_ns)
+{
+	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
+	ceov_ticket ticket = { 0 };
+
+	launch.after_stream = &stand->streams[stream];
+	launch.deadline_ns = deadline_ns;
+	ck_assert_int_eq(ceov_launch(stand->plans[plan], &launch, &ticket), 0);
+	return ticket;
+}
+
+static ceov_ticket launch_after(struct stand *stand, uint32_t plan, uint32_t stream)
+{
+	return launch_for(stand, plan, stream, 0);
+}
+
+/* Its lane waits for the mark, which the stream's work raises. */
+static ceov_ticket launch_gated(struct stand *stand, uint32_t plan, uint32_t stream)
+{
+	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
+	ceov_ticket ticket = { 0 };
+
+	launch.producer_stream = &stand->streams[stream];
+	ck_assert_int_eq(ceov_launch(stand->plans[plan], &launch, &ticket), 0);
+	return ticket;
+}
+
+static void reach(const struct stand *stand, uint32_t stream, uint32_t point)
+{
+	ck_assert_uint_lt(point, stand->streams[stream].n);
+	/* seq_cst: the lane, whose worker looks at it, is turned by this thread */
+	atomic_store(&stand->streams[stream].points[point]->is_reached, 1);
+}
+
+/* How the launch stands when all that can go has gone. */
+static int state_of(const struct stand *stand, ceov_ticket ticket)
+{
+	uint32_t i;
+
+	for (i = 0; i < TURNS; i++)
+		(void)ceov_turn(stand->context);
+	return ceov_wait(stand->context, ticket, 0);
+}
+
+/* Its result, which is there within a deadline and a little. */
+static int result_of(const struct stand *stand, ceov_ticket ticket)
+{
+	uint64_t until = cei_deadline(TESTING_PATIENCE);
+	int r;
+
+	while ((r = state_of(stand, ticket)) == CEOV_PENDING)
+		ck_assert_uint_lt(cei_now_ns(), until);
+	return r;
+}
+
+/* --- tests ----------------------------------------------------------------- */
+
+/* The later launch, whose point comes behind what the earlier one does, waits for no mark:
+ * it must not stop the lane before the earlier one is on it. */
+START_TEST(test_a_later_launch_does_not_pass_an_earlier_one)
+{
+	ceov_ticket earlier, later;
+	struct stand stand;
+
+	stand_open(&stand);
+	make_ready(&stand, 1);
+	earlier = launch_after(&stand, 0, 0);
+	later = launch_after(&stand, 1, 0);
+	reach(&stand, 0, 0);
+	ck_assert_int_eq(state_of(&stand, earlier), CEOV_PENDING);
+	make_ready(&stand, 0);
+	ck_assert_int_eq(state_of(&stand, earlier), 0);
+	ck_assert_int_eq(state_of(&stand, later), CEOV_PENDING);
+	reach(&stand, 0, 1);
+	ck_assert_int_eq(state_of(&stand, later), 0);
+	ceov_close(stand.context);
+}
+END_TEST
+
+/* A launch that waits for its plan's earlier one, on another stream: what comes behind it
+ * on its own stream does not stop the lane before, and other streams go on. */
+START_TEST(test_a_held_launch_keeps_its_place)
+{
+	ceov_ticket first, held, behind, beside;
+	struct stand stand;
+
+	stand_open(&stand);
+	make_ready(&stand, 0);
+	make_ready(&stand, 2);
+	first = launch_after(&stand, 0, 0);
+	held = launch_after(&stand, 0, 1);
+	behind = _i ? launch_gated(&stand, 1, 1) : launch_after(&stand, 1, 1);
+	beside = launch_after(&stand, 2, 2);
+	if (!_i)
+		make_ready(&stand, 1);
+	reach(&stand, 2, 0);
+	ck_assert_int_eq(state_of(&stand, beside), 0);
+	reach(&stand, 0, 0);
+	ck_assert_int_eq(state_of(&stand, first), 0);
+	reach(&stand, 1, 0);
+	ck_assert_int_eq(state_of(&stand, held), 0);
+	ck_assert_int_eq(state_of(&stand, behind), CEOV_PENDING);
+	if (_i)
+		make_ready(&stand, 1);
+	else
+		reach(&stand, 1, 1);
+	ck_assert_int_eq(state_of(&stand, behind), 0);
+	ceov_close(stand.context);
+}
+END_TEST
+
+/* Streams that wait for each other in turn, as runs of operators do, and one more than
+ * there are lanes: the last one gets a lane though others are there again. In the second
+ * case it waits for its plan's launch on the first stream, too, and a lane is free then. */
+START_TEST(test_lanes_are_given_in_order)
+{
+	uint32_t n_first = STREAMS - 1 - (uint32_t)_i, last = n_first, i;
+	ceov_ticket tickets[2 * STREAMS];
+	struct stand stand;
+
+	stand_open(&stand);
+	for (i = 0; i < PLANS; i++)
+		make_ready(&stand, i);
+	for (i = 0; i < n_first; i++)
+		tickets[i] = launch_after(&stand, i, i);
+	tickets[last] = launch_after(&stand, _i ? 0 : last, last);
+	for (i = 0; i < STREAMS; i++)   /* those of all others */
+		if (i != last)
+			(void)launch_after(&stand, STREAMS + i, i);
+	for (i = 0; i <= last; i++) {
+		reach(&stand, i, 0);
+		ck_assert_int_eq(state_of(&stand, tickets[i]), 0);
+	}
+	for (i = 0; i < n_first; i++)
+		reach(&stand, i, 1);
+	for (i = last + 1; i < STREAMS; i++)
+		reach(&stand, i, 0);
+	ck_assert_int_eq(state_of(&stand, tickets[0]), 0);
+	ceov_close(stand.context);
+}
+END_TEST
+
+/* One of three launches of a stream does not come to its turn, or to its mark, in time: the
+ * others go. */
+START_TEST(test_one_that_fails_lets_others_go)
+{
+	struct stand stand;
+	ceov_ticket tickets[3];
+	uint32_t i;
+
+	stand_open(&stand);
+	for (i = 0; i < 3; i++)
+		tickets[i] = launch_for(&stand, i, 0, i == (uint32_t)_i ? TESTING_MS : 0);
+	ck_assert_int_eq(result_of(&stand, tickets[_i]), CEOV_ERR_TIMEOUT);
+	for (i = 0; i < 3; i++) {
+		if (i == (uint32_t)_i)
+			continue;
+		ck_assert_int_eq(state_of(&stand, tickets[i]), CEOV_PENDING);
+		make_ready(&stand, i);
+		reach(&stand, 0, i);
+		ck_assert_int_eq(state_of(&stand, tickets[i]), 0);
+	}
+	ceov_close(stand.context);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *made = suite_create("follow");
+	TCase *all = tcase_create("follow");
+
+	tcase_set_timeout(all, 60);
+	tcase_add_test(all, test_a_later_launch_does_not_pass_an_earlier_one);
+	tcase_add_loop_test(all, test_a_held_launch_keeps_its_place, 0, 2);
+	tcase_add_loop_test(all, test_lanes_are_given_in_order, 0, 2);
+	tcase_add_loop_test(all, test_one_that_fails_lets_others_go, 0, 3);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return testing_run(suite());
+}
