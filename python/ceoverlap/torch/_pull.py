@@ -7,6 +7,7 @@ they may change from run to run; what peers see is two slots with the own shard.
 from __future__ import annotations
 
 import collections
+import functools
 from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
 
 from .. import errors
@@ -67,10 +68,9 @@ class Pull:
         self._owned: list = []
         name = group.part(Names).next("pull")
         group.agree(f"all-gather {name}: bytes of the parts of a shard", repr(self._parts))
-        try:
-            self._create(name)
-            self._connect(name)
-            group.exchange(name)        # no rank waits in a stream while others allocate
+        try:                            # no rank waits in a stream while others allocate
+            for step in (self._create, self._connect):
+                group.together(f"all-gather {name}", functools.partial(step, name))
         except BaseException:
             self.close()
             raise
@@ -89,7 +89,7 @@ class Pull:
         self._owned.append(part)
         return part
 
-    def _create(self, name: str) -> None:
+    def _create(self, name: str) -> Pull:
         context, n = self._context, self._group.size
         self.slots: List[Buffer] = [self._own(context.allocate(self.n_bytes))
                                     for _ in range(N_SLOTS)]
@@ -99,8 +99,9 @@ class Pull:
         for i, slot in enumerate(self.slots):
             slot.share(f"{name}.slot{i}")
         self._ready.share(f"{name}.ready")
+        return self
 
-    def _connect(self, name: str) -> None:
+    def _connect(self, name: str) -> Pull:
         """Peers in the order in which they are read, so that readers keep apart."""
         context, n, rank = self._context, self._group.size, self._group.rank
         self._peers = [(rank + i) % n for i in range(1, n)]
@@ -108,6 +109,7 @@ class Pull:
                                    for i in range(N_SLOTS)] for peer in self._peers}
         self._peer_ready = {peer: self._own(context.find_signal(peer, f"{name}.ready"))
                             for peer in self._peers}
+        return self
 
     # --- runs --------------------------------------------------------------------------
 

@@ -143,6 +143,8 @@ def enable(model: nn.Module, *, gather: bool = True, scatter: bool = True) -> Ha
     if not parts:
         raise errors.InvalidError("enable: the model has no FSDP2 parameter group: apply "
                                   "torch.distributed.fsdp.fully_shard() to it first")
+    for part in parts:                  # which may refuse, so all of it comes first
+        _join(part)
     shared = _Shared({}, {})
     for part in parts:
         _equip(part, shared, gather, scatter)
@@ -190,15 +192,20 @@ class _Shared(NamedTuple):
     families: dict
 
 
+def _join(part: _Part) -> None:
+    if not part.reason:
+        param_group = part.module._get_fsdp_state()._fsdp_param_group
+        part.group = Group.of(param_group.mesh_info.shard_process_group, param_group.device)
+
+
 def _equip(part: _Part, shared: _Shared, gather: bool, scatter: bool) -> None:
     from ._landing import PullAllGather
     from ._pools import Pools
     from ._sums import Family, SumScatter
 
-    if part.reason:
+    if part.group is None:
         return
     param_group = part.module._get_fsdp_state()._fsdp_param_group
-    part.group = Group.of(param_group.mesh_info.shard_process_group, param_group.device)
     if gather:
         device = part.group.device
         if device not in shared.pools:

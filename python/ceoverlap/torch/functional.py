@@ -203,6 +203,11 @@ def _columns(weight: torch.Tensor, is_k_by_n: bool) -> int:
 
 
 def _multiply(x: torch.Tensor, weight: torch.Tensor, is_k_by_n: bool) -> torch.Tensor:
+    """Of x's dtype, under autocast, too."""
+    kind = x.device.type
+    if torch.is_autocast_enabled(kind):
+        with torch.autocast(kind, enabled=False):
+            return _multiply(x, weight, is_k_by_n)
     return x @ (weight if is_k_by_n else weight.t())
 
 
@@ -344,30 +349,44 @@ def _back_all_reduce(ctx, grad):
 def _keep_all_gather_matmul(ctx, inputs, output):
     _, weights, ctx.rows, _, ctx.is_k_by_n, ctx.group = inputs
     ctx.wants_weights = [weight.requires_grad for weight in weights]
+    ctx.set_materialize_grads(False)
     ctx.save_for_backward(*weights, output[0])
 
 
-def _back_all_gather_matmul(ctx, _, grads):
-    grad_x, grad_weights = _grads_of_all_gather_matmul(ctx, grads)
+def _back_all_gather_matmul(ctx, grad_gathered, grads):
+    grad_x, grad_weights = _grads_of_all_gather_matmul(ctx, grad_gathered, grads)
     return grad_x, grad_weights, None, None, None, None
 
 
-def _grads_of_all_gather_matmul(ctx, grads):
-    """x gets the sum over ranks of grad times weight, own rows of it: a GEMM +
-    reduce-scatter, or where there are several weights products and then the sum. Each weight
-    gets its grad transposed times what was gathered."""
+def _grads_of_all_gather_matmul(ctx, grad_gathered, grads):
+    """Each weight gets its grad transposed times what was gathered, x see below. Gradients
+    of what was gathered come from its users and from a gradient of these."""
     *weights, gathered = ctx.saved_tensors
     grad_x = None
-    if ctx.needs_input_grad[0] and len(weights) == 1:
-        grad_x = _op_matmul_reduce_scatter(grads[0].contiguous(), weights[0], ctx.rows,
-                                           not ctx.is_k_by_n, ctx.group)
-    elif ctx.needs_input_grad[0]:
-        partial = _multiply(grads[0], weights[0], not ctx.is_k_by_n)
-        for grad, weight in zip(grads[1:], weights[1:]):
-            partial.addmm_(grad, weight.t() if ctx.is_k_by_n else weight)
-        grad_x = reduce_scatter(partial, ctx.group, ctx.rows)
-    return grad_x, [_grad_of_weight(grad, gathered, ctx.is_k_by_n) if wants else None
+    if ctx.needs_input_grad[0]:
+        grad_x = _grad_of_shard(ctx, weights, grads)
+        if grad_gathered is not None and grad_gathered.numel():
+            more = reduce_scatter(grad_gathered, ctx.group, ctx.rows)
+            grad_x = more if grad_x is None else grad_x + more
+    return grad_x, [_grad_of_weight(grad, gathered, ctx.is_k_by_n)
+                    if wants and grad is not None else None
                     for grad, wants in zip(grads, ctx.wants_weights)]
+
+
+def _grad_of_shard(ctx, weights, grads) -> Optional[torch.Tensor]:
+    """Own rows of the sum over ranks of grad times weight: a GEMM + reduce-scatter, or where
+    there are several products and then the sum."""
+    pairs = [pair for pair in zip(grads, weights) if pair[0] is not None]
+    if not pairs:
+        return None
+    (grad, weight), *others = pairs
+    if not others:
+        return _op_matmul_reduce_scatter(grad.contiguous(), weight, ctx.rows,
+                                         not ctx.is_k_by_n, ctx.group)
+    partial = _multiply(grad, weight, not ctx.is_k_by_n)
+    for grad, weight in others:
+        partial.addmm_(grad, weight.t() if ctx.is_k_by_n else weight)
+    return reduce_scatter(partial, ctx.group, ctx.rows)
 
 
 def _grad_of_weight(grad: torch.Tensor, x: torch.Tensor, is_k_by_n: bool) -> torch.Tensor:
@@ -376,7 +395,8 @@ def _grad_of_weight(grad: torch.Tensor, x: torch.Tensor, is_k_by_n: bool) -> tor
 
 def _keep_matmul_reduce_scatter(ctx, inputs, output):
     x, weight, ctx.rows, ctx.is_k_by_n, ctx.group = inputs
-    ctx.save_for_backward(x, weight)
+    wants_x, wants_weight = ctx.needs_input_grad[:2]
+    ctx.save_for_backward(x if wants_weight else None, weight if wants_x else None)
 
 
 def _back_matmul_reduce_scatter(ctx, grad):
@@ -384,7 +404,10 @@ def _back_matmul_reduce_scatter(ctx, grad):
     x, weight = ctx.saved_tensors
     wants_x, wants_weight = ctx.needs_input_grad[:2]
     grad, grad_x, grad_weight = grad.contiguous(), None, None
-    if wants_x:
+    if wants_x and torch.is_grad_enabled():     # create_graph: steps with gradients
+        gathered = all_gather(grad, ctx.group, ctx.rows)
+        grad_x = _multiply(gathered, weight, not ctx.is_k_by_n)
+    elif wants_x:
         gathered, (grad_x,) = _gather_and_multiply(grad, [weight], ctx.rows, wants_weight,
                                                    not ctx.is_k_by_n, ctx.group)
     else:
@@ -445,13 +468,15 @@ class _AllGatherMatmul(torch.autograd.Function):
         gathered, results = _all_gather_matmul(x, weights, rows, keeps_gathered, False,
                                                group_of(group))
         ctx.rows, ctx.is_k_by_n, ctx.group = rows, False, group
+        gathered = gathered if keeps_gathered else None
         ctx.wants_weights = list(ctx.needs_input_grad[4:])
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(*weights, gathered)
-        return tuple(results)
+        return gathered, *results
 
     @staticmethod
-    def backward(ctx, *grads):
-        grad_x, grad_weights = _grads_of_all_gather_matmul(ctx, grads)
+    def backward(ctx, grad_gathered, *grads):
+        grad_x, grad_weights = _grads_of_all_gather_matmul(ctx, grad_gathered, grads)
         return grad_x, None, None, None, *grad_weights
 
 
@@ -552,10 +577,10 @@ def all_gather_matmul(x: torch.Tensor, weights, group=None,
     has_gradients = torch.is_grad_enabled()
     keeps = has_gradients and any([weight.requires_grad for weight in weights])
     if has_gradients and (keeps or x.requires_grad) and _is_eager(x, *weights):
-        results = _AllGatherMatmul.apply(x, rows, keeps, group, *weights)
+        _, *results = _AllGatherMatmul.apply(x, rows, keeps, group, *weights)
     else:
         _, results = _gather_and_multiply(x, weights, rows, keeps, False, group)
-    return list(results) if several else results[0]
+    return results if several else results[0]
 
 
 def matmul_reduce_scatter(x: torch.Tensor, weight: torch.Tensor, group=None,

@@ -140,7 +140,7 @@ class Group:
         self._lock = threading.RLock()
         self._parts: dict = {}
         _groups[self.name] = self
-        _known.append((_reference(process_group), self))
+        _known.append((process_group and weakref.ref(process_group), self))
 
     # --- meeting ---------------------------------------------------------------------
 
@@ -192,12 +192,17 @@ class Group:
         all have, on the host, so keep it out of the steps. DeadlineError names who is
         missing."""
         timeout_s = self.deadline_s if timeout_s is None else timeout_s
-        number, self._n_exchanges = self._n_exchanges, self._n_exchanges + 1
-        self._store.set(f"{number}/{self.rank}", text)
+        number = self._tell(text)
         told = [self._get(f"{number}/{rank}", rank, timeout_s) for rank in range(self.size)]
         if number:                      # all who have come here have read the last one
             self._store.delete_key(f"{number - 1}/{self.rank}")
         return told
+
+    def _tell(self, text: str) -> int:
+        """An exchange's first half; which one it is."""
+        number, self._n_exchanges = self._n_exchanges, self._n_exchanges + 1
+        self._store.set(f"{number}/{self.rank}", text)
+        return number
 
     def _get(self, key: str, rank: int, timeout_s: float) -> str:
         try:
@@ -210,12 +215,30 @@ class Group:
 
     def agree(self, what: str, text: str) -> None:
         """Refuses, at all ranks, what is not the same at all of them."""
-        told = self.exchange(text)
+        try:
+            told = self.exchange(text)
+        except errors.DeadlineError as error:
+            raise errors.DeadlineError(f"{what} {text}: {error}") from None
         for rank, one in enumerate(told):
             if one != told[0]:
                 raise errors.InvalidError(
                     f"{what}: rank 0 has {told[0]}, rank {rank} has {one}: must be the same "
                     "at all ranks")
+
+    def together(self, what: str, make):
+        """make()'s result, which has a close(), once all ranks have theirs. Where it fails
+        at one, that one raises its error at once, and the others a StateError that tells
+        it: none has it, and all may try again."""
+        try:
+            made = make()
+        except Exception as error:
+            self._tell(f"{type(error).__name__}: {error}")
+            raise
+        for rank, failure in enumerate(self.exchange("")):
+            if failure:
+                made.close()
+                raise errors.StateError(f"{what}: rank {rank} has failed: {failure}")
+        return made
 
     # --- streams ----------------------------------------------------------------------
 
@@ -267,7 +290,7 @@ class Group:
         if process_group is None and dist.is_available() and dist.is_initialized():
             process_group = dist.group.WORLD
         for known, group in _known:
-            if known() is process_group:
+            if _is_of(known, process_group):
                 return group
         return cls(process_group, device)
 
@@ -287,20 +310,24 @@ class Group:
             part.close()
         self._parts.clear()
         self.context.close()
-        _groups.pop(self.name, None)
+        if _groups.get(self.name) is self:      # names come back with a new default group
+            del _groups[self.name]
         _known[:] = [entry for entry in _known if entry[1] is not self]
 
     def __repr__(self) -> str:
         return f"<ceoverlap.torch.Group {self.name}: rank {self.rank} of {self.size}>"
 
 
-def _reference(process_group):
-    return (lambda: None) if process_group is None else weakref.ref(process_group)
+def _is_of(known: Optional[weakref.ref], process_group) -> bool:
+    """A process group that was destroyed is nobody's, not torchrun's environment."""
+    if known is None or process_group is None:
+        return known is process_group
+    return known() is process_group
 
 
 # Operators registered with torch.library name their group by a string, as PyTorch's do.
 _groups: Dict[str, Group] = {}
-_known: list = []                       # (reference to a process group, its Group)
+_known: list = []                       # (reference to a process group or None, its Group)
 
 
 def named(name: str) -> Group:

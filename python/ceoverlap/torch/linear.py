@@ -247,11 +247,12 @@ class RowParallelLinear(_ParallelLinear):
             y = _Summed.apply(F.linear(x, weight), self.group)
             return y if self.bias is None else y + self.bias.to(y.dtype)
         x = self._sequence_first(x)
-        if rows is None:
-            rows = [self._share(x.shape[0], "a sequence of")] * self.size
+        if rows is None:                # not a list of equal ones: a compiler would fix them
+            self._share(x.shape[0], "a sequence of")
         y = matmul_reduce_scatter(x.reshape(-1, x.shape[-1]), weight, self.group,
                                   _flat_rows(rows, x))
-        y = y.view(rows[self.rank], *x.shape[1:-1], self.out_features)
+        n = x.shape[0] // self.size if rows is None else rows[self.rank]
+        y = y.view(n, *x.shape[1:-1], self.out_features)
         if self.bias is not None:       # each rank adds it to its rows only
             y = y + _Replicated.apply(self.bias, self.group).to(y.dtype)
         return y.movedim(0, self.sequence_dim)

@@ -32,6 +32,7 @@ class Operators:
         self._workspaces: List[Tuple[int, ops.Workspace]] = []
         self._made: collections.OrderedDict = collections.OrderedDict()
         self._captured: set = set()
+        self._n_names = 0
         self.tunes = False
 
     def get(self, kind: type, *shape):
@@ -62,19 +63,23 @@ class Operators:
                 f"{kind.__name__} {shape}: rank {group.rank}: the first run of a shape makes "
                 "its operator, which a capture cannot hold: run it once before the capture")
         group.agree(kind.__name__, repr(shape))
-        n_bytes = kind.scratch_bytes(*shape)
-        op = kind(self._workspace(n_bytes), *shape)
-        if self.tunes and group.is_gpu and hasattr(op, "tune"):
-            with group.stream() as stream:
-                op.tune(stream)
-        self._made[key] = op
+        workspace = self._workspace(kind.scratch_bytes(*shape))
+        op = group.together(f"{kind.__name__} {shape}", lambda: self._create(
+            workspace, kind, shape))    # nobody runs while others still allocate
         self._make_room()
-        group.exchange("made")          # nobody runs while others still allocate
+        self._made[key] = op
+        return op
+
+    def _create(self, workspace: ops.Workspace, kind: type, shape):
+        op = kind(workspace, *shape)
+        if self.tunes and self._group.is_gpu and hasattr(op, "tune"):
+            with self._group.stream() as stream:
+                op.tune(stream)
         return op
 
     def _make_room(self) -> None:
-        """All ranks have made the same operators, and so let go of the same."""
-        if len(self._made) <= OPERATORS_MAX:
+        """For one more. All ranks have made the same operators, and so let go of the same."""
+        if len(self._made) < OPERATORS_MAX:
             return
         for key in self._made:
             if key not in self._captured:
@@ -82,17 +87,22 @@ class Operators:
                 return
 
     def _workspace(self, n_bytes: int) -> ops.Workspace:
-        """One that is large enough; else a larger one than all before."""
+        """One that is large enough; else one half as large again as the largest, at least, or
+        slowly growing shapes would make ever more of them."""
         for size, workspace in self._workspaces:
             if size >= n_bytes:
                 return workspace
         group = self._group
+        if self._workspaces:
+            n_bytes = max(n_bytes, self._workspaces[-1][0] * 3 // 2)
         size = -(-max(n_bytes, 1) // SCRATCH_STEP_BYTES) * SCRATCH_STEP_BYTES
-        name = f"torch.{len(self._workspaces)}"
-        workspace = ops.Workspace(group.context, name, size,
-                                  capturable=group.is_gpu and group.graphs,
-                                  deadline_s=group.deadline_s)
-        workspace.connect(group.deadline_s)
+        name = f"torch.{self._n_names}"  # a new one each time: peers may still hold the last
+        self._n_names += 1
+        what = f"workspace of {size} bytes"
+        workspace = group.together(what, lambda: ops.Workspace(
+            group.context, name, size, capturable=group.is_gpu and group.graphs,
+            deadline_s=group.deadline_s))
+        group.together(what, lambda: workspace.connect(group.deadline_s))
         self._workspaces.append((size, workspace))
         return workspace
 
@@ -111,7 +121,7 @@ class Operators:
 
 def operand(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor, or a copy of it without gaps and aligned as operators need it."""
-    tensor = tensor.contiguous()
+    tensor = tensor.contiguous().resolve_conj().resolve_neg()
     return tensor if tensor.data_ptr() % ALIGN_BYTES == 0 else tensor.clone()
 
 

@@ -53,9 +53,10 @@ def parallelize(module: nn.Module, group=None,
     group  as everywhere in ceoverlap.torch
 
     All ranks hold the same model and pass the same plan. Weights are copied, so that one
-    which was tied to another module's no longer is; what counts features per rank (heads,
-    for one) is the caller's to change. Refused before anything changes, at all ranks: names
-    that match nothing, modules that are no plain nn.Linear, sizes that do not divide.
+    which was tied to another module's no longer is; hooks are not taken along; what counts
+    features per rank (heads, for one) is the caller's to change. Refused before anything
+    changes, at all ranks: names that match nothing, modules that are no plain nn.Linear with
+    plain parameters, sizes that do not divide.
     """
     at = named(name_of(group))
     refusal, places = "", []
@@ -117,6 +118,7 @@ def _check(places: List[_Place], group: Group) -> None:
                 type(linear).forward is not nn.Linear.forward):
             raise errors.InvalidError(f"{place.name} is a {type(linear).__name__}: only "
                                       "nn.Linear can be swapped")
+        _check_parameters(place)
         if styles.setdefault(id(linear), place.style) != place.style:
             raise errors.InvalidError(f"{place.name} is one module under two names with "
                                       "different styles")
@@ -126,6 +128,16 @@ def _check(places: List[_Place], group: Group) -> None:
         if n % group.size:
             raise errors.InvalidError(f"{place.name}: {what} {n} is no multiple of the "
                                       f"group's {group.size} ranks")
+
+
+def _check_parameters(place: _Place) -> None:
+    """Copies of what others make, keep or share out would be right only once."""
+    for name in ("weight", "bias"):
+        one = getattr(place.linear, name)
+        if one is not None and type(one) is not nn.Parameter:
+            raise errors.InvalidError(
+                f"{place.name}.{name} is a {type(one).__name__}, must be a plain nn.Parameter: "
+                "parallelize() comes before fully_shard() and parametrizations")
 
 
 def _make(place: _Place, group: Group) -> nn.Module:

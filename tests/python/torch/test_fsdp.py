@@ -22,6 +22,7 @@ from torch.distributed.tensor import DTensor, Shard
 import ceoverlap
 from ceoverlap.torch import Group, fsdp
 from ceoverlap.torch._pools import Pools
+from ceoverlap.torch._pull import Pull
 
 # Ranks inherit it: streams that wait for peers need hardware queues of their own.
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
@@ -293,9 +294,35 @@ def refused():
     ours = model_of()
     with mock.patch.object(FSDPParamGroup, "_to_sharded", None):
         rig.raises(ceoverlap.VersionError, "no FSDPParamGroup._to_sharded", fsdp.enable, ours)
-    handle = fsdp.enable(ours)
+    answers = [Group.of(mesh_of(dist.get_world_size()).get_group()),
+               ceoverlap.InvalidError("on 2 hosts")]
+    with mock.patch.object(Group, "of", side_effect=answers):
+        rig.raises(ceoverlap.InvalidError, "on 2 hosts", fsdp.enable, ours)
+    handle = fsdp.enable(ours)          # none of it is left
     rig.raises(ceoverlap.StateError, "enabled already", fsdp.enable, ours)
     handle.disable()
+
+
+def slots_fail_at_one_rank():
+    """All ranks are told at once, and may try again."""
+    group = Group.of()
+    create, last = Pull._create, group.size - 1
+
+    def fails(self, name):
+        create(self, name)
+        raise MemoryError("none left")
+
+    begin = time.monotonic()
+    if group.rank == last:
+        with mock.patch.object(Pull, "_create", fails):
+            rig.raises(MemoryError, "none left", Pull, group, (64, 32), 10.0)
+    else:
+        rig.raises(ceoverlap.StateError, f"rank {last} has failed: MemoryError: none left",
+                   Pull, group, (64, 32), 10.0)
+    assert time.monotonic() - begin < group.deadline_s / 2
+    pull = Pull(group, (64, 32), 10.0)
+    group.exchange("made")
+    pull.close()
 
 
 def survive_a_death():
@@ -444,6 +471,9 @@ class Handles(unittest.TestCase):
 
     def test_refused(self):
         rig.run(refused)
+
+    def test_slots_fail_at_one_rank(self):
+        rig.run(slots_fail_at_one_rank)
 
     def test_a_rank_that_dies(self):
         world = rig.World(min(rig.SIZE, 3))

@@ -3,15 +3,17 @@
 """Collectives and operators on tensors against dense maths, with gradients. Data are small
 integers, so that every sum is exact in every dtype."""
 
+import contextlib
 import unittest
+from unittest import mock
 
 import rig
 import torch
 from rig import equal, integers, raises
 
 import ceoverlap.torch as ct
-from ceoverlap import errors
-from ceoverlap.torch import Group
+from ceoverlap import errors, ops
+from ceoverlap.torch import Group, operators
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 ALL_DTYPES = DTYPES + (torch.int64, torch.uint8, torch.bool)
@@ -204,6 +206,146 @@ def scattered_product_has_gradient(dtype):
                     equal(weight.grad, whole.t() @ x.detach(), (k, n, rows))
 
 
+# --- gradients of gradients ---------------------------------------------------------------
+
+
+def gradients_twice(xs, weights, ys):
+    """Of the squared gradients of a loss over all ranks, for each x and each weight."""
+    leaves = xs + weights
+    loss = sum(y.pow(3).sum() for y in ys)
+    firsts = torch.autograd.grad(loss, leaves, create_graph=True)
+    return torch.autograd.grad(sum(first.pow(2).sum() for first in firsts), leaves)
+
+
+def has_second_gradients(way):
+    """Short, by torch.ops, and several products."""
+    group = Group.of()
+    size, own = group.size, group.rank
+    rows = {"gathers": 4, "scatters": 4 * size}
+
+    def product(name, x, weight):
+        if way == "several":
+            return torch.cat(ct.all_gather_matmul(x, [weight, weight]), 1)
+        if name == "gathers":
+            return (ct.all_gather_matmul(x, weight) if way == "short" else
+                    torch.ops.ceoverlap.all_gather_matmul(x, [weight], None, True, False,
+                                                          group.name)[1][0])
+        return (ct.matmul_reduce_scatter(x, weight) if way == "short" else
+                torch.ops.ceoverlap.matmul_reduce_scatter(x, weight, None, False, group.name))
+
+    for name in ("gathers",) if way == "several" else ("gathers", "scatters"):
+        xs, weights = ([(rig.normal(tag, rank, shape) / 4).requires_grad_()
+                        for rank in range(size)]
+                       for tag, shape in ((1, (rows[name], 8)), (2, (8, 8))))
+        if name == "scatters":
+            ys = [sum(x @ weight.t() for x, weight in zip(xs, weights))]
+        else:
+            ys = [torch.cat(xs) @ weight.t() for weight in weights]
+            ys = [torch.cat([y, y], 1) if way == "several" else y for y in ys]
+        expected = gradients_twice(xs, weights, ys)
+        x, weight = (one[own].detach().clone().requires_grad_() for one in (xs, weights))
+        got = gradients_twice([x], [weight], [product(name, x, weight)])
+        for one, whole in zip(got, (expected[own], expected[size + own])):
+            error = ((one - whole).norm() / whole.norm()).item()
+            assert error < 1e-3, f"{name}: {error} of it is wrong"
+
+
+def what_is_unused_has_no_gradient():
+    """Of several products, and of what was gathered alone."""
+    group = Group.of()
+    x = integers(0, group.rank, (4, 8)).requires_grad_()
+    first, second = (integers(i, group.rank, (16, 8)).requires_grad_() for i in (1, 2))
+    y, _ = ct.all_gather_matmul(x, [first, second])
+    y.sum().backward()
+    assert first.grad is not None and second.grad is None
+    gathered, _ = torch.ops.ceoverlap.all_gather_matmul(x, [first], None, True, False,
+                                                        group.name)
+    (grad,) = torch.autograd.grad(gathered.sum(), [x])
+    equal(grad, torch.full_like(grad, group.size), "of what was gathered")
+
+
+def keeps_what_gradients_need():
+    """A frozen weight keeps no activations alive."""
+    group = Group.of()
+    kept = []
+    for frozen in ("weight", "x", ""):
+        x = integers(0, group.rank, (4 * group.size, 8)).requires_grad_(frozen != "x")
+        weight = integers(1, group.rank, (16, 8)).requires_grad_(frozen != "weight")
+        kept.clear()
+        with torch.autograd.graph.saved_tensors_hooks(
+                lambda tensor: kept.append(tuple(tensor.shape)) or tensor, lambda one: one):
+            y = ct.matmul_reduce_scatter(x, weight)
+        assert (tuple(x.shape) in kept) == (frozen != "weight"), (frozen, kept)
+        assert (tuple(weight.shape) in kept) == (frozen != "x"), (frozen, kept)
+        y.sum().backward()
+
+
+# --- what tensors carry besides numbers ------------------------------------------------------
+
+
+def reads_lazy_signs():
+    """Conjugate and negative views are bits of a tensor, not of its memory."""
+    group = Group.of()
+    n = 8 * group.size
+    z = torch.complex(integers(0, group.rank, (n,)), integers(1, group.rank, (n,))).conj()
+    whole = torch.cat([torch.complex(integers(0, rank, (n,)), -integers(1, rank, (n,)))
+                       for rank in range(group.size)])
+    equal(ct.all_gather(z), whole, "conjugate")
+    x = integers(2, group.rank, (n,))
+    equal(ct.all_reduce(torch._neg_view(x)), -ct.all_reduce(x), "negative")
+
+
+def keeps_dtype_under_autocast():
+    """As where autocast does not know an operator; layers cast by themselves."""
+    group = Group.of()
+    x = integers(0, group.rank, (4 * group.size, 8)).requires_grad_()
+    weight = integers(1, group.rank, (16, 8)).requires_grad_()
+    for call in (ct.all_gather_matmul, ct.matmul_reduce_scatter):
+        with torch.autocast(group.device.type, torch.bfloat16):
+            y = call(x, weight)
+        assert y.dtype == torch.float32
+        y.sum().backward()
+        assert x.grad.dtype == weight.grad.dtype == torch.float32
+
+
+# --- what is kept -----------------------------------------------------------------------------
+
+
+def is_full():
+    """A new shape where every operator that is kept belongs to a graph, and where not."""
+    group = Group()
+    xs = [torch.ones(8 * group.size * n, device=group.device) for n in range(1, 6)]
+    with mock.patch.object(operators, "OPERATORS_MAX", 2):
+        for x in xs[:2]:
+            ct.all_reduce(x, group)
+        group.operators._captured.update(group.operators._made)
+        for x in xs + xs:
+            equal(ct.all_reduce(x, group), x * group.size, x.shape)
+            equal(ct.all_reduce(x, group), x * group.size, x.shape)
+        assert set(group.operators._captured) <= set(group.operators._made)
+    group.close()
+
+
+def fails_at_one_rank(kind, name):
+    """While an operator is made: all ranks are told, and may try again."""
+    group = Group()
+    x = torch.ones(8 * group.size, device=group.device)
+
+    def fail(*_args, **_options):
+        raise MemoryError("none left")
+
+    is_there = group.rank == group.size - 1
+    failing = mock.patch.object(getattr(ops, kind), name, fail)
+    with failing if is_there else contextlib.nullcontext():
+        if is_there:
+            raises(MemoryError, "none left", ct.all_reduce, x, group)
+        else:
+            raises(errors.StateError, f"rank {group.size - 1} has failed: MemoryError: none",
+                   ct.all_reduce, x, group)
+    equal(ct.all_reduce(x, group), x * group.size, "tried again")
+    group.close()
+
+
 # --- refusals ---------------------------------------------------------------------------
 
 
@@ -315,6 +457,31 @@ class OnTensors(unittest.TestCase):
 
     def test_matmul_reduce_scatter_gradient(self):
         self.each(scattered_product_has_gradient)
+
+    def test_gradients_of_gradients(self):
+        for way in ("short", "by torch.ops", "several"):
+            with self.subTest(way=way):
+                rig.run(has_second_gradients, way)
+
+    def test_unused_results(self):
+        rig.run(what_is_unused_has_no_gradient)
+
+    def test_saved_tensors(self):
+        rig.run(keeps_what_gradients_need)
+
+    def test_lazy_signs(self):
+        rig.run(reads_lazy_signs)
+
+    def test_autocast(self):
+        rig.run(keeps_dtype_under_autocast)
+
+    def test_many_operators(self):
+        rig.run(is_full)
+
+    def test_failure_while_made(self):
+        for kind, name in (("AllReduce", "__init__"), ("Workspace", "__init__")):
+            with self.subTest(kind=kind):
+                rig.run(fails_at_one_rank, kind, name)
 
     def test_refusals(self):
         rig.run(is_refused)

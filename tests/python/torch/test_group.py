@@ -5,6 +5,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 from unittest import mock
@@ -129,21 +130,54 @@ group.close()
 print("rank", group.rank, "is right")
 """
 
-    def test_environment(self):
-        """Without torch.distributed being initialised."""
-        folder = os.environ.get("TMPDIR", "/tmp")
-        path = os.path.join(folder, f"ceoverlap-torchrun-{os.getpid()}.py")
-        with open(path, "w", encoding="ascii") as file:
-            file.write(self.PROGRAM)
-        try:
+    AGAIN = """
+import gc, os, sys, torch, torch.distributed as dist
+from ceoverlap.torch import Group, all_reduce
+is_gpu = torch.cuda.is_available()
+if is_gpu:
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+groups = []
+for i in range(2):
+    store = dist.FileStore(os.path.join(sys.argv[1], f"store{i}"), 2)
+    dist.init_process_group("nccl" if is_gpu else "gloo", store=store, world_size=2,
+                            rank=int(os.environ["RANK"]))
+    groups.append(Group.of())
+    dist.barrier()
+    if i:
+        assert groups[0] is not groups[1] and groups[0].name == groups[1].name
+        groups[0].close()
+        y = all_reduce(torch.ones(16, device=groups[1].device), groups[1].name)
+        assert y.tolist() == [2.0] * 16, y
+        dist.barrier()
+    dist.destroy_process_group()
+    gc.collect()
+groups.append(Group.of())
+assert groups[2] not in groups[:2], "torchrun's, not one of a group that has gone"
+for group in groups[1:]:
+    group.close()
+print("rank", groups[2].rank, "is right")
+"""
+
+    def run_program(self, text):
+        """By torchrun, with a folder of its own."""
+        with tempfile.TemporaryDirectory(prefix="ceoverlap-torchrun-") as folder:
+            path = os.path.join(folder, "program.py")
+            with open(path, "w", encoding="ascii") as file:
+                file.write(text)
             done = subprocess.run(
                 [sys.executable, "-m", "torch.distributed.run", "--standalone",
-                 "--nproc-per-node", "2", path], capture_output=True, text=True,
+                 "--nproc-per-node", "2", path, folder], capture_output=True, text=True,
                 timeout=rig.LIMIT_S, check=False, stdin=subprocess.DEVNULL)
-        finally:
-            os.unlink(path)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(done.stdout.count("is right"), 2, done.stdout)
+
+    def test_environment(self):
+        """Without torch.distributed being initialised."""
+        self.run_program(self.PROGRAM)
+
+    def test_process_groups_that_end_and_begin(self):
+        """Under the same names; then none."""
+        self.run_program(self.AGAIN)
 
 
 if __name__ == "__main__":

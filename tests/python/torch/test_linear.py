@@ -10,9 +10,10 @@ import rig
 import torch
 from rig import normal, raises
 from torch import nn
-from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import (ColwiseParallel, RowwiseParallel,
                                                parallelize_module)
+from torch.nn.utils.parametrizations import weight_norm
 
 from ceoverlap import errors
 from ceoverlap.torch import (Column, ColumnParallelLinear, Group, Row, RowParallelLinear,
@@ -202,6 +203,27 @@ def compiles():
             close_to(b, a, (style, i))
 
 
+def compiles_once():
+    """One program for all lengths of the sequence, with gradients."""
+    group = Group.of()
+    torch._dynamo.reset()
+    mlp = parallelize(dense(group.size), group, PLAN)
+    programs = []
+
+    def count(program, _inputs):
+        programs.append(program)
+        return program
+
+    compiled = torch.compile(mlp, fullgraph=True, dynamic=True, backend=count)
+    for n in range(2, 6):
+        x = normal(n, group.rank, (n, HIDDEN))
+        leaves = [x.clone().requires_grad_() for _ in range(2)]
+        for leaf, model in zip(leaves, (compiled, mlp)):
+            model(leaf).square().sum().backward()
+        close_to(leaves[0].grad, leaves[1].grad, n)
+    assert len(programs) == 1, f"{len(programs)} programs for 4 lengths"
+
+
 def swaps():
     group = Group.of()
     torch.manual_seed(rig.SEED)
@@ -239,6 +261,10 @@ def refuses_plans():
     model = Model(ffn=8 * group.size).to(rig.device())
     uneven = Model(ffn=8 * group.size + 1).to(rig.device())
     whole = copy.deepcopy(model)
+    scaled, sharded = (Mlp(HIDDEN, 8 * group.size).to(rig.device()) for _ in range(2))
+    weight_norm(scaled.up)
+    mesh = torch.distributed.init_device_mesh(rig.device().type, (group.size,))
+    sharded.up.weight = nn.Parameter(DTensor.from_local(sharded.up.weight.detach(), mesh))
     up = "layers.*.mlp.up"
     for text, module, plan in (
             ("matches no submodule", model, {up: "column", "layers.*.mlp.none": "row"}),
@@ -247,6 +273,8 @@ def refuses_plans():
             ("by another", model, {up: "column", "layers.0.mlp.*": "column"}),
             ("must be 'column'", model, {up: "columns"}),
             ("must be Shard(-1)", model, {up: ColwiseParallel(output_layouts=Replicate())}),
+            ("up.weight is a Tensor, must be", scaled, {"up": "column"}),
+            ("up.weight is a DTensor, must be", sharded, {"up": "column"}),
             ("no multiple", uneven, {up: "column"}),
             ("no multiple", uneven, {"layers.*.mlp.down": "row"})):
         raises(errors.InvalidError, text, parallelize, module, group, plan)
@@ -306,6 +334,9 @@ class Layers(unittest.TestCase):
 
     def test_compile(self):
         rig.run(compiles)
+
+    def test_compile_for_any_length(self):
+        rig.run(compiles_once)
 
     @rig.needs_gpus
     def test_against_dtensor(self):
