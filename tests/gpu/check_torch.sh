@@ -29,7 +29,8 @@ n_gpus=$("$python" -c 'import torch; print(torch.cuda.device_count())')
 [ "$n_gpus" -ge 2 ] || skip "needs 2 GPUs, PyTorch sees $n_gpus"
 
 export CEOVERLAP_LIBRARY=$library
-export PYTHONPATH=$(dirname "$(dirname "$here")")/python PYTHONDONTWRITEBYTECODE=1
+top=$(dirname "$(dirname "$here")")
+export PYTHONPATH=$top/python PYTHONDONTWRITEBYTECODE=1
 export CEOVERLAP_TEST_TIMEOUT=${CEOVERLAP_TEST_TIMEOUT:-600}
 unset CEOVERLAP_RANK CEOVERLAP_RANKS CEOVERLAP_PLACE CEOVERLAP_GROUP
 
