@@ -6,34 +6,11 @@
 # Skipped where there is no shared library (--disable-shared), or no Python with NumPy.
 set -u
 
-srcdir=$(cd "${srcdir:-.}" && pwd)
-library=$PWD/.libs/libceoverlap.so
 failed=0
-
-skip() {
-	echo "SKIP: $1"
-	exit 77
-}
-
-# The user's Python, or the system's, whose NumPy a package of the system brings.
-find_python() {
-	local one
-
-	for one in ${PYTHON:-python3 /usr/bin/python3}; do
-		command -v "$one" > /dev/null &&
-			"$one" -c 'import sys, numpy; sys.exit(sys.version_info < (3, 9))' \
-				> /dev/null 2>&1 && echo "$one" && return 0
-	done
-	return 1
-}
-
-[ -e "$library" ] || skip "no shared library was built"
-python=$(find_python) || skip "no Python from 3.9 on with NumPy (Debian: python3-numpy)"
-echo "with $("$python" -V)"
-
-export CEOVERLAP_LIBRARY=$library
-export PYTHONPATH=$srcdir/python PYTHONDONTWRITEBYTECODE=1
-unset CEOVERLAP_RANK CEOVERLAP_RANKS CEOVERLAP_PLACE CEOVERLAP_GROUP
+# shellcheck source=tests/system/with_python.sh
+. "${srcdir:-.}/tests/system/with_python.sh" \
+	'import sys, numpy; sys.exit(sys.version_info < (3, 9))' \
+	"Python from 3.9 on with NumPy (Debian: python3-numpy)"
 
 "$python" -W error "$srcdir/tests/python/run.py" || failed=1
 # What needs no GPU of the Triton verbs; Triton's own warnings are its own.

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""Runs the tests of this folder, or those named, and counts them as Check does, for
-tests/count_cases.sh. Exits with 77 where there is no PyTorch with torch.distributed. A test
-that has no end is told where it stands, and killed."""
+"""Runs the tests of this folder, or those named; see ../counted.py. Exits with 77 where
+there is no PyTorch with torch.distributed."""
 
-import faulthandler
 import os
 import sys
-import unittest
 
+FOLDER = os.path.dirname(os.path.abspath(__file__))
 LIMIT_S = int(os.environ.get("CEOVERLAP_TEST_TIMEOUT", 120)) - 20
 
 
@@ -21,27 +19,16 @@ def main() -> int:
     if not torch.distributed.is_available():
         print("SKIP: this PyTorch has no torch.distributed")
         return 77
-    folder = os.path.dirname(os.path.abspath(__file__))
-    sys.path.insert(0, folder)
-    faulthandler.enable()
-    faulthandler.dump_traceback_later(LIMIT_S, exit=True)
+    sys.path.append(os.path.dirname(FOLDER))    # behind: it has a rig, too
+    import counted
     import rig
 
     print(f"CEOVERLAP_TEST_SEED={rig.SEED}")
     print(f"PyTorch {torch.__version__}, {rig.SIZE} ranks on "
           f"{'GPUs' if rig.HAS_GPUS else 'the host'}")
-    loader = unittest.TestLoader()
-    suite = (loader.loadTestsFromNames(sys.argv[1:]) if sys.argv[1:]
-             else loader.discover(folder, "test_*.py"))
-    result = unittest.TextTestRunner(stream=sys.stdout, verbosity=2).run(suite)
+    result = counted.run(FOLDER, sys.argv[1:], LIMIT_S)
     rig.close()
-    for test, reason in result.skipped:
-        print(f"skipped: {test}: {reason}")
-    n = result.testsRun - len(result.skipped)
-    bad = len(result.failures) + len(result.errors)
-    print(f"{100 * (n - bad) // n if n else 0}%: Checks: {n}, "
-          f"Failures: {len(result.failures)}, Errors: {len(result.errors)}")
-    return 0 if result.wasSuccessful() and n else 1
+    return counted.exit_code(result)
 
 
 if __name__ == "__main__":
