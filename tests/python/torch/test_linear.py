@@ -84,6 +84,17 @@ def check_shares(parallel, whole, group, of):
                      bias.chunk(group.size)[group.rank], f"{name}.bias")
 
 
+def take_shares(parallel, whole, group):
+    """The dense layer's parameters again: in bf16 both round each step by themselves, and
+    what adds up can be large beside a small share."""
+    for name, linear in whole.named_children():
+        layer, dim = getattr(parallel, name), 1 if name == "down" else 0
+        bias = linear.bias if name == "down" else linear.bias.chunk(group.size)[group.rank]
+        with torch.no_grad():
+            layer.weight.copy_(linear.weight.chunk(group.size, dim)[group.rank])
+            layer.bias.copy_(bias)
+
+
 def share_of(x, group, style):
     return (x.chunk(group.size, style.sequence_dim)[group.rank].contiguous()
             if style.sequence_parallel else x)
@@ -115,6 +126,8 @@ def trains(sequence_parallel, sequence_dim, together, dtype):
             optimizer.step()
             optimizer.zero_grad()
         check_shares(mlp, whole, group, lambda parameter: parameter.detach())
+        if dtype != torch.float32:
+            take_shares(mlp, whole, group)
 
 
 def has_uneven_rows():
