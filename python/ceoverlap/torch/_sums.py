@@ -12,9 +12,8 @@ from torch.distributed.fsdp._fully_shard._fsdp_api import ReduceScatter
 
 from .. import ops
 from .group import Group
-from .operators import DTYPES, operand, run_reduce
+from .operators import DTYPES, ELEMENT_STEP, reduce_scatter_into, round_up
 
-_STEP = 8                               # elements: what counts are multiples of
 _RedOp = dist.ReduceOp.RedOpType
 
 
@@ -32,9 +31,9 @@ class Family:
         if dtype in self._dtypes:
             return
         self._dtypes.add(dtype)
-        length = max(_length(sum(param.padded_sharded_param_size.numel()
-                                 for param in param_group.fsdp_params
-                                 if param.sharded_param.requires_grad))
+        length = max(round_up(sum(param.padded_sharded_param_size.numel()
+                                  for param in param_group.fsdp_params
+                                  if param.sharded_param.requires_grad), ELEMENT_STEP)
                      for param_group in self.param_groups)
         if length:
             self.group.operators.get(ops.ReduceScatter, (length,) * self.group.size,
@@ -73,7 +72,9 @@ class SumScatter(ReduceScatter):
             self.reasons[reason] = self.reasons.get(reason, 0) + 1
             return self.plain(output_tensor=output_tensor, input_tensor=input_tensor,
                               group=group, op=op, async_op=async_op)
-        self._sum(output_tensor, input_tensor)
+        self._family.reserve(input_tensor.dtype)
+        reduce_scatter_into(self._group, input_tensor,
+                            [output_tensor.numel()] * self._group.size, output_tensor)
         if factor != 1:
             output_tensor.mul_(factor)
         self.n_runs += 1
@@ -93,26 +94,6 @@ class SumScatter(ReduceScatter):
         if kind not in (_RedOp.SUM, _RedOp.AVG, _RedOp.PREMUL_SUM):
             return f"reduction {kind}"
         return "asynchronous" if async_op else None
-
-    def _sum(self, output: torch.Tensor, source: torch.Tensor) -> None:
-        n, size = output.numel(), self._group.size
-        length = _length(n)
-        target = output
-        self._family.reserve(source.dtype)
-        if length != n:                 # each rank's part, rounded up
-            padded = source.new_zeros((size, length))
-            padded[:, :n] = source.view(size, n)
-            source = padded
-        if length != n or operand(output) is not output:
-            target = output.new_empty(length)
-        run_reduce(self._group, ops.ReduceScatter, operand(source), [length] * size, target)
-        if target is not output:
-            output.copy_(target[:n])
-
-
-def _length(n: int) -> int:
-    """Rounded up to what sums take."""
-    return -(-n // _STEP) * _STEP
 
 
 def _kind_and_factor(op, size: int) -> Tuple[object, float]:

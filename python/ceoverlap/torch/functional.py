@@ -23,11 +23,11 @@ import torch
 
 from .. import errors, ops
 from .group import Group, named
-from .operators import (ALIGN_BYTES, DTYPES, operand, run_all_gather_gemm,
-                        run_gemm_reduce_scatter, run_move, run_reduce)
+from .operators import (ALIGN_BYTES, DTYPES, ELEMENT_STEP, operand, reduce_scatter_into,
+                        round_up, run_all_gather_gemm, run_gemm_reduce_scatter, run_move,
+                        run_reduce)
 
 _PRODUCT_DTYPES = (torch.bfloat16, torch.float16)
-_ELEMENT_STEP = 8                       # of k, n and counts
 
 _library = torch.library.Library("ceoverlap", "DEF")
 _library.define("all_gather(Tensor x, int[]? rows, str group) -> Tensor")
@@ -106,7 +106,7 @@ def _all_gather_padded(group: Group, x: torch.Tensor, rows: Sequence[int],
                        result: torch.Tensor) -> torch.Tensor:
     """Shards that are no whole number of vectors: all as long as the longest, rounded up."""
     sizes = [n * _inner(x) * x.element_size() for n in rows]
-    length = -(-max(sizes) // ALIGN_BYTES) * ALIGN_BYTES
+    length = round_up(max(sizes), ALIGN_BYTES)
     source = torch.empty(length, dtype=torch.uint8, device=x.device)
     source[:sizes[group.rank]].view(x.dtype).view(x.shape).copy_(x)
     target = source.new_empty((group.size, length))
@@ -117,8 +117,8 @@ def _all_gather_padded(group: Group, x: torch.Tensor, rows: Sequence[int],
 
 
 def _block_rows(group: Group, x: torch.Tensor,
-                splits: Optional[Sequence[int]]) -> Tuple[List[int], List[int], int]:
-    """(rows from rank r to rank t at [r * size + t], those to us, rows of x)."""
+                splits: Optional[Sequence[int]]) -> Tuple[List[int], List[int]]:
+    """(rows from rank r to rank t at [r * size + t], those to us)."""
     n = group.size
     if splits is None:
         share = _scattered_rows(group, x.shape[0], None)[0]
@@ -130,12 +130,12 @@ def _block_rows(group: Group, x: torch.Tensor,
     if sent != x.shape[0]:
         raise errors.InvalidError(f"splits: rank {group.rank} sends {sent} rows, but x has "
                                   f"{x.shape[0]}")
-    return list(splits), [splits[r * n + group.rank] for r in range(n)], sent
+    return list(splits), [splits[r * n + group.rank] for r in range(n)]
 
 
 def _all_to_all(x: torch.Tensor, splits: Optional[Sequence[int]], at: Group) -> torch.Tensor:
     _check(at, x, "all_to_all")
-    splits, received, _ = _block_rows(at, x, splits)
+    splits, received = _block_rows(at, x, splits)
     row_bytes = _inner(x) * x.element_size()
     result = x.new_empty((sum(received), *x.shape[1:]))
     if not sum(splits) * row_bytes:
@@ -159,17 +159,7 @@ def _reduce_scatter(x: torch.Tensor, rows: Optional[Sequence[int]],
     result = x.new_empty((rows[at.rank], *x.shape[1:]))
     if not x.numel():
         return result
-    counts = [n * inner for n in rows]
-    if not any(n % _ELEMENT_STEP for n in counts):
-        run_reduce(at, ops.ReduceScatter, operand(x), counts, result)
-        return result
-    length = -(-max(counts) // _ELEMENT_STEP) * _ELEMENT_STEP
-    source = x.new_zeros((at.size, length))
-    for rank, part in enumerate(x.contiguous().view(-1).split(counts)):
-        source[rank, :counts[rank]] = part
-    target = x.new_empty(length)
-    run_reduce(at, ops.ReduceScatter, source, [length] * at.size, target)
-    result.view(-1).copy_(target[:counts[at.rank]])
+    reduce_scatter_into(at, x, [n * inner for n in rows], result)
     return result
 
 
@@ -180,8 +170,7 @@ def _all_reduce(x: torch.Tensor, at: Group) -> torch.Tensor:
     n = x.numel()
     if not n:
         return result
-    step = _ELEMENT_STEP * at.size
-    length = -(-n // step) * step
+    length = round_up(n, ELEMENT_STEP * at.size)
     if length == n:
         run_reduce(at, ops.AllReduce, operand(x), [n // at.size] * at.size, result)
         return result
@@ -215,7 +204,7 @@ def _is_fit(x: torch.Tensor, weights: Sequence[torch.Tensor], is_k_by_n: bool) -
     """Whether the copy-engine operators take them as they are."""
     sizes = [x.shape[1], *(_columns(weight, is_k_by_n) for weight in weights)]
     return (x.dtype in _PRODUCT_DTYPES and len(weights) <= ops._abi.CEOV_OP_GEMMS_MAX and
-            all(size and size % _ELEMENT_STEP == 0 for size in sizes))
+            all(size and size % ELEMENT_STEP == 0 for size in sizes))
 
 
 def _check_products(x: torch.Tensor, weights: Sequence[torch.Tensor], is_k_by_n: bool,

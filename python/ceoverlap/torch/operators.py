@@ -17,6 +17,7 @@ OPERATORS_MAX = 512                     # of a group; the least recently used on
 SCRATCH_STEP_BYTES = 16 << 20           # workspaces grow by this
 DTYPES = {torch.bfloat16: "bfloat16", torch.float16: "float16", torch.float32: "float32"}
 ALIGN_BYTES = 16                        # of operands and results
+ELEMENT_STEP = 8                        # what k, n and counts are multiples of
 
 
 class Operators:
@@ -95,7 +96,7 @@ class Operators:
         group = self._group
         if self._workspaces:
             n_bytes = max(n_bytes, self._workspaces[-1][0] * 3 // 2)
-        size = -(-max(n_bytes, 1) // SCRATCH_STEP_BYTES) * SCRATCH_STEP_BYTES
+        size = round_up(max(n_bytes, 1), SCRATCH_STEP_BYTES)
         name = f"torch.{self._n_names}"  # a new one each time: peers may still hold the last
         self._n_names += 1
         what = f"workspace of {size} bytes"
@@ -117,6 +118,11 @@ class Operators:
             self._made.popitem()[1].close()
         while self._workspaces:
             self._workspaces.pop()[1].close()
+
+
+def round_up(n: int, step: int) -> int:
+    """The next multiple of step."""
+    return -(-n // step) * step
 
 
 def operand(tensor: torch.Tensor) -> torch.Tensor:
@@ -185,6 +191,33 @@ def run_reduce(group: Group, kind: type, source: torch.Tensor, counts: Sequence[
     """kind: ops.ReduceScatter or ops.AllReduce; counts of elements, multiples of 8."""
     op = group.operators.get(kind, tuple(counts), DTYPES[source.dtype])
     _reduce(group, op, source.data_ptr(), target.data_ptr())
+
+
+def reduce_scatter_into(group: Group, source: torch.Tensor, counts: Sequence[int],
+                        target: torch.Tensor) -> None:
+    """target = own part of the sum over ranks of source: contiguous, of any counts and
+    alignment. What operators do not take as it is goes through copies."""
+    n, size = counts[group.rank], group.size
+    if any(count % ELEMENT_STEP for count in counts):
+        source = _padded(source, counts)
+        counts = [source.shape[1]] * size
+    whole = target
+    if counts[group.rank] != n or operand(target) is not target:
+        whole = target.new_empty(counts[group.rank])
+    run_reduce(group, ops.ReduceScatter, operand(source), counts, whole)
+    if whole is not target:
+        target.view(-1).copy_(whole[:n])
+
+
+def _padded(source: torch.Tensor, counts: Sequence[int]) -> torch.Tensor:
+    """A row for each part, as long as the longest, rounded up, and zeros behind it."""
+    padded = source.new_zeros((len(counts), round_up(max(counts), ELEMENT_STEP)))
+    if len(set(counts)) == 1:
+        padded[:, :counts[0]] = source.reshape(len(counts), counts[0])
+        return padded
+    for row, part in zip(padded, source.reshape(-1).split(list(counts))):
+        row[:len(part)] = part
+    return padded
 
 
 def run_move(group: Group, kind: type, source: torch.Tensor, n_bytes: Sequence[int],

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import unittest
 
 import ceoverlap
@@ -15,6 +14,8 @@ import ceoverlap
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(FOLDER)))
 sys.path.insert(0, FOLDER)
+
+from cache import use_own_cache
 
 try:
     import triton
@@ -41,12 +42,7 @@ BEGIN_LOADS = "fence.proxy.async;"
 
 
 def setUpModule():
-    folder = tempfile.TemporaryDirectory()
-    unittest.addModuleCleanup(folder.cleanup)
-    before = os.environ.get("TRITON_CACHE_DIR")
-    os.environ["TRITON_CACHE_DIR"] = folder.name
-    unittest.addModuleCleanup(lambda: os.environ.update(TRITON_CACHE_DIR=before) if before
-                              else os.environ.pop("TRITON_CACHE_DIR"))
+    use_own_cache()
 
 
 def ptx_of(kernel, types, constants, capability=90, **options):

@@ -10,13 +10,13 @@ copies and threads raise, and leave when their deadline passes or the signal is 
 import os
 import random
 import sys
-import tempfile
 import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import ceoverlap
+from cache import use_own_cache
 
 MISSING = ""
 try:
@@ -40,12 +40,7 @@ END_S = 10.0                            # an abort is seen sooner
 
 
 def setUpModule():
-    folder = tempfile.TemporaryDirectory()
-    unittest.addModuleCleanup(folder.cleanup)
-    before = os.environ.get("TRITON_CACHE_DIR")
-    os.environ["TRITON_CACHE_DIR"] = folder.name
-    unittest.addModuleCleanup(lambda: os.environ.update(TRITON_CACHE_DIR=before) if before
-                              else os.environ.pop("TRITON_CACHE_DIR"))
+    use_own_cache()
     print(f"CEOVERLAP_TEST_SEED={SEED}", flush=True)
 
 
