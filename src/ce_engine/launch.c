@@ -37,6 +37,20 @@ static void drop(struct cei_engine *engine, struct cei_launch *launch)
 	}
 }
 
+/* How far the chunk has come. */
+static const char *where_is(const struct cei_chunk *chunk)
+{
+	switch ((enum cei_chunk_state)chunk->state) {
+	case CEI_CHUNK_ARMED:   return "not let through";
+	case CEI_CHUNK_READY:   return "waits for its lane";
+	case CEI_CHUNK_ROUTED:  return "is about to go on its lane";
+	case CEI_CHUNK_MOVING:  return "does not come back from its lane";
+	case CEI_CHUNK_DONE:    return "done";
+	case CEI_CHUNK_DROPPED: return "dropped";
+	}
+	return "?";
+}
+
 static void tell(struct cei_engine *engine, const struct cei_launch *launch,
 		 const struct cei_chunk *chunk, struct ceov_failure *failure)
 {
@@ -53,10 +67,10 @@ static void tell(struct cei_engine *engine, const struct cei_launch *launch,
 	cei_raise_failure(engine->site->report, failure,
 			  "rank %u: launch %" PRIu64 ", transfer %u, chunk %" PRIu64
 			  ": %s (to blame: rank %d); mark %" PRIu64 " waited for, %"
-			  PRIu64 " seen", engine->rank, launch->number,
+			  PRIu64 " seen; %s", engine->rank, launch->number,
 			  failure->transfer, failure->chunk,
 			  ceov_strerror(failure->error), (int)failure->rank,
-			  failure->mark_value, failure->seen_value);
+			  failure->mark_value, failure->seen_value, where_is(chunk));
 }
 
 static void fail_quietly(struct cei_engine *engine, struct cei_launch *launch, int error)

@@ -60,7 +60,8 @@ START_TEST(test_a_deadline_names_what_is_missing)
 	ck_assert_uint_eq(failure.chunk, 0);
 	ck_assert_uint_eq(failure.mark_value, 8);
 	ck_assert_uint_eq(failure.seen_value, 3);
-	testing_log_has(&way.log, "transfer 2", "chunk 0", "mark 8 waited for, 3 seen");
+	testing_log_has(&way.log, "transfer 2", "chunk 0",
+			"mark 8 waited for, 3 seen; not let through");
 	ck_assert_int_eq(ceov_wait(way.context, ticket, 0), CEOV_ERR_TIMEOUT);
 	ck_assert_int_eq(ceov_signal_wait(way.arrived, 2, 1, 0), CEOV_ERR_TIMEOUT);
 	ck_assert_int_eq(way_try(&way, 8, 0, NULL), CEOV_ERR_TIMEOUT);
