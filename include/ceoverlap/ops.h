@@ -236,9 +236,17 @@ struct ceov_reduce {
 	const uint64_t              *counts;    /* n_ranks: elements of each rank's part,
 						 * multiples of 8 */
 	const struct ceov_op_tuning *tuning;
+	uint64_t                     stride;    /* reduce_scatter: elements of source from
+						 * the begin of one part to the next one's,
+						 * a multiple of 8 and no less than any count,
+						 * each rank's own affair; 0: no gaps.
+						 * all_reduce: 0. struct_bytes up to here:
+						 * as 0 */
 };
 
-/* Elements of rank 0's part come first. all_reduce leaves all parts at all ranks. */
+/* Elements of rank 0's part come first. all_reduce leaves all parts at all ranks.
+ * Scratch is a part of each rank's, as long as the longest: what shall take less runs
+ * column by column, with a stride. */
 uint64_t ceov_reduce_scatter_scratch_bytes(const struct ceov_reduce *shape,
 					   uint32_t n_ranks);
 uint64_t ceov_all_reduce_scratch_bytes(const struct ceov_reduce *shape, uint32_t n_ranks);
@@ -251,9 +259,9 @@ int  ceov_all_reduce_create(ceov_workspace *workspace, const struct ceov_reduce 
 struct ceov_reduce_run {
 	size_t      struct_bytes;
 	void       *stream;
-	const void *source;                     /* all parts */
+	const void *source;                     /* all parts; gaps are not read */
 	void       *target;                     /* own part; all parts (all_reduce); may
-						 * not be source */
+						 * not be source, nor lie in its gaps */
 };
 
 int  ceov_reduce_run(ceov_op *op, const struct ceov_reduce_run *run);

@@ -209,7 +209,8 @@ class ceov_gemm_rs_run(Struct):
 
 class ceov_reduce(Struct):
     _fields_ = [("struct_bytes", c_size_t), ("dtype", c_enum),
-                ("counts", POINTER(c_uint64)), ("tuning", POINTER(ceov_op_tuning))]
+                ("counts", POINTER(c_uint64)), ("tuning", POINTER(ceov_op_tuning)),
+                ("stride", c_uint64)]
 
 
 class ceov_reduce_run(Struct):

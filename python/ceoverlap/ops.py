@@ -150,13 +150,17 @@ class _Op(_object.Object):
 
         self._invoke("ceov_op_tune", stream_handle(stream))
 
-    def _operand(self, obj, name: str, *shape: int, is_result: bool = False) -> Memory:
-        """Memory of that shape and of the op's dtype, in the rank's place."""
+    def _operand(self, obj, name: str, *shape: int, is_result: bool = False,
+                 may_go_on: bool = False) -> Memory:
+        """Memory of that shape, or with more behind it, and of the op's dtype, in the rank's
+        place."""
         memory = memory_of(obj)
         size = ITEM_BYTES[self.dtype]
         for n in shape:
             size *= n
-        if memory.size_bytes != size or (memory.shape != shape and len(shape) > 1):
+        is_longer = may_go_on and memory.size_bytes > size
+        if not is_longer and (memory.size_bytes != size or
+                              (memory.shape != shape and len(shape) > 1)):
             raise errors.InvalidError(f"{name}: shape {memory.shape} of {memory.dtype}, must "
                                       f"be {shape} of {self.dtype}")
         allowed = (self.dtype,) if self.dtype == "float32" else (self.dtype, "uint16")
@@ -355,19 +359,31 @@ class _Reduce(_Op):
 
     _run_call = "ceov_reduce_run"
     _scratch_call = ""
+    stride = 0
 
     def __init__(self, workspace: Workspace, counts: Sequence[int], dtype: str = "bfloat16",
                  tuning: Optional[Tuning] = None):
         _check_rows(workspace, counts, "counts")
         self.counts = tuple(counts)
         self.dtype = str(dtype)
-        super().__init__(workspace, self._shape_of(counts, dtype, tuning))
+        super().__init__(workspace, self._shape_of(counts, dtype, tuning, self.stride))
 
     @staticmethod
-    def _shape_of(counts, dtype, tuning):
+    def _shape_of(counts, dtype, tuning, stride=0):
         shape = _shape(_abi.ceov_reduce, dtype, tuning)
         shape.counts = _numbers(counts)
+        shape.stride = stride
+        if stride and (stride % 8 or stride < max(counts)):
+            raise errors.InvalidError(f"stride: {stride}, must be 0, or a multiple of 8 and no "
+                                      f"less than the largest count, {max(counts)}")
         return shape
+
+    @property
+    def _n_source(self) -> int:
+        """Elements of source, from the first part's begin to the last one's end."""
+        if not self.stride:
+            return sum(self.counts)
+        return max(r * self.stride + count for r, count in enumerate(self.counts) if count)
 
     @classmethod
     def scratch_bytes(cls, counts: Sequence[int], dtype: str = "bfloat16",
@@ -378,7 +394,7 @@ class _Reduce(_Op):
 
     def _run(self, source, target, n_target: int, stream):
         target = self._result(target, source, n_target)
-        held = (self._operand(source, "source", sum(self.counts)),
+        held = (self._operand(source, "source", self._n_source, may_go_on=self.stride > 0),
                 self._operand(target, "target", n_target, is_result=True))
         run = _abi.new(_abi.ceov_reduce_run)
         run.source, run.target = (memory.address for memory in held)
@@ -390,14 +406,30 @@ class ReduceScatter(_Reduce):
     """The sum over ranks of their sources; each rank gets its own part.
 
     counts  elements of each rank's part, multiples of 8, rank 0's first
+    stride  elements of source from the begin of one part to the next one's: a multiple of 8,
+            no less than any count, each rank's own affair; 0: no gaps. So columns of a matrix
+            are summed, and its other columns by further runs, all with the scratch of one
     """
 
     _create_call = "ceov_reduce_scatter_create"
     _scratch_call = "ceov_reduce_scatter_scratch_bytes"
 
+    def __init__(self, workspace: Workspace, counts: Sequence[int], dtype: str = "bfloat16",
+                 tuning: Optional[Tuning] = None, stride: int = 0):
+        self.stride = stride
+        super().__init__(workspace, counts, dtype, tuning)
+
+    @classmethod
+    def scratch_bytes(cls, counts: Sequence[int], dtype: str = "bfloat16",
+                      tuning: Optional[Tuning] = None, stride: int = 0) -> int:
+        """What its workspace needs; the stride does not matter."""
+        return _scratch_bytes(cls._scratch_call, cls._shape_of(counts, dtype, tuning, stride),
+                              len(counts))
+
     def run(self, source, target=None, stream=None):
-        """source: sum(counts) elements; target: counts[rank] elements, of any shape; new
-        where None (host ranks). Returns target."""
+        """source: sum(counts) elements; with a stride, memory from the first part on, to the
+        end of the last one or farther; target: counts[rank] elements, of any shape, not in
+        source or its gaps; new where None (host ranks). Returns target."""
         return self._run(source, target, self.counts[self._rank], stream)
 
 

@@ -35,12 +35,12 @@
 #define CEI_REDUCE_THREADS   512u
 
 struct cei_reduce {
-	const void *source;             /* the caller's: all parts, rank 0's first */
+	const void *source;             /* the caller's own part: none other is read */
 	void       *target;             /* all_reduce: all parts; else the own part */
 	const void *partials;           /* what others sent: source s's copy of the own part
 					 * begins at s * partial_stride_bytes */
 	const void *gathered;           /* all_reduce: all summed parts, in the layout of
-					 * source; NULL: reduce-scatter */
+					 * target; NULL: reduce-scatter */
 	uint64_t    partial_stride_bytes;
 	uint64_t    counts[CEI_REDUCE_RANKS_MAX];       /* elements of each rank's part */
 	uint64_t    piece_elements[CEI_REDUCE_RANKS_MAX];

@@ -338,9 +338,9 @@ template <class T, uint32_t N>
 static __device__ __forceinline__ bool reduce_own(const struct cei_reduce &reduce,
 						  uint64_t value)
 {
-	const uint64_t begin = part_begin<T>(reduce, reduce.own);
-	const uint4 *own = (const uint4 *)reduce.source + begin;
-	uint4 *target = (uint4 *)reduce.target + (reduce.gathered ? begin : 0);
+	const uint4 *own = (const uint4 *)reduce.source;
+	uint4 *target = (uint4 *)reduce.target +
+		(reduce.gathered ? part_begin<T>(reduce, reduce.own) : 0);
 	const uint32_t s = threadIdx.x;
 	const bool is_waiting = s < reduce.n_ranks && s != reduce.own;
 	struct reduce_piece piece;

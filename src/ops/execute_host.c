@@ -237,13 +237,13 @@ static void sum_some(const struct cei_reduce_job *job, void *target, uint64_t at
 {
 	float sum[SUM_MAX], addend[SUM_MAX];
 	const char *from;
-	uint64_t i, own_at = part_at(job, job->own);
+	uint64_t i;
 	uint32_t source;
 
 	for (source = 0; source < job->n_ranks; source++) {
 		from = (const char *)job->partials + source * job->partial_stride_bytes;
 		if (source == job->own)
-			from = (const char *)job->source + bytes_of(job, own_at);
+			from = job->source;
 		cei_widen(job->dtype, source ? addend : sum, from + bytes_of(job, at), n);
 		for (i = 0; source && i < n; i++)
 			sum[i] += addend[i];

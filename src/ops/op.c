@@ -119,7 +119,9 @@ const char *cei_op_shape_fault(const struct cei_op_shape *shape)
 	    shape->dtype != CEOV_FP32)
 		return "dtype is none of enum ceov_dtype";
 	fault = rows_fault(shape);
-	return !fault && cei_op_has_gemm(shape) ? columns_fault(shape) : fault;
+	if (fault)
+		return fault;
+	return cei_op_has_gemm(shape) ? columns_fault(shape) : cei_reduce_fault(shape);
 }
 
 /* --- creation -------------------------------------------------------------- */

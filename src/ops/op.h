@@ -69,8 +69,12 @@ uint64_t cei_op_most_rows(const struct cei_op_shape *shape);
 /* What create and *_scratch_bytes refuse, or NULL. */
 const char *cei_op_shape_fault(const struct cei_op_shape *shape);
 
-/* The same of moves alone (move.c). */
+/* The same of moves alone (move.c), and of the stride of sums alone (reduce.c). */
 const char *cei_move_fault(const struct cei_op_shape *shape);
+const char *cei_reduce_fault(const struct cei_op_shape *shape);
+
+/* Of sums alone: elements of source, from the first part's begin to the last one's end. */
+uint64_t cei_reduce_source(const struct cei_op_shape *shape);
 
 /* Rows from the caller's struct. n_ranks above CEI_RANKS_MAX and rows NULL: a fault of
  * the shape, which then has no rank. */

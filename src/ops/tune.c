@@ -84,7 +84,7 @@ static uint64_t a_numbers(const ceov_op *op)
 	switch (shape->sort) {
 	case CEI_OP_AG_GEMM: return shape->rows[op->workspace->rank] * shape->k;
 	case CEI_OP_GEMM_RS: return cei_op_all_rows(shape) * shape->k;
-	default:             return cei_op_all_rows(shape);
+	default:             return cei_reduce_source(shape);
 	}
 }
 

@@ -118,6 +118,7 @@ struct op_case gpu_op_case_random(uint64_t *random, uint32_t n_ranks, enum op_so
 	one.wants_gathered = (int)testing_below(random, 2);
 	one.b_is_k_by_n = (int)testing_below(random, 2);
 	pick_tuning(random, &one, has_library);
+	op_case_pick_stride(&one, random);
 	return one;
 }
 
@@ -138,38 +139,24 @@ static void describe(const struct op_case *one, char *text, size_t n_bytes)
 		at += (size_t)snprintf(text + at, n_bytes - at, " n %llu",
 				       (unsigned long long)one->n[i]);
 	if (at < n_bytes)
-		snprintf(text + at, n_bytes - at, " k %llu%s way %d pieces %u tiles %ux%u "
-			 "blocks %u", (unsigned long long)one->k, one->b_is_k_by_n ? " x n" : "",
+		snprintf(text + at, n_bytes - at, " stride %llu k %llu%s way %d pieces %u tiles "
+			 "%ux%u blocks %u", (unsigned long long)one->stride,
+			 (unsigned long long)one->k, one->b_is_k_by_n ? " x n" : "",
 			 (int)one->tuning.way, one->tuning.n_pieces, one->tuning.tile_rows,
 			 one->tuning.tile_columns, one->tuning.n_reduce_blocks);
 }
 
 /* --- sizes ----------------------------------------------------------------- */
 
-static int is_sum(const struct op_case *one)
-{
-	return one->sort == OP_REDUCE_SCATTER || one->sort == OP_ALL_REDUCE;
-}
-
-static uint64_t before(const struct op_case *one, uint32_t rank)
-{
-	uint64_t sum = 0;
-	uint32_t i;
-
-	for (i = 0; i < rank; i++)
-		sum += one->rows[i];
-	return sum;
-}
-
 static uint64_t all_rows(const struct op_case *one)
 {
-	return before(one, one->n_ranks);
+	return op_case_before(one, one->n_ranks);
 }
 
 static uint64_t a_elements(const struct op_case *one, uint32_t rank)
 {
-	if (is_sum(one))
-		return all_rows(one);
+	if (op_case_is_sum(one))
+		return op_case_source(one, rank);
 	return (one->sort == OP_AG_GEMM ? one->rows[rank] : all_rows(one)) * one->k;
 }
 
@@ -275,7 +262,7 @@ void gpu_op_data_fill(const struct gpu_op_data *data, enum gpu_stream stream,
 
 	operand.n = a_elements(one, operand.rank);
 	fill(data, stream, data->a, &operand, number);
-	for (i = 0; !is_sum(one) && i < one->n_gemms; i++) {
+	for (i = 0; !op_case_is_sum(one) && i < one->n_gemms; i++) {
 		operand.which = 1 + i;
 		operand.n = one->n[i] * one->k;
 		fill(data, stream, data->b[i], &operand, number);
@@ -381,10 +368,10 @@ static struct check begin_check(const struct gpu_op_data *data, uint64_t number)
 		rows = larger(rows, one->rows[i]);
 	if (one->sort == OP_ALL_REDUCE)
 		rows = all_rows(one);
-	for (i = 0; !is_sum(one) && i < one->n_gemms; i++)
+	for (i = 0; !op_case_is_sum(one) && i < one->n_gemms; i++)
 		n = larger(n, one->n[i]);
 	check.used_bytes = rank->used_bytes;
-	check.a = take(rank, rows * (is_sum(one) ? 1 : one->k) *
+	check.a = take(rank, rows * (op_case_is_sum(one) ? 1 : one->k) *
 		       cei_number_bytes(one->dtype));
 	check.b = take(rank, n * one->k * CEI_NUMBER_BYTES);
 	check.sum = take(rank, rows * n * sizeof(*check.sum));
@@ -402,14 +389,14 @@ static void add_reference(const struct check *check, uint32_t source, uint64_t f
 			  uint64_t n_rows, uint64_t n)
 {
 	const struct op_case *one = check->data->one;
-	uint64_t width = is_sum(one) ? 1 : one->k;
+	uint64_t width = op_case_is_sum(one) ? 1 : one->k;
 	struct operand a = { source, 0, first * width, n_rows * width };
 	struct cei_kernel_reference reference;
 
 	fill(check->data, GPU_CONTROL, check->a, &a, check->number);
 	memset(&reference, 0, sizeof(reference));
 	reference.a = check->a;
-	reference.b = is_sum(one) ? NULL : check->b;
+	reference.b = op_case_is_sum(one) ? NULL : check->b;
 	reference.n_rows = n_rows;
 	reference.n = n;
 	reference.k = one->k;
@@ -519,7 +506,7 @@ static void check_ag_gemm(const struct check *check)
 		fill(data, GPU_CONTROL, check->b, &b, check->number);
 		for (source = 0; source < one->n_ranks; source++) {
 			rows = one->rows[source];
-			first = before(one, source);
+			first = op_case_before(one, source);
 			snprintf(what, sizeof(what), "product %u of rank %u's rows", i, source);
 			add_reference(check, source, 0, rows, one->n[i]);
 			check_near(check, (const uint16_t *)data->c[i] + first * one->n[i],
@@ -538,15 +525,16 @@ static void check_sum(const struct check *check)
 	const struct gpu_op_data *data = check->data;
 	const struct op_case *one = data->one;
 	uint32_t own = data->rank->rank, source;
-	uint64_t first = one->sort == OP_ALL_REDUCE ? 0 : before(one, own);
-	uint64_t n = is_sum(one) ? 1 : one->n[0];
+	int is_all = one->sort == OP_ALL_REDUCE;
+	uint64_t n = op_case_is_sum(one) ? 1 : one->n[0];
 	uint64_t rows = c_elements(one, own, 0) / n;
-	struct operand b = { .which = 1, .n = is_sum(one) ? 0 : n * one->k };
+	struct operand b = { .which = 1, .n = op_case_is_sum(one) ? 0 : n * one->k };
 
 	for (source = 0; source < one->n_ranks; source++) {
 		b.rank = source;
 		fill(data, GPU_CONTROL, check->b, &b, check->number);
-		add_reference(check, source, first, rows, n);
+		add_reference(check, source, is_all ? 0 : op_case_part_at(one, source, own),
+			      rows, n);
 	}
 	check_near(check, data->c[0], rows * n, "the sum");
 }

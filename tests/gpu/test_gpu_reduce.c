@@ -268,7 +268,7 @@ static void make_numbers(struct work *work, uint64_t *state)
 	for (i = 0; i < ALL_MAX + GUARD; i++)
 		host.wanted[i] = UNTOUCHED;
 	gpu_move(&gpu, device.target, host.wanted, 2 * (ALL_MAX + GUARD));
-	reduce->source = device.source;
+	reduce->source = device.source + part_begin(work, reduce->own) * work->n_words;
 	reduce->target = device.target;
 	reduce->partials = device.partials;
 	reduce->gathered = work->is_all_reduce ? device.gathered : NULL;

@@ -120,6 +120,41 @@ class Operators(Case):
 
         in_threads(N, body)
 
+    def test_columns_of_a_matrix(self):
+        """With every rank's own stride, and of uneven parts."""
+        for counts in ((16, 16, 16), (24, 0, 8), (8, 16, 0)):
+            with self.subTest(counts=counts):
+                self.check_columns(counts)
+
+    def check_columns(self, counts, first=8):
+        spaces = self.workspaces(N, ReduceScatter.scratch_bytes(counts, "float32", stride=24))
+        strides = [32 + 8 * r for r in range(N)]
+        sources = [numbers((N, strides[r]), r) for r in range(N)]
+        flat = [source.reshape(-1)[first:] for source in sources]
+        ends = [max(p * strides[r] + count for p, count in enumerate(counts) if count)
+                for r in range(N)]
+
+        def body(r):
+            op = ReduceScatter(spaces[r], counts, "float32", stride=strides[r])
+            wanted = sum(source[r, first:first + counts[r]] for source in sources)
+            for source in (flat[r], flat[r][:ends[r]]):
+                np.testing.assert_array_equal(op.run(source), wanted)
+            with self.assertRaisesRegex(ceoverlap.InvalidError, "source: shape"):
+                op.run(flat[r][:ends[r] - 1])
+
+        in_threads(N, body)
+
+    def test_strides_that_are_refused(self):
+        counts = (16, 24)
+        spaces = self.workspaces(2, ReduceScatter.scratch_bytes(counts))
+        for stride in (16, 28, -8):
+            with self.assertRaisesRegex(ceoverlap.InvalidError, "stride"):
+                ReduceScatter(spaces[0], counts, stride=stride)
+            with self.assertRaisesRegex(ceoverlap.InvalidError, "stride"):
+                ReduceScatter.scratch_bytes(counts, stride=stride)
+        with self.assertRaisesRegex(ceoverlap.InvalidError, "above 2"):
+            ReduceScatter(spaces[0], counts, stride=1 << 48)
+
     def test_sums_in_fp32_round_by_addition_alone(self):
         counts = (40, 0, 16)
         spaces = self.workspaces(N, AllReduce.scratch_bytes(counts, "float32"))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Cases, operands, references. */
+/* Operands, references, ranks. */
 
 #include "op_rig.h"
 
@@ -13,157 +13,8 @@
 
 #define GUARD_BYTES 64u
 #define GUARD       0x5au
-#define PIECES_MAX  32u
-
-/* --- cases ----------------------------------------------------------------- */
-
-static uint64_t pick_rows(uint64_t *random, int is_sum)
-{
-	switch (testing_below(random, 4)) {
-	case 0:  return 0;
-	case 1:  return is_sum ? 8 : 1 + testing_below(random, 3);
-	default: return is_sum ? 8 * testing_below(random, 40) : testing_below(random, 40);
-	}
-}
-
-static void pick_tuning(uint64_t *random, struct op_case *one)
-{
-	static const uint32_t tiles[] = { 1, 7, 8, 16, 32, 33, 64 };
-
-	one->tuning.struct_bytes = sizeof(one->tuning);
-	if (testing_below(random, 4) == 0) {
-		one->tuning.way = CEOV_WAY_SEQUENCE;
-	} else {
-		one->tuning.way = CEOV_WAY_OVERLAP;
-		one->tuning.n_pieces = 1 + (uint32_t)testing_below(random, 6);
-		if (testing_below(random, 8) == 0)
-			one->tuning.n_pieces = PIECES_MAX;
-	}
-	if (testing_below(random, 3))
-		return;
-	one->tuning.tile_rows = tiles[testing_below(random, 7)];
-	one->tuning.tile_columns = tiles[testing_below(random, 7)];
-}
-
-struct op_case op_case_of(enum op_sort sort, uint32_t n_ranks, uint64_t rows, uint64_t k,
-			  uint64_t n)
-{
-	struct op_case one;
-	uint32_t i;
-
-	memset(&one, 0, sizeof(one));
-	one.sort = sort;
-	one.dtype = CEOV_BF16;
-	one.n_ranks = n_ranks;
-	for (i = 0; i < n_ranks; i++)
-		one.rows[i] = rows;
-	one.k = k;
-	one.n_gemms = 1;
-	one.n[0] = n;
-	one.tuning.struct_bytes = sizeof(one.tuning);
-	return one;
-}
-
-struct op_case op_case_random(uint64_t *random, uint32_t n_ranks)
-{
-	enum op_sort sort = (enum op_sort)testing_below(random, OP_SORTS);
-	int is_sum = sort == OP_REDUCE_SCATTER || sort == OP_ALL_REDUCE;
-	struct op_case one = op_case_of(sort, n_ranks, 0, 8 + 8 * testing_below(random, 5), 0);
-	uint64_t sum = 0;
-	uint32_t i;
-
-	one.dtype = testing_below(random, 2) ? CEOV_BF16 : CEOV_FP16;
-	if (is_sum && testing_below(random, 2))
-		one.dtype = CEOV_FP32;
-	for (i = 0; i < n_ranks; i++)
-		sum += one.rows[i] = pick_rows(random, is_sum);
-	if (!sum)
-		one.rows[testing_below(random, n_ranks)] = 16;
-	one.n_gemms = sort == OP_AG_GEMM ? 1 + (uint32_t)testing_below(random, 4) : 1;
-	for (i = 0; i < one.n_gemms; i++)
-		one.n[i] = 8 + 8 * testing_below(random, 6);
-	one.b_is_k_by_n = (int)testing_below(random, 2);
-	one.wants_gathered = (int)testing_below(random, 2);
-	pick_tuning(random, &one);
-	return one;
-}
-
-static struct ceov_ag_gemm ag_gemm_of(const struct op_case *one)
-{
-	struct ceov_ag_gemm shape = { .struct_bytes = sizeof(shape) };
-
-	shape.dtype = one->dtype;
-	shape.rows = one->rows;
-	shape.k = one->k;
-	shape.n_gemms = one->n_gemms;
-	memcpy(shape.n, one->n, sizeof(shape.n));
-	shape.tuning = &one->tuning;
-	shape.b_is_k_by_n = one->b_is_k_by_n;
-	return shape;
-}
-
-static struct ceov_gemm_rs gemm_rs_of(const struct op_case *one)
-{
-	struct ceov_gemm_rs shape = { .struct_bytes = sizeof(shape) };
-
-	shape.dtype = one->dtype;
-	shape.rows = one->rows;
-	shape.k = one->k;
-	shape.n = one->n[0];
-	shape.tuning = &one->tuning;
-	shape.b_is_k_by_n = one->b_is_k_by_n;
-	return shape;
-}
-
-static struct ceov_reduce reduce_of(const struct op_case *one)
-{
-	struct ceov_reduce shape = { .struct_bytes = sizeof(shape) };
-
-	shape.dtype = one->dtype;
-	shape.counts = one->rows;
-	shape.tuning = &one->tuning;
-	return shape;
-}
-
-uint64_t op_case_scratch(const struct op_case *one)
-{
-	struct ceov_ag_gemm ag_gemm = ag_gemm_of(one);
-	struct ceov_gemm_rs gemm_rs = gemm_rs_of(one);
-	struct ceov_reduce reduce = reduce_of(one);
-
-	switch (one->sort) {
-	case OP_AG_GEMM: return ceov_ag_gemm_scratch_bytes(&ag_gemm, one->n_ranks);
-	case OP_GEMM_RS: return ceov_gemm_rs_scratch_bytes(&gemm_rs, one->n_ranks);
-	case OP_ALL_REDUCE: return ceov_all_reduce_scratch_bytes(&reduce, one->n_ranks);
-	default: return ceov_reduce_scatter_scratch_bytes(&reduce, one->n_ranks);
-	}
-}
-
-int op_case_create(const struct op_case *one, ceov_workspace *workspace, ceov_op **ret_op)
-{
-	struct ceov_ag_gemm ag_gemm = ag_gemm_of(one);
-	struct ceov_gemm_rs gemm_rs = gemm_rs_of(one);
-	struct ceov_reduce reduce = reduce_of(one);
-
-	switch (one->sort) {
-	case OP_AG_GEMM: return ceov_ag_gemm_create(workspace, &ag_gemm, ret_op);
-	case OP_GEMM_RS: return ceov_gemm_rs_create(workspace, &gemm_rs, ret_op);
-	case OP_ALL_REDUCE: return ceov_all_reduce_create(workspace, &reduce, ret_op);
-	default: return ceov_reduce_scatter_create(workspace, &reduce, ret_op);
-	}
-}
 
 /* --- operands -------------------------------------------------------------- */
-
-static uint64_t before(const struct op_case *one, uint32_t rank)
-{
-	uint64_t sum = 0;
-	uint32_t i;
-
-	for (i = 0; i < rank; i++)
-		sum += one->rows[i];
-	return sum;
-}
 
 static void *allocate(uint64_t n_bytes)
 {
@@ -192,23 +43,18 @@ static void *numbers(const struct op_case *one, uint64_t n, uint64_t seed, uint3
 	return made;
 }
 
-static int is_sum(const struct op_case *one)
-{
-	return one->sort == OP_REDUCE_SCATTER || one->sort == OP_ALL_REDUCE;
-}
-
 static uint64_t a_elements(const struct op_case *one, uint32_t rank)
 {
-	uint64_t all = before(one, one->n_ranks);
+	uint64_t all = op_case_before(one, one->n_ranks);
 
-	if (is_sum(one))
-		return all;
+	if (op_case_is_sum(one))
+		return op_case_source(one, rank);
 	return (one->sort == OP_AG_GEMM ? one->rows[rank] : all) * one->k;
 }
 
 static uint64_t c_elements(const struct op_case *one, uint32_t rank, uint32_t i)
 {
-	uint64_t all = before(one, one->n_ranks);
+	uint64_t all = op_case_before(one, one->n_ranks);
 
 	switch (one->sort) {
 	case OP_AG_GEMM:    return all * one->n[i];
@@ -237,13 +83,13 @@ void op_data_make(const struct op_case *one, uint32_t rank, uint64_t seed,
 	memset(&data, 0, sizeof(data));
 	data.a = make_a(one, rank, seed);
 	for (i = 0; i < one->n_gemms; i++) {
-		if (!is_sum(one))
+		if (!op_case_is_sum(one))
 			data.b[i] = make_b(one, rank, seed, i);
 		data.c_bytes[i] = c_elements(one, rank, i) * cei_number_bytes(one->dtype);
 		data.c[i] = allocate(data.c_bytes[i]);
 	}
 	if (one->sort == OP_AG_GEMM && one->wants_gathered) {
-		data.gathered_bytes = before(one, one->n_ranks) * one->k * CEI_NUMBER_BYTES;
+		data.gathered_bytes = op_case_before(one, one->n_ranks) * one->k * CEI_NUMBER_BYTES;
 		data.gathered = allocate(data.gathered_bytes);
 	}
 	*ret_data = data;
@@ -373,7 +219,7 @@ static void check_ag_gemm(const struct op_case *one, uint64_t seed,
 
 	for (source = 0; source < one->n_ranks; source++) {
 		a = make_a(one, source, seed);
-		first = before(one, source);
+		first = op_case_before(one, source);
 		if (data->gathered)
 			ck_assert(!memcmp((char *)data->gathered + first * one->k *
 					  CEI_NUMBER_BYTES, a,
@@ -406,7 +252,7 @@ static void check_gemm_rs(const struct op_case *one, uint32_t rank, uint64_t see
 		a = make_a(one, source, seed);
 		b = make_b(one, source, seed, 0);
 		for (i = 0; i < n; i++) {
-			part = dot(one, a, before(one, rank) + i / one->n[0],
+			part = dot(one, a, op_case_before(one, rank) + i / one->n[0],
 				   factor_of(one, b, one->n[0], i % one->n[0]));
 			expected[i].value += part;
 			expected[i].magnitude += fabs(part);
@@ -423,8 +269,7 @@ static void check_gemm_rs(const struct op_case *one, uint32_t rank, uint64_t see
 static void check_sums(const struct op_case *one, uint32_t rank, uint64_t seed,
 		       const struct op_data *data)
 {
-	uint64_t n = c_elements(one, rank, 0), i;
-	uint64_t first = one->sort == OP_ALL_REDUCE ? 0 : before(one, rank);
+	uint64_t n = c_elements(one, rank, 0), i, first;
 	float *sums = calloc(n + 1, sizeof(*sums)), rounded;
 	uint32_t source, bits;
 	void *a;
@@ -432,6 +277,7 @@ static void check_sums(const struct op_case *one, uint32_t rank, uint64_t seed,
 	ck_assert_ptr_nonnull(sums);
 	for (source = 0; source < one->n_ranks; source++) {
 		a = make_a(one, source, seed);
+		first = one->sort == OP_ALL_REDUCE ? 0 : op_case_part_at(one, source, rank);
 		for (i = 0; i < n; i++)
 			sums[i] = source ? sums[i] + number(one, a, first + i) :
 				number(one, a, first + i);

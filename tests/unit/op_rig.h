@@ -28,6 +28,8 @@ struct op_case {
 	uint32_t              n_gemms;
 	uint64_t              n[CEOV_OP_GEMMS_MAX];
 	int                   b_is_k_by_n;
+	uint64_t              stride;   /* reduce-scatter, at rank 0, and 8 more at each
+					 * next rank; 0: no gaps */
 	struct ceov_op_tuning tuning;
 	int                   wants_gathered;
 };
@@ -35,9 +37,22 @@ struct op_case {
 /* One with small sizes, uneven rows, some 0, and any tuning. */
 struct op_case op_case_random(uint64_t *random, uint32_t n_ranks);
 
+/* Gives every other reduce-scatter some stride; else does nothing. */
+void op_case_pick_stride(struct op_case *one, uint64_t *random);
+
 /* Plain: `rows` rows at each rank, k and n. */
 struct op_case op_case_of(enum op_sort sort, uint32_t n_ranks, uint64_t rows, uint64_t k,
 			  uint64_t n);
+
+/* A sum alone. */
+int      op_case_is_sum(const struct op_case *one);
+
+/* Rows, or elements, of the ranks before one. */
+uint64_t op_case_before(const struct op_case *one, uint32_t rank);
+
+/* Of a sum's source at a rank: where a part begins, and its elements, gaps included. */
+uint64_t op_case_part_at(const struct op_case *one, uint32_t rank, uint32_t part);
+uint64_t op_case_source(const struct op_case *one, uint32_t rank);
 
 uint64_t op_case_scratch(const struct op_case *one);
 int      op_case_create(const struct op_case *one, ceov_workspace *workspace,

@@ -160,7 +160,7 @@ static struct rig *rig_make(uint64_t *random, int is_plain)
 	rig->source = feeder_numbers(job->dtype, rig->n_all, 0, random);
 	rig->partials = feeder_numbers(job->dtype, job->n_ranks * n_own(rig), 0, random);
 	rig->gathered = feeder_numbers(job->dtype, rig->n_all, 0, random);
-	job->source = rig->source;
+	job->source = rig->source + rig->own_at * rig->n_words;
 	rig->executor.ops = &cei_executor_host;
 	rig->executor.context = context;
 	rig->executor.rank = job->own;

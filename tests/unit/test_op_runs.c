@@ -314,10 +314,19 @@ START_TEST(test_structs_that_end_earlier)
 		.struct_bytes = offsetof(struct ceov_gemm_rs, b_is_k_by_n),
 		.dtype = CEOV_BF16, .rows = rows, .k = 16, .n = 8, .b_is_k_by_n = 77,
 	};
+	struct ceov_reduce reduce = {
+		.struct_bytes = offsetof(struct ceov_reduce, stride),
+		.dtype = CEOV_BF16, .counts = rows, .stride = 77,
+	};
 	struct op_rig rig;
 	ceov_op *op = NULL;
 
 	op_rig_open(&rig, 1, SCRATCH, &log_);
+	ck_assert_int_eq(ceov_reduce_scatter_create(rig.workspaces[0], &reduce, &op), 0);
+	ck_assert_uint_eq(op->shape.stride, 0);
+	ceov_op_release(op);
+	reduce.struct_bytes -= 8;
+	ck_assert_uint_eq(ceov_reduce_scatter_scratch_bytes(&reduce, 1), 0);
 	ck_assert_uint_gt(ceov_ag_gemm_scratch_bytes(&ag_gemm, 1), 0);
 	ck_assert_uint_gt(ceov_gemm_rs_scratch_bytes(&gemm_rs, 1), 0);
 	ck_assert_int_eq(ceov_ag_gemm_create(rig.workspaces[0], &ag_gemm, &op), 0);

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Reduce-scatters whose parts lie in the source with gaps, on host ranks. */
+
+#include <check.h>
+
+#include "op_rig.h"
+
+#define SCRATCH UINT64_C(100000)
+
+static struct testing_log log_;
+
+static void set_up(void)
+{
+	testing_log_init(&log_);
+}
+
+static ceov_op *create(const struct op_case *one, ceov_workspace *workspace)
+{
+	ceov_op *op = NULL;
+
+	ck_assert_int_eq(op_case_create(one, workspace, &op), 0);
+	return op;
+}
+
+/* Several runs; operands are made and checked with every rank's own stride. */
+static void sum_with_gaps(const struct op_part *part)
+{
+	const struct op_case *one = part->arg;
+	struct op_data data;
+	uint64_t run;
+	ceov_op *op;
+
+	op = create(one, part->rig->workspaces[part->rank]);
+	for (run = 0; run < 4; run++) {
+		op_data_make(one, part->rank, run, &data);
+		ck_assert_int_eq(op_data_run(one, op, &data), 0);
+		op_data_check(one, part->rank, run, &data);
+		op_data_free(&data);
+	}
+	ceov_op_release(op);
+}
+
+START_TEST(test_parts_with_gaps)
+{
+	static const enum ceov_dtype dtypes[] = { CEOV_BF16, CEOV_FP16, CEOV_FP32 };
+	struct op_case one = op_case_of(OP_REDUCE_SCATTER, 4, 96, 0, 0);
+	struct op_rig rig;
+
+	one.dtype = dtypes[_i % 3];
+	one.rows[1] = 24;
+	one.rows[_i < 3 ? 0 : 3] = 0;
+	one.stride = _i % 2 ? 96 : 136;
+	one.tuning.n_pieces = 1 + (uint32_t)_i % 3;
+	op_rig_open(&rig, 4, SCRATCH, &log_);
+	op_rig_each(&rig, sum_with_gaps, &one);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
+static void expect_no_stride(struct op_rig *rig, enum op_sort sort, uint64_t stride,
+			     const char *text)
+{
+	struct op_case one = op_case_of(sort, 2, 16, 0, 0);
+	ceov_op *op = NULL;
+
+	one.rows[1] = 24;
+	one.stride = stride;
+	testing_log_clear(&log_);
+	ck_assert_int_eq(op_case_create(&one, rig->workspaces[0], &op), CEOV_ERR_INVALID);
+	ck_assert_ptr_null(op);
+	ck_assert_uint_eq(op_case_scratch(&one), 0);
+	testing_log_has(&log_, text, "rank 0", NULL);
+}
+
+START_TEST(test_strides_that_are_refused)
+{
+	static const char *const bad = "stride must be 0, or a multiple of 8 and no less";
+	struct op_rig rig;
+
+	op_rig_open(&rig, 2, SCRATCH, &log_);
+	expect_no_stride(&rig, OP_REDUCE_SCATTER, 28, bad);
+	expect_no_stride(&rig, OP_REDUCE_SCATTER, 16, bad);
+	expect_no_stride(&rig, OP_REDUCE_SCATTER, (UINT64_C(1) << 40) + 8, "above 2^40");
+	expect_no_stride(&rig, OP_ALL_REDUCE, 24, "only a reduce-scatter takes one");
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
+/* The gaps are source, too; behind the last part it ends. */
+START_TEST(test_targets_in_gaps_are_refused)
+{
+	struct op_case one = op_case_of(OP_REDUCE_SCATTER, 1, 8, 0, 0);
+	struct ceov_reduce_run run = { .struct_bytes = sizeof(run) };
+	_Alignas(16) uint16_t memory[64 + 8 + 8] = { 0 };
+	struct op_rig rig;
+	ceov_op *op;
+
+	one.stride = 64;
+	op_rig_open(&rig, 1, SCRATCH, &log_);
+	op = create(&one, rig.workspaces[0]);
+	run.source = memory;
+	run.target = memory + 8;
+	ck_assert_int_eq(ceov_reduce_run(op, &run), 0);
+	ceov_op_release(op);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+
+	one.n_ranks = 2;
+	one.rows[1] = 8;
+	op_rig_open(&rig, 2, SCRATCH, &log_);
+	op = create(&one, rig.workspaces[0]);
+	ck_assert_int_eq(ceov_reduce_run(op, &run), CEOV_ERR_INVALID);
+	testing_log_has(&log_, "target overlaps source", "rank 0", NULL);
+	run.target = memory + 64;
+	ck_assert_int_eq(ceov_reduce_run(op, &run), CEOV_ERR_INVALID);
+	ceov_op_release(op);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *made = suite_create("strides");
+	TCase *all = tcase_create("strides");
+
+	tcase_add_checked_fixture(all, set_up, NULL);
+	tcase_set_timeout(all, 60);
+	tcase_add_loop_test(all, test_parts_with_gaps, 0, 6);
+	tcase_add_test(all, test_strides_that_are_refused);
+	tcase_add_test(all, test_targets_in_gaps_are_refused);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return testing_run(suite());
+}
