@@ -12,7 +12,7 @@
  * tile:
  *
  *   1. await counter `await` of awaited                    (its rows of A have arrived)
- *   2. multiply
+ *   2. multiply; where A is kept, also store its rows
  *   3. reduce != NONE: await the piece from each source, add its partial sums
  *   4. store what lies within n_rows and the columns there are
  *   5. arrive at counter `arrive` of ready                 (bytes may leave)
@@ -127,16 +127,23 @@ struct cei_gemm_partials {
 	uint32_t            n_pieces;
 };
 
+/*
+ * keeps: A is kept, in the order of c_row. Tiles of column 0 of product 0, through which
+ * all of A passes once, store their rows of it. Their n_rows are 0, half or all of the
+ * shape's rows: boxes do not stop earlier.
+ */
 struct cei_gemm {
 	struct cei_gemm_map         a[CEI_GEMM_A_COUNT];
 	struct cei_gemm_map         b[CEI_GEMM_B_MAX];
 	struct cei_gemm_map         c[CEI_GEMM_C_MAX];
+	struct cei_gemm_map         kept;       /* in boxes like C's; of keeps only */
 	void                       *c_base[CEI_GEMM_C_MAX];     /* the same memory */
 	uint32_t                    c_columns[CEI_GEMM_C_MAX];
 	const struct cei_gemm_tile *tiles;      /* in GPU memory */
 	uint32_t                    n_pairs;
 	uint32_t                    n_steps;    /* of k, CEI_GEMM_K_STEP each, not 0; what is
 						 * past the end reads as 0 */
+	uint32_t                    keeps;
 	uint32_t                   *claimed;    /* NULL, or a word of GPU memory, 0 at first;
 						 * of one launch at a time, which leaves it
 						 * 0 */

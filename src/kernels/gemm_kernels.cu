@@ -9,7 +9,8 @@
  *
  *   warp 0            awaits the piece, loads A and B      --full-->   consumers
  *   warps 4-7, 8-11   multiply; each group has half the    <-empty--
- *                     tile's rows
+ *                     tile's rows, and stores A's where
+ *                     A is kept
  *   warps 1, 2        one for each group: load partial     --full-->   consumers
  *                     sums, store C, arrive                <-empty--
  *   warp 3            where clusters claim their tiles     gemm_pairs.cuh
@@ -21,82 +22,21 @@
  * more, and tiles run through with whatever is there (gemm.h says what becomes of it).
  */
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <ceoverlap/device.cuh>
 
 #include "kernels/gemm.h"
+#include "kernels/gemm_layout.cuh"
 #include "kernels/gemm_pairs.cuh"
 #include "kernels/gemm_sm90.cuh"
+#include "kernels/gemm_sums.cuh"
 #include "kernels/gemm_wgmma.cuh"
 #include "kernels/marks.cuh"
 
 namespace cei_gemm_kernels {
 
-#define GROUPS        2u                /* of consumers, a warpgroup each */
-#define GROUP_THREADS 128u
-#define CLAIMER       96u               /* warp 3's first thread */
-#define PANEL_COLUMNS 64u               /* of C and a k x n B in shared memory: 128 bytes */
-#define BOX_BYTES     (PANEL_COLUMNS * CEI_GEMM_K_STEP * 2u)    /* such a B's */
-
 /* Registers: 168 each at the start (65536 / 384), shared out anew by role. */
 #define REGISTERS_MOVE     40
 #define REGISTERS_MULTIPLY 232
-
-/* Named barriers; 0 is __syncthreads'. Each is one group's. */
-enum { BAR_C_FULL = 1, BAR_C_EMPTY = 3 };
-#define C_THREADS (GROUP_THREADS + 32u)
-
-template <uint32_t ROWS, uint32_t COLUMNS, bool B_IS_KN> struct layout {
-	static constexpr uint32_t rows = ROWS;
-	static constexpr uint32_t columns = COLUMNS;
-	static constexpr bool b_is_kn = B_IS_KN;        /* B is k x n, else n x k */
-	static constexpr uint32_t group_rows = ROWS / GROUPS;
-	static constexpr uint32_t blocks = group_rows / 64; /* of 64 rows, per group */
-	static constexpr uint32_t panels = COLUMNS / PANEL_COLUMNS;
-	static constexpr uint32_t panel_bytes = group_rows * 128;
-	static constexpr uint32_t a_bytes = ROWS * 128;
-	static constexpr uint32_t b_bytes = COLUMNS * 128;
-	static constexpr uint32_t stage_bytes = CEI_GEMM_STAGE_BYTES(ROWS, COLUMNS);
-	static constexpr uint32_t stages = CEI_GEMM_STAGES(ROWS, COLUMNS);
-	static constexpr uint32_t c_bytes = GROUPS * panels * panel_bytes;
-	typedef float sums[blocks][COLUMNS / 2];        /* of one thread */
-};
-
-struct bars {
-	uint64_t full[8];               /* a stage is loaded */
-	uint64_t empty[8];              /* both blocks have read it */
-	uint64_t sum_full[GROUPS][4];   /* a panel of partial sums is loaded */
-	uint64_t sum_empty[GROUPS][4];
-	struct cei_pair_bars pairs;
-	uint32_t failed;
-};
-
-struct shared {
-	uint8_t     *stage;             /* A, then B */
-	uint8_t     *c;                 /* by group, by panel */
-	struct bars *bars;
-};
-
-struct turn {                           /* where a ring of stages stands */
-	uint32_t index;
-	uint32_t parity;
-};
-
-static __device__ __forceinline__ void turn_next(struct turn *turn, uint32_t n)
-{
-	if (++turn->index == n) {
-		turn->index = 0;
-		turn->parity ^= 1;
-	}
-}
-
-static __device__ __forceinline__ struct cei_gemm_tile
-tile_at(const struct cei_gemm &p, uint32_t pair, uint32_t block)
-{
-	return p.tiles[CEI_GEMM_CLUSTER * pair + block];
-}
 
 static __device__ __forceinline__ uint64_t awaited_value(const struct cei_gemm_marks &marks)
 {
@@ -196,16 +136,6 @@ static __device__ void load_all(const struct cei_gemm &p,
 
 /* --- warps 1 and 2: partial sums in, C out ---------------------------------------------- */
 
-/* Rows of the group's half that are to be stored. */
-template <class L>
-static __device__ __forceinline__ uint32_t rows_of(const struct cei_gemm_tile &tile,
-						   uint32_t group)
-{
-	const uint32_t before = group * L::group_rows;
-
-	return tile.n_rows <= before ? 0 : min(tile.n_rows - before, L::group_rows);
-}
-
 /* One thread: panel by panel into C's place, source after source. */
 template <class L>
 static __device__ void load_sums(const struct cei_gemm &p,
@@ -280,7 +210,7 @@ static __device__ void store_tile(const struct cei_gemm &p, const uint8_t *c,
 				      { (int32_t)(tile.column + panel * PANEL_COLUMNS),
 					row }, c + panel * L::panel_bytes);
 		cei_store_commit();
-		cei_store_wait_read();
+		cei_store_wait_read<0>();
 	}
 	__syncwarp();
 }
@@ -328,26 +258,22 @@ static __device__ void store_all(const struct cei_gemm &p,
 
 /* --- warpgroups 1 and 2: multiply ------------------------------------------------------- */
 
-template <enum cei_number NUMBER>
-static __device__ __forceinline__ uint32_t pack(float low, float high)
+/* Whether the group stores the rows of A that it multiplies: those of the tiles through
+ * which all of A passes once. A vote, although all threads know: so the compiler, too,
+ * knows that warps stay together, and keeps the rings' places in uniform registers. */
+template <class L>
+static __device__ __forceinline__ bool is_kept(const struct cei_gemm &p,
+					       const struct cei_gemm_tile &tile, uint32_t group)
 {
-	uint32_t pair;
-
-	if constexpr (NUMBER == CEI_NUMBER_BF16)
-		asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-	else
-		asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
-	return pair;
+	return __any_sync(~0u, p.keeps && !tile.column && !tile.b && rows_of<L>(tile, group));
 }
 
-template <enum cei_number NUMBER>
-static __device__ __forceinline__ float2 unpack(uint32_t pair)
+/* One thread. Tensor copies have brought A: no fence. */
+static __device__ __forceinline__ void keep(const struct cei_gemm &p, const uint8_t *a,
+					    uint32_t step, uint32_t row)
 {
-	if constexpr (NUMBER == CEI_NUMBER_BF16)
-		return make_float2(__uint_as_float(pair << 16),
-				   __uint_as_float(pair & 0xffff0000u));
-	else
-		return __half22float2(*(const __half2 *)&pair);
+	cei_box_store(&p.kept, { (int32_t)(step * CEI_GEMM_K_STEP), (int32_t)row }, a);
+	cei_store_commit();
 }
 
 /* Lets both blocks' loaders have the stage again. */
@@ -362,7 +288,7 @@ static __device__ __forceinline__ void give_back(struct bars *bars, uint32_t sta
 template <class L, enum cei_number NUMBER>
 static __device__ __forceinline__ void
 multiply_stage(typename L::sums &sums,
-	       const uint8_t *stage, uint32_t group, int keeps)
+	       const uint8_t *stage, uint32_t group, int adds)
 {
 	const uint64_t a = cei_operand(stage + group * L::group_rows * 128);
 	const uint64_t b = L::b_is_kn ? cei_operand_mn(stage + L::a_bytes)
@@ -376,108 +302,68 @@ multiply_stage(typename L::sums &sums,
 		for (uint32_t i = 0; i < L::blocks; i++)
 			cei_wgmma<L::columns, NUMBER, L::b_is_kn>::multiply(
 				sums[i], a + i * (64 * 128 >> 4) + 2 * k, b + b_step * k,
-				k || keeps);
+				k || adds);
 	cei_wgmma_commit();
 }
 
-template <class L, enum cei_number NUMBER>
+struct turns {                          /* of a multiplying thread */
+	struct turn stage;
+	uint32_t    sum_parity;
+};
+
+/* KEEPS: the group's rows of A, which in C begin at `row`, are stored. The thread that
+ * does it is the one that in give_back() answers to its own block's loader: nobody else
+ * overwrites A. A step later its store has long read what it stores. */
+template <class L, enum cei_number NUMBER, bool KEEPS>
 static __device__ __forceinline__ void
-multiply_tile(typename L::sums &sums,
-	      const struct shared &shared, uint32_t n_steps,
-	      struct turn *turn)
+multiply_tile(typename L::sums &sums, const struct cei_gemm &p, const struct shared &shared,
+	      uint32_t row, struct turn *turn)
 {
 	const uint32_t group = threadIdx.x / GROUP_THREADS - 1;
+	const bool stores = KEEPS && threadIdx.x % GROUP_THREADS == cei_cluster_block();
+	const uint32_t n_steps = p.n_steps;
 	uint32_t before = 0;
 
 	for (uint32_t step = 0; step < n_steps; step++) {
+		const uint8_t *stage = shared.stage + turn->index * L::stage_bytes;
+
 		cei_bar_wait(&shared.bars->full[turn->index], turn->parity);
-		multiply_stage<L, NUMBER>(
-			sums, shared.stage + turn->index * L::stage_bytes, group, step != 0);
+		multiply_stage<L, NUMBER>(sums, stage, group, step != 0);
+		if (stores)
+			keep(p, stage + group * L::group_rows * 128, step, row);
 		if (step) {
 			cei_wgmma_wait<1>();
+			if (stores)
+				cei_store_wait_read<1>();
 			give_back(shared.bars, before);
 		}
 		before = turn->index;
 		turn_next(turn, L::stages);
 	}
 	cei_wgmma_wait<0>();
+	if (stores)
+		cei_store_wait_read<0>();
 	give_back(shared.bars, before);
 }
 
-/* Where the calling lane's 16-byte row of fragment (block, column16) stands. */
-template <class L>
-static __device__ __forceinline__ uint32_t fragment_at(uint32_t c, uint32_t block,
-						       uint32_t column16)
-{
-	const uint32_t lane = threadIdx.x % 32;
-	const uint32_t row = block * 64 + threadIdx.x % GROUP_THREADS / 32 * 16 + lane % 16;
-	const uint32_t part = column16 % 4 * 2 + lane / 16;
-
-	return c + column16 / 4 * L::panel_bytes + row * 128 + (part ^ row % 8) * 16;
-}
-
-template <enum cei_number NUMBER>
-static __device__ __forceinline__ void add(float *sums, const struct cei_fragment &fragment)
-{
-#pragma unroll
-	for (uint32_t i = 0; i < 4; i++) {
-		const float2 two = unpack<NUMBER>(fragment.pair[i]);
-
-		sums[2 * i] += two.x;
-		sums[2 * i + 1] += two.y;
-	}
-}
-
-template <class L, enum cei_number NUMBER>
+/* A tile from A and B to C in shared memory. What is kept was gathered: it has no partial
+ * sums. Sums that both ways shared would make the tensor cores wait (ptxas C7515). */
+template <class L, enum cei_number NUMBER, bool KEEPS>
 static __device__ __forceinline__ void
-add_sums(typename L::sums &sums,
-	 const struct shared &shared, uint32_t n, uint32_t *parity)
+make_tile(const struct cei_gemm &p, const struct shared &shared,
+	  const struct cei_gemm_tile &tile, struct turns *turns)
 {
 	const uint32_t group = threadIdx.x / GROUP_THREADS - 1;
-	const uint32_t c = cei_shared(shared.c + group * L::panels * L::panel_bytes);
+	typename L::sums sums;
 
-	for (uint32_t source = 0; source < n; source++) {
-#pragma unroll
-		for (uint32_t panel = 0; panel < L::panels; panel++) {
-			cei_bar_wait(&shared.bars->sum_full[group][panel], *parity);
-#pragma unroll
-			for (uint32_t i = 0; i < L::blocks * 4; i++) {
-				const uint32_t column16 = panel * 4 + i % 4;
-
-				add<NUMBER>(&sums[i / 4][column16 * 8],
-					    cei_fragment_load(fragment_at<L>(
-						    c, i / 4, column16)));
-			}
-			cei_fence_async_shared();       /* the next source's come there */
-			cei_bar_arrive(&shared.bars->sum_empty[group][panel]);
-		}
-		*parity ^= 1;
-	}
-}
-
-template <class L, enum cei_number NUMBER>
-static __device__ __forceinline__ void
-write_tile(const typename L::sums &sums,
-	   const struct shared &shared)
-{
-	const uint32_t group = threadIdx.x / GROUP_THREADS - 1;
-	const uint32_t c = cei_shared(shared.c + group * L::panels * L::panel_bytes);
-
-#pragma unroll
-	for (uint32_t block = 0; block < L::blocks; block++) {
-#pragma unroll
-		for (uint32_t column16 = 0; column16 < L::columns / 16; column16++) {
-			const float *from = &sums[block][column16 * 8];
-			const struct cei_fragment fragment = { {
-				pack<NUMBER>(from[0], from[1]), pack<NUMBER>(from[2], from[3]),
-				pack<NUMBER>(from[4], from[5]), pack<NUMBER>(from[6], from[7]),
-			} };
-
-			cei_fragment_store(fragment_at<L>(c, block, column16),
-					   fragment);
-		}
-	}
-	cei_fence_async_shared();
+	multiply_tile<L, NUMBER, KEEPS>(sums, p, shared, tile.c_row + group * L::group_rows,
+					&turns->stage);
+	cei_named_sync(BAR_C_EMPTY + group, C_THREADS);
+	if (!KEEPS && tile.reduce != CEI_GEMM_NONE)
+		add_sums<L, NUMBER>(sums, shared, p.partials.n_sources - 1,
+				    &turns->sum_parity);
+	write_tile<L, NUMBER>(sums, shared);
+	cei_named_arrive(BAR_C_FULL + group, C_THREADS);
 }
 
 template <class L, enum cei_number NUMBER>
@@ -486,36 +372,22 @@ multiply_all(const struct cei_gemm &p, const struct shared &shared)
 {
 	const uint32_t group = threadIdx.x / GROUP_THREADS - 1;
 	const uint32_t block = cei_cluster_block();
-	typename L::sums sums;
-	struct turn turn = { 0, 0 };
-	uint32_t sum_parity = 0, n = 0, pair;
+	struct turns turns = { { 0, 0 }, 0 };
+	uint32_t n = 0, pair;
 
 	while ((pair = cei_pair_next<true>(p, &shared.bars->pairs, &n)) < p.n_pairs) {
-		const uint32_t reduce = p.tiles[CEI_GEMM_CLUSTER * pair + block].reduce;
+		const struct cei_gemm_tile tile = tile_at(p, pair, block);
 
-		multiply_tile<L, NUMBER>(sums, shared, p.n_steps, &turn);
-		cei_named_sync(BAR_C_EMPTY + group, C_THREADS);
-		if (reduce != CEI_GEMM_NONE)
-			add_sums<L, NUMBER>(sums, shared, p.partials.n_sources - 1,
-							&sum_parity);
-		write_tile<L, NUMBER>(sums, shared);
-		cei_named_arrive(BAR_C_FULL + group, C_THREADS);
+		if (is_kept<L>(p, tile, group))
+			make_tile<L, NUMBER, true>(p, shared, tile, &turns);
+		else
+			make_tile<L, NUMBER, false>(p, shared, tile, &turns);
 	}
+	if (p.keeps)
+		cei_store_wait();
 }
 
 /* --- the kernel --------------------------------------------------------------------------- */
-
-template <class L>
-static __device__ __forceinline__ struct shared share_out(uint8_t *raw)
-{
-	struct shared shared;
-
-	/* Swizzled tiles begin at multiples of 1024 bytes. */
-	shared.stage = raw + (1024 - cei_shared(raw) % 1024) % 1024;
-	shared.c = shared.stage + L::stages * L::stage_bytes;
-	shared.bars = (struct bars *)(shared.c + L::c_bytes);
-	return shared;
-}
 
 template <class L>
 static __device__ __forceinline__ void begin(const struct shared &shared)

@@ -177,12 +177,13 @@ static __device__ __forceinline__ void cei_store_commit()
 	asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/* What was committed has read shared memory; has been written. */
-static __device__ __forceinline__ void cei_store_wait_read()
+/* What the thread committed has read shared memory, but for the last N. */
+template <int N> static __device__ __forceinline__ void cei_store_wait_read()
 {
-	asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+	asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(N) : "memory");
 }
 
+/* All of it has been written. */
 static __device__ __forceinline__ void cei_store_wait()
 {
 	asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");

@@ -128,8 +128,9 @@ static struct cei_gemm_job job_of(const ceov_op *op, const struct ceov_ag_gemm_r
 	return job;
 }
 
-/* For the backward pass: peers' rows from scratch, the own ones from the operand. */
-static int copy_gathered(const struct cei_run *run, void *gathered)
+/* Where the product does not keep what it reads: peers' rows from scratch, the own ones
+ * from the operand. */
+static int copy_gathered(const struct cei_run *run)
 {
 	const struct ceov_ag_gemm_run *operands = run->operands;
 	struct cei_executor *executor = &run->op->workspace->executor;
@@ -138,7 +139,7 @@ static int copy_gathered(const struct cei_run *run, void *gathered)
 	uint64_t before = cei_op_rows_before(shape, rank) * row_bytes(shape);
 	uint64_t own = shape->rows[rank] * row_bytes(shape), all = scratch_bytes(shape);
 	const char *scratch = cei_run_scratch(run);
-	char *to = gathered;
+	char *to = operands->gathered;
 	int r = 0;
 
 	if (before)
@@ -176,8 +177,10 @@ static int queue_job(const struct cei_run *run)
 	if (r)
 		return r;
 	job.marks = cei_run_marks(run, is_sequence ? NULL : cei_run_arrived(run), NULL);
+	if (operands->gathered && executor->ops->keeps(executor, &job))
+		job.kept = operands->gathered;
 	r = executor->ops->gemm(executor, run->stream, &job);
-	return !r && operands->gathered ? copy_gathered(run, operands->gathered) : r;
+	return !r && !job.kept && operands->gathered ? copy_gathered(run) : r;
 }
 
 static const struct cei_op_kind kind = {

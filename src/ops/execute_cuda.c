@@ -259,6 +259,12 @@ static int gpu_load(struct cei_executor *executor, const struct cei_gemm_job *jo
 	return cei_gpu_load_blas(own, job);
 }
 
+/* By boxes that store half of a tile's rows. */
+static int gpu_keeps(const struct cei_executor *executor, const struct cei_gemm_job *job)
+{
+	return cei_gpu_gemm_has(own_of(executor), job->shape) && job->tiles->has_whole_halves;
+}
+
 static int gpu_gemm(struct cei_executor *executor, void *stream,
 		    const struct cei_gemm_job *job)
 {
@@ -490,6 +496,7 @@ const struct cei_executor_ops cei_executor_cuda = {
 	.hold_tiles = gpu_hold_tiles,
 	.drop_tiles = gpu_drop_tiles,
 	.load = gpu_load,
+	.keeps = gpu_keeps,
 	.gemm = gpu_gemm,
 	.reduce = gpu_reduce,
 	.copy = gpu_copy,

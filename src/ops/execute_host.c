@@ -377,6 +377,13 @@ static int host_load(struct cei_executor *executor, const struct cei_gemm_job *j
 	return 0;
 }
 
+static int host_keeps(const struct cei_executor *executor, const struct cei_gemm_job *job)
+{
+	(void)executor;
+	(void)job;
+	return 0;
+}
+
 static int host_copy(struct cei_executor *executor, void *stream, void *target,
 		     const void *source, uint64_t n_bytes)
 {
@@ -440,6 +447,7 @@ const struct cei_executor_ops cei_executor_host = {
 	.hold_tiles = host_hold_tiles,
 	.drop_tiles = host_drop_tiles,
 	.load = host_load,
+	.keeps = host_keeps,
 	.gemm = host_gemm,
 	.reduce = host_reduce,
 	.copy = host_copy,

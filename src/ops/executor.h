@@ -53,6 +53,9 @@ struct cei_gemm_job {
 	struct cei_matrix     a[CEI_GEMM_A_COUNT];
 	struct cei_matrix     b[CEI_GEMM_B_MAX];
 	struct cei_matrix     c[CEI_GEMM_C_MAX];        /* written */
+	void                 *kept;             /* all rows x k: A is left there, in the order
+						 * of c_row; NULL: it is not. Only where
+						 * keeps() */
 	const void           *partials;         /* as in struct cei_gemm_partials */
 	uint64_t              partial_stride_bytes;
 	uint32_t              n_sources;
@@ -119,6 +122,10 @@ struct cei_executor_ops {
 	 * May take memory and wait for the GPU; computes nothing. One thread at a time with
 	 * gemm. */
 	int      (*load)(struct cei_executor *executor, const struct cei_gemm_job *job);
+
+	/* Whether gemm can leave A at job->kept; the rest of the job counts. */
+	int      (*keeps)(const struct cei_executor *executor,
+			  const struct cei_gemm_job *job);
 
 	/* After what is on the stream. The host's return when the job is done, with its
 	 * error; a GPU's when it is queued: what goes wrong later is in status(). */

@@ -143,6 +143,7 @@ static int make_maps(const struct cei_gpu_executor *own, const struct cei_gemm_j
 		     struct cei_gemm *gemm)
 {
 	uint32_t b_rows = job->b_is_k_by_n ? CEI_GEMM_K_STEP : job->shape.columns / 2, i;
+	struct cei_matrix kept = { job->kept, job->c[0].rows, job->k };
 	int r = 0;
 
 	for (i = 0; !r && i < CEI_GEMM_A_COUNT; i++)
@@ -154,7 +155,8 @@ static int make_maps(const struct cei_gpu_executor *own, const struct cei_gemm_j
 		gemm->c_base[i] = (void *)(uintptr_t)job->c[i].base;
 		gemm->c_columns[i] = (uint32_t)job->c[i].columns;
 	}
-	return r;
+	gemm->keeps = kept.base != NULL;
+	return r ? r : make_map(own, job->dtype, &kept, job->shape.rows / 2, &gemm->kept);
 }
 
 static int make_partials(const struct cei_gpu_executor *own, const struct cei_gemm_job *job,

@@ -242,6 +242,16 @@ static uint64_t walk(const struct cei_tiles_question *question, struct cei_gemm_
 	return n;
 }
 
+static int has_whole_halves(const struct cei_tiles *tiles, uint32_t shape_rows)
+{
+	uint32_t i;
+
+	for (i = 0; i < tiles->n_tiles; i++)
+		if (2 * tiles->tile[i].n_rows % shape_rows)
+			return 0;
+	return 1;
+}
+
 int cei_tiles_init(struct cei_tiles *tiles, const struct cei_tiles_question *question)
 {
 	uint64_t n;
@@ -259,6 +269,7 @@ int cei_tiles_init(struct cei_tiles *tiles, const struct cei_tiles_question *que
 	if (!tiles->tile)
 		return CEOV_ERR_NO_MEMORY;
 	tiles->n_tiles = (uint32_t)walk(question, tiles->tile);
+	tiles->has_whole_halves = has_whole_halves(tiles, question->shape.rows);
 	return 0;
 }
 

@@ -46,6 +46,8 @@ struct cei_tiles_question {
 struct cei_tiles {
 	struct cei_gemm_tile *tile;             /* released with cei_tiles_fini() */
 	uint32_t              n_tiles;          /* a multiple of pair */
+	int                   has_whole_halves; /* n_rows of every tile are all of the shape's,
+						 * half of them or 0 */
 };
 
 /* Rows of a piece of a rank that has `rows`: all but the last pieces have the rounded-up

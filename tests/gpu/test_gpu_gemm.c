@@ -4,12 +4,15 @@
 /*
  * Products with B as n x k and as k x n: by our own kernel in every tile shape and by
  * cuBLAS, of sizes that fill tiles, their boxes and steps of k, and of others. On one GPU,
- * where nothing is waited for, and on all. Random shapes are in test_gpu_ops.c.
+ * where nothing is waited for, and on all. Gathered rows that the kernel keeps while it
+ * multiplies, or that are copied. Random shapes are in test_gpu_ops.c.
  */
 
 #include "gpu_op_rig.h"
 
 #include <stdio.h>
+
+#include "ops/workspace.h"
 
 #define TURNS 2u
 
@@ -106,10 +109,114 @@ START_TEST(test_on_all_gpus)
 }
 END_TEST
 
+/* --- gathered rows --------------------------------------------------------- */
+
+struct keeping {
+	uint64_t rows[GPU_OP_RANKS_MAX];
+	uint32_t n_pieces;
+	int      is_kept;               /* by our own kernel: the pieces' rows make whole halves
+					 * of tiles, also where only the first ranks are */
+};
+
+static const struct keeping keepings[] = {
+	{ { 256, 128, 384, 128 }, 1, 1 },
+	{ { 64, 192, 320, 64 }, 1, 1 },
+	{ { 448, 0, 192, 384 }, 3, 1 },
+	{ { 1024, 640, 0, 64 }, 1, 1 },
+	{ { 200, 320, 64, 0 }, 1, 0 },
+	{ { 1, 130, 256, 0 }, 2, 0 },
+	{ { 300, 64, 8, 511 }, 4, 0 },
+};
+
+/* k ends within a box, with one, and is one box or less. */
+static const uint64_t kept_k[] = { 1000, 640, 328, 64, 8 };
+
+#define N_KEEPINGS (uint32_t)(sizeof(keepings) / sizeof(keepings[0]))
+#define N_KEPT_K   (uint32_t)(sizeof(kept_k) / sizeof(kept_k[0]))
+
+struct kept_mode {
+	int b_is_k_by_n;
+	int is_capturable;
+};
+
+static uint32_t n_copies[GPU_OP_RANKS_MAX];     /* each of its rank's thread */
+
+static int count_copy(struct cei_executor *executor, void *stream, void *target,
+		      const void *source, uint64_t n_bytes)
+{
+	n_copies[executor->rank]++;
+	return cei_executor_cuda.copy(executor, stream, target, source, n_bytes);
+}
+
+static struct op_case kept_case(uint32_t i, const struct kept_mode *mode, uint32_t n_ranks)
+{
+	const struct keeping *keeping = &keepings[i % N_KEEPINGS];
+	const uint32_t *tile = tiles[i / N_KEEPINGS / N_KEPT_K];
+	struct op_case one = op_case_of(OP_AG_GEMM, n_ranks, 0,
+					kept_k[i / N_KEEPINGS % N_KEPT_K], 520);
+	uint32_t r;
+
+	for (r = 0; r < n_ranks; r++)
+		one.rows[r] = keeping->rows[r];
+	one.n_gemms = 1 + i % 3;
+	one.n[1] = 72;
+	one.n[2] = 264;
+	one.dtype = i % 2 ? CEOV_BF16 : CEOV_FP16;
+	one.b_is_k_by_n = mode->b_is_k_by_n;
+	one.wants_gathered = 1;
+	one.tuning.way = keeping->n_pieces > 1 || i % 4 ? CEOV_WAY_OVERLAP
+							: CEOV_WAY_SEQUENCE;
+	one.tuning.n_pieces = keeping->n_pieces;
+	one.tuning.tile_rows = tile[0];
+	one.tuning.tile_columns = tile[1];
+	return one;
+}
+
+static void keep_all(struct gpu_op_rank *rank, const void *arg)
+{
+	const struct kept_mode *kept = arg;
+	const struct gpu_op_mode mode = { "kept", kept->is_capturable, 0, 0 };
+	ceov_workspace *workspace = gpu_op_workspace(rank, &mode);
+	uint32_t n_tiles = gpu_op_has_library(workspace) ? N_TILES : N_TILES - 1, i, n;
+	struct cei_executor_ops ops = cei_executor_cuda;
+	struct op_case one;
+	int is_kept;
+
+	ops.copy = count_copy;
+	workspace->executor.ops = &ops;
+	n = n_tiles * N_KEEPINGS * N_KEPT_K;
+	for (i = 0; i < n; i++) {
+		one = kept_case(i, kept, rank->rig->n_ranks);
+		is_kept = keepings[i % N_KEEPINGS].is_kept &&
+			one.tuning.tile_rows != GPU_OP_WIDE_ROWS;
+		n_copies[rank->rank] = 0;
+		try_one(rank, workspace, &one, TURNS * i);
+		ck_assert_msg((n_copies[rank->rank] == 0) == is_kept,
+			      "rank %u: case %u: %u copies, kept by the kernel: %d",
+			      rank->rank, i, n_copies[rank->rank], is_kept);
+	}
+	workspace->executor.ops = &cei_executor_cuda;
+	if (!rank->rank)
+		printf("%u ranks, B as k x n %d, capturable %d: gathered rows of %u shapes\n",
+		       rank->rig->n_ranks, kept->b_is_k_by_n, kept->is_capturable, n);
+	gpu_op_workspace_release(rank, workspace);
+}
+
+START_TEST(test_gathered_rows)
+{
+	const struct kept_mode mode = { _i % 2, _i / 2 };
+
+	gpu_op_open(&rig, n_all);
+	gpu_op_each(&rig, keep_all, &mode);
+	gpu_op_close(&rig);
+}
+END_TEST
+
 static Suite *suite(uint32_t n_gpus)
 {
 	Suite *made = suite_create("gpu gemm");
 	TCase *one = tcase_create("one"), *all = tcase_create("all");
+	TCase *kept = tcase_create("kept");
 
 	n_all = n_gpus < GPU_OP_RANKS_MAX ? n_gpus : GPU_OP_RANKS_MAX;
 	tcase_set_timeout(one, 100);
@@ -119,6 +226,9 @@ static Suite *suite(uint32_t n_gpus)
 	if (n_all > 1)
 		tcase_add_loop_test(all, test_on_all_gpus, 0, 2);
 	suite_add_tcase(made, all);
+	tcase_set_timeout(kept, 100);
+	tcase_add_loop_test(kept, test_gathered_rows, 0, 4);
+	suite_add_tcase(made, kept);
 	return made;
 }
 

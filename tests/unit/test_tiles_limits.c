@@ -152,6 +152,40 @@ START_TEST(test_nothing_to_do_is_an_empty_list)
 }
 END_TEST
 
+/* --- whole halves ---------------------------------------------------------- */
+
+struct cut {
+	uint64_t rows[2];
+	uint32_t n_pieces;
+	int      is_whole;              /* in tiles of 128 rows */
+};
+
+static const struct cut cuts[] = {
+	{ { 128, 256 }, 1, 1 }, { { 64, 192 }, 1, 1 }, { { 0, 64 }, 1, 1 },
+	{ { 128, 200 }, 1, 0 }, { { 1, 128 }, 1, 0 },
+	{ { 192, 192 }, 2, 1 },         /* 128 and 64 */
+	{ { 256, 100 }, 2, 0 },
+	{ { 320, 320 }, 4, 0 },         /* 80 each: 128 would leave a piece empty */
+};
+
+START_TEST(test_whole_halves)
+{
+	const struct cut *cut = &cuts[_i];
+	struct asked asked = plain();
+	struct cei_tiles tiles;
+
+	asked.question.n_ranks = 2;
+	asked.question.rank = 1;
+	asked.question.n_pieces = cut->n_pieces;
+	asked.question.shape.rows = asked.question.shape.columns = 128;
+	asked.question.pair = 2;
+	memcpy(asked.rows, cut->rows, sizeof(cut->rows));
+	tiles = answer(&asked);
+	ck_assert_int_eq(tiles.has_whole_halves, cut->is_whole);
+	cei_tiles_fini(&tiles);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("tiles_limits");
@@ -162,6 +196,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_sizes_that_do_not_fit_are_refused);
 	tcase_add_test(all, test_what_is_missing_is_refused);
 	tcase_add_test(all, test_nothing_to_do_is_an_empty_list);
+	tcase_add_loop_test(all, test_whole_halves, 0, sizeof(cuts) / sizeof(cuts[0]));
 	suite_add_tcase(made, all);
 	return made;
 }
