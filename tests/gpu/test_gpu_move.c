@@ -4,20 +4,17 @@
 /*
  * All-gather and all-to-all on GPUs, launched by the engine and queued by the calling
  * thread: even and uneven blocks, pairs of ranks that have none, in place, late ranks, two
- * streams, operands that are overwritten at once, graphs, a rank that does not come.
+ * streams, runs queued ahead on them, operands that are overwritten at once, graphs, a
+ * rank that does not come.
  *
  *   CEOVERLAP_GPU_MOVES   shapes for each kind of workspace (default 30)
  */
 
 #include "gpu_graph.h"
-#include "gpu_op_rig.h"
-
-#include <stdio.h>
-#include <string.h>
+#include "gpu_move_data.h"
 
 #include "base/clock.h"
 #include "ops/op.h"
-#include "unit/move_rig.h"
 
 #define SHAPES       30u
 #define SHAPE_RUNS   4u
@@ -28,129 +25,16 @@
 #define REUSE_RUNS   6u
 #define REUSE_ROUNDS 4u
 #define STREAM_RUNS  40u
+#define QUEUES       40u
+#define QUEUE_ROUNDS 3u                         /* of a queue, none waited for */
+#define ROUND_RUNS   4u
 #define REPLAYS      60u
 #define MOVES        3u
 #define DEADLINE_NS  TESTING_SECOND
 #define END_NS       (2 * TESTING_SECOND)
-#define ALIGN_BYTES  UINT64_C(256)
-#define GUARD_WORDS  UINT64_C(32)
-#define GUARD_SEED   UINT64_C(0x6a09e667f3bcc909)
-#define WORD         sizeof(uint64_t)
 
 static struct gpu_op_rig rig;
 static uint32_t n_all;                  /* ranks where a case does not say */
-
-/* --- operands and results -------------------------------------------------- */
-
-struct data {                           /* of one rank */
-	struct gpu_op_rank     *rank;
-	const struct move_case *one;    /* outlives it */
-	char                   *source; /* in place: a part of target */
-	char                   *target; /* guarded */
-};
-
-static uint64_t target_bytes(const struct data *data)
-{
-	return move_arrives_at(data->one, data->one->n_ranks, data->rank->rank);
-}
-
-/* From the rank's arena. */
-static char *take(struct gpu_op_rank *rank, uint64_t n_bytes)
-{
-	char *taken = rank->arena + rank->used_bytes;
-
-	rank->used_bytes += (n_bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
-	ck_assert_uint_le(rank->used_bytes, GPU_OP_ARENA_BYTES);
-	return taken;
-}
-
-static struct data make_data(struct gpu_op_rank *rank, const struct move_case *one)
-{
-	struct data data = { .rank = rank, .one = one };
-
-	ck_assert_uint_le(move_scratch(one), GPU_OP_SCRATCH);
-	data.target = take(rank, target_bytes(&data) + GUARD_WORDS * WORD);
-	data.source = one->is_in_place
-		? data.target + move_arrives_at(one, rank->rank, rank->rank)
-		: take(rank, move_leaves_at(one, rank->rank, one->n_ranks));
-	return data;
-}
-
-static void fill_words(const struct data *data, enum gpu_stream stream, char *p,
-		       uint64_t n_bytes, uint64_t seed)
-{
-	struct gpu_words words = { p, n_bytes / WORD, seed };
-
-	if (words.n_words)
-		gpu_fill(&data->rank->gpu, stream, &words);
-}
-
-static void check_words(const struct data *data, char *p, uint64_t n_bytes, uint64_t seed)
-{
-	struct gpu_words words = { p, n_bytes / WORD, seed };
-
-	if (words.n_words)
-		gpu_check(&data->rank->gpu, &words);
-}
-
-/* Queues: the operand of that number. */
-static void fill_source(const struct data *data, enum gpu_stream stream, uint64_t number)
-{
-	const struct move_case *one = data->one;
-	uint32_t own = data->rank->rank, n = one->is_gather ? 1 : one->n_ranks, target;
-
-	for (target = 0; target < n; target++)
-		fill_words(data, stream, data->source + move_leaves_at(one, own, target),
-			   move_block(one, own, target),
-			   move_seed(one, number, own, target));
-}
-
-/* Queues: rubbish where the result will be, then the operand, which may be there. */
-static void fill(const struct data *data, enum gpu_stream stream, uint64_t number)
-{
-	fill_words(data, stream, data->target, target_bytes(data), ~GUARD_SEED);
-	fill_words(data, stream, data->target + target_bytes(data), GUARD_WORDS * WORD,
-		   GUARD_SEED);
-	fill_source(data, stream, number);
-}
-
-static int run(const struct data *data, ceov_op *op, enum gpu_stream stream)
-{
-	struct ceov_move_run run = { .struct_bytes = sizeof(run) };
-
-	run.stream = data->rank->gpu.streams[stream];
-	run.source = data->source;
-	run.target = data->target;
-	return ceov_move_run(op, &run);
-}
-
-static void turn(const struct data *data, ceov_op *op, enum gpu_stream stream,
-		 uint64_t number)
-{
-	char text[400];
-	int r;
-
-	fill(data, stream, number);
-	r = run(data, op, stream);
-	if (!r)
-		return;
-	move_describe(data->one, text, sizeof(text));
-	ck_abort_msg("rank %u: %s: run: %s", data->rank->rank, text, ceov_strerror(r));
-}
-
-/* When the stream is idle. */
-static void check(const struct data *data, enum gpu_stream stream, uint64_t number)
-{
-	const struct move_case *one = data->one;
-	uint32_t own = data->rank->rank, source;
-
-	gpu_idle(&data->rank->gpu, stream);
-	for (source = 0; source < one->n_ranks; source++)
-		check_words(data, data->target + move_arrives_at(one, source, own),
-			    move_block(one, source, own),
-			    move_seed(one, number, source, own));
-	check_words(data, data->target + target_bytes(data), GUARD_WORDS * WORD, GUARD_SEED);
-}
 
 static ceov_op *create(const struct move_case *one, ceov_workspace *workspace)
 {
@@ -178,20 +62,20 @@ static void try_shape(struct gpu_op_rank *rank, ceov_workspace *workspace,
 		      const struct move_case *one, uint64_t *random)
 {
 	ceov_op *op = create(one, workspace);
-	struct data data;
+	struct gpu_move_data data;
 	uint64_t how;
 	uint32_t i;
 
 	rank->used_bytes = 0;
-	data = make_data(rank, one);
+	data = gpu_move_data_make(rank, one);
 	gpu_op_meet(rank);
 	for (i = 0; i < SHAPE_RUNS; i++) {
 		how = testing_random(random);
 		if (testing_below(random, 2 * one->n_ranks) == rank->rank)
 			gpu_op_be_late(rank, GPU_CONSUME, &how);
-		turn(&data, op, GPU_CONSUME, i);
+		gpu_move_data_turn(&data, op, GPU_CONSUME, i);
 		if (i % 2)
-			check(&data, GPU_CONSUME, i);
+			gpu_move_data_check(&data, GPU_CONSUME, i);
 	}
 	ck_assert_int_eq(ceov_workspace_status(workspace), 0);
 	gpu_op_meet(rank);
@@ -241,21 +125,21 @@ static void run_sparse(struct gpu_op_rank *rank, ceov_workspace *workspace,
 		       const struct move_case *one)
 {
 	uint64_t random = testing_seed() + rank->rank;
-	struct data data[SPARSE_RUNS];
+	struct gpu_move_data data[SPARSE_RUNS];
 	ceov_op *op = create(one, workspace);
 	uint32_t i;
 
 	rank->used_bytes = 0;
 	for (i = 0; i < SPARSE_RUNS; i++)
-		data[i] = make_data(rank, one);
+		data[i] = gpu_move_data_make(rank, one);
 	gpu_op_meet(rank);
 	for (i = 0; i < SPARSE_RUNS; i++) {
 		if (testing_below(&random, 6) == 0)
 			gpu_op_be_late(rank, GPU_CONSUME, &random);
-		turn(&data[i], op, GPU_CONSUME, i);
+		gpu_move_data_turn(&data[i], op, GPU_CONSUME, i);
 	}
 	for (i = 0; i < SPARSE_RUNS; i++)
-		check(&data[i], GPU_CONSUME, i);
+		gpu_move_data_check(&data[i], GPU_CONSUME, i);
 	gpu_op_meet(rank);
 	ceov_op_release(op);
 }
@@ -301,21 +185,21 @@ static void reuse(struct gpu_op_rank *rank, ceov_workspace *workspace,
 		  const struct move_case *one)
 {
 	ceov_op *op = create(one, workspace);
-	struct data data[REUSE_RUNS];
+	struct gpu_move_data data[REUSE_RUNS];
 	uint32_t round, i, number = 0;
 
 	rank->used_bytes = 0;
 	for (i = 0; i < REUSE_RUNS; i++) {
-		data[i] = make_data(rank, one);
+		data[i] = gpu_move_data_make(rank, one);
 		data[i].source = data[0].source;
 	}
 	gpu_op_meet(rank);
 	for (round = 0; round < REUSE_ROUNDS; round++, number += REUSE_RUNS) {
 		for (i = 0; i < REUSE_RUNS; i++)
-			turn(&data[i], op, GPU_CONSUME, number + i);
-		fill_source(&data[0], GPU_CONSUME, number + REUSE_RUNS);
+			gpu_move_data_turn(&data[i], op, GPU_CONSUME, number + i);
+		gpu_move_data_fill_source(&data[0], GPU_CONSUME, number + REUSE_RUNS);
 		for (i = 0; i < REUSE_RUNS; i++)
-			check(&data[i], GPU_CONSUME, number + i);
+			gpu_move_data_check(&data[i], GPU_CONSUME, number + i);
 	}
 	gpu_op_meet(rank);
 	ceov_op_release(op);
@@ -369,7 +253,7 @@ static void use_streams(struct gpu_op_rank *rank, const void *arg)
 	struct move_case one[2];
 	struct gpu_op_data summed;
 	ceov_op *ops[2], *other = NULL;
-	struct data data[2];
+	struct gpu_move_data data[2];
 	uint32_t i, which;
 
 	rank->used_bytes = 0;
@@ -377,19 +261,19 @@ static void use_streams(struct gpu_op_rank *rank, const void *arg)
 	ck_assert_int_eq(op_case_create(&sum, workspace, &other), 0);
 	for (i = 0; i < 2; i++) {
 		one[i] = plain(1 + i, rank->rig->n_ranks);
-		data[i] = make_data(rank, &one[i]);
+		data[i] = gpu_move_data_make(rank, &one[i]);
 		ops[i] = create(&one[i], workspace);
 	}
 	gpu_op_meet(rank);
 	for (i = 0; i < STREAM_RUNS; i++) {
 		which = i % 2;
-		turn(&data[which], ops[which], streams[which], i);
+		gpu_move_data_turn(&data[which], ops[which], streams[which], i);
 		if (i % 5 == 0)
 			gpu_op_data_turn(&summed, other, GPU_CONSUME, i);
 		if (i % 10 < 9)
 			continue;
-		check(&data[0], streams[0], i - 1);
-		check(&data[1], streams[1], i);
+		gpu_move_data_check(&data[0], streams[0], i - 1);
+		gpu_move_data_check(&data[1], streams[1], i);
 		gpu_op_data_check(&summed, GPU_CONSUME, i - 4);
 	}
 	gpu_op_meet(rank);
@@ -405,16 +289,103 @@ START_TEST(test_two_streams)
 }
 END_TEST
 
+/* --- runs queued ahead on two streams --------------------------------------- */
+
+enum { RUN_X, RUN_Y, RUN_Z };
+
+/* X's second run waits for its first one, whose stream is late; Y follows it on the stream
+ * that Z gave a lane. */
+static const struct {
+	uint32_t        op;
+	enum gpu_stream stream;
+} round_runs[ROUND_RUNS] = {
+	{ RUN_X, GPU_CONSUME }, { RUN_Z, GPU_PRODUCE },
+	{ RUN_X, GPU_PRODUCE }, { RUN_Y, GPU_PRODUCE },
+};
+
+struct queue {
+	struct gpu_op_rank  *rank;
+	struct move_case     cases[MOVES];      /* all of different sizes */
+	ceov_op             *ops[MOVES];
+	struct gpu_move_data data[QUEUE_ROUNDS][ROUND_RUNS];
+};
+
+static void make_queue(struct queue *queue, ceov_workspace *workspace)
+{
+	struct gpu_op_rank *rank = queue->rank;
+	uint32_t n_ranks = rank->rig->n_ranks, i, k;
+
+	queue->cases[RUN_X] = plain(1, n_ranks);
+	queue->cases[RUN_Y] = plain(2, n_ranks);
+	queue->cases[RUN_Z] = move_case_of(1, n_ranks, 5 * SMALL);
+	for (i = 0; i < MOVES; i++)
+		queue->ops[i] = create(&queue->cases[i], workspace);
+	rank->used_bytes = 0;
+	for (k = 0; k < QUEUE_ROUNDS; k++)
+		for (i = 0; i < ROUND_RUNS; i++)
+			queue->data[k][i] = gpu_move_data_make(
+				rank, &queue->cases[round_runs[i].op]);
+	gpu_op_meet(rank);
+}
+
+/* Run i of round k has number first + k * ROUND_RUNS + i. */
+static void fill_queue(const struct queue *queue, uint64_t first, uint64_t *random)
+{
+	uint32_t k, i;
+
+	for (k = 0; k < QUEUE_ROUNDS; k++) {
+		gpu_op_be_late(queue->rank, GPU_CONSUME, random);
+		for (i = 0; i < ROUND_RUNS; i++)
+			gpu_move_data_turn(&queue->data[k][i], queue->ops[round_runs[i].op],
+					   round_runs[i].stream, first + k * ROUND_RUNS + i);
+	}
+}
+
+static void check_queue(const struct queue *queue, uint64_t first)
+{
+	uint32_t k, i;
+
+	for (k = 0; k < QUEUE_ROUNDS; k++)
+		for (i = 0; i < ROUND_RUNS; i++)
+			gpu_move_data_check(&queue->data[k][i], round_runs[i].stream,
+					    first + k * ROUND_RUNS + i);
+}
+
+static void queue_ahead(struct gpu_op_rank *rank, const void *arg)
+{
+	ceov_workspace *workspace = gpu_op_workspace(rank, arg);
+	uint64_t random = testing_seed() + rank->rank;
+	struct queue queue = { .rank = rank };
+	uint32_t i;
+
+	make_queue(&queue, workspace);
+	for (i = 0; i < QUEUES; i++) {
+		fill_queue(&queue, (uint64_t)i * QUEUE_ROUNDS * ROUND_RUNS, &random);
+		check_queue(&queue, (uint64_t)i * QUEUE_ROUNDS * ROUND_RUNS);
+	}
+	ck_assert_int_eq(ceov_workspace_status(workspace), 0);
+	gpu_op_meet(rank);
+	for (i = 0; i < MOVES; i++)
+		ceov_op_release(queue.ops[i]);
+	gpu_op_workspace_release(rank, workspace);
+}
+
+START_TEST(test_queued_runs_keep_their_order)
+{
+	each_mode(n_all, "order", queue_ahead);
+}
+END_TEST
+
 /* --- graphs ---------------------------------------------------------------- */
 
 struct player {
-	struct gpu_op_rank *rank;
-	uint32_t            n;          /* runs of the graph: the first of these */
-	struct move_case    cases[MOVES];
-	ceov_op            *ops[MOVES];
-	struct data         captured[MOVES];
-	struct data         beside;     /* of the last case, in a run that is not captured */
-	struct gpu_graph    graph;
+	struct gpu_op_rank  *rank;
+	uint32_t             n;         /* runs of the graph: the first of these */
+	struct move_case     cases[MOVES];
+	ceov_op             *ops[MOVES];
+	struct gpu_move_data captured[MOVES];
+	struct gpu_move_data beside;    /* of the last case, in a run that is not captured */
+	struct gpu_graph     graph;
 };
 
 static uint64_t number_of(uint32_t replay, uint32_t run)
@@ -431,13 +402,14 @@ static void make_player(struct player *player, ceov_workspace *workspace)
 	for (i = 0; i < MOVES; i++) {
 		player->cases[i] = plain(i, rank->rig->n_ranks);
 		player->ops[i] = create(&player->cases[i], workspace);
-		player->captured[i] = make_data(rank, &player->cases[i]);
+		player->captured[i] = gpu_move_data_make(rank, &player->cases[i]);
 	}
-	player->beside = make_data(rank, &player->cases[MOVES - 1]);
+	player->beside = gpu_move_data_make(rank, &player->cases[MOVES - 1]);
 	gpu_op_meet(rank);
 	gpu_graph_begin(&player->graph, &rank->gpu, GPU_CONSUME);
 	for (i = 0; i < player->n; i++)
-		ck_assert_int_eq(run(&player->captured[i], player->ops[i], GPU_CONSUME), 0);
+		ck_assert_int_eq(gpu_move_data_run(&player->captured[i], player->ops[i],
+						   GPU_CONSUME), 0);
 	gpu_graph_end(&player->graph);
 	gpu_op_meet(rank);
 }
@@ -454,16 +426,16 @@ static void play(struct player *player)
 		    player->rank->rank)
 			gpu_op_be_late(player->rank, GPU_CONSUME, &how);
 		for (i = 0; i < player->n; i++)
-			fill(&player->captured[i], GPU_CONSUME, number_of(k, i));
+			gpu_move_data_fill(&player->captured[i], GPU_CONSUME, number_of(k, i));
 		gpu_graph_launch(&player->graph);
 		for (i = 0; (k < 3 || k % 10 == 9) && i < player->n; i++)
-			check(&player->captured[i], GPU_CONSUME, number_of(k, i));
+			gpu_move_data_check(&player->captured[i], GPU_CONSUME, number_of(k, i));
 		if (k % 7)
 			continue;
-		turn(&player->beside, player->ops[MOVES - 1], GPU_CONSUME,
-		     number_of(k, MOVES));
+		gpu_move_data_turn(&player->beside, player->ops[MOVES - 1], GPU_CONSUME,
+				   number_of(k, MOVES));
 		if (k % 21 == 0)
-			check(&player->beside, GPU_CONSUME, number_of(k, MOVES));
+			gpu_move_data_check(&player->beside, GPU_CONSUME, number_of(k, MOVES));
 	}
 }
 
@@ -516,21 +488,21 @@ static void miss_one(struct gpu_op_rank *rank, const void *arg)
 	ceov_workspace *workspace = gpu_op_workspace(rank, &mode);
 	struct move_case one = plain(1, rank->rig->n_ranks);
 	ceov_op *op = create(&one, workspace);
-	struct data data;
+	struct gpu_move_data data;
 	uint64_t begin;
 
 	rank->used_bytes = 0;
-	data = make_data(rank, &one);
+	data = gpu_move_data_make(rank, &one);
 	gpu_op_meet(rank);
-	turn(&data, op, GPU_CONSUME, 1);
-	check(&data, GPU_CONSUME, 1);
+	gpu_move_data_turn(&data, op, GPU_CONSUME, 1);
+	gpu_move_data_check(&data, GPU_CONSUME, 1);
 	gpu_op_meet(rank);
 	begin = cei_now_ns();
 	if (rank->rank)
-		expect_end(rank, workspace, run(&data, op, GPU_CONSUME));
+		expect_end(rank, workspace, gpu_move_data_run(&data, op, GPU_CONSUME));
 	ck_assert_uint_lt(cei_now_ns() - begin, DEADLINE_NS + END_NS);
 	gpu_op_meet(rank);
-	expect_end(rank, workspace, run(&data, op, GPU_CONSUME));
+	expect_end(rank, workspace, gpu_move_data_run(&data, op, GPU_CONSUME));
 	gpu_op_meet(rank);
 	ceov_op_release(op);
 	gpu_op_workspace_release(rank, workspace);
@@ -549,10 +521,10 @@ static void tune_alone(struct gpu_op_rank *rank, const void *arg)
 	struct move_case one = plain(2, rank->rig->n_ranks);
 	ceov_op *op = create(&one, workspace);
 	struct ceov_move_run null_stream = { .struct_bytes = sizeof(null_stream) };
-	struct data data;
+	struct gpu_move_data data;
 
 	rank->used_bytes = 0;
-	data = make_data(rank, &one);
+	data = gpu_move_data_make(rank, &one);
 	if (!rank->rank) {
 		ck_assert_int_eq(ceov_op_tune(op, rank->gpu.streams[GPU_CONSUME]), 0);
 		ck_assert_uint_eq(op->choice.n_pieces, one.n_pieces);
@@ -560,8 +532,8 @@ static void tune_alone(struct gpu_op_rank *rank, const void *arg)
 		null_stream.target = data.target;
 		ck_assert_int_eq(ceov_move_run(op, &null_stream), CEOV_ERR_INVALID);
 	}
-	turn(&data, op, GPU_CONSUME, 7);
-	check(&data, GPU_CONSUME, 7);
+	gpu_move_data_turn(&data, op, GPU_CONSUME, 7);
+	gpu_move_data_check(&data, GPU_CONSUME, 7);
 	gpu_op_meet(rank);
 	ceov_op_release(op);
 	gpu_op_workspace_release(rank, workspace);
@@ -584,6 +556,7 @@ static Suite *suite(uint32_t n_gpus)
 	tcase_add_test(all, test_nobody_runs_ahead);
 	tcase_add_test(all, test_operands_are_free_behind_the_run);
 	tcase_add_test(all, test_two_streams);
+	tcase_add_test(all, test_queued_runs_keep_their_order);
 	tcase_add_loop_test(all, test_graphs_are_replayed, n_all == 2, 2);
 	tcase_add_test(all, test_a_rank_does_not_come);
 	tcase_add_test(all, test_tuning_leaves_moves_alone);
