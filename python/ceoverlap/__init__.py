@@ -29,16 +29,16 @@ from .errors import (AbortedError, CeoverlapError, CudaError, DeadlineError, Fai
 from .ops import (AllGatherGemm, AllReduce, GemmReduceScatter, ReduceScatter, Tuning,
                   Workspace)
 from .plan import Plan, Spot, Ticket, Transfer
-from .signal import Mark, Signal
+from .signal import Mark, MarkList, Signal
 
 __version__: str = _lib.ceov_version().decode()
 
 __all__ = [
     "AbortedError", "AllGather", "AllGatherGemm", "AllReduce", "AllToAll", "Buffer",
     "CeoverlapError", "Context", "CudaError", "DeadlineError", "Failure", "ForkedError",
-    "FullError", "GemmReduceScatter", "InvalidError", "Mark", "Memory", "NoMemoryError",
-    "NoRouteError", "PeerLostError", "PendingError", "Place", "Plan", "ReduceScatter",
-    "Signal", "Spot", "StaleError", "StateError", "SystemCallError", "Ticket", "Transfer",
-    "Tuning", "UcxError", "UncertainError", "VersionError", "Workspace", "all_gather",
-    "all_to_all", "bf16", "errors", "memory_of", "stream_handle",
+    "FullError", "GemmReduceScatter", "InvalidError", "Mark", "MarkList", "Memory",
+    "NoMemoryError", "NoRouteError", "PeerLostError", "PendingError", "Place", "Plan",
+    "ReduceScatter", "Signal", "Spot", "StaleError", "StateError", "SystemCallError",
+    "Ticket", "Transfer", "Tuning", "UcxError", "UncertainError", "VersionError",
+    "Workspace", "all_gather", "all_to_all", "bf16", "errors", "memory_of", "stream_handle",
 ]

@@ -16,8 +16,8 @@ from typing import Iterable, Optional, Sequence, Tuple, Union
 
 from . import _abi, _log, _object, errors
 from .buffer import Buffer, memory_of
-from .plan import Plan
-from .signal import Mark, Signal
+from .plan import Plan, stream_handle
+from .signal import Mark, MarkList, Signal
 
 _lib = _abi.lib
 
@@ -38,6 +38,7 @@ class Place:
 
 HOST = Place("host")
 PlaceLike = Union[Place, str]
+Marks = Union[MarkList, Sequence[Mark]]
 
 
 def place_of(place: PlaceLike) -> Place:
@@ -50,22 +51,6 @@ def place_of(place: PlaceLike) -> Place:
     if kind not in ("gpu", "cuda") or not index.isdecimal():
         raise errors.InvalidError(f"place {place!r}: must be 'host' or 'gpu:N'")
     return Place("gpu", int(index))
-
-
-def stream_handle(stream) -> Optional[int]:
-    """The CUstream of an integer, of anything with ``cuda_stream`` (torch.cuda.Stream) or
-    with ``__cuda_stream__()``; None stays None. The NULL stream (0) is refused, because
-    nothing can be ordered against it alone."""
-    if stream is None:
-        return None
-    if not isinstance(stream, int):
-        if hasattr(stream, "__cuda_stream__"):
-            stream = stream.__cuda_stream__()[1]
-        else:
-            stream = stream.cuda_stream
-    if stream == 0:
-        raise errors.InvalidError("stream 0 is the NULL stream: use a stream of your own")
-    return stream
 
 
 def _from_environment(name: str, fallback: int) -> int:
@@ -105,7 +90,7 @@ class Context:
         self._deadline_s = deadline_s
         self._objects: weakref.WeakSet = weakref.WeakSet()
         self._lingering: collections.deque = collections.deque()
-        self._gate = threading.Condition()
+        self._renew_gate()
         self._n_inside = 0              # calls in the library; guarded by _gate
         self._is_closing = False        # likewise
         self._is_forked = False
@@ -227,8 +212,12 @@ class Context:
 
     # --- calls into the library ------------------------------------------------------
 
+    def _renew_gate(self) -> None:
+        self._lock = threading.RLock()  # a finalizer may call in where this thread holds it
+        self._gate = threading.Condition(self._lock)
+
     def _go_in(self) -> int:
-        with self._gate:
+        with self._lock:                # the gate's, by the shorter way
             if self._is_forked:
                 raise errors.ForkedError("this context was opened by the parent process: "
                                          "open one here")
@@ -238,7 +227,7 @@ class Context:
             return self._handle
 
     def _go_out(self) -> None:
-        with self._gate:
+        with self._lock:
             self._n_inside -= 1
             if self._is_closing:
                 self._gate.notify_all()
@@ -387,22 +376,23 @@ class Context:
     def _limit(self, timeout_s: Optional[float]) -> float:
         return self._deadline_s if timeout_s is None else timeout_s
 
-    def stream_raise(self, stream, marks: Sequence[Mark], base: int = 0,
+    def stream_raise(self, stream, marks: Marks, base: int = 0,
                      rank: Optional[int] = None) -> None:
         """Raises marks when the stream (an integer or an object; see stream_handle())
         comes by. base is added to every value. GPU ranks only."""
         self._on_stream("ceov_stream_raise", stream, marks, base, rank)
 
-    def stream_wait(self, stream, marks: Sequence[Mark], base: int = 0,
+    def stream_wait(self, stream, marks: Marks, base: int = 0,
                     rank: Optional[int] = None) -> None:
         """What is queued on the stream from now on comes after the marks. Queue it only
         after the work that raises them. GPU ranks only."""
         self._on_stream("ceov_stream_wait", stream, marks, base, rank)
 
-    def _on_stream(self, name: str, stream, marks, base: int, rank) -> None:
-        array = (_abi.ceov_mark * len(marks))(*[mark._struct() for mark in marks])
-        self._invoke(name, None, self._own(rank), stream_handle(stream), array, len(marks),
-                     base)
+    def _on_stream(self, name: str, stream, marks: Marks, base: int, rank) -> None:
+        if not isinstance(marks, MarkList):
+            marks = MarkList(marks)
+        self._invoke(name, None, self._own(rank), stream_handle(stream),
+                     marks._open_array(), len(marks), base)
 
     # --- the end ---------------------------------------------------------------------------
 
@@ -429,7 +419,7 @@ class Context:
         _open_contexts.discard(self)
 
     def _after_fork(self) -> None:
-        self._gate = threading.Condition()      # its lock may have been held
+        self._renew_gate()              # its lock may have been held
         self._is_forked = True
         self._handle = None
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 import collections
 import ctypes
 import os
+from struct import Struct
+from struct import error as StructError
 from typing import TYPE_CHECKING, NamedTuple, Optional, Union
 
 from . import _abi, _object, errors
@@ -27,6 +29,39 @@ def number_of(names: dict, name: str, what: str) -> int:
     if name not in names:
         raise errors.InvalidError(f"{what} {name!r}: one of {', '.join(names)}")
     return names[name]
+
+
+def stream_handle(stream) -> Optional[int]:
+    """The CUstream of an integer, of anything with ``cuda_stream`` (torch.cuda.Stream) or
+    with ``__cuda_stream__()``; None stays None. The NULL stream (0) is refused, because
+    nothing can be ordered against it alone."""
+    if stream is None:
+        return None
+    if not isinstance(stream, int):
+        if hasattr(stream, "__cuda_stream__"):
+            stream = stream.__cuda_stream__()[1]
+        else:
+            stream = stream.cuda_stream
+    if stream == 0:
+        raise errors.InvalidError("stream 0 is the NULL stream: use a stream of your own")
+    return stream
+
+
+_LAUNCH_BYTES = _abi.sizeof(_abi.ceov_launch)
+_pack_launch = Struct(f"={_LAUNCH_BYTES // 8}Q").pack
+
+
+def _launch_struct(base: int, deadline_ns: int, producer_stream: Optional[int],
+                   after_stream: Optional[int], floating: int) -> _abi.ceov_launch:
+    """All fields at once, in their order: one by one they would take longer than the call."""
+    try:
+        packed = _pack_launch(_LAUNCH_BYTES, base, deadline_ns, producer_stream or 0,
+                              after_stream or 0, floating)
+    except StructError:
+        raise errors.InvalidError(f"launch: base {base}, streams {producer_stream} and "
+                                  f"{after_stream}: must be numbers from 0 to 2^64 - 1"
+                                  ) from None
+    return _abi.ceov_launch.from_buffer_copy(packed)
 
 
 class Spot(NamedTuple):
@@ -192,17 +227,12 @@ class Plan(_object.Object):
         floating         the memory of the plan's floating buffer in this launch; it is
                          referenced until the launch is done
         """
-        from .context import stream_handle
-
-        launch = _abi.new(_abi.ceov_launch)
-        launch.base = base
-        launch.deadline_ns = _object.ns(deadline_s)
-        launch.producer_stream = stream_handle(producer_stream)
-        launch.after_stream = stream_handle(after_stream)
         memory = None if floating is None else memory_of(floating)
         if memory is not None:
             self._check_floating(memory)
-            launch.floating = memory.address
+        launch = _launch_struct(base, _object.ns(deadline_s), stream_handle(producer_stream),
+                                stream_handle(after_stream),
+                                0 if memory is None else memory.address)
         ticket = Ticket(self, _abi.ceov_ticket())
         if self._invoke("ceov_launch", ctypes.byref(launch), ctypes.byref(ticket._struct)):
             raise errors.make(_abi.CEOV_FULL, "too many launches are in flight: wait for one")

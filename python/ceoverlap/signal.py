@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Iterable, Iterator, Optional
 
 from . import _abi, _object, errors
 
@@ -26,6 +26,30 @@ class Mark:
 
     def _struct(self) -> _abi.ceov_mark:
         return _abi.ceov_mark(self.signal._open_handle(), self.index, self.value)
+
+
+class MarkList:
+    """Marks for calls that come again and again, put together once: Context.stream_raise()
+    and stream_wait() take less of the CPU than with any other sequence of marks."""
+
+    __slots__ = ("_marks", "_array")
+
+    def __init__(self, marks: Iterable[Mark]):
+        self._marks = tuple(marks)
+        self._array = (_abi.ceov_mark * len(self._marks))(*[mark._struct()
+                                                            for mark in self._marks])
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    def __iter__(self) -> Iterator[Mark]:
+        return iter(self._marks)
+
+    def _open_array(self):
+        """The marks for C, whose handles are those of open signals."""
+        for mark in self._marks:
+            mark.signal._open_handle()
+        return self._array
 
 
 class Signal(_object.Object):

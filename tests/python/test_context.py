@@ -96,6 +96,17 @@ class Opening(Case):
         with self.assertRaises(ceoverlap.InvalidError):
             context.stream_wait(0x44, [context.signal().mark()])
 
+    def test_mark_lists_know_closed_signals(self):
+        context = self.host(1)
+        signal = context.signal(2)
+        marks = ceoverlap.MarkList([signal.mark(3), signal.mark(4, 1)])
+        self.assertEqual([(mark.value, mark.index) for mark in marks], [(3, 0), (4, 1)])
+        signal.close()
+        with self.assertRaisesRegex(ceoverlap.StateError, "Signal is closed"):
+            context.stream_raise(0x44, marks)
+        with self.assertRaisesRegex(ceoverlap.StateError, "Signal is closed"):
+            ceoverlap.MarkList([signal.mark()])
+
 
 class Closing(Case):
     def test_twice_and_afterwards(self):

@@ -189,6 +189,15 @@ class Plans(Case):
 
         in_threads(2, body)
 
+    def test_numbers_that_a_launch_cannot_hold(self):
+        context = self.host(1)
+        source, target = context.allocate(64), context.allocate(64)
+        plan = context.plan().add(source=source, target=target, row_bytes=64).commit()
+        for base in (-1, 1 << 64):
+            with self.assertRaisesRegex(ceoverlap.InvalidError, f"base {base}"):
+                plan.launch(base)
+        plan.launch(np.uint64(3)).wait()
+
     def test_gated(self):
         context = self.host()
         a = np.full(4096, 9, np.uint8)
