@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""An all-gather that pulls: each rank's own engine fetches the parts of every rank's shard
-from there to where this rank wants them. Targets are nobody's business but their rank's, so
-they may change from run to run; what peers see is two slots with the own shard."""
+"""All-gathers that pull: each rank's own engine fetches the parts of every rank's shard from
+there to where this rank wants them. Targets are nobody's business but their rank's, so they
+may change from run to run; what peers see is a few slots with the own shard."""
 
 from __future__ import annotations
 
 import collections
 import functools
-from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .. import errors
 from ..buffer import Buffer, Memory
 from ..plan import Plan, Spot, Ticket
-from ..signal import Mark, Signal
+from ..signal import Mark, MarkList, Signal
 
 if TYPE_CHECKING:
     from .group import Group
 
-N_SLOTS = 2                             # one is filled while peers still read the other
-N_PLANS = 16                            # kept; a model's steps repeat after a few
+AHEAD = 2                               # a slot is filled while the run before is under way
+N_SLOTS = AHEAD + 1                     # see Pull
 
 
 class Names:
@@ -38,47 +38,82 @@ class Names:
         """Holds nothing."""
 
 
-class Pull:
-    """All-gathers of one layout; they follow each other. All ranks make it together, and
-    the same runs in the same order. One thread at a time.
+class Layout:
+    """How a shard lies in a slot. Plans are found by the object: keep one for equal parts.
 
-    parts       bytes of each part of a shard, in the order in which they lie in a slot
-    deadline_s  how long a run waits for a peer
-
-    One run: slot = begin(stream); fill the slot; run(targets, stream). A stream is a
-    CUstream, None on host ranks, where run() has done it when it returns.
-
-    Run k raises counter `own rank` of every peer's `ready` to k + 1 when its slot is filled,
-    and its copies raise `arrived` to k + 1 when they have read all peers' slots. A slot is
-    filled again two runs later, and nobody tells that it was read: a rank fills for run k
-    behind its own arrival of run k - 1, so all peers were ready for that one, and they were
-    so behind their arrival of run k - 2, when they read the slot last.
+    parts    bytes of each part, in their order
+    offsets  where each begins
+    n_bytes  of the shard
     """
 
-    def __init__(self, group: Group, parts: Sequence[int], deadline_s: float):
+    __slots__ = ("parts", "offsets", "n_bytes")
+
+    def __init__(self, parts: Sequence[int]):
+        self.parts: Tuple[int, ...] = tuple(parts)
+        self.n_bytes = sum(parts)
+        self.offsets = tuple(sum(parts[:i]) for i in range(len(parts)))
+
+
+_Range = Tuple[int, int]                # address and bytes of a target
+
+
+class _Kept(NamedTuple):
+    """A plan, and the registered ranges that it writes to."""
+    plan: Plan
+    ranges: List[_Range]
+
+
+class _Target:
+    """A registered range, and how many plans write to it."""
+
+    __slots__ = ("buffer", "n_plans")
+
+    def __init__(self, buffer: Buffer):
+        self.buffer = buffer
+        self.n_plans = 0
+
+
+class Pull:
+    """All-gathers that follow each other, over slots that they share. All ranks make it
+    together, and the same runs in the same order. One thread at a time.
+
+    n_bytes      of a slot: the largest shard
+    max_plans    how many are kept, each for a layout, a slot and targets
+    deadline_s   how long a run waits for a peer
+
+    One run: slot = begin(stream); fill the slot; run(layout, targets, stream). A stream is
+    a CUstream, None on host ranks, where run() has done it when it returns. The two may
+    differ, and from run to run; run()'s comes after the filling.
+
+    Run k raises counter `own rank` of every peer's `ready` to k + 1 when its slot is filled,
+    and its copies raise `arrived` to k + 1 when they have read all peers' slots. Whatever
+    their streams, run k raises and copies behind the own arrival of run k - 1.
+
+    Nobody tells that a slot was read. A rank fills for run k behind its own arrival of run
+    k - AHEAD, so all peers were ready for that one, and they were so behind their arrival
+    of run k - AHEAD - 1: with AHEAD + 1 slots the one that read this slot last.
+    """
+
+    def __init__(self, group: Group, n_bytes: int, max_plans: int, deadline_s: float):
         self._group = group
         self._context = group.context
         self._deadline_s = deadline_s
-        self._offsets = _offsets(parts)
-        self._parts = tuple(parts)
         self._n_runs = 0
+        self._stream: Optional[int] = None      # of the last run
+        self._max_plans = max_plans
         self._plans: collections.OrderedDict = collections.OrderedDict()
-        self._targets: dict = {}        # (address, bytes): registered
+        self._targets: Dict[_Range, _Target] = {}
         self._tickets: collections.deque = collections.deque()
         self._owned: list = []
+        self.n_bytes = n_bytes
         name = group.part(Names).next("pull")
-        group.agree(f"all-gather {name}: bytes of the parts of a shard", repr(self._parts))
+        group.agree(f"all-gather {name}: bytes of a slot", repr(n_bytes))
         try:                            # no rank waits in a stream while others allocate
             for step in (self._create, self._connect):
                 group.together(f"all-gather {name}", functools.partial(step, name))
         except BaseException:
             self.close()
             raise
-
-    @property
-    def n_bytes(self) -> int:
-        """Of a slot: one shard."""
-        return sum(self._parts)
 
     @property
     def n_plans(self) -> int:
@@ -96,6 +131,7 @@ class Pull:
         # The engine polls `ready`, so it is host memory; streams wait for the other.
         self._ready: Signal = self._own(context.signal(n, place="host"))
         self._arrived: Signal = self._own(context.signal(1))
+        self._arrival = MarkList([Mark(self._arrived)])
         for i, slot in enumerate(self.slots):
             slot.share(f"{name}.slot{i}")
         self._ready.share(f"{name}.ready")
@@ -107,8 +143,9 @@ class Pull:
         self._peers = [(rank + i) % n for i in range(1, n)]
         self._peer_slots = {peer: [self._own(context.find_buffer(peer, f"{name}.slot{i}"))
                                    for i in range(N_SLOTS)] for peer in self._peers}
-        self._peer_ready = {peer: self._own(context.find_signal(peer, f"{name}.ready"))
-                            for peer in self._peers}
+        self._peer_ready = MarkList(
+            Mark(self._own(context.find_signal(peer, f"{name}.ready")), rank)
+            for peer in self._peers)
         return self
 
     # --- runs --------------------------------------------------------------------------
@@ -116,38 +153,40 @@ class Pull:
     def begin(self, stream: Optional[int]) -> int:
         """Which slot the next run's shard goes to. What the stream gets next may write it;
         so may the caller, on host ranks."""
-        if self._n_runs:
-            self._await_arrival(stream)
+        self._await_arrival(self._n_runs - AHEAD, stream)
         return self._n_runs % N_SLOTS
 
-    def run(self, targets: Sequence[int], stream: Optional[int]) -> None:
+    def run(self, layout: Layout, targets: Sequence[int], stream: Optional[int]) -> None:
         """Part i of every rank's shard to targets[i] + rank * parts[i]: addresses of memory
-        of this rank's place. It comes after what is on the stream, the slot's filling among
-        it, and what the stream gets next comes after it."""
+        of this rank's place. It comes after what is on the stream, and what the stream gets
+        next comes after it."""
         self.check()
-        plan = self._plan_of(self._n_runs % N_SLOTS, tuple(targets))
-        base = self._n_runs
-        self._n_runs += 1
-        marks = [Mark(self._peer_ready[peer], self._group.rank, 1) for peer in self._peers]
+        run = self._n_runs
+        plan = self._plan_of(run % N_SLOTS, layout, tuple(targets))
+        if stream != self._stream:      # else the run before has made it wait
+            self._await_arrival(run - 1, stream)
+        self._n_runs, self._stream = run + 1, stream
         if stream is None:
-            for mark in marks:
-                mark.signal.raise_to(base + 1, mark.index)
+            for mark in self._peer_ready:
+                mark.signal.raise_to(run + 1, mark.index)
         else:
-            self._context.stream_raise(stream, marks, base)
-        self._tickets.append(self._launch(plan, base, stream))
-        self._await_arrival(stream)
+            self._context.stream_raise(stream, self._peer_ready, run)
+        self._tickets.append(self._launch(plan, run, stream))
+        self._await_arrival(run, stream)
 
-    def _await_arrival(self, stream: Optional[int]) -> None:
-        """Of the last run that was made."""
+    def _await_arrival(self, run: int, stream: Optional[int]) -> None:
+        """Of the own copies of that run, if there was one."""
+        if run < 0:
+            return
         if stream is None:
-            self._arrived.wait(self._n_runs, 0, self._deadline_s)
+            self._arrived.wait(run + 1, 0, self._deadline_s)
         else:
-            self._context.stream_wait(stream, [Mark(self._arrived)], self._n_runs - 1)
+            self._context.stream_wait(stream, self._arrival, run)
 
-    def _launch(self, plan: Plan, base: int, stream: Optional[int]) -> Ticket:
+    def _launch(self, plan: Plan, run: int, stream: Optional[int]) -> Ticket:
         while True:
             try:
-                return plan.launch(base, deadline_s=self._deadline_s, after_stream=stream)
+                return plan.launch(run, deadline_s=self._deadline_s, after_stream=stream)
             except errors.FullError:
                 if not self._tickets:
                     raise
@@ -160,72 +199,83 @@ class Pull:
 
     # --- plans -------------------------------------------------------------------------
 
-    def _plan_of(self, slot: int, targets: Tuple[int, ...]) -> Plan:
-        key = (slot, targets)
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans[key] = self._fresh_plan(slot, targets)
-            if len(self._plans) > N_PLANS:
-                self._plans.popitem(last=False)[1].close()
-                self._forget_targets()
+    def _plan_of(self, slot: int, layout: Layout, targets: Tuple[int, ...]) -> Plan:
+        key = (slot, layout, targets)
+        kept = self._plans.get(key)
+        if kept is None:
+            kept = self._plans[key] = self._fresh_plan(slot, layout, targets)
+            if len(self._plans) > self._max_plans:
+                self._drop_oldest()
         self._plans.move_to_end(key)
-        return plan
+        return kept.plan
 
-    def _fresh_plan(self, slot: int, targets: Tuple[int, ...]) -> Plan:
+    def _fresh_plan(self, slot: int, layout: Layout, targets: Tuple[int, ...]) -> _Kept:
         try:
-            return self._make_plan(slot, targets)
+            return self._make_plan(slot, layout, targets)
         except errors.StaleError:       # other memory has come to an address of before
-            while self._plans:
-                self._plans.popitem()[1].close()
-            self._forget_targets()
-            return self._make_plan(slot, targets)
+            self._drop_plans()
+            return self._make_plan(slot, layout, targets)
 
-    def _make_plan(self, slot: int, targets: Tuple[int, ...]) -> Plan:
-        buffers = [self._registered(address, self._group.size * n_bytes)
-                   for address, n_bytes in zip(targets, self._parts)]
+    def _make_plan(self, slot: int, layout: Layout, targets: Tuple[int, ...]) -> _Kept:
+        ranges = [(address, self._group.size * n_bytes)
+                  for address, n_bytes in zip(targets, layout.parts)]
         plan = self._context.plan(routes="direct")
         try:
-            self._add_shard(plan, self.slots[slot], self._group.rank, buffers, None)
+            buffers = [self._registered(one) for one in ranges]
+            self._add_shard(plan, self.slots[slot], self._group.rank, layout, buffers)
             for peer in self._peers:
-                ready = Mark(self._ready, peer, 1)
+                ready = Mark(self._ready, peer)
                 plan.expect(ready)
-                self._add_shard(plan, self._peer_slots[peer][slot], peer, buffers, ready)
-            return plan.add(then=Mark(self._arrived)).commit()
+                self._add_shard(plan, self._peer_slots[peer][slot], peer, layout, buffers,
+                                ready)
+            plan.add(then=Mark(self._arrived)).commit()
         except BaseException:
             plan.close()
+            self._forget(ranges)
             raise
+        for one in ranges:
+            self._targets[one].n_plans += 1
+        return _Kept(plan, ranges)
 
-    def _add_shard(self, plan: Plan, source: Buffer, rank: int, targets: Sequence[Buffer],
-                   ready: Optional[Mark]) -> None:
-        for n_bytes, offset, target in zip(self._parts, self._offsets, targets):
+    def _add_shard(self, plan: Plan, source: Buffer, rank: int, layout: Layout,
+                   targets: Sequence[Buffer], ready: Optional[Mark] = None) -> None:
+        for n_bytes, offset, target in zip(layout.parts, layout.offsets, targets):
             plan.add(source=Spot(source, offset), target=Spot(target, rank * n_bytes),
                      row_bytes=n_bytes, source_ready=ready)
 
-    def _registered(self, address: int, n_bytes: int) -> Buffer:
+    def _registered(self, one: _Range) -> Buffer:
         """The allocator gives the same ranges again and again: registered once. Nothing
         reaches the memory but a launch, and whoever launches has allocated it anew."""
-        buffer = self._targets.get((address, n_bytes))
-        if buffer is None:
-            device = self._group.device
+        target = self._targets.get(one)
+        if target is None:
+            address, n_bytes = one
             memory = Memory(address, n_bytes, (n_bytes,), "uint8",
-                            is_gpu=self._group.is_gpu, index=device.index)
-            buffer = self._targets[address, n_bytes] = self._context.register(memory)
-        return buffer
+                            is_gpu=self._group.is_gpu, index=self._group.device.index)
+            target = self._targets[one] = _Target(self._context.register(memory))
+        return target.buffer
 
-    def _forget_targets(self) -> None:
-        """Those that no plan names any more."""
-        named = {(address, self._group.size * n_bytes) for _, targets in self._plans
-                 for address, n_bytes in zip(targets, self._parts)}
-        for key in [key for key in self._targets if key not in named]:
-            self._targets.pop(key).close()
+    def _forget(self, ranges: Sequence[_Range]) -> None:
+        """Those that no plan writes to any more."""
+        for one in ranges:
+            target = self._targets.get(one)
+            if target is not None and not target.n_plans:
+                self._targets.pop(one).buffer.close()
+
+    def _drop_oldest(self) -> None:
+        kept = self._plans.popitem(last=False)[1]
+        kept.plan.close()
+        for one in kept.ranges:
+            self._targets[one].n_plans -= 1
+        self._forget(kept.ranges)
+
+    def _drop_plans(self) -> None:
+        while self._plans:
+            self._drop_oldest()
 
     def close(self) -> None:
         """Waits for its runs. All ranks close it, after their last use."""
-        for plan in self._plans.values():
-            plan.close()
-        self._plans.clear()
+        self._drop_plans()
         self._tickets.clear()
-        self._forget_targets()
         while self._owned:
             self._owned.pop().close()
 
@@ -237,12 +287,3 @@ def _has_ended(ticket: Ticket) -> bool:
         return ticket.is_done()
     except errors.InvalidError:
         return True
-
-
-def _offsets(parts: Sequence[int]) -> Tuple[int, ...]:
-    """Where each part begins in a slot."""
-    offsets, end = [], 0
-    for n_bytes in parts:
-        offsets.append(end)
-        end += n_bytes
-    return tuple(offsets)

@@ -50,7 +50,9 @@ class GroupStats:
     copied_bytes     of these, what had to be copied once more
     n_sums, summed_bytes
                      reduce-scatters of ours, and bytes that this rank sent to peers
-    n_plans          plans of all-gathers that are kept
+    n_plans, slot_bytes
+                     plans of all-gathers that are kept, and memory of the slots that peers
+                     read shards from: of all parameter groups with the same ranks together
     """
     name: str
     n_ranks: int
@@ -62,6 +64,7 @@ class GroupStats:
     n_sums: int = 0
     summed_bytes: int = 0
     n_plans: int = 0
+    slot_bytes: int = 0
 
 
 @dataclass
@@ -87,12 +90,22 @@ class Handle:
         """A GroupStats for each parameter group, in the order of modules."""
         return [_stats_of(part) for part in self._parts]
 
+    @property
+    def slot_bytes(self) -> int:
+        """Memory of this rank that shards wait in for peers: a few of the largest shard for
+        each group of ranks, however many layers. 0 before the first all-gather."""
+        return sum(staging.n_bytes for staging in self._stagings())
+
+    def _stagings(self) -> list:
+        found = [part.gather.staging for part in self._parts if part.gather is not None]
+        return list({id(staging): staging for staging in found}.values())
+
     def check(self) -> None:
         """Raises the error that ended an all-gather or a sum, if one did. Never blocks. The
-        next all-gather of the same parameters, or the next sum, finds it by itself."""
+        next all-gather of the same ranks, or the next sum, finds it by itself."""
+        for staging in self._stagings():
+            staging.check()
         for part in self._parts:
-            if part.gather is not None:
-                part.gather.check()
             if part.scatter is not None:
                 part.scatter.check()
 
@@ -108,6 +121,8 @@ class Handle:
                 part.gather.close()
             if part.scatter is not None:
                 part.module.set_custom_reduce_scatter(part.scatter.plain)
+        for staging in self._stagings():
+            staging.close()
         _meet(groups)                   # nor holds them
         self._parts = []
 
@@ -145,7 +160,7 @@ def enable(model: nn.Module, *, gather: bool = True, scatter: bool = True) -> Ha
                                   "torch.distributed.fsdp.fully_shard() to it first")
     for part in parts:                  # which may refuse, so all of it comes first
         _join(part)
-    shared = _Shared({}, {})
+    shared = _Shared({}, {}, {})
     for part in parts:
         _equip(part, shared, gather, scatter)
     return Handle(parts)
@@ -187,8 +202,10 @@ def _parts_of(model: nn.Module) -> List[_Part]:
 
 
 class _Shared(NamedTuple):
-    """What parameter groups have in common: Pools by device, a Family by id of a Group."""
+    """What parameter groups have in common: Pools by device; a Staging and a Family by id of
+    a Group."""
     pools: dict
+    stagings: dict
     families: dict
 
 
@@ -201,6 +218,7 @@ def _join(part: _Part) -> None:
 def _equip(part: _Part, shared: _Shared, gather: bool, scatter: bool) -> None:
     from ._landing import PullAllGather
     from ._pools import Pools
+    from ._staging import Staging
     from ._sums import Family, SumScatter
 
     if part.group is None:
@@ -210,7 +228,8 @@ def _equip(part: _Part, shared: _Shared, gather: bool, scatter: bool) -> None:
         device = part.group.device
         if device not in shared.pools:
             shared.pools[device] = Pools(device)
-        part.gather = PullAllGather(param_group, part.group, shared.pools[device])
+        staging = shared.stagings.setdefault(id(part.group), Staging(part.group))
+        part.gather = PullAllGather(param_group, staging, shared.pools[device])
         part.module.set_custom_all_gather(part.gather)
     if scatter:
         family = shared.families.setdefault(id(part.group), Family(part.group))
@@ -231,7 +250,9 @@ def _stats_of(part: _Part) -> GroupStats:
     counts = {}
     if part.gather is not None:
         counts.update(n_gathers=part.gather.n_runs, gathered_bytes=part.gather.n_bytes,
-                      copied_bytes=part.gather.n_copied_bytes, n_plans=part.gather.n_plans)
+                      copied_bytes=part.gather.n_copied_bytes,
+                      n_plans=part.gather.staging.n_plans,
+                      slot_bytes=part.gather.staging.n_bytes)
     if part.scatter is not None:
         counts.update(n_sums=part.scatter.n_runs, summed_bytes=part.scatter.n_bytes)
     return GroupStats(part.name, part.group.size if part.group else 1,

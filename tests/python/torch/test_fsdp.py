@@ -3,6 +3,7 @@
 """FSDP2 on copy engines against plain FSDP2: losses, gradients and parameters over some
 steps."""
 
+import contextlib
 import functools
 import os
 import random
@@ -22,7 +23,8 @@ from torch.distributed.tensor import DTensor, Shard
 import ceoverlap
 from ceoverlap.torch import Group, fsdp
 from ceoverlap.torch._pools import Pools
-from ceoverlap.torch._pull import Pull
+from ceoverlap.torch._pull import N_SLOTS, Layout, Pull
+from ceoverlap.torch._staging import PLANS_MAX, Staging
 
 # Ranks inherit it: streams that wait for peers need hardware queues of their own.
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
@@ -110,7 +112,8 @@ def assert_on_engines(handle, n_gathers=None):
         assert stats.n_gathers and stats.gathered_bytes and stats.summed_bytes, stats
         assert not stats.copied_bytes, stats
         assert n_gathers is None or stats.n_gathers <= n_gathers, stats
-        assert 0 < stats.n_plans <= 16, stats
+        assert 0 < stats.n_plans <= PLANS_MAX * len(handle.stats), stats
+        assert 0 < stats.slot_bytes == handle.slot_bytes, stats
     handle.disable()
 
 
@@ -272,11 +275,128 @@ def new_parameters_between_gathers():
     handle.disable()
 
 
+def shard_bytes(module, dtype):
+    """Of the parameters that FSDP gathers with this module."""
+    params = module._get_fsdp_state()._fsdp_param_group.fsdp_params
+    return sum(param.padded_sharded_param_size.numel() for param in params) * dtype.itemsize
+
+
+def shared_slots():
+    """Layers of different sizes take turns in slots as large as the largest one's shard,
+    however many layers there are."""
+    def change(n_more, model):
+        n = WIDTHS[0]
+        model[1] = nn.Sequential(nn.Linear(n, 2 * n), nn.Linear(2 * n, 3 * n),
+                                 nn.Linear(3 * n, n, bias=False)).to(rig.device())
+        for _ in range(n_more):
+            model[0].append(fully_shard(nn.Linear(n, n, device=rig.device()),
+                                        mesh=mesh_of(dist.get_world_size())))
+
+    model = model_of(change=functools.partial(change, 0))
+    handle = fsdp.enable(model)
+    model[0].unshard()                  # all layers are known, so also the largest one
+    model[0].reshard()
+    assert handle.slot_bytes == N_SLOTS * shard_bytes(model[1], torch.float32)
+    handle.disable()
+    for n_more, dtype, tolerance in ((0, torch.float32, 1e-5), (5, torch.float32, 1e-5),
+                                     (0, torch.bfloat16, 2e-2)):
+        handle, ours = assert_same_training(tolerance, policy={"param_dtype": dtype},
+                                            change=functools.partial(change, n_more))
+        largest = max(shard_bytes(module, dtype) for module in ours.modules()
+                      if isinstance(module, FSDPModule))
+        assert handle.slot_bytes == N_SLOTS * largest, (handle.slot_bytes, largest)
+        assert len(handle.stats) == N_LAYERS + 1 + n_more
+        assert_on_engines(handle)
+
+
+class Streams:
+    """Some streams; nothing on the host."""
+
+    def __init__(self, n):
+        self._all = [torch.cuda.Stream() for _ in range(n)] if rig.HAS_GPUS else []
+
+    def take(self, i):
+        """``with streams.take(i)``: the block's work goes to that one."""
+        return torch.cuda.stream(self._all[i]) if self._all else contextlib.nullcontext()
+
+    def order(self, first, second):
+        """What comes on the second one comes after what is on the first."""
+        if self._all:
+            self._all[second].wait_stream(self._all[first])
+
+
+def runs_of_many_layouts():
+    """Every rank's shard arrives where it belongs, run after run, while layouts, dtypes and
+    streams change, shards outgrow the slots, and ranks are out of step."""
+    staging, n, rank = Staging(Group.of()), dist.get_world_size(), dist.get_rank()
+    same, own = random.Random(rig.SEED), random.Random(rig.SEED + rank)
+    streams, results, largest = Streams(3), [], 0
+    limit = 30000 if rig.HAS_GPUS else 300
+    layouts = [[same.randrange(1, limit << 5 * (k == 3)) for _ in range(k + 1)]
+               for k in range(5)]
+    for k in range(90):
+        sizes = layouts[same.randrange(3 + k // 30)]
+        dtype = same.choice((torch.bfloat16, torch.float32))
+        layout = staging.layout(tuple(size * dtype.itemsize for size in sizes))
+        fills, runs = same.randrange(3), same.randrange(3)
+        with streams.take(fills), torch.inference_mode(k < 30):
+            shard = staging.begin(layout, dtype)
+            for i, part in enumerate(shard.parts):
+                part.copy_(rig.integers(k * 8 + i, rank, (sizes[i],), dtype))
+        streams.order(fills, runs)
+        with streams.take(runs):
+            targets = [torch.empty(n, size, dtype=dtype, device=rig.device())
+                       for size in sizes]
+            if rig.HAS_GPUS:
+                torch.cuda._sleep(own.randrange(1000000))
+            staging.run(layout, [target.data_ptr() for target in targets])
+        results.append((k, sizes, dtype, targets))
+        largest = max(largest, layout.n_bytes)
+        assert staging.n_bytes == N_SLOTS * largest, f"{k}: {staging.n_bytes}, {largest}"
+        time.sleep(own.random() * 0.004)
+    if rig.HAS_GPUS:
+        torch.cuda.synchronize()
+    for k, sizes, dtype, targets in results:
+        for i, target in enumerate(targets):
+            expected = [rig.integers(k * 8 + i, peer, (sizes[i],), dtype) for peer in range(n)]
+            rig.equal(target, torch.stack(expected), f"run {k}, part {i}")
+    staging.group.exchange("read")
+    staging.close()
+    assert not staging.n_bytes
+
+
+def plans_are_bounded():
+    """Targets that never come again leave neither plans nor registered memory."""
+    group = Group.of()
+    pull, layout = Pull(group, 64, 3, 10.0), Layout((48, 16))
+    whole = torch.zeros(12, 2, group.size * 64, dtype=torch.uint8, device=rig.device())
+    for row in whole:
+        with group.stream() as stream:
+            pull.begin(stream)
+            pull.run(layout, [part.data_ptr() for part in row], stream)
+    assert pull.n_plans == 3 and len(pull._targets) == 6, (pull.n_plans, pull._targets)
+    pull.check()
+    group.exchange("read")
+    if rig.HAS_GPUS:
+        torch.cuda.synchronize()
+    pull.close()
+    assert not pull._targets
+
+
+def layouts_differ():
+    """Nothing is left of what the ranks do not agree on."""
+    staging = Staging(Group.of())
+    rig.raises(ceoverlap.InvalidError, "bytes of the parts of a shard", staging.layout,
+               (64, 32 * (1 + dist.get_rank())))
+    assert staging.layout((64, 32)) is staging.layout((64, 32))
+
+
 def disabled():
     handle, ours = assert_same_training(1e-5)
+    assert handle.slot_bytes
     handle.disable()
     handle.disable()
-    assert not handle.stats
+    assert not handle.stats and not handle.slot_bytes
     for name in ("_to_sharded", "_to_sharded_post_forward"):
         assert name not in ours[0]._get_fsdp_state()._fsdp_param_group.__dict__
     expected = train_plainly(ours, 0)
@@ -306,7 +426,8 @@ def refused():
 def slots_fail_at_one_rank():
     """All ranks are told at once, and may try again."""
     group = Group.of()
-    create, last = Pull._create, group.size - 1
+    staging, (create, last) = Staging(group), (Pull._create, group.size - 1)
+    layout = staging.layout((64, 32))
 
     def fails(self, name):
         create(self, name)
@@ -315,14 +436,15 @@ def slots_fail_at_one_rank():
     begin = time.monotonic()
     if group.rank == last:
         with mock.patch.object(Pull, "_create", fails):
-            rig.raises(MemoryError, "none left", Pull, group, (64, 32), 10.0)
+            rig.raises(MemoryError, "none left", staging.begin, layout, torch.float32)
     else:
         rig.raises(ceoverlap.StateError, f"rank {last} has failed: MemoryError: none left",
-                   Pull, group, (64, 32), 10.0)
+                   staging.begin, layout, torch.float32)
     assert time.monotonic() - begin < group.deadline_s / 2
-    pull = Pull(group, (64, 32), 10.0)
+    assert not staging.n_bytes
+    assert staging.begin(layout, torch.float32).whole.numel() == 24
     group.exchange("made")
-    pull.close()
+    staging.close()
 
 
 def survive_a_death():
@@ -434,6 +556,17 @@ class Training(unittest.TestCase):
         rig.run(new_parameters_between_gathers)
 
 
+class Slots(unittest.TestCase):
+    def test_shared(self):
+        rig.run(shared_slots)
+
+    def test_runs_of_many_layouts(self):
+        rig.run(runs_of_many_layouts)
+
+    def test_plans_are_bounded(self):
+        rig.run(plans_are_bounded)
+
+
 class Order(unittest.TestCase):
     def test_memory_waits_for_who_used_it(self):
         """With PyTorch's part played: a pool's third user waits for its first one alone."""
@@ -471,6 +604,9 @@ class Handles(unittest.TestCase):
 
     def test_refused(self):
         rig.run(refused)
+
+    def test_layouts_differ(self):
+        rig.run(layouts_differ)
 
     def test_slots_fail_at_one_rank(self):
         rig.run(slots_fail_at_one_rank)
