@@ -152,8 +152,6 @@ def parse():
     for name, default in (("tokens", 8192), ("hidden", 8192), ("ffn", 28672), ("rounds", 11),
                           ("calls", 6)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--no-graphs", action="store_true",
-                        help="operators that cannot be captured: Group(graphs=False)")
     parser.add_argument("--side", action="store_true",
                         help="on a stream of its own instead of the default one")
     parser.add_argument("--json", metavar="FILE")
@@ -166,7 +164,7 @@ def main():
     dist.init_process_group("nccl" if is_gpu else "gloo")
     if is_gpu:
         torch.cuda.set_device(dist.get_rank())
-    group = ct.Group(graphs=not options.no_graphs)
+    group = ct.Group()
     stream = torch.cuda.Stream() if is_gpu and options.side else None
     with torch.cuda.stream(stream):
         results = run(options, group)

@@ -10,7 +10,7 @@ Group   a ceoverlap.torch.Group, its name, or a torch.distributed process group;
         of a shape blocks on the host until all ranks have come.
 Streams the result is there for what the current stream gets next, and the arguments may be
         changed or freed by it: no Tensor.record_stream() is needed for that stream.
-Graphs  run each shape once before the capture. All ranks capture and replay alike.
+Graphs  all ranks capture and replay alike.
 dtypes  products: bfloat16 and float16 on copy engines; others are gathered, multiplied and
         summed one after another. Sums: bfloat16, float16, float32. Moves: any.
 """
@@ -21,13 +21,9 @@ from typing import List, Optional, Sequence, Tuple
 
 import torch
 
-from .. import errors, ops
+from . import _moves, _products
 from .group import Group, named
-from .operators import (ALIGN_BYTES, DTYPES, ELEMENT_STEP, operand, reduce_scatter_into,
-                        round_up, run_all_gather_gemm, run_gemm_reduce_scatter, run_move,
-                        run_reduce)
-
-_PRODUCT_DTYPES = (torch.bfloat16, torch.float16)
+from .operators import columns_of
 
 _library = torch.library.Library("ceoverlap", "DEF")
 _library.define("all_gather(Tensor x, int[]? rows, str group) -> Tensor")
@@ -38,226 +34,6 @@ _library.define("all_gather_matmul(Tensor x, Tensor[] weights, int[]? rows, "
                 "bool keeps_gathered, bool is_k_by_n, str group) -> (Tensor, Tensor[])")
 _library.define("matmul_reduce_scatter(Tensor x, Tensor weight, int[]? rows, "
                 "bool is_k_by_n, str group) -> Tensor")
-
-
-# --- shares ---------------------------------------------------------------------------
-
-
-def _gathered_rows(group: Group, x: torch.Tensor, rows: Optional[Sequence[int]]) -> List[int]:
-    """Each rank's rows, where x is the own share."""
-    if rows is None:
-        return [x.shape[0]] * group.size
-    if len(rows) != group.size or rows[group.rank] != x.shape[0]:
-        raise errors.InvalidError(f"rows {list(rows)}: rank {group.rank} of {group.size} has "
-                                  f"{x.shape[0]}")
-    return list(rows)
-
-
-def _scattered_rows(group: Group, n: int, rows: Optional[Sequence[int]]) -> List[int]:
-    """Each rank's rows of n."""
-    if rows is None:
-        if n % group.size:
-            raise errors.InvalidError(f"{n} rows are not {group.size} equal shares: say rows")
-        return [n // group.size] * group.size
-    if len(rows) != group.size or sum(rows) != n:
-        raise errors.InvalidError(f"rows {list(rows)}: must be {group.size} numbers with sum "
-                                  f"{n}")
-    return list(rows)
-
-
-def _inner(x: torch.Tensor) -> int:
-    """Elements of a row."""
-    n = 1
-    for size in x.shape[1:]:
-        n *= size
-    return n
-
-
-def _check(group: Group, x: torch.Tensor, what: str) -> None:
-    if x.dim() < 1:
-        raise errors.InvalidError(f"{what}: a tensor without dimensions")
-    if x.device != group.device:
-        raise errors.InvalidError(f"{what}: a tensor on {x.device}, but the group's rank "
-                                  f"{group.rank} is on {group.device}")
-
-
-def _check_sum(x: torch.Tensor, what: str) -> None:
-    if x.dtype not in DTYPES:
-        raise errors.InvalidError(f"{what}: {x.dtype}: sums are of {list(DTYPES)}")
-
-
-# --- moves ----------------------------------------------------------------------------
-
-
-def _all_gather(x: torch.Tensor, rows: Optional[Sequence[int]], at: Group) -> torch.Tensor:
-    _check(at, x, "all_gather")
-    rows = _gathered_rows(at, x, rows)
-    row_bytes = _inner(x) * x.element_size()
-    result = x.new_empty((sum(rows), *x.shape[1:]))
-    if not result.numel():
-        return result
-    if any(n * row_bytes % ALIGN_BYTES for n in rows):
-        return _all_gather_padded(at, x, rows, result)
-    run_move(at, ops.AllGather, operand(x), [n * row_bytes for n in rows], result)
-    return result
-
-
-def _all_gather_padded(group: Group, x: torch.Tensor, rows: Sequence[int],
-                       result: torch.Tensor) -> torch.Tensor:
-    """Shards that are no whole number of vectors: all as long as the longest, rounded up."""
-    sizes = [n * _inner(x) * x.element_size() for n in rows]
-    length = round_up(max(sizes), ALIGN_BYTES)
-    source = torch.empty(length, dtype=torch.uint8, device=x.device)
-    source[:sizes[group.rank]].view(x.dtype).view(x.shape).copy_(x)
-    target = source.new_empty((group.size, length))
-    run_move(group, ops.AllGather, source, [length] * group.size, target)
-    torch.cat([target[rank, :size] for rank, size in enumerate(sizes)],
-              out=result.view(-1).view(torch.uint8))
-    return result
-
-
-def _block_rows(group: Group, x: torch.Tensor,
-                splits: Optional[Sequence[int]]) -> Tuple[List[int], List[int]]:
-    """(rows from rank r to rank t at [r * size + t], those to us)."""
-    n = group.size
-    if splits is None:
-        share = _scattered_rows(group, x.shape[0], None)[0]
-        splits = [share] * (n * n)
-    if len(splits) != n * n or min(splits) < 0:
-        raise errors.InvalidError(f"splits: {len(splits)} numbers, must be {n} x {n}, rows "
-                                  "from rank r to rank t")
-    sent = sum(splits[group.rank * n:(group.rank + 1) * n])
-    if sent != x.shape[0]:
-        raise errors.InvalidError(f"splits: rank {group.rank} sends {sent} rows, but x has "
-                                  f"{x.shape[0]}")
-    return list(splits), [splits[r * n + group.rank] for r in range(n)]
-
-
-def _all_to_all(x: torch.Tensor, splits: Optional[Sequence[int]], at: Group) -> torch.Tensor:
-    _check(at, x, "all_to_all")
-    splits, received = _block_rows(at, x, splits)
-    row_bytes = _inner(x) * x.element_size()
-    result = x.new_empty((sum(received), *x.shape[1:]))
-    if not sum(splits) * row_bytes:
-        return result
-    if row_bytes % ALIGN_BYTES and any(n * row_bytes % ALIGN_BYTES for n in splits):
-        raise errors.InvalidError(f"all_to_all: blocks of {row_bytes} bytes a row: each block "
-                                  f"has to be a multiple of {ALIGN_BYTES} bytes")
-    run_move(at, ops.AllToAll, operand(x), [n * row_bytes for n in splits], result)
-    return result
-
-
-# --- sums -----------------------------------------------------------------------------
-
-
-def _reduce_scatter(x: torch.Tensor, rows: Optional[Sequence[int]],
-                    at: Group) -> torch.Tensor:
-    _check(at, x, "reduce_scatter")
-    _check_sum(x, "reduce_scatter")
-    rows = _scattered_rows(at, x.shape[0], rows)
-    inner = _inner(x)
-    result = x.new_empty((rows[at.rank], *x.shape[1:]))
-    if not x.numel():
-        return result
-    reduce_scatter_into(at, x, [n * inner for n in rows], result)
-    return result
-
-
-def _all_reduce(x: torch.Tensor, at: Group) -> torch.Tensor:
-    _check(at, x.reshape(-1), "all_reduce")
-    _check_sum(x, "all_reduce")
-    result = torch.empty_like(x, memory_format=torch.contiguous_format)
-    n = x.numel()
-    if not n:
-        return result
-    length = round_up(n, ELEMENT_STEP * at.size)
-    if length == n:
-        run_reduce(at, ops.AllReduce, operand(x), [n // at.size] * at.size, result)
-        return result
-    source = x.new_zeros(length)
-    source[:n] = x.reshape(-1)
-    target = torch.empty_like(source)
-    run_reduce(at, ops.AllReduce, source, [length // at.size] * at.size, target)
-    result.view(-1).copy_(target[:n])
-    return result
-
-
-# --- products -------------------------------------------------------------------------
-# Weights are n x k, as nn.Linear keeps them; is_k_by_n: k x n, as backward passes want them.
-
-
-def _columns(weight: torch.Tensor, is_k_by_n: bool) -> int:
-    """n"""
-    return weight.shape[1 if is_k_by_n else 0]
-
-
-def _multiply(x: torch.Tensor, weight: torch.Tensor, is_k_by_n: bool) -> torch.Tensor:
-    """Of x's dtype, under autocast, too."""
-    kind = x.device.type
-    if torch.is_autocast_enabled(kind):
-        with torch.autocast(kind, enabled=False):
-            return _multiply(x, weight, is_k_by_n)
-    return x @ (weight if is_k_by_n else weight.t())
-
-
-def _is_fit(x: torch.Tensor, weights: Sequence[torch.Tensor], is_k_by_n: bool) -> bool:
-    """Whether the copy-engine operators take them as they are."""
-    sizes = [x.shape[1], *(_columns(weight, is_k_by_n) for weight in weights)]
-    return (x.dtype in _PRODUCT_DTYPES and len(weights) <= ops._abi.CEOV_OP_GEMMS_MAX and
-            all(size and size % ELEMENT_STEP == 0 for size in sizes))
-
-
-def _check_products(x: torch.Tensor, weights: Sequence[torch.Tensor], is_k_by_n: bool,
-                    what: str) -> None:
-    if x.dim() != 2:
-        raise errors.InvalidError(f"{what}: x has {x.dim()} dimensions, must be rows x k")
-    k = x.shape[1]
-    for weight in weights:
-        if (weight.dim() != 2 or weight.shape[0 if is_k_by_n else 1] != k or
-                weight.dtype != x.dtype or weight.device != x.device):
-            raise errors.InvalidError(
-                f"{what}: a weight of {tuple(weight.shape)} {weight.dtype} on "
-                f"{weight.device}, must be {f'{k} x n' if is_k_by_n else f'n x {k}'} of "
-                f"{x.dtype} on {x.device}")
-
-
-def _all_gather_matmul(x: torch.Tensor, weights: Sequence[torch.Tensor],
-                       rows: Optional[Sequence[int]], keeps_gathered: bool,
-                       is_k_by_n: bool, at: Group
-                       ) -> Tuple[Optional[torch.Tensor], List[torch.Tensor]]:
-    """(gathered, which may be None where it is not kept, products)"""
-    _check(at, x, "all_gather_matmul")
-    _check_products(x, weights, is_k_by_n, "all_gather_matmul")
-    rows = _gathered_rows(at, x, rows)
-    n_rows = sum(rows)
-    if not n_rows or not _is_fit(x, weights, is_k_by_n):
-        gathered = _all_gather(x, rows, at)
-        return gathered, [_multiply(gathered, weight, is_k_by_n) for weight in weights]
-    results = [x.new_empty((n_rows, _columns(weight, is_k_by_n))) for weight in weights]
-    gathered = x.new_empty((n_rows, x.shape[1])) if keeps_gathered else None
-    run_all_gather_gemm(at, operand(x), [operand(weight) for weight in weights], rows,
-                        is_k_by_n, gathered, results)
-    return gathered, results
-
-
-def _all_gather_matmul_by_name(x: torch.Tensor, *arguments
-                               ) -> Tuple[torch.Tensor, List[torch.Tensor]]:
-    """As torch.library wants it: nothing is a tensor of no rows."""
-    gathered, results = _all_gather_matmul(x, *arguments)
-    return x.new_empty((0, x.shape[1])) if gathered is None else gathered, results
-
-
-def _matmul_reduce_scatter(x: torch.Tensor, weight: torch.Tensor,
-                           rows: Optional[Sequence[int]], is_k_by_n: bool,
-                           at: Group) -> torch.Tensor:
-    _check(at, x, "matmul_reduce_scatter")
-    _check_products(x, [weight], is_k_by_n, "matmul_reduce_scatter")
-    rows = _scattered_rows(at, x.shape[0], rows)
-    if not x.shape[0] or not _is_fit(x, [weight], is_k_by_n):
-        return _reduce_scatter(_multiply(x, weight, is_k_by_n), rows, at)
-    result = x.new_empty((rows[at.rank], _columns(weight, is_k_by_n)))
-    run_gemm_reduce_scatter(at, operand(x), operand(weight), rows, is_k_by_n, result)
-    return result
 
 
 # --- shapes for torch.compile ------------------------------------------------------------
@@ -287,15 +63,15 @@ def _fake_all_reduce(x, group):
 
 def _fake_all_gather_matmul(x, weights, rows, keeps_gathered, is_k_by_n, group):
     n = x.shape[0] * named(group).size if rows is None else sum(rows)
-    is_kept = keeps_gathered or not _is_fit(x, weights, is_k_by_n)
+    is_kept = keeps_gathered or not _products.is_fit(x, weights, is_k_by_n)
     return (x.new_empty((n if is_kept else 0, x.shape[1])),
-            [x.new_empty((n, _columns(weight, is_k_by_n))) for weight in weights])
+            [x.new_empty((n, columns_of(weight, is_k_by_n))) for weight in weights])
 
 
 def _fake_matmul_reduce_scatter(x, weight, rows, is_k_by_n, group):
     at = named(group)
     n = x.shape[0] // at.size if rows is None else rows[at.rank]
-    return x.new_empty((n, _columns(weight, is_k_by_n)))
+    return x.new_empty((n, columns_of(weight, is_k_by_n)))
 
 
 # --- gradients ----------------------------------------------------------------------------
@@ -372,7 +148,7 @@ def _grad_of_shard(ctx, weights, grads) -> Optional[torch.Tensor]:
     if not others:
         return _op_matmul_reduce_scatter(grad.contiguous(), weight, ctx.rows,
                                          not ctx.is_k_by_n, ctx.group)
-    partial = _multiply(grad, weight, not ctx.is_k_by_n)
+    partial = _products.multiply(grad, weight, not ctx.is_k_by_n)
     for grad, weight in others:
         partial.addmm_(grad, weight.t() if ctx.is_k_by_n else weight)
     return reduce_scatter(partial, ctx.group, ctx.rows)
@@ -395,7 +171,7 @@ def _back_matmul_reduce_scatter(ctx, grad):
     grad, grad_x, grad_weight = grad.contiguous(), None, None
     if wants_x and torch.is_grad_enabled():     # create_graph: steps with gradients
         gathered = all_gather(grad, ctx.group, ctx.rows)
-        grad_x = _multiply(gathered, weight, not ctx.is_k_by_n)
+        grad_x = _products.multiply(gathered, weight, not ctx.is_k_by_n)
     elif wants_x:
         gathered, (grad_x,) = _gather_and_multiply(grad, [weight], ctx.rows, wants_weight,
                                                    not ctx.is_k_by_n, ctx.group)
@@ -454,7 +230,7 @@ class _AllGatherMatmul(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, rows, keeps_gathered, group, *weights):
-        gathered, results = _all_gather_matmul(x, weights, rows, keeps_gathered, False,
+        gathered, results = _products.all_gather_matmul(x, weights, rows, keeps_gathered, False,
                                                group_of(group))
         ctx.rows, ctx.is_k_by_n, ctx.group = rows, False, group
         gathered = gathered if keeps_gathered else None
@@ -483,18 +259,25 @@ def _is_eager(*tensors: torch.Tensor) -> bool:
             _functorch_level is not None and _functorch_level() is None)
 
 
-_op_all_gather = _Operator("all_gather", _all_gather, _fake_all_gather, _back_all_gather,
+def _all_gather_matmul_by_name(x: torch.Tensor, *arguments
+                               ) -> Tuple[torch.Tensor, List[torch.Tensor]]:
+    """As torch.library wants it: nothing is a tensor of no rows."""
+    gathered, results = _products.all_gather_matmul(x, *arguments)
+    return x.new_empty((0, x.shape[1])) if gathered is None else gathered, results
+
+
+_op_all_gather = _Operator("all_gather", _moves.all_gather, _fake_all_gather, _back_all_gather,
                            _keep_rows)
-_op_all_to_all = _Operator("all_to_all", _all_to_all, _fake_all_to_all, _back_all_to_all,
+_op_all_to_all = _Operator("all_to_all", _moves.all_to_all, _fake_all_to_all, _back_all_to_all,
                            _keep_splits)
-_op_reduce_scatter = _Operator("reduce_scatter", _reduce_scatter, _fake_reduce_scatter,
+_op_reduce_scatter = _Operator("reduce_scatter", _moves.reduce_scatter, _fake_reduce_scatter,
                                _back_reduce_scatter, _keep_rows)
-_op_all_reduce = _Operator("all_reduce", _all_reduce, _fake_all_reduce, _back_all_reduce,
+_op_all_reduce = _Operator("all_reduce", _moves.all_reduce, _fake_all_reduce, _back_all_reduce,
                            _keep_group)
 _op_all_gather_matmul = _Operator("all_gather_matmul", _all_gather_matmul_by_name,
                                   _fake_all_gather_matmul, _back_all_gather_matmul,
                                   _keep_all_gather_matmul)
-_op_matmul_reduce_scatter = _Operator("matmul_reduce_scatter", _matmul_reduce_scatter,
+_op_matmul_reduce_scatter = _Operator("matmul_reduce_scatter", _products.matmul_reduce_scatter,
                                       _fake_matmul_reduce_scatter,
                                       _back_matmul_reduce_scatter,
                                       _keep_matmul_reduce_scatter)
@@ -503,7 +286,7 @@ _op_matmul_reduce_scatter = _Operator("matmul_reduce_scatter", _matmul_reduce_sc
 def _gather_and_multiply(x, weights, rows, keeps_gathered: bool, is_k_by_n: bool, group):
     """(gathered, products); no gradients on the short way."""
     if _is_eager(x, *weights):
-        return _all_gather_matmul(x, weights, rows, keeps_gathered, is_k_by_n,
+        return _products.all_gather_matmul(x, weights, rows, keeps_gathered, is_k_by_n,
                                   group_of(group))
     return _op_all_gather_matmul.long(x, weights, rows, keeps_gathered, is_k_by_n,
                                       name_of(group))

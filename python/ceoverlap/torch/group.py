@@ -28,6 +28,8 @@ def _slow_current_stream(index: int) -> int:
 
 # PyTorch's own short way, where it has one: a call makes few microseconds' work otherwise.
 _current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", _slow_current_stream)
+_is_capturing = getattr(torch._C, "_cuda_isCurrentStreamCapturing",
+                        torch.cuda.is_current_stream_capturing)
 
 
 class _Given:
@@ -115,8 +117,6 @@ class Group:
     device         where this rank's tensors are: "cuda", "cuda:N" or "cpu"; None: the
                    current GPU where the group has a backend for it, else the CPU
     deadline_s     of every wait for a peer
-    graphs         whether operators can be captured into CUDA graphs; their copies are then
-                   queued by the calling thread, else by the engine's, and calls are shorter
 
     All ranks make it together, as they would call a collective; it blocks until all have.
     Everything in ceoverlap.torch that takes a process group finds its Group by of(). NCCL
@@ -124,11 +124,10 @@ class Group:
     """
 
     def __init__(self, process_group=None, device: Union[None, str, torch.device] = None, *,
-                 deadline_s: float = DEADLINE_S, graphs: bool = True):
+                 deadline_s: float = DEADLINE_S):
         if process_group is None and dist.is_available() and dist.is_initialized():
             process_group = dist.group.WORLD
         self.deadline_s: float = deadline_s
-        self.graphs: bool = graphs
         self._n_exchanges = 0
         self._store, self.rank, self.size = self._meet(process_group)
         self.device: torch.device = _device_of(process_group, device)
@@ -247,10 +246,14 @@ class Group:
         what is on the caller's current stream, which comes after it when the block ends. It
         is the current stream; but the default one is the NULL stream, on which nothing may
         wait for marks, and gets a stream beside it."""
-        if not self.is_gpu:
-            return _NO_STREAM
-        handle = _current_stream(self.device.index)
-        return _Given(handle) if handle else _Beside(self)
+        handle = self.current_stream()
+        if handle is None:
+            return _Beside(self)
+        return _Given(handle) if handle else _NO_STREAM
+
+    def current_stream(self) -> Optional[int]:
+        """The current stream's CUstream, 0 on the CPU; None where it is the NULL stream."""
+        return (_current_stream(self.device.index) or None) if self.is_gpu else 0
 
     def side_stream(self) -> torch.cuda.Stream:
         """The stream beside the default one."""
@@ -260,7 +263,7 @@ class Group:
 
     def is_capturing(self) -> bool:
         """Whether the current stream is being captured into a graph."""
-        return self.is_gpu and torch.cuda.is_current_stream_capturing()
+        return self.is_gpu and _is_capturing()
 
     # --- what belongs to it --------------------------------------------------------------
 

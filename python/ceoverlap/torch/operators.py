@@ -10,7 +10,7 @@ from typing import List, Optional, Sequence, Tuple
 
 import torch
 
-from .. import _abi, errors, ops
+from .. import _abi, ops
 from .group import Group
 
 OPERATORS_MAX = 512                     # of a group; the least recently used one goes
@@ -21,11 +21,15 @@ ELEMENT_STEP = 8                        # what k, n and counts are multiples of
 
 
 class Operators:
-    """What a group has made so far: ``group.operators``.
+    """What a group has made so far: ``group.operators``. All of them can be captured into
+    graphs, so the calling thread queues their copies, in front of the kernels that wait for
+    them. To leave that to the engine would halve a call's time, but on GPUs such sums and
+    FSDP2's pulls side by side were seen to stand still.
 
     tunes   whether operators that are made from now on measure what suits their shape
             (ceov_op_tune): the same at all ranks. It takes seconds at the first time and is
-            remembered on the machine
+            remembered on the machine. What a capture makes only looks up what is remembered
+    known   what callers work out of shapes, by whatever they find it
     """
 
     def __init__(self, group: Group):
@@ -34,35 +38,27 @@ class Operators:
         self._made: collections.OrderedDict = collections.OrderedDict()
         self._captured: set = set()
         self._n_names = 0
+        self.known: dict = {}
         self.tunes = False
 
     def get(self, kind: type, *shape):
         """The operator of that class of ceoverlap.ops and of that shape: its arguments
-        behind the workspace. At first use all ranks make it together."""
-        key = (kind, shape)
+        behind the workspace. At first use all ranks make it together, also in a capture."""
+        return self.find((kind, shape))
+
+    def find(self, key: Tuple[type, tuple]):
+        """The same; key: (kind, shape)."""
         op = self._made.get(key)
         if op is None:
             op = self._make(key)
         self._made.move_to_end(key)
         if self._group.is_capturing():
-            self._check_graphs()
             self._captured.add(key)     # the graph holds its memory
         return op
-
-    def _check_graphs(self) -> None:
-        if not self._group.graphs:
-            raise errors.StateError(
-                f"{self._group}: its operators cannot be captured into a graph: make the "
-                "group by Group(process_group, graphs=True)")
 
     def _make(self, key):
         kind, shape = key
         group = self._group
-        if group.is_capturing():
-            self._check_graphs()
-            raise errors.StateError(
-                f"{kind.__name__} {shape}: rank {group.rank}: the first run of a shape makes "
-                "its operator, which a capture cannot hold: run it once before the capture")
         group.agree(kind.__name__, repr(shape))
         workspace = self._workspace(kind.scratch_bytes(*shape))
         op = group.together(f"{kind.__name__} {shape}", lambda: self._create(
@@ -73,7 +69,8 @@ class Operators:
 
     def _create(self, workspace: ops.Workspace, kind: type, shape):
         op = kind(workspace, *shape)
-        if self.tunes and self._group.is_gpu and hasattr(op, "tune"):
+        if (self.tunes and self._group.is_gpu and hasattr(op, "tune") and
+                not self._group.is_capturing()):
             with self._group.stream() as stream:
                 op.tune(stream)
         return op
@@ -101,11 +98,18 @@ class Operators:
         self._n_names += 1
         what = f"workspace of {size} bytes"
         workspace = group.together(what, lambda: ops.Workspace(
-            group.context, name, size, capturable=group.is_gpu and group.graphs,
+            group.context, name, size, capturable=group.is_gpu,
             deadline_s=group.deadline_s))
         group.together(what, lambda: workspace.connect(group.deadline_s))
         self._workspaces.append((size, workspace))
         return workspace
+
+    def remember(self, key, value):
+        """value, which known has from now on."""
+        if len(self.known) >= OPERATORS_MAX:
+            self.known.clear()
+        self.known[key] = value
+        return value
 
     def check(self) -> None:
         """Raises the error that ended a run of any of them. Never blocks."""
@@ -127,7 +131,8 @@ def round_up(n: int, step: int) -> int:
 
 def operand(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor, or a copy of it without gaps and aligned as operators need it."""
-    tensor = tensor.contiguous().resolve_conj().resolve_neg()
+    if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
+        tensor = tensor.contiguous().resolve_conj().resolve_neg()
     return tensor if tensor.data_ptr() % ALIGN_BYTES == 0 else tensor.clone()
 
 
@@ -146,12 +151,18 @@ class _Call:
 
     def __call__(self, group: Group, op, *pointers: int) -> None:
         """The pointers behind `stream`, in the struct's order."""
-        with group.stream() as stream:
-            result = self._call(op._open_handle(),
-                                self._pack(self._n_bytes, stream or 0, *pointers))
+        stream = group.current_stream()
+        if stream is None:
+            with group.stream() as stream:
+                result = self._run(op, stream, pointers)
+        else:
+            result = self._run(op, stream, pointers)
         if result:
             context = group.context
             raise context._exception(self.name, result, [], context.last_failure())
+
+    def _run(self, op, stream: int, pointers: Sequence[int]) -> int:
+        return self._call(op._open_handle(), self._pack(self._n_bytes, stream, *pointers))
 
 
 _ag_gemm = _Call("ceov_ag_gemm_run", _abi.ceov_ag_gemm_run)
@@ -161,29 +172,44 @@ _move = _Call("ceov_move_run", _abi.ceov_move_run)
 _NONE = [0] * _abi.CEOV_OP_GEMMS_MAX
 
 
-def run_all_gather_gemm(group: Group, x: torch.Tensor, weights: Sequence[torch.Tensor],
-                        rows: Sequence[int], is_k_by_n: bool,
-                        gathered: Optional[torch.Tensor],
+def all_gather_gemm(x: torch.Tensor, weights: Sequence[torch.Tensor], rows: Sequence[int],
+                    is_k_by_n: bool) -> Tuple[type, tuple]:
+    """The key of run_all_gather_gemm()'s operator: see Operators.find()."""
+    n = tuple(columns_of(weight, is_k_by_n) for weight in weights)
+    return ops.AllGatherGemm, (tuple(rows), x.shape[1], n, DTYPES[x.dtype], None, is_k_by_n)
+
+
+def gemm_reduce_scatter(x: torch.Tensor, weight: torch.Tensor, rows: Sequence[int],
+                        is_k_by_n: bool) -> Tuple[type, tuple]:
+    """The key of run_gemm_reduce_scatter()'s operator."""
+    n = columns_of(weight, is_k_by_n)
+    return ops.GemmReduceScatter, (tuple(rows), x.shape[1], n, DTYPES[x.dtype], None,
+                                   is_k_by_n)
+
+
+def columns_of(weight: torch.Tensor, is_k_by_n: bool) -> int:
+    """n of a weight that is k x n, else n x k."""
+    return weight.shape[1 if is_k_by_n else 0]
+
+
+def run_all_gather_gemm(group: Group, key: Tuple[type, tuple], x: torch.Tensor,
+                        weights: Sequence[torch.Tensor], gathered: Optional[torch.Tensor],
                         results: Sequence[torch.Tensor]) -> None:
     """results[i] = all ranks' x (sum(rows) x k) times weights[i] (k x n; else n x k,
     transposed); gathered: gets all ranks' x."""
-    n = tuple(result.shape[1] for result in results)
-    op = group.operators.get(ops.AllGatherGemm, tuple(rows), x.shape[1], n, DTYPES[x.dtype],
-                             None, is_k_by_n)
-    unused = _NONE[len(n):]
-    _ag_gemm(group, op, x.data_ptr(), *(weight.data_ptr() for weight in weights), *unused,
-             *(result.data_ptr() for result in results), *unused,
+    unused = _NONE[len(weights):]
+    _ag_gemm(group, group.operators.find(key), x.data_ptr(),
+             *[weight.data_ptr() for weight in weights], *unused,
+             *[result.data_ptr() for result in results], *unused,
              0 if gathered is None else gathered.data_ptr())
 
 
-def run_gemm_reduce_scatter(group: Group, x: torch.Tensor, weight: torch.Tensor,
-                            rows: Sequence[int], is_k_by_n: bool,
-                            result: torch.Tensor) -> None:
+def run_gemm_reduce_scatter(group: Group, key: Tuple[type, tuple], x: torch.Tensor,
+                            weight: torch.Tensor, result: torch.Tensor) -> None:
     """result = own rows of the sum over ranks of x (sum(rows) x k) times weight (k x n; else
     n x k, transposed)."""
-    op = group.operators.get(ops.GemmReduceScatter, tuple(rows), x.shape[1],
-                             result.shape[1], DTYPES[x.dtype], None, is_k_by_n)
-    _gemm_rs(group, op, x.data_ptr(), weight.data_ptr(), result.data_ptr())
+    _gemm_rs(group, group.operators.find(key), x.data_ptr(), weight.data_ptr(),
+             result.data_ptr())
 
 
 def run_reduce(group: Group, kind: type, source: torch.Tensor, counts: Sequence[int],

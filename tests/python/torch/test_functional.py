@@ -312,7 +312,8 @@ def keeps_dtype_under_autocast():
 
 
 def is_full():
-    """A new shape where every operator that is kept belongs to a graph, and where not."""
+    """A new shape where every operator that is kept belongs to a graph, and where not; and
+    what is known of shapes."""
     group = Group()
     xs = [torch.ones(8 * group.size * n, device=group.device) for n in range(1, 6)]
     with mock.patch.object(operators, "OPERATORS_MAX", 2):
@@ -322,6 +323,10 @@ def is_full():
         for x in xs + xs:
             equal(ct.all_reduce(x, group), x * group.size, x.shape)
             equal(ct.all_reduce(x, group), x * group.size, x.shape)
+            matrix = x.view(-1, 8).bfloat16()
+            equal(ct.all_gather_matmul(matrix, matrix.new_ones(8, 8), group),
+                  matrix.new_full((len(matrix) * group.size, 8), 8), x.shape)
+            assert len(group.operators.known) <= 2
         assert set(group.operators._captured) <= set(group.operators._made)
     group.close()
 

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""Moves and sums of tensors on a group's operators: what functional.py offers, without
+gradients; and who has which rows."""
+
+from __future__ import annotations
+
+from typing import List, Optional, Sequence, Tuple
+
+import torch
+
+from .. import errors, ops
+from .group import Group
+from .operators import (ALIGN_BYTES, DTYPES, ELEMENT_STEP, operand, reduce_scatter_into,
+                        round_up, run_move, run_reduce)
+
+# --- shares ---------------------------------------------------------------------------
+
+
+def gathered_rows(group: Group, x: torch.Tensor, rows: Optional[Sequence[int]]) -> List[int]:
+    """Each rank's rows, where x is the own share."""
+    if rows is None:
+        return [x.shape[0]] * group.size
+    if len(rows) != group.size or rows[group.rank] != x.shape[0]:
+        raise errors.InvalidError(f"rows {list(rows)}: rank {group.rank} of {group.size} has "
+                                  f"{x.shape[0]}")
+    return list(rows)
+
+
+def scattered_rows(group: Group, n: int, rows: Optional[Sequence[int]]) -> List[int]:
+    """Each rank's rows of n."""
+    if rows is None:
+        if n % group.size:
+            raise errors.InvalidError(f"{n} rows are not {group.size} equal shares: say rows")
+        return [n // group.size] * group.size
+    if len(rows) != group.size or sum(rows) != n:
+        raise errors.InvalidError(f"rows {list(rows)}: must be {group.size} numbers with sum "
+                                  f"{n}")
+    return list(rows)
+
+
+def _inner(x: torch.Tensor) -> int:
+    """Elements of a row."""
+    n = 1
+    for size in x.shape[1:]:
+        n *= size
+    return n
+
+
+def check(group: Group, x: torch.Tensor, what: str) -> None:
+    if x.dim() < 1:
+        raise errors.InvalidError(f"{what}: a tensor without dimensions")
+    if x.device != group.device:
+        raise errors.InvalidError(f"{what}: a tensor on {x.device}, but the group's rank "
+                                  f"{group.rank} is on {group.device}")
+
+
+def _check_sum(x: torch.Tensor, what: str) -> None:
+    if x.dtype not in DTYPES:
+        raise errors.InvalidError(f"{what}: {x.dtype}: sums are of {list(DTYPES)}")
+
+
+# --- moves ----------------------------------------------------------------------------
+
+
+def all_gather(x: torch.Tensor, rows: Optional[Sequence[int]], at: Group) -> torch.Tensor:
+    check(at, x, "all_gather")
+    rows = gathered_rows(at, x, rows)
+    row_bytes = _inner(x) * x.element_size()
+    result = x.new_empty((sum(rows), *x.shape[1:]))
+    if not result.numel():
+        return result
+    if any(n * row_bytes % ALIGN_BYTES for n in rows):
+        return _all_gather_padded(at, x, rows, result)
+    run_move(at, ops.AllGather, operand(x), [n * row_bytes for n in rows], result)
+    return result
+
+
+def _all_gather_padded(group: Group, x: torch.Tensor, rows: Sequence[int],
+                       result: torch.Tensor) -> torch.Tensor:
+    """Shards that are no whole number of vectors: all as long as the longest, rounded up."""
+    sizes = [n * _inner(x) * x.element_size() for n in rows]
+    length = round_up(max(sizes), ALIGN_BYTES)
+    source = torch.empty(length, dtype=torch.uint8, device=x.device)
+    source[:sizes[group.rank]].view(x.dtype).view(x.shape).copy_(x)
+    target = source.new_empty((group.size, length))
+    run_move(group, ops.AllGather, source, [length] * group.size, target)
+    torch.cat([target[rank, :size] for rank, size in enumerate(sizes)],
+              out=result.view(-1).view(torch.uint8))
+    return result
+
+
+def _block_rows(group: Group, x: torch.Tensor,
+                splits: Optional[Sequence[int]]) -> Tuple[List[int], List[int]]:
+    """(rows from rank r to rank t at [r * size + t], those to us)."""
+    n = group.size
+    if splits is None:
+        share = scattered_rows(group, x.shape[0], None)[0]
+        splits = [share] * (n * n)
+    if len(splits) != n * n or min(splits) < 0:
+        raise errors.InvalidError(f"splits: {len(splits)} numbers, must be {n} x {n}, rows "
+                                  "from rank r to rank t")
+    sent = sum(splits[group.rank * n:(group.rank + 1) * n])
+    if sent != x.shape[0]:
+        raise errors.InvalidError(f"splits: rank {group.rank} sends {sent} rows, but x has "
+                                  f"{x.shape[0]}")
+    return list(splits), [splits[r * n + group.rank] for r in range(n)]
+
+
+def all_to_all(x: torch.Tensor, splits: Optional[Sequence[int]], at: Group) -> torch.Tensor:
+    check(at, x, "all_to_all")
+    splits, received = _block_rows(at, x, splits)
+    row_bytes = _inner(x) * x.element_size()
+    result = x.new_empty((sum(received), *x.shape[1:]))
+    if not sum(splits) * row_bytes:
+        return result
+    if row_bytes % ALIGN_BYTES and any(n * row_bytes % ALIGN_BYTES for n in splits):
+        raise errors.InvalidError(f"all_to_all: blocks of {row_bytes} bytes a row: each block "
+                                  f"has to be a multiple of {ALIGN_BYTES} bytes")
+    run_move(at, ops.AllToAll, operand(x), [n * row_bytes for n in splits], result)
+    return result
+
+
+# --- sums -----------------------------------------------------------------------------
+
+
+def reduce_scatter(x: torch.Tensor, rows: Optional[Sequence[int]],
+                    at: Group) -> torch.Tensor:
+    check(at, x, "reduce_scatter")
+    _check_sum(x, "reduce_scatter")
+    rows = scattered_rows(at, x.shape[0], rows)
+    inner = _inner(x)
+    result = x.new_empty((rows[at.rank], *x.shape[1:]))
+    if not x.numel():
+        return result
+    reduce_scatter_into(at, x, [n * inner for n in rows], result)
+    return result
+
+
+def all_reduce(x: torch.Tensor, at: Group) -> torch.Tensor:
+    check(at, x.reshape(-1), "all_reduce")
+    _check_sum(x, "all_reduce")
+    result = torch.empty_like(x, memory_format=torch.contiguous_format)
+    n = x.numel()
+    if not n:
+        return result
+    length = round_up(n, ELEMENT_STEP * at.size)
+    if length == n:
+        run_reduce(at, ops.AllReduce, operand(x), [n // at.size] * at.size, result)
+        return result
+    source = x.new_zeros(length)
+    source[:n] = x.reshape(-1)
+    target = torch.empty_like(source)
+    run_reduce(at, ops.AllReduce, source, [length // at.size] * at.size, target)
+    result.view(-1).copy_(target[:n])
+    return result
