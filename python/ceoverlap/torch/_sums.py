@@ -12,7 +12,7 @@ from torch.distributed.fsdp._fully_shard._fsdp_api import ReduceScatter
 
 from .. import ops
 from .group import Group
-from .operators import DTYPES, ELEMENT_STEP, reduce_scatter_into, round_up
+from .operators import DTYPES, reduce_scatter_into, sum_length
 
 _RedOp = dist.ReduceOp.RedOpType
 
@@ -27,13 +27,15 @@ class Family:
         self._dtypes: Set[torch.dtype] = set()
 
     def reserve(self, dtype: torch.dtype) -> None:
-        """At the first sum of that dtype, by all ranks together."""
+        """At the first sum of that dtype, by all ranks together: scratch for the largest run
+        of any of them."""
         if dtype in self._dtypes:
             return
         self._dtypes.add(dtype)
-        length = max(round_up(sum(param.padded_sharded_param_size.numel()
-                                  for param in param_group.fsdp_params
-                                  if param.sharded_param.requires_grad), ELEMENT_STEP)
+        length = max(sum_length(sum(param.padded_sharded_param_size.numel()
+                                    for param in param_group.fsdp_params
+                                    if param.sharded_param.requires_grad),
+                                self.group.size, dtype.itemsize)
                      for param_group in self.param_groups)
         if length:
             self.group.operators.get(ops.ReduceScatter, (length,) * self.group.size,

@@ -19,6 +19,12 @@ DTYPES = {torch.bfloat16: "bfloat16", torch.float16: "float16", torch.float32: "
 ALIGN_BYTES = 16                        # of operands and results
 ELEMENT_STEP = 8                        # what k, n and counts are multiples of
 
+# What a reduce-scatter takes of scratch, twice, the same at all ranks: a larger one goes
+# column by column in several runs. But not in more than these: each costs the calling thread
+# some 20 us, and the GPU a start and an end without copies.
+SUM_SCRATCH_BYTES = 64 << 20
+SUM_RUNS_MAX = 8
+
 
 class Operators:
     """What a group has made so far: ``group.operators``. All of them can be captured into
@@ -213,35 +219,68 @@ def run_gemm_reduce_scatter(group: Group, key: Tuple[type, tuple], x: torch.Tens
 
 
 def run_reduce(group: Group, kind: type, source: torch.Tensor, counts: Sequence[int],
-               target: torch.Tensor) -> None:
-    """kind: ops.ReduceScatter or ops.AllReduce; counts of elements, multiples of 8."""
-    op = group.operators.get(kind, tuple(counts), DTYPES[source.dtype])
+               target: torch.Tensor, stride: int = 0) -> None:
+    """kind: ops.ReduceScatter or ops.AllReduce; counts of elements, multiples of 8, as is
+    the stride of a ReduceScatter's parts."""
+    shape = (tuple(counts), DTYPES[source.dtype]) + ((None, stride) if stride else ())
+    op = group.operators.get(kind, *shape)
     _reduce(group, op, source.data_ptr(), target.data_ptr())
+
+
+def sum_length(longest: int, size: int, item_bytes: int) -> int:
+    """Elements of each of `size` parts that one run of a reduce-scatter sums, a multiple of
+    8, where the longest part has `longest`: all of them, or some to go through them in equal
+    steps, the last one shorter."""
+    most = max(SUM_SCRATCH_BYTES // (size * item_bytes * ELEMENT_STEP), 1) * ELEMENT_STEP
+    n_runs = min(-(-longest // most), SUM_RUNS_MAX)
+    return round_up(-(-longest // max(n_runs, 1)), ELEMENT_STEP)
 
 
 def reduce_scatter_into(group: Group, source: torch.Tensor, counts: Sequence[int],
                         target: torch.Tensor) -> None:
-    """target = own part of the sum over ranks of source: contiguous, of any counts and
-    alignment. What operators do not take as it is goes through copies."""
-    n, size = counts[group.rank], group.size
-    if any(count % ELEMENT_STEP for count in counts):
-        source = _padded(source, counts)
-        counts = [source.shape[1]] * size
-    whole = target
+    """target (contiguous) = own part of the sum over ranks of source, of any counts and
+    alignment. What operators do not take as it is goes through copies: of all of it where it
+    has gaps, else none of them larger than a run's scratch."""
+    if not source.is_contiguous() or source.is_neg():
+        source = operand(source)
+    longest, size = max(counts), group.size
+    length = sum_length(longest, size, source.itemsize)
+    is_plain = not any(count % ELEMENT_STEP for count in counts)
+    source, target = source.view(-1), target.view(-1)
+    if is_plain and length >= longest:
+        _sum_into(group, operand(source), counts, target)
+        return
+    is_plain = (is_plain and len(set(counts)) == 1 and
+                source.data_ptr() % ALIGN_BYTES == 0)
+    for at in range(0, longest, length):
+        n = min(length, longest - at)
+        if is_plain:
+            _sum_into(group, source[at:], [n] * size, target[at:at + n], longest)
+        else:
+            padded = _padded(source, counts, at, n)
+            _sum_into(group, padded, [padded.shape[1]] * size, target[at:at + n])
+
+
+def _sum_into(group: Group, source: torch.Tensor, counts: Sequence[int],
+              target: torch.Tensor, stride: int = 0) -> None:
+    """One run; target gets the first elements of the own part, as many as it has."""
+    n, whole = target.numel(), target
     if counts[group.rank] != n or operand(target) is not target:
         whole = target.new_empty(counts[group.rank])
-    run_reduce(group, ops.ReduceScatter, operand(source), counts, whole)
+    run_reduce(group, ops.ReduceScatter, source, counts, whole, stride)
     if whole is not target:
-        target.view(-1).copy_(whole[:n])
+        target.copy_(whole[:n])
 
 
-def _padded(source: torch.Tensor, counts: Sequence[int]) -> torch.Tensor:
-    """A row for each part, as long as the longest, rounded up, and zeros behind it."""
-    padded = source.new_zeros((len(counts), round_up(max(counts), ELEMENT_STEP)))
+def _padded(source: torch.Tensor, counts: Sequence[int], at: int, n: int) -> torch.Tensor:
+    """A row for each part: its elements from `at` on, n at most, then zeros, to a multiple
+    of 8. source: of one dimension."""
+    padded = source.new_zeros((len(counts), round_up(n, ELEMENT_STEP)))
     if len(set(counts)) == 1:
-        padded[:, :counts[0]] = source.reshape(len(counts), counts[0])
+        padded[:, :n] = source.view(len(counts), counts[0])[:, at:at + n]
         return padded
-    for row, part in zip(padded, source.reshape(-1).split(list(counts))):
+    for row, part in zip(padded, source.split(list(counts))):
+        part = part[at:at + n]
         row[:len(part)] = part
     return padded
 
