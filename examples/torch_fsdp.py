@@ -1,28 +1,36 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 """Trains a small Llama-like model with PyTorch's FSDP2: with its own communication, with
-NCCL's copy-engine mode where that runs, and with ceoverlap, step by step in turn.
+all-gathers on NCCL's copy engines where those run (torch_fsdp_nccl.py), and with ceoverlap,
+step by step in turn.
 
     torchrun --nproc-per-node 4 torch_fsdp.py --layers 8 --hidden 4096
 
 prints each step's losses, and at the end how long steps took and how much memory they held
-at most. --profile also lists the kernels of all-gathers. Without GPUs it runs on the CPU
-over gloo, if the model is small: --layers 2 --hidden 64 --vocab 256 --seq 32."""
+at most. --profile also lists what all-gathers had the GPU do. Without GPUs it runs on the
+CPU over gloo, if the model is small: --layers 2 --hidden 64 --vocab 256 --seq 32."""
 
 import argparse
+import dataclasses
+import json
 import os
 import statistics
 import time
 
-os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")      # before CUDA begins
+# Before CUDA begins; and a communicator, or a window, is there when the call returns.
+os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+os.environ.setdefault("TORCH_NCCL_USE_COMM_NONBLOCKING", "0")
 
 import torch
 import torch.distributed as dist
 import torch.nn as nn
 import torch.nn.functional as F
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.profiler import ProfilerActivity, profile
 
+import torch_fsdp_nccl
+import torch_fsdp_profile
 from ceoverlap.torch import Group, fsdp
 
 HEAD = 128                              # width of an attention head, where hidden allows
@@ -94,55 +102,64 @@ def sharded_model(options, device, mesh):
 class Way:
     """A model, how it communicates, and what was measured of it."""
 
-    def __init__(self, name, model, options):
+    def __init__(self, name, model, options, close=lambda: None):
         self.name = name
         self.model = model
+        self.close = close              # gives back what the way has beside the model
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=options.rate)
-        self.times_ms, self.peak_bytes, self.other_bytes = [], 0, 0
+        self.times_ms, self.losses, self.profile, self.unshard_us = [], [], {}, None
+        self.peak_bytes, self.other_bytes, self.kept_bytes = 0, 0, 0
 
     def step(self, tokens):
-        loss = F.cross_entropy(self.model(tokens[:, :-1]).flatten(0, 1).float(),
-                               tokens[:, 1:].flatten())
-        loss.backward()
+        loss = backward(self.model, tokens)
         self.optimizer.step()
         self.optimizer.zero_grad()
         return loss
 
 
-def nccl_mesh(mesh):
-    """A communicator that takes no SM where its memory allows it."""
-    options = dist.ProcessGroupNCCL.Options()
-    options.config.cta_policy = dist.ProcessGroupNCCL.NCCL_CTA_POLICY_ZERO
-    group = dist.new_group(pg_options=options)
-    return DeviceMesh.from_group(group, mesh.device_type)
+def backward(model, tokens):
+    loss = F.cross_entropy(model(tokens[:, :-1]).flatten(0, 1).float(),
+                           tokens[:, 1:].flatten())
+    loss.backward()
+    return loss
 
 
-def nccl_way(options, device, mesh):
-    """FSDP2 with NCCL's copy engines; raises where this PyTorch cannot."""
-    model = sharded_model(options, device, nccl_mesh(mesh))
-    for module in model.modules():
-        if isinstance(module, FSDPModule):
-            if hasattr(module, "set_symm_mem_for_comm"):
-                module.set_symm_mem_for_comm()
-            else:
-                module.set_allocate_memory_from_process_group_for_comm(True)
-            module.set_force_sum_reduction_for_comms(True)
-    return Way("NCCL copy engines", model, options)
+def random_tokens(options, device):
+    return torch.randint(options.vocab, (options.batch, options.seq + 1), device=device)
+
+
+def nccl_way(options, device):
+    """Raises torch_fsdp_nccl.Unavailable where NCCL launches kernels all the same."""
+    tokens = random_tokens(options, device)
+
+    def step_of(model):
+        backward(model, tokens)
+        model.zero_grad()
+
+    model, gather, how = torch_fsdp_nccl.copy_engine_model(
+        lambda mesh: sharded_model(options, device, mesh), step_of, device)
+    say(f"NCCL copy engines: no all-gather kernel in a profiled step; {how}, "
+        f"{gather.n_bytes / MIB:.0f} MiB of windows kept")
+    way = Way("NCCL copy engines", model, options, gather.close)
+    way.kept_bytes = gather.n_bytes
+    return way
 
 
 def all_ways(options, device, mesh):
-    """([Way, ...], handle of the last one)."""
+    """([Way, ...], handle of the last one, {way: why it was skipped})."""
     ways = [Way("FSDP2", sharded_model(options, device, mesh), options)]
-    if device.type == "cuda" and not options.without_nccl:
-        try:
-            ways.append(nccl_way(options, device, mesh))
-        except (AttributeError, RuntimeError, AssertionError) as error:
-            say(f"NCCL copy engines: skipped: {error}")
-    elif device.type != "cuda":
-        say("NCCL copy engines: skipped: no GPU")
+    skipped = {}
+    try:
+        if device.type != "cuda":
+            raise torch_fsdp_nccl.Unavailable("no GPU")
+        if not options.without_nccl:
+            ways.append(nccl_way(options, device))
+    except torch_fsdp_nccl.Unavailable as reason:
+        skipped["NCCL copy engines"] = str(reason)
+        say(f"NCCL copy engines: skipped: {reason}")
     ours = Way("ceoverlap", sharded_model(options, device, mesh), options)
     handle = fsdp.enable(ours.model)
-    return ways + [ours], handle
+    return ways + [ours], handle, skipped
 
 
 # --- measuring ----------------------------------------------------------------------------
@@ -167,7 +184,7 @@ def finish(device):
 
 
 def measured_step(way, tokens, device, is_warm):
-    """Returns the loss, the mean over ranks."""
+    """The way gets its loss, the mean over ranks, and what else is measured."""
     dist.barrier()
     finish(device)
     if device.type == "cuda":
@@ -185,58 +202,89 @@ def measured_step(way, tokens, device, is_warm):
     way.other_bytes += max(used_elsewhere(device) - elsewhere, 0)
     loss = loss.detach().clone()
     dist.all_reduce(loss)
-    return loss.item() / dist.get_world_size()
+    way.losses.append(loss.item() / dist.get_world_size())
 
 
 def train(ways, options, device):
     for step in range(options.warmup + options.steps):
         torch.manual_seed(1000 * step + dist.get_rank())
-        tokens = torch.randint(options.vocab, (options.batch, options.seq + 1), device=device)
-        losses = [measured_step(way, tokens, device, step >= options.warmup) for way in ways]
-        say(f"step {step}: " + ", ".join(f"{way.name} {loss:.6f}"
-                                         for way, loss in zip(ways, losses)) +
-            f", difference {losses[-1] - losses[0]:+.2e}")
+        tokens = random_tokens(options, device)
+        for way in ways:
+            measured_step(way, tokens, device, step >= options.warmup)
+        say(f"step {step}: " + ", ".join(f"{way.name} {way.losses[-1]:.6f}" for way in ways) +
+            f", difference {ways[-1].losses[-1] - ways[0].losses[-1]:+.2e}")
 
 
-def kernels_of(way, tokens, device):
-    """Names of the GPU kernels that all-gathers launched, with how many of each."""
-    from torch.profiler import ProfilerActivity, profile
-
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
-        way.step(tokens)
-        finish(device)
-    counts = {}
-    pending = [event for event in profiler.events() if event.name.startswith(
-        "FSDP::all_gather")]
-    while pending:
-        event = pending.pop()
-        pending.extend(event.cpu_children)
-        for kernel in event.kernels:
-            counts[kernel.name] = counts.get(kernel.name, 0) + 1
-    return counts
+def largest_difference(way, reference):
+    """Of the losses, over all steps."""
+    return max((abs(x - y) for x, y in zip(way.losses, reference.losses)), default=0.0)
 
 
 def profile_all(ways, options, device):
-    tokens = torch.randint(options.vocab, (options.batch, options.seq + 1), device=device)
+    tokens = random_tokens(options, device)
     for way in ways:
-        say(f"{way.name}: what all-gathers of one step had the GPU do (copies included):")
-        for name, n in sorted(kernels_of(way, tokens, device).items()):
-            say(f"  {n:4d} x {name[:100]}")
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+            way.step(tokens)
+            finish(device)
+        way.profile = torch_fsdp_profile.gather_work(profiler.events())
+        say(f"{way.name}: what all-gathers of one step had the GPU do:")
+        for part, work in sorted(way.profile.items()):
+            say(f"  {part}: {torch_fsdp_profile.kernel_us(work):.0f} us of kernels, "
+                f"{sum(us for _, us in work.values()):.0f} us in all")
+            for name, (n, us) in sorted(work.items()):
+                say(f"    {n:4d} x {us:9.0f} us  {name[:90]}")
+    if device.type == "cuda":
+        time_gathers(ways, device)
+
+
+def time_gathers(ways, device):
+    """Of the last layer, whose parameters the pass before leaves sharded. By PyTorch and by
+    ceoverlap: NCCL's windows are bound to the streams of a training step."""
+    ways = [ways[0], ways[-1]]
+    times = torch_fsdp_profile.median_unshard_us([way.model.layers[-1] for way in ways], device)
+    for way, us in zip(ways, times):
+        way.unshard_us = us
+        say(f"{way.name}: a layer's all-gather by itself, copy-in and copy-out with it: "
+            f"{us:.0f} us")
+
+
+# --- results --------------------------------------------------------------------------------
 
 
 def report(ways, handle):
     say(f"\n{'way':20} {'median ms':>10} {'least ms':>10} {'peak MiB':>10} "
-        f"{'outside MiB':>12}")
+        f"{'outside MiB':>12} {'difference':>11}")
     for way in ways:
         if not way.times_ms:
             continue
         say(f"{way.name:20} {statistics.median(way.times_ms):10.2f} "
             f"{min(way.times_ms):10.2f} {way.peak_bytes / MIB:10.0f} "
-            f"{way.other_bytes / MIB:12.0f}")
+            f"{way.other_bytes / MIB:12.0f} {largest_difference(way, ways[0]):11.2e}")
     say("peak: PyTorch's allocator above what is there between steps; outside: memory of the "
-        "GPU that others allocated during its steps\n")
+        "GPU that others allocated during its steps; difference: the largest of a loss from "
+        f"{ways[0].name}'s, over {len(ways[0].losses)} steps\n")
     for stats in handle.stats[:2]:
         say(stats)
+
+
+def write_json(path, options, found, handle):
+    """All figures of this rank; found: (ways, {way: why it was skipped})."""
+    ways, skipped = found
+    figures = {"options": vars(options), "ranks": dist.get_world_size(),
+               "torch": torch.__version__, "skipped": skipped,
+               "ways": {way.name: {
+                   "step_ms": way.times_ms, "losses": way.losses,
+                   "largest_difference": largest_difference(way, ways[0]),
+                   "peak_bytes": way.peak_bytes, "outside_bytes": way.other_bytes,
+                   "kept_bytes": way.kept_bytes,        # its windows, in no peak
+                   "all_gathers": way.profile, "unshard_us": way.unshard_us}
+                        for way in ways},
+               "stats": [dataclasses.asdict(stats) for stats in handle.stats]}
+    if torch.cuda.is_available():
+        figures["device"] = torch.cuda.get_device_name()
+        figures["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+    with open(path, "w", encoding="ascii") as file:
+        json.dump(figures, file, indent=1)
 
 
 def parse():
@@ -249,7 +297,9 @@ def parse():
                         choices=("float32", "bfloat16", "float16"))
     parser.add_argument("--without-nccl", action="store_true",
                         help="no NCCL copy engines beside")
-    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--profile", action="store_true",
+                        help="list the GPU's work for one step's all-gathers")
+    parser.add_argument("--json", help="file for all figures")
     return parser.parse_args()
 
 
@@ -264,13 +314,17 @@ def main():
     else:
         dist.init_process_group("gloo")
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
-    ways, handle = all_ways(options, device, mesh)
+    ways, handle, skipped = all_ways(options, device, mesh)
     train(ways, options, device)
+    report(ways, handle)
     if options.profile:
         profile_all(ways, options, device)
-    report(ways, handle)
+    if options.json and dist.get_rank() == 0:
+        write_json(options.json, options, (ways, skipped), handle)
     handle.check()
     handle.disable()
+    for way in ways:
+        way.close()
     Group.of(mesh.get_group()).close()
     dist.destroy_process_group()
 
