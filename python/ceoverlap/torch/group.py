@@ -51,21 +51,26 @@ _NO_STREAM = _Given(None)
 
 
 class _Beside:
-    """The group's side stream, which the current stream waits for in the end: so memory that
-    the current one's tensors give back is not used before the side stream is done with it."""
+    """A side stream of the default one, which waits for it in the end: so memory that the
+    default one's tensors give back is not used before the side stream is done with it. Its
+    two events are used again and again, by several threads, too: a record that another one
+    has overtaken only makes who waits for it wait for more."""
 
-    __slots__ = ("_current", "_side")
+    __slots__ = ("_default", "_side", "_begun", "_ended")
 
-    def __init__(self, group: Group):
-        self._current = torch.cuda.current_stream(group.device)
-        self._side = group.side_stream()
+    def __init__(self, device: torch.device):
+        self._default = torch.cuda.default_stream(device)
+        self._side = torch.cuda.Stream(device)
+        self._begun, self._ended = torch.cuda.Event(), torch.cuda.Event()
 
     def __enter__(self) -> int:
-        self._side.wait_event(self._current.record_event())
+        self._begun.record(self._default)
+        self._side.wait_event(self._begun)
         return self._side.cuda_stream
 
     def __exit__(self, *_exception) -> None:
-        self._current.wait_event(self._side.record_event())
+        self._ended.record(self._side)
+        self._default.wait_event(self._ended)
 
 
 def _host_id() -> str:
@@ -135,7 +140,6 @@ class Group:
         self.name: str = self._agree_on_name(process_group)
         self._check_places()
         self.context: Context = self._open()
-        self._side: Optional[torch.cuda.Stream] = None
         self._lock = threading.RLock()
         self._parts: dict = {}
         _groups[self.name] = self
@@ -247,23 +251,21 @@ class Group:
         is the current stream; but the default one is the NULL stream, on which nothing may
         wait for marks, and gets a stream beside it."""
         handle = self.current_stream()
-        if handle is None:
-            return _Beside(self)
-        return _Given(handle) if handle else _NO_STREAM
+        if handle:
+            return _Given(handle)
+        return _NO_STREAM if handle == 0 else self._beside
 
     def current_stream(self) -> Optional[int]:
         """The current stream's CUstream, 0 on the CPU; None where it is the NULL stream."""
         return (_current_stream(self.device.index) or None) if self.is_gpu else 0
 
-    def side_stream(self) -> torch.cuda.Stream:
-        """The stream beside the default one."""
-        if self._side is None:
-            self._side = torch.cuda.Stream(self.device)
-        return self._side
-
     def is_capturing(self) -> bool:
         """Whether the current stream is being captured into a graph."""
         return self.is_gpu and _is_capturing()
+
+    @functools.cached_property
+    def _beside(self) -> _Beside:
+        return _Beside(self.device)
 
     # --- what belongs to it --------------------------------------------------------------
 
