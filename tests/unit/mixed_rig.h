@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_MIXED_RIG_H
+#define CEI_MIXED_RIG_H
+
+/*
+ * Training with sharded parameters on host ranks: gathers on one stream, sums on another,
+ * and a third that computes, waits for both and is waited for. A rank is a host, which
+ * queues steps and launches, its streams and its engine. Host ranks have no streams, so
+ * lists of small steps stand in.
+ */
+
+#include <stdatomic.h>
+
+#include "ce_engine/context.h"
+#include "testing.h"
+
+#define RANKS_MAX  4u
+#define LAYERS_MAX 6u
+#define PARTS      3u                   /* of a gathered shard */
+#define SLOTS      3u                   /* that shards are gathered from */
+#define AHEAD      (SLOTS - 1)
+#define HALVES     2u
+#define OPS        2u                   /* that sum: the last layer's is another */
+#define FLIGHTS    16u                  /* sums queued at once */
+
+enum { COMPUTE, GATHER, SUM, STREAMS };
+
+enum step_kind {
+	SPEND,                          /* value: so many tries */
+	FILL,                           /* word = value */
+	CHECK,                          /* word has to be value */
+	RAISE,
+	AWAIT,
+	FOLLOW,                         /* stream index has done value steps */
+	REACH,                          /* a launch's point */
+};
+
+struct point {
+	_Atomic uint64_t is_reached;
+	uint32_t         is_aborted;    /* never */
+};
+
+struct step {
+	enum step_kind kind;
+	uint64_t       value;
+	uint32_t       index;
+	ceov_signal   *signal;
+	uint64_t      *word;
+	struct point  *point;
+};
+
+struct stream {
+	struct step *steps;
+	uint64_t     n_queued;
+	uint64_t     n_done;
+	uint64_t     n_planned;         /* in the host's program, so far */
+};
+
+enum action_kind { QUEUE, LAUNCH, HOLD };
+
+/* What the host does next: queues a step, launches, or waits for a launch's end. */
+struct action {
+	enum action_kind kind;
+	uint32_t         stream;        /* QUEUE, LAUNCH; STREAMS: follows none */
+	struct step      step;
+	ceov_plan       *plan;
+	uint64_t         base;
+	uint64_t         launch;        /* HOLD: the rank's launch of that number */
+};
+
+struct rank {
+	struct world   *world;
+	uint32_t        index;
+	uint64_t        random;
+	struct stream   streams[STREAMS];
+	struct action  *actions;
+	uint64_t        n_actions;
+	uint64_t        n_acted;
+	ceov_ticket    *tickets;
+	uint64_t        n_launches;     /* planned */
+	uint64_t        n_launched;
+	uint64_t        n_wrong;        /* words of other runs, calls that failed */
+
+	uint64_t        n_gathers;      /* planned */
+	uint64_t        n_sums;
+	uint64_t        sum_launch[FLIGHTS];    /* of the last ones: numbers of launches */
+	ceov_buffer    *slots[SLOTS];
+	ceov_buffer    *gathered[LAYERS_MAX];
+	ceov_buffer    *sources[HALVES];
+	ceov_buffer    *scratch;        /* [HALVES][n_ranks] parts */
+	ceov_signal    *ready;          /* of gathers: [n_ranks] */
+	ceov_signal    *arrived;
+	ceov_signal    *start;          /* of sums */
+	ceov_signal    *sent;
+	ceov_signal    *landed[HALVES]; /* [n_ranks] */
+	ceov_plan      *gathers[SLOTS][LAYERS_MAX];
+	ceov_plan      *sums[OPS][HALVES];
+	ceov_buffer    *inbox;          /* [n_ranks] parts that nobody looks at, ... */
+	ceov_plan      *others;         /* ... sent by a plan in any order */
+};
+
+struct world {
+	uint32_t               n_ranks;
+	uint32_t               n_layers;
+	uint32_t               n_steps;
+	int                    reshards;        /* gathers again for backward */
+	uint64_t               part_bytes;
+	uint64_t               host_weight;     /* how often hosts move, of 100 */
+	uint64_t               lane_pause;      /* how often lanes do not, of 100 */
+	uint32_t               urgency;         /* of others */
+	ceov_context          *context;
+	struct cei_backend_ops ops;             /* the host's, with streams */
+	struct rank            ranks[RANKS_MAX];
+	_Atomic uint64_t       n_moved;         /* steps and actions of all ranks */
+	_Atomic uint32_t       n_finished;
+	_Atomic uint32_t       is_stuck;
+};
+
+/* A world that the random number chooses, with its programs; nobody has moved. Made by
+ * assertion. The caller has chosen the machine (CEOVERLAP_MACHINE). */
+void mixed_open(struct world *world, uint64_t random);
+void mixed_close(struct world *world);
+
+#endif /* CEI_MIXED_RIG_H */
