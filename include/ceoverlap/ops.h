@@ -97,7 +97,11 @@ struct ceov_workspace_config {
 					 * peers finish with the other */
 	int         is_capturable;      /* 1: runs may be captured into CUDA graphs (and
 					 * made outside, too). Copies are then queued by
-					 * the calling thread instead of the engine's. */
+					 * the calling thread instead of the engine's, and
+					 * in front of the kernels that wait for them: right
+					 * for processes that load kernels or free memory of
+					 * the GPU meanwhile, which holds up what is queued
+					 * later */
 	uint64_t    deadline_ns;        /* of what a run waits for; 0: the context's. Where
 					 * the engine launches, it counts from the call: it
 					 * has to cover what is on the stream before */

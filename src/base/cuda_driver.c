@@ -279,9 +279,9 @@ static void warn_of_environment(struct cei_report *report)
 			"queue; a waiting lane stops the others: unset it or set 32");
 	if (!loading || !strcmp(loading, "LAZY"))
 		cei_log(report, CEI_LOG_INFO,
-			"CUDA_MODULE_LOADING is lazy: the first launch of a kernel waits "
-			"for the GPU; launch each once before kernels await marks, or "
-			"set EAGER");
+			"CUDA_MODULE_LOADING is lazy: copies that come after the first "
+			"launch of a kernel wait for what waits for them; launch each once "
+			"before kernels or streams await marks, or set EAGER");
 }
 
 int cei_cuda_open(struct cei_report *report, struct cei_cuda **ret_cuda,

@@ -24,6 +24,7 @@ of other dtypes, ...) stays with PyTorch, group by group, and the stats say why.
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 from dataclasses import dataclass
 from typing import Any, List, NamedTuple, Optional
@@ -146,14 +147,15 @@ def enable(model: nn.Module, *, gather: bool = True, scatter: bool = True) -> Ha
     Group(process_group, deadline_s=...)). With HSDP the shards' communication is ours, the
     all-reduce among replicas stays PyTorch's.
 
-    Streams wait for peers in the GPU: set CUDA_DEVICE_MAX_CONNECTIONS=32 before the first use
-    of CUDA, so that no such stream shares a hardware queue with what it waits for.
+    Streams wait for peers in the GPU. A kernel that CUDA loads meanwhile, at its first launch,
+    may hold up an all-gather until the deadline: set CUDA_MODULE_LOADING=EAGER before the
+    first use of CUDA; a warning says so.
 
     VersionError: this PyTorch's FSDP2 is not what is known. InvalidError: no parameter group,
     several hosts. StateError: enabled already, or one hardware queue for all streams.
     """
     _check_version()
-    _check_queues(model)
+    _check_environment(model)
     parts = _parts_of(model)
     if not parts:
         raise errors.InvalidError("enable: the model has no FSDP2 parameter group: apply "
@@ -259,12 +261,19 @@ def _stats_of(part: _Part) -> GroupStats:
                       _way_of(part, part.gather), _way_of(part, part.scatter), **counts)
 
 
-def _check_queues(model: nn.Module) -> None:
-    if os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1" and any(
-            parameter.is_cuda for parameter in model.parameters()):
+def _check_environment(model: nn.Module) -> None:
+    """What CUDA has been told before its first use."""
+    if not any(parameter.is_cuda for parameter in model.parameters()):
+        return
+    if os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1":
         raise errors.StateError("enable: CUDA_DEVICE_MAX_CONNECTIONS=1: an all-gather that "
                                 "waits for a peer would hold up the copies that it waits "
                                 "for: set it to 32, or leave it unset")
+    if os.environ.get("CUDA_MODULE_LOADING") != "EAGER":
+        logging.getLogger("ceoverlap").warning(
+            "enable: kernels are loaded at their first launch, which may hold up an "
+            "all-gather that waits for a late peer until its deadline: set "
+            "CUDA_MODULE_LOADING=EAGER before the first use of CUDA")
 
 
 # --- versions -------------------------------------------------------------------------------

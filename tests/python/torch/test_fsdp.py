@@ -8,6 +8,7 @@ import functools
 import os
 import random
 import time
+import types
 import unittest
 from unittest import mock
 
@@ -554,6 +555,27 @@ class Training(unittest.TestCase):
 
     def test_new_parameters_between_gathers(self):
         rig.run(new_parameters_between_gathers)
+
+
+class Environment(unittest.TestCase):
+    def check(self, settings, is_cuda=True):
+        parameters = [types.SimpleNamespace(is_cuda=is_cuda)]
+        with mock.patch.dict(os.environ, settings, clear=True):
+            fsdp._check_environment(types.SimpleNamespace(parameters=lambda: parameters))
+
+    def test_one_queue_is_refused(self):
+        with self.assertRaisesRegex(ceoverlap.errors.StateError, "MAX_CONNECTIONS=1"):
+            self.check({"CUDA_DEVICE_MAX_CONNECTIONS": "1"})
+        self.check({"CUDA_DEVICE_MAX_CONNECTIONS": "1"}, is_cuda=False)
+
+    def test_late_loading_is_warned_of(self):
+        for settings in ({}, {"CUDA_MODULE_LOADING": "LAZY"}):
+            with self.assertLogs("ceoverlap", "WARNING") as seen:
+                self.check(settings)
+            self.assertIn("CUDA_MODULE_LOADING=EAGER", seen.output[0])
+        with self.assertNoLogs("ceoverlap"):
+            self.check({"CUDA_MODULE_LOADING": "EAGER"})
+            self.check({}, is_cuda=False)
 
 
 class Slots(unittest.TestCase):
