@@ -23,7 +23,7 @@
 #define LONG_RUNS   60u
 #define GUARD_BYTES 64u
 #define GUARD       0x5au
-#define DEADLINE_NS (200 * TESTING_MS)
+#define DEADLINE_NS TESTING_SECOND
 
 static struct testing_log log_;
 
@@ -528,7 +528,7 @@ START_TEST(test_a_rank_that_does_not_come)
 		if (i == failing.absent)
 			continue;
 		ck_assert_int_eq(failing.results[i], CEOV_ERR_TIMEOUT);
-		ck_assert_uint_le(failing.took_ns[i], 2 * TESTING_SECOND);
+		ck_assert_uint_le(failing.took_ns[i], 4 * TESTING_SECOND);
 		ck_assert_int_eq(ceov_workspace_status(rig.workspaces[i]), CEOV_ERR_TIMEOUT);
 	}
 	op_rig_release(&rig);
