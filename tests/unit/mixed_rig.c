@@ -13,19 +13,6 @@
 
 /* --- streams and lanes ------------------------------------------------------- */
 
-static int event_open(struct cei_backend *backend, void **ret_event)
-{
-	(void)backend;
-	*ret_event = calloc(1, sizeof(struct point));
-	return *ret_event ? 0 : CEOV_ERR_NO_MEMORY;
-}
-
-static void event_close(struct cei_backend *backend, void *event)
-{
-	(void)backend;
-	free(event);
-}
-
 static int event_record(struct cei_backend *backend, void *event, void *token)
 {
 	struct stream *stream = token;
@@ -36,14 +23,6 @@ static int event_record(struct cei_backend *backend, void *event, void *token)
 	atomic_store(&point->is_reached, 0);
 	stream->steps[stream->n_queued++] = step;
 	return 0;
-}
-
-static int follow(struct cei_lane *lane, void *event)
-{
-	struct point *point = event;
-	struct cei_await await = { (uintptr_t)&point->is_reached, 1, &point->is_aborted };
-
-	return lane->backend->ops->wait(lane, &await);
 }
 
 /* Lanes move when they like. */
@@ -418,10 +397,7 @@ void mixed_open(struct world *world, uint64_t random)
 	config.progress_by_caller = 1;
 	ck_assert_int_eq(ceov_open(&config, &world->context), 0);
 	world->ops = cei_backend_host;
-	world->ops.event_open = event_open;
-	world->ops.event_close = event_close;
-	world->ops.event_record = event_record;
-	world->ops.follow = follow;
+	point_install(&world->ops, event_record);
 	world->ops.turn = turn;
 	for (i = 0; i < world->n_ranks; i++) {
 		rank = &world->ranks[i];

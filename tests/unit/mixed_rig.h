@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 
 #include "ce_engine/context.h"
+#include "point.h"
 #include "testing.h"
 
 #define RANKS_MAX  4u
@@ -34,11 +35,6 @@ enum step_kind {
 	AWAIT,
 	FOLLOW,                         /* stream index has done value steps */
 	REACH,                          /* a launch's point */
-};
-
-struct point {
-	_Atomic uint64_t is_reached;
-	uint32_t         is_aborted;    /* never */
 };
 
 struct step {

@@ -13,6 +13,7 @@
 #include "backend/host.h"
 #include "base/clock.h"
 #include "ce_engine/context.h"
+#include "point.h"
 #include "testing.h"
 
 #define POINTS  4u
@@ -20,11 +21,6 @@
 #define PLANS   (2 * STREAMS)
 #define BYTES   UINT64_C(64)
 #define TURNS   200u
-
-struct point {
-	_Atomic uint64_t is_reached;
-	uint32_t         is_aborted;    /* never */
-};
 
 struct stream {
 	struct point *points[POINTS];   /* of its launches, in their order */
@@ -41,20 +37,6 @@ struct stand {
 
 /* --- streams --------------------------------------------------------------- */
 
-static int event_open(struct cei_backend *backend, void **ret_event)
-{
-	(void)backend;
-	*ret_event = calloc(1, sizeof(struct point));
-	ck_assert_ptr_nonnull(*ret_event);
-	return 0;
-}
-
-static void event_close(struct cei_backend *backend, void *event)
-{
-	(void)backend;
-	free(event);
-}
-
 static int event_record(struct cei_backend *backend, void *event, void *token)
 {
 	struct stream *stream = token;
@@ -65,14 +47,6 @@ static int event_record(struct cei_backend *backend, void *event, void *token)
 	atomic_store(&point->is_reached, 0);
 	stream->points[stream->n++] = point;
 	return 0;
-}
-
-static int follow(struct cei_lane *lane, void *event)
-{
-	struct point *point = event;
-	struct cei_await await = { (uintptr_t)&point->is_reached, 1, &point->is_aborted };
-
-	return lane->backend->ops->wait(lane, &await);
 }
 
 /* --- the stand ------------------------------------------------------------- */
@@ -100,10 +74,7 @@ static void stand_open(struct stand *stand)
 	config.progress_by_caller = 1;
 	ck_assert_int_eq(ceov_open(&config, &stand->context), 0);
 	stand->ops = cei_backend_host;
-	stand->ops.event_open = event_open;
-	stand->ops.event_close = event_close;
-	stand->ops.event_record = event_record;
-	stand->ops.follow = follow;
+	point_install(&stand->ops, event_record);
 	stand->context->engines[0].backend.ops = &stand->ops;
 	for (i = 0; i < PLANS; i++)
 		build(stand, i);
