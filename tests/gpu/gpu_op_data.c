@@ -99,7 +99,7 @@ static void pick_tuning(uint64_t *random, struct op_case *one, int has_library)
 struct op_case gpu_op_case_random(uint64_t *random, uint32_t n_ranks, enum op_sort sort,
 				  int has_library)
 {
-	int is_sum = sort == OP_REDUCE_SCATTER || sort == OP_ALL_REDUCE;
+	int is_sum = op_is_sum(sort);
 	struct op_case one = op_case_of(sort, n_ranks, 0, 0, 0);
 	uint64_t sum = 0;
 	uint32_t i;
@@ -155,7 +155,7 @@ static uint64_t all_rows(const struct op_case *one)
 
 static uint64_t a_elements(const struct op_case *one, uint32_t rank)
 {
-	if (op_case_is_sum(one))
+	if (op_is_sum(one->sort))
 		return op_case_source(one, rank);
 	return (one->sort == OP_AG_GEMM ? one->rows[rank] : all_rows(one)) * one->k;
 }
@@ -262,7 +262,7 @@ void gpu_op_data_fill(const struct gpu_op_data *data, enum gpu_stream stream,
 
 	operand.n = a_elements(one, operand.rank);
 	fill(data, stream, data->a, &operand, number);
-	for (i = 0; !op_case_is_sum(one) && i < one->n_gemms; i++) {
+	for (i = 0; !op_is_sum(one->sort) && i < one->n_gemms; i++) {
 		operand.which = 1 + i;
 		operand.n = one->n[i] * one->k;
 		fill(data, stream, data->b[i], &operand, number);
@@ -368,10 +368,10 @@ static struct check begin_check(const struct gpu_op_data *data, uint64_t number)
 		rows = larger(rows, one->rows[i]);
 	if (one->sort == OP_ALL_REDUCE)
 		rows = all_rows(one);
-	for (i = 0; !op_case_is_sum(one) && i < one->n_gemms; i++)
+	for (i = 0; !op_is_sum(one->sort) && i < one->n_gemms; i++)
 		n = larger(n, one->n[i]);
 	check.used_bytes = rank->used_bytes;
-	check.a = take(rank, rows * (op_case_is_sum(one) ? 1 : one->k) *
+	check.a = take(rank, rows * (op_is_sum(one->sort) ? 1 : one->k) *
 		       cei_number_bytes(one->dtype));
 	check.b = take(rank, n * one->k * CEI_NUMBER_BYTES);
 	check.sum = take(rank, rows * n * sizeof(*check.sum));
@@ -389,14 +389,14 @@ static void add_reference(const struct check *check, uint32_t source, uint64_t f
 			  uint64_t n_rows, uint64_t n)
 {
 	const struct op_case *one = check->data->one;
-	uint64_t width = op_case_is_sum(one) ? 1 : one->k;
+	uint64_t width = op_is_sum(one->sort) ? 1 : one->k;
 	struct operand a = { source, 0, first * width, n_rows * width };
 	struct cei_kernel_reference reference;
 
 	fill(check->data, GPU_CONTROL, check->a, &a, check->number);
 	memset(&reference, 0, sizeof(reference));
 	reference.a = check->a;
-	reference.b = op_case_is_sum(one) ? NULL : check->b;
+	reference.b = op_is_sum(one->sort) ? NULL : check->b;
 	reference.n_rows = n_rows;
 	reference.n = n;
 	reference.k = one->k;
@@ -526,9 +526,9 @@ static void check_sum(const struct check *check)
 	const struct op_case *one = data->one;
 	uint32_t own = data->rank->rank, source;
 	int is_all = one->sort == OP_ALL_REDUCE;
-	uint64_t n = op_case_is_sum(one) ? 1 : one->n[0];
+	uint64_t n = op_is_sum(one->sort) ? 1 : one->n[0];
 	uint64_t rows = c_elements(one, own, 0) / n;
-	struct operand b = { .which = 1, .n = op_case_is_sum(one) ? 0 : n * one->k };
+	struct operand b = { .which = 1, .n = op_is_sum(one->sort) ? 0 : n * one->k };
 
 	for (source = 0; source < one->n_ranks; source++) {
 		b.rank = source;

@@ -183,7 +183,7 @@ int gpu_op_error(struct gpu_op_rank *rank, ceov_workspace *workspace)
 
 struct op_case gpu_op_case_plain(enum op_sort sort, uint32_t n_ranks)
 {
-	int is_sum = sort == OP_REDUCE_SCATTER || sort == OP_ALL_REDUCE;
+	int is_sum = op_is_sum(sort);
 	struct op_case one = op_case_of(sort, n_ranks, is_sum ? 40000 : 384,
 					is_sum ? 0 : 512, is_sum ? 0 : 640);
 

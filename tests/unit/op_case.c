@@ -5,6 +5,7 @@
 
 #include "op_rig.h"
 
+#include <check.h>
 #include <string.h>
 
 #include "ops/workspace.h"
@@ -58,6 +59,11 @@ struct op_case op_case_of(enum op_sort sort, uint32_t n_ranks, uint64_t rows, ui
 	return one;
 }
 
+int op_is_sum(enum op_sort sort)
+{
+	return sort == OP_REDUCE_SCATTER || sort == OP_ALL_REDUCE;
+}
+
 void op_case_pick_stride(struct op_case *one, uint64_t *random)
 {
 	uint32_t i;
@@ -73,7 +79,7 @@ void op_case_pick_stride(struct op_case *one, uint64_t *random)
 struct op_case op_case_random(uint64_t *random, uint32_t n_ranks)
 {
 	enum op_sort sort = (enum op_sort)testing_below(random, OP_SORTS);
-	int is_sum = sort == OP_REDUCE_SCATTER || sort == OP_ALL_REDUCE;
+	int is_sum = op_is_sum(sort);
 	struct op_case one = op_case_of(sort, n_ranks, 0, 8 + 8 * testing_below(random, 5), 0);
 	uint64_t sum = 0;
 	uint32_t i;
@@ -93,11 +99,6 @@ struct op_case op_case_random(uint64_t *random, uint32_t n_ranks)
 	pick_tuning(random, &one);
 	op_case_pick_stride(&one, random);
 	return one;
-}
-
-int op_case_is_sum(const struct op_case *one)
-{
-	return one->sort == OP_REDUCE_SCATTER || one->sort == OP_ALL_REDUCE;
 }
 
 uint64_t op_case_before(const struct op_case *one, uint32_t rank)
@@ -197,4 +198,12 @@ int op_case_create(const struct op_case *one, ceov_workspace *workspace, ceov_op
 	case OP_ALL_REDUCE: return ceov_all_reduce_create(workspace, &reduce, ret_op);
 	default: return ceov_reduce_scatter_create(workspace, &reduce, ret_op);
 	}
+}
+
+ceov_op *op_case_made(const struct op_case *one, ceov_workspace *workspace)
+{
+	ceov_op *op = NULL;
+
+	ck_assert_int_eq(op_case_create(one, workspace, &op), 0);
+	return op;
 }

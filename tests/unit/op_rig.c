@@ -47,7 +47,7 @@ static uint64_t a_elements(const struct op_case *one, uint32_t rank)
 {
 	uint64_t all = op_case_before(one, one->n_ranks);
 
-	if (op_case_is_sum(one))
+	if (op_is_sum(one->sort))
 		return op_case_source(one, rank);
 	return (one->sort == OP_AG_GEMM ? one->rows[rank] : all) * one->k;
 }
@@ -83,7 +83,7 @@ void op_data_make(const struct op_case *one, uint32_t rank, uint64_t seed,
 	memset(&data, 0, sizeof(data));
 	data.a = make_a(one, rank, seed);
 	for (i = 0; i < one->n_gemms; i++) {
-		if (!op_case_is_sum(one))
+		if (!op_is_sum(one->sort))
 			data.b[i] = make_b(one, rank, seed, i);
 		data.c_bytes[i] = c_elements(one, rank, i) * cei_number_bytes(one->dtype);
 		data.c[i] = allocate(data.c_bytes[i]);

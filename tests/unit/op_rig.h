@@ -45,7 +45,7 @@ struct op_case op_case_of(enum op_sort sort, uint32_t n_ranks, uint64_t rows, ui
 			  uint64_t n);
 
 /* A sum alone. */
-int      op_case_is_sum(const struct op_case *one);
+int      op_is_sum(enum op_sort sort);
 
 /* Rows, or elements, of the ranks before one. */
 uint64_t op_case_before(const struct op_case *one, uint32_t rank);
@@ -57,6 +57,9 @@ uint64_t op_case_source(const struct op_case *one, uint32_t rank);
 uint64_t op_case_scratch(const struct op_case *one);
 int      op_case_create(const struct op_case *one, ceov_workspace *workspace,
 			ceov_op **ret_op);
+
+/* The same where it must succeed. */
+ceov_op *op_case_made(const struct op_case *one, ceov_workspace *workspace);
 
 /* Operands and results of one rank. */
 struct op_data {

@@ -27,14 +27,6 @@ static void set_up(void)
 
 /* --- the start mark -------------------------------------------------------- */
 
-static ceov_op *create(const struct op_case *one, ceov_workspace *workspace)
-{
-	ceov_op *op = NULL;
-
-	ck_assert_int_eq(op_case_create(one, workspace, &op), 0);
-	return op;
-}
-
 /* The first phase of run 1, as a run launches it: nothing leaves before the start mark,
  * all does behind it. */
 static void expect_start(struct op_rig *rig, ceov_op *op, const void *floating)
@@ -65,7 +57,7 @@ START_TEST(test_sums_wait_for_the_start)
 	if (_i >= 2)                    /* nothing to send: marks alone */
 		one.rows[1] = one.rows[2] = 0;
 	op_rig_open(&rig, 3, SCRATCH, &log_);
-	op = create(&one, rig.workspaces[0]);
+	op = op_case_made(&one, rig.workspaces[0]);
 	/* polled, on the lane of both phases */
 	ck_assert(op->phases[0].awaits_start && !op->phases[0].follows);
 	ck_assert(!op->phases[1].follows);
@@ -88,7 +80,7 @@ START_TEST(test_the_start_has_a_counter_of_its_own)
 	one.tuning.way = CEOV_WAY_OVERLAP;
 	one.tuning.n_pieces = CEI_OP_PIECES_MAX;
 	op_rig_open(&rig, 2, SCRATCH, &log_);
-	op = create(&one, rig.workspaces[0]);
+	op = op_case_made(&one, rig.workspaces[0]);
 	plan = op->phases[0].plan[0];
 	for (i = 0; i < plan->n_transfers; i++) {
 		if (plan->steps[i].source_ready.signal != rig.workspaces[0]->ready)
@@ -153,7 +145,7 @@ START_TEST(test_how_sums_are_cut)
 	one.tuning.n_pieces = 3;
 	op_rig_open(&rig, 4, SCRATCH, &log_);
 	rig.workspaces[0]->is_capturable = _i;
-	op = create(&one, rig.workspaces[0]);
+	op = op_case_made(&one, rig.workspaces[0]);
 	ck_assert_int_eq(op->phases[0].awaits_start, !_i);
 	for (target = 1; target < 4; target++) {
 		sums = sums_for(op, rig.workspaces[0]->scratch[target]);
@@ -204,7 +196,7 @@ START_TEST(test_products_are_loaded_at_creation)
 	op_rig_open(&rig, 1, SCRATCH, &log_);
 	rig.workspaces[0]->executor.ops = &ops;
 	one.b_is_k_by_n = 1;
-	op = create(&one, rig.workspaces[0]);
+	op = op_case_made(&one, rig.workspaces[0]);
 	ck_assert_uint_eq(n_loaded, 1);
 	ck_assert_int_eq(loaded.b_is_k_by_n, 1);
 	ck_assert_uint_eq(loaded.k, 24);
@@ -215,12 +207,12 @@ START_TEST(test_products_are_loaded_at_creation)
 	one = op_case_of(OP_AG_GEMM, 1, 16, 24, 40);
 	one.n_gemms = 2;
 	one.n[1] = 8;
-	op = create(&one, rig.workspaces[0]);
+	op = op_case_made(&one, rig.workspaces[0]);
 	ck_assert_uint_eq(n_loaded, 2);
 	ck_assert_uint_eq(loaded.c[1].columns, 8);
 	ceov_op_release(op);
 	one = op_case_of(OP_ALL_REDUCE, 1, 16, 0, 0);   /* has no product */
-	ceov_op_release(create(&one, rig.workspaces[0]));
+	ceov_op_release(op_case_made(&one, rig.workspaces[0]));
 	ck_assert_uint_eq(n_loaded, 2);
 	rig.workspaces[0]->executor.ops = &cei_executor_host;
 	op_rig_release(&rig);
@@ -379,7 +371,7 @@ START_TEST(test_a_product_alone_comes_after_runs)
 	ceov_op *op;
 
 	op_rig_open(&rig, 1, SCRATCH, &log_);
-	op = create(&one, rig.workspaces[0]);
+	op = op_case_made(&one, rig.workspaces[0]);
 	op_data_make(&one, 0, 5, &data);
 	fill_run(&data, &run);
 	put_in_flight(&rig, &gate);

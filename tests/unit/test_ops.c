@@ -30,7 +30,7 @@ static void set_up(void)
 static struct op_case plain(uint32_t i, uint32_t n_ranks)
 {
 	enum op_sort sort = (enum op_sort)(i % OP_SORTS);
-	int is_sum = sort == OP_REDUCE_SCATTER || sort == OP_ALL_REDUCE;
+	int is_sum = op_is_sum(sort);
 	struct op_case one = op_case_of(sort, n_ranks, is_sum ? 200 : 24, 40, 32);
 
 	if (sort == OP_AG_GEMM) {

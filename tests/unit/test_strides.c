@@ -16,14 +16,6 @@ static void set_up(void)
 	testing_log_init(&log_);
 }
 
-static ceov_op *create(const struct op_case *one, ceov_workspace *workspace)
-{
-	ceov_op *op = NULL;
-
-	ck_assert_int_eq(op_case_create(one, workspace, &op), 0);
-	return op;
-}
-
 /* Several runs; operands are made and checked with every rank's own stride. */
 static void sum_with_gaps(const struct op_part *part)
 {
@@ -32,7 +24,7 @@ static void sum_with_gaps(const struct op_part *part)
 	uint64_t run;
 	ceov_op *op;
 
-	op = create(one, part->rig->workspaces[part->rank]);
+	op = op_case_made(one, part->rig->workspaces[part->rank]);
 	for (run = 0; run < 4; run++) {
 		op_data_make(one, part->rank, run, &data);
 		ck_assert_int_eq(op_data_run(one, op, &data), 0);
@@ -101,7 +93,7 @@ START_TEST(test_targets_in_gaps_are_refused)
 
 	one.stride = 64;
 	op_rig_open(&rig, 1, SCRATCH, &log_);
-	op = create(&one, rig.workspaces[0]);
+	op = op_case_made(&one, rig.workspaces[0]);
 	run.source = memory;
 	run.target = memory + 8;
 	ck_assert_int_eq(ceov_reduce_run(op, &run), 0);
@@ -112,7 +104,7 @@ START_TEST(test_targets_in_gaps_are_refused)
 	one.n_ranks = 2;
 	one.rows[1] = 8;
 	op_rig_open(&rig, 2, SCRATCH, &log_);
-	op = create(&one, rig.workspaces[0]);
+	op = op_case_made(&one, rig.workspaces[0]);
 	ck_assert_int_eq(ceov_reduce_run(op, &run), CEOV_ERR_INVALID);
 	testing_log_has(&log_, "target overlaps source", "rank 0", NULL);
 	run.target = memory + 64;

@@ -76,7 +76,7 @@ static struct cei_candidates some(void)
 
 static struct op_case case_of(enum op_sort sort)
 {
-	int is_sum = sort == OP_REDUCE_SCATTER || sort == OP_ALL_REDUCE;
+	int is_sum = op_is_sum(sort);
 	struct op_case one = op_case_of(sort, RANKS, is_sum ? 800 : 70, is_sum ? 0 : 24,
 					is_sum ? 0 : 40);
 

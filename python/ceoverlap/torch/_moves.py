@@ -125,7 +125,7 @@ def all_to_all(x: torch.Tensor, splits: Optional[Sequence[int]], at: Group) -> t
 
 
 def reduce_scatter(x: torch.Tensor, rows: Optional[Sequence[int]],
-                    at: Group) -> torch.Tensor:
+                   at: Group) -> torch.Tensor:
     check(at, x, "reduce_scatter")
     _check_sum(x, "reduce_scatter")
     rows = scattered_rows(at, x.shape[0], rows)
