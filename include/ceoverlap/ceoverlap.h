@@ -412,6 +412,24 @@ typedef struct ceov_ticket { uint64_t number; } ceov_ticket;
 int ceov_launch(ceov_plan *plan, const struct ceov_launch *launch,
 		ceov_ticket *ret_ticket);
 
+/* Queues all of a committed plan on a CUstream from the calling thread, in the order of
+ * the plan: source_ready and target_free become waits of the stream, bytes copies on copy
+ * engines, `then` a raise. Transfers next to each other that wait for the same marks, or
+ * for none, go as one batch. The engine has no part in it, so none of it waits for what
+ * this process submits later. base as in struct ceov_launch; the stream never NULL.
+ *
+ * There is no ticket and no deadline: waits end by their marks, or open by an abort, so
+ * check the signals after the stream went on. What an abort opens, a raise that comes late
+ * may close again: while a launch with after_stream that names the signal is in flight, the
+ * abort is repeated. Until the stream has passed, memory stays allocated and signals stay
+ * unreleased, though the plan need not. base never falls. One thread for each plan; launches
+ * and queues of it are not in flight together (CEOV_ERR_STATE, where it is the launch).
+ *
+ * CEOV_ERR_INVALID: the rank is on the host, the plan has a floating buffer, a transfer has
+ * no direct way or waits for a mark of a later one, or the stream is being captured. Any
+ * refusal comes before anything is queued; after CEOV_ERR_CUDA some of it may be. */
+int ceov_plan_queue(ceov_plan *plan, void *stream, uint64_t base);
+
 /* CEOV_PENDING: still moving after timeout_ns. 0 only looks. A launch that
  * failed yields its error. Results are kept for the last 4096 launches. */
 int ceov_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns);

@@ -282,6 +282,7 @@ PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "ceov_plan_release": (None, [_handle]),
     "ceov_plan_explain": (c_int, [_handle, c_int]),
     "ceov_launch": (c_int, [_handle, POINTER(ceov_launch), POINTER(ceov_ticket)]),
+    "ceov_plan_queue": (c_int, [_handle, c_void_p, c_uint64]),
     "ceov_wait": (c_int, [_handle, ceov_ticket, c_uint64]),
     "ceov_abort": (c_int, [_handle, ceov_ticket]),
 

@@ -240,6 +240,18 @@ class Plan(_object.Object):
             self._hold(ticket.number, memory)
         return ticket
 
+    def queue(self, stream, base: int = 0) -> None:
+        """Queues the whole plan on a stream (an integer or an object; see stream_handle()),
+        from this thread and in the plan's order: waits for marks, copies, raises. The engine
+        has no part in it; so there is no ticket and no deadline, and an abort opens the
+        waits: look at the signals after the stream went on. Until then memory and signals
+        stay; the plan may be closed. base as in launch(). GPU ranks only; one thread.
+
+        InvalidError: a host rank, a floating buffer, a transfer without a direct way or
+        behind a mark of a later one, a stream that is being captured. StateError: a launch
+        of the plan is in flight."""
+        self._invoke("ceov_plan_queue", stream_handle(stream), base)
+
     def _check_floating(self, memory) -> None:
         sizes = [one.size_bytes for one in self._named if isinstance(one, Buffer)
                  and one.is_floating]

@@ -126,6 +126,11 @@ struct cei_backend_ops {
 	int      (*stream_post)(struct cei_backend *backend, void *stream,
 				const struct cei_post *posts, uint32_t n_posts);
 
+	/* Likewise: at most CEI_LANE_BATCH copies, without order among them. A stream
+	 * that is being captured is refused, with no pieces, too. */
+	int      (*stream_copy)(struct cei_backend *backend, void *stream,
+				const struct cei_piece *pieces, uint32_t n_pieces);
+
 	/* A point of a caller's stream, for lanes to follow. Any thread; record as
 	 * the stream calls above. */
 	int      (*event_open)(struct cei_backend *backend, void **ret_event);

@@ -266,6 +266,7 @@ const struct cei_backend_ops cei_backend_cuda = {
 	.load          = cei_cuda_load,
 	.stream_wait   = cei_cuda_stream_wait,
 	.stream_post   = cei_cuda_stream_post,
+	.stream_copy   = cei_cuda_stream_copy,
 	.event_open    = cei_cuda_event_open,
 	.event_close   = cei_cuda_event_close,
 	.event_record  = cei_cuda_event_record,

@@ -449,6 +449,39 @@ int cei_cuda_stream_post(struct cei_backend *backend, void *stream,
 	return r;
 }
 
+static CUresult copy_on(struct cei_cuda_backend *own, CUstream stream,
+			const struct cei_piece *pieces, uint32_t n_pieces)
+{
+	struct cei_cuda_copies copies;
+	CUresult result = cei_cuda_copy_gapped(own->cuda, stream, pieces, n_pieces, &copies);
+
+	if (result == CUDA_SUCCESS && copies.n)
+		result = cei_cuda_copy_batch(own->cuda, stream, &copies);
+	return result;
+}
+
+/* Batches of copies cannot be captured. */
+int cei_cuda_stream_copy(struct cei_backend *backend, void *stream,
+			 const struct cei_piece *pieces, uint32_t n_pieces)
+{
+	struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
+	struct stream_hold hold;
+	CUresult result = CUDA_SUCCESS;
+	int r;
+
+	r = stream_enter(own, stream, &hold);
+	if (r)
+		return r;
+	r = refuse_capture(own, stream, "queued copies cannot be");
+	if (!r)
+		result = copy_on(own, stream, pieces, n_pieces);
+	stream_leave(own, &hold);
+	if (r || result == CUDA_SUCCESS)
+		return r;
+	return cei_cuda_raise(own->cuda, result, own->rank,
+			      "GPU %u: %u copies on a caller's stream", own->gpu, n_pieces);
+}
+
 /* --- events -------------------------------------------------------------- */
 
 int cei_cuda_event_open(struct cei_backend *backend, void **ret_event)

@@ -126,9 +126,8 @@ static CUresult copy_rows(const struct cei_lane *lane)
 	return cei_cuda_copy_batch(cuda, state->stream, copies);
 }
 
-static CUresult copy_2d(const struct cei_lane *lane, const struct cei_piece *piece)
+static CUresult copy_2d(struct cei_cuda *cuda, CUstream stream, const struct cei_piece *piece)
 {
-	const struct cei_cuda_lane *state = lane->private;
 	CUDA_MEMCPY2D shape;
 
 	memset(&shape, 0, sizeof(shape));
@@ -140,7 +139,7 @@ static CUresult copy_2d(const struct cei_lane *lane, const struct cei_piece *pie
 	shape.dstPitch = piece->target_pitch_bytes;
 	shape.WidthInBytes = piece->row_bytes;
 	shape.Height = piece->n_rows;
-	return backend_of(lane)->cuda->calls.copy_2d(&shape, state->stream);
+	return cuda->calls.copy_2d(&shape, stream);
 }
 
 /* One row, or rows without gaps on either side. */
@@ -151,28 +150,39 @@ static int is_flat(const struct cei_piece *piece)
 		piece->target_pitch_bytes == piece->row_bytes);
 }
 
-static CUresult copy_all(const struct cei_lane *lane, const struct cei_piece *pieces,
-			 uint32_t n_pieces)
+CUresult cei_cuda_copy_gapped(struct cei_cuda *cuda, CUstream stream,
+			      const struct cei_piece *pieces, uint32_t n_pieces,
+			      struct cei_cuda_copies *ret_copies)
 {
-	struct cei_cuda_lane *state = lane->private;
-	struct cei_cuda_copies *copies = &state->copies;
-	CUresult result;
+	CUresult result = CUDA_SUCCESS;
+	size_t n = 0;
 	uint32_t i;
 
-	copies->n = 0;
-	result = flush(lane);
 	for (i = 0; i < n_pieces && result == CUDA_SUCCESS; i++) {
 		if (!pieces[i].n_rows || !pieces[i].row_bytes)
 			continue;
 		if (!is_flat(&pieces[i])) {
-			result = copy_2d(lane, &pieces[i]);
+			result = copy_2d(cuda, stream, &pieces[i]);
 			continue;
 		}
-		copies->targets[copies->n] = pieces[i].target;
-		copies->sources[copies->n] = pieces[i].source;
-		copies->sizes[copies->n] = pieces[i].row_bytes * pieces[i].n_rows;
-		copies->n++;
+		ret_copies->targets[n] = pieces[i].target;
+		ret_copies->sources[n] = pieces[i].source;
+		ret_copies->sizes[n] = pieces[i].row_bytes * pieces[i].n_rows;
+		n++;
 	}
+	ret_copies->n = n;
+	return result;
+}
+
+static CUresult copy_all(const struct cei_lane *lane, const struct cei_piece *pieces,
+			 uint32_t n_pieces)
+{
+	struct cei_cuda_lane *state = lane->private;
+	CUresult result = flush(lane);
+
+	if (result == CUDA_SUCCESS)
+		result = cei_cuda_copy_gapped(backend_of(lane)->cuda, state->stream, pieces,
+					      n_pieces, &state->copies);
 	if (result == CUDA_SUCCESS)
 		result = copy_rows(lane);
 	return result;

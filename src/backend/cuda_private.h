@@ -128,6 +128,12 @@ int  cei_cuda_lane_drain(struct cei_lane *lane, uint64_t deadline_ns);
 CUresult cei_cuda_copy_batch(struct cei_cuda *cuda, CUstream stream,
 			     struct cei_cuda_copies *copies);
 
+/* Queues those of at most CEI_LANE_BATCH pieces whose rows have gaps; the others are what
+ * *ret_copies holds, for a batch. */
+CUresult cei_cuda_copy_gapped(struct cei_cuda *cuda, CUstream stream,
+			      const struct cei_piece *pieces, uint32_t n_pieces,
+			      struct cei_cuda_copies *ret_copies);
+
 /* --- cuda_flag.c: how counters are raised, and tests of what works ---------------- */
 
 /* How counters are raised from now on. It may change while a peer is warmed, so a
@@ -161,6 +167,8 @@ int  cei_cuda_stream_wait(struct cei_backend *backend, void *stream,
 			  const struct cei_await *awaits, uint32_t n_awaits);
 int  cei_cuda_stream_post(struct cei_backend *backend, void *stream,
 			  const struct cei_post *posts, uint32_t n_posts);
+int  cei_cuda_stream_copy(struct cei_backend *backend, void *stream,
+			  const struct cei_piece *pieces, uint32_t n_pieces);
 
 /* Takes control_lock and pushes the context; refuses after an access was lost. */
 int  cei_cuda_begin_access(struct cei_cuda_backend *own, struct cei_cuda_hold *ret_hold);

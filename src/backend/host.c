@@ -506,6 +506,15 @@ static int host_stream_post(struct cei_backend *backend, void *stream,
 	return no_streams(backend);
 }
 
+static int host_stream_copy(struct cei_backend *backend, void *stream,
+			    const struct cei_piece *pieces, uint32_t n_pieces)
+{
+	(void)stream;
+	(void)pieces;
+	(void)n_pieces;
+	return no_streams(backend);
+}
+
 static int host_event_open(struct cei_backend *backend, void **ret_event)
 {
 	(void)ret_event;
@@ -551,6 +560,7 @@ const struct cei_backend_ops cei_backend_host = {
 	.load          = host_load,
 	.stream_wait   = host_stream_wait,
 	.stream_post   = host_stream_post,
+	.stream_copy   = host_stream_copy,
 	.event_open    = host_event_open,
 	.event_close   = host_event_close,
 	.event_record  = host_event_record,

@@ -45,6 +45,28 @@ int cei_context_own_rank(ceov_context *context, uint32_t rank, const char *call,
 			 "%s: rank %u is not one of this process", call, rank);
 }
 
+int cei_context_stream(ceov_context *context, uint32_t rank, const void *stream,
+		       const char *call, struct cei_backend **ret_backend)
+{
+	uint32_t member;
+	int r = cei_context_check(context);
+
+	if (!r)
+		r = cei_context_own_rank(context, rank, call, &member);
+	if (r)
+		return r;
+	*ret_backend = &context->engines[member].backend;
+	if (!((*ret_backend)->ops->caps & CEI_CAP_STREAMS))
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "%s: rank %u is on the host, which has no streams; use "
+				 "ceov_signal_raise(), ceov_signal_wait() and ceov_launch()",
+				 call, rank);
+	if (!stream)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "%s: the NULL stream cannot be used", call);
+	return 0;
+}
+
 int cei_context_is_lost(ceov_context *context, uint32_t rank)
 {
 	/* acquire: pairs with gone() */

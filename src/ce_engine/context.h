@@ -69,6 +69,11 @@ uint32_t cei_context_member(const ceov_context *context, uint32_t rank);
 int cei_context_own_rank(ceov_context *context, uint32_t rank, const char *call,
 			 uint32_t *ret_member);
 
+/* The backend of our rank, for work on a stream of the caller's. CEOV_ERR_INVALID, raised:
+ * the rank is not ours or on the host, or the stream is NULL. */
+int cei_context_stream(ceov_context *context, uint32_t rank, const void *stream,
+		       const char *call, struct cei_backend **ret_backend);
+
 int cei_context_is_lost(ceov_context *context, uint32_t rank);
 
 /* settings.c: fills the site and the limits from config and environment. */

@@ -101,6 +101,8 @@ struct ceov_plan {
 	const char           *why_polled;       /* ... or why not */
 	int                   is_direct;        /* every transfer has a direct way */
 	int                   is_pollable;      /* the engine can see all of them */
+	uint32_t              waits_ahead;      /* the first transfer that waits for a mark
+						 * of one behind it, or CEOV_NOBODY */
 
 	pthread_mutex_t       lock;
 	struct cei_list       idle;             /* lock: launches to use again */
@@ -123,6 +125,9 @@ struct ceov_plan {
 int  cei_plan_find_floating(struct ceov_plan *plan);
 int  cei_plan_check_bounds(const struct ceov_plan *plan);
 int  cei_plan_check(struct ceov_plan *plan);
+
+/* ticket.c: refuses what would only fail later, lost ranks and aborted signals. */
+int  cei_plan_check_parties(struct ceov_plan *plan, const char *call);
 
 /* At ceov_close(): no launch is in flight any more. */
 void cei_plan_destroy(struct ceov_plan *plan);

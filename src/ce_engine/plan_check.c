@@ -240,6 +240,19 @@ static int keeps_order(const struct ceov_plan *plan, const struct cei_order *ord
 	return plan->has_template || order->raises_again;
 }
 
+/* What does all in the order of the plan would wait for ever there. */
+static uint32_t waits_ahead(const struct ceov_plan *plan, const struct cei_order *order)
+{
+	uint32_t i, k;
+
+	for (i = 0; i < plan->n_transfers; i++)
+		for (k = 0; k < 2; k++)
+			if (order->before[2 * i + k] != CEOV_NOBODY &&
+			    order->before[2 * i + k] > i)
+				return i;
+	return CEOV_NOBODY;
+}
+
 int cei_plan_check(struct ceov_plan *plan)
 {
 	struct cei_order order;
@@ -257,6 +270,8 @@ int cei_plan_check(struct ceov_plan *plan)
 		r = cei_overlap_check(plan, &order);
 	if (!r)
 		plan->keeps_order |= keeps_order(plan, &order);
+	if (!r)
+		plan->waits_ahead = waits_ahead(plan, &order);
 	cei_order_fini(&order);
 	return r;
 }

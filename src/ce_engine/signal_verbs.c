@@ -170,27 +170,6 @@ int ceov_signal_wait(ceov_signal *signal, uint32_t index, uint64_t value,
 
 /* --- streams ------------------------------------------------------------- */
 
-static int stream_backend(ceov_context *context, uint32_t rank, const void *stream,
-			  const char *call, struct cei_backend **ret_backend)
-{
-	uint32_t member;
-	int r = cei_context_check(context);
-
-	if (!r)
-		r = cei_context_own_rank(context, rank, call, &member);
-	if (r)
-		return r;
-	*ret_backend = &context->engines[member].backend;
-	if (!((*ret_backend)->ops->caps & CEI_CAP_STREAMS))
-		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
-				 "%s: rank %u is on the host, which has no streams; use "
-				 "ceov_signal_raise() and ceov_signal_wait()", call, rank);
-	if (!stream)
-		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
-				 "%s: the NULL stream cannot be used", call);
-	return 0;
-}
-
 static int resolve(const struct ceov_mark *mark, uint64_t base, uint32_t member,
 		   const char *call, struct cei_counter *counter)
 {
@@ -232,7 +211,7 @@ int ceov_stream_raise(ceov_context *context, uint32_t rank, void *stream,
 	struct cei_backend *backend;
 	struct cei_counter counter;
 	uint32_t i, n;
-	int r = stream_backend(context, rank, stream, call, &backend);
+	int r = cei_context_stream(context, rank, stream, call, &backend);
 
 	if (!r)
 		r = resolve_all(marks, n_marks, base, backend->member, call);
@@ -257,7 +236,7 @@ int ceov_stream_wait(ceov_context *context, uint32_t rank, void *stream,
 	struct cei_backend *backend;
 	struct cei_counter counter;
 	uint32_t i, n;
-	int r = stream_backend(context, rank, stream, call, &backend);
+	int r = cei_context_stream(context, rank, stream, call, &backend);
 
 	if (!r)
 		r = resolve_all(marks, n_marks, base, backend->member, call);

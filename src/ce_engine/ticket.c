@@ -79,8 +79,7 @@ static int check_launch(ceov_plan *plan, const struct ceov_launch *launch)
 	return 0;
 }
 
-/* Refuses what would only fail later: lost ranks and aborted signals. */
-static int check_parties(ceov_plan *plan)
+int cei_plan_check_parties(ceov_plan *plan, const char *call)
 {
 	ceov_context *context = plan->object.context;
 	struct ceov_failure failure;
@@ -91,9 +90,8 @@ static int check_parties(ceov_plan *plan)
 		error = cei_signal_aborted(plan->signals[i]);
 		if (error)
 			return cei_raise(&context->report, error, 0,
-					 "ceov_launch: a signal of rank %u was aborted (%s); "
-					 "renew it", plan->signals[i]->rank,
-					 ceov_strerror(error));
+					 "%s: a signal of rank %u was aborted (%s); renew it",
+					 call, plan->signals[i]->rank, ceov_strerror(error));
 	}
 	for (i = 0; i < plan->n_buffers; i++) {
 		rank = plan->buffers[i]->rank;
@@ -102,8 +100,8 @@ static int check_parties(ceov_plan *plan)
 		failure = cei_failure(CEOV_ERR_PEER_LOST, 0);
 		failure.rank = rank;
 		return cei_raise_failure(&context->report, &failure,
-					 "ceov_launch: the plan names a buffer of rank %u, "
-					 "which has gone", rank);
+					 "%s: the plan names a buffer of rank %u, which has "
+					 "gone", call, rank);
 	}
 	return 0;
 }
@@ -256,7 +254,7 @@ int ceov_launch(ceov_plan *plan, const struct ceov_launch *launch, ceov_ticket *
 	if (!r)
 		r = check_launch(plan, launch);
 	if (!r)
-		r = check_parties(plan);
+		r = cei_plan_check_parties(plan, "ceov_launch");
 	if (r)
 		return r;
 	pthread_mutex_lock(&plan->lock);

@@ -26,7 +26,8 @@ START_TEST(test_table_is_complete)
 	ck_assert(ops->name && ops->open && ops->close && ops->live_caps);
 	ck_assert_msg(ops->warm != NULL, "%s: no warm", ops->name);
 	ck_assert(ops->lane_open && ops->lane_close && ops->store && ops->load);
-	ck_assert(ops->stream_wait && ops->stream_post && ops->wait && ops->copy);
+	ck_assert(ops->stream_wait && ops->stream_post && ops->stream_copy);
+	ck_assert(ops->wait && ops->copy);
 	ck_assert(ops->post && ops->submit && ops->reap && ops->turn && ops->drain);
 	ck_assert_int_eq(ops->kind, rig.kind);
 	ck_assert_uint_eq(ops->live_caps(&rig.backend) & ~ops->caps, 0);

@@ -95,6 +95,11 @@ class Opening(Case):
             context.stream_raise(0x44, [context.signal().mark()])
         with self.assertRaises(ceoverlap.InvalidError):
             context.stream_wait(0x44, [context.signal().mark()])
+        plan = context.plan().add(then=context.signal().mark())
+        with self.assertRaisesRegex(ceoverlap.StateError, "not committed"):
+            plan.queue(0x44)
+        with self.assertRaisesRegex(ceoverlap.InvalidError, "no streams"):
+            plan.commit().queue(0x44)
 
     def test_mark_lists_know_closed_signals(self):
         context = self.host(1)

@@ -48,6 +48,7 @@ static int n_wrong(struct way *way, ceov_ticket ticket)
 		ceov_plan_commit(way->plan),
 		ceov_plan_explain(way->plan, 1),
 		ceov_launch(way->plan, NULL, NULL),
+		ceov_plan_queue(way->plan, way, 0),
 		ceov_wait(way->context, ticket, 0),
 		ceov_abort(way->context, ticket),
 	};

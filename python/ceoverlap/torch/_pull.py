@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""All-gathers that pull: each rank's own engine fetches the parts of every rank's shard from
-there to where this rank wants them. Targets are nobody's business but their rank's, so they
-may change from run to run; what peers see is a few slots with the own shard."""
+"""All-gathers that pull: each rank's own copy engines fetch the parts of every rank's shard
+from there to where this rank wants them. Targets are nobody's business but their rank's, so
+they may change from run to run; what peers see is a few slots with the own shard."""
 
 from __future__ import annotations
 
@@ -77,6 +77,7 @@ class Pull:
     """All-gathers that follow each other, over slots that they share. All ranks make it
     together, and the same runs in the same order. One thread at a time.
 
+    group        of two ranks at least
     n_bytes      of a slot: the largest shard
     max_plans    how many are kept, each for a layout, a slot and targets
     deadline_s   how long a run waits for a peer
@@ -92,6 +93,20 @@ class Pull:
     Nobody tells that a slot was read. A rank fills for run k behind its own arrival of run
     k - AHEAD, so all peers were ready for that one, and they were so behind their arrival
     of run k - AHEAD - 1: with AHEAD + 1 slots the one that read this slot last.
+
+    On GPUs the calling thread queues all of a run on its stream: the raises at peers, then
+    for each peer the wait for its mark and the copies, then the own arrival. While a stream
+    waits, the driver may hold back what the process submits later, on any stream: the first
+    launch of a kernel does so, and cudaFree(). But a wait of run k needs peers' raises of
+    run k alone, which stand before their waits of it: so the earliest run that some rank
+    waits in goes on when all have queued it.
+
+    Streams know no deadline, so two plans without bytes go through the engine with each
+    run. The guard looks for the peers' marks: when one does not come in time, or a peer is
+    lost, it fails, and that aborts `ready`, which is on the host, where the engine needs no
+    driver to open what waits. Peers' late raises may cover that again; the keeper is in
+    flight until the stream has passed the run, and an engine repeats the abort for as long
+    as a launch that it ended is in flight. One for each stream, as their orders differ.
     """
 
     def __init__(self, group: Group, n_bytes: int, max_plans: int, deadline_s: float):
@@ -103,6 +118,7 @@ class Pull:
         self._max_plans = max_plans
         self._plans: collections.OrderedDict = collections.OrderedDict()
         self._targets: Dict[_Range, _Target] = {}
+        self._keepers: Dict[int, Plan] = {}     # by stream
         self._tickets: collections.deque = collections.deque()
         self._owned: list = []
         self.n_bytes = n_bytes
@@ -128,7 +144,7 @@ class Pull:
         context, n = self._context, self._group.size
         self.slots: List[Buffer] = [self._own(context.allocate(self.n_bytes))
                                     for _ in range(N_SLOTS)]
-        # The engine polls `ready`, so it is host memory; streams wait for the other.
+        # The engine polls and aborts `ready`, so it is host memory; see the class.
         self._ready: Signal = self._own(context.signal(n, place="host"))
         self._arrived: Signal = self._own(context.signal(1))
         self._arrival = MarkList([Mark(self._arrived)])
@@ -146,13 +162,24 @@ class Pull:
         self._peer_ready = MarkList(
             Mark(self._own(context.find_signal(peer, f"{name}.ready")), rank)
             for peer in self._peers)
+        if self._group.is_gpu:
+            self._guard = self._plan_behind([Mark(self._ready, peer)
+                                             for peer in self._peers])
         return self
+
+    def _plan_behind(self, marks: Sequence[Mark]) -> Plan:
+        """One that awaits them and does nothing."""
+        plan = self._own(self._context.plan(routes="direct")).expect(*marks)
+        for mark in marks:
+            plan.add(source_ready=mark)
+        return plan.commit()
 
     # --- runs --------------------------------------------------------------------------
 
     def begin(self, stream: Optional[int]) -> int:
         """Which slot the next run's shard goes to. What the stream gets next may write it;
         so may the caller, on host ranks."""
+        self.check()                    # of a run that failed there may be no arrival
         self._await_arrival(self._n_runs - AHEAD, stream)
         return self._n_runs % N_SLOTS
 
@@ -167,12 +194,29 @@ class Pull:
             self._await_arrival(run - 1, stream)
         self._n_runs, self._stream = run + 1, stream
         if stream is None:
-            for mark in self._peer_ready:
-                mark.signal.raise_to(run + 1, mark.index)
+            self._run_now(plan, run)
         else:
-            self._context.stream_raise(stream, self._peer_ready, run)
-        self._tickets.append(self._launch(plan, run, stream))
-        self._await_arrival(run, stream)
+            self._queue(plan, run, stream)
+
+    def _run_now(self, plan: Plan, run: int) -> None:
+        for mark in self._peer_ready:
+            mark.signal.raise_to(run + 1, mark.index)
+        self._launch(plan, run)
+        self._await_arrival(run, None)
+
+    def _queue(self, plan: Plan, run: int, stream: int) -> None:
+        self._context.stream_raise(stream, self._peer_ready, run)
+        self._launch(self._guard, run)
+        plan.queue(stream, run)
+        self._launch(self._keeper_of(stream), 0, stream)
+
+    def _keeper_of(self, stream: int) -> Plan:
+        """It names `ready`, but no mark that is still to come."""
+        keeper = self._keepers.get(stream)
+        if keeper is None:
+            reached = Mark(self._ready, self._group.rank, 0)
+            keeper = self._keepers[stream] = self._plan_behind([reached])
+        return keeper
 
     def _await_arrival(self, run: int, stream: Optional[int]) -> None:
         """Of the own copies of that run, if there was one."""
@@ -183,19 +227,24 @@ class Pull:
         else:
             self._context.stream_wait(stream, self._arrival, run)
 
-    def _launch(self, plan: Plan, run: int, stream: Optional[int]) -> Ticket:
+    def _launch(self, plan: Plan, base: int, after_stream: Optional[int] = None) -> None:
         while True:
             try:
-                return plan.launch(run, deadline_s=self._deadline_s, after_stream=stream)
+                ticket = plan.launch(base, deadline_s=self._deadline_s,
+                                     after_stream=after_stream)
             except errors.FullError:
                 if not self._tickets:
                     raise
                 self._tickets.popleft().wait(self._deadline_s)
+            else:
+                self._tickets.append(ticket)
+                return
 
     def check(self) -> None:
-        """Raises the error of a run that failed. Never blocks."""
+        """Raises the error of a run that failed, or that a peer was lost. Never blocks."""
         while self._tickets and _has_ended(self._tickets[0]):
             self._tickets.popleft()
+        self._ready.has_reached(0)
 
     # --- plans -------------------------------------------------------------------------
 
@@ -275,6 +324,7 @@ class Pull:
     def close(self) -> None:
         """Waits for its runs. All ranks close it, after their last use."""
         self._drop_plans()
+        self._keepers.clear()
         self._tickets.clear()
         while self._owned:
             self._owned.pop().close()

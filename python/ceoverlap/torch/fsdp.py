@@ -24,7 +24,6 @@ of other dtypes, ...) stays with PyTorch, group by group, and the stats say why.
 from __future__ import annotations
 
 import inspect
-import logging
 import os
 from dataclasses import dataclass
 from typing import Any, List, NamedTuple, Optional
@@ -147,9 +146,8 @@ def enable(model: nn.Module, *, gather: bool = True, scatter: bool = True) -> Ha
     Group(process_group, deadline_s=...)). With HSDP the shards' communication is ours, the
     all-reduce among replicas stays PyTorch's.
 
-    Streams wait for peers in the GPU. A kernel that CUDA loads meanwhile, at its first launch,
-    may hold up an all-gather until the deadline: set CUDA_MODULE_LOADING=EAGER before the
-    first use of CUDA; a warning says so.
+    Streams wait for peers in the GPU. What they wait for does not depend on what the process
+    does next: it may load kernels and free memory meanwhile.
 
     VersionError: this PyTorch's FSDP2 is not what is known. InvalidError: no parameter group,
     several hosts. StateError: enabled already, or one hardware queue for all streams.
@@ -267,13 +265,8 @@ def _check_environment(model: nn.Module) -> None:
         return
     if os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1":
         raise errors.StateError("enable: CUDA_DEVICE_MAX_CONNECTIONS=1: an all-gather that "
-                                "waits for a peer would hold up the copies that it waits "
-                                "for: set it to 32, or leave it unset")
-    if os.environ.get("CUDA_MODULE_LOADING") != "EAGER":
-        logging.getLogger("ceoverlap").warning(
-            "enable: kernels are loaded at their first launch, which may hold up an "
-            "all-gather that waits for a late peer until its deadline: set "
-            "CUDA_MODULE_LOADING=EAGER before the first use of CUDA")
+                                "waits for a peer would hold up all other streams: set it "
+                                "to 32, or leave it unset")
 
 
 # --- versions -------------------------------------------------------------------------------

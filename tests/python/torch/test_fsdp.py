@@ -366,6 +366,97 @@ def runs_of_many_layouts():
     assert not staging.n_bytes
 
 
+def kernels_are_loaded_while_a_pull_waits():
+    """While a stream waits, a kernel's first launch holds back what the process submits later:
+    nothing that the wait needs is left for later. Operators and a dtype that nothing else
+    uses, so that their kernels are not loaded yet; every rank is late in its turn."""
+    fresh = (torch.hypot, torch.copysign, torch.nextafter, torch.heaviside, torch.atan2,
+             torch.logaddexp, torch.fmod, torch.fmax, torch.ldexp, torch.xlogy)
+    staging, n, rank = Staging(Group.of()), dist.get_world_size(), dist.get_rank()
+    layout, streams = staging.layout((30000,)), Streams(2)
+    targets = torch.zeros(len(fresh), n, 30000, dtype=torch.uint8, device=rig.device())
+    x = torch.ones(64, dtype=torch.float64, device=rig.device())
+    torch.cuda.synchronize()
+    begin = time.monotonic()
+    for run, operator in enumerate(fresh):
+        with streams.take(0):
+            shard = staging.begin(layout, torch.uint8)
+            shard.whole.fill_(run * n + rank)
+            if run % n == rank:
+                time.sleep(0.1)
+            staging.run(layout, [targets[run].data_ptr()])
+        with streams.take(1):
+            operator(x, x)
+    torch.cuda.synchronize()
+    elapsed = time.monotonic() - begin
+    assert elapsed < 10, f"{elapsed} s: stood still"
+    for run, target in enumerate(targets):
+        for peer in range(n):
+            assert (target[peer] == run * n + peer).all(), f"run {run}, rank {peer}"
+    staging.check()
+    staging.group.exchange("read")
+    staging.close()
+
+
+def memory_is_freed_while_a_pull_waits():
+    """cudaFree() waits for the GPU and keeps others out of the driver."""
+    staging, rank = Staging(Group.of()), dist.get_rank()
+    layout = staging.layout((30000,))
+    target = torch.zeros(dist.get_world_size(), 30000, dtype=torch.uint8,
+                         device=rig.device())
+    torch.cuda.synchronize()
+    begin = time.monotonic()
+    for run in range(5):
+        shard = staging.begin(layout, torch.uint8)
+        shard.whole.fill_(run)
+        if run % dist.get_world_size() == rank:
+            time.sleep(0.1)
+        staging.run(layout, [target.data_ptr()])
+        del shard
+        torch.empty(64 << 20, dtype=torch.uint8, device=rig.device())
+        torch.cuda.empty_cache()
+    torch.cuda.synchronize()
+    elapsed = time.monotonic() - begin
+    assert elapsed < 10, f"{elapsed} s: stood still"
+    assert (target == 4).all()
+    staging.check()
+    staging.group.exchange("read")
+    staging.close()
+
+
+def late_raises_close_nothing_again():
+    """Deadlines pass and open what waits; then the last rank raises its mark after all, below
+    what the others wait for by then. All streams go on, and all ranks are told."""
+    group, cycles = Group.of(), 10 ** 9     # of a clock: half a second, or some more
+    pull, layout = Pull(group, 64, 3, 0.25), Layout((64,))
+    is_last = group.rank == group.size - 1
+    target = torch.zeros(group.size * 64, dtype=torch.uint8, device=rig.device())
+    torch.cuda._sleep(1)                # loaded before anything waits
+    torch.cuda.synchronize()
+    group.exchange("ready")
+    begin = time.monotonic()
+    with torch.cuda.stream(torch.cuda.Stream()), group.stream() as stream:
+        for run in range(1 if is_last else 3):
+            pull.begin(stream)
+            if is_last or run:          # the others' second run comes behind the late raise
+                torch.cuda._sleep(cycles if is_last else 2 * cycles)
+            pull.run(layout, [target.data_ptr()], stream)
+    torch.cuda.synchronize()
+    elapsed = time.monotonic() - begin
+    assert elapsed < 10, f"{elapsed} s: a stream stood still"
+    rig.raises(ceoverlap.DeadlineError, "", wait_for_failure, pull)
+    rig.raises(ceoverlap.DeadlineError, "", pull.begin, stream)
+    group.exchange("seen")
+    pull.close()
+
+
+def wait_for_failure(pull):
+    until = time.monotonic() + 5
+    while time.monotonic() < until:
+        pull.check()
+        time.sleep(0.01)
+
+
 def plans_are_bounded():
     """Targets that never come again leave neither plans nor registered memory."""
     group = Group.of()
@@ -568,15 +659,6 @@ class Environment(unittest.TestCase):
             self.check({"CUDA_DEVICE_MAX_CONNECTIONS": "1"})
         self.check({"CUDA_DEVICE_MAX_CONNECTIONS": "1"}, is_cuda=False)
 
-    def test_late_loading_is_warned_of(self):
-        for settings in ({}, {"CUDA_MODULE_LOADING": "LAZY"}):
-            with self.assertLogs("ceoverlap", "WARNING") as seen:
-                self.check(settings)
-            self.assertIn("CUDA_MODULE_LOADING=EAGER", seen.output[0])
-        with self.assertNoLogs("ceoverlap"):
-            self.check({"CUDA_MODULE_LOADING": "EAGER"})
-            self.check({}, is_cuda=False)
-
 
 class Slots(unittest.TestCase):
     def test_shared(self):
@@ -587,6 +669,18 @@ class Slots(unittest.TestCase):
 
     def test_plans_are_bounded(self):
         rig.run(plans_are_bounded)
+
+    @rig.needs_gpus
+    def test_kernels_are_loaded_while_a_pull_waits(self):
+        rig.run(kernels_are_loaded_while_a_pull_waits)
+
+    @rig.needs_gpus
+    def test_memory_is_freed_while_a_pull_waits(self):
+        rig.run(memory_is_freed_while_a_pull_waits)
+
+    @rig.needs_gpus
+    def test_late_raises_close_nothing_again(self):
+        rig.run(late_raises_close_nothing_again)
 
 
 class Order(unittest.TestCase):

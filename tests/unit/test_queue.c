@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Plans that are queued on a stream: what the stream gets, and in which order. Host ranks
+ * have no streams, so this one stands in: it does at once what it gets, and writes it down. */
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "backend/host.h"
+#include "ce_engine/context.h"
+#include "ce_engine/plan.h"
+#include "ce_engine/split.h"
+#include "testing.h"
+
+#define BYTES  UINT64_C(96)
+#define PARTS  8u
+#define MANY   150u                     /* more than two batches */
+#define BASE   UINT64_C(40)
+#define LOG_BYTES 512u
+
+struct stream {
+	char     log[LOG_BYTES];        /* one letter and a count a call */
+	int      is_capturing;
+	int      is_dry;                /* copies are only written down */
+	uint64_t n_pieces;
+};
+
+struct stand {
+	ceov_context          *context;
+	struct cei_backend_ops ops;     /* the host's, with streams */
+	struct stream          stream;
+	ceov_signal           *ready;   /* PARTS counters */
+	ceov_signal           *arrived; /* MANY */
+	ceov_buffer           *source;  /* rank 1's */
+	ceov_buffer           *target;  /* rank 0's, whose the plan is */
+	ceov_plan             *plan;
+};
+
+/* --- the stream ------------------------------------------------------------ */
+
+static void note(struct stream *stream, char what, uint32_t n)
+{
+	size_t used = strlen(stream->log);
+
+	(void)snprintf(stream->log + used, LOG_BYTES - used, "%c%u ", what, n);
+}
+
+static int stream_wait(struct cei_backend *backend, void *token,
+		       const struct cei_await *awaits, uint32_t n_awaits)
+{
+	uint32_t i;
+
+	(void)backend;
+	for (i = 0; i < n_awaits; i++)
+		ck_assert_uint_ge(*(const uint64_t *)(uintptr_t)awaits[i].counter,
+				  awaits[i].value);
+	note(token, 'w', n_awaits);
+	return 0;
+}
+
+static int stream_post(struct cei_backend *backend, void *token,
+		       const struct cei_post *posts, uint32_t n_posts)
+{
+	uint32_t i;
+
+	(void)backend;
+	for (i = 0; i < n_posts; i++)
+		*(uint64_t *)(uintptr_t)posts[i].counter = posts[i].value;
+	note(token, 'r', n_posts);
+	return 0;
+}
+
+static int stream_copy(struct cei_backend *backend, void *token,
+		       const struct cei_piece *pieces, uint32_t n_pieces)
+{
+	struct stream *stream = token;
+	uint64_t row;
+	uint32_t i;
+
+	if (stream->is_capturing)
+		return cei_raise(backend->site->report, CEOV_ERR_INVALID, 0, "captured");
+	ck_assert_uint_le(n_pieces, CEI_LANE_BATCH);
+	for (i = 0; i < n_pieces && !stream->is_dry; i++)
+		for (row = 0; row < pieces[i].n_rows; row++)
+			memcpy((void *)(uintptr_t)(pieces[i].target +
+						   row * pieces[i].target_pitch_bytes),
+			       (const void *)(uintptr_t)(pieces[i].source +
+							 row * pieces[i].source_pitch_bytes),
+			       pieces[i].row_bytes);
+	stream->n_pieces += n_pieces;
+	if (n_pieces)
+		note(stream, 'c', n_pieces);
+	return 0;
+}
+
+/* --- the stand ------------------------------------------------------------- */
+
+static void stand_open(struct stand *stand)
+{
+	struct ceov_member members[2];
+	struct ceov_config config = testing_config(members, 2, NULL);
+
+	memset(stand, 0, sizeof(*stand));
+	config.progress_by_caller = 1;
+	ck_assert_int_eq(ceov_open(&config, &stand->context), 0);
+	stand->ops = cei_backend_host;
+	stand->ops.caps |= CEI_CAP_STREAMS;
+	stand->ops.stream_wait = stream_wait;
+	stand->ops.stream_post = stream_post;
+	stand->ops.stream_copy = stream_copy;
+	stand->context->engines[0].backend.ops = &stand->ops;
+	stand->ready = testing_signal(stand->context, 0, PARTS);
+	stand->arrived = testing_signal(stand->context, 0, MANY);
+	stand->source = testing_buffer(stand->context, 1, MANY * BYTES);
+	stand->target = testing_buffer(stand->context, 0, MANY * BYTES);
+	testing_fill(ceov_buffer_base(stand->source, 1), MANY * BYTES, testing_seed());
+	stand->plan = testing_plan(stand->context, 0);
+}
+
+static void stand_close(struct stand *stand)
+{
+	ceov_close(stand->context);
+}
+
+/* Part i of the buffers. */
+static struct ceov_transfer part(const struct stand *stand, uint32_t i)
+{
+	struct ceov_transfer transfer = testing_transfer(stand->source, stand->target, BYTES);
+
+	transfer.source.offset_bytes = transfer.target.offset_bytes = i * BYTES;
+	return transfer;
+}
+
+static struct ceov_transfer part_behind(const struct stand *stand, uint32_t i,
+					uint32_t ready)
+{
+	struct ceov_transfer transfer = part(stand, i);
+
+	transfer.source_ready = testing_mark(stand->ready, ready, 1);
+	return transfer;
+}
+
+static void add_raise(const struct stand *stand, uint32_t index)
+{
+	struct ceov_transfer transfer = testing_transfer(NULL, NULL, 0);
+
+	transfer.then = testing_mark(stand->arrived, index, 1);
+	testing_add(stand->plan, &transfer);
+}
+
+static void commit(const struct stand *stand)
+{
+	ck_assert_int_eq(ceov_plan_commit(stand->plan), 0);
+}
+
+static int queue(struct stand *stand)
+{
+	stand->stream.log[0] = 0;
+	return ceov_plan_queue(stand->plan, &stand->stream, BASE);
+}
+
+/* With all that it waits for there. */
+static void queue_ready(struct stand *stand, const char *log)
+{
+	uint32_t i;
+
+	for (i = 0; i < PARTS; i++)
+		ck_assert_int_eq(ceov_signal_raise(stand->ready, i, BASE + 1), 0);
+	ck_assert_int_eq(queue(stand), 0);
+	ck_assert_str_eq(stand->stream.log, log);
+}
+
+static uint64_t arrived(const struct stand *stand, uint32_t index)
+{
+	uint64_t value;
+
+	ck_assert_int_eq(ceov_signal_value(stand->arrived, index, &value), 0);
+	return value;
+}
+
+static void refused(struct stand *stand, int error, const char *text)
+{
+	struct ceov_failure failure;
+
+	(void)ceov_last_failure(stand->context, &failure);
+	ck_assert_int_eq(queue(stand), error);
+	ck_assert_str_eq(stand->stream.log, "");
+	failure = testing_failure(stand->context);
+	ck_assert_msg(strstr(failure.text, text) != NULL, "'%s': no '%s'", failure.text, text);
+}
+
+/* --- tests ----------------------------------------------------------------- */
+
+/* As a pull's: the own part, two parts behind each peer's mark, the arrival. */
+START_TEST(test_waits_copies_and_raises_stand_in_the_plans_order)
+{
+	struct ceov_transfer transfer;
+	struct stand stand;
+	uint32_t i;
+
+	stand_open(&stand);
+	transfer = part(&stand, 0);
+	testing_add(stand.plan, &transfer);
+	for (i = 1; i < 5; i++) {
+		transfer = part_behind(&stand, i, (i - 1) / 2);
+		testing_add(stand.plan, &transfer);
+	}
+	add_raise(&stand, 0);
+	commit(&stand);
+	queue_ready(&stand, "c1 w1 c2 w1 c2 r1 ");
+	ck_assert_uint_eq(testing_check(ceov_buffer_base(stand.target, 0), 5 * BYTES,
+					testing_seed()), 5 * BYTES);
+	ck_assert_uint_eq(arrived(&stand, 0), BASE + 1);
+	stand_close(&stand);
+}
+END_TEST
+
+START_TEST(test_both_marks_are_waited_for_and_what_has_none_joins)
+{
+	struct ceov_transfer transfer;
+	struct stand stand;
+
+	stand_open(&stand);
+	transfer = part_behind(&stand, 0, 0);
+	transfer.target_free = testing_mark(stand.ready, 1, 1);
+	testing_add(stand.plan, &transfer);
+	transfer = part(&stand, 1);
+	transfer.then = testing_mark(stand.arrived, 1, 1);
+	testing_add(stand.plan, &transfer);
+	transfer = part_behind(&stand, 2, 0);
+	testing_add(stand.plan, &transfer);
+	transfer = part_behind(&stand, 3, 0);
+	transfer.target_free = testing_mark(stand.ready, 2, 1);
+	testing_add(stand.plan, &transfer);
+	commit(&stand);
+	queue_ready(&stand, "w2 c3 r1 w2 c1 ");
+	stand_close(&stand);
+}
+END_TEST
+
+/* The stream raises a mark before it waits for it. */
+START_TEST(test_a_transfer_behind_the_plans_own_mark)
+{
+	struct ceov_transfer transfer;
+	struct stand stand;
+
+	stand_open(&stand);
+	transfer = part(&stand, 0);
+	transfer.then = testing_mark(stand.arrived, 0, 1);
+	testing_add(stand.plan, &transfer);
+	transfer = part(&stand, 1);
+	transfer.source_ready = testing_mark(stand.arrived, 0, 1);
+	ck_assert_int_eq(ceov_plan_add(stand.plan, &transfer), 0);
+	commit(&stand);
+	queue_ready(&stand, "c1 r1 w1 c1 ");
+	stand_close(&stand);
+}
+END_TEST
+
+START_TEST(test_batches_are_bounded)
+{
+	struct ceov_transfer transfer;
+	struct stand stand;
+	uint32_t i;
+
+	stand_open(&stand);
+	for (i = 0; i < MANY; i++) {
+		transfer = part(&stand, i);
+		transfer.then = testing_mark(stand.arrived, i, 1);
+		testing_add(stand.plan, &transfer);
+	}
+	commit(&stand);
+	queue_ready(&stand, "c64 r64 c64 r64 c22 r22 ");
+	ck_assert_uint_eq(testing_check(ceov_buffer_base(stand.target, 0), MANY * BYTES,
+					testing_seed()), MANY * BYTES);
+	for (i = 0; i < MANY; i++)
+		ck_assert_uint_eq(arrived(&stand, i), BASE + 1);
+	stand_close(&stand);
+}
+END_TEST
+
+/* Memory that is never touched: rows further apart than the driver's copies reach. */
+START_TEST(test_rows_too_far_apart_go_one_by_one)
+{
+	const uint64_t pitch = (uint64_t)CEI_PITCH_MAX_BYTES + 1, rows = 70;
+	const size_t size = rows * pitch;
+	struct ceov_transfer transfer;
+	struct stand stand;
+	ceov_buffer *far;
+	void *memory = mmap(NULL, size, PROT_NONE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	ck_assert(memory != MAP_FAILED);
+	stand_open(&stand);
+	ck_assert_int_eq(ceov_buffer_register(stand.context, 1, memory, size, &far), 0);
+	transfer = testing_transfer(far, stand.target, 8);
+	transfer.n_rows = rows;
+	transfer.source.pitch_bytes = pitch;
+	transfer.target.pitch_bytes = 16;
+	transfer.then = testing_mark(stand.arrived, 0, 1);
+	testing_add(stand.plan, &transfer);
+	commit(&stand);
+	stand.stream.is_dry = 1;
+	queue_ready(&stand, "c64 c6 r1 ");
+	ck_assert_uint_eq(stand.stream.n_pieces, rows);
+	stand_close(&stand);
+	ck_assert_int_eq(munmap(memory, size), 0);
+}
+END_TEST
+
+START_TEST(test_rows_with_gaps)
+{
+	const uint64_t rows = 5;
+	struct ceov_transfer transfer;
+	struct stand stand;
+	const char *source, *target;
+	uint64_t i;
+
+	stand_open(&stand);
+	transfer = testing_transfer(stand.source, stand.target, BYTES);
+	transfer.n_rows = rows;
+	transfer.source.pitch_bytes = 2 * BYTES;
+	transfer.target.pitch_bytes = 3 * BYTES;
+	testing_add(stand.plan, &transfer);
+	transfer.target.offset_bytes = BYTES;   /* between them */
+	testing_add(stand.plan, &transfer);
+	commit(&stand);
+	queue_ready(&stand, "c2 ");
+	source = ceov_buffer_base(stand.source, 1);
+	target = ceov_buffer_base(stand.target, 0);
+	for (i = 0; i < rows; i++) {
+		ck_assert_mem_eq(target + 3 * i * BYTES, source + 2 * i * BYTES, BYTES);
+		ck_assert_mem_eq(target + (3 * i + 1) * BYTES, source + 2 * i * BYTES, BYTES);
+	}
+	stand_close(&stand);
+}
+END_TEST
+
+START_TEST(test_streams_that_cannot_be_used_are_refused)
+{
+	struct ceov_transfer transfer;
+	struct stand stand;
+
+	stand_open(&stand);
+	transfer = part_behind(&stand, 0, 0);
+	testing_add(stand.plan, &transfer);
+	refused(&stand, CEOV_ERR_STATE, "not committed");
+	commit(&stand);
+	ck_assert_int_eq(ceov_plan_queue(stand.plan, NULL, 0), CEOV_ERR_INVALID);
+	stand.stream.is_capturing = 1;
+	refused(&stand, CEOV_ERR_INVALID, "captured");
+	stand.stream.is_capturing = 0;
+	stand.context->engines[0].backend.ops = &cei_backend_host;
+	refused(&stand, CEOV_ERR_INVALID, "no streams");
+	stand_close(&stand);
+}
+END_TEST
+
+START_TEST(test_plans_that_cannot_be_queued_are_refused)
+{
+	struct ceov_transfer transfer;
+	struct stand stand;
+	ceov_ticket ticket;
+
+	stand_open(&stand);
+	transfer = part_behind(&stand, 0, 0);
+	testing_add(stand.plan, &transfer);
+	commit(&stand);
+	ck_assert_int_eq(ceov_plan_queue(stand.plan, &stand.stream, CEOV_VALUE_LIMIT - 1),
+			 CEOV_ERR_INVALID);
+	stand.plan->steps[0].has_direct = 0;
+	refused(&stand, CEOV_ERR_INVALID, "transfer 0 has no direct way");
+	stand.plan->steps[0].has_direct = 1;
+	stand.plan->steps[0].source_ready.address = 0;
+	refused(&stand, CEOV_ERR_NO_ROUTE, "transfer 0: source_ready");
+	stand.plan->steps[0].source_ready.address =
+		(uintptr_t)stand.plan->steps[0].source_ready.seen;
+	ck_assert_int_eq(ceov_launch(stand.plan, NULL, &ticket), 0);
+	refused(&stand, CEOV_ERR_STATE, "1 launches of the plan are in flight");
+	ck_assert_int_eq(ceov_abort(stand.context, ticket), 0);
+	while (ceov_wait(stand.context, ticket, 0) == CEOV_PENDING)
+		(void)ceov_turn(stand.context);
+	refused(&stand, CEOV_ERR_ABORTED, "renew it");
+	stand_close(&stand);
+}
+END_TEST
+
+START_TEST(test_a_mark_of_a_later_transfer_is_refused)
+{
+	struct ceov_transfer transfer;
+	struct stand stand;
+
+	stand_open(&stand);
+	transfer = part(&stand, 0);
+	testing_add(stand.plan, &transfer);
+	transfer = part(&stand, 1);
+	transfer.target_free = testing_mark(stand.arrived, 0, 1);
+	ck_assert_int_eq(ceov_plan_add(stand.plan, &transfer), 0);
+	transfer = part(&stand, 2);
+	transfer.then = testing_mark(stand.arrived, 0, 1);
+	testing_add(stand.plan, &transfer);
+	commit(&stand);
+	refused(&stand, CEOV_ERR_INVALID, "transfer 1 waits for a mark of one behind it");
+	stand_close(&stand);
+}
+END_TEST
+
+START_TEST(test_a_floating_buffer_is_refused)
+{
+	struct ceov_transfer transfer;
+	struct stand stand;
+	ceov_buffer *floating;
+
+	stand_open(&stand);
+	ck_assert_int_eq(ceov_buffer_float(stand.context, 0, BYTES, &floating), 0);
+	transfer = testing_transfer(floating, stand.source, BYTES);
+	testing_add(stand.plan, &transfer);
+	commit(&stand);
+	refused(&stand, CEOV_ERR_INVALID, "floating");
+	stand_close(&stand);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *made = suite_create("queue");
+	TCase *all = tcase_create("queue");
+
+	tcase_set_timeout(all, 60);
+	tcase_add_test(all, test_waits_copies_and_raises_stand_in_the_plans_order);
+	tcase_add_test(all, test_both_marks_are_waited_for_and_what_has_none_joins);
+	tcase_add_test(all, test_a_transfer_behind_the_plans_own_mark);
+	tcase_add_test(all, test_batches_are_bounded);
+	tcase_add_test(all, test_rows_too_far_apart_go_one_by_one);
+	tcase_add_test(all, test_rows_with_gaps);
+	tcase_add_test(all, test_streams_that_cannot_be_used_are_refused);
+	tcase_add_test(all, test_plans_that_cannot_be_queued_are_refused);
+	tcase_add_test(all, test_a_mark_of_a_later_transfer_is_refused);
+	tcase_add_test(all, test_a_floating_buffer_is_refused);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return testing_run(suite());
+}
