@@ -12,7 +12,7 @@ import torch
 from .. import errors, ops
 from .group import Group
 from .operators import (ALIGN_BYTES, DTYPES, ELEMENT_STEP, operand, reduce_scatter_into,
-                        round_up, run_move, run_reduce)
+                        round_up, run_move, run_reduce, sum_shape)
 
 # --- shares ---------------------------------------------------------------------------
 
@@ -146,11 +146,13 @@ def all_reduce(x: torch.Tensor, at: Group) -> torch.Tensor:
         return result
     length = round_up(n, ELEMENT_STEP * at.size)
     if length == n:
-        run_reduce(at, ops.AllReduce, operand(x), [n // at.size] * at.size, result)
+        run_reduce(at, ops.AllReduce, operand(x), result,
+                   sum_shape([n // at.size] * at.size, x.dtype))
         return result
     source = x.new_zeros(length)
     source[:n] = x.reshape(-1)
     target = torch.empty_like(source)
-    run_reduce(at, ops.AllReduce, source, [length // at.size] * at.size, target)
+    run_reduce(at, ops.AllReduce, source, target,
+               sum_shape([length // at.size] * at.size, x.dtype))
     result.view(-1).copy_(target[:n])
     return result

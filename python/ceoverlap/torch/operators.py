@@ -218,11 +218,16 @@ def run_gemm_reduce_scatter(group: Group, key: Tuple[type, tuple], x: torch.Tens
              result.data_ptr())
 
 
-def run_reduce(group: Group, kind: type, source: torch.Tensor, counts: Sequence[int],
-               target: torch.Tensor, stride: int = 0) -> None:
-    """kind: ops.ReduceScatter or ops.AllReduce; counts of elements, multiples of 8, as is
-    the stride of a ReduceScatter's parts."""
-    shape = (tuple(counts), DTYPES[source.dtype]) + ((None, stride) if stride else ())
+def sum_shape(counts: Sequence[int], dtype: torch.dtype, stride: int = 0) -> tuple:
+    """An ops.AllReduce's, or an ops.ReduceScatter's, which alone has a stride: counts of
+    elements, multiples of 8, as is the stride."""
+    shape = (tuple(counts), DTYPES[dtype])
+    return shape if not stride else shape + (None, stride)
+
+
+def run_reduce(group: Group, kind: type, source: torch.Tensor, target: torch.Tensor,
+               shape: tuple) -> None:
+    """kind: ops.ReduceScatter or ops.AllReduce, of that sum_shape()."""
     op = group.operators.get(kind, *shape)
     _reduce(group, op, source.data_ptr(), target.data_ptr())
 
@@ -248,26 +253,27 @@ def reduce_scatter_into(group: Group, source: torch.Tensor, counts: Sequence[int
     is_plain = not any(count % ELEMENT_STEP for count in counts)
     source, target = source.view(-1), target.view(-1)
     if is_plain and length >= longest:
-        _sum_into(group, operand(source), counts, target)
+        _sum_into(group, operand(source), target, sum_shape(counts, source.dtype))
         return
     is_plain = (is_plain and len(set(counts)) == 1 and
                 source.data_ptr() % ALIGN_BYTES == 0)
     for at in range(0, longest, length):
         n = min(length, longest - at)
         if is_plain:
-            _sum_into(group, source[at:], [n] * size, target[at:at + n], longest)
+            _sum_into(group, source[at:], target[at:at + n],
+                      sum_shape([n] * size, source.dtype, longest))
         else:
             padded = _padded(source, counts, at, n)
-            _sum_into(group, padded, [padded.shape[1]] * size, target[at:at + n])
+            _sum_into(group, padded, target[at:at + n],
+                      sum_shape([padded.shape[1]] * size, source.dtype))
 
 
-def _sum_into(group: Group, source: torch.Tensor, counts: Sequence[int],
-              target: torch.Tensor, stride: int = 0) -> None:
+def _sum_into(group: Group, source: torch.Tensor, target: torch.Tensor, shape: tuple) -> None:
     """One run; target gets the first elements of the own part, as many as it has."""
-    n, whole = target.numel(), target
-    if counts[group.rank] != n or operand(target) is not target:
-        whole = target.new_empty(counts[group.rank])
-    run_reduce(group, ops.ReduceScatter, source, counts, whole, stride)
+    n, n_own, whole = target.numel(), shape[0][group.rank], target
+    if n_own != n or operand(target) is not target:
+        whole = target.new_empty(n_own)
+    run_reduce(group, ops.ReduceScatter, source, whole, shape)
     if whole is not target:
         target.copy_(whole[:n])
 
