@@ -40,8 +40,8 @@
  * RESULTS    bf16 or fp16 operands, fp32 accumulation; what a rank sends to be summed is
  *            rounded to their type first, the sum over ranks is in fp32 and in fixed
  *            order: the same operands give the same bits, run after run. Sums alone take
- *            fp32 operands, too: these are sent as they are, and nothing but the addition
- *            rounds.
+ *            fp32 operands, too: these are sent as they are, and nothing but the addition,
+ *            and the multiplication by a scale, rounds.
  * FLIGHT     Runs of one workspace follow each other, whatever their streams; at most 16
  *            are in flight, and a further one waits for the oldest. Runs of
  *            different workspaces are independent, but their kernels, which wait for
@@ -246,6 +246,12 @@ struct ceov_reduce {
 						 * each rank's own affair; 0: no gaps.
 						 * all_reduce: 0. struct_bytes up to here:
 						 * as 0 */
+	float                        scale;     /* reduce_scatter: what the fp32 sums of the
+						 * own part are multiplied by, in fp32,
+						 * before they are rounded to dtype; finite,
+						 * each rank's own affair; 0: as 1.
+						 * all_reduce: 0 or 1. struct_bytes up to
+						 * here: as 0 */
 };
 
 /* Elements of rank 0's part come first. all_reduce leaves all parts at all ranks.

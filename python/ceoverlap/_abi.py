@@ -12,8 +12,8 @@ from __future__ import annotations
 import ctypes
 import operator
 import os
-from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_int, c_size_t,
-                    c_uint32, c_uint64, c_void_p, sizeof)
+from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_float, c_int,
+                    c_size_t, c_uint32, c_uint64, c_void_p, sizeof)
 from typing import Any, Dict, List, Tuple
 
 # --- constants ---------------------------------------------------------------------------
@@ -210,7 +210,7 @@ class ceov_gemm_rs_run(Struct):
 class ceov_reduce(Struct):
     _fields_ = [("struct_bytes", c_size_t), ("dtype", c_enum),
                 ("counts", POINTER(c_uint64)), ("tuning", POINTER(ceov_op_tuning)),
-                ("stride", c_uint64)]
+                ("stride", c_uint64), ("scale", c_float)]
 
 
 class ceov_reduce_run(Struct):

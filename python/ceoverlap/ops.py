@@ -223,6 +223,12 @@ def _b_shape(op: Union[AllGatherGemm, GemmReduceScatter], n: int) -> Tuple[int, 
     return (op.k, n) if op.b_is_k_by_n else (n, op.k)
 
 
+def is_scale(value: float) -> bool:
+    """Whether a ReduceScatter takes it: as an fp32 it is finite and not 0."""
+    scale = ctypes.c_float(value).value
+    return math.isfinite(scale) and scale != 0
+
+
 Several = Any                           # an array, or a list of arrays
 
 
@@ -355,27 +361,33 @@ class GemmReduceScatter(_Op):
 
 
 class _Reduce(_Op):
-    """Sums alone. dtype may be "float32", too: nothing is rounded but by the additions."""
+    """Sums alone. dtype may be "float32", too: nothing is rounded but by the additions, and
+    by a scale."""
 
     _run_call = "ceov_reduce_run"
     _scratch_call = ""
     stride = 0
+    scale = 1.0
 
     def __init__(self, workspace: Workspace, counts: Sequence[int], dtype: str = "bfloat16",
                  tuning: Optional[Tuning] = None):
         _check_rows(workspace, counts, "counts")
         self.counts = tuple(counts)
         self.dtype = str(dtype)
-        super().__init__(workspace, self._shape_of(counts, dtype, tuning, self.stride))
+        super().__init__(workspace, self._shape_of(counts, dtype, tuning, self.stride,
+                                                   self.scale))
 
     @staticmethod
-    def _shape_of(counts, dtype, tuning, stride=0):
+    def _shape_of(counts, dtype, tuning, stride=0, scale=1.0):
         shape = _shape(_abi.ceov_reduce, dtype, tuning)
         shape.counts = _numbers(counts)
         shape.stride = stride
         if stride and (stride % 8 or stride < max(counts)):
             raise errors.InvalidError(f"stride: {stride}, must be 0, or a multiple of 8 and no "
                                       f"less than the largest count, {max(counts)}")
+        if not is_scale(scale):
+            raise errors.InvalidError(f"scale: {scale}, must be finite, and not 0, in fp32")
+        shape.scale = scale
         return shape
 
     @property
@@ -409,22 +421,26 @@ class ReduceScatter(_Reduce):
     stride  elements of source from the begin of one part to the next one's: a multiple of 8,
             no less than any count, each rank's own affair; 0: no gaps. So columns of a matrix
             are summed, and its other columns by further runs, all with the scratch of one
+    scale   what the sums are multiplied by, in fp32, before they are rounded to dtype; finite
+            and not 0, each rank's own affair
     """
 
     _create_call = "ceov_reduce_scatter_create"
     _scratch_call = "ceov_reduce_scatter_scratch_bytes"
 
     def __init__(self, workspace: Workspace, counts: Sequence[int], dtype: str = "bfloat16",
-                 tuning: Optional[Tuning] = None, stride: int = 0):
+                 tuning: Optional[Tuning] = None, stride: int = 0, scale: float = 1.0):
         self.stride = stride
+        self.scale = scale
         super().__init__(workspace, counts, dtype, tuning)
 
     @classmethod
     def scratch_bytes(cls, counts: Sequence[int], dtype: str = "bfloat16",
-                      tuning: Optional[Tuning] = None, stride: int = 0) -> int:
-        """What its workspace needs; the stride does not matter."""
-        return _scratch_bytes(cls._scratch_call, cls._shape_of(counts, dtype, tuning, stride),
-                              len(counts))
+                      tuning: Optional[Tuning] = None, stride: int = 0,
+                      scale: float = 1.0) -> int:
+        """What its workspace needs; stride and scale do not matter."""
+        shape = cls._shape_of(counts, dtype, tuning, stride, scale)
+        return _scratch_bytes(cls._scratch_call, shape, len(counts))
 
     def run(self, source, target=None, stream=None):
         """source: sum(counts) elements; with a stride, memory from the first part on, to the

@@ -181,6 +181,8 @@ struct cei_kernel_compare_bf16 {
  *   sum   = A B^T, or A's own number where b is NULL
  *   slack = rounding * |sum| + accumulation * (the sum of its products' sizes)
  *
+ * and both times scale, or its size, before they are added to what was there.
+ *
  * Rows are without gaps and begin at multiples of 16 bytes.
  */
 struct cei_kernel_reference {
@@ -196,6 +198,7 @@ struct cei_kernel_reference {
 	uint32_t    b_is_k_by_n;                /* 1: k x n */
 	float       rounding;
 	float       accumulation;
+	float       scale;                      /* 1: none */
 };
 
 /* A result is wrong where |x - sum| > slack + least + rounding * (|sum| + slack), or

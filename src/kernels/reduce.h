@@ -9,7 +9,8 @@
  *
  *   for each piece of the own part, in order:
  *     await it from every other source; target = own + the others' (fp32, sources in
- *     the order of ranks from 0, the own one in its place); arrive at its ready counter
+ *     the order of ranks from 0, the own one in its place), times scale (fp32), rounded;
+ *     arrive at its ready counter
  *   all-reduce, then: for each other rank (own - 1, own - 2, ...: as they arrive), for
  *     each of its pieces: await it, copy it from gathered to its place in target
  *
@@ -60,7 +61,7 @@ struct cei_reduce {
 	uint32_t                  first_arrived;
 	uint32_t                  sent_index;   /* counters from this one on, ... */
 	uint32_t                  n_sent;       /* ... so many of them; 0: none */
-	uint32_t                  reserved_too;
+	float                     scale;        /* of the own part's sums; 1: none */
 	uint64_t                 *epoch;        /* NULL, or added to await_value */
 	uint64_t                  await_value;
 	uint64_t                  arrive_value;

@@ -128,6 +128,20 @@ static __device__ __forceinline__ void add_vector(const uint4 &v, bool is_first,
 		sum[i] = is_first ? wide[i] : sum[i] + wide[i];
 }
 
+/* The sums' last step: 1 changes none. */
+template <class T>
+static __device__ __forceinline__ uint4 finish(const struct cei_reduce &reduce,
+					       const float *sum)
+{
+	float scaled[T::n_elements];
+	uint32_t i;
+
+#pragma unroll
+	for (i = 0; i < T::n_elements; i++)
+		scaled[i] = sum[i] * reduce.scale;
+	return T::narrow(scaled);
+}
+
 /* The piece's vectors of one source: a partial sum, or our own in its place. */
 static __device__ __forceinline__ const uint4 *
 source_of(const struct cei_reduce &reduce, const uint4 *own, uint64_t first_vector,
@@ -179,7 +193,7 @@ sum_piece_of(const struct cei_reduce &reduce, const uint4 *own, uint4 *target,
 			for (s = 0; s < N; s++)
 				add_vector<T>(raw[v][s], s == 0, sum);
 			if (i + v * step < piece.n_vectors)
-				target[i + v * step] = T::narrow(sum);
+				target[i + v * step] = finish<T>(reduce, sum);
 		}
 	}
 }
@@ -229,9 +243,9 @@ sum_piece_of_many(const struct cei_reduce &reduce, const uint4 *own, uint4 *targ
 		at[1] = piece.first_vector + within(i + step, piece.n_vectors);
 		for (group = 0; group < reduce.n_ranks; group += REDUCE_GROUP)
 			add_group<T>(reduce, own, at, group, sum);
-		target[at[0]] = T::narrow(sum[0]);
+		target[at[0]] = finish<T>(reduce, sum[0]);
 		if (i + step < piece.n_vectors)
-			target[at[1]] = T::narrow(sum[1]);
+			target[at[1]] = finish<T>(reduce, sum[1]);
 	}
 }
 

@@ -229,6 +229,8 @@ extern "C" __global__ void cei_kernel_reference(struct cei_kernel_reference refe
 		}
 		slack = (double)reference.rounding * fabs(sum.value) +
 			(double)reference.accumulation * sum.size;
+		sum.value *= (double)reference.scale;
+		slack *= fabs((double)reference.scale);
 		if (reference.adds) {
 			sum.value += reference.sum[i];
 			slack += (double)reference.slack[i];

@@ -38,6 +38,7 @@ struct cei_op_shape {
 	uint64_t         n[CEOV_OP_GEMMS_MAX];
 	int              b_is_k_by_n;   /* products: see struct ceov_ag_gemm */
 	uint64_t         stride;        /* reduce-scatter: see struct ceov_reduce */
+	float            scale;         /* sums alone: likewise, and never 0 */
 	const uint64_t  *blocks;        /* all-to-all: n_ranks * n_ranks, as in struct
 					 * ceov_move; else NULL */
 };

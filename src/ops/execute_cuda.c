@@ -328,6 +328,7 @@ int cei_gpu_reduce(struct cei_gpu_executor *own, void *stream,
 	sum.own = job->own;
 	sum.n_pieces = job->n_pieces;
 	sum.is_tail_cut = job->is_tail_cut;
+	sum.scale = job->scale;
 	r = fill_marks(own, job, &sum);
 	return r ? r : cei_module_launch(own->module, &launch);
 }

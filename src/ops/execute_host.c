@@ -248,6 +248,8 @@ static void sum_some(const struct cei_reduce_job *job, void *target, uint64_t at
 		for (i = 0; source && i < n; i++)
 			sum[i] += addend[i];
 	}
+	for (i = 0; i < n; i++)
+		sum[i] *= job->scale;
 	cei_narrow(job->dtype, target, sum, n);
 }
 

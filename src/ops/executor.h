@@ -75,6 +75,7 @@ struct cei_reduce_job {
 	uint64_t             partial_stride_bytes;
 	const uint64_t      *counts;
 	const uint64_t      *piece_elements;
+	float                scale;
 	uint32_t             n_ranks;
 	uint32_t             own;
 	uint32_t             n_pieces;

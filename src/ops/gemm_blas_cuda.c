@@ -90,6 +90,7 @@ static int sum_up(struct blas_walk *walk)
 		.partial_stride_bytes = job->partial_stride_bytes,
 		.counts = counts,
 		.piece_elements = pieces,
+		.scale = 1,
 		.n_ranks = job->n_sources,
 		.own = job->own,
 		.n_pieces = job->n_pieces,

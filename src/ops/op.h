@@ -69,7 +69,8 @@ uint64_t cei_op_most_rows(const struct cei_op_shape *shape);
 /* What create and *_scratch_bytes refuse, or NULL. */
 const char *cei_op_shape_fault(const struct cei_op_shape *shape);
 
-/* The same of moves alone (move.c), and of the stride of sums alone (reduce.c). */
+/* The same of moves alone (move.c), and of the stride and scale of sums
+ * alone (reduce.c). */
 const char *cei_move_fault(const struct cei_op_shape *shape);
 const char *cei_reduce_fault(const struct cei_op_shape *shape);
 

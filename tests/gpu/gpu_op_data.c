@@ -12,7 +12,7 @@
  *   all-gather + GEMM      u |P| + e Z
  *   GEMM + reduce-scatter  u |sum of P_s| + sum of (u |P_s| + e Z_s): each partial sum is
  *                          stored before it is sent (the own one where cuBLAS made it)
- *   sums                   u |sum| + e Z
+ *   sums                   u |sum| + e Z, both of them scaled as the sum is
  *
  * e is what sums in fp32 lose: 2^-22 for every step of 16 products (fp32 itself rounds
  * by 2^-24 of a sum that is never larger than Z; matrix units cut off instead, and see
@@ -119,6 +119,7 @@ struct op_case gpu_op_case_random(uint64_t *random, uint32_t n_ranks, enum op_so
 	one.b_is_k_by_n = (int)testing_below(random, 2);
 	pick_tuning(random, &one, has_library);
 	op_case_pick_stride(&one, random);
+	op_case_pick_scale(&one, random);
 	return one;
 }
 
@@ -139,9 +140,10 @@ static void describe(const struct op_case *one, char *text, size_t n_bytes)
 		at += (size_t)snprintf(text + at, n_bytes - at, " n %llu",
 				       (unsigned long long)one->n[i]);
 	if (at < n_bytes)
-		snprintf(text + at, n_bytes - at, " stride %llu k %llu%s way %d pieces %u tiles "
-			 "%ux%u blocks %u", (unsigned long long)one->stride,
-			 (unsigned long long)one->k, one->b_is_k_by_n ? " x n" : "",
+		snprintf(text + at, n_bytes - at, " stride %llu scale %g k %llu%s way %d pieces "
+			 "%u tiles %ux%u blocks %u", (unsigned long long)one->stride,
+			 (double)one->scale, (unsigned long long)one->k,
+			 one->b_is_k_by_n ? " x n" : "",
 			 (int)one->tuning.way, one->tuning.n_pieces, one->tuning.tile_rows,
 			 one->tuning.tile_columns, one->tuning.n_reduce_blocks);
 }
@@ -405,6 +407,7 @@ static void add_reference(const struct check *check, uint32_t source, uint64_t f
 	reference.dtype = one->dtype;
 	reference.adds = one->sort != OP_AG_GEMM && source;
 	reference.b_is_k_by_n = (uint32_t)one->b_is_k_by_n;
+	reference.scale = op_case_scale(one, check->data->rank->rank);
 	reference.rounding = one->sort == OP_GEMM_RS ? rounding_of(one) : 0;
 	reference.accumulation = 0x1p-22f * (float)(one->k / 16 + 4 + one->n_ranks);
 	if (n_rows && n)

@@ -155,6 +155,7 @@ static void choose_shape(struct work *work, uint32_t n_ranks, uint64_t *state)
 {
 	static const uint64_t limits[] = { 1, 4, 600, PART_MAX / STEP + 1 };
 	static const uint32_t blocks[] = { 1, 3, 16, 24 };
+	static const float scales[] = { 1, 0.25f, 1 / 3.0f, -3 };
 	struct cei_reduce *reduce = &work->reduce;
 	uint64_t n_steps;
 	uint32_t r;
@@ -162,6 +163,7 @@ static void choose_shape(struct work *work, uint32_t n_ranks, uint64_t *state)
 	reduce->n_ranks = n_ranks;
 	reduce->own = (uint32_t)testing_below(state, n_ranks);
 	reduce->n_pieces = 1 + (uint32_t)testing_below(state, PIECES_MAX);
+	reduce->scale = scales[testing_below(state, 4)];
 	work->n_blocks = blocks[testing_below(state, 4)];
 	for (r = 0; r < n_ranks; r++) {
 		n_steps = testing_below(state, limits[testing_below(state, 4)]);
@@ -291,6 +293,8 @@ static void sum_own_part(const struct work *work, uint16_t *target)
 		for (i = 0; i < n; i++)
 			host.sum[i] = s ? host.sum[i] + host.wide[i] : host.wide[i];
 	}
+	for (i = 0; i < n; i++)
+		host.sum[i] *= reduce->scale;
 	cei_narrow(work->dtype, target, host.sum, n);
 }
 
@@ -308,10 +312,12 @@ static void check_target(const struct work *work)
 	for (i = 0; i < ALL_MAX + GUARD && host.seen[i] == host.wanted[i]; i++)
 		;
 	ck_assert_msg(i == ALL_MAX + GUARD,
-		      "%s %s of %u ranks, own %u: word %llu of %llu (own part: %llu elements "
-		      "from word %llu) is %04x, not %04x", cei_number_name(work->dtype),
+		      "%s %s of %u ranks, own %u, scale %g: word %llu of %llu (own part: "
+		      "%llu elements from word %llu) is %04x, not %04x",
+		      cei_number_name(work->dtype),
 		      work->is_all_reduce ? "all-reduce" : "reduce-scatter",
-		      reduce->n_ranks, reduce->own, (unsigned long long)i,
+		      reduce->n_ranks, reduce->own, (double)reduce->scale,
+		      (unsigned long long)i,
 		      (unsigned long long)n_all,
 		      (unsigned long long)reduce->counts[reduce->own],
 		      (unsigned long long)begin, host.seen[i], host.wanted[i]);
@@ -478,6 +484,7 @@ static void make_small(struct work *work, int has_epoch)
 	memset(work, 0, sizeof(*work));
 	choose_dtype(work, CEOV_BF16);
 	work->n_blocks = 3;
+	work->reduce.scale = 1;
 	work->reduce.n_ranks = 2;
 	work->reduce.n_pieces = 1;
 	work->reduce.counts[0] = work->reduce.piece_elements[0] = 800;

@@ -47,7 +47,8 @@ def ctype_of(words):
     if words[0] == "enum":
         return ctypes.c_uint32
     plain = {"int": ctypes.c_int, "uint32_t": ctypes.c_uint32, "uint64_t": ctypes.c_uint64,
-             "size_t": ctypes.c_size_t, "void": None, "char": ctypes.c_char}
+             "size_t": ctypes.c_size_t, "void": None, "char": ctypes.c_char,
+             "float": ctypes.c_float}
     return plain[words[0]] if words[0] in plain else STRUCTS[words[0]]
 
 

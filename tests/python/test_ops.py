@@ -120,6 +120,41 @@ class Operators(Case):
 
         in_threads(N, body)
 
+    def test_scaled_sums(self):
+        """By powers of two, at each rank another one: nothing rounds."""
+        counts = (64, 0, 200)
+        for dtype in ("bfloat16", "float16", "float32"):
+            spaces = self.workspaces(N, ReduceScatter.scratch_bytes(counts, dtype, scale=0.5))
+            sources = [numbers(sum(counts), r) for r in range(N)]
+            whole = sum(sources)
+
+            def body(r):
+                scale = (0.25, 1.0, -2.0)[r]
+                op = ReduceScatter(spaces[r], counts, dtype, scale=scale)
+                first = sum(counts[:r])
+                np.testing.assert_array_equal(unpack(op.run(pack(sources[r], dtype))),
+                                              whole[first:first + counts[r]] * scale)
+
+            in_threads(N, body)
+
+    def test_scales_round_once(self):
+        """The sum of fp16 is beyond fp16, its half is not; a third is one of fp32."""
+        spaces = self.workspaces(1, ReduceScatter.scratch_bytes((8,), "float32"))
+        for dtype, number, scale, wanted in (
+                ("float16", 2048, 16, 32768), ("float16", 2 ** 15, 2 ** -30, 2 ** -15),
+                ("float32", 7, 1 / 3, np.float32(7) * np.float32(1 / 3))):
+            op = ReduceScatter(spaces[0], (8,), dtype, scale=scale)
+            result = op.run(np.full(8, number, dtype))
+            np.testing.assert_array_equal(result, np.full(8, wanted, dtype))
+
+    def test_scales_that_are_refused(self):
+        spaces = self.workspaces(1, ReduceScatter.scratch_bytes((8,)))
+        for scale in (0, 1e-50, float("nan"), float("inf"), 1e50):
+            with self.assertRaisesRegex(ceoverlap.InvalidError, "scale: .*, must be finite"):
+                ReduceScatter(spaces[0], (8,), scale=scale)
+            with self.assertRaisesRegex(ceoverlap.InvalidError, "scale: .*, must be finite"):
+                ReduceScatter.scratch_bytes((8,), scale=scale)
+
     def test_columns_of_a_matrix(self):
         """With every rank's own stride, and of uneven parts."""
         for counts in ((16, 16, 16), (24, 0, 8), (8, 16, 0)):

@@ -76,6 +76,19 @@ void op_case_pick_stride(struct op_case *one, uint64_t *random)
 	one->stride += 8 * testing_below(random, 20);
 }
 
+void op_case_pick_scale(struct op_case *one, uint64_t *random)
+{
+	static const float scales[] = { 0.25f, 1 / 3.0f, -0.7f, 5 };
+
+	if (one->sort == OP_REDUCE_SCATTER && testing_below(random, 2))
+		one->scale = scales[testing_below(random, 4)];
+}
+
+float op_case_scale(const struct op_case *one, uint32_t rank)
+{
+	return one->scale != 0 ? one->scale * (float)(1 + rank) : 1;
+}
+
 struct op_case op_case_random(uint64_t *random, uint32_t n_ranks)
 {
 	enum op_sort sort = (enum op_sort)testing_below(random, OP_SORTS);
@@ -98,6 +111,7 @@ struct op_case op_case_random(uint64_t *random, uint32_t n_ranks)
 	one.wants_gathered = (int)testing_below(random, 2);
 	pick_tuning(random, &one);
 	op_case_pick_stride(&one, random);
+	op_case_pick_scale(&one, random);
 	return one;
 }
 
@@ -169,6 +183,7 @@ static struct ceov_reduce reduce_of(const struct op_case *one, uint32_t rank)
 	shape.counts = one->rows;
 	shape.tuning = &one->tuning;
 	shape.stride = stride_of(one, rank);
+	shape.scale = one->scale != 0 ? op_case_scale(one, rank) : 0;
 	return shape;
 }
 

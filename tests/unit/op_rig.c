@@ -265,7 +265,7 @@ static void check_gemm_rs(const struct op_case *one, uint32_t rank, uint64_t see
 	free(expected);
 }
 
-/* To the bit: sums are in fp32, in the order of ranks, and rounded once. */
+/* To the bit: sums are in fp32, in the order of ranks, scaled there, and rounded once. */
 static void check_sums(const struct op_case *one, uint32_t rank, uint64_t seed,
 		       const struct op_data *data)
 {
@@ -284,6 +284,7 @@ static void check_sums(const struct op_case *one, uint32_t rank, uint64_t seed,
 		free(a);
 	}
 	for (i = 0; i < n; i++) {
+		sums[i] *= op_case_scale(one, rank);
 		cei_narrow(one->dtype, &bits, &sums[i], 1);
 		rounded = number(one, &bits, 0);
 		ck_assert_msg(!memcmp(at(one, data->c[0], i), &bits,

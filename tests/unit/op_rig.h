@@ -30,6 +30,8 @@ struct op_case {
 	int                   b_is_k_by_n;
 	uint64_t              stride;   /* reduce-scatter, at rank 0, and 8 more at each
 					 * next rank; 0: no gaps */
+	float                 scale;    /* reduce-scatter, at rank 0, and as much more at
+					 * each next rank; 0: none */
 	struct ceov_op_tuning tuning;
 	int                   wants_gathered;
 };
@@ -43,6 +45,12 @@ void op_case_pick_stride(struct op_case *one, uint64_t *random);
 /* Plain: `rows` rows at each rank, k and n. */
 struct op_case op_case_of(enum op_sort sort, uint32_t n_ranks, uint64_t rows, uint64_t k,
 			  uint64_t n);
+
+/* Likewise some scale: a power of two, or one that rounds. */
+void op_case_pick_scale(struct op_case *one, uint64_t *random);
+
+/* What a rank's own sums are multiplied by. */
+float op_case_scale(const struct op_case *one, uint32_t rank);
 
 /* A sum alone. */
 int      op_is_sum(enum op_sort sort);

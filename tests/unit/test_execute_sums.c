@@ -70,10 +70,12 @@ static enum ceov_dtype any_dtype(uint64_t *random)
 
 static void shape_any(struct rig *rig, uint64_t *random)
 {
+	static const float scales[] = { 1, 0.5f, 1 / 3.0f, -3 };
 	struct cei_reduce_job *job = &rig->job;
 	uint64_t least;
 	uint32_t i;
 
+	job->scale = scales[testing_below(random, 4)];
 	rig->gathers = testing_below(random, 2) != 0;
 	job->dtype = any_dtype(random);
 	job->n_ranks = 1 + (uint32_t)testing_below(random, RANKS_MAX);
@@ -96,6 +98,7 @@ static void shape_plain(struct rig *rig)
 
 	rig->gathers = 1;
 	job->dtype = CEOV_FP16;
+	job->scale = 1;
 	job->n_ranks = 2;
 	job->n_pieces = 2;
 	job->first_arrived = 1;
@@ -250,6 +253,7 @@ static uint32_t right_sum(const struct rig *rig, uint64_t at)
 		cei_widen(rig->job.dtype, &addend, from, 1);
 		sum = rank ? sum + addend : addend;
 	}
+	sum *= rig->job.scale;
 	cei_narrow(rig->job.dtype, narrow, &sum, 1);
 	return bits_of(rig, narrow, 0);
 }

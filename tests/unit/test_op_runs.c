@@ -293,7 +293,7 @@ static void *raise_soon(void *arg)
 	return NULL;
 }
 
-/* A caller of the time before b_is_k_by_n: what stands there is not the struct's. */
+/* Callers of the time before the last members: what stands there is not the struct's. */
 START_TEST(test_structs_that_end_earlier)
 {
 	const uint64_t rows[1] = { 8 };
@@ -308,7 +308,7 @@ START_TEST(test_structs_that_end_earlier)
 	};
 	struct ceov_reduce reduce = {
 		.struct_bytes = offsetof(struct ceov_reduce, stride),
-		.dtype = CEOV_BF16, .counts = rows, .stride = 77,
+		.dtype = CEOV_BF16, .counts = rows, .stride = 77, .scale = 77,
 	};
 	struct op_rig rig;
 	ceov_op *op = NULL;
@@ -316,8 +316,17 @@ START_TEST(test_structs_that_end_earlier)
 	op_rig_open(&rig, 1, SCRATCH, &log_);
 	ck_assert_int_eq(ceov_reduce_scatter_create(rig.workspaces[0], &reduce, &op), 0);
 	ck_assert_uint_eq(op->shape.stride, 0);
+	ck_assert(op->shape.scale == 1);
 	ceov_op_release(op);
-	reduce.struct_bytes -= 8;
+	reduce.struct_bytes = offsetof(struct ceov_reduce, scale);
+	reduce.stride = 16;
+	ck_assert_int_eq(ceov_reduce_scatter_create(rig.workspaces[0], &reduce, &op), 0);
+	ck_assert_uint_eq(op->shape.stride, 16);
+	ck_assert(op->shape.scale == 1);
+	ceov_op_release(op);
+	reduce.struct_bytes += 4;
+	ck_assert_uint_eq(ceov_reduce_scatter_scratch_bytes(&reduce, 1), 0);
+	reduce.struct_bytes = offsetof(struct ceov_reduce, stride) - 8;
 	ck_assert_uint_eq(ceov_reduce_scatter_scratch_bytes(&reduce, 1), 0);
 	ck_assert_uint_gt(ceov_ag_gemm_scratch_bytes(&ag_gemm, 1), 0);
 	ck_assert_uint_gt(ceov_gemm_rs_scratch_bytes(&gemm_rs, 1), 0);
