@@ -12,7 +12,7 @@ from torch.distributed.fsdp._fully_shard._fsdp_api import ReduceScatter
 
 from .. import ops
 from .group import Group
-from .operators import DTYPES, reduce_scatter_into, sum_length
+from .operators import DTYPES, reduce_scatter_into, sum_length, sum_shape
 
 _RedOp = dist.ReduceOp.RedOpType
 
@@ -26,9 +26,9 @@ class Family:
         self.param_groups: List = []
         self._dtypes: Set[torch.dtype] = set()
 
-    def reserve(self, dtype: torch.dtype) -> None:
+    def reserve(self, dtype: torch.dtype, scale: float) -> None:
         """At the first sum of that dtype, by all ranks together: scratch for the largest run
-        of any of them."""
+        of any of them, and its operator, of that scale."""
         if dtype in self._dtypes:
             return
         self._dtypes.add(dtype)
@@ -38,14 +38,16 @@ class Family:
                                 self.group.size, dtype.itemsize)
                      for param_group in self.param_groups)
         if length:
-            self.group.operators.get(ops.ReduceScatter, (length,) * self.group.size,
-                                     DTYPES[dtype])
+            shape = sum_shape((length,) * self.group.size, dtype, scale=scale)
+            self.group.operators.get(ops.ReduceScatter, *shape)
 
 
 class SumScatter(ReduceScatter):
     """The reduce-scatters of one FSDP parameter group: fp32 sums in the order of ranks,
-    the same bits run after run. An average, or a sum of scaled gradients, is the sum's
-    result times the factor: rounded once more, but where the factor is a power of two.
+    the same bits run after run. An average, or a sum of scaled gradients, is the fp32 sum
+    times the factor, and only then rounded to the gradients' dtype: for the first factor that
+    is not 1, as operators have one each. A further one, which may change with every step,
+    makes no further operators: it multiplies what is rounded already, in a kernel of its own.
 
     What is not understood goes to `plain`, the group's reduce-scatter from before, and
     `reasons` counts why."""
@@ -57,6 +59,7 @@ class SumScatter(ReduceScatter):
         self.n_bytes = 0                # that went to peers
         self._group = family.group
         self._family = family
+        self._scale: Optional[float] = None     # of our operators
         family.param_groups.append(param_group)
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype,
@@ -74,10 +77,11 @@ class SumScatter(ReduceScatter):
             self.reasons[reason] = self.reasons.get(reason, 0) + 1
             return self.plain(output_tensor=output_tensor, input_tensor=input_tensor,
                               group=group, op=op, async_op=async_op)
-        self._family.reserve(input_tensor.dtype)
+        scale = self._scale_for(factor)
+        self._family.reserve(input_tensor.dtype, scale)
         reduce_scatter_into(self._group, input_tensor,
-                            [output_tensor.numel()] * self._group.size, output_tensor)
-        if factor != 1:
+                            [output_tensor.numel()] * self._group.size, output_tensor, scale)
+        if factor != scale:
             output_tensor.mul_(factor)
         self.n_runs += 1
         self.n_bytes += (self._group.size - 1) * output_tensor.numel() * output_tensor.itemsize
@@ -86,6 +90,12 @@ class SumScatter(ReduceScatter):
     def check(self) -> None:
         """Raises the error that ended a sum of the group of ranks. Never blocks."""
         self._group.operators.check()
+
+    def _scale_for(self, factor: float) -> float:
+        """The factor where operators multiply by it, else 1; the same at all ranks."""
+        if self._scale is None and factor != 1 and ops.is_scale(factor):
+            self._scale = factor
+        return factor if factor == self._scale else 1.0
 
     def _refusal(self, source: torch.Tensor, kind, async_op: bool) -> Optional[str]:
         """Why not; the same at all ranks."""

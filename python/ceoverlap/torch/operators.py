@@ -218,11 +218,12 @@ def run_gemm_reduce_scatter(group: Group, key: Tuple[type, tuple], x: torch.Tens
              result.data_ptr())
 
 
-def sum_shape(counts: Sequence[int], dtype: torch.dtype, stride: int = 0) -> tuple:
-    """An ops.AllReduce's, or an ops.ReduceScatter's, which alone has a stride: counts of
-    elements, multiples of 8, as is the stride."""
+def sum_shape(counts: Sequence[int], dtype: torch.dtype, stride: int = 0,
+              scale: float = 1.0) -> tuple:
+    """An ops.AllReduce's, or an ops.ReduceScatter's, which alone has a stride and a scale:
+    counts of elements, multiples of 8, as is the stride."""
     shape = (tuple(counts), DTYPES[dtype])
-    return shape if not stride else shape + (None, stride)
+    return shape if not stride and scale == 1 else shape + (None, stride, scale)
 
 
 def run_reduce(group: Group, kind: type, source: torch.Tensor, target: torch.Tensor,
@@ -242,10 +243,11 @@ def sum_length(longest: int, size: int, item_bytes: int) -> int:
 
 
 def reduce_scatter_into(group: Group, source: torch.Tensor, counts: Sequence[int],
-                        target: torch.Tensor) -> None:
+                        target: torch.Tensor, scale: float = 1.0) -> None:
     """target (contiguous) = own part of the sum over ranks of source, of any counts and
-    alignment. What operators do not take as it is goes through copies: of all of it where it
-    has gaps, else none of them larger than a run's scratch."""
+    alignment, times scale (see ops.is_scale(); the same at all ranks). What operators do not
+    take as it is goes through copies: of all of it where it has gaps, else none of them
+    larger than a run's scratch."""
     if not source.is_contiguous() or source.is_neg():
         source = operand(source)
     longest, size = max(counts), group.size
@@ -253,7 +255,8 @@ def reduce_scatter_into(group: Group, source: torch.Tensor, counts: Sequence[int
     is_plain = not any(count % ELEMENT_STEP for count in counts)
     source, target = source.view(-1), target.view(-1)
     if is_plain and length >= longest:
-        _sum_into(group, operand(source), target, sum_shape(counts, source.dtype))
+        _sum_into(group, operand(source), target,
+                  sum_shape(counts, source.dtype, scale=scale))
         return
     is_plain = (is_plain and len(set(counts)) == 1 and
                 source.data_ptr() % ALIGN_BYTES == 0)
@@ -261,11 +264,11 @@ def reduce_scatter_into(group: Group, source: torch.Tensor, counts: Sequence[int
         n = min(length, longest - at)
         if is_plain:
             _sum_into(group, source[at:], target[at:at + n],
-                      sum_shape([n] * size, source.dtype, longest))
+                      sum_shape([n] * size, source.dtype, longest, scale))
         else:
             padded = _padded(source, counts, at, n)
             _sum_into(group, padded, target[at:at + n],
-                      sum_shape([padded.shape[1]] * size, source.dtype))
+                      sum_shape([padded.shape[1]] * size, source.dtype, scale=scale))
 
 
 def _sum_into(group: Group, source: torch.Tensor, target: torch.Tensor, shape: tuple) -> None:

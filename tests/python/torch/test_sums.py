@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 """Reduce-scatters in several runs: with little scratch the same bits, and not more scratch
-than that."""
+than that. Those that scale, and what FSDP2's averages make of that."""
 
 import contextlib
 import os
 import unittest
+from typing import NamedTuple, Tuple
 
 import rig
 import torch
@@ -13,7 +14,7 @@ import torch.distributed as dist
 import torch.nn as nn
 from rig import equal, normal
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard
 
 import ceoverlap.torch as ct
 from ceoverlap import ops
@@ -26,24 +27,33 @@ SCRATCH_BYTES = 1024
 
 
 @contextlib.contextmanager
-def little_scratch(n_runs=100):
-    """Runs take SCRATCH_BYTES of scratch, or more where that would be more than n_runs."""
+def little_scratch(n_runs=100, n_bytes=SCRATCH_BYTES):
+    """Runs take n_bytes of scratch, or more where that would be more than n_runs."""
     kept = operators.SUM_SCRATCH_BYTES, operators.SUM_RUNS_MAX
-    operators.SUM_SCRATCH_BYTES, operators.SUM_RUNS_MAX = SCRATCH_BYTES, n_runs
+    operators.SUM_SCRATCH_BYTES, operators.SUM_RUNS_MAX = n_bytes, n_runs
     try:
         yield
     finally:
         operators.SUM_SCRATCH_BYTES, operators.SUM_RUNS_MAX = kept
 
 
+class Run(NamedTuple):
+    """What a run's operator was asked for by."""
+    kind: type
+    counts: Tuple[int, ...]
+    stride: int
+    scale: float
+    n_bytes: int                        # of scratch
+
+
 @contextlib.contextmanager
 def recorded():
-    """A list that gets (kind, counts, stride, scratch bytes) of each run's operator."""
+    """A list that gets a Run of each."""
     seen, plain = [], operators.Operators.get
 
     def get(self, kind, *shape):
-        seen.append((kind, shape[0], shape[3] if len(shape) > 3 else 0,
-                     kind.scratch_bytes(*shape)))
+        _, stride, scale = shape[2:] or (None, 0, 1.0)
+        seen.append(Run(kind, shape[0], stride, scale, kind.scratch_bytes(*shape)))
         return plain(self, kind, *shape)
 
     operators.Operators.get = get
@@ -78,10 +88,10 @@ def bounded_runs(x, rows):
     with little_scratch(), recorded() as seen:
         result = ct.reduce_scatter(x, rows=rows)
     assert len(seen) > 1, seen
-    for kind, counts, _, n_bytes in seen:
-        assert kind is ops.ReduceScatter and n_bytes <= SCRATCH_BYTES, seen
-        assert len(set(counts)) == 1 and counts[0] % 8 == 0, seen
-    steps = [counts[0] for _, counts, _, _ in seen]
+    for run in seen:
+        assert run.kind is ops.ReduceScatter and run.n_bytes <= SCRATCH_BYTES, seen
+        assert len(set(run.counts)) == 1 and run.counts[0] % 8 == 0, seen
+    steps = [run.counts[0] for run in seen]
     assert steps[:-1] == steps[:1] * (len(steps) - 1) and 0 < steps[-1] <= steps[0], steps
     return result, seen
 
@@ -99,9 +109,9 @@ def same_bits(dtype):
             for way in (lambda x: x, misaligned, with_gaps):
                 got, seen = bounded_runs(way(x), rows)
                 equal(got, expected, (n, rows, way))
-                n_short += seen[-1][1] != seen[0][1]
+                n_short += seen[-1].counts != seen[0].counts
                 is_plain = len(set(rows)) == 1 and n % 8 == 0 and way is not misaligned
-                strides = {stride for _, _, stride, _ in seen}
+                strides = {run.stride for run in seen}
                 assert strides == ({n} if is_plain else {0}), (n, rows, way, strides)
     assert n_short > 10, n_short
 
@@ -119,6 +129,25 @@ def same_bits_in_rows():
     equal(x.grad, ct.all_gather(expected, rows=rows), rows)
 
 
+def scaled(dtype):
+    """In one run and in several: of fp32, and rounded once."""
+    group = Group.of()
+    for i, (n, scale) in enumerate(((168, 1 / 3), (171, -0.7), (1000, 0.125))):
+        sources = [normal(i, r, (group.size, n), dtype) for r in range(group.size)]
+        sums = sources[0][group.rank].float()
+        for source in sources[1:]:
+            sums = sums + source[group.rank].float()
+        expected = (sums * scale).to(dtype)
+        for n_bytes in (operators.SUM_SCRATCH_BYTES, SCRATCH_BYTES):
+            for way in (lambda x: x, misaligned, with_gaps):
+                got = torch.empty_like(expected)
+                with little_scratch(n_bytes=n_bytes), recorded() as seen:
+                    operators.reduce_scatter_into(group, way(sources[group.rank]),
+                                                  [n] * group.size, got, scale)
+                equal(got, expected, (n, scale, n_bytes, way))
+                assert {run.scale for run in seen} == {scale}, seen
+
+
 def few_runs():
     """Of what is much too large for the bound there are only as many runs as allowed."""
     group = Group.of()
@@ -131,23 +160,65 @@ def few_runs():
         assert len(seen) == n_runs, seen
 
 
-def gradients(width, **options):
-    """Of an FSDP2 model on copy engines, after one step, and the runs of its sums."""
+def sharded_model(width, **options):
+    """An FSDP2 model on copy engines, and its handle."""
     torch.manual_seed(rig.SEED)
     mesh = init_device_mesh(rig.device().type, (dist.get_world_size(),))
     model = nn.Sequential(*[nn.Linear(width, width, **options) for _ in range(3)])
     model.to(rig.device())
     for layer in (*model, model):
         fully_shard(layer, mesh=mesh)
-    handle = fsdp.enable(model)
+    return model, fsdp.enable(model)
+
+
+def step(model, handle, width):
+    """The gradients of one, and the runs of its sums."""
+    model.zero_grad()
     with recorded() as seen:
         model(normal(3, dist.get_rank(), (6, width))).pow(2).sum().backward()
     handle.check()
     for stats in handle.stats:
         assert stats.reduce_scatter == "copy engines", stats
-    handle.disable()
     return ([parameter.grad.to_local().clone() for parameter in model.parameters()],
-            [run for run in seen if run[0] is ops.ReduceScatter])
+            [run for run in seen if run.kind is ops.ReduceScatter])
+
+
+def gradients(width, **options):
+    """Those of one step, and the runs of its sums."""
+    model, handle = sharded_model(width, **options)
+    result = step(model, handle, width)
+    handle.disable()
+    return result
+
+
+def divided(model, divisor):
+    """From now on gradients are sums over ranks, divided by that; None: averages."""
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.set_gradient_divide_factor(divisor)
+
+
+def factors(divisors, scales, width=40):
+    """With one divisor after another the fp32 sums are scaled to the bit as they would be
+    afterwards; scales: of the operators then."""
+    model, handle = sharded_model(width)
+    divided(model, 1.0)
+    sums, seen = step(model, handle, width)
+    assert seen and {run.scale for run in seen} == {1.0}, seen
+    for divisor, scale in zip(divisors, scales):
+        divided(model, divisor)
+        got, seen = step(model, handle, width)
+        assert {run.scale for run in seen} == {scale}, (divisor, scale, seen)
+        for ours, total in zip(got, sums):
+            equal(ours, total * (1 / (divisor or dist.get_world_size())), (divisor, scale))
+    handle.disable()
+
+
+def fsdp_factors():
+    """The first one that operators can multiply by is theirs, others come afterwards."""
+    mean = 1 / dist.get_world_size()
+    factors((None, 5.0, None, 7.0), (mean, 1.0, mean, 1.0))
+    factors((float("inf"), 5.0, None, 5.0), (1.0, 0.2, 1.0, 0.2))
 
 
 def fsdp_sums_with_little_scratch():
@@ -156,8 +227,8 @@ def fsdp_sums_with_little_scratch():
         expected, _ = gradients(width, **options)
         with little_scratch():
             got, seen = gradients(width, **options)
-        assert len(seen) > 3 and all(run[3] <= SCRATCH_BYTES for run in seen), seen
-        assert any(run[2] for run in seen) == (not options.get("bias", True)), seen
+        assert len(seen) > 3 and all(run.n_bytes <= SCRATCH_BYTES for run in seen), seen
+        assert any(run.stride for run in seen) == (not options.get("bias", True)), seen
         for i, (ours, theirs) in enumerate(zip(got, expected)):
             equal(ours, theirs, (width, i))
 
@@ -198,8 +269,16 @@ class Sums(unittest.TestCase):
     def test_same_bits_in_rows(self):
         rig.run(same_bits_in_rows)
 
+    def test_scaled(self):
+        for dtype in DTYPES:
+            with self.subTest(dtype=dtype):
+                rig.run(scaled, dtype)
+
     def test_few_runs(self):
         rig.run(few_runs)
 
     def test_fsdp_sums_with_little_scratch(self):
         rig.run(fsdp_sums_with_little_scratch)
+
+    def test_fsdp_factors(self):
+        rig.run(fsdp_factors)
