@@ -17,8 +17,7 @@ import os
 import statistics
 import time
 
-# Before CUDA begins; and a communicator, or a window, is there when the call returns.
-os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+# A communicator, or a window, is there when the call returns.
 os.environ.setdefault("TORCH_NCCL_USE_COMM_NONBLOCKING", "0")
 
 import torch

@@ -27,8 +27,6 @@ from ceoverlap.torch._pools import Pools
 from ceoverlap.torch._pull import N_SLOTS, Layout, Pull
 from ceoverlap.torch._staging import PLANS_MAX, Staging
 
-# Ranks inherit it: streams that wait for peers need hardware queues of their own.
-os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 N_STEPS = 4
 N_LAYERS = 3
 # Divisible by no number of ranks; on GPUs copies take as long as kernels.

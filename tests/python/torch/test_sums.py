@@ -4,7 +4,6 @@
 than that. Those that scale, and what FSDP2's averages make of that."""
 
 import contextlib
-import os
 import unittest
 from typing import NamedTuple, Tuple
 
@@ -20,8 +19,6 @@ import ceoverlap.torch as ct
 from ceoverlap import ops
 from ceoverlap.torch import Group, fsdp, operators
 
-# Ranks inherit it: streams that wait for peers need hardware queues of their own.
-os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 SCRATCH_BYTES = 1024
 
