@@ -23,7 +23,7 @@ ELEMENT_STEP = 8                        # what k, n and counts are multiples of
 # column by column in several runs. But not in more than these: each costs the calling thread
 # some 20 us, and the GPU a start and an end without copies.
 SUM_SCRATCH_BYTES = 64 << 20
-SUM_RUNS_MAX = 8
+SUM_RUNS_MAX = 4
 
 
 class Operators:
