@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Dict, List, NamedTuple, Optional, Sequence, Set
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Union
 
 import torch
 import torch.distributed as dist
@@ -17,6 +17,7 @@ from .. import errors
 from ._pools import Pools
 from ._pull import Layout
 from ._staging import Staging
+from ._uncast import Uncast, uncast
 
 RESHARDS = ("_to_sharded", "_to_sharded_post_forward")  # where FSDP frees parameters
 
@@ -102,19 +103,22 @@ class PullAllGather(collectives.AllGather):
         self._layout: Optional[Layout] = None   # the last one, of
         self._sizes: List[int] = []             # these numbers of elements
         self._dtype: Optional[torch.dtype] = None
-        self._outputs: List[Optional[_Output]] = [None] * len(param_group.fsdp_params)
+        self._params: list = param_group.fsdp_params
+        self._uncast: Optional[List[Uncast]] = None     # the same, once they were gathered
+        self._outputs: List[Optional[_Output]] = [None] * len(self._params)
         self._is_expandable = self._group.is_gpu and _has_expandable_segments()
-        staging.param_groups.append(param_group)
+        staging.members.append(self)
         for name in RESHARDS:
             setattr(param_group, name,
                     functools.partial(self._after_reshard, getattr(param_group, name)))
+        param_group.unshard = functools.partial(self._unshard, param_group.unshard)
 
     # --- what FSDP calls -----------------------------------------------------------------
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype,
                  device: torch.device) -> torch.Tensor:
         """A Landing, or plain memory."""
-        reason = self._refusal(size, device)
+        reason = self._refusal()
         if reason is None:
             return Landing(self, dtype, device)
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
@@ -135,32 +139,43 @@ class PullAllGather(collectives.AllGather):
             self._land(output_tensor)
             return _Work(side.record_event(), self._group.device)
 
-    def _refusal(self, size: Sequence[int], device: torch.device) -> Optional[str]:
+    def _unshard(self, unshard, async_op: bool = False) -> None:
+        """In place of the parameter group's own method, which begins an all-gather where it
+        has not begun: that sees shards which are not cast."""
+        if self._refusal() is None:
+            self._uncast = self._uncast or uncast(self._params)
+            self.param_group.fsdp_params = self._uncast or self._params
+        try:
+            unshard(async_op)
+        finally:
+            self.param_group.fsdp_params = self._params
+
+    def _refusal(self) -> Optional[str]:
         """Why not; the same at all ranks, as it is of shapes and types only."""
         if collectives.compiled_autograd_enabled():
             return "compiled autograd"
         if self.param_group.is_sharded_post_forward:
             return "resharded to a smaller group after forward"
-        if device != self._group.device:
-            return f"parameters on {device}"
+        if self.param_group.device != self._group.device:
+            return f"parameters on {self.param_group.device}"
         if self._is_expandable:
             return "expandable segments, whose parts cannot be registered as one"
-        for param in self.param_group.fsdp_params:
+        for param in self._params:
             if hasattr(param._sharded_local_tensor, "fsdp_pre_all_gather"):
                 return "parameters with an all-gather extension"
             if not param._sharded_param_data.numel():
                 return "a parameter without elements"
-        return None if len(size) == 1 else f"{len(size)} dimensions"
+        return None
 
     # --- one all-gather, in the order of calls ---------------------------------------------
 
-    def fill(self, landing: Landing, inputs: Sequence[torch.Tensor],
+    def fill(self, landing: Landing, inputs: Sequence[Union[torch.Tensor, Uncast]],
              sizes: Sequence[int]) -> torch.Tensor:
-        """Copies this rank's shard, a tensor each parameter, to the slot that peers read.
+        """Copies this rank's shard, a part each parameter, to the slot that peers read.
         Returns the slot's part with it: 1-D, of the landing's dtype. Under no_grad()."""
         landing.layout = self._layout_of(sizes, landing.dtype)
         shard = self.staging.begin(landing.layout, landing.dtype)
-        torch._foreach_copy_(shard.parts, list(inputs))
+        torch._foreach_copy_(shard.parts, [part.data for part in inputs])
         return shard.whole
 
     def _layout_of(self, sizes: Sequence[int], dtype: torch.dtype) -> Layout:
@@ -191,7 +206,7 @@ class PullAllGather(collectives.AllGather):
     def _target(self, i: int, n_bytes: int) -> torch.Tensor:
         """What FSDP copies the gathered shards of parameter i to, 1-D, with memory. Seldom
         another than last time, whose storage alone is given back by FSDP."""
-        outputs = self.param_group.fsdp_params[i].all_gather_outputs
+        outputs = self._params[i].all_gather_outputs
         known = self._outputs[i]
         if (known is None or not outputs or outputs[0] is not known.tensor
                 or known.n_bytes != self._group.size * n_bytes):
@@ -203,7 +218,7 @@ class PullAllGather(collectives.AllGather):
     def _fresh_target(self, i: int, n_bytes: int) -> torch.Tensor:
         """For a shard along another dimension, which FSDP puts together afterwards, memory
         of the same size."""
-        param, size = self.param_group.fsdp_params[i], self._group.size
+        param, size = self._params[i], self._group.size
         if param.fsdp_placement.dim == 0:
             dtype = param.param_dtype or param.orig_dtype
             param.init_all_gather_outputs([n_bytes // dtype.itemsize], [dtype], size,
@@ -230,6 +245,13 @@ class PullAllGather(collectives.AllGather):
             out.copy_(rows.view(out.dtype))
             self.n_copied_bytes += rows.numel()
 
+    def shard_bytes(self) -> int:
+        """What one all-gather takes of a slot: FSDP gathers in the policy's dtype, which
+        parameters know only after the first forward."""
+        dtype = self.param_group.mp_policy.param_dtype
+        return sum(param.padded_sharded_param_size.numel() *
+                   (dtype or param.sharded_param.dtype).itemsize for param in self._params)
+
     # --- what it holds ---------------------------------------------------------------------
 
     def _after_reshard(self, reshard) -> None:
@@ -245,7 +267,7 @@ class PullAllGather(collectives.AllGather):
 
     def close(self) -> None:
         """Gives the parameter group its own methods back, with nothing in flight."""
-        for name in RESHARDS:
+        for name in (*RESHARDS, "unshard"):
             self.param_group.__dict__.pop(name, None)
 
 

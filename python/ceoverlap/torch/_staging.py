@@ -32,7 +32,7 @@ class Staging:
 
     def __init__(self, group: Group):
         self.group = group
-        self.param_groups: List = []
+        self.members: List = []         # all PullAllGathers of it
         self._layouts: Dict[Tuple[int, ...], Layout] = {}
         self._shards: Dict[Tuple[Layout, torch.dtype], List[Shard]] = {}
         self._pull: Optional[Pull] = None
@@ -100,8 +100,8 @@ class Staging:
     def _make_pull(self, n_bytes: int) -> None:
         """Peers may still read the slots that go: these are released when nobody does."""
         self.close()
-        n_bytes = max([n_bytes, *map(_shard_bytes, self.param_groups)])
-        self._pull = Pull(self.group, n_bytes, PLANS_MAX * max(len(self.param_groups), 1),
+        n_bytes = max([n_bytes, *(member.shard_bytes() for member in self.members)])
+        self._pull = Pull(self.group, n_bytes, PLANS_MAX * max(len(self.members), 1),
                           self.group.deadline_s)
 
     def _shards_of(self, layout: Layout, dtype: torch.dtype) -> List[Shard]:
@@ -112,15 +112,6 @@ class Staging:
             wholes = [_bytes_of(self.group, slot)[:layout.n_bytes].view(dtype)
                       for slot in self._pull.slots]
             return [Shard(whole, list(whole.split(sizes))) for whole in wholes]
-
-
-def _shard_bytes(param_group) -> int:
-    """What one all-gather of the parameter group takes of a slot: FSDP gathers in the policy's
-    dtype, which parameters know only after the first forward."""
-    dtype = param_group.mp_policy.param_dtype
-    return sum(param.padded_sharded_param_size.numel() *
-               (dtype or param.sharded_param.dtype).itemsize
-               for param in param_group.fsdp_params)
 
 
 class _Memory:

@@ -293,10 +293,12 @@ def _missing() -> str:
               (FSDPModule, "set_custom_reduce_scatter", "comm"),
               (_fsdp_api.AllGather, "allocate", "dtype"),
               (_fsdp_api.ReduceScatter, "__call__", "op"),
+              (FSDPParamGroup, "unshard", "async_op"),
               (FSDPParamGroup, "_to_sharded", "self"),
               (FSDPParamGroup, "_to_sharded_post_forward", "self"),
               (FSDPParam, "init_all_gather_outputs", "world_size"),
               (FSDPParam, "alloc_all_gather_outputs", "self"),
+              (_fsdp_collectives, "foreach_all_gather", "fsdp_params"),
               (_fsdp_collectives, "compiled_autograd_enabled", "")]
     for owner, name, parameter in wanted:
         call = getattr(owner, name, None)

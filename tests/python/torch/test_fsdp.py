@@ -3,6 +3,7 @@
 """FSDP2 on copy engines against plain FSDP2: losses, gradients and parameters over some
 steps."""
 
+import collections
 import contextlib
 import functools
 import os
@@ -20,6 +21,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
 from torch.distributed.tensor import DTensor, Shard
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import ceoverlap
 from ceoverlap.torch import Group, fsdp
@@ -197,6 +199,47 @@ def mixed_dtypes():
 
     handle, _ = assert_same_training(1e-5, change=change)
     assert_on_engines(handle)
+
+
+def some_need_no_cast():
+    """Parameters that are kept in the gathered dtype beside others that are not."""
+    def change(model):
+        for layer in model[:N_LAYERS]:
+            layer[3].bfloat16().requires_grad_(False)
+
+    handle, _ = assert_same_training(2e-2, change=change,
+                                     policy={"param_dtype": torch.bfloat16})
+    assert_on_engines(handle)
+
+
+class Copies(TorchDispatchMode):
+    """Counts the operators of PyTorch's that copy, by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.counts = collections.Counter()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if "copy" in func.name():
+            self.counts[func.name()] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def cast_on_the_way():
+    """What is kept in fp32 and gathered in bf16 is copied once, to the slot, and not out of
+    anything."""
+    model = model_of(policy={"param_dtype": torch.bfloat16})
+    handle = fsdp.enable(model)
+    train_plainly(model, 0)
+    with Copies() as copies:
+        model[0].unshard()
+    assert copies.counts == {"aten::_foreach_copy_": 1}, copies.counts
+    model[0].reshard()
+    assert_on_engines(handle)
+    with Copies() as copies:            # PyTorch's own again
+        model[0].unshard()
+    assert sum(copies.counts.values()) > 1, copies.counts
+    model[0].reshard()
 
 
 def prefetched():
@@ -609,6 +652,12 @@ class Dtypes(unittest.TestCase):
 
     def test_mixed_dtypes(self):
         rig.run(mixed_dtypes)
+
+    def test_some_need_no_cast(self):
+        rig.run(some_need_no_cast)
+
+    def test_cast_on_the_way(self):
+        rig.run(cast_on_the_way)
 
     def test_other_dtypes_stay(self):
         rig.run(other_dtypes_stay)
