@@ -3,13 +3,11 @@
 
 /* ceov_plan_explain(): one line per transfer. */
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
+#include "base/write.h"
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
 #include "ce_engine/plan_route.h"
@@ -31,24 +29,12 @@ static int __attribute__((format(printf, 3, 4)))
 say(const struct ceov_plan *plan, int fd, const char *format, ...)
 {
 	char line[LINE_BYTES];
-	size_t n_bytes, at;
 	va_list args;
-	ssize_t n;
 
 	va_start(args, format);
 	vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
-	n_bytes = strlen(line);
-	for (at = 0; at < n_bytes; at += (size_t)n) {
-		n = write(fd, line + at, n_bytes - at);
-		if (n < 0 && errno == EINTR)
-			n = 0;
-		if (n < 0)
-			return cei_raise(&plan->object.context->report, CEOV_ERR_SYSTEM,
-					 errno, "ceov_plan_explain: cannot write to "
-					 "descriptor %d", fd);
-	}
-	return 0;
+	return cei_write(&plan->object.context->report, fd, line, "ceov_plan_explain");
 }
 
 static int explain_way(const struct ceov_plan *plan, const struct cei_plan_route *found,

@@ -5,13 +5,12 @@
 
 #include "ops/op.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/write.h"
 #include "ce_engine/context.h"
 
 /* Sizes whose products, in bytes, still fit 64 bits. */
@@ -555,20 +554,9 @@ int cei_op_gemm_alone(ceov_op *op, const void *run)
 
 /* --- the rest -------------------------------------------------------------- */
 
-static int write_all(const ceov_op *op, int fd, const char *text)
+static int say(const ceov_op *op, int fd, const char *text)
 {
-	size_t n_bytes = strlen(text), at;
-	ssize_t n;
-
-	for (at = 0; at < n_bytes; at += (size_t)n) {
-		n = write(fd, text + at, n_bytes - at);
-		if (n < 0 && errno == EINTR)
-			n = 0;
-		if (n < 0)
-			return cei_raise(report_of(op), CEOV_ERR_SYSTEM, errno,
-					 "ceov_op_explain: cannot write to descriptor %d", fd);
-	}
-	return 0;
+	return cei_write(report_of(op), fd, text, "ceov_op_explain");
 }
 
 int ceov_op_explain(const ceov_op *op, int fd)
@@ -576,11 +564,11 @@ int ceov_op_explain(const ceov_op *op, int fd)
 	int r = cei_object_check(op, CEI_OBJECT_OP, "ceov_op_explain");
 
 	if (!r)
-		r = write_all(op, fd, op->kind->name);
+		r = say(op, fd, op->kind->name);
 	if (!r)
-		r = write_all(op, fd, op->is_tuned
+		r = say(op, fd, op->is_tuned
 			      ? ", told by what was tuned on this machine\n" : "\n");
-	return r ? r : write_all(op, fd, op->choice.text);
+	return r ? r : say(op, fd, op->choice.text);
 }
 
 void ceov_op_release(ceov_op *op)
