@@ -224,7 +224,8 @@ static int check_operands(const ceov_op *op, const struct ceov_ag_gemm_run *run)
 
 int ceov_ag_gemm_run(ceov_op *op, const struct ceov_ag_gemm_run *operands)
 {
-	struct cei_run run = { .op = op, .operands = operands };
+	struct cei_run run = { .op = op, .operands = operands,
+			       .operands_bytes = sizeof(*operands) };
 	int r = cei_op_check_run(op, CEI_OP_AG_GEMM, operands, sizeof(*operands));
 
 	if (!r)

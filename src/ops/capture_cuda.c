@@ -14,9 +14,9 @@
 #include "ce_engine/signal.h"
 #include "kernels/begin.h"
 #include "ops/execute_cuda.h"
+#include "ops/replays.h"
 
 #define NAME_BYTES 64
-
 
 enum word { WORD_EPOCH, WORD_LAST_USE, WORDS = WORD_LAST_USE + CEI_OP_HALVES };
 
@@ -27,6 +27,9 @@ struct cei_capture {
 	CUevent                  begun;
 	CUstream                 lane;
 	CUevent                  sent;
+	CUstream                 beside;        /* instead of the legacy stream, and to make
+						 * graphs on */
+	struct cei_replays       replays;       /* ... which are CUgraphExec */
 	ceov_signal             *done[CEI_RANKS_MAX];   /* counter r of rank s's: runs
 							 * that r has finished */
 };
@@ -75,7 +78,9 @@ static int open_lane(struct cei_capture *capture)
 	if (result == CUDA_SUCCESS)
 		result = calls->stream_create(&capture->lane, CU_STREAM_NON_BLOCKING,
 					      greatest);
-	return cei_gpu_executor_check(capture->gpu, result, "a lane for captured runs");
+	if (result == CUDA_SUCCESS)
+		result = calls->stream_create(&capture->beside, CU_STREAM_NON_BLOCKING, least);
+	return cei_gpu_executor_check(capture->gpu, result, "streams for captured runs");
 }
 
 static void name_done(const ceov_workspace *workspace, char *name)
@@ -175,6 +180,9 @@ void cei_capture_close(struct cei_capture *capture)
 	/* Fails after a sticky error only: then all is gone already. */
 	if (!cei_cuda_push(capture->gpu->cuda, capture->gpu->gpu, &hold)) {
 		calls = &capture->gpu->cuda->calls;
+		cei_capture_forget(capture, NULL);
+		if (capture->beside)
+			(void)calls->stream_destroy(capture->beside);
 		if (capture->lane)
 			(void)calls->stream_destroy(capture->lane);
 		if (capture->sent)
@@ -355,7 +363,7 @@ static int send_phases(struct cei_capture *capture, const struct cei_run *run,
 	return r;
 }
 
-int cei_capture_run(struct cei_capture *capture, const struct cei_run *run)
+static int queue(struct cei_capture *capture, const struct cei_run *run)
 {
 	int r = begin(capture, run->stream, run->half), ended;
 
@@ -370,4 +378,135 @@ int cei_capture_run(struct cei_capture *capture, const struct cei_run *run)
 	 * capture could not be ended, and memory would go while copies are under way. */
 	ended = end(capture, run->stream);
 	return r ? r : ended;
+}
+
+/* --- runs that come again --------------------------------------------------------------- */
+
+/* The stream's work goes on with what is queued beside it. The legacy stream cannot wait for
+ * values in memory, and gates may. */
+static int pass_on(struct cei_capture *capture, CUevent event, CUstream from, CUstream to)
+{
+	const struct cei_cuda_calls *calls = &capture->gpu->cuda->calls;
+	struct cei_cuda_hold hold;
+	CUresult result;
+	int r = cei_cuda_push(capture->gpu->cuda, capture->gpu->gpu, &hold);
+
+	if (r)
+		return r;
+	result = calls->event_record(event, from);
+	if (result == CUDA_SUCCESS)
+		result = calls->stream_wait_event(to, event, 0);
+	cei_cuda_pop(capture->gpu->cuda, &hold);
+	return cei_gpu_executor_check(capture->gpu, result, "going on beside the legacy stream");
+}
+
+static int queue_beside(struct cei_capture *capture, const struct cei_run *run)
+{
+	struct cei_run moved = *run;
+	int r = pass_on(capture, capture->begun, run->stream, capture->beside), back;
+
+	if (r)
+		return r;
+	moved.stream = capture->beside;
+	r = queue(capture, &moved);
+	back = pass_on(capture, capture->sent, capture->beside, run->stream);
+	return r ? r : back;
+}
+
+/* What the run queues, as a graph; NULL where it cannot be had, and the run is queued as it
+ * was before. Kernels have the priority of the stream that the graph is launched on. */
+static CUgraphExec make_graph(struct cei_capture *capture, const struct cei_run *run)
+{
+	const struct cei_cuda_calls *calls = &capture->gpu->cuda->calls;
+	struct cei_run moved = *run;
+	CUgraphExec made = NULL;
+	CUgraph graph = NULL;
+	CUresult result;
+	int r;
+
+	/* relaxed: this thread may load what a job needs */
+	if (calls->capture_begin(capture->beside, CU_STREAM_CAPTURE_MODE_RELAXED) !=
+	    CUDA_SUCCESS)
+		return NULL;
+	moved.stream = capture->beside;
+	r = queue(capture, &moved);
+	result = calls->capture_end(capture->beside, &graph);   /* after a refusal, too */
+	if (!r && result == CUDA_SUCCESS &&
+	    calls->graph_instantiate(&made, graph, 0) != CUDA_SUCCESS)
+		made = NULL;
+	if (graph)
+		(void)calls->graph_destroy(graph);
+	return made;
+}
+
+/* One that is destroyed in flight ends first, says the driver. */
+static void drop_graph(struct cei_capture *capture, void *graph)
+{
+	if (graph)
+		(void)capture->gpu->cuda->calls.graph_exec_destroy(graph);
+}
+
+static CUgraphExec graph_of(struct cei_capture *capture, const struct cei_run *run)
+{
+	struct cei_replay *replay;
+	void *dropped;
+
+	replay = cei_replays_see(&capture->replays, run, &dropped);
+	drop_graph(capture, dropped);
+	if (!replay)
+		return NULL;
+	if (replay->n_seen > 1 && !replay->graph && !replay->is_refused) {
+		replay->graph = make_graph(capture, run);
+		replay->is_refused = !replay->graph;
+	}
+	return replay->graph;
+}
+
+/* *ret_is_queued: a graph was launched. */
+static int launch_graph(struct cei_capture *capture, const struct cei_run *run,
+			int *ret_is_queued)
+{
+	struct cei_cuda_hold hold;
+	CUgraphExec graph;
+	CUresult result = CUDA_SUCCESS;
+	int captures, r = cei_cuda_push(capture->gpu->cuda, capture->gpu->gpu, &hold);
+
+	*ret_is_queued = 0;
+	if (r)
+		return r;
+	r = cei_gpu_is_capturing(capture->gpu, run->stream, &captures);
+	graph = r || captures ? NULL : graph_of(capture, run);
+	if (graph) {
+		result = capture->gpu->cuda->calls.graph_launch(graph, run->stream);
+		*ret_is_queued = 1;
+	}
+	cei_cuda_pop(capture->gpu->cuda, &hold);
+	return r ? r : cei_gpu_executor_check(capture->gpu, result, "launching a run's graph");
+}
+
+int cei_capture_run(struct cei_capture *capture, const struct cei_run *run)
+{
+	int is_queued, r = launch_graph(capture, run, &is_queued);
+
+	if (r || is_queued)
+		return r;
+	return run->stream == CU_STREAM_LEGACY ? queue_beside(capture, run)
+		: queue(capture, run);
+}
+
+void cei_capture_forget(struct cei_capture *capture, const ceov_op *op)
+{
+	void *graph;
+
+	while (capture && cei_replays_forget(&capture->replays, op, &graph))
+		drop_graph(capture, graph);
+}
+
+uint32_t cei_capture_n_graphs(const struct cei_capture *capture)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < capture->replays.n; i++)
+		n += capture->replays.replay[i].graph != NULL;
+	return n;
 }

@@ -19,6 +19,8 @@
  *             one more operation a piece
  *   halves    cei_op_begin sees to it that peers are done with the half (begin.h)
  *   sent      the caller's stream joins the lane instead
+ *
+ * So a run that comes again can be a graph of our own: see replays.h.
  */
 
 #include <stdint.h>
@@ -46,7 +48,15 @@ uint32_t cei_capture_signals(const struct cei_capture *capture, ceov_signal **re
 /* Where the number of the run stands, in GPU memory. */
 uint64_t *cei_capture_epoch(const struct cei_capture *capture);
 
-/* Queues the run on its stream. One thread at a time; half is set. */
+/* Queues the run on its stream, the legacy one too; as a graph that was made of it before,
+ * if it comes again. One thread at a time; half is set. */
 int  cei_capture_run(struct cei_capture *capture, const struct cei_run *run);
+
+/* The op is not what it was when it ran: graphs of its runs go. Not while one runs. capture may be
+ * NULL. */
+void cei_capture_forget(struct cei_capture *capture, const ceov_op *op);
+
+/* How many graphs it holds. */
+uint32_t cei_capture_n_graphs(const struct cei_capture *capture);
 
 #endif /* CEI_CAPTURE_CUDA_H */

@@ -220,7 +220,8 @@ static int check_operands(const ceov_op *op, const struct ceov_gemm_rs_run *run)
 
 int ceov_gemm_rs_run(ceov_op *op, const struct ceov_gemm_rs_run *operands)
 {
-	struct cei_run run = { .op = op, .operands = operands };
+	struct cei_run run = { .op = op, .operands = operands,
+			       .operands_bytes = sizeof(*operands) };
 	int r = cei_op_check_run(op, CEI_OP_GEMM_RS, operands, sizeof(*operands));
 
 	if (!r)

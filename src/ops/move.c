@@ -396,7 +396,8 @@ static int check_run(const ceov_op *op, const struct ceov_move_run *run)
 
 int ceov_move_run(ceov_op *op, const struct ceov_move_run *operands)
 {
-	struct cei_run run = { .op = op, .operands = operands };
+	struct cei_run run = { .op = op, .operands = operands,
+			       .operands_bytes = sizeof(*operands) };
 	int r = check_run(op, operands);
 
 	if (r)

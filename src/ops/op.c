@@ -12,6 +12,7 @@
 
 #include "base/write.h"
 #include "ce_engine/context.h"
+#include "ops/capture_cuda.h"
 
 /* Sizes whose products, in bytes, still fit 64 bits. */
 #define EXTENT_MAX   (UINT64_C(1) << 31)
@@ -452,6 +453,8 @@ void cei_op_swap(ceov_op *op, ceov_op *other)
 {
 	ceov_op kept;
 
+	cei_capture_forget(op->workspace->capture, op);
+	cei_capture_forget(op->workspace->capture, other);
 	take_built(&kept, op);
 	take_built(op, other);
 	take_built(other, &kept);
@@ -581,6 +584,7 @@ void ceov_op_release(ceov_op *op)
 	pthread_mutex_lock(&workspace->lock);
 	(void)cei_workspace_land(workspace);    /* errors are in its status */
 	(void)workspace->executor.ops->idle(&workspace->executor, workspace->deadline_ns);
+	cei_capture_forget(workspace->capture, op);
 	pthread_mutex_unlock(&workspace->lock);
 	destroy(op);
 }

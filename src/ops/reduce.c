@@ -404,7 +404,8 @@ static int check_run(const ceov_op *op, const struct ceov_reduce_run *run)
 
 int ceov_reduce_run(ceov_op *op, const struct ceov_reduce_run *operands)
 {
-	struct cei_run run = { .op = op, .operands = operands };
+	struct cei_run run = { .op = op, .operands = operands,
+			       .operands_bytes = sizeof(*operands) };
 	uint64_t own_at;
 	int r = check_run(op, operands);
 

@@ -21,7 +21,8 @@
 struct cei_run {
 	ceov_op    *op;
 	void       *stream;             /* NULL: the host */
-	const void *operands;           /* the public struct of the op's kind */
+	const void *operands;           /* the public struct of the op's kind, ... */
+	uint32_t    operands_bytes;     /* ... so long */
 	const void *floating[CEI_OP_PHASES_MAX];        /* what each phase sends */
 	uint64_t    number;             /* from 1; set by cei_run_make() ... */
 	uint32_t    half;               /* ... as this is */

@@ -17,7 +17,7 @@
 
 #define SCRATCH       UINT64_C(200000)
 #define RANKS         3u
-#define RUNS_EACH     12u               /* of a candidate */
+#define RUNS_EACH     14u               /* of a candidate */
 #define MACHINE       "test machine"
 #define SHORT_NS      (300 * TESTING_MS)
 

@@ -19,6 +19,7 @@ import torch.distributed as dist
 from .. import errors
 from ..context import DEADLINE_S, Context, Place
 
+LEGACY_STREAM = 1                       # CU_STREAM_LEGACY: the default stream, not NULL
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -258,6 +259,10 @@ class Group:
     def current_stream(self) -> Optional[int]:
         """The current stream's CUstream, 0 on the CPU; None where it is the NULL stream."""
         return (_current_stream(self.device.index) or None) if self.is_gpu else 0
+
+    def run_stream(self) -> int:
+        """The same for an operator's run, which takes the NULL stream by its other name."""
+        return (_current_stream(self.device.index) or LEGACY_STREAM) if self.is_gpu else 0
 
     def is_capturing(self) -> bool:
         """Whether the current stream is being captured into a graph."""

@@ -157,18 +157,11 @@ class _Call:
 
     def __call__(self, group: Group, op, *pointers: int) -> None:
         """The pointers behind `stream`, in the struct's order."""
-        stream = group.current_stream()
-        if stream is None:
-            with group.stream() as stream:
-                result = self._run(op, stream, pointers)
-        else:
-            result = self._run(op, stream, pointers)
+        result = self._call(op._open_handle(),
+                            self._pack(self._n_bytes, group.run_stream(), *pointers))
         if result:
             context = group.context
             raise context._exception(self.name, result, [], context.last_failure())
-
-    def _run(self, op, stream: int, pointers: Sequence[int]) -> int:
-        return self._call(op._open_handle(), self._pack(self._n_bytes, stream, *pointers))
 
 
 _ag_gemm = _Call("ceov_ag_gemm_run", _abi.ceov_ag_gemm_run)

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * Runs of captured workspaces that come again, as graphs that the workspace makes of them:
+ * all kinds of op with operands that change, on a stream and on the legacy one, with ranks
+ * that come late and ops that go and come.
+ */
+
+#include "gpu_move_data.h"
+#include "gpu_op_rig.h"
+
+#include "base/cuda_table.h"
+#include "ops/capture_cuda.h"
+#include "ops/workspace.h"
+
+#define ROUNDS 12u
+#define HALVES 2u
+
+static struct gpu_op_rig rig;
+static uint32_t n_all;
+
+struct player {
+	struct gpu_op_rank  *rank;
+	ceov_workspace      *workspace;
+	struct gpu_op_plain  plain;
+	struct move_case     gather;
+	struct gpu_move_data moved;
+	ceov_op             *move;
+};
+
+static uint32_t n_graphs(const struct player *player)
+{
+	return cei_capture_n_graphs(player->workspace->capture);
+}
+
+/* An odd number of runs, so that each op is in the other half the next time. */
+static void play_round(struct player *player, uint32_t k)
+{
+	uint32_t i;
+
+	for (i = 0; i < OP_SORTS; i++)
+		gpu_op_data_turn(&player->plain.data[i], player->plain.ops[i], GPU_CONSUME, k);
+	gpu_move_data_turn(&player->moved, player->move, GPU_CONSUME, k);
+}
+
+static void check_round(struct player *player, uint32_t k)
+{
+	uint32_t i;
+
+	for (i = 0; i < OP_SORTS; i++)
+		gpu_op_data_check(&player->plain.data[i], GPU_CONSUME, k);
+	gpu_move_data_check(&player->moved, GPU_CONSUME, k);
+	ck_assert_int_eq(ceov_workspace_status(player->workspace), 0);
+}
+
+/* The first ones are looked at one by one: plain runs, those of which a graph is made, the
+ * first replays. The rest is queued in one go. */
+static void play(struct player *player)
+{
+	uint64_t random = testing_seed(), how;
+	uint32_t k, n_ranks = player->rank->rig->n_ranks;
+
+	for (k = 0; k < ROUNDS; k++) {
+		how = testing_random(&random);
+		if (testing_below(&random, 2 * n_ranks) == player->rank->rank)
+			gpu_op_be_late(player->rank, GPU_CONSUME, &how);
+		play_round(player, k);
+		if (k < 3 * HALVES || k + 1 == ROUNDS)
+			check_round(player, k);
+		ck_assert_uint_eq(n_graphs(player), k < HALVES ? 0 : k < 2 * HALVES
+				  ? (k - HALVES + 1) * (OP_SORTS + 1)
+				  : HALVES * (OP_SORTS + 1));
+	}
+}
+
+static void make_move(struct player *player)
+{
+	player->gather = move_case_of(1, player->rank->rig->n_ranks, 4096);
+	player->moved = gpu_move_data_make(player->rank, &player->gather);
+	player->move = NULL;
+	ck_assert_int_eq(move_create(&player->gather, player->workspace, &player->move), 0);
+	gpu_op_meet(player->rank);
+}
+
+static void come_again(struct gpu_op_rank *rank, const void *arg)
+{
+	const int *is_legacy = arg;
+	const struct gpu_op_mode mode = { "again", 1, 0, 0 };
+	struct player player = { .rank = rank };
+	void *kept = rank->gpu.streams[GPU_CONSUME];
+
+	player.workspace = gpu_op_workspace(rank, &mode);
+	gpu_op_plain_make(rank, player.workspace, &player.plain);
+	make_move(&player);
+	if (*is_legacy)
+		rank->gpu.streams[GPU_CONSUME] = CU_STREAM_LEGACY;
+	play(&player);
+	gpu_idle(&rank->gpu, GPU_CONSUME);
+	rank->gpu.streams[GPU_CONSUME] = kept;
+	gpu_op_plain_release(rank, &player.plain);
+	ck_assert_uint_eq(n_graphs(&player), HALVES);
+	ceov_op_release(player.move);
+	ck_assert_uint_eq(n_graphs(&player), 0);
+	gpu_op_workspace_release(rank, player.workspace);
+}
+
+START_TEST(test_runs_come_again)
+{
+	gpu_op_open(&rig, n_all);
+	gpu_op_each(&rig, come_again, &_i);
+	gpu_op_close(&rig);
+}
+END_TEST
+
+/* Another op at the same operands, and where the first one was: none of its graphs. */
+static void make_anew(struct gpu_op_rank *rank, const void *arg)
+{
+	const struct gpu_op_mode mode = { "anew", 1, 0, 0 };
+	struct op_case one = gpu_op_case_plain(OP_ALL_REDUCE, rank->rig->n_ranks);
+	ceov_workspace *workspace = gpu_op_workspace(rank, &mode);
+	struct gpu_op_data data;
+	uint32_t k, i;
+	ceov_op *op;
+
+	(void)arg;
+	for (k = 0; k < 4; k++) {
+		one.sort = k % 2 ? OP_REDUCE_SCATTER : OP_ALL_REDUCE;
+		rank->used_bytes = 0;
+		gpu_op_data_make(rank, &one, &data);
+		op = op_case_made(&one, workspace);
+		gpu_op_meet(rank);
+		for (i = 0; i < 6; i++) {
+			gpu_op_data_turn(&data, op, GPU_CONSUME, 6 * k + i);
+			gpu_op_data_check(&data, GPU_CONSUME, 6 * k + i);
+		}
+		ck_assert_uint_eq(cei_capture_n_graphs(workspace->capture), HALVES);
+		gpu_op_meet(rank);
+		ceov_op_release(op);
+	}
+	gpu_op_workspace_release(rank, workspace);
+}
+
+START_TEST(test_ops_are_made_anew)
+{
+	gpu_op_open(&rig, n_all);
+	gpu_op_each(&rig, make_anew, NULL);
+	gpu_op_close(&rig);
+}
+END_TEST
+
+static Suite *suite(uint32_t n_gpus)
+{
+	Suite *made = suite_create("gpu replays");
+	TCase *all = tcase_create("replays");
+
+	n_all = n_gpus < GPU_OP_RANKS_MAX ? n_gpus : GPU_OP_RANKS_MAX;
+	tcase_set_timeout(all, 100);
+	tcase_add_loop_test(all, test_runs_come_again, 0, 2);
+	tcase_add_test(all, test_ops_are_made_anew);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return gpu_main(2, suite);
+}

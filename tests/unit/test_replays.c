@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Which runs come again: the table alone, with graphs that are none. */
+
+#include <check.h>
+#include <stdlib.h>
+
+#include "ops/op.h"
+#include "ops/replays.h"
+#include "testing.h"
+
+#define N_OPS 3u
+
+static struct cei_replays *replays;
+static ceov_op ops[N_OPS];
+
+static void set_up(void)
+{
+	replays = calloc(1, sizeof(*replays));
+	ck_assert_ptr_nonnull(replays);
+}
+
+static void tear_down(void)
+{
+	free(replays);
+}
+
+/* Of numbers instead of addresses. */
+static struct ceov_reduce_run operands_of(uint64_t number)
+{
+	const struct ceov_reduce_run operands = {
+		.struct_bytes = sizeof(operands),
+		.stream = (void *)(uintptr_t)1,
+		.source = (const void *)(uintptr_t)(number << 8),
+		.target = (void *)(uintptr_t)(number << 8 | 16),
+	};
+
+	return operands;
+}
+
+static struct cei_replay *see(uint32_t op, uint32_t half, uint64_t number,
+			      void **ret_dropped)
+{
+	struct ceov_reduce_run operands = operands_of(number);
+	const struct cei_run run = { .op = &ops[op], .half = half, .operands = &operands,
+				     .operands_bytes = sizeof(operands) };
+
+	return cei_replays_see(replays, &run, ret_dropped);
+}
+
+static struct cei_replay *see_kept(uint32_t op, uint32_t half, uint64_t number)
+{
+	void *dropped;
+	struct cei_replay *replay = see(op, half, number, &dropped);
+
+	ck_assert_ptr_null(dropped);
+	return replay;
+}
+
+START_TEST(test_the_same_run_is_known_again)
+{
+	struct cei_replay *replay;
+	uint32_t i;
+
+	for (i = 1; i < 5; i++) {
+		replay = see_kept(0, 1, 7);
+		ck_assert_uint_eq(replay->n_seen, i);
+		ck_assert_ptr_eq(replay->graph, i > 1 ? replays : NULL);
+		replay->graph = replays;
+	}
+	ck_assert_uint_eq(replays->n, 1);
+}
+END_TEST
+
+START_TEST(test_what_is_different_is_another)
+{
+	ck_assert_uint_eq(see_kept(0, 0, 1)->n_seen, 1);
+	ck_assert_uint_eq(see_kept(1, 0, 1)->n_seen, 1);
+	ck_assert_uint_eq(see_kept(0, 1, 1)->n_seen, 1);
+	ck_assert_uint_eq(see_kept(0, 0, 2)->n_seen, 1);
+	ck_assert_uint_eq(replays->n, 4);
+	ck_assert_uint_eq(see_kept(0, 0, 1)->n_seen, 2);
+}
+END_TEST
+
+/* Hashes may meet. */
+START_TEST(test_a_hash_alone_is_not_believed)
+{
+	struct cei_replay *first = see_kept(0, 0, 1);
+	uint64_t hash;
+
+	hash = see_kept(0, 0, 2)->hash;
+	ck_assert_uint_ne(first->hash, hash);
+	first->hash = hash;
+	ck_assert_uint_eq(see_kept(0, 0, 2)->n_seen, 2);
+	ck_assert_uint_eq(first->n_seen, 1);
+}
+END_TEST
+
+START_TEST(test_operands_that_are_too_long_are_not_kept)
+{
+	static const char operands[CEI_REPLAY_OPERANDS_MAX + 8];
+	const struct cei_run run = { .op = &ops[0], .operands = operands,
+				     .operands_bytes = sizeof(operands) };
+	void *dropped = replays;
+
+	ck_assert_ptr_null(cei_replays_see(replays, &run, &dropped));
+	ck_assert_ptr_null(dropped);
+	ck_assert_uint_eq(replays->n, 0);
+}
+END_TEST
+
+static void fill_table(void)
+{
+	uint64_t i;
+
+	for (i = 0; i < CEI_REPLAYS_MAX; i++) {
+		struct cei_replay *replay = see_kept(0, 0, i);
+
+		ck_assert_ptr_nonnull(replay);
+		replay->graph = &replays->replay[i];
+	}
+}
+
+/* Runs that are too many to be kept take nothing from those that are. */
+START_TEST(test_there_is_an_end_of_room)
+{
+	uint64_t i;
+
+	fill_table();
+	for (i = 0; i < 3 * CEI_REPLAYS_MAX; i++) {
+		ck_assert_ptr_null(see_kept(0, 1, i));
+		ck_assert_ptr_nonnull(see_kept(0, 0, i % CEI_REPLAYS_MAX)->graph);
+	}
+	ck_assert_uint_eq(replays->n, CEI_REPLAYS_MAX);
+}
+END_TEST
+
+START_TEST(test_what_was_not_seen_for_long_gives_way)
+{
+	struct cei_replay *replay;
+	uint64_t i;
+	void *dropped;
+
+	fill_table();
+	for (i = 0; i < CEI_REPLAYS_STALE - CEI_REPLAYS_MAX; i++)
+		(void)see_kept(0, 0, 1 + i % (CEI_REPLAYS_MAX - 1));    /* all but 0 */
+	replay = see(0, 1, 0, &dropped);
+	ck_assert_ptr_eq(dropped, &replays->replay[0]);
+	ck_assert_ptr_nonnull(replay);
+	ck_assert_ptr_null(replay->graph);
+	ck_assert_uint_eq(replay->n_seen, 1);
+	ck_assert_ptr_null(see_kept(0, 1, 1));  /* all others are younger */
+	ck_assert_ptr_null(see_kept(0, 0, 0));
+}
+END_TEST
+
+/* How many of the op, or of all. */
+static uint32_t forget(const ceov_op *op)
+{
+	uint32_t n = 0;
+	void *graph;
+
+	while (cei_replays_forget(replays, op, &graph))
+		n += graph == replays;
+	return n;
+}
+
+START_TEST(test_an_op_is_forgotten)
+{
+	uint64_t i;
+
+	for (i = 0; i < 30; i++)
+		see_kept((uint32_t)i % N_OPS, 0, i)->graph = i < 24 ? replays : NULL;
+	ck_assert_uint_eq(forget(&ops[1]), 8);
+	ck_assert_uint_eq(replays->n, 20);
+	ck_assert_uint_eq(see_kept(1, 0, 1)->n_seen, 1);
+	ck_assert_uint_eq(see_kept(2, 0, 2)->n_seen, 2);
+	ck_assert_uint_eq(forget(NULL), 16);
+	ck_assert_uint_eq(replays->n, 0);
+}
+END_TEST
+
+/* Every kind's operands are short enough. */
+START_TEST(test_all_kinds_fit)
+{
+	ck_assert_uint_le(sizeof(struct ceov_ag_gemm_run), CEI_REPLAY_OPERANDS_MAX);
+	ck_assert_uint_le(sizeof(struct ceov_gemm_rs_run), CEI_REPLAY_OPERANDS_MAX);
+	ck_assert_uint_le(sizeof(struct ceov_reduce_run), CEI_REPLAY_OPERANDS_MAX);
+	ck_assert_uint_le(sizeof(struct ceov_move_run), CEI_REPLAY_OPERANDS_MAX);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *made = suite_create("replays");
+	TCase *all = tcase_create("replays");
+
+	tcase_add_checked_fixture(all, set_up, tear_down);
+	tcase_add_test(all, test_the_same_run_is_known_again);
+	tcase_add_test(all, test_what_is_different_is_another);
+	tcase_add_test(all, test_a_hash_alone_is_not_believed);
+	tcase_add_test(all, test_operands_that_are_too_long_are_not_kept);
+	tcase_add_test(all, test_there_is_an_end_of_room);
+	tcase_add_test(all, test_what_was_not_seen_for_long_gives_way);
+	tcase_add_test(all, test_an_op_is_forgotten);
+	tcase_add_test(all, test_all_kinds_fit);
+	suite_add_tcase(made, all);
+	return testing_run(made);
+}
