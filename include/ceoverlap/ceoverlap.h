@@ -415,19 +415,27 @@ int ceov_launch(ceov_plan *plan, const struct ceov_launch *launch,
 /* Queues all of a committed plan on a CUstream from the calling thread, in the order of
  * the plan: source_ready and target_free become waits of the stream, bytes copies on copy
  * engines, `then` a raise. Transfers next to each other that wait for the same marks, or
- * for none, go as one batch. The engine has no part in it, so none of it waits for what
- * this process submits later. base as in struct ceov_launch; the stream never NULL.
+ * for none, go as one batch, in the bounds of mark_group_bytes. The engine has no part in
+ * it: what this process submits later cannot hold up its copies and raises. Queue it only
+ * after the work that raises its other marks was queued, here or at the peer. base as in
+ * struct ceov_launch; the stream never NULL.
  *
  * There is no ticket and no deadline: waits end by their marks, or open by an abort, so
  * check the signals after the stream went on. What an abort opens, a raise that comes late
- * may close again: while a launch with after_stream that names the signal is in flight, the
- * abort is repeated. Until the stream has passed, memory stays allocated and signals stay
- * unreleased, though the plan need not. base never falls. One thread for each plan; launches
- * and queues of it are not in flight together (CEOV_ERR_STATE, where it is the launch).
+ * may close again. A launch with after_stream that names the signal, and that was on its
+ * way when the abort came, repeats the abort until it has ended, for 5 s at most. Until the
+ * stream has passed, memory stays allocated and signals stay unreleased and unrenewed,
+ * though the plan need not. One thread for each plan; launches and queues of it are not in
+ * flight together (CEOV_ERR_STATE, where it is the launch).
  *
- * CEOV_ERR_INVALID: the rank is on the host, the plan has a floating buffer, a transfer has
- * no direct way or waits for a mark of a later one, or the stream is being captured. Any
- * refusal comes before anything is queued; after CEOV_ERR_CUDA some of it may be. */
+ * CEOV_ERR_INVALID: the rank is on the host, the stream is NULL, of another GPU or being
+ * captured, the base falls or is too large, the plan has a floating buffer, a transfer has
+ * no direct way or waits for a mark of a later one. CEOV_ERR_NO_ROUTE: a mark to wait for
+ * is in a peer's GPU, where nobody opens it once the peer is lost. CEOV_ERR_STATE: the plan
+ * is not committed. CEOV_ERR_PEER_LOST, and an abort's error: as from ceov_launch(). All
+ * these come before anything is queued; after CEOV_ERR_CUDA some of it may be, and after
+ * CEOV_ERR_TIMEOUT: where counters are raised by copies, 32 batches of raises may stand on
+ * streams at a time, and a further one waits 5 s for the oldest. */
 int ceov_plan_queue(ceov_plan *plan, void *stream, uint64_t base);
 
 /* CEOV_PENDING: still moving after timeout_ns. 0 only looks. A launch that

@@ -245,11 +245,13 @@ class Plan(_object.Object):
         from this thread and in the plan's order: waits for marks, copies, raises. The engine
         has no part in it; so there is no ticket and no deadline, and an abort opens the
         waits: look at the signals after the stream went on. Until then memory and signals
-        stay; the plan may be closed. base as in launch(). GPU ranks only; one thread.
+        stay, and are not renewed; the plan may be closed. Queue it only after the work that
+        raises what it waits for. base as in launch(). GPU ranks only; one thread.
 
-        InvalidError: a host rank, a floating buffer, a transfer without a direct way or
-        behind a mark of a later one, a stream that is being captured. StateError: a launch
-        of the plan is in flight."""
+        InvalidError: a host rank, a base that falls, a floating buffer, a transfer without a
+        direct way or behind a mark of a later one, a stream that is being captured.
+        NoRouteError: a mark in a peer's GPU. StateError: a launch of the plan is in
+        flight."""
         self._invoke("ceov_plan_queue", stream_handle(stream), base)
 
     def _check_floating(self, memory) -> None:

@@ -42,7 +42,7 @@ struct cei_await {                      /* hold the lane until counter >= value 
 
 enum cei_cap {
 	CEI_CAP_LANE_WAIT = 1u << 0,    /* a lane can wait for a counter itself */
-	CEI_CAP_STREAMS   = 1u << 1,    /* stream_wait and stream_post work */
+	CEI_CAP_STREAMS   = 1u << 1,    /* stream_wait, _post and _copy work */
 };
 
 enum cei_lane_kind {                    /* what a lane carries */

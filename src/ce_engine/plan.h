@@ -108,7 +108,7 @@ struct ceov_plan {
 	struct cei_list       idle;             /* lock: launches to use again */
 	uint32_t              n_in_flight;      /* lock */
 	uint64_t              n_launches;       /* lock: ever */
-	uint64_t              last_base;        /* lock */
+	uint64_t              last_base;        /* lock: of what was launched or queued last */
 	uint64_t              largest_value;    /* of a mark; with a base below the
 						 * limit */
 	uint64_t              group;            /* engine: group it was last in, ... */
@@ -126,7 +126,9 @@ int  cei_plan_find_floating(struct ceov_plan *plan);
 int  cei_plan_check_bounds(const struct ceov_plan *plan);
 int  cei_plan_check(struct ceov_plan *plan);
 
-/* ticket.c: refuses what would only fail later, lost ranks and aborted signals. */
+/* ticket.c: refuses a base that falls or is too large, with the plan's lock held; and what
+ * would only fail later, lost ranks and aborted signals. */
+int  cei_plan_check_base(const struct ceov_plan *plan, uint64_t base, const char *call);
 int  cei_plan_check_parties(struct ceov_plan *plan, const char *call);
 
 /* At ceov_close(): no launch is in flight any more. */

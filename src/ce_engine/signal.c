@@ -493,7 +493,7 @@ static void forget_bases(ceov_signal *signal)
 	for (node = context->plans.next; node != &context->plans; node = node->next) {
 		plan = CEI_OWNER(node, struct ceov_plan, object.link);
 		pthread_mutex_lock(&plan->lock);
-		for (i = 0; plan->n_launches && i < plan->n_signals; i++)
+		for (i = 0; i < plan->n_signals; i++)
 			if (plan->signals[i]->control == signal->control)
 				plan->last_base = 0;
 		pthread_mutex_unlock(&plan->lock);

@@ -8,8 +8,6 @@
  * is left for later here.
  */
 
-#include <inttypes.h>
-
 #include "ce_engine/context.h"
 #include "ce_engine/plan.h"
 #include "ce_engine/split.h"
@@ -24,6 +22,8 @@ struct batch {
 	const struct cei_step  *first;          /* whose marks it waits for; NULL: none yet */
 	uint32_t                n_pieces;
 	uint32_t                n_posts;
+	uint64_t                n_bytes;        /* since marks were raised, at most ... */
+	uint64_t                bytes_max;      /* ... unless a transfer alone has more */
 	struct cei_piece        pieces[CEI_LANE_BATCH];
 	struct cei_post         posts[CEI_LANE_BATCH];
 };
@@ -35,19 +35,25 @@ static struct cei_report *report_of(const struct ceov_plan *plan)
 	return &plan->object.context->report;
 }
 
+/* Of a counter in a peer's GPU nobody can open the waits once that rank is lost. */
 static int check_waits(const struct ceov_plan *plan, uint32_t i)
 {
 	const struct cei_counter *marks[2] = { &plan->steps[i].source_ready,
 					       &plan->steps[i].target_free };
 	uint32_t k;
 
-	for (k = 0; k < 2; k++)
-		if (marks[k]->signal && !marks[k]->address)
-			return cei_raise(report_of(plan), CEOV_ERR_NO_ROUTE, 0,
-					 "%s: transfer %u: %s: rank %u does not reach the "
-					 "counters of rank %u's signal", call, i,
-					 k ? "target_free" : "source_ready", plan->rank,
-					 marks[k]->signal->rank);
+	for (k = 0; k < 2; k++) {
+		if (!marks[k]->signal || (marks[k]->address && (!marks[k]->signal->gpu ||
+		    marks[k]->signal->rank == plan->rank)))
+			continue;
+		return cei_raise(report_of(plan), CEOV_ERR_NO_ROUTE, 0,
+				 "%s: transfer %u: %s: a stream of rank %u cannot wait for "
+				 "counters of rank %u's signal, which are %s: launch the plan, "
+				 "or wait for a signal of the own rank", call, i,
+				 k ? "target_free" : "source_ready", plan->rank,
+				 marks[k]->signal->rank,
+				 marks[k]->address ? "in its GPU" : "out of reach");
+	}
 	return 0;
 }
 
@@ -79,17 +85,26 @@ static int check_plan(const struct ceov_plan *plan)
 	return check_steps(plan);
 }
 
-static int check_idle(struct ceov_plan *plan)
+static int check_base(struct ceov_plan *plan, uint64_t base)
 {
 	uint32_t n;
+	int r;
 
 	pthread_mutex_lock(&plan->lock);
 	n = plan->n_in_flight;
+	r = cei_plan_check_base(plan, base, call);
 	pthread_mutex_unlock(&plan->lock);
-	if (!n)
-		return 0;
+	if (r || !n)
+		return r;
 	return cei_raise(report_of(plan), CEOV_ERR_STATE, 0,
 			 "%s: %u launches of the plan are in flight: wait for them", call, n);
+}
+
+static void keep_base(struct ceov_plan *plan, uint64_t base)
+{
+	pthread_mutex_lock(&plan->lock);
+	plan->last_base = base;
+	pthread_mutex_unlock(&plan->lock);
 }
 
 static int check_queue(struct ceov_plan *plan, void *stream, uint64_t base,
@@ -105,12 +120,8 @@ static int check_queue(struct ceov_plan *plan, void *stream, uint64_t base,
 	r = cei_context_stream(plan->object.context, plan->rank, stream, call, ret_backend);
 	if (!r)
 		r = check_plan(plan);
-	if (!r && base >= CEOV_VALUE_LIMIT - plan->largest_value)
-		r = cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
-			      "%s: base %" PRIu64 " and the plan's values come to "
-			      "CEOV_VALUE_LIMIT", call, base);
 	if (!r)
-		r = check_idle(plan);
+		r = check_base(plan, base);
 	if (!r)
 		r = cei_plan_check_parties(plan, call);
 	return r;
@@ -135,6 +146,7 @@ static int flush(struct batch *batch)
 	int r = copy(batch);
 
 	batch->n_posts = 0;
+	batch->n_bytes = 0;
 	if (r || !n)
 		return r;
 	return batch->backend->ops->stream_post(batch->backend, batch->stream, batch->posts,
@@ -196,13 +208,16 @@ static int add_pieces(struct batch *batch, const struct cei_piece *piece)
 
 static int add_step(struct batch *batch, const struct cei_step *step)
 {
+	uint64_t n_bytes = step->piece.row_bytes * step->piece.n_rows;
 	struct cei_post *post;
 	int r = 0;
 
 	if (!belongs(batch, step))
 		r = begin(batch, step);
-	else if (batch->n_posts == CEI_LANE_BATCH)
+	else if (batch->n_posts == CEI_LANE_BATCH ||
+		 (batch->n_posts && batch->n_bytes + n_bytes > batch->bytes_max))
 		r = flush(batch);
+	batch->n_bytes += n_bytes;
 	if (!r)
 		r = add_pieces(batch, &step->piece);
 	if (r || !step->then.signal)
@@ -226,8 +241,12 @@ int ceov_plan_queue(ceov_plan *plan, void *stream, uint64_t base)
 	batch.base = base;
 	batch.first = NULL;
 	batch.n_pieces = batch.n_posts = 0;
+	batch.n_bytes = 0;
+	batch.bytes_max = plan->mark_group_bytes;
 	/* The backend's own refusals, before the first wait is queued. */
 	r = batch.backend->ops->stream_copy(batch.backend, stream, NULL, 0);
+	if (!r)
+		keep_base(plan, base);
 	for (i = 0; !r && i < plan->n_transfers; i++)
 		r = add_step(&batch, &plan->steps[i]);
 	return r ? r : flush(&batch);

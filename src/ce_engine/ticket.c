@@ -64,10 +64,6 @@ static int check_launch(ceov_plan *plan, const struct ceov_launch *launch)
 	r = check_floating(plan, floating_of(launch));
 	if (r || !launch)
 		return r;
-	if (launch->base >= CEOV_VALUE_LIMIT - plan->largest_value)
-		return cei_raise(report, CEOV_ERR_INVALID, 0,
-				 "ceov_launch: base %" PRIu64 " and the plan's values come "
-				 "to CEOV_VALUE_LIMIT", launch->base);
 	if (launch->after_stream && !plan->is_direct)
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
 				 "ceov_launch: a transfer of the plan has no direct way, so "
@@ -76,6 +72,21 @@ static int check_launch(ceov_plan *plan, const struct ceov_launch *launch)
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
 				 "ceov_launch: source_ready marks of this plan cannot be "
 				 "polled; name producer_stream");
+	return 0;
+}
+
+int cei_plan_check_base(const ceov_plan *plan, uint64_t base, const char *call)
+{
+	struct cei_report *report = &plan->object.context->report;
+
+	if (base >= CEOV_VALUE_LIMIT - plan->largest_value)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "%s: base %" PRIu64 " and the plan's values come to "
+				 "CEOV_VALUE_LIMIT", call, base);
+	if (base < plan->last_base)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "%s: base falls from %" PRIu64 " to %" PRIu64, call,
+				 plan->last_base, base);
 	return 0;
 }
 
@@ -216,10 +227,9 @@ static int enqueue(ceov_plan *plan, const struct ceov_launch *launch,
 	struct cei_launch *record;
 	int r;
 
-	if (plan->n_launches && base < plan->last_base)
-		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
-				 "ceov_launch: base falls from %" PRIu64 " to %" PRIu64,
-				 plan->last_base, base);
+	r = cei_plan_check_base(plan, base, "ceov_launch");
+	if (r)
+		return r;
 	if (plan->n_in_flight == CEI_PLAN_LAUNCHES_MAX)
 		return CEOV_FULL;
 	record = take_record(plan);

@@ -315,6 +315,7 @@ START_TEST(test_streams_work_or_are_refused)
 			 CEOV_ERR_INVALID);
 	ck_assert_int_eq(rig.ops->stream_post(&rig.backend, &rig, &posted, 1),
 			 CEOV_ERR_INVALID);
+	ck_assert_int_eq(rig.ops->stream_copy(&rig.backend, &rig, NULL, 0), CEOV_ERR_INVALID);
 }
 END_TEST
 

@@ -12,6 +12,9 @@
 #include "gpu_rig.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -38,7 +41,7 @@ struct rank {
 static struct rank ranks[2];
 static ceov_context *context;
 
-static void open_rank(uint32_t r, uint32_t gpu)
+static void open_rank(uint32_t r, uint32_t gpu, int is_ready_on_gpu)
 {
 	struct rank *rank = &ranks[r];
 	uint32_t i;
@@ -47,7 +50,8 @@ static void open_rank(uint32_t r, uint32_t gpu)
 	for (i = 0; i < SLOTS; i++)
 		rank->slots[i] = testing_buffer(context, r, BYTES);
 	rank->target = testing_buffer(context, r, 2 * BYTES);
-	rank->ready = testing_signal(context, r, 2);
+	rank->ready = is_ready_on_gpu ? gpu_signal(context, r, gpu, 2, 0)
+		: testing_signal(context, r, 2);
 	rank->arrived = gpu_signal(context, r, gpu, 1, CEOV_SIGNAL_HOST_VISIBLE);
 }
 
@@ -83,18 +87,23 @@ static void build_plan(uint32_t r, uint32_t slot)
 	ck_assert_int_eq(ceov_plan_commit(ranks[r].plans[slot]), 0);
 }
 
-/* Rank 1 is on GPU `second`. */
-static void open_ranks(uint32_t second)
+/* Rank 1 is on GPU `second`; `ready` on the host, or each rank's in its GPU. */
+static void open_ranks_at(uint32_t second, int is_ready_on_gpu)
 {
 	const uint32_t indices[2] = { 0, second };
 	uint32_t r, i;
 
 	context = gpu_context(indices, 2);
 	for (r = 0; r < 2; r++)
-		open_rank(r, indices[r]);
+		open_rank(r, indices[r], is_ready_on_gpu);
 	for (r = 0; r < 2; r++)
 		for (i = 0; i < SLOTS; i++)
 			build_plan(r, i);
+}
+
+static void open_ranks(uint32_t second)
+{
+	open_ranks_at(second, 0);
 }
 
 static void close_ranks(void)
@@ -183,13 +192,13 @@ static void check_verified(uint32_t r)
 
 /* Nobody waits on the host. A slot is filled for run k behind the rank's copies of run
  * k - 1, for which the peer was ready, and so had read the slot of run k - 2. */
-START_TEST(test_many_runs_pull_both_ways)
+static void pull_both_ways(uint32_t second, int is_ready_on_gpu)
 {
 	const uint32_t n_rounds = gpu_setting("CEOVERLAP_GPU_ROUNDS", ROUNDS);
 	uint32_t r;
 	uint64_t k;
 
-	open_ranks((uint32_t)_i);
+	open_ranks_at(second, is_ready_on_gpu);
 	for (k = 0; k < n_rounds; k++) {
 		for (r = 0; r < 2; r++) {
 			fill(r, k);
@@ -203,6 +212,25 @@ START_TEST(test_many_runs_pull_both_ways)
 	for (r = 0; r < 2; r++)
 		check_verified(r);
 	close_ranks();
+}
+
+START_TEST(test_many_runs_pull_both_ways)
+{
+	pull_both_ways((uint32_t)_i, 0);
+}
+END_TEST
+
+START_TEST(test_marks_in_the_own_gpu)
+{
+	pull_both_ways((uint32_t)_i, 1);
+}
+END_TEST
+
+/* Both ways to raise, whichever is the pair's own. */
+START_TEST(test_counters_that_copies_raise)
+{
+	ck_assert_int_eq(setenv("CEOVERLAP_FLAG", "copy", 1), 0);
+	pull_both_ways((uint32_t)_i / 2, _i % 2);
 }
 END_TEST
 
@@ -240,10 +268,15 @@ START_TEST(test_a_late_producer_is_waited_for)
 }
 END_TEST
 
+static atomic_int is_freeing;
+
+/* Some time after the other thread began to free. */
 static void *raise_late(void *ready)
 {
 	const struct timespec late = { 0, (long)LATE_NS };
 
+	while (!atomic_load(&is_freeing))
+		(void)sched_yield();
 	(void)nanosleep(&late, NULL);
 	return ceov_signal_raise(ready, 1, 1) ? ready : NULL;
 }
@@ -259,6 +292,8 @@ START_TEST(test_memory_is_freed_while_a_stream_waits)
 	memory = gpu_allocate(&ranks[0].gpu, BYTES);
 	begin_too_early(0);
 	ck_assert_int_eq(pthread_create(&thread, NULL, raise_late, ranks[0].ready), 0);
+	ck_assert_int_eq(gpu_is_idle(&ranks[0].gpu, GPU_PRODUCE), 0);
+	atomic_store(&is_freeing, 1);
 	gpu_free(&ranks[0].gpu, memory);
 	ck_assert_int_eq(pthread_join(thread, &failed), 0);
 	ck_assert_ptr_null(failed);
@@ -332,6 +367,8 @@ static Suite *suite(uint32_t n_gpus)
 
 	tcase_set_timeout(all, 60);
 	tcase_add_loop_test(all, test_many_runs_pull_both_ways, 0, n_pairs);
+	tcase_add_loop_test(all, test_marks_in_the_own_gpu, 0, n_pairs);
+	tcase_add_loop_test(all, test_counters_that_copies_raise, 0, 2 * n_pairs);
 	tcase_add_loop_test(all, test_a_late_producer_is_waited_for, 0, n_pairs);
 	tcase_add_loop_test(all, test_memory_is_freed_while_a_stream_waits, 0, n_pairs);
 	tcase_add_loop_test(all, test_an_abort_lets_the_stream_go_on, 0, n_pairs);

@@ -378,12 +378,62 @@ START_TEST(test_plans_that_cannot_be_queued_are_refused)
 	refused(&stand, CEOV_ERR_NO_ROUTE, "transfer 0: source_ready");
 	stand.plan->steps[0].source_ready.address =
 		(uintptr_t)stand.plan->steps[0].source_ready.seen;
+	stand.ready->gpu = &stand.ready->own_gpu;       /* it only looks so */
+	stand.ready->rank = 1;
+	refused(&stand, CEOV_ERR_NO_ROUTE, "rank 1's signal, which are in its GPU");
+	stand.ready->gpu = NULL;
+	stand.ready->rank = 0;
 	ck_assert_int_eq(ceov_launch(stand.plan, NULL, &ticket), 0);
 	refused(&stand, CEOV_ERR_STATE, "1 launches of the plan are in flight");
 	ck_assert_int_eq(ceov_abort(stand.context, ticket), 0);
 	while (ceov_wait(stand.context, ticket, 0) == CEOV_PENDING)
 		(void)ceov_turn(stand.context);
 	refused(&stand, CEOV_ERR_ABORTED, "renew it");
+	stand_close(&stand);
+}
+END_TEST
+
+/* Whatever it was called with last. */
+START_TEST(test_a_base_never_falls)
+{
+	struct ceov_launch launch = { .struct_bytes = sizeof(launch), .base = BASE };
+	struct ceov_transfer transfer;
+	struct stand stand;
+	ceov_ticket ticket;
+
+	stand_open(&stand);
+	transfer = part(&stand, 0);
+	testing_add(stand.plan, &transfer);
+	commit(&stand);
+	ck_assert_int_eq(ceov_plan_queue(stand.plan, &stand.stream, BASE + 1), 0);
+	ck_assert_int_eq(ceov_plan_queue(stand.plan, &stand.stream, BASE), CEOV_ERR_INVALID);
+	ck_assert_int_eq(ceov_launch(stand.plan, &launch, &ticket), CEOV_ERR_INVALID);
+	launch.base = BASE + 2;
+	ck_assert_int_eq(ceov_launch(stand.plan, &launch, &ticket), 0);
+	while (ceov_wait(stand.context, ticket, 0) == CEOV_PENDING)
+		(void)ceov_turn(stand.context);
+	ck_assert_int_eq(ceov_plan_queue(stand.plan, &stand.stream, BASE + 1),
+			 CEOV_ERR_INVALID);
+	stand_close(&stand);
+}
+END_TEST
+
+/* As far as the plan's options say. */
+START_TEST(test_marks_are_raised_before_more_bytes_go)
+{
+	struct ceov_transfer transfer;
+	struct stand stand;
+	uint32_t i;
+
+	stand_open(&stand);
+	for (i = 0; i < 5; i++) {
+		transfer = part(&stand, i);
+		transfer.then = testing_mark(stand.arrived, i, 1);
+		testing_add(stand.plan, &transfer);
+	}
+	commit(&stand);
+	stand.plan->mark_group_bytes = 2 * BYTES;
+	queue_ready(&stand, "c2 r2 c2 r2 c1 r1 ");
 	stand_close(&stand);
 }
 END_TEST
@@ -438,6 +488,8 @@ static Suite *suite(void)
 	tcase_add_test(all, test_rows_with_gaps);
 	tcase_add_test(all, test_streams_that_cannot_be_used_are_refused);
 	tcase_add_test(all, test_plans_that_cannot_be_queued_are_refused);
+	tcase_add_test(all, test_a_base_never_falls);
+	tcase_add_test(all, test_marks_are_raised_before_more_bytes_go);
 	tcase_add_test(all, test_a_mark_of_a_later_transfer_is_refused);
 	tcase_add_test(all, test_a_floating_buffer_is_refused);
 	suite_add_tcase(made, all);
