@@ -104,7 +104,6 @@ class PullAllGather(collectives.AllGather):
         self._sizes: List[int] = []             # these numbers of elements
         self._dtype: Optional[torch.dtype] = None
         self._params: list = param_group.fsdp_params
-        self._uncast: Optional[List[Uncast]] = None     # the same, once they were gathered
         self._outputs: List[Optional[_Output]] = [None] * len(self._params)
         self._is_expandable = self._group.is_gpu and _has_expandable_segments()
         staging.members.append(self)
@@ -140,15 +139,25 @@ class PullAllGather(collectives.AllGather):
             return _Work(side.record_event(), self._group.device)
 
     def _unshard(self, unshard, async_op: bool = False) -> None:
-        """In place of the parameter group's own method, which begins an all-gather where it
-        has not begun: that sees shards which are not cast."""
-        if self._refusal() is None:
-            self._uncast = self._uncast or uncast(self._params)
-            self.param_group.fsdp_params = self._uncast or self._params
+        """In place of the parameter group's own method, which begins an all-gather where
+        none has begun: ours sees shards that are not cast."""
+        group, params = self.param_group, None
+        if not group.is_unsharded and group._all_gather_result is None and self._is_used():
+            params = uncast(self._params)
+        if params is None:
+            unshard(async_op)
+            return
+        group.fsdp_params = params
         try:
             unshard(async_op)
         finally:
-            self.param_group.fsdp_params = self._params
+            group.fsdp_params = self._params
+
+    def _is_used(self) -> bool:
+        """The group's next all-gather is ours: others do not know Uncast."""
+        group = self.param_group
+        return (group._all_gather_comm is self and group.fsdp_params is self._params and
+                self._refusal() is None)
 
     def _refusal(self) -> Optional[str]:
         """Why not; the same at all ranks, as it is of shapes and types only."""

@@ -7,6 +7,7 @@ they may change from run to run; what peers see is a few slots with the own shar
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 AHEAD = 2                               # a slot is filled while the run before is under way
 N_SLOTS = AHEAD + 1                     # see Pull
+RUNS_IN_FLIGHT = 32                     # launches of one plan that may be in flight
+LAUNCHES_EACH = 2                       # of a run, by the engine: its guard and a keeper
 
 
 class Names:
@@ -106,7 +109,10 @@ class Pull:
     lost, it fails, and that aborts `ready`, which is on the host, where the engine needs no
     driver to open what waits. Peers' late raises may cover that again; the keeper is in
     flight until the stream has passed the run, and an engine repeats the abort for as long
-    as a launch that it ended is in flight. One for each stream, as their orders differ.
+    as a launch that it ended is in flight, or 5 s: a stream that takes longer to come to the
+    run, behind a peer that raises late and then is gone, may stand still. One keeper for
+    each stream, as their orders differ. A rank is RUNS_IN_FLIGHT runs ahead of its stream,
+    and of its slowest peer, at most.
     """
 
     def __init__(self, group: Group, n_bytes: int, max_plans: int, deadline_s: float):
@@ -205,6 +211,9 @@ class Pull:
         self._await_arrival(run, None)
 
     def _queue(self, plan: Plan, run: int, stream: int) -> None:
+        """Peers count on the run from its raise on: what may have to wait comes before."""
+        while len(self._tickets) > LAUNCHES_EACH * (RUNS_IN_FLIGHT - 1):
+            self._tickets.popleft().wait(self._deadline_s)
         self._context.stream_raise(stream, self._peer_ready, run)
         self._launch(self._guard, run)
         plan.queue(stream, run)
@@ -232,10 +241,11 @@ class Pull:
             try:
                 ticket = plan.launch(base, deadline_s=self._deadline_s,
                                      after_stream=after_stream)
-            except errors.FullError:
+            except errors.FullError:    # the context is: it goes on, whatever ours ended in
                 if not self._tickets:
                     raise
-                self._tickets.popleft().wait(self._deadline_s)
+                with contextlib.suppress(errors.CeoverlapError):        # check() has it, too
+                    self._tickets.popleft().wait(self._deadline_s)
             else:
                 self._tickets.append(ticket)
                 return

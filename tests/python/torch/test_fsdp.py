@@ -19,6 +19,7 @@ import torch.distributed as dist
 import torch.nn as nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllGather
 from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
 from torch.distributed.tensor import DTensor, Shard
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -26,7 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import ceoverlap
 from ceoverlap.torch import Group, fsdp
 from ceoverlap.torch._pools import Pools
-from ceoverlap.torch._pull import N_SLOTS, Layout, Pull
+from ceoverlap.torch._pull import N_SLOTS, RUNS_IN_FLIGHT, Layout, Pull
 from ceoverlap.torch._staging import PLANS_MAX, Staging
 
 N_STEPS = 4
@@ -207,8 +208,12 @@ def some_need_no_cast():
         for layer in model[:N_LAYERS]:
             layer[3].bfloat16().requires_grad_(False)
 
-    handle, _ = assert_same_training(2e-2, change=change,
-                                     policy={"param_dtype": torch.bfloat16})
+    handle, ours = assert_same_training(2e-2, change=change,
+                                        policy={"param_dtype": torch.bfloat16})
+    with Copies() as copies:            # PyTorch casts; not a copy for each parameter
+        ours[0].unshard()
+    assert copies.counts == {"aten::_foreach_copy_": 2}, copies.counts
+    ours[0].reshard()
     assert_on_engines(handle)
 
 
@@ -240,6 +245,30 @@ def cast_on_the_way():
         model[0].unshard()
     assert sum(copies.counts.values()) > 1, copies.counts
     model[0].reshard()
+
+
+def others_gather():
+    """An all-gather that was set afterwards, or in front of ours, gets tensors."""
+    class InFront(DefaultAllGather):
+        def __init__(self, gather):
+            self.gather = gather
+
+        def allocate(self, size, *, dtype, device):
+            return torch.empty(*size, dtype=dtype, device=device)
+
+        def __call__(self, *args, **kwargs):
+            return self.gather(*args, **kwargs)
+
+    def prepare(model, is_ours):
+        if is_ours:
+            model[0].set_custom_all_gather(DefaultAllGather())
+            ours = model[1]._get_fsdp_state()._fsdp_param_group._all_gather_comm
+            model[1].set_custom_all_gather(InFront(ours))
+
+    handle, ours = assert_same_training(2e-2, prepare=prepare,
+                                        policy={"param_dtype": torch.bfloat16})
+    assert [stats.n_gathers > 0 for stats in handle.stats] == [True, False, False, True]
+    handle.disable()
 
 
 def prefetched():
@@ -465,6 +494,30 @@ def memory_is_freed_while_a_pull_waits():
     staging.close()
 
 
+def runs_far_ahead():
+    """The host queues more runs than may be in flight, and waits for room."""
+    staging, n, rank = Staging(Group.of()), dist.get_world_size(), dist.get_rank()
+    layout, runs = staging.layout((3000,)), 3 * RUNS_IN_FLIGHT
+    targets = torch.zeros(runs, n, 3000, dtype=torch.uint8, device=rig.device())
+    shard = staging.begin(layout, torch.uint8)      # allocates
+    torch.cuda._sleep(1)
+    torch.cuda.synchronize()
+    staging.group.exchange("ready")
+    torch.cuda._sleep(5 * 10 ** 8 * (1 + rank))     # ranks begin some 0.3 s apart
+    for run in range(runs):
+        if run:
+            shard = staging.begin(layout, torch.uint8)
+        shard.whole.fill_((run * n + rank) % 251)
+        staging.run(layout, [targets[run].data_ptr()])
+    torch.cuda.synchronize()
+    for run, target in enumerate(targets):
+        for peer in range(n):
+            assert (target[peer] == (run * n + peer) % 251).all(), f"run {run}, rank {peer}"
+    staging.check()
+    staging.group.exchange("read")
+    staging.close()
+
+
 def late_raises_close_nothing_again():
     """Deadlines pass and open what waits; then the last rank raises its mark after all, below
     what the others wait for by then. All streams go on, and all ranks are told."""
@@ -685,6 +738,9 @@ class Training(unittest.TestCase):
     def test_asynchronous(self):
         rig.run(asynchronous)
 
+    def test_others_gather(self):
+        rig.run(others_gather)
+
     def test_without_gradients(self):
         rig.run(without_gradients)
 
@@ -724,6 +780,10 @@ class Slots(unittest.TestCase):
     @rig.needs_gpus
     def test_memory_is_freed_while_a_pull_waits(self):
         rig.run(memory_is_freed_while_a_pull_waits)
+
+    @rig.needs_gpus
+    def test_runs_far_ahead(self):
+        rig.run(runs_far_ahead)
 
     @rig.needs_gpus
     def test_late_raises_close_nothing_again(self):
