@@ -23,7 +23,8 @@ def part_of(name, outer):
 
 def gather_work(events):
     """{part: {name of a kernel or copy: [how many, us]}} of the events of a torch.profiler
-    profile. What threads without events queued is not there: ceoverlap's copies are not."""
+    profile. Batches of copies, which the profiler ties to no event, are not there:
+    ceoverlap's are such."""
     work = {}
     pending = [(event, None) for event in events if event.name.startswith("FSDP::all_gather")]
     while pending:

@@ -139,13 +139,18 @@ class Operators(Case):
 
     def test_scales_round_once(self):
         """The sum of fp16 is beyond fp16, its half is not; a third is one of fp32."""
-        spaces = self.workspaces(1, ReduceScatter.scratch_bytes((8,), "float32"))
+        spaces = self.workspaces(N, ReduceScatter.scratch_bytes((8,) * N, "float32"))
         for dtype, number, scale, wanted in (
-                ("float16", 2048, 16, 32768), ("float16", 2 ** 15, 2 ** -30, 2 ** -15),
-                ("float32", 7, 1 / 3, np.float32(7) * np.float32(1 / 3))):
-            op = ReduceScatter(spaces[0], (8,), dtype, scale=scale)
-            result = op.run(np.full(8, number, dtype))
-            np.testing.assert_array_equal(result, np.full(8, wanted, dtype))
+                ("float16", 30000, 0.5, 15000 * N),
+                ("float32", 7, 1 / 3, np.float32(7 * N) * np.float32(1 / 3))):
+            self.assertGreater(N * 30000, np.finfo("float16").max)
+
+            def body(r):
+                op = ReduceScatter(spaces[r], (8,) * N, dtype, scale=scale)
+                np.testing.assert_array_equal(op.run(np.full(8 * N, number, dtype)),
+                                              np.full(8, wanted, dtype))
+
+            in_threads(N, body)
 
     def test_scales_that_are_refused(self):
         spaces = self.workspaces(1, ReduceScatter.scratch_bytes((8,)))

@@ -214,8 +214,8 @@ def factors(divisors, scales, width=40):
 def fsdp_factors():
     """The first one that operators can multiply by is theirs, others come afterwards."""
     mean = 1 / dist.get_world_size()
-    factors((None, 5.0, None, 7.0), (mean, 1.0, mean, 1.0))
-    factors((float("inf"), 5.0, None, 5.0), (1.0, 0.2, 1.0, 0.2))
+    factors((None, 5.5, None, 7.5), (mean, 1.0, mean, 1.0))        # no number of ranks
+    factors((float("inf"), 5.5, None, 5.5), (1.0, 1 / 5.5, 1.0, 1 / 5.5))
 
 
 def fsdp_sums_with_little_scratch():
