@@ -106,7 +106,7 @@ class PullAllGather(collectives.AllGather):
         self._params: list = param_group.fsdp_params
         self._outputs: List[Optional[_Output]] = [None] * len(self._params)
         self._is_expandable = self._group.is_gpu and _has_expandable_segments()
-        staging.members.append(self)
+        staging.reserve(self._shard_bytes())
         for name in RESHARDS:
             setattr(param_group, name,
                     functools.partial(self._after_reshard, getattr(param_group, name)))
@@ -254,7 +254,7 @@ class PullAllGather(collectives.AllGather):
             out.copy_(rows.view(out.dtype))
             self.n_copied_bytes += rows.numel()
 
-    def shard_bytes(self) -> int:
+    def _shard_bytes(self) -> int:
         """What one all-gather takes of a slot: FSDP gathers in the policy's dtype, which
         parameters know only after the first forward."""
         dtype = self.param_group.mp_policy.param_dtype
@@ -278,6 +278,7 @@ class PullAllGather(collectives.AllGather):
         """Gives the parameter group its own methods back, with nothing in flight."""
         for name in (*RESHARDS, "unshard"):
             self.param_group.__dict__.pop(name, None)
+        self._pools.close()
 
 
 def _has_expandable_segments() -> bool:

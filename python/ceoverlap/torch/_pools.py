@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from typing import Dict, Iterator, List
 
 import torch
@@ -46,7 +47,7 @@ class Pools:
         stream = torch.cuda.current_stream(self._device)
         for event in self._released[number].values():
             stream.wait_event(event)
-        with torch.cuda.use_mem_pool(self._pools[number], self._device):
+        with _without_gc(), torch.cuda.use_mem_pool(self._pools[number], self._device):
             yield number
 
     def release(self, number: int) -> None:
@@ -59,3 +60,21 @@ class Pools:
         if stream.cuda_stream not in events:
             events[stream.cuda_stream] = torch.cuda.Event()
         events[stream.cuda_stream].record(stream)
+
+    def close(self) -> None:
+        """Gives back what is kept, with nothing in flight; what lives there lives on. From
+        now on the common pool is taken."""
+        self._pools.clear()
+
+
+@contextlib.contextmanager
+def _without_gc() -> Iterator[None]:
+    """A pool that is collected while another one is in use ends the process: PyTorch's
+    allocator asserts that none is. Somebody's forgotten pool may be among the garbage."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -32,11 +32,17 @@ class Staging:
 
     def __init__(self, group: Group):
         self.group = group
-        self.members: List = []         # all PullAllGathers of it
+        self._n_members = 0             # parameter groups
+        self._n_bytes = 0               # of their largest shard
         self._layouts: Dict[Tuple[int, ...], Layout] = {}
         self._shards: Dict[Tuple[Layout, torch.dtype], List[Shard]] = {}
         self._pull: Optional[Pull] = None
         self._side: Optional[torch.cuda.Stream] = None
+
+    def reserve(self, n_bytes: int) -> None:
+        """One more parameter group, with a shard of that size."""
+        self._n_members += 1
+        self._n_bytes = max(self._n_bytes, n_bytes)
 
     def layout(self, parts: Tuple[int, ...]) -> Layout:
         """The one of these bytes of each parameter's shard; all ranks meet where it is
@@ -100,9 +106,8 @@ class Staging:
     def _make_pull(self, n_bytes: int) -> None:
         """Peers may still read the slots that go: these are released when nobody does."""
         self.close()
-        n_bytes = max([n_bytes, *(member.shard_bytes() for member in self.members)])
-        self._pull = Pull(self.group, n_bytes, PLANS_MAX * max(len(self.members), 1),
-                          self.group.deadline_s)
+        self._pull = Pull(self.group, max(n_bytes, self._n_bytes),
+                          PLANS_MAX * max(self._n_members, 1), self.group.deadline_s)
 
     def _shards_of(self, layout: Layout, dtype: torch.dtype) -> List[Shard]:
         """Of each slot. Ordinary tensors, which training may write, even where the first

@@ -6,11 +6,13 @@ steps."""
 import collections
 import contextlib
 import functools
+import gc
 import os
 import random
 import time
 import types
 import unittest
+import weakref
 from unittest import mock
 
 import rig
@@ -577,6 +579,27 @@ def layouts_differ():
     assert staging.layout((64, 32)) is staging.layout((64, 32))
 
 
+def nothing_is_left():
+    """Of a handle that was disabled, without the help of the garbage collector: its pools of
+    memory must not go at any later time."""
+    model = model_of()
+    handle = fsdp.enable(model)
+    train_plainly(model, 0)
+    gather = model._get_fsdp_state()._fsdp_param_group._all_gather_comm
+    pools, staging = weakref.ref(gather._pools), weakref.ref(gather.staging)
+    own = gather._pools._pools
+    assert len(own) == (2 if rig.HAS_GPUS else 0)
+    del gather
+    gc.disable()
+    try:
+        handle.disable()
+        assert not own, "pools are kept"
+        train_plainly(model, 1)         # the last gather's result goes
+        assert pools() is None and staging() is None
+    finally:
+        gc.enable()
+
+
 def disabled():
     handle, ours = assert_same_training(1e-5)
     assert handle.slot_bytes
@@ -815,6 +838,8 @@ class Order(unittest.TestCase):
             gathers.wait_event.reset_mock()
             with pools.allocating() as number:
                 self.assertEqual(number, 1)
+                self.assertFalse(gc.isenabled())
+            self.assertTrue(gc.isenabled())
             gathers.wait_event.assert_not_called()
             self.assertEqual([call.args[0] for call in torch.cuda.use_mem_pool.mock_calls
                               if call.args and isinstance(call.args[0], str)],
@@ -822,6 +847,9 @@ class Order(unittest.TestCase):
 
 
 class Handles(unittest.TestCase):
+    def test_nothing_is_left(self):
+        rig.run(nothing_is_left)
+
     def test_disabled(self):
         rig.run(disabled)
 
