@@ -33,6 +33,8 @@
  *            caller queues there next comes after the run: operands may be changed
  *            and results read as with any kernel. On host ranks a run is a plain
  *            call, done when it returns; each rank calls from a thread of its own.
+ *            Where the workspace is capturable, a run with the operands of one before
+ *            is queued by a single driver call, the third time.
  * MEMORY     Operands and results are ordinary memory of the rank's place (cudaMalloc;
  *            malloc on the host), aligned to 16 bytes, and nothing has to be
  *            registered. Results must not overlap operands; an all-gather may be in
@@ -195,7 +197,8 @@ int  ceov_ag_gemm_create(ceov_workspace *workspace, const struct ceov_ag_gemm *s
 
 struct ceov_ag_gemm_run {
 	size_t      struct_bytes;
-	void       *stream;                     /* CUstream, never the NULL stream */
+	void       *stream;                     /* CUstream, never NULL; CU_STREAM_LEGACY where
+						 * the workspace is capturable */
 	const void *a;                          /* rows[rank] x k */
 	const void *b[CEOV_OP_GEMMS_MAX];       /* n[i] x k, or k x n[i] */
 	void       *c[CEOV_OP_GEMMS_MAX];       /* all rows x n[i] */
