@@ -496,10 +496,15 @@ int cei_capture_run(struct cei_capture *capture, const struct cei_run *run)
 
 void cei_capture_forget(struct cei_capture *capture, const ceov_op *op)
 {
+	struct cei_cuda_hold hold;
 	void *graph;
 
-	while (capture && cei_replays_forget(&capture->replays, op, &graph))
+	/* Fails after a sticky error only: then graphs are gone already. */
+	if (!capture || cei_cuda_push(capture->gpu->cuda, capture->gpu->gpu, &hold))
+		return;
+	while (cei_replays_forget(&capture->replays, op, &graph))
 		drop_graph(capture, graph);
+	cei_cuda_pop(capture->gpu->cuda, &hold);
 }
 
 uint32_t cei_capture_n_graphs(const struct cei_capture *capture)

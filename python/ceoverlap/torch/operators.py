@@ -29,8 +29,8 @@ SUM_RUNS_MAX = 4
 class Operators:
     """What a group has made so far: ``group.operators``. All of them can be captured into
     graphs, so the calling thread queues their copies, in front of the kernels that wait for
-    them. To leave that to the engine would halve a call's time, but on GPUs such sums and
-    FSDP2's pulls side by side were seen to stand still.
+    them: sums that the engine launched, and FSDP2's pulls side by side, were seen to stand
+    still. What comes again is queued as one graph.
 
     tunes   whether operators that are made from now on measure what suits their shape
             (ceov_op_tune): the same at all ranks. It takes seconds at the first time and is
