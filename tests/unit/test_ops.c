@@ -235,8 +235,9 @@ static void overtake(const struct op_part *part)
 			usleep(100000);
 		ck_assert_int_eq(sum_of(long_op, LONG_PART + 2 * SHORT_PART,
 					values[i / 2 % 2], &target), 0);
-		for (k = 0; k < n; k++)
-			ck_assert_uint_eq(target[k], sums[i / 2 % 2]);
+		for (k = 0; k < n && target[k] == sums[i / 2 % 2]; k++)
+			;               /* one assertion: each would take its time */
+		ck_assert_uint_eq(k, n);
 		free(target);
 		ck_assert_int_eq(sum_of(short_op, 3 * SHORT_PART, values[0], &target), 0);
 		for (k = 0; k < SHORT_PART; k++)
