@@ -33,8 +33,9 @@
  *            caller queues there next comes after the run: operands may be changed
  *            and results read as with any kernel. On host ranks a run is a plain
  *            call, done when it returns; each rank calls from a thread of its own.
- *            Where the workspace is capturable, a run with the operands of one before
- *            is queued by a single driver call, the third time.
+ *            Where the workspace is capturable, runs that come again, with all of the
+ *            struct as it was (so zero what is not used), are queued as one graph each,
+ *            for which the driver takes some memory of the GPU the second time.
  * MEMORY     Operands and results are ordinary memory of the rank's place (cudaMalloc;
  *            malloc on the host), aligned to 16 bytes, and nothing has to be
  *            registered. Results must not overlap operands; an all-gather may be in
@@ -227,7 +228,7 @@ int  ceov_gemm_rs_create(ceov_workspace *workspace, const struct ceov_gemm_rs *s
 
 struct ceov_gemm_rs_run {
 	size_t      struct_bytes;
-	void       *stream;
+	void       *stream;                     /* as in struct ceov_ag_gemm_run */
 	const void *a;                          /* all rows x k */
 	const void *b;                          /* n x k, or k x n */
 	void       *c;                          /* rows[rank] x n */
@@ -271,7 +272,7 @@ int  ceov_all_reduce_create(ceov_workspace *workspace, const struct ceov_reduce 
 
 struct ceov_reduce_run {
 	size_t      struct_bytes;
-	void       *stream;
+	void       *stream;                     /* as in struct ceov_ag_gemm_run */
 	const void *source;                     /* all parts; gaps are not read */
 	void       *target;                     /* own part; all parts (all_reduce); may
 						 * not be source, nor lie in its gaps */
@@ -307,7 +308,7 @@ int  ceov_all_to_all_create(ceov_workspace *workspace, const struct ceov_move *s
  * target, and is not copied then; else the two do not overlap. */
 struct ceov_move_run {
 	size_t      struct_bytes;
-	void       *stream;
+	void       *stream;                     /* as in struct ceov_ag_gemm_run */
 	const void *source;                     /* own shard; the blocks for all ranks */
 	void       *target;                     /* all shards; the blocks of all ranks */
 };

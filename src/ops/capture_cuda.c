@@ -30,6 +30,7 @@ struct cei_capture {
 	CUstream                 beside;        /* instead of the legacy stream, and to make
 						 * graphs on */
 	struct cei_replays       replays;       /* ... which are CUgraphExec */
+	int                      makes_none;    /* one could not be had */
 	ceov_signal             *done[CEI_RANKS_MAX];   /* counter r of rank s's: runs
 							 * that r has finished */
 };
@@ -413,8 +414,19 @@ static int queue_beside(struct cei_capture *capture, const struct cei_run *run)
 	return r ? r : back;
 }
 
-/* What the run queues, as a graph; NULL where it cannot be had, and the run is queued as it
- * was before. Kernels have the priority of the stream that the graph is launched on. */
+/* A stream of a green context keeps to its SMs, a graph of ours would not. */
+static int is_of_our_context(const struct cei_capture *capture, CUstream stream)
+{
+	const struct cei_cuda_calls *calls = &capture->gpu->cuda->calls;
+	CUcontext ours = NULL, context = NULL;
+
+	return stream == CU_STREAM_LEGACY ||
+	       (calls->ctx_get(&ours) == CUDA_SUCCESS &&
+		calls->stream_ctx(stream, &context) == CUDA_SUCCESS && context == ours);
+}
+
+/* What the run queues, as a graph; NULL where it cannot be had. Kernels have the priority of
+ * the stream that it is launched on. */
 static CUgraphExec make_graph(struct cei_capture *capture, const struct cei_run *run)
 {
 	const struct cei_cuda_calls *calls = &capture->gpu->cuda->calls;
@@ -425,7 +437,8 @@ static CUgraphExec make_graph(struct cei_capture *capture, const struct cei_run 
 	int r;
 
 	/* relaxed: this thread may load what a job needs */
-	if (calls->capture_begin(capture->beside, CU_STREAM_CAPTURE_MODE_RELAXED) !=
+	if (!is_of_our_context(capture, run->stream) ||
+	    calls->capture_begin(capture->beside, CU_STREAM_CAPTURE_MODE_RELAXED) !=
 	    CUDA_SUCCESS)
 		return NULL;
 	moved.stream = capture->beside;
@@ -442,69 +455,74 @@ static CUgraphExec make_graph(struct cei_capture *capture, const struct cei_run 
 /* One that is destroyed in flight ends first, says the driver. */
 static void drop_graph(struct cei_capture *capture, void *graph)
 {
-	if (graph)
-		(void)capture->gpu->cuda->calls.graph_exec_destroy(graph);
+	struct cei_cuda_hold hold;
+
+	/* Fails after a sticky error only: then it is gone already. */
+	if (!graph || cei_cuda_push(capture->gpu->cuda, capture->gpu->gpu, &hold))
+		return;
+	(void)capture->gpu->cuda->calls.graph_exec_destroy(graph);
+	cei_cuda_pop(capture->gpu->cuda, &hold);
 }
 
-static CUgraphExec graph_of(struct cei_capture *capture, const struct cei_run *run)
+/* Where one cannot be had, the next ones are not tried. */
+static int launch_graph(struct cei_capture *capture, const struct cei_run *run,
+			struct cei_replay *replay)
+{
+	if (replay->n_seen > 1 && !replay->graph && !capture->makes_none) {
+		replay->graph = make_graph(capture, run);
+		capture->makes_none = !replay->graph;
+	}
+	if (!replay->graph)
+		return 0;
+	if (capture->gpu->cuda->calls.graph_launch(replay->graph, run->stream) ==
+	    CUDA_SUCCESS)
+		return 1;
+	drop_graph(capture, replay->graph);
+	replay->graph = NULL;
+	capture->makes_none = 1;
+	return 0;
+}
+
+/* *ret_is_queued: as a graph. What a user captures is left as it is. *ret_dropped: a graph
+ * that is of no use any more, or NULL. */
+static int queue_as_graph(struct cei_capture *capture, const struct cei_run *run,
+			  void **ret_dropped, int *ret_is_queued)
 {
 	struct cei_replay *replay;
-	void *dropped;
-
-	replay = cei_replays_see(&capture->replays, run, &dropped);
-	drop_graph(capture, dropped);
-	if (!replay)
-		return NULL;
-	if (replay->n_seen > 1 && !replay->graph && !replay->is_refused) {
-		replay->graph = make_graph(capture, run);
-		replay->is_refused = !replay->graph;
-	}
-	return replay->graph;
-}
-
-/* *ret_is_queued: a graph was launched. */
-static int launch_graph(struct cei_capture *capture, const struct cei_run *run,
-			int *ret_is_queued)
-{
 	struct cei_cuda_hold hold;
-	CUgraphExec graph;
-	CUresult result = CUDA_SUCCESS;
 	int captures, r = cei_cuda_push(capture->gpu->cuda, capture->gpu->gpu, &hold);
 
+	*ret_dropped = NULL;
 	*ret_is_queued = 0;
 	if (r)
 		return r;
 	r = cei_gpu_is_capturing(capture->gpu, run->stream, &captures);
-	graph = r || captures ? NULL : graph_of(capture, run);
-	if (graph) {
-		result = capture->gpu->cuda->calls.graph_launch(graph, run->stream);
-		*ret_is_queued = 1;
+	if (!r && !captures) {
+		replay = cei_replays_see(&capture->replays, run, ret_dropped);
+		*ret_is_queued = replay && launch_graph(capture, run, replay);
 	}
 	cei_cuda_pop(capture->gpu->cuda, &hold);
-	return r ? r : cei_gpu_executor_check(capture->gpu, result, "launching a run's graph");
+	return r;
 }
 
 int cei_capture_run(struct cei_capture *capture, const struct cei_run *run)
 {
-	int is_queued, r = launch_graph(capture, run, &is_queued);
+	void *dropped;
+	int is_queued, r = queue_as_graph(capture, run, &dropped, &is_queued);
 
-	if (r || is_queued)
-		return r;
-	return run->stream == CU_STREAM_LEGACY ? queue_beside(capture, run)
-		: queue(capture, run);
+	if (!r && !is_queued)
+		r = run->stream == CU_STREAM_LEGACY ? queue_beside(capture, run)
+			: queue(capture, run);
+	drop_graph(capture, dropped);   /* peers wait for the run, not for this */
+	return r;
 }
 
 void cei_capture_forget(struct cei_capture *capture, const ceov_op *op)
 {
-	struct cei_cuda_hold hold;
 	void *graph;
 
-	/* Fails after a sticky error only: then graphs are gone already. */
-	if (!capture || cei_cuda_push(capture->gpu->cuda, capture->gpu->gpu, &hold))
-		return;
-	while (cei_replays_forget(&capture->replays, op, &graph))
+	while (capture && cei_replays_forget(&capture->replays, op, &graph))
 		drop_graph(capture, graph);
-	cei_cuda_pop(capture->gpu->cuda, &hold);
 }
 
 uint32_t cei_capture_n_graphs(const struct cei_capture *capture)

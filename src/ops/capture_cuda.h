@@ -52,8 +52,8 @@ uint64_t *cei_capture_epoch(const struct cei_capture *capture);
  * if it comes again. One thread at a time; half is set. */
 int  cei_capture_run(struct cei_capture *capture, const struct cei_run *run);
 
-/* The op is not what it was when it ran: graphs of its runs go. Not while one runs. capture may be
- * NULL. */
+/* The op is not what it was when it ran: graphs of its runs go, behind those that are under
+ * way. capture may be NULL. */
 void cei_capture_forget(struct cei_capture *capture, const ceov_op *op);
 
 /* How many graphs it holds. */

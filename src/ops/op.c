@@ -14,6 +14,8 @@
 #include "ce_engine/context.h"
 #include "ops/capture_cuda.h"
 
+#define LEGACY_STREAM ((const void *)(uintptr_t)1)      /* CU_STREAM_LEGACY */
+
 /* Sizes whose products, in bytes, still fit 64 bits. */
 #define EXTENT_MAX   (UINT64_C(1) << 31)
 #define ELEMENTS_MAX (UINT64_C(1) << 48)
@@ -501,10 +503,17 @@ int cei_op_check_operand(const ceov_op *op, const char *name, const void *operan
 			 operand ? "not aligned to 16 bytes" : "NULL");
 }
 
+/* Without a graph marks would be waited for on it, which the legacy stream cannot. */
 int cei_op_check_stream(const ceov_op *op, const void *stream)
 {
-	if (stream || op->workspace->is_host)
+	if (op->workspace->is_host || (stream && stream != LEGACY_STREAM))
 		return 0;
+	if (stream && op->workspace->capture)
+		return 0;
+	if (stream)
+		return cei_raise(report_of(op), CEOV_ERR_INVALID, 0,
+				 "%s: rank %u: the legacy stream takes runs of capturable "
+				 "workspaces only", op->kind->name, op->workspace->rank);
 	return cei_raise(report_of(op), CEOV_ERR_INVALID, 0,
 			 "%s: rank %u: the NULL stream cannot be used", op->kind->name,
 			 op->workspace->rank);

@@ -118,7 +118,7 @@ int  cei_op_check_run(const ceov_op *op, enum cei_op_sort sort, const void *run,
 int  cei_op_check_operand(const ceov_op *op, const char *name, const void *operand,
 			  uint64_t n_bytes);
 
-/* On GPUs the NULL stream is refused. */
+/* On GPUs the NULL stream is refused, and the legacy one where runs are not captured. */
 int  cei_op_check_stream(const ceov_op *op, const void *stream);
 
 /* One without rows has no base. */

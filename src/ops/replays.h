@@ -29,7 +29,6 @@ struct cei_replay {
 	uint64_t       hash;            /* of the above */
 	uint64_t       last;            /* when it was seen last, in runs */
 	uint64_t       n_seen;
-	int            is_refused;      /* no graph can be made of it */
 	void          *graph;           /* the caller's; NULL: none yet */
 };
 

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ops/capture_cuda.h"
 #include "ops/op.h"
 
 #define TUNED 3u
@@ -47,6 +48,11 @@ static struct op_case case_of(uint32_t i, uint32_t n_ranks)
 	}
 }
 
+static uint32_t n_graphs(const ceov_workspace *workspace)
+{
+	return workspace->capture ? cei_capture_n_graphs(workspace->capture) : 0;
+}
+
 /* An op of that case, tuned; its results are right before and after. Returns what was
  * chosen, in ret_n_runs how many runs that took. */
 static struct cei_choice tune(struct gpu_op_rank *rank, ceov_workspace *workspace,
@@ -56,22 +62,27 @@ static struct cei_choice tune(struct gpu_op_rank *rank, ceov_workspace *workspac
 	struct gpu_op_data data;
 	struct cei_choice choice;
 	ceov_op *op = NULL;
+	uint32_t i;
 
 	rank->used_bytes = 0;
 	gpu_op_data_make(rank, one, &data);
 	ck_assert_int_eq(op_case_create(one, workspace, &op), 0);
 	gpu_op_meet(rank);
-	gpu_op_data_turn(&data, op, GPU_CONSUME, 1);
-	gpu_op_data_check(&data, GPU_CONSUME, 1);
+	for (i = 0; i < 2 * CEI_OP_HALVES; i++) {       /* graphs, where there are any */
+		gpu_op_data_turn(&data, op, GPU_CONSUME, i);
+		gpu_op_data_check(&data, GPU_CONSUME, i);
+	}
+	ck_assert_uint_eq(n_graphs(workspace), workspace->is_capturable ? CEI_OP_HALVES : 0);
 	*ret_n_runs = workspace->n_runs;
 	ck_assert_int_eq(ceov_op_tune(op, stream), 0);
 	*ret_n_runs = workspace->n_runs - *ret_n_runs;
 	ck_assert(op->is_tuned);
 	choice = op->choice;
-	gpu_op_data_turn(&data, op, GPU_CONSUME, 2);
-	gpu_op_data_check(&data, GPU_CONSUME, 2);
-	gpu_op_data_turn(&data, op, GPU_CONSUME, 3);
-	gpu_op_data_check(&data, GPU_CONSUME, 3);
+	ck_assert(!*ret_n_runs || !n_graphs(workspace));        /* it is another one now */
+	for (i = 0; i < 2 * CEI_OP_HALVES; i++) {
+		gpu_op_data_turn(&data, op, GPU_CONSUME, 10 + i);
+		gpu_op_data_check(&data, GPU_CONSUME, 10 + i);
+	}
 	ck_assert_int_eq(ceov_workspace_status(workspace), 0);
 	gpu_op_meet(rank);
 	ceov_op_release(op);

@@ -495,6 +495,35 @@ START_TEST(test_close_aborts_copies_that_do_not_end)
 }
 END_TEST
 
+/* What a GPU's ops take: a host rank's stands in, whose workspace holds no capture. */
+START_TEST(test_streams_that_are_refused)
+{
+	struct op_case one = op_case_of(OP_AG_GEMM, 1, 20, 24, 16);
+	const void *streams[] = { NULL, (const void *)1, (const void *)64 };
+	const int wanted[2][3] = { { CEOV_ERR_INVALID, CEOV_ERR_INVALID, 0 },
+				   { CEOV_ERR_INVALID, 0, 0 } };
+	struct op_rig rig;
+	uint32_t i, k;
+	ceov_op *op;
+
+	op_rig_open(&rig, 1, SCRATCH, &log_);
+	op = op_case_made(&one, rig.workspaces[0]);
+	for (i = 0; i < 3; i++)
+		ck_assert_int_eq(cei_op_check_stream(op, streams[i]), 0);
+	rig.workspaces[0]->is_host = 0;
+	for (k = 0; k < 2; k++) {
+		rig.workspaces[0]->capture = k ? (struct cei_capture *)&rig : NULL;
+		for (i = 0; i < 3; i++)
+			ck_assert_int_eq(cei_op_check_stream(op, streams[i]), wanted[k][i]);
+	}
+	rig.workspaces[0]->is_host = 1;
+	rig.workspaces[0]->capture = NULL;
+	ceov_op_release(op);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("op_runs");
@@ -510,6 +539,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_says_why_there_is_no_library);
 	tcase_add_test(all, test_structs_that_end_earlier);
 	tcase_add_test(all, test_a_product_alone_comes_after_runs);
+	tcase_add_test(all, test_streams_that_are_refused);
 	tcase_add_test(all, test_close_ends_a_job);
 	tcase_add_test(all, test_close_lets_copies_end);
 	tcase_add_test(all, test_close_aborts_copies_that_do_not_end);
