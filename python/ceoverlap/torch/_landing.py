@@ -106,6 +106,7 @@ class PullAllGather(collectives.AllGather):
         self._params: list = param_group.fsdp_params
         self._outputs: List[Optional[_Output]] = [None] * len(self._params)
         self._is_expandable = self._group.is_gpu and _has_expandable_segments()
+        self._is_closed = False
         staging.reserve(self._shard_bytes())
         for name in RESHARDS:
             setattr(param_group, name,
@@ -161,6 +162,8 @@ class PullAllGather(collectives.AllGather):
 
     def _refusal(self) -> Optional[str]:
         """Why not; the same at all ranks, as it is of shapes and types only."""
+        if self._is_closed:             # and others still call
+            return "disabled"
         if collectives.compiled_autograd_enabled():
             return "compiled autograd"
         if self.param_group.is_sharded_post_forward:
@@ -275,7 +278,11 @@ class PullAllGather(collectives.AllGather):
         self._turns.clear()
 
     def close(self) -> None:
-        """Gives the parameter group its own methods back, with nothing in flight."""
+        """Gives the parameter group its own all-gather and methods back, with nothing in
+        flight; an all-gather that was set in place of ours stays."""
+        self._is_closed = True
+        if self.param_group._all_gather_comm is self:
+            self.param_group._all_gather_comm = self.plain
         for name in (*RESHARDS, "unshard"):
             self.param_group.__dict__.pop(name, None)
         self._pools.close()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import threading
 from typing import Dict, Iterator, List
 
 import torch
@@ -47,7 +48,7 @@ class Pools:
         stream = torch.cuda.current_stream(self._device)
         for event in self._released[number].values():
             stream.wait_event(event)
-        with _without_gc(), torch.cuda.use_mem_pool(self._pools[number], self._device):
+        with _PAUSE, torch.cuda.use_mem_pool(self._pools[number], self._device):
             yield number
 
     def release(self, number: int) -> None:
@@ -67,14 +68,28 @@ class Pools:
         self._pools.clear()
 
 
-@contextlib.contextmanager
-def _without_gc() -> Iterator[None]:
-    """A pool that is collected while another one is in use ends the process: PyTorch's
-    allocator asserts that none is. Somebody's forgotten pool may be among the garbage."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+class _Pause:
+    """Of the garbage collector, for as long as some thread is in it. A pool that is collected
+    while another one is in use ends the process: PyTorch's allocator asserts that none is,
+    and somebody's forgotten pool may be among the garbage."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._n = 0
+        self._was_enabled = False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._n:
+                self._was_enabled = gc.isenabled()
+                gc.disable()
+            self._n += 1
+
+    def __exit__(self, *_exception) -> None:
+        with self._lock:
+            self._n -= 1
+            if not self._n and self._was_enabled:
+                gc.enable()
+
+
+_PAUSE = _Pause()                       # there is one collector

@@ -194,6 +194,7 @@ class Pull:
         of this rank's place. It comes after what is on the stream, and what the stream gets
         next comes after it."""
         self.check()
+        self._make_room()
         run = self._n_runs
         plan = self._plan_of(run % N_SLOTS, layout, tuple(targets))
         if stream != self._stream:      # else the run before has made it wait
@@ -210,10 +211,13 @@ class Pull:
         self._launch(plan, run)
         self._await_arrival(run, None)
 
-    def _queue(self, plan: Plan, run: int, stream: int) -> None:
-        """Peers count on the run from its raise on: what may have to wait comes before."""
+    def _make_room(self) -> None:
+        """For a run: peers count on it from its raise on, and what may have to wait comes
+        before that."""
         while len(self._tickets) > LAUNCHES_EACH * (RUNS_IN_FLIGHT - 1):
             self._tickets.popleft().wait(self._deadline_s)
+
+    def _queue(self, plan: Plan, run: int, stream: int) -> None:
         self._context.stream_raise(stream, self._peer_ready, run)
         self._launch(self._guard, run)
         plan.queue(stream, run)

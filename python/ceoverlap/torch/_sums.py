@@ -53,6 +53,7 @@ class SumScatter(ReduceScatter):
     `reasons` counts why."""
 
     def __init__(self, param_group, family: Family):
+        self._param_group = param_group
         self.plain = param_group._reduce_scatter_comm
         self.reasons: Dict[str, int] = {}
         self.n_runs = 0
@@ -86,6 +87,12 @@ class SumScatter(ReduceScatter):
         self.n_runs += 1
         self.n_bytes += (self._group.size - 1) * output_tensor.numel() * output_tensor.itemsize
         return None
+
+    def close(self) -> None:
+        """Gives the parameter group its own reduce-scatter back; one that was set in place of
+        ours stays."""
+        if self._param_group._reduce_scatter_comm is self:
+            self._param_group._reduce_scatter_comm = self.plain
 
     def check(self) -> None:
         """Raises the error that ended a sum of the group of ranks. Never blocks."""

@@ -42,11 +42,12 @@ class Uncast:
 
 
 def uncast(params: Sequence) -> Optional[List[Uncast]]:
-    """The same parameters for an all-gather, or None: where FSDP gathers several dtypes, as
-    bytes; where shards are kept in several, which one copy cannot read; or off the device.
-    No parameter has an all-gather extension."""
+    """The same parameters for an all-gather, or None: where FSDP gathers bytes, for which it
+    wants tensors; where shards are kept in several dtypes, which one copy cannot read; or off
+    the device. No parameter has an all-gather extension."""
     dtypes = {(param.param_dtype, param._sharded_param_data.dtype) for param in params}
     if len(dtypes) != 1 or any(param.offload_to_cpu for param in params):
         return None
     cast_to, kept = dtypes.pop()
-    return [Uncast(param, cast_to or kept) for param in params]
+    dtype = cast_to or kept
+    return None if dtype == torch.uint8 else [Uncast(param, dtype) for param in params]

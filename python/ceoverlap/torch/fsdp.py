@@ -117,10 +117,9 @@ class Handle:
         _meet(groups)                   # no peer reads our slots any more
         for part in parts:
             if part.gather is not None:
-                part.module.set_custom_all_gather(part.gather.plain)
                 part.gather.close()
             if part.scatter is not None:
-                part.module.set_custom_reduce_scatter(part.scatter.plain)
+                part.scatter.close()
         for staging in self._stagings():
             staging.close()
         _meet(groups)                   # nor holds them

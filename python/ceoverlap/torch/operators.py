@@ -21,7 +21,7 @@ ELEMENT_STEP = 8                        # what k, n and counts are multiples of
 
 # What a reduce-scatter takes of scratch, twice, the same at all ranks: a larger one goes
 # column by column in several runs. But not in more than these: each costs the calling thread
-# some 20 us, and the GPU a start and an end without copies.
+# 10 to 20 us, and the GPU a start and an end without copies.
 SUM_SCRATCH_BYTES = 64 << 20
 SUM_RUNS_MAX = 4
 

@@ -28,9 +28,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import ceoverlap
 from ceoverlap.torch import Group, fsdp
-from ceoverlap.torch._pools import Pools
+from ceoverlap.torch._pools import _PAUSE, Pools
 from ceoverlap.torch._pull import N_SLOTS, RUNS_IN_FLIGHT, Layout, Pull
 from ceoverlap.torch._staging import PLANS_MAX, Staging
+from ceoverlap.torch._uncast import uncast
 
 N_STEPS = 4
 N_LAYERS = 3
@@ -252,11 +253,14 @@ def cast_on_the_way():
 def others_gather():
     """An all-gather that was set afterwards, or in front of ours, gets tensors."""
     class InFront(DefaultAllGather):
-        def __init__(self, gather):
+        def __init__(self, gather, has_memory):
             self.gather = gather
+            self.has_memory = has_memory
 
         def allocate(self, size, *, dtype, device):
-            return torch.empty(*size, dtype=dtype, device=device)
+            if self.has_memory:
+                return torch.empty(*size, dtype=dtype, device=device)
+            return self.gather.allocate(size, dtype=dtype, device=device)
 
         def __call__(self, *args, **kwargs):
             return self.gather(*args, **kwargs)
@@ -264,13 +268,20 @@ def others_gather():
     def prepare(model, is_ours):
         if is_ours:
             model[0].set_custom_all_gather(DefaultAllGather())
-            ours = model[1]._get_fsdp_state()._fsdp_param_group._all_gather_comm
-            model[1].set_custom_all_gather(InFront(ours))
+            for i in (1, 2):
+                ours = model[i]._get_fsdp_state()._fsdp_param_group._all_gather_comm
+                model[i].set_custom_all_gather(InFront(ours, i == 1))
 
     handle, ours = assert_same_training(2e-2, prepare=prepare,
                                         policy={"param_dtype": torch.bfloat16})
+    groups = [module._get_fsdp_state()._fsdp_param_group for module in (*ours[:3], ours)]
+    kept = [group._all_gather_comm for group in groups]
     assert [stats.n_gathers > 0 for stats in handle.stats] == [True, False, False, True]
-    handle.disable()
+    handle.disable()                    # only what is ours still goes
+    assert [group._all_gather_comm is gather for group, gather in zip(groups, kept)] == \
+        [True, True, True, False]
+    train_plainly(ours, N_STEPS)
+    assert kept[2].gather.reasons == {"disabled": 2}, kept[2].gather.reasons
 
 
 def prefetched():
@@ -813,6 +824,21 @@ class Slots(unittest.TestCase):
         rig.run(late_raises_close_nothing_again)
 
 
+class Casts(unittest.TestCase):
+    def test_what_has_no_stand_in(self):
+        def param(param_dtype, kept, offload_to_cpu=False):
+            return types.SimpleNamespace(param_dtype=param_dtype, offload_to_cpu=offload_to_cpu,
+                                         _sharded_param_data=torch.zeros(4, dtype=kept))
+
+        bf16, fp32, byte = torch.bfloat16, torch.float32, torch.uint8
+        for dtype, params in ((bf16, [param(bf16, fp32)] * 2), (fp32, [param(None, fp32)])):
+            self.assertEqual({part.dtype for part in uncast(params)}, {dtype})
+        for params in ([param(None, byte)], [param(byte, fp32)],
+                       [param(bf16, fp32), param(None, bf16)],
+                       [param(bf16, fp32), param(None, fp32)], [param(bf16, fp32, True)]):
+            self.assertIsNone(uncast(params))
+
+
 class Order(unittest.TestCase):
     def test_memory_waits_for_who_used_it(self):
         """With PyTorch's part played: a pool's third user waits for its first one alone."""
@@ -838,6 +864,8 @@ class Order(unittest.TestCase):
             gathers.wait_event.reset_mock()
             with pools.allocating() as number:
                 self.assertEqual(number, 1)
+                with _PAUSE:            # another thread's
+                    self.assertFalse(gc.isenabled())
                 self.assertFalse(gc.isenabled())
             self.assertTrue(gc.isenabled())
             gathers.wait_event.assert_not_called()
