@@ -245,9 +245,26 @@ static int fill_begin(const struct cei_capture *capture, struct cei_op_begin *be
 	return r;
 }
 
+/* What `to` gets next comes after what is on `from`. what: for a message. */
+static int go_on(const struct cei_capture *capture, CUevent event, CUstream from, CUstream to,
+		 const char *what)
+{
+	const struct cei_cuda_calls *calls = &capture->gpu->cuda->calls;
+	struct cei_cuda_hold hold;
+	CUresult result;
+	int r = cei_cuda_push(capture->gpu->cuda, capture->gpu->gpu, &hold);
+
+	if (r)
+		return r;
+	result = calls->event_record(event, from);
+	if (result == CUDA_SUCCESS)
+		result = calls->stream_wait_event(to, event, 0);
+	cei_cuda_pop(capture->gpu->cuda, &hold);
+	return cei_gpu_executor_check(capture->gpu, result, what);
+}
+
 static int begin(struct cei_capture *capture, void *stream, uint32_t half)
 {
-	struct cei_cuda *cuda = capture->gpu->cuda;
 	struct cei_op_begin told;
 	void *arguments[] = { &told };
 	struct cei_module_launch launch = {
@@ -257,8 +274,6 @@ static int begin(struct cei_capture *capture, void *stream, uint32_t half)
 		.stream = stream,
 		.arguments = arguments,
 	};
-	struct cei_cuda_hold hold;
-	CUresult result;
 	int r;
 
 	memset(&told, 0, sizeof(told));
@@ -266,15 +281,7 @@ static int begin(struct cei_capture *capture, void *stream, uint32_t half)
 	r = fill_begin(capture, &told);
 	if (!r)
 		r = cei_module_launch(capture->gpu->module, &launch);
-	if (!r)
-		r = cei_cuda_push(cuda, capture->gpu->gpu, &hold);
-	if (r)
-		return r;
-	result = cuda->calls.event_record(capture->begun, stream);
-	if (result == CUDA_SUCCESS)
-		result = cuda->calls.stream_wait_event(capture->lane, capture->begun, 0);
-	cei_cuda_pop(cuda, &hold);
-	return cei_gpu_executor_check(capture->gpu, result, "beginning a run");
+	return r ? r : go_on(capture, capture->begun, stream, capture->lane, "beginning a run");
 }
 
 /* A gate that is open stays so for the run: the lane waits at each once. */
@@ -331,22 +338,6 @@ static int send_phase(struct cei_capture *capture, const struct cei_phase *phase
 	return cei_gpu_executor_check(capture->gpu, result, "queueing a run's copies");
 }
 
-static int end(struct cei_capture *capture, void *stream)
-{
-	struct cei_cuda *cuda = capture->gpu->cuda;
-	struct cei_cuda_hold hold;
-	CUresult result;
-	int r = cei_cuda_push(cuda, capture->gpu->gpu, &hold);
-
-	if (r)
-		return r;
-	result = cuda->calls.event_record(capture->sent, capture->lane);
-	if (result == CUDA_SUCCESS)
-		result = cuda->calls.stream_wait_event(stream, capture->sent, 0);
-	cei_cuda_pop(cuda, &hold);
-	return cei_gpu_executor_check(capture->gpu, result, "ending a run");
-}
-
 /* Phases that wait for the job come behind it, or gates could stand before what raises
  * them in one hardware queue; those that do not go first, so that they begin at once. */
 static int send_phases(struct cei_capture *capture, const struct cei_run *run,
@@ -377,40 +368,24 @@ static int queue(struct cei_capture *capture, const struct cei_run *run)
 		r = send_phases(capture, run, 1);
 	/* The lane has left the stream: it comes back also where something failed, or a
 	 * capture could not be ended, and memory would go while copies are under way. */
-	ended = end(capture, run->stream);
+	ended = go_on(capture, capture->sent, capture->lane, run->stream, "ending a run");
 	return r ? r : ended;
 }
 
 /* --- runs that come again --------------------------------------------------------------- */
 
-/* The stream's work goes on with what is queued beside it. The legacy stream cannot wait for
- * values in memory, and gates may. */
-static int pass_on(struct cei_capture *capture, CUevent event, CUstream from, CUstream to)
-{
-	const struct cei_cuda_calls *calls = &capture->gpu->cuda->calls;
-	struct cei_cuda_hold hold;
-	CUresult result;
-	int r = cei_cuda_push(capture->gpu->cuda, capture->gpu->gpu, &hold);
-
-	if (r)
-		return r;
-	result = calls->event_record(event, from);
-	if (result == CUDA_SUCCESS)
-		result = calls->stream_wait_event(to, event, 0);
-	cei_cuda_pop(capture->gpu->cuda, &hold);
-	return cei_gpu_executor_check(capture->gpu, result, "going on beside the legacy stream");
-}
-
+/* The legacy stream cannot wait for values in memory, and gates may. */
 static int queue_beside(struct cei_capture *capture, const struct cei_run *run)
 {
+	static const char what[] = "going on beside the legacy stream";
 	struct cei_run moved = *run;
-	int r = pass_on(capture, capture->begun, run->stream, capture->beside), back;
+	int r = go_on(capture, capture->begun, run->stream, capture->beside, what), back;
 
 	if (r)
 		return r;
 	moved.stream = capture->beside;
 	r = queue(capture, &moved);
-	back = pass_on(capture, capture->sent, capture->beside, run->stream);
+	back = go_on(capture, capture->sent, capture->beside, run->stream, what);
 	return r ? r : back;
 }
 

@@ -55,19 +55,25 @@ START_TEST(test_parts_with_gaps)
 }
 END_TEST
 
+static void expect_no_op(struct op_rig *rig, const struct op_case *one, const char *text)
+{
+	ceov_op *op = NULL;
+
+	testing_log_clear(&log_);
+	ck_assert_int_eq(op_case_create(one, rig->workspaces[0], &op), CEOV_ERR_INVALID);
+	ck_assert_ptr_null(op);
+	ck_assert_uint_eq(op_case_scratch(one), 0);
+	testing_log_has(&log_, text, "rank 0", NULL);
+}
+
 static void expect_no_stride(struct op_rig *rig, enum op_sort sort, uint64_t stride,
 			     const char *text)
 {
 	struct op_case one = op_case_of(sort, 2, 16, 0, 0);
-	ceov_op *op = NULL;
 
 	one.rows[1] = 24;
 	one.stride = stride;
-	testing_log_clear(&log_);
-	ck_assert_int_eq(op_case_create(&one, rig->workspaces[0], &op), CEOV_ERR_INVALID);
-	ck_assert_ptr_null(op);
-	ck_assert_uint_eq(op_case_scratch(&one), 0);
-	testing_log_has(&log_, text, "rank 0", NULL);
+	expect_no_op(rig, &one, text);
 }
 
 START_TEST(test_strides_that_are_refused)
@@ -180,14 +186,9 @@ static void expect_no_scale(struct op_rig *rig, enum op_sort sort, float scale,
 			    const char *text)
 {
 	struct op_case one = op_case_of(sort, 2, 16, 0, 0);
-	ceov_op *op = NULL;
 
 	one.scale = scale;
-	testing_log_clear(&log_);
-	ck_assert_int_eq(op_case_create(&one, rig->workspaces[0], &op), CEOV_ERR_INVALID);
-	ck_assert_ptr_null(op);
-	ck_assert_uint_eq(op_case_scratch(&one), 0);
-	testing_log_has(&log_, text, "rank 0", NULL);
+	expect_no_op(rig, &one, text);
 }
 
 START_TEST(test_scales_that_are_refused)
