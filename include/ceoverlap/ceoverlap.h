@@ -35,7 +35,9 @@
  * OWNERSHIP  Who gets an object through ret_* releases it. Release takes NULL.
  *            A ret_* argument is written on success only, unless stated.
  * GROWTH     Structs that begin with struct_bytes grow at their end; a caller
- *            built against an older header goes on working.
+ *            built against an older header goes on working. One built against
+ *            a newer header may leave fields that the library does not know 0;
+ *            CEOV_ERR_INVALID: it set one.
  * THREADS    Every call may come from any thread, unless its comment says
  *            "one thread": then the caller serialises calls on that object.
  *            No call may come from a child process made by fork() after
@@ -267,7 +269,8 @@ int      ceov_signal_wait(ceov_signal *signal, uint32_t index,
  * kernels, streams and peers; stream is a CUstream, never the NULL stream. base
  * is added to every value; all marks go in one driver call where they can. Queue
  * a wait only after the work that raises it was queued, here or at the peer. An
- * abort opens the waits: check the signal after the stream went on. */
+ * abort opens the waits: check the signal after the stream went on. NO_ROUTE: a wait
+ * for counters in the GPU of another process, which nobody could open if that ended. */
 int      ceov_stream_raise(ceov_context *context, uint32_t rank, void *stream,
 			   const struct ceov_mark *marks, uint32_t n_marks,
 			   uint64_t base);
@@ -431,8 +434,8 @@ int ceov_launch(ceov_plan *plan, const struct ceov_launch *launch,
  * CEOV_ERR_INVALID: the rank is on the host, the stream is NULL, of another GPU or being
  * captured, the base falls or is too large, the plan has a floating buffer, a transfer has
  * no direct way or waits for a mark of a later one. CEOV_ERR_NO_ROUTE: a mark to wait for
- * is in a peer's GPU, where nobody opens it once the peer is lost. CEOV_ERR_STATE: the plan
- * is not committed. CEOV_ERR_PEER_LOST, and an abort's error: as from ceov_launch(). All
+ * is in the GPU of another process, as in ceov_stream_wait(). CEOV_ERR_STATE: the plan is
+ * not committed. CEOV_ERR_PEER_LOST, and an abort's error: as from ceov_launch(). All
  * these come before anything is queued; after CEOV_ERR_CUDA some of it may be, and after
  * CEOV_ERR_TIMEOUT: where counters are raised by copies, 32 batches of raises may stand on
  * streams at a time, and a further one waits 5 s for the oldest. */

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/cuda_driver.h"
+#include "base/sized.h"
 #include "ce_engine/buffer.h"
 #include "ce_engine/offer.h"
 #include "ce_engine/trace.h"
@@ -243,12 +244,25 @@ static void init_lists(ceov_context *context)
 	pthread_mutex_init(&context->tickets.lock, NULL);
 }
 
+/* To stderr: of such a config log cannot be trusted. */
+static int check_config(const struct ceov_config *config)
+{
+	struct cei_report report;
+	int r;
+
+	cei_report_init(&report, NULL, NULL);
+	r = cei_sized_check(&report, config, sizeof(*config), sizeof(*config),
+			    "ceov_open: config");
+	cei_report_fini(&report);
+	return r;
+}
+
 int ceov_open(const struct ceov_config *config, ceov_context **ret_context)
 {
 	ceov_context *context;
 	int r;
 
-	if (!ret_context || (config && config->struct_bytes < sizeof(*config)))
+	if (!ret_context || (config && check_config(config)))
 		return CEOV_ERR_INVALID;
 	context = calloc(1, sizeof(*context));
 	if (!context)

@@ -12,36 +12,44 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/sized.h"
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
 #include "ce_engine/plan_route.h"
 
-static int check_options(ceov_context *context, const struct ceov_plan_options *options)
+/* All 0 where the caller has none. */
+static int take_options(ceov_context *context, const struct ceov_plan_options *from,
+			struct ceov_plan_options *ret_options)
 {
-	if (!options || options->struct_bytes == offsetof(struct ceov_plan_options, routes))
+	int r;
+
+	memset(ret_options, 0, sizeof(*ret_options));
+	if (!from)
 		return 0;
-	if (options->struct_bytes >= sizeof(*options) &&
-	    options->routes <= CEOV_ROUTES_ALL && options->urgency <= CEOV_URGENCY_BACKGROUND)
+	r = cei_sized_check(&context->report, from, offsetof(struct ceov_plan_options, routes),
+			    sizeof(*ret_options), "ceov_plan_create: options");
+	if (r)
+		return r;
+	cei_sized_take(ret_options, from, sizeof(*ret_options));
+	if (ret_options->routes <= CEOV_ROUTES_ALL &&
+	    ret_options->urgency <= CEOV_URGENCY_BACKGROUND)
 		return 0;
-	if (options->struct_bytes >= sizeof(*options))
-		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
-				 "ceov_plan_create: options: routes is %u and urgency %u, must "
-				 "be 0 to 2", options->routes, options->urgency);
 	return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
-			 "ceov_plan_create: options->struct_bytes is too small");
+			 "ceov_plan_create: options: routes is %u and urgency %u, must "
+			 "be 0 to 2", ret_options->routes, ret_options->urgency);
 }
 
-static uint32_t rule_of(const ceov_context *context, const struct ceov_plan_options *options)
+static uint32_t rule_of(const ceov_context *context, uint32_t routes)
 {
-	if (!options || options->struct_bytes < sizeof(*options) ||
-	    options->routes == CEOV_ROUTES_DEFAULT)
+	if (routes == CEOV_ROUTES_DEFAULT)
 		return context->rule;
-	return options->routes == CEOV_ROUTES_ALL ? CEI_ROUTE_RULE_ALL : CEI_ROUTE_RULE_DIRECT;
+	return routes == CEOV_ROUTES_ALL ? CEI_ROUTE_RULE_ALL : CEI_ROUTE_RULE_DIRECT;
 }
 
 int ceov_plan_create(ceov_context *context, uint32_t rank,
-		     const struct ceov_plan_options *options, ceov_plan **ret_plan)
+		     const struct ceov_plan_options *from, ceov_plan **ret_plan)
 {
+	struct ceov_plan_options options;
 	ceov_plan *plan;
 	uint32_t member;
 	int r = cei_context_check(context);
@@ -49,7 +57,7 @@ int ceov_plan_create(ceov_context *context, uint32_t rank,
 	if (!r)
 		r = cei_context_own_rank(context, rank, "ceov_plan_create", &member);
 	if (!r)
-		r = check_options(context, options);
+		r = take_options(context, from, &options);
 	if (r)
 		return r;
 	if (!ret_plan)
@@ -62,13 +70,12 @@ int ceov_plan_create(ceov_context *context, uint32_t rank,
 	plan->rank = rank;
 	plan->member = member;
 	plan->gate = CEOV_NOBODY;
-	plan->max_chunk_bytes = options && options->max_chunk_bytes
-		? options->max_chunk_bytes : context->max_chunk_bytes;
-	plan->mark_group_bytes = options && options->mark_group_bytes
-		? options->mark_group_bytes : CEI_MARK_GROUP_DEFAULT_BYTES;
-	plan->rule = rule_of(context, options);
-	plan->urgency = options && options->struct_bytes >= sizeof(*options)
-		? options->urgency : CEOV_URGENCY_NORMAL;
+	plan->max_chunk_bytes = options.max_chunk_bytes
+		? options.max_chunk_bytes : context->max_chunk_bytes;
+	plan->mark_group_bytes = options.mark_group_bytes
+		? options.mark_group_bytes : CEI_MARK_GROUP_DEFAULT_BYTES;
+	plan->rule = rule_of(context, options.routes);
+	plan->urgency = options.urgency;
 	pthread_mutex_init(&plan->lock, NULL);
 	cei_list_init(&plan->idle);
 	cei_object_init(&plan->object, context, CEI_OBJECT_PLAN);
@@ -171,9 +178,10 @@ int ceov_plan_add(ceov_plan *plan, const struct ceov_transfer *transfer)
 
 	if (r)
 		return r;
-	if (!transfer || transfer->struct_bytes < sizeof(*transfer))
-		return cei_raise(&plan->object.context->report, CEOV_ERR_INVALID, 0,
-				 "ceov_plan_add: no transfer, or struct_bytes too small");
+	r = cei_sized_check(&plan->object.context->report, transfer, sizeof(*transfer),
+			    sizeof(*transfer), "ceov_plan_add: transfer");
+	if (r)
+		return r;
 	moves = transfer->row_bytes && transfer->n_rows;
 	r = check_mark(plan, &transfer->source_ready, "source_ready");
 	if (!r)

@@ -10,23 +10,27 @@
 
 #include "base/clock.h"
 #include "base/park.h"
+#include "base/sized.h"
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
 
 /* --- launch -------------------------------------------------------------- */
 
-/* As it was before it had `floating`, or as it is and may grow to be. */
-static int has_known_size(const struct ceov_launch *launch)
+/* All 0 where the caller has none. */
+static int take_launch(ceov_plan *plan, const struct ceov_launch *from,
+		       struct ceov_launch *ret_launch)
 {
-	return launch->struct_bytes == offsetof(struct ceov_launch, floating) ||
-	       launch->struct_bytes >= sizeof(*launch);
-}
+	int r;
 
-static uint64_t floating_of(const struct ceov_launch *launch)
-{
-	if (!launch || launch->struct_bytes < sizeof(*launch))
+	memset(ret_launch, 0, sizeof(*ret_launch));
+	if (!from)
 		return 0;
-	return (uint64_t)(uintptr_t)launch->floating;
+	r = cei_sized_check(&plan->object.context->report, from,
+			    offsetof(struct ceov_launch, floating), sizeof(*ret_launch),
+			    "ceov_launch: launch");
+	if (!r)
+		cei_sized_take(ret_launch, from, sizeof(*ret_launch));
+	return r;
 }
 
 static int check_floating(ceov_plan *plan, uint64_t address)
@@ -58,11 +62,8 @@ static int check_launch(ceov_plan *plan, const struct ceov_launch *launch)
 	if (!plan->is_committed)
 		return cei_raise(report, CEOV_ERR_STATE, 0,
 				 "ceov_launch: the plan is not committed");
-	if (launch && !has_known_size(launch))
-		return cei_raise(report, CEOV_ERR_INVALID, 0,
-				 "ceov_launch: struct_bytes is too small");
-	r = check_floating(plan, floating_of(launch));
-	if (r || !launch)
+	r = check_floating(plan, (uint64_t)(uintptr_t)launch->floating);
+	if (r)
 		return r;
 	if (launch->after_stream && !plan->is_direct)
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
@@ -138,20 +139,20 @@ static void fill_record(struct cei_launch *record, ceov_plan *plan,
 	uint64_t timeout = plan->object.context->deadline_ns;
 	uint32_t i;
 
-	if (launch && launch->deadline_ns)
+	if (launch->deadline_ns)
 		timeout = launch->deadline_ns;
 	record->plan = plan;
 	record->sequence = plan->n_launches;
-	record->base = launch ? launch->base : 0;
+	record->base = launch->base;
 	record->deadline_ns = cei_deadline(timeout);
-	record->producer = launch ? launch->producer_stream : NULL;
+	record->producer = launch->producer_stream;
 	record->gate = CEOV_NOBODY;
 	cei_list_init(&record->gate_link);
 	record->next_step = 0;
 	record->next_open = 0;
-	record->after = launch ? launch->after_stream : NULL;
+	record->after = launch->after_stream;
 	record->has_followed = 0;
-	record->floating = floating_of(launch);
+	record->floating = (uint64_t)(uintptr_t)launch->floating;
 	record->hold_until_ns = 0;
 	record->error = 0;
 	record->n_open = plan->n_cuts;
@@ -223,11 +224,10 @@ static int enqueue(ceov_plan *plan, const struct ceov_launch *launch,
 		   ceov_ticket *ret_ticket)
 {
 	ceov_context *context = plan->object.context;
-	uint64_t base = launch ? launch->base : 0;
 	struct cei_launch *record;
 	int r;
 
-	r = cei_plan_check_base(plan, base, "ceov_launch");
+	r = cei_plan_check_base(plan, launch->base, "ceov_launch");
 	if (r)
 		return r;
 	if (plan->n_in_flight == CEI_PLAN_LAUNCHES_MAX)
@@ -237,7 +237,7 @@ static int enqueue(ceov_plan *plan, const struct ceov_launch *launch,
 		return cei_raise(&context->report, CEOV_ERR_NO_MEMORY, 0,
 				 "ceov_launch: no memory for %u chunks", plan->n_cuts);
 	fill_record(record, plan, launch);
-	r = mark_stream(plan, record, launch ? launch->after_stream : NULL);
+	r = mark_stream(plan, record, launch->after_stream);
 	if (!r)
 		r = take_ticket(&context->tickets, record);
 	if (!r) {
@@ -252,23 +252,26 @@ static int enqueue(ceov_plan *plan, const struct ceov_launch *launch,
 	}
 	plan->n_in_flight++;
 	plan->n_launches++;
-	plan->last_base = base;
+	plan->last_base = launch->base;
 	return 0;
 }
 
-int ceov_launch(ceov_plan *plan, const struct ceov_launch *launch, ceov_ticket *ret_ticket)
+int ceov_launch(ceov_plan *plan, const struct ceov_launch *from, ceov_ticket *ret_ticket)
 {
+	struct ceov_launch launch;
 	ceov_ticket ticket = { 0 };
 	int r = cei_object_check(plan, CEI_OBJECT_PLAN, "ceov_launch");
 
 	if (!r)
-		r = check_launch(plan, launch);
+		r = take_launch(plan, from, &launch);
+	if (!r)
+		r = check_launch(plan, &launch);
 	if (!r)
 		r = cei_plan_check_parties(plan, "ceov_launch");
 	if (r)
 		return r;
 	pthread_mutex_lock(&plan->lock);
-	r = enqueue(plan, launch, &ticket);
+	r = enqueue(plan, &launch, &ticket);
 	pthread_mutex_unlock(&plan->lock);
 	if (!r && ret_ticket)
 		*ret_ticket = ticket;

@@ -13,9 +13,11 @@ int ceov_plan_add_all_gather(ceov_plan *plan, const struct ceov_all_gather *gath
 		.plan = plan,
 		.name = "ceov_plan_add_all_gather",
 	};
+	int r;
 
-	if (!gather || gather->struct_bytes < sizeof(*gather))
-		return CEOV_ERR_INVALID;
+	r = cei_fan_check_struct(&fan, gather, sizeof(*gather));
+	if (r)
+		return r;
 	fan.bytes = gather->shard_bytes;
 	fan.n_pieces = gather->n_pieces;
 	fan.source = gather->source;

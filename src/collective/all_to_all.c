@@ -14,9 +14,11 @@ int ceov_plan_add_all_to_all(ceov_plan *plan, const struct ceov_all_to_all *exch
 		.plan = plan,
 		.name = "ceov_plan_add_all_to_all",
 	};
+	int r;
 
-	if (!exchange || exchange->struct_bytes < sizeof(*exchange))
-		return CEOV_ERR_INVALID;
+	r = cei_fan_check_struct(&fan, exchange, sizeof(*exchange));
+	if (r)
+		return r;
 	if (exchange->ready && cei_object_check(exchange->ready, CEI_OBJECT_SIGNAL, fan.name))
 		return CEOV_ERR_INVALID;
 	fan.bytes = exchange->block_bytes;

@@ -6,6 +6,7 @@
 
 #include "collective/rotation.h"
 
+#include "base/sized.h"
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
 
@@ -21,6 +22,14 @@ static int refuse(const struct cei_fan *fan, uint32_t rank, const char *what)
 {
 	return cei_raise(report_of(fan), CEOV_ERR_INVALID, 0, "%s: rank %u: %s", fan->name,
 			 rank, what);
+}
+
+int cei_fan_check_struct(const struct cei_fan *fan, const void *from, size_t known_bytes)
+{
+	int r = cei_object_check(fan->plan, CEI_OBJECT_PLAN, fan->name);
+
+	return r ? r : cei_sized_check(report_of(fan), from, known_bytes, known_bytes,
+				       fan->name);
 }
 
 static uint64_t piece_bytes(const struct cei_fan *fan)

@@ -9,30 +9,27 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/sized.h"
 #include "ce_engine/context.h"
 #include "ops/numbers.h"
 #include "ops/run.h"
 
-/* As it was before it had b_is_k_by_n, or as it is and may grow to be. */
-static int has_known_size(const struct ceov_ag_gemm *from)
-{
-	return from->struct_bytes == offsetof(struct ceov_ag_gemm, b_is_k_by_n) ||
-	       from->struct_bytes >= sizeof(*from);
-}
-
 static struct cei_op_shape shape_of(const struct ceov_ag_gemm *from, uint32_t n_ranks)
 {
 	struct cei_op_shape shape = { .sort = CEI_OP_AG_GEMM };
+	struct ceov_ag_gemm taken;
 
-	if (!from || !has_known_size(from))
+	shape.fault = cei_sized_fault(from, offsetof(struct ceov_ag_gemm, b_is_k_by_n),
+				      sizeof(taken));
+	if (shape.fault)
 		return shape;
-	shape.dtype = from->dtype;
-	shape.k = from->k;
-	shape.n_products = from->n_gemms;
-	memcpy(shape.n, from->n, sizeof(shape.n));
-	if (from->struct_bytes >= sizeof(*from))
-		shape.b_is_k_by_n = from->b_is_k_by_n;
-	cei_op_take_rows(&shape, from->rows, n_ranks);
+	cei_sized_take(&taken, from, sizeof(taken));
+	shape.dtype = taken.dtype;
+	shape.k = taken.k;
+	shape.n_products = taken.n_gemms;
+	memcpy(shape.n, taken.n, sizeof(shape.n));
+	shape.b_is_k_by_n = taken.b_is_k_by_n;
+	cei_op_take_rows(&shape, taken.rows, n_ranks);
 	return shape;
 }
 
@@ -201,7 +198,7 @@ int ceov_ag_gemm_create(ceov_workspace *workspace, const struct ceov_ag_gemm *fr
 	if (r)
 		return r;
 	shape = shape_of(from, workspace->n_ranks);
-	return cei_op_create(workspace, &kind, &shape, shape.n_ranks ? from->tuning : NULL,
+	return cei_op_create(workspace, &kind, &shape, !shape.fault ? from->tuning : NULL,
 			     ret_op);
 }
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/sized.h"
 #include "ops/forecast.h"
 #include "ops/numbers.h"
 #include "ops/workspace.h"
@@ -73,8 +74,9 @@ const char *cei_chooser_fault(const struct ceov_op_tuning *tuning)
 {
 	if (!tuning)
 		return NULL;
-	if (tuning->struct_bytes < sizeof(*tuning))
-		return "tuning->struct_bytes is too small";
+	if (cei_sized_fault(tuning, sizeof(*tuning), sizeof(*tuning)))
+		return "tuning->struct_bytes is no size of struct ceov_op_tuning, or fields "
+			"are set that this library does not know";
 	if ((unsigned)tuning->way > CEOV_WAY_SEQUENCE)
 		return "tuning->way is none of enum ceov_op_way";
 	if (tuning->n_pieces > CEI_OP_PIECES_MAX)

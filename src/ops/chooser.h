@@ -29,6 +29,7 @@ enum cei_op_sort {
 /* Every size that an op has; sums alone have counts in rows, and k and n are 0. Moves alone
  * have bytes there, each rank's largest block, and no dtype. */
 struct cei_op_shape {
+	const char      *fault;         /* of the caller's struct; NULL: none */
 	enum cei_op_sort sort;
 	enum ceov_dtype  dtype;
 	uint32_t         n_ranks;

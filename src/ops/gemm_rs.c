@@ -13,31 +13,28 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/sized.h"
 #include "ce_engine/context.h"
 #include "ops/numbers.h"
 #include "ops/run.h"
 
 #define STAGING_ALIGN_BYTES 256u
 
-/* As it was before it had b_is_k_by_n, or as it is and may grow to be. */
-static int has_known_size(const struct ceov_gemm_rs *from)
-{
-	return from->struct_bytes == offsetof(struct ceov_gemm_rs, b_is_k_by_n) ||
-	       from->struct_bytes >= sizeof(*from);
-}
-
 static struct cei_op_shape shape_of(const struct ceov_gemm_rs *from, uint32_t n_ranks)
 {
 	struct cei_op_shape shape = { .sort = CEI_OP_GEMM_RS, .n_products = 1 };
+	struct ceov_gemm_rs taken;
 
-	if (!from || !has_known_size(from))
+	shape.fault = cei_sized_fault(from, offsetof(struct ceov_gemm_rs, b_is_k_by_n),
+				      sizeof(taken));
+	if (shape.fault)
 		return shape;
-	shape.dtype = from->dtype;
-	shape.k = from->k;
-	shape.n[0] = from->n;
-	if (from->struct_bytes >= sizeof(*from))
-		shape.b_is_k_by_n = from->b_is_k_by_n;
-	cei_op_take_rows(&shape, from->rows, n_ranks);
+	cei_sized_take(&taken, from, sizeof(taken));
+	shape.dtype = taken.dtype;
+	shape.k = taken.k;
+	shape.n[0] = taken.n;
+	shape.b_is_k_by_n = taken.b_is_k_by_n;
+	cei_op_take_rows(&shape, taken.rows, n_ranks);
 	return shape;
 }
 
@@ -202,7 +199,7 @@ int ceov_gemm_rs_create(ceov_workspace *workspace, const struct ceov_gemm_rs *fr
 	if (r)
 		return r;
 	shape = shape_of(from, workspace->n_ranks);
-	return cei_op_create(workspace, &kind, &shape, shape.n_ranks ? from->tuning : NULL,
+	return cei_op_create(workspace, &kind, &shape, !shape.fault ? from->tuning : NULL,
 			     ret_op);
 }
 

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sized.h"
 #include "ce_engine/context.h"
 #include "ops/run.h"
 
@@ -32,8 +33,8 @@ static struct cei_op_shape shape_of(const struct ceov_move *from, enum cei_op_so
 	uint64_t largest[CEI_RANKS_MAX] = { 0 };
 	uint32_t i;
 
-	if (!from || from->struct_bytes < sizeof(*from) || !from->bytes ||
-	    n_ranks > CEI_RANKS_MAX)
+	shape.fault = cei_sized_fault(from, sizeof(*from), sizeof(*from));
+	if (shape.fault || !from->bytes || n_ranks > CEI_RANKS_MAX)
 		return shape;
 	if (sort == CEI_OP_ALL_GATHER) {
 		cei_op_take_rows(&shape, from->bytes, n_ranks);
@@ -336,7 +337,7 @@ static int create(ceov_workspace *workspace, const struct cei_op_kind *kind,
 	r = keep_blocks(workspace, &shape, &blocks);
 	if (!r)
 		r = cei_op_create(workspace, kind, &shape,
-				  shape.n_ranks ? from->tuning : NULL, ret_op);
+				  !shape.fault ? from->tuning : NULL, ret_op);
 	if (r)
 		free(blocks);
 	else

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sized.h"
 #include "base/write.h"
 #include "ce_engine/context.h"
 #include "ops/capture_cuda.h"
@@ -110,8 +111,10 @@ const char *cei_op_shape_fault(const struct cei_op_shape *shape)
 {
 	const char *fault;
 
+	if (shape->fault)
+		return shape->fault;
 	if (!shape->n_ranks)
-		return "no shape, or struct_bytes too small, or no rows or counts";
+		return "no rows or counts or bytes";
 	if (cei_op_is_move(shape))
 		return cei_move_fault(shape);
 	if (shape->dtype == CEOV_FP32 && cei_op_has_gemm(shape))
@@ -475,7 +478,6 @@ static enum cei_op_sort run_call(enum cei_op_sort sort)
 int cei_op_check_run(const ceov_op *op, enum cei_op_sort sort, const void *run,
 		     size_t run_bytes)
 {
-	size_t struct_bytes = 0;
 	int r = cei_object_check(op, CEI_OBJECT_OP, "ceov_*_run");
 
 	if (r)
@@ -484,13 +486,7 @@ int cei_op_check_run(const ceov_op *op, enum cei_op_sort sort, const void *run,
 		return cei_raise(report_of(op), CEOV_ERR_INVALID, 0,
 				 "ceov_*_run: the op is a %s, which has another run call",
 				 op->kind->name);
-	if (run)                        /* each public struct begins with it */
-		memcpy(&struct_bytes, run, sizeof(struct_bytes));
-	if (struct_bytes < run_bytes)
-		return cei_raise(report_of(op), CEOV_ERR_INVALID, 0,
-				 "%s_run: no run, or its struct_bytes is too small",
-				 op->kind->name);
-	return 0;
+	return cei_sized_check(report_of(op), run, run_bytes, run_bytes, "ceov_*_run: run");
 }
 
 int cei_op_check_operand(const ceov_op *op, const char *name, const void *operand,

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/sized.h"
 #include "ce_engine/context.h"
 #include "ops/numbers.h"
 #include "ops/run.h"
@@ -23,27 +24,22 @@
 #define GATHER_ALIGN_BYTES  256u
 #define STRIDE_MAX          (UINT64_C(1) << 40) /* 64 of them, in bytes, fit 64 bits */
 
-/* As it was before it had stride, or scale, or as it is and may grow to be. */
-static int has_known_size(const struct ceov_reduce *from)
-{
-	return from->struct_bytes == offsetof(struct ceov_reduce, stride) ||
-	       from->struct_bytes == offsetof(struct ceov_reduce, scale) ||
-	       from->struct_bytes >= sizeof(*from);
-}
-
 static struct cei_op_shape shape_of(const struct ceov_reduce *from, enum cei_op_sort sort,
 				    uint32_t n_ranks)
 {
 	struct cei_op_shape shape = { .sort = sort, .scale = 1 };
+	struct ceov_reduce taken;
 
-	if (!from || !has_known_size(from))
+	shape.fault = cei_sized_fault(from, offsetof(struct ceov_reduce, stride),
+				      sizeof(taken));
+	if (shape.fault)
 		return shape;
-	shape.dtype = from->dtype;
-	if (from->struct_bytes >= offsetof(struct ceov_reduce, scale))
-		shape.stride = from->stride;
-	if (from->struct_bytes >= sizeof(*from) && from->scale != 0)
-		shape.scale = from->scale;
-	cei_op_take_rows(&shape, from->counts, n_ranks);
+	cei_sized_take(&taken, from, sizeof(taken));
+	shape.dtype = taken.dtype;
+	shape.stride = taken.stride;
+	if (taken.scale != 0)
+		shape.scale = taken.scale;
+	cei_op_take_rows(&shape, taken.counts, n_ranks);
 	return shape;
 }
 
@@ -350,7 +346,7 @@ static int create(ceov_workspace *workspace, const struct cei_op_kind *kind,
 	if (r)
 		return r;
 	shape = shape_of(from, kind->sort, workspace->n_ranks);
-	return cei_op_create(workspace, kind, &shape, shape.n_ranks ? from->tuning : NULL,
+	return cei_op_create(workspace, kind, &shape, !shape.fault ? from->tuning : NULL,
 			     ret_op);
 }
 

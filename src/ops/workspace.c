@@ -41,6 +41,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/sized.h"
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
 #include "ce_engine/signal.h"
@@ -100,10 +101,13 @@ static int check_create(ceov_context *context, const struct ceov_workspace_confi
 
 	if (r)
 		return r;
-	if (!config || config->struct_bytes < sizeof(*config) || !has_ret)
+	r = cei_sized_check(&context->report, config, sizeof(*config), sizeof(*config),
+			    "ceov_workspace_create: config");
+	if (r)
+		return r;
+	if (!has_ret)
 		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
-				 "%s: no config, or its struct_bytes is too small, or no "
-				 "ret_workspace", call);
+				 "%s: no ret_workspace", call);
 	r = cei_context_own_rank(context, config->rank, call, ret_member);
 	if (r)
 		return r;

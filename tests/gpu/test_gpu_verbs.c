@@ -357,6 +357,7 @@ START_TEST(test_a_mark_without_host_words_is_gated_only)
 	testing_add(plan, &transfer);
 	ck_assert_int_eq(ceov_plan_commit(plan), 0);
 	ck_assert_int_eq(ceov_launch(plan, &launch, &ticket), CEOV_ERR_INVALID);
+	ck_assert_int_eq(ceov_launch(plan, NULL, &ticket), CEOV_ERR_INVALID);
 	launch.producer_stream = gpu.streams[GPU_PRODUCE];
 	for (launch.base = 0; launch.base < 10; launch.base++) {
 		kernel_raise(hidden, 0, launch.base + 1);

@@ -241,6 +241,10 @@ START_TEST(test_launches_of_other_sizes_are_taken)
 	testing_log_has(&log_of, "struct_bytes is too small", NULL, NULL);
 	launch->floating = NULL;
 	launch->struct_bytes = sizeof(longer);
+	longer.more[3] = 1;
+	ck_assert_int_eq(ceov_launch(plan, launch, &ticket), CEOV_ERR_INVALID);
+	testing_log_has(&log_of, "fields that this library does not know", NULL, NULL);
+	longer.more[3] = 0;
 	ck_assert_int_eq(ceov_launch(plan, launch, &ticket), 0);
 	wait_for(ticket);
 	commit_whole(SIZE);

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+#include "base/sized.h"
+
+#include <string.h>
+
+#define SIZE_MAX_BYTES 4096u            /* more was never set, but left to chance */
+
+static size_t size_of(const void *from)
+{
+	size_t bytes;
+
+	memcpy(&bytes, from, sizeof(bytes));
+	return bytes;
+}
+
+static int is_zero(const unsigned char *bytes, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		if (bytes[i])
+			return 0;
+	return 1;
+}
+
+const char *cei_sized_fault(const void *from, size_t first_bytes, size_t known_bytes)
+{
+	size_t bytes;
+
+	if (!from)
+		return "the struct is missing";
+	bytes = size_of(from);
+	if (bytes < first_bytes)
+		return "its struct_bytes is too small: set it to the struct's size";
+	if (bytes > SIZE_MAX_BYTES || bytes % sizeof(int))
+		return "its struct_bytes is no struct's size: set it to the struct's size";
+	if (bytes > known_bytes &&
+	    !is_zero((const unsigned char *)from + known_bytes, bytes - known_bytes))
+		return "it sets fields that this library does not know: the library is "
+			"older than the caller's header";
+	return NULL;
+}
+
+int cei_sized_check(struct cei_report *report, const void *from, size_t first_bytes,
+		    size_t known_bytes, const char *what)
+{
+	const char *fault = cei_sized_fault(from, first_bytes, known_bytes);
+
+	if (!fault)
+		return 0;
+	return cei_raise(report, CEOV_ERR_INVALID, 0, "%s: %s", what, fault);
+}
+
+void cei_sized_take(void *to, const void *from, size_t known_bytes)
+{
+	size_t bytes = size_of(from);
+
+	if (bytes > known_bytes)
+		bytes = known_bytes;
+	memset(to, 0, known_bytes);
+	memcpy(to, from, bytes);
+}
