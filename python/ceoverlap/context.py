@@ -385,7 +385,8 @@ class Context:
     def stream_wait(self, stream, marks: Marks, base: int = 0,
                     rank: Optional[int] = None) -> None:
         """What is queued on the stream from now on comes after the marks. Queue it only
-        after the work that raises them. GPU ranks only."""
+        after the work that raises them. GPU ranks only. NoRouteError: a mark is in the GPU
+        of another process, where nobody could open the wait if that ended."""
         self._on_stream("ceov_stream_wait", stream, marks, base, rank)
 
     def _on_stream(self, name: str, stream, marks: Marks, base: int, rank) -> None:

@@ -250,8 +250,8 @@ class Plan(_object.Object):
 
         InvalidError: a host rank, a base that falls, a floating buffer, a transfer without a
         direct way or behind a mark of a later one, a stream that is being captured.
-        NoRouteError: a mark in a peer's GPU. StateError: a launch of the plan is in
-        flight."""
+        NoRouteError: a mark to wait for is in another process' GPU. StateError: a launch of
+        the plan is in flight."""
         self._invoke("ceov_plan_queue", stream_handle(stream), base)
 
     def _check_floating(self, memory) -> None:

@@ -58,6 +58,11 @@ int cei_signal_is_visible(const struct ceov_signal *signal)
 		(signal->flags & CEOV_SIGNAL_HOST_VISIBLE);
 }
 
+int cei_signal_frees_streams(const struct ceov_signal *signal)
+{
+	return !signal->gpu || !signal->found_id || signal->original;
+}
+
 struct cei_backend *cei_signal_backend(const struct ceov_signal *signal)
 {
 	ceov_context *context = signal->object.context;

@@ -85,6 +85,10 @@ _Atomic uint64_t *cei_signal_word(const struct ceov_signal *signal, uint32_t ind
 _Atomic uint32_t *cei_signal_host_arrivals(const struct ceov_signal *signal,
 					   uint32_t index);
 
+/* Whether an abort opens what streams wait for there, whoever is lost: not of counters in
+ * the GPU of another process, which nobody can write to once that one has ended. */
+int cei_signal_frees_streams(const struct ceov_signal *signal);
+
 /* Whether host threads can read the counters. */
 int cei_signal_is_visible(const struct ceov_signal *signal);
 

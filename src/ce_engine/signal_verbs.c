@@ -190,6 +190,23 @@ static int resolve(const struct ceov_mark *mark, uint64_t base, uint32_t member,
 	return aborted(signal, call);
 }
 
+static int check_frees(const struct ceov_mark *marks, uint32_t n_marks)
+{
+	const struct ceov_signal *signal;
+	uint32_t i;
+
+	for (i = 0; i < n_marks; i++) {
+		signal = marks[i].signal;
+		if (!cei_signal_frees_streams(signal))
+			return cei_raise(&signal->object.context->report, CEOV_ERR_NO_ROUTE, 0,
+					 "ceov_stream_wait: the counters of rank %u's signal "
+					 "are in its GPU, in another process: if that ends, "
+					 "nobody can open the wait; let it raise a signal of "
+					 "the own rank, or one on the host", signal->rank);
+	}
+	return 0;
+}
+
 /* All are checked before the first is queued. */
 static int resolve_all(const struct ceov_mark *marks, uint32_t n_marks, uint64_t base,
 		       uint32_t member, const char *call)
@@ -240,6 +257,8 @@ int ceov_stream_wait(ceov_context *context, uint32_t rank, void *stream,
 
 	if (!r)
 		r = resolve_all(marks, n_marks, base, backend->member, call);
+	if (!r)
+		r = check_frees(marks, n_marks);
 	for (i = 0; !r && i < n_marks; i += n) {
 		for (n = 0; n < STREAM_MARKS && i + n < n_marks; n++) {
 			(void)cei_signal_resolve(&marks[i + n], backend->member, call,

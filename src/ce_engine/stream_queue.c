@@ -35,7 +35,6 @@ static struct cei_report *report_of(const struct ceov_plan *plan)
 	return &plan->object.context->report;
 }
 
-/* Of a counter in a peer's GPU nobody can open the waits once that rank is lost. */
 static int check_waits(const struct ceov_plan *plan, uint32_t i)
 {
 	const struct cei_counter *marks[2] = { &plan->steps[i].source_ready,
@@ -43,8 +42,8 @@ static int check_waits(const struct ceov_plan *plan, uint32_t i)
 	uint32_t k;
 
 	for (k = 0; k < 2; k++) {
-		if (!marks[k]->signal || (marks[k]->address && (!marks[k]->signal->gpu ||
-		    marks[k]->signal->rank == plan->rank)))
+		if (!marks[k]->signal ||
+		    (marks[k]->address && cei_signal_frees_streams(marks[k]->signal)))
 			continue;
 		return cei_raise(report_of(plan), CEOV_ERR_NO_ROUTE, 0,
 				 "%s: transfer %u: %s: a stream of rank %u cannot wait for "
@@ -52,7 +51,8 @@ static int check_waits(const struct ceov_plan *plan, uint32_t i)
 				 "or wait for a signal of the own rank", call, i,
 				 k ? "target_free" : "source_ready", plan->rank,
 				 marks[k]->signal->rank,
-				 marks[k]->address ? "in its GPU" : "out of reach");
+				 marks[k]->address ? "in another process' GPU"
+						   : "out of reach");
 	}
 	return 0;
 }

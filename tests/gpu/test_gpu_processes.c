@@ -332,6 +332,7 @@ static void wait_in_vain(struct party *party, uint64_t k, ceov_ticket *tickets)
 {
 	const uint32_t own = party->rank;
 	struct ceov_mark mark = testing_mark(party->arrived[own], VICTIM * PIECES, 1);
+	struct ceov_mark at_victim = testing_mark(party->free[VICTIM], 0, 1);
 	uint32_t i;
 
 	ck_assert_int_eq(launch(party, k, 1, &tickets[0]), 0);
@@ -340,6 +341,11 @@ static void wait_in_vain(struct party *party, uint64_t k, ceov_ticket *tickets)
 		consume(party, k, VICTIM * PIECES + i);
 	ck_assert_int_eq(ceov_stream_wait(party->context, own,
 					  party->gpu.streams[GPU_WAIT], &mark, 1, k), 0);
+	/* which nobody could open */
+	ck_assert_int_eq(ceov_stream_wait(party->context, own,
+					  party->gpu.streams[GPU_WAIT], &at_victim, 1, k),
+			 CEOV_ERR_NO_ROUTE);
+	ck_assert_int_eq(testing_failure(party->context).error, CEOV_ERR_NO_ROUTE);
 }
 
 static void survive(struct party *party, const ceov_ticket *tickets)

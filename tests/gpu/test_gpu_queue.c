@@ -328,6 +328,54 @@ START_TEST(test_an_abort_lets_the_stream_go_on)
 }
 END_TEST
 
+/* Rank 1's stream behind marks in rank 0's GPU. */
+static void wait_at_rank_0(ceov_plan *plan, uint64_t k)
+{
+	struct ceov_mark mark = testing_mark(ranks[0].arrived, 0, 1);
+	struct ceov_mark after = testing_mark(ranks[1].arrived, 0, 1);
+
+	if (k % 2) {
+		ck_assert_int_eq(ceov_plan_queue(plan, stream_of(1), k), 0);
+		return;
+	}
+	ck_assert_int_eq(ceov_stream_wait(context, 1, stream_of(1), &mark, 1, k), 0);
+	ck_assert_int_eq(ceov_stream_raise(context, 1, stream_of(1), &after, 1, k), 0);
+}
+
+/* One process owns both GPUs, so whoever aborts can open what waits in either. */
+START_TEST(test_a_stream_waits_at_the_other_gpu_of_its_process)
+{
+	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
+	struct ceov_transfer transfer = testing_transfer(NULL, NULL, 0);
+	ceov_ticket ticket;
+	ceov_plan *plan;
+	uint64_t k;
+
+	open_ranks((uint32_t)_i);
+	plan = testing_plan(context, 1);
+	transfer.source_ready = testing_mark(ranks[0].arrived, 0, 1);
+	transfer.then = testing_mark(ranks[1].arrived, 0, 1);
+	testing_add(plan, &transfer);
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+	for (k = 0; k < 10; k++) {
+		wait_at_rank_0(plan, k);
+		ck_assert_int_eq(ceov_signal_wait(ranks[1].arrived, 0, k + 1, TESTING_MS),
+				 CEOV_PENDING);
+		ck_assert_int_eq(ceov_stream_raise(context, 0, stream_of(0),
+						   &transfer.source_ready, 1, k), 0);
+		ck_assert_int_eq(ceov_signal_wait(ranks[1].arrived, 0, k + 1,
+						  TESTING_PATIENCE), 0);
+	}
+	wait_at_rank_0(plan, k);
+	launch.base = k;
+	launch.deadline_ns = LATE_NS;
+	ck_assert_int_eq(ceov_launch(plan, &launch, &ticket), 0);
+	ck_assert_int_eq(ceov_wait(context, ticket, TESTING_PATIENCE), CEOV_ERR_TIMEOUT);
+	gpu_idle(&ranks[1].gpu, GPU_PRODUCE);
+	close_ranks();
+}
+END_TEST
+
 START_TEST(test_streams_that_cannot_be_used_are_refused)
 {
 	struct gpu_graph graph;
@@ -372,6 +420,8 @@ static Suite *suite(uint32_t n_gpus)
 	tcase_add_loop_test(all, test_a_late_producer_is_waited_for, 0, n_pairs);
 	tcase_add_loop_test(all, test_memory_is_freed_while_a_stream_waits, 0, n_pairs);
 	tcase_add_loop_test(all, test_an_abort_lets_the_stream_go_on, 0, n_pairs);
+	tcase_add_loop_test(all, test_a_stream_waits_at_the_other_gpu_of_its_process, 0,
+			    n_pairs);
 	tcase_add_loop_test(all, test_streams_that_cannot_be_used_are_refused, 0, n_pairs);
 	suite_add_tcase(made, all);
 	return made;

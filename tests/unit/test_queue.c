@@ -359,14 +359,26 @@ START_TEST(test_streams_that_cannot_be_used_are_refused)
 }
 END_TEST
 
+/* Or looks as if it were. */
+static void found_in_a_gpu(ceov_signal *signal, int is_so)
+{
+	signal->gpu = is_so ? &signal->own_gpu : NULL;
+	signal->own_gpu.address[0] = is_so ? (uintptr_t)signal : 0;
+	signal->found_id = (uint64_t)is_so;
+	signal->rank = (uint32_t)is_so;
+}
+
 START_TEST(test_plans_that_cannot_be_queued_are_refused)
 {
 	struct ceov_transfer transfer;
+	struct ceov_failure failure;
+	struct ceov_mark ready;
 	struct stand stand;
 	ceov_ticket ticket;
 
 	stand_open(&stand);
 	transfer = part_behind(&stand, 0, 0);
+	ready = transfer.source_ready;
 	testing_add(stand.plan, &transfer);
 	commit(&stand);
 	ck_assert_int_eq(ceov_plan_queue(stand.plan, &stand.stream, CEOV_VALUE_LIMIT - 1),
@@ -378,11 +390,13 @@ START_TEST(test_plans_that_cannot_be_queued_are_refused)
 	refused(&stand, CEOV_ERR_NO_ROUTE, "transfer 0: source_ready");
 	stand.plan->steps[0].source_ready.address =
 		(uintptr_t)stand.plan->steps[0].source_ready.seen;
-	stand.ready->gpu = &stand.ready->own_gpu;       /* it only looks so */
-	stand.ready->rank = 1;
-	refused(&stand, CEOV_ERR_NO_ROUTE, "rank 1's signal, which are in its GPU");
-	stand.ready->gpu = NULL;
-	stand.ready->rank = 0;
+	found_in_a_gpu(stand.ready, 1);
+	refused(&stand, CEOV_ERR_NO_ROUTE, "rank 1's signal, which are in another process' GPU");
+	ck_assert_int_eq(ceov_stream_wait(stand.context, 0, &stand.stream, &ready, 1, 0),
+			 CEOV_ERR_NO_ROUTE);
+	failure = testing_failure(stand.context);
+	ck_assert_msg(strstr(failure.text, "in another process"), "\"%s\"", failure.text);
+	found_in_a_gpu(stand.ready, 0);
 	ck_assert_int_eq(ceov_launch(stand.plan, NULL, &ticket), 0);
 	refused(&stand, CEOV_ERR_STATE, "1 launches of the plan are in flight");
 	ck_assert_int_eq(ceov_abort(stand.context, ticket), 0);
