@@ -9,6 +9,7 @@ import struct
 from typing import List, Optional, Sequence, Tuple
 
 import torch
+import torch.distributed as dist
 
 from .. import _abi, ops
 from .group import Group
@@ -36,6 +37,9 @@ class Operators:
             (ceov_op_tune): the same at all ranks. It takes seconds at the first time and is
             remembered on the machine. What a capture makes only looks up what is remembered
     known   what callers work out of shapes, by whatever they find it
+    compares    whether ranks compare every call, on the host, not only the first of a shape:
+            slow, to find where they fall out of step. TORCH_DISTRIBUTED_DEBUG=DETAIL, which
+            has PyTorch compare its own
     """
 
     def __init__(self, group: Group):
@@ -46,6 +50,7 @@ class Operators:
         self._n_names = 0
         self.known: dict = {}
         self.tunes = False
+        self.compares: bool = dist.get_debug_level() == dist.DebugLevel.DETAIL
 
     def get(self, kind: type, *shape):
         """The operator of that class of ceoverlap.ops and of that shape: its arguments
@@ -55,6 +60,8 @@ class Operators:
     def find(self, key: Tuple[type, tuple]):
         """The same; key: (kind, shape)."""
         op = self._made.get(key)
+        if op is None or self.compares:
+            self._group.agree(key[0].__name__, repr(key[1]))
         if op is None:
             op = self._make(key)
         self._made.move_to_end(key)
@@ -65,7 +72,6 @@ class Operators:
     def _make(self, key):
         kind, shape = key
         group = self._group
-        group.agree(kind.__name__, repr(shape))
         workspace = self._workspace(kind.scratch_bytes(*shape))
         op = group.together(f"{kind.__name__} {shape}", lambda: self._create(
             workspace, kind, shape))    # nobody runs while others still allocate

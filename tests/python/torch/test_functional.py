@@ -390,6 +390,22 @@ def ranks_differ():
           torch.full((8 * group.size,), float(group.size), device=group.device), "after it")
 
 
+def ranks_fall_out_of_step():
+    """Shapes that all ranks know, but not the same one everywhere: found where calls are
+    compared."""
+    group = Group()
+    xs = [torch.ones(8 * group.size * n, device=group.device) for n in (1, 2)]
+    for x in xs:
+        ct.all_reduce(x, group)
+    group.operators.compares = True
+    for x in xs:
+        equal(ct.all_reduce(x, group), x * group.size, "in step")
+    raises(errors.InvalidError, "AllReduce: rank 0 has", ct.all_reduce,
+           xs[group.rank == group.size - 1], group)
+    equal(ct.all_reduce(xs[0], group), xs[0] * group.size, "after it")
+    group.close()
+
+
 # --- compiled ---------------------------------------------------------------------------
 
 
@@ -493,6 +509,9 @@ class OnTensors(unittest.TestCase):
 
     def test_ranks_differ(self):
         rig.run(ranks_differ)
+
+    def test_ranks_fall_out_of_step(self):
+        rig.run(ranks_fall_out_of_step)
 
     def test_compile(self):
         rig.run(compiles)
