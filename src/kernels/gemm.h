@@ -128,9 +128,9 @@ struct cei_gemm_partials {
 };
 
 /*
- * keeps: A is kept, in the order of c_row. Tiles of column 0 of product 0, through which
- * all of A passes once, store their rows of it. Their n_rows are 0, half or all of the
- * shape's rows: boxes do not stop earlier.
+ * keeps: A is kept, in the order of c_row. The tiles in the first `keeps` columns of tiles
+ * of product 0 store it, each its rows in its share of k. Their n_rows are 0, half or all of
+ * the shape's rows: boxes do not stop earlier.
  */
 struct cei_gemm {
 	struct cei_gemm_map         a[CEI_GEMM_A_COUNT];
@@ -143,7 +143,7 @@ struct cei_gemm {
 	uint32_t                    n_pairs;
 	uint32_t                    n_steps;    /* of k, CEI_GEMM_K_STEP each, not 0; what is
 						 * past the end reads as 0 */
-	uint32_t                    keeps;
+	uint32_t                    keeps;      /* 0: A is not kept */
 	uint32_t                   *claimed;    /* NULL, or a word of GPU memory, 0 at first;
 						 * of one launch at a time, which leaves it
 						 * 0 */

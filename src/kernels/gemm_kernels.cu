@@ -258,14 +258,24 @@ static __device__ void store_all(const struct cei_gemm &p,
 
 /* --- warpgroups 1 and 2: multiply ------------------------------------------------------- */
 
-/* Whether the group stores the rows of A that it multiplies: those of the tiles through
- * which all of A passes once. A vote, although all threads know: so the compiler, too,
- * knows that warps stay together, and keeps the rings' places in uniform registers. */
+struct steps {                          /* of k */
+	uint32_t first;
+	uint32_t n;
+};
+
+/* Those whose rows of A the group stores while it multiplies them: its tile's share. */
 template <class L>
-static __device__ __forceinline__ bool is_kept(const struct cei_gemm &p,
-					       const struct cei_gemm_tile &tile, uint32_t group)
+static __device__ __forceinline__ struct steps
+kept_steps(const struct cei_gemm &p, const struct cei_gemm_tile &tile, uint32_t group)
 {
-	return __any_sync(~0u, p.keeps && !tile.column && !tile.b && rows_of<L>(tile, group));
+	const uint32_t share = tile.column / (L::panels * 64);
+	struct steps kept = { 0, 0 };
+
+	if (tile.b || share >= p.keeps || !rows_of<L>(tile, group))
+		return kept;
+	kept.first = p.n_steps * share / p.keeps;
+	kept.n = p.n_steps * (share + 1) / p.keeps - kept.first;
+	return kept;
 }
 
 /* One thread. Tensor copies have brought A: no fence. */
@@ -311,13 +321,13 @@ struct turns {                          /* of a multiplying thread */
 	uint32_t    sum_parity;
 };
 
-/* KEEPS: the group's rows of A, which in C begin at `row`, are stored. The thread that
- * does it is the one that in give_back() answers to its own block's loader: nobody else
- * overwrites A. A step later its store has long read what it stores. */
+/* KEEPS: in the kept steps the group's rows of A, which in C begin at `row`, are stored. The
+ * thread that does it is the one that in give_back() answers to its own block's loader:
+ * nobody else overwrites A. A step later its store has long read what it stores. */
 template <class L, enum cei_number NUMBER, bool KEEPS>
 static __device__ __forceinline__ void
 multiply_tile(typename L::sums &sums, const struct cei_gemm &p, const struct shared &shared,
-	      uint32_t row, struct turn *turn)
+	      uint32_t row, const struct steps &kept, struct turn *turn)
 {
 	const uint32_t group = threadIdx.x / GROUP_THREADS - 1;
 	const bool stores = KEEPS && threadIdx.x % GROUP_THREADS == cei_cluster_block();
@@ -329,7 +339,7 @@ multiply_tile(typename L::sums &sums, const struct cei_gemm &p, const struct sha
 
 		cei_bar_wait(&shared.bars->full[turn->index], turn->parity);
 		multiply_stage<L, NUMBER>(sums, stage, group, step != 0);
-		if (stores)
+		if (stores && step - kept.first < kept.n)
 			keep(p, stage + group * L::group_rows * 128, step, row);
 		if (step) {
 			cei_wgmma_wait<1>();
@@ -351,13 +361,13 @@ multiply_tile(typename L::sums &sums, const struct cei_gemm &p, const struct sha
 template <class L, enum cei_number NUMBER, bool KEEPS>
 static __device__ __forceinline__ void
 make_tile(const struct cei_gemm &p, const struct shared &shared,
-	  const struct cei_gemm_tile &tile, struct turns *turns)
+	  const struct cei_gemm_tile &tile, const struct steps &kept, struct turns *turns)
 {
 	const uint32_t group = threadIdx.x / GROUP_THREADS - 1;
 	typename L::sums sums;
 
 	multiply_tile<L, NUMBER, KEEPS>(sums, p, shared, tile.c_row + group * L::group_rows,
-					&turns->stage);
+					kept, &turns->stage);
 	cei_named_sync(BAR_C_EMPTY + group, C_THREADS);
 	if (!KEEPS && tile.reduce != CEI_GEMM_NONE)
 		add_sums<L, NUMBER>(sums, shared, p.partials.n_sources - 1,
@@ -378,10 +388,14 @@ multiply_all(const struct cei_gemm &p, const struct shared &shared)
 	while ((pair = cei_pair_next<true>(p, &shared.bars->pairs, &n)) < p.n_pairs) {
 		const struct cei_gemm_tile tile = tile_at(p, pair, block);
 
-		if (is_kept<L>(p, tile, group))
-			make_tile<L, NUMBER, true>(p, shared, tile, &turns);
+		const struct steps kept = kept_steps<L>(p, tile, group);
+
+		/* A vote, although all threads know: so the compiler, too, knows that warps
+		 * stay together, and keeps the rings' places in uniform registers. */
+		if (__any_sync(~0u, kept.n))
+			make_tile<L, NUMBER, true>(p, shared, tile, kept, &turns);
 		else
-			make_tile<L, NUMBER, false>(p, shared, tile, &turns);
+			make_tile<L, NUMBER, false>(p, shared, tile, kept, &turns);
 	}
 	if (p.keeps)
 		cei_store_wait();

@@ -11,7 +11,8 @@
 
 #include "kernels/gemm.h"
 
-#define NAME_BYTES 40
+#define NAME_BYTES          40
+#define KEEPING_COLUMNS_MAX 4u          /* see keeping_columns() */
 
 static const struct cei_tile_shape shapes[] = {
 	{ 128, 256 }, { 128, 192 }, { 128, 128 },
@@ -139,6 +140,16 @@ static int make_map(const struct cei_gpu_executor *own, enum ceov_dtype dtype,
 	return 0;
 }
 
+/* How many tiles of a row of them share its A. Those of a column begin at once, and one that
+ * stores all of it takes half as long again. Of 1, 2, 4, 8 and all, 4 was best
+ * (docs/results/2026-11-21-2xh200-pytorch.md, "Gathered rows"). */
+static uint32_t keeping_columns(const struct cei_gemm_job *job)
+{
+	uint64_t n = (job->c[0].columns + job->shape.columns - 1) / job->shape.columns;
+
+	return (uint32_t)(n < KEEPING_COLUMNS_MAX ? n : KEEPING_COLUMNS_MAX);
+}
+
 static int make_maps(const struct cei_gpu_executor *own, const struct cei_gemm_job *job,
 		     struct cei_gemm *gemm)
 {
@@ -155,7 +166,8 @@ static int make_maps(const struct cei_gpu_executor *own, const struct cei_gemm_j
 		gemm->c_base[i] = (void *)(uintptr_t)job->c[i].base;
 		gemm->c_columns[i] = (uint32_t)job->c[i].columns;
 	}
-	gemm->keeps = kept.base != NULL;
+	if (kept.base)
+		gemm->keeps = keeping_columns(job);
 	return r ? r : make_map(own, job->dtype, &kept, job->shape.rows / 2, &gemm->kept);
 }
 
