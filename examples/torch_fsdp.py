@@ -2,7 +2,7 @@
 # Copyright (c) The ceoverlap developers
 """Trains a small Llama-like model with PyTorch's FSDP2: with its own communication, with
 all-gathers on NCCL's copy engines where those run (torch_fsdp_nccl.py), and with ceoverlap,
-step by step in turn.
+each step by all of them, in random order.
 
     torchrun --nproc-per-node 4 torch_fsdp.py --layers 8 --hidden 4096
 
@@ -14,6 +14,7 @@ import argparse
 import dataclasses
 import json
 import os
+import random
 import statistics
 import time
 
@@ -208,7 +209,8 @@ def train(ways, options, device):
     for step in range(options.warmup + options.steps):
         torch.manual_seed(1000 * step + dist.get_rank())
         tokens = random_tokens(options, device)
-        for way in ways:
+        # in another order each time: what ran before has warmed the GPU, or let it cool
+        for way in random.Random(step).sample(ways, len(ways)):
             measured_step(way, tokens, device, step >= options.warmup)
         say(f"step {step}: " + ", ".join(f"{way.name} {way.losses[-1]:.6f}" for way in ways) +
             f", difference {ways[-1].losses[-1] - ways[0].losses[-1]:+.2e}")

@@ -7,14 +7,15 @@ modules over NCCL, by the same compiled, with async-TP, and by ceoverlap.torch:
     torchrun --nproc-per-node 2 examples/torch_tp_mlp.py --device cpu \\
         --hidden 64 --ffn 128 --tokens 32 --rounds 2
 
-Each rank has its part of the tokens (sequence parallel). Rounds take all ways in turn, so
-that whatever else changes, changes for all. First outputs and gradients are compared with
+Each rank has its part of the tokens (sequence parallel). Rounds take all ways, in random
+order, so that whatever else changes, changes for all. First outputs and gradients are compared with
 those of PyTorch's modules; --loss-steps N also trains each way from the same weights."""
 
 import argparse
 import functools
 import json
 import os
+import random
 import statistics
 import time
 import warnings
@@ -190,11 +191,12 @@ def compare(bench):
 def measure(bench):
     """{way: (device us, CPU us)} of one step: medians over rounds of the slowest rank."""
     n_steps, times = bench.arguments.steps, {name: [] for name in bench.ways}
-    for _ in range(bench.arguments.rounds):
-        for name, mlp in bench.ways.items():
+    for i in range(bench.arguments.rounds):
+        # in another order each time: what ran before has warmed the GPU, or let it cool
+        for name in random.Random(i).sample(list(times), len(times)):
             dist.barrier()
             bench.synchronize()
-            times[name].append(timed(bench, mlp, n_steps))
+            times[name].append(timed(bench, bench.ways[name], n_steps))
     medians = {}
     for name, rounds in times.items():
         slowest = torch.tensor(rounds, device=bench.device)

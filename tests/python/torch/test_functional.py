@@ -13,7 +13,7 @@ from rig import equal, integers, raises
 
 import ceoverlap.torch as ct
 from ceoverlap import errors, ops
-from ceoverlap.torch import Group, operators
+from ceoverlap.torch import Group, _products, functional, operators
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 ALL_DTYPES = DTYPES + (torch.int64, torch.uint8, torch.bool)
@@ -150,7 +150,18 @@ def multiplies_gathered(dtype):
 
 
 def gathered_product_has_gradient(dtype):
-    """Of x and of each weight, of some, of one only."""
+    """Of x and of each weight, of some, of one only; with a sum for each product, too."""
+    run = mock.Mock(wraps=_products.run_gemm_reduce_scatter)
+    n_runs = []
+    for k in (functional.HIDING_K, 8):
+        with mock.patch.object(functional, "HIDING_K", k), \
+                mock.patch.object(_products, "run_gemm_reduce_scatter", run):
+            check_gradients_of_gathered_products(dtype)
+            n_runs.append(run.call_count)
+    assert (n_runs[1] > 2 * n_runs[0]) == (dtype != torch.float32), n_runs
+
+
+def check_gradients_of_gathered_products(dtype):
     group = Group.of()
     for k, widths in ((24, (16,)), (24, (8, 16)), (5, (7, 3))):
         for i, rows in enumerate(shares(group.size)):
