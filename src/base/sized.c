@@ -30,16 +30,16 @@ const char *cei_sized_fault(const void *from, size_t first_bytes, size_t known_b
 	size_t bytes;
 
 	if (!from)
-		return "the struct is missing";
+		return "there is no struct";
 	bytes = size_of(from);
 	if (bytes < first_bytes)
-		return "its struct_bytes is too small: set it to the struct's size";
-	if (bytes > SIZE_MAX_BYTES || bytes % sizeof(int))
-		return "its struct_bytes is no struct's size: set it to the struct's size";
+		return "struct_bytes is too small: set it to the struct's size";
+	if (bytes > SIZE_MAX_BYTES || bytes % sizeof(bytes))    /* it is their first member */
+		return "struct_bytes is no struct's size: set it to the struct's size";
 	if (bytes > known_bytes &&
 	    !is_zero((const unsigned char *)from + known_bytes, bytes - known_bytes))
-		return "it sets fields that this library does not know: the library is "
-			"older than the caller's header";
+		return "the struct sets fields that this library does not know: the library "
+			"is older than the caller's header";
 	return NULL;
 }
 

@@ -258,18 +258,19 @@ static __device__ void store_all(const struct cei_gemm &p,
 
 /* --- warpgroups 1 and 2: multiply ------------------------------------------------------- */
 
-struct steps {                          /* of k */
-	uint32_t first;
+struct keeping {
+	uint32_t row;                   /* where the group's rows of A begin in C */
+	uint32_t first;                 /* steps of k in which they are stored */
 	uint32_t n;
 };
 
-/* Those whose rows of A the group stores while it multiplies them: its tile's share. */
+/* What the group stores while it multiplies it: its tile's share. */
 template <class L>
-static __device__ __forceinline__ struct steps
-kept_steps(const struct cei_gemm &p, const struct cei_gemm_tile &tile, uint32_t group)
+static __device__ __forceinline__ struct keeping
+keeping_of(const struct cei_gemm &p, const struct cei_gemm_tile &tile, uint32_t group)
 {
-	const uint32_t share = tile.column / (L::panels * 64);
-	struct steps kept = { 0, 0 };
+	const uint32_t share = tile.column / L::columns;
+	struct keeping kept = { tile.c_row + group * L::group_rows, 0, 0 };
 
 	if (tile.b || share >= p.keeps || !rows_of<L>(tile, group))
 		return kept;
@@ -283,7 +284,6 @@ static __device__ __forceinline__ void keep(const struct cei_gemm &p, const uint
 					    uint32_t step, uint32_t row)
 {
 	cei_box_store(&p.kept, { (int32_t)(step * CEI_GEMM_K_STEP), (int32_t)row }, a);
-	cei_store_commit();
 }
 
 /* Lets both blocks' loaders have the stage again. */
@@ -321,13 +321,14 @@ struct turns {                          /* of a multiplying thread */
 	uint32_t    sum_parity;
 };
 
-/* KEEPS: in the kept steps the group's rows of A, which in C begin at `row`, are stored. The
- * thread that does it is the one that in give_back() answers to its own block's loader:
- * nobody else overwrites A. A step later its store has long read what it stores. */
+/* KEEPS: in the kept steps the group's rows of A are stored. The thread that does it is the
+ * one that in give_back() answers to its own block's loader: nobody else overwrites A. A
+ * step later its store has long read what it stores: every step commits a group, an empty
+ * one, too, or "all but the newest" would leave out the last store behind the kept steps. */
 template <class L, enum cei_number NUMBER, bool KEEPS>
 static __device__ __forceinline__ void
 multiply_tile(typename L::sums &sums, const struct cei_gemm &p, const struct shared &shared,
-	      uint32_t row, const struct steps &kept, struct turn *turn)
+	      const struct keeping &kept, struct turn *turn)
 {
 	const uint32_t group = threadIdx.x / GROUP_THREADS - 1;
 	const bool stores = KEEPS && threadIdx.x % GROUP_THREADS == cei_cluster_block();
@@ -339,8 +340,11 @@ multiply_tile(typename L::sums &sums, const struct cei_gemm &p, const struct sha
 
 		cei_bar_wait(&shared.bars->full[turn->index], turn->parity);
 		multiply_stage<L, NUMBER>(sums, stage, group, step != 0);
-		if (stores && step - kept.first < kept.n)
-			keep(p, stage + group * L::group_rows * 128, step, row);
+		if (stores) {
+			if (step - kept.first < kept.n)
+				keep(p, stage + group * L::group_rows * 128, step, kept.row);
+			cei_store_commit();
+		}
 		if (step) {
 			cei_wgmma_wait<1>();
 			if (stores)
@@ -361,13 +365,12 @@ multiply_tile(typename L::sums &sums, const struct cei_gemm &p, const struct sha
 template <class L, enum cei_number NUMBER, bool KEEPS>
 static __device__ __forceinline__ void
 make_tile(const struct cei_gemm &p, const struct shared &shared,
-	  const struct cei_gemm_tile &tile, const struct steps &kept, struct turns *turns)
+	  const struct cei_gemm_tile &tile, const struct keeping &kept, struct turns *turns)
 {
 	const uint32_t group = threadIdx.x / GROUP_THREADS - 1;
 	typename L::sums sums;
 
-	multiply_tile<L, NUMBER, KEEPS>(sums, p, shared, tile.c_row + group * L::group_rows,
-					kept, &turns->stage);
+	multiply_tile<L, NUMBER, KEEPS>(sums, p, shared, kept, &turns->stage);
 	cei_named_sync(BAR_C_EMPTY + group, C_THREADS);
 	if (!KEEPS && tile.reduce != CEI_GEMM_NONE)
 		add_sums<L, NUMBER>(sums, shared, p.partials.n_sources - 1,
@@ -387,8 +390,7 @@ multiply_all(const struct cei_gemm &p, const struct shared &shared)
 
 	while ((pair = cei_pair_next<true>(p, &shared.bars->pairs, &n)) < p.n_pairs) {
 		const struct cei_gemm_tile tile = tile_at(p, pair, block);
-
-		const struct steps kept = kept_steps<L>(p, tile, group);
+		const struct keeping kept = keeping_of<L>(p, tile, group);
 
 		/* A vote, although all threads know: so the compiler, too, knows that warps
 		 * stay together, and keeps the rings' places in uniform registers. */

@@ -75,8 +75,8 @@ const char *cei_chooser_fault(const struct ceov_op_tuning *tuning)
 	if (!tuning)
 		return NULL;
 	if (cei_sized_fault(tuning, sizeof(*tuning), sizeof(*tuning)))
-		return "tuning->struct_bytes is no size of struct ceov_op_tuning, or fields "
-			"are set that this library does not know";
+		return "tuning: its struct_bytes is not the size of struct ceov_op_tuning, or "
+			"it sets fields that this library does not know";
 	if ((unsigned)tuning->way > CEOV_WAY_SEQUENCE)
 		return "tuning->way is none of enum ceov_op_way";
 	if (tuning->n_pieces > CEI_OP_PIECES_MAX)

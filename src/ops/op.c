@@ -478,6 +478,7 @@ static enum cei_op_sort run_call(enum cei_op_sort sort)
 int cei_op_check_run(const ceov_op *op, enum cei_op_sort sort, const void *run,
 		     size_t run_bytes)
 {
+	const char *fault;
 	int r = cei_object_check(op, CEI_OBJECT_OP, "ceov_*_run");
 
 	if (r)
@@ -486,7 +487,11 @@ int cei_op_check_run(const ceov_op *op, enum cei_op_sort sort, const void *run,
 		return cei_raise(report_of(op), CEOV_ERR_INVALID, 0,
 				 "ceov_*_run: the op is a %s, which has another run call",
 				 op->kind->name);
-	return cei_sized_check(report_of(op), run, run_bytes, run_bytes, "ceov_*_run: run");
+	fault = cei_sized_fault(run, run_bytes, run_bytes);
+	if (!fault)
+		return 0;
+	return cei_raise(report_of(op), CEOV_ERR_INVALID, 0, "%s_run: %s", op->kind->name,
+			 fault);
 }
 
 int cei_op_check_operand(const ceov_op *op, const char *name, const void *operand,

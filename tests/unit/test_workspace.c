@@ -51,7 +51,7 @@ START_TEST(test_refused)
 	char name[64];
 
 	ck_assert_int_eq(ceov_workspace_create(NULL, &config, NULL), CEOV_ERR_INVALID);
-	expect_refusal(context, NULL, "missing");
+	expect_refusal(context, NULL, "config: there is no struct");
 	config.struct_bytes = 4;
 	expect_refusal(context, &config, "struct_bytes");
 	config = config_of(2);

@@ -37,9 +37,9 @@ class Operators:
             (ceov_op_tune): the same at all ranks. It takes seconds at the first time and is
             remembered on the machine. What a capture makes only looks up what is remembered
     known   what callers work out of shapes, by whatever they find it
-    compares    whether ranks compare every call, on the host, not only the first of a shape:
-            slow, to find where they fall out of step. TORCH_DISTRIBUTED_DEBUG=DETAIL, which
-            has PyTorch compare its own
+    compares    whether ranks compare every operator's run, on the host, not only the first of
+            a shape: slow, to find where they fall out of step. The same at all ranks;
+            TORCH_DISTRIBUTED_DEBUG=DETAIL, which has PyTorch compare its own, sets it
     """
 
     def __init__(self, group: Group):
@@ -61,7 +61,7 @@ class Operators:
         """The same; key: (kind, shape)."""
         op = self._made.get(key)
         if op is None or self.compares:
-            self._group.agree(key[0].__name__, repr(key[1]))
+            self._group.agree("operator", f"{key[0].__name__} {key[1]}")
         if op is None:
             op = self._make(key)
         self._made.move_to_end(key)

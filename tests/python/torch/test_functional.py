@@ -153,8 +153,8 @@ def gathered_product_has_gradient(dtype):
     """Of x and of each weight, of some, of one only; with a sum for each product, too."""
     run = mock.Mock(wraps=_products.run_gemm_reduce_scatter)
     n_runs = []
-    for k in (functional.HIDING_K, 8):
-        with mock.patch.object(functional, "HIDING_K", k), \
+    for k in (functional.EVEN_K, 8):
+        with mock.patch.object(functional, "EVEN_K", k), \
                 mock.patch.object(_products, "run_gemm_reduce_scatter", run):
             check_gradients_of_gathered_products(dtype)
             n_runs.append(run.call_count)
@@ -229,13 +229,14 @@ def gradients_twice(xs, weights, ys):
 
 
 def has_second_gradients(way):
-    """Short, by torch.ops, and several products."""
+    """Short, by torch.ops, and several products, with a sum for each, too."""
     group = Group.of()
     size, own = group.size, group.rank
     rows = {"gathers": 4, "scatters": 4 * size}
+    is_several = way in ("several", "summed")
 
     def product(name, x, weight):
-        if way == "several":
+        if is_several:
             return torch.cat(ct.all_gather_matmul(x, [weight, weight]), 1)
         if name == "gathers":
             return (ct.all_gather_matmul(x, weight) if way == "short" else
@@ -244,7 +245,7 @@ def has_second_gradients(way):
         return (ct.matmul_reduce_scatter(x, weight) if way == "short" else
                 torch.ops.ceoverlap.matmul_reduce_scatter(x, weight, None, False, group.name))
 
-    for name in ("gathers",) if way == "several" else ("gathers", "scatters"):
+    for name in ("gathers",) if is_several else ("gathers", "scatters"):
         xs, weights = ([(rig.normal(tag, rank, shape) / 4).requires_grad_()
                         for rank in range(size)]
                        for tag, shape in ((1, (rows[name], 8)), (2, (8, 8))))
@@ -252,10 +253,11 @@ def has_second_gradients(way):
             ys = [sum(x @ weight.t() for x, weight in zip(xs, weights))]
         else:
             ys = [torch.cat(xs) @ weight.t() for weight in weights]
-            ys = [torch.cat([y, y], 1) if way == "several" else y for y in ys]
+            ys = [torch.cat([y, y], 1) if is_several else y for y in ys]
         expected = gradients_twice(xs, weights, ys)
         x, weight = (one[own].detach().clone().requires_grad_() for one in (xs, weights))
-        got = gradients_twice([x], [weight], [product(name, x, weight)])
+        with mock.patch.object(functional, "_pays_for_its_sum", return_value=way == "summed"):
+            got = gradients_twice([x], [weight], [product(name, x, weight)])
         for one, whole in zip(got, (expected[own], expected[size + own])):
             error = ((one - whole).norm() / whole.norm()).item()
             assert error < 1e-3, f"{name}: {error} of it is wrong"
@@ -411,8 +413,11 @@ def ranks_fall_out_of_step():
     group.operators.compares = True
     for x in xs:
         equal(ct.all_reduce(x, group), x * group.size, "in step")
-    raises(errors.InvalidError, "AllReduce: rank 0 has", ct.all_reduce,
+    raises(errors.InvalidError, "rank 0 has AllReduce", ct.all_reduce,
            xs[group.rank == group.size - 1], group)
+    ct.reduce_scatter(xs[0], group)
+    raises(errors.InvalidError, "has ReduceScatter",
+           ct.reduce_scatter if group.rank else ct.all_reduce, xs[0], group)
     equal(ct.all_reduce(xs[0], group), xs[0] * group.size, "after it")
     group.close()
 
@@ -420,13 +425,18 @@ def ranks_fall_out_of_step():
 # --- compiled ---------------------------------------------------------------------------
 
 
-def compiles():
+def compiles(even_k):
+    with mock.patch.object(functional, "EVEN_K", even_k):
+        check_compiled()
+
+
+def check_compiled():
     group = Group.of()
     name, size = group.name, group.size
 
-    def block(x, up, down):
-        (y,) = ct.all_gather_matmul(x, [up], name)
-        return ct.matmul_reduce_scatter(torch.nn.functional.relu(y), down, name)
+    def block(x, gate, up, down):
+        y, z = ct.all_gather_matmul(x, [gate, up], name)
+        return ct.matmul_reduce_scatter(torch.nn.functional.relu(y) + z, down, name)
 
     def moves(x):
         y = ct.all_to_all(ct.all_gather(x, name), name)
@@ -436,7 +446,7 @@ def compiles():
         function, fullgraph=True, backend="inductor" if group.is_gpu else "aot_eager")
         for function in (block, moves)}
     tensors = [integers(i, group.rank, shape, torch.bfloat16)
-               for i, shape in enumerate(((4 * size, 16), (24, 16), (16, 24)))]
+               for i, shape in enumerate(((4 * size, 16), (24, 16), (24, 16), (16, 24)))]
     for function, arguments in ((block, tensors), (moves, tensors[:1])):
         results = []
         for one in (function, compiled[function], compiled[function]):
@@ -491,7 +501,7 @@ class OnTensors(unittest.TestCase):
         self.each(scattered_product_has_gradient)
 
     def test_gradients_of_gradients(self):
-        for way in ("short", "by torch.ops", "several"):
+        for way in ("short", "by torch.ops", "several", "summed"):
             with self.subTest(way=way):
                 rig.run(has_second_gradients, way)
 
@@ -525,7 +535,9 @@ class OnTensors(unittest.TestCase):
         rig.run(ranks_fall_out_of_step)
 
     def test_compile(self):
-        rig.run(compiles)
+        for even_k in (functional.EVEN_K, 8):
+            with self.subTest(even_k=even_k):
+                rig.run(compiles, even_k)
 
 
 if __name__ == "__main__":
