@@ -8,8 +8,9 @@ modules over NCCL, by the same compiled, with async-TP, and by ceoverlap.torch:
         --hidden 64 --ffn 128 --tokens 32 --rounds 2
 
 Each rank has its part of the tokens (sequence parallel). Rounds take all ways, in random
-order, so that whatever else changes, changes for all. First outputs and gradients are compared with
-those of PyTorch's modules; --loss-steps N also trains each way from the same weights."""
+order, so that whatever else changes, changes for all. First outputs and gradients are
+compared with those of PyTorch's modules; --loss-steps N also trains each way from the same
+weights."""
 
 import argparse
 import functools
