@@ -486,7 +486,9 @@ static int is_in_flight(ceov_signal *signal)
 	return n != 0;
 }
 
-/* Plans that name the signal may begin again at any base. */
+/* Plans that name the signal may begin again at any base. Others are not looked into: what
+ * a plan names is fixed before its first launch, and one that has no base yet may be in
+ * the hands of a thread that commits it. */
 static void forget_bases(ceov_signal *signal)
 {
 	ceov_context *context = signal->object.context;
@@ -498,7 +500,7 @@ static void forget_bases(ceov_signal *signal)
 	for (node = context->plans.next; node != &context->plans; node = node->next) {
 		plan = CEI_OWNER(node, struct ceov_plan, object.link);
 		pthread_mutex_lock(&plan->lock);
-		for (i = 0; i < plan->n_signals; i++)
+		for (i = 0; plan->last_base && i < plan->n_signals; i++)
 			if (plan->signals[i]->control == signal->control)
 				plan->last_base = 0;
 		pthread_mutex_unlock(&plan->lock);

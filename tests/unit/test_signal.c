@@ -5,6 +5,7 @@
 
 #include <check.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -235,6 +236,45 @@ START_TEST(test_streams_and_kernels_need_a_gpu)
 }
 END_TEST
 
+static atomic_int has_begun, is_over;
+
+/* NULL, or the signal that could not be renewed. */
+static void *renew_often(void *signal)
+{
+	atomic_store(&has_begun, 1);
+	while (!atomic_load(&is_over))
+		if (ceov_signal_renew(signal))
+			return signal;
+	return NULL;
+}
+
+/* Another thread renews a signal that the plans do not name, as it must after an abort. */
+START_TEST(test_renewal_while_plans_are_committed)
+{
+	struct ceov_transfer transfer = testing_transfer(testing_buffer(context, 0, 64),
+							 testing_buffer(context, 1, 64), 64);
+	ceov_plan *plan;
+	void *failed = NULL;
+	pthread_t thread;
+	uint32_t i;
+
+	transfer.then = testing_mark(testing_signal(context, 0, 1), 0, 1);
+	ck_assert_int_eq(pthread_create(&thread, NULL, renew_often,
+					testing_signal(context, 0, 1)), 0);
+	while (!atomic_load(&has_begun))
+		sched_yield();
+	for (i = 0; i < 1000; i++) {
+		plan = testing_plan(context, 0);
+		testing_add(plan, &transfer);
+		ck_assert_int_eq(ceov_plan_commit(plan), 0);
+		ceov_plan_release(plan);
+	}
+	atomic_store(&is_over, 1);
+	ck_assert_int_eq(pthread_join(thread, &failed), 0);
+	ck_assert_ptr_null(failed);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("signal");
@@ -251,6 +291,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_ranks_of_one_process_find_each_others_signals);
 	tcase_add_test(all, test_a_closed_context_takes_found_handles_along);
 	tcase_add_test(all, test_streams_and_kernels_need_a_gpu);
+	tcase_add_test(all, test_renewal_while_plans_are_committed);
 	suite_add_tcase(made, all);
 	return made;
 }
