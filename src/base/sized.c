@@ -55,10 +55,11 @@ int cei_sized_check(struct cei_report *report, const void *from, size_t first_by
 
 void cei_sized_take(void *to, const void *from, size_t known_bytes)
 {
-	size_t bytes = size_of(from);
+	size_t bytes = from ? size_of(from) : 0;
 
 	if (bytes > known_bytes)
 		bytes = known_bytes;
 	memset(to, 0, known_bytes);
-	memcpy(to, from, bytes);
+	if (bytes)
+		memcpy(to, from, bytes);
 }

@@ -23,8 +23,8 @@ const char *cei_sized_fault(const void *from, size_t first_bytes, size_t known_b
 int cei_sized_check(struct cei_report *report, const void *from, size_t first_bytes,
 		    size_t known_bytes, const char *what);
 
-/* Into ours, of known_bytes, what the caller's has; the rest becomes 0. Only without a
- * fault. */
+/* Into ours, of known_bytes, what the caller's has; the rest becomes 0, and all of it where
+ * from is NULL. Only without another fault. */
 void cei_sized_take(void *to, const void *from, size_t known_bytes);
 
 #endif /* CEI_SIZED_H */

@@ -21,13 +21,12 @@
 static int take_options(ceov_context *context, const struct ceov_plan_options *from,
 			struct ceov_plan_options *ret_options)
 {
-	int r;
+	int r = 0;
 
-	memset(ret_options, 0, sizeof(*ret_options));
-	if (!from)
-		return 0;
-	r = cei_sized_check(&context->report, from, offsetof(struct ceov_plan_options, routes),
-			    sizeof(*ret_options), "ceov_plan_create: options");
+	if (from)
+		r = cei_sized_check(&context->report, from,
+				    offsetof(struct ceov_plan_options, routes),
+				    sizeof(*ret_options), "ceov_plan_create: options");
 	if (r)
 		return r;
 	cei_sized_take(ret_options, from, sizeof(*ret_options));

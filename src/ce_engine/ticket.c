@@ -20,14 +20,12 @@
 static int take_launch(ceov_plan *plan, const struct ceov_launch *from,
 		       struct ceov_launch *ret_launch)
 {
-	int r;
+	int r = 0;
 
-	memset(ret_launch, 0, sizeof(*ret_launch));
-	if (!from)
-		return 0;
-	r = cei_sized_check(&plan->object.context->report, from,
-			    offsetof(struct ceov_launch, floating), sizeof(*ret_launch),
-			    "ceov_launch: launch");
+	if (from)
+		r = cei_sized_check(&plan->object.context->report, from,
+				    offsetof(struct ceov_launch, floating),
+				    sizeof(*ret_launch), "ceov_launch: launch");
 	if (!r)
 		cei_sized_take(ret_launch, from, sizeof(*ret_launch));
 	return r;

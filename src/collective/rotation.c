@@ -98,10 +98,8 @@ static int check_target(const struct cei_fan *fan, uint32_t rank)
 static int check(const struct cei_fan *fan)
 {
 	uint32_t n_ranks, rank;
-	int r = cei_object_check(fan->plan, CEI_OBJECT_PLAN, fan->name);
+	int r;
 
-	if (r)
-		return r;
 	if (!fan->targets || !fan->arrived)
 		return refuse(fan, fan->plan->rank, "targets or arrived is NULL");
 	if (!fan->n_pieces || !fan->bytes)

@@ -26,11 +26,12 @@ struct cei_fan {
 	ceov_signal *const *free;
 };
 
-/* The plan, and the struct that the caller filled. */
+/* The plan, and the struct that the caller filled: before the fan is filled from it. */
 int cei_fan_check_struct(const struct cei_fan *fan, const void *from, size_t known_bytes);
 
 /* Adds a transfer for every piece to every target, piece by piece, targets rotated
- * from the plan's rank on; declares the marks expected. Refuses before it adds. */
+ * from the plan's rank on; declares the marks expected. Refuses before it adds. After
+ * cei_fan_check_struct(). */
 int cei_fan_add(const struct cei_fan *fan);
 
 #endif /* CEI_ROTATION_H */

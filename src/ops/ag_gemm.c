@@ -198,7 +198,7 @@ int ceov_ag_gemm_create(ceov_workspace *workspace, const struct ceov_ag_gemm *fr
 	if (r)
 		return r;
 	shape = shape_of(from, workspace->n_ranks);
-	return cei_op_create(workspace, &kind, &shape, !shape.fault ? from->tuning : NULL,
+	return cei_op_create(workspace, &kind, &shape, shape.fault ? NULL : from->tuning,
 			     ret_op);
 }
 

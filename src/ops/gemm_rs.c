@@ -199,7 +199,7 @@ int ceov_gemm_rs_create(ceov_workspace *workspace, const struct ceov_gemm_rs *fr
 	if (r)
 		return r;
 	shape = shape_of(from, workspace->n_ranks);
-	return cei_op_create(workspace, &kind, &shape, !shape.fault ? from->tuning : NULL,
+	return cei_op_create(workspace, &kind, &shape, shape.fault ? NULL : from->tuning,
 			     ret_op);
 }
 

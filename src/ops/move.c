@@ -337,7 +337,7 @@ static int create(ceov_workspace *workspace, const struct cei_op_kind *kind,
 	r = keep_blocks(workspace, &shape, &blocks);
 	if (!r)
 		r = cei_op_create(workspace, kind, &shape,
-				  !shape.fault ? from->tuning : NULL, ret_op);
+				  shape.fault ? NULL : from->tuning, ret_op);
 	if (r)
 		free(blocks);
 	else

@@ -346,7 +346,7 @@ static int create(ceov_workspace *workspace, const struct cei_op_kind *kind,
 	if (r)
 		return r;
 	shape = shape_of(from, kind->sort, workspace->n_ranks);
-	return cei_op_create(workspace, kind, &shape, !shape.fault ? from->tuning : NULL,
+	return cei_op_create(workspace, kind, &shape, shape.fault ? NULL : from->tuning,
 			     ret_op);
 }
 

@@ -85,6 +85,9 @@ START_TEST(test_what_a_struct_lacks_is_zero)
 	cei_sized_take(taken, &from, sizeof(taken[0]));
 	ck_assert_uint_eq(taken[0].fourth, 4);
 	ck_assert_uint_eq(taken[1].struct_bytes, (size_t)0xa5a5a5a5a5a5a5a5);
+	cei_sized_take(taken, NULL, sizeof(taken[0]));
+	ck_assert_uint_eq(taken[0].struct_bytes, 0);
+	ck_assert_uint_eq(taken[0].fourth, 0);
 }
 END_TEST
 
