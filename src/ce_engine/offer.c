@@ -42,24 +42,25 @@ static int encode(ceov_context *context, const struct cei_offer_body *body,
 		  struct cei_offer *wire)
 {
 	struct cei_writer writer = cei_writer_on(wire->bytes, sizeof(wire->bytes));
-	struct cei_region_wire region;
+	struct cei_wire_described described = {
+		.kind = body->kind,
+		.place_kind = body->place_kind,
+		.n_counters = body->n_counters,
+		.flags = body->flags,
+		.n_regions = body->n_regions,
+	};
 	uint32_t i;
 	int fd, r;
 
-	cei_wire_put_u32(&writer, body->kind);
-	cei_wire_put_u32(&writer, body->place_kind);
-	cei_wire_put_u32(&writer, body->n_counters);
-	cei_wire_put_u32(&writer, body->flags);
-	cei_wire_put_u32(&writer, body->n_regions);
 	for (i = 0; i < body->n_regions; i++) {
 		r = cei_share_for(body->regions[i]->kind)->export(body->regions[i],
-								  &region, &fd);
+						&described.regions[i], &fd);
 		if (r)
 			return r;
-		cei_wire_put_region(&writer, &region);
 		if (fd >= 0)
 			wire->fds[wire->n_fds++] = fd;
 	}
+	cei_wire_put_described(&writer, &described);
 	wire->n_bytes = (uint32_t)writer.at;
 	return writer.failed ? cei_raise(&context->report, CEOV_ERR_INVALID, 0,
 					 "share: the offer does not fit its message") : 0;
@@ -183,36 +184,34 @@ static void put_regions(ceov_context *context, const struct cei_found *found)
 		cei_mapping_put(&context->mappings, found->regions[i]);
 }
 
-/* Maps the offer's regions. Takes the descriptors in any case. */
+/* Maps the offer's regions. Takes the descriptors in any case. What the peer says is
+ * looked at as a whole before anything of it is mapped. */
 static int import(ceov_context *context, const struct cei_offer *wire,
 		  struct cei_found *found, uint32_t *ret_kind)
 {
 	struct cei_reader reader = cei_reader_on(wire->bytes, wire->n_bytes);
-	struct cei_region_wire region;
-	uint32_t i, n_regions, n_fds = 0;
+	struct cei_wire_described described;
+	uint32_t i, n_fds = 0;
 	int fd, r = 0;
 
-	*ret_kind = cei_wire_get_u32(&reader);
-	found->place_kind = cei_wire_get_u32(&reader);
-	found->n_counters = cei_wire_get_u32(&reader);
-	found->flags = cei_wire_get_u32(&reader);
-	n_regions = cei_wire_get_u32(&reader);
-	if (n_regions > CEI_OFFER_REGIONS_MAX)
-		reader.failed = 1;
-	for (i = 0; !r && !reader.failed && i < n_regions; i++) {
-		cei_wire_get_region(&reader, &region);
-		if (reader.failed || (region.has_fd && n_fds == wire->n_fds))
-			break;
-		fd = region.has_fd ? wire->fds[n_fds++] : -1;
-		r = cei_mapping_get(&context->mappings, &region, fd,
+	cei_wire_get_described(&reader, wire->n_fds, &described);
+	if (cei_reader_end(&reader)) {
+		close_fds(wire, 0);
+		return cei_raise(&context->report, CEOV_ERR_VERSION, 0,
+				 "find: rank %u's offer '%s' does not make sense here",
+				 wire->rank, wire->name);
+	}
+	*ret_kind = described.kind;
+	found->place_kind = described.place_kind;
+	found->n_counters = described.n_counters;
+	found->flags = described.flags;
+	for (i = 0; !r && i < described.n_regions; i++) {
+		fd = described.regions[i].has_fd ? wire->fds[n_fds++] : -1;
+		r = cei_mapping_get(&context->mappings, &described.regions[i], fd,
 				    &found->regions[i]);
 		found->n_regions += !r;
 	}
 	close_fds(wire, n_fds);
-	if (!r && (cei_reader_end(&reader) || found->n_regions != n_regions))
-		r = cei_raise(&context->report, CEOV_ERR_VERSION, 0,
-			      "find: rank %u's offer '%s' does not make sense here",
-			      wire->rank, wire->name);
 	if (r)
 		put_regions(context, found);
 	return r;

@@ -14,12 +14,9 @@
 #include "ce_engine/object.h"
 #include "ipc/meeting.h"
 #include "ipc/share.h"
+#include "ipc/wire.h"
 
 #include <ceoverlap/ceoverlap.h>
-
-enum cei_offer_kind { CEI_OFFER_BUFFER = 1, CEI_OFFER_SIGNAL = 2 };
-
-#define CEI_OFFER_REGIONS_MAX 2u
 
 struct cei_offer_body {
 	struct cei_object *owner;       /* the handle that offers */

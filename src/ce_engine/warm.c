@@ -45,6 +45,11 @@ static int touch(ceov_context *context, uint32_t rank)
 
 	if (r == CEOV_NONE)
 		return 0;               /* a rank on the host */
+	if (!r && pad->region->size_bytes < context->site.n_ranks * (uint64_t)SLOT_BYTES)
+		r = cei_raise(&context->report, CEOV_ERR_VERSION, 0,
+			      "ceov_open: rank %u's warm-up memory has %llu bytes, too few for "
+			      "%u ranks", rank, (unsigned long long)pad->region->size_bytes,
+			      context->site.n_ranks);
 	for (i = 0; !r && i < context->site.n_members; i++) {
 		address = pad->region->address[i];
 		if (!address || context->site.members[i].rank == rank)

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ipc/wire.h"
+
 struct mapping {
 	struct cei_list        link;
 	uint32_t               n_users;
@@ -51,24 +53,27 @@ void cei_mappings_fini(struct cei_mappings *mappings)
 	memset(mappings, 0, sizeof(*mappings));
 }
 
-static int is_same(const struct cei_region_wire *one, const struct cei_region_wire *other)
+/* All that the description says, and what came with it. */
+static int is_same(const struct mapping *mapping, const struct cei_region_wire *wire, int fd)
 {
-	return one->kind == other->kind && one->buffer_id == other->buffer_id &&
-	       one->offset_bytes == other->offset_bytes &&
-	       one->size_bytes == other->size_bytes &&
-	       one->instance[0] == other->instance[0] &&
-	       one->instance[1] == other->instance[1];
+	const struct cei_share_ops *ops;
+
+	_Static_assert(sizeof(*wire) == CEI_WIRE_REGION_BYTES, "compared as bytes: no padding");
+	if (memcmp(&mapping->wire, wire, sizeof(*wire)))
+		return 0;
+	ops = cei_share_for(mapping->region.kind);
+	return ops && ops->is_same(&mapping->region, fd);
 }
 
 static struct mapping *find_mapping(struct cei_mappings *mappings,
-				    const struct cei_region_wire *wire)
+				    const struct cei_region_wire *wire, int fd)
 {
 	struct cei_list *node;
 	struct mapping *mapping;
 
 	for (node = mappings->list.next; node != &mappings->list; node = node->next) {
 		mapping = CEI_OWNER(node, struct mapping, link);
-		if (is_same(&mapping->wire, wire))
+		if (is_same(mapping, wire, fd))
 			return mapping;
 	}
 	return NULL;
@@ -130,7 +135,7 @@ int cei_mapping_get(struct cei_mappings *mappings, const struct cei_region_wire 
 	int r = 0;
 
 	pthread_mutex_lock(&mappings->lock);
-	mapping = find_mapping(mappings, wire);
+	mapping = find_mapping(mappings, wire, fd);
 	if (mapping)
 		close_fd(fd);
 	else

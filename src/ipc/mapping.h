@@ -6,8 +6,8 @@
 /*
  * Regions of peers that are mapped here, each once and counted: a peer's memory
  * that is found twice, or under two names, is imported and mapped once. A region
- * is known by its owner's instance, buffer id, offset and size, never by an
- * address. Any thread.
+ * is known by all that its owner says of it and, host memory, by the file that came
+ * with it: what a peer writes down alone could be another's. Any thread.
  */
 
 #include <pthread.h>

@@ -308,6 +308,16 @@ static void return_use(struct cei_meeting *meeting, struct cei_link *link, uint6
 	cei_list_append(&link->drops_owed, &use->link);
 }
 
+/* Whether it answers a question that we sent and have not had an answer to. Answers
+ * come in the order of the questions, some of which are never answered. */
+static int is_awaited(const struct cei_link *link, const struct cei_wire_reply *reply)
+{
+	if (reply->number <= link->n_finds_answered || reply->number > link->n_finds)
+		return 0;
+	return reply->number != link->n_finds || !link->ask ||
+	       link->ask->state == CEI_ASK_SENT;
+}
+
 static int is_answer(const struct cei_ask *ask, const struct cei_wire_reply *reply)
 {
 	return reply->result || (reply->offer.rank == ask->find.rank &&
@@ -321,7 +331,15 @@ static int take_reply(struct cei_meeting *meeting, struct cei_link *link,
 	const struct cei_wire_reply *reply = &received->message.reply;
 	struct cei_ask *ask = link->ask;
 
-	if (!ask || ask->state != CEI_ASK_SENT || ask->find.number != reply->number) {
+	/* Only an offer has descriptors, whatever the peer sends. */
+	if (reply->result)
+		cei_received_close_fds(received);
+	if (!is_awaited(link, reply)) {
+		cei_received_close_fds(received);
+		return CEOV_ERR_INVALID;
+	}
+	link->n_finds_answered = reply->number;
+	if (!ask || ask->find.number != reply->number) {
 		/* Of a find that timed out. */
 		if (!reply->result)
 			return_use(meeting, link, reply->id);

@@ -109,6 +109,7 @@ struct cei_link {
 
 	struct cei_ask       *ask;              /* the find in progress, or NULL */
 	uint64_t              n_finds;
+	uint64_t              n_finds_answered; /* the last one's number */
 	struct cei_list       uses;             /* struct cei_use */
 
 	uint64_t              n_calls_seen;     /* barrier: as the peer told us */

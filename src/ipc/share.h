@@ -48,6 +48,7 @@ struct cei_region {
 	int                    is_open;         /* GPU memory of this process: peer access is
 						 * all that other GPUs here need for it */
 	uint64_t               buffer_id;       /* driver's id of the allocation, or memfd inode */
+	uint64_t               file_device;     /* imported host memory: of that inode */
 	uint64_t               instance[2];     /* of the process that owns the memory */
 	uint64_t               offset_bytes;    /* from the exported allocation's base */
 	uint8_t                handle[CEI_SHARE_HANDLE_BYTES];
@@ -88,6 +89,10 @@ struct cei_share_ops {
 	/* Takes fd in any case: closes it on failure. */
 	int  (*import)(struct cei_region *region, const struct cei_region_wire *wire,
 		       int fd);
+	/* Whether what came with an offer whose description equals this imported
+	 * region's is the same memory, too: a peer can write down another's identity.
+	 * Takes nothing. */
+	int  (*is_same)(const struct cei_region *region, int fd);
 	/* Unmap every member first. Frees what create allocated. NULL-safe on a
 	 * zeroed region. */
 	void (*release)(struct cei_region *region);

@@ -201,8 +201,11 @@ static int host_import(struct cei_region *region, const struct cei_region_wire *
 		       int fd)
 {
 	const char *fault = fault_of(wire, fd);
+	struct stat stat;
 	int error;
 
+	if (!fault && fstat(fd, &stat))
+		fault = "its descriptor cannot be looked at";
 	if (fault) {
 		if (fd >= 0)
 			close(fd);
@@ -214,6 +217,7 @@ static int host_import(struct cei_region *region, const struct cei_region_wire *
 	region->buffer_id = wire->buffer_id;
 	region->instance[0] = wire->instance[0];
 	region->instance[1] = wire->instance[1];
+	region->file_device = (uint64_t)stat.st_dev;
 	region->fd = fd;
 	error = map_here(region);
 	/* The mapping keeps the file; peers' buffers should not cost descriptors. */
@@ -226,6 +230,15 @@ static int host_import(struct cei_region *region, const struct cei_region_wire *
 				 (unsigned long long)wire->size_bytes,
 				 (unsigned long long)wire->pid, strerror(error));
 	return 0;
+}
+
+static int host_is_same(const struct cei_region *region, int fd)
+{
+	struct stat stat;
+
+	return fd >= 0 && !fstat(fd, &stat) &&
+	       (uint64_t)stat.st_ino == region->buffer_id &&
+	       (uint64_t)stat.st_dev == region->file_device;
 }
 
 static void host_release(struct cei_region *region)
@@ -265,6 +278,7 @@ const struct cei_share_ops cei_share_host = {
 	.adopt   = host_adopt,
 	.export  = host_export,
 	.import  = host_import,
+	.is_same = host_is_same,
 	.release = host_release,
 	.check   = host_check,
 	.map     = host_map,

@@ -137,6 +137,72 @@ void cei_wire_get_region(struct cei_reader *reader, struct cei_region_wire *ret_
 		memset(ret_region, 0, sizeof(*ret_region));
 }
 
+/* --- what buffers and signals offer -------------------------------------- */
+
+void cei_wire_put_described(struct cei_writer *writer,
+			    const struct cei_wire_described *described)
+{
+	uint32_t i;
+
+	cei_wire_put_u32(writer, described->kind);
+	cei_wire_put_u32(writer, described->place_kind);
+	cei_wire_put_u32(writer, described->n_counters);
+	cei_wire_put_u32(writer, described->flags);
+	cei_wire_put_u32(writer, described->n_regions);
+	for (i = 0; i < described->n_regions; i++)
+		cei_wire_put_region(writer, &described->regions[i]);
+}
+
+/* How many regions an offer with these fields has; 0: there is no such offer. */
+static uint32_t regions_of(const struct cei_wire_described *described)
+{
+	if (described->kind == CEI_OFFER_BUFFER)
+		return !described->place_kind && !described->n_counters && !described->flags;
+	if (described->kind != CEI_OFFER_SIGNAL || !described->n_counters ||
+	    described->place_kind > CEOV_PLACE_GPU ||
+	    described->flags & ~(uint32_t)CEOV_SIGNAL_HOST_VISIBLE)
+		return 0;
+	return described->place_kind == CEOV_PLACE_GPU ? 2 : 1;
+}
+
+/* Host memory travels as a descriptor, GPU memory without one; a signal's control
+ * region is host memory, and its second one is the GPU's. */
+static int fits(const struct cei_wire_described *described, uint32_t index)
+{
+	const struct cei_region_wire *region = &described->regions[index];
+
+	if (region->has_fd != (region->kind == CEOV_PLACE_HOST))
+		return 0;
+	return described->kind == CEI_OFFER_BUFFER ||
+	       region->kind == (index ? CEOV_PLACE_GPU : CEOV_PLACE_HOST);
+}
+
+void cei_wire_get_described(struct cei_reader *reader, uint32_t n_fds,
+			    struct cei_wire_described *ret_described)
+{
+	uint32_t i, n_needed = 0;
+
+	memset(ret_described, 0, sizeof(*ret_described));
+	ret_described->kind = cei_wire_get_u32(reader);
+	ret_described->place_kind = cei_wire_get_u32(reader);
+	ret_described->n_counters = cei_wire_get_u32(reader);
+	ret_described->flags = cei_wire_get_u32(reader);
+	ret_described->n_regions = cei_wire_get_u32(reader);
+	if (!ret_described->n_regions ||
+	    ret_described->n_regions != regions_of(ret_described)) {
+		reader->failed = 1;
+		return;
+	}
+	for (i = 0; i < ret_described->n_regions; i++) {
+		cei_wire_get_region(reader, &ret_described->regions[i]);
+		if (!fits(ret_described, i))
+			reader->failed = 1;
+		n_needed += ret_described->regions[i].has_fd;
+	}
+	if (n_needed != n_fds)
+		reader->failed = 1;
+}
+
 /* --- parts of messages --------------------------------------------------- */
 
 /* Ends within its room; what follows the end is 0, so that no byte of memory that

@@ -64,6 +64,31 @@ int cei_reader_end(const struct cei_reader *reader);
 void cei_wire_put_region(struct cei_writer *writer, const struct cei_region_wire *region);
 void cei_wire_get_region(struct cei_reader *reader, struct cei_region_wire *ret_region);
 
+/* --- what buffers and signals offer -------------------------------------- */
+
+enum cei_offer_kind { CEI_OFFER_BUFFER = 1, CEI_OFFER_SIGNAL = 2 };
+
+#define CEI_OFFER_REGIONS_MAX 2u
+
+/* The bytes of an offer. A buffer has one region and no more than that; a signal has
+ * its control region, and where its counters are in a GPU a second one there. */
+struct cei_wire_described {
+	uint32_t               kind;            /* enum cei_offer_kind */
+	uint32_t               place_kind;      /* signals: where the counters are, ... */
+	uint32_t               n_counters;
+	uint32_t               flags;           /* ... how many, enum ceov_signal_flags */
+	uint32_t               n_regions;
+	struct cei_region_wire regions[CEI_OFFER_REGIONS_MAX];
+};
+
+void cei_wire_put_described(struct cei_writer *writer,
+			    const struct cei_wire_described *described);
+
+/* Fails the reader on whatever no owner sends, above all on another number of regions
+ * than the kind has, and of descriptors than the regions have. */
+void cei_wire_get_described(struct cei_reader *reader, uint32_t n_fds,
+			    struct cei_wire_described *ret_described);
+
 /* --- messages of the meeting --------------------------------------------- */
 
 enum cei_message_type {

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "ipc/mapping.h"
@@ -112,6 +113,38 @@ START_TEST(test_the_owners_instance_makes_another_region)
 }
 END_TEST
 
+static int other_file(void)
+{
+	int fd = memfd_create("other", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(ftruncate(fd, SIZE_BYTES), 0);
+	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+	return fd;
+}
+
+/* A peer that writes another's identity into its offer gets neither that one's memory
+ * nor its place. */
+START_TEST(test_an_identity_without_its_file_is_refused)
+{
+	struct cei_region_wire other = wire;
+	struct cei_region *one = get(&wire);
+	struct cei_region *two = NULL;
+	uint32_t n_fds = n_open_fds();
+
+	ck_assert_int_eq(cei_mapping_get(&mappings, &wire, other_file(), &two),
+			 CEOV_ERR_INVALID);
+	ck_assert_int_eq(cei_mapping_get(&mappings, &wire, -1, &two), CEOV_ERR_INVALID);
+	ck_assert_ptr_null(two);
+	other.pid++;
+	two = get(&other);
+	ck_assert_ptr_ne(one, two);
+	ck_assert_uint_eq(n_open_fds(), n_fds);
+	cei_mapping_put(&mappings, two);
+	cei_mapping_put(&mappings, one);
+}
+END_TEST
+
 START_TEST(test_a_refused_import_leaves_nothing)
 {
 	struct cei_region_wire bad = wire;
@@ -189,6 +222,7 @@ static Suite *mapping_suite(void)
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
 	tcase_add_test(tcase, test_a_region_is_mapped_once);
 	tcase_add_test(tcase, test_the_owners_instance_makes_another_region);
+	tcase_add_test(tcase, test_an_identity_without_its_file_is_refused);
 	tcase_add_test(tcase, test_a_refused_import_leaves_nothing);
 	tcase_add_test(tcase, test_fini_unmaps_what_is_left);
 	tcase_add_test(tcase, test_threads_share_the_cache);
