@@ -230,29 +230,26 @@ static void let_go(ceov_buffer *buffer)
 
 int ceov_buffer_release(ceov_buffer *buffer)
 {
+	static const char call[] = "ceov_buffer_release";
 	int r;
 
 	if (!buffer)
 		return 0;
-	r = cei_object_check(buffer, CEI_OBJECT_BUFFER, "ceov_buffer_release");
+	r = cei_object_check(buffer, CEI_OBJECT_BUFFER, call);
 	if (r)
 		return r;
-	if (cei_object_n_users(&buffer->object))
-		return CEOV_PENDING;
-	r = cei_offer_withdraw(buffer->object.context, buffer->offer_id);
+	r = cei_offer_release(&buffer->object, &buffer->offer_id, call);
 	if (r)
 		return r;
-	buffer->offer_id = 0;
-	/* first out of the list, where the meeting's thread could find it */
-	cei_object_bury(&buffer->object);
 	let_go(buffer);
+	cei_object_bury(&buffer->object);
 	return 0;
 }
 
 void cei_buffer_destroy(ceov_buffer *buffer)
 {
 	(void)cei_offer_withdraw(buffer->object.context, buffer->offer_id);
-	/* first out of the list, where the meeting's thread could find it */
-	cei_object_bury(&buffer->object);
+	cei_object_end(&buffer->object);
 	let_go(buffer);
+	cei_object_bury(&buffer->object);
 }

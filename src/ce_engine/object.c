@@ -82,15 +82,46 @@ int cei_object_check(const void *handle, enum cei_object_kind kind, const char *
 			 kind_name(object->kind));
 }
 
+/* With the context's lock held. */
+static void mark_dead(struct cei_object *object)
+{
+	cei_list_remove(&object->link);
+	object->was = object->kind;
+	object->kind = CEI_OBJECT_DEAD;
+}
+
+int cei_object_claim(struct cei_object *object, const char *call)
+{
+	ceov_context *context = object->context;
+	int r = 0;
+
+	pthread_mutex_lock(&context->lock);
+	if (object->kind == CEI_OBJECT_DEAD)
+		r = CEOV_ERR_INVALID;
+	else if (object->n_users)
+		r = CEOV_PENDING;
+	else
+		mark_dead(object);
+	pthread_mutex_unlock(&context->lock);
+	if (r >= 0)
+		return r;
+	return cei_raise(&context->report, r, 0,
+			 "%s: another thread releases the same handle", call);
+}
+
+void cei_object_end(struct cei_object *object)
+{
+	pthread_mutex_lock(&object->context->lock);
+	mark_dead(object);
+	pthread_mutex_unlock(&object->context->lock);
+}
+
 void cei_object_bury(struct cei_object *object)
 {
 	ceov_context *context = object->context;
 	struct cei_list *oldest = NULL;
 
 	pthread_mutex_lock(&context->lock);
-	cei_list_remove(&object->link);
-	object->was = object->kind;
-	object->kind = CEI_OBJECT_DEAD;
 	cei_list_append(&context->buried, &object->link);
 	if (++context->n_buried > CEI_QUARANTINE_MAX) {
 		oldest = cei_list_take(&context->buried);

@@ -32,7 +32,8 @@ struct cei_object {                     /* first member of each handle */
 	enum cei_object_kind kind;
 	enum cei_object_kind was;       /* before it was dead */
 	ceov_context        *context;
-	struct cei_list      link;      /* in the context's list; guarded by its lock */
+	struct cei_list      link;      /* in the context's list, unlinked while it ends;
+					 * guarded by its lock */
 	uint32_t             n_users;   /* plans that name it; guarded by that lock */
 	void               (*stop)(struct cei_object *object);
 					/* of layers above, or NULL; set before init:
@@ -41,7 +42,7 @@ struct cei_object {                     /* first member of each handle */
 	void               (*destroy)(struct cei_object *object);
 					/* likewise, never NULL: called by
 					 * ceov_close(), newest first, when engines have
-					 * stopped; buries. Plans, signals and buffers
+					 * stopped; ends and buries. Plans, signals and buffers
 					 * that the object made are the context's then */
 };
 
@@ -54,8 +55,17 @@ void cei_object_init(struct cei_object *object, ceov_context *context,
  * names the public call. */
 int  cei_object_check(const void *handle, enum cei_object_kind kind, const char *call);
 
-/* Marks dead and moves to quarantine, which frees the oldest. The caller has
- * released all that the object holds. */
+/* An object ends in three steps: it is marked dead, so that no list and no check yields it
+ * any more; the caller gives up what it holds; it is buried. Its memory is its own until
+ * it is buried, and not to be touched by the caller after.
+ *
+ * The first step. claim: CEOV_PENDING: it has users; CEOV_ERR_INVALID, raised: another
+ * thread has claimed it. end: whatever uses it, at ceov_close() and where the caller has
+ * made sure that nothing does. */
+int  cei_object_claim(struct cei_object *object, const char *call);
+void cei_object_end(struct cei_object *object);
+
+/* The last step, of a dead one: moves it to quarantine, which frees the oldest. */
 void cei_object_bury(struct cei_object *object);
 
 /* Counts users; what has users is not released. */

@@ -23,6 +23,7 @@ static int check_name(ceov_context *context, const char *name)
 			 CEI_NAME_BYTES - 1);
 }
 
+/* These two with the context's lock held. */
 static struct cei_local_offer *local_named(ceov_context *context, uint32_t rank,
 					   const char *name)
 {
@@ -31,7 +32,20 @@ static struct cei_local_offer *local_named(ceov_context *context, uint32_t rank,
 
 	for (node = context->offers.next; node != &context->offers; node = node->next) {
 		offer = CEI_OWNER(node, struct cei_local_offer, link);
-		if (offer->rank == rank && !strcmp(offer->name, name))
+		if (offer->rank == rank && !offer->is_withdrawn && !strcmp(offer->name, name))
+			return offer;
+	}
+	return NULL;
+}
+
+static struct cei_local_offer *local_numbered(ceov_context *context, uint64_t id)
+{
+	struct cei_local_offer *offer;
+	struct cei_list *node;
+
+	for (node = context->offers.next; node != &context->offers; node = node->next) {
+		offer = CEI_OWNER(node, struct cei_local_offer, link);
+		if (offer->id == id)
 			return offer;
 	}
 	return NULL;
@@ -110,41 +124,78 @@ int cei_offer_make(ceov_context *context, uint32_t rank, const char *name,
 				 "share: rank %u offers '%s' already", rank, name);
 	}
 	r = offer_to_group(context, offer);
-	if (!r) {
-		*ret_id = offer->id;
-		return 0;
-	}
 	pthread_mutex_lock(&context->lock);
-	cei_list_remove(&offer->link);
+	if (r)
+		cei_list_remove(&offer->link);
+	else
+		*ret_id = offer->id;
+	pthread_mutex_unlock(&context->lock);
+	if (r)
+		free(offer);
+	return r;
+}
+
+/* Nobody in this process finds it any more; *ret_meeting_id is what peers know it by, 0:
+ * they do not. CEOV_PENDING: `owner` (NULL: not asked for) has users. */
+static int hide(ceov_context *context, uint64_t id, const struct cei_object *owner,
+		uint64_t *ret_meeting_id)
+{
+	struct cei_local_offer *offer;
+	int r = 0;
+
+	*ret_meeting_id = 0;
+	pthread_mutex_lock(&context->lock);
+	offer = local_numbered(context, id);
+	if (owner && owner->n_users) {
+		r = CEOV_PENDING;
+	} else if (offer) {
+		offer->is_withdrawn = 1;
+		*ret_meeting_id = offer->meeting_id;
+	}
+	pthread_mutex_unlock(&context->lock);
+	return r;
+}
+
+static void forget(ceov_context *context, uint64_t id)
+{
+	struct cei_local_offer *offer;
+
+	pthread_mutex_lock(&context->lock);
+	offer = local_numbered(context, id);
+	if (offer)
+		cei_list_remove(&offer->link);
 	pthread_mutex_unlock(&context->lock);
 	free(offer);
+}
+
+static int withdraw(ceov_context *context, uint64_t id, const struct cei_object *owner)
+{
+	uint64_t meeting_id;
+	int r = hide(context, id, owner, &meeting_id);
+
+	if (!r && meeting_id)
+		r = cei_meeting_withdraw(context->meeting, meeting_id);
+	if (!r)
+		forget(context, id);
 	return r;
 }
 
 int cei_offer_withdraw(ceov_context *context, uint64_t id)
 {
-	struct cei_local_offer *offer = NULL;
-	struct cei_list *node;
-	int r = 0;
+	return id ? withdraw(context, id, NULL) : 0;
+}
 
-	if (!id)
-		return 0;
-	pthread_mutex_lock(&context->lock);
-	for (node = context->offers.next; node != &context->offers; node = node->next)
-		if (CEI_OWNER(node, struct cei_local_offer, link)->id == id)
-			offer = CEI_OWNER(node, struct cei_local_offer, link);
-	pthread_mutex_unlock(&context->lock);
-	if (!offer)
-		return 0;
-	if (offer->meeting_id)
-		r = cei_meeting_withdraw(context->meeting, offer->meeting_id);
+int cei_offer_release(struct cei_object *owner, uint64_t *offer_id, const char *call)
+{
+	ceov_context *context = owner->context;
+	int r = withdraw(context, *offer_id, owner);
+
 	if (r)
 		return r;
 	pthread_mutex_lock(&context->lock);
-	cei_list_remove(&offer->link);
+	*offer_id = 0;
 	pthread_mutex_unlock(&context->lock);
-	free(offer);
-	return 0;
+	return cei_object_claim(owner, call);
 }
 
 static int find_here(ceov_context *context, uint32_t rank, const char *name,

@@ -34,6 +34,7 @@ struct cei_local_offer {
 	uint64_t              id;       /* names it here */
 	uint64_t              meeting_id; /* 0: alone */
 	uint32_t              rank;
+	int                   is_withdrawn;     /* nobody finds it; peers may still use it */
 	char                  name[CEI_NAME_BYTES];
 	struct cei_offer_body body;
 };
@@ -49,12 +50,19 @@ struct cei_found {
 	struct cei_region *regions[CEI_OFFER_REGIONS_MAX]; /* mapped */
 };
 
-/* Offers under a name that the rank has not used yet. *ret_id is not 0. */
+/* Offers under a name that the rank has not used yet. *ret_id is not 0; it is written with
+ * the context's lock held, under which the meeting's thread reads it. */
 int  cei_offer_make(ceov_context *context, uint32_t rank, const char *name,
 		    const struct cei_offer_body *body, uint64_t *ret_id);
 
-/* 0 where id is 0. CEOV_PENDING: peers still use it. */
+/* From now on nobody new finds it. 0 where id is 0 or is withdrawn already. CEOV_PENDING:
+ * peers still use it; call again. */
 int  cei_offer_withdraw(ceov_context *context, uint64_t id);
+
+/* Withdraws what the owner offers (*offer_id, 0: nothing) and claims the owner for its
+ * release: no find can come in between. CEOV_PENDING: it has users in this process, or at
+ * peers, and lives on; in the latter case nobody new finds it. */
+int  cei_offer_release(struct cei_object *owner, uint64_t *offer_id, const char *call);
 
 /* CEOV_NONE: not offered yet. CEOV_ERR_INVALID: offered as another kind. */
 int  cei_offer_find(ceov_context *context, uint32_t rank, const char *name,

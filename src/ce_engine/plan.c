@@ -390,8 +390,8 @@ void cei_plan_destroy(struct ceov_plan *plan)
 
 	/* first out of the list, where ceov_signal_renew() could find it, and of
 	 * ceov_abort()'s reach, which holds the lock while it reads n_signals */
+	cei_object_end(&plan->object);
 	pthread_mutex_lock(&context->lock);
-	cei_list_remove(&plan->object.link);
 	plan->n_signals = 0;
 	pthread_mutex_unlock(&context->lock);
 	for (i = 0; i < plan->n_transfers; i++)

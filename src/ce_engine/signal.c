@@ -313,31 +313,29 @@ int ceov_signal_find(ceov_context *context, uint32_t rank, const char *name,
 
 int ceov_signal_release(ceov_signal *signal)
 {
+	static const char call[] = "ceov_signal_release";
 	int r;
 
 	if (!signal)
 		return 0;
-	r = cei_object_check(signal, CEI_OBJECT_SIGNAL, "ceov_signal_release");
+	r = cei_object_check(signal, CEI_OBJECT_SIGNAL, call);
 	if (r)
 		return r;
-	if (cei_object_n_users(&signal->object))
-		return CEOV_PENDING;
-	r = cei_offer_withdraw(signal->object.context, signal->offer_id);
+	r = cei_offer_release(&signal->object, &signal->offer_id, call);
 	if (r)
 		return r;
-	signal->offer_id = 0;
-	/* first out of the list, where the meeting's thread could find it */
-	cei_object_bury(&signal->object);
 	let_go(signal);
+	cei_object_bury(&signal->object);
 	return 0;
 }
 
 void cei_signal_destroy(ceov_signal *signal)
 {
 	(void)cei_offer_withdraw(signal->object.context, signal->offer_id);
-	/* first out of the list, where the meeting's thread could find it */
-	cei_object_bury(&signal->object);
+	/* before its memory goes, to which the meeting's thread writes aborts */
+	cei_object_end(&signal->object);
 	let_go(signal);
+	cei_object_bury(&signal->object);
 }
 
 int cei_signal_resolve(const struct ceov_mark *mark, uint32_t member, const char *what,

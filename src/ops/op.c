@@ -144,6 +144,7 @@ static void bury(struct cei_object *object)
 {
 	ceov_op *op = CEI_OWNER(object, ceov_op, object);
 
+	cei_object_end(object);
 	fini_list(op, &op->others);     /* these two are parts of list */
 	fini_list(op, &op->own);
 	fini_list(op, &op->list);
@@ -217,10 +218,8 @@ static int list_tiles(ceov_op *op)
 	if (!cei_op_has_gemm(&op->shape))
 		return 0;
 	r = make_tiles(op, 1, &op->list.tiles);
-	if (r)
-		return r;
-	if (op->shape.sort != CEI_OP_GEMM_RS || op->choice.way != CEOV_WAY_SEQUENCE)
-		return hold(op, &op->list);
+	if (r || op->shape.sort != CEI_OP_GEMM_RS || op->choice.way != CEOV_WAY_SEQUENCE)
+		return r ? r : hold(op, &op->list);
 	split_list(op);
 	r = hold(op, &op->others);
 	return r ? r : hold(op, &op->own);

@@ -213,6 +213,7 @@ static void bury(struct cei_object *object)
 {
 	ceov_workspace *workspace = CEI_OWNER(object, ceov_workspace, object);
 
+	cei_object_end(object);
 	cei_capture_close(workspace->capture);
 	if (workspace->executor.ops)
 		workspace->executor.ops->close(&workspace->executor);
