@@ -38,8 +38,8 @@
  *            for which the driver takes some memory of the GPU the second time.
  * MEMORY     Operands and results are ordinary memory of the rank's place (cudaMalloc;
  *            malloc on the host), aligned to 16 bytes, and nothing has to be
- *            registered. Results must not overlap operands; an all-gather may be in
- *            place.
+ *            registered. Results must not overlap operands or each other, which a run
+ *            refuses (CEOV_ERR_INVALID); an all-gather may be in place.
  * RESULTS    bf16 or fp16 operands, fp32 accumulation; what a rank sends to be summed is
  *            rounded to their type first, the sum over ranks is in fp32 and in fixed
  *            order: the same operands give the same bits, run after run. Sums alone take
@@ -98,8 +98,8 @@ struct ceov_workspace_config {
 					 * ceov_*_scratch_bytes() of its ops. Twice
 					 * that is allocated: a run uses one half while
 					 * peers finish with the other */
-	int         is_capturable;      /* 1: runs may be captured into CUDA graphs (and
-					 * made outside, too). Copies are then queued by
+	int         is_capturable;      /* 0, or 1: runs may be captured into CUDA graphs
+					 * (and made outside, too). Copies are then queued by
 					 * the calling thread instead of the engine's, and
 					 * in front of the kernels that wait for them: right
 					 * for processes that load kernels or free memory of
@@ -108,8 +108,8 @@ struct ceov_workspace_config {
 	uint64_t    deadline_ns;        /* of what a run waits for; 0: the context's. Where
 					 * the engine launches, it counts from the call: it
 					 * has to cover what is on the stream before */
-	int         shares_sms;         /* 1: other kernels that wait for peers (NCCL's on
-					 * another stream) may hold SMs of any rank while
+	int         shares_sms;         /* 0, or 1: other kernels that wait for peers (NCCL's
+					 * on another stream) may hold SMs of any rank while
 					 * GEMM + reduce-scatter runs. Tiles are then done
 					 * by whoever has an SM, so that some clusters are
 					 * enough. Costs 3 to 15 % at M 2048, nothing from M

@@ -12,6 +12,7 @@
 #include "base/sized.h"
 #include "ce_engine/context.h"
 #include "ops/numbers.h"
+#include "ops/operands.h"
 #include "ops/run.h"
 
 static struct cei_op_shape shape_of(const struct ceov_ag_gemm *from, uint32_t n_ranks)
@@ -204,18 +205,26 @@ int ceov_ag_gemm_create(ceov_workspace *workspace, const struct ceov_ag_gemm *fr
 
 static int check_operands(const ceov_op *op, const struct ceov_ag_gemm_run *run)
 {
+	static const char *const b_name[] = { "b[0]", "b[1]", "b[2]", "b[3]" };
+	static const char *const c_name[] = { "c[0]", "c[1]", "c[2]", "c[3]" };
 	const struct cei_op_shape *shape = &op->shape;
-	uint64_t all_rows = cei_op_all_rows(shape);
-	uint32_t i;
-	int r = cei_op_check_operand(op, "a", run->a, shape->rows[op->workspace->rank]);
+	struct cei_operand operands[CEI_OPERANDS_MAX];
+	uint64_t own_bytes = shape->rows[op->workspace->rank] * row_bytes(shape);
+	uint32_t i, n = 0;
+	int r;
 
-	for (i = 0; !r && i < shape->n_products; i++) {
-		r = cei_op_check_operand(op, "b", run->b[i], shape->n[i]);
-		if (!r)
-			r = cei_op_check_operand(op, "c", run->c[i], all_rows);
+	operands[n++] = (struct cei_operand){ "a", run->a, own_bytes, 0 };
+	for (i = 0; i < shape->n_products; i++) {
+		operands[n++] = (struct cei_operand){
+			b_name[i], run->b[i], shape->n[i] * row_bytes(shape), 0 };
+		operands[n++] = (struct cei_operand){
+			c_name[i], run->c[i],
+			cei_op_all_rows(shape) * shape->n[i] * CEI_NUMBER_BYTES, 1 };
 	}
-	if (!r && run->gathered)
-		r = cei_op_check_operand(op, "gathered", run->gathered, all_rows);
+	if (run->gathered)
+		operands[n++] = (struct cei_operand){ "gathered", run->gathered,
+						      scratch_bytes(shape), 1 };
+	r = cei_operands_check(op, operands, n);
 	return r ? r : cei_op_check_stream(op, run->stream);
 }
 

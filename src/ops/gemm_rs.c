@@ -16,6 +16,7 @@
 #include "base/sized.h"
 #include "ce_engine/context.h"
 #include "ops/numbers.h"
+#include "ops/operands.h"
 #include "ops/run.h"
 
 #define STAGING_ALIGN_BYTES 256u
@@ -206,12 +207,14 @@ int ceov_gemm_rs_create(ceov_workspace *workspace, const struct ceov_gemm_rs *fr
 static int check_operands(const ceov_op *op, const struct ceov_gemm_rs_run *run)
 {
 	const struct cei_op_shape *shape = &op->shape;
-	int r = cei_op_check_operand(op, "a", run->a, cei_op_all_rows(shape));
+	uint64_t k_bytes = shape->k * CEI_NUMBER_BYTES;
+	const struct cei_operand operands[] = {
+		{ "a", run->a, cei_op_all_rows(shape) * k_bytes, 0 },
+		{ "b", run->b, shape->n[0] * k_bytes, 0 },
+		{ "c", run->c, shape->rows[op->workspace->rank] * row_bytes(shape), 1 },
+	};
+	int r = cei_operands_check(op, operands, 3);
 
-	if (!r)
-		r = cei_op_check_operand(op, "b", run->b, shape->n[0]);
-	if (!r)
-		r = cei_op_check_operand(op, "c", run->c, shape->rows[op->workspace->rank]);
 	return r ? r : cei_op_check_stream(op, run->stream);
 }
 

@@ -17,6 +17,7 @@
 
 #include "base/sized.h"
 #include "ce_engine/context.h"
+#include "ops/operands.h"
 #include "ops/run.h"
 
 #define BYTE_STEP 16u
@@ -359,39 +360,25 @@ int ceov_all_to_all_create(ceov_workspace *workspace, const struct ceov_move *fr
 
 /* --- runs ------------------------------------------------------------------ */
 
-/* Blocks arrive in target while the operand still leaves, unless it is in its place. */
-static int check_apart(const ceov_op *op, const struct ceov_move_run *run)
+/* The own shard of an all-gather is where it belongs: nobody moves it, so it is part of the
+ * target and no operand beside it. */
+static int is_in_place(const ceov_op *op, const struct ceov_move_run *run)
 {
-	const struct cei_op_shape *shape = &op->shape;
-	uintptr_t source = (uintptr_t)run->source, target = (uintptr_t)run->target;
 	uint32_t own = op->workspace->rank;
-	uint64_t n_source = leaving_bytes(shape, own), n_target = arriving_bytes(shape, own);
-	int is_gather = shape->sort == CEI_OP_ALL_GATHER;
 
-	if (!n_source || !n_target || target + n_target <= source ||
-	    source + n_source <= target)
-		return 0;
-	if (is_gather && source == target + arrives_at(shape, own, own))
-		return 0;
-	return cei_raise(&op->workspace->object.context->report, CEOV_ERR_INVALID, 0,
-			 "%s: rank %u: target overlaps source%s", op->kind->name, own,
-			 is_gather ? ", which is not its own place in target" : "");
+	return op->shape.sort == CEI_OP_ALL_GATHER && (uintptr_t)run->source ==
+		(uintptr_t)run->target + arrives_at(&op->shape, own, own);
 }
 
-static int check_run(const ceov_op *op, const struct ceov_move_run *run)
+static int check_operands(const ceov_op *op, const struct ceov_move_run *run)
 {
-	int r = cei_op_check_run(op, CEI_OP_ALL_GATHER, run, sizeof(*run));
-	uint32_t own;
+	uint32_t own = op->workspace->rank;
+	const struct cei_operand operands[] = {
+		{ "target", run->target, arriving_bytes(&op->shape, own), 1 },
+		{ "source", run->source, leaving_bytes(&op->shape, own), 0 },
+	};
+	int r = cei_operands_check(op, operands, is_in_place(op, run) ? 1 : 2);
 
-	if (r)
-		return r;
-	own = op->workspace->rank;
-	r = cei_op_check_operand(op, "source", run->source, leaving_bytes(&op->shape, own));
-	if (!r)
-		r = cei_op_check_operand(op, "target", run->target,
-					 arriving_bytes(&op->shape, own));
-	if (!r)
-		r = check_apart(op, run);
 	return r ? r : cei_op_check_stream(op, run->stream);
 }
 
@@ -399,8 +386,10 @@ int ceov_move_run(ceov_op *op, const struct ceov_move_run *operands)
 {
 	struct cei_run run = { .op = op, .operands = operands,
 			       .operands_bytes = sizeof(*operands) };
-	int r = check_run(op, operands);
+	int r = cei_op_check_run(op, CEI_OP_ALL_GATHER, operands, sizeof(*operands));
 
+	if (!r)
+		r = check_operands(op, operands);
 	if (r)
 		return r;
 	run.stream = operands->stream;

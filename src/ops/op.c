@@ -23,7 +23,6 @@
 
 /* Columns, and elements of sums, come in 16 bytes. */
 #define COLUMN_STEP  8u
-#define OPERAND_ALIGN 16u
 
 static struct cei_report *report_of(const ceov_op *op)
 {
@@ -88,13 +87,15 @@ static const char *columns_fault(const struct cei_op_shape *shape)
 
 	if (!shape->n_products || shape->n_products > CEOV_OP_GEMMS_MAX)
 		return "n_gemms must be 1 to 4";
-	if (!shape->k || shape->k % COLUMN_STEP || shape->k > EXTENT_MAX)
+	if (!shape->k || shape->k % COLUMN_STEP)
 		return "k must be a multiple of 8, and not 0";
 	for (i = 0; i < shape->n_products; i++)
-		if (!shape->n[i] || shape->n[i] % COLUMN_STEP || shape->n[i] > EXTENT_MAX)
+		if (!shape->n[i] || shape->n[i] % COLUMN_STEP)
 			return "n must be a multiple of 8, and not 0";
 	for (i = 0; i < shape->n_products; i++)
 		most = shape->n[i] > most ? shape->n[i] : most;
+	if (most > EXTENT_MAX)
+		return shape->k > EXTENT_MAX ? "k is above 2^31" : "n is above 2^31";
 	if (shape->b_is_k_by_n != 0 && shape->b_is_k_by_n != 1)
 		return "b_is_k_by_n must be 0 or 1";
 	if (cei_op_all_rows(shape) > ELEMENTS_MAX / most)
@@ -491,16 +492,6 @@ int cei_op_check_run(const ceov_op *op, enum cei_op_sort sort, const void *run,
 		return 0;
 	return cei_raise(report_of(op), CEOV_ERR_INVALID, 0, "%s_run: %s", op->kind->name,
 			 fault);
-}
-
-int cei_op_check_operand(const ceov_op *op, const char *name, const void *operand,
-			 uint64_t n_bytes)
-{
-	if (!n_bytes || (operand && !((uintptr_t)operand % OPERAND_ALIGN)))
-		return 0;
-	return cei_raise(report_of(op), CEOV_ERR_INVALID, 0,
-			 "%s: rank %u: %s is %s", op->kind->name, op->workspace->rank, name,
-			 operand ? "not aligned to 16 bytes" : "NULL");
 }
 
 /* Without a graph marks would be waited for on it, which the legacy stream cannot. */

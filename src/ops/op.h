@@ -114,10 +114,6 @@ int  cei_op_tune(ceov_op *op, void *stream, const struct cei_candidates *candida
 int  cei_op_check_run(const ceov_op *op, enum cei_op_sort sort, const void *run,
 		      size_t run_bytes);
 
-/* NULL where n_bytes are 0, else aligned to 16 bytes; raised with the operand's name. */
-int  cei_op_check_operand(const ceov_op *op, const char *name, const void *operand,
-			  uint64_t n_bytes);
-
 /* On GPUs the NULL stream is refused, and the legacy one where runs are not captured. */
 int  cei_op_check_stream(const ceov_op *op, const void *stream);
 

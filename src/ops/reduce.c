@@ -18,6 +18,7 @@
 #include "base/sized.h"
 #include "ce_engine/context.h"
 #include "ops/numbers.h"
+#include "ops/operands.h"
 #include "ops/run.h"
 
 #define ELEMENT_STEP        8u
@@ -371,30 +372,15 @@ static uint64_t n_results(const ceov_op *op)
 		: op->shape.rows[op->workspace->rank];
 }
 
-/* Copies of source leave while target is written. */
-static int check_apart(const ceov_op *op, const struct ceov_reduce_run *run)
+static int check_operands(const ceov_op *op, const struct ceov_reduce_run *run)
 {
-	uintptr_t source = (uintptr_t)run->source, target = (uintptr_t)run->target;
+	const struct cei_operand operands[] = {
+		{ "source", run->source,
+		  bytes_of(&op->shape, cei_reduce_source(&op->shape)), 0 },
+		{ "target", run->target, bytes_of(&op->shape, n_results(op)), 1 },
+	};
+	int r = cei_operands_check(op, operands, 2);
 
-	if (target + bytes_of(&op->shape, n_results(op)) <= source || source +
-	    bytes_of(&op->shape, cei_reduce_source(&op->shape)) <= target || !n_results(op))
-		return 0;
-	return cei_raise(&op->workspace->object.context->report, CEOV_ERR_INVALID, 0,
-			 "%s: rank %u: target overlaps source", op->kind->name,
-			 op->workspace->rank);
-}
-
-static int check_run(const ceov_op *op, const struct ceov_reduce_run *run)
-{
-	int r = cei_op_check_run(op, CEI_OP_REDUCE_SCATTER, run, sizeof(*run));
-
-	if (!r)
-		r = cei_op_check_operand(op, "source", run->source,
-					 cei_reduce_source(&op->shape));
-	if (!r)
-		r = cei_op_check_operand(op, "target", run->target, n_results(op));
-	if (!r)
-		r = check_apart(op, run);
 	return r ? r : cei_op_check_stream(op, run->stream);
 }
 
@@ -403,8 +389,10 @@ int ceov_reduce_run(ceov_op *op, const struct ceov_reduce_run *operands)
 	struct cei_run run = { .op = op, .operands = operands,
 			       .operands_bytes = sizeof(*operands) };
 	uint64_t own_at;
-	int r = check_run(op, operands);
+	int r = cei_op_check_run(op, CEI_OP_REDUCE_SCATTER, operands, sizeof(*operands));
 
+	if (!r)
+		r = check_operands(op, operands);
 	if (r)
 		return r;
 	own_at = cei_op_rows_before(&op->shape, op->workspace->rank);

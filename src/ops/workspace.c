@@ -89,6 +89,10 @@ static const char *fault_of(const ceov_context *context,
 			"progress_by_caller";
 	if (config->is_capturable && is_host)
 		return "is_capturable: graphs are a GPU's, the rank is on the host";
+	if (config->is_capturable != 0 && config->is_capturable != 1)
+		return "is_capturable must be 0 or 1";
+	if (config->shares_sms != 0 && config->shares_sms != 1)
+		return "shares_sms must be 0 or 1";
 	return NULL;
 }
 
@@ -292,8 +296,8 @@ int ceov_workspace_create(ceov_context *context,
 	workspace->rank = config->rank;
 	workspace->n_ranks = context->site.n_ranks;
 	workspace->is_host = context->site.members[member].place.kind == CEOV_PLACE_HOST;
-	workspace->is_capturable = config->is_capturable != 0;
-	workspace->shares_sms = config->shares_sms != 0;
+	workspace->is_capturable = config->is_capturable;
+	workspace->shares_sms = config->shares_sms;
 	workspace->half_bytes = (config->scratch_bytes + SCRATCH_ALIGN_BYTES - 1) /
 		SCRATCH_ALIGN_BYTES * SCRATCH_ALIGN_BYTES;
 	workspace->deadline_ns = config->deadline_ns ? config->deadline_ns

@@ -69,6 +69,11 @@ START_TEST(test_refused)
 	config = config_of(0);
 	config.is_capturable = 1;
 	expect_refusal(context, &config, "graphs are a GPU's");
+	config = config_of(0);
+	config.shares_sms = -1;
+	expect_refusal(context, &config, "shares_sms must be 0 or 1");
+	config.shares_sms = 2;
+	expect_refusal(context, &config, "shares_sms must be 0 or 1");
 	ceov_close(context);
 }
 END_TEST
