@@ -411,7 +411,8 @@ struct ceov_launch {
 typedef struct ceov_ticket { uint64_t number; } ceov_ticket;
 
 /* launch may be NULL: base 0, polled, no floating buffer. CEOV_FULL: too many launches
- * in flight. */
+ * are in flight: 32 of the plan, 4096 of the context, or more than its engine has taken up
+ * yet. What has ended does not count, however long an older one lasts. */
 int ceov_launch(ceov_plan *plan, const struct ceov_launch *launch,
 		ceov_ticket *ret_ticket);
 
@@ -442,7 +443,9 @@ int ceov_launch(ceov_plan *plan, const struct ceov_launch *launch,
 int ceov_plan_queue(ceov_plan *plan, void *stream, uint64_t base);
 
 /* CEOV_PENDING: still moving after timeout_ns. 0 only looks. A launch that
- * failed yields its error. Results are kept for the last 4096 launches. */
+ * failed yields its error, however late and often it is asked for: a result is kept until
+ * the context closes, unless more than 4096 launches that ended later have failed; then,
+ * and for a ticket that was never issued, CEOV_ERR_INVALID. */
 int ceov_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns);
 
 /* Aborts every signal that the launch's plan names, here and at every rank that

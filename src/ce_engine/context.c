@@ -241,7 +241,7 @@ static void init_lists(ceov_context *context)
 	cei_list_init(&context->offers);
 	cei_list_init(&context->buried);
 	pthread_mutex_init(&context->lock, NULL);
-	pthread_mutex_init(&context->tickets.lock, NULL);
+	cei_tickets_init(&context->tickets);
 }
 
 /* To stderr: of such a config log cannot be trusted. */
@@ -391,7 +391,7 @@ void ceov_close(ceov_context *context)
 		cei_cuda_close(context->site.cuda);
 	if (context->alive)
 		munmap((void *)(uintptr_t)context->alive, (size_t)sysconf(_SC_PAGESIZE));
-	pthread_mutex_destroy(&context->tickets.lock);
+	cei_tickets_fini(&context->tickets);
 	pthread_mutex_destroy(&context->lock);
 	cei_report_fini(&context->report);
 	free(context);

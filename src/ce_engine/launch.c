@@ -8,7 +8,7 @@
 #include <inttypes.h>
 
 #include "base/clock.h"
-#include "base/park.h"
+#include "ce_engine/context.h"
 #include "ce_engine/engine.h"
 #include "ce_engine/staging.h"
 
@@ -153,20 +153,10 @@ static void look_for_abort(struct cei_engine *engine, struct cei_launch *launch)
 	launch->error = failure.error;
 }
 
-static void publish(struct cei_ticket_slot *slot, int result)
-{
-	atomic_store(&slot->result, result);
-	/* seq_cst: against ceov_wait(), which counts itself as a waiter and then
-	 * looks at is_done: one of the two sees the other. Also the release that
-	 * pairs with its acquire of is_done. */
-	atomic_store(&slot->is_done, 1);
-	if (atomic_load(&slot->n_waiters))
-		cei_park_wake(&slot->is_done);
-}
-
 void cei_launch_retire(struct cei_engine *engine, struct cei_launch *launch)
 {
 	struct ceov_plan *plan = launch->plan;
+	struct cei_tickets *tickets = &plan->object.context->tickets;
 	struct cei_ticket_slot *slot = launch->slot;
 	int error;
 
@@ -181,7 +171,7 @@ void cei_launch_retire(struct cei_engine *engine, struct cei_launch *launch)
 	cei_list_append(&plan->idle, &launch->link);
 	plan->n_in_flight--;
 	pthread_mutex_unlock(&plan->lock);
-	publish(slot, error);
+	cei_tickets_publish(tickets, slot, error);
 }
 
 /* The transfer that the launch is stuck at: the first chunk that is not done. */

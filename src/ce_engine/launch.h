@@ -3,36 +3,18 @@
 #ifndef CEI_LAUNCH_H
 #define CEI_LAUNCH_H
 
-/* One run of a plan, and the tickets that name them. */
+/* One run of a plan. */
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdint.h>
 
 #include "base/list.h"
 #include "ce_engine/chunk.h"
 #include "ce_engine/plan.h"
-
-#define CEI_TICKETS 4096u               /* results kept, per context */
+#include "ce_engine/tickets.h"
 
 /* A failed launch whose chunks do not come back from their lanes within this time
  * is given up: its targets are uncertain. */
 #define CEI_DRAIN_NS UINT64_C(5000000000)
-
-struct cei_ticket_slot {
-	_Atomic uint64_t number;        /* 0: never used */
-	_Atomic uint32_t is_done;       /* released by the engine after result */
-	_Atomic uint32_t n_waiters;
-	_Atomic int      result;
-	struct ceov_plan *plan;         /* tickets' lock; a plan outlives its launches
-					 * in flight */
-};
-
-struct cei_tickets {
-	pthread_mutex_t        lock;
-	uint64_t               last;    /* lock: the newest number */
-	struct cei_ticket_slot slots[CEI_TICKETS];
-};
 
 struct cei_engine;
 
@@ -64,8 +46,7 @@ struct cei_launch {
 	struct cei_chunk        chunks[];
 };
 
-/* ceov_wait() without its checks, and CEOV_NONE where the result was not kept: that many
- * launches came after it that it has ended. */
+/* ceov_wait() without its checks, and CEOV_NONE where the result is not kept any more. */
 int cei_ticket_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns);
 
 /* Engine's thread: ends the launch with a failure whose error, native_code, rank

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/park.h"
 #include "base/sized.h"
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
@@ -166,43 +165,6 @@ static void fill_record(struct cei_launch *record, ceov_plan *plan,
 	}
 }
 
-/* A number and its slot. CEOV_FULL: the slot's old launch is still in flight. */
-static int take_ticket(struct cei_tickets *tickets, struct cei_launch *record)
-{
-	struct cei_ticket_slot *slot;
-	uint64_t number;
-	int r = 0;
-
-	pthread_mutex_lock(&tickets->lock);
-	number = tickets->last + 1;
-	slot = &tickets->slots[number % CEI_TICKETS];
-	/* acquire: pairs with publish() in launch.c */
-	if (atomic_load_explicit(&slot->number, memory_order_relaxed) &&
-	    !atomic_load_explicit(&slot->is_done, memory_order_acquire)) {
-		r = CEOV_FULL;
-	} else {
-		tickets->last = number;
-		/* seq_cst: against result_of(): who still reads the old number after
-		 * the result has read the old result */
-		atomic_store(&slot->number, 0);
-		atomic_store(&slot->result, 0);
-		slot->plan = record->plan;
-		atomic_store_explicit(&slot->is_done, 0, memory_order_relaxed);
-		/* release: pairs with ceov_wait()'s acquire of the number */
-		atomic_store_explicit(&slot->number, number, memory_order_release);
-		record->slot = slot;
-		record->number = number;
-	}
-	pthread_mutex_unlock(&tickets->lock);
-	return r;
-}
-
-static void give_back_ticket(struct cei_launch *record)
-{
-	atomic_store(&record->slot->result, CEOV_ERR_ABORTED);
-	atomic_store(&record->slot->is_done, 1);
-}
-
 /* Marks the point of the stream that the launch comes after. */
 static int mark_stream(ceov_plan *plan, struct cei_launch *record, void *stream)
 {
@@ -237,12 +199,12 @@ static int enqueue(ceov_plan *plan, const struct ceov_launch *launch,
 	fill_record(record, plan, launch);
 	r = mark_stream(plan, record, launch->after_stream);
 	if (!r)
-		r = take_ticket(&context->tickets, record);
+		r = cei_tickets_take(&context->tickets, plan, &record->number, &record->slot);
 	if (!r) {
 		*ret_ticket = (ceov_ticket){ record->number };
 		r = cei_engine_submit(&context->engines[plan->member], record);
 		if (r)
-			give_back_ticket(record);
+			cei_tickets_give_back(&context->tickets, record->slot);
 	}
 	if (r) {
 		cei_list_append(&plan->idle, &record->link);
@@ -278,108 +240,61 @@ int ceov_launch(ceov_plan *plan, const struct ceov_launch *from, ceov_ticket *re
 
 /* --- wait ---------------------------------------------------------------- */
 
-/* CEOV_NONE: another launch has the slot, or none ever had. */
-static int find_slot(ceov_context *context, ceov_ticket ticket,
-		     struct cei_ticket_slot **ret_slot)
+static int refuse_ticket(ceov_context *context, ceov_ticket ticket, int why)
 {
-	struct cei_ticket_slot *slot = &context->tickets.slots[ticket.number % CEI_TICKETS];
-
-	/* acquire: pairs with take_ticket() */
-	if (!ticket.number ||
-	    atomic_load_explicit(&slot->number, memory_order_acquire) != ticket.number)
-		return CEOV_NONE;
-	*ret_slot = slot;
-	return 0;
-}
-
-static int refuse_ticket(ceov_context *context, ceov_ticket ticket)
-{
+	if (why == CEOV_NONE)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ticket %" PRIu64 ": whether that launch went well is not "
+				 "known any more: more than %u later ones have failed since",
+				 ticket.number, CEI_FAILURES_MAX);
 	return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
-			 "ticket %" PRIu64 " was never issued, or is older than the last %u "
-			 "launches", ticket.number, CEI_TICKETS);
-}
-
-static void wait_done(struct cei_ticket_slot *slot, uint64_t deadline)
-{
-	/* A thread that slept for milliseconds may take hundreds of microseconds to
-	 * come back (measured in a virtual machine). */
-	uint64_t park_at = cei_now_ns() + CEI_BACKOFF_YIELD_NS;
-	struct cei_backoff backoff;
-
-	cei_backoff_reset(&backoff);
-	while (cei_now_ns() < park_at) {
-		if (atomic_load_explicit(&slot->is_done, memory_order_acquire))
-			return;
-		cei_backoff_step(&backoff);
-	}
-	/* seq_cst: against publish() in launch.c, see there */
-	atomic_fetch_add(&slot->n_waiters, 1);
-	while (!atomic_load(&slot->is_done) && cei_now_ns() < deadline)
-		cei_park_wait(&slot->is_done, 0, deadline);
-	atomic_fetch_sub(&slot->n_waiters, 1);
-}
-
-/* The slot may go to a newer launch at any time once the old one is done. */
-static int result_of(ceov_context *context, ceov_ticket ticket,
-		     struct cei_ticket_slot *slot)
-{
-	int result;
-
-	/* acquire: pairs with publish() in launch.c */
-	if (!atomic_load_explicit(&slot->is_done, memory_order_acquire))
-		return atomic_load(&slot->number) == ticket.number ? CEOV_PENDING
-			: find_slot(context, ticket, &slot);
-	result = atomic_load(&slot->result);
-	/* seq_cst: against take_ticket(), see there */
-	if (atomic_load(&slot->number) == ticket.number)
-		return result;
-	return find_slot(context, ticket, &slot);
+			 "ticket %" PRIu64 " was never issued", ticket.number);
 }
 
 int cei_ticket_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns)
 {
-	struct cei_ticket_slot *slot;
-	int r = find_slot(context, ticket, &slot);
+	int result = 0;
 
-	if (r)
-		return r;
-	if (timeout_ns)
-		wait_done(slot, cei_deadline(timeout_ns));
-	return result_of(context, ticket, slot);
+	if (cei_tickets_wait(&context->tickets, ticket.number, timeout_ns, &result))
+		return CEOV_NONE;
+	return result;
 }
 
 int ceov_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns)
 {
+	int result = 0;
 	int r = cei_context_check(context);
 
 	if (r)
 		return r;
-	r = cei_ticket_wait(context, ticket, timeout_ns);
-	return r == CEOV_NONE ? refuse_ticket(context, ticket) : r;
+	r = cei_tickets_wait(&context->tickets, ticket.number, timeout_ns, &result);
+	return r ? refuse_ticket(context, ticket, r) : result;
 }
 
 /* --- abort --------------------------------------------------------------- */
 
+/* With the context's lock held, which keeps plans. CEOV_NONE: the launch has ended. */
+static int abort_launch(ceov_context *context, ceov_ticket ticket)
+{
+	ceov_plan *plan = cei_tickets_plan(&context->tickets, ticket.number);
+
+	if (!plan)
+		return CEOV_NONE;
+	cei_signals_abort(plan->signals, plan->n_signals, CEOV_ERR_ABORTED, CEOV_NOBODY);
+	return 0;
+}
+
 int ceov_abort(ceov_context *context, ceov_ticket ticket)
 {
-	struct cei_ticket_slot *slot;
-	ceov_plan *plan;
-	int r = cei_context_check(context);
+	int result, r = cei_context_check(context);
 
-	if (!r)
-		r = find_slot(context, ticket, &slot);
 	if (r)
-		return r == CEOV_NONE ? refuse_ticket(context, ticket) : r;
-	/* This lock keeps tickets from being reissued, the context's keeps plans. */
+		return r;
 	pthread_mutex_lock(&context->lock);
-	pthread_mutex_lock(&context->tickets.lock);
-	plan = slot->plan;
-	if (atomic_load(&slot->number) != ticket.number || atomic_load(&slot->is_done))
-		r = CEOV_NONE;
-	pthread_mutex_unlock(&context->tickets.lock);
-	if (!r)
-		cei_signals_abort(plan->signals, plan->n_signals, CEOV_ERR_ABORTED,
-				  CEOV_NOBODY);
+	r = abort_launch(context, ticket);
 	pthread_mutex_unlock(&context->lock);
-	return r;
+	if (!r)
+		return 0;
+	r = cei_tickets_wait(&context->tickets, ticket.number, 0, &result);
+	return r == CEOV_ERR_INVALID ? refuse_ticket(context, ticket, r) : CEOV_NONE;
 }

@@ -39,7 +39,7 @@ static int aborted(const ceov_workspace *workspace)
 	return r;
 }
 
-/* The context's other launches may have overtaken a result that nobody asked for. */
+/* So many later launches of the context may have failed that a result is not kept. */
 static int result_of(ceov_workspace *workspace, ceov_ticket ticket, uint64_t timeout_ns)
 {
 	int r = cei_ticket_wait(workspace->object.context, ticket, timeout_ns);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "ce_engine/tickets.h"
 #include "way.h"
 
 START_TEST(test_a_base_never_falls)
@@ -73,6 +74,7 @@ START_TEST(test_launches_in_flight_are_bounded)
 }
 END_TEST
 
+/* Results of others, and how long they are kept: test_tickets.c. */
 START_TEST(test_strange_tickets_are_refused)
 {
 	ceov_ticket first, ticket = { 0 };
@@ -89,12 +91,55 @@ START_TEST(test_strange_tickets_are_refused)
 	first = way_launch(&way, 0, 0);
 	ck_assert_int_eq(way_wait(&way, first), 0);
 	ck_assert_int_eq(ceov_abort(way.context, first), CEOV_NONE);
-	for (k = 0; k < 4095; k++)
+	ticket.number = first.number + 1;
+	ck_assert_int_eq(ceov_wait(way.context, ticket, 0), CEOV_ERR_INVALID);
+	testing_log_has(&way.log, "was never issued", NULL, NULL);
+	for (k = 0; k < 5000; k++)
 		ck_assert_int_eq(way_wait(&way, way_launch(&way, k, 0)), 0);
 	ck_assert_int_eq(ceov_wait(way.context, first, 0), 0);
-	ck_assert_int_eq(way_wait(&way, way_launch(&way, k, 0)), 0);
-	ck_assert_int_eq(ceov_wait(way.context, first, 0), CEOV_ERR_INVALID);
-	testing_log_has(&way.log, "older than the last", NULL, NULL);
+	ck_assert_int_eq(ceov_abort(way.context, first), CEOV_NONE);
+	way_close(&way);
+}
+END_TEST
+
+/* One launch waits for its mark while thousands of others come and go. */
+START_TEST(test_a_launch_that_lasts_holds_up_no_other)
+{
+	struct way slow, fast;
+	ceov_ticket lasting;
+	uint32_t k;
+
+	way_open(&slow, 1, 0);
+	way_open_beside(&fast, &slow);
+	lasting = way_launch(&slow, 0, 0);
+	way_ready(&fast, 1);
+	for (k = 0; k < CEI_TICKETS + 100; k++)
+		ck_assert_int_eq(way_wait(&fast, way_launch(&fast, 0, 0)), 0);
+	ck_assert_int_eq(ceov_wait(slow.context, lasting, 0), CEOV_PENDING);
+	way_ready(&slow, 1);
+	ck_assert_int_eq(way_wait(&slow, lasting), 0);
+	way_close(&slow);
+}
+END_TEST
+
+START_TEST(test_a_short_wait_for_a_launch_is_short)
+{
+	uint64_t before, spent, best = UINT64_MAX;
+	ceov_ticket ticket;
+	struct way way;
+	int i;
+
+	way_open(&way, 1, 0);
+	ticket = way_launch(&way, 0, 0);
+	for (i = 0; i < 20; i++) {
+		before = cei_now_ns();
+		ck_assert_int_eq(ceov_wait(way.context, ticket, 100000), CEOV_PENDING);
+		spent = cei_now_ns() - before;
+		if (spent < best)
+			best = spent;
+	}
+	ck_assert_uint_ge(best, 100000);
+	ck_assert_uint_lt(best, CEI_BACKOFF_YIELD_NS / 2);
 	way_close(&way);
 }
 END_TEST
@@ -406,6 +451,8 @@ static Suite *suite(void)
 	tcase_add_test(all, test_values_stay_below_the_limit);
 	tcase_add_test(all, test_launches_in_flight_are_bounded);
 	tcase_add_test(all, test_strange_tickets_are_refused);
+	tcase_add_test(all, test_a_launch_that_lasts_holds_up_no_other);
+	tcase_add_test(all, test_a_short_wait_for_a_launch_is_short);
 	tcase_add_test(all, test_marks_rise_over_polled_launches);
 	tcase_add_test(all, test_marks_rise_over_gated_launches);
 	tcase_add_test(all, test_marks_rise_over_mixed_launches);
