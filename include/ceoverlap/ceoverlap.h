@@ -374,7 +374,8 @@ void ceov_plan_release(ceov_plan *plan);
 
 /* Writes to fd: one line for the plan, one per transfer (backend, route, trigger, chunks,
  * expected time), and where others than the direct way are taken one for each way, with its
- * share. Of routes, what polled launches take. Committed plans only. */
+ * share. Of routes, what polled launches take. Committed plans only. CEOV_ERR_SYSTEM: fd
+ * cannot be written; where nobody reads its pipe, that is all, without SIGPIPE. */
 int  ceov_plan_explain(const ceov_plan *plan, int fd);
 
 /* --- launches ------------------------------------------------------------ */

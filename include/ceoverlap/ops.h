@@ -157,7 +157,7 @@ struct ceov_op_tuning {
 					 * 0: 16 */
 };
 
-/* What was chosen and why, in a few lines, to fd. */
+/* What was chosen and why, in a few lines, to fd. Fails as ceov_plan_explain() does. */
 int  ceov_op_explain(const ceov_op *op, int fd);
 
 /* Measures the ways and shapes that may suit this op, with scratch operands of its

@@ -11,6 +11,8 @@
 
 #include <ceoverlap/version.h>
 
+#include "base/write.h"
+
 #define LINE_BYTES (CEOV_FAILURE_TEXT_BYTES + 96)
 
 const char *ceov_version(void)
@@ -75,6 +77,7 @@ static void write_line(struct cei_report *report, enum cei_log_level level,
 		       const char *text)
 {
 	static const char *const names[] = { "error", "warning", "info", "debug" };
+	struct cei_pipe_guard guard;
 	char line[LINE_BYTES];
 
 	if (level > report->level)
@@ -84,10 +87,14 @@ static void write_line(struct cei_report *report, enum cei_log_level level,
 	else
 		snprintf(line, sizeof(line), "ceoverlap[rank %u]: %s: %s",
 			 report->rank, names[level], text);
-	if (report->log)
+	if (report->log) {
 		report->log(report->log_arg, line);
-	else
-		fprintf(stderr, "%s\n", line);
+		return;
+	}
+	/* nobody may read stderr any more, and the application goes on all the same */
+	cei_pipe_guard_begin(&guard);
+	fprintf(stderr, "%s\n", line);
+	cei_pipe_guard_end(&guard);
 }
 
 void cei_log(struct cei_report *report, enum cei_log_level level,
