@@ -7,17 +7,28 @@
 #   run_test.sh COMMAND [ARGUMENT...]
 #
 #   - within CEOVERLAP_TEST_TIMEOUT seconds (default 120); then it and all that it
-#     started are killed;
-#   - with CEOVERLAP_TEST_TMP and TMPDIR naming a private folder, removed after;
-#   - a test that passes but leaves processes, or files of ours in /dev/shm or /tmp,
-#     fails: somebody's cleaning up has not happened. Files are not judged while
-#     another test runs beside it.
+#     started are killed, and nothing else: it has a process group of its own;
+#   - the same when this script is told to end (Ctrl-C, SIGTERM, SIGHUP);
+#   - with CEOVERLAP_TEST_TMP and TMPDIR naming a private folder, which is made in the
+#     caller's TMPDIR and removed after;
+#   - a test that passes but leaves processes, or files of ours in /dev/shm, /tmp or
+#     TMPDIR, fails: somebody's cleaning up has not happened. Files of /dev/shm and /tmp
+#     are not judged while another test runs beside it.
 #
 # A failing test's seed ("CEOVERLAP_TEST_SEED=...") is repeated at the end.
 set -u
 
 limit=${CEOVERLAP_TEST_TIMEOUT:-120}
-folder=$(mktemp -d "/tmp/ceov-test.XXXXXX") || exit 99
+
+# Tests bind sockets in their folder, whose paths may have 107 bytes.
+temporary=${TMPDIR:-/tmp}
+if [ "${#temporary}" -gt 50 ]; then
+	echo "run_test.sh: TMPDIR is too long for paths of sockets: /tmp instead of $temporary"
+	temporary=/tmp
+fi
+folder=$(mktemp -d "$temporary/ceov-test.XXXXXX") || exit 99
+# Nobody else may look into it, but pass through: a test has ranks of another user.
+chmod 711 "$folder"
 output=$folder.out
 trap 'rm -rf "$folder" "$output"' EXIT
 
@@ -35,6 +46,7 @@ has_neighbour() {
 }
 
 files_left() {
+	find "$folder" -maxdepth 1 -name 'ceoverlap-*' 2>/dev/null
 	has_neighbour && return
 	find /dev/shm /tmp -maxdepth 1 -name 'ceoverlap-*' -user "$(id -u)" 2>/dev/null |
 		sort | comm -13 <(echo "$files_before") -
@@ -57,10 +69,32 @@ what_is_left() {
 files_before=$(find /dev/shm /tmp -maxdepth 1 -name 'ceoverlap-*' \
 	-user "$(id -u)" 2>/dev/null | sort)
 
-# In the foreground, so that an interrupt from the keyboard reaches the test. Into a
-# file, because what is left behind could hold a pipe open.
-env CEOVERLAP_TEST_TMP="$folder" TMPDIR="$folder" \
-	timeout --foreground -k 5 "$limit" "$@" > "$output" 2>&1 < /dev/null
+# Ends the test and what it started, then this script by the same signal, so that its
+# caller sees it, too.
+# shellcheck disable=SC2317 # traps run it
+ended_by() {
+	trap '' INT TERM HUP
+	[ -z "$test" ] || kill -TERM "$test" 2>/dev/null
+	processes_left | xargs -r kill -9 2>/dev/null
+	wait
+	rm -rf "$folder" "$output"
+	trap - EXIT "$1"
+	kill -"$1" $$
+}
+
+test=
+trap 'ended_by INT' INT
+trap 'ended_by TERM' TERM
+trap 'ended_by HUP' HUP
+
+# In a process group of its own, which timeout makes: Check, when it is told to end,
+# tells all of its group, and that must not be make and its caller. Ctrl-C does not reach
+# it there, so it is passed on. bash has jobs ignore it; a test must not. Into a file,
+# because what is left behind could hold a pipe open.
+env --default-signal=INT,QUIT CEOVERLAP_TEST_TMP="$folder" TMPDIR="$folder" \
+	timeout -k 5 "$limit" "$@" > "$output" 2>&1 < /dev/null &
+test=$!
+wait "$test"
 status=$?
 cat "$output"
 

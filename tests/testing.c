@@ -28,15 +28,25 @@ static void set_seed(void)
 	fflush(stdout);
 }
 
+int testing_template(const char *name, char *ret_path, size_t n_bytes)
+{
+	const char *folder = getenv("TMPDIR");
+	int n = snprintf(ret_path, n_bytes, "%s/%s.XXXXXX",
+			 folder && *folder ? folder : "/tmp", name);
+
+	return n > 0 && (size_t)n < n_bytes;
+}
+
 int testing_run(Suite *suite)
 {
-	char folder[] = "/tmp/ceov-suite.XXXXXX";
+	char folder[256] = "a folder in TMPDIR, whose name is too long";
 	SRunner *runner = srunner_create(suite);
 	int is_ours = !getenv("CEOVERLAP_TEST_TMP");
 	int n_failed;
 
 	set_seed();
-	if (is_ours && (!mkdtemp(folder) || setenv("CEOVERLAP_TEST_TMP", folder, 1))) {
+	if (is_ours && (!testing_template("ceov-suite", folder, sizeof(folder)) ||
+			!mkdtemp(folder) || setenv("CEOVERLAP_TEST_TMP", folder, 1))) {
 		perror(folder);
 		return EXIT_FAILURE;
 	}

@@ -30,6 +30,9 @@ uint64_t testing_seed(void);
 uint64_t testing_random(uint64_t *state);
 uint64_t testing_below(uint64_t *state, uint64_t limit);
 
+/* A template for mkdtemp() in TMPDIR, or in /tmp; 0 where it does not fit. */
+int testing_template(const char *name, char *ret_path, size_t n_bytes);
+
 /* A path in the test's own folder, CEOVERLAP_TEST_TMP. */
 void testing_path(const char *name, char *ret_path, size_t n_bytes);
 

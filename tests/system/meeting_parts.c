@@ -17,12 +17,13 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "testing.h"
 
 #define PARTS_MAX 16
 
 struct shared *shared;
-char directory[64];
-char path[96];
+char directory[96];
+char path[104];
 
 static pid_t parts[PARTS_MAX];
 static int n_parts;
@@ -256,7 +257,7 @@ static void set_up(void)
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
 		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(shared, MAP_FAILED);
-	strcpy(directory, "/tmp/ceoverlap-test-XXXXXX");
+	ck_assert_int_eq(testing_template("ceoverlap-test", directory, sizeof(directory)), 1);
 	ck_assert_ptr_nonnull(mkdtemp(directory));
 	snprintf(path, sizeof(path), "%s/group", directory);
 }

@@ -42,8 +42,8 @@ struct part {                           /* a process of the group */
 };
 
 extern struct shared *shared;
-extern char directory[64];              /* a new one for each test */
-extern char path[96];                   /* where the group meets */
+extern char directory[96];              /* a new one for each test */
+extern char path[104];                   /* where the group meets */
 
 /* --- in any process ------------------------------------------------------ */
 
