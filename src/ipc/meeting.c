@@ -110,7 +110,10 @@ static int check_site(const struct cei_site *site, const char *path)
 					 "ranks", site->members[i].rank, site->n_ranks);
 	if (path && strlen(path) >= sizeof(((struct sockaddr_un *)NULL)->sun_path))
 		return cei_raise(site->report, CEOV_ERR_INVALID, ENAMETOOLONG,
-				 "the group's path is too long for a socket: %s", path);
+				 "the group's path has %zu bytes and is too long for a "
+				 "socket, which takes %zu; choose a shorter one: %s",
+				 strlen(path),
+				 sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1, path);
 	cei_party_of_site(site, &party);
 	if ((uint32_t)__builtin_popcountll(cei_ranks_of(&party)) != site->n_members)
 		return cei_raise(site->report, CEOV_ERR_INVALID, 0,

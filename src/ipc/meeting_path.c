@@ -4,14 +4,20 @@
 /*
  * The path where a group meets: taken for listening, and left with nothing behind.
  * A socket file whose process died is removed; a living one, or a file that is no
- * socket, is never touched. All this happens with the directory locked, so that of
- * two groups that start at one path at once, one gets it and the other is told.
+ * socket, is never touched. All this happens with a lock, so that of two groups that
+ * start at one path at once, one gets it and the other is told.
+ *
+ * The lock is on a file of our own beside the path, which other users cannot open and
+ * so cannot lock: a directory that they can read, they can lock for ever. The file is
+ * there while the path is taken, some microseconds; one that a process left behind
+ * that died meanwhile serves, and goes with, the next one.
  */
 
 #include "ipc/meeting_private.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -24,35 +30,93 @@
 
 #define BACKLOG       128
 #define LOCK_RETRY_NS 1000000L
+#define LOCK_SUFFIX   ".lock"
 
-/* Returns an errno. */
-static int open_directory(const char *path, int *ret_fd)
+struct path_lock {
+	char path[sizeof(((struct sockaddr_un *)NULL)->sun_path) + sizeof(LOCK_SUFFIX)];
+	int  fd;                        /* -1: not locked */
+};
+
+/* Whether nobody but us can have locked it: in a shared directory the name may be
+ * another user's, or not be a file at all. Raises what is wrong. */
+static int check_lock_file(struct cei_report *report, const struct path_lock *lock)
 {
-	char directory[sizeof(((struct sockaddr_un *)NULL)->sun_path)];
-	const char *slash = strrchr(path, '/');
-	size_t n_bytes = slash ? (size_t)(slash - path) : 0;
+	struct stat stat;
 
-	memcpy(directory, path, n_bytes);
-	directory[n_bytes] = 0;
-	if (!n_bytes)
-		strcpy(directory, slash ? "/" : ".");
-	*ret_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return *ret_fd < 0 ? errno : 0;
+	if (fstat(lock->fd, &stat))
+		return cei_raise(report, CEOV_ERR_SYSTEM, errno, "%s: %s", lock->path,
+				 strerror(errno));
+	if (S_ISREG(stat.st_mode) && stat.st_uid == geteuid())
+		return 0;
+	return cei_raise(report, CEOV_ERR_STATE, EEXIST,
+			 "%s: the group's lock has to be a file of user %u, and this is %s of "
+			 "user %u; choose another path, best in a folder that is yours alone",
+			 lock->path, (unsigned)geteuid(),
+			 S_ISREG(stat.st_mode) ? "one" : "something else",
+			 (unsigned)stat.st_uid);
 }
 
-/* Returns an errno; EWOULDBLOCK: the deadline passed. */
-static int lock_directory(int fd, uint64_t deadline_ns)
+/* What has the name may be anything, also something that blocks or leads elsewhere. */
+static int open_lock_file(struct cei_report *report, struct path_lock *lock)
+{
+	int r;
+
+	lock->fd = open(lock->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK |
+			O_NOCTTY, S_IRUSR | S_IWUSR);
+	if (lock->fd < 0)
+		return cei_raise(report, CEOV_ERR_SYSTEM, errno,
+				 "the group's lock %s cannot be opened: %s", lock->path,
+				 strerror(errno));
+	r = check_lock_file(report, lock);
+	if (r) {
+		close(lock->fd);
+		lock->fd = -1;
+	}
+	return r;
+}
+
+/* Whoever had the lock has removed the name: a file without it locks nobody out. */
+static int has_name(const struct path_lock *lock)
+{
+	struct stat named, locked;
+
+	return !lstat(lock->path, &named) && !fstat(lock->fd, &locked) &&
+	       named.st_dev == locked.st_dev && named.st_ino == locked.st_ino;
+}
+
+static void unlock(struct path_lock *lock)
+{
+	if (lock->fd < 0)
+		return;
+	unlink(lock->path);             /* first: nobody locks what has no name */
+	close(lock->fd);
+	lock->fd = -1;
+}
+
+/* Raises what it returns. */
+static int take_lock(struct cei_report *report, struct path_lock *lock, uint64_t deadline_ns)
 {
 	const struct timespec pause = { .tv_nsec = LOCK_RETRY_NS };
+	int r, error;
 
-	while (flock(fd, LOCK_EX | LOCK_NB)) {
-		if (errno != EWOULDBLOCK && errno != EINTR)
-			return errno;
+	for (;;) {
+		r = open_lock_file(report, lock);
+		if (r)
+			return r;
+		error = flock(lock->fd, LOCK_EX | LOCK_NB) ? errno : 0;
+		if (!error && has_name(lock))
+			return 0;
+		close(lock->fd);
+		lock->fd = -1;
+		if (error && error != EWOULDBLOCK && error != EINTR)
+			return cei_raise(report, CEOV_ERR_SYSTEM, error, "locking %s: %s",
+					 lock->path, strerror(error));
 		if (cei_now_ns() >= deadline_ns)
-			return EWOULDBLOCK;
+			return cei_raise(report, CEOV_ERR_TIMEOUT, EWOULDBLOCK,
+					 "another process of this user holds %s and does not "
+					 "give it back: is it stopped?", lock->path);
 		nanosleep(&pause, NULL);
 	}
-	return 0;
 }
 
 /* Does somebody listen at the path? Returns connect()'s errno, 0 for yes. */
@@ -84,7 +148,7 @@ static int remove_stale(struct cei_report *report, const char *path)
 	return raise_errno(report, path, errno);
 }
 
-/* Leaves the path free, or raises why it is not. With the directory locked: nobody
+/* Leaves the path free, or raises why it is not. With the lock: nobody of this user
  * else is between bind() and listen(). */
 static int clear_path(struct cei_report *report, const char *path,
 		      const struct sockaddr_un *address)
@@ -142,25 +206,20 @@ int cei_listener_open(struct cei_listener *listener, struct cei_report *report,
 		      const char *path, uint64_t deadline_ns)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	int directory_fd;
-	int error;
-	int r = 0;
+	struct path_lock lock = { .fd = -1 };
+	int error = 0;
+	int r;
 
 	listener->path = path;
 	listener->fd = -1;
 	memcpy(address.sun_path, path, strlen(path));
-	error = open_directory(path, &directory_fd);
-	if (!error)
-		error = lock_directory(directory_fd, deadline_ns);
-	if (!error)
+	snprintf(lock.path, sizeof(lock.path), "%s" LOCK_SUFFIX, path);
+	r = take_lock(report, &lock, deadline_ns);
+	if (!r)
 		r = clear_path(report, path, &address);
-	if (!error && !r)
+	if (!r)
 		error = bind_and_listen(listener, &address);
-	cei_fd_close(directory_fd);     /* unlocks */
-	if (error == EWOULDBLOCK)
-		return cei_raise(report, CEOV_ERR_TIMEOUT, error,
-				 "cannot listen at %s: its directory stayed locked",
-				 path);
+	unlock(&lock);
 	if (error)
 		return cei_raise(report, CEOV_ERR_SYSTEM, error,
 				 "cannot listen at %s: %s", path, strerror(error));

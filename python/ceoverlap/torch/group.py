@@ -8,7 +8,6 @@ import datetime
 import functools
 import os
 import shutil
-import tempfile
 import threading
 import weakref
 from typing import Dict, List, Optional, Union
@@ -16,7 +15,7 @@ from typing import Dict, List, Optional, Union
 import torch
 import torch.distributed as dist
 
-from .. import errors
+from .. import _meeting, errors
 from ..context import DEADLINE_S, Context, Place
 
 LEGACY_STREAM = 1                       # CU_STREAM_LEGACY: the default stream, not NULL
@@ -179,7 +178,7 @@ class Group:
 
     def _open(self) -> Context:
         """The socket where ranks meet lies in a folder that goes when all are there."""
-        folder = tempfile.mkdtemp(prefix="ceoverlap-") if self.rank == 0 else ""
+        folder = _meeting.make_folder() if self.rank == 0 else ""
         place = Place("gpu", self.device.index) if self.is_gpu else Place("host")
         try:
             path = self.exchange(folder)[0]

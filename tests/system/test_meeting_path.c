@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* The path where a group meets: who can keep it from being taken, and who cannot. */
+
+#include "meeting_parts.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+static void listen_for_two(uint32_t number)
+{
+	struct part part;
+
+	part_open(&part, 2, number);
+	need(!part_barrier(&part, 20000));
+	part_close(&part);
+}
+
+static char lock_path[sizeof(path) + 8];
+
+static void name_lock(void)
+{
+	snprintf(lock_path, sizeof(lock_path), "%s.lock", path);
+}
+
+/* Whoever can read a directory can lock it: any other user of a shared one. */
+START_TEST(test_a_lock_on_the_directory_disturbs_nobody)
+{
+	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(flock(fd, LOCK_EX | LOCK_NB), 0);
+	start(listen_for_two, 0);
+	start(listen_for_two, 1);
+	assert_all_end_well();
+	ck_assert(is_directory_empty());
+	close(fd);
+}
+END_TEST
+
+START_TEST(test_a_lock_that_was_left_behind_serves_and_goes)
+{
+	name_lock();
+	close(open(lock_path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600));
+	ck_assert_int_eq(access(lock_path, F_OK), 0);
+	start(listen_for_two, 0);
+	start(listen_for_two, 1);
+	assert_all_end_well();
+	ck_assert(is_directory_empty());
+}
+END_TEST
+
+static void find_odd_lock(uint32_t number)
+{
+	uint64_t begin_ns = cei_now_ns();
+	uint32_t n_fds = n_open_fds();
+	struct part part;
+
+	part_init(&part, 2);
+	part_hold(&part, number);
+	need(part_open_by(&part, 20000) < 0);
+	need(cei_now_ns() - begin_ns < 10000 * NS_PER_MS);
+	need(says(&part, "the group's lock") && says(&part, lock_path));
+	cei_report_fini(&part.report);
+	need(n_open_fds() == n_fds);
+}
+
+START_TEST(test_a_lock_that_is_no_file_of_ours_is_refused_at_once)
+{
+	static const char elsewhere[] = "/dev/null";
+
+	name_lock();
+	ck_assert_int_eq(mkfifo(lock_path, 0600), 0);
+	assert_ends_well(start(find_odd_lock, 0));
+	ck_assert_int_eq(unlink(lock_path), 0);
+	ck_assert_int_eq(symlink(elsewhere, lock_path), 0);
+	assert_ends_well(start(find_odd_lock, 0));
+	ck_assert_int_eq(unlink(lock_path), 0);
+	if (geteuid())
+		return;
+	close(open(lock_path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666));
+	ck_assert_int_eq(chown(lock_path, 65534, 65534), 0);
+	assert_ends_well(start(find_odd_lock, 0));
+	ck_assert_int_eq(unlink(lock_path), 0);
+}
+END_TEST
+
+static void find_held_lock(uint32_t number)
+{
+	struct part part;
+
+	part_init(&part, 2);
+	part_hold(&part, number);
+	need(part_open_by(&part, 200) == CEOV_ERR_TIMEOUT);
+	need(says(&part, "is it stopped"));
+	cei_report_fini(&part.report);
+}
+
+START_TEST(test_a_lock_that_stays_held_is_named)
+{
+	int fd;
+
+	name_lock();
+	fd = open(lock_path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+	ck_assert_int_eq(flock(fd, LOCK_EX | LOCK_NB), 0);
+	assert_ends_well(start(find_held_lock, 0));
+	ck_assert_int_eq(unlink(lock_path), 0);
+	close(fd);
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_add_test(tcase, test_a_lock_on_the_directory_disturbs_nobody);
+	tcase_add_test(tcase, test_a_lock_that_was_left_behind_serves_and_goes);
+	tcase_add_test(tcase, test_a_lock_that_is_no_file_of_ours_is_refused_at_once);
+	tcase_add_test(tcase, test_a_lock_that_stays_held_is_named);
+}
+
+int main(void)
+{
+	return run_suite("meeting_path", add_tests);
+}
