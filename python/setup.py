@@ -4,8 +4,10 @@
 
 The library comes from the folder that CEOVERLAP_LIBRARY_DIR names (where "make" or "make
 install" has put libceoverlap.so); else it is built, by configure and make, in a folder below
-the build's own. CEOVERLAP_CONFIGURE_FLAGS goes to configure. The sources are those around
-this folder, so a wheel is built in the source tree, and there is no sdist.
+the build's own. CEOVERLAP_CONFIGURE_FLAGS goes to configure.
+
+The library's sources are around this folder in the source tree, and in its folder "library"
+in an sdist, which gets a copy of what configure and make need for the library alone.
 """
 
 import glob
@@ -17,20 +19,30 @@ import sys
 
 from setuptools import Distribution, setup
 from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 
 try:
     from setuptools.command.bdist_wheel import bdist_wheel
 except ImportError:                     # setuptools before 70.1
     from wheel.bdist_wheel import bdist_wheel
 
-TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+INSIDE = os.path.join(HERE, "library")
+TOP = INSIDE if os.path.isdir(INSIDE) else os.path.dirname(HERE)
 NAME = "libceoverlap.so"
+
+# Of TOP, what an sdist takes along.
+SOURCES = ("LICENSE", "README.md", "VERSION", "configure.ac", "Makefile.am", "ceoverlap.pc.in",
+           "aclocal.m4", "configure", "config.h.in", "Makefile.in", "build-aux", "include", "m4",
+           "src")
+NO_SOURCES = shutil.ignore_patterns(".deps", ".libs", ".dirstamp", "*.o", "*.lo", "*.la", "*~",
+                                    "version.h")
 
 
 def version():
     path = os.path.join(TOP, "VERSION")
     if not os.path.exists(path):
-        sys.exit(f"ceoverlap: {path} is missing: build the wheel in the source tree")
+        sys.exit(f"ceoverlap: {path} is missing: build in the source tree, or from an sdist")
     with open(path, encoding="ascii") as file:
         return file.read().strip()
 
@@ -50,10 +62,15 @@ def find_library(folder):
     sys.exit(f"ceoverlap: there is no {NAME} in {folder}")
 
 
-def build_library(folder):
-    """configure and make, beside the sources, for the library alone."""
+def make_configure():
+    """In a checkout there is none yet."""
     if not os.path.exists(os.path.join(TOP, "configure")):
         run(["autoreconf", "-fi"], TOP)
+
+
+def build_library(folder):
+    """configure and make, beside the sources, for the library alone."""
+    make_configure()
     os.makedirs(folder, exist_ok=True)
     flags = shlex.split(os.environ.get("CEOVERLAP_CONFIGURE_FLAGS", ""))
     run([os.path.join(TOP, "configure"), "--disable-static", *flags], folder)
@@ -79,6 +96,23 @@ class BuildWithLibrary(build_py):
         os.chmod(target, 0o755)
 
 
+class SourceWithLibrary(sdist):
+    """Python's files, and the library's sources beside them. Times go along with the files:
+    make would want autoconf and automake where configure looks older than configure.ac."""
+
+    def make_release_tree(self, base_dir, files):
+        super().make_release_tree(base_dir, files)
+        make_configure()
+        inside = os.path.join(base_dir, os.path.basename(INSIDE))
+        os.makedirs(inside)
+        for name in SOURCES:
+            path, target = os.path.join(TOP, name), os.path.join(inside, name)
+            if os.path.isdir(path):
+                shutil.copytree(path, target, ignore=NO_SOURCES)
+            else:
+                shutil.copy2(path, target)
+
+
 class PlatformWheel(bdist_wheel):
     """For any Python 3 on this kind of machine: nothing in it is compiled against Python."""
 
@@ -96,4 +130,5 @@ class WithLibrary(Distribution):
 
 
 setup(version=version(), distclass=WithLibrary,
-      cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel})
+      cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel,
+                "sdist": SourceWithLibrary})

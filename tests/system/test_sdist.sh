@@ -1,0 +1,65 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+#
+# The Python package's sdist, as "python -m build" makes it in the source tree: a wheel is
+# built from it alone, far from the tree, holds the licence, and moves bytes. Skipped where
+# there is no shared library (--disable-shared), or no Python with setuptools.
+set -u
+
+# shellcheck source=tests/system/with_python.sh
+. "${srcdir:-.}/tests/system/with_python.sh" \
+	'import sys, setuptools; from setuptools import build_meta
+v = int(setuptools.__version__.split(".")[0])
+if v < 70: import wheel
+sys.exit(v < 61 or sys.version_info < (3, 9))' \
+	"Python from 3.9 on with setuptools from 61 on and wheel (Debian: python3-setuptools python3-wheel)"
+
+folder=$(mktemp -d) || exit 1
+trap 'chmod -R u+w "$folder"; rm -rf "$folder"' EXIT
+unset CEOVERLAP_LIBRARY CEOVERLAP_LIBRARY_DIR PYTHONPATH MAKEFLAGS MFLAGS MAKELEVEL
+export CFLAGS=-O0 CEOVERLAP_CONFIGURE_FLAGS=
+
+fail() {
+	[ ! -e "$folder/log" ] || tail -n 40 "$folder/log"
+	echo "FAIL: $1"
+	exit 1
+}
+
+# What the build's front end asks setuptools for; prints the file's name.
+make_one() {
+	(
+		cd "$1" || exit 1
+		"$python" -c "
+import sys
+from setuptools import build_meta
+name = build_meta.build_$2('$folder')
+open('$folder/name', 'w').write(name)" > "$folder/log" 2>&1
+	) && cat "$folder/name"
+}
+
+make distdir distdir="$folder/tree" > "$folder/log" 2>&1 || fail "there is no source tree"
+chmod -R u+w "$folder/tree"
+sdist=$(make_one "$folder/tree/python" sdist) || fail "no sdist was built"
+tar -xzf "$folder/$sdist" -C "$folder" || fail "$sdist cannot be unpacked"
+rm -rf "$folder/tree"
+wheel=$(make_one "$folder/${sdist%.tar.gz}" wheel) || fail "no wheel was built from $sdist"
+
+"$python" -m zipfile -e "$folder/$wheel" "$folder/site" || fail "$wheel cannot be unpacked"
+licence=$(find "$folder/site" -path '*.dist-info/*' -name LICENSE)
+cmp "$srcdir/LICENSE" "${licence:-/dev/null}" || fail "$wheel does not hold the licence"
+cmp "$srcdir/LICENSE" "$srcdir/python/LICENSE" || fail "python/LICENSE is another one"
+
+# In the folder of the wheel: nothing else is to be found.
+cd "$folder/site" || exit 1
+PYTHONPATH=$folder/site timeout 60 "$python" -c '
+import os
+import ceoverlap
+assert ceoverlap.__file__.startswith(os.getcwd()), ceoverlap.__file__
+with ceoverlap.Context(range(2), place="host") as context:
+    target = bytearray(5)
+    plan = context.plan(0).add(source=context.register(bytearray(b"bytes"), 0),
+                               target=context.register(target, 1), row_bytes=5)
+    plan.commit().launch().wait()
+    assert target == b"bytes", target' || fail "the wheel does not move bytes"
+exit 0
