@@ -76,6 +76,25 @@ static uint64_t extent_of(const struct ceov_transfer *transfer, uint64_t pitch_b
 	return rows;
 }
 
+/* Names all that the extent was made of: any of it may be the mistake. */
+static int raise_outside(const struct ceov_plan *plan, uint32_t i,
+			 const struct ceov_spot *spot, const char *what)
+{
+	const struct ceov_transfer *transfer = &plan->transfers[i];
+	uint64_t size = spot->buffer->region->size_bytes;
+
+	if (transfer->n_rows == 1)
+		return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+				 "transfer %u: %s: 1 row of %" PRIu64 " bytes from offset %"
+				 PRIu64 " on is outside of the buffer's %" PRIu64 " bytes",
+				 i, what, transfer->row_bytes, spot->offset_bytes, size);
+	return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+			 "transfer %u: %s: %" PRIu64 " rows of %" PRIu64 " bytes, one every %"
+			 PRIu64 " bytes, from offset %" PRIu64 " on are outside of the "
+			 "buffer's %" PRIu64 " bytes", i, what, transfer->n_rows,
+			 transfer->row_bytes, spot->pitch_bytes, spot->offset_bytes, size);
+}
+
 static int check_spot(const struct ceov_plan *plan, uint32_t i,
 		      const struct ceov_spot *spot, const char *what)
 {
@@ -89,10 +108,7 @@ static int check_spot(const struct ceov_plan *plan, uint32_t i,
 				 "row_bytes %" PRIu64, i, what, spot->pitch_bytes,
 				 transfer->row_bytes);
 	if (!extent || spot->offset_bytes > size || extent > size - spot->offset_bytes)
-		return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
-				 "transfer %u: %s: offset %" PRIu64 " + %" PRIu64 " rows is "
-				 "outside of the buffer's %" PRIu64 " bytes", i, what,
-				 spot->offset_bytes, transfer->n_rows, size);
+		return raise_outside(plan, i, spot, what);
 	return 0;
 }
 

@@ -88,6 +88,19 @@ static void refused_alone(const struct ceov_transfer *transfer, const char *text
 
 /* --- bounds -------------------------------------------------------------- */
 
+START_TEST(test_what_is_outside_is_named_in_bytes)
+{
+	struct ceov_transfer bad;
+
+	bad = piece(0, 0, SIZE + 1);
+	refused_alone(&bad, "1 row of 10001 bytes from offset 0 on", "10000 bytes");
+	bad = rows(100, 101, 200);
+	bad.source.offset_bytes = 5;
+	refused_alone(&bad, "101 rows of 100 bytes, one every 200 bytes, from offset 5 on",
+		      "10000 bytes");
+}
+END_TEST
+
 START_TEST(test_pieces_outside_of_buffers_are_refused)
 {
 	struct ceov_transfer bad;
@@ -541,6 +554,7 @@ static Suite *suite(void)
 
 	tcase_add_checked_fixture(all, set_up, tear_down);
 	tcase_set_timeout(all, 60);
+	tcase_add_test(all, test_what_is_outside_is_named_in_bytes);
 	tcase_add_test(all, test_pieces_outside_of_buffers_are_refused);
 	tcase_add_test(all, test_pieces_that_just_fit_are_taken);
 	tcase_add_test(all, test_what_add_refuses_is_not_added);
