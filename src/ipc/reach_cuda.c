@@ -174,6 +174,47 @@ static int map_own(struct cei_region *region, uint32_t member)
 	return 0;
 }
 
+/* What a handle opens is as large as its owner's allocation, whatever the offer says. A
+ * driver that does not tell leaves it to the GPU's own protection. */
+static int check_opened(struct cei_region *region, uint32_t member, CUdeviceptr base)
+{
+	struct cei_cuda *cuda = region->site->cuda;
+	uint64_t n_left = 0;
+	CUdeviceptr start;
+	size_t n_bytes;
+	CUresult result;
+
+	result = cuda->calls.mem_range(&start, &n_bytes, base);
+	if (result != CUDA_SUCCESS) {
+		cei_log(region->site->report, CEI_LOG_INFO,
+			"GPU %u: the driver does not say how large a peer's memory is "
+			"(error %d): its offer is not checked",
+			cei_share_cuda_gpu(region, member), (int)result);
+		return 0;
+	}
+	if (base - start < n_bytes)
+		n_left = n_bytes - (base - start);
+	if (region->offset_bytes <= n_left &&
+	    region->size_bytes <= n_left - region->offset_bytes)
+		return 0;
+	return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
+			 "GPU %u: a peer offers %llu bytes from byte %llu of an allocation "
+			 "that has %llu", cei_share_cuda_gpu(region, member),
+			 (unsigned long long)region->size_bytes,
+			 (unsigned long long)region->offset_bytes,
+			 (unsigned long long)n_left);
+}
+
+static void close_opened(struct cei_region *region, uint32_t member, CUdeviceptr base)
+{
+	CUresult result = region->site->cuda->calls.ipc_close(base);
+
+	if (result != CUDA_SUCCESS)
+		cei_log(region->site->report, CEI_LOG_WARN,
+			"CUDA: GPU %u: closing a peer's memory: error %d",
+			cei_share_cuda_gpu(region, member), (int)result);
+}
+
 /* A hidden GPU (CUDA_VISIBLE_DEVICES) cannot be asked about peer access; the opening
  * tells. */
 static int map_imported(struct cei_region *region, uint32_t member)
@@ -202,6 +243,11 @@ static int map_imported(struct cei_region *region, uint32_t member)
 		return cei_cuda_raise(cuda, result, cei_share_cuda_rank(region, member),
 				      "GPU %u: opening a peer's memory of GPU %u",
 				      cei_share_cuda_gpu(region, member), region->gpu);
+	r = check_opened(region, member, base);
+	if (r) {
+		close_opened(region, member, base);
+		return r;
+	}
 	region->mapped_base[member] = base;
 	region->address[member] = base + region->offset_bytes;
 	return 0;
@@ -233,7 +279,6 @@ void cei_share_cuda_unmap(struct cei_region *region, uint32_t member)
 {
 	struct cei_cuda *cuda = region->site->cuda;
 	struct cei_cuda_hold hold;
-	CUresult result;
 
 	if (!region->address[member])
 		return;
@@ -247,11 +292,7 @@ void cei_share_cuda_unmap(struct cei_region *region, uint32_t member)
 		if (!region->n_host_users)
 			unregister_host(region);
 	} else {
-		result = cuda->calls.ipc_close(region->mapped_base[member]);
-		if (result != CUDA_SUCCESS)
-			cei_log(region->site->report, CEI_LOG_WARN,
-				"CUDA: GPU %u: closing a peer's memory: error %d",
-				cei_share_cuda_gpu(region, member), (int)result);
+		close_opened(region, member, region->mapped_base[member]);
 		region->mapped_base[member] = 0;
 	}
 	cei_cuda_pop(cuda, &hold);

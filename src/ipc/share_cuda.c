@@ -292,6 +292,62 @@ static uint32_t gpu_by_uuid(const struct cei_cuda *cuda, const uint8_t *uuid)
 	return CEOV_NOBODY;
 }
 
+static int raise_not_ours(struct cei_region *region, const char *why)
+{
+	return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
+			 "a peer's offer of GPU memory is refused: it says that the memory at "
+			 "0x%llx is this process's own, but %s",
+			 (unsigned long long)region->device, why);
+}
+
+/* Memory of this process that comes back to it (through another context of it): a peer
+ * that writes down our identity could point us at any memory of ours, so the driver says
+ * what is there. Its handle proves that we have offered it to somebody. A context is
+ * pushed. */
+static int judge_own(struct cei_region *region, const struct cei_region_wire *wire)
+{
+	struct cei_cuda *cuda = region->site->cuda;
+	struct pointer_facts facts;
+	CUresult result;
+	int r;
+
+	result = look_up(cuda, wire->device, &facts);
+	if (result != CUDA_SUCCESS)
+		return cei_cuda_raise(cuda, result, CEOV_NOBODY, "looking up 0x%llx",
+				      (unsigned long long)wire->device);
+	if (facts.memory_type != CU_MEMORYTYPE_DEVICE || facts.is_managed ||
+	    facts.gpu < 0 || (uint32_t)facts.gpu != region->gpu)
+		return raise_not_ours(region, "there is no memory of that GPU");
+	if (facts.buffer_id != wire->buffer_id)
+		return raise_not_ours(region, "that allocation is gone, or never was");
+	if (wire->device - facts.start >= facts.n_bytes ||
+	    wire->size_bytes > facts.n_bytes - (wire->device - facts.start))
+		return raise_not_ours(region, "it leaves its allocation");
+	r = get_handle(region);
+	if (r)
+		return r;
+	if (memcmp(region->handle, wire->handle, sizeof(region->handle)) ||
+	    region->offset_bytes != wire->offset_bytes)
+		return raise_not_ours(region, "its handle is another's");
+	return 0;
+}
+
+static int import_own(struct cei_region *region, const struct cei_region_wire *wire)
+{
+	struct cei_cuda_hold hold;
+	int r;
+
+	region->device = wire->device;
+	if (region->gpu == CEOV_NOBODY)
+		return raise_not_ours(region, "this process does not see its GPU");
+	r = cei_cuda_push(region->site->cuda, region->gpu, &hold);
+	if (r)
+		return r;
+	r = judge_own(region, wire);
+	cei_cuda_pop(region->site->cuda, &hold);
+	return r;
+}
+
 static int import(struct cei_region *region, const struct cei_region_wire *wire, int fd)
 {
 	if (fd >= 0)
@@ -308,11 +364,12 @@ static int import(struct cei_region *region, const struct cei_region_wire *wire,
 	region->size_bytes = wire->size_bytes;
 	region->offset_bytes = wire->offset_bytes;
 	region->buffer_id = wire->buffer_id;
-	if (wire->pid == process_identity())
-		region->device = wire->device;
 	memcpy(region->instance, wire->instance, sizeof(region->instance));
 	memcpy(region->handle, wire->handle, sizeof(region->handle));
 	memcpy(region->uuid, wire->uuid, sizeof(region->uuid));
+	/* Without GPUs of ours nobody here reaches it, whose ever it is. */
+	if (region->site->cuda && wire->pid == process_identity())
+		return import_own(region, wire);
 	return 0;
 }
 
