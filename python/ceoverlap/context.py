@@ -14,7 +14,7 @@ import weakref
 from dataclasses import dataclass
 from typing import Iterable, Optional, Sequence, Tuple, Union
 
-from . import _abi, _log, _object, errors
+from . import _abi, _gpus, _log, _object, errors
 from .buffer import Buffer, memory_of
 from .plan import Plan, stream_handle
 from .signal import Mark, MarkList, Signal
@@ -66,7 +66,7 @@ class Context:
     n_ranks    of the whole group; None: CEOVERLAP_RANKS where ranks is None, else as many
                as this process has, without a group
     place      "host", "gpu:N" or one of them for each rank; None: CEOVERLAP_PLACE, else
-               GPU N for rank N where ranks are named
+               GPU N for rank N where ranks are named, modulo the number of GPUs
     group      path of the unix socket where the ranks of several processes meet; None:
                CEOVERLAP_GROUP, else all ranks are in this process
     max_chunk_bytes, deadline_s, progress_by_caller
@@ -129,7 +129,7 @@ class Context:
         if place is None:
             place = os.environ.get("CEOVERLAP_PLACE") or None
         if place is None:
-            places = [Place("gpu", rank) for rank in self._ranks]
+            places = [Place("gpu", _gpus.of_rank(rank)) for rank in self._ranks]
         elif isinstance(place, (str, Place)):
             places = [place_of(place)] * len(self._ranks)
         else:

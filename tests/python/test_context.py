@@ -18,7 +18,7 @@ from unittest import mock
 import numpy as np
 
 import ceoverlap
-from ceoverlap import _log
+from ceoverlap import _gpus, _log
 from rig import Case, Kept, logger_of
 
 
@@ -47,6 +47,21 @@ class Opening(Case):
             with ceoverlap.Context(logger=logger_of(Kept())) as context:
                 self.assertIn(context.place().kind, ("host", "gpu"))
                 context.signal().raise_to(1)
+
+    def test_ranks_of_no_place_share_gpus(self):
+        """Rank r is on GPU r modulo their number, and without one it is refused."""
+        with mock.patch.object(_gpus, "count", return_value=2):
+            self.assertEqual([_gpus.of_rank(rank) for rank in range(5)], [0, 1, 0, 1, 0])
+        with mock.patch.object(_gpus, "DRIVER", "libnone.so.0"):
+            self.assertEqual([_gpus.of_rank(rank) for rank in range(3)], [0, 1, 2])
+        opened = mock.Mock(side_effect=ceoverlap.StateError("not opened"))
+        with mock.patch.object(_gpus, "count", return_value=2), mock.patch.dict(os.environ), \
+                mock.patch.object(ceoverlap.Context, "_open", opened):
+            os.environ.pop("CEOVERLAP_PLACE", None)
+            with self.assertRaises(ceoverlap.StateError):
+                ceoverlap.Context(range(1, 4), 4)
+        members = opened.call_args.args[0].members
+        self.assertEqual([members[i].place.index for i in range(3)], [1, 0, 1])
 
     def test_refusals_name_the_cause(self):
         for arguments, text in (

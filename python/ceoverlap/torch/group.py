@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import logging
 import os
 import shutil
 import threading
@@ -82,6 +83,15 @@ def _host_id() -> str:
         return os.uname().nodename
 
 
+def _gpu_id(device: torch.device) -> str:
+    """The same text for all processes that use this GPU, whatever number they know it by."""
+    told = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+    if told is not None:
+        return str(told)
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES", "")   # a PyTorch that does not tell
+    return f"{seen}:{device.index}".replace(" ", "")
+
+
 def _device_of(process_group, device) -> torch.device:
     """The caller's device; else the current GPU where the group speaks CUDA, else the CPU."""
     if device is not None:
@@ -126,6 +136,11 @@ class Group:
     All ranks make it together, as they would call a collective; it blocks until all have.
     Everything in ceoverlap.torch that takes a process group finds its Group by of(). NCCL
     communicators of the same process go on working; nothing of the environment is set.
+
+    Ranks may share a GPU: results are the same, but the GPU runs one process at a time, in
+    turns of some 2 ms, so that every wait for a peer takes milliseconds. shares_gpus says,
+    at all ranks alike, whether any do. A rank is on the GPU that is current when its group is
+    made, so with a GPU for each rank call torch.cuda.set_device() first.
     """
 
     def __init__(self, process_group=None, device: Union[None, str, torch.device] = None, *,
@@ -138,7 +153,7 @@ class Group:
         self.device: torch.device = _device_of(process_group, device)
         self.is_gpu: bool = self.device.type == "cuda"
         self.name: str = self._agree_on_name(process_group)
-        self._check_places()
+        self.shares_gpus: bool = self._check_places()
         self.context: Context = self._open()
         self._lock = threading.RLock()
         self._parts: dict = {}
@@ -165,16 +180,32 @@ class Group:
         self._store = dist.PrefixStore(str(number), self._store)
         return f"{base}#{number}"
 
-    def _check_places(self) -> None:
-        told = self.exchange(f"{_host_id()} {self.device.type}")
-        hosts = {one.split()[0] for one in told}
-        kinds = {one.split()[1] for one in told}
+    def _check_places(self) -> bool:
+        """Refuses what cannot be a group; whether ranks share a GPU."""
+        gpu = _gpu_id(self.device) if self.is_gpu else "none"
+        told = [one.split() for one in
+                self.exchange(f"{_host_id()} {self.device.type} {gpu}")]
+        hosts = {host for host, _, _ in told}
+        kinds = {kind for _, kind, _ in told}
         if len(hosts) != 1:
             raise errors.InvalidError(f"group {self.name}: its {self.size} ranks are on "
                                       f"{len(hosts)} hosts: give a process group of one host")
         if len(kinds) != 1:
             raise errors.InvalidError(f"group {self.name}: some ranks are on cuda and some on "
                                       "cpu: pass the same kind of device at all of them")
+        n_gpus = len({gpu for _, _, gpu in told}) if self.is_gpu else self.size
+        if n_gpus < self.size and self.rank == 0:
+            self._tell_of_sharing(n_gpus)
+        return n_gpus < self.size
+
+    def _tell_of_sharing(self, n_used: int) -> None:
+        """A warning where there is a GPU for each rank, so that it may be a mistake."""
+        level = logging.WARNING if torch.cuda.device_count() >= self.size else logging.INFO
+        logging.getLogger("ceoverlap").log(
+            level, "group %s: its %d ranks share %d GPU%s and get them in turns of some 2 ms: "
+            "results are the same, speed is not. With a GPU for each rank, call "
+            "torch.cuda.set_device(LOCAL_RANK) before the group is made", self.name, self.size,
+            n_used, "s" if n_used > 1 else "")
 
     def _open(self) -> Context:
         """The socket where ranks meet lies in a folder that goes when all are there."""

@@ -10,6 +10,16 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 LIMIT_S = int(os.environ.get("CEOVERLAP_TEST_TIMEOUT", 120)) - 20
 
 
+def where(rig) -> str:
+    """What the ranks run on, and what that means for the tests."""
+    if not rig.HAS_GPUS:
+        return "the host"
+    if not rig.SHARES_GPUS:
+        return "a GPU each"
+    return (f"{rig.N_GPUS} GPU{'s' * (rig.N_GPUS > 1)}, which they share in turns: smaller "
+            f"sizes, {rig.TURNS} times the time, the process group by gloo")
+
+
 def main() -> int:
     try:
         import torch
@@ -24,8 +34,7 @@ def main() -> int:
     import rig
 
     print(f"CEOVERLAP_TEST_SEED={rig.SEED}")
-    print(f"PyTorch {torch.__version__}, {rig.SIZE} ranks on "
-          f"{'GPUs' if rig.HAS_GPUS else 'the host'}")
+    print(f"PyTorch {torch.__version__}, {rig.SIZE} ranks on {where(rig)}")
     result = counted.run(FOLDER, sys.argv[1:], LIMIT_S)
     rig.close()
     return counted.exit_code(result)

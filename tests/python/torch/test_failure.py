@@ -12,8 +12,8 @@ import torch
 from ceoverlap import errors
 from ceoverlap.torch import Group, Operators, all_gather_matmul, all_reduce
 
-DEADLINE_S = 3.0
-LATER_S = 20.0                          # for what ends by a deadline on a busy machine
+DEADLINE_S = rig.patience(3.0)
+LATER_S = rig.patience(20.0)            # for what ends by a deadline on a busy machine
 
 _groups = []                            # of a rank, from one function to the next
 

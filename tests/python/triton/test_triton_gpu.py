@@ -159,7 +159,7 @@ class OnGpus(unittest.TestCase):
 
     def test_tiles_start_copies_that_a_kernel_awaits_at_a_peer(self):
         if torch.cuda.device_count() < 2:
-            self.skipTest("needs 2 GPUs")
+            self.skipTest("needs 2 GPUs: it is about copies from one to the other")
         self.rounds(1)
 
     def test_tiles_stored_by_descriptors(self):
