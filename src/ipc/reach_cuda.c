@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/cuda_table.h"
+#include "ipc/pages.h"
 
 /* The first and the last byte must be neighbours for the GPU too: somebody may have
  * registered a part only. */
@@ -45,42 +46,83 @@ static int host_address(struct cei_region *region, uint32_t member,
 	return 0;
 }
 
+/* The driver pins pages for the whole process and knows no users: so all contexts of it
+ * share one list, the only state of the library that is not a context's (see
+ * "pinned pages" in docs/decisions). */
+static struct cei_pages pinned;
+static pthread_mutex_t pinned_lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct pinning {                        /* a region, as a member's GPU pins it */
+	struct cei_region *region;
+	uint32_t           member;
+};
+
+static int pin(void *arg, uint64_t base, uint64_t n_bytes)
+{
+	const struct pinning *pinning = arg;
+	struct cei_cuda *cuda = pinning->region->site->cuda;
+	CUresult result;
+
+	result = cuda->calls.host_register((void *)(uintptr_t)base, n_bytes,
+					   CU_MEMHOSTREGISTER_PORTABLE |
+					   CU_MEMHOSTREGISTER_DEVICEMAP);
+	if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
+		return CEOV_NONE;       /* by the application */
+	if (result == CUDA_SUCCESS)
+		return 0;
+	return cei_cuda_raise(cuda, result, cei_share_cuda_rank(pinning->region,
+								pinning->member),
+			      "registering %llu bytes of host memory at %p (see ulimit -l)",
+			      (unsigned long long)n_bytes, pinning->region->host);
+}
+
+static void unpin(void *arg, uint64_t base)
+{
+	const struct pinning *pinning = arg;
+	struct cei_site *site = pinning->region->site;
+	CUresult result = site->cuda->calls.host_unregister((void *)(uintptr_t)base);
+
+	if (result != CUDA_SUCCESS)
+		cei_log(site->report, CEI_LOG_WARN,
+			"CUDA: unregistering host memory at 0x%llx: error %d",
+			(unsigned long long)base, (int)result);
+}
+
 static int register_host(struct cei_region *region, uint32_t member)
 {
-	struct cei_cuda *cuda = region->site->cuda;
+	struct pinning pinning = { region, member };
+	const struct cei_pages_driver driver = { pin, unpin, &pinning };
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t start = (uint64_t)(uintptr_t)region->host;
 	uint64_t base = start / page * page;
 	uint64_t end = (start + region->size_bytes + page - 1) / page * page;
-	CUresult result;
+	int r;
 
-	result = cuda->calls.host_register((void *)(uintptr_t)base, end - base,
-					   CU_MEMHOSTREGISTER_PORTABLE |
-					   CU_MEMHOSTREGISTER_DEVICEMAP);
-	if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
-		return 0;
-	if (result != CUDA_SUCCESS)
-		return cei_cuda_raise(cuda, result, cei_share_cuda_rank(region, member),
-				      "registering %llu bytes of host memory at %p (see "
-				      "ulimit -l)", (unsigned long long)(end - base),
-				      region->host);
-	region->host_pinned = base;
+	pthread_mutex_lock(&pinned_lock);
+	r = cei_pages_take(&pinned, base, end, &driver);
+	pthread_mutex_unlock(&pinned_lock);
+	if (r == CEOV_ERR_NO_MEMORY)
+		return cei_raise(region->site->report, r, 0,
+				 "no memory to note that host memory at %p is registered",
+				 region->host);
+	if (r)
+		return r;
+	region->pinned_base = base;
+	region->pinned_end = end;
 	return 0;
 }
 
-static void unregister_host(struct cei_region *region)
+static void unregister_host(struct cei_region *region, uint32_t member)
 {
-	CUresult result;
+	struct pinning pinning = { region, member };
+	const struct cei_pages_driver driver = { pin, unpin, &pinning };
 
-	if (!region->host_pinned)
+	if (!region->pinned_end)
 		return;
-	result = region->site->cuda->calls.host_unregister(
-		(void *)(uintptr_t)region->host_pinned);
-	if (result != CUDA_SUCCESS)
-		cei_log(region->site->report, CEI_LOG_WARN,
-			"CUDA: unregistering host memory at 0x%llx: error %d",
-			(unsigned long long)region->host_pinned, (int)result);
-	region->host_pinned = 0;
+	pthread_mutex_lock(&pinned_lock);
+	cei_pages_give(&pinned, region->pinned_base, region->pinned_end, &driver);
+	pthread_mutex_unlock(&pinned_lock);
+	region->pinned_base = region->pinned_end = 0;
 }
 
 static int map_host(struct cei_region *region, uint32_t member)
@@ -96,7 +138,7 @@ static int map_host(struct cei_region *region, uint32_t member)
 		r = host_address(region, member, &address);
 	if (r) {
 		if (!region->n_host_users)
-			unregister_host(region);
+			unregister_host(region, member);
 		return r;
 	}
 	region->n_host_users++;
@@ -290,7 +332,7 @@ void cei_share_cuda_unmap(struct cei_region *region, uint32_t member)
 	if (region->kind == CEOV_PLACE_HOST) {
 		region->n_host_users--;
 		if (!region->n_host_users)
-			unregister_host(region);
+			unregister_host(region, member);
 	} else {
 		close_opened(region, member, region->mapped_base[member]);
 		region->mapped_base[member] = 0;

@@ -41,8 +41,9 @@ struct cei_region {
 	int                    fd;              /* host memory: its memfd, or -1 */
 	uint32_t               n_host_users;    /* GPU members that use the driver's
 						 * registration of host memory */
-	uint64_t               host_pinned;     /* what share_cuda.c registered with the
-						 * driver begins here; 0: nothing */
+	uint64_t               pinned_base;     /* host memory: the pages that reach_cuda.c
+						 * has registered with the driver, ... */
+	uint64_t               pinned_end;      /* ... up to here; 0: none */
 	uint64_t               device;          /* GPU memory of this process (imports from
 						 * it included): its address; else 0 */
 	int                    is_open;         /* GPU memory of this process: peer access is

@@ -134,6 +134,53 @@ static CUresult give_back(CUdeviceptr address)
 	return CUDA_SUCCESS;
 }
 
+/* Whole pages, each once. */
+#define HOST_PAGES 8u
+
+static uint8_t host_memory[HOST_PAGES * 4096u] __attribute__((aligned(4096)));
+static size_t pinned_bytes[HOST_PAGES];         /* by the page it begins at */
+
+static uint32_t page_of(const void *address)
+{
+	return (uint32_t)((const uint8_t *)address - host_memory) / 4096u;
+}
+
+static int is_pinned(uint32_t page)
+{
+	uint32_t i;
+
+	for (i = 0; i <= page; i++)
+		if (i * 4096u + pinned_bytes[i] > page * 4096u)
+			return 1;
+	return 0;
+}
+
+static CUresult pin(void *base, size_t n_bytes, unsigned int flags)
+{
+	uint32_t i;
+
+	(void)flags;
+	for (i = 0; i < n_bytes / 4096u; i++)
+		if (is_pinned(page_of(base) + i))
+			return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+	pinned_bytes[page_of(base)] = n_bytes;
+	return CUDA_SUCCESS;
+}
+
+static CUresult unpin(void *base)
+{
+	ck_assert_uint_gt(pinned_bytes[page_of(base)], 0);
+	pinned_bytes[page_of(base)] = 0;
+	return CUDA_SUCCESS;
+}
+
+static CUresult address_of(CUdeviceptr *address, void *host, unsigned int flags)
+{
+	(void)flags;
+	*address = (CUdeviceptr)(uintptr_t)host;
+	return is_pinned(page_of(host)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 static CUresult no_text(CUresult error, const char **text)
 {
 	(void)error;
@@ -157,6 +204,9 @@ static void fill_calls(struct cei_cuda_calls *calls)
 	calls->ipc_get = handle_of;
 	calls->ipc_open = open_handle;
 	calls->ipc_close = close_handle;
+	calls->host_register = pin;
+	calls->host_unregister = unpin;
+	calls->host_address = address_of;
 }
 
 /* --- a site of one member on that GPU ---------------------------------------- */
@@ -298,6 +348,26 @@ START_TEST(test_a_process_without_gpus_reaches_none)
 }
 END_TEST
 
+/* Two buffers whose ends share page 2. */
+START_TEST(test_host_buffers_share_a_page)
+{
+	struct cei_region first = { .site = &site }, second = { .site = &site };
+
+	if (sysconf(_SC_PAGESIZE) != 4096)
+		return;
+	ck_assert_int_eq(cei_share_host.adopt(&first, 0, host_memory + 4096, 5000), 0);
+	ck_assert_int_eq(cei_share_host.adopt(&second, 0, host_memory + 10000, 9000), 0);
+	ck_assert_int_eq(cei_region_map_all(&first), 0);
+	ck_assert_int_eq(cei_region_map_all(&second), 0);
+	ck_assert_uint_eq(second.address[0], (uintptr_t)host_memory + 10000);
+	ck_assert(is_pinned(1) && is_pinned(2) && is_pinned(4) && !is_pinned(5));
+	cei_region_fini(&first);
+	ck_assert(is_pinned(2) && is_pinned(3) && is_pinned(4));
+	cei_region_fini(&second);
+	ck_assert(!is_pinned(1) && !is_pinned(2) && !is_pinned(4));
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("share_cuda");
@@ -309,6 +379,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_a_peers_memory_is_as_large_as_its_allocation);
 	tcase_add_test(all, test_a_driver_that_does_not_tell_is_believed);
 	tcase_add_test(all, test_a_process_without_gpus_reaches_none);
+	tcase_add_test(all, test_host_buffers_share_a_page);
 	suite_add_tcase(made, all);
 	return made;
 }
