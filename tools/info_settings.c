@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "ce_engine/context.h"
 #include "ops/tunings.h"
 #include "topology/machine_cache.h"
@@ -24,6 +25,7 @@ extern char **environ;
 #define PREFIX         "CEOVERLAP_"
 #define TESTS_PREFIX   "CEOVERLAP_TEST_"
 #define UNKNOWN_MAX    32u
+#define FILE_BYTES_MAX (4u * CEI_TUNINGS_MAX * CEI_TUNING_KEY_BYTES)
 #define VALUE_BYTES    (PATH_MAX + 64u)
 
 struct setting {
@@ -97,7 +99,7 @@ static void fallback_of(const struct setting *setting, char *room, size_t n_byte
 
 static void value_of(const struct setting *setting, struct value *ret_value)
 {
-	const char *text = setting->variable ? getenv(setting->variable) : NULL;
+	const char *text = setting->variable ? secure_getenv(setting->variable) : NULL;
 
 	if (text && *text) {
 		info_plain(text, ret_value->text, sizeof(ret_value->text));
@@ -146,16 +148,15 @@ static void measured_of(const struct info *info, struct value *ret_value)
 
 static uint32_t lines_of(const char *path)
 {
-	FILE *file = fopen(path, "re");
-	uint32_t n = 0, n_bytes = 0;
-	int c;
+	uint64_t n_bytes, i;
+	uint32_t n = 0;
+	char *text;
 
-	if (!file)
+	if (cei_file_read(path, FILE_BYTES_MAX, &text, &n_bytes))
 		return 0;
-	while (n_bytes++ < 2 * CEI_TUNINGS_MAX * CEI_TUNING_KEY_BYTES &&
-	       (c = getc(file)) != EOF)
-		n += c == '\n';
-	fclose(file);
+	for (i = 0; i < n_bytes; i++)
+		n += text[i] == '\n';
+	free(text);
 	return n;
 }
 

@@ -80,7 +80,7 @@ void cei_cuda_wait_op(const struct cei_cuda_backend *own, CUstreamBatchMemOpPara
 
 static int read_environment(struct cei_cuda_backend *own)
 {
-	const char *text = getenv("CEOVERLAP_FLAG");
+	const char *text = secure_getenv("CEOVERLAP_FLAG");
 
 	set_form(own, CEI_CUDA_FLAG_WRITE);
 	if (!text || !text[0])

@@ -60,7 +60,7 @@ struct host_lane {
 
 static uint64_t from_environment(const char *name)
 {
-	const char *text = getenv(name);
+	const char *text = secure_getenv(name);
 
 	return text ? strtoull(text, NULL, 10) : 0;
 }

@@ -265,9 +265,9 @@ static int list_gpus(struct cei_cuda *cuda, const char **ret_why)
 /* Settings of the process that take overlap away. */
 static void warn_of_environment(struct cei_report *report)
 {
-	const char *blocking = getenv("CUDA_LAUNCH_BLOCKING");
-	const char *connections = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-	const char *loading = getenv("CUDA_MODULE_LOADING");
+	const char *blocking = secure_getenv("CUDA_LAUNCH_BLOCKING");
+	const char *connections = secure_getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+	const char *loading = secure_getenv("CUDA_MODULE_LOADING");
 
 	if (blocking && !strcmp(blocking, "1"))
 		cei_log(report, CEI_LOG_WARN,

@@ -48,7 +48,7 @@ const char *ceov_strerror(int result)
 static enum cei_log_level level_from_environment(void)
 {
 	static const char *const names[] = { "error", "warn", "info", "debug" };
-	const char *text = getenv("CEOVERLAP_LOG");
+	const char *text = secure_getenv("CEOVERLAP_LOG");
 	int i;
 
 	for (i = 0; text && i < 4; i++)

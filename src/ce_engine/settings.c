@@ -4,11 +4,18 @@
 /* From config and environment to the site and the limits. Refuses, opens nothing. */
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
 #include "ce_engine/context.h"
+
+#define TRACE_PATHS_MAX 16u
+
+/* What is left for a context's number behind it. */
+#define TRACE_PATH_MAX (sizeof(((struct cei_site *)NULL)->trace_path) - sizeof(".4294967295"))
 
 /* strtoul() alone would take signs and spaces. */
 static int is_digit(char c)
@@ -19,7 +26,7 @@ static int is_digit(char c)
 static int number_from(struct cei_report *report, const char *name, uint32_t fallback,
 		       uint32_t *ret_number)
 {
-	const char *text = getenv(name);
+	const char *text = secure_getenv(name);
 	unsigned long number;
 	char *end;
 
@@ -40,7 +47,7 @@ static int number_from(struct cei_report *report, const char *name, uint32_t fal
 static int place_from(struct cei_report *report, struct ceov_place *ret_place,
 		      int *ret_is_set)
 {
-	const char *text = getenv("CEOVERLAP_PLACE");
+	const char *text = secure_getenv("CEOVERLAP_PLACE");
 	unsigned long number;
 	char *end;
 
@@ -65,7 +72,7 @@ static int place_from(struct cei_report *report, struct ceov_place *ret_place,
 /* CEOVERLAP_ROUTES: "direct" or "all"; unset: what is needed. */
 static int rule_from(struct cei_report *report, uint32_t *ret_rule)
 {
-	const char *text = getenv("CEOVERLAP_ROUTES");
+	const char *text = secure_getenv("CEOVERLAP_ROUTES");
 
 	*ret_rule = CEI_ROUTE_RULE_NEEDED;
 	if (!text || !*text)
@@ -80,7 +87,7 @@ static int rule_from(struct cei_report *report, uint32_t *ret_rule)
 /* CEOVERLAP_SCHEDULER: "fifo"; unset: by what links share. */
 static int order_from(struct cei_report *report, int *ret_is_fifo)
 {
-	const char *text = getenv("CEOVERLAP_SCHEDULER");
+	const char *text = secure_getenv("CEOVERLAP_SCHEDULER");
 
 	*ret_is_fifo = text && *text;
 	if (!*ret_is_fifo || !strcmp(text, "fifo"))
@@ -153,18 +160,47 @@ static int members_from_config(ceov_context *context, const struct ceov_config *
 	return 0;
 }
 
-/* Where a trace is wanted, the file's name. */
+/* How many contexts of this process, this one included, have had that path for their
+ * traces. Beyond so many paths one count serves them all, so that no file is written
+ * twice. The paths are the process's: nothing else knows of all its contexts. */
+static uint32_t count_trace(const char *path)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static struct {
+		char     path[sizeof(((struct cei_site *)NULL)->trace_path)];
+		uint32_t n;
+	} traced[TRACE_PATHS_MAX + 1];
+	uint32_t i, number;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < TRACE_PATHS_MAX && traced[i].n; i++)
+		if (!strcmp(traced[i].path, path))
+			break;
+	if (!traced[i].n)
+		strcpy(traced[i].path, path);
+	number = ++traced[i].n;
+	pthread_mutex_unlock(&lock);
+	return number;
+}
+
+/* Where a trace is wanted, the file's name. Of contexts that a process opens with one name
+ * each has its own file: that name, then FILE.2, FILE.3. */
 static int trace_from(struct cei_report *report, struct cei_site *site)
 {
-	const char *path = getenv("CEOVERLAP_TRACE");
+	const char *path = secure_getenv("CEOVERLAP_TRACE");
+	uint32_t number;
 
-	if (!path)
+	if (!path || !*path)
 		return 0;
-	if (strlen(path) >= sizeof(site->trace_path))
+	if (strlen(path) > TRACE_PATH_MAX)
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
 				 "CEOVERLAP_TRACE is a path of %zu bytes, at most %zu",
-				 strlen(path), sizeof(site->trace_path) - 1);
-	strcpy(site->trace_path, path);
+				 strlen(path), TRACE_PATH_MAX);
+	number = count_trace(path);
+	if (number == 1)
+		strcpy(site->trace_path, path);
+	else
+		snprintf(site->trace_path, sizeof(site->trace_path), "%s.%u", path, number);
 	return 0;
 }
 
@@ -195,7 +231,7 @@ int cei_settings_load(ceov_context *context, const struct ceov_config *config,
 		r = trace_from(&context->report, site);
 	if (r)
 		return r;
-	*ret_group = config->group ? config->group : getenv("CEOVERLAP_GROUP");
+	*ret_group = config->group ? config->group : secure_getenv("CEOVERLAP_GROUP");
 	if (!*ret_group && site->n_members != site->n_ranks)
 		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
 				 "ceov_open: the group has %u ranks and this process %u; "

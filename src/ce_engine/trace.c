@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "ce_engine/staging.h"
 
 #define ROUTE_BYTES 48u
@@ -366,10 +367,10 @@ void cei_trace_write(const struct cei_site *site, const struct cei_engine *engin
 	else
 		snprintf(path, sizeof(path), "%s.rank%u", site->trace_path,
 			 site->members[0].rank);
-	writer.out = fopen(path, "w");
-	if (!writer.out) {
+	error = cei_file_create(path, &writer.out);
+	if (error) {
 		cei_log(site->report, CEI_LOG_ERROR, "the trace cannot be written to %s: %s",
-			path, strerror(errno));
+			path, cei_file_fault(error));
 		return;
 	}
 	r = write_all(&writer, site, engines);

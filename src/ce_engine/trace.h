@@ -58,7 +58,7 @@ void cei_trace_close(struct cei_engine *engine);
 
 /* After the engines have stopped: writes one file for those of this process, or says why
  * not. Its name has ".rankN" behind it where other processes hold ranks, too; N is our
- * first one. */
+ * first one. Before that, the second context of a process has ".2" there. */
 void cei_trace_write(const struct cei_site *site, const struct cei_engine *engines);
 
 void cei_trace_add(struct cei_engine *engine, struct cei_chunk *chunk,

@@ -66,7 +66,7 @@ static int load_library(struct cei_blas *blas, const char **ret_why)
 	static const char *const names[] = {
 		"libcublas.so.13", "libcublas.so.12", "libcublas.so"
 	};
-	const char *named = getenv("CEOVERLAP_CUBLAS");
+	const char *named = secure_getenv("CEOVERLAP_CUBLAS");
 	size_t i;
 
 	if (named && *named) {

@@ -7,6 +7,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -15,9 +16,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "ops/numbers.h"
 
-#define LINE_BYTES (CEI_TUNING_KEY_BYTES + 64u)
+#define LINE_BYTES     (CEI_TUNING_KEY_BYTES + 64u)
+#define FILE_BYTES_MAX (2 * (uint64_t)CEI_TUNINGS_MAX * LINE_BYTES)
 
 /* --- keys ------------------------------------------------------------------ */
 
@@ -72,7 +75,7 @@ void cei_tuning_key(const char *machine, const struct cei_op_shape *shape,
 /* CEOV_NONE: there is no folder to keep it in. */
 static int folder_of(char *path, size_t n_bytes, const char **ret_base)
 {
-	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	const char *cache = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
 	int n;
 
 	if (cache && cache[0] == '/')
@@ -116,58 +119,91 @@ static int parse(const char *line, char *key, struct ceov_op_tuning *ret_tuning)
 	return 0;
 }
 
+/* The file's text, "" where there is none or what is there is no such file; the caller
+ * frees it. NULL: no memory. */
+static char *read_lines(const char *path)
+{
+	uint64_t n_bytes;
+	char *text = NULL;
+
+	if (cei_file_read(path, FILE_BYTES_MAX, &text, &n_bytes))
+		text = calloc(1, 1);
+	return text;
+}
+
+/* Cuts off the first line, which keeps its end; NULL: there is none, or it is too long. A
+ * line that was cut short when the disk was full has no end and is no tuning. */
+static const char *next_line(const char **text, char line[LINE_BYTES])
+{
+	size_t n_bytes;
+
+	for (;;) {
+		n_bytes = strcspn(*text, "\n");
+		if (!(*text)[n_bytes])
+			return NULL;
+		n_bytes++;
+		if (n_bytes < LINE_BYTES)
+			break;
+		*text += n_bytes;       /* none of ours */
+	}
+	memcpy(line, *text, n_bytes);
+	line[n_bytes] = '\0';
+	*text += n_bytes;
+	return line;
+}
+
 int cei_tunings_recall(const char *key, struct ceov_op_tuning *ret_tuning)
 {
 	char path[PATH_MAX], line[LINE_BYTES], seen[CEI_TUNING_KEY_BYTES];
 	struct ceov_op_tuning tuning;
-	uint32_t n = 0;
-	FILE *file;
+	const char *at;
+	char *text;
 	int r = cei_tunings_path(path, sizeof(path));
 
 	if (r)
 		return r;
-	file = fopen(path, "re");
-	if (!file)
-		return CEOV_NONE;
+	text = read_lines(path);
+	at = text;
 	r = CEOV_NONE;
-	while (n++ < 2 * CEI_TUNINGS_MAX && fgets(line, sizeof(line), file)) {
+	while (at && next_line(&at, line)) {
 		if (parse(line, seen, &tuning) || strcmp(seen, key))
 			continue;
 		*ret_tuning = tuning;
 		r = 0;
 	}
-	fclose(file);
+	free(text);
 	return r;
 }
 
 /* The lines of the old file that stay: those that make sense, of other keys. `skip` of
  * them are left out first. Returns how many there were. */
-static uint32_t copy_others(const char *path, const char *key, FILE *to, uint32_t skip)
+static uint32_t copy_others(const char *text, const char *key, FILE *to, uint32_t skip)
 {
 	char line[LINE_BYTES], seen[CEI_TUNING_KEY_BYTES];
 	struct ceov_op_tuning tuning;
-	uint32_t n = 0, n_lines = 0;
-	FILE *file = fopen(path, "re");
+	uint32_t n = 0;
 
-	if (!file)
-		return 0;
-	while (n_lines++ < 2 * CEI_TUNINGS_MAX && fgets(line, sizeof(line), file)) {
+	while (next_line(&text, line)) {
 		if (parse(line, seen, &tuning) || !strcmp(seen, key))
 			continue;
 		if (to && n >= skip)
 			fputs(line, to);
 		n++;
 	}
-	fclose(file);
 	return n;
 }
 
 static int write_lines(const char *path, const char *key,
 		       const struct ceov_op_tuning *tuning, FILE *to)
 {
-	uint32_t n = copy_others(path, key, NULL, 0);
+	char *text = read_lines(path);
+	uint32_t n;
 
-	copy_others(path, key, to, n < CEI_TUNINGS_MAX ? 0 : n - CEI_TUNINGS_MAX + 1);
+	if (!text)
+		return ENOMEM;
+	n = copy_others(text, key, NULL, 0);
+	copy_others(text, key, to, n < CEI_TUNINGS_MAX ? 0 : n - CEI_TUNINGS_MAX + 1);
+	free(text);
 	fprintf(to, "%s %u %u %u %u %u\n", key, (unsigned)tuning->way, tuning->n_pieces,
 		tuning->tile_rows, tuning->tile_columns, tuning->n_reduce_blocks);
 	return fflush(to) || ferror(to) ? errno : 0;
@@ -182,7 +218,7 @@ static int replace(const char *path, const char *key, const struct ceov_op_tunin
 
 	if (snprintf(fresh, sizeof(fresh), "%s.XXXXXX", path) >= (int)sizeof(fresh))
 		return ENAMETOOLONG;
-	fd = mkstemp(fresh);
+	fd = mkostemp(fresh, O_CLOEXEC);
 	if (fd < 0)
 		return errno;
 	to = fdopen(fd, "w");

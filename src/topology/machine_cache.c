@@ -16,6 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
+
 #define SUFFIX       ".xml"
 #define NAME_BYTES   64u                /* hash, driver and suffix */
 #define FRESH_SUFFIX ".XXXXXX"
@@ -25,8 +27,8 @@
 /* The folder's path; as far as *ret_base characters it is there or its maker's business. */
 static int folder_of(char *path, size_t n_bytes, size_t *ret_base, const char **ret_why)
 {
-	const char *own = getenv("CEOVERLAP_MACHINE_CACHE");
-	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	const char *own = secure_getenv("CEOVERLAP_MACHINE_CACHE");
+	const char *cache = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
 	const char *base, *below;
 	int n;
 
@@ -91,40 +93,6 @@ int cei_machine_cache_path(const struct cei_machine *machine, char *path, uint64
 
 /* --- reading ------------------------------------------------------------------------ */
 
-/* All of the file, with a 0 behind it; the caller frees it. An errno, or 0. */
-static int read_all(int fd, char **ret_text, uint64_t *ret_n_bytes)
-{
-	struct stat about;
-	uint64_t at = 0;
-	ssize_t n = 1;
-	char *text;
-
-	if (fstat(fd, &about))
-		return errno;
-	if (!S_ISREG(about.st_mode))
-		return EINVAL;
-	if ((uint64_t)about.st_size > CEI_MACHINE_CACHE_BYTES_MAX)
-		return EFBIG;
-	text = malloc((size_t)about.st_size + 1);
-	if (!text)
-		return ENOMEM;
-	while (at < (uint64_t)about.st_size && n > 0) {
-		n = read(fd, text + at, (size_t)about.st_size - at);
-		if (n > 0)
-			at += (uint64_t)n;
-		else if (n < 0 && errno == EINTR)
-			n = 1;
-	}
-	if (n < 0) {
-		free(text);
-		return errno;
-	}
-	text[at] = '\0';
-	*ret_text = text;
-	*ret_n_bytes = at;
-	return 0;
-}
-
 static void drop_line(void *log_arg, const char *line)
 {
 	(void)log_arg;
@@ -144,48 +112,43 @@ static int take(struct cei_report *report, struct cei_machine *machine, const ch
 }
 
 /* A bad file is no failure of the caller's: it is raised in a report of its own. */
-static int load(struct cei_report *report, struct cei_machine *machine, int fd,
-		const char *path)
+static int load(struct cei_report *report, struct cei_machine *machine, const char *path,
+		const char *text, uint64_t n_bytes)
 {
 	struct ceov_failure failure;
 	struct cei_report own;
-	uint64_t n_bytes = 0;
-	char *text = NULL;
-	int error = read_all(fd, &text, &n_bytes);
+	int r;
 
 	cei_report_init(&own, drop_line, NULL);
-	if (error)
-		(void)cei_raise(&own, CEOV_ERR_SYSTEM, error, "%s", strerror(error));
-	else
-		error = take(&own, machine, text, n_bytes);
-	free(text);
-	if (error && !cei_report_take(&own, &failure))
+	r = take(&own, machine, text, n_bytes);
+	if (r && !cei_report_take(&own, &failure))
 		cei_log(report, CEI_LOG_WARN, "measured links in '%s' are passed over: %s; "
 			"measure anew or remove the file", path, failure.text);
 	cei_report_fini(&own);
-	return !error;
+	return !r;
 }
 
 int cei_machine_cache_load(struct cei_report *report, struct cei_machine *machine)
 {
-	char path[PATH_MAX];
+	char path[PATH_MAX], *text = NULL;
 	const char *why = "";
-	int fd, is_loaded;
+	uint64_t n_bytes = 0;
+	int error, is_loaded;
 
 	if (cei_machine_cache_path(machine, path, sizeof(path), &why)) {
 		cei_log(report, CEI_LOG_INFO, "no measured links: %s", why);
 		return 0;
 	}
-	/* What is in its place may be anything, also something that blocks. */
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	if (fd < 0) {
-		if (errno != ENOENT && errno != ENOTDIR)
+	error = cei_file_read(path, CEI_MACHINE_CACHE_BYTES_MAX, &text, &n_bytes);
+	if (error) {
+		if (error != ENOENT && error != ENOTDIR)
 			cei_log(report, CEI_LOG_WARN, "measured links in '%s' are passed "
-				"over: %s", path, strerror(errno));
+				"over: %s; measure anew or remove the file", path,
+				cei_file_fault(error));
 		return 0;
 	}
-	is_loaded = load(report, machine, fd, path);
-	close(fd);
+	is_loaded = load(report, machine, path, text, n_bytes);
+	free(text);
 	if (is_loaded)
 		cei_log(report, CEI_LOG_DEBUG, "measured links taken from '%s'", path);
 	return is_loaded;
@@ -269,7 +232,7 @@ static int replace(struct cei_report *report, const struct cei_machine *machine,
 	/* folder_of() has left room */
 	snprintf(fresh, sizeof(fresh), "%.*s%s", (int)(sizeof(fresh) - sizeof(FRESH_SUFFIX)),
 		 path, FRESH_SUFFIX);
-	fd = mkstemp(fresh);
+	fd = mkostemp(fresh, O_CLOEXEC);
 	if (fd < 0)
 		return cei_raise(report, CEOV_ERR_SYSTEM, errno, "measured links cannot be "
 				 "kept in '%s': %s", path, strerror(errno));

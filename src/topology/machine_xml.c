@@ -194,7 +194,8 @@ static int write_all(struct cei_report *report, const char *path, const char *te
 	if (snprintf(temporary, sizeof(temporary), "%s.%d.tmp", path, (int)gettid()) >=
 	    (int)sizeof(temporary))
 		return cei_raise(report, CEOV_ERR_INVALID, 0, "%s: too long a path", where);
-	file = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
+	(void)unlink(temporary);        /* of a process that died, or nobody's business */
+	file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 	if (file < 0)
 		return fail_system(report, where, "cannot be written");
 	while (done < n_bytes && (n >= 0 || errno == EINTR)) {

@@ -210,7 +210,7 @@ static void take_nodes(struct cei_topology *topology)
 int cei_topology_open(struct cei_site *site, struct cei_topology **ret_topology)
 {
 	struct cei_topology *topology = calloc(1, sizeof(*topology));
-	const char *path = getenv("CEOVERLAP_MACHINE");
+	const char *path = secure_getenv("CEOVERLAP_MACHINE");
 	int r;
 
 	if (!topology)

@@ -34,6 +34,11 @@ if [ -e "$shared" ]; then
 	[ -z "$missing" ] || fail "declared but not exported: $missing"
 	extra=$(comm -23 <(echo "$exported") <(echo "$declared"))
 	[ -z "$extra" ] || fail "exported but not declared in a public header: $extra"
+	# Whoever runs a program with another user's rights must not choose its files; and
+	# what it opens must not reach the programs that it starts.
+	unsafe=$("${nm[@]}" -D --undefined-only "$shared" | awk '{ print $NF }' |
+		sed 's/@.*//' | grep -Ex 'getenv|mkstemp' | sort -u)
+	[ -z "$unsafe" ] || fail "$shared calls $unsafe: take secure_getenv(), mkostemp()"
 	if readelf -d "$shared" | grep -q 'NEEDED.*libcuda'; then
 		fail "$shared needs libcuda at start"
 	fi

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ce_engine/context.h"
@@ -197,6 +198,146 @@ START_TEST(test_paths_that_cannot_be_used)
 }
 END_TEST
 
+/* It would be waited for until somebody reads it. */
+START_TEST(test_a_pipe_is_not_written)
+{
+	struct testing_log log;
+	struct ceov_member member = { 0, testing_host };
+	struct ceov_config config;
+	ceov_context *context = NULL;
+
+	testing_log_init(&log);
+	config = testing_config(&member, 1, &log);
+	ck_assert_int_eq(mkfifo(path, 0600), 0);
+	ck_assert_int_eq(ceov_open(&config, &context), 0);
+	ceov_close(context);
+	testing_log_has(&log, "trace", path, "no regular file");
+}
+END_TEST
+
+/* One after the other and side by side: no trace of the first one is lost. */
+START_TEST(test_each_context_has_a_file)
+{
+	static const char *const behind[] = { "", ".2", ".3" };
+	char name[560], *text;
+	struct way ways[3];
+	uint32_t i;
+
+	for (i = 0; i < 3; i++) {
+		way_open(&ways[i], 2, 0);
+		launch_times(&ways[i], i + 1);
+		if (!i)
+			way_close(&ways[i]);
+	}
+	way_close(&ways[2]);
+	way_close(&ways[1]);
+	testing_path("other.json", name, sizeof(name));
+	setenv("CEOVERLAP_TRACE", name, 1);     /* another name begins anew */
+	way_open(&ways[0], 2, 0);
+	way_close(&ways[0]);
+	ck_assert_int_eq(unlink(name), 0);
+	for (i = 0; i < 3; i++) {
+		snprintf(name, sizeof(name), "%s%s", path, behind[i]);
+		text = file_text(name);
+		ck_assert_uint_eq(count_text(text, "{\"name\":\"backend\",\"cat\":\"stage\","
+					     "\"ph\":\"b\""), (i + 1) * 2);
+		free(text);
+		unlink(name);
+	}
+}
+END_TEST
+
+/* --- lanes ------------------------------------------------------------------ */
+
+#define LANES   4u
+#define SUBMITS 8u                      /* of a lane */
+#define CHUNKS  3u                      /* of a submit */
+#define RECORDS (LANES * SUBMITS * CHUNKS)
+
+/* The n-th in the order of the lanes. A submit is handed over when the one before it is
+ * half done. */
+static void make_record(struct cei_trace_record *record, uint32_t n)
+{
+	uint32_t stage, submit = n / CHUNKS % SUBMITS;
+
+	memset(record, 0, sizeof(*record));
+	record->launch = 1;
+	record->bytes = 10;
+	record->lane = (uint16_t)(n / CHUNKS / SUBMITS);
+	record->submit = submit;
+	record->index = record->transfer = n;
+	record->via = CEOV_NOBODY;
+	for (stage = 0; stage <= CEI_TRACE_SUBMITTED; stage++)
+		record->at_ns[stage] = 1000000 + submit * 1000;
+	record->at_ns[CEI_TRACE_DONE] = record->at_ns[CEI_TRACE_FINISHED] =
+		record->at_ns[CEI_TRACE_SUBMITTED] + 2000 - CHUNKS + n % CHUNKS + 1;
+}
+
+static void shuffle_records(struct cei_trace *trace)
+{
+	uint64_t random = testing_seed();
+	struct cei_trace_record record;
+	uint32_t i, k;
+
+	trace->n_taken = RECORDS;
+	for (i = 0; i < RECORDS; i++)
+		make_record(&trace->records[i], i);
+	for (i = RECORDS; i-- > 1;) {
+		k = (uint32_t)testing_below(&random, i + 1);
+		record = trace->records[i];
+		trace->records[i] = trace->records[k];
+		trace->records[k] = record;
+	}
+}
+
+/* Each lane is named once, in their order, and behind it are its submits in theirs: one
+ * after the other, each whole, from the end of the one before. */
+static void check_lane_events(const char *text)
+{
+	uint32_t lane, submit, first, more, bytes, tid;
+	unsigned long long us, ns, length_us, length_ns;
+	char name[64];
+
+	for (lane = 0; lane < LANES; lane++) {
+		snprintf(name, sizeof(name), "\"pid\":0,\"tid\":%u,\"args\":{\"name\":\"lane %u ",
+			 lane + 1, lane);
+		text = strstr(text, "{\"name\":\"thread_name\"");
+		ck_assert_ptr_nonnull(text);
+		ck_assert_ptr_nonnull(strstr(text, name));
+		ck_assert_ptr_eq(strchr(strstr(text, name), '\n'), strchr(text, '\n'));
+		for (submit = 0; submit < SUBMITS; submit++) {
+			text = strchr(text, '\n') + 1;
+			ck_assert_int_eq(sscanf(text, "{\"name\":\"transfer %u + %u more, %u "
+				"bytes, %*[^\"]\",\"cat\":\"lane\",\"ph\":\"X\",\"pid\":0,"
+				"\"tid\":%u,\"ts\":%llu.%llu,\"dur\":%llu.%llu", &first, &more,
+				&bytes, &tid, &us, &ns, &length_us, &length_ns), 8);
+			ck_assert_uint_eq(first, (lane * SUBMITS + submit) * CHUNKS);
+			ck_assert_uint_eq(more, CHUNKS - 1);
+			ck_assert_uint_eq(bytes, 10 * CHUNKS);
+			ck_assert_uint_eq(tid, lane + 1);
+			ck_assert_uint_eq(us * 1000 + ns, 1000000 + (submit ? submit + 1 : 0) *
+					  1000);
+			ck_assert_uint_eq(length_us * 1000 + length_ns, submit ? 1000 : 2000);
+		}
+		text = strchr(text, '\n');
+	}
+	ck_assert_ptr_null(strstr(text, "thread_name"));
+}
+
+START_TEST(test_lanes_are_told_in_order_and_one_after_the_other)
+{
+	struct way way;
+	char *text;
+
+	way_open(&way, 2, 0);
+	shuffle_records(way.context->engines[0].trace);
+	way_close(&way);
+	text = file_text(path);
+	check_lane_events(text);
+	free(text);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("trace");
@@ -210,6 +351,9 @@ static Suite *suite(void)
 	tcase_add_test(all, test_without_the_variable_there_is_no_trace);
 	tcase_add_test(all, test_chunks_that_do_not_end_are_counted_and_left_out);
 	tcase_add_test(all, test_paths_that_cannot_be_used);
+	tcase_add_test(all, test_a_pipe_is_not_written);
+	tcase_add_test(all, test_each_context_has_a_file);
+	tcase_add_test(all, test_lanes_are_told_in_order_and_one_after_the_other);
 	suite_add_tcase(made, all);
 	return made;
 }

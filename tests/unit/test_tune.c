@@ -5,8 +5,10 @@
  * called. Operators are as fast as they are: what is chosen is any candidate. */
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -199,6 +201,61 @@ START_TEST(test_what_one_rank_does_not_know_is_measured)
 	op_rig_each(&rig, tune_apart, NULL);
 	op_rig_release(&rig);
 	op_rig_close(&rig);
+}
+END_TEST
+
+/* --- the file -------------------------------------------------------------- */
+
+static const struct ceov_op_tuning kept = { sizeof(kept), CEOV_WAY_OVERLAP, 3, 16, 24, 0 };
+
+/* A pipe in the file's place would be waited for; it goes when there is something to
+ * remember. */
+START_TEST(test_a_pipe_instead_of_tunings)
+{
+	struct ceov_op_tuning seen;
+	struct cei_report report;
+	char path[200];
+
+	cei_report_init(&report, testing_log_line, &log_);
+	ck_assert_int_eq(cei_tunings_remember(&report, "one", &kept), 0);
+	ck_assert_int_eq(cei_tunings_recall("one", &seen), 0);
+	ck_assert_int_eq(cei_tunings_path(path, sizeof(path)), 0);
+	ck_assert_int_eq(unlink(path), 0);
+	ck_assert_int_eq(mkfifo(path, 0600), 0);
+	ck_assert_int_eq(cei_tunings_recall("one", &seen), CEOV_NONE);
+	ck_assert_int_eq(cei_tunings_remember(&report, "two", &kept), 0);
+	ck_assert_int_eq(cei_tunings_recall("two", &seen), 0);
+	ck_assert_uint_eq(seen.tile_columns, 24);
+	cei_report_fini(&report);
+}
+END_TEST
+
+/* Lines that are none of ours are passed over: too long, without an end, or nonsense. */
+START_TEST(test_odd_lines_of_tunings)
+{
+	struct ceov_op_tuning seen;
+	struct cei_report report;
+	char path[200];
+	FILE *file;
+	uint32_t i;
+
+	cei_report_init(&report, testing_log_line, &log_);
+	ck_assert_int_eq(cei_tunings_remember(&report, "one", &kept), 0);
+	ck_assert_int_eq(cei_tunings_path(path, sizeof(path)), 0);
+	file = fopen(path, "a");
+	ck_assert_ptr_nonnull(file);
+	for (i = 0; i < 5000; i++)
+		fputc('x', file);
+	fputs(" 1 3 16 24 0\nnonsense\n\ntwo 1 3 16 24 0\nthree 1 3 16 24 0", file);
+	ck_assert_int_eq(fclose(file), 0);
+	ck_assert_int_eq(cei_tunings_recall("one", &seen), 0);
+	ck_assert_int_eq(cei_tunings_recall("two", &seen), 0);
+	ck_assert_int_eq(cei_tunings_recall("three", &seen), CEOV_NONE);
+	ck_assert_int_eq(cei_tunings_remember(&report, "four", &kept), 0);
+	ck_assert_int_eq(cei_tunings_recall("one", &seen), 0);
+	ck_assert_int_eq(cei_tunings_recall("two", &seen), 0);
+	ck_assert_int_eq(cei_tunings_recall("four", &seen), 0);
+	cei_report_fini(&report);
 }
 END_TEST
 
@@ -395,6 +452,8 @@ static Suite *suite(void)
 	tcase_add_checked_fixture(all, set_up, tear_down);
 	tcase_add_test(all, test_tuned_once);
 	tcase_add_test(all, test_what_one_rank_does_not_know_is_measured);
+	tcase_add_test(all, test_a_pipe_instead_of_tunings);
+	tcase_add_test(all, test_odd_lines_of_tunings);
 	tcase_add_test(all, test_creation_takes_tiles_alone);
 	tcase_add_loop_test(all, test_what_cannot_be_had, 0, 3);
 	tcase_add_test(all, test_a_rank_that_does_not_tune);
