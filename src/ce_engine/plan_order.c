@@ -10,10 +10,17 @@
 #include <string.h>
 
 #include "ce_engine/context.h"
+#include "ce_engine/plan_asks.h"
 
 static struct cei_report *report_of(const struct ceov_plan *plan)
 {
 	return &plan->object.context->report;
+}
+
+int cei_order_no_memory(const struct ceov_plan *plan)
+{
+	return cei_raise(report_of(plan), CEOV_ERR_NO_MEMORY, 0,
+			 "ceov_plan_commit: no memory for checks");
 }
 
 /* One mark that is raised: by a transfer, or outside (transfer CEOV_NOBODY). */
@@ -73,8 +80,7 @@ static int collect(const struct ceov_plan *plan, struct raises *raises)
 	raises->list = calloc((size_t)plan->n_transfers + plan->n_expected + 1,
 			      sizeof(*raises->list));
 	if (!raises->list)
-		return cei_raise(report_of(plan), CEOV_ERR_NO_MEMORY, 0,
-				 "ceov_plan_commit: no memory for checks");
+		return cei_order_no_memory(plan);
 	for (i = 0; i < plan->n_transfers; i++)
 		add_raise(raises, &plan->transfers[i].then, i);
 	for (i = 0; i < plan->n_expected; i++)
@@ -150,28 +156,33 @@ static uint32_t last_empty(const struct ceov_plan *plan, const struct cei_order 
 	return last;
 }
 
-/* Walks from transfer i to what it follows, without recursion. Returns the transfer
- * at which a circle was found, or CEOV_NOBODY. */
-static uint32_t level_from(const struct ceov_plan *plan, struct cei_order *order, uint32_t i)
+/* One that the transfer follows and that has no position yet, or CEOV_NOBODY. */
+static uint32_t unplaced(const struct cei_order *order, uint32_t i)
 {
-	uint32_t n = 0, top, next, k, level;
+	uint32_t k, before;
+
+	for (k = 2; k-- > 0;) {
+		before = order->before[2 * i + k];
+		if (before != CEOV_NOBODY && order->position[before] == CEOV_NOBODY)
+			return before;
+	}
+	return CEOV_NOBODY;
+}
+
+/* Places transfer i behind all that it follows, without recursion. Returns the transfer at
+ * which a circle was found, or CEOV_NOBODY. */
+static uint32_t place(const struct ceov_plan *plan, struct cei_order *order, uint32_t i)
+{
+	uint32_t n = 0, top, next;
 
 	order->stack[n++] = i;
 	while (n) {
 		top = order->stack[n - 1];
-		level = 1;
-		next = CEOV_NOBODY;
-		for (k = 0; k < 2; k++) {
-			if (order->before[2 * top + k] == CEOV_NOBODY)
-				continue;
-			if (!order->level[order->before[2 * top + k]])
-				next = order->before[2 * top + k];
-			else if (order->level[order->before[2 * top + k]] >= level)
-				level = order->level[order->before[2 * top + k]] + 1;
-		}
+		next = unplaced(order, top);
 		if (next == CEOV_NOBODY) {
-			order->level[top] = level;
 			order->empty[top] = last_empty(plan, order, top);
+			order->position[top] = order->n_placed;
+			order->line[order->n_placed++] = top;
 			n--;
 		} else if (n == order->n) {
 			return top;     /* the way is longer than there are transfers */
@@ -187,7 +198,8 @@ static int check_circles(const struct ceov_plan *plan, struct cei_order *order)
 	uint32_t i, found;
 
 	for (i = 0; i < plan->n_transfers; i++) {
-		found = order->level[i] ? CEOV_NOBODY : level_from(plan, order, i);
+		found = order->position[i] == CEOV_NOBODY ? place(plan, order, i)
+			: CEOV_NOBODY;
 		if (found != CEOV_NOBODY)
 			return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
 					 "transfer %u: its marks wait for each other in a "
@@ -211,38 +223,22 @@ static int check_empties(const struct ceov_plan *plan, const struct cei_order *o
 	return 0;
 }
 
-/* Whether b comes after a by marks. */
-static int follows(struct cei_order *order, uint32_t b, uint32_t a)
+/* Two raises of one counter, next to each other. */
+static int refuse_raises(const struct ceov_plan *plan, const struct raise *a,
+		      const struct raise *b)
 {
-	uint32_t n = 0, top, k, before;
-
-	order->walk++;
-	order->stack[n++] = b;
-	while (n) {
-		top = order->stack[--n];
-		for (k = 0; k < 2; k++) {
-			before = order->before[2 * top + k];
-			if (before == a)
-				return 1;
-			/* levels fall on the way back: below a's, a cannot come */
-			if (before == CEOV_NOBODY || order->seen[before] == order->walk ||
-			    order->level[before] <= order->level[a])
-				continue;
-			order->seen[before] = order->walk;
-			order->stack[n++] = before;
-		}
-	}
-	return 0;
+	if (a->transfer == CEOV_NOBODY || b->transfer == CEOV_NOBODY)
+		return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+				 "transfer %u: raises counter %u, which is expected "
+				 "to be raised outside", a->transfer == CEOV_NOBODY ?
+				 b->transfer : a->transfer, a->index);
+	return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+			 "transfers %u and %u: both raise counter %u and "
+			 "nothing orders them", a->transfer, b->transfer, a->index);
 }
 
-int cei_order_has(struct cei_order *order, uint32_t a, uint32_t b)
-{
-	return follows(order, a, b) || follows(order, b, a);
-}
-
-/* A counter has one raiser at a time. */
-static int check_raisers(const struct ceov_plan *plan, const struct raises *raises,
-			 struct cei_order *order)
+static int ask_raisers(const struct raises *raises, struct cei_order *order,
+		       struct cei_asks *asks)
 {
 	const struct raise *a, *b;
 	uint32_t i;
@@ -252,48 +248,69 @@ static int check_raisers(const struct ceov_plan *plan, const struct raises *rais
 		b = &raises->list[i + 1];
 		if (compare_counters(a, b) || a->transfer == b->transfer)
 			continue;
-		if (a->transfer == CEOV_NOBODY || b->transfer == CEOV_NOBODY)
-			return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
-					 "transfer %u: raises counter %u, which is expected "
-					 "to be raised outside", a->transfer == CEOV_NOBODY ?
-					 b->transfer : a->transfer, a->index);
-		if (a->value == b->value || !follows(order, b->transfer, a->transfer))
-			return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
-					 "transfers %u and %u: both raise counter %u and "
-					 "nothing orders them", a->transfer, b->transfer,
-					 a->index);
+		if (a->transfer == CEOV_NOBODY || b->transfer == CEOV_NOBODY ||
+		    a->value == b->value)
+			cei_asks_refuse(asks, 0, 0, i);
+		else
+			cei_asks_add(asks, order->position[a->transfer],
+				     order->position[b->transfer], i);
 		order->raises_again = 1;
 	}
-	return 0;
+	return cei_asks_end(asks);
+}
+
+/* A counter has one raiser at a time. */
+static int check_raisers(const struct ceov_plan *plan, const struct raises *raises,
+			 struct cei_order *order)
+{
+	struct cei_asks asks;
+	uint32_t i;
+	int r = cei_asks_init(&asks, order);
+
+	if (!r)
+		r = ask_raisers(raises, order, &asks);
+	i = asks.refused.note;
+	cei_asks_fini(&asks);
+	if (r == CEOV_ERR_NO_MEMORY)
+		return cei_order_no_memory(plan);
+	return r ? refuse_raises(plan, &raises->list[i], &raises->list[i + 1]) : 0;
 }
 
 void cei_order_fini(struct cei_order *order)
 {
 	free(order->before);
-	free(order->level);
 	free(order->empty);
 	free(order->stack);
-	free(order->seen);
+	free(order->position);
+	free(order->line);
 	memset(order, 0, sizeof(*order));
+}
+
+static int make_room(const struct ceov_plan *plan, struct cei_order *order)
+{
+	size_t n = (size_t)plan->n_transfers + 1;
+
+	memset(order, 0, sizeof(*order));
+	order->n = plan->n_transfers;
+	order->before = calloc(n, 2 * sizeof(uint32_t));
+	order->empty = calloc(n, sizeof(uint32_t));
+	order->stack = calloc(n, sizeof(uint32_t));
+	order->position = malloc(n * sizeof(uint32_t));
+	order->line = calloc(n, sizeof(uint32_t));
+	if (!order->before || !order->empty || !order->stack || !order->position ||
+	    !order->line)
+		return cei_order_no_memory(plan);
+	memset(order->position, 0xff, n * sizeof(uint32_t));    /* CEOV_NOBODY */
+	return 0;
 }
 
 int cei_order_init(struct cei_order *order, const struct ceov_plan *plan)
 {
-	struct raises raises;
-	int r;
+	struct raises raises = { NULL, 0 };
+	int r = make_room(plan, order);
 
-	memset(order, 0, sizeof(*order));
-	order->n = plan->n_transfers;
-	order->before = calloc((size_t)plan->n_transfers + 1, 2 * sizeof(uint32_t));
-	order->level = calloc((size_t)plan->n_transfers + 1, sizeof(uint32_t));
-	order->empty = calloc((size_t)plan->n_transfers + 1, sizeof(uint32_t));
-	order->stack = calloc((size_t)plan->n_transfers + 1, sizeof(uint32_t));
-	order->seen = calloc((size_t)plan->n_transfers + 1, sizeof(uint32_t));
-	if (!order->before || !order->level || !order->empty || !order->stack ||
-	    !order->seen)
-		return cei_raise(report_of(plan), CEOV_ERR_NO_MEMORY, 0,
-				 "ceov_plan_commit: no memory for checks");
-	r = collect(plan, &raises);
+	if (!r)
+		r = collect(plan, &raises);
 	if (!r)
 		r = find_order(plan, &raises, order);
 	if (!r)

@@ -18,12 +18,14 @@
 struct cei_order {
 	uint32_t *before;               /* 2 per transfer: what its marks follow, or
 					 * CEOV_NOBODY */
-	uint32_t *level;                /* 1 + longest way to a transfer that follows none */
 	uint32_t *empty;                /* the last transfer without bytes that it follows,
 					 * counted from 1; 0: none */
-	uint32_t *stack;                /* scratch of walks, ... */
-	uint32_t *seen;                 /* ... the walk that saw each transfer, ... */
-	uint32_t  walk;                 /* ... and the number of the latest one */
+	uint32_t *stack;                /* scratch of walks */
+	uint32_t *position;             /* of each transfer in a line in which all stand
+					 * behind what they follow (CEOV_NOBODY: it has
+					 * none yet), ... */
+	uint32_t *line;                 /* ... and the transfers in that line */
+	uint32_t  n_placed;             /* of them, so far */
 	uint32_t  n;                    /* transfers */
 	int       raises_again;         /* two transfers raise one counter */
 };
@@ -33,10 +35,10 @@ struct cei_order {
 int  cei_order_init(struct cei_order *order, const struct ceov_plan *plan);
 void cei_order_fini(struct cei_order *order);
 
-/* Whether marks order the two, either way. */
-int  cei_order_has(struct cei_order *order, uint32_t a, uint32_t b);
+/* Raises that checks have no memory. */
+int  cei_order_no_memory(const struct ceov_plan *plan);
 
 /* plan_overlap.c: refuses overlapping bytes that nothing orders. */
-int  cei_overlap_check(const struct ceov_plan *plan, struct cei_order *order);
+int  cei_overlap_check(const struct ceov_plan *plan, const struct cei_order *order);
 
 #endif /* CEI_PLAN_ORDER_H */

@@ -1,138 +1,242 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Which bytes transfers read and write, and whether they meet without order. */
+/*
+ * Which bytes transfers read and write, and whether they meet without order.
+ *
+ * Areas fall into clusters that have no address in common. Within one, where all areas are
+ * one row each, they are spans of addresses (plan_sweep.h). Where those of several rows
+ * have one pitch, as tiles and columns of a matrix do, the cluster is that matrix, areas
+ * are rectangles in it, and it is swept band by band (plan_bands.c). Rows of several
+ * pitches are swept row by row where they are few, or else compared pair by pair.
+ */
 
 #include <stdlib.h>
 
 #include "ce_engine/context.h"
-#include "ce_engine/plan_order.h"
+#include "ce_engine/plan_overlap.h"
+
+/* Rows that a cluster of several pitches may be taken apart into: 100 MB. */
+#define ROWS_MAX (UINT64_C(1) << 21)
 
 static struct cei_report *report_of(const struct ceov_plan *plan)
 {
 	return &plan->object.context->report;
 }
 
-struct area {                           /* bytes that a transfer writes or reads */
-	uint64_t begin;
-	uint64_t end;
-	uint64_t pitch;
-	uint64_t row_bytes;
-	uint64_t n_rows;
-	uint32_t transfer;
-	int      is_written;
-};
-
-static int compare_areas(const void *left, const void *right)
+static int compare_touches(const void *left, const void *right)
 {
-	const struct area *a = left, *b = right;
+	const struct cei_touch *a = left, *b = right;
 
-	if (a->begin != b->begin)
-		return a->begin < b->begin ? -1 : 1;
-	return a->transfer < b->transfer ? -1 : a->transfer > b->transfer;
+	if (a->area.begin != b->area.begin)
+		return a->area.begin < b->area.begin ? -1 : 1;
+	return a->position < b->position ? -1 : a->position > b->position;
 }
 
-static int row_meets(const struct area *area, uint64_t begin, uint64_t end)
+static void touch_source(const struct cei_order *order, const struct cei_piece *piece,
+			 uint32_t i, struct cei_touch *touch)
 {
-	uint64_t first;
-
-	if (end <= area->begin || begin >= area->end)
-		return 0;
-	if (area->n_rows == 1)
-		return 1;
-	/* the row of area that begins at or before `begin`, and the next one */
-	first = begin > area->begin ? (begin - area->begin) / area->pitch : 0;
-	if (area->begin + first * area->pitch + area->row_bytes > begin)
-		return area->begin + first * area->pitch < end;
-	return first + 1 < area->n_rows && area->begin + (first + 1) * area->pitch < end;
+	cei_area_init(&touch->area, piece->source, piece->source_pitch_bytes,
+		      piece->row_bytes, piece->n_rows);
+	touch->position = order->position[i];
+	touch->is_written = 0;
 }
 
-/* Exact: row by row of the one with fewer rows. */
-static int areas_meet(const struct area *a, const struct area *b)
+static void touch_target(const struct cei_order *order, const struct cei_piece *piece,
+			 uint32_t i, struct cei_touch *touch)
 {
-	const struct area *few = a->n_rows <= b->n_rows ? a : b;
-	const struct area *many = few == a ? b : a;
-	uint64_t i, begin;
-
-	for (i = 0; i < few->n_rows; i++) {
-		begin = few->begin + i * few->pitch;
-		if (row_meets(many, begin, begin + few->row_bytes))
-			return 1;
-	}
-	return 0;
+	cei_area_init(&touch->area, piece->target, piece->target_pitch_bytes,
+		      piece->row_bytes, piece->n_rows);
+	touch->position = order->position[i];
+	touch->is_written = 1;
 }
 
-static struct area area_of(const struct cei_piece *piece, uint32_t transfer, int is_written)
+static int refuse(const struct ceov_plan *plan, const struct cei_order *order,
+		  const struct cei_ask *ask)
 {
-	struct area area;
+	uint32_t first = order->line[ask->first], second = order->line[ask->second];
+	int first_writes = (ask->note & CEI_SWEEP_FIRST_WRITES) != 0;
 
-	area.begin = is_written ? piece->target : piece->source;
-	area.pitch = is_written ? piece->target_pitch_bytes : piece->source_pitch_bytes;
-	area.row_bytes = piece->row_bytes;
-	area.n_rows = piece->n_rows;
-	area.end = area.begin + (piece->n_rows - 1) * area.pitch + piece->row_bytes;
-	area.transfer = transfer;
-	area.is_written = is_written;
-	return area;
-}
-
-static int refuse_overlap(const struct ceov_plan *plan, const struct area *a,
-			  const struct area *b)
-{
-	if (a->transfer == b->transfer)
-		return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
-				 "transfer %u: its source and target overlap", a->transfer);
-	if (a->is_written && b->is_written)
+	if (first_writes && (ask->note & CEI_SWEEP_SECOND_WRITES))
 		return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
 				 "transfers %u and %u: their targets overlap and no mark "
-				 "orders them", a->transfer, b->transfer);
+				 "orders them", first < second ? first : second,
+				 first < second ? second : first);
 	return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
 			 "transfer %u reads what transfer %u writes and no mark orders them",
-			 a->is_written ? b->transfer : a->transfer,
-			 a->is_written ? a->transfer : b->transfer);
+			 first_writes ? second : first, first_writes ? first : second);
 }
 
-/* Areas are sorted by their begin: each is compared with those that begin within. */
-static int sweep(const struct ceov_plan *plan, struct cei_order *order,
-		 const struct area *areas, uint32_t n)
-{
-	const struct area *a, *b;
-	uint32_t i, k;
+/* --- clusters ---------------------------------------------------------------------- */
 
+static int sweep_flat(struct cei_sweep *sweep, const struct cei_touch *touches, uint32_t n)
+{
+	struct cei_span *spans = malloc(n * sizeof(*spans));
+	uint32_t i;
+	int r;
+
+	if (!spans)
+		return CEOV_ERR_NO_MEMORY;
+	for (i = 0; i < n; i++)
+		spans[i] = (struct cei_span){ touches[i].area.begin, touches[i].area.end,
+					      touches[i].position, touches[i].is_written };
+	r = cei_sweep_run(sweep, spans, n);
+	free(spans);
+	return r;
+}
+
+static int sweep_rows(struct cei_sweep *sweep, const struct cei_touch *touches, uint32_t n,
+		      uint64_t n_rows)
+{
+	struct cei_span *spans = malloc(n_rows * sizeof(*spans));
+	const struct cei_area *area;
+	uint64_t row, begin;
+	uint32_t i, n_spans = 0;
+	int r;
+
+	if (!spans)
+		return CEOV_ERR_NO_MEMORY;
 	for (i = 0; i < n; i++) {
-		a = &areas[i];
-		for (k = i + 1; k < n && areas[k].begin < a->end; k++) {
-			b = &areas[k];
-			if (!a->is_written && !b->is_written)
-				continue;
-			if (a->transfer != b->transfer &&
-			    cei_order_has(order, a->transfer, b->transfer))
-				continue;
-			if (areas_meet(a, b))
-				return refuse_overlap(plan, a, b);
+		area = &touches[i].area;
+		for (row = 0; row < area->n_rows; row++) {
+			begin = area->begin + row * area->pitch;
+			spans[n_spans++] = (struct cei_span){
+				begin, begin + area->row_bytes, touches[i].position,
+				touches[i].is_written };
 		}
 	}
+	r = cei_sweep_run(sweep, spans, n_spans);
+	free(spans);
+	return r;
+}
+
+/* What one is to the other, where their areas meet. */
+static void ask_pair(struct cei_asks *asks, const struct cei_touch *a, const struct cei_touch *b)
+{
+	const struct cei_touch *first = a->position < b->position ? a : b;
+	const struct cei_touch *second = first == a ? b : a;
+
+	if ((a->is_written || b->is_written) && a->position != b->position &&
+	    cei_areas_meet(&a->area, &b->area))
+		cei_asks_add(asks, first->position, second->position,
+			     (first->is_written ? CEI_SWEEP_FIRST_WRITES : 0) |
+			     (second->is_written ? CEI_SWEEP_SECOND_WRITES : 0));
+}
+
+static void compare_pairs(struct cei_asks *asks, const struct cei_touch *touches, uint32_t n)
+{
+	uint32_t i, k;
+
+	for (i = 0; i < n; i++)
+		for (k = i + 1; k < n && touches[k].area.begin < touches[i].area.end; k++) {
+			if (asks->result)
+				return;
+			ask_pair(asks, &touches[i], &touches[k]);
+		}
+}
+
+/* Touches of a cluster, sorted by their begin. */
+static int check_cluster(struct cei_sweep *sweep, const struct cei_touch *touches, uint32_t n)
+{
+	uint64_t pitch = 0, n_rows = 0;
+	int is_mixed = 0, is_written = 0;
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		is_written |= touches[i].is_written;
+		n_rows += touches[i].area.n_rows < ROWS_MAX ? touches[i].area.n_rows : ROWS_MAX;
+		if (touches[i].area.n_rows == 1)
+			continue;
+		is_mixed |= pitch && pitch != touches[i].area.pitch;
+		pitch = touches[i].area.pitch;
+	}
+	if (n == 1 || !is_written)
+		return 0;
+	if (!pitch)
+		return sweep_flat(sweep, touches, n);
+	if (!is_mixed)
+		return cei_bands_check(sweep, touches, n, pitch);
+	if (n_rows < ROWS_MAX && n_rows / n < n)
+		return sweep_rows(sweep, touches, n, n_rows);
+	compare_pairs(sweep->asks, touches, n);
 	return 0;
 }
 
-int cei_overlap_check(const struct ceov_plan *plan, struct cei_order *order)
+static int check_clusters(struct cei_sweep *sweep, const struct cei_touch *touches, uint32_t n)
 {
-	struct area *areas = calloc((size_t)plan->n_transfers + 1, 2 * sizeof(*areas));
-	uint32_t i, n = 0;
-	int r;
+	uint32_t i, next;
+	uint64_t end;
+	int r = 0;
 
-	if (!areas)
-		return cei_raise(report_of(plan), CEOV_ERR_NO_MEMORY, 0,
-				 "ceov_plan_commit: no memory for checks");
+	for (i = 0; !r && !sweep->asks->result && i < n; i = next) {
+		end = touches[i].area.end;
+		for (next = i + 1; next < n && touches[next].area.begin < end; next++)
+			if (touches[next].area.end > end)
+				end = touches[next].area.end;
+		r = check_cluster(sweep, &touches[i], next - i);
+	}
+	return r;
+}
+
+/* --- the check --------------------------------------------------------------------- */
+
+/* All touches, sorted, and how many. A transfer must not write what it reads. */
+static int collect(const struct ceov_plan *plan, const struct cei_order *order,
+		   struct cei_touch *touches, uint32_t *ret_n)
+{
+	struct cei_touch source;
+	uint32_t i, n = 0;
+
 	for (i = 0; i < plan->n_transfers; i++) {
 		if (!plan->transfers[i].row_bytes)
 			continue;
-		if (!plan->steps[i].is_floating)        /* the caller's promise */
-			areas[n++] = area_of(&plan->steps[i].piece, i, 0);
-		areas[n++] = area_of(&plan->steps[i].piece, i, 1);
+		touch_target(order, &plan->steps[i].piece, i, &touches[n++]);
+		if (plan->steps[i].is_floating)         /* the caller's promise */
+			continue;
+		touch_source(order, &plan->steps[i].piece, i, &source);
+		if (cei_areas_meet(&source.area, &touches[n - 1].area))
+			return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+					 "transfer %u: its source and target overlap", i);
+		touches[n++] = source;
 	}
-	qsort(areas, n, sizeof(*areas), compare_areas);
-	r = sweep(plan, order, areas, n);
-	free(areas);
+	qsort(touches, n, sizeof(*touches), compare_touches);
+	*ret_n = n;
+	return 0;
+}
+
+static int check(const struct ceov_plan *plan, const struct cei_order *order,
+		 const struct cei_touch *touches, uint32_t n)
+{
+	struct cei_sweep sweep;
+	struct cei_asks asks;
+	int r = cei_asks_init(&asks, order);
+	int r_sweep = cei_sweep_init(&sweep, &asks, order->n);
+
+	if (!r)
+		r = r_sweep;
+	if (!r)
+		r = check_clusters(&sweep, touches, n);
+	if (!r)
+		r = cei_asks_end(&asks);
+	cei_sweep_fini(&sweep);
+	cei_asks_fini(&asks);
+	if (r == CEOV_ERR_NO_MEMORY)
+		return cei_order_no_memory(plan);
+	return r ? refuse(plan, order, &asks.refused) : 0;
+}
+
+int cei_overlap_check(const struct ceov_plan *plan, const struct cei_order *order)
+{
+	struct cei_touch *touches = calloc((size_t)plan->n_transfers + 1,
+					   2 * sizeof(*touches));
+	uint32_t n = 0;
+	int r;
+
+	if (!touches)
+		return cei_order_no_memory(plan);
+	r = collect(plan, order, touches, &n);
+	if (!r)
+		r = check(plan, order, touches, n);
+	free(touches);
 	return r;
 }

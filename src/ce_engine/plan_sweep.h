@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_PLAN_SWEEP_H
+#define CEI_PLAN_SWEEP_H
+
+/*
+ * Which transfers must be ordered because they touch the same bytes, along one dimension.
+ *
+ * Those that touch one byte, in the line of all transfers (position): each writer has to
+ * follow the writer before it, and all readers in between; each reader the writer before
+ * it. All else follows from that. So of a byte's n transfers only neighbours are asked for,
+ * not n * n pairs, and only where a span begins: where one ends, who then are neighbours
+ * were ordered through it.
+ */
+
+#include <stdint.h>
+
+#include "base/number_set.h"
+#include "ce_engine/plan_asks.h"
+
+struct cei_span {                       /* bytes, or rows, or columns, of one transfer */
+	uint64_t begin;
+	uint64_t end;                   /* > begin */
+	uint32_t position;              /* its spans of one kind do not overlap, and those
+					 * that it reads not those that it writes */
+	uint32_t is_written;
+};
+
+/* The note of an ask: which of the two write. */
+#define CEI_SWEEP_FIRST_WRITES  1u
+#define CEI_SWEEP_SECOND_WRITES 2u
+
+struct cei_sweep {
+	struct cei_asks      *asks;
+	struct cei_number_set writers;  /* positions of spans that go over the present point */
+	struct cei_number_set readers;
+	struct cei_span      *ends;     /* the spans by their end */
+	uint32_t              room;
+};
+
+/* For positions below `bound`. CEOV_ERR_NO_MEMORY, not raised; then fini. */
+int  cei_sweep_init(struct cei_sweep *sweep, struct cei_asks *asks, uint32_t bound);
+void cei_sweep_fini(struct cei_sweep *sweep);
+
+/* Asks for all pairs that matter; stops where one is refused. Sorts the spans. 0 or
+ * CEOV_ERR_NO_MEMORY, not raised. */
+int  cei_sweep_run(struct cei_sweep *sweep, struct cei_span *spans, uint32_t n);
+
+#endif /* CEI_PLAN_SWEEP_H */
