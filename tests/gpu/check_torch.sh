@@ -14,29 +14,13 @@
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=tests/gpu/with_torch.sh
+. "$here/with_torch.sh"
 tests=$(dirname "$here")/python
-library=$PWD/.libs/libceoverlap.so
-python=${PYTHON:-python3}
 failed=0
-
-skip() {
-	echo "SKIP: $1"
-	exit 77
-}
-
-[ -e "$library" ] || skip "no shared library was built in $PWD"
-"$python" -c 'import torch.distributed' > /dev/null 2>&1 ||
-	skip "$python has no PyTorch: PYTHON names another one"
-n_gpus=$("$python" -c 'import torch; print(torch.cuda.device_count())')
-[ "$n_gpus" -ge 1 ] || skip "needs a GPU, PyTorch sees none"
-
-export CEOVERLAP_LIBRARY=$library
-top=$(dirname "$(dirname "$here")")
-export PYTHONPATH=$top/python PYTHONDONTWRITEBYTECODE=1
 limit=600
 [ "$n_gpus" -ge 2 ] || limit=1800
 export CEOVERLAP_TEST_TIMEOUT=${CEOVERLAP_TEST_TIMEOUT:-$limit}
-unset CEOVERLAP_RANK CEOVERLAP_RANKS CEOVERLAP_PLACE CEOVERLAP_GROUP
 
 bash "$here/../run_test.sh" "$python" "$tests/torch/run.py" "$@" || failed=1
 if [ $# = 0 ] && [ -d "$tests/triton" ]; then
