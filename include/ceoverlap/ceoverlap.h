@@ -159,7 +159,12 @@ int  ceov_open(const struct ceov_config *config, ceov_context **ret_context);
 
 /* Aborts what is in flight; on return no engine touches the caller's memory.
  * Releases what the caller did not; waits up to 2 s for peers that still use what we
- * shared, so let all ranks meet first. One thread; NULL is allowed. */
+ * shared, so let all ranks meet first. One thread; NULL is allowed.
+ *
+ * Copies that are under way have the context's deadline, and at least 1 s, to come to
+ * their end. One that does not (a hanging GPU, a processor that got no time) cannot be
+ * stopped: then an error line says so, and all memory of the context stays until the
+ * process ends. Memory that was registered must stay, too. */
 void ceov_close(ceov_context *context);
 
 /* One pass of every engine, for progress_by_caller. Never blocks. One thread.
@@ -201,8 +206,9 @@ int  ceov_buffer_share(ceov_buffer *buffer, const char *name);
 int  ceov_buffer_find(ceov_context *context, uint32_t rank, const char *name,
 		      ceov_buffer **ret_buffer);
 
-/* CEOV_PENDING: a plan names it or a peer still maps it; nothing was released,
- * the memory must not be freed yet, call again. */
+/* CEOV_PENDING: a plan names it, another rank of this process has found it, a peer still
+ * maps it, or a copy that was given up (CEOV_ERR_UNCERTAIN) may still touch it; nothing
+ * was released, the memory must not be freed yet, call again. */
 int  ceov_buffer_release(ceov_buffer *buffer);
 
 /* --- signals ------------------------------------------------------------- */
@@ -280,7 +286,8 @@ int      ceov_stream_wait(ceov_context *context, uint32_t rank, void *stream,
 
 /* After an abort, a fresh start: every party calls it, then all meet (say, in
  * ceov_barrier()), then counters are 0 again. CEOV_PENDING: a launch that names
- * the signal is still in flight; wait for it first. */
+ * the signal is still in flight, or a copy of one that was given up
+ * (CEOV_ERR_UNCERTAIN) has not ended; wait for it first. */
 int      ceov_signal_renew(ceov_signal *signal);
 
 /* CEOV_PENDING: as ceov_buffer_release(). */
@@ -369,7 +376,8 @@ int  ceov_plan_expect(ceov_plan *plan, const struct ceov_mark *mark);
  * cause and leaves the plan as it was. */
 int  ceov_plan_commit(ceov_plan *plan);
 
-/* Waits for its launches in flight (they are bounded by their deadlines). */
+/* Waits for its launches in flight (they are bounded by their deadlines). What a copy that
+ * was given up (CEOV_ERR_UNCERTAIN) may still touch stays in use until it has ended. */
 void ceov_plan_release(ceov_plan *plan);
 
 /* Writes to fd: one line for the plan, one per transfer (backend, route, trigger, chunks,

@@ -82,8 +82,8 @@ struct cei_backend_ops {
 	uint32_t             backend_bytes; /* private state, zeroed before open */
 	uint32_t             lane_bytes;    /* likewise, before lane_open */
 
-	/* Life. close and lane_close accept what open left half done. lane_close
-	 * drains first. */
+	/* Life. close and lane_close accept what open left half done. A lane is closed
+	 * when it is idle: see stop and is_idle. */
 	int      (*open)(struct cei_backend *backend);
 	void     (*close)(struct cei_backend *backend);
 	uint32_t (*live_caps)(struct cei_backend *backend);
@@ -160,6 +160,14 @@ struct cei_backend_ops {
 	 * has been opened (the caller poisoned the counters) and ran to its end.
 	 * Bounded: CEOV_ERR_TIMEOUT after deadline_ns (a point in time). */
 	int      (*drain)(struct cei_lane *lane, uint64_t deadline_ns);
+
+	/* Both from any thread, without blocking, on a lane that takes no more. stop:
+	 * the lane begins nothing more of what it was handed, as far as it can help it.
+	 * is_idle: it touches no memory of what it was handed: all that it has begun is
+	 * at its end, and nothing will begin. Until then that memory, the lane and its
+	 * backend stay as they are. */
+	void     (*stop)(struct cei_lane *lane);
+	int      (*is_idle)(struct cei_lane *lane);
 };
 
 /* One per place kind; NULL: built without. registry.c. */

@@ -278,4 +278,6 @@ const struct cei_backend_ops cei_backend_cuda = {
 	.reap          = cei_cuda_lane_reap,
 	.turn          = cei_cuda_lane_turn,
 	.drain         = cei_cuda_lane_drain,
+	.stop          = cei_cuda_lane_stop,
+	.is_idle       = cei_cuda_lane_is_idle,
 };

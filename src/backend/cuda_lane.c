@@ -401,6 +401,27 @@ int cei_cuda_lane_drain(struct cei_lane *lane, uint64_t deadline_ns)
 	return 0;
 }
 
+/* What is on a stream goes to its end: the caller opens gates by poison. */
+void cei_cuda_lane_stop(struct cei_lane *lane)
+{
+	(void)lane;
+}
+
+/* A context that is dead, or cannot be entered, touches no memory any more. */
+int cei_cuda_lane_is_idle(struct cei_lane *lane)
+{
+	struct cei_cuda_backend *own = backend_of(lane);
+	const struct cei_cuda_lane *state = lane->private;
+	struct cei_cuda_hold hold;
+	CUresult result;
+
+	if (!state->stream || cei_cuda_push(own->cuda, own->gpu, &hold))
+		return 1;
+	result = own->cuda->calls.stream_query(state->stream);
+	cei_cuda_pop(own->cuda, &hold);
+	return result != CUDA_ERROR_NOT_READY;
+}
+
 /* The first use of a stream on an engine costs more than the later ones. */
 static CUresult warm_stream(const struct cei_lane *lane)
 {

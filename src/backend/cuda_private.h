@@ -123,6 +123,8 @@ int  cei_cuda_lane_submit(struct cei_lane *lane);
 int  cei_cuda_lane_reap(struct cei_lane *lane, uint64_t *ret_n_done);
 int  cei_cuda_lane_turn(struct cei_lane *lane);
 int  cei_cuda_lane_drain(struct cei_lane *lane, uint64_t deadline_ns);
+void cei_cuda_lane_stop(struct cei_lane *lane);
+int  cei_cuda_lane_is_idle(struct cei_lane *lane);
 
 /* Queues all of them, for the copy engines even where both ends are in one GPU. */
 CUresult cei_cuda_copy_batch(struct cei_cuda *cuda, CUstream stream,

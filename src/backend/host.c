@@ -25,9 +25,6 @@
 /* Every submit that may be in flight, each with a full batch and its own end. */
 #define OPERATIONS (CEI_LANE_SUBMITS * (CEI_LANE_BATCH + 1u))
 
-/* What a lane that is closed has to come to its end. */
-#define CLOSE_NS UINT64_C(1000000000)
-
 enum kind { WAIT, COPY, POST, SUBMIT };
 
 struct operation {
@@ -55,7 +52,8 @@ struct host_lane {
 	int               has_thread;
 	_Atomic uint32_t  bell;
 	_Atomic uint32_t  is_parked;
-	_Atomic uint32_t  must_stop;
+	_Atomic uint32_t  must_stop;            /* nothing more is begun */
+	_Atomic uint32_t  has_ended;            /* worker: it touches nothing any more */
 };
 
 static uint64_t from_environment(const char *name)
@@ -123,6 +121,8 @@ static int execute_copy(struct cei_lane *lane, const struct cei_piece *piece)
 		return CEOV_PENDING;    /* and again, whenever it is tried */
 	own->n_copies++;
 	sleep_ns(host->script.copy_delay_ns);
+	if (atomic_load(&own->must_stop))       /* nobody waits for it any more */
+		return CEOV_PENDING;
 	if (own->n_copies == host->script.copy_fail_at)
 		return cei_raise(lane->backend->site->report, CEOV_ERR_SYSTEM, EIO,
 				 "host: lane %u: copy %llu failed, as its fault script says",
@@ -193,7 +193,8 @@ static int step(struct cei_lane *lane)
 	uint64_t next = atomic_load_explicit(&own->executed, memory_order_relaxed);
 
 	/* acquire: pairs with host_submit() */
-	if (next == atomic_load_explicit(&own->submitted, memory_order_acquire))
+	if (atomic_load(&own->must_stop) ||
+	    next == atomic_load_explicit(&own->submitted, memory_order_acquire))
 		return CEOV_NONE;
 	if (execute(lane, &own->operations[next % OPERATIONS]))
 		return CEOV_FULL;
@@ -249,6 +250,8 @@ static void *worker_main(void *arg)
 		}
 		cei_backoff_step(&backoff);
 	}
+	/* release: pairs with host_is_idle(): what was copied comes before */
+	atomic_store_explicit(&own->has_ended, 1, memory_order_release);
 	return NULL;
 }
 
@@ -336,19 +339,22 @@ static int host_post(struct cei_lane *lane, const struct cei_post *posts, uint32
 	return 0;
 }
 
+/* A lane whose worker cannot be started publishes nothing: it would never come to its
+ * end. */
 static int host_submit(struct cei_lane *lane)
 {
 	struct host_lane *own = lane->private;
+	int r = room(own, 1) ? start(lane) : CEOV_FULL;
 
-	if (!room(own, 1))
-		return CEOV_FULL;
+	if (r)
+		return r;
 	append(own, SUBMIT);
 	/* release: pairs with step() */
 	atomic_store_explicit(&own->submitted, own->appended, memory_order_release);
 	atomic_fetch_add(&own->bell, 1);                /* seq_cst: see park() */
 	if (atomic_load(&own->is_parked))
 		cei_park_wake(&own->bell);
-	return start(lane);
+	return 0;
 }
 
 static int host_reap(struct cei_lane *lane, uint64_t *ret_n_done)
@@ -386,20 +392,38 @@ static int host_drain(struct cei_lane *lane, uint64_t deadline_ns)
 	return 0;
 }
 
+static void host_stop(struct cei_lane *lane)
+{
+	struct host_lane *own = lane->private;
+
+	atomic_store(&own->must_stop, 1);
+	atomic_fetch_add(&own->bell, 1);                /* seq_cst: see park() */
+	cei_park_wake(&own->bell);
+}
+
+/* A worker looks at must_stop before each operation, and skips those behind a failed copy.
+ * Where the caller makes progress, nothing happens beside it. */
+static int host_is_idle(struct cei_lane *lane)
+{
+	struct host_lane *own = lane->private;
+
+	/* acquire, all three: pair with the worker's releases, behind its copies */
+	if (atomic_load_explicit(&own->has_ended, memory_order_acquire) ||
+	    atomic_load_explicit(&own->error, memory_order_acquire) ||
+	    atomic_load_explicit(&own->executed, memory_order_acquire) ==
+	    atomic_load_explicit(&own->submitted, memory_order_relaxed))
+		return 1;
+	return !own->has_thread && atomic_load(&own->must_stop);
+}
+
+/* An idle worker that was stopped ends at once. */
 static void host_lane_close(struct cei_lane *lane)
 {
 	struct host_lane *own = lane->private;
 
-	(void)host_drain(lane, cei_deadline(CLOSE_NS)); /* it says what it did not do */
-	if (own->has_thread) {
-		atomic_store(&own->must_stop, 1);
-		atomic_fetch_add(&own->bell, 1);
-		cei_park_wake(&own->bell);
+	if (own->has_thread)
 		pthread_join(own->thread, NULL);
-		own->has_thread = 0;
-	}
 	free(own->operations);
-	own->operations = NULL;
 }
 
 /* --- accesses ------------------------------------------------------------ */
@@ -540,7 +564,6 @@ static int host_follow(struct cei_lane *lane, void *event)
 	return no_streams(lane->backend);
 }
 
-/* The only global symbol of this file, but for the script's setter. */
 const struct cei_backend_ops cei_backend_host = {
 	.name          = "host",
 	.kind          = CEOV_PLACE_HOST,
@@ -572,4 +595,6 @@ const struct cei_backend_ops cei_backend_host = {
 	.reap          = host_reap,
 	.turn          = host_turn,
 	.drain         = host_drain,
+	.stop          = host_stop,
+	.is_idle       = host_is_idle,
 };

@@ -8,6 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+
+/* What a lane that is closed has to come to its end, and again to be stopped. */
+#define CLOSE_NS UINT64_C(1000000000)
+
 int cei_lane_open(struct cei_lane *lane, struct cei_backend *backend,
 		  enum cei_lane_kind kind, uint32_t index)
 {
@@ -27,8 +32,39 @@ int cei_lane_open(struct cei_lane *lane, struct cei_backend *backend,
 	return r;
 }
 
+/* CEOV_ERR_TIMEOUT, not raised. */
+static int await_idle(struct cei_lane *lane, uint64_t deadline_ns)
+{
+	struct cei_backoff backoff;
+
+	cei_backoff_reset(&backoff);
+	while (!lane->backend->ops->is_idle(lane)) {
+		if (cei_now_ns() >= deadline_ns)
+			return CEOV_ERR_TIMEOUT;
+		cei_backoff_step(&backoff);
+	}
+	return 0;
+}
+
+int cei_lane_stop(struct cei_lane *lane, uint64_t deadline_ns)
+{
+	if (!lane->private)
+		return 0;
+	lane->backend->ops->stop(lane);
+	return await_idle(lane, deadline_ns);
+}
+
 void cei_lane_close(struct cei_lane *lane)
 {
+	if (lane->private)
+		(void)await_idle(lane, cei_deadline(CLOSE_NS));
+	if (cei_lane_stop(lane, cei_deadline(CLOSE_NS))) {
+		(void)cei_raise(lane->backend->site->report, CEOV_ERR_TIMEOUT, 0,
+				"%s: lane %u still moves bytes and cannot be closed; its "
+				"memory is left to it", lane->backend->ops->name,
+				lane->index);
+		return;
+	}
 	if (lane->private)
 		lane->backend->ops->lane_close(lane);
 	free(lane->private);

@@ -15,7 +15,12 @@
 int  cei_lane_open(struct cei_lane *lane, struct cei_backend *backend,
 		   enum cei_lane_kind kind, uint32_t index);
 
-/* Drains and closes. Accepts a zeroed lane. */
+/* Stops the lane and waits until it is idle, bounded. CEOV_ERR_TIMEOUT, not raised: it
+ * was not at deadline_ns, a point in time. Accepts a zeroed lane. */
+int  cei_lane_stop(struct cei_lane *lane, uint64_t deadline_ns);
+
+/* Lets the lane come to its end, bounded, stops it and closes it. One that cannot be stopped
+ * is left as it is, with its memory, and an error line says so. Accepts a zeroed lane. */
 void cei_lane_close(struct cei_lane *lane);
 
 /* Likewise for a backend: fills, allocates and opens; close accepts zeroes. */

@@ -237,6 +237,7 @@ static void init_lists(ceov_context *context)
 	cei_list_init(&context->buffers);
 	cei_list_init(&context->signals);
 	cei_list_init(&context->plans);
+	cei_list_init(&context->stuck);
 	cei_list_init(&context->uppers);
 	cei_list_init(&context->offers);
 	cei_list_init(&context->buried);
@@ -343,6 +344,7 @@ static void destroy_objects(ceov_context *context)
 	}
 	while ((node = context->plans.next) != &context->plans)
 		cei_plan_destroy(CEI_OWNER(node, struct ceov_plan, object.link));
+	cei_plans_destroy_released(context);
 	let_go_of_peers(context);
 	wait_for_users(context);
 	while ((node = context->signals.previous) != &context->signals)
@@ -368,6 +370,37 @@ static void stop_uppers(ceov_context *context)
 	}
 }
 
+/* How many engines did not come to their end. All are asked first: they end together. */
+static uint32_t stop_engines(ceov_context *context)
+{
+	uint64_t timeout_ns = context->deadline_ns > CEI_CLOSE_LEAST_NS
+		? context->deadline_ns : CEI_CLOSE_LEAST_NS;
+	uint64_t stop_by_ns = cei_deadline(timeout_ns / 2);
+	uint64_t deadline_ns = cei_deadline(timeout_ns);
+	uint32_t i, n = 0;
+
+	for (i = 0; i < context->site.n_members; i++)
+		cei_engine_ask_stop(&context->engines[i], stop_by_ns);
+	for (i = 0; i < context->site.n_members; i++)
+		n += cei_engine_stop(&context->engines[i], deadline_ns) != 0;
+	return n;
+}
+
+/* A copy that does not end goes on beside us: what it touches, and what moves it, stays
+ * until the process ends. */
+static void abandon(ceov_context *context)
+{
+	(void)cei_raise(&context->report, CEOV_ERR_UNCERTAIN, 0,
+			"ceov_close: copies are still under way that cannot be stopped; all "
+			"buffers, signals and lanes of the context stay until the process "
+			"ends: do not free memory that was registered");
+	if (context->meeting)
+		cei_meeting_close(context->meeting);
+	context->meeting = NULL;
+	/* The caller's log is not ours any more; what is left has stderr. */
+	context->report.log = NULL;
+}
+
 void ceov_close(ceov_context *context)
 {
 	uint32_t i;
@@ -375,8 +408,10 @@ void ceov_close(ceov_context *context)
 	if (!context || (context->alive && cei_context_check(context)))
 		return;                 /* in a forked child nothing here is ours */
 	stop_uppers(context);
-	for (i = 0; i < context->site.n_members; i++)
-		cei_engine_stop(&context->engines[i]);
+	if (stop_engines(context)) {
+		abandon(context);
+		return;
+	}
 	cei_trace_write(&context->site, context->engines);
 	destroy_objects(context);
 	if (context->meeting)

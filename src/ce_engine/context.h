@@ -23,6 +23,9 @@
 /* A context that closes waits so long for peers to let go of its memory. */
 #define CEI_CLOSE_NS             UINT64_C(2000000000)
 
+/* It has the context's deadline, and at least this long, for copies that are under way. */
+#define CEI_CLOSE_LEAST_NS       UINT64_C(1000000000)
+
 /* A chunk is at most this long unless the caller says otherwise: at 390 GB/s it
  * holds the engine for 170 us, and costs 1 % in gaps (docs/results). */
 #define CEI_CHUNK_DEFAULT_BYTES  (UINT64_C(64) << 20)
@@ -50,6 +53,7 @@ struct ceov_context {
 	struct cei_list       buffers;
 	struct cei_list       signals;
 	struct cei_list       plans;
+	struct cei_list       stuck;    /* released plans; see cei_plans_settle() */
 	struct cei_list       uppers;   /* of layers above; see cei_object.destroy */
 	struct cei_list       offers;   /* struct cei_local_offer */
 	uint64_t              last_offer;

@@ -16,6 +16,9 @@
 #include "ce_engine/launch.h"
 #include "ce_engine/trace.h"
 
+/* More than launches and their lanes that an engine can hold when it stops. */
+#define GIVE_UP_LOOKS_MAX 65536u
+
 /* Whether one that is held, before `end`, wants the same lane. */
 static int is_behind_held(const struct cei_engine *engine, const struct cei_launch *launch,
 			  const struct cei_list *end)
@@ -156,9 +159,20 @@ static void prepare_thread(struct cei_engine *engine)
 	cei_topology_pin(engine->topology, engine->site, engine->member);
 }
 
+/* Each look ends one launch, or gives up one of its lanes. */
+static void give_up(struct cei_engine *engine)
+{
+	uint32_t n;
+
+	for (n = 0; n < GIVE_UP_LOOKS_MAX; n++) {
+		if (cei_list_is_empty(&engine->launches) && cei_list_is_empty(&engine->held))
+			return;
+		cei_launches_expire(engine, CEI_FOREVER);
+	}
+}
+
 static void stop(struct cei_engine *engine)
 {
-	uint64_t deadline = cei_deadline(2 * CEI_DRAIN_NS);
 	struct cei_backoff backoff;
 
 	cei_backoff_reset(&backoff);
@@ -167,7 +181,8 @@ static void stop(struct cei_engine *engine)
 		if (cei_engine_turn(engine) == CEI_TURN_IDLE)
 			return;
 		cei_backoff_step(&backoff);
-	} while (cei_now_ns() < deadline);
+	} while (cei_now_ns() < engine->stop_by_ns);
+	give_up(engine);
 }
 
 static void *engine_main(void *arg)
@@ -196,6 +211,8 @@ static void *engine_main(void *arg)
 		cei_backoff_step(&backoff);
 	}
 	stop(engine);
+	/* release: pairs with thread_ends() */
+	atomic_store_explicit(&engine->has_ended, 1, memory_order_release);
 	return NULL;
 }
 
@@ -268,24 +285,53 @@ int cei_engine_open(struct cei_engine *engine, struct cei_site *site,
 	return r;
 }
 
-void cei_engine_stop(struct cei_engine *engine)
+void cei_engine_ask_stop(struct cei_engine *engine, uint64_t stop_by_ns)
 {
+	engine->stop_by_ns = stop_by_ns;
+	/* seq_cst: see park(); and the release that pairs with engine_main() */
 	atomic_store(&engine->must_stop, 1);
+	ring(engine);
+}
+
+/* Joins the thread, which a call of a driver may keep. */
+static int thread_ends(struct cei_engine *engine, uint64_t deadline_ns)
+{
+	struct cei_backoff backoff;
+
+	cei_backoff_reset(&backoff);
+	/* acquire: pairs with engine_main() */
+	while (!atomic_load_explicit(&engine->has_ended, memory_order_acquire)) {
+		if (cei_now_ns() >= deadline_ns)
+			return cei_raise(engine->site->report, CEOV_ERR_TIMEOUT, 0,
+					 "rank %u: the engine's thread does not end",
+					 engine->rank);
+		cei_backoff_step(&backoff);
+	}
+	pthread_join(engine->thread, NULL);
+	engine->has_thread = 0;
+	return 0;
+}
+
+int cei_engine_stop(struct cei_engine *engine, uint64_t deadline_ns)
+{
+	if (!engine->site || engine->is_stopped)
+		return 0;
 	if (engine->has_thread) {
-		atomic_fetch_add(&engine->bell, 1);
-		cei_park_wake(&engine->bell);
-		pthread_join(engine->thread, NULL);
-		engine->has_thread = 0;
+		if (thread_ends(engine, deadline_ns))
+			return CEOV_ERR_TIMEOUT;
 	} else if (cei_lanes_n(&engine->lanes) >= CEI_LANES) {
 		stop(engine);
 	}
+	if (cei_lanes_stop(&engine->lanes, deadline_ns))
+		return CEOV_ERR_TIMEOUT;
+	engine->is_stopped = 1;
+	return 0;
 }
 
 void cei_engine_close(struct cei_engine *engine)
 {
 	if (!engine->site)
 		return;
-	cei_engine_stop(engine);
 	cei_lanes_fini(&engine->lanes);
 	cei_staging_fini(&engine->staging);
 	cei_backend_close(&engine->backend);

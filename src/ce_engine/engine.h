@@ -63,6 +63,9 @@ struct cei_engine {
 	_Atomic uint32_t        bell;           /* parked on; counts wake-ups */
 	_Atomic uint32_t        is_parked;
 	_Atomic uint32_t        must_stop;
+	_Atomic uint32_t        has_ended;      /* the thread touches nothing any more */
+	uint64_t                stop_by_ns;     /* written before must_stop */
+	int                     is_stopped;
 };
 
 /* Opens the backend and lanes and, unless the site says progress_by_caller, starts
@@ -70,11 +73,17 @@ struct cei_engine {
 int  cei_engine_open(struct cei_engine *engine, struct cei_site *site,
 		     struct cei_topology *topology, uint32_t member);
 
-/* Ends the launches in flight as aborted and stops the thread: afterwards no lane
- * touches memory. Accepts a zeroed engine; may be repeated. */
-void cei_engine_stop(struct cei_engine *engine);
+/* Tells the thread to end the launches in flight as aborted, to give up by stop_by_ns (a
+ * point in time) those that do not come back, and to end. Accepts a zeroed engine. */
+void cei_engine_ask_stop(struct cei_engine *engine, uint64_t stop_by_ns);
 
-/* Stops and closes. */
+/* Waits until it has, and until its lanes are idle: 0: they touch no memory any more.
+ * CEOV_ERR_TIMEOUT: lanes, or the thread, did not come to their end by deadline_ns; error
+ * lines say which: what they may touch, the engine included, must stay. After
+ * cei_engine_ask_stop(). Accepts a zeroed engine; may be repeated. */
+int  cei_engine_stop(struct cei_engine *engine, uint64_t deadline_ns);
+
+/* Of one that has stopped. Accepts a zeroed engine. */
 void cei_engine_close(struct cei_engine *engine);
 
 /* Any thread. 0 or CEOV_FULL. */

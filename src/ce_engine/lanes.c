@@ -73,6 +73,36 @@ void cei_lanes_fini(struct cei_lanes *lanes)
 		cei_lane_close(&lanes->lane[i]);
 }
 
+uint32_t cei_lanes_stop(struct cei_lanes *lanes, uint64_t deadline_ns)
+{
+	uint32_t i, n = 0;
+	int r;
+
+	for (i = 0; i < cei_lanes_n(lanes); i++) {
+		r = cei_lane_stop(&lanes->lane[i], deadline_ns);
+		if (!r)
+			continue;
+		(void)cei_raise(lanes->lane[i].backend->site->report, r, 0,
+				"%s: lane %u still moves bytes and cannot be stopped",
+				lanes->lane[i].backend->ops->name, i);
+		n++;
+	}
+	return n;
+}
+
+int cei_lanes_are_idle(struct cei_lanes *lanes, uint64_t set)
+{
+	struct cei_lane *lane;
+	uint32_t i;
+
+	for (i = 0; set && i < cei_lanes_n(lanes); i++) {
+		lane = &lanes->lane[i];
+		if ((set >> i & 1) && !lane->backend->ops->is_idle(lane))
+			return 0;
+	}
+	return 1;
+}
+
 static const struct cei_step *step_of(const struct cei_chunk *chunk)
 {
 	const struct ceov_plan *plan = chunk->launch->plan;
@@ -282,16 +312,24 @@ void cei_lanes_push(struct cei_engine *engine)
 
 void cei_lanes_break(struct cei_engine *engine, uint32_t lane, int error)
 {
+	const struct cei_backend_ops *ops = engine->lanes.lane[lane].backend->ops;
 	struct cei_list *moving = &engine->lanes.moving[lane];
 	struct ceov_failure failure;
 	struct cei_chunk *chunk;
+	int is_idle;
 
 	engine->lanes.error[lane] = error;
+	ops->stop(&engine->lanes.lane[lane]);
+	is_idle = ops->is_idle(&engine->lanes.lane[lane]);
 	while (!cei_list_is_empty(moving)) {
 		chunk = CEI_OWNER(cei_list_take(moving), struct cei_chunk, link);
 		chunk->state = CEI_CHUNK_DROPPED;
 		cei_scheduler_leave(&engine->scheduler, chunk);
+		/* Its slot may be filled again: whatever takes this way meets this lane,
+		 * and fails. */
 		cei_staging_release(engine, chunk);
+		if (!is_idle)
+			chunk->launch->plan->stuck_lanes |= UINT64_C(1) << lane;
 		failure = cei_failure(error, 0);
 		failure.rank = engine->rank;
 		cei_launch_fail(engine, chunk->launch, chunk, &failure);

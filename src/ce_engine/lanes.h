@@ -57,7 +57,15 @@ void cei_lanes_fini(struct cei_lanes *lanes);
 /* Fills lanes with what was picked. A lane that breaks fails its launches. */
 void cei_lanes_push(struct cei_engine *engine);
 
-/* Drops what is on the lane and fails the launches; the lane takes no more. */
+/* Stops all lanes and waits until they are idle, bounded. How many were not at deadline_ns,
+ * a point in time; each is named in an error line. May be repeated. */
+uint32_t cei_lanes_stop(struct cei_lanes *lanes, uint64_t deadline_ns);
+
+/* Whether each lane of the set (bit i: lane i) is idle. Any thread. */
+int  cei_lanes_are_idle(struct cei_lanes *lanes, uint64_t set);
+
+/* Drops what is on the lane and fails the launches; the lane takes no more. Plans whose
+ * chunks it may still move are marked (stuck_lanes). */
 void cei_lanes_break(struct cei_engine *engine, uint32_t lane, int error);
 
 #endif /* CEI_LANES_H */

@@ -117,6 +117,9 @@ struct ceov_plan {
 	uint32_t              gate;             /* ... the lane that gates them, or
 						 * CEOV_NOBODY: polled ... */
 	uint32_t              n_held;           /* engine: not 0: one is held before it */
+	uint64_t              stuck_lanes;      /* engine, while launches are in flight: bit
+						 * i: lane i was given up and may still move
+						 * chunks of the plan */
 };
 
 /* plan_check.c: what commit refuses; raises and names the transfer. The first two, before
@@ -131,7 +134,17 @@ int  cei_plan_check(struct ceov_plan *plan);
 int  cei_plan_check_base(const struct ceov_plan *plan, uint64_t base, const char *call);
 int  cei_plan_check_parties(struct ceov_plan *plan, const char *call);
 
-/* At ceov_close(): no launch is in flight any more. */
+/* Whether a lane that was given up may still move chunks of the plan. Any thread, where
+ * none of its launches is in flight. */
+int  cei_plan_is_stuck(const struct ceov_plan *plan);
+
+/* Plans that were released while stuck keep what they name in use. This ends those whose
+ * lanes have become idle; how many. Any thread. */
+uint32_t cei_plans_settle(ceov_context *context);
+
+/* At ceov_close(): no launch is in flight any more, and all lanes are idle. The second:
+ * of those that were released while stuck. */
 void cei_plan_destroy(struct ceov_plan *plan);
+void cei_plans_destroy_released(ceov_context *context);
 
 #endif /* CEI_PLAN_H */

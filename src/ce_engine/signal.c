@@ -464,24 +464,41 @@ void cei_signals_abort(struct ceov_signal *const *signals, uint32_t n, int error
 		cei_signal_poison(signals[i]);
 }
 
-/* Whether a plan that names the signal has launches in flight. */
-static int is_in_flight(ceov_signal *signal)
+/* Whether the plan has launches in flight, or a lane that was given up and may still
+ * raise its marks. With its lock held. */
+static int is_moving(const struct ceov_plan *plan)
 {
-	ceov_context *context = signal->object.context;
-	struct cei_list *node;
+	return plan->n_in_flight || (plan->stuck_lanes && cei_plan_is_stuck(plan));
+}
+
+/* Whether one of the list's plans that names the signal is moving. With the context's lock
+ * held. */
+static int is_in_list(const struct ceov_signal *signal, const struct cei_list *plans)
+{
+	const struct cei_list *node;
 	struct ceov_plan *plan;
 	uint32_t i, n = 0;
 
-	pthread_mutex_lock(&context->lock);
-	for (node = context->plans.next; node != &context->plans; node = node->next) {
+	for (node = plans->next; node != plans; node = node->next) {
 		plan = CEI_OWNER(node, struct ceov_plan, object.link);
 		pthread_mutex_lock(&plan->lock);
-		for (i = 0; plan->n_in_flight && i < plan->n_signals; i++)
-			n += plan->signals[i]->control == signal->control;
+		if (is_moving(plan))
+			for (i = 0; i < plan->n_signals; i++)
+				n += plan->signals[i]->control == signal->control;
 		pthread_mutex_unlock(&plan->lock);
 	}
-	pthread_mutex_unlock(&context->lock);
 	return n != 0;
+}
+
+static int is_in_flight(ceov_signal *signal)
+{
+	ceov_context *context = signal->object.context;
+	int is;
+
+	pthread_mutex_lock(&context->lock);
+	is = is_in_list(signal, &context->plans) || is_in_list(signal, &context->stuck);
+	pthread_mutex_unlock(&context->lock);
+	return is;
 }
 
 /* Plans that name the signal may begin again at any base. Others are not looked into: what

@@ -29,6 +29,7 @@ START_TEST(test_table_is_complete)
 	ck_assert(ops->stream_wait && ops->stream_post && ops->stream_copy);
 	ck_assert(ops->wait && ops->copy);
 	ck_assert(ops->post && ops->submit && ops->reap && ops->turn && ops->drain);
+	ck_assert(ops->stop && ops->is_idle);
 	ck_assert_int_eq(ops->kind, rig.kind);
 	ck_assert_uint_eq(ops->live_caps(&rig.backend) & ~ops->caps, 0);
 }

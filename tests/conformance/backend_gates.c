@@ -259,8 +259,10 @@ START_TEST(test_drain_of_a_lane_that_waits_is_bounded)
 			 CEOV_ERR_TIMEOUT);
 	ck_assert_uint_ge(cei_now_ns() - before, 50 * TESTING_MS);
 	ck_assert_uint_lt(cei_now_ns() - before, 5 * TESTING_SECOND);
+	ck_assert(!rig.ops->is_idle(&rig.lane[GATE]));
 	rig_raise(0, 1);
 	ck_assert_int_eq(rig.ops->drain(&rig.lane[GATE], cei_deadline(TESTING_PATIENCE)), 0);
+	ck_assert(rig.ops->is_idle(&rig.lane[GATE]));
 	rig_reap(GATE, 1);
 }
 END_TEST

@@ -5,6 +5,7 @@
  * its caller. */
 
 #include <check.h>
+#include <pthread.h>
 
 #include "backend/host.h"
 #include "base/clock.h"
@@ -16,6 +17,8 @@ static void set_script(uint64_t delay_ns, uint64_t fail_at, uint64_t lose_at)
 
 	cei_host_set_script(&rig.backend, &script);
 }
+
+#define N_COPIES 32u
 
 /* Copy number k of lane 0 with its own mark and submit. */
 static void copy_with_mark(uint32_t k)
@@ -63,6 +66,40 @@ START_TEST(test_nothing_is_done_after_a_failed_copy)
 	rig_check(rig_at(1, 4096), 3 * 4096, 2 + 4096 / 8);
 	rig_copy(1, rig_at(1, 8192), rig_at(0, 8192), 4096);
 	rig_reap(1, rig_submit(1));     /* other lanes go on */
+}
+END_TEST
+
+START_TEST(test_a_stopped_lane_begins_nothing_more)
+{
+	uint64_t n_done;
+	uint32_t k;
+
+	set_script(50 * TESTING_MS, 0, 0);
+	for (k = 0; k < N_COPIES; k++)
+		copy_with_mark(k);
+	rig_reap(0, 1);
+	ck_assert_int_eq(cei_lane_stop(&rig.lane[0], cei_deadline(TESTING_PATIENCE)), 0);
+	n_done = rig_reaped(0);
+	ck_assert_uint_lt(n_done, N_COPIES);
+	rig_pause();
+	ck_assert_uint_eq(rig_reaped(0), n_done);
+	ck_assert_uint_eq(rig_value(N_COPIES - 1), 0);
+}
+END_TEST
+
+/* The process has no memory for its stack. What was appended stays unpublished. */
+START_TEST(test_a_lane_whose_worker_cannot_be_started_is_idle)
+{
+	pthread_attr_t attributes;
+
+	ck_assert_int_eq(pthread_attr_init(&attributes), 0);
+	ck_assert_int_eq(pthread_attr_setstacksize(&attributes, (size_t)1 << 46), 0);
+	ck_assert_int_eq(pthread_setattr_default_np(&attributes), 0);
+	ck_assert_int_eq(pthread_attr_destroy(&attributes), 0);
+	rig_copy(0, rig_at(1, 0), rig_at(0, 0), 4096);
+	ck_assert_int_eq(rig.ops->submit(&rig.lane[0]), CEOV_ERR_SYSTEM);
+	ck_assert(rig.ops->is_idle(&rig.lane[0]));
+	ck_assert_int_eq(rig.ops->drain(&rig.lane[0], cei_deadline(TESTING_PATIENCE)), 0);
 }
 END_TEST
 
@@ -159,6 +196,8 @@ static Suite *suite(void)
 	tcase_add_test(all, test_delayed_copies_take_longer_and_arrive);
 	tcase_add_test(all, test_nothing_is_done_after_a_failed_copy);
 	tcase_add_test(all, test_a_lost_copy_never_ends);
+	tcase_add_test(all, test_a_stopped_lane_begins_nothing_more);
+	tcase_add_test(all, test_a_lane_whose_worker_cannot_be_started_is_idle);
 	tcase_add_test(all, test_full_batches_of_all_submits_have_room);
 	tcase_add_test(all, test_a_lane_without_room_refuses_whole_calls);
 	tcase_add_test(all, test_a_caller_turns_the_lane);

@@ -264,6 +264,8 @@ START_TEST(test_host_ranks_beside_gpus_have_no_place)
 	topology.n_gpus = 2;
 	ck_assert_int_eq(cei_engine_open(&engine, &stand.context->site, &topology, 1), 0);
 	ck_assert_uint_eq(engine.place, CEOV_NOBODY);
+	cei_engine_ask_stop(&engine, cei_deadline(TESTING_PATIENCE));
+	ck_assert_int_eq(cei_engine_stop(&engine, cei_deadline(TESTING_PATIENCE)), 0);
 	cei_engine_close(&engine);
 	stand_close(&stand);
 }
