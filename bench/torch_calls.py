@@ -9,6 +9,7 @@ medians over rounds that take all ways in turn, the largest of all ranks.
 
 import argparse
 import json
+import os
 import statistics
 import time
 
@@ -160,17 +161,22 @@ def parse():
 
 def main():
     options = parse()
-    is_gpu = torch.cuda.is_available()
-    dist.init_process_group("nccl" if is_gpu else "gloo")
+    is_gpu, n_gpus = torch.cuda.is_available(), torch.cuda.device_count()
+    has_one_each = is_gpu and n_gpus >= int(os.environ["WORLD_SIZE"])
+    dist.init_process_group("nccl" if has_one_each else "gloo")     # NCCL shares no GPU
     if is_gpu:
-        torch.cuda.set_device(dist.get_rank())
+        torch.cuda.set_device(dist.get_rank() % n_gpus)
     group = ct.Group()
     stream = torch.cuda.Stream() if is_gpu and options.side else None
     with torch.cuda.stream(stream):
         results = run(options, group)
     if group.rank == 0:
         print(f"{group.size} ranks, {group.device.type}, tokens {options.tokens}, hidden "
-              f"{options.hidden}, ffn {options.ffn}, bf16\n{'':28} device us     CPU us")
+              f"{options.hidden}, ffn {options.ffn}, bf16")
+        if group.shares_gpus:
+            print(f"{n_gpus} GPU(s) for {group.size} ranks, which take turns: the times say "
+                  "nothing of speed")
+        print(f"{'':28} device us     CPU us")
         for name, (device_us, cpu_us) in results.items():
             print(f"{name:28}{device_us:10.1f} {cpu_us:10.1f}")
         if options.json:

@@ -8,7 +8,9 @@ each step by all of them, in random order.
 
 prints each step's losses, and at the end how long steps took and how much memory they held
 at most. --profile also lists what all-gathers had the GPU do. Without GPUs it runs on the
-CPU over gloo, if the model is small: --layers 2 --hidden 64 --vocab 256 --seq 32."""
+CPU over gloo, if the model is small: --layers 2 --hidden 64 --vocab 256 --seq 32. Where there
+are fewer GPUs than ranks, these share them, over gloo and with a small model: that compares
+losses, and says nothing of speed."""
 
 import argparse
 import dataclasses
@@ -35,6 +37,7 @@ from ceoverlap.torch import Group, fsdp
 
 HEAD = 128                              # width of an attention head, where hidden allows
 MIB = 1 << 20
+SHARED = {"layers": 2, "hidden": 256, "vocab": 1000, "seq": 128, "steps": 5, "warmup": 2}
 
 # --- the model --------------------------------------------------------------------------
 
@@ -152,6 +155,8 @@ def all_ways(options, device, mesh):
     try:
         if device.type != "cuda":
             raise torch_fsdp_nccl.Unavailable("no GPU")
+        if shares_gpus():
+            raise torch_fsdp_nccl.Unavailable("ranks share a GPU, which NCCL refuses")
         if not options.without_nccl:
             ways.append(nccl_way(options, device))
     except torch_fsdp_nccl.Unavailable as reason:
@@ -253,6 +258,9 @@ def time_gathers(ways, device):
 
 
 def report(ways, handle):
+    if shares_gpus():
+        say(f"\n{torch.cuda.device_count()} GPU(s) for {dist.get_world_size()} ranks, which "
+            "take turns: the times below say nothing of speed")
     say(f"\n{'way':20} {'median ms':>10} {'least ms':>10} {'peak MiB':>10} "
         f"{'outside MiB':>12} {'difference':>11}")
     for way in ways:
@@ -283,6 +291,7 @@ def write_json(path, options, found, handle):
                "stats": [dataclasses.asdict(stats) for stats in handle.stats]}
     if torch.cuda.is_available():
         figures["device"] = torch.cuda.get_device_name()
+        figures["shares_gpus"] = shares_gpus()
         figures["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
     with open(path, "w", encoding="ascii") as file:
         json.dump(figures, file, indent=1)
@@ -301,19 +310,33 @@ def parse():
     parser.add_argument("--profile", action="store_true",
                         help="list the GPU's work for one step's all-gathers")
     parser.add_argument("--json", help="file for all figures")
+    if shares_gpus():
+        parser.set_defaults(**SHARED)
     return parser.parse_args()
+
+
+def shares_gpus():
+    """Whether there are GPUs, but fewer than ranks."""
+    return 0 < torch.cuda.device_count() < int(os.environ["LOCAL_WORLD_SIZE"])
+
+
+def begin():
+    """The process group; this rank's device."""
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        rank = int(os.environ["LOCAL_RANK"])
+        device = torch.device("cuda", rank % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+    if device.type == "cpu" or shares_gpus():
+        dist.init_process_group("gloo")
+    else:                               # communicators are made at once: NCCL's pools want that
+        dist.init_process_group("nccl", device_id=device)
+    return device
 
 
 def main():
     options = parse()
-    rank = int(os.environ["LOCAL_RANK"])
-    is_gpu = torch.cuda.is_available()
-    device = torch.device("cuda", rank) if is_gpu else torch.device("cpu")
-    if is_gpu:                          # communicators are made at once: NCCL's pools want that
-        torch.cuda.set_device(device)
-        dist.init_process_group("nccl", device_id=device)
-    else:
-        dist.init_process_group("gloo")
+    device = begin()
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
     ways, handle, skipped = all_ways(options, device, mesh)
     train(ways, options, device)
