@@ -139,7 +139,11 @@ struct ceov_config {
 	int                       progress_by_caller; /* 1: nothing moves but in
 						       * ceov_turn() */
 	void                    (*log)(void *log_arg, const char *line);
-						  /* NULL: stderr. From any thread */
+						  /* NULL: stderr. From any thread,
+						   * also while the library holds locks
+						   * of its own: it makes no call of
+						   * the library, and waits for no
+						   * thread that may be in one */
 	void                     *log_arg;
 };
 
@@ -379,6 +383,10 @@ int  ceov_plan_commit(ceov_plan *plan);
 /* Waits for its launches in flight (they are bounded by their deadlines). What a copy that
  * was given up (CEOV_ERR_UNCERTAIN) may still touch stays in use until it has ended. */
 void ceov_plan_release(ceov_plan *plan);
+
+/* 0: none of its launches is in flight, and ceov_plan_release() does not wait;
+ * CEOV_PENDING: some are. Never blocks. */
+int  ceov_plan_idle(const ceov_plan *plan);
 
 /* Writes to fd: one line for the plan, one per transfer (backend, route, trigger, chunks,
  * expected time), and where others than the direct way are taken one for each way, with its

@@ -130,6 +130,16 @@ int  ceov_workspace_connect(ceov_workspace *workspace, uint64_t timeout_ns);
 /* 0, or the error that ended a run of it. Never blocks. */
 int  ceov_workspace_status(ceov_workspace *workspace);
 
+/* 0: all its runs are done, or have failed; CEOV_PENDING: some are in flight, and
+ * ceov_op_release() of its ops would wait for them. Never blocks. */
+int  ceov_workspace_idle(ceov_workspace *workspace);
+
+/* Ends its runs in flight, at all ranks, and all runs to come with CEOV_ERR_ABORTED: for
+ * who cannot wait for a run, say, as its user interrupts it. One that failed before keeps
+ * its error. Waits for nobody; any thread, also while another one makes a run.
+ * CEOV_ERR_STATE: the workspace is not connected yet. */
+int  ceov_workspace_abort(ceov_workspace *workspace);
+
 /* Its ops are released first (CEOV_ERR_STATE). Blocks until its runs are done, within
  * their deadline. CEOV_PENDING: a peer still maps it; call again, or leave it to
  * ceov_close(). Graphs that hold its runs must not be replayed any more. */

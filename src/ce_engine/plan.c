@@ -373,6 +373,16 @@ static uint32_t in_flight(struct ceov_plan *plan)
 	return n;
 }
 
+int ceov_plan_idle(const ceov_plan *plan)
+{
+	int r = cei_object_check(plan, CEI_OBJECT_PLAN, "ceov_plan_idle");
+
+	if (r)
+		return r;
+	/* The lock is no part of what a const plan promises. */
+	return in_flight((struct ceov_plan *)(uintptr_t)plan) ? CEOV_PENDING : 0;
+}
+
 static void free_record(struct ceov_plan *plan, struct cei_launch *record)
 {
 	struct cei_engine *engine = &plan->object.context->engines[plan->member];

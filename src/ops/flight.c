@@ -250,3 +250,32 @@ int ceov_workspace_status(ceov_workspace *workspace)
 	/* acquire: pairs with cei_workspace_fail() */
 	return atomic_load_explicit(&workspace->error, memory_order_acquire);
 }
+
+int ceov_workspace_idle(ceov_workspace *workspace)
+{
+	int r = cei_workspace_check(workspace, "ceov_workspace_idle");
+
+	if (r)
+		return r;
+	if (pthread_mutex_trylock(&workspace->lock))
+		return CEOV_PENDING;            /* another thread is just making a run */
+	(void)cei_workspace_look(workspace);
+	if (workspace->n_flights ||
+	    workspace->executor.ops->idle(&workspace->executor, 0) == CEOV_PENDING)
+		r = CEOV_PENDING;
+	pthread_mutex_unlock(&workspace->lock);
+	return r;
+}
+
+int ceov_workspace_abort(ceov_workspace *workspace)
+{
+	int r = cei_workspace_check_connected(workspace, "ceov_workspace_abort");
+
+	if (r)
+		return r;
+	cei_log(report_of(workspace), CEI_LOG_INFO,
+		"workspace '%s': rank %u aborts its runs, at all ranks", workspace->name,
+		workspace->rank);
+	(void)cei_workspace_fail(workspace, CEOV_ERR_ABORTED);
+	return 0;
+}

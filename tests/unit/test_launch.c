@@ -6,6 +6,7 @@
 
 #include <check.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -418,6 +419,32 @@ START_TEST(test_release_waits_for_launches_in_flight)
 }
 END_TEST
 
+static int becomes_idle(const ceov_plan *plan)
+{
+	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
+	int r;
+
+	while ((r = ceov_plan_idle(plan)) == CEOV_PENDING && cei_now_ns() < deadline)
+		sched_yield();
+	return r;
+}
+
+START_TEST(test_a_plan_tells_whether_its_release_waits)
+{
+	struct way way;
+
+	ck_assert_int_eq(ceov_plan_idle(NULL), CEOV_ERR_INVALID);
+	way_open(&way, 1, 0);
+	ck_assert_int_eq(ceov_plan_idle(way.plan), 0);
+	way_launch(&way, 0, 0);
+	ck_assert_int_eq(ceov_plan_idle(way.plan), CEOV_PENDING);
+	ck_assert_int_eq(ceov_signal_raise(way.ready, 0, 1), 0);
+	ck_assert_int_eq(becomes_idle(way.plan), 0);
+	ck_assert_int_eq(ceov_signal_wait(way.arrived, 0, 1, 0), 0);
+	way_close(&way);
+}
+END_TEST
+
 START_TEST(test_a_caller_turns_launches)
 {
 	ceov_ticket tickets[20];
@@ -462,6 +489,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_threads_launch_one_plan);
 	tcase_add_test(all, test_chunks_add_up_and_raise_once);
 	tcase_add_test(all, test_release_waits_for_launches_in_flight);
+	tcase_add_test(all, test_a_plan_tells_whether_its_release_waits);
 	tcase_add_test(all, test_a_caller_turns_launches);
 	suite_add_tcase(made, all);
 	return made;

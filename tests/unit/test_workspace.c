@@ -5,6 +5,8 @@
  * let go of. */
 
 #include <check.h>
+#include <pthread.h>
+#include <sched.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -256,6 +258,58 @@ START_TEST(test_results_may_be_overtaken)
 }
 END_TEST
 
+static int idle_becomes(ceov_workspace *workspace, int wanted)
+{
+	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
+	int r;
+
+	while ((r = ceov_workspace_idle(workspace)) != wanted && cei_now_ns() < deadline)
+		sched_yield();
+	return r;
+}
+
+static void *run_alone(void *arg)
+{
+	struct op_data data;
+	struct op_case one = op_case_of(OP_ALL_REDUCE, 2, 8, 8, 8);
+	ceov_op *op = arg;
+	int r;
+
+	op_data_make(&one, 0, 1, &data);
+	r = op_data_run(&one, op, &data);       /* the other rank never comes */
+	op_data_free(&data);
+	return (void *)(intptr_t)r;
+}
+
+/* One rank has begun a run that the other one never makes. */
+START_TEST(test_abort_ends_a_run_that_waits)
+{
+	struct op_case one = op_case_of(OP_ALL_REDUCE, 2, 8, 8, 8);
+	ceov_workspace *lone;
+	struct op_rig rig;
+	pthread_t thread;
+	ceov_op *op = NULL;
+	void *result;
+
+	op_rig_open(&rig, 2, SCRATCH, &log_);
+	lone = op_workspace(rig.context, 0, "lone", SCRATCH, 0);
+	ck_assert_int_eq(ceov_workspace_abort(lone), CEOV_ERR_STATE);
+	ck_assert_int_eq(ceov_workspace_abort(NULL), CEOV_ERR_INVALID);
+	ck_assert_int_eq(ceov_workspace_idle(NULL), CEOV_ERR_INVALID);
+	ck_assert_int_eq(op_case_create(&one, rig.workspaces[0], &op), 0);
+	ck_assert_int_eq(ceov_workspace_idle(rig.workspaces[0]), 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, run_alone, op), 0);
+	ck_assert_int_eq(idle_becomes(rig.workspaces[0], CEOV_PENDING), CEOV_PENDING);
+	ck_assert_int_eq(ceov_workspace_abort(rig.workspaces[0]), 0);
+	ck_assert_int_eq(pthread_join(thread, &result), 0);
+	ck_assert_int_eq((intptr_t)result, CEOV_ERR_ABORTED);
+	ck_assert_int_eq(ceov_workspace_status(rig.workspaces[0]), CEOV_ERR_ABORTED);
+	ck_assert_int_eq(idle_becomes(rig.workspaces[0], 0), 0);
+	ceov_op_release(op);
+	op_rig_close(&rig);
+}
+END_TEST
+
 static int say_captured(struct cei_executor *executor, void *stream, int *ret_is)
 {
 	(void)executor;
@@ -333,6 +387,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_released_after_its_ops_and_peers);
 	tcase_add_test(all, test_close_releases_the_rest);
 	tcase_add_test(all, test_results_may_be_overtaken);
+	tcase_add_test(all, test_abort_ends_a_run_that_waits);
 	tcase_add_test(all, test_a_capture_is_refused);
 	tcase_add_test(all, test_too_large_is_refused);
 	suite_add_tcase(made, all);
