@@ -176,7 +176,8 @@ void ceov_close(ceov_context *context);
 int  ceov_turn(ceov_context *context);
 
 /* Returns when every process of the group has called it as often as this one.
- * Errors: TIMEOUT names a missing rank, PEER_LOST a dead one. One thread. */
+ * Errors: TIMEOUT names a missing rank, and the next call goes on with the same
+ * round; PEER_LOST names a dead one. One thread. */
 int  ceov_barrier(ceov_context *context, uint64_t timeout_ns);
 
 /* --- buffers ------------------------------------------------------------- */

@@ -41,9 +41,13 @@ def begin_call() -> Optional[List[str]]:
 
 
 def end_call(outer: Optional[List[str]]) -> List[str]:
-    """The lines that were kept; before this call's, another one's may go on."""
+    """The lines that were kept; before this call's, another one's may go on. Raises what a
+    signal's handler has raised while one was written."""
     lines = _local.lines or []
     _local.lines = outer
+    for line in lines:
+        if isinstance(line, BaseException):
+            raise line
     return lines
 
 
@@ -56,14 +60,25 @@ def split(line: str):
 
 
 def write(logger: logging.Logger, line: str, at_most: int = logging.CRITICAL) -> None:
-    """Hands one line to the logger, at the line's own level or at_most."""
+    """Hands one line to the logger, at the line's own level or at_most. What a handler raises
+    is nothing to whoever calls: the library's call has done what it says."""
     level = min(_LEVELS[split(line)[0]], at_most)
-    logger.log(level, "%s", line)
+    try:
+        logger.log(level, "%s", line)
+    except Exception:
+        pass
 
 
-def make_callback(logger: logging.Logger):
-    """The function that C calls. It must live as long as the context; nothing that goes
-    wrong in it, the logger's handlers included, passes through C."""
+def write_all(logger: logging.Logger, lines: List[str],
+              at_most: int = logging.CRITICAL) -> None:
+    """write() each of them."""
+    for line in lines:
+        write(logger, line, at_most)
+
+
+def function_of(logger: logging.Logger):
+    """What takes a line from the library. Nothing that goes wrong in it, the logger's handlers
+    included, passes through C."""
     def log(_argument, line) -> None:
         _local.in_callback = True
         try:
@@ -72,9 +87,17 @@ def make_callback(logger: logging.Logger):
                 _local.lines.append(text)
             else:
                 write(logger, text)
-        except Exception:               # a handler's: there is nobody to tell
+        except Exception:               # there is nobody to tell
             pass
+        except BaseException as error:  # KeyboardInterrupt: ctypes would print and forget it
+            if _local.lines is not None:
+                _local.lines.append(error)
         finally:
             _local.in_callback = False
 
-    return _abi.ceov_log(log)
+    return log
+
+
+def make_callback(logger: logging.Logger):
+    """The function that C calls. It must live as long as the context."""
+    return _abi.ceov_log(function_of(logger))

@@ -10,11 +10,14 @@ from ctypes import byref
 from typing import TYPE_CHECKING, Callable, Optional
 
 from . import _abi, errors
+from ._releases import Handle
 
 if TYPE_CHECKING:
     from .context import Context
 
 POLL_S = 0.001
+SHORT_S = 0.001                         # the first part of a wait: most need no more
+SLICE_S = 0.1                           # the others: for Ctrl-C and Context.close()
 
 
 def deadline_of(timeout_s: float) -> float:
@@ -31,7 +34,10 @@ def ns(seconds: float) -> int:
     """Nanoseconds, at least 1 for what is more than 0."""
     if not seconds >= 0:
         raise errors.InvalidError(f"{seconds!r} seconds: must be a number from 0 on")
-    return min(int(seconds * 1e9) or int(seconds > 0), (1 << 63) - 1)
+    most = (1 << 63) - 1
+    if seconds * 1e9 >= most:           # infinity, too
+        return most
+    return int(seconds * 1e9) or int(seconds > 0)
 
 
 def poll(look: Callable[[], bool], timeout_s: float) -> bool:
@@ -44,37 +50,90 @@ def poll(look: Callable[[], bool], timeout_s: float) -> bool:
     return True
 
 
-class Object:
+def wait(look: Callable[..., int], timeout_s: float) -> bool:
+    """look(timeout_ns, is_long) until it is 0 or the time has passed; at least once."""
+    deadline = deadline_of(timeout_s)
+    slice_s = slice_of(deadline, SHORT_S)
+    is_long = False
+    while look(ns(slice_s), is_long):
+        if not slice_s:
+            return False
+        slice_s, is_long = slice_of(deadline, SLICE_S), True
+    return True
+
+
+def text_of(text: str, what: str) -> bytes:
+    """A text for C, which ends at the first NUL: one that has a NUL is refused, not cut."""
+    try:
+        encoded = text.encode()
+    except (AttributeError, UnicodeEncodeError):
+        raise errors.InvalidError(f"{what} {text!r}: must be a text") from None
+    if b"\0" in encoded:
+        raise errors.InvalidError(f"{what} {text!r}: has a NUL, where C would cut it off")
+    return encoded
+
+
+class NotCopied:
+    """What owns something that a copy would release, too."""
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError(f"a ceoverlap {type(self).__name__} cannot be copied or pickled: what "
+                        "it holds in the library is released once; pass the object itself")
+
+
+class Object(NotCopied):
     """A handle of the library. ``close()`` always ends its use by the caller; calling it
     twice is harmless, and so is using ``with`` around it. Objects of one context may be
     used from any thread unless their text says "one thread"."""
 
     _release_call = ""                  # the library's call that releases the handle
+    _idle_call = ""                     # see Handle.idle_call
+    _patience_s = 0.0                   # how long close() waits for that
 
     def __init__(self, context: Context, rank: int):
         self._context = context
         self._rank = rank
         self._handle: Optional[int] = None
-        self._kept: object = None       # memory and objects that C refers to
+        self._record: Optional[Handle] = None   # it again, until it is released
 
-    def _enter(self, handle: _abi.c_void_p, kept: object = None) -> None:
+    def _enter(self, handle: _abi.c_void_p, kept: object = None,
+               below: Optional[Handle] = None) -> None:
+        self._record = Handle(self._release_call, handle.value, kept, self._idle_call, below)
         self._handle = handle.value
-        self._kept = kept
         self._context._objects.add(self)
+        if self._context._handle is None:       # closed meanwhile, and the handle with it
+            self._forget()
         self._context._sweep()
+
+    def _make_handle(self, call: str, *arguments, kept: object = None,
+                     below: Optional[Handle] = None) -> None:
+        """The handle that the call makes; its first argument is the context, or `below`.
+        What C has made is released with this object, wherever Python is interrupted."""
+        handle = _abi.c_void_p()
+        first = None if below is None else below.value
+        try:
+            self._context._invoke(call, first, *arguments, byref(handle))
+        finally:
+            if handle.value:
+                self._enter(handle, kept, below)
 
     def _find_handle(self, call: str, name: str, timeout_s: float) -> None:
         """Finds what a rank offers, waiting for it."""
         handle = _abi.c_void_p()
+        encoded = text_of(name, "name")
 
         def look() -> bool:
-            return self._context._invoke(call, None, self._rank, name.encode(),
-                                         byref(handle)) != _abi.CEOV_NONE
+            return self._context._invoke(call, None, self._rank, encoded, byref(handle),
+                                         is_long=True) != _abi.CEOV_NONE
 
-        if not poll(look, timeout_s):
+        try:
+            is_found = poll(look, timeout_s)
+        finally:
+            if handle.value:
+                self._enter(handle)
+        if not is_found:
             raise errors.make(_abi.CEOV_PENDING, f"rank {self._rank} has not offered "
                               f"{name!r} within {timeout_s} s")
-        self._enter(handle)
 
     @property
     def context(self) -> Context:
@@ -95,11 +154,13 @@ class Object:
         handle = self._handle
         if handle is None:
             raise errors.StateError(f"this {type(self).__name__} is closed")
+        if self._context._handle is None:
+            raise self._context._closed_error()
         return handle
 
-    def _invoke(self, name: str, *arguments) -> int:
+    def _invoke(self, name: str, *arguments, is_long: bool = False) -> int:
         """Calls the library with the handle first."""
-        return self._context._invoke(name, self._open_handle(), *arguments)
+        return self._context._invoke(name, self._open_handle(), *arguments, is_long=is_long)
 
     def release(self, timeout_s: float = 0.0) -> bool:
         """Releases it if nobody uses it any more, a peer or a plan: True; so is what was
@@ -108,46 +169,49 @@ class Object:
         return poll(self._try_release, timeout_s)
 
     def _try_release(self) -> bool:
-        if self._handle is None:
+        record = self._record
+        if record is None:
             return True
-        if self._context.is_open and self._context._release(self._release_call,
-                                                           self._handle):
+        if not self._context._release(record):
             return False
         self._forget()
+        self._context._sweep()
         return True
 
     def _forget(self) -> None:
         self._handle = None
-        self._kept = None
+        self._record = None
         self._context._objects.discard(self)
 
     def close(self) -> None:
         """Ends its use. What a peer or a plan still uses is released by the context as
         soon as that ends, and its memory stays referenced until then."""
+        if self._idle_call and self._record is not None:
+            poll(self._is_idle, self._patience_s)
         if not self._try_release():
             self._leave()
 
+    def _is_idle(self) -> bool:
+        record = self._record
+        return record is None or self._context._is_idle(record)
+
     def _leave(self) -> None:
-        if self._handle is not None:
-            self._context._linger(self._release_call, self._handle, self._kept)
+        record = self._record
+        if record is not None:
+            self._context._linger(record)
         self._forget()
 
     def __enter__(self):
+        self._open_handle()
         return self
 
     def __exit__(self, *_exception) -> None:
         self.close()
 
     def __del__(self):
-        if getattr(self, "_handle", None) is None:
-            return
-        try:
-            if self._context._may_wait():
-                self.close()
-            else:                       # not here: see _log.in_callback()
-                self._leave()
-        except Exception:               # the interpreter may be ending
-            pass
+        record = getattr(self, "_record", None)
+        if record is not None and self._context._handle is not None:
+            self._context._linger(record)       # see the top: nothing else may be done here
 
     def __repr__(self) -> str:
         state = "" if self.is_open else ", closed"

@@ -192,9 +192,7 @@ class Buffer(_object.Object):
     def _make(cls, context: Context, rank: int, size_bytes: Optional[int], call: str,
               arguments, kept: object = None) -> Buffer:
         self = cls(context, rank, size_bytes)
-        handle = ctypes.c_void_p()
-        context._invoke(call, None, rank, *arguments, ctypes.byref(handle))
-        self._enter(handle, kept)
+        self._make_handle(call, rank, *arguments, kept=kept)
         return self
 
     @classmethod
@@ -230,7 +228,7 @@ class Buffer(_object.Object):
 
     def share(self, name: str) -> None:
         """Offers it to the group under a name of 1 to 63 bytes."""
-        self._invoke("ceov_buffer_share", name.encode())
+        self._invoke("ceov_buffer_share", _object.text_of(name, "name"))
 
     def address(self, rank: Optional[int] = None) -> Optional[int]:
         """Where this process (host memory) or the GPU of our rank reaches the first byte;

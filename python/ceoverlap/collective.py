@@ -73,7 +73,7 @@ def _add(call: str, struct, plan: Plan, source: Buffer, targets, arrived, n_piec
 # --- whole collectives ---------------------------------------------------------------------
 
 
-class _Collective:
+class _Collective(_object.NotCopied):
     """What AllGather and AllToAll share: each rank's target, and the signals `arrived`,
     `free` and `sent`, under names made of the collective's own."""
 

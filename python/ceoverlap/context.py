@@ -4,17 +4,19 @@
 
 from __future__ import annotations
 
+import _thread
 import atexit
-import collections
 import ctypes
+import functools
 import logging
 import os
 import threading
 import weakref
 from dataclasses import dataclass
-from typing import Iterable, Optional, Sequence, Tuple, Union
+from typing import Callable, Iterable, List, Optional, Sequence, Set, Tuple, Union
 
-from . import _abi, _gpus, _log, _object, errors
+from . import _abi, _gpus, _lasting, _log, _object, errors
+from ._releases import Releases
 from .buffer import Buffer, memory_of
 from .plan import Plan, stream_handle
 from .signal import Mark, MarkList, Signal
@@ -55,10 +57,19 @@ def place_of(place: PlaceLike) -> Place:
 
 def _from_environment(name: str, fallback: int) -> int:
     text = os.environ.get(name, "")
-    return int(text) if text.isdecimal() else fallback
+    if text and not text.isdecimal():
+        raise errors.InvalidError(f"{name} is {text!r}: must be a number from 0 on")
+    return int(text) if text else fallback
 
 
-class Context:
+def _path_of(group: Union[str, os.PathLike]) -> bytes:
+    path = os.fsencode(group)
+    if b"\0" in path:
+        raise errors.InvalidError(f"group {group!r}: has a NUL, where C would cut it off")
+    return path
+
+
+class Context(_object.NotCopied, Releases):
     """Opens ranks of this process and meets the group's other ranks.
 
     ranks      the rank of this process, or several; None: CEOVERLAP_RANK and
@@ -74,7 +85,8 @@ class Context:
     logger     gets the library's lines; default: logging.getLogger("ceoverlap").
                CEOVERLAP_LOG (error, warn, info, debug) says which the library writes
 
-    It blocks until all ranks have come. Close it, best by ``with``: that aborts what is in
+    It blocks until all ranks have come; Ctrl-C ends that, though the place at the group may
+    stay taken until deadline_s has passed. Close it, best by ``with``: that aborts what is in
     flight and releases what was not. Any thread may use it; each host rank that runs
     operators needs a thread of its own, and calls into the library let others run.
     """
@@ -89,11 +101,12 @@ class Context:
         self._logger = logger or logging.getLogger("ceoverlap")
         self._deadline_s = deadline_s
         self._objects: weakref.WeakSet = weakref.WeakSet()
-        self._lingering: collections.deque = collections.deque()
+        Releases.__init__(self)
         self._renew_gate()
         self._n_inside = 0              # calls in the library; guarded by _gate
         self._is_closing = False        # likewise
         self._is_forked = False
+        self._is_given_up = False       # while it was being opened
         self._latest: Optional[errors.Failure] = None
         self._callback = _log.make_callback(self._logger)
         self._places: dict = {}
@@ -103,10 +116,11 @@ class Context:
             config.members = members
             config.n_members = len(members)
         config.n_ranks = self._n_ranks
-        config.group = os.fsencode(group) if group is not None else None
+        config.group = _path_of(group) if group is not None else None
         config.max_chunk_bytes = max_chunk_bytes
         config.deadline_ns = _object.ns(deadline_s)
-        config.progress_by_caller = int(progress_by_caller)
+        config.progress_by_caller = bool(progress_by_caller)
+        self._is_turned = bool(progress_by_caller)
         config.log = self._callback
         self._open(config)
 
@@ -143,18 +157,29 @@ class Context:
         return members
 
     def _open(self, config: _abi.ceov_config) -> None:
+        try:
+            result, lines = _lasting.call(functools.partial(self._open_now, config))
+        except BaseException:           # interrupted: it goes on, and is not wanted any more
+            self._is_given_up = True
+            if self._handle is not None:
+                self.close()
+            raise
+        if result:
+            raise self._exception("ceov_open", result, lines, None)
+        _open_contexts.add(self)
+        _log.write_all(self._logger, lines)
+
+    def _open_now(self, config: _abi.ceov_config) -> Tuple[int, List[str]]:
         handle = ctypes.c_void_p()
         outer = _log.begin_call()
         try:
             result = _lib.ceov_open(ctypes.byref(config), ctypes.byref(handle))
         finally:
+            self._handle = handle.value         # None where it has failed
             lines = _log.end_call(outer)
-        if result:
-            raise self._exception("ceov_open", result, lines, None)
-        self._handle = handle.value
-        _open_contexts.add(self)
-        for line in lines:
-            _log.write(self._logger, line)
+        if self._is_given_up:           # set before who set it has looked for the handle
+            self.close()
+        return result, lines
 
     # --- facts ---------------------------------------------------------------------
 
@@ -218,13 +243,16 @@ class Context:
 
     def _go_in(self) -> int:
         with self._lock:                # the gate's, by the shorter way
-            if self._is_forked:
-                raise errors.ForkedError("this context was opened by the parent process: "
-                                         "open one here")
             if self._handle is None or self._is_closing:
-                raise errors.StateError("this Context is closed")
+                raise self._closed_error()
             self._n_inside += 1
             return self._handle
+
+    def _closed_error(self) -> errors.CeoverlapError:
+        if self._is_forked:
+            return errors.ForkedError("this context was opened by the parent process: open "
+                                      "one here")
+        return errors.StateError("this Context is closed")
 
     def _go_out(self) -> None:
         with self._lock:
@@ -232,10 +260,25 @@ class Context:
             if self._is_closing:
                 self._gate.notify_all()
 
-    def _invoke(self, name: str, *arguments) -> int:
+    def _invoke(self, name: str, *arguments, is_long: bool = False,
+                stop: Optional[Callable[[], None]] = None) -> int:
         """Calls the library; returns 0 or a condition, raises for an error. Arguments are
-        as in C; the first is a handle, None for the context itself."""
+        as in C; the first is a handle, None for the context itself. is_long, stop: see
+        _lasting.call()."""
         checked = _abi.check_arguments(name, arguments)
+        if is_long:
+            outcome = _lasting.call(functools.partial(self._outcome, name, checked), stop)
+        else:
+            outcome = self._outcome(name, checked)
+        result, failure, lines = outcome
+        if result < 0:
+            raise self._exception(name, result, lines, failure)
+        if lines:
+            _log.write_all(self._logger, lines)
+        return result
+
+    def _outcome(self, name: str, checked: list):
+        """Of a call: its result, its failure, and the lines that it wrote on this thread."""
         handle = self._go_in()
         result, failure = 0, None
         outer = _log.begin_call()
@@ -246,13 +289,9 @@ class Context:
             if result < 0:
                 failure = self._take_failure(handle)
         finally:
-            lines = _log.end_call(outer)
             self._go_out()
-        if result < 0:
-            raise self._exception(name, result, lines, failure)
-        for line in lines:
-            _log.write(self._logger, line)
-        return result
+            lines = _log.end_call(outer)
+        return result, failure, lines
 
     @staticmethod
     def _take_failure(handle: int) -> Optional[errors.Failure]:
@@ -265,8 +304,7 @@ class Context:
         """What the calling thread's own lines say is this call's. Else it is what happened
         on the library's threads, told once: all who meet it get it."""
         own = [text for level, text in map(_log.split, lines) if level == "error"]
-        for line in lines:
-            _log.write(self._logger, line, logging.DEBUG)
+        _log.write_all(self._logger, lines, logging.DEBUG)
         if failure is not None and failure.text in own:
             return errors.make(result, "; ".join(own), failure)
         if failure is not None:
@@ -290,37 +328,6 @@ class Context:
         finally:
             self._go_out()
 
-    # --- objects that are released later -----------------------------------------------
-
-    def _may_wait(self) -> bool:
-        return not _log.in_callback() and not self._is_forked
-
-    def _release(self, name: str, handle: int) -> bool:
-        """Whether it is still used."""
-        try:
-            pending = self._invoke(name, handle) == _abi.CEOV_PENDING
-        except errors.StateError:
-            if self.is_open:
-                raise
-            return False                # closed meanwhile: all is released
-        except errors.ForkedError:
-            return False
-        self._sweep()
-        return pending
-
-    def _linger(self, name: str, handle: int, kept: object) -> None:
-        self._lingering.append((name, handle, kept))
-
-    def _sweep(self) -> None:
-        """Tries to release what was still used when its owner closed it."""
-        for _ in range(len(self._lingering)):
-            try:
-                name, handle, kept = self._lingering.popleft()
-            except IndexError:          # another thread sweeps, too
-                return
-            if self._invoke(name, handle) == _abi.CEOV_PENDING:
-                self._linger(name, handle, kept)
-
     # --- verbs ---------------------------------------------------------------------------
 
     def turn(self) -> bool:
@@ -330,9 +337,24 @@ class Context:
 
     def barrier(self, timeout_s: Optional[float] = None) -> None:
         """Returns when every process of the group has called it as often as this one.
-        DeadlineError names a missing rank, PeerLostError a dead one. One thread."""
-        timeout_s = self._deadline_s if timeout_s is None else timeout_s
-        self._invoke("ceov_barrier", None, _object.ns(timeout_s))
+        DeadlineError names a missing rank, PeerLostError a dead one; after a DeadlineError,
+        or Ctrl-C, the next call goes on with the same round. One thread."""
+        deadline = _object.deadline_of(self._limit(timeout_s))
+        slice_s = _object.slice_of(deadline, _object.SHORT_S)
+        while not self._has_met(slice_s):
+            slice_s = _object.slice_of(deadline, _object.SLICE_S)
+
+    def _has_met(self, slice_s: float) -> bool:
+        """The barrier, for a part of its time; 0: the last part, whose failure is told."""
+        call = functools.partial(self._outcome, "ceov_barrier", [None, _object.ns(slice_s)])
+        result, failure, lines = call() if slice_s <= _object.SHORT_S else _lasting.call(call)
+        if result == _abi.CEOV_ERR_TIMEOUT and slice_s:
+            if failure is not None and failure.code != result:
+                self._latest = failure
+            return False
+        if result < 0:
+            raise self._exception("ceov_barrier", result, lines, failure)
+        return True
 
     def register(self, memory, rank: Optional[int] = None) -> Buffer:
         """A Buffer on the caller's memory: any object with ``__cuda_array_interface__``,
@@ -403,18 +425,36 @@ class Context:
         for calls of other threads, StateError where they do not return in time, and up to
         2 s for peers that still use what we shared, so let all ranks meet first. Closing
         twice is harmless."""
+        if _log.in_callback():
+            raise errors.StateError("close() from a log handler, on a thread of the library "
+                                    "that has to end first: close from a thread of your own")
+        limit = self._limit(timeout_s)
         with self._gate:
+            if self._is_closing:        # another thread closes it
+                self._gate.wait_for(lambda: not self._is_closing, limit)
             if self._handle is None or self._is_closing:
                 return
             self._is_closing = True
-            if not self._gate.wait_for(lambda: not self._n_inside, self._limit(timeout_s)):
+            try:
+                is_alone = self._gate.wait_for(lambda: not self._n_inside, limit)
+            except BaseException:
+                self._is_closing = False
+                raise
+            if not is_alone:
                 self._is_closing = False
                 raise errors.StateError(f"{self._n_inside} calls of other threads are still "
                                         "in the library: the context stays open")
-            handle, self._handle = self._handle, None
-        if not self._is_forked:
-            _lib.ceov_close(handle)
-        for item in list(self._objects):
+        _lasting.call(self._close_now)
+
+    def _close_now(self) -> None:
+        """Nobody is in the library, and nobody comes in. Until it has returned, memory that
+        was registered stays referenced."""
+        _lib.ceov_close(self._handle)
+        with self._gate:
+            self._handle = None
+            self._is_closing = False
+            self._gate.notify_all()
+        for item in _items_of(self._objects):
             item._forget()
         self._lingering.clear()
         _open_contexts.discard(self)
@@ -422,9 +462,12 @@ class Context:
     def _after_fork(self) -> None:
         self._renew_gate()              # its lock may have been held
         self._is_forked = True
+        self._is_closing = False        # by a thread that is not here
         self._handle = None
 
     def __enter__(self) -> Context:
+        if not self.is_open:
+            raise self._closed_error()
         return self
 
     def __exit__(self, *_exception) -> None:
@@ -433,10 +476,11 @@ class Context:
     def __del__(self):
         if getattr(self, "_handle", None) is None:
             return
-        if self._may_wait():
-            self.close()
-        else:                           # on a thread of the library, which cannot end itself
-            threading.Thread(target=self.close).start()
+        _forgotten.add(self)            # not here: closing waits
+        try:                            # threading.Thread would take locks
+            _thread.start_new_thread(_close_forgotten, (self,))
+        except Exception:               # no thread to be had: at the exit
+            pass
 
     def __repr__(self) -> str:
         state = "" if self.is_open else ", closed"
@@ -445,10 +489,30 @@ class Context:
 
 # Contexts have threads that log: they end before the interpreter does.
 _open_contexts: weakref.WeakSet = weakref.WeakSet()
+_forgotten: Set[Context] = set()        # that nobody holds any more, until they are closed
+
+
+def _items_of(known: Iterable) -> list:
+    """Of a set that other threads may add to."""
+    while True:
+        try:
+            return list(known)
+        except RuntimeError:            # it has changed meanwhile
+            pass
+
+
+def _close_forgotten(context: Context) -> None:
+    try:
+        context.close()
+    except errors.CeoverlapError as error:
+        _log.write(context._logger, f"ceoverlap: warning: a Context that nobody held any more "
+                   f"could not be closed: {error}")
+    finally:
+        _forgotten.discard(context)
 
 
 def _close_all() -> None:
-    for context in list(_open_contexts):
+    for context in _items_of(_open_contexts) + _items_of(_forgotten):
         try:
             context.close(EXIT_S)
         except errors.StateError:       # a daemon thread waits: the process ends anyway
@@ -456,8 +520,9 @@ def _close_all() -> None:
 
 
 def _mark_forked() -> None:
-    for context in list(_open_contexts):
+    for context in _items_of(_open_contexts) + _items_of(_forgotten):
         context._after_fork()
+    _forgotten.clear()
 
 
 atexit.register(_close_all)

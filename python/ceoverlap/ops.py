@@ -19,6 +19,7 @@ Order      All ranks make the same runs of a workspace in the same order.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import weakref
@@ -27,7 +28,6 @@ from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Sequence, Tup
 from . import _abi, _object, errors
 from .buffer import Memory, memory_of
 from .plan import number_of, told_by
-from .signal import SLICE_S
 
 if TYPE_CHECKING:
     from .context import Context
@@ -79,54 +79,72 @@ class Workspace(_object.Object):
         self._ops: weakref.WeakSet = weakref.WeakSet()
         config = _abi.new(_abi.ceov_workspace_config)
         config.rank = self._rank
-        config.name = name.encode()
+        config.name = _object.text_of(name, "name")
         config.scratch_bytes = scratch_bytes
-        config.is_capturable = int(capturable)
+        config.is_capturable = bool(capturable)
         config.deadline_ns = _object.ns(deadline_s)
-        config.shares_sms = int(shares_sms)
-        handle = ctypes.c_void_p()
-        context._invoke("ceov_workspace_create", None, ctypes.byref(config),
-                        ctypes.byref(handle))
-        self._enter(handle)
+        config.shares_sms = bool(shares_sms)
+        self._make_handle("ceov_workspace_create", ctypes.byref(config))
 
     def connect(self, timeout_s: Optional[float] = None) -> Workspace:
         """Finds the peers' halves; after it operators can be created. Where one process has
         several ranks, create all of them first. PendingError: some peer has not created its
         own in time. Returns the workspace."""
         limit = self._context._limit(timeout_s)
-        deadline = _object.deadline_of(limit)
-        while True:
-            slice_s = _object.slice_of(deadline, SLICE_S)
-            if not self._invoke("ceov_workspace_connect", _object.ns(slice_s)):
-                return self
-            if not slice_s:
-                raise errors.make(_abi.CEOV_PENDING, "some peer has not created its "
-                                  f"workspace within {limit} s")
+        if not _object.wait(lambda ns, is_long: self._invoke(
+                "ceov_workspace_connect", ns, is_long=is_long), limit):
+            raise errors.make(_abi.CEOV_PENDING, "some peer has not created its "
+                              f"workspace within {limit} s")
+        return self
 
     def check(self) -> None:
         """Raises the error that ended a run of it, if one did. Never blocks."""
         self._invoke("ceov_workspace_status")
 
+    def abort(self) -> None:
+        """Ends its runs in flight, at all ranks, and all runs to come with AbortedError; for
+        any thread. Ctrl-C in a run does so, too."""
+        self._invoke("ceov_workspace_abort")
+
+    def _stop(self) -> None:
+        """A run was interrupted: it is to end."""
+        with contextlib.suppress(errors.CeoverlapError):        # closed, or has failed
+            self.abort()
+
+    def release(self, timeout_s: float = 0.0) -> bool:
+        """As of any object; its operators are released, too."""
+        deadline = _object.deadline_of(timeout_s)
+        if not all([op.release(_object.slice_of(deadline, timeout_s)) for op in self._ops]):
+            return False
+        return super().release(_object.slice_of(deadline, timeout_s))
+
     def _try_release(self) -> bool:
+        self._context._sweep()          # of its operators, those that were forgotten
+        return super()._try_release()
+
+    def close(self) -> None:
+        """Closes its operators first."""
         for op in list(self._ops):
             op.close()
-        return super()._try_release()
+        super().close()
 
 
 class _Op(_object.Object):
     """An operator of fixed shape on a connected workspace."""
 
     _release_call = "ceov_op_release"
+    _idle_call = "ceov_workspace_idle"
     _create_call = ""
     _run_call = ""
     dtype = ""
 
     def __init__(self, workspace: Workspace, shape):
         super().__init__(workspace.context, workspace.rank)
-        handle = ctypes.c_void_p()
-        workspace._invoke(self._create_call, ctypes.byref(shape), ctypes.byref(handle))
-        self._enter(handle, workspace)
+        workspace._open_handle()
         self._workspace = workspace
+        self._patience_s = self._context.deadline_s
+        self._make_handle(self._create_call, ctypes.byref(shape), kept=workspace,
+                          below=workspace._record)
         workspace._ops.add(self)
 
     def _start(self, run, stream) -> None:
@@ -137,7 +155,8 @@ class _Op(_object.Object):
         if is_host != (run.stream is None):
             raise errors.InvalidError("host ranks have no stream" if is_host else
                                       "a rank on a GPU needs a stream")
-        self._invoke(self._run_call, ctypes.byref(run))
+        self._context._invoke(self._run_call, self._open_handle(), ctypes.byref(run),
+                              is_long=is_host, stop=self._workspace._stop)
 
     def explain(self) -> str:
         """What was chosen and why, in a few lines."""

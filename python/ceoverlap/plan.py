@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import math
 import os
 from struct import Struct
 from struct import error as StructError
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Optional, Union
 
 from . import _abi, _object, errors
 from .buffer import Buffer, memory_of
-from .signal import SLICE_S, Mark
+from .signal import Mark
 
 if TYPE_CHECKING:
     from .context import Context
@@ -131,25 +132,20 @@ class Ticket:
 
     def is_done(self) -> bool:
         """Looks once. Raises the launch's error where it failed."""
-        return not self._wait(0.0)
+        return not self._wait(0)
 
     def wait(self, timeout_s: Optional[float] = None) -> None:
         """Returns when all transfers are done; raises the launch's error where it failed
         (DeadlineError, PeerLostError, AbortedError, ... with rank, transfer and mark), and
         PendingError where timeout_s passed first. None: the context's deadline."""
         limit = self._plan.context._limit(timeout_s)
-        deadline = _object.deadline_of(limit)
-        while True:
-            slice_s = _object.slice_of(deadline, SLICE_S)
-            if not self._wait(slice_s):
-                return
-            if not slice_s:
-                raise errors.make(_abi.CEOV_PENDING, f"launch {self.number} is still moving "
-                                  f"after {limit} s")
+        if not _object.wait(self._wait, limit):
+            raise errors.make(_abi.CEOV_PENDING, f"launch {self.number} is still moving "
+                              f"after {limit} s")
 
-    def _wait(self, timeout_s: float) -> int:
-        return self._plan.context._invoke("ceov_wait", None, self._struct,
-                                          _object.ns(timeout_s))
+    def _wait(self, timeout_ns: int, is_long: bool = False) -> int:
+        return self._plan.context._invoke("ceov_wait", None, self._struct, timeout_ns,
+                                          is_long=is_long)
 
     def abort(self) -> bool:
         """Aborts every signal that the plan names, at every rank. False: the launch had
@@ -171,6 +167,8 @@ class Plan(_object.Object):
     """
 
     _release_call = "ceov_plan_release"
+    _idle_call = "ceov_plan_idle"
+    _patience_s = math.inf              # launches end by their deadlines
 
     def __init__(self, context: Context, rank: int, *, max_chunk_bytes: int = 0,
                  mark_group_bytes: int = 0, routes: str = "default",
@@ -183,10 +181,8 @@ class Plan(_object.Object):
         options.urgency = number_of(_URGENCIES, urgency, "urgency")
         self._in_flight: collections.deque = collections.deque()
         self._named: list = []          # buffers and signals
-        handle = ctypes.c_void_p()
-        context._invoke("ceov_plan_create", None, rank, ctypes.byref(options),
-                        ctypes.byref(handle))
-        self._enter(handle, (self._named, self._in_flight))
+        self._make_handle("ceov_plan_create", rank, ctypes.byref(options),
+                          kept=(self._named, self._in_flight))
 
     def _keep(self, *objects) -> None:
         self._named.extend(one for one in objects if one is not None)

@@ -13,8 +13,6 @@ from . import _abi, _object, errors
 if TYPE_CHECKING:
     from .context import Context, Place
 
-SLICE_S = 0.1                           # waits look up this often: for Ctrl-C and close()
-
 
 @dataclass(frozen=True)
 class Mark:
@@ -65,10 +63,7 @@ class Signal(_object.Object):
     def _create(cls, context: Context, rank: int, place: Place, n_counters: int,
                 flags: int) -> Signal:
         self = cls(context, rank)
-        handle = ctypes.c_void_p()
-        context._invoke("ceov_signal_create", None, rank, place._struct(), n_counters,
-                        flags, ctypes.byref(handle))
-        self._enter(handle)
+        self._make_handle("ceov_signal_create", rank, place._struct(), n_counters, flags)
         return self
 
     @classmethod
@@ -79,7 +74,7 @@ class Signal(_object.Object):
 
     def share(self, name: str) -> None:
         """Offers it to the group under a name of 1 to 63 bytes."""
-        self._invoke("ceov_signal_share", name.encode())
+        self._invoke("ceov_signal_share", _object.text_of(name, "name"))
 
     def mark(self, value: int = 1, index: int = 0) -> Mark:
         """A mark on one of the counters."""
@@ -107,14 +102,10 @@ class Signal(_object.Object):
         """Blocks until the counter has reached value; PendingError where timeout_s (the
         context's deadline) passed first, AbortedError and its kin where it was aborted."""
         limit = self._context._limit(timeout_s)
-        deadline = _object.deadline_of(limit)
-        while True:
-            slice_s = _object.slice_of(deadline, SLICE_S)
-            if not self._invoke("ceov_signal_wait", index, value, _object.ns(slice_s)):
-                return
-            if not slice_s:
-                raise errors.make(_abi.CEOV_PENDING, f"counter {index} of a signal of rank "
-                                  f"{self._rank} has not reached {value} within {limit} s")
+        if not _object.wait(lambda ns, is_long: self._invoke(
+                "ceov_signal_wait", index, value, ns, is_long=is_long), limit):
+            raise errors.make(_abi.CEOV_PENDING, f"counter {index} of a signal of rank "
+                              f"{self._rank} has not reached {value} within {limit} s")
 
     def for_device(self, rank: Optional[int] = None) -> _abi.ceov_device_signal:
         """What a kernel on our rank's GPU needs: struct ceov_device_signal, by value (64

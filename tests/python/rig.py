@@ -9,6 +9,7 @@ import sys
 import tempfile
 import textwrap
 import threading
+import time
 import unittest
 
 import ceoverlap
@@ -37,6 +38,16 @@ def logger_of(handler):
     logger = logging.Logger("test", logging.DEBUG)
     logger.addHandler(handler)
     return logger
+
+
+def until(is_true, timeout_s=TIMEOUT_S):
+    """Whether is_true() has become true in time."""
+    deadline = time.monotonic() + timeout_s
+    while not is_true():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.001)
+    return True
 
 
 class Case(unittest.TestCase):

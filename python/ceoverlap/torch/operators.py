@@ -11,7 +11,7 @@ from typing import List, Optional, Sequence, Tuple
 import torch
 import torch.distributed as dist
 
-from .. import _abi, ops
+from .. import _abi, _lasting, ops
 from .group import Group
 
 OPERATORS_MAX = 512                     # of a group; the least recently used one goes
@@ -163,8 +163,12 @@ class _Call:
 
     def __call__(self, group: Group, op, *pointers: int) -> None:
         """The pointers behind `stream`, in the struct's order."""
-        result = self._call(op._open_handle(),
-                            self._pack(self._n_bytes, group.run_stream(), *pointers))
+        handle = op._open_handle()
+        run = self._pack(self._n_bytes, group.run_stream(), *pointers)
+        if group.is_gpu:
+            result = self._call(handle, run)
+        else:                           # it lasts until the run is done
+            result = _lasting.call(lambda: self._call(handle, run), op._workspace._stop)
         if result:
             context = group.context
             raise context._exception(self.name, result, [], context.last_failure())
