@@ -326,6 +326,7 @@ def begin():
     if torch.cuda.is_available():
         rank = int(os.environ["LOCAL_RANK"])
         device = torch.device("cuda", rank % torch.cuda.device_count())
+        torch.cuda.init()
         torch.cuda.set_device(device)
     if device.type == "cpu" or shares_gpus():
         dist.init_process_group("gloo")

@@ -307,6 +307,7 @@ def main():
     arguments = parse()
     is_gpu = arguments.device == "cuda"
     if is_gpu:
+        torch.cuda.init()
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     else:
         torch.set_num_threads(1)
