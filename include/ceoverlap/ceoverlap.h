@@ -206,7 +206,9 @@ int  ceov_buffer_float(ceov_context *context, uint32_t rank,
 void *ceov_buffer_base(const ceov_buffer *buffer, uint32_t rank);
 
 /* Offers the buffer to the group under a name (1 to 63 bytes); finds one that
- * `rank` offered. Find: CEOV_NONE while that rank has not offered it yet. */
+ * `rank` offered. Find: CEOV_NONE while that rank has not offered it yet;
+ * CEOV_ERR_TIMEOUT where its process does not answer within the context's deadline, or
+ * 10 s. */
 int  ceov_buffer_share(ceov_buffer *buffer, const char *name);
 int  ceov_buffer_find(ceov_context *context, uint32_t rank, const char *name,
 		      ceov_buffer **ret_buffer);

@@ -182,22 +182,16 @@ int ceov_buffer_share(ceov_buffer *buffer, const char *name)
 			      &buffer->offer_id);
 }
 
-int ceov_buffer_find(ceov_context *context, uint32_t rank, const char *name,
-		     ceov_buffer **ret_buffer)
+int cei_buffer_find(ceov_context *context, const struct cei_question *question,
+		    ceov_buffer **ret_buffer)
 {
 	struct cei_found found;
 	ceov_buffer *buffer = NULL;
-	int r = cei_context_check(context);
+	int r = new_buffer(context, question->rank, &buffer);
 
 	if (r)
 		return r;
-	if (!ret_buffer)
-		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
-				 "ceov_buffer_find: no ret_buffer");
-	r = new_buffer(context, rank, &buffer);
-	if (r)
-		return r;
-	r = cei_offer_find(context, rank, name, CEI_OFFER_BUFFER, &found);
+	r = cei_offer_find(context, question, CEI_OFFER_BUFFER, &found);
 	if (r) {
 		free(buffer);
 		return r;
@@ -211,6 +205,21 @@ int ceov_buffer_find(ceov_context *context, uint32_t rank, const char *name,
 	}
 	enter(context, buffer, ret_buffer);
 	return 0;
+}
+
+int ceov_buffer_find(ceov_context *context, uint32_t rank, const char *name,
+		     ceov_buffer **ret_buffer)
+{
+	struct cei_question question;
+	int r = cei_context_check(context);
+
+	if (r)
+		return r;
+	if (!ret_buffer)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_buffer_find: no ret_buffer");
+	question = cei_offer_question(context, rank, name);
+	return cei_buffer_find(context, &question, ret_buffer);
 }
 
 /* Gives up what the handle holds. */

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "ce_engine/object.h"
+#include "ipc/meeting.h"
 #include "ipc/share.h"
 
 struct ceov_buffer {
@@ -21,6 +22,10 @@ struct ceov_buffer {
 	uint64_t            offer_id;   /* 0: not shared */
 	uint64_t            found_id;   /* owner's offer, where found at a peer */
 };
+
+/* ceov_buffer_find() without its checks, by the question's deadline. */
+int  cei_buffer_find(ceov_context *context, const struct cei_question *question,
+		     ceov_buffer **ret_buffer);
 
 /* At ceov_close(). */
 void cei_buffer_destroy(struct ceov_buffer *buffer);

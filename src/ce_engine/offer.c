@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "ce_engine/context.h"
 #include "ipc/wire.h"
 
@@ -270,7 +271,7 @@ static int import(ceov_context *context, const struct cei_offer *wire,
 	return r;
 }
 
-static int find_there(ceov_context *context, uint32_t rank, const char *name,
+static int find_there(ceov_context *context, const struct cei_question *question,
 		      struct cei_found *found, uint32_t *ret_kind)
 {
 	struct cei_offer wire;
@@ -278,18 +279,32 @@ static int find_there(ceov_context *context, uint32_t rank, const char *name,
 
 	if (!context->meeting)
 		return CEOV_NONE;
-	r = cei_meeting_find(context->meeting, rank, name, &wire, &found->id);
+	r = cei_meeting_find(context->meeting, question, &wire, &found->id);
 	if (r)
 		return r;
 	r = import(context, &wire, found, ret_kind);
 	if (r)
-		cei_meeting_drop(context->meeting, rank, found->id);
+		cei_meeting_drop(context->meeting, question->rank, found->id);
 	return r;
 }
 
-int cei_offer_find(ceov_context *context, uint32_t rank, const char *name,
+struct cei_question cei_offer_question(const ceov_context *context, uint32_t rank,
+				       const char *name)
+{
+	uint64_t timeout_ns = context->deadline_ns;
+	struct cei_question question = { rank, name, 0 };
+
+	if (timeout_ns > CEI_FIND_MOST_NS)
+		timeout_ns = CEI_FIND_MOST_NS;
+	question.deadline_ns = cei_deadline(timeout_ns);
+	return question;
+}
+
+int cei_offer_find(ceov_context *context, const struct cei_question *question,
 		   enum cei_offer_kind kind, struct cei_found *ret_found)
 {
+	const char *name = question->name;
+	uint32_t rank = question->rank;
 	uint32_t found_kind = 0;
 	int r = check_name(context, name);
 
@@ -303,7 +318,7 @@ int cei_offer_find(ceov_context *context, uint32_t rank, const char *name,
 	if (cei_context_member(context, rank) != CEOV_NOBODY)
 		r = find_here(context, rank, name, ret_found, &found_kind);
 	else
-		r = find_there(context, rank, name, ret_found, &found_kind);
+		r = find_there(context, question, ret_found, &found_kind);
 	if (r || found_kind == kind)
 		return r;
 	if (ret_found->owner) {

@@ -64,8 +64,15 @@ int  cei_offer_withdraw(ceov_context *context, uint64_t id);
  * peers, and lives on; in the latter case nobody new finds it. */
 int  cei_offer_release(struct cei_object *owner, uint64_t *offer_id, const char *call);
 
+/* No find waits longer for a peer's answer. */
+#define CEI_FIND_MOST_NS UINT64_C(10000000000)
+
+/* The question that a find of the public API asks: with the context's deadline. */
+struct cei_question cei_offer_question(const ceov_context *context, uint32_t rank,
+				       const char *name);
+
 /* CEOV_NONE: not offered yet. CEOV_ERR_INVALID: offered as another kind. */
-int  cei_offer_find(ceov_context *context, uint32_t rank, const char *name,
+int  cei_offer_find(ceov_context *context, const struct cei_question *question,
 		    enum cei_offer_kind kind, struct cei_found *ret_found);
 void cei_offer_drop(ceov_context *context, uint32_t rank, uint64_t id);
 

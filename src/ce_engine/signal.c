@@ -279,22 +279,16 @@ static void fill_found(ceov_signal *signal, const struct cei_found *found)
 		signal->original = CEI_OWNER(found->owner, ceov_signal, object);
 }
 
-int ceov_signal_find(ceov_context *context, uint32_t rank, const char *name,
-		     ceov_signal **ret_signal)
+int cei_signal_find(ceov_context *context, const struct cei_question *question,
+		    ceov_signal **ret_signal)
 {
 	struct cei_found found;
 	ceov_signal *signal = NULL;
-	int r = cei_context_check(context);
+	int r = new_signal(context, question->rank, &signal);
 
 	if (r)
 		return r;
-	if (!ret_signal)
-		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
-				 "ceov_signal_find: no ret_signal");
-	r = new_signal(context, rank, &signal);
-	if (r)
-		return r;
-	r = cei_offer_find(context, rank, name, CEI_OFFER_SIGNAL, &found);
+	r = cei_offer_find(context, question, CEI_OFFER_SIGNAL, &found);
 	if (r) {
 		free(signal);
 		return r;
@@ -309,6 +303,21 @@ int ceov_signal_find(ceov_context *context, uint32_t rank, const char *name,
 	cei_object_init(&signal->object, context, CEI_OBJECT_SIGNAL);
 	*ret_signal = signal;
 	return 0;
+}
+
+int ceov_signal_find(ceov_context *context, uint32_t rank, const char *name,
+		     ceov_signal **ret_signal)
+{
+	struct cei_question question;
+	int r = cei_context_check(context);
+
+	if (r)
+		return r;
+	if (!ret_signal)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_signal_find: no ret_signal");
+	question = cei_offer_question(context, rank, name);
+	return cei_signal_find(context, &question, ret_signal);
 }
 
 int ceov_signal_release(ceov_signal *signal)

@@ -19,6 +19,7 @@
 
 #include "backend/backend.h"
 #include "ce_engine/object.h"
+#include "ipc/meeting.h"
 #include "ipc/share.h"
 
 struct cei_signal_header {              /* begins the control region */
@@ -94,6 +95,10 @@ int cei_signal_is_visible(const struct ceov_signal *signal);
 
 /* One of our backends that reaches the GPU counters; NULL: none, or a host signal. */
 struct cei_backend *cei_signal_backend(const struct ceov_signal *signal);
+
+/* ceov_signal_find() without its checks, by the question's deadline. */
+int  cei_signal_find(ceov_context *context, const struct cei_question *question,
+		     ceov_signal **ret_signal);
 
 /* At ceov_close(). */
 void cei_signal_destroy(struct ceov_signal *signal);

@@ -66,10 +66,16 @@ int  cei_meeting_offer(struct cei_meeting *meeting, const struct cei_offer *offe
  * living processes; it is withdrawn all the same. 0 again for one that is gone. */
 int  cei_meeting_withdraw(struct cei_meeting *meeting, uint64_t id);
 
-/* Asks the process that holds `rank`. ret_offer's descriptors become the
+struct cei_question {
+	uint32_t    rank;                       /* not of this process */
+	const char *name;
+	uint64_t    deadline_ns;                /* point in time, cei_now_ns() */
+};
+
+/* Asks the process that holds the rank. ret_offer's descriptors become the
  * caller's. CEOV_NONE: not offered yet. PEER_LOST, TIMEOUT. *ret_id is the owner's
- * id, for cei_meeting_drop(). Not for ranks of this process. */
-int  cei_meeting_find(struct cei_meeting *meeting, uint32_t rank, const char *name,
+ * id, for cei_meeting_drop(). */
+int  cei_meeting_find(struct cei_meeting *meeting, const struct cei_question *question,
 		      struct cei_offer *ret_offer, uint64_t *ret_id);
 
 /* The finder uses the offer no longer. */

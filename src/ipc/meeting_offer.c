@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 
-#define NS_PER_S UINT64_C(1000000000)
+#define NS_PER_MS UINT64_C(1000000)
 
 /* --- ours ---------------------------------------------------------------- */
 
@@ -248,40 +248,48 @@ static int take_answer(struct cei_meeting *meeting, struct cei_received *answer,
 				 find->rank);
 }
 
-int cei_meeting_find(struct cei_meeting *meeting, uint32_t rank, const char *name,
+static int raise_silence(struct cei_meeting *meeting, const struct cei_question *question,
+			 uint64_t waited_ns)
+{
+	struct ceov_failure failure = cei_failure(CEOV_ERR_TIMEOUT, 0);
+
+	failure.rank = question->rank;
+	return cei_raise_failure(meeting->site->report, &failure,
+				 "find '%s': rank %u did not answer within %llu ms; is its "
+				 "process stopped?", question->name, question->rank,
+				 (unsigned long long)(waited_ns / NS_PER_MS));
+}
+
+int cei_meeting_find(struct cei_meeting *meeting, const struct cei_question *question,
 		     struct cei_offer *ret_offer, uint64_t *ret_id)
 {
-	struct cei_link *link = check_find(meeting, rank, name);
-	struct ceov_failure failure = cei_failure(CEOV_ERR_TIMEOUT, 0);
+	uint32_t rank = question->rank;
+	struct cei_link *link = check_find(meeting, rank, question->name);
 	struct cei_ask ask = { .find.rank = rank };
+	uint64_t begun_ns = cei_now_ns();
 	enum cei_link_state state;
 	int r;
 
 	if (!link)
 		return CEOV_ERR_INVALID;
-	memcpy(ask.find.name, name, strlen(name));
+	memcpy(ask.find.name, question->name, strlen(question->name));
 	ask.use = malloc(sizeof(*ask.use));
 	if (!ask.use)
 		return cei_raise(meeting->site->report, CEOV_ERR_NO_MEMORY, 0,
-				 "find '%s' at rank %u: no memory", name, rank);
+				 "find '%s' at rank %u: no memory", question->name, rank);
 	pthread_mutex_lock(&meeting->lock);
-	r = ask_link(meeting, link, &ask, cei_deadline(CEI_FIND_WAIT_NS));
+	r = ask_link(meeting, link, &ask, question->deadline_ns);
 	state = link->state;
 	pthread_mutex_unlock(&meeting->lock);
 	free(ask.use);  /* NULL where it became the link's */
 	if (r < 0)
 		return cei_meeting_raise_gone(meeting, rank, state, "find");
-	if (!r) {
-		r = take_answer(meeting, &ask.answer, &ask.find, ret_offer);
-		if (!r)
-			*ret_id = ask.answer.message.reply.id;
-		return r;
-	}
-	failure.rank = rank;
-	return cei_raise_failure(meeting->site->report, &failure,
-				 "find '%s': rank %u did not answer within %u s; is its "
-				 "process stopped?", name, rank,
-				 (unsigned)(CEI_FIND_WAIT_NS / NS_PER_S));
+	if (r)
+		return raise_silence(meeting, question, cei_now_ns() - begun_ns);
+	r = take_answer(meeting, &ask.answer, &ask.find, ret_offer);
+	if (!r)
+		*ret_id = ask.answer.message.reply.id;
+	return r;
 }
 
 void cei_meeting_drop(struct cei_meeting *meeting, uint32_t rank, uint64_t id)

@@ -32,8 +32,6 @@
 #define CEI_OFFERS_MAX       4096u      /* of one process, those in use included */
 #define CEI_FINDS_QUEUED_MAX 64u        /* of one peer, not answered yet */
 
-/* Of one find; it also bounds the wait for another thread's find at that peer. */
-#define CEI_FIND_WAIT_NS     UINT64_C(10000000000)
 /* Until a peer that reads nothing misses our farewell and sees a lost process. */
 #define CEI_BYE_WAIT_NS      UINT64_C(1000000000)
 /* A connection that has not said hello by then is closed. */

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 
 #include "ce_engine/context.h"
+#include "ce_engine/signal.h"
 
 #define COUNTERS 2u
 
@@ -25,11 +26,11 @@ int cei_agree_open(struct cei_agree *agree, const char *name)
 	return r ? r : ceov_signal_share(*own, name);
 }
 
-int cei_agree_find(struct cei_agree *agree, uint32_t rank, const char *name)
+int cei_agree_find(struct cei_agree *agree, const struct cei_question *question)
 {
-	if (agree->signals[rank])
-		return 0;
-	return ceov_signal_find(agree->context, rank, name, &agree->signals[rank]);
+	ceov_signal **signal = &agree->signals[question->rank];
+
+	return *signal ? 0 : cei_signal_find(agree->context, question, signal);
 }
 
 int cei_agree_release(struct cei_agree *agree, uint32_t rank)

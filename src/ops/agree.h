@@ -18,6 +18,7 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "base/site.h"
+#include "ipc/meeting.h"
 
 #define CEI_AGREE_VALUE_BITS 40u
 #define CEI_AGREE_VALUE_MAX  ((UINT64_C(1) << CEI_AGREE_VALUE_BITS) - 1)
@@ -38,7 +39,7 @@ struct cei_agree_range {
 /* agree is zeroed, but for context, rank and n_ranks: makes the own signal and offers it
  * under name; then looks for a peer's. CEOV_NONE: it has not been offered yet. */
 int  cei_agree_open(struct cei_agree *agree, const char *name);
-int  cei_agree_find(struct cei_agree *agree, uint32_t rank, const char *name);
+int  cei_agree_find(struct cei_agree *agree, const struct cei_question *question);
 
 /* Lets go of a rank's signal; peers' go first. CEOV_PENDING: a peer maps it. */
 int  cei_agree_release(struct cei_agree *agree, uint32_t rank);

@@ -15,8 +15,9 @@ int cei_capture_open(ceov_workspace *workspace, struct cei_capture **ret_capture
 			 workspace->name);
 }
 
-int cei_capture_find(struct cei_capture *capture, uint32_t rank)
+int cei_capture_find(struct cei_capture *capture, uint32_t rank, uint64_t deadline_ns)
 {
+	(void)deadline_ns;
 	(void)capture;
 	(void)rank;
 	return CEOV_NONE;

@@ -134,15 +134,16 @@ fail:
 	return r;
 }
 
-int cei_capture_find(struct cei_capture *capture, uint32_t rank)
+int cei_capture_find(struct cei_capture *capture, uint32_t rank, uint64_t deadline_ns)
 {
 	char name[NAME_BYTES];
+	struct cei_question question = { rank, name, deadline_ns };
 
 	if (capture->done[rank])
 		return 0;
 	name_done(capture->workspace, name);
-	return ceov_signal_find(capture->workspace->object.context, rank, name,
-				&capture->done[rank]);
+	return cei_signal_find(capture->workspace->object.context, &question,
+			       &capture->done[rank]);
 }
 
 int cei_capture_release(struct cei_capture *capture)

@@ -33,7 +33,7 @@ struct cei_capture;
 int  cei_capture_open(ceov_workspace *workspace, struct cei_capture **ret_capture);
 
 /* Looks for a peer's part. CEOV_NONE: it is not there yet. */
-int  cei_capture_find(struct cei_capture *capture, uint32_t rank);
+int  cei_capture_find(struct cei_capture *capture, uint32_t rank, uint64_t deadline_ns);
 
 /* Lets go of the signals. CEOV_PENDING: a peer maps ours; call again. */
 int  cei_capture_release(struct cei_capture *capture);

@@ -53,6 +53,9 @@
 /* Peers' offers are looked for this often. */
 #define FIND_NS UINT64_C(1000000)
 
+/* A peer has this long for an answer, even where a connect only looks. */
+#define FIND_LEAST_NS UINT64_C(1000000000)
+
 static struct cei_report *report_of(const ceov_workspace *workspace)
 {
 	return &workspace->object.context->report;
@@ -327,10 +330,11 @@ static int refuse_other_mode(ceov_workspace *workspace, uint32_t rank)
 {
 	ceov_buffer *found = NULL;
 	char name[CEI_NAME_BYTES];
-	int r = ceov_buffer_find(workspace->object.context, rank,
-				 part_name(workspace, !workspace->is_capturable, "scratch",
-					   name), &found);
+	struct cei_question question = { rank, name, workspace->find_by_ns };
+	int r;
 
+	part_name(workspace, !workspace->is_capturable, "scratch", name);
+	r = cei_buffer_find(workspace->object.context, &question, &found);
 	if (r)
 		return r;
 	(void)ceov_buffer_release(found);
@@ -360,58 +364,100 @@ static int find_signal(ceov_workspace *workspace, uint32_t rank, const char *par
 		       ceov_signal **signal)
 {
 	char name[CEI_NAME_BYTES];
+	struct cei_question question = { rank, name, workspace->find_by_ns };
 
 	if (*signal)
 		return 0;
-	return ceov_signal_find(workspace->object.context, rank,
-				part_name(workspace, workspace->is_capturable, part, name),
-				signal);
+	part_name(workspace, workspace->is_capturable, part, name);
+	return cei_signal_find(workspace->object.context, &question, signal);
+}
+
+/* CEOV_NONE: the peer has not offered it. */
+static int find_scratch(ceov_workspace *workspace, uint32_t rank)
+{
+	char name[CEI_NAME_BYTES];
+	struct cei_question question = { rank, name, workspace->find_by_ns };
+	int r;
+
+	if (workspace->scratch[rank])
+		return 0;
+	part_name(workspace, workspace->is_capturable, "scratch", name);
+	r = cei_buffer_find(workspace->object.context, &question,
+			    &workspace->scratch[rank]);
+	if (r == CEOV_NONE)
+		return refuse_other_mode(workspace, rank);
+	return r ? r : check_size(workspace, rank);
 }
 
 /* What has not been found of a peer yet. CEOV_NONE: it has not offered all. */
 static int find_peer(ceov_workspace *workspace, uint32_t rank)
 {
 	char name[CEI_NAME_BYTES];
+	struct cei_question question = { rank, name, workspace->find_by_ns };
 	uint32_t half;
-	int r = 0;
+	int r = find_scratch(workspace, rank);
 
-	if (!workspace->scratch[rank]) {
-		r = ceov_buffer_find(workspace->object.context, rank,
-				     part_name(workspace, workspace->is_capturable,
-					       "scratch", name), &workspace->scratch[rank]);
-		if (r == CEOV_NONE)
-			return refuse_other_mode(workspace, rank);
-		if (!r)
-			r = check_size(workspace, rank);
-	}
 	for (half = 0; !r && half < CEI_OP_HALVES; half++)
 		r = find_signal(workspace, rank, arrived_name[half],
 				&workspace->arrived[half][rank]);
+	part_name(workspace, workspace->is_capturable, "tune", name);
 	if (!r)
-		r = cei_agree_find(&workspace->agree, rank,
-				   part_name(workspace, workspace->is_capturable, "tune",
-					     name));
+		r = cei_agree_find(&workspace->agree, &question);
 	if (!r && workspace->capture)
-		r = cei_capture_find(workspace->capture, rank);
+		r = cei_capture_find(workspace->capture, rank, workspace->find_by_ns);
 	return r ? r : find_signal(workspace, rank, "here", &workspace->here[rank]);
 }
 
+/* One that was found may have gone since. */
+static int check_peer(const ceov_workspace *workspace, uint32_t rank)
+{
+	struct ceov_failure failure = cei_failure(CEOV_ERR_PEER_LOST, 0);
+
+	if (!cei_context_is_lost(workspace->object.context, rank))
+		return 0;
+	failure.rank = rank;
+	return cei_raise_failure(report_of(workspace), &failure,
+				 "ceov_workspace_connect: '%s': rank %u has gone",
+				 workspace->name, rank);
+}
+
+/* All are asked, so that one who has gone is not missed behind one who is late. */
 static int find_peers(ceov_workspace *workspace)
 {
 	uint32_t i, rank;
-	int r = 0;
+	int r, result = 0;
 
-	for (i = 1; !r && i < workspace->n_ranks; i++) {
+	for (i = 1; i < workspace->n_ranks; i++) {
 		rank = (workspace->rank + i) % workspace->n_ranks;
-		if (!workspace->here[rank])
-			r = find_peer(workspace, rank);
+		r = workspace->here[rank] ? check_peer(workspace, rank)
+			: find_peer(workspace, rank);
+		if (r < 0)
+			return r;
+		if (r)
+			result = r;
 	}
-	return r;
+	return result;
+}
+
+/* CEOV_NONE: some rank has not offered all by deadline_ns. With the workspace's lock. */
+static int connect_by(ceov_workspace *workspace, uint64_t deadline_ns)
+{
+	struct timespec pause = { 0, FIND_NS };
+	uint64_t least_ns;
+	int r;
+
+	for (;;) {
+		least_ns = cei_deadline(FIND_LEAST_NS);
+		workspace->find_by_ns = least_ns > deadline_ns ? least_ns : deadline_ns;
+		r = find_peers(workspace);
+		if (r != CEOV_NONE || cei_now_ns() >= deadline_ns)
+			return r;
+		nanosleep(&pause, NULL);
+	}
 }
 
 int ceov_workspace_connect(ceov_workspace *workspace, uint64_t timeout_ns)
 {
-	struct timespec pause = { 0, FIND_NS };
 	uint64_t deadline = cei_deadline(timeout_ns);
 	int r = cei_workspace_check(workspace, "ceov_workspace_connect");
 
@@ -423,8 +469,7 @@ int ceov_workspace_connect(ceov_workspace *workspace, uint64_t timeout_ns)
 			      "ceov_workspace_connect: '%s' of rank %u is being released",
 			      workspace->name, workspace->rank);
 	else
-		while ((r = find_peers(workspace)) == CEOV_NONE && cei_now_ns() < deadline)
-			nanosleep(&pause, NULL);
+		r = connect_by(workspace, deadline);
 	pthread_mutex_unlock(&workspace->lock);
 	if (r)
 		return r == CEOV_NONE ? CEOV_PENDING : r;

@@ -67,6 +67,7 @@ struct ceov_workspace {
 
 	pthread_mutex_t     lock;       /* one run at a time; guards the rest */
 	int                 is_leaving; /* its release has begun */
+	uint64_t            find_by_ns; /* while it connects: when peers must have answered */
 	uint64_t            n_runs;
 	struct cei_flight   flights[CEI_OP_RUNS_MAX];   /* a ring */
 	uint32_t            first_flight;

@@ -152,7 +152,8 @@ int part_barrier(struct part *part, uint64_t timeout_ms)
 int part_find(struct part *part, uint32_t rank, const char *name,
 	      struct cei_offer *ret_offer, uint64_t *ret_id)
 {
-	int r = cei_meeting_find(part->meeting, rank, name, ret_offer, ret_id);
+	struct cei_question question = { rank, name, cei_deadline(FIND_MS * NS_PER_MS) };
+	int r = cei_meeting_find(part->meeting, &question, ret_offer, ret_id);
 
 	cei_report_take(&part->report, &part->failure);
 	return r;

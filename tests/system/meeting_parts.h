@@ -19,6 +19,7 @@
 
 #define NS_PER_MS   UINT64_C(1000000)
 #define PATIENCE_MS UINT64_C(20000)             /* of a wait that should not be long */
+#define FIND_MS     UINT64_C(10000)             /* what a find may take */
 #define N_STEPS     4
 #define ALL_RANKS   16
 

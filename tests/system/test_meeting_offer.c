@@ -409,6 +409,8 @@ static void *find_often(void *arg)
 {
 	struct part *part = arg;
 	uint32_t own = part->site.members[0].rank;
+	uint64_t deadline_ns = cei_deadline(PATIENCE_MS * NS_PER_MS);
+	struct cei_question question;
 	struct cei_offer offer;
 	uint64_t id;
 	uint32_t rank;
@@ -418,11 +420,12 @@ static void *find_often(void *arg)
 		for (rank = 0; rank < 3; rank++) {
 			if (rank == own)
 				continue;
-			need(!cei_meeting_find(part->meeting, rank, "thing", &offer,
-					       &id));
+			question = (struct cei_question){ rank, "thing", deadline_ns };
+			need(!cei_meeting_find(part->meeting, &question, &offer, &id));
 			need(offer.n_fds == 1);
 			close_fds(&offer);
-			need(cei_meeting_find(part->meeting, rank, "none", &offer, &id) ==
+			question.name = "none";
+			need(cei_meeting_find(part->meeting, &question, &offer, &id) ==
 			     CEOV_NONE);
 			cei_meeting_drop(part->meeting, rank, id);
 		}

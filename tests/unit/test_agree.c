@@ -30,6 +30,13 @@ static void set_up(void)
 	testing_log_init(&log_);
 }
 
+static int find_at(struct cei_agree *agree, uint32_t rank)
+{
+	struct cei_question question = { rank, "agree", cei_deadline(TESTING_PATIENCE) };
+
+	return cei_agree_find(agree, &question);
+}
+
 static void open_rig(struct rig *rig, uint32_t n_ranks)
 {
 	uint32_t i, k;
@@ -45,7 +52,7 @@ static void open_rig(struct rig *rig, uint32_t n_ranks)
 	}
 	for (i = 0; i < n_ranks; i++)
 		for (k = 0; k < n_ranks; k++)
-			ck_assert_int_eq(cei_agree_find(&rig->ranks[i], k, "agree"), 0);
+			ck_assert_int_eq(find_at(&rig->ranks[i], k), 0);
 }
 
 static void close_rig(struct rig *rig)
