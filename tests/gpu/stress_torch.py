@@ -8,8 +8,9 @@ in one process with two ranks on one GPU. Run by tests/gpu/check_stress.sh.
 
 Each round makes 40 of 64 streams wait, each for the marks of one launch: from host memory to
 the GPU, back, or from one rank's memory to the other's. The engines move the bytes when the
-host says so, one launch after the other, in any order, while kernels go to the other 24
-streams: products, and memory of any size that is allocated, filled, compared and freed. What
+host says so, one launch after the other, in any order, when all the streams wait or already
+while they are made to, and kernels go to the other 24 streams meanwhile:
+products, and memory of any size that is allocated, filled, compared and freed. What
 arrived is compared behind the wait, by a kernel on the stream that waited, or by the host.
 
 No mark depends on a kernel that is queued after the wait for it: from 8 waiting streams on
@@ -217,6 +218,7 @@ class Stress:
         self.watch = Watch(self)
         self.n_rounds, self.n_bytes, self.worst_s, self.worst = 0, 0, 0.0, "none"
         self.longest_s = 0.0
+        self.is_early = False           # launches go while streams are made to wait
         self.pending = {}               # stream's number: what it waits for
 
     def warm(self) -> None:
@@ -249,9 +251,14 @@ class Stress:
             self.warm()
         self.fill()
         order = self.choice.sample(range(N_STREAMS), N_STREAMS)
-        self.queue(order)
+        self.launch(order)
         raiser = threading.Thread(target=self.raise_all, args=(self.choice.random(),))
-        raiser.start()
+        self.is_early = self.choice.random() < 0.5
+        if self.is_early:
+            raiser.start()
+        self.make_wait(order)
+        if not self.is_early:
+            raiser.start()
         self.watch.steps("queueing kernels beside waiting streams")
         self.call_beside(order[N_WAITING:])
         for number in order[N_WAITING:]:
@@ -264,14 +271,17 @@ class Stress:
         self.n_rounds += 1
         self.longest_s = max(self.longest_s, time.monotonic() - begin)
 
-    def queue(self, order) -> None:
-        """Kernels on some streams, launches that are held, and a wait for each on others."""
+    def launch(self, order) -> None:
+        """Kernels on some streams, and launches that are held."""
         self.watch.steps("launching")
         self.call_beside(order[N_WAITING:])
         self.pending = dict.fromkeys(order)
         for slot in self.slots:
             slot.went = slot.ended = 0.0
             slot.ticket = slot.plan.launch(self.n_rounds)
+
+    def make_wait(self, order) -> None:
+        """Each of the other streams for one of the launches; then it compares."""
         self.watch.steps("making streams wait")
         for slot, number in zip(self.slots, order):
             slot.stream, slot.event = self.streams[number], self.events[number]
@@ -290,7 +300,8 @@ class Stress:
     def raise_all(self, seed: float) -> None:
         """A thread of its own, which calls no driver: nothing can keep it from raising."""
         choice = random.Random(seed)
-        time.sleep(choice.random() * HELD_MAX_S)
+        if not self.is_early:
+            time.sleep(choice.random() * HELD_MAX_S)
         for slot in choice.sample(self.slots, len(self.slots)):
             slot.went = time.monotonic()
             self.go.raise_to(self.n_rounds + 1, slot.number)
@@ -325,7 +336,8 @@ class Stress:
 
     def stop(self, step: str) -> None:
         """Tells what is late, aborts it, and ends the process, from the watch's thread."""
-        say(f"FAIL: round {self.n_rounds} stood still for {STALL_S} s while {step}")
+        say(f"FAIL: round {self.n_rounds} stood still for {STALL_S} s while {step}; launches "
+            f"went {'while streams were made to wait' if self.is_early else 'after that'}")
         late = dict(self.pending)
         for number, slot in late.items():
             what = "kernels only" if slot is None else slot.told()
