@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/variables.h"
 #include "ce_engine/context.h"
 #include "ops/tunings.h"
 #include "topology/machine_cache.h"
@@ -23,7 +24,6 @@
 extern char **environ;
 
 #define PREFIX         "CEOVERLAP_"
-#define TESTS_PREFIX   "CEOVERLAP_TEST_"
 #define UNKNOWN_MAX    32u
 #define FILE_BYTES_MAX (4u * CEI_TUNINGS_MAX * CEI_TUNING_KEY_BYTES)
 #define VALUE_BYTES    (PATH_MAX + 64u)
@@ -180,43 +180,31 @@ static void tunings_of(struct value *ret_value)
 
 /* --- what ceov_open() would say ------------------------------------------------------ */
 
-static void keep_line(void *log_arg, const char *line)
+static void drop_line(void *log_arg, const char *line)
 {
-	char *refusal = log_arg;
-
-	if (!refusal[0])
-		snprintf(refusal, CEOV_FAILURE_TEXT_BYTES, "%s", line);
+	(void)log_arg;
+	(void)line;
 }
 
 /* ret_refusal: "" where ceov_open(NULL, ...) would take the environment as it is. */
 static void check(char ret_refusal[CEOV_FAILURE_TEXT_BYTES])
 {
 	ceov_context *context = calloc(1, sizeof(*context));
+	struct ceov_failure failure;
 	const char *group;
 
 	ret_refusal[0] = '\0';
 	if (!context)
 		return;
-	cei_report_init(&context->report, keep_line, ret_refusal);
-	(void)cei_settings_load(context, NULL, &group);
+	cei_report_init(&context->report, drop_line, NULL);
+	if (cei_settings_load(context, NULL, &group) &&
+	    !cei_report_take(&context->report, &failure))
+		snprintf(ret_refusal, CEOV_FAILURE_TEXT_BYTES, "%s", failure.text);
 	cei_report_fini(&context->report);
 	free(context);
 }
 
 /* --- variables that nobody reads ----------------------------------------------------- */
-
-static int is_known(const char *name, size_t length)
-{
-	size_t i;
-
-	if (!strncmp(name, TESTS_PREFIX, strlen(TESTS_PREFIX)))
-		return 1;
-	for (i = 0; i < N_SETTINGS; i++)
-		if (settings[i].variable && strlen(settings[i].variable) == length &&
-		    !strncmp(settings[i].variable, name, length))
-			return 1;
-	return 0;
-}
 
 /* Returns how many, UNKNOWN_MAX at most; ret_names: their names, cut to fit. */
 static uint32_t find_unknown(char ret_names[UNKNOWN_MAX][64])
@@ -228,7 +216,7 @@ static uint32_t find_unknown(char ret_names[UNKNOWN_MAX][64])
 	for (i = 0; environ[i] && n < UNKNOWN_MAX; i++) {
 		length = strcspn(environ[i], "=");
 		if (strncmp(environ[i], PREFIX, strlen(PREFIX)) ||
-		    is_known(environ[i], length))
+		    cei_variable_is_known(environ[i], length))
 			continue;
 		snprintf(name, sizeof(name), "%.*s", length < 63 ? (int)length : 63,
 			 environ[i]);

@@ -56,21 +56,11 @@ struct host_lane {
 	_Atomic uint32_t  has_ended;            /* worker: it touches nothing any more */
 };
 
-static uint64_t from_environment(const char *name)
-{
-	const char *text = secure_getenv(name);
-
-	return text ? strtoull(text, NULL, 10) : 0;
-}
-
 static int host_open(struct cei_backend *backend)
 {
 	struct host_backend *host = backend->private;
 
-	host->script.copy_delay_ns = from_environment("CEOVERLAP_HOST_COPY_DELAY_NS");
-	host->script.copy_fail_at = from_environment("CEOVERLAP_HOST_COPY_FAIL_AT");
-	host->script.copy_lose_at = from_environment("CEOVERLAP_HOST_COPY_LOSE_AT");
-	return 0;
+	return cei_host_script_from_environment(backend->site->report, &host->script);
 }
 
 void cei_host_set_script(struct cei_backend *backend, const struct cei_host_script *script)

@@ -45,16 +45,24 @@ const char *ceov_strerror(int result)
 	}
 }
 
-static enum cei_log_level level_from_environment(void)
+int cei_log_level_of(const char *text)
 {
 	static const char *const names[] = { "error", "warn", "info", "debug" };
-	const char *text = secure_getenv("CEOVERLAP_LOG");
 	int i;
 
-	for (i = 0; text && i < 4; i++)
+	for (i = 0; i < 4; i++)
 		if (!strcmp(text, names[i]))
-			return (enum cei_log_level)i;
-	return CEI_LOG_WARN;
+			return i;
+	return -1;
+}
+
+/* Any other text is told when a context opens: cei_variables_check(). */
+static enum cei_log_level level_from_environment(void)
+{
+	const char *text = secure_getenv("CEOVERLAP_LOG");
+	int level = text ? cei_log_level_of(text) : -1;
+
+	return level < 0 ? CEI_LOG_WARN : (enum cei_log_level)level;
 }
 
 void cei_report_init(struct cei_report *report, void (*log)(void *, const char *),

@@ -27,6 +27,9 @@ struct cei_report {
 	void               *log_arg;
 };
 
+/* -1: no level is called so. */
+int  cei_log_level_of(const char *text);
+
 /* log NULL: stderr. The level comes from CEOVERLAP_LOG (error, warn, info,
  * debug; default warn). */
 void cei_report_init(struct cei_report *report, void (*log)(void *, const char *),

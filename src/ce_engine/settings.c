@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "backend/host.h"
+#include "base/variables.h"
 #include "ce_engine/context.h"
 
 #define TRACE_PATHS_MAX 16u
@@ -26,21 +28,11 @@ static int is_digit(char c)
 static int number_from(struct cei_report *report, const char *name, uint32_t fallback,
 		       uint32_t *ret_number)
 {
-	const char *text = secure_getenv(name);
-	unsigned long number;
-	char *end;
+	uint64_t number = fallback;
+	int r = cei_variable_number(report, name, CEI_RANKS_MAX, &number);
 
-	*ret_number = fallback;
-	if (!text || !*text)
-		return 0;
-	errno = 0;
-	number = strtoul(text, &end, 10);
-	if (errno || *end || !is_digit(*text) || number > CEI_RANKS_MAX)
-		return cei_raise(report, CEOV_ERR_INVALID, 0,
-				 "%s is '%s', must be a number from 0 to %u", name, text,
-				 CEI_RANKS_MAX);
 	*ret_number = (uint32_t)number;
-	return 0;
+	return r;
 }
 
 /* "host" or "gpu:N"; unset: decided by who asks for NULL members. */
@@ -209,6 +201,7 @@ int cei_settings_load(ceov_context *context, const struct ceov_config *config,
 {
 	static const struct ceov_config none = CEOV_CONFIG_INIT;
 	struct cei_site *site = &context->site;
+	struct cei_host_script script;
 	int r;
 
 	if (!config)
@@ -229,8 +222,11 @@ int cei_settings_load(ceov_context *context, const struct ceov_config *config,
 		r = order_from(&context->report, &context->is_fifo);
 	if (!r)
 		r = trace_from(&context->report, site);
+	if (!r)                         /* read again by each backend of the host */
+		r = cei_host_script_from_environment(&context->report, &script);
 	if (r)
 		return r;
+	cei_variables_check(&context->report);
 	*ret_group = config->group ? config->group : secure_getenv("CEOVERLAP_GROUP");
 	if (!*ret_group && site->n_members != site->n_ranks)
 		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,

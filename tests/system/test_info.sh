@@ -231,8 +231,20 @@ fi
 expect 0 "settings" settings
 while read -r variable; do
 	holds " $variable " "the variable $variable, which src/ reads, is a setting"
-done < <(grep -rhoE '(getenv|number_from|from_environment)\([^;]*"CEOVERLAP_[A-Z_]+"' \
+done < <(grep -rhoE '(getenv|number_from|variable_number)\([^;]*"CEOVERLAP_[A-Z_]+"' \
 	"$srcdir/src" | grep -oE 'CEOVERLAP_[A-Z_]+' | sort -u)
+# Whatever the library and the Python package read is known.
+empty=()
+while read -r variable; do
+	empty+=("$variable=")
+done < <(grep -rhoE '(getenv|environ|number_from|variable_number)[^;]*"CEOVERLAP_[A-Z_]+"' \
+	"$srcdir"/src "$srcdir"/python/ceoverlap "$srcdir"/python/setup.py \
+	--include='*.[ch]' --include='*.py' | grep -oE 'CEOVERLAP_[A-Z_]+' | sort -u)
+[ "${#empty[@]}" -gt 15 ] || fail "variables that are read: only ${#empty[@]} were found"
+env "${empty[@]}" "$info" settings > "$out" 2> "$errors"
+lacks "nobody reads" "a variable that is read is known"
+
+expect 0 "settings" settings
 holds "^  rank +default +CEOVERLAP_RANK +0$" "a default"
 lacks "would refuse" "an empty environment will do"
 

@@ -4,8 +4,11 @@
 /* What ceov_open() takes from config and environment, and what it refuses. */
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/variables.h"
 #include "testing.h"
 
 static struct testing_log log_of;
@@ -16,6 +19,7 @@ static void set_up(void)
 	unsetenv("CEOVERLAP_RANK");
 	unsetenv("CEOVERLAP_RANKS");
 	unsetenv("CEOVERLAP_GROUP");
+	unsetenv("CEOVERLAP_LOG");
 	setenv("CEOVERLAP_PLACE", "host", 1);
 }
 
@@ -59,6 +63,11 @@ START_TEST(test_environment_is_refused_where_it_makes_no_sense)
 	refused_value("CEOVERLAP_RANKS", "18446744073709551617");
 	refused_value("CEOVERLAP_RANK", "0x1");
 	refused_value("CEOVERLAP_RANK", "99999999999");
+	refused_value("CEOVERLAP_HOST_COPY_DELAY_NS", "fast");
+	refused_value("CEOVERLAP_HOST_COPY_DELAY_NS", "1ms");
+	refused_value("CEOVERLAP_HOST_COPY_FAIL_AT", "-1");
+	refused_value("CEOVERLAP_HOST_COPY_FAIL_AT", " 1");
+	refused_value("CEOVERLAP_HOST_COPY_LOSE_AT", "18446744073709551616");
 	refused_value("CEOVERLAP_PLACE", "gpu");
 	refused_value("CEOVERLAP_PLACE", "gpu:");
 	refused_value("CEOVERLAP_PLACE", "gpu:x");
@@ -90,6 +99,88 @@ START_TEST(test_environment_is_used)
 	ck_assert_int_eq(ceov_buffer_create(context, 0, 10, &buffer), 0);
 	ck_assert_ptr_nonnull(ceov_buffer_base(buffer, 0));
 	ceov_close(context);
+}
+END_TEST
+
+static void open_and_close(void)
+{
+	struct ceov_config config = from_environment();
+	ceov_context *context = NULL;
+
+	testing_log_clear(&log_of);
+	ck_assert_int_eq(ceov_open(&config, &context), 0);
+	ceov_close(context);
+}
+
+/* One line each, which names what is meant where that can be guessed. */
+START_TEST(test_names_that_nobody_reads_are_warned_of)
+{
+	char name[200];
+	int i;
+
+	open_and_close();
+	ck_assert_uint_eq(log_of.n_lines, 0);
+	setenv("CEOVERLAP_RUNK", "1", 1);
+	open_and_close();
+	ck_assert_uint_eq(log_of.n_lines, 1);
+	testing_log_has(&log_of, "warning", "CEOVERLAP_RUNK:", "CEOVERLAP_RANK meant");
+	unsetenv("CEOVERLAP_RUNK");
+	setenv("CEOVERLAP_FAIL_AT_ALL", "1", 1);
+	open_and_close();
+	testing_log_has(&log_of, "CEOVERLAP_FAIL_AT_ALL:", "ceoverlap-info", NULL);
+	unsetenv("CEOVERLAP_FAIL_AT_ALL");
+	for (i = 0; i < 12; i++) {
+		snprintf(name, sizeof(name), "CEOVERLAP_%0*d\033", 8 * i + 1, i);
+		setenv(name, "1", 1);
+	}
+	open_and_close();
+	ck_assert_uint_eq(log_of.n_lines, 9);
+	testing_log_has(&log_of, "and 4 more variables", NULL, NULL);
+	testing_log_has(&log_of, "CEOVERLAP_0?:", NULL, NULL);
+}
+END_TEST
+
+static void assert_meant(const char *name, const char *wanted)
+{
+	const char *nearest = cei_variable_nearest(name, strlen(name));
+
+	if (wanted)
+		ck_assert_pstr_eq(nearest, wanted);
+	else
+		ck_assert_ptr_null(nearest);
+}
+
+START_TEST(test_what_is_meant_is_guessed)
+{
+	assert_meant("CEOVERLAP_GRUP", "CEOVERLAP_GROUP");
+	assert_meant("CEOVERLAP_TRACES", "CEOVERLAP_TRACE");
+	assert_meant("CEOVERLAP_HOST_FAIL_AT", NULL);
+	assert_meant("CEOVERLAP_HOST_COPY_FAILS", "CEOVERLAP_HOST_COPY_FAIL_AT");
+	assert_meant("CEOVERLAP_HOSTCOPY_FAILAT", "CEOVERLAP_HOST_COPY_FAIL_AT");
+}
+END_TEST
+
+START_TEST(test_names_that_others_read_are_known)
+{
+	setenv("CEOVERLAP_LIBRARY", "x", 1);
+	setenv("CEOVERLAP_LIBRARY_DIR", "x", 1);
+	setenv("CEOVERLAP_CONFIGURE_FLAGS", "x", 1);
+	setenv("CEOVERLAP_TEST_ANYTHING", "x", 1);
+	setenv("CEOVERLAP_LITMUS_ROUNDS", "x", 1);
+	open_and_close();
+	ck_assert_uint_eq(log_of.n_lines, 0);
+}
+END_TEST
+
+START_TEST(test_a_level_that_is_none_is_said)
+{
+	setenv("CEOVERLAP_LOG", "foo", 1);
+	open_and_close();
+	ck_assert_uint_eq(log_of.n_lines, 1);
+	testing_log_has(&log_of, "CEOVERLAP_LOG is 'foo'", "warn holds", NULL);
+	setenv("CEOVERLAP_LOG", "error", 1);
+	open_and_close();
+	ck_assert_uint_eq(log_of.n_lines, 0);
 }
 END_TEST
 
@@ -147,6 +238,10 @@ static Suite *suite(void)
 	tcase_set_timeout(all, 60);
 	tcase_add_test(all, test_environment_is_refused_where_it_makes_no_sense);
 	tcase_add_test(all, test_environment_is_used);
+	tcase_add_test(all, test_names_that_nobody_reads_are_warned_of);
+	tcase_add_test(all, test_what_is_meant_is_guessed);
+	tcase_add_test(all, test_names_that_others_read_are_known);
+	tcase_add_test(all, test_a_level_that_is_none_is_said);
 	tcase_add_test(all, test_config_is_refused_where_it_makes_no_sense);
 	tcase_add_test(all, test_sixteen_members_open);
 	suite_add_tcase(made, all);

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_VARIABLES_H
+#define CEI_VARIABLES_H
+
+/* The environment's CEOVERLAP_*: which there are, and what to say of others. */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/report.h"
+
+/* A whole number from 0 to limit, in *ret_number, which stays as it is where the variable
+ * is unset or empty. CEOV_ERR_INVALID, raised: it is anything else. */
+int cei_variable_number(struct cei_report *report, const char *name, uint64_t limit,
+			uint64_t *ret_number);
+
+/* Whether the library, its tools, the Python package or the tests read a variable of this
+ * name, which need not end behind length. */
+int cei_variable_is_known(const char *name, size_t length);
+
+/* The name that is meant, as far as that can be guessed; else NULL. */
+const char *cei_variable_nearest(const char *name, size_t length);
+
+/* Warns of variables that nobody reads and of a CEOVERLAP_LOG that is no level. */
+void cei_variables_check(struct cei_report *report);
+
+#endif /* CEI_VARIABLES_H */
