@@ -68,7 +68,7 @@ struct bench_row {
 	int32_t         target;
 	uint64_t        bytes_per_rank;
 	uint64_t        chunk_bytes;    /* 0: not cut, or not known */
-	double          us_median;
+	double          us_median;      /* these, 0: not measured */
 	double          us_min;
 	double          us_p99;
 	double          gb_per_s;       /* 0: the test has no bandwidth */
@@ -146,10 +146,17 @@ int  bench_fail(const struct bench_rank *rank, int result, const char *what);
 
 struct json_object;
 
-void bench_report_head(FILE *out);
+void bench_report_head(FILE *out, int is_gpu);
 void bench_report_row(FILE *out, const struct bench_row *row);
+
+/* At least two digits that say something; 0: "-". */
+void bench_report_ratio(char *text, size_t n_bytes, double ratio);
 int  bench_report_json(const struct bench_options *options, const struct bench_row *rows,
 		       uint32_t n_rows, const char *machine);
+
+/* What is known of NCCL's NVLS, sums and copies by NVLink multicast, in this run; NULL:
+ * without NCCL. */
+const char *bench_report_nvls(const struct bench_options *options);
 
 /* Parts of JSON reports: when, where and with what; a number with 3 decimals; writing
  * the file, which releases the report. */

@@ -418,6 +418,15 @@ static int gpu_spin_stop(void *private)
 
 /* --- counting ------------------------------------------------------------ */
 
+/* What NCCL's NVLS needs. */
+static int has_multicast(const struct cei_cuda *cuda)
+{
+	int value = 0;
+
+	return !cuda->calls.device_attribute(&value, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED,
+					     cuda->gpus[0].device) && value;
+}
+
 static uint32_t gpu_count(char *ret_machine, size_t n_bytes)
 {
 	struct cei_report report;
@@ -430,9 +439,10 @@ static uint32_t gpu_count(char *ret_machine, size_t n_bytes)
 	if (!cei_cuda_open(&report, &cuda, &why)) {
 		n = cei_cuda_n_gpus(cuda);
 		snprintf(ret_machine, n_bytes, "%u GPUs of compute capability %d.%d, "
-			 "driver %d.%d", n, cuda->gpus[0].capability_major,
+			 "driver %d.%d%s", n, cuda->gpus[0].capability_major,
 			 cuda->gpus[0].capability_minor, cuda->version / 1000,
-			 cuda->version % 1000 / 10);
+			 cuda->version % 1000 / 10,
+			 has_multicast(cuda) ? "" : ", no NVLink multicast");
 		cei_cuda_close(cuda);
 	} else {
 		snprintf(ret_machine, n_bytes, "%s", why);

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bench_children.h"
 #include "bench_values.h"
 #include "config.h"
 
@@ -267,12 +268,13 @@ uint32_t bench_count_gpus(char *ret_machine, size_t n_bytes)
 	struct counted *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
 				      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	struct counted counted = { 0, "not known" };
-	pid_t child;
+	pid_t parent = getpid(), child;
 
 	if (shared != MAP_FAILED) {
 		fflush(NULL);
 		child = fork();
 		if (!child) {
+			bench_child_follow(parent);
 			count(shared);
 			_exit(EXIT_SUCCESS);
 		}

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "bench_options.h"
+#include "bench_output.h"
 #include "config.h"
 #include "topology/machine_cache.h"
 #include "topology/topology.h"
@@ -217,6 +218,8 @@ static int run(struct measure *m)
 {
 	int r;
 
+	if (bench_output_check(m->output) || bench_output_check(m->options->json_path))
+		return EXIT_FAILURE;
 	cei_report_init(&m->report, NULL, NULL);
 	m->deadline_ns = cei_deadline(m->options->timeout_s * UINT64_C(1000000000));
 	r = open_machine(m);

@@ -15,6 +15,12 @@
 
 enum matrix { MATRIX_RATE, MATRIX_T0, MATRIX_PLAIN, MATRIX_BOTH };
 
+/* Between nodes only the rate is measured. */
+static int has_t0(const struct cei_machine_link *known, const struct measure_link *link)
+{
+	return link->is_measured && known->t0_ns;
+}
+
 static double value_of(const struct measure *m, enum matrix matrix, uint32_t from,
 		       uint32_t to)
 {
@@ -23,7 +29,7 @@ static double value_of(const struct measure *m, enum matrix matrix, uint32_t fro
 
 	switch (matrix) {
 	case MATRIX_RATE:  return link->is_measured ? (double)known->bytes_per_s / 1e9 : -1;
-	case MATRIX_T0:    return link->is_measured ? (double)known->t0_ns / 1e3 : -1;
+	case MATRIX_T0:    return has_t0(known, link) ? (double)known->t0_ns / 1e3 : -1;
 	case MATRIX_PLAIN: return link->plain_gb_per_s > 0 ? link->plain_gb_per_s : -1;
 	case MATRIX_BOTH:  return link->both_gb_per_s > 0 ? link->both_gb_per_s : -1;
 	}
@@ -180,7 +186,10 @@ static struct json_object *sizes_to_json(const struct measure *m, uint32_t from,
 	for (size = 0; size < MEASURE_SIZES; size++) {
 		point = json_object_new_object();
 		add_integer(point, "bytes", bytes[size]);
-		bench_report_number(point, "us_median", link->median_us[size]);
+		if (link->median_us[size] > 0)
+			bench_report_number(point, "us_median", link->median_us[size]);
+		else
+			json_object_object_add(point, "us_median", NULL);
 		json_object_array_add(list, point);
 	}
 	return list;
@@ -196,7 +205,10 @@ static struct json_object *link_to_json(const struct measure *m, uint32_t from, 
 	add_place(m, object, "to", to);
 	add_string(object, "kind", cei_machine_link_kind_name(known->kind));
 	bench_report_number(object, "gb_per_s", (double)known->bytes_per_s / 1e9);
-	bench_report_number(object, "t0_us", (double)known->t0_ns / 1e3);
+	if (has_t0(known, link))
+		bench_report_number(object, "t0_us", (double)known->t0_ns / 1e3);
+	else
+		json_object_object_add(object, "t0_us", NULL);
 	add_integer(object, "rounds", link->n_rounds);
 	json_object_object_add(object, "sizes", sizes_to_json(m, from, to));
 	if (link->plain_gb_per_s > 0)

@@ -179,7 +179,10 @@ static struct json_object *times_to_json(const struct bench_overlap_times *times
 	bench_report_number(object, "us_min", times->us_min);
 	bench_report_number(object, "us_p99", times->us_p99);
 	bench_report_number(object, "thread_us", times->thread_us);
-	bench_report_number(object, "process_percent", times->process_percent);
+	if (times->process_percent > 0)
+		bench_report_number(object, "process_percent", times->process_percent);
+	else                            /* ranks are threads of one process */
+		json_object_object_add(object, "process_percent", NULL);
 	return object;
 }
 

@@ -4,6 +4,7 @@
 /* Rows as a text table and as JSON with provenance. */
 
 #include "bench.h"
+#include "bench_output.h"
 
 #include <json-c/json.h>
 #include <stdlib.h>
@@ -27,38 +28,45 @@ static const char *mode_name(enum bench_mode mode)
 	return "?";
 }
 
-void bench_report_head(FILE *out)
+void bench_report_head(FILE *out, int is_gpu)
 {
-	fprintf(out, "# times in us (max over ranks); vs X: time of X / time of ours, "
-		"above 1 is faster\n");
+	fprintf(out, "# times in us (max over ranks); vs X: time of X / time of ours, above 1: "
+		"ours is faster\n# raw: %s\n", is_gpu ? "the driver's calls, by hand"
+		: "memcpy in one thread, which hands nothing over and wakes nobody");
 	fprintf(out, "%-12s %-8s %-7s %5s %7s %11s %9s %9s %9s %8s %6s %7s %7s  %s\n",
 		"case", "mode", "trigger", "ranks", "pair", "bytes", "median", "min", "p99",
 		"GB/s", "vs raw", "vs ncSM", "vs ncCE", "data");
 }
 
-static void format_ratio(char *text, size_t n_bytes, double ratio)
+void bench_report_ratio(char *text, size_t n_bytes, double ratio)
 {
-	if (ratio > 0)
+	if (ratio >= 0.0995)
 		snprintf(text, n_bytes, "%.2f", ratio);
+	else if (ratio >= 0.0005)
+		snprintf(text, n_bytes, "%.3f", ratio);
 	else
-		snprintf(text, n_bytes, "-");
+		snprintf(text, n_bytes, ratio > 0 ? "<0.001" : "-");
 }
 
 void bench_report_row(FILE *out, const struct bench_row *row)
 {
-	char pair[16] = "-", rate[16] = "-", raw[16], sm[16], ce[16];
+	const double us[3] = { row->us_median, row->us_min, row->us_p99 };
+	char pair[16] = "-", rate[16] = "-", raw[16], sm[16], ce[16], times[3][16];
+	uint32_t i;
 
 	if (row->source >= 0)
 		snprintf(pair, sizeof(pair), "%d>%d", row->source, row->target);
 	if (row->gb_per_s > 0)
 		snprintf(rate, sizeof(rate), "%.1f", row->gb_per_s);
-	format_ratio(raw, sizeof(raw), row->ratio_raw);
-	format_ratio(sm, sizeof(sm), row->ratio_nccl_sm);
-	format_ratio(ce, sizeof(ce), row->ratio_nccl_ce);
-	fprintf(out, "%-12s %-8s %-7s %5u %7s %11llu %9.2f %9.2f %9.2f %8s %6s %7s %7s  %s\n",
+	for (i = 0; i < 3; i++)
+		snprintf(times[i], sizeof(times[i]), us[i] > 0 ? "%.2f" : "-", us[i]);
+	bench_report_ratio(raw, sizeof(raw), row->ratio_raw);
+	bench_report_ratio(sm, sizeof(sm), row->ratio_nccl_sm);
+	bench_report_ratio(ce, sizeof(ce), row->ratio_nccl_ce);
+	fprintf(out, "%-12s %-8s %-7s %5u %7s %11llu %9s %9s %9s %8s %6s %7s %7s  %s\n",
 		row->test, mode_name(row->mode), row->variant[0] ? row->variant : "-",
-		row->ranks, pair, (unsigned long long)row->bytes_per_rank, row->us_median,
-		row->us_min, row->us_p99, rate, raw, sm, ce,
+		row->ranks, pair, (unsigned long long)row->bytes_per_rank, times[0],
+		times[1], times[2], rate, raw, sm, ce,
 		row->verified > 0 ? "verified" : row->verified ? "unchecked" : "WRONG");
 }
 
@@ -74,6 +82,15 @@ static void add_ratio(struct json_object *object, const char *key, double value)
 {
 	if (value > 0)
 		bench_report_number(object, key, value);
+}
+
+/* null: there is none. */
+static void add_measured(struct json_object *object, const char *key, double value)
+{
+	if (value > 0)
+		bench_report_number(object, key, value);
+	else
+		json_object_object_add(object, key, NULL);
 }
 
 static struct json_object *row_to_json(const struct bench_row *row)
@@ -94,10 +111,10 @@ static struct json_object *row_to_json(const struct bench_row *row)
 			       json_object_new_int64((int64_t)row->bytes_per_rank));
 	json_object_object_add(object, "chunk_bytes",
 			       json_object_new_int64((int64_t)row->chunk_bytes));
-	bench_report_number(object, "us_median", row->us_median);
-	bench_report_number(object, "us_min", row->us_min);
-	bench_report_number(object, "us_p99", row->us_p99);
-	bench_report_number(object, "gb_per_s", row->gb_per_s);
+	add_measured(object, "us_median", row->us_median);
+	add_measured(object, "us_min", row->us_min);
+	add_measured(object, "us_p99", row->us_p99);
+	add_measured(object, "gb_per_s", row->gb_per_s);
 	json_object_object_add(object, "verified", row->verified < 0 ? NULL
 			       : json_object_new_boolean(row->verified));
 	add_ratio(object, "ratio_raw", row->ratio_raw);
@@ -131,6 +148,20 @@ static struct json_object *environment(void)
 	return object;
 }
 
+const char *bench_report_nvls(const struct bench_options *options)
+{
+	const char *text = getenv("NCCL_NVLS_ENABLE");
+	char *end;
+
+	if (options->force_host || options->without_nccl)
+		return NULL;
+	if (!text || !*text)
+		return "as NCCL chooses";
+	if (!strtol(text, &end, 0) && end != text)
+		return "off (NCCL_NVLS_ENABLE=0)";
+	return "as NCCL_NVLS_ENABLE says";
+}
+
 struct json_object *bench_report_provenance(const struct bench_options *options,
 					    const char *machine)
 {
@@ -138,6 +169,7 @@ struct json_object *bench_report_provenance(const struct bench_options *options,
 	struct utsname host;
 	char now[32];
 	time_t seconds = time(NULL);
+	const char *nvls;
 	struct tm utc;
 
 	gmtime_r(&seconds, &utc);
@@ -156,18 +188,23 @@ struct json_object *bench_report_provenance(const struct bench_options *options,
 	json_object_object_add(object, "warmup", json_object_new_int64(options->n_warmup));
 	json_object_object_add(object, "one_process",
 			       json_object_new_boolean(options->one_process));
+	nvls = bench_report_nvls(options);
+	json_object_object_add(object, "nccl_nvls",
+			       nvls ? json_object_new_string(nvls) : NULL);
 	json_object_object_add(object, "environment", environment());
 	return object;
 }
 
 int bench_report_write(const struct bench_options *options, struct json_object *report)
 {
-	int r = json_object_to_file_ext(options->json_path, report,
-					JSON_C_TO_STRING_PRETTY);
+	const char *text = json_object_to_json_string_ext(report, JSON_C_TO_STRING_PRETTY);
+	int r = -1;
 
-	if (r)
-		fprintf(stderr, "ceoverlap-bench: cannot write %s: %s\n", options->json_path,
-			json_util_get_last_err());
+	if (text)
+		r = bench_output_write(options->json_path, text);
+	else
+		fprintf(stderr, "ceoverlap-bench: no memory for the text of %s\n",
+			options->json_path);
 	json_object_put(report);
 	return r;
 }

@@ -9,8 +9,13 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "bench_children.h"
 #include "bench_group.h"
+#include "bench_output.h"
 #include "bench_options.h"
+#include "streams.h"
+
+#define REPORT_NS UINT64_C(120000000000)        /* a last wait, and the reports */
 
 /* --- rows ----------------------------------------------------------------- */
 
@@ -21,8 +26,7 @@ int sweep_add_row(struct sweep *sweep, const struct sweep_row *row)
 	sweep->rows[sweep->n_rows++] = *row;
 	sweep->n_bad_rows += row->verified == 0;
 	sweep_print_row(stdout, sweep, row);
-	fflush(stdout);
-	return 0;
+	return streams_flush() ? CEOV_ERR_SYSTEM : 0;
 }
 
 const char *sweep_place(const struct sweep *sweep, int32_t place)
@@ -275,31 +279,70 @@ static int choose_places(struct sweep *sweep)
 	return 0;
 }
 
-int bench_sweep_run(const struct bench_options *options, const struct sweep_options *own)
+/* In a process of its own, which may be killed at any time. */
+static int run(void *arg, uint32_t number)
 {
-	struct sweep *sweep = calloc(1, sizeof(*sweep));
+	struct sweep *sweep = arg;
 	int r;
 
-	if (!sweep)
-		return EXIT_FAILURE;
-	sweep->options = options;
-	sweep->own = own;
-	sweep->rows = calloc(SWEEP_ROWS_MAX, sizeof(*sweep->rows));
-	if (!sweep->rows || choose_places(sweep)) {
-		free(sweep->rows);
-		free(sweep);
-		return 2;
-	}
-	sweep->deadline_ns = cei_deadline(options->timeout_s * UINT64_C(1000000000));
-	printf("# ceoverlap-bench %s sweep: %u ranks on %s (%s), seed %llu\n",
-	       ceov_version(), sweep->n_ranks, sweep->is_gpu ? "GPUs" : "host memory",
-	       sweep->machine, (unsigned long long)options->seed);
+	(void)number;
 	sweep_print_head(stdout);
 	r = sweep_open(sweep);
 	if (!r)
 		r = run_tests(sweep);
 	r = report(sweep) || r ? EXIT_FAILURE : EXIT_SUCCESS;
 	sweep_close(sweep);
+	return r;
+}
+
+static int run_in_child(struct sweep *sweep)
+{
+	uint64_t timeout_ns = sweep->options->timeout_s * UINT64_C(1000000000);
+	struct bench_children children;
+	_Atomic int failed = 0;
+	int r;
+
+	if (bench_children_begin(&children, "the sweep's process"))
+		return EXIT_FAILURE;
+	sweep->folder = children.folder;
+	sweep->deadline_ns = cei_deadline(timeout_ns);
+	r = bench_children_start(&children, run, sweep);
+	/* the sweep looks at its deadline by itself, and then writes reports */
+	if (!r)
+		r = bench_children_wait(&children, sweep->deadline_ns + REPORT_NS, &failed);
+	bench_children_end(&children);
+	return r ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+/* All that it will write, before what takes long: 0, or -1, told. */
+static int check_outputs(const struct bench_options *options, const struct sweep_options *own)
+{
+	if (bench_output_check(own->html_path) || bench_output_check(own->csv_path) ||
+	    bench_output_check(options->json_path))
+		return -1;
+	return bench_output_check(options->trace_path);
+}
+
+int bench_sweep_run(const struct bench_options *options, const struct sweep_options *own)
+{
+	struct sweep *sweep;
+	int r = 2;
+
+	if (check_outputs(options, own))
+		return EXIT_FAILURE;
+	sweep = calloc(1, sizeof(*sweep));
+	if (!sweep)
+		return EXIT_FAILURE;
+	sweep->options = options;
+	sweep->own = own;
+	sweep->rows = calloc(SWEEP_ROWS_MAX, sizeof(*sweep->rows));
+	if (sweep->rows && !choose_places(sweep)) {
+		printf("# ceoverlap-bench %s sweep: %u ranks on %s (%s), seed %llu\n",
+		       ceov_version(), sweep->n_ranks, sweep->is_gpu ? "GPUs" : "host memory",
+		       sweep->machine, (unsigned long long)options->seed);
+		r = run_in_child(sweep);
+	}
+	free(sweep->rows);
 	free(sweep);
 	return r;
 }

@@ -120,6 +120,7 @@ struct sweep {
 	uint32_t                    n_places;   /* and the host, the last one */
 	char                        machine[256];
 	char                        place_names[SWEEP_PLACES_MAX][24];
+	const char                 *folder;     /* for files that are not the user's */
 	uint64_t                    deadline_ns;
 	ceov_context               *context;    /* of all places */
 	ceov_context               *group;      /* of the ranks, without the host */

@@ -6,12 +6,12 @@
  * without a network and without scripts, in light and in dark, on paper too.
  */
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/utsname.h>
 #include <time.h>
 
+#include "bench_output.h"
 #include "bench_sweep.h"
 
 static const char *const style =
@@ -357,14 +357,12 @@ static void load(FILE *out, const struct sweep *sweep)
 
 int sweep_write_html(const struct sweep *sweep, const char *path)
 {
-	FILE *out = fopen(path, "w");
-	int failed;
+	struct bench_output output;
+	FILE *out;
 
-	if (!out) {
-		fprintf(stderr, "ceoverlap-bench: cannot write %s: %s\n", path,
-			strerror(errno));
+	if (bench_output_open(&output, path))
 		return -1;
-	}
+	out = output.stream;
 	fprintf(out, "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n"
 		"<head>\n<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" "
 		"content=\"width=device-width, initial-scale=1\"/>\n"
@@ -382,9 +380,5 @@ int sweep_write_html(const struct sweep *sweep, const char *path)
 	fputs("<section id=\"rows\"><details><summary>All rows</summary>\n", out);
 	table(out, sweep, NULL);
 	fputs("</details></section>\n</main>\n</body>\n</html>\n", out);
-	failed = ferror(out);
-	if (!fclose(out) && !failed)
-		return 0;
-	fprintf(stderr, "ceoverlap-bench: cannot write %s: %s\n", path, strerror(errno));
-	return -1;
+	return bench_output_close(&output);
 }

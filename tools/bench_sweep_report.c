@@ -3,11 +3,11 @@
 
 /* The sweep's rows as text, CSV and JSON. */
 
-#include <errno.h>
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <string.h>
 
+#include "bench_output.h"
 #include "bench_sweep.h"
 
 #define SCHEMA_VERSION 1
@@ -60,6 +60,7 @@ static void print_shares(FILE *out, const struct sweep_row *row)
 void sweep_print_row(FILE *out, const struct sweep *sweep, const struct sweep_row *row)
 {
 	char pair[64] = "-", chunk[24] = "default", rate[24], model[24], raw[24], direct[24];
+	char times[3][24];
 
 	if (row->source >= 0)
 		snprintf(pair, sizeof(pair), "%s>%s", sweep_place(sweep, row->source),
@@ -68,12 +69,14 @@ void sweep_print_row(FILE *out, const struct sweep *sweep, const struct sweep_ro
 		snprintf(chunk, sizeof(chunk), "-");
 	else if (row->chunk_bytes)
 		snprintf(chunk, sizeof(chunk), "%" PRIu64, row->chunk_bytes);
-	fprintf(out, "%-11s %-13s %-12s %11" PRIu64 " %9s %6u %10.2f %10.2f %10.2f %8s %10s "
+	bench_report_ratio(raw, sizeof(raw), row->ratio_raw);
+	bench_report_ratio(direct, sizeof(direct), row->ratio_direct);
+	fprintf(out, "%-11s %-13s %-12s %11" PRIu64 " %9s %6u %10s %10s %10s %8s %10s "
 		"%6s %6s  %s\n", row->test, row->way, pair, row->bytes, chunk,
-		row->in_flight, row->us_median, row->us_min, row->us_p99,
+		row->in_flight, figure(times[0], "%.2f", row->us_median),
+		figure(times[1], "%.2f", row->us_min), figure(times[2], "%.2f", row->us_p99),
 		figure(rate, "%.2f", row->gb_per_s), figure(model, "%.2f", row->expected_us),
-		figure(raw, "%.2f", row->ratio_raw),
-		figure(direct, "%.2f", row->ratio_direct),
+		raw, direct,
 		row->verified > 0 ? "verified" : row->verified ? "unchecked" : "WRONG");
 	print_shares(out, row);
 	if (row->bound_median > 0)
@@ -123,49 +126,50 @@ void sweep_print_matrix(FILE *out, const struct sweep *sweep)
 
 /* --- CSV ------------------------------------------------------------------ */
 
+/* Empty: not measured. */
+static void csv_figure(FILE *out, const char *format, double value)
+{
+	if (value > 0)
+		fprintf(out, format, value);
+	fputc(',', out);
+}
+
 static void csv_row(FILE *out, const struct sweep *sweep, const struct sweep_row *row)
 {
 	uint32_t i;
 
-	fprintf(out, "%s,%s,%s,%s,%" PRIu64 ",%" PRIu64 ",%u,%u,%.3f,%.3f,%.3f,%.4f,%.3f,%.4f,"
-		"%.4f,%.4f,%.4f,%s,", row->test, row->way, sweep_place(sweep, row->source),
-		sweep_place(sweep, row->target), row->bytes, row->chunk_bytes,
-		row->in_flight, row->n_samples, row->us_median, row->us_min, row->us_p99,
-		row->gb_per_s, row->expected_us, row->ratio_raw, row->ratio_direct,
-		row->bound_median, row->bound_max,
-		row->verified > 0 ? "yes" : row->verified ? "unchecked" : "no");
+	fprintf(out, "%s,%s,%s,%s,%" PRIu64 ",%" PRIu64 ",%u,%u,", row->test, row->way,
+		sweep_place(sweep, row->source), sweep_place(sweep, row->target), row->bytes,
+		row->chunk_bytes, row->in_flight, row->n_samples);
+	csv_figure(out, "%.3f", row->us_median);
+	csv_figure(out, "%.3f", row->us_min);
+	csv_figure(out, "%.3f", row->us_p99);
+	csv_figure(out, "%.4f", row->gb_per_s);
+	csv_figure(out, "%.3f", row->expected_us);
+	csv_figure(out, "%.4f", row->ratio_raw);
+	csv_figure(out, "%.4f", row->ratio_direct);
+	csv_figure(out, "%.4f", row->bound_median);
+	csv_figure(out, "%.4f", row->bound_max);
+	fprintf(out, "%s,", row->verified > 0 ? "yes" : row->verified ? "unchecked" : "no");
 	for (i = 0; i < row->n_shares; i++)
 		fprintf(out, "%s%s:%" PRIu64, i ? ";" : "", row->shares[i].way,
 			row->shares[i].bytes);
 	fputc('\n', out);
 }
 
-static int close_file(FILE *out, const char *path)
-{
-	int failed = ferror(out);
-
-	if (!fclose(out) && !failed)
-		return 0;
-	fprintf(stderr, "ceoverlap-bench: cannot write %s: %s\n", path, strerror(errno));
-	return -1;
-}
-
 int sweep_write_csv(const struct sweep *sweep, const char *path)
 {
-	FILE *out = fopen(path, "w");
+	struct bench_output output;
 	uint32_t i;
 
-	if (!out) {
-		fprintf(stderr, "ceoverlap-bench: cannot write %s: %s\n", path,
-			strerror(errno));
+	if (bench_output_open(&output, path))
 		return -1;
-	}
-	fprintf(out, "test,way,source,target,bytes,chunk_bytes,in_flight,samples,us_median,"
-		"us_min,us_p99,gb_per_s,expected_us,ratio_raw,ratio_direct,bound_median,"
-		"bound_max,verified,shares\n");
+	fprintf(output.stream, "test,way,source,target,bytes,chunk_bytes,in_flight,samples,"
+		"us_median,us_min,us_p99,gb_per_s,expected_us,ratio_raw,ratio_direct,"
+		"bound_median,bound_max,verified,shares\n");
 	for (i = 0; i < sweep->n_rows; i++)
-		csv_row(out, sweep, &sweep->rows[i]);
-	return close_file(out, path);
+		csv_row(output.stream, sweep, &sweep->rows[i]);
+	return bench_output_close(&output);
 }
 
 /* --- JSON ----------------------------------------------------------------- */

@@ -51,19 +51,16 @@ static int with_trace(struct sweep *sweep, const char *path, struct sweep_job *j
 
 int sweep_timeline(struct sweep *sweep)
 {
-	char path[] = "/tmp/ceoverlap-trace-XXXXXX";
 	struct sweep_job *job;
-	int fd, r;
+	char path[128];
+	int r;
 
 	if (sweep->n_ranks < 2)
 		return 0;
-	fd = mkstemp(path);
 	job = calloc(1, sizeof(*job));
-	if (fd < 0 || !job) {
-		free(job);
-		return sweep_fail(sweep, NULL, CEOV_ERR_SYSTEM, "a file for the trace");
-	}
-	(void)close(fd);
+	if (!job)
+		return CEOV_ERR_NO_MEMORY;
+	snprintf(path, sizeof(path), "%s/trace", sweep->folder);
 	sweep->timeline_bytes = sweep->is_gpu ? UINT64_C(16) << 20 : UINT64_C(1) << 20;
 	sweep_collective(sweep, SWEEP_GATHER, sweep->timeline_bytes, job);
 	sweep_progress(sweep, "timeline of one all-gather");

@@ -112,7 +112,6 @@ void sweep_close(struct sweep *sweep)
 		bench_device_close(sweep->devices[i]);
 	ceov_close(sweep->group);
 	ceov_close(sweep->context);
-	free(sweep->rows);
 }
 
 /* --- memory --------------------------------------------------------------- */

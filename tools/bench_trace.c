@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench_output.h"
+
 static void part_path(char *text, size_t n_bytes, const char *path, uint32_t rank)
 {
 	snprintf(text, n_bytes, "%s.rank%u", path, rank);
@@ -54,9 +56,10 @@ static struct json_object *read_part(const char *path, uint32_t rank)
 int bench_trace_merge(const char *path, uint32_t n_ranks)
 {
 	struct json_object *whole = NULL, *object;
+	const char *text;
 	char part[4096];
 	uint32_t i;
-	int r = 0;
+	int r;
 
 	for (i = 0; i < n_ranks; i++) {
 		object = read_part(path, i);
@@ -69,11 +72,10 @@ int bench_trace_merge(const char *path, uint32_t n_ranks)
 	}
 	if (!whole)
 		return 0;
-	if (json_object_to_file_ext(path, whole, JSON_C_TO_STRING_PLAIN)) {
-		fprintf(stderr, "ceoverlap-bench: cannot write the trace %s: %s\n", path,
-			json_util_get_last_err());
-		r = -1;
-	}
+	text = json_object_to_json_string_ext(whole, JSON_C_TO_STRING_PLAIN);
+	if (!text)
+		fprintf(stderr, "ceoverlap-bench: no memory for the trace %s\n", path);
+	r = text ? bench_output_write(path, text) : -1;
 	json_object_put(whole);
 	for (i = 0; !r && i < n_ranks; i++) {
 		part_path(part, sizeof(part), path, i);

@@ -7,17 +7,17 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "bench_children.h"
+#include "bench_output.h"
 #include "bench_overlap.h"
 #include "bench_trace.h"
+#include "streams.h"
 
 struct bench_shared {
 	_Atomic uint32_t n_arrived;     /* barrier: of this round */
@@ -42,6 +42,7 @@ struct run {
 	uint32_t                        n_ranks;
 	uint32_t                        n_gpus; /* 0: host memory */
 	char                            group[96];
+	struct bench_children           children;
 };
 
 struct thread_rank {
@@ -139,12 +140,19 @@ uint64_t bench_take_wrong(struct bench_rank *rank, uint32_t mode)
 	return atomic_exchange(&rank->shared->n_wrong[mode], 0);
 }
 
+/* Nobody measures for an hour what nobody will read. */
+static void flush_row(struct bench_rank *rank)
+{
+	if (streams_flush())
+		bench_fail(rank, CEOV_ERR_SYSTEM, "printing a row");
+}
+
 void bench_add_row(struct bench_rank *rank, const struct bench_row *row)
 {
 	struct bench_shared *shared = rank->shared;
 
 	bench_report_row(stdout, row);
-	fflush(stdout);
+	flush_row(rank);
 	shared->n_bad_rows += row->verified == 0;
 	if (shared->n_rows < BENCH_ROWS_MAX)
 		shared->rows[shared->n_rows++] = *row;
@@ -157,7 +165,7 @@ void bench_add_overlap_row(struct bench_rank *rank, const struct bench_overlap_r
 	struct bench_shared *shared = rank->shared;
 
 	bench_overlap_report_row(stdout, row);
-	fflush(stdout);
+	flush_row(rank);
 	shared->n_bad_rows += row->verified == 0;
 	if (shared->n_rows < OVERLAP_ROWS_MAX)
 		shared->overlap_rows[shared->n_rows++] = *row;
@@ -246,8 +254,9 @@ static int open_context(struct run *run, uint32_t first, uint32_t n_members,
 	return ceov_open(&config, ret_context);
 }
 
-static int process_main(struct run *run, uint32_t number)
+static int process_main(void *arg, uint32_t number)
 {
+	struct run *run = arg;
 	ceov_context *context = NULL;
 	struct bench_rank rank = make_rank(run, number, NULL);
 	int r;
@@ -255,6 +264,8 @@ static int process_main(struct run *run, uint32_t number)
 	r = open_context(run, number, 1, &context);
 	if (r)
 		return bench_fail(&rank, r, "ceov_open") ? EXIT_FAILURE : EXIT_SUCCESS;
+	if (!number)            /* all have met: nothing is left should we be killed */
+		bench_children_remove_folder(&run->children);
 	rank.context = context;
 	r = run_cases(run, &rank);
 	if (!r)
@@ -263,56 +274,21 @@ static int process_main(struct run *run, uint32_t number)
 	return r ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* Waits for all; when one fails the others are told, and after 5 s killed. */
-static int reap(struct run *run, pid_t *children, uint32_t n)
-{
-	uint64_t kill_at = run->shared->deadline_ns + UINT64_C(5000000000);
-	uint32_t i, n_left = n;
-	int status, r = EXIT_SUCCESS;
-
-	while (n_left) {
-		for (i = 0; i < n; i++) {
-			if (!children[i] || waitpid(children[i], &status, WNOHANG) <= 0)
-				continue;
-			children[i] = 0;
-			n_left--;
-			if (WIFEXITED(status) && !WEXITSTATUS(status))
-				continue;
-			r = EXIT_FAILURE;
-			if (WIFSIGNALED(status))
-				fprintf(stderr, "ceoverlap-bench: rank %u: ended by signal "
-					"%d\n", i, WTERMSIG(status));
-			atomic_store(&run->shared->failed, CEOV_ERR_PEER_LOST);
-			if (kill_at > cei_now_ns() + UINT64_C(20000000000))
-				kill_at = cei_now_ns() + UINT64_C(20000000000);
-		}
-		for (i = 0; cei_now_ns() > kill_at && i < n; i++)
-			if (children[i])
-				kill(children[i], SIGKILL);
-		usleep(2000);
-	}
-	return r;
-}
-
 static int run_processes(struct run *run)
 {
-	pid_t children[BENCH_RANKS_MAX] = { 0 };
 	uint32_t i;
+	int r;
 
-	fflush(NULL);
 	for (i = 0; i < run->n_ranks; i++) {
-		children[i] = fork();
-		if (children[i] < 0) {
-			fprintf(stderr, "ceoverlap-bench: fork: %s\n", strerror(errno));
-			atomic_store(&run->shared->failed, CEOV_ERR_SYSTEM);
-			children[i] = 0;
-			(void)reap(run, children, i);
-			return EXIT_FAILURE;
-		}
-		if (!children[i])
-			_exit(process_main(run, i));
+		if (!bench_children_start(&run->children, process_main, run))
+			continue;
+		/* seq_cst, as in bench_meet() */
+		atomic_store(&run->shared->failed, CEOV_ERR_SYSTEM);
+		break;
 	}
-	return reap(run, children, run->n_ranks);
+	r = bench_children_wait(&run->children, run->shared->deadline_ns,
+				&run->shared->failed);
+	return i < run->n_ranks ? EXIT_FAILURE : r;
 }
 
 static void *thread_main(void *arg)
@@ -325,14 +301,16 @@ static void *thread_main(void *arg)
 }
 
 /* In a child, so that the parent, which reports, holds no GPU. */
-static int threads_main(struct run *run)
+static int threads_main(void *arg, uint32_t number)
 {
+	struct run *run = arg;
 	struct thread_rank ranks[BENCH_RANKS_MAX];
 	ceov_context *context = NULL;
 	struct bench_rank first = make_rank(run, 0, NULL);
 	uint32_t i, n = 0;
 	int r = open_context(run, 0, run->n_ranks, &context);
 
+	(void)number;
 	if (r)
 		return bench_fail(&first, r, "ceov_open") ? EXIT_FAILURE : EXIT_SUCCESS;
 	for (i = 0; i < run->n_ranks; i++) {
@@ -354,15 +332,10 @@ static int threads_main(struct run *run)
 
 static int run_threads(struct run *run)
 {
-	pid_t child;
-
-	fflush(NULL);
-	child = fork();
-	if (!child)
-		_exit(threads_main(run));
-	if (child < 0)
+	if (bench_children_start(&run->children, threads_main, run))
 		return EXIT_FAILURE;
-	return reap(run, &child, 1);
+	return bench_children_wait(&run->children, run->shared->deadline_ns,
+				   &run->shared->failed);
 }
 
 static int choose_ranks(struct run *run, char *machine, size_t n_bytes)
@@ -404,56 +377,90 @@ static int write_json(const struct run *run, const char *machine)
 	return bench_report_json(run->options, shared->rows, shared->n_rows, machine);
 }
 
+static void print_head(const struct run *run, const char *machine)
+{
+	const struct bench_options *options = run->options;
+
+	printf("# ceoverlap-bench %s: %u ranks on %s (%s), seed %llu\n", ceov_version(),
+	       run->n_ranks, run->n_gpus ? "GPUs" : "host memory", machine,
+	       (unsigned long long)options->seed);
+	if (run->n_gpus && run->n_gpus < run->n_ranks)
+		printf("# ranks share GPUs: rank r is on GPU r %% %u\n", run->n_gpus);
+	if (run->n_gpus && bench_report_nvls(options))
+		printf("# NVLS (NVLink multicast) in NCCL's rows: %s\n",
+		       bench_report_nvls(options));
+	if (!run->n_gpus)
+		printf("# host memory stands in for GPUs: what the rows show is that all bytes "
+		       "arrive; their times are this processor's\n");
+}
+
+/* What ran; 0, or EXIT_FAILURE, told. */
+static int judge(const struct run *run)
+{
+	const struct bench_shared *shared = run->shared;
+
+	if (!shared->n_rows)
+		fprintf(stderr, "ceoverlap-bench: nothing ran\n");
+	if (shared->n_bad_rows)
+		fprintf(stderr, "ceoverlap-bench: %d rows with wrong data\n",
+			shared->n_bad_rows);
+	return !shared->n_rows || shared->n_bad_rows ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+/* Reports are written after failures, too: they say what there is. After a signal there are
+ * none. */
+static int run_and_report(struct run *run, const char *machine)
+{
+	const struct bench_options *options = run->options;
+	int r = options->one_process ? run_threads(run) : run_processes(run);
+
+	if (run->children.ended_by)
+		return EXIT_FAILURE;
+	if (options->trace_path && bench_trace_merge(options->trace_path, run->n_ranks))
+		r = EXIT_FAILURE;
+	if (judge(run))
+		r = EXIT_FAILURE;
+	if (options->json_path && write_json(run, machine))
+		r = EXIT_FAILURE;
+	return r;
+}
+
 int bench_world_run(const struct bench_options *options,
 		    const struct bench_case *const *cases, uint32_t n_cases)
 {
 	const struct bench_case *chosen[32];
 	struct run run = { .options = options, .cases = chosen };
-	char machine[256], folder[] = "/tmp/ceoverlap-bench-XXXXXX";
+	char machine[256];
 	uint32_t i;
 	int r;
 
+	if (bench_output_check(options->json_path) || bench_output_check(options->trace_path))
+		return EXIT_FAILURE;
 	if (choose_ranks(&run, machine, sizeof(machine)))
 		return 2;
-	printf("# ceoverlap-bench %s: %u ranks on %s (%s), seed %llu\n", ceov_version(),
-	       run.n_ranks, run.n_gpus ? "GPUs" : "host memory", machine,
-	       (unsigned long long)options->seed);
-	if (run.n_gpus && run.n_gpus < run.n_ranks)
-		printf("# ranks share GPUs: rank r is on GPU r %% %u\n", run.n_gpus);
+	print_head(&run, machine);
 	for (i = 0; i < n_cases; i++)
 		if (fits(&run, cases[i]))
 			chosen[run.n_cases++] = cases[i];
 	run.shared = mmap(NULL, sizeof(*run.shared), PROT_READ | PROT_WRITE,
 			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (run.shared == MAP_FAILED || !mkdtemp(folder)) {
-		fprintf(stderr, "ceoverlap-bench: shared memory or folder: %s\n",
-			strerror(errno));
+	if (run.shared == MAP_FAILED) {
+		fprintf(stderr, "ceoverlap-bench: shared memory: %s\n", strerror(errno));
 		return EXIT_FAILURE;
 	}
-	snprintf(run.group, sizeof(run.group), "%s/group", folder);
+	if (bench_children_begin(&run.children, options->one_process ? "the ranks' process"
+				 : "rank"))
+		return EXIT_FAILURE;
+	snprintf(run.group, sizeof(run.group), "%s/group", run.children.folder);
 	run.shared->deadline_ns = cei_deadline(options->timeout_s * UINT64_C(1000000000));
 	if (options->overlap)
 		bench_overlap_report_head(stdout);
 	else
-		bench_report_head(stdout);
+		bench_report_head(stdout, run.n_gpus != 0);
 	if (options->trace_path)        /* each process writes its own file */
 		setenv("CEOVERLAP_TRACE", options->trace_path, 1);
-	r = options->one_process ? run_threads(&run) : run_processes(&run);
-	if (options->trace_path && bench_trace_merge(options->trace_path, run.n_ranks))
-		r = EXIT_FAILURE;
-	unlink(run.group);
-	rmdir(folder);
-	if (!run.shared->n_rows) {
-		fprintf(stderr, "ceoverlap-bench: nothing ran\n");
-		r = EXIT_FAILURE;
-	}
-	if (run.shared->n_bad_rows) {
-		fprintf(stderr, "ceoverlap-bench: %d rows with wrong data\n",
-			run.shared->n_bad_rows);
-		r = EXIT_FAILURE;
-	}
-	if (options->json_path && write_json(&run, machine))
-		r = EXIT_FAILURE;
+	r = run_and_report(&run, machine);
+	bench_children_end(&run.children);
 	munmap(run.shared, sizeof(*run.shared));
 	return r;
 }

@@ -12,6 +12,7 @@
 #include "bench_overlap.h"
 #include "bench_sweep.h"
 #include "config.h"
+#include "streams.h"
 
 const struct bench_case bench_cases[] = {
 	{ "p2p", "every pair of ranks, one transfer at a time", 1, 2, 0, bench_p2p },
@@ -133,6 +134,7 @@ int main(int argc, char **argv)
 	const struct bench_case *chosen[BENCH_CASES_MAX];
 	uint32_t n;
 
+	streams_begin();
 	argp_err_exit_status = 2;
 	if (argc > 1 && !strcmp(argv[1], "overlap"))
 		return bench_overlap_main(argc - 1, argv + 1);

@@ -13,6 +13,7 @@
 #include "topology/route.h"
 #include "topology/topology.h"
 #include "config.h"
+#include "streams.h"
 
 #define SCHEMA_VERSION      1
 #define ROUTE_BYTES_DEFAULT (UINT64_C(256) << 20)
@@ -218,10 +219,6 @@ static int work(struct info *info)
 	r = info->as_json && info->sections ? print_json(info) : print_text(info);
 	if (r < 0)
 		return 2;
-	if (fflush(stdout) || ferror(stdout)) {
-		fprintf(stderr, "ceoverlap-info: cannot write: %s\n", strerror(errno));
-		return EXIT_FAILURE;
-	}
 	return r ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
@@ -242,6 +239,7 @@ int main(int argc, char **argv)
 	struct info info = { .route_bytes = ROUTE_BYTES_DEFAULT };
 	int status;
 
+	streams_begin();
 	argp_err_exit_status = 2;
 	take_environment(&info);
 	if (argp_parse(&argp, argc, argv, 0, NULL, &info))
