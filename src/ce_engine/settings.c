@@ -19,6 +19,9 @@
 /* What is left for a context's number behind it. */
 #define TRACE_PATH_MAX (sizeof(((struct cei_site *)NULL)->trace_path) - sizeof(".4294967295"))
 
+/* No driver counts further. */
+#define GPU_MAX 1023u
+
 /* strtoul() alone would take signs and spaces. */
 static int is_digit(char c)
 {
@@ -53,7 +56,7 @@ static int place_from(struct cei_report *report, struct ceov_place *ret_place,
 	errno = 0;
 	number = strncmp(text, "gpu:", 4) ? 0 : strtoul(text + 4, &end, 10);
 	if (strncmp(text, "gpu:", 4) || !is_digit(text[4]) || *end || errno ||
-	    number > 1023)
+	    number > GPU_MAX)
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
 				 "CEOVERLAP_PLACE is '%s', must be 'host' or 'gpu:N'", text);
 	ret_place->kind = CEOV_PLACE_GPU;
@@ -137,6 +140,26 @@ static int check_members(const ceov_context *context)
 	return 0;
 }
 
+/* Of members that the caller names; one from the environment may be open still. */
+static int check_indices(ceov_context *context)
+{
+	const struct ceov_place *place;
+	uint32_t i;
+
+	for (i = 0; i < context->site.n_members; i++) {
+		place = &context->site.members[i].place;
+		if (place->kind == CEOV_PLACE_HOST && place->index)
+			return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+					 "ceov_open: member %u is on the host and has "
+					 "place.index %u, must be 0", i, place->index);
+		if (place->kind == CEOV_PLACE_GPU && place->index > GPU_MAX)
+			return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+					 "ceov_open: member %u wants GPU %u, must be 0 to %u",
+					 i, place->index, GPU_MAX);
+	}
+	return 0;
+}
+
 static int members_from_config(ceov_context *context, const struct ceov_config *config)
 {
 	struct cei_site *site = &context->site;
@@ -149,7 +172,7 @@ static int members_from_config(ceov_context *context, const struct ceov_config *
 	site->n_members = config->n_members;
 	memcpy(site->members, config->members,
 	       config->n_members * sizeof(*config->members));
-	return 0;
+	return check_indices(context);
 }
 
 /* How many contexts of this process, this one included, have had that path for their
@@ -207,6 +230,10 @@ int cei_settings_load(ceov_context *context, const struct ceov_config *config,
 	if (!config)
 		config = &none;
 	site->report = &context->report;
+	if (config->progress_by_caller != 0 && config->progress_by_caller != 1)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_open: progress_by_caller is %d, must be 0 or 1",
+				 config->progress_by_caller);
 	site->progress_by_caller = config->progress_by_caller;
 	context->max_chunk_bytes = config->max_chunk_bytes ? config->max_chunk_bytes
 		: CEI_CHUNK_DEFAULT_BYTES;

@@ -211,7 +211,21 @@ START_TEST(test_config_is_refused_where_it_makes_no_sense)
 	members[1].rank = 1;
 	members[1].place.kind = (enum ceov_place_kind)7;
 	refused(&config, "member 1 has no valid place", NULL);
+	members[1].place.kind = CEOV_PLACE_GPU;
+	members[1].place.index = CEOV_NOBODY;
+	refused(&config, "member 1 wants GPU", "0 to 1023");
 	members[1].place.kind = CEOV_PLACE_HOST;
+	members[1].place.index = 3;
+	refused(&config, "member 1 is on the host", "place.index 3");
+	members[1].place.index = 0;
+	members[0].place.index = CEOV_NOBODY;   /* not the same as to name no member */
+	refused(&config, "member 0 is on the host", NULL);
+	members[0].place.index = 0;
+	config.progress_by_caller = 7;
+	refused(&config, "progress_by_caller is 7", "0 or 1");
+	config.progress_by_caller = -1;
+	refused(&config, "progress_by_caller is -1", "0 or 1");
+	config.progress_by_caller = 0;
 	ck_assert_int_eq(ceov_open(&config, &context), 0);
 	ceov_close(context);
 }
