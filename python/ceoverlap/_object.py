@@ -154,8 +154,6 @@ class Object(NotCopied):
         handle = self._handle
         if handle is None:
             raise errors.StateError(f"this {type(self).__name__} is closed")
-        if self._context._handle is None:
-            raise self._context._closed_error()
         return handle
 
     def _invoke(self, name: str, *arguments, is_long: bool = False) -> int:

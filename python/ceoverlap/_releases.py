@@ -59,22 +59,23 @@ class Releases:
             record.turn.pop()
         except IndexError:
             return record.is_gone
+        is_known = True                 # whether C has released it
         try:
-            is_used = (self._is_busy(record) or
-                       self._invoke(record.call, record.value) == _abi.CEOV_PENDING)
+            if not self._is_busy(record):
+                is_known = False
+                record.is_gone = self._invoke(record.call, record.value) != _abi.CEOV_PENDING
+                is_known = True
         except errors.CeoverlapError:
-            record.turn.append(None)
+            is_known = True
             if not self.is_open:        # closed meanwhile
                 return self._handle is None
             raise
-        if is_used:
-            record.turn.append(None)
-            return False
-        record.is_gone = True
-        if record.below is not None:
+        finally:
+            if is_known and not record.is_gone:
+                record.turn.append(None)
+        if record.is_gone and record.below is not None:
             record.below.above.discard(record)
-        record.kept = None
-        return True
+        return record.is_gone
 
     def _is_idle(self, record: Handle) -> bool:
         """Whether its release would not wait; also where another thread releases it."""

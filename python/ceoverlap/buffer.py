@@ -235,11 +235,8 @@ class Buffer(_object.Object):
         None: not from there, or floating."""
         context = self._context
         handle = self._open_handle()
-        context._go_in()
-        try:
+        with context._entered():
             return _abi.lib.ceov_buffer_base(handle, context._own(rank))
-        finally:
-            context._go_out()
 
     def view(self, dtype="uint8", shape: Optional[Sequence[int]] = None,
              offset_bytes: int = 0):

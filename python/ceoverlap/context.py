@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import _thread
 import atexit
+import contextlib
 import ctypes
 import functools
 import logging
@@ -13,7 +14,7 @@ import os
 import threading
 import weakref
 from dataclasses import dataclass
-from typing import Callable, Iterable, List, Optional, Sequence, Set, Tuple, Union
+from typing import Callable, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
 from . import _abi, _gpus, _lasting, _log, _object, errors
 from ._releases import Releases
@@ -102,9 +103,9 @@ class Context(_object.NotCopied, Releases):
         self._deadline_s = deadline_s
         self._objects: weakref.WeakSet = weakref.WeakSet()
         Releases.__init__(self)
-        self._renew_gate()
-        self._n_inside = 0              # calls in the library; guarded by _gate
-        self._is_closing = False        # likewise
+        self._lock = threading.Lock()   # of _is_closing's rise
+        self._inside: set = set()       # a token for each call in the library; see _outcome()
+        self._is_closing = False
         self._is_forked = False
         self._is_given_up = False       # while it was being opened
         self._latest: Optional[errors.Failure] = None
@@ -237,28 +238,11 @@ class Context(_object.NotCopied, Releases):
 
     # --- calls into the library ------------------------------------------------------
 
-    def _renew_gate(self) -> None:
-        self._lock = threading.RLock()  # a finalizer may call in where this thread holds it
-        self._gate = threading.Condition(self._lock)
-
-    def _go_in(self) -> int:
-        with self._lock:                # the gate's, by the shorter way
-            if self._handle is None or self._is_closing:
-                raise self._closed_error()
-            self._n_inside += 1
-            return self._handle
-
     def _closed_error(self) -> errors.CeoverlapError:
         if self._is_forked:
             return errors.ForkedError("this context was opened by the parent process: open "
                                       "one here")
         return errors.StateError("this Context is closed")
-
-    def _go_out(self) -> None:
-        with self._lock:
-            self._n_inside -= 1
-            if self._is_closing:
-                self._gate.notify_all()
 
     def _invoke(self, name: str, *arguments, is_long: bool = False,
                 stop: Optional[Callable[[], None]] = None) -> int:
@@ -278,20 +262,41 @@ class Context(_object.NotCopied, Releases):
         return result
 
     def _outcome(self, name: str, checked: list):
-        """Of a call: its result, its failure, and the lines that it wrote on this thread."""
-        handle = self._go_in()
+        """Of a call: its result, its failure, and the lines that it wrote on this thread.
+
+        close() stops calls and then waits for tokens to go; here the token comes, and then the
+        look for close(). An interrupt anywhere in the block takes the token away."""
+        inside, token = self._inside, object()
         result, failure = 0, None
         outer = _log.begin_call()
         try:
+            inside.add(token)
+            handle = self._open_handle()
             if checked[0] is None:
                 checked[0] = handle
             result = getattr(_lib, name)(*checked) or 0       # some return nothing
             if result < 0:
                 failure = self._take_failure(handle)
         finally:
-            self._go_out()
+            inside.discard(token)
             lines = _log.end_call(outer)
         return result, failure, lines
+
+    def _open_handle(self) -> int:
+        handle = self._handle
+        if handle is None or self._is_closing:
+            raise self._closed_error()
+        return handle
+
+    @contextlib.contextmanager
+    def _entered(self) -> Iterator[int]:
+        """For what is no call by its name: nobody closes the context meanwhile."""
+        token = object()
+        try:
+            self._inside.add(token)
+            yield self._open_handle()
+        finally:
+            self._inside.discard(token)
 
     @staticmethod
     def _take_failure(handle: int) -> Optional[errors.Failure]:
@@ -322,11 +327,8 @@ class Context(_object.NotCopied, Releases):
     def last_failure(self) -> Optional[errors.Failure]:
         """The first failure since the last call, or since an exception took it; None:
         there was none."""
-        handle = self._go_in()
-        try:
+        with self._entered() as handle:
             return self._take_failure(handle)
-        finally:
-            self._go_out()
 
     # --- verbs ---------------------------------------------------------------------------
 
@@ -429,38 +431,43 @@ class Context(_object.NotCopied, Releases):
             raise errors.StateError("close() from a log handler, on a thread of the library "
                                     "that has to end first: close from a thread of your own")
         limit = self._limit(timeout_s)
-        with self._gate:
-            if self._is_closing:        # another thread closes it
-                self._gate.wait_for(lambda: not self._is_closing, limit)
-            if self._handle is None or self._is_closing:
-                return
-            self._is_closing = True
-            try:
-                is_alone = self._gate.wait_for(lambda: not self._n_inside, limit)
-            except BaseException:
-                self._is_closing = False
-                raise
-            if not is_alone:
-                self._is_closing = False
-                raise errors.StateError(f"{self._n_inside} calls of other threads are still "
-                                        "in the library: the context stays open")
+        if not _object.poll(self._begin_to_close, limit) or self._handle is None:
+            return                      # another thread is at it, or was
+        try:
+            is_alone = _object.poll(lambda: not self._inside, limit)
+        except BaseException:
+            self._is_closing = False
+            raise
+        if not is_alone:
+            self._is_closing = False
+            raise errors.StateError(f"{len(self._inside)} calls of other threads are still in "
+                                    "the library: the context stays open")
         _lasting.call(self._close_now)
+
+    def _begin_to_close(self) -> bool:
+        """False: another thread does, and may give it up."""
+        with self._lock:
+            if self._handle is None:
+                return True
+            if self._is_closing:
+                return False
+            self._is_closing = True
+            return True
 
     def _close_now(self) -> None:
         """Nobody is in the library, and nobody comes in. Until it has returned, memory that
         was registered stays referenced."""
         _lib.ceov_close(self._handle)
-        with self._gate:
-            self._handle = None
-            self._is_closing = False
-            self._gate.notify_all()
+        self._handle = None
+        self._is_closing = False
         for item in _items_of(self._objects):
             item._forget()
         self._lingering.clear()
         _open_contexts.discard(self)
 
     def _after_fork(self) -> None:
-        self._renew_gate()              # its lock may have been held
+        self._lock = threading.Lock()   # it may have been held
+        self._inside.clear()
         self._is_forked = True
         self._is_closing = False        # by a thread that is not here
         self._handle = None

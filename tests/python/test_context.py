@@ -201,11 +201,13 @@ class Closing(Case):
             try:
                 signal.value()
             except ceoverlap.ForkedError:
+                with ceoverlap.Context([0], place="host") as own:
+                    own.signal().raise_to(1)
+                    with self.assertRaises(ceoverlap.ForkedError):
+                        own.plan().expect(signal.mark())
                 signal.close()
                 context.close()
                 del signal, context
-                with ceoverlap.Context([0], place="host") as own:
-                    own.signal().raise_to(1)
                 status = 0
             finally:
                 os._exit(status)
@@ -216,7 +218,7 @@ class Closing(Case):
     @staticmethod
     def hold(context):
         """A thread that the fork meets in the middle of something."""
-        with context._gate:
+        with context._lock:
             time.sleep(0.3)
 
 

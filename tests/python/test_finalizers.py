@@ -69,7 +69,7 @@ class Forgotten(Case):
         is_held = threading.Event()
 
         def hold():
-            with context._gate:
+            with context._lock:
                 is_held.set()
                 may_go_on.wait(TIMEOUT_S)
 

@@ -3,6 +3,7 @@
 """Ctrl-C: real processes that get SIGINT while the main thread is in a call that lasts."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -25,13 +26,15 @@ import ceoverlap
 import numpy as np
 signal.signal(signal.SIGINT, signal.default_int_handler)
 group = os.path.join(sys.argv[1], "group")
+kept = []
 
 def interrupted(call):
     print("ready", flush=True)
     started = time.monotonic()
     try:
         call()
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        kept.append(error)              # as a notebook does, and with it what its frames hold
         took = time.monotonic() - started
         assert took < {PROMPT_S}, took
         print("interrupted", flush=True)
@@ -162,6 +165,67 @@ class Interrupts(unittest.TestCase):
                     plan.close()
                     context.close()
                 """)
+
+
+STORM = """
+import random, signal, sys, threading, time
+import ceoverlap
+
+class Interrupt(BaseException):
+    pass
+
+is_armed = False
+
+def interrupt(*_arguments):
+    global is_armed
+    if is_armed:
+        is_armed = False
+        raise Interrupt
+
+def work(context, number):
+    ready, source = context.signal(), context.register(bytearray(64), 0)
+    plan = context.plan(0).expect(ready.mark())
+    plan.add(source=source, target=context.allocate(64, 1), row_bytes=64,
+             source_ready=ready.mark()).commit()
+    ticket = plan.launch()
+    if number < 0.3:
+        ticket.abort()                  # and all is forgotten
+        return
+    ready.raise_to(1)
+    ticket.wait()
+    if number < 0.7:
+        plan.close()
+        source.close()
+
+seed = int(sys.argv[1])
+print("seed", seed)
+random = random.Random(seed)
+signal.signal(signal.SIGALRM, interrupt)
+context = ceoverlap.Context(range(2), place="host", deadline_s=20)
+end = time.monotonic() + 1.5
+n = 0
+while time.monotonic() < end:
+    try:
+        is_armed = True
+        signal.setitimer(signal.ITIMER_REAL, 0.0001 + 0.004 * random.random())
+        work(context, random.random())
+        is_armed = False
+    except Interrupt:
+        n += 1
+started = time.monotonic()
+context.close()
+assert time.monotonic() - started < 10
+assert n > 10, n
+"""
+
+
+class Storm(unittest.TestCase):
+    def test_interrupts_anywhere(self):
+        """What they leave half done, the context closes, and waits for no call that is not."""
+        seed = int(os.environ.get("CEOVERLAP_TEST_SEED") or random.getrandbits(32))
+        done = subprocess.run([sys.executable, "-c", STORM, str(seed)], capture_output=True,
+                              text=True, timeout=2 * TIMEOUT_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
 
 class Lasting(Case):
