@@ -172,7 +172,8 @@ int ceov_buffer_share(ceov_buffer *buffer, const char *name)
 				 "own to share");
 	if (buffer->offer_id)
 		return cei_raise(&buffer->object.context->report, CEOV_ERR_STATE, 0,
-				 "ceov_buffer_share: shared already, under another name");
+				 "ceov_buffer_share: "
+				 "this buffer is shared already; a buffer has one name");
 	memset(&body, 0, sizeof(body));
 	body.owner = &buffer->object;
 	body.kind = CEI_OFFER_BUFFER;

@@ -236,7 +236,8 @@ int ceov_signal_share(ceov_signal *signal, const char *name)
 				 "ceov_signal_share: only the owner of a signal shares it");
 	if (signal->offer_id)
 		return cei_raise(&signal->object.context->report, CEOV_ERR_STATE, 0,
-				 "ceov_signal_share: shared already, under another name");
+				 "ceov_signal_share: "
+				 "this signal is shared already; a signal has one name");
 	memset(&body, 0, sizeof(body));
 	body.owner = &signal->object;
 	body.kind = CEI_OFFER_SIGNAL;

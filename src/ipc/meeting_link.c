@@ -88,6 +88,11 @@ void cei_link_end(struct cei_meeting *meeting, struct cei_link *link,
 {
 	uint32_t index = 0;
 
+	if (link->n_finds_dropped)
+		cei_log(meeting->site->report, CEI_LOG_WARN,
+			"%llu questions of rank %u were dropped",
+			(unsigned long long)link->n_finds_dropped, link->party.ranks[0]);
+	link->n_finds_dropped = 0;
 	link->state = state;
 	cei_fd_close(link->fd);
 	cei_fd_close(link->pidfd);
@@ -282,9 +287,10 @@ static int take_find(struct cei_meeting *meeting, struct cei_link *link,
 	uint32_t at;
 
 	if (link->n_asked == CEI_FINDS_QUEUED_MAX) {
-		cei_log(meeting->site->report, CEI_LOG_WARN,
-			"rank %u asks faster than it reads answers; a question is "
-			"dropped", link->party.ranks[0]);
+		if (!link->n_finds_dropped++)
+			cei_log(meeting->site->report, CEI_LOG_WARN,
+				"rank %u asks faster than it reads answers; questions are "
+				"dropped", link->party.ranks[0]);
 		return 0;
 	}
 	at = (link->asked_first + link->n_asked) % CEI_FINDS_QUEUED_MAX;

@@ -28,6 +28,8 @@
 /* Connections that have not said hello; more wait in the listener's queue. */
 #define STRANGERS_MAX 32u
 #define KNOCKS_MAX    (CEI_LINKS_MAX + STRANGERS_MAX)
+/* Lines about those who came in vain; more of them are counted. */
+#define TOLD_MAX      8u
 
 struct knock {
 	int                   fd;
@@ -46,6 +48,7 @@ struct gathering {
 	uint64_t            present;            /* ranks, as bits */
 	uint32_t            n_knocks;
 	uint32_t            n_joined;
+	uint64_t            n_in_vain;          /* were refused, or left again */
 	struct knock        knocks[KNOCKS_MAX];
 };
 
@@ -74,6 +77,21 @@ static void refuse(int fd, int error, const char *text)
 	cei_socket_send(fd, &message, NULL, 0);
 }
 
+/* Whether there is to be a line about one more who came in vain. */
+static int is_told(struct gathering *gathering)
+{
+	return gathering->n_in_vain++ < TOLD_MAX;
+}
+
+static void tell_rest(struct gathering *gathering)
+{
+	if (gathering->n_in_vain > TOLD_MAX)
+		cei_log(gathering->report, CEI_LOG_WARN,
+			"meeting at %s: %llu more processes were refused or left again",
+			gathering->path,
+			(unsigned long long)(gathering->n_in_vain - TOLD_MAX));
+}
+
 static void turn_away(struct gathering *gathering, int fd, int error,
 		      const char *format, ...) __attribute__((format(printf, 4, 5)));
 
@@ -88,7 +106,8 @@ static void turn_away(struct gathering *gathering, int fd, int error,
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 	refuse(fd, error, text);
-	cei_log(gathering->report, CEI_LOG_WARN, "a process was refused: %s", text);
+	if (is_told(gathering))
+		cei_log(gathering->report, CEI_LOG_WARN, "a process was refused: %s", text);
 }
 
 /* 0 where the hello fits; else it was told why not. */
@@ -167,9 +186,10 @@ static void hear_knock(struct gathering *gathering, uint32_t index)
 			close_knock(gathering, index);
 		return;
 	}
-	cei_log(gathering->report, CEI_LOG_WARN,
-		"rank %u left again before the group was complete",
-		knock->party.ranks[0]);
+	if (is_told(gathering))
+		cei_log(gathering->report, CEI_LOG_WARN,
+			"rank %u left again before the group was complete",
+			knock->party.ranks[0]);
 	close_knock(gathering, index);
 }
 
@@ -404,6 +424,7 @@ static int listen_and_gather(struct gathering *gathering)
 	if (!r)
 		r = gather(gathering);
 	cei_listener_close(&gathering->listener, gathering->report);
+	tell_rest(gathering);
 	if (r)
 		return r;
 	close_strangers(gathering);

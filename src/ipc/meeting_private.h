@@ -108,6 +108,7 @@ struct cei_link {
 	struct cei_ask       *ask;              /* the find in progress, or NULL */
 	uint64_t              n_finds;
 	uint64_t              n_finds_answered; /* the last one's number */
+	uint64_t              n_finds_dropped;  /* of the peer's: it asks too fast */
 	struct cei_list       uses;             /* struct cei_use */
 
 	uint64_t              n_calls_seen;     /* barrier: as the peer told us */

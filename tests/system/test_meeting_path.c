@@ -6,12 +6,17 @@
 #include "meeting_parts.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "ipc/wire.h"
 
 static void listen_for_two(uint32_t number)
 {
@@ -115,11 +120,97 @@ START_TEST(test_a_lock_that_stays_held_is_named)
 }
 END_TEST
 
+/* --- who comes in vain ----------------------------------------------------- */
+
+static int connect_raw(void)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	uint64_t deadline_ns = cei_deadline(PATIENCE_MS * NS_PER_MS);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	ck_assert_int_ge(fd, 0);
+	strcpy(address.sun_path, path);
+	while (connect(fd, (struct sockaddr *)&address, sizeof(address))) {
+		ck_assert_uint_lt(cei_now_ns(), deadline_ns);
+		pause_ms(1);
+	}
+	return fd;
+}
+
+/* Else so many of them keep everybody else out. */
+START_TEST(test_who_does_not_speak_is_closed)
+{
+	struct pollfd silent = { .events = POLLIN };
+	char byte;
+
+	start(listen_for_two, 0);
+	silent.fd = connect_raw();
+	ck_assert_int_eq(poll(&silent, 1, (int)PATIENCE_MS / 2), 1);
+	ck_assert_int_eq(recv(silent.fd, &byte, 1, MSG_DONTWAIT), 0);
+	close(silent.fd);
+	start(listen_for_two, 1);
+	assert_all_end_well();
+}
+END_TEST
+
+static void count_line(void *log_arg, const char *line)
+{
+	(void)log_arg;
+	(void)line;
+	/* relaxed: read when this process has ended */
+	atomic_fetch_add_explicit(&shared->rounds[0], 1, memory_order_relaxed);
+}
+
+static void listen_and_count(uint32_t number)
+{
+	struct part part;
+
+	part_init(&part, 2);
+	part.report.log = count_line;
+	part_hold(&part, number);
+	need(!part_open_by(&part, PATIENCE_MS));
+	need(!part_barrier(&part, 20000));
+	part_close(&part);
+}
+
+static void say_wrong_count(void)
+{
+	struct cei_message hello = { .type = CEI_MESSAGE_HELLO };
+	uint8_t bytes[CEI_MESSAGE_BYTES_MAX];
+	int fd = connect_raw();
+	size_t n_bytes;
+
+	hello.hello.n_ranks = 5;
+	hello.hello.party.n_ranks = 1;
+	hello.hello.party.ranks[0] = 1;
+	n_bytes = cei_message_encode(&hello, bytes);
+	ck_assert_int_eq(send(fd, bytes, n_bytes, MSG_NOSIGNAL), (ssize_t)n_bytes);
+	ck_assert_int_gt(recv(fd, bytes, sizeof(bytes), 0), 0);         /* why not */
+	close(fd);
+}
+
+START_TEST(test_many_refusals_are_few_lines)
+{
+	int i;
+
+	start(listen_and_count, 0);
+	for (i = 0; i < 300; i++)
+		say_wrong_count();
+	start(listen_for_two, 1);
+	assert_all_end_well();
+	/* the first of them, how many more, and that rank 1 has gone */
+	ck_assert_uint_ge(shared->rounds[0], 2);
+	ck_assert_uint_le(shared->rounds[0], 11);
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_add_test(tcase, test_a_lock_on_the_directory_disturbs_nobody);
 	tcase_add_test(tcase, test_a_lock_that_was_left_behind_serves_and_goes);
 	tcase_add_test(tcase, test_a_lock_that_is_no_file_of_ours_is_refused_at_once);
+	tcase_add_test(tcase, test_who_does_not_speak_is_closed);
+	tcase_add_test(tcase, test_many_refusals_are_few_lines);
 	tcase_add_test(tcase, test_a_lock_that_stays_held_is_named);
 }
 
