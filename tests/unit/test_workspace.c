@@ -136,6 +136,33 @@ START_TEST(test_connect_waits_for_peers)
 }
 END_TEST
 
+/* What it sees of a peer is ordered by the workspace's being connected alone. */
+static void *await_connected(void *arg)
+{
+	ceov_workspace *workspace = arg;
+	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
+
+	while (cei_workspace_check_connected(workspace, "test") && cei_now_ns() < deadline)
+		;
+	return workspace->here[1];
+}
+
+START_TEST(test_another_thread_sees_it_connected)
+{
+	ceov_context *context = testing_open(2, NULL);
+	ceov_workspace *first = op_workspace(context, 0, "w", SCRATCH, 0);
+	pthread_t thread;
+	void *seen = NULL;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, await_connected, first), 0);
+	(void)op_workspace(context, 1, "w", SCRATCH, 0);
+	ck_assert_int_eq(ceov_workspace_connect(first, TESTING_PATIENCE), 0);
+	ck_assert_int_eq(pthread_join(thread, &seen), 0);
+	ck_assert_ptr_nonnull(seen);
+	ceov_close(context);
+}
+END_TEST
+
 START_TEST(test_peers_differ_in_size)
 {
 	ceov_context *context = testing_open(2, &log_);
@@ -382,6 +409,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_refused_where_nobody_turns);
 	tcase_add_test(all, test_names);
 	tcase_add_test(all, test_connect_waits_for_peers);
+	tcase_add_test(all, test_another_thread_sees_it_connected);
 	tcase_add_test(all, test_peers_differ_in_size);
 	tcase_add_test(all, test_peers_differ_in_mode);
 	tcase_add_test(all, test_released_after_its_ops_and_peers);

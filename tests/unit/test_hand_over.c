@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * Bytes are handed from thread to lane to thread by marks alone: all launches are made
+ * before the threads that write and read, so nothing else orders what they touch. Where a
+ * release or an acquire lacks, ThreadSanitizer finds a race here (docs/fences.md). The
+ * threads assert nothing: Check would order them.
+ */
+
+#include <check.h>
+#include <pthread.h>
+
+#include "way.h"
+
+#define ROUNDS    6u                    /* fewer than a plan's launches in flight */
+#define PRODUCERS 2u
+
+struct work {
+	struct way  way;
+	ceov_ticket tickets[ROUNDS];
+	uint32_t    n_producers;        /* 1: raises; else all arrive */
+	uint64_t    seed;
+};
+
+struct part {
+	struct work *work;
+	uint32_t     index;
+	int          r;                 /* the first call that failed */
+	uint32_t     n_wrong;           /* shares that were not as they were written */
+};
+
+static uint64_t seed_of(const struct work *work, uint32_t round, uint32_t index)
+{
+	return work->seed + round * PRODUCERS + index;
+}
+
+/* Its share of the source, when the launch that read it last is done. */
+static void *produce(void *arg)
+{
+	struct part *part = arg;
+	struct work *work = part->work;
+	uint64_t n_bytes = WAY_BYTES / work->n_producers;
+	char *share = (char *)ceov_buffer_base(work->way.source, 0) + part->index * n_bytes;
+	uint32_t k;
+
+	for (k = 0; !part->r && k < ROUNDS; k++) {
+		if (k)
+			part->r = way_wait(&work->way, work->tickets[k - 1]);
+		testing_fill(share, n_bytes, seed_of(work, k, part->index));
+		if (!part->r && work->n_producers == 1)
+			part->r = ceov_signal_raise(work->way.ready, 0, k + 1);
+		else if (!part->r)
+			part->r = ceov_signal_arrive(work->way.ready, 0, work->n_producers,
+						     k + 1);
+	}
+	return NULL;
+}
+
+static void *consume(void *arg)
+{
+	struct part *part = arg;
+	struct work *work = part->work;
+	uint64_t n_bytes = WAY_BYTES / work->n_producers;
+	const char *target = ceov_buffer_base(work->way.target, 1);
+	uint32_t i, k;
+
+	for (k = 0; !part->r && k < ROUNDS; k++) {
+		part->r = ceov_signal_wait(work->way.arrived, 0, k + 1, TESTING_PATIENCE);
+		for (i = 0; i < work->n_producers; i++)
+			part->n_wrong += testing_check(target + i * n_bytes, n_bytes,
+						       seed_of(work, k, i)) != n_bytes;
+		if (!part->r)
+			part->r = ceov_signal_raise(work->way.free, 0, k + 1);
+	}
+	return NULL;
+}
+
+static void start(pthread_t *thread, void *(*main_of)(void *), struct part *part)
+{
+	ck_assert_int_eq(pthread_create(thread, NULL, main_of, part), 0);
+}
+
+static void end(pthread_t thread, const struct part *part)
+{
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ck_assert_int_eq(part->r, 0);
+	ck_assert_uint_eq(part->n_wrong, 0);
+}
+
+/* 1: one thread makes all bytes and raises; 2: each of two makes half of them and arrives. */
+START_TEST(test_marks_alone_order_bytes)
+{
+	struct work work = { .n_producers = (uint32_t)_i, .seed = testing_seed() };
+	struct part parts[PRODUCERS + 1] = { { .work = &work } };
+	pthread_t threads[PRODUCERS + 1];
+	uint32_t i;
+
+	way_open(&work.way, 1, 0);
+	for (i = 0; i < ROUNDS; i++)
+		work.tickets[i] = way_launch(&work.way, i, 0);
+	for (i = 0; i <= work.n_producers; i++) {
+		parts[i] = (struct part){ .work = &work, .index = i };
+		start(&threads[i], i < work.n_producers ? produce : consume, &parts[i]);
+	}
+	for (i = 0; i <= work.n_producers; i++)
+		end(threads[i], &parts[i]);
+	ck_assert_int_eq(way_wait(&work.way, work.tickets[ROUNDS - 1]), 0);
+	way_close(&work.way);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *made = suite_create("hand_over");
+	TCase *all = tcase_create("all");
+
+	tcase_set_timeout(all, 60);
+	tcase_add_loop_test(all, test_marks_alone_order_bytes, 1, PRODUCERS + 1);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return testing_run(suite());
+}
