@@ -96,7 +96,9 @@ struct ceov_failure {
 	uint32_t transfer;              /* index in its plan, or CEOV_NOBODY */
 	uint64_t chunk;                 /* counts from 0 within the transfer */
 	uint64_t mark_value;            /* what was waited for, and ... */
-	uint64_t seen_value;            /* ... what the counter held */
+	uint64_t seen_value;            /* ... what the counter held; the text names the
+					 * signal and the counter. Both 0: no mark was
+					 * missing */
 	char     text[CEOV_FAILURE_TEXT_BYTES]; /* one line: what, where, what to do */
 };
 
@@ -262,8 +264,9 @@ int      ceov_signal_for_device(ceov_signal *signal, uint32_t rank,
 				struct ceov_device_signal *ret_device_signal);
 
 /* By host threads. Raising below the counter's value is refused where the host
- * sees the counter. arrive counts one tile of n_tiles and lets the last one
- * raise to value: the same verb as in kernels. */
+ * sees the counter (CEOV_ERR_INVALID). arrive counts one tile of n_tiles and lets the
+ * last one raise to value: the same verb as in kernels; what it refuses is not counted.
+ * A raise that meets an abort yields the abort's error, and the counter stays poisoned. */
 int      ceov_signal_raise(ceov_signal *signal, uint32_t index, uint64_t value);
 int      ceov_signal_arrive(ceov_signal *signal, uint32_t index,
 			    uint32_t n_tiles, uint64_t value);
@@ -282,8 +285,9 @@ int      ceov_signal_wait(ceov_signal *signal, uint32_t index,
  * kernels, streams and peers; stream is a CUstream, never the NULL stream. base
  * is added to every value; all marks go in one driver call where they can. Queue
  * a wait only after the work that raises it was queued, here or at the peer. An
- * abort opens the waits: check the signal after the stream went on. NO_ROUTE: a wait
- * for counters in the GPU of another process, which nobody could open if that ended. */
+ * abort opens the waits: check the signal after the stream went on. INVALID: a counter
+ * that the host sees holds more than it is to be raised to. NO_ROUTE: a wait for
+ * counters in the GPU of another process, which nobody could open if that ended. */
 int      ceov_stream_raise(ceov_context *context, uint32_t rank, void *stream,
 			   const struct ceov_mark *marks, uint32_t n_marks,
 			   uint64_t base);
@@ -323,7 +327,10 @@ struct ceov_transfer {
 	struct ceov_spot target;
 	uint64_t         row_bytes;     /* 0: moves nothing, only raises */
 	uint64_t         n_rows;
-	struct ceov_mark then;          /* raised when the target can be read */
+	struct ceov_mark then;          /* raised when the target can be read. Where the host
+					 * sees that the counter holds more than that, the
+					 * launch fails (CEOV_ERR_INVALID): counters never
+					 * fall */
 };
 
 enum ceov_routes {                       /* which ways a plan's bytes may take */
@@ -453,13 +460,14 @@ int ceov_launch(ceov_plan *plan, const struct ceov_launch *launch,
  * flight together (CEOV_ERR_STATE, where it is the launch).
  *
  * CEOV_ERR_INVALID: the rank is on the host, the stream is NULL, of another GPU or being
- * captured, the base falls or is too large, the plan has a floating buffer, a transfer has
- * no direct way or waits for a mark of a later one. CEOV_ERR_NO_ROUTE: a mark to wait for
- * is in the GPU of another process, as in ceov_stream_wait(). CEOV_ERR_STATE: the plan is
- * not committed. CEOV_ERR_PEER_LOST, and an abort's error: as from ceov_launch(). All
- * these come before anything is queued; after CEOV_ERR_CUDA some of it may be, and after
- * CEOV_ERR_TIMEOUT: where counters are raised by copies, 32 batches of raises may stand on
- * streams at a time, and a further one waits 5 s for the oldest. */
+ * captured, the base falls or is too large, a counter that the host sees would fall, the
+ * plan has a floating buffer, a transfer has no direct way or waits for a mark of a later
+ * one. CEOV_ERR_NO_ROUTE: a mark to wait for is in the GPU of another process, as in
+ * ceov_stream_wait(). CEOV_ERR_STATE: the plan is not committed. CEOV_ERR_PEER_LOST, and
+ * an abort's error: as from ceov_launch(). All these come before anything is queued; after
+ * CEOV_ERR_CUDA some of it may be, and after CEOV_ERR_TIMEOUT: where counters are raised by
+ * copies, 32 batches of raises may stand on streams at a time, and a further one waits 5 s
+ * for the oldest. */
 int ceov_plan_queue(ceov_plan *plan, void *stream, uint64_t base);
 
 /* CEOV_PENDING: still moving after timeout_ns. 0 only looks. A launch that

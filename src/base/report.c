@@ -119,6 +119,15 @@ void cei_log(struct cei_report *report, enum cei_log_level level,
 	write_line(report, level, text);
 }
 
+struct cei_blame_text cei_blame_text(uint32_t rank)
+{
+	struct cei_blame_text blame = { "" };
+
+	if (rank != CEOV_NOBODY)
+		snprintf(blame.text, sizeof(blame.text), " (to blame: rank %u)", rank);
+	return blame;
+}
+
 struct ceov_failure cei_failure(int error, int native_code)
 {
 	struct ceov_failure failure;

@@ -39,6 +39,12 @@ void cei_report_fini(struct cei_report *report);
 void cei_log(struct cei_report *report, enum cei_log_level level,
 	     const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* For messages: " (to blame: rank 3)", or nothing. */
+struct cei_blame_text {
+	char text[40];
+};
+struct cei_blame_text cei_blame_text(uint32_t rank);
+
 /* Fills a failure that blames nobody. */
 struct ceov_failure cei_failure(int error, int native_code);
 

@@ -52,12 +52,10 @@ static void fail_aborted(struct cei_engine *engine, struct cei_chunk *chunk,
 {
 	struct ceov_failure failure = cei_failure(0, 0);
 
-	failure.error = cei_counter_aborted(counter, &failure.rank);
-	failure.mark_value = chunk->launch->base + counter->value;
-	if (counter->seen)              /* relaxed: for the message only */
-		failure.seen_value = atomic_load_explicit(counter->seen,
-							  memory_order_relaxed);
-	cei_launch_fail(engine, chunk->launch, chunk, &failure);
+	failure.error = cei_signal_blame(counter->signal, &failure.rank);
+	if (!failure.error)             /* renewed since, though it may not be yet */
+		failure.error = CEOV_ERR_ABORTED;
+	cei_launch_fail(engine, chunk->launch, chunk, counter, &failure);
 }
 
 /* For marks that are not waited for here: what a transfer raises, and source_ready,

@@ -5,6 +5,7 @@
 
 #include "ce_engine/lanes.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "backend/lane.h"
@@ -160,8 +161,6 @@ static int takes(const struct group *group, const struct cei_chunk *chunk)
 	const struct ceov_plan *plan = chunk->launch->plan;
 	struct cei_await await = await_of(chunk);
 
-	if (!group->n_chunks)
-		return 1;
 	if (chunk->lane != group->lane || group->n_chunks == CEI_GROUP_MAX)
 		return 0;
 	if (group->n_bytes + bytes_of(chunk) > plan->mark_group_bytes)
@@ -182,11 +181,22 @@ static int takes(const struct group *group, const struct cei_chunk *chunk)
 	return plan->group != group->number || plan->group_launch == chunk->launch;
 }
 
+/* A lane keeps the order of a transfer's chunks: the last one brings the mark. The chunk's,
+ * or NULL. */
+static const struct cei_counter *mark_of(const struct cei_chunk *chunk)
+{
+	const struct cei_step *step = step_of(chunk);
+
+	if (chunk->index != step->first_chunk + step->n_chunks - 1 || !step->then.signal)
+		return NULL;
+	return &step->then;
+}
+
 static void add(struct group *group, struct cei_chunk *chunk)
 {
 	struct ceov_plan *plan = chunk->launch->plan;
 	const struct cei_cut *cut = &plan->cuts[chunk->index];
-	const struct cei_step *step = &plan->steps[cut->step];
+	const struct cei_counter *then = mark_of(chunk);
 	struct cei_post *post;
 
 	if (!group->n_chunks) {
@@ -200,14 +210,12 @@ static void add(struct group *group, struct cei_chunk *chunk)
 	group->n_bytes += bytes_of(chunk);
 	if (cut->piece.n_rows)
 		group->pieces[group->n_pieces++] = piece_of(group->engine, chunk);
-	/* A lane keeps the order of a transfer's chunks: the last one brings the
-	 * mark. */
-	if (chunk->index != step->first_chunk + step->n_chunks - 1 || !step->then.signal)
+	if (!then)
 		return;
 	post = &group->posts[group->n_posts++];
-	post->counter = step->then.address;
-	post->word = step->then.word;
-	post->value = chunk->launch->base + step->then.value;
+	post->counter = then->address;
+	post->word = then->word;
+	post->value = chunk->launch->base + then->value;
 }
 
 static int wait_for_gate(struct group *group)
@@ -286,11 +294,30 @@ static void flush(struct group *group)
 	cei_lanes_break(group->engine, group->lane, r);
 }
 
+/* The counter holds more than the transfer would raise it to: who waits for what it holds
+ * would be led astray, so the launch fails instead. */
+static int would_fall(const struct cei_chunk *chunk)
+{
+	const struct cei_counter *then = mark_of(chunk);
+
+	return then && cei_counter_falls(then, chunk->launch->base + then->value);
+}
+
+static void fail_fall(struct cei_engine *engine, struct cei_chunk *chunk)
+{
+	struct ceov_failure failure = cei_failure(CEOV_ERR_INVALID, 0);
+
+	failure.rank = engine->rank;
+	snprintf(failure.text, sizeof(failure.text), "its mark would fall");
+	cei_launch_fail(engine, chunk->launch, chunk, &step_of(chunk)->then, &failure);
+}
+
 void cei_lanes_push(struct cei_engine *engine)
 {
 	struct cei_list *picked = &engine->scheduler.picked;
 	struct cei_chunk *chunk;
 	struct group group;
+	int falls;
 
 	if (cei_list_is_empty(picked))
 		return;
@@ -300,9 +327,14 @@ void cei_lanes_push(struct cei_engine *engine)
 	group.number = 0;
 	while (!cei_list_is_empty(picked)) {
 		chunk = CEI_OWNER(picked->next, struct cei_chunk, link);
-		if (!takes(&group, chunk)) {
+		falls = would_fall(chunk);
+		if (group.n_chunks && (falls || !takes(&group, chunk))) {
 			flush(&group);
 			continue;       /* a failure may have emptied the list */
+		}
+		if (falls) {
+			fail_fall(engine, chunk);
+			continue;
 		}
 		cei_list_remove(&chunk->link);
 		add(&group, chunk);
@@ -332,7 +364,7 @@ void cei_lanes_break(struct cei_engine *engine, uint32_t lane, int error)
 			chunk->launch->plan->stuck_lanes |= UINT64_C(1) << lane;
 		failure = cei_failure(error, 0);
 		failure.rank = engine->rank;
-		cei_launch_fail(engine, chunk->launch, chunk, &failure);
+		cei_launch_fail(engine, chunk->launch, chunk, NULL, &failure);
 		if (!--chunk->launch->n_open)
 			cei_launch_retire(engine, chunk->launch);
 	}

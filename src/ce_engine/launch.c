@@ -6,6 +6,7 @@
 #include "ce_engine/launch.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "base/clock.h"
 #include "ce_engine/context.h"
@@ -37,6 +38,10 @@ static void drop(struct cei_engine *engine, struct cei_launch *launch)
 	}
 }
 
+struct mark_text {
+	char text[224];
+};
+
 /* How far the chunk has come. */
 static const char *where_is(const struct cei_chunk *chunk)
 {
@@ -51,33 +56,62 @@ static const char *where_is(const struct cei_chunk *chunk)
 	return "?";
 }
 
+/* What the mark is, and what it holds. */
+static struct mark_text describe(const struct cei_counter *counter,
+				     const struct ceov_failure *failure)
+{
+	struct mark_text mark = { "" };
+	char holds[48] = "which the host does not see";
+
+	if (!counter)
+		return mark;
+	if (failure->seen_value >= CEOV_VALUE_LIMIT)
+		snprintf(holds, sizeof(holds), "which is poisoned by an abort");
+	else if (counter->seen)
+		snprintf(holds, sizeof(holds), "which holds %" PRIu64, failure->seen_value);
+	snprintf(mark.text, sizeof(mark.text), "; the mark is %s at %" PRIu64 ", %s",
+		 cei_counter_text(counter).text, failure->mark_value, holds);
+	return mark;
+}
+
 static void tell(struct cei_engine *engine, const struct cei_launch *launch,
-		 const struct cei_chunk *chunk, struct ceov_failure *failure)
+		 const struct cei_chunk *chunk, const struct cei_counter *counter,
+		 struct ceov_failure *failure)
 {
 	const struct ceov_plan *plan = launch->plan;
+	char why[64];
 
+	snprintf(why, sizeof(why), "%.63s", failure->text[0] ? failure->text
+		 : ceov_strerror(failure->error));
 	if (!chunk) {
 		cei_raise_failure(engine->site->report, failure,
-				  "rank %u: launch %" PRIu64 ": %s", engine->rank,
-				  launch->number, ceov_strerror(failure->error));
+				  "rank %u: launch %" PRIu64 ": %s%s", engine->rank,
+				  launch->number, why,
+				  cei_blame_text(failure->rank).text);
 		return;
 	}
 	failure->transfer = plan->cuts[chunk->index].step;
 	failure->chunk = chunk->index - plan->steps[failure->transfer].first_chunk;
+	if (counter) {
+		failure->mark_value = launch->base + counter->value;
+		if (counter->seen)      /* relaxed: for the message only */
+			failure->seen_value = atomic_load_explicit(counter->seen,
+								   memory_order_relaxed);
+	}
 	cei_raise_failure(engine->site->report, failure,
 			  "rank %u: launch %" PRIu64 ", transfer %u, chunk %" PRIu64
-			  ": %s (to blame: rank %d); mark %" PRIu64 " waited for, %"
-			  PRIu64 " seen; %s", engine->rank, launch->number,
-			  failure->transfer, failure->chunk,
-			  ceov_strerror(failure->error), (int)failure->rank,
-			  failure->mark_value, failure->seen_value, where_is(chunk));
+			  ": %s%s%s; %s", engine->rank, launch->number, failure->transfer,
+			  failure->chunk, why, cei_blame_text(failure->rank).text,
+			  describe(counter, failure).text, where_is(chunk));
 }
 
-static void fail_quietly(struct cei_engine *engine, struct cei_launch *launch, int error)
+static void fail_quietly(struct cei_engine *engine, struct cei_launch *launch,
+			 const struct ceov_failure *failure)
 {
 	if (launch->error)
 		return;
-	launch->error = error;
+	launch->error = failure->error;
+	launch->blamed = failure->rank;
 	launch->deadline_ns = cei_deadline(CEI_DRAIN_NS);
 	drop(engine, launch);
 	cei_router_passed(launch);
@@ -100,7 +134,8 @@ static void retire_dropped(struct cei_engine *engine)
 }
 
 void cei_launch_fail(struct cei_engine *engine, struct cei_launch *launch,
-		     const struct cei_chunk *chunk, struct ceov_failure *failure)
+		     const struct cei_chunk *chunk, const struct cei_counter *counter,
+		     struct ceov_failure *failure)
 {
 	struct ceov_plan *plan = launch->plan;
 	struct cei_launch *other;
@@ -108,13 +143,13 @@ void cei_launch_fail(struct cei_engine *engine, struct cei_launch *launch,
 
 	if (launch->error)
 		return;
-	tell(engine, launch, chunk, failure);
-	fail_quietly(engine, launch, failure->error);
+	tell(engine, launch, chunk, counter, failure);
+	fail_quietly(engine, launch, failure);
 	cei_signals_abort(plan->signals, plan->n_signals, failure->error, failure->rank);
 	for (node = engine->launches.next; node != &engine->launches; node = node->next) {
 		other = CEI_OWNER(node, struct cei_launch, link);
 		if (other->plan == plan)
-			fail_quietly(engine, other, failure->error);
+			fail_quietly(engine, other, failure);
 	}
 	retire_dropped(engine);
 }
@@ -123,21 +158,14 @@ static void poison_again(const struct cei_launch *launch)
 {
 	const struct ceov_plan *plan = launch->plan;
 
-	cei_signals_abort(plan->signals, plan->n_signals, launch->error, CEOV_NOBODY);
+	cei_signals_abort(plan->signals, plan->n_signals, launch->error, launch->blamed);
 }
 
 /* Whether a signal of the plan was aborted; fills the failure. */
 static int find_abort(const struct ceov_plan *plan, struct ceov_failure *failure)
 {
-	uint32_t i;
-
-	for (i = 0; !failure->error && i < plan->n_signals; i++) {
-		failure->error = cei_signal_aborted(plan->signals[i]);
-		/* relaxed: written before the code, and only for the message */
-		failure->rank = atomic_load_explicit(
-			&cei_signal_header(plan->signals[i])->abort_rank,
-			memory_order_relaxed);
-	}
+	*failure = cei_failure(0, 0);
+	failure->error = cei_signals_blame(plan->signals, plan->n_signals, &failure->rank);
 	return failure->error != 0;
 }
 
@@ -145,12 +173,13 @@ static int find_abort(const struct ceov_plan *plan, struct ceov_failure *failure
  * a launch whose signals were aborted has not done its work, whatever moved. */
 static void look_for_abort(struct cei_engine *engine, struct cei_launch *launch)
 {
-	struct ceov_failure failure = cei_failure(0, 0);
+	struct ceov_failure failure;
 
 	if (!find_abort(launch->plan, &failure))
 		return;
-	tell(engine, launch, NULL, &failure);
+	tell(engine, launch, NULL, NULL, &failure);
 	launch->error = failure.error;
+	launch->blamed = failure.rank;
 }
 
 void cei_launch_retire(struct cei_engine *engine, struct cei_launch *launch)
@@ -185,38 +214,45 @@ static struct cei_chunk *stuck_at(struct cei_launch *launch)
 	return NULL;
 }
 
-/* Whichever of the step's marks is not reached; source_ready where both are. */
-static const struct cei_counter *missing_mark(const struct cei_step *step, uint64_t base)
+static int is_missing(const struct cei_counter *counter, uint64_t base)
 {
-	const struct cei_counter *counter = &step->target_free;
-
-	if (counter->signal && counter->seen &&
-	    atomic_load_explicit(counter->seen, memory_order_relaxed) <
-	    base + counter->value)
-		return counter;
-	return &step->source_ready;
+	if (!counter->signal)
+		return 0;
+	/* relaxed: for the message only. What lanes alone can see may be missing. */
+	return !counter->seen || atomic_load_explicit(counter->seen, memory_order_relaxed) <
+		base + counter->value;
 }
 
-static void expire(struct cei_engine *engine, struct cei_launch *launch)
+/* The chunk's mark that is not reached; NULL: both are, so its own rank is to blame. */
+static const struct cei_counter *missing_mark(const struct cei_launch *launch,
+					      const struct cei_chunk *chunk)
 {
-	struct ceov_failure failure = cei_failure(CEOV_ERR_TIMEOUT, 0);
-	struct cei_chunk *chunk = stuck_at(launch);
-	const struct cei_counter *counter;
+	const struct ceov_plan *plan = launch->plan;
 	const struct cei_step *step;
 
-	failure.rank = engine->rank;
-	if (chunk) {
-		step = &launch->plan->steps[launch->plan->cuts[chunk->index].step];
-		counter = missing_mark(step, launch->base);
-		if (counter->signal) {
-			failure.rank = counter->signal->rank;
-			failure.mark_value = launch->base + counter->value;
-		}
-		if (counter->seen)      /* relaxed: for the message only */
-			failure.seen_value = atomic_load_explicit(counter->seen,
-								  memory_order_relaxed);
+	if (!chunk)
+		return NULL;
+	step = &plan->steps[plan->cuts[chunk->index].step];
+	if (is_missing(&step->target_free, launch->base))
+		return &step->target_free;
+	return is_missing(&step->source_ready, launch->base) ? &step->source_ready : NULL;
+}
+
+/* An abort that nothing has looked at yet is the reason, if there is one: its poison looks
+ * like marks that have been reached. */
+static void expire(struct cei_engine *engine, struct cei_launch *launch)
+{
+	const struct cei_chunk *chunk = stuck_at(launch);
+	const struct cei_counter *counter = missing_mark(launch, chunk);
+	struct ceov_failure failure;
+
+	if (find_abort(launch->plan, &failure)) {
+		cei_launch_fail(engine, launch, chunk, NULL, &failure);
+		return;
 	}
-	cei_launch_fail(engine, launch, chunk, &failure);
+	failure = cei_failure(CEOV_ERR_TIMEOUT, 0);
+	failure.rank = counter ? counter->signal->rank : engine->rank;
+	cei_launch_fail(engine, launch, chunk, counter, &failure);
 }
 
 /* A failed launch whose chunks do not come back: its lanes are given up. */
@@ -234,15 +270,17 @@ static void give_up(struct cei_engine *engine, struct cei_launch *launch)
 	cei_lanes_break(engine, chunk->lane, CEOV_ERR_UNCERTAIN);
 }
 
-/* A held launch whose deadline has passed is let in, to fail like the others. */
+/* A held launch whose deadline has passed, or whose signals were aborted, is let in, to fail
+ * like the others. */
 static int expire_held(struct cei_engine *engine, uint64_t now_ns)
 {
+	struct ceov_failure failure;
 	struct cei_list *node;
 	struct cei_launch *launch;
 
 	for (node = engine->held.next; node != &engine->held; node = node->next) {
 		launch = CEI_OWNER(node, struct cei_launch, link);
-		if (now_ns < launch->deadline_ns)
+		if (now_ns < launch->deadline_ns && !find_abort(launch->plan, &failure))
 			continue;
 		cei_list_remove(&launch->link);
 		launch->plan->n_held = 0;       /* or found again in the next turn */
@@ -259,10 +297,10 @@ static int expire_held(struct cei_engine *engine, uint64_t now_ns)
  * it looks at just now, or its deadline. Returns whether it failed. */
 static int look_again(struct cei_engine *engine, struct cei_launch *launch, uint64_t now_ns)
 {
-	struct ceov_failure failure = cei_failure(0, 0);
+	struct ceov_failure failure;
 
 	if (!launch->error && find_abort(launch->plan, &failure)) {
-		cei_launch_fail(engine, launch, stuck_at(launch), &failure);
+		cei_launch_fail(engine, launch, stuck_at(launch), NULL, &failure);
 		return 1;
 	}
 	if (launch->error)              /* a raiser may have covered what a gate
@@ -303,9 +341,11 @@ void cei_launches_abort(struct cei_engine *engine)
 		node = node->next;
 		if (launch->error)
 			continue;
-		failure = cei_failure(CEOV_ERR_ABORTED, 0);
-		failure.rank = engine->rank;
-		cei_launch_fail(engine, launch, stuck_at(launch), &failure);
+		if (!find_abort(launch->plan, &failure)) {
+			failure.error = CEOV_ERR_ABORTED;
+			failure.rank = engine->rank;
+		}
+		cei_launch_fail(engine, launch, stuck_at(launch), NULL, &failure);
 		node = engine->launches.next;
 	}
 }

@@ -41,7 +41,8 @@ struct cei_launch {
 	uint32_t                next_step;      /* the first that is still armed */
 	uint32_t                next_open;      /* staging: all before it that take ways of two
 						 * legs are done */
-	int                     error;          /* the first */
+	int                     error;          /* the first, ... */
+	uint32_t                blamed;         /* ... and the rank to blame, or CEOV_NOBODY */
 	uint32_t                n_open;         /* chunks neither done nor dropped */
 	struct cei_chunk        chunks[];
 };
@@ -49,12 +50,14 @@ struct cei_launch {
 /* ceov_wait() without its checks, and CEOV_NONE where the result is not kept any more. */
 int cei_ticket_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns);
 
-/* Engine's thread: ends the launch with a failure whose error, native_code, rank
- * and marks are filled (transfer and chunk are added from chunk, which may be
- * NULL): raises it once, drops what does not move yet, and aborts every signal of
- * the plan and so the plan's other launches. */
+/* Engine's thread: ends the launch with a failure whose error, native_code and rank are
+ * filled: raises it once, drops what does not move yet, and aborts every signal of the plan
+ * and so the plan's other launches. Transfer and chunk are added from chunk, and the mark
+ * from counter, both of which may be NULL. The failure's text may say why, in a few words, in
+ * place of the error's name. */
 void cei_launch_fail(struct cei_engine *engine, struct cei_launch *launch,
-		     const struct cei_chunk *chunk, struct ceov_failure *failure);
+		     const struct cei_chunk *chunk, const struct cei_counter *counter,
+		     struct ceov_failure *failure);
 
 /* Engine's thread: all chunks are done or dropped. Publishes the result and gives
  * the record back to the plan. */

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Signals: creation, sharing, layout, abort and renewal. Verbs: signal_verbs.c. */
+/* Signals: creation, sharing, layout and renewal. Verbs: signal_verbs.c; aborts:
+ * signal_abort.c. */
 
 #include "ce_engine/signal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,11 +26,6 @@ static uint64_t gpu_bytes(uint32_t n_counters)
 {
 	/* counters, abort word (8 bytes), arrivals */
 	return n_counters * (uint64_t)(sizeof(uint64_t) + sizeof(uint32_t)) + 8;
-}
-
-static uint64_t gpu_abort_offset(const struct ceov_signal *signal)
-{
-	return signal->n_counters * (uint64_t)sizeof(uint64_t);
 }
 
 static uint64_t word_offset(uint32_t index)
@@ -142,7 +139,6 @@ static int clear(ceov_signal *signal)
 		if (r)
 			return r;
 	}
-	atomic_store_explicit(&header->abort_rank, CEOV_NOBODY, memory_order_relaxed);
 	/* release: pairs with looks at the abort word, after zeroed counters */
 	atomic_store_explicit(&header->abort_code, 0, memory_order_release);
 	return 0;
@@ -224,6 +220,14 @@ int ceov_signal_create(ceov_context *context, uint32_t rank, struct ceov_place p
 	return 0;
 }
 
+/* The engine's thread may be writing a message about the signal. */
+static void set_name(ceov_signal *signal, const char *name)
+{
+	snprintf(signal->name, sizeof(signal->name), "%s", name);
+	/* release: pairs with cei_signal_text() */
+	atomic_store_explicit(&signal->is_named, 1, memory_order_release);
+}
+
 int ceov_signal_share(ceov_signal *signal, const char *name)
 {
 	struct cei_offer_body body;
@@ -247,8 +251,11 @@ int ceov_signal_share(ceov_signal *signal, const char *name)
 	body.n_regions = signal->gpu ? 2 : 1;
 	body.regions[0] = signal->control;
 	body.regions[1] = signal->gpu;
-	return cei_offer_make(signal->object.context, signal->rank, name, &body,
-			      &signal->offer_id);
+	r = cei_offer_make(signal->object.context, signal->rank, name, &body,
+			   &signal->offer_id);
+	if (!r)
+		set_name(signal, name);
+	return r;
 }
 
 /* The regions hold what the peer says they hold. */
@@ -295,6 +302,7 @@ int cei_signal_find(ceov_context *context, const struct cei_question *question,
 		return r;
 	}
 	fill_found(signal, &found);
+	set_name(signal, question->name);
 	r = check_found(context, &found);
 	if (r) {
 		let_go(signal);
@@ -348,6 +356,30 @@ void cei_signal_destroy(ceov_signal *signal)
 	cei_object_bury(&signal->object);
 }
 
+struct cei_signal_text cei_signal_text(const struct ceov_signal *signal)
+{
+	struct cei_signal_text signal_text;
+
+	/* acquire: pairs with set_name() */
+	if (atomic_load_explicit(&signal->is_named, memory_order_acquire))
+		snprintf(signal_text.text, sizeof(signal_text.text),
+			 "signal '%s' of rank %u", signal->name, signal->rank);
+	else
+		snprintf(signal_text.text, sizeof(signal_text.text),
+			 "an unshared signal of rank %u with %u counters", signal->rank,
+			 signal->n_counters);
+	return signal_text;
+}
+
+struct cei_counter_text cei_counter_text(const struct cei_counter *counter)
+{
+	struct cei_counter_text counter_text;
+
+	snprintf(counter_text.text, sizeof(counter_text.text), "counter %u of %s",
+		 counter->index, cei_signal_text(counter->signal).text);
+	return counter_text;
+}
+
 int cei_signal_resolve(const struct ceov_mark *mark, uint32_t member, const char *what,
 		       struct cei_counter *ret_counter)
 {
@@ -383,95 +415,6 @@ int cei_signal_resolve(const struct ceov_mark *mark, uint32_t member, const char
 	if (!ret_counter->seen)
 		ret_counter->word = 0;
 	return 0;
-}
-
-int cei_signal_aborted(const struct ceov_signal *signal)
-{
-	/* acquire: pairs with cei_signal_abort() */
-	return -(int)atomic_load_explicit(&cei_signal_header(signal)->abort_code,
-					  memory_order_acquire);
-}
-
-int cei_counter_aborted(const struct cei_counter *counter, uint32_t *ret_rank)
-{
-	int error = cei_signal_aborted(counter->signal);
-
-	/* relaxed: written before the code, and only for the message */
-	*ret_rank = atomic_load_explicit(&counter->header->abort_rank,
-					 memory_order_relaxed);
-	return error;
-}
-
-/* A GPU signal that we may still write to: its backend, or NULL. Memory of a dead
- * process is not touched. */
-static struct cei_backend *living_backend(const struct ceov_signal *signal)
-{
-	if (cei_context_is_lost(signal->object.context, signal->rank))
-		return NULL;
-	return cei_signal_backend(signal);
-}
-
-void cei_signal_raise_abort(struct ceov_signal *signal, int error, uint32_t rank)
-{
-	struct cei_signal_header *header = cei_signal_header(signal);
-	struct cei_backend *backend = living_backend(signal);
-	uint64_t word = (uint64_t)-error;
-	uint32_t none = 0;
-
-	/* relaxed: ordered before the code by its release */
-	if (!atomic_load_explicit(&header->abort_code, memory_order_relaxed))
-		atomic_store_explicit(&header->abort_rank, rank, memory_order_relaxed);
-	/* seq_cst, as the poison: against raise_to() in signal_verbs.c, see there. Also
-	 * the release that pairs with every look at the abort word. */
-	atomic_compare_exchange_strong(&header->abort_code, &none, (uint32_t)-error);
-	if (backend)                    /* store() has raised its failure, if any */
-		(void)backend->ops->store(backend, signal->gpu->address[backend->member] +
-					  gpu_abort_offset(signal), &word, sizeof(word));
-}
-
-static void poison_gpu(struct ceov_signal *signal)
-{
-	struct cei_backend *backend = living_backend(signal);
-	uint64_t n_bytes = signal->n_counters * (uint64_t)sizeof(uint64_t);
-	uint64_t *poison;
-	uint32_t i;
-
-	if (!backend)
-		return;
-	poison = malloc(n_bytes);
-	if (!poison) {
-		(void)cei_raise(&signal->object.context->report, CEOV_ERR_NO_MEMORY, 0,
-				"abort: no memory to poison a GPU signal of %u counters",
-				signal->n_counters);
-		return;
-	}
-	for (i = 0; i < signal->n_counters; i++)
-		poison[i] = CEOV_VALUE_LIMIT;
-	(void)backend->ops->store(backend, signal->gpu->address[backend->member], poison,
-				  n_bytes);
-	free(poison);
-}
-
-void cei_signal_poison(struct ceov_signal *signal)
-{
-	uint32_t i;
-
-	poison_gpu(signal);
-	for (i = 0; i < signal->n_counters; i++)
-		/* seq_cst, see above; and the release that pairs with pollers and
-		 * lanes that wait */
-		atomic_store(cei_signal_word(signal, i), CEOV_VALUE_LIMIT);
-}
-
-void cei_signals_abort(struct ceov_signal *const *signals, uint32_t n, int error,
-		       uint32_t rank)
-{
-	uint32_t i;
-
-	for (i = 0; i < n; i++)
-		cei_signal_raise_abort(signals[i], error, rank);
-	for (i = 0; i < n; i++)
-		cei_signal_poison(signals[i]);
 }
 
 /* Whether the plan has launches in flight, or a lane that was given up and may still

@@ -23,9 +23,12 @@
 #include "ipc/share.h"
 
 struct cei_signal_header {              /* begins the control region */
-	_Atomic uint32_t abort_code;    /* 0, or the negated enum ceov_error */
-	_Atomic uint32_t abort_rank;    /* who is to blame, CEOV_NOBODY for nobody */
-	uint8_t          pad[56];       /* words begin on a line of their own */
+	_Atomic uint32_t abort_code;    /* 0, or the negated enum ceov_error and, from bit 8
+					 * on, one more than the rank to blame, 0 for
+					 * nobody. One word, so that a first abort is told
+					 * whole; and peers write to it, so read it by
+					 * cei_signal_blame() */
+	uint8_t          pad[60];       /* words begin on a line of their own */
 };
 
 struct ceov_signal {
@@ -44,6 +47,8 @@ struct ceov_signal {
 	struct ceov_signal *original;   /* found in this process: who owns the regions */
 	uint64_t            offer_id;   /* 0: not shared */
 	uint64_t            found_id;   /* owner's offer, where found at a peer */
+	_Atomic uint32_t    is_named;   /* released after the name, which then stays */
+	char                name[64];   /* under which it was shared or found */
 };
 
 /* A counter as one member of this process reaches it. */
@@ -61,11 +66,26 @@ struct cei_counter {
 int  cei_signal_resolve(const struct ceov_mark *mark, uint32_t member, const char *what,
 			struct cei_counter *ret_counter);
 
-/* The abort's error (< 0), or 0. */
+/* For messages: the signal, by the name under which it is shared if it is; and the counter,
+ * which names one. */
+struct cei_signal_text {
+	char text[112];
+};
+struct cei_signal_text cei_signal_text(const struct ceov_signal *signal);
+
+struct cei_counter_text {
+	char text[144];
+};
+struct cei_counter_text cei_counter_text(const struct cei_counter *counter);
+
+/* The abort's error, one of enum ceov_error whatever the shared word holds, or 0. */
 int  cei_signal_aborted(const struct ceov_signal *signal);
 
-/* The same, and whom it blames. */
-int  cei_counter_aborted(const struct cei_counter *counter, uint32_t *ret_rank);
+/* The same, and whom it blames: a rank of the group, or CEOV_NOBODY. */
+int  cei_signal_blame(const struct ceov_signal *signal, uint32_t *ret_rank);
+
+/* Of the first of them that was aborted. */
+int  cei_signals_blame(struct ceov_signal *const *signals, uint32_t n, uint32_t *ret_rank);
 
 /* Raises the abort word for all parties (a first code stays). */
 void cei_signal_raise_abort(struct ceov_signal *signal, int error, uint32_t rank);
@@ -74,11 +94,27 @@ void cei_signal_raise_abort(struct ceov_signal *signal, int error, uint32_t rank
  * find the abort word. */
 void cei_signal_poison(struct ceov_signal *signal);
 
+/* One counter of an aborted signal, after somebody wrote to it. */
+void cei_signal_poison_one(struct ceov_signal *signal, uint32_t index);
+
 /* The first for all of them, and only then the second: what a gate lets through raises
  * a mark of another of these signals, and whoever sees that mark must find its abort
  * word raised. Any thread; may be repeated after lanes wrote to counters. */
 void cei_signals_abort(struct ceov_signal *const *signals, uint32_t n, int error,
 		       uint32_t rank);
+
+/* Whether to raise the counter to value would lower it. What only GPUs see, and poison, is
+ * not a fall. */
+static inline int cei_counter_falls(const struct cei_counter *counter, uint64_t value)
+{
+	uint64_t seen;
+
+	if (!counter->seen)
+		return 0;
+	/* relaxed: a counter has one raiser at a time, and this is on its behalf */
+	seen = atomic_load_explicit(counter->seen, memory_order_relaxed);
+	return value < seen && seen < CEOV_VALUE_LIMIT;
+}
 
 /* Parts of the control region. */
 struct cei_signal_header *cei_signal_header(const struct ceov_signal *signal);

@@ -32,87 +32,109 @@ static int check(ceov_signal *signal, uint32_t index, uint64_t value, const char
 
 static int aborted(ceov_signal *signal, const char *call)
 {
-	struct ceov_failure failure = cei_failure(cei_signal_aborted(signal), 0);
+	struct ceov_failure failure = cei_failure(0, 0);
 
+	failure.error = cei_signal_blame(signal, &failure.rank);
 	if (!failure.error)
 		return 0;
-	/* relaxed: written before the code, and only for the message */
-	failure.rank = atomic_load_explicit(&cei_signal_header(signal)->abort_rank,
-					    memory_order_relaxed);
 	return cei_raise_failure(&signal->object.context->report, &failure,
-				 "%s: the signal of rank %u was aborted: %s (to blame: "
-				 "rank %d); renew it", call, signal->rank,
-				 ceov_strerror(failure.error), (int)failure.rank);
+				 "%s: %s was aborted: %s%s; renew it", call,
+				 cei_signal_text(signal).text, ceov_strerror(failure.error),
+				 cei_blame_text(failure.rank).text);
 }
 
-static int refuse_fall(ceov_signal *signal, uint32_t index, uint64_t value)
+/* A counter holds poison: the abort word was raised before. */
+static int poisoned(ceov_signal *signal, uint32_t index, const char *call)
+{
+	int r = aborted(signal, call);
+
+	if (r)
+		return r;
+	return cei_raise(&signal->object.context->report, CEOV_ERR_ABORTED, 0,
+			 "%s: counter %u of %s is poisoned, as by an abort that came while "
+			 "the signal was renewed; renew it again", call, index,
+			 cei_signal_text(signal).text);
+}
+
+/* What the host does not see is not refused. */
+static int refuse_fall(ceov_signal *signal, uint32_t index, uint64_t value, const char *call)
 {
 	uint64_t seen;
 
 	if (!cei_signal_is_visible(signal))
 		return 0;
-	/* relaxed: this thread is the counter's only raiser */
-	seen = atomic_load_explicit(cei_signal_word(signal, index), memory_order_relaxed);
+	/* acquire: pairs with cei_signal_poison(): with its poison the abort word is seen */
+	seen = atomic_load_explicit(cei_signal_word(signal, index), memory_order_acquire);
+	if (seen >= CEOV_VALUE_LIMIT)
+		return poisoned(signal, index, call);
 	if (value >= seen)
 		return 0;
 	return cei_raise(&signal->object.context->report, CEOV_ERR_INVALID, 0,
-			 "ceov_signal_raise: counter %u holds %" PRIu64 " and cannot fall "
-			 "to %" PRIu64, index, seen, value);
+			 "%s: counter %u holds %" PRIu64 " and cannot fall to %" PRIu64
+			 " (%s)", call, index, seen, value, cei_signal_text(signal).text);
 }
 
-static int raise_to(ceov_signal *signal, uint32_t index, uint64_t value)
+static int check_raise(ceov_signal *signal, uint32_t index, uint64_t value, const char *call)
 {
-	struct cei_backend *backend;
-	uint64_t address;
-	int r;
+	int r = check(signal, index, value, call);
 
-	if (signal->gpu) {
-		backend = cei_signal_backend(signal);
-		if (!backend)
-			return cei_raise(&signal->object.context->report,
-					 CEOV_ERR_NO_ROUTE, 0, "ceov_signal_raise: none of "
-					 "our ranks reaches the GPU of rank %u",
-					 signal->rank);
-		address = signal->gpu->address[backend->member];
-		r = backend->ops->store(backend, address + index * sizeof(value), &value,
-					sizeof(value));
-		if (r || !cei_signal_is_visible(signal))
-			return r;
-	}
+	if (!r)
+		r = aborted(signal, call);
+	return r ? r : refuse_fall(signal, index, value, call);
+}
+
+static int store_gpu(ceov_signal *signal, uint32_t index, uint64_t value, const char *call)
+{
+	struct cei_backend *backend = cei_signal_backend(signal);
+
+	if (!backend)
+		return cei_raise(&signal->object.context->report, CEOV_ERR_NO_ROUTE, 0,
+				 "%s: none of our ranks reaches the GPU of rank %u", call,
+				 signal->rank);
+	return backend->ops->store(backend, signal->gpu->address[backend->member] +
+				   index * sizeof(value), &value, sizeof(value));
+}
+
+static int raise_to(ceov_signal *signal, uint32_t index, uint64_t value, const char *call)
+{
+	int r = signal->gpu ? store_gpu(signal, index, value, call) : 0;
+
+	if (r)
+		return r;
 	/* seq_cst: the release that pairs with pollers' acquire, and against
 	 * cei_signals_abort(), which raises the abort word and then poisons: either
-	 * its poison comes after our value, or we see its word. */
-	atomic_store(cei_signal_word(signal, index), value);
-	if (atomic_load(&cei_signal_header(signal)->abort_code))
-		atomic_store(cei_signal_word(signal, index), CEOV_VALUE_LIMIT);
-	return 0;
+	 * its poison comes after our value, or we see its word. store() returns when the
+	 * GPU's counter is written, so that holds for it, too. */
+	if (cei_signal_is_visible(signal))
+		atomic_store(cei_signal_word(signal, index), value);
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!atomic_load(&cei_signal_header(signal)->abort_code))
+		return 0;
+	cei_signal_poison_one(signal, index);
+	return poisoned(signal, index, call);
 }
 
 int ceov_signal_raise(ceov_signal *signal, uint32_t index, uint64_t value)
 {
-	int r = check(signal, index, value, "ceov_signal_raise");
+	static const char call[] = "ceov_signal_raise";
+	int r = check_raise(signal, index, value, call);
 
-	if (!r)
-		r = aborted(signal, "ceov_signal_raise");
-	if (!r)
-		r = refuse_fall(signal, index, value);
-	return r ? r : raise_to(signal, index, value);
+	return r ? r : raise_to(signal, index, value, call);
 }
 
 int ceov_signal_arrive(ceov_signal *signal, uint32_t index, uint32_t n_tiles,
 		       uint64_t value)
 {
+	static const char call[] = "ceov_signal_arrive";
 	_Atomic uint32_t *arrivals;
 	uint32_t seen, next;
-	int r = check(signal, index, value, "ceov_signal_arrive");
+	int r = check_raise(signal, index, value, call);
 
-	if (!r)
-		r = aborted(signal, "ceov_signal_arrive");
 	if (r)
 		return r;
 	if (!n_tiles)
 		return cei_raise(&signal->object.context->report, CEOV_ERR_INVALID, 0,
-				 "ceov_signal_arrive: n_tiles is 0");
+				 "%s: n_tiles is 0", call);
 	arrivals = cei_signal_host_arrivals(signal, index);
 	seen = atomic_load_explicit(arrivals, memory_order_relaxed); /* only a guess */
 	do {
@@ -121,7 +143,7 @@ int ceov_signal_arrive(ceov_signal *signal, uint32_t index, uint32_t n_tiles,
 	} while (!atomic_compare_exchange_weak_explicit(arrivals, &seen, next,
 							memory_order_acq_rel,
 							memory_order_relaxed));
-	return seen >= n_tiles - 1 ? raise_to(signal, index, value) : 0;
+	return seen >= n_tiles - 1 ? raise_to(signal, index, value, call) : 0;
 }
 
 int ceov_signal_value(ceov_signal *signal, uint32_t index, uint64_t *ret_value)
@@ -130,6 +152,9 @@ int ceov_signal_value(ceov_signal *signal, uint32_t index, uint64_t *ret_value)
 
 	if (r)
 		return r;
+	if (!ret_value)
+		return cei_raise(&signal->object.context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_signal_value: no ret_value");
 	if (!cei_signal_is_visible(signal))
 		return cei_raise(&signal->object.context->report, CEOV_ERR_STATE, 0,
 				 "ceov_signal_value: the counters are in a GPU; create the "
@@ -144,8 +169,9 @@ int ceov_signal_wait(ceov_signal *signal, uint32_t index, uint64_t value,
 		     uint64_t timeout_ns)
 {
 	uint64_t seen, deadline = timeout_ns ? cei_deadline(timeout_ns) : 0;
+	static const char call[] = "ceov_signal_wait";
 	struct cei_backoff backoff;
-	int r = check(signal, index, value, "ceov_signal_wait");
+	int r = check(signal, index, value, call);
 
 	if (r)
 		return r;
@@ -154,12 +180,11 @@ int ceov_signal_wait(ceov_signal *signal, uint32_t index, uint64_t value,
 		r = ceov_signal_value(signal, index, &seen);
 		if (r)
 			return r;
-		if (cei_signal_aborted(signal)) {
-			r = aborted(signal, "ceov_signal_wait");
-			if (r)
-				return r;
-			continue;       /* renewed just now */
-		}
+		r = aborted(signal, call);
+		if (r)
+			return r;
+		if (seen >= CEOV_VALUE_LIMIT)
+			return poisoned(signal, index, call);
 		if (seen >= value)
 			return 0;
 		if (!timeout_ns || cei_now_ns() >= deadline)
@@ -209,14 +234,30 @@ static int check_frees(const struct ceov_mark *marks, uint32_t n_marks)
 
 /* All are checked before the first is queued. */
 static int resolve_all(const struct ceov_mark *marks, uint32_t n_marks, uint64_t base,
-		       uint32_t member, const char *call)
+		       const struct cei_backend *backend, const char *call)
 {
 	struct cei_counter counter;
 	uint32_t i;
-	int r = n_marks && !marks ? CEOV_ERR_INVALID : 0;
+	int r = 0;
+
+	if (n_marks && !marks)
+		return cei_raise(backend->site->report, CEOV_ERR_INVALID, 0,
+				 "%s: no marks, though n_marks is %u", call, n_marks);
+	for (i = 0; !r && i < n_marks; i++)
+		r = resolve(&marks[i], base, backend->member, call, &counter);
+	return r;
+}
+
+/* Those that hold more than they are to be raised to already. What else is queued may
+ * still overtake the others. */
+static int refuse_falls(const struct ceov_mark *marks, uint32_t n_marks, uint64_t base,
+			const char *call)
+{
+	uint32_t i;
+	int r = 0;
 
 	for (i = 0; !r && i < n_marks; i++)
-		r = resolve(&marks[i], base, member, call, &counter);
+		r = refuse_fall(marks[i].signal, marks[i].index, base + marks[i].value, call);
 	return r;
 }
 
@@ -231,7 +272,9 @@ int ceov_stream_raise(ceov_context *context, uint32_t rank, void *stream,
 	int r = cei_context_stream(context, rank, stream, call, &backend);
 
 	if (!r)
-		r = resolve_all(marks, n_marks, base, backend->member, call);
+		r = resolve_all(marks, n_marks, base, backend, call);
+	if (!r)
+		r = refuse_falls(marks, n_marks, base, call);
 	for (i = 0; !r && i < n_marks; i += n) {
 		for (n = 0; n < STREAM_MARKS && i + n < n_marks; n++) {
 			(void)cei_signal_resolve(&marks[i + n], backend->member, call,
@@ -256,7 +299,7 @@ int ceov_stream_wait(ceov_context *context, uint32_t rank, void *stream,
 	int r = cei_context_stream(context, rank, stream, call, &backend);
 
 	if (!r)
-		r = resolve_all(marks, n_marks, base, backend->member, call);
+		r = resolve_all(marks, n_marks, base, backend, call);
 	if (!r)
 		r = check_frees(marks, n_marks);
 	for (i = 0; !r && i < n_marks; i += n) {
@@ -315,6 +358,9 @@ int ceov_signal_for_device(ceov_signal *signal, uint32_t rank,
 	if (r)
 		return r;
 	context = signal->object.context;
+	if (!ret_device_signal)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "%s: no ret_device_signal", call);
 	r = cei_context_own_rank(context, rank, call, &member);
 	if (r)
 		return r;

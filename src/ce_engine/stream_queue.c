@@ -8,6 +8,8 @@
  * is left for later here.
  */
 
+#include <inttypes.h>
+
 #include "ce_engine/context.h"
 #include "ce_engine/plan.h"
 #include "ce_engine/split.h"
@@ -107,6 +109,22 @@ static void keep_base(struct ceov_plan *plan, uint64_t base)
 	pthread_mutex_unlock(&plan->lock);
 }
 
+/* By what counters hold now: what else the stream raises until then is not known. */
+static int check_falls(const struct ceov_plan *plan, uint64_t base)
+{
+	const struct cei_counter *then;
+	uint32_t i;
+
+	for (i = 0; i < plan->n_transfers; i++) {
+		then = &plan->steps[i].then;
+		if (then->signal && cei_counter_falls(then, base + then->value))
+			return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+					 "%s: transfer %u would lower %s to %" PRIu64, call, i,
+					 cei_counter_text(then).text, base + then->value);
+	}
+	return 0;
+}
+
 static int check_queue(struct ceov_plan *plan, void *stream, uint64_t base,
 		       struct cei_backend **ret_backend)
 {
@@ -124,7 +142,7 @@ static int check_queue(struct ceov_plan *plan, void *stream, uint64_t base,
 		r = check_base(plan, base);
 	if (!r)
 		r = cei_plan_check_parties(plan, call);
-	return r;
+	return r ? r : check_falls(plan, base);
 }
 
 /* --- queueing -------------------------------------------------------------------------- */

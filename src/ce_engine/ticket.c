@@ -88,20 +88,30 @@ int cei_plan_check_base(const ceov_plan *plan, uint64_t base, const char *call)
 	return 0;
 }
 
+static int check_signal(const ceov_signal *signal, const char *call)
+{
+	struct ceov_failure failure = cei_failure(0, 0);
+
+	failure.error = cei_signal_blame(signal, &failure.rank);
+	if (!failure.error)
+		return 0;
+	return cei_raise_failure(&signal->object.context->report, &failure,
+				 "%s: %s was aborted: %s%s; renew it", call,
+				 cei_signal_text(signal).text, ceov_strerror(failure.error),
+				 cei_blame_text(failure.rank).text);
+}
+
 int cei_plan_check_parties(ceov_plan *plan, const char *call)
 {
 	ceov_context *context = plan->object.context;
 	struct ceov_failure failure;
 	uint32_t i, rank;
-	int error;
+	int r = 0;
 
-	for (i = 0; i < plan->n_signals; i++) {
-		error = cei_signal_aborted(plan->signals[i]);
-		if (error)
-			return cei_raise(&context->report, error, 0,
-					 "%s: a signal of rank %u was aborted (%s); renew it",
-					 call, plan->signals[i]->rank, ceov_strerror(error));
-	}
+	for (i = 0; !r && i < plan->n_signals; i++)
+		r = check_signal(plan->signals[i], call);
+	if (r)
+		return r;
 	for (i = 0; i < plan->n_buffers; i++) {
 		rank = plan->buffers[i]->rank;
 		if (!cei_context_is_lost(context, rank))
@@ -152,6 +162,7 @@ static void fill_record(struct cei_launch *record, ceov_plan *plan,
 	record->floating = (uint64_t)(uintptr_t)launch->floating;
 	record->hold_until_ns = 0;
 	record->error = 0;
+	record->blamed = CEOV_NOBODY;
 	record->n_open = plan->n_cuts;
 	for (i = 0; i < plan->n_cuts; i++) {
 		cei_list_init(&record->chunks[i].link);

@@ -20,7 +20,7 @@
 #include "ipc/share.h"
 
 #define CEI_WIRE_MAGIC     UINT32_C(0x564f4543) /* "CEOV" */
-#define CEI_WIRE_VERSION   1u
+#define CEI_WIRE_VERSION   2u
 
 #define CEI_WIRE_TEXT_BYTES 200u        /* of a refusal, with the final 0 */
 #define CEI_MESSAGE_BYTES_MAX 1536u     /* of any encoded message */

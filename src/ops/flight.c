@@ -147,7 +147,7 @@ int cei_workspace_finish(ceov_workspace *workspace)
 int cei_workspace_fail(ceov_workspace *workspace, int error)
 {
 	struct ceov_signal *signals[(CEI_OP_HALVES + 3) * CEI_RANKS_MAX + 2];
-	uint32_t i, half, n = 0;
+	uint32_t i, half, blamed, n = 0;
 	int none = 0;
 
 	/* release: pairs with who reads the error and then our report */
@@ -168,7 +168,9 @@ int cei_workspace_fail(ceov_workspace *workspace, int error)
 		signals[n++] = workspace->ready;
 	if (workspace->sent)
 		signals[n++] = workspace->sent;
-	cei_signals_abort(signals, n, error, workspace->rank);
+	if (cei_signals_blame(signals, n, &blamed) != error || blamed == CEOV_NOBODY)
+		blamed = workspace->rank;
+	cei_signals_abort(signals, n, error, blamed);
 	return error;
 }
 

@@ -61,7 +61,8 @@ START_TEST(test_a_deadline_names_what_is_missing)
 	ck_assert_uint_eq(failure.mark_value, 8);
 	ck_assert_uint_eq(failure.seen_value, 3);
 	testing_log_has(&way.log, "transfer 2", "chunk 0",
-			"mark 8 waited for, 3 seen; not let through");
+			"counter 2 of an unshared signal of rank 0 with 4 counters at 8, which "
+			"holds 3; not let through");
 	ck_assert_int_eq(ceov_wait(way.context, ticket, 0), CEOV_ERR_TIMEOUT);
 	ck_assert_int_eq(ceov_signal_wait(way.arrived, 2, 1, 0), CEOV_ERR_TIMEOUT);
 	ck_assert_int_eq(way_try(&way, 8, 0, NULL), CEOV_ERR_TIMEOUT);
@@ -119,6 +120,75 @@ START_TEST(test_a_held_launch_has_a_deadline)
 	held = launch_for(&way, 0, 50 * TESTING_MS);
 	ck_assert_int_eq(ceov_wait(way.context, held, 3 * TESTING_SECOND),
 			 CEOV_ERR_TIMEOUT);
+	way_close(&way);
+}
+END_TEST
+
+START_TEST(test_a_deadline_names_a_shared_signal)
+{
+	struct way way;
+
+	way_open(&way, 1, 0);
+	ck_assert_int_eq(ceov_signal_share(way.ready, "source is ready"), 0);
+	ck_assert_int_eq(way_wait(&way, launch_for(&way, 0, TESTING_MS)), CEOV_ERR_TIMEOUT);
+	testing_log_has(&way.log, "deadline passed (to blame: rank 0); the mark is counter 0 of "
+			"signal 'source is ready' of rank 0 at 1, which holds 0", NULL, NULL);
+	way_close(&way);
+}
+END_TEST
+
+/* Both marks are reached: no signal's owner is to blame, and no mark is named. */
+START_TEST(test_a_deadline_of_a_copy_blames_its_own_rank)
+{
+	struct ceov_failure failure;
+	struct way way;
+
+	set_script("CEOVERLAP_HOST_COPY_DELAY_NS", 200 * TESTING_MS);
+	way_open(&way, 1, 0);
+	way_ready(&way, 1);
+	ck_assert_int_eq(way_wait(&way, launch_for(&way, 0, 20 * TESTING_MS)),
+			 CEOV_ERR_TIMEOUT);
+	failure = testing_failure(way.context);
+	ck_assert_uint_eq(failure.rank, 0);
+	ck_assert_uint_eq(failure.mark_value, 0);
+	ck_assert_ptr_null(strstr(failure.text, "the mark is"));
+	ck_assert_ptr_nonnull(strstr(failure.text, "does not come back from its lane"));
+	way_close(&way);
+}
+END_TEST
+
+/* --- marks that would fall ------------------------------------------------ */
+
+/* Of three transfers the one in the middle would lower its counter. */
+START_TEST(test_a_mark_that_would_fall_fails_its_launch)
+{
+	struct ceov_failure failure;
+	struct way way;
+
+	way_open(&way, 3, 0);
+	ck_assert_int_eq(ceov_signal_raise(way.arrived, 1, 7), 0);
+	way_ready(&way, 1);
+	way_free(&way, 0);
+	ck_assert_int_eq(way_wait(&way, way_launch(&way, 0, _i)), CEOV_ERR_INVALID);
+	failure = testing_failure(way.context);
+	ck_assert_uint_eq(failure.transfer, 1);
+	ck_assert_uint_eq(failure.mark_value, 1);
+	ck_assert_uint_eq(failure.seen_value, 7);
+	testing_log_has(&way.log, "its mark would fall", "counter 1 of", "which holds 7");
+	ck_assert_int_eq(ceov_signal_wait(way.arrived, 1, 1, 0), CEOV_ERR_INVALID);
+	way_close(&way);
+}
+END_TEST
+
+START_TEST(test_a_mark_that_was_raised_already_may_be_raised_again)
+{
+	struct way way;
+
+	way_open(&way, 2, 0);
+	way_ready(&way, 1);
+	ck_assert_int_eq(ceov_signal_raise(way.arrived, 1, 1), 0);
+	ck_assert_int_eq(way_wait(&way, way_launch(&way, 0, 0)), 0);
+	ck_assert_int_eq(way_wait(&way, way_launch(&way, 0, 0)), 0);
 	way_close(&way);
 }
 END_TEST
@@ -449,6 +519,10 @@ static Suite *suite(void)
 	tcase_add_test(all, test_a_deadline_names_who_does_not_free);
 	tcase_add_test(all, test_a_gated_launch_has_a_deadline);
 	tcase_add_test(all, test_a_held_launch_has_a_deadline);
+	tcase_add_test(all, test_a_deadline_names_a_shared_signal);
+	tcase_add_test(all, test_a_deadline_of_a_copy_blames_its_own_rank);
+	tcase_add_loop_test(all, test_a_mark_that_would_fall_fails_its_launch, 0, 2);
+	tcase_add_test(all, test_a_mark_that_was_raised_already_may_be_raised_again);
 	tcase_add_test(all, test_abort_ends_polled_launches_and_waits);
 	tcase_add_test(all, test_abort_ends_gated_launches_and_waits);
 	tcase_add_test(all, test_abort_of_a_copy_under_way);

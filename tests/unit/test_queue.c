@@ -339,6 +339,33 @@ START_TEST(test_rows_with_gaps)
 }
 END_TEST
 
+START_TEST(test_counters_do_not_fall)
+{
+	struct ceov_transfer transfer;
+	struct ceov_mark mark;
+	struct stand stand;
+
+	stand_open(&stand);
+	transfer = part(&stand, 0);
+	testing_add(stand.plan, &transfer);
+	add_raise(&stand, 3);
+	commit(&stand);
+	ck_assert_int_eq(ceov_signal_raise(stand.arrived, 3, BASE + 2), 0);
+	refused(&stand, CEOV_ERR_INVALID, "transfer 1 would lower counter 3 of");
+	mark = testing_mark(stand.arrived, 3, 1);
+	ck_assert_int_eq(ceov_stream_raise(stand.context, 0, &stand.stream, &mark, 1, BASE),
+			 CEOV_ERR_INVALID);
+	ck_assert_str_eq(stand.stream.log, "");
+	ck_assert_int_eq(ceov_stream_raise(stand.context, 0, &stand.stream, &mark, 1,
+					   BASE + 1), 0);
+	ck_assert_int_eq(ceov_stream_wait(stand.context, 0, &stand.stream, &mark, 1, BASE), 0);
+	ck_assert_str_eq(stand.stream.log, "r1 w1 ");
+	ck_assert_int_eq(ceov_stream_raise(stand.context, 0, &stand.stream, NULL, 1, 0),
+			 CEOV_ERR_INVALID);
+	stand_close(&stand);
+}
+END_TEST
+
 START_TEST(test_streams_that_cannot_be_used_are_refused)
 {
 	struct ceov_transfer transfer;
@@ -500,6 +527,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_batches_are_bounded);
 	tcase_add_test(all, test_rows_too_far_apart_go_one_by_one);
 	tcase_add_test(all, test_rows_with_gaps);
+	tcase_add_test(all, test_counters_do_not_fall);
 	tcase_add_test(all, test_streams_that_cannot_be_used_are_refused);
 	tcase_add_test(all, test_plans_that_cannot_be_queued_are_refused);
 	tcase_add_test(all, test_a_base_never_falls);

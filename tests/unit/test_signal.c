@@ -166,6 +166,40 @@ START_TEST(test_arrivals_are_counted_apart)
 }
 END_TEST
 
+START_TEST(test_arrivals_do_not_lower_a_counter)
+{
+	ceov_signal *signal = testing_signal(context, 0, 1);
+
+	ck_assert_int_eq(ceov_signal_raise(signal, 0, 5), 0);
+	ck_assert_int_eq(ceov_signal_arrive(signal, 0, 1, 4), CEOV_ERR_INVALID);
+	testing_log_has(&log_of, "ceov_signal_arrive: counter 0 holds 5 and cannot fall to 4",
+			NULL, NULL);
+	ck_assert_uint_eq(value_of(signal, 0), 5);
+	/* What was refused was not counted. */
+	ck_assert_int_eq(ceov_signal_arrive(signal, 0, 2, 4), CEOV_ERR_INVALID);
+	ck_assert_int_eq(ceov_signal_arrive(signal, 0, 2, 6), 0);
+	ck_assert_uint_eq(value_of(signal, 0), 5);
+	ck_assert_int_eq(ceov_signal_arrive(signal, 0, 2, 6), 0);
+	ck_assert_uint_eq(value_of(signal, 0), 6);
+}
+END_TEST
+
+START_TEST(test_results_need_a_place)
+{
+	ceov_signal *signal = testing_signal(context, 0, 1);
+
+	ck_assert_int_eq(ceov_signal_value(signal, 0, NULL), CEOV_ERR_INVALID);
+	ck_assert_int_eq(ceov_signal_for_device(signal, 0, NULL), CEOV_ERR_INVALID);
+	ck_assert_int_eq(ceov_signal_find(context, 0, "s", NULL), CEOV_ERR_INVALID);
+	ck_assert_int_eq(ceov_buffer_create(context, 0, 64, NULL), CEOV_ERR_INVALID);
+	ck_assert_int_eq(ceov_buffer_float(context, 0, 64, NULL), CEOV_ERR_INVALID);
+	ck_assert_int_eq(ceov_buffer_find(context, 0, "b", NULL), CEOV_ERR_INVALID);
+	ck_assert_int_eq(ceov_plan_create(context, 0, NULL, NULL), CEOV_ERR_INVALID);
+	ck_assert_int_eq(ceov_last_failure(context, NULL), CEOV_ERR_INVALID);
+	ck_assert_int_eq(ceov_open(NULL, NULL), CEOV_ERR_INVALID);
+}
+END_TEST
+
 START_TEST(test_renewal_forgets_half_a_round)
 {
 	ceov_signal *signal = testing_signal(context, 0, 1);
@@ -287,6 +321,8 @@ static Suite *suite(void)
 	tcase_add_test(all, test_waits_end_in_time);
 	tcase_add_test(all, test_the_last_arrival_of_each_round_raises);
 	tcase_add_test(all, test_arrivals_are_counted_apart);
+	tcase_add_test(all, test_arrivals_do_not_lower_a_counter);
+	tcase_add_test(all, test_results_need_a_place);
 	tcase_add_test(all, test_renewal_forgets_half_a_round);
 	tcase_add_test(all, test_ranks_of_one_process_find_each_others_signals);
 	tcase_add_test(all, test_a_closed_context_takes_found_handles_along);

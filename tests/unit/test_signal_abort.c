@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* What an aborted signal says, whatever others write into its shared word, and raises that
+ * meet an abort. */
+
+#include <check.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "backend/host.h"
+#include "base/clock.h"
+#include "ce_engine/context.h"
+#include "ce_engine/signal.h"
+#include "testing.h"
+#include "way.h"
+
+#define RANKS 3u
+
+static struct testing_log log_of;
+static ceov_context *context;
+
+static void set_up(void)
+{
+	testing_log_init(&log_of);
+	context = testing_open(RANKS, &log_of);
+}
+
+static void tear_down(void)
+{
+	ceov_close(context);
+}
+
+/* --- the word ------------------------------------------------------------ */
+
+START_TEST(test_each_error_and_rank_is_told)
+{
+	ceov_signal *signal = testing_signal(context, 0, 1);
+	uint32_t rank, seen;
+	int error;
+
+	ck_assert_int_eq(cei_signal_blame(signal, &seen), 0);
+	ck_assert_uint_eq(seen, CEOV_NOBODY);
+	for (error = CEOV_ERR_INVALID; error >= CEOV_ERR_UNCERTAIN; error--) {
+		for (rank = 0; rank <= RANKS; rank++) {
+			cei_signal_raise_abort(signal, error,
+					       rank < RANKS ? rank : CEOV_NOBODY);
+			cei_signal_raise_abort(signal, CEOV_ERR_ABORTED, 0);
+			ck_assert_int_eq(cei_signal_blame(signal, &seen), error);
+			ck_assert_uint_eq(seen, rank < RANKS ? rank : CEOV_NOBODY);
+			ck_assert_int_eq(cei_signal_aborted(signal), error);
+			ck_assert_int_eq(ceov_signal_renew(signal), 0);
+		}
+	}
+}
+END_TEST
+
+START_TEST(test_a_word_that_nobody_of_ours_wrote_is_an_abort)
+{
+	static const uint32_t words[] = { UINT32_MAX, UINT32_MAX - 1, UINT32_C(1) << 31, 15,
+					  255, 256, 0x800, (RANKS + 1) << 8 | 8 };
+	ceov_signal *signal = testing_signal(context, 0, 1);
+	uint64_t random = testing_seed();
+	uint32_t i, word, rank;
+	int error;
+
+	for (i = 0; i < 100000; i++) {
+		word = i < 8 ? words[i] : (uint32_t)testing_random(&random);
+		atomic_store(&cei_signal_header(signal)->abort_code, word);
+		error = cei_signal_blame(signal, &rank);
+		if (i < 8)
+			ck_assert_int_eq(error, CEOV_ERR_ABORTED);
+		ck_assert(!word == !error);
+		ck_assert(error <= 0 && error >= CEOV_ERR_UNCERTAIN);
+		ck_assert(rank < RANKS || rank == CEOV_NOBODY);
+	}
+}
+END_TEST
+
+START_TEST(test_strange_words_end_launches_and_waits)
+{
+	ceov_ticket ticket;
+	struct way way;
+
+	way_open(&way, 1, 0);
+	ticket = way_launch(&way, 0, 0);
+	atomic_store(&cei_signal_header(way.ready)->abort_code, UINT32_MAX);
+	ck_assert_int_eq(way_wait(&way, ticket), CEOV_ERR_ABORTED);
+	ck_assert_int_eq(ceov_signal_wait(way.ready, 0, 1, 0), CEOV_ERR_ABORTED);
+	ck_assert_int_eq(ceov_signal_raise(way.ready, 0, 1), CEOV_ERR_ABORTED);
+	ck_assert_int_eq(way_try(&way, 0, 0, NULL), CEOV_ERR_ABORTED);
+	way_close(&way);
+}
+END_TEST
+
+/* --- who is to blame ------------------------------------------------------ */
+
+static void blames(struct way *way, uint32_t rank)
+{
+	struct ceov_failure failure = testing_failure(way->context);
+
+	ck_assert_int_eq(failure.error, CEOV_ERR_PEER_LOST);
+	ck_assert_uint_eq(failure.rank, rank);
+	ck_assert_ptr_nonnull(strstr(failure.text, "to blame: rank 1"));
+}
+
+START_TEST(test_a_launch_that_is_refused_names_who_is_to_blame)
+{
+	struct way way;
+
+	way_open(&way, 1, 0);
+	cei_signals_abort(&way.free, 1, CEOV_ERR_PEER_LOST, 1);
+	ck_assert_int_eq(way_try(&way, 0, 0, NULL), CEOV_ERR_PEER_LOST);
+	blames(&way, 1);
+	way_close(&way);
+}
+END_TEST
+
+/* One signal of the plan is aborted; all others say the same afterwards. */
+START_TEST(test_an_abort_that_spreads_blames_the_same_rank)
+{
+	ceov_ticket ticket;
+	struct way way;
+	uint32_t rank;
+
+	way_open(&way, 1, 0);
+	ticket = way_launch(&way, 0, 0);
+	cei_signals_abort(&way.free, 1, CEOV_ERR_PEER_LOST, 1);
+	ck_assert_int_eq(way_wait(&way, ticket), CEOV_ERR_PEER_LOST);
+	blames(&way, 1);
+	ck_assert_int_eq(cei_signal_blame(way.ready, &rank), CEOV_ERR_PEER_LOST);
+	ck_assert_uint_eq(rank, 1);
+	ck_assert_int_eq(cei_signal_blame(way.arrived, &rank), CEOV_ERR_PEER_LOST);
+	ck_assert_uint_eq(rank, 1);
+	way_close(&way);
+}
+END_TEST
+
+/* Its copy ends well, but the abort came meanwhile: only retiring finds it. */
+START_TEST(test_an_abort_found_at_the_end_blames_the_same_rank)
+{
+	ceov_ticket ticket;
+	struct way way;
+	uint32_t rank;
+
+	way_open_with(&way, 1, 0, 1);
+	way_ready(&way, 1);
+	ticket = way_launch(&way, 0, 1);
+	while (!atomic_load(cei_signal_word(way.arrived, 0)))
+		ck_assert_int_ge(ceov_turn(way.context), 0);
+	if (ceov_wait(way.context, ticket, 0) == CEOV_PENDING) {
+		cei_signals_abort(&way.free, 1, CEOV_ERR_PEER_LOST, 1);
+		while (ceov_turn(way.context) == CEOV_PENDING)
+			;
+		ck_assert_int_eq(ceov_wait(way.context, ticket, 0), CEOV_ERR_PEER_LOST);
+		ck_assert_int_eq(cei_signal_blame(way.ready, &rank), CEOV_ERR_PEER_LOST);
+		ck_assert_uint_eq(rank, 1);
+	}
+	way_close(&way);
+}
+END_TEST
+
+/* A peer was lost, and before any engine has looked the context is closed. */
+START_TEST(test_closing_does_not_take_the_blame)
+{
+	struct way way;
+
+	way_open_with(&way, 1, 0, 1);
+	way_launch(&way, 0, 0);
+	ck_assert_int_eq(ceov_turn(way.context), CEOV_PENDING);
+	cei_signals_abort(&way.free, 1, CEOV_ERR_PEER_LOST, 1);
+	way_close(&way);
+	testing_log_has(&way.log, "a peer was lost (to blame: rank 1)", NULL, NULL);
+}
+END_TEST
+
+/* --- raises that meet an abort -------------------------------------------- */
+
+/* The abort comes between a raise's look at the abort word and its look at the counter. */
+START_TEST(test_a_poisoned_counter_is_no_wrong_argument)
+{
+	ceov_signal *signal = testing_signal(context, 0, 2);
+
+	cei_signal_poison(signal);
+	ck_assert_int_eq(ceov_signal_raise(signal, 1, 5), CEOV_ERR_ABORTED);
+	ck_assert_int_eq(ceov_signal_arrive(signal, 1, 1, 5), CEOV_ERR_ABORTED);
+	ck_assert_int_eq(ceov_signal_wait(signal, 1, 5, 0), CEOV_ERR_ABORTED);
+	testing_log_has(&log_of, "counter 1 of", "poisoned", "renew");
+}
+END_TEST
+
+#define ROUNDS 2000
+
+struct raiser {
+	ceov_signal *signal;
+	atomic_int   round;             /* it raises in rounds before this */
+	atomic_int   n_ended;           /* rounds that an abort has ended for it */
+	int          n_wrong;           /* ended otherwise */
+};
+
+static void *raise_until_aborted(void *arg)
+{
+	struct raiser *raiser = arg;
+	uint64_t value;
+	int i, r;
+
+	for (i = 0; i < ROUNDS; i++) {
+		while (atomic_load(&raiser->round) <= i)
+			sched_yield();
+		for (r = 0, value = 1; !r; value++)
+			r = ceov_signal_raise(raiser->signal, 0, value);
+		raiser->n_wrong += r != CEOV_ERR_STATE;
+		atomic_fetch_add(&raiser->n_ended, 1);
+	}
+	return NULL;
+}
+
+/* Whatever the raise was at when the abort came: it says so, and the poison is there. */
+START_TEST(test_a_raise_that_meets_an_abort)
+{
+	struct raiser raiser = { .signal = testing_signal(context, 0, 1) };
+	uint64_t random = testing_seed(), until;
+	pthread_t thread;
+	int i;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, raise_until_aborted, &raiser), 0);
+	for (i = 0; i < ROUNDS; i++) {
+		atomic_store(&raiser.round, i + 1);
+		while (!atomic_load(cei_signal_word(raiser.signal, 0)))
+			sched_yield();
+		until = cei_deadline(testing_below(&random, 3000));
+		while (cei_now_ns() < until)
+			;
+		cei_signals_abort(&raiser.signal, 1, CEOV_ERR_STATE, 1);
+		while (atomic_load(&raiser.n_ended) <= i)
+			sched_yield();
+		ck_assert_uint_eq(atomic_load(cei_signal_word(raiser.signal, 0)),
+				  CEOV_VALUE_LIMIT);
+		ck_assert_int_eq(ceov_signal_renew(raiser.signal), 0);
+	}
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	ck_assert_int_eq(raiser.n_wrong, 0);
+}
+END_TEST
+
+/* --- counters in a GPU ---------------------------------------------------- */
+
+/* Stands in for a GPU's memory: counters, abort word, arrivals. */
+struct gpu_double {
+	struct cei_backend_ops ops;     /* the host's, with our store */
+	struct cei_region      region;
+	uint64_t               memory[8];
+};
+
+static struct gpu_double gpu;
+static ceov_signal *victim;             /* aborted within the next store, or NULL */
+
+/* The value is on its way when the abort comes, and arrives after the poison. */
+static int store(struct cei_backend *backend, uint64_t address, const void *bytes,
+		 uint64_t n_bytes)
+{
+	ceov_signal *signal = victim;
+
+	(void)backend;
+	victim = NULL;
+	if (signal)
+		cei_signals_abort(&signal, 1, CEOV_ERR_TIMEOUT, 2);
+	memcpy((void *)(uintptr_t)address, bytes, n_bytes);
+	return 0;
+}
+
+static ceov_signal *signal_in_gpu(uint32_t flags)
+{
+	ceov_signal *signal = testing_signal(context, 0, 3);
+
+	memset(&gpu, 0, sizeof(gpu));
+	gpu.ops = cei_backend_host;
+	gpu.ops.store = store;
+	gpu.region.address[0] = (uintptr_t)gpu.memory;
+	context->engines[0].backend.ops = &gpu.ops;
+	signal->place.kind = CEOV_PLACE_GPU;
+	signal->flags = flags;
+	signal->gpu = &gpu.region;
+	return signal;
+}
+
+static void leave_gpu(ceov_signal *signal)
+{
+	signal->gpu = NULL;
+	context->engines[0].backend.ops = &cei_backend_host;
+}
+
+START_TEST(test_a_raise_does_not_cover_poison_in_a_gpu)
+{
+	ceov_signal *signal = signal_in_gpu(_i ? CEOV_SIGNAL_HOST_VISIBLE : 0);
+
+	ck_assert_int_eq(ceov_signal_raise(signal, 1, 4), 0);
+	ck_assert_uint_eq(gpu.memory[1], 4);
+	victim = signal;
+	ck_assert_int_eq(ceov_signal_raise(signal, 1, 5), CEOV_ERR_TIMEOUT);
+	ck_assert_uint_eq(gpu.memory[0], CEOV_VALUE_LIMIT);
+	ck_assert_uint_eq(gpu.memory[1], CEOV_VALUE_LIMIT);
+	ck_assert_uint_eq(gpu.memory[2], CEOV_VALUE_LIMIT);
+	ck_assert_uint_ne(gpu.memory[3], 0);
+	ck_assert_uint_eq(atomic_load(cei_signal_word(signal, 1)), CEOV_VALUE_LIMIT);
+	leave_gpu(signal);
+}
+END_TEST
+
+START_TEST(test_an_arrival_does_not_cover_poison_in_a_gpu)
+{
+	ceov_signal *signal = signal_in_gpu(_i ? CEOV_SIGNAL_HOST_VISIBLE : 0);
+
+	ck_assert_int_eq(ceov_signal_arrive(signal, 2, 2, 4), 0);
+	victim = signal;
+	ck_assert_int_eq(ceov_signal_arrive(signal, 2, 2, 4), CEOV_ERR_TIMEOUT);
+	ck_assert_uint_eq(gpu.memory[2], CEOV_VALUE_LIMIT);
+	leave_gpu(signal);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *made = suite_create("signal_abort");
+	TCase *all = tcase_create("signal_abort");
+
+	tcase_add_checked_fixture(all, set_up, tear_down);
+	tcase_set_timeout(all, 60);
+	tcase_add_test(all, test_each_error_and_rank_is_told);
+	tcase_add_test(all, test_a_word_that_nobody_of_ours_wrote_is_an_abort);
+	tcase_add_test(all, test_strange_words_end_launches_and_waits);
+	tcase_add_test(all, test_a_launch_that_is_refused_names_who_is_to_blame);
+	tcase_add_test(all, test_an_abort_that_spreads_blames_the_same_rank);
+	tcase_add_test(all, test_an_abort_found_at_the_end_blames_the_same_rank);
+	tcase_add_test(all, test_closing_does_not_take_the_blame);
+	tcase_add_test(all, test_a_poisoned_counter_is_no_wrong_argument);
+	tcase_add_test(all, test_a_raise_that_meets_an_abort);
+	tcase_add_loop_test(all, test_a_raise_does_not_cover_poison_in_a_gpu, 0, 2);
+	tcase_add_loop_test(all, test_an_arrival_does_not_cover_poison_in_a_gpu, 0, 2);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return testing_run(suite());
+}
