@@ -141,11 +141,8 @@ struct ceov_config {
 	int                       progress_by_caller; /* 1: nothing moves but in
 						       * ceov_turn() */
 	void                    (*log)(void *log_arg, const char *line);
-						  /* NULL: stderr. From any thread,
-						   * also while the library holds locks
-						   * of its own: it makes no call of
-						   * the library, and waits for no
-						   * thread that may be in one */
+						  /* NULL: stderr. What it must not
+						   * do: see ceov_open() */
 	void                     *log_arg;
 };
 
@@ -160,7 +157,14 @@ struct ceov_config {
  * CEOVERLAP_GROUP (socket path). config NULL and none of them set: rank 0,
  * alone, on GPU 0 where there is one and else on host memory.
  *
- * On failure *ret_context is not written and the log has one line per cause. */
+ * On failure *ret_context is not written and the log has one line per cause.
+ *
+ * The log function is called by any thread, ours and those that call the library, several
+ * at once, and until ceov_close() returns. It calls no function of the library, does not
+ * leave by longjmp() or an exception, and does not wait for a thread that may be in a call
+ * of the library: our threads stand still meanwhile, and some locks inside of the CUDA
+ * backend may be held. To copy the line into a queue is best. Of lines that come again and
+ * again most are only counted: a later line says how many there were. */
 int  ceov_open(const struct ceov_config *config, ceov_context **ret_context);
 
 /* Aborts what is in flight; on return no engine touches the caller's memory.

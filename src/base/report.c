@@ -5,15 +5,15 @@
 
 #include "base/report.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <ceoverlap/version.h>
 
+#include "base/clock.h"
 #include "base/write.h"
-
-#define LINE_BYTES (CEOV_FAILURE_TEXT_BYTES + 96)
 
 const char *ceov_version(void)
 {
@@ -70,31 +70,19 @@ void cei_report_init(struct cei_report *report, void (*log)(void *, const char *
 {
 	memset(report, 0, sizeof(*report));
 	pthread_mutex_init(&report->lock, NULL);
+	cei_list_init(&report->holds);
 	report->level = level_from_environment();
 	report->rank = CEOV_NOBODY;
 	report->log = log;
 	report->log_arg = log_arg;
 }
 
-void cei_report_fini(struct cei_report *report)
-{
-	pthread_mutex_destroy(&report->lock);
-}
+/* --- lines --------------------------------------------------------------- */
 
-static void write_line(struct cei_report *report, enum cei_log_level level,
-		       const char *text)
+static void emit(struct cei_report *report, const char *line)
 {
-	static const char *const names[] = { "error", "warning", "info", "debug" };
 	struct cei_pipe_guard guard;
-	char line[LINE_BYTES];
 
-	if (level > report->level)
-		return;
-	if (report->rank == CEOV_NOBODY)
-		snprintf(line, sizeof(line), "ceoverlap: %s: %s", names[level], text);
-	else
-		snprintf(line, sizeof(line), "ceoverlap[rank %u]: %s: %s",
-			 report->rank, names[level], text);
 	if (report->log) {
 		report->log(report->log_arg, line);
 		return;
@@ -103,6 +91,125 @@ static void write_line(struct cei_report *report, enum cei_log_level level,
 	cei_pipe_guard_begin(&guard);
 	fprintf(stderr, "%s\n", line);
 	cei_pipe_guard_end(&guard);
+}
+
+/* With the report's lock held. */
+static struct cei_report_hold *hold_of_this_thread(struct cei_report *report)
+{
+	struct cei_report_hold *hold;
+	struct cei_list *node;
+
+	for (node = report->holds.next; node != &report->holds; node = node->next) {
+		hold = CEI_OWNER(node, struct cei_report_hold, link);
+		if (pthread_equal(hold->thread, pthread_self()))
+			return hold;
+	}
+	return NULL;
+}
+
+void cei_report_hold_begin(struct cei_report *report, struct cei_report_hold *hold)
+{
+	cei_list_init(&hold->link);
+	hold->thread = pthread_self();
+	hold->n_lines = 0;
+	pthread_mutex_lock(&report->lock);
+	hold->is_open = !hold_of_this_thread(report);
+	if (hold->is_open)
+		cei_list_append(&report->holds, &hold->link);
+	pthread_mutex_unlock(&report->lock);
+}
+
+void cei_report_hold_end(struct cei_report *report, struct cei_report_hold *hold)
+{
+	char line[CEI_LINE_BYTES];
+	uint32_t i;
+
+	if (!hold->is_open)
+		return;
+	pthread_mutex_lock(&report->lock);
+	cei_list_remove(&hold->link);
+	pthread_mutex_unlock(&report->lock);
+	hold->is_open = 0;
+	for (i = 0; i < hold->n_lines && i < CEI_HOLD_LINES; i++)
+		emit(report, hold->lines[i]);
+	if (hold->n_lines <= CEI_HOLD_LINES)
+		return;
+	snprintf(line, sizeof(line), "ceoverlap: warning: %u more lines came with these and "
+		 "were not kept", hold->n_lines - CEI_HOLD_LINES);
+	emit(report, line);
+}
+
+/* Whether it is kept back. */
+static int keep_back(struct cei_report *report, const char *line)
+{
+	struct cei_report_hold *hold;
+
+	pthread_mutex_lock(&report->lock);
+	hold = hold_of_this_thread(report);
+	if (hold && hold->n_lines++ < CEI_HOLD_LINES)
+		snprintf(hold->lines[hold->n_lines - 1], CEI_LINE_BYTES, "%s", line);
+	pthread_mutex_unlock(&report->lock);
+	return hold != NULL;
+}
+
+static void write_line(struct cei_report *report, enum cei_log_level level,
+		       const char *text, uint64_t n_held)
+{
+	static const char *const names[] = { "error", "warning", "info", "debug" };
+	char line[CEI_LINE_BYTES], rank[24] = "", held[64] = "";
+
+	if (report->rank != CEOV_NOBODY)
+		snprintf(rank, sizeof(rank), "[rank %u]", report->rank);
+	if (n_held)
+		snprintf(held, sizeof(held), " (and %" PRIu64 " lines like this one before)",
+			 n_held);
+	snprintf(line, sizeof(line), "ceoverlap%s: %s: %s%s", rank, names[level], text, held);
+	if (!keep_back(report, line))
+		emit(report, line);
+}
+
+static enum cei_log_level level_of(int code)
+{
+	return code == CEI_LOG_WARN ? CEI_LOG_WARN : CEI_LOG_ERROR;
+}
+
+static void tell_rest(struct cei_report *report, const struct cei_repeat *kind)
+{
+	char text[CEOV_FAILURE_TEXT_BYTES + 64];
+
+	if (!kind->n_held)
+		return;
+	snprintf(text, sizeof(text), "%" PRIu64 " more lines were like this one: %s",
+		 kind->n_held, kind->text);
+	write_line(report, level_of(kind->code), text, 0);
+}
+
+/* An error or a warning, which may come again and again. code: the error, or the level. */
+static void write_repeat(struct cei_report *report, const char *format, int code,
+			 const char *text)
+{
+	struct cei_repeat line = { .format = format, .code = code }, gone;
+	uint64_t n_held = 0;
+	int passes;
+
+	if (level_of(code) > report->level)
+		return;
+	snprintf(line.text, sizeof(line.text), "%s", text);
+	pthread_mutex_lock(&report->lock);
+	passes = cei_repeats_pass(&report->repeats, &line, cei_now_ns(), &n_held, &gone);
+	pthread_mutex_unlock(&report->lock);
+	tell_rest(report, &gone);
+	if (passes)
+		write_line(report, level_of(code), text, n_held);
+}
+
+void cei_report_fini(struct cei_report *report)
+{
+	uint32_t i;
+
+	for (i = 0; i < CEI_REPEATS_KINDS; i++)
+		tell_rest(report, &report->repeats.kinds[i]);
+	pthread_mutex_destroy(&report->lock);
 }
 
 void cei_log(struct cei_report *report, enum cei_log_level level,
@@ -116,8 +223,13 @@ void cei_log(struct cei_report *report, enum cei_log_level level,
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	write_line(report, level, text);
+	if (level > CEI_LOG_WARN)
+		write_line(report, level, text, 0);
+	else
+		write_repeat(report, format, (int)level, text);
 }
+
+/* --- failures ------------------------------------------------------------ */
 
 struct cei_blame_text cei_blame_text(uint32_t rank)
 {
@@ -140,7 +252,8 @@ struct ceov_failure cei_failure(int error, int native_code)
 	return failure;
 }
 
-static int keep(struct cei_report *report, const struct ceov_failure *failure)
+static int keep(struct cei_report *report, const char *format,
+		const struct ceov_failure *failure)
 {
 	pthread_mutex_lock(&report->lock);
 	if (!report->has_first) {
@@ -148,7 +261,7 @@ static int keep(struct cei_report *report, const struct ceov_failure *failure)
 		report->has_first = 1;
 	}
 	pthread_mutex_unlock(&report->lock);
-	write_line(report, CEI_LOG_ERROR, failure->text);
+	write_repeat(report, format, failure->error, failure->text);
 	return failure->error;
 }
 
@@ -160,7 +273,7 @@ int cei_raise_failure(struct cei_report *report, struct ceov_failure *failure,
 	va_start(args, format);
 	vsnprintf(failure->text, sizeof(failure->text), format, args);
 	va_end(args);
-	return keep(report, failure);
+	return keep(report, format, failure);
 }
 
 int cei_raise(struct cei_report *report, int error, int native_code,
@@ -172,7 +285,7 @@ int cei_raise(struct cei_report *report, int error, int native_code,
 	va_start(args, format);
 	vsnprintf(failure.text, sizeof(failure.text), format, args);
 	va_end(args);
-	return keep(report, &failure);
+	return keep(report, format, &failure);
 }
 
 int cei_report_take(struct cei_report *report, struct ceov_failure *ret_failure)

@@ -15,12 +15,32 @@
 
 #include <ceoverlap/ceoverlap.h>
 
+#include "base/list.h"
+#include "base/repeats.h"
+
 enum cei_log_level { CEI_LOG_ERROR, CEI_LOG_WARN, CEI_LOG_INFO, CEI_LOG_DEBUG };
 
+#define CEI_LINE_BYTES (CEOV_FAILURE_TEXT_BYTES + 160)
+
+/* Lines that a thread keeps back while it holds a lock of ours: the application's log
+ * function may wait for a thread that wants that lock. */
+#define CEI_HOLD_LINES 4u
+
+struct cei_report_hold {
+	struct cei_list link;           /* in the report's; its lock */
+	pthread_t       thread;
+	int             is_open;        /* 0: the thread has one already, or none was begun */
+	uint32_t        n_lines;        /* more than CEI_HOLD_LINES: so many were there */
+	char            lines[CEI_HOLD_LINES][CEI_LINE_BYTES];
+};
+
 struct cei_report {
-	pthread_mutex_t     lock;       /* guards first and has_first */
+	pthread_mutex_t     lock;       /* guards the next four; never held while the log
+					 * function is called */
 	struct ceov_failure first;
 	int                 has_first;
+	struct cei_repeats  repeats;
+	struct cei_list     holds;
 	enum cei_log_level  level;      /* lines above it are dropped */
 	uint32_t            rank;       /* our lowest rank, for the line's head */
 	void              (*log)(void *log_arg, const char *line);
@@ -34,7 +54,15 @@ int  cei_log_level_of(const char *text);
  * debug; default warn). */
 void cei_report_init(struct cei_report *report, void (*log)(void *, const char *),
 		     void *log_arg);
+
+/* Tells how many lines were held back as repetitions, too. */
 void cei_report_fini(struct cei_report *report);
+
+/* From begin to end the calling thread's lines are kept back, in the order in which they
+ * came. Begin before the lock is taken, or while it is held and before anything is raised;
+ * end when it is free. They may nest. */
+void cei_report_hold_begin(struct cei_report *report, struct cei_report_hold *hold);
+void cei_report_hold_end(struct cei_report *report, struct cei_report_hold *hold);
 
 void cei_log(struct cei_report *report, enum cei_log_level level,
 	     const char *format, ...) __attribute__((format(printf, 3, 4)));

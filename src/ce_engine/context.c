@@ -77,9 +77,11 @@ int cei_context_is_lost(ceov_context *context, uint32_t rank)
 /* All abort words before the first poison: see cei_signals_abort(). */
 static void abort_shared(ceov_context *context, uint32_t rank)
 {
+	struct cei_report_hold hold;
 	struct ceov_signal *signal;
 	struct cei_list *node;
 
+	cei_report_hold_begin(&context->report, &hold);
 	pthread_mutex_lock(&context->lock);
 	for (node = context->signals.next; node != &context->signals; node = node->next) {
 		signal = CEI_OWNER(node, struct ceov_signal, object.link);
@@ -92,6 +94,7 @@ static void abort_shared(ceov_context *context, uint32_t rank)
 			cei_signal_poison(signal);
 	}
 	pthread_mutex_unlock(&context->lock);
+	cei_report_hold_end(&context->report, &hold);
 }
 
 /* From the meeting's thread. A lost rank's raises will not come: whatever the group

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "backend/backend.h"
+#include "base/report.h"
 #include "ce_engine/object.h"
 #include "ce_engine/signal.h"
 #include "topology/route.h"
@@ -129,9 +130,11 @@ int  cei_plan_find_floating(struct ceov_plan *plan);
 int  cei_plan_check_bounds(const struct ceov_plan *plan);
 int  cei_plan_check(struct ceov_plan *plan);
 
-/* ticket.c: refuses a base that falls or is too large, with the plan's lock held; and what
- * would only fail later, lost ranks and aborted signals. */
-int  cei_plan_check_base(const struct ceov_plan *plan, uint64_t base, const char *call);
+/* ticket.c: refuses a base that falls or is too large, with the plan's lock held, and the
+ * report's lines where it does (hold, begun here); and what would only fail later, lost ranks
+ * and aborted signals. */
+int  cei_plan_check_base(const struct ceov_plan *plan, uint64_t base, const char *call,
+			 struct cei_report_hold *hold);
 int  cei_plan_check_parties(struct ceov_plan *plan, const char *call);
 
 /* Whether a lane that was given up may still move chunks of the plan. Any thread, where

@@ -349,6 +349,7 @@ int ceov_signal_for_device(ceov_signal *signal, uint32_t rank,
 {
 	static const char call[] = "ceov_signal_for_device";
 	struct ceov_mark first = { signal, 0, 0 };
+	struct cei_report_hold hold;
 	struct cei_counter counter;
 	ceov_context *context;
 	uint64_t arrivals, abort_word;
@@ -381,9 +382,11 @@ int ceov_signal_for_device(ceov_signal *signal, uint32_t rank,
 			arrivals = abort_word + sizeof(uint64_t);
 	}
 	if (!arrivals) {
+		cei_report_hold_begin(&context->report, &hold);
 		pthread_mutex_lock(&context->lock);
 		r = tally_for(signal, member);
 		pthread_mutex_unlock(&context->lock);
+		cei_report_hold_end(&context->report, &hold);
 		if (r)
 			return r;
 		arrivals = signal->tallies[member].address[member];

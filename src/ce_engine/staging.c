@@ -188,11 +188,14 @@ static int make_way(struct cei_engine *engine, const struct cei_staging_ask *ask
 int cei_staging_way(struct cei_engine *engine, const struct cei_staging_ask *ask,
 		    uint32_t *ret_way)
 {
+	struct cei_report_hold hold;
 	int r;
 
+	cei_report_hold_begin(engine->site->report, &hold);
 	pthread_mutex_lock(&engine->staging.lock);
 	r = make_way(engine, ask, ret_way);
 	pthread_mutex_unlock(&engine->staging.lock);
+	cei_report_hold_end(engine->site->report, &hold);
 	return r;
 }
 

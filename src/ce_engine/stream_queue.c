@@ -89,13 +89,15 @@ static int check_plan(const struct ceov_plan *plan)
 
 static int check_base(struct ceov_plan *plan, uint64_t base)
 {
+	struct cei_report_hold hold = { .is_open = 0 };
 	uint32_t n;
 	int r;
 
 	pthread_mutex_lock(&plan->lock);
 	n = plan->n_in_flight;
-	r = cei_plan_check_base(plan, base, call);
+	r = cei_plan_check_base(plan, base, call, &hold);
 	pthread_mutex_unlock(&plan->lock);
+	cei_report_hold_end(report_of(plan), &hold);
 	if (r || !n)
 		return r;
 	return cei_raise(report_of(plan), CEOV_ERR_STATE, 0,

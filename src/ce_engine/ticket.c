@@ -73,19 +73,22 @@ static int check_launch(ceov_plan *plan, const struct ceov_launch *launch)
 	return 0;
 }
 
-int cei_plan_check_base(const ceov_plan *plan, uint64_t base, const char *call)
+int cei_plan_check_base(const ceov_plan *plan, uint64_t base, const char *call,
+			struct cei_report_hold *hold)
 {
 	struct cei_report *report = &plan->object.context->report;
+	int is_large = base >= CEOV_VALUE_LIMIT - plan->largest_value;
 
-	if (base >= CEOV_VALUE_LIMIT - plan->largest_value)
+	if (!is_large && base >= plan->last_base)
+		return 0;
+	cei_report_hold_begin(report, hold);
+	if (is_large)
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
 				 "%s: base %" PRIu64 " and the plan's values come to "
 				 "CEOV_VALUE_LIMIT", call, base);
-	if (base < plan->last_base)
-		return cei_raise(report, CEOV_ERR_INVALID, 0,
-				 "%s: base falls from %" PRIu64 " to %" PRIu64, call,
-				 plan->last_base, base);
-	return 0;
+	return cei_raise(report, CEOV_ERR_INVALID, 0,
+			 "%s: base falls from %" PRIu64 " to %" PRIu64, call,
+			 plan->last_base, base);
 }
 
 static int check_signal(const ceov_signal *signal, const char *call)
@@ -183,32 +186,34 @@ static int mark_stream(ceov_plan *plan, struct cei_launch *record, void *stream)
 	const struct cei_backend_ops *ops = engine->backend.ops;
 	int r = 0;
 
-	if (!stream)
-		return 0;
 	if (!record->event)
 		r = ops->event_open(&engine->backend, &record->event);
 	return r ? r : ops->event_record(&engine->backend, record->event, stream);
 }
 
-/* With the plan's lock held, so that sequence and inbox have one order. */
+/* With the plan's lock held, so that sequence and inbox have one order; and lines, where
+ * there may be some. */
 static int enqueue(ceov_plan *plan, const struct ceov_launch *launch,
-		   ceov_ticket *ret_ticket)
+		   struct cei_report_hold *hold, ceov_ticket *ret_ticket)
 {
 	ceov_context *context = plan->object.context;
 	struct cei_launch *record;
 	int r;
 
-	r = cei_plan_check_base(plan, launch->base, "ceov_launch");
+	r = cei_plan_check_base(plan, launch->base, "ceov_launch", hold);
 	if (r)
 		return r;
 	if (plan->n_in_flight == CEI_PLAN_LAUNCHES_MAX)
 		return CEOV_FULL;
 	record = take_record(plan);
+	if (!record || launch->after_stream)
+		cei_report_hold_begin(&context->report, hold);
 	if (!record)
 		return cei_raise(&context->report, CEOV_ERR_NO_MEMORY, 0,
 				 "ceov_launch: no memory for %u chunks", plan->n_cuts);
 	fill_record(record, plan, launch);
-	r = mark_stream(plan, record, launch->after_stream);
+	if (launch->after_stream)
+		r = mark_stream(plan, record, launch->after_stream);
 	if (!r)
 		r = cei_tickets_take(&context->tickets, plan, &record->number, &record->slot);
 	if (!r) {
@@ -230,6 +235,7 @@ static int enqueue(ceov_plan *plan, const struct ceov_launch *launch,
 int ceov_launch(ceov_plan *plan, const struct ceov_launch *from, ceov_ticket *ret_ticket)
 {
 	struct ceov_launch launch;
+	struct cei_report_hold hold;
 	ceov_ticket ticket = { 0 };
 	int r = cei_object_check(plan, CEI_OBJECT_PLAN, "ceov_launch");
 
@@ -241,9 +247,11 @@ int ceov_launch(ceov_plan *plan, const struct ceov_launch *from, ceov_ticket *re
 		r = cei_plan_check_parties(plan, "ceov_launch");
 	if (r)
 		return r;
+	hold.is_open = 0;
 	pthread_mutex_lock(&plan->lock);
-	r = enqueue(plan, &launch, &ticket);
+	r = enqueue(plan, &launch, &hold, &ticket);
 	pthread_mutex_unlock(&plan->lock);
+	cei_report_hold_end(&plan->object.context->report, &hold);
 	if (!r && ret_ticket)
 		*ret_ticket = ticket;
 	return r;
@@ -297,13 +305,16 @@ static int abort_launch(ceov_context *context, ceov_ticket ticket)
 
 int ceov_abort(ceov_context *context, ceov_ticket ticket)
 {
+	struct cei_report_hold hold;
 	int result, r = cei_context_check(context);
 
 	if (r)
 		return r;
+	cei_report_hold_begin(&context->report, &hold);
 	pthread_mutex_lock(&context->lock);
 	r = abort_launch(context, ticket);
 	pthread_mutex_unlock(&context->lock);
+	cei_report_hold_end(&context->report, &hold);
 	if (!r)
 		return 0;
 	r = cei_tickets_wait(&context->tickets, ticket.number, 0, &result);

@@ -131,9 +131,11 @@ static int mapping_import(struct cei_mappings *mappings,
 int cei_mapping_get(struct cei_mappings *mappings, const struct cei_region_wire *wire,
 		    int fd, struct cei_region **ret_region)
 {
+	struct cei_report_hold hold;
 	struct mapping *mapping;
 	int r = 0;
 
+	cei_report_hold_begin(mappings->site->report, &hold);
 	pthread_mutex_lock(&mappings->lock);
 	mapping = find_mapping(mappings, wire, fd);
 	if (mapping)
@@ -145,6 +147,7 @@ int cei_mapping_get(struct cei_mappings *mappings, const struct cei_region_wire 
 		*ret_region = &mapping->region;
 	}
 	pthread_mutex_unlock(&mappings->lock);
+	cei_report_hold_end(mappings->site->report, &hold);
 	return r;
 }
 

@@ -466,15 +466,18 @@ static void tell_gone(struct cei_meeting *meeting, const struct cei_link *link,
 
 static void serve_link(struct cei_meeting *meeting, struct cei_link *link, int is_dead)
 {
+	struct cei_report_hold hold;
 	enum cei_link_state state;
 	int is_closing;
 
+	cei_report_hold_begin(meeting->site->report, &hold);
 	pthread_mutex_lock(&meeting->lock);
 	read_link(meeting, link, is_dead);
 	cei_link_flush(meeting, link);
 	state = link->state;
 	is_closing = meeting->is_closing;
 	pthread_mutex_unlock(&meeting->lock);
+	cei_report_hold_end(meeting->site->report, &hold);
 	/* After our own farewell peers hang up, and that is no loss. */
 	if (state != CEI_LINK_UP && !is_closing)
 		tell_gone(meeting, link, state);

@@ -340,6 +340,10 @@ static void compare(struct plain *plain, enum verdict verdict, uint32_t round)
 
 	testing_log_clear(&log_of);
 	r = ceov_plan_commit(plan);
+	if (r) {                        /* the log only counts what comes again and again */
+		testing_log_clear(&log_of);
+		testing_log_line(&log_of, testing_failure(context).text);
+	}
 	ck_assert_msg(r == (verdict == FINE ? 0 : CEOV_ERR_INVALID),
 		      "round %u: commit says %s (%s), the rules say %s", round,
 		      ceov_strerror(r), log_of.lines[0],
