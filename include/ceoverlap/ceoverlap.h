@@ -32,7 +32,9 @@
  *             consumer of launch k - 1, who raised k), its arrivals raise 1.
  *
  * UNITS      The name carries the unit: _bytes, _ns. Ranks and GPUs count from 0.
- * OWNERSHIP  Who gets an object through ret_* releases it. Release takes NULL.
+ * OWNERSHIP  Who gets an object through ret_* releases it. Release takes NULL. The last
+ *            1024 handles that were released or closed with their context, and the last
+ *            16 contexts that were closed, are refused (CEOV_ERR_INVALID).
  *            A ret_* argument is written on success only, unless stated.
  * GROWTH     Structs that begin with struct_bytes grow at their end; a caller
  *            built against an older header goes on working. One built against

@@ -15,13 +15,14 @@
 #include "base/cuda_driver.h"
 #include "base/sized.h"
 #include "ce_engine/buffer.h"
+#include "ce_engine/graves.h"
 #include "ce_engine/offer.h"
 #include "ce_engine/trace.h"
 #include "ce_engine/warm.h"
 
 int cei_context_check(const ceov_context *context)
 {
-	if (!context)
+	if (!context || context->state != CEI_CONTEXT_OPEN)
 		return CEOV_ERR_INVALID;
 	return *context->alive ? 0 : CEOV_ERR_FORKED;
 }
@@ -271,6 +272,7 @@ int ceov_open(const struct ceov_config *config, ceov_context **ret_context)
 	context = calloc(1, sizeof(*context));
 	if (!context)
 		return CEOV_ERR_NO_MEMORY;
+	context->state = CEI_CONTEXT_OPEN;
 	cei_report_init(&context->report, config ? config->log : NULL,
 			config ? config->log_arg : NULL);
 	init_lists(context);
@@ -354,8 +356,7 @@ static void destroy_objects(ceov_context *context)
 		cei_signal_destroy(CEI_OWNER(node, struct ceov_signal, object.link));
 	while ((node = context->buffers.previous) != &context->buffers)
 		cei_buffer_destroy(CEI_OWNER(node, struct ceov_buffer, object.link));
-	while ((node = cei_list_take(&context->buried)))
-		free(CEI_OWNER(node, struct cei_object, link));
+	cei_objects_forget(context);
 	while ((node = cei_list_take(&context->offers)))
 		free(CEI_OWNER(node, struct cei_local_offer, link));
 }
@@ -402,13 +403,15 @@ static void abandon(ceov_context *context)
 	context->meeting = NULL;
 	/* The caller's log is not ours any more; what is left has stderr. */
 	context->report.log = NULL;
+	context->state = CEI_CONTEXT_CLOSED;
 }
 
 void ceov_close(ceov_context *context)
 {
 	uint32_t i;
 
-	if (!context || (context->alive && cei_context_check(context)))
+	if (!context || context->state != CEI_CONTEXT_OPEN ||
+	    (context->alive && !*context->alive))
 		return;                 /* in a forked child nothing here is ours */
 	stop_uppers(context);
 	if (stop_engines(context)) {
@@ -432,7 +435,8 @@ void ceov_close(ceov_context *context)
 	cei_tickets_fini(&context->tickets);
 	pthread_mutex_destroy(&context->lock);
 	cei_report_fini(&context->report);
-	free(context);
+	context->state = CEI_CONTEXT_CLOSED;
+	cei_graves_keep_context(context, sizeof(*context));
 }
 
 int ceov_turn(ceov_context *context)

@@ -33,7 +33,14 @@
 /* Marks of copies that add up to more than this are raised in several batches. */
 #define CEI_MARK_GROUP_DEFAULT_BYTES (UINT64_C(256) << 20)
 
+/* Any values that memory rarely holds. */
+enum cei_context_state {
+	CEI_CONTEXT_OPEN   = 0x6f70656e,
+	CEI_CONTEXT_CLOSED = 0x73687574,
+};
+
 struct ceov_context {
+	enum cei_context_state state;   /* first: what graves.h keeps of a closed one */
 	const uint64_t       *alive;    /* a page that is zero in forked children */
 	struct cei_report     report;
 	struct cei_site       site;
@@ -62,7 +69,7 @@ struct ceov_context {
 	struct cei_engine     engines[CEI_MEMBERS_MAX];
 };
 
-/* 0, CEOV_ERR_INVALID (NULL) or CEOV_ERR_FORKED. */
+/* 0, CEOV_ERR_INVALID (NULL or closed) or CEOV_ERR_FORKED. */
 int cei_context_check(const ceov_context *context);
 
 /* The index in the site of our rank, or CEOV_NOBODY. */

@@ -5,9 +5,8 @@
 
 #include "ce_engine/object.h"
 
-#include <stdlib.h>
-
 #include "ce_engine/context.h"
+#include "ce_engine/graves.h"
 
 static const char *kind_name(enum cei_object_kind kind)
 {
@@ -61,6 +60,20 @@ static int is_known(enum cei_object_kind kind)
 	return 0;
 }
 
+/* Its context may be gone, and the caller's log with it: to stderr. */
+static int refuse_forgotten(const struct cei_object *object, const char *call)
+{
+	struct cei_report report;
+	int r;
+
+	cei_report_init(&report, NULL, NULL);
+	r = cei_raise(&report, CEOV_ERR_INVALID, 0,
+		      "%s: the %s was released long before, or its context was closed",
+		      call, kind_name(object->was));
+	cei_report_fini(&report);
+	return r;
+}
+
 int cei_object_check(const void *handle, enum cei_object_kind kind, const char *call)
 {
 	const struct cei_object *object = handle;
@@ -68,6 +81,8 @@ int cei_object_check(const void *handle, enum cei_object_kind kind, const char *
 
 	if (!object || !is_known(object->kind))
 		return CEOV_ERR_INVALID;
+	if (!object->context)
+		return refuse_forgotten(object, call);
 	r = cei_context_check(object->context);
 	if (r)
 		return r;
@@ -116,6 +131,15 @@ void cei_object_end(struct cei_object *object)
 	pthread_mutex_unlock(&object->context->lock);
 }
 
+/* An object that has left the quarantine. */
+static void forget(struct cei_list *node)
+{
+	struct cei_object *object = CEI_OWNER(node, struct cei_object, link);
+
+	object->context = NULL;
+	cei_graves_keep_handle(object);
+}
+
 void cei_object_bury(struct cei_object *object)
 {
 	ceov_context *context = object->context;
@@ -129,7 +153,15 @@ void cei_object_bury(struct cei_object *object)
 	}
 	pthread_mutex_unlock(&context->lock);
 	if (oldest)
-		free(CEI_OWNER(oldest, struct cei_object, link));
+		forget(oldest);
+}
+
+void cei_objects_forget(ceov_context *context)
+{
+	struct cei_list *node;
+
+	while ((node = cei_list_take(&context->buried)))
+		forget(node);
 }
 
 void cei_object_use(struct cei_object *object)

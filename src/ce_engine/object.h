@@ -6,8 +6,8 @@
 /*
  * What buffers, signals, plans and what stands on them have in common: they know their
  * context, count who uses them, and are recognised when a released handle comes back. Released
- * objects rest in a bounded quarantine before their memory is reused, so that a
- * stale handle is refused and not followed.
+ * objects rest in a bounded quarantine, and then in graves.h, before their memory is
+ * reused, so that a stale handle is refused and not followed.
  */
 
 #include <stdint.h>
@@ -31,7 +31,7 @@ enum cei_object_kind {
 struct cei_object {                     /* first member of each handle */
 	enum cei_object_kind kind;
 	enum cei_object_kind was;       /* before it was dead */
-	ceov_context        *context;
+	ceov_context        *context;   /* NULL: dead, and not in the quarantine any more */
 	struct cei_list      link;      /* in the context's list, unlinked while it ends;
 					 * guarded by its lock */
 	uint32_t             n_users;   /* plans that name it; guarded by that lock */
@@ -65,8 +65,11 @@ int  cei_object_check(const void *handle, enum cei_object_kind kind, const char 
 int  cei_object_claim(struct cei_object *object, const char *call);
 void cei_object_end(struct cei_object *object);
 
-/* The last step, of a dead one: moves it to quarantine, which frees the oldest. */
+/* The last step, of a dead one: moves it to quarantine, which gives up the oldest. */
 void cei_object_bury(struct cei_object *object);
+
+/* Gives up the context's quarantine, at ceov_close(). */
+void cei_objects_forget(ceov_context *context);
 
 /* Counts users; what has users is not released. */
 void cei_object_use(struct cei_object *object);

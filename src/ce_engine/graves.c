@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Rings of memory that is freed late. */
+
+#include "ce_engine/graves.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct graves {
+	_Atomic uint64_t n;             /* laid in so far */
+	_Atomic(void *) *slots;
+	uint64_t         n_slots;
+};
+
+static _Atomic(void *) handle_graves[CEI_GRAVES_HANDLES];
+static _Atomic(void *) context_graves[CEI_GRAVES_CONTEXTS];
+static struct graves handles = { 0, handle_graves, CEI_GRAVES_HANDLES };
+static struct graves contexts = { 0, context_graves, CEI_GRAVES_CONTEXTS };
+
+static void keep(struct graves *graves, void *memory)
+{
+	/* relaxed: only a number of its own for each */
+	uint64_t i = atomic_fetch_add_explicit(&graves->n, 1, memory_order_relaxed);
+
+	/* acq_rel: pairs with itself: who takes it out to free it comes after who laid it in */
+	free(atomic_exchange_explicit(&graves->slots[i % graves->n_slots], memory,
+				      memory_order_acq_rel));
+}
+
+void cei_graves_keep_handle(void *memory)
+{
+	keep(&handles, memory);
+}
+
+/* Whole pages inside, behind the first one, go back to the system, and read as zeros. */
+static void give_back_pages(void *memory, size_t n_bytes)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t first = ((uintptr_t)memory / page + 2) * page;
+	uintptr_t end = ((uintptr_t)memory + n_bytes) / page * page;
+
+	if (first < end)                /* it is advice: nothing depends on it */
+		(void)madvise((char *)memory + (first - (uintptr_t)memory), end - first,
+			      MADV_DONTNEED);
+}
+
+void cei_graves_keep_context(void *memory, size_t n_bytes)
+{
+	give_back_pages(memory, n_bytes);
+	keep(&contexts, memory);
+}
