@@ -10,6 +10,7 @@
 #define CPUS_MAX       16384            /* more than hwloc itself is run with */
 #define NODES_MAX      4096
 #define INDEXES_MAX    (1 << 22)
+#define SIZE_MAX_BYTES (UINT64_C(1) << 50)
 #define CHILDREN_MAX   8192u            /* hwloc looks at all for each one more */
 #define SET_TEXT_BYTES 8192u            /* CPUS_MAX bits as hwloc writes them */
 
@@ -74,6 +75,7 @@ struct level {                          /* an element that is open */
 	int                 has_objects;/* below it, after which there are no notes */
 	hwloc_bitmap_t      sets[SETS]; /* of NORMAL and MEMORY */
 	hwloc_bitmap_t      below;      /* processors of children so far */
+	int                 has_empty;  /* a child without processors, behind all others */
 };
 
 struct cei_xml_tree {
@@ -158,6 +160,23 @@ static int64_t number(const struct cei_xml_word *word)
 		value = value * 10 + word->at[i] - '0';
 	}
 	return value;
+}
+
+/* A number of bytes that memory of one kind may have, also none: up to 1 PiB. */
+static int is_size(const struct cei_xml_word *word)
+{
+	uint64_t value = 0, i;
+
+	if (!word)
+		return 1;
+	if (!word->n || word->n > 16)
+		return 0;
+	for (i = 0; i < word->n; i++) {
+		if (word->at[i] < '0' || word->at[i] > '9')
+			return 0;
+		value = value * 10 + (uint64_t)(word->at[i] - '0');
+	}
+	return value <= SIZE_MAX_BYTES;
 }
 
 /* hwloc would take an endless set ("0xf...f") for what it says, reads beyond the end of an
@@ -300,6 +319,8 @@ static const char *check_node(struct cei_xml_tree *tree,
 	if (hwloc_bitmap_iszero(level->sets[NODES]) &&
 	    hwloc_bitmap_intersects(level->sets[ALL_NODES], level[-1].sets[NODES]))
 		return "a NUMANode without the nodeset that its parent's grants";
+	if (!is_size(cei_xml_attribute(element, "local_memory")))
+		return "a NUMANode whose local_memory is no number of bytes, or beyond 1 PiB";
 	level->is_leaf = 1;
 	return NULL;
 }
@@ -315,6 +336,22 @@ static const char *check_cache(const struct cei_xml_element *element,
 
 	if (depth != type->at[1] - '0' || !is_ours)
 		return "a cache of another depth or kind than its type";
+	if (!is_size(cei_xml_attribute(element, "cache_size")))
+		return "a cache whose cache_size is no number of bytes, or beyond 1 PiB";
+	return NULL;
+}
+
+/* Memory that is near no processor (CXL, a GPU's) stands in a Group of its own. hwloc
+ * wants those behind the objects that have processors. */
+static const char *check_empty(struct cei_xml_tree *tree,
+			       const struct cei_xml_element *element)
+{
+	struct level *level = &tree->levels[tree->depth];
+
+	if (level[-1].sort != NORMAL || !cei_xml_is(&element->attributes[0].value, "Group") ||
+	    hwloc_bitmap_iszero(level->sets[ALL_NODES]))
+		return "an object without processors";
+	level[-1].has_empty = 1;
 	return NULL;
 }
 
@@ -327,9 +364,11 @@ static const char *check_normal(struct cei_xml_tree *tree,
 	if (why)
 		return why;
 	if (hwloc_bitmap_iszero(level->sets[ALL_CPUS]))
-		return "an object without processors";
+		return check_empty(tree, element);
 	if (level[-1].sort != NORMAL)
 		return check_allowed(tree, element);
+	if (level[-1].has_empty)
+		return "an object with processors behind one without";
 	if (hwloc_bitmap_intersects(level->sets[ALL_CPUS], level[-1].below))
 		return "an object with another one's processors";
 	/* what may be used of it is what may be used of its parent */
@@ -521,6 +560,7 @@ const char *cei_xml_tree_begin(struct cei_xml_tree *tree,
 	level->sort = tree->depth ? NOTE : TOPOLOGY;
 	level->is_leaf = 0;
 	level->n_children = 0;
+	level->has_empty = 0;
 	level->has_pages = 0;
 	level->has_objects = 0;
 	if (!tree->depth)
@@ -544,6 +584,9 @@ const char *cei_xml_tree_end(struct cei_xml_tree *tree)
 		return NULL;
 	if (!hwloc_bitmap_isincluded(level->sets[CPUS], level->below))
 		return "an object with processors that no PU below it has";
+	if (hwloc_bitmap_iszero(level->sets[ALL_CPUS]) &&
+	    !hwloc_bitmap_isincluded(level->sets[ALL_NODES], tree->nodes))
+		return "a Group without processors and without the NUMANodes of its nodeset";
 	if (level[-1].sort != TOPOLOGY)
 		return NULL;
 	if (!tree->n_pus || hwloc_bitmap_iszero(level->sets[CPUS]))
