@@ -332,7 +332,7 @@ struct ceov_transfer {
 	struct ceov_spot source;
 	struct ceov_spot target;
 	uint64_t         row_bytes;     /* 0: moves nothing, only raises */
-	uint64_t         n_rows;
+	uint64_t         n_rows;        /* at least 1, unless row_bytes is 0 */
 	struct ceov_mark then;          /* raised when the target can be read. Where the host
 					 * sees that the counter holds more than that, the
 					 * launch fails (CEOV_ERR_INVALID): counters never

@@ -6,6 +6,7 @@
 
 #include "ce_engine/plan.h"
 
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -175,13 +176,18 @@ int ceov_plan_add(ceov_plan *plan, const struct ceov_transfer *transfer)
 	int r = check_open(plan, "ceov_plan_add");
 	int moves;
 
+	if (!r)
+		r = cei_sized_check(&plan->object.context->report, transfer,
+				    sizeof(*transfer), sizeof(*transfer),
+				    "ceov_plan_add: transfer");
 	if (r)
 		return r;
-	r = cei_sized_check(&plan->object.context->report, transfer, sizeof(*transfer),
-			    sizeof(*transfer), "ceov_plan_add: transfer");
-	if (r)
-		return r;
-	moves = transfer->row_bytes && transfer->n_rows;
+	moves = transfer->row_bytes != 0;
+	if (moves && !transfer->n_rows)
+		return cei_raise(&plan->object.context->report, CEOV_ERR_INVALID, 0,
+				 "transfer %u: n_rows is 0, and row_bytes %" PRIu64 ": where "
+				 "nothing is to be moved, and `then` only raised, row_bytes "
+				 "must be 0", plan->n_transfers, transfer->row_bytes);
 	r = check_mark(plan, &transfer->source_ready, "source_ready");
 	if (!r)
 		r = check_mark(plan, &transfer->target_free, "target_free");
@@ -197,8 +203,6 @@ int ceov_plan_add(ceov_plan *plan, const struct ceov_transfer *transfer)
 	if (r)
 		return r;
 	plan->transfers[plan->n_transfers] = *transfer;
-	if (!moves)
-		plan->transfers[plan->n_transfers].row_bytes = 0;
 	for_transfer(&plan->transfers[plan->n_transfers++], cei_object_use);
 	return 0;
 }

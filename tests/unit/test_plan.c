@@ -169,6 +169,10 @@ START_TEST(test_what_add_refuses_is_not_added)
 	bad.then = testing_mark((ceov_signal *)source, 0, 1);
 	ck_assert_int_eq(ceov_plan_add(plan, &bad), CEOV_ERR_INVALID);
 	testing_log_has(&log_of, "wants a signal and got a buffer", NULL, NULL);
+	bad = rows(8, 0, 8);            /* or it would raise its mark, and move nothing */
+	ck_assert_int_eq(ceov_plan_add(plan, &bad), CEOV_ERR_INVALID);
+	testing_log_has(&log_of, "transfer 0: n_rows is 0, and row_bytes 8", "must be 0",
+			NULL);
 	mark = testing_mark(NULL, 0, 0);
 	ck_assert_int_eq(ceov_plan_expect(plan, &mark), CEOV_ERR_INVALID);
 	ck_assert_int_eq(ceov_plan_expect(plan, NULL), CEOV_ERR_INVALID);
