@@ -11,7 +11,8 @@
  *     +-------------------+-----------------+-----------------+--> DROPPED (its
  *                                                       launch failed, or its lane)
  *
- * While ARMED the first chunk of a transfer stands for all of its chunks. A chunk whose
+ * While ARMED the first chunk of a transfer stands for all of its chunks; it may be parked
+ * (parking.h), where the doorbell does not look at it. A chunk whose
  * way has two legs (staging.h) goes from MOVING back to READY once, for the second.
  */
 
@@ -39,7 +40,8 @@ struct cei_chunk {
 	uint32_t             index;     /* in the plan's cuts */
 	uint16_t             state;     /* enum cei_chunk_state */
 	uint16_t             lane;      /* from ROUTED on */
-	uint16_t             leg;       /* 0 or 1: of its way */
+	uint8_t              leg;       /* 0 or 1: of its way */
+	uint8_t              parked;    /* while ARMED: enum cei_parked */
 	uint16_t             slot;      /* staging slot that it holds, or CEI_NO_SLOT */
 	uint32_t             trace;     /* its record, where there is a trace */
 	uint64_t             sequence;  /* from MOVING on: the lane's submit it is in */

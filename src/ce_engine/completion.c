@@ -10,6 +10,16 @@
 #include "ce_engine/trace.h"
 #include "ce_engine/staging.h"
 
+/* The last chunk of a transfer brings its mark, for which others may be parked. */
+static void tell_parked(struct cei_engine *engine, const struct cei_chunk *chunk)
+{
+	const struct ceov_plan *plan = chunk->launch->plan;
+	uint32_t i = plan->cuts[chunk->index].step;
+
+	if (chunk->index == plan->steps[i].first_chunk + plan->steps[i].n_chunks - 1)
+		cei_parking_done(engine, chunk->launch, i);
+}
+
 static void finish(struct cei_engine *engine, struct cei_chunk *chunk)
 {
 	cei_trace_stage(engine, chunk, CEI_TRACE_DONE);
@@ -17,6 +27,8 @@ static void finish(struct cei_engine *engine, struct cei_chunk *chunk)
 	if (cei_staging_goes_on(engine, chunk))
 		return;
 	chunk->state = CEI_CHUNK_DONE;
+	if (chunk->launch->n_parked)
+		tell_parked(engine, chunk);
 	cei_trace_stage(engine, chunk, CEI_TRACE_FINISHED);     /* retiring may free it */
 	if (!--chunk->launch->n_open)
 		cei_launch_retire(engine, chunk->launch);

@@ -16,7 +16,9 @@ enum look { LOOK_REACHED, LOOK_NOT_YET, LOOK_ABORTED };
 void cei_doorbell_init(struct cei_doorbell *doorbell)
 {
 	cei_list_init(&doorbell->armed);
+	cei_parking_init(&doorbell->parking);
 	doorbell->n_armed = 0;
+	doorbell->n_awake = 0;
 }
 
 void cei_doorbell_arm(struct cei_doorbell *doorbell, struct cei_launch *launch)
@@ -28,8 +30,15 @@ void cei_doorbell_arm(struct cei_doorbell *doorbell, struct cei_launch *launch)
 	for (i = 0; i < plan->n_transfers; i++) {
 		chunk = &launch->chunks[plan->steps[i].first_chunk];
 		cei_list_append(&doorbell->armed, &chunk->link);
-		doorbell->n_armed++;
 	}
+	doorbell->n_armed += plan->n_transfers;
+	doorbell->n_awake += plan->n_transfers;
+}
+
+void cei_doorbell_disarm(struct cei_doorbell *doorbell, struct cei_chunk *chunk)
+{
+	doorbell->n_armed--;
+	doorbell->n_awake -= chunk->parked == CEI_AWAKE;
 }
 
 static enum look look_at(const struct cei_counter *counter, uint64_t base)
@@ -117,7 +126,7 @@ static uint32_t pass_on(struct cei_engine *engine, struct cei_launch *launch,
 	uint32_t i;
 
 	step->turn = launch->sequence + 1;
-	engine->doorbell.n_armed--;
+	cei_doorbell_disarm(&engine->doorbell, &launch->chunks[step->first_chunk]);
 	for (i = 0; i < step->n_chunks; i++) {
 		chunk = &launch->chunks[step->first_chunk + i];
 		cei_list_remove(&chunk->link);
@@ -126,6 +135,8 @@ static uint32_t pass_on(struct cei_engine *engine, struct cei_launch *launch,
 		cei_staging_send(engine, chunk);
 	}
 	cei_router_passed(launch);
+	if (launch->n_parked && launch->next_step < launch->plan->n_transfers)
+		cei_parking_next(engine, launch, launch->next_step);
 	return step->n_chunks;
 }
 
@@ -143,6 +154,7 @@ struct bunch {
 	struct cei_chunk *chunks[CEI_GROUP_MAX];
 	uint32_t          n;
 	uint32_t          n_free;       /* of them: targets free */
+	enum cei_parked   why;          /* where it is NOT_YET: what it waits for */
 };
 
 static int is_empty(const struct cei_chunk *chunk)
@@ -221,7 +233,30 @@ static enum look look_at_bunch(struct cei_engine *engine, struct bunch *bunch,
 	}
 	*ret_chunk = chunk = bunch->chunks[0];
 	look = look_at_source(engine, chunk, step_of(chunk), ret_counter);
+	bunch->why = look == LOOK_NOT_YET ? CEI_PARKED_SOURCE : CEI_PARKED_TURN;
 	return look == LOOK_REACHED && !is_turn ? LOOK_NOT_YET : look;
+}
+
+/* A gated launch's next may be left to its lane at any time; and the turn that another
+ * launch has is not told. */
+static int may_park(const struct cei_chunk *chunk, enum cei_parked why)
+{
+	const struct cei_launch *launch = chunk->launch;
+	int is_next = launch->next_step == launch->plan->cuts[chunk->index].step;
+
+	if (why == CEI_PARKED_TURN)
+		return is_empty(chunk) && !is_next;
+	return launch->gate == CEOV_NOBODY || !is_next;
+}
+
+/* As many as there are too many in the list. */
+static void park(struct cei_engine *engine, const struct bunch *bunch, enum cei_parked why)
+{
+	uint32_t i;
+
+	for (i = 0; i < bunch->n && engine->doorbell.n_awake > CEI_PARKING_AWAKE; i++)
+		if (may_park(bunch->chunks[i], why))
+			(void)cei_parking_park(engine, bunch->chunks[i], why);
 }
 
 /* Whether a bunch that is ready should wait for the rest of its targets, or for a
@@ -233,12 +268,22 @@ static int must_hold(const struct bunch *bunch, const struct cei_launch *held)
 
 	if (!bunch->n_free)
 		return 1;
-	if (bunch->n_free == bunch->n && launch != held)
+	if (bunch->n_free == bunch->n && launch != held && !launch->n_blocked)
 		return 0;
 	now = cei_now_ns();
 	if (!launch->hold_until_ns)
 		launch->hold_until_ns = now + CEI_DOORBELL_HOLD_NS;
 	return now < launch->hold_until_ns;
+}
+
+/* Keeps the bunch, and with it those behind it in its launch. */
+static const struct cei_launch *hold(struct cei_engine *engine, const struct bunch *bunch)
+{
+	const struct cei_launch *launch = bunch->chunks[0]->launch;
+
+	if (!bunch->n_free)
+		park(engine, bunch, CEI_PARKED_TARGET);
+	return launch;
 }
 
 static uint32_t pass_bunch(struct cei_engine *engine, const struct bunch *bunch)
@@ -260,7 +305,7 @@ static uint32_t pass_bunch(struct cei_engine *engine, const struct bunch *bunch)
 uint32_t cei_doorbell_poll(struct cei_engine *engine)
 {
 	struct cei_list *armed = &engine->doorbell.armed;
-	struct cei_list *node = armed->next;
+	struct cei_list *node;
 	const struct cei_launch *held = NULL;
 	const struct cei_counter *counter;
 	struct cei_chunk *chunk;
@@ -268,6 +313,12 @@ uint32_t cei_doorbell_poll(struct cei_engine *engine)
 	uint32_t n_looks, n_passed = 0;
 	enum look look;
 
+	if (!cei_list_is_empty(&engine->doorbell.parking.watched) &&
+	    cei_parking_look(engine, &chunk, &counter)) {
+		fail_aborted(engine, chunk, counter);
+		return 0;
+	}
+	node = armed->next;
 	for (n_looks = 0; n_looks < CEI_DOORBELL_LOOKS && node != armed; n_looks += bunch.n) {
 		collect(engine, &node, &bunch);
 		look = look_at_bunch(engine, &bunch, &chunk, &counter);
@@ -276,9 +327,9 @@ uint32_t cei_doorbell_poll(struct cei_engine *engine)
 			return n_passed;        /* it unlinked what node may be */
 		}
 		if (look == LOOK_NOT_YET)
-			continue;
-		if (must_hold(&bunch, held))
-			held = bunch.chunks[0]->launch;
+			park(engine, &bunch, bunch.why);
+		else if (must_hold(&bunch, held))
+			held = hold(engine, &bunch);
 		else
 			n_passed += pass_bunch(engine, &bunch);
 	}

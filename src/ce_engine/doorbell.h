@@ -12,12 +12,13 @@
  * leaves source_ready to its lane. A transfer that moves nothing goes when, besides,
  * all before it in the plan have gone, so that lanes keep it behind them: its mark says
  * that their bytes have arrived. Launches of one plan pass transfer by transfer
- * in their order, so that marks only rise.
+ * in their order, so that marks only rise. Where many are armed, those whose marks are not
+ * reached are parked (parking.h), so that a turn stays short.
  */
 
 #include <stdint.h>
 
-#include "base/list.h"
+#include "ce_engine/parking.h"
 
 /* Marks looked at in one pass; a longer list is continued in the next. */
 #define CEI_DOORBELL_LOOKS 512u
@@ -26,18 +27,24 @@
  * wait for each other so long: going as one batch and in order is worth more. */
 #define CEI_DOORBELL_HOLD_NS UINT64_C(200000)
 
+struct cei_chunk;
 struct cei_engine;
 struct cei_launch;
 
 struct cei_doorbell {
-	struct cei_list armed;          /* first chunks, oldest launch first */
-	uint64_t        n_armed;
+	struct cei_list    armed;       /* first chunks, oldest launch first, but for ... */
+	struct cei_parking parking;     /* ... those that need no look for now */
+	uint64_t           n_armed;     /* all of them */
+	uint64_t           n_awake;     /* those in the list */
 };
 
 void cei_doorbell_init(struct cei_doorbell *doorbell);
 
 /* Arms every transfer of the launch. */
 void cei_doorbell_arm(struct cei_doorbell *doorbell, struct cei_launch *launch);
+
+/* The armed chunk, the first of its transfer, is dropped: it counts no more. */
+void cei_doorbell_disarm(struct cei_doorbell *doorbell, struct cei_chunk *chunk);
 
 /* Looks at armed marks; hands reached transfers to the scheduler; fails launches
  * whose signals were aborted. Returns how many chunks it passed on. */

@@ -27,7 +27,7 @@ static void drop(struct cei_engine *engine, struct cei_launch *launch)
 		if (chunk->state > CEI_CHUNK_ROUTED)
 			continue;
 		if (chunk->state == CEI_CHUNK_ARMED && i == step->first_chunk)
-			engine->doorbell.n_armed--;
+			cei_doorbell_disarm(&engine->doorbell, chunk);
 		cei_scheduler_leave(&engine->scheduler, chunk);
 		cei_list_remove(&chunk->link);
 		chunk->state = CEI_CHUNK_DROPPED;
@@ -114,6 +114,7 @@ static void fail_quietly(struct cei_engine *engine, struct cei_launch *launch,
 	launch->blamed = failure->rank;
 	launch->deadline_ns = cei_deadline(CEI_DRAIN_NS);
 	drop(engine, launch);
+	cei_parking_forget(launch);
 	cei_router_passed(launch);
 }
 

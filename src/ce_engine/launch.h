@@ -9,6 +9,7 @@
 
 #include "base/list.h"
 #include "ce_engine/chunk.h"
+#include "ce_engine/parking.h"
 #include "ce_engine/plan.h"
 #include "ce_engine/tickets.h"
 
@@ -41,11 +42,28 @@ struct cei_launch {
 	uint32_t                next_step;      /* the first that is still armed */
 	uint32_t                next_open;      /* staging: all before it that take ways of two
 						 * legs are done */
+	uint32_t                n_parked;       /* parking: transfers parked, ... */
+	uint32_t                n_blocked;      /* ... those whose source is ready, or has no
+						 * mark, for their targets */
 	int                     error;          /* the first, ... */
 	uint32_t                blamed;         /* ... and the rank to blame, or CEOV_NOBODY */
 	uint32_t                n_open;         /* chunks neither done nor dropped */
-	struct cei_chunk        chunks[];
+	struct cei_chunk        chunks[];       /* of the plan's cuts; behind them, a watch for
+						 * each of its n_watches */
 };
+
+/* What a record takes. */
+static inline size_t cei_launch_bytes(const struct ceov_plan *plan)
+{
+	return sizeof(struct cei_launch) + plan->n_cuts * sizeof(struct cei_chunk) +
+		plan->waits.n_watches * sizeof(struct cei_watch);
+}
+
+/* Zeroes in a new record. */
+static inline struct cei_watch *cei_launch_watches(struct cei_launch *launch)
+{
+	return (struct cei_watch *)(void *)&launch->chunks[launch->plan->n_cuts];
+}
 
 /* ceov_wait() without its checks, and CEOV_NONE where the result is not kept any more. */
 int cei_ticket_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns);

@@ -325,6 +325,7 @@ static int name_all(struct ceov_plan *plan)
 static void unbuild(struct ceov_plan *plan)
 {
 	cei_plan_unroute(plan);
+	cei_waits_fini(&plan->waits);
 	free(plan->steps);
 	free(plan->cuts);
 	free(plan->signals);

@@ -15,6 +15,7 @@
 #include "backend/backend.h"
 #include "base/report.h"
 #include "ce_engine/object.h"
+#include "ce_engine/plan_waits.h"
 #include "ce_engine/signal.h"
 #include "topology/route.h"
 
@@ -102,6 +103,7 @@ struct ceov_plan {
 	const char           *why_polled;       /* ... or why not */
 	int                   is_direct;        /* every transfer has a direct way */
 	int                   is_pollable;      /* the engine can see all of them */
+	struct cei_waits      waits;            /* after commit */
 	uint32_t              waits_ahead;      /* the first transfer that waits for a mark
 						 * of one behind it, or CEOV_NOBODY */
 

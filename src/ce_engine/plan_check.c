@@ -288,6 +288,8 @@ int cei_plan_check(struct ceov_plan *plan)
 		plan->keeps_order |= keeps_order(plan, &order);
 	if (!r)
 		plan->waits_ahead = waits_ahead(plan, &order);
+	if (!r && cei_waits_init(&plan->waits, plan, &order))
+		r = cei_order_no_memory(plan);
 	cei_order_fini(&order);
 	return r;
 }

@@ -136,8 +136,7 @@ static struct cei_launch *take_record(ceov_plan *plan)
 
 	if (node)
 		return CEI_OWNER(node, struct cei_launch, link);
-	record = calloc(1, sizeof(*record) +
-			plan->n_cuts * sizeof(record->chunks[0]));
+	record = calloc(1, cei_launch_bytes(plan));
 	if (record)
 		cei_list_init(&record->link);
 	return record;
@@ -164,6 +163,8 @@ static void fill_record(struct cei_launch *record, ceov_plan *plan,
 	record->has_followed = 0;
 	record->floating = (uint64_t)(uintptr_t)launch->floating;
 	record->hold_until_ns = 0;
+	record->n_parked = 0;
+	record->n_blocked = 0;
 	record->error = 0;
 	record->blamed = CEOV_NOBODY;
 	record->n_open = plan->n_cuts;
@@ -175,6 +176,7 @@ static void fill_record(struct cei_launch *record, ceov_plan *plan,
 		record->chunks[i].lane = 0;
 		record->chunks[i].sequence = 0;
 		record->chunks[i].leg = 0;
+		record->chunks[i].parked = CEI_AWAKE;
 		record->chunks[i].slot = CEI_NO_SLOT;
 	}
 }
