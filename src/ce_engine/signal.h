@@ -78,6 +78,10 @@ struct cei_counter_text {
 };
 struct cei_counter_text cei_counter_text(const struct cei_counter *counter);
 
+/* What to do about a signal that was aborted with this error, for messages: a renewal
+ * brings nobody back. */
+const char *cei_signal_advice(int error);
+
 /* The abort's error, one of enum ceov_error whatever the shared word holds, or 0. */
 int  cei_signal_aborted(const struct ceov_signal *signal);
 

@@ -45,6 +45,12 @@ int cei_signal_blame(const struct ceov_signal *signal, uint32_t *ret_rank)
 	return decode(word, signal->object.context->site.n_ranks, ret_rank);
 }
 
+const char *cei_signal_advice(int error)
+{
+	return error == CEOV_ERR_PEER_LOST ?
+		"close the context and open a group without that rank" : "renew it";
+}
+
 int cei_signal_aborted(const struct ceov_signal *signal)
 {
 	uint32_t rank;

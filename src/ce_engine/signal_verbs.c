@@ -38,9 +38,10 @@ static int aborted(ceov_signal *signal, const char *call)
 	if (!failure.error)
 		return 0;
 	return cei_raise_failure(&signal->object.context->report, &failure,
-				 "%s: %s was aborted: %s%s; renew it", call,
+				 "%s: %s was aborted: %s%s; %s", call,
 				 cei_signal_text(signal).text, ceov_strerror(failure.error),
-				 cei_blame_text(failure.rank).text);
+				 cei_blame_text(failure.rank).text,
+				 cei_signal_advice(failure.error));
 }
 
 /* A counter holds poison: the abort word was raised before. */

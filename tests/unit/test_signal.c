@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "ce_engine/signal.h"
 #include "testing.h"
 
 static struct testing_log log_of;
@@ -309,6 +310,21 @@ START_TEST(test_renewal_while_plans_are_committed)
 }
 END_TEST
 
+/* A renewal brings nobody back. */
+START_TEST(test_the_advice_fits_the_loss)
+{
+	ceov_signal *signal = testing_signal(context, 0, 1);
+
+	cei_signals_abort(&signal, 1, CEOV_ERR_PEER_LOST, 1);
+	ck_assert_int_eq(ceov_signal_wait(signal, 0, 1, 0), CEOV_ERR_PEER_LOST);
+	testing_log_has(&log_of, "a peer was lost", "open a group without that rank", NULL);
+	signal = testing_signal(context, 0, 1);
+	cei_signals_abort(&signal, 1, CEOV_ERR_ABORTED, 1);
+	ck_assert_int_eq(ceov_signal_wait(signal, 0, 1, 0), CEOV_ERR_ABORTED);
+	testing_log_has(&log_of, "aborted", "renew it", NULL);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("signal");
@@ -322,6 +338,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_the_last_arrival_of_each_round_raises);
 	tcase_add_test(all, test_arrivals_are_counted_apart);
 	tcase_add_test(all, test_arrivals_do_not_lower_a_counter);
+	tcase_add_test(all, test_the_advice_fits_the_loss);
 	tcase_add_test(all, test_results_need_a_place);
 	tcase_add_test(all, test_renewal_forgets_half_a_round);
 	tcase_add_test(all, test_ranks_of_one_process_find_each_others_signals);
