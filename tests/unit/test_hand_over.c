@@ -10,7 +10,10 @@
 
 #include <check.h>
 #include <pthread.h>
+#include <string.h>
 
+#include "base/clock.h"
+#include "ce_engine/signal.h"
 #include "way.h"
 
 #define ROUNDS    6u                    /* fewer than a plan's launches in flight */
@@ -110,6 +113,33 @@ START_TEST(test_marks_alone_order_bytes)
 }
 END_TEST
 
+/* NULL where the name is not there in time, or not whole. */
+static void *await_name(void *arg)
+{
+	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
+	struct cei_signal_text text;
+
+	do
+		text = cei_signal_text(arg);
+	while (!strchr(text.text, '\'') && cei_now_ns() < deadline);
+	return strcmp(text.text, "signal 'a name' of rank 0") ? NULL : arg;
+}
+
+START_TEST(test_a_signal_is_named_at_once)
+{
+	ceov_context *context = testing_open(1, NULL);
+	ceov_signal *signal = testing_signal(context, 0, 1);
+	void *seen = NULL;
+	pthread_t thread;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, await_name, signal), 0);
+	ck_assert_int_eq(ceov_signal_share(signal, "a name"), 0);
+	ck_assert_int_eq(pthread_join(thread, &seen), 0);
+	ck_assert_ptr_eq(seen, signal);
+	ceov_close(context);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("hand_over");
@@ -117,6 +147,7 @@ static Suite *suite(void)
 
 	tcase_set_timeout(all, 60);
 	tcase_add_loop_test(all, test_marks_alone_order_bytes, 1, PRODUCERS + 1);
+	tcase_add_test(all, test_a_signal_is_named_at_once);
 	suite_add_tcase(made, all);
 	return made;
 }
