@@ -62,6 +62,8 @@ static const struct setting settings[] = {
 	{ "trace", "CEOVERLAP_TRACE", NULL, "none", "a file for what the engines do" },
 	{ "flag", "CEOVERLAP_FLAG", NULL, "by a test at start",
 	  "how counters of GPUs are raised: write, copy" },
+	{ "reserved_queues", "CEOVERLAP_RESERVED_QUEUES", NULL, "2",
+	  "hardware queues of a GPU that the application's streams need" },
 	{ "cublas", "CEOVERLAP_CUBLAS", NULL, "searched", "cuBLAS's file" },
 	{ "host_copy_delay_ns", "CEOVERLAP_HOST_COPY_DELAY_NS", NULL, "0",
 	  "tests: every copy on the host takes longer" },

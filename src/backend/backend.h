@@ -88,6 +88,11 @@ struct cei_backend_ops {
 	void     (*close)(struct cei_backend *backend);
 	uint32_t (*live_caps)(struct cei_backend *backend);
 
+	/* How many more lanes and streams of this place should be left waiting for marks:
+	 * beyond that a GPU may start no kernel any more (backend/waits.h). A hint for who
+	 * can poll instead; nothing is refused. Any thread, no driver call. */
+	uint32_t (*waits_left)(struct cei_backend *backend);
+
 	/* address is 64 bytes of scratch memory of a peer, mapped for this member
 	 * and, until the call returns, used by nobody else. Moves bytes there and
 	 * back as lanes will, and tests that a raised counter arrives there (and

@@ -21,8 +21,9 @@
  *  - A memcpy batch has no inner order: data and its flag never share one.
  *  - Writes of stream memory operations are fenced: what came before them on the
  *    stream is visible before the value is.
- *  - Plain copies within one GPU may run as kernels. The batch call can be told to
- *    prefer the copy engines, so single copies go through it too.
+ *  - The batch call can be told to prefer the copy engines, so single copies go through
+ *    it too. Copies within one GPU run as kernels all the same (cuda_bounce.c).
+ *  - Streams that wait hold hardware queues, of which there are few (cuda_waits.c).
  *  - A sticky error (a kernel's fault, ECC) ends the context: every lane of the GPU
  *    then breaks, and nothing is tried again.
  *
@@ -132,6 +133,8 @@ static int backend_open(struct cei_backend *backend)
 	if (r)
 		return r;
 	r = open_gpu(own);
+	if (!r)
+		r = cei_cuda_waits_open(backend);
 	cei_cuda_pop(own->cuda, &hold);
 	return r;
 }
@@ -256,6 +259,7 @@ const struct cei_backend_ops cei_backend_cuda = {
 	.open          = backend_open,
 	.close         = backend_close,
 	.live_caps     = live_caps,
+	.waits_left    = cei_cuda_waits_left,
 	.warm          = cei_cuda_warm,
 	.lane_open     = cei_cuda_lane_open,
 	.lane_close    = cei_cuda_lane_close,

@@ -290,6 +290,7 @@ int cei_cuda_stream_wait(struct cei_backend *backend, void *stream,
 	struct op_list list;
 	CUstreamBatchMemOpParams *op;
 	struct stream_hold hold;
+	struct cei_wait wait;
 	uint32_t i;
 	int r;
 
@@ -299,9 +300,14 @@ int cei_cuda_stream_wait(struct cei_backend *backend, void *stream,
 	list.own = own;
 	list.stream = stream;
 	list.n = 0;
+	wait = cei_cuda_waits_begin(own, stream);
 	for (i = 0; i < n_awaits && !r; i++) {
 		r = next_op(&list, &op);
 		cei_cuda_wait_op(own, op, &awaits[i]);
+	}
+	if (!r && wait.wants_mark) {
+		r = next_op(&list, &op);
+		cei_cuda_waits_mark_op(own, &wait, op);
 	}
 	if (!r)
 		r = flush_ops(&list);

@@ -245,10 +245,18 @@ int cei_cuda_flag_open(struct cei_cuda_backend *own)
 	return r;
 }
 
+/* Lanes copy within the GPU by way of host memory while many streams wait: so does this. */
 static CUresult copy_one(struct cei_cuda_backend *own, uint64_t target, uint64_t source)
 {
+	const struct cei_piece piece = { .source = source, .target = target,
+					 .row_bytes = WARM_BYTES, .n_rows = 1 };
+	const struct cei_cuda_bounce bounce = { own->cuda, own->control,
+						own->pinned->bounce + 3 * WARM_BYTES,
+						WARM_BYTES };
 	struct cei_cuda_copies copies;
 
+	if (cei_cuda_copies_bounce(own) && cei_cuda_piece_bounces(own, &piece))
+		return cei_cuda_copy_bouncing(&bounce, &piece);
 	copies.n = 1;
 	copies.targets[0] = target;
 	copies.sources[0] = source;

@@ -142,8 +142,7 @@ static CUresult copy_2d(struct cei_cuda *cuda, CUstream stream, const struct cei
 	return cuda->calls.copy_2d(&shape, stream);
 }
 
-/* One row, or rows without gaps on either side. */
-static int is_flat(const struct cei_piece *piece)
+int cei_cuda_piece_is_flat(const struct cei_piece *piece)
 {
 	return piece->n_rows == 1 ||
 	       (piece->source_pitch_bytes == piece->row_bytes &&
@@ -161,7 +160,7 @@ CUresult cei_cuda_copy_gapped(struct cei_cuda *cuda, CUstream stream,
 	for (i = 0; i < n_pieces && result == CUDA_SUCCESS; i++) {
 		if (!pieces[i].n_rows || !pieces[i].row_bytes)
 			continue;
-		if (!is_flat(&pieces[i])) {
+		if (!cei_cuda_piece_is_flat(&pieces[i])) {
 			result = copy_2d(cuda, stream, &pieces[i]);
 			continue;
 		}
@@ -174,12 +173,39 @@ CUresult cei_cuda_copy_gapped(struct cei_cuda *cuda, CUstream stream,
 	return result;
 }
 
+/* Copies within the GPU go by way of host memory; *ret_others are the rest. */
+static CUresult bounce_all(const struct cei_lane *lane, const struct cei_piece *pieces,
+			   uint32_t n_pieces, struct cei_piece *ret_others,
+			   uint32_t *ret_n_others)
+{
+	struct cei_cuda_backend *own = backend_of(lane);
+	struct cei_cuda_lane *state = lane->private;
+	struct cei_cuda_bounce bounce = { own->cuda, state->stream, state->bounce,
+					  CEI_CUDA_LANE_BOUNCE_BYTES };
+	CUresult result = CUDA_SUCCESS;
+	uint32_t i, n = 0;
+
+	for (i = 0; i < n_pieces && result == CUDA_SUCCESS; i++)
+		if (cei_cuda_piece_bounces(own, &pieces[i]))
+			result = cei_cuda_copy_bouncing(&bounce, &pieces[i]);
+		else
+			ret_others[n++] = pieces[i];
+	*ret_n_others = n;
+	return result;
+}
+
 static CUresult copy_all(const struct cei_lane *lane, const struct cei_piece *pieces,
 			 uint32_t n_pieces)
 {
 	struct cei_cuda_lane *state = lane->private;
+	struct cei_piece others[CEI_LANE_BATCH];
 	CUresult result = flush(lane);
 
+	if (result == CUDA_SUCCESS && state->bounce &&
+	    cei_cuda_copies_bounce(backend_of(lane))) {
+		result = bounce_all(lane, pieces, n_pieces, others, &n_pieces);
+		pieces = others;
+	}
 	if (result == CUDA_SUCCESS)
 		result = cei_cuda_copy_gapped(backend_of(lane)->cuda, state->stream, pieces,
 					      n_pieces, &state->copies);
@@ -217,6 +243,7 @@ int cei_cuda_lane_wait(struct cei_lane *lane, const struct cei_await *await)
 	if (r)
 		return r;
 	state->n_batch++;
+	cei_cuda_lane_waits(lane);
 	result = flush(lane);
 	if (result == CUDA_SUCCESS)
 		result = own->cuda->calls.stream_wait_value(state->stream, await->counter,
@@ -236,6 +263,8 @@ int cei_cuda_lane_follow(struct cei_lane *lane, void *event)
 	r = begin(lane, 0, &hold);
 	if (r)
 		return r;
+	/* The stream that it follows may be waiting. */
+	cei_cuda_lane_waits(lane);
 	result = flush(lane);
 	if (result == CUDA_SUCCESS)
 		result = backend_of(lane)->cuda->calls.stream_wait_event(state->stream,
@@ -356,6 +385,7 @@ int cei_cuda_lane_reap(struct cei_lane *lane, uint64_t *ret_n_done)
 	/* acquire: pairs with the write that submit put on the stream */
 	n_done = atomic_load_explicit(&state->page->done, memory_order_acquire);
 	*ret_n_done = n_done;
+	cei_cuda_lane_went_on(lane, n_done);
 	if (state->error)
 		return state->error;
 	if (n_done != state->n_reaped || n_done == state->n_submitted) {
@@ -395,6 +425,7 @@ int cei_cuda_lane_drain(struct cei_lane *lane, uint64_t deadline_ns)
 				 lane->index);
 	state->n_batch = 0;
 	state->n_posts = 0;
+	cei_cuda_lane_went_on(lane, UINT64_MAX);
 	/* A dead context touches no memory any more; reap yields its error. */
 	if (result != CUDA_SUCCESS)
 		(void)break_lane(lane, result, "draining");
@@ -429,15 +460,15 @@ static CUresult warm_stream(const struct cei_lane *lane)
 	struct cei_cuda_lane *state = lane->private;
 	uint64_t scratch = own->scratch + SCRATCH_LANE;
 	uint64_t pinned = (uint64_t)(uintptr_t)state->page->slots;
-	struct cei_cuda_copies *copies = &state->copies;
+	const struct cei_piece piece = {
+		.source = lane->kind == CEI_LANE_IN ? pinned : scratch + LANE_WARM_BYTES,
+		.target = lane->kind == CEI_LANE_OUT ? pinned : scratch,
+		.row_bytes = LANE_WARM_BYTES,
+		.n_rows = 1,
+	};
 	CUresult result;
 
-	copies->n = 1;
-	copies->sizes[0] = LANE_WARM_BYTES;
-	copies->targets[0] = lane->kind == CEI_LANE_OUT ? pinned : scratch;
-	copies->sources[0] = lane->kind == CEI_LANE_IN ? pinned
-						       : scratch + LANE_WARM_BYTES;
-	result = copy_rows(lane);
+	result = copy_all(lane, &piece, 1);
 	if (result != CUDA_SUCCESS)
 		return result;
 	cei_cuda_write_op(&state->ops[state->n_ops++],
@@ -467,7 +498,11 @@ static CUresult open_stream(const struct cei_lane *lane)
 		return result;
 	memset(page, 0, sizeof(*state->page));
 	state->page = page;
-	return warm_stream(lane);
+	if (lane->kind == CEI_LANE_PEER || lane->kind == CEI_LANE_GATED)
+		result = calls->host_alloc(&state->bounce, CEI_CUDA_LANE_BOUNCE_BYTES,
+					   CU_MEMHOSTALLOC_PORTABLE |
+					   CU_MEMHOSTALLOC_DEVICEMAP);
+	return result == CUDA_SUCCESS ? warm_stream(lane) : result;
 }
 
 int cei_cuda_lane_open(struct cei_lane *lane)
@@ -503,6 +538,9 @@ void cei_cuda_lane_close(struct cei_lane *lane)
 	state->stream = NULL;
 	if (!r && state->page)
 		(void)own->cuda->calls.host_free(state->page);
+	if (!r && state->bounce)
+		(void)own->cuda->calls.host_free(state->bounce);
 	state->page = NULL;
+	state->bounce = NULL;
 	cei_cuda_pop(own->cuda, &hold);
 }

@@ -3,13 +3,14 @@
 #ifndef CEI_CUDA_PRIVATE_H
 #define CEI_CUDA_PRIVATE_H
 
-/* What cuda.c, cuda_lane.c, cuda_flag.c and cuda_access.c share. */
+/* What the files cuda*.c of this folder share. */
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 
 #include "backend/backend.h"
+#include "backend/waits.h"
 #include "base/cuda_table.h"
 
 /* Small accesses and tests that take longer have failed. */
@@ -56,6 +57,13 @@ struct cei_cuda_backend {
 	int                     plain_priority; /* of lanes that never wait */
 	int                     gate_priority;
 
+	struct cei_waits       *waits;          /* streams of this GPU that wait */
+	uint32_t                waits_bound;    /* how many of them there should be */
+	CUdeviceptr             wait_words;     /* cei_waits_words() for the GPU */
+	int                     shares_queues;  /* several ranks of this process are on this
+						 * GPU, and have few hardware queues */
+	_Atomic int             has_warned_of_waits;
+
 	pthread_mutex_t         control_lock;   /* the next three, and bounce */
 	CUstream                control;        /* small accesses, tests */
 	CUdeviceptr             scratch;        /* CEI_CUDA_SCRATCH_BYTES here */
@@ -78,6 +86,16 @@ struct cei_cuda_lane_page {
 	uint64_t         slots[CEI_LANE_SUBMITS][CEI_LANE_BATCH];
 };
 
+/* Of a lane, for copies within the GPU that go by way of host memory. */
+#define CEI_CUDA_LANE_BOUNCE_BYTES (UINT64_C(1) << 20)
+
+struct cei_cuda_bounce {                /* what such a copy uses */
+	struct cei_cuda *cuda;
+	CUstream         stream;
+	void            *memory;        /* pinned; the stream's own */
+	uint64_t         n_bytes;
+};
+
 /* One-row copies without order among them. */
 struct cei_cuda_copies {
 	size_t      n;
@@ -96,6 +114,10 @@ struct cei_cuda_lane {
 	uint32_t                   n_ops;       /* recorded, not yet with the driver */
 	int                        error;       /* of a broken lane, else 0 */
 	uint64_t                   look_at_ns;  /* when to ask the driver for errors */
+	uint64_t                   waits_until; /* the lane waits in this submit, or does not
+						 * know yet that it went on; 0: it does not */
+	void                      *bounce;      /* CEI_CUDA_LANE_BOUNCE_BYTES of pinned memory;
+						 * NULL: this kind of lane needs none */
 	CUstreamBatchMemOpParams   ops[2 * CEI_LANE_BATCH + 1];
 	struct cei_cuda_copies     copies;      /* of the copy call at hand */
 };
@@ -126,6 +148,9 @@ int  cei_cuda_lane_drain(struct cei_lane *lane, uint64_t deadline_ns);
 void cei_cuda_lane_stop(struct cei_lane *lane);
 int  cei_cuda_lane_is_idle(struct cei_lane *lane);
 
+/* One row, or rows without gaps on either side. */
+int cei_cuda_piece_is_flat(const struct cei_piece *piece);
+
 /* Queues all of them, for the copy engines even where both ends are in one GPU. */
 CUresult cei_cuda_copy_batch(struct cei_cuda *cuda, CUstream stream,
 			     struct cei_cuda_copies *copies);
@@ -135,6 +160,36 @@ CUresult cei_cuda_copy_batch(struct cei_cuda *cuda, CUstream stream,
 CUresult cei_cuda_copy_gapped(struct cei_cuda *cuda, CUstream stream,
 			      const struct cei_piece *pieces, uint32_t n_pieces,
 			      struct cei_cuda_copies *ret_copies);
+
+/* --- cuda_bounce.c: copies within the GPU by way of host memory -------------------- */
+
+/* Whether copies within this GPU's memory are to go that way now. */
+int cei_cuda_copies_bounce(struct cei_cuda_backend *own);
+
+/* Whether the piece is such a copy. A context is current. */
+int cei_cuda_piece_bounces(const struct cei_cuda_backend *own, const struct cei_piece *piece);
+
+/* Queues one that is. */
+CUresult cei_cuda_copy_bouncing(const struct cei_cuda_bounce *bounce,
+				const struct cei_piece *piece);
+
+/* --- cuda_waits.c: how many streams wait --------------------------------------------- */
+
+/* At open. The context is pushed. */
+int  cei_cuda_waits_open(struct cei_backend *backend);
+
+/* backend.h's waits_left. */
+uint32_t cei_cuda_waits_left(struct cei_backend *backend);
+
+/* A stream of the application is about to wait. Where the result wants a mark, the
+ * operation that the second call fills goes behind the waits. */
+struct cei_wait cei_cuda_waits_begin(struct cei_cuda_backend *own, CUstream stream);
+void cei_cuda_waits_mark_op(const struct cei_cuda_backend *own, const struct cei_wait *wait,
+			    CUstreamBatchMemOpParams *op);
+
+/* The lane waits in the submit that is being filled; so many submits are done. */
+void cei_cuda_lane_waits(const struct cei_lane *lane);
+void cei_cuda_lane_went_on(const struct cei_lane *lane, uint64_t n_done);
 
 /* --- cuda_flag.c: how counters are raised, and tests of what works ---------------- */
 

@@ -80,6 +80,13 @@ static uint32_t host_live_caps(struct cei_backend *backend)
 	return backend->ops->caps;
 }
 
+/* A worker thread that waits stops nothing but its own lane. */
+static uint32_t host_waits_left(struct cei_backend *backend)
+{
+	(void)backend;
+	return UINT32_MAX;
+}
+
 /* --- the worker ---------------------------------------------------------- */
 
 static void sleep_ns(uint64_t ns)
@@ -563,6 +570,7 @@ const struct cei_backend_ops cei_backend_host = {
 	.open          = host_open,
 	.close         = host_close,
 	.live_caps     = host_live_caps,
+	.waits_left    = host_waits_left,
 	.warm          = host_warm,
 	.lane_open     = host_lane_open,
 	.lane_close    = host_lane_close,

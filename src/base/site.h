@@ -28,4 +28,8 @@ struct cei_site {
 	char               trace_path[256];     /* CEOVERLAP_TRACE; "": no trace */
 };
 
+/* How many ranks of this process are on the GPU. They share its context: a driver call that
+ * waits for the context waits for the kernels of all of them. */
+uint32_t cei_site_n_on_gpu(const struct cei_site *site, uint32_t gpu);
+
 #endif /* CEI_SITE_H */

@@ -100,6 +100,25 @@ static int explain_step(const struct ceov_plan *plan, uint32_t i, int fd)
 		   (double)cei_router_expected_ns(engine, step) / 1e3);
 }
 
+/* Waiting streams hold hardware queues that kernels need, see backend/waits.h. */
+static int explain_waits(const struct ceov_plan *plan, int fd)
+{
+	ceov_context *context = plan->object.context;
+	struct cei_backend *backend = &context->engines[plan->member].backend;
+	uint32_t n;
+
+	if (!plan->is_gateable || !plan->is_pollable ||
+	    backend->place.kind != CEOV_PLACE_GPU)
+		return 0;
+	n = backend->ops->waits_left(backend);
+	if (n)
+		return say(plan, fd, "%u more streams of GPU %u can be left waiting; beyond "
+			   "that launches of this plan are polled and not gated\n", n,
+			   backend->place.index);
+	return say(plan, fd, "as many streams of GPU %u wait as may: launches of this plan are "
+		   "polled and not gated\n", backend->place.index);
+}
+
 int ceov_plan_explain(const ceov_plan *plan, int fd)
 {
 	uint32_t i;
@@ -113,6 +132,8 @@ int ceov_plan_explain(const ceov_plan *plan, int fd)
 	r = say(plan, fd, "plan of rank %u: %u transfers, %u chunks, %s%s\n", plan->rank,
 		plan->n_transfers, plan->n_cuts, plan->is_gateable ? "can be gated"
 		: "always polled: ", plan->is_gateable ? "" : plan->why_polled);
+	if (!r)
+		r = explain_waits(plan, fd);
 	for (i = 0; !r && i < plan->n_transfers; i++)
 		r = explain_step(plan, i, fd);
 	return r;

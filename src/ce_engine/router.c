@@ -182,6 +182,17 @@ static void take_lane(struct cei_router *router, struct cei_launch *launch, uint
 	router->n_launches[i]++;
 }
 
+/* Whether the lane may be left waiting for marks that could be polled as well. Launches of
+ * a plan stay together: one that went the other way would be held for the ones before. */
+static int may_gate(const struct cei_engine *engine, const struct ceov_plan *plan)
+{
+	struct cei_backend *backend = (struct cei_backend *)&engine->backend;
+
+	if (plan->n_admitted)
+		return plan->gate != CEOV_NOBODY;
+	return backend->ops->waits_left(backend) > 0;
+}
+
 int cei_router_admit(struct cei_engine *engine, struct cei_launch *launch, int is_behind)
 {
 	struct cei_router *router = &engine->router;
@@ -189,7 +200,8 @@ int cei_router_admit(struct cei_engine *engine, struct cei_launch *launch, int i
 	int needs_lane = launch->after || !plan->is_pollable;
 	uint32_t gate = launch->gate;
 
-	if (gate == CEOV_NOBODY && !is_behind && !router->is_short)
+	if (gate == CEOV_NOBODY && !is_behind && !router->is_short &&
+	    (needs_lane || may_gate(engine, plan)))
 		gate = gate_for(engine, launch);
 	/* Two ways at once could raise a plan's marks out of order. Polling is always
 	 * as good as a gate; the reverse must wait. */

@@ -23,7 +23,7 @@ START_TEST(test_table_is_complete)
 {
 	const struct cei_backend_ops *ops = rig.ops;
 
-	ck_assert(ops->name && ops->open && ops->close && ops->live_caps);
+	ck_assert(ops->name && ops->open && ops->close && ops->live_caps && ops->waits_left);
 	ck_assert_msg(ops->warm != NULL, "%s: no warm", ops->name);
 	ck_assert(ops->lane_open && ops->lane_close && ops->store && ops->load);
 	ck_assert(ops->stream_wait && ops->stream_post && ops->stream_copy);

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Counts streams that wait, by slots: a slot is one stream and the number of its last
+ * wait. */
+
+#include "backend/waits.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE_BYTES 4096u
+
+struct slot {
+	const void *stream;
+	uint64_t    number;             /* of its last wait; 0: the slot is free */
+	int         is_marked;          /* its stream writes the number when it is over */
+};
+
+struct cei_waits {
+	/* First, and whole pages of their own: the driver is told of pages. */
+	_Alignas(PAGE_BYTES) _Atomic uint64_t words[PAGE_BYTES / sizeof(uint64_t)];
+	pthread_mutex_t  lock;          /* guards the rest, but for the atomics */
+	_Atomic int      allows_marks;
+	_Atomic uint32_t n_taken;       /* slots that are not free; read without the lock, as
+					 * an upper bound of the count */
+	_Atomic uint32_t n_lanes;       /* that wait */
+	uint64_t         n_waits;       /* ever: the last number */
+	struct slot      slots[CEI_WAITS_SLOTS];
+};
+
+_Static_assert(CEI_WAITS_SLOTS <= PAGE_BYTES / sizeof(uint64_t), "a word for each slot");
+
+/* The hardware queues are the process's, so this is, too. */
+static struct cei_waits all[CEI_WAITS_GPUS_MAX];
+static pthread_once_t   all_once = PTHREAD_ONCE_INIT;
+
+static void init_all(void)
+{
+	uint32_t i;
+
+	for (i = 0; i < CEI_WAITS_GPUS_MAX; i++)
+		pthread_mutex_init(&all[i].lock, NULL);
+}
+
+struct cei_waits *cei_waits_of(uint32_t gpu)
+{
+	if (gpu >= CEI_WAITS_GPUS_MAX)
+		return NULL;
+	pthread_once(&all_once, init_all);
+	return &all[gpu];
+}
+
+_Atomic uint64_t *cei_waits_words(struct cei_waits *waits, uint64_t *ret_n_bytes)
+{
+	*ret_n_bytes = sizeof(waits->words);
+	return waits->words;
+}
+
+void cei_waits_allow_marks(struct cei_waits *waits)
+{
+	/* relaxed: says only that words may be named to the driver from now on */
+	atomic_store_explicit(&waits->allows_marks, 1, memory_order_relaxed);
+}
+
+/* With the lock held. */
+static void set_free(struct cei_waits *waits, struct slot *slot)
+{
+	memset(slot, 0, sizeof(*slot));
+	/* relaxed: a hint for readers without the lock */
+	atomic_fetch_sub_explicit(&waits->n_taken, 1, memory_order_relaxed);
+}
+
+/* With the lock held: frees slots whose streams have said that their wait is over. */
+static void sweep(struct cei_waits *waits)
+{
+	uint32_t i;
+
+	for (i = 0; i < CEI_WAITS_SLOTS; i++)
+		/* relaxed: the number alone matters, no data stands behind it */
+		if (waits->slots[i].is_marked &&
+		    atomic_load_explicit(&waits->words[i], memory_order_relaxed) >=
+		    waits->slots[i].number)
+			set_free(waits, &waits->slots[i]);
+}
+
+/* With the lock held: the stream's slot, else a free one, else CEI_WAITS_SLOTS. */
+static uint32_t slot_for(const struct cei_waits *waits, const void *stream)
+{
+	uint32_t i, found = CEI_WAITS_SLOTS;
+
+	for (i = CEI_WAITS_SLOTS; i-- > 0;) {
+		if (!waits->slots[i].number)
+			found = i;
+		else if (waits->slots[i].stream == stream)
+			return i;
+	}
+	return found;
+}
+
+/* With the lock held. */
+static int wants_mark(struct cei_waits *waits)
+{
+	/* relaxed: both, see where they are written */
+	return atomic_load_explicit(&waits->allows_marks, memory_order_relaxed) &&
+	       atomic_load_explicit(&waits->n_taken, memory_order_relaxed) >
+	       CEI_WAITS_UNMARKED;
+}
+
+struct cei_wait cei_waits_enter(struct cei_waits *waits, const void *stream)
+{
+	struct cei_wait wait = { CEI_WAITS_SLOTS, 0, 0, 0 };
+	struct slot *slot;
+
+	if (!waits)
+		return wait;
+	pthread_mutex_lock(&waits->lock);
+	sweep(waits);
+	wait.slot = slot_for(waits, stream);
+	if (wait.slot < CEI_WAITS_SLOTS) {
+		slot = &waits->slots[wait.slot];
+		wait.is_new = !slot->number;
+		if (wait.is_new)
+			/* relaxed: see set_free() */
+			atomic_fetch_add_explicit(&waits->n_taken, 1, memory_order_relaxed);
+		wait.number = ++waits->n_waits;
+		wait.wants_mark = wants_mark(waits);
+		slot->stream = stream;
+		slot->number = wait.number;
+		slot->is_marked = wait.wants_mark;
+	}
+	pthread_mutex_unlock(&waits->lock);
+	return wait;
+}
+
+void cei_waits_leave(struct cei_waits *waits, const struct cei_wait *wait)
+{
+	if (!waits || wait->slot >= CEI_WAITS_SLOTS)
+		return;
+	pthread_mutex_lock(&waits->lock);
+	if (waits->slots[wait->slot].number == wait->number)
+		set_free(waits, &waits->slots[wait->slot]);
+	pthread_mutex_unlock(&waits->lock);
+}
+
+void cei_waits_lane_begin(struct cei_waits *waits)
+{
+	/* relaxed: a number that others compare with a bound, nothing stands behind it */
+	if (waits)
+		atomic_fetch_add_explicit(&waits->n_lanes, 1, memory_order_relaxed);
+}
+
+void cei_waits_lane_end(struct cei_waits *waits)
+{
+	/* relaxed: see cei_waits_lane_begin() */
+	if (waits)
+		atomic_fetch_sub_explicit(&waits->n_lanes, 1, memory_order_relaxed);
+}
+
+static uint32_t upper_bound(struct cei_waits *waits)
+{
+	/* relaxed: both change at any time */
+	return atomic_load_explicit(&waits->n_taken, memory_order_relaxed) +
+	       atomic_load_explicit(&waits->n_lanes, memory_order_relaxed);
+}
+
+uint32_t cei_waits_count(struct cei_waits *waits)
+{
+	uint32_t n;
+
+	if (!waits)
+		return 0;
+	pthread_mutex_lock(&waits->lock);
+	sweep(waits);
+	n = upper_bound(waits);
+	pthread_mutex_unlock(&waits->lock);
+	return n;
+}
+
+int cei_waits_is_below(struct cei_waits *waits, uint32_t bound)
+{
+	if (!waits || upper_bound(waits) < bound)
+		return 1;
+	return cei_waits_count(waits) < bound;
+}
+
+uint32_t cei_waits_n_queues(void)
+{
+	const char *text = secure_getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+	unsigned long n = text ? strtoul(text, NULL, 10) : 0;
+
+	if (!n)
+		return CEI_WAITS_QUEUES;
+	return n < CEI_WAITS_QUEUES_MAX ? (uint32_t)n : CEI_WAITS_QUEUES_MAX;
+}
+
+uint32_t cei_waits_bound(uint32_t n_queues, uint32_t n_reserved)
+{
+	return n_queues > n_reserved + 1 ? n_queues - n_reserved : 1;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_WAITS_H
+#define CEI_WAITS_H
+
+/*
+ * How many streams of a GPU are left waiting for marks by calls of this process.
+ *
+ * The driver serves all streams of a context through a few hardware queues (8; see
+ * CUDA_DEVICE_MAX_CONNECTIONS). A stream that waits holds one of them. When waiting
+ * streams hold all of them, no kernel starts any more on that GPU, and no copy within
+ * its memory, because such a copy is a kernel, too. Copies over PCIe or NVLink and memory
+ * operations go on (measured on H100 and H200 with driver 580). The kernel that cannot
+ * start may be the very one that would raise the mark. So waiting streams are counted, and
+ * from a bound on launches are polled instead of gated, and copies within the GPU go by
+ * way of host memory.
+ *
+ * The hardware queues belong to the process and not to one of our contexts, so the counts
+ * are the process's as well, and stay until it ends. All calls: any thread, no driver call.
+ *
+ * A lane says itself when its wait is over, and takes no lock for that. A stream of the
+ * application is asked to write the number of its wait to memory behind the wait. That write
+ * takes time on the stream, so the first CEI_WAITS_UNMARKED streams are counted without one,
+ * as waiting until their next wait: the count may be too high by that many, never too low.
+ */
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define CEI_WAITS_GPUS_MAX 64u
+
+/* Streams of a GPU that are told apart; those beyond are not counted, which does not
+ * matter, because a count of so many is far above any bound. */
+#define CEI_WAITS_SLOTS    128u
+
+#define CEI_WAITS_UNMARKED 2u
+
+/* Hardware queues that the driver makes where nobody asked for another number. */
+#define CEI_WAITS_QUEUES   8u
+#define CEI_WAITS_QUEUES_MAX 32u
+
+struct cei_waits;
+
+/* One stream's wait. */
+struct cei_wait {
+	uint32_t slot;                  /* CEI_WAITS_SLOTS: it is not counted */
+	int      is_new;                /* the stream was not known to be waiting */
+	int      wants_mark;            /* `number` is to be written to the slot's word,
+					 * by the stream, behind its wait */
+	uint64_t number;
+};
+
+/* The counts of a GPU; NULL where gpu >= CEI_WAITS_GPUS_MAX: nothing is counted then, and
+ * the calls below take that. */
+struct cei_waits *cei_waits_of(uint32_t gpu);
+
+/* The words that streams write to, one for each slot, and how many bytes they are: whole
+ * pages that stay for the life of the process, because a stream of the application may write
+ * there at any later time. The caller makes them known to the driver, and says so by the
+ * second call; before that no mark is asked for. */
+_Atomic uint64_t *cei_waits_words(struct cei_waits *waits, uint64_t *ret_n_bytes);
+void              cei_waits_allow_marks(struct cei_waits *waits);
+
+/* The stream (any handle that names it) is about to wait, behind all earlier waits of
+ * its own. */
+struct cei_wait cei_waits_enter(struct cei_waits *waits, const void *stream);
+
+/* That wait is over, or was never queued. A later one of the same stream stays. */
+void cei_waits_leave(struct cei_waits *waits, const struct cei_wait *wait);
+
+/* One more lane waits; one less does. Neither takes a lock. */
+void cei_waits_lane_begin(struct cei_waits *waits);
+void cei_waits_lane_end(struct cei_waits *waits);
+
+/* How many streams and lanes may be waiting now. */
+uint32_t cei_waits_count(struct cei_waits *waits);
+
+/* Whether fewer than bound wait. Takes no lock where that is plain. */
+int  cei_waits_is_below(struct cei_waits *waits, uint32_t bound);
+
+/* Hardware queues of this process: CUDA_DEVICE_MAX_CONNECTIONS, from 1 to 32, else 8. */
+uint32_t cei_waits_n_queues(void);
+
+/* How many streams may wait: n_queues less n_reserved, which the application's own work
+ * needs, and at least 1. */
+uint32_t cei_waits_bound(uint32_t n_queues, uint32_t n_reserved);
+
+#endif /* CEI_WAITS_H */

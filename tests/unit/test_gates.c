@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Whether a launch that names its producer's stream leaves a lane waiting for its marks, or
+ * is polled because enough streams of the place wait already. The host backend stands in
+ * for a GPU's: the test says how many may wait, and counts the waits that lanes get. */
+
+#include <check.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/host.h"
+#include "base/clock.h"
+#include "ce_engine/context.h"
+#include "testing.h"
+
+#define BYTES UINT64_C(64)
+#define TURNS 200u
+
+static uint32_t n_may_wait;     /* what the backend answers */
+static uint32_t n_lane_waits;   /* that lanes were told to make */
+
+struct stand {
+	ceov_context          *context;
+	struct cei_backend_ops ops;
+	ceov_signal           *ready;
+	ceov_plan             *plan;
+};
+
+static uint32_t waits_left(struct cei_backend *backend)
+{
+	(void)backend;
+	return n_may_wait;
+}
+
+static int lane_wait(struct cei_lane *lane, const struct cei_await *await)
+{
+	n_lane_waits++;
+	return cei_backend_for(CEOV_PLACE_HOST)->wait(lane, await);
+}
+
+static void stand_open(struct stand *stand)
+{
+	struct ceov_member members[2];
+	struct ceov_config config = testing_config(members, 2, NULL);
+	struct ceov_transfer transfer;
+	ceov_buffer *source, *target;
+
+	memset(stand, 0, sizeof(*stand));
+	config.progress_by_caller = 1;
+	ck_assert_int_eq(ceov_open(&config, &stand->context), 0);
+	stand->ops = *cei_backend_for(CEOV_PLACE_HOST);
+	stand->ops.waits_left = waits_left;
+	stand->ops.wait = lane_wait;
+	stand->context->engines[0].backend.ops = &stand->ops;
+	source = testing_buffer(stand->context, 0, BYTES);
+	target = testing_buffer(stand->context, 1, BYTES);
+	transfer = testing_transfer(source, target, BYTES);
+	stand->ready = testing_signal(stand->context, 0, 1);
+	stand->plan = testing_plan(stand->context, 0);
+	transfer.source_ready = testing_mark(stand->ready, 0, 1);
+	testing_add(stand->plan, &transfer);
+	ck_assert_int_eq(ceov_plan_commit(stand->plan), 0);
+}
+
+static ceov_ticket launch(struct stand *stand, uint64_t base)
+{
+	struct ceov_launch made = { .struct_bytes = sizeof(made), .base = base,
+				    .producer_stream = stand };
+	ceov_ticket ticket = { 0 };
+
+	ck_assert_int_eq(ceov_launch(stand->plan, &made, &ticket), 0);
+	return ticket;
+}
+
+static int state_of(const struct stand *stand, ceov_ticket ticket)
+{
+	uint32_t i;
+
+	for (i = 0; i < TURNS; i++)
+		(void)ceov_turn(stand->context);
+	return ceov_wait(stand->context, ticket, 0);
+}
+
+static void make_ready(const struct stand *stand, uint64_t value)
+{
+	ck_assert_int_eq(ceov_signal_raise(stand->ready, 0, value), 0);
+}
+
+START_TEST(test_a_lane_waits_where_one_may)
+{
+	struct stand stand;
+	ceov_ticket ticket;
+
+	n_may_wait = 1;
+	stand_open(&stand);
+	ticket = launch(&stand, 0);
+	ck_assert_int_eq(state_of(&stand, ticket), CEOV_PENDING);
+	ck_assert_uint_eq(n_lane_waits, 1);
+	make_ready(&stand, 1);
+	ck_assert_int_eq(state_of(&stand, ticket), 0);
+	ceov_close(stand.context);
+}
+END_TEST
+
+START_TEST(test_marks_are_polled_where_none_may)
+{
+	struct stand stand;
+	ceov_ticket ticket;
+
+	n_may_wait = 0;
+	stand_open(&stand);
+	ticket = launch(&stand, 0);
+	ck_assert_int_eq(state_of(&stand, ticket), CEOV_PENDING);
+	make_ready(&stand, 1);
+	ck_assert_int_eq(state_of(&stand, ticket), 0);
+	ck_assert_uint_eq(n_lane_waits, 0);
+	ceov_close(stand.context);
+}
+END_TEST
+
+/* The lane of a plan's launch that waits already takes the plan's next one, too: polled it
+ * would be held until the first has ended. */
+START_TEST(test_launches_of_a_plan_stay_together)
+{
+	ceov_ticket first, second;
+	struct stand stand;
+
+	n_may_wait = 1;
+	stand_open(&stand);
+	first = launch(&stand, 0);
+	ck_assert_int_eq(state_of(&stand, first), CEOV_PENDING);
+	n_may_wait = 0;
+	second = launch(&stand, 1);
+	ck_assert_int_eq(state_of(&stand, second), CEOV_PENDING);
+	make_ready(&stand, 1);
+	ck_assert_int_eq(state_of(&stand, first), 0);
+	make_ready(&stand, 2);
+	ck_assert_int_eq(state_of(&stand, second), 0);
+	ck_assert_uint_eq(n_lane_waits, 2);
+	ceov_close(stand.context);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *made = suite_create("gates");
+	TCase *all = tcase_create("gates");
+
+	tcase_set_timeout(all, 60);
+	tcase_add_test(all, test_a_lane_waits_where_one_may);
+	tcase_add_test(all, test_marks_are_polled_where_none_may);
+	tcase_add_test(all, test_launches_of_a_plan_stay_together);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return testing_run(suite());
+}
