@@ -52,7 +52,8 @@
  *            operator and any other kernel that waits for a peer (NCCL's do), side by
  *            side on one GPU unless all ranks give them SMs in the same order: where one
  *            rank's first and another rank's second has the SMs, both wait for ever,
- *            which here is the deadline. (GEMM + reduce-scatter of a workspace with
+ *            which here is the deadline. Ranks of one process that share a GPU get SMs at
+ *            the same time by a budget each (n_sms). (GEMM + reduce-scatter of a workspace with
  *            shares_sms gets on with the SMs that it has.)
  *            Creating and releasing ops allocates and frees memory of the GPU: not while
  *            a peer's run waits for a run of this rank that is yet to be made.
@@ -114,6 +115,13 @@ struct ceov_workspace_config {
 					 * by whoever has an SM, so that some clusters are
 					 * enough. Costs 3 to 15 % at M 2048, nothing from M
 					 * 8192 on */
+	uint64_t    n_sms;              /* how many SMs of the GPU the kernels of runs take at
+					 * most, 2 or more and the same at all ranks; 0, or more
+					 * than there are: all.
+					 * Kernels of runs wait for peers, so where ranks share
+					 * a GPU within one process, the budgets of all ranks
+					 * must fit on it at once, with 4 SMs or more to spare
+					 * for copies. Without effect on host ranks */
 };
 
 /* Allocates, and offers to the group. Does not wait for peers. */

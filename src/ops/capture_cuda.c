@@ -115,6 +115,10 @@ int cei_capture_open(ceov_workspace *workspace, struct cei_capture **ret_capture
 				 "workspace '%s': no memory", workspace->name);
 	capture->workspace = workspace;
 	capture->gpu = workspace->executor.private;
+	/* Making a graph waits for all kernels of the context (measured: H100, driver 580).
+	 * Those of another rank may be waiting for the run of which the graph is made. */
+	capture->makes_none = cei_site_n_on_gpu(&workspace->object.context->site,
+						capture->gpu->gpu) > 1;
 	r = cei_cuda_push(capture->gpu->cuda, capture->gpu->gpu, &hold);
 	if (r)
 		goto fail;

@@ -40,7 +40,7 @@ int cei_gpu_executor_check(const struct cei_gpu_executor *own, CUresult result,
 
 /* --- life ------------------------------------------------------------------------------ */
 
-static int open_attributes(struct cei_gpu_executor *own)
+static int open_attributes(struct cei_gpu_executor *own, uint64_t n_sms_max)
 {
 	const struct cei_cuda_gpu *gpu = &own->cuda->gpus[own->gpu];
 	CUresult result;
@@ -49,6 +49,8 @@ static int open_attributes(struct cei_gpu_executor *own)
 	result = own->cuda->calls.device_attribute(
 		&n_sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, gpu->device);
 	own->n_sms = (uint32_t)n_sms;
+	if (n_sms_max && n_sms_max < own->n_sms)
+		own->n_sms = (uint32_t)n_sms_max;
 	own->has_kernels = gpu->capability_major == 9 && gpu->capability_minor == 0;
 	return cei_gpu_executor_check(own, result, "counting its SMs");
 }
@@ -119,12 +121,12 @@ uint32_t *cei_gpu_word(const struct cei_gpu_executor *own, enum cei_gpu_word wor
 	return (uint32_t *)(uintptr_t)own->words + word;
 }
 
-static int open_all(struct cei_gpu_executor *own)
+static int open_all(struct cei_gpu_executor *own, uint64_t n_sms_max)
 {
 	int r = cei_module_open(own->cuda, own->gpu, &own->module);
 
 	if (!r)
-		r = open_attributes(own);
+		r = open_attributes(own, n_sms_max);
 	if (!r)
 		r = open_objects(own);
 	if (!r)
@@ -155,7 +157,7 @@ static int gpu_open(struct cei_executor *executor)
 	r = cei_cuda_push(own->cuda, own->gpu, &hold);
 	if (r)
 		return r;
-	r = open_all(own);
+	r = open_all(own, executor->n_sms);
 	executor->lacks = own->no_blas;
 	if (!r)
 		r = name_machine(own, executor->machine);

@@ -305,6 +305,8 @@ struct cei_rates cei_op_rates(const ceov_workspace *workspace)
 
 	if (workspace->is_host)
 		return rates;
+	if (executor->n_sms && executor->n_sms < rates.n_sms)
+		rates.n_sms = (uint32_t)executor->n_sms;
 	/* only kernels of our own pair tiles */
 	rates.has_tiles = executor->ops->pair(executor, small) == rates.pair;
 	rates.has_library = executor->ops->is_fit(executor, whole);

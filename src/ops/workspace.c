@@ -96,7 +96,24 @@ static const char *fault_of(const ceov_context *context,
 		return "is_capturable must be 0 or 1";
 	if (config->shares_sms != 0 && config->shares_sms != 1)
 		return "shares_sms must be 0 or 1";
+	if (config->n_sms == 1)
+		return "n_sms must be 0 or at least 2, because products run on pairs of SMs";
 	return NULL;
+}
+
+/* What an older caller's struct lacks is 0. */
+static int take_config(ceov_context *context, const struct ceov_workspace_config *from,
+		       struct ceov_workspace_config *ret_config)
+{
+	int r = cei_context_check(context);
+
+	if (!r)
+		r = cei_sized_check(&context->report, from,
+				    offsetof(struct ceov_workspace_config, n_sms),
+				    sizeof(*from), "ceov_workspace_create: config");
+	if (!r)
+		cei_sized_take(ret_config, from, sizeof(*ret_config));
+	return r;
 }
 
 static int check_create(ceov_context *context, const struct ceov_workspace_config *config,
@@ -104,14 +121,8 @@ static int check_create(ceov_context *context, const struct ceov_workspace_confi
 {
 	static const char call[] = "ceov_workspace_create";
 	const char *fault;
-	int r = cei_context_check(context);
+	int r;
 
-	if (r)
-		return r;
-	r = cei_sized_check(&context->report, config, sizeof(*config), sizeof(*config),
-			    "ceov_workspace_create: config");
-	if (r)
-		return r;
 	if (!has_ret)
 		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
 				 "%s: no ret_workspace", call);
@@ -282,29 +293,33 @@ static int release_parts(ceov_workspace *workspace)
 }
 
 int ceov_workspace_create(ceov_context *context,
-			  const struct ceov_workspace_config *config,
+			  const struct ceov_workspace_config *from,
 			  ceov_workspace **ret_workspace)
 {
+	struct ceov_workspace_config config;
 	ceov_workspace *workspace;
 	uint32_t member;
-	int r = check_create(context, config, ret_workspace != NULL, &member);
+	int r = take_config(context, from, &config);
 
+	if (!r)
+		r = check_create(context, &config, ret_workspace != NULL, &member);
 	if (r)
 		return r;
 	workspace = calloc(1, sizeof(*workspace));
 	if (!workspace)
 		return cei_raise(&context->report, CEOV_ERR_NO_MEMORY, 0,
 				 "ceov_workspace_create: no memory for a handle");
-	strcpy(workspace->name, config->name);  /* checked to fit */
-	workspace->rank = config->rank;
+	strcpy(workspace->name, config.name);  /* checked to fit */
+	workspace->rank = config.rank;
 	workspace->n_ranks = context->site.n_ranks;
 	workspace->is_host = context->site.members[member].place.kind == CEOV_PLACE_HOST;
-	workspace->is_capturable = config->is_capturable;
-	workspace->shares_sms = config->shares_sms;
-	workspace->half_bytes = (config->scratch_bytes + SCRATCH_ALIGN_BYTES - 1) /
+	workspace->is_capturable = config.is_capturable;
+	workspace->shares_sms = config.shares_sms;
+	workspace->half_bytes = (config.scratch_bytes + SCRATCH_ALIGN_BYTES - 1) /
 		SCRATCH_ALIGN_BYTES * SCRATCH_ALIGN_BYTES;
-	workspace->deadline_ns = config->deadline_ns ? config->deadline_ns
+	workspace->deadline_ns = config.deadline_ns ? config.deadline_ns
 		: context->deadline_ns;
+	workspace->executor.n_sms = config.n_sms;
 	workspace->agree.context = context;
 	workspace->agree.rank = workspace->rank;
 	workspace->agree.n_ranks = workspace->n_ranks;

@@ -76,6 +76,24 @@ START_TEST(test_refused)
 	expect_refusal(context, &config, "shares_sms must be 0 or 1");
 	config.shares_sms = 2;
 	expect_refusal(context, &config, "shares_sms must be 0 or 1");
+	config = config_of(0);
+	config.n_sms = 1;
+	expect_refusal(context, &config, "n_sms must be 0 or at least 2");
+	ceov_close(context);
+}
+END_TEST
+
+/* A struct that ends before n_sms, as older headers have it: what lies behind is not read. */
+START_TEST(test_an_older_config)
+{
+	ceov_context *context = testing_open(1, &log_);
+	struct ceov_workspace_config config = config_of(0);
+	ceov_workspace *workspace = NULL;
+
+	config.struct_bytes = offsetof(struct ceov_workspace_config, n_sms);
+	config.n_sms = 1;
+	ck_assert_int_eq(ceov_workspace_create(context, &config, &workspace), 0);
+	ck_assert_int_eq(ceov_workspace_release(workspace), 0);
 	ceov_close(context);
 }
 END_TEST
@@ -406,6 +424,7 @@ static Suite *suite(void)
 	tcase_add_checked_fixture(all, set_up, NULL);
 	tcase_set_timeout(all, 60);
 	tcase_add_test(all, test_refused);
+	tcase_add_test(all, test_an_older_config);
 	tcase_add_test(all, test_refused_where_nobody_turns);
 	tcase_add_test(all, test_names);
 	tcase_add_test(all, test_connect_waits_for_peers);
