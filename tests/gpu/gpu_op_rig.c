@@ -63,7 +63,7 @@ void gpu_op_meet(struct gpu_op_rank *rank)
 static void open_rank(struct gpu_op_rank *rank, const void *arg)
 {
 	(void)arg;
-	gpu_open(&rank->gpu, rank->rank);
+	gpu_open(&rank->gpu, gpu_of_rank(rank->rank));
 	rank->arena = gpu_allocate(&rank->gpu, GPU_OP_ARENA_BYTES);
 }
 
@@ -81,9 +81,11 @@ static void open_ranks(struct gpu_op_rig *rig)
 
 void gpu_op_open(struct gpu_op_rig *rig, uint32_t n_ranks)
 {
-	static const uint32_t indices[GPU_OP_RANKS_MAX] = { 0, 1, 2, 3 };
+	uint32_t indices[GPU_OP_RANKS_MAX], i;
 
 	ck_assert_uint_le(n_ranks, GPU_OP_RANKS_MAX);
+	for (i = 0; i < n_ranks; i++)
+		indices[i] = gpu_of_rank(i);
 	memset(rig, 0, sizeof(*rig));
 	rig->n_ranks = rig->n_here = n_ranks;
 	rig->context = gpu_context(indices, n_ranks);
@@ -93,7 +95,7 @@ void gpu_op_open(struct gpu_op_rig *rig, uint32_t n_ranks)
 void gpu_op_open_one(struct gpu_op_rig *rig, uint32_t rank, uint32_t n_ranks,
 		     const char *path)
 {
-	struct ceov_member member = { rank, { CEOV_PLACE_GPU, rank } };
+	struct ceov_member member = { rank, { CEOV_PLACE_GPU, gpu_of_rank(rank) } };
 	struct ceov_config config = CEOV_CONFIG_INIT;
 
 	ck_assert_uint_le(n_ranks, GPU_OP_RANKS_MAX);
@@ -137,6 +139,8 @@ ceov_workspace *gpu_op_workspace(struct gpu_op_rank *rank, const struct gpu_op_m
 	config.is_capturable = mode->is_capturable;
 	config.shares_sms = mode->shares_sms;
 	config.deadline_ns = mode->deadline_ns;
+	config.n_sms = gpu_sms_for(&rank->gpu, rank->rig->n_here,
+				   mode->n_at_once ? mode->n_at_once : 1);
 	ck_assert_int_eq(ceov_workspace_create(rank->rig->context, &config, &workspace), 0);
 	gpu_op_meet(rank);
 	ck_assert_int_eq(ceov_workspace_connect(workspace, TESTING_PATIENCE), 0);
@@ -157,6 +161,11 @@ void gpu_op_workspace_release(struct gpu_op_rank *rank, ceov_workspace *workspac
 	}
 	ck_assert_msg(!r, "rank %u: releasing a workspace: %s", rank->rank, ceov_strerror(r));
 	gpu_op_meet(rank);
+}
+
+uint32_t gpu_op_n_graphs(const struct gpu_op_rig *rig, uint32_t n)
+{
+	return gpu_n_sharing(rig->n_here) > 1 ? 0 : n;
 }
 
 int gpu_op_has_library(ceov_workspace *workspace)

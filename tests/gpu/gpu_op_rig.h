@@ -4,8 +4,8 @@
 #define CEI_GPU_OP_RIG_H
 
 /*
- * Operators on GPU ranks, rank i on GPU i: all of one process with a thread each, or a
- * process each. Operands are made on the GPU from numbers, so that every rank can make
+ * Operators on GPU ranks, rank i on GPU gpu_of_rank(i): all of one process with a thread
+ * each, or a process each. Operands are made on the GPU from numbers, so that every rank can make
  * those of all others again and compute what results should be. Asserts with Check.
  *
  * MEMORY  Each rank has an arena, taken before anything runs: operators that wait for
@@ -62,12 +62,17 @@ struct gpu_op_mode {
 	int         is_capturable;
 	uint64_t    deadline_ns;        /* 0: the context's */
 	int         shares_sms;
+	uint32_t    n_at_once;          /* workspaces of a rank that run at once; 0: 1 */
 };
 
 /* Creates and connects; releases. All ranks call them. */
 ceov_workspace *gpu_op_workspace(struct gpu_op_rank *rank, const struct gpu_op_mode *mode);
 void            gpu_op_workspace_release(struct gpu_op_rank *rank,
 					 ceov_workspace *workspace);
+
+/* How many graphs workspaces keep where they would keep n: none where ranks share a
+ * context. */
+uint32_t gpu_op_n_graphs(const struct gpu_op_rig *rig, uint32_t n);
 
 /* Tiles that no kernel of ours has: 0 where there is no cuBLAS to take them. */
 int gpu_op_has_library(ceov_workspace *workspace);

@@ -54,6 +54,42 @@ uint32_t gpu_count(void)
 	return (uint32_t)WEXITSTATUS(status);
 }
 
+/* Known to gpu_main_ranks(), before any test forks. */
+static uint32_t n_gpus_here = 1;
+
+uint32_t gpu_of_rank(uint32_t rank)
+{
+	return rank % n_gpus_here;
+}
+
+uint32_t gpu_n_sharing(uint32_t n_ranks)
+{
+	return (n_ranks + n_gpus_here - 1) / n_gpus_here;
+}
+
+int gpu_main_ranks(Suite *(*suite)(uint32_t n_ranks))
+{
+	uint32_t n_ranks;
+
+	n_gpus_here = gpu_count();
+	if (!n_gpus_here) {
+		printf("skipped: a GPU is needed\n");
+		return GPU_SKIPPED;
+	}
+	n_ranks = gpu_setting("CEOVERLAP_TEST_RANKS", n_gpus_here > 1 ? n_gpus_here : 2);
+	if (gpu_n_sharing(n_ranks) > 1) {
+		printf("%u ranks share %u GPUs\n", n_ranks, n_gpus_here);
+		/* Tests' own streams, of all ranks, would fill the 8 queues that there are
+		 * otherwise (backend/waits.h). A kernel that is loaded at its first launch
+		 * would wait for all kernels of the GPU, also for those that wait for this
+		 * rank. */
+		(void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+		(void)setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+	}
+	fflush(stdout);
+	return testing_run(suite(n_ranks));
+}
+
 int gpu_main(uint32_t n_needed, Suite *(*suite)(uint32_t n_gpus))
 {
 	uint32_t n_gpus = gpu_count();
@@ -148,6 +184,23 @@ void gpu_open(struct gpu *gpu, uint32_t index)
 	gpu->results = gpu_allocate(gpu, GPU_RESULTS * sizeof(struct gpu_result));
 	for (i = 0; i < GPU_RESULTS; i++)
 		gpu_reset(gpu, i);
+}
+
+#define SPARE_SMS 8u                    /* for copies, and kernels that wait for nobody */
+
+uint64_t gpu_sms_for(const struct gpu *gpu, uint32_t n_ranks, uint32_t n_at_once)
+{
+	const struct cei_cuda *cuda = gpu->private->cuda;
+	uint32_t n_sharing = gpu_n_sharing(n_ranks);
+	int n_sms = 0;
+
+	if (n_sharing == 1)
+		return 0;
+	check(gpu, cuda->calls.device_attribute(&n_sms,
+						CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+						cuda->gpus[gpu->index].device),
+	      "cuDeviceGetAttribute");
+	return ((uint32_t)n_sms - SPARE_SMS) / (n_sharing * n_at_once) / 2 * 2;
 }
 
 void gpu_close(struct gpu *gpu)

@@ -58,8 +58,22 @@ struct gpu_words {                      /* 64-bit words of the kernels' pattern 
 /* GPUs of this machine, counted in a process of their own. */
 uint32_t gpu_count(void);
 
-/* Status of main(): runs what suite() makes, or says why it skips. */
+/* Status of main(): runs what suite() makes, or says why it skips. For what is about the
+ * distance between two GPUs, or needs one only. */
 int gpu_main(uint32_t n_needed, Suite *(*suite)(uint32_t n_gpus));
+
+/* Likewise for ranks, of which GPUs take one each where there are enough of them; where not,
+ * rank r is on GPU r % n_gpus, and suite() gets 2 ranks or what CEOVERLAP_TEST_RANKS says. */
+int gpu_main_ranks(Suite *(*suite)(uint32_t n_ranks));
+
+/* The GPU of a rank, and how many of n_ranks share it. Behind gpu_main_ranks() only. */
+uint32_t gpu_of_rank(uint32_t rank);
+uint32_t gpu_n_sharing(uint32_t n_ranks);
+
+/* SMs that each kernel of this process may take, where n_ranks of it run n_at_once kernels
+ * each and all of those that share a GPU are to run at once; 0, all of them, where ranks
+ * share none. */
+uint64_t gpu_sms_for(const struct gpu *gpu, uint32_t n_ranks, uint32_t n_at_once);
 
 /* A number from the environment, or the fallback. */
 uint32_t gpu_setting(const char *name, uint32_t fallback);

@@ -76,7 +76,7 @@ static void try_one(struct gpu_op_rank *rank, ceov_workspace *workspace,
 
 static void try_all(struct gpu_op_rank *rank, const void *arg)
 {
-	const struct gpu_op_mode mode = { "gemm", 0, 0, 0 };
+	const struct gpu_op_mode mode = { "gemm", 0, 0, 0, 0 };
 	const int *b_is_k_by_n = arg;
 	ceov_workspace *workspace = gpu_op_workspace(rank, &mode);
 	int has_library = gpu_op_has_library(workspace);
@@ -175,7 +175,7 @@ static struct op_case kept_case(uint32_t i, const struct kept_mode *mode, uint32
 static void keep_all(struct gpu_op_rank *rank, const void *arg)
 {
 	const struct kept_mode *kept = arg;
-	const struct gpu_op_mode mode = { "kept", kept->is_capturable, 0, 0 };
+	const struct gpu_op_mode mode = { "kept", kept->is_capturable, 0, 0, 0 };
 	ceov_workspace *workspace = gpu_op_workspace(rank, &mode);
 	uint32_t n_tiles = gpu_op_has_library(workspace) ? N_TILES : N_TILES - 1, i, n;
 	struct cei_executor_ops ops = cei_executor_cuda;
@@ -212,13 +212,13 @@ START_TEST(test_gathered_rows)
 }
 END_TEST
 
-static Suite *suite(uint32_t n_gpus)
+static Suite *suite(uint32_t n_ranks)
 {
 	Suite *made = suite_create("gpu gemm");
 	TCase *one = tcase_create("one"), *all = tcase_create("all");
 	TCase *kept = tcase_create("kept");
 
-	n_all = n_gpus < GPU_OP_RANKS_MAX ? n_gpus : GPU_OP_RANKS_MAX;
+	n_all = n_ranks < GPU_OP_RANKS_MAX ? n_ranks : GPU_OP_RANKS_MAX;
 	tcase_set_timeout(one, 100);
 	tcase_add_loop_test(one, test_on_one_gpu, 0, 2);
 	suite_add_tcase(made, one);
@@ -234,5 +234,5 @@ static Suite *suite(uint32_t n_gpus)
 
 int main(void)
 {
-	return gpu_main(1, suite);
+	return gpu_main_ranks(suite);
 }

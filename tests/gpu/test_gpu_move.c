@@ -48,7 +48,7 @@ static ceov_op *create(const struct move_case *one, ceov_workspace *workspace)
 static void each_mode(uint32_t n_ranks, const char *name,
 		      void (*body)(struct gpu_op_rank *rank, const void *arg))
 {
-	struct gpu_op_mode mode = { name, 0, 0, 0 };
+	struct gpu_op_mode mode = { name, 0, 0, 0, 0 };
 
 	gpu_op_open(&rig, n_ranks);
 	for (; mode.is_capturable < 2; mode.is_capturable++)
@@ -441,7 +441,7 @@ static void play(struct player *player)
 
 static void play_all(struct gpu_op_rank *rank, const void *arg)
 {
-	const struct gpu_op_mode mode = { "graphs", 1, 0, 0 };
+	const struct gpu_op_mode mode = { "graphs", 1, 0, 0, 0 };
 	ceov_workspace *workspace = gpu_op_workspace(rank, &mode);
 	struct player player = { .rank = rank };
 	uint32_t i;
@@ -484,7 +484,8 @@ static void expect_end(struct gpu_op_rank *rank, ceov_workspace *workspace, int 
 static void miss_one(struct gpu_op_rank *rank, const void *arg)
 {
 	const struct gpu_op_mode *plain_mode = arg;
-	struct gpu_op_mode mode = { plain_mode->name, plain_mode->is_capturable, DEADLINE_NS, 0 };
+	struct gpu_op_mode mode = { plain_mode->name, plain_mode->is_capturable, DEADLINE_NS,
+				    0, 0 };
 	ceov_workspace *workspace = gpu_op_workspace(rank, &mode);
 	struct move_case one = plain(1, rank->rig->n_ranks);
 	ceov_op *op = create(&one, workspace);
@@ -545,12 +546,12 @@ START_TEST(test_tuning_leaves_moves_alone)
 }
 END_TEST
 
-static Suite *suite(uint32_t n_gpus)
+static Suite *suite(uint32_t n_ranks)
 {
 	Suite *made = suite_create("gpu move");
 	TCase *all = tcase_create("move"), *ahead = tcase_create("move ahead");
 
-	n_all = n_gpus < GPU_OP_RANKS_MAX ? n_gpus : GPU_OP_RANKS_MAX;
+	n_all = n_ranks < GPU_OP_RANKS_MAX ? n_ranks : GPU_OP_RANKS_MAX;
 	tcase_set_timeout(all, 100);
 	tcase_add_loop_test(all, test_blocks_arrive, n_all == 2, 2);
 	tcase_add_test(all, test_nobody_runs_ahead);
@@ -570,5 +571,5 @@ static Suite *suite(uint32_t n_gpus)
 
 int main(void)
 {
-	return gpu_main(2, suite);
+	return gpu_main_ranks(suite);
 }

@@ -169,7 +169,7 @@ static void release_player(struct player *player)
 
 static void play_all(struct gpu_op_rank *rank, const void *arg)
 {
-	const struct gpu_op_mode mode = { "graphs", 1, 0, 0 };
+	const struct gpu_op_mode mode = { "graphs", 1, 0, 0, 0 };
 	struct player player = { .rank = rank };
 	uint32_t i;
 
@@ -201,7 +201,7 @@ END_TEST
 static void play_by_turns(struct gpu_op_rank *rank, const void *arg)
 {
 	static const uint32_t which[2] = { 0, 4 };
-	const struct gpu_op_mode mode = { "turns", 1, 0, 0 };
+	const struct gpu_op_mode mode = { "turns", 1, 0, 0, 0 };
 	struct player players[2] = { { .rank = rank }, { .rank = rank } };
 	uint64_t random = testing_seed();
 	uint32_t k, i;
@@ -378,12 +378,12 @@ START_TEST(test_a_rank_does_not_come_or_aborts)
 }
 END_TEST
 
-static Suite *suite(uint32_t n_gpus)
+static Suite *suite(uint32_t n_ranks)
 {
 	Suite *made = suite_create("gpu op graphs");
 	TCase *all = tcase_create("graphs");
 
-	n_all = n_gpus < GPU_OP_RANKS_MAX ? n_gpus : GPU_OP_RANKS_MAX;
+	n_all = n_ranks < GPU_OP_RANKS_MAX ? n_ranks : GPU_OP_RANKS_MAX;
 	tcase_set_timeout(all, 100);
 	tcase_add_loop_test(all, test_graphs_are_replayed, n_all == 2, 2);
 	tcase_add_test(all, test_two_graphs_by_turns);
@@ -394,5 +394,5 @@ static Suite *suite(uint32_t n_gpus)
 
 int main(void)
 {
-	return gpu_main(2, suite);
+	return gpu_main_ranks(suite);
 }

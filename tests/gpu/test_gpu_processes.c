@@ -2,7 +2,7 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * One process per GPU, forked before any of them touches CUDA: an all-gather through
+ * One process per rank, forked before any of them touches CUDA: an all-gather through
  * CUDA IPC, and a death in the middle of one. Asserts in a forked rank end it with
  * status 1, which its parent sees.
  */
@@ -116,7 +116,7 @@ static void wait_for_step(uint32_t step)
 
 static void open_party(struct party *party)
 {
-	struct ceov_member member = { party->rank, { CEOV_PLACE_GPU, party->rank } };
+	struct ceov_member member = { party->rank, { CEOV_PLACE_GPU, gpu_of_rank(party->rank) } };
 	struct ceov_config config = CEOV_CONFIG_INIT;
 	char path[200];
 
@@ -127,7 +127,7 @@ static void open_party(struct party *party)
 	config.group = path;
 	config.deadline_ns = TESTING_PATIENCE;
 	ck_assert_int_eq(ceov_open(&config, &party->context), 0);
-	gpu_open(&party->gpu, party->rank);
+	gpu_open(&party->gpu, gpu_of_rank(party->rank));
 }
 
 static ceov_buffer *find_buffer(struct party *party, uint32_t rank)
@@ -156,7 +156,7 @@ static ceov_signal *find_signal(struct party *party, uint32_t rank, const char *
 
 static ceov_signal *make_signal(struct party *party, uint32_t n_counters)
 {
-	return gpu_signal(party->context, party->rank, party->rank, n_counters,
+	return gpu_signal(party->context, party->rank, party->gpu.index, n_counters,
 			  CEOV_SIGNAL_HOST_VISIBLE);
 }
 
@@ -418,12 +418,12 @@ START_TEST(test_death_frees_waits_kernels_and_streams)
 }
 END_TEST
 
-static Suite *suite(uint32_t n_gpus)
+static Suite *suite(uint32_t n)
 {
 	Suite *made = suite_create("gpu processes");
 	TCase *all = tcase_create("processes");
 
-	n_ranks = n_gpus < GPU_RANKS_MAX ? n_gpus : GPU_RANKS_MAX;
+	n_ranks = n < GPU_RANKS_MAX ? n : GPU_RANKS_MAX;
 	tcase_add_checked_fixture(all, set_up, tear_down);
 	tcase_set_timeout(all, 100);
 	tcase_add_test(all, test_all_gather_between_processes);
@@ -434,5 +434,5 @@ static Suite *suite(uint32_t n_gpus)
 
 int main(void)
 {
-	return gpu_main(2, suite);
+	return gpu_main_ranks(suite);
 }

@@ -72,7 +72,8 @@ static struct cei_choice tune(struct gpu_op_rank *rank, ceov_workspace *workspac
 		gpu_op_data_turn(&data, op, GPU_CONSUME, i);
 		gpu_op_data_check(&data, GPU_CONSUME, i);
 	}
-	ck_assert_uint_eq(n_graphs(workspace), workspace->is_capturable ? CEI_OP_HALVES : 0);
+	ck_assert_uint_eq(n_graphs(workspace), workspace->is_capturable ?
+			  gpu_op_n_graphs(rank->rig, CEI_OP_HALVES) : 0);
 	*ret_n_runs = workspace->n_runs;
 	ck_assert_int_eq(ceov_op_tune(op, stream), 0);
 	*ret_n_runs = workspace->n_runs - *ret_n_runs;
@@ -127,7 +128,7 @@ static void tune_each(struct gpu_op_rank *rank, const void *arg)
 
 START_TEST(test_tuned_once)
 {
-	const struct gpu_op_mode mode = { "tune", _i, 0, 0 };
+	const struct gpu_op_mode mode = { "tune", _i, 0, 0, 0 };
 
 	gpu_op_open(&rig, n_all);
 	gpu_op_each(&rig, tune_each, &mode);
@@ -149,7 +150,7 @@ static void tune_first(struct gpu_op_rank *rank, const void *arg)
 
 START_TEST(test_kinds_of_workspaces_are_kept_apart)
 {
-	struct gpu_op_mode mode = { "tune", 0, 0, 0 };
+	struct gpu_op_mode mode = { "tune", 0, 0, 0, 0 };
 
 	gpu_op_open(&rig, n_all);
 	for (; mode.is_capturable < 2; mode.is_capturable++)
@@ -158,12 +159,12 @@ START_TEST(test_kinds_of_workspaces_are_kept_apart)
 }
 END_TEST
 
-static Suite *suite(uint32_t n_gpus)
+static Suite *suite(uint32_t n_ranks)
 {
 	Suite *made = suite_create("gpu tune");
 	TCase *all = tcase_create("tune");
 
-	n_all = n_gpus < GPU_OP_RANKS_MAX ? n_gpus : GPU_OP_RANKS_MAX;
+	n_all = n_ranks < GPU_OP_RANKS_MAX ? n_ranks : GPU_OP_RANKS_MAX;
 	tcase_set_timeout(all, 100);
 	tcase_add_checked_fixture(all, set_up, tear_down);
 	tcase_add_loop_test(all, test_tuned_once, 0, 2);
@@ -174,5 +175,5 @@ static Suite *suite(uint32_t n_gpus)
 
 int main(void)
 {
-	return gpu_main(2, suite);
+	return gpu_main_ranks(suite);
 }
