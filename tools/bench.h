@@ -42,7 +42,8 @@ struct bench_options {
 	const char *json_path;          /* NULL: none */
 	uint32_t    n_ranks;            /* 0: all GPUs, or 4 on the host */
 	int         force_host;
-	int         one_process;
+	int         one_process;        /* as asked; decided where ranks share GPUs */
+	int         processes;          /* a process per rank there, too */
 	uint32_t    triggers;           /* enum bench_trigger, or-ed */
 	uint32_t    n_pieces;
 	uint64_t    chunk_bytes;        /* 0: the library's */
@@ -90,7 +91,7 @@ struct bench_rank {                     /* what one rank's code has in hand */
 	uint32_t                    n_ranks;
 	int                         is_gpu;
 	uint32_t                    gpu;        /* several ranks may share one */
-	int                         shares_gpu; /* and some do */
+	uint32_t                    n_on_gpu;   /* how many do, at most; 1: none shares it */
 	ceov_context               *context;
 	struct bench_device        *device;
 	uint64_t                    n_names;    /* for names of shared objects */
@@ -235,6 +236,9 @@ int   bench_pingpong_start(struct bench_device *device, const struct bench_pingp
 int   bench_pingpong_wait(struct bench_device *device, uint32_t n_rounds, double *ret_us);
 
 /* A kernel that holds every SM of the GPU until stopped (bounded by 20 s). */
+
+/* SMs of the rank's GPU; 0 on the host. */
+uint32_t bench_n_sms(struct bench_device *device);
 int   bench_spin_start(struct bench_device *device);
 int   bench_spin_stop(struct bench_device *device);
 

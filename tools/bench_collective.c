@@ -50,7 +50,7 @@ static int open_nccl(struct bench_collective *c, enum bench_way way, uint64_t by
 	const char *why = "";
 	int r = CEOV_NONE;
 
-	if (c->rank->shares_gpu)
+	if (c->rank->n_on_gpu > 1)
 		why = "ranks share GPUs, which NCCL refuses";
 	else if (c->rank->is_gpu && !c->rank->options->without_nccl)
 		r = bench_nccl_open(c->rank, way == BENCH_WAY_NCCL_CE, bytes_max * c->rank->n_ranks,

@@ -366,6 +366,18 @@ static int gpu_pingpong_wait(void *private, uint32_t n_rounds, double *ret_us)
 	return r;
 }
 
+static uint32_t gpu_n_sms(void *private)
+{
+	struct bench_gpu *gpu = private;
+	int n_sms = 0, r = current(gpu);
+
+	if (!r)
+		r = check(gpu, gpu->cuda->calls.device_attribute(
+			&n_sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+			gpu->cuda->gpus[gpu->gpu].device), "cuDeviceGetAttribute");
+	return r ? 0 : (uint32_t)n_sms;
+}
+
 /* 2048 threads fill an SM. The stop word is in the GPU's memory: blocks that poll
  * host memory slow every copy of their GPU to a crawl. */
 static int gpu_spin_start(void *private)
@@ -382,15 +394,11 @@ static int gpu_spin_start(void *private)
 		.arguments = arguments,
 	};
 	uint64_t deadline = cei_deadline(SYNC_NS);
-	int n_sms = 0, r = current(gpu);
+	int r = current(gpu);
 
 	if (!r)
-		r = check(gpu, gpu->cuda->calls.device_attribute(
-			&n_sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
-			gpu->cuda->gpus[gpu->gpu].device), "cuDeviceGetAttribute");
-	if (!r)
 		r = copy_now(gpu, n_started, (CUdeviceptr)(uintptr_t)zeros, sizeof(zeros));
-	made.n_blocks = 2 * (uint32_t)n_sms;
+	made.n_blocks = 2 * gpu_n_sms(gpu);
 	if (!r)
 		r = cei_module_launch(gpu->module, &made);
 	while (!r && (uint32_t)started < made.n_blocks) {
@@ -467,6 +475,7 @@ const struct bench_device_ops bench_device_cuda = {
 	.waits          = gpu_waits,
 	.pingpong_start = gpu_pingpong_start,
 	.pingpong_wait  = gpu_pingpong_wait,
+	.n_sms          = gpu_n_sms,
 	.spin_start     = gpu_spin_start,
 	.spin_stop      = gpu_spin_stop,
 	.allocate       = bench_gpu_allocate,

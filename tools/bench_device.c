@@ -41,6 +41,12 @@ static void host_close(void *private)
 	(void)private;
 }
 
+static uint32_t host_n_sms(void *private)
+{
+	(void)private;
+	return 0;
+}
+
 static int host_fill(void *private, void *at, uint64_t n_bytes, uint64_t seed)
 {
 	uint64_t *words = at, i;
@@ -92,6 +98,7 @@ static int host_compare(void *private, struct bench_compare *compare)
 }
 
 static const struct bench_device_ops host_ops = {
+	.n_sms          = host_n_sms,
 	.open     = host_open,
 	.close    = host_close,
 	.fill     = host_fill,
@@ -214,6 +221,11 @@ int bench_pingpong_start(struct bench_device *device, const struct bench_pingpon
 int bench_pingpong_wait(struct bench_device *device, uint32_t n_rounds, double *ret_us)
 {
 	return device->ops->pingpong_wait(device->private, n_rounds, ret_us);
+}
+
+uint32_t bench_n_sms(struct bench_device *device)
+{
+	return device->ops->n_sms(device->private);
 }
 
 int bench_spin_start(struct bench_device *device)

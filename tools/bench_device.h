@@ -36,6 +36,7 @@ struct bench_device_ops {
 			  uint32_t n, uint64_t value);
 	int      (*pingpong_start)(void *private, const struct bench_pingpong *game);
 	int      (*pingpong_wait)(void *private, uint32_t n_rounds, double *ret_us);
+	uint32_t (*n_sms)(void *private);
 	int      (*spin_start)(void *private);
 	int      (*spin_stop)(void *private);
 	int      (*capture_begin)(void *private);

@@ -67,6 +67,7 @@ error_t bench_parse_common(int key, char *text, struct argp_state *state,
 		break;
 	case BENCH_KEY_HOST: options->force_host = 1; break;
 	case BENCH_KEY_ONE_PROCESS: options->one_process = 1; break;
+	case BENCH_KEY_PROCESSES: options->processes = 1; break;
 	case BENCH_KEY_CHUNK: options->chunk_bytes = bench_parse_size(state, text); break;
 	case BENCH_KEY_NCCL: options->nccl_path = text; break;
 	case BENCH_KEY_NO_NCCL: options->without_nccl = 1; break;

@@ -50,7 +50,9 @@ static const struct argp_option options_table[] = {
 	{ "graph", KEY_GRAPH, NULL, 0, "Replayed CUDA graphs only (default: both)", 1 },
 	{ "host", BENCH_KEY_HOST, NULL, 0, "Host memory even where there are GPUs", 1 },
 	{ "one-process", BENCH_KEY_ONE_PROCESS, NULL, 0, "All ranks in one process, a "
-	  "thread each (default: a process per rank)", 1 },
+	  "thread each (default where ranks share GPUs; else a process per rank)", 1 },
+	{ "processes", BENCH_KEY_PROCESSES, NULL, 0, "A process per rank even where ranks "
+	  "share a GPU, on which processes take turns", 1 },
 	{ "way", KEY_WAY, "overlap|sequence", 0, "How ours goes (default: chosen)", 2 },
 	{ "pieces", KEY_PIECES, "N", 0, "Pieces of a rank's rows (default: chosen)", 2 },
 	{ "tile", KEY_TILE, "RxC", 0, "The GEMM's tiles (default: chosen)", 2 },

@@ -11,6 +11,7 @@
 #include "bench_blas.h"
 #include "bench_overlap.h"
 
+#define SPARE_SMS 8u     /* for copies within a GPU that ranks share */
 #define CONNECT_NS UINT64_C(60000000000)
 #define RELEASE_NS UINT64_C(10000000000)
 
@@ -143,6 +144,17 @@ static uint64_t nccl_bytes(const struct bench_overlap *o)
 
 /* --- the case ------------------------------------------------------------- */
 
+/* Kernels of ranks that share a GPU within a process must all have SMs at once, since they
+ * wait for each other. Processes take turns, so each of them may have all. */
+static uint64_t n_sms_for(const struct bench_rank *rank)
+{
+	uint32_t n_sms = bench_n_sms(rank->device);
+
+	if (rank->n_on_gpu < 2 || !rank->options->one_process || n_sms <= SPARE_SMS)
+		return 0;
+	return (n_sms - SPARE_SMS) / rank->n_on_gpu / 2 * 2;
+}
+
 static int open_workspace(struct bench_overlap *o, int is_graph, uint64_t bytes)
 {
 	struct bench_rank *rank = o->rank;
@@ -153,6 +165,7 @@ static int open_workspace(struct bench_overlap *o, int is_graph, uint64_t bytes)
 		.name = name,
 		.scratch_bytes = bytes,
 		.is_capturable = is_graph,
+		.n_sms = n_sms_for(rank),
 	};
 	int r;
 
@@ -173,7 +186,7 @@ static int open_nccl(struct bench_overlap *o, int is_ce, uint64_t n_bytes)
 
 	if (is_ce && o->test != OVERLAP_AG_GEMM)
 		why = "its sums need SMs";
-	else if (rank->shares_gpu)
+	else if (rank->n_on_gpu > 1)
 		why = "ranks share GPUs, which NCCL refuses";
 	else if (rank->is_gpu && !rank->options->without_nccl)
 		r = bench_nccl_open(rank, is_ce, n_bytes, &o->nccl[is_ce], &why);

@@ -227,7 +227,7 @@ static struct bench_rank make_rank(struct run *run, uint32_t rank, ceov_context 
 		.n_ranks = run->n_ranks,
 		.is_gpu = run->n_gpus != 0,
 		.gpu = run->n_gpus ? rank % run->n_gpus : 0,
-		.shares_gpu = run->n_gpus && run->n_gpus < run->n_ranks,
+		.n_on_gpu = run->n_gpus ? (run->n_ranks + run->n_gpus - 1) / run->n_gpus : 1,
 		.context = context,
 	};
 
@@ -377,6 +377,34 @@ static int write_json(const struct run *run, const char *machine)
 	return bench_report_json(run->options, shared->rows, shared->n_rows, machine);
 }
 
+/* Ranks that share a GPU run in one process unless that was ruled out: processes take turns on
+ * a GPU. The environment is for CUDA, which no process has begun to use yet. */
+static void prepare_sharing(const struct run *run, struct bench_options *options)
+{
+	if (run->n_gpus >= run->n_ranks || !run->n_gpus)
+		return;
+	options->one_process |= !options->processes;
+	if (!options->one_process)
+		return;
+	/* The streams of all ranks, some of which wait, would fill the 8 hardware queues that
+	 * there are otherwise. A kernel that is loaded at its first launch would wait for all
+	 * kernels of the GPU, also for those that wait for this rank. */
+	(void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+	(void)setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+}
+
+static void say_sharing(const struct run *run)
+{
+	printf("# ranks share GPUs: rank r is on GPU r %% %u; their times say nothing of GPUs "
+	       "of their own\n", run->n_gpus);
+	if (run->options->one_process)
+		printf("# ranks are threads of one process: CUDA_DEVICE_MAX_CONNECTIONS is %s, "
+		       "CUDA_MODULE_LOADING %s\n", getenv("CUDA_DEVICE_MAX_CONNECTIONS"),
+		       getenv("CUDA_MODULE_LOADING"));
+	else
+		printf("# ranks are processes, which take turns on a GPU\n");
+}
+
 static void print_head(const struct run *run, const char *machine)
 {
 	const struct bench_options *options = run->options;
@@ -385,7 +413,7 @@ static void print_head(const struct run *run, const char *machine)
 	       run->n_ranks, run->n_gpus ? "GPUs" : "host memory", machine,
 	       (unsigned long long)options->seed);
 	if (run->n_gpus && run->n_gpus < run->n_ranks)
-		printf("# ranks share GPUs: rank r is on GPU r %% %u\n", run->n_gpus);
+		say_sharing(run);
 	if (run->n_gpus && bench_report_nvls(options))
 		printf("# NVLS (NVLink multicast) in NCCL's rows: %s\n",
 		       bench_report_nvls(options));
@@ -429,7 +457,8 @@ int bench_world_run(const struct bench_options *options,
 		    const struct bench_case *const *cases, uint32_t n_cases)
 {
 	const struct bench_case *chosen[32];
-	struct run run = { .options = options, .cases = chosen };
+	struct bench_options decided = *options;
+	struct run run = { .options = &decided, .cases = chosen };
 	char machine[256];
 	uint32_t i;
 	int r;
@@ -438,6 +467,7 @@ int bench_world_run(const struct bench_options *options,
 		return EXIT_FAILURE;
 	if (choose_ranks(&run, machine, sizeof(machine)))
 		return 2;
+	prepare_sharing(&run, &decided);
 	print_head(&run, machine);
 	for (i = 0; i < n_cases; i++)
 		if (fits(&run, cases[i]))

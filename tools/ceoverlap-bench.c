@@ -53,7 +53,9 @@ static const struct argp_option options_table[] = {
 	  0 },
 	{ "host", BENCH_KEY_HOST, NULL, 0, "Host memory even where there are GPUs", 1 },
 	{ "one-process", BENCH_KEY_ONE_PROCESS, NULL, 0, "All ranks in one process, a thread "
-	  "each (default: a process per rank)", 1 },
+	  "each (default where ranks share GPUs; else a process per rank)", 1 },
+	{ "processes", BENCH_KEY_PROCESSES, NULL, 0, "A process per rank even where ranks "
+	  "share a GPU, on which processes take turns", 1 },
 	{ "trigger", KEY_TRIGGER, "polled|gated|follow|all", 0, "How launches begin: the "
 	  "engine polls the mark, a lane waits for it, or the copies follow the caller's "
 	  "stream (collectives on GPUs); default all", 1 },
