@@ -193,7 +193,10 @@ int  ceov_barrier(ceov_context *context, uint64_t timeout_ns);
 /* Registers memory of the caller: host memory for a rank on the host, memory of
  * that GPU (cudaMalloc) for a rank on a GPU. It stays the caller's: allocated
  * before, freed after the release. Ordinary host memory can be used by all ranks
- * of this process but not shared with others: see ceov_buffer_create(). */
+ * of this process but not shared with others: see ceov_buffer_create().
+ * Where a rank of this process is on a GPU, host memory is pinned in whole pages. CUDA then
+ * refuses copies of other memory that begins or ends in these pages and is not pinned itself:
+ * register whole pages, or memory that cudaHostAlloc() gave. */
 int  ceov_buffer_register(ceov_context *context, uint32_t rank,
 			  void *base, uint64_t size_bytes,
 			  ceov_buffer **ret_buffer);

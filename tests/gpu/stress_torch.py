@@ -61,6 +61,10 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
+def zeros_like(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.zeros_like(tensor, pin_memory=not tensor.is_cuda)
+
+
 class Slot:
     """One launch of each round: its plan, its memory, and where it stands. Data are a pattern
     that the host and the GPU know, each word xor the round's key."""
@@ -74,8 +78,10 @@ class Slot:
             1 << 12, WORDS_MAX),), dtype=torch.int32)
         self.pattern = self.pattern_on_host.to(GPU)
         like = self.pattern, self.pattern_on_host
-        self.source = torch.zeros_like(like[self.way == "host to GPU"])
-        self.target = torch.zeros_like(like[self.way == "GPU to host"])
+        # Pinned where it is the host's. Registering pins whole pages, and CUDA refuses to copy
+        # pageable memory that begins or ends in a pinned page: a neighbour's, that is.
+        self.source = zeros_like(like[self.way == "host to GPU"])
+        self.target = zeros_like(like[self.way == "GPU to host"])
         self.wrong = torch.zeros(1, dtype=torch.int64, device=GPU)
         self.key = 0
         self.wrong_on_host = 0
