@@ -68,13 +68,15 @@ class Workspace(_object.Object):
     capturable     runs may be captured into CUDA graphs
     deadline_s     of what a run waits for; 0: the context's
     shares_sms     other kernels that wait for peers may run beside it
+    n_sms          how many SMs the kernels of runs take at most, the same at all ranks; 0: all.
+                   For ranks that share a GPU, whose budgets fit on it together
     """
 
     _release_call = "ceov_workspace_release"
 
     def __init__(self, context: Context, name: str, scratch_bytes: int,
                  rank: Optional[int] = None, *, capturable: bool = False,
-                 deadline_s: float = 0.0, shares_sms: bool = False):
+                 deadline_s: float = 0.0, shares_sms: bool = False, n_sms: int = 0):
         super().__init__(context, context._own(rank))
         self._ops: weakref.WeakSet = weakref.WeakSet()
         config = _abi.new(_abi.ceov_workspace_config)
@@ -84,6 +86,7 @@ class Workspace(_object.Object):
         config.is_capturable = bool(capturable)
         config.deadline_ns = _object.ns(deadline_s)
         config.shares_sms = bool(shares_sms)
+        config.n_sms = n_sms
         self._make_handle("ceov_workspace_create", ctypes.byref(config))
 
     def connect(self, timeout_s: Optional[float] = None) -> Workspace:

@@ -3,6 +3,7 @@
 """Workspaces and operators on host ranks, against NumPy, in threads."""
 
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -41,6 +42,24 @@ class Operators(Case):
         for space in spaces:
             space.connect()
         return spaces
+
+    def test_a_budget_of_sms(self):
+        """It gets to the library, and what no number of SMs is does not."""
+        context, seen = self.host(1), []
+        plain = context._invoke
+
+        def invoke(name, *arguments, **options):
+            if name == "ceov_workspace_create":
+                seen.append(arguments[1]._obj.n_sms)
+            return plain(name, *arguments, **options)
+
+        with mock.patch.object(context, "_invoke", invoke):
+            for i, options in enumerate(({}, {"n_sms": 12})):
+                Workspace(context, f"budget {i}", 1024, **options).close()
+        self.assertEqual(seen, [0, 12])
+        for n_sms in (-1, 1 << 64):
+            with self.assertRaisesRegex(ceoverlap.InvalidError, "n_sms"):
+                Workspace(context, "none", 1024, n_sms=n_sms)
 
     def test_all_gather_gemm(self):
         for dtype, rows, n in (("bfloat16", (16, 16, 16), 24), ("float16", (7, 0, 21), 16),

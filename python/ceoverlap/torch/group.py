@@ -20,6 +20,7 @@ from .. import _meeting, errors
 from ..context import DEADLINE_S, Context, Place
 
 LEGACY_STREAM = 1                       # CU_STREAM_LEGACY: the default stream, not NULL
+SPARE_SMS = 8                           # of a shared GPU: its copies within it run on SMs
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -132,6 +133,8 @@ class Group:
     device         where this rank's tensors are: "cuda", "cuda:N" or "cpu"; None: the
                    current GPU where the group has a backend for it, else the CPU
     deadline_s     of every wait for a peer
+    n_sms          how many SMs the operators' kernels take at most, the same at all ranks; 0:
+                   all, or where ranks share a GPU all but a few
 
     All ranks make it together, as they would call a collective; it blocks until all have.
     Everything in ceoverlap.torch that takes a process group finds its Group by of(). NCCL
@@ -144,7 +147,7 @@ class Group:
     """
 
     def __init__(self, process_group=None, device: Union[None, str, torch.device] = None, *,
-                 deadline_s: float = DEADLINE_S):
+                 deadline_s: float = DEADLINE_S, n_sms: int = 0):
         if process_group is None and dist.is_available() and dist.is_initialized():
             process_group = dist.group.WORLD
         self.deadline_s: float = deadline_s
@@ -154,6 +157,7 @@ class Group:
         self.is_gpu: bool = self.device.type == "cuda"
         self.name: str = self._agree_on_name(process_group)
         self.shares_gpus: bool = self._check_places()
+        self.n_sms: int = n_sms or self._spare_sms()
         self.context: Context = self._open()
         self._lock = threading.RLock()
         self._parts: dict = {}
@@ -197,6 +201,15 @@ class Group:
         if n_gpus < self.size and self.rank == 0:
             self._tell_of_sharing(n_gpus)
         return n_gpus < self.size
+
+    def _spare_sms(self) -> int:
+        """0, all SMs; but copies within a GPU are kernels, which the driver does not start
+        while kernels that wait for peers hold all of them: some are left on a shared GPU."""
+        if not self.shares_gpus:
+            return 0
+        properties = torch.cuda.get_device_properties(self.device)
+        least = min(map(int, self.exchange(str(properties.multi_processor_count))))
+        return max(least - SPARE_SMS, 2)
 
     def _tell_of_sharing(self, n_used: int) -> None:
         """A warning where there is a GPU for each rank, so that it may be a mistake."""

@@ -111,7 +111,7 @@ class Operators:
         what = f"workspace of {size} bytes"
         workspace = group.together(what, lambda: ops.Workspace(
             group.context, name, size, capturable=group.is_gpu,
-            deadline_s=group.deadline_s))
+            deadline_s=group.deadline_s, n_sms=group.n_sms))
         group.together(what, lambda: workspace.connect(group.deadline_s))
         self._workspaces.append((size, workspace))
         return workspace
