@@ -100,10 +100,8 @@ void cei_queues_add(struct cei_queues *queues, struct cei_job *job)
 	}
 	job->class = class_of(queues, job->link);
 	queue = queue_of(queues, job);
-	if (!(lineup->is_used[free_index(job)] >> job->class & 1)) {
+	if (!(lineup->is_used[free_index(job)] >> job->class & 1))
 		cei_list_init(&queue->jobs);
-		queue->first_since_ns = 0;
-	}
 	cei_list_append(&queue->jobs, &job->node);
 	queue->bytes += job->bytes;
 	lineup->is_used[free_index(job)] |= UINT64_C(1) << job->class;
