@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "ce_engine/context.h"
 #include "ce_engine/graves.h"
 #include "ce_engine/object.h"
 #include "testing.h"
@@ -44,6 +45,21 @@ START_TEST(test_a_handle_is_refused_long_after_its_release)
 	ck_assert_int_eq(ceov_buffer_release(old), CEOV_ERR_INVALID);
 	ck_assert_ptr_null(ceov_buffer_base(old, 0));
 	ck_assert_int_eq(ceov_buffer_share(old, "x"), CEOV_ERR_INVALID);
+	ceov_close(context);
+}
+END_TEST
+
+/* A context that lives long keeps memory of no more released handles than the bound says. */
+START_TEST(test_a_context_keeps_a_bounded_number)
+{
+	ceov_context *context = testing_open(1, NULL);
+	struct cei_list *node;
+	uint32_t n = 0;
+
+	release_many(context, CEI_QUARANTINE_MAX + 100, NULL);
+	for (node = context->buried.next; node != &context->buried; node = node->next)
+		n++;
+	ck_assert_uint_eq(n, CEI_QUARANTINE_MAX);
 	ceov_close(context);
 }
 END_TEST
@@ -147,6 +163,7 @@ int main(void)
 
 	tcase_set_timeout(all, 60);
 	tcase_add_test(all, test_a_handle_is_refused_long_after_its_release);
+	tcase_add_test(all, test_a_context_keeps_a_bounded_number);
 	tcase_add_test(all, test_handles_are_refused_after_close);
 	tcase_add_test(all, test_contexts_are_refused_after_others);
 	suite_add_tcase(suite, all);

@@ -276,6 +276,25 @@ START_TEST(test_a_refused_release_leaves_the_offer_as_it_was)
 }
 END_TEST
 
+/* A plan, or a find, may come to use a handle after the release has looked and before it
+ * claims: it keeps what it uses. */
+START_TEST(test_what_is_used_is_not_claimed)
+{
+	ceov_context *context = testing_open(1, NULL);
+	ceov_buffer *own = testing_buffer(context, 0, 4096);
+
+	cei_object_use(&own->object);
+	ck_assert_int_eq(cei_object_claim(&own->object, "test"), CEOV_PENDING);
+	ck_assert_ptr_nonnull(ceov_buffer_base(own, 0));
+	cei_object_unuse(&own->object);
+	ck_assert_int_eq(cei_object_claim(&own->object, "test"), 0);
+	ck_assert_ptr_null(ceov_buffer_base(own, 0));
+	cei_region_fini(&own->own);
+	cei_object_bury(&own->object);
+	ceov_close(context);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("release");
@@ -290,6 +309,7 @@ int main(void)
 	tcase_add_test(race, test_a_found_buffer_is_not_released_under_its_finder);
 	tcase_add_test(race, test_a_found_signal_is_not_released_under_its_finder);
 	tcase_add_test(race, test_a_refused_release_leaves_the_offer_as_it_was);
+	tcase_add_test(race, test_what_is_used_is_not_claimed);
 	suite_add_tcase(suite, race);
 	return testing_run(suite);
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Launches of one plan go in their order, however the engine comes to see their marks. The
- * caller turns the engine, so that nothing depends on time. */
+/* Launches of one plan, and transfers of one launch, go in their order, however the engine
+ * comes to see their marks. The caller turns the engine, so that nothing depends on time. */
 
 #include <check.h>
 
+#include "ce_engine/context.h"
 #include "way.h"
 
 #define CROWD 600u                      /* transfers that wait: more than one turn looks at */
@@ -35,12 +36,17 @@ static void turn(struct way *way, uint32_t n)
 
 /* What is in the way's target, by the mark that said so: launch k copies the bytes that the
  * source has when it goes, and raises k + 1. */
-static uint64_t arrived(const struct way *way)
+static uint64_t arrived_at(const struct way *way, uint32_t index)
 {
 	uint64_t value = 0;
 
-	ck_assert_int_eq(ceov_signal_value(way->arrived, 0, &value), 0);
+	ck_assert_int_eq(ceov_signal_value(way->arrived, index, &value), 0);
 	return value;
+}
+
+static uint64_t arrived(const struct way *way)
+{
+	return arrived_at(way, 0);
 }
 
 /* Both launches' marks are reached at once, while the engine is in the middle of others:
@@ -76,6 +82,62 @@ START_TEST(test_a_later_launch_does_not_overtake)
 }
 END_TEST
 
+/* The first transfer's target is not free yet: the second one, which could go, lets it go
+ * first for a while, at least in the turn that sees it. */
+START_TEST(test_a_transfer_waits_for_those_before_it)
+{
+	ceov_ticket ticket;
+	struct way way;
+
+	way_open_with(&way, 2, 0, 1);
+	ticket = way_launch(&way, 1, 0);
+	way_ready(&way, 2);
+	ck_assert_int_eq(ceov_signal_raise(way.free, 1, 1), 0);
+	turn(&way, 1);
+	ck_assert_uint_eq(way.context->engines[0].doorbell.n_armed, 2);
+	ck_assert_int_eq(ceov_signal_raise(way.free, 0, 1), 0);
+	while (ceov_wait(way.context, ticket, 0) == CEOV_PENDING)
+		turn(&way, 1);
+	ck_assert_int_eq(ceov_wait(way.context, ticket, 0), 0);
+	ck_assert_uint_eq(arrived_at(&way, 0), 2);
+	ck_assert_uint_eq(arrived_at(&way, 1), 2);
+	way_close(&way);
+}
+END_TEST
+
+/* A transfer without bytes says that those before it in the plan have arrived: its mark is
+ * not raised while one of them waits. */
+START_TEST(test_a_mark_without_bytes_comes_last)
+{
+	struct ceov_transfer transfer;
+	ceov_ticket ticket = { 0 };
+	ceov_plan *plan;
+	struct way way;
+
+	way_open_with(&way, 2, 0, 1);
+	plan = testing_plan(way.context, 0);
+	transfer = testing_transfer(way.source, way.target, 16);
+	transfer.source_ready = testing_mark(way.ready, 0, 1);
+	transfer.then = testing_mark(way.arrived, 0, 1);
+	testing_add(plan, &transfer);
+	transfer = testing_transfer(way.source, way.target, 0);
+	transfer.then = testing_mark(way.arrived, 1, 1);
+	testing_add(plan, &transfer);
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+	ck_assert_int_eq(ceov_launch(plan, NULL, &ticket), 0);
+	turn(&way, 100);
+	ck_assert_int_eq(ceov_wait(way.context, ticket, 0), CEOV_PENDING);
+	ck_assert_uint_eq(arrived_at(&way, 1), 0);
+	ck_assert_int_eq(ceov_signal_raise(way.ready, 0, 1), 0);
+	while (ceov_wait(way.context, ticket, 0) == CEOV_PENDING)
+		turn(&way, 1);
+	ck_assert_int_eq(ceov_wait(way.context, ticket, 0), 0);
+	ck_assert_uint_eq(arrived_at(&way, 0), 1);
+	ck_assert_uint_eq(arrived_at(&way, 1), 1);
+	way_close(&way);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("turns");
@@ -83,6 +145,8 @@ static Suite *suite(void)
 
 	tcase_set_timeout(all, 60);
 	tcase_add_loop_test(all, test_a_later_launch_does_not_overtake, 0, 5);
+	tcase_add_test(all, test_a_transfer_waits_for_those_before_it);
+	tcase_add_test(all, test_a_mark_without_bytes_comes_last);
 	suite_add_tcase(made, all);
 	return made;
 }

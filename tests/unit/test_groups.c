@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Which copies and marks a lane gets together, and which marks it is told to wait for. The
+ * host backend stands in for a GPU's, and counts what it is told. */
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ce_engine/context.h"
+#include "way.h"
+
+#define PART  UINT64_C(64)
+#define PARTS 4u
+#define MIB   (UINT64_C(1) << 20)
+#define TURNS 200u
+
+/* What lanes of the engine of rank 0 were told. The caller turns the engine: one thread. */
+static struct cei_backend_ops told_ops;
+static uint32_t n_copies;               /* calls */
+static uint32_t n_pieces_max;           /* in one of them */
+static uint32_t n_posts_max;            /* likewise, of marks */
+
+static const struct cei_backend_ops *host(void)
+{
+	return cei_backend_for(CEOV_PLACE_HOST);
+}
+
+static int copy(struct cei_lane *lane, const struct cei_piece *pieces, uint32_t n)
+{
+	n_copies++;
+	n_pieces_max = n > n_pieces_max ? n : n_pieces_max;
+	return host()->copy(lane, pieces, n);
+}
+
+static int post(struct cei_lane *lane, const struct cei_post *posts, uint32_t n)
+{
+	n_posts_max = n > n_posts_max ? n : n_posts_max;
+	return host()->post(lane, posts, n);
+}
+
+static void listen(ceov_context *context)
+{
+	struct cei_lanes *lanes = &context->engines[0].lanes;
+	uint32_t i;
+
+	n_copies = n_pieces_max = n_posts_max = 0;
+	told_ops = *host();
+	told_ops.copy = copy;
+	told_ops.post = post;
+	for (i = 0; i < cei_lanes_n(lanes); i++)        /* of helpers, too */
+		lanes->lane[i].backend->ops = &told_ops;
+}
+
+/* How the launch stands when all that can go has gone. */
+static int state_of(ceov_context *context, ceov_ticket ticket)
+{
+	uint32_t i;
+
+	for (i = 0; i < TURNS; i++)
+		ck_assert_int_ge(ceov_turn(context), 0);
+	return ceov_wait(context, ticket, 0);
+}
+
+static uint64_t value_of(ceov_signal *signal, uint32_t index)
+{
+	uint64_t value = 0;
+
+	ck_assert_int_eq(ceov_signal_value(signal, index, &value), 0);
+	return value;
+}
+
+/* Two transfers of a launch wait for the same counter, for one value each: the later one's
+ * bytes do not go with the earlier one's. */
+START_TEST(test_a_lane_waits_for_each_value)
+{
+	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
+	struct ceov_transfer transfer;
+	ceov_ticket ticket = { 0 };
+	struct way way;
+	ceov_plan *plan;
+	uint32_t i;
+
+	way_open_with(&way, 2, 0, 1);
+	plan = testing_plan(way.context, 0);
+	for (i = 0; i < 2; i++) {
+		transfer = testing_transfer(way.source, way.target, PART);
+		transfer.source.offset_bytes = transfer.target.offset_bytes = i * PART;
+		transfer.source_ready = testing_mark(way.ready, 0, i + 1);
+		transfer.then = testing_mark(way.arrived, i, 1);
+		testing_add(plan, &transfer);
+	}
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+	launch.producer_stream = &way;
+	ck_assert_int_eq(ceov_launch(plan, &launch, &ticket), 0);
+	ck_assert_int_eq(state_of(way.context, ticket), CEOV_PENDING);
+	ck_assert_int_eq(ceov_signal_raise(way.ready, 0, 1), 0);
+	ck_assert_int_eq(state_of(way.context, ticket), CEOV_PENDING);
+	ck_assert_uint_eq(value_of(way.arrived, 0), 1);
+	ck_assert_uint_eq(value_of(way.arrived, 1), 0);
+	ck_assert_int_eq(ceov_signal_raise(way.ready, 0, 2), 0);
+	ck_assert_int_eq(state_of(way.context, ticket), 0);
+	ck_assert_uint_eq(value_of(way.arrived, 1), 1);
+	way_close(&way);
+}
+END_TEST
+
+/* The signal was renewed between two launches: what the lane has waited for before says
+ * nothing about the second one. */
+START_TEST(test_a_lane_waits_again_after_renewal)
+{
+	ceov_ticket ticket;
+	struct way way;
+
+	way_open_with(&way, 1, 0, 1);
+	ticket = way_launch(&way, 0, 1);
+	way_ready(&way, 1);
+	ck_assert_int_eq(state_of(way.context, ticket), 0);
+	ck_assert_int_eq(ceov_signal_renew(way.ready), 0);
+	ck_assert_int_eq(ceov_signal_renew(way.arrived), 0);
+	ticket = way_launch(&way, 0, 1);
+	ck_assert_int_eq(state_of(way.context, ticket), CEOV_PENDING);
+	ck_assert_uint_eq(value_of(way.arrived, 0), 0);
+	way_ready(&way, 1);
+	ck_assert_int_eq(state_of(way.context, ticket), 0);
+	ck_assert_uint_eq(value_of(way.arrived, 0), 1);
+	way_close(&way);
+}
+END_TEST
+
+/* Marks of one batch have no order: the second launch's must not be covered by the first
+ * one's. */
+START_TEST(test_launches_of_a_plan_share_no_batch)
+{
+	ceov_ticket first, second;
+	struct way way;
+
+	way_open_with(&way, 1, 0, 1);
+	listen(way.context);
+	way_ready(&way, 2);
+	way_free(&way, 2);
+	first = way_launch(&way, 0, 0);
+	second = way_launch(&way, 1, 0);
+	ck_assert_int_eq(state_of(way.context, first), 0);
+	ck_assert_int_eq(state_of(way.context, second), 0);
+	ck_assert_uint_eq(value_of(way.arrived, 0), 2);
+	ck_assert_uint_eq(n_copies, 2);
+	ck_assert_uint_eq(n_posts_max, 1);
+	way_close(&way);
+}
+END_TEST
+
+static ceov_plan *plan_of(const struct way *way, uint64_t mark_group_bytes)
+{
+	struct ceov_plan_options options = { .struct_bytes = sizeof(options),
+					     .mark_group_bytes = mark_group_bytes };
+	struct ceov_transfer transfer;
+	ceov_plan *plan;
+	uint32_t i;
+
+	ck_assert_int_eq(ceov_plan_create(way->context, 0, &options, &plan), 0);
+	for (i = 0; i < PARTS; i++) {
+		transfer = testing_transfer(way->source, way->target, PART);
+		transfer.source.offset_bytes = transfer.target.offset_bytes = i * PART;
+		testing_add(plan, &transfer);
+	}
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+	return plan;
+}
+
+/* In the bound that the plan sets copies go together, and no more than that. */
+START_TEST(test_a_batch_keeps_to_the_plans_bound)
+{
+	ceov_ticket ticket = { 0 };
+	struct way way;
+	ceov_plan *plan;
+
+	way_open_with(&way, 1, 0, 1);
+	plan = plan_of(&way, 2 * PART);
+	listen(way.context);
+	ck_assert_int_eq(ceov_launch(plan, NULL, &ticket), 0);
+	ck_assert_int_eq(state_of(way.context, ticket), 0);
+	ck_assert_uint_eq(n_copies, PARTS / 2);
+	ck_assert_uint_eq(n_pieces_max, 2);
+	way_close(&way);
+}
+END_TEST
+
+/* Places 0 and 1 of a machine where they reach each other by way of host memory only. */
+static ceov_context *open_without_link(void)
+{
+	const char *srcdir = getenv("srcdir");
+	struct ceov_member members[3];
+	struct ceov_config config = testing_config(members, 3, NULL);
+	ceov_context *context;
+	char path[600];
+
+	snprintf(path, sizeof(path), "%s/tests/fixtures/machines/two-no-p2p.xml",
+		 srcdir ? srcdir : ".");
+	setenv("CEOVERLAP_MACHINE", path, 1);
+	config.progress_by_caller = 1;
+	ck_assert_int_eq(ceov_open(&config, &context), 0);
+	unsetenv("CEOVERLAP_MACHINE");
+	return context;
+}
+
+/* Each slot of a way of two legs comes back as soon as its own copy is done. */
+START_TEST(test_a_leg_goes_alone)
+{
+	struct ceov_plan_options options = { .struct_bytes = sizeof(options),
+					     .mark_group_bytes = 1024 * MIB };
+	ceov_context *context = open_without_link();
+	ceov_buffer *source = testing_buffer(context, 0, 21 * MIB);
+	ceov_buffer *target = testing_buffer(context, 1, 21 * MIB);
+	struct ceov_transfer transfer = testing_transfer(source, target, 21 * MIB);
+	ceov_ticket ticket = { 0 };
+	ceov_plan *plan;
+
+	testing_fill(ceov_buffer_base(source, 0), 21 * MIB, testing_seed());
+	ck_assert_int_eq(ceov_plan_create(context, 0, &options, &plan), 0);
+	testing_add(plan, &transfer);
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+	listen(context);
+	ck_assert_int_eq(ceov_launch(plan, NULL, &ticket), 0);
+	ck_assert_int_eq(state_of(context, ticket), 0);
+	ck_assert_uint_eq(testing_check(ceov_buffer_base(target, 1), 21 * MIB,
+					testing_seed()), 21 * MIB);
+	ck_assert_uint_gt(n_copies, 2 * CEI_ROUTE_SLOTS);
+	ck_assert_uint_eq(n_pieces_max, 1);
+	ceov_close(context);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("groups");
+	TCase *all = tcase_create("groups");
+
+	tcase_set_timeout(all, 60);
+	tcase_add_test(all, test_a_lane_waits_for_each_value);
+	tcase_add_test(all, test_a_lane_waits_again_after_renewal);
+	tcase_add_test(all, test_launches_of_a_plan_share_no_batch);
+	tcase_add_test(all, test_a_batch_keeps_to_the_plans_bound);
+	tcase_add_test(all, test_a_leg_goes_alone);
+	suite_add_tcase(suite, all);
+	return testing_run(suite);
+}
