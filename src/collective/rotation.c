@@ -107,11 +107,11 @@ static int check(const struct cei_fan *fan)
 	r = cei_object_check(fan->source, CEI_OBJECT_BUFFER, fan->name);
 	if (r)
 		return r;
-	if ((fan->n_pieces - 1) * piece_bytes(fan) >= fan->bytes)
-		return refuse(fan, fan->plan->rank, "more pieces than there are bytes for");
 	n_ranks = fan->plan->object.context->site.n_ranks;
 	if (fan->bytes > UINT64_MAX / 2 / n_ranks)
 		return refuse(fan, fan->plan->rank, "the size overflows");
+	if ((fan->n_pieces - 1) * piece_bytes(fan) >= fan->bytes)
+		return refuse(fan, fan->plan->rank, "more pieces than there are bytes for");
 	if (fan->ready)
 		r = check_signal(fan, fan->plan->rank, "ready", fan->ready, fan->ready_step
 				 ? (uint64_t)fan->n_pieces * n_ranks : fan->n_pieces);

@@ -334,6 +334,12 @@ START_TEST(test_wrong_arguments_are_refused_before_anything_is_added)
 	refused(&wrong, &wrong.sets[0]);
 	ck_assert_int_eq(add(&group, &group.sets[0], 0), 0);
 	ck_assert_int_eq(ceov_plan_commit(group.sets[0].plan[0]), 0);
+	wrong = group;
+	(void)testing_failure(group.context);   /* those before */
+	wrong.bytes = UINT64_MAX - 3;           /* rounded up to whole pieces it wraps */
+	ck_assert_int_eq(add(&wrong, &wrong.sets[0], 0), CEOV_ERR_INVALID);
+	ck_assert_ptr_nonnull(strstr(testing_failure(group.context).text,
+				     "the size overflows"));
 	ck_assert_int_eq(ceov_plan_add_all_gather(group.sets[0].plan[0], NULL),
 			 CEOV_ERR_INVALID);
 	ceov_close(group.context);
