@@ -6,9 +6,11 @@
 #include "testing.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -281,4 +283,13 @@ struct ceov_failure testing_failure(ceov_context *context)
 
 	ck_assert_int_eq(ceov_last_failure(context, &failure), 0);
 	return failure;
+}
+
+void testing_stop(pid_t child)
+{
+	int status = 0;
+
+	ck_assert_int_eq(kill(child, SIGSTOP), 0);
+	ck_assert_int_eq(waitpid(child, &status, WUNTRACED), child);
+	ck_assert(WIFSTOPPED(status));
 }

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <ceoverlap/ceoverlap.h>
 
@@ -82,5 +83,9 @@ uint64_t testing_check(const void *bytes, uint64_t n_bytes, uint64_t seed);
 
 /* The first failure, which must be there. */
 struct ceov_failure testing_failure(ceov_context *context);
+
+/* Stops a child, and returns when all of its threads stand still: kill() alone returns while
+ * they may still answer. SIGCONT lets it go on. */
+void testing_stop(pid_t child);
 
 #endif /* CEI_TESTING_H */

@@ -73,7 +73,7 @@ START_TEST(test_a_find_at_a_stopped_rank_has_the_contexts_deadline)
 	uint64_t before;
 
 	ck_assert_int_eq(ceov_buffer_find(context, 1, "x", &buffer), CEOV_NONE);
-	ck_assert_int_eq(kill(others[1], SIGSTOP), 0);
+	testing_stop(others[1]);
 	before = cei_now_ns();
 	ck_assert_int_eq(ceov_buffer_find(context, 1, "x", &buffer), CEOV_ERR_TIMEOUT);
 	ck_assert_uint_ge(cei_now_ns() - before, 2 * TESTING_SECOND);
@@ -108,7 +108,7 @@ START_TEST(test_a_connect_at_a_stopped_rank_has_its_own_timeout)
 	uint64_t before;
 
 	ck_assert_int_eq(ceov_workspace_connect(workspace, 0), CEOV_PENDING);
-	ck_assert_int_eq(kill(others[1], SIGSTOP), 0);
+	testing_stop(others[1]);
 	before = cei_now_ns();
 	ck_assert_int_eq(ceov_workspace_connect(workspace, 0), CEOV_ERR_TIMEOUT);
 	ck_assert_uint_lt(cei_now_ns() - before, 6 * TESTING_SECOND);

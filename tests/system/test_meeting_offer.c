@@ -397,7 +397,7 @@ START_TEST(test_dropping_never_waits_for_a_stopped_owner)
 
 	start(use_often_then_drop_all, 1);
 	ck_assert(step_reached(0, 1));
-	ck_assert_int_eq(kill(owner, SIGSTOP), 0);
+	testing_stop(owner);
 	step_done(1);
 	ck_assert(step_reached(2, 1));
 	ck_assert_int_eq(kill(owner, SIGCONT), 0);

@@ -428,7 +428,7 @@ START_TEST(test_a_stopped_rank_is_named_when_the_deadline_passes)
 {
 	start(2, wait_for_stopped);
 	wait_for_step(1);
-	ck_assert_int_eq(kill(ranks[1], SIGSTOP), 0);
+	testing_stop(ranks[1]);
 	atomic_fetch_add(&board->step, 1);
 	wait_for_step(3);
 	ck_assert_int_eq(kill(ranks[1], SIGCONT), 0);
