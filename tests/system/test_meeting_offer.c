@@ -4,6 +4,7 @@
 /* Offers between processes: found, counted, dropped, withdrawn. */
 
 #include "meeting_parts.h"
+#include "testing.h"
 
 #include <fcntl.h>
 #include <pthread.h>
