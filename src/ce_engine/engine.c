@@ -38,7 +38,7 @@ static uint32_t admit(struct cei_engine *engine, struct cei_launch *launch,
 {
 	if (cei_router_admit(engine, launch, is_behind_held(engine, launch, end)))
 		return 0;
-	cei_list_append(&engine->launches, &launch->link);
+	cei_expiry_put(engine, launch, &engine->launches);
 	cei_trace_arm(engine, launch);
 	cei_doorbell_arm(&engine->doorbell, launch);
 	if (!launch->n_open)            /* a plan without transfers: a group of one */
@@ -58,13 +58,10 @@ static uint32_t admit_held(struct cei_engine *engine)
 	while (node != &engine->held) {
 		launch = CEI_OWNER(node, struct cei_launch, link);
 		node = node->next;
-		cei_list_remove(&launch->link);
-		if (admit(engine, launch, node)) {
+		if (admit(engine, launch, &launch->link))
 			n++;
-			continue;
-		}
-		launch->plan->n_held = 1;
-		cei_list_append(node, &launch->link);   /* where it was */
+		else
+			launch->plan->n_held = 1;
 	}
 	return n;
 }
@@ -83,19 +80,9 @@ static uint32_t take_up(struct cei_engine *engine)
 		if (admit(engine, launch, &engine->held))
 			continue;
 		launch->plan->n_held = 1;
-		cei_list_append(&engine->held, &launch->link);
+		cei_expiry_put(engine, launch, &engine->held);
 	}
 	return n;
-}
-
-static void expire(struct cei_engine *engine)
-{
-	uint64_t now = cei_now_ns();
-
-	if (now < engine->expire_at_ns)
-		return;
-	engine->expire_at_ns = now + CEI_EXPIRE_NS;
-	cei_launches_expire(engine, now);
 }
 
 static uint32_t turn_lanes(struct cei_engine *engine)
@@ -122,7 +109,7 @@ enum cei_turn cei_engine_turn(struct cei_engine *engine)
 	n += cei_completion_reap(engine);
 	if (cei_list_is_empty(&engine->launches) && cei_list_is_empty(&engine->held))
 		return n ? CEI_TURN_WORKED : CEI_TURN_IDLE;
-	expire(engine);
+	cei_expiry_turn(engine, cei_now_ns());
 	return n ? CEI_TURN_WORKED : CEI_TURN_WAITING;
 }
 
@@ -159,7 +146,7 @@ static void prepare_thread(struct cei_engine *engine)
 	cei_topology_pin(engine->topology, engine->site, engine->member);
 }
 
-/* Each look ends one launch, or gives up one of its lanes. */
+/* Each turn ends one launch, gives up one of its lanes, or comes to the end of a pass. */
 static void give_up(struct cei_engine *engine)
 {
 	uint32_t n;
@@ -167,7 +154,7 @@ static void give_up(struct cei_engine *engine)
 	for (n = 0; n < GIVE_UP_LOOKS_MAX; n++) {
 		if (cei_list_is_empty(&engine->launches) && cei_list_is_empty(&engine->held))
 			return;
-		cei_launches_expire(engine, CEI_FOREVER);
+		cei_expiry_turn(engine, CEI_FOREVER);
 	}
 }
 
@@ -208,7 +195,8 @@ static void *engine_main(void *arg)
 			linger_until = 0;
 			continue;
 		}
-		cei_backoff_step(&backoff);
+		if (turn == CEI_TURN_IDLE || !cei_expiry_goes_on(&engine->expiry))
+			cei_backoff_step(&backoff);
 	}
 	stop(engine);
 	/* release: pairs with thread_ends() */

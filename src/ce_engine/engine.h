@@ -18,6 +18,7 @@
 #include "base/list.h"
 #include "base/ring.h"
 #include "ce_engine/doorbell.h"
+#include "ce_engine/expiry.h"
 #include "ce_engine/lanes.h"
 #include "ce_engine/router.h"
 #include "ce_engine/scheduler.h"
@@ -26,9 +27,6 @@
 
 /* Launches that wait to be taken up. */
 #define CEI_INBOX_CELLS 1024u
-
-/* Deadlines are looked at this often. */
-#define CEI_EXPIRE_NS UINT64_C(1000000)
 
 /* An engine with nothing armed stays awake this long: the next launch of a loop
  * comes within milliseconds, and waking a thread costs 50 to 150 us (measured
@@ -56,7 +54,7 @@ struct cei_engine {
 	struct cei_router       router;         /* stage 3 */
 	struct cei_lanes        lanes;          /* stage 4, and what stage 5 reaps */
 	struct cei_staging      staging;        /* ways of two legs, and what they use */
-	uint64_t                expire_at_ns;
+	struct cei_expiry       expiry;         /* deadlines and aborts */
 
 	pthread_t               thread;
 	int                     has_thread;

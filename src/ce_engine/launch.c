@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* How a launch ends: failure, retirement, deadlines. Runs on the engine's thread. */
+/* How a launch ends: failure, retirement. Runs on the engine's thread. */
 
 #include "ce_engine/launch.h"
 
@@ -155,16 +155,17 @@ void cei_launch_fail(struct cei_engine *engine, struct cei_launch *launch,
 	retire_dropped(engine);
 }
 
-static void poison_again(const struct cei_launch *launch)
+void cei_launch_poison(const struct cei_launch *launch)
 {
 	const struct ceov_plan *plan = launch->plan;
 
 	cei_signals_abort(plan->signals, plan->n_signals, launch->error, launch->blamed);
 }
 
-/* Whether a signal of the plan was aborted; fills the failure. */
-static int find_abort(const struct ceov_plan *plan, struct ceov_failure *failure)
+int cei_launch_find_abort(const struct cei_launch *launch, struct ceov_failure *failure)
 {
+	const struct ceov_plan *plan = launch->plan;
+
 	*failure = cei_failure(0, 0);
 	failure->error = cei_signals_blame(plan->signals, plan->n_signals, &failure->rank);
 	return failure->error != 0;
@@ -176,7 +177,7 @@ static void look_for_abort(struct cei_engine *engine, struct cei_launch *launch)
 {
 	struct ceov_failure failure;
 
-	if (!find_abort(launch->plan, &failure))
+	if (!cei_launch_find_abort(launch, &failure))
 		return;
 	tell(engine, launch, NULL, NULL, &failure);
 	launch->error = failure.error;
@@ -194,8 +195,8 @@ void cei_launch_retire(struct cei_engine *engine, struct cei_launch *launch)
 		look_for_abort(engine, launch);
 	error = launch->error;
 	if (error)                      /* lanes may have written over the poison */
-		poison_again(launch);
-	cei_list_remove(&launch->link);
+		cei_launch_poison(launch);
+	cei_expiry_take(engine, launch);
 	cei_router_leave(&engine->router, launch);
 	pthread_mutex_lock(&plan->lock);
 	cei_list_append(&plan->idle, &launch->link);
@@ -204,8 +205,7 @@ void cei_launch_retire(struct cei_engine *engine, struct cei_launch *launch)
 	cei_tickets_publish(tickets, slot, error);
 }
 
-/* The transfer that the launch is stuck at: the first chunk that is not done. */
-static struct cei_chunk *stuck_at(struct cei_launch *launch)
+struct cei_chunk *cei_launch_stuck_at(struct cei_launch *launch)
 {
 	uint32_t i;
 
@@ -213,122 +213,6 @@ static struct cei_chunk *stuck_at(struct cei_launch *launch)
 		if (launch->chunks[i].state < CEI_CHUNK_DONE)
 			return &launch->chunks[i];
 	return NULL;
-}
-
-static int is_missing(const struct cei_counter *counter, uint64_t base)
-{
-	if (!counter->signal)
-		return 0;
-	/* relaxed: for the message only. What lanes alone can see may be missing. */
-	return !counter->seen || atomic_load_explicit(counter->seen, memory_order_relaxed) <
-		base + counter->value;
-}
-
-/* The chunk's mark that is not reached; NULL: both are, so its own rank is to blame. */
-static const struct cei_counter *missing_mark(const struct cei_launch *launch,
-					      const struct cei_chunk *chunk)
-{
-	const struct ceov_plan *plan = launch->plan;
-	const struct cei_step *step;
-
-	if (!chunk)
-		return NULL;
-	step = &plan->steps[plan->cuts[chunk->index].step];
-	if (is_missing(&step->target_free, launch->base))
-		return &step->target_free;
-	return is_missing(&step->source_ready, launch->base) ? &step->source_ready : NULL;
-}
-
-/* An abort that nothing has looked at yet is the reason, if there is one: its poison looks
- * like marks that have been reached. */
-static void expire(struct cei_engine *engine, struct cei_launch *launch)
-{
-	const struct cei_chunk *chunk = stuck_at(launch);
-	const struct cei_counter *counter = missing_mark(launch, chunk);
-	struct ceov_failure failure;
-
-	if (find_abort(launch->plan, &failure)) {
-		cei_launch_fail(engine, launch, chunk, NULL, &failure);
-		return;
-	}
-	failure = cei_failure(CEOV_ERR_TIMEOUT, 0);
-	failure.rank = counter ? counter->signal->rank : engine->rank;
-	cei_launch_fail(engine, launch, chunk, counter, &failure);
-}
-
-/* A failed launch whose chunks do not come back: its lanes are given up. */
-static void give_up(struct cei_engine *engine, struct cei_launch *launch)
-{
-	const struct cei_chunk *chunk = stuck_at(launch);
-
-	launch->error = CEOV_ERR_UNCERTAIN;
-	if (!chunk)
-		return;
-	cei_raise(engine->site->report, CEOV_ERR_UNCERTAIN, 0,
-		  "%s: lane %u does not come back after launch %" PRIu64
-		  " failed; its targets are uncertain and the lane takes no more",
-		  engine->backend.ops->name, chunk->lane, launch->number);
-	cei_lanes_break(engine, chunk->lane, CEOV_ERR_UNCERTAIN);
-}
-
-/* A held launch whose deadline has passed, or whose signals were aborted, is let in, to fail
- * like the others. */
-static int expire_held(struct cei_engine *engine, uint64_t now_ns)
-{
-	struct ceov_failure failure;
-	struct cei_list *node;
-	struct cei_launch *launch;
-
-	for (node = engine->held.next; node != &engine->held; node = node->next) {
-		launch = CEI_OWNER(node, struct cei_launch, link);
-		if (now_ns < launch->deadline_ns && !find_abort(launch->plan, &failure))
-			continue;
-		cei_list_remove(&launch->link);
-		launch->plan->n_held = 0;       /* or found again in the next turn */
-		launch->plan->n_admitted++;
-		cei_list_append(&engine->launches, &launch->link);
-		cei_doorbell_arm(&engine->doorbell, launch);
-		expire(engine, launch);
-		return 1;
-	}
-	return 0;
-}
-
-/* What a launch has come to since the last look: an abort of a signal that nothing of
- * it looks at just now, or its deadline. Returns whether it failed. */
-static int look_again(struct cei_engine *engine, struct cei_launch *launch, uint64_t now_ns)
-{
-	struct ceov_failure failure;
-
-	if (!launch->error && find_abort(launch->plan, &failure)) {
-		cei_launch_fail(engine, launch, stuck_at(launch), NULL, &failure);
-		return 1;
-	}
-	if (launch->error)              /* a raiser may have covered what a gate
-					 * waits to see */
-		poison_again(launch);
-	if (now_ns < launch->deadline_ns)
-		return 0;
-	if (launch->error)
-		give_up(engine, launch);
-	else
-		expire(engine, launch);
-	return 1;
-}
-
-void cei_launches_expire(struct cei_engine *engine, uint64_t now_ns)
-{
-	struct cei_list *node = engine->launches.next;
-	struct cei_launch *launch;
-
-	if (expire_held(engine, now_ns))
-		return;                 /* others may be gone now; next time */
-	while (node != &engine->launches) {
-		launch = CEI_OWNER(node, struct cei_launch, link);
-		node = node->next;
-		if (look_again(engine, launch, now_ns))
-			return;         /* likewise */
-	}
 }
 
 void cei_launches_abort(struct cei_engine *engine)
@@ -342,11 +226,11 @@ void cei_launches_abort(struct cei_engine *engine)
 		node = node->next;
 		if (launch->error)
 			continue;
-		if (!find_abort(launch->plan, &failure)) {
+		if (!cei_launch_find_abort(launch, &failure)) {
 			failure.error = CEOV_ERR_ABORTED;
 			failure.rank = engine->rank;
 		}
-		cei_launch_fail(engine, launch, stuck_at(launch), NULL, &failure);
+		cei_launch_fail(engine, launch, cei_launch_stuck_at(launch), NULL, &failure);
 		node = engine->launches.next;
 	}
 }

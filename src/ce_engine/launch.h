@@ -20,13 +20,16 @@
 struct cei_engine;
 
 struct cei_launch {
-	struct cei_list         link;   /* engine's launches, or the plan's idle ones */
+	struct cei_list         link;   /* engine's launches, its held ones, or the plan's idle
+					 * ones */
 	struct ceov_plan       *plan;
 	struct cei_ticket_slot *slot;
 	uint64_t                number;         /* of the ticket */
 	uint64_t                sequence;       /* counts the plan's launches */
 	uint64_t                base;
 	uint64_t                deadline_ns;    /* point in time */
+	uint64_t                listed_pass;    /* expiry: the pass in which it came into the
+						 * engine's list */
 	uint64_t                armed_ns;       /* trace: when it was taken up */
 	uint64_t                hold_until_ns;  /* doorbell: 0, or how long one transfer
 						 * may keep others back */
@@ -81,11 +84,17 @@ void cei_launch_fail(struct cei_engine *engine, struct cei_launch *launch,
  * the record back to the plan. */
 void cei_launch_retire(struct cei_engine *engine, struct cei_launch *launch);
 
+/* Engine's thread: whether a signal of its plan was aborted; fills the failure. */
+int cei_launch_find_abort(const struct cei_launch *launch, struct ceov_failure *failure);
+
+/* Engine's thread: of one that has failed, aborts its plan's signals again, since lanes and
+ * raisers may have written over the poison. */
+void cei_launch_poison(const struct cei_launch *launch);
+
+/* The transfer that the launch is stuck at: the first chunk that is not done, or NULL. */
+struct cei_chunk *cei_launch_stuck_at(struct cei_launch *launch);
+
 /* Engine's thread, when it stops: ends every launch as aborted. */
 void cei_launches_abort(struct cei_engine *engine);
-
-/* Engine's thread: fails launches whose deadline has passed or whose signals were
- * aborted. */
-void cei_launches_expire(struct cei_engine *engine, uint64_t now_ns);
 
 #endif /* CEI_LAUNCH_H */

@@ -120,6 +120,9 @@ struct ceov_plan {
 	uint32_t              gate;             /* ... the lane that gates them, or
 						 * CEOV_NOBODY: polled ... */
 	uint32_t              n_held;           /* engine: not 0: one is held before it */
+	uint64_t              expiry_pass[2];   /* engine: the pass of expiry.h that has looked
+						 * at the signals of a launch, and that has
+						 * poisoned those of a failed one */
 	uint64_t              stuck_lanes;      /* engine, while launches are in flight: bit
 						 * i: lane i was given up and may still move
 						 * chunks of the plan */
