@@ -309,6 +309,9 @@ START_TEST(test_wrong_arguments_are_refused_before_anything_is_added)
 	wrong.n_pieces = 64;            /* pieces of 16 bytes: 63 are enough */
 	refused(&wrong, &wrong.sets[0]);
 	wrong = group;
+	wrong.bytes = 16;               /* nothing would be left for the second one */
+	refused(&wrong, &wrong.sets[0]);
+	wrong = group;
 	wrong.sets[0].target[1] = wrong.sets[0].target[2];
 	refused(&wrong, &wrong.sets[0]);
 	wrong.sets[0].target[1] = NULL;
@@ -370,6 +373,38 @@ START_TEST(test_one_rank_in_place_has_nothing_to_do)
 }
 END_TEST
 
+/* The own shard belongs to the same place of another buffer, or to another place of the
+ * same one. */
+START_TEST(test_own_shard_is_copied_to_its_place)
+{
+	ceov_context *context = testing_open(1, NULL);
+	ceov_buffer *source = testing_buffer(context, 0, 8192);
+	ceov_buffer *target = _i ? source : testing_buffer(context, 0, 8192);
+	uint64_t offset = _i ? 4096 : 0;
+	ceov_signal *arrived = testing_signal(context, 0, 1);
+	ceov_plan *plan = testing_plan(context, 0);
+	struct ceov_all_gather gather = {
+		.struct_bytes = sizeof(gather),
+		.shard_bytes = 4096,
+		.n_pieces = 1,
+		.source = source,
+		.targets = &target,
+		.target_offset_bytes = offset,
+		.arrived = &arrived,
+	};
+	ceov_ticket ticket;
+
+	testing_fill(ceov_buffer_base(source, 0), 4096, testing_seed());
+	ck_assert_int_eq(ceov_plan_add_all_gather(plan, &gather), 0);
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+	ck_assert_int_eq(ceov_launch(plan, NULL, &ticket), 0);
+	ck_assert_int_eq(ceov_wait(context, ticket, TESTING_PATIENCE), 0);
+	ck_assert_uint_eq(testing_check((char *)ceov_buffer_base(target, 0) + offset, 4096,
+					testing_seed()), 4096);
+	ceov_close(context);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("collective");
@@ -380,6 +415,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_all_gather_in_place);
 	tcase_add_test(all, test_all_to_all);
 	tcase_add_test(all, test_one_rank_in_place_has_nothing_to_do);
+	tcase_add_loop_test(all, test_own_shard_is_copied_to_its_place, 0, 2);
 	tcase_add_test(all, test_wrong_arguments_are_refused_before_anything_is_added);
 	suite_add_tcase(made, all);
 	return made;

@@ -243,6 +243,89 @@ START_TEST(test_region_that_no_owner_sends_is_refused)
 }
 END_TEST
 
+static int described_is_taken(const struct cei_wire_described *described, uint32_t n_fds)
+{
+	uint8_t bytes[CEI_OFFER_BYTES_MAX];
+	struct cei_writer writer = cei_writer_on(bytes, sizeof(bytes));
+	struct cei_wire_described back;
+	struct cei_reader reader;
+
+	cei_wire_put_described(&writer, described);
+	ck_assert(!writer.failed);
+	reader = cei_reader_on(bytes, writer.at);
+	cei_wire_get_described(&reader, n_fds, &back);
+	return !cei_reader_end(&reader);
+}
+
+static struct cei_region_wire region_on(uint32_t kind)
+{
+	struct cei_region_wire region = random_region();
+
+	region.kind = kind;
+	region.has_fd = kind == CEOV_PLACE_HOST;
+	return region;
+}
+
+/* Whoever takes an offer maps what it says, and takes as many descriptors. */
+START_TEST(test_signal_that_no_owner_offers_is_refused)
+{
+	struct cei_wire_described right = { CEI_OFFER_SIGNAL, CEOV_PLACE_GPU, 4,
+					    CEOV_SIGNAL_HOST_VISIBLE, 2, { { 0 } } };
+	struct cei_wire_described bad;
+
+	right.regions[0] = region_on(CEOV_PLACE_HOST);
+	right.regions[1] = region_on(CEOV_PLACE_GPU);
+	ck_assert(described_is_taken(&right, 1));
+	ck_assert(!described_is_taken(&right, 0));
+	ck_assert(!described_is_taken(&right, 2));
+	bad = right;
+	bad.regions[1] = region_on(CEOV_PLACE_HOST);
+	ck_assert(!described_is_taken(&bad, 2));
+	bad = right;
+	bad.regions[0] = region_on(CEOV_PLACE_GPU);
+	ck_assert(!described_is_taken(&bad, 0));
+	bad = right;
+	bad.regions[0].has_fd = 0;
+	ck_assert(!described_is_taken(&bad, 0));
+	bad = right;
+	bad.flags |= 0x80;
+	ck_assert(!described_is_taken(&bad, 1));
+	bad = right;
+	bad.n_counters = 0;
+	ck_assert(!described_is_taken(&bad, 1));
+	bad = right;
+	bad.place_kind = CEOV_PLACE_HOST;
+	ck_assert(!described_is_taken(&bad, 1));
+	bad = right;
+	bad.n_regions = 1;
+	ck_assert(!described_is_taken(&bad, 1));
+}
+END_TEST
+
+START_TEST(test_buffer_that_no_owner_offers_is_refused)
+{
+	struct cei_wire_described right = { CEI_OFFER_BUFFER, 0, 0, 0, 1, { { 0 } } };
+	struct cei_wire_described bad;
+
+	right.regions[0] = region_on(CEOV_PLACE_GPU);
+	ck_assert(described_is_taken(&right, 0));
+	ck_assert(!described_is_taken(&right, 1));
+	right.regions[0] = region_on(CEOV_PLACE_HOST);
+	ck_assert(described_is_taken(&right, 1));
+	ck_assert(!described_is_taken(&right, 2));
+	bad = right;
+	bad.n_counters = 1;
+	ck_assert(!described_is_taken(&bad, 1));
+	bad = right;
+	bad.regions[1] = region_on(CEOV_PLACE_GPU);
+	bad.n_regions = 2;
+	ck_assert(!described_is_taken(&bad, 1));
+	bad = right;
+	bad.kind = CEI_OFFER_BUFFER + CEI_OFFER_SIGNAL + 1;
+	ck_assert(!described_is_taken(&bad, 1));
+}
+END_TEST
+
 START_TEST(test_every_message_comes_back)
 {
 	uint8_t bytes[CEI_MESSAGE_BYTES_MAX];
@@ -279,6 +362,8 @@ START_TEST(test_message_of_another_length_is_refused)
 		bytes[12]++;
 		ck_assert_int_ne(cei_message_decode(bytes, n_bytes, &back), 0);
 		ck_assert_int_ne(cei_message_decode(bytes, n_bytes + 1, &back), 0);
+		bytes[12] = (uint8_t)(bytes[12] - 2);
+		ck_assert_int_ne(cei_message_decode(bytes, n_bytes, &back), 0);
 	}
 }
 END_TEST
@@ -344,6 +429,27 @@ START_TEST(test_refusal_is_never_a_success)
 }
 END_TEST
 
+static int reply_is_taken(int32_t result)
+{
+	uint8_t bytes[CEI_MESSAGE_BYTES_MAX];
+	struct cei_message message, back;
+
+	random_message(&message, CEI_MESSAGE_REPLY);
+	message.reply.result = result;
+	return !cei_message_decode(bytes, cei_message_encode(&message, bytes), &back);
+}
+
+/* The result of a peer's answer becomes that of a call here. */
+START_TEST(test_reply_has_a_result_that_calls_have)
+{
+	ck_assert(reply_is_taken(CEOV_NONE));
+	ck_assert(!reply_is_taken(CEOV_PENDING));
+	ck_assert(!reply_is_taken(CEOV_NONE + 1));
+	ck_assert(reply_is_taken(CEOV_ERR_UNCERTAIN));
+	ck_assert(!reply_is_taken(CEOV_ERR_UNCERTAIN - 1));
+}
+END_TEST
+
 START_TEST(test_names_must_end_and_not_be_empty)
 {
 	uint8_t bytes[CEI_MESSAGE_BYTES_MAX];
@@ -372,7 +478,8 @@ START_TEST(test_counts_have_limits)
 	ck_assert_int_eq(cei_message_decode(bytes, n_bytes, &back), 0);
 	bytes[HEAD_BYTES] = CEI_MEMBERS_MAX + 1;
 	ck_assert_int_eq(cei_message_decode(bytes, n_bytes, &back), CEOV_ERR_INVALID);
-	bytes[HEAD_BYTES] = 0;
+	message.link.n_ranks = 0;
+	n_bytes = cei_message_encode(&message, bytes);
 	ck_assert_int_eq(cei_message_decode(bytes, n_bytes, &back), CEOV_ERR_INVALID);
 
 	random_message(&message, CEI_MESSAGE_REPLY);
@@ -424,12 +531,15 @@ static Suite *wire_suite(void)
 	tcase_add_test(tcase, test_cursors_stay_failed);
 	tcase_add_test(tcase, test_region_comes_back);
 	tcase_add_test(tcase, test_region_that_no_owner_sends_is_refused);
+	tcase_add_test(tcase, test_signal_that_no_owner_offers_is_refused);
+	tcase_add_test(tcase, test_buffer_that_no_owner_offers_is_refused);
 	tcase_add_test(tcase, test_every_message_comes_back);
 	tcase_add_test(tcase, test_message_of_another_length_is_refused);
 	tcase_add_test(tcase, test_unknown_type_is_refused);
 	tcase_add_test(tcase, test_other_version_is_named);
 	tcase_add_test(tcase, test_refusal_of_another_version_is_read);
 	tcase_add_test(tcase, test_refusal_is_never_a_success);
+	tcase_add_test(tcase, test_reply_has_a_result_that_calls_have);
 	tcase_add_test(tcase, test_names_must_end_and_not_be_empty);
 	tcase_add_test(tcase, test_counts_have_limits);
 	tcase_add_test(tcase, test_random_bytes_do_no_harm);
