@@ -88,6 +88,33 @@ START_TEST(test_a_stopped_lane_begins_nothing_more)
 }
 END_TEST
 
+/* The launch has failed, so what the wait is for may never come. */
+START_TEST(test_nothing_is_waited_for_after_a_failed_copy)
+{
+	set_script(0, 1, 0);
+	rig_copy(GATE, rig_at(1, 0), rig_at(0, 0), 4096);
+	rig_wait(GATE, 0, 1);
+	(void)rig_submit(GATE);
+	ck_assert_int_eq(rig.ops->drain(&rig.lane[GATE], cei_deadline(TESTING_PATIENCE / 2)),
+			 0);
+}
+END_TEST
+
+/* Aborts raise the word before they open the counters. */
+START_TEST(test_an_abort_word_ends_a_wait)
+{
+	rig_wait(GATE, 0, 1);
+	rig_post(GATE, 1, 1);
+	(void)rig_submit(GATE);
+	rig_pause();
+	ck_assert_uint_eq(rig_value(1), 0);
+	/* release: pairs with the acquire of the lane's worker */
+	atomic_store_explicit(&rig.abort_word, 1, memory_order_release);
+	rig_reach(1, 1);
+	ck_assert_uint_eq(rig_value(0), 0);
+}
+END_TEST
+
 /* The process has no memory for its stack. What was appended stays unpublished. */
 START_TEST(test_a_lane_whose_worker_cannot_be_started_is_idle)
 {
@@ -253,6 +280,8 @@ static Suite *suite(void)
 	tcase_set_timeout(all, 60);
 	tcase_add_test(all, test_delayed_copies_take_longer_and_arrive);
 	tcase_add_test(all, test_nothing_is_done_after_a_failed_copy);
+	tcase_add_test(all, test_nothing_is_waited_for_after_a_failed_copy);
+	tcase_add_test(all, test_an_abort_word_ends_a_wait);
 	tcase_add_test(all, test_a_lost_copy_never_ends);
 	tcase_add_test(all, test_a_stopped_lane_begins_nothing_more);
 	tcase_add_test(all, test_a_lane_whose_worker_cannot_be_started_is_idle);
