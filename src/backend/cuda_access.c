@@ -311,6 +311,8 @@ int cei_cuda_stream_wait(struct cei_backend *backend, void *stream,
 	}
 	if (!r)
 		r = flush_ops(&list);
+	if (r)
+		cei_waits_leave(own->waits, &wait);
 	stream_leave(own, &hold);
 	return r;
 }
