@@ -21,14 +21,12 @@ int cei_cuda_copies_bounce(struct cei_cuda_backend *own)
 
 static int is_in_gpu(const struct cei_cuda_backend *own, uint64_t address)
 {
-	const struct cei_cuda_calls *calls = &own->cuda->calls;
-	CUmemorytype type = CU_MEMORYTYPE_HOST;
 	int device = -1;
 
-	return calls->pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) ==
-		       CUDA_SUCCESS && type == CU_MEMORYTYPE_DEVICE &&
-	       calls->pointer_attribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-					address) == CUDA_SUCCESS &&
+	return cei_cuda_is_gpu_memory(own, address) &&
+	       own->cuda->calls.pointer_attribute(&device,
+						  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+						  address) == CUDA_SUCCESS &&
 	       device == own->cuda->gpus[own->gpu].device;
 }
 
@@ -58,61 +56,40 @@ static CUresult bounce_bytes(const struct cei_cuda_bounce *bounce, uint64_t targ
 	return result;
 }
 
-/* Rows that are close together on the host. */
-static CUresult move_rows(const struct cei_cuda_bounce *bounce, const struct cei_piece *rows)
-{
-	CUDA_MEMCPY2D shape = {
-		.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
-		.srcDevice = rows->source,
-		.srcPitch = rows->source_pitch_bytes,
-		.dstMemoryType = CU_MEMORYTYPE_UNIFIED,
-		.dstDevice = rows->target,
-		.dstPitch = rows->target_pitch_bytes,
-		.WidthInBytes = rows->row_bytes,
-		.Height = rows->n_rows,
-	};
-
-	return bounce->cuda->calls.copy_2d(&shape, bounce->stream);
-}
-
-/* As many rows as fit, there and back. */
+/* As many rows as fit, from `first` on, there and back; on the host without gaps. */
 static CUresult bounce_rows(const struct cei_cuda_bounce *bounce,
-			    const struct cei_piece *piece, uint64_t first, uint64_t n_rows)
+			    const struct cei_piece *piece, uint64_t first, uint64_t fit)
 {
 	struct cei_piece rows = *piece;
 	CUresult result;
 
-	rows.n_rows = n_rows;
+	rows.n_rows = fit < piece->n_rows - first ? fit : piece->n_rows - first;
 	rows.source = piece->source + first * piece->source_pitch_bytes;
 	rows.target = (uint64_t)(uintptr_t)bounce->memory;
 	rows.target_pitch_bytes = piece->row_bytes;
-	result = move_rows(bounce, &rows);
+	result = cei_cuda_copy_rows(bounce->cuda, bounce->stream, &rows);
 	if (result != CUDA_SUCCESS)
 		return result;
 	rows.source = rows.target;
 	rows.source_pitch_bytes = piece->row_bytes;
 	rows.target = piece->target + first * piece->target_pitch_bytes;
 	rows.target_pitch_bytes = piece->target_pitch_bytes;
-	return move_rows(bounce, &rows);
+	return cei_cuda_copy_rows(bounce->cuda, bounce->stream, &rows);
 }
 
 CUresult cei_cuda_copy_bouncing(const struct cei_cuda_bounce *bounce,
 				const struct cei_piece *piece)
 {
-	uint64_t fit = bounce->n_bytes / piece->row_bytes, n, i;
+	uint64_t fit = bounce->n_bytes / piece->row_bytes, i;
 	CUresult result = CUDA_SUCCESS;
 
 	if (cei_cuda_piece_is_flat(piece))
 		return bounce_bytes(bounce, piece->target, piece->source,
 				    piece->row_bytes * piece->n_rows);
-	for (i = 0; i < piece->n_rows && result == CUDA_SUCCESS; i += n) {
-		n = fit < piece->n_rows - i ? fit : piece->n_rows - i;
-		if (!fit)
-			n = 1;
-		result = fit ? bounce_rows(bounce, piece, i, n)
+	for (i = 0; i < piece->n_rows && result == CUDA_SUCCESS; i += fit ? fit : 1)
+		result = fit ? bounce_rows(bounce, piece, i, fit)
 			: bounce_bytes(bounce, piece->target + i * piece->target_pitch_bytes,
 				       piece->source + i * piece->source_pitch_bytes,
 				       piece->row_bytes);
-	}
 	return result;
 }

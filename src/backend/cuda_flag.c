@@ -42,7 +42,7 @@ static void set_form(struct cei_cuda_backend *own, enum cei_cuda_flag_form form)
 	atomic_store_explicit(&own->flag_form, (int)form, memory_order_relaxed);
 }
 
-static int is_gpu_memory(const struct cei_cuda_backend *own, uint64_t address)
+int cei_cuda_is_gpu_memory(const struct cei_cuda_backend *own, uint64_t address)
 {
 	unsigned int type = 0;
 	CUresult result;
@@ -56,7 +56,7 @@ static int is_gpu_memory(const struct cei_cuda_backend *own, uint64_t address)
 int cei_cuda_flag_copies(const struct cei_cuda_backend *own,
 			 enum cei_cuda_flag_form form, uint64_t address)
 {
-	return form == CEI_CUDA_FLAG_COPY && is_gpu_memory(own, address);
+	return form == CEI_CUDA_FLAG_COPY && cei_cuda_is_gpu_memory(own, address);
 }
 
 void cei_cuda_write_op(CUstreamBatchMemOpParams *op, uint64_t address, uint64_t value)
@@ -294,7 +294,7 @@ static CUresult queue_warm_copies(struct cei_cuda_backend *own, uint64_t address
 static int warm_locked(struct cei_cuda_backend *own, uint64_t address)
 {
 	uint8_t *bounce = own->pinned->bounce;
-	int is_gpu = is_gpu_memory(own, address);
+	int is_gpu = cei_cuda_is_gpu_memory(own, address);
 	uint64_t start = cei_now_ns();
 	CUresult result;
 	uint32_t i;

@@ -126,7 +126,8 @@ static CUresult copy_rows(const struct cei_lane *lane)
 	return cei_cuda_copy_batch(cuda, state->stream, copies);
 }
 
-static CUresult copy_2d(struct cei_cuda *cuda, CUstream stream, const struct cei_piece *piece)
+CUresult cei_cuda_copy_rows(struct cei_cuda *cuda, CUstream stream,
+			    const struct cei_piece *piece)
 {
 	CUDA_MEMCPY2D shape;
 
@@ -161,7 +162,7 @@ CUresult cei_cuda_copy_gapped(struct cei_cuda *cuda, CUstream stream,
 		if (!pieces[i].n_rows || !pieces[i].row_bytes)
 			continue;
 		if (!cei_cuda_piece_is_flat(&pieces[i])) {
-			result = copy_2d(cuda, stream, &pieces[i]);
+			result = cei_cuda_copy_rows(cuda, stream, &pieces[i]);
 			continue;
 		}
 		ret_copies->targets[n] = pieces[i].target;

@@ -151,6 +151,10 @@ int  cei_cuda_lane_is_idle(struct cei_lane *lane);
 /* One row, or rows without gaps on either side. */
 int cei_cuda_piece_is_flat(const struct cei_piece *piece);
 
+/* Queues one piece whose rows have gaps. */
+CUresult cei_cuda_copy_rows(struct cei_cuda *cuda, CUstream stream,
+			    const struct cei_piece *piece);
+
 /* Queues all of them, for the copy engines even where both ends are in one GPU. */
 CUresult cei_cuda_copy_batch(struct cei_cuda *cuda, CUstream stream,
 			     struct cei_cuda_copies *copies);
@@ -201,6 +205,9 @@ enum cei_cuda_flag_form cei_cuda_flag_form(struct cei_cuda_backend *own);
  * form COPY. A context is current. */
 int  cei_cuda_flag_copies(const struct cei_cuda_backend *own,
 			  enum cei_cuda_flag_form form, uint64_t address);
+
+/* Whether the address is in the memory of a GPU, of whichever. A context is current. */
+int cei_cuda_is_gpu_memory(const struct cei_cuda_backend *own, uint64_t address);
 
 /* Fill one stream memory operation. */
 void cei_cuda_write_op(CUstreamBatchMemOpParams *op, uint64_t address, uint64_t value);

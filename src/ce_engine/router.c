@@ -184,13 +184,11 @@ static void take_lane(struct cei_router *router, struct cei_launch *launch, uint
 
 /* Whether the lane may be left waiting for marks that could be polled as well. Launches of
  * a plan stay together: one that went the other way would be held for the ones before. */
-static int may_gate(const struct cei_engine *engine, const struct ceov_plan *plan)
+static int may_gate(struct cei_engine *engine, const struct ceov_plan *plan)
 {
-	struct cei_backend *backend = (struct cei_backend *)&engine->backend;
-
 	if (plan->n_admitted)
 		return plan->gate != CEOV_NOBODY;
-	return backend->ops->waits_left(backend) > 0;
+	return engine->backend.ops->waits_left(&engine->backend) > 0;
 }
 
 int cei_router_admit(struct cei_engine *engine, struct cei_launch *launch, int is_behind)

@@ -88,6 +88,10 @@ int  cei_signal_aborted(const struct ceov_signal *signal);
 /* The same, and whom it blames: a rank of the group, or CEOV_NOBODY. */
 int  cei_signal_blame(const struct ceov_signal *signal, uint32_t *ret_rank);
 
+/* 0, or the error that the signal was aborted with, raised for the public call of that name
+ * with the rank to blame and what to do. */
+int  cei_signal_check_abort(const struct ceov_signal *signal, const char *call);
+
 /* Of the first of them that was aborted. */
 int  cei_signals_blame(struct ceov_signal *const *signals, uint32_t n, uint32_t *ret_rank);
 

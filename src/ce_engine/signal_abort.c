@@ -152,3 +152,17 @@ void cei_signals_abort(struct ceov_signal *const *signals, uint32_t n, int error
 	for (i = 0; i < n; i++)
 		cei_signal_poison(signals[i]);
 }
+
+int cei_signal_check_abort(const struct ceov_signal *signal, const char *call)
+{
+	struct ceov_failure failure = cei_failure(0, 0);
+
+	failure.error = cei_signal_blame(signal, &failure.rank);
+	if (!failure.error)
+		return 0;
+	return cei_raise_failure(&signal->object.context->report, &failure,
+				 "%s: %s was aborted: %s%s; %s", call,
+				 cei_signal_text(signal).text, ceov_strerror(failure.error),
+				 cei_blame_text(failure.rank).text,
+				 cei_signal_advice(failure.error));
+}

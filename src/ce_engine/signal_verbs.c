@@ -30,24 +30,10 @@ static int check(ceov_signal *signal, uint32_t index, uint64_t value, const char
 	return 0;
 }
 
-static int aborted(ceov_signal *signal, const char *call)
-{
-	struct ceov_failure failure = cei_failure(0, 0);
-
-	failure.error = cei_signal_blame(signal, &failure.rank);
-	if (!failure.error)
-		return 0;
-	return cei_raise_failure(&signal->object.context->report, &failure,
-				 "%s: %s was aborted: %s%s; %s", call,
-				 cei_signal_text(signal).text, ceov_strerror(failure.error),
-				 cei_blame_text(failure.rank).text,
-				 cei_signal_advice(failure.error));
-}
-
 /* A counter holds poison: the abort word was raised before. */
 static int poisoned(ceov_signal *signal, uint32_t index, const char *call)
 {
-	int r = aborted(signal, call);
+	int r = cei_signal_check_abort(signal, call);
 
 	if (r)
 		return r;
@@ -80,7 +66,7 @@ static int check_raise(ceov_signal *signal, uint32_t index, uint64_t value, cons
 	int r = check(signal, index, value, call);
 
 	if (!r)
-		r = aborted(signal, call);
+		r = cei_signal_check_abort(signal, call);
 	return r ? r : refuse_fall(signal, index, value, call);
 }
 
@@ -181,7 +167,7 @@ int ceov_signal_wait(ceov_signal *signal, uint32_t index, uint64_t value,
 		r = ceov_signal_value(signal, index, &seen);
 		if (r)
 			return r;
-		r = aborted(signal, call);
+		r = cei_signal_check_abort(signal, call);
 		if (r)
 			return r;
 		if (seen >= CEOV_VALUE_LIMIT)
@@ -213,7 +199,7 @@ static int resolve(const struct ceov_mark *mark, uint64_t base, uint32_t member,
 		return cei_raise(&signal->object.context->report, CEOV_ERR_NO_ROUTE, 0,
 				 "%s: the counters of rank %u's signal are not reachable",
 				 call, signal->rank);
-	return aborted(signal, call);
+	return cei_signal_check_abort(signal, call);
 }
 
 static int check_frees(const struct ceov_mark *marks, uint32_t n_marks)

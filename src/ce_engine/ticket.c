@@ -91,20 +91,6 @@ int cei_plan_check_base(const ceov_plan *plan, uint64_t base, const char *call,
 			 plan->last_base, base);
 }
 
-static int check_signal(const ceov_signal *signal, const char *call)
-{
-	struct ceov_failure failure = cei_failure(0, 0);
-
-	failure.error = cei_signal_blame(signal, &failure.rank);
-	if (!failure.error)
-		return 0;
-	return cei_raise_failure(&signal->object.context->report, &failure,
-				 "%s: %s was aborted: %s%s; %s", call,
-				 cei_signal_text(signal).text, ceov_strerror(failure.error),
-				 cei_blame_text(failure.rank).text,
-				 cei_signal_advice(failure.error));
-}
-
 int cei_plan_check_parties(ceov_plan *plan, const char *call)
 {
 	ceov_context *context = plan->object.context;
@@ -113,7 +99,7 @@ int cei_plan_check_parties(ceov_plan *plan, const char *call)
 	int r = 0;
 
 	for (i = 0; !r && i < plan->n_signals; i++)
-		r = check_signal(plan->signals[i], call);
+		r = cei_signal_check_abort(plan->signals[i], call);
 	if (r)
 		return r;
 	for (i = 0; i < plan->n_buffers; i++) {
