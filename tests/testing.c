@@ -169,14 +169,25 @@ struct ceov_config testing_config(struct ceov_member *members, uint32_t n_ranks,
 	return config;
 }
 
-ceov_context *testing_open(uint32_t n_ranks, struct testing_log *log)
+static ceov_context *open_ranks(uint32_t n_ranks, struct testing_log *log, int is_turned)
 {
 	struct ceov_member members[16];
 	struct ceov_config config = testing_config(members, n_ranks, log);
 	ceov_context *context = NULL;
 
+	config.progress_by_caller = is_turned;
 	ck_assert_int_eq(ceov_open(&config, &context), 0);
 	return context;
+}
+
+ceov_context *testing_open(uint32_t n_ranks, struct testing_log *log)
+{
+	return open_ranks(n_ranks, log, 0);
+}
+
+ceov_context *testing_open_turned(uint32_t n_ranks, struct testing_log *log)
+{
+	return open_ranks(n_ranks, log, 1);
 }
 
 ceov_buffer *testing_buffer(ceov_context *context, uint32_t rank, uint64_t size_bytes)

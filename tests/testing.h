@@ -62,6 +62,9 @@ struct ceov_config testing_config(struct ceov_member *members, uint32_t n_ranks,
 				  struct testing_log *log);
 ceov_context *testing_open(uint32_t n_ranks, struct testing_log *log);
 
+/* The same without threads: nothing moves but in ceov_turn(). */
+ceov_context *testing_open_turned(uint32_t n_ranks, struct testing_log *log);
+
 ceov_buffer *testing_buffer(ceov_context *context, uint32_t rank, uint64_t size_bytes);
 ceov_signal *testing_signal(ceov_context *context, uint32_t rank, uint32_t n_counters);
 ceov_plan   *testing_plan(ceov_context *context, uint32_t rank);

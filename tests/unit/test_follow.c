@@ -66,13 +66,10 @@ static void build(struct stand *stand, uint32_t i)
 
 static void stand_open(struct stand *stand)
 {
-	struct ceov_member members[2];
-	struct ceov_config config = testing_config(members, 2, NULL);
 	uint32_t i;
 
 	memset(stand, 0, sizeof(*stand));
-	config.progress_by_caller = 1;
-	ck_assert_int_eq(ceov_open(&config, &stand->context), 0);
+	stand->context = testing_open_turned(2, NULL);
 	stand->ops = cei_backend_host;
 	point_install(&stand->ops, event_record);
 	stand->context->engines[0].backend.ops = &stand->ops;

@@ -41,14 +41,11 @@ static int lane_wait(struct cei_lane *lane, const struct cei_await *await)
 
 static void stand_open(struct stand *stand)
 {
-	struct ceov_member members[2];
-	struct ceov_config config = testing_config(members, 2, NULL);
 	struct ceov_transfer transfer;
 	ceov_buffer *source, *target;
 
 	memset(stand, 0, sizeof(*stand));
-	config.progress_by_caller = 1;
-	ck_assert_int_eq(ceov_open(&config, &stand->context), 0);
+	stand->context = testing_open_turned(2, NULL);
 	stand->ops = *cei_backend_for(CEOV_PLACE_HOST);
 	stand->ops.waits_left = waits_left;
 	stand->ops.wait = lane_wait;

@@ -192,16 +192,13 @@ END_TEST
 static ceov_context *open_without_link(void)
 {
 	const char *srcdir = getenv("srcdir");
-	struct ceov_member members[3];
-	struct ceov_config config = testing_config(members, 3, NULL);
 	ceov_context *context;
 	char path[600];
 
 	snprintf(path, sizeof(path), "%s/tests/fixtures/machines/two-no-p2p.xml",
 		 srcdir ? srcdir : ".");
 	setenv("CEOVERLAP_MACHINE", path, 1);
-	config.progress_by_caller = 1;
-	ck_assert_int_eq(ceov_open(&config, &context), 0);
+	context = testing_open_turned(3, NULL);
 	unsetenv("CEOVERLAP_MACHINE");
 	return context;
 }

@@ -27,12 +27,8 @@ static struct cei_engine *engine(void)
 
 static void set_up(void)
 {
-	struct ceov_member member;
-	struct ceov_config config = testing_config(&member, 1, &log_of);
-
 	testing_log_init(&log_of);
-	config.progress_by_caller = 1;
-	ck_assert_int_eq(ceov_open(&config, &context), 0);
+	context = testing_open_turned(1, &log_of);
 	source = testing_buffer(context, 0, MANY);
 	target = testing_buffer(context, 0, MANY);
 	outside = testing_signal(context, 0, MANY);

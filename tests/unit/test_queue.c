@@ -100,12 +100,8 @@ static int stream_copy(struct cei_backend *backend, void *token,
 
 static void stand_open(struct stand *stand)
 {
-	struct ceov_member members[2];
-	struct ceov_config config = testing_config(members, 2, NULL);
-
 	memset(stand, 0, sizeof(*stand));
-	config.progress_by_caller = 1;
-	ck_assert_int_eq(ceov_open(&config, &stand->context), 0);
+	stand->context = testing_open_turned(2, NULL);
 	stand->ops = cei_backend_host;
 	stand->ops.caps |= CEI_CAP_STREAMS;
 	stand->ops.stream_wait = stream_wait;

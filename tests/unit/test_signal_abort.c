@@ -31,12 +31,8 @@ static void set_up(void)
 /* Without threads that look at the backends, which these tests exchange. */
 static void set_up_alone(void)
 {
-	struct ceov_member members[RANKS];
-	struct ceov_config config = testing_config(members, RANKS, &log_of);
-
 	testing_log_init(&log_of);
-	config.progress_by_caller = 1;
-	ck_assert_int_eq(ceov_open(&config, &context), 0);
+	context = testing_open_turned(RANKS, &log_of);
 }
 
 static void tear_down(void)
