@@ -57,6 +57,22 @@ struct pinning {                        /* a region, as a member's GPU pins it *
 	uint32_t           member;
 };
 
+/* Whether the region's part of [base, base + n_bytes) is memory that a GPU reaches. The
+ * driver refuses to register what it has allocated itself (cuMemHostAlloc: PyTorch's pinned
+ * tensors, say) with the error of bad arguments, so that error alone does not tell. */
+static int is_the_drivers(const struct cei_region *region, uint64_t base, uint64_t n_bytes)
+{
+	const struct cei_cuda_calls *calls = &region->site->cuda->calls;
+	uint64_t first = (uint64_t)(uintptr_t)region->host;
+	uint64_t end = first + region->size_bytes;
+	CUdeviceptr address;
+
+	first = first > base ? first : base;
+	end = end < base + n_bytes ? end : base + n_bytes;
+	return calls->host_address(&address, (void *)(uintptr_t)first, 0) == CUDA_SUCCESS &&
+	       calls->host_address(&address, (void *)(uintptr_t)(end - 1), 0) == CUDA_SUCCESS;
+}
+
 static int pin(void *arg, uint64_t base, uint64_t n_bytes)
 {
 	const struct pinning *pinning = arg;
@@ -70,6 +86,9 @@ static int pin(void *arg, uint64_t base, uint64_t n_bytes)
 		return CEOV_NONE;       /* by the application */
 	if (result == CUDA_SUCCESS)
 		return 0;
+	if (result == CUDA_ERROR_INVALID_VALUE &&
+	    is_the_drivers(pinning->region, base, n_bytes))
+		return CEOV_NONE;
 	return cei_cuda_raise(cuda, result, cei_share_cuda_rank(pinning->region,
 								pinning->member),
 			      "registering %llu bytes of host memory at %p (see ulimit -l)",

@@ -139,6 +139,7 @@ static CUresult give_back(CUdeviceptr address)
 
 static uint8_t host_memory[HOST_PAGES * 4096u] __attribute__((aligned(4096)));
 static size_t pinned_bytes[HOST_PAGES];         /* by the page it begins at */
+static uint32_t n_allocated;                    /* pages: the driver's own, the first ones */
 
 static uint32_t page_of(const void *address)
 {
@@ -160,6 +161,8 @@ static CUresult pin(void *base, size_t n_bytes, unsigned int flags)
 	uint32_t i;
 
 	(void)flags;
+	if (page_of(base) < n_allocated)
+		return CUDA_ERROR_INVALID_VALUE;
 	for (i = 0; i < n_bytes / 4096u; i++)
 		if (is_pinned(page_of(base) + i))
 			return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
@@ -178,7 +181,8 @@ static CUresult address_of(CUdeviceptr *address, void *host, unsigned int flags)
 {
 	(void)flags;
 	*address = (CUdeviceptr)(uintptr_t)host;
-	return is_pinned(page_of(host)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return page_of(host) < n_allocated || is_pinned(page_of(host)) ?
+	       CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult no_text(CUresult error, const char **text)
@@ -368,6 +372,29 @@ START_TEST(test_host_buffers_share_a_page)
 }
 END_TEST
 
+/* As a pinned tensor's, in a block that is larger than itself. */
+START_TEST(test_host_memory_of_the_driver_is_used_as_it_is)
+{
+	struct cei_region first = { .site = &site }, beyond = { .site = &site };
+	struct ceov_failure failure;
+
+	if (sysconf(_SC_PAGESIZE) != 4096)
+		return;
+	n_allocated = 3;
+	ck_assert_int_eq(cei_share_host.adopt(&first, 0, host_memory + 4096, 5000), 0);
+	ck_assert_int_eq(cei_region_map_all(&first), 0);
+	ck_assert_uint_eq(first.address[0], (uintptr_t)host_memory + 4096);
+	ck_assert(!is_pinned(1) && !is_pinned(2));
+	cei_region_fini(&first);
+	ck_assert_int_eq(cei_report_take(&report, &failure), CEOV_NONE);
+	ck_assert_int_eq(cei_share_host.adopt(&beyond, 0, host_memory + 8192, 8192), 0);
+	ck_assert_int_eq(cei_region_map_all(&beyond), CEOV_ERR_CUDA);
+	cei_region_fini(&beyond);
+	ck_assert_int_eq(cei_report_take(&report, &failure), 0);
+	n_allocated = 0;
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("share_cuda");
@@ -380,6 +407,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_a_driver_that_does_not_tell_is_believed);
 	tcase_add_test(all, test_a_process_without_gpus_reaches_none);
 	tcase_add_test(all, test_host_buffers_share_a_page);
+	tcase_add_test(all, test_host_memory_of_the_driver_is_used_as_it_is);
 	suite_add_tcase(made, all);
 	return made;
 }
