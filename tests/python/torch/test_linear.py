@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""Tensor-parallel layers against the dense layers they come from, and, on GPUs, against
-PyTorch's own."""
+"""Tensor-parallel layers against the dense layers they come from, and against PyTorch's
+own."""
 
 import copy
 import unittest
@@ -300,25 +300,27 @@ def refuses_plans():
 
 
 def equals_dtensor():
-    """PyTorch's modules with the same weights, in bf16."""
+    """PyTorch's modules with the same weights, in bf16: on the host where the process group
+    is gloo's, whose collectives of DTensors on GPUs end the process."""
     group = Group.of()
-    mesh = torch.distributed.init_device_mesh("cuda", (group.size,))
+    place = rig.device() if torch.distributed.get_backend() == "nccl" else torch.device("cpu")
+    mesh = torch.distributed.init_device_mesh(place.type, (group.size,))
     torch.manual_seed(rig.SEED)
     whole = Mlp(256, 512 * group.size, bias=False).to(rig.device(), torch.bfloat16)
     plan = {"gate": ColwiseParallel(input_layouts=Shard(0)),
             "up": ColwiseParallel(input_layouts=Shard(0)),
             "down": RowwiseParallel(output_layouts=Shard(0))}
-    theirs = parallelize_module(copy.deepcopy(whole), mesh, plan)
+    theirs = parallelize_module(copy.deepcopy(whole).to(place), mesh, plan)
     ours = parallelize(whole, group, plan)
     x = normal(0, group.rank, (512, 256), torch.bfloat16)
     results = []
-    for model in (ours, theirs):
-        leaf = x.clone().requires_grad_()
+    for model, device in (ours, rig.device()), (theirs, place):
+        leaf = x.to(device, copy=True).requires_grad_()
         y = model(leaf)
-        y.backward(normal(1, group.rank, y.shape, y.dtype))
+        y.backward(normal(1, group.rank, y.shape, y.dtype).to(device))
         grads = [getattr(p.grad, "to_local", lambda p=p: p.grad)() for p in
                  model.parameters()]
-        results.append([y.detach(), leaf.grad, *grads])
+        results.append([y.detach().cpu(), *(grad.cpu() for grad in [leaf.grad, *grads])])
     for i, (a, b) in enumerate(zip(*results)):
         close_to(a, b, i)
 
@@ -351,7 +353,6 @@ class Layers(unittest.TestCase):
     def test_compile_for_any_length(self):
         rig.run(compiles_once)
 
-    @rig.needs_gpus
     def test_against_dtensor(self):
         rig.run(equals_dtensor)
 
