@@ -16,40 +16,25 @@
 #include <unistd.h>
 
 #include "base/cuda_table.h"
-#include "ipc/pages.h"
+#include "ipc/pinned.h"
 
-/* The first and the last byte must be neighbours for the GPU too: somebody may have
- * registered a part only. */
 static int host_address(struct cei_region *region, uint32_t member,
 			CUdeviceptr *ret_address)
 {
 	struct cei_cuda *cuda = region->site->cuda;
-	uint64_t last_index = region->size_bytes - 1;
-	CUdeviceptr first = 0;
-	CUdeviceptr last = 0;
-	CUresult result;
+	CUresult result = cuda->calls.host_address(ret_address, region->host, 0);
 
-	result = cuda->calls.host_address(&first, region->host, 0);
 	if (result == CUDA_SUCCESS)
-		result = cuda->calls.host_address(&last,
-						  (char *)region->host + last_index, 0);
-	if (result != CUDA_SUCCESS)
-		return cei_cuda_raise(cuda, result, cei_share_cuda_rank(region, member),
-				      "GPU %u: no device address for host memory at %p",
-				      cei_share_cuda_gpu(region, member), region->host);
-	if (last - first != last_index)
-		return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
-				 "host memory at %p (%llu bytes) is registered with CUDA "
-				 "in parts: register it as one, or not at all",
-				 region->host, (unsigned long long)region->size_bytes);
-	*ret_address = first;
-	return 0;
+		return 0;
+	return cei_cuda_raise(cuda, result, cei_share_cuda_rank(region, member),
+			      "GPU %u: no device address for host memory at %p",
+			      cei_share_cuda_gpu(region, member), region->host);
 }
 
-/* The driver pins pages for the whole process and knows no users: so all contexts of it
+/* The driver's registrations are the process's and know no users: so all contexts of it
  * share one list, the only state of the library that is not a context's (see
- * "pinned pages" in docs/decisions). */
-static struct cei_pages pinned;
+ * docs/decisions/0010-pinned-memory.md). */
+static struct cei_pinned pinned;
 static pthread_mutex_t pinned_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct pinning {                        /* a region, as a member's GPU pins it */
@@ -57,42 +42,47 @@ struct pinning {                        /* a region, as a member's GPU pins it *
 	uint32_t           member;
 };
 
-/* Whether the region's part of [base, base + n_bytes) is memory that a GPU reaches. The
- * driver refuses to register what it has allocated itself (cuMemHostAlloc: PyTorch's pinned
- * tensors, say) with the error of bad arguments, so that error alone does not tell. */
-static int is_the_drivers(const struct cei_region *region, uint64_t base, uint64_t n_bytes)
+/* Whether all of the region is one piece of memory that the driver knows already. */
+static int is_known(const struct cei_region *region)
 {
 	const struct cei_cuda_calls *calls = &region->site->cuda->calls;
-	uint64_t first = (uint64_t)(uintptr_t)region->host;
-	uint64_t end = first + region->size_bytes;
-	CUdeviceptr address;
+	CUdeviceptr host = (CUdeviceptr)(uintptr_t)region->host, start = 0;
+	size_t n_bytes = 0;
 
-	first = first > base ? first : base;
-	end = end < base + n_bytes ? end : base + n_bytes;
-	return calls->host_address(&address, (void *)(uintptr_t)first, 0) == CUDA_SUCCESS &&
-	       calls->host_address(&address, (void *)(uintptr_t)(end - 1), 0) == CUDA_SUCCESS;
+	return calls->pointer_attribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+					host) == CUDA_SUCCESS &&
+	       calls->pointer_attribute(&n_bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+					host) == CUDA_SUCCESS &&
+	       host >= start && host - start <= n_bytes &&
+	       region->size_bytes <= n_bytes - (host - start);
 }
 
+/* Memory that the application has registered is refused as such. What the driver has
+ * allocated itself (cuMemHostAlloc: PyTorch's pinned tensors, say) is refused with the error
+ * of bad arguments, so errors alone do not tell. */
 static int pin(void *arg, uint64_t base, uint64_t n_bytes)
 {
 	const struct pinning *pinning = arg;
-	struct cei_cuda *cuda = pinning->region->site->cuda;
+	const struct cei_region *region = pinning->region;
+	struct cei_cuda *cuda = region->site->cuda;
 	CUresult result;
 
 	result = cuda->calls.host_register((void *)(uintptr_t)base, n_bytes,
 					   CU_MEMHOSTREGISTER_PORTABLE |
 					   CU_MEMHOSTREGISTER_DEVICEMAP);
-	if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
-		return CEOV_NONE;       /* by the application */
 	if (result == CUDA_SUCCESS)
 		return 0;
-	if (result == CUDA_ERROR_INVALID_VALUE &&
-	    is_the_drivers(pinning->region, base, n_bytes))
+	if ((result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED ||
+	     result == CUDA_ERROR_INVALID_VALUE) && is_known(region))
 		return CEOV_NONE;
-	return cei_cuda_raise(cuda, result, cei_share_cuda_rank(pinning->region,
-								pinning->member),
+	if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
+		return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
+				 "host memory at %p (%llu bytes) is registered with CUDA in "
+				 "parts: register it as one, or not at all", region->host,
+				 (unsigned long long)n_bytes);
+	return cei_cuda_raise(cuda, result, cei_share_cuda_rank(region, pinning->member),
 			      "registering %llu bytes of host memory at %p (see ulimit -l)",
-			      (unsigned long long)n_bytes, pinning->region->host);
+			      (unsigned long long)n_bytes, region->host);
 }
 
 static void unpin(void *arg, uint64_t base)
@@ -110,38 +100,38 @@ static void unpin(void *arg, uint64_t base)
 static int register_host(struct cei_region *region, uint32_t member)
 {
 	struct pinning pinning = { region, member };
-	const struct cei_pages_driver driver = { pin, unpin, &pinning };
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	uint64_t start = (uint64_t)(uintptr_t)region->host;
-	uint64_t base = start / page * page;
-	uint64_t end = (start + region->size_bytes + page - 1) / page * page;
+	const struct cei_pinned_driver driver = { pin, unpin, &pinning };
+	uint64_t base = (uint64_t)(uintptr_t)region->host;
 	int r;
 
 	pthread_mutex_lock(&pinned_lock);
-	r = cei_pages_take(&pinned, base, end, &driver);
+	r = cei_pinned_take(&pinned, base, base + region->size_bytes, &driver);
 	pthread_mutex_unlock(&pinned_lock);
+	region->is_pinned = !r;
 	if (r == CEOV_ERR_NO_MEMORY)
 		return cei_raise(region->site->report, r, 0,
 				 "no memory to note that host memory at %p is registered",
 				 region->host);
-	if (r)
-		return r;
-	region->pinned_base = base;
-	region->pinned_end = end;
-	return 0;
+	if (r == CEI_PINNED_IN_PART)
+		return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
+				 "host memory at %p (%llu bytes) overlaps that of another "
+				 "buffer in part: CUDA copies within what is registered as "
+				 "one, so register a buffer around both first", region->host,
+				 (unsigned long long)region->size_bytes);
+	return r == CEOV_NONE ? 0 : r;
 }
 
 static void unregister_host(struct cei_region *region, uint32_t member)
 {
 	struct pinning pinning = { region, member };
-	const struct cei_pages_driver driver = { pin, unpin, &pinning };
+	const struct cei_pinned_driver driver = { pin, unpin, &pinning };
 
-	if (!region->pinned_end)
+	if (!region->is_pinned)
 		return;
 	pthread_mutex_lock(&pinned_lock);
-	cei_pages_give(&pinned, region->pinned_base, region->pinned_end, &driver);
+	cei_pinned_give(&pinned, (uint64_t)(uintptr_t)region->host, &driver);
 	pthread_mutex_unlock(&pinned_lock);
-	region->pinned_base = region->pinned_end = 0;
+	region->is_pinned = 0;
 }
 
 static int map_host(struct cei_region *region, uint32_t member)

@@ -41,9 +41,8 @@ struct cei_region {
 	int                    fd;              /* host memory: its memfd, or -1 */
 	uint32_t               n_host_users;    /* GPU members that use the driver's
 						 * registration of host memory */
-	uint64_t               pinned_base;     /* host memory: the pages that reach_cuda.c
-						 * has registered with the driver, ... */
-	uint64_t               pinned_end;      /* ... up to here; 0: none */
+	int                    is_pinned;       /* host memory: reach_cuda.c has registered it
+						 * with the driver, or uses what it has */
 	uint64_t               device;          /* GPU memory of this process (imports from
 						 * it included): its address; else 0 */
 	int                    is_open;         /* GPU memory of this process: peer access is

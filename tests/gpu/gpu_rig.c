@@ -163,7 +163,6 @@ void gpu_open(struct gpu *gpu, uint32_t index)
 {
 	const char *why = "";
 	struct cei_cuda_hold hold;
-	void *pinned = NULL;
 	uint32_t i;
 
 	memset(gpu, 0, sizeof(*gpu));
@@ -177,10 +176,8 @@ void gpu_open(struct gpu *gpu, uint32_t index)
 					 &gpu->private->module), 0);
 	enter(gpu, &hold);
 	open_streams(gpu);
-	check(gpu, calls_of(gpu)->host_alloc(&pinned, sizeof(struct gpu_result),
-					     CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc");
 	leave(gpu, &hold);
-	gpu->private->pinned = pinned;
+	gpu->private->pinned = gpu_host_allocate(gpu, sizeof(struct gpu_result));
 	gpu->results = gpu_allocate(gpu, GPU_RESULTS * sizeof(struct gpu_result));
 	for (i = 0; i < GPU_RESULTS; i++)
 		gpu_reset(gpu, i);
@@ -215,8 +212,8 @@ void gpu_close(struct gpu *gpu)
 	for (i = 0; i < GPU_STREAMS; i++)
 		check(gpu, calls_of(gpu)->stream_destroy(gpu->streams[i]),
 		      "cuStreamDestroy");
-	check(gpu, calls_of(gpu)->host_free(gpu->private->pinned), "cuMemFreeHost");
 	leave(gpu, &hold);
+	gpu_host_free(gpu, gpu->private->pinned);
 	cei_module_close(gpu->private->module);
 	cei_cuda_close(gpu->private->cuda);
 	cei_report_fini(&gpu->private->report);
@@ -284,6 +281,27 @@ void gpu_free(struct gpu *gpu, void *p)
 
 	enter(gpu, &hold);
 	check(gpu, calls_of(gpu)->mem_free(address_of(p)), "cuMemFree");
+	leave(gpu, &hold);
+}
+
+void *gpu_host_allocate(struct gpu *gpu, uint64_t n_bytes)
+{
+	struct cei_cuda_hold hold;
+	void *p = NULL;
+
+	enter(gpu, &hold);
+	check(gpu, calls_of(gpu)->host_alloc(&p, n_bytes, CU_MEMHOSTALLOC_PORTABLE),
+	      "cuMemHostAlloc");
+	leave(gpu, &hold);
+	return p;
+}
+
+void gpu_host_free(struct gpu *gpu, void *p)
+{
+	struct cei_cuda_hold hold;
+
+	enter(gpu, &hold);
+	check(gpu, calls_of(gpu)->host_free(p), "cuMemFreeHost");
 	leave(gpu, &hold);
 }
 

@@ -94,6 +94,10 @@ struct ceov_device_signal gpu_view(ceov_signal *signal, uint32_t rank);
 void *gpu_allocate(struct gpu *gpu, uint64_t n_bytes);
 void  gpu_free(struct gpu *gpu, void *p);
 
+/* Memory of the host as cudaHostAlloc gives it, pinned. */
+void *gpu_host_allocate(struct gpu *gpu, uint64_t n_bytes);
+void  gpu_host_free(struct gpu *gpu, void *p);
+
 /* Between this GPU and the host or within it, now. */
 void gpu_move(struct gpu *gpu, void *to, const void *from, uint64_t n_bytes);
 

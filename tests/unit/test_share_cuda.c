@@ -81,14 +81,6 @@ static CUresult look_up(unsigned int n, CUpointer_attribute *attributes, void **
 	return is_own(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult attribute_of(void *value, CUpointer_attribute attribute, CUdeviceptr address)
-{
-	ck_assert_int_eq((int)attribute,
-			 (int)CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE);
-	*(int *)value = is_own(address);
-	return CUDA_SUCCESS;
-}
-
 static CUresult range_of(CUdeviceptr *start, size_t *n_bytes, CUdeviceptr address)
 {
 	if (is_dumb && !is_own(address))
@@ -134,55 +126,103 @@ static CUresult give_back(CUdeviceptr address)
 	return CUDA_SUCCESS;
 }
 
-/* Whole pages, each once. */
 #define HOST_PAGES 8u
 
 static uint8_t host_memory[HOST_PAGES * 4096u] __attribute__((aligned(4096)));
-static size_t pinned_bytes[HOST_PAGES];         /* by the page it begins at */
-static uint32_t n_allocated;                    /* pages: the driver's own, the first ones */
+#define N_PINS 4u
+static struct {                         /* ranges of bytes, as cuMemHostRegister makes them */
+	const uint8_t *base;
+	size_t         n_bytes;         /* 0: none */
+} pins[N_PINS];
+static size_t allocated_bytes;          /* the driver's own, the first ones */
 
-static uint32_t page_of(const void *address)
+static uint32_t n_pins(void)
 {
-	return (uint32_t)((const uint8_t *)address - host_memory) / 4096u;
-}
+	uint32_t i, n = 0;
 
-static int is_pinned(uint32_t page)
-{
-	uint32_t i;
-
-	for (i = 0; i <= page; i++)
-		if (i * 4096u + pinned_bytes[i] > page * 4096u)
-			return 1;
-	return 0;
+	for (i = 0; i < N_PINS; i++)
+		n += pins[i].n_bytes != 0;
+	return n;
 }
 
 static CUresult pin(void *base, size_t n_bytes, unsigned int flags)
 {
-	uint32_t i;
+	const uint8_t *first = base;
+	uint32_t i, free_one = N_PINS;
 
 	(void)flags;
-	if (page_of(base) < n_allocated)
+	if (first < host_memory + allocated_bytes)
 		return CUDA_ERROR_INVALID_VALUE;
-	for (i = 0; i < n_bytes / 4096u; i++)
-		if (is_pinned(page_of(base) + i))
+	for (i = 0; i < N_PINS; i++) {
+		if (!pins[i].n_bytes)
+			free_one = i;
+		else if (first < pins[i].base + pins[i].n_bytes &&
+			 pins[i].base < first + n_bytes)
 			return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-	pinned_bytes[page_of(base)] = n_bytes;
+	}
+	ck_assert_uint_lt(free_one, N_PINS);
+	pins[free_one].base = first;
+	pins[free_one].n_bytes = n_bytes;
 	return CUDA_SUCCESS;
 }
 
 static CUresult unpin(void *base)
 {
-	ck_assert_uint_gt(pinned_bytes[page_of(base)], 0);
-	pinned_bytes[page_of(base)] = 0;
+	uint32_t i;
+
+	for (i = 0; i < N_PINS; i++)
+		if (pins[i].n_bytes && pins[i].base == base)
+			break;
+	ck_assert_uint_lt(i, N_PINS);
+	pins[i].n_bytes = 0;
 	return CUDA_SUCCESS;
+}
+
+static CUresult host_range(const uint8_t *p, const uint8_t **start, size_t *n_bytes)
+{
+	uint32_t i;
+
+	*start = host_memory;
+	*n_bytes = allocated_bytes;
+	if (p < host_memory + allocated_bytes)
+		return CUDA_SUCCESS;
+	for (i = 0; i < N_PINS; i++) {
+		*start = pins[i].base;
+		*n_bytes = pins[i].n_bytes;
+		if (p >= *start && p < *start + *n_bytes)
+			return CUDA_SUCCESS;
+	}
+	return CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult address_of(CUdeviceptr *address, void *host, unsigned int flags)
 {
+	const uint8_t *start;
+	size_t n_bytes;
+
 	(void)flags;
 	*address = (CUdeviceptr)(uintptr_t)host;
-	return page_of(host) < n_allocated || is_pinned(page_of(host)) ?
-	       CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+	return host_range(host, &start, &n_bytes);
+}
+
+static CUresult attribute_of(void *value, CUpointer_attribute attribute, CUdeviceptr address)
+{
+	const uint8_t *start;
+	size_t n_bytes;
+
+	if (attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE) {
+		*(int *)value = is_own(address);
+		return CUDA_SUCCESS;
+	}
+	if (host_range((const uint8_t *)(uintptr_t)address, &start, &n_bytes) != CUDA_SUCCESS)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
+		*(CUdeviceptr *)value = (CUdeviceptr)(uintptr_t)start;
+	else if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
+		*(size_t *)value = n_bytes;
+	else
+		return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_SUCCESS;
 }
 
 static CUresult no_text(CUresult error, const char **text)
@@ -352,46 +392,92 @@ START_TEST(test_a_process_without_gpus_reaches_none)
 }
 END_TEST
 
-/* Two buffers whose ends share page 2. */
+static void adopt(struct cei_region *made, uint64_t offset, uint64_t n_bytes)
+{
+	*made = (struct cei_region){ .site = &site };
+	ck_assert_int_eq(cei_share_host.adopt(made, 0, host_memory + offset, n_bytes), 0);
+}
+
+static void refused_as(struct cei_region *made, int error)
+{
+	struct ceov_failure failure;
+
+	ck_assert_int_eq(cei_region_map_all(made), error);
+	ck_assert_int_eq(cei_report_take(&report, &failure), 0);
+	cei_region_fini(made);
+}
+
+/* The first ends and the second begins in one page: each is registered by itself, for the
+ * driver copies across no two registrations. */
 START_TEST(test_host_buffers_share_a_page)
 {
-	struct cei_region first = { .site = &site }, second = { .site = &site };
+	struct cei_region first, second, within;
 
-	if (sysconf(_SC_PAGESIZE) != 4096)
-		return;
-	ck_assert_int_eq(cei_share_host.adopt(&first, 0, host_memory + 4096, 5000), 0);
-	ck_assert_int_eq(cei_share_host.adopt(&second, 0, host_memory + 10000, 9000), 0);
+	adopt(&first, 4096, 5000);
+	adopt(&second, 10000, 9000);
+	adopt(&within, 11000, 100);
 	ck_assert_int_eq(cei_region_map_all(&first), 0);
 	ck_assert_int_eq(cei_region_map_all(&second), 0);
+	ck_assert_int_eq(cei_region_map_all(&within), 0);
 	ck_assert_uint_eq(second.address[0], (uintptr_t)host_memory + 10000);
-	ck_assert(is_pinned(1) && is_pinned(2) && is_pinned(4) && !is_pinned(5));
+	ck_assert_uint_eq(n_pins(), 2);
 	cei_region_fini(&first);
-	ck_assert(is_pinned(2) && is_pinned(3) && is_pinned(4));
+	ck_assert_uint_eq(n_pins(), 1);
 	cei_region_fini(&second);
-	ck_assert(!is_pinned(1) && !is_pinned(2) && !is_pinned(4));
+	ck_assert_uint_eq(n_pins(), 1);
+	cei_region_fini(&within);
+	ck_assert_uint_eq(n_pins(), 0);
+}
+END_TEST
+
+START_TEST(test_host_buffers_that_overlap_in_part_are_refused)
+{
+	struct cei_region first, across, around;
+
+	adopt(&first, 4096, 5000);
+	adopt(&across, 5000, 5000);
+	adopt(&around, 4000, 6000);
+	ck_assert_int_eq(cei_region_map_all(&first), 0);
+	refused_as(&across, CEOV_ERR_INVALID);
+	refused_as(&around, CEOV_ERR_INVALID);
+	ck_assert_uint_eq(n_pins(), 1);
+	cei_region_fini(&first);
+	ck_assert_uint_eq(n_pins(), 0);
 }
 END_TEST
 
 /* As a pinned tensor's, in a block that is larger than itself. */
 START_TEST(test_host_memory_of_the_driver_is_used_as_it_is)
 {
-	struct cei_region first = { .site = &site }, beyond = { .site = &site };
+	struct cei_region first, beyond;
 	struct ceov_failure failure;
 
-	if (sysconf(_SC_PAGESIZE) != 4096)
-		return;
-	n_allocated = 3;
-	ck_assert_int_eq(cei_share_host.adopt(&first, 0, host_memory + 4096, 5000), 0);
+	allocated_bytes = 12000;
+	adopt(&first, 4096, 5000);
+	adopt(&beyond, 8192, 8192);
 	ck_assert_int_eq(cei_region_map_all(&first), 0);
 	ck_assert_uint_eq(first.address[0], (uintptr_t)host_memory + 4096);
-	ck_assert(!is_pinned(1) && !is_pinned(2));
+	ck_assert_uint_eq(n_pins(), 0);
 	cei_region_fini(&first);
 	ck_assert_int_eq(cei_report_take(&report, &failure), CEOV_NONE);
-	ck_assert_int_eq(cei_share_host.adopt(&beyond, 0, host_memory + 8192, 8192), 0);
-	ck_assert_int_eq(cei_region_map_all(&beyond), CEOV_ERR_CUDA);
-	cei_region_fini(&beyond);
-	ck_assert_int_eq(cei_report_take(&report, &failure), 0);
-	n_allocated = 0;
+	refused_as(&beyond, CEOV_ERR_CUDA);
+	allocated_bytes = 0;
+}
+END_TEST
+
+START_TEST(test_host_memory_of_the_application_is_used_as_it_is)
+{
+	struct cei_region first, beyond;
+
+	ck_assert_int_eq((int)pin(host_memory + 4000, 6000, 0), (int)CUDA_SUCCESS);
+	adopt(&first, 4096, 5000);
+	adopt(&beyond, 9000, 5000);
+	ck_assert_int_eq(cei_region_map_all(&first), 0);
+	ck_assert_uint_eq(first.address[0], (uintptr_t)host_memory + 4096);
+	cei_region_fini(&first);
+	refused_as(&beyond, CEOV_ERR_INVALID);
+	ck_assert_uint_eq(n_pins(), 1);
+	ck_assert_int_eq((int)unpin(host_memory + 4000), (int)CUDA_SUCCESS);
 }
 END_TEST
 
@@ -407,7 +493,9 @@ static Suite *suite(void)
 	tcase_add_test(all, test_a_driver_that_does_not_tell_is_believed);
 	tcase_add_test(all, test_a_process_without_gpus_reaches_none);
 	tcase_add_test(all, test_host_buffers_share_a_page);
+	tcase_add_test(all, test_host_buffers_that_overlap_in_part_are_refused);
 	tcase_add_test(all, test_host_memory_of_the_driver_is_used_as_it_is);
+	tcase_add_test(all, test_host_memory_of_the_application_is_used_as_it_is);
 	suite_add_tcase(made, all);
 	return made;
 }
