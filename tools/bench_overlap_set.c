@@ -145,14 +145,15 @@ static uint64_t nccl_bytes(const struct bench_overlap *o)
 /* --- the case ------------------------------------------------------------- */
 
 /* Kernels of ranks that share a GPU within a process must all have SMs at once, since they
- * wait for each other. Processes take turns, so each of them may have all. */
+ * wait for each other. Processes take turns, so each of them may have all but those that
+ * its copies take. */
 static uint64_t n_sms_for(const struct bench_rank *rank)
 {
 	uint32_t n_sms = bench_n_sms(rank->device);
 
-	if (rank->n_on_gpu < 2 || !rank->options->one_process || n_sms <= SPARE_SMS)
+	if (rank->n_on_gpu < 2 || n_sms <= SPARE_SMS)
 		return 0;
-	return (n_sms - SPARE_SMS) / rank->n_on_gpu / 2 * 2;
+	return (n_sms - SPARE_SMS) / (rank->options->one_process ? rank->n_on_gpu : 1) / 2 * 2;
 }
 
 static int open_workspace(struct bench_overlap *o, int is_graph, uint64_t bytes)

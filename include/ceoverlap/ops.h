@@ -118,10 +118,12 @@ struct ceov_workspace_config {
 	uint64_t    n_sms;              /* how many SMs of the GPU the kernels of runs take at
 					 * most, 2 or more and the same at all ranks; 0, or more
 					 * than there are: all.
-					 * Kernels of runs wait for peers, so where ranks share
-					 * a GPU within one process, the budgets of all ranks
-					 * must fit on it at once, with 4 SMs or more to spare
-					 * for copies. Without effect on host ranks */
+					 * Copies within a GPU are kernels, and do not start
+					 * while kernels of runs, which wait for them, hold all
+					 * SMs: where ranks share a GPU, leave 4 SMs or more.
+					 * Where these ranks are of one process, the budgets of
+					 * all of them must fit on the GPU at once. Without
+					 * effect on host ranks */
 };
 
 /* Allocates, and offers to the group. Does not wait for peers. */

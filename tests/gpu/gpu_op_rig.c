@@ -107,7 +107,7 @@ void gpu_op_open_one(struct gpu_op_rig *rig, uint32_t rank, uint32_t n_ranks,
 	config.n_members = 1;
 	config.n_ranks = n_ranks;
 	config.group = path;
-	config.deadline_ns = TESTING_PATIENCE;
+	config.deadline_ns = TESTING_PATIENCE / 2;      /* says more than the rig's own can */
 	ck_assert_int_eq(ceov_open(&config, &rig->context), 0);
 	open_ranks(rig);
 }
@@ -139,7 +139,7 @@ ceov_workspace *gpu_op_workspace(struct gpu_op_rank *rank, const struct gpu_op_m
 	config.is_capturable = mode->is_capturable;
 	config.shares_sms = mode->shares_sms;
 	config.deadline_ns = mode->deadline_ns;
-	config.n_sms = gpu_sms_for(&rank->gpu, rank->rig->n_here,
+	config.n_sms = gpu_sms_for(&rank->gpu, rank->rig->n_ranks,
 				   mode->n_at_once ? mode->n_at_once : 1);
 	ck_assert_int_eq(ceov_workspace_create(rank->rig->context, &config, &workspace), 0);
 	gpu_op_meet(rank);

@@ -473,6 +473,7 @@ static Suite *suite(uint32_t n_ranks)
 {
 	Suite *made = suite_create("gpu ops");
 	TCase *all = tcase_create("ops");
+	TCase *processes = tcase_create("ops in processes");
 	TCase *beside = tcase_create("ops beside others");
 
 	n_all = n_ranks < GPU_OP_RANKS_MAX ? n_ranks : GPU_OP_RANKS_MAX;
@@ -482,8 +483,10 @@ static Suite *suite(uint32_t n_ranks)
 		tcase_add_test(all, test_shapes_on_two_gpus);
 	tcase_add_test(all, test_a_late_rank);
 	tcase_add_test(all, test_operands_are_free_behind_the_run);
-	tcase_add_test(all, test_a_process_for_each_rank);
 	suite_add_tcase(made, all);
+	tcase_set_timeout(processes, 100);
+	tcase_add_test(processes, test_a_process_for_each_rank);
+	suite_add_tcase(made, processes);
 	tcase_set_timeout(beside, 100);
 	/* kernels of one GPU that must run at once, which a tool may not let them */
 	tcase_set_tags(beside, "concurrent");
