@@ -390,19 +390,18 @@ static void give_host(void *p, int is_pinned)
 {
 	if (is_pinned)
 		gpu_host_free(&gpus[0], p);
-	else
-		free(p);
+	free(is_pinned ? NULL : p);
 }
 
 /* Memory of malloc(), then of cudaHostAlloc(), which the driver refuses to register. */
 START_TEST(test_host_memory_goes_to_the_gpu_and_back)
 {
-	char *from, *to;
 	struct ceov_launch made = { .struct_bytes = sizeof(made) };
 	ceov_buffer *stops[4];
 	ceov_signal *marks;
 	ceov_ticket ticket;
 	ceov_plan *plan;
+	char *from, *to;
 
 	open_ranks(0);
 	from = take_host(_i);
