@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/site.h"
+#include "topology/link.h"
 
 struct cei_piece {                      /* 2-D; one row: pitches are unused */
 	uint64_t source;                /* addresses as the member's backend sees them */
@@ -45,13 +46,6 @@ enum cei_cap {
 	CEI_CAP_STREAMS   = 1u << 1,    /* stream_wait, _post and _copy work */
 };
 
-enum cei_lane_kind {                    /* what a lane carries */
-	CEI_LANE_PEER,                  /* within this memory and to peers; never waits */
-	CEI_LANE_IN,                    /* host memory to a GPU; never waits */
-	CEI_LANE_OUT,                   /* a GPU to host memory; never waits */
-	CEI_LANE_GATED,                 /* anything, behind waits */
-};
-
 struct cei_backend {
 	const struct cei_backend_ops *ops;
 	struct cei_site              *site;
@@ -63,7 +57,8 @@ struct cei_backend {
 
 struct cei_lane {
 	struct cei_backend *backend;
-	enum cei_lane_kind  kind;
+	enum cei_direction  direction;  /* what it carries; ANY: behind waits. Others never
+					 * wait, and PEER carries LOCAL and HOST, too */
 	uint32_t            index;      /* in its engine, for messages */
 	uint64_t            n_submitted;/* kept by the lane's caller, see lane.h */
 	void               *private;    /* the backend's, ops->lane_bytes */

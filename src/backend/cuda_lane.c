@@ -120,7 +120,8 @@ static CUresult copy_rows(const struct cei_lane *lane)
 
 	if (!copies->n)
 		return CUDA_SUCCESS;
-	if (copies->n == 1 && (lane->kind == CEI_LANE_IN || lane->kind == CEI_LANE_OUT))
+	if (copies->n == 1 && (lane->direction == CEI_DIRECTION_IN ||
+			       lane->direction == CEI_DIRECTION_OUT))
 		return cuda->calls.copy(copies->targets[0], copies->sources[0],
 					copies->sizes[0], state->stream);
 	return cei_cuda_copy_batch(cuda, state->stream, copies);
@@ -462,8 +463,8 @@ static CUresult warm_stream(const struct cei_lane *lane)
 	uint64_t scratch = own->scratch + SCRATCH_LANE;
 	uint64_t pinned = (uint64_t)(uintptr_t)state->page->slots;
 	const struct cei_piece piece = {
-		.source = lane->kind == CEI_LANE_IN ? pinned : scratch + LANE_WARM_BYTES,
-		.target = lane->kind == CEI_LANE_OUT ? pinned : scratch,
+		.source = lane->direction == CEI_DIRECTION_IN ? pinned : scratch + LANE_WARM_BYTES,
+		.target = lane->direction == CEI_DIRECTION_OUT ? pinned : scratch,
 		.row_bytes = LANE_WARM_BYTES,
 		.n_rows = 1,
 	};
@@ -489,7 +490,7 @@ static CUresult open_stream(const struct cei_lane *lane)
 	CUresult result;
 
 	result = calls->stream_create(&state->stream, CU_STREAM_NON_BLOCKING,
-				      lane->kind == CEI_LANE_GATED ? own->gate_priority :
+				      lane->direction == CEI_DIRECTION_ANY ? own->gate_priority :
 								     own->plain_priority);
 	if (result != CUDA_SUCCESS)
 		return result;
@@ -499,7 +500,7 @@ static CUresult open_stream(const struct cei_lane *lane)
 		return result;
 	memset(page, 0, sizeof(*state->page));
 	state->page = page;
-	if (lane->kind == CEI_LANE_PEER || lane->kind == CEI_LANE_GATED)
+	if (lane->direction == CEI_DIRECTION_PEER || lane->direction == CEI_DIRECTION_ANY)
 		result = calls->host_alloc(&state->bounce, CEI_CUDA_LANE_BOUNCE_BYTES,
 					   CU_MEMHOSTALLOC_PORTABLE |
 					   CU_MEMHOSTALLOC_DEVICEMAP);

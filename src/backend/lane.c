@@ -14,13 +14,13 @@
 #define CLOSE_NS UINT64_C(1000000000)
 
 int cei_lane_open(struct cei_lane *lane, struct cei_backend *backend,
-		  enum cei_lane_kind kind, uint32_t index)
+		  enum cei_direction direction, uint32_t index)
 {
 	int r;
 
 	memset(lane, 0, sizeof(*lane));
 	lane->backend = backend;
-	lane->kind = kind;
+	lane->direction = direction;
 	lane->index = index;
 	lane->private = calloc(1, backend->ops->lane_bytes);
 	if (!lane->private)

@@ -13,7 +13,7 @@
 /* Zeroes the lane, gives it its private state, and opens it. On failure the lane is
  * zeroed again. */
 int  cei_lane_open(struct cei_lane *lane, struct cei_backend *backend,
-		   enum cei_lane_kind kind, uint32_t index);
+		   enum cei_direction direction, uint32_t index);
 
 /* Stops the lane and waits until it is idle, bounded. CEOV_ERR_TIMEOUT, not raised: it
  * was not at deadline_ns, a point in time. Accepts a zeroed lane. */

@@ -28,9 +28,9 @@ struct group {
 	struct cei_post    posts[CEI_GROUP_MAX];
 };
 
-static enum cei_lane_kind kind_of(uint32_t lane)
+static enum cei_direction direction_of(uint32_t lane)
 {
-	return lane < CEI_LANES_GATED_FIRST ? (enum cei_lane_kind)lane : CEI_LANE_GATED;
+	return lane < CEI_LANES_GATED_FIRST ? (enum cei_direction)lane : CEI_DIRECTION_ANY;
 }
 
 int cei_lanes_init(struct cei_lanes *lanes, struct cei_backend *backend)
@@ -42,12 +42,12 @@ int cei_lanes_init(struct cei_lanes *lanes, struct cei_backend *backend)
 	for (i = 0; i < CEI_LANES_MAX; i++)
 		cei_list_init(&lanes->moving[i]);
 	for (i = 0; !r && i < CEI_LANES; i++)
-		r = cei_lanes_add(lanes, backend, kind_of(i), &index);
+		r = cei_lanes_add(lanes, backend, direction_of(i), &index);
 	return r;
 }
 
 int cei_lanes_add(struct cei_lanes *lanes, struct cei_backend *backend,
-		  enum cei_lane_kind kind, uint32_t *ret_index)
+		  enum cei_direction direction, uint32_t *ret_index)
 {
 	/* relaxed: whoever adds is alone */
 	uint32_t n = atomic_load_explicit(&lanes->n, memory_order_relaxed);
@@ -57,7 +57,7 @@ int cei_lanes_add(struct cei_lanes *lanes, struct cei_backend *backend,
 		return cei_raise(backend->site->report, CEOV_ERR_NO_MEMORY, 0,
 				 "%s: an engine has at most %u lanes; let its plans use fewer "
 				 "routes", backend->ops->name, CEI_LANES_MAX);
-	r = cei_lane_open(&lanes->lane[n], backend, kind, n);
+	r = cei_lane_open(&lanes->lane[n], backend, direction, n);
 	if (r)
 		return r;
 	/* release: pairs with the acquire in cei_lanes_n() */

@@ -48,7 +48,7 @@ static inline uint32_t cei_lanes_n(const struct cei_lanes *lanes)
 /* One more lane, of an engine that may be running; *ret_index names it. The caller
  * serialises calls. CEOV_ERR_NO_MEMORY, raised: there are CEI_LANES_MAX already. */
 int  cei_lanes_add(struct cei_lanes *lanes, struct cei_backend *backend,
-		   enum cei_lane_kind kind, uint32_t *ret_index);
+		   enum cei_direction direction, uint32_t *ret_index);
 
 /* Opens CEI_LANES of them. On failure fini. */
 int  cei_lanes_init(struct cei_lanes *lanes, struct cei_backend *backend);

@@ -29,18 +29,11 @@
 /* Routes that a plan keeps are found by hash. */
 #define CEI_PLAN_ROUTE_BUCKETS 64u
 
-enum cei_path {                         /* which way a direct route goes */
-	CEI_PATH_LOCAL,                 /* within the member's memory */
-	CEI_PATH_PEER,                  /* to or from another rank of the same kind */
-	CEI_PATH_IN,                    /* host memory to the member's GPU */
-	CEI_PATH_OUT,                   /* the member's GPU to host memory */
-};
-
 struct cei_plan_route;          /* plan_route.h */
 
 struct cei_step {                       /* one transfer, as committed */
 	struct cei_piece   piece;       /* row_bytes 0: moves nothing, only raises */
-	enum cei_path      path;        /* of one that moves nothing: its predecessor's */
+	enum cei_direction direction;   /* of one that moves nothing: its predecessor's */
 	int                is_routed;   /* some of its chunks take ways of two legs, so its
 					 * last chunk moves nothing: it raises `then` when
 					 * all others are done */

@@ -95,9 +95,9 @@ static int explain_step(const struct ceov_plan *plan, uint32_t i, int fd)
 		   "%.1f us\n", i, transfer->source.buffer->rank,
 		   step->is_floating ? " (floating)" : "", transfer->target.buffer->rank,
 		   bytes, step->piece.n_rows, engine->backend.ops->name,
-		   cei_path_name(step->path), trigger_of(plan, step), step->n_chunks,
+		   cei_direction_name(step->direction), trigger_of(plan, step), step->n_chunks,
 		   step->n_chunks == 1 ? "" : "s",
-		   (double)cei_router_expected_ns(engine, step) / 1e3);
+		   (double)cei_router_expected_ns(step) / 1e3);
 }
 
 /* Waiting streams hold hardware queues that kernels need, see backend/waits.h. */

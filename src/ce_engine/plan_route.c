@@ -268,11 +268,11 @@ int cei_plan_route(struct ceov_plan *plan, uint32_t i)
 	step->source_place = step->target_place = CEOV_NOBODY;
 	step->has_direct = 1;
 	if (!transfer->row_bytes) {     /* goes behind what is before it: on its lane */
-		step->path = i ? plan->steps[i - 1].path : CEI_PATH_LOCAL;
+		step->direction = i ? plan->steps[i - 1].direction : CEI_DIRECTION_LOCAL;
 		return 0;
 	}
-	r = cei_router_path(transfer->source.buffer, transfer->target.buffer, plan->member,
-			    &step->path, &why);
+	r = cei_router_direction(transfer->source.buffer, transfer->target.buffer, plan->member,
+			    &step->direction, &why);
 	fill_piece(plan, i);
 	find_places(plan, i);
 	if (!r && step->link && step->link->kind == CEI_MACHINE_NONE) {

@@ -17,9 +17,9 @@ static int is_reachable(const struct ceov_buffer *buffer, uint32_t member)
 	return buffer->is_floating || buffer->region->address[member];
 }
 
-int cei_router_path(const struct ceov_buffer *source_buffer,
+int cei_router_direction(const struct ceov_buffer *source_buffer,
 		    const struct ceov_buffer *target_buffer, uint32_t member,
-		    enum cei_path *ret_path, const char **ret_why)
+		    enum cei_direction *ret_direction, const char **ret_why)
 {
 	const struct cei_region *source = source_buffer->region;
 	const struct cei_region *target = target_buffer->region;
@@ -33,7 +33,7 @@ int cei_router_path(const struct ceov_buffer *source_buffer,
 		return CEOV_ERR_NO_ROUTE;
 	*ret_why = "";
 	if (own->place.kind == CEOV_PLACE_HOST) {
-		*ret_path = CEI_PATH_PEER;
+		*ret_direction = CEI_DIRECTION_HOST;
 		return 0;
 	}
 	if (source->kind == CEOV_PLACE_HOST && target->kind == CEOV_PLACE_HOST) {
@@ -41,13 +41,13 @@ int cei_router_path(const struct ceov_buffer *source_buffer,
 		return CEOV_ERR_NO_ROUTE;
 	}
 	if (source->kind == CEOV_PLACE_HOST)
-		*ret_path = CEI_PATH_IN;
+		*ret_direction = CEI_DIRECTION_IN;
 	else if (target->kind == CEOV_PLACE_HOST)
-		*ret_path = CEI_PATH_OUT;
+		*ret_direction = CEI_DIRECTION_OUT;
 	else if (source->gpu == own->place.index && target->gpu == own->place.index)
-		*ret_path = CEI_PATH_LOCAL;
+		*ret_direction = CEI_DIRECTION_LOCAL;
 	else
-		*ret_path = CEI_PATH_PEER;
+		*ret_direction = CEI_DIRECTION_PEER;
 	return 0;
 }
 
@@ -65,54 +65,16 @@ uint32_t cei_router_place(const struct cei_engine *engine, const struct ceov_buf
 	return cei_machine_near_host(machine, engine->place);
 }
 
-const char *cei_path_name(enum cei_path path)
+uint64_t cei_router_expected_ns(const struct cei_step *step)
 {
-	switch (path) {
-	case CEI_PATH_LOCAL: return "local";
-	case CEI_PATH_PEER:  return "peer";
-	case CEI_PATH_IN:    return "host-to-gpu";
-	case CEI_PATH_OUT:   return "gpu-to-host";
-	}
-	return "?";
-}
-
-static enum cei_link_kind link_of(const struct cei_engine *engine, enum cei_path path)
-{
-	if (engine->backend.ops->kind == CEOV_PLACE_HOST)
-		return CEI_LINK_HOST;
-	switch (path) {
-	case CEI_PATH_LOCAL: return CEI_LINK_LOCAL;
-	case CEI_PATH_PEER:  return CEI_LINK_PEER;
-	case CEI_PATH_IN:    return CEI_LINK_IN;
-	case CEI_PATH_OUT:   return CEI_LINK_OUT;
-	}
-	return CEI_LINK_PEER;
-}
-
-uint64_t cei_router_expected_ns(const struct cei_engine *engine,
-				const struct cei_step *step)
-{
-	enum cei_link_kind link = link_of(engine, step->path);
+	const struct cei_machine_link *link = step->link;
 	uint64_t n_bytes = step->piece.row_bytes * step->piece.n_rows;
 
 	if (step->is_routed)
 		return step->route->route.expected_ns;
-	return cei_topology_expected_ns(engine->topology, link, n_bytes) +
-		(step->n_chunks - 1) * cei_topology_expected_ns(engine->topology, link, 0);
-}
-
-static uint32_t shared_lane(enum cei_path path)
-{
-	switch (path) {
-	case CEI_PATH_LOCAL:
-	case CEI_PATH_PEER:
-		return CEI_LANE_PEER;
-	case CEI_PATH_IN:
-		return CEI_LANE_IN;
-	case CEI_PATH_OUT:
-		return CEI_LANE_OUT;
-	}
-	return CEI_LANE_PEER;
+	if (!link)
+		link = cei_link_default(step->direction);
+	return cei_machine_link_ns(link, n_bytes) + (step->n_chunks - 1) * link->t0_ns;
 }
 
 void cei_router_init(struct cei_router *router)
@@ -271,7 +233,7 @@ uint32_t cei_router_lane(const struct cei_chunk *chunk)
 	way = cei_staging_way_of(&plan->object.context->engines[plan->member], chunk);
 	if (way)
 		return way->lanes[chunk->leg];
-	return shared_lane(plan->steps[plan->cuts[chunk->index].step].path);
+	return cei_direction_lane(plan->steps[plan->cuts[chunk->index].step].direction);
 }
 
 void cei_router_assign(struct cei_engine *engine)

@@ -40,21 +40,19 @@ struct cei_router {
 
 void cei_router_init(struct cei_router *router);
 
-/* At commit: the path between two buffers for a member, whose own a floating one is.
+/* At commit: the direction between two buffers for a member, whose own a floating one is.
  * CEOV_ERR_NO_ROUTE (not raised): none; *ret_why says what is missing. */
-int  cei_router_path(const struct ceov_buffer *source, const struct ceov_buffer *target,
-		     uint32_t member, enum cei_path *ret_path, const char **ret_why);
+int  cei_router_direction(const struct ceov_buffer *source, const struct ceov_buffer *target,
+		     uint32_t member, enum cei_direction *ret_direction, const char **ret_why);
 
 /* Where the buffer's memory is in the topology's machine; CEOV_NOBODY: not known, or there
  * is no machine. Host ranks that stand in for a machine's places (CEOVERLAP_MACHINE) are
  * its places by rank. */
 uint32_t cei_router_place(const struct cei_engine *engine, const struct ceov_buffer *buffer);
 
-/* By the cost model of the topology: t0 per chunk + bytes / rate. */
-uint64_t cei_router_expected_ns(const struct cei_engine *engine,
-				const struct cei_step *step);
-
-const char *cei_path_name(enum cei_path path);
+/* By the cost of the step's own link, or its direction's default where the machine does not
+ * know both ends: t0 per chunk + bytes / rate. */
+uint64_t cei_router_expected_ns(const struct cei_step *step);
 
 /* Whether both would be gated on the lane of one stream, where they have to stand in the
  * order of their launches: the later one stops it at a point of the stream, or at a mark,

@@ -20,7 +20,7 @@
 #include "ce_engine/queues.h"
 
 /* Lanes of an engine: one that never waits for each direction, and gated ones. */
-#define CEI_LANES_GATED_FIRST 3u
+#define CEI_LANES_GATED_FIRST CEI_DIRECTION_LANES
 #define CEI_LANES_GATED       4u
 #define CEI_LANES             (CEI_LANES_GATED_FIRST + CEI_LANES_GATED)
 

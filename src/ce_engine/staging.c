@@ -38,15 +38,6 @@ void cei_staging_fini(struct cei_staging *staging)
 
 /* --- making ways ------------------------------------------------------------- */
 
-/* Which of a GPU's engines moves from place to place. */
-static enum cei_lane_kind kind_of_leg(const struct cei_machine *machine, uint32_t from,
-				      uint32_t to)
-{
-	if (!cei_machine_is_gpu(machine, from))
-		return CEI_LANE_IN;
-	return cei_machine_is_gpu(machine, to) ? CEI_LANE_PEER : CEI_LANE_OUT;
-}
-
 /* As backends name places. Where host ranks stand in for a machine, all is host memory. */
 static struct ceov_place backend_place(const struct cei_engine *engine,
 				       const struct cei_machine *machine, uint32_t place)
@@ -90,7 +81,7 @@ static int find_helper(struct cei_engine *engine, const struct leg *leg,
 	if (r)
 		return r;
 	helper->place = leg->place;
-	for (i = 0; i <= CEI_LANE_OUT; i++)
+	for (i = 0; i < CEI_DIRECTION_LANES; i++)
 		helper->lanes[i] = CEOV_NOBODY;
 	staging->n_helpers++;
 	*ret_helper = helper;
@@ -101,21 +92,22 @@ static int find_helper(struct cei_engine *engine, const struct leg *leg,
 static int open_leg(struct cei_engine *engine, const struct leg *leg, uint32_t *ret_lane,
 		    struct cei_backend **ret_backend)
 {
-	enum cei_lane_kind kind = kind_of_leg(leg->machine, leg->from, leg->to);
+	enum cei_direction direction = cei_direction_lane(
+		cei_machine_direction(leg->machine, leg->from, leg->to));
 	struct cei_backend *backend = &engine->backend;
 	struct cei_helper *helper;
 	int r = 0;
 
-	*ret_lane = kind;               /* the engine's own ones are in the order of kinds */
+	*ret_lane = direction;          /* the engine's own ones are in their order */
 	if (leg->place != engine->place) {
 		r = find_helper(engine, leg, &helper);
 		if (r)
 			return r;
 		backend = &helper->backend;
-		if (helper->lanes[kind] == CEOV_NOBODY)
-			r = cei_lanes_add(&engine->lanes, backend, kind,
-					  &helper->lanes[kind]);
-		*ret_lane = helper->lanes[kind];
+		if (helper->lanes[direction] == CEOV_NOBODY)
+			r = cei_lanes_add(&engine->lanes, backend, direction,
+					  &helper->lanes[direction]);
+		*ret_lane = helper->lanes[direction];
 	}
 	if (!r)
 		r = backend->ops->reach(backend,

@@ -37,7 +37,7 @@ struct cei_launch;
 struct cei_helper {
 	struct cei_backend backend;
 	uint32_t           place;               /* in the machine: a GPU */
-	uint32_t           lanes[CEI_LANE_OUT + 1];     /* by kind; CEOV_NOBODY: not open */
+	uint32_t           lanes[CEI_DIRECTION_LANES];  /* by direction; CEOV_NOBODY: not open */
 };
 
 struct cei_way {

@@ -62,7 +62,7 @@ static struct cei_trace_record *begin(struct cei_engine *engine, struct cei_chun
 	record->transfer = cut->step;
 	record->chunk = chunk->index - plan->steps[cut->step].first_chunk;
 	record->bytes = cut->piece.row_bytes * cut->piece.n_rows;
-	record->path = (uint8_t)plan->steps[cut->step].path;
+	record->direction = (uint8_t)plan->steps[cut->step].direction;
 	record->via = way ? way->via : CEOV_NOBODY;
 	record->at_ns[CEI_TRACE_ARMED] = chunk->launch->armed_ns;
 	return record;
@@ -140,15 +140,14 @@ static void name_process(struct writer *writer)
 		engine->backend.ops->name);
 }
 
-static const char *kind_name(enum cei_lane_kind kind)
+static const char *lane_name(enum cei_direction direction)
 {
-	switch (kind) {
-	case CEI_LANE_PEER:  return "peer";
-	case CEI_LANE_IN:    return "in";
-	case CEI_LANE_OUT:   return "out";
-	case CEI_LANE_GATED: return "gated";
+	switch (direction) {
+	case CEI_DIRECTION_IN:  return "in";
+	case CEI_DIRECTION_OUT: return "out";
+	case CEI_DIRECTION_ANY: return "gated";
+	default:                return "peer";
 	}
-	return "?";
 }
 
 static void name_lane(struct writer *writer, uint32_t lane)
@@ -156,7 +155,7 @@ static void name_lane(struct writer *writer, uint32_t lane)
 	comma(writer);
 	fprintf(writer->out, "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%u,\"tid\":%u,"
 		"\"args\":{\"name\":\"lane %u (%s)\"}}", writer->engine->rank, lane + 1, lane,
-		kind_name(writer->engine->lanes.lane[lane].kind));
+		lane_name(writer->engine->lanes.lane[lane].direction));
 }
 
 /* Whether the chunk went all the way, and each step after the one before it. */
@@ -182,7 +181,7 @@ static const char *route_of(const struct writer *writer, const struct cei_trace_
 			    char *text)
 {
 	const struct cei_machine *machine = writer->engine->topology->machine;
-	const char *path = cei_path_name((enum cei_path)record->path);
+	const char *path = cei_direction_name((enum cei_direction)record->direction);
 	char place[16];
 
 	if (record->via == CEOV_NOBODY || !machine)

@@ -42,7 +42,7 @@ struct cei_trace_record {               /* one leg of one chunk */
 	uint32_t chunk;                 /* in the transfer */
 	uint16_t lane;
 	uint8_t  leg;
-	uint8_t  path;                  /* enum cei_path */
+	uint8_t  direction;             /* enum cei_direction */
 	uint32_t via;                   /* place in the machine; CEOV_NOBODY: direct */
 	uint64_t at_ns[CEI_TRACE_STAGES];       /* 0: not reached */
 };

@@ -9,48 +9,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define NS_PER_S UINT64_C(1000000000)
-
-uint64_t cei_machine_link_ns(const struct cei_machine_link *link, uint64_t n_bytes)
+enum cei_direction cei_machine_direction(const struct cei_machine *machine, uint32_t from,
+					 uint32_t to)
 {
-	uint64_t rate = link->bytes_per_s;
-	uint64_t s, rest_ns;
+	int to_gpu = cei_machine_is_gpu(machine, to);
 
-	if (link->kind == CEI_MACHINE_NONE || !rate)
-		return UINT64_MAX;
-	s = n_bytes / rate;
-	/* the rest is below one second's bytes: in double the error is below 1 ns up
-	 * to 2^53 bytes per second */
-	rest_ns = (uint64_t)((double)(n_bytes % rate) * (double)NS_PER_S / (double)rate);
-	if (s > (UINT64_MAX - rest_ns) / NS_PER_S ||
-	    link->t0_ns > UINT64_MAX - rest_ns - s * NS_PER_S)
-		return UINT64_MAX;
-	return link->t0_ns + s * NS_PER_S + rest_ns;
-}
-
-const char *cei_machine_link_kind_name(enum cei_machine_link_kind kind)
-{
-	switch (kind) {
-	case CEI_MACHINE_NONE:     return "none";
-	case CEI_MACHINE_SELF:     return "self";
-	case CEI_MACHINE_NVSWITCH: return "NVSwitch";
-	case CEI_MACHINE_NVLINK:   return "NVLink";
-	case CEI_MACHINE_PCIE:     return "PCIe";
-	case CEI_MACHINE_HOST:     return "host";
-	case CEI_MACHINE_C2C:      return "C2C";
-	case CEI_MACHINE_NODES:    return "nodes";
-	}
-	return "unknown";
-}
-
-const char *cei_machine_origin_name(enum cei_machine_origin origin)
-{
-	switch (origin) {
-	case CEI_MACHINE_DEFAULT:  return "default";
-	case CEI_MACHINE_TOLD:     return "told";
-	case CEI_MACHINE_MEASURED: return "measured";
-	}
-	return "unknown";
+	if (!cei_machine_is_gpu(machine, from))
+		return to_gpu ? CEI_DIRECTION_IN : CEI_DIRECTION_HOST;
+	if (!to_gpu)
+		return CEI_DIRECTION_OUT;
+	return from == to ? CEI_DIRECTION_LOCAL : CEI_DIRECTION_PEER;
 }
 
 const char *cei_machine_distance_name(enum cei_machine_distance distance)

@@ -16,50 +16,21 @@
  *
  * A link is the direct way of one copy from a place to another. A port is one direction
  * of something that several links have to share: a GPU's way into the NVLink switch, a
- * PCIe link of a device or of a switch, the way between two packages. The time of a
- * copy that has its ports to itself:
- *
- *   T = t0 + bytes / rate
+ * PCIe link of a device or of a switch, the way between two packages.
  */
 
 #include <stdint.h>
 
 #include "base/report.h"
+#include "topology/link.h"
 
 #define CEI_MACHINE_GPUS_MAX   64u
 #define CEI_MACHINE_NODES_MAX  64u
 #define CEI_MACHINE_NICS_MAX   64u
 #define CEI_MACHINE_PORTS_MAX  2048u
-#define CEI_MACHINE_PATH_MAX   16u      /* ports on one link */
 #define CEI_MACHINE_NAME_BYTES 64u
 
 struct hwloc_topology;
-
-enum cei_machine_link_kind {
-	CEI_MACHINE_NONE,               /* no copy goes directly */
-	CEI_MACHINE_SELF,               /* within one memory */
-	CEI_MACHINE_NVSWITCH,           /* GPU to GPU through NVLink switches */
-	CEI_MACHINE_NVLINK,             /* GPU to GPU by NVLink of their own */
-	CEI_MACHINE_PCIE,               /* GPU to GPU over PCIe */
-	CEI_MACHINE_HOST,               /* GPU to host memory or back, over PCIe */
-	CEI_MACHINE_C2C,                /* the same over a coherent chip-to-chip link */
-	CEI_MACHINE_NODES,              /* between NUMA nodes, by processors */
-};
-
-enum cei_machine_origin {               /* where a link's cost comes from */
-	CEI_MACHINE_DEFAULT,            /* of its kind: nobody told anything */
-	CEI_MACHINE_TOLD,               /* link widths and counts that the system tells */
-	CEI_MACHINE_MEASURED,
-};
-
-struct cei_machine_link {
-	uint8_t  kind;                  /* enum cei_machine_link_kind */
-	uint8_t  origin;                /* enum cei_machine_origin */
-	uint8_t  n_ports;
-	uint64_t bytes_per_s;           /* 0 only for NONE */
-	uint64_t t0_ns;
-	uint16_t ports[CEI_MACHINE_PATH_MAX];   /* rising, none twice */
-};
 
 struct cei_machine_port {
 	char     name[CEI_MACHINE_NAME_BYTES];  /* "GPU 3 NVLink in", "0000:15:00.0 up" */
@@ -147,11 +118,10 @@ cei_machine_link(const struct cei_machine *machine, uint32_t from, uint32_t to)
 	return &machine->links[from * cei_machine_n_places(machine) + to];
 }
 
-/* The time that one copy of n_bytes should take alone; UINT64_MAX over NONE. */
-uint64_t cei_machine_link_ns(const struct cei_machine_link *link, uint64_t n_bytes);
+/* Which way a copy goes from place to place of the machine. */
+enum cei_direction cei_machine_direction(const struct cei_machine *machine, uint32_t from,
+					 uint32_t to);
 
-const char *cei_machine_link_kind_name(enum cei_machine_link_kind kind);
-const char *cei_machine_origin_name(enum cei_machine_origin origin);
 const char *cei_machine_distance_name(enum cei_machine_distance distance);
 
 /* "gpu3" or "node0", into text (at least 16 bytes); returns it. */

@@ -11,20 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/*
- * From one host of 8 x H200 behind NVSwitch: copies of 64 MiB and more, back to back; t0
- * with one mark for a batch of copies. 18 NVLinks of 26.6 GB/s gave 395 GB/s, 82 of 100;
- * 392 GB/s is what a pair keeps in a collective. A copy within a GPU took 87 to 106
- * GB/s, and one thread's memcpy 8 GB/s.
- */
+/* Measured where link.c's defaults were: 18 NVLinks of 26.6 GB/s gave 395 GB/s, 82 of 100. */
 #define MB               UINT64_C(1000000)
 #define NVLINK_PER_CENT  UINT64_C(82)
 #define NVLINK_ONE       UINT64_C(21900000000)
-#define NVSWITCH         UINT64_C(392000000000)
-#define WITHIN_GPU       UINT64_C(100000000000)
-#define BY_THREAD        UINT64_C(8000000000)
-#define GPU_T0_NS        4000u
-#define THREAD_T0_NS     2000u
 /* Not measured: NVIDIA's data sheet of GH200 tells 450 GB/s a direction; of it what
  * NVLink gave. */
 #define C2C              UINT64_C(369000000000)
@@ -57,7 +47,8 @@ static void nvlinks(const struct cei_machine_draft *draft, uint32_t gpu,
 		told = at->n_nvlinks * at->nvlink_bytes_per_s;
 	port->origin = told || at->n_nvlinks ? CEI_MACHINE_TOLD : CEI_MACHINE_DEFAULT;
 	port->bytes_per_s = told ? copy_rate(told) :
-		at->n_nvlinks ? at->n_nvlinks * NVLINK_ONE : NVSWITCH;
+		at->n_nvlinks ? at->n_nvlinks * NVLINK_ONE :
+		cei_link_default(CEI_DIRECTION_PEER)->bytes_per_s;
 }
 
 static int path_nvswitch(struct cei_machine_draft *draft, struct cei_machine_link *link,
@@ -227,20 +218,21 @@ static enum cei_machine_link_kind kind_of(const struct cei_machine_draft *draft,
 /* --- costs ---------------------------------------------------------------------------- */
 
 static void cost(const struct cei_machine *machine, struct cei_machine_link *link,
-		 int is_by_thread)
+		 enum cei_direction direction)
 {
+	const struct cei_machine_link *usual = cei_link_default(direction);
 	const struct cei_machine_port *port;
 	uint32_t i;
 
-	link->t0_ns = is_by_thread ? THREAD_T0_NS : GPU_T0_NS;
+	link->t0_ns = usual->t0_ns;
 	link->origin = CEI_MACHINE_DEFAULT;
 	link->bytes_per_s = 0;
 	if (link->kind == CEI_MACHINE_NONE) {
 		link->t0_ns = 0;
 		return;
 	}
-	if (is_by_thread || link->kind == CEI_MACHINE_SELF) {
-		link->bytes_per_s = is_by_thread ? BY_THREAD : WITHIN_GPU;
+	if (direction == CEI_DIRECTION_HOST || link->kind == CEI_MACHINE_SELF) {
+		link->bytes_per_s = usual->bytes_per_s;
 		return;
 	}
 	for (i = 0; i < link->n_ports; i++) {
@@ -293,6 +285,6 @@ int cei_draft_add_links(struct cei_machine_draft *draft)
 	for (from = 0; from < n; from++)
 		for (to = 0; to < n; to++)
 			cost(machine, &machine->links[from * n + to],
-			     from >= machine->n_gpus && to >= machine->n_gpus);
+			     cei_machine_direction(machine, from, to));
 	return 0;
 }

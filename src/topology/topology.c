@@ -13,22 +13,6 @@
 #include "base/cuda_driver.h"
 #include "topology/machine_cache.h"
 
-#define NS_PER_S UINT64_C(1000000000)
-
-/*
- * Defaults until links are known, from one host of 8 x H200 behind NVSwitch:
- * rates of back-to-back copies of 64 MiB and more; t0 with one mark for a batch of
- * copies. LOCAL is what a copy engine does within a GPU (87 to 106 GB/s), far below
- * its memory; HOST is one thread's memcpy.
- */
-static const struct cei_link_cost defaults[CEI_LINKS] = {
-	[CEI_LINK_LOCAL] = { 4000, UINT64_C(100000000000) },
-	[CEI_LINK_PEER]  = { 4000, UINT64_C(392000000000) },
-	[CEI_LINK_IN]    = { 4000, UINT64_C(53000000000) },
-	[CEI_LINK_OUT]   = { 4000, UINT64_C(55000000000) },
-	[CEI_LINK_HOST]  = { 2000, UINT64_C(8000000000) },
-};
-
 /* --- this machine ----------------------------------------------------------------- */
 
 /* The driver's version as the kernel tells it, which a library's update alone does not
@@ -145,56 +129,6 @@ static int take_file(struct cei_topology *topology, struct cei_site *site, const
 	return r;
 }
 
-static enum cei_link_kind kind_of(const struct cei_machine *machine, uint32_t from,
-				  uint32_t to)
-{
-	int from_gpu = cei_machine_is_gpu(machine, from);
-	int to_gpu = cei_machine_is_gpu(machine, to);
-
-	if (from_gpu && to_gpu)
-		return from == to ? CEI_LINK_LOCAL : CEI_LINK_PEER;
-	if (from_gpu)
-		return CEI_LINK_OUT;
-	return to_gpu ? CEI_LINK_IN : CEI_LINK_HOST;
-}
-
-/* Staging memory is near: the way to a far node says nothing about the kind. */
-static int is_usual(const struct cei_machine *machine, uint32_t from, uint32_t to)
-{
-	if (cei_machine_is_gpu(machine, from) == cei_machine_is_gpu(machine, to))
-		return 1;
-	if (cei_machine_is_gpu(machine, from))
-		return to == cei_machine_near_host(machine, from);
-	return from == cei_machine_near_host(machine, to);
-}
-
-/* Of each kind the slowest link that is known: what is expected bounds what is waited
- * for. */
-static void take_costs(struct cei_topology *topology)
-{
-	const struct cei_machine *machine = topology->machine;
-	uint32_t from, to, n = cei_machine_n_places(machine);
-	const struct cei_machine_link *link;
-	struct cei_link_cost *cost;
-	uint8_t has[CEI_LINKS] = { 0 };
-	enum cei_link_kind kind;
-
-	for (from = 0; from < n; from++) {
-		for (to = 0; to < n; to++) {
-			link = cei_machine_link(machine, from, to);
-			kind = kind_of(machine, from, to);
-			cost = &topology->costs[kind];
-			if (link->origin == CEI_MACHINE_DEFAULT || !link->bytes_per_s ||
-			    !is_usual(machine, from, to) ||
-			    (has[kind] && cost->bytes_per_s <= link->bytes_per_s))
-				continue;
-			cost->bytes_per_s = link->bytes_per_s;
-			cost->t0_ns = link->t0_ns;
-			has[kind] = 1;
-		}
-	}
-}
-
 static void take_nodes(struct cei_topology *topology)
 {
 	const struct cei_machine *machine = topology->machine;
@@ -216,7 +150,6 @@ int cei_topology_open(struct cei_site *site, struct cei_topology **ret_topology)
 	if (!topology)
 		return cei_raise(site->report, CEOV_ERR_NO_MEMORY, 0,
 				 "topology: no memory");
-	memcpy(topology->costs, defaults, sizeof(topology->costs));
 	r = cei_topology_discover_gpus(topology, site);
 	if (!r && path && *path)
 		r = take_file(topology, site, path);
@@ -225,10 +158,8 @@ int cei_topology_open(struct cei_site *site, struct cei_topology **ret_topology)
 	/* Reading the machine takes tens of milliseconds, and only GPUs need it. */
 	if (!topology->machine && topology->n_gpus)
 		discover_if_possible(topology, site);
-	if (topology->machine) {
-		take_costs(topology);
+	if (topology->machine)
 		take_nodes(topology);
-	}
 	*ret_topology = topology;
 	return 0;
 fail:
@@ -242,16 +173,4 @@ void cei_topology_close(struct cei_topology *topology)
 		return;
 	cei_machine_destroy(topology->machine);
 	free(topology);
-}
-
-uint64_t cei_topology_expected_ns(const struct cei_topology *topology,
-				  enum cei_link_kind link, uint64_t n_bytes)
-{
-	const struct cei_link_cost *cost = &topology->costs[link];
-	uint64_t s = n_bytes / cost->bytes_per_s;
-	uint64_t rest = n_bytes % cost->bytes_per_s;
-
-	/* rest < bytes_per_s < 2^40: in double the error is below a nanosecond */
-	return cost->t0_ns + s * NS_PER_S +
-	       (uint64_t)((double)rest * (double)NS_PER_S / (double)cost->bytes_per_s);
 }

@@ -6,8 +6,6 @@
 /*
  * Facts about the machine: GPUs, where they sit, which reach each other, and what
  * moving bytes costs. Takes no decisions; read-only after opening.
- *
- *   T = t0 + bytes / rate
  */
 
 #include <stdint.h>
@@ -17,21 +15,6 @@
 
 #define CEI_TOPOLOGY_GPUS_MAX      64u
 #define CEI_TOPOLOGY_BUS_ID_BYTES  16u
-
-enum cei_link_kind {                         /* a kind of way for bytes */
-	CEI_LINK_LOCAL,                 /* within one GPU, by its copy engine */
-	CEI_LINK_PEER,                  /* GPU to GPU, directly */
-	CEI_LINK_IN,                    /* host memory to a GPU */
-	CEI_LINK_OUT,                   /* a GPU to host memory */
-	CEI_LINK_HOST,                  /* host memory to host memory, one thread */
-};
-
-#define CEI_LINKS 5u
-
-struct cei_link_cost {
-	uint64_t t0_ns;                 /* of a copy with its mark, queued back to back */
-	uint64_t bytes_per_s;
-};
 
 struct cei_topology_gpu {
 	char     bus_id[CEI_TOPOLOGY_BUS_ID_BYTES];     /* PCI */
@@ -44,16 +27,15 @@ struct cei_topology {
 	struct cei_topology_gpu gpus[CEI_TOPOLOGY_GPUS_MAX];
 	uint8_t                 peer[CEI_TOPOLOGY_GPUS_MAX][CEI_TOPOLOGY_GPUS_MAX];
 					/* [a][b]: 1: a reaches b's memory */
-	struct cei_link_cost    costs[CEI_LINKS];
 	struct cei_machine     *machine;
 					/* places, links and ports; its GPU i is the driver's
 					 * GPU i. NULL: the context is on host memory alone,
-					 * or the machine cannot be read: then costs are all
-					 * there is */
+					 * or the machine cannot be read: then costs are
+					 * link.h's defaults */
 };
 
 /* Reads the machine where a member is on a GPU: tens of milliseconds. What cannot be read
- * is told by a warning, and costs are those of each kind.
+ * is told by a warning, and costs are the defaults of link.h.
  *
  * CEOVERLAP_MACHINE names an XML file that is taken instead of what is found here, also
  * without GPUs. CEOV_ERR_INVALID, raised: it cannot be read, or has fewer GPUs than the
@@ -67,10 +49,6 @@ void cei_topology_close(struct cei_topology *topology);
 int  cei_machine_open_live(struct cei_report *report, struct cei_machine **ret_machine);
 int  cei_machine_open_unmeasured(struct cei_report *report,
 				 struct cei_machine **ret_machine);
-
-/* The time that moving n_bytes in one copy should take. */
-uint64_t cei_topology_expected_ns(const struct cei_topology *topology,
-				  enum cei_link_kind link, uint64_t n_bytes);
 
 /* Binds the calling thread to the processors near the member's GPU, as far as they
  * are among those that the thread may use already. Members on the host, and

@@ -286,15 +286,15 @@ END_TEST
 
 START_TEST(test_lanes_open_and_close)
 {
-	static const enum cei_lane_kind kinds[] = {
-		CEI_LANE_PEER, CEI_LANE_IN, CEI_LANE_OUT, CEI_LANE_GATED
+	static const enum cei_direction directions[] = {
+		CEI_DIRECTION_PEER, CEI_DIRECTION_IN, CEI_DIRECTION_OUT, CEI_DIRECTION_ANY
 	};
 	struct cei_lane lane;
 	uint64_t n_done = 7;
 	uint32_t i;
 
 	for (i = 0; i < 40; i++) {
-		ck_assert_int_eq(cei_lane_open(&lane, &rig.backend, kinds[i % 4], 9), 0);
+		ck_assert_int_eq(cei_lane_open(&lane, &rig.backend, directions[i % 4], 9), 0);
 		ck_assert_int_eq(rig.ops->reap(&lane, &n_done), 0);
 		ck_assert_uint_eq(n_done, 0);
 		if (i % 3)

@@ -391,18 +391,18 @@ END_TEST
 
 /* --- small ones ----------------------------------------------------------------------- */
 
-START_TEST(test_a_copy_takes_t0_and_its_bytes)
+START_TEST(test_directions_are_those_of_both_ends)
 {
-	struct cei_machine_link link = { .kind = CEI_MACHINE_PCIE, .bytes_per_s = 50 * GB,
-					 .t0_ns = 4000 };
+	struct cei_machine *machine = fixture("pcie4-two-nodes");
+	uint32_t host = cei_machine_host_place(machine, 0);
 
-	ck_assert_uint_eq(cei_machine_link_ns(&link, 0), 4000);
-	ck_assert_uint_eq(cei_machine_link_ns(&link, 50 * GB), 4000 + GB);
-	ck_assert_uint_eq(cei_machine_link_ns(&link, 75 * GB), 4000 + GB + GB / 2);
-	link.bytes_per_s = 1;
-	ck_assert_uint_eq(cei_machine_link_ns(&link, UINT64_MAX), UINT64_MAX);
-	link.kind = CEI_MACHINE_NONE;
-	ck_assert_uint_eq(cei_machine_link_ns(&link, 1), UINT64_MAX);
+	ck_assert_int_eq(cei_machine_direction(machine, 1, 1), CEI_DIRECTION_LOCAL);
+	ck_assert_int_eq(cei_machine_direction(machine, 1, 0), CEI_DIRECTION_PEER);
+	ck_assert_int_eq(cei_machine_direction(machine, 1, host), CEI_DIRECTION_OUT);
+	ck_assert_int_eq(cei_machine_direction(machine, host, 1), CEI_DIRECTION_IN);
+	ck_assert_int_eq(cei_machine_direction(machine, host, host), CEI_DIRECTION_HOST);
+	ck_assert_int_eq(cei_machine_direction(machine, host, host + 1), CEI_DIRECTION_HOST);
+	cei_machine_destroy(machine);
 }
 END_TEST
 
@@ -414,13 +414,9 @@ START_TEST(test_everything_has_a_name)
 
 	ck_assert_str_eq(cei_machine_place_name(machine, 3, text), "gpu3");
 	ck_assert_str_eq(cei_machine_place_name(machine, 5, text), "node1");
-	for (i = CEI_MACHINE_NONE; i <= CEI_MACHINE_NODES; i++)
-		ck_assert_str_ne(cei_machine_link_kind_name((enum cei_machine_link_kind)i),
-				 "unknown");
 	for (i = CEI_MACHINE_SAME_SWITCH; i < CEI_MACHINE_UNKNOWN; i++)
 		ck_assert_str_ne(cei_machine_distance_name((enum cei_machine_distance)i),
 				 "unknown");
-	ck_assert_str_eq(cei_machine_origin_name(CEI_MACHINE_MEASURED), "measured");
 	cei_machine_destroy(machine);
 	cei_machine_destroy(NULL);
 }
@@ -451,7 +447,7 @@ static Suite *suite(void)
 	tcase_add_checked_fixture(rest, set_up, tear_down);
 	tcase_add_test(rest, test_the_hash_is_of_what_there_is);
 	tcase_add_test(rest, test_measured_costs_are_merged);
-	tcase_add_test(rest, test_a_copy_takes_t0_and_its_bytes);
+	tcase_add_test(rest, test_directions_are_those_of_both_ends);
 	tcase_add_test(rest, test_everything_has_a_name);
 	suite_add_tcase(all, rest);
 	return all;

@@ -44,12 +44,6 @@ START_TEST(test_host_memory_needs_no_machine)
 
 	ck_assert_ptr_null(topology->machine);
 	ck_assert_uint_eq(topology->n_gpus, 0);
-	/* the kinds' own costs: t0 + bytes / rate */
-	ck_assert_uint_eq(cei_topology_expected_ns(topology, CEI_LINK_HOST, 0), 2000);
-	ck_assert_uint_eq(cei_topology_expected_ns(topology, CEI_LINK_HOST, 8000), 3000);
-	ck_assert_uint_eq(cei_topology_expected_ns(topology, CEI_LINK_PEER,
-						   UINT64_C(392000000000)),
-			  TESTING_SECOND + 4000);
 	ceov_close(context);
 }
 END_TEST
@@ -70,10 +64,34 @@ START_TEST(test_a_file_is_taken_instead)
 }
 END_TEST
 
-/* What is known of links counts; the slowest of a kind. */
-START_TEST(test_costs_are_the_links)
+/* What ceov_plan_explain() says of the only transfer of a plan from rank 0 to rank `to`. */
+static void explain(ceov_context *context, uint32_t to, char *text, size_t n_bytes)
 {
-	char path[PATH_MAX], kept[200];
+	struct ceov_transfer transfer = { .struct_bytes = sizeof(transfer), .n_rows = 1,
+					  .row_bytes = 1 << 20 };
+	ceov_plan *plan = NULL;
+	FILE *file = tmpfile();
+	size_t n;
+
+	ck_assert_ptr_nonnull(file);
+	ck_assert_int_eq(ceov_buffer_create(context, 0, transfer.row_bytes,
+					    &transfer.source.buffer), 0);
+	ck_assert_int_eq(ceov_buffer_create(context, to, transfer.row_bytes,
+					    &transfer.target.buffer), 0);
+	ck_assert_int_eq(ceov_plan_create(context, 0, NULL, &plan), 0);
+	ck_assert_int_eq(ceov_plan_add(plan, &transfer), 0);
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+	ck_assert_int_eq(ceov_plan_explain(plan, fileno(file)), 0);
+	rewind(file);
+	n = fread(text, 1, n_bytes - 1, file);
+	text[n] = '\0';
+	fclose(file);
+}
+
+/* Links of one direction differ: each transfer is expected to take what its own does. */
+START_TEST(test_expected_times_are_those_of_the_own_link)
+{
+	char path[PATH_MAX], kept[200], text[2000];
 	struct cei_machine *machine = NULL;
 	struct cei_report report;
 	ceov_context *context;
@@ -82,20 +100,31 @@ START_TEST(test_costs_are_the_links)
 	fixture("vm-flat.xml", path);
 	testing_path("machine.xml", kept, sizeof(kept));
 	ck_assert_int_eq(cei_machine_read_xml(&report, path, &machine), 0);
-	cei_machine_set_measured(machine, 0, 1, UINT64_C(300000000000), 3000);
-	cei_machine_set_measured(machine, 1, 0, UINT64_C(200000000000), 5000);
-	cei_machine_set_measured(machine, 0, cei_machine_host_place(machine, 0),
-				 UINT64_C(40000000000), 6000);
+	cei_machine_set_measured(machine, 0, 1, UINT64_C(256000000000), 3000);
+	cei_machine_set_measured(machine, 0, 2, UINT64_C(128000000000), 5000);
 	ck_assert_int_eq(cei_machine_write_xml(&report, machine, kept), 0);
 	setenv("CEOVERLAP_MACHINE", kept, 1);
-	context = testing_open(1, &log_of);
-	ck_assert_uint_le(context->topology->costs[CEI_LINK_PEER].bytes_per_s,
-			  UINT64_C(200000000000));
-	ck_assert_uint_le(context->topology->costs[CEI_LINK_OUT].bytes_per_s,
-			  UINT64_C(40000000000));
+	context = testing_open(3, &log_of);
+	explain(context, 1, text, sizeof(text));
+	ck_assert_msg(strstr(text, "expected 7.1 us"), "%s", text);     /* 3 + 4.096 */
+	explain(context, 2, text, sizeof(text));
+	ck_assert_msg(strstr(text, "expected 13.2 us"), "%s", text);    /* 5 + 8.192 */
 	ceov_close(context);
 	cei_machine_destroy(machine);
 	cei_report_fini(&report);
+}
+END_TEST
+
+/* Where no machine tells it, the default of the direction: 2 us and 8 GB/s by a thread. */
+START_TEST(test_expected_times_without_a_machine_are_defaults)
+{
+	ceov_context *context = testing_open(2, &log_of);
+	char text[2000];
+
+	explain(context, 1, text, sizeof(text));
+	ck_assert_msg(strstr(text, "route direct host;"), "%s", text);
+	ck_assert_msg(strstr(text, "expected 133.1 us"), "%s", text);
+	ceov_close(context);
 }
 END_TEST
 
@@ -173,7 +202,8 @@ int main(void)
 	tcase_add_checked_fixture(tests, set_up, tear_down);
 	tcase_add_test(tests, test_host_memory_needs_no_machine);
 	tcase_add_test(tests, test_a_file_is_taken_instead);
-	tcase_add_test(tests, test_costs_are_the_links);
+	tcase_add_test(tests, test_expected_times_are_those_of_the_own_link);
+	tcase_add_test(tests, test_expected_times_without_a_machine_are_defaults);
 	tcase_add_test(tests, test_a_bad_file_is_refused_with_its_reason);
 	tcase_add_test(tests, test_this_machine);
 	tcase_add_test(tests, test_this_machine_as_it_was_measured);
