@@ -114,11 +114,12 @@ static struct cei_gemm_job job_of(const ceov_op *op, const struct ceov_ag_gemm_r
 	job.b_is_k_by_n = shape->b_is_k_by_n;
 	job.tiles = &list->tiles;
 	job.held_tiles = list->held;
-	job.a[CEI_GEMM_A_OWN] = cei_op_matrix(run->a, shape->rows[op->workspace->rank], shape->k);
-	job.a[CEI_GEMM_A_GATHERED] = cei_op_matrix(scratch, all_rows, shape->k);
+	job.a[CEI_GEMM_A_OWN] = cei_product_matrix(run->a, shape->rows[op->workspace->rank],
+						   shape->k);
+	job.a[CEI_GEMM_A_GATHERED] = cei_product_matrix(scratch, all_rows, shape->k);
 	for (i = 0; i < shape->n_products; i++) {
-		job.b[i] = cei_op_b(shape, i, run->b[i]);
-		job.c[i] = cei_op_matrix(run->c[i], all_rows, shape->n[i]);
+		job.b[i] = cei_product_b(shape, i, run->b[i]);
+		job.c[i] = cei_product_matrix(run->c[i], all_rows, shape->n[i]);
 	}
 	job.n_sources = shape->n_ranks;
 	job.own = op->workspace->rank;
@@ -169,7 +170,7 @@ static int queue_job(const struct cei_run *run)
 	struct cei_executor *executor = &run->op->workspace->executor;
 	int is_sequence = run->op->choice.way == CEOV_WAY_SEQUENCE;
 	struct cei_gemm_job job = job_of(run->op, operands, cei_run_scratch(run),
-					 &run->op->list);
+					 &run->op->product.all);
 	int r = is_sequence ? await_rows(run) : 0;
 
 	if (r)
@@ -253,7 +254,7 @@ int cei_ag_gemm_alone(ceov_op *op, const struct ceov_ag_gemm_run *run)
 	if (!r)
 		r = check_operands(op, run);
 	if (!r)
-		r = cei_op_alone(op, &list);
+		r = cei_product_list_alone(op, &list);
 	if (r)
 		return r;
 	job = job_of(op, run, cei_workspace_half(op->workspace, 0), list);

@@ -92,16 +92,6 @@ const char *cei_chooser_fault(const struct ceov_op_tuning *tuning)
 
 /* --- the model ------------------------------------------------------------- */
 
-int cei_op_has_gemm(const struct cei_op_shape *shape)
-{
-	return shape->sort == CEI_OP_AG_GEMM || shape->sort == CEI_OP_GEMM_RS;
-}
-
-int cei_op_is_move(const struct cei_op_shape *shape)
-{
-	return shape->sort == CEI_OP_ALL_GATHER || shape->sort == CEI_OP_ALL_TO_ALL;
-}
-
 /* Bytes of one row of what moves. */
 static uint64_t row_bytes(const struct cei_op_shape *shape)
 {
@@ -112,17 +102,6 @@ static uint64_t row_bytes(const struct cei_op_shape *shape)
 	if (cei_op_has_gemm(shape))
 		columns = shape->sort == CEI_OP_AG_GEMM ? shape->k : shape->n[0];
 	return columns * cei_number_bytes(shape->dtype);
-}
-
-static uint64_t most_rows(const struct cei_op_shape *shape)
-{
-	uint64_t most = 0;
-	uint32_t i;
-
-	for (i = 0; i < shape->n_ranks; i++)
-		if (shape->rows[i] > most)
-			most = shape->rows[i];
-	return most;
 }
 
 static uint32_t move_pieces(uint64_t n_bytes)
@@ -136,7 +115,7 @@ static uint32_t move_pieces(uint64_t n_bytes)
 
 static uint32_t choose_pieces(const struct cei_op_shape *shape)
 {
-	uint64_t rows = most_rows(shape);
+	uint64_t rows = cei_op_most_rows(shape);
 	uint64_t n = rows * row_bytes(shape) / PIECE_BYTES_MIN;
 
 	if (cei_op_is_move(shape))
@@ -196,7 +175,7 @@ static double gemm_ns(const struct cei_op_shape *shape, const struct cei_rates *
 /* A rank's piece as one tile, for the library. */
 static struct cei_tile_shape whole_rows(const struct cei_op_shape *shape, uint32_t n_pieces)
 {
-	uint64_t rows = ceiling(most_rows(shape), n_pieces), columns = 0;
+	uint64_t rows = ceiling(cei_op_most_rows(shape), n_pieces), columns = 0;
 	struct cei_tile_shape tile;
 	uint32_t i;
 
@@ -232,7 +211,7 @@ static struct cei_tile_shape choose_shape(const struct cei_op_shape *shape,
 static double copy_ns(const struct cei_op_shape *shape, const struct cei_rates *rates,
 		      uint32_t n_pieces)
 {
-	uint64_t most = most_rows(shape), n_peers = shape->n_ranks - 1;
+	uint64_t most = cei_op_most_rows(shape), n_peers = shape->n_ranks - 1;
 	double n_phases = shape->sort == CEI_OP_ALL_REDUCE ? 2 : 1;
 
 	return n_phases * (double)n_peers *
@@ -330,7 +309,7 @@ static const char *by(uint64_t is_set)
 static void explain(const struct cei_op_shape *shape, const struct cei_rates *rates,
 		    const struct ceov_op_tuning *told, struct cei_choice *choice)
 {
-	uint64_t bytes = most_rows(shape) * row_bytes(shape);
+	uint64_t bytes = cei_op_most_rows(shape) * row_bytes(shape);
 
 	if (!cei_op_is_move(shape))
 		say(choice, "way: %s (%s)\n",

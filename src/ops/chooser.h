@@ -14,41 +14,8 @@
 
 #include <ceoverlap/ops.h>
 
-#include "base/site.h"
+#include "ops/shape.h"
 #include "ops/tiles.h"
-
-enum cei_op_sort {
-	CEI_OP_AG_GEMM = 1,
-	CEI_OP_GEMM_RS,
-	CEI_OP_REDUCE_SCATTER,
-	CEI_OP_ALL_REDUCE,
-	CEI_OP_ALL_GATHER,
-	CEI_OP_ALL_TO_ALL
-};
-
-/* Every size that an op has; sums alone have counts in rows, and k and n are 0. Moves alone
- * have bytes there, each rank's largest block, and no dtype. */
-struct cei_op_shape {
-	const char      *fault;         /* of the caller's struct; NULL: none */
-	enum cei_op_sort sort;
-	enum ceov_dtype  dtype;
-	uint32_t         n_ranks;
-	uint32_t         n_products;
-	uint64_t         rows[CEI_RANKS_MAX];
-	uint64_t         k;
-	uint64_t         n[CEOV_OP_GEMMS_MAX];
-	int              b_is_k_by_n;   /* products: see struct ceov_ag_gemm */
-	uint64_t         stride;        /* reduce-scatter: see struct ceov_reduce */
-	float            scale;         /* sums alone: likewise, and never 0 */
-	const uint64_t  *blocks;        /* all-to-all: n_ranks * n_ranks, as in struct
-					 * ceov_move; else NULL */
-};
-
-/* All-gather + GEMM and GEMM + reduce-scatter. */
-int cei_op_has_gemm(const struct cei_op_shape *shape);
-
-/* All-gather and all-to-all: there is nothing to compute. */
-int cei_op_is_move(const struct cei_op_shape *shape);
 
 /* What a machine can do. */
 struct cei_rates {

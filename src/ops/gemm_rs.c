@@ -133,10 +133,10 @@ static struct cei_gemm_job job_of(const ceov_op *op, const struct ceov_gemm_rs_r
 	job.b_is_k_by_n = shape->b_is_k_by_n;
 	job.tiles = &list->tiles;
 	job.held_tiles = list->held;
-	job.a[CEI_GEMM_A_OWN] = cei_op_matrix(run->a, all_rows, shape->k);
-	job.b[0] = cei_op_b(shape, 0, run->b);
-	job.c[0] = cei_op_matrix(run->c, shape->rows[rank], shape->n[0]);
-	job.c[CEI_GEMM_C_PARTIAL] = cei_op_matrix(scratch, all_rows, shape->n[0]);
+	job.a[CEI_GEMM_A_OWN] = cei_product_matrix(run->a, all_rows, shape->k);
+	job.b[0] = cei_product_b(shape, 0, run->b);
+	job.c[0] = cei_product_matrix(run->c, shape->rows[rank], shape->n[0]);
+	job.c[CEI_GEMM_C_PARTIAL] = cei_product_matrix(scratch, all_rows, shape->n[0]);
 	job.is_claimed = op->workspace->shares_sms;
 	job.partials = scratch + staging_at(shape);
 	job.partial_stride_bytes = stride_of(shape, rank);
@@ -156,8 +156,8 @@ static int queue_sequence(const struct cei_run *run)
 	uint32_t peer;
 	int r = 0;
 
-	if (run->op->others.tiles.n_tiles) {
-		job = job_of(run->op, run->operands, scratch, &run->op->others);
+	if (run->op->product.others.tiles.n_tiles) {
+		job = job_of(run->op, run->operands, scratch, &run->op->product.others);
 		r = executor->ops->gemm(executor, run->stream, &job);
 	}
 	for (peer = 0; !r && peer < shape->n_ranks; peer++)
@@ -165,7 +165,7 @@ static int queue_sequence(const struct cei_run *run)
 			r = cei_run_raise(run, run->op->workspace->ready, peer, 1);
 	if (r)
 		return r;
-	job = job_of(run->op, run->operands, scratch, &run->op->own);
+	job = job_of(run->op, run->operands, scratch, &run->op->product.own);
 	job.marks = cei_run_marks(run, cei_run_arrived(run), NULL);
 	return executor->ops->gemm(executor, run->stream, &job);
 }
@@ -177,7 +177,7 @@ static int queue_job(const struct cei_run *run)
 
 	if (run->op->choice.way == CEOV_WAY_SEQUENCE)
 		return queue_sequence(run);
-	job = job_of(run->op, run->operands, cei_run_scratch(run), &run->op->list);
+	job = job_of(run->op, run->operands, cei_run_scratch(run), &run->op->product.all);
 	job.marks = cei_run_marks(run, cei_run_arrived(run), run->op->workspace->ready);
 	return executor->ops->gemm(executor, run->stream, &job);
 }
@@ -242,7 +242,7 @@ int cei_gemm_rs_alone(ceov_op *op, const struct ceov_gemm_rs_run *run)
 	if (!r)
 		r = check_operands(op, run);
 	if (!r)
-		r = cei_op_alone(op, &list);
+		r = cei_product_list_alone(op, &list);
 	if (r)
 		return r;
 	job = job_of(op, run, cei_workspace_half(op->workspace, 0), list);

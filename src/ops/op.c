@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What all operators have in common: shapes, creation, explanation, release. */
+/* What all operators have in common: creation, explanation, release. */
 
 #include "ops/op.h"
 
@@ -10,148 +10,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sized.h"
 #include "base/write.h"
 #include "ce_engine/context.h"
 #include "ops/capture_cuda.h"
-
-#define LEGACY_STREAM ((const void *)(uintptr_t)1)      /* CU_STREAM_LEGACY */
-
-/* Sizes whose products, in bytes, still fit 64 bits. */
-#define EXTENT_MAX   (UINT64_C(1) << 31)
-#define ELEMENTS_MAX (UINT64_C(1) << 48)
-
-/* Columns, and elements of sums, come in 16 bytes. */
-#define COLUMN_STEP  8u
 
 static struct cei_report *report_of(const ceov_op *op)
 {
 	return &op->workspace->object.context->report;
 }
 
-/* --- shapes ---------------------------------------------------------------- */
-
-uint64_t cei_op_rows_before(const struct cei_op_shape *shape, uint32_t rank)
-{
-	uint64_t sum = 0;
-	uint32_t i;
-
-	for (i = 0; i < rank; i++)
-		sum += shape->rows[i];
-	return sum;
-}
-
-uint64_t cei_op_all_rows(const struct cei_op_shape *shape)
-{
-	return cei_op_rows_before(shape, shape->n_ranks);
-}
-
-uint64_t cei_op_most_rows(const struct cei_op_shape *shape)
-{
-	uint64_t most = 0;
-	uint32_t i;
-
-	for (i = 0; i < shape->n_ranks; i++)
-		if (shape->rows[i] > most)
-			most = shape->rows[i];
-	return most;
-}
-
-void cei_op_take_rows(struct cei_op_shape *shape, const uint64_t *rows, uint32_t n_ranks)
-{
-	if (!rows || !n_ranks || n_ranks > CEI_RANKS_MAX)
-		return;
-	shape->n_ranks = n_ranks;
-	memcpy(shape->rows, rows, n_ranks * sizeof(*rows));
-}
-
-static const char *rows_fault(const struct cei_op_shape *shape)
-{
-	uint64_t max = cei_op_has_gemm(shape) ? EXTENT_MAX : ELEMENTS_MAX, sum = 0;
-	uint32_t i;
-
-	for (i = 0; i < shape->n_ranks; i++) {
-		if (shape->rows[i] > max - sum)
-			return "there are too many rows or elements";
-		if (!cei_op_has_gemm(shape) && shape->rows[i] % COLUMN_STEP)
-			return "counts must be multiples of 8";
-		sum += shape->rows[i];
-	}
-	return sum ? NULL : "all ranks together have no rows or elements";
-}
-
-static const char *columns_fault(const struct cei_op_shape *shape)
-{
-	uint64_t most = shape->k;
-	uint32_t i;
-
-	if (!shape->n_products || shape->n_products > CEOV_OP_GEMMS_MAX)
-		return "n_gemms must be 1 to 4";
-	if (!shape->k || shape->k % COLUMN_STEP)
-		return "k must be a multiple of 8, and not 0";
-	for (i = 0; i < shape->n_products; i++)
-		if (!shape->n[i] || shape->n[i] % COLUMN_STEP)
-			return "n must be a multiple of 8, and not 0";
-	for (i = 0; i < shape->n_products; i++)
-		most = shape->n[i] > most ? shape->n[i] : most;
-	if (most > EXTENT_MAX)
-		return shape->k > EXTENT_MAX ? "k is above 2^31" : "n is above 2^31";
-	if (shape->b_is_k_by_n != 0 && shape->b_is_k_by_n != 1)
-		return "b_is_k_by_n must be 0 or 1";
-	if (cei_op_all_rows(shape) > ELEMENTS_MAX / most)
-		return "a matrix has too many elements";
-	/* The kernel sees all sources' partial sums as one matrix, and counts its rows in
-	 * 31 bits. */
-	if (shape->sort == CEI_OP_GEMM_RS &&
-	    cei_op_most_rows(shape) > EXTENT_MAX / shape->n_ranks)
-		return "a rank has too many rows for the number of ranks";
-	return NULL;
-}
-
-const char *cei_op_shape_fault(const struct cei_op_shape *shape)
-{
-	const char *fault;
-
-	if (shape->fault)
-		return shape->fault;
-	if (!shape->n_ranks)
-		return "no rows or counts or bytes";
-	if (cei_op_is_move(shape))
-		return cei_move_fault(shape);
-	if (shape->dtype == CEOV_FP32 && cei_op_has_gemm(shape))
-		return "dtype is CEOV_FP32, which only sums take; products take CEOV_BF16 or "
-			"CEOV_FP16";
-	if (shape->dtype != CEOV_BF16 && shape->dtype != CEOV_FP16 &&
-	    shape->dtype != CEOV_FP32)
-		return "dtype is none of enum ceov_dtype";
-	fault = rows_fault(shape);
-	if (fault)
-		return fault;
-	return cei_op_has_gemm(shape) ? columns_fault(shape) : cei_reduce_fault(shape);
-}
-
 /* --- creation -------------------------------------------------------------- */
-
-static void fini_list(ceov_op *op, struct cei_tile_list *list)
-{
-	struct cei_executor *executor = &op->workspace->executor;
-
-	if (list->held)
-		executor->ops->drop_tiles(executor, list->held);
-	list->held = NULL;
-}
 
 static void bury(struct cei_object *object)
 {
 	ceov_op *op = CEI_OWNER(object, ceov_op, object);
 
 	cei_object_end(object);
-	fini_list(op, &op->others);     /* these two are parts of list */
-	fini_list(op, &op->own);
-	fini_list(op, &op->list);
-	fini_list(op, &op->alone);
-	cei_tiles_fini(&op->list.tiles);
-	cei_tiles_fini(&op->alone.tiles);
+	cei_product_fini(op);
 	free(op->blocks);
 	cei_object_unuse(&op->workspace->object);
 	cei_object_bury(&op->object);
@@ -167,112 +42,11 @@ static void destroy(ceov_op *op)
 	bury(&op->object);
 }
 
-static int make_tiles(const ceov_op *op, int waits, struct cei_tiles *tiles)
-{
-	struct cei_executor *executor = &op->workspace->executor;
-	struct cei_tiles_question question = { .rank = op->workspace->rank };
-	int r;
-
-	question.n_ranks = op->shape.n_ranks;
-	question.rows = op->shape.rows;
-	question.n_pieces = op->choice.n_pieces;
-	question.n_products = op->shape.n_products;
-	question.columns = op->shape.n;
-	question.shape = op->choice.shape;
-	question.pair = executor->ops->pair(executor, op->choice.shape);
-	question.waits = waits;
-	question.scatters = op->shape.sort == CEI_OP_GEMM_RS;
-	r = cei_tiles_init(tiles, &question);
-	return r ? cei_raise(report_of(op), r, 0, "%s: rank %u: no tiles of %u x %u can be "
-			     "listed for this shape: %s", op->kind->name,
-			     op->workspace->rank, op->choice.shape.rows,
-			     op->choice.shape.columns, ceov_strerror(r)) : 0;
-}
-
-static int hold(ceov_op *op, struct cei_tile_list *list)
-{
-	struct cei_executor *executor = &op->workspace->executor;
-
-	if (!list->tiles.n_tiles)
-		return 0;
-	return executor->ops->hold_tiles(executor, &list->tiles, &list->held);
-}
-
-/* Of a scattered product the tiles of own rows come last. */
-static void split_list(ceov_op *op)
-{
-	const struct cei_tiles *all = &op->list.tiles;
-	uint32_t n = 0;
-
-	while (n < all->n_tiles && all->tile[n].c == CEI_GEMM_C_PARTIAL)
-		n++;
-	op->others.tiles.tile = all->tile;
-	op->others.tiles.n_tiles = n;
-	op->own.tiles.tile = all->tile + n;
-	op->own.tiles.n_tiles = all->n_tiles - n;
-}
-
-static int list_tiles(ceov_op *op)
-{
-	int r;
-
-	if (!cei_op_has_gemm(&op->shape))
-		return 0;
-	r = make_tiles(op, 1, &op->list.tiles);
-	if (r || op->shape.sort != CEI_OP_GEMM_RS || op->choice.way != CEOV_WAY_SEQUENCE)
-		return r ? r : hold(op, &op->list);
-	split_list(op);
-	r = hold(op, &op->others);
-	return r ? r : hold(op, &op->own);
-}
-
-int cei_op_alone(ceov_op *op, const struct cei_tile_list **ret_list)
-{
-	int r = 0;
-
-	if (!op->alone.tiles.n_tiles) {
-		r = make_tiles(op, 0, &op->alone.tiles);
-		if (!r)
-			r = hold(op, &op->alone);
-		if (r)
-			cei_tiles_fini(&op->alone.tiles);
-	}
-	if (!r)
-		*ret_list = &op->alone;
-	return r;
-}
-
-/* Here, and not by the first run, whose kernels wait for peers. */
-static int load(ceov_op *op)
-{
-	struct cei_executor *executor = &op->workspace->executor;
-	struct cei_gemm_job job;
-	uint32_t i;
-	int r;
-
-	if (!cei_op_has_gemm(&op->shape))
-		return 0;
-	memset(&job, 0, sizeof(job));
-	job.dtype = op->shape.dtype;
-	job.shape = op->choice.shape;
-	job.k = op->shape.k;
-	job.b_is_k_by_n = op->shape.b_is_k_by_n;
-	job.tiles = &op->list.tiles;
-	for (i = 0; i < CEI_GEMM_C_MAX; i++)    /* partial sums are as wide as C */
-		job.c[i].columns = op->shape.n[i < op->shape.n_products ? i : 0];
-	pthread_mutex_lock(&op->workspace->lock);
-	r = executor->ops->load(executor, &job);
-	pthread_mutex_unlock(&op->workspace->lock);
-	return r;
-}
-
 static int build(ceov_op *op)
 {
 	uint32_t i;
-	int r = list_tiles(op);
+	int r = cei_op_has_gemm(&op->shape) ? cei_product_prepare(op) : 0;
 
-	if (!r)
-		r = load(op);
 	if (!r)
 		r = op->kind->build(op);
 	for (i = 0; !r && i < op->kind->n_phases; i++)
@@ -449,10 +223,7 @@ static void take_built(ceov_op *to, const ceov_op *from)
 {
 	to->choice = from->choice;
 	to->n_sent = from->n_sent;
-	to->list = from->list;
-	to->others = from->others;
-	to->own = from->own;
-	to->alone = from->alone;
+	to->product = from->product;
 	memcpy(to->phases, from->phases, sizeof(to->phases));
 }
 
@@ -465,96 +236,6 @@ void cei_op_swap(ceov_op *op, ceov_op *other)
 	take_built(&kept, op);
 	take_built(op, other);
 	take_built(other, &kept);
-}
-
-/* --- runs ------------------------------------------------------------------ */
-
-/* Both sums have one, and both moves. */
-static enum cei_op_sort run_call(enum cei_op_sort sort)
-{
-	if (sort == CEI_OP_ALL_TO_ALL)
-		return CEI_OP_ALL_GATHER;
-	return sort == CEI_OP_ALL_REDUCE ? CEI_OP_REDUCE_SCATTER : sort;
-}
-
-int cei_op_check_run(const ceov_op *op, enum cei_op_sort sort, const void *run,
-		     size_t run_bytes)
-{
-	const char *fault;
-	int r = cei_object_check(op, CEI_OBJECT_OP, "ceov_*_run");
-
-	if (r)
-		return r;
-	if (run_call(op->shape.sort) != run_call(sort))
-		return cei_raise(report_of(op), CEOV_ERR_INVALID, 0,
-				 "ceov_*_run: the op is a %s, which has another run call",
-				 op->kind->name);
-	fault = cei_sized_fault(run, run_bytes, run_bytes);
-	if (!fault)
-		return 0;
-	return cei_raise(report_of(op), CEOV_ERR_INVALID, 0, "%s_run: %s", op->kind->name,
-			 fault);
-}
-
-/* Without a graph marks would be waited for on it, which the legacy stream cannot. */
-int cei_op_check_stream(const ceov_op *op, const void *stream)
-{
-	if (op->workspace->is_host || (stream && stream != LEGACY_STREAM))
-		return 0;
-	if (stream && op->workspace->capture)
-		return 0;
-	if (stream)
-		return cei_raise(report_of(op), CEOV_ERR_INVALID, 0,
-				 "%s: rank %u: the legacy stream takes runs of capturable "
-				 "workspaces only", op->kind->name, op->workspace->rank);
-	return cei_raise(report_of(op), CEOV_ERR_INVALID, 0,
-			 "%s: rank %u: the NULL stream cannot be used", op->kind->name,
-			 op->workspace->rank);
-}
-
-struct cei_matrix cei_op_matrix(const void *base, uint64_t rows, uint64_t columns)
-{
-	struct cei_matrix matrix = { rows ? base : NULL, rows, columns };
-
-	return matrix;
-}
-
-struct cei_matrix cei_op_b(const struct cei_op_shape *shape, uint32_t i, const void *base)
-{
-	return shape->b_is_k_by_n ? cei_op_matrix(base, shape->k, shape->n[i])
-				  : cei_op_matrix(base, shape->n[i], shape->k);
-}
-
-static int refuse_alone(const ceov_op *op, int r)
-{
-	const ceov_workspace *workspace = op->workspace;
-
-	return cei_raise(report_of(op), r == CEOV_PENDING ? CEOV_ERR_TIMEOUT : r, 0,
-			 "%s: runs of workspace '%s' of rank %u %s; the product cannot be "
-			 "measured", op->kind->name, workspace->name, workspace->rank,
-			 r == CEOV_PENDING ? "are not done within their deadline"
-			 : "have failed");
-}
-
-int cei_op_gemm_alone(ceov_op *op, const void *run)
-{
-	int r = cei_object_check(op, CEI_OBJECT_OP, "cei_op_gemm_alone");
-
-	if (r)
-		return r;
-	pthread_mutex_lock(&op->workspace->lock);
-	r = cei_workspace_finish(op->workspace);
-	if (r)
-		r = refuse_alone(op, r);
-	else if (op->shape.sort == CEI_OP_AG_GEMM)
-		r = cei_ag_gemm_alone(op, run);
-	else if (op->shape.sort == CEI_OP_GEMM_RS)
-		r = cei_gemm_rs_alone(op, run);
-	else
-		r = cei_raise(report_of(op), CEOV_ERR_INVALID, 0,
-			      "%s: has no product to measure", op->kind->name);
-	pthread_mutex_unlock(&op->workspace->lock);
-	return r;
 }
 
 /* --- the rest -------------------------------------------------------------- */

@@ -15,16 +15,11 @@
 #include "ops/chooser.h"
 #include "ops/executor.h"
 #include "ops/phase.h"
+#include "ops/product.h"
 #include "ops/tunings.h"
 #include "ops/workspace.h"
 
 struct cei_run;
-
-/* A list of tiles and the executor's copy of it. */
-struct cei_tile_list {
-	struct cei_tiles tiles;
-	void            *held;
-};
 
 struct cei_op_kind {
 	enum cei_op_sort sort;
@@ -52,34 +47,18 @@ struct ceov_op {
 	int                       is_tuned;     /* as measured on this machine */
 	struct cei_phase          phases[CEI_OP_PHASES_MAX];
 	uint32_t                  n_sent;       /* counters of sent that a run awaits */
-	struct cei_tile_list      list;         /* of the product, all tiles */
-	struct cei_tile_list      others;       /* in a sequence: what is sent, and ... */
-	struct cei_tile_list      own;          /* ... what is not; parts of list */
-	struct cei_tile_list      alone;        /* made when first wanted; lock of the
-						 * workspace */
+	struct cei_product        product;
 	uint64_t                 *blocks;       /* that shape.blocks points to; freed with the
 						 * op. Or NULL */
 };
 
-/* Rows, or elements, of all ranks, and of those before one. */
-uint64_t cei_op_all_rows(const struct cei_op_shape *shape);
-uint64_t cei_op_rows_before(const struct cei_op_shape *shape, uint32_t rank);
-uint64_t cei_op_most_rows(const struct cei_op_shape *shape);
-
-/* What create and *_scratch_bytes refuse, or NULL. */
-const char *cei_op_shape_fault(const struct cei_op_shape *shape);
-
-/* The same of moves alone (move.c), and of the stride and scale of sums
+/* What is refused of moves alone (move.c), and of the stride and scale of sums
  * alone (reduce.c). */
 const char *cei_move_fault(const struct cei_op_shape *shape);
 const char *cei_reduce_fault(const struct cei_op_shape *shape);
 
 /* Of sums alone: elements of source, from the first part's begin to the last one's end. */
 uint64_t cei_reduce_source(const struct cei_op_shape *shape);
-
-/* Rows from the caller's struct. n_ranks above CEI_RANKS_MAX and rows NULL: a fault of
- * the shape, which then has no rank. */
-void cei_op_take_rows(struct cei_op_shape *shape, const uint64_t *rows, uint32_t n_ranks);
 
 /* The common part of ceov_*_create(); workspace has passed its checks and tuning may be
  * NULL. Releases what it made on failure. */
@@ -109,31 +88,5 @@ void cei_op_swap(ceov_op *op, ceov_op *other);
 /* tune.c: the common part of ceov_op_tune(), on any executor. */
 struct cei_candidates;
 int  cei_op_tune(ceov_op *op, void *stream, const struct cei_candidates *candidates);
-
-/* Raises where op has not that sort's run call, or run is NULL or too small. */
-int  cei_op_check_run(const ceov_op *op, enum cei_op_sort sort, const void *run,
-		      size_t run_bytes);
-
-/* On GPUs the NULL stream is refused, and the legacy one where runs are not captured. */
-int  cei_op_check_stream(const ceov_op *op, const void *stream);
-
-/* One without rows has no base. */
-struct cei_matrix cei_op_matrix(const void *base, uint64_t rows, uint64_t columns);
-
-/* B of product i as the shape has it: n[i] x k, or k x n[i]. */
-struct cei_matrix cei_op_b(const struct cei_op_shape *shape, uint32_t i, const void *base);
-
-/* For measuring: only the op's GEMM, on the run's stream, with a list that waits for
- * nothing and arrives nowhere; nothing is sent, scratch is read as it is. run is the
- * struct of the op's kind. Blocks until the workspace's runs are done, replays of graphs
- * excepted. INVALID: sums. TIMEOUT: runs are not done; else the error that ended one. */
-int  cei_op_gemm_alone(ceov_op *op, const void *run);
-
-/* gemm_alone's list, with the workspace's lock held. */
-int  cei_op_alone(ceov_op *op, const struct cei_tile_list **ret_list);
-
-/* ag_gemm.c and gemm_rs.c: the job of gemm_alone. */
-int  cei_ag_gemm_alone(ceov_op *op, const struct ceov_ag_gemm_run *run);
-int  cei_gemm_rs_alone(ceov_op *op, const struct ceov_gemm_rs_run *run);
 
 #endif /* CEI_OP_H */

@@ -1,19 +1,67 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Makes runs: launches, then the job. */
+/* Checks what a run is given and makes it: launches, then the job. */
 
 #include "ops/run.h"
 
 #include <inttypes.h>
 
 #include "base/clock.h"
+#include "base/sized.h"
 #include "ce_engine/context.h"
 #include "ops/capture_cuda.h"
+
+#define LEGACY_STREAM ((const void *)(uintptr_t)1)      /* CU_STREAM_LEGACY */
 
 static struct cei_report *report_of(const ceov_workspace *workspace)
 {
 	return &workspace->object.context->report;
+}
+
+/* --- checks ---------------------------------------------------------------- */
+
+/* Both sums have one, and both moves. */
+static enum cei_op_sort run_call(enum cei_op_sort sort)
+{
+	if (sort == CEI_OP_ALL_TO_ALL)
+		return CEI_OP_ALL_GATHER;
+	return sort == CEI_OP_ALL_REDUCE ? CEI_OP_REDUCE_SCATTER : sort;
+}
+
+int cei_op_check_run(const ceov_op *op, enum cei_op_sort sort, const void *run,
+		     size_t run_bytes)
+{
+	const char *fault;
+	int r = cei_object_check(op, CEI_OBJECT_OP, "ceov_*_run");
+
+	if (r)
+		return r;
+	if (run_call(op->shape.sort) != run_call(sort))
+		return cei_raise(report_of(op->workspace), CEOV_ERR_INVALID, 0,
+				 "ceov_*_run: the op is a %s, which has another run call",
+				 op->kind->name);
+	fault = cei_sized_fault(run, run_bytes, run_bytes);
+	if (!fault)
+		return 0;
+	return cei_raise(report_of(op->workspace), CEOV_ERR_INVALID, 0, "%s_run: %s",
+			 op->kind->name, fault);
+}
+
+/* Without a graph marks would be waited for on it, which the legacy stream cannot. */
+int cei_op_check_stream(const ceov_op *op, const void *stream)
+{
+	if (op->workspace->is_host || (stream && stream != LEGACY_STREAM))
+		return 0;
+	if (stream && op->workspace->capture)
+		return 0;
+	if (stream)
+		return cei_raise(report_of(op->workspace), CEOV_ERR_INVALID, 0,
+				 "%s: rank %u: the legacy stream takes runs of capturable "
+				 "workspaces only", op->kind->name, op->workspace->rank);
+	return cei_raise(report_of(op->workspace), CEOV_ERR_INVALID, 0,
+			 "%s: rank %u: the NULL stream cannot be used", op->kind->name,
+			 op->workspace->rank);
 }
 
 /* --- for jobs -------------------------------------------------------------- */

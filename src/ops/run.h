@@ -28,6 +28,13 @@ struct cei_run {
 	uint32_t    half;               /* ... as this is */
 };
 
+/* Raises where op has not that sort's run call, or run is NULL or too small. */
+int  cei_op_check_run(const ceov_op *op, enum cei_op_sort sort, const void *run,
+		      size_t run_bytes);
+
+/* On GPUs the NULL stream is refused, and the legacy one where runs are not captured. */
+int  cei_op_check_stream(const ceov_op *op, const void *stream);
+
 /* The caller has checked what it was given. On host ranks the run is done on return;
  * on GPUs it is queued. */
 int  cei_run_make(struct cei_run *run);

@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "ce_engine/context.h"
 #include "ops/candidates.h"
-#include "ops/op.h"
+#include "ops/run.h"
 
 #define WARM_RUNS  (2u * CEI_OP_HALVES)   /* graphs are made in the last ones: replays.h */
 #define TIMED_RUNS 10u

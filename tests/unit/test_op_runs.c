@@ -15,6 +15,7 @@
 #include "ce_engine/signal.h"
 #include "op_rig.h"
 #include "ops/op.h"
+#include "ops/run.h"
 
 #define SCRATCH UINT64_C(100000)
 
@@ -202,7 +203,7 @@ START_TEST(test_products_are_loaded_at_creation)
 	ck_assert_uint_eq(loaded.k, 24);
 	ck_assert_uint_eq(loaded.c[0].columns, 40);
 	ck_assert_uint_eq(loaded.c[CEI_GEMM_C_PARTIAL].columns, 40);
-	ck_assert_ptr_eq(loaded.tiles, &op->list.tiles);
+	ck_assert_ptr_eq(loaded.tiles, &op->product.all.tiles);
 	ceov_op_release(op);
 	one = op_case_of(OP_AG_GEMM, 1, 16, 24, 40);
 	one.n_gemms = 2;

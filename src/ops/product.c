@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* What operators with a product share: lists of tiles, and the product alone. */
+
+#include "ops/product.h"
+
+#include <string.h>
+
+#include "ce_engine/context.h"
+#include "ops/run.h"
+
+static struct cei_report *report_of(const ceov_op *op)
+{
+	return &op->workspace->object.context->report;
+}
+
+/* --- lists of tiles -------------------------------------------------------- */
+
+static void fini_list(ceov_op *op, struct cei_tile_list *list)
+{
+	struct cei_executor *executor = &op->workspace->executor;
+
+	if (list->held)
+		executor->ops->drop_tiles(executor, list->held);
+	list->held = NULL;
+}
+
+void cei_product_fini(ceov_op *op)
+{
+	fini_list(op, &op->product.others);     /* these two are parts of all */
+	fini_list(op, &op->product.own);
+	fini_list(op, &op->product.all);
+	fini_list(op, &op->product.alone);
+	cei_tiles_fini(&op->product.all.tiles);
+	cei_tiles_fini(&op->product.alone.tiles);
+}
+
+static int make_tiles(const ceov_op *op, int waits, struct cei_tiles *tiles)
+{
+	struct cei_executor *executor = &op->workspace->executor;
+	struct cei_tiles_question question = { .rank = op->workspace->rank };
+	int r;
+
+	question.n_ranks = op->shape.n_ranks;
+	question.rows = op->shape.rows;
+	question.n_pieces = op->choice.n_pieces;
+	question.n_products = op->shape.n_products;
+	question.columns = op->shape.n;
+	question.shape = op->choice.shape;
+	question.pair = executor->ops->pair(executor, op->choice.shape);
+	question.waits = waits;
+	question.scatters = op->shape.sort == CEI_OP_GEMM_RS;
+	r = cei_tiles_init(tiles, &question);
+	return r ? cei_raise(report_of(op), r, 0, "%s: rank %u: no tiles of %u x %u can be "
+			     "listed for this shape: %s", op->kind->name,
+			     op->workspace->rank, op->choice.shape.rows,
+			     op->choice.shape.columns, ceov_strerror(r)) : 0;
+}
+
+static int hold(ceov_op *op, struct cei_tile_list *list)
+{
+	struct cei_executor *executor = &op->workspace->executor;
+
+	if (!list->tiles.n_tiles)
+		return 0;
+	return executor->ops->hold_tiles(executor, &list->tiles, &list->held);
+}
+
+/* Of a scattered product the tiles of own rows come last. */
+static void split_list(ceov_op *op)
+{
+	const struct cei_tiles *all = &op->product.all.tiles;
+	uint32_t n = 0;
+
+	while (n < all->n_tiles && all->tile[n].c == CEI_GEMM_C_PARTIAL)
+		n++;
+	op->product.others.tiles.tile = all->tile;
+	op->product.others.tiles.n_tiles = n;
+	op->product.own.tiles.tile = all->tile + n;
+	op->product.own.tiles.n_tiles = all->n_tiles - n;
+}
+
+static int list_tiles(ceov_op *op)
+{
+	int r = make_tiles(op, 1, &op->product.all.tiles);
+
+	if (r || op->shape.sort != CEI_OP_GEMM_RS || op->choice.way != CEOV_WAY_SEQUENCE)
+		return r ? r : hold(op, &op->product.all);
+	split_list(op);
+	r = hold(op, &op->product.others);
+	return r ? r : hold(op, &op->product.own);
+}
+
+static int load(ceov_op *op)
+{
+	struct cei_executor *executor = &op->workspace->executor;
+	struct cei_gemm_job job;
+	uint32_t i;
+	int r;
+
+	memset(&job, 0, sizeof(job));
+	job.dtype = op->shape.dtype;
+	job.shape = op->choice.shape;
+	job.k = op->shape.k;
+	job.b_is_k_by_n = op->shape.b_is_k_by_n;
+	job.tiles = &op->product.all.tiles;
+	for (i = 0; i < CEI_GEMM_C_MAX; i++)    /* partial sums are as wide as C */
+		job.c[i].columns = op->shape.n[i < op->shape.n_products ? i : 0];
+	pthread_mutex_lock(&op->workspace->lock);
+	r = executor->ops->load(executor, &job);
+	pthread_mutex_unlock(&op->workspace->lock);
+	return r;
+}
+
+int cei_product_prepare(ceov_op *op)
+{
+	int r = list_tiles(op);
+
+	return r ? r : load(op);
+}
+
+int cei_product_list_alone(ceov_op *op, const struct cei_tile_list **ret_list)
+{
+	int r = 0;
+
+	if (!op->product.alone.tiles.n_tiles) {
+		r = make_tiles(op, 0, &op->product.alone.tiles);
+		if (!r)
+			r = hold(op, &op->product.alone);
+		if (r)
+			cei_tiles_fini(&op->product.alone.tiles);
+	}
+	if (!r)
+		*ret_list = &op->product.alone;
+	return r;
+}
+
+/* --- jobs ------------------------------------------------------------------ */
+
+struct cei_matrix cei_product_matrix(const void *base, uint64_t rows, uint64_t columns)
+{
+	struct cei_matrix matrix = { rows ? base : NULL, rows, columns };
+
+	return matrix;
+}
+
+struct cei_matrix cei_product_b(const struct cei_op_shape *shape, uint32_t i,
+				const void *base)
+{
+	return shape->b_is_k_by_n ? cei_product_matrix(base, shape->k, shape->n[i])
+				  : cei_product_matrix(base, shape->n[i], shape->k);
+}
+
+static int refuse_alone(const ceov_op *op, int r)
+{
+	const ceov_workspace *workspace = op->workspace;
+
+	return cei_raise(report_of(op), r == CEOV_PENDING ? CEOV_ERR_TIMEOUT : r, 0,
+			 "%s: runs of workspace '%s' of rank %u %s; the product cannot be "
+			 "measured", op->kind->name, workspace->name, workspace->rank,
+			 r == CEOV_PENDING ? "are not done within their deadline"
+			 : "have failed");
+}
+
+int cei_op_gemm_alone(ceov_op *op, const void *run)
+{
+	int r = cei_object_check(op, CEI_OBJECT_OP, "cei_op_gemm_alone");
+
+	if (r)
+		return r;
+	pthread_mutex_lock(&op->workspace->lock);
+	r = cei_workspace_finish(op->workspace);
+	if (r)
+		r = refuse_alone(op, r);
+	else if (op->shape.sort == CEI_OP_AG_GEMM)
+		r = cei_ag_gemm_alone(op, run);
+	else if (op->shape.sort == CEI_OP_GEMM_RS)
+		r = cei_gemm_rs_alone(op, run);
+	else
+		r = cei_raise(report_of(op), CEOV_ERR_INVALID, 0,
+			      "%s: has no product to measure", op->kind->name);
+	pthread_mutex_unlock(&op->workspace->lock);
+	return r;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_OPS_SHAPE_H
+#define CEI_OPS_SHAPE_H
+
+/* The sizes of an operator, as its creator gave them. */
+
+#include <stdint.h>
+
+#include <ceoverlap/ops.h>
+
+#include "base/site.h"
+
+enum cei_op_sort {
+	CEI_OP_AG_GEMM = 1,
+	CEI_OP_GEMM_RS,
+	CEI_OP_REDUCE_SCATTER,
+	CEI_OP_ALL_REDUCE,
+	CEI_OP_ALL_GATHER,
+	CEI_OP_ALL_TO_ALL
+};
+
+/* Every size that an op has; sums alone have counts in rows, and k and n are 0. Moves alone
+ * have bytes there, each rank's largest block, and no dtype. */
+struct cei_op_shape {
+	const char      *fault;         /* of the caller's struct; NULL: none */
+	enum cei_op_sort sort;
+	enum ceov_dtype  dtype;
+	uint32_t         n_ranks;
+	uint32_t         n_products;
+	uint64_t         rows[CEI_RANKS_MAX];
+	uint64_t         k;
+	uint64_t         n[CEOV_OP_GEMMS_MAX];
+	int              b_is_k_by_n;   /* products: see struct ceov_ag_gemm */
+	uint64_t         stride;        /* reduce-scatter: see struct ceov_reduce */
+	float            scale;         /* sums alone: likewise, and never 0 */
+	const uint64_t  *blocks;        /* all-to-all: n_ranks * n_ranks, as in struct
+					 * ceov_move; else NULL */
+};
+
+/* All-gather + GEMM and GEMM + reduce-scatter. */
+int cei_op_has_gemm(const struct cei_op_shape *shape);
+
+/* All-gather and all-to-all: there is nothing to compute. */
+int cei_op_is_move(const struct cei_op_shape *shape);
+
+/* Rows, or elements, of all ranks, and of those before one. */
+uint64_t cei_op_all_rows(const struct cei_op_shape *shape);
+uint64_t cei_op_rows_before(const struct cei_op_shape *shape, uint32_t rank);
+uint64_t cei_op_most_rows(const struct cei_op_shape *shape);
+
+/* What create and *_scratch_bytes refuse, or NULL. */
+const char *cei_op_shape_fault(const struct cei_op_shape *shape);
+
+/* Rows from the caller's struct. n_ranks above CEI_RANKS_MAX and rows NULL: a fault of
+ * the shape, which then has no rank. */
+void cei_op_take_rows(struct cei_op_shape *shape, const uint64_t *rows, uint32_t n_ranks);
+
+#endif /* CEI_OPS_SHAPE_H */
