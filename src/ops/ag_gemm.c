@@ -11,13 +11,14 @@
 
 #include "base/sized.h"
 #include "ce_engine/context.h"
+#include "ops/kinds.h"
 #include "ops/numbers.h"
 #include "ops/operands.h"
 #include "ops/run.h"
 
 static struct cei_op_shape shape_of(const struct ceov_ag_gemm *from, uint32_t n_ranks)
 {
-	struct cei_op_shape shape = { .sort = CEI_OP_AG_GEMM };
+	struct cei_op_shape shape = { .kind = &cei_ag_gemm };
 	struct ceov_ag_gemm taken;
 
 	shape.fault = cei_sized_fault(from, offsetof(struct ceov_ag_gemm, b_is_k_by_n),
@@ -182,15 +183,6 @@ static int queue_job(const struct cei_run *run)
 	return !r && !job.kept && operands->gathered ? copy_gathered(run) : r;
 }
 
-static const struct cei_op_kind kind = {
-	.sort = CEI_OP_AG_GEMM,
-	.name = "ceov_ag_gemm",
-	.scratch_bytes = scratch_bytes,
-	.build = build,
-	.job = queue_job,
-	.n_phases = 1,
-};
-
 int ceov_ag_gemm_create(ceov_workspace *workspace, const struct ceov_ag_gemm *from,
 			ceov_op **ret_op)
 {
@@ -200,8 +192,7 @@ int ceov_ag_gemm_create(ceov_workspace *workspace, const struct ceov_ag_gemm *fr
 	if (r)
 		return r;
 	shape = shape_of(from, workspace->n_ranks);
-	return cei_op_create(workspace, &kind, &shape, shape.fault ? NULL : from->tuning,
-			     ret_op);
+	return cei_op_create(workspace, &shape, shape.fault ? NULL : from->tuning, ret_op);
 }
 
 static int check_operands(const ceov_op *op, const struct ceov_ag_gemm_run *run)
@@ -233,7 +224,7 @@ int ceov_ag_gemm_run(ceov_op *op, const struct ceov_ag_gemm_run *operands)
 {
 	struct cei_run run = { .op = op, .operands = operands,
 			       .operands_bytes = sizeof(*operands) };
-	int r = cei_op_check_run(op, CEI_OP_AG_GEMM, operands, sizeof(*operands));
+	int r = cei_op_check_run(op, cei_ag_gemm.run_call, operands, sizeof(*operands));
 
 	if (!r)
 		r = check_operands(op, operands);
@@ -249,7 +240,7 @@ int cei_ag_gemm_alone(ceov_op *op, const struct ceov_ag_gemm_run *run)
 	struct cei_executor *executor = &op->workspace->executor;
 	const struct cei_tile_list *list;
 	struct cei_gemm_job job;
-	int r = cei_op_check_run(op, CEI_OP_AG_GEMM, run, sizeof(*run));
+	int r = cei_op_check_run(op, cei_ag_gemm.run_call, run, sizeof(*run));
 
 	if (!r)
 		r = check_operands(op, run);
@@ -260,3 +251,49 @@ int cei_ag_gemm_alone(ceov_op *op, const struct ceov_ag_gemm_run *run)
 	job = job_of(op, run, cei_workspace_half(op->workspace, 0), list);
 	return executor->ops->gemm(executor, run->stream, &job);
 }
+
+/* --- trials ---------------------------------------------------------------- */
+
+static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
+{
+	const struct cei_op_shape *shape = &op->shape;
+	uint32_t i;
+
+	memset(ret_sizes, 0, sizeof(*ret_sizes));
+	ret_sizes->n = shape->n_products;
+	ret_sizes->a = shape->rows[op->workspace->rank] * shape->k;
+	for (i = 0; i < shape->n_products; i++) {
+		ret_sizes->b[i] = shape->n[i] * shape->k;
+		ret_sizes->c[i] = cei_op_all_rows(shape) * shape->n[i];
+	}
+}
+
+static int trial_run(ceov_op *op, const struct cei_trial_operands *operands)
+{
+	struct ceov_ag_gemm_run run = { .struct_bytes = sizeof(run) };
+	uint32_t i;
+
+	run.stream = operands->stream;
+	run.a = operands->a;
+	for (i = 0; i < op->shape.n_products; i++) {
+		run.b[i] = operands->b[i];
+		run.c[i] = operands->c[i];
+	}
+	return ceov_ag_gemm_run(op, &run);
+}
+
+static const struct cei_op_trial trial = { .sizes = trial_sizes, .run = trial_run };
+
+/* --- the kind -------------------------------------------------------------- */
+
+const struct cei_op_kind cei_ag_gemm = {
+	.name = "ceov_ag_gemm",
+	.key = "ag_gemm",
+	.run_call = "ceov_ag_gemm_run",
+	.n_phases = 1,
+	.row_bytes = row_bytes,
+	.scratch_bytes = scratch_bytes,
+	.build = build,
+	.job = queue_job,
+	.trial = &trial,
+};

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ops/forecast.h"
+#include "ops/kind.h"
 
 #define PIECES_MAX 8u
 
@@ -27,13 +28,6 @@ struct plays {                          /* the fastest first */
 	struct play play[PLAYS_MAX];
 };
 
-struct listing {
-	const struct cei_op_shape   *shape;
-	const struct cei_rates      *rates;
-	const struct ceov_op_tuning *told;
-	struct cei_candidates       *candidates;
-};
-
 static int is_same(const struct ceov_op_tuning *x, const struct ceov_op_tuning *y)
 {
 	return x->way == y->way && x->n_pieces == y->n_pieces &&
@@ -41,22 +35,23 @@ static int is_same(const struct ceov_op_tuning *x, const struct ceov_op_tuning *
 		x->n_reduce_blocks == y->n_reduce_blocks;
 }
 
-/* Whether it has all that was told and that the op has a use for. */
-static int is_allowed(const struct listing *listing, const struct ceov_op_tuning *tuning)
+/* Whether it has all that was told. What is 0 in it its kind has no use for. */
+static int is_allowed(const struct cei_listing *listing, const struct ceov_op_tuning *tuning)
 {
 	const struct ceov_op_tuning *told = listing->told;
 
 	if ((told->way && told->way != tuning->way) ||
 	    (told->n_pieces && told->n_pieces != tuning->n_pieces))
 		return 0;
-	if (!cei_op_has_gemm(listing->shape))
-		return !told->n_reduce_blocks ||
-			told->n_reduce_blocks == tuning->n_reduce_blocks;
-	return !told->tile_rows || (told->tile_rows == tuning->tile_rows &&
-				    told->tile_columns == tuning->tile_columns);
+	if (told->n_reduce_blocks && tuning->n_reduce_blocks &&
+	    told->n_reduce_blocks != tuning->n_reduce_blocks)
+		return 0;
+	return !told->tile_rows || !tuning->tile_rows ||
+		(told->tile_rows == tuning->tile_rows &&
+		 told->tile_columns == tuning->tile_columns);
 }
 
-static void add(const struct listing *listing, const struct ceov_op_tuning *tuning)
+void cei_candidates_add(const struct cei_listing *listing, const struct ceov_op_tuning *tuning)
 {
 	struct cei_candidates *candidates = listing->candidates;
 	uint32_t i;
@@ -70,7 +65,7 @@ static void add(const struct listing *listing, const struct ceov_op_tuning *tuni
 }
 
 /* What the chooser makes of what is told, with rates that may not be the op's. */
-static struct ceov_op_tuning choose(const struct listing *listing,
+static struct ceov_op_tuning choose(const struct cei_listing *listing,
 				    const struct cei_rates *rates,
 				    const struct ceov_op_tuning *told)
 {
@@ -80,22 +75,19 @@ static struct ceov_op_tuning choose(const struct listing *listing,
 	cei_chooser_choose(listing->shape, rates, told, &choice);
 	tuning.way = choice.way;
 	tuning.n_pieces = choice.n_pieces;
-	if (cei_op_has_gemm(listing->shape)) {
-		tuning.tile_rows = choice.shape.rows;
-		tuning.tile_columns = choice.shape.columns;
-	} else {
-		tuning.n_reduce_blocks = choice.n_reduce_blocks;
-	}
+	tuning.tile_rows = choice.shape.rows;
+	tuning.tile_columns = choice.shape.columns;
+	tuning.n_reduce_blocks = choice.n_reduce_blocks;
 	return tuning;
 }
 
 /* Alone, a rank's cut makes no difference. */
-static uint32_t first_cut(const struct listing *listing)
+uint32_t cei_candidates_first_cut(const struct cei_listing *listing)
 {
 	return listing->told->n_pieces ? listing->told->n_pieces : 1;
 }
 
-static uint32_t last_cut(const struct listing *listing)
+uint32_t cei_candidates_last_cut(const struct cei_listing *listing)
 {
 	if (listing->told->n_pieces)
 		return listing->told->n_pieces;
@@ -117,17 +109,17 @@ static void insert(struct plays *plays, const struct play *play)
 	plays->n++;
 }
 
-static void play_all(const struct listing *listing, struct plays *ret_plays)
+static void play_all(const struct cei_listing *listing, struct plays *ret_plays)
 {
 	struct cei_forecast_question question = { listing->shape, listing->rates, { 0, 0 }, 0 };
 	struct play play;
-	uint32_t i;
+	uint32_t last = cei_candidates_last_cut(listing), i;
 
 	memset(ret_plays, 0, sizeof(*ret_plays));
 	if (!listing->rates->n_sms || !listing->rates->has_tiles)
 		return;
-	for (question.n_pieces = first_cut(listing); question.n_pieces <= last_cut(listing);
-	     question.n_pieces *= 2) {
+	question.n_pieces = cei_candidates_first_cut(listing);
+	for (; question.n_pieces <= last; question.n_pieces *= 2) {
 		for (i = 0; question.tile = cei_chooser_shape(listing->rates, i),
 		     question.tile.rows; i++) {
 			play.ns = cei_forecast_ns(&question);
@@ -139,7 +131,7 @@ static void play_all(const struct listing *listing, struct plays *ret_plays)
 	}
 }
 
-static void add_near(const struct listing *listing, const struct plays *plays)
+static void add_near(const struct cei_listing *listing, const struct plays *plays)
 {
 	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
 	uint32_t i;
@@ -151,22 +143,22 @@ static void add_near(const struct listing *listing, const struct plays *plays)
 		tuning.n_pieces = plays->play[i].n_pieces;
 		tuning.tile_rows = plays->play[i].tile.rows;
 		tuning.tile_columns = plays->play[i].tile.columns;
-		add(listing, &tuning);
+		cei_candidates_add(listing, &tuning);
 	}
 }
 
-static void add_sequence(const struct listing *listing)
+static void add_sequence(const struct cei_listing *listing)
 {
 	struct ceov_op_tuning told = *listing->told, tuning;
 
 	told.way = CEOV_WAY_SEQUENCE;
 	told.n_pieces = 1;
 	tuning = choose(listing, listing->rates, &told);
-	add(listing, &tuning);
+	cei_candidates_add(listing, &tuning);
 }
 
 /* Tiles of whole rows, one a piece. */
-static void add_library(const struct listing *listing, uint32_t n_pieces)
+static void add_library(const struct cei_listing *listing, uint32_t n_pieces)
 {
 	struct cei_rates rates = *listing->rates;
 	struct ceov_op_tuning told = *listing->told, tuning;
@@ -175,14 +167,14 @@ static void add_library(const struct listing *listing, uint32_t n_pieces)
 	told.way = CEOV_WAY_OVERLAP;
 	told.n_pieces = n_pieces;
 	tuning = choose(listing, &rates, &told);
-	add(listing, &tuning);
+	cei_candidates_add(listing, &tuning);
 }
 
-static void list_products(const struct listing *listing)
+static void list_products(const struct cei_listing *listing)
 {
 	const struct cei_rates *rates = listing->rates;
 	struct plays plays;
-	uint32_t n_pieces;
+	uint32_t n_pieces = cei_candidates_first_cut(listing);
 
 	play_all(listing, &plays);
 	add_near(listing, &plays);
@@ -190,29 +182,10 @@ static void list_products(const struct listing *listing)
 	if (rates->has_library && rates->has_tiles)
 		add_library(listing, plays.n ? plays.play[0].n_pieces
 				     : listing->candidates->tuning[0].n_pieces);
-	for (n_pieces = first_cut(listing); rates->has_library && !rates->has_tiles &&
-	     n_pieces <= last_cut(listing); n_pieces *= 2)
+	if (!rates->has_library || rates->has_tiles)
+		return;
+	for (; n_pieces <= cei_candidates_last_cut(listing); n_pieces *= 2)
 		add_library(listing, n_pieces);
-}
-
-/* --- sums ------------------------------------------------------------------ */
-
-/* No more blocks than 16: a sum is to leave SMs to others. */
-static void list_sums(const struct listing *listing)
-{
-	static const uint32_t blocks[] = { 16, 8 };
-	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
-	uint32_t i;
-
-	tuning.way = CEOV_WAY_OVERLAP;
-	for (tuning.n_pieces = first_cut(listing); tuning.n_pieces <= last_cut(listing);
-	     tuning.n_pieces *= 2) {
-		for (i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
-			tuning.n_reduce_blocks = listing->told->n_reduce_blocks
-				? listing->told->n_reduce_blocks : blocks[i];
-			add(listing, &tuning);
-		}
-	}
 }
 
 void cei_candidates_list(const struct cei_op_shape *shape, const struct cei_rates *rates,
@@ -220,15 +193,15 @@ void cei_candidates_list(const struct cei_op_shape *shape, const struct cei_rate
 			 struct cei_candidates *ret_candidates)
 {
 	static const struct ceov_op_tuning open = { .struct_bytes = sizeof(open) };
-	struct listing listing = { shape, rates, told ? told : &open, ret_candidates };
+	struct cei_listing listing = { shape, rates, told ? told : &open, ret_candidates };
 
 	memset(ret_candidates, 0, sizeof(*ret_candidates));
 	ret_candidates->tuning[0] = choose(&listing, rates, listing.told);
 	ret_candidates->n = 1;
 	if (cei_op_has_gemm(shape))
 		list_products(&listing);
-	else
-		list_sums(&listing);
+	else if (shape->kind->trial)
+		shape->kind->trial->candidates(&listing);
 }
 
 /* --- the hash -------------------------------------------------------------- */

@@ -28,6 +28,23 @@ void cei_candidates_list(const struct cei_op_shape *shape, const struct cei_rate
 			 const struct ceov_op_tuning *told,
 			 struct cei_candidates *ret_candidates);
 
+/* --- for kinds --- */
+
+struct cei_listing {
+	const struct cei_op_shape   *shape;
+	const struct cei_rates      *rates;
+	const struct ceov_op_tuning *told;      /* by the caller; zeros: nothing */
+	struct cei_candidates       *candidates;
+};
+
+/* Adds it, unless it is there already, lacks what was told or there is no room. */
+void cei_candidates_add(const struct cei_listing *listing,
+			const struct ceov_op_tuning *tuning);
+
+/* From the first cut to the last, each twice as many pieces as the one before. */
+uint32_t cei_candidates_first_cut(const struct cei_listing *listing);
+uint32_t cei_candidates_last_cut(const struct cei_listing *listing);
+
 /* 40 bits, never 0: equal for equal tunings, and hardly ever for others. */
 uint64_t cei_candidates_hash(const struct ceov_op_tuning *tunings, uint32_t n);
 

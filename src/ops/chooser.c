@@ -11,6 +11,7 @@
 
 #include "base/sized.h"
 #include "ops/forecast.h"
+#include "ops/kind.h"
 #include "ops/numbers.h"
 #include "ops/workspace.h"
 
@@ -22,17 +23,12 @@
 /* Of moves: what is copied within a GPU behind the last arrival takes some us then. */
 #define MOVE_PIECE_BYTES (UINT64_C(16) << 20)
 
-/* Of sums: what is left to sum when the last copy is there halves from 2 to 4; more
- * gains less than its marks cost. */
-#define SUM_PIECES_MAX  4u
-
 /* A piece of fewer rows leaves halves of tile pairs empty. */
 #define PIECE_ROWS_MIN  256u
 
 /* Rows of a tile are counted in 16 bits. */
 #define TILE_ROWS_MAX   UINT64_C(65528)
 
-#define REDUCE_BLOCKS_DEFAULT 16u
 #define REDUCE_BLOCKS_MAX     128u
 
 /* One that no kernel is for ends each list. */
@@ -92,18 +88,6 @@ const char *cei_chooser_fault(const struct ceov_op_tuning *tuning)
 
 /* --- the model ------------------------------------------------------------- */
 
-/* Bytes of one row of what moves. */
-static uint64_t row_bytes(const struct cei_op_shape *shape)
-{
-	uint64_t columns = 1;
-
-	if (cei_op_is_move(shape))
-		return 1;
-	if (cei_op_has_gemm(shape))
-		columns = shape->sort == CEI_OP_AG_GEMM ? shape->k : shape->n[0];
-	return columns * cei_number_bytes(shape->dtype);
-}
-
 static uint32_t move_pieces(uint64_t n_bytes)
 {
 	uint64_t n = n_bytes / MOVE_PIECE_BYTES;
@@ -113,18 +97,28 @@ static uint32_t move_pieces(uint64_t n_bytes)
 	return n ? (uint32_t)n : 1;
 }
 
+uint32_t cei_chooser_pieces(const struct cei_op_shape *shape, uint32_t most)
+{
+	uint64_t n = cei_op_most_rows(shape) * shape->kind->row_bytes(shape) / PIECE_BYTES_MIN;
+
+	if (n > most)
+		n = most;
+	return n ? (uint32_t)n : 1;
+}
+
 static uint32_t choose_pieces(const struct cei_op_shape *shape)
 {
 	uint64_t rows = cei_op_most_rows(shape);
-	uint64_t n = rows * row_bytes(shape) / PIECE_BYTES_MIN;
+	uint32_t n;
 
+	if (shape->kind->pieces)
+		return shape->kind->pieces(shape);
 	if (cei_op_is_move(shape))
 		return move_pieces(rows);
-	if (n > (cei_op_has_gemm(shape) ? PIECES_MAX : SUM_PIECES_MAX))
-		n = cei_op_has_gemm(shape) ? PIECES_MAX : SUM_PIECES_MAX;
-	while (n > 1 && cei_op_has_gemm(shape) && rows / n < PIECE_ROWS_MIN)
+	n = cei_chooser_pieces(shape, PIECES_MAX);
+	while (n > 1 && rows / n < PIECE_ROWS_MIN)
 		n--;
-	return n ? (uint32_t)n : 1;
+	return n;
 }
 
 static uint64_t ceiling(uint64_t n, uint64_t divisor)
@@ -207,16 +201,14 @@ static struct cei_tile_shape choose_shape(const struct cei_op_shape *shape,
 	return best;
 }
 
-/* What the busiest rank's engine moves in a run. */
-static double copy_ns(const struct cei_op_shape *shape, const struct cei_rates *rates,
-		      uint32_t n_pieces)
+double cei_chooser_copy_ns(const struct cei_choose_args *args, uint32_t n_pieces)
 {
-	uint64_t most = cei_op_most_rows(shape), n_peers = shape->n_ranks - 1;
-	double n_phases = shape->sort == CEI_OP_ALL_REDUCE ? 2 : 1;
+	const struct cei_op_shape *shape = args->shape;
+	uint64_t most_bytes = cei_op_most_rows(shape) * shape->kind->row_bytes(shape);
 
-	return n_phases * (double)n_peers *
-		((double)(most * row_bytes(shape)) / rates->copy_bytes_per_ns +
-		 n_pieces * rates->mark_ns);
+	return (double)shape->kind->n_phases * (double)(shape->n_ranks - 1) *
+		((double)most_bytes / args->rates->copy_bytes_per_ns +
+		 n_pieces * args->rates->mark_ns);
 }
 
 /* Tiles hide copies but for what comes first or last. */
@@ -229,7 +221,7 @@ static enum ceov_op_way choose_way(const struct cei_op_shape *shape,
 	double shorter = choice->gemm_ns + choice->copy_ns - longer;
 	double parts = (double)choice->n_pieces * shape->n_ranks;
 
-	if (shape->n_ranks == 1 || !cei_op_has_gemm(shape))
+	if (shape->n_ranks == 1)
 		return CEOV_WAY_OVERLAP;
 	if (choice->run_ns > 0)
 		return choice->run_ns <= longer + shorter ? CEOV_WAY_OVERLAP
@@ -290,8 +282,7 @@ static void choose_by_play(const struct cei_op_shape *shape, const struct cei_ra
 
 /* --- the reasons ----------------------------------------------------------- */
 
-static void __attribute__((format(printf, 2, 3)))
-say(struct cei_choice *choice, const char *format, ...)
+void cei_choice_say(struct cei_choice *choice, const char *format, ...)
 {
 	size_t at = strlen(choice->text);
 	va_list args;
@@ -301,39 +292,88 @@ say(struct cei_choice *choice, const char *format, ...)
 	va_end(args);
 }
 
-static const char *by(uint64_t is_set)
+const char *cei_choice_by(uint64_t is_told)
 {
-	return is_set ? "as told" : "by the model";
+	return is_told ? "as told" : "by the model";
 }
 
-static void explain(const struct cei_op_shape *shape, const struct cei_rates *rates,
-		    const struct ceov_op_tuning *told, struct cei_choice *choice)
+void cei_choice_say_way(const struct cei_choose_args *args, struct cei_choice *choice)
 {
-	uint64_t bytes = cei_op_most_rows(shape) * row_bytes(shape);
+	cei_choice_say(choice, "way: %s (%s)\n",
+		       choice->way == CEOV_WAY_OVERLAP ? "overlap" : "sequence",
+		       cei_choice_by(args->told->way));
+}
 
-	if (!cei_op_is_move(shape))
-		say(choice, "way: %s (%s)\n",
-		    choice->way == CEOV_WAY_OVERLAP ? "overlap" : "sequence", by(told->way));
-	say(choice, "pieces: %u of at most %llu bytes (%s)\n", choice->n_pieces,
-	    (unsigned long long)ceiling(bytes, choice->n_pieces), by(told->n_pieces));
-	if (cei_op_has_gemm(shape))
-		say(choice, "tiles: %ux%u, %llu of them (%s)%s\n", choice->shape.rows,
-		    choice->shape.columns,
-		    (unsigned long long)count_tiles(shape, choice->n_pieces, choice->shape,
-						    rates->pair), by(told->tile_rows),
-		    shape->b_is_k_by_n ? ", B is k x n" : "");
-	else if (!cei_op_is_move(shape))
-		say(choice, "blocks that sum: %u (%s)\n", choice->n_reduce_blocks,
-		    by(told->n_reduce_blocks));
-	if (!rates->n_sms)
-		say(choice, "expected: nothing, the host computes\n");
+void cei_choice_say_pieces(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	const struct cei_op_shape *shape = args->shape;
+	uint64_t bytes = cei_op_most_rows(shape) * shape->kind->row_bytes(shape);
+
+	cei_choice_say(choice, "pieces: %u of at most %llu bytes (%s)\n", choice->n_pieces,
+		       (unsigned long long)ceiling(bytes, choice->n_pieces),
+		       cei_choice_by(args->told->n_pieces));
+}
+
+static void explain_product(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	const struct cei_op_shape *shape = args->shape;
+	uint64_t n_tiles = count_tiles(shape, choice->n_pieces, choice->shape, args->rates->pair);
+
+	cei_choice_say_way(args, choice);
+	cei_choice_say_pieces(args, choice);
+	cei_choice_say(choice, "tiles: %ux%u, %llu of them (%s)%s\n", choice->shape.rows,
+		       choice->shape.columns, (unsigned long long)n_tiles,
+		       cei_choice_by(args->told->tile_rows),
+		       shape->b_is_k_by_n ? ", B is k x n" : "");
+}
+
+static void explain(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	if (args->shape->kind->explain)
+		args->shape->kind->explain(args, choice);
+	else if (cei_op_has_gemm(args->shape))
+		explain_product(args, choice);
 	else
-		say(choice, "expected: product %.1f us, copies %.1f us",
-		    choice->gemm_ns / 1e3, choice->copy_ns / 1e3);
-	if (rates->n_sms && choice->run_ns > 0 && choice->way == CEOV_WAY_OVERLAP)
-		say(choice, ", together %.1f us", choice->run_ns / 1e3);
-	if (rates->n_sms)
-		say(choice, "\n");
+		cei_choice_say_pieces(args, choice);
+	if (!args->rates->n_sms) {
+		cei_choice_say(choice, "expected: nothing, the host computes\n");
+		return;
+	}
+	cei_choice_say(choice, "expected: product %.1f us, copies %.1f us",
+		       choice->gemm_ns / 1e3, choice->copy_ns / 1e3);
+	if (choice->run_ns > 0 && choice->way == CEOV_WAY_OVERLAP)
+		cei_choice_say(choice, ", together %.1f us", choice->run_ns / 1e3);
+	cei_choice_say(choice, "\n");
+}
+
+/* --- the choice ------------------------------------------------------------ */
+
+static void choose_product(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	const struct cei_op_shape *shape = args->shape;
+	const struct ceov_op_tuning *told = args->told;
+	const struct cei_rates *rates = args->rates;
+
+	if (choice->way == CEOV_WAY_SEQUENCE)
+		choice->n_pieces = 1;
+	choice->shape.rows = told->tile_rows;
+	choice->shape.columns = told->tile_columns;
+	if (!told->tile_rows)
+		choice->shape = choose_shape(shape, rates, choice->n_pieces);
+	choice->gemm_ns = gemm_ns(shape, rates, choice->n_pieces, choice->shape);
+	if (rates->n_sms && rates->has_tiles && shape->n_ranks > 1 &&
+	    told->way != CEOV_WAY_SEQUENCE)
+		choose_by_play(shape, rates, told, choice);
+	choice->copy_ns = cei_chooser_copy_ns(args, choice->n_pieces);
+	if (choice->way == CEOV_WAY_CHOOSE && told->n_pieces > 1)
+		choice->way = CEOV_WAY_OVERLAP; /* a sequence has one */
+	if (choice->way == CEOV_WAY_CHOOSE)
+		choice->way = choose_way(shape, choice, rates);
+	if (choice->way != CEOV_WAY_SEQUENCE)
+		return;
+	choice->n_pieces = 1;
+	if (rates->has_library && !told->tile_rows)
+		choice->shape = whole_rows(shape, 1);
 }
 
 void cei_chooser_choose(const struct cei_op_shape *shape, const struct cei_rates *rates,
@@ -341,35 +381,20 @@ void cei_chooser_choose(const struct cei_op_shape *shape, const struct cei_rates
 			struct cei_choice *ret_choice)
 {
 	static const struct ceov_op_tuning open = { .struct_bytes = sizeof(open) };
-	const struct ceov_op_tuning *told = tuning ? tuning : &open;
+	struct cei_choose_args args = { shape, rates, tuning ? tuning : &open };
 	struct cei_choice choice;
 
 	memset(&choice, 0, sizeof(choice));
-	choice.n_reduce_blocks = told->n_reduce_blocks ? told->n_reduce_blocks
-		: REDUCE_BLOCKS_DEFAULT;
-	choice.n_pieces = told->n_pieces ? told->n_pieces : choose_pieces(shape);
-	if (told->way == CEOV_WAY_SEQUENCE && cei_op_has_gemm(shape))
-		choice.n_pieces = 1;
-	choice.shape.rows = told->tile_rows;
-	choice.shape.columns = told->tile_columns;
-	if (cei_op_has_gemm(shape) && !told->tile_rows)
-		choice.shape = choose_shape(shape, rates, choice.n_pieces);
-	if (cei_op_has_gemm(shape))
-		choice.gemm_ns = gemm_ns(shape, rates, choice.n_pieces, choice.shape);
-	choice.way = told->way;
-	if (cei_op_has_gemm(shape) && rates->n_sms && rates->has_tiles && shape->n_ranks > 1 &&
-	    told->way != CEOV_WAY_SEQUENCE)
-		choose_by_play(shape, rates, told, &choice);
-	choice.copy_ns = copy_ns(shape, rates, choice.n_pieces);
-	if (choice.way == CEOV_WAY_CHOOSE && told->n_pieces > 1)
-		choice.way = CEOV_WAY_OVERLAP;  /* a sequence has one */
+	choice.n_pieces = args.told->n_pieces ? args.told->n_pieces : choose_pieces(shape);
+	choice.way = args.told->way;
+	if (shape->kind->choose)
+		shape->kind->choose(&args, &choice);
+	else if (cei_op_has_gemm(shape))
+		choose_product(&args, &choice);
+	else
+		choice.copy_ns = cei_chooser_copy_ns(&args, choice.n_pieces);
 	if (choice.way == CEOV_WAY_CHOOSE)
-		choice.way = choose_way(shape, &choice, rates);
-	if (choice.way == CEOV_WAY_SEQUENCE && cei_op_has_gemm(shape)) {
-		choice.n_pieces = 1;
-		if (rates->has_library && !told->tile_rows)
-			choice.shape = whole_rows(shape, 1);
-	}
-	explain(shape, rates, told, &choice);
+		choice.way = CEOV_WAY_OVERLAP;
+	explain(&args, &choice);
 	*ret_choice = choice;
 }

@@ -48,6 +48,12 @@ struct cei_choice {
 	char                  text[CEI_CHOICE_TEXT_BYTES]; /* why; lines */
 };
 
+struct cei_choose_args {
+	const struct cei_op_shape   *shape;
+	const struct cei_rates      *rates;
+	const struct ceov_op_tuning *told;      /* by the caller; zeros: nothing */
+};
+
 /* What tuning sets is taken, the rest is found by the model. tuning may be NULL; it
  * has passed cei_chooser_fault(). */
 void cei_chooser_choose(const struct cei_op_shape *shape, const struct cei_rates *rates,
@@ -60,5 +66,24 @@ const char *cei_chooser_fault(const struct ceov_op_tuning *tuning);
 
 /* The i-th of the small tiles to choose from, or 0 x 0: no more. */
 struct cei_tile_shape cei_chooser_shape(const struct cei_rates *rates, uint32_t i);
+
+/* --- for kinds --- */
+
+/* Pieces of at least 4 MiB, of what moves to one rank; at least 1. */
+uint32_t cei_chooser_pieces(const struct cei_op_shape *shape, uint32_t most);
+
+/* How long all copies of the busiest rank take in a run. */
+double cei_chooser_copy_ns(const struct cei_choose_args *args, uint32_t n_pieces);
+
+/* Adds to the choice's text. */
+void cei_choice_say(struct cei_choice *choice, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* The lines of the way and of the cut, which are told by the caller or chosen. */
+void cei_choice_say_way(const struct cei_choose_args *args, struct cei_choice *choice);
+void cei_choice_say_pieces(const struct cei_choose_args *args, struct cei_choice *choice);
+
+/* "as told", or "by the model". */
+const char *cei_choice_by(uint64_t is_told);
 
 #endif /* CEI_CHOOSER_H */

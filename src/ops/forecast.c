@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/kinds.h"
 #include "ops/numbers.h"
 #include "ops/workspace.h"
 
@@ -192,7 +193,7 @@ double cei_forecast_ns(const struct cei_forecast_question *question)
 
 	if (!begin(&play, question))
 		return -1;
-	return question->shape->sort == CEI_OP_AG_GEMM ? play_gather(&play)
+	return question->shape->kind == &cei_ag_gemm ? play_gather(&play)
 						       : play_scatter(&play);
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/sized.h"
 #include "ce_engine/context.h"
+#include "ops/kinds.h"
 #include "ops/numbers.h"
 #include "ops/operands.h"
 #include "ops/run.h"
@@ -23,7 +24,7 @@
 
 static struct cei_op_shape shape_of(const struct ceov_gemm_rs *from, uint32_t n_ranks)
 {
-	struct cei_op_shape shape = { .sort = CEI_OP_GEMM_RS, .n_products = 1 };
+	struct cei_op_shape shape = { .kind = &cei_gemm_rs, .n_products = 1 };
 	struct ceov_gemm_rs taken;
 
 	shape.fault = cei_sized_fault(from, offsetof(struct ceov_gemm_rs, b_is_k_by_n),
@@ -182,15 +183,6 @@ static int queue_job(const struct cei_run *run)
 	return executor->ops->gemm(executor, run->stream, &job);
 }
 
-static const struct cei_op_kind kind = {
-	.sort = CEI_OP_GEMM_RS,
-	.name = "ceov_gemm_rs",
-	.scratch_bytes = scratch_bytes,
-	.build = build,
-	.job = queue_job,
-	.n_phases = 1,
-};
-
 int ceov_gemm_rs_create(ceov_workspace *workspace, const struct ceov_gemm_rs *from,
 			ceov_op **ret_op)
 {
@@ -200,8 +192,7 @@ int ceov_gemm_rs_create(ceov_workspace *workspace, const struct ceov_gemm_rs *fr
 	if (r)
 		return r;
 	shape = shape_of(from, workspace->n_ranks);
-	return cei_op_create(workspace, &kind, &shape, shape.fault ? NULL : from->tuning,
-			     ret_op);
+	return cei_op_create(workspace, &shape, shape.fault ? NULL : from->tuning, ret_op);
 }
 
 static int check_operands(const ceov_op *op, const struct ceov_gemm_rs_run *run)
@@ -222,7 +213,7 @@ int ceov_gemm_rs_run(ceov_op *op, const struct ceov_gemm_rs_run *operands)
 {
 	struct cei_run run = { .op = op, .operands = operands,
 			       .operands_bytes = sizeof(*operands) };
-	int r = cei_op_check_run(op, CEI_OP_GEMM_RS, operands, sizeof(*operands));
+	int r = cei_op_check_run(op, cei_gemm_rs.run_call, operands, sizeof(*operands));
 
 	if (!r)
 		r = check_operands(op, operands);
@@ -237,7 +228,7 @@ int cei_gemm_rs_alone(ceov_op *op, const struct ceov_gemm_rs_run *run)
 	struct cei_executor *executor = &op->workspace->executor;
 	const struct cei_tile_list *list;
 	struct cei_gemm_job job;
-	int r = cei_op_check_run(op, CEI_OP_GEMM_RS, run, sizeof(*run));
+	int r = cei_op_check_run(op, cei_gemm_rs.run_call, run, sizeof(*run));
 
 	if (!r)
 		r = check_operands(op, run);
@@ -248,3 +239,43 @@ int cei_gemm_rs_alone(ceov_op *op, const struct ceov_gemm_rs_run *run)
 	job = job_of(op, run, cei_workspace_half(op->workspace, 0), list);
 	return executor->ops->gemm(executor, run->stream, &job);
 }
+
+/* --- trials ---------------------------------------------------------------- */
+
+static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
+{
+	const struct cei_op_shape *shape = &op->shape;
+
+	memset(ret_sizes, 0, sizeof(*ret_sizes));
+	ret_sizes->n = 1;
+	ret_sizes->a = cei_op_all_rows(shape) * shape->k;
+	ret_sizes->b[0] = shape->n[0] * shape->k;
+	ret_sizes->c[0] = shape->rows[op->workspace->rank] * shape->n[0];
+}
+
+static int trial_run(ceov_op *op, const struct cei_trial_operands *operands)
+{
+	struct ceov_gemm_rs_run run = { .struct_bytes = sizeof(run) };
+
+	run.stream = operands->stream;
+	run.a = operands->a;
+	run.b = operands->b[0];
+	run.c = operands->c[0];
+	return ceov_gemm_rs_run(op, &run);
+}
+
+static const struct cei_op_trial trial = { .sizes = trial_sizes, .run = trial_run };
+
+/* --- the kind -------------------------------------------------------------- */
+
+const struct cei_op_kind cei_gemm_rs = {
+	.name = "ceov_gemm_rs",
+	.key = "gemm_rs",
+	.run_call = "ceov_gemm_rs_run",
+	.n_phases = 1,
+	.row_bytes = row_bytes,
+	.scratch_bytes = scratch_bytes,
+	.build = build,
+	.job = queue_job,
+	.trial = &trial,
+};

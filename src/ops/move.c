@@ -17,6 +17,7 @@
 
 #include "base/sized.h"
 #include "ce_engine/context.h"
+#include "ops/kinds.h"
 #include "ops/operands.h"
 #include "ops/run.h"
 
@@ -27,17 +28,17 @@
 
 /* --- shapes ---------------------------------------------------------------- */
 
-static struct cei_op_shape shape_of(const struct ceov_move *from, enum cei_op_sort sort,
+static struct cei_op_shape shape_of(const struct ceov_move *from, const struct cei_op_kind *kind,
 				    uint32_t n_ranks)
 {
-	struct cei_op_shape shape = { .sort = sort };
+	struct cei_op_shape shape = { .kind = kind };
 	uint64_t largest[CEI_RANKS_MAX] = { 0 };
 	uint32_t i;
 
 	shape.fault = cei_sized_fault(from, sizeof(*from), sizeof(*from));
 	if (shape.fault || !from->bytes || n_ranks > CEI_RANKS_MAX)
 		return shape;
-	if (sort == CEI_OP_ALL_GATHER) {
+	if (kind == &cei_all_gather) {
 		cei_op_take_rows(&shape, from->bytes, n_ranks);
 		return shape;
 	}
@@ -47,6 +48,13 @@ static struct cei_op_shape shape_of(const struct ceov_move *from, enum cei_op_so
 	cei_op_take_rows(&shape, largest, n_ranks);
 	shape.blocks = from->bytes;
 	return shape;
+}
+
+/* Rows are bytes. */
+static uint64_t row_bytes(const struct cei_op_shape *shape)
+{
+	(void)shape;
+	return 1;
 }
 
 static uint64_t block_bytes(const struct cei_op_shape *shape, uint32_t source,
@@ -79,14 +87,14 @@ static uint64_t leaves_at(const struct cei_op_shape *shape, uint32_t source, uin
 	uint64_t sum = 0;
 	uint32_t i;
 
-	for (i = 0; i < target && shape->sort == CEI_OP_ALL_TO_ALL; i++)
+	for (i = 0; i < target && shape->kind == &cei_all_to_all; i++)
 		sum += block_bytes(shape, source, i);
 	return sum;
 }
 
 static uint64_t leaving_bytes(const struct cei_op_shape *shape, uint32_t source)
 {
-	return shape->sort == CEI_OP_ALL_GATHER ? shape->rows[source]
+	return shape->kind == &cei_all_gather ? shape->rows[source]
 		: leaves_at(shape, source, shape->n_ranks);
 }
 
@@ -120,22 +128,22 @@ static uint64_t scratch_bytes(const struct cei_op_shape *shape)
 	return most;
 }
 
-static uint64_t scratch_for(const struct ceov_move *from, enum cei_op_sort sort,
+static uint64_t scratch_for(const struct ceov_move *from, const struct cei_op_kind *kind,
 			    uint32_t n_ranks)
 {
-	struct cei_op_shape shape = shape_of(from, sort, n_ranks);
+	struct cei_op_shape shape = shape_of(from, kind, n_ranks);
 
 	return cei_op_shape_fault(&shape) ? 0 : scratch_bytes(&shape);
 }
 
 uint64_t ceov_all_gather_scratch_bytes(const struct ceov_move *from, uint32_t n_ranks)
 {
-	return scratch_for(from, CEI_OP_ALL_GATHER, n_ranks);
+	return scratch_for(from, &cei_all_gather, n_ranks);
 }
 
 uint64_t ceov_all_to_all_scratch_bytes(const struct ceov_move *from, uint32_t n_ranks)
 {
-	return scratch_for(from, CEI_OP_ALL_TO_ALL, n_ranks);
+	return scratch_for(from, &cei_all_to_all, n_ranks);
 }
 
 /* --- pieces ---------------------------------------------------------------- */
@@ -286,22 +294,26 @@ static int queue_job(const struct cei_run *run)
 	return r ? r : await_sent(run);
 }
 
-static const struct cei_op_kind all_gather = {
-	.sort = CEI_OP_ALL_GATHER,
+const struct cei_op_kind cei_all_gather = {
 	.name = "ceov_all_gather",
+	.key = "all_gather",
+	.run_call = "ceov_move_run",
+	.n_phases = 1,
+	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
 	.build = build,
 	.job = queue_job,
-	.n_phases = 1,
 };
 
-static const struct cei_op_kind all_to_all = {
-	.sort = CEI_OP_ALL_TO_ALL,
+const struct cei_op_kind cei_all_to_all = {
 	.name = "ceov_all_to_all",
+	.key = "all_to_all",
+	.run_call = "ceov_move_run",
+	.n_phases = 1,
+	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
 	.build = build,
 	.job = queue_job,
-	.n_phases = 1,
 };
 
 /* --- creation -------------------------------------------------------------- */
@@ -334,11 +346,11 @@ static int create(ceov_workspace *workspace, const struct cei_op_kind *kind,
 
 	if (r)
 		return r;
-	shape = shape_of(from, kind->sort, workspace->n_ranks);
+	shape = shape_of(from, kind, workspace->n_ranks);
 	r = keep_blocks(workspace, &shape, &blocks);
 	if (!r)
-		r = cei_op_create(workspace, kind, &shape,
-				  shape.fault ? NULL : from->tuning, ret_op);
+		r = cei_op_create(workspace, &shape, shape.fault ? NULL : from->tuning,
+				  ret_op);
 	if (r)
 		free(blocks);
 	else
@@ -349,13 +361,13 @@ static int create(ceov_workspace *workspace, const struct cei_op_kind *kind,
 int ceov_all_gather_create(ceov_workspace *workspace, const struct ceov_move *from,
 			   ceov_op **ret_op)
 {
-	return create(workspace, &all_gather, from, ret_op);
+	return create(workspace, &cei_all_gather, from, ret_op);
 }
 
 int ceov_all_to_all_create(ceov_workspace *workspace, const struct ceov_move *from,
 			   ceov_op **ret_op)
 {
-	return create(workspace, &all_to_all, from, ret_op);
+	return create(workspace, &cei_all_to_all, from, ret_op);
 }
 
 /* --- runs ------------------------------------------------------------------ */
@@ -366,7 +378,7 @@ static int is_in_place(const ceov_op *op, const struct ceov_move_run *run)
 {
 	uint32_t own = op->workspace->rank;
 
-	return op->shape.sort == CEI_OP_ALL_GATHER && (uintptr_t)run->source ==
+	return op->kind == &cei_all_gather && (uintptr_t)run->source ==
 		(uintptr_t)run->target + arrives_at(&op->shape, own, own);
 }
 
@@ -386,7 +398,7 @@ int ceov_move_run(ceov_op *op, const struct ceov_move_run *operands)
 {
 	struct cei_run run = { .op = op, .operands = operands,
 			       .operands_bytes = sizeof(*operands) };
-	int r = cei_op_check_run(op, CEI_OP_ALL_GATHER, operands, sizeof(*operands));
+	int r = cei_op_check_run(op, cei_all_gather.run_call, operands, sizeof(*operands));
 
 	if (!r)
 		r = check_operands(op, operands);

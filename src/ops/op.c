@@ -156,10 +156,10 @@ static void refine(ceov_op *op, const struct cei_rates *rates)
 	op->is_tuned = 1;
 }
 
-static int check_create(const ceov_workspace *workspace, const struct cei_op_kind *kind,
-			const struct cei_op_shape *shape,
+static int check_create(const ceov_workspace *workspace, const struct cei_op_shape *shape,
 			const struct ceov_op_tuning *tuning, const struct cei_rates *rates)
 {
+	const struct cei_op_kind *kind = shape->kind;
 	const char *fault = cei_op_shape_fault(shape);
 	uint64_t needed;
 
@@ -181,17 +181,17 @@ static int check_create(const ceov_workspace *workspace, const struct cei_op_kin
 			 kind->name);
 }
 
-int cei_op_create(ceov_workspace *workspace, const struct cei_op_kind *kind,
-		  const struct cei_op_shape *shape, const struct ceov_op_tuning *tuning,
-		  ceov_op **ret_op)
+int cei_op_create(ceov_workspace *workspace, const struct cei_op_shape *shape,
+		  const struct ceov_op_tuning *tuning, ceov_op **ret_op)
 {
+	const struct cei_op_kind *kind = shape->kind;
 	struct cei_rates rates = cei_op_rates(workspace);
 	ceov_op *op;
 	int r;
 
 	if (!ret_op)
 		return refuse(workspace, kind, "no ret_op");
-	r = check_create(workspace, kind, shape, tuning, &rates);
+	r = check_create(workspace, shape, tuning, &rates);
 	if (r)
 		return r;
 	op = calloc(1, sizeof(*op));

@@ -4,38 +4,19 @@
 #define CEI_OP_H
 
 /*
- * What all operators have in common. A kind (ag_gemm.c, gemm_rs.c, reduce.c, move.c) says
- * how much scratch a shape needs, which transfers its phases have, and what job a run
- * queues; op.c makes, explains and releases; run.c makes runs.
+ * What all operators have in common: op.c makes, explains and releases them, run.c makes
+ * their runs. What differs is in their kinds: kind.h.
  */
 
 #include <stdint.h>
 
 #include "ce_engine/object.h"
-#include "ops/chooser.h"
 #include "ops/executor.h"
+#include "ops/kind.h"
 #include "ops/phase.h"
 #include "ops/product.h"
 #include "ops/tunings.h"
 #include "ops/workspace.h"
-
-struct cei_run;
-
-struct cei_op_kind {
-	enum cei_op_sort sort;
-	const char      *name;          /* the public noun, for messages */
-
-	/* Of one half. The shape has no fault. */
-	uint64_t (*scratch_bytes)(const struct cei_op_shape *shape);
-
-	/* Adds the phases' transfers. Phases are open. */
-	int      (*build)(ceov_op *op);
-
-	/* Queues what computes, after the launches. */
-	int      (*job)(const struct cei_run *run);
-
-	uint32_t n_phases;
-};
 
 struct ceov_op {
 	struct cei_object         object;
@@ -52,19 +33,13 @@ struct ceov_op {
 						 * op. Or NULL */
 };
 
-/* What is refused of moves alone (move.c), and of the stride and scale of sums
- * alone (reduce.c). */
+/* What is refused of moves alone (move.c). */
 const char *cei_move_fault(const struct cei_op_shape *shape);
-const char *cei_reduce_fault(const struct cei_op_shape *shape);
-
-/* Of sums alone: elements of source, from the first part's begin to the last one's end. */
-uint64_t cei_reduce_source(const struct cei_op_shape *shape);
 
 /* The common part of ceov_*_create(); workspace has passed its checks and tuning may be
  * NULL. Releases what it made on failure. */
-int  cei_op_create(ceov_workspace *workspace, const struct cei_op_kind *kind,
-		   const struct cei_op_shape *shape, const struct ceov_op_tuning *tuning,
-		   ceov_op **ret_op);
+int  cei_op_create(ceov_workspace *workspace, const struct cei_op_shape *shape,
+		   const struct ceov_op_tuning *tuning, ceov_op **ret_op);
 
 /* Whether a caller leaves everything to the chooser. tuning may be NULL. */
 int  cei_op_says_nothing(const struct ceov_op_tuning *tuning);

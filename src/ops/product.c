@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ce_engine/context.h"
+#include "ops/kinds.h"
 #include "ops/run.h"
 
 static struct cei_report *report_of(const ceov_op *op)
@@ -50,7 +51,7 @@ static int make_tiles(const ceov_op *op, int waits, struct cei_tiles *tiles)
 	question.shape = op->choice.shape;
 	question.pair = executor->ops->pair(executor, op->choice.shape);
 	question.waits = waits;
-	question.scatters = op->shape.sort == CEI_OP_GEMM_RS;
+	question.scatters = op->kind == &cei_gemm_rs;
 	r = cei_tiles_init(tiles, &question);
 	return r ? cei_raise(report_of(op), r, 0, "%s: rank %u: no tiles of %u x %u can be "
 			     "listed for this shape: %s", op->kind->name,
@@ -85,7 +86,7 @@ static int list_tiles(ceov_op *op)
 {
 	int r = make_tiles(op, 1, &op->product.all.tiles);
 
-	if (r || op->shape.sort != CEI_OP_GEMM_RS || op->choice.way != CEOV_WAY_SEQUENCE)
+	if (r || op->kind != &cei_gemm_rs || op->choice.way != CEOV_WAY_SEQUENCE)
 		return r ? r : hold(op, &op->product.all);
 	split_list(op);
 	r = hold(op, &op->product.others);
@@ -173,9 +174,9 @@ int cei_op_gemm_alone(ceov_op *op, const void *run)
 	r = cei_workspace_finish(op->workspace);
 	if (r)
 		r = refuse_alone(op, r);
-	else if (op->shape.sort == CEI_OP_AG_GEMM)
+	else if (op->kind == &cei_ag_gemm)
 		r = cei_ag_gemm_alone(op, run);
-	else if (op->shape.sort == CEI_OP_GEMM_RS)
+	else if (op->kind == &cei_gemm_rs)
 		r = cei_gemm_rs_alone(op, run);
 	else
 		r = cei_raise(report_of(op), CEOV_ERR_INVALID, 0,

@@ -17,18 +17,25 @@
 
 #include "base/sized.h"
 #include "ce_engine/context.h"
+#include "ops/kinds.h"
 #include "ops/numbers.h"
 #include "ops/operands.h"
 #include "ops/run.h"
 
 #define ELEMENT_STEP        8u
+
+/* What is left to sum when the last copy is there halves from 2 to 4 pieces; more gain less
+ * than their marks cost. */
+#define PIECES_MAX          4u
+
+#define BLOCKS_DEFAULT      16u
 #define GATHER_ALIGN_BYTES  256u
 #define STRIDE_MAX          (UINT64_C(1) << 40) /* 64 of them, in bytes, fit 64 bits */
 
-static struct cei_op_shape shape_of(const struct ceov_reduce *from, enum cei_op_sort sort,
+static struct cei_op_shape shape_of(const struct ceov_reduce *from, const struct cei_op_kind *kind,
 				    uint32_t n_ranks)
 {
-	struct cei_op_shape shape = { .sort = sort, .scale = 1 };
+	struct cei_op_shape shape = { .kind = kind, .scale = 1 };
 	struct ceov_reduce taken;
 
 	shape.fault = cei_sized_fault(from, offsetof(struct ceov_reduce, stride),
@@ -44,16 +51,21 @@ static struct cei_op_shape shape_of(const struct ceov_reduce *from, enum cei_op_
 	return shape;
 }
 
+static uint64_t row_bytes(const struct cei_op_shape *shape)
+{
+	return cei_number_bytes(shape->dtype);
+}
+
 static uint64_t bytes_of(const struct cei_op_shape *shape, uint64_t n_elements)
 {
-	return n_elements * cei_number_bytes(shape->dtype);
+	return n_elements * row_bytes(shape);
 }
 
 static const char *stride_fault(const struct cei_op_shape *shape)
 {
 	if (!shape->stride)
 		return NULL;
-	if (shape->sort != CEI_OP_REDUCE_SCATTER)
+	if (shape->kind != &cei_reduce_scatter)
 		return "stride must be 0: only a reduce-scatter takes one";
 	if (shape->stride % ELEMENT_STEP || shape->stride < cei_op_most_rows(shape))
 		return "stride must be 0, or a multiple of 8 and no less than the largest "
@@ -67,15 +79,19 @@ static const char *scale_fault(const struct cei_op_shape *shape)
 {
 	if (!isfinite(shape->scale))
 		return "scale must be finite; 0 or 1 where sums are wanted as they are";
-	if (shape->sort != CEI_OP_REDUCE_SCATTER && shape->scale != 1)
+	if (shape->kind != &cei_reduce_scatter && shape->scale != 1)
 		return "scale must be 0 or 1: only a reduce-scatter takes another one";
 	return NULL;
 }
 
-const char *cei_reduce_fault(const struct cei_op_shape *shape)
+static const char *fault_of(const struct cei_op_shape *shape)
 {
-	const char *fault = stride_fault(shape);
+	const char *fault = cei_op_dtype_fault(shape);
 
+	if (!fault)
+		fault = cei_op_rows_fault(shape, CEI_ELEMENTS_MAX, ELEMENT_STEP);
+	if (!fault)
+		fault = stride_fault(shape);
 	return fault ? fault : scale_fault(shape);
 }
 
@@ -85,7 +101,8 @@ static uint64_t part_at(const struct cei_op_shape *shape, uint32_t rank)
 	return shape->stride ? rank * shape->stride : cei_op_rows_before(shape, rank);
 }
 
-uint64_t cei_reduce_source(const struct cei_op_shape *shape)
+/* Elements of source, from the first part's begin to the last one's end. */
+static uint64_t source_elements(const struct cei_op_shape *shape)
 {
 	uint32_t last = shape->n_ranks - 1;
 
@@ -104,27 +121,27 @@ static uint64_t gather_at(const struct cei_op_shape *shape)
 
 static uint64_t scratch_bytes(const struct cei_op_shape *shape)
 {
-	if (shape->sort == CEI_OP_REDUCE_SCATTER)
+	if (shape->kind == &cei_reduce_scatter)
 		return gather_at(shape);
 	return gather_at(shape) + bytes_of(shape, cei_op_all_rows(shape));
 }
 
-static uint64_t scratch_for(const struct ceov_reduce *from, enum cei_op_sort sort,
+static uint64_t scratch_for(const struct ceov_reduce *from, const struct cei_op_kind *kind,
 			    uint32_t n_ranks)
 {
-	struct cei_op_shape shape = shape_of(from, sort, n_ranks);
+	struct cei_op_shape shape = shape_of(from, kind, n_ranks);
 
 	return cei_op_shape_fault(&shape) ? 0 : scratch_bytes(&shape);
 }
 
 uint64_t ceov_reduce_scatter_scratch_bytes(const struct ceov_reduce *from, uint32_t n_ranks)
 {
-	return scratch_for(from, CEI_OP_REDUCE_SCATTER, n_ranks);
+	return scratch_for(from, &cei_reduce_scatter, n_ranks);
 }
 
 uint64_t ceov_all_reduce_scratch_bytes(const struct ceov_reduce *from, uint32_t n_ranks)
 {
-	return scratch_for(from, CEI_OP_ALL_REDUCE, n_ranks);
+	return scratch_for(from, &cei_all_reduce, n_ranks);
 }
 
 /* Elements of each piece of a part, as reduce.h has it; never 0. */
@@ -220,7 +237,7 @@ static int send_pieces(ceov_op *op, int (*send)(ceov_op *op, uint32_t target,
 
 static int has_absent_peers(const ceov_op *op)
 {
-	return op->shape.sort == CEI_OP_REDUCE_SCATTER;
+	return op->kind == &cei_reduce_scatter;
 }
 
 /*
@@ -236,7 +253,7 @@ static int build_first(ceov_op *op)
 	struct cei_phase *phase = &op->phases[0];
 	uint32_t rank = workspace->rank, peer;
 	int r = cei_phase_open(phase, op->workspace,
-			       bytes_of(&op->shape, cei_reduce_source(&op->shape)));
+			       bytes_of(&op->shape, source_elements(&op->shape)));
 
 	if (r || workspace->n_ranks == 1)
 		return r;
@@ -279,7 +296,7 @@ static int build(ceov_op *op)
 {
 	int r = build_first(op);
 
-	return r || op->shape.sort == CEI_OP_REDUCE_SCATTER ? r : build_second(op);
+	return r || op->kind == &cei_reduce_scatter ? r : build_second(op);
 }
 
 /* --- what computes --------------------------------------------------------- */
@@ -290,7 +307,7 @@ static int queue_job(const struct cei_run *run)
 	const ceov_op *op = run->op;
 	const struct cei_op_shape *shape = &op->shape;
 	struct cei_executor *executor = &op->workspace->executor;
-	int is_all = shape->sort == CEI_OP_ALL_REDUCE;
+	int is_all = shape->kind == &cei_all_reduce;
 	uint64_t pieces[CEI_RANKS_MAX];
 	struct cei_reduce_job job;
 	uint32_t i;
@@ -320,24 +337,6 @@ static int queue_job(const struct cei_run *run)
 	return executor->ops->reduce(executor, run->stream, &job);
 }
 
-static const struct cei_op_kind reduce_scatter = {
-	.sort = CEI_OP_REDUCE_SCATTER,
-	.name = "ceov_reduce_scatter",
-	.scratch_bytes = scratch_bytes,
-	.build = build,
-	.job = queue_job,
-	.n_phases = 1,
-};
-
-static const struct cei_op_kind all_reduce = {
-	.sort = CEI_OP_ALL_REDUCE,
-	.name = "ceov_all_reduce",
-	.scratch_bytes = scratch_bytes,
-	.build = build,
-	.job = queue_job,
-	.n_phases = 2,
-};
-
 static int create(ceov_workspace *workspace, const struct cei_op_kind *kind,
 		  const struct ceov_reduce *from, ceov_op **ret_op)
 {
@@ -346,21 +345,60 @@ static int create(ceov_workspace *workspace, const struct cei_op_kind *kind,
 
 	if (r)
 		return r;
-	shape = shape_of(from, kind->sort, workspace->n_ranks);
-	return cei_op_create(workspace, kind, &shape, shape.fault ? NULL : from->tuning,
-			     ret_op);
+	shape = shape_of(from, kind, workspace->n_ranks);
+	return cei_op_create(workspace, &shape, shape.fault ? NULL : from->tuning, ret_op);
 }
 
 int ceov_reduce_scatter_create(ceov_workspace *workspace, const struct ceov_reduce *from,
 			       ceov_op **ret_op)
 {
-	return create(workspace, &reduce_scatter, from, ret_op);
+	return create(workspace, &cei_reduce_scatter, from, ret_op);
 }
 
 int ceov_all_reduce_create(ceov_workspace *workspace, const struct ceov_reduce *from,
 			   ceov_op **ret_op)
 {
-	return create(workspace, &all_reduce, from, ret_op);
+	return create(workspace, &cei_all_reduce, from, ret_op);
+}
+
+/* --- what it costs --------------------------------------------------------- */
+
+static uint32_t pieces_of(const struct cei_op_shape *shape)
+{
+	return cei_chooser_pieces(shape, PIECES_MAX);
+}
+
+static void choose(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	choice->n_reduce_blocks = args->told->n_reduce_blocks ? args->told->n_reduce_blocks
+		: BLOCKS_DEFAULT;
+	choice->copy_ns = cei_chooser_copy_ns(args, choice->n_pieces);
+}
+
+static void explain(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	cei_choice_say_way(args, choice);
+	cei_choice_say_pieces(args, choice);
+	cei_choice_say(choice, "blocks that sum: %u (%s)\n", choice->n_reduce_blocks,
+		       cei_choice_by(args->told->n_reduce_blocks));
+}
+
+/* No more blocks than 16: a sum is to leave SMs to others. */
+static void list_candidates(const struct cei_listing *listing)
+{
+	static const uint32_t blocks[] = { BLOCKS_DEFAULT, 8 };
+	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
+	uint32_t n = cei_candidates_first_cut(listing), i;
+
+	tuning.way = CEOV_WAY_OVERLAP;
+	for (; n <= cei_candidates_last_cut(listing); n *= 2) {
+		tuning.n_pieces = n;
+		for (i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
+			tuning.n_reduce_blocks = listing->told->n_reduce_blocks
+				? listing->told->n_reduce_blocks : blocks[i];
+			cei_candidates_add(listing, &tuning);
+		}
+	}
 }
 
 /* --- runs ------------------------------------------------------------------ */
@@ -368,7 +406,7 @@ int ceov_all_reduce_create(ceov_workspace *workspace, const struct ceov_reduce *
 /* Elements of target. */
 static uint64_t n_results(const ceov_op *op)
 {
-	return op->shape.sort == CEI_OP_ALL_REDUCE ? cei_op_all_rows(&op->shape)
+	return op->kind == &cei_all_reduce ? cei_op_all_rows(&op->shape)
 		: op->shape.rows[op->workspace->rank];
 }
 
@@ -376,7 +414,7 @@ static int check_operands(const ceov_op *op, const struct ceov_reduce_run *run)
 {
 	const struct cei_operand operands[] = {
 		{ "source", run->source,
-		  bytes_of(&op->shape, cei_reduce_source(&op->shape)), 0 },
+		  bytes_of(&op->shape, source_elements(&op->shape)), 0 },
 		{ "target", run->target, bytes_of(&op->shape, n_results(op)), 1 },
 	};
 	int r = cei_operands_check(op, operands, 2);
@@ -389,7 +427,7 @@ int ceov_reduce_run(ceov_op *op, const struct ceov_reduce_run *operands)
 	struct cei_run run = { .op = op, .operands = operands,
 			       .operands_bytes = sizeof(*operands) };
 	uint64_t own_at;
-	int r = cei_op_check_run(op, CEI_OP_REDUCE_SCATTER, operands, sizeof(*operands));
+	int r = cei_op_check_run(op, cei_all_reduce.run_call, operands, sizeof(*operands));
 
 	if (!r)
 		r = check_operands(op, operands);
@@ -401,3 +439,59 @@ int ceov_reduce_run(ceov_op *op, const struct ceov_reduce_run *operands)
 	run.floating[1] = (const char *)operands->target + bytes_of(&op->shape, own_at);
 	return cei_run_make(&run);
 }
+
+/* --- trials ---------------------------------------------------------------- */
+
+static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
+{
+	memset(ret_sizes, 0, sizeof(*ret_sizes));
+	ret_sizes->n = 1;
+	ret_sizes->a = source_elements(&op->shape);
+	ret_sizes->c[0] = n_results(op);
+}
+
+static int trial_run(ceov_op *op, const struct cei_trial_operands *operands)
+{
+	struct ceov_reduce_run run = { .struct_bytes = sizeof(run) };
+
+	run.stream = operands->stream;
+	run.source = operands->a;
+	run.target = operands->c[0];
+	return ceov_reduce_run(op, &run);
+}
+
+static const struct cei_op_trial trial = { list_candidates, trial_sizes, trial_run };
+
+/* --- the kinds ------------------------------------------------------------- */
+
+const struct cei_op_kind cei_reduce_scatter = {
+	.name = "ceov_reduce_scatter",
+	.key = "reduce_scatter",
+	.run_call = "ceov_reduce_run",
+	.n_phases = 1,
+	.fault = fault_of,
+	.row_bytes = row_bytes,
+	.scratch_bytes = scratch_bytes,
+	.pieces = pieces_of,
+	.choose = choose,
+	.explain = explain,
+	.build = build,
+	.job = queue_job,
+	.trial = &trial,
+};
+
+const struct cei_op_kind cei_all_reduce = {
+	.name = "ceov_all_reduce",
+	.key = "all_reduce",
+	.run_call = "ceov_reduce_run",
+	.n_phases = 2,
+	.fault = fault_of,
+	.row_bytes = row_bytes,
+	.scratch_bytes = scratch_bytes,
+	.pieces = pieces_of,
+	.choose = choose,
+	.explain = explain,
+	.build = build,
+	.job = queue_job,
+	.trial = &trial,
+};

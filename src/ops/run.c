@@ -6,6 +6,7 @@
 #include "ops/run.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/sized.h"
@@ -21,15 +22,7 @@ static struct cei_report *report_of(const ceov_workspace *workspace)
 
 /* --- checks ---------------------------------------------------------------- */
 
-/* Both sums have one, and both moves. */
-static enum cei_op_sort run_call(enum cei_op_sort sort)
-{
-	if (sort == CEI_OP_ALL_TO_ALL)
-		return CEI_OP_ALL_GATHER;
-	return sort == CEI_OP_ALL_REDUCE ? CEI_OP_REDUCE_SCATTER : sort;
-}
-
-int cei_op_check_run(const ceov_op *op, enum cei_op_sort sort, const void *run,
+int cei_op_check_run(const ceov_op *op, const char *run_call, const void *run,
 		     size_t run_bytes)
 {
 	const char *fault;
@@ -37,7 +30,7 @@ int cei_op_check_run(const ceov_op *op, enum cei_op_sort sort, const void *run,
 
 	if (r)
 		return r;
-	if (run_call(op->shape.sort) != run_call(sort))
+	if (strcmp(op->kind->run_call, run_call))
 		return cei_raise(report_of(op->workspace), CEOV_ERR_INVALID, 0,
 				 "ceov_*_run: the op is a %s, which has another run call",
 				 op->kind->name);

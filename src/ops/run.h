@@ -28,8 +28,8 @@ struct cei_run {
 	uint32_t    half;               /* ... as this is */
 };
 
-/* Raises where op has not that sort's run call, or run is NULL or too small. */
-int  cei_op_check_run(const ceov_op *op, enum cei_op_sort sort, const void *run,
+/* Raises where op's kind has not that run call, or run is NULL or too small. */
+int  cei_op_check_run(const ceov_op *op, const char *run_call, const void *run,
 		      size_t run_bytes);
 
 /* On GPUs the NULL stream is refused, and the legacy one where runs are not captured. */

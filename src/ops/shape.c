@@ -7,22 +7,19 @@
 
 #include <string.h>
 
+#include "ops/kinds.h"
 #include "ops/op.h"
 
-/* Sizes whose products, in bytes, still fit 64 bits. */
-#define EXTENT_MAX   (UINT64_C(1) << 31)
-#define ELEMENTS_MAX (UINT64_C(1) << 48)
-
-/* Columns, and elements of sums, come in 16 bytes. */
+/* Columns come in 16 bytes. */
 #define COLUMN_STEP  8u
 int cei_op_has_gemm(const struct cei_op_shape *shape)
 {
-	return shape->sort == CEI_OP_AG_GEMM || shape->sort == CEI_OP_GEMM_RS;
+	return shape->kind == &cei_ag_gemm || shape->kind == &cei_gemm_rs;
 }
 
 int cei_op_is_move(const struct cei_op_shape *shape)
 {
-	return shape->sort == CEI_OP_ALL_GATHER || shape->sort == CEI_OP_ALL_TO_ALL;
+	return shape->kind == &cei_all_gather || shape->kind == &cei_all_to_all;
 }
 
 uint64_t cei_op_rows_before(const struct cei_op_shape *shape, uint32_t rank)
@@ -59,19 +56,27 @@ void cei_op_take_rows(struct cei_op_shape *shape, const uint64_t *rows, uint32_t
 	memcpy(shape->rows, rows, n_ranks * sizeof(*rows));
 }
 
-static const char *rows_fault(const struct cei_op_shape *shape)
+const char *cei_op_rows_fault(const struct cei_op_shape *shape, uint64_t max, uint32_t step)
 {
-	uint64_t max = cei_op_has_gemm(shape) ? EXTENT_MAX : ELEMENTS_MAX, sum = 0;
+	uint64_t sum = 0;
 	uint32_t i;
 
 	for (i = 0; i < shape->n_ranks; i++) {
 		if (shape->rows[i] > max - sum)
 			return "there are too many rows or elements";
-		if (!cei_op_has_gemm(shape) && shape->rows[i] % COLUMN_STEP)
+		if (shape->rows[i] % step)
 			return "counts must be multiples of 8";
 		sum += shape->rows[i];
 	}
 	return sum ? NULL : "all ranks together have no rows or elements";
+}
+
+const char *cei_op_dtype_fault(const struct cei_op_shape *shape)
+{
+	if (shape->dtype == CEOV_BF16 || shape->dtype == CEOV_FP16 ||
+	    shape->dtype == CEOV_FP32)
+		return NULL;
+	return "dtype is none of enum ceov_dtype";
 }
 
 static const char *columns_fault(const struct cei_op_shape *shape)
@@ -88,16 +93,16 @@ static const char *columns_fault(const struct cei_op_shape *shape)
 			return "n must be a multiple of 8, and not 0";
 	for (i = 0; i < shape->n_products; i++)
 		most = shape->n[i] > most ? shape->n[i] : most;
-	if (most > EXTENT_MAX)
-		return shape->k > EXTENT_MAX ? "k is above 2^31" : "n is above 2^31";
+	if (most > CEI_EXTENT_MAX)
+		return shape->k > CEI_EXTENT_MAX ? "k is above 2^31" : "n is above 2^31";
 	if (shape->b_is_k_by_n != 0 && shape->b_is_k_by_n != 1)
 		return "b_is_k_by_n must be 0 or 1";
-	if (cei_op_all_rows(shape) > ELEMENTS_MAX / most)
+	if (cei_op_all_rows(shape) > CEI_ELEMENTS_MAX / most)
 		return "a matrix has too many elements";
 	/* The kernel sees all sources' partial sums as one matrix, and counts its rows in
 	 * 31 bits. */
-	if (shape->sort == CEI_OP_GEMM_RS &&
-	    cei_op_most_rows(shape) > EXTENT_MAX / shape->n_ranks)
+	if (shape->kind == &cei_gemm_rs &&
+	    cei_op_most_rows(shape) > CEI_EXTENT_MAX / shape->n_ranks)
 		return "a rank has too many rows for the number of ranks";
 	return NULL;
 }
@@ -110,16 +115,15 @@ const char *cei_op_shape_fault(const struct cei_op_shape *shape)
 		return shape->fault;
 	if (!shape->n_ranks)
 		return "no rows or counts or bytes";
+	if (shape->kind->fault)
+		return shape->kind->fault(shape);
 	if (cei_op_is_move(shape))
 		return cei_move_fault(shape);
-	if (shape->dtype == CEOV_FP32 && cei_op_has_gemm(shape))
+	if (shape->dtype == CEOV_FP32)
 		return "dtype is CEOV_FP32, which only sums take; products take CEOV_BF16 or "
 			"CEOV_FP16";
-	if (shape->dtype != CEOV_BF16 && shape->dtype != CEOV_FP16 &&
-	    shape->dtype != CEOV_FP32)
-		return "dtype is none of enum ceov_dtype";
-	fault = rows_fault(shape);
-	if (fault)
-		return fault;
-	return cei_op_has_gemm(shape) ? columns_fault(shape) : cei_reduce_fault(shape);
+	fault = cei_op_dtype_fault(shape);
+	if (!fault)
+		fault = cei_op_rows_fault(shape, CEI_EXTENT_MAX, 1);
+	return fault ? fault : columns_fault(shape);
 }

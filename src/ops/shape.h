@@ -11,20 +11,17 @@
 
 #include "base/site.h"
 
-enum cei_op_sort {
-	CEI_OP_AG_GEMM = 1,
-	CEI_OP_GEMM_RS,
-	CEI_OP_REDUCE_SCATTER,
-	CEI_OP_ALL_REDUCE,
-	CEI_OP_ALL_GATHER,
-	CEI_OP_ALL_TO_ALL
-};
+/* Sizes whose products, in bytes, still fit 64 bits. */
+#define CEI_EXTENT_MAX   (UINT64_C(1) << 31)
+#define CEI_ELEMENTS_MAX (UINT64_C(1) << 48)
+
+struct cei_op_kind;                     /* kind.h */
 
 /* Every size that an op has; sums alone have counts in rows, and k and n are 0. Moves alone
  * have bytes there, each rank's largest block, and no dtype. */
 struct cei_op_shape {
+	const struct cei_op_kind *kind;
 	const char      *fault;         /* of the caller's struct; NULL: none */
-	enum cei_op_sort sort;
 	enum ceov_dtype  dtype;
 	uint32_t         n_ranks;
 	uint32_t         n_products;
@@ -48,6 +45,13 @@ int cei_op_is_move(const struct cei_op_shape *shape);
 uint64_t cei_op_all_rows(const struct cei_op_shape *shape);
 uint64_t cei_op_rows_before(const struct cei_op_shape *shape, uint32_t rank);
 uint64_t cei_op_most_rows(const struct cei_op_shape *shape);
+
+/* What is refused of rows, or NULL: all together above max, none at all, or one that is no
+ * multiple of step, which is 1 or 8. */
+const char *cei_op_rows_fault(const struct cei_op_shape *shape, uint64_t max, uint32_t step);
+
+/* NULL, or that dtype is none of the enum. */
+const char *cei_op_dtype_fault(const struct cei_op_shape *shape);
 
 /* What create and *_scratch_bytes refuse, or NULL. */
 const char *cei_op_shape_fault(const struct cei_op_shape *shape);

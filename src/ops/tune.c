@@ -25,11 +25,8 @@
 
 struct tune {
 	ceov_op                     *op;
-	void                        *stream;
 	const struct cei_candidates *candidates;
-	void                        *a;         /* operands: or source */
-	void                        *b[CEOV_OP_GEMMS_MAX];
-	void                        *c[CEOV_OP_GEMMS_MAX];      /* or target in c[0] */
+	struct cei_trial_operands    operands;
 	ceov_op                     *best;      /* NULL: none was measured yet */
 	struct ceov_op_tuning        best_tuning;
 	uint64_t                     best_ns;
@@ -77,51 +74,28 @@ static int agree_done(const struct tune *tune, int r, int *ret_is_done)
 
 /* --- operands -------------------------------------------------------------- */
 
-static uint64_t a_numbers(const ceov_op *op)
-{
-	const struct cei_op_shape *shape = &op->shape;
-
-	switch (shape->sort) {
-	case CEI_OP_AG_GEMM: return shape->rows[op->workspace->rank] * shape->k;
-	case CEI_OP_GEMM_RS: return cei_op_all_rows(shape) * shape->k;
-	default:             return cei_reduce_source(shape);
-	}
-}
-
-static uint64_t c_numbers(const ceov_op *op, uint32_t i)
-{
-	const struct cei_op_shape *shape = &op->shape;
-	uint64_t own_rows = shape->rows[op->workspace->rank];
-
-	switch (shape->sort) {
-	case CEI_OP_AG_GEMM:    return cei_op_all_rows(shape) * shape->n[i];
-	case CEI_OP_GEMM_RS:    return own_rows * shape->n[0];
-	case CEI_OP_ALL_REDUCE: return cei_op_all_rows(shape);
-	default:                return own_rows;
-	}
-}
-
 static int take(const struct tune *tune, uint64_t n, void **ret_memory)
 {
 	struct cei_executor *executor = &tune->op->workspace->executor;
 
-	return executor->ops->take(executor, tune->stream, tune->op->shape.dtype, n,
+	return executor->ops->take(executor, tune->operands.stream, tune->op->shape.dtype, n,
 				   ret_memory);
 }
 
 static int take_operands(struct tune *tune)
 {
-	const struct cei_op_shape *shape = &tune->op->shape;
+	struct cei_trial_operands *operands = &tune->operands;
+	struct cei_trial_sizes sizes;
 	uint32_t i;
-	int r = take(tune, a_numbers(tune->op), &tune->a);
+	int r;
 
-	for (i = 0; !r && i < shape->n_products; i++) {
-		r = take(tune, shape->n[i] * shape->k, &tune->b[i]);
+	tune->op->kind->trial->sizes(tune->op, &sizes);
+	r = take(tune, sizes.a, &operands->a);
+	for (i = 0; !r && i < sizes.n; i++) {
+		r = take(tune, sizes.b[i], &operands->b[i]);
 		if (!r)
-			r = take(tune, c_numbers(tune->op, i), &tune->c[i]);
+			r = take(tune, sizes.c[i], &operands->c[i]);
 	}
-	if (!r && !shape->n_products)
-		r = take(tune, c_numbers(tune->op, 0), &tune->c[0]);
 	return r;
 }
 
@@ -132,47 +106,13 @@ static void give_operands(struct tune *tune)
 	uint32_t i;
 
 	for (i = 0; i < CEOV_OP_GEMMS_MAX; i++) {
-		executor->ops->give(executor, tune->c[i]);
-		executor->ops->give(executor, tune->b[i]);
+		executor->ops->give(executor, tune->operands.c[i]);
+		executor->ops->give(executor, tune->operands.b[i]);
 	}
-	executor->ops->give(executor, tune->a);
+	executor->ops->give(executor, tune->operands.a);
 }
 
 /* --- runs ------------------------------------------------------------------ */
-
-static int run_product(const struct tune *tune, ceov_op *op)
-{
-	struct ceov_ag_gemm_run ag_gemm = { .struct_bytes = sizeof(ag_gemm) };
-	struct ceov_gemm_rs_run gemm_rs = { .struct_bytes = sizeof(gemm_rs) };
-	uint32_t i;
-
-	if (op->shape.sort == CEI_OP_GEMM_RS) {
-		gemm_rs.stream = tune->stream;
-		gemm_rs.a = tune->a;
-		gemm_rs.b = tune->b[0];
-		gemm_rs.c = tune->c[0];
-		return ceov_gemm_rs_run(op, &gemm_rs);
-	}
-	ag_gemm.stream = tune->stream;
-	ag_gemm.a = tune->a;
-	for (i = 0; i < op->shape.n_products; i++) {
-		ag_gemm.b[i] = tune->b[i];
-		ag_gemm.c[i] = tune->c[i];
-	}
-	return ceov_ag_gemm_run(op, &ag_gemm);
-}
-
-static int run_once(const struct tune *tune, ceov_op *op)
-{
-	struct ceov_reduce_run reduce = { .struct_bytes = sizeof(reduce) };
-
-	if (op->shape.n_products)
-		return run_product(tune, op);
-	reduce.stream = tune->stream;
-	reduce.source = tune->a;
-	reduce.target = tune->c[0];
-	return ceov_reduce_run(op, &reduce);
-}
 
 /* Waits until no run of the workspace is in flight. */
 static int quiesce(const struct tune *tune)
@@ -198,8 +138,8 @@ static int end_timing(const struct tune *tune, uint64_t *ret_ns)
 	uint64_t n = WARM_RUNS + TIMED_RUNS;
 	uint64_t timeout = workspace->deadline_ns < CEI_FOREVER / n
 		? workspace->deadline_ns * n : CEI_FOREVER;
-	int r = workspace->executor.ops->time_end(&workspace->executor, tune->stream, timeout,
-						  ret_ns);
+	int r = workspace->executor.ops->time_end(&workspace->executor,
+						  tune->operands.stream, timeout, ret_ns);
 
 	return r != CEOV_PENDING ? r
 		: cei_raise(report_of(tune), CEOV_ERR_TIMEOUT, 0,
@@ -216,11 +156,11 @@ static int measure(const struct tune *tune, ceov_op *op, uint64_t *ret_ns)
 	int r = 0;
 
 	for (i = 0; !r && i < WARM_RUNS; i++)
-		r = run_once(tune, op);
+		r = op->kind->trial->run(op, &tune->operands);
 	if (!r)
-		r = executor->ops->time_begin(executor, tune->stream);
+		r = executor->ops->time_begin(executor, tune->operands.stream);
 	for (i = 0; !r && i < TIMED_RUNS; i++)
-		r = run_once(tune, op);
+		r = op->kind->trial->run(op, &tune->operands);
 	if (!r)
 		r = end_timing(tune, &ns);
 	if (!r)
@@ -240,8 +180,7 @@ static int make(const struct tune *tune, const struct ceov_op_tuning *tuning,
 {
 	ceov_op *op = NULL;
 	int is_done = 0;
-	int made = cei_op_create(tune->op->workspace, tune->op->kind, &tune->op->shape, tuning,
-				 &op);
+	int made = cei_op_create(tune->op->workspace, &tune->op->shape, tuning, &op);
 	int r = agree_done(tune, made, &is_done);
 
 	if (r || !is_done) {
@@ -406,7 +345,8 @@ static int tune_anew(struct tune *tune)
 
 int cei_op_tune(ceov_op *op, void *stream, const struct cei_candidates *candidates)
 {
-	struct tune tune = { .op = op, .stream = stream, .candidates = candidates };
+	struct tune tune = { .op = op, .operands.stream = stream,
+			     .candidates = candidates };
 	struct cei_executor *executor = &op->workspace->executor;
 	int is_done = 0, met, r;
 
@@ -441,7 +381,7 @@ int ceov_op_tune(ceov_op *op, void *stream)
 	r = cei_op_check_stream(op, stream);
 	if (r)
 		return r;
-	if (cei_op_is_move(&op->shape))
+	if (!op->kind->trial)
 		return 0;               /* as ops.h says: nothing is measured */
 	rates = cei_op_rates(op->workspace);
 	cei_candidates_list(&op->shape, &rates, &op->told, &candidates);

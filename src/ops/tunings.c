@@ -17,25 +17,13 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "ops/kind.h"
 #include "ops/numbers.h"
 
 #define LINE_BYTES     (CEI_TUNING_KEY_BYTES + 64u)
 #define FILE_BYTES_MAX (2 * (uint64_t)CEI_TUNINGS_MAX * LINE_BYTES)
 
 /* --- keys ------------------------------------------------------------------ */
-
-static const char *sort_name(enum cei_op_sort sort)
-{
-	switch (sort) {
-	case CEI_OP_AG_GEMM:        return "ag_gemm";
-	case CEI_OP_GEMM_RS:        return "gemm_rs";
-	case CEI_OP_REDUCE_SCATTER: return "reduce_scatter";
-	case CEI_OP_ALL_REDUCE:     return "all_reduce";
-	case CEI_OP_ALL_GATHER:     return "all_gather";
-	case CEI_OP_ALL_TO_ALL:     return "all_to_all";
-	}
-	return "?";
-}
 
 /* FNV-1a over the sizes: rows of 64 ranks would be a long text. */
 static uint64_t hash_of(const struct cei_op_shape *shape)
@@ -62,7 +50,7 @@ void cei_tuning_key(const char *machine, const struct cei_op_shape *shape,
 	for (i = 0; i < shape->n_products; i++)
 		columns += shape->n[i];
 	snprintf(key, CEI_TUNING_KEY_BYTES, "%.*s/%s%s/%s/%u/%" PRIu64 "x%" PRIu64 "x%" PRIu64
-		 "/%016" PRIx64, 80, machine, sort_name(shape->sort),
+		 "/%016" PRIx64, 80, machine, shape->kind->key,
 		 shape->b_is_k_by_n ? "_kn" : "", cei_number_name(shape->dtype),
 		 shape->n_ranks, rows, columns, shape->k, hash_of(shape));
 	for (at = 0; key[at]; at++)

@@ -8,13 +8,15 @@
 
 #include "ops/candidates.h"
 #include "ops/forecast.h"
+#include "ops/kinds.h"
 #include "testing.h"
 
 #define SHAPES 300u
 
-static struct cei_op_shape shape_of(enum cei_op_sort sort, uint64_t rows, uint64_t k, uint64_t n)
+static struct cei_op_shape shape_of(const struct cei_op_kind *kind, uint64_t rows, uint64_t k,
+				    uint64_t n)
 {
-	struct cei_op_shape shape = { .sort = sort, .dtype = CEOV_BF16, .n_ranks = 4 };
+	struct cei_op_shape shape = { .kind = kind, .dtype = CEOV_BF16, .n_ranks = 4 };
 	uint32_t i;
 
 	for (i = 0; i < shape.n_ranks; i++)
@@ -77,9 +79,12 @@ static void check_is_models(const struct cei_op_shape *shape,
 
 static struct cei_op_shape random_shape(uint64_t *random)
 {
-	enum cei_op_sort sort = CEI_OP_AG_GEMM + (enum cei_op_sort)testing_below(random, 4);
-	int is_sum = sort == CEI_OP_REDUCE_SCATTER || sort == CEI_OP_ALL_REDUCE;
-	struct cei_op_shape shape = shape_of(sort, 0, 0, 0);
+	static const struct cei_op_kind *const kinds[] = {
+		&cei_ag_gemm, &cei_gemm_rs, &cei_reduce_scatter, &cei_all_reduce
+	};
+	const struct cei_op_kind *kind = kinds[testing_below(random, 4)];
+	int is_sum = kind == &cei_reduce_scatter || kind == &cei_all_reduce;
+	struct cei_op_shape shape = shape_of(kind, 0, 0, 0);
 	uint32_t i;
 
 	shape.n_ranks = 1 + (uint32_t)testing_below(random, 4);
@@ -89,7 +94,7 @@ static struct cei_op_shape random_shape(uint64_t *random)
 	if (is_sum)
 		return shape;
 	shape.k = 8 + 8 * testing_below(random, 1000);
-	shape.n_products = sort == CEI_OP_GEMM_RS ? 1 : 1 + (uint32_t)testing_below(random, 3);
+	shape.n_products = kind == &cei_gemm_rs ? 1 : 1 + (uint32_t)testing_below(random, 3);
 	for (i = 0; i < shape.n_products; i++)
 		shape.n[i] = 8 + 8 * testing_below(random, 1000);
 	return shape;
@@ -119,7 +124,7 @@ END_TEST
 /* All that the model takes to be near the best, but for the sequence. */
 START_TEST(test_products)
 {
-	struct cei_op_shape shape = shape_of(CEI_OP_AG_GEMM, 2048, 4096, 4096);
+	struct cei_op_shape shape = shape_of(&cei_ag_gemm, 2048, 4096, 4096);
 	struct cei_rates rates = cei_rates_gpu();
 	struct cei_candidates candidates = list(&shape, NULL, 0);
 	struct cei_forecast_question question = { .shape = &shape, .rates = &rates };
@@ -161,7 +166,7 @@ static int has_whole_rows(const struct cei_candidates *candidates, uint32_t colu
 
 START_TEST(test_a_library_has_whole_rows)
 {
-	struct cei_op_shape shape = shape_of(CEI_OP_GEMM_RS, 2048, 4096, 4096);
+	struct cei_op_shape shape = shape_of(&cei_gemm_rs, 2048, 4096, 4096);
 	struct cei_rates rates = cei_rates_gpu();
 	struct cei_candidates candidates = list(&shape, NULL, 0);
 	uint32_t i;
@@ -181,7 +186,7 @@ END_TEST
 
 START_TEST(test_sums)
 {
-	struct cei_op_shape shape = shape_of(CEI_OP_ALL_REDUCE, 16 << 20, 0, 0);
+	struct cei_op_shape shape = shape_of(&cei_all_reduce, 16 << 20, 0, 0);
 	struct cei_candidates candidates = list(&shape, NULL, 1);
 	uint32_t i, n[2] = { 0, 0 };
 
@@ -201,7 +206,7 @@ END_TEST
 START_TEST(test_what_is_told_is_kept)
 {
 	struct ceov_op_tuning told = { .struct_bytes = sizeof(told) };
-	struct cei_op_shape shape = shape_of(CEI_OP_AG_GEMM, 2048, 4096, 4096);
+	struct cei_op_shape shape = shape_of(&cei_ag_gemm, 2048, 4096, 4096);
 	struct cei_candidates candidates;
 	uint32_t i;
 
@@ -224,7 +229,7 @@ START_TEST(test_what_is_told_is_kept)
 	ck_assert_uint_ge(candidates.n, 2);
 	memset(&told, 0, sizeof(told));
 	told.n_reduce_blocks = 12;
-	shape = shape_of(CEI_OP_REDUCE_SCATTER, 16 << 20, 0, 0);
+	shape = shape_of(&cei_reduce_scatter, 16 << 20, 0, 0);
 	candidates = list(&shape, &told, 1);
 	ck_assert_uint_ge(candidates.n, 4);
 	for (i = 0; i < candidates.n; i++)
@@ -234,7 +239,7 @@ END_TEST
 
 START_TEST(test_alone_nothing_is_cut)
 {
-	struct cei_op_shape shape = shape_of(CEI_OP_AG_GEMM, 2048, 4096, 4096);
+	struct cei_op_shape shape = shape_of(&cei_ag_gemm, 2048, 4096, 4096);
 	struct cei_candidates candidates;
 	uint32_t i;
 

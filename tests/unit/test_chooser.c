@@ -10,13 +10,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ops/kinds.h"
 #include "ops/tunings.h"
 #include "ops/workspace.h"
 #include "testing.h"
 
-static struct cei_op_shape shape_of(enum cei_op_sort sort, uint64_t rows, uint64_t k, uint64_t n)
+static struct cei_op_shape shape_of(const struct cei_op_kind *kind, uint64_t rows, uint64_t k,
+				    uint64_t n)
 {
-	struct cei_op_shape shape = { .sort = sort, .dtype = CEOV_BF16, .n_ranks = 4 };
+	struct cei_op_shape shape = { .kind = kind, .dtype = CEOV_BF16, .n_ranks = 4 };
 	uint32_t i;
 
 	for (i = 0; i < shape.n_ranks; i++)
@@ -52,24 +54,24 @@ static uint32_t pieces_by_library(const struct cei_op_shape *shape)
 
 START_TEST(test_pieces_are_some_mebibytes)
 {
-	struct cei_op_shape shape = shape_of(CEI_OP_AG_GEMM, 2048, 4096, 4096);
+	struct cei_op_shape shape = shape_of(&cei_ag_gemm, 2048, 4096, 4096);
 
 	ck_assert_uint_eq(pieces_by_library(&shape), 4);        /* of 16 MiB */
-	shape = shape_of(CEI_OP_AG_GEMM, 128, 4096, 4096);
+	shape = shape_of(&cei_ag_gemm, 128, 4096, 4096);
 	ck_assert_uint_eq(pieces_by_library(&shape), 1);
-	shape = shape_of(CEI_OP_AG_GEMM, 1 << 20, 8192, 4096);
+	shape = shape_of(&cei_ag_gemm, 1 << 20, 8192, 4096);
 	ck_assert_uint_eq(pieces_by_library(&shape), 8);
-	shape = shape_of(CEI_OP_AG_GEMM, 256, 1 << 20, 4096);
+	shape = shape_of(&cei_ag_gemm, 256, 1 << 20, 4096);
 	ck_assert_uint_eq(pieces_by_library(&shape), 1);        /* or tiles are cut */
-	shape = shape_of(CEI_OP_ALL_REDUCE, 16 << 20, 0, 0);
+	shape = shape_of(&cei_all_reduce, 16 << 20, 0, 0);
 	shape.n_products = 0;
 	ck_assert_uint_eq(choose(&shape, NULL).n_pieces, 4);
-	shape = shape_of(CEI_OP_ALL_REDUCE, 6 << 20, 0, 0);
+	shape = shape_of(&cei_all_reduce, 6 << 20, 0, 0);
 	shape.n_products = 0;
 	ck_assert_uint_eq(choose(&shape, NULL).n_pieces, 3);    /* of 12 MiB */
 	shape.dtype = CEOV_FP32;
 	ck_assert_uint_eq(choose(&shape, NULL).n_pieces, 4);    /* of 24 MiB, at most 4 */
-	shape = shape_of(CEI_OP_ALL_REDUCE, 2 << 20, 0, 0);
+	shape = shape_of(&cei_all_reduce, 2 << 20, 0, 0);
 	shape.n_products = 0;
 	shape.dtype = CEOV_FP32;
 	ck_assert_uint_eq(choose(&shape, NULL).n_pieces, 2);
@@ -79,7 +81,7 @@ END_TEST
 /* What waits for no copy and hides all of them is not cut. */
 START_TEST(test_long_products_have_few_pieces)
 {
-	struct cei_op_shape shape = shape_of(CEI_OP_AG_GEMM, 2048, 8192, 7168);
+	struct cei_op_shape shape = shape_of(&cei_ag_gemm, 2048, 8192, 7168);
 	struct cei_choice choice = choose(&shape, NULL);
 
 	ck_assert_uint_eq(choice.n_pieces, 1);
@@ -90,13 +92,13 @@ END_TEST
 
 START_TEST(test_tiles_fill_waves)
 {
-	struct cei_op_shape shape = shape_of(CEI_OP_AG_GEMM, 8192, 8192, 8192);
+	struct cei_op_shape shape = shape_of(&cei_ag_gemm, 8192, 8192, 8192);
 	struct cei_choice choice = choose(&shape, NULL);
 
 	ck_assert_uint_eq(choice.shape.rows, 128);
 	ck_assert_uint_eq(choice.shape.columns, 256);
 	ck_assert_int_eq(choice.way, CEOV_WAY_OVERLAP);
-	shape = shape_of(CEI_OP_AG_GEMM, 256, 8192, 2048);      /* 8 x 8 of the largest */
+	shape = shape_of(&cei_ag_gemm, 256, 8192, 2048);      /* 8 x 8 of the largest */
 	choice = choose(&shape, NULL);
 	ck_assert_uint_eq(choice.shape.columns, 128);           /* 8 x 16 are one wave */
 }
@@ -128,9 +130,9 @@ START_TEST(test_all_ranks_cut_alike)
 	for (rows = 128; rows <= 8192; rows *= 2) {
 		for (k = 64; k <= 16384; k *= 4) {
 			for (n = 64; n <= 16384; n *= 4) {
-				shape = shape_of(CEI_OP_AG_GEMM, rows, k, n);
+				shape = shape_of(&cei_ag_gemm, rows, k, n);
 				check_cut(&shape);
-				shape.sort = CEI_OP_GEMM_RS;
+				shape.kind = &cei_gemm_rs;
 				check_cut(&shape);
 			}
 		}
@@ -141,7 +143,7 @@ END_TEST
 START_TEST(test_what_is_told_is_taken)
 {
 	struct ceov_op_tuning told = { .struct_bytes = sizeof(told) };
-	struct cei_op_shape shape = shape_of(CEI_OP_GEMM_RS, 4096, 4096, 4096);
+	struct cei_op_shape shape = shape_of(&cei_gemm_rs, 4096, 4096, 4096);
 	struct cei_choice choice;
 
 	told.n_pieces = 7;
@@ -161,7 +163,7 @@ END_TEST
 
 START_TEST(test_a_library_takes_whole_rows)
 {
-	struct cei_op_shape shape = shape_of(CEI_OP_GEMM_RS, 1000, 4096, 4096);
+	struct cei_op_shape shape = shape_of(&cei_gemm_rs, 1000, 4096, 4096);
 	struct ceov_op_tuning told = { .struct_bytes = sizeof(told) };
 	struct cei_rates rates = cei_rates_gpu();
 	struct cei_choice choice;
@@ -179,7 +181,7 @@ END_TEST
 
 START_TEST(test_every_text_fits)
 {
-	struct cei_op_shape shape = shape_of(CEI_OP_AG_GEMM, UINT64_C(1) << 24, 1 << 30, 1 << 30);
+	struct cei_op_shape shape = shape_of(&cei_ag_gemm, UINT64_C(1) << 24, 1 << 30, 1 << 30);
 	struct cei_choice choice = choose(&shape, NULL);
 
 	ck_assert_uint_lt(strlen(choice.text), sizeof(choice.text) - 1);
@@ -324,7 +326,7 @@ END_TEST
 
 START_TEST(test_keys)
 {
-	struct cei_op_shape shape = shape_of(CEI_OP_AG_GEMM, 2048, 4096, 4096), other = shape;
+	struct cei_op_shape shape = shape_of(&cei_ag_gemm, 2048, 4096, 4096), other = shape;
 	char key[CEI_TUNING_KEY_BYTES], second[CEI_TUNING_KEY_BYTES];
 
 	cei_tuning_key("Some GPU\tof ours", &shape, key);
@@ -340,7 +342,7 @@ START_TEST(test_keys)
 	cei_tuning_key("Some GPU\tof ours", &other, second);
 	ck_assert_str_ne(key, second);
 	ck_assert_ptr_nonnull(strstr(second, "/ag_gemm_kn/"));
-	other = shape_of(CEI_OP_ALL_REDUCE, 4096, 0, 0);
+	other = shape_of(&cei_all_reduce, 4096, 0, 0);
 	other.dtype = CEOV_FP32;
 	cei_tuning_key("g", &other, second);
 	ck_assert_ptr_nonnull(strstr(second, "/all_reduce/fp32/"));

@@ -8,12 +8,13 @@
 #include <stdlib.h>
 
 #include "ops/forecast.h"
+#include "ops/kinds.h"
 #include "testing.h"
 
-static struct cei_op_shape shape_of(enum cei_op_sort sort, uint32_t n_ranks, uint64_t rows,
+static struct cei_op_shape shape_of(const struct cei_op_kind *kind, uint32_t n_ranks, uint64_t rows,
 				    uint64_t k, uint64_t n)
 {
-	struct cei_op_shape shape = { .sort = sort, .dtype = CEOV_BF16, .n_ranks = n_ranks };
+	struct cei_op_shape shape = { .kind = kind, .dtype = CEOV_BF16, .n_ranks = n_ranks };
 	uint32_t i;
 
 	for (i = 0; i < n_ranks; i++)
@@ -26,7 +27,7 @@ static struct cei_op_shape shape_of(enum cei_op_sort sort, uint32_t n_ranks, uin
 
 /* 4 x H200, one run a shape, graphs (docs/results/2026-11-21-4xh200-ops.md). */
 static const struct {
-	enum cei_op_sort      sort;
+	const struct cei_op_kind *kind;
 	uint64_t              rows;
 	uint64_t              k;
 	uint64_t              n;
@@ -34,23 +35,23 @@ static const struct {
 	uint32_t              n_pieces;
 	double                us;
 } measured[] = {
-	{ CEI_OP_AG_GEMM, 2048, 4096, 2752, { 128, 256 }, 1, 102.8 },
-	{ CEI_OP_AG_GEMM, 2048, 4096, 2752, { 128, 192 }, 1, 92.4 },
-	{ CEI_OP_AG_GEMM, 2048, 4096, 2752, { 128, 128 }, 1, 91.7 },
-	{ CEI_OP_AG_GEMM, 8192, 4096, 2752, { 128, 256 }, 1, 285.7 },
-	{ CEI_OP_GEMM_RS, 2048, 2752, 4096, { 128, 256 }, 1, 114.2 },
-	{ CEI_OP_GEMM_RS, 2048, 2752, 4096, { 128, 128 }, 1, 102.7 },
-	{ CEI_OP_GEMM_RS, 8192, 2752, 4096, { 128, 256 }, 1, 308.4 },
-	{ CEI_OP_GEMM_RS, 8192, 2752, 4096, { 128, 256 }, 2, 273.4 },
-	{ CEI_OP_GEMM_RS, 8192, 2752, 4096, { 128, 128 }, 8, 381.4 },
-	{ CEI_OP_GEMM_RS, 8192, 7168, 8192, { 128, 256 }, 1, 1403.6 },
+	{ &cei_ag_gemm, 2048, 4096, 2752, { 128, 256 }, 1, 102.8 },
+	{ &cei_ag_gemm, 2048, 4096, 2752, { 128, 192 }, 1, 92.4 },
+	{ &cei_ag_gemm, 2048, 4096, 2752, { 128, 128 }, 1, 91.7 },
+	{ &cei_ag_gemm, 8192, 4096, 2752, { 128, 256 }, 1, 285.7 },
+	{ &cei_gemm_rs, 2048, 2752, 4096, { 128, 256 }, 1, 114.2 },
+	{ &cei_gemm_rs, 2048, 2752, 4096, { 128, 128 }, 1, 102.7 },
+	{ &cei_gemm_rs, 8192, 2752, 4096, { 128, 256 }, 1, 308.4 },
+	{ &cei_gemm_rs, 8192, 2752, 4096, { 128, 256 }, 2, 273.4 },
+	{ &cei_gemm_rs, 8192, 2752, 4096, { 128, 128 }, 8, 381.4 },
+	{ &cei_gemm_rs, 8192, 7168, 8192, { 128, 256 }, 1, 1403.6 },
 };
 
 /* Clocks differ from run to run by more than a tenth. */
 START_TEST(test_what_was_measured_was_forecast)
 {
 	struct cei_rates rates = cei_rates_gpu();
-	struct cei_op_shape shape = shape_of(measured[_i].sort, 4, measured[_i].rows,
+	struct cei_op_shape shape = shape_of(measured[_i].kind, 4, measured[_i].rows,
 					     measured[_i].k, measured[_i].n);
 	struct cei_forecast_question question = {
 		.shape = &shape,
@@ -70,7 +71,7 @@ static void check_bounds(uint64_t *random)
 	static const struct cei_tile_shape tiles[] = { { 128, 256 }, { 128, 192 }, { 128, 128 } };
 	uint32_t n_ranks = 2 + (uint32_t)testing_below(random, 7);
 	struct cei_op_shape shape = shape_of(
-		testing_below(random, 2) ? CEI_OP_AG_GEMM : CEI_OP_GEMM_RS, n_ranks,
+		testing_below(random, 2) ? &cei_ag_gemm : &cei_gemm_rs, n_ranks,
 		n_ranks * (1 + testing_below(random, 4096)), 8 + testing_below(random, 8192),
 		8 + testing_below(random, 8192));
 	struct cei_rates rates = cei_rates_gpu();
@@ -80,7 +81,7 @@ static void check_bounds(uint64_t *random)
 		.tile = tiles[testing_below(random, 3)],
 		.n_pieces = 1 + (uint32_t)testing_below(random, 8),
 	};
-	uint64_t columns = shape.sort == CEI_OP_AG_GEMM ? shape.k : shape.n[0];
+	uint64_t columns = shape.kind == &cei_ag_gemm ? shape.k : shape.n[0];
 	double copies_ns = (double)((n_ranks - 1) * shape.rows[0] * columns * 2) /
 		rates.copy_bytes_per_ns;
 	double ns = cei_forecast_ns(&question);
@@ -104,7 +105,7 @@ END_TEST
 
 START_TEST(test_what_cannot_be_played_is_refused)
 {
-	struct cei_op_shape shape = shape_of(CEI_OP_AG_GEMM, 4, 4096, 4096, 4096);
+	struct cei_op_shape shape = shape_of(&cei_ag_gemm, 4, 4096, 4096, 4096);
 	struct cei_rates rates = cei_rates_gpu();
 	struct cei_forecast_question question = { &shape, &rates, { 32, 32 }, 1 };
 

@@ -14,6 +14,7 @@
 #include "ce_engine/buffer.h"
 #include "ce_engine/plan.h"
 #include "move_rig.h"
+#include "ops/kinds.h"
 #include "ops/op.h"
 
 #define SCRATCH     UINT64_C(400000)
@@ -337,7 +338,7 @@ START_TEST(test_pieces_that_are_chosen)
 {
 	static const uint64_t mib[] = { 1, 31, 32, 100, 4096 };
 	static const uint32_t pieces[] = { 1, 1, 2, 6, CEI_OP_PIECES_MAX };
-	struct cei_op_shape shape = { .sort = CEI_OP_ALL_TO_ALL, .n_ranks = 2 };
+	struct cei_op_shape shape = { .kind = &cei_all_to_all, .n_ranks = 2 };
 	struct cei_rates rates = cei_rates_gpu();
 	struct cei_choice choice;
 	uint32_t i;

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_KINDS_H
+#define CEI_KINDS_H
+
+/* All kinds of operators, one line each. */
+
+#include "ops/kind.h"
+
+extern const struct cei_op_kind cei_ag_gemm;
+extern const struct cei_op_kind cei_gemm_rs;
+extern const struct cei_op_kind cei_reduce_scatter;
+extern const struct cei_op_kind cei_all_reduce;
+extern const struct cei_op_kind cei_all_gather;
+extern const struct cei_op_kind cei_all_to_all;
+
+#endif /* CEI_KINDS_H */
