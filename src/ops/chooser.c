@@ -20,9 +20,6 @@
 #define PIECE_BYTES_MIN (UINT64_C(4) << 20)
 #define PIECES_MAX      8u
 
-/* Of moves: what is copied within a GPU behind the last arrival takes some us then. */
-#define MOVE_PIECE_BYTES (UINT64_C(16) << 20)
-
 /* A piece of fewer rows leaves halves of tile pairs empty. */
 #define PIECE_ROWS_MIN  256u
 
@@ -88,15 +85,6 @@ const char *cei_chooser_fault(const struct ceov_op_tuning *tuning)
 
 /* --- the model ------------------------------------------------------------- */
 
-static uint32_t move_pieces(uint64_t n_bytes)
-{
-	uint64_t n = n_bytes / MOVE_PIECE_BYTES;
-
-	if (n > CEI_OP_PIECES_MAX)
-		return CEI_OP_PIECES_MAX;
-	return n ? (uint32_t)n : 1;
-}
-
 uint32_t cei_chooser_pieces(const struct cei_op_shape *shape, uint32_t most)
 {
 	uint64_t n = cei_op_most_rows(shape) * shape->kind->row_bytes(shape) / PIECE_BYTES_MIN;
@@ -113,8 +101,6 @@ static uint32_t choose_pieces(const struct cei_op_shape *shape)
 
 	if (shape->kind->pieces)
 		return shape->kind->pieces(shape);
-	if (cei_op_is_move(shape))
-		return move_pieces(rows);
 	n = cei_chooser_pieces(shape, PIECES_MAX);
 	while (n > 1 && rows / n < PIECE_ROWS_MIN)
 		n--;
@@ -331,10 +317,8 @@ static void explain(const struct cei_choose_args *args, struct cei_choice *choic
 {
 	if (args->shape->kind->explain)
 		args->shape->kind->explain(args, choice);
-	else if (cei_op_has_gemm(args->shape))
-		explain_product(args, choice);
 	else
-		cei_choice_say_pieces(args, choice);
+		explain_product(args, choice);
 	if (!args->rates->n_sms) {
 		cei_choice_say(choice, "expected: nothing, the host computes\n");
 		return;
@@ -389,10 +373,8 @@ void cei_chooser_choose(const struct cei_op_shape *shape, const struct cei_rates
 	choice.way = args.told->way;
 	if (shape->kind->choose)
 		shape->kind->choose(&args, &choice);
-	else if (cei_op_has_gemm(shape))
-		choose_product(&args, &choice);
 	else
-		choice.copy_ns = cei_chooser_copy_ns(&args, choice.n_pieces);
+		choose_product(&args, &choice);
 	if (choice.way == CEOV_WAY_CHOOSE)
 		choice.way = CEOV_WAY_OVERLAP;
 	explain(&args, &choice);

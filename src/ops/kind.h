@@ -80,6 +80,10 @@ struct cei_op_kind {
 	/* Queues what computes, after the launches. */
 	int  (*job)(const struct cei_run *run);
 
+	/* Releases what the op has of its own, also where that is half made. Runs have ended.
+	 * NULL: it has nothing. */
+	void (*fini)(ceov_op *op);
+
 	/* NULL: nothing is measured, the model's choice stands. */
 	const struct cei_op_trial *trial;
 };

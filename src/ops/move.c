@@ -23,6 +23,9 @@
 
 #define BYTE_STEP 16u
 
+/* What is copied within a GPU behind the last arrival takes some us then. */
+#define PIECE_BYTES (UINT64_C(16) << 20)
+
 /* Sums over all pairs of ranks still fit 64 bits. */
 #define BLOCK_BYTES_MAX (UINT64_C(1) << 48)
 
@@ -98,7 +101,7 @@ static uint64_t leaving_bytes(const struct cei_op_shape *shape, uint32_t source)
 		: leaves_at(shape, source, shape->n_ranks);
 }
 
-const char *cei_move_fault(const struct cei_op_shape *shape)
+static const char *fault_of(const struct cei_op_shape *shape)
 {
 	uint64_t bytes, sum = 0;
 	uint32_t source, target;
@@ -294,27 +297,21 @@ static int queue_job(const struct cei_run *run)
 	return r ? r : await_sent(run);
 }
 
-const struct cei_op_kind cei_all_gather = {
-	.name = "ceov_all_gather",
-	.key = "all_gather",
-	.run_call = "ceov_move_run",
-	.n_phases = 1,
-	.row_bytes = row_bytes,
-	.scratch_bytes = scratch_bytes,
-	.build = build,
-	.job = queue_job,
-};
+/* --- what it costs --------------------------------------------------------- */
 
-const struct cei_op_kind cei_all_to_all = {
-	.name = "ceov_all_to_all",
-	.key = "all_to_all",
-	.run_call = "ceov_move_run",
-	.n_phases = 1,
-	.row_bytes = row_bytes,
-	.scratch_bytes = scratch_bytes,
-	.build = build,
-	.job = queue_job,
-};
+static uint32_t pieces_of(const struct cei_op_shape *shape)
+{
+	uint64_t n = cei_op_most_rows(shape) / PIECE_BYTES;
+
+	if (n > CEI_OP_PIECES_MAX)
+		return CEI_OP_PIECES_MAX;
+	return n ? (uint32_t)n : 1;
+}
+
+static void choose(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	choice->copy_ns = cei_chooser_copy_ns(args, choice->n_pieces);
+}
 
 /* --- creation -------------------------------------------------------------- */
 
@@ -356,6 +353,11 @@ static int create(ceov_workspace *workspace, const struct cei_op_kind *kind,
 	else
 		(*ret_op)->blocks = blocks;
 	return r;
+}
+
+static void fini(ceov_op *op)
+{
+	free(op->blocks);
 }
 
 int ceov_all_gather_create(ceov_workspace *workspace, const struct ceov_move *from,
@@ -408,3 +410,37 @@ int ceov_move_run(ceov_op *op, const struct ceov_move_run *operands)
 	run.floating[0] = operands->source;
 	return cei_run_make(&run);
 }
+
+/* --- the kinds ------------------------------------------------------------- */
+
+const struct cei_op_kind cei_all_gather = {
+	.name = "ceov_all_gather",
+	.key = "all_gather",
+	.run_call = "ceov_move_run",
+	.n_phases = 1,
+	.fault = fault_of,
+	.row_bytes = row_bytes,
+	.scratch_bytes = scratch_bytes,
+	.pieces = pieces_of,
+	.choose = choose,
+	.explain = cei_choice_say_pieces,
+	.build = build,
+	.job = queue_job,
+	.fini = fini,
+};
+
+const struct cei_op_kind cei_all_to_all = {
+	.name = "ceov_all_to_all",
+	.key = "all_to_all",
+	.run_call = "ceov_move_run",
+	.n_phases = 1,
+	.fault = fault_of,
+	.row_bytes = row_bytes,
+	.scratch_bytes = scratch_bytes,
+	.pieces = pieces_of,
+	.choose = choose,
+	.explain = cei_choice_say_pieces,
+	.build = build,
+	.job = queue_job,
+	.fini = fini,
+};

@@ -27,7 +27,8 @@ static void bury(struct cei_object *object)
 
 	cei_object_end(object);
 	cei_product_fini(op);
-	free(op->blocks);
+	if (op->kind->fini)
+		op->kind->fini(op);
 	cei_object_unuse(&op->workspace->object);
 	cei_object_bury(&op->object);
 }

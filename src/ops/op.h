@@ -29,12 +29,9 @@ struct ceov_op {
 	struct cei_phase          phases[CEI_OP_PHASES_MAX];
 	uint32_t                  n_sent;       /* counters of sent that a run awaits */
 	struct cei_product        product;
-	uint64_t                 *blocks;       /* that shape.blocks points to; freed with the
-						 * op. Or NULL */
+	uint64_t                 *blocks;       /* of moves: what shape.blocks points to, or
+						 * NULL */
 };
-
-/* What is refused of moves alone (move.c). */
-const char *cei_move_fault(const struct cei_op_shape *shape);
 
 /* The common part of ceov_*_create(); workspace has passed its checks and tuning may be
  * NULL. Releases what it made on failure. */

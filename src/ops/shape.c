@@ -8,18 +8,12 @@
 #include <string.h>
 
 #include "ops/kinds.h"
-#include "ops/op.h"
 
 /* Columns come in 16 bytes. */
 #define COLUMN_STEP  8u
 int cei_op_has_gemm(const struct cei_op_shape *shape)
 {
 	return shape->kind == &cei_ag_gemm || shape->kind == &cei_gemm_rs;
-}
-
-int cei_op_is_move(const struct cei_op_shape *shape)
-{
-	return shape->kind == &cei_all_gather || shape->kind == &cei_all_to_all;
 }
 
 uint64_t cei_op_rows_before(const struct cei_op_shape *shape, uint32_t rank)
@@ -117,8 +111,6 @@ const char *cei_op_shape_fault(const struct cei_op_shape *shape)
 		return "no rows or counts or bytes";
 	if (shape->kind->fault)
 		return shape->kind->fault(shape);
-	if (cei_op_is_move(shape))
-		return cei_move_fault(shape);
 	if (shape->dtype == CEOV_FP32)
 		return "dtype is CEOV_FP32, which only sums take; products take CEOV_BF16 or "
 			"CEOV_FP16";
