@@ -80,11 +80,11 @@ static void list_backends(const struct built *built, struct backend_line *ret_li
 
 	memset(ret_lines, 0, N_BACKENDS * sizeof(*ret_lines));
 	ret_lines[0].name = "host";
-	ret_lines[0].is_built = cei_backend_for(CEOV_PLACE_HOST) != NULL;
+	ret_lines[0].is_built = cei_backend_named(ret_lines[0].name) != NULL;
 	ret_lines[0].is_usable = ret_lines[0].is_built;
 	snprintf(ret_lines[0].why, sizeof(ret_lines[0].why), "host memory, by threads");
 	cuda->name = "cuda";
-	cuda->is_built = cei_backend_for(CEOV_PLACE_GPU) != NULL;
+	cuda->is_built = cei_backend_named(cuda->name) != NULL;
 	cuda->is_usable = cuda->is_built && built->n_gpus;
 	if (cuda->is_usable)
 		snprintf(cuda->why, sizeof(cuda->why), "copy engines of %u GPUs",

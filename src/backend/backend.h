@@ -41,9 +41,36 @@ struct cei_await {                      /* hold the lane until counter >= value 
 	const uint32_t *abort_word;     /* host address; non-zero: leave at once */
 };
 
+/* What a mover can do, which callers ask in place of what it is or where it moves. The
+ * engine needs those of CEI_CAPS_NEEDED; a mover without them is not opened. */
 enum cei_cap {
 	CEI_CAP_LANE_WAIT = 1u << 0,    /* a lane can wait for a counter itself */
 	CEI_CAP_STREAMS   = 1u << 1,    /* stream_wait, _post and _copy work */
+	CEI_CAP_DEVICE    = 1u << 2,    /* it drives a device's own engines: its members are
+					 * where the device is in the machine. Without: others
+					 * can stand in for a place of a machine's file */
+	CEI_CAP_ORDERED   = 1u << 3,    /* who sees a post sees the bytes before it, also in a
+					 * peer's memory: marks need no other care */
+	CEI_CAP_DELIVERED = 1u << 4,    /* what reap() counts has arrived, also in a peer's
+					 * memory, and its source may be written again */
+};
+
+#define CEI_CAPS_NEEDED ((uint32_t)(CEI_CAP_ORDERED | CEI_CAP_DELIVERED))
+
+/* From which memory to which a mover moves. */
+enum cei_moves {
+	CEI_MOVES_WITHIN_HOST = 1u << 0,
+	CEI_MOVES_HOST_TO_GPU = 1u << 1,
+	CEI_MOVES_GPU_TO_HOST = 1u << 2,
+	CEI_MOVES_AMONG_GPUS  = 1u << 3,
+};
+
+/* Who moves what a lane was handed. Ends are always polled, by reap(), and an engine does
+ * not sleep before it has seen them. */
+enum cei_progress {
+	CEI_PROGRESS_THREAD,            /* a thread per lane, asleep while the lane is empty;
+					 * with the site's progress_by_caller, turn() */
+	CEI_PROGRESS_DEVICE,            /* the device alone: turn() is not called */
 };
 
 struct cei_backend {
@@ -72,8 +99,10 @@ struct cei_lane {
 struct cei_backend_ops {
 	const char          *name;
 	enum ceov_place_kind kind;          /* of the members it serves */
+	uint32_t             moves;         /* enum cei_moves */
 	uint32_t             caps;          /* enum cei_cap; what an open backend can
 					     * do may be less: see live_caps */
+	enum cei_progress    progress;
 	uint32_t             backend_bytes; /* private state, zeroed before open */
 	uint32_t             lane_bytes;    /* likewise, before lane_open */
 
@@ -85,7 +114,8 @@ struct cei_backend_ops {
 
 	/* How many more lanes and streams of this place should be left waiting for marks:
 	 * beyond that a GPU may start no kernel any more (backend/waits.h). A hint for who
-	 * can poll instead; nothing is refused. Any thread, no driver call. */
+	 * can poll instead; nothing is refused. UINT32_MAX: there is no bound. Any thread,
+	 * no driver call. */
 	uint32_t (*waits_left)(struct cei_backend *backend);
 
 	/* address is 64 bytes of scratch memory of a peer, mapped for this member
@@ -152,8 +182,8 @@ struct cei_backend_ops {
 	int      (*submit)(struct cei_lane *lane);
 	int      (*reap)(struct cei_lane *lane, uint64_t *ret_n_done);
 
-	/* progress_by_caller: does what worker threads would do, without blocking.
-	 * CEOV_PENDING: it did something. */
+	/* CEI_PROGRESS_THREAD with progress_by_caller: does what worker threads would do,
+	 * without blocking. CEOV_PENDING: it did something. NULL with CEI_PROGRESS_DEVICE. */
 	int      (*turn)(struct cei_lane *lane);
 
 	/* Returns when the lane touches no memory of what it held: what was gated
@@ -170,7 +200,13 @@ struct cei_backend_ops {
 	int      (*is_idle)(struct cei_lane *lane);
 };
 
-/* One per place kind; NULL: built without. registry.c. */
+/* registry.c has a table of the movers in this build. The first one that serves members at
+ * such a place; the one of that name. NULL: there is none. */
 const struct cei_backend_ops *cei_backend_for(enum ceov_place_kind kind);
+const struct cei_backend_ops *cei_backend_named(const char *name);
+
+/* Whether the mover moves from the one kind of memory to the other. */
+int cei_backend_moves(const struct cei_backend_ops *ops, enum ceov_place_kind source,
+		      enum ceov_place_kind target);
 
 #endif /* CEI_BACKEND_H */

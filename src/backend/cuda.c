@@ -41,7 +41,7 @@ static uint32_t live_caps(struct cei_backend *backend)
 {
 	const struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
 
-	return CEI_CAP_STREAMS | (own->can_gate ? CEI_CAP_LANE_WAIT : 0);
+	return backend->ops->caps & ~(own->can_gate ? 0u : (uint32_t)CEI_CAP_LANE_WAIT);
 }
 
 static int open_streams(struct cei_cuda_backend *own)
@@ -253,7 +253,10 @@ static void backend_close(struct cei_backend *backend)
 const struct cei_backend_ops cei_backend_cuda = {
 	.name          = "cuda",
 	.kind          = CEOV_PLACE_GPU,
-	.caps          = CEI_CAP_LANE_WAIT | CEI_CAP_STREAMS,
+	.moves         = CEI_MOVES_HOST_TO_GPU | CEI_MOVES_GPU_TO_HOST | CEI_MOVES_AMONG_GPUS,
+	.caps          = CEI_CAP_LANE_WAIT | CEI_CAP_STREAMS | CEI_CAP_DEVICE |
+			 CEI_CAP_ORDERED | CEI_CAP_DELIVERED,
+	.progress      = CEI_PROGRESS_DEVICE,
 	.backend_bytes = sizeof(struct cei_cuda_backend),
 	.lane_bytes    = sizeof(struct cei_cuda_lane),
 	.open          = backend_open,
@@ -280,7 +283,6 @@ const struct cei_backend_ops cei_backend_cuda = {
 	.post          = cei_cuda_lane_post,
 	.submit        = cei_cuda_lane_submit,
 	.reap          = cei_cuda_lane_reap,
-	.turn          = cei_cuda_lane_turn,
 	.drain         = cei_cuda_lane_drain,
 	.stop          = cei_cuda_lane_stop,
 	.is_idle       = cei_cuda_lane_is_idle,

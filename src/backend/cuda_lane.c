@@ -398,13 +398,6 @@ int cei_cuda_lane_reap(struct cei_lane *lane, uint64_t *ret_n_done)
 	return look_for_error(lane);
 }
 
-/* The GPU needs nobody's help. */
-int cei_cuda_lane_turn(struct cei_lane *lane)
-{
-	(void)lane;
-	return 0;
-}
-
 /* What was appended and not submitted is forgotten: recorded posts never go. */
 int cei_cuda_lane_drain(struct cei_lane *lane, uint64_t deadline_ns)
 {

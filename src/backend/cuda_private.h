@@ -143,7 +143,6 @@ int  cei_cuda_lane_post(struct cei_lane *lane, const struct cei_post *posts,
 			uint32_t n_posts);
 int  cei_cuda_lane_submit(struct cei_lane *lane);
 int  cei_cuda_lane_reap(struct cei_lane *lane, uint64_t *ret_n_done);
-int  cei_cuda_lane_turn(struct cei_lane *lane);
 int  cei_cuda_lane_drain(struct cei_lane *lane, uint64_t deadline_ns);
 void cei_cuda_lane_stop(struct cei_lane *lane);
 int  cei_cuda_lane_is_idle(struct cei_lane *lane);

@@ -77,6 +77,11 @@ int cei_backend_open(struct cei_backend *backend, const struct cei_backend_ops *
 	int r;
 
 	memset(backend, 0, sizeof(*backend));
+	if ((ops->caps & CEI_CAPS_NEEDED) != CEI_CAPS_NEEDED)
+		return cei_raise(site->report, CEOV_ERR_INVALID, 0,
+				 "%s: this backend does not say that marks come behind their "
+				 "bytes and that what ended has arrived, which plans need",
+				 ops->name);
 	backend->ops = ops;
 	backend->site = site;
 	backend->member = member;

@@ -91,7 +91,9 @@ static uint32_t turn_lanes(struct cei_engine *engine)
 	uint32_t n_lanes = cei_lanes_n(&engine->lanes);
 	uint32_t i, n = 0;
 
-	for (i = 0; engine->site->progress_by_caller && i < n_lanes; i++)
+	if (!engine->site->progress_by_caller || ops->progress != CEI_PROGRESS_THREAD)
+		return 0;
+	for (i = 0; i < n_lanes; i++)
 		n += ops->turn(&engine->lanes.lane[i]) == CEOV_PENDING;
 	return n;
 }
@@ -223,13 +225,14 @@ static int start_thread(struct cei_engine *engine)
 
 /* A host rank stands in for a place of a machine from a file: not where the GPUs are, whose
  * ports it would take without moving anything through them. */
-static uint32_t place_of(const struct cei_topology *topology, const struct ceov_member *own)
+static uint32_t place_of(const struct cei_topology *topology, const struct ceov_member *own,
+			 const struct cei_backend_ops *ops)
 {
-	int is_gpu = own->place.kind == CEOV_PLACE_GPU;
-	uint32_t place = is_gpu ? own->place.index : own->rank;
+	int is_device = (ops->caps & CEI_CAP_DEVICE) != 0;
+	uint32_t place = is_device ? own->place.index : own->rank;
 
 	if (!topology->machine || place >= topology->machine->n_gpus ||
-	    (!is_gpu && topology->n_gpus))
+	    (!is_device && topology->n_gpus))
 		return CEOV_NOBODY;
 	return place;
 }
@@ -245,7 +248,7 @@ int cei_engine_open(struct cei_engine *engine, struct cei_site *site,
 	engine->topology = topology;
 	engine->member = member;
 	engine->rank = own->rank;
-	engine->place = place_of(topology, own);
+	engine->place = ops ? place_of(topology, own, ops) : CEOV_NOBODY;
 	cei_list_init(&engine->launches);
 	cei_list_init(&engine->held);
 	cei_doorbell_init(&engine->doorbell);

@@ -108,7 +108,7 @@ static int explain_waits(const struct ceov_plan *plan, int fd)
 	uint32_t n;
 
 	if (!plan->is_gateable || !plan->is_pollable ||
-	    backend->place.kind != CEOV_PLACE_GPU)
+	    !(backend->ops->caps & CEI_CAP_DEVICE))
 		return 0;
 	n = backend->ops->waits_left(backend);
 	if (n)

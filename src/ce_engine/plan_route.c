@@ -95,7 +95,7 @@ static uint64_t may_drive(const struct cei_engine *engine,
 	if (is_ours_alone(transfer->source.buffer) || is_ours_alone(transfer->target.buffer))
 		return UINT64_C(1) << engine->place;
 	/* a file may tell of more GPUs than the driver shows */
-	if (engine->backend.ops->kind == CEOV_PLACE_GPU && topology->n_gpus < n)
+	if (engine->backend.ops->caps & CEI_CAP_DEVICE && topology->n_gpus < n)
 		n = topology->n_gpus;
 	return n >= 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
 }
@@ -271,8 +271,8 @@ int cei_plan_route(struct ceov_plan *plan, uint32_t i)
 		step->direction = i ? plan->steps[i - 1].direction : CEI_DIRECTION_LOCAL;
 		return 0;
 	}
-	r = cei_router_direction(transfer->source.buffer, transfer->target.buffer, plan->member,
-			    &step->direction, &why);
+	r = cei_router_direction(transfer->source.buffer, transfer->target.buffer,
+				 engine_of(plan), &step->direction, &why);
 	fill_piece(plan, i);
 	find_places(plan, i);
 	if (!r && step->link && step->link->kind == CEI_MACHINE_NONE) {

@@ -18,33 +18,33 @@ static int is_reachable(const struct ceov_buffer *buffer, uint32_t member)
 }
 
 int cei_router_direction(const struct ceov_buffer *source_buffer,
-		    const struct ceov_buffer *target_buffer, uint32_t member,
-		    enum cei_direction *ret_direction, const char **ret_why)
+			 const struct ceov_buffer *target_buffer,
+			 const struct cei_engine *engine, enum cei_direction *ret_direction,
+			 const char **ret_why)
 {
+	const struct cei_backend *backend = &engine->backend;
 	const struct cei_region *source = source_buffer->region;
 	const struct cei_region *target = target_buffer->region;
-	const struct ceov_member *own = &source->site->members[member];
+	int is_from_host = source->kind == CEOV_PLACE_HOST;
+	int is_to_host = target->kind == CEOV_PLACE_HOST;
 
 	*ret_why = "source is not reachable from there";
-	if (!is_reachable(source_buffer, member))
+	if (!is_reachable(source_buffer, engine->member))
 		return CEOV_ERR_NO_ROUTE;
 	*ret_why = "target is not reachable from there";
-	if (!is_reachable(target_buffer, member))
+	if (!is_reachable(target_buffer, engine->member))
+		return CEOV_ERR_NO_ROUTE;
+	*ret_why = is_from_host && is_to_host
+		? "both ends are host memory, which a GPU's engine does not move"
+		: "the rank's engine does not move between these kinds of memory";
+	if (!cei_backend_moves(backend->ops, source->kind, target->kind))
 		return CEOV_ERR_NO_ROUTE;
 	*ret_why = "";
-	if (own->place.kind == CEOV_PLACE_HOST) {
-		*ret_direction = CEI_DIRECTION_HOST;
-		return 0;
-	}
-	if (source->kind == CEOV_PLACE_HOST && target->kind == CEOV_PLACE_HOST) {
-		*ret_why = "both ends are host memory, which a GPU's engine does not move";
-		return CEOV_ERR_NO_ROUTE;
-	}
-	if (source->kind == CEOV_PLACE_HOST)
-		*ret_direction = CEI_DIRECTION_IN;
-	else if (target->kind == CEOV_PLACE_HOST)
+	if (is_from_host)
+		*ret_direction = is_to_host ? CEI_DIRECTION_HOST : CEI_DIRECTION_IN;
+	else if (is_to_host)
 		*ret_direction = CEI_DIRECTION_OUT;
-	else if (source->gpu == own->place.index && target->gpu == own->place.index)
+	else if (source->gpu == backend->place.index && target->gpu == backend->place.index)
 		*ret_direction = CEI_DIRECTION_LOCAL;
 	else
 		*ret_direction = CEI_DIRECTION_PEER;
@@ -58,7 +58,7 @@ uint32_t cei_router_place(const struct cei_engine *engine, const struct ceov_buf
 
 	if (!machine || engine->place == CEOV_NOBODY)
 		return CEOV_NOBODY;
-	if (engine->backend.ops->kind == CEOV_PLACE_HOST)
+	if (!(engine->backend.ops->caps & CEI_CAP_DEVICE))
 		return buffer->rank < cei_machine_n_places(machine) ? buffer->rank : CEOV_NOBODY;
 	if (region->kind == CEOV_PLACE_GPU)
 		return region->gpu < machine->n_gpus ? region->gpu : CEOV_NOBODY;

@@ -40,10 +40,11 @@ struct cei_router {
 
 void cei_router_init(struct cei_router *router);
 
-/* At commit: the direction between two buffers for a member, whose own a floating one is.
- * CEOV_ERR_NO_ROUTE (not raised): none; *ret_why says what is missing. */
+/* At commit: the direction between two buffers for an engine, whose member's own a floating
+ * one is. CEOV_ERR_NO_ROUTE (not raised): none; *ret_why says what is missing. */
 int  cei_router_direction(const struct ceov_buffer *source, const struct ceov_buffer *target,
-		     uint32_t member, enum cei_direction *ret_direction, const char **ret_why);
+			  const struct cei_engine *engine, enum cei_direction *ret_direction,
+			  const char **ret_why);
 
 /* Where the buffer's memory is in the topology's machine; CEOV_NOBODY: not known, or there
  * is no machine. Host ranks that stand in for a machine's places (CEOVERLAP_MACHINE) are

@@ -44,7 +44,7 @@ static struct ceov_place backend_place(const struct cei_engine *engine,
 {
 	struct ceov_place found = { CEOV_PLACE_HOST, 0 };
 
-	if (engine->backend.ops->kind == CEOV_PLACE_GPU && cei_machine_is_gpu(machine, place)) {
+	if (engine->backend.ops->caps & CEI_CAP_DEVICE && cei_machine_is_gpu(machine, place)) {
 		found.kind = CEOV_PLACE_GPU;
 		found.index = place;
 	}

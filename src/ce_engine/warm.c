@@ -13,9 +13,9 @@
 #define PAD_NAME  "ceoverlap.warm"
 #define SLOT_BYTES 64u
 
-static int is_gpu(const ceov_context *context, uint32_t member)
+static int is_device(const ceov_context *context, uint32_t member)
 {
-	return context->site.members[member].place.kind == CEOV_PLACE_GPU;
+	return (context->engines[member].backend.ops->caps & CEI_CAP_DEVICE) != 0;
 }
 
 static int offer_pads(ceov_context *context, ceov_buffer **pads)
@@ -24,7 +24,7 @@ static int offer_pads(ceov_context *context, ceov_buffer **pads)
 	int r = 0;
 
 	for (i = 0; !r && i < context->site.n_members; i++) {
-		if (!is_gpu(context, i))
+		if (!is_device(context, i))
 			continue;
 		r = ceov_buffer_create(context, context->site.members[i].rank,
 				       context->site.n_ranks * (uint64_t)SLOT_BYTES,

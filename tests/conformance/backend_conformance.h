@@ -8,10 +8,10 @@
  * the place's share table, and filled and read by load and store.
  */
 
-#include <ceoverlap/ceoverlap.h>
+#include "backend/backend.h"
 
-/* Runs all cases against the backend of that kind of place; main()'s exit status.
- * 77: there is no such place here. */
-int conformance_run(enum ceov_place_kind kind);
+/* Runs all cases against the backend; main()'s exit status. 77: there is no place here whose
+ * members it serves, or, with NULL, no such backend in this build. */
+int conformance_run(const struct cei_backend_ops *ops);
 
 #endif /* CEI_BACKEND_CONFORMANCE_H */

@@ -15,9 +15,8 @@
 
 struct rig rig;
 
-
-static void make_region(struct cei_region *region, enum ceov_place_kind kind,
-			uint64_t size_bytes)
+void rig_make_region(struct cei_region *region, enum ceov_place_kind kind,
+		     uint64_t size_bytes)
 {
 	region->site = &rig.site;
 	region->fd = -1;
@@ -44,14 +43,13 @@ void rig_open(void)
 	uint32_t i;
 
 	open_site();
-	rig.ops = cei_backend_for(rig.kind);
 	rig.random = testing_seed();
 	ck_assert_int_eq(cei_backend_open(&rig.backend, rig.ops, &rig.site, 0,
 						  rig.site.members[0].place), 0);
-	make_region(&rig.memory[0], rig.kind, BYTES);
-	make_region(&rig.memory[1], rig.kind, BYTES);
-	make_region(&rig.counters, rig.kind, sizeof(zeros));
-	make_region(&rig.words, CEOV_PLACE_HOST, sizeof(zeros));
+	rig_make_region(&rig.memory[0], rig.kind, BYTES);
+	rig_make_region(&rig.memory[1], rig.kind, BYTES);
+	rig_make_region(&rig.counters, rig.kind, sizeof(zeros));
+	rig_make_region(&rig.words, CEOV_PLACE_HOST, sizeof(zeros));
 	ck_assert_int_eq(rig.ops->store(&rig.backend, rig.counters.address[0], zeros,
 					sizeof(zeros)), 0);
 	for (i = 0; i < LANES; i++)

@@ -25,11 +25,11 @@
 #define GROUP    (CEI_LANE_BATCH / 2u - 1u)
 
 struct rig {
-	enum ceov_place_kind kind;
+	enum ceov_place_kind kind;              /* of the members that it serves */
 	struct cei_report  report;
 	struct cei_site    site;
 	struct cei_backend backend;
-	const struct cei_backend_ops *ops;
+	const struct cei_backend_ops *ops;      /* as conformance_run() was told, ... */
 	struct cei_region  memory[2];
 	struct cei_region  counters;    /* in the place */
 	struct cei_region  words;       /* in host memory, mapped for the place */
@@ -41,6 +41,10 @@ struct rig {
 
 /* The rig of the case that runs; Check's tests have no arguments. */
 extern struct rig rig;
+
+/* Memory of a kind, mapped for the rig's member. */
+void rig_make_region(struct cei_region *region, enum ceov_place_kind kind,
+		     uint64_t size_bytes);
 
 /* A checked fixture: Check forks for each case, and each opens the backend anew. */
 void rig_open(void);
@@ -77,5 +81,8 @@ void     rig_pause(void);
 
 /* backend_gates.c */
 void     rig_add_gate_cases(Suite *suite);
+
+/* backend_caps.c */
+void     rig_add_cap_cases(Suite *suite);
 
 #endif /* CEI_BACKEND_RIG_H */

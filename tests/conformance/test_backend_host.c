@@ -7,5 +7,5 @@
 
 int main(void)
 {
-	return conformance_run(CEOV_PLACE_HOST);
+	return conformance_run(cei_backend_named("host"));
 }

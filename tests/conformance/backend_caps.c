@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Cases that hold a backend to what it says of itself: its moves, its capabilities, and who
+ * makes its lanes progress. */
+
+#include <string.h>
+
+#include "backend_rig.h"
+#include "base/clock.h"
+
+#define MOVED (UINT64_C(256) << 10)
+
+/* Memory of one kind, and how the case fills and reads it. */
+struct part {
+	enum ceov_place_kind kind;
+	struct cei_region    region;
+};
+
+static void part_open(struct part *part, enum ceov_place_kind kind)
+{
+	memset(part, 0, sizeof(*part));
+	part->kind = kind;
+	rig_make_region(&part->region, kind, MOVED);
+}
+
+static void part_fill(struct part *part, uint64_t seed)
+{
+	if (part->kind == CEOV_PLACE_HOST)
+		testing_fill(part->region.host, MOVED, seed);
+	else
+		rig_fill(part->region.address[0], MOVED, seed);
+}
+
+static void part_check(struct part *part, uint64_t seed)
+{
+	if (part->kind == CEOV_PLACE_HOST)
+		ck_assert_uint_eq(testing_check(part->region.host, MOVED, seed), MOVED);
+	else
+		rig_check(part->region.address[0], MOVED, seed);
+}
+
+static void reap_lane(struct cei_lane *lane, uint64_t n_wanted)
+{
+	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
+	uint64_t n_done = 0;
+
+	while (n_done < n_wanted) {
+		ck_assert_int_eq(rig.ops->reap(lane, &n_done), 0);
+		ck_assert_msg(cei_now_ns() < deadline, "%s: the lane does not end",
+			      rig.ops->name);
+	}
+}
+
+/* The lane that the engine would take. */
+static enum cei_direction direction_of(enum ceov_place_kind source, enum ceov_place_kind target)
+{
+	if (source == target)
+		return CEI_DIRECTION_PEER;
+	return source == CEOV_PLACE_HOST ? CEI_DIRECTION_IN : CEI_DIRECTION_OUT;
+}
+
+static void move_between(enum ceov_place_kind from, enum ceov_place_kind to, uint64_t seed)
+{
+	struct part source, target;
+	struct cei_piece piece;
+	struct cei_lane lane;
+
+	part_open(&source, from);
+	part_open(&target, to);
+	part_fill(&source, seed);
+	part_fill(&target, seed + MOVED);
+	ck_assert_int_eq(cei_lane_open(&lane, &rig.backend, direction_of(from, to), 7), 0);
+	piece = rig_piece(target.region.address[0], source.region.address[0], MOVED);
+	ck_assert_int_eq(rig.ops->copy(&lane, &piece, 1), 0);
+	ck_assert_int_eq(rig.ops->submit(&lane), 0);
+	reap_lane(&lane, 1);
+	part_fill(&source, seed + 2 * MOVED);   /* what is done needs its source no more */
+	part_check(&target, seed);
+	cei_lane_close(&lane);
+	cei_region_fini(&target.region);
+	cei_region_fini(&source.region);
+}
+
+START_TEST(test_it_moves_between_all_memory_that_it_names)
+{
+	static const enum ceov_place_kind kinds[] = { CEOV_PLACE_HOST, CEOV_PLACE_GPU };
+	uint32_t i, n = 0;
+
+	for (i = 0; i < 4; i++) {
+		if (!cei_backend_moves(rig.ops, kinds[i / 2], kinds[i % 2]))
+			continue;
+		move_between(kinds[i / 2], kinds[i % 2], 100 + i);
+		n++;
+	}
+	ck_assert_uint_gt(n, 0);
+	ck_assert(cei_backend_moves(rig.ops, rig.kind, rig.kind));
+}
+END_TEST
+
+/* Many times, because what is wrong here is wrong for less than a microsecond. */
+START_TEST(test_a_mark_comes_behind_its_bytes)
+{
+	uint64_t k;
+
+	ck_assert(rig.ops->caps & CEI_CAP_ORDERED);
+	for (k = 1; k <= 200; k++) {
+		rig_fill(rig_at(0, 0), MOVED, k);
+		rig_copy(0, rig_at(1, 0), rig_at(0, 0), MOVED);
+		rig_post(0, 0, k);
+		(void)rig_submit(0);
+		rig_reach(0, k);
+		rig_check(rig_at(1, MOVED - 4096), 4096, k + (MOVED - 4096) / 8);
+		rig_reap(0, k);
+	}
+}
+END_TEST
+
+START_TEST(test_what_is_reaped_has_arrived)
+{
+	uint64_t k;
+
+	ck_assert(rig.ops->caps & CEI_CAP_DELIVERED);
+	for (k = 1; k <= 200; k++) {
+		rig_fill(rig_at(0, 0), MOVED, k);
+		rig_copy(0, rig_at(1, 0), rig_at(0, 0), MOVED);
+		rig_reap(0, rig_submit(0));
+		rig_fill(rig_at(0, MOVED - 4096), 4096, k + 1);
+		rig_check(rig_at(1, MOVED - 4096), 4096, k + (MOVED - 4096) / 8);
+	}
+}
+END_TEST
+
+/* With progress_by_caller a lane goes by turn() alone, or by itself. */
+START_TEST(test_lanes_progress_as_they_say)
+{
+	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
+	uint64_t n_done = 7;
+	struct cei_piece piece = rig_piece(rig_at(1, 0), rig_at(0, 0), 4096);
+	struct cei_lane lane;
+
+	rig.site.progress_by_caller = 1;
+	rig_fill(rig_at(0, 0), 4096, 1);
+	ck_assert_int_eq(cei_lane_open(&lane, &rig.backend, CEI_DIRECTION_PEER, 8), 0);
+	ck_assert_int_eq(rig.ops->copy(&lane, &piece, 1), 0);
+	ck_assert_int_eq(rig.ops->submit(&lane), 0);
+	if (rig.ops->progress == CEI_PROGRESS_DEVICE) {
+		ck_assert_ptr_null(rig.ops->turn);
+		reap_lane(&lane, 1);
+	} else {
+		rig_pause();
+		ck_assert_int_eq(rig.ops->reap(&lane, &n_done), 0);
+		ck_assert_uint_eq(n_done, 0);
+		while (rig.ops->turn(&lane) == CEOV_PENDING)
+			ck_assert(cei_now_ns() < deadline);
+		reap_lane(&lane, 1);
+		ck_assert_int_eq(rig.ops->turn(&lane), 0);
+	}
+	rig_check(rig_at(1, 0), 4096, 1);
+	cei_lane_close(&lane);
+	rig.site.progress_by_caller = 0;
+}
+END_TEST
+
+/* What an open backend can do is part of what its table says; and a device is a place. */
+START_TEST(test_live_capabilities_are_among_those_of_the_table)
+{
+	uint32_t live = rig.ops->live_caps(&rig.backend);
+	uint32_t may_lack = CEI_CAP_LANE_WAIT | CEI_CAP_STREAMS;
+
+	ck_assert_uint_eq(live & ~rig.ops->caps, 0);
+	ck_assert_uint_eq(rig.ops->caps & ~live & ~may_lack, 0);
+	ck_assert_uint_eq(rig.ops->caps & CEI_CAPS_NEEDED, CEI_CAPS_NEEDED);
+	ck_assert_int_eq((rig.ops->caps & CEI_CAP_DEVICE) != 0, rig.kind != CEOV_PLACE_HOST);
+	ck_assert_int_eq(rig.ops->progress == CEI_PROGRESS_THREAD, rig.ops->turn != NULL);
+}
+END_TEST
+
+void rig_add_cap_cases(Suite *suite)
+{
+	TCase *caps = tcase_create("capabilities");
+
+	tcase_add_checked_fixture(caps, rig_open, rig_close);
+	tcase_set_timeout(caps, 60);
+	tcase_add_test(caps, test_it_moves_between_all_memory_that_it_names);
+	tcase_add_test(caps, test_a_mark_comes_behind_its_bytes);
+	tcase_add_test(caps, test_what_is_reaped_has_arrived);
+	tcase_add_test(caps, test_lanes_progress_as_they_say);
+	tcase_add_test(caps, test_live_capabilities_are_among_those_of_the_table);
+	suite_add_tcase(suite, caps);
+}
