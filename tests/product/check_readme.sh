@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 #
-# The README's code runs as printed: its C blocks compile alone against the library of the
-# build folder, those with a main() run on host memory, and its Python blocks parse.
+# The code of the README and of docs/operators.md is right as printed: its C blocks compile
+# alone against the library of the build folder, those with a main() run on host memory, and
+# its Python blocks parse.
 set -u
 
 srcdir=$(cd "${srcdir:-.}" && pwd)
@@ -12,12 +13,14 @@ trap 'rm -rf "$folder"' EXIT
 read -ra cc <<< "${CC:-cc}"
 failed=0
 
+pages=("$srcdir/README.md" "$srcdir/docs/operators.md")
+
 # blocks LANGUAGE: each block into a file of its own, block-1.LANGUAGE and so on.
 blocks() {
 	awk -v language="$1" -v folder="$folder" '
 		$0 == "```" language { file = folder "/block-" ++n "." language; next }
 		/^```/ { file = "" }
-		file { print > file }' "$srcdir/README.md"
+		file { print > file }' "${pages[@]}"
 }
 
 blocks c
@@ -26,7 +29,7 @@ for source in "$folder"/block-*.c; do
 	name=$(basename "$source")
 	if ! "${cc[@]}" -std=c11 -Wall -Wextra -Werror -I"$PWD/include" -I"$srcdir/include" \
 			-c -o "$source.o" "$source"; then
-		echo "FAIL: README.md, $name does not compile as printed"
+		echo "FAIL: README.md or docs/operators.md, $name does not compile as printed"
 		failed=1
 	elif grep -q '^int main(' "$source"; then
 		n_ran=$((n_ran + 1))
