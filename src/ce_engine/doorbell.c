@@ -78,6 +78,11 @@ static enum look look_at_abort(const struct cei_counter *counter)
 		? LOOK_ABORTED : LOOK_REACHED;
 }
 
+static uint32_t step_index(const struct cei_chunk *chunk)
+{
+	return chunk->launch->plan->cuts[chunk->index].step;
+}
+
 /* Whether the transfer's lane waits for source_ready by itself. */
 static int is_left_to_lane(const struct cei_engine *engine, const struct cei_chunk *chunk)
 {
@@ -85,7 +90,7 @@ static int is_left_to_lane(const struct cei_engine *engine, const struct cei_chu
 
 	return cei_router_lane_waits(launch) &&
 		cei_router_is_next(&engine->router, launch,
-				   launch->plan->cuts[chunk->index].step);
+				   step_index(chunk));
 }
 
 /* A mark that only lanes can see is reached when its turn comes. */
@@ -119,13 +124,13 @@ static enum look look_at_source(const struct cei_engine *engine, const struct ce
 	return look_ahead(&step->source_ready, chunk->launch->base);
 }
 
-static uint32_t pass_on(struct cei_engine *engine, struct cei_launch *launch,
-			struct cei_step *step)
+static uint32_t pass_on(struct cei_engine *engine, struct cei_launch *launch, uint32_t index)
 {
+	const struct cei_step *step = &launch->plan->steps[index];
 	struct cei_chunk *chunk;
 	uint32_t i;
 
-	step->turn = launch->sequence + 1;
+	launch->plan->run.turns[index] = launch->sequence + 1;
 	cei_doorbell_disarm(&engine->doorbell, &launch->chunks[step->first_chunk]);
 	for (i = 0; i < step->n_chunks; i++) {
 		chunk = &launch->chunks[step->first_chunk + i];
@@ -140,11 +145,9 @@ static uint32_t pass_on(struct cei_engine *engine, struct cei_launch *launch,
 	return step->n_chunks;
 }
 
-static struct cei_step *step_of(const struct cei_chunk *chunk)
+static const struct cei_step *step_of(const struct cei_chunk *chunk)
 {
-	struct ceov_plan *plan = chunk->launch->plan;
-
-	return &plan->steps[plan->cuts[chunk->index].step];
+	return &chunk->launch->plan->steps[step_index(chunk)];
 }
 
 /* Transfers of one launch that wait for the same source_ready, next to each other. They
@@ -200,7 +203,7 @@ static int is_its_turn(const struct cei_engine *engine, const struct cei_chunk *
 {
 	const struct cei_launch *launch = chunk->launch;
 
-	if (step_of(chunk)->turn < launch->sequence)
+	if (launch->plan->run.turns[step_index(chunk)] < launch->sequence)
 		return 0;
 	if (launch->after && !cei_router_is_oldest(&engine->router, launch))
 		return 0;
@@ -208,7 +211,7 @@ static int is_its_turn(const struct cei_engine *engine, const struct cei_chunk *
 		return 1;
 	/* Its mark says that their bytes are there. A lane's order says so of what went
 	 * directly; who took other ways has to be done. */
-	return launch->next_step == launch->plan->cuts[chunk->index].step &&
+	return launch->next_step == step_index(chunk) &&
 	       cei_staging_is_closed(chunk->launch, launch->next_step);
 }
 
@@ -242,7 +245,7 @@ static enum look look_at_bunch(struct cei_engine *engine, struct bunch *bunch,
 static int may_park(const struct cei_chunk *chunk, enum cei_parked why)
 {
 	const struct cei_launch *launch = chunk->launch;
-	int is_next = launch->next_step == launch->plan->cuts[chunk->index].step;
+	int is_next = launch->next_step == step_index(chunk);
 
 	if (why == CEI_PARKED_TURN)
 		return is_empty(chunk) && !is_next;
@@ -297,7 +300,7 @@ static uint32_t pass_bunch(struct cei_engine *engine, const struct bunch *bunch)
 		if (look_at_target(chunk->launch, step_of(chunk), &counter) != LOOK_REACHED ||
 		    look_at_source(engine, chunk, step_of(chunk), &counter) != LOOK_REACHED)
 			continue;
-		n_passed += pass_on(engine, chunk->launch, step_of(chunk));
+		n_passed += pass_on(engine, chunk->launch, step_index(chunk));
 	}
 	return n_passed;
 }

@@ -53,7 +53,7 @@ static uint32_t admit_held(struct cei_engine *engine)
 	uint32_t n = 0;
 
 	for (node = engine->held.next; node != &engine->held; node = node->next)
-		CEI_OWNER(node, struct cei_launch, link)->plan->n_held = 0;
+		CEI_OWNER(node, struct cei_launch, link)->plan->run.n_held = 0;
 	node = engine->held.next;
 	while (node != &engine->held) {
 		launch = CEI_OWNER(node, struct cei_launch, link);
@@ -61,7 +61,7 @@ static uint32_t admit_held(struct cei_engine *engine)
 		if (admit(engine, launch, &launch->link))
 			n++;
 		else
-			launch->plan->n_held = 1;
+			launch->plan->run.n_held = 1;
 	}
 	return n;
 }
@@ -79,7 +79,7 @@ static uint32_t take_up(struct cei_engine *engine)
 		n++;
 		if (admit(engine, launch, &engine->held))
 			continue;
-		launch->plan->n_held = 1;
+		launch->plan->run.n_held = 1;
 		cei_expiry_put(engine, launch, &engine->held);
 	}
 	return n;

@@ -94,8 +94,8 @@ static void give_up(struct cei_engine *engine, struct cei_launch *launch)
 /* A held launch is let in, to fail like the others. */
 static void let_in(struct cei_engine *engine, struct cei_launch *launch)
 {
-	launch->plan->n_held = 0;       /* or found again in the next turn */
-	launch->plan->n_admitted++;
+	launch->plan->run.n_held = 0;       /* or found again in the next turn */
+	launch->plan->run.n_admitted++;
 	cei_expiry_put(engine, launch, &engine->launches);
 	cei_doorbell_arm(&engine->doorbell, launch);
 }
@@ -133,12 +133,12 @@ static struct cei_launch *next_launch(struct cei_engine *engine)
 /* Whether the pass has seen to the plan's signals for a launch like this one. */
 static int is_seen_to(const struct cei_expiry *expiry, const struct cei_launch *launch)
 {
-	return launch->plan->expiry_pass[launch->error != 0] == expiry->pass;
+	return launch->plan->run.expiry_pass[launch->error != 0] == expiry->pass;
 }
 
 static void see_to(const struct cei_expiry *expiry, const struct cei_launch *launch)
 {
-	launch->plan->expiry_pass[launch->error != 0] = expiry->pass;
+	launch->plan->run.expiry_pass[launch->error != 0] = expiry->pass;
 }
 
 static enum look look_at_signals(struct cei_expiry *expiry, const struct cei_launch *launch,

@@ -178,7 +178,7 @@ static int takes(const struct group *group, const struct cei_chunk *chunk)
 		return 0;
 	/* Posts of one batch have no order: two launches of a plan raise the same
 	 * counters and must not meet in it. */
-	return plan->group != group->number || plan->group_launch == chunk->launch;
+	return plan->run.group != group->number || plan->run.group_launch == chunk->launch;
 }
 
 /* A lane keeps the order of a transfer's chunks: the last one brings the mark. The chunk's,
@@ -204,8 +204,8 @@ static void add(struct group *group, struct cei_chunk *chunk)
 		group->await = await_of(chunk);
 		group->number = ++group->engine->lanes.n_groups;
 	}
-	plan->group = group->number;
-	plan->group_launch = chunk->launch;
+	plan->run.group = group->number;
+	plan->run.group_launch = chunk->launch;
 	group->chunks[group->n_chunks++] = chunk;
 	group->n_bytes += bytes_of(chunk);
 	if (cut->piece.n_rows)
@@ -361,7 +361,7 @@ void cei_lanes_break(struct cei_engine *engine, uint32_t lane, int error)
 		 * and fails. */
 		cei_staging_release(engine, chunk);
 		if (!is_idle)
-			chunk->launch->plan->stuck_lanes |= UINT64_C(1) << lane;
+			chunk->launch->plan->run.stuck_lanes |= UINT64_C(1) << lane;
 		failure = cei_failure(error, 0);
 		failure.rank = engine->rank;
 		cei_launch_fail(engine, chunk->launch, chunk, NULL, &failure);

@@ -18,23 +18,22 @@ static void drop(struct cei_engine *engine, struct cei_launch *launch)
 {
 	struct ceov_plan *plan = launch->plan;
 	struct cei_chunk *chunk;
-	struct cei_step *step;
-	uint32_t i;
+	uint32_t i, step;
 
 	for (i = 0; i < plan->n_cuts; i++) {
 		chunk = &launch->chunks[i];
-		step = &plan->steps[plan->cuts[i].step];
+		step = plan->cuts[i].step;
 		if (chunk->state > CEI_CHUNK_ROUTED)
 			continue;
-		if (chunk->state == CEI_CHUNK_ARMED && i == step->first_chunk)
+		if (chunk->state == CEI_CHUNK_ARMED && i == plan->steps[step].first_chunk)
 			cei_doorbell_disarm(&engine->doorbell, chunk);
 		cei_scheduler_leave(&engine->scheduler, chunk);
 		cei_list_remove(&chunk->link);
 		chunk->state = CEI_CHUNK_DROPPED;
 		cei_staging_release(engine, chunk);
 		launch->n_open--;
-		if (step->turn <= launch->sequence)
-			step->turn = launch->sequence + 1;
+		if (plan->run.turns[step] <= launch->sequence)
+			plan->run.turns[step] = launch->sequence + 1;
 	}
 }
 
@@ -199,8 +198,8 @@ void cei_launch_retire(struct cei_engine *engine, struct cei_launch *launch)
 	cei_expiry_take(engine, launch);
 	cei_router_leave(&engine->router, launch);
 	pthread_mutex_lock(&plan->lock);
-	cei_list_append(&plan->idle, &launch->link);
-	plan->n_in_flight--;
+	cei_list_append(&plan->run.idle, &launch->link);
+	plan->run.n_in_flight--;
 	pthread_mutex_unlock(&plan->lock);
 	cei_tickets_publish(tickets, slot, error);
 }

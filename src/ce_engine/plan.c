@@ -69,7 +69,7 @@ int ceov_plan_create(ceov_context *context, uint32_t rank,
 				 "ceov_plan_create: no memory");
 	plan->rank = rank;
 	plan->member = member;
-	plan->gate = CEOV_NOBODY;
+	plan->run.gate = CEOV_NOBODY;
 	plan->max_chunk_bytes = options.max_chunk_bytes
 		? options.max_chunk_bytes : context->max_chunk_bytes;
 	plan->mark_group_bytes = options.mark_group_bytes
@@ -77,7 +77,7 @@ int ceov_plan_create(ceov_context *context, uint32_t rank,
 	plan->rule = rule_of(context, options.routes);
 	plan->urgency = options.urgency;
 	pthread_mutex_init(&plan->lock, NULL);
-	cei_list_init(&plan->idle);
+	cei_list_init(&plan->run.idle);
 	cei_object_init(&plan->object, context, CEI_OBJECT_PLAN);
 	*ret_plan = plan;
 	return 0;
@@ -237,7 +237,8 @@ static int build_steps(struct ceov_plan *plan)
 	int r = 0;
 
 	plan->steps = calloc(plan->n_transfers + 1, sizeof(*plan->steps));
-	if (!plan->steps)
+	plan->run.turns = calloc(plan->n_transfers + 1, sizeof(*plan->run.turns));
+	if (!plan->steps || !plan->run.turns)
 		return cei_raise(&plan->object.context->report, CEOV_ERR_NO_MEMORY, 0,
 				 "ceov_plan_commit: no memory for steps");
 	plan->is_direct = 1;
@@ -327,10 +328,12 @@ static void unbuild(struct ceov_plan *plan)
 	cei_plan_unroute(plan);
 	cei_waits_fini(&plan->waits);
 	free(plan->steps);
+	free(plan->run.turns);
 	free(plan->cuts);
 	free(plan->signals);
 	free(plan->buffers);
 	plan->steps = NULL;
+	plan->run.turns = NULL;
 	plan->cuts = NULL;
 	plan->signals = NULL;
 	plan->buffers = NULL;
@@ -373,7 +376,7 @@ static uint32_t in_flight(struct ceov_plan *plan)
 	uint32_t n;
 
 	pthread_mutex_lock(&plan->lock);
-	n = plan->n_in_flight;
+	n = plan->run.n_in_flight;
 	pthread_mutex_unlock(&plan->lock);
 	return n;
 }
@@ -413,7 +416,7 @@ static void take_apart(struct ceov_plan *plan)
 	for (i = 0; i < plan->n_expected; i++)
 		for_mark(&plan->expected[i], cei_object_unuse);
 	plan->n_transfers = plan->n_expected = 0;
-	while ((node = cei_list_take(&plan->idle)))
+	while ((node = cei_list_take(&plan->run.idle)))
 		free_record(plan, CEI_OWNER(node, struct cei_launch, link));
 	unbuild(plan);
 	free(plan->transfers);
@@ -427,7 +430,7 @@ static void take_apart(struct ceov_plan *plan)
 int cei_plan_is_stuck(const struct ceov_plan *plan)
 {
 	return !cei_lanes_are_idle(&plan->object.context->engines[plan->member].lanes,
-				   plan->stuck_lanes);
+				   plan->run.stuck_lanes);
 }
 
 void cei_plan_destroy(struct ceov_plan *plan)

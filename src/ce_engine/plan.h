@@ -5,8 +5,7 @@
 
 /*
  * A plan while it is built (transfers, expected marks) and after commit (steps,
- * cuts, the signals it names). After commit all but the fields marked "engine" and
- * "lock" never change.
+ * cuts, the signals it names). After commit nothing but `run` changes.
  */
 
 #include <pthread.h>
@@ -49,14 +48,36 @@ struct cei_step {                       /* one transfer, as committed */
 	struct cei_counter source_ready;
 	struct cei_counter target_free;
 	struct cei_counter then;
-	uint64_t           turn;        /* engine: the plan's launch number that may
-					 * leave the doorbell next, so that marks rise */
 };
 
 struct cei_cut {                        /* one chunk, as committed */
 	struct cei_piece piece;
 	uint32_t         step;
 	uint32_t         way;           /* the engine's (staging.h), or CEI_WAY_DIRECT */
+};
+
+/* What changes while the plan is launched again and again. Fields marked "lock" are guarded
+ * by the plan's; all others belong to its engine's thread while a launch is in flight. */
+struct cei_plan_run {
+	struct cei_list       idle;             /* lock: launches to use again */
+	uint32_t              n_in_flight;      /* lock */
+	uint64_t              n_launches;       /* lock: ever */
+	uint64_t              last_base;        /* lock: of what was launched or queued last */
+	uint64_t             *turns;            /* one per step: the number of the plan's
+						 * launch whose transfer may leave the doorbell
+						 * next, so that marks rise. From commit on */
+	uint64_t              group;            /* group it was last in, ... */
+	const struct cei_launch *group_launch;  /* ... and with which launch */
+	uint32_t              n_admitted;       /* launches past admission, ... */
+	uint32_t              gate;             /* ... the lane that gates them, or
+						 * CEOV_NOBODY: polled ... */
+	uint32_t              n_held;           /* not 0: one is held before it */
+	uint64_t              expiry_pass[2];   /* the pass of expiry.h that has looked at the
+						 * signals of a launch, and that has poisoned
+						 * those of a failed one */
+	uint64_t              stuck_lanes;      /* while launches are in flight: bit i: lane i
+						 * was given up and may still move chunks of
+						 * the plan */
 };
 
 struct ceov_plan {
@@ -100,25 +121,10 @@ struct ceov_plan {
 	uint32_t              waits_ahead;      /* the first transfer that waits for a mark
 						 * of one behind it, or CEOV_NOBODY */
 
-	pthread_mutex_t       lock;
-	struct cei_list       idle;             /* lock: launches to use again */
-	uint32_t              n_in_flight;      /* lock */
-	uint64_t              n_launches;       /* lock: ever */
-	uint64_t              last_base;        /* lock: of what was launched or queued last */
 	uint64_t              largest_value;    /* of a mark; with a base below the
 						 * limit */
-	uint64_t              group;            /* engine: group it was last in, ... */
-	const struct cei_launch *group_launch;  /* ... and with which launch */
-	uint32_t              n_admitted;       /* engine: launches past admission, ... */
-	uint32_t              gate;             /* ... the lane that gates them, or
-						 * CEOV_NOBODY: polled ... */
-	uint32_t              n_held;           /* engine: not 0: one is held before it */
-	uint64_t              expiry_pass[2];   /* engine: the pass of expiry.h that has looked
-						 * at the signals of a launch, and that has
-						 * poisoned those of a failed one */
-	uint64_t              stuck_lanes;      /* engine, while launches are in flight: bit
-						 * i: lane i was given up and may still move
-						 * chunks of the plan */
+	pthread_mutex_t       lock;             /* of what `run` says that it guards */
+	struct cei_plan_run   run;
 };
 
 /* plan_check.c: what commit refuses; raises and names the transfer. The first two, before

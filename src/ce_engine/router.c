@@ -148,8 +148,8 @@ static void take_lane(struct cei_router *router, struct cei_launch *launch, uint
  * a plan stay together: one that went the other way would be held for the ones before. */
 static int may_gate(struct cei_engine *engine, const struct ceov_plan *plan)
 {
-	if (plan->n_admitted)
-		return plan->gate != CEOV_NOBODY;
+	if (plan->run.n_admitted)
+		return plan->run.gate != CEOV_NOBODY;
 	return engine->backend.ops->waits_left(&engine->backend) > 0;
 }
 
@@ -165,7 +165,7 @@ int cei_router_admit(struct cei_engine *engine, struct cei_launch *launch, int i
 		gate = gate_for(engine, launch);
 	/* Two ways at once could raise a plan's marks out of order. Polling is always
 	 * as good as a gate; the reverse must wait. */
-	if (plan->n_admitted && plan->gate == CEOV_NOBODY && !needs_lane)
+	if (plan->run.n_admitted && plan->run.gate == CEOV_NOBODY && !needs_lane)
 		gate = CEOV_NOBODY;
 	if (gate == CEOV_NOBODY && needs_lane) {
 		router->is_short |= !is_behind;
@@ -173,10 +173,10 @@ int cei_router_admit(struct cei_engine *engine, struct cei_launch *launch, int i
 	}
 	if (needs_lane)
 		take_lane(router, launch, gate);
-	if (plan->n_held || (plan->n_admitted && plan->gate != gate))
+	if (plan->run.n_held || (plan->run.n_admitted && plan->run.gate != gate))
 		return CEOV_PENDING;
-	plan->n_admitted++;
-	plan->gate = gate;
+	plan->run.n_admitted++;
+	plan->run.gate = gate;
 	if (gate == CEOV_NOBODY)
 		return 0;
 	take_lane(router, launch, gate);
@@ -216,7 +216,7 @@ void cei_router_passed(struct cei_launch *launch)
 
 void cei_router_leave(struct cei_router *router, struct cei_launch *launch)
 {
-	launch->plan->n_admitted--;
+	launch->plan->run.n_admitted--;
 	cei_list_remove(&launch->gate_link);
 	if (launch->gate != CEOV_NOBODY)
 		router->n_launches[launch->gate - CEI_LANES_GATED_FIRST]--;

@@ -421,7 +421,7 @@ int cei_signal_resolve(const struct ceov_mark *mark, uint32_t member, const char
  * raise its marks. With its lock held. */
 static int is_moving(const struct ceov_plan *plan)
 {
-	return plan->n_in_flight || (plan->stuck_lanes && cei_plan_is_stuck(plan));
+	return plan->run.n_in_flight || (plan->run.stuck_lanes && cei_plan_is_stuck(plan));
 }
 
 /* Whether one of the list's plans that names the signal is moving. With the context's lock
@@ -468,9 +468,9 @@ static void forget_bases(ceov_signal *signal)
 	for (node = context->plans.next; node != &context->plans; node = node->next) {
 		plan = CEI_OWNER(node, struct ceov_plan, object.link);
 		pthread_mutex_lock(&plan->lock);
-		for (i = 0; plan->last_base && i < plan->n_signals; i++)
+		for (i = 0; plan->run.last_base && i < plan->n_signals; i++)
 			if (plan->signals[i]->control == signal->control)
-				plan->last_base = 0;
+				plan->run.last_base = 0;
 		pthread_mutex_unlock(&plan->lock);
 	}
 	pthread_mutex_unlock(&context->lock);

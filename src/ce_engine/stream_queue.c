@@ -94,7 +94,7 @@ static int check_base(struct ceov_plan *plan, uint64_t base)
 	int r;
 
 	pthread_mutex_lock(&plan->lock);
-	n = plan->n_in_flight;
+	n = plan->run.n_in_flight;
 	r = cei_plan_check_base(plan, base, call, &hold);
 	pthread_mutex_unlock(&plan->lock);
 	cei_report_hold_end(report_of(plan), &hold);
@@ -107,7 +107,7 @@ static int check_base(struct ceov_plan *plan, uint64_t base)
 static void keep_base(struct ceov_plan *plan, uint64_t base)
 {
 	pthread_mutex_lock(&plan->lock);
-	plan->last_base = base;
+	plan->run.last_base = base;
 	pthread_mutex_unlock(&plan->lock);
 }
 

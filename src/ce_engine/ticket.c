@@ -79,7 +79,7 @@ int cei_plan_check_base(const ceov_plan *plan, uint64_t base, const char *call,
 	struct cei_report *report = &plan->object.context->report;
 	int is_large = base >= CEOV_VALUE_LIMIT - plan->largest_value;
 
-	if (!is_large && base >= plan->last_base)
+	if (!is_large && base >= plan->run.last_base)
 		return 0;
 	cei_report_hold_begin(report, hold);
 	if (is_large)
@@ -88,7 +88,7 @@ int cei_plan_check_base(const ceov_plan *plan, uint64_t base, const char *call,
 				 "CEOV_VALUE_LIMIT", call, base);
 	return cei_raise(report, CEOV_ERR_INVALID, 0,
 			 "%s: base falls from %" PRIu64 " to %" PRIu64, call,
-			 plan->last_base, base);
+			 plan->run.last_base, base);
 }
 
 int cei_plan_check_parties(ceov_plan *plan, const char *call)
@@ -118,7 +118,7 @@ int cei_plan_check_parties(ceov_plan *plan, const char *call)
 /* A record for one launch, or NULL; with the plan's lock held. */
 static struct cei_launch *take_record(ceov_plan *plan)
 {
-	struct cei_list *node = cei_list_take(&plan->idle);
+	struct cei_list *node = cei_list_take(&plan->run.idle);
 	struct cei_launch *record;
 
 	if (node)
@@ -138,7 +138,7 @@ static void fill_record(struct cei_launch *record, ceov_plan *plan,
 	if (launch->deadline_ns)
 		timeout = launch->deadline_ns;
 	record->plan = plan;
-	record->sequence = plan->n_launches;
+	record->sequence = plan->run.n_launches;
 	record->base = launch->base;
 	record->deadline_ns = cei_deadline(timeout);
 	record->producer = launch->producer_stream;
@@ -192,7 +192,7 @@ static int enqueue(ceov_plan *plan, const struct ceov_launch *launch,
 	r = cei_plan_check_base(plan, launch->base, "ceov_launch", hold);
 	if (r)
 		return r;
-	if (plan->n_in_flight == CEI_PLAN_LAUNCHES_MAX)
+	if (plan->run.n_in_flight == CEI_PLAN_LAUNCHES_MAX)
 		return CEOV_FULL;
 	record = take_record(plan);
 	if (!record || launch->after_stream)
@@ -212,12 +212,12 @@ static int enqueue(ceov_plan *plan, const struct ceov_launch *launch,
 			cei_tickets_give_back(&context->tickets, record->slot);
 	}
 	if (r) {
-		cei_list_append(&plan->idle, &record->link);
+		cei_list_append(&plan->run.idle, &record->link);
 		return r;
 	}
-	plan->n_in_flight++;
-	plan->n_launches++;
-	plan->last_base = launch->base;
+	plan->run.n_in_flight++;
+	plan->run.n_launches++;
+	plan->run.last_base = launch->base;
 	return 0;
 }
 

@@ -96,7 +96,7 @@ static void hold(void)
 	struct cei_launch *held;
 
 	while ((held = cei_ring_take(&engine()->inbox))) {
-		held->plan->n_held = 1;
+		held->plan->run.n_held = 1;
 		cei_expiry_put(engine(), held, &engine()->held);
 	}
 }
