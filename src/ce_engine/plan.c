@@ -104,10 +104,10 @@ static int make_room(ceov_plan *plan, void **array, size_t element_bytes, uint32
 
 	if (n < *room)
 		return 0;
-	if (n >= CEI_PLAN_TRANSFERS_MAX)
+	if (n >= CEI_PROGRAM_TRANSFERS_MAX)
 		return cei_raise(&plan->object.context->report, CEOV_ERR_INVALID, 0,
 				 "a plan holds at most %u transfers or expected marks",
-				 CEI_PLAN_TRANSFERS_MAX);
+				 CEI_PROGRAM_TRANSFERS_MAX);
 	grown = realloc(*array, wanted * element_bytes);
 	if (!grown)
 		return cei_raise(&plan->object.context->report, CEOV_ERR_NO_MEMORY, 0,
@@ -241,6 +241,8 @@ static int build_steps(struct ceov_plan *plan)
 	if (!plan->steps || !plan->run.turns)
 		return cei_raise(&plan->object.context->report, CEOV_ERR_NO_MEMORY, 0,
 				 "ceov_plan_commit: no memory for steps");
+	if (plan->program.floating != CEI_PROGRAM_NONE)
+		plan->floating = plan->buffers[plan->program.floating];
 	plan->is_direct = 1;
 	for (i = 0; !r && i < plan->n_transfers; i++) {
 		transfer = &plan->transfers[i];
@@ -260,73 +262,12 @@ static int build_steps(struct ceov_plan *plan)
 	return r;
 }
 
-/* Pointers of any type, each as many bytes. */
-static void *pointer_at(const void *array, uint32_t i)
-{
-	void *pointer;
-
-	memcpy(&pointer, (const char *)array + i * sizeof(pointer), sizeof(pointer));
-	return pointer;
-}
-
-static int compare_pointers(const void *a, const void *b)
-{
-	uintptr_t x = (uintptr_t)pointer_at(a, 0), y = (uintptr_t)pointer_at(b, 0);
-
-	return x < y ? -1 : x > y;
-}
-
-/* Adds to the array's n pointers what is neither NULL nor the latest. */
-static void name(void *array, uint32_t *n, const void *pointer)
-{
-	if (!pointer || (*n && pointer_at(array, *n - 1) == pointer))
-		return;
-	memcpy((char *)array + *n * sizeof(pointer), &pointer, sizeof(pointer));
-	++*n;
-}
-
-/* Each once. */
-static void name_once(void *array, uint32_t *n)
-{
-	uint32_t i, n_kept = 0;
-
-	qsort(array, *n, sizeof(void *), compare_pointers);
-	for (i = 0; i < *n; i++)
-		name(array, &n_kept, pointer_at(array, i));
-	*n = n_kept;
-}
-
-/* Lists what the plan names, so that it can hold on to it. */
-static int name_all(struct ceov_plan *plan)
-{
-	const struct ceov_transfer *transfer;
-	uint32_t i;
-
-	plan->signals = calloc(plan->n_transfers + 1, 3 * sizeof(struct ceov_signal *));
-	plan->buffers = calloc(plan->n_transfers + 1, 2 * sizeof(struct ceov_buffer *));
-	if (!plan->signals || !plan->buffers)
-		return cei_raise(&plan->object.context->report, CEOV_ERR_NO_MEMORY, 0,
-				 "ceov_plan_commit: no memory for names");
-	for (i = 0; i < plan->n_transfers; i++) {
-		transfer = &plan->transfers[i];
-		name(plan->signals, &plan->n_signals, transfer->source_ready.signal);
-		name(plan->signals, &plan->n_signals, transfer->target_free.signal);
-		name(plan->signals, &plan->n_signals, transfer->then.signal);
-		if (!transfer->row_bytes)
-			continue;
-		name(plan->buffers, &plan->n_buffers, transfer->source.buffer);
-		name(plan->buffers, &plan->n_buffers, transfer->target.buffer);
-	}
-	name_once(plan->signals, &plan->n_signals);
-	name_once(plan->buffers, &plan->n_buffers);
-	return 0;
-}
-
 /* Undoes what a commit built; the transfers stay. */
 static void unbuild(struct ceov_plan *plan)
 {
 	cei_plan_unroute(plan);
 	cei_waits_fini(&plan->waits);
+	cei_program_fini(&plan->program);
 	free(plan->steps);
 	free(plan->run.turns);
 	free(plan->cuts);
@@ -338,25 +279,27 @@ static void unbuild(struct ceov_plan *plan)
 	plan->signals = NULL;
 	plan->buffers = NULL;
 	plan->floating = NULL;
-	plan->n_cuts = plan->n_signals = plan->n_buffers = 0;
+	plan->n_cuts = plan->n_signals = 0;
 }
 
 int ceov_plan_commit(ceov_plan *plan)
 {
+	struct cei_report *report;
 	int r = check_open(plan, "ceov_plan_commit");
 
 	if (r)
 		return r;
+	report = &plan->object.context->report;
 	if (!plan->n_transfers && !plan->has_template)
-		return cei_raise(&plan->object.context->report, CEOV_ERR_STATE, 0,
+		return cei_raise(report, CEOV_ERR_STATE, 0,
 				 "ceov_plan_commit: the plan has no transfer");
-	r = cei_plan_find_floating(plan);
+	r = cei_plan_compile(plan);
 	if (!r)
-		r = cei_plan_check_bounds(plan);
+		r = cei_program_check_floating(&plan->program, report);
+	if (!r)
+		r = cei_program_check_bounds(&plan->program, report);
 	if (!r)
 		r = build_steps(plan);
-	if (!r)
-		r = name_all(plan);
 	if (!r)
 		r = cei_plan_check(plan);
 	if (!r)

@@ -15,15 +15,12 @@
 #include "base/report.h"
 #include "ce_engine/object.h"
 #include "ce_engine/plan_waits.h"
+#include "ce_engine/program.h"
 #include "ce_engine/signal.h"
 #include "topology/route.h"
 
 /* Launches of one plan that may be in flight. */
 #define CEI_PLAN_LAUNCHES_MAX 32u
-
-/* What one plan may hold. */
-#define CEI_PLAN_TRANSFERS_MAX (UINT32_C(1) << 20)
-#define CEI_PLAN_CHUNKS_MAX    (UINT32_C(1) << 22)
 
 /* Routes that a plan keeps are found by hash. */
 #define CEI_PLAN_ROUTE_BUCKETS 64u
@@ -59,10 +56,6 @@ struct cei_cut {                        /* one chunk, as committed */
 /* What changes while the plan is launched again and again. Fields marked "lock" are guarded
  * by the plan's; all others belong to its engine's thread while a launch is in flight. */
 struct cei_plan_run {
-	struct cei_list       idle;             /* lock: launches to use again */
-	uint32_t              n_in_flight;      /* lock */
-	uint64_t              n_launches;       /* lock: ever */
-	uint64_t              last_base;        /* lock: of what was launched or queued last */
 	uint64_t             *turns;            /* one per step: the number of the plan's
 						 * launch whose transfer may leave the doorbell
 						 * next, so that marks rise. From commit on */
@@ -78,6 +71,10 @@ struct cei_plan_run {
 	uint64_t              stuck_lanes;      /* while launches are in flight: bit i: lane i
 						 * was given up and may still move chunks of
 						 * the plan */
+	struct cei_list       idle;             /* lock: launches to use again */
+	uint32_t              n_in_flight;      /* lock */
+	uint64_t              n_launches;       /* lock: ever */
+	uint64_t              last_base;        /* lock: of what was launched or queued last */
 };
 
 struct ceov_plan {
@@ -103,10 +100,11 @@ struct ceov_plan {
 	struct cei_step      *steps;            /* after commit; n_transfers of them */
 	struct cei_cut       *cuts;
 	uint32_t              n_cuts;
-	struct ceov_signal  **signals;          /* each that a mark names, once */
+	struct cei_program    program;          /* after commit */
+	struct ceov_signal  **signals;          /* by their number in the program: each that
+						 * a mark of a transfer names, once */
 	uint32_t              n_signals;
 	struct ceov_buffer  **buffers;          /* likewise */
-	uint32_t              n_buffers;
 	struct ceov_buffer   *floating;         /* the one of them whose address each
 						 * launch names, or NULL */
 	int                   keeps_order;      /* chunks go as transfers stand in the plan;
@@ -127,11 +125,12 @@ struct ceov_plan {
 	struct cei_plan_run   run;
 };
 
-/* plan_check.c: what commit refuses; raises and names the transfer. The first two, before
- * steps are built, set plan->floating and look at sizes, so that routes are sought, and
- * memory is taken, for what can be moved only; the third looks at all else. */
-int  cei_plan_find_floating(struct ceov_plan *plan);
-int  cei_plan_check_bounds(const struct ceov_plan *plan);
+/* plan_compile.c: makes plan->program of what was added, and lists what that names. Raises
+ * CEOV_ERR_NO_MEMORY. */
+int  cei_plan_compile(struct ceov_plan *plan);
+
+/* plan_check.c: what commit refuses of a program that is routed; raises and names the
+ * transfer. */
 int  cei_plan_check(struct ceov_plan *plan);
 
 /* ticket.c: refuses a base that falls or is too large, with the plan's lock held, and the

@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * What commit refuses: floating buffers, bounds, stale memory, triggers; with
- * plan_order.c and plan_overlap.c. Changes nothing but the plan's triggers and which
- * of its buffers floats.
+ * What commit refuses for this context's sake: stale memory, and triggers that the engine
+ * cannot see or raise. What it refuses of any program is in program_check.c, plan_order.c
+ * and plan_overlap.c.
  */
 
 #include <inttypes.h>
@@ -18,99 +18,7 @@ static struct cei_report *report_of(const struct ceov_plan *plan)
 	return &plan->object.context->report;
 }
 
-/* --- floating buffers ---------------------------------------------------- */
-
-static int check_floating(const struct ceov_plan *plan, uint32_t i)
-{
-	const struct ceov_buffer *source = plan->transfers[i].source.buffer;
-
-	if (plan->transfers[i].target.buffer->is_floating)
-		return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
-				 "transfer %u: its target is a floating buffer, which can "
-				 "be a source only", i);
-	if (!source->is_floating)
-		return 0;
-	if (source->rank != plan->rank)
-		return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
-				 "transfer %u: its source is a floating buffer of rank %u, "
-				 "but the plan is of rank %u and could not read there", i,
-				 source->rank, plan->rank);
-	if (plan->floating && plan->floating != source)
-		return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
-				 "transfer %u: its source is a second floating buffer, but "
-				 "a launch names the address of one", i);
-	return 0;
-}
-
-int cei_plan_find_floating(struct ceov_plan *plan)
-{
-	struct ceov_buffer *source;
-	uint32_t i;
-	int r;
-
-	for (i = 0; i < plan->n_transfers; i++) {
-		if (!plan->transfers[i].row_bytes)
-			continue;
-		r = check_floating(plan, i);
-		if (r)
-			return r;
-		source = plan->transfers[i].source.buffer;
-		if (source->is_floating)
-			plan->floating = source;
-	}
-	return 0;
-}
-
-/* --- bounds -------------------------------------------------------------- */
-
-/* Bytes from the first to behind the last of a spot; 0: it wraps. */
-static uint64_t extent_of(const struct ceov_transfer *transfer, uint64_t pitch_bytes)
-{
-	uint64_t rows;
-
-	if (transfer->n_rows == 1)
-		return transfer->row_bytes;
-	if (__builtin_mul_overflow(transfer->n_rows - 1, pitch_bytes, &rows) ||
-	    __builtin_add_overflow(rows, transfer->row_bytes, &rows))
-		return 0;
-	return rows;
-}
-
-/* Names all that the extent was made of: any of it may be the mistake. */
-static int raise_outside(const struct ceov_plan *plan, uint32_t i,
-			 const struct ceov_spot *spot, const char *what)
-{
-	const struct ceov_transfer *transfer = &plan->transfers[i];
-	uint64_t size = spot->buffer->region->size_bytes;
-
-	if (transfer->n_rows == 1)
-		return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
-				 "transfer %u: %s: 1 row of %" PRIu64 " bytes from offset %"
-				 PRIu64 " on is outside of the buffer's %" PRIu64 " bytes",
-				 i, what, transfer->row_bytes, spot->offset_bytes, size);
-	return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
-			 "transfer %u: %s: %" PRIu64 " rows of %" PRIu64 " bytes, one every %"
-			 PRIu64 " bytes, from offset %" PRIu64 " on are outside of the "
-			 "buffer's %" PRIu64 " bytes", i, what, transfer->n_rows,
-			 transfer->row_bytes, spot->pitch_bytes, spot->offset_bytes, size);
-}
-
-static int check_spot(const struct ceov_plan *plan, uint32_t i,
-		      const struct ceov_spot *spot, const char *what)
-{
-	const struct ceov_transfer *transfer = &plan->transfers[i];
-	uint64_t size = spot->buffer->region->size_bytes;
-	uint64_t extent = extent_of(transfer, spot->pitch_bytes);
-
-	if (transfer->n_rows > 1 && spot->pitch_bytes < transfer->row_bytes)
-		return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
-				 "transfer %u: %s: pitch of %" PRIu64 " bytes is less than "
-				 "row_bytes %" PRIu64, i, what, spot->pitch_bytes,
-				 transfer->row_bytes);
-	if (!extent || spot->offset_bytes > size || extent > size - spot->offset_bytes)
-		return raise_outside(plan, i, spot, what);
-	return 0;
-}
+/* --- stale memory -------------------------------------------------------- */
 
 static int check_stale(const struct ceov_plan *plan)
 {
@@ -118,33 +26,10 @@ static int check_stale(const struct ceov_plan *plan)
 	uint32_t i;
 	int r = 0;
 
-	for (i = 0; !r && i < plan->n_buffers; i++) {
+	for (i = 0; !r && i < plan->program.n_buffers; i++) {
 		region = plan->buffers[i]->region;
 		if (region->origin == CEI_REGION_ADOPTED)
 			r = cei_share_for(region->kind)->check(region);
-	}
-	return r;
-}
-
-int cei_plan_check_bounds(const struct ceov_plan *plan)
-{
-	const struct ceov_transfer *transfer;
-	uint32_t i;
-	int r = 0;
-
-	for (i = 0; !r && i < plan->n_transfers; i++) {
-		transfer = &plan->transfers[i];
-		if (!transfer->row_bytes)
-			continue;
-		r = check_spot(plan, i, &transfer->source, "source");
-		if (!r)
-			r = check_spot(plan, i, &transfer->target, "target");
-		if (!r && transfer->source.buffer->rank != plan->rank &&
-		    transfer->target.buffer->rank != plan->rank)
-			r = cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
-				      "transfer %u: moves from rank %u to rank %u, but the "
-				      "plan is of rank %u", i, transfer->source.buffer->rank,
-				      transfer->target.buffer->rank, plan->rank);
 	}
 	return r;
 }
@@ -279,17 +164,17 @@ int cei_plan_check(struct ceov_plan *plan)
 	if (r)
 		return r;
 	note_values(plan);
-	r = cei_order_init(&order, plan);
+	r = cei_order_init(&order, &plan->program, report_of(plan));
 	if (!r)
 		r = check_gates(plan, &order);
 	if (!r)
-		r = cei_overlap_check(plan, &order);
+		r = cei_overlap_check(&order);
 	if (!r)
 		plan->keeps_order |= keeps_order(plan, &order);
 	if (!r)
 		plan->waits_ahead = waits_ahead(plan, &order);
 	if (!r && cei_waits_init(&plan->waits, plan, &order))
-		r = cei_order_no_memory(plan);
+		r = cei_order_no_memory(&order);
 	cei_order_fini(&order);
 	return r;
 }

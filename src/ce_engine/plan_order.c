@@ -9,27 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ce_engine/context.h"
 #include "ce_engine/plan_asks.h"
 
-static struct cei_report *report_of(const struct ceov_plan *plan)
+int cei_order_no_memory(const struct cei_order *order)
 {
-	return &plan->object.context->report;
-}
-
-int cei_order_no_memory(const struct ceov_plan *plan)
-{
-	return cei_raise(report_of(plan), CEOV_ERR_NO_MEMORY, 0,
+	return cei_raise(order->report, CEOV_ERR_NO_MEMORY, 0,
 			 "ceov_plan_commit: no memory for checks");
 }
 
 /* One mark that is raised: by a transfer, or outside (transfer CEOV_NOBODY). */
 struct raise {
-	const struct cei_region *signal;        /* its control: two handles may be of
-						 * one signal */
-	uint32_t                 index;
-	uint32_t                 transfer;
-	uint64_t                 value;
+	uint32_t signal;
+	uint32_t counter;
+	uint32_t transfer;
+	uint64_t value;
 };
 
 struct raises {
@@ -41,8 +34,8 @@ static int compare_counters(const struct raise *a, const struct raise *b)
 {
 	if (a->signal != b->signal)
 		return a->signal < b->signal ? -1 : 1;
-	if (a->index != b->index)
-		return a->index < b->index ? -1 : 1;
+	if (a->counter != b->counter)
+		return a->counter < b->counter ? -1 : 1;
 	return 0;
 }
 
@@ -58,42 +51,43 @@ static int compare_raises(const void *left, const void *right)
 	return a->transfer < b->transfer ? -1 : a->transfer > b->transfer;
 }
 
-static void add_raise(struct raises *raises, const struct ceov_mark *mark,
+static void add_raise(struct raises *raises, const struct cei_program_mark *mark,
 		      uint32_t transfer)
 {
 	struct raise *raise = &raises->list[raises->n];
 
-	if (!mark->signal)
+	if (mark->signal == CEI_PROGRAM_NONE)
 		return;
-	raise->signal = mark->signal->control;
-	raise->index = mark->index;
+	raise->signal = mark->signal;
+	raise->counter = mark->counter;
 	raise->value = mark->value;
 	raise->transfer = transfer;
 	raises->n++;
 }
 
-static int collect(const struct ceov_plan *plan, struct raises *raises)
+static int collect(const struct cei_order *order, struct raises *raises)
 {
+	const struct cei_program *program = order->program;
 	uint32_t i;
 
 	raises->n = 0;
-	raises->list = calloc((size_t)plan->n_transfers + plan->n_expected + 1,
+	raises->list = calloc((size_t)program->n_transfers + program->n_expected + 1,
 			      sizeof(*raises->list));
 	if (!raises->list)
-		return cei_order_no_memory(plan);
-	for (i = 0; i < plan->n_transfers; i++)
-		add_raise(raises, &plan->transfers[i].then, i);
-	for (i = 0; i < plan->n_expected; i++)
-		add_raise(raises, &plan->expected[i], CEOV_NOBODY);
+		return cei_order_no_memory(order);
+	for (i = 0; i < program->n_transfers; i++)
+		add_raise(raises, &program->transfers[i].then, i);
+	for (i = 0; i < program->n_expected; i++)
+		add_raise(raises, &program->expected[i], CEOV_NOBODY);
 	qsort(raises->list, raises->n, sizeof(*raises->list), compare_raises);
 	return 0;
 }
 
 /* The first raise of that counter to at least that value, or NULL: what a wait for
  * the mark can follow. */
-static const struct raise *find(const struct raises *raises, const struct ceov_mark *mark)
+static const struct raise *find(const struct raises *raises, const struct cei_program_mark *mark)
 {
-	struct raise wanted = { mark->signal->control, mark->index, 0, mark->value };
+	struct raise wanted = { mark->signal, mark->counter, 0, mark->value };
 	uint32_t low = 0, high = raises->n, middle;
 
 	while (low < high) {
@@ -108,28 +102,28 @@ static const struct raise *find(const struct raises *raises, const struct ceov_m
 	return &raises->list[low];
 }
 
-static int find_order(const struct ceov_plan *plan, const struct raises *raises,
-		      struct cei_order *order)
+static int find_order(const struct raises *raises, struct cei_order *order)
 {
-	const struct ceov_mark *marks[2];
+	const struct cei_program *program = order->program;
+	const struct cei_program_mark *marks[2];
 	const struct raise *raise;
 	uint32_t i, k;
 
-	for (i = 0; i < plan->n_transfers; i++) {
-		marks[0] = &plan->transfers[i].source_ready;
-		marks[1] = &plan->transfers[i].target_free;
+	for (i = 0; i < program->n_transfers; i++) {
+		marks[0] = &program->transfers[i].source_ready;
+		marks[1] = &program->transfers[i].target_free;
 		for (k = 0; k < 2; k++) {
 			order->before[2 * i + k] = CEOV_NOBODY;
-			if (!marks[k]->signal)
+			if (marks[k]->signal == CEI_PROGRAM_NONE)
 				continue;
 			raise = find(raises, marks[k]);
 			if (!raise)
-				return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+				return cei_raise(order->report, CEOV_ERR_INVALID, 0,
 						 "transfer %u: %s waits for counter %u to "
 						 "reach %" PRIu64 ", which no transfer "
 						 "raises and ceov_plan_expect() does not "
 						 "name", i, k ? "target_free"
-						 : "source_ready", marks[k]->index,
+						 : "source_ready", marks[k]->counter,
 						 marks[k]->value);
 			if (marks[k]->value)    /* 0: raised in an earlier launch */
 				order->before[2 * i + k] = raise->transfer;
@@ -139,8 +133,7 @@ static int find_order(const struct ceov_plan *plan, const struct raises *raises,
 }
 
 /* See order->empty; that of all which i follows directly is known. */
-static uint32_t last_empty(const struct ceov_plan *plan, const struct cei_order *order,
-			   uint32_t i)
+static uint32_t last_empty(const struct cei_order *order, uint32_t i)
 {
 	uint32_t k, before, last = 0;
 
@@ -150,7 +143,7 @@ static uint32_t last_empty(const struct ceov_plan *plan, const struct cei_order 
 			continue;
 		if (order->empty[before] > last)
 			last = order->empty[before];
-		if (!plan->transfers[before].row_bytes && before >= last)
+		if (!order->program->transfers[before].row_bytes && before >= last)
 			last = before + 1;
 	}
 	return last;
@@ -171,7 +164,7 @@ static uint32_t unplaced(const struct cei_order *order, uint32_t i)
 
 /* Places transfer i behind all that it follows, without recursion. Returns the transfer at
  * which a circle was found, or CEOV_NOBODY. */
-static uint32_t place(const struct ceov_plan *plan, struct cei_order *order, uint32_t i)
+static uint32_t place(struct cei_order *order, uint32_t i)
 {
 	uint32_t n = 0, top, next;
 
@@ -180,7 +173,7 @@ static uint32_t place(const struct ceov_plan *plan, struct cei_order *order, uin
 		top = order->stack[n - 1];
 		next = unplaced(order, top);
 		if (next == CEOV_NOBODY) {
-			order->empty[top] = last_empty(plan, order, top);
+			order->empty[top] = last_empty(order, top);
 			order->position[top] = order->n_placed;
 			order->line[order->n_placed++] = top;
 			n--;
@@ -193,15 +186,15 @@ static uint32_t place(const struct ceov_plan *plan, struct cei_order *order, uin
 	return CEOV_NOBODY;
 }
 
-static int check_circles(const struct ceov_plan *plan, struct cei_order *order)
+static int check_circles(struct cei_order *order)
 {
 	uint32_t i, found;
 
-	for (i = 0; i < plan->n_transfers; i++) {
-		found = order->position[i] == CEOV_NOBODY ? place(plan, order, i)
+	for (i = 0; i < order->n; i++) {
+		found = order->position[i] == CEOV_NOBODY ? place(order, i)
 			: CEOV_NOBODY;
 		if (found != CEOV_NOBODY)
-			return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+			return cei_raise(order->report, CEOV_ERR_INVALID, 0,
 					 "transfer %u: its marks wait for each other in a "
 					 "circle", found);
 	}
@@ -210,13 +203,13 @@ static int check_circles(const struct ceov_plan *plan, struct cei_order *order)
 
 /* A transfer without bytes goes behind all before it, so none of them may follow it. To
  * follow one further back is fine, and closes no longer circle: places only fall. */
-static int check_empties(const struct ceov_plan *plan, const struct cei_order *order)
+static int check_empties(const struct cei_order *order)
 {
 	uint32_t i;
 
-	for (i = 0; i < plan->n_transfers; i++)
+	for (i = 0; i < order->n; i++)
 		if (order->empty[i] > i)
-			return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+			return cei_raise(order->report, CEOV_ERR_INVALID, 0,
 					 "transfer %u: it waits for the mark of transfer %u, "
 					 "which moves nothing and so goes behind it; add that "
 					 "one first", i, order->empty[i] - 1);
@@ -224,17 +217,17 @@ static int check_empties(const struct ceov_plan *plan, const struct cei_order *o
 }
 
 /* Two raises of one counter, next to each other. */
-static int refuse_raises(const struct ceov_plan *plan, const struct raise *a,
-		      const struct raise *b)
+static int refuse_raises(const struct cei_order *order, const struct raise *a,
+			 const struct raise *b)
 {
 	if (a->transfer == CEOV_NOBODY || b->transfer == CEOV_NOBODY)
-		return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+		return cei_raise(order->report, CEOV_ERR_INVALID, 0,
 				 "transfer %u: raises counter %u, which is expected "
 				 "to be raised outside", a->transfer == CEOV_NOBODY ?
-				 b->transfer : a->transfer, a->index);
-	return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+				 b->transfer : a->transfer, a->counter);
+	return cei_raise(order->report, CEOV_ERR_INVALID, 0,
 			 "transfers %u and %u: both raise counter %u and "
-			 "nothing orders them", a->transfer, b->transfer, a->index);
+			 "nothing orders them", a->transfer, b->transfer, a->counter);
 }
 
 static int ask_raisers(const struct raises *raises, struct cei_order *order,
@@ -260,8 +253,7 @@ static int ask_raisers(const struct raises *raises, struct cei_order *order,
 }
 
 /* A counter has one raiser at a time. */
-static int check_raisers(const struct ceov_plan *plan, const struct raises *raises,
-			 struct cei_order *order)
+static int check_raisers(const struct raises *raises, struct cei_order *order)
 {
 	struct cei_asks asks;
 	uint32_t i;
@@ -272,8 +264,8 @@ static int check_raisers(const struct ceov_plan *plan, const struct raises *rais
 	i = asks.refused.note;
 	cei_asks_fini(&asks);
 	if (r == CEOV_ERR_NO_MEMORY)
-		return cei_order_no_memory(plan);
-	return r ? refuse_raises(plan, &raises->list[i], &raises->list[i + 1]) : 0;
+		return cei_order_no_memory(order);
+	return r ? refuse_raises(order, &raises->list[i], &raises->list[i + 1]) : 0;
 }
 
 void cei_order_fini(struct cei_order *order)
@@ -286,12 +278,10 @@ void cei_order_fini(struct cei_order *order)
 	memset(order, 0, sizeof(*order));
 }
 
-static int make_room(const struct ceov_plan *plan, struct cei_order *order)
+static int make_room(struct cei_order *order)
 {
-	size_t n = (size_t)plan->n_transfers + 1;
+	size_t n = (size_t)order->n + 1;
 
-	memset(order, 0, sizeof(*order));
-	order->n = plan->n_transfers;
 	order->before = calloc(n, 2 * sizeof(uint32_t));
 	order->empty = calloc(n, sizeof(uint32_t));
 	order->stack = calloc(n, sizeof(uint32_t));
@@ -299,26 +289,32 @@ static int make_room(const struct ceov_plan *plan, struct cei_order *order)
 	order->line = calloc(n, sizeof(uint32_t));
 	if (!order->before || !order->empty || !order->stack || !order->position ||
 	    !order->line)
-		return cei_order_no_memory(plan);
+		return cei_order_no_memory(order);
 	memset(order->position, 0xff, n * sizeof(uint32_t));    /* CEOV_NOBODY */
 	return 0;
 }
 
-int cei_order_init(struct cei_order *order, const struct ceov_plan *plan)
+int cei_order_init(struct cei_order *order, const struct cei_program *program,
+		   struct cei_report *report)
 {
 	struct raises raises = { NULL, 0 };
-	int r = make_room(plan, order);
+	int r;
 
+	memset(order, 0, sizeof(*order));
+	order->program = program;
+	order->report = report;
+	order->n = program->n_transfers;
+	r = make_room(order);
 	if (!r)
-		r = collect(plan, &raises);
+		r = collect(order, &raises);
 	if (!r)
-		r = find_order(plan, &raises, order);
+		r = find_order(&raises, order);
 	if (!r)
-		r = check_circles(plan, order);
+		r = check_circles(order);
 	if (!r)
-		r = check_empties(plan, order);
+		r = check_empties(order);
 	if (!r)
-		r = check_raisers(plan, &raises, order);
+		r = check_raisers(&raises, order);
 	free(raises.list);
 	return r;
 }

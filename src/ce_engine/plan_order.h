@@ -13,9 +13,11 @@
 
 #include <stdint.h>
 
-#include "ce_engine/plan.h"
+#include "ce_engine/program.h"
 
 struct cei_order {
+	const struct cei_program *program;
+	struct cei_report        *report;       /* for what is refused */
 	uint32_t *before;               /* 2 per transfer: what its marks follow, or
 					 * CEOV_NOBODY */
 	uint32_t *empty;                /* the last transfer without bytes that it follows,
@@ -32,13 +34,14 @@ struct cei_order {
 
 /* Refuses marks that nobody raises, circles, and counters with several raisers.
  * On failure fini. */
-int  cei_order_init(struct cei_order *order, const struct ceov_plan *plan);
+int  cei_order_init(struct cei_order *order, const struct cei_program *program,
+		    struct cei_report *report);
 void cei_order_fini(struct cei_order *order);
 
 /* Raises that checks have no memory. */
-int  cei_order_no_memory(const struct ceov_plan *plan);
+int  cei_order_no_memory(const struct cei_order *order);
 
 /* plan_overlap.c: refuses overlapping bytes that nothing orders. */
-int  cei_overlap_check(const struct ceov_plan *plan, const struct cei_order *order);
+int  cei_overlap_check(const struct cei_order *order);
 
 #endif /* CEI_PLAN_ORDER_H */

@@ -13,16 +13,10 @@
 
 #include <stdlib.h>
 
-#include "ce_engine/context.h"
 #include "ce_engine/plan_overlap.h"
 
 /* Rows that a cluster of several pitches may be taken apart into: 100 MB. */
 #define ROWS_MAX (UINT64_C(1) << 21)
-
-static struct cei_report *report_of(const struct ceov_plan *plan)
-{
-	return &plan->object.context->report;
-}
 
 static int compare_touches(const void *left, const void *right)
 {
@@ -51,18 +45,17 @@ static void touch_target(const struct cei_order *order, const struct cei_piece *
 	touch->is_written = 1;
 }
 
-static int refuse(const struct ceov_plan *plan, const struct cei_order *order,
-		  const struct cei_ask *ask)
+static int refuse(const struct cei_order *order, const struct cei_ask *ask)
 {
 	uint32_t first = order->line[ask->first], second = order->line[ask->second];
 	int first_writes = (ask->note & CEI_SWEEP_FIRST_WRITES) != 0;
 
 	if (first_writes && (ask->note & CEI_SWEEP_SECOND_WRITES))
-		return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+		return cei_raise(order->report, CEOV_ERR_INVALID, 0,
 				 "transfers %u and %u: their targets overlap and no mark "
 				 "orders them", first < second ? first : second,
 				 first < second ? second : first);
-	return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+	return cei_raise(order->report, CEOV_ERR_INVALID, 0,
 			 "transfer %u reads what transfer %u writes and no mark orders them",
 			 first_writes ? second : first, first_writes ? first : second);
 }
@@ -181,21 +174,23 @@ static int check_clusters(struct cei_sweep *sweep, const struct cei_touch *touch
 /* --- the check --------------------------------------------------------------------- */
 
 /* All touches, sorted, and how many. A transfer must not write what it reads. */
-static int collect(const struct ceov_plan *plan, const struct cei_order *order,
-		   struct cei_touch *touches, uint32_t *ret_n)
+static int collect(const struct cei_order *order, struct cei_touch *touches, uint32_t *ret_n)
 {
+	const struct cei_program *program = order->program;
+	struct cei_piece piece;
 	struct cei_touch source;
 	uint32_t i, n = 0;
 
-	for (i = 0; i < plan->n_transfers; i++) {
-		if (!plan->transfers[i].row_bytes)
+	for (i = 0; i < program->n_transfers; i++) {
+		if (!program->transfers[i].row_bytes)
 			continue;
-		touch_target(order, &plan->steps[i].piece, i, &touches[n++]);
-		if (plan->steps[i].is_floating)         /* the caller's promise */
-			continue;
-		touch_source(order, &plan->steps[i].piece, i, &source);
+		piece = cei_program_piece(program, i);
+		touch_target(order, &piece, i, &touches[n++]);
+		if (program->transfers[i].source.buffer == program->floating)
+			continue;               /* the caller's promise */
+		touch_source(order, &piece, i, &source);
 		if (cei_areas_meet(&source.area, &touches[n - 1].area))
-			return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+			return cei_raise(order->report, CEOV_ERR_INVALID, 0,
 					 "transfer %u: its source and target overlap", i);
 		touches[n++] = source;
 	}
@@ -204,8 +199,7 @@ static int collect(const struct ceov_plan *plan, const struct cei_order *order,
 	return 0;
 }
 
-static int check(const struct ceov_plan *plan, const struct cei_order *order,
-		 const struct cei_touch *touches, uint32_t n)
+static int check(const struct cei_order *order, const struct cei_touch *touches, uint32_t n)
 {
 	struct cei_sweep sweep;
 	struct cei_asks asks;
@@ -221,22 +215,21 @@ static int check(const struct ceov_plan *plan, const struct cei_order *order,
 	cei_sweep_fini(&sweep);
 	cei_asks_fini(&asks);
 	if (r == CEOV_ERR_NO_MEMORY)
-		return cei_order_no_memory(plan);
-	return r ? refuse(plan, order, &asks.refused) : 0;
+		return cei_order_no_memory(order);
+	return r ? refuse(order, &asks.refused) : 0;
 }
 
-int cei_overlap_check(const struct ceov_plan *plan, const struct cei_order *order)
+int cei_overlap_check(const struct cei_order *order)
 {
-	struct cei_touch *touches = calloc((size_t)plan->n_transfers + 1,
-					   2 * sizeof(*touches));
+	struct cei_touch *touches = calloc((size_t)order->n + 1, 2 * sizeof(*touches));
 	uint32_t n = 0;
 	int r;
 
 	if (!touches)
-		return cei_order_no_memory(plan);
-	r = collect(plan, order, touches, &n);
+		return cei_order_no_memory(order);
+	r = collect(order, touches, &n);
 	if (!r)
-		r = check(plan, order, touches, n);
+		r = check(order, touches, n);
 	free(touches);
 	return r;
 }

@@ -27,9 +27,7 @@ static struct cei_report *report_of(const struct ceov_plan *plan)
 	return &plan->object.context->report;
 }
 
-/* What the plan's rank does not reach has one address in this process all the same, for who
- * does. 0: nobody does. */
-static uint64_t base_of(const struct ceov_plan *plan, const struct ceov_buffer *buffer)
+uint64_t cei_plan_address(const struct ceov_plan *plan, const struct ceov_buffer *buffer)
 {
 	const struct cei_region *region = buffer->region;
 	uint64_t address = region->address[plan->member];
@@ -45,7 +43,7 @@ static uint64_t address_of(const struct ceov_plan *plan, const struct ceov_spot 
 {
 	if (spot->buffer->is_floating)
 		return spot->offset_bytes;
-	return base_of(plan, spot->buffer) + spot->offset_bytes;
+	return cei_plan_address(plan, spot->buffer) + spot->offset_bytes;
 }
 
 static void fill_piece(struct ceov_plan *plan, uint32_t i)
@@ -237,8 +235,8 @@ static int refuse(const struct ceov_plan *plan, uint32_t i, const char *why)
 static int has_addresses(const struct ceov_plan *plan, const struct ceov_transfer *transfer)
 {
 	return (transfer->source.buffer->is_floating ||
-		base_of(plan, transfer->source.buffer)) &&
-		base_of(plan, transfer->target.buffer);
+		cei_plan_address(plan, transfer->source.buffer)) &&
+		cei_plan_address(plan, transfer->target.buffer);
 }
 
 /* Whether ways other than the direct one are to be looked at. */
@@ -435,11 +433,11 @@ static int count_chunks(struct ceov_plan *plan)
 		step = &plan->steps[i];
 		n = step->is_routed ? count_routed(plan, step)
 			: cei_split_count(&step->piece, plan->max_chunk_bytes);
-		if (n > CEI_PLAN_CHUNKS_MAX - total)
+		if (n > CEI_PROGRAM_CHUNKS_MAX - total)
 			return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
 					 "transfer %u: the plan would have more than %u "
 					 "chunks; raise max_chunk_bytes", i,
-					 CEI_PLAN_CHUNKS_MAX);
+					 CEI_PROGRAM_CHUNKS_MAX);
 		step->first_chunk = (uint32_t)total;
 		step->n_chunks = (uint32_t)n;
 		total += n;

@@ -22,6 +22,10 @@ int  cei_plan_route(struct ceov_plan *plan, uint32_t i);
 /* After all are routed: first_chunk and n_chunks of each, and the cuts. */
 int  cei_plan_cut(struct ceov_plan *plan);
 
+/* Where the buffer is for the plan's rank. What it does not reach has one address in this
+ * process all the same, for who does. 0: nobody does. */
+uint64_t cei_plan_address(const struct ceov_plan *plan, const struct ceov_buffer *buffer);
+
 /* Forgets the routes. */
 void cei_plan_unroute(struct ceov_plan *plan);
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ce_engine/plan.h"
 #include "ce_engine/plan_order.h"
 
 static const struct cei_counter *mark_of(const struct ceov_plan *plan, uint32_t step,

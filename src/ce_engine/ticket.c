@@ -102,7 +102,7 @@ int cei_plan_check_parties(ceov_plan *plan, const char *call)
 		r = cei_signal_check_abort(plan->signals[i], call);
 	if (r)
 		return r;
-	for (i = 0; i < plan->n_buffers; i++) {
+	for (i = 0; i < plan->program.n_buffers; i++) {
 		rank = plan->buffers[i]->rank;
 		if (!cei_context_is_lost(context, rank))
 			continue;

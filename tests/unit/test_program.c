@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Programs: what a plan's commit makes of handles, and checks of programs that no plan and
+ * no context made. */
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ce_engine/plan.h"
+#include "ce_engine/plan_order.h"
+#include "testing.h"
+
+#define BYTES UINT64_C(4096)
+
+/* --- what commit makes --------------------------------------------------------------- */
+
+static char shared_memory[4 * BYTES];
+
+static ceov_buffer *part(ceov_context *context, uint64_t offset, uint64_t n_bytes)
+{
+	ceov_buffer *buffer;
+
+	ck_assert_int_eq(ceov_buffer_register(context, 0, shared_memory + offset, n_bytes,
+					      &buffer), 0);
+	return buffer;
+}
+
+START_TEST(test_handles_become_numbers)
+{
+	struct testing_log log;
+	ceov_context *context;
+	ceov_buffer *buffers[2];
+	ceov_signal *signals[2], *unused;
+	ceov_plan *plan;
+	struct ceov_transfer transfer;
+	struct ceov_mark outside;
+	const struct cei_program *program;
+
+	testing_log_init(&log);
+	context = testing_open(2, &log);
+	buffers[0] = testing_buffer(context, 0, BYTES);
+	buffers[1] = testing_buffer(context, 1, 2 * BYTES);
+	signals[0] = testing_signal(context, 0, 3);
+	signals[1] = testing_signal(context, 1, 5);
+	unused = testing_signal(context, 1, 7);
+	plan = testing_plan(context, 0);
+	transfer = testing_transfer(buffers[1], buffers[0], 64);
+	transfer.then = testing_mark(signals[1], 4, 9);
+	testing_add(plan, &transfer);
+	transfer = testing_transfer(buffers[0], buffers[1], 32);
+	transfer.target.offset_bytes = 100;
+	transfer.source_ready = testing_mark(signals[0], 2, 1);
+	transfer.target_free = testing_mark(signals[1], 4, 7);
+	ck_assert_int_eq(ceov_plan_add(plan, &transfer), 0);
+	transfer = (struct ceov_transfer){ .struct_bytes = sizeof(transfer) };
+	transfer.then = testing_mark(signals[0], 0, 3);
+	ck_assert_int_eq(ceov_plan_add(plan, &transfer), 0);
+	outside = testing_mark(signals[0], 2, 1);
+	ck_assert_int_eq(ceov_plan_expect(plan, &outside), 0);
+	outside = testing_mark(unused, 6, 1);
+	ck_assert_int_eq(ceov_plan_expect(plan, &outside), 0);
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+
+	program = &plan->program;
+	ck_assert_int_eq(cei_program_verify(program), 0);
+	ck_assert_uint_eq(program->rank, 0);
+	ck_assert_uint_eq(program->n_ranks, 2);
+	ck_assert_uint_eq(program->n_transfers, 3);
+	ck_assert_uint_eq(program->n_buffers, 2);       /* in the order of their first use */
+	ck_assert_uint_eq(program->buffers[0].rank, 1);
+	ck_assert_uint_eq(program->buffers[0].size_bytes, 2 * BYTES);
+	ck_assert_ptr_eq(plan->buffers[1], buffers[0]);
+	ck_assert_uint_eq(program->n_signals, 2);
+	ck_assert_uint_eq(program->signals[0].n_counters, 5);
+	ck_assert_ptr_eq(plan->signals[1], signals[0]);
+	ck_assert_uint_eq(program->transfers[1].source.buffer, 1);
+	ck_assert_uint_eq(program->transfers[1].target.buffer, 0);
+	ck_assert_uint_eq(program->transfers[1].target.offset_bytes, 100);
+	ck_assert_uint_eq(program->transfers[1].source_ready.signal, 1);
+	ck_assert_uint_eq(program->transfers[1].source_ready.counter, 2);
+	ck_assert_uint_eq(program->transfers[1].target_free.signal, 0);
+	ck_assert_uint_eq(program->transfers[1].target_free.value, 7);
+	ck_assert_uint_eq(program->transfers[1].then.signal, CEI_PROGRAM_NONE);
+	ck_assert_uint_eq(program->transfers[2].source.buffer, CEI_PROGRAM_NONE);
+	ck_assert_uint_eq(program->n_expected, 1);      /* the other one orders nothing */
+	ck_assert_uint_eq(program->expected[0].counter, 2);
+	ceov_close(context);
+}
+END_TEST
+
+/* Memory that buffers share, they share in the program, and no other; it says nothing of
+ * where this process has it. */
+START_TEST(test_shared_memory_is_shared_in_the_program)
+{
+	struct testing_log log;
+	ceov_context *context;
+	ceov_buffer *low, *high, *alone;
+	struct ceov_transfer transfer;
+	const struct cei_program_buffer *buffers;
+	ceov_plan *plan;
+
+	testing_log_init(&log);
+	context = testing_open(1, &log);
+	alone = testing_buffer(context, 0, BYTES);
+	high = part(context, BYTES, 2 * BYTES);
+	low = part(context, 0, 2 * BYTES);
+	plan = testing_plan(context, 0);
+	transfer = testing_transfer(alone, high, 16);
+	testing_add(plan, &transfer);
+	transfer = testing_transfer(alone, low, 16);
+	testing_add(plan, &transfer);
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+	buffers = plan->program.buffers;
+	ck_assert_uint_eq(buffers[1].start - buffers[2].start, BYTES);
+	ck_assert(buffers[0].start >= buffers[1].start + 2 * BYTES ||
+		  buffers[0].start + BYTES <= buffers[2].start);
+	ck_assert_uint_le(buffers[0].start, 8 * BYTES);
+	ck_assert_uint_le(buffers[1].start, 8 * BYTES);
+
+	plan = testing_plan(context, 0);
+	transfer = testing_transfer(alone, high, 16);
+	testing_add(plan, &transfer);
+	transfer.target.buffer = low;
+	transfer.target.offset_bytes = BYTES + 15;
+	testing_add(plan, &transfer);
+	ck_assert_int_eq(ceov_plan_commit(plan), CEOV_ERR_INVALID);
+	testing_log_has(&log, "transfers 0 and 1", "targets overlap", NULL);
+	ceov_close(context);
+}
+END_TEST
+
+/* What is compiled is constant: launches count beside it. */
+START_TEST(test_launches_change_nothing_that_was_compiled)
+{
+	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
+	struct testing_log log;
+	struct cei_step steps[2];
+	struct cei_cut cuts[2];
+	ceov_context *context;
+	ceov_signal *signal;
+	struct ceov_transfer transfer;
+	ceov_ticket ticket;
+	ceov_plan *plan;
+	uint32_t i;
+
+	testing_log_init(&log);
+	context = testing_open(1, &log);
+	signal = testing_signal(context, 0, 2);
+	plan = testing_plan(context, 0);
+	for (i = 0; i < 2; i++) {
+		transfer = testing_transfer(testing_buffer(context, 0, BYTES),
+					    testing_buffer(context, 0, BYTES), BYTES);
+		transfer.then = testing_mark(signal, i, 1);
+		testing_add(plan, &transfer);
+	}
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+	ck_assert_uint_eq(plan->n_cuts, 2);
+	memcpy(steps, plan->steps, sizeof(steps));
+	memcpy(cuts, plan->cuts, sizeof(cuts));
+	for (i = 1; i < 4; i++) {
+		launch.base = i;
+		ck_assert_int_eq(ceov_launch(plan, &launch, &ticket), 0);
+		ck_assert_int_eq(ceov_wait(context, ticket, TESTING_PATIENCE), 0);
+	}
+	ck_assert_mem_eq(steps, plan->steps, sizeof(steps));
+	ck_assert_mem_eq(cuts, plan->cuts, sizeof(cuts));
+	ck_assert_uint_eq(plan->run.turns[0], 3);
+	ck_assert_uint_eq(plan->run.turns[1], 3);
+	ceov_close(context);
+}
+END_TEST
+
+/* --- programs alone ------------------------------------------------------------------ */
+
+#define TRANSFERS 2u
+
+static struct testing_log  log_of;
+static struct cei_report   report;
+static struct cei_program  alone;
+
+static struct cei_program_transfer row(uint64_t from, uint64_t to, uint64_t n_bytes)
+{
+	struct cei_program_mark none = { CEI_PROGRAM_NONE, 0, 0 };
+
+	return (struct cei_program_transfer){
+		.source = { 0, from, 0 }, .target = { 0, to, 0 }, .row_bytes = n_bytes,
+		.n_rows = 1, .source_ready = none, .target_free = none, .then = none };
+}
+
+/* One buffer of rank 0 and one signal with two counters. */
+static void set_up(void)
+{
+	uint32_t i;
+
+	testing_log_init(&log_of);
+	cei_report_init(&report, testing_log_line, &log_of);
+	memset(&alone, 0, sizeof(alone));
+	alone.n_ranks = 2;
+	alone.max_chunk_bytes = BYTES;
+	alone.floating = CEI_PROGRAM_NONE;
+	alone.n_buffers = alone.n_signals = 1;
+	alone.n_transfers = TRANSFERS;
+	ck_assert_int_eq(cei_program_alloc(&alone), 0);
+	alone.buffers[0] = (struct cei_program_buffer){ .start = BYTES, .size_bytes = BYTES };
+	alone.signals[0].n_counters = 2;
+	for (i = 0; i < TRANSFERS; i++)
+		alone.transfers[i] = row(0, 100 * (i + 1), 10);
+}
+
+static void tear_down(void)
+{
+	cei_program_fini(&alone);
+	cei_report_fini(&report);
+}
+
+static int check_order(void)
+{
+	struct cei_order order;
+	int r = cei_order_init(&order, &alone, &report);
+
+	if (!r)
+		r = cei_overlap_check(&order);
+	cei_order_fini(&order);
+	return r;
+}
+
+START_TEST(test_a_program_is_checked_alone)
+{
+	ck_assert_int_eq(cei_program_verify(&alone), 0);
+	ck_assert_int_eq(cei_program_check_floating(&alone, &report), 0);
+	ck_assert_int_eq(cei_program_check_bounds(&alone, &report), 0);
+	ck_assert_int_eq(check_order(), 0);
+	alone.transfers[1].source.offset_bytes = 109;
+	ck_assert_int_eq(check_order(), CEOV_ERR_INVALID);
+	testing_log_has(&log_of, "transfer 1 reads what transfer 0 writes", NULL, NULL);
+	alone.transfers[0].then = (struct cei_program_mark){ 0, 1, 5 };
+	alone.transfers[1].source_ready = (struct cei_program_mark){ 0, 1, 6 };
+	ck_assert_int_eq(check_order(), CEOV_ERR_INVALID);
+	testing_log_has(&log_of, "source_ready waits for counter 1", NULL, NULL);
+	alone.transfers[1].source_ready.value = 5;
+	ck_assert_int_eq(check_order(), 0);
+	alone.transfers[1].target.offset_bytes = BYTES - 9;
+	ck_assert_int_eq(cei_program_check_bounds(&alone, &report), CEOV_ERR_INVALID);
+	testing_log_has(&log_of, "transfer 1: target", "outside of the buffer's 4096", NULL);
+	ck_assert_int_eq(cei_program_verify(&alone), CEOV_ERR_INVALID);
+}
+END_TEST
+
+/* Each is one step away from a program. */
+START_TEST(test_what_is_no_program)
+{
+	struct cei_program_transfer *transfer = &alone.transfers[1];
+
+	switch (_i) {
+	case 0: alone.rank = 2; break;
+	case 1: alone.n_ranks = 0; break;
+	case 2: alone.max_chunk_bytes = 0; break;
+	case 3: alone.has_template = 2; break;
+	case 4: alone.floating = 0; break;
+	case 5: alone.floating = 1; break;
+	case 6: alone.buffers[0].rank = 2; break;
+	case 7: alone.buffers[0].flags = 2; break;
+	case 8: alone.buffers[0].flags = CEI_PROGRAM_FLOATING; break;
+	case 9: alone.buffers[0].start = UINT64_MAX; break;
+	case 10: alone.buffers[0].size_bytes = 0; break;
+	case 11: alone.signals[0].rank = 2; break;
+	case 12: alone.signals[0].n_counters = 0; break;
+	case 13: transfer->source.buffer = 1; break;
+	case 14: transfer->target.buffer = CEI_PROGRAM_NONE; break;
+	case 15: transfer->row_bytes = 0; break;
+	case 16: transfer->n_rows = 0; break;
+	case 17: transfer->n_rows = 2; break;
+	case 18: transfer->source.pitch_bytes = 1; break;
+	case 19: transfer->source.offset_bytes = BYTES; break;
+	case 20: transfer->row_bytes = UINT64_MAX; break;
+	case 21: transfer->then.value = 1; break;
+	case 22: transfer->then = (struct cei_program_mark){ 1, 0, 0 }; break;
+	case 23: transfer->then = (struct cei_program_mark){ 0, 2, 0 }; break;
+	case 24: transfer->target_free = (struct cei_program_mark){ 0, 0, CEOV_VALUE_LIMIT };
+		break;
+	case 25: transfer->source_ready.counter = 1; break;
+	case 26: alone.rank = 1; break;         /* neither end is its rank's */
+	default: ck_abort();
+	}
+	ck_assert_int_eq(cei_program_verify(&alone), CEOV_ERR_INVALID);
+}
+END_TEST
+
+#define BROKEN 27
+
+int main(void)
+{
+	Suite *suite = suite_create("program");
+	TCase *tcase = tcase_create("commit");
+
+	tcase_add_test(tcase, test_handles_become_numbers);
+	tcase_add_test(tcase, test_shared_memory_is_shared_in_the_program);
+	tcase_add_test(tcase, test_launches_change_nothing_that_was_compiled);
+	suite_add_tcase(suite, tcase);
+	tcase = tcase_create("alone");
+	tcase_add_checked_fixture(tcase, set_up, tear_down);
+	tcase_add_test(tcase, test_a_program_is_checked_alone);
+	tcase_add_loop_test(tcase, test_what_is_no_program, 0, BROKEN);
+	suite_add_tcase(suite, tcase);
+	return testing_run(suite);
+}
