@@ -4,6 +4,7 @@
 #include "topology/xml_scan.h"
 
 #include <ceoverlap/ceoverlap.h>
+#include <expat.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,38 +13,41 @@
 
 #define MATRIX_OBJECTS_MAX 1024u
 #define ATTRIBUTE_BYTES    65536u       /* the longest are sets of processors */
+#define NAME_BYTES_MAX     32u          /* of an attribute */
 
 struct scan {
-	const char  *begin;
-	const char  *at;
-	const char  *end;
-	uint32_t     depth;
+	XML_Parser   parser;
+	const char  *text;              /* all of it; ASCII, so that offsets of expat's are
+					 * its own */
 	uint32_t     n_elements;
-	int          has_type;          /* a document type */
-	struct cei_xml_word open[CEI_XML_DEPTH_MAX];
+	uint32_t     depth;
+	struct cei_xml_word open[CEI_XML_DEPTH_MAX];    /* names, in text */
+	uint64_t     words_begin;       /* of a matrix: offset behind the tag that is open */
 	struct cei_xml_tree *tree;
-	struct cei_xml_element element;         /* whose tag is being read */
 	int          is_hetero;         /* the matrix that is open */
 	uint64_t     n_objects;         /* announced by it */
 	uint64_t     n_indexes;         /* seen in it */
 	uint64_t     n_values;
+	int          is_refused;        /* fault is written: expat may call once more */
 	struct cei_xml_fault *fault;
 };
 
 static int fail(struct scan *scan, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* The first fault counts. */
 static int fail(struct scan *scan, const char *format, ...)
 {
-	const char *at;
 	va_list list;
 
-	scan->fault->line = 1;
-	for (at = scan->begin; at < scan->at && at < scan->end; at++)
-		scan->fault->line += *at == '\n';
+	if (scan->is_refused)
+		return CEOV_ERR_INVALID;
+	scan->is_refused = 1;
+	scan->fault->line = (uint32_t)XML_GetCurrentLineNumber(scan->parser);
 	va_start(list, format);
 	vsnprintf(scan->fault->why, sizeof(scan->fault->why), format, list);
 	va_end(list);
+	(void)XML_StopParser(scan->parser, XML_FALSE);  /* fails outside of a callback */
 	return CEOV_ERR_INVALID;
 }
 
@@ -57,27 +61,10 @@ static int is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-static int is_letter(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-
 static int is_name(char c)
 {
-	return is_letter(c) || is_digit(c) || c == '-' || c == '.';
-}
-
-static void skip_space(struct scan *scan)
-{
-	while (scan->at < scan->end && is_space(*scan->at))
-		scan->at++;
-}
-
-static int starts(const struct scan *scan, const char *text)
-{
-	uint64_t n = strlen(text);
-
-	return (uint64_t)(scan->end - scan->at) >= n && !memcmp(scan->at, text, n);
+	return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+		c == '-' || c == '.';
 }
 
 /* For messages; no name is that long. */
@@ -86,32 +73,20 @@ static int shown(const struct cei_xml_word *word)
 	return word->n < 24 ? (int)word->n : 24;
 }
 
-static int read_name(struct scan *scan, struct cei_xml_word *ret_name)
+/* Where the event is in the text that expat tells or stops at. */
+static const char *place_of(const struct scan *scan)
 {
-	ret_name->at = scan->at;
-	if (scan->at < scan->end && !is_letter(*scan->at))
-		return fail(scan, "a name is expected");
-	while (scan->at < scan->end && is_name(*scan->at))
-		scan->at++;
-	ret_name->n = (uint64_t)(scan->at - ret_name->at);
-	return ret_name->n ? 0 : fail(scan, "a name is expected");
+	return scan->text + XML_GetCurrentByteIndex(scan->parser);
 }
 
-/* "&lt;" and the like, and what hwloc writes by number. */
-static int read_entity(struct scan *scan)
+/* The name that stands there, in a text that ends with a NUL; hwloc's have no colons. */
+static struct cei_xml_word name_at(const char *at)
 {
-	static const char *const known[] = {
-		"&lt;", "&gt;", "&amp;", "&quot;", "&apos;", "&#9;", "&#10;", "&#13;",
-	};
-	size_t i;
+	struct cei_xml_word name = { at, 0 };
 
-	for (i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-		if (starts(scan, known[i])) {
-			scan->at += strlen(known[i]);
-			return 0;
-		}
-	}
-	return fail(scan, "an entity that hwloc does not write");
+	while (is_name(at[name.n]))
+		name.n++;
+	return name;
 }
 
 /* --- matrices ------------------------------------------------------------------------- */
@@ -170,35 +145,34 @@ static int check_word(struct scan *scan, const struct cei_xml_word *word)
 	return 0;
 }
 
-/* The words between a matrix's tags, which tell how long they are. */
-static int read_words(struct scan *scan, uint64_t *n_words)
+static int is_words(const struct cei_xml_word *name)
 {
-	const struct cei_xml_word *length = cei_xml_attribute(&scan->element, "length");
-	const char *begin = scan->at;
+	return cei_xml_is(name, "u64values") || cei_xml_is(name, "indexes");
+}
+
+/* The words between a matrix's tags, as they stand in the file. */
+static int check_words(struct scan *scan, uint64_t *n_words)
+{
+	const char *at = scan->text + scan->words_begin, *end = place_of(scan);
 	struct cei_xml_word word;
-	char text[24];
 	int r = 0;
 
-	for (skip_space(scan); scan->at < scan->end && *scan->at != '<' && !r;
-	     skip_space(scan)) {
-		word.at = scan->at;
-		while (scan->at < scan->end && !is_space(*scan->at) && *scan->at != '<')
-			scan->at++;
-		word.n = (uint64_t)(scan->at - word.at);
+	while (!r) {
+		while (at < end && is_space(*at))
+			at++;
+		if (at >= end)
+			break;
+		for (word.at = at; at < end && !is_space(*at);)
+			at++;
+		word.n = (uint64_t)(at - word.at);
 		(*n_words)++;
 		r = check_word(scan, &word);
 	}
-	if (r)
-		return r;
-	snprintf(text, sizeof(text), "%llu", (unsigned long long)(scan->at - begin));
-	if (scan->element.n_attributes != 1 || !length || !cei_xml_is(length, text))
-		return fail(scan, "values of distances whose length is not %s", text);
-	return 0;
+	return r;
 }
 
-static int begin_matrix(struct scan *scan)
+static int begin_matrix(struct scan *scan, const struct cei_xml_element *element)
 {
-	const struct cei_xml_element *element = &scan->element;
 	const struct cei_xml_word *type = cei_xml_attribute(element, "type");
 	const struct cei_xml_word *indexing = cei_xml_attribute(element, "indexing");
 	const struct cei_xml_word *kind = cei_xml_attribute(element, "kind");
@@ -218,280 +192,294 @@ static int begin_matrix(struct scan *scan)
 	return read_count(scan, count, &scan->n_objects);
 }
 
+/* hwloc reads as many bytes as the tag announces, up to the next tag. */
+static int begin_words(struct scan *scan, const struct cei_xml_element *element)
+{
+	const struct cei_xml_word *length = cei_xml_attribute(element, "length");
+	const char *begin = place_of(scan) + XML_GetCurrentByteCount(scan->parser);
+	char number[24] = "0";
+
+	scan->words_begin = (uint64_t)(begin - scan->text);
+	if (begin[-2] != '/')           /* else it has ended, too */
+		snprintf(number, sizeof(number), "%zu", strcspn(begin, "<"));
+	if (element->n_attributes != 1 || !length || !cei_xml_is(length, number))
+		return fail(scan, "values of distances whose length is not %s", number);
+	return 0;
+}
+
 /* --- elements ------------------------------------------------------------------------- */
 
-/* A value and the quote behind it; at stands behind the one before it. */
-static int read_value(struct scan *scan, char quote, struct cei_xml_word *ret_value)
+/* hwloc's own parser knows attributes in one form only, and takes any other for the end of
+ * the tag. */
+static int is_plain_tag(const char *at, uint64_t n_bytes)
 {
+	const char *end = at + n_bytes;
+	char quote = 0;
+
+	for (; at < end; at++) {
+		if (quote)
+			quote = *at == quote ? 0 : quote;
+		else if (*at == '=' && (is_space(at[-1]) || is_space(at[1])))
+			return 0;
+		else if (*at == '"' || *at == '\'')
+			quote = *at;
+	}
+	return 1;
+}
+
+static int take_attribute(struct scan *scan, const char *const pair[2],
+			  struct cei_xml_attribute *ret_attribute)
+{
+	ret_attribute->name = (struct cei_xml_word){ pair[0], strlen(pair[0]) };
+	ret_attribute->value = (struct cei_xml_word){ pair[1], strlen(pair[1]) };
+	if (ret_attribute->name.n >= NAME_BYTES_MAX ||
+	    ret_attribute->name.n != name_at(pair[0]).n)
+		return fail(scan, "an attribute whose name is too long, or has a colon");
+	if (ret_attribute->value.n > ATTRIBUTE_BYTES)
+		return fail(scan, "attribute %s of more than %u bytes", pair[0],
+			    ATTRIBUTE_BYTES);
+	return 0;
+}
+
+static int take_element(struct scan *scan, const char *const *pairs,
+			struct cei_xml_element *ret_element)
+{
+	uint32_t n = 0;
 	int r = 0;
 
-	ret_value->at = scan->at;
-	while (scan->at < scan->end && *scan->at != quote && !r) {
-		if (*scan->at == '<')
-			return fail(scan, "a value holds a <");
-		if (*scan->at == '&')
-			r = read_entity(scan);
-		else
-			scan->at++;
+	ret_element->name = name_at(place_of(scan) + 1);
+	for (; *pairs && !r; pairs += 2) {
+		if (n == CEI_XML_ATTRIBUTES_MAX)
+			return fail(scan, "more than %u attributes", CEI_XML_ATTRIBUTES_MAX);
+		r = take_attribute(scan, pairs, &ret_element->attributes[n++]);
 	}
-	if (r)
-		return r;
-	ret_value->n = (uint64_t)(scan->at - ret_value->at);
-	if (scan->at == scan->end || ret_value->n > ATTRIBUTE_BYTES)
-		return fail(scan, "a value without an end");
-	scan->at++;
-	return 0;
+	ret_element->n_attributes = n;
+	return r;
 }
 
-static int read_attribute(struct scan *scan)
-{
-	struct cei_xml_element *element = &scan->element;
-	struct cei_xml_attribute *attribute = &element->attributes[element->n_attributes];
-	char name[32];
-	int r;
-
-	if (element->n_attributes == CEI_XML_ATTRIBUTES_MAX)
-		return fail(scan, "more than %u attributes", CEI_XML_ATTRIBUTES_MAX);
-	r = read_name(scan, &attribute->name);
-	if (r)
-		return r;
-	if (attribute->name.n >= sizeof(name))
-		return fail(scan, "an attribute whose name is too long");
-	memcpy(name, attribute->name.at, attribute->name.n);
-	name[attribute->name.n] = '\0';
-	if (cei_xml_attribute(element, name))
-		return fail(scan, "attribute %s twice", name);
-	if (scan->end - scan->at < 2 || *scan->at != '=' ||
-	    (scan->at[1] != '"' && scan->at[1] != '\''))
-		return fail(scan, "attribute %s has no quoted value", name);
-	scan->at += 2;
-	r = read_value(scan, scan->at[-1], &attribute->value);
-	if (r)
-		return r;
-	element->n_attributes++;
-	return 0;
-}
-
-static int begin_element(struct scan *scan, const struct cei_xml_word *name)
+static int check_counts(struct scan *scan)
 {
 	if (scan->depth == CEI_XML_DEPTH_MAX)
 		return fail(scan, "more than %u elements within each other",
 			    CEI_XML_DEPTH_MAX);
 	if (++scan->n_elements > CEI_XML_ELEMENTS_MAX)
 		return fail(scan, "more than %u elements", CEI_XML_ELEMENTS_MAX);
-	if (!scan->depth && scan->n_elements > 1)
-		return fail(scan, "a second root element");
-	scan->open[scan->depth++] = *name;
+	if (!is_plain_tag(place_of(scan), (uint64_t)XML_GetCurrentByteCount(scan->parser)))
+		return fail(scan, "a blank beside the = of an attribute");
 	return 0;
 }
 
-static int end_element(struct scan *scan)
+static void on_begin(void *scan_arg, const char *name, const char **pairs)
 {
-	const struct cei_xml_word *name = &scan->open[--scan->depth];
-	const char *why = cei_xml_tree_end(scan->tree);
-
-	if (why)
-		return fail(scan, "%s", why);
-	return is_matrix(name) ? check_matrix(scan) : 0;
-}
-
-/* at stands behind "</" */
-static int read_end_tag(struct scan *scan)
-{
-	const struct cei_xml_word *open;
-	struct cei_xml_word name;
-	int r = read_name(scan, &name);
-
-	if (r)
-		return r;
-	if (!scan->depth)
-		return fail(scan, "</%.*s> ends nothing", shown(&name), name.at);
-	open = &scan->open[scan->depth - 1];
-	if (open->n != name.n || memcmp(open->at, name.at, name.n))
-		return fail(scan, "</%.*s> where </%.*s> is expected", shown(&name), name.at,
-			    shown(open), open->at);
-	skip_space(scan);
-	if (scan->at == scan->end || *scan->at != '>')
-		return fail(scan, "</%.*s without its >", shown(&name), name.at);
-	scan->at++;
-	return end_element(scan);
-}
-
-/* The attributes of a tag, and whether it ends its element at once. */
-static int read_attributes(struct scan *scan, int *ret_is_end)
-{
-	const char *begin = scan->at;
-	int r = 0;
-
-	while (!r) {
-		skip_space(scan);
-		*ret_is_end = starts(scan, "/>");
-		if (*ret_is_end || starts(scan, ">"))
-			break;
-		if (scan->at == scan->end) {
-			scan->at = begin;
-			return fail(scan, "a tag without an end");
-		}
-		r = is_space(scan->at[-1]) ? read_attribute(scan) :
-			fail(scan, "no space before an attribute");
-	}
-	return r;
-}
-
-/* at stands behind "<" */
-static int read_tag(struct scan *scan)
-{
-	struct cei_xml_element *element = &scan->element;
+	struct scan *scan = scan_arg;
+	struct cei_xml_element element;
 	const char *why;
-	int is_end = 0;
-	int r;
 
-	element->n_attributes = 0;
-	r = read_name(scan, &element->name);
-	if (!r)
-		r = begin_element(scan, &element->name);
-	if (!r)
-		r = read_attributes(scan, &is_end);
-	if (r)
-		return r;
-	why = cei_xml_tree_begin(scan->tree, element);
+	if (scan->is_refused || check_counts(scan) || take_element(scan, pairs, &element))
+		return;
+	if (element.name.n != strlen(name)) {
+		fail(scan, "an element whose name has a colon");
+		return;
+	}
+	scan->open[scan->depth++] = element.name;
+	why = cei_xml_tree_begin(scan->tree, &element);
 	if (why)
-		return fail(scan, "%s", why);
-	if (is_matrix(&element->name))
-		r = begin_matrix(scan);
-	scan->at += is_end ? 2 : 1;
-	if (r)
-		return r;
-	if (is_end)
-		return end_element(scan);
-	if (cei_xml_is(&element->name, "u64values"))
-		return read_words(scan, &scan->n_values);
-	return cei_xml_is(&element->name, "indexes") ? read_words(scan, &scan->n_indexes) : 0;
+		fail(scan, "%s", why);
+	else if (is_matrix(&element.name))
+		begin_matrix(scan, &element);
+	else if (is_words(&element.name))
+		begin_words(scan, &element);
+}
+
+static void on_end(void *scan_arg, const char *unused_name)
+{
+	struct scan *scan = scan_arg;
+	const struct cei_xml_word *name;
+	const char *why;
+
+	(void)unused_name;
+	if (scan->is_refused)
+		return;
+	name = &scan->open[--scan->depth];
+	if (is_words(name) &&
+	    check_words(scan, cei_xml_is(name, "indexes") ? &scan->n_indexes : &scan->n_values))
+		return;
+	why = cei_xml_tree_end(scan->tree);
+	if (why)
+		fail(scan, "%s", why);
+	else if (is_matrix(name))
+		check_matrix(scan);
+}
+
+static void on_text(void *scan_arg, const char *text, int n_bytes)
+{
+	struct scan *scan = scan_arg;
+	const struct cei_xml_word *name;
+	int i;
+
+	if (!scan->depth)
+		return;                 /* expat takes blanks alone there */
+	name = &scan->open[scan->depth - 1];
+	if (is_words(name) || cei_xml_is(name, "userdata"))
+		return;
+	/* hwloc takes a blank that is written as an entity for text, too */
+	for (i = 0; i < n_bytes; i++)
+		if (!is_space(text[i]) || *place_of(scan) == '&')
+			fail(scan, "text where hwloc writes none");
+}
+
+/* --- what stands beside elements ------------------------------------------------------ */
+
+static void refuse(struct scan *scan)
+{
+	fail(scan, "a declaration that hwloc does not write");
 }
 
 /* '<?xml version="1.0" encoding="UTF-8"?>' */
-static int read_declaration(struct scan *scan)
+static void on_declaration(void *scan, const char *version, const char *encoding,
+			   int standalone)
+{
+	if (!version || strcmp(version, "1.0") || (encoding && strcmp(encoding, "UTF-8")) ||
+	    standalone != -1)
+		refuse(scan);
+}
+
+/* '<!DOCTYPE topology SYSTEM "hwloc2.dtd">', a file that expat never reads. Declarations in
+ * the text, of entities and of all else, are refused here, before the first one is read. */
+static void on_document_type(void *scan, const char *name, const char *system,
+			     const char *public, int has_declarations)
+{
+	if (strcmp(name, "topology") || !system || name_at(system).n != strlen(system) ||
+	    public || has_declarations)
+		refuse(scan);
+}
+
+static void on_instruction(void *scan, const char *target, const char *data)
+{
+	(void)target;
+	(void)data;
+	refuse(scan);
+}
+
+static void on_cdata(void *scan)
+{
+	refuse(scan);
+}
+
+/* --- all of it ------------------------------------------------------------------------ */
+
+/* "&lt;" and the like, and what hwloc writes by number: a document type lets expat pass over
+ * entities that nobody declared. */
+static int is_known_entity(const char *at)
 {
 	static const char *const known[] = {
-		"<?xml version=\"1.0\" encoding=\"UTF-8\"?>", "<?xml version=\"1.0\"?>",
+		"&lt;", "&gt;", "&amp;", "&quot;", "&apos;", "&#9;", "&#10;", "&#13;",
 	};
 	size_t i;
 
-	for (i = 0; i < sizeof(known) / sizeof(known[0]) && scan->at == scan->begin; i++) {
-		if (starts(scan, known[i])) {
-			scan->at += strlen(known[i]);
-			return 0;
-		}
-	}
-	return fail(scan, "a declaration that hwloc does not write");
-}
-
-/* '<!DOCTYPE topology SYSTEM "hwloc2.dtd">' */
-static int read_document_type(struct scan *scan)
-{
-	static const char begin[] = "<!DOCTYPE topology SYSTEM \"";
-	const char *at = scan->at + strlen(begin);
-
-	if (scan->n_elements || scan->has_type || !starts(scan, begin))
-		return fail(scan, "a declaration that hwloc does not write");
-	while (at < scan->end && is_name(*at))
-		at++;
-	if (scan->end - at < 2 || at[0] != '"' || at[1] != '>')
-		return fail(scan, "a document type that hwloc does not write");
-	scan->has_type = 1;
-	scan->at = at + 2;
-	return 0;
-}
-
-static int read_comment(struct scan *scan)
-{
-	const char *begin = scan->at;
-
-	scan->at += strlen("<!--");
-	scan->at = memmem(scan->at, (size_t)(scan->end - scan->at), "--", 2);
-	if (scan->at && starts(scan, "-->")) {
-		scan->at += strlen("-->");
-		return 0;
-	}
-	scan->at = begin;
-	return fail(scan, "a comment without an end, or with a -- in it");
-}
-
-/* at stands on "<" */
-static int read_markup(struct scan *scan)
-{
-	if (starts(scan, "<?"))
-		return read_declaration(scan);
-	if (starts(scan, "<!--"))
-		return read_comment(scan);
-	if (starts(scan, "<!"))
-		return read_document_type(scan);
-	scan->at++;
-	if (scan->at < scan->end && *scan->at == '/') {
-		scan->at++;
-		return read_end_tag(scan);
-	}
-	return read_tag(scan);
-}
-
-static int read_text(struct scan *scan)
-{
-	unsigned char c = (unsigned char)*scan->at;
-
-	if (!is_space((char)c) && !scan->n_elements)
-		return fail(scan, "no XML: text where the first element should be");
-	if (!is_space((char)c) &&
-	    (!scan->depth || !cei_xml_is(&scan->open[scan->depth - 1], "userdata")))
-		return fail(scan, "text where hwloc writes none");
-	if (c == '&')
-		return read_entity(scan);
-	scan->at++;
+	for (i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (!strncmp(at, known[i], strlen(known[i])))
+			return 1;
 	return 0;
 }
 
 /* hwloc writes nothing but ASCII; then what C sees as text is all of it. */
-static int check_bytes(struct scan *scan)
+static int check_bytes(struct scan *scan, uint64_t n_bytes)
 {
+	uint32_t line = 1;
 	unsigned char c;
+	uint64_t i;
 
-	for (; scan->at < scan->end; scan->at++) {
-		c = (unsigned char)*scan->at;
+	for (i = 0; i < n_bytes; i++) {
+		c = (unsigned char)scan->text[i];
+		line += c == '\n';
 		if ((c < ' ' && !is_space((char)c)) || c > '~')
-			return fail(scan, "no text of hwloc's: a byte of value %u", c);
+			fail(scan, "no text of hwloc's: a byte of value %u", c);
+		else if (c == '&' && !is_known_entity(scan->text + i))
+			fail(scan, "an entity that hwloc does not write");
+		if (scan->is_refused) {
+			scan->fault->line = line;       /* expat has not begun */
+			return CEOV_ERR_INVALID;
+		}
 	}
 	return 0;
 }
 
-static int scan_all(struct scan *scan)
+static int fail_tag(struct scan *scan)
 {
-	int r = check_bytes(scan);
+	struct cei_xml_word name = name_at(place_of(scan));
+	const struct cei_xml_word *open = &scan->open[scan->depth - 1];
 
-	scan->at = scan->begin;
-	while (!r && scan->at < scan->end)
-		r = *scan->at == '<' ? read_markup(scan) : read_text(scan);
-	if (r)
-		return r;
-	if (scan->depth)
-		return fail(scan, "<%.*s> has no end: the file is cut off",
-			    shown(&scan->open[scan->depth - 1]),
-			    scan->open[scan->depth - 1].at);
-	return scan->n_elements ? 0 : fail(scan, "no element in it");
+	return fail(scan, "</%.*s> where </%.*s> is expected", shown(&name), name.at,
+		    shown(open), open->at);
+}
+
+/* What expat minds, where it knows it, in words of this file. */
+static int fail_parse(struct scan *scan)
+{
+	enum XML_Error error = XML_GetErrorCode(scan->parser);
+	struct cei_xml_word name;
+
+	switch (error) {
+	case XML_ERROR_TAG_MISMATCH:
+		return fail_tag(scan);
+	case XML_ERROR_DUPLICATE_ATTRIBUTE:
+		name = name_at(place_of(scan));
+		return fail(scan, "attribute %.*s twice", shown(&name), name.at);
+	case XML_ERROR_UNCLOSED_TOKEN:
+		return fail(scan, "a tag without an end");
+	case XML_ERROR_NO_ELEMENTS:
+		if (scan->depth)
+			return fail(scan, "<%.*s> has no end: the file is cut off",
+				    shown(&scan->open[scan->depth - 1]),
+				    scan->open[scan->depth - 1].at);
+		return fail(scan, "no element in it");
+	default:
+		return fail(scan, "no XML: %s", XML_ErrorString(error));
+	}
+}
+
+static int scan_all(struct scan *scan, uint64_t n_bytes)
+{
+	XML_SetUserData(scan->parser, scan);
+	XML_SetElementHandler(scan->parser, on_begin, on_end);
+	XML_SetCharacterDataHandler(scan->parser, on_text);
+	XML_SetXmlDeclHandler(scan->parser, on_declaration);
+	XML_SetStartDoctypeDeclHandler(scan->parser, on_document_type);
+	XML_SetProcessingInstructionHandler(scan->parser, on_instruction);
+	XML_SetStartCdataSectionHandler(scan->parser, on_cdata);
+	if (check_bytes(scan, n_bytes))
+		return CEOV_ERR_INVALID;
+	/* all at once: expat begins a long tag anew with each part of a text */
+	if (XML_Parse(scan->parser, scan->text, (int)n_bytes, 1) != XML_STATUS_OK)
+		return fail_parse(scan);
+	return scan->is_refused ? CEOV_ERR_INVALID : 0;
+}
+
+static int refuse_at_once(struct cei_xml_fault *fault, const char *why)
+{
+	fault->line = 1;
+	snprintf(fault->why, sizeof(fault->why), "%s", why);
+	return CEOV_ERR_INVALID;
 }
 
 int cei_xml_scan(const char *text, uint64_t n_bytes, struct cei_xml_fault *ret_fault)
 {
-	struct scan scan = { .begin = text, .at = text, .end = text + n_bytes,
-			     .fault = ret_fault };
+	struct scan scan = { .text = text, .fault = ret_fault };
 	int r;
 
 	if (!n_bytes)
-		return fail(&scan, "it is empty");
+		return refuse_at_once(ret_fault, "it is empty");
 	if (n_bytes > CEI_XML_BYTES_MAX)
-		return fail(&scan, "more than %u MiB", (unsigned int)(CEI_XML_BYTES_MAX >> 20));
+		return refuse_at_once(ret_fault, "it is too large");
+	scan.parser = XML_ParserCreate("UTF-8");
 	scan.tree = cei_xml_tree_create();
-	if (!scan.tree)
-		return fail(&scan, "no memory to check it");
-	r = scan_all(&scan);
+	if (scan.parser && scan.tree)
+		r = scan_all(&scan, n_bytes);
+	else
+		r = refuse_at_once(ret_fault, "no memory to check it");
 	cei_xml_tree_destroy(scan.tree);
+	if (scan.parser)
+		XML_ParserFree(scan.parser);
 	return r;
 }

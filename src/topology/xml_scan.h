@@ -4,9 +4,10 @@
 #define CEI_XML_SCAN_H
 
 /*
- * A look over a file of a stranger before hwloc's parser gets it: well-formed XML of the
- * little that hwloc writes, of bounded depth and size, and matrices that hold what they
- * announce, and objects as xml_tree.h asks for. Time grows with the bytes.
+ * Checks a file that anybody may have written before hwloc's parser reads it: well-formed
+ * XML (expat says so) of the little that hwloc writes, without entities of its own, of
+ * bounded depth and size; matrices that hold what they announce; objects as xml_tree.h asks
+ * for. Time grows with the bytes.
  */
 
 #include <stdint.h>
@@ -20,7 +21,7 @@ struct cei_xml_fault {
 	char     why[CEI_XML_WHY_BYTES];
 };
 
-/* 0, or CEOV_ERR_INVALID with *ret_fault (written then only). */
+/* A NUL stands behind the text. 0, or CEOV_ERR_INVALID with *ret_fault (written then only). */
 int cei_xml_scan(const char *text, uint64_t n_bytes, struct cei_xml_fault *ret_fault);
 
 #endif /* CEI_XML_SCAN_H */
