@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Programs to bytes and back: what is written comes back equal, and whatever else arrives is
+ * refused or is a program that can be checked. */
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ce_engine/plan_order.h"
+#include "ce_engine/program_wire.h"
+#include "testing.h"
+
+#define ROUNDS    3000u
+#define MOST      12u                   /* entries of a random list */
+#define HEAD      16u                   /* bytes: magic, version, bytes that follow */
+#define AT_COUNTS (HEAD + 24u)          /* where the numbers of entries stand */
+
+static uint64_t state;
+
+static void set_up(void)
+{
+	state = testing_seed();
+}
+
+static uint32_t below(uint32_t limit)
+{
+	return (uint32_t)testing_below(&state, limit);
+}
+
+/* --- random programs --------------------------------------------------------- */
+
+static struct cei_program_mark random_mark(const struct cei_program *program)
+{
+	struct cei_program_mark mark = { CEI_PROGRAM_NONE, 0, 0 };
+
+	if (!program->n_signals || !below(3))
+		return mark;
+	mark.signal = below(program->n_signals);
+	mark.counter = below(program->signals[mark.signal].n_counters);
+	mark.value = below(2) ? below(4) : testing_below(&state, CEOV_VALUE_LIMIT);
+	return mark;
+}
+
+static uint32_t random_buffer(const struct cei_program *program, int may_float)
+{
+	uint32_t buffer;
+
+	do
+		buffer = below(program->n_buffers);
+	while (buffer == program->floating && !may_float);
+	return buffer;
+}
+
+/* Rows that fit into both buffers, which hold 64 bytes at least. */
+static void random_bytes(const struct cei_program *program,
+			 struct cei_program_transfer *transfer)
+{
+	transfer->source.buffer = random_buffer(program, 1);
+	transfer->target.buffer = random_buffer(program, 0);
+	transfer->n_rows = 1 + below(3);
+	transfer->row_bytes = 1 + below(8);
+	transfer->source.offset_bytes = below(16);
+	transfer->target.offset_bytes = below(16);
+	if (transfer->n_rows == 1)
+		return;
+	transfer->source.pitch_bytes = transfer->row_bytes + below(8);
+	transfer->target.pitch_bytes = transfer->row_bytes + below(8);
+}
+
+static void random_transfer(const struct cei_program *program,
+			    struct cei_program_transfer *transfer)
+{
+	transfer->source_ready = random_mark(program);
+	transfer->target_free = random_mark(program);
+	transfer->then = random_mark(program);
+	transfer->source.buffer = transfer->target.buffer = CEI_PROGRAM_NONE;
+	if (program->n_buffers >= 2 && below(5))
+		random_bytes(program, transfer);
+}
+
+static void random_program(struct cei_program *program)
+{
+	uint32_t i;
+
+	memset(program, 0, sizeof(*program));
+	program->n_ranks = 1 + below(100000);
+	program->rank = below(program->n_ranks);
+	program->max_chunk_bytes = 1 + testing_below(&state, UINT64_C(1) << 40);
+	program->has_template = below(2);
+	program->floating = CEI_PROGRAM_NONE;
+	program->n_transfers = below(MOST);
+	program->n_expected = below(MOST);
+	program->n_buffers = below(2 * program->n_transfers + 1);
+	program->n_signals = below(3 * program->n_transfers + 1);
+	ck_assert_int_eq(cei_program_alloc(program), 0);
+	for (i = 0; i < program->n_buffers; i++) {
+		program->buffers[i].rank = program->rank;
+		program->buffers[i].start = testing_below(&state, UINT64_C(1) << 62);
+		program->buffers[i].size_bytes = 64 + testing_below(&state, UINT64_C(1) << 62);
+	}
+	if (program->n_buffers >= 2 && below(2)) {
+		program->floating = below(program->n_buffers);
+		program->buffers[program->floating].flags = CEI_PROGRAM_FLOATING;
+		program->buffers[program->floating].start = 0;
+	}
+	for (i = 0; i < program->n_signals; i++) {
+		program->signals[i].rank = below(program->n_ranks);
+		program->signals[i].n_counters = 1 + below(UINT32_MAX);
+	}
+	for (i = 0; i < program->n_transfers; i++)
+		random_transfer(program, &program->transfers[i]);
+	for (i = 0; i < program->n_expected; i++)
+		program->expected[i] = random_mark(program);
+	for (i = program->n_expected; i-- > 0;)         /* those that are marks */
+		if (program->expected[i].signal == CEI_PROGRAM_NONE)
+			program->expected[i] = program->expected[--program->n_expected];
+	ck_assert_int_eq(cei_program_verify(program), 0);
+}
+
+static uint8_t *encode(const struct cei_program *program, size_t *ret_n)
+{
+	uint8_t *bytes;
+
+	*ret_n = cei_program_bytes(program);
+	bytes = malloc(*ret_n);
+	ck_assert_ptr_nonnull(bytes);
+	cei_program_write(program, bytes);
+	return bytes;
+}
+
+/* --- comparing --------------------------------------------------------------------- */
+
+static void same_mark(const struct cei_program_mark *a, const struct cei_program_mark *b)
+{
+	ck_assert_uint_eq(a->signal, b->signal);
+	ck_assert_uint_eq(a->counter, b->counter);
+	ck_assert_uint_eq(a->value, b->value);
+}
+
+static void same_spot(const struct cei_program_spot *a, const struct cei_program_spot *b)
+{
+	ck_assert_uint_eq(a->buffer, b->buffer);
+	ck_assert_uint_eq(a->offset_bytes, b->offset_bytes);
+	ck_assert_uint_eq(a->pitch_bytes, b->pitch_bytes);
+}
+
+static void same_transfer(const struct cei_program_transfer *a,
+			  const struct cei_program_transfer *b)
+{
+	same_spot(&a->source, &b->source);
+	same_spot(&a->target, &b->target);
+	ck_assert_uint_eq(a->row_bytes, b->row_bytes);
+	ck_assert_uint_eq(a->n_rows, b->n_rows);
+	same_mark(&a->source_ready, &b->source_ready);
+	same_mark(&a->target_free, &b->target_free);
+	same_mark(&a->then, &b->then);
+}
+
+static void same_program(const struct cei_program *a, const struct cei_program *b)
+{
+	uint32_t i;
+
+	ck_assert_uint_eq(a->rank, b->rank);
+	ck_assert_uint_eq(a->n_ranks, b->n_ranks);
+	ck_assert_uint_eq(a->max_chunk_bytes, b->max_chunk_bytes);
+	ck_assert_uint_eq(a->has_template, b->has_template);
+	ck_assert_uint_eq(a->floating, b->floating);
+	ck_assert_uint_eq(a->n_buffers, b->n_buffers);
+	ck_assert_uint_eq(a->n_signals, b->n_signals);
+	ck_assert_uint_eq(a->n_transfers, b->n_transfers);
+	ck_assert_uint_eq(a->n_expected, b->n_expected);
+	for (i = 0; i < a->n_buffers; i++) {
+		ck_assert_uint_eq(a->buffers[i].rank, b->buffers[i].rank);
+		ck_assert_uint_eq(a->buffers[i].flags, b->buffers[i].flags);
+		ck_assert_uint_eq(a->buffers[i].start, b->buffers[i].start);
+		ck_assert_uint_eq(a->buffers[i].size_bytes, b->buffers[i].size_bytes);
+	}
+	for (i = 0; i < a->n_signals; i++) {
+		ck_assert_uint_eq(a->signals[i].rank, b->signals[i].rank);
+		ck_assert_uint_eq(a->signals[i].n_counters, b->signals[i].n_counters);
+	}
+	for (i = 0; i < a->n_transfers; i++)
+		same_transfer(&a->transfers[i], &b->transfers[i]);
+	for (i = 0; i < a->n_expected; i++)
+		same_mark(&a->expected[i], &b->expected[i]);
+}
+
+/* --- tests --------------------------------------------------------------------------- */
+
+START_TEST(test_what_is_written_comes_back)
+{
+	struct cei_program program, back;
+	uint32_t round;
+	uint8_t *bytes;
+	size_t n;
+
+	for (round = 0; round < ROUNDS; round++) {
+		random_program(&program);
+		bytes = encode(&program, &n);
+		ck_assert_int_eq(cei_program_read(bytes, n, &back), 0);
+		same_program(&program, &back);
+		free(bytes);
+		cei_program_fini(&program);
+		cei_program_fini(&back);
+	}
+}
+END_TEST
+
+START_TEST(test_parts_of_programs_are_refused)
+{
+	struct cei_program program, back;
+	uint8_t *bytes;
+	size_t i, n;
+
+	do
+		random_program(&program);
+	while (!program.n_transfers || !program.n_expected);
+	bytes = encode(&program, &n);
+	bytes = realloc(bytes, n + 1);
+	ck_assert_ptr_nonnull(bytes);
+	bytes[n] = 0;
+	ck_assert_int_eq(cei_program_read(bytes, n + 1, &back), CEOV_ERR_INVALID);
+	for (i = 0; i < n; i++)
+		ck_assert_int_eq(cei_program_read(bytes, i, &back), CEOV_ERR_INVALID);
+	bytes[0]++;
+	ck_assert_int_eq(cei_program_read(bytes, n, &back), CEOV_ERR_VERSION);
+	bytes[0]--;
+	bytes[4]++;
+	ck_assert_int_eq(cei_program_read(bytes, n, &back), CEOV_ERR_VERSION);
+	free(bytes);
+	cei_program_fini(&program);
+}
+END_TEST
+
+/* Numbers of entries that the bytes cannot hold cost no memory. */
+START_TEST(test_numbers_beyond_the_bytes_are_refused)
+{
+	struct cei_program program, back;
+	uint8_t *bytes;
+	uint32_t list;
+	size_t n;
+
+	random_program(&program);
+	bytes = encode(&program, &n);
+	for (list = 0; list < 4; list++) {
+		memset(bytes + AT_COUNTS + 4 * list, 0xff, 4);
+		ck_assert_int_eq(cei_program_read(bytes, n, &back), CEOV_ERR_INVALID);
+		memset(bytes + AT_COUNTS + 4 * list, 0x7f, 4);
+		ck_assert_int_eq(cei_program_read(bytes, n, &back), CEOV_ERR_INVALID);
+		cei_program_write(&program, bytes);
+	}
+	free(bytes);
+	cei_program_fini(&program);
+}
+END_TEST
+
+static void drop_line(void *arg, const char *line)
+{
+	(void)arg;
+	(void)line;
+}
+
+/* What was read can be looked at by every check, whatever they find. */
+static void check_all(struct cei_program *program)
+{
+	struct cei_report report;
+	struct cei_order order;
+
+	cei_report_init(&report, drop_line, NULL);
+	if (!cei_program_check_floating(program, &report))
+		ck_assert_int_eq(cei_program_check_bounds(program, &report), 0);
+	if (!cei_order_init(&order, program, &report))
+		(void)cei_overlap_check(&order);
+	cei_order_fini(&order);
+	cei_report_fini(&report);
+}
+
+/* Changes a few bytes, mostly behind the head. */
+static void damage(uint8_t *bytes, size_t n)
+{
+	uint32_t k, n_changes = 1 + below(3);
+	size_t at;
+
+	for (k = 0; k < n_changes; k++) {
+		at = below(10) ? HEAD + below((uint32_t)(n - HEAD)) : below((uint32_t)n);
+		bytes[at] = below(2) ? (uint8_t)below(256)
+			: (uint8_t)(bytes[at] ^ 1u << below(8));
+	}
+}
+
+START_TEST(test_damaged_programs_are_refused_or_sound)
+{
+	struct cei_program program, back;
+	uint8_t *bytes, *again;
+	uint32_t round, n_taken = 0, n_refused = 0;
+	size_t n, n_again;
+	int r;
+
+	for (round = 0; round < ROUNDS; round++) {
+		random_program(&program);
+		bytes = encode(&program, &n);
+		damage(bytes, n);
+		r = cei_program_read(bytes, n, &back);
+		ck_assert(!r || r == CEOV_ERR_INVALID || r == CEOV_ERR_VERSION);
+		if (r) {
+			n_refused++;
+		} else {
+			n_taken++;
+			again = encode(&back, &n_again);        /* one encoding only */
+			ck_assert_uint_eq(n_again, n);
+			ck_assert_mem_eq(again, bytes, n);
+			check_all(&back);
+			free(again);
+			cei_program_fini(&back);
+		}
+		free(bytes);
+		cei_program_fini(&program);
+	}
+	ck_assert_uint_gt(n_taken, ROUNDS / 100);
+	ck_assert_uint_gt(n_refused, ROUNDS / 100);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("program_wire");
+	TCase *tcase = tcase_create("wire");
+
+	tcase_add_checked_fixture(tcase, set_up, NULL);
+	tcase_set_timeout(tcase, 60);
+	tcase_add_test(tcase, test_what_is_written_comes_back);
+	tcase_add_test(tcase, test_parts_of_programs_are_refused);
+	tcase_add_test(tcase, test_numbers_beyond_the_bytes_are_refused);
+	tcase_add_test(tcase, test_damaged_programs_are_refused_or_sound);
+	suite_add_tcase(suite, tcase);
+	return testing_run(suite);
+}
