@@ -11,6 +11,7 @@
 
 #include "base/sized.h"
 #include "ce_engine/context.h"
+#include "ops/forecast.h"
 #include "ops/kinds.h"
 #include "ops/numbers.h"
 #include "ops/operands.h"
@@ -79,9 +80,11 @@ static int build(ceov_op *op)
 	const ceov_workspace *workspace = op->workspace;
 	uint32_t rank = workspace->rank, n_ranks = workspace->n_ranks, i, peer;
 	struct cei_phase *phase = &op->phases[0];
-	int r = cei_phase_open(phase, op->workspace,
-			       op->shape.rows[rank] * row_bytes(&op->shape));
+	int r = cei_product_prepare(op);
 
+	if (!r)
+		r = cei_phase_open(phase, op->workspace,
+				   op->shape.rows[rank] * row_bytes(&op->shape));
 	if (r || n_ranks == 1)
 		return r;
 	phase->follows = 1;
@@ -235,8 +238,34 @@ int ceov_ag_gemm_run(ceov_op *op, const struct ceov_ag_gemm_run *operands)
 	return cei_run_make(&run);
 }
 
-int cei_ag_gemm_alone(ceov_op *op, const struct ceov_ag_gemm_run *run)
+/* --- what it costs --------------------------------------------------------- */
+
+/* Own rows, then peers' as they arrive: all senders keep the same pace. */
+static void play(struct cei_play *play)
 {
+	const struct cei_op_shape *shape = play->shape;
+	double arrival_ns = 0;
+	uint32_t i, peer, piece;
+	uint64_t n_rows;
+
+	(void)cei_play_piece(play, shape->rows[0], 0, 0, 0);
+	for (i = 1; i < shape->n_ranks; i++) {
+		peer = shape->n_ranks - i;
+		for (piece = 0; piece < play->n_pieces; piece++) {
+			(void)cei_piece_rows(shape->rows[peer], play->n_pieces, piece, &n_rows);
+			if (!n_rows)
+				continue;
+			arrival_ns += cei_play_copy_ns(play, n_rows, shape->k);
+			(void)cei_play_piece(play, n_rows, arrival_ns, 0, 0);
+		}
+	}
+}
+
+/* --- measuring ------------------------------------------------------------- */
+
+static int alone(ceov_op *op, const void *operands)
+{
+	const struct ceov_ag_gemm_run *run = operands;
 	struct cei_executor *executor = &op->workspace->executor;
 	const struct cei_tile_list *list;
 	struct cei_gemm_job job;
@@ -251,8 +280,6 @@ int cei_ag_gemm_alone(ceov_op *op, const struct ceov_ag_gemm_run *run)
 	job = job_of(op, run, cei_workspace_half(op->workspace, 0), list);
 	return executor->ops->gemm(executor, run->stream, &job);
 }
-
-/* --- trials ---------------------------------------------------------------- */
 
 static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
 {
@@ -282,7 +309,11 @@ static int trial_run(ceov_op *op, const struct cei_trial_operands *operands)
 	return ceov_ag_gemm_run(op, &run);
 }
 
-static const struct cei_op_trial trial = { .sizes = trial_sizes, .run = trial_run };
+static const struct cei_op_trial trial = {
+	cei_product_candidates, trial_sizes, trial_run
+};
+
+static const struct cei_product_kind product = { 0, play, alone };
 
 /* --- the kind -------------------------------------------------------------- */
 
@@ -291,9 +322,16 @@ const struct cei_op_kind cei_ag_gemm = {
 	.key = "ag_gemm",
 	.run_call = "ceov_ag_gemm_run",
 	.n_phases = 1,
+	.fault = cei_product_fault,
+	.lacks = cei_product_lacks,
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
+	.pieces = cei_product_pieces,
+	.choose = cei_product_choose,
+	.explain = cei_product_explain,
 	.build = build,
 	.job = queue_job,
+	.fini = cei_product_fini,
 	.trial = &trial,
+	.product = &product,
 };

@@ -41,6 +41,11 @@ struct cei_listing {
 void cei_candidates_add(const struct cei_listing *listing,
 			const struct ceov_op_tuning *tuning);
 
+/* What the chooser makes of what is told, with rates that may not be the op's. */
+struct ceov_op_tuning cei_candidates_choose(const struct cei_listing *listing,
+					    const struct cei_rates *rates,
+					    const struct ceov_op_tuning *told);
+
 /* From the first cut to the last, each twice as many pieces as the one before. */
 uint32_t cei_candidates_first_cut(const struct cei_listing *listing);
 uint32_t cei_candidates_last_cut(const struct cei_listing *listing);

@@ -26,4 +26,28 @@ double cei_forecast_ns(const struct cei_forecast_question *question);
 /* The product alone, with nothing to wait for. */
 double cei_forecast_gemm_ns(const struct cei_forecast_question *question);
 
+/* --- for kinds with a product: struct cei_product_kind --- */
+
+#define CEI_PLAY_CLUSTERS_MAX 256u
+
+struct cei_play {
+	const struct cei_op_shape *shape;
+	const struct cei_rates    *rates;
+	struct cei_tile_shape      tile;
+	uint32_t                   n_pieces;
+	double                     tile_ns;
+	uint32_t                   n_clusters;
+	uint64_t                   n_played;    /* pairs so far: whose turn it is */
+	double                     free_ns[CEI_PLAY_CLUSTERS_MAX];      /* when each cluster
+									 * is */
+};
+
+/* The pairs of a piece that may begin at from_ns; each ends no earlier than until_ns and
+ * takes more_ns longer. Returns when the last one ends. */
+double cei_play_piece(struct cei_play *play, uint64_t n_rows, double from_ns, double until_ns,
+		      double more_ns);
+
+/* A copy of so many rows, and its mark. */
+double cei_play_copy_ns(const struct cei_play *play, uint64_t n_rows, uint64_t columns);
+
 #endif /* CEI_FORECAST_H */

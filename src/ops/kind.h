@@ -18,7 +18,8 @@
 #include "ops/chooser.h"
 #include "ops/shape.h"
 
-struct cei_run;
+struct cei_product_kind;                /* product.h */
+struct cei_run;                         /* run.h */
 
 /* Operands to measure with, in numbers of the shape's dtype; 0: there is none. Memory of
  * the same structure holds one pointer for each. */
@@ -57,6 +58,12 @@ struct cei_op_kind {
 	/* What is refused of a shape that has ranks, or NULL. */
 	const char *(*fault)(const struct cei_op_shape *shape);
 
+	/* Why the workspace's executor cannot do it, or NULL. tuning may be NULL. The function
+	 * is NULL where every executor can. */
+	const char *(*lacks)(const ceov_workspace *workspace,
+			     const struct ceov_op_tuning *tuning,
+			     const struct cei_rates *rates);
+
 	/* Bytes of one row, or element, of what moves. */
 	uint64_t (*row_bytes)(const struct cei_op_shape *shape);
 
@@ -86,6 +93,9 @@ struct cei_op_kind {
 
 	/* NULL: nothing is measured, the model's choice stands. */
 	const struct cei_op_trial *trial;
+
+	/* NULL: it has no product. */
+	const struct cei_product_kind *product;
 };
 
 #endif /* CEI_KIND_H */

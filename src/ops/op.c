@@ -26,7 +26,6 @@ static void bury(struct cei_object *object)
 	ceov_op *op = CEI_OWNER(object, ceov_op, object);
 
 	cei_object_end(object);
-	cei_product_fini(op);
 	if (op->kind->fini)
 		op->kind->fini(op);
 	cei_object_unuse(&op->workspace->object);
@@ -46,10 +45,8 @@ static void destroy(ceov_op *op)
 static int build(ceov_op *op)
 {
 	uint32_t i;
-	int r = cei_op_has_gemm(&op->shape) ? cei_product_prepare(op) : 0;
+	int r = op->kind->build(op);
 
-	if (!r)
-		r = op->kind->build(op);
 	for (i = 0; !r && i < op->kind->n_phases; i++)
 		r = cei_phase_close(&op->phases[i]);
 	return r;
@@ -62,7 +59,7 @@ static int refuse(const ceov_workspace *workspace, const struct cei_op_kind *kin
 			 "%s_create: rank %u: %s", kind->name, workspace->rank, fault);
 }
 
-static int refuse_tiles(const ceov_workspace *workspace, const struct cei_op_kind *kind,
+static int refuse_executor(const ceov_workspace *workspace, const struct cei_op_kind *kind,
 			const char *fault)
 {
 	const char *lacks = workspace->executor.lacks;
@@ -86,23 +83,6 @@ struct cei_rates cei_op_rates(const ceov_workspace *workspace)
 	rates.has_tiles = executor->ops->pair(executor, small) == rates.pair;
 	rates.has_library = executor->ops->is_fit(executor, whole);
 	return rates;
-}
-
-static const char *tiles_fault(const ceov_workspace *workspace,
-			       const struct ceov_op_tuning *tuning,
-			       const struct cei_rates *rates)
-{
-	const struct cei_executor *executor = &workspace->executor;
-	struct cei_tile_shape told;
-
-	if (!rates->has_tiles && !rates->has_library)
-		return "there is neither a kernel for this GPU nor cuBLAS";
-	if (!tuning || !tuning->tile_rows)
-		return NULL;
-	told.rows = tuning->tile_rows;
-	told.columns = tuning->tile_columns;
-	return executor->ops->is_fit(executor, told) ? NULL
-		: "tuning: there is no kernel for tiles of that shape";
 }
 
 int cei_op_says_nothing(const struct ceov_op_tuning *tuning)
@@ -135,7 +115,7 @@ int cei_op_recall(const ceov_workspace *workspace, const struct cei_op_shape *sh
 
 	if (!r)
 		r = cei_tunings_recall(key, &tuning);
-	if (!r && cei_op_has_gemm(shape) && tiles_fault(workspace, &tuning, &rates))
+	if (!r && shape->kind->lacks && shape->kind->lacks(workspace, &tuning, &rates))
 		r = CEOV_NONE;
 	if (!r)
 		*ret_tuning = tuning;
@@ -168,10 +148,10 @@ static int check_create(const ceov_workspace *workspace, const struct cei_op_sha
 		fault = cei_chooser_fault(tuning);
 	if (fault)
 		return refuse(workspace, kind, fault);
-	if (cei_op_has_gemm(shape))
-		fault = tiles_fault(workspace, tuning, rates);
+	if (kind->lacks)
+		fault = kind->lacks(workspace, tuning, rates);
 	if (fault)
-		return refuse_tiles(workspace, kind, fault);
+		return refuse_executor(workspace, kind, fault);
 	needed = kind->scratch_bytes(shape);
 	if (needed <= workspace->half_bytes)
 		return 0;

@@ -1,19 +1,77 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What operators with a product share: lists of tiles, and the product alone. */
+/* What operators with a product share: faults, lists of tiles, and the product alone. */
 
 #include "ops/product.h"
 
 #include <string.h>
 
 #include "ce_engine/context.h"
-#include "ops/kinds.h"
+#include "ops/op.h"
 #include "ops/run.h"
+
+/* Columns come in 16 bytes. */
+#define COLUMN_STEP 8u
 
 static struct cei_report *report_of(const ceov_op *op)
 {
 	return &op->workspace->object.context->report;
+}
+
+/* --- what is refused ------------------------------------------------------- */
+
+static const char *columns_fault(const struct cei_op_shape *shape)
+{
+	uint64_t most = shape->k;
+	uint32_t i;
+
+	if (!shape->n_products || shape->n_products > CEOV_OP_GEMMS_MAX)
+		return "n_gemms must be 1 to 4";
+	if (!shape->k || shape->k % COLUMN_STEP)
+		return "k must be a multiple of 8, and not 0";
+	for (i = 0; i < shape->n_products; i++)
+		if (!shape->n[i] || shape->n[i] % COLUMN_STEP)
+			return "n must be a multiple of 8, and not 0";
+	for (i = 0; i < shape->n_products; i++)
+		most = shape->n[i] > most ? shape->n[i] : most;
+	if (most > CEI_EXTENT_MAX)
+		return shape->k > CEI_EXTENT_MAX ? "k is above 2^31" : "n is above 2^31";
+	if (shape->b_is_k_by_n != 0 && shape->b_is_k_by_n != 1)
+		return "b_is_k_by_n must be 0 or 1";
+	if (cei_op_all_rows(shape) > CEI_ELEMENTS_MAX / most)
+		return "a matrix has too many elements";
+	return NULL;
+}
+
+const char *cei_product_fault(const struct cei_op_shape *shape)
+{
+	const char *fault;
+
+	if (shape->dtype == CEOV_FP32)
+		return "dtype is CEOV_FP32, which only sums take; products take CEOV_BF16 or "
+			"CEOV_FP16";
+	fault = cei_op_dtype_fault(shape);
+	if (!fault)
+		fault = cei_op_rows_fault(shape, CEI_EXTENT_MAX, 1);
+	return fault ? fault : columns_fault(shape);
+}
+
+const char *cei_product_lacks(const ceov_workspace *workspace,
+			      const struct ceov_op_tuning *tuning,
+			      const struct cei_rates *rates)
+{
+	const struct cei_executor *executor = &workspace->executor;
+	struct cei_tile_shape told;
+
+	if (!rates->has_tiles && !rates->has_library)
+		return "there is neither a kernel for this GPU nor cuBLAS";
+	if (!tuning || !tuning->tile_rows)
+		return NULL;
+	told.rows = tuning->tile_rows;
+	told.columns = tuning->tile_columns;
+	return executor->ops->is_fit(executor, told) ? NULL
+		: "tuning: there is no kernel for tiles of that shape";
 }
 
 /* --- lists of tiles -------------------------------------------------------- */
@@ -51,7 +109,7 @@ static int make_tiles(const ceov_op *op, int waits, struct cei_tiles *tiles)
 	question.shape = op->choice.shape;
 	question.pair = executor->ops->pair(executor, op->choice.shape);
 	question.waits = waits;
-	question.scatters = op->kind == &cei_gemm_rs;
+	question.scatters = op->kind->product->scatters;
 	r = cei_tiles_init(tiles, &question);
 	return r ? cei_raise(report_of(op), r, 0, "%s: rank %u: no tiles of %u x %u can be "
 			     "listed for this shape: %s", op->kind->name,
@@ -86,7 +144,7 @@ static int list_tiles(ceov_op *op)
 {
 	int r = make_tiles(op, 1, &op->product.all.tiles);
 
-	if (r || op->kind != &cei_gemm_rs || op->choice.way != CEOV_WAY_SEQUENCE)
+	if (r || !op->kind->product->scatters || op->choice.way != CEOV_WAY_SEQUENCE)
 		return r ? r : hold(op, &op->product.all);
 	split_list(op);
 	r = hold(op, &op->product.others);
@@ -174,10 +232,8 @@ int cei_op_gemm_alone(ceov_op *op, const void *run)
 	r = cei_workspace_finish(op->workspace);
 	if (r)
 		r = refuse_alone(op, r);
-	else if (op->kind == &cei_ag_gemm)
-		r = cei_ag_gemm_alone(op, run);
-	else if (op->kind == &cei_gemm_rs)
-		r = cei_gemm_rs_alone(op, run);
+	else if (op->kind->product)
+		r = op->kind->product->alone(op, run);
 	else
 		r = cei_raise(report_of(op), CEOV_ERR_INVALID, 0,
 			      "%s: has no product to measure", op->kind->name);

@@ -3,12 +3,15 @@
 #ifndef CEI_PRODUCT_H
 #define CEI_PRODUCT_H
 
-/* What operators with a product share: their lists of tiles, and the product alone. */
+/*
+ * What operators with a product share: what is refused and what it costs (the functions of
+ * struct cei_op_kind), their lists of tiles, and the product alone.
+ */
 
 #include <stdint.h>
 
 #include "ops/executor.h"
-#include "ops/shape.h"
+#include "ops/kind.h"
 
 /* A list of tiles and the executor's copy of it. */
 struct cei_tile_list {
@@ -24,11 +27,33 @@ struct cei_product {
 					 * first wanted; lock of the workspace */
 };
 
-/* Lists the op's tiles and loads what executes them: here, and not by the first run, whose
- * kernels wait for peers. */
-int  cei_product_prepare(ceov_op *op);
+struct cei_play;                        /* forecast.h */
 
-/* Accepts what is half done. Runs have ended. */
+/* Of a kind with a product, besides. */
+struct cei_product_kind {
+	/* 0: rows are gathered; 1: partial sums are scattered, the own rows come last */
+	int    scatters;
+
+	/* Plays the run of rank 0 with a cut: see forecast.h. */
+	void (*play)(struct cei_play *play);
+
+	/* The job of gemm_alone, queued with the workspace's lock held. */
+	int  (*alone)(ceov_op *op, const void *run);
+};
+
+/* For struct cei_op_kind. */
+const char *cei_product_fault(const struct cei_op_shape *shape);
+const char *cei_product_lacks(const ceov_workspace *workspace,
+			      const struct ceov_op_tuning *tuning,
+			      const struct cei_rates *rates);
+uint32_t cei_product_pieces(const struct cei_op_shape *shape);
+void cei_product_choose(const struct cei_choose_args *args, struct cei_choice *choice);
+void cei_product_explain(const struct cei_choose_args *args, struct cei_choice *choice);
+void cei_product_candidates(const struct cei_listing *listing);
+
+/* Lists the op's tiles and loads what executes them: here, and not by the first run, whose
+ * kernels wait for peers. cei_product_fini() accepts what is half done. */
+int  cei_product_prepare(ceov_op *op);
 void cei_product_fini(ceov_op *op);
 
 /* One without rows has no base. */
@@ -46,9 +71,5 @@ int  cei_op_gemm_alone(ceov_op *op, const void *run);
 
 /* The list that gemm_alone executes, with the workspace's lock held. */
 int  cei_product_list_alone(ceov_op *op, const struct cei_tile_list **ret_list);
-
-/* ag_gemm.c and gemm_rs.c: the job of gemm_alone. */
-int  cei_ag_gemm_alone(ceov_op *op, const struct ceov_ag_gemm_run *run);
-int  cei_gemm_rs_alone(ceov_op *op, const struct ceov_gemm_rs_run *run);
 
 #endif /* CEI_PRODUCT_H */

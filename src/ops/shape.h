@@ -35,9 +35,6 @@ struct cei_op_shape {
 					 * ceov_move; else NULL */
 };
 
-/* All-gather + GEMM and GEMM + reduce-scatter. */
-int cei_op_has_gemm(const struct cei_op_shape *shape);
-
 /* Rows, or elements, of all ranks, and of those before one. */
 uint64_t cei_op_all_rows(const struct cei_op_shape *shape);
 uint64_t cei_op_rows_before(const struct cei_op_shape *shape, uint32_t rank);
