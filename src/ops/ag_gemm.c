@@ -17,23 +17,23 @@
 #include "ops/operands.h"
 #include "ops/run.h"
 
-static struct cei_op_shape shape_of(const struct ceov_ag_gemm *from, uint32_t n_ranks)
+static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const void *from,
+					     uint32_t n_ranks)
 {
-	struct cei_op_shape shape = { .kind = &cei_ag_gemm };
 	struct ceov_ag_gemm taken;
 
-	shape.fault = cei_sized_fault(from, offsetof(struct ceov_ag_gemm, b_is_k_by_n),
-				      sizeof(taken));
-	if (shape.fault)
-		return shape;
+	shape->fault = cei_sized_fault(from, offsetof(struct ceov_ag_gemm, b_is_k_by_n),
+				       sizeof(taken));
+	if (shape->fault)
+		return NULL;
 	cei_sized_take(&taken, from, sizeof(taken));
-	shape.dtype = taken.dtype;
-	shape.k = taken.k;
-	shape.n_products = taken.n_gemms;
-	memcpy(shape.n, taken.n, sizeof(shape.n));
-	shape.b_is_k_by_n = taken.b_is_k_by_n;
-	cei_op_take_rows(&shape, taken.rows, n_ranks);
-	return shape;
+	shape->dtype = taken.dtype;
+	shape->k = taken.k;
+	shape->n_products = taken.n_gemms;
+	memcpy(shape->n, taken.n, sizeof(shape->n));
+	shape->b_is_k_by_n = taken.b_is_k_by_n;
+	cei_op_take_rows(shape, taken.rows, n_ranks);
+	return taken.tuning;
 }
 
 static uint64_t row_bytes(const struct cei_op_shape *shape)
@@ -48,9 +48,7 @@ static uint64_t scratch_bytes(const struct cei_op_shape *shape)
 
 uint64_t ceov_ag_gemm_scratch_bytes(const struct ceov_ag_gemm *from, uint32_t n_ranks)
 {
-	struct cei_op_shape shape = shape_of(from, n_ranks);
-
-	return cei_op_shape_fault(&shape) ? 0 : scratch_bytes(&shape);
+	return cei_op_scratch_bytes(&cei_ag_gemm, from, n_ranks);
 }
 
 /* --- what is sent ---------------------------------------------------------- */
@@ -103,21 +101,15 @@ static int build(ceov_op *op)
 
 /* --- what computes --------------------------------------------------------- */
 
-static struct cei_gemm_job job_of(const ceov_op *op, const struct ceov_ag_gemm_run *run,
-				  const char *scratch, const struct cei_tile_list *list)
+static struct cei_gemm_job job_of(const ceov_op *op, const void *operands,
+				  char *scratch, const struct cei_tile_list *list)
 {
 	const struct cei_op_shape *shape = &op->shape;
 	uint64_t all_rows = cei_op_all_rows(shape);
-	struct cei_gemm_job job;
+	struct cei_gemm_job job = cei_product_job(op, list);
+	const struct ceov_ag_gemm_run *run = operands;
 	uint32_t i;
 
-	memset(&job, 0, sizeof(job));
-	job.dtype = shape->dtype;
-	job.shape = op->choice.shape;
-	job.k = shape->k;
-	job.b_is_k_by_n = shape->b_is_k_by_n;
-	job.tiles = &list->tiles;
-	job.held_tiles = list->held;
 	job.a[CEI_GEMM_A_OWN] = cei_product_matrix(run->a, shape->rows[op->workspace->rank],
 						   shape->k);
 	job.a[CEI_GEMM_A_GATHERED] = cei_product_matrix(scratch, all_rows, shape->k);
@@ -125,9 +117,6 @@ static struct cei_gemm_job job_of(const ceov_op *op, const struct ceov_ag_gemm_r
 		job.b[i] = cei_product_b(shape, i, run->b[i]);
 		job.c[i] = cei_product_matrix(run->c[i], all_rows, shape->n[i]);
 	}
-	job.n_sources = shape->n_ranks;
-	job.own = op->workspace->rank;
-	job.n_pieces = op->choice.n_pieces;
 	return job;
 }
 
@@ -189,53 +178,39 @@ static int queue_job(const struct cei_run *run)
 int ceov_ag_gemm_create(ceov_workspace *workspace, const struct ceov_ag_gemm *from,
 			ceov_op **ret_op)
 {
-	struct cei_op_shape shape;
-	int r = cei_workspace_check_connected(workspace, "ceov_ag_gemm_create");
-
-	if (r)
-		return r;
-	shape = shape_of(from, workspace->n_ranks);
-	return cei_op_create(workspace, &shape, shape.fault ? NULL : from->tuning, ret_op);
+	return cei_op_create_from(workspace, &cei_ag_gemm, from, ret_op);
 }
 
-static int check_operands(const ceov_op *op, const struct ceov_ag_gemm_run *run)
+static int take_operands(struct cei_run *run)
 {
 	static const char *const b_name[] = { "b[0]", "b[1]", "b[2]", "b[3]" };
 	static const char *const c_name[] = { "c[0]", "c[1]", "c[2]", "c[3]" };
+	const struct ceov_ag_gemm_run *from = run->operands;
+	const ceov_op *op = run->op;
 	const struct cei_op_shape *shape = &op->shape;
 	struct cei_operand operands[CEI_OPERANDS_MAX];
 	uint64_t own_bytes = shape->rows[op->workspace->rank] * row_bytes(shape);
 	uint32_t i, n = 0;
-	int r;
 
-	operands[n++] = (struct cei_operand){ "a", run->a, own_bytes, 0 };
+	operands[n++] = (struct cei_operand){ "a", from->a, own_bytes, 0 };
 	for (i = 0; i < shape->n_products; i++) {
 		operands[n++] = (struct cei_operand){
-			b_name[i], run->b[i], shape->n[i] * row_bytes(shape), 0 };
+			b_name[i], from->b[i], shape->n[i] * row_bytes(shape), 0 };
 		operands[n++] = (struct cei_operand){
-			c_name[i], run->c[i],
+			c_name[i], from->c[i],
 			cei_op_all_rows(shape) * shape->n[i] * CEI_NUMBER_BYTES, 1 };
 	}
-	if (run->gathered)
-		operands[n++] = (struct cei_operand){ "gathered", run->gathered,
+	if (from->gathered)
+		operands[n++] = (struct cei_operand){ "gathered", from->gathered,
 						      scratch_bytes(shape), 1 };
-	r = cei_operands_check(op, operands, n);
-	return r ? r : cei_op_check_stream(op, run->stream);
+	run->stream = from->stream;
+	run->floating[0] = from->a;
+	return cei_operands_check(op, operands, n);
 }
 
 int ceov_ag_gemm_run(ceov_op *op, const struct ceov_ag_gemm_run *operands)
 {
-	struct cei_run run = { .op = op, .operands = operands,
-			       .operands_bytes = sizeof(*operands) };
-	int r = cei_op_check_run(op, cei_ag_gemm.run_call, operands, sizeof(*operands));
-
-	if (!r)
-		r = check_operands(op, operands);
-	if (r)
-		return r;
-	run.stream = operands->stream;
-	run.floating[0] = operands->a;
-	return cei_run_make(&run);
+	return cei_op_run(op, cei_ag_gemm.run_call, operands);
 }
 
 /* --- what it costs --------------------------------------------------------- */
@@ -262,24 +237,6 @@ static void play(struct cei_play *play)
 }
 
 /* --- measuring ------------------------------------------------------------- */
-
-static int alone(ceov_op *op, const void *operands)
-{
-	const struct ceov_ag_gemm_run *run = operands;
-	struct cei_executor *executor = &op->workspace->executor;
-	const struct cei_tile_list *list;
-	struct cei_gemm_job job;
-	int r = cei_op_check_run(op, cei_ag_gemm.run_call, run, sizeof(*run));
-
-	if (!r)
-		r = check_operands(op, run);
-	if (!r)
-		r = cei_product_list_alone(op, &list);
-	if (r)
-		return r;
-	job = job_of(op, run, cei_workspace_half(op->workspace, 0), list);
-	return executor->ops->gemm(executor, run->stream, &job);
-}
 
 static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
 {
@@ -313,7 +270,7 @@ static const struct cei_op_trial trial = {
 	cei_product_candidates, trial_sizes, trial_run
 };
 
-static const struct cei_product_kind product = { 0, play, alone };
+static const struct cei_product_kind product = { 0, play, job_of };
 
 /* --- the kind -------------------------------------------------------------- */
 
@@ -321,7 +278,9 @@ const struct cei_op_kind cei_ag_gemm = {
 	.name = "ceov_ag_gemm",
 	.key = "ag_gemm",
 	.run_call = "ceov_ag_gemm_run",
+	.run_bytes = sizeof(struct ceov_ag_gemm_run),
 	.n_phases = 1,
+	.shape = shape_of,
 	.fault = cei_product_fault,
 	.lacks = cei_product_lacks,
 	.row_bytes = row_bytes,
@@ -330,6 +289,7 @@ const struct cei_op_kind cei_ag_gemm = {
 	.choose = cei_product_choose,
 	.explain = cei_product_explain,
 	.build = build,
+	.take = take_operands,
 	.job = queue_job,
 	.fini = cei_product_fini,
 	.trial = &trial,

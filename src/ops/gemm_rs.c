@@ -30,22 +30,23 @@
 /* Partial sums into one SM, from L2. */
 #define SUM_BYTES_PER_NS 60.0
 
-static struct cei_op_shape shape_of(const struct ceov_gemm_rs *from, uint32_t n_ranks)
+static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const void *from,
+					     uint32_t n_ranks)
 {
-	struct cei_op_shape shape = { .kind = &cei_gemm_rs, .n_products = 1 };
 	struct ceov_gemm_rs taken;
 
-	shape.fault = cei_sized_fault(from, offsetof(struct ceov_gemm_rs, b_is_k_by_n),
-				      sizeof(taken));
-	if (shape.fault)
-		return shape;
+	shape->fault = cei_sized_fault(from, offsetof(struct ceov_gemm_rs, b_is_k_by_n),
+				       sizeof(taken));
+	if (shape->fault)
+		return NULL;
 	cei_sized_take(&taken, from, sizeof(taken));
-	shape.dtype = taken.dtype;
-	shape.k = taken.k;
-	shape.n[0] = taken.n;
-	shape.b_is_k_by_n = taken.b_is_k_by_n;
-	cei_op_take_rows(&shape, taken.rows, n_ranks);
-	return shape;
+	shape->dtype = taken.dtype;
+	shape->k = taken.k;
+	shape->n_products = 1;
+	shape->n[0] = taken.n;
+	shape->b_is_k_by_n = taken.b_is_k_by_n;
+	cei_op_take_rows(shape, taken.rows, n_ranks);
+	return taken.tuning;
 }
 
 static uint64_t row_bytes(const struct cei_op_shape *shape)
@@ -86,9 +87,7 @@ static uint64_t scratch_bytes(const struct cei_op_shape *shape)
 
 uint64_t ceov_gemm_rs_scratch_bytes(const struct ceov_gemm_rs *from, uint32_t n_ranks)
 {
-	struct cei_op_shape shape = shape_of(from, n_ranks);
-
-	return cei_op_shape_fault(&shape) ? 0 : scratch_bytes(&shape);
+	return cei_op_scratch_bytes(&cei_gemm_rs, from, n_ranks);
 }
 
 /* --- what is sent ---------------------------------------------------------- */
@@ -140,21 +139,15 @@ static int build(ceov_op *op)
 
 /* --- what computes --------------------------------------------------------- */
 
-static struct cei_gemm_job job_of(const ceov_op *op, const struct ceov_gemm_rs_run *run,
+static struct cei_gemm_job job_of(const ceov_op *op, const void *operands,
 				  char *scratch, const struct cei_tile_list *list)
 {
 	const struct cei_op_shape *shape = &op->shape;
 	uint32_t rank = op->workspace->rank;
 	uint64_t all_rows = cei_op_all_rows(shape);
-	struct cei_gemm_job job;
+	struct cei_gemm_job job = cei_product_job(op, list);
+	const struct ceov_gemm_rs_run *run = operands;
 
-	memset(&job, 0, sizeof(job));
-	job.dtype = shape->dtype;
-	job.shape = op->choice.shape;
-	job.k = shape->k;
-	job.b_is_k_by_n = shape->b_is_k_by_n;
-	job.tiles = &list->tiles;
-	job.held_tiles = list->held;
 	job.a[CEI_GEMM_A_OWN] = cei_product_matrix(run->a, all_rows, shape->k);
 	job.b[0] = cei_product_b(shape, 0, run->b);
 	job.c[0] = cei_product_matrix(run->c, shape->rows[rank], shape->n[0]);
@@ -162,9 +155,6 @@ static struct cei_gemm_job job_of(const ceov_op *op, const struct ceov_gemm_rs_r
 	job.is_claimed = op->workspace->shares_sms;
 	job.partials = scratch + staging_at(shape);
 	job.partial_stride_bytes = stride_of(shape, rank);
-	job.n_sources = shape->n_ranks;
-	job.own = rank;
-	job.n_pieces = op->choice.n_pieces;
 	return job;
 }
 
@@ -207,41 +197,28 @@ static int queue_job(const struct cei_run *run)
 int ceov_gemm_rs_create(ceov_workspace *workspace, const struct ceov_gemm_rs *from,
 			ceov_op **ret_op)
 {
-	struct cei_op_shape shape;
-	int r = cei_workspace_check_connected(workspace, "ceov_gemm_rs_create");
-
-	if (r)
-		return r;
-	shape = shape_of(from, workspace->n_ranks);
-	return cei_op_create(workspace, &shape, shape.fault ? NULL : from->tuning, ret_op);
+	return cei_op_create_from(workspace, &cei_gemm_rs, from, ret_op);
 }
 
-static int check_operands(const ceov_op *op, const struct ceov_gemm_rs_run *run)
+static int take_operands(struct cei_run *run)
 {
+	const struct ceov_gemm_rs_run *from = run->operands;
+	const ceov_op *op = run->op;
 	const struct cei_op_shape *shape = &op->shape;
 	uint64_t k_bytes = shape->k * CEI_NUMBER_BYTES;
 	const struct cei_operand operands[] = {
-		{ "a", run->a, cei_op_all_rows(shape) * k_bytes, 0 },
-		{ "b", run->b, shape->n[0] * k_bytes, 0 },
-		{ "c", run->c, shape->rows[op->workspace->rank] * row_bytes(shape), 1 },
+		{ "a", from->a, cei_op_all_rows(shape) * k_bytes, 0 },
+		{ "b", from->b, shape->n[0] * k_bytes, 0 },
+		{ "c", from->c, shape->rows[op->workspace->rank] * row_bytes(shape), 1 },
 	};
-	int r = cei_operands_check(op, operands, 3);
 
-	return r ? r : cei_op_check_stream(op, run->stream);
+	run->stream = from->stream;
+	return cei_operands_check(op, operands, 3);
 }
 
 int ceov_gemm_rs_run(ceov_op *op, const struct ceov_gemm_rs_run *operands)
 {
-	struct cei_run run = { .op = op, .operands = operands,
-			       .operands_bytes = sizeof(*operands) };
-	int r = cei_op_check_run(op, cei_gemm_rs.run_call, operands, sizeof(*operands));
-
-	if (!r)
-		r = check_operands(op, operands);
-	if (r)
-		return r;
-	run.stream = operands->stream;
-	return cei_run_make(&run);
+	return cei_op_run(op, cei_gemm_rs.run_call, operands);
 }
 
 /* --- what it costs --------------------------------------------------------- */
@@ -292,24 +269,6 @@ static void play(struct cei_play *play)
 
 /* --- measuring ------------------------------------------------------------- */
 
-static int alone(ceov_op *op, const void *operands)
-{
-	const struct ceov_gemm_rs_run *run = operands;
-	struct cei_executor *executor = &op->workspace->executor;
-	const struct cei_tile_list *list;
-	struct cei_gemm_job job;
-	int r = cei_op_check_run(op, cei_gemm_rs.run_call, run, sizeof(*run));
-
-	if (!r)
-		r = check_operands(op, run);
-	if (!r)
-		r = cei_product_list_alone(op, &list);
-	if (r)
-		return r;
-	job = job_of(op, run, cei_workspace_half(op->workspace, 0), list);
-	return executor->ops->gemm(executor, run->stream, &job);
-}
-
 static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
 {
 	const struct cei_op_shape *shape = &op->shape;
@@ -336,7 +295,7 @@ static const struct cei_op_trial trial = {
 	cei_product_candidates, trial_sizes, trial_run
 };
 
-static const struct cei_product_kind product = { 1, play, alone };
+static const struct cei_product_kind product = { 1, play, job_of };
 
 /* --- the kind -------------------------------------------------------------- */
 
@@ -344,7 +303,9 @@ const struct cei_op_kind cei_gemm_rs = {
 	.name = "ceov_gemm_rs",
 	.key = "gemm_rs",
 	.run_call = "ceov_gemm_rs_run",
+	.run_bytes = sizeof(struct ceov_gemm_rs_run),
 	.n_phases = 1,
+	.shape = shape_of,
 	.fault = fault_of,
 	.lacks = cei_product_lacks,
 	.row_bytes = row_bytes,
@@ -353,6 +314,7 @@ const struct cei_op_kind cei_gemm_rs = {
 	.choose = cei_product_choose,
 	.explain = cei_product_explain,
 	.build = build,
+	.take = take_operands,
 	.job = queue_job,
 	.fini = cei_product_fini,
 	.trial = &trial,

@@ -53,7 +53,14 @@ struct cei_op_kind {
 	const char *key;                /* in keys of remembered tunings: no two kinds' are
 					 * equal, and they never change */
 	const char *run_call;           /* the public call that runs it; kinds may share one */
+	uint32_t    run_bytes;          /* of that call's struct */
 	uint32_t    n_phases;           /* launches of a run */
+
+	/* Fills a shape that has its kind from the struct of the caller, which may be NULL or
+	 * have a size that we do not know: then the shape has a fault. Returns the tuning
+	 * that the caller has set, or NULL. */
+	const struct ceov_op_tuning *(*shape)(struct cei_op_shape *shape, const void *from,
+					      uint32_t n_ranks);
 
 	/* What is refused of a shape that has ranks, or NULL. */
 	const char *(*fault)(const struct cei_op_shape *shape);
@@ -83,6 +90,9 @@ struct cei_op_kind {
 
 	/* Adds the phases' transfers. Phases are zeroed. */
 	int  (*build)(ceov_op *op);
+
+	/* Checks the operands of a run, and sets its stream and what its phases send. */
+	int  (*take)(struct cei_run *run);
 
 	/* Queues what computes, after the launches. */
 	int  (*job)(const struct cei_run *run);

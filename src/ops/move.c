@@ -31,26 +31,28 @@
 
 /* --- shapes ---------------------------------------------------------------- */
 
-static struct cei_op_shape shape_of(const struct ceov_move *from, const struct cei_op_kind *kind,
-				    uint32_t n_ranks)
+static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const void *from,
+					     uint32_t n_ranks)
 {
-	struct cei_op_shape shape = { .kind = kind };
+	const struct ceov_move *move = from;
 	uint64_t largest[CEI_RANKS_MAX] = { 0 };
 	uint32_t i;
 
-	shape.fault = cei_sized_fault(from, sizeof(*from), sizeof(*from));
-	if (shape.fault || !from->bytes || n_ranks > CEI_RANKS_MAX)
-		return shape;
-	if (kind == &cei_all_gather) {
-		cei_op_take_rows(&shape, from->bytes, n_ranks);
-		return shape;
+	shape->fault = cei_sized_fault(move, sizeof(*move), sizeof(*move));
+	if (shape->fault)
+		return NULL;
+	if (!move->bytes || n_ranks > CEI_RANKS_MAX)
+		return move->tuning;
+	if (shape->kind == &cei_all_gather) {
+		cei_op_take_rows(shape, move->bytes, n_ranks);
+		return move->tuning;
 	}
 	for (i = 0; i < n_ranks * n_ranks; i++)
-		if (from->bytes[i] > largest[i / n_ranks])
-			largest[i / n_ranks] = from->bytes[i];
-	cei_op_take_rows(&shape, largest, n_ranks);
-	shape.blocks = from->bytes;
-	return shape;
+		if (move->bytes[i] > largest[i / n_ranks])
+			largest[i / n_ranks] = move->bytes[i];
+	cei_op_take_rows(shape, largest, n_ranks);
+	shape->blocks = move->bytes;
+	return move->tuning;
 }
 
 /* Rows are bytes. */
@@ -131,22 +133,14 @@ static uint64_t scratch_bytes(const struct cei_op_shape *shape)
 	return most;
 }
 
-static uint64_t scratch_for(const struct ceov_move *from, const struct cei_op_kind *kind,
-			    uint32_t n_ranks)
-{
-	struct cei_op_shape shape = shape_of(from, kind, n_ranks);
-
-	return cei_op_shape_fault(&shape) ? 0 : scratch_bytes(&shape);
-}
-
 uint64_t ceov_all_gather_scratch_bytes(const struct ceov_move *from, uint32_t n_ranks)
 {
-	return scratch_for(from, &cei_all_gather, n_ranks);
+	return cei_op_scratch_bytes(&cei_all_gather, from, n_ranks);
 }
 
 uint64_t ceov_all_to_all_scratch_bytes(const struct ceov_move *from, uint32_t n_ranks)
 {
-	return scratch_for(from, &cei_all_to_all, n_ranks);
+	return cei_op_scratch_bytes(&cei_all_to_all, from, n_ranks);
 }
 
 /* --- pieces ---------------------------------------------------------------- */
@@ -200,6 +194,23 @@ static int send_block(ceov_op *op, uint32_t target)
 	return r;
 }
 
+/* The op's own copy of the blocks in place of the caller's. */
+static int keep_blocks(ceov_op *op)
+{
+	uint64_t n_bytes = sizeof(*op->blocks) * op->shape.n_ranks * op->shape.n_ranks;
+
+	if (!op->shape.blocks)
+		return 0;
+	op->blocks = malloc(n_bytes);
+	if (!op->blocks)
+		return cei_raise(&op->workspace->object.context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "%s_create: rank %u: no memory for its shape",
+				 op->kind->name, op->workspace->rank);
+	memcpy(op->blocks, op->shape.blocks, n_bytes);
+	op->shape.blocks = op->blocks;
+	return 0;
+}
+
 /*
  * Counter 0 of sent: the operand has left; from 1 on: a peer that has no block for this
  * rank has begun. So whoever has finished a run knows of each peer, by its block or by its
@@ -210,8 +221,10 @@ static int build(ceov_op *op)
 	const struct cei_op_shape *shape = &op->shape;
 	uint32_t rank = op->workspace->rank, n_ranks = shape->n_ranks, i, peer;
 	struct cei_phase *phase = &op->phases[0];
-	int r = cei_phase_open(phase, op->workspace, leaving_bytes(shape, rank));
+	int r = keep_blocks(op);
 
+	if (!r)
+		r = cei_phase_open(phase, op->workspace, leaving_bytes(shape, rank));
 	if (r || n_ranks == 1)
 		return r;
 	phase->follows = 1;
@@ -315,46 +328,6 @@ static void choose(const struct cei_choose_args *args, struct cei_choice *choice
 
 /* --- creation -------------------------------------------------------------- */
 
-/* The op's own copy of the blocks in place of the caller's. Faults are found later. */
-static int keep_blocks(const ceov_workspace *workspace, struct cei_op_shape *shape,
-		       uint64_t **ret_kept)
-{
-	uint64_t n = (uint64_t)shape->n_ranks * shape->n_ranks;
-
-	*ret_kept = NULL;
-	if (!shape->blocks || !n)
-		return 0;
-	*ret_kept = malloc(n * sizeof(**ret_kept));
-	if (!*ret_kept)
-		return cei_raise(&workspace->object.context->report, CEOV_ERR_NO_MEMORY, 0,
-				 "ceov_all_to_all_create: rank %u: no memory for its shape",
-				 workspace->rank);
-	memcpy(*ret_kept, shape->blocks, n * sizeof(**ret_kept));
-	shape->blocks = *ret_kept;
-	return 0;
-}
-
-static int create(ceov_workspace *workspace, const struct cei_op_kind *kind,
-		  const struct ceov_move *from, ceov_op **ret_op)
-{
-	struct cei_op_shape shape;
-	uint64_t *blocks;
-	int r = cei_workspace_check_connected(workspace, kind->name);
-
-	if (r)
-		return r;
-	shape = shape_of(from, kind, workspace->n_ranks);
-	r = keep_blocks(workspace, &shape, &blocks);
-	if (!r)
-		r = cei_op_create(workspace, &shape, shape.fault ? NULL : from->tuning,
-				  ret_op);
-	if (r)
-		free(blocks);
-	else
-		(*ret_op)->blocks = blocks;
-	return r;
-}
-
 static void fini(ceov_op *op)
 {
 	free(op->blocks);
@@ -363,13 +336,13 @@ static void fini(ceov_op *op)
 int ceov_all_gather_create(ceov_workspace *workspace, const struct ceov_move *from,
 			   ceov_op **ret_op)
 {
-	return create(workspace, &cei_all_gather, from, ret_op);
+	return cei_op_create_from(workspace, &cei_all_gather, from, ret_op);
 }
 
 int ceov_all_to_all_create(ceov_workspace *workspace, const struct ceov_move *from,
 			   ceov_op **ret_op)
 {
-	return create(workspace, &cei_all_to_all, from, ret_op);
+	return cei_op_create_from(workspace, &cei_all_to_all, from, ret_op);
 }
 
 /* --- runs ------------------------------------------------------------------ */
@@ -384,31 +357,24 @@ static int is_in_place(const ceov_op *op, const struct ceov_move_run *run)
 		(uintptr_t)run->target + arrives_at(&op->shape, own, own);
 }
 
-static int check_operands(const ceov_op *op, const struct ceov_move_run *run)
+static int take_operands(struct cei_run *run)
 {
+	const struct ceov_move_run *from = run->operands;
+	const ceov_op *op = run->op;
 	uint32_t own = op->workspace->rank;
 	const struct cei_operand operands[] = {
-		{ "target", run->target, arriving_bytes(&op->shape, own), 1 },
-		{ "source", run->source, leaving_bytes(&op->shape, own), 0 },
+		{ "target", from->target, arriving_bytes(&op->shape, own), 1 },
+		{ "source", from->source, leaving_bytes(&op->shape, own), 0 },
 	};
-	int r = cei_operands_check(op, operands, is_in_place(op, run) ? 1 : 2);
 
-	return r ? r : cei_op_check_stream(op, run->stream);
+	run->stream = from->stream;
+	run->floating[0] = from->source;
+	return cei_operands_check(op, operands, is_in_place(op, from) ? 1 : 2);
 }
 
 int ceov_move_run(ceov_op *op, const struct ceov_move_run *operands)
 {
-	struct cei_run run = { .op = op, .operands = operands,
-			       .operands_bytes = sizeof(*operands) };
-	int r = cei_op_check_run(op, cei_all_gather.run_call, operands, sizeof(*operands));
-
-	if (!r)
-		r = check_operands(op, operands);
-	if (r)
-		return r;
-	run.stream = operands->stream;
-	run.floating[0] = operands->source;
-	return cei_run_make(&run);
+	return cei_op_run(op, cei_all_gather.run_call, operands);
 }
 
 /* --- the kinds ------------------------------------------------------------- */
@@ -417,7 +383,9 @@ const struct cei_op_kind cei_all_gather = {
 	.name = "ceov_all_gather",
 	.key = "all_gather",
 	.run_call = "ceov_move_run",
+	.run_bytes = sizeof(struct ceov_move_run),
 	.n_phases = 1,
+	.shape = shape_of,
 	.fault = fault_of,
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
@@ -425,6 +393,7 @@ const struct cei_op_kind cei_all_gather = {
 	.choose = choose,
 	.explain = cei_choice_say_pieces,
 	.build = build,
+	.take = take_operands,
 	.job = queue_job,
 	.fini = fini,
 };
@@ -433,7 +402,9 @@ const struct cei_op_kind cei_all_to_all = {
 	.name = "ceov_all_to_all",
 	.key = "all_to_all",
 	.run_call = "ceov_move_run",
+	.run_bytes = sizeof(struct ceov_move_run),
 	.n_phases = 1,
+	.shape = shape_of,
 	.fault = fault_of,
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
@@ -441,6 +412,7 @@ const struct cei_op_kind cei_all_to_all = {
 	.choose = choose,
 	.explain = cei_choice_say_pieces,
 	.build = build,
+	.take = take_operands,
 	.job = queue_job,
 	.fini = fini,
 };

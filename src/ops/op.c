@@ -14,6 +14,8 @@
 #include "ce_engine/context.h"
 #include "ops/capture_cuda.h"
 
+#define CALL_BYTES 64u                  /* of a public call's name */
+
 static struct cei_report *report_of(const ceov_op *op)
 {
 	return &op->workspace->object.context->report;
@@ -196,6 +198,31 @@ int cei_op_create(ceov_workspace *workspace, const struct cei_op_shape *shape,
 	}
 	*ret_op = op;
 	return 0;
+}
+
+uint64_t cei_op_scratch_bytes(const struct cei_op_kind *kind, const void *from,
+			      uint32_t n_ranks)
+{
+	struct cei_op_shape shape = { .kind = kind };
+
+	(void)kind->shape(&shape, from, n_ranks);
+	return cei_op_shape_fault(&shape) ? 0 : kind->scratch_bytes(&shape);
+}
+
+int cei_op_create_from(ceov_workspace *workspace, const struct cei_op_kind *kind,
+		       const void *from, ceov_op **ret_op)
+{
+	struct cei_op_shape shape = { .kind = kind };
+	const struct ceov_op_tuning *tuning;
+	char call[CALL_BYTES];
+	int r;
+
+	snprintf(call, sizeof(call), "%s_create", kind->name);
+	r = cei_workspace_check_connected(workspace, call);
+	if (r)
+		return r;
+	tuning = kind->shape(&shape, from, workspace->n_ranks);
+	return cei_op_create(workspace, &shape, tuning, ret_op);
 }
 
 /* What was built. The rest of an op, its place in the context's list above all, is not

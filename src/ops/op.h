@@ -33,8 +33,14 @@ struct ceov_op {
 						 * NULL */
 };
 
-/* The common part of ceov_*_create(); workspace has passed its checks and tuning may be
- * NULL. Releases what it made on failure. */
+/* ceov_*_scratch_bytes() and ceov_*_create() of a kind; from is its public struct. */
+uint64_t cei_op_scratch_bytes(const struct cei_op_kind *kind, const void *from,
+			      uint32_t n_ranks);
+int  cei_op_create_from(ceov_workspace *workspace, const struct cei_op_kind *kind,
+			const void *from, ceov_op **ret_op);
+
+/* The same from a shape; workspace has passed its checks and tuning may be NULL. Releases
+ * what it made on failure. */
 int  cei_op_create(ceov_workspace *workspace, const struct cei_op_shape *shape,
 		   const struct ceov_op_tuning *tuning, ceov_op **ret_op);
 

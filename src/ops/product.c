@@ -151,19 +151,31 @@ static int list_tiles(ceov_op *op)
 	return r ? r : hold(op, &op->product.own);
 }
 
+struct cei_gemm_job cei_product_job(const ceov_op *op, const struct cei_tile_list *list)
+{
+	const struct cei_op_shape *shape = &op->shape;
+	struct cei_gemm_job job;
+
+	memset(&job, 0, sizeof(job));
+	job.dtype = shape->dtype;
+	job.shape = op->choice.shape;
+	job.k = shape->k;
+	job.b_is_k_by_n = shape->b_is_k_by_n;
+	job.tiles = &list->tiles;
+	job.held_tiles = list->held;
+	job.n_sources = shape->n_ranks;
+	job.own = op->workspace->rank;
+	job.n_pieces = op->choice.n_pieces;
+	return job;
+}
+
 static int load(ceov_op *op)
 {
 	struct cei_executor *executor = &op->workspace->executor;
-	struct cei_gemm_job job;
+	struct cei_gemm_job job = cei_product_job(op, &op->product.all);
 	uint32_t i;
 	int r;
 
-	memset(&job, 0, sizeof(job));
-	job.dtype = op->shape.dtype;
-	job.shape = op->choice.shape;
-	job.k = op->shape.k;
-	job.b_is_k_by_n = op->shape.b_is_k_by_n;
-	job.tiles = &op->product.all.tiles;
 	for (i = 0; i < CEI_GEMM_C_MAX; i++)    /* partial sums are as wide as C */
 		job.c[i].columns = op->shape.n[i < op->shape.n_products ? i : 0];
 	pthread_mutex_lock(&op->workspace->lock);
@@ -179,7 +191,8 @@ int cei_product_prepare(ceov_op *op)
 	return r ? r : load(op);
 }
 
-int cei_product_list_alone(ceov_op *op, const struct cei_tile_list **ret_list)
+/* With the workspace's lock held. */
+static int list_alone(ceov_op *op, const struct cei_tile_list **ret_list)
 {
 	int r = 0;
 
@@ -222,6 +235,22 @@ static int refuse_alone(const ceov_op *op, int r)
 			 : "have failed");
 }
 
+static int queue_alone(ceov_op *op, const void *operands)
+{
+	struct cei_run run = { .op = op, .operands = operands };
+	struct cei_executor *executor = &op->workspace->executor;
+	const struct cei_tile_list *list;
+	struct cei_gemm_job job;
+	int r = cei_run_take(&run, op->kind->run_call);
+
+	if (!r)
+		r = list_alone(op, &list);
+	if (r)
+		return r;
+	job = op->kind->product->job(op, operands, cei_workspace_half(op->workspace, 0), list);
+	return executor->ops->gemm(executor, run.stream, &job);
+}
+
 int cei_op_gemm_alone(ceov_op *op, const void *run)
 {
 	int r = cei_object_check(op, CEI_OBJECT_OP, "cei_op_gemm_alone");
@@ -233,7 +262,7 @@ int cei_op_gemm_alone(ceov_op *op, const void *run)
 	if (r)
 		r = refuse_alone(op, r);
 	else if (op->kind->product)
-		r = op->kind->product->alone(op, run);
+		r = queue_alone(op, run);
 	else
 		r = cei_raise(report_of(op), CEOV_ERR_INVALID, 0,
 			      "%s: has no product to measure", op->kind->name);

@@ -37,8 +37,10 @@ struct cei_product_kind {
 	/* Plays the run of rank 0 with a cut: see forecast.h. */
 	void (*play)(struct cei_play *play);
 
-	/* The job of gemm_alone, queued with the workspace's lock held. */
-	int  (*alone)(ceov_op *op, const void *run);
+	/* The job of a list of the op's, but for its marks; operands is the struct of the
+	 * run call, scratch a half's base. */
+	struct cei_gemm_job (*job)(const ceov_op *op, const void *operands, char *scratch,
+				   const struct cei_tile_list *list);
 };
 
 /* For struct cei_op_kind. */
@@ -56,6 +58,9 @@ void cei_product_candidates(const struct cei_listing *listing);
 int  cei_product_prepare(ceov_op *op);
 void cei_product_fini(ceov_op *op);
 
+/* What the jobs of all products have: the rest is zeros. */
+struct cei_gemm_job cei_product_job(const ceov_op *op, const struct cei_tile_list *list);
+
 /* One without rows has no base. */
 struct cei_matrix cei_product_matrix(const void *base, uint64_t rows, uint64_t columns);
 
@@ -68,8 +73,5 @@ struct cei_matrix cei_product_b(const struct cei_op_shape *shape, uint32_t i,
  * struct of the op's kind. Blocks until the workspace's runs are done, replays of graphs
  * excepted. INVALID: sums. TIMEOUT: runs are not done; else the error that ended one. */
 int  cei_op_gemm_alone(ceov_op *op, const void *run);
-
-/* The list that gemm_alone executes, with the workspace's lock held. */
-int  cei_product_list_alone(ceov_op *op, const struct cei_tile_list **ret_list);
 
 #endif /* CEI_PRODUCT_H */

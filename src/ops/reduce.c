@@ -32,23 +32,21 @@
 #define GATHER_ALIGN_BYTES  256u
 #define STRIDE_MAX          (UINT64_C(1) << 40) /* 64 of them, in bytes, fit 64 bits */
 
-static struct cei_op_shape shape_of(const struct ceov_reduce *from, const struct cei_op_kind *kind,
-				    uint32_t n_ranks)
+static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const void *from,
+					     uint32_t n_ranks)
 {
-	struct cei_op_shape shape = { .kind = kind, .scale = 1 };
 	struct ceov_reduce taken;
 
-	shape.fault = cei_sized_fault(from, offsetof(struct ceov_reduce, stride),
-				      sizeof(taken));
-	if (shape.fault)
-		return shape;
+	shape->fault = cei_sized_fault(from, offsetof(struct ceov_reduce, stride),
+				       sizeof(taken));
+	if (shape->fault)
+		return NULL;
 	cei_sized_take(&taken, from, sizeof(taken));
-	shape.dtype = taken.dtype;
-	shape.stride = taken.stride;
-	if (taken.scale != 0)
-		shape.scale = taken.scale;
-	cei_op_take_rows(&shape, taken.counts, n_ranks);
-	return shape;
+	shape->dtype = taken.dtype;
+	shape->stride = taken.stride;
+	shape->scale = taken.scale != 0 ? taken.scale : 1;
+	cei_op_take_rows(shape, taken.counts, n_ranks);
+	return taken.tuning;
 }
 
 static uint64_t row_bytes(const struct cei_op_shape *shape)
@@ -126,22 +124,14 @@ static uint64_t scratch_bytes(const struct cei_op_shape *shape)
 	return gather_at(shape) + bytes_of(shape, cei_op_all_rows(shape));
 }
 
-static uint64_t scratch_for(const struct ceov_reduce *from, const struct cei_op_kind *kind,
-			    uint32_t n_ranks)
-{
-	struct cei_op_shape shape = shape_of(from, kind, n_ranks);
-
-	return cei_op_shape_fault(&shape) ? 0 : scratch_bytes(&shape);
-}
-
 uint64_t ceov_reduce_scatter_scratch_bytes(const struct ceov_reduce *from, uint32_t n_ranks)
 {
-	return scratch_for(from, &cei_reduce_scatter, n_ranks);
+	return cei_op_scratch_bytes(&cei_reduce_scatter, from, n_ranks);
 }
 
 uint64_t ceov_all_reduce_scratch_bytes(const struct ceov_reduce *from, uint32_t n_ranks)
 {
-	return scratch_for(from, &cei_all_reduce, n_ranks);
+	return cei_op_scratch_bytes(&cei_all_reduce, from, n_ranks);
 }
 
 /* Elements of each piece of a part, as reduce.h has it; never 0. */
@@ -337,28 +327,16 @@ static int queue_job(const struct cei_run *run)
 	return executor->ops->reduce(executor, run->stream, &job);
 }
 
-static int create(ceov_workspace *workspace, const struct cei_op_kind *kind,
-		  const struct ceov_reduce *from, ceov_op **ret_op)
-{
-	struct cei_op_shape shape;
-	int r = cei_workspace_check_connected(workspace, kind->name);
-
-	if (r)
-		return r;
-	shape = shape_of(from, kind, workspace->n_ranks);
-	return cei_op_create(workspace, &shape, shape.fault ? NULL : from->tuning, ret_op);
-}
-
 int ceov_reduce_scatter_create(ceov_workspace *workspace, const struct ceov_reduce *from,
 			       ceov_op **ret_op)
 {
-	return create(workspace, &cei_reduce_scatter, from, ret_op);
+	return cei_op_create_from(workspace, &cei_reduce_scatter, from, ret_op);
 }
 
 int ceov_all_reduce_create(ceov_workspace *workspace, const struct ceov_reduce *from,
 			   ceov_op **ret_op)
 {
-	return create(workspace, &cei_all_reduce, from, ret_op);
+	return cei_op_create_from(workspace, &cei_all_reduce, from, ret_op);
 }
 
 /* --- what it costs --------------------------------------------------------- */
@@ -410,34 +388,28 @@ static uint64_t n_results(const ceov_op *op)
 		: op->shape.rows[op->workspace->rank];
 }
 
-static int check_operands(const ceov_op *op, const struct ceov_reduce_run *run)
+static int take_operands(struct cei_run *run)
 {
+	const struct ceov_reduce_run *from = run->operands;
+	const struct cei_op_shape *shape = &run->op->shape;
+	uint64_t own_at = cei_op_rows_before(shape, run->op->workspace->rank);
 	const struct cei_operand operands[] = {
-		{ "source", run->source,
-		  bytes_of(&op->shape, source_elements(&op->shape)), 0 },
-		{ "target", run->target, bytes_of(&op->shape, n_results(op)), 1 },
+		{ "source", from->source, bytes_of(shape, source_elements(shape)), 0 },
+		{ "target", from->target, bytes_of(shape, n_results(run->op)), 1 },
 	};
-	int r = cei_operands_check(op, operands, 2);
+	int r = cei_operands_check(run->op, operands, 2);
 
-	return r ? r : cei_op_check_stream(op, run->stream);
+	if (r)
+		return r;
+	run->stream = from->stream;
+	run->floating[0] = from->source;
+	run->floating[1] = (const char *)from->target + bytes_of(shape, own_at);
+	return 0;
 }
 
 int ceov_reduce_run(ceov_op *op, const struct ceov_reduce_run *operands)
 {
-	struct cei_run run = { .op = op, .operands = operands,
-			       .operands_bytes = sizeof(*operands) };
-	uint64_t own_at;
-	int r = cei_op_check_run(op, cei_all_reduce.run_call, operands, sizeof(*operands));
-
-	if (!r)
-		r = check_operands(op, operands);
-	if (r)
-		return r;
-	own_at = cei_op_rows_before(&op->shape, op->workspace->rank);
-	run.stream = operands->stream;
-	run.floating[0] = operands->source;
-	run.floating[1] = (const char *)operands->target + bytes_of(&op->shape, own_at);
-	return cei_run_make(&run);
+	return cei_op_run(op, cei_all_reduce.run_call, operands);
 }
 
 /* --- trials ---------------------------------------------------------------- */
@@ -468,7 +440,9 @@ const struct cei_op_kind cei_reduce_scatter = {
 	.name = "ceov_reduce_scatter",
 	.key = "reduce_scatter",
 	.run_call = "ceov_reduce_run",
+	.run_bytes = sizeof(struct ceov_reduce_run),
 	.n_phases = 1,
+	.shape = shape_of,
 	.fault = fault_of,
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
@@ -476,6 +450,7 @@ const struct cei_op_kind cei_reduce_scatter = {
 	.choose = choose,
 	.explain = explain,
 	.build = build,
+	.take = take_operands,
 	.job = queue_job,
 	.trial = &trial,
 };
@@ -484,7 +459,9 @@ const struct cei_op_kind cei_all_reduce = {
 	.name = "ceov_all_reduce",
 	.key = "all_reduce",
 	.run_call = "ceov_reduce_run",
+	.run_bytes = sizeof(struct ceov_reduce_run),
 	.n_phases = 2,
+	.shape = shape_of,
 	.fault = fault_of,
 	.row_bytes = row_bytes,
 	.scratch_bytes = scratch_bytes,
@@ -492,6 +469,7 @@ const struct cei_op_kind cei_all_reduce = {
 	.choose = choose,
 	.explain = explain,
 	.build = build,
+	.take = take_operands,
 	.job = queue_job,
 	.trial = &trial,
 };

@@ -22,11 +22,10 @@ static struct cei_report *report_of(const ceov_workspace *workspace)
 
 /* --- checks ---------------------------------------------------------------- */
 
-int cei_op_check_run(const ceov_op *op, const char *run_call, const void *run,
-		     size_t run_bytes)
+static int check_call(const ceov_op *op, const char *run_call, const void *operands)
 {
-	const char *fault;
 	int r = cei_object_check(op, CEI_OBJECT_OP, "ceov_*_run");
+	const char *fault;
 
 	if (r)
 		return r;
@@ -34,7 +33,7 @@ int cei_op_check_run(const ceov_op *op, const char *run_call, const void *run,
 		return cei_raise(report_of(op->workspace), CEOV_ERR_INVALID, 0,
 				 "ceov_*_run: the op is a %s, which has another run call",
 				 op->kind->name);
-	fault = cei_sized_fault(run, run_bytes, run_bytes);
+	fault = cei_sized_fault(operands, op->kind->run_bytes, op->kind->run_bytes);
 	if (!fault)
 		return 0;
 	return cei_raise(report_of(op->workspace), CEOV_ERR_INVALID, 0, "%s_run: %s",
@@ -55,6 +54,18 @@ int cei_op_check_stream(const ceov_op *op, const void *stream)
 	return cei_raise(report_of(op->workspace), CEOV_ERR_INVALID, 0,
 			 "%s: rank %u: the NULL stream cannot be used", op->kind->name,
 			 op->workspace->rank);
+}
+
+int cei_run_take(struct cei_run *run, const char *run_call)
+{
+	ceov_op *op = run->op;
+	int r = check_call(op, run_call, run->operands);
+
+	if (r)
+		return r;
+	run->operands_bytes = op->kind->run_bytes;
+	r = op->kind->take(run);
+	return r ? r : cei_op_check_stream(op, run->stream);
 }
 
 /* --- for jobs -------------------------------------------------------------- */
@@ -266,4 +277,12 @@ int cei_run_make(struct cei_run *run)
 	}
 	pthread_mutex_unlock(&workspace->lock);
 	return r;
+}
+
+int cei_op_run(ceov_op *op, const char *run_call, const void *operands)
+{
+	struct cei_run run = { .op = op, .operands = operands };
+	int r = cei_run_take(&run, run_call);
+
+	return r ? r : cei_run_make(&run);
 }

@@ -28,12 +28,16 @@ struct cei_run {
 	uint32_t    half;               /* ... as this is */
 };
 
-/* Raises where op's kind has not that run call, or run is NULL or too small. */
-int  cei_op_check_run(const ceov_op *op, const char *run_call, const void *run,
-		      size_t run_bytes);
-
 /* On GPUs the NULL stream is refused, and the legacy one where runs are not captured. */
 int  cei_op_check_stream(const ceov_op *op, const void *stream);
+
+/* The public run call of that name: checks what it is given and makes a run of it. On host
+ * ranks the run is done on return; on GPUs it is queued. */
+int  cei_op_run(ceov_op *op, const char *run_call, const void *operands);
+
+/* Of that, the checks, which set what the operands say of the run. op may be anything:
+ * raises where it is no op, has another run call or operands are not right. */
+int  cei_run_take(struct cei_run *run, const char *run_call);
 
 /* The caller has checked what it was given. On host ranks the run is done on return;
  * on GPUs it is queued. */
