@@ -72,7 +72,7 @@ int cei_context_stream(ceov_context *context, uint32_t rank, const void *stream,
 int cei_context_is_lost(ceov_context *context, uint32_t rank)
 {
 	/* acquire: pairs with gone() */
-	return atomic_load_explicit(&context->lost, memory_order_acquire) >> rank & 1;
+	return atomic_load_explicit(&context->is_lost[rank], memory_order_acquire);
 }
 
 /* All abort words before the first poison: see cei_signals_abort(). */
@@ -106,7 +106,7 @@ static void gone(void *arg, uint32_t rank, int departed)
 	struct ceov_failure failure = cei_failure(CEOV_ERR_PEER_LOST, 0);
 
 	/* release: pairs with cei_context_is_lost() */
-	atomic_fetch_or_explicit(&context->lost, UINT64_C(1) << rank, memory_order_release);
+	atomic_store_explicit(&context->is_lost[rank], 1, memory_order_release);
 	if (departed) {
 		cei_log(&context->report, CEI_LOG_INFO, "rank %u has closed", rank);
 		return;

@@ -54,7 +54,7 @@ struct ceov_context {
 	uint32_t              rule;     /* enum cei_route_rule: of plans that name none */
 	uint64_t              deadline_ns;
 	struct cei_tickets    tickets;
-	_Atomic uint64_t      lost;     /* bit r: rank r has gone (CEI_RANKS_MAX = 64) */
+	_Atomic uint8_t       is_lost[CEI_RANKS_MAX];   /* by rank: it has gone */
 	pthread_mutex_t       lock;     /* guards the lists and the objects' links and
 					 * users; taken before a plan's lock */
 	struct cei_list       buffers;

@@ -92,9 +92,21 @@ static int start_thread(struct cei_meeting *meeting)
 	return error;
 }
 
+static int has_a_rank_twice(const struct cei_site *site)
+{
+	struct cei_rank_set seen = { { 0 } };
+	uint32_t i;
+
+	for (i = 0; i < site->n_members; i++) {
+		if (cei_rank_set_has(&seen, site->members[i].rank))
+			return 1;
+		cei_rank_set_add(&seen, site->members[i].rank);
+	}
+	return 0;
+}
+
 static int check_site(const struct cei_site *site, const char *path)
 {
-	struct cei_wire_party party;
 	uint32_t i;
 
 	if (!site->n_ranks || site->n_ranks > CEI_RANKS_MAX ||
@@ -114,8 +126,7 @@ static int check_site(const struct cei_site *site, const char *path)
 				 "socket, which takes %zu; choose a shorter one: %s",
 				 strlen(path),
 				 sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1, path);
-	cei_party_of_site(site, &party);
-	if ((uint32_t)__builtin_popcountll(cei_ranks_of(&party)) != site->n_members)
+	if (has_a_rank_twice(site))
 		return cei_raise(site->report, CEOV_ERR_INVALID, 0,
 				 "a rank is given twice to this process");
 	if (site->n_members < site->n_ranks && (!path || !path[0]))
@@ -132,7 +143,7 @@ static int meet(struct cei_meeting *meeting)
 	cei_party_of_site(meeting->site, &party);
 	if (party.n_ranks == meeting->site->n_ranks)
 		return 0;       /* nobody else to meet */
-	if (cei_ranks_of(&party) & 1)
+	if (cei_party_has(&party, 0))
 		return cei_meeting_listen(meeting);
 	return cei_meeting_join(meeting);
 }

@@ -25,14 +25,22 @@
 #define RETRY_MIN_NS UINT64_C(1000000)
 #define RETRY_MAX_NS UINT64_C(32000000)
 
-uint64_t cei_ranks_of(const struct cei_wire_party *party)
+int cei_party_has(const struct cei_wire_party *party, uint32_t rank)
 {
-	uint64_t ranks = 0;
 	uint32_t i;
 
 	for (i = 0; i < party->n_ranks; i++)
-		ranks |= UINT64_C(1) << (party->ranks[i] & 63);
-	return ranks;
+		if (party->ranks[i] == rank)
+			return 1;
+	return 0;
+}
+
+void cei_party_add(const struct cei_wire_party *party, struct cei_rank_set *set)
+{
+	uint32_t i;
+
+	for (i = 0; i < party->n_ranks; i++)
+		cei_rank_set_add(set, party->ranks[i]);
 }
 
 void cei_party_of_site(const struct cei_site *site, struct cei_wire_party *ret_party)
@@ -217,23 +225,32 @@ static int join(struct cei_meeting *meeting, int *ret_fd)
 
 /* --- links --------------------------------------------------------------- */
 
+/* Our own ranks and those of all links. */
+static struct cei_rank_set known_ranks(const struct cei_meeting *meeting)
+{
+	struct cei_rank_set known = { { 0 } };
+	struct cei_wire_party own;
+	uint32_t i;
+
+	cei_party_of_site(meeting->site, &own);
+	cei_party_add(&own, &known);
+	for (i = 0; i < meeting->n_links; i++)
+		cei_party_add(&meeting->links[i].party, &known);
+	return known;
+}
+
 /* Ranks that exist, once each, and not of somebody we know. */
 static int is_new_party(const struct cei_meeting *meeting,
 			const struct cei_wire_party *party)
 {
-	const struct cei_site *site = meeting->site;
-	struct cei_wire_party own;
-	uint64_t known;
+	struct cei_rank_set known = known_ranks(meeting);
 	uint32_t i;
 
-	cei_party_of_site(site, &own);
-	known = cei_ranks_of(&own);
-	for (i = 0; i < meeting->n_links; i++)
-		known |= cei_ranks_of(&meeting->links[i].party);
 	for (i = 0; i < party->n_ranks; i++) {
-		if (party->ranks[i] >= site->n_ranks || known >> party->ranks[i] & 1)
+		if (party->ranks[i] >= meeting->site->n_ranks ||
+		    cei_rank_set_has(&known, party->ranks[i]))
 			return 0;
-		known |= UINT64_C(1) << party->ranks[i];
+		cei_rank_set_add(&known, party->ranks[i]);
 	}
 	return meeting->n_links < CEI_LINKS_MAX;
 }
@@ -290,9 +307,8 @@ static int collect_links(struct cei_meeting *meeting, int fd,
 static int finish(struct cei_meeting *meeting, int fd,
 		  const struct cei_wire_welcome *welcome)
 {
-	uint64_t ranks;
-	struct cei_wire_party own;
-	uint32_t i;
+	uint32_t n_ranks = meeting->site->n_ranks;
+	struct cei_rank_set known;
 
 	if (welcome->n_links != meeting->n_links ||
 	    !is_new_party(meeting, &welcome->party)) {
@@ -301,11 +317,8 @@ static int finish(struct cei_meeting *meeting, int fd,
 				    "rank 0's process sent an invalid welcome");
 	}
 	cei_link_add(meeting, &welcome->party, fd, cei_socket_pidfd(fd));
-	cei_party_of_site(meeting->site, &own);
-	ranks = cei_ranks_of(&own);
-	for (i = 0; i < meeting->n_links; i++)
-		ranks |= cei_ranks_of(&meeting->links[i].party);
-	if (ranks == UINT64_MAX >> (64 - meeting->site->n_ranks))
+	known = known_ranks(meeting);
+	if (cei_rank_set_missing(&known, 0, n_ranks) == n_ranks)
 		return 0;
 	return raise_rank_0(meeting, CEOV_ERR_INVALID,
 			    "rank 0's process left ranks out");

@@ -28,7 +28,7 @@ struct cei_link *cei_link_of(struct cei_meeting *meeting, uint32_t rank)
 	if (rank >= meeting->site->n_ranks)
 		return NULL;
 	for (i = 0; i < meeting->n_links; i++)
-		if (cei_ranks_of(&meeting->links[i].party) >> rank & 1)
+		if (cei_party_has(&meeting->links[i].party, rank))
 			return &meeting->links[i];
 	return NULL;
 }

@@ -45,7 +45,7 @@ struct gathering {
 	const char         *path;
 	uint64_t            deadline_ns;
 	struct cei_listener listener;
-	uint64_t            present;            /* ranks, as bits */
+	struct cei_rank_set present;
 	uint32_t            n_knocks;
 	uint32_t            n_joined;
 	uint64_t            n_in_vain;          /* were refused, or left again */
@@ -57,9 +57,11 @@ struct gathering {
 static void close_knock(struct gathering *gathering, uint32_t index)
 {
 	struct knock *knock = &gathering->knocks[index];
+	uint32_t i;
 
 	if (knock->has_joined) {
-		gathering->present &= ~cei_ranks_of(&knock->party);
+		for (i = 0; i < knock->party.n_ranks; i++)
+			cei_rank_set_remove(&gathering->present, knock->party.ranks[i]);
 		gathering->n_joined--;
 	}
 	cei_fd_close(knock->fd);
@@ -115,7 +117,7 @@ static int check_hello(struct gathering *gathering, int fd,
 		       const struct cei_wire_hello *hello)
 {
 	const struct cei_site *site = gathering->meeting->site;
-	uint64_t ranks = 0;
+	struct cei_rank_set taken = gathering->present;
 	uint32_t i, rank;
 
 	if (hello->n_ranks != site->n_ranks) {
@@ -132,13 +134,13 @@ static int check_hello(struct gathering *gathering, int fd,
 				  rank, site->n_ranks);
 			return -1;
 		}
-		if ((gathering->present | ranks) >> rank & 1) {
+		if (cei_rank_set_has(&taken, rank)) {
 			turn_away(gathering, fd, CEOV_ERR_STATE,
 				  "rank %u is taken by another process of the group",
 				  rank);
 			return -1;
 		}
-		ranks |= UINT64_C(1) << rank;
+		cei_rank_set_add(&taken, rank);
 	}
 	return 0;
 }
@@ -169,7 +171,7 @@ static int welcome_hello(struct gathering *gathering, struct knock *knock)
 	knock->has_joined = 1;
 	knock->party = message->hello.party;
 	knock->pidfd = cei_socket_pidfd(knock->fd);
-	gathering->present |= cei_ranks_of(&knock->party);
+	cei_party_add(&knock->party, &gathering->present);
 	gathering->n_joined++;
 	cei_log(gathering->report, CEI_LOG_DEBUG, "rank %u has joined",
 		knock->party.ranks[0]);
@@ -273,26 +275,31 @@ static int gather_turn(struct gathering *gathering)
 	return poll_fds[0].revents ? accept_knocks(gathering) : 0;
 }
 
-/* "1, 2, 5" */
-static void list_ranks(uint64_t ranks, char *ret_text, size_t n_bytes)
+static uint32_t missing_from(const struct gathering *gathering, uint32_t rank)
 {
-	size_t at = 0;
-	uint32_t rank;
-
-	ret_text[0] = 0;
-	for (rank = 0; rank < CEI_RANKS_MAX && at < n_bytes; rank++)
-		if (ranks >> rank & 1)
-			at += (size_t)snprintf(ret_text + at, n_bytes - at, "%s%u",
-					       at ? ", " : "", rank);
+	return cei_rank_set_missing(&gathering->present, rank,
+				    gathering->meeting->site->n_ranks);
 }
 
-static int raise_missing(struct gathering *gathering, uint64_t missing)
+/* Who has not come: "1, 2, 5"; "" where all have. */
+static void list_missing(const struct gathering *gathering, char *ret_text, size_t n_bytes)
+{
+	uint32_t n_ranks = gathering->meeting->site->n_ranks, rank = missing_from(gathering, 0);
+	size_t at = 0;
+
+	ret_text[0] = 0;
+	for (; rank < n_ranks && at < n_bytes; rank = missing_from(gathering, rank + 1))
+		at += (size_t)snprintf(ret_text + at, n_bytes - at, "%s%u", at ? ", " : "",
+				       rank);
+}
+
+static int raise_missing(struct gathering *gathering)
 {
 	struct ceov_failure failure = cei_failure(CEOV_ERR_TIMEOUT, 0);
 	char ranks[CEI_WIRE_TEXT_BYTES / 2];
 
-	list_ranks(missing, ranks, sizeof(ranks));
-	failure.rank = (uint32_t)__builtin_ctzll(missing);
+	list_missing(gathering, ranks, sizeof(ranks));
+	failure.rank = missing_from(gathering, 0);
 	return cei_raise_failure(gathering->report, &failure,
 				 "these ranks have not come to %s in time: %s",
 				 gathering->path, ranks);
@@ -300,13 +307,11 @@ static int raise_missing(struct gathering *gathering, uint64_t missing)
 
 static int gather(struct gathering *gathering)
 {
-	const uint32_t n_ranks = gathering->meeting->site->n_ranks;
-	const uint64_t all = UINT64_MAX >> (64 - n_ranks);
 	int error;
 
-	while (gathering->present != all) {
+	while (missing_from(gathering, 0) < gathering->meeting->site->n_ranks) {
 		if (cei_now_ns() >= gathering->deadline_ns)
-			return raise_missing(gathering, all & ~gathering->present);
+			return raise_missing(gathering);
 		error = gather_turn(gathering);
 		if (error)
 			return cei_raise(gathering->report, CEOV_ERR_SYSTEM, error,
@@ -399,10 +404,9 @@ static void close_strangers(struct gathering *gathering)
 static void send_away(struct gathering *gathering, int error)
 {
 	char text[CEI_WIRE_TEXT_BYTES];
-	const uint64_t all = UINT64_MAX >> (64 - gathering->meeting->site->n_ranks);
 	char ranks[CEI_WIRE_TEXT_BYTES / 2];
 
-	list_ranks(all & ~gathering->present, ranks, sizeof(ranks));
+	list_missing(gathering, ranks, sizeof(ranks));
 	if (ranks[0] && error == CEOV_ERR_TIMEOUT)
 		snprintf(text, sizeof(text), "these ranks have not come in time: %s",
 			 ranks);
@@ -448,7 +452,7 @@ int cei_meeting_listen(struct cei_meeting *meeting)
 	gathering->report = report;
 	gathering->path = meeting->config.path;
 	gathering->deadline_ns = meeting->config.deadline_ns;
-	gathering->present = cei_ranks_of(&own);
+	cei_party_add(&own, &gathering->present);
 	r = listen_and_gather(gathering);
 	if (r)
 		send_away(gathering, r);

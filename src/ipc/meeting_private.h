@@ -25,6 +25,7 @@
 #include <sys/types.h>
 
 #include "base/list.h"
+#include "base/rank_set.h"
 #include "ipc/meeting.h"
 #include "ipc/wire.h"
 
@@ -193,11 +194,11 @@ void *cei_meeting_run(void *meeting);
 
 /* --- the rendezvous ------------------------------------------------------ */
 
-/* Ranks as bits of one word. */
-_Static_assert(CEI_RANKS_MAX <= 64, "ranks are bits of a uint64_t");
+void cei_party_of_site(const struct cei_site *site, struct cei_wire_party *ret_party);
+int  cei_party_has(const struct cei_wire_party *party, uint32_t rank);
 
-uint64_t cei_ranks_of(const struct cei_wire_party *party);
-void     cei_party_of_site(const struct cei_site *site, struct cei_wire_party *ret_party);
+/* The party's ranks, into the set. */
+void cei_party_add(const struct cei_wire_party *party, struct cei_rank_set *set);
 
 /* The path is short enough for a socket: checked before. */
 struct cei_listener {

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_RANK_SET_H
+#define CEI_RANK_SET_H
+
+/* A set of ranks of a group. Zeroed it is empty. Not for threads. */
+
+#include <stdint.h>
+
+#include "base/site.h"
+
+#define CEI_RANK_WORDS ((CEI_RANKS_MAX + 63u) / 64u)
+
+struct cei_rank_set {
+	uint64_t words[CEI_RANK_WORDS];         /* a bit for each rank */
+};
+
+/* Ranks from CEI_RANKS_MAX on, which only a peer that lies can name, are never in. */
+void cei_rank_set_add(struct cei_rank_set *set, uint32_t rank);
+void cei_rank_set_remove(struct cei_rank_set *set, uint32_t rank);
+int  cei_rank_set_has(const struct cei_rank_set *set, uint32_t rank);
+
+/* The first rank from `from` on that is not in the set, or n_ranks. */
+uint32_t cei_rank_set_missing(const struct cei_rank_set *set, uint32_t from,
+			      uint32_t n_ranks);
+
+#endif /* CEI_RANK_SET_H */
