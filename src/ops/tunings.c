@@ -7,14 +7,11 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "ops/kind.h"
@@ -60,33 +57,17 @@ void cei_tuning_key(const char *machine, const struct cei_op_shape *shape,
 
 /* --- the file -------------------------------------------------------------- */
 
-/* CEOV_NONE: there is no folder to keep it in. */
-static int folder_of(char *path, size_t n_bytes, const char **ret_base)
+/* An errno, or 0. */
+static int path_of(char *path, uint64_t n_bytes, uint64_t *ret_n_given)
 {
-	const char *cache = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
-	int n;
-
-	if (cache && cache[0] == '/')
-		n = snprintf(path, n_bytes, "%s", cache);
-	else if (home && home[0] == '/')
-		n = snprintf(path, n_bytes, "%s/.cache", home);
-	else
-		return CEOV_NONE;
-	*ret_base = "/ceoverlap";
-	return n > 0 && (size_t)n < n_bytes - sizeof("/ceoverlap/tunings.XXXXXX")
-		? 0 : CEOV_NONE;
+	return cei_file_cache_folder("/ceoverlap/tunings", path, n_bytes, ret_n_given);
 }
 
 int cei_tunings_path(char *path, uint64_t n_bytes)
 {
-	const char *base;
-	int r = folder_of(path, n_bytes, &base);
+	uint64_t n_given;
 
-	if (r)
-		return r;
-	strcat(path, base);             /* folder_of() has left room */
-	strcat(path, "/tunings");
-	return 0;
+	return path_of(path, n_bytes, &n_given) ? CEOV_NONE : 0;
 }
 
 static int parse(const char *line, char *key, struct ceov_op_tuning *ret_tuning)
@@ -181,6 +162,7 @@ static uint32_t copy_others(const char *text, const char *key, FILE *to, uint32_
 	return n;
 }
 
+/* The file as it will be. An errno, or 0. */
 static int write_lines(const char *path, const char *key,
 		       const struct ceov_op_tuning *tuning, FILE *to)
 {
@@ -194,53 +176,43 @@ static int write_lines(const char *path, const char *key,
 	free(text);
 	fprintf(to, "%s %u %u %u %u %u\n", key, (unsigned)tuning->way, tuning->n_pieces,
 		tuning->tile_rows, tuning->tile_columns, tuning->n_reduce_blocks);
-	return fflush(to) || ferror(to) ? errno : 0;
+	return ferror(to) ? ENOMEM : 0;
 }
 
-/* The new file beside the old one, then in its place. An errno, or 0. */
+/* An errno, or 0. */
 static int replace(const char *path, const char *key, const struct ceov_op_tuning *tuning)
 {
-	char fresh[PATH_MAX];
-	FILE *to;
-	int fd, error;
+	size_t n_bytes = 0;
+	char *text = NULL;
+	FILE *to = open_memstream(&text, &n_bytes);
+	int error;
 
-	if (snprintf(fresh, sizeof(fresh), "%s.XXXXXX", path) >= (int)sizeof(fresh))
-		return ENAMETOOLONG;
-	fd = mkostemp(fresh, O_CLOEXEC);
-	if (fd < 0)
+	if (!to)
 		return errno;
-	to = fdopen(fd, "w");
-	if (!to) {
-		error = errno;
-		close(fd);
-		unlink(fresh);
-		return error;
-	}
 	error = write_lines(path, key, tuning, to);
 	if (fclose(to) && !error)
 		error = errno;
-	if (!error && rename(fresh, path))
-		error = errno;
-	if (error)
-		unlink(fresh);
+	if (!error)
+		error = cei_file_replace(path, text, n_bytes, 0600);
+	free(text);
 	return error;
 }
 
 int cei_tunings_remember(struct cei_report *report, const char *key,
 			 const struct ceov_op_tuning *tuning)
 {
-	char path[PATH_MAX];
-	const char *base = NULL;
-	int error = folder_of(path, sizeof(path), &base) ? ENOENT : 0;
+	char path[PATH_MAX], *name;
+	uint64_t n_given;
+	int error = path_of(path, sizeof(path), &n_given);
 
 	if (error)
 		return cei_raise(report, CEOV_ERR_SYSTEM, error, "tunings cannot be remembered: "
 				 "neither XDG_CACHE_HOME nor HOME names a folder");
-	(void)mkdir(path, 0700);        /* what is missing then is found below */
-	strcat(path, base);             /* folder_of() has left room */
-	(void)mkdir(path, 0700);
-	strcat(path, "/tunings");
+	name = strrchr(path, '/');
+	*name = '\0';
+	cei_file_make_folders(path, n_given);
+	*name = '/';
 	error = replace(path, key, tuning);
 	return error ? cei_raise(report, CEOV_ERR_SYSTEM, error, "tunings cannot be "
-				 "remembered in '%s': %s", path, strerror(error)) : 0;
+				 "remembered in '%s': %s", path, cei_file_fault(error)) : 0;
 }

@@ -187,6 +187,10 @@ int cei_machine_read_xml_text(struct cei_report *report, const char *text, uint6
 int cei_machine_write_xml(struct cei_report *report, const struct cei_machine *machine,
 			  const char *path);
 
+/* What such a file holds, with a NUL behind it; the caller frees it. Errors name path. */
+int cei_machine_write_xml_text(struct cei_report *report, const struct cei_machine *machine,
+			       const char *path, char **ret_text, uint64_t *ret_n_bytes);
+
 /* Takes the measured links of `measured` into machine. CEOV_ERR_INVALID, raised: they are
  * of another machine (hash). */
 int cei_machine_merge(struct cei_report *report, struct cei_machine *machine,

@@ -20,17 +20,14 @@
 
 #define SUFFIX       ".xml"
 #define NAME_BYTES   64u                /* hash, driver and suffix */
-#define FRESH_SUFFIX ".XXXXXX"
 
 /* --- where ------------------------------------------------------------------------- */
 
-/* The folder's path; as far as *ret_base characters it is there or its maker's business. */
-static int folder_of(char *path, size_t n_bytes, size_t *ret_base, const char **ret_why)
+/* The folder's path; so far as *ret_n_given characters, it is its owner's business. */
+static int folder_of(char *path, size_t n_bytes, uint64_t *ret_n_given, const char **ret_why)
 {
 	const char *own = secure_getenv("CEOVERLAP_MACHINE_CACHE");
-	const char *cache = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
-	const char *base, *below;
-	int n;
+	int error = 0;
 
 	if (own && !strcmp(own, "off")) {
 		*ret_why = "switched off by CEOVERLAP_MACHINE_CACHE";
@@ -40,26 +37,19 @@ static int folder_of(char *path, size_t n_bytes, size_t *ret_base, const char **
 		*ret_why = "CEOVERLAP_MACHINE_CACHE is neither 'off' nor a folder's whole path";
 		return CEOV_NONE;
 	}
-	if (own && *own) {
-		base = own;
-		below = "";
-	} else if (cache && *cache == '/') {
-		base = cache;
-		below = "/ceoverlap/machines";
-	} else if (home && *home == '/') {
-		base = home;
-		below = "/.cache/ceoverlap/machines";
-	} else {
-		*ret_why = "neither XDG_CACHE_HOME nor HOME names a folder";
-		return CEOV_NONE;
-	}
-	n = snprintf(path, n_bytes, "%s%s", base, below);
-	if (n <= 0 || (size_t)n + NAME_BYTES + sizeof(FRESH_SUFFIX) >= n_bytes) {
-		*ret_why = "the folder's path is too long";
-		return CEOV_NONE;
-	}
-	*ret_base = strlen(base);
-	return 0;
+	n_bytes -= NAME_BYTES;          /* room for a name behind it */
+	if (!own || !*own)
+		error = cei_file_cache_folder("/ceoverlap/machines", path, n_bytes,
+					      ret_n_given);
+	else if ((*ret_n_given = strlen(own)) < n_bytes)
+		memcpy(path, own, *ret_n_given + 1);
+	else
+		error = ENAMETOOLONG;
+	if (error)
+		*ret_why = error == ENOENT ?
+			"neither XDG_CACHE_HOME nor HOME names a folder" :
+			"the folder's path is too long";
+	return error ? CEOV_NONE : 0;
 }
 
 static int is_plain(char c)
@@ -83,8 +73,8 @@ static void append_name(const struct cei_machine *machine, char *path, size_t n_
 int cei_machine_cache_path(const struct cei_machine *machine, char *path, uint64_t n_bytes,
 			   const char **ret_why)
 {
-	size_t base;
-	int r = folder_of(path, n_bytes, &base, ret_why);
+	uint64_t n_given;
+	int r = folder_of(path, n_bytes, &n_given, ret_why);
 
 	if (!r)
 		append_name(machine, path, n_bytes);
@@ -156,24 +146,6 @@ int cei_machine_cache_load(struct cei_report *report, struct cei_machine *machin
 
 /* --- writing ------------------------------------------------------------------------ */
 
-/* Folders below the base, which are the user's alone. What is missing then is found when
- * the file is made. */
-static void make_folders(char *path, size_t base)
-{
-	size_t at;
-
-	if (!base)
-		return;
-	for (at = base; path[at]; at++) {
-		if (path[at] != '/')
-			continue;
-		path[at] = '\0';
-		(void)mkdir(path, 0700);
-		path[at] = '/';
-	}
-	(void)mkdir(path, 0700);
-}
-
 static int is_ours(const char *name)
 {
 	size_t i, length = strlen(name);
@@ -222,29 +194,19 @@ static int drop_oldest(const char *folder, const char *fresh)
 	return is_dropped;
 }
 
-/* The new file beside the old one, then in its place. */
 static int replace(struct cei_report *report, const struct cei_machine *machine,
 		   const char *path)
 {
-	char fresh[PATH_MAX];
-	int fd, r;
+	uint64_t n_bytes;
+	char *text;
+	int error, r = cei_machine_write_xml_text(report, machine, path, &text, &n_bytes);
 
-	/* folder_of() has left room */
-	snprintf(fresh, sizeof(fresh), "%.*s%s", (int)(sizeof(fresh) - sizeof(FRESH_SUFFIX)),
-		 path, FRESH_SUFFIX);
-	fd = mkostemp(fresh, O_CLOEXEC);
-	if (fd < 0)
-		return cei_raise(report, CEOV_ERR_SYSTEM, errno, "measured links cannot be "
-				 "kept in '%s': %s", path, strerror(errno));
-	close(fd);
-	r = cei_machine_write_xml(report, machine, fresh);
-	/* writing may have put another file in its place */
-	if (!r && (chmod(fresh, 0600) || rename(fresh, path)))
-		r = cei_raise(report, CEOV_ERR_SYSTEM, errno, "measured links cannot be kept "
-			      "in '%s': %s", path, strerror(errno));
 	if (r)
-		unlink(fresh);
-	return r;
+		return r;
+	error = cei_file_replace(path, text, n_bytes, 0600);
+	free(text);
+	return error ? cei_raise(report, CEOV_ERR_SYSTEM, error, "measured links cannot be "
+				 "kept in '%s': %s", path, cei_file_fault(error)) : 0;
 }
 
 int cei_machine_cache_store(struct cei_report *report, const struct cei_machine *machine)
@@ -252,14 +214,14 @@ int cei_machine_cache_store(struct cei_report *report, const struct cei_machine 
 	char folder[PATH_MAX], path[PATH_MAX];
 	const char *why = "";
 	uint32_t i;
-	size_t base = 0;
-	int r = folder_of(folder, sizeof(folder), &base, &why);
+	uint64_t n_given;
+	int r = folder_of(folder, sizeof(folder), &n_given, &why);
 
 	if (r) {
 		cei_log(report, CEI_LOG_INFO, "measured links are not kept: %s", why);
 		return r;
 	}
-	make_folders(folder, base);
+	cei_file_make_folders(folder, n_given);
 	snprintf(path, sizeof(path), "%s", folder);
 	append_name(machine, path, sizeof(path));
 	r = replace(report, machine, path);

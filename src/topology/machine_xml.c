@@ -6,14 +6,12 @@
 #include "topology/machine_draft.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "base/file.h"
 #include "topology/xml_scan.h"
 
 /* What no machine here is made of, a file need not be trusted with. */
@@ -34,9 +32,9 @@ static void where_of(const char *path, char where[WHERE_BYTES])
 		snprintf(where, WHERE_BYTES, "...%s", path + n - (WHERE_BYTES - 4));
 }
 
-static int fail_system(struct cei_report *report, const char *where, const char *what)
+static int fail_system(struct cei_report *report, const char *where, const char *what,
+		       int error)
 {
-	int error = errno;
 	char text[128];
 
 	return cei_raise(report, CEOV_ERR_SYSTEM, error, "%s: %s: %s", where, what,
@@ -90,61 +88,32 @@ int cei_machine_read_xml_text(struct cei_report *report, const char *text, uint6
 	return r;
 }
 
-/* The whole of an open file into memory, with a NUL behind it. */
-static int read_all(struct cei_report *report, const char *where, int file,
-		    char **ret_text, uint64_t *ret_n_bytes)
+static int fail_read(struct cei_report *report, const char *where, int error,
+		     uint64_t n_bytes)
 {
-	struct stat stat;
-	uint64_t done = 0;
-	ssize_t n = 1;
-	char *text;
-
-	if (fstat(file, &stat))
-		return fail_system(report, where, "cannot be asked");
-	if (!S_ISREG(stat.st_mode))
+	if (error == EINVAL)
 		return cei_raise(report, CEOV_ERR_INVALID, 0, "%s: not a file", where);
-	if ((uint64_t)stat.st_size > CEI_XML_BYTES_MAX)
+	if (error == EFBIG)
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
 				 "%s: %llu bytes, at most %llu are read", where,
-				 (unsigned long long)stat.st_size,
+				 (unsigned long long)n_bytes,
 				 (unsigned long long)CEI_XML_BYTES_MAX);
-	text = malloc((size_t)stat.st_size + 1);
-	if (!text)
+	if (error == ENOMEM)
 		return cei_raise(report, CEOV_ERR_NO_MEMORY, 0, "%s: no memory for it", where);
-	while (done < (uint64_t)stat.st_size && n > 0) {
-		n = read(file, text + done, (size_t)stat.st_size - done);
-		if (n > 0)
-			done += (uint64_t)n;
-		else if (n < 0 && errno == EINTR)
-			n = 1;
-	}
-	if (n < 0) {
-		free(text);
-		return fail_system(report, where, "cannot be read");
-	}
-	text[done] = '\0';
-	*ret_text = text;
-	*ret_n_bytes = done;
-	return 0;
+	return fail_system(report, where, "cannot be opened or read", error);
 }
 
 int cei_machine_read_xml(struct cei_report *report, const char *path,
 			 struct cei_machine **ret_machine)
 {
-	/* not blocking: a pipe nobody writes to is refused, not waited for */
-	int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	char where[WHERE_BYTES];
 	uint64_t n_bytes = 0;
 	char *text = NULL;
-	int r;
+	int r, error = cei_file_read(path, CEI_XML_BYTES_MAX, &text, &n_bytes);
 
 	where_of(path, where);
-	if (file < 0)
-		return fail_system(report, where, "cannot be opened");
-	r = read_all(report, where, file, &text, &n_bytes);
-	close(file);
-	if (r)
-		return r;
+	if (error)
+		return fail_read(report, where, error, n_bytes);
 	r = parse(report, where, text, n_bytes, ret_machine);
 	free(text);
 	return r;
@@ -181,68 +150,30 @@ static int plant(struct cei_report *report, const char *where,
 	return 0;
 }
 
-/* Until the name stands for the whole of it, the file has another one. */
-static int write_all(struct cei_report *report, const char *path, const char *text,
-		     size_t n_bytes)
+static int export(struct cei_report *report, const char *where, hwloc_topology_t hwloc,
+		  char **ret_text, uint64_t *ret_n_bytes)
 {
-	char where[WHERE_BYTES], temporary[PATH_MAX];
-	size_t done = 0;
-	ssize_t n = 0;
-	int file;
-
-	where_of(path, where);
-	if (snprintf(temporary, sizeof(temporary), "%s.%d.tmp", path, (int)gettid()) >=
-	    (int)sizeof(temporary))
-		return cei_raise(report, CEOV_ERR_INVALID, 0, "%s: too long a path", where);
-	(void)unlink(temporary);        /* of a process that died, or nobody's business */
-	file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-	if (file < 0)
-		return fail_system(report, where, "cannot be written");
-	while (done < n_bytes && (n >= 0 || errno == EINTR)) {
-		n = write(file, text + done, n_bytes - done);
-		done += n > 0 ? (size_t)n : 0;
-	}
-	/* a full disk may show at the close only */
-	if (close(file) || done < n_bytes || rename(temporary, path)) {
-		file = errno;
-		unlink(temporary);
-		errno = file;
-		return fail_system(report, where, "cannot be written");
-	}
-	return 0;
-}
-
-static int export(struct cei_report *report, const struct cei_machine *machine,
-		  hwloc_topology_t hwloc, const char *path)
-{
-	char where[WHERE_BYTES];
 	char *text = NULL;
 	int n_bytes = 0;
-	int r;
 
-	where_of(path, where);
-	r = cei_machine_tell(report, machine, hwloc, where);
-	if (r)
-		return r;
 	if (hwloc_topology_export_xmlbuffer(hwloc, &text, &n_bytes, 0) || n_bytes < 1)
 		return cei_raise(report, CEOV_ERR_NO_MEMORY, 0,
 				 "%s: hwloc cannot write the machine as XML", where);
-	r = write_all(report, path, text, (size_t)n_bytes - 1);        /* without the NUL */
+	*ret_n_bytes = (uint64_t)n_bytes - 1;   /* without the NUL */
+	*ret_text = strdup(text);
 	hwloc_free_xmlbuffer(hwloc, text);
-	return r;
+	return *ret_text ? 0 : cei_raise(report, CEOV_ERR_NO_MEMORY, 0,
+					 "%s: no memory for the machine's text", where);
 }
 
-int cei_machine_write_xml(struct cei_report *report, const struct cei_machine *machine,
-			  const char *path)
+int cei_machine_write_xml_text(struct cei_report *report, const struct cei_machine *machine,
+			       const char *path, char **ret_text, uint64_t *ret_n_bytes)
 {
 	hwloc_topology_t hwloc;
 	char where[WHERE_BYTES];
-	struct stat stat_now;
 	int r = 0;
 
 	where_of(path, where);
-	if (!stat(path, &stat_now) && !S_ISREG(stat_now.st_mode))
-		return cei_raise(report, CEOV_ERR_INVALID, 0, "%s: not a file", where);
 	if (!machine->hwloc)
 		r = plant(report, where, machine, &hwloc);
 	else if (hwloc_topology_dup(&hwloc, machine->hwloc))
@@ -250,7 +181,30 @@ int cei_machine_write_xml(struct cei_report *report, const struct cei_machine *m
 			      "%s: no memory for the machine's tree", where);
 	if (r)
 		return r;
-	r = export(report, machine, hwloc, path);
+	r = cei_machine_tell(report, machine, hwloc, where);
+	if (!r)
+		r = export(report, where, hwloc, ret_text, ret_n_bytes);
 	hwloc_topology_destroy(hwloc);
 	return r;
+}
+
+int cei_machine_write_xml(struct cei_report *report, const struct cei_machine *machine,
+			  const char *path)
+{
+	char where[WHERE_BYTES];
+	struct stat about;
+	uint64_t n_bytes;
+	char *text;
+	int error, r;
+
+	where_of(path, where);
+	/* a user's name, perhaps of a device: it is not replaced */
+	if (!stat(path, &about) && !S_ISREG(about.st_mode))
+		return cei_raise(report, CEOV_ERR_INVALID, 0, "%s: not a file", where);
+	r = cei_machine_write_xml_text(report, machine, path, &text, &n_bytes);
+	if (r)
+		return r;
+	error = cei_file_replace(path, text, n_bytes, 0666);
+	free(text);
+	return error ? fail_system(report, where, "cannot be written", error) : 0;
 }
