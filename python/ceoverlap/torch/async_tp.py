@@ -22,7 +22,7 @@ from .functional import (_gather_and_multiply, _op_matmul_reduce_scatter, all_ga
 from .group import named
 
 
-@torch._dynamo.assume_constant_result
+@torch.compiler.assume_constant_result
 def _size_of(name: str) -> int:
     return named(name).size
 

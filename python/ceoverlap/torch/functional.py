@@ -24,6 +24,7 @@ from typing import List, Optional, Sequence, Tuple
 import torch
 
 from . import _moves, _products
+from ._compat import is_watched
 from .group import Group, named
 from .operators import columns_of
 
@@ -261,8 +262,6 @@ class _AllGatherMatmul(torch.autograd.Function):
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
-_stack_length = getattr(torch._C, "_len_torch_dispatch_stack", None)
-_functorch_level = getattr(torch._C._functorch, "maybe_current_level", None)
 
 
 def _is_eager(*tensors: torch.Tensor) -> bool:
@@ -270,8 +269,7 @@ def _is_eager(*tensors: torch.Tensor) -> bool:
     the long way."""
     return (not torch.compiler.is_compiling() and
             all([type(tensor) in _PLAIN for tensor in tensors]) and
-            _stack_length is not None and not _stack_length() and
-            _functorch_level is not None and _functorch_level() is None)
+            not is_watched())
 
 
 def _all_gather_matmul_by_name(x: torch.Tensor, *arguments
@@ -315,7 +313,7 @@ def group_of(group) -> Group:
     return group if type(group) is Group else Group.of(group)
 
 
-@torch._dynamo.disable
+@torch.compiler.disable
 def _find(group) -> str:
     return Group.of(group).name
 

@@ -18,20 +18,11 @@ import torch.distributed as dist
 
 from .. import _meeting, errors
 from ..context import DEADLINE_S, Context, Place
+from . import _compat
 
 LEGACY_STREAM = 1                       # CU_STREAM_LEGACY: the default stream, not NULL
 SPARE_SMS = 8                           # of a shared GPU: its copies within it run on SMs
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
-
-
-def _slow_current_stream(index: int) -> int:
-    return torch.cuda.current_stream(index).cuda_stream
-
-
-# PyTorch's own short way, where it has one: a call makes few microseconds' work otherwise.
-_current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", _slow_current_stream)
-_is_capturing = getattr(torch._C, "_cuda_isCurrentStreamCapturing",
-                        torch.cuda.is_current_stream_capturing)
 
 
 class _Given:
@@ -173,7 +164,7 @@ class Group:
         if rank < 0:
             raise errors.InvalidError("this process is not in the process group")
         store = dist.PrefixStore(f"ceoverlap/{process_group.group_name}",
-                                 dist.distributed_c10d._get_default_store())
+                                 _compat.default_store())
         return store, rank, dist.get_world_size(process_group)
 
     def _agree_on_name(self, process_group) -> str:
@@ -301,15 +292,15 @@ class Group:
 
     def current_stream(self) -> Optional[int]:
         """The current stream's CUstream, 0 on the CPU; None where it is the NULL stream."""
-        return (_current_stream(self.device.index) or None) if self.is_gpu else 0
+        return (_compat.current_stream(self.device.index) or None) if self.is_gpu else 0
 
     def run_stream(self) -> int:
         """The same for an operator's run, which takes the NULL stream by its other name."""
-        return (_current_stream(self.device.index) or LEGACY_STREAM) if self.is_gpu else 0
+        return (_compat.current_stream(self.device.index) or LEGACY_STREAM) if self.is_gpu else 0
 
     def is_capturing(self) -> bool:
         """Whether the current stream is being captured into a graph."""
-        return self.is_gpu and _is_capturing()
+        return self.is_gpu and _compat.is_capturing()
 
     @functools.cached_property
     def _beside(self) -> _Beside:
@@ -390,7 +381,7 @@ def named(name: str) -> Group:
         return group
     if dist.is_available() and dist.is_initialized():
         try:
-            return Group.of(dist.distributed_c10d._resolve_process_group(name))
+            return Group.of(_compat.process_group_named(name))
         except (RuntimeError, ValueError):
             pass
     raise errors.InvalidError(f"no group is named {name!r}: make it by "

@@ -11,13 +11,13 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from .. import errors
-from ..buffer import Buffer, Memory
-from ..plan import Plan, Spot, Ticket
-from ..signal import Mark, MarkList, Signal
+from ... import errors
+from ...buffer import Buffer, Memory
+from ...plan import Plan, Spot, Ticket
+from ...signal import Mark, MarkList, Signal
 
 if TYPE_CHECKING:
-    from .group import Group
+    from ..group import Group
 
 AHEAD = 2                               # a slot is filled while the run before is under way
 N_SLOTS = AHEAD + 1                     # see Pull

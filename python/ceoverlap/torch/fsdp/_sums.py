@@ -8,11 +8,11 @@ from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
 import torch.distributed as dist
-from torch.distributed.fsdp._fully_shard._fsdp_api import ReduceScatter
 
-from .. import ops
-from .group import Group
-from .operators import DTYPES, reduce_scatter_into, sum_length, sum_shape
+from ... import ops
+from .._compat import fsdp2
+from ..group import Group
+from ..operators import DTYPES, reduce_scatter_into, sum_length, sum_shape
 
 _RedOp = dist.ReduceOp.RedOpType
 
@@ -42,7 +42,7 @@ class Family:
             self.group.operators.get(ops.ReduceScatter, *shape)
 
 
-class SumScatter(ReduceScatter):
+class SumScatter(fsdp2().ReduceScatter):
     """The reduce-scatters of one FSDP parameter group: fp32 sums in the order of ranks,
     the same bits run after run. An average, or a sum of scaled gradients, is the fp32 sum
     times the factor, and only then rounded to the gradients' dtype: for the first factor that

@@ -11,14 +11,15 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Union
 
 import torch
 import torch.distributed as dist
-from torch.distributed.fsdp._fully_shard import _fsdp_collectives as collectives
 
-from .. import errors
+from ... import errors
+from .._compat import copy_each, fsdp2
 from ._pools import Pools
 from ._pull import Layout
 from ._staging import Staging
 from ._uncast import Uncast, uncast
 
+_FSDP = fsdp2()
 RESHARDS = ("_to_sharded", "_to_sharded_post_forward")  # where FSDP frees parameters
 
 
@@ -68,7 +69,7 @@ class _Output(NamedTuple):
     n_bytes: int
 
 
-class _Work(dist._Work):
+class _Work(_FSDP.Work):
     """An all-gather on a stream of its own."""
 
     def __init__(self, event: torch.cuda.Event, device: torch.device):
@@ -85,7 +86,7 @@ class _Work(dist._Work):
         return self._event.query()
 
 
-class PullAllGather(collectives.AllGather):
+class PullAllGather(_FSDP.AllGather):
     """The all-gathers of one FSDP parameter group. What is not understood goes to `plain`,
     the group's all-gather from before, and `reasons` counts why."""
 
@@ -164,7 +165,7 @@ class PullAllGather(collectives.AllGather):
         """Why not; the same at all ranks, as it is of shapes and types only."""
         if self._is_closed:             # and others still call
             return "disabled"
-        if collectives.compiled_autograd_enabled():
+        if _FSDP.collectives.compiled_autograd_enabled():
             return "compiled autograd"
         if self.param_group.is_sharded_post_forward:
             return "resharded to a smaller group after forward"
@@ -187,7 +188,7 @@ class PullAllGather(collectives.AllGather):
         Returns the slot's part with it: 1-D, of the landing's dtype. Under no_grad()."""
         landing.layout = self._layout_of(sizes, landing.dtype)
         shard = self.staging.begin(landing.layout, landing.dtype)
-        torch._foreach_copy_(shard.parts, [part.data for part in inputs])
+        copy_each(shard.parts, [part.data for part in inputs])
         return shard.whole
 
     def _layout_of(self, sizes: Sequence[int], dtype: torch.dtype) -> Layout:

@@ -9,9 +9,9 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
-from .. import errors
+from ... import errors
 from ._pull import N_SLOTS, Layout, Pull
-from .group import Group
+from ..group import Group
 
 # A layer's steady state has at most 12: a gather in forward and one in backward, each with
 # every slot and both pools. As many again for steps of two kinds.

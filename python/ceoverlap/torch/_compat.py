@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""All that is used of PyTorch beyond its public interface, and what is done where a version
+does not have it. No other module of the package names a private module or function of
+PyTorch's; tests/python/torch/test_compat.py holds them to it.
+
+look_at_fsdp2() tells what is missing of FSDP2 before anything of it is used, because its
+inner parts change between versions. TRIED are the versions with which all tests passed.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from types import ModuleType
+from typing import NamedTuple, Optional
+
+import torch
+import torch.distributed as dist
+
+from .. import errors
+
+TRIED = ("2.11.0",)
+
+
+# --- streams -----------------------------------------------------------------------------
+
+
+def _slow_current_stream(index: int) -> int:
+    return torch.cuda.current_stream(index).cuda_stream
+
+
+# PyTorch's own short way, where it has one: a call makes few microseconds' work otherwise.
+current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", _slow_current_stream)
+is_capturing = getattr(torch._C, "_cuda_isCurrentStreamCapturing",
+                       torch.cuda.is_current_stream_capturing)
+
+
+# --- tensors -----------------------------------------------------------------------------
+
+
+_stack_length = getattr(torch._C, "_len_torch_dispatch_stack", None)
+_functorch_level = getattr(torch._C._functorch, "maybe_current_level", None)
+
+
+def is_watched() -> bool:
+    """Whether a dispatch mode or a transformation wants to see calls; so it is taken to be
+    where PyTorch does not tell."""
+    return (_stack_length is None or bool(_stack_length()) or
+            _functorch_level is None or _functorch_level() is not None)
+
+
+def _copy_each(targets, sources) -> None:
+    for target, source in zip(targets, sources):
+        target.copy_(source)
+
+
+# Many copies in one kernel.
+copy_each = getattr(torch, "_foreach_copy_", _copy_each)
+
+
+# --- process groups ----------------------------------------------------------------------
+
+
+def default_store():
+    """The store by which the default process group has met."""
+    return dist.distributed_c10d._get_default_store()
+
+
+def process_group_named(name: str):
+    """The process group whose group_name it is; RuntimeError or ValueError: there is none."""
+    return dist.distributed_c10d._resolve_process_group(name)
+
+
+# --- FSDP2 -------------------------------------------------------------------------------
+
+
+class Fsdp2(NamedTuple):
+    """What is used of FSDP2."""
+    Module: type
+    MeshInfo: type
+    AllGather: type
+    ReduceScatter: type
+    Work: type                          # that an all-gather returns
+    collectives: ModuleType
+
+
+def look_at_fsdp2() -> Fsdp2:
+    """VersionError where something that is used is not there, or has other parameters."""
+    try:
+        from torch.distributed.fsdp import FSDPModule
+        from torch.distributed.fsdp._fully_shard import _fsdp_api, _fsdp_collectives
+        from torch.distributed.fsdp._fully_shard._fsdp_common import FSDPMeshInfo
+        from torch.distributed.fsdp._fully_shard._fsdp_param import FSDPParam
+        from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
+    except ImportError as error:
+        raise _unknown(str(error)) from error
+    missing = _first_missing([
+        (dist, "_Work", ""),
+        (FSDPModule, "set_custom_all_gather", "comm"),
+        (FSDPModule, "set_custom_reduce_scatter", "comm"),
+        (_fsdp_api, "AllGather", ""),
+        (_fsdp_api, "ReduceScatter", ""),
+        (_fsdp_api.AllGather, "allocate", "dtype"),
+        (_fsdp_api.ReduceScatter, "__call__", "op"),
+        (FSDPParamGroup, "unshard", "async_op"),
+        (FSDPParamGroup, "_to_sharded", "self"),
+        (FSDPParamGroup, "_to_sharded_post_forward", "self"),
+        (FSDPParam, "init_all_gather_outputs", "world_size"),
+        (FSDPParam, "alloc_all_gather_outputs", "self"),
+        (_fsdp_collectives, "foreach_all_gather", "fsdp_params"),
+        (_fsdp_collectives, "compiled_autograd_enabled", ""),
+        (torch.ops.fsdp, "all_gather_copy_in", ""),
+        (torch.ops.fsdp, "split_with_sizes_copy", "")])
+    if missing is not None:
+        raise _unknown(missing)
+    return Fsdp2(FSDPModule, FSDPMeshInfo, _fsdp_api.AllGather, _fsdp_api.ReduceScatter,
+                 dist._Work, _fsdp_collectives)
+
+
+@functools.lru_cache(maxsize=None)
+def fsdp2() -> Fsdp2:
+    """The same, of the first look."""
+    return look_at_fsdp2()
+
+
+def _first_missing(wanted) -> Optional[str]:
+    """Of (owner, name, a parameter of it or "")."""
+    for owner, name, parameter in wanted:
+        found = getattr(owner, name, None)
+        if found is None or (parameter and
+                             parameter not in inspect.signature(found).parameters):
+            return f"{owner.__name__}.{name}" + (f"({parameter})" if parameter else "")
+    return None
+
+
+def _unknown(missing: str) -> errors.VersionError:
+    return errors.VersionError(f"enable: PyTorch {torch.__version__}: FSDP2 has no {missing}; "
+                               f"known to work: {', '.join(TRIED)}")
+
+
+def param_group_of(module):
+    """The parameter group of an FSDPModule; None: it has none of its own."""
+    return module._get_fsdp_state()._fsdp_param_group

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""What enable() returns: the parameter groups that it found, and what they did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, List, Optional
+
+import torch
+import torch.nn as nn
+
+from ..group import Group
+
+
+@dataclass(frozen=True)
+class GroupStats:
+    """One FSDP parameter group since enable().
+
+    name             the module's name in the model, "" for the root
+    n_ranks          that share its parameters
+    all_gather       "copy engines", "PyTorch" with the reason, or both
+    reduce_scatter   likewise
+    n_gathers, gathered_bytes
+                     all-gathers on copy engines, and bytes that this rank got from peers
+    copied_bytes     of these, what had to be copied once more
+    n_sums, summed_bytes
+                     reduce-scatters of ours, and bytes that this rank sent to peers
+    n_plans, slot_bytes
+                     plans of all-gathers that are kept, and memory of the slots that peers
+                     read shards from: of all parameter groups with the same ranks together
+    """
+    name: str
+    n_ranks: int
+    all_gather: str
+    reduce_scatter: str
+    n_gathers: int = 0
+    gathered_bytes: int = 0
+    copied_bytes: int = 0
+    n_sums: int = 0
+    summed_bytes: int = 0
+    n_plans: int = 0
+    slot_bytes: int = 0
+
+
+@dataclass
+class Part:
+    """A parameter group of the model, and what it got: a PullAllGather and a SumScatter,
+    or None with the reason."""
+    name: str
+    module: nn.Module
+    reason: str = ""
+    group: Optional[Group] = None
+    gather: Any = None
+    scatter: Any = None
+
+
+class Handle:
+    """What enable() returns. It keeps the model's modules."""
+
+    def __init__(self, parts: List[Part]):
+        self._parts = parts
+
+    @property
+    def stats(self) -> List[GroupStats]:
+        """A GroupStats for each parameter group, in the order of modules."""
+        return [_stats_of(part) for part in self._parts]
+
+    @property
+    def slot_bytes(self) -> int:
+        """Memory of this rank that shards wait in for peers: a few of the largest shard for
+        each group of ranks, however many layers. 0 before the first all-gather."""
+        return sum(staging.n_bytes for staging in self._stagings())
+
+    def _stagings(self) -> list:
+        found = [part.gather.staging for part in self._parts if part.gather is not None]
+        return list({id(staging): staging for staging in found}.values())
+
+    def check(self) -> None:
+        """Raises the error that ended an all-gather or a sum, if one did. Never blocks. The
+        next all-gather of the same ranks, or the next sum, finds it by itself."""
+        for staging in self._stagings():
+            staging.check()
+        for part in self._parts:
+            if part.scatter is not None:
+                part.scatter.check()
+
+    def disable(self) -> None:
+        """PyTorch's communication again, and the slots are released. All ranks call it,
+        between steps. Twice is harmless."""
+        parts = [part for part in self._parts if part.group is not None]
+        groups = {id(part.group): part.group for part in parts}.values()
+        _meet(groups)                   # no peer reads our slots any more
+        for part in parts:
+            if part.gather is not None:
+                part.gather.close()
+            if part.scatter is not None:
+                part.scatter.close()
+        for staging in self._stagings():
+            staging.close()
+        _meet(groups)                   # nor holds them
+        self._parts = []
+
+
+def _meet(groups) -> None:
+    for group in groups:
+        if group.is_gpu:
+            torch.cuda.synchronize(group.device)
+        if group.is_open:
+            group.exchange("disable")
+
+
+def _way_of(part: Part, comm) -> str:
+    if comm is None:
+        return f"PyTorch: {part.reason or 'not asked for'}"
+    why = ", ".join(f"{reason} ({n})" for reason, n in comm.reasons.items())
+    if not why:
+        return "copy engines"
+    return f"copy engines; PyTorch: {why}" if comm.n_runs else f"PyTorch: {why}"
+
+
+def _stats_of(part: Part) -> GroupStats:
+    counts = {}
+    if part.gather is not None:
+        counts.update(n_gathers=part.gather.n_runs, gathered_bytes=part.gather.n_bytes,
+                      copied_bytes=part.gather.n_copied_bytes,
+                      n_plans=part.gather.staging.n_plans,
+                      slot_bytes=part.gather.staging.n_bytes)
+    if part.scatter is not None:
+        counts.update(n_sums=part.scatter.n_runs, summed_bytes=part.scatter.n_bytes)
+    return GroupStats(part.name, part.group.size if part.group else 1,
+                      _way_of(part, part.gather), _way_of(part, part.scatter), **counts)

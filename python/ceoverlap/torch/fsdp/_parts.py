@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""A model's FSDP2 parameter groups, and what puts their communication on copy engines."""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple
+
+import torch.nn as nn
+
+from ... import errors
+from .._compat import fsdp2, param_group_of
+from ..group import Group
+from ._handle import Part
+from ._landing import PullAllGather
+from ._pools import Pools
+from ._staging import Staging
+from ._sums import Family, SumScatter
+
+
+def parts_of(model: nn.Module) -> List[Part]:
+    """A parameter group may belong to several modules."""
+    parts: List[Part] = []
+    seen = set()
+    for name, module in model.named_modules():
+        if not isinstance(module, fsdp2().Module):
+            continue
+        group = param_group_of(module)
+        if group is None or id(group) in seen:
+            continue
+        if (isinstance(group._all_gather_comm, PullAllGather) or
+                isinstance(group._reduce_scatter_comm, SumScatter)):
+            raise errors.StateError(f"enable: module {name!r} is enabled already: "
+                                    "Handle.disable() first")
+        seen.add(id(group))
+        part = Part(name, module)
+        if not isinstance(group.mesh_info, fsdp2().MeshInfo):
+            part.reason = "not sharded"
+        elif group.mesh_info.shard_process_group.size() == 1:
+            part.reason = "a group of one rank"
+        elif group.device.type not in ("cuda", "cpu"):
+            part.reason = f"parameters on {group.device.type}"
+        parts.append(part)
+    return parts
+
+
+class Shared(NamedTuple):
+    """What parameter groups have in common: Pools by device; a Staging and a Family by id of
+    a Group."""
+    pools: dict
+    stagings: dict
+    families: dict
+
+
+def join(part: Part) -> None:
+    if not part.reason:
+        param_group = param_group_of(part.module)
+        part.group = Group.of(param_group.mesh_info.shard_process_group, param_group.device)
+
+
+def equip(part: Part, shared: Shared, gather: bool, scatter: bool) -> None:
+    if part.group is None:
+        return
+    param_group = param_group_of(part.module)
+    if gather:
+        device = part.group.device
+        if device not in shared.pools:
+            shared.pools[device] = Pools(device)
+        staging = shared.stagings.setdefault(id(part.group), Staging(part.group))
+        part.gather = PullAllGather(param_group, staging, shared.pools[device])
+        part.module.set_custom_all_gather(part.gather)
+    if scatter:
+        family = shared.families.setdefault(id(part.group), Family(part.group))
+        part.scatter = SumScatter(param_group, family)
+        part.module.set_custom_reduce_scatter(part.scatter)
