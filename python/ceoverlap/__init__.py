@@ -21,15 +21,17 @@ from . import bf16, errors
 from ._abi import lib as _lib
 from .buffer import Buffer, Memory, memory_of
 from .collective import AllGather, AllToAll, all_gather, all_to_all
-from .context import Context, Place, stream_handle
+from .context import Context
 from .errors import (AbortedError, CeoverlapError, CudaError, DeadlineError, Failure,
                      ForkedError, FullError, InvalidError, NoMemoryError, NoRouteError,
                      PeerLostError, PendingError, StaleError, StateError, SystemCallError,
                      UcxError, UncertainError, VersionError)
 from .ops import (AllGatherGemm, AllReduce, GemmReduceScatter, ReduceScatter, Tuning,
                   Workspace)
+from .place import Place
 from .plan import Plan, Spot, Ticket, Transfer
 from .signal import Mark, MarkList, Signal
+from .stream import stream_handle
 
 __version__: str = _lib.ceov_version().decode()
 

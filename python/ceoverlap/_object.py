@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import time
 from ctypes import byref
-from typing import TYPE_CHECKING, Callable, Optional
+from typing import Callable, Optional
 
 from . import _abi, errors
+from ._owner import Owner
 from ._releases import Handle
-
-if TYPE_CHECKING:
-    from .context import Context
 
 POLL_S = 0.001
 SHORT_S = 0.001                         # the first part of a wait: most need no more
@@ -90,7 +88,7 @@ class Object(NotCopied):
     _idle_call = ""                     # see Handle.idle_call
     _patience_s = 0.0                   # how long close() waits for that
 
-    def __init__(self, context: Context, rank: int):
+    def __init__(self, context: Owner, rank: int):
         self._context = context
         self._rank = rank
         self._handle: Optional[int] = None
@@ -136,7 +134,7 @@ class Object(NotCopied):
                               f"{name!r} within {timeout_s} s")
 
     @property
-    def context(self) -> Context:
+    def context(self) -> Owner:
         """The context that it belongs to."""
         return self._context
 

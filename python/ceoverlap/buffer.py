@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from typing import TYPE_CHECKING, Optional, Sequence, Tuple
+from typing import Optional, Sequence, Tuple
 
 from . import _abi, _object, errors
-
-if TYPE_CHECKING:
-    from .context import Context
+from ._owner import Owner
 
 # --- memory ------------------------------------------------------------------------------
 
@@ -182,21 +180,21 @@ class Buffer(_object.Object):
 
     _release_call = "ceov_buffer_release"
 
-    def __init__(self, context: Context, rank: int, size_bytes: Optional[int]):
+    def __init__(self, context: Owner, rank: int, size_bytes: Optional[int]):
         super().__init__(context, rank)
         self._size_bytes = size_bytes
         self.is_floating = False
         self._views: weakref.WeakSet = weakref.WeakSet()
 
     @classmethod
-    def _make(cls, context: Context, rank: int, size_bytes: Optional[int], call: str,
+    def _make(cls, context: Owner, rank: int, size_bytes: Optional[int], call: str,
               arguments, kept: object = None) -> Buffer:
         self = cls(context, rank, size_bytes)
         self._make_handle(call, rank, *arguments, kept=kept)
         return self
 
     @classmethod
-    def _register(cls, context: Context, rank: int, memory: Memory) -> Buffer:
+    def _register(cls, context: Owner, rank: int, memory: Memory) -> Buffer:
         if not memory.is_writable:
             raise errors.InvalidError("read-only memory cannot be registered")
         if memory.is_gpu:
@@ -208,7 +206,7 @@ class Buffer(_object.Object):
                          (memory.address, memory.size_bytes), memory)
 
     @classmethod
-    def _create(cls, context: Context, rank: int, size_bytes: int,
+    def _create(cls, context: Owner, rank: int, size_bytes: int,
                 is_floating: bool) -> Buffer:
         call = "ceov_buffer_float" if is_floating else "ceov_buffer_create"
         self = cls._make(context, rank, size_bytes, call, (size_bytes,))
@@ -216,7 +214,7 @@ class Buffer(_object.Object):
         return self
 
     @classmethod
-    def _find(cls, context: Context, rank: int, name: str, timeout_s: float) -> Buffer:
+    def _find(cls, context: Owner, rank: int, name: str, timeout_s: float) -> Buffer:
         self = cls(context, rank, None)
         self._find_handle("ceov_buffer_find", name, timeout_s)
         return self

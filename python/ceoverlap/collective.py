@@ -6,15 +6,13 @@ their peers and keep the marks themselves."""
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, List, Optional, Sequence
+from typing import List, Optional, Sequence
 
 from . import _abi, _object, errors
 from .buffer import Buffer, memory_of
+from .context import Context
 from .plan import Plan, Ticket
 from .signal import Mark, Signal
-
-if TYPE_CHECKING:
-    from .context import Context
 
 # --- templates ---------------------------------------------------------------------------
 

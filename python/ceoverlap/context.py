@@ -6,54 +6,28 @@ from __future__ import annotations
 
 import _thread
 import atexit
-import contextlib
 import ctypes
 import functools
 import logging
 import os
 import threading
 import weakref
-from dataclasses import dataclass
-from typing import Callable, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, Union
+from typing import Iterable, List, Optional, Sequence, Set, Tuple, Union
 
 from . import _abi, _gpus, _lasting, _log, _object, errors
-from ._releases import Releases
+from ._owner import Owner
 from .buffer import Buffer, memory_of
-from .plan import Plan, stream_handle
+from .place import HOST, Place, PlaceLike, place_of
+from .plan import Plan
 from .signal import Mark, MarkList, Signal
+from .stream import stream_handle
 
 _lib = _abi.lib
 
 DEADLINE_S = 60.0                       # the library's default
 EXIT_S = 2.0                            # how long calls in flight hold up the exit
 
-
-@dataclass(frozen=True)
-class Place:
-    """Where a rank's memory is: kind "host" or "gpu", and the CUDA driver's ordinal."""
-    kind: str
-    index: int = 0
-
-    def _struct(self) -> _abi.ceov_place:
-        kind = _abi.CEOV_PLACE_GPU if self.kind == "gpu" else _abi.CEOV_PLACE_HOST
-        return _abi.ceov_place(kind, self.index)
-
-
-HOST = Place("host")
-PlaceLike = Union[Place, str]
 Marks = Union[MarkList, Sequence[Mark]]
-
-
-def place_of(place: PlaceLike) -> Place:
-    """A Place from "host", "gpu:N" or a Place."""
-    if isinstance(place, Place):
-        return place
-    if place == "host":
-        return HOST
-    kind, _, index = str(place).partition(":")
-    if kind not in ("gpu", "cuda") or not index.isdecimal():
-        raise errors.InvalidError(f"place {place!r}: must be 'host' or 'gpu:N'")
-    return Place("gpu", int(index))
 
 
 def _from_environment(name: str, fallback: int) -> int:
@@ -70,7 +44,7 @@ def _path_of(group: Union[str, os.PathLike]) -> bytes:
     return path
 
 
-class Context(_object.NotCopied, Releases):
+class Context(_object.NotCopied, Owner):
     """Opens ranks of this process and meets the group's other ranks.
 
     ranks      the rank of this process, or several; None: CEOVERLAP_RANK and
@@ -98,17 +72,9 @@ class Context(_object.NotCopied, Releases):
                  group: Union[None, str, os.PathLike] = None, *, max_chunk_bytes: int = 0,
                  deadline_s: float = DEADLINE_S, progress_by_caller: bool = False,
                  logger: Optional[logging.Logger] = None):
-        self._handle: Optional[int] = None
-        self._logger = logger or logging.getLogger("ceoverlap")
-        self._deadline_s = deadline_s
-        self._objects: weakref.WeakSet = weakref.WeakSet()
-        Releases.__init__(self)
+        super().__init__(logger or logging.getLogger("ceoverlap"), deadline_s)
         self._lock = threading.Lock()   # of _is_closing's rise
-        self._inside: set = set()       # a token for each call in the library; see _outcome()
-        self._is_closing = False
-        self._is_forked = False
         self._is_given_up = False       # while it was being opened
-        self._latest: Optional[errors.Failure] = None
         self._callback = _log.make_callback(self._logger)
         self._places: dict = {}
         config = _abi.new(_abi.ceov_config)
@@ -184,31 +150,6 @@ class Context(_object.NotCopied, Releases):
 
     # --- facts ---------------------------------------------------------------------
 
-    @property
-    def ranks(self) -> Tuple[int, ...]:
-        """The ranks of this process."""
-        return self._ranks
-
-    @property
-    def rank(self) -> int:
-        """The first of them."""
-        return self._ranks[0]
-
-    @property
-    def n_ranks(self) -> int:
-        """How many ranks the group has."""
-        return self._n_ranks
-
-    @property
-    def deadline_s(self) -> float:
-        """Of every wait that names none."""
-        return self._deadline_s
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it can still be used."""
-        return self._handle is not None and not self._is_closing
-
     def place(self, rank: Optional[int] = None) -> Place:
         """Where one of our ranks is."""
         rank = self._own(rank)
@@ -227,108 +168,6 @@ class Context(_object.NotCopied, Releases):
         except errors.CeoverlapError:
             return HOST
         return Place("gpu", 0)
-
-    def _own(self, rank: Optional[int]) -> int:
-        if rank is None:
-            return self._ranks[0]
-        if rank not in self._ranks:
-            raise errors.InvalidError(f"rank {rank} is not one of this process: "
-                                      f"{self._ranks}")
-        return rank
-
-    # --- calls into the library ------------------------------------------------------
-
-    def _closed_error(self) -> errors.CeoverlapError:
-        if self._is_forked:
-            return errors.ForkedError("this context was opened by the parent process: open "
-                                      "one here")
-        return errors.StateError("this Context is closed")
-
-    def _invoke(self, name: str, *arguments, is_long: bool = False,
-                stop: Optional[Callable[[], None]] = None) -> int:
-        """Calls the library; returns 0 or a condition, raises for an error. Arguments are
-        as in C; the first is a handle, None for the context itself. is_long, stop: see
-        _lasting.call()."""
-        checked = _abi.check_arguments(name, arguments)
-        if is_long:
-            outcome = _lasting.call(functools.partial(self._outcome, name, checked), stop)
-        else:
-            outcome = self._outcome(name, checked)
-        result, failure, lines = outcome
-        if result < 0:
-            raise self._exception(name, result, lines, failure)
-        if lines:
-            _log.write_all(self._logger, lines)
-        return result
-
-    def _outcome(self, name: str, checked: list):
-        """Of a call: its result, its failure, and the lines that it wrote on this thread.
-
-        close() stops calls and then waits for tokens to go; here the token comes, and then the
-        look for close(). An interrupt anywhere in the block takes the token away."""
-        inside, token = self._inside, object()
-        result, failure = 0, None
-        outer = _log.begin_call()
-        try:
-            inside.add(token)
-            handle = self._open_handle()
-            if checked[0] is None:
-                checked[0] = handle
-            result = getattr(_lib, name)(*checked) or 0       # some return nothing
-            if result < 0:
-                failure = self._take_failure(handle)
-        finally:
-            inside.discard(token)
-            lines = _log.end_call(outer)
-        return result, failure, lines
-
-    def _open_handle(self) -> int:
-        handle = self._handle
-        if handle is None or self._is_closing:
-            raise self._closed_error()
-        return handle
-
-    @contextlib.contextmanager
-    def _entered(self) -> Iterator[int]:
-        """For what is no call by its name: nobody closes the context meanwhile."""
-        token = object()
-        try:
-            self._inside.add(token)
-            yield self._open_handle()
-        finally:
-            self._inside.discard(token)
-
-    @staticmethod
-    def _take_failure(handle: int) -> Optional[errors.Failure]:
-        struct = _abi.ceov_failure()
-        if _lib.ceov_last_failure(handle, ctypes.byref(struct)):
-            return None
-        return errors.Failure(struct)
-
-    def _exception(self, name: str, result: int, lines, failure) -> errors.CeoverlapError:
-        """What the calling thread's own lines say is this call's. Else it is what happened
-        on the library's threads, told once: all who meet it get it."""
-        own = [text for level, text in map(_log.split, lines) if level == "error"]
-        _log.write_all(self._logger, lines, logging.DEBUG)
-        if failure is not None and failure.text in own:
-            return errors.make(result, "; ".join(own), failure)
-        if failure is not None:
-            self._latest = failure
-        if own:
-            return errors.make(result, "; ".join(own))
-        failure = self._latest
-        if failure is None:
-            return errors.make(result, f"{name}: {errors.strerror(result)}")
-        if failure.code == result:
-            return errors.make(result, f"{name}: {failure.text}", failure)
-        return errors.make(result, f"{name}: {errors.strerror(result)}; before: "
-                           f"{failure.text}", failure)
-
-    def last_failure(self) -> Optional[errors.Failure]:
-        """The first failure since the last call, or since an exception took it; None:
-        there was none."""
-        with self._entered() as handle:
-            return self._take_failure(handle)
 
     # --- verbs ---------------------------------------------------------------------------
 
@@ -396,9 +235,6 @@ class Context(_object.NotCopied, Releases):
     def plan(self, rank: Optional[int] = None, **options) -> Plan:
         """An empty Plan of one of our ranks; options are Plan's."""
         return Plan(self, self._own(rank), **options)
-
-    def _limit(self, timeout_s: Optional[float]) -> float:
-        return self._deadline_s if timeout_s is None else timeout_s
 
     def stream_raise(self, stream, marks: Marks, base: int = 0,
                      rank: Optional[int] = None) -> None:

@@ -23,14 +23,13 @@ import contextlib
 import ctypes
 import math
 import weakref
-from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _abi, _object, errors
 from .buffer import Memory, memory_of
+from .context import Context
 from .plan import number_of, told_by
-
-if TYPE_CHECKING:
-    from .context import Context
+from .stream import stream_handle
 
 _DTYPES = {"bfloat16": _abi.CEOV_BF16, "float16": _abi.CEOV_FP16}
 _SUM_DTYPES = {**_DTYPES, "float32": _abi.CEOV_FP32}
@@ -151,8 +150,6 @@ class _Op(_object.Object):
         workspace._ops.add(self)
 
     def _start(self, run, stream) -> None:
-        from .context import stream_handle
-
         run.stream = stream_handle(stream)
         is_host = self._context.place(self._rank).kind == "host"
         if is_host != (run.stream is None):
@@ -168,8 +165,6 @@ class _Op(_object.Object):
     def tune(self, stream) -> None:
         """Measures what may suit the shape, keeps the fastest and remembers it. All ranks
         call it. GPU ranks only."""
-        from .context import stream_handle
-
         self._invoke("ceov_op_tune", stream_handle(stream))
 
     def _operand(self, obj, name: str, *shape: int, is_result: bool = False,

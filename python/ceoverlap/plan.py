@@ -10,14 +10,13 @@ import math
 import os
 from struct import Struct
 from struct import error as StructError
-from typing import TYPE_CHECKING, NamedTuple, Optional, Union
+from typing import NamedTuple, Optional, Union
 
 from . import _abi, _object, errors
+from ._owner import Owner
 from .buffer import Buffer, memory_of
 from .signal import Mark
-
-if TYPE_CHECKING:
-    from .context import Context
+from .stream import stream_handle
 
 _ROUTES = {"default": _abi.CEOV_ROUTES_DEFAULT, "direct": _abi.CEOV_ROUTES_DIRECT,
            "all": _abi.CEOV_ROUTES_ALL}
@@ -30,22 +29,6 @@ def number_of(names: dict, name: str, what: str) -> int:
     if name not in names:
         raise errors.InvalidError(f"{what} {name!r}: one of {', '.join(names)}")
     return names[name]
-
-
-def stream_handle(stream) -> Optional[int]:
-    """The CUstream of an integer, of anything with ``cuda_stream`` (torch.cuda.Stream) or
-    with ``__cuda_stream__()``; None stays None. The NULL stream (0) is refused, because
-    nothing can be ordered against it alone."""
-    if stream is None:
-        return None
-    if not isinstance(stream, int):
-        if hasattr(stream, "__cuda_stream__"):
-            stream = stream.__cuda_stream__()[1]
-        else:
-            stream = stream.cuda_stream
-    if stream == 0:
-        raise errors.InvalidError("stream 0 is the NULL stream: use a stream of your own")
-    return stream
 
 
 _LAUNCH_BYTES = _abi.sizeof(_abi.ceov_launch)
@@ -170,7 +153,7 @@ class Plan(_object.Object):
     _idle_call = "ceov_plan_idle"
     _patience_s = math.inf              # launches end by their deadlines
 
-    def __init__(self, context: Context, rank: int, *, max_chunk_bytes: int = 0,
+    def __init__(self, context: Owner, rank: int, *, max_chunk_bytes: int = 0,
                  mark_group_bytes: int = 0, routes: str = "default",
                  urgency: str = "normal"):
         super().__init__(context, rank)

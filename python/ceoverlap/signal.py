@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Iterable, Iterator, Optional
+from typing import Iterable, Iterator, Optional
 
 from . import _abi, _object, errors
-
-if TYPE_CHECKING:
-    from .context import Context, Place
+from ._owner import Owner
+from .place import Place
 
 
 @dataclass(frozen=True)
@@ -56,18 +55,18 @@ class Signal(_object.Object):
 
     _release_call = "ceov_signal_release"
 
-    def __init__(self, context: Context, rank: int):
+    def __init__(self, context: Owner, rank: int):
         super().__init__(context, rank)
 
     @classmethod
-    def _create(cls, context: Context, rank: int, place: Place, n_counters: int,
+    def _create(cls, context: Owner, rank: int, place: Place, n_counters: int,
                 flags: int) -> Signal:
         self = cls(context, rank)
         self._make_handle("ceov_signal_create", rank, place._struct(), n_counters, flags)
         return self
 
     @classmethod
-    def _find(cls, context: Context, rank: int, name: str, timeout_s: float) -> Signal:
+    def _find(cls, context: Owner, rank: int, name: str, timeout_s: float) -> Signal:
         self = cls(context, rank)
         self._find_handle("ceov_signal_find", name, timeout_s)
         return self

@@ -17,7 +17,8 @@ import torch
 import torch.distributed as dist
 
 from .. import _meeting, errors
-from ..context import DEADLINE_S, Context, Place
+from ..context import DEADLINE_S, Context
+from ..place import Place
 from . import _compat
 
 LEGACY_STREAM = 1                       # CU_STREAM_LEGACY: the default stream, not NULL

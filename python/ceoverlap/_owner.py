@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+"""What buffers, signals and plans need of the context that they belong to: calls into the
+library, and what is to be released. It knows none of them; Context makes them."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import logging
+import weakref
+from typing import Callable, Iterator, Optional, Tuple
+
+from . import _abi, _lasting, _log, errors
+from ._releases import Releases
+from .place import Place
+
+_lib = _abi.lib
+
+
+class Owner(Releases):
+    """The part of a Context that its objects know.
+
+    logger      gets the library's lines
+    deadline_s  of every wait that names none
+    """
+
+    _ranks: Tuple[int, ...]             # of this process
+    _n_ranks: int                       # of the group
+    _is_turned: bool                    # the caller makes progress, by turn()
+
+    def __init__(self, logger: logging.Logger, deadline_s: float):
+        super().__init__()
+        self._handle: Optional[int] = None
+        self._logger = logger
+        self._deadline_s = deadline_s
+        self._objects: weakref.WeakSet = weakref.WeakSet()
+        self._inside: set = set()       # a token for each call in the library; see _outcome()
+        self._is_closing = False
+        self._is_forked = False
+        self._latest: Optional[errors.Failure] = None
+
+    # --- facts ---------------------------------------------------------------------
+
+    @property
+    def ranks(self) -> Tuple[int, ...]:
+        """The ranks of this process."""
+        return self._ranks
+
+    @property
+    def rank(self) -> int:
+        """The first of them."""
+        return self._ranks[0]
+
+    @property
+    def n_ranks(self) -> int:
+        """How many ranks the group has."""
+        return self._n_ranks
+
+    @property
+    def deadline_s(self) -> float:
+        """Of every wait that names none."""
+        return self._deadline_s
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still be used."""
+        return self._handle is not None and not self._is_closing
+
+    def place(self, rank: Optional[int] = None) -> Place:
+        """Where one of our ranks is."""
+        raise NotImplementedError
+
+    def turn(self) -> bool:
+        """One pass of every engine, where the caller makes progress."""
+        raise NotImplementedError
+
+    def _own(self, rank: Optional[int]) -> int:
+        if rank is None:
+            return self._ranks[0]
+        if rank not in self._ranks:
+            raise errors.InvalidError(f"rank {rank} is not one of this process: "
+                                      f"{self._ranks}")
+        return rank
+
+    def _limit(self, timeout_s: Optional[float]) -> float:
+        return self._deadline_s if timeout_s is None else timeout_s
+
+    # --- calls into the library ------------------------------------------------------
+
+    def _closed_error(self) -> errors.CeoverlapError:
+        if self._is_forked:
+            return errors.ForkedError("this context was opened by the parent process: open "
+                                      "one here")
+        return errors.StateError("this Context is closed")
+
+    def _invoke(self, name: str, *arguments, is_long: bool = False,
+                stop: Optional[Callable[[], None]] = None) -> int:
+        """Calls the library; returns 0 or a condition, raises for an error. Arguments are
+        as in C; the first is a handle, None for the context itself. is_long, stop: see
+        _lasting.call()."""
+        checked = _abi.check_arguments(name, arguments)
+        if is_long:
+            outcome = _lasting.call(functools.partial(self._outcome, name, checked), stop)
+        else:
+            outcome = self._outcome(name, checked)
+        result, failure, lines = outcome
+        if result < 0:
+            raise self._exception(name, result, lines, failure)
+        if lines:
+            _log.write_all(self._logger, lines)
+        return result
+
+    def _outcome(self, name: str, checked: list):
+        """Of a call: its result, its failure, and the lines that it wrote on this thread.
+
+        close() stops calls and then waits for tokens to go; here the token comes, and then the
+        look for close(). An interrupt anywhere in the block takes the token away."""
+        inside, token = self._inside, object()
+        result, failure = 0, None
+        outer = _log.begin_call()
+        try:
+            inside.add(token)
+            handle = self._open_handle()
+            if checked[0] is None:
+                checked[0] = handle
+            result = getattr(_lib, name)(*checked) or 0       # some return nothing
+            if result < 0:
+                failure = self._take_failure(handle)
+        finally:
+            inside.discard(token)
+            lines = _log.end_call(outer)
+        return result, failure, lines
+
+    def _open_handle(self) -> int:
+        handle = self._handle
+        if handle is None or self._is_closing:
+            raise self._closed_error()
+        return handle
+
+    @contextlib.contextmanager
+    def _entered(self) -> Iterator[int]:
+        """For what is no call by its name: nobody closes the context meanwhile."""
+        token = object()
+        try:
+            self._inside.add(token)
+            yield self._open_handle()
+        finally:
+            self._inside.discard(token)
+
+    @staticmethod
+    def _take_failure(handle: int) -> Optional[errors.Failure]:
+        struct = _abi.ceov_failure()
+        if _lib.ceov_last_failure(handle, ctypes.byref(struct)):
+            return None
+        return errors.Failure(struct)
+
+    def _exception(self, name: str, result: int, lines, failure) -> errors.CeoverlapError:
+        """What the calling thread's own lines say is this call's. Else it is what happened
+        on the library's threads, told once: all who meet it get it."""
+        own = [text for level, text in map(_log.split, lines) if level == "error"]
+        _log.write_all(self._logger, lines, logging.DEBUG)
+        if failure is not None and failure.text in own:
+            return errors.make(result, "; ".join(own), failure)
+        if failure is not None:
+            self._latest = failure
+        if own:
+            return errors.make(result, "; ".join(own))
+        failure = self._latest
+        if failure is None:
+            return errors.make(result, f"{name}: {errors.strerror(result)}")
+        if failure.code == result:
+            return errors.make(result, f"{name}: {failure.text}", failure)
+        return errors.make(result, f"{name}: {errors.strerror(result)}; before: "
+                           f"{failure.text}", failure)
+
+    def last_failure(self) -> Optional[errors.Failure]:
+        """The first failure since the last call, or since an exception took it; None:
+        there was none."""
+        with self._entered() as handle:
+            return self._take_failure(handle)
