@@ -10,7 +10,7 @@
 #include "ce_engine/context.h"
 #include "ce_engine/signal.h"
 
-#define COUNTERS 2u
+#define COUNTERS 2u                     /* of rounds; those of facts stand behind them */
 
 static struct cei_report *report_of(const struct cei_agree *agree)
 {
@@ -21,9 +21,35 @@ int cei_agree_open(struct cei_agree *agree, const char *name)
 {
 	static const struct ceov_place host = { CEOV_PLACE_HOST, 0 };
 	ceov_signal **own = &agree->signals[agree->rank];
-	int r = ceov_signal_create(agree->context, agree->rank, host, COUNTERS, 0, own);
+	int r = ceov_signal_create(agree->context, agree->rank, host,
+				   COUNTERS + CEI_AGREE_FACTS, 0, own);
+	uint64_t fact;
+	uint32_t i;
 
+	for (i = 0; !r && i < CEI_AGREE_FACTS; i++) {
+		fact = agree->facts[i] < CEI_AGREE_VALUE_MAX ? agree->facts[i]
+			: CEI_AGREE_VALUE_MAX;
+		if (fact)
+			r = ceov_signal_raise(*own, COUNTERS + i, fact);
+	}
 	return r ? r : ceov_signal_share(*own, name);
+}
+
+int cei_agree_least(const struct cei_agree *agree, enum cei_agree_fact fact,
+		    uint64_t *ret_least)
+{
+	uint64_t told = 0, least = CEI_AGREE_VALUE_MAX;
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; !r && i < agree->n_ranks; i++) {
+		r = ceov_signal_value(agree->signals[i], COUNTERS + (uint32_t)fact, &told);
+		if (!r && told < least)
+			least = told;
+	}
+	if (!r)
+		*ret_least = least;
+	return r;
 }
 
 int cei_agree_find(struct cei_agree *agree, const struct cei_question *question)

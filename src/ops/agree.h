@@ -11,6 +11,9 @@
  * counter r % 2 to r << 40 | its number, awaits the same counter of every peer and reads
  * the number there. A counter is not raised again before it was read: round r + 2 begins
  * behind r + 1, and that behind everybody's reading in round r.
+ *
+ * Facts are numbers that each rank knows before it offers its signal; they have counters of
+ * their own, and whoever has found the signal reads them without waiting.
  */
 
 #include <stdint.h>
@@ -23,10 +26,18 @@
 #define CEI_AGREE_VALUE_BITS 40u
 #define CEI_AGREE_VALUE_MAX  ((UINT64_C(1) << CEI_AGREE_VALUE_BITS) - 1)
 
+enum cei_agree_fact {                   /* about the rank's GPU; 0: not known */
+	CEI_AGREE_SMS,                  /* that its kernels take */
+	CEI_AGREE_COPY_RATE,            /* to another GPU, bytes per second */
+	CEI_AGREE_FACTS
+};
+
 struct cei_agree {
 	ceov_context *context;
 	uint32_t      rank;
 	uint32_t      n_ranks;
+	uint64_t      facts[CEI_AGREE_FACTS];   /* own ones; larger ones than
+						 * CEI_AGREE_VALUE_MAX are told as that */
 	uint64_t      round;                    /* the last one; one thread at a time */
 	ceov_signal  *signals[CEI_RANKS_MAX];   /* the own one and peers', by rank */
 };
@@ -36,10 +47,15 @@ struct cei_agree_range {
 	uint64_t max;
 };
 
-/* agree is zeroed, but for context, rank and n_ranks: makes the own signal and offers it
- * under name; then looks for a peer's. CEOV_NONE: it has not been offered yet. */
+/* agree is zeroed, but for context, rank, n_ranks and facts: makes the own signal and offers
+ * it under name; then looks for a peer's. CEOV_NONE: it has not been offered yet. */
 int  cei_agree_open(struct cei_agree *agree, const char *name);
 int  cei_agree_find(struct cei_agree *agree, const struct cei_question *question);
+
+/* The least that any rank has told, the same at each of them; 0: some rank knows nothing. All
+ * ranks' signals have been found. */
+int  cei_agree_least(const struct cei_agree *agree, enum cei_agree_fact fact,
+		     uint64_t *ret_least);
 
 /* Lets go of a rank's signal; peers' go first. CEOV_PENDING: a peer maps it. */
 int  cei_agree_release(struct cei_agree *agree, uint32_t rank);

@@ -12,6 +12,7 @@
 #include "base/sized.h"
 #include "ops/kind.h"
 #include "ops/workspace.h"
+#include "topology/link.h"
 
 /* A mark costs about what a small copy does: pieces should be several MiB, or few
  * (docs/results/2026-11-21-4xh200.md, "Pieces"). */
@@ -29,9 +30,21 @@ struct cei_rates cei_rates_gpu(void)
 {
 	/* H200's sheet: 989 TFLOP/s by 132 SMs; 64 bytes a clock from L2 into an SM. A
 	 * tile's own cost is an estimate: a few steps' latency and its store. */
-	struct cei_rates rates = { 132, 2, 1, 0, 7490, 110, 1000, 390, 2500 };
+	struct cei_rates rates = {
+		.n_sms = 132, .pair = 2, .has_tiles = 1, .math_flops_per_ns = 7490,
+		.load_bytes_per_ns = 110, .tile_ns = 1000, .mark_ns = 2500,
+	};
 
+	cei_rates_take(&rates, 0, cei_link_default(CEI_DIRECTION_PEER)->bytes_per_s);
 	return rates;
+}
+
+void cei_rates_take(struct cei_rates *rates, uint64_t n_sms, uint64_t copy_bytes_per_s)
+{
+	if (n_sms)
+		rates->n_sms = n_sms < UINT32_MAX ? (uint32_t)n_sms : UINT32_MAX;
+	if (copy_bytes_per_s)
+		rates->copy_bytes_per_ns = (double)copy_bytes_per_s * 1e-9;
 }
 
 struct cei_rates cei_rates_host(void)

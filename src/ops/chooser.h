@@ -30,9 +30,14 @@ struct cei_rates {
 	double   mark_ns;               /* of a copy and its mark, besides its bytes */
 };
 
-/* The copy engines' are measured (docs/results/2026-11-21-4xh200.md: pairs, pieces);
- * the SMs' come from the vendor's sheet, and only order the tile shapes. */
+/* Of one H200 behind NVSwitch. Marks are measured (docs/results/2026-11-21-4xh200.md,
+ * pieces), copies are the default of links to peers (topology/link.h); the SMs' come from
+ * the vendor's sheet, and only order the tile shapes. */
 struct cei_rates cei_rates_gpu(void);
+
+/* Takes what the machine tells of all ranks' GPUs, the same at each rank; 0: not known. */
+void cei_rates_take(struct cei_rates *rates, uint64_t n_sms, uint64_t copy_bytes_per_s);
+
 struct cei_rates cei_rates_host(void);
 
 #define CEI_CHOICE_TEXT_BYTES 640u

@@ -158,6 +158,7 @@ static int gpu_open(struct cei_executor *executor)
 	if (r)
 		return r;
 	r = open_all(own, executor->n_sms);
+	executor->n_sms = own->n_sms;
 	executor->lacks = own->no_blas;
 	if (!r)
 		r = name_machine(own, executor->machine);

@@ -92,7 +92,8 @@ struct cei_executor {
 	const struct cei_executor_ops *ops;
 	ceov_context                  *context;
 	uint32_t                       rank;
-	uint64_t                       n_sms;   /* that jobs may take at once; 0: all */
+	uint64_t                       n_sms;   /* that jobs may take at once; 0: all. A
+						 * GPU's open sets how many that is */
 	void                          *private; /* the executor's */
 	char                           machine[CEI_MACHINE_BYTES]; /* what computes, for
 						 * remembered tunings, set by open; "":

@@ -79,8 +79,8 @@ struct cei_rates cei_op_rates(const ceov_workspace *workspace)
 
 	if (workspace->is_host)
 		return rates;
-	if (executor->n_sms && executor->n_sms < rates.n_sms)
-		rates.n_sms = (uint32_t)executor->n_sms;
+	cei_rates_take(&rates, workspace->least[CEI_AGREE_SMS],
+		       workspace->least[CEI_AGREE_COPY_RATE]);
 	/* only kernels of our own pair tiles */
 	rates.has_tiles = executor->ops->pair(executor, small) == rates.pair;
 	rates.has_library = executor->ops->is_fit(executor, whole);

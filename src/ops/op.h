@@ -47,7 +47,8 @@ int  cei_op_create(ceov_workspace *workspace, const struct cei_op_shape *shape,
 /* Whether a caller leaves everything to the chooser. tuning may be NULL. */
 int  cei_op_says_nothing(const struct ceov_op_tuning *tuning);
 
-/* What this rank's executor can do; the rest of the rates is what is known of any. */
+/* What this rank's executor can do, and what the machine tells of all ranks' GPUs; the rest
+ * of the rates is what is known of any GPU. The workspace is connected. */
 struct cei_rates cei_op_rates(const ceov_workspace *workspace);
 
 /* Under which key the op's tuning is remembered; engines' runs and captured ones have

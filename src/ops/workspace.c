@@ -210,11 +210,25 @@ static int open_executor(ceov_workspace *workspace, enum ceov_place_kind kind)
 	return executor->ops->open(executor);
 }
 
+/* What the model has to know of all ranks' GPUs. */
+static void find_facts(ceov_workspace *workspace, const struct ceov_place *place)
+{
+	const struct cei_machine *machine = workspace->object.context->topology->machine;
+	uint64_t *facts = workspace->agree.facts;
+
+	if (place->kind != CEOV_PLACE_GPU)
+		return;
+	facts[CEI_AGREE_SMS] = workspace->executor.n_sms;
+	if (machine)
+		facts[CEI_AGREE_COPY_RATE] = cei_machine_peer_rate(machine, place->index);
+}
+
 static int build(ceov_workspace *workspace, const struct ceov_place *place)
 {
 	uint32_t rank = workspace->rank;
 	int r = open_executor(workspace, place->kind);
 
+	find_facts(workspace, place);
 	if (!r)
 		r = ceov_buffer_create(workspace->object.context, rank,
 				       CEI_OP_HALVES * workspace->half_bytes,
@@ -471,6 +485,17 @@ static int connect_by(ceov_workspace *workspace, uint64_t deadline_ns)
 	}
 }
 
+static int take_facts(ceov_workspace *workspace)
+{
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; !r && i < CEI_AGREE_FACTS; i++)
+		r = cei_agree_least(&workspace->agree, (enum cei_agree_fact)i,
+				    &workspace->least[i]);
+	return r;
+}
+
 int ceov_workspace_connect(ceov_workspace *workspace, uint64_t timeout_ns)
 {
 	uint64_t deadline = cei_deadline(timeout_ns);
@@ -485,10 +510,13 @@ int ceov_workspace_connect(ceov_workspace *workspace, uint64_t timeout_ns)
 			      workspace->name, workspace->rank);
 	else
 		r = connect_by(workspace, deadline);
+	if (!r)
+		r = take_facts(workspace);
 	pthread_mutex_unlock(&workspace->lock);
 	if (r)
 		return r == CEOV_NONE ? CEOV_PENDING : r;
-	/* release: pairs with cei_workspace_check_connected(), after the peers' handles */
+	/* release: pairs with cei_workspace_check_connected(), after the peers' handles
+	 * and facts */
 	atomic_store_explicit(&workspace->is_connected, 1, memory_order_release);
 	return 0;
 }

@@ -61,6 +61,7 @@ struct ceov_workspace {
 	ceov_signal        *ready;
 	ceov_signal        *sent;
 	struct cei_agree    agree;      /* what ranks tell each other when they tune */
+	uint64_t            least[CEI_AGREE_FACTS];     /* of all ranks', when connected */
 	struct cei_capture *capture;    /* NULL: the engine launches the runs */
 	_Atomic int         is_connected;
 	_Atomic int         error;      /* the first that ended a run */

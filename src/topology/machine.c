@@ -44,6 +44,22 @@ const char *cei_machine_place_name(const struct cei_machine *machine, uint32_t p
 	return text;
 }
 
+uint64_t cei_machine_peer_rate(const struct cei_machine *machine, uint32_t gpu)
+{
+	const struct cei_machine_link *link;
+	uint64_t least = 0;
+	uint32_t i;
+
+	for (i = 0; gpu < machine->n_gpus && i < machine->n_gpus; i++) {
+		link = cei_machine_link(machine, gpu, i);
+		if (i == gpu || link->kind == CEI_MACHINE_NONE)
+			continue;
+		if (!least || link->bytes_per_s < least)
+			least = link->bytes_per_s;
+	}
+	return least;
+}
+
 uint32_t cei_machine_near_host(const struct cei_machine *machine, uint32_t gpu)
 {
 	uint32_t node = machine->gpus[gpu].node;

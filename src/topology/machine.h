@@ -128,6 +128,9 @@ const char *cei_machine_distance_name(enum cei_machine_distance distance);
 const char *cei_machine_place_name(const struct cei_machine *machine, uint32_t place,
 				   char *text);
 
+/* The least rate of the GPU's links to other GPUs. 0: it has none, or no such GPU. */
+uint64_t cei_machine_peer_rate(const struct cei_machine *machine, uint32_t gpu);
+
 /* The nearest NUMA node's place of a GPU; the first node's where it is not known. */
 uint32_t cei_machine_near_host(const struct cei_machine *machine, uint32_t gpu);
 

@@ -48,6 +48,8 @@ static void open_rig(struct rig *rig, uint32_t n_ranks)
 		rig->ranks[i].context = rig->context;
 		rig->ranks[i].rank = i;
 		rig->ranks[i].n_ranks = n_ranks;
+		rig->ranks[i].facts[CEI_AGREE_SMS] = 132 - i;
+		rig->ranks[i].facts[CEI_AGREE_COPY_RATE] = i ? UINT64_MAX : 0;
 		ck_assert_int_eq(cei_agree_open(&rig->ranks[i], "agree"), 0);
 	}
 	for (i = 0; i < n_ranks; i++)
@@ -148,6 +150,28 @@ END_TEST
 
 /* --- what goes wrong ------------------------------------------------------- */
 
+/* --- facts ----------------------------------------------------------------- */
+
+/* Without a round, and at each rank the same. */
+START_TEST(test_facts_are_the_least_of_all_ranks)
+{
+	struct rig rig;
+	uint64_t least;
+	uint32_t i;
+
+	open_rig(&rig, 4);
+	for (i = 0; i < 4; i++) {
+		least = 7;
+		ck_assert_int_eq(cei_agree_least(&rig.ranks[i], CEI_AGREE_SMS, &least), 0);
+		ck_assert_uint_eq(least, 129);
+		/* rank 0 does not know it, so nobody makes use of it */
+		ck_assert_int_eq(cei_agree_least(&rig.ranks[i], CEI_AGREE_COPY_RATE, &least), 0);
+		ck_assert_uint_eq(least, 0);
+	}
+	close_rig(&rig);
+}
+END_TEST
+
 START_TEST(test_an_absent_rank)
 {
 	uint64_t begin = cei_now_ns(), max = 77;
@@ -232,6 +256,7 @@ static Suite *suite(void)
 	tcase_set_timeout(all, 120);
 	tcase_add_checked_fixture(all, set_up, NULL);
 	tcase_add_loop_test(all, test_many_rounds, 0, 3);
+	tcase_add_test(all, test_facts_are_the_least_of_all_ranks);
 	tcase_add_test(all, test_an_absent_rank);
 	tcase_add_test(all, test_too_large);
 	tcase_add_test(all, test_an_abort_ends_the_wait);

@@ -39,6 +39,29 @@ static struct cei_choice choose(const struct cei_op_shape *shape,
 	return choice;
 }
 
+/* --- the machine ----------------------------------------------------------- */
+
+START_TEST(test_rates_are_the_machines)
+{
+	struct cei_op_shape shape = shape_of(&cei_ag_gemm, 2048, 4096, 4096);
+	struct cei_choice usual = choose(&shape, NULL), slow, small;
+	struct cei_rates rates = cei_rates_gpu();
+
+	/* what nobody knows stays */
+	cei_rates_take(&rates, 0, 0);
+	ck_assert_uint_eq(rates.n_sms, 132);
+	ck_assert_double_eq(rates.copy_bytes_per_ns, 392);
+	cei_rates_take(&rates, 0, UINT64_C(25000000000));
+	cei_chooser_choose(&shape, &rates, NULL, &slow);
+	ck_assert_double_ge(slow.copy_ns, 10 * usual.copy_ns);
+	ck_assert_double_ge(slow.run_ns, slow.copy_ns * 0.9);
+	rates = cei_rates_gpu();
+	cei_rates_take(&rates, 66, 0);
+	cei_chooser_choose(&shape, &rates, NULL, &small);
+	ck_assert_double_ge(small.gemm_ns, 1.7 * usual.gemm_ns);
+}
+END_TEST
+
 /* --- the model ------------------------------------------------------------- */
 
 static uint32_t pieces_by_library(const struct cei_op_shape *shape)
@@ -356,6 +379,7 @@ static Suite *suite(void)
 	Suite *made = suite_create("chooser");
 	TCase *model = tcase_create("model"), *file = tcase_create("file");
 
+	tcase_add_test(model, test_rates_are_the_machines);
 	tcase_add_test(model, test_pieces_are_some_mebibytes);
 	tcase_add_test(model, test_long_products_have_few_pieces);
 	tcase_add_test(model, test_tiles_fill_waves);

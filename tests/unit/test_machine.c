@@ -406,6 +406,25 @@ START_TEST(test_directions_are_those_of_both_ends)
 }
 END_TEST
 
+START_TEST(test_the_least_rate_to_a_peer)
+{
+	struct cei_machine *machine = fixture("pcie4-two-nodes");
+
+	cei_machine_set_measured(machine, 1, 0, 20 * GB, 4000);
+	cei_machine_set_measured(machine, 1, 2, 7 * GB, 4000);
+	cei_machine_set_measured(machine, 1, 3, 11 * GB, 4000);
+	/* neither the own memory nor the host's are peers */
+	cei_machine_set_measured(machine, 1, 1, 1 * GB, 4000);
+	cei_machine_set_measured(machine, 1, cei_machine_host_place(machine, 0), 2 * GB, 4000);
+	ck_assert_uint_eq(cei_machine_peer_rate(machine, 1), 7 * GB);
+	ck_assert_uint_eq(cei_machine_peer_rate(machine, 4), 0);
+	cei_machine_destroy(machine);
+	machine = fixture("two-no-p2p");
+	ck_assert_uint_eq(cei_machine_peer_rate(machine, 0), 0);
+	cei_machine_destroy(machine);
+}
+END_TEST
+
 START_TEST(test_everything_has_a_name)
 {
 	struct cei_machine *machine = fixture("pcie4-two-nodes");
@@ -448,6 +467,7 @@ static Suite *suite(void)
 	tcase_add_test(rest, test_the_hash_is_of_what_there_is);
 	tcase_add_test(rest, test_measured_costs_are_merged);
 	tcase_add_test(rest, test_directions_are_those_of_both_ends);
+	tcase_add_test(rest, test_the_least_rate_to_a_peer);
 	tcase_add_test(rest, test_everything_has_a_name);
 	suite_add_tcase(all, rest);
 	return all;
