@@ -179,12 +179,16 @@ END_TEST
 void rig_add_cap_cases(Suite *suite)
 {
 	TCase *caps = tcase_create("capabilities");
+	TCase *delivery = tcase_create("delivery");
 
+	tcase_add_checked_fixture(delivery, rig_open, rig_close);
+	tcase_set_timeout(delivery, 60);
+	tcase_add_test(delivery, test_it_moves_between_all_memory_that_it_names);
+	tcase_add_test(delivery, test_what_is_reaped_has_arrived);
+	suite_add_tcase(suite, delivery);
 	tcase_add_checked_fixture(caps, rig_open, rig_close);
 	tcase_set_timeout(caps, 60);
-	tcase_add_test(caps, test_it_moves_between_all_memory_that_it_names);
 	tcase_add_test(caps, test_a_mark_comes_behind_its_bytes);
-	tcase_add_test(caps, test_what_is_reaped_has_arrived);
 	tcase_add_test(caps, test_lanes_progress_as_they_say);
 	tcase_add_test(caps, test_live_capabilities_are_among_those_of_the_table);
 	suite_add_tcase(suite, caps);

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* The backend cases on a mover in front of the host's: they pass where its ends are late and
+ * what has no order comes in another one; and they fail where it ends before it has moved. */
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backend_conformance.h"
+#include "proxy.h"
+#include "testing.h"
+
+#define LATE_NS UINT64_C(20000)
+
+static struct proxy proxy;
+
+/* The cases of delivery in a process of its own, whose output nobody wants to see. */
+static int fails_where_ends_are_early(void)
+{
+	int sink, status = 0;
+	pid_t child;
+
+	fflush(stdout);
+	child = fork();
+	if (!child) {
+		sink = open("/dev/null", O_WRONLY);
+		if (sink < 0 || dup2(sink, STDOUT_FILENO) < 0 || dup2(sink, STDERR_FILENO) < 0 ||
+		    setenv("CK_RUN_CASE", "delivery", 1))
+			_exit(EXIT_SUCCESS);
+		proxy_init(&proxy, cei_backend_named("host"));
+		proxy.is_early = 1;
+		exit(conformance_run(&proxy.ops));
+	}
+	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+	       WEXITSTATUS(status) != 0;
+}
+
+int main(void)
+{
+	if (!fails_where_ends_are_early()) {
+		printf("the cases pass on a mover that ends before it has moved\n");
+		return EXIT_FAILURE;
+	}
+	proxy_init(&proxy, cei_backend_named("host"));
+	proxy.late_ns = LATE_NS;
+	proxy.is_reversed = 1;
+	return conformance_run(&proxy.ops);
+}
