@@ -15,6 +15,7 @@
 #include "ops/kinds.h"
 #include "ops/numbers.h"
 #include "ops/operands.h"
+#include "ops/product.h"
 #include "ops/run.h"
 
 static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const void *from,

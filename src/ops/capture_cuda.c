@@ -468,6 +468,9 @@ static int launch_graph(struct cei_capture *capture, const struct cei_run *run,
 static int queue_as_graph(struct cei_capture *capture, const struct cei_run *run,
 			  void **ret_dropped, int *ret_is_queued)
 {
+	const struct cei_replay_key key = {
+		run->op, run->half, run->operands_bytes, run->operands
+	};
 	struct cei_replay *replay;
 	struct cei_cuda_hold hold;
 	int captures, r = cei_cuda_push(capture->gpu->cuda, capture->gpu->gpu, &hold);
@@ -478,7 +481,7 @@ static int queue_as_graph(struct cei_capture *capture, const struct cei_run *run
 		return r;
 	r = cei_gpu_is_capturing(capture->gpu, run->stream, &captures);
 	if (!r && !captures) {
-		replay = cei_replays_see(&capture->replays, run, ret_dropped);
+		replay = cei_replays_see(&capture->replays, &key, ret_dropped);
 		*ret_is_queued = replay && launch_graph(capture, run, replay);
 	}
 	cei_cuda_pop(capture->gpu->cuda, &hold);

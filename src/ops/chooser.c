@@ -11,7 +11,6 @@
 
 #include "base/sized.h"
 #include "ops/kind.h"
-#include "ops/workspace.h"
 #include "topology/link.h"
 
 /* A mark costs about what a small copy does: pieces should be several MiB, or few

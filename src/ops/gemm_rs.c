@@ -19,6 +19,7 @@
 #include "ops/kinds.h"
 #include "ops/numbers.h"
 #include "ops/operands.h"
+#include "ops/product.h"
 #include "ops/run.h"
 
 #define STAGING_ALIGN_BYTES 256u

@@ -11,12 +11,22 @@
 #include <stdint.h>
 
 #include "ce_engine/object.h"
+#include "ops/chooser.h"
 #include "ops/executor.h"
 #include "ops/kind.h"
 #include "ops/phase.h"
-#include "ops/product.h"
+#include "ops/shape.h"
 #include "ops/tunings.h"
 #include "ops/workspace.h"
+
+/* Of an op with a product. */
+struct cei_product {
+	struct cei_tile_list all;
+	struct cei_tile_list others;    /* in a sequence: what is sent, and ... */
+	struct cei_tile_list own;       /* ... what is not; parts of all */
+	struct cei_tile_list alone;     /* waits for nothing and arrives nowhere: made when
+					 * first wanted; lock of the workspace */
+};
 
 struct ceov_op {
 	struct cei_object         object;

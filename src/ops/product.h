@@ -11,22 +11,12 @@
 #include <stdint.h>
 
 #include "ops/executor.h"
-#include "ops/kind.h"
+#include "ops/shape.h"
 
-/* A list of tiles and the executor's copy of it. */
-struct cei_tile_list {
-	struct cei_tiles tiles;
-	void            *held;
-};
-
-struct cei_product {
-	struct cei_tile_list all;
-	struct cei_tile_list others;    /* in a sequence: what is sent, and ... */
-	struct cei_tile_list own;       /* ... what is not; parts of all */
-	struct cei_tile_list alone;     /* waits for nothing and arrives nowhere: made when
-					 * first wanted; lock of the workspace */
-};
-
+struct cei_choice;                      /* chooser.h */
+struct cei_choose_args;
+struct cei_rates;
+struct cei_listing;                     /* candidates.h */
 struct cei_play;                        /* forecast.h */
 
 /* Of a kind with a product, besides. */

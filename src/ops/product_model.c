@@ -5,6 +5,7 @@
 
 #include "ops/product.h"
 
+#include "ops/chooser.h"
 #include "ops/forecast.h"
 #include "ops/numbers.h"
 

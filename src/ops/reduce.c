@@ -17,6 +17,7 @@
 
 #include "base/sized.h"
 #include "ce_engine/context.h"
+#include "ops/candidates.h"
 #include "ops/kinds.h"
 #include "ops/numbers.h"
 #include "ops/operands.h"

@@ -11,33 +11,33 @@
 #define HASH_BASIS UINT64_C(0xcbf29ce484222325)
 #define HASH_PRIME UINT64_C(0x100000001b3)
 
-static uint64_t hash_of(const struct cei_run *run)
+static uint64_t hash_of(const struct cei_replay_key *key)
 {
-	uint64_t hash = (HASH_BASIS ^ (uint64_t)(uintptr_t)run->op) * HASH_PRIME, word;
+	uint64_t hash = (HASH_BASIS ^ (uint64_t)(uintptr_t)key->op) * HASH_PRIME, word;
 	uint32_t at;
 
-	hash = (hash ^ run->half) * HASH_PRIME;
-	for (at = 0; at + sizeof(word) <= run->operands_bytes; at += sizeof(word)) {
-		memcpy(&word, (const char *)run->operands + at, sizeof(word));
+	hash = (hash ^ key->half) * HASH_PRIME;
+	for (at = 0; at + sizeof(word) <= key->n_bytes; at += sizeof(word)) {
+		memcpy(&word, (const char *)key->operands + at, sizeof(word));
 		hash = (hash ^ word) * HASH_PRIME;
 	}
 	return hash;
 }
 
-static int is_of(const struct cei_replay *replay, const struct cei_run *run)
+static int is_of(const struct cei_replay *replay, const struct cei_replay_key *key)
 {
-	return replay->op == run->op && replay->half == run->half &&
-	       replay->n_bytes == run->operands_bytes &&
-	       !memcmp(replay->operands, run->operands, run->operands_bytes);
+	return replay->op == key->op && replay->half == key->half &&
+	       replay->n_bytes == key->n_bytes &&
+	       !memcmp(replay->operands, key->operands, key->n_bytes);
 }
 
-static struct cei_replay *find(struct cei_replays *replays, const struct cei_run *run,
+static struct cei_replay *find(struct cei_replays *replays, const struct cei_replay_key *key,
 			       uint64_t hash)
 {
 	uint32_t i;
 
 	for (i = 0; i < replays->n; i++)
-		if (replays->replay[i].hash == hash && is_of(&replays->replay[i], run))
+		if (replays->replay[i].hash == hash && is_of(&replays->replay[i], key))
 			return &replays->replay[i];
 	return NULL;
 }
@@ -59,33 +59,33 @@ static struct cei_replay *take_room(struct cei_replays *replays, void **ret_drop
 	return oldest;
 }
 
-static void fill(struct cei_replay *replay, const struct cei_run *run, uint64_t hash)
+static void fill(struct cei_replay *replay, const struct cei_replay_key *key, uint64_t hash)
 {
 	memset(replay, 0, sizeof(*replay));
-	replay->op = run->op;
-	replay->half = run->half;
-	replay->n_bytes = run->operands_bytes;
-	memcpy(replay->operands, run->operands, run->operands_bytes);
+	replay->op = key->op;
+	replay->half = key->half;
+	replay->n_bytes = key->n_bytes;
+	memcpy(replay->operands, key->operands, key->n_bytes);
 	replay->hash = hash;
 }
 
-struct cei_replay *cei_replays_see(struct cei_replays *replays, const struct cei_run *run,
-				   void **ret_dropped)
+struct cei_replay *cei_replays_see(struct cei_replays *replays,
+				   const struct cei_replay_key *key, void **ret_dropped)
 {
 	uint64_t hash;
 	struct cei_replay *replay;
 
 	*ret_dropped = NULL;
 	replays->n_runs++;
-	if (run->operands_bytes > CEI_REPLAY_OPERANDS_MAX)
+	if (key->n_bytes > CEI_REPLAY_OPERANDS_MAX)
 		return NULL;
-	hash = hash_of(run);
-	replay = find(replays, run, hash);
+	hash = hash_of(key);
+	replay = find(replays, key, hash);
 	if (!replay) {
 		replay = take_room(replays, ret_dropped);
 		if (!replay)
 			return NULL;
-		fill(replay, run, hash);
+		fill(replay, key, hash);
 	}
 	replay->last = replays->n_runs;
 	replay->n_seen++;

@@ -14,11 +14,19 @@
 
 #include <stdint.h>
 
-#include "ops/run.h"
+#include <ceoverlap/ops.h>
 
 #define CEI_REPLAYS_MAX          128u
 #define CEI_REPLAYS_STALE        1024u  /* runs: who was not seen in so many gives way */
 #define CEI_REPLAY_OPERANDS_MAX  128u   /* bytes: of every kind's run struct */
+
+/* What a run queues depends on these. */
+struct cei_replay_key {
+	const ceov_op *op;
+	uint32_t       half;
+	uint32_t       n_bytes;         /* of operands */
+	const void    *operands;        /* the struct of the run call */
+};
 
 struct cei_replay {
 	const ceov_op *op;
@@ -41,8 +49,8 @@ struct cei_replays {
 
 /* Counts the run and returns its entry, n_seen with it; it stands until the next call. NULL:
  * there is no room. *ret_dropped: the graph of an entry that gave way, or NULL. */
-struct cei_replay *cei_replays_see(struct cei_replays *replays, const struct cei_run *run,
-				   void **ret_dropped);
+struct cei_replay *cei_replays_see(struct cei_replays *replays,
+				   const struct cei_replay_key *key, void **ret_dropped);
 
 /* Takes away an entry of the op, or any where op is NULL. 0: there is none; else 1, and
  * *ret_dropped is its graph or NULL. */

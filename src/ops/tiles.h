@@ -50,11 +50,18 @@ struct cei_tiles {
 						 * half of them or 0 */
 };
 
+/* A list of tiles and the executor's copy of it. */
+struct cei_tile_list {
+	struct cei_tiles tiles;
+	void            *held;
+};
+
 /* Rows of a piece of a rank that has `rows`: all but the last pieces have the rounded-up
  * share, further rounded up to a multiple of CEI_PIECE_ROWS where that leaves no piece
  * empty that would not be anyway; pieces at the end may have fewer, or none. Returns
  * the piece's first row (relative to the rank's) and sets *ret_n_rows. */
-#define CEI_PIECE_ROWS 64u
+#define CEI_PIECE_ROWS    64u
+#define CEI_OP_PIECES_MAX 32u          /* of every operator */
 uint64_t cei_piece_rows(uint64_t rows, uint32_t n_pieces, uint32_t piece,
 			uint64_t *ret_n_rows);
 

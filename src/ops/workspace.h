@@ -29,7 +29,6 @@
 #include "ops/agree.h"
 #include "ops/executor.h"
 
-#define CEI_OP_PIECES_MAX     32u
 #define CEI_OP_HALVES         2u
 #define CEI_OP_PHASES_MAX     2u
 #define CEI_OP_RUNS_MAX       16u       /* whose launches may be in flight */

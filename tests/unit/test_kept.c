@@ -11,6 +11,7 @@
 #include "op_rig.h"
 #include "ops/numbers.h"
 #include "ops/op.h"
+#include "ops/product.h"
 
 #define SCRATCH UINT64_C(100000)
 #define RANKS   3u

@@ -11,6 +11,7 @@
 
 #include "ops/kinds.h"
 #include "ops/product.h"
+#include "ops/replays.h"
 #include "ops/workspace.h"
 #include "testing.h"
 
@@ -28,6 +29,7 @@ START_TEST(test_no_function_is_missing)
 	ck_assert_msg(kind->shape && kind->fault && kind->row_bytes && kind->scratch_bytes &&
 		      kind->pieces && kind->choose && kind->explain && kind->build &&
 		      kind->take && kind->job, "%s lacks a function", kind->name);
+	ck_assert_uint_le(kind->run_bytes, CEI_REPLAY_OPERANDS_MAX);
 	ck_assert_uint_ge(kind->n_phases, 1);
 	ck_assert_uint_le(kind->n_phases, CEI_OP_PHASES_MAX);
 	if (kind->trial)

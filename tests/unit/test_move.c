@@ -16,6 +16,7 @@
 #include "move_rig.h"
 #include "ops/kinds.h"
 #include "ops/op.h"
+#include "ops/product.h"
 
 #define SCRATCH     UINT64_C(400000)
 #define LIMIT       UINT64_C(20000)     /* bytes of a block */

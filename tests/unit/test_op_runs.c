@@ -15,6 +15,7 @@
 #include "ce_engine/signal.h"
 #include "op_rig.h"
 #include "ops/op.h"
+#include "ops/product.h"
 #include "ops/run.h"
 
 #define SCRATCH UINT64_C(100000)

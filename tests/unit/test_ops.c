@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "op_rig.h"
 #include "ops/op.h"
+#include "ops/product.h"
 
 #define SCRATCH  UINT64_C(400000)
 #define RUNS     40u
