@@ -13,7 +13,6 @@
 #include "bench_sweep.h"
 #include "ce_engine/context.h"
 #include "ce_engine/plan.h"
-#include "ce_engine/plan_route.h"
 
 #define EXPLAIN_BYTES 65536u
 
@@ -246,7 +245,7 @@ uint32_t sweep_plans_shares(const struct sweep_plans *plans, struct sweep_share 
 	machine = plan->object.context->engines[plan->member].topology->machine;
 	route = &step->route->route;
 	whole = (double)(step->piece.row_bytes * step->piece.n_rows) /
-		(double)step->route->request.bytes;
+		(double)step->route->bytes;
 	for (i = 0; i < route->n_ways && i < SWEEP_WAYS_MAX; i++) {
 		add_share(machine, &route->ways[i], &shares[i]);
 		/* the route is that of a class of sizes */

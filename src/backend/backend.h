@@ -205,7 +205,8 @@ struct cei_backend_ops {
 const struct cei_backend_ops *cei_backend_for(enum ceov_place_kind kind);
 const struct cei_backend_ops *cei_backend_named(const char *name);
 
-/* Whether the mover moves from the one kind of memory to the other. */
+/* What moves from the one kind of memory to the other, and whether the mover does. */
+enum cei_moves cei_moves_between(enum ceov_place_kind source, enum ceov_place_kind target);
 int cei_backend_moves(const struct cei_backend_ops *ops, enum ceov_place_kind source,
 		      enum ceov_place_kind target);
 

@@ -42,8 +42,7 @@ const struct cei_backend_ops *cei_backend_named(const char *name)
 	return NULL;
 }
 
-int cei_backend_moves(const struct cei_backend_ops *ops, enum ceov_place_kind source,
-		      enum ceov_place_kind target)
+enum cei_moves cei_moves_between(enum ceov_place_kind source, enum ceov_place_kind target)
 {
 	static const enum cei_moves moves[2][2] = {
 		[CEOV_PLACE_HOST] = { [CEOV_PLACE_HOST] = CEI_MOVES_WITHIN_HOST,
@@ -52,5 +51,11 @@ int cei_backend_moves(const struct cei_backend_ops *ops, enum ceov_place_kind so
 				     [CEOV_PLACE_GPU] = CEI_MOVES_AMONG_GPUS },
 	};
 
-	return (ops->moves & moves[source][target]) != 0;
+	return moves[source][target];
+}
+
+int cei_backend_moves(const struct cei_backend_ops *ops, enum ceov_place_kind source,
+		      enum ceov_place_kind target)
+{
+	return (ops->moves & cei_moves_between(source, target)) != 0;
 }

@@ -16,7 +16,7 @@
 #include "base/sized.h"
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
-#include "ce_engine/plan_route.h"
+#include "ce_engine/plan_bind.h"
 
 /* All 0 where the caller has none. */
 static int take_options(ceov_context *context, const struct ceov_plan_options *from,
@@ -229,50 +229,18 @@ int ceov_plan_expect(ceov_plan *plan, const struct ceov_mark *mark)
 
 /* --- commit -------------------------------------------------------------- */
 
-static int build_steps(struct ceov_plan *plan)
-{
-	const struct ceov_transfer *transfer;
-	struct cei_step *step;
-	uint32_t i;
-	int r = 0;
-
-	plan->steps = calloc(plan->n_transfers + 1, sizeof(*plan->steps));
-	plan->run.turns = calloc(plan->n_transfers + 1, sizeof(*plan->run.turns));
-	if (!plan->steps || !plan->run.turns)
-		return cei_raise(&plan->object.context->report, CEOV_ERR_NO_MEMORY, 0,
-				 "ceov_plan_commit: no memory for steps");
-	if (plan->program.floating != CEI_PROGRAM_NONE)
-		plan->floating = plan->buffers[plan->program.floating];
-	plan->is_direct = 1;
-	for (i = 0; !r && i < plan->n_transfers; i++) {
-		transfer = &plan->transfers[i];
-		step = &plan->steps[i];
-		r = cei_plan_route(plan, i);
-		plan->is_direct &= step->has_direct;
-		if (!r)
-			r = cei_signal_resolve(&transfer->source_ready, plan->member,
-					       "source_ready", &step->source_ready);
-		if (!r)
-			r = cei_signal_resolve(&transfer->target_free, plan->member,
-					       "target_free", &step->target_free);
-		if (!r)
-			r = cei_signal_resolve(&transfer->then, plan->member, "then",
-					       &step->then);
-	}
-	return r;
-}
-
 /* Undoes what a commit built; the transfers stay. */
 static void unbuild(struct ceov_plan *plan)
 {
-	cei_plan_unroute(plan);
 	cei_waits_fini(&plan->waits);
 	cei_program_fini(&plan->program);
+	free(plan->ways);
 	free(plan->steps);
 	free(plan->run.turns);
 	free(plan->cuts);
 	free(plan->signals);
 	free(plan->buffers);
+	plan->ways = NULL;
 	plan->steps = NULL;
 	plan->run.turns = NULL;
 	plan->cuts = NULL;
@@ -299,7 +267,7 @@ int ceov_plan_commit(ceov_plan *plan)
 	if (!r)
 		r = cei_program_check_bounds(&plan->program, report);
 	if (!r)
-		r = build_steps(plan);
+		r = cei_plan_bind(plan);
 	if (!r)
 		r = cei_plan_check(plan);
 	if (!r)

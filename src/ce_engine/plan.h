@@ -22,11 +22,6 @@
 /* Launches of one plan that may be in flight. */
 #define CEI_PLAN_LAUNCHES_MAX 32u
 
-/* Routes that a plan keeps are found by hash. */
-#define CEI_PLAN_ROUTE_BUCKETS 64u
-
-struct cei_plan_route;          /* plan_route.h */
-
 struct cei_step {                       /* one transfer, as committed */
 	struct cei_piece   piece;       /* row_bytes 0: moves nothing, only raises */
 	enum cei_direction direction;   /* of one that moves nothing: its predecessor's */
@@ -34,7 +29,7 @@ struct cei_step {                       /* one transfer, as committed */
 					 * last chunk moves nothing: it raises `then` when
 					 * all others are done */
 	int                has_direct;  /* one copy of the rank's engine can move it */
-	const struct cei_plan_route *route;     /* of one that is routed */
+	const struct cei_program_route *route;  /* of one that is routed */
 	uint32_t           source_place;/* in the machine; CEOV_NOBODY: not known */
 	uint32_t           target_place;
 	const struct cei_machine_link *link;    /* between them, or NULL */
@@ -45,12 +40,6 @@ struct cei_step {                       /* one transfer, as committed */
 	struct cei_counter source_ready;
 	struct cei_counter target_free;
 	struct cei_counter then;
-};
-
-struct cei_cut {                        /* one chunk, as committed */
-	struct cei_piece piece;
-	uint32_t         step;
-	uint32_t         way;           /* the engine's (staging.h), or CEI_WAY_DIRECT */
 };
 
 /* What changes while the plan is launched again and again. Fields marked "lock" are guarded
@@ -96,7 +85,8 @@ struct ceov_plan {
 	uint32_t              expected_room;
 
 	uint32_t              rule;             /* enum cei_route_rule */
-	struct cei_plan_route *routes[CEI_PLAN_ROUTE_BUCKETS]; /* after commit */
+	uint32_t            (*ways)[CEI_ROUTE_WAYS_MAX];        /* after commit: the engine's,
+						 * of each of the program's routes */
 	struct cei_step      *steps;            /* after commit; n_transfers of them */
 	struct cei_cut       *cuts;
 	uint32_t              n_cuts;

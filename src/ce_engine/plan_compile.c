@@ -8,7 +8,7 @@
 #include "base/ids.h"
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
-#include "ce_engine/plan_route.h"
+#include "ce_engine/plan_bind.h"
 
 /* Clusters of memory stand apart by this much, and the first begins here: so that no
  * address of a program is 0. */
@@ -123,6 +123,7 @@ static void fill_transfers(struct ceov_plan *plan, const struct numbers *numbers
 		to->source_ready = mark_of(plan, numbers, &from->source_ready);
 		to->target_free = mark_of(plan, numbers, &from->target_free);
 		to->then = mark_of(plan, numbers, &from->then);
+		to->route = CEI_PROGRAM_NONE;
 	}
 }
 
@@ -187,6 +188,51 @@ static void place(struct cei_program *program, const struct extent *extents, uin
 	}
 }
 
+/* Memory that only our own GPU can touch: a peer process's, mapped for it alone, and what
+ * each launch names. */
+static int is_private(const struct ceov_buffer *buffer)
+{
+	if (buffer->is_floating)
+		return 1;
+	return buffer->region->kind == CEOV_PLACE_GPU &&
+	       (buffer->region->origin == CEI_REGION_IMPORTED || !buffer->region->is_open);
+}
+
+static void fill_buffer(const struct ceov_plan *plan, const struct ceov_buffer *buffer,
+			struct cei_program_buffer *to)
+{
+	const struct cei_engine *engine = &plan->object.context->engines[plan->member];
+	const struct cei_region *region = buffer->region;
+
+	to->rank = buffer->rank;
+	to->kind = region->kind;
+	to->gpu = region->kind == CEOV_PLACE_GPU ? region->gpu : CEOV_NOBODY;
+	to->place = cei_router_place(engine, buffer);
+	to->size_bytes = region->size_bytes;
+	to->flags = (buffer->is_floating ? CEI_PROGRAM_FLOATING : 0) |
+		(region->address[plan->member] ? CEI_PROGRAM_REACHED : 0) |
+		(cei_plan_address(plan, buffer) ? CEI_PROGRAM_MAPPED : 0) |
+		(is_private(buffer) ? CEI_PROGRAM_PRIVATE : 0);
+}
+
+/* The engine of the plan's rank moves everything. */
+static void fill_mover(struct ceov_plan *plan)
+{
+	const struct cei_engine *engine = &plan->object.context->engines[plan->member];
+	const struct cei_topology *topology = engine->topology;
+	struct cei_program_mover *mover = plan->program.movers;
+	uint32_t n = topology->machine ? topology->machine->n_gpus : 0; /* at most 64 */
+
+	mover->moves = engine->backend.ops->moves;
+	mover->gpu = engine->backend.place.kind == CEOV_PLACE_GPU ? engine->backend.place.index
+		: CEOV_NOBODY;
+	mover->place = engine->place;
+	/* a file may tell of more GPUs than the driver shows */
+	if (engine->backend.ops->caps & CEI_CAP_DEVICE && topology->n_gpus < n)
+		n = topology->n_gpus;
+	mover->may_drive = n >= 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
+}
+
 static int fill_buffers(struct ceov_plan *plan)
 {
 	struct cei_program *program = &plan->program;
@@ -198,12 +244,9 @@ static int fill_buffers(struct ceov_plan *plan)
 		return CEOV_ERR_NO_MEMORY;
 	for (i = 0; i < program->n_buffers; i++) {
 		buffer = plan->buffers[i];
-		program->buffers[i].rank = buffer->rank;
-		program->buffers[i].size_bytes = buffer->region->size_bytes;
-		if (buffer->is_floating) {
-			program->buffers[i].flags = CEI_PROGRAM_FLOATING;
+		fill_buffer(plan, buffer, &program->buffers[i]);
+		if (buffer->is_floating)
 			continue;
-		}
 		extents[n].begin = cei_plan_address(plan, buffer);
 		extents[n].end = extents[n].begin + buffer->region->size_bytes;
 		extents[n++].buffer = i;
@@ -224,9 +267,12 @@ int cei_plan_compile(struct ceov_plan *plan)
 	program->n_ranks = plan->object.context->site.n_ranks;
 	program->max_chunk_bytes = plan->max_chunk_bytes;
 	program->has_template = plan->has_template != 0;
+	program->rule = plan->rule;
+	program->n_movers = 1;
 	program->floating = CEI_PROGRAM_NONE;
 	r = number_all(plan, &numbers);
 	if (!r) {
+		fill_mover(plan);
 		fill_transfers(plan, &numbers);
 		fill_expected(plan, &numbers);
 		fill_signals(plan);

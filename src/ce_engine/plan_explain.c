@@ -10,7 +10,7 @@
 #include "base/write.h"
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
-#include "ce_engine/plan_route.h"
+#include "ce_engine/plan_bind.h"
 
 #define LINE_BYTES 512
 
@@ -37,7 +37,7 @@ say(const struct ceov_plan *plan, int fd, const char *format, ...)
 	return cei_write(&plan->object.context->report, fd, line, "ceov_plan_explain");
 }
 
-static int explain_way(const struct ceov_plan *plan, const struct cei_plan_route *found,
+static int explain_way(const struct ceov_plan *plan, const struct cei_program_route *found,
 		       uint32_t w, int fd)
 {
 	const ceov_context *context = plan->object.context;
@@ -47,10 +47,10 @@ static int explain_way(const struct ceov_plan *plan, const struct cei_plan_route
 
 	if (way->sort == CEI_ROUTE_DIRECT)
 		return say(plan, fd, "  %.1f %% direct, %.1f GB/s expected\n",
-			   100.0 * (double)way->bytes / (double)found->request.bytes,
+			   100.0 * (double)way->bytes / (double)found->bytes,
 			   (double)way->bytes_per_s / 1e9);
 	return say(plan, fd, "  %.1f %% %s via %s, %.1f GB/s expected, moved by %s then %s\n",
-		   100.0 * (double)way->bytes / (double)found->request.bytes,
+		   100.0 * (double)way->bytes / (double)found->bytes,
 		   cei_route_sort_name(way->sort),
 		   cei_machine_place_name(machine, way->via, via),
 		   (double)way->bytes_per_s / 1e9,

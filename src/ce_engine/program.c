@@ -10,19 +10,24 @@
 
 int cei_program_alloc(struct cei_program *program)
 {
+	program->movers = calloc((size_t)program->n_movers + 1, sizeof(*program->movers));
+	program->routes = calloc((size_t)program->n_routes + 1, sizeof(*program->routes));
 	program->buffers = calloc((size_t)program->n_buffers + 1, sizeof(*program->buffers));
 	program->signals = calloc((size_t)program->n_signals + 1, sizeof(*program->signals));
 	program->transfers = calloc((size_t)program->n_transfers + 1,
 				    sizeof(*program->transfers));
 	program->expected = calloc((size_t)program->n_expected + 1,
 				   sizeof(*program->expected));
-	if (program->buffers && program->signals && program->transfers && program->expected)
+	if (program->movers && program->routes && program->buffers && program->signals &&
+	    program->transfers && program->expected)
 		return 0;
 	return CEOV_ERR_NO_MEMORY;
 }
 
 void cei_program_fini(struct cei_program *program)
 {
+	free(program->movers);
+	free(program->routes);
 	free(program->buffers);
 	free(program->signals);
 	free(program->transfers);
@@ -68,12 +73,56 @@ uint64_t cei_program_extent(const struct cei_program_transfer *transfer,
 
 /* --- verifying --------------------------------------------------------------------- */
 
+#define MOVES        0xfu               /* enum cei_moves */
+#define BUFFER_FLAGS ((uint32_t)(CEI_PROGRAM_FLOATING | CEI_PROGRAM_REACHED | \
+				 CEI_PROGRAM_MAPPED | CEI_PROGRAM_PRIVATE))
+
+/* Whether a machine could have it: some machine, ours may have fewer. */
+static int is_place(uint32_t place)
+{
+	return place == CEOV_NOBODY ||
+		place < CEI_MACHINE_GPUS_MAX + CEI_MACHINE_NODES_MAX;
+}
+
+static int is_mover(const struct cei_program_mover *mover)
+{
+	return mover->moves && !(mover->moves & ~MOVES) &&
+		(mover->place == CEOV_NOBODY || mover->place < CEI_MACHINE_GPUS_MAX);
+}
+
+static int is_way(const struct cei_route_way *way)
+{
+	int is_direct = way->sort == CEI_ROUTE_DIRECT;
+
+	return way->sort <= CEI_ROUTE_MIDDLE && way->bytes && is_place(way->via) &&
+		(way->via == CEOV_NOBODY) == is_direct && is_place(way->engines[0]) &&
+		is_place(way->engines[1]);
+}
+
+/* Shares are added up, and say which part of the bytes goes which way. */
+static int is_route(const struct cei_program_route *route)
+{
+	uint64_t bytes = 0;
+	uint32_t i;
+
+	if (!is_place(route->from) || !is_place(route->to) || route->no_direct > 1 ||
+	    route->route.n_ways > CEI_ROUTE_WAYS_MAX)
+		return 0;
+	for (i = 0; i < route->route.n_ways; i++)
+		if (!is_way(&route->route.ways[i]) ||
+		    __builtin_add_overflow(bytes, route->route.ways[i].bytes, &bytes))
+			return 0;
+	return memchr(route->route.why, 0, sizeof(route->route.why)) != NULL;
+}
+
 static int is_buffer(const struct cei_program *program, uint32_t i)
 {
 	const struct cei_program_buffer *buffer = &program->buffers[i];
 	int is_floating = (buffer->flags & CEI_PROGRAM_FLOATING) != 0;
 
-	if (buffer->rank >= program->n_ranks || buffer->flags & ~CEI_PROGRAM_FLOATING)
+	if (buffer->rank >= program->n_ranks || buffer->flags & ~BUFFER_FLAGS ||
+	    !is_place(buffer->place) || buffer->kind > CEOV_PLACE_GPU ||
+	    (buffer->kind != CEOV_PLACE_GPU && buffer->gpu != CEOV_NOBODY))
 		return 0;
 	if (!buffer->size_bytes || buffer->start > UINT64_MAX - buffer->size_bytes)
 		return 0;
@@ -118,9 +167,20 @@ static int is_spot(const struct cei_program *program,
 	return extent && spot->offset_bytes <= size && extent <= size - spot->offset_bytes;
 }
 
+static int has_route(const struct cei_program *program,
+		     const struct cei_program_transfer *transfer)
+{
+	return transfer->route == CEI_PROGRAM_NONE ||
+		(transfer->row_bytes && transfer->route < program->n_routes &&
+		 program->routes[transfer->route].route.n_ways);
+}
+
 static int is_transfer(const struct cei_program *program,
 		       const struct cei_program_transfer *transfer)
 {
+	if (transfer->mover >= program->n_movers || transfer->has_direct > 1 ||
+	    transfer->direction >= CEI_DIRECTION_ANY || !has_route(program, transfer))
+		return 0;
 	if (!is_mark(program, &transfer->source_ready) ||
 	    !is_mark(program, &transfer->target_free) || !is_mark(program, &transfer->then))
 		return 0;
@@ -140,7 +200,7 @@ static int is_transfer(const struct cei_program *program,
 static int is_head(const struct cei_program *program)
 {
 	if (program->rank >= program->n_ranks || !program->max_chunk_bytes ||
-	    program->has_template > 1)
+	    program->has_template > 1 || program->rule > CEI_ROUTE_RULE_ALL)
 		return 0;
 	if (program->floating == CEI_PROGRAM_NONE)
 		return 1;
@@ -153,6 +213,10 @@ int cei_program_verify(const struct cei_program *program)
 	uint32_t i;
 	int is_program = is_head(program);
 
+	for (i = 0; is_program && i < program->n_movers; i++)
+		is_program = is_mover(&program->movers[i]);
+	for (i = 0; is_program && i < program->n_routes; i++)
+		is_program = is_route(&program->routes[i]);
 	for (i = 0; is_program && i < program->n_buffers; i++)
 		is_program = is_buffer(program, i);
 	for (i = 0; is_program && i < program->n_signals; i++)

@@ -17,20 +17,37 @@
 
 #include "backend/backend.h"
 #include "base/report.h"
+#include "topology/route.h"
 
-#define CEI_PROGRAM_NONE UINT32_MAX     /* no buffer, no signal */
+#define CEI_PROGRAM_NONE UINT32_MAX     /* no buffer, no signal, no route */
 
 /* What one program may hold. */
 #define CEI_PROGRAM_TRANSFERS_MAX (UINT32_C(1) << 20)   /* and expected marks */
 #define CEI_PROGRAM_CHUNKS_MAX    (UINT32_C(1) << 22)
+#define CEI_PROGRAM_MOVERS_MAX    16u
 
 enum cei_program_buffer_flags {
 	CEI_PROGRAM_FLOATING = 1,       /* each launch names its address */
+	CEI_PROGRAM_REACHED = 2,        /* the movers can address it */
+	CEI_PROGRAM_MAPPED = 4,         /* somebody in the movers' process can */
+	CEI_PROGRAM_PRIVATE = 8,        /* GPUs other than the movers' own cannot touch it */
+};
+
+/* What carries out copies: an engine's backend. */
+struct cei_program_mover {
+	uint32_t moves;                 /* enum cei_moves */
+	uint32_t gpu;                   /* whose copy engines it drives; CEOV_NOBODY: none's */
+	uint32_t place;                 /* in the machine; CEOV_NOBODY: not known */
+	uint64_t may_drive;             /* bit i: ways of two legs may use the copy engines of
+					 * the machine's GPU i */
 };
 
 struct cei_program_buffer {
 	uint32_t rank;                  /* whose memory it is */
 	uint32_t flags;                 /* enum cei_program_buffer_flags */
+	uint32_t kind;                  /* enum ceov_place_kind: of the memory */
+	uint32_t gpu;                   /* GPU memory: which; else CEOV_NOBODY */
+	uint32_t place;                 /* in the machine; CEOV_NOBODY: not known */
 	uint64_t start;                 /* in the program's address space; floating: 0 */
 	uint64_t size_bytes;
 };
@@ -60,6 +77,35 @@ struct cei_program_transfer {
 	struct cei_program_mark source_ready;
 	struct cei_program_mark target_free;
 	struct cei_program_mark then;
+	uint32_t                mover;
+
+	/* of cei_program_route() */
+	uint32_t                has_direct;     /* one copy of the mover can move it */
+	uint32_t                direction;      /* enum cei_direction; of one that moves
+						 * nothing: its predecessor's */
+	uint32_t                route;          /* CEI_PROGRAM_NONE: goes in one copy */
+
+	/* of cei_program_count() */
+	uint32_t                first_chunk;
+	uint32_t                n_chunks;
+};
+
+/* A route that transfers of nearly the same size between the same places share. */
+struct cei_program_route {
+	uint32_t         from;          /* places */
+	uint32_t         to;
+	uint64_t         bytes;         /* of the class; the shares are parts of it */
+	uint64_t         may_drive;
+	uint32_t         no_direct;     /* the direct way cannot be taken */
+	struct cei_route route;         /* no ways: there is none, and why */
+};
+
+/* One chunk of a transfer. */
+struct cei_cut {
+	struct cei_piece piece;         /* n_rows 0: moves nothing, only raises */
+	uint32_t         step;          /* the transfer */
+	uint32_t         way;           /* in a program: of the transfer's route; in a plan:
+					 * the engine's (staging.h). UINT32_MAX: direct */
 };
 
 struct cei_program {
@@ -68,19 +114,25 @@ struct cei_program {
 	uint64_t max_chunk_bytes;
 	uint32_t has_template;                  /* a template made it: transfers go in the
 						 * order in which they stand here */
+	uint32_t rule;                          /* enum cei_route_rule */
 	uint32_t floating;                      /* the one floating buffer, or
 						 * CEI_PROGRAM_NONE */
+	uint32_t n_movers;
 	uint32_t n_buffers;
 	uint32_t n_signals;
 	uint32_t n_transfers;
 	uint32_t n_expected;
+	uint32_t n_routes;
+	uint32_t n_chunks;                      /* of all transfers */
+	struct cei_program_mover    *movers;
 	struct cei_program_buffer   *buffers;
 	struct cei_program_signal   *signals;
 	struct cei_program_transfer *transfers;
 	struct cei_program_mark     *expected;  /* marks that are raised outside */
+	struct cei_program_route    *routes;
 };
 
-/* Room for as many entries as the four numbers say, zeroed. CEOV_ERR_NO_MEMORY, not raised;
+/* Room for as many entries as the numbers say, zeroed. CEOV_ERR_NO_MEMORY, not raised;
  * then fini, which accepts zeroes. */
 int  cei_program_alloc(struct cei_program *program);
 void cei_program_fini(struct cei_program *program);
@@ -101,5 +153,20 @@ int  cei_program_verify(const struct cei_program *program);
  * program->floating, too. */
 int  cei_program_check_floating(struct cei_program *program, struct cei_report *report);
 int  cei_program_check_bounds(const struct cei_program *program, struct cei_report *report);
+
+/* Finds has_direct, direction and route of each transfer, and the routes, on the machine,
+ * which may be NULL where no place is known. Raises CEOV_ERR_NO_ROUTE, CEOV_ERR_NO_MEMORY. */
+int  cei_program_route(struct cei_program *program, const struct cei_machine *machine,
+		       struct cei_report *report);
+
+/* After routes may have lost ways: what has none goes directly, or is refused as above. */
+int  cei_program_keep_routes(struct cei_program *program, struct cei_report *report);
+
+/* Finds first_chunk and n_chunks of each transfer. Raises CEOV_ERR_INVALID: too many. */
+int  cei_program_count(struct cei_program *program, struct cei_report *report);
+
+/* The transfer's n_chunks chunks, in the program's address space. */
+void cei_program_cut(const struct cei_program *program, uint32_t transfer,
+		     struct cei_cut *ret_cuts);
 
 #endif /* CEI_PROGRAM_H */

@@ -11,19 +11,34 @@
 #include "ipc/wire.h"
 
 #define HEAD_BYTES     16u
-#define FIELDS_BYTES   40u
-#define BUFFER_BYTES   24u
+#define FIELDS_BYTES   52u
+#define MOVER_BYTES    20u
+#define BUFFER_BYTES   36u
 #define SIGNAL_BYTES   8u
 #define MARK_BYTES     16u
-#define TRANSFER_BYTES (2u * 20u + 16u + 3u * MARK_BYTES)
+#define TRANSFER_BYTES (2u * 20u + 16u + 3u * MARK_BYTES + 16u)
+#define ROUTE_BYTES    (40u + CEI_ROUTE_WHY_BYTES)      /* without its ways */
+#define WAY_BYTES      40u
 
-/* What follows the head takes. Numbers in the bounds of numbers_fit() do not overflow it. */
-static size_t body_bytes(const struct cei_program *program)
+/* What follows the head takes, but for routes and their ways. Numbers in the bounds of
+ * numbers_fit() do not overflow it. */
+static size_t fixed_bytes(const struct cei_program *program)
 {
-	return FIELDS_BYTES + (size_t)program->n_buffers * BUFFER_BYTES +
+	return FIELDS_BYTES + (size_t)program->n_movers * MOVER_BYTES +
+		(size_t)program->n_buffers * BUFFER_BYTES +
 		(size_t)program->n_signals * SIGNAL_BYTES +
 		(size_t)program->n_transfers * TRANSFER_BYTES +
 		(size_t)program->n_expected * MARK_BYTES;
+}
+
+static size_t body_bytes(const struct cei_program *program)
+{
+	size_t n = fixed_bytes(program) + (size_t)program->n_routes * ROUTE_BYTES;
+	uint32_t i;
+
+	for (i = 0; i < program->n_routes; i++)
+		n += (size_t)program->routes[i].route.n_ways * WAY_BYTES;
+	return n;
 }
 
 size_t cei_program_bytes(const struct cei_program *program)
@@ -57,6 +72,59 @@ static void put_transfer(struct cei_writer *writer,
 	put_mark(writer, &transfer->source_ready);
 	put_mark(writer, &transfer->target_free);
 	put_mark(writer, &transfer->then);
+	cei_wire_put_u32(writer, transfer->mover);
+	cei_wire_put_u32(writer, transfer->has_direct);
+	cei_wire_put_u32(writer, transfer->direction);
+	cei_wire_put_u32(writer, transfer->route);
+}
+
+static void put_buffer(struct cei_writer *writer, const struct cei_program_buffer *buffer)
+{
+	cei_wire_put_u32(writer, buffer->rank);
+	cei_wire_put_u32(writer, buffer->flags);
+	cei_wire_put_u32(writer, buffer->kind);
+	cei_wire_put_u32(writer, buffer->gpu);
+	cei_wire_put_u32(writer, buffer->place);
+	cei_wire_put_u64(writer, buffer->start);
+	cei_wire_put_u64(writer, buffer->size_bytes);
+}
+
+static void put_mover(struct cei_writer *writer, const struct cei_program_mover *mover)
+{
+	cei_wire_put_u32(writer, mover->moves);
+	cei_wire_put_u32(writer, mover->gpu);
+	cei_wire_put_u32(writer, mover->place);
+	cei_wire_put_u64(writer, mover->may_drive);
+}
+
+static void put_way(struct cei_writer *writer, const struct cei_route_way *way)
+{
+	cei_wire_put_u32(writer, way->sort);
+	cei_wire_put_u32(writer, way->via);
+	cei_wire_put_u32(writer, way->engines[0]);
+	cei_wire_put_u32(writer, way->engines[1]);
+	cei_wire_put_u64(writer, way->bytes);
+	cei_wire_put_u64(writer, way->bytes_per_s);
+	cei_wire_put_u64(writer, way->t0_ns);
+}
+
+/* What follows the end of the text is 0. */
+static void put_route(struct cei_writer *writer, const struct cei_program_route *route)
+{
+	char why[CEI_ROUTE_WHY_BYTES] = "";
+	uint32_t i;
+
+	memcpy(why, route->route.why, strnlen(route->route.why, sizeof(why) - 1));
+	cei_wire_put_u32(writer, route->from);
+	cei_wire_put_u32(writer, route->to);
+	cei_wire_put_u64(writer, route->bytes);
+	cei_wire_put_u64(writer, route->may_drive);
+	cei_wire_put_u32(writer, route->no_direct);
+	cei_wire_put_u32(writer, route->route.n_ways);
+	cei_wire_put_u64(writer, route->route.expected_ns);
+	cei_wire_put_bytes(writer, why, sizeof(why));
+	for (i = 0; i < route->route.n_ways; i++)
+		put_way(writer, &route->route.ways[i]);
 }
 
 static void put_fields(struct cei_writer *writer, const struct cei_program *program)
@@ -65,11 +133,14 @@ static void put_fields(struct cei_writer *writer, const struct cei_program *prog
 	cei_wire_put_u32(writer, program->n_ranks);
 	cei_wire_put_u64(writer, program->max_chunk_bytes);
 	cei_wire_put_u32(writer, program->has_template);
+	cei_wire_put_u32(writer, program->rule);
 	cei_wire_put_u32(writer, program->floating);
+	cei_wire_put_u32(writer, program->n_movers);
 	cei_wire_put_u32(writer, program->n_buffers);
 	cei_wire_put_u32(writer, program->n_signals);
 	cei_wire_put_u32(writer, program->n_transfers);
 	cei_wire_put_u32(writer, program->n_expected);
+	cei_wire_put_u32(writer, program->n_routes);
 }
 
 void cei_program_write(const struct cei_program *program, void *bytes)
@@ -81,12 +152,10 @@ void cei_program_write(const struct cei_program *program, void *bytes)
 	cei_wire_put_u32(&writer, CEI_PROGRAM_VERSION);
 	cei_wire_put_u64(&writer, body_bytes(program));
 	put_fields(&writer, program);
-	for (i = 0; i < program->n_buffers; i++) {
-		cei_wire_put_u32(&writer, program->buffers[i].rank);
-		cei_wire_put_u32(&writer, program->buffers[i].flags);
-		cei_wire_put_u64(&writer, program->buffers[i].start);
-		cei_wire_put_u64(&writer, program->buffers[i].size_bytes);
-	}
+	for (i = 0; i < program->n_movers; i++)
+		put_mover(&writer, &program->movers[i]);
+	for (i = 0; i < program->n_buffers; i++)
+		put_buffer(&writer, &program->buffers[i]);
 	for (i = 0; i < program->n_signals; i++) {
 		cei_wire_put_u32(&writer, program->signals[i].rank);
 		cei_wire_put_u32(&writer, program->signals[i].n_counters);
@@ -95,6 +164,8 @@ void cei_program_write(const struct cei_program *program, void *bytes)
 		put_transfer(&writer, &program->transfers[i]);
 	for (i = 0; i < program->n_expected; i++)
 		put_mark(&writer, &program->expected[i]);
+	for (i = 0; i < program->n_routes; i++)
+		put_route(&writer, &program->routes[i]);
 	assert(!writer.failed && writer.at == writer.n_room);
 }
 
@@ -129,6 +200,78 @@ static void get_transfer(struct cei_reader *reader, struct cei_program_transfer 
 	ret_transfer->source_ready = get_mark(reader);
 	ret_transfer->target_free = get_mark(reader);
 	ret_transfer->then = get_mark(reader);
+	ret_transfer->mover = cei_wire_get_u32(reader);
+	ret_transfer->has_direct = cei_wire_get_u32(reader);
+	ret_transfer->direction = cei_wire_get_u32(reader);
+	ret_transfer->route = cei_wire_get_u32(reader);
+}
+
+static void get_buffer(struct cei_reader *reader, struct cei_program_buffer *ret_buffer)
+{
+	ret_buffer->rank = cei_wire_get_u32(reader);
+	ret_buffer->flags = cei_wire_get_u32(reader);
+	ret_buffer->kind = cei_wire_get_u32(reader);
+	ret_buffer->gpu = cei_wire_get_u32(reader);
+	ret_buffer->place = cei_wire_get_u32(reader);
+	ret_buffer->start = cei_wire_get_u64(reader);
+	ret_buffer->size_bytes = cei_wire_get_u64(reader);
+}
+
+static void get_mover(struct cei_reader *reader, struct cei_program_mover *ret_mover)
+{
+	ret_mover->moves = cei_wire_get_u32(reader);
+	ret_mover->gpu = cei_wire_get_u32(reader);
+	ret_mover->place = cei_wire_get_u32(reader);
+	ret_mover->may_drive = cei_wire_get_u64(reader);
+}
+
+static void get_way(struct cei_reader *reader, struct cei_route_way *ret_way)
+{
+	uint32_t sort = cei_wire_get_u32(reader);
+
+	if (sort > CEI_ROUTE_MIDDLE)
+		reader->failed = 1;
+	ret_way->sort = (uint8_t)sort;
+	ret_way->via = cei_wire_get_u32(reader);
+	ret_way->engines[0] = cei_wire_get_u32(reader);
+	ret_way->engines[1] = cei_wire_get_u32(reader);
+	ret_way->bytes = cei_wire_get_u64(reader);
+	ret_way->bytes_per_s = cei_wire_get_u64(reader);
+	ret_way->t0_ns = cei_wire_get_u64(reader);
+}
+
+/* Ends within its room, and is followed by nothing. */
+static void get_why(struct cei_reader *reader, char *ret_why)
+{
+	size_t i;
+
+	cei_wire_get_bytes(reader, ret_why, CEI_ROUTE_WHY_BYTES);
+	for (i = strnlen(ret_why, CEI_ROUTE_WHY_BYTES); i < CEI_ROUTE_WHY_BYTES; i++)
+		if (ret_why[i])
+			reader->failed = 1;
+	if (ret_why[CEI_ROUTE_WHY_BYTES - 1])
+		reader->failed = 1;
+	ret_why[CEI_ROUTE_WHY_BYTES - 1] = 0;
+}
+
+static void get_route(struct cei_reader *reader, struct cei_program_route *ret_route)
+{
+	uint32_t i;
+
+	ret_route->from = cei_wire_get_u32(reader);
+	ret_route->to = cei_wire_get_u32(reader);
+	ret_route->bytes = cei_wire_get_u64(reader);
+	ret_route->may_drive = cei_wire_get_u64(reader);
+	ret_route->no_direct = cei_wire_get_u32(reader);
+	ret_route->route.n_ways = cei_wire_get_u32(reader);
+	ret_route->route.expected_ns = cei_wire_get_u64(reader);
+	get_why(reader, ret_route->route.why);
+	if (ret_route->route.n_ways > CEI_ROUTE_WAYS_MAX) {
+		reader->failed = 1;
+		return;
+	}
+	for (i = 0; i < ret_route->route.n_ways; i++)
+		get_way(reader, &ret_route->route.ways[i]);
 }
 
 static void get_fields(struct cei_reader *reader, struct cei_program *ret_program)
@@ -137,17 +280,22 @@ static void get_fields(struct cei_reader *reader, struct cei_program *ret_progra
 	ret_program->n_ranks = cei_wire_get_u32(reader);
 	ret_program->max_chunk_bytes = cei_wire_get_u64(reader);
 	ret_program->has_template = cei_wire_get_u32(reader);
+	ret_program->rule = cei_wire_get_u32(reader);
 	ret_program->floating = cei_wire_get_u32(reader);
+	ret_program->n_movers = cei_wire_get_u32(reader);
 	ret_program->n_buffers = cei_wire_get_u32(reader);
 	ret_program->n_signals = cei_wire_get_u32(reader);
 	ret_program->n_transfers = cei_wire_get_u32(reader);
 	ret_program->n_expected = cei_wire_get_u32(reader);
+	ret_program->n_routes = cei_wire_get_u32(reader);
 }
 
-/* No transfer names more than two buffers and three signals. */
+/* No transfer names more than two buffers, three signals and one route. */
 static int numbers_fit(const struct cei_program *program)
 {
-	return program->n_transfers <= CEI_PROGRAM_TRANSFERS_MAX &&
+	return program->n_movers <= CEI_PROGRAM_MOVERS_MAX &&
+		program->n_routes <= program->n_transfers &&
+		program->n_transfers <= CEI_PROGRAM_TRANSFERS_MAX &&
 		program->n_expected <= CEI_PROGRAM_TRANSFERS_MAX &&
 		program->n_buffers <= 2 * program->n_transfers &&
 		program->n_signals <= 3 * program->n_transfers;
@@ -157,12 +305,10 @@ static void get_lists(struct cei_reader *reader, struct cei_program *program)
 {
 	uint32_t i;
 
-	for (i = 0; i < program->n_buffers; i++) {
-		program->buffers[i].rank = cei_wire_get_u32(reader);
-		program->buffers[i].flags = cei_wire_get_u32(reader);
-		program->buffers[i].start = cei_wire_get_u64(reader);
-		program->buffers[i].size_bytes = cei_wire_get_u64(reader);
-	}
+	for (i = 0; i < program->n_movers; i++)
+		get_mover(reader, &program->movers[i]);
+	for (i = 0; i < program->n_buffers; i++)
+		get_buffer(reader, &program->buffers[i]);
 	for (i = 0; i < program->n_signals; i++) {
 		program->signals[i].rank = cei_wire_get_u32(reader);
 		program->signals[i].n_counters = cei_wire_get_u32(reader);
@@ -171,6 +317,17 @@ static void get_lists(struct cei_reader *reader, struct cei_program *program)
 		get_transfer(reader, &program->transfers[i]);
 	for (i = 0; i < program->n_expected; i++)
 		program->expected[i] = get_mark(reader);
+	for (i = 0; !reader->failed && i < program->n_routes; i++)
+		get_route(reader, &program->routes[i]);
+}
+
+/* Whether so many bytes may hold the lists, whatever ways the routes have. */
+static int lists_fit(const struct cei_program *program, size_t n_bytes)
+{
+	size_t least = fixed_bytes(program), routes = (size_t)program->n_routes;
+
+	return n_bytes >= least + routes * ROUTE_BYTES &&
+		n_bytes <= least + routes * (ROUTE_BYTES + CEI_ROUTE_WAYS_MAX * WAY_BYTES);
 }
 
 static int read_body(struct cei_reader *reader, size_t n_bytes, struct cei_program *program)
@@ -178,7 +335,7 @@ static int read_body(struct cei_reader *reader, size_t n_bytes, struct cei_progr
 	int r;
 
 	get_fields(reader, program);
-	if (reader->failed || !numbers_fit(program) || body_bytes(program) != n_bytes)
+	if (reader->failed || !numbers_fit(program) || !lists_fit(program, n_bytes))
 		return CEOV_ERR_INVALID;
 	r = cei_program_alloc(program);
 	if (r)

@@ -9,7 +9,7 @@
  *
  * Reading is strict: bytes come from another process and are not trusted. What has been read
  * satisfies cei_program_verify(); whether its transfers are in order and do not overlap is
- * asked as of any other program.
+ * asked as of any other program. Chunks are not written: cei_program_count() finds them again.
  */
 
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Stage 3: direct routes, and who is gated where. Moves nothing, waits for nothing. */
+/* Stage 3: which lane, and who is gated where. Moves nothing, waits for nothing. */
 
 #include "ce_engine/router.h"
 
@@ -10,46 +10,6 @@
 #include "ce_engine/engine.h"
 #include "ce_engine/launch.h"
 #include "ce_engine/trace.h"
-#include "ce_engine/plan_route.h"
-
-static int is_reachable(const struct ceov_buffer *buffer, uint32_t member)
-{
-	return buffer->is_floating || buffer->region->address[member];
-}
-
-int cei_router_direction(const struct ceov_buffer *source_buffer,
-			 const struct ceov_buffer *target_buffer,
-			 const struct cei_engine *engine, enum cei_direction *ret_direction,
-			 const char **ret_why)
-{
-	const struct cei_backend *backend = &engine->backend;
-	const struct cei_region *source = source_buffer->region;
-	const struct cei_region *target = target_buffer->region;
-	int is_from_host = source->kind == CEOV_PLACE_HOST;
-	int is_to_host = target->kind == CEOV_PLACE_HOST;
-
-	*ret_why = "source is not reachable from there";
-	if (!is_reachable(source_buffer, engine->member))
-		return CEOV_ERR_NO_ROUTE;
-	*ret_why = "target is not reachable from there";
-	if (!is_reachable(target_buffer, engine->member))
-		return CEOV_ERR_NO_ROUTE;
-	*ret_why = is_from_host && is_to_host
-		? "both ends are host memory, which a GPU's engine does not move"
-		: "the rank's engine does not move between these kinds of memory";
-	if (!cei_backend_moves(backend->ops, source->kind, target->kind))
-		return CEOV_ERR_NO_ROUTE;
-	*ret_why = "";
-	if (is_from_host)
-		*ret_direction = is_to_host ? CEI_DIRECTION_HOST : CEI_DIRECTION_IN;
-	else if (is_to_host)
-		*ret_direction = CEI_DIRECTION_OUT;
-	else if (source->gpu == backend->place.index && target->gpu == backend->place.index)
-		*ret_direction = CEI_DIRECTION_LOCAL;
-	else
-		*ret_direction = CEI_DIRECTION_PEER;
-	return 0;
-}
 
 uint32_t cei_router_place(const struct cei_engine *engine, const struct ceov_buffer *buffer)
 {

@@ -8,8 +8,8 @@
  *   in:   chunks picked, from scheduler
  *   out:  chunks ROUTED, to the lane of their way
  *
- * At commit it finds each transfer's direct path; other ways are plan_route.h's. At
- * launch it decides how the marks are seen: polled, or gated on a lane of its own.
+ * Routes are found at commit (program_route.c). At launch it is decided here how the marks
+ * are seen: polled, or gated on a lane of its own.
  *
  * A lane whose stream waits is a stopped lane. So gates are never put on the lanes
  * that all share, and one gated lane serves one producer stream at a time: marks
@@ -39,12 +39,6 @@ struct cei_router {
 };
 
 void cei_router_init(struct cei_router *router);
-
-/* At commit: the direction between two buffers for an engine, whose member's own a floating
- * one is. CEOV_ERR_NO_ROUTE (not raised): none; *ret_why says what is missing. */
-int  cei_router_direction(const struct ceov_buffer *source, const struct ceov_buffer *target,
-			  const struct cei_engine *engine, enum cei_direction *ret_direction,
-			  const char **ret_why);
 
 /* Where the buffer's memory is in the topology's machine; CEOV_NOBODY: not known, or there
  * is no machine. Host ranks that stand in for a machine's places (CEOVERLAP_MACHINE) are

@@ -5,6 +5,7 @@
  * no context made. */
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -186,7 +187,8 @@ static struct cei_program_transfer row(uint64_t from, uint64_t to, uint64_t n_by
 
 	return (struct cei_program_transfer){
 		.source = { 0, from, 0 }, .target = { 0, to, 0 }, .row_bytes = n_bytes,
-		.n_rows = 1, .source_ready = none, .target_free = none, .then = none };
+		.n_rows = 1, .source_ready = none, .target_free = none, .then = none,
+		.route = CEI_PROGRAM_NONE };
 }
 
 /* One buffer of rank 0 and one signal with two counters. */
@@ -202,8 +204,13 @@ static void set_up(void)
 	alone.floating = CEI_PROGRAM_NONE;
 	alone.n_buffers = alone.n_signals = 1;
 	alone.n_transfers = TRANSFERS;
+	alone.n_movers = 1;
 	ck_assert_int_eq(cei_program_alloc(&alone), 0);
-	alone.buffers[0] = (struct cei_program_buffer){ .start = BYTES, .size_bytes = BYTES };
+	alone.movers[0] = (struct cei_program_mover){ .moves = CEI_MOVES_WITHIN_HOST,
+		.gpu = CEOV_NOBODY, .place = CEOV_NOBODY };
+	alone.buffers[0] = (struct cei_program_buffer){ .start = BYTES, .size_bytes = BYTES,
+		.flags = CEI_PROGRAM_REACHED | CEI_PROGRAM_MAPPED, .kind = CEOV_PLACE_HOST,
+		.gpu = CEOV_NOBODY, .place = CEOV_NOBODY };
 	alone.signals[0].n_counters = 2;
 	for (i = 0; i < TRANSFERS; i++)
 		alone.transfers[i] = row(0, 100 * (i + 1), 10);
@@ -248,6 +255,128 @@ START_TEST(test_a_program_is_checked_alone)
 }
 END_TEST
 
+/* --- routes, on a machine that is a file ---------------------------------------------- */
+
+#define MIB (UINT64_C(1) << 20)
+
+static struct cei_machine *read_machine(const char *name)
+{
+	const char *srcdir = getenv("srcdir");
+	struct cei_machine *machine;
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/tests/fixtures/machines/%s.xml", srcdir ? srcdir : ".",
+		 name);
+	ck_assert_int_eq(cei_machine_read_xml(&report, path, &machine), 0);
+	return machine;
+}
+
+/* The one buffer becomes two, in GPUs at these places; transfer 0 goes from one to the
+ * other, moved by the first. */
+static void place_ends(uint32_t from, uint32_t to, uint64_t n_bytes)
+{
+	struct cei_program_buffer like = {
+		.flags = CEI_PROGRAM_REACHED | CEI_PROGRAM_MAPPED, .kind = CEOV_PLACE_GPU,
+		.start = MIB, .size_bytes = n_bytes };
+
+	free(alone.buffers);
+	alone.buffers = calloc(2, sizeof(*alone.buffers));
+	ck_assert_ptr_nonnull(alone.buffers);
+	alone.n_buffers = 2;
+	alone.n_transfers = 1;
+	alone.max_chunk_bytes = 64 * MIB;
+	alone.buffers[0] = alone.buffers[1] = like;
+	alone.buffers[0].gpu = alone.buffers[0].place = from;
+	alone.buffers[1].gpu = alone.buffers[1].place = to;
+	alone.buffers[1].rank = 1;
+	alone.buffers[1].start += n_bytes;
+	alone.movers[0].moves = CEI_MOVES_AMONG_GPUS;
+	alone.movers[0].gpu = alone.movers[0].place = from;
+	alone.movers[0].may_drive = 0xff;
+	alone.transfers[0] = row(0, 0, n_bytes);
+	alone.transfers[0].target.buffer = 1;
+}
+
+/* That the chunks which carry bytes are the transfer's, each once and in order; how many. */
+static uint32_t check_cuts(uint64_t n_bytes)
+{
+	struct cei_cut *cuts = calloc(alone.n_chunks, sizeof(*cuts));
+	uint64_t at = 0;
+	uint32_t i, n = 0;
+
+	ck_assert_ptr_nonnull(cuts);
+	cei_program_cut(&alone, 0, cuts);
+	for (i = 0; i < alone.n_chunks; i++) {
+		if (!cuts[i].piece.n_rows)
+			continue;
+		ck_assert_uint_eq(cuts[i].piece.source, alone.buffers[0].start + at);
+		ck_assert_uint_eq(cuts[i].piece.target, alone.buffers[1].start + at);
+		at += cuts[i].piece.row_bytes;
+		n++;
+	}
+	ck_assert_uint_eq(at, n_bytes);
+	free(cuts);
+	return n;
+}
+
+START_TEST(test_a_program_is_routed_alone)
+{
+	struct cei_machine *machine = read_machine("v100x8-mesh");
+
+	place_ends(0, 1, 100 * MIB);            /* these have a link */
+	ck_assert_int_eq(cei_program_verify(&alone), 0);
+	ck_assert_int_eq(cei_program_route(&alone, machine, &report), 0);
+	ck_assert_int_eq(cei_program_keep_routes(&alone, &report), 0);
+	ck_assert_int_eq(cei_program_count(&alone, &report), 0);
+	ck_assert_uint_eq(alone.transfers[0].has_direct, 1);
+	ck_assert_uint_eq(alone.transfers[0].route, CEI_PROGRAM_NONE);
+	ck_assert_uint_eq(alone.transfers[0].direction, CEI_DIRECTION_PEER);
+	ck_assert_uint_eq(check_cuts(100 * MIB), 2);
+
+	place_ends(0, 5, 100 * MIB);            /* and these have none */
+	ck_assert_int_eq(cei_program_route(&alone, machine, &report), 0);
+	ck_assert_int_eq(cei_program_keep_routes(&alone, &report), 0);
+	ck_assert_int_eq(cei_program_count(&alone, &report), 0);
+	ck_assert_uint_eq(alone.transfers[0].has_direct, 0);
+	ck_assert_uint_eq(alone.transfers[0].route, 0);
+	ck_assert_uint_eq(alone.n_routes, 1);
+	ck_assert_uint_ne(alone.routes[0].route.n_ways, 0);
+	ck_assert_int_eq(cei_program_verify(&alone), 0);
+	ck_assert_uint_ge(check_cuts(100 * MIB), 25);   /* of a staging slot each, ... */
+	ck_assert_uint_eq(check_cuts(100 * MIB) + 1, alone.n_chunks);   /* ... and one more */
+
+	alone.routes[0].route.n_ways = 0;               /* as where no way could be made */
+	ck_assert_int_eq(cei_program_keep_routes(&alone, &report), CEOV_ERR_NO_ROUTE);
+	testing_log_has(&log_of, "transfer 0: no route from rank 0 to rank 1", NULL, NULL);
+	alone.transfers[0].has_direct = 1;
+	ck_assert_int_eq(cei_program_keep_routes(&alone, &report), 0);
+	ck_assert_uint_eq(alone.transfers[0].route, CEI_PROGRAM_NONE);
+	cei_machine_destroy(machine);
+}
+END_TEST
+
+START_TEST(test_what_has_no_route_is_refused)
+{
+	struct cei_machine *machine = read_machine("v100x8-mesh");
+
+	place_ends(0, 5, MIB);
+	alone.rule = CEI_ROUTE_RULE_DIRECT;
+	ck_assert_int_eq(cei_program_route(&alone, machine, &report), CEOV_ERR_NO_ROUTE);
+	testing_log_has(&log_of, "the machine has no direct link between them", NULL, NULL);
+	alone.buffers[1].flags = 0;
+	ck_assert_int_eq(cei_program_route(&alone, NULL, &report), CEOV_ERR_NO_ROUTE);
+	testing_log_has(&log_of, "target is not reachable from there", NULL, NULL);
+	alone.buffers[0].flags = 0;
+	ck_assert_int_eq(cei_program_route(&alone, NULL, &report), CEOV_ERR_NO_ROUTE);
+	testing_log_has(&log_of, "source is not reachable from there", NULL, NULL);
+	place_ends(0, 1, MIB);
+	alone.movers[0].moves = CEI_MOVES_HOST_TO_GPU;
+	ck_assert_int_eq(cei_program_route(&alone, NULL, &report), CEOV_ERR_NO_ROUTE);
+	testing_log_has(&log_of, "does not move between these kinds of memory", NULL, NULL);
+	cei_machine_destroy(machine);
+}
+END_TEST
+
 /* Each is one step away from a program. */
 START_TEST(test_what_is_no_program)
 {
@@ -261,7 +390,7 @@ START_TEST(test_what_is_no_program)
 	case 4: alone.floating = 0; break;
 	case 5: alone.floating = 1; break;
 	case 6: alone.buffers[0].rank = 2; break;
-	case 7: alone.buffers[0].flags = 2; break;
+	case 7: alone.buffers[0].flags = 16; break;
 	case 8: alone.buffers[0].flags = CEI_PROGRAM_FLOATING; break;
 	case 9: alone.buffers[0].start = UINT64_MAX; break;
 	case 10: alone.buffers[0].size_bytes = 0; break;
@@ -282,13 +411,24 @@ START_TEST(test_what_is_no_program)
 		break;
 	case 25: transfer->source_ready.counter = 1; break;
 	case 26: alone.rank = 1; break;         /* neither end is its rank's */
+	case 27: alone.rule = CEI_ROUTE_RULE_ALL + 1; break;
+	case 28: alone.movers[0].moves = 0; break;
+	case 29: alone.movers[0].moves = 16; break;
+	case 30: alone.movers[0].place = CEI_MACHINE_GPUS_MAX; break;
+	case 31: alone.buffers[0].kind = CEOV_PLACE_GPU + 1; break;
+	case 32: alone.buffers[0].gpu = 0; break;
+	case 33: alone.buffers[0].place = 1000; break;
+	case 34: transfer->mover = 1; break;
+	case 35: transfer->has_direct = 2; break;
+	case 36: transfer->direction = CEI_DIRECTION_ANY; break;
+	case 37: transfer->route = 0; break;
 	default: ck_abort();
 	}
 	ck_assert_int_eq(cei_program_verify(&alone), CEOV_ERR_INVALID);
 }
 END_TEST
 
-#define BROKEN 27
+#define BROKEN 38
 
 int main(void)
 {
@@ -302,6 +442,8 @@ int main(void)
 	tcase = tcase_create("alone");
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
 	tcase_add_test(tcase, test_a_program_is_checked_alone);
+	tcase_add_test(tcase, test_a_program_is_routed_alone);
+	tcase_add_test(tcase, test_what_has_no_route_is_refused);
 	tcase_add_loop_test(tcase, test_what_is_no_program, 0, BROKEN);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);

@@ -15,7 +15,7 @@
 #define ROUNDS    3000u
 #define MOST      12u                   /* entries of a random list */
 #define HEAD      16u                   /* bytes: magic, version, bytes that follow */
-#define AT_COUNTS (HEAD + 24u)          /* where the numbers of entries stand */
+#define AT_COUNTS (HEAD + 28u)          /* where the numbers of entries stand */
 
 static uint64_t state;
 
@@ -76,8 +76,58 @@ static void random_transfer(const struct cei_program *program,
 	transfer->target_free = random_mark(program);
 	transfer->then = random_mark(program);
 	transfer->source.buffer = transfer->target.buffer = CEI_PROGRAM_NONE;
-	if (program->n_buffers >= 2 && below(5))
-		random_bytes(program, transfer);
+	transfer->mover = below(program->n_movers);
+	transfer->has_direct = below(2);
+	transfer->direction = below(CEI_DIRECTION_ANY);
+	transfer->route = CEI_PROGRAM_NONE;
+	if (program->n_buffers < 2 || !below(5))
+		return;
+	random_bytes(program, transfer);
+	if (program->n_routes && below(2))
+		transfer->route = below(program->n_routes);
+}
+
+static uint32_t random_place(void)
+{
+	return below(4) ? below(CEI_MACHINE_GPUS_MAX) : CEOV_NOBODY;
+}
+
+static void random_route(struct cei_program_route *route)
+{
+	struct cei_route_way *way;
+	uint32_t i;
+
+	route->from = random_place();
+	route->to = random_place();
+	route->bytes = testing_random(&state);
+	route->may_drive = testing_random(&state);
+	route->no_direct = below(2);
+	route->route.n_ways = 1 + below(CEI_ROUTE_WAYS_MAX);
+	route->route.expected_ns = testing_random(&state);
+	for (i = below(CEI_ROUTE_WHY_BYTES); i-- > 0;)
+		route->route.why[i] = (char)(1 + below(255));
+	for (i = 0; i < route->route.n_ways; i++) {
+		way = &route->route.ways[i];
+		way->sort = (uint8_t)below(CEI_ROUTE_MIDDLE + 1);
+		way->via = way->sort == CEI_ROUTE_DIRECT ? CEOV_NOBODY : below(8);
+		way->engines[0] = random_place();
+		way->engines[1] = random_place();
+		way->bytes = 1 + testing_below(&state, UINT64_C(1) << 59);
+		way->bytes_per_s = testing_random(&state);
+		way->t0_ns = testing_random(&state);
+	}
+}
+
+static void random_movers(struct cei_program *program)
+{
+	uint32_t i;
+
+	for (i = 0; i < program->n_movers; i++) {
+		program->movers[i].moves = 1 + below(15);
+		program->movers[i].gpu = random_place();
+		program->movers[i].place = random_place();
+		program->movers[i].may_drive = testing_random(&state);
+	}
 }
 
 static void random_program(struct cei_program *program)
@@ -92,23 +142,34 @@ static void random_program(struct cei_program *program)
 	program->floating = CEI_PROGRAM_NONE;
 	program->n_transfers = below(MOST);
 	program->n_expected = below(MOST);
+	program->rule = below(CEI_ROUTE_RULE_ALL + 1);
+	program->n_movers = 1 + below(3);
+	program->n_routes = below(program->n_transfers + 1);
 	program->n_buffers = below(2 * program->n_transfers + 1);
 	program->n_signals = below(3 * program->n_transfers + 1);
 	ck_assert_int_eq(cei_program_alloc(program), 0);
 	for (i = 0; i < program->n_buffers; i++) {
 		program->buffers[i].rank = program->rank;
+		program->buffers[i].flags = CEI_PROGRAM_REACHED * below(8);
+		program->buffers[i].kind = below(2);
+		program->buffers[i].gpu = program->buffers[i].kind == CEOV_PLACE_GPU ? below(9)
+			: CEOV_NOBODY;
+		program->buffers[i].place = random_place();
 		program->buffers[i].start = testing_below(&state, UINT64_C(1) << 62);
 		program->buffers[i].size_bytes = 64 + testing_below(&state, UINT64_C(1) << 62);
 	}
 	if (program->n_buffers >= 2 && below(2)) {
 		program->floating = below(program->n_buffers);
-		program->buffers[program->floating].flags = CEI_PROGRAM_FLOATING;
+		program->buffers[program->floating].flags |= CEI_PROGRAM_FLOATING;
 		program->buffers[program->floating].start = 0;
 	}
 	for (i = 0; i < program->n_signals; i++) {
 		program->signals[i].rank = below(program->n_ranks);
 		program->signals[i].n_counters = 1 + below(UINT32_MAX);
 	}
+	random_movers(program);
+	for (i = 0; i < program->n_routes; i++)
+		random_route(&program->routes[i]);
 	for (i = 0; i < program->n_transfers; i++)
 		random_transfer(program, &program->transfers[i]);
 	for (i = 0; i < program->n_expected; i++)
@@ -156,6 +217,55 @@ static void same_transfer(const struct cei_program_transfer *a,
 	same_mark(&a->source_ready, &b->source_ready);
 	same_mark(&a->target_free, &b->target_free);
 	same_mark(&a->then, &b->then);
+	ck_assert_uint_eq(a->mover, b->mover);
+	ck_assert_uint_eq(a->has_direct, b->has_direct);
+	ck_assert_uint_eq(a->direction, b->direction);
+	ck_assert_uint_eq(a->route, b->route);
+}
+
+static void same_route(const struct cei_program_route *a, const struct cei_program_route *b)
+{
+	const struct cei_route_way *one, *other;
+	uint32_t i;
+
+	ck_assert_uint_eq(a->from, b->from);
+	ck_assert_uint_eq(a->to, b->to);
+	ck_assert_uint_eq(a->bytes, b->bytes);
+	ck_assert_uint_eq(a->may_drive, b->may_drive);
+	ck_assert_uint_eq(a->no_direct, b->no_direct);
+	ck_assert_uint_eq(a->route.n_ways, b->route.n_ways);
+	ck_assert_uint_eq(a->route.expected_ns, b->route.expected_ns);
+	ck_assert_str_eq(a->route.why, b->route.why);
+	for (i = 0; i < a->route.n_ways; i++) {
+		one = &a->route.ways[i];
+		other = &b->route.ways[i];
+		ck_assert_uint_eq(one->sort, other->sort);
+		ck_assert_uint_eq(one->via, other->via);
+		ck_assert_uint_eq(one->engines[0], other->engines[0]);
+		ck_assert_uint_eq(one->engines[1], other->engines[1]);
+		ck_assert_uint_eq(one->bytes, other->bytes);
+		ck_assert_uint_eq(one->bytes_per_s, other->bytes_per_s);
+		ck_assert_uint_eq(one->t0_ns, other->t0_ns);
+	}
+}
+
+static void same_buffer(const struct cei_program_buffer *a, const struct cei_program_buffer *b)
+{
+	ck_assert_uint_eq(a->rank, b->rank);
+	ck_assert_uint_eq(a->flags, b->flags);
+	ck_assert_uint_eq(a->kind, b->kind);
+	ck_assert_uint_eq(a->gpu, b->gpu);
+	ck_assert_uint_eq(a->place, b->place);
+	ck_assert_uint_eq(a->start, b->start);
+	ck_assert_uint_eq(a->size_bytes, b->size_bytes);
+}
+
+static void same_mover(const struct cei_program_mover *a, const struct cei_program_mover *b)
+{
+	ck_assert_uint_eq(a->moves, b->moves);
+	ck_assert_uint_eq(a->gpu, b->gpu);
+	ck_assert_uint_eq(a->place, b->place);
+	ck_assert_uint_eq(a->may_drive, b->may_drive);
 }
 
 static void same_program(const struct cei_program *a, const struct cei_program *b)
@@ -171,12 +281,15 @@ static void same_program(const struct cei_program *a, const struct cei_program *
 	ck_assert_uint_eq(a->n_signals, b->n_signals);
 	ck_assert_uint_eq(a->n_transfers, b->n_transfers);
 	ck_assert_uint_eq(a->n_expected, b->n_expected);
-	for (i = 0; i < a->n_buffers; i++) {
-		ck_assert_uint_eq(a->buffers[i].rank, b->buffers[i].rank);
-		ck_assert_uint_eq(a->buffers[i].flags, b->buffers[i].flags);
-		ck_assert_uint_eq(a->buffers[i].start, b->buffers[i].start);
-		ck_assert_uint_eq(a->buffers[i].size_bytes, b->buffers[i].size_bytes);
-	}
+	ck_assert_uint_eq(a->rule, b->rule);
+	ck_assert_uint_eq(a->n_movers, b->n_movers);
+	ck_assert_uint_eq(a->n_routes, b->n_routes);
+	for (i = 0; i < a->n_movers; i++)
+		same_mover(&a->movers[i], &b->movers[i]);
+	for (i = 0; i < a->n_buffers; i++)
+		same_buffer(&a->buffers[i], &b->buffers[i]);
+	for (i = 0; i < a->n_routes; i++)
+		same_route(&a->routes[i], &b->routes[i]);
 	for (i = 0; i < a->n_signals; i++) {
 		ck_assert_uint_eq(a->signals[i].rank, b->signals[i].rank);
 		ck_assert_uint_eq(a->signals[i].n_counters, b->signals[i].n_counters);
@@ -244,7 +357,7 @@ START_TEST(test_numbers_beyond_the_bytes_are_refused)
 
 	random_program(&program);
 	bytes = encode(&program, &n);
-	for (list = 0; list < 4; list++) {
+	for (list = 0; list < 6; list++) {
 		memset(bytes + AT_COUNTS + 4 * list, 0xff, 4);
 		ck_assert_int_eq(cei_program_read(bytes, n, &back), CEOV_ERR_INVALID);
 		memset(bytes + AT_COUNTS + 4 * list, 0x7f, 4);
@@ -262,6 +375,32 @@ static void drop_line(void *arg, const char *line)
 	(void)line;
 }
 
+/* Chunks lie within their transfers' buffers. */
+static void cut_all(const struct cei_program *program)
+{
+	struct cei_cut *cuts = calloc((size_t)program->n_chunks + 1, sizeof(*cuts));
+	const struct cei_program_transfer *transfer;
+	const struct cei_program_buffer *target;
+	uint32_t i, k;
+
+	ck_assert_ptr_nonnull(cuts);
+	for (i = 0; i < program->n_transfers; i++) {
+		transfer = &program->transfers[i];
+		cei_program_cut(program, i, &cuts[transfer->first_chunk]);
+		for (k = 0; transfer->row_bytes && k < transfer->n_chunks; k++) {
+			if (!cuts[transfer->first_chunk + k].piece.n_rows)
+				continue;
+			target = &program->buffers[transfer->target.buffer];
+			ck_assert_uint_ge(cuts[transfer->first_chunk + k].piece.target,
+					  target->start);
+			ck_assert_uint_le(cuts[transfer->first_chunk + k].piece.target -
+					  target->start + cuts[transfer->first_chunk + k]
+					  .piece.row_bytes, target->size_bytes);
+		}
+	}
+	free(cuts);
+}
+
 /* What was read can be looked at by every check, whatever they find. */
 static void check_all(struct cei_program *program)
 {
@@ -269,6 +408,8 @@ static void check_all(struct cei_program *program)
 	struct cei_order order;
 
 	cei_report_init(&report, drop_line, NULL);
+	if (!cei_program_count(program, &report) && program->n_chunks < 100000)
+		cut_all(program);
 	if (!cei_program_check_floating(program, &report))
 		ck_assert_int_eq(cei_program_check_bounds(program, &report), 0);
 	if (!cei_order_init(&order, program, &report))
