@@ -37,6 +37,11 @@ uint32_t cei_context_member(const ceov_context *context, uint32_t rank)
 	return CEOV_NOBODY;
 }
 
+struct cei_backend *cei_context_backend(ceov_context *context, uint32_t rank)
+{
+	return &context->engines[cei_context_member(context, rank)].backend;
+}
+
 int cei_context_own_rank(ceov_context *context, uint32_t rank, const char *call,
 			 uint32_t *ret_member)
 {

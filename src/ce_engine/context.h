@@ -75,7 +75,10 @@ int cei_context_check(const ceov_context *context);
 /* The index in the site of our rank, or CEOV_NOBODY. */
 uint32_t cei_context_member(const ceov_context *context, uint32_t rank);
 
-/* The same, raised as CEOV_ERR_INVALID where it is not ours; call names the public
+/* The backend of a rank of ours. */
+struct cei_backend *cei_context_backend(ceov_context *context, uint32_t rank);
+
+/* The index of our rank, raised as CEOV_ERR_INVALID where it is not ours; call names the public
  * call. 0 and *ret_member. */
 int cei_context_own_rank(ceov_context *context, uint32_t rank, const char *call,
 			 uint32_t *ret_member);

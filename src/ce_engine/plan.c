@@ -250,6 +250,16 @@ static void unbuild(struct ceov_plan *plan)
 	plan->n_cuts = plan->n_signals = 0;
 }
 
+void cei_plan_set_template(struct ceov_plan *plan)
+{
+	plan->has_template = 1;
+}
+
+void cei_plan_keep_order(struct ceov_plan *plan)
+{
+	plan->keeps_order = 1;
+}
+
 int ceov_plan_commit(ceov_plan *plan)
 {
 	struct cei_report *report;

@@ -74,8 +74,8 @@ struct ceov_plan {
 	uint64_t              mark_group_bytes;
 	uint32_t              urgency;          /* enum ceov_urgency; of polled launches */
 	int                   is_committed;
-	int                   has_template;     /* a template has added what it has to:
-						 * nothing, for a group of one in place */
+	int                   has_template;     /* cei_plan_set_template(); it has nothing to
+						 * add for a group of one in place */
 
 	struct ceov_transfer *transfers;        /* until commit */
 	uint32_t              n_transfers;
@@ -99,7 +99,7 @@ struct ceov_plan {
 						 * launch names, or NULL */
 	int                   keeps_order;      /* chunks go as transfers stand in the plan;
 						 * else as ports are free (queues.h). Set
-						 * at commit, or by layers above before */
+						 * at commit or by cei_plan_keep_order() */
 	int                   is_gateable;      /* its source_ready marks can be left to
 						 * a lane ... */
 	const char           *why_polled;       /* ... or why not */
@@ -114,6 +114,12 @@ struct ceov_plan {
 	pthread_mutex_t       lock;             /* of what `run` says that it guards */
 	struct cei_plan_run   run;
 };
+
+/* For layers above, before commit: a template has added what it has to, in an order that
+ * keeps receivers apart; or chunks have to go as transfers stand in the plan, because a
+ * mark speaks for earlier transfers, too. */
+void cei_plan_set_template(struct ceov_plan *plan);
+void cei_plan_keep_order(struct ceov_plan *plan);
 
 /* plan_compile.c: makes plan->program of what was added, and lists what that names. Raises
  * CEOV_ERR_NO_MEMORY. */

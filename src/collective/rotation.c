@@ -175,6 +175,6 @@ int cei_fan_add(const struct cei_fan *fan)
 		}
 	}
 	if (!r)
-		fan->plan->has_template = 1;
+		cei_plan_set_template(fan->plan);
 	return r;
 }

@@ -51,8 +51,7 @@ static int open_words(struct cei_capture *capture)
 {
 	const ceov_workspace *workspace = capture->workspace;
 	ceov_context *context = workspace->object.context;
-	struct cei_backend *backend =
-		&context->engines[cei_context_member(context, workspace->rank)].backend;
+	struct cei_backend *backend = cei_context_backend(context, workspace->rank);
 	const uint64_t zeros[WORDS] = { 0 };
 	CUresult result;
 

@@ -106,8 +106,7 @@ static int open_blas(struct cei_gpu_executor *own)
 
 static int open_words(struct cei_gpu_executor *own)
 {
-	struct cei_backend *backend =
-		&own->context->engines[cei_context_member(own->context, own->rank)].backend;
+	struct cei_backend *backend = cei_context_backend(own->context, own->rank);
 	const uint32_t zeros[CEI_GPU_WORDS] = { 0 };
 	CUresult result = own->cuda->calls.mem_alloc(&own->words, sizeof(zeros));
 
@@ -197,8 +196,7 @@ static int gpu_hold_tiles(struct cei_executor *executor, const struct cei_tiles 
 {
 	struct cei_gpu_executor *own = own_of(executor);
 	uint64_t n_bytes = (uint64_t)tiles->n_tiles * sizeof(*tiles->tile);
-	struct cei_backend *backend =
-		&own->context->engines[cei_context_member(own->context, own->rank)].backend;
+	struct cei_backend *backend = cei_context_backend(own->context, own->rank);
 	struct cei_cuda_hold hold;
 	CUdeviceptr memory = 0;
 	CUresult result;

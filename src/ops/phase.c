@@ -19,7 +19,7 @@ static int open_plan(struct cei_phase *phase, uint32_t half)
 	r = ceov_plan_create(workspace->object.context, workspace->rank, &options,
 			     &phase->plan[half]);
 	if (!r)                         /* later legs' marks speak for earlier ones */
-		phase->plan[half]->keeps_order = 1;
+		cei_plan_keep_order(phase->plan[half]);
 	return r;
 }
 
