@@ -14,12 +14,10 @@
 
 /*
  * Where the system does not tell a width, and how much of a told one a copy gets; from
- * one host of 8 x H200: PCIe 5 x16 (63 GB/s) moved 53 GB/s to a GPU and 55 GB/s back;
+ * one host of 8 x H200: PCIe 5 x16 (63 GB/s) moved what link.c has for the two directions;
  * all GPUs at once 172 GB/s out of host memory and 92 GB/s into it.
  */
 #define PCIE_PER_CENT    85.0
-#define PCIE_DOWN        UINT64_C(53000000000)
-#define PCIE_UP          UINT64_C(55000000000)
 #define MEMORY_OUT       UINT64_C(172000000000)
 #define MEMORY_IN        UINT64_C(92000000000)
 /* Between packages nothing was measured: what host memory takes in, which the figure
@@ -154,7 +152,8 @@ static int path_pci(struct cei_machine_draft *draft, struct cei_machine_link *li
 
 	pci_port(draft, object, gpu, &port);
 	if (!port.bytes_per_s)
-		port.bytes_per_s = is_up ? PCIE_UP : PCIE_DOWN;
+		port.bytes_per_s = cei_link_default(
+			is_up ? CEI_DIRECTION_OUT : CEI_DIRECTION_IN)->bytes_per_s;
 	strncat(port.name, is_up ? " up" : " down",
 		sizeof(port.name) - strlen(port.name) - 1);
 	return cei_draft_path_named(draft, link, &port);
