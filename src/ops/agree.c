@@ -156,14 +156,3 @@ int cei_agree_range(struct cei_agree *agree, uint64_t value, uint64_t timeout_ns
 		*ret_range = range;
 	return r;
 }
-
-int cei_agree_max(struct cei_agree *agree, uint64_t value, uint64_t timeout_ns,
-		  uint64_t *ret_max)
-{
-	struct cei_agree_range range;
-	int r = cei_agree_range(agree, value, timeout_ns, &range);
-
-	if (!r)
-		*ret_max = range.max;
-	return r;
-}

@@ -70,8 +70,4 @@ uint32_t cei_agree_signals(const struct cei_agree *agree, ceov_signal **ret_sign
 int  cei_agree_range(struct cei_agree *agree, uint64_t value, uint64_t timeout_ns,
 		     struct cei_agree_range *ret_range);
 
-/* Likewise, of the largest only. */
-int  cei_agree_max(struct cei_agree *agree, uint64_t value, uint64_t timeout_ns,
-		   uint64_t *ret_max);
-
 #endif /* CEI_AGREE_H */

@@ -106,7 +106,7 @@ static void *take_part(void *arg)
 {
 	const struct part *part = arg;
 	struct cei_agree *agree = &part->rig->ranks[part->rank];
-	uint64_t random = testing_seed() + part->rank, max;
+	uint64_t random = testing_seed() + part->rank;
 	struct cei_agree_range range, wanted;
 	uint32_t round;
 
@@ -114,16 +114,10 @@ static void *take_part(void *arg)
 		if (testing_below(&random, 200) == 0)
 			usleep((useconds_t)testing_below(&random, 2000));
 		wanted = expected(part->rig, round);
-		if (round % 2) {
-			ck_assert_int_eq(cei_agree_range(agree, number_of(part->rank, round),
-							 TESTING_PATIENCE, &range), 0);
-			ck_assert_uint_eq(range.min, wanted.min);
-			ck_assert_uint_eq(range.max, wanted.max);
-		} else {
-			ck_assert_int_eq(cei_agree_max(agree, number_of(part->rank, round),
-						       TESTING_PATIENCE, &max), 0);
-			ck_assert_uint_eq(max, wanted.max);
-		}
+		ck_assert_int_eq(cei_agree_range(agree, number_of(part->rank, round),
+						 TESTING_PATIENCE, &range), 0);
+		ck_assert_uint_eq(range.min, wanted.min);
+		ck_assert_uint_eq(range.max, wanted.max);
 	}
 	return NULL;
 }
@@ -174,14 +168,15 @@ END_TEST
 
 START_TEST(test_an_absent_rank)
 {
-	uint64_t begin = cei_now_ns(), max = 77;
+	struct cei_agree_range range = { 77, 77 };
+	uint64_t begin = cei_now_ns();
 	struct rig rig;
 
 	open_rig(&rig, 2);
-	ck_assert_int_eq(cei_agree_max(&rig.ranks[0], 1, 50 * TESTING_MS, &max),
+	ck_assert_int_eq(cei_agree_range(&rig.ranks[0], 1, 50 * TESTING_MS, &range),
 			 CEOV_ERR_TIMEOUT);
 	ck_assert_uint_ge(cei_now_ns() - begin, 50 * TESTING_MS);
-	ck_assert_uint_eq(max, 77);
+	ck_assert_uint_eq(range.max, 77);
 	testing_log_has(&log_, "rank 0 waits for rank 1 to tune", NULL, NULL);
 	close_rig(&rig);
 }
@@ -189,16 +184,16 @@ END_TEST
 
 START_TEST(test_too_large)
 {
+	struct cei_agree_range range;
 	struct rig rig;
-	uint64_t max;
 
 	open_rig(&rig, 1);
-	ck_assert_int_eq(cei_agree_max(&rig.ranks[0], CEI_AGREE_VALUE_MAX + 1, 0, &max),
+	ck_assert_int_eq(cei_agree_range(&rig.ranks[0], CEI_AGREE_VALUE_MAX + 1, 0, &range),
 			 CEOV_ERR_INVALID);
-	ck_assert_int_eq(cei_agree_max(&rig.ranks[0], CEI_AGREE_VALUE_MAX, 0, &max), 0);
-	ck_assert_uint_eq(max, CEI_AGREE_VALUE_MAX);
+	ck_assert_int_eq(cei_agree_range(&rig.ranks[0], CEI_AGREE_VALUE_MAX, 0, &range), 0);
+	ck_assert_uint_eq(range.max, CEI_AGREE_VALUE_MAX);
 	rig.ranks[0].round = (UINT64_C(1) << 22) - 2;
-	ck_assert_int_eq(cei_agree_max(&rig.ranks[0], 0, 0, &max), CEOV_ERR_STATE);
+	ck_assert_int_eq(cei_agree_range(&rig.ranks[0], 0, 0, &range), CEOV_ERR_STATE);
 	close_rig(&rig);
 }
 END_TEST
@@ -216,17 +211,18 @@ static void *abort_soon(void *arg)
 
 START_TEST(test_an_abort_ends_the_wait)
 {
-	uint64_t begin = cei_now_ns(), max;
+	struct cei_agree_range range;
+	uint64_t begin = cei_now_ns();
 	pthread_t thread;
 	struct rig rig;
 
 	open_rig(&rig, 2);
 	ck_assert_int_eq(pthread_create(&thread, NULL, abort_soon, &rig.ranks[1]), 0);
-	ck_assert_int_eq(cei_agree_max(&rig.ranks[0], 1, TESTING_PATIENCE, &max),
+	ck_assert_int_eq(cei_agree_range(&rig.ranks[0], 1, TESTING_PATIENCE, &range),
 			 CEOV_ERR_ABORTED);
 	ck_assert_uint_lt(cei_now_ns() - begin, TESTING_PATIENCE / 2);
 	pthread_join(thread, NULL);
-	ck_assert_int_eq(cei_agree_max(&rig.ranks[1], 1, TESTING_PATIENCE, &max),
+	ck_assert_int_eq(cei_agree_range(&rig.ranks[1], 1, TESTING_PATIENCE, &range),
 			 CEOV_ERR_ABORTED);
 	close_rig(&rig);
 }
@@ -235,13 +231,13 @@ END_TEST
 /* A rank that is two rounds ahead, which none can be that plays by the rules. */
 START_TEST(test_another_round)
 {
+	struct cei_agree_range range;
 	struct rig rig;
-	uint64_t max;
 
 	open_rig(&rig, 2);
 	ck_assert_int_eq(ceov_signal_raise(rig.ranks[1].signals[1], 1,
 					   UINT64_C(3) << CEI_AGREE_VALUE_BITS), 0);
-	ck_assert_int_eq(cei_agree_max(&rig.ranks[0], 1, TESTING_PATIENCE, &max),
+	ck_assert_int_eq(cei_agree_range(&rig.ranks[0], 1, TESTING_PATIENCE, &range),
 			 CEOV_ERR_STATE);
 	testing_log_has(&log_, "rank 1 tells of another round", NULL, NULL);
 	close_rig(&rig);
