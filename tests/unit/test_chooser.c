@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "ops/kinds.h"
+#include "ops/op.h"
 #include "ops/tunings.h"
 #include "ops/workspace.h"
 #include "testing.h"
@@ -59,6 +60,43 @@ START_TEST(test_rates_are_the_machines)
 	cei_rates_take(&rates, 66, 0);
 	cei_chooser_choose(&shape, &rates, NULL, &small);
 	ck_assert_double_ge(small.gemm_ns, 1.7 * usual.gemm_ns);
+}
+END_TEST
+
+static uint32_t pairs(const struct cei_executor *executor, struct cei_tile_shape shape)
+{
+	(void)executor;
+	(void)shape;
+	return 2;
+}
+
+static int fits(const struct cei_executor *executor, struct cei_tile_shape shape)
+{
+	(void)executor;
+	return shape.rows == 1;
+}
+
+/* What ranks have told each other, not what the own executor has: cuts are everybody's. */
+START_TEST(test_rates_of_a_workspace)
+{
+	struct cei_executor_ops ops = { .pair = pairs, .is_fit = fits };
+	static ceov_workspace workspace;
+	struct cei_rates rates;
+
+	workspace.executor.ops = &ops;
+	workspace.executor.n_sms = 144;
+	rates = cei_op_rates(&workspace);
+	ck_assert_uint_eq(rates.n_sms, 132);            /* some rank does not know */
+	ck_assert_double_eq(rates.copy_bytes_per_ns, 392);
+	workspace.least[CEI_AGREE_SMS] = 114;
+	workspace.least[CEI_AGREE_COPY_RATE] = UINT64_C(21000000000);
+	rates = cei_op_rates(&workspace);
+	ck_assert_uint_eq(rates.n_sms, 114);
+	ck_assert_double_eq_tol(rates.copy_bytes_per_ns, 21, 1e-9);
+	ck_assert_int_eq(rates.has_tiles, 1);
+	ck_assert_int_eq(rates.has_library, 1);
+	workspace.is_host = 1;
+	ck_assert_uint_eq(cei_op_rates(&workspace).n_sms, 0);
 }
 END_TEST
 
@@ -380,6 +418,7 @@ static Suite *suite(void)
 	TCase *model = tcase_create("model"), *file = tcase_create("file");
 
 	tcase_add_test(model, test_rates_are_the_machines);
+	tcase_add_test(model, test_rates_of_a_workspace);
 	tcase_add_test(model, test_pieces_are_some_mebibytes);
 	tcase_add_test(model, test_long_products_have_few_pieces);
 	tcase_add_test(model, test_tiles_fill_waves);
