@@ -21,6 +21,7 @@ import argparse
 import collections
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -336,6 +337,7 @@ def arguments():
 
 def main():
     args = arguments()
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)       # for "| head"
     try:
         graph = draw(args.build, os.path.join(args.source, "src"), os.environ.get("NM", "nm"))
         broken = list(broken_rules(graph, read_allowance(args.check))) if args.check else []
