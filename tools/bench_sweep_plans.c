@@ -12,6 +12,7 @@
 
 #include "bench_sweep.h"
 #include "ce_engine/context.h"
+#include "ce_engine/engine.h"
 #include "ce_engine/plan.h"
 
 #define EXPLAIN_BYTES 65536u

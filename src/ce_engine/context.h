@@ -3,7 +3,8 @@
 #ifndef CEI_CONTEXT_H
 #define CEI_CONTEXT_H
 
-/* Everything that one ceov_open() holds. */
+/* Everything that one ceov_open() holds. Objects are below the engine and plans above them:
+ * what they need of each other goes by way of this structure. */
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,9 +12,8 @@
 
 #include "base/report.h"
 #include "base/site.h"
-#include "ce_engine/engine.h"
-#include "ce_engine/launch.h"
 #include "ce_engine/object.h"
+#include "ce_engine/tickets.h"
 #include "ipc/mapping.h"
 #include "ipc/meeting.h"
 #include "topology/topology.h"
@@ -66,7 +66,14 @@ struct ceov_context {
 	uint64_t              last_offer;
 	struct cei_list       buried;
 	uint32_t              n_buried;
-	struct cei_engine     engines[CEI_MEMBERS_MAX];
+
+	/* By member. Layers below the engine know their backends alone. */
+	struct cei_engine    *engines;  /* NULL: not open yet */
+	struct cei_backend   *backends[CEI_MEMBERS_MAX];
+
+	/* Plans' part of a release: gives up what lanes that came back had kept in use, and
+	 * says of how many plans. Any thread, without locks held. */
+	uint32_t            (*settle)(ceov_context *context);
 };
 
 /* 0, CEOV_ERR_INVALID (NULL or closed) or CEOV_ERR_FORKED. */

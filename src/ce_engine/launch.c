@@ -10,6 +10,8 @@
 
 #include "base/clock.h"
 #include "ce_engine/context.h"
+#include "ce_engine/plan.h"
+#include "ce_engine/signal.h"
 #include "ce_engine/engine.h"
 #include "ce_engine/staging.h"
 

@@ -191,7 +191,7 @@ int cei_offer_release(struct cei_object *owner, uint64_t *offer_id, const char *
 	ceov_context *context = owner->context;
 	int r = withdraw(context, *offer_id, owner);
 
-	if (r == CEOV_PENDING && cei_plans_settle(context))
+	if (r == CEOV_PENDING && context->settle(context))
 		r = withdraw(context, *offer_id, owner);
 	if (r)
 		return r;

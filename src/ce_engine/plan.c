@@ -16,7 +16,10 @@
 #include "base/sized.h"
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
+#include "ce_engine/engine.h"
+#include "ce_engine/launch.h"
 #include "ce_engine/plan_bind.h"
+#include "ce_engine/signal.h"
 
 /* All 0 where the caller has none. */
 static int take_options(ceov_context *context, const struct ceov_plan_options *from,

@@ -14,6 +14,7 @@
 
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
+#include "ce_engine/engine.h"
 
 static struct cei_engine *engine_of(const struct ceov_plan *plan)
 {

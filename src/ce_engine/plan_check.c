@@ -11,6 +11,9 @@
 
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
+#include "ce_engine/engine.h"
+#include "ce_engine/plan.h"
+#include "ce_engine/signal.h"
 #include "ce_engine/plan_order.h"
 
 static struct cei_report *report_of(const struct ceov_plan *plan)

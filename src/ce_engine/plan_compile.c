@@ -8,6 +8,8 @@
 #include "base/ids.h"
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
+#include "ce_engine/engine.h"
+#include "ce_engine/plan.h"
 #include "ce_engine/plan_bind.h"
 
 /* Clusters of memory stand apart by this much, and the first begins here: so that no

@@ -10,6 +10,8 @@
 #include "base/write.h"
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
+#include "ce_engine/engine.h"
+#include "ce_engine/plan.h"
 #include "ce_engine/plan_bind.h"
 
 #define LINE_BYTES 512

@@ -13,6 +13,7 @@
 #include "backend/host.h"
 #include "base/variables.h"
 #include "ce_engine/context.h"
+#include "topology/route.h"
 
 #define TRACE_PATHS_MAX 16u
 

@@ -67,7 +67,7 @@ struct cei_backend *cei_signal_backend(const struct ceov_signal *signal)
 
 	for (i = 0; signal->gpu && i < context->site.n_members; i++)
 		if (signal->gpu->address[i])
-			return &context->engines[i].backend;
+			return context->backends[i];
 	return NULL;
 }
 
@@ -111,9 +111,7 @@ static void let_go(ceov_signal *signal)
 	}
 }
 
-/* Counters, arrivals and abort words to zero: what the owner does at creation and
- * renewal. */
-static int clear(ceov_signal *signal)
+int cei_signal_clear(ceov_signal *signal)
 {
 	struct cei_backend *backend = cei_signal_backend(signal);
 	struct cei_signal_header *header = cei_signal_header(signal);
@@ -209,7 +207,7 @@ int ceov_signal_create(ceov_context *context, uint32_t rank, struct ceov_place p
 	signal->flags = flags;
 	r = create_regions(signal, cei_context_member(context, rank));
 	if (!r)
-		r = clear(signal);
+		r = cei_signal_clear(signal);
 	if (r) {
 		let_go(signal);
 		free(signal);
@@ -415,93 +413,4 @@ int cei_signal_resolve(const struct ceov_mark *mark, uint32_t member, const char
 	if (!ret_counter->seen)
 		ret_counter->word = 0;
 	return 0;
-}
-
-/* Whether the plan has launches in flight, or a lane that was given up and may still
- * raise its marks. With its lock held. */
-static int is_moving(const struct ceov_plan *plan)
-{
-	return plan->run.n_in_flight || (plan->run.stuck_lanes && cei_plan_is_stuck(plan));
-}
-
-/* Whether one of the list's plans that names the signal is moving. With the context's lock
- * held. */
-static int is_in_list(const struct ceov_signal *signal, const struct cei_list *plans)
-{
-	const struct cei_list *node;
-	struct ceov_plan *plan;
-	uint32_t i, n = 0;
-
-	for (node = plans->next; node != plans; node = node->next) {
-		plan = CEI_OWNER(node, struct ceov_plan, object.link);
-		pthread_mutex_lock(&plan->lock);
-		if (is_moving(plan))
-			for (i = 0; i < plan->n_signals; i++)
-				n += plan->signals[i]->control == signal->control;
-		pthread_mutex_unlock(&plan->lock);
-	}
-	return n != 0;
-}
-
-static int is_in_flight(ceov_signal *signal)
-{
-	ceov_context *context = signal->object.context;
-	int is;
-
-	pthread_mutex_lock(&context->lock);
-	is = is_in_list(signal, &context->plans) || is_in_list(signal, &context->stuck);
-	pthread_mutex_unlock(&context->lock);
-	return is;
-}
-
-/* Plans that name the signal may begin again at any base. Others are not looked into: what
- * a plan names is fixed before its first launch, and one that has no base yet may be in
- * the hands of a thread that commits it. */
-static void forget_bases(ceov_signal *signal)
-{
-	ceov_context *context = signal->object.context;
-	struct cei_list *node;
-	struct ceov_plan *plan;
-	uint32_t i;
-
-	pthread_mutex_lock(&context->lock);
-	for (node = context->plans.next; node != &context->plans; node = node->next) {
-		plan = CEI_OWNER(node, struct ceov_plan, object.link);
-		pthread_mutex_lock(&plan->lock);
-		for (i = 0; plan->run.last_base && i < plan->n_signals; i++)
-			if (plan->signals[i]->control == signal->control)
-				plan->run.last_base = 0;
-		pthread_mutex_unlock(&plan->lock);
-	}
-	pthread_mutex_unlock(&context->lock);
-}
-
-int ceov_signal_renew(ceov_signal *signal)
-{
-	struct cei_backend *backend;
-	void *zeros;
-	uint32_t i;
-	int r = cei_object_check(signal, CEI_OBJECT_SIGNAL, "ceov_signal_renew");
-
-	if (r)
-		return r;
-	if (is_in_flight(signal))
-		return CEOV_PENDING;
-	zeros = calloc(signal->n_counters, sizeof(uint32_t));
-	if (!zeros)
-		return cei_raise(&signal->object.context->report, CEOV_ERR_NO_MEMORY, 0,
-				 "ceov_signal_renew: no memory for zeros");
-	for (i = 0; !r && i < CEI_MEMBERS_MAX; i++) {
-		if (!signal->tallies[i].address[i])
-			continue;
-		backend = &signal->object.context->engines[i].backend;
-		r = backend->ops->store(backend, signal->tallies[i].address[i], zeros,
-					 signal->n_counters * sizeof(uint32_t));
-	}
-	free(zeros);
-	if (!r && signal->control == &signal->own_control)
-		r = clear(signal);
-	if (!r)
-		forget_bases(signal);
-	return r;
 }

@@ -144,6 +144,10 @@ struct cei_backend *cei_signal_backend(const struct ceov_signal *signal);
 int  cei_signal_find(ceov_context *context, const struct cei_question *question,
 		     ceov_signal **ret_signal);
 
+/* Counters, arrivals and abort words to zero: what the owner does at creation and
+ * renewal. */
+int  cei_signal_clear(ceov_signal *signal);
+
 /* At ceov_close(). */
 void cei_signal_destroy(struct ceov_signal *signal);
 

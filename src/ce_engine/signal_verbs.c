@@ -308,7 +308,7 @@ int ceov_stream_wait(ceov_context *context, uint32_t rank, void *stream,
 static int tally_for(ceov_signal *signal, uint32_t member)
 {
 	ceov_context *context = signal->object.context;
-	struct cei_backend *backend = &context->engines[member].backend;
+	struct cei_backend *backend = context->backends[member];
 	struct cei_region *tally = &signal->tallies[member];
 	uint64_t n_bytes = signal->n_counters * (uint64_t)sizeof(uint32_t);
 	void *zeros;

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 
 #include "ce_engine/context.h"
+#include "ce_engine/signal.h"
 #include "ce_engine/plan.h"
 #include "ce_engine/split.h"
 

@@ -12,6 +12,10 @@
 #include "base/sized.h"
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
+#include "ce_engine/engine.h"
+#include "ce_engine/launch.h"
+#include "ce_engine/plan.h"
+#include "ce_engine/signal.h"
 
 /* --- launch -------------------------------------------------------------- */
 

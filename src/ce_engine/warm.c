@@ -5,6 +5,7 @@
 
 #include "ce_engine/warm.h"
 
+#include "backend/backend.h"
 #include "base/clock.h"
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
@@ -15,7 +16,7 @@
 
 static int is_device(const ceov_context *context, uint32_t member)
 {
-	return (context->engines[member].backend.ops->caps & CEI_CAP_DEVICE) != 0;
+	return (context->backends[member]->ops->caps & CEI_CAP_DEVICE) != 0;
 }
 
 static int offer_pads(ceov_context *context, ceov_buffer **pads)
@@ -55,7 +56,7 @@ static int touch(ceov_context *context, uint32_t rank)
 		if (!address || context->site.members[i].rank == rank)
 			continue;
 		address += context->site.members[i].rank * (uint64_t)SLOT_BYTES;
-		r = context->engines[i].backend.ops->warm(&context->engines[i].backend,
+		r = context->backends[i]->ops->warm(context->backends[i],
 							  address);
 	}
 	if (r)

@@ -9,6 +9,8 @@
 #include "base/sized.h"
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
+#include "ce_engine/plan.h"
+#include "ce_engine/signal.h"
 
 /* Pieces are multiples of this, but for the last. */
 #define PIECE_ALIGN_BYTES 16u

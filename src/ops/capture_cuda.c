@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/backend.h"
 #include "ce_engine/context.h"
 #include "ce_engine/plan.h"
 #include "ce_engine/signal.h"

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/backend.h"
 #include "base/clock.h"
 #include "ce_engine/context.h"
 #include "kernels/begin.h"

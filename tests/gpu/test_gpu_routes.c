@@ -13,6 +13,8 @@
 
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
+#include "ce_engine/engine.h"
+#include "ce_engine/plan.h"
 #include "gpu_rig.h"
 #include "testing.h"
 

@@ -13,6 +13,8 @@
 #include <stdatomic.h>
 
 #include "ce_engine/context.h"
+#include "ce_engine/engine.h"
+#include "ce_engine/plan.h"
 #include "point.h"
 #include "testing.h"
 

@@ -9,6 +9,9 @@
 
 #include "base/clock.h"
 #include "ce_engine/context.h"
+#include "ce_engine/engine.h"
+#include "ce_engine/plan.h"
+#include "ce_engine/signal.h"
 #include "ce_engine/launch.h"
 #include "testing.h"
 

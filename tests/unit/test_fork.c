@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "ce_engine/context.h"
+#include "ce_engine/engine.h"
 #include "way.h"
 
 /* In the child. Counts the calls that did not say CEOV_ERR_FORKED. */

@@ -12,6 +12,7 @@
 #include "backend/host.h"
 #include "base/clock.h"
 #include "ce_engine/context.h"
+#include "ce_engine/engine.h"
 #include "testing.h"
 
 #define BYTES UINT64_C(64)

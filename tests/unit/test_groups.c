@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "ce_engine/context.h"
+#include "ce_engine/engine.h"
 #include "way.h"
 
 #define PART  UINT64_C(64)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ce_engine/context.h"
+#include "ce_engine/engine.h"
 #include "conformance/proxy.h"
 #include "way.h"
 

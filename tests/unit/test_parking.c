@@ -8,6 +8,7 @@
 #include <check.h>
 
 #include "ce_engine/context.h"
+#include "ce_engine/engine.h"
 #include "ce_engine/launch.h"
 #include "testing.h"
 

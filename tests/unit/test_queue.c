@@ -11,6 +11,7 @@
 
 #include "backend/host.h"
 #include "ce_engine/context.h"
+#include "ce_engine/engine.h"
 #include "ce_engine/plan.h"
 #include "ce_engine/split.h"
 #include "testing.h"

@@ -12,6 +12,7 @@
 #include <ceoverlap/collective.h>
 
 #include "ce_engine/context.h"
+#include "ce_engine/plan.h"
 #include "ce_engine/queues.h"
 #include "sim/sim.h"
 #include "testing.h"

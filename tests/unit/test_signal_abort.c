@@ -13,6 +13,7 @@
 #include "backend/host.h"
 #include "base/clock.h"
 #include "ce_engine/context.h"
+#include "ce_engine/engine.h"
 #include "ce_engine/signal.h"
 #include "testing.h"
 #include "way.h"

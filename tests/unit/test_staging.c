@@ -17,6 +17,7 @@
 #include <ceoverlap/collective.h>
 
 #include "ce_engine/context.h"
+#include "ce_engine/engine.h"
 #include "ce_engine/plan.h"
 #include "testing.h"
 

@@ -17,6 +17,8 @@
 #include "base/clock.h"
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
+#include "ce_engine/engine.h"
+#include "ce_engine/plan.h"
 #include "testing.h"
 
 #define RANKS_MAX 12u

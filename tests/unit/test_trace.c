@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "ce_engine/context.h"
+#include "ce_engine/engine.h"
 #include "ce_engine/trace.h"
 #include "testing.h"
 #include "way.h"

@@ -7,6 +7,7 @@
 #include <check.h>
 
 #include "ce_engine/context.h"
+#include "ce_engine/engine.h"
 #include "way.h"
 
 #define CROWD 600u                      /* transfers that wait: more than one turn looks at */

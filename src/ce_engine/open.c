@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* ceov_open, ceov_close, ceov_turn: builds the parts of a context and tears them down in
+ * reverse. Everything below knows the context, and nothing knows this file. */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/cuda_driver.h"
+#include "base/sized.h"
+#include "ce_engine/buffer.h"
+#include "ce_engine/context.h"
+#include "ce_engine/engine.h"
+#include "ce_engine/graves.h"
+#include "ce_engine/offer.h"
+#include "ce_engine/plan.h"
+#include "ce_engine/signal.h"
+#include "ce_engine/trace.h"
+#include "ce_engine/warm.h"
+
+/* All abort words before the first poison: see cei_signals_abort(). */
+static void abort_shared(ceov_context *context, uint32_t rank)
+{
+	struct cei_report_hold hold;
+	struct ceov_signal *signal;
+	struct cei_list *node;
+
+	cei_report_hold_begin(&context->report, &hold);
+	pthread_mutex_lock(&context->lock);
+	for (node = context->signals.next; node != &context->signals; node = node->next) {
+		signal = CEI_OWNER(node, struct ceov_signal, object.link);
+		if (signal->offer_id || signal->found_id)
+			cei_signal_raise_abort(signal, CEOV_ERR_PEER_LOST, rank);
+	}
+	for (node = context->signals.next; node != &context->signals; node = node->next) {
+		signal = CEI_OWNER(node, struct ceov_signal, object.link);
+		if (signal->offer_id || signal->found_id)
+			cei_signal_poison(signal);
+	}
+	pthread_mutex_unlock(&context->lock);
+	cei_report_hold_end(&context->report, &hold);
+}
+
+/* From the meeting's thread. A lost rank's raises will not come: whatever the group
+ * shares is aborted. One that departed in order has done its part. */
+static void gone(void *arg, uint32_t rank, int departed)
+{
+	ceov_context *context = arg;
+	struct ceov_failure failure = cei_failure(CEOV_ERR_PEER_LOST, 0);
+
+	/* release: pairs with cei_context_is_lost() */
+	atomic_store_explicit(&context->is_lost[rank], 1, memory_order_release);
+	if (departed) {
+		cei_log(&context->report, CEI_LOG_INFO, "rank %u has closed", rank);
+		return;
+	}
+	failure.rank = rank;
+	(void)cei_raise_failure(&context->report, &failure,
+				"rank %u was lost; what waits for it ends", rank);
+	abort_shared(context, rank);
+}
+
+static int make_alive(ceov_context *context)
+{
+	long page = sysconf(_SC_PAGESIZE);
+	uint64_t *alive = mmap(NULL, (size_t)page, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (alive == MAP_FAILED)
+		return cei_raise(&context->report, CEOV_ERR_SYSTEM, errno,
+				 "ceov_open: mmap of one page");
+	context->alive = alive;
+	if (madvise(alive, (size_t)page, MADV_WIPEONFORK))
+		return cei_raise(&context->report, CEOV_ERR_SYSTEM, errno,
+				 "ceov_open: MADV_WIPEONFORK (Linux 4.14 or newer)");
+	*alive = 1;
+	return 0;
+}
+
+static int wants_gpu(const struct cei_site *site)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < site->n_members; i++)
+		n += site->members[i].place.kind == CEOV_PLACE_GPU;
+	return n != 0;
+}
+
+static int check_gpus(const ceov_context *context)
+{
+	const struct cei_site *site = &context->site;
+	uint32_t i, n_gpus = site->cuda ? cei_cuda_n_gpus(site->cuda) : 0;
+
+	for (i = 0; i < site->n_members; i++)
+		if (site->members[i].place.kind == CEOV_PLACE_GPU &&
+		    site->members[i].place.index >= n_gpus)
+			return cei_raise(site->report, CEOV_ERR_INVALID, 0,
+					 "ceov_open: rank %u wants GPU %u, but this process "
+					 "sees %u", site->members[i].rank,
+					 site->members[i].place.index, n_gpus);
+	return 0;
+}
+
+/* Opens the driver where a member is on a GPU, or may be. */
+static int open_gpus(ceov_context *context)
+{
+	struct cei_site *site = &context->site;
+	struct ceov_member *first = &site->members[0];
+	int is_open_place = first->place.index == CEOV_NOBODY;
+	const char *why = "";
+	int r;
+
+	if (!wants_gpu(site) && !is_open_place)
+		return 0;
+	r = cei_cuda_open(&context->report, &site->cuda, &why);
+	if (r < 0)
+		return r;
+	if (is_open_place) {
+		first->place.kind = r ? CEOV_PLACE_HOST : CEOV_PLACE_GPU;
+		first->place.index = 0;
+	} else if (r) {
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_open: a rank is placed on a GPU, but there is none: "
+				 "%s", why);
+	}
+	return check_gpus(context);
+}
+
+static int meet(ceov_context *context, const char *group)
+{
+	struct cei_meeting_config config;
+
+	if (!group || context->site.n_members == context->site.n_ranks)
+		return 0;
+	config.path = group;
+	config.deadline_ns = cei_deadline(context->deadline_ns);
+	config.gone = gone;
+	config.gone_arg = context;
+	return cei_meeting_open(&context->site, &config, &context->meeting);
+}
+
+static int open_engines(ceov_context *context)
+{
+	uint32_t i;
+	int r = 0;
+
+	context->engines = calloc(context->site.n_members, sizeof(*context->engines));
+	if (!context->engines)
+		return cei_raise(&context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "ceov_open: no memory for %u engines",
+				 context->site.n_members);
+	if (context->topology->machine && !context->is_fifo)
+		r = cei_ports_create(&context->report, context->topology->machine,
+				     &context->ports);
+	for (i = 0; !r && i < context->site.n_members; i++) {
+		context->engines[i].ports = context->ports;
+		context->backends[i] = &context->engines[i].backend;
+		r = cei_engine_open(&context->engines[i], &context->site,
+				    context->topology, i);
+	}
+	return r;
+}
+
+static int build(ceov_context *context, const struct ceov_config *config)
+{
+	const char *group = NULL;
+	int r = make_alive(context);
+
+	if (!r)
+		r = cei_settings_load(context, config, &group);
+	if (r)
+		return r;
+	context->report.rank = context->site.members[0].rank;
+	r = open_gpus(context);
+	if (!r)
+		r = cei_topology_open(&context->site, &context->topology);
+	if (!r)
+		r = cei_mappings_init(&context->mappings, &context->site);
+	if (!r)
+		r = open_engines(context);
+	if (!r)
+		r = meet(context, group);
+	if (!r)
+		r = cei_warm_up(context, cei_deadline(context->deadline_ns));
+	return r;
+}
+
+static void init_lists(ceov_context *context)
+{
+	cei_list_init(&context->buffers);
+	cei_list_init(&context->signals);
+	cei_list_init(&context->plans);
+	cei_list_init(&context->stuck);
+	cei_list_init(&context->uppers);
+	cei_list_init(&context->offers);
+	cei_list_init(&context->buried);
+	pthread_mutex_init(&context->lock, NULL);
+	cei_tickets_init(&context->tickets);
+}
+
+/* To stderr: of such a config log cannot be trusted. */
+static int check_config(const struct ceov_config *config)
+{
+	struct cei_report report;
+	int r;
+
+	cei_report_init(&report, NULL, NULL);
+	r = cei_sized_check(&report, config, sizeof(*config), sizeof(*config),
+			    "ceov_open: config");
+	cei_report_fini(&report);
+	return r;
+}
+
+int ceov_open(const struct ceov_config *config, ceov_context **ret_context)
+{
+	ceov_context *context;
+	int r;
+
+	if (!ret_context || (config && check_config(config)))
+		return CEOV_ERR_INVALID;
+	context = calloc(1, sizeof(*context));
+	if (!context)
+		return CEOV_ERR_NO_MEMORY;
+	context->state = CEI_CONTEXT_OPEN;
+	cei_report_init(&context->report, config ? config->log : NULL,
+			config ? config->log_arg : NULL);
+	init_lists(context);
+	context->settle = cei_plans_settle;
+	r = build(context, config);
+	if (r) {
+		ceov_close(context);
+		return r;
+	}
+	*ret_context = context;
+	return 0;
+}
+
+/* What we found at peers: they may be waiting to close until we let go. */
+static void let_go_of_peers(ceov_context *context)
+{
+	struct cei_list *node, *next;
+	struct ceov_signal *signal;
+	struct ceov_buffer *buffer;
+
+	for (node = context->signals.next; node != &context->signals; node = next) {
+		next = node->next;
+		signal = CEI_OWNER(node, struct ceov_signal, object.link);
+		if (signal->found_id)
+			cei_signal_destroy(signal);
+	}
+	for (node = context->buffers.next; node != &context->buffers; node = next) {
+		next = node->next;
+		buffer = CEI_OWNER(node, struct ceov_buffer, object.link);
+		if (buffer->found_id)
+			cei_buffer_destroy(buffer);
+	}
+}
+
+/* How many offers peers still use; the others are withdrawn. */
+static uint32_t withdraw_offers(ceov_context *context)
+{
+	struct cei_list *node, *next;
+	uint32_t n = 0;
+
+	for (node = context->offers.next; node != &context->offers; node = next) {
+		next = node->next;
+		n += cei_offer_withdraw(context, CEI_OWNER(node, struct cei_local_offer,
+							   link)->id) == CEOV_PENDING;
+	}
+	return n;
+}
+
+/* Memory that a peer maps must not be freed under it. */
+static void wait_for_users(ceov_context *context)
+{
+	uint64_t deadline = cei_deadline(CEI_CLOSE_NS);
+	struct cei_backoff backoff;
+	uint32_t n;
+
+	cei_backoff_reset(&backoff);
+	while ((n = withdraw_offers(context)) && cei_now_ns() < deadline)
+		cei_backoff_step(&backoff);
+	if (n)
+		cei_log(&context->report, CEI_LOG_WARN,
+			"ceov_close: peers still use %u of our buffers and signals; let "
+			"all ranks meet before one closes", n);
+}
+
+/* What stands on plans, then plans, which name the rest; found handles before those they
+ * were found from. */
+static void destroy_objects(ceov_context *context)
+{
+	struct cei_object *upper;
+	struct cei_list *node;
+
+	while ((node = context->uppers.previous) != &context->uppers) {
+		upper = CEI_OWNER(node, struct cei_object, link);
+		upper->destroy(upper);
+	}
+	while ((node = context->plans.next) != &context->plans)
+		cei_plan_destroy(CEI_OWNER(node, struct ceov_plan, object.link));
+	cei_plans_destroy_released(context);
+	let_go_of_peers(context);
+	wait_for_users(context);
+	while ((node = context->signals.previous) != &context->signals)
+		cei_signal_destroy(CEI_OWNER(node, struct ceov_signal, object.link));
+	while ((node = context->buffers.previous) != &context->buffers)
+		cei_buffer_destroy(CEI_OWNER(node, struct ceov_buffer, object.link));
+	cei_objects_forget(context);
+	while ((node = cei_list_take(&context->offers)))
+		free(CEI_OWNER(node, struct cei_local_offer, link));
+}
+
+/* While engines turn: what runs on GPUs may wait for what they bring. */
+static void stop_uppers(ceov_context *context)
+{
+	struct cei_object *upper;
+	struct cei_list *node;
+
+	for (node = context->uppers.next; node != &context->uppers; node = node->next) {
+		upper = CEI_OWNER(node, struct cei_object, link);
+		if (upper->stop)
+			upper->stop(upper);
+	}
+}
+
+/* 0 where the context was not built so far. */
+static uint32_t n_engines(const ceov_context *context)
+{
+	return context->engines ? context->site.n_members : 0;
+}
+
+/* How many engines did not come to their end. All are asked first: they end together. */
+static uint32_t stop_engines(ceov_context *context)
+{
+	uint64_t timeout_ns = context->deadline_ns > CEI_CLOSE_LEAST_NS
+		? context->deadline_ns : CEI_CLOSE_LEAST_NS;
+	uint64_t stop_by_ns = cei_deadline(timeout_ns / 2);
+	uint64_t deadline_ns = cei_deadline(timeout_ns);
+	uint32_t i, n = 0;
+
+	for (i = 0; i < n_engines(context); i++)
+		cei_engine_ask_stop(&context->engines[i], stop_by_ns);
+	for (i = 0; i < n_engines(context); i++)
+		n += cei_engine_stop(&context->engines[i], deadline_ns) != 0;
+	return n;
+}
+
+/* A copy that does not end goes on beside us: what it touches, and what moves it, stays
+ * until the process ends. */
+static void abandon(ceov_context *context)
+{
+	(void)cei_raise(&context->report, CEOV_ERR_UNCERTAIN, 0,
+			"ceov_close: copies are still under way that cannot be stopped; all "
+			"buffers, signals and lanes of the context stay until the process "
+			"ends: do not free memory that was registered");
+	if (context->meeting)
+		cei_meeting_close(context->meeting);
+	context->meeting = NULL;
+	/* The caller's log is not ours any more; what is left has stderr. */
+	context->report.log = NULL;
+	context->state = CEI_CONTEXT_CLOSED;
+}
+
+void ceov_close(ceov_context *context)
+{
+	uint32_t i;
+
+	if (!context || context->state != CEI_CONTEXT_OPEN ||
+	    (context->alive && !*context->alive))
+		return;                 /* in a forked child nothing here is ours */
+	stop_uppers(context);
+	if (stop_engines(context)) {
+		abandon(context);
+		return;
+	}
+	if (context->engines)
+		cei_trace_write(&context->site, context->engines);
+	destroy_objects(context);
+	if (context->meeting)
+		cei_meeting_close(context->meeting);
+	for (i = 0; i < n_engines(context); i++)
+		cei_engine_close(&context->engines[i]);
+	free(context->engines);
+	cei_ports_destroy(context->ports);
+	cei_mappings_fini(&context->mappings);
+	if (context->topology)
+		cei_topology_close(context->topology);
+	if (context->site.cuda)
+		cei_cuda_close(context->site.cuda);
+	if (context->alive)
+		munmap((void *)(uintptr_t)context->alive, (size_t)sysconf(_SC_PAGESIZE));
+	cei_tickets_fini(&context->tickets);
+	pthread_mutex_destroy(&context->lock);
+	cei_report_fini(&context->report);
+	context->state = CEI_CONTEXT_CLOSED;
+	cei_graves_keep_context(context, sizeof(*context));
+}
+
+int ceov_turn(ceov_context *context)
+{
+	uint32_t i;
+	int r = cei_context_check(context);
+
+	if (r)
+		return r;
+	if (!context->site.progress_by_caller)
+		return cei_raise(&context->report, CEOV_ERR_STATE, 0,
+				 "ceov_turn: the context's own threads turn the engines; "
+				 "open it with progress_by_caller");
+	for (i = 0; i < context->site.n_members; i++)
+		if (cei_engine_turn(&context->engines[i]) != CEI_TURN_IDLE)
+			r = CEOV_PENDING;
+	return r;
+}

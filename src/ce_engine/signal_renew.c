@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* ceov_signal_renew: a fresh start for a signal that no launch uses. It stands above plans,
+ * which signals do not know. */
+
+#include <stdlib.h>
+
+#include "ce_engine/context.h"
+#include "ce_engine/plan.h"
+#include "ce_engine/signal.h"
+
+/* Whether the plan has launches in flight, or a lane that was given up and may still
+ * raise its marks. With its lock held. */
+static int is_moving(const struct ceov_plan *plan)
+{
+	return plan->run.n_in_flight || (plan->run.stuck_lanes && cei_plan_is_stuck(plan));
+}
+
+/* Whether one of the list's plans that names the signal is moving. With the context's lock
+ * held. */
+static int is_in_list(const struct ceov_signal *signal, const struct cei_list *plans)
+{
+	const struct cei_list *node;
+	struct ceov_plan *plan;
+	uint32_t i, n = 0;
+
+	for (node = plans->next; node != plans; node = node->next) {
+		plan = CEI_OWNER(node, struct ceov_plan, object.link);
+		pthread_mutex_lock(&plan->lock);
+		if (is_moving(plan))
+			for (i = 0; i < plan->n_signals; i++)
+				n += plan->signals[i]->control == signal->control;
+		pthread_mutex_unlock(&plan->lock);
+	}
+	return n != 0;
+}
+
+static int is_in_flight(ceov_signal *signal)
+{
+	ceov_context *context = signal->object.context;
+	int is;
+
+	pthread_mutex_lock(&context->lock);
+	is = is_in_list(signal, &context->plans) || is_in_list(signal, &context->stuck);
+	pthread_mutex_unlock(&context->lock);
+	return is;
+}
+
+/* Plans that name the signal may begin again at any base. Others are not looked into: what
+ * a plan names is fixed before its first launch, and one that has no base yet may be in
+ * the hands of a thread that commits it. */
+static void forget_bases(ceov_signal *signal)
+{
+	ceov_context *context = signal->object.context;
+	struct cei_list *node;
+	struct ceov_plan *plan;
+	uint32_t i;
+
+	pthread_mutex_lock(&context->lock);
+	for (node = context->plans.next; node != &context->plans; node = node->next) {
+		plan = CEI_OWNER(node, struct ceov_plan, object.link);
+		pthread_mutex_lock(&plan->lock);
+		for (i = 0; plan->run.last_base && i < plan->n_signals; i++)
+			if (plan->signals[i]->control == signal->control)
+				plan->run.last_base = 0;
+		pthread_mutex_unlock(&plan->lock);
+	}
+	pthread_mutex_unlock(&context->lock);
+}
+
+int ceov_signal_renew(ceov_signal *signal)
+{
+	struct cei_backend *backend;
+	void *zeros;
+	uint32_t i;
+	int r = cei_object_check(signal, CEI_OBJECT_SIGNAL, "ceov_signal_renew");
+
+	if (r)
+		return r;
+	if (is_in_flight(signal))
+		return CEOV_PENDING;
+	zeros = calloc(signal->n_counters, sizeof(uint32_t));
+	if (!zeros)
+		return cei_raise(&signal->object.context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "ceov_signal_renew: no memory for zeros");
+	for (i = 0; !r && i < CEI_MEMBERS_MAX; i++) {
+		if (!signal->tallies[i].address[i])
+			continue;
+		backend = signal->object.context->backends[i];
+		r = backend->ops->store(backend, signal->tallies[i].address[i], zeros,
+					 signal->n_counters * sizeof(uint32_t));
+	}
+	free(zeros);
+	if (!r && signal->control == &signal->own_control)
+		r = cei_signal_clear(signal);
+	if (!r)
+		forget_bases(signal);
+	return r;
+}
