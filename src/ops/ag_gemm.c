@@ -29,17 +29,17 @@ static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const v
 		return NULL;
 	cei_sized_take(&taken, from, sizeof(taken));
 	shape->dtype = taken.dtype;
-	shape->k = taken.k;
-	shape->n_products = taken.n_gemms;
-	memcpy(shape->n, taken.n, sizeof(shape->n));
-	shape->b_is_k_by_n = taken.b_is_k_by_n;
+	shape->product.k = taken.k;
+	shape->product.n_products = taken.n_gemms;
+	memcpy(shape->product.n, taken.n, sizeof(shape->product.n));
+	shape->product.b_is_k_by_n = taken.b_is_k_by_n;
 	cei_op_take_rows(shape, taken.rows, n_ranks);
 	return taken.tuning;
 }
 
 static uint64_t row_bytes(const struct cei_op_shape *shape)
 {
-	return shape->k * CEI_NUMBER_BYTES;
+	return shape->product.k * CEI_NUMBER_BYTES;
 }
 
 static uint64_t scratch_bytes(const struct cei_op_shape *shape)
@@ -112,11 +112,11 @@ static struct cei_gemm_job job_of(const ceov_op *op, const void *operands,
 	uint32_t i;
 
 	job.a[CEI_GEMM_A_OWN] = cei_product_matrix(run->a, shape->rows[op->workspace->rank],
-						   shape->k);
-	job.a[CEI_GEMM_A_GATHERED] = cei_product_matrix(scratch, all_rows, shape->k);
-	for (i = 0; i < shape->n_products; i++) {
+						   shape->product.k);
+	job.a[CEI_GEMM_A_GATHERED] = cei_product_matrix(scratch, all_rows, shape->product.k);
+	for (i = 0; i < shape->product.n_products; i++) {
 		job.b[i] = cei_product_b(shape, i, run->b[i]);
-		job.c[i] = cei_product_matrix(run->c[i], all_rows, shape->n[i]);
+		job.c[i] = cei_product_matrix(run->c[i], all_rows, shape->product.n[i]);
 	}
 	return job;
 }
@@ -194,12 +194,12 @@ static int take_operands(struct cei_run *run)
 	uint32_t i, n = 0;
 
 	operands[n++] = (struct cei_operand){ "a", from->a, own_bytes, 0 };
-	for (i = 0; i < shape->n_products; i++) {
+	for (i = 0; i < shape->product.n_products; i++) {
 		operands[n++] = (struct cei_operand){
-			b_name[i], from->b[i], shape->n[i] * row_bytes(shape), 0 };
+			b_name[i], from->b[i], shape->product.n[i] * row_bytes(shape), 0 };
 		operands[n++] = (struct cei_operand){
 			c_name[i], from->c[i],
-			cei_op_all_rows(shape) * shape->n[i] * CEI_NUMBER_BYTES, 1 };
+			cei_op_all_rows(shape) * shape->product.n[i] * CEI_NUMBER_BYTES, 1 };
 	}
 	if (from->gathered)
 		operands[n++] = (struct cei_operand){ "gathered", from->gathered,
@@ -231,7 +231,7 @@ static void play(struct cei_play *play)
 			(void)cei_piece_rows(shape->rows[peer], play->n_pieces, piece, &n_rows);
 			if (!n_rows)
 				continue;
-			arrival_ns += cei_play_copy_ns(play, n_rows, shape->k);
+			arrival_ns += cei_play_copy_ns(play, n_rows, shape->product.k);
 			(void)cei_play_piece(play, n_rows, arrival_ns, 0, 0);
 		}
 	}
@@ -245,11 +245,11 @@ static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
 	uint32_t i;
 
 	memset(ret_sizes, 0, sizeof(*ret_sizes));
-	ret_sizes->n = shape->n_products;
-	ret_sizes->a = shape->rows[op->workspace->rank] * shape->k;
-	for (i = 0; i < shape->n_products; i++) {
-		ret_sizes->b[i] = shape->n[i] * shape->k;
-		ret_sizes->c[i] = cei_op_all_rows(shape) * shape->n[i];
+	ret_sizes->n = shape->product.n_products;
+	ret_sizes->a = shape->rows[op->workspace->rank] * shape->product.k;
+	for (i = 0; i < shape->product.n_products; i++) {
+		ret_sizes->b[i] = shape->product.n[i] * shape->product.k;
+		ret_sizes->c[i] = cei_op_all_rows(shape) * shape->product.n[i];
 	}
 }
 
@@ -260,7 +260,7 @@ static int trial_run(ceov_op *op, const struct cei_trial_operands *operands)
 
 	run.stream = operands->stream;
 	run.a = operands->a;
-	for (i = 0; i < op->shape.n_products; i++) {
+	for (i = 0; i < op->shape.product.n_products; i++) {
 		run.b[i] = operands->b[i];
 		run.c[i] = operands->c[i];
 	}

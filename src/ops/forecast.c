@@ -36,7 +36,7 @@ static uint64_t ceiling(uint64_t n, uint64_t divisor)
 
 static int begin(struct cei_play *play, const struct cei_forecast_question *question)
 {
-	uint64_t n_steps = ceiling(question->shape->k, CEI_GEMM_K_STEP), n_tiles = 0;
+	uint64_t n_steps = ceiling(question->shape->product.k, CEI_GEMM_K_STEP), n_tiles = 0;
 	uint32_t i;
 
 	memset(play, 0, sizeof(*play));
@@ -52,7 +52,7 @@ static int begin(struct cei_play *play, const struct cei_forecast_question *ques
 				kernels[i].fixed_ns;
 	for (i = 0; i < play->shape->n_ranks && play->tile_ns > 0; i++)
 		n_tiles += ceiling(play->shape->rows[i], play->tile.rows) *
-			ceiling(play->shape->n[0], play->tile.columns);
+			ceiling(play->shape->product.n[0], play->tile.columns);
 	return play->tile_ns > 0 && n_tiles < TILES_MAX && play->n_clusters &&
 		play->n_clusters <= CEI_PLAY_CLUSTERS_MAX;
 }
@@ -62,8 +62,8 @@ static uint64_t pairs_of(const struct cei_play *play, uint64_t n_rows)
 	uint64_t n = ceiling(ceiling(n_rows, play->tile.rows), play->rates->pair), sum = 0;
 	uint32_t i;
 
-	for (i = 0; i < play->shape->n_products; i++)
-		sum += n * ceiling(play->shape->n[i], play->tile.columns);
+	for (i = 0; i < play->shape->product.n_products; i++)
+		sum += n * ceiling(play->shape->product.n[i], play->tile.columns);
 	return sum;
 }
 

@@ -42,17 +42,17 @@ static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const v
 		return NULL;
 	cei_sized_take(&taken, from, sizeof(taken));
 	shape->dtype = taken.dtype;
-	shape->k = taken.k;
-	shape->n_products = 1;
-	shape->n[0] = taken.n;
-	shape->b_is_k_by_n = taken.b_is_k_by_n;
+	shape->product.k = taken.k;
+	shape->product.n_products = 1;
+	shape->product.n[0] = taken.n;
+	shape->product.b_is_k_by_n = taken.b_is_k_by_n;
 	cei_op_take_rows(shape, taken.rows, n_ranks);
 	return taken.tuning;
 }
 
 static uint64_t row_bytes(const struct cei_op_shape *shape)
 {
-	return shape->n[0] * CEI_NUMBER_BYTES;
+	return shape->product.n[0] * CEI_NUMBER_BYTES;
 }
 
 static const char *fault_of(const struct cei_op_shape *shape)
@@ -149,10 +149,10 @@ static struct cei_gemm_job job_of(const ceov_op *op, const void *operands,
 	struct cei_gemm_job job = cei_product_job(op, list);
 	const struct ceov_gemm_rs_run *run = operands;
 
-	job.a[CEI_GEMM_A_OWN] = cei_product_matrix(run->a, all_rows, shape->k);
+	job.a[CEI_GEMM_A_OWN] = cei_product_matrix(run->a, all_rows, shape->product.k);
 	job.b[0] = cei_product_b(shape, 0, run->b);
-	job.c[0] = cei_product_matrix(run->c, shape->rows[rank], shape->n[0]);
-	job.c[CEI_GEMM_C_PARTIAL] = cei_product_matrix(scratch, all_rows, shape->n[0]);
+	job.c[0] = cei_product_matrix(run->c, shape->rows[rank], shape->product.n[0]);
+	job.c[CEI_GEMM_C_PARTIAL] = cei_product_matrix(scratch, all_rows, shape->product.n[0]);
 	job.is_claimed = op->workspace->shares_sms;
 	job.partials = scratch + staging_at(shape);
 	job.partial_stride_bytes = stride_of(shape, rank);
@@ -206,10 +206,10 @@ static int take_operands(struct cei_run *run)
 	const struct ceov_gemm_rs_run *from = run->operands;
 	const ceov_op *op = run->op;
 	const struct cei_op_shape *shape = &op->shape;
-	uint64_t k_bytes = shape->k * CEI_NUMBER_BYTES;
+	uint64_t k_bytes = shape->product.k * CEI_NUMBER_BYTES;
 	const struct cei_operand operands[] = {
 		{ "a", from->a, cei_op_all_rows(shape) * k_bytes, 0 },
-		{ "b", from->b, shape->n[0] * k_bytes, 0 },
+		{ "b", from->b, shape->product.n[0] * k_bytes, 0 },
 		{ "c", from->c, shape->rows[op->workspace->rank] * row_bytes(shape), 1 },
 	};
 
@@ -243,7 +243,7 @@ static void play_target(struct cei_play *play, uint32_t target, struct sends *se
 		done_ns = cei_play_piece(play, n_rows, 0, 0, 0);
 		if (done_ns > sends->lane_ns)
 			sends->lane_ns = done_ns;
-		sends->lane_ns += GATE_NS + cei_play_copy_ns(play, n_rows, shape->n[0]);
+		sends->lane_ns += GATE_NS + cei_play_copy_ns(play, n_rows, shape->product.n[0]);
 		/* The peer that has rank 0 as its i-th target sends as we send to ours. */
 		if (sends->lane_ns > sends->arrived_ns[piece])
 			sends->arrived_ns[piece] = sends->lane_ns;
@@ -276,9 +276,9 @@ static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
 
 	memset(ret_sizes, 0, sizeof(*ret_sizes));
 	ret_sizes->n = 1;
-	ret_sizes->a = cei_op_all_rows(shape) * shape->k;
-	ret_sizes->b[0] = shape->n[0] * shape->k;
-	ret_sizes->c[0] = shape->rows[op->workspace->rank] * shape->n[0];
+	ret_sizes->a = cei_op_all_rows(shape) * shape->product.k;
+	ret_sizes->b[0] = shape->product.n[0] * shape->product.k;
+	ret_sizes->c[0] = shape->rows[op->workspace->rank] * shape->product.n[0];
 }
 
 static int trial_run(ceov_op *op, const struct cei_trial_operands *operands)

@@ -51,7 +51,7 @@ static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const v
 		if (move->bytes[i] > largest[i / n_ranks])
 			largest[i / n_ranks] = move->bytes[i];
 	cei_op_take_rows(shape, largest, n_ranks);
-	shape->blocks = move->bytes;
+	shape->move.blocks = move->bytes;
 	return move->tuning;
 }
 
@@ -65,7 +65,7 @@ static uint64_t row_bytes(const struct cei_op_shape *shape)
 static uint64_t block_bytes(const struct cei_op_shape *shape, uint32_t source,
 			    uint32_t target)
 {
-	return shape->blocks ? shape->blocks[source * shape->n_ranks + target]
+	return shape->move.blocks ? shape->move.blocks[source * shape->n_ranks + target]
 		: shape->rows[source];
 }
 
@@ -199,15 +199,15 @@ static int keep_blocks(ceov_op *op)
 {
 	uint64_t n_bytes = sizeof(*op->blocks) * op->shape.n_ranks * op->shape.n_ranks;
 
-	if (!op->shape.blocks)
+	if (!op->shape.move.blocks)
 		return 0;
 	op->blocks = malloc(n_bytes);
 	if (!op->blocks)
 		return cei_raise(&op->workspace->object.context->report, CEOV_ERR_NO_MEMORY, 0,
 				 "%s_create: rank %u: no memory for its shape",
 				 op->kind->name, op->workspace->rank);
-	memcpy(op->blocks, op->shape.blocks, n_bytes);
-	op->shape.blocks = op->blocks;
+	memcpy(op->blocks, op->shape.move.blocks, n_bytes);
+	op->shape.move.blocks = op->blocks;
 	return 0;
 }
 

@@ -23,21 +23,21 @@ static struct cei_report *report_of(const ceov_op *op)
 
 static const char *columns_fault(const struct cei_op_shape *shape)
 {
-	uint64_t most = shape->k;
+	uint64_t most = shape->product.k;
 	uint32_t i;
 
-	if (!shape->n_products || shape->n_products > CEOV_OP_GEMMS_MAX)
+	if (!shape->product.n_products || shape->product.n_products > CEOV_OP_GEMMS_MAX)
 		return "n_gemms must be 1 to 4";
-	if (!shape->k || shape->k % COLUMN_STEP)
+	if (!shape->product.k || shape->product.k % COLUMN_STEP)
 		return "k must be a multiple of 8, and not 0";
-	for (i = 0; i < shape->n_products; i++)
-		if (!shape->n[i] || shape->n[i] % COLUMN_STEP)
+	for (i = 0; i < shape->product.n_products; i++)
+		if (!shape->product.n[i] || shape->product.n[i] % COLUMN_STEP)
 			return "n must be a multiple of 8, and not 0";
-	for (i = 0; i < shape->n_products; i++)
-		most = shape->n[i] > most ? shape->n[i] : most;
+	for (i = 0; i < shape->product.n_products; i++)
+		most = shape->product.n[i] > most ? shape->product.n[i] : most;
 	if (most > CEI_EXTENT_MAX)
-		return shape->k > CEI_EXTENT_MAX ? "k is above 2^31" : "n is above 2^31";
-	if (shape->b_is_k_by_n != 0 && shape->b_is_k_by_n != 1)
+		return shape->product.k > CEI_EXTENT_MAX ? "k is above 2^31" : "n is above 2^31";
+	if (shape->product.b_is_k_by_n != 0 && shape->product.b_is_k_by_n != 1)
 		return "b_is_k_by_n must be 0 or 1";
 	if (cei_op_all_rows(shape) > CEI_ELEMENTS_MAX / most)
 		return "a matrix has too many elements";
@@ -104,8 +104,8 @@ static int make_tiles(const ceov_op *op, int waits, struct cei_tiles *tiles)
 	question.n_ranks = op->shape.n_ranks;
 	question.rows = op->shape.rows;
 	question.n_pieces = op->choice.n_pieces;
-	question.n_products = op->shape.n_products;
-	question.columns = op->shape.n;
+	question.n_products = op->shape.product.n_products;
+	question.columns = op->shape.product.n;
 	question.shape = op->choice.shape;
 	question.pair = executor->ops->pair(executor, op->choice.shape);
 	question.waits = waits;
@@ -159,8 +159,8 @@ struct cei_gemm_job cei_product_job(const ceov_op *op, const struct cei_tile_lis
 	memset(&job, 0, sizeof(job));
 	job.dtype = shape->dtype;
 	job.shape = op->choice.shape;
-	job.k = shape->k;
-	job.b_is_k_by_n = shape->b_is_k_by_n;
+	job.k = shape->product.k;
+	job.b_is_k_by_n = shape->product.b_is_k_by_n;
 	job.tiles = &list->tiles;
 	job.held_tiles = list->held;
 	job.n_sources = shape->n_ranks;
@@ -177,7 +177,7 @@ static int load(ceov_op *op)
 	int r;
 
 	for (i = 0; i < CEI_GEMM_C_MAX; i++)    /* partial sums are as wide as C */
-		job.c[i].columns = op->shape.n[i < op->shape.n_products ? i : 0];
+		job.c[i].columns = op->shape.product.n[i < op->shape.product.n_products ? i : 0];
 	pthread_mutex_lock(&op->workspace->lock);
 	r = executor->ops->load(executor, &job);
 	pthread_mutex_unlock(&op->workspace->lock);
@@ -220,8 +220,10 @@ struct cei_matrix cei_product_matrix(const void *base, uint64_t rows, uint64_t c
 struct cei_matrix cei_product_b(const struct cei_op_shape *shape, uint32_t i,
 				const void *base)
 {
-	return shape->b_is_k_by_n ? cei_product_matrix(base, shape->k, shape->n[i])
-				  : cei_product_matrix(base, shape->n[i], shape->k);
+	const struct cei_product_shape *product = &shape->product;
+
+	return product->b_is_k_by_n ? cei_product_matrix(base, product->k, product->n[i])
+				    : cei_product_matrix(base, product->n[i], product->k);
 }
 
 static int refuse_alone(const ceov_op *op, int r)

@@ -39,8 +39,8 @@ static uint64_t count_tiles(const struct cei_op_shape *shape, uint32_t n_pieces,
 	uint64_t n_columns = 0, n_blocks = 0, n_rows;
 	uint32_t i, p;
 
-	for (i = 0; i < shape->n_products; i++)
-		n_columns += ceiling(shape->n[i], tile.columns);
+	for (i = 0; i < shape->product.n_products; i++)
+		n_columns += ceiling(shape->product.n[i], tile.columns);
 	for (i = 0; i < shape->n_ranks; i++) {
 		for (p = 0; p < n_pieces; p++) {
 			(void)cei_piece_rows(shape->rows[i], n_pieces, p, &n_rows);
@@ -54,9 +54,9 @@ static uint64_t count_tiles(const struct cei_op_shape *shape, uint32_t n_pieces,
 static double tile_ns(const struct cei_op_shape *shape, const struct cei_rates *rates,
 		      struct cei_tile_shape tile)
 {
-	double flops = 2.0 * tile.rows * tile.columns * (double)shape->k;
+	double flops = 2.0 * tile.rows * tile.columns * (double)shape->product.k;
 	double bytes = (tile.rows + (double)tile.columns / rates->pair) *
-		(double)(shape->k * CEI_NUMBER_BYTES);
+		(double)(shape->product.k * CEI_NUMBER_BYTES);
 	double math = flops / rates->math_flops_per_ns;
 	double load = bytes / rates->load_bytes_per_ns;
 
@@ -80,9 +80,9 @@ static struct cei_tile_shape whole_rows(const struct cei_op_shape *shape, uint32
 	uint32_t i;
 
 	rows = ceiling(rows, CEI_PIECE_ROWS) * CEI_PIECE_ROWS;
-	for (i = 0; i < shape->n_products; i++)
-		if (shape->n[i] > columns)
-			columns = shape->n[i];
+	for (i = 0; i < shape->product.n_products; i++)
+		if (shape->product.n[i] > columns)
+			columns = shape->product.n[i];
 	tile.rows = (uint32_t)(rows < TILE_ROWS_MAX ? rows : TILE_ROWS_MAX);
 	tile.columns = (uint32_t)columns;
 	return tile;
@@ -216,5 +216,5 @@ void cei_product_explain(const struct cei_choose_args *args, struct cei_choice *
 	cei_choice_say(choice, "tiles: %ux%u, %llu of them (%s)%s\n", choice->shape.rows,
 		       choice->shape.columns, (unsigned long long)n_tiles,
 		       cei_choice_by(args->told->tile_rows),
-		       shape->b_is_k_by_n ? ", B is k x n" : "");
+		       shape->product.b_is_k_by_n ? ", B is k x n" : "");
 }

@@ -44,8 +44,8 @@ static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const v
 		return NULL;
 	cei_sized_take(&taken, from, sizeof(taken));
 	shape->dtype = taken.dtype;
-	shape->stride = taken.stride;
-	shape->scale = taken.scale != 0 ? taken.scale : 1;
+	shape->sum.stride = taken.stride;
+	shape->sum.scale = taken.scale != 0 ? taken.scale : 1;
 	cei_op_take_rows(shape, taken.counts, n_ranks);
 	return taken.tuning;
 }
@@ -62,23 +62,23 @@ static uint64_t bytes_of(const struct cei_op_shape *shape, uint64_t n_elements)
 
 static const char *stride_fault(const struct cei_op_shape *shape)
 {
-	if (!shape->stride)
+	if (!shape->sum.stride)
 		return NULL;
 	if (shape->kind != &cei_reduce_scatter)
 		return "stride must be 0: only a reduce-scatter takes one";
-	if (shape->stride % ELEMENT_STEP || shape->stride < cei_op_most_rows(shape))
+	if (shape->sum.stride % ELEMENT_STEP || shape->sum.stride < cei_op_most_rows(shape))
 		return "stride must be 0, or a multiple of 8 and no less than the largest "
 			"count";
-	return shape->stride > STRIDE_MAX ? "stride is above 2^40" : NULL;
+	return shape->sum.stride > STRIDE_MAX ? "stride is above 2^40" : NULL;
 }
 
 /* In an all-reduce each rank would scale the part that it sums, and nobody would notice
  * that they do not agree. */
 static const char *scale_fault(const struct cei_op_shape *shape)
 {
-	if (!isfinite(shape->scale))
+	if (!isfinite(shape->sum.scale))
 		return "scale must be finite; 0 or 1 where sums are wanted as they are";
-	if (shape->kind != &cei_reduce_scatter && shape->scale != 1)
+	if (shape->kind != &cei_reduce_scatter && shape->sum.scale != 1)
 		return "scale must be 0 or 1: only a reduce-scatter takes another one";
 	return NULL;
 }
@@ -97,7 +97,7 @@ static const char *fault_of(const struct cei_op_shape *shape)
 /* Where a rank's part of source begins, in elements. */
 static uint64_t part_at(const struct cei_op_shape *shape, uint32_t rank)
 {
-	return shape->stride ? rank * shape->stride : cei_op_rows_before(shape, rank);
+	return shape->sum.stride ? rank * shape->sum.stride : cei_op_rows_before(shape, rank);
 }
 
 /* Elements of source, from the first part's begin to the last one's end. */
@@ -316,7 +316,7 @@ static int queue_job(const struct cei_run *run)
 	job.partial_stride_bytes = bytes_of(shape, shape->rows[job.own]);
 	job.counts = shape->rows;
 	job.piece_elements = pieces;
-	job.scale = shape->scale;
+	job.scale = shape->sum.scale;
 	job.n_ranks = shape->n_ranks;
 	job.n_pieces = op->choice.n_pieces;
 	job.is_tail_cut = 1;

@@ -17,22 +17,38 @@
 
 struct cei_op_kind;                     /* kind.h */
 
-/* Every size that an op has; sums alone have counts in rows, and k and n are 0. Moves alone
- * have bytes there, each rank's largest block, and no dtype. */
+/* Of products alone; zeros in others. */
+struct cei_product_shape {
+	uint32_t n_products;
+	uint64_t k;
+	uint64_t n[CEOV_OP_GEMMS_MAX];
+	int      b_is_k_by_n;           /* see struct ceov_ag_gemm */
+};
+
+/* Of sums alone: see struct ceov_reduce. */
+struct cei_sum_shape {
+	uint64_t stride;                /* of a reduce-scatter */
+	float    scale;                 /* never 0 */
+};
+
+/* Of an all-to-all alone. */
+struct cei_move_shape {
+	const uint64_t *blocks;         /* n_ranks * n_ranks, as in struct ceov_move; NULL in
+					 * others */
+};
+
+/* What all have, and what each family has besides. */
 struct cei_op_shape {
 	const struct cei_op_kind *kind;
-	const char      *fault;         /* of the caller's struct; NULL: none */
-	enum ceov_dtype  dtype;
-	uint32_t         n_ranks;
-	uint32_t         n_products;
-	uint64_t         rows[CEI_RANKS_MAX];
-	uint64_t         k;
-	uint64_t         n[CEOV_OP_GEMMS_MAX];
-	int              b_is_k_by_n;   /* products: see struct ceov_ag_gemm */
-	uint64_t         stride;        /* reduce-scatter: see struct ceov_reduce */
-	float            scale;         /* sums alone: likewise, and never 0 */
-	const uint64_t  *blocks;        /* all-to-all: n_ranks * n_ranks, as in struct
-					 * ceov_move; else NULL */
+	const char              *fault; /* of the caller's struct; NULL: none */
+	enum ceov_dtype          dtype; /* of moves: none */
+	uint32_t                 n_ranks;
+	uint64_t                 rows[CEI_RANKS_MAX];   /* of products; of sums elements; of
+							 * moves bytes, each rank's largest
+							 * block */
+	struct cei_product_shape product;
+	struct cei_sum_shape     sum;
+	struct cei_move_shape    move;
 };
 
 /* Rows, or elements, of all ranks, and of those before one. */

@@ -30,9 +30,9 @@ static uint64_t hash_of(const struct cei_op_shape *shape)
 
 	for (i = 0; i < shape->n_ranks; i++)
 		hash = (hash ^ shape->rows[i]) * UINT64_C(1099511628211);
-	for (i = 0; i < shape->n_products; i++)
-		hash = (hash ^ shape->n[i]) * UINT64_C(1099511628211);
-	return (hash ^ shape->k) * UINT64_C(1099511628211);
+	for (i = 0; i < shape->product.n_products; i++)
+		hash = (hash ^ shape->product.n[i]) * UINT64_C(1099511628211);
+	return (hash ^ shape->product.k) * UINT64_C(1099511628211);
 }
 
 void cei_tuning_key(const char *machine, const struct cei_op_shape *shape,
@@ -44,12 +44,12 @@ void cei_tuning_key(const char *machine, const struct cei_op_shape *shape,
 
 	for (i = 0; i < shape->n_ranks; i++)
 		rows += shape->rows[i];
-	for (i = 0; i < shape->n_products; i++)
-		columns += shape->n[i];
+	for (i = 0; i < shape->product.n_products; i++)
+		columns += shape->product.n[i];
 	snprintf(key, CEI_TUNING_KEY_BYTES, "%.*s/%s%s/%s/%u/%" PRIu64 "x%" PRIu64 "x%" PRIu64
 		 "/%016" PRIx64, 80, machine, shape->kind->key,
-		 shape->b_is_k_by_n ? "_kn" : "", cei_number_name(shape->dtype),
-		 shape->n_ranks, rows, columns, shape->k, hash_of(shape));
+		 shape->product.b_is_k_by_n ? "_kn" : "", cei_number_name(shape->dtype),
+		 shape->n_ranks, rows, columns, shape->product.k, hash_of(shape));
 	for (at = 0; key[at]; at++)
 		if (!isgraph((unsigned char)key[at]))
 			key[at] = '_';

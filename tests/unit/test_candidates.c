@@ -21,9 +21,9 @@ static struct cei_op_shape shape_of(const struct cei_op_kind *kind, uint64_t row
 
 	for (i = 0; i < shape.n_ranks; i++)
 		shape.rows[i] = rows;
-	shape.k = k;
-	shape.n_products = n ? 1 : 0;
-	shape.n[0] = n;
+	shape.product.k = k;
+	shape.product.n_products = n ? 1 : 0;
+	shape.product.n[0] = n;
 	return shape;
 }
 
@@ -93,10 +93,11 @@ static struct cei_op_shape random_shape(uint64_t *random)
 	shape.rows[0] += 8;
 	if (is_sum)
 		return shape;
-	shape.k = 8 + 8 * testing_below(random, 1000);
-	shape.n_products = kind == &cei_gemm_rs ? 1 : 1 + (uint32_t)testing_below(random, 3);
-	for (i = 0; i < shape.n_products; i++)
-		shape.n[i] = 8 + 8 * testing_below(random, 1000);
+	shape.product.k = 8 + 8 * testing_below(random, 1000);
+	shape.product.n_products = kind == &cei_gemm_rs ? 1
+		: 1 + (uint32_t)testing_below(random, 3);
+	for (i = 0; i < shape.product.n_products; i++)
+		shape.product.n[i] = 8 + 8 * testing_below(random, 1000);
 	return shape;
 }
 

@@ -24,9 +24,9 @@ static struct cei_op_shape shape_of(const struct cei_op_kind *kind, uint64_t row
 
 	for (i = 0; i < shape.n_ranks; i++)
 		shape.rows[i] = rows;
-	shape.k = k;
-	shape.n_products = 1;
-	shape.n[0] = n;
+	shape.product.k = k;
+	shape.product.n_products = 1;
+	shape.product.n[0] = n;
 	return shape;
 }
 
@@ -125,15 +125,15 @@ START_TEST(test_pieces_are_some_mebibytes)
 	shape = shape_of(&cei_ag_gemm, 256, 1 << 20, 4096);
 	ck_assert_uint_eq(pieces_by_library(&shape), 1);        /* or tiles are cut */
 	shape = shape_of(&cei_all_reduce, 16 << 20, 0, 0);
-	shape.n_products = 0;
+	shape.product.n_products = 0;
 	ck_assert_uint_eq(choose(&shape, NULL).n_pieces, 4);
 	shape = shape_of(&cei_all_reduce, 6 << 20, 0, 0);
-	shape.n_products = 0;
+	shape.product.n_products = 0;
 	ck_assert_uint_eq(choose(&shape, NULL).n_pieces, 3);    /* of 12 MiB */
 	shape.dtype = CEOV_FP32;
 	ck_assert_uint_eq(choose(&shape, NULL).n_pieces, 4);    /* of 24 MiB, at most 4 */
 	shape = shape_of(&cei_all_reduce, 2 << 20, 0, 0);
-	shape.n_products = 0;
+	shape.product.n_products = 0;
 	shape.dtype = CEOV_FP32;
 	ck_assert_uint_eq(choose(&shape, NULL).n_pieces, 2);
 }
@@ -399,7 +399,7 @@ START_TEST(test_keys)
 	cei_tuning_key("another", &shape, second);
 	ck_assert_str_ne(key, second);
 	other = shape;
-	other.b_is_k_by_n = 1;
+	other.product.b_is_k_by_n = 1;
 	cei_tuning_key("Some GPU\tof ours", &other, second);
 	ck_assert_str_ne(key, second);
 	ck_assert_ptr_nonnull(strstr(second, "/ag_gemm_kn/"));

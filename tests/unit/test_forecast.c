@@ -19,9 +19,9 @@ static struct cei_op_shape shape_of(const struct cei_op_kind *kind, uint32_t n_r
 
 	for (i = 0; i < n_ranks; i++)
 		shape.rows[i] = rows / n_ranks;
-	shape.k = k;
-	shape.n_products = 1;
-	shape.n[0] = n;
+	shape.product.k = k;
+	shape.product.n_products = 1;
+	shape.product.n[0] = n;
 	return shape;
 }
 
@@ -81,7 +81,7 @@ static void check_bounds(uint64_t *random)
 		.tile = tiles[testing_below(random, 3)],
 		.n_pieces = 1 + (uint32_t)testing_below(random, 8),
 	};
-	uint64_t columns = shape.kind == &cei_ag_gemm ? shape.k : shape.n[0];
+	uint64_t columns = shape.kind == &cei_ag_gemm ? shape.product.k : shape.product.n[0];
 	double copies_ns = (double)((n_ranks - 1) * shape.rows[0] * columns * 2) /
 		rates.copy_bytes_per_ns;
 	double ns = cei_forecast_ns(&question);
@@ -115,7 +115,7 @@ START_TEST(test_what_cannot_be_played_is_refused)
 	rates.n_sms = 0;
 	ck_assert_double_lt(cei_forecast_ns(&question), 0);
 	rates = cei_rates_gpu();
-	shape.n[0] = UINT64_C(1) << 31;
+	shape.product.n[0] = UINT64_C(1) << 31;
 	ck_assert_double_lt(cei_forecast_ns(&question), 0);
 }
 END_TEST

@@ -319,14 +319,14 @@ START_TEST(test_structs_of_other_headers)
 
 	op_rig_open(&rig, 1, SCRATCH, &log_);
 	ck_assert_int_eq(ceov_reduce_scatter_create(rig.workspaces[0], &reduce, &op), 0);
-	ck_assert_uint_eq(op->shape.stride, 0);
-	ck_assert(op->shape.scale == 1);
+	ck_assert_uint_eq(op->shape.sum.stride, 0);
+	ck_assert(op->shape.sum.scale == 1);
 	ceov_op_release(op);
 	reduce.struct_bytes = offsetof(struct ceov_reduce, scale);
 	reduce.stride = 16;
 	ck_assert_int_eq(ceov_reduce_scatter_create(rig.workspaces[0], &reduce, &op), 0);
-	ck_assert_uint_eq(op->shape.stride, 16);
-	ck_assert(op->shape.scale == 1);
+	ck_assert_uint_eq(op->shape.sum.stride, 16);
+	ck_assert(op->shape.sum.scale == 1);
 	ceov_op_release(op);
 	reduce.struct_bytes += 4;
 	ck_assert_uint_eq(ceov_reduce_scatter_scratch_bytes(&reduce, 1), 0);
@@ -335,10 +335,10 @@ START_TEST(test_structs_of_other_headers)
 	ck_assert_uint_gt(ceov_ag_gemm_scratch_bytes(&ag_gemm, 1), 0);
 	ck_assert_uint_gt(ceov_gemm_rs_scratch_bytes(&gemm_rs, 1), 0);
 	ck_assert_int_eq(ceov_ag_gemm_create(rig.workspaces[0], &ag_gemm, &op), 0);
-	ck_assert_int_eq(op->shape.b_is_k_by_n, 0);
+	ck_assert_int_eq(op->shape.product.b_is_k_by_n, 0);
 	ceov_op_release(op);
 	ck_assert_int_eq(ceov_gemm_rs_create(rig.workspaces[0], &gemm_rs, &op), 0);
-	ck_assert_int_eq(op->shape.b_is_k_by_n, 0);
+	ck_assert_int_eq(op->shape.product.b_is_k_by_n, 0);
 	ceov_op_release(op);
 	ag_gemm.struct_bytes -= 8;
 	gemm_rs.struct_bytes += 1;
@@ -352,7 +352,7 @@ START_TEST(test_structs_of_other_headers)
 	testing_log_has(&log_, "fields that this library does not know", NULL, NULL);
 	later.more = 0;
 	ck_assert_int_eq(ceov_ag_gemm_create(rig.workspaces[0], &later.shape, &op), 0);
-	ck_assert_int_eq(op->shape.b_is_k_by_n, 1);
+	ck_assert_int_eq(op->shape.product.b_is_k_by_n, 1);
 	ck_assert_ptr_nonnull(strstr(op->choice.text, "B is k x n"));
 	ceov_op_release(op);
 	op_rig_release(&rig);
