@@ -55,11 +55,6 @@ uint64_t cei_machine_link_ns(const struct cei_machine_link *link, uint64_t n_byt
 	return link->t0_ns + s * NS_PER_S + rest_ns;
 }
 
-enum cei_direction cei_direction_lane(enum cei_direction direction)
-{
-	return direction < CEI_DIRECTION_LANES ? direction : CEI_DIRECTION_PEER;
-}
-
 const char *cei_direction_name(enum cei_direction direction)
 {
 	switch (direction) {

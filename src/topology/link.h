@@ -26,7 +26,10 @@ enum cei_direction {
 
 /* Whose lane carries copies of that direction, where no lane waits: LOCAL and HOST share
  * that of PEER. Less than CEI_DIRECTION_LANES. */
-enum cei_direction cei_direction_lane(enum cei_direction direction);
+static inline enum cei_direction cei_direction_lane(enum cei_direction direction)
+{
+	return direction < CEI_DIRECTION_LANES ? direction : CEI_DIRECTION_PEER;
+}
 
 const char *cei_direction_name(enum cei_direction direction);
 
