@@ -88,11 +88,6 @@ const char *cei_chooser_fault(const struct ceov_op_tuning *tuning)
 
 /* --- the model ------------------------------------------------------------- */
 
-static uint64_t ceiling(uint64_t n, uint64_t divisor)
-{
-	return n / divisor + (n % divisor != 0);
-}
-
 uint32_t cei_chooser_pieces(const struct cei_op_shape *shape, uint32_t most)
 {
 	uint64_t n = cei_op_most_rows(shape) * shape->kind->row_bytes(shape) / PIECE_BYTES_MIN;
@@ -142,7 +137,7 @@ void cei_choice_say_pieces(const struct cei_choose_args *args, struct cei_choice
 	uint64_t bytes = cei_op_most_rows(shape) * shape->kind->row_bytes(shape);
 
 	cei_choice_say(choice, "pieces: %u of at most %llu bytes (%s)\n", choice->n_pieces,
-		       (unsigned long long)ceiling(bytes, choice->n_pieces),
+		       (unsigned long long)cei_ceiling(bytes, choice->n_pieces),
 		       cei_choice_by(args->told->n_pieces));
 }
 

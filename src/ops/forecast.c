@@ -29,14 +29,9 @@ static const struct {
 /* Of a run, besides: the kernel's launch and what orders it on the stream. */
 #define RUN_NS  8000.0
 
-static uint64_t ceiling(uint64_t n, uint64_t divisor)
-{
-	return n / divisor + (n % divisor != 0);
-}
-
 static int begin(struct cei_play *play, const struct cei_forecast_question *question)
 {
-	uint64_t n_steps = ceiling(question->shape->product.k, CEI_GEMM_K_STEP), n_tiles = 0;
+	uint64_t n_steps = cei_ceiling(question->shape->product.k, CEI_GEMM_K_STEP), n_tiles = 0;
 	uint32_t i;
 
 	memset(play, 0, sizeof(*play));
@@ -51,19 +46,19 @@ static int begin(struct cei_play *play, const struct cei_forecast_question *ques
 			play->tile_ns = (double)n_steps * kernels[i].step_ns +
 				kernels[i].fixed_ns;
 	for (i = 0; i < play->shape->n_ranks && play->tile_ns > 0; i++)
-		n_tiles += ceiling(play->shape->rows[i], play->tile.rows) *
-			ceiling(play->shape->product.n[0], play->tile.columns);
+		n_tiles += cei_ceiling(play->shape->rows[i], play->tile.rows) *
+			cei_ceiling(play->shape->product.n[0], play->tile.columns);
 	return play->tile_ns > 0 && n_tiles < TILES_MAX && play->n_clusters &&
 		play->n_clusters <= CEI_PLAY_CLUSTERS_MAX;
 }
 
 static uint64_t pairs_of(const struct cei_play *play, uint64_t n_rows)
 {
-	uint64_t n = ceiling(ceiling(n_rows, play->tile.rows), play->rates->pair), sum = 0;
+	uint64_t n = cei_ceiling(cei_ceiling(n_rows, play->tile.rows), play->rates->pair), sum = 0;
 	uint32_t i;
 
 	for (i = 0; i < play->shape->product.n_products; i++)
-		sum += n * ceiling(play->shape->product.n[i], play->tile.columns);
+		sum += n * cei_ceiling(play->shape->product.n[i], play->tile.columns);
 	return sum;
 }
 

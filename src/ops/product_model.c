@@ -17,11 +17,6 @@
 /* Rows of a tile are counted in 16 bits. */
 #define TILE_ROWS_MAX   UINT64_C(65528)
 
-static uint64_t ceiling(uint64_t n, uint64_t divisor)
-{
-	return n / divisor + (n % divisor != 0);
-}
-
 uint32_t cei_product_pieces(const struct cei_op_shape *shape)
 {
 	uint64_t rows = cei_op_most_rows(shape);
@@ -40,11 +35,11 @@ static uint64_t count_tiles(const struct cei_op_shape *shape, uint32_t n_pieces,
 	uint32_t i, p;
 
 	for (i = 0; i < shape->product.n_products; i++)
-		n_columns += ceiling(shape->product.n[i], tile.columns);
+		n_columns += cei_ceiling(shape->product.n[i], tile.columns);
 	for (i = 0; i < shape->n_ranks; i++) {
 		for (p = 0; p < n_pieces; p++) {
 			(void)cei_piece_rows(shape->rows[i], n_pieces, p, &n_rows);
-			n_blocks += ceiling(ceiling(n_rows, tile.rows), pair) * pair;
+			n_blocks += cei_ceiling(cei_ceiling(n_rows, tile.rows), pair) * pair;
 		}
 	}
 	return n_blocks * n_columns;
@@ -68,18 +63,18 @@ static double gemm_ns(const struct cei_op_shape *shape, const struct cei_rates *
 {
 	uint64_t n = count_tiles(shape, n_pieces, tile, rates->pair);
 
-	return (double)ceiling(n, rates->n_sms ? rates->n_sms : 1) *
+	return (double)cei_ceiling(n, rates->n_sms ? rates->n_sms : 1) *
 		tile_ns(shape, rates, tile);
 }
 
 /* A rank's piece as one tile, for the library. */
 static struct cei_tile_shape whole_rows(const struct cei_op_shape *shape, uint32_t n_pieces)
 {
-	uint64_t rows = ceiling(cei_op_most_rows(shape), n_pieces), columns = 0;
+	uint64_t rows = cei_ceiling(cei_op_most_rows(shape), n_pieces), columns = 0;
 	struct cei_tile_shape tile;
 	uint32_t i;
 
-	rows = ceiling(rows, CEI_PIECE_ROWS) * CEI_PIECE_ROWS;
+	rows = cei_ceiling(rows, CEI_PIECE_ROWS) * CEI_PIECE_ROWS;
 	for (i = 0; i < shape->product.n_products; i++)
 		if (shape->product.n[i] > columns)
 			columns = shape->product.n[i];

@@ -34,7 +34,7 @@ struct spot {
 	uint64_t column;                /* of tiles */
 };
 
-static uint64_t ceiling(uint64_t n, uint64_t divisor)
+uint64_t cei_ceiling(uint64_t n, uint64_t divisor)
 {
 	return n / divisor + (n % divisor != 0);
 }
@@ -42,11 +42,11 @@ static uint64_t ceiling(uint64_t n, uint64_t divisor)
 uint64_t cei_piece_rows(uint64_t rows, uint32_t n_pieces, uint32_t piece,
 			uint64_t *ret_n_rows)
 {
-	uint64_t share = ceiling(rows, n_pieces);
-	uint64_t rounded = ceiling(share, CEI_PIECE_ROWS) * CEI_PIECE_ROWS;
+	uint64_t share = cei_ceiling(rows, n_pieces);
+	uint64_t rounded = cei_ceiling(share, CEI_PIECE_ROWS) * CEI_PIECE_ROWS;
 	uint64_t row;
 
-	if (share && ceiling(rows, rounded) == ceiling(rows, share))
+	if (share && cei_ceiling(rows, rounded) == cei_ceiling(rows, share))
 		share = rounded;
 	row = piece * share < rows ? piece * share : rows;
 	*ret_n_rows = rows - row < share ? rows - row : share;
@@ -89,7 +89,7 @@ static int check(const struct cei_tiles_question *question)
 
 static uint64_t columns_of(const struct cei_tiles_question *question, uint32_t product)
 {
-	return ceiling(question->columns[product], question->shape.columns);
+	return cei_ceiling(question->columns[product], question->shape.columns);
 }
 
 static uint64_t rank_row(const struct cei_tiles_question *question, uint32_t rank)
@@ -169,7 +169,7 @@ static struct cei_gemm_tile make_tile(const struct cei_tiles_question *question,
  * column, so that what is consecutive is nearly square. Tune here. */
 static struct spot spot_at(uint64_t i, uint64_t n_groups, uint64_t n_columns)
 {
-	uint64_t height = ceiling(n_groups, ceiling(n_groups, BAND_MAX));
+	uint64_t height = cei_ceiling(n_groups, cei_ceiling(n_groups, BAND_MAX));
 	uint64_t top = i / (height * n_columns) * height;
 	struct spot spot;
 
@@ -186,7 +186,7 @@ static struct spot spot_at(uint64_t i, uint64_t n_groups, uint64_t n_columns)
 static uint64_t walk_piece(const struct cei_tiles_question *question,
 			   const struct stretch *stretch, struct cei_gemm_tile *to)
 {
-	uint64_t n_groups = ceiling(stretch->n_blocks, question->pair);
+	uint64_t n_groups = cei_ceiling(stretch->n_blocks, question->pair);
 	uint64_t n_columns, i, n = 0;
 	uint32_t product, half;
 	struct spot spot;
@@ -214,7 +214,7 @@ static uint64_t walk_rank(const struct cei_tiles_question *question, uint32_t ra
 	for (; stretch.piece < question->n_pieces; stretch.piece++) {
 		stretch.row = cei_piece_rows(question->rows[rank], question->n_pieces,
 					     stretch.piece, &stretch.n_rows);
-		stretch.n_blocks = ceiling(stretch.n_rows, question->shape.rows);
+		stretch.n_blocks = cei_ceiling(stretch.n_rows, question->shape.rows);
 		stretch.n_arrivals = (uint32_t)(stretch.n_blocks * columns_of(question, 0));
 		n += walk_piece(question, &stretch, to ? to + n : NULL);
 		if (n > TILES_MAX)

@@ -56,6 +56,9 @@ struct cei_tile_list {
 	void            *held;
 };
 
+/* n by divisor, rounded up. */
+uint64_t cei_ceiling(uint64_t n, uint64_t divisor);
+
 /* Rows of a piece of a rank that has `rows`: all but the last pieces have the rounded-up
  * share, further rounded up to a multiple of CEI_PIECE_ROWS where that leaves no piece
  * empty that would not be anyway; pieces at the end may have fewer, or none. Returns
