@@ -365,7 +365,8 @@ static struct ceov_transfer any_transfer(struct worker *worker, uint32_t rank)
 	transfer.source.offset_bytes = at;
 	transfer.target.offset_bytes = at + 6 * MIB;
 	if (!testing_below(&worker->random, 3)) {
-		transfer.n_rows = 1 + transfer.row_bytes / 5000;
+		/* rounded down, so that the last row ends within the slice */
+		transfer.n_rows = transfer.row_bytes < 5000 ? 1 : transfer.row_bytes / 5000;
 		transfer.row_bytes = 4500;
 		transfer.source.pitch_bytes = 4500 + 64 * testing_below(&worker->random, 2);
 		transfer.target.pitch_bytes = 4500 + 500 * testing_below(&worker->random, 2);
