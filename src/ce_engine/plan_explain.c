@@ -1,25 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* ceov_plan_explain(): one line per transfer. */
+/* ceov_plan_explain(): the plan as a whole; program_explain.c has its transfers. */
 
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "base/write.h"
-#include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
 #include "ce_engine/engine.h"
 #include "ce_engine/plan.h"
-#include "ce_engine/plan_bind.h"
+#include "ce_engine/program_explain.h"
 
 #define LINE_BYTES 512
 
-static const char *trigger_of(const struct ceov_plan *plan, const struct cei_step *step)
+static const char *trigger_of(const struct ceov_plan *plan)
 {
-	if (!step->source_ready.signal && !step->target_free.signal)
-		return "at launch";
 	if (!plan->is_gateable)
 		return "polled";
 	return plan->is_pollable ? "gated where the launch names its producer, else polled"
@@ -37,69 +33,6 @@ say(const struct ceov_plan *plan, int fd, const char *format, ...)
 	vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
 	return cei_write(&plan->object.context->report, fd, line, "ceov_plan_explain");
-}
-
-static int explain_way(const struct ceov_plan *plan, const struct cei_program_route *found,
-		       uint32_t w, int fd)
-{
-	const ceov_context *context = plan->object.context;
-	const struct cei_machine *machine = context->engines[plan->member].topology->machine;
-	const struct cei_route_way *way = &found->route.ways[w];
-	char via[16], first[16], second[16];
-
-	if (way->sort == CEI_ROUTE_DIRECT)
-		return say(plan, fd, "  %.1f %% direct, %.1f GB/s expected\n",
-			   100.0 * (double)way->bytes / (double)found->bytes,
-			   (double)way->bytes_per_s / 1e9);
-	return say(plan, fd, "  %.1f %% %s via %s, %.1f GB/s expected, moved by %s then %s\n",
-		   100.0 * (double)way->bytes / (double)found->bytes,
-		   cei_route_sort_name(way->sort),
-		   cei_machine_place_name(machine, way->via, via),
-		   (double)way->bytes_per_s / 1e9,
-		   cei_machine_place_name(machine, way->engines[0], first),
-		   cei_machine_place_name(machine, way->engines[1], second));
-}
-
-static int explain_routed(const struct ceov_plan *plan, uint32_t i, int fd)
-{
-	const struct ceov_transfer *transfer = &plan->transfers[i];
-	const struct cei_step *step = &plan->steps[i];
-	const struct cei_route *route = &step->route->route;
-	uint32_t w;
-	int r;
-
-	r = say(plan, fd, "transfer %u: rank %u -> rank %u, %" PRIu64 " bytes (%" PRIu64
-		" rows); %u way%s (%s); trigger: %s; %u chunks; expected %.1f us\n", i,
-		transfer->source.buffer->rank, transfer->target.buffer->rank,
-		step->piece.row_bytes * step->piece.n_rows, step->piece.n_rows, route->n_ways,
-		route->n_ways == 1 ? "" : "s", route->why, trigger_of(plan, step),
-		step->n_chunks, (double)route->expected_ns / 1e3);
-	for (w = 0; !r && w < route->n_ways; w++)
-		r = explain_way(plan, step->route, w, fd);
-	return r;
-}
-
-static int explain_step(const struct ceov_plan *plan, uint32_t i, int fd)
-{
-	const ceov_context *context = plan->object.context;
-	const struct cei_engine *engine = &context->engines[plan->member];
-	const struct ceov_transfer *transfer = &plan->transfers[i];
-	const struct cei_step *step = &plan->steps[i];
-	uint64_t bytes = step->piece.row_bytes * step->piece.n_rows;
-
-	if (!bytes)
-		return say(plan, fd, "transfer %u: moves nothing, raises a mark behind "
-			   "those before it; trigger: %s\n", i, trigger_of(plan, step));
-	if (step->is_routed)
-		return explain_routed(plan, i, fd);
-	return say(plan, fd, "transfer %u: rank %u%s -> rank %u, %" PRIu64 " bytes (%" PRIu64
-		   " rows); backend %s, route direct %s; trigger: %s; %u chunk%s; expected "
-		   "%.1f us\n", i, transfer->source.buffer->rank,
-		   step->is_floating ? " (floating)" : "", transfer->target.buffer->rank,
-		   bytes, step->piece.n_rows, engine->backend.ops->name,
-		   cei_direction_name(step->direction), trigger_of(plan, step), step->n_chunks,
-		   step->n_chunks == 1 ? "" : "s",
-		   (double)cei_router_expected_ns(step) / 1e3);
 }
 
 /* Waiting streams hold hardware queues that kernels need, see backend/waits.h. */
@@ -123,6 +56,8 @@ static int explain_waits(const struct ceov_plan *plan, int fd)
 
 int ceov_plan_explain(const ceov_plan *plan, int fd)
 {
+	const struct cei_engine *engine;
+	struct cei_explain explain;
 	uint32_t i;
 	int r = cei_object_check(plan, CEI_OBJECT_PLAN, "ceov_plan_explain");
 
@@ -136,7 +71,11 @@ int ceov_plan_explain(const ceov_plan *plan, int fd)
 		: "always polled: ", plan->is_gateable ? "" : plan->why_polled);
 	if (!r)
 		r = explain_waits(plan, fd);
+	engine = &plan->object.context->engines[plan->member];
+	explain = (struct cei_explain){ &plan->program, engine->topology->machine,
+					engine->backend.ops->name, trigger_of(plan),
+					&plan->object.context->report, fd };
 	for (i = 0; !r && i < plan->n_transfers; i++)
-		r = explain_step(plan, i, fd);
+		r = cei_explain_transfer(&explain, i);
 	return r;
 }

@@ -26,18 +26,6 @@ uint32_t cei_router_place(const struct cei_engine *engine, const struct ceov_buf
 	return cei_machine_near_host(machine, engine->place);
 }
 
-uint64_t cei_router_expected_ns(const struct cei_step *step)
-{
-	const struct cei_machine_link *link = step->link;
-	uint64_t n_bytes = step->piece.row_bytes * step->piece.n_rows;
-
-	if (step->is_routed)
-		return step->route->route.expected_ns;
-	if (!link)
-		link = cei_link_default(step->direction);
-	return cei_machine_link_ns(link, n_bytes) + (step->n_chunks - 1) * link->t0_ns;
-}
-
 void cei_router_init(struct cei_router *router)
 {
 	uint32_t i;

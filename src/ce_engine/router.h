@@ -45,10 +45,6 @@ void cei_router_init(struct cei_router *router);
  * its places by rank. */
 uint32_t cei_router_place(const struct cei_engine *engine, const struct ceov_buffer *buffer);
 
-/* By the cost of the step's own link, or its direction's default where the machine does not
- * know both ends: t0 per chunk + bytes / rate. */
-uint64_t cei_router_expected_ns(const struct cei_step *step);
-
 /* Whether both would be gated on the lane of one stream, where they have to stand in the
  * order of their launches: the later one stops it at a point of the stream, or at a mark,
  * that may wait for the earlier one. */

@@ -11,6 +11,7 @@
 
 #include "ce_engine/plan.h"
 #include "ce_engine/plan_order.h"
+#include "ce_engine/program_explain.h"
 #include "testing.h"
 
 #define BYTES UINT64_C(4096)
@@ -319,9 +320,25 @@ static uint32_t check_cuts(uint64_t n_bytes)
 	return n;
 }
 
+static void check_text(const struct cei_machine *machine, const char *text)
+{
+	struct cei_explain explain = { &alone, machine, "robot", "never", &report, -1 };
+	char told[2048] = "";
+	FILE *file = tmpfile();
+
+	ck_assert_ptr_nonnull(file);
+	explain.fd = fileno(file);
+	ck_assert_int_eq(cei_explain_transfer(&explain, 0), 0);
+	rewind(file);
+	ck_assert_uint_gt(fread(told, 1, sizeof(told) - 1, file), 0);
+	ck_assert_msg(strstr(told, text), "%s is not in %s", text, told);
+	fclose(file);
+}
+
 START_TEST(test_a_program_is_routed_alone)
 {
 	struct cei_machine *machine = read_machine("v100x8-mesh");
+	const struct cei_machine_link *link;
 
 	place_ends(0, 1, 100 * MIB);            /* these have a link */
 	ck_assert_int_eq(cei_program_verify(&alone), 0);
@@ -332,6 +349,10 @@ START_TEST(test_a_program_is_routed_alone)
 	ck_assert_uint_eq(alone.transfers[0].route, CEI_PROGRAM_NONE);
 	ck_assert_uint_eq(alone.transfers[0].direction, CEI_DIRECTION_PEER);
 	ck_assert_uint_eq(check_cuts(100 * MIB), 2);
+	link = cei_machine_link(machine, 0, 1);
+	ck_assert_uint_eq(cei_program_expected_ns(&alone, machine, 0), link->t0_ns +
+			  cei_machine_link_ns(link, 100 * MIB));
+	check_text(machine, "backend robot, route direct peer; trigger: at launch; 2 chunks");
 
 	place_ends(0, 5, 100 * MIB);            /* and these have none */
 	ck_assert_int_eq(cei_program_route(&alone, machine, &report), 0);
@@ -341,6 +362,9 @@ START_TEST(test_a_program_is_routed_alone)
 	ck_assert_uint_eq(alone.transfers[0].route, 0);
 	ck_assert_uint_eq(alone.n_routes, 1);
 	ck_assert_uint_ne(alone.routes[0].route.n_ways, 0);
+	ck_assert_uint_eq(cei_program_expected_ns(&alone, machine, 0),
+			  alone.routes[0].route.expected_ns);
+	check_text(machine, "moved by gpu0 then");
 	ck_assert_int_eq(cei_program_verify(&alone), 0);
 	ck_assert_uint_ge(check_cuts(100 * MIB), 25);   /* of a staging slot each, ... */
 	ck_assert_uint_eq(check_cuts(100 * MIB) + 1, alone.n_chunks);   /* ... and one more */

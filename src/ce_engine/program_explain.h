@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_PROGRAM_EXPLAIN_H
+#define CEI_PROGRAM_EXPLAIN_H
+
+/* What a program's transfers will do, in words, and how long one of them should take. */
+
+#include "ce_engine/program.h"
+
+struct cei_explain {
+	const struct cei_program *program;      /* routed and counted */
+	const struct cei_machine *machine;      /* NULL: not known, and nothing is routed */
+	const char               *mover;        /* what the program's mover is called */
+	const char               *trigger;      /* how it waits for marks */
+	struct cei_report        *report;
+	int                       fd;           /* where the text goes */
+};
+
+/* The lines of one transfer. CEOV_ERR_SYSTEM, raised: they cannot be written. */
+int cei_explain_transfer(const struct cei_explain *explain, uint32_t transfer);
+
+/* Of a transfer that has the machine to itself: by its route, or by the cost of its own link,
+ * or of its direction's default where the machine does not know both ends: t0 per chunk +
+ * bytes / rate. */
+uint64_t cei_program_expected_ns(const struct cei_program *program,
+				 const struct cei_machine *machine, uint32_t transfer);
+
+#endif /* CEI_PROGRAM_EXPLAIN_H */
