@@ -155,7 +155,8 @@ int  cei_program_check_floating(struct cei_program *program, struct cei_report *
 int  cei_program_check_bounds(const struct cei_program *program, struct cei_report *report);
 
 /* Finds has_direct, direction and route of each transfer, and the routes, on the machine,
- * which may be NULL where no place is known. Raises CEOV_ERR_NO_ROUTE, CEOV_ERR_NO_MEMORY. */
+ * which may be NULL where no place is known; what was found before is forgotten. Raises
+ * CEOV_ERR_NO_ROUTE, CEOV_ERR_NO_MEMORY. */
 int  cei_program_route(struct cei_program *program, const struct cei_machine *machine,
 		       struct cei_report *report);
 

@@ -255,6 +255,7 @@ int cei_program_route(struct cei_program *program, const struct cei_machine *mac
 	int r = 0;
 
 	memset(router.first, 0xff, sizeof(router.first));       /* CEI_PROGRAM_NONE */
+	program->n_routes = 0;
 	for (i = 0; !r && i < program->n_transfers; i++)
 		r = route_one(&router, i);
 	free(router.next);

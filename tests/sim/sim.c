@@ -273,6 +273,8 @@ static void reap(struct sim *sim, struct sim_engine *engine, struct sim_lane *la
 		behind = copy->behind;
 		if (behind)
 			sim_add(sim, behind);
+		if (copy->done)
+			copy->done(sim, copy);
 		if (copy->done_ns > sim->outcome.makespan_ns)
 			sim->outcome.makespan_ns = copy->done_ns;
 	}

@@ -22,6 +22,8 @@
 
 #define SIM_PATIENCE_NS (60 * UINT64_C(1000000000))
 
+struct sim;
+
 struct sim_copy {
 	struct cei_job  job;
 	const struct cei_machine_link *link;    /* job.link may be unknown */
@@ -32,6 +34,8 @@ struct sim_copy {
 	double          slowness;       /* 1 + noise */
 	uint64_t        done_ns;        /* point in time; 0: not yet */
 	struct sim_copy *behind;        /* waits for this one, or NULL: a second leg */
+	void (*done)(struct sim *sim, struct sim_copy *copy);   /* called when the engine has
+					 * seen its end; NULL: nobody asks */
 	struct sim_copy *next;          /* on its lane */
 };
 
