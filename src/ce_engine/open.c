@@ -17,7 +17,7 @@
 #include "ce_engine/engine.h"
 #include "ce_engine/graves.h"
 #include "ce_engine/offer.h"
-#include "ce_engine/plan.h"
+#include "ce_engine/plan_release.h"
 #include "ce_engine/signal.h"
 #include "ce_engine/trace.h"
 #include "ce_engine/warm.h"

@@ -136,17 +136,7 @@ int  cei_plan_check_base(const struct ceov_plan *plan, uint64_t base, const char
 			 struct cei_report_hold *hold);
 int  cei_plan_check_parties(struct ceov_plan *plan, const char *call);
 
-/* Whether a lane that was given up may still move chunks of the plan. Any thread, where
- * none of its launches is in flight. */
-int  cei_plan_is_stuck(const struct ceov_plan *plan);
-
-/* Plans that were released while stuck keep what they name in use. This ends those whose
- * lanes have become idle; how many. Any thread. */
-uint32_t cei_plans_settle(ceov_context *context);
-
-/* At ceov_close(): no launch is in flight any more, and all lanes are idle. The second:
- * of those that were released while stuck. */
-void cei_plan_destroy(struct ceov_plan *plan);
-void cei_plans_destroy_released(ceov_context *context);
+/* The rest of a release: lets go of what the plan names, and of what commit made. */
+void cei_plan_empty(struct ceov_plan *plan);
 
 #endif /* CEI_PLAN_H */

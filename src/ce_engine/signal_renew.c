@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "ce_engine/context.h"
-#include "ce_engine/plan.h"
+#include "ce_engine/plan_release.h"
 #include "ce_engine/signal.h"
 
 /* Whether the plan has launches in flight, or a lane that was given up and may still

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* ceov_plan_idle and ceov_plan_release: the end of plans, which waits for the engine. */
+
+#include "ce_engine/plan_release.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "ce_engine/context.h"
+#include "ce_engine/engine.h"
+#include "ce_engine/launch.h"
+
+static uint32_t in_flight(struct ceov_plan *plan)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&plan->lock);
+	n = plan->run.n_in_flight;
+	pthread_mutex_unlock(&plan->lock);
+	return n;
+}
+
+int ceov_plan_idle(const ceov_plan *plan)
+{
+	int r = cei_object_check(plan, CEI_OBJECT_PLAN, "ceov_plan_idle");
+
+	if (r)
+		return r;
+	/* The lock is no part of what a const plan promises. */
+	return in_flight((struct ceov_plan *)(uintptr_t)plan) ? CEOV_PENDING : 0;
+}
+
+static void free_record(struct ceov_plan *plan, struct cei_launch *record)
+{
+	struct cei_engine *engine = &plan->object.context->engines[plan->member];
+
+	if (record->event)
+		engine->backend.ops->event_close(&engine->backend, record->event);
+	free(record);
+}
+
+/* The rest of a release, out of the list where ceov_signal_renew() could find it. */
+static void take_apart(struct ceov_plan *plan)
+{
+	ceov_context *context = plan->object.context;
+	struct cei_list *node;
+
+	/* ceov_abort() holds the lock while it reads n_signals */
+	pthread_mutex_lock(&context->lock);
+	plan->n_signals = 0;
+	pthread_mutex_unlock(&context->lock);
+	while ((node = cei_list_take(&plan->run.idle)))
+		free_record(plan, CEI_OWNER(node, struct cei_launch, link));
+	cei_plan_empty(plan);
+	pthread_mutex_destroy(&plan->lock);
+	cei_object_bury(&plan->object);
+}
+
+int cei_plan_is_stuck(const struct ceov_plan *plan)
+{
+	return !cei_lanes_are_idle(&plan->object.context->engines[plan->member].lanes,
+				   plan->run.stuck_lanes);
+}
+
+void cei_plan_destroy(struct ceov_plan *plan)
+{
+	cei_object_end(&plan->object);
+	take_apart(plan);
+}
+
+void cei_plans_destroy_released(ceov_context *context)
+{
+	struct cei_list *node;
+
+	while ((node = cei_list_take(&context->stuck)))
+		take_apart(CEI_OWNER(node, struct ceov_plan, object.link));
+}
+
+/* One that is stuck no more, out of the list, or NULL. */
+static struct ceov_plan *take_settled(ceov_context *context)
+{
+	struct ceov_plan *plan, *settled = NULL;
+	struct cei_list *node;
+
+	pthread_mutex_lock(&context->lock);
+	for (node = context->stuck.next; node != &context->stuck; node = node->next) {
+		plan = CEI_OWNER(node, struct ceov_plan, object.link);
+		if (cei_plan_is_stuck(plan))
+			continue;
+		settled = plan;
+		cei_list_remove(node);
+		break;
+	}
+	pthread_mutex_unlock(&context->lock);
+	return settled;
+}
+
+uint32_t cei_plans_settle(ceov_context *context)
+{
+	struct ceov_plan *plan;
+	uint32_t n = 0;
+
+	for (; (plan = take_settled(context)); n++)
+		take_apart(plan);
+	return n;
+}
+
+/* What a lane that was given up may still touch stays in use. */
+static void keep_stuck(struct ceov_plan *plan)
+{
+	ceov_context *context = plan->object.context;
+
+	pthread_mutex_lock(&context->lock);
+	cei_list_append(&context->stuck, &plan->object.link);
+	pthread_mutex_unlock(&context->lock);
+}
+
+void ceov_plan_release(ceov_plan *plan)
+{
+	static const char call[] = "ceov_plan_release";
+	struct cei_backoff backoff;
+
+	if (!plan || cei_object_check(plan, CEI_OBJECT_PLAN, call))
+		return;
+	cei_backoff_reset(&backoff);
+	while (in_flight(plan)) {       /* each ends by its deadline */
+		if (plan->object.context->site.progress_by_caller)
+			(void)ceov_turn(plan->object.context);
+		cei_backoff_step(&backoff);
+	}
+	if (cei_object_claim(&plan->object, call))
+		return;
+	if (cei_plan_is_stuck(plan))
+		keep_stuck(plan);
+	else
+		take_apart(plan);
+}

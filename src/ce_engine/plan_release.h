@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_PLAN_RELEASE_H
+#define CEI_PLAN_RELEASE_H
+
+/* The end of plans. A plan whose copies a lane may still be making is kept, with all that it
+ * names, until the lane is idle. */
+
+#include "ce_engine/plan.h"
+
+/* Whether a lane that was given up may still move chunks of the plan. Any thread, where
+ * none of its launches is in flight. */
+int  cei_plan_is_stuck(const struct ceov_plan *plan);
+
+/* Plans that were released while stuck keep what they name in use. This ends those whose
+ * lanes have become idle; how many. Any thread. */
+uint32_t cei_plans_settle(ceov_context *context);
+
+/* At ceov_close(): no launch is in flight any more, and all lanes are idle. The second:
+ * of those that were released while stuck. */
+void cei_plan_destroy(struct ceov_plan *plan);
+void cei_plans_destroy_released(ceov_context *context);
+
+#endif /* CEI_PLAN_RELEASE_H */
