@@ -9,9 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/candidates.h"
 #include "ops/kinds.h"
 #include "ops/product.h"
 #include "ops/replays.h"
+#include "ops/tunings.h"
 #include "ops/workspace.h"
 #include "testing.h"
 
@@ -75,6 +77,79 @@ START_TEST(test_all_kinds_are_here)
 }
 END_TEST
 
+/* --- one that nobody else knows --------------------------------------------- */
+
+static const char *made_up_fault(const struct cei_op_shape *shape)
+{
+	return shape->rows[0] == 13 ? "13 brings bad luck" : NULL;
+}
+
+static uint64_t made_up_row_bytes(const struct cei_op_shape *shape)
+{
+	(void)shape;
+	return 3;
+}
+
+static uint32_t made_up_pieces(const struct cei_op_shape *shape)
+{
+	return shape->n_ranks + 1;
+}
+
+static void made_up_choose(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	choice->copy_ns = cei_chooser_copy_ns(args, choice->n_pieces);
+}
+
+static void made_up_candidates(const struct cei_listing *listing)
+{
+	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
+
+	tuning.way = CEOV_WAY_OVERLAP;
+	tuning.n_pieces = 7;
+	cei_candidates_add(listing, &tuning);
+}
+
+static const struct cei_op_trial made_up_trial = { .candidates = made_up_candidates };
+
+static const struct cei_op_kind made_up = {
+	.name = "ceov_made_up",
+	.key = "made_up",
+	.n_phases = 3,
+	.fault = made_up_fault,
+	.row_bytes = made_up_row_bytes,
+	.pieces = made_up_pieces,
+	.choose = made_up_choose,
+	.explain = cei_choice_say_pieces,
+	.trial = &made_up_trial,
+};
+
+/* What all operators share asks the table, and knows no kind. */
+START_TEST(test_a_new_kind_needs_its_table_alone)
+{
+	struct cei_op_shape shape = { .kind = &made_up, .dtype = CEOV_BF16, .n_ranks = 4 };
+	struct cei_rates rates = cei_rates_gpu();
+	struct cei_candidates candidates;
+	char key[CEI_TUNING_KEY_BYTES];
+	struct cei_choice choice;
+
+	shape.rows[0] = 13;
+	ck_assert_str_eq(cei_op_shape_fault(&shape), "13 brings bad luck");
+	shape.rows[0] = 1000;
+	ck_assert_ptr_null(cei_op_shape_fault(&shape));
+	cei_tuning_key("g", &shape, key);
+	ck_assert_ptr_nonnull(strstr(key, "/made_up/bf16/4/"));
+	cei_chooser_choose(&shape, &rates, NULL, &choice);
+	ck_assert_int_eq(choice.way, CEOV_WAY_OVERLAP);
+	ck_assert_uint_eq(choice.n_pieces, 5);
+	ck_assert_int_eq(strncmp(choice.text, "pieces: 5 of at most 600 bytes", 30), 0);
+	ck_assert_double_ge(choice.copy_ns, 3 * 3 * 5 * rates.mark_ns);
+	cei_candidates_list(&shape, &rates, NULL, &candidates);
+	ck_assert_uint_eq(candidates.n, 2);
+	ck_assert_uint_eq(candidates.tuning[0].n_pieces, 5);
+	ck_assert_uint_eq(candidates.tuning[1].n_pieces, 7);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *made = suite_create("kinds");
@@ -83,6 +158,7 @@ int main(void)
 	tcase_add_loop_test(table, test_no_function_is_missing, 0, KINDS);
 	tcase_add_loop_test(table, test_names_and_keys_are_unique, 0, KINDS);
 	tcase_add_test(table, test_all_kinds_are_here);
+	tcase_add_test(table, test_a_new_kind_needs_its_table_alone);
 	suite_add_tcase(made, table);
 	return testing_run(made);
 }
