@@ -2,16 +2,13 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * What commit refuses for this context's sake: stale memory, and triggers that the engine
- * cannot see or raise. What it refuses of any program is in program_check.c, plan_order.c
- * and plan_overlap.c.
+ * What commit refuses for this context's sake: stale memory. What it refuses of any program
+ * is in program_check.c, program_triggers.c, plan_order.c and plan_overlap.c; here it is
+ * asked, and what else launches go by is noted.
  */
-
-#include <inttypes.h>
 
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
-#include "ce_engine/engine.h"
 #include "ce_engine/plan.h"
 #include "ce_engine/signal.h"
 #include "ce_engine/plan_order.h"
@@ -39,77 +36,17 @@ static int check_stale(const struct ceov_plan *plan)
 
 /* --- triggers ------------------------------------------------------------ */
 
-static const char *why_not_gated(const struct ceov_plan *plan)
-{
-	const struct cei_engine *engine = &plan->object.context->engines[plan->member];
-	const struct ceov_signal *signal = NULL;
-	const struct cei_counter *ready;
-	uint32_t i;
-
-	if (!(engine->backend.ops->live_caps((struct cei_backend *)&engine->backend) &
-	      CEI_CAP_LANE_WAIT))
-		return "lanes cannot wait here";
-	for (i = 0; i < plan->n_transfers; i++) {
-		if (!plan->steps[i].has_direct)
-			return "a transfer has no direct way";
-		ready = &plan->steps[i].source_ready;
-		if (!ready->signal)
-			continue;
-		if (signal && ready->signal != signal)
-			return "source_ready marks are of several signals, no rising chain";
-		signal = ready->signal;
-	}
-	if (!signal)
-		return "no source_ready marks to wait for";
-	if (signal->gpu && signal->rank != plan->rank)
-		return "source_ready marks are in another rank's GPU";
-	return NULL;
-}
-
-static void note_value(struct ceov_plan *plan, const struct ceov_mark *mark)
-{
-	if (mark->signal && mark->value > plan->largest_value)
-		plan->largest_value = mark->value;
-}
-
-static void note_values(struct ceov_plan *plan)
-{
-	uint32_t i;
-
-	for (i = 0; i < plan->n_transfers; i++) {
-		note_value(plan, &plan->transfers[i].source_ready);
-		note_value(plan, &plan->transfers[i].target_free);
-		note_value(plan, &plan->transfers[i].then);
-	}
-}
-
 static int check_triggers(struct ceov_plan *plan)
 {
-	const struct cei_step *step;
-	uint32_t i;
+	struct cei_triggers triggers;
+	int r = cei_program_check_triggers(&plan->program, report_of(plan), &triggers);
 
-	plan->why_polled = why_not_gated(plan);
-	plan->is_gateable = !plan->why_polled;
-	plan->is_pollable = 1;
-	for (i = 0; i < plan->n_transfers; i++) {
-		step = &plan->steps[i];
-		if (step->target_free.signal && !step->target_free.seen)
-			return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
-					 "transfer %u: target_free cannot be seen by the "
-					 "engine; create its signal on the host or with "
-					 "CEOV_SIGNAL_HOST_VISIBLE", i);
-		if (step->source_ready.signal && !step->source_ready.seen)
-			plan->is_pollable = 0;
-		if (!plan->is_pollable && !plan->is_gateable)
-			return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
-					 "transfer %u: source_ready cannot be polled (its "
-					 "signal is in a GPU and not host visible) nor "
-					 "gated (%s)", i, plan->why_polled);
-		if (step->then.signal && !step->then.address)
-			return cei_raise(report_of(plan), CEOV_ERR_NO_ROUTE, 0,
-					 "transfer %u: rank %u does not reach the counters "
-					 "of then", i, plan->rank);
-	}
+	if (r)
+		return r;
+	plan->is_gateable = triggers.is_gateable;
+	plan->why_polled = triggers.why_polled;
+	plan->is_pollable = triggers.is_pollable;
+	plan->largest_value = triggers.largest_value;
 	return 0;
 }
 
@@ -166,7 +103,6 @@ int cei_plan_check(struct ceov_plan *plan)
 		r = check_triggers(plan);
 	if (r)
 		return r;
-	note_values(plan);
 	r = cei_order_init(&order, &plan->program, report_of(plan));
 	if (!r)
 		r = check_gates(plan, &order);

@@ -144,14 +144,24 @@ static void fill_expected(struct ceov_plan *plan, const struct numbers *numbers)
 	}
 }
 
+static void fill_signal(const struct ceov_plan *plan, const struct ceov_signal *signal,
+			struct cei_program_signal *to)
+{
+	const struct cei_region *counters = signal->gpu ? signal->gpu : signal->control;
+
+	to->rank = signal->rank;
+	to->n_counters = signal->n_counters;
+	to->flags = (cei_signal_is_visible(signal) ? CEI_PROGRAM_SEEN : 0) |
+		(counters->address[plan->member] ? CEI_PROGRAM_RAISED : 0) |
+		(signal->gpu ? CEI_PROGRAM_IN_GPU : 0);
+}
+
 static void fill_signals(struct ceov_plan *plan)
 {
 	uint32_t i;
 
-	for (i = 0; i < plan->program.n_signals; i++) {
-		plan->program.signals[i].rank = plan->signals[i]->rank;
-		plan->program.signals[i].n_counters = plan->signals[i]->n_counters;
-	}
+	for (i = 0; i < plan->program.n_signals; i++)
+		fill_signal(plan, plan->signals[i], &plan->program.signals[i]);
 }
 
 /* --- the address space ------------------------------------------------------------- */
@@ -225,6 +235,9 @@ static void fill_mover(struct ceov_plan *plan)
 	struct cei_program_mover *mover = plan->program.movers;
 	uint32_t n = topology->machine ? topology->machine->n_gpus : 0; /* at most 64 */
 
+	if (engine->backend.ops->live_caps((struct cei_backend *)&engine->backend) &
+	    CEI_CAP_LANE_WAIT)
+		mover->flags = CEI_PROGRAM_CAN_WAIT;
 	mover->moves = engine->backend.ops->moves;
 	mover->gpu = engine->backend.place.kind == CEOV_PLACE_GPU ? engine->backend.place.index
 		: CEOV_NOBODY;

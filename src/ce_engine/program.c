@@ -77,6 +77,8 @@ uint64_t cei_program_extent(const struct cei_program_transfer *transfer,
 #define BUFFER_FLAGS ((uint32_t)(CEI_PROGRAM_FLOATING | CEI_PROGRAM_REACHED | \
 				 CEI_PROGRAM_MAPPED | CEI_PROGRAM_PRIVATE))
 
+#define SIGNAL_FLAGS ((uint32_t)(CEI_PROGRAM_SEEN | CEI_PROGRAM_RAISED | CEI_PROGRAM_IN_GPU))
+
 /* Whether a machine could have it: some machine, ours may have fewer. */
 static int is_place(uint32_t place)
 {
@@ -87,6 +89,7 @@ static int is_place(uint32_t place)
 static int is_mover(const struct cei_program_mover *mover)
 {
 	return mover->moves && !(mover->moves & ~MOVES) &&
+		!(mover->flags & ~(uint32_t)CEI_PROGRAM_CAN_WAIT) &&
 		(mover->place == CEOV_NOBODY || mover->place < CEI_MACHINE_GPUS_MAX);
 }
 
@@ -133,7 +136,8 @@ static int is_buffer(const struct cei_program *program, uint32_t i)
 
 static int is_signal(const struct cei_program *program, uint32_t i)
 {
-	return program->signals[i].rank < program->n_ranks && program->signals[i].n_counters;
+	return program->signals[i].rank < program->n_ranks && program->signals[i].n_counters &&
+		!(program->signals[i].flags & ~SIGNAL_FLAGS);
 }
 
 static int is_mark(const struct cei_program *program, const struct cei_program_mark *mark)

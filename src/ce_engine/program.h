@@ -33,8 +33,13 @@ enum cei_program_buffer_flags {
 	CEI_PROGRAM_PRIVATE = 8,        /* GPUs other than the movers' own cannot touch it */
 };
 
+enum cei_program_mover_flags {
+	CEI_PROGRAM_CAN_WAIT = 1,       /* its lanes can wait for a counter */
+};
+
 /* What carries out copies: an engine's backend. */
 struct cei_program_mover {
+	uint32_t flags;                 /* enum cei_program_mover_flags */
 	uint32_t moves;                 /* enum cei_moves */
 	uint32_t gpu;                   /* whose copy engines it drives; CEOV_NOBODY: none's */
 	uint32_t place;                 /* in the machine; CEOV_NOBODY: not known */
@@ -52,9 +57,16 @@ struct cei_program_buffer {
 	uint64_t size_bytes;
 };
 
+enum cei_program_signal_flags {
+	CEI_PROGRAM_SEEN = 1,           /* the movers' engine can look at its counters */
+	CEI_PROGRAM_RAISED = 2,         /* the movers reach them */
+	CEI_PROGRAM_IN_GPU = 4,         /* they are in the memory of its owner's GPU */
+};
+
 struct cei_program_signal {
 	uint32_t rank;                  /* its owner */
 	uint32_t n_counters;
+	uint32_t flags;                 /* enum cei_program_signal_flags */
 };
 
 struct cei_program_mark {
@@ -153,6 +165,18 @@ int  cei_program_verify(const struct cei_program *program);
  * program->floating, too. */
 int  cei_program_check_floating(struct cei_program *program, struct cei_report *report);
 int  cei_program_check_bounds(const struct cei_program *program, struct cei_report *report);
+
+/* How transfers of the program may wait. */
+struct cei_triggers {
+	int         is_gateable;        /* source_ready marks can be left to a lane ... */
+	const char *why_polled;         /* ... or why not */
+	int         is_pollable;        /* the engine can see all of them */
+	uint64_t    largest_value;      /* of a mark */
+};
+
+/* Of a program that is routed. Raises what nobody can see or raise, and names the transfer. */
+int  cei_program_check_triggers(const struct cei_program *program, struct cei_report *report,
+				struct cei_triggers *ret_triggers);
 
 /* Finds has_direct, direction and route of each transfer, and the routes, on the machine,
  * which may be NULL where no place is known; what was found before is forgotten. Raises

@@ -12,9 +12,9 @@
 
 #define HEAD_BYTES     16u
 #define FIELDS_BYTES   52u
-#define MOVER_BYTES    20u
+#define MOVER_BYTES    24u
 #define BUFFER_BYTES   36u
-#define SIGNAL_BYTES   8u
+#define SIGNAL_BYTES   12u
 #define MARK_BYTES     16u
 #define TRANSFER_BYTES (2u * 20u + 16u + 3u * MARK_BYTES + 16u)
 #define ROUTE_BYTES    (40u + CEI_ROUTE_WHY_BYTES)      /* without its ways */
@@ -91,6 +91,7 @@ static void put_buffer(struct cei_writer *writer, const struct cei_program_buffe
 
 static void put_mover(struct cei_writer *writer, const struct cei_program_mover *mover)
 {
+	cei_wire_put_u32(writer, mover->flags);
 	cei_wire_put_u32(writer, mover->moves);
 	cei_wire_put_u32(writer, mover->gpu);
 	cei_wire_put_u32(writer, mover->place);
@@ -159,6 +160,7 @@ void cei_program_write(const struct cei_program *program, void *bytes)
 	for (i = 0; i < program->n_signals; i++) {
 		cei_wire_put_u32(&writer, program->signals[i].rank);
 		cei_wire_put_u32(&writer, program->signals[i].n_counters);
+		cei_wire_put_u32(&writer, program->signals[i].flags);
 	}
 	for (i = 0; i < program->n_transfers; i++)
 		put_transfer(&writer, &program->transfers[i]);
@@ -219,6 +221,7 @@ static void get_buffer(struct cei_reader *reader, struct cei_program_buffer *ret
 
 static void get_mover(struct cei_reader *reader, struct cei_program_mover *ret_mover)
 {
+	ret_mover->flags = cei_wire_get_u32(reader);
 	ret_mover->moves = cei_wire_get_u32(reader);
 	ret_mover->gpu = cei_wire_get_u32(reader);
 	ret_mover->place = cei_wire_get_u32(reader);
@@ -312,6 +315,7 @@ static void get_lists(struct cei_reader *reader, struct cei_program *program)
 	for (i = 0; i < program->n_signals; i++) {
 		program->signals[i].rank = cei_wire_get_u32(reader);
 		program->signals[i].n_counters = cei_wire_get_u32(reader);
+		program->signals[i].flags = cei_wire_get_u32(reader);
 	}
 	for (i = 0; i < program->n_transfers; i++)
 		get_transfer(reader, &program->transfers[i]);

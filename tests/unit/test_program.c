@@ -401,6 +401,40 @@ START_TEST(test_what_has_no_route_is_refused)
 }
 END_TEST
 
+START_TEST(test_marks_that_nobody_sees_or_raises)
+{
+	struct cei_program_transfer *transfer = &alone.transfers[1];
+	struct cei_program_mark mark = { 0, 1, 7 };
+	struct cei_triggers triggers;
+
+	ck_assert_int_eq(cei_program_route(&alone, NULL, &report), 0);
+	transfer->source_ready = mark;
+	ck_assert_int_eq(cei_program_check_triggers(&alone, &report, &triggers),
+			 CEOV_ERR_INVALID);
+	testing_log_has(&log_of, "transfer 1: source_ready cannot be polled",
+			"lanes cannot wait here", NULL);
+	alone.movers[0].flags = CEI_PROGRAM_CAN_WAIT;
+	ck_assert_int_eq(cei_program_check_triggers(&alone, &report, &triggers), 0);
+	ck_assert(triggers.is_gateable && !triggers.is_pollable && !triggers.why_polled);
+	ck_assert_uint_eq(triggers.largest_value, 7);
+	transfer->then = mark;
+	ck_assert_int_eq(cei_program_check_triggers(&alone, &report, &triggers),
+			 CEOV_ERR_NO_ROUTE);
+	testing_log_has(&log_of, "does not reach the counters of then", NULL, NULL);
+	transfer->target_free = mark;
+	ck_assert_int_eq(cei_program_check_triggers(&alone, &report, &triggers),
+			 CEOV_ERR_INVALID);
+	testing_log_has(&log_of, "target_free cannot be seen", NULL, NULL);
+	alone.signals[0].flags = CEI_PROGRAM_SEEN | CEI_PROGRAM_RAISED;
+	ck_assert_int_eq(cei_program_check_triggers(&alone, &report, &triggers), 0);
+	ck_assert(triggers.is_gateable && triggers.is_pollable);
+	transfer->has_direct = 0;
+	ck_assert_int_eq(cei_program_check_triggers(&alone, &report, &triggers), 0);
+	ck_assert(!triggers.is_gateable);
+	ck_assert_str_eq(triggers.why_polled, "a transfer has no direct way");
+}
+END_TEST
+
 /* Each is one step away from a program. */
 START_TEST(test_what_is_no_program)
 {
@@ -446,13 +480,15 @@ START_TEST(test_what_is_no_program)
 	case 35: transfer->has_direct = 2; break;
 	case 36: transfer->direction = CEI_DIRECTION_ANY; break;
 	case 37: transfer->route = 0; break;
+	case 38: alone.signals[0].flags = 8; break;
+	case 39: alone.movers[0].flags = 2; break;
 	default: ck_abort();
 	}
 	ck_assert_int_eq(cei_program_verify(&alone), CEOV_ERR_INVALID);
 }
 END_TEST
 
-#define BROKEN 38
+#define BROKEN 40
 
 int main(void)
 {
@@ -468,6 +504,7 @@ int main(void)
 	tcase_add_test(tcase, test_a_program_is_checked_alone);
 	tcase_add_test(tcase, test_a_program_is_routed_alone);
 	tcase_add_test(tcase, test_what_has_no_route_is_refused);
+	tcase_add_test(tcase, test_marks_that_nobody_sees_or_raises);
 	tcase_add_loop_test(tcase, test_what_is_no_program, 0, BROKEN);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);

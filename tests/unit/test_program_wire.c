@@ -123,6 +123,7 @@ static void random_movers(struct cei_program *program)
 	uint32_t i;
 
 	for (i = 0; i < program->n_movers; i++) {
+		program->movers[i].flags = below(2);
 		program->movers[i].moves = 1 + below(15);
 		program->movers[i].gpu = random_place();
 		program->movers[i].place = random_place();
@@ -166,6 +167,7 @@ static void random_program(struct cei_program *program)
 	for (i = 0; i < program->n_signals; i++) {
 		program->signals[i].rank = below(program->n_ranks);
 		program->signals[i].n_counters = 1 + below(UINT32_MAX);
+		program->signals[i].flags = below(8);
 	}
 	random_movers(program);
 	for (i = 0; i < program->n_routes; i++)
@@ -262,6 +264,7 @@ static void same_buffer(const struct cei_program_buffer *a, const struct cei_pro
 
 static void same_mover(const struct cei_program_mover *a, const struct cei_program_mover *b)
 {
+	ck_assert_uint_eq(a->flags, b->flags);
 	ck_assert_uint_eq(a->moves, b->moves);
 	ck_assert_uint_eq(a->gpu, b->gpu);
 	ck_assert_uint_eq(a->place, b->place);
@@ -293,6 +296,7 @@ static void same_program(const struct cei_program *a, const struct cei_program *
 	for (i = 0; i < a->n_signals; i++) {
 		ck_assert_uint_eq(a->signals[i].rank, b->signals[i].rank);
 		ck_assert_uint_eq(a->signals[i].n_counters, b->signals[i].n_counters);
+		ck_assert_uint_eq(a->signals[i].flags, b->signals[i].flags);
 	}
 	for (i = 0; i < a->n_transfers; i++)
 		same_transfer(&a->transfers[i], &b->transfers[i]);
@@ -404,10 +408,12 @@ static void cut_all(const struct cei_program *program)
 /* What was read can be looked at by every check, whatever they find. */
 static void check_all(struct cei_program *program)
 {
+	struct cei_triggers triggers;
 	struct cei_report report;
 	struct cei_order order;
 
 	cei_report_init(&report, drop_line, NULL);
+	(void)cei_program_check_triggers(program, &report, &triggers);
 	if (!cei_program_count(program, &report) && program->n_chunks < 100000)
 		cut_all(program);
 	if (!cei_program_check_floating(program, &report))
