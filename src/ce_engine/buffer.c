@@ -11,6 +11,11 @@
 #include "ce_engine/context.h"
 #include "ce_engine/offer.h"
 
+const struct cei_object_type cei_buffer_type = {
+	.name = "buffer",
+	.list_at = offsetof(ceov_context, buffers),
+};
+
 static int new_buffer(ceov_context *context, uint32_t rank, ceov_buffer **ret_buffer)
 {
 	ceov_buffer *buffer = calloc(1, sizeof(*buffer));
@@ -27,7 +32,7 @@ static int new_buffer(ceov_context *context, uint32_t rank, ceov_buffer **ret_bu
 
 static void enter(ceov_context *context, ceov_buffer *buffer, ceov_buffer **ret_buffer)
 {
-	cei_object_init(&buffer->object, context, CEI_OBJECT_BUFFER);
+	cei_object_init(&buffer->object, context, &cei_buffer_type);
 	*ret_buffer = buffer;
 }
 
@@ -146,7 +151,7 @@ void *ceov_buffer_base(const ceov_buffer *buffer, uint32_t rank)
 {
 	uint32_t member;
 
-	if (cei_object_check(buffer, CEI_OBJECT_BUFFER, "ceov_buffer_base"))
+	if (cei_object_check(buffer, &cei_buffer_type, "ceov_buffer_base"))
 		return NULL;
 	if (buffer->region->kind == CEOV_PLACE_HOST)
 		return buffer->region->host;
@@ -159,7 +164,7 @@ void *ceov_buffer_base(const ceov_buffer *buffer, uint32_t rank)
 int ceov_buffer_share(ceov_buffer *buffer, const char *name)
 {
 	struct cei_offer_body body;
-	int r = cei_object_check(buffer, CEI_OBJECT_BUFFER, "ceov_buffer_share");
+	int r = cei_object_check(buffer, &cei_buffer_type, "ceov_buffer_share");
 
 	if (r)
 		return r;
@@ -245,7 +250,7 @@ int ceov_buffer_release(ceov_buffer *buffer)
 
 	if (!buffer)
 		return 0;
-	r = cei_object_check(buffer, CEI_OBJECT_BUFFER, call);
+	r = cei_object_check(buffer, &cei_buffer_type, call);
 	if (r)
 		return r;
 	r = cei_offer_release(&buffer->object, &buffer->offer_id, call);

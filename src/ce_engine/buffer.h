@@ -11,6 +11,8 @@
 #include "ipc/meeting.h"
 #include "ipc/share.h"
 
+extern const struct cei_object_type cei_buffer_type;
+
 struct ceov_buffer {
 	struct cei_object   object;
 	uint32_t            rank;       /* whose memory it is */

@@ -8,56 +8,18 @@
 #include "ce_engine/context.h"
 #include "ce_engine/graves.h"
 
-static const char *kind_name(enum cei_object_kind kind)
-{
-	switch (kind) {
-	case CEI_OBJECT_BUFFER: return "buffer";
-	case CEI_OBJECT_SIGNAL: return "signal";
-	case CEI_OBJECT_PLAN:   return "plan";
-	case CEI_OBJECT_WORKSPACE: return "workspace";
-	case CEI_OBJECT_OP:     return "op";
-	case CEI_OBJECT_DEAD:   return "released handle";
-	}
-	return "no handle of this library";
-}
-
-static struct cei_list *list_of(ceov_context *context, enum cei_object_kind kind)
-{
-	switch (kind) {
-	case CEI_OBJECT_BUFFER: return &context->buffers;
-	case CEI_OBJECT_SIGNAL: return &context->signals;
-	case CEI_OBJECT_PLAN:   return &context->plans;
-	case CEI_OBJECT_WORKSPACE:
-	case CEI_OBJECT_OP:     return &context->uppers;
-	case CEI_OBJECT_DEAD:   break;
-	}
-	return &context->buried;
-}
-
 void cei_object_init(struct cei_object *object, ceov_context *context,
-		     enum cei_object_kind kind)
+		     const struct cei_object_type *type)
 {
-	object->kind = kind;
-	object->was = kind;
+	struct cei_list *list = (struct cei_list *)((char *)context + type->list_at);
+
+	object->state = CEI_OBJECT_ALIVE;
+	object->type = type;
 	object->context = context;
 	object->n_users = 0;
 	pthread_mutex_lock(&context->lock);
-	cei_list_append(list_of(context, kind), &object->link);
+	cei_list_append(list, &object->link);
 	pthread_mutex_unlock(&context->lock);
-}
-
-static int is_known(enum cei_object_kind kind)
-{
-	switch (kind) {
-	case CEI_OBJECT_BUFFER:
-	case CEI_OBJECT_SIGNAL:
-	case CEI_OBJECT_PLAN:
-	case CEI_OBJECT_WORKSPACE:
-	case CEI_OBJECT_OP:
-	case CEI_OBJECT_DEAD:
-		return 1;
-	}
-	return 0;
 }
 
 /* Its context may be gone, and the caller's log with it: to stderr. */
@@ -69,40 +31,39 @@ static int refuse_forgotten(const struct cei_object *object, const char *call)
 	cei_report_init(&report, NULL, NULL);
 	r = cei_raise(&report, CEOV_ERR_INVALID, 0,
 		      "%s: the %s was released long before, or its context was closed",
-		      call, kind_name(object->was));
+		      call, object->type->name);
 	cei_report_fini(&report);
 	return r;
 }
 
-int cei_object_check(const void *handle, enum cei_object_kind kind, const char *call)
+int cei_object_check(const void *handle, const struct cei_object_type *type, const char *call)
 {
 	const struct cei_object *object = handle;
 	int r;
 
-	if (!object || !is_known(object->kind))
+	if (!object ||
+	    (object->state != CEI_OBJECT_ALIVE && object->state != CEI_OBJECT_DEAD))
 		return CEOV_ERR_INVALID;
 	if (!object->context)
 		return refuse_forgotten(object, call);
 	r = cei_context_check(object->context);
 	if (r)
 		return r;
-	if (object->kind == kind)
-		return 0;
-	if (object->kind == CEI_OBJECT_DEAD)
+	if (object->state == CEI_OBJECT_DEAD)
 		return cei_raise(&object->context->report, CEOV_ERR_INVALID, 0,
-				 "%s: the %s was released before", call,
-				 kind_name(object->was));
+				 "%s: the %s was released before", call, object->type->name);
+	if (object->type == type)
+		return 0;
 	return cei_raise(&object->context->report, CEOV_ERR_INVALID, 0,
-			 "%s: wants a %s and got a %s", call, kind_name(kind),
-			 kind_name(object->kind));
+			 "%s: wants a %s and got a %s", call, type->name,
+			 object->type->name);
 }
 
 /* With the context's lock held. */
 static void mark_dead(struct cei_object *object)
 {
 	cei_list_remove(&object->link);
-	object->was = object->kind;
-	object->kind = CEI_OBJECT_DEAD;
+	object->state = CEI_OBJECT_DEAD;
 }
 
 int cei_object_claim(struct cei_object *object, const char *call)
@@ -111,7 +72,7 @@ int cei_object_claim(struct cei_object *object, const char *call)
 	int r = 0;
 
 	pthread_mutex_lock(&context->lock);
-	if (object->kind == CEI_OBJECT_DEAD)
+	if (object->state == CEI_OBJECT_DEAD)
 		r = CEOV_ERR_INVALID;
 	else if (object->n_users)
 		r = CEOV_PENDING;

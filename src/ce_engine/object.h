@@ -10,50 +10,56 @@
  * reused, so that a stale handle is refused and not followed.
  */
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/list.h"
 
 #include <ceoverlap/ceoverlap.h>
 
-enum cei_object_kind {
-	CEI_OBJECT_BUFFER = 0x62756666, /* any values that memory rarely holds */
-	CEI_OBJECT_SIGNAL = 0x7369676e,
-	CEI_OBJECT_PLAN   = 0x706c616e,
-	CEI_OBJECT_WORKSPACE = 0x776f726b,
-	CEI_OBJECT_OP     = 0x6f706572,
-	CEI_OBJECT_DEAD   = 0x64656164,
+struct cei_object;
+
+/* What kind of handle it is: a constant with whoever makes such handles. */
+struct cei_object_type {
+	const char *name;               /* for messages: "buffer" */
+	size_t      list_at;            /* offset in struct ceov_context of the list that
+					 * holds such objects */
+
+	/* Of layers above, whose objects are in the context's list `uppers`; else NULL.
+	 * Both are called by ceov_close(). stop, which may be NULL: while engines turn; ends
+	 * what is in flight, bounded. destroy: newest first, when engines have stopped; ends
+	 * and buries. Plans, signals and buffers that the object made are the context's
+	 * then. */
+	void      (*stop)(struct cei_object *object);
+	void      (*destroy)(struct cei_object *object);
+};
+
+enum cei_object_state {                 /* any values that memory rarely holds */
+	CEI_OBJECT_ALIVE = 0x6c697665,
+	CEI_OBJECT_DEAD  = 0x64656164,
 };
 
 /* Released handles that are kept recognisable, per context. */
 #define CEI_QUARANTINE_MAX 1024u
 
 struct cei_object {                     /* first member of each handle */
-	enum cei_object_kind kind;
-	enum cei_object_kind was;       /* before it was dead */
+	enum cei_object_state state;
+	const struct cei_object_type *type;
 	ceov_context        *context;   /* NULL: dead, and not in the quarantine any more */
 	struct cei_list      link;      /* in the context's list, unlinked while it ends;
 					 * guarded by its lock */
 	uint32_t             n_users;   /* plans that name it; guarded by that lock */
-	void               (*stop)(struct cei_object *object);
-					/* of layers above, or NULL; set before init:
-					 * called by ceov_close() while engines turn,
-					 * ends what is in flight, bounded */
-	void               (*destroy)(struct cei_object *object);
-					/* likewise, never NULL: called by
-					 * ceov_close(), newest first, when engines have
-					 * stopped; ends and buries. Plans, signals and buffers
-					 * that the object made are the context's then */
 };
 
 /* Enters the object into its context's list. */
 void cei_object_init(struct cei_object *object, ceov_context *context,
-		     enum cei_object_kind kind);
+		     const struct cei_object_type *type);
 
-/* 0 where handle is a living object of that kind whose context may be used in this
+/* 0 where handle is a living object of that type whose context may be used in this
  * process; else the error, raised where there is a context to raise it in. call
  * names the public call. */
-int  cei_object_check(const void *handle, enum cei_object_kind kind, const char *call);
+int  cei_object_check(const void *handle, const struct cei_object_type *type,
+		      const char *call);
 
 /* An object ends in three steps: it is marked dead, so that no list and no check yields it
  * any more; the caller gives up what it holds; it is buried. Its memory is its own until

@@ -299,7 +299,7 @@ static void destroy_objects(ceov_context *context)
 
 	while ((node = context->uppers.previous) != &context->uppers) {
 		upper = CEI_OWNER(node, struct cei_object, link);
-		upper->destroy(upper);
+		upper->type->destroy(upper);
 	}
 	while ((node = context->plans.next) != &context->plans)
 		cei_plan_destroy(CEI_OWNER(node, struct ceov_plan, object.link));
@@ -323,8 +323,8 @@ static void stop_uppers(ceov_context *context)
 
 	for (node = context->uppers.next; node != &context->uppers; node = node->next) {
 		upper = CEI_OWNER(node, struct cei_object, link);
-		if (upper->stop)
-			upper->stop(upper);
+		if (upper->type->stop)
+			upper->type->stop(upper);
 	}
 }
 

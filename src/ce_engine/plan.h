@@ -22,6 +22,8 @@
 /* Launches of one plan that may be in flight. */
 #define CEI_PLAN_LAUNCHES_MAX 32u
 
+extern const struct cei_object_type cei_plan_type;
+
 struct cei_step {                       /* one transfer, as committed */
 	struct cei_piece   piece;       /* row_bytes 0: moves nothing, only raises */
 	enum cei_direction direction;   /* of one that moves nothing: its predecessor's */

@@ -18,6 +18,11 @@
 #include "ce_engine/plan_bind.h"
 #include "ce_engine/signal.h"
 
+const struct cei_object_type cei_plan_type = {
+	.name = "plan",
+	.list_at = offsetof(ceov_context, plans),
+};
+
 /* All 0 where the caller has none. */
 static int take_options(ceov_context *context, const struct ceov_plan_options *from,
 			struct ceov_plan_options *ret_options)
@@ -78,14 +83,14 @@ int ceov_plan_create(ceov_context *context, uint32_t rank,
 	plan->urgency = options.urgency;
 	pthread_mutex_init(&plan->lock, NULL);
 	cei_list_init(&plan->run.idle);
-	cei_object_init(&plan->object, context, CEI_OBJECT_PLAN);
+	cei_object_init(&plan->object, context, &cei_plan_type);
 	*ret_plan = plan;
 	return 0;
 }
 
 static int check_open(ceov_plan *plan, const char *call)
 {
-	int r = cei_object_check(plan, CEI_OBJECT_PLAN, call);
+	int r = cei_object_check(plan, &cei_plan_type, call);
 
 	if (r)
 		return r;
@@ -127,7 +132,7 @@ static int check_mark(ceov_plan *plan, const struct ceov_mark *mark, const char 
 	if (!mark->signal)
 		return 0;
 	snprintf(text, sizeof(text), "transfer %u: %s", plan->n_transfers, what);
-	r = cei_object_check(mark->signal, CEI_OBJECT_SIGNAL, text);
+	r = cei_object_check(mark->signal, &cei_signal_type, text);
 	if (!r && mark->signal->object.context != context)
 		r = cei_raise(&context->report, CEOV_ERR_INVALID, 0,
 			      "%s: the signal is of another context", text);
@@ -144,7 +149,7 @@ static int check_buffer(ceov_plan *plan, const struct ceov_spot *spot, const cha
 	if (!spot->buffer)
 		return cei_raise(&context->report, CEOV_ERR_INVALID, 0, "%s: no buffer",
 				 text);
-	r = cei_object_check(spot->buffer, CEI_OBJECT_BUFFER, text);
+	r = cei_object_check(spot->buffer, &cei_buffer_type, text);
 	if (!r && spot->buffer->object.context != context)
 		r = cei_raise(&context->report, CEOV_ERR_INVALID, 0,
 			      "%s: the buffer is of another context", text);

@@ -59,7 +59,7 @@ int ceov_plan_explain(const ceov_plan *plan, int fd)
 	const struct cei_engine *engine;
 	struct cei_explain explain;
 	uint32_t i;
-	int r = cei_object_check(plan, CEI_OBJECT_PLAN, "ceov_plan_explain");
+	int r = cei_object_check(plan, &cei_plan_type, "ceov_plan_explain");
 
 	if (r)
 		return r;

@@ -24,7 +24,7 @@ static uint32_t in_flight(struct ceov_plan *plan)
 
 int ceov_plan_idle(const ceov_plan *plan)
 {
-	int r = cei_object_check(plan, CEI_OBJECT_PLAN, "ceov_plan_idle");
+	int r = cei_object_check(plan, &cei_plan_type, "ceov_plan_idle");
 
 	if (r)
 		return r;
@@ -122,7 +122,7 @@ void ceov_plan_release(ceov_plan *plan)
 	static const char call[] = "ceov_plan_release";
 	struct cei_backoff backoff;
 
-	if (!plan || cei_object_check(plan, CEI_OBJECT_PLAN, call))
+	if (!plan || cei_object_check(plan, &cei_plan_type, call))
 		return;
 	cei_backoff_reset(&backoff);
 	while (in_flight(plan)) {       /* each ends by its deadline */

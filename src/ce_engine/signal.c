@@ -13,6 +13,11 @@
 #include "ce_engine/context.h"
 #include "ce_engine/offer.h"
 
+const struct cei_object_type cei_signal_type = {
+	.name = "signal",
+	.list_at = offsetof(ceov_context, signals),
+};
+
 /* Counters of one signal; more is a mistake in the caller's arithmetic. */
 #define COUNTERS_MAX (UINT32_C(1) << 24)
 
@@ -213,7 +218,7 @@ int ceov_signal_create(ceov_context *context, uint32_t rank, struct ceov_place p
 		free(signal);
 		return r;
 	}
-	cei_object_init(&signal->object, context, CEI_OBJECT_SIGNAL);
+	cei_object_init(&signal->object, context, &cei_signal_type);
 	*ret_signal = signal;
 	return 0;
 }
@@ -229,7 +234,7 @@ static void set_name(ceov_signal *signal, const char *name)
 int ceov_signal_share(ceov_signal *signal, const char *name)
 {
 	struct cei_offer_body body;
-	int r = cei_object_check(signal, CEI_OBJECT_SIGNAL, "ceov_signal_share");
+	int r = cei_object_check(signal, &cei_signal_type, "ceov_signal_share");
 
 	if (r)
 		return r;
@@ -307,7 +312,7 @@ int cei_signal_find(ceov_context *context, const struct cei_question *question,
 		free(signal);
 		return r;
 	}
-	cei_object_init(&signal->object, context, CEI_OBJECT_SIGNAL);
+	cei_object_init(&signal->object, context, &cei_signal_type);
 	*ret_signal = signal;
 	return 0;
 }
@@ -334,7 +339,7 @@ int ceov_signal_release(ceov_signal *signal)
 
 	if (!signal)
 		return 0;
-	r = cei_object_check(signal, CEI_OBJECT_SIGNAL, call);
+	r = cei_object_check(signal, &cei_signal_type, call);
 	if (r)
 		return r;
 	r = cei_offer_release(&signal->object, &signal->offer_id, call);

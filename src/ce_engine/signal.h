@@ -31,6 +31,8 @@ struct cei_signal_header {              /* begins the control region */
 	uint8_t          pad[60];       /* words begin on a line of their own */
 };
 
+extern const struct cei_object_type cei_signal_type;
+
 struct ceov_signal {
 	struct cei_object   object;
 	uint32_t            rank;       /* owner */

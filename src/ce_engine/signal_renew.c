@@ -74,7 +74,7 @@ int ceov_signal_renew(ceov_signal *signal)
 	struct cei_backend *backend;
 	void *zeros;
 	uint32_t i;
-	int r = cei_object_check(signal, CEI_OBJECT_SIGNAL, "ceov_signal_renew");
+	int r = cei_object_check(signal, &cei_signal_type, "ceov_signal_renew");
 
 	if (r)
 		return r;

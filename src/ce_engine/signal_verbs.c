@@ -16,7 +16,7 @@
 
 static int check(ceov_signal *signal, uint32_t index, uint64_t value, const char *call)
 {
-	int r = cei_object_check(signal, CEI_OBJECT_SIGNAL, call);
+	int r = cei_object_check(signal, &cei_signal_type, call);
 
 	if (r)
 		return r;
@@ -186,7 +186,7 @@ static int resolve(const struct ceov_mark *mark, uint64_t base, uint32_t member,
 		   const char *call, struct cei_counter *counter)
 {
 	ceov_signal *signal = mark->signal;
-	int r = cei_object_check(signal, CEI_OBJECT_SIGNAL, call);
+	int r = cei_object_check(signal, &cei_signal_type, call);
 
 	if (!r)
 		r = cei_signal_resolve(mark, member, call, counter);
@@ -341,7 +341,7 @@ int ceov_signal_for_device(ceov_signal *signal, uint32_t rank,
 	ceov_context *context;
 	uint64_t arrivals, abort_word;
 	uint32_t member;
-	int r = cei_object_check(signal, CEI_OBJECT_SIGNAL, call);
+	int r = cei_object_check(signal, &cei_signal_type, call);
 
 	if (r)
 		return r;

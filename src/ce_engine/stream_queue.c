@@ -131,7 +131,7 @@ static int check_falls(const struct ceov_plan *plan, uint64_t base)
 static int check_queue(struct ceov_plan *plan, void *stream, uint64_t base,
 		       struct cei_backend **ret_backend)
 {
-	int r = cei_object_check(plan, CEI_OBJECT_PLAN, call);
+	int r = cei_object_check(plan, &cei_plan_type, call);
 
 	if (r)
 		return r;

@@ -230,7 +230,7 @@ int ceov_launch(ceov_plan *plan, const struct ceov_launch *from, ceov_ticket *re
 	struct ceov_launch launch;
 	struct cei_report_hold hold;
 	ceov_ticket ticket = { 0 };
-	int r = cei_object_check(plan, CEI_OBJECT_PLAN, "ceov_launch");
+	int r = cei_object_check(plan, &cei_plan_type, "ceov_launch");
 
 	if (!r)
 		r = take_launch(plan, from, &launch);

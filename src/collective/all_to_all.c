@@ -19,7 +19,7 @@ int ceov_plan_add_all_to_all(ceov_plan *plan, const struct ceov_all_to_all *exch
 	r = cei_fan_check_struct(&fan, exchange, sizeof(*exchange));
 	if (r)
 		return r;
-	if (exchange->ready && cei_object_check(exchange->ready, CEI_OBJECT_SIGNAL, fan.name))
+	if (exchange->ready && cei_object_check(exchange->ready, &cei_signal_type, fan.name))
 		return CEOV_ERR_INVALID;
 	fan.bytes = exchange->block_bytes;
 	fan.n_pieces = exchange->n_pieces;

@@ -28,7 +28,7 @@ static int refuse(const struct cei_fan *fan, uint32_t rank, const char *what)
 
 int cei_fan_check_struct(const struct cei_fan *fan, const void *from, size_t known_bytes)
 {
-	int r = cei_object_check(fan->plan, CEI_OBJECT_PLAN, fan->name);
+	int r = cei_object_check(fan->plan, &cei_plan_type, fan->name);
 
 	return r ? r : cei_sized_check(report_of(fan), from, known_bytes, known_bytes,
 				       fan->name);
@@ -60,7 +60,7 @@ static int skips(const struct cei_fan *fan, uint32_t rank)
 static const char *fault_of(const struct cei_fan *fan, const struct ceov_signal *signal,
 			    uint64_t n_counters)
 {
-	if (!signal || cei_object_check(signal, CEI_OBJECT_SIGNAL, fan->name))
+	if (!signal || cei_object_check(signal, &cei_signal_type, fan->name))
 		return "is missing";
 	return signal->n_counters < n_counters ? "has too few counters" : NULL;
 }
@@ -85,7 +85,7 @@ static int check_target(const struct cei_fan *fan, uint32_t rank)
 
 	if (!fan->targets[rank])
 		return rank == fan->plan->rank ? 0 : refuse(fan, rank, "no target buffer");
-	if (cei_object_check(fan->targets[rank], CEI_OBJECT_BUFFER, fan->name))
+	if (cei_object_check(fan->targets[rank], &cei_buffer_type, fan->name))
 		return refuse(fan, rank, "the target is no buffer");
 	if (fan->targets[rank]->rank != rank)
 		return refuse(fan, rank, "targets must be in the order of ranks");
@@ -106,7 +106,7 @@ static int check(const struct cei_fan *fan)
 		return refuse(fan, fan->plan->rank, "targets or arrived is NULL");
 	if (!fan->n_pieces || !fan->bytes)
 		return refuse(fan, fan->plan->rank, "no bytes or no pieces");
-	r = cei_object_check(fan->source, CEI_OBJECT_BUFFER, fan->name);
+	r = cei_object_check(fan->source, &cei_buffer_type, fan->name);
 	if (r)
 		return r;
 	n_ranks = fan->plan->object.context->site.n_ranks;

@@ -34,6 +34,10 @@ static void bury(struct cei_object *object)
 	cei_object_bury(&op->object);
 }
 
+const struct cei_object_type cei_op_type = {
+	"op", offsetof(ceov_context, uppers), NULL, bury
+};
+
 /* Runs have ended. Accepts what is half built. */
 static void destroy(ceov_op *op)
 {
@@ -189,8 +193,7 @@ int cei_op_create(ceov_workspace *workspace, const struct cei_op_shape *shape,
 	cei_chooser_choose(shape, &rates, tuning, &op->choice);
 	refine(op, &rates);
 	cei_object_use(&workspace->object);
-	op->object.destroy = bury;
-	cei_object_init(&op->object, workspace->object.context, CEI_OBJECT_OP);
+	cei_object_init(&op->object, workspace->object.context, &cei_op_type);
 	r = build(op);
 	if (r) {
 		destroy(op);
@@ -255,7 +258,7 @@ static int say(const ceov_op *op, int fd, const char *text)
 
 int ceov_op_explain(const ceov_op *op, int fd)
 {
-	int r = cei_object_check(op, CEI_OBJECT_OP, "ceov_op_explain");
+	int r = cei_object_check(op, &cei_op_type, "ceov_op_explain");
 
 	if (!r)
 		r = say(op, fd, op->kind->name);
@@ -269,7 +272,7 @@ void ceov_op_release(ceov_op *op)
 {
 	ceov_workspace *workspace;
 
-	if (!op || cei_object_check(op, CEI_OBJECT_OP, "ceov_op_release"))
+	if (!op || cei_object_check(op, &cei_op_type, "ceov_op_release"))
 		return;
 	workspace = op->workspace;
 	pthread_mutex_lock(&workspace->lock);

@@ -28,6 +28,8 @@ struct cei_product {
 					 * first wanted; lock of the workspace */
 };
 
+extern const struct cei_object_type cei_op_type;
+
 struct ceov_op {
 	struct cei_object         object;
 	ceov_workspace           *workspace;

@@ -255,7 +255,7 @@ static int queue_alone(ceov_op *op, const void *operands)
 
 int cei_op_gemm_alone(ceov_op *op, const void *run)
 {
-	int r = cei_object_check(op, CEI_OBJECT_OP, "cei_op_gemm_alone");
+	int r = cei_object_check(op, &cei_op_type, "cei_op_gemm_alone");
 
 	if (r)
 		return r;

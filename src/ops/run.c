@@ -24,7 +24,7 @@ static struct cei_report *report_of(const ceov_workspace *workspace)
 
 static int check_call(const ceov_op *op, const char *run_call, const void *operands)
 {
-	int r = cei_object_check(op, CEI_OBJECT_OP, "ceov_*_run");
+	int r = cei_object_check(op, &cei_op_type, "ceov_*_run");
 	const char *fault;
 
 	if (r)

@@ -370,7 +370,7 @@ int ceov_op_tune(ceov_op *op, void *stream)
 {
 	struct cei_candidates candidates;
 	struct cei_rates rates;
-	int r = cei_object_check(op, CEI_OBJECT_OP, "ceov_op_tune");
+	int r = cei_object_check(op, &cei_op_type, "ceov_op_tune");
 
 	if (r)
 		return r;

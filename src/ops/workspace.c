@@ -258,6 +258,10 @@ static void stop(struct cei_object *object)
 	cei_workspace_end(CEI_OWNER(object, ceov_workspace, object));
 }
 
+const struct cei_object_type cei_workspace_type = {
+	"workspace", offsetof(ceov_context, uppers), stop, bury
+};
+
 static int release_buffer(ceov_buffer **buffer)
 {
 	int r = ceov_buffer_release(*buffer);
@@ -338,9 +342,7 @@ int ceov_workspace_create(ceov_context *context,
 	workspace->agree.rank = workspace->rank;
 	workspace->agree.n_ranks = workspace->n_ranks;
 	pthread_mutex_init(&workspace->lock, NULL);
-	workspace->object.destroy = bury;
-	workspace->object.stop = stop;
-	cei_object_init(&workspace->object, context, CEI_OBJECT_WORKSPACE);
+	cei_object_init(&workspace->object, context, &cei_workspace_type);
 	r = build(workspace, &context->site.members[member].place);
 	if (!r) {
 		*ret_workspace = workspace;
@@ -523,7 +525,7 @@ int ceov_workspace_connect(ceov_workspace *workspace, uint64_t timeout_ns)
 
 int cei_workspace_check(const ceov_workspace *workspace, const char *call)
 {
-	return cei_object_check(workspace, CEI_OBJECT_WORKSPACE, call);
+	return cei_object_check(workspace, &cei_workspace_type, call);
 }
 
 int cei_workspace_check_connected(const ceov_workspace *workspace, const char *call)

@@ -43,6 +43,8 @@ struct cei_flight {                     /* launches of one run */
 	uint32_t    n;
 };
 
+extern const struct cei_object_type cei_workspace_type;
+
 struct ceov_workspace {
 	struct cei_object   object;
 	char                name[CEI_WORKSPACE_NAME_BYTES];

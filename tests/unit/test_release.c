@@ -41,7 +41,7 @@ static int is_dead(struct cei_object *object)
 	int is;
 
 	pthread_mutex_lock(&object->context->lock);
-	is = object->kind == CEI_OBJECT_DEAD;
+	is = object->state == CEI_OBJECT_DEAD;
 	pthread_mutex_unlock(&object->context->lock);
 	return is;
 }
