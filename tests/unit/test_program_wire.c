@@ -331,9 +331,11 @@ START_TEST(test_parts_of_programs_are_refused)
 	uint8_t *bytes;
 	size_t i, n;
 
-	do
+	random_program(&program);
+	while (!program.n_transfers || !program.n_expected) {
+		cei_program_fini(&program);
 		random_program(&program);
-	while (!program.n_transfers || !program.n_expected);
+	}
 	bytes = encode(&program, &n);
 	bytes = realloc(bytes, n + 1);
 	ck_assert_ptr_nonnull(bytes);
