@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "topology/machine.h"
 
 /* --- running ------------------------------------------------------------- */
 
@@ -93,6 +94,21 @@ void testing_path(const char *name, char *ret_path, size_t n_bytes)
 	ck_assert_ptr_nonnull(folder);
 	n = snprintf(ret_path, n_bytes, "%s/%s", folder, name);
 	ck_assert_int_lt(n, (int)n_bytes);
+}
+
+struct cei_machine *testing_machine(const char *name)
+{
+	const char *srcdir = getenv("srcdir");
+	struct cei_machine *machine = NULL;
+	struct cei_report report;
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/tests/fixtures/machines/%s.xml", srcdir ? srcdir : ".",
+		 name);
+	cei_report_init(&report, NULL, NULL);
+	ck_assert_msg(cei_machine_read_xml(&report, path, &machine) == 0, "%s", path);
+	cei_report_fini(&report);
+	return machine;
 }
 
 /* --- log ----------------------------------------------------------------- */

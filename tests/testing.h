@@ -37,6 +37,10 @@ int testing_template(const char *name, char *ret_path, size_t n_bytes);
 /* A path in the test's own folder, CEOVERLAP_TEST_TMP. */
 void testing_path(const char *name, char *ret_path, size_t n_bytes);
 
+/* A machine of tests/fixtures/machines, named without ".xml". The caller frees it. */
+struct cei_machine;
+struct cei_machine *testing_machine(const char *name);
+
 /* Collects a context's lines, the oldest dropped first. */
 #define TESTING_LINES 64u
 

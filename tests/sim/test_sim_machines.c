@@ -42,26 +42,11 @@ struct fixture {
 	int                 keeps_order;
 };
 
-static struct cei_machine *read_machine(const char *name)
-{
-	const char *srcdir = getenv("srcdir");
-	struct cei_machine *machine;
-	struct cei_report report;
-	char path[512];
-
-	snprintf(path, sizeof(path), "%s/tests/fixtures/machines/%s.xml", srcdir ? srcdir : ".",
-		 name);
-	cei_report_init(&report, NULL, NULL);
-	ck_assert_int_eq(cei_machine_read_xml(&report, path, &machine), 0);
-	cei_report_fini(&report);
-	return machine;
-}
-
 static void set_up(struct fixture *f, const char *name, int keeps_order, uint64_t seed)
 {
 	memset(f, 0, sizeof(*f));
 	f->keeps_order = keeps_order;
-	f->machine = read_machine(name);
+	f->machine = testing_machine(name);
 	f->sim = sim_create(f->machine, 1, seed);
 	f->copies = calloc(COPIES, sizeof(*f->copies));
 	ck_assert_ptr_nonnull(f->copies);

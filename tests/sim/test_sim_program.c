@@ -15,21 +15,6 @@
 #define MIB   (UINT64_C(1) << 20)
 #define STEPS 4u                        /* of a chain */
 
-static struct cei_machine *read_machine(const char *name)
-{
-	const char *srcdir = getenv("srcdir");
-	struct cei_machine *machine;
-	struct cei_report report;
-	char path[512];
-
-	snprintf(path, sizeof(path), "%s/tests/fixtures/machines/%s.xml", srcdir ? srcdir : ".",
-		 name);
-	cei_report_init(&report, NULL, NULL);
-	ck_assert_int_eq(cei_machine_read_xml(&report, path, &machine), 0);
-	cei_report_fini(&report);
-	return machine;
-}
-
 /* GPU 0 pushes its buffer to each of the places, or each after the one before. */
 static void make(struct cei_program *program, const uint32_t *places, uint32_t n, int is_chain)
 {
@@ -97,7 +82,7 @@ static uint64_t play(const struct cei_machine *machine, struct cei_program *prog
 START_TEST(test_marks_order_what_is_played)
 {
 	static const uint32_t places[STEPS] = { 4, 3, 2, 1 };
-	struct cei_machine *machine = read_machine("h200x8-nvswitch");
+	struct cei_machine *machine = testing_machine("h200x8-nvswitch");
 	uint64_t ended_ns[STEPS], alone_ns, link_ns;
 	struct cei_program program;
 	uint32_t i;
@@ -122,7 +107,7 @@ END_TEST
 START_TEST(test_a_program_plays_the_same_in_another_process)
 {
 	static const uint32_t places[STEPS] = { 5, 1, 6, 7 };   /* no link to 5, 6 and 7 */
-	struct cei_machine *machine = read_machine("v100x8-mesh");
+	struct cei_machine *machine = testing_machine("v100x8-mesh");
 	struct cei_program program;
 	uint64_t here_ns, there_ns;
 

@@ -28,17 +28,6 @@ static void tear_down(void)
 	cei_report_fini(&report);
 }
 
-static struct cei_machine *fixture(const char *name)
-{
-	const char *folder = getenv("srcdir") ? getenv("srcdir") : ".";
-	struct cei_machine *machine = NULL;
-	char path[512];
-
-	snprintf(path, sizeof(path), "%s/tests/fixtures/machines/%s.xml", folder, name);
-	ck_assert_int_eq(cei_machine_read_xml(&report, path, &machine), 0);
-	return machine;
-}
-
 static struct cei_machine *made(const struct cei_machine_hints *hints)
 {
 	struct cei_machine *machine = NULL;
@@ -115,7 +104,7 @@ START_TEST(test_every_fixture_is_sane)
 		{ "grace-hopper", 4, 8, 4 }, { "laptop", 0, 1, 1 }, { "vm-flat", 8, 1, 1 },
 		{ "two-no-p2p", 2, 1, 1 },
 	};
-	struct cei_machine *machine = fixture(all[_i].name);
+	struct cei_machine *machine = testing_machine(all[_i].name);
 
 	ck_assert_uint_eq(machine->n_gpus, all[_i].n_gpus);
 	ck_assert_uint_eq(machine->n_nodes, all[_i].n_nodes);
@@ -128,7 +117,7 @@ END_TEST
 
 START_TEST(test_a_switch_is_shared_by_sender_and_by_receiver)
 {
-	struct cei_machine *machine = fixture("h200x8-nvswitch");
+	struct cei_machine *machine = testing_machine("h200x8-nvswitch");
 	const struct cei_machine_link *link = cei_machine_link(machine, 0, 1);
 
 	ck_assert_int_eq(machine->has_nvswitch, 1);
@@ -150,7 +139,7 @@ END_TEST
 
 START_TEST(test_pcie_switches_share_their_uplink)
 {
-	struct cei_machine *machine = fixture("pcie8-switches-nics");
+	struct cei_machine *machine = testing_machine("pcie8-switches-nics");
 	uint32_t host = cei_machine_near_host(machine, 0);
 
 	/* GPUs 0 and 1 are below one switch, 2 and 3 below the next */
@@ -172,7 +161,7 @@ END_TEST
 
 START_TEST(test_nics_are_as_near_as_the_tree_says)
 {
-	struct cei_machine *machine = fixture("pcie8-switches-nics");
+	struct cei_machine *machine = testing_machine("pcie8-switches-nics");
 	uint32_t i;
 
 	ck_assert_str_eq(machine->nics[1].name, "mlx5_0");      /* not ib0, its net device */
@@ -182,7 +171,7 @@ START_TEST(test_nics_are_as_near_as_the_tree_says)
 				  i < 2 ? CEI_MACHINE_SAME_SWITCH :
 				  i < 4 ? CEI_MACHINE_SAME_NODE : CEI_MACHINE_FAR);
 	cei_machine_destroy(machine);
-	machine = fixture("vm-flat");
+	machine = testing_machine("vm-flat");
 	ck_assert_uint_eq(machine->nic_distance[0][0], CEI_MACHINE_SAME_TREE);
 	ck_assert_int_eq(machine->nics[0].is_rdma, 0);
 	cei_machine_destroy(machine);
@@ -191,7 +180,7 @@ END_TEST
 
 START_TEST(test_a_mesh_has_links_of_two_widths_and_none)
 {
-	struct cei_machine *machine = fixture("v100x8-mesh");
+	struct cei_machine *machine = testing_machine("v100x8-mesh");
 
 	ck_assert_int_eq(machine->has_nvswitch, 0);
 	ck_assert_int_eq(kind(machine, 0, 1), CEI_MACHINE_NVLINK);
@@ -207,7 +196,7 @@ END_TEST
 
 START_TEST(test_coherent_gpus_show_their_memory_as_nodes)
 {
-	struct cei_machine *machine = fixture("grace-hopper");
+	struct cei_machine *machine = testing_machine("grace-hopper");
 	uint32_t host = cei_machine_near_host(machine, 1);
 
 	ck_assert_int_eq(machine->gpus[1].is_coherent, 1);
@@ -223,7 +212,7 @@ END_TEST
 
 START_TEST(test_a_file_can_say_that_there_is_no_way)
 {
-	struct cei_machine *machine = fixture("two-no-p2p");
+	struct cei_machine *machine = testing_machine("two-no-p2p");
 
 	ck_assert_int_eq(kind(machine, 0, 1), CEI_MACHINE_NONE);
 	ck_assert_int_eq(kind(machine, 0, 2), CEI_MACHINE_HOST);
@@ -234,7 +223,7 @@ END_TEST
 /* A virtual machine tells no widths: what was measured on one stands in. */
 START_TEST(test_what_is_not_told_has_defaults)
 {
-	struct cei_machine *machine = fixture("vm-flat");
+	struct cei_machine *machine = testing_machine("vm-flat");
 
 	ck_assert_int_eq(cei_machine_link(machine, 0, 8)->origin, CEI_MACHINE_DEFAULT);
 	ck_assert_uint_eq(cei_machine_link(machine, 0, 8)->bytes_per_s, 55 * GB);
@@ -295,7 +284,7 @@ END_TEST
  * another one (MIG, a virtual function). */
 START_TEST(test_hinted_gpus_take_their_place_in_the_tree)
 {
-	struct cei_machine *machine = fixture("pcie8-switches-nics");
+	struct cei_machine *machine = testing_machine("pcie8-switches-nics");
 	struct hwloc_topology *tree;
 
 	hint(3);
@@ -393,7 +382,7 @@ END_TEST
 
 START_TEST(test_directions_are_those_of_both_ends)
 {
-	struct cei_machine *machine = fixture("pcie4-two-nodes");
+	struct cei_machine *machine = testing_machine("pcie4-two-nodes");
 	uint32_t host = cei_machine_host_place(machine, 0);
 
 	ck_assert_int_eq(cei_machine_direction(machine, 1, 1), CEI_DIRECTION_LOCAL);
@@ -408,7 +397,7 @@ END_TEST
 
 START_TEST(test_the_least_rate_to_a_peer)
 {
-	struct cei_machine *machine = fixture("pcie4-two-nodes");
+	struct cei_machine *machine = testing_machine("pcie4-two-nodes");
 
 	cei_machine_set_measured(machine, 1, 0, 20 * GB, 4000);
 	cei_machine_set_measured(machine, 1, 2, 7 * GB, 4000);
@@ -419,7 +408,7 @@ START_TEST(test_the_least_rate_to_a_peer)
 	ck_assert_uint_eq(cei_machine_peer_rate(machine, 1), 7 * GB);
 	ck_assert_uint_eq(cei_machine_peer_rate(machine, 4), 0);
 	cei_machine_destroy(machine);
-	machine = fixture("two-no-p2p");
+	machine = testing_machine("two-no-p2p");
 	ck_assert_uint_eq(cei_machine_peer_rate(machine, 0), 0);
 	cei_machine_destroy(machine);
 }
@@ -427,7 +416,7 @@ END_TEST
 
 START_TEST(test_everything_has_a_name)
 {
-	struct cei_machine *machine = fixture("pcie4-two-nodes");
+	struct cei_machine *machine = testing_machine("pcie4-two-nodes");
 	char text[16];
 	int i;
 

@@ -260,18 +260,6 @@ END_TEST
 
 #define MIB (UINT64_C(1) << 20)
 
-static struct cei_machine *read_machine(const char *name)
-{
-	const char *srcdir = getenv("srcdir");
-	struct cei_machine *machine;
-	char path[512];
-
-	snprintf(path, sizeof(path), "%s/tests/fixtures/machines/%s.xml", srcdir ? srcdir : ".",
-		 name);
-	ck_assert_int_eq(cei_machine_read_xml(&report, path, &machine), 0);
-	return machine;
-}
-
 /* The one buffer becomes two, in GPUs at these places; transfer 0 goes from one to the
  * other, moved by the first. */
 static void place_ends(uint32_t from, uint32_t to, uint64_t n_bytes)
@@ -337,7 +325,7 @@ static void check_text(const struct cei_machine *machine, const char *text)
 
 START_TEST(test_a_program_is_routed_alone)
 {
-	struct cei_machine *machine = read_machine("v100x8-mesh");
+	struct cei_machine *machine = testing_machine("v100x8-mesh");
 	const struct cei_machine_link *link;
 
 	place_ends(0, 1, 100 * MIB);            /* these have a link */
@@ -381,7 +369,7 @@ END_TEST
 
 START_TEST(test_what_has_no_route_is_refused)
 {
-	struct cei_machine *machine = read_machine("v100x8-mesh");
+	struct cei_machine *machine = testing_machine("v100x8-mesh");
 
 	place_ends(0, 5, MIB);
 	alone.rule = CEI_ROUTE_RULE_DIRECT;
