@@ -34,7 +34,7 @@ NAME = "libceoverlap.so"
 # Of TOP, what an sdist takes along.
 SOURCES = ("LICENSE", "README.md", "VERSION", "configure.ac", "Makefile.am", "ceoverlap.pc.in",
            "aclocal.m4", "configure", "config.h.in", "Makefile.in", "build-aux", "include", "m4",
-           "src")
+           "src", "tools/local.mk", "tests/local.mk")
 NO_SOURCES = shutil.ignore_patterns(".deps", ".libs", ".dirstamp", "*.o", "*.lo", "*.la", "*~",
                                     "version.h")
 
@@ -110,6 +110,7 @@ class SourceWithLibrary(sdist):
             if os.path.isdir(path):
                 shutil.copytree(path, target, ignore=NO_SOURCES)
             else:
+                os.makedirs(os.path.dirname(target), exist_ok=True)
                 shutil.copy2(path, target)
 
 

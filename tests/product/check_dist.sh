@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 #
-# Everything that the tree holds is in the release: a file that Makefile.am forgets
-# would be missed only by those who build from the tarball.
+# Everything that the tree holds is in the release: a file that Makefile.am and the local.mk
+# of its folder forget would be missed only by those who build from the tarball. And nothing
+# is in the release that Python or a build has left behind.
 set -u
 
 srcdir=${srcdir:-.}
@@ -25,7 +26,9 @@ missing=$(
 		[ -e "$folder/release/$path" ] || echo "$path"
 	done
 )
-[ -n "$missing" ] || exit 0
-echo "FAIL: in the tree, but not in the release:"
-echo "$missing"
+left=$(find "$folder/release" \( -name __pycache__ -o -name '*.log' -o -name '*.o' \
+	-o -name '*~' \) -not -path "$folder/release/autom4te.cache/*")
+[ -n "$missing$left" ] || exit 0
+[ -z "$missing" ] || echo "FAIL: in the tree, but not in the release: $missing"
+[ -z "$left" ] || echo "FAIL: in the release, but made by a tool: $left"
 exit 1

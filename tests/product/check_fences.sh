@@ -4,7 +4,7 @@
 #
 # docs/fences.md names every function that orders memory: those of the sources that use
 # atomics, fences or acquiring and releasing instructions, and nothing else. And what it
-# says fails without them is there: suites in Makefile.am, steps in model/check.sh.
+# says fails without them is there: suites in tests/local.mk, steps in model/check.sh.
 set -u
 
 srcdir=${srcdir:-.}
@@ -76,8 +76,8 @@ while read -r file name; do
 done < <(comm -13 "$folder/used" "$folder/named")
 
 while read -r suite; do
-	grep -q "/$suite\( \|$\)" "$srcdir/Makefile.am" ||
-		fail "docs/fences.md names $suite, which Makefile.am does not build"
+	grep -q "/$suite\( \|$\)" "$srcdir/tests/local.mk" ||
+		fail "docs/fences.md names $suite, which tests/local.mk does not build"
 done < <(grep -o 'test_[a-z_]*' "$doc" | sort -u)
 while read -r which number; do
 	count=$(sed -n "s/^	hand_over $which \([0-9]*\).*/\1/p" "$srcdir/model/check.sh")

@@ -19,9 +19,9 @@ done < <(find "$srcdir"/src "$srcdir"/include "$srcdir"/tools "$srcdir"/tests \
 scripts=()
 while read -r path; do
 	scripts+=("$path")
-done < <(find "$srcdir"/tests "$srcdir"/m4/ceov_*.m4 "$srcdir"/configure.ac \
+done < <(find "$srcdir"/src "$srcdir"/tools "$srcdir"/tests "$srcdir"/m4/ceov_*.m4 "$srcdir"/configure.ac \
 	"$srcdir"/Makefile.am "$srcdir"/quickstart "$srcdir"/.ci -type f \
-	\( -name '*.sh' -o -name '*.m4' -o -name '*.a[cm]' -o -name quickstart \
+	\( -name '*.sh' -o -name '*.m4' -o -name '*.a[cm]' -o -name '*.mk' -o -name quickstart \
 	-o -name run \) | sort)
 
 if [ "${#sources[@]}" = 0 ]; then

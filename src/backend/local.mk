@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+
+# backend: the movers
+libceoverlap_core_la_SOURCES += \
+	%D%/backend.h \
+	%D%/registry.c \
+	%D%/lane.c %D%/lane.h \
+	%D%/host.c %D%/host.h \
+	%D%/host_script.c \
+	%D%/waits.c %D%/waits.h
+if HAVE_CUDA
+libceoverlap_core_la_SOURCES += \
+	%D%/cuda.c %D%/cuda_private.h \
+	%D%/cuda_access.c \
+	%D%/cuda_bounce.c \
+	%D%/cuda_flag.c \
+	%D%/cuda_lane.c \
+	%D%/cuda_waits.c
+endif

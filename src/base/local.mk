@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+
+# base: knows nothing of transfers
+libceoverlap_core_la_SOURCES += \
+	%D%/site.c %D%/site.h \
+	%D%/report.c %D%/report.h \
+	%D%/repeats.c %D%/repeats.h \
+	%D%/sized.c %D%/sized.h \
+	%D%/write.c %D%/write.h \
+	%D%/file.c %D%/file.h \
+	%D%/variables.c %D%/variables.h \
+	%D%/clock.c %D%/clock.h \
+	%D%/list.h \
+	%D%/number_set.c %D%/number_set.h \
+	%D%/rank_set.c %D%/rank_set.h \
+	%D%/ids.c %D%/ids.h \
+	%D%/ring.c %D%/ring.h \
+	%D%/park.c %D%/park.h \
+	%D%/cuda_driver.h
+if HAVE_CUDA
+libceoverlap_core_la_SOURCES += \
+	%D%/cuda_driver.c \
+	%D%/cuda_table.h
+else
+libceoverlap_core_la_SOURCES += \
+	%D%/cuda_absent.c
+endif

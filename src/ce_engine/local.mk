@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+
+# ce_engine, what the application builds: the context, buffers, signals, plans
+libceoverlap_core_la_SOURCES += \
+	%D%/context.c %D%/context.h \
+	%D%/open.c \
+	%D%/signal_renew.c \
+	%D%/settings.c \
+	%D%/warm.c %D%/warm.h \
+	%D%/object.c %D%/object.h \
+	%D%/graves.c %D%/graves.h \
+	%D%/offer.c %D%/offer.h \
+	%D%/buffer.c %D%/buffer.h \
+	%D%/signal.c %D%/signal.h \
+	%D%/signal_verbs.c %D%/signal_abort.c \
+	%D%/plan_build.c %D%/plan.h \
+	%D%/plan_release.c %D%/plan_release.h \
+	%D%/program.c %D%/program.h \
+	%D%/program_check.c %D%/program_triggers.c \
+	%D%/program_explain.c %D%/program_explain.h \
+	%D%/program_route.c %D%/program_cut.c \
+	%D%/program_wire.c %D%/program_wire.h \
+	%D%/plan_compile.c \
+	%D%/plan_check.c \
+	%D%/plan_order.c %D%/plan_order.h \
+	%D%/plan_asks.c %D%/plan_asks.h \
+	%D%/plan_sweep.c %D%/plan_sweep.h \
+	%D%/plan_bands.c \
+	%D%/plan_overlap.c %D%/plan_overlap.h \
+	%D%/area.c %D%/area.h \
+	%D%/plan_waits.c %D%/plan_waits.h \
+	%D%/plan_explain.c \
+	%D%/plan_bind.c %D%/plan_bind.h \
+	%D%/split.c %D%/split.h
+
+# ce_engine, what travels, and the turn
+libceoverlap_core_la_SOURCES += \
+	%D%/launch_end.c %D%/launch.h \
+	%D%/expiry.c %D%/expiry.h \
+	%D%/ticket.c \
+	%D%/tickets.c %D%/tickets.h \
+	%D%/stream_queue.c \
+	%D%/chunk.h \
+	%D%/turn.c %D%/engine.h \
+	%D%/trace.c %D%/trace.h
+
+# Stage 1: doorbell
+libceoverlap_core_la_SOURCES += \
+	%D%/doorbell.c %D%/doorbell.h \
+	%D%/parking.c %D%/parking.h
+
+# Stage 2: scheduler
+libceoverlap_core_la_SOURCES += \
+	%D%/scheduler.c %D%/scheduler.h \
+	%D%/queues.c %D%/queues.h \
+	%D%/ports.c %D%/ports.h
+
+# Stage 3: router
+libceoverlap_core_la_SOURCES += \
+	%D%/router.c %D%/router.h \
+	%D%/staging.c %D%/staging.h
+
+# Stage 4: backend: the engine's lanes to the movers
+libceoverlap_core_la_SOURCES += \
+	%D%/lanes.c %D%/lanes.h
+
+# Stage 5: completion
+libceoverlap_core_la_SOURCES += \
+	%D%/completion.c %D%/completion.h

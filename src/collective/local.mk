@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+
+# collective: plan templates
+libceoverlap_core_la_SOURCES += \
+	%D%/rotation.c %D%/rotation.h \
+	%D%/all_gather.c \
+	%D%/all_to_all.c

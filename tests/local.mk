@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+
+# --- tests ------------------------------------------------------------------------------
+
+# One program a file: %D%/unit/test_wire is built from %D%/unit/test_wire.c, with
+# LDADD. A suite of the first list runs everywhere; one of the second needs GPUs, is
+# built by "make check" and run by "make check-gpu".
+threaded_suites = \
+	%D%/unit/test_mapping \
+	%D%/unit/test_share_host \
+	%D%/unit/test_meeting_socket \
+	%D%/unit/test_report \
+	%D%/unit/test_ring \
+	%D%/unit/test_ports \
+	%D%/unit/test_scheduler \
+	%D%/unit/test_settings \
+	%D%/unit/test_topology \
+	%D%/unit/test_link \
+	%D%/unit/test_driver \
+	%D%/unit/test_signal \
+	%D%/unit/test_signal_abort \
+	%D%/unit/test_release \
+	%D%/unit/test_graves \
+	%D%/unit/test_write \
+	%D%/unit/test_ids \
+	%D%/unit/test_rank_set \
+	%D%/unit/test_program \
+	%D%/unit/test_program_wire \
+	%D%/unit/test_plan \
+	%D%/unit/test_plan_order \
+	%D%/unit/test_fork \
+	%D%/unit/test_host \
+	%D%/unit/test_tickets \
+	%D%/unit/test_launch \
+	%D%/unit/test_hand_over \
+	%D%/unit/test_poison \
+	%D%/unit/test_turns \
+	%D%/unit/test_parking \
+	%D%/unit/test_expiry \
+	%D%/unit/test_launch_fails \
+	%D%/unit/test_close \
+	%D%/unit/test_follow \
+	%D%/unit/test_late_ends \
+	%D%/unit/test_waits \
+	%D%/unit/test_gates \
+	%D%/unit/test_groups \
+	%D%/unit/test_queue \
+	%D%/unit/test_mixed \
+	%D%/unit/test_trace \
+	%D%/unit/test_staging \
+	%D%/unit/test_staging_fails \
+	%D%/unit/test_floating \
+	%D%/unit/test_collective \
+	%D%/unit/test_execute_host \
+	%D%/unit/test_execute_fails \
+	%D%/unit/test_execute_sums \
+	%D%/unit/test_workspace \
+	%D%/unit/test_ops \
+	%D%/unit/test_op_runs \
+	%D%/unit/test_operands \
+	%D%/unit/test_kept \
+	%D%/unit/test_strides \
+	%D%/unit/test_move \
+	%D%/unit/test_agree \
+	%D%/unit/test_tune \
+	%D%/conformance/test_backend_host \
+	%D%/conformance/test_backend_proxy \
+	%D%/system/test_meeting \
+	%D%/system/test_meeting_loss \
+	%D%/system/test_meeting_path \
+	%D%/system/test_meeting_offer \
+	%D%/system/test_evil_peer \
+	%D%/system/test_finds \
+	%D%/system/test_one_transfer \
+	%D%/system/test_processes \
+	%D%/system/test_ops_shapes
+
+# Functions of their arguments: nothing in them runs beside anything.
+pure_suites = \
+	%D%/unit/test_sized \
+	%D%/unit/test_file \
+	%D%/unit/test_area \
+	%D%/unit/test_route \
+	%D%/unit/test_route_fixtures \
+	%D%/unit/test_rails \
+	%D%/unit/test_split \
+	%D%/sim/test_sim_switch \
+	%D%/sim/test_sim_machines \
+	%D%/sim/test_sim_program \
+	%D%/unit/test_fit \
+	%D%/unit/test_machine_cache \
+	%D%/unit/test_measure \
+	%D%/unit/test_machine \
+	%D%/unit/test_machine_xml \
+	%D%/unit/test_xml_scan \
+	%D%/unit/test_machine_nodes \
+	%D%/unit/test_nvml \
+	%D%/unit/test_tiles \
+	%D%/unit/test_tiles_limits \
+	%D%/unit/test_numbers \
+	%D%/unit/test_chooser \
+	%D%/unit/test_candidates \
+	%D%/unit/test_kinds \
+	%D%/unit/test_forecast \
+	%D%/unit/test_replays \
+	%D%/unit/test_registry \
+	%D%/unit/test_pinned \
+	%D%/unit/test_wire
+if HAVE_CUDA
+pure_suites += %D%/unit/test_share_cuda
+endif
+suites = $(threaded_suites) $(pure_suites)
+
+gpu_suites =
+if HAVE_CUDA
+gpu_suites += \
+	%D%/conformance/test_backend_cuda \
+	%D%/gpu/test_gpu_verbs \
+	%D%/gpu/test_gpu_transfer \
+	%D%/gpu/test_gpu_queue \
+	%D%/gpu/test_gpu_reduce \
+	%D%/gpu/test_gpu_move \
+	%D%/gpu/test_gpu_begin \
+	%D%/gpu/test_gpu_blas \
+	%D%/gpu/test_gpu_gemm \
+	%D%/gpu/test_gpu_ops \
+	%D%/gpu/test_gpu_tune \
+	%D%/gpu/test_gpu_routes \
+	%D%/gpu/test_gpu_op_graphs \
+	%D%/gpu/test_gpu_replays \
+	%D%/gpu/test_gpu_processes \
+	%D%/gpu/test_gpu_litmus
+endif
+
+# What the product as a whole must keep: headers, names, layers, limits, files.
+product_tests = \
+	%D%/product/check_header.sh \
+	%D%/product/check_symbols.sh \
+	%D%/product/check_layers.sh \
+	%D%/product/check_graph.sh \
+	%D%/product/check_fences.sh \
+	%D%/product/check_limits.sh \
+	%D%/product/check_dist.sh \
+	%D%/product/check_install.sh \
+	%D%/product/check_readme.sh \
+	%D%/product/check_drawing.sh \
+	%D%/product/check_runner.sh \
+	model/check.sh \
+	%D%/system/test_bench.sh \
+	%D%/system/test_bench_ends.sh \
+	%D%/system/test_sweep.sh \
+	%D%/system/test_measure.sh \
+	%D%/system/test_info.sh \
+	%D%/system/test_python.sh \
+	%D%/system/test_sdist.sh \
+	%D%/system/test_torch.sh
+
+if HAVE_CHECK
+check_PROGRAMS = $(suites) $(gpu_suites)
+check_LTLIBRARIES = libtesting.la
+else
+check-local:
+	@echo "Check was not found by configure: install it (Debian: check), configure anew" >&2
+	@exit 1
+endif
+LDADD = libtesting.la libceoverlap_core.la $(CHECK_LIBS)
+
+# What times say, on a machine that only pretends: parts of the bench.
+%C%_unit_test_measure_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tools
+%C%_unit_test_measure_SOURCES = %D%/unit/test_measure.c tools/bench_measure.h \
+	tools/bench_measure_pairs.c tools/bench_measure_sets.c
+
+%C%_unit_test_mixed_SOURCES = %D%/unit/test_mixed.c \
+	%D%/unit/mixed_rig.c %D%/unit/mixed_rig.h
+
+# What several suites share; each takes from it what it needs.
+libtesting_la_SOURCES = \
+	%D%/testing.c %D%/testing.h \
+	%D%/unit/way.c %D%/unit/way.h \
+	%D%/unit/made_machine.c %D%/unit/made_machine.h \
+	%D%/unit/route_rig.c %D%/unit/route_rig.h \
+	%D%/unit/op_case.c %D%/unit/op_rig.c %D%/unit/op_rig.h \
+	%D%/unit/move_rig.c %D%/unit/move_rig.h \
+	%D%/unit/point.c %D%/unit/point.h \
+	%D%/unit/feeder.c %D%/unit/feeder.h \
+	%D%/unit/part.c %D%/unit/part.h \
+	%D%/sim/sim.c %D%/sim/sim.h \
+	%D%/sim/sim_program.c %D%/sim/sim_program.h \
+	%D%/conformance/backend_conformance.c %D%/conformance/backend_conformance.h \
+	%D%/conformance/backend_rig.c %D%/conformance/backend_rig.h \
+	%D%/conformance/backend_gates.c \
+	%D%/conformance/backend_caps.c \
+	%D%/conformance/proxy.c %D%/conformance/proxy.h \
+	%D%/system/meeting_parts.c %D%/system/meeting_parts.h
+if HAVE_CUDA
+libtesting_la_SOURCES += \
+	%D%/gpu/gpu_rig.c %D%/gpu/gpu_rig.h \
+	%D%/gpu/gpu_rounds.c %D%/gpu/gpu_rounds.h \
+	%D%/gpu/gpu_graph.c %D%/gpu/gpu_graph.h \
+	%D%/gpu/gpu_op_rig.c %D%/gpu/gpu_op_rig.h \
+	%D%/gpu/gpu_op_data.c \
+	%D%/gpu/gpu_move_data.c %D%/gpu/gpu_move_data.h
+endif
+
+TESTS = $(product_tests) $(suites)
+TEST_EXTENSIONS = .sh
+LOG_COMPILER = $(BASH) $(srcdir)/%D%/run_test.sh
+SH_LOG_COMPILER = $(BASH) $(srcdir)/%D%/run_test.sh
+AM_TESTS_ENVIRONMENT = \
+	export CC='$(CC)' NM='$(NM)' PKG_CONFIG='$(PKG_CONFIG)' \
+		NVCC='$(NVCC)' NVCC_ARCH_FLAGS='$(NVCC_ARCH_FLAGS)' \
+		CUDA_CFLAGS='$(CUDA_CFLAGS)';
+EXTRA_DIST += $(product_tests) %D%/product/graph.py %D%/product/circles.txt \
+	%D%/system/check_sweep.py model/flag_protocol.pml \
+	model/halves.pml model/sent.pml model/captured_runs.pml \
+	model/order.pml model/weak_memory.pml \
+	%D%/run_test.sh %D%/run_gpu_tests.sh %D%/count_cases.sh \
+	%D%/gpu/check_sanitizer.sh %D%/stub/fake_cuda.c %D%/stub/fake_nvml.c
+
+# The Python package's tests, and machines as hwloc XML: whole folders.
+EXTRA_DIST += %D%/python %D%/fixtures \
+	%D%/system/with_python.sh \
+	%D%/gpu/check_torch.sh %D%/gpu/check_stress.sh %D%/gpu/with_torch.sh \
+	%D%/gpu/stress_torch.py
+
+# The suites without the product's tests: for sanitizers.
+check-suites: all
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(suites)'
+
+# Those that a thread sanitizer can say something about.
+check-threaded: all
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(threaded_suites)'
+
+# Suites are made after "all", not beside it: a make of each would build the same objects.
+check-gpu: all
+	@test -n '$(gpu_suites)' || \
+		{ echo "built without the CUDA toolkit: there is no GPU suite" >&2; exit 1; }
+	$(MAKE) $(AM_MAKEFLAGS) $(gpu_suites)
+	@srcdir=$(srcdir) $(BASH) $(srcdir)/%D%/run_gpu_tests.sh $(gpu_suites)
+
+# The Python packages for PyTorch and Triton; PYTHON names the Python that has them.
+check-gpu-torch: all
+	@$(BASH) $(srcdir)/%D%/gpu/check_torch.sh
+
+# For as long as CEOVERLAP_STRESS_SECONDS says.
+check-gpu-stress: all
+	@$(BASH) $(srcdir)/%D%/gpu/check_stress.sh
+
+# Verbs and operators under compute-sanitizer, where there is one.
+check-gpu-sanitizer: all
+	$(MAKE) $(AM_MAKEFLAGS) $(gpu_suites)
+	@for program in verbs begin reduce move blas ops op_graphs; do \
+		$(BASH) $(srcdir)/%D%/gpu/check_sanitizer.sh %D%/gpu/test_gpu_$$program || \
+			exit 1; \
+	done
+
+.PHONY: check-suites check-threaded check-gpu check-gpu-torch check-gpu-stress \
+	check-gpu-sanitizer
