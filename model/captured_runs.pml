@@ -10,7 +10,7 @@
  *             done how many runs are finished here, awaits their done >= last_use[half],
  *             advances the epoch. Then the job (gemm_kernels.cu, reduce_kernels.cu):
  *             awaits peers' pieces, makes the sum, raises the gate, awaits peers' sums.
- *             Then it joins the lane, and the run is finished (src/ops/capture_cuda.c)
+ *             Then it joins the lane, and the run is finished (src/ops/core/capture_cuda.c)
  *   lane      from begin on: copies the own piece to each peer, behind it the epoch's word
  *             as its mark; waits at the gate; copies the sum and marks likewise
  *

@@ -3,14 +3,14 @@
 
 /*
  * Halves of scratch used in turn, for spin: RANKS ranks make RUNS runs of a workspace
- * whose runs the engine launches. Nobody says "target free"; src/ops/workspace.c argues
+ * whose runs the engine launches. Nobody says "target free"; src/ops/core/workspace.c argues
  * why nobody has to, and this model checks the argument.
  *
  *   stream    begins run e when run e - 1 is finished, and finishes it when it has seen a
- *             mark of everybody who owes it one (src/ops/run.c, the jobs of the kinds)
+ *             mark of everybody who owes it one (src/ops/core/run.c, the jobs of the kinds)
  *   lanes     of each rank, one for either half: when the stream has begun run e they
  *             write into half e % 2 of each peer, bytes first, their mark behind them
- *             (src/ops/phase.c). The two know nothing of each other: runs that follow
+ *             (src/ops/core/phase.c). The two know nothing of each other: runs that follow
  *             each other may go on different lanes, and be apart in any way
  *   counters  arrived of half e % 2 (SETS 2), or one set for all runs (SETS 1). Which
  *             source has which counter changes from run to run, as it does when ops cut
@@ -22,7 +22,7 @@
  *   SOURCE    all-gather: rank 0 has no rows, and says `here` to all instead
  *   TARGET    reduce-scatter: rank 0 has no rows, and all say `here` to it instead
  *   ALL       all-reduce: only rank 1 has a part: all send to it, it sends its sum to all,
- *             and nobody says `here` (src/ops/reduce.c, build_first(), says why)
+ *             and nobody says `here` (src/ops/reduce/reduce.c, build_first(), says why)
  *
  * Checked: who writes into a half finds that its owner has finished the run that used it
  * last; who finishes a run finds that run's bytes; counters only rise; what a rank sent

@@ -7,7 +7,7 @@
 
 #include "bench_blas.h"
 #include "bench_overlap.h"
-#include "ops/product.h"
+#include "ops/gemm/product.h"
 
 static void *stream_of(const struct bench_overlap *o)
 {

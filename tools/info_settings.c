@@ -18,7 +18,7 @@
 #include "base/file.h"
 #include "base/variables.h"
 #include "ce_engine/context.h"
-#include "ops/tunings.h"
+#include "ops/tuning/tunings.h"
 #include "topology/machine_cache.h"
 
 extern char **environ;

@@ -8,7 +8,7 @@
  * kernel. Plain C.
  *
  * C = A B^T, or A B, bf16 or fp16, row-major, accumulated in fp32. The work is a list of
- * tiles, made once by ops/tiles.c; who executes it has no order of its own. For each
+ * tiles, made once by ops/compute/tiles.c; who executes it has no order of its own. For each
  * tile:
  *
  *   1. await counter `await` of awaited                    (its rows of A have arrived)

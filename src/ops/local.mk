@@ -5,45 +5,45 @@
 libceoverlap_core_la_SOURCES += \
 	%D%/kind.h %D%/kinds.h \
 	%D%/shape.c %D%/shape.h \
-	%D%/executor.h \
-	%D%/numbers.c %D%/numbers.h \
-	%D%/tiles.c %D%/tiles.h \
-	%D%/desk_host.c %D%/desk_host.h \
-	%D%/execute_host.c %D%/execute_host.h \
-	%D%/measure_host.c \
-	%D%/candidates.c %D%/candidates.h \
-	%D%/chooser.c %D%/chooser.h \
-	%D%/tunings.c %D%/tunings.h \
-	%D%/agree.c %D%/agree.h \
-	%D%/capture_cuda.h \
-	%D%/flight.c \
-	%D%/op.c %D%/op.h \
-	%D%/operands.c %D%/operands.h \
-	%D%/phase.c %D%/phase.h \
-	%D%/replays.c %D%/replays.h \
-	%D%/run.c %D%/run.h \
-	%D%/tune.c \
-	%D%/workspace.c %D%/workspace.h
+	%D%/compute/executor.h \
+	%D%/compute/numbers.c %D%/compute/numbers.h \
+	%D%/compute/tiles.c %D%/compute/tiles.h \
+	%D%/exec_host/desk_host.c %D%/exec_host/desk_host.h \
+	%D%/exec_host/execute_host.c %D%/exec_host/execute_host.h \
+	%D%/exec_host/measure_host.c \
+	%D%/tuning/candidates.c %D%/tuning/candidates.h \
+	%D%/tuning/chooser.c %D%/tuning/chooser.h \
+	%D%/tuning/tunings.c %D%/tuning/tunings.h \
+	%D%/core/agree.c %D%/core/agree.h \
+	%D%/core/capture_cuda.h \
+	%D%/core/flight.c \
+	%D%/core/op.c %D%/core/op.h \
+	%D%/core/operands.c %D%/core/operands.h \
+	%D%/core/phase.c %D%/core/phase.h \
+	%D%/core/replays.c %D%/core/replays.h \
+	%D%/core/run.c %D%/core/run.h \
+	%D%/core/tune.c \
+	%D%/core/workspace.c %D%/core/workspace.h
 if HAVE_CUDA
 libceoverlap_core_la_SOURCES += \
-	%D%/blas_cuda.c %D%/blas_cuda.h \
-	%D%/execute_cuda.c %D%/execute_cuda.h \
-	%D%/gemm_blas_cuda.c \
-	%D%/gemm_cuda.c \
-	%D%/measure_cuda.c \
-	%D%/capture_cuda.c
+	%D%/exec_cuda/blas_cuda.c %D%/exec_cuda/blas_cuda.h \
+	%D%/exec_cuda/execute_cuda.c %D%/exec_cuda/execute_cuda.h \
+	%D%/exec_cuda/gemm_blas_cuda.c \
+	%D%/exec_cuda/gemm_cuda.c \
+	%D%/exec_cuda/measure_cuda.c \
+	%D%/core/capture_cuda.c
 else
 libceoverlap_core_la_SOURCES += \
-	%D%/capture_absent.c
+	%D%/core/capture_absent.c
 endif
 
 # One folder a family of operators
 libceoverlap_core_la_SOURCES += \
-	%D%/ag_gemm.c \
-	%D%/forecast.c %D%/forecast.h \
-	%D%/gemm_rs.c \
-	%D%/product.c %D%/product.h \
-	%D%/product_candidates.c \
-	%D%/product_model.c \
-	%D%/move.c \
-	%D%/reduce.c
+	%D%/gemm/ag_gemm.c \
+	%D%/gemm/forecast.c %D%/gemm/forecast.h \
+	%D%/gemm/gemm_rs.c \
+	%D%/gemm/product.c %D%/gemm/product.h \
+	%D%/gemm/product_candidates.c \
+	%D%/gemm/product_model.c \
+	%D%/move/move.c \
+	%D%/reduce/reduce.c

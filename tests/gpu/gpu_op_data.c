@@ -27,7 +27,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ops/numbers.h"
+#include "ops/compute/numbers.h"
 
 #define ALIGN_BYTES   UINT64_C(256)
 #define GUARD_WORDS   UINT64_C(32)

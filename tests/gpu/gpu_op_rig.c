@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "ops/workspace.h"
+#include "ops/core/workspace.h"
 
 #define LATE_NS     (10 * TESTING_MS)
 #define LATE_RESULT 3u                  /* whose words the late kernel takes */

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/cuda_driver.h"
-#include "ops/blas_cuda.h"
-#include "ops/numbers.h"
+#include "ops/compute/numbers.h"
+#include "ops/exec_cuda/blas_cuda.h"
 
 static struct gpu gpu;
 static struct cei_report report;

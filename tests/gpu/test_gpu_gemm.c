@@ -12,7 +12,7 @@
 
 #include <stdio.h>
 
-#include "ops/workspace.h"
+#include "ops/core/workspace.h"
 
 #define TURNS 2u
 

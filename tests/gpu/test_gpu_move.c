@@ -14,7 +14,7 @@
 #include "gpu_move_data.h"
 
 #include "base/clock.h"
-#include "ops/op.h"
+#include "ops/core/op.h"
 
 #define SHAPES       30u
 #define SHAPE_RUNS   4u

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "ops/workspace.h"
+#include "ops/core/workspace.h"
 
 #define REPLAYS     100u
 #define RUNS_MAX    4u

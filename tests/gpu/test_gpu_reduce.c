@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 #include "kernels/reduce.h"
-#include "ops/numbers.h"
+#include "ops/compute/numbers.h"
 
 #define RANKS         8u
 #define PIECES_MAX    5u

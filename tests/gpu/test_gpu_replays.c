@@ -13,8 +13,8 @@
 #include <stdio.h>
 
 #include "base/cuda_table.h"
-#include "ops/capture_cuda.h"
-#include "ops/workspace.h"
+#include "ops/core/capture_cuda.h"
+#include "ops/core/workspace.h"
 
 #define ROUNDS 12u
 #define HALVES 2u

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ops/capture_cuda.h"
-#include "ops/op.h"
+#include "ops/core/capture_cuda.h"
+#include "ops/core/op.h"
 
 #define TUNED 3u
 

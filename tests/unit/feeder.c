@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "ops/numbers.h"
+#include "ops/compute/numbers.h"
 
 enum ceov_dtype feeder_dtype(uint64_t *random)
 {

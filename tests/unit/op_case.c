@@ -8,7 +8,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "ops/workspace.h"
+#include "ops/core/workspace.h"
 
 #define PIECES_MAX  32u
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/numbers.h"
+#include "ops/compute/numbers.h"
 
 #define GUARD_BYTES 64u
 #define GUARD       0x5au

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/numbers.h"
+#include "ops/compute/numbers.h"
 
 static void shape_any(struct part *part, uint64_t *random)
 {

@@ -9,7 +9,7 @@
  */
 
 #include "feeder.h"
-#include "ops/executor.h"
+#include "ops/compute/executor.h"
 #include "testing.h"
 
 #define PART_RANKS    5u

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "ce_engine/signal.h"
-#include "ops/agree.h"
+#include "ops/core/agree.h"
 #include "testing.h"
 
 #define RANKS_MAX 5u

@@ -6,9 +6,9 @@
 #include <check.h>
 #include <string.h>
 
-#include "ops/candidates.h"
-#include "ops/forecast.h"
+#include "ops/gemm/forecast.h"
 #include "ops/kinds.h"
+#include "ops/tuning/candidates.h"
 #include "testing.h"
 
 #define SHAPES 300u

@@ -10,10 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ops/core/op.h"
+#include "ops/core/workspace.h"
 #include "ops/kinds.h"
-#include "ops/op.h"
-#include "ops/tunings.h"
-#include "ops/workspace.h"
+#include "ops/tuning/tunings.h"
 #include "testing.h"
 
 static struct cei_op_shape shape_of(const struct cei_op_kind *kind, uint64_t rows, uint64_t k,

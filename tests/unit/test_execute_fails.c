@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "ce_engine/signal.h"
-#include "ops/numbers.h"
+#include "ops/compute/numbers.h"
 #include "part.h"
 
 static struct testing_log log_of;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/numbers.h"
+#include "ops/compute/numbers.h"
 #include "part.h"
 
 #define RUNS 2u

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "feeder.h"
-#include "ops/executor.h"
-#include "ops/numbers.h"
+#include "ops/compute/executor.h"
+#include "ops/compute/numbers.h"
 #include "testing.h"
 
 #define RANKS_MAX    5u

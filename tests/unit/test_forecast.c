@@ -7,7 +7,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "ops/forecast.h"
+#include "ops/gemm/forecast.h"
 #include "ops/kinds.h"
 #include "testing.h"
 

@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "op_rig.h"
-#include "ops/numbers.h"
-#include "ops/op.h"
-#include "ops/product.h"
+#include "ops/compute/numbers.h"
+#include "ops/core/op.h"
+#include "ops/gemm/product.h"
 
 #define SCRATCH UINT64_C(100000)
 #define RANKS   3u

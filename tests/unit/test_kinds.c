@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/candidates.h"
+#include "ops/core/replays.h"
+#include "ops/core/workspace.h"
+#include "ops/gemm/product.h"
 #include "ops/kinds.h"
-#include "ops/product.h"
-#include "ops/replays.h"
-#include "ops/tunings.h"
-#include "ops/workspace.h"
+#include "ops/tuning/candidates.h"
+#include "ops/tuning/tunings.h"
 #include "testing.h"
 
 static const struct cei_op_kind *const kinds[] = {

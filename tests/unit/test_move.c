@@ -14,9 +14,9 @@
 #include "ce_engine/buffer.h"
 #include "ce_engine/plan.h"
 #include "move_rig.h"
+#include "ops/core/op.h"
+#include "ops/gemm/product.h"
 #include "ops/kinds.h"
-#include "ops/op.h"
-#include "ops/product.h"
 
 #define SCRATCH     UINT64_C(400000)
 #define LIMIT       UINT64_C(20000)     /* bytes of a block */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "feeder.h"
-#include "ops/numbers.h"
+#include "ops/compute/numbers.h"
 
 /* Where the bits of a type are. */
 struct layout {

@@ -14,9 +14,9 @@
 #include "ce_engine/plan.h"
 #include "ce_engine/signal.h"
 #include "op_rig.h"
-#include "ops/op.h"
-#include "ops/product.h"
-#include "ops/run.h"
+#include "ops/core/op.h"
+#include "ops/core/run.h"
+#include "ops/gemm/product.h"
 
 #define SCRATCH UINT64_C(100000)
 

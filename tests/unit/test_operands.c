@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "op_rig.h"
-#include "ops/op.h"
+#include "ops/core/op.h"
 
 #define SCRATCH  UINT64_C(400000)
 #define ROWS     16u

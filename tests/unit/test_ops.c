@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "op_rig.h"
-#include "ops/op.h"
-#include "ops/product.h"
+#include "ops/core/op.h"
+#include "ops/gemm/product.h"
 
 #define SCRATCH  UINT64_C(400000)
 #define RUNS     40u

@@ -6,8 +6,8 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "ops/op.h"
-#include "ops/replays.h"
+#include "ops/core/op.h"
+#include "ops/core/replays.h"
 #include "testing.h"
 
 #define N_OPS 3u

@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "op_rig.h"
-#include "ops/numbers.h"
+#include "ops/compute/numbers.h"
 
 #define SCRATCH UINT64_C(100000)
 

@@ -7,7 +7,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "ops/tiles.h"
+#include "ops/compute/tiles.h"
 #include "testing.h"
 
 #define RANKS_MAX    6u

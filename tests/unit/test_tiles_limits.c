@@ -6,7 +6,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "ops/tiles.h"
+#include "ops/compute/tiles.h"
 #include "testing.h"
 
 struct asked {

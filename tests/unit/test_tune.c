@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "ce_engine/context.h"
-#include "ops/candidates.h"
-#include "ops/op.h"
+#include "ops/core/op.h"
+#include "ops/tuning/candidates.h"
 #include "op_rig.h"
 
 #define SCRATCH       UINT64_C(200000)

@@ -13,7 +13,7 @@
 #include "ce_engine/context.h"
 #include "ce_engine/signal.h"
 #include "op_rig.h"
-#include "ops/workspace.h"
+#include "ops/core/workspace.h"
 
 #define SCRATCH UINT64_C(10000)
 

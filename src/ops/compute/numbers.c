@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Conversions on bits, so that they do not depend on the thread's rounding mode or on
+ * whether it flushes small numbers to zero. */
+
+#include "ops/compute/numbers.h"
+
+#include <string.h>
+
+#define FLOAT_ABS      UINT32_C(0x7fffffff)
+#define FLOAT_INFINITY UINT32_C(0x7f800000)
+
+/* As floats: the least that fp16 rounds to infinity, and its least normal number; and
+ * by how much the exponents differ. */
+#define FP16_TOO_LARGE UINT32_C(0x477ff000)
+#define FP16_NORMAL    UINT32_C(0x38800000)
+#define FP16_BIAS      (UINT32_C(112) << 23)
+
+static float as_float(uint32_t bits)
+{
+	float value;
+
+	memcpy(&value, &bits, sizeof(value));
+	return value;
+}
+
+static uint32_t as_bits(float value)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &value, sizeof(bits));
+	return bits;
+}
+
+/* x / 2^shift (1 to 31), rounded to the nearest, ties to even. */
+static uint32_t shift_rounded(uint32_t x, uint32_t shift)
+{
+	return (x + (UINT32_C(1) << (shift - 1)) - 1 + (x >> shift & 1)) >> shift;
+}
+
+static float from_bf16(uint16_t number)
+{
+	return as_float((uint32_t)number << 16);
+}
+
+static uint16_t to_bf16(float value)
+{
+	uint32_t bits = as_bits(value);
+
+	if ((bits & FLOAT_ABS) > FLOAT_INFINITY)
+		return (uint16_t)(bits >> 16 | 0x40);
+	return (uint16_t)shift_rounded(bits, 16);
+}
+
+static float from_fp16(uint16_t number)
+{
+	uint32_t sign = (uint32_t)(number & 0x8000) << 16;
+	uint32_t bits = (uint32_t)(number & 0x7fff) << 13;
+
+	if (bits >= UINT32_C(31) << 23)
+		return as_float(sign | FLOAT_INFINITY | bits);
+	if (bits >= UINT32_C(1) << 23)
+		return as_float(sign | (bits + FP16_BIAS));
+	return as_float(sign | as_bits((float)(number & 0x3ff) * 0x1p-24f));
+}
+
+static uint16_t to_fp16(float value)
+{
+	uint32_t bits = as_bits(value), size = bits & FLOAT_ABS, shift;
+	uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+
+	if (size > FLOAT_INFINITY)
+		return (uint16_t)(sign | 0x7e00 | (size >> 13 & 0x3ff));
+	if (size >= FP16_TOO_LARGE)
+		return (uint16_t)(sign | 0x7c00);
+	if (size >= FP16_NORMAL)
+		return (uint16_t)(sign | shift_rounded(size - FP16_BIAS, 13));
+	shift = 126 - (size >> 23);             /* to units of 2^-24, at least 14 */
+	if (shift > 24)
+		return sign;                    /* less than half a unit */
+	return (uint16_t)(sign | shift_rounded((size & 0x7fffff) | 0x800000, shift));
+}
+
+uint64_t cei_number_bytes(enum ceov_dtype dtype)
+{
+	return dtype == CEOV_FP32 ? sizeof(float) : CEI_NUMBER_BYTES;
+}
+
+const char *cei_number_name(enum ceov_dtype dtype)
+{
+	switch (dtype) {
+	case CEOV_BF16: return "bf16";
+	case CEOV_FP16: return "fp16";
+	case CEOV_FP32: return "fp32";
+	}
+	return "?";
+}
+
+void cei_widen(enum ceov_dtype dtype, float *to, const void *from, uint64_t n)
+{
+	const uint16_t *number = from;
+	uint64_t i;
+
+	if (dtype == CEOV_FP32)
+		memcpy(to, from, n * sizeof(*to));
+	else if (dtype == CEOV_BF16)
+		for (i = 0; i < n; i++)
+			to[i] = from_bf16(number[i]);
+	else
+		for (i = 0; i < n; i++)
+			to[i] = from_fp16(number[i]);
+}
+
+void cei_narrow(enum ceov_dtype dtype, void *to, const float *from, uint64_t n)
+{
+	uint16_t *number = to;
+	uint64_t i;
+
+	if (dtype == CEOV_FP32)
+		memcpy(to, from, n * sizeof(*from));
+	else if (dtype == CEOV_BF16)
+		for (i = 0; i < n; i++)
+			number[i] = to_bf16(from[i]);
+	else
+		for (i = 0; i < n; i++)
+			number[i] = to_fp16(from[i]);
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* A build without CUDA has no graphs: no workspace gets as far as to hold a capture. */
+
+#include "ops/core/capture_cuda.h"
+
+#include "ce_engine/context.h"
+
+int cei_capture_open(ceov_workspace *workspace, struct cei_capture **ret_capture)
+{
+	(void)ret_capture;
+	return cei_raise(&workspace->object.context->report, CEOV_ERR_INVALID, 0,
+			 "workspace '%s': is_capturable: this build is without CUDA",
+			 workspace->name);
+}
+
+int cei_capture_find(struct cei_capture *capture, uint32_t rank, uint64_t deadline_ns)
+{
+	(void)deadline_ns;
+	(void)capture;
+	(void)rank;
+	return CEOV_NONE;
+}
+
+int cei_capture_release(struct cei_capture *capture)
+{
+	(void)capture;
+	return 0;
+}
+
+void cei_capture_close(struct cei_capture *capture)
+{
+	(void)capture;
+}
+
+uint32_t cei_capture_signals(const struct cei_capture *capture, ceov_signal **ret_signals)
+{
+	(void)capture;
+	(void)ret_signals;
+	return 0;
+}
+
+uint64_t *cei_capture_epoch(const struct cei_capture *capture)
+{
+	(void)capture;
+	return NULL;
+}
+
+void cei_capture_forget(struct cei_capture *capture, const ceov_op *op)
+{
+	(void)capture;
+	(void)op;
+}
+
+uint32_t cei_capture_n_graphs(const struct cei_capture *capture)
+{
+	(void)capture;
+	return 0;
+}
+
+int cei_capture_run(struct cei_capture *capture, const struct cei_run *run)
+{
+	(void)capture;
+	(void)run;
+	return CEOV_ERR_INVALID;
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* The launches of a workspace's runs while they are in flight, and how runs end when one
+ * of them fails. */
+
+#include "ops/core/workspace.h"
+
+#include "base/clock.h"
+#include "ce_engine/context.h"
+#include "ce_engine/launch.h"
+#include "ce_engine/signal.h"
+#include "ops/core/capture_cuda.h"
+
+/* A launch that failed comes back from its lanes within this (launch.h), and a little
+ * for the engine's own turn. */
+#define DRAIN_NS (CEI_DRAIN_NS + UINT64_C(1000000000))
+
+static struct cei_report *report_of(const ceov_workspace *workspace)
+{
+	return &workspace->object.context->report;
+}
+
+static struct cei_flight *oldest(ceov_workspace *workspace)
+{
+	return &workspace->flights[workspace->first_flight];
+}
+
+/* What a signal of its own was aborted with: a launch that fails aborts some of them. */
+static int aborted(const ceov_workspace *workspace)
+{
+	uint32_t half;
+	int r = cei_signal_aborted(workspace->ready);
+
+	if (!r)
+		r = cei_signal_aborted(workspace->sent);
+	for (half = 0; !r && half < CEI_OP_HALVES; half++)
+		r = cei_signal_aborted(workspace->arrived[half][workspace->rank]);
+	return r;
+}
+
+/* So many later launches of the context may have failed that a result is not kept. */
+static int result_of(ceov_workspace *workspace, ceov_ticket ticket, uint64_t timeout_ns)
+{
+	int r = cei_ticket_wait(workspace->object.context, ticket, timeout_ns);
+
+	return r == CEOV_NONE ? aborted(workspace) : r;
+}
+
+/* Takes the flight's launches that have ended off it. CEOV_PENDING: some have not within
+ * timeout_ns; else the first error. */
+static int end_flight(ceov_workspace *workspace, struct cei_flight *flight,
+		      uint64_t timeout_ns)
+{
+	int r = 0, result;
+
+	while (flight->n && r != CEOV_PENDING) {
+		result = result_of(workspace, flight->tickets[flight->n - 1], timeout_ns);
+		if (result != CEOV_PENDING)
+			flight->n--;
+		if (!r || result == CEOV_PENDING)
+			r = result;
+	}
+	if (r < 0)
+		(void)cei_workspace_fail(workspace, r);
+	return r;
+}
+
+/* CEOV_PENDING, or 0: the oldest is gone. Its error is kept by the workspace. */
+static int end_oldest(ceov_workspace *workspace, uint64_t timeout_ns)
+{
+	if (end_flight(workspace, oldest(workspace), timeout_ns) == CEOV_PENDING)
+		return CEOV_PENDING;
+	workspace->first_flight = (workspace->first_flight + 1) % CEI_OP_RUNS_MAX;
+	workspace->n_flights--;
+	return 0;
+}
+
+/* The oldest one's deadline has passed, and more, when this gives up. */
+static int wait_for_oldest(ceov_workspace *workspace)
+{
+	uint64_t timeout = workspace->deadline_ns < CEI_FOREVER - DRAIN_NS
+		? workspace->deadline_ns + DRAIN_NS : CEI_FOREVER;
+
+	if (end_oldest(workspace, timeout) != CEOV_PENDING)
+		return 0;
+	return cei_workspace_fail(workspace, cei_raise(
+		report_of(workspace), CEOV_ERR_UNCERTAIN, 0,
+		"workspace '%s': rank %u: a launch does not end by its deadline",
+		workspace->name, workspace->rank));
+}
+
+int cei_workspace_look(ceov_workspace *workspace)
+{
+	int r;
+
+	while (workspace->n_flights && end_oldest(workspace, 0) != CEOV_PENDING)
+		;
+	r = workspace->executor.ops->status(&workspace->executor);
+	if (r == CEOV_ERR_ABORTED && aborted(workspace))
+		r = aborted(workspace); /* it knows why: a lost peer, say */
+	if (r < 0)
+		(void)cei_workspace_fail(workspace, r);
+	/* acquire: pairs with cei_workspace_fail() */
+	return atomic_load_explicit(&workspace->error, memory_order_acquire);
+}
+
+int cei_workspace_make_room(ceov_workspace *workspace)
+{
+	int r = 0;
+
+	while (!r && workspace->n_flights == CEI_OP_RUNS_MAX)
+		r = wait_for_oldest(workspace);
+	return r;
+}
+
+void cei_workspace_add_flight(ceov_workspace *workspace, const struct cei_flight *flight)
+{
+	uint32_t at = (workspace->first_flight + workspace->n_flights) % CEI_OP_RUNS_MAX;
+
+	workspace->flights[at] = *flight;
+	workspace->n_flights++;
+}
+
+int cei_workspace_land(ceov_workspace *workspace)
+{
+	int r = 0;
+
+	while (!r && workspace->n_flights)
+		r = wait_for_oldest(workspace);
+	/* acquire: pairs with cei_workspace_fail() */
+	return r ? r : atomic_load_explicit(&workspace->error, memory_order_acquire);
+}
+
+int cei_workspace_finish(ceov_workspace *workspace)
+{
+	struct cei_executor *executor = &workspace->executor;
+	int r = cei_workspace_land(workspace);
+
+	if (!r)
+		r = executor->ops->idle(executor, workspace->deadline_ns);
+	return r ? r : cei_workspace_look(workspace);
+}
+
+/* --- failure --------------------------------------------------------------- */
+
+int cei_workspace_fail(ceov_workspace *workspace, int error)
+{
+	struct ceov_signal *signals[(CEI_OP_HALVES + 3) * CEI_RANKS_MAX + 2];
+	uint32_t i, half, blamed, n = 0;
+	int none = 0;
+
+	/* release: pairs with who reads the error and then our report */
+	if (!atomic_compare_exchange_strong_explicit(&workspace->error, &none, error,
+						     memory_order_release,
+						     memory_order_relaxed))
+		return error;
+	for (i = 0; i < workspace->n_ranks; i++) {
+		for (half = 0; half < CEI_OP_HALVES; half++)
+			if (workspace->arrived[half][i])
+				signals[n++] = workspace->arrived[half][i];
+		if (workspace->here[i])
+			signals[n++] = workspace->here[i];
+	}
+	n += cei_agree_signals(&workspace->agree, signals + n);
+	n += cei_capture_signals(workspace->capture, signals + n);
+	if (workspace->ready)
+		signals[n++] = workspace->ready;
+	if (workspace->sent)
+		signals[n++] = workspace->sent;
+	if (cei_signals_blame(signals, n, &blamed) != error || blamed == CEOV_NOBODY)
+		blamed = workspace->rank;
+	cei_signals_abort(signals, n, error, blamed);
+	return error;
+}
+
+/* --- ceov_close() ---------------------------------------------------------- */
+
+static void abort_runs(ceov_workspace *workspace)
+{
+	(void)cei_workspace_fail(workspace, cei_raise(
+		report_of(workspace), CEOV_ERR_ABORTED, 0,
+		"ceov_close: workspace '%s': rank %u: its runs are not done and are aborted",
+		workspace->name, workspace->rank));
+}
+
+/* CEOV_PENDING: a launch has not ended within timeout_ns. */
+static int end_flights(ceov_workspace *workspace, uint64_t timeout_ns)
+{
+	int r = 0;
+
+	while (!r && workspace->n_flights)
+		r = end_oldest(workspace, timeout_ns);
+	return r;
+}
+
+/* Launches whose job is done only have copies to end: peers may be in that run still, and
+ * it shall not fail for them. */
+static int is_busy(ceov_workspace *workspace)
+{
+	struct cei_executor *executor = &workspace->executor;
+
+	if (executor->ops->idle(executor, 0) == CEOV_PENDING)
+		return 1;
+	return end_flights(workspace, CEI_CLOSE_NS) == CEOV_PENDING;
+}
+
+/* Nothing waits for marks any more. */
+static void drain(ceov_workspace *workspace)
+{
+	struct cei_executor *executor = &workspace->executor;
+	int r = end_flights(workspace, DRAIN_NS);
+
+	if (!r)
+		r = executor->ops->idle(executor, DRAIN_NS);
+	if (r == CEOV_PENDING)
+		cei_log(report_of(workspace), CEI_LOG_WARN,
+			"ceov_close: workspace '%s': rank %u: its runs do not end",
+			workspace->name, workspace->rank);
+}
+
+void cei_workspace_end(ceov_workspace *workspace)
+{
+	/* Held by a thread that makes a run: that has to end first. */
+	int is_running = pthread_mutex_trylock(&workspace->lock);
+
+	if (is_running) {
+		abort_runs(workspace);
+		pthread_mutex_lock(&workspace->lock);
+	}
+	if (is_busy(workspace)) {
+		if (!is_running)
+			abort_runs(workspace);
+		drain(workspace);
+	}
+	pthread_mutex_unlock(&workspace->lock);
+}
+
+/* --- status ---------------------------------------------------------------- */
+
+int ceov_workspace_status(ceov_workspace *workspace)
+{
+	int r = cei_workspace_check(workspace, "ceov_workspace_status");
+
+	if (r)
+		return r;
+	/* A run that another thread is just making will tell by itself. */
+	if (!pthread_mutex_trylock(&workspace->lock)) {
+		(void)cei_workspace_look(workspace);
+		pthread_mutex_unlock(&workspace->lock);
+	}
+	/* acquire: pairs with cei_workspace_fail() */
+	return atomic_load_explicit(&workspace->error, memory_order_acquire);
+}
+
+int ceov_workspace_idle(ceov_workspace *workspace)
+{
+	int r = cei_workspace_check(workspace, "ceov_workspace_idle");
+
+	if (r)
+		return r;
+	if (pthread_mutex_trylock(&workspace->lock))
+		return CEOV_PENDING;            /* another thread is just making a run */
+	(void)cei_workspace_look(workspace);
+	if (workspace->n_flights ||
+	    workspace->executor.ops->idle(&workspace->executor, 0) == CEOV_PENDING)
+		r = CEOV_PENDING;
+	pthread_mutex_unlock(&workspace->lock);
+	return r;
+}
+
+int ceov_workspace_abort(ceov_workspace *workspace)
+{
+	int r = cei_workspace_check_connected(workspace, "ceov_workspace_abort");
+
+	if (r)
+		return r;
+	cei_log(report_of(workspace), CEI_LOG_INFO,
+		"workspace '%s': rank %u aborts its runs, at all ranks", workspace->name,
+		workspace->rank);
+	(void)cei_workspace_fail(workspace, CEOV_ERR_ABORTED);
+	return 0;
+}

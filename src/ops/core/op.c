@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* What all operators have in common: creation, explanation, release. */
+
+#include "ops/core/op.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/write.h"
+#include "ce_engine/context.h"
+#include "ops/core/capture_cuda.h"
+
+#define CALL_BYTES 64u                  /* of a public call's name */
+
+static struct cei_report *report_of(const ceov_op *op)
+{
+	return &op->workspace->object.context->report;
+}
+
+/* --- creation -------------------------------------------------------------- */
+
+static void bury(struct cei_object *object)
+{
+	ceov_op *op = CEI_OWNER(object, ceov_op, object);
+
+	cei_object_end(object);
+	if (op->kind->fini)
+		op->kind->fini(op);
+	cei_object_unuse(&op->workspace->object);
+	cei_object_bury(&op->object);
+}
+
+const struct cei_object_type cei_op_type = {
+	"op", offsetof(ceov_context, uppers), NULL, bury
+};
+
+/* Runs have ended. Accepts what is half built. */
+static void destroy(ceov_op *op)
+{
+	uint32_t i;
+
+	for (i = 0; i < op->kind->n_phases; i++)
+		cei_phase_fini(&op->phases[i]);
+	bury(&op->object);
+}
+
+static int build(ceov_op *op)
+{
+	uint32_t i;
+	int r = op->kind->build(op);
+
+	for (i = 0; !r && i < op->kind->n_phases; i++)
+		r = cei_phase_close(&op->phases[i]);
+	return r;
+}
+
+static int refuse(const ceov_workspace *workspace, const struct cei_op_kind *kind,
+		  const char *fault)
+{
+	return cei_raise(&workspace->object.context->report, CEOV_ERR_INVALID, 0,
+			 "%s_create: rank %u: %s", kind->name, workspace->rank, fault);
+}
+
+static int refuse_executor(const ceov_workspace *workspace, const struct cei_op_kind *kind,
+			const char *fault)
+{
+	const char *lacks = workspace->executor.lacks;
+
+	return cei_raise(&workspace->object.context->report, CEOV_ERR_INVALID, 0,
+			 "%s_create: rank %u: %s%s%s", kind->name, workspace->rank, fault,
+			 lacks ? "; cuBLAS cannot be used: " : "", lacks ? lacks : "");
+}
+
+struct cei_rates cei_op_rates(const ceov_workspace *workspace)
+{
+	const struct cei_executor *executor = &workspace->executor;
+	struct cei_rates rates = workspace->is_host ? cei_rates_host() : cei_rates_gpu();
+	struct cei_tile_shape small = cei_chooser_shape(&rates, 0), whole = { 1, 8 };
+
+	if (workspace->is_host)
+		return rates;
+	cei_rates_take(&rates, workspace->least[CEI_AGREE_SMS],
+		       workspace->least[CEI_AGREE_COPY_RATE]);
+	/* only kernels of our own pair tiles */
+	rates.has_tiles = executor->ops->pair(executor, small) == rates.pair;
+	rates.has_library = executor->ops->is_fit(executor, whole);
+	return rates;
+}
+
+int cei_op_says_nothing(const struct ceov_op_tuning *tuning)
+{
+	return !tuning || (tuning->way == CEOV_WAY_CHOOSE && !tuning->n_pieces &&
+			   !tuning->tile_rows && !tuning->n_reduce_blocks);
+}
+
+int cei_op_key(const ceov_workspace *workspace, const struct cei_op_shape *shape,
+	       char key[CEI_TUNING_KEY_BYTES])
+{
+	const char *machine = workspace->executor.machine;
+	char text[CEI_MACHINE_BYTES + 8];
+
+	if (!machine[0])
+		return CEOV_NONE;
+	/* marks cost more in one than in the other */
+	snprintf(text, sizeof(text), "%s%s", workspace->is_capturable ? "graph-" : "", machine);
+	cei_tuning_key(text, shape, key);
+	return 0;
+}
+
+int cei_op_recall(const ceov_workspace *workspace, const struct cei_op_shape *shape,
+		  struct ceov_op_tuning *ret_tuning)
+{
+	struct cei_rates rates = cei_op_rates(workspace);
+	char key[CEI_TUNING_KEY_BYTES];
+	struct ceov_op_tuning tuning;
+	int r = cei_op_key(workspace, shape, key);
+
+	if (!r)
+		r = cei_tunings_recall(key, &tuning);
+	if (!r && shape->kind->lacks && shape->kind->lacks(workspace, &tuning, &rates))
+		r = CEOV_NONE;
+	if (!r)
+		*ret_tuning = tuning;
+	return r;
+}
+
+/* Of what was tuned here, what no other rank notices: tiles and blocks, and only where
+ * the model cuts rows as they were cut when these were measured. Cut and way have to be
+ * the same at all ranks, who may not read the same file: see ceov_op_tune(). */
+static void refine(ceov_op *op, const struct cei_rates *rates)
+{
+	struct ceov_op_tuning tuning;
+
+	if (!cei_op_says_nothing(&op->told) ||
+	    cei_op_recall(op->workspace, &op->shape, &tuning) ||
+	    tuning.way != op->choice.way || tuning.n_pieces != op->choice.n_pieces)
+		return;
+	cei_chooser_choose(&op->shape, rates, &tuning, &op->choice);
+	op->is_tuned = 1;
+}
+
+static int check_create(const ceov_workspace *workspace, const struct cei_op_shape *shape,
+			const struct ceov_op_tuning *tuning, const struct cei_rates *rates)
+{
+	const struct cei_op_kind *kind = shape->kind;
+	const char *fault = cei_op_shape_fault(shape);
+	uint64_t needed;
+
+	if (!fault)
+		fault = cei_chooser_fault(tuning);
+	if (fault)
+		return refuse(workspace, kind, fault);
+	if (kind->lacks)
+		fault = kind->lacks(workspace, tuning, rates);
+	if (fault)
+		return refuse_executor(workspace, kind, fault);
+	needed = kind->scratch_bytes(shape);
+	if (needed <= workspace->half_bytes)
+		return 0;
+	return cei_raise(&workspace->object.context->report, CEOV_ERR_INVALID, 0,
+			 "%s_create: rank %u: needs scratch of %" PRIu64 " bytes, workspace "
+			 "'%s' has %" PRIu64 "; create it with %s_scratch_bytes()", kind->name,
+			 workspace->rank, needed, workspace->name, workspace->half_bytes,
+			 kind->name);
+}
+
+int cei_op_create(ceov_workspace *workspace, const struct cei_op_shape *shape,
+		  const struct ceov_op_tuning *tuning, ceov_op **ret_op)
+{
+	const struct cei_op_kind *kind = shape->kind;
+	struct cei_rates rates = cei_op_rates(workspace);
+	ceov_op *op;
+	int r;
+
+	if (!ret_op)
+		return refuse(workspace, kind, "no ret_op");
+	r = check_create(workspace, shape, tuning, &rates);
+	if (r)
+		return r;
+	op = calloc(1, sizeof(*op));
+	if (!op)
+		return cei_raise(&workspace->object.context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "%s_create: no memory for a handle", kind->name);
+	op->workspace = workspace;
+	op->kind = kind;
+	op->shape = *shape;
+	if (tuning)
+		op->told = *tuning;
+	cei_chooser_choose(shape, &rates, tuning, &op->choice);
+	refine(op, &rates);
+	cei_object_use(&workspace->object);
+	cei_object_init(&op->object, workspace->object.context, &cei_op_type);
+	r = build(op);
+	if (r) {
+		destroy(op);
+		return r;
+	}
+	*ret_op = op;
+	return 0;
+}
+
+uint64_t cei_op_scratch_bytes(const struct cei_op_kind *kind, const void *from,
+			      uint32_t n_ranks)
+{
+	struct cei_op_shape shape = { .kind = kind };
+
+	(void)kind->shape(&shape, from, n_ranks);
+	return cei_op_shape_fault(&shape) ? 0 : kind->scratch_bytes(&shape);
+}
+
+int cei_op_create_from(ceov_workspace *workspace, const struct cei_op_kind *kind,
+		       const void *from, ceov_op **ret_op)
+{
+	struct cei_op_shape shape = { .kind = kind };
+	const struct ceov_op_tuning *tuning;
+	char call[CALL_BYTES];
+	int r;
+
+	snprintf(call, sizeof(call), "%s_create", kind->name);
+	r = cei_workspace_check_connected(workspace, call);
+	if (r)
+		return r;
+	tuning = kind->shape(&shape, from, workspace->n_ranks);
+	return cei_op_create(workspace, &shape, tuning, ret_op);
+}
+
+/* What was built. The rest of an op, its place in the context's list above all, is not
+ * ours to read: others link and unlink beside it. */
+static void take_built(ceov_op *to, const ceov_op *from)
+{
+	to->choice = from->choice;
+	to->n_sent = from->n_sent;
+	to->product = from->product;
+	memcpy(to->phases, from->phases, sizeof(to->phases));
+}
+
+void cei_op_swap(ceov_op *op, ceov_op *other)
+{
+	ceov_op kept;
+
+	cei_capture_forget(op->workspace->capture, op);
+	cei_capture_forget(op->workspace->capture, other);
+	take_built(&kept, op);
+	take_built(op, other);
+	take_built(other, &kept);
+}
+
+/* --- the rest -------------------------------------------------------------- */
+
+static int say(const ceov_op *op, int fd, const char *text)
+{
+	return cei_write(report_of(op), fd, text, "ceov_op_explain");
+}
+
+int ceov_op_explain(const ceov_op *op, int fd)
+{
+	int r = cei_object_check(op, &cei_op_type, "ceov_op_explain");
+
+	if (!r)
+		r = say(op, fd, op->kind->name);
+	if (!r)
+		r = say(op, fd, op->is_tuned
+			      ? ", told by what was tuned on this machine\n" : "\n");
+	return r ? r : say(op, fd, op->choice.text);
+}
+
+void ceov_op_release(ceov_op *op)
+{
+	ceov_workspace *workspace;
+
+	if (!op || cei_object_check(op, &cei_op_type, "ceov_op_release"))
+		return;
+	workspace = op->workspace;
+	pthread_mutex_lock(&workspace->lock);
+	(void)cei_workspace_land(workspace);    /* errors are in its status */
+	(void)workspace->executor.ops->idle(&workspace->executor, workspace->deadline_ns);
+	cei_capture_forget(workspace->capture, op);
+	pthread_mutex_unlock(&workspace->lock);
+	destroy(op);
+}

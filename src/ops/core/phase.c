@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Plans of phases. */
+
+#include "ops/core/phase.h"
+
+#include <string.h>
+
+#include "ce_engine/plan.h"
+
+static int open_plan(struct cei_phase *phase, uint32_t half)
+{
+	ceov_workspace *workspace = phase->workspace;
+	struct ceov_plan_options options = { .struct_bytes = sizeof(options) };
+	int r;
+
+	options.mark_group_bytes = 1;   /* each mark right behind its transfer's bytes */
+	r = ceov_plan_create(workspace->object.context, workspace->rank, &options,
+			     &phase->plan[half]);
+	if (!r)                         /* later legs' marks speak for earlier ones */
+		cei_plan_keep_order(phase->plan[half]);
+	return r;
+}
+
+int cei_phase_open(struct cei_phase *phase, ceov_workspace *workspace,
+		   uint64_t floating_bytes)
+{
+	uint32_t half;
+	int r = 0;
+
+	phase->workspace = workspace;
+	if (workspace->n_ranks == 1)
+		return 0;
+	for (half = 0; !r && half < CEI_OP_HALVES; half++)
+		r = open_plan(phase, half);
+	if (!r && floating_bytes)
+		r = ceov_buffer_float(workspace->object.context, workspace->rank,
+				      floating_bytes, &phase->floating);
+	return r;
+}
+
+static struct ceov_mark mark_of(ceov_signal *signal, uint32_t index)
+{
+	struct ceov_mark mark = { signal, index, 1 };
+
+	return mark;
+}
+
+/* Where something has no other: that the stream has come to the run, or none. */
+static struct ceov_mark start_mark(const struct cei_phase *phase)
+{
+	ceov_workspace *workspace = phase->workspace;
+
+	return phase->awaits_start
+		? mark_of(workspace->ready, cei_workspace_start(workspace))
+		: mark_of(NULL, 0);
+}
+
+static int add(struct cei_phase *phase, uint32_t half, const struct ceov_transfer *transfer)
+{
+	int r = ceov_plan_add(phase->plan[half], transfer);
+
+	if (!r && transfer->source_ready.signal)
+		r = ceov_plan_expect(phase->plan[half], &transfer->source_ready);
+	return r;
+}
+
+static int send_half(struct cei_phase *phase, const struct cei_leg *leg, uint32_t half)
+{
+	struct ceov_transfer transfer = { .struct_bytes = sizeof(transfer), .n_rows = 1 };
+	ceov_workspace *workspace = phase->workspace;
+	uint64_t half_at = half * workspace->half_bytes;
+
+	transfer.row_bytes = leg->n_bytes;
+	transfer.source.buffer = phase->floating;
+	transfer.source.offset_bytes = leg->source_bytes;
+	if (!phase->floating) {
+		transfer.source.buffer = workspace->scratch[workspace->rank];
+		transfer.source.offset_bytes += half_at;
+	}
+	transfer.target.buffer = workspace->scratch[leg->target];
+	transfer.target.offset_bytes = half_at + leg->target_bytes;
+	if (leg->ready != CEOV_NOBODY)
+		transfer.source_ready = mark_of(workspace->ready, leg->ready);
+	else
+		transfer.source_ready = start_mark(phase);
+	if (leg->arrives != CEOV_NOBODY)
+		transfer.then = mark_of(workspace->arrived[half][leg->target], leg->arrives);
+	return add(phase, half, &transfer);
+}
+
+int cei_phase_send(struct cei_phase *phase, const struct cei_leg *leg)
+{
+	uint32_t half;
+	int r = 0;
+
+	if (!leg->n_bytes)
+		return 0;
+	for (half = 0; !r && half < CEI_OP_HALVES; half++)
+		r = send_half(phase, leg, half);
+	phase->names_floating = phase->floating != NULL;
+	phase->awaits_job |= leg->ready != CEOV_NOBODY;
+	return r;
+}
+
+/* Moves nothing; in each half a mark to await, or NULL, and one to raise. */
+static int add_marks(struct cei_phase *phase, const struct ceov_mark *ready,
+		     const struct ceov_mark *then)
+{
+	struct ceov_transfer transfer = { .struct_bytes = sizeof(transfer) };
+	uint32_t half;
+	int r = 0;
+
+	for (half = 0; !r && half < CEI_OP_HALVES; half++) {
+		transfer.source_ready = ready ? ready[half] : start_mark(phase);
+		transfer.then = then[half];
+		r = add(phase, half, &transfer);
+	}
+	return r;
+}
+
+/* A rank's here at another one, by halves. */
+static void here_marks(const ceov_workspace *workspace, uint32_t rank, uint32_t at,
+		       struct ceov_mark *marks)
+{
+	uint32_t half;
+
+	for (half = 0; half < CEI_OP_HALVES; half++)
+		marks[half] = mark_of(workspace->here[at],
+				      half * workspace->n_ranks + rank);
+}
+
+static void sent_marks(const ceov_workspace *workspace, uint32_t sent,
+		       struct ceov_mark *marks)
+{
+	marks[0] = marks[1] = mark_of(workspace->sent, sent);
+}
+
+int cei_phase_say_here(struct cei_phase *phase, uint32_t target)
+{
+	struct ceov_mark then[CEI_OP_HALVES];
+
+	here_marks(phase->workspace, phase->workspace->rank, target, then);
+	if (!phase->awaits_start)       /* "has begun" is said where the stream has */
+		phase->follows = 1;
+	return add_marks(phase, NULL, then);
+}
+
+int cei_phase_await_here(struct cei_phase *phase, uint32_t source, uint32_t sent)
+{
+	struct ceov_mark ready[CEI_OP_HALVES], then[CEI_OP_HALVES];
+
+	here_marks(phase->workspace, source, phase->workspace->rank, ready);
+	sent_marks(phase->workspace, sent, then);
+	return add_marks(phase, ready, then);
+}
+
+int cei_phase_say_sent(struct cei_phase *phase, uint32_t sent)
+{
+	struct ceov_mark then[CEI_OP_HALVES];
+
+	sent_marks(phase->workspace, sent, then);
+	return add_marks(phase, NULL, then);
+}
+
+int cei_phase_close(struct cei_phase *phase)
+{
+	uint32_t half;
+	int r = 0;
+
+	for (half = 0; !r && half < CEI_OP_HALVES && phase->plan[half]; half++)
+		r = ceov_plan_commit(phase->plan[half]);
+	return r;
+}
+
+void cei_phase_fini(struct cei_phase *phase)
+{
+	uint32_t half;
+
+	for (half = 0; half < CEI_OP_HALVES; half++)
+		ceov_plan_release(phase->plan[half]);
+	(void)ceov_buffer_release(phase->floating);     /* nothing names it any more */
+	memset(phase, 0, sizeof(*phase));
+}

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Checks what a run is given and makes it: launches, then the job. */
+
+#include "ops/core/run.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/sized.h"
+#include "ce_engine/context.h"
+#include "ops/core/capture_cuda.h"
+
+#define LEGACY_STREAM ((const void *)(uintptr_t)1)      /* CU_STREAM_LEGACY */
+
+static struct cei_report *report_of(const ceov_workspace *workspace)
+{
+	return &workspace->object.context->report;
+}
+
+/* --- checks ---------------------------------------------------------------- */
+
+static int check_call(const ceov_op *op, const char *run_call, const void *operands)
+{
+	int r = cei_object_check(op, &cei_op_type, "ceov_*_run");
+	const char *fault;
+
+	if (r)
+		return r;
+	if (strcmp(op->kind->run_call, run_call))
+		return cei_raise(report_of(op->workspace), CEOV_ERR_INVALID, 0,
+				 "ceov_*_run: the op is a %s, which has another run call",
+				 op->kind->name);
+	fault = cei_sized_fault(operands, op->kind->run_bytes, op->kind->run_bytes);
+	if (!fault)
+		return 0;
+	return cei_raise(report_of(op->workspace), CEOV_ERR_INVALID, 0, "%s_run: %s",
+			 op->kind->name, fault);
+}
+
+/* Without a graph marks would be waited for on it, which the legacy stream cannot. */
+int cei_op_check_stream(const ceov_op *op, const void *stream)
+{
+	if (op->workspace->is_host || (stream && stream != LEGACY_STREAM))
+		return 0;
+	if (stream && op->workspace->capture)
+		return 0;
+	if (stream)
+		return cei_raise(report_of(op->workspace), CEOV_ERR_INVALID, 0,
+				 "%s: rank %u: the legacy stream takes runs of capturable "
+				 "workspaces only", op->kind->name, op->workspace->rank);
+	return cei_raise(report_of(op->workspace), CEOV_ERR_INVALID, 0,
+			 "%s: rank %u: the NULL stream cannot be used", op->kind->name,
+			 op->workspace->rank);
+}
+
+int cei_run_take(struct cei_run *run, const char *run_call)
+{
+	ceov_op *op = run->op;
+	int r = check_call(op, run_call, run->operands);
+
+	if (r)
+		return r;
+	run->operands_bytes = op->kind->run_bytes;
+	r = op->kind->take(run);
+	return r ? r : cei_op_check_stream(op, run->stream);
+}
+
+/* --- for jobs -------------------------------------------------------------- */
+
+struct cei_job_marks cei_run_marks(const struct cei_run *run, ceov_signal *awaited,
+				   ceov_signal *ready)
+{
+	const ceov_workspace *workspace = run->op->workspace;
+	struct cei_job_marks marks = { .awaited = awaited, .ready = ready };
+
+	if (workspace->capture)
+		marks.epoch = cei_capture_epoch(workspace->capture);
+	else if (workspace->n_ranks > 1 && run->op->n_sent) {
+		marks.sent = workspace->sent;
+		marks.n_sent = run->op->n_sent;
+	}
+	marks.value = run->number;
+	marks.timeout_ns = workspace->deadline_ns;
+	return marks;
+}
+
+ceov_signal *cei_run_arrived(const struct cei_run *run)
+{
+	const ceov_workspace *workspace = run->op->workspace;
+
+	return workspace->arrived[run->half][workspace->rank];
+}
+
+char *cei_run_scratch(const struct cei_run *run)
+{
+	return cei_workspace_half(run->op->workspace, run->half);
+}
+
+int cei_run_await(const struct cei_run *run, ceov_signal *signal, uint32_t first,
+		  uint32_t n)
+{
+	struct cei_executor *executor = &run->op->workspace->executor;
+	struct cei_job_marks marks = cei_run_marks(run, NULL, NULL);
+	struct cei_counters counters = { signal, first, n };
+
+	return executor->ops->await(executor, run->stream, &marks, &counters);
+}
+
+/* Gates of captured runs are raised to 1. */
+int cei_run_raise(const struct cei_run *run, ceov_signal *signal, uint32_t first,
+		  uint32_t n)
+{
+	const ceov_workspace *workspace = run->op->workspace;
+	struct ceov_mark mark = { signal, 0, workspace->capture ? 1 : run->number };
+	uint32_t i;
+	int r = 0;
+
+	for (i = first; !r && i < first + n; i++) {
+		mark.index = i;
+		r = workspace->is_host ? ceov_signal_raise(signal, i, mark.value)
+			: ceov_stream_raise(workspace->object.context, workspace->rank,
+					    run->stream, &mark, 1, 0);
+	}
+	return r;
+}
+
+/* --- launches -------------------------------------------------------------- */
+
+/* The engine's inbox and the tickets are shared by all plans of the context: where they
+ * are full, others' launches end soon. */
+static int launch_when_room(const ceov_workspace *workspace, ceov_plan *plan,
+			    const struct ceov_launch *launch, ceov_ticket *ret_ticket)
+{
+	uint64_t deadline = cei_deadline(workspace->deadline_ns);
+	struct cei_backoff backoff;
+	int r;
+
+	cei_backoff_reset(&backoff);
+	while ((r = ceov_launch(plan, launch, ret_ticket)) == CEOV_FULL) {
+		if (cei_now_ns() >= deadline)
+			return cei_raise(report_of(workspace), CEOV_ERR_TIMEOUT, 0,
+					 "workspace '%s': rank %u: no room for a launch within "
+					 "the deadline", workspace->name, workspace->rank);
+		cei_backoff_step(&backoff);
+	}
+	return r;
+}
+
+static int launch_phase(const struct cei_run *run, uint32_t i, ceov_ticket *ret_ticket)
+{
+	const ceov_workspace *workspace = run->op->workspace;
+	const struct cei_phase *phase = &run->op->phases[i];
+	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
+
+	launch.base = run->number - 1;
+	launch.deadline_ns = workspace->deadline_ns;
+	launch.after_stream = phase->follows && !workspace->is_host ? run->stream : NULL;
+	launch.floating = phase->names_floating ? run->floating[i] : NULL;
+	return launch_when_room(workspace, phase->plan[run->half], &launch, ret_ticket);
+}
+
+/* Before the launches: the stream raises it while the host makes them. */
+static int raise_start(const struct cei_run *run)
+{
+	const ceov_op *op = run->op;
+	uint32_t i;
+
+	for (i = 0; i < op->kind->n_phases; i++)
+		if (op->phases[i].awaits_start)
+			return cei_run_raise(run, op->workspace->ready,
+					     cei_workspace_start(op->workspace), 1);
+	return 0;
+}
+
+static int launch_phases(const struct cei_run *run)
+{
+	struct cei_flight flight = { .n = 0 };
+	const ceov_op *op = run->op;
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; !r && i < op->kind->n_phases; i++) {
+		if (!op->phases[i].plan[run->half])
+			continue;
+		r = launch_phase(run, i, &flight.tickets[flight.n]);
+		flight.n += !r;
+	}
+	if (flight.n)                   /* what was launched has to end, too */
+		cei_workspace_add_flight(op->workspace, &flight);
+	return r;
+}
+
+/* --- the run --------------------------------------------------------------- */
+
+/* What the engine launches a graph cannot hold: its kernels would wait for copies that no
+ * replay makes. */
+static int check_capture(const struct cei_run *run)
+{
+	ceov_workspace *workspace = run->op->workspace;
+	struct cei_executor *executor = &workspace->executor;
+	int captures = 0, r = 0;
+
+	if (!workspace->capture)
+		r = executor->ops->is_capturing(executor, run->stream, &captures);
+	if (r || !captures)
+		return r;
+	return cei_raise(report_of(workspace), CEOV_ERR_INVALID, 0,
+			 "%s: rank %u: the stream is being captured; create workspace '%s' with "
+			 "is_capturable for that", run->op->kind->name, workspace->rank,
+			 workspace->name);
+}
+
+/* The workspace can take a run; the stream comes after the last one, whatever its stream
+ * was: a handle may name another stream by now. */
+static int begin(struct cei_run *run)
+{
+	ceov_workspace *workspace = run->op->workspace;
+	struct cei_executor *executor = &workspace->executor;
+	int r = check_capture(run);
+
+	if (!r)
+		r = cei_workspace_make_room(workspace);
+	if (r)
+		return r;
+	r = cei_workspace_look(workspace);
+	if (r)
+		return cei_raise(report_of(workspace), r, 0,
+				 "%s: a run of workspace '%s' of rank %u has failed (%s); "
+				 "release the workspace", run->op->kind->name,
+				 workspace->name, workspace->rank, ceov_strerror(r));
+	if (workspace->n_runs)
+		r = executor->ops->follow_mark(executor, run->stream);
+	if (r)
+		return r;
+	run->number = ++workspace->n_runs;
+	run->half = (uint32_t)(run->number % CEI_OP_HALVES);
+	return 0;
+}
+
+/* From here on peers count on this rank: what fails ends their runs, too. */
+static int issue(const struct cei_run *run)
+{
+	ceov_workspace *workspace = run->op->workspace;
+	struct cei_executor *executor = &workspace->executor;
+	int marked, r;
+
+	if (workspace->capture) {
+		r = cei_capture_run(workspace->capture, run);
+	} else {
+		r = raise_start(run);
+		if (!r)
+			r = launch_phases(run);
+		if (!r)
+			r = run->op->kind->job(run);
+	}
+	/* What was queued before an error has to end, too, before memory goes. */
+	marked = executor->ops->mark_stream(executor, run->stream);
+	r = r ? r : marked;
+	return r ? cei_workspace_fail(workspace, r) : 0;
+}
+
+int cei_run_make(struct cei_run *run)
+{
+	ceov_workspace *workspace = run->op->workspace;
+	int landed, r;
+
+	pthread_mutex_lock(&workspace->lock);
+	r = begin(run);
+	if (!r) {
+		r = issue(run);
+		/* Nothing touches the caller's memory after a host's run. */
+		landed = workspace->is_host ? cei_workspace_land(workspace) : 0;
+		r = r ? r : landed;
+	}
+	pthread_mutex_unlock(&workspace->lock);
+	return r;
+}
+
+int cei_op_run(ceov_op *op, const char *run_call, const void *operands)
+{
+	struct cei_run run = { .op = op, .operands = operands };
+	int r = cei_run_take(&run, run_call);
+
+	return r ? r : cei_run_make(&run);
+}

@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * ceov_op_tune(): builds an op for each candidate, times its runs, and gives the caller's
+ * op what was built for the fastest.
+ *
+ * All ranks take the same steps, because each step that can go another way is taken by
+ * what all ranks told each other (agree.h). The meetings have a second use: memory is
+ * taken and given only while no rank has a run in flight, since drivers may make an
+ * allocation wait for kernels, which may wait for a peer that is in an allocation.
+ */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "ce_engine/context.h"
+#include "ops/core/run.h"
+#include "ops/tuning/candidates.h"
+
+#define WARM_RUNS  (2u * CEI_OP_HALVES)   /* graphs are made in the last ones: replays.h */
+#define TIMED_RUNS 10u
+
+struct tune {
+	ceov_op                     *op;
+	const struct cei_candidates *candidates;
+	struct cei_trial_operands    operands;
+	ceov_op                     *best;      /* NULL: none was measured yet */
+	struct ceov_op_tuning        best_tuning;
+	uint64_t                     best_ns;
+	uint64_t                     model_ns;  /* of the first; 0: it was not measured */
+};
+
+static struct cei_report *report_of(const struct tune *tune)
+{
+	return &tune->op->workspace->object.context->report;
+}
+
+/* --- with peers ------------------------------------------------------------ */
+
+/* What fails here leaves ranks at different steps: nobody shall wait for us. */
+static int fail(const struct tune *tune, int r)
+{
+	return cei_workspace_fail(tune->op->workspace, r);
+}
+
+static int agree(const struct tune *tune, uint64_t value, struct cei_agree_range *ret_range)
+{
+	ceov_workspace *workspace = tune->op->workspace;
+	int r = cei_agree_range(&workspace->agree, value, workspace->deadline_ns, ret_range);
+
+	return r ? fail(tune, r) : 0;
+}
+
+static int meet(const struct tune *tune)
+{
+	struct cei_agree_range range;
+
+	return agree(tune, 0, &range);
+}
+
+/* Whether a step that only concerns this rank, with result r, was done by all. */
+static int agree_done(const struct tune *tune, int r, int *ret_is_done)
+{
+	struct cei_agree_range range;
+	int met = agree(tune, r != 0, &range);
+
+	if (!met)
+		*ret_is_done = !range.max;
+	return met;
+}
+
+/* --- operands -------------------------------------------------------------- */
+
+static int take(const struct tune *tune, uint64_t n, void **ret_memory)
+{
+	struct cei_executor *executor = &tune->op->workspace->executor;
+
+	return executor->ops->take(executor, tune->operands.stream, tune->op->shape.dtype, n,
+				   ret_memory);
+}
+
+static int take_operands(struct tune *tune)
+{
+	struct cei_trial_operands *operands = &tune->operands;
+	struct cei_trial_sizes sizes;
+	uint32_t i;
+	int r;
+
+	tune->op->kind->trial->sizes(tune->op, &sizes);
+	r = take(tune, sizes.a, &operands->a);
+	for (i = 0; !r && i < sizes.n; i++) {
+		r = take(tune, sizes.b[i], &operands->b[i]);
+		if (!r)
+			r = take(tune, sizes.c[i], &operands->c[i]);
+	}
+	return r;
+}
+
+/* Accepts what was half taken. */
+static void give_operands(struct tune *tune)
+{
+	struct cei_executor *executor = &tune->op->workspace->executor;
+	uint32_t i;
+
+	for (i = 0; i < CEOV_OP_GEMMS_MAX; i++) {
+		executor->ops->give(executor, tune->operands.c[i]);
+		executor->ops->give(executor, tune->operands.b[i]);
+	}
+	executor->ops->give(executor, tune->operands.a);
+}
+
+/* --- runs ------------------------------------------------------------------ */
+
+/* Waits until no run of the workspace is in flight. */
+static int quiesce(const struct tune *tune)
+{
+	ceov_workspace *workspace = tune->op->workspace;
+	int r;
+
+	pthread_mutex_lock(&workspace->lock);
+	r = cei_workspace_finish(workspace);
+	pthread_mutex_unlock(&workspace->lock);
+	if (r == CEOV_PENDING)
+		r = CEOV_ERR_TIMEOUT;
+	return r ? cei_raise(report_of(tune), r, 0,
+			     "ceov_op_tune: rank %u: a run of workspace '%s' has failed or is "
+			     "not done within its deadline (%s); release the workspace",
+			     workspace->rank, workspace->name, ceov_strerror(r)) : 0;
+}
+
+/* Of all timed runs together: each of them has the deadline. */
+static int end_timing(const struct tune *tune, uint64_t *ret_ns)
+{
+	ceov_workspace *workspace = tune->op->workspace;
+	uint64_t n = WARM_RUNS + TIMED_RUNS;
+	uint64_t timeout = workspace->deadline_ns < CEI_FOREVER / n
+		? workspace->deadline_ns * n : CEI_FOREVER;
+	int r = workspace->executor.ops->time_end(&workspace->executor,
+						  tune->operands.stream, timeout, ret_ns);
+
+	return r != CEOV_PENDING ? r
+		: cei_raise(report_of(tune), CEOV_ERR_TIMEOUT, 0,
+			    "ceov_op_tune: rank %u: measured runs are not done within their "
+			    "deadline", workspace->rank);
+}
+
+/* One run's time. All ranks begin together. */
+static int measure(const struct tune *tune, ceov_op *op, uint64_t *ret_ns)
+{
+	struct cei_executor *executor = &tune->op->workspace->executor;
+	uint64_t ns = 0;
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; !r && i < WARM_RUNS; i++)
+		r = op->kind->trial->run(op, &tune->operands);
+	if (!r)
+		r = executor->ops->time_begin(executor, tune->operands.stream);
+	for (i = 0; !r && i < TIMED_RUNS; i++)
+		r = op->kind->trial->run(op, &tune->operands);
+	if (!r)
+		r = end_timing(tune, &ns);
+	if (!r)
+		r = quiesce(tune);
+	if (r)
+		return fail(tune, r);
+	ns /= TIMED_RUNS;
+	*ret_ns = ns < CEI_AGREE_VALUE_MAX ? ns : CEI_AGREE_VALUE_MAX;
+	return 0;
+}
+
+/* --- candidates ------------------------------------------------------------ */
+
+/* NULL: some rank could not make it, so nobody has it. */
+static int make(const struct tune *tune, const struct ceov_op_tuning *tuning,
+		ceov_op **ret_op)
+{
+	ceov_op *op = NULL;
+	int is_done = 0;
+	int made = cei_op_create(tune->op->workspace, &tune->op->shape, tuning, &op);
+	int r = agree_done(tune, made, &is_done);
+
+	if (r || !is_done) {
+		ceov_op_release(op);
+		op = NULL;
+	}
+	if (!r)
+		*ret_op = op;
+	return r;
+}
+
+/* The slowest rank's time counts. */
+static int try_candidate(struct tune *tune, uint32_t i)
+{
+	struct cei_agree_range range;
+	ceov_op *op = NULL, *worse;
+	uint64_t ns = 0;
+	int r = make(tune, &tune->candidates->tuning[i], &op);
+
+	if (r || !op)
+		return r;
+	r = measure(tune, op, &ns);
+	if (!r)
+		r = agree(tune, ns, &range);
+	if (r) {
+		ceov_op_release(op);
+		return r;
+	}
+	if (!i)
+		tune->model_ns = range.max;
+	worse = op;
+	if (!tune->best || range.max < tune->best_ns) {
+		worse = tune->best;
+		tune->best = op;
+		tune->best_ns = range.max;
+		tune->best_tuning = tune->candidates->tuning[i];
+	}
+	ceov_op_release(worse);
+	return 0;
+}
+
+static void adopt(struct tune *tune, ceov_op *winner)
+{
+	ceov_workspace *workspace = tune->op->workspace;
+
+	pthread_mutex_lock(&workspace->lock);
+	cei_op_swap(tune->op, winner);
+	tune->op->is_tuned = 1;
+	pthread_mutex_unlock(&workspace->lock);
+	ceov_op_release(winner);
+}
+
+/* --- what is remembered ---------------------------------------------------- */
+
+/* Taken without measuring, if all ranks remember the same. */
+static int adopt_remembered(struct tune *tune, int *ret_is_done)
+{
+	struct cei_agree_range range;
+	struct ceov_op_tuning tuning;
+	ceov_op *op = NULL;
+	uint64_t hash = 0;
+	int r;
+
+	if (cei_op_says_nothing(&tune->op->told) &&
+	    !cei_op_recall(tune->op->workspace, &tune->op->shape, &tuning))
+		hash = cei_candidates_hash(&tuning, 1);
+	r = agree(tune, hash, &range);
+	if (r || !range.min || range.min != range.max)
+		return r;
+	r = make(tune, &tuning, &op);
+	if (r || !op)
+		return r;
+	adopt(tune, op);
+	*ret_is_done = 1;
+	return 0;
+}
+
+/* One rank writes for all, and before they meet: who tunes next reads it. What cannot be
+ * kept is said, and this op is tuned all the same. */
+static void remember(const struct tune *tune)
+{
+	const ceov_workspace *workspace = tune->op->workspace;
+	char key[CEI_TUNING_KEY_BYTES];
+
+	if (workspace->rank || !cei_op_says_nothing(&tune->op->told) ||
+	    cei_op_key(workspace, &tune->op->shape, key))
+		return;
+	(void)cei_tunings_remember(report_of(tune), key, &tune->best_tuning);
+}
+
+/* --- the whole ------------------------------------------------------------- */
+
+static int agree_candidates(const struct tune *tune)
+{
+	const struct cei_candidates *candidates = tune->candidates;
+	struct cei_agree_range range;
+	int r = agree(tune, cei_candidates_hash(candidates->tuning, candidates->n), &range);
+
+	if (r || range.min == range.max)
+		return r;
+	return cei_raise(report_of(tune), CEOV_ERR_INVALID, 0,
+			 "ceov_op_tune: rank %u: ranks would measure different things: their "
+			 "k, n, tunings or kinds of GPU differ; set ceov_op_tuning",
+			 tune->op->workspace->rank);
+}
+
+static void tell(const struct tune *tune)
+{
+	struct cei_choice *choice = &tune->op->choice;
+	size_t at = strlen(choice->text);
+
+	if (tune->model_ns)
+		snprintf(choice->text + at, sizeof(choice->text) - at,
+			 "tuned: %.1f us, the model's choice %.1f us\n",
+			 (double)tune->best_ns / 1e3, (double)tune->model_ns / 1e3);
+	else
+		snprintf(choice->text + at, sizeof(choice->text) - at, "tuned: %.1f us\n",
+			 (double)tune->best_ns / 1e3);
+}
+
+/* Operands are there. */
+static int measure_all(struct tune *tune)
+{
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; !r && i < tune->candidates->n; i++)
+		r = try_candidate(tune, i);
+	if (r) {
+		ceov_op_release(tune->best);
+		return r;
+	}
+	if (!tune->best)
+		return cei_raise(report_of(tune), CEOV_ERR_STATE, 0,
+				 "ceov_op_tune: rank %u: no candidate could be made at all "
+				 "ranks", tune->op->workspace->rank);
+	adopt(tune, tune->best);
+	tell(tune);
+	remember(tune);
+	return 0;
+}
+
+static int tune_anew(struct tune *tune)
+{
+	int is_done = 0, took, r = agree_candidates(tune);
+
+	if (r)
+		return r;
+	took = take_operands(tune);
+	r = agree_done(tune, took, &is_done);
+	if (!r && took)
+		r = took;
+	else if (!r && !is_done)
+		r = cei_raise(report_of(tune), CEOV_ERR_NO_MEMORY, 0,
+			      "ceov_op_tune: rank %u: another rank has no memory for operands "
+			      "to measure with", tune->op->workspace->rank);
+	if (!r)
+		r = measure_all(tune);
+	give_operands(tune);
+	return r;
+}
+
+int cei_op_tune(ceov_op *op, void *stream, const struct cei_candidates *candidates)
+{
+	struct tune tune = { .op = op, .operands.stream = stream,
+			     .candidates = candidates };
+	struct cei_executor *executor = &op->workspace->executor;
+	int is_done = 0, met, r;
+
+	/* refuses a captured stream before peers count on us: they are not met */
+	r = executor->ops->time_begin(executor, stream);
+	if (r)
+		return r;
+	r = quiesce(&tune);
+	if (r)
+		return fail(&tune, r);
+	r = adopt_remembered(&tune, &is_done);
+	if (!r && !is_done)
+		r = tune_anew(&tune);
+	if (r < 0 && ceov_workspace_status(op->workspace))
+		return r;
+	met = meet(&tune);              /* nobody runs while a peer gives memory back */
+	return r ? r : met;
+}
+
+int ceov_op_tune(ceov_op *op, void *stream)
+{
+	struct cei_candidates candidates;
+	struct cei_rates rates;
+	int r = cei_object_check(op, &cei_op_type, "ceov_op_tune");
+
+	if (r)
+		return r;
+	if (op->workspace->is_host)
+		return cei_raise(&op->workspace->object.context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_op_tune: rank %u is on the host, where nothing is tuned",
+				 op->workspace->rank);
+	r = cei_op_check_stream(op, stream);
+	if (r)
+		return r;
+	if (!op->kind->trial)
+		return 0;               /* as ops.h says: nothing is measured */
+	rates = cei_op_rates(op->workspace);
+	cei_candidates_list(&op->shape, &rates, &op->told, &candidates);
+	return cei_op_tune(op, stream, &candidates);
+}

@@ -1,0 +1,599 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * Workspaces: creation, meeting the peers', the flights of runs, failure, release.
+ *
+ * WHY NOBODY SAYS "TARGET FREE"
+ * A sender writes into a peer's scratch without asking whether the peer still reads
+ * there. It may, because runs are all-to-all dependencies:
+ *
+ *   1. A rank finishes run e only after every peer has begun it: it has waited for
+ *      something that each of them sent in it, or that could not be sent before each
+ *      of them had sent. Where a rank has no bytes for a peer, it raises `here` at that
+ *      peer, and the peer awaits that (absent peers, phase.c).
+ *   2. A peer begins run e only after it has finished run e - 1: a run's launches come
+ *      after what the stream holds, and runs of one workspace follow each other on
+ *      streams (on the host, in the calling thread). What "begins" means is this order
+ *      on the GPU, not the moment of the call: nothing of a run leaves before the
+ *      stream has come to it.
+ *
+ * So when a rank begins run e, it has finished e - 1, hence all peers have begun e - 1,
+ * hence all peers have finished e - 2: the last run that used the half of scratch that
+ * run e uses. The same holds for what a rank sends from: its own partial sums of run
+ * e - 2 have arrived at peers that have finished it.
+ *
+ * It holds for counters, too, which is why `arrived` and `here` come in halves. Ops of
+ * a workspace may cut rows into different numbers of pieces, so that a counter has one
+ * raiser in one run and another one in the next, or the same raiser on another lane.
+ * With one set of counters a mark of run e - 1 could land after one of run e and make
+ * the counter fall; with two, all marks of run e - 2 have been seen by those who
+ * awaited them before run e begins, and every mark that is raised is awaited.
+ */
+
+#include "config.h"
+
+#include "ops/core/workspace.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/sized.h"
+#include "ce_engine/buffer.h"
+#include "ce_engine/context.h"
+#include "ce_engine/signal.h"
+#include "ops/core/capture_cuda.h"
+
+#define SCRATCH_ALIGN_BYTES UINT64_C(4096)
+#define SCRATCH_MAX_BYTES   (UINT64_C(1) << 50)
+
+/* Peers' offers are looked for this often. */
+#define FIND_NS UINT64_C(1000000)
+
+/* A peer has this long for an answer, even where a connect only looks. */
+#define FIND_LEAST_NS UINT64_C(1000000000)
+
+static struct cei_report *report_of(const ceov_workspace *workspace)
+{
+	return &workspace->object.context->report;
+}
+
+/* --- creation -------------------------------------------------------------- */
+
+static const struct cei_executor_ops *executor_for(enum ceov_place_kind kind)
+{
+	switch (kind) {
+	case CEOV_PLACE_HOST:
+		return &cei_executor_host;
+	case CEOV_PLACE_GPU:
+#if HAVE_CUDA
+		return &cei_executor_cuda;
+#else
+		return NULL;
+#endif
+	}
+	return NULL;
+}
+
+static const char *fault_of(const ceov_context *context,
+			    const struct ceov_workspace_config *config, int is_host)
+{
+	size_t length = config->name ? strnlen(config->name, CEI_WORKSPACE_NAME_BYTES) : 0;
+
+	if (!length || length == CEI_WORKSPACE_NAME_BYTES)
+		return "the name must have 1 to 40 bytes";
+	if (!config->scratch_bytes || config->scratch_bytes > SCRATCH_MAX_BYTES)
+		return "scratch_bytes is 0 or not a size";
+	if (context->site.progress_by_caller)
+		return "operators need the context's own threads: open it without "
+			"progress_by_caller";
+	if (config->is_capturable && is_host)
+		return "is_capturable: graphs are a GPU's, the rank is on the host";
+	if (config->is_capturable != 0 && config->is_capturable != 1)
+		return "is_capturable must be 0 or 1";
+	if (config->shares_sms != 0 && config->shares_sms != 1)
+		return "shares_sms must be 0 or 1";
+	if (config->n_sms == 1)
+		return "n_sms must be 0 or at least 2, because products run on pairs of SMs";
+	return NULL;
+}
+
+/* What an older caller's struct lacks is 0. */
+static int take_config(ceov_context *context, const struct ceov_workspace_config *from,
+		       struct ceov_workspace_config *ret_config)
+{
+	int r = cei_context_check(context);
+
+	if (!r)
+		r = cei_sized_check(&context->report, from,
+				    offsetof(struct ceov_workspace_config, n_sms),
+				    sizeof(*from), "ceov_workspace_create: config");
+	if (!r)
+		cei_sized_take(ret_config, from, sizeof(*ret_config));
+	return r;
+}
+
+static int check_create(ceov_context *context, const struct ceov_workspace_config *config,
+			int has_ret, uint32_t *ret_member)
+{
+	static const char call[] = "ceov_workspace_create";
+	const char *fault;
+	int r;
+
+	if (!has_ret)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "%s: no ret_workspace", call);
+	r = cei_context_own_rank(context, config->rank, call, ret_member);
+	if (r)
+		return r;
+	fault = fault_of(context, config, context->site.members[*ret_member].place.kind ==
+			 CEOV_PLACE_HOST);
+	if (!fault)
+		return 0;
+	return cei_raise(&context->report, CEOV_ERR_INVALID, 0, "%s: rank %u: %s", call,
+			 config->rank, fault);
+}
+
+static int create_signals(ceov_workspace *workspace, struct ceov_place place)
+{
+	static const struct ceov_place host = { CEOV_PLACE_HOST, 0 };
+	ceov_context *context = workspace->object.context;
+	uint32_t rank = workspace->rank, n_ranks = workspace->n_ranks, half;
+	uint32_t n_arrived = CEI_OP_PHASES_MAX * n_ranks * CEI_OP_PIECES_MAX;
+	int r = 0;
+
+	for (half = 0; !r && half < CEI_OP_HALVES; half++)
+		r = ceov_signal_create(context, rank, place, n_arrived, 0,
+				       &workspace->arrived[half][rank]);
+	if (!r)
+		r = ceov_signal_create(context, rank, host, CEI_OP_HALVES * n_ranks, 0,
+				       &workspace->here[rank]);
+	if (!r)
+		r = ceov_signal_create(context, rank, place,
+				       cei_workspace_start(workspace) + 1,
+				       CEOV_SIGNAL_HOST_VISIBLE, &workspace->ready);
+	if (!r)
+		r = ceov_signal_create(context, rank, place, CEI_OP_SENT_MAX, 0,
+				       &workspace->sent);
+	return r;
+}
+
+/* The name under which a part of it is offered. */
+static const char *part_name(const ceov_workspace *workspace, int is_capturable,
+			     const char *part, char *buffer)
+{
+	snprintf(buffer, CEI_NAME_BYTES, "ws.%s.%c.%s", workspace->name,
+		 is_capturable ? 'c' : 'e', part);
+	return buffer;
+}
+
+static const char *const arrived_name[CEI_OP_HALVES] = { "arrived0", "arrived1" };
+
+/* Scratch last: who has found it finds the rest. */
+static int offer(ceov_workspace *workspace)
+{
+	uint32_t half, rank = workspace->rank;
+	int is_capturable = workspace->is_capturable;
+	char name[CEI_NAME_BYTES];
+	int r = 0;
+
+	for (half = 0; !r && half < CEI_OP_HALVES; half++)
+		r = ceov_signal_share(workspace->arrived[half][rank],
+				      part_name(workspace, is_capturable,
+						arrived_name[half], name));
+	if (!r)
+		r = ceov_signal_share(workspace->here[rank],
+				      part_name(workspace, is_capturable, "here", name));
+	if (!r)
+		r = cei_agree_open(&workspace->agree,
+				   part_name(workspace, is_capturable, "tune", name));
+	if (!r)
+		r = ceov_buffer_share(workspace->scratch[rank],
+				      part_name(workspace, is_capturable, "scratch", name));
+	return r;
+}
+
+static int open_executor(ceov_workspace *workspace, enum ceov_place_kind kind)
+{
+	struct cei_executor *executor = &workspace->executor;
+
+	executor->context = workspace->object.context;
+	executor->rank = workspace->rank;
+	executor->ops = executor_for(kind);
+	if (!executor->ops)
+		return cei_raise(report_of(workspace), CEOV_ERR_INVALID, 0,
+				 "ceov_workspace_create: rank %u is on a GPU, but this build "
+				 "is without CUDA", workspace->rank);
+	return executor->ops->open(executor);
+}
+
+/* What the model has to know of all ranks' GPUs. */
+static void find_facts(ceov_workspace *workspace, const struct ceov_place *place)
+{
+	const struct cei_machine *machine = workspace->object.context->topology->machine;
+	uint64_t *facts = workspace->agree.facts;
+
+	if (place->kind != CEOV_PLACE_GPU)
+		return;
+	facts[CEI_AGREE_SMS] = workspace->executor.n_sms;
+	if (machine)
+		facts[CEI_AGREE_COPY_RATE] = cei_machine_peer_rate(machine, place->index);
+}
+
+static int build(ceov_workspace *workspace, const struct ceov_place *place)
+{
+	uint32_t rank = workspace->rank;
+	int r = open_executor(workspace, place->kind);
+
+	find_facts(workspace, place);
+	if (!r)
+		r = ceov_buffer_create(workspace->object.context, rank,
+				       CEI_OP_HALVES * workspace->half_bytes,
+				       &workspace->scratch[rank]);
+	if (!r)
+		r = create_signals(workspace, *place);
+	if (!r && workspace->is_capturable)
+		r = cei_capture_open(workspace, &workspace->capture);
+	return r ? r : offer(workspace);
+}
+
+/* Frees all but the handles, which are the context's or released. */
+static void bury(struct cei_object *object)
+{
+	ceov_workspace *workspace = CEI_OWNER(object, ceov_workspace, object);
+
+	cei_object_end(object);
+	cei_capture_close(workspace->capture);
+	if (workspace->executor.ops)
+		workspace->executor.ops->close(&workspace->executor);
+	pthread_mutex_destroy(&workspace->lock);
+	cei_object_bury(object);
+}
+
+static void stop(struct cei_object *object)
+{
+	cei_workspace_end(CEI_OWNER(object, ceov_workspace, object));
+}
+
+const struct cei_object_type cei_workspace_type = {
+	"workspace", offsetof(ceov_context, uppers), stop, bury
+};
+
+static int release_buffer(ceov_buffer **buffer)
+{
+	int r = ceov_buffer_release(*buffer);
+
+	if (!r)
+		*buffer = NULL;
+	return r;
+}
+
+static int release_signal(ceov_signal **signal)
+{
+	int r = ceov_signal_release(*signal);
+
+	if (!r)
+		*signal = NULL;
+	return r;
+}
+
+static int release_parts_of(ceov_workspace *workspace, uint32_t rank)
+{
+	uint32_t half;
+	int r = release_buffer(&workspace->scratch[rank]);
+
+	for (half = 0; !r && half < CEI_OP_HALVES; half++)
+		r = release_signal(&workspace->arrived[half][rank]);
+	if (!r)
+		r = cei_agree_release(&workspace->agree, rank);
+	return r ? r : release_signal(&workspace->here[rank]);
+}
+
+/* Peers' first: they wait for us to let go as we may for them. May be repeated. */
+static int release_parts(ceov_workspace *workspace)
+{
+	uint32_t i;
+	int r = 0;
+
+	if (workspace->capture)
+		r = cei_capture_release(workspace->capture);
+	for (i = 0; !r && i < workspace->n_ranks; i++)
+		if (i != workspace->rank)
+			r = release_parts_of(workspace, i);
+	if (!r)
+		r = release_parts_of(workspace, workspace->rank);
+	if (!r)
+		r = release_signal(&workspace->ready);
+	return r ? r : release_signal(&workspace->sent);
+}
+
+int ceov_workspace_create(ceov_context *context,
+			  const struct ceov_workspace_config *from,
+			  ceov_workspace **ret_workspace)
+{
+	struct ceov_workspace_config config;
+	ceov_workspace *workspace;
+	uint32_t member;
+	int r = take_config(context, from, &config);
+
+	if (!r)
+		r = check_create(context, &config, ret_workspace != NULL, &member);
+	if (r)
+		return r;
+	workspace = calloc(1, sizeof(*workspace));
+	if (!workspace)
+		return cei_raise(&context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "ceov_workspace_create: no memory for a handle");
+	strcpy(workspace->name, config.name);  /* checked to fit */
+	workspace->rank = config.rank;
+	workspace->n_ranks = context->site.n_ranks;
+	workspace->is_host = context->site.members[member].place.kind == CEOV_PLACE_HOST;
+	workspace->is_capturable = config.is_capturable;
+	workspace->shares_sms = config.shares_sms;
+	workspace->half_bytes = (config.scratch_bytes + SCRATCH_ALIGN_BYTES - 1) /
+		SCRATCH_ALIGN_BYTES * SCRATCH_ALIGN_BYTES;
+	workspace->deadline_ns = config.deadline_ns ? config.deadline_ns
+		: context->deadline_ns;
+	workspace->executor.n_sms = config.n_sms;
+	workspace->agree.context = context;
+	workspace->agree.rank = workspace->rank;
+	workspace->agree.n_ranks = workspace->n_ranks;
+	pthread_mutex_init(&workspace->lock, NULL);
+	cei_object_init(&workspace->object, context, &cei_workspace_type);
+	r = build(workspace, &context->site.members[member].place);
+	if (!r) {
+		*ret_workspace = workspace;
+		return 0;
+	}
+	(void)release_parts(workspace); /* what a peer has found already stays until
+					 * ceov_close() */
+	bury(&workspace->object);
+	return r;
+}
+
+/* --- connection ------------------------------------------------------------ */
+
+/* The same name, but of the other mode: that peer will never offer ours. */
+static int refuse_other_mode(ceov_workspace *workspace, uint32_t rank)
+{
+	ceov_buffer *found = NULL;
+	char name[CEI_NAME_BYTES];
+	struct cei_question question = { rank, name, workspace->find_by_ns };
+	int r;
+
+	part_name(workspace, !workspace->is_capturable, "scratch", name);
+	r = cei_buffer_find(workspace->object.context, &question, &found);
+	if (r)
+		return r;
+	(void)ceov_buffer_release(found);
+	return cei_raise(report_of(workspace), CEOV_ERR_INVALID, 0,
+			 "ceov_workspace_connect: '%s' has is_capturable %d at rank %u and "
+			 "%d at rank %u; give all ranks the same", workspace->name,
+			 workspace->is_capturable, workspace->rank,
+			 !workspace->is_capturable, rank);
+}
+
+static int check_size(ceov_workspace *workspace, uint32_t rank)
+{
+	uint64_t own = workspace->scratch[workspace->rank]->region->size_bytes;
+	uint64_t peer = workspace->scratch[rank]->region->size_bytes;
+
+	if (own == peer)
+		return 0;
+	(void)release_buffer(&workspace->scratch[rank]);
+	return cei_raise(report_of(workspace), CEOV_ERR_INVALID, 0,
+			 "ceov_workspace_connect: '%s': scratch of rank %u has 2 x %" PRIu64
+			 " bytes, that of rank %u 2 x %" PRIu64 "; give all ranks the same "
+			 "scratch_bytes", workspace->name, workspace->rank, own / 2, rank,
+			 peer / 2);
+}
+
+static int find_signal(ceov_workspace *workspace, uint32_t rank, const char *part,
+		       ceov_signal **signal)
+{
+	char name[CEI_NAME_BYTES];
+	struct cei_question question = { rank, name, workspace->find_by_ns };
+
+	if (*signal)
+		return 0;
+	part_name(workspace, workspace->is_capturable, part, name);
+	return cei_signal_find(workspace->object.context, &question, signal);
+}
+
+/* CEOV_NONE: the peer has not offered it. */
+static int find_scratch(ceov_workspace *workspace, uint32_t rank)
+{
+	char name[CEI_NAME_BYTES];
+	struct cei_question question = { rank, name, workspace->find_by_ns };
+	int r;
+
+	if (workspace->scratch[rank])
+		return 0;
+	part_name(workspace, workspace->is_capturable, "scratch", name);
+	r = cei_buffer_find(workspace->object.context, &question,
+			    &workspace->scratch[rank]);
+	if (r == CEOV_NONE)
+		return refuse_other_mode(workspace, rank);
+	return r ? r : check_size(workspace, rank);
+}
+
+/* What has not been found of a peer yet. CEOV_NONE: it has not offered all. */
+static int find_peer(ceov_workspace *workspace, uint32_t rank)
+{
+	char name[CEI_NAME_BYTES];
+	struct cei_question question = { rank, name, workspace->find_by_ns };
+	uint32_t half;
+	int r = find_scratch(workspace, rank);
+
+	for (half = 0; !r && half < CEI_OP_HALVES; half++)
+		r = find_signal(workspace, rank, arrived_name[half],
+				&workspace->arrived[half][rank]);
+	part_name(workspace, workspace->is_capturable, "tune", name);
+	if (!r)
+		r = cei_agree_find(&workspace->agree, &question);
+	if (!r && workspace->capture)
+		r = cei_capture_find(workspace->capture, rank, workspace->find_by_ns);
+	return r ? r : find_signal(workspace, rank, "here", &workspace->here[rank]);
+}
+
+/* One that was found may have gone since. */
+static int check_peer(const ceov_workspace *workspace, uint32_t rank)
+{
+	struct ceov_failure failure = cei_failure(CEOV_ERR_PEER_LOST, 0);
+
+	if (!cei_context_is_lost(workspace->object.context, rank))
+		return 0;
+	failure.rank = rank;
+	return cei_raise_failure(report_of(workspace), &failure,
+				 "ceov_workspace_connect: '%s': rank %u has gone",
+				 workspace->name, rank);
+}
+
+/* All are asked, so that one who has gone is not missed behind one who is late. */
+static int find_peers(ceov_workspace *workspace)
+{
+	uint32_t i, rank;
+	int r, result = 0;
+
+	for (i = 1; i < workspace->n_ranks; i++) {
+		rank = (workspace->rank + i) % workspace->n_ranks;
+		r = workspace->here[rank] ? check_peer(workspace, rank)
+			: find_peer(workspace, rank);
+		if (r < 0)
+			return r;
+		if (r)
+			result = r;
+	}
+	return result;
+}
+
+/* CEOV_NONE: some rank has not offered all by deadline_ns. With the workspace's lock. */
+static int connect_by(ceov_workspace *workspace, uint64_t deadline_ns)
+{
+	struct timespec pause = { 0, FIND_NS };
+	uint64_t least_ns;
+	int r;
+
+	for (;;) {
+		least_ns = cei_deadline(FIND_LEAST_NS);
+		workspace->find_by_ns = least_ns > deadline_ns ? least_ns : deadline_ns;
+		r = find_peers(workspace);
+		if (r != CEOV_NONE || cei_now_ns() >= deadline_ns)
+			return r;
+		nanosleep(&pause, NULL);
+	}
+}
+
+static int take_facts(ceov_workspace *workspace)
+{
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; !r && i < CEI_AGREE_FACTS; i++)
+		r = cei_agree_least(&workspace->agree, (enum cei_agree_fact)i,
+				    &workspace->least[i]);
+	return r;
+}
+
+int ceov_workspace_connect(ceov_workspace *workspace, uint64_t timeout_ns)
+{
+	uint64_t deadline = cei_deadline(timeout_ns);
+	int r = cei_workspace_check(workspace, "ceov_workspace_connect");
+
+	if (r)
+		return r;
+	pthread_mutex_lock(&workspace->lock);
+	if (workspace->is_leaving)
+		r = cei_raise(report_of(workspace), CEOV_ERR_STATE, 0,
+			      "ceov_workspace_connect: '%s' of rank %u is being released",
+			      workspace->name, workspace->rank);
+	else
+		r = connect_by(workspace, deadline);
+	if (!r)
+		r = take_facts(workspace);
+	pthread_mutex_unlock(&workspace->lock);
+	if (r)
+		return r == CEOV_NONE ? CEOV_PENDING : r;
+	/* release: pairs with cei_workspace_check_connected(), after the peers' handles
+	 * and facts */
+	atomic_store_explicit(&workspace->is_connected, 1, memory_order_release);
+	return 0;
+}
+
+int cei_workspace_check(const ceov_workspace *workspace, const char *call)
+{
+	return cei_object_check(workspace, &cei_workspace_type, call);
+}
+
+int cei_workspace_check_connected(const ceov_workspace *workspace, const char *call)
+{
+	int r = cei_workspace_check(workspace, call);
+
+	/* acquire: pairs with ceov_workspace_connect() */
+	if (r || atomic_load_explicit(&workspace->is_connected, memory_order_acquire))
+		return r;
+	return cei_raise(report_of(workspace), CEOV_ERR_STATE, 0,
+			 "%s: workspace '%s' of rank %u is not connected yet", call,
+			 workspace->name, workspace->rank);
+}
+
+uint32_t cei_workspace_start(const ceov_workspace *workspace)
+{
+	return workspace->n_ranks * CEI_OP_PIECES_MAX;
+}
+
+char *cei_workspace_half(const ceov_workspace *workspace, uint32_t half)
+{
+	char *base = ceov_buffer_base(workspace->scratch[workspace->rank],
+				      workspace->rank);
+
+	return base + half * workspace->half_bytes;
+}
+
+/* --- release --------------------------------------------------------------- */
+
+/* Runs that have failed are done, too. */
+static int quiesce(ceov_workspace *workspace)
+{
+	int r;
+
+	pthread_mutex_lock(&workspace->lock);
+	(void)cei_workspace_land(workspace);
+	r = workspace->executor.ops->idle(&workspace->executor, workspace->deadline_ns);
+	pthread_mutex_unlock(&workspace->lock);
+	if (r != CEOV_PENDING)          /* an error has ended them, too */
+		return 0;
+	return cei_raise(report_of(workspace), CEOV_ERR_TIMEOUT, 0,
+			 "ceov_workspace_release: '%s' of rank %u: its runs are not done "
+			 "within their deadline", workspace->name, workspace->rank);
+}
+
+int ceov_workspace_release(ceov_workspace *workspace)
+{
+	int r;
+
+	if (!workspace)
+		return 0;
+	r = cei_workspace_check(workspace, "ceov_workspace_release");
+	if (r)
+		return r;
+	if (cei_object_n_users(&workspace->object))
+		return cei_raise(report_of(workspace), CEOV_ERR_STATE, 0,
+				 "ceov_workspace_release: '%s' of rank %u still has ops; "
+				 "release them first", workspace->name, workspace->rank);
+	r = quiesce(workspace);
+	if (r)
+		return r;
+	/* What is half let go of must not be found again. release: as in connect */
+	pthread_mutex_lock(&workspace->lock);
+	workspace->is_leaving = 1;
+	atomic_store_explicit(&workspace->is_connected, 0, memory_order_release);
+	r = release_parts(workspace);
+	pthread_mutex_unlock(&workspace->lock);
+	if (!r)
+		bury(&workspace->object);
+	return r;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_WORKSPACE_H
+#define CEI_WORKSPACE_H
+
+/*
+ * What one rank's ops move through, and the sequence of their runs. Why no run waits
+ * for "target free" stands at the top of workspace.c.
+ *
+ * HALVES     Run e (from 1) uses half e % 2 of every rank's scratch, and that half's
+ *            `arrived` and `here`.
+ * COUNTERS   All rise to e in run e.
+ *   arrived  [half], of each rank: source rank * pieces + piece; the all-reduce's
+ *            second phase: n_ranks * CEI_OP_PIECES_MAX on from there
+ *   here     of each rank, on the host: half * n_ranks + rank that has begun the run
+ *            and has no bytes to prove it by
+ *   ready    own: target rank * pieces + piece, or piece; the last one: the stream has
+ *            come to the run (cei_workspace_start())
+ *   sent     own: which is which is the op's affair
+ * Those of `agree` count rounds: see agree.h.
+ */
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/site.h"
+#include "ce_engine/object.h"
+#include "ops/compute/executor.h"
+#include "ops/core/agree.h"
+
+#define CEI_OP_HALVES         2u
+#define CEI_OP_PHASES_MAX     2u
+#define CEI_OP_RUNS_MAX       16u       /* whose launches may be in flight */
+#define CEI_OP_SENT_MAX       (CEI_OP_PHASES_MAX + CEI_RANKS_MAX)
+
+#define CEI_WORKSPACE_NAME_BYTES 41u    /* with its zero */
+
+struct cei_capture;                     /* capture_cuda.h */
+
+struct cei_flight {                     /* launches of one run */
+	ceov_ticket tickets[CEI_OP_PHASES_MAX];
+	uint32_t    n;
+};
+
+extern const struct cei_object_type cei_workspace_type;
+
+struct ceov_workspace {
+	struct cei_object   object;
+	char                name[CEI_WORKSPACE_NAME_BYTES];
+	uint32_t            rank;
+	uint32_t            n_ranks;
+	int                 is_host;
+	int                 is_capturable;
+	int                 shares_sms;
+	uint64_t            half_bytes;
+	uint64_t            deadline_ns;
+	struct cei_executor executor;
+	ceov_buffer        *scratch[CEI_RANKS_MAX];     /* the own one and peers' ... */
+	ceov_signal        *arrived[CEI_OP_HALVES][CEI_RANKS_MAX];
+	ceov_signal        *here[CEI_RANKS_MAX];        /* ... by rank */
+	ceov_signal        *ready;
+	ceov_signal        *sent;
+	struct cei_agree    agree;      /* what ranks tell each other when they tune */
+	uint64_t            least[CEI_AGREE_FACTS];     /* of all ranks', when connected */
+	struct cei_capture *capture;    /* NULL: the engine launches the runs */
+	_Atomic int         is_connected;
+	_Atomic int         error;      /* the first that ended a run */
+
+	pthread_mutex_t     lock;       /* one run at a time; guards the rest */
+	int                 is_leaving; /* its release has begun */
+	uint64_t            find_by_ns; /* while it connects: when peers must have answered */
+	uint64_t            n_runs;
+	struct cei_flight   flights[CEI_OP_RUNS_MAX];   /* a ring */
+	uint32_t            first_flight;
+	uint32_t            n_flights;
+};
+
+/* 0: living and, for ops, connected; else raised. call names the public call. */
+int  cei_workspace_check(const ceov_workspace *workspace, const char *call);
+int  cei_workspace_check_connected(const ceov_workspace *workspace, const char *call);
+
+/* With its lock held: the error that ended a run, looking at launches and executor;
+ * raises nothing that was raised. Never blocks. */
+int  cei_workspace_look(ceov_workspace *workspace);
+
+/* With its lock held: makes room for one more flight, waiting where it must. */
+int  cei_workspace_make_room(ceov_workspace *workspace);
+void cei_workspace_add_flight(ceov_workspace *workspace, const struct cei_flight *flight);
+
+/* With its lock held: waits until all launches have ended, bounded by their deadlines.
+ * The first error of them. */
+int  cei_workspace_land(ceov_workspace *workspace);
+
+/* With its lock held: waits until all that was queued is done, launches and jobs, bounded
+ * by deadlines. CEOV_PENDING: jobs are not; else 0, or the error that ended a run. */
+int  cei_workspace_finish(ceov_workspace *workspace);
+
+/* At ceov_close(), engines still turn: runs that are in flight are aborted, at all ranks,
+ * and waited for, bounded. Says so in an error line. */
+void cei_workspace_end(ceov_workspace *workspace);
+
+/* A run has failed with error (< 0): keeps the first, and ends the runs of all ranks by
+ * aborting every signal of the workspace, so that nobody waits for what will not come.
+ * Any thread; returns error. */
+int  cei_workspace_fail(ceov_workspace *workspace, int error);
+
+/* The counter of ready that says that a run's stream has come to it. */
+uint32_t cei_workspace_start(const ceov_workspace *workspace);
+
+/* Base of a half of the own scratch. */
+char *cei_workspace_half(const ceov_workspace *workspace, uint32_t half);
+
+#endif /* CEI_WORKSPACE_H */

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_EXECUTE_CUDA_H
+#define CEI_EXECUTE_CUDA_H
+
+/* What the parts of the GPU's executor share. */
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/cuda_table.h"
+#include "kernels/module.h"
+#include "ops/compute/executor.h"
+#include "ops/exec_cuda/blas_cuda.h"
+
+/* As enum ceov_device_result of device.cuh, which is CUDA C++. */
+enum cei_gpu_status { CEI_GPU_REACHED = 0, CEI_GPU_ABORTED = 1, CEI_GPU_TIMEOUT = 2 };
+
+/* Words of an executor in its GPU's memory. */
+enum cei_gpu_word {
+	CEI_GPU_WORD_CLAIMED,           /* see struct cei_gemm; for one run at a time, as runs
+					 * follow each other */
+	CEI_GPU_WORD_FAILED,            /* see struct cei_gemm_marks */
+	CEI_GPU_WORDS,
+};
+
+struct cei_gpu_executor {
+	ceov_context      *context;
+	struct cei_cuda   *cuda;
+	uint32_t           rank;
+	uint32_t           gpu;
+	uint32_t           n_sms;
+	int                has_kernels;         /* it is an sm_90 */
+	uint32_t           n_clusters;          /* of the GEMM's kernel, that run at once; 0:
+						 * the GPU has no room for one */
+	CUdeviceptr        words;               /* GPU memory for kernels, zero at first:
+						 * enum cei_gpu_word */
+	struct cei_module *module;
+	struct cei_blas   *blas;                /* NULL: there is no cuBLAS ... */
+	const char        *no_blas;             /* ... and why, in words */
+	_Atomic uint32_t  *status;              /* pinned: enum cei_gpu_status */
+	int                error;               /* what became of it, said once */
+	CUevent            mark;                /* the end of the last run */
+	CUevent            times[2];            /* of a measurement: its begin and end */
+};
+
+/* The word's address for kernels. */
+uint32_t *cei_gpu_word(const struct cei_gpu_executor *own, enum cei_gpu_word word);
+
+/* 0, or the driver's error with rank, GPU and what was being done. */
+int  cei_gpu_executor_check(const struct cei_gpu_executor *own, CUresult result,
+			    const char *what);
+
+/* The signal as the rank's kernels see it; all zero for NULL. */
+int  cei_gpu_signal(const struct cei_gpu_executor *own, ceov_signal *signal,
+		    struct ceov_device_signal *ret_view);
+
+int  cei_gpu_reduce(struct cei_gpu_executor *own, void *stream,
+		    const struct cei_reduce_job *job);
+
+/* Holds the stream until the counters have reached the run's number. */
+int  cei_gpu_await(struct cei_gpu_executor *own, void *stream,
+		   const struct cei_job_marks *marks, const struct cei_counters *counters);
+
+/* Whether the stream is being captured. The GPU's context is current. */
+int  cei_gpu_is_capturing(const struct cei_gpu_executor *own, void *stream, int *ret_is);
+
+/* measure_cuda.c: see struct cei_executor_ops; open: once, context current; close
+ * likewise, and accepts what open left half done. */
+int  cei_gpu_measure_open(struct cei_gpu_executor *own);
+void cei_gpu_measure_close(struct cei_gpu_executor *own);
+int  cei_gpu_take(struct cei_executor *executor, void *stream, enum ceov_dtype dtype,
+		  uint64_t n, void **ret_memory);
+void cei_gpu_give(struct cei_executor *executor, void *memory);
+int  cei_gpu_time_begin(struct cei_executor *executor, void *stream);
+int  cei_gpu_time_end(struct cei_executor *executor, void *stream, uint64_t timeout_ns,
+		      uint64_t *ret_ns);
+
+/* gemm_cuda.c: our own kernel. open: once, context current. has: whether there is one for
+ * tiles of that shape on this GPU. */
+int  cei_gpu_gemm_open(struct cei_gpu_executor *own);
+int  cei_gpu_gemm_has(const struct cei_gpu_executor *own, struct cei_tile_shape shape);
+int  cei_gpu_gemm(struct cei_gpu_executor *own, void *stream,
+		  const struct cei_gemm_job *job);
+
+/* gemm_blas_cuda.c: the tiles of the job, each of whole rows, by cuBLAS. */
+int  cei_gpu_gemm_by_blas(struct cei_gpu_executor *own, void *stream,
+			  const struct cei_gemm_job *job);
+
+/* Loads what these tiles need, see struct cei_executor_ops. There is a cuBLAS. */
+int  cei_gpu_load_blas(struct cei_gpu_executor *own, const struct cei_gemm_job *job);
+
+#endif /* CEI_EXECUTE_CUDA_H */

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * A GEMM by cuBLAS on pieces, for shapes, types and GPUs that our own kernel does not
+ * serve. It executes the same lists of tiles, made with tiles as wide as C: each is one
+ * product on the stream, behind a wait where it awaits a piece, before a raise where it
+ * completes one. Own rows of a reduce-scatter are summed afterwards by the sums' kernel;
+ * they alone are rounded once more on the way.
+ */
+
+#include "ops/exec_cuda/execute_cuda.h"
+
+#include "base/site.h"
+#include "ops/compute/numbers.h"
+
+struct blas_walk {
+	struct cei_gpu_executor   *own;
+	void                      *stream;
+	const struct cei_gemm_job *job;
+	uint32_t                   awaited;     /* counter waited for last, or NONE */
+	uint32_t                   n_arrived;   /* tiles of the piece at hand */
+};
+
+static int wait_for(struct blas_walk *walk, uint32_t counter)
+{
+	const struct cei_job_marks *marks = &walk->job->marks;
+	struct cei_counters counters = { marks->awaited, counter, 1 };
+
+	if (!marks->awaited || counter == CEI_GEMM_NONE || counter == walk->awaited)
+		return 0;
+	walk->awaited = counter;
+	return cei_gpu_await(walk->own, walk->stream, marks, &counters);
+}
+
+/* Behind the products that were queued: all tiles of the piece. */
+static int raise_mark(struct blas_walk *walk, uint32_t counter)
+{
+	const struct cei_job_marks *marks = &walk->job->marks;
+	struct ceov_mark mark = { marks->ready, counter, marks->epoch ? 1 : marks->value };
+
+	return ceov_stream_raise(walk->own->context, walk->own->rank, walk->stream, &mark, 1,
+				 0);
+}
+
+static const char *at(const struct cei_matrix *matrix, uint64_t row)
+{
+	return (const char *)matrix->base + row * matrix->columns * CEI_NUMBER_BYTES;
+}
+
+static int multiply(struct blas_walk *walk, const struct cei_gemm_tile *tile)
+{
+	const struct cei_gemm_job *job = walk->job;
+	struct cei_blas_gemm gemm = {
+		.stream = walk->stream,
+		.dtype = job->dtype,
+		.m = tile->n_rows,
+		.n = job->c[tile->c].columns,
+		.k = job->k,
+		.a = at(&job->a[tile->a], tile->a_row),
+		.b = job->b[tile->b].base,
+		.c = (void *)(uintptr_t)at(&job->c[tile->c], tile->c_row),
+		.b_is_k_by_n = job->b_is_k_by_n,
+	};
+	int r = 0;
+
+	/* Whole rows at once: tiles of further columns only arrive. */
+	if (!tile->column)
+		r = wait_for(walk, tile->await);
+	if (!r && !tile->column)
+		r = cei_blas_gemm(walk->own->blas, &gemm);
+	if (r || !job->marks.ready || tile->arrive == CEI_GEMM_NONE)
+		return r;
+	if (++walk->n_arrived < tile->n_arrivals)
+		return 0;
+	walk->n_arrived = 0;
+	return raise_mark(walk, tile->arrive);
+}
+
+/* The own product stands in C already: it is the sum's own part, in place. */
+static int sum_up(struct blas_walk *walk)
+{
+	const struct cei_gemm_job *job = walk->job;
+	uint64_t counts[CEI_RANKS_MAX] = { 0 }, pieces[CEI_RANKS_MAX] = { 0 };
+	struct cei_reduce_job sum = {
+		.dtype = job->dtype,
+		.source = job->c[0].base,
+		.target = (void *)(uintptr_t)job->c[0].base,
+		.partials = job->partials,
+		.partial_stride_bytes = job->partial_stride_bytes,
+		.counts = counts,
+		.piece_elements = pieces,
+		.scale = 1,
+		.n_ranks = job->n_sources,
+		.own = job->own,
+		.n_pieces = job->n_pieces,
+		.n_blocks = walk->own->n_sms,
+		.marks = job->marks,
+	};
+	uint64_t n_rows;
+
+	(void)cei_piece_rows(job->c[0].rows, job->n_pieces, 0, &n_rows);
+	counts[job->own] = job->c[0].rows * job->c[0].columns;
+	pieces[job->own] = n_rows * job->c[0].columns;
+	sum.marks.ready = NULL;
+	return cei_gpu_reduce(walk->own, walk->stream, &sum);
+}
+
+/* Operands may be changed when what was sent has left. */
+static int wait_until_sent(struct blas_walk *walk)
+{
+	const struct cei_job_marks *marks = &walk->job->marks;
+	struct cei_counters counters = { marks->sent, marks->sent_index, marks->n_sent };
+
+	return cei_gpu_await(walk->own, walk->stream, marks, &counters);
+}
+
+int cei_gpu_gemm_by_blas(struct cei_gpu_executor *own, void *stream,
+			 const struct cei_gemm_job *job)
+{
+	struct blas_walk walk = { own, stream, job, CEI_GEMM_NONE, 0 };
+	const struct cei_gemm_tile *tile;
+	uint32_t i;
+	int r = 0, sums = 0;
+
+	if (!own->blas)
+		return cei_raise(own->cuda->report, CEOV_ERR_INVALID, 0,
+				 "rank %u: GPU %u: there is no kernel for tiles of %u x %u, "
+				 "and cuBLAS cannot be used: %s", own->rank, own->gpu,
+				 job->shape.rows, job->shape.columns,
+				 own->no_blas ? own->no_blas : "it is not open");
+	for (i = 0; !r && i < job->tiles->n_tiles; i++) {
+		tile = &job->tiles->tile[i];
+		sums |= tile->reduce != CEI_GEMM_NONE;
+		if (tile->n_rows)
+			r = multiply(&walk, tile);
+	}
+	if (!r && sums)
+		return sum_up(&walk);   /* awaits `sent` itself */
+	if (!r && job->marks.n_sent)
+		r = wait_until_sent(&walk);
+	return r;
+}
+
+/* --- loading --------------------------------------------------------------- */
+
+#define SIZES_MAX 512u          /* of products; what comes after is loaded when it runs */
+
+struct blas_sizes {
+	uint64_t m;
+	uint64_t n;
+};
+
+struct blas_loaded {
+	struct blas_sizes sizes[SIZES_MAX];
+	uint32_t          n;
+};
+
+static int is_loaded(const struct blas_loaded *loaded, const struct blas_sizes *sizes)
+{
+	uint32_t i;
+
+	for (i = 0; i < loaded->n; i++)
+		if (loaded->sizes[i].m == sizes->m && loaded->sizes[i].n == sizes->n)
+			return 1;
+	return 0;
+}
+
+static int load_tile(struct cei_gpu_executor *own, const struct cei_gemm_job *job,
+		     const struct cei_gemm_tile *tile, struct blas_loaded *loaded)
+{
+	struct blas_sizes sizes = { tile->n_rows, job->c[tile->c].columns };
+	struct cei_blas_gemm gemm = {
+		.dtype = job->dtype,
+		.m = sizes.m,
+		.n = sizes.n,
+		.k = job->k,
+		.b_is_k_by_n = job->b_is_k_by_n,
+	};
+
+	if (!tile->n_rows || tile->column || loaded->n == SIZES_MAX ||
+	    is_loaded(loaded, &sizes))
+		return 0;
+	loaded->sizes[loaded->n++] = sizes;
+	return cei_blas_load(own->blas, &gemm);
+}
+
+int cei_gpu_load_blas(struct cei_gpu_executor *own, const struct cei_gemm_job *job)
+{
+	struct blas_loaded loaded;
+	uint32_t i;
+	int r = 0;
+
+	loaded.n = 0;
+	for (i = 0; !r && i < job->tiles->n_tiles; i++)
+		r = load_tile(own, job, &job->tiles->tile[i], &loaded);
+	return r;
+}

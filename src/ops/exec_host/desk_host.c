@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Products on the host: operands are widened once a tile and the inner loop runs on
+ * vectors. Rows are padded to STRIP, columns to LANES; what is computed of the padding is
+ * never looked at. */
+
+#include "ops/exec_host/desk_host.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/compute/numbers.h"
+
+#define LANES   8u                      /* columns that are summed at once */
+#define STRIP   4u                      /* and rows */
+#define K_STEP  256u                    /* of k, widened at once */
+
+typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), may_alias));
+
+static uint64_t round_up(uint64_t n, uint64_t to)
+{
+	return (n + to - 1) / to * to;
+}
+
+static void *take(uint64_t n_floats)
+{
+	uint64_t n_bytes = round_up(n_floats * sizeof(float), sizeof(lanes));
+
+	return aligned_alloc(sizeof(lanes), n_bytes ? n_bytes : sizeof(lanes));
+}
+
+void cei_desk_fini(struct cei_desk *desk)
+{
+	free(desk->a);
+	free(desk->b);
+	free(desk->sum);
+	free(desk->row);
+}
+
+int cei_desk_init(struct cei_desk *desk, const struct cei_gemm_job *job)
+{
+	uint64_t n_rows = 0, n_columns = 0, n;
+	uint32_t i;
+
+	for (i = 0; i < CEI_GEMM_C_MAX; i++) {
+		n_rows = job->c[i].rows > n_rows ? job->c[i].rows : n_rows;
+		n_columns = job->c[i].columns > n_columns ? job->c[i].columns : n_columns;
+	}
+	n_rows = round_up(n_rows < job->shape.rows ? n_rows : job->shape.rows, STRIP);
+	n_columns = round_up(n_columns < job->shape.columns ? n_columns :
+			     job->shape.columns, LANES);
+	n = n_columns > K_STEP ? n_columns : K_STEP;
+	desk->a = take(n_rows * K_STEP);
+	desk->b = take(n_columns * K_STEP);
+	desk->sum = take(n_rows * n_columns);
+	desk->row = take(n);
+	if (!desk->a || !desk->b || !desk->sum || !desk->row)
+		return CEOV_ERR_NO_MEMORY;
+	/* Padding is computed with, so it has to be some number. */
+	memset(desk->a, 0, n_rows * K_STEP * sizeof(float));
+	memset(desk->b, 0, n_columns * K_STEP * sizeof(float));
+	return 0;
+}
+
+char *cei_matrix_at(const struct cei_matrix *matrix, uint64_t row, uint64_t column)
+{
+	return (char *)(uintptr_t)matrix->base +
+		(row * matrix->columns + column) * CEI_NUMBER_BYTES;
+}
+
+float *cei_desk_sum(const struct cei_desk *desk, uint64_t row)
+{
+	return desk->sum + row * round_up(desk->n_columns, LANES);
+}
+
+/* --- operands -------------------------------------------------------------- */
+
+struct span {                           /* of k */
+	uint64_t first;
+	uint64_t n;
+};
+
+/* Column `column` of the tile at step `step` of the span. */
+static float *b_at(const struct cei_desk *desk, uint64_t column, uint64_t step)
+{
+	return desk->b + (column / LANES * K_STEP + step) * LANES + column % LANES;
+}
+
+static void lay_out_a(const struct cei_desk *desk, const struct cei_gemm_job *job,
+		      const struct cei_gemm_tile *tile, struct span k)
+{
+	uint64_t i;
+
+	for (i = 0; i < tile->n_rows; i++)
+		cei_widen(job->dtype, desk->a + i * K_STEP,
+			  cei_matrix_at(&job->a[tile->a], tile->a_row + i, k.first), k.n);
+}
+
+/* Of an n x k B: a row is a column of C. */
+static void lay_out_columns(const struct cei_desk *desk, const struct cei_gemm_job *job,
+			    const struct cei_gemm_tile *tile, struct span k)
+{
+	uint64_t i, step;
+
+	for (i = 0; i < desk->n_columns; i++) {
+		cei_widen(job->dtype, desk->row,
+			  cei_matrix_at(&job->b[tile->b], tile->column + i, k.first), k.n);
+		for (step = 0; step < k.n; step++)
+			*b_at(desk, i, step) = desk->row[step];
+	}
+}
+
+/* Of a k x n B: a row is a step of k. */
+static void lay_out_steps(const struct cei_desk *desk, const struct cei_gemm_job *job,
+			  const struct cei_gemm_tile *tile, struct span k)
+{
+	uint64_t i, step;
+
+	for (step = 0; step < k.n; step++) {
+		cei_widen(job->dtype, desk->row,
+			  cei_matrix_at(&job->b[tile->b], k.first + step, tile->column),
+			  desk->n_columns);
+		for (i = 0; i < desk->n_columns; i++)
+			*b_at(desk, i, step) = desk->row[i];
+	}
+}
+
+/* --- multiply -------------------------------------------------------------- */
+
+/* STRIP rows times a panel. sum is the first row's, the next one's is n_panels on. */
+static void multiply_strip(lanes *sum, uint64_t n_panels, const float *a, const lanes *b,
+			   uint64_t n_k)
+{
+	lanes sum0 = sum[0], sum1 = sum[n_panels];
+	lanes sum2 = sum[2 * n_panels], sum3 = sum[3 * n_panels];
+	uint64_t k;
+
+	for (k = 0; k < n_k; k++) {
+		sum0 += a[k] * b[k];
+		sum1 += a[K_STEP + k] * b[k];
+		sum2 += a[2 * K_STEP + k] * b[k];
+		sum3 += a[3 * K_STEP + k] * b[k];
+	}
+	sum[0] = sum0;
+	sum[n_panels] = sum1;
+	sum[2 * n_panels] = sum2;
+	sum[3 * n_panels] = sum3;
+}
+
+void cei_desk_multiply(struct cei_desk *desk, const struct cei_gemm_job *job,
+		       const struct cei_gemm_tile *tile)
+{
+	uint64_t left = job->c[tile->c].columns - tile->column, row, panel, n_panels;
+	uint64_t n_rows = round_up(tile->n_rows, STRIP);
+	lanes *sum = (lanes *)desk->sum;
+	const lanes *b = (const lanes *)desk->b;
+	struct span k;
+
+	desk->n_columns = left < job->shape.columns ? left : job->shape.columns;
+	n_panels = round_up(desk->n_columns, LANES) / LANES;
+	memset(sum, 0, n_rows * n_panels * sizeof(*sum));
+	for (k.first = 0; k.first < job->k; k.first += k.n) {
+		k.n = job->k - k.first < K_STEP ? job->k - k.first : K_STEP;
+		lay_out_a(desk, job, tile, k);
+		if (job->b_is_k_by_n)
+			lay_out_steps(desk, job, tile, k);
+		else
+			lay_out_columns(desk, job, tile, k);
+		for (panel = 0; panel < n_panels; panel++)
+			for (row = 0; row < n_rows; row += STRIP)
+				multiply_strip(sum + row * n_panels + panel, n_panels,
+					       desk->a + row * K_STEP, b + panel * K_STEP,
+					       k.n);
+	}
+}

@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* The host's executor: the calling thread takes the tiles in the list's order, with the
+ * same waits and arrivals as the kernel. For tests and host ranks, not for speed. */
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ce_engine/context.h"
+#include "ops/compute/numbers.h"
+#include "ops/exec_host/desk_host.h"
+#include "ops/exec_host/execute_host.h"
+
+#define SUM_MAX 1024u                   /* elements of a sum, widened at once */
+
+struct task {                           /* a job at one of its tiles */
+	struct cei_executor         *executor;
+	const struct cei_gemm_job   *job;
+	const struct cei_gemm_tile  *tile;
+	struct cei_desk              desk;
+};
+
+/* --- waits ----------------------------------------------------------------- */
+
+static int refuse(const struct cei_executor *executor, const char *what)
+{
+	return cei_raise(&executor->context->report, CEOV_ERR_INVALID, 0,
+			 "host executor: rank %u: %s", executor->rank, what);
+}
+
+/* signal NULL: there is nothing to wait for. */
+static int await(const struct cei_executor *executor, const struct cei_job_marks *marks,
+		 ceov_signal *signal, uint32_t index, const char *what)
+{
+	struct ceov_failure failure = cei_failure(CEOV_ERR_TIMEOUT, 0);
+	int r = signal ? ceov_signal_wait(signal, index, marks->value, marks->timeout_ns) : 0;
+
+	if (r != CEOV_PENDING)
+		return r;
+	failure.rank = executor->rank;
+	failure.mark_value = marks->value;
+	r = ceov_signal_value(signal, index, &failure.seen_value);
+	if (r)
+		return r;
+	return cei_raise_failure(&executor->context->report, &failure,
+				 "rank %u waits for %s: counter %u has not reached %" PRIu64
+				 " within %" PRIu64 " ms, it holds %" PRIu64 "; look at "
+				 "what its sender waits for", executor->rank, what, index,
+				 marks->value, marks->timeout_ns / 1000000,
+				 failure.seen_value);
+}
+
+static int await_sent(const struct cei_executor *executor,
+		      const struct cei_job_marks *marks)
+{
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; !r && i < marks->n_sent; i++)
+		r = await(executor, marks, marks->sent, marks->sent_index + i,
+			  "its own copies to leave");
+	return r;
+}
+
+/* Keeps a job's first error for status(). */
+static int keep(const struct cei_executor *executor, int r)
+{
+	struct cei_host_executor *host = executor->private;
+	int none = 0;
+
+	/* release: pairs with status(), after which the report is read */
+	if (r)
+		atomic_compare_exchange_strong_explicit(&host->error, &none, r,
+							memory_order_release,
+							memory_order_relaxed);
+	return r;
+}
+
+/* --- a tile ---------------------------------------------------------------- */
+
+static void add_source(struct task *task, uint32_t source)
+{
+	const struct cei_gemm_job *job = task->job;
+	const struct cei_gemm_tile *tile = task->tile;
+	struct cei_matrix partial = job->c[tile->c];
+	const struct cei_desk *desk = &task->desk;
+	float *sum, *addend = desk->row;
+	uint64_t row, i;
+
+	partial.base = (const char *)job->partials + source * job->partial_stride_bytes;
+	for (row = 0; row < tile->n_rows; row++) {
+		sum = cei_desk_sum(desk, row);
+		cei_widen(job->dtype, addend,
+			  cei_matrix_at(&partial, tile->c_row + row, tile->column),
+			  desk->n_columns);
+		for (i = 0; i < desk->n_columns; i++)
+			sum[i] += addend[i];
+	}
+}
+
+static int add_partials(struct task *task)
+{
+	const struct cei_gemm_job *job = task->job;
+	uint32_t source;
+	int r = 0;
+
+	for (source = 0; !r && source < job->n_sources; source++) {
+		if (source == job->own)
+			continue;
+		r = await(task->executor, &job->marks, job->marks.awaited,
+			  source * job->n_pieces + task->tile->reduce, "partial sums");
+		if (!r)
+			add_source(task, source);
+	}
+	return r;
+}
+
+static void store(const struct task *task)
+{
+	const struct cei_gemm_tile *tile = task->tile;
+	const struct cei_matrix *c = &task->job->c[tile->c];
+	uint64_t row;
+
+	for (row = 0; row < tile->n_rows; row++)
+		cei_narrow(task->job->dtype,
+			   cei_matrix_at(c, tile->c_row + row, tile->column),
+			   cei_desk_sum(&task->desk, row), task->desk.n_columns);
+}
+
+static int holds(const struct cei_matrix *matrix, uint64_t row, uint64_t n_rows,
+		 uint64_t n_columns)
+{
+	return matrix->base && row <= matrix->rows && n_rows <= matrix->rows - row &&
+		n_columns <= matrix->columns;
+}
+
+/* Whether all that the tile names is there. */
+static int fits(const struct cei_gemm_job *job, const struct cei_gemm_tile *tile)
+{
+	const struct cei_matrix *b, *c;
+	uint64_t columns;
+
+	if (tile->a >= CEI_GEMM_A_COUNT || tile->b >= CEI_GEMM_B_MAX ||
+	    tile->c >= CEI_GEMM_C_MAX || tile->n_rows > job->shape.rows)
+		return 0;
+	b = &job->b[tile->b];
+	c = &job->c[tile->c];
+	columns = c->columns;
+	return tile->column < columns &&
+		(job->b_is_k_by_n ? b->columns : b->rows) == columns &&
+		holds(c, tile->c_row, tile->n_rows, columns) &&
+		holds(&job->a[tile->a], tile->a_row, tile->n_rows, job->k) &&
+		(job->b_is_k_by_n ? holds(b, 0, job->k, columns)
+				  : holds(b, 0, columns, job->k)) &&
+		(tile->reduce == CEI_GEMM_NONE || job->partials);
+}
+
+static int run_tile(struct task *task)
+{
+	const struct cei_job_marks *marks = &task->job->marks;
+	const struct cei_gemm_tile *tile = task->tile;
+	int r = 0;
+
+	if (!tile->n_rows)
+		return 0;
+	if (!fits(task->job, tile))
+		return refuse(task->executor, "a tile lies outside of its matrices");
+	if (tile->await != CEI_GEMM_NONE)
+		r = await(task->executor, marks, marks->awaited, tile->await, "rows of A");
+	if (r)
+		return r;
+	cei_desk_multiply(&task->desk, task->job, tile);
+	if (tile->reduce != CEI_GEMM_NONE)
+		r = add_partials(task);
+	if (r)
+		return r;
+	store(task);
+	if (!marks->ready || tile->arrive == CEI_GEMM_NONE)
+		return 0;
+	return ceov_signal_arrive(marks->ready, tile->arrive, tile->n_arrivals, marks->value);
+}
+
+static int host_gemm(struct cei_executor *executor, void *stream,
+		     const struct cei_gemm_job *job)
+{
+	struct task task = { .executor = executor, .job = job };
+	uint32_t i;
+	int r = cei_desk_init(&task.desk, job);
+
+	(void)stream;
+	if (r)
+		r = cei_raise(&executor->context->report, r, 0,
+			      "host executor: rank %u: no memory for tiles of %u x %u",
+			      executor->rank, job->shape.rows, job->shape.columns);
+	for (i = 0; !r && i < job->tiles->n_tiles; i++) {
+		task.tile = &job->tiles->tile[i];
+		r = run_tile(&task);
+	}
+	cei_desk_fini(&task.desk);
+	if (!r)
+		r = await_sent(executor, &job->marks);
+	return keep(executor, r);
+}
+
+/* --- sums ------------------------------------------------------------------ */
+
+/* Elements of all ranks before this one. */
+static uint64_t part_at(const struct cei_reduce_job *job, uint32_t rank)
+{
+	uint64_t at = 0;
+	uint32_t i;
+
+	for (i = 0; i < rank; i++)
+		at += job->counts[i];
+	return at;
+}
+
+/* Elements of a piece, beginning at *ret_at of the rank's part. */
+static uint64_t piece_of(const struct cei_reduce_job *job, uint32_t rank, uint32_t piece,
+			 uint64_t *ret_at)
+{
+	uint64_t n = job->counts[rank], at = piece * job->piece_elements[rank];
+
+	*ret_at = at = at < n ? at : n;
+	return n - at < job->piece_elements[rank] ? n - at : job->piece_elements[rank];
+}
+
+static uint64_t bytes_of(const struct cei_reduce_job *job, uint64_t n_elements)
+{
+	return n_elements * cei_number_bytes(job->dtype);
+}
+
+/* Elements `at` and on of the own part, at most SUM_MAX. */
+static void sum_some(const struct cei_reduce_job *job, void *target, uint64_t at, uint64_t n)
+{
+	float sum[SUM_MAX], addend[SUM_MAX];
+	const char *from;
+	uint64_t i;
+	uint32_t source;
+
+	for (source = 0; source < job->n_ranks; source++) {
+		from = (const char *)job->partials + source * job->partial_stride_bytes;
+		if (source == job->own)
+			from = job->source;
+		cei_widen(job->dtype, source ? addend : sum, from + bytes_of(job, at), n);
+		for (i = 0; source && i < n; i++)
+			sum[i] += addend[i];
+	}
+	for (i = 0; i < n; i++)
+		sum[i] *= job->scale;
+	cei_narrow(job->dtype, target, sum, n);
+}
+
+/* Which counter says that a piece of a source's copy is there. */
+static uint32_t counter_of(const struct cei_reduce_job *job, uint32_t source, uint32_t piece)
+{
+	int is_cut = !job->is_tail_cut || source == (job->own + 1) % job->n_ranks;
+
+	return source * job->n_pieces + (is_cut ? piece : 0);
+}
+
+/* Empty pieces are passed over: nobody sends them. */
+static int sum_piece(struct cei_executor *executor, const struct cei_reduce_job *job,
+		     uint32_t piece)
+{
+	uint64_t at, done, n, n_elements = piece_of(job, job->own, piece, &at);
+	uint64_t target_at = job->gathered ? part_at(job, job->own) : 0;
+	uint32_t source;
+	int r = 0;
+
+	if (!n_elements)
+		return 0;
+	for (source = 0; !r && source < job->n_ranks; source++)
+		if (source != job->own)
+			r = await(executor, &job->marks, job->marks.awaited,
+				  counter_of(job, source, piece), "partial sums");
+	if (r)
+		return r;
+	for (done = 0; done < n_elements; done += n) {
+		n = n_elements - done < SUM_MAX ? n_elements - done : SUM_MAX;
+		sum_some(job, (char *)job->target + bytes_of(job, target_at + at + done),
+			 at + done, n);
+	}
+	if (!job->marks.ready)
+		return 0;
+	return ceov_signal_arrive(job->marks.ready, piece, 1, job->marks.value);
+}
+
+static int take_piece(struct cei_executor *executor, const struct cei_reduce_job *job,
+		      uint32_t rank, uint32_t piece)
+{
+	uint64_t at, n = piece_of(job, rank, piece, &at);
+	int r;
+
+	if (!n)
+		return 0;
+	r = await(executor, &job->marks, job->arrived, job->first_arrived +
+		  counter_of(job, rank, piece), "sums of its peers");
+	at = bytes_of(job, at + part_at(job, rank));
+	if (!r)
+		memcpy((char *)job->target + at, (const char *)job->gathered + at,
+		       bytes_of(job, n));
+	return r;
+}
+
+static int host_reduce(struct cei_executor *executor, void *stream,
+		       const struct cei_reduce_job *job)
+{
+	uint32_t i, piece, rank;
+	int r = 0;
+
+	(void)stream;
+	for (piece = 0; !r && piece < job->n_pieces; piece++)
+		r = sum_piece(executor, job, piece);
+	for (i = 1; !r && job->gathered && i < job->n_ranks; i++) {
+		rank = (job->own + job->n_ranks - i) % job->n_ranks;
+		for (piece = 0; !r && piece < job->n_pieces; piece++)
+			r = take_piece(executor, job, rank, piece);
+	}
+	if (!r)
+		r = await_sent(executor, &job->marks);
+	return keep(executor, r);
+}
+
+/* --- the rest -------------------------------------------------------------- */
+
+static int host_open(struct cei_executor *executor)
+{
+	executor->private = calloc(1, sizeof(struct cei_host_executor));
+	if (!executor->private)
+		return cei_raise(&executor->context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "host executor: rank %u: no memory for it",
+				 executor->rank);
+	return 0;
+}
+
+static void host_close(struct cei_executor *executor)
+{
+	free(executor->private);
+	executor->private = NULL;
+}
+
+static int host_is_fit(const struct cei_executor *executor, struct cei_tile_shape shape)
+{
+	(void)executor;
+	(void)shape;
+	return 1;
+}
+
+static uint32_t host_pair(const struct cei_executor *executor, struct cei_tile_shape shape)
+{
+	(void)executor;
+	(void)shape;
+	return 1;
+}
+
+/* Jobs read the caller's list. */
+static int host_hold_tiles(struct cei_executor *executor, const struct cei_tiles *tiles,
+			   void **ret_held)
+{
+	(void)executor;
+	(void)tiles;
+	*ret_held = NULL;
+	return 0;
+}
+
+static void host_drop_tiles(struct cei_executor *executor, void *held)
+{
+	(void)executor;
+	(void)held;
+}
+
+static int host_load(struct cei_executor *executor, const struct cei_gemm_job *job)
+{
+	(void)executor;
+	(void)job;
+	return 0;
+}
+
+static int host_keeps(const struct cei_executor *executor, const struct cei_gemm_job *job)
+{
+	(void)executor;
+	(void)job;
+	return 0;
+}
+
+static int host_copy(struct cei_executor *executor, void *stream, void *target,
+		     const void *source, uint64_t n_bytes)
+{
+	(void)executor;
+	(void)stream;
+	if (n_bytes)
+		memcpy(target, source, n_bytes);
+	return 0;
+}
+
+static int host_await(struct cei_executor *executor, void *stream,
+		      const struct cei_job_marks *marks, const struct cei_counters *counters)
+{
+	uint32_t i;
+	int r = 0;
+
+	(void)stream;
+	for (i = 0; !r && i < counters->n; i++)
+		r = await(executor, marks, counters->signal, counters->first + i,
+			  "a mark between two jobs");
+	return keep(executor, r);
+}
+
+static int host_is_capturing(struct cei_executor *executor, void *stream, int *ret_is)
+{
+	(void)executor;
+	(void)stream;
+	*ret_is = 0;
+	return 0;
+}
+
+static int host_mark(struct cei_executor *executor, void *stream)
+{
+	(void)executor;
+	(void)stream;
+	return 0;
+}
+
+static int host_status(struct cei_executor *executor)
+{
+	struct cei_host_executor *host = executor->private;
+
+	/* acquire: pairs with keep() */
+	return atomic_load_explicit(&host->error, memory_order_acquire);
+}
+
+/* Jobs are done when they return. */
+static int host_idle(struct cei_executor *executor, uint64_t timeout_ns)
+{
+	(void)executor;
+	(void)timeout_ns;
+	return 0;
+}
+
+const struct cei_executor_ops cei_executor_host = {
+	.name = "host",
+	.open = host_open,
+	.close = host_close,
+	.is_fit = host_is_fit,
+	.pair = host_pair,
+	.hold_tiles = host_hold_tiles,
+	.drop_tiles = host_drop_tiles,
+	.load = host_load,
+	.keeps = host_keeps,
+	.gemm = host_gemm,
+	.reduce = host_reduce,
+	.copy = host_copy,
+	.await = host_await,
+	.is_capturing = host_is_capturing,
+	.mark_stream = host_mark,
+	.follow_mark = host_mark,
+	.status = host_status,
+	.idle = host_idle,
+	.take = cei_host_take,
+	.give = cei_host_give,
+	.time_begin = cei_host_time_begin,
+	.time_end = cei_host_time_end,
+};

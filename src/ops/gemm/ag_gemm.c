@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * All-gather + GEMM. A half of scratch is the gathered A, without the own rows: tiles
+ * read those where the caller has them.
+ */
+
+#include <stddef.h>
+#include <string.h>
+
+#include "base/sized.h"
+#include "ce_engine/context.h"
+#include "ops/compute/numbers.h"
+#include "ops/core/operands.h"
+#include "ops/core/run.h"
+#include "ops/gemm/forecast.h"
+#include "ops/gemm/product.h"
+#include "ops/kinds.h"
+
+static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const void *from,
+					     uint32_t n_ranks)
+{
+	struct ceov_ag_gemm taken;
+
+	shape->fault = cei_sized_fault(from, offsetof(struct ceov_ag_gemm, b_is_k_by_n),
+				       sizeof(taken));
+	if (shape->fault)
+		return NULL;
+	cei_sized_take(&taken, from, sizeof(taken));
+	shape->dtype = taken.dtype;
+	shape->product.k = taken.k;
+	shape->product.n_products = taken.n_gemms;
+	memcpy(shape->product.n, taken.n, sizeof(shape->product.n));
+	shape->product.b_is_k_by_n = taken.b_is_k_by_n;
+	cei_op_take_rows(shape, taken.rows, n_ranks);
+	return taken.tuning;
+}
+
+static uint64_t row_bytes(const struct cei_op_shape *shape)
+{
+	return shape->product.k * CEI_NUMBER_BYTES;
+}
+
+static uint64_t scratch_bytes(const struct cei_op_shape *shape)
+{
+	return cei_op_all_rows(shape) * row_bytes(shape);
+}
+
+uint64_t ceov_ag_gemm_scratch_bytes(const struct ceov_ag_gemm *from, uint32_t n_ranks)
+{
+	return cei_op_scratch_bytes(&cei_ag_gemm, from, n_ranks);
+}
+
+/* --- what is sent ---------------------------------------------------------- */
+
+/* The own rows, piece by piece, to one peer. */
+static int send_rows(ceov_op *op, uint32_t target)
+{
+	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces, piece;
+	uint64_t first = cei_op_rows_before(&op->shape, rank), row, n_rows;
+	struct cei_leg leg = { .target = target, .ready = CEOV_NOBODY };
+	int r = 0;
+
+	for (piece = 0; !r && piece < n_pieces; piece++) {
+		row = cei_piece_rows(op->shape.rows[rank], n_pieces, piece, &n_rows);
+		leg.source_bytes = row * row_bytes(&op->shape);
+		leg.target_bytes = (first + row) * row_bytes(&op->shape);
+		leg.n_bytes = n_rows * row_bytes(&op->shape);
+		leg.arrives = rank * n_pieces + piece;
+		r = cei_phase_send(&op->phases[0], &leg);
+	}
+	return r;
+}
+
+/* Counter 0 of sent: the own rows have left; from 1 on: an absent peer has begun. */
+static int build(ceov_op *op)
+{
+	const ceov_workspace *workspace = op->workspace;
+	uint32_t rank = workspace->rank, n_ranks = workspace->n_ranks, i, peer;
+	struct cei_phase *phase = &op->phases[0];
+	int r = cei_product_prepare(op);
+
+	if (!r)
+		r = cei_phase_open(phase, op->workspace,
+				   op->shape.rows[rank] * row_bytes(&op->shape));
+	if (r || n_ranks == 1)
+		return r;
+	phase->follows = 1;
+	for (i = 1; !r && i < n_ranks; i++) {
+		peer = (rank + i) % n_ranks;
+		r = op->shape.rows[rank] ? send_rows(op, peer)
+			: cei_phase_say_here(phase, peer);
+	}
+	if (!r)
+		r = cei_phase_say_sent(phase, op->n_sent++);
+	for (peer = 0; !r && peer < n_ranks; peer++)
+		if (peer != rank && !op->shape.rows[peer])
+			r = cei_phase_await_here(phase, peer, op->n_sent++);
+	return r;
+}
+
+/* --- what computes --------------------------------------------------------- */
+
+static struct cei_gemm_job job_of(const ceov_op *op, const void *operands,
+				  char *scratch, const struct cei_tile_list *list)
+{
+	const struct cei_op_shape *shape = &op->shape;
+	uint64_t all_rows = cei_op_all_rows(shape);
+	struct cei_gemm_job job = cei_product_job(op, list);
+	const struct ceov_ag_gemm_run *run = operands;
+	uint32_t i;
+
+	job.a[CEI_GEMM_A_OWN] = cei_product_matrix(run->a, shape->rows[op->workspace->rank],
+						   shape->product.k);
+	job.a[CEI_GEMM_A_GATHERED] = cei_product_matrix(scratch, all_rows, shape->product.k);
+	for (i = 0; i < shape->product.n_products; i++) {
+		job.b[i] = cei_product_b(shape, i, run->b[i]);
+		job.c[i] = cei_product_matrix(run->c[i], all_rows, shape->product.n[i]);
+	}
+	return job;
+}
+
+/* Where the product does not keep what it reads: peers' rows from scratch, the own ones
+ * from the operand. */
+static int copy_gathered(const struct cei_run *run)
+{
+	const struct ceov_ag_gemm_run *operands = run->operands;
+	struct cei_executor *executor = &run->op->workspace->executor;
+	const struct cei_op_shape *shape = &run->op->shape;
+	uint32_t rank = run->op->workspace->rank;
+	uint64_t before = cei_op_rows_before(shape, rank) * row_bytes(shape);
+	uint64_t own = shape->rows[rank] * row_bytes(shape), all = scratch_bytes(shape);
+	const char *scratch = cei_run_scratch(run);
+	char *to = operands->gathered;
+	int r = 0;
+
+	if (before)
+		r = executor->ops->copy(executor, run->stream, to, scratch, before);
+	if (!r && own)
+		r = executor->ops->copy(executor, run->stream, to + before, operands->a, own);
+	if (!r && before + own < all)
+		r = executor->ops->copy(executor, run->stream, to + before + own,
+					scratch + before + own, all - before - own);
+	return r;
+}
+
+/* A sequence: everything has arrived before the first tile begins. */
+static int await_rows(const struct cei_run *run)
+{
+	const struct cei_op_shape *shape = &run->op->shape;
+	uint32_t peer;
+	int r = 0;
+
+	for (peer = 0; !r && peer < shape->n_ranks; peer++)
+		if (peer != run->op->workspace->rank && shape->rows[peer])
+			r = cei_run_await(run, cei_run_arrived(run), peer, 1);
+	return r;
+}
+
+static int queue_job(const struct cei_run *run)
+{
+	const struct ceov_ag_gemm_run *operands = run->operands;
+	struct cei_executor *executor = &run->op->workspace->executor;
+	int is_sequence = run->op->choice.way == CEOV_WAY_SEQUENCE;
+	struct cei_gemm_job job = job_of(run->op, operands, cei_run_scratch(run),
+					 &run->op->product.all);
+	int r = is_sequence ? await_rows(run) : 0;
+
+	if (r)
+		return r;
+	job.marks = cei_run_marks(run, is_sequence ? NULL : cei_run_arrived(run), NULL);
+	if (operands->gathered && executor->ops->keeps(executor, &job))
+		job.kept = operands->gathered;
+	r = executor->ops->gemm(executor, run->stream, &job);
+	return !r && !job.kept && operands->gathered ? copy_gathered(run) : r;
+}
+
+int ceov_ag_gemm_create(ceov_workspace *workspace, const struct ceov_ag_gemm *from,
+			ceov_op **ret_op)
+{
+	return cei_op_create_from(workspace, &cei_ag_gemm, from, ret_op);
+}
+
+static int take_operands(struct cei_run *run)
+{
+	static const char *const b_name[] = { "b[0]", "b[1]", "b[2]", "b[3]" };
+	static const char *const c_name[] = { "c[0]", "c[1]", "c[2]", "c[3]" };
+	const struct ceov_ag_gemm_run *from = run->operands;
+	const ceov_op *op = run->op;
+	const struct cei_op_shape *shape = &op->shape;
+	struct cei_operand operands[CEI_OPERANDS_MAX];
+	uint64_t own_bytes = shape->rows[op->workspace->rank] * row_bytes(shape);
+	uint32_t i, n = 0;
+
+	operands[n++] = (struct cei_operand){ "a", from->a, own_bytes, 0 };
+	for (i = 0; i < shape->product.n_products; i++) {
+		operands[n++] = (struct cei_operand){
+			b_name[i], from->b[i], shape->product.n[i] * row_bytes(shape), 0 };
+		operands[n++] = (struct cei_operand){
+			c_name[i], from->c[i],
+			cei_op_all_rows(shape) * shape->product.n[i] * CEI_NUMBER_BYTES, 1 };
+	}
+	if (from->gathered)
+		operands[n++] = (struct cei_operand){ "gathered", from->gathered,
+						      scratch_bytes(shape), 1 };
+	run->stream = from->stream;
+	run->floating[0] = from->a;
+	return cei_operands_check(op, operands, n);
+}
+
+int ceov_ag_gemm_run(ceov_op *op, const struct ceov_ag_gemm_run *operands)
+{
+	return cei_op_run(op, cei_ag_gemm.run_call, operands);
+}
+
+/* --- what it costs --------------------------------------------------------- */
+
+/* Own rows, then peers' as they arrive: all senders keep the same pace. */
+static void play(struct cei_play *play)
+{
+	const struct cei_op_shape *shape = play->shape;
+	double arrival_ns = 0;
+	uint32_t i, peer, piece;
+	uint64_t n_rows;
+
+	(void)cei_play_piece(play, shape->rows[0], 0, 0, 0);
+	for (i = 1; i < shape->n_ranks; i++) {
+		peer = shape->n_ranks - i;
+		for (piece = 0; piece < play->n_pieces; piece++) {
+			(void)cei_piece_rows(shape->rows[peer], play->n_pieces, piece, &n_rows);
+			if (!n_rows)
+				continue;
+			arrival_ns += cei_play_copy_ns(play, n_rows, shape->product.k);
+			(void)cei_play_piece(play, n_rows, arrival_ns, 0, 0);
+		}
+	}
+}
+
+/* --- measuring ------------------------------------------------------------- */
+
+static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
+{
+	const struct cei_op_shape *shape = &op->shape;
+	uint32_t i;
+
+	memset(ret_sizes, 0, sizeof(*ret_sizes));
+	ret_sizes->n = shape->product.n_products;
+	ret_sizes->a = shape->rows[op->workspace->rank] * shape->product.k;
+	for (i = 0; i < shape->product.n_products; i++) {
+		ret_sizes->b[i] = shape->product.n[i] * shape->product.k;
+		ret_sizes->c[i] = cei_op_all_rows(shape) * shape->product.n[i];
+	}
+}
+
+static int trial_run(ceov_op *op, const struct cei_trial_operands *operands)
+{
+	struct ceov_ag_gemm_run run = { .struct_bytes = sizeof(run) };
+	uint32_t i;
+
+	run.stream = operands->stream;
+	run.a = operands->a;
+	for (i = 0; i < op->shape.product.n_products; i++) {
+		run.b[i] = operands->b[i];
+		run.c[i] = operands->c[i];
+	}
+	return ceov_ag_gemm_run(op, &run);
+}
+
+static const struct cei_op_trial trial = {
+	cei_product_candidates, trial_sizes, trial_run
+};
+
+static const struct cei_product_kind product = { 0, play, job_of };
+
+/* --- the kind -------------------------------------------------------------- */
+
+const struct cei_op_kind cei_ag_gemm = {
+	.name = "ceov_ag_gemm",
+	.key = "ag_gemm",
+	.run_call = "ceov_ag_gemm_run",
+	.run_bytes = sizeof(struct ceov_ag_gemm_run),
+	.n_phases = 1,
+	.shape = shape_of,
+	.fault = cei_product_fault,
+	.lacks = cei_product_lacks,
+	.row_bytes = row_bytes,
+	.scratch_bytes = scratch_bytes,
+	.pieces = cei_product_pieces,
+	.choose = cei_product_choose,
+	.explain = cei_product_explain,
+	.build = build,
+	.take = take_operands,
+	.job = queue_job,
+	.fini = cei_product_fini,
+	.trial = &trial,
+	.product = &product,
+};

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Plays tiles against copies. */
+
+#include "ops/gemm/forecast.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/compute/numbers.h"
+#include "ops/gemm/product.h"
+#include "ops/kind.h"
+
+#define TILES_MAX    (UINT64_C(1) << 20)
+
+/* One tile of a shape: so much for each step of k, and so much besides (fill, drain and
+ * store). H200, products of 2048 rows alone (docs/results, "The kernel's tiles"). */
+static const struct {
+	struct cei_tile_shape shape;
+	double                step_ns;
+	double                fixed_ns;
+} kernels[] = {
+	{ { 128, 256 }, 640, 4500 },
+	{ { 128, 192 }, 510, 2800 },
+	{ { 128, 128 }, 330, 2300 },
+};
+
+/* Of a run, besides: the kernel's launch and what orders it on the stream. */
+#define RUN_NS  8000.0
+
+static int begin(struct cei_play *play, const struct cei_forecast_question *question)
+{
+	uint64_t n_steps = cei_ceiling(question->shape->product.k, CEI_GEMM_K_STEP), n_tiles = 0;
+	uint32_t i;
+
+	memset(play, 0, sizeof(*play));
+	play->shape = question->shape;
+	play->rates = question->rates;
+	play->tile = question->tile;
+	play->n_pieces = question->n_pieces;
+	play->n_clusters = question->rates->n_sms / question->rates->pair;
+	for (i = 0; i < sizeof(kernels) / sizeof(kernels[0]); i++)
+		if (kernels[i].shape.rows == play->tile.rows &&
+		    kernels[i].shape.columns == play->tile.columns)
+			play->tile_ns = (double)n_steps * kernels[i].step_ns +
+				kernels[i].fixed_ns;
+	for (i = 0; i < play->shape->n_ranks && play->tile_ns > 0; i++)
+		n_tiles += cei_ceiling(play->shape->rows[i], play->tile.rows) *
+			cei_ceiling(play->shape->product.n[0], play->tile.columns);
+	return play->tile_ns > 0 && n_tiles < TILES_MAX && play->n_clusters &&
+		play->n_clusters <= CEI_PLAY_CLUSTERS_MAX;
+}
+
+static uint64_t pairs_of(const struct cei_play *play, uint64_t n_rows)
+{
+	uint64_t n = cei_ceiling(cei_ceiling(n_rows, play->tile.rows), play->rates->pair), sum = 0;
+	uint32_t i;
+
+	for (i = 0; i < play->shape->product.n_products; i++)
+		sum += n * cei_ceiling(play->shape->product.n[i], play->tile.columns);
+	return sum;
+}
+
+double cei_play_piece(struct cei_play *play, uint64_t n_rows, double from_ns, double until_ns,
+		      double more_ns)
+{
+	uint64_t i, n = pairs_of(play, n_rows);
+	double *free_ns, end_ns, last_ns = 0;
+
+	for (i = 0; i < n; i++, play->n_played++) {
+		free_ns = &play->free_ns[play->n_played % play->n_clusters];
+		end_ns = (*free_ns > from_ns ? *free_ns : from_ns) + play->tile_ns;
+		if (end_ns < until_ns)
+			end_ns = until_ns;
+		*free_ns = end_ns + more_ns;
+		if (*free_ns > last_ns)
+			last_ns = *free_ns;
+	}
+	return last_ns;
+}
+
+static double end_of(const struct cei_play *play)
+{
+	double last_ns = 0;
+	uint32_t i;
+
+	for (i = 0; i < play->n_clusters; i++)
+		if (play->free_ns[i] > last_ns)
+			last_ns = play->free_ns[i];
+	return last_ns;
+}
+
+double cei_play_copy_ns(const struct cei_play *play, uint64_t n_rows, uint64_t columns)
+{
+	return (double)(n_rows * columns * CEI_NUMBER_BYTES) /
+		play->rates->copy_bytes_per_ns + play->rates->mark_ns;
+}
+
+double cei_forecast_ns(const struct cei_forecast_question *question)
+{
+	struct cei_play play;
+
+	if (!begin(&play, question))
+		return -1;
+	question->shape->kind->product->play(&play);
+	return RUN_NS + end_of(&play);
+}
+
+double cei_forecast_gemm_ns(const struct cei_forecast_question *question)
+{
+	uint64_t n_rows;
+	uint32_t rank, piece;
+	struct cei_play play;
+
+	if (!begin(&play, question))
+		return -1;
+	for (rank = 0; rank < question->shape->n_ranks; rank++) {
+		for (piece = 0; piece < question->n_pieces; piece++) {
+			(void)cei_piece_rows(question->shape->rows[rank], question->n_pieces,
+					     piece, &n_rows);
+			(void)cei_play_piece(&play, n_rows, 0, 0, 0);
+		}
+	}
+	return RUN_NS + end_of(&play);
+}

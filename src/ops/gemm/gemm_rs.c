@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * GEMM + reduce-scatter. A half of scratch: the partial sums of all rows, of which the
+ * own ones are never stored, and behind them the staging: for each source rank its
+ * partial sums of the own rows.
+ *
+ * Nobody waits until the partial sums have left: they are in scratch, and the half that
+ * they are in is written again two runs later (workspace.c says why that is enough).
+ */
+
+#include <stddef.h>
+#include <string.h>
+
+#include "base/sized.h"
+#include "ce_engine/context.h"
+#include "ops/compute/numbers.h"
+#include "ops/core/operands.h"
+#include "ops/core/run.h"
+#include "ops/gemm/forecast.h"
+#include "ops/gemm/product.h"
+#include "ops/kinds.h"
+
+#define STAGING_ALIGN_BYTES 256u
+
+/* A gate in front of a copy: a lane's wait and the order it makes in hardware. Measured
+ * as what one more piece costs a GEMM + reduce-scatter, without its mark. */
+#define GATE_NS 5500.0
+
+/* Partial sums into one SM, from L2. */
+#define SUM_BYTES_PER_NS 60.0
+
+static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const void *from,
+					     uint32_t n_ranks)
+{
+	struct ceov_gemm_rs taken;
+
+	shape->fault = cei_sized_fault(from, offsetof(struct ceov_gemm_rs, b_is_k_by_n),
+				       sizeof(taken));
+	if (shape->fault)
+		return NULL;
+	cei_sized_take(&taken, from, sizeof(taken));
+	shape->dtype = taken.dtype;
+	shape->product.k = taken.k;
+	shape->product.n_products = 1;
+	shape->product.n[0] = taken.n;
+	shape->product.b_is_k_by_n = taken.b_is_k_by_n;
+	cei_op_take_rows(shape, taken.rows, n_ranks);
+	return taken.tuning;
+}
+
+static uint64_t row_bytes(const struct cei_op_shape *shape)
+{
+	return shape->product.n[0] * CEI_NUMBER_BYTES;
+}
+
+static const char *fault_of(const struct cei_op_shape *shape)
+{
+	const char *fault = cei_product_fault(shape);
+
+	/* The kernel sees all sources' partial sums as one matrix, and counts its rows in
+	 * 31 bits. */
+	if (!fault && cei_op_most_rows(shape) > CEI_EXTENT_MAX / shape->n_ranks)
+		fault = "a rank has too many rows for the number of ranks";
+	return fault;
+}
+
+/* Where the staging begins. */
+static uint64_t staging_at(const struct cei_op_shape *shape)
+{
+	uint64_t bytes = cei_op_all_rows(shape) * row_bytes(shape);
+
+	return (bytes + STAGING_ALIGN_BYTES - 1) / STAGING_ALIGN_BYTES * STAGING_ALIGN_BYTES;
+}
+
+/* From source to source in the staging of a rank: both sides compute it. */
+static uint64_t stride_of(const struct cei_op_shape *shape, uint32_t rank)
+{
+	return shape->rows[rank] * row_bytes(shape);
+}
+
+static uint64_t scratch_bytes(const struct cei_op_shape *shape)
+{
+	return staging_at(shape) +
+		shape->n_ranks * cei_op_most_rows(shape) * row_bytes(shape);
+}
+
+uint64_t ceov_gemm_rs_scratch_bytes(const struct ceov_gemm_rs *from, uint32_t n_ranks)
+{
+	return cei_op_scratch_bytes(&cei_gemm_rs, from, n_ranks);
+}
+
+/* --- what is sent ---------------------------------------------------------- */
+
+/* A peer's rows of the product, each piece when its tiles have arrived. */
+static int send_partials(ceov_op *op, uint32_t target)
+{
+	const struct cei_op_shape *shape = &op->shape;
+	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces, piece;
+	uint64_t first = cei_op_rows_before(shape, target), row, n_rows;
+	struct cei_leg leg = { .target = target };
+	int r = 0;
+
+	for (piece = 0; !r && piece < n_pieces; piece++) {
+		row = cei_piece_rows(shape->rows[target], n_pieces, piece, &n_rows);
+		leg.source_bytes = (first + row) * row_bytes(shape);
+		leg.target_bytes = staging_at(shape) + rank * stride_of(shape, target) +
+			row * row_bytes(shape);
+		leg.n_bytes = n_rows * row_bytes(shape);
+		leg.ready = target * n_pieces + piece;
+		leg.arrives = rank * n_pieces + piece;
+		r = cei_phase_send(&op->phases[0], &leg);
+	}
+	return r;
+}
+
+/* To a rank without rows no partial sums go: it awaits that all have begun. */
+static int build(ceov_op *op)
+{
+	const ceov_workspace *workspace = op->workspace;
+	uint32_t rank = workspace->rank, n_ranks = workspace->n_ranks, i, peer;
+	struct cei_phase *phase = &op->phases[0];
+	int r = cei_product_prepare(op);
+
+	if (!r)
+		r = cei_phase_open(phase, op->workspace, 0);
+	if (r || n_ranks == 1)
+		return r;
+	for (peer = 0; !r && peer < n_ranks; peer++)
+		if (peer != rank && !op->shape.rows[peer])
+			r = cei_phase_say_here(phase, peer);
+	for (i = 1; !r && i < n_ranks; i++)
+		r = send_partials(op, (rank + i) % n_ranks);
+	for (peer = 0; !r && !op->shape.rows[rank] && peer < n_ranks; peer++)
+		if (peer != rank)
+			r = cei_phase_await_here(phase, peer, op->n_sent++);
+	return r;
+}
+
+/* --- what computes --------------------------------------------------------- */
+
+static struct cei_gemm_job job_of(const ceov_op *op, const void *operands,
+				  char *scratch, const struct cei_tile_list *list)
+{
+	const struct cei_op_shape *shape = &op->shape;
+	uint32_t rank = op->workspace->rank;
+	uint64_t all_rows = cei_op_all_rows(shape);
+	struct cei_gemm_job job = cei_product_job(op, list);
+	const struct ceov_gemm_rs_run *run = operands;
+
+	job.a[CEI_GEMM_A_OWN] = cei_product_matrix(run->a, all_rows, shape->product.k);
+	job.b[0] = cei_product_b(shape, 0, run->b);
+	job.c[0] = cei_product_matrix(run->c, shape->rows[rank], shape->product.n[0]);
+	job.c[CEI_GEMM_C_PARTIAL] = cei_product_matrix(scratch, all_rows, shape->product.n[0]);
+	job.is_claimed = op->workspace->shares_sms;
+	job.partials = scratch + staging_at(shape);
+	job.partial_stride_bytes = stride_of(shape, rank);
+	return job;
+}
+
+/* Peers' rows as one product, then all of them may leave, then the own rows. */
+static int queue_sequence(const struct cei_run *run)
+{
+	struct cei_executor *executor = &run->op->workspace->executor;
+	const struct cei_op_shape *shape = &run->op->shape;
+	char *scratch = cei_run_scratch(run);
+	struct cei_gemm_job job;
+	uint32_t peer;
+	int r = 0;
+
+	if (run->op->product.others.tiles.n_tiles) {
+		job = job_of(run->op, run->operands, scratch, &run->op->product.others);
+		r = executor->ops->gemm(executor, run->stream, &job);
+	}
+	for (peer = 0; !r && peer < shape->n_ranks; peer++)
+		if (peer != run->op->workspace->rank && shape->rows[peer])
+			r = cei_run_raise(run, run->op->workspace->ready, peer, 1);
+	if (r)
+		return r;
+	job = job_of(run->op, run->operands, scratch, &run->op->product.own);
+	job.marks = cei_run_marks(run, cei_run_arrived(run), NULL);
+	return executor->ops->gemm(executor, run->stream, &job);
+}
+
+static int queue_job(const struct cei_run *run)
+{
+	struct cei_executor *executor = &run->op->workspace->executor;
+	struct cei_gemm_job job;
+
+	if (run->op->choice.way == CEOV_WAY_SEQUENCE)
+		return queue_sequence(run);
+	job = job_of(run->op, run->operands, cei_run_scratch(run), &run->op->product.all);
+	job.marks = cei_run_marks(run, cei_run_arrived(run), run->op->workspace->ready);
+	return executor->ops->gemm(executor, run->stream, &job);
+}
+
+int ceov_gemm_rs_create(ceov_workspace *workspace, const struct ceov_gemm_rs *from,
+			ceov_op **ret_op)
+{
+	return cei_op_create_from(workspace, &cei_gemm_rs, from, ret_op);
+}
+
+static int take_operands(struct cei_run *run)
+{
+	const struct ceov_gemm_rs_run *from = run->operands;
+	const ceov_op *op = run->op;
+	const struct cei_op_shape *shape = &op->shape;
+	uint64_t k_bytes = shape->product.k * CEI_NUMBER_BYTES;
+	const struct cei_operand operands[] = {
+		{ "a", from->a, cei_op_all_rows(shape) * k_bytes, 0 },
+		{ "b", from->b, shape->product.n[0] * k_bytes, 0 },
+		{ "c", from->c, shape->rows[op->workspace->rank] * row_bytes(shape), 1 },
+	};
+
+	run->stream = from->stream;
+	return cei_operands_check(op, operands, 3);
+}
+
+int ceov_gemm_rs_run(ceov_op *op, const struct ceov_gemm_rs_run *operands)
+{
+	return cei_op_run(op, cei_gemm_rs.run_call, operands);
+}
+
+/* --- what it costs --------------------------------------------------------- */
+
+struct sends {
+	double lane_ns;                         /* when the lane is free */
+	double arrived_ns[CEI_OP_PIECES_MAX];   /* own pieces' sums: from all peers */
+};
+
+static void play_target(struct cei_play *play, uint32_t target, struct sends *sends)
+{
+	const struct cei_op_shape *shape = play->shape;
+	double done_ns;
+	uint64_t n_rows;
+	uint32_t piece;
+
+	for (piece = 0; piece < play->n_pieces; piece++) {
+		(void)cei_piece_rows(shape->rows[target], play->n_pieces, piece, &n_rows);
+		if (!n_rows)
+			continue;
+		done_ns = cei_play_piece(play, n_rows, 0, 0, 0);
+		if (done_ns > sends->lane_ns)
+			sends->lane_ns = done_ns;
+		sends->lane_ns += GATE_NS + cei_play_copy_ns(play, n_rows, shape->product.n[0]);
+		/* The peer that has rank 0 as its i-th target sends as we send to ours. */
+		if (sends->lane_ns > sends->arrived_ns[piece])
+			sends->arrived_ns[piece] = sends->lane_ns;
+	}
+}
+
+static void play(struct cei_play *play)
+{
+	const struct cei_op_shape *shape = play->shape;
+	double sum_ns = (shape->n_ranks - 1) * (double)(play->tile.rows * play->tile.columns) *
+		CEI_NUMBER_BYTES / SUM_BYTES_PER_NS;
+	struct sends sends = { .lane_ns = 0 };
+	uint32_t target, piece;
+	uint64_t n_rows;
+
+	for (target = 1; target < shape->n_ranks; target++)
+		play_target(play, target, &sends);
+	for (piece = 0; piece < play->n_pieces; piece++) {
+		(void)cei_piece_rows(shape->rows[0], play->n_pieces, piece, &n_rows);
+		if (n_rows)
+			(void)cei_play_piece(play, n_rows, 0, sends.arrived_ns[piece], sum_ns);
+	}
+}
+
+/* --- measuring ------------------------------------------------------------- */
+
+static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
+{
+	const struct cei_op_shape *shape = &op->shape;
+
+	memset(ret_sizes, 0, sizeof(*ret_sizes));
+	ret_sizes->n = 1;
+	ret_sizes->a = cei_op_all_rows(shape) * shape->product.k;
+	ret_sizes->b[0] = shape->product.n[0] * shape->product.k;
+	ret_sizes->c[0] = shape->rows[op->workspace->rank] * shape->product.n[0];
+}
+
+static int trial_run(ceov_op *op, const struct cei_trial_operands *operands)
+{
+	struct ceov_gemm_rs_run run = { .struct_bytes = sizeof(run) };
+
+	run.stream = operands->stream;
+	run.a = operands->a;
+	run.b = operands->b[0];
+	run.c = operands->c[0];
+	return ceov_gemm_rs_run(op, &run);
+}
+
+static const struct cei_op_trial trial = {
+	cei_product_candidates, trial_sizes, trial_run
+};
+
+static const struct cei_product_kind product = { 1, play, job_of };
+
+/* --- the kind -------------------------------------------------------------- */
+
+const struct cei_op_kind cei_gemm_rs = {
+	.name = "ceov_gemm_rs",
+	.key = "gemm_rs",
+	.run_call = "ceov_gemm_rs_run",
+	.run_bytes = sizeof(struct ceov_gemm_rs_run),
+	.n_phases = 1,
+	.shape = shape_of,
+	.fault = fault_of,
+	.lacks = cei_product_lacks,
+	.row_bytes = row_bytes,
+	.scratch_bytes = scratch_bytes,
+	.pieces = cei_product_pieces,
+	.choose = cei_product_choose,
+	.explain = cei_product_explain,
+	.build = build,
+	.take = take_operands,
+	.job = queue_job,
+	.fini = cei_product_fini,
+	.trial = &trial,
+	.product = &product,
+};

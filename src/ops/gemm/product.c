@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* What operators with a product share: faults, lists of tiles, and the product alone. */
+
+#include "ops/gemm/product.h"
+
+#include <string.h>
+
+#include "ce_engine/context.h"
+#include "ops/core/op.h"
+#include "ops/core/run.h"
+
+/* Columns come in 16 bytes. */
+#define COLUMN_STEP 8u
+
+static struct cei_report *report_of(const ceov_op *op)
+{
+	return &op->workspace->object.context->report;
+}
+
+/* --- what is refused ------------------------------------------------------- */
+
+static const char *columns_fault(const struct cei_op_shape *shape)
+{
+	uint64_t most = shape->product.k;
+	uint32_t i;
+
+	if (!shape->product.n_products || shape->product.n_products > CEOV_OP_GEMMS_MAX)
+		return "n_gemms must be 1 to 4";
+	if (!shape->product.k || shape->product.k % COLUMN_STEP)
+		return "k must be a multiple of 8, and not 0";
+	for (i = 0; i < shape->product.n_products; i++)
+		if (!shape->product.n[i] || shape->product.n[i] % COLUMN_STEP)
+			return "n must be a multiple of 8, and not 0";
+	for (i = 0; i < shape->product.n_products; i++)
+		most = shape->product.n[i] > most ? shape->product.n[i] : most;
+	if (most > CEI_EXTENT_MAX)
+		return shape->product.k > CEI_EXTENT_MAX ? "k is above 2^31" : "n is above 2^31";
+	if (shape->product.b_is_k_by_n != 0 && shape->product.b_is_k_by_n != 1)
+		return "b_is_k_by_n must be 0 or 1";
+	if (cei_op_all_rows(shape) > CEI_ELEMENTS_MAX / most)
+		return "a matrix has too many elements";
+	return NULL;
+}
+
+const char *cei_product_fault(const struct cei_op_shape *shape)
+{
+	const char *fault;
+
+	if (shape->dtype == CEOV_FP32)
+		return "dtype is CEOV_FP32, which only sums take; products take CEOV_BF16 or "
+			"CEOV_FP16";
+	fault = cei_op_dtype_fault(shape);
+	if (!fault)
+		fault = cei_op_rows_fault(shape, CEI_EXTENT_MAX, 1);
+	return fault ? fault : columns_fault(shape);
+}
+
+const char *cei_product_lacks(const ceov_workspace *workspace,
+			      const struct ceov_op_tuning *tuning,
+			      const struct cei_rates *rates)
+{
+	const struct cei_executor *executor = &workspace->executor;
+	struct cei_tile_shape told;
+
+	if (!rates->has_tiles && !rates->has_library)
+		return "there is neither a kernel for this GPU nor cuBLAS";
+	if (!tuning || !tuning->tile_rows)
+		return NULL;
+	told.rows = tuning->tile_rows;
+	told.columns = tuning->tile_columns;
+	return executor->ops->is_fit(executor, told) ? NULL
+		: "tuning: there is no kernel for tiles of that shape";
+}
+
+/* --- lists of tiles -------------------------------------------------------- */
+
+static void fini_list(ceov_op *op, struct cei_tile_list *list)
+{
+	struct cei_executor *executor = &op->workspace->executor;
+
+	if (list->held)
+		executor->ops->drop_tiles(executor, list->held);
+	list->held = NULL;
+}
+
+void cei_product_fini(ceov_op *op)
+{
+	fini_list(op, &op->product.others);     /* these two are parts of all */
+	fini_list(op, &op->product.own);
+	fini_list(op, &op->product.all);
+	fini_list(op, &op->product.alone);
+	cei_tiles_fini(&op->product.all.tiles);
+	cei_tiles_fini(&op->product.alone.tiles);
+}
+
+static int make_tiles(const ceov_op *op, int waits, struct cei_tiles *tiles)
+{
+	struct cei_executor *executor = &op->workspace->executor;
+	struct cei_tiles_question question = { .rank = op->workspace->rank };
+	int r;
+
+	question.n_ranks = op->shape.n_ranks;
+	question.rows = op->shape.rows;
+	question.n_pieces = op->choice.n_pieces;
+	question.n_products = op->shape.product.n_products;
+	question.columns = op->shape.product.n;
+	question.shape = op->choice.shape;
+	question.pair = executor->ops->pair(executor, op->choice.shape);
+	question.waits = waits;
+	question.scatters = op->kind->product->scatters;
+	r = cei_tiles_init(tiles, &question);
+	return r ? cei_raise(report_of(op), r, 0, "%s: rank %u: no tiles of %u x %u can be "
+			     "listed for this shape: %s", op->kind->name,
+			     op->workspace->rank, op->choice.shape.rows,
+			     op->choice.shape.columns, ceov_strerror(r)) : 0;
+}
+
+static int hold(ceov_op *op, struct cei_tile_list *list)
+{
+	struct cei_executor *executor = &op->workspace->executor;
+
+	if (!list->tiles.n_tiles)
+		return 0;
+	return executor->ops->hold_tiles(executor, &list->tiles, &list->held);
+}
+
+/* Of a scattered product the tiles of own rows come last. */
+static void split_list(ceov_op *op)
+{
+	const struct cei_tiles *all = &op->product.all.tiles;
+	uint32_t n = 0;
+
+	while (n < all->n_tiles && all->tile[n].c == CEI_GEMM_C_PARTIAL)
+		n++;
+	op->product.others.tiles.tile = all->tile;
+	op->product.others.tiles.n_tiles = n;
+	op->product.own.tiles.tile = all->tile + n;
+	op->product.own.tiles.n_tiles = all->n_tiles - n;
+}
+
+static int list_tiles(ceov_op *op)
+{
+	int r = make_tiles(op, 1, &op->product.all.tiles);
+
+	if (r || !op->kind->product->scatters || op->choice.way != CEOV_WAY_SEQUENCE)
+		return r ? r : hold(op, &op->product.all);
+	split_list(op);
+	r = hold(op, &op->product.others);
+	return r ? r : hold(op, &op->product.own);
+}
+
+struct cei_gemm_job cei_product_job(const ceov_op *op, const struct cei_tile_list *list)
+{
+	const struct cei_op_shape *shape = &op->shape;
+	struct cei_gemm_job job;
+
+	memset(&job, 0, sizeof(job));
+	job.dtype = shape->dtype;
+	job.shape = op->choice.shape;
+	job.k = shape->product.k;
+	job.b_is_k_by_n = shape->product.b_is_k_by_n;
+	job.tiles = &list->tiles;
+	job.held_tiles = list->held;
+	job.n_sources = shape->n_ranks;
+	job.own = op->workspace->rank;
+	job.n_pieces = op->choice.n_pieces;
+	return job;
+}
+
+static int load(ceov_op *op)
+{
+	struct cei_executor *executor = &op->workspace->executor;
+	struct cei_gemm_job job = cei_product_job(op, &op->product.all);
+	uint32_t i;
+	int r;
+
+	for (i = 0; i < CEI_GEMM_C_MAX; i++)    /* partial sums are as wide as C */
+		job.c[i].columns = op->shape.product.n[i < op->shape.product.n_products ? i : 0];
+	pthread_mutex_lock(&op->workspace->lock);
+	r = executor->ops->load(executor, &job);
+	pthread_mutex_unlock(&op->workspace->lock);
+	return r;
+}
+
+int cei_product_prepare(ceov_op *op)
+{
+	int r = list_tiles(op);
+
+	return r ? r : load(op);
+}
+
+/* With the workspace's lock held. */
+static int list_alone(ceov_op *op, const struct cei_tile_list **ret_list)
+{
+	int r = 0;
+
+	if (!op->product.alone.tiles.n_tiles) {
+		r = make_tiles(op, 0, &op->product.alone.tiles);
+		if (!r)
+			r = hold(op, &op->product.alone);
+		if (r)
+			cei_tiles_fini(&op->product.alone.tiles);
+	}
+	if (!r)
+		*ret_list = &op->product.alone;
+	return r;
+}
+
+/* --- jobs ------------------------------------------------------------------ */
+
+struct cei_matrix cei_product_matrix(const void *base, uint64_t rows, uint64_t columns)
+{
+	struct cei_matrix matrix = { rows ? base : NULL, rows, columns };
+
+	return matrix;
+}
+
+struct cei_matrix cei_product_b(const struct cei_op_shape *shape, uint32_t i,
+				const void *base)
+{
+	const struct cei_product_shape *product = &shape->product;
+
+	return product->b_is_k_by_n ? cei_product_matrix(base, product->k, product->n[i])
+				    : cei_product_matrix(base, product->n[i], product->k);
+}
+
+static int refuse_alone(const ceov_op *op, int r)
+{
+	const ceov_workspace *workspace = op->workspace;
+
+	return cei_raise(report_of(op), r == CEOV_PENDING ? CEOV_ERR_TIMEOUT : r, 0,
+			 "%s: runs of workspace '%s' of rank %u %s; the product cannot be "
+			 "measured", op->kind->name, workspace->name, workspace->rank,
+			 r == CEOV_PENDING ? "are not done within their deadline"
+			 : "have failed");
+}
+
+static int queue_alone(ceov_op *op, const void *operands)
+{
+	struct cei_run run = { .op = op, .operands = operands };
+	struct cei_executor *executor = &op->workspace->executor;
+	const struct cei_tile_list *list;
+	struct cei_gemm_job job;
+	int r = cei_run_take(&run, op->kind->run_call);
+
+	if (!r)
+		r = list_alone(op, &list);
+	if (r)
+		return r;
+	job = op->kind->product->job(op, operands, cei_workspace_half(op->workspace, 0), list);
+	return executor->ops->gemm(executor, run.stream, &job);
+}
+
+int cei_op_gemm_alone(ceov_op *op, const void *run)
+{
+	int r = cei_object_check(op, &cei_op_type, "cei_op_gemm_alone");
+
+	if (r)
+		return r;
+	pthread_mutex_lock(&op->workspace->lock);
+	r = cei_workspace_finish(op->workspace);
+	if (r)
+		r = refuse_alone(op, r);
+	else if (op->kind->product)
+		r = queue_alone(op, run);
+	else
+		r = cei_raise(report_of(op), CEOV_ERR_INVALID, 0,
+			      "%s: has no product to measure", op->kind->name);
+	pthread_mutex_unlock(&op->workspace->lock);
+	return r;
+}

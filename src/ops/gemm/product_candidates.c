@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* What is worth measuring of a product. */
+
+#include "ops/gemm/product.h"
+
+#include <string.h>
+
+#include "ops/gemm/forecast.h"
+#include "ops/tuning/candidates.h"
+
+/* The model's expectations order cuts and shapes, and are off by less than this. */
+#define NEAR      1.35
+#define NEAR_MAX  8u
+#define PLAYS_MAX 32u
+
+struct play {
+	double                ns;
+	uint32_t              n_pieces;
+	struct cei_tile_shape tile;
+};
+
+struct plays {                          /* the fastest first */
+	uint32_t    n;
+	struct play play[PLAYS_MAX];
+};
+
+/* Behind those that are as fast: fewer pieces and larger tiles come first. */
+static void insert(struct plays *plays, const struct play *play)
+{
+	uint32_t at = plays->n;
+
+	if (plays->n == PLAYS_MAX)
+		return;
+	for (; at && plays->play[at - 1].ns > play->ns; at--)
+		plays->play[at] = plays->play[at - 1];
+	plays->play[at] = *play;
+	plays->n++;
+}
+
+static void play_all(const struct cei_listing *listing, struct plays *ret_plays)
+{
+	struct cei_forecast_question question = { listing->shape, listing->rates, { 0, 0 }, 0 };
+	struct play play;
+	uint32_t last = cei_candidates_last_cut(listing), i;
+
+	memset(ret_plays, 0, sizeof(*ret_plays));
+	if (!listing->rates->n_sms || !listing->rates->has_tiles)
+		return;
+	question.n_pieces = cei_candidates_first_cut(listing);
+	for (; question.n_pieces <= last; question.n_pieces *= 2) {
+		for (i = 0; question.tile = cei_chooser_shape(listing->rates, i),
+		     question.tile.rows; i++) {
+			play.ns = cei_forecast_ns(&question);
+			play.n_pieces = question.n_pieces;
+			play.tile = question.tile;
+			if (play.ns >= 0)
+				insert(ret_plays, &play);
+		}
+	}
+}
+
+static void add_near(const struct cei_listing *listing, const struct plays *plays)
+{
+	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
+	uint32_t i;
+
+	tuning.way = CEOV_WAY_OVERLAP;
+	for (i = 0; i < plays->n && i < NEAR_MAX; i++) {
+		if (plays->play[i].ns > plays->play[0].ns * NEAR)
+			return;
+		tuning.n_pieces = plays->play[i].n_pieces;
+		tuning.tile_rows = plays->play[i].tile.rows;
+		tuning.tile_columns = plays->play[i].tile.columns;
+		cei_candidates_add(listing, &tuning);
+	}
+}
+
+static void add_sequence(const struct cei_listing *listing)
+{
+	struct ceov_op_tuning told = *listing->told, tuning;
+
+	told.way = CEOV_WAY_SEQUENCE;
+	told.n_pieces = 1;
+	tuning = cei_candidates_choose(listing, listing->rates, &told);
+	cei_candidates_add(listing, &tuning);
+}
+
+/* Tiles of whole rows, one a piece. */
+static void add_library(const struct cei_listing *listing, uint32_t n_pieces)
+{
+	struct cei_rates rates = *listing->rates;
+	struct ceov_op_tuning told = *listing->told, tuning;
+
+	rates.has_tiles = 0;
+	told.way = CEOV_WAY_OVERLAP;
+	told.n_pieces = n_pieces;
+	tuning = cei_candidates_choose(listing, &rates, &told);
+	cei_candidates_add(listing, &tuning);
+}
+
+void cei_product_candidates(const struct cei_listing *listing)
+{
+	const struct cei_rates *rates = listing->rates;
+	struct plays plays;
+	uint32_t n_pieces = cei_candidates_first_cut(listing);
+
+	play_all(listing, &plays);
+	add_near(listing, &plays);
+	add_sequence(listing);
+	if (rates->has_library && rates->has_tiles)
+		add_library(listing, plays.n ? plays.play[0].n_pieces
+				     : listing->candidates->tuning[0].n_pieces);
+	if (!rates->has_library || rates->has_tiles)
+		return;
+	for (; n_pieces <= cei_candidates_last_cut(listing); n_pieces *= 2)
+		add_library(listing, n_pieces);
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* What a product costs with a cut and a tile shape, and which of them it takes. */
+
+#include "ops/gemm/product.h"
+
+#include "ops/compute/numbers.h"
+#include "ops/gemm/forecast.h"
+#include "ops/tuning/chooser.h"
+
+#define PIECES_MAX     8u
+
+/* A piece of fewer rows leaves halves of tile pairs empty. */
+#define PIECE_ROWS_MIN  256u
+
+/* Rows of a tile are counted in 16 bits. */
+#define TILE_ROWS_MAX   UINT64_C(65528)
+
+uint32_t cei_product_pieces(const struct cei_op_shape *shape)
+{
+	uint64_t rows = cei_op_most_rows(shape);
+	uint32_t n = cei_chooser_pieces(shape, PIECES_MAX);
+
+	while (n > 1 && rows / n < PIECE_ROWS_MIN)
+		n--;
+	return n;
+}
+
+/* As tiles.c counts them. */
+static uint64_t count_tiles(const struct cei_op_shape *shape, uint32_t n_pieces,
+			    struct cei_tile_shape tile, uint32_t pair)
+{
+	uint64_t n_columns = 0, n_blocks = 0, n_rows;
+	uint32_t i, p;
+
+	for (i = 0; i < shape->product.n_products; i++)
+		n_columns += cei_ceiling(shape->product.n[i], tile.columns);
+	for (i = 0; i < shape->n_ranks; i++) {
+		for (p = 0; p < n_pieces; p++) {
+			(void)cei_piece_rows(shape->rows[i], n_pieces, p, &n_rows);
+			n_blocks += cei_ceiling(cei_ceiling(n_rows, tile.rows), pair) * pair;
+		}
+	}
+	return n_blocks * n_columns;
+}
+
+/* A pair shares its columns' operand: each of the two loads half of it. */
+static double tile_ns(const struct cei_op_shape *shape, const struct cei_rates *rates,
+		      struct cei_tile_shape tile)
+{
+	double flops = 2.0 * tile.rows * tile.columns * (double)shape->product.k;
+	double bytes = (tile.rows + (double)tile.columns / rates->pair) *
+		(double)(shape->product.k * CEI_NUMBER_BYTES);
+	double math = flops / rates->math_flops_per_ns;
+	double load = bytes / rates->load_bytes_per_ns;
+
+	return (math > load ? math : load) + rates->tile_ns;
+}
+
+static double gemm_ns(const struct cei_op_shape *shape, const struct cei_rates *rates,
+		      uint32_t n_pieces, struct cei_tile_shape tile)
+{
+	uint64_t n = count_tiles(shape, n_pieces, tile, rates->pair);
+
+	return (double)cei_ceiling(n, rates->n_sms ? rates->n_sms : 1) *
+		tile_ns(shape, rates, tile);
+}
+
+/* A rank's piece as one tile, for the library. */
+static struct cei_tile_shape whole_rows(const struct cei_op_shape *shape, uint32_t n_pieces)
+{
+	uint64_t rows = cei_ceiling(cei_op_most_rows(shape), n_pieces), columns = 0;
+	struct cei_tile_shape tile;
+	uint32_t i;
+
+	rows = cei_ceiling(rows, CEI_PIECE_ROWS) * CEI_PIECE_ROWS;
+	for (i = 0; i < shape->product.n_products; i++)
+		if (shape->product.n[i] > columns)
+			columns = shape->product.n[i];
+	tile.rows = (uint32_t)(rows < TILE_ROWS_MAX ? rows : TILE_ROWS_MAX);
+	tile.columns = (uint32_t)columns;
+	return tile;
+}
+
+static struct cei_tile_shape choose_shape(const struct cei_op_shape *shape,
+					  const struct cei_rates *rates, uint32_t n_pieces)
+{
+	struct cei_tile_shape tile, best = cei_chooser_shape(rates, 0);
+	double ns, best_ns = gemm_ns(shape, rates, n_pieces, best);
+	uint32_t i;
+
+	if (!rates->has_tiles)
+		return whole_rows(shape, n_pieces);
+	for (i = 1; tile = cei_chooser_shape(rates, i), rates->n_sms && tile.rows; i++) {
+		ns = gemm_ns(shape, rates, n_pieces, tile);
+		if (ns < best_ns) {
+			best = tile;
+			best_ns = ns;
+		}
+	}
+	return best;
+}
+
+/* Tiles hide copies but for what comes first or last. */
+static enum ceov_op_way choose_way(const struct cei_op_shape *shape,
+				   const struct cei_choice *choice,
+				   const struct cei_rates *rates)
+{
+	double longer = choice->gemm_ns > choice->copy_ns ? choice->gemm_ns
+		: choice->copy_ns;
+	double shorter = choice->gemm_ns + choice->copy_ns - longer;
+	double parts = (double)choice->n_pieces * shape->n_ranks;
+
+	if (shape->n_ranks == 1)
+		return CEOV_WAY_OVERLAP;
+	if (choice->run_ns > 0)
+		return choice->run_ns <= longer + shorter ? CEOV_WAY_OVERLAP
+			: CEOV_WAY_SEQUENCE;
+	return longer + shorter / parts + rates->mark_ns < longer + shorter
+		? CEOV_WAY_OVERLAP : CEOV_WAY_SEQUENCE;
+}
+
+/* --- played through -------------------------------------------------------- */
+
+/* Another piece has to bring so much: the model does not see what marks cost others. */
+#define WORTH 0.99
+
+/* Plays every cut that is open with every tile shape, fewest pieces first: also with those
+ * that this rank's caller did not tell, because all ranks have to come to the same cut.
+ * Returns the best one's time, in choice its cut and shape; less than 0: none could be
+ * played. */
+static double play_all(const struct cei_op_shape *shape, const struct cei_rates *rates,
+		       const struct ceov_op_tuning *told, struct cei_choice *choice)
+{
+	struct cei_forecast_question question = { .shape = shape, .rates = rates };
+	uint32_t last = told->n_pieces ? told->n_pieces : PIECES_MAX, i;
+	double ns, best_ns = -1;
+
+	question.n_pieces = told->n_pieces ? told->n_pieces : 1;
+	for (; question.n_pieces <= last; question.n_pieces *= 2) {
+		for (i = 0; question.tile = cei_chooser_shape(rates, i), question.tile.rows;
+		     i++) {
+			ns = cei_forecast_ns(&question);
+			if (ns < 0 || (best_ns >= 0 && ns >= best_ns * WORTH))
+				continue;
+			best_ns = ns;
+			choice->n_pieces = question.n_pieces;
+			choice->shape = question.tile;
+		}
+	}
+	return best_ns;
+}
+
+/* The GEMM's own best against what its copies let through. */
+static void choose_by_play(const struct cei_op_shape *shape, const struct cei_rates *rates,
+			   const struct ceov_op_tuning *told, struct cei_choice *choice)
+{
+	struct cei_forecast_question alone = { .shape = shape, .rates = rates };
+	double ns = play_all(shape, rates, told, choice);
+
+	if (ns < 0)
+		return;
+	alone.tile = choice->shape;
+	alone.n_pieces = choice->n_pieces;
+	choice->gemm_ns = cei_forecast_gemm_ns(&alone);
+	choice->run_ns = ns;
+	if (!told->tile_rows)
+		return;
+	choice->shape.rows = told->tile_rows;
+	choice->shape.columns = told->tile_columns;
+}
+
+/* --- the choice ------------------------------------------------------------ */
+
+void cei_product_choose(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	const struct cei_op_shape *shape = args->shape;
+	const struct ceov_op_tuning *told = args->told;
+	const struct cei_rates *rates = args->rates;
+
+	if (choice->way == CEOV_WAY_SEQUENCE)
+		choice->n_pieces = 1;
+	choice->shape.rows = told->tile_rows;
+	choice->shape.columns = told->tile_columns;
+	if (!told->tile_rows)
+		choice->shape = choose_shape(shape, rates, choice->n_pieces);
+	choice->gemm_ns = gemm_ns(shape, rates, choice->n_pieces, choice->shape);
+	if (rates->n_sms && rates->has_tiles && shape->n_ranks > 1 &&
+	    told->way != CEOV_WAY_SEQUENCE)
+		choose_by_play(shape, rates, told, choice);
+	choice->copy_ns = cei_chooser_copy_ns(args, choice->n_pieces);
+	if (choice->way == CEOV_WAY_CHOOSE && told->n_pieces > 1)
+		choice->way = CEOV_WAY_OVERLAP; /* a sequence has one */
+	if (choice->way == CEOV_WAY_CHOOSE)
+		choice->way = choose_way(shape, choice, rates);
+	if (choice->way != CEOV_WAY_SEQUENCE)
+		return;
+	choice->n_pieces = 1;
+	if (rates->has_library && !told->tile_rows)
+		choice->shape = whole_rows(shape, 1);
+}
+
+void cei_product_explain(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	const struct cei_op_shape *shape = args->shape;
+	uint64_t n_tiles = count_tiles(shape, choice->n_pieces, choice->shape, args->rates->pair);
+
+	cei_choice_say_way(args, choice);
+	cei_choice_say_pieces(args, choice);
+	cei_choice_say(choice, "tiles: %ux%u, %llu of them (%s)%s\n", choice->shape.rows,
+		       choice->shape.columns, (unsigned long long)n_tiles,
+		       cei_choice_by(args->told->tile_rows),
+		       shape->product.b_is_k_by_n ? ", B is k x n" : "");
+}

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * All-gather and all-to-all: blocks are pushed into the targets' scratch, and each target
+ * copies them to where its caller wants them, on its stream. A half of scratch: what its
+ * rank gets, in the layout of the run's target, the own block's place unused.
+ *
+ * Targets are served one after another, and only the last one's block is cut: copies
+ * within a GPU are so much faster than those that arrive that what is left to copy behind
+ * the last arrival is all that costs time. Other blocks' marks would gain nothing
+ * (reduce.c cuts the same way, and says what more pieces cost).
+ */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sized.h"
+#include "ce_engine/context.h"
+#include "ops/core/operands.h"
+#include "ops/core/run.h"
+#include "ops/kinds.h"
+
+#define BYTE_STEP 16u
+
+/* What is copied within a GPU behind the last arrival takes some us then. */
+#define PIECE_BYTES (UINT64_C(16) << 20)
+
+/* Sums over all pairs of ranks still fit 64 bits. */
+#define BLOCK_BYTES_MAX (UINT64_C(1) << 48)
+
+/* --- shapes ---------------------------------------------------------------- */
+
+static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const void *from,
+					     uint32_t n_ranks)
+{
+	const struct ceov_move *move = from;
+	uint64_t largest[CEI_RANKS_MAX] = { 0 };
+	uint32_t i;
+
+	shape->fault = cei_sized_fault(move, sizeof(*move), sizeof(*move));
+	if (shape->fault)
+		return NULL;
+	if (!move->bytes || n_ranks > CEI_RANKS_MAX)
+		return move->tuning;
+	if (shape->kind == &cei_all_gather) {
+		cei_op_take_rows(shape, move->bytes, n_ranks);
+		return move->tuning;
+	}
+	for (i = 0; i < n_ranks * n_ranks; i++)
+		if (move->bytes[i] > largest[i / n_ranks])
+			largest[i / n_ranks] = move->bytes[i];
+	cei_op_take_rows(shape, largest, n_ranks);
+	shape->move.blocks = move->bytes;
+	return move->tuning;
+}
+
+/* Rows are bytes. */
+static uint64_t row_bytes(const struct cei_op_shape *shape)
+{
+	(void)shape;
+	return 1;
+}
+
+static uint64_t block_bytes(const struct cei_op_shape *shape, uint32_t source,
+			    uint32_t target)
+{
+	return shape->move.blocks ? shape->move.blocks[source * shape->n_ranks + target]
+		: shape->rows[source];
+}
+
+/* Where source's block begins in what target gets; source n_ranks: all that it gets. */
+static uint64_t arrives_at(const struct cei_op_shape *shape, uint32_t source,
+			   uint32_t target)
+{
+	uint64_t sum = 0;
+	uint32_t i;
+
+	for (i = 0; i < source; i++)
+		sum += block_bytes(shape, i, target);
+	return sum;
+}
+
+static uint64_t arriving_bytes(const struct cei_op_shape *shape, uint32_t target)
+{
+	return arrives_at(shape, shape->n_ranks, target);
+}
+
+/* Where target's block begins in the operand of source. A gathered one is all targets'. */
+static uint64_t leaves_at(const struct cei_op_shape *shape, uint32_t source, uint32_t target)
+{
+	uint64_t sum = 0;
+	uint32_t i;
+
+	for (i = 0; i < target && shape->kind == &cei_all_to_all; i++)
+		sum += block_bytes(shape, source, i);
+	return sum;
+}
+
+static uint64_t leaving_bytes(const struct cei_op_shape *shape, uint32_t source)
+{
+	return shape->kind == &cei_all_gather ? shape->rows[source]
+		: leaves_at(shape, source, shape->n_ranks);
+}
+
+static const char *fault_of(const struct cei_op_shape *shape)
+{
+	uint64_t bytes, sum = 0;
+	uint32_t source, target;
+
+	for (source = 0; source < shape->n_ranks; source++) {
+		for (target = 0; target < shape->n_ranks; target++) {
+			bytes = block_bytes(shape, source, target);
+			if (bytes > BLOCK_BYTES_MAX)
+				return "there are too many bytes";
+			if (bytes % BYTE_STEP)
+				return "bytes must be multiples of 16";
+			sum += bytes;
+		}
+	}
+	return sum ? NULL : "all ranks together have no bytes";
+}
+
+static uint64_t scratch_bytes(const struct cei_op_shape *shape)
+{
+	uint64_t most = 0, bytes;
+	uint32_t target;
+
+	for (target = 0; target < shape->n_ranks; target++) {
+		bytes = arriving_bytes(shape, target);
+		most = bytes > most ? bytes : most;
+	}
+	return most;
+}
+
+uint64_t ceov_all_gather_scratch_bytes(const struct ceov_move *from, uint32_t n_ranks)
+{
+	return cei_op_scratch_bytes(&cei_all_gather, from, n_ranks);
+}
+
+uint64_t ceov_all_to_all_scratch_bytes(const struct ceov_move *from, uint32_t n_ranks)
+{
+	return cei_op_scratch_bytes(&cei_all_to_all, from, n_ranks);
+}
+
+/* --- pieces ---------------------------------------------------------------- */
+
+/* Whether target is the last that source has bytes for, in the order of build(). */
+static int is_cut(const struct cei_op_shape *shape, uint32_t source, uint32_t target)
+{
+	uint32_t next = (target + 1) % shape->n_ranks;
+
+	while (next != source && !block_bytes(shape, source, next))
+		next = (next + 1) % shape->n_ranks;
+	return next == source;
+}
+
+/* Bytes of one piece of a block, and where in the block it begins; 0: there are no more.
+ * A block that is not cut is one piece. Source and target find the same. */
+static uint64_t piece_of(const ceov_op *op, uint32_t source, uint32_t target, uint32_t piece,
+			 uint64_t *ret_at)
+{
+	uint64_t bytes = block_bytes(&op->shape, source, target), share = bytes;
+	uint64_t n_steps = cei_op_most_rows(&op->shape) / BYTE_STEP;
+	uint32_t n_pieces = op->choice.n_pieces;
+
+	if (is_cut(&op->shape, source, target))
+		share = (n_steps + n_pieces - 1) / n_pieces * BYTE_STEP;
+	*ret_at = piece * share;
+	if (*ret_at >= bytes)
+		return 0;
+	return bytes - *ret_at < share ? bytes - *ret_at : share;
+}
+
+/* --- what is sent ---------------------------------------------------------- */
+
+static int send_block(ceov_op *op, uint32_t target)
+{
+	const struct cei_op_shape *shape = &op->shape;
+	struct cei_leg leg = { .target = target, .ready = CEOV_NOBODY };
+	uint32_t rank = op->workspace->rank, piece;
+	uint64_t at;
+	int r = 0;
+
+	for (piece = 0; !r; piece++) {
+		leg.n_bytes = piece_of(op, rank, target, piece, &at);
+		if (!leg.n_bytes)
+			break;
+		leg.source_bytes = leaves_at(shape, rank, target) + at;
+		leg.target_bytes = arrives_at(shape, rank, target) + at;
+		leg.arrives = rank * op->choice.n_pieces + piece;
+		r = cei_phase_send(&op->phases[0], &leg);
+	}
+	return r;
+}
+
+/* The op's own copy of the blocks in place of the caller's. */
+static int keep_blocks(ceov_op *op)
+{
+	uint64_t n_bytes = sizeof(*op->blocks) * op->shape.n_ranks * op->shape.n_ranks;
+
+	if (!op->shape.move.blocks)
+		return 0;
+	op->blocks = malloc(n_bytes);
+	if (!op->blocks)
+		return cei_raise(&op->workspace->object.context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "%s_create: rank %u: no memory for its shape",
+				 op->kind->name, op->workspace->rank);
+	memcpy(op->blocks, op->shape.move.blocks, n_bytes);
+	op->shape.move.blocks = op->blocks;
+	return 0;
+}
+
+/*
+ * Counter 0 of sent: the operand has left; from 1 on: a peer that has no block for this
+ * rank has begun. So whoever has finished a run knows of each peer, by its block or by its
+ * `here`, that it had begun it: what workspace.c asks for.
+ */
+static int build(ceov_op *op)
+{
+	const struct cei_op_shape *shape = &op->shape;
+	uint32_t rank = op->workspace->rank, n_ranks = shape->n_ranks, i, peer;
+	struct cei_phase *phase = &op->phases[0];
+	int r = keep_blocks(op);
+
+	if (!r)
+		r = cei_phase_open(phase, op->workspace, leaving_bytes(shape, rank));
+	if (r || n_ranks == 1)
+		return r;
+	phase->follows = 1;
+	for (peer = 0; !r && peer < n_ranks; peer++)
+		if (peer != rank && !block_bytes(shape, rank, peer))
+			r = cei_phase_say_here(phase, peer);
+	for (i = 1; !r && i < n_ranks; i++)
+		r = send_block(op, (rank + i) % n_ranks);
+	if (!r)
+		r = cei_phase_say_sent(phase, op->n_sent++);
+	for (peer = 0; !r && peer < n_ranks; peer++)
+		if (peer != rank && !block_bytes(shape, peer, rank))
+			r = cei_phase_await_here(phase, peer, op->n_sent++);
+	return r;
+}
+
+/* --- the job --------------------------------------------------------------- */
+
+static int copy(const struct cei_run *run, uint64_t target_bytes, const char *from,
+		uint64_t n_bytes)
+{
+	const struct ceov_move_run *operands = run->operands;
+	struct cei_executor *executor = &run->op->workspace->executor;
+	char *to = (char *)operands->target + target_bytes;
+
+	return executor->ops->copy(executor, run->stream, to, from, n_bytes);
+}
+
+/* Nothing where the own block is in its place already. */
+static int copy_own(const struct cei_run *run)
+{
+	const struct ceov_move_run *operands = run->operands;
+	const struct cei_op_shape *shape = &run->op->shape;
+	uint32_t own = run->op->workspace->rank;
+	uint64_t at = arrives_at(shape, own, own), n_bytes = block_bytes(shape, own, own);
+	const char *from;
+
+	if (!n_bytes)
+		return 0;
+	from = (const char *)operands->source + leaves_at(shape, own, own);
+	if (from == (const char *)operands->target + at)
+		return 0;
+	return copy(run, at, from, n_bytes);
+}
+
+static int copy_others(const struct cei_run *run, uint32_t source)
+{
+	const ceov_op *op = run->op;
+	uint32_t own = op->workspace->rank, piece;
+	uint64_t first = arrives_at(&op->shape, source, own), at, n_bytes;
+	int r = 0;
+
+	for (piece = 0; !r; piece++) {
+		n_bytes = piece_of(op, source, own, piece, &at);
+		if (!n_bytes)
+			break;
+		r = cei_run_await(run, cei_run_arrived(run),
+				  source * op->choice.n_pieces + piece, 1);
+		if (!r)
+			r = copy(run, first + at, cei_run_scratch(run) + first + at, n_bytes);
+	}
+	return r;
+}
+
+/* Captured runs join their lane instead. */
+static int await_sent(const struct cei_run *run)
+{
+	struct cei_job_marks marks = cei_run_marks(run, NULL, NULL);
+
+	if (!marks.n_sent)
+		return 0;
+	return cei_run_await(run, marks.sent, marks.sent_index, marks.n_sent);
+}
+
+/* Sources in the order in which their blocks arrive where ranks are in step. */
+static int queue_job(const struct cei_run *run)
+{
+	uint32_t own = run->op->workspace->rank, n_ranks = run->op->shape.n_ranks, i;
+	int r = copy_own(run);
+
+	for (i = 1; !r && i < n_ranks; i++)
+		r = copy_others(run, (own + n_ranks - i) % n_ranks);
+	return r ? r : await_sent(run);
+}
+
+/* --- what it costs --------------------------------------------------------- */
+
+static uint32_t pieces_of(const struct cei_op_shape *shape)
+{
+	uint64_t n = cei_op_most_rows(shape) / PIECE_BYTES;
+
+	if (n > CEI_OP_PIECES_MAX)
+		return CEI_OP_PIECES_MAX;
+	return n ? (uint32_t)n : 1;
+}
+
+static void choose(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	choice->copy_ns = cei_chooser_copy_ns(args, choice->n_pieces);
+}
+
+/* --- creation -------------------------------------------------------------- */
+
+static void fini(ceov_op *op)
+{
+	free(op->blocks);
+}
+
+int ceov_all_gather_create(ceov_workspace *workspace, const struct ceov_move *from,
+			   ceov_op **ret_op)
+{
+	return cei_op_create_from(workspace, &cei_all_gather, from, ret_op);
+}
+
+int ceov_all_to_all_create(ceov_workspace *workspace, const struct ceov_move *from,
+			   ceov_op **ret_op)
+{
+	return cei_op_create_from(workspace, &cei_all_to_all, from, ret_op);
+}
+
+/* --- runs ------------------------------------------------------------------ */
+
+/* The own shard of an all-gather is where it belongs: nobody moves it, so it is part of the
+ * target and no operand beside it. */
+static int is_in_place(const ceov_op *op, const struct ceov_move_run *run)
+{
+	uint32_t own = op->workspace->rank;
+
+	return op->kind == &cei_all_gather && (uintptr_t)run->source ==
+		(uintptr_t)run->target + arrives_at(&op->shape, own, own);
+}
+
+static int take_operands(struct cei_run *run)
+{
+	const struct ceov_move_run *from = run->operands;
+	const ceov_op *op = run->op;
+	uint32_t own = op->workspace->rank;
+	const struct cei_operand operands[] = {
+		{ "target", from->target, arriving_bytes(&op->shape, own), 1 },
+		{ "source", from->source, leaving_bytes(&op->shape, own), 0 },
+	};
+
+	run->stream = from->stream;
+	run->floating[0] = from->source;
+	return cei_operands_check(op, operands, is_in_place(op, from) ? 1 : 2);
+}
+
+int ceov_move_run(ceov_op *op, const struct ceov_move_run *operands)
+{
+	return cei_op_run(op, cei_all_gather.run_call, operands);
+}
+
+/* --- the kinds ------------------------------------------------------------- */
+
+const struct cei_op_kind cei_all_gather = {
+	.name = "ceov_all_gather",
+	.key = "all_gather",
+	.run_call = "ceov_move_run",
+	.run_bytes = sizeof(struct ceov_move_run),
+	.n_phases = 1,
+	.shape = shape_of,
+	.fault = fault_of,
+	.row_bytes = row_bytes,
+	.scratch_bytes = scratch_bytes,
+	.pieces = pieces_of,
+	.choose = choose,
+	.explain = cei_choice_say_pieces,
+	.build = build,
+	.take = take_operands,
+	.job = queue_job,
+	.fini = fini,
+};
+
+const struct cei_op_kind cei_all_to_all = {
+	.name = "ceov_all_to_all",
+	.key = "all_to_all",
+	.run_call = "ceov_move_run",
+	.run_bytes = sizeof(struct ceov_move_run),
+	.n_phases = 1,
+	.shape = shape_of,
+	.fault = fault_of,
+	.row_bytes = row_bytes,
+	.scratch_bytes = scratch_bytes,
+	.pieces = pieces_of,
+	.choose = choose,
+	.explain = cei_choice_say_pieces,
+	.build = build,
+	.take = take_operands,
+	.job = queue_job,
+	.fini = fini,
+};

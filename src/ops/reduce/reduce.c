@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * Reduce-scatter and all-reduce. A half of scratch: the staging, which has for each
+ * source rank its copy of the own part, and for the all-reduce behind it the gathered
+ * sums, in the layout of the operands.
+ *
+ * Targets are served one after another. Piece by piece to all targets in turn, sums would
+ * begin earlier, but ranks that are some us apart then meet at receivers all the time:
+ * 256 MiB a rank on 4 GPUs took 870 us in 4 pieces each and 720 in one.
+ */
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/sized.h"
+#include "ce_engine/context.h"
+#include "ops/compute/numbers.h"
+#include "ops/core/operands.h"
+#include "ops/core/run.h"
+#include "ops/kinds.h"
+#include "ops/tuning/candidates.h"
+
+#define ELEMENT_STEP        8u
+
+/* What is left to sum when the last copy is there halves from 2 to 4 pieces; more gain less
+ * than their marks cost. */
+#define PIECES_MAX          4u
+
+#define BLOCKS_DEFAULT      16u
+#define GATHER_ALIGN_BYTES  256u
+#define STRIDE_MAX          (UINT64_C(1) << 40) /* 64 of them, in bytes, fit 64 bits */
+
+static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const void *from,
+					     uint32_t n_ranks)
+{
+	struct ceov_reduce taken;
+
+	shape->fault = cei_sized_fault(from, offsetof(struct ceov_reduce, stride),
+				       sizeof(taken));
+	if (shape->fault)
+		return NULL;
+	cei_sized_take(&taken, from, sizeof(taken));
+	shape->dtype = taken.dtype;
+	shape->sum.stride = taken.stride;
+	shape->sum.scale = taken.scale != 0 ? taken.scale : 1;
+	cei_op_take_rows(shape, taken.counts, n_ranks);
+	return taken.tuning;
+}
+
+static uint64_t row_bytes(const struct cei_op_shape *shape)
+{
+	return cei_number_bytes(shape->dtype);
+}
+
+static uint64_t bytes_of(const struct cei_op_shape *shape, uint64_t n_elements)
+{
+	return n_elements * row_bytes(shape);
+}
+
+static const char *stride_fault(const struct cei_op_shape *shape)
+{
+	if (!shape->sum.stride)
+		return NULL;
+	if (shape->kind != &cei_reduce_scatter)
+		return "stride must be 0: only a reduce-scatter takes one";
+	if (shape->sum.stride % ELEMENT_STEP || shape->sum.stride < cei_op_most_rows(shape))
+		return "stride must be 0, or a multiple of 8 and no less than the largest "
+			"count";
+	return shape->sum.stride > STRIDE_MAX ? "stride is above 2^40" : NULL;
+}
+
+/* In an all-reduce each rank would scale the part that it sums, and nobody would notice
+ * that they do not agree. */
+static const char *scale_fault(const struct cei_op_shape *shape)
+{
+	if (!isfinite(shape->sum.scale))
+		return "scale must be finite; 0 or 1 where sums are wanted as they are";
+	if (shape->kind != &cei_reduce_scatter && shape->sum.scale != 1)
+		return "scale must be 0 or 1: only a reduce-scatter takes another one";
+	return NULL;
+}
+
+static const char *fault_of(const struct cei_op_shape *shape)
+{
+	const char *fault = cei_op_dtype_fault(shape);
+
+	if (!fault)
+		fault = cei_op_rows_fault(shape, CEI_ELEMENTS_MAX, ELEMENT_STEP);
+	if (!fault)
+		fault = stride_fault(shape);
+	return fault ? fault : scale_fault(shape);
+}
+
+/* Where a rank's part of source begins, in elements. */
+static uint64_t part_at(const struct cei_op_shape *shape, uint32_t rank)
+{
+	return shape->sum.stride ? rank * shape->sum.stride : cei_op_rows_before(shape, rank);
+}
+
+/* Elements of source, from the first part's begin to the last one's end. */
+static uint64_t source_elements(const struct cei_op_shape *shape)
+{
+	uint32_t last = shape->n_ranks - 1;
+
+	while (last && !shape->rows[last])
+		last--;
+	return part_at(shape, last) + shape->rows[last];
+}
+
+/* Where the gathered sums begin. */
+static uint64_t gather_at(const struct cei_op_shape *shape)
+{
+	uint64_t bytes = bytes_of(shape, shape->n_ranks * cei_op_most_rows(shape));
+
+	return (bytes + GATHER_ALIGN_BYTES - 1) / GATHER_ALIGN_BYTES * GATHER_ALIGN_BYTES;
+}
+
+static uint64_t scratch_bytes(const struct cei_op_shape *shape)
+{
+	if (shape->kind == &cei_reduce_scatter)
+		return gather_at(shape);
+	return gather_at(shape) + bytes_of(shape, cei_op_all_rows(shape));
+}
+
+uint64_t ceov_reduce_scatter_scratch_bytes(const struct ceov_reduce *from, uint32_t n_ranks)
+{
+	return cei_op_scratch_bytes(&cei_reduce_scatter, from, n_ranks);
+}
+
+uint64_t ceov_all_reduce_scratch_bytes(const struct ceov_reduce *from, uint32_t n_ranks)
+{
+	return cei_op_scratch_bytes(&cei_all_reduce, from, n_ranks);
+}
+
+/* Elements of each piece of a part, as reduce.h has it; never 0. */
+static uint64_t piece_elements(const ceov_op *op, uint32_t rank)
+{
+	uint64_t n_pieces = op->choice.n_pieces;
+	uint64_t share = (op->shape.rows[rank] + n_pieces - 1) / n_pieces;
+
+	if (!share)
+		return ELEMENT_STEP;
+	return (share + ELEMENT_STEP - 1) / ELEMENT_STEP * ELEMENT_STEP;
+}
+
+/* Elements of one piece, 0 at the end of a short part; and where it begins. */
+static uint64_t piece_of(const ceov_op *op, uint32_t rank, uint32_t piece, uint64_t *ret_at)
+{
+	uint64_t share = piece_elements(op, rank), n = op->shape.rows[rank];
+	uint64_t at = piece * share < n ? piece * share : n;
+
+	*ret_at = at;
+	return n - at < share ? n - at : share;
+}
+
+/* --- what is sent ---------------------------------------------------------- */
+
+/* The last target's copies are the last to arrive there: only they are cut, so that little
+ * is left to sum behind the last one, and others' marks cost nothing. */
+static int is_cut(const ceov_op *op, uint32_t target)
+{
+	return (target + 1) % op->shape.n_ranks == op->workspace->rank;
+}
+
+/* First phase: a piece of the target's part, or all of it, as the caller has it. */
+static int send_part(ceov_op *op, uint32_t target, uint32_t piece)
+{
+	const struct cei_op_shape *shape = &op->shape;
+	struct cei_leg leg = { .target = target, .ready = CEOV_NOBODY };
+	uint32_t rank = op->workspace->rank;
+	uint64_t at, n = piece_of(op, target, piece, &at);
+
+	if (!is_cut(op, target))
+		n = shape->rows[target];
+	leg.source_bytes = bytes_of(shape, part_at(shape, target) + at);
+	leg.target_bytes = bytes_of(shape, rank * shape->rows[target] + at);
+	leg.n_bytes = bytes_of(shape, n);
+	leg.arrives = rank * op->choice.n_pieces + piece;
+	return cei_phase_send(&op->phases[0], &leg);
+}
+
+/* Pieces are summed in order: the last one's mark is the part's. */
+static uint32_t last_piece(const ceov_op *op)
+{
+	uint32_t rank = op->workspace->rank;
+	uint64_t n = op->shape.rows[rank], share = piece_elements(op, rank);
+
+	return n ? (uint32_t)((n - 1) / share) : 0;
+}
+
+/* Second phase: a piece of the own part, or all of it, summed. */
+static int send_sum(ceov_op *op, uint32_t target, uint32_t piece)
+{
+	const struct cei_op_shape *shape = &op->shape;
+	uint32_t rank = op->workspace->rank;
+	uint64_t at, n = piece_of(op, rank, piece, &at);
+	struct cei_leg leg = { .target = target, .ready = piece };
+
+	if (!is_cut(op, target)) {
+		n = shape->rows[rank];
+		leg.ready = last_piece(op);
+	}
+	leg.source_bytes = bytes_of(shape, at);
+	leg.target_bytes = gather_at(shape) +
+		bytes_of(shape, cei_op_rows_before(shape, rank) + at);
+	leg.n_bytes = bytes_of(shape, n);
+	leg.arrives = shape->n_ranks * CEI_OP_PIECES_MAX + rank * op->choice.n_pieces + piece;
+	return cei_phase_send(&op->phases[1], &leg);
+}
+
+static int send_pieces(ceov_op *op, int (*send)(ceov_op *op, uint32_t target,
+						uint32_t piece))
+{
+	uint32_t n_ranks = op->shape.n_ranks, piece, n, target, i;
+	int r = 0;
+
+	for (i = 1; !r && i < n_ranks; i++) {
+		target = (op->workspace->rank + i) % n_ranks;
+		n = is_cut(op, target) ? op->choice.n_pieces : 1;
+		for (piece = 0; !r && piece < n; piece++)
+			r = send(op, target, piece);
+	}
+	return r;
+}
+
+static int has_absent_peers(const ceov_op *op)
+{
+	return op->kind == &cei_reduce_scatter;
+}
+
+/*
+ * Counters of sent: one for the end of each phase's copies, then one for each peer that
+ * has begun, where the own part is empty.
+ *
+ * An all-reduce needs none of these: some part is not empty, its rank has summed it only
+ * when all peers had begun, and all others await that sum.
+ */
+static int build_first(ceov_op *op)
+{
+	const ceov_workspace *workspace = op->workspace;
+	struct cei_phase *phase = &op->phases[0];
+	uint32_t rank = workspace->rank, peer;
+	int r = cei_phase_open(phase, op->workspace,
+			       bytes_of(&op->shape, source_elements(&op->shape)));
+
+	if (r || workspace->n_ranks == 1)
+		return r;
+	/* Polled, and so on the lane that the sums take, where nothing ever stands waiting:
+	 * on a lane of its own, behind an event of the stream, these copies left beside the
+	 * last run's sums, and two copies of a GPU at once meet others at the receivers. */
+	phase->awaits_start = !workspace->is_capturable;
+	for (peer = 0; !r && has_absent_peers(op) && peer < workspace->n_ranks; peer++)
+		if (peer != rank && !op->shape.rows[peer])
+			r = cei_phase_say_here(phase, peer);
+	if (!r)
+		r = send_pieces(op, send_part);
+	if (!r)
+		r = cei_phase_say_sent(phase, op->n_sent++);
+	for (peer = 0; !r && has_absent_peers(op) && peer < workspace->n_ranks; peer++)
+		if (peer != rank && !op->shape.rows[rank])
+			r = cei_phase_await_here(phase, peer, op->n_sent++);
+	return r;
+}
+
+/* A rank without a part has none: it would have nothing to wait for, and raise its counter
+ * for this run before a run that is still in flight raises the same (model/sent.pml). */
+static int build_second(ceov_op *op)
+{
+	struct cei_phase *phase = &op->phases[1];
+	uint32_t rank = op->workspace->rank;
+	int r;
+
+	if (op->shape.n_ranks == 1 || !op->shape.rows[rank])
+		return 0;
+	r = cei_phase_open(phase, op->workspace,
+			   bytes_of(&op->shape, op->shape.rows[rank]));
+	if (r)
+		return r;
+	r = send_pieces(op, send_sum);
+	return r ? r : cei_phase_say_sent(phase, op->n_sent++);
+}
+
+static int build(ceov_op *op)
+{
+	int r = build_first(op);
+
+	return r || op->kind == &cei_reduce_scatter ? r : build_second(op);
+}
+
+/* --- what computes --------------------------------------------------------- */
+
+static int queue_job(const struct cei_run *run)
+{
+	const struct ceov_reduce_run *operands = run->operands;
+	const ceov_op *op = run->op;
+	const struct cei_op_shape *shape = &op->shape;
+	struct cei_executor *executor = &op->workspace->executor;
+	int is_all = shape->kind == &cei_all_reduce;
+	uint64_t pieces[CEI_RANKS_MAX];
+	struct cei_reduce_job job;
+	uint32_t i;
+
+	for (i = 0; i < shape->n_ranks; i++)
+		pieces[i] = piece_elements(op, i);
+	memset(&job, 0, sizeof(job));
+	job.dtype = shape->dtype;
+	job.own = op->workspace->rank;
+	job.source = (const char *)operands->source +
+		bytes_of(shape, part_at(shape, job.own));
+	job.target = operands->target;
+	job.partials = cei_run_scratch(run);
+	job.gathered = is_all ? cei_run_scratch(run) + gather_at(shape) : NULL;
+	job.partial_stride_bytes = bytes_of(shape, shape->rows[job.own]);
+	job.counts = shape->rows;
+	job.piece_elements = pieces;
+	job.scale = shape->sum.scale;
+	job.n_ranks = shape->n_ranks;
+	job.n_pieces = op->choice.n_pieces;
+	job.is_tail_cut = 1;
+	job.n_blocks = op->choice.n_reduce_blocks;
+	job.first_arrived = shape->n_ranks * CEI_OP_PIECES_MAX;
+	job.arrived = cei_run_arrived(run);
+	job.marks = cei_run_marks(run, cei_run_arrived(run),
+				  is_all ? op->workspace->ready : NULL);
+	return executor->ops->reduce(executor, run->stream, &job);
+}
+
+int ceov_reduce_scatter_create(ceov_workspace *workspace, const struct ceov_reduce *from,
+			       ceov_op **ret_op)
+{
+	return cei_op_create_from(workspace, &cei_reduce_scatter, from, ret_op);
+}
+
+int ceov_all_reduce_create(ceov_workspace *workspace, const struct ceov_reduce *from,
+			   ceov_op **ret_op)
+{
+	return cei_op_create_from(workspace, &cei_all_reduce, from, ret_op);
+}
+
+/* --- what it costs --------------------------------------------------------- */
+
+static uint32_t pieces_of(const struct cei_op_shape *shape)
+{
+	return cei_chooser_pieces(shape, PIECES_MAX);
+}
+
+static void choose(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	choice->n_reduce_blocks = args->told->n_reduce_blocks ? args->told->n_reduce_blocks
+		: BLOCKS_DEFAULT;
+	choice->copy_ns = cei_chooser_copy_ns(args, choice->n_pieces);
+}
+
+static void explain(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	cei_choice_say_way(args, choice);
+	cei_choice_say_pieces(args, choice);
+	cei_choice_say(choice, "blocks that sum: %u (%s)\n", choice->n_reduce_blocks,
+		       cei_choice_by(args->told->n_reduce_blocks));
+}
+
+/* No more blocks than 16: a sum is to leave SMs to others. */
+static void list_candidates(const struct cei_listing *listing)
+{
+	static const uint32_t blocks[] = { BLOCKS_DEFAULT, 8 };
+	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
+	uint32_t n = cei_candidates_first_cut(listing), i;
+
+	tuning.way = CEOV_WAY_OVERLAP;
+	for (; n <= cei_candidates_last_cut(listing); n *= 2) {
+		tuning.n_pieces = n;
+		for (i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
+			tuning.n_reduce_blocks = listing->told->n_reduce_blocks
+				? listing->told->n_reduce_blocks : blocks[i];
+			cei_candidates_add(listing, &tuning);
+		}
+	}
+}
+
+/* --- runs ------------------------------------------------------------------ */
+
+/* Elements of target. */
+static uint64_t n_results(const ceov_op *op)
+{
+	return op->kind == &cei_all_reduce ? cei_op_all_rows(&op->shape)
+		: op->shape.rows[op->workspace->rank];
+}
+
+static int take_operands(struct cei_run *run)
+{
+	const struct ceov_reduce_run *from = run->operands;
+	const struct cei_op_shape *shape = &run->op->shape;
+	uint64_t own_at = cei_op_rows_before(shape, run->op->workspace->rank);
+	const struct cei_operand operands[] = {
+		{ "source", from->source, bytes_of(shape, source_elements(shape)), 0 },
+		{ "target", from->target, bytes_of(shape, n_results(run->op)), 1 },
+	};
+	int r = cei_operands_check(run->op, operands, 2);
+
+	if (r)
+		return r;
+	run->stream = from->stream;
+	run->floating[0] = from->source;
+	run->floating[1] = (const char *)from->target + bytes_of(shape, own_at);
+	return 0;
+}
+
+int ceov_reduce_run(ceov_op *op, const struct ceov_reduce_run *operands)
+{
+	return cei_op_run(op, cei_all_reduce.run_call, operands);
+}
+
+/* --- trials ---------------------------------------------------------------- */
+
+static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
+{
+	memset(ret_sizes, 0, sizeof(*ret_sizes));
+	ret_sizes->n = 1;
+	ret_sizes->a = source_elements(&op->shape);
+	ret_sizes->c[0] = n_results(op);
+}
+
+static int trial_run(ceov_op *op, const struct cei_trial_operands *operands)
+{
+	struct ceov_reduce_run run = { .struct_bytes = sizeof(run) };
+
+	run.stream = operands->stream;
+	run.source = operands->a;
+	run.target = operands->c[0];
+	return ceov_reduce_run(op, &run);
+}
+
+static const struct cei_op_trial trial = { list_candidates, trial_sizes, trial_run };
+
+/* --- the kinds ------------------------------------------------------------- */
+
+const struct cei_op_kind cei_reduce_scatter = {
+	.name = "ceov_reduce_scatter",
+	.key = "reduce_scatter",
+	.run_call = "ceov_reduce_run",
+	.run_bytes = sizeof(struct ceov_reduce_run),
+	.n_phases = 1,
+	.shape = shape_of,
+	.fault = fault_of,
+	.row_bytes = row_bytes,
+	.scratch_bytes = scratch_bytes,
+	.pieces = pieces_of,
+	.choose = choose,
+	.explain = explain,
+	.build = build,
+	.take = take_operands,
+	.job = queue_job,
+	.trial = &trial,
+};
+
+const struct cei_op_kind cei_all_reduce = {
+	.name = "ceov_all_reduce",
+	.key = "all_reduce",
+	.run_call = "ceov_reduce_run",
+	.run_bytes = sizeof(struct ceov_reduce_run),
+	.n_phases = 2,
+	.shape = shape_of,
+	.fault = fault_of,
+	.row_bytes = row_bytes,
+	.scratch_bytes = scratch_bytes,
+	.pieces = pieces_of,
+	.choose = choose,
+	.explain = explain,
+	.build = build,
+	.take = take_operands,
+	.job = queue_job,
+	.trial = &trial,
+};

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* What is worth measuring. */
+
+#include "ops/tuning/candidates.h"
+
+#include <string.h>
+
+#include "ops/kind.h"
+
+#define PIECES_MAX 8u
+
+static int is_same(const struct ceov_op_tuning *x, const struct ceov_op_tuning *y)
+{
+	return x->way == y->way && x->n_pieces == y->n_pieces &&
+		x->tile_rows == y->tile_rows && x->tile_columns == y->tile_columns &&
+		x->n_reduce_blocks == y->n_reduce_blocks;
+}
+
+/* Whether it has all that was told. What is 0 in it its kind has no use for. */
+static int is_allowed(const struct cei_listing *listing, const struct ceov_op_tuning *tuning)
+{
+	const struct ceov_op_tuning *told = listing->told;
+
+	if ((told->way && told->way != tuning->way) ||
+	    (told->n_pieces && told->n_pieces != tuning->n_pieces))
+		return 0;
+	if (told->n_reduce_blocks && tuning->n_reduce_blocks &&
+	    told->n_reduce_blocks != tuning->n_reduce_blocks)
+		return 0;
+	return !told->tile_rows || !tuning->tile_rows ||
+		(told->tile_rows == tuning->tile_rows &&
+		 told->tile_columns == tuning->tile_columns);
+}
+
+void cei_candidates_add(const struct cei_listing *listing, const struct ceov_op_tuning *tuning)
+{
+	struct cei_candidates *candidates = listing->candidates;
+	uint32_t i;
+
+	if (!is_allowed(listing, tuning) || candidates->n == CEI_CANDIDATES_MAX)
+		return;
+	for (i = 0; i < candidates->n; i++)
+		if (is_same(&candidates->tuning[i], tuning))
+			return;
+	candidates->tuning[candidates->n++] = *tuning;
+}
+
+struct ceov_op_tuning cei_candidates_choose(const struct cei_listing *listing,
+					    const struct cei_rates *rates,
+					    const struct ceov_op_tuning *told)
+{
+	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
+	struct cei_choice choice;
+
+	cei_chooser_choose(listing->shape, rates, told, &choice);
+	tuning.way = choice.way;
+	tuning.n_pieces = choice.n_pieces;
+	tuning.tile_rows = choice.shape.rows;
+	tuning.tile_columns = choice.shape.columns;
+	tuning.n_reduce_blocks = choice.n_reduce_blocks;
+	return tuning;
+}
+
+/* Alone, a rank's cut makes no difference. */
+uint32_t cei_candidates_first_cut(const struct cei_listing *listing)
+{
+	return listing->told->n_pieces ? listing->told->n_pieces : 1;
+}
+
+uint32_t cei_candidates_last_cut(const struct cei_listing *listing)
+{
+	if (listing->told->n_pieces)
+		return listing->told->n_pieces;
+	return listing->shape->n_ranks > 1 ? PIECES_MAX : 1;
+}
+
+void cei_candidates_list(const struct cei_op_shape *shape, const struct cei_rates *rates,
+			 const struct ceov_op_tuning *told,
+			 struct cei_candidates *ret_candidates)
+{
+	static const struct ceov_op_tuning open = { .struct_bytes = sizeof(open) };
+	struct cei_listing listing = { shape, rates, told ? told : &open, ret_candidates };
+
+	memset(ret_candidates, 0, sizeof(*ret_candidates));
+	ret_candidates->tuning[0] = cei_candidates_choose(&listing, rates, listing.told);
+	ret_candidates->n = 1;
+	if (shape->kind->trial)
+		shape->kind->trial->candidates(&listing);
+}
+
+/* --- the hash -------------------------------------------------------------- */
+
+/* FNV-1a. */
+static uint64_t mix(uint64_t hash, uint64_t number)
+{
+	uint32_t i;
+
+	for (i = 0; i < 64; i += 8)
+		hash = (hash ^ (number >> i & 0xff)) * UINT64_C(1099511628211);
+	return hash;
+}
+
+uint64_t cei_candidates_hash(const struct ceov_op_tuning *tunings, uint32_t n)
+{
+	uint64_t hash = UINT64_C(14695981039346656037);
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		hash = mix(hash, (uint64_t)tunings[i].way << 32 | tunings[i].n_pieces);
+		hash = mix(hash, (uint64_t)tunings[i].tile_rows << 32 |
+			   tunings[i].tile_columns);
+		hash = mix(hash, tunings[i].n_reduce_blocks);
+	}
+	hash = (hash ^ hash >> 40) & ((UINT64_C(1) << 40) - 1);
+	return hash ? hash : 1;
+}

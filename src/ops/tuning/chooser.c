@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* The cost model. */
+
+#include "ops/tuning/chooser.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/sized.h"
+#include "ops/kind.h"
+#include "topology/link.h"
+
+/* A mark costs about what a small copy does: pieces should be several MiB, or few
+ * (docs/results/2026-11-21-4xh200.md, "Pieces"). */
+#define PIECE_BYTES_MIN (UINT64_C(4) << 20)
+
+#define REDUCE_BLOCKS_MAX 128u
+
+/* One that no kernel is for ends each list. */
+static const struct cei_tile_shape gpu_shapes[] = {
+	{ 128, 256 }, { 128, 192 }, { 128, 128 }, { 0, 0 }
+};
+static const struct cei_tile_shape host_shapes[] = { { 32, 32 }, { 64, 64 }, { 0, 0 } };
+
+struct cei_rates cei_rates_gpu(void)
+{
+	/* H200's sheet: 989 TFLOP/s by 132 SMs; 64 bytes a clock from L2 into an SM. A
+	 * tile's own cost is an estimate: a few steps' latency and its store. */
+	struct cei_rates rates = {
+		.n_sms = 132, .pair = 2, .has_tiles = 1, .math_flops_per_ns = 7490,
+		.load_bytes_per_ns = 110, .tile_ns = 1000, .mark_ns = 2500,
+	};
+
+	cei_rates_take(&rates, 0, cei_link_default(CEI_DIRECTION_PEER)->bytes_per_s);
+	return rates;
+}
+
+void cei_rates_take(struct cei_rates *rates, uint64_t n_sms, uint64_t copy_bytes_per_s)
+{
+	if (n_sms)
+		rates->n_sms = n_sms < UINT32_MAX ? (uint32_t)n_sms : UINT32_MAX;
+	if (copy_bytes_per_s)
+		rates->copy_bytes_per_ns = (double)copy_bytes_per_s * 1e-9;
+}
+
+struct cei_rates cei_rates_host(void)
+{
+	/* Nothing is chosen by these: the host computes to be checked, not to be fast. */
+	struct cei_rates rates = { 0, 1, 1, 0, 1, 1, 0, 1, 1000 };
+
+	return rates;
+}
+
+struct cei_tile_shape cei_chooser_shape(const struct cei_rates *rates, uint32_t i)
+{
+	const struct cei_tile_shape *shapes = rates->n_sms ? gpu_shapes : host_shapes;
+	uint32_t at = 0;
+
+	while (at < i && shapes[at].rows)
+		at++;
+	return shapes[at];
+}
+
+/* --- the caller's tuning --------------------------------------------------- */
+
+const char *cei_chooser_fault(const struct ceov_op_tuning *tuning)
+{
+	if (!tuning)
+		return NULL;
+	if (cei_sized_fault(tuning, sizeof(*tuning), sizeof(*tuning)))
+		return "tuning: its struct_bytes is not the size of struct ceov_op_tuning, or "
+			"it sets fields that this library does not know";
+	if ((unsigned)tuning->way > CEOV_WAY_SEQUENCE)
+		return "tuning->way is none of enum ceov_op_way";
+	if (tuning->n_pieces > CEI_OP_PIECES_MAX)
+		return "tuning->n_pieces is above 32";
+	if (tuning->way == CEOV_WAY_SEQUENCE && tuning->n_pieces > 1)
+		return "tuning: a sequence has one piece";
+	if (tuning->n_reduce_blocks > REDUCE_BLOCKS_MAX)
+		return "tuning->n_reduce_blocks is above 128";
+	if (!tuning->tile_rows != !tuning->tile_columns)
+		return "tuning: one of tile_rows and tile_columns is 0, the other is not";
+	return NULL;
+}
+
+/* --- the model ------------------------------------------------------------- */
+
+uint32_t cei_chooser_pieces(const struct cei_op_shape *shape, uint32_t most)
+{
+	uint64_t n = cei_op_most_rows(shape) * shape->kind->row_bytes(shape) / PIECE_BYTES_MIN;
+
+	if (n > most)
+		n = most;
+	return n ? (uint32_t)n : 1;
+}
+
+double cei_chooser_copy_ns(const struct cei_choose_args *args, uint32_t n_pieces)
+{
+	const struct cei_op_shape *shape = args->shape;
+	uint64_t most_bytes = cei_op_most_rows(shape) * shape->kind->row_bytes(shape);
+
+	return (double)shape->kind->n_phases * (double)(shape->n_ranks - 1) *
+		((double)most_bytes / args->rates->copy_bytes_per_ns +
+		 n_pieces * args->rates->mark_ns);
+}
+
+/* --- the reasons ----------------------------------------------------------- */
+
+void cei_choice_say(struct cei_choice *choice, const char *format, ...)
+{
+	size_t at = strlen(choice->text);
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(choice->text + at, sizeof(choice->text) - at, format, args);
+	va_end(args);
+}
+
+const char *cei_choice_by(uint64_t is_told)
+{
+	return is_told ? "as told" : "by the model";
+}
+
+void cei_choice_say_way(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	cei_choice_say(choice, "way: %s (%s)\n",
+		       choice->way == CEOV_WAY_OVERLAP ? "overlap" : "sequence",
+		       cei_choice_by(args->told->way));
+}
+
+void cei_choice_say_pieces(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	const struct cei_op_shape *shape = args->shape;
+	uint64_t bytes = cei_op_most_rows(shape) * shape->kind->row_bytes(shape);
+
+	cei_choice_say(choice, "pieces: %u of at most %llu bytes (%s)\n", choice->n_pieces,
+		       (unsigned long long)cei_ceiling(bytes, choice->n_pieces),
+		       cei_choice_by(args->told->n_pieces));
+}
+
+static void explain(const struct cei_choose_args *args, struct cei_choice *choice)
+{
+	args->shape->kind->explain(args, choice);
+	if (!args->rates->n_sms) {
+		cei_choice_say(choice, "expected: nothing, the host computes\n");
+		return;
+	}
+	cei_choice_say(choice, "expected: product %.1f us, copies %.1f us",
+		       choice->gemm_ns / 1e3, choice->copy_ns / 1e3);
+	if (choice->run_ns > 0 && choice->way == CEOV_WAY_OVERLAP)
+		cei_choice_say(choice, ", together %.1f us", choice->run_ns / 1e3);
+	cei_choice_say(choice, "\n");
+}
+
+/* --- the choice ------------------------------------------------------------ */
+
+void cei_chooser_choose(const struct cei_op_shape *shape, const struct cei_rates *rates,
+			const struct ceov_op_tuning *tuning,
+			struct cei_choice *ret_choice)
+{
+	static const struct ceov_op_tuning open = { .struct_bytes = sizeof(open) };
+	struct cei_choose_args args = { shape, rates, tuning ? tuning : &open };
+	struct cei_choice choice;
+
+	memset(&choice, 0, sizeof(choice));
+	choice.n_pieces = args.told->n_pieces ? args.told->n_pieces
+		: shape->kind->pieces(shape);
+	choice.way = args.told->way;
+	shape->kind->choose(&args, &choice);
+	if (choice.way == CEOV_WAY_CHOOSE)
+		choice.way = CEOV_WAY_OVERLAP;
+	explain(&args, &choice);
+	*ret_choice = choice;
+}

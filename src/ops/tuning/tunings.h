@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_TUNINGS_H
+#define CEI_TUNINGS_H
+
+/*
+ * Tunings that were measured here, in a file: $XDG_CACHE_HOME/ceoverlap/tunings, or that
+ * of ~/.cache. One line each:
+ *
+ *   key way n_pieces tile_rows tile_columns n_reduce_blocks
+ *
+ * The file is a cache: it is replaced as a whole, so that readers find an old one or a
+ * new one; of two writers at once the later wins and the other's line is lost. Lines
+ * that make no sense are passed over, and dropped with the next writing.
+ */
+
+#include <stdint.h>
+
+#include "base/report.h"
+#include "ops/tuning/chooser.h"
+
+#define CEI_TUNINGS_MAX          1024u          /* lines kept, the newest */
+#define CEI_TUNING_KEY_BYTES     192u
+
+/* What a tuning is good for: machine, op and shape; no blanks in it. machine is any
+ * text. */
+void cei_tuning_key(const char *machine, const struct cei_op_shape *shape,
+		    char key[CEI_TUNING_KEY_BYTES]);
+
+/* The file's path. CEOV_NONE: there is no folder to keep it in. */
+int  cei_tunings_path(char *path, uint64_t n_bytes);
+
+/* 0, or CEOV_NONE: nothing usable is remembered. */
+int  cei_tunings_recall(const char *key, struct ceov_op_tuning *ret_tuning);
+
+/* Makes folders where it must. CEOV_ERR_SYSTEM: raised, with the path. */
+int  cei_tunings_remember(struct cei_report *report, const char *key,
+			  const struct ceov_op_tuning *tuning);
+
+#endif /* CEI_TUNINGS_H */
