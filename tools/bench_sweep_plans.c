@@ -207,10 +207,10 @@ void sweep_machine(const struct sweep *sweep, char *text, size_t n_bytes)
 		    machine->links[i].origin <= CEI_MACHINE_MEASURED)
 			n_links[machine->links[i].origin]++;
 	snprintf(text, n_bytes, "%u GPUs%s%s, %u NUMA nodes; costs of links: %u measured "
-		 "before, %u told by the system, %u by default of their kind", machine->n_gpus,
+		 "before, %u reported by the system, %u by default of their kind", machine->n_gpus,
 		 machine->n_gpus && machine->gpus[0].name[0] ? " " : "",
 		 machine->n_gpus ? machine->gpus[0].name : "", machine->n_nodes,
-		 n_links[CEI_MACHINE_MEASURED], n_links[CEI_MACHINE_TOLD],
+		 n_links[CEI_MACHINE_MEASURED], n_links[CEI_MACHINE_REPORTED],
 		 n_links[CEI_MACHINE_DEFAULT]);
 }
 

@@ -48,7 +48,7 @@ static void matrix(const struct cei_machine *machine, enum cell cell, const char
 void info_links_text(const struct info *info)
 {
 	printf("links: one copy from the row's memory to the column's, alone\n");
-	matrix(info->machine, CELL_KIND, "kind (nothing: costs of its kind; +: told by the "
+	matrix(info->machine, CELL_KIND, "kind (nothing: costs of its kind; +: reported by the "
 	       "system; *: measured)");
 	matrix(info->machine, CELL_RATE, "GB/s");
 	matrix(info->machine, CELL_LATENCY, "us before the first byte");

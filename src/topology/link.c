@@ -87,7 +87,7 @@ const char *cei_machine_origin_name(enum cei_machine_origin origin)
 {
 	switch (origin) {
 	case CEI_MACHINE_DEFAULT:  return "default";
-	case CEI_MACHINE_TOLD:     return "told";
+	case CEI_MACHINE_REPORTED: return "reported";
 	case CEI_MACHINE_MEASURED: return "measured";
 	}
 	return "unknown";

@@ -46,8 +46,8 @@ enum cei_machine_link_kind {
 };
 
 enum cei_machine_origin {               /* where a link's cost comes from */
-	CEI_MACHINE_DEFAULT,            /* of its kind: nobody told anything */
-	CEI_MACHINE_TOLD,               /* link widths and counts that the system tells */
+	CEI_MACHINE_DEFAULT,            /* the default of the link's kind */
+	CEI_MACHINE_REPORTED,           /* from widths and counts that the system reports */
 	CEI_MACHINE_MEASURED,
 };
 

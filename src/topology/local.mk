@@ -6,13 +6,13 @@ libceoverlap_core_la_SOURCES += \
 	%D%/topology.c %D%/topology.h \
 	%D%/link.c %D%/link.h \
 	%D%/machine.c %D%/machine.h \
-	%D%/machine_draft.h \
-	%D%/machine_words.h \
+	%D%/machine_builder.h \
+	%D%/machine_xml_names.h \
 	%D%/machine_hwloc.c \
 	%D%/machine_ports.c \
 	%D%/machine_links.c \
-	%D%/machine_told.c \
-	%D%/machine_tell.c \
+	%D%/machine_import.c \
+	%D%/machine_export.c \
 	%D%/machine_xml.c \
 	%D%/xml_scan.c %D%/xml_scan.h \
 	%D%/xml_tree.c %D%/xml_tree.h \

@@ -179,7 +179,7 @@ int cei_machine_set_filters(struct hwloc_topology *hwloc);
  * hwloc's XML, with the link matrix as hwloc distances between the GPUs' and NUMA nodes'
  * objects ("CeoverlapBandwidth", MB/s; "CeoverlapLatency", ns; "CeoverlapKind" and
  * "CeoverlapOrigin", the enums above), so that lstopo shows it; the GPUs in their order and
- * measured ports as infos of the machine's object (machine_words.h). Rates are kept in
+ * measured ports as infos of the machine's object (machine_xml_names.h). Rates are kept in
  * whole MB/s. Files that hwloc 2 wrote elsewhere, with "NVLinkBandwidth" or without any
  * distances, are read too. Whatever a file holds, it is read or refused with one
  * line that names the file and, where it is known, the line or element in it. */

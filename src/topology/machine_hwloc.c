@@ -6,7 +6,7 @@
  * is read as it is: what it does not tell stays unknown.
  */
 
-#include "topology/machine_draft.h"
+#include "topology/machine_builder.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ int cei_machine_set_filters(struct hwloc_topology *hwloc)
 	return 0;
 }
 
-void cei_draft_text(char *field, size_t n_bytes, const char *text)
+void cei_builder_text(char *field, size_t n_bytes, const char *text)
 {
 	size_t i;
 
@@ -50,7 +50,7 @@ void cei_draft_text(char *field, size_t n_bytes, const char *text)
 	field[i] = '\0';
 }
 
-hwloc_obj_t cei_draft_pci_of(hwloc_obj_t object)
+hwloc_obj_t cei_builder_pci_of(hwloc_obj_t object)
 {
 	while (object && object->type == HWLOC_OBJ_OS_DEVICE)
 		object = object->parent;
@@ -64,7 +64,7 @@ static const struct hwloc_pcidev_attr_s *pci(hwloc_obj_t object)
 	return &object->attr->bridge.upstream.pci;
 }
 
-void cei_draft_bus_id(hwloc_obj_t object, char *field)
+void cei_builder_bus_id(hwloc_obj_t object, char *field)
 {
 	const struct hwloc_pcidev_attr_s *at = pci(object);
 
@@ -73,9 +73,9 @@ void cei_draft_bus_id(hwloc_obj_t object, char *field)
 		 at->bus & 0xffu, at->dev & 0x1fu, at->func & 0x7u);
 }
 
-static int find_nodes(struct cei_machine_draft *draft)
+static int find_nodes(struct cei_machine_builder *builder)
 {
-	struct cei_machine *machine = draft->machine;
+	struct cei_machine *machine = builder->machine;
 	hwloc_obj_t object = NULL, package;
 	struct cei_machine_node *node;
 
@@ -87,10 +87,10 @@ static int find_nodes(struct cei_machine_draft *draft)
 	while ((object = hwloc_get_next_obj_by_type(machine->hwloc, HWLOC_OBJ_NUMANODE,
 						    object))) {
 		if (machine->n_nodes == CEI_MACHINE_NODES_MAX)
-			return cei_raise(draft->report, CEOV_ERR_INVALID, 0,
-					 "%s: more than %u NUMA nodes", draft->where,
+			return cei_raise(builder->report, CEOV_ERR_INVALID, 0,
+					 "%s: more than %u NUMA nodes", builder->where,
 					 CEI_MACHINE_NODES_MAX);
-		draft->nodes[machine->n_nodes] = object;
+		builder->nodes[machine->n_nodes] = object;
 		node = &machine->nodes[machine->n_nodes++];
 		package = hwloc_get_ancestor_obj_by_type(machine->hwloc, HWLOC_OBJ_PACKAGE,
 							 object);
@@ -99,16 +99,16 @@ static int find_nodes(struct cei_machine_draft *draft)
 		node->is_gpu_memory = object->subtype && !strcmp(object->subtype, "GPUMemory");
 	}
 	if (!machine->n_nodes)
-		return cei_raise(draft->report, CEOV_ERR_INVALID, 0,
-				 "%s: no NUMA node in it", draft->where);
+		return cei_raise(builder->report, CEOV_ERR_INVALID, 0,
+				 "%s: no NUMA node in it", builder->where);
 	return 0;
 }
 
 /* The NUMA node of the host that an object on the bus is nearest to. One that hangs at
  * the root of a machine of several nodes may be near any of them. */
-static uint32_t node_of(const struct cei_machine_draft *draft, hwloc_obj_t object)
+static uint32_t node_of(const struct cei_machine_builder *builder, hwloc_obj_t object)
 {
-	const struct cei_machine *machine = draft->machine;
+	const struct cei_machine *machine = builder->machine;
 	hwloc_obj_t above = hwloc_get_non_io_ancestor_obj(machine->hwloc, object);
 	uint32_t first = CEOV_NOBODY;
 	uint32_t i, n = 0;
@@ -158,9 +158,9 @@ static int is_same_device(hwloc_obj_t a, hwloc_obj_t b)
 
 /* A tree's GPUs, in PCI order. Functions beside a GPU's first are views of it for
  * virtual machines. */
-static int find_gpus(struct cei_machine_draft *draft)
+static int find_gpus(struct cei_machine_builder *builder)
 {
-	struct cei_machine *machine = draft->machine;
+	struct cei_machine *machine = builder->machine;
 	hwloc_obj_t object = NULL;
 	uint32_t i, n = 0;
 
@@ -168,34 +168,34 @@ static int find_gpus(struct cei_machine_draft *draft)
 		if (!is_gpu(object))
 			continue;
 		if (n == CEI_MACHINE_GPUS_MAX)
-			return cei_raise(draft->report, CEOV_ERR_INVALID, 0,
-					 "%s: more than %u GPUs", draft->where,
+			return cei_raise(builder->report, CEOV_ERR_INVALID, 0,
+					 "%s: more than %u GPUs", builder->where,
 					 CEI_MACHINE_GPUS_MAX);
-		draft->gpus[n++] = object;
+		builder->gpus[n++] = object;
 	}
-	qsort(draft->gpus, n, sizeof(draft->gpus[0]), by_bus_id);
+	qsort(builder->gpus, n, sizeof(builder->gpus[0]), by_bus_id);
 	for (i = 0; i < n; i++) {
-		object = draft->gpus[i];
-		draft->gpus[i] = NULL;
+		object = builder->gpus[i];
+		builder->gpus[i] = NULL;
 		if (!machine->n_gpus ||
-		    !is_same_device(draft->gpus[machine->n_gpus - 1], object)) {
-			draft->gpus[machine->n_gpus++] = object;
+		    !is_same_device(builder->gpus[machine->n_gpus - 1], object)) {
+			builder->gpus[machine->n_gpus++] = object;
 			continue;
 		}
-		if (!by_bus_id(&draft->gpus[machine->n_gpus - 1], &object)) {
+		if (!by_bus_id(&builder->gpus[machine->n_gpus - 1], &object)) {
 			char bus_id[16];
 
-			cei_draft_bus_id(object, bus_id);
-			return cei_raise(draft->report, CEOV_ERR_INVALID, 0,
+			cei_builder_bus_id(object, bus_id);
+			return cei_raise(builder->report, CEOV_ERR_INVALID, 0,
 					 "%s: two GPUs have the PCI address %s",
-					 draft->where, bus_id);
+					 builder->where, bus_id);
 		}
 	}
 	return 0;
 }
 
 /* Its function number may be one that the tree does not show. */
-hwloc_obj_t cei_draft_find_gpu(hwloc_topology_t hwloc, const char *bus_id)
+hwloc_obj_t cei_builder_find_gpu(hwloc_topology_t hwloc, const char *bus_id)
 {
 	unsigned int domain, bus, dev, func;
 	hwloc_obj_t object;
@@ -206,22 +206,22 @@ hwloc_obj_t cei_draft_find_gpu(hwloc_topology_t hwloc, const char *bus_id)
 	return object ? object : hwloc_get_pcidev_by_busid(hwloc, domain, bus, dev, 0);
 }
 
-static void take_hints(struct cei_machine_draft *draft)
+static void take_hints(struct cei_machine_builder *builder)
 {
-	struct cei_machine *machine = draft->machine;
+	struct cei_machine *machine = builder->machine;
 	const struct cei_machine_hint_gpu *hint;
 	struct cei_machine_gpu *gpu;
 	uint32_t i;
 	char *at;
 
-	machine->n_gpus = draft->hints->n_gpus;
+	machine->n_gpus = builder->hints->n_gpus;
 	for (i = 0; i < machine->n_gpus; i++) {
-		hint = &draft->hints->gpus[i];
+		hint = &builder->hints->gpus[i];
 		gpu = &machine->gpus[i];
 		if (machine->hwloc)
-			draft->gpus[i] = cei_draft_find_gpu(machine->hwloc, hint->bus_id);
-		cei_draft_text(gpu->name, sizeof(gpu->name), hint->name);
-		cei_draft_text(gpu->bus_id, sizeof(gpu->bus_id), hint->bus_id);
+			builder->gpus[i] = cei_builder_find_gpu(machine->hwloc, hint->bus_id);
+		cei_builder_text(gpu->name, sizeof(gpu->name), hint->name);
+		cei_builder_text(gpu->bus_id, sizeof(gpu->bus_id), hint->bus_id);
 		for (at = gpu->bus_id; *at; at++)       /* CUDA writes 0000:C1:00.0 */
 			*at = (char)tolower((unsigned char)*at);
 		gpu->n_copy_engines = hint->n_copy_engines;
@@ -233,41 +233,41 @@ static void take_hints(struct cei_machine_draft *draft)
 }
 
 /* A GPU that shows its memory as a NUMA node reaches the host coherently. */
-static int has_node(const struct cei_machine_draft *draft, const char *bus_id)
+static int has_node(const struct cei_machine_builder *builder, const char *bus_id)
 {
 	const char *owner;
 	uint32_t i;
 
-	for (i = 0; i < draft->machine->n_nodes; i++) {
-		if (!draft->machine->nodes[i].is_gpu_memory)
+	for (i = 0; i < builder->machine->n_nodes; i++) {
+		if (!builder->machine->nodes[i].is_gpu_memory)
 			continue;
-		owner = hwloc_obj_get_info_by_name(draft->nodes[i], "PCIBusID");
+		owner = hwloc_obj_get_info_by_name(builder->nodes[i], "PCIBusID");
 		if (owner && !strcasecmp(owner, bus_id))
 			return 1;
 	}
 	return 0;
 }
 
-static void place_gpus(struct cei_machine_draft *draft)
+static void place_gpus(struct cei_machine_builder *builder)
 {
 	struct cei_machine_gpu *gpu;
 	const char *name;
 	uint32_t i;
 
-	for (i = 0; i < draft->machine->n_gpus; i++) {
-		gpu = &draft->machine->gpus[i];
+	for (i = 0; i < builder->machine->n_gpus; i++) {
+		gpu = &builder->machine->gpus[i];
 		gpu->node = CEOV_NOBODY;
-		if (!draft->gpus[i])
+		if (!builder->gpus[i])
 			continue;
-		gpu->node = node_of(draft, draft->gpus[i]);
+		gpu->node = node_of(builder, builder->gpus[i]);
 		if (!gpu->bus_id[0])
-			cei_draft_bus_id(draft->gpus[i], gpu->bus_id);
-		name = draft->gpus[i]->name;
+			cei_builder_bus_id(builder->gpus[i], gpu->bus_id);
+		name = builder->gpus[i]->name;
 		if (!name)
-			name = hwloc_obj_get_info_by_name(draft->gpus[i], "PCIDevice");
+			name = hwloc_obj_get_info_by_name(builder->gpus[i], "PCIDevice");
 		if (!gpu->name[0])
-			cei_draft_text(gpu->name, sizeof(gpu->name), name);
-		gpu->is_coherent |= has_node(draft, gpu->bus_id);
+			cei_builder_text(gpu->name, sizeof(gpu->name), name);
+		gpu->is_coherent |= has_node(builder, gpu->bus_id);
 	}
 }
 
@@ -288,60 +288,60 @@ static enum nic_sort nic_sort(hwloc_obj_t device)
 #endif
 }
 
-static struct cei_machine_nic *nic_of(struct cei_machine_draft *draft, hwloc_obj_t object)
+static struct cei_machine_nic *nic_of(struct cei_machine_builder *builder, hwloc_obj_t object)
 {
-	struct cei_machine *machine = draft->machine;
+	struct cei_machine *machine = builder->machine;
 	struct cei_machine_nic *nic;
 	uint32_t i;
 
 	for (i = 0; i < machine->n_nics; i++)
-		if (draft->nics[i] == object)
+		if (builder->nics[i] == object)
 			return &machine->nics[i];
 	if (machine->n_nics == CEI_MACHINE_NICS_MAX)
 		return NULL;
-	draft->nics[machine->n_nics] = object;
+	builder->nics[machine->n_nics] = object;
 	nic = &machine->nics[machine->n_nics++];
-	cei_draft_bus_id(object, nic->bus_id);
-	nic->node = node_of(draft, object);
-	nic->bytes_per_s = cei_draft_pci_bytes_per_s(object);
+	cei_builder_bus_id(object, nic->bus_id);
+	nic->node = node_of(builder, object);
+	nic->bytes_per_s = cei_builder_pci_bytes_per_s(object);
 	return nic;
 }
 
 /* An RDMA device and its net device are one PCI device, and one NIC. */
-static int find_nics(struct cei_machine_draft *draft)
+static int find_nics(struct cei_machine_builder *builder)
 {
 	hwloc_obj_t device = NULL, object;
 	struct cei_machine_nic *nic;
 	enum nic_sort sort;
 
-	while (draft->machine->hwloc &&
-	       (device = hwloc_get_next_osdev(draft->machine->hwloc, device))) {
+	while (builder->machine->hwloc &&
+	       (device = hwloc_get_next_osdev(builder->machine->hwloc, device))) {
 		sort = nic_sort(device);
-		object = cei_draft_pci_of(device);
+		object = cei_builder_pci_of(device);
 		if (sort == NO_NIC || !object)
 			continue;
-		nic = nic_of(draft, object);
+		nic = nic_of(builder, object);
 		if (!nic)
-			return cei_raise(draft->report, CEOV_ERR_INVALID, 0,
-					 "%s: more than %u NICs", draft->where,
+			return cei_raise(builder->report, CEOV_ERR_INVALID, 0,
+					 "%s: more than %u NICs", builder->where,
 					 CEI_MACHINE_NICS_MAX);
 		if (nic->name[0] && (nic->is_rdma || sort != RDMA))
 			continue;
 		nic->is_rdma = sort == RDMA;
-		cei_draft_text(nic->name, sizeof(nic->name), device->name);
+		cei_builder_text(nic->name, sizeof(nic->name), device->name);
 	}
 	return 0;
 }
 
-static void place_nics(struct cei_machine_draft *draft)
+static void place_nics(struct cei_machine_builder *builder)
 {
-	struct cei_machine *machine = draft->machine;
+	struct cei_machine *machine = builder->machine;
 	uint32_t gpu, nic;
 
 	for (gpu = 0; gpu < machine->n_gpus; gpu++)
 		for (nic = 0; nic < machine->n_nics; nic++)
 			machine->nic_distance[gpu][nic] =
-				(uint8_t)cei_draft_distance(draft, gpu, nic);
+				(uint8_t)cei_builder_distance(builder, gpu, nic);
 }
 
 /* --- the hash ------------------------------------------------------------------------- */
@@ -403,53 +403,53 @@ static uint64_t hash_machine(const struct cei_machine *machine)
 
 /* --- all of it ------------------------------------------------------------------------ */
 
-static int find_places(struct cei_machine_draft *draft)
+static int find_places(struct cei_machine_builder *builder)
 {
-	int r = find_nodes(draft);
+	int r = find_nodes(builder);
 
 	if (r)
 		return r;
-	if (draft->hints && draft->hints->n_gpus > CEI_MACHINE_GPUS_MAX)
-		return cei_raise(draft->report, CEOV_ERR_INVALID, 0, "%s: %u GPUs, at most %u",
-				 draft->where, draft->hints->n_gpus, CEI_MACHINE_GPUS_MAX);
-	if (!draft->hints && draft->machine->hwloc)
-		r = cei_draft_read_gpus(draft);
-	if (!r && draft->hints)
-		take_hints(draft);
+	if (builder->hints && builder->hints->n_gpus > CEI_MACHINE_GPUS_MAX)
+		return cei_raise(builder->report, CEOV_ERR_INVALID, 0, "%s: %u GPUs, at most %u",
+				 builder->where, builder->hints->n_gpus, CEI_MACHINE_GPUS_MAX);
+	if (!builder->hints && builder->machine->hwloc)
+		r = cei_builder_import_gpus(builder);
+	if (!r && builder->hints)
+		take_hints(builder);
 	else if (!r)
-		r = find_gpus(draft);
+		r = find_gpus(builder);
 	if (r)
 		return r;
-	place_gpus(draft);
-	return find_nics(draft);
+	place_gpus(builder);
+	return find_nics(builder);
 }
 
-static int make(struct cei_machine_draft *draft)
+static int make(struct cei_machine_builder *builder)
 {
-	struct cei_machine *machine = draft->machine;
+	struct cei_machine *machine = builder->machine;
 	uint32_t n;
 	int r;
 
-	r = find_places(draft);
+	r = find_places(builder);
 	if (r)
 		return r;
-	place_nics(draft);
+	place_nics(builder);
 	n = cei_machine_n_places(machine);
 	machine->links = calloc((size_t)n * n, sizeof(machine->links[0]));
 	if (!machine->links)
-		return cei_raise(draft->report, CEOV_ERR_NO_MEMORY, 0,
-				 "%s: no memory for the links of %u places", draft->where, n);
-	if (draft->is_file)
-		r = cei_draft_read_links(draft);
+		return cei_raise(builder->report, CEOV_ERR_NO_MEMORY, 0,
+				 "%s: no memory for the links of %u places", builder->where, n);
+	if (builder->is_file)
+		r = cei_builder_import_links(builder);
 	if (!r)
-		r = cei_draft_add_ports(draft);
+		r = cei_builder_add_ports(builder);
 	if (!r)
-		r = cei_draft_add_links(draft);
+		r = cei_builder_add_links(builder);
 	if (r)
 		return r;
 	/* what was measured later does not make it another machine */
 	machine->hash = hash_machine(machine);
-	return draft->is_file ? cei_draft_apply_told(draft) : 0;
+	return builder->is_file ? cei_builder_apply_imported(builder) : 0;
 }
 
 static void name_machine(struct cei_machine *machine, const char *where)
@@ -459,22 +459,22 @@ static void name_machine(struct cei_machine *machine, const char *where)
 	if (machine->hwloc)
 		name = hwloc_obj_get_info_by_name(hwloc_get_root_obj(machine->hwloc),
 						  "HostName");
-	cei_draft_text(machine->name, NAME_BYTES, name && name[0] ? name : where);
+	cei_builder_text(machine->name, NAME_BYTES, name && name[0] ? name : where);
 }
 
-static void draft_free(struct cei_machine_draft *draft)
+static void builder_free(struct cei_machine_builder *builder)
 {
-	if (!draft)
+	if (!builder)
 		return;
-	free(draft->file_hints);
-	free(draft->told);
-	free(draft);
+	free(builder->file_hints);
+	free(builder->imported);
+	free(builder);
 }
 
 int cei_machine_make(struct cei_report *report, const struct cei_machine_source *source,
 		     struct cei_machine **ret_machine)
 {
-	struct cei_machine_draft *draft = calloc(1, sizeof(*draft));
+	struct cei_machine_builder *builder = calloc(1, sizeof(*builder));
 	struct cei_machine *machine = calloc(1, sizeof(*machine));
 	int r = CEOV_ERR_NO_MEMORY;
 
@@ -482,24 +482,24 @@ int cei_machine_make(struct cei_report *report, const struct cei_machine_source 
 		machine->hwloc = source->hwloc;
 	else if (source->hwloc)
 		hwloc_topology_destroy(source->hwloc);
-	if (!draft || !machine) {
+	if (!builder || !machine) {
 		cei_raise(report, r, 0, "%s: no memory for a machine", source->where);
 		goto fail;
 	}
-	draft->report = report;
-	draft->where = source->where;
-	draft->machine = machine;
-	draft->hints = source->hints;
-	draft->is_file = !source->hints && source->hwloc;
+	builder->report = report;
+	builder->where = source->where;
+	builder->machine = machine;
+	builder->hints = source->hints;
+	builder->is_file = !source->hints && source->hwloc;
 	name_machine(machine, source->where);
-	r = make(draft);
+	r = make(builder);
 	if (r)
 		goto fail;
-	draft_free(draft);
+	builder_free(builder);
 	*ret_machine = machine;
 	return 0;
 fail:
-	draft_free(draft);
+	builder_free(builder);
 	cei_machine_destroy(machine);
 	return r;
 }

@@ -6,7 +6,7 @@
  * until somebody measures it: no more than the narrowest of its ports.
  */
 
-#include "topology/machine_draft.h"
+#include "topology/machine_builder.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -26,158 +26,158 @@ static uint64_t copy_rate(uint64_t bytes_per_s)
 }
 
 /* A port of a GPU by its index: it has no address on a bus. */
-static int path_gpu(struct cei_machine_draft *draft, struct cei_machine_link *link,
+static int path_gpu(struct cei_machine_builder *builder, struct cei_machine_link *link,
 		    uint32_t gpu, struct cei_machine_port *port)
 {
 	char what[CEI_MACHINE_NAME_BYTES];
 
 	memcpy(what, port->name, sizeof(what));
 	snprintf(port->name, sizeof(port->name), "GPU %u %.32s", gpu, what);
-	return cei_draft_path_named(draft, link, port);
+	return cei_builder_path_named(builder, link, port);
 }
 
 /* What a GPU's NVLinks carry together. */
-static void nvlinks(const struct cei_machine_draft *draft, uint32_t gpu,
+static void nvlinks(const struct cei_machine_builder *builder, uint32_t gpu,
 		    struct cei_machine_port *port)
 {
-	const struct cei_machine_gpu *at = &draft->machine->gpus[gpu];
-	uint64_t told = draft->told ? draft->told->to_switch_bytes_per_s[gpu] : 0;
+	const struct cei_machine_gpu *at = &builder->machine->gpus[gpu];
+	uint64_t reported = builder->imported ? builder->imported->to_switch_bytes_per_s[gpu] : 0;
 
-	if (!told)
-		told = at->n_nvlinks * at->nvlink_bytes_per_s;
-	port->origin = told || at->n_nvlinks ? CEI_MACHINE_TOLD : CEI_MACHINE_DEFAULT;
-	port->bytes_per_s = told ? copy_rate(told) :
+	if (!reported)
+		reported = at->n_nvlinks * at->nvlink_bytes_per_s;
+	port->origin = reported || at->n_nvlinks ? CEI_MACHINE_REPORTED : CEI_MACHINE_DEFAULT;
+	port->bytes_per_s = reported ? copy_rate(reported) :
 		at->n_nvlinks ? at->n_nvlinks * NVLINK_ONE :
 		cei_link_default(CEI_DIRECTION_PEER)->bytes_per_s;
 }
 
-static int path_nvswitch(struct cei_machine_draft *draft, struct cei_machine_link *link,
+static int path_nvswitch(struct cei_machine_builder *builder, struct cei_machine_link *link,
 			 uint32_t a, uint32_t b)
 {
 	struct cei_machine_port out = { .name = "NVLink out" };
 	struct cei_machine_port in = { .name = "NVLink in" };
 	int r;
 
-	nvlinks(draft, a, &out);
-	nvlinks(draft, b, &in);
-	draft->machine->has_nvswitch = 1;
-	r = path_gpu(draft, link, a, &out);
-	return r ? r : path_gpu(draft, link, b, &in);
+	nvlinks(builder, a, &out);
+	nvlinks(builder, b, &in);
+	builder->machine->has_nvswitch = 1;
+	r = path_gpu(builder, link, a, &out);
+	return r ? r : path_gpu(builder, link, b, &in);
 }
 
-static int path_nvlink(struct cei_machine_draft *draft, struct cei_machine_link *link,
+static int path_nvlink(struct cei_machine_builder *builder, struct cei_machine_link *link,
 		       uint32_t a, uint32_t b)
 {
-	uint64_t told = draft->told ? draft->told->nvlink_bytes_per_s[a][b] : 0;
-	uint64_t each = draft->machine->gpus[a].nvlink_bytes_per_s;
-	uint64_t n = draft->hints ? draft->hints->n_direct[a][b] : 0;
-	struct cei_machine_port port = { .origin = CEI_MACHINE_TOLD };
+	uint64_t reported = builder->imported ? builder->imported->nvlink_bytes_per_s[a][b] : 0;
+	uint64_t each = builder->machine->gpus[a].nvlink_bytes_per_s;
+	uint64_t n = builder->hints ? builder->hints->n_direct[a][b] : 0;
+	struct cei_machine_port port = { .origin = CEI_MACHINE_REPORTED };
 
-	if (!told)
-		told = n * each;
-	port.bytes_per_s = copy_rate(told);
-	if (!told && draft->told)
-		port.bytes_per_s = draft->told->bytes_per_s[a][b];
+	if (!reported)
+		reported = n * each;
+	port.bytes_per_s = copy_rate(reported);
+	if (!reported && builder->imported)
+		port.bytes_per_s = builder->imported->bytes_per_s[a][b];
 	if (!port.bytes_per_s) {
 		port.bytes_per_s = (n ? n : 1) * NVLINK_ONE;
-		port.origin = n ? CEI_MACHINE_TOLD : CEI_MACHINE_DEFAULT;
+		port.origin = n ? CEI_MACHINE_REPORTED : CEI_MACHINE_DEFAULT;
 	}
 	snprintf(port.name, sizeof(port.name), "NVLink to %u", b);
-	return path_gpu(draft, link, a, &port);
+	return path_gpu(builder, link, a, &port);
 }
 
-static int path_c2c(struct cei_machine_draft *draft, struct cei_machine_link *link,
+static int path_c2c(struct cei_machine_builder *builder, struct cei_machine_link *link,
 		    uint32_t gpu, int is_out)
 {
 	struct cei_machine_port port = { .bytes_per_s = C2C };
 
 	snprintf(port.name, sizeof(port.name), "C2C %s", is_out ? "out" : "in");
-	return path_gpu(draft, link, gpu, &port);
+	return path_gpu(builder, link, gpu, &port);
 }
 
-static int path_node(struct cei_machine_draft *draft, struct cei_machine_link *link,
+static int path_node(struct cei_machine_builder *builder, struct cei_machine_link *link,
 		     uint32_t node, int is_out)
 {
 	struct cei_machine_port port = { .bytes_per_s = 0 };     /* it is there already */
 
-	if (draft->machine->nodes[node].is_gpu_memory)
+	if (builder->machine->nodes[node].is_gpu_memory)
 		return 0;
 	snprintf(port.name, sizeof(port.name), "node %u %s", node, is_out ? "out" : "in");
-	return cei_draft_path_named(draft, link, &port);
+	return cei_builder_path_named(builder, link, &port);
 }
 
 /* --- from kinds to paths -------------------------------------------------------------- */
 
-static int path_gpus(struct cei_machine_draft *draft, struct cei_machine_link *link,
+static int path_gpus(struct cei_machine_builder *builder, struct cei_machine_link *link,
 		     uint32_t a, uint32_t b)
 {
-	const struct cei_machine_gpu *gpus = draft->machine->gpus;
+	const struct cei_machine_gpu *gpus = builder->machine->gpus;
 	int r;
 
 	if (link->kind == CEI_MACHINE_NVSWITCH)
-		return path_nvswitch(draft, link, a, b);
+		return path_nvswitch(builder, link, a, b);
 	if (link->kind == CEI_MACHINE_NVLINK)
-		return path_nvlink(draft, link, a, b);
-	r = cei_draft_path_up(draft, link, a, b);
+		return path_nvlink(builder, link, a, b);
+	r = cei_builder_path_up(builder, link, a, b);
 	if (!r)
-		r = cei_draft_path_far(draft, link, gpus[a].node, gpus[b].node);
-	return r ? r : cei_draft_path_down(draft, link, a, b);
+		r = cei_builder_path_far(builder, link, gpus[a].node, gpus[b].node);
+	return r ? r : cei_builder_path_down(builder, link, a, b);
 }
 
-static int path_host(struct cei_machine_draft *draft, struct cei_machine_link *link,
+static int path_host(struct cei_machine_builder *builder, struct cei_machine_link *link,
 		     const uint32_t gpu_node[2], int is_out)
 {
 	uint32_t gpu = gpu_node[0], node = gpu_node[1];
-	uint32_t near = draft->machine->gpus[gpu].node;
+	uint32_t near = builder->machine->gpus[gpu].node;
 	int r;
 
 	if (link->kind == CEI_MACHINE_C2C)
-		r = path_c2c(draft, link, gpu, is_out);
+		r = path_c2c(builder, link, gpu, is_out);
 	else if (is_out)
-		r = cei_draft_path_up(draft, link, gpu, CEOV_NOBODY);
+		r = cei_builder_path_up(builder, link, gpu, CEOV_NOBODY);
 	else
-		r = cei_draft_path_down(draft, link, CEOV_NOBODY, gpu);
+		r = cei_builder_path_down(builder, link, CEOV_NOBODY, gpu);
 	if (!r)
-		r = cei_draft_path_far(draft, link, is_out ? near : node,
-				       is_out ? node : near);
-	return r ? r : path_node(draft, link, node, !is_out);
+		r = cei_builder_path_far(builder, link, is_out ? near : node,
+					 is_out ? node : near);
+	return r ? r : path_node(builder, link, node, !is_out);
 }
 
-static int path_nodes(struct cei_machine_draft *draft, struct cei_machine_link *link,
+static int path_nodes(struct cei_machine_builder *builder, struct cei_machine_link *link,
 		      uint32_t a, uint32_t b)
 {
-	int r = path_node(draft, link, a, 1);
+	int r = path_node(builder, link, a, 1);
 
 	if (!r)
-		r = cei_draft_path_far(draft, link, a, b);
-	return r ? r : path_node(draft, link, b, 0);
+		r = cei_builder_path_far(builder, link, a, b);
+	return r ? r : path_node(builder, link, b, 0);
 }
 
-static int find_path(struct cei_machine_draft *draft, struct cei_machine_link *link,
+static int find_path(struct cei_machine_builder *builder, struct cei_machine_link *link,
 		     uint32_t from, uint32_t to)
 {
-	uint32_t n_gpus = draft->machine->n_gpus;
+	uint32_t n_gpus = builder->machine->n_gpus;
 	uint32_t gpu_node[2];
 
 	if (link->kind == CEI_MACHINE_NONE || link->kind == CEI_MACHINE_SELF)
 		return 0;
 	if (from < n_gpus && to < n_gpus)
-		return path_gpus(draft, link, from, to);
+		return path_gpus(builder, link, from, to);
 	if (from >= n_gpus && to >= n_gpus)
-		return path_nodes(draft, link, from - n_gpus, to - n_gpus);
+		return path_nodes(builder, link, from - n_gpus, to - n_gpus);
 	gpu_node[0] = from < n_gpus ? from : to;
 	gpu_node[1] = (from < n_gpus ? to : from) - n_gpus;
-	return path_host(draft, link, gpu_node, from < n_gpus);
+	return path_host(builder, link, gpu_node, from < n_gpus);
 }
 
 /* --- kinds ---------------------------------------------------------------------------- */
 
-static enum cei_machine_link_kind kind_of_gpus(const struct cei_machine_draft *draft,
+static enum cei_machine_link_kind kind_of_gpus(const struct cei_machine_builder *builder,
 					       uint32_t a, uint32_t b)
 {
-	const struct cei_machine_hints *hints = draft->hints;
-	const struct cei_machine_told *told = draft->told;
-	const struct cei_machine_gpu *gpus = draft->machine->gpus;
+	const struct cei_machine_hints *hints = builder->hints;
+	const struct cei_machine_imported *imported = builder->imported;
+	const struct cei_machine_gpu *gpus = builder->machine->gpus;
 
 	if (hints && !hints->peer[a][b])
 		return CEI_MACHINE_NONE;
@@ -185,26 +185,26 @@ static enum cei_machine_link_kind kind_of_gpus(const struct cei_machine_draft *d
 		return CEI_MACHINE_NVLINK;
 	if (gpus[a].is_on_switch && gpus[b].is_on_switch)
 		return CEI_MACHINE_NVSWITCH;
-	if (told && told->nvlink_bytes_per_s[a][b])
+	if (imported && imported->nvlink_bytes_per_s[a][b])
 		return CEI_MACHINE_NVLINK;
-	if (told && told->to_switch_bytes_per_s[a] && told->to_switch_bytes_per_s[b])
+	if (imported && imported->to_switch_bytes_per_s[a] && imported->to_switch_bytes_per_s[b])
 		return CEI_MACHINE_NVSWITCH;
 	return CEI_MACHINE_PCIE;
 }
 
-static enum cei_machine_link_kind kind_of(const struct cei_machine_draft *draft,
+static enum cei_machine_link_kind kind_of(const struct cei_machine_builder *builder,
 					  uint32_t from, uint32_t to)
 {
-	const struct cei_machine *machine = draft->machine;
+	const struct cei_machine *machine = builder->machine;
 	uint32_t n_gpus = machine->n_gpus;
 	uint32_t gpu, node;
 
 	if (from == to)
 		return CEI_MACHINE_SELF;
-	if (draft->told && draft->told->kind[from][to] != CEI_DRAFT_NOT_TOLD)
-		return (enum cei_machine_link_kind)draft->told->kind[from][to];
+	if (builder->imported && builder->imported->kind[from][to] != CEI_BUILDER_UNSET)
+		return (enum cei_machine_link_kind)builder->imported->kind[from][to];
 	if (from < n_gpus && to < n_gpus)
-		return kind_of_gpus(draft, from, to);
+		return kind_of_gpus(builder, from, to);
 	if (from >= n_gpus && to >= n_gpus)
 		return CEI_MACHINE_NODES;
 	gpu = from < n_gpus ? from : to;
@@ -264,9 +264,9 @@ static void widen_nodes(struct cei_machine *machine)
 	}
 }
 
-int cei_draft_add_links(struct cei_machine_draft *draft)
+int cei_builder_add_links(struct cei_machine_builder *builder)
 {
-	struct cei_machine *machine = draft->machine;
+	struct cei_machine *machine = builder->machine;
 	uint32_t n = cei_machine_n_places(machine);
 	struct cei_machine_link *link;
 	uint32_t from, to;
@@ -275,8 +275,8 @@ int cei_draft_add_links(struct cei_machine_draft *draft)
 	for (from = 0; from < n; from++) {
 		for (to = 0; to < n; to++) {
 			link = &machine->links[from * n + to];
-			link->kind = (uint8_t)kind_of(draft, from, to);
-			r = find_path(draft, link, from, to);
+			link->kind = (uint8_t)kind_of(builder, from, to);
+			r = find_path(builder, link, from, to);
 			if (r)
 				return r;
 		}

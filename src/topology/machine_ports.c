@@ -7,7 +7,7 @@
  * nothing that the device does not have for itself, so it makes no port.
  */
 
-#include "topology/machine_draft.h"
+#include "topology/machine_builder.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +25,7 @@
 #define PACKAGES         MEMORY_IN
 #define GB_PER_S_MAX     10000.0        /* beyond it a file tells nonsense */
 
-uint64_t cei_draft_pci_bytes_per_s(hwloc_obj_t object)
+uint64_t cei_builder_pci_bytes_per_s(hwloc_obj_t object)
 {
 	float gb_per_s = object->type == HWLOC_OBJ_PCI_DEVICE ?
 		object->attr->pcidev.linkspeed :
@@ -38,10 +38,10 @@ uint64_t cei_draft_pci_bytes_per_s(hwloc_obj_t object)
 	return (uint64_t)((double)gb_per_s * 10.0 * PCIE_PER_CENT) * UINT64_C(1000000);
 }
 
-static int find_port(struct cei_machine_draft *draft, const struct cei_machine_port *port,
+static int find_port(struct cei_machine_builder *builder, const struct cei_machine_port *port,
 		     uint16_t *ret_port)
 {
-	struct cei_machine *machine = draft->machine;
+	struct cei_machine *machine = builder->machine;
 	uint32_t i;
 
 	for (i = 0; i < machine->n_ports; i++) {
@@ -51,8 +51,8 @@ static int find_port(struct cei_machine_draft *draft, const struct cei_machine_p
 		}
 	}
 	if (i == CEI_MACHINE_PORTS_MAX)
-		return cei_raise(draft->report, CEOV_ERR_INVALID, 0,
-				 "%s: more than %u ways that links share", draft->where,
+		return cei_raise(builder->report, CEOV_ERR_INVALID, 0,
+				 "%s: more than %u ways that links share", builder->where,
 				 CEI_MACHINE_PORTS_MAX);
 	machine->ports[i] = *port;
 	machine->n_ports++;
@@ -60,12 +60,12 @@ static int find_port(struct cei_machine_draft *draft, const struct cei_machine_p
 	return 0;
 }
 
-int cei_draft_path_named(struct cei_machine_draft *draft, struct cei_machine_link *link,
-			 const struct cei_machine_port *port)
+int cei_builder_path_named(struct cei_machine_builder *builder, struct cei_machine_link *link,
+			   const struct cei_machine_port *port)
 {
 	uint16_t found = 0;
 	uint32_t i, n = link->n_ports;
-	int r = find_port(draft, port, &found);
+	int r = find_port(builder, port, &found);
 
 	if (r)
 		return r;
@@ -74,9 +74,9 @@ int cei_draft_path_named(struct cei_machine_draft *draft, struct cei_machine_lin
 	if (i < n && link->ports[i] == found)
 		return 0;
 	if (n == CEI_MACHINE_PATH_MAX)
-		return cei_raise(draft->report, CEOV_ERR_INVALID, 0,
+		return cei_raise(builder->report, CEOV_ERR_INVALID, 0,
 				 "%s: a way through more than %u shared links, the last "
-				 "one %s", draft->where, CEI_MACHINE_PATH_MAX, port->name);
+				 "one %s", builder->where, CEI_MACHINE_PATH_MAX, port->name);
 	memmove(&link->ports[i + 1], &link->ports[i], (n - i) * sizeof(link->ports[0]));
 	link->ports[i] = found;
 	link->n_ports++;
@@ -121,18 +121,18 @@ static int is_shared(hwloc_obj_t bridge)
 /* The link above a switch is told at its upstream port, and again at the root port. */
 static uint64_t uplink_bytes_per_s(hwloc_obj_t object)
 {
-	uint64_t rate = cei_draft_pci_bytes_per_s(object);
+	uint64_t rate = cei_builder_pci_bytes_per_s(object);
 
 	if (!rate && object->parent && is_bridge(object->parent))
-		rate = cei_draft_pci_bytes_per_s(object->parent);
+		rate = cei_builder_pci_bytes_per_s(object->parent);
 	return rate;
 }
 
 /* The link above an object on the bus, or of a GPU that the tree does not show. */
-static void pci_port(const struct cei_machine_draft *draft, hwloc_obj_t object,
+static void pci_port(const struct cei_machine_builder *builder, hwloc_obj_t object,
 		     uint32_t gpu, struct cei_machine_port *ret_port)
 {
-	const char *bus_id = draft->machine->gpus[gpu].bus_id;
+	const char *bus_id = builder->machine->gpus[gpu].bus_id;
 
 	memset(ret_port, 0, sizeof(*ret_port));
 	if (!object && bus_id[0])
@@ -140,23 +140,23 @@ static void pci_port(const struct cei_machine_draft *draft, hwloc_obj_t object,
 	else if (!object)
 		snprintf(ret_port->name, sizeof(ret_port->name), "GPU %u PCIe", gpu);
 	else
-		cei_draft_bus_id(object, ret_port->name);
+		cei_builder_bus_id(object, ret_port->name);
 	ret_port->bytes_per_s = object ? uplink_bytes_per_s(object) : 0;
-	ret_port->origin = ret_port->bytes_per_s ? CEI_MACHINE_TOLD : CEI_MACHINE_DEFAULT;
+	ret_port->origin = ret_port->bytes_per_s ? CEI_MACHINE_REPORTED : CEI_MACHINE_DEFAULT;
 }
 
-static int path_pci(struct cei_machine_draft *draft, struct cei_machine_link *link,
+static int path_pci(struct cei_machine_builder *builder, struct cei_machine_link *link,
 		    hwloc_obj_t object, uint32_t gpu, int is_up)
 {
 	struct cei_machine_port port;
 
-	pci_port(draft, object, gpu, &port);
+	pci_port(builder, object, gpu, &port);
 	if (!port.bytes_per_s)
 		port.bytes_per_s = cei_link_default(
 			is_up ? CEI_DIRECTION_OUT : CEI_DIRECTION_IN)->bytes_per_s;
 	strncat(port.name, is_up ? " up" : " down",
 		sizeof(port.name) - strlen(port.name) - 1);
-	return cei_draft_path_named(draft, link, &port);
+	return cei_builder_path_named(builder, link, &port);
 }
 
 /* Whether b hangs at or below the object. */
@@ -168,42 +168,42 @@ static int leads_to(hwloc_obj_t object, hwloc_obj_t b)
 	return 0;
 }
 
-static int path_tree(struct cei_machine_draft *draft, struct cei_machine_link *link,
+static int path_tree(struct cei_machine_builder *builder, struct cei_machine_link *link,
 		     const uint32_t gpus[2], int is_up)
 {
-	hwloc_obj_t other = gpus[1] == CEOV_NOBODY ? NULL : draft->gpus[gpus[1]];
-	hwloc_obj_t object = draft->gpus[gpus[0]];
-	int r = path_pci(draft, link, object, gpus[0], is_up);
+	hwloc_obj_t other = gpus[1] == CEOV_NOBODY ? NULL : builder->gpus[gpus[1]];
+	hwloc_obj_t object = builder->gpus[gpus[0]];
+	int r = path_pci(builder, link, object, gpus[0], is_up);
 
 	for (object = object ? object->parent : NULL; object && !r; object = object->parent) {
 		if (!is_on_bus(object) || leads_to(object, other))
 			return 0;
 		if (is_bridge(object) && is_shared(object))
-			r = path_pci(draft, link, object, gpus[0], is_up);
+			r = path_pci(builder, link, object, gpus[0], is_up);
 	}
 	return r;
 }
 
-int cei_draft_path_up(struct cei_machine_draft *draft, struct cei_machine_link *link,
-		      uint32_t a, uint32_t b)
+int cei_builder_path_up(struct cei_machine_builder *builder, struct cei_machine_link *link,
+			uint32_t a, uint32_t b)
 {
 	const uint32_t gpus[2] = { a, b };
 
-	return path_tree(draft, link, gpus, 1);
+	return path_tree(builder, link, gpus, 1);
 }
 
-int cei_draft_path_down(struct cei_machine_draft *draft, struct cei_machine_link *link,
-			uint32_t a, uint32_t b)
+int cei_builder_path_down(struct cei_machine_builder *builder, struct cei_machine_link *link,
+			  uint32_t a, uint32_t b)
 {
 	const uint32_t gpus[2] = { b, a };
 
-	return path_tree(draft, link, gpus, 0);
+	return path_tree(builder, link, gpus, 0);
 }
 
-int cei_draft_path_far(struct cei_machine_draft *draft, struct cei_machine_link *link,
-		       uint32_t from_node, uint32_t to_node)
+int cei_builder_path_far(struct cei_machine_builder *builder, struct cei_machine_link *link,
+			 uint32_t from_node, uint32_t to_node)
 {
-	const struct cei_machine *machine = draft->machine;
+	const struct cei_machine *machine = builder->machine;
 	struct cei_machine_port port = { .bytes_per_s = PACKAGES };
 	uint32_t from, to;
 
@@ -214,7 +214,7 @@ int cei_draft_path_far(struct cei_machine_draft *draft, struct cei_machine_link 
 	if (from == to || from == CEOV_NOBODY || to == CEOV_NOBODY)
 		return 0;
 	snprintf(port.name, sizeof(port.name), "package %u to %u", from, to);
-	return cei_draft_path_named(draft, link, &port);
+	return cei_builder_path_named(builder, link, &port);
 }
 
 /* --- how near ------------------------------------------------------------------------- */
@@ -229,12 +229,12 @@ static uint32_t n_switches(hwloc_obj_t object, hwloc_obj_t above)
 	return n;
 }
 
-enum cei_machine_distance cei_draft_distance(const struct cei_machine_draft *draft,
-					     uint32_t gpu, uint32_t nic)
+enum cei_machine_distance cei_builder_distance(const struct cei_machine_builder *builder,
+					       uint32_t gpu, uint32_t nic)
 {
-	const struct cei_machine *machine = draft->machine;
+	const struct cei_machine *machine = builder->machine;
 	uint32_t a = machine->gpus[gpu].node, b = machine->nics[nic].node;
-	hwloc_obj_t device = draft->gpus[gpu], other = draft->nics[nic];
+	hwloc_obj_t device = builder->gpus[gpu], other = builder->nics[nic];
 	hwloc_obj_t common = device;
 
 	while (common && !leads_to(common, other))
@@ -257,9 +257,9 @@ enum cei_machine_distance cei_draft_distance(const struct cei_machine_draft *dra
 
 /* --- what is there without links ------------------------------------------------------ */
 
-int cei_draft_add_ports(struct cei_machine_draft *draft)
+int cei_builder_add_ports(struct cei_machine_builder *builder)
 {
-	struct cei_machine *machine = draft->machine;
+	struct cei_machine *machine = builder->machine;
 	struct cei_machine_link none;
 	struct cei_machine_port out, in;
 	uint32_t i;
@@ -267,9 +267,9 @@ int cei_draft_add_ports(struct cei_machine_draft *draft)
 
 	for (i = 0; i < machine->n_gpus && !r; i++) {
 		memset(&none, 0, sizeof(none));
-		r = path_pci(draft, &none, draft->gpus[i], i, 1);
+		r = path_pci(builder, &none, builder->gpus[i], i, 1);
 		if (!r)
-			r = path_pci(draft, &none, draft->gpus[i], i, 0);
+			r = path_pci(builder, &none, builder->gpus[i], i, 0);
 	}
 	for (i = 0; i < machine->n_nodes && !r; i++) {
 		if (machine->nodes[i].is_gpu_memory)
@@ -281,9 +281,9 @@ int cei_draft_add_ports(struct cei_machine_draft *draft)
 		snprintf(in.name, sizeof(in.name), "node %u in", i);
 		out.bytes_per_s = MEMORY_OUT;
 		in.bytes_per_s = MEMORY_IN;
-		r = cei_draft_path_named(draft, &none, &out);
+		r = cei_builder_path_named(builder, &none, &out);
 		if (!r)
-			r = cei_draft_path_named(draft, &none, &in);
+			r = cei_builder_path_named(builder, &none, &in);
 	}
 	return r;
 }

@@ -3,7 +3,7 @@
 
 /* A machine's file: read with distrust, written whole or not at all. */
 
-#include "topology/machine_draft.h"
+#include "topology/machine_builder.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ static void where_of(const char *path, char where[WHERE_BYTES])
 	size_t n = strlen(path);
 
 	if (n < WHERE_BYTES)
-		cei_draft_text(where, WHERE_BYTES, path);
+		cei_builder_text(where, WHERE_BYTES, path);
 	else
 		snprintf(where, WHERE_BYTES, "...%s", path + n - (WHERE_BYTES - 4));
 }
@@ -181,7 +181,7 @@ int cei_machine_write_xml_text(struct cei_report *report, const struct cei_machi
 			      "%s: no memory for the machine's tree", where);
 	if (r)
 		return r;
-	r = cei_machine_tell(report, machine, hwloc, where);
+	r = cei_machine_export(report, machine, hwloc, where);
 	if (!r)
 		r = export(report, where, hwloc, ret_text, ret_n_bytes);
 	hwloc_topology_destroy(hwloc);

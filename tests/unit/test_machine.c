@@ -122,7 +122,7 @@ START_TEST(test_a_switch_is_shared_by_sender_and_by_receiver)
 
 	ck_assert_int_eq(machine->has_nvswitch, 1);
 	ck_assert_int_eq(link->kind, CEI_MACHINE_NVSWITCH);
-	ck_assert_int_eq(link->origin, CEI_MACHINE_TOLD);
+	ck_assert_int_eq(link->origin, CEI_MACHINE_REPORTED);
 	/* 450 GB/s of NVLink; copies get 82 of 100 */
 	ck_assert_uint_eq(link->bytes_per_s, 369 * GB);
 	ck_assert(goes_over(machine, 0, 1, "GPU 0 NVLink out"));

@@ -10,7 +10,7 @@
 
 #include "testing.h"
 #include "topology/machine.h"
-#include "topology/machine_draft.h"
+#include "topology/machine_builder.h"
 
 #define CPU     " cpuset=\"0x1\" complete_cpuset=\"0x1\""
 #define NO_CPU  " cpuset=\"0x0\" complete_cpuset=\"0x0\""
@@ -140,38 +140,38 @@ END_TEST
 
 /* --- ways that links share ------------------------------------------------------ */
 
-static int add_port(struct cei_machine_draft *draft, const char *name)
+static int add_port(struct cei_machine_builder *builder, const char *name)
 {
 	struct cei_machine_link link = { .n_ports = 0 };
 	struct cei_machine_port port = { .bytes_per_s = 1 };
 	int r;
 
 	snprintf(port.name, sizeof(port.name), "%s", name);
-	r = cei_draft_path_named(draft, &link, &port);
+	r = cei_builder_path_named(builder, &link, &port);
 	ck_assert_uint_eq(link.n_ports, r ? 0 : 1);
 	if (!r)
-		ck_assert_str_eq(draft->machine->ports[link.ports[0]].name, name);
+		ck_assert_str_eq(builder->machine->ports[link.ports[0]].name, name);
 	return r;
 }
 
 START_TEST(test_the_last_port_fits_and_no_more)
 {
 	struct cei_machine *machine = calloc(1, sizeof(*machine));
-	struct cei_machine_draft draft = { .report = &report, .where = "here" };
+	struct cei_machine_builder builder = { .report = &report, .where = "here" };
 	uint32_t i;
 
 	ck_assert_ptr_nonnull(machine);
-	draft.machine = machine;
+	builder.machine = machine;
 	for (i = 0; i + 1 < CEI_MACHINE_PORTS_MAX; i++)
 		snprintf(machine->ports[i].name, sizeof(machine->ports[i].name), "p%u", i);
 	machine->n_ports = CEI_MACHINE_PORTS_MAX - 1;
-	ck_assert_int_eq(add_port(&draft, "last"), 0);
+	ck_assert_int_eq(add_port(&builder, "last"), 0);
 	ck_assert_uint_eq(machine->n_ports, CEI_MACHINE_PORTS_MAX);
-	ck_assert_int_eq(add_port(&draft, "one more"), CEOV_ERR_INVALID);
+	ck_assert_int_eq(add_port(&builder, "one more"), CEOV_ERR_INVALID);
 	ck_assert_uint_eq(machine->n_ports, CEI_MACHINE_PORTS_MAX);
 	testing_log_has(&lines, "here: more than 2048 ways", NULL, NULL);
-	ck_assert_int_eq(add_port(&draft, "p0"), 0);            /* those there are, still */
-	ck_assert_int_eq(add_port(&draft, "last"), 0);
+	ck_assert_int_eq(add_port(&builder, "p0"), 0);          /* those there are, still */
+	ck_assert_int_eq(add_port(&builder, "last"), 0);
 	free(machine);
 }
 END_TEST

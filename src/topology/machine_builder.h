@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
-#ifndef CEI_MACHINE_DRAFT_H
-#define CEI_MACHINE_DRAFT_H
+#ifndef CEI_MACHINE_BUILDER_H
+#define CEI_MACHINE_BUILDER_H
 
 /*
  * A machine while it is made, for machine_*.c alone: what there is (machine_hwloc.c),
- * what the file says of links (machine_told.c), the tree's shared ways
+ * what the file says of links (machine_import.c), the ports that links of the tree share
  * (machine_ports.c), and the links (machine_links.c), in this order.
  */
 
@@ -13,30 +13,30 @@
 
 #include "topology/machine.h"
 
-#define CEI_DRAFT_PLACES_MAX (CEI_MACHINE_GPUS_MAX + CEI_MACHINE_NODES_MAX)
-#define CEI_DRAFT_NOT_TOLD   0xffu
-#define CEI_DRAFT_NO_T0      UINT64_MAX
+#define CEI_BUILDER_PLACES_MAX (CEI_MACHINE_GPUS_MAX + CEI_MACHINE_NODES_MAX)
+#define CEI_BUILDER_UNSET    0xffu
+#define CEI_BUILDER_NO_T0    UINT64_MAX
 
 /* What a file says beside the tree. Indexed by places, in the order of the machine. */
-struct cei_machine_told {
-	uint8_t  kind[CEI_DRAFT_PLACES_MAX][CEI_DRAFT_PLACES_MAX];   /* or NOT_TOLD */
-	uint8_t  origin[CEI_DRAFT_PLACES_MAX][CEI_DRAFT_PLACES_MAX]; /* or NOT_TOLD */
-	uint64_t bytes_per_s[CEI_DRAFT_PLACES_MAX][CEI_DRAFT_PLACES_MAX]; /* 0: not told */
-	uint64_t t0_ns[CEI_DRAFT_PLACES_MAX][CEI_DRAFT_PLACES_MAX];  /* or NO_T0 */
+struct cei_machine_imported {
+	uint8_t  kind[CEI_BUILDER_PLACES_MAX][CEI_BUILDER_PLACES_MAX]; /* or CEI_BUILDER_UNSET */
+	uint8_t  origin[CEI_BUILDER_PLACES_MAX][CEI_BUILDER_PLACES_MAX]; /* or CEI_BUILDER_UNSET */
+	uint64_t bytes_per_s[CEI_BUILDER_PLACES_MAX][CEI_BUILDER_PLACES_MAX]; /* 0: unset */
+	uint64_t t0_ns[CEI_BUILDER_PLACES_MAX][CEI_BUILDER_PLACES_MAX]; /* or CEI_BUILDER_NO_T0 */
 
 	/* As the hardware is specified, before what a copy loses of it; 0: none. */
-	uint64_t nvlink_bytes_per_s[CEI_DRAFT_PLACES_MAX][CEI_DRAFT_PLACES_MAX];
+	uint64_t nvlink_bytes_per_s[CEI_BUILDER_PLACES_MAX][CEI_BUILDER_PLACES_MAX];
 	uint64_t to_switch_bytes_per_s[CEI_MACHINE_GPUS_MAX];
 };
 
-struct cei_machine_draft {
+struct cei_machine_builder {
 	struct cei_report              *report;
 	const char                     *where;  /* what errors name: the file, or who */
 	struct cei_machine             *machine;
 	const struct cei_machine_hints *hints;  /* the caller's, the file's, or NULL */
-	int                             is_file;/* the links are told by the tree's file */
+	int                             is_file;/* the tree came from a file, with its links */
 	struct cei_machine_hints       *file_hints;     /* ours; NULL: the file has none */
-	struct cei_machine_told        *told;           /* ours; NULL: hints are live */
+	struct cei_machine_imported    *imported;       /* ours; NULL: hints are live */
 	hwloc_obj_t gpus[CEI_MACHINE_GPUS_MAX];         /* PCI devices; NULL: not there */
 	hwloc_obj_t nodes[CEI_MACHINE_NODES_MAX];       /* NULL without a tree */
 	hwloc_obj_t nics[CEI_MACHINE_NICS_MAX];         /* PCI devices */
@@ -55,41 +55,41 @@ int cei_machine_make(struct cei_report *report, const struct cei_machine_source 
 
 /* Text of others into a field, without spaces before it: what is not printable ASCII
  * becomes '?'; cut to fit. */
-void cei_draft_text(char *field, size_t n_bytes, const char *text);
+void cei_builder_text(char *field, size_t n_bytes, const char *text);
 
 /* Of an object on the PCI bus: "0000:19:00.0". field: at least 16 bytes. */
-void cei_draft_bus_id(hwloc_obj_t object, char *field);
+void cei_builder_bus_id(hwloc_obj_t object, char *field);
 
 /* What a copy gets of a PCI device's or bridge's link; 0: not known. */
-uint64_t cei_draft_pci_bytes_per_s(hwloc_obj_t object);
+uint64_t cei_builder_pci_bytes_per_s(hwloc_obj_t object);
 
 /* The PCI device that an object is or belongs to; NULL: none. */
-hwloc_obj_t cei_draft_pci_of(hwloc_obj_t object);
+hwloc_obj_t cei_builder_pci_of(hwloc_obj_t object);
 
 /* The PCI device of that address; of a part of a GPU (MIG, a virtual function) that the
  * tree does not show, its GPU. NULL: none. */
-hwloc_obj_t cei_draft_find_gpu(hwloc_topology_t hwloc, const char *bus_id);
+hwloc_obj_t cei_builder_find_gpu(hwloc_topology_t hwloc, const char *bus_id);
 
-/* --- machine_told.c ------------------------------------------------------------------- */
+/* --- machine_import.c ------------------------------------------------------------------- */
 
 /* The GPUs that our own files list, into file_hints and hints. */
-int cei_draft_read_gpus(struct cei_machine_draft *draft);
+int cei_builder_import_gpus(struct cei_machine_builder *builder);
 
-/* Distances and the like, into told. GPUs and nodes are known. */
-int cei_draft_read_links(struct cei_machine_draft *draft);
+/* Fills imported from the file's distances and infos, once GPUs and nodes are known. */
+int cei_builder_import_links(struct cei_machine_builder *builder);
 
-/* Measured and told costs into the links, measured ports; all links are made. */
-int cei_draft_apply_told(struct cei_machine_draft *draft);
+/* Takes the file's costs into the links, which all exist by then, and adds its ports. */
+int cei_builder_apply_imported(struct cei_machine_builder *builder);
 
-/* machine_tell.c: the same out again, into a copy of the machine's tree. 0, or an error
+/* machine_export.c: writes the same into a copy of the machine's tree. 0, or an error
  * raised with `where`. */
-int cei_machine_tell(struct cei_report *report, const struct cei_machine *machine,
-		     hwloc_topology_t hwloc, const char *where);
+int cei_machine_export(struct cei_report *report, const struct cei_machine *machine,
+		       hwloc_topology_t hwloc, const char *where);
 
 /* --- machine_ports.c ------------------------------------------------------------------ */
 
 /* The ports of GPUs and nodes, which exist with or without links. */
-int cei_draft_add_ports(struct cei_machine_draft *draft);
+int cei_builder_add_ports(struct cei_machine_builder *builder);
 
 /* Adds to a link's path the ports ...
  *   gpu_up     from GPU a up the tree, as far as it does not lead to b as well
@@ -97,21 +97,21 @@ int cei_draft_add_ports(struct cei_machine_draft *draft);
  *   far        between the packages of two nodes (indices or CEOV_NOBODY)
  *   named      of that name, which is added with the rate where it is new
  * b CEOV_NOBODY: to the root. CEOV_ERR_INVALID, raised: more than there is room for. */
-int cei_draft_path_up(struct cei_machine_draft *draft, struct cei_machine_link *link,
-		      uint32_t a, uint32_t b);
-int cei_draft_path_down(struct cei_machine_draft *draft, struct cei_machine_link *link,
+int cei_builder_path_up(struct cei_machine_builder *builder, struct cei_machine_link *link,
 			uint32_t a, uint32_t b);
-int cei_draft_path_far(struct cei_machine_draft *draft, struct cei_machine_link *link,
-		       uint32_t from_node, uint32_t to_node);
-int cei_draft_path_named(struct cei_machine_draft *draft, struct cei_machine_link *link,
-			 const struct cei_machine_port *port);
+int cei_builder_path_down(struct cei_machine_builder *builder, struct cei_machine_link *link,
+			  uint32_t a, uint32_t b);
+int cei_builder_path_far(struct cei_machine_builder *builder, struct cei_machine_link *link,
+			 uint32_t from_node, uint32_t to_node);
+int cei_builder_path_named(struct cei_machine_builder *builder, struct cei_machine_link *link,
+			   const struct cei_machine_port *port);
 
 /* How near a GPU and a NIC are. */
-enum cei_machine_distance cei_draft_distance(const struct cei_machine_draft *draft,
-					     uint32_t gpu, uint32_t nic);
+enum cei_machine_distance cei_builder_distance(const struct cei_machine_builder *builder,
+					       uint32_t gpu, uint32_t nic);
 
 /* --- machine_links.c ------------------------------------------------------------------ */
 
-int cei_draft_add_links(struct cei_machine_draft *draft);
+int cei_builder_add_links(struct cei_machine_builder *builder);
 
-#endif /* CEI_MACHINE_DRAFT_H */
+#endif /* CEI_MACHINE_BUILDER_H */
