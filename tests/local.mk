@@ -88,7 +88,7 @@ pure_suites = \
 	%D%/sim/test_sim_switch \
 	%D%/sim/test_sim_machines \
 	%D%/sim/test_sim_program \
-	%D%/unit/test_fit \
+	%D%/unit/test_cost_fit \
 	%D%/unit/test_machine_cache \
 	%D%/unit/test_measure \
 	%D%/unit/test_machine \

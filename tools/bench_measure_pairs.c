@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "bench_measure.h"
-#include "topology/fit.h"
+#include "topology/cost_fit.h"
 
 #define ROUNDS       7u
 #define ROUNDS_QUICK 3u
@@ -67,7 +67,7 @@ int measure_conclude(struct measure *m, uint32_t from, uint32_t to,
 		     const uint64_t bytes[MEASURE_SIZES])
 {
 	struct measure_link *link = measure_link(m, from, to);
-	struct cei_fit_point points[MEASURE_SIZES];
+	struct cei_cost_sample points[MEASURE_SIZES];
 	uint64_t bytes_per_s, t0_ns;
 	uint32_t size;
 
@@ -78,7 +78,7 @@ int measure_conclude(struct measure *m, uint32_t from, uint32_t to,
 		points[size].bytes = bytes[size];
 		points[size].ns = link->median_us[size] * 1e3;
 	}
-	if (cei_fit(points, MEASURE_SIZES, &bytes_per_s, &t0_ns)) {
+	if (cei_cost_fit(points, MEASURE_SIZES, &bytes_per_s, &t0_ns)) {
 		fprintf(stderr, "ceoverlap-bench: place %u to place %u: times of %.1f, %.1f "
 			"and %.1f us give no line: left out\n", from, to, link->median_us[0],
 			link->median_us[1], link->median_us[2]);

@@ -174,10 +174,10 @@ static uint32_t common_port(const struct measure *m, const struct measure_set *s
 	return found;
 }
 
-static void set_limit(struct measure *m, struct measure_set *set, const char *name)
+static void set_shared_bandwidth(struct measure *m, struct measure_set *set, const char *name)
 {
 	struct cei_machine_pair pairs[MEASURE_FLOWS_MAX];
-	struct cei_machine_limit limit = {
+	struct cei_shared_bandwidth shared = {
 		.name = name,
 		.bytes_per_s = (uint64_t)(set->gb_per_s * 1e9),
 		.n_pairs = set->n_flows,
@@ -187,7 +187,7 @@ static void set_limit(struct measure *m, struct measure_set *set, const char *na
 
 	for (i = 0; i < set->n_flows; i++)
 		pairs[i] = (struct cei_machine_pair){ set->flows[i].from, set->flows[i].to };
-	if (cei_machine_set_limit(m->machine, &limit))
+	if (cei_machine_set_shared_bandwidth(m->machine, &shared))
 		fprintf(stderr, "ceoverlap-bench: no room to keep what %s share\n", set->name);
 	else
 		snprintf(set->port, sizeof(set->port), "%s", name);
@@ -202,13 +202,13 @@ static void judge(struct measure *m, struct measure_set *set)
 	snprintf(name, sizeof(name), "%s", port != CEOV_NOBODY
 		 ? m->machine->ports[port].name : set->name);
 	if (set->gb_per_s < MEASURE_SHARED * set->expected_gb_per_s) {
-		set_limit(m, set, name);
+		set_shared_bandwidth(m, set, name);
 		return;
 	}
 	/* nothing collides: a port is at least as wide as what went over it */
 	if (port != CEOV_NOBODY &&
 	    (double)m->machine->ports[port].bytes_per_s < set->gb_per_s * 1e9)
-		set_limit(m, set, name);
+		set_shared_bandwidth(m, set, name);
 	set->port[0] = '\0';
 }
 

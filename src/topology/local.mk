@@ -17,14 +17,14 @@ libceoverlap_core_la_SOURCES += \
 	%D%/xml_scan.c %D%/xml_scan.h \
 	%D%/xml_tree.c %D%/xml_tree.h \
 	%D%/discover_nvml.c \
-	%D%/machine_limit.c \
+	%D%/shared_bandwidth.c \
 	%D%/machine_cache.c %D%/machine_cache.h \
 	%D%/route.c %D%/route.h \
 	%D%/route_private.h \
 	%D%/route_options.c \
 	%D%/route_rates.c \
 	%D%/rails.c \
-	%D%/fit.c %D%/fit.h \
+	%D%/cost_fit.c %D%/cost_fit.h \
 	%D%/discover_hwloc.c
 if HAVE_CUDA
 libceoverlap_core_la_SOURCES += \

@@ -203,14 +203,14 @@ int cei_machine_merge(struct cei_report *report, struct cei_machine *machine,
 void cei_machine_set_measured(struct cei_machine *machine, uint32_t from, uint32_t to,
 			      uint64_t bytes_per_s, uint64_t t0_ns);
 
-/* --- what links carry together, as it was measured (machine_limit.c) ------------------ */
+/* --- measured bandwidth that links share (shared_bandwidth.c) ------------------- */
 
 struct cei_machine_pair {
 	uint32_t from;                  /* places */
 	uint32_t to;
 };
 
-struct cei_machine_limit {
+struct cei_shared_bandwidth {
 	const char *name;               /* of the port */
 	uint64_t    bytes_per_s;        /* of all pairs at once */
 	uint32_t    n_pairs;
@@ -221,8 +221,8 @@ struct cei_machine_limit {
  * links. Never less than one of its links alone carries. CEOV_FULL (not raised): no room
  * for another port, in the machine or on a link. CEOV_ERR_INVALID (not raised): no rate,
  * a name that is too long or empty, no such place. */
-int cei_machine_set_limit(struct cei_machine *machine,
-			  const struct cei_machine_limit *limit);
+int cei_machine_set_shared_bandwidth(struct cei_machine *machine,
+				     const struct cei_shared_bandwidth *shared);
 
 /* One measured port as a line of text for XML (an info "CeoverlapPort"), with devices by
  * bus id and nodes by their os_index, so that the order of places does not matter:

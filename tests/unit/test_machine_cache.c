@@ -80,16 +80,16 @@ static int is_on(const struct cei_machine *machine, uint32_t from, uint32_t to,
 }
 
 /* What the host sends to all GPUs shares something. */
-static int add_limit(struct cei_machine *machine, const char *name, uint64_t bytes_per_s)
+static int add_shared(struct cei_machine *machine, const char *name, uint64_t bytes_per_s)
 {
 	struct cei_machine_pair pairs[CEI_MACHINE_GPUS_MAX];
-	struct cei_machine_limit limit = { name, bytes_per_s, machine->n_gpus, pairs };
+	struct cei_shared_bandwidth shared = { name, bytes_per_s, machine->n_gpus, pairs };
 	uint32_t i;
 
 	for (i = 0; i < machine->n_gpus; i++)
 		pairs[i] = (struct cei_machine_pair){
 			cei_machine_host_place(machine, 0), i };
-	return cei_machine_set_limit(machine, &limit);
+	return cei_machine_set_shared_bandwidth(machine, &shared);
 }
 
 static struct cei_machine *measured(void)
@@ -97,7 +97,7 @@ static struct cei_machine *measured(void)
 	struct cei_machine *machine = machine_of(MACHINE);
 
 	cei_machine_set_measured(machine, 0, 1, RATE, T0_NS);
-	ck_assert_int_eq(add_limit(machine, "host to all, shared", SHARED), 0);
+	ck_assert_int_eq(add_shared(machine, "host to all, shared", SHARED), 0);
 	return machine;
 }
 
@@ -111,13 +111,13 @@ static void path_of(const struct cei_machine *machine, char *path)
 
 /* --- ports ------------------------------------------------------------------ */
 
-START_TEST(test_a_limit_is_a_port_of_its_links)
+START_TEST(test_shared_bandwidth_is_a_port_of_its_links)
 {
 	struct cei_machine *machine = machine_of(MACHINE);
 	uint32_t i, port, host = cei_machine_host_place(machine, 0), n = machine->n_ports;
 
 	ck_assert_uint_ge(machine->n_gpus, 2);
-	ck_assert_int_eq(add_limit(machine, "host to all, shared", SHARED), 0);
+	ck_assert_int_eq(add_shared(machine, "host to all, shared", SHARED), 0);
 	port = port_named(machine, "host to all, shared");
 	ck_assert_uint_eq(port, n);
 	ck_assert_uint_eq(machine->n_ports, n + 1);
@@ -128,42 +128,42 @@ START_TEST(test_a_limit_is_a_port_of_its_links)
 		ck_assert(!is_on(machine, i, host, port));
 	}
 	/* the same again changes its rate, and nothing else */
-	ck_assert_int_eq(add_limit(machine, "host to all, shared", SHARED / 2), 0);
+	ck_assert_int_eq(add_shared(machine, "host to all, shared", SHARED / 2), 0);
 	ck_assert_uint_eq(machine->n_ports, n + 1);
 	ck_assert_uint_eq(machine->ports[port].bytes_per_s, SHARED / 2);
 	/* never narrower than one of its links */
-	ck_assert_int_eq(add_limit(machine, "host to all, shared", 1), 0);
+	ck_assert_int_eq(add_shared(machine, "host to all, shared", 1), 0);
 	ck_assert_uint_ge(machine->ports[port].bytes_per_s,
 			  cei_machine_link(machine, host, 0)->bytes_per_s);
 	cei_machine_destroy(machine);
 }
 END_TEST
 
-START_TEST(test_limits_that_make_no_sense)
+START_TEST(test_shared_bandwidth_that_makes_no_sense)
 {
 	struct cei_machine *machine = machine_of(MACHINE);
 	struct cei_machine_pair pair = { 0, cei_machine_n_places(machine) };
-	struct cei_machine_limit limit = { "x", 1, 1, &pair };
+	struct cei_shared_bandwidth shared = { "x", 1, 1, &pair };
 	uint32_t i, n = machine->n_ports;
 	char name[CEI_MACHINE_NAME_BYTES + 1];
 
-	ck_assert_int_eq(cei_machine_set_limit(machine, &limit), CEOV_ERR_INVALID);
-	ck_assert_int_eq(add_limit(machine, "", SHARED), CEOV_ERR_INVALID);
-	ck_assert_int_eq(add_limit(machine, "x", 0), CEOV_ERR_INVALID);
-	ck_assert_int_eq(add_limit(machine, "x", UINT64_MAX), CEOV_ERR_INVALID);
+	ck_assert_int_eq(cei_machine_set_shared_bandwidth(machine, &shared), CEOV_ERR_INVALID);
+	ck_assert_int_eq(add_shared(machine, "", SHARED), CEOV_ERR_INVALID);
+	ck_assert_int_eq(add_shared(machine, "x", 0), CEOV_ERR_INVALID);
+	ck_assert_int_eq(add_shared(machine, "x", UINT64_MAX), CEOV_ERR_INVALID);
 	memset(name, 'x', sizeof(name) - 1);
 	name[sizeof(name) - 1] = '\0';
-	ck_assert_int_eq(add_limit(machine, name, SHARED), CEOV_ERR_INVALID);
+	ck_assert_int_eq(add_shared(machine, name, SHARED), CEOV_ERR_INVALID);
 	ck_assert_uint_eq(machine->n_ports, n);
 	/* a link has room for so many */
 	for (i = 0; i <= CEI_MACHINE_PATH_MAX; i++) {
 		snprintf(name, sizeof(name), "port %u", i);
-		if (add_limit(machine, name, SHARED))
+		if (add_shared(machine, name, SHARED))
 			break;
 	}
 	ck_assert_uint_ge(i, 1);
 	ck_assert_uint_le(i, CEI_MACHINE_PATH_MAX);
-	ck_assert_int_eq(add_limit(machine, "one more", SHARED), CEOV_FULL);
+	ck_assert_int_eq(add_shared(machine, "one more", SHARED), CEOV_FULL);
 	cei_machine_destroy(machine);
 }
 END_TEST
@@ -420,8 +420,8 @@ int main(void)
 	TCase *files = tcase_create("files");
 
 	tcase_add_checked_fixture(ports, set_up, tear_down);
-	tcase_add_test(ports, test_a_limit_is_a_port_of_its_links);
-	tcase_add_test(ports, test_limits_that_make_no_sense);
+	tcase_add_test(ports, test_shared_bandwidth_is_a_port_of_its_links);
+	tcase_add_test(ports, test_shared_bandwidth_that_makes_no_sense);
 	tcase_add_test(ports, test_ports_as_text);
 	tcase_add_test(ports, test_hostile_text_changes_nothing);
 	tcase_add_test(ports, test_random_text_does_no_harm);

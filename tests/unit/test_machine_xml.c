@@ -133,14 +133,14 @@ END_TEST
 START_TEST(test_measured_links_and_ports_come_back)
 {
 	struct cei_machine_pair pairs[2] = { { 4, 0 }, { 4, 1 } };
-	struct cei_machine_limit limit = { "host out", 60 * GB, 2, pairs };
+	struct cei_shared_bandwidth limit = { "host out", 60 * GB, 2, pairs };
 	struct cei_machine *machine, *again;
 	char path[PATH_BYTES];
 
 	fixture_path("pcie4-two-nodes.xml", path);
 	machine = read_from(path);
 	cei_machine_set_measured(machine, 0, 3, 17 * GB, 9876);
-	ck_assert_int_eq(cei_machine_set_limit(machine, &limit), 0);
+	ck_assert_int_eq(cei_machine_set_shared_bandwidth(machine, &limit), 0);
 	again = through_a_file(machine);
 	check_equal(machine, again);
 	ck_assert_int_eq(cei_machine_link(again, 0, 3)->origin, CEI_MACHINE_MEASURED);

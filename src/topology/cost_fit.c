@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* A straight line through times. */
+/* The cost of copies, fitted to measured times. */
 
-#include "topology/fit.h"
+#include "topology/cost_fit.h"
 
 #include <ceoverlap/ceoverlap.h>
 #include <math.h>
@@ -14,32 +14,32 @@ struct sums {                           /* of weights 1 / ns^2, and with them */
 	double one, x, xx, y, xy;
 };
 
-static int add_points(const struct cei_fit_point *points, uint32_t n, struct sums *sums)
+static int add_samples(const struct cei_cost_sample *samples, uint32_t n, struct sums *sums)
 {
 	double weight, x;
 	uint32_t i;
 
 	for (i = 0; i < n; i++) {
-		if (!isfinite(points[i].ns) || points[i].ns <= 0)
+		if (!isfinite(samples[i].ns) || samples[i].ns <= 0)
 			return -1;
-		x = (double)points[i].bytes;
-		weight = 1 / (points[i].ns * points[i].ns);
+		x = (double)samples[i].bytes;
+		weight = 1 / (samples[i].ns * samples[i].ns);
 		sums->one += weight;
 		sums->x += weight * x;
 		sums->xx += weight * x * x;
-		sums->y += weight * points[i].ns;
-		sums->xy += weight * x * points[i].ns;
+		sums->y += weight * samples[i].ns;
+		sums->xy += weight * x * samples[i].ns;
 	}
 	return 0;
 }
 
-int cei_fit(const struct cei_fit_point *points, uint32_t n_points,
-	    uint64_t *ret_bytes_per_s, uint64_t *ret_t0_ns)
+int cei_cost_fit(const struct cei_cost_sample *samples, uint32_t n_samples,
+		 uint64_t *ret_bytes_per_s, uint64_t *ret_t0_ns)
 {
 	struct sums sums = { 0, 0, 0, 0, 0 };
 	double determinant, ns_per_byte, t0;
 
-	if (add_points(points, n_points, &sums))
+	if (add_samples(samples, n_samples, &sums))
 		return CEOV_ERR_INVALID;
 	determinant = sums.one * sums.xx - sums.x * sums.x;
 	/* of a single size it is rounding errors alone */

@@ -45,41 +45,41 @@ static int is_on(const struct cei_machine_link *link, uint32_t port)
 	return 0;
 }
 
-static int is_valid(const struct cei_machine *machine, const struct cei_machine_limit *limit)
+static int is_valid(const struct cei_machine *machine, const struct cei_shared_bandwidth *shared)
 {
 	uint32_t i, n = cei_machine_n_places(machine);
 
-	if (!limit->bytes_per_s || limit->bytes_per_s > RATE_MAX || !limit->name[0] ||
-	    strlen(limit->name) >= CEI_MACHINE_NAME_BYTES)
+	if (!shared->bytes_per_s || shared->bytes_per_s > RATE_MAX || !shared->name[0] ||
+	    strlen(shared->name) >= CEI_MACHINE_NAME_BYTES)
 		return 0;
-	for (i = 0; i < limit->n_pairs; i++)
-		if (limit->pairs[i].from >= n || limit->pairs[i].to >= n)
+	for (i = 0; i < shared->n_pairs; i++)
+		if (shared->pairs[i].from >= n || shared->pairs[i].to >= n)
 			return 0;
 	return 1;
 }
 
 /* Whether a new port fits into the machine and onto all of the links. */
-static int has_room(struct cei_machine *machine, const struct cei_machine_limit *limit)
+static int has_room(struct cei_machine *machine, const struct cei_shared_bandwidth *shared)
 {
 	uint32_t i;
 
-	for (i = 0; i < limit->n_pairs; i++)
-		if (link_at(machine, &limit->pairs[i])->n_ports >= CEI_MACHINE_PATH_MAX)
+	for (i = 0; i < shared->n_pairs; i++)
+		if (link_at(machine, &shared->pairs[i])->n_ports >= CEI_MACHINE_PATH_MAX)
 			return 0;
 	return machine->n_ports < CEI_MACHINE_PORTS_MAX;
 }
 
-static void add_port(struct cei_machine *machine, const struct cei_machine_limit *limit)
+static void add_port(struct cei_machine *machine, const struct cei_shared_bandwidth *shared)
 {
 	uint32_t i, number = machine->n_ports++;
 	struct cei_machine_port *port = &machine->ports[number];
 	struct cei_machine_link *link;
 
 	memset(port, 0, sizeof(*port));
-	snprintf(port->name, sizeof(port->name), "%s", limit->name);
+	snprintf(port->name, sizeof(port->name), "%s", shared->name);
 	port->is_added = 1;
-	for (i = 0; i < limit->n_pairs; i++) {
-		link = link_at(machine, &limit->pairs[i]);
+	for (i = 0; i < shared->n_pairs; i++) {
+		link = link_at(machine, &shared->pairs[i]);
 		/* the highest number so far: the list keeps rising; the link may have been
 		 * named twice */
 		if (link->kind != CEI_MACHINE_NONE && !is_on(link, number))
@@ -98,24 +98,24 @@ static uint64_t widest_link(const struct cei_machine *machine, uint32_t port)
 	return widest;
 }
 
-int cei_machine_set_limit(struct cei_machine *machine,
-			  const struct cei_machine_limit *limit)
+int cei_machine_set_shared_bandwidth(struct cei_machine *machine,
+				     const struct cei_shared_bandwidth *shared)
 {
 	uint32_t number;
 	uint64_t widest;
 
-	if (!is_valid(machine, limit))
+	if (!is_valid(machine, shared))
 		return CEOV_ERR_INVALID;
-	number = find_port(machine, limit->name);
+	number = find_port(machine, shared->name);
 	if (number == CEOV_NOBODY) {
-		if (!has_room(machine, limit))
+		if (!has_room(machine, shared))
 			return CEOV_FULL;
 		number = machine->n_ports;
-		add_port(machine, limit);
+		add_port(machine, shared);
 	}
 	widest = widest_link(machine, number);
-	machine->ports[number].bytes_per_s = limit->bytes_per_s > widest
-		? limit->bytes_per_s : widest;
+	machine->ports[number].bytes_per_s = shared->bytes_per_s > widest
+		? shared->bytes_per_s : widest;
 	machine->ports[number].origin = CEI_MACHINE_MEASURED;
 	return 0;
 }
@@ -269,17 +269,17 @@ static int read_pairs(const struct cei_machine *machine, const char **at,
 int cei_machine_port_from_text(struct cei_machine *machine, const char *text)
 {
 	struct cei_machine_pair pairs[PAIRS_MAX];
-	struct cei_machine_limit limit = { .pairs = pairs };
+	struct cei_shared_bandwidth shared = { .pairs = pairs };
 	const char *at = text;
 
-	if (read_number(&at, ' ', &limit.bytes_per_s) ||
-	    read_pairs(machine, &at, pairs, &limit.n_pairs))
+	if (read_number(&at, ' ', &shared.bytes_per_s) ||
+	    read_pairs(machine, &at, pairs, &shared.n_pairs))
 		return CEOV_ERR_INVALID;
-	limit.name = at;
+	shared.name = at;
 	/* a port that nothing goes over is one of another tree */
-	if (!limit.n_pairs && find_port(machine, at) == CEOV_NOBODY)
+	if (!shared.n_pairs && find_port(machine, at) == CEOV_NOBODY)
 		return CEOV_ERR_INVALID;
-	return cei_machine_set_limit(machine, &limit) ? CEOV_ERR_INVALID : 0;
+	return cei_machine_set_shared_bandwidth(machine, &shared) ? CEOV_ERR_INVALID : 0;
 }
 
 uint32_t cei_machine_merge_ports(struct cei_machine *machine,
