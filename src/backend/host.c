@@ -20,7 +20,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/park.h"
+#include "base/futex.h"
 
 /* Every submit that may be in flight, each with a full batch and its own end. */
 #define OPERATIONS (CEI_LANE_SUBMITS * (CEI_LANE_BATCH + 1u))
@@ -213,7 +213,7 @@ static void park(struct cei_lane *lane)
 	if (atomic_load(&own->submitted) ==
 	    atomic_load_explicit(&own->executed, memory_order_relaxed) &&
 	    !atomic_load(&own->must_stop))
-		cei_park_wait(&own->bell, bell, CEI_FOREVER);
+		cei_futex_wait(&own->bell, bell, CEI_FOREVER);
 	atomic_store(&own->is_parked, 0);
 }
 
@@ -222,7 +222,7 @@ static void *worker_main(void *arg)
 	struct cei_lane *lane = arg;
 	struct host_lane *own = lane->private;
 	struct cei_backoff backoff;
-	uint64_t park_at = 0;
+	uint64_t sleep_at = 0;
 	char name[16];
 	int r;
 
@@ -235,14 +235,14 @@ static void *worker_main(void *arg)
 		r = step(lane);
 		if (r == CEOV_PENDING) {
 			cei_backoff_reset(&backoff);
-			park_at = 0;
+			sleep_at = 0;
 			continue;
 		}
-		if (r == CEOV_NONE && !park_at)
-			park_at = cei_now_ns() + CEI_PARK_AFTER_NS;
-		if (r == CEOV_NONE && cei_now_ns() >= park_at) {
+		if (r == CEOV_NONE && !sleep_at)
+			sleep_at = cei_now_ns() + CEI_SLEEP_AFTER_NS;
+		if (r == CEOV_NONE && cei_now_ns() >= sleep_at) {
 			park(lane);
-			park_at = 0;
+			sleep_at = 0;
 			continue;
 		}
 		cei_backoff_step(&backoff);
@@ -350,7 +350,7 @@ static int host_submit(struct cei_lane *lane)
 	atomic_store_explicit(&own->submitted, own->appended, memory_order_release);
 	atomic_fetch_add(&own->bell, 1);                /* seq_cst: see park() */
 	if (atomic_load(&own->is_parked))
-		cei_park_wake(&own->bell);
+		cei_futex_wake(&own->bell);
 	return 0;
 }
 
@@ -395,7 +395,7 @@ static void host_stop(struct cei_lane *lane)
 
 	atomic_store(&own->must_stop, 1);
 	atomic_fetch_add(&own->bell, 1);                /* seq_cst: see park() */
-	cei_park_wake(&own->bell);
+	cei_futex_wake(&own->bell);
 }
 
 /* A worker looks at must_stop before each operation, and skips those behind a failed copy.

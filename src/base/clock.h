@@ -32,7 +32,7 @@ struct cei_backoff {
 
 /* Workers that can be woken spin and yield this long before they sleep: waking costs
  * 50 us and more. */
-#define CEI_PARK_AFTER_NS UINT64_C(300000)
+#define CEI_SLEEP_AFTER_NS UINT64_C(300000)
 
 void cei_backoff_reset(struct cei_backoff *backoff);
 void cei_backoff_step(struct cei_backoff *backoff);

@@ -16,7 +16,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/rank_set.c %D%/rank_set.h \
 	%D%/ids.c %D%/ids.h \
 	%D%/ring.c %D%/ring.h \
-	%D%/park.c %D%/park.h \
+	%D%/futex.c %D%/futex.h \
 	%D%/cuda_driver.h
 if HAVE_CUDA
 libceoverlap_core_la_SOURCES += \

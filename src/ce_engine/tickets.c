@@ -8,7 +8,7 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "base/clock.h"
-#include "base/park.h"
+#include "base/futex.h"
 
 void cei_tickets_init(struct cei_tickets *tickets)
 {
@@ -84,7 +84,7 @@ static void end(struct cei_ticket_slot *slot)
 	 * acquires of the turn. */
 	atomic_store(&slot->turn, turn + 1);
 	if (atomic_load(&slot->n_waiters))
-		cei_park_wake(&slot->turn);
+		cei_futex_wake(&slot->turn);
 }
 
 void cei_tickets_give_back(struct cei_tickets *tickets, struct cei_ticket_slot *slot)
@@ -184,7 +184,7 @@ static void sleep_until(struct cei_ticket_slot *slot, uint64_t number, uint64_t 
 
 	atomic_fetch_add(&slot->n_waiters, 1);
 	while (!has_ended(slot, number, &turn) && cei_now_ns() < deadline)
-		cei_park_wait(&slot->turn, turn, deadline);
+		cei_futex_wait(&slot->turn, turn, deadline);
 	atomic_fetch_sub(&slot->n_waiters, 1);
 }
 

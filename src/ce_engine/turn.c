@@ -12,7 +12,7 @@
 #include "backend/lane.h"
 #include "ce_engine/completion.h"
 #include "base/clock.h"
-#include "base/park.h"
+#include "base/futex.h"
 #include "ce_engine/launch.h"
 #include "ce_engine/trace.h"
 
@@ -126,7 +126,7 @@ static void park(struct cei_engine *engine)
 	atomic_store(&engine->is_parked, 1);
 	bell = atomic_load(&engine->bell);
 	if (cei_engine_turn(engine) == CEI_TURN_IDLE && !atomic_load(&engine->must_stop))
-		cei_park_wait(&engine->bell, bell, CEI_FOREVER);
+		cei_futex_wait(&engine->bell, bell, CEI_FOREVER);
 	atomic_store(&engine->is_parked, 0);
 }
 
@@ -134,7 +134,7 @@ static void ring(struct cei_engine *engine)
 {
 	atomic_fetch_add(&engine->bell, 1);             /* seq_cst: see park() */
 	if (atomic_load(&engine->is_parked))
-		cei_park_wake(&engine->bell);
+		cei_futex_wake(&engine->bell);
 }
 
 static void prepare_thread(struct cei_engine *engine)

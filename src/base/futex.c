@@ -3,7 +3,7 @@
 
 /* futex(2), private. */
 
-#include "base/park.h"
+#include "base/futex.h"
 
 #include <limits.h>
 #include <linux/futex.h>
@@ -15,7 +15,7 @@
 
 #define NS_PER_S UINT64_C(1000000000)
 
-void cei_park_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t deadline_ns)
+void cei_futex_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t deadline_ns)
 {
 	struct timespec left;
 	uint64_t now = 0;
@@ -32,7 +32,7 @@ void cei_park_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t deadline_ns)
 		deadline_ns == CEI_FOREVER ? NULL : &left, NULL, 0);
 }
 
-void cei_park_wake(_Atomic uint32_t *word)
+void cei_futex_wake(_Atomic uint32_t *word)
 {
 	syscall(SYS_futex, (uint32_t *)word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
