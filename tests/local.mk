@@ -9,7 +9,7 @@
 threaded_suites = \
 	%D%/unit/test_mapping \
 	%D%/unit/test_share_host \
-	%D%/unit/test_meeting_socket \
+	%D%/unit/test_bootstrap_socket \
 	%D%/unit/test_report \
 	%D%/unit/test_ring \
 	%D%/unit/test_ports \
@@ -66,10 +66,10 @@ threaded_suites = \
 	%D%/unit/test_tune \
 	%D%/conformance/test_backend_host \
 	%D%/conformance/test_backend_proxy \
-	%D%/system/test_meeting \
-	%D%/system/test_meeting_loss \
-	%D%/system/test_meeting_path \
-	%D%/system/test_meeting_offer \
+	%D%/system/test_bootstrap \
+	%D%/system/test_bootstrap_loss \
+	%D%/system/test_bootstrap_path \
+	%D%/system/test_bootstrap_export \
 	%D%/system/test_evil_peer \
 	%D%/system/test_finds \
 	%D%/system/test_one_transfer \
@@ -192,7 +192,7 @@ libtesting_la_SOURCES = \
 	%D%/conformance/backend_gates.c \
 	%D%/conformance/backend_caps.c \
 	%D%/conformance/proxy.c %D%/conformance/proxy.h \
-	%D%/system/meeting_parts.c %D%/system/meeting_parts.h
+	%D%/system/bootstrap_fixture.c %D%/system/bootstrap_fixture.h
 if HAVE_CUDA
 libtesting_la_SOURCES += \
 	%D%/gpu/gpu_rig.c %D%/gpu/gpu_rig.h \

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "ce_engine/context.h"
-#include "ce_engine/offer.h"
+#include "ce_engine/export.h"
 
 const struct cei_object_type cei_buffer_type = {
 	.name = "buffer",
@@ -163,7 +163,7 @@ void *ceov_buffer_base(const ceov_buffer *buffer, uint32_t rank)
 
 int ceov_buffer_share(ceov_buffer *buffer, const char *name)
 {
-	struct cei_offer_body body;
+	struct cei_export_body body;
 	int r = cei_object_check(buffer, &cei_buffer_type, "ceov_buffer_share");
 
 	if (r)
@@ -175,34 +175,34 @@ int ceov_buffer_share(ceov_buffer *buffer, const char *name)
 		return cei_raise(&buffer->object.context->report, CEOV_ERR_INVALID, 0,
 				 "ceov_buffer_share: a floating buffer has no memory of its "
 				 "own to share");
-	if (buffer->offer_id)
+	if (buffer->export_id)
 		return cei_raise(&buffer->object.context->report, CEOV_ERR_STATE, 0,
 				 "ceov_buffer_share: "
 				 "this buffer is shared already; a buffer has one name");
 	memset(&body, 0, sizeof(body));
 	body.owner = &buffer->object;
-	body.kind = CEI_OFFER_BUFFER;
+	body.kind = CEI_EXPORT_BUFFER;
 	body.n_regions = 1;
 	body.regions[0] = &buffer->own;
-	return cei_offer_make(buffer->object.context, buffer->rank, name, &body,
-			      &buffer->offer_id);
+	return cei_export_make(buffer->object.context, buffer->rank, name, &body,
+			       &buffer->export_id);
 }
 
-int cei_buffer_find(ceov_context *context, const struct cei_question *question,
+int cei_buffer_find(ceov_context *context, const struct cei_lookup *lookup,
 		    ceov_buffer **ret_buffer)
 {
 	struct cei_found found;
 	ceov_buffer *buffer = NULL;
-	int r = new_buffer(context, question->rank, &buffer);
+	int r = new_buffer(context, lookup->rank, &buffer);
 
 	if (r)
 		return r;
-	r = cei_offer_find(context, question, CEI_OFFER_BUFFER, &found);
+	r = cei_export_find(context, lookup, CEI_EXPORT_BUFFER, &found);
 	if (r) {
 		free(buffer);
 		return r;
 	}
-	if (found.owner) {              /* another rank of this process offered it */
+	if (found.owner) {              /* another rank of this process exported it */
 		buffer->original = CEI_OWNER(found.owner, ceov_buffer, object);
 		buffer->region = &buffer->original->own;
 	} else {
@@ -216,7 +216,7 @@ int cei_buffer_find(ceov_context *context, const struct cei_question *question,
 int ceov_buffer_find(ceov_context *context, uint32_t rank, const char *name,
 		     ceov_buffer **ret_buffer)
 {
-	struct cei_question question;
+	struct cei_lookup lookup;
 	int r = cei_context_check(context);
 
 	if (r)
@@ -224,8 +224,8 @@ int ceov_buffer_find(ceov_context *context, uint32_t rank, const char *name,
 	if (!ret_buffer)
 		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
 				 "ceov_buffer_find: no ret_buffer");
-	question = cei_offer_question(context, rank, name);
-	return cei_buffer_find(context, &question, ret_buffer);
+	lookup = cei_export_lookup(context, rank, name);
+	return cei_buffer_find(context, &lookup, ret_buffer);
 }
 
 /* Gives up what the handle holds. */
@@ -237,7 +237,7 @@ static void let_go(ceov_buffer *buffer)
 		cei_object_unuse(&buffer->original->object);
 	} else if (buffer->found_id) {
 		cei_mapping_put(&context->mappings, buffer->region);
-		cei_offer_drop(context, buffer->rank, buffer->found_id);
+		cei_export_drop(context, buffer->rank, buffer->found_id);
 	} else {
 		cei_region_fini(&buffer->own);
 	}
@@ -253,7 +253,7 @@ int ceov_buffer_release(ceov_buffer *buffer)
 	r = cei_object_check(buffer, &cei_buffer_type, call);
 	if (r)
 		return r;
-	r = cei_offer_release(&buffer->object, &buffer->offer_id, call);
+	r = cei_export_release(&buffer->object, &buffer->export_id, call);
 	if (r)
 		return r;
 	let_go(buffer);
@@ -263,7 +263,7 @@ int ceov_buffer_release(ceov_buffer *buffer)
 
 void cei_buffer_destroy(ceov_buffer *buffer)
 {
-	(void)cei_offer_withdraw(buffer->object.context, buffer->offer_id);
+	(void)cei_export_withdraw(buffer->object.context, buffer->export_id);
 	cei_object_end(&buffer->object);
 	let_go(buffer);
 	cei_object_bury(&buffer->object);

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "ce_engine/object.h"
-#include "ipc/meeting.h"
+#include "ipc/bootstrap.h"
 #include "ipc/share.h"
 
 extern const struct cei_object_type cei_buffer_type;
@@ -21,12 +21,12 @@ struct ceov_buffer {
 	struct ceov_buffer *original;   /* found in this process: who owns the region */
 	int                 is_floating;/* own has place and size, and no address: that
 					 * comes with each launch */
-	uint64_t            offer_id;   /* 0: not shared */
-	uint64_t            found_id;   /* owner's offer, where found at a peer */
+	uint64_t            export_id;  /* 0: not shared */
+	uint64_t            found_id;   /* owner's export, where found at a peer */
 };
 
-/* ceov_buffer_find() without its checks, by the question's deadline. */
-int  cei_buffer_find(ceov_context *context, const struct cei_question *question,
+/* ceov_buffer_find() without its checks, by the lookup's deadline. */
+int  cei_buffer_find(ceov_context *context, const struct cei_lookup *lookup,
 		     ceov_buffer **ret_buffer);
 
 /* At ceov_close(). */

@@ -72,9 +72,9 @@ int ceov_barrier(ceov_context *context, uint64_t timeout_ns)
 {
 	int r = cei_context_check(context);
 
-	if (r || !context->meeting)
+	if (r || !context->bootstrap)
 		return r;
-	return cei_meeting_barrier(context->meeting, cei_deadline(timeout_ns));
+	return cei_bootstrap_barrier(context->bootstrap, cei_deadline(timeout_ns));
 }
 
 int ceov_last_failure(ceov_context *context, struct ceov_failure *ret_failure)

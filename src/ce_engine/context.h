@@ -15,7 +15,7 @@
 #include "ce_engine/object.h"
 #include "ce_engine/tickets.h"
 #include "ipc/mapping.h"
-#include "ipc/meeting.h"
+#include "ipc/bootstrap.h"
 #include "topology/topology.h"
 
 #define CEI_DEADLINE_DEFAULT_NS  UINT64_C(60000000000)
@@ -46,7 +46,7 @@ struct ceov_context {
 	struct cei_site       site;
 	struct cei_topology  *topology;
 	struct cei_ports     *ports;    /* of the topology's machine; NULL: it has none */
-	struct cei_meeting   *meeting;  /* NULL: alone */
+	struct cei_bootstrap *bootstrap; /* NULL: alone */
 	struct cei_mappings   mappings;
 	uint64_t              max_chunk_bytes;
 	int                   is_fifo;  /* transfers go in the order in which they are ready,
@@ -62,8 +62,8 @@ struct ceov_context {
 	struct cei_list       plans;
 	struct cei_list       stuck;    /* released plans; see cei_plans_settle() */
 	struct cei_list       uppers;   /* of layers above; see cei_object.destroy */
-	struct cei_list       offers;   /* struct cei_local_offer */
-	uint64_t              last_offer;
+	struct cei_list       exports;  /* struct cei_local_export */
+	uint64_t              last_export;
 	struct cei_list       buried;
 	uint32_t              n_buried;
 

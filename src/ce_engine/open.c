@@ -16,7 +16,7 @@
 #include "ce_engine/context.h"
 #include "ce_engine/engine.h"
 #include "ce_engine/graves.h"
-#include "ce_engine/offer.h"
+#include "ce_engine/export.h"
 #include "ce_engine/plan_release.h"
 #include "ce_engine/signal.h"
 #include "ce_engine/trace.h"
@@ -33,19 +33,19 @@ static void abort_shared(ceov_context *context, uint32_t rank)
 	pthread_mutex_lock(&context->lock);
 	for (node = context->signals.next; node != &context->signals; node = node->next) {
 		signal = CEI_OWNER(node, struct ceov_signal, object.link);
-		if (signal->offer_id || signal->found_id)
+		if (signal->export_id || signal->found_id)
 			cei_signal_raise_abort(signal, CEOV_ERR_PEER_LOST, rank);
 	}
 	for (node = context->signals.next; node != &context->signals; node = node->next) {
 		signal = CEI_OWNER(node, struct ceov_signal, object.link);
-		if (signal->offer_id || signal->found_id)
+		if (signal->export_id || signal->found_id)
 			cei_signal_poison(signal);
 	}
 	pthread_mutex_unlock(&context->lock);
 	cei_report_hold_end(&context->report, &hold);
 }
 
-/* From the meeting's thread. A lost rank's raises will not come: whatever the group
+/* From the bootstrap thread. A lost rank's raises will not come: whatever the group
  * shares is aborted. One that departed in order has done its part. */
 static void gone(void *arg, uint32_t rank, int departed)
 {
@@ -132,7 +132,7 @@ static int open_gpus(ceov_context *context)
 
 static int meet(ceov_context *context, const char *group)
 {
-	struct cei_meeting_config config;
+	struct cei_bootstrap_config config;
 
 	if (!group || context->site.n_members == context->site.n_ranks)
 		return 0;
@@ -140,7 +140,7 @@ static int meet(ceov_context *context, const char *group)
 	config.deadline_ns = cei_deadline(context->deadline_ns);
 	config.gone = gone;
 	config.gone_arg = context;
-	return cei_meeting_open(&context->site, &config, &context->meeting);
+	return cei_bootstrap_open(&context->site, &config, &context->bootstrap);
 }
 
 static int open_engines(ceov_context *context)
@@ -196,7 +196,7 @@ static void init_lists(ceov_context *context)
 	cei_list_init(&context->plans);
 	cei_list_init(&context->stuck);
 	cei_list_init(&context->uppers);
-	cei_list_init(&context->offers);
+	cei_list_init(&context->exports);
 	cei_list_init(&context->buried);
 	pthread_mutex_init(&context->lock, NULL);
 	cei_tickets_init(&context->tickets);
@@ -260,16 +260,16 @@ static void let_go_of_peers(ceov_context *context)
 	}
 }
 
-/* How many offers peers still use; the others are withdrawn. */
-static uint32_t withdraw_offers(ceov_context *context)
+/* How many exports peers still use; the others are withdrawn. */
+static uint32_t withdraw_exports(ceov_context *context)
 {
 	struct cei_list *node, *next;
 	uint32_t n = 0;
 
-	for (node = context->offers.next; node != &context->offers; node = next) {
+	for (node = context->exports.next; node != &context->exports; node = next) {
 		next = node->next;
-		n += cei_offer_withdraw(context, CEI_OWNER(node, struct cei_local_offer,
-							   link)->id) == CEOV_PENDING;
+		n += cei_export_withdraw(context, CEI_OWNER(node, struct cei_local_export,
+							    link)->id) == CEOV_PENDING;
 	}
 	return n;
 }
@@ -282,7 +282,7 @@ static void wait_for_users(ceov_context *context)
 	uint32_t n;
 
 	cei_backoff_reset(&backoff);
-	while ((n = withdraw_offers(context)) && cei_now_ns() < deadline)
+	while ((n = withdraw_exports(context)) && cei_now_ns() < deadline)
 		cei_backoff_step(&backoff);
 	if (n)
 		cei_log(&context->report, CEI_LOG_WARN,
@@ -311,8 +311,8 @@ static void destroy_objects(ceov_context *context)
 	while ((node = context->buffers.previous) != &context->buffers)
 		cei_buffer_destroy(CEI_OWNER(node, struct ceov_buffer, object.link));
 	cei_objects_forget(context);
-	while ((node = cei_list_take(&context->offers)))
-		free(CEI_OWNER(node, struct cei_local_offer, link));
+	while ((node = cei_list_take(&context->exports)))
+		free(CEI_OWNER(node, struct cei_local_export, link));
 }
 
 /* While engines turn: what runs on GPUs may wait for what they bring. */
@@ -358,9 +358,9 @@ static void abandon(ceov_context *context)
 			"ceov_close: copies are still under way that cannot be stopped; all "
 			"buffers, signals and lanes of the context stay until the process "
 			"ends: do not free memory that was registered");
-	if (context->meeting)
-		cei_meeting_close(context->meeting);
-	context->meeting = NULL;
+	if (context->bootstrap)
+		cei_bootstrap_close(context->bootstrap);
+	context->bootstrap = NULL;
 	/* The caller's log is not ours any more; what is left has stderr. */
 	context->report.log = NULL;
 	context->state = CEI_CONTEXT_CLOSED;
@@ -381,8 +381,8 @@ void ceov_close(ceov_context *context)
 	if (context->engines)
 		cei_trace_write(&context->site, context->engines);
 	destroy_objects(context);
-	if (context->meeting)
-		cei_meeting_close(context->meeting);
+	if (context->bootstrap)
+		cei_bootstrap_close(context->bootstrap);
 	for (i = 0; i < n_engines(context); i++)
 		cei_engine_close(&context->engines[i]);
 	free(context->engines);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "ce_engine/context.h"
-#include "ce_engine/offer.h"
+#include "ce_engine/export.h"
 
 const struct cei_object_type cei_signal_type = {
 	.name = "signal",
@@ -109,7 +109,7 @@ static void let_go(ceov_signal *signal)
 	} else if (signal->found_id) {
 		cei_mapping_put(&context->mappings, signal->control);
 		cei_mapping_put(&context->mappings, signal->gpu);
-		cei_offer_drop(context, signal->rank, signal->found_id);
+		cei_export_drop(context, signal->rank, signal->found_id);
 	} else {
 		cei_region_fini(&signal->own_gpu);
 		cei_region_fini(&signal->own_control);
@@ -233,7 +233,7 @@ static void set_name(ceov_signal *signal, const char *name)
 
 int ceov_signal_share(ceov_signal *signal, const char *name)
 {
-	struct cei_offer_body body;
+	struct cei_export_body body;
 	int r = cei_object_check(signal, &cei_signal_type, "ceov_signal_share");
 
 	if (r)
@@ -241,21 +241,21 @@ int ceov_signal_share(ceov_signal *signal, const char *name)
 	if (signal->control != &signal->own_control)
 		return cei_raise(&signal->object.context->report, CEOV_ERR_INVALID, 0,
 				 "ceov_signal_share: only the owner of a signal shares it");
-	if (signal->offer_id)
+	if (signal->export_id)
 		return cei_raise(&signal->object.context->report, CEOV_ERR_STATE, 0,
 				 "ceov_signal_share: "
 				 "this signal is shared already; a signal has one name");
 	memset(&body, 0, sizeof(body));
 	body.owner = &signal->object;
-	body.kind = CEI_OFFER_SIGNAL;
+	body.kind = CEI_EXPORT_SIGNAL;
 	body.place_kind = signal->place.kind;
 	body.n_counters = signal->n_counters;
 	body.flags = signal->flags;
 	body.n_regions = signal->gpu ? 2 : 1;
 	body.regions[0] = signal->control;
 	body.regions[1] = signal->gpu;
-	r = cei_offer_make(signal->object.context, signal->rank, name, &body,
-			   &signal->offer_id);
+	r = cei_export_make(signal->object.context, signal->rank, name, &body,
+			    &signal->export_id);
 	if (!r)
 		set_name(signal, name);
 	return r;
@@ -290,22 +290,22 @@ static void fill_found(ceov_signal *signal, const struct cei_found *found)
 		signal->original = CEI_OWNER(found->owner, ceov_signal, object);
 }
 
-int cei_signal_find(ceov_context *context, const struct cei_question *question,
+int cei_signal_find(ceov_context *context, const struct cei_lookup *lookup,
 		    ceov_signal **ret_signal)
 {
 	struct cei_found found;
 	ceov_signal *signal = NULL;
-	int r = new_signal(context, question->rank, &signal);
+	int r = new_signal(context, lookup->rank, &signal);
 
 	if (r)
 		return r;
-	r = cei_offer_find(context, question, CEI_OFFER_SIGNAL, &found);
+	r = cei_export_find(context, lookup, CEI_EXPORT_SIGNAL, &found);
 	if (r) {
 		free(signal);
 		return r;
 	}
 	fill_found(signal, &found);
-	set_name(signal, question->name);
+	set_name(signal, lookup->name);
 	r = check_found(context, &found);
 	if (r) {
 		let_go(signal);
@@ -320,7 +320,7 @@ int cei_signal_find(ceov_context *context, const struct cei_question *question,
 int ceov_signal_find(ceov_context *context, uint32_t rank, const char *name,
 		     ceov_signal **ret_signal)
 {
-	struct cei_question question;
+	struct cei_lookup lookup;
 	int r = cei_context_check(context);
 
 	if (r)
@@ -328,8 +328,8 @@ int ceov_signal_find(ceov_context *context, uint32_t rank, const char *name,
 	if (!ret_signal)
 		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
 				 "ceov_signal_find: no ret_signal");
-	question = cei_offer_question(context, rank, name);
-	return cei_signal_find(context, &question, ret_signal);
+	lookup = cei_export_lookup(context, rank, name);
+	return cei_signal_find(context, &lookup, ret_signal);
 }
 
 int ceov_signal_release(ceov_signal *signal)
@@ -342,7 +342,7 @@ int ceov_signal_release(ceov_signal *signal)
 	r = cei_object_check(signal, &cei_signal_type, call);
 	if (r)
 		return r;
-	r = cei_offer_release(&signal->object, &signal->offer_id, call);
+	r = cei_export_release(&signal->object, &signal->export_id, call);
 	if (r)
 		return r;
 	let_go(signal);
@@ -352,8 +352,8 @@ int ceov_signal_release(ceov_signal *signal)
 
 void cei_signal_destroy(ceov_signal *signal)
 {
-	(void)cei_offer_withdraw(signal->object.context, signal->offer_id);
-	/* before its memory goes, to which the meeting's thread writes aborts */
+	(void)cei_export_withdraw(signal->object.context, signal->export_id);
+	/* before its memory goes, to which the bootstrap thread writes aborts */
 	cei_object_end(&signal->object);
 	let_go(signal);
 	cei_object_bury(&signal->object);

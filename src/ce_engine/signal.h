@@ -19,7 +19,7 @@
 
 #include "backend/backend.h"
 #include "ce_engine/object.h"
-#include "ipc/meeting.h"
+#include "ipc/bootstrap.h"
 #include "ipc/share.h"
 
 struct cei_signal_header {              /* begins the control region */
@@ -47,8 +47,8 @@ struct ceov_signal {
 						       * memory of GPU members that
 						       * asked; guarded by lock */
 	struct ceov_signal *original;   /* found in this process: who owns the regions */
-	uint64_t            offer_id;   /* 0: not shared */
-	uint64_t            found_id;   /* owner's offer, where found at a peer */
+	uint64_t            export_id;  /* 0: not shared */
+	uint64_t            found_id;   /* owner's export, where found at a peer */
 	_Atomic uint32_t    is_named;   /* released after the name, which then stays */
 	char                name[64];   /* under which it was shared or found */
 };
@@ -142,8 +142,8 @@ int cei_signal_is_visible(const struct ceov_signal *signal);
 /* One of our backends that reaches the GPU counters; NULL: none, or a host signal. */
 struct cei_backend *cei_signal_backend(const struct ceov_signal *signal);
 
-/* ceov_signal_find() without its checks, by the question's deadline. */
-int  cei_signal_find(ceov_context *context, const struct cei_question *question,
+/* ceov_signal_find() without its checks, by the lookup's deadline. */
+int  cei_signal_find(ceov_context *context, const struct cei_lookup *lookup,
 		     ceov_signal **ret_signal);
 
 /* Counters, arrivals and abort words to zero: what the owner does at creation and

@@ -19,7 +19,7 @@ static int is_device(const ceov_context *context, uint32_t member)
 	return (context->backends[member]->ops->caps & CEI_CAP_DEVICE) != 0;
 }
 
-static int offer_pads(ceov_context *context, ceov_buffer **pads)
+static int export_pads(ceov_context *context, ceov_buffer **pads)
 {
 	uint32_t i;
 	int r = 0;
@@ -82,7 +82,7 @@ static int take_back(ceov_buffer *pad, uint64_t deadline_ns)
 
 static int meet(ceov_context *context, uint64_t deadline_ns)
 {
-	return context->meeting ? cei_meeting_barrier(context->meeting, deadline_ns) : 0;
+	return context->bootstrap ? cei_bootstrap_barrier(context->bootstrap, deadline_ns) : 0;
 }
 
 int cei_warm_up(ceov_context *context, uint64_t deadline_ns)
@@ -93,7 +93,7 @@ int cei_warm_up(ceov_context *context, uint64_t deadline_ns)
 
 	if (context->site.n_ranks == 1)
 		return 0;
-	r = offer_pads(context, pads);
+	r = export_pads(context, pads);
 	if (!r)
 		r = meet(context, deadline_ns);
 	for (i = 0; !r && i < context->site.n_ranks; i++)

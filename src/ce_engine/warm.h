@@ -4,7 +4,7 @@
 #define CEI_WARM_H
 
 /*
- * At the end of ceov_open(): every GPU rank offers a little scratch memory, every
+ * At the end of ceov_open(): every GPU rank exports a little scratch memory, every
  * other rank moves bytes there and back. The first use of a mapping costs
  * milliseconds to seconds; afterwards it is paid.
  */

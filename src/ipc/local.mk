@@ -4,14 +4,14 @@
 # ipc: makes a peer's memory addressable; moves nothing
 libceoverlap_core_la_SOURCES += \
 	%D%/wire.c %D%/wire.h \
-	%D%/meeting.c %D%/meeting.h \
-	%D%/meeting_private.h \
-	%D%/meeting_path.c \
-	%D%/meeting_socket.c \
-	%D%/meeting_listen.c \
-	%D%/meeting_join.c \
-	%D%/meeting_link.c \
-	%D%/meeting_offer.c \
+	%D%/bootstrap.c %D%/bootstrap.h \
+	%D%/bootstrap_private.h \
+	%D%/bootstrap_path.c \
+	%D%/bootstrap_socket.c \
+	%D%/bootstrap_listen.c \
+	%D%/bootstrap_join.c \
+	%D%/bootstrap_link.c \
+	%D%/bootstrap_export.c \
 	%D%/share.c %D%/share.h \
 	%D%/share_host.c \
 	%D%/mapping.c %D%/mapping.h \

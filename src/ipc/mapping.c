@@ -2,7 +2,7 @@
 /* Copyright (c) The ceoverlap developers */
 
 /* The counted cache of imported regions. It knows no name and no peer's process:
- * who uses what at the owner is the meeting's business. */
+ * who uses what at the owner is the bootstrap's business. */
 
 #include "ipc/mapping.h"
 

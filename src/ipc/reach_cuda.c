@@ -225,7 +225,7 @@ static int map_own(struct cei_region *region, uint32_t member)
 	return 0;
 }
 
-/* What a handle opens is as large as its owner's allocation, whatever the offer says. A
+/* What a handle opens is as large as its owner's allocation, whatever the export says. A
  * driver that does not tell leaves it to the GPU's own protection. */
 static int check_opened(struct cei_region *region, uint32_t member, CUdeviceptr base)
 {
@@ -239,7 +239,7 @@ static int check_opened(struct cei_region *region, uint32_t member, CUdeviceptr 
 	if (result != CUDA_SUCCESS) {
 		cei_log(region->site->report, CEI_LOG_INFO,
 			"GPU %u: the driver does not say how large a peer's memory is "
-			"(error %d): its offer is not checked",
+			"(error %d): its export is not checked",
 			cei_share_cuda_gpu(region, member), (int)result);
 		return 0;
 	}
@@ -249,7 +249,7 @@ static int check_opened(struct cei_region *region, uint32_t member, CUdeviceptr 
 	    region->size_bytes <= n_left - region->offset_bytes)
 		return 0;
 	return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
-			 "GPU %u: a peer offers %llu bytes from byte %llu of an allocation "
+			 "GPU %u: a peer exports %llu bytes from byte %llu of an allocation "
 			 "that has %llu", cei_share_cuda_gpu(region, member),
 			 (unsigned long long)region->size_bytes,
 			 (unsigned long long)region->offset_bytes,

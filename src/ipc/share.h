@@ -36,7 +36,7 @@ struct cei_region {
 	enum ceov_place_kind   kind;            /* of the memory */
 	uint32_t               gpu;             /* GPU memory: ordinal here; CEOV_NOBODY
 						 * where the GPU is not visible here */
-	uint64_t               size_bytes;      /* of the part that is offered */
+	uint64_t               size_bytes;      /* of the part that is exported */
 	void                  *host;            /* host memory: where it is mapped here */
 	int                    fd;              /* host memory: its memfd, or -1 */
 	uint32_t               n_host_users;    /* GPU members that use the driver's
@@ -89,7 +89,7 @@ struct cei_share_ops {
 	/* Takes fd in any case: closes it on failure. */
 	int  (*import)(struct cei_region *region, const struct cei_region_wire *wire,
 		       int fd);
-	/* Whether what came with an offer whose description equals this imported
+	/* Whether what came with an export whose description equals this imported
 	 * region's is the same memory, too: a peer can write down another's identity.
 	 * Takes nothing. */
 	int  (*is_same)(const struct cei_region *region, int fd);

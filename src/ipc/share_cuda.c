@@ -295,14 +295,14 @@ static uint32_t gpu_by_uuid(const struct cei_cuda *cuda, const uint8_t *uuid)
 static int raise_not_ours(struct cei_region *region, const char *why)
 {
 	return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
-			 "a peer's offer of GPU memory is refused: it says that the memory at "
+			 "a peer's export of GPU memory is refused: it says that the memory at "
 			 "0x%llx is this process's own, but %s",
 			 (unsigned long long)region->device, why);
 }
 
 /* Memory of this process that comes back to it (through another context of it): a peer
  * that writes down our identity could point us at any memory of ours, so the driver says
- * what is there. Its handle proves that we have offered it to somebody. A context is
+ * what is there. Its handle proves that we have exported it to somebody. A context is
  * pushed. */
 static int judge_own(struct cei_region *region, const struct cei_region_wire *wire)
 {
@@ -355,7 +355,7 @@ static int import(struct cei_region *region, const struct cei_region_wire *wire,
 	region->fd = -1;
 	if (wire->kind != CEOV_PLACE_GPU || !wire->size_bytes)
 		return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
-				 "a peer's offer of GPU memory makes no sense (kind %u, "
+				 "a peer's export of GPU memory makes no sense (kind %u, "
 				 "%llu bytes)", wire->kind,
 				 (unsigned long long)wire->size_bytes);
 	region->origin = CEI_REGION_IMPORTED;

@@ -3,8 +3,8 @@
 
 /*
  * Host memory: ours as a sealed memfd, the caller's as it is, a peer's as the memfd
- * that came with its offer. Sealed, because a file that a peer could shrink would
- * kill us with SIGBUS. Sends and receives no descriptor: that is the meeting's.
+ * that came with its export. Sealed, because a file that a peer could shrink would
+ * kill us with SIGBUS. Sends and receives no descriptor: that is the bootstrap's.
  */
 
 #include "ipc/share.h"
@@ -210,7 +210,7 @@ static int host_import(struct cei_region *region, const struct cei_region_wire *
 		if (fd >= 0)
 			close(fd);
 		return cei_raise(region->site->report, CEOV_ERR_INVALID, 0,
-				 "host memory offered by process %llu is refused: %s",
+				 "host memory exported by process %llu is refused: %s",
 				 (unsigned long long)wire->pid, fault);
 	}
 	begin(region, CEI_REGION_IMPORTED, wire->size_bytes);

@@ -137,7 +137,7 @@ void cei_wire_get_region(struct cei_reader *reader, struct cei_region_wire *ret_
 		memset(ret_region, 0, sizeof(*ret_region));
 }
 
-/* --- what buffers and signals offer -------------------------------------- */
+/* --- what buffers and signals export -------------------------------------- */
 
 void cei_wire_put_described(struct cei_writer *writer,
 			    const struct cei_wire_described *described)
@@ -153,12 +153,12 @@ void cei_wire_put_described(struct cei_writer *writer,
 		cei_wire_put_region(writer, &described->regions[i]);
 }
 
-/* How many regions an offer with these fields has; 0: there is no such offer. */
+/* How many regions an export with these fields has; 0: there is no such export. */
 static uint32_t regions_of(const struct cei_wire_described *described)
 {
-	if (described->kind == CEI_OFFER_BUFFER)
+	if (described->kind == CEI_EXPORT_BUFFER)
 		return !described->place_kind && !described->n_counters && !described->flags;
-	if (described->kind != CEI_OFFER_SIGNAL || !described->n_counters ||
+	if (described->kind != CEI_EXPORT_SIGNAL || !described->n_counters ||
 	    described->place_kind > CEOV_PLACE_GPU ||
 	    described->flags & ~(uint32_t)CEOV_SIGNAL_HOST_VISIBLE)
 		return 0;
@@ -173,7 +173,7 @@ static int fits(const struct cei_wire_described *described, uint32_t index)
 
 	if (region->has_fd != (region->kind == CEOV_PLACE_HOST))
 		return 0;
-	return described->kind == CEI_OFFER_BUFFER ||
+	return described->kind == CEI_EXPORT_BUFFER ||
 	       region->kind == (index ? CEOV_PLACE_GPU : CEOV_PLACE_HOST);
 }
 
@@ -255,31 +255,31 @@ static void get_party(struct cei_reader *reader, struct cei_wire_party *ret_part
 		ret_party->ranks[i] = cei_wire_get_u32(reader);
 }
 
-static void put_offer(struct cei_writer *writer, const struct cei_offer *offer)
+static void put_export(struct cei_writer *writer, const struct cei_export *export)
 {
-	cei_wire_put_u32(writer, offer->rank);
-	put_text(writer, offer->name, CEI_NAME_BYTES);
-	cei_wire_put_u32(writer, offer->n_fds);
-	cei_wire_put_u32(writer, offer->n_bytes);
-	cei_wire_put_bytes(writer, offer->bytes, offer->n_bytes);
+	cei_wire_put_u32(writer, export->rank);
+	put_text(writer, export->name, CEI_NAME_BYTES);
+	cei_wire_put_u32(writer, export->n_fds);
+	cei_wire_put_u32(writer, export->n_bytes);
+	cei_wire_put_bytes(writer, export->bytes, export->n_bytes);
 }
 
-static void get_offer(struct cei_reader *reader, struct cei_offer *ret_offer)
+static void get_export(struct cei_reader *reader, struct cei_export *ret_export)
 {
 	uint32_t i;
 
-	ret_offer->rank = cei_wire_get_u32(reader);
-	get_name(reader, ret_offer->name);
-	ret_offer->n_fds = cei_wire_get_u32(reader);
-	ret_offer->n_bytes = cei_wire_get_u32(reader);
-	for (i = 0; i < CEI_OFFER_FDS_MAX; i++)
-		ret_offer->fds[i] = -1;
-	if (ret_offer->n_fds > CEI_OFFER_FDS_MAX ||
-	    ret_offer->n_bytes > CEI_OFFER_BYTES_MAX) {
+	ret_export->rank = cei_wire_get_u32(reader);
+	get_name(reader, ret_export->name);
+	ret_export->n_fds = cei_wire_get_u32(reader);
+	ret_export->n_bytes = cei_wire_get_u32(reader);
+	for (i = 0; i < CEI_EXPORT_FDS_MAX; i++)
+		ret_export->fds[i] = -1;
+	if (ret_export->n_fds > CEI_EXPORT_FDS_MAX ||
+	    ret_export->n_bytes > CEI_EXPORT_BYTES_MAX) {
 		reader->failed = 1;
 		return;
 	}
-	cei_wire_get_bytes(reader, ret_offer->bytes, ret_offer->n_bytes);
+	cei_wire_get_bytes(reader, ret_export->bytes, ret_export->n_bytes);
 }
 
 static void put_reply(struct cei_writer *writer, const struct cei_wire_reply *reply)
@@ -290,7 +290,7 @@ static void put_reply(struct cei_writer *writer, const struct cei_wire_reply *re
 	if (reply->result)
 		return;
 	cei_wire_put_u64(writer, reply->id);
-	put_offer(writer, &reply->offer);
+	put_export(writer, &reply->export);
 }
 
 static void get_reply(struct cei_reader *reader, struct cei_wire_reply *ret_reply)
@@ -305,7 +305,7 @@ static void get_reply(struct cei_reader *reader, struct cei_wire_reply *ret_repl
 	if (ret_reply->result)
 		return;
 	ret_reply->id = cei_wire_get_u64(reader);
-	get_offer(reader, &ret_reply->offer);
+	get_export(reader, &ret_reply->export);
 }
 
 static void get_refuse(struct cei_reader *reader, struct cei_wire_refuse *ret_refuse)

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ipc/meeting.h"
+#include "ipc/bootstrap.h"
 #include "ipc/share.h"
 
 #define CEI_WIRE_MAGIC     UINT32_C(0x564f4543) /* "CEOV" */
@@ -64,21 +64,21 @@ int cei_reader_end(const struct cei_reader *reader);
 void cei_wire_put_region(struct cei_writer *writer, const struct cei_region_wire *region);
 void cei_wire_get_region(struct cei_reader *reader, struct cei_region_wire *ret_region);
 
-/* --- what buffers and signals offer -------------------------------------- */
+/* --- what buffers and signals export -------------------------------------- */
 
-enum cei_offer_kind { CEI_OFFER_BUFFER = 1, CEI_OFFER_SIGNAL = 2 };
+enum cei_export_kind { CEI_EXPORT_BUFFER = 1, CEI_EXPORT_SIGNAL = 2 };
 
-#define CEI_OFFER_REGIONS_MAX 2u
+#define CEI_EXPORT_REGIONS_MAX 2u
 
-/* The bytes of an offer. A buffer has one region and no more than that; a signal has
+/* The bytes of an export. A buffer has one region and no more than that; a signal has
  * its control region, and where its counters are in a GPU a second one there. */
 struct cei_wire_described {
-	uint32_t               kind;            /* enum cei_offer_kind */
+	uint32_t               kind;            /* enum cei_export_kind */
 	uint32_t               place_kind;      /* signals: where the counters are, ... */
 	uint32_t               n_counters;
 	uint32_t               flags;           /* ... how many, enum ceov_signal_flags */
 	uint32_t               n_regions;
-	struct cei_region_wire regions[CEI_OFFER_REGIONS_MAX];
+	struct cei_region_wire regions[CEI_EXPORT_REGIONS_MAX];
 };
 
 void cei_wire_put_described(struct cei_writer *writer,
@@ -89,7 +89,7 @@ void cei_wire_put_described(struct cei_writer *writer,
 void cei_wire_get_described(struct cei_reader *reader, uint32_t n_fds,
 			    struct cei_wire_described *ret_described);
 
-/* --- messages of the meeting --------------------------------------------- */
+/* --- messages of the bootstrap protocol --------------------------------------------- */
 
 enum cei_message_type {
 	CEI_MESSAGE_HELLO = 1,  /* joiner to rank 0: who I am */
@@ -97,9 +97,9 @@ enum cei_message_type {
 	CEI_MESSAGE_JOINED,     /* rank 0 to joiner: you are in; others may be missing */
 	CEI_MESSAGE_LINK,       /* rank 0 to joiner: one peer; its socket goes beside */
 	CEI_MESSAGE_WELCOME,    /* rank 0 to joiner: all links were handed out */
-	CEI_MESSAGE_FIND,       /* do you offer this? */
-	CEI_MESSAGE_REPLY,      /* the offer, or why not; descriptors go beside */
-	CEI_MESSAGE_DROP,       /* one use of your offer has ended */
+	CEI_MESSAGE_FIND,       /* do you export this? */
+	CEI_MESSAGE_REPLY,      /* the export, or why not; descriptors go beside */
+	CEI_MESSAGE_DROP,       /* one use of your export has ended */
 	CEI_MESSAGE_BARRIER,    /* I have called it that often */
 	CEI_MESSAGE_BYE,        /* I close in order; nothing follows */
 };
@@ -135,8 +135,8 @@ struct cei_wire_reply {
 	uint64_t         number;
 	int32_t          result;                /* 0, CEOV_NONE or enum ceov_error */
 	int32_t          native_code;
-	uint64_t         id;                    /* result 0 only, as is the offer */
-	struct cei_offer offer;                 /* without its descriptors */
+	uint64_t         id;                    /* result 0 only, as is the export */
+	struct cei_export export;               /* without its descriptors */
 };
 
 struct cei_message {

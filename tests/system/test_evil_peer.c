@@ -3,7 +3,7 @@
 
 /*
  * A peer that speaks the protocol and lies: rank 1 is a process of ours that answers
- * whatever the name it is asked for says. Each lie changes one thing of an honest offer;
+ * whatever the name it is asked for says. Each lie changes one thing of an honest export;
  * rank 0 refuses it, or takes it where it harms nobody, and in any case has as many
  * descriptors open as before.
  */
@@ -24,14 +24,14 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "ipc/meeting_private.h"
+#include "ipc/bootstrap_private.h"
 #include "testing.h"
 
 #define SIZE_BYTES 8192u
 #define N_COUNTERS 4u
 #define SEALS      (F_SEAL_SHRINK | F_SEAL_GROW)
 
-/* Where the fields of an offer are in its bytes. */
+/* Where the fields of an export are in its bytes. */
 enum {
 	AT_KIND = 0, AT_PLACE = 4, AT_COUNTERS = 8, AT_FLAGS = 12, AT_REGIONS = 16,
 	AT_REGION_KIND = 20, AT_HAS_FD = 24, AT_SIZE = 28, AT_OFFSET = 36, AT_DEVICE = 44,
@@ -49,12 +49,12 @@ struct lie {
 	uint32_t     n_bytes;           /* that are written there; 0: none */
 	uint64_t     value;
 	enum files   files;
-	int          n_more;            /* bytes more or less than the offer has */
+	int          n_more;            /* bytes more or less than the export has */
 	enum outcome outcome;
 };
 
-#define BUFFER CEI_OFFER_BUFFER
-#define SIGNAL CEI_OFFER_SIGNAL
+#define BUFFER CEI_EXPORT_BUFFER
+#define SIGNAL CEI_EXPORT_SIGNAL
 
 static const struct lie lies[] = {
 	{ BUFFER, 0, 0, 0, HONEST, 0, TAKEN },
@@ -180,9 +180,9 @@ static uint32_t files_of(const struct lie *lie, int *fds)
 	return n;
 }
 
-static void describe(const struct lie *lie, int fd, struct cei_offer *offer)
+static void describe(const struct lie *lie, int fd, struct cei_export *export)
 {
-	struct cei_writer writer = cei_writer_on(offer->bytes, sizeof(offer->bytes));
+	struct cei_writer writer = cei_writer_on(export->bytes, sizeof(export->bytes));
 	struct cei_wire_described told = { .kind = lie->kind, .n_regions = 1 };
 	struct stat stat = { .st_ino = 0 };
 	uint32_t i;
@@ -197,21 +197,21 @@ static void describe(const struct lie *lie, int fd, struct cei_offer *offer)
 	cei_wire_put_described(&writer, &told);
 	if (lie->n_more > 0)
 		cei_wire_put_region(&writer, &told.regions[1]);
-	offer->n_bytes = (uint32_t)(20 + (int)CEI_WIRE_REGION_BYTES + lie->n_more);
+	export->n_bytes = (uint32_t)(20 + (int)CEI_WIRE_REGION_BYTES + lie->n_more);
 	for (i = 0; i < lie->n_bytes; i++)
-		offer->bytes[lie->at + i] = (uint8_t)(lie->value >> 8 * i);
+		export->bytes[lie->at + i] = (uint8_t)(lie->value >> 8 * i);
 }
 
 static void tell_lie(int fd, struct cei_message *reply, const struct lie *lie)
 {
-	struct cei_offer *offer = &reply->reply.offer;
-	int fds[CEI_OFFER_FDS_MAX];
+	struct cei_export *export = &reply->reply.export;
+	int fds[CEI_EXPORT_FDS_MAX];
 	uint32_t i;
 
-	offer->n_fds = files_of(lie, fds);
-	describe(lie, offer->n_fds ? fds[0] : -1, offer);
-	must(!cei_socket_send(fd, reply, fds, offer->n_fds));
-	for (i = 0; i < offer->n_fds; i++)
+	export->n_fds = files_of(lie, fds);
+	describe(lie, export->n_fds ? fds[0] : -1, export);
+	must(!cei_socket_send(fd, reply, fds, export->n_fds));
+	for (i = 0; i < export->n_fds; i++)
 		close(fds[i]);
 }
 
@@ -227,7 +227,7 @@ static void send_odd(int fd, uint32_t type, const int *fds)
 		message.hello.party.n_ranks = 1;
 	}
 	if (type != 99) {
-		must(!cei_socket_send(fd, &message, fds, CEI_OFFER_FDS_MAX));
+		must(!cei_socket_send(fd, &message, fds, CEI_EXPORT_FDS_MAX));
 		return;
 	}
 	must(cei_message_encode(&message, bytes) == 16);
@@ -238,11 +238,11 @@ static void send_odd(int fd, uint32_t type, const int *fds)
 static void give_answer(int fd, struct cei_message *message, enum answer answer)
 {
 	struct cei_wire_reply *reply = &message->reply;
-	int fds[CEI_OFFER_FDS_MAX], i;
+	int fds[CEI_EXPORT_FDS_MAX], i;
 
-	for (i = 0; i < (int)CEI_OFFER_FDS_MAX; i++)
+	for (i = 0; i < (int)CEI_EXPORT_FDS_MAX; i++)
 		must((fds[i] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0);
-	reply->offer.n_fds = CEI_OFFER_FDS_MAX;
+	reply->export.n_fds = CEI_EXPORT_FDS_MAX;
 	if (answer == NONE_WITH_FILES)
 		reply->result = CEOV_NONE;
 	if (answer == ERROR_WITH_FILES)
@@ -254,11 +254,11 @@ static void give_answer(int fd, struct cei_message *message, enum answer answer)
 	if (answer == NUMBER_0)
 		reply->number = 0;
 	if (answer == OTHER_RANK)
-		reply->offer.rank = 0;
+		reply->export.rank = 0;
 	if (answer == OTHER_NAME)
-		reply->offer.name[0] ^= 1;
+		reply->export.name[0] ^= 1;
 	if (answer == TOO_MANY_FDS_SAID)
-		reply->offer.n_fds = CEI_OFFER_FDS_MAX + 1;
+		reply->export.n_fds = CEI_EXPORT_FDS_MAX + 1;
 	if (answer == A_DROP)
 		send_odd(fd, CEI_MESSAGE_DROP, fds);
 	else if (answer == A_BARRIER)
@@ -268,15 +268,15 @@ static void give_answer(int fd, struct cei_message *message, enum answer answer)
 	else if (answer == ODD_TYPE)
 		send_odd(fd, 99, fds);
 	else
-		must(!cei_socket_send(fd, message, fds, CEI_OFFER_FDS_MAX));
+		must(!cei_socket_send(fd, message, fds, CEI_EXPORT_FDS_MAX));
 	if (answer == TWICE)
-		must(!cei_socket_send(fd, message, fds, CEI_OFFER_FDS_MAX));
-	for (i = 0; i < (int)CEI_OFFER_FDS_MAX; i++)
+		must(!cei_socket_send(fd, message, fds, CEI_EXPORT_FDS_MAX));
+	for (i = 0; i < (int)CEI_EXPORT_FDS_MAX; i++)
 		close(fds[i]);
 }
 
 /* "lie N" and "answer N" are answered by what the N-th of them says; all else is not
- * offered. */
+ * exported. */
 static void answer_find(int fd, const struct cei_wire_find *find)
 {
 	struct cei_message message = { .type = CEI_MESSAGE_REPLY };
@@ -284,8 +284,8 @@ static void answer_find(int fd, const struct cei_wire_find *find)
 
 	message.reply.number = find->number;
 	message.reply.id = 1;
-	message.reply.offer.rank = find->rank;
-	memcpy(message.reply.offer.name, find->name, sizeof(find->name));
+	message.reply.export.rank = find->rank;
+	memcpy(message.reply.export.name, find->name, sizeof(find->name));
 	if (sscanf(find->name, "lie %u", &number) == 1) {
 		tell_lie(fd, &message, &lies[number]);
 	} else if (sscanf(find->name, "answer %u", &number) == 1) {
@@ -450,7 +450,7 @@ START_TEST(test_every_field_may_lie)
 }
 END_TEST
 
-START_TEST(test_descriptors_beside_no_offer_are_closed)
+START_TEST(test_descriptors_beside_no_export_are_closed)
 {
 	ceov_context *context = open_rank_0();
 	uint32_t n_fds = n_open_fds(), i;
@@ -500,7 +500,7 @@ static Suite *suite(void)
 	tcase_add_checked_fixture(all, set_up, tear_down);
 	tcase_set_timeout(all, 60);
 	tcase_add_test(all, test_every_field_may_lie);
-	tcase_add_test(all, test_descriptors_beside_no_offer_are_closed);
+	tcase_add_test(all, test_descriptors_beside_no_export_are_closed);
 	tcase_add_loop_test(all, test_nonsense_ends_the_link, OTHER_NUMBER, N_ANSWERS);
 	suite_add_tcase(made, all);
 	return made;

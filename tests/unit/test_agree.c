@@ -32,9 +32,9 @@ static void set_up(void)
 
 static int find_at(struct cei_agree *agree, uint32_t rank)
 {
-	struct cei_question question = { rank, "agree", cei_deadline(TESTING_PATIENCE) };
+	struct cei_lookup lookup = { rank, "agree", cei_deadline(TESTING_PATIENCE) };
 
-	return cei_agree_find(agree, &question);
+	return cei_agree_find(agree, &lookup);
 }
 
 static void open_rig(struct rig *rig, uint32_t n_ranks)

@@ -123,7 +123,7 @@ static int other_file(void)
 	return fd;
 }
 
-/* A peer that writes another's identity into its offer gets neither that one's memory
+/* A peer that writes another's identity into its export gets neither that one's memory
  * nor its place. */
 START_TEST(test_an_identity_without_its_file_is_refused)
 {

@@ -201,8 +201,8 @@ static void *find_signals(void *arg)
 	return NULL;
 }
 
-/* A round of the owner's: offers, and releases as soon as nobody uses it. */
-static void offer_buffer(ceov_context *context)
+/* A round of the owner's: exports, and releases as soon as nobody uses it. */
+static void export_buffer(ceov_context *context)
 {
 	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
 	ceov_buffer *buffer = testing_buffer(context, 0, 4096);
@@ -214,7 +214,7 @@ static void offer_buffer(ceov_context *context)
 	ck_assert_int_eq(r, 0);
 }
 
-static void offer_signal(ceov_context *context)
+static void export_signal(ceov_context *context)
 {
 	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
 	ceov_signal *signal = testing_signal(context, 0, 1);
@@ -226,7 +226,7 @@ static void offer_signal(ceov_context *context)
 	ck_assert_int_eq(r, 0);
 }
 
-static void run_race(void *(*find)(void *), void (*offer)(ceov_context *))
+static void run_race(void *(*find)(void *), void (*export)(ceov_context *))
 {
 	uint64_t until = cei_deadline(TESTING_SECOND);
 	struct race race = { testing_open(2, NULL), 0, 0, 0 };
@@ -236,7 +236,7 @@ static void run_race(void *(*find)(void *), void (*offer)(ceov_context *))
 	for (i = 0; i < N_FINDERS; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, find, &race), 0);
 	while (cei_now_ns() < until)
-		offer(race.context);
+		export(race.context);
 	atomic_store_explicit(&race.must_stop, 1, memory_order_relaxed);
 	for (i = 0; i < N_FINDERS; i++)
 		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
@@ -247,17 +247,17 @@ static void run_race(void *(*find)(void *), void (*offer)(ceov_context *))
 
 START_TEST(test_a_found_buffer_is_not_released_under_its_finder)
 {
-	run_race(find_buffers, offer_buffer);
+	run_race(find_buffers, export_buffer);
 }
 END_TEST
 
 START_TEST(test_a_found_signal_is_not_released_under_its_finder)
 {
-	run_race(find_signals, offer_signal);
+	run_race(find_signals, export_signal);
 }
 END_TEST
 
-START_TEST(test_a_refused_release_leaves_the_offer_as_it_was)
+START_TEST(test_a_refused_release_leaves_the_export_as_it_was)
 {
 	ceov_context *context = testing_open(2, NULL);
 	ceov_buffer *own = testing_buffer(context, 0, 4096);
@@ -308,7 +308,7 @@ int main(void)
 	tcase_set_timeout(race, 120);
 	tcase_add_test(race, test_a_found_buffer_is_not_released_under_its_finder);
 	tcase_add_test(race, test_a_found_signal_is_not_released_under_its_finder);
-	tcase_add_test(race, test_a_refused_release_leaves_the_offer_as_it_was);
+	tcase_add_test(race, test_a_refused_release_leaves_the_export_as_it_was);
 	tcase_add_test(race, test_what_is_used_is_not_claimed);
 	suite_add_tcase(suite, race);
 	return testing_run(suite);

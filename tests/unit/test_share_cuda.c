@@ -2,7 +2,7 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * What peers' offers of GPU memory may say. The driver is a table of our own: one GPU,
+ * What peers' exports of GPU memory may say. The driver is a table of our own: one GPU,
  * whose memory is one allocation of this process and one that a handle opens.
  */
 
@@ -313,7 +313,7 @@ static void refused(void)
 	region.site = &site;
 }
 
-/* Another context of this process offers it. */
+/* Another context of this process exports it. */
 START_TEST(test_own_memory_is_used_by_its_address)
 {
 	wire.device += 4096;
@@ -341,7 +341,7 @@ START_TEST(test_own_memory_is_what_the_driver_says)
 	wire.buffer_id++;                       /* an allocation that is gone */
 	refused();
 	wire = honest;
-	wire.handle[63] ^= 1;                   /* memory that was offered to nobody */
+	wire.handle[63] ^= 1;                   /* memory that was exported to nobody */
 	refused();
 	wire = honest;
 	wire.offset_bytes = 1;
@@ -484,7 +484,7 @@ END_TEST
 static Suite *suite(void)
 {
 	Suite *made = suite_create("share_cuda");
-	TCase *all = tcase_create("offers");
+	TCase *all = tcase_create("exports");
 
 	tcase_add_checked_fixture(all, set_up, tear_down);
 	tcase_add_test(all, test_own_memory_is_used_by_its_address);

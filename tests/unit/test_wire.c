@@ -61,17 +61,17 @@ static void random_party(struct cei_wire_party *party)
 		party->ranks[i] = (uint32_t)next_random();
 }
 
-static void random_offer(struct cei_offer *offer)
+static void random_export(struct cei_export *export)
 {
 	uint32_t i;
 
-	offer->rank = (uint32_t)next_random();
-	random_text(offer->name, sizeof(offer->name), 1);
-	offer->n_fds = (uint32_t)(next_random() % (CEI_OFFER_FDS_MAX + 1));
-	offer->n_bytes = (uint32_t)(next_random() % (CEI_OFFER_BYTES_MAX + 1));
-	fill_random(offer->bytes, offer->n_bytes);
-	for (i = 0; i < CEI_OFFER_FDS_MAX; i++)
-		offer->fds[i] = -1;
+	export->rank = (uint32_t)next_random();
+	random_text(export->name, sizeof(export->name), 1);
+	export->n_fds = (uint32_t)(next_random() % (CEI_EXPORT_FDS_MAX + 1));
+	export->n_bytes = (uint32_t)(next_random() % (CEI_EXPORT_BYTES_MAX + 1));
+	fill_random(export->bytes, export->n_bytes);
+	for (i = 0; i < CEI_EXPORT_FDS_MAX; i++)
+		export->fds[i] = -1;
 }
 
 static void random_message(struct cei_message *message, uint32_t type)
@@ -108,7 +108,7 @@ static void random_message(struct cei_message *message, uint32_t type)
 		if (message->reply.result)
 			break;
 		message->reply.id = next_random();
-		random_offer(&message->reply.offer);
+		random_export(&message->reply.export);
 		break;
 	case CEI_MESSAGE_DROP:
 		message->id = next_random();
@@ -245,7 +245,7 @@ END_TEST
 
 static int described_is_taken(const struct cei_wire_described *described, uint32_t n_fds)
 {
-	uint8_t bytes[CEI_OFFER_BYTES_MAX];
+	uint8_t bytes[CEI_EXPORT_BYTES_MAX];
 	struct cei_writer writer = cei_writer_on(bytes, sizeof(bytes));
 	struct cei_wire_described back;
 	struct cei_reader reader;
@@ -266,10 +266,10 @@ static struct cei_region_wire region_on(uint32_t kind)
 	return region;
 }
 
-/* Whoever takes an offer maps what it says, and takes as many descriptors. */
-START_TEST(test_signal_that_no_owner_offers_is_refused)
+/* Whoever takes an export maps what it says, and takes as many descriptors. */
+START_TEST(test_signal_that_no_owner_exports_is_refused)
 {
-	struct cei_wire_described right = { CEI_OFFER_SIGNAL, CEOV_PLACE_GPU, 4,
+	struct cei_wire_described right = { CEI_EXPORT_SIGNAL, CEOV_PLACE_GPU, 4,
 					    CEOV_SIGNAL_HOST_VISIBLE, 2, { { 0 } } };
 	struct cei_wire_described bad;
 
@@ -302,9 +302,9 @@ START_TEST(test_signal_that_no_owner_offers_is_refused)
 }
 END_TEST
 
-START_TEST(test_buffer_that_no_owner_offers_is_refused)
+START_TEST(test_buffer_that_no_owner_exports_is_refused)
 {
-	struct cei_wire_described right = { CEI_OFFER_BUFFER, 0, 0, 0, 1, { { 0 } } };
+	struct cei_wire_described right = { CEI_EXPORT_BUFFER, 0, 0, 0, 1, { { 0 } } };
 	struct cei_wire_described bad;
 
 	right.regions[0] = region_on(CEOV_PLACE_GPU);
@@ -321,7 +321,7 @@ START_TEST(test_buffer_that_no_owner_offers_is_refused)
 	bad.n_regions = 2;
 	ck_assert(!described_is_taken(&bad, 1));
 	bad = right;
-	bad.kind = CEI_OFFER_BUFFER + CEI_OFFER_SIGNAL + 1;
+	bad.kind = CEI_EXPORT_BUFFER + CEI_EXPORT_SIGNAL + 1;
 	ck_assert(!described_is_taken(&bad, 1));
 }
 END_TEST
@@ -484,11 +484,11 @@ START_TEST(test_counts_have_limits)
 
 	random_message(&message, CEI_MESSAGE_REPLY);
 	message.reply.result = 0;
-	random_offer(&message.reply.offer);
-	message.reply.offer.n_bytes = 0;
+	random_export(&message.reply.export);
+	message.reply.export.n_bytes = 0;
 	n_bytes = cei_message_encode(&message, bytes);
 	ck_assert_int_eq(cei_message_decode(bytes, n_bytes, &back), 0);
-	bytes[n_bytes - 8] = CEI_OFFER_FDS_MAX + 1;     /* n_fds, then n_bytes */
+	bytes[n_bytes - 8] = CEI_EXPORT_FDS_MAX + 1;    /* n_fds, then n_bytes */
 	ck_assert_int_eq(cei_message_decode(bytes, n_bytes, &back), CEOV_ERR_INVALID);
 	bytes[n_bytes - 8] = 0;
 	bytes[n_bytes - 3] = 0xff;
@@ -531,8 +531,8 @@ static Suite *wire_suite(void)
 	tcase_add_test(tcase, test_cursors_stay_failed);
 	tcase_add_test(tcase, test_region_comes_back);
 	tcase_add_test(tcase, test_region_that_no_owner_sends_is_refused);
-	tcase_add_test(tcase, test_signal_that_no_owner_offers_is_refused);
-	tcase_add_test(tcase, test_buffer_that_no_owner_offers_is_refused);
+	tcase_add_test(tcase, test_signal_that_no_owner_exports_is_refused);
+	tcase_add_test(tcase, test_buffer_that_no_owner_exports_is_refused);
 	tcase_add_test(tcase, test_every_message_comes_back);
 	tcase_add_test(tcase, test_message_of_another_length_is_refused);
 	tcase_add_test(tcase, test_unknown_type_is_refused);

@@ -16,7 +16,7 @@ from typing import Dict, List, Optional, Union
 import torch
 import torch.distributed as dist
 
-from .. import _meeting, errors
+from .. import _bootstrap, errors
 from ..context import DEADLINE_S, Context
 from ..place import Place
 from . import _compat
@@ -156,7 +156,7 @@ class Group:
         _groups[self.name] = self
         _known.append((process_group and weakref.ref(process_group), self))
 
-    # --- meeting ---------------------------------------------------------------------
+    # --- bootstrap ---------------------------------------------------------------------
 
     def _meet(self, process_group):
         if process_group is None:
@@ -214,7 +214,7 @@ class Group:
 
     def _open(self) -> Context:
         """The socket where ranks meet lies in a folder that goes when all are there."""
-        folder = _meeting.make_folder() if self.rank == 0 else ""
+        folder = _bootstrap.make_folder() if self.rank == 0 else ""
         place = Place("gpu", self.device.index) if self.is_gpu else Place("host")
         try:
             path = self.exchange(folder)[0]

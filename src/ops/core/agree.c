@@ -52,11 +52,11 @@ int cei_agree_least(const struct cei_agree *agree, enum cei_agree_fact fact,
 	return r;
 }
 
-int cei_agree_find(struct cei_agree *agree, const struct cei_question *question)
+int cei_agree_find(struct cei_agree *agree, const struct cei_lookup *lookup)
 {
-	ceov_signal **signal = &agree->signals[question->rank];
+	ceov_signal **signal = &agree->signals[lookup->rank];
 
-	return *signal ? 0 : cei_signal_find(agree->context, question, signal);
+	return *signal ? 0 : cei_signal_find(agree->context, lookup, signal);
 }
 
 int cei_agree_release(struct cei_agree *agree, uint32_t rank)

@@ -21,7 +21,7 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "base/site.h"
-#include "ipc/meeting.h"
+#include "ipc/bootstrap.h"
 
 #define CEI_AGREE_VALUE_BITS 40u
 #define CEI_AGREE_VALUE_MAX  ((UINT64_C(1) << CEI_AGREE_VALUE_BITS) - 1)
@@ -50,7 +50,7 @@ struct cei_agree_range {
 /* agree is zeroed, but for context, rank, n_ranks and facts: makes the own signal and offers
  * it under name; then looks for a peer's. CEOV_NONE: it has not been offered yet. */
 int  cei_agree_open(struct cei_agree *agree, const char *name);
-int  cei_agree_find(struct cei_agree *agree, const struct cei_question *question);
+int  cei_agree_find(struct cei_agree *agree, const struct cei_lookup *lookup);
 
 /* The least that any rank has told, the same at each of them; 0: some rank knows nothing. All
  * ranks' signals have been found. */

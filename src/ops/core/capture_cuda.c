@@ -141,12 +141,12 @@ fail:
 int cei_capture_find(struct cei_capture *capture, uint32_t rank, uint64_t deadline_ns)
 {
 	char name[NAME_BYTES];
-	struct cei_question question = { rank, name, deadline_ns };
+	struct cei_lookup lookup = { rank, name, deadline_ns };
 
 	if (capture->done[rank])
 		return 0;
 	name_done(capture->workspace, name);
-	return cei_signal_find(capture->workspace->object.context, &question,
+	return cei_signal_find(capture->workspace->object.context, &lookup,
 			       &capture->done[rank]);
 }
 

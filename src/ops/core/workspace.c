@@ -361,11 +361,11 @@ static int refuse_other_mode(ceov_workspace *workspace, uint32_t rank)
 {
 	ceov_buffer *found = NULL;
 	char name[CEI_NAME_BYTES];
-	struct cei_question question = { rank, name, workspace->find_by_ns };
+	struct cei_lookup lookup = { rank, name, workspace->find_by_ns };
 	int r;
 
 	part_name(workspace, !workspace->is_capturable, "scratch", name);
-	r = cei_buffer_find(workspace->object.context, &question, &found);
+	r = cei_buffer_find(workspace->object.context, &lookup, &found);
 	if (r)
 		return r;
 	(void)ceov_buffer_release(found);
@@ -395,25 +395,25 @@ static int find_signal(ceov_workspace *workspace, uint32_t rank, const char *par
 		       ceov_signal **signal)
 {
 	char name[CEI_NAME_BYTES];
-	struct cei_question question = { rank, name, workspace->find_by_ns };
+	struct cei_lookup lookup = { rank, name, workspace->find_by_ns };
 
 	if (*signal)
 		return 0;
 	part_name(workspace, workspace->is_capturable, part, name);
-	return cei_signal_find(workspace->object.context, &question, signal);
+	return cei_signal_find(workspace->object.context, &lookup, signal);
 }
 
 /* CEOV_NONE: the peer has not offered it. */
 static int find_scratch(ceov_workspace *workspace, uint32_t rank)
 {
 	char name[CEI_NAME_BYTES];
-	struct cei_question question = { rank, name, workspace->find_by_ns };
+	struct cei_lookup lookup = { rank, name, workspace->find_by_ns };
 	int r;
 
 	if (workspace->scratch[rank])
 		return 0;
 	part_name(workspace, workspace->is_capturable, "scratch", name);
-	r = cei_buffer_find(workspace->object.context, &question,
+	r = cei_buffer_find(workspace->object.context, &lookup,
 			    &workspace->scratch[rank]);
 	if (r == CEOV_NONE)
 		return refuse_other_mode(workspace, rank);
@@ -424,7 +424,7 @@ static int find_scratch(ceov_workspace *workspace, uint32_t rank)
 static int find_peer(ceov_workspace *workspace, uint32_t rank)
 {
 	char name[CEI_NAME_BYTES];
-	struct cei_question question = { rank, name, workspace->find_by_ns };
+	struct cei_lookup lookup = { rank, name, workspace->find_by_ns };
 	uint32_t half;
 	int r = find_scratch(workspace, rank);
 
@@ -433,7 +433,7 @@ static int find_peer(ceov_workspace *workspace, uint32_t rank)
 				&workspace->arrived[half][rank]);
 	part_name(workspace, workspace->is_capturable, "tune", name);
 	if (!r)
-		r = cei_agree_find(&workspace->agree, &question);
+		r = cei_agree_find(&workspace->agree, &lookup);
 	if (!r && workspace->capture)
 		r = cei_capture_find(workspace->capture, rank, workspace->find_by_ns);
 	return r ? r : find_signal(workspace, rank, "here", &workspace->here[rank]);

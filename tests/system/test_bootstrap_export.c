@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Offers between processes: found, counted, dropped, withdrawn. */
+/* Exports between processes: found, counted, dropped, withdrawn. */
 
-#include "meeting_parts.h"
+#include "bootstrap_fixture.h"
 #include "testing.h"
 
 #include <fcntl.h>
@@ -21,16 +21,16 @@
 #define N_FINDERS 4
 #define N_FINDS   200
 
-/* --- offers -------------------------------------------------------------- */
+/* --- exports -------------------------------------------------------------- */
 
-static struct cei_offer make_offer(uint32_t rank, const char *name)
+static struct cei_export make_export(uint32_t rank, const char *name)
 {
-	struct cei_offer offer = { .rank = rank };
+	struct cei_export export = { .rank = rank };
 
-	snprintf(offer.name, sizeof(offer.name), "%s", name);
-	offer.n_bytes = 5;
-	memcpy(offer.bytes, "bytes", 5);
-	return offer;
+	snprintf(export.name, sizeof(export.name), "%s", name);
+	export.n_bytes = 5;
+	memcpy(export.bytes, "bytes", 5);
+	return export;
 }
 
 static int file_with(const char *text)
@@ -42,45 +42,45 @@ static int file_with(const char *text)
 	return fd;
 }
 
-static void close_fds(struct cei_offer *offer)
+static void close_fds(struct cei_export *export)
 {
 	uint32_t i;
 
-	for (i = 0; i < offer->n_fds; i++)
-		close(offer->fds[i]);
+	for (i = 0; i < export->n_fds; i++)
+		close(export->fds[i]);
 }
 
 static void offer_to_rank_1(uint32_t number)
 {
 	uint32_t n_fds = n_open_fds();
-	struct cei_offer offer = make_offer(number, "thing");
+	struct cei_export export = make_export(number, "thing");
 	struct part part;
 	uint64_t id = 0, other_id = 0;
 
 	part_open(&part, 2, number);
 	need(!part_barrier(&part, 20000));      /* rank 1 found nothing */
 	need(!part_barrier(&part, 20000));
-	offer.n_fds = 2;
-	offer.fds[0] = file_with("one");
-	offer.fds[1] = file_with("two");
-	need(!cei_meeting_offer(part.meeting, &offer, &id) && id);
-	close_fds(&offer);                      /* they were duplicated */
-	offer.n_fds = 0;
-	need(cei_meeting_offer(part.meeting, &offer, &other_id) == CEOV_ERR_STATE);
+	export.n_fds = 2;
+	export.fds[0] = file_with("one");
+	export.fds[1] = file_with("two");
+	need(!cei_bootstrap_export(part.bootstrap, &export, &id) && id);
+	close_fds(&export);                     /* they were duplicated */
+	export.n_fds = 0;
+	need(cei_bootstrap_export(part.bootstrap, &export, &other_id) == CEOV_ERR_STATE);
 	need(!other_id);
 	need(!part_barrier(&part, 20000));      /* rank 1 finds it, twice */
 	need(!part_barrier(&part, 20000));
-	need(cei_meeting_withdraw(part.meeting, id) == CEOV_PENDING);
-	need(!cei_meeting_offer(part.meeting, &offer, &other_id));
-	need(cei_meeting_withdraw(part.meeting, other_id) == 0);
+	need(cei_bootstrap_withdraw(part.bootstrap, id) == CEOV_PENDING);
+	need(!cei_bootstrap_export(part.bootstrap, &export, &other_id));
+	need(cei_bootstrap_withdraw(part.bootstrap, other_id) == 0);
 	need(!part_barrier(&part, 20000));      /* rank 1 finds none, drops one */
 	need(!part_barrier(&part, 20000));
-	need(cei_meeting_withdraw(part.meeting, id) == CEOV_PENDING);
+	need(cei_bootstrap_withdraw(part.bootstrap, id) == CEOV_PENDING);
 	need(!part_barrier(&part, 20000));      /* rank 1 drops the other */
 	need(!part_barrier(&part, 20000));
-	need(cei_meeting_withdraw(part.meeting, id) == 0);
-	need(cei_meeting_withdraw(part.meeting, id) == 0);
-	need(cei_meeting_withdraw(part.meeting, 77) == CEOV_ERR_INVALID);
+	need(cei_bootstrap_withdraw(part.bootstrap, id) == 0);
+	need(cei_bootstrap_withdraw(part.bootstrap, id) == 0);
+	need(cei_bootstrap_withdraw(part.bootstrap, 77) == CEOV_ERR_INVALID);
 	part_close(&part);
 	need(n_open_fds() == n_fds);
 }
@@ -97,42 +97,42 @@ static void need_content(int fd, const char *text)
 static void find_at_rank_0(uint32_t number)
 {
 	uint32_t n_fds = n_open_fds();
-	struct cei_offer offer;
+	struct cei_export export;
 	struct part part;
 	uint64_t ids[2];
 	int i;
 
 	part_open(&part, 2, number);
-	need(part_find(&part, 0, "thing", &offer, &ids[0]) == CEOV_NONE);
+	need(part_find(&part, 0, "thing", &export, &ids[0]) == CEOV_NONE);
 	need(!part_barrier(&part, 20000));
 	need(!part_barrier(&part, 20000));
 	need(!part_barrier(&part, 20000));
 	for (i = 0; i < 2; i++) {
-		need(!part_find(&part, 0, "thing", &offer, &ids[i]));
-		need(offer.rank == 0 && !strcmp(offer.name, "thing"));
-		need(offer.n_bytes == 5 && !memcmp(offer.bytes, "bytes", 5));
-		need(offer.n_fds == 2);
-		need_content(offer.fds[0], "one");
-		need_content(offer.fds[1], "two");
-		close_fds(&offer);
+		need(!part_find(&part, 0, "thing", &export, &ids[i]));
+		need(export.rank == 0 && !strcmp(export.name, "thing"));
+		need(export.n_bytes == 5 && !memcmp(export.bytes, "bytes", 5));
+		need(export.n_fds == 2);
+		need_content(export.fds[0], "one");
+		need_content(export.fds[1], "two");
+		close_fds(&export);
 	}
 	need(ids[0] == ids[1]);
 	need(!part_barrier(&part, 20000));
 	need(!part_barrier(&part, 20000));
-	need(part_find(&part, 0, "thing", &offer, &ids[1]) == CEOV_NONE);
-	cei_meeting_drop(part.meeting, 0, ids[0]);
-	cei_meeting_drop(part.meeting, 0, 9999);        /* not ours to drop */
-	cei_meeting_drop(part.meeting, 1, ids[0]);
+	need(part_find(&part, 0, "thing", &export, &ids[1]) == CEOV_NONE);
+	cei_bootstrap_drop(part.bootstrap, 0, ids[0]);
+	cei_bootstrap_drop(part.bootstrap, 0, 9999);    /* not ours to drop */
+	cei_bootstrap_drop(part.bootstrap, 1, ids[0]);
 	need(!part_barrier(&part, 20000));
 	need(!part_barrier(&part, 20000));
-	cei_meeting_drop(part.meeting, 0, ids[0]);
-	cei_meeting_drop(part.meeting, 0, ids[0]);      /* once too often */
+	cei_bootstrap_drop(part.bootstrap, 0, ids[0]);
+	cei_bootstrap_drop(part.bootstrap, 0, ids[0]);  /* once too often */
 	need(!part_barrier(&part, 20000));
 	part_close(&part);
 	need(n_open_fds() == n_fds);
 }
 
-START_TEST(test_offers_are_found_counted_and_withdrawn)
+START_TEST(test_exports_are_found_counted_and_withdrawn)
 {
 	start(offer_to_rank_1, 0);
 	start(find_at_rank_0, 1);
@@ -140,9 +140,9 @@ START_TEST(test_offers_are_found_counted_and_withdrawn)
 }
 END_TEST
 
-static void misuse_offers(uint32_t number)
+static void misuse_exports(uint32_t number)
 {
-	struct cei_offer offer = make_offer(number, "x");
+	struct cei_export export = make_export(number, "x");
 	char name[CEI_NAME_BYTES + 1];
 	struct part part;
 	uint64_t id;
@@ -150,38 +150,38 @@ static void misuse_offers(uint32_t number)
 	part_open(&part, 2, number);
 	memset(name, 'n', sizeof(name));
 	name[CEI_NAME_BYTES] = 0;
-	need(part_find(&part, 1 - number, name, &offer, &id) == CEOV_ERR_INVALID);
-	need(part_find(&part, 1 - number, "", &offer, &id) == CEOV_ERR_INVALID);
-	need(part_find(&part, number, "x", &offer, &id) == CEOV_ERR_INVALID);
-	need(part_find(&part, 2, "x", &offer, &id) == CEOV_ERR_INVALID);
+	need(part_find(&part, 1 - number, name, &export, &id) == CEOV_ERR_INVALID);
+	need(part_find(&part, 1 - number, "", &export, &id) == CEOV_ERR_INVALID);
+	need(part_find(&part, number, "x", &export, &id) == CEOV_ERR_INVALID);
+	need(part_find(&part, 2, "x", &export, &id) == CEOV_ERR_INVALID);
 	name[CEI_NAME_BYTES - 1] = 0;
-	need(part_find(&part, 1 - number, name, &offer, &id) == CEOV_NONE);
-	offer.rank = 1 - number;
-	need(cei_meeting_offer(part.meeting, &offer, &id) == CEOV_ERR_INVALID);
-	offer = make_offer(number, "");
-	need(cei_meeting_offer(part.meeting, &offer, &id) == CEOV_ERR_INVALID);
-	offer = make_offer(number, "x");
-	offer.n_bytes = CEI_OFFER_BYTES_MAX + 1;
-	need(cei_meeting_offer(part.meeting, &offer, &id) == CEOV_ERR_INVALID);
-	offer.n_bytes = CEI_OFFER_BYTES_MAX;
-	offer.n_fds = 1;
-	offer.fds[0] = -1;
-	need(cei_meeting_offer(part.meeting, &offer, &id) == CEOV_ERR_SYSTEM);
+	need(part_find(&part, 1 - number, name, &export, &id) == CEOV_NONE);
+	export.rank = 1 - number;
+	need(cei_bootstrap_export(part.bootstrap, &export, &id) == CEOV_ERR_INVALID);
+	export = make_export(number, "");
+	need(cei_bootstrap_export(part.bootstrap, &export, &id) == CEOV_ERR_INVALID);
+	export = make_export(number, "x");
+	export.n_bytes = CEI_EXPORT_BYTES_MAX + 1;
+	need(cei_bootstrap_export(part.bootstrap, &export, &id) == CEOV_ERR_INVALID);
+	export.n_bytes = CEI_EXPORT_BYTES_MAX;
+	export.n_fds = 1;
+	export.fds[0] = -1;
+	need(cei_bootstrap_export(part.bootstrap, &export, &id) == CEOV_ERR_SYSTEM);
 	need(!part_barrier(&part, 20000));
 	part_close(&part);
 }
 
-START_TEST(test_misused_offers_are_refused)
+START_TEST(test_misused_exports_are_refused)
 {
-	start(misuse_offers, 0);
-	start(misuse_offers, 1);
+	start(misuse_exports, 0);
+	start(misuse_exports, 1);
 	assert_all_end_well();
 }
 END_TEST
 
-static void offer_too_much(uint32_t number)
+static void export_too_much(uint32_t number)
 {
-	struct cei_offer offer;
+	struct cei_export export;
 	struct part part;
 	uint64_t id, first_id = 0;
 	char name[16];
@@ -190,56 +190,56 @@ static void offer_too_much(uint32_t number)
 	part_open(&part, 2, number);
 	for (i = 0; number == 0 && i < 4096; i++) {
 		snprintf(name, sizeof(name), "%d", i);
-		offer = make_offer(0, name);
-		need(!cei_meeting_offer(part.meeting, &offer, &id));
+		export = make_export(0, name);
+		need(!cei_bootstrap_export(part.bootstrap, &export, &id));
 		if (!i)
 			first_id = id;
 	}
 	if (!number) {
-		offer = make_offer(0, "one more");
-		need(cei_meeting_offer(part.meeting, &offer, &id) == CEOV_ERR_NO_MEMORY);
-		need(cei_meeting_withdraw(part.meeting, first_id) == 0);
-		need(!cei_meeting_offer(part.meeting, &offer, &id));
+		export = make_export(0, "one more");
+		need(cei_bootstrap_export(part.bootstrap, &export, &id) == CEOV_ERR_NO_MEMORY);
+		need(cei_bootstrap_withdraw(part.bootstrap, first_id) == 0);
+		need(!cei_bootstrap_export(part.bootstrap, &export, &id));
 	}
 	need(!part_barrier(&part, 20000));
 	if (number) {
-		need(!part_find(&part, 0, "4095", &offer, &id));
-		need(!part_find(&part, 0, "one more", &offer, &id));
-		need(part_find(&part, 0, "0", &offer, &id) == CEOV_NONE);
+		need(!part_find(&part, 0, "4095", &export, &id));
+		need(!part_find(&part, 0, "one more", &export, &id));
+		need(part_find(&part, 0, "0", &export, &id) == CEOV_NONE);
 	}
 	need(!part_barrier(&part, 20000));
 	part_close(&part);
 }
 
-START_TEST(test_offers_are_bounded)
+START_TEST(test_exports_are_bounded)
 {
-	start(offer_too_much, 0);
-	start(offer_too_much, 1);
+	start(export_too_much, 0);
+	start(export_too_much, 1);
 	assert_all_end_well();
 }
 END_TEST
 
-static void offer_a_file(uint32_t number)
+static void export_a_file(uint32_t number)
 {
-	struct cei_offer offer = make_offer(number, "thing");
+	struct cei_export export = make_export(number, "thing");
 	struct part part;
 	uint64_t id;
 
 	part_open(&part, 2, number);
-	offer.n_fds = 1;
-	offer.fds[0] = file_with("one");
-	need(!cei_meeting_offer(part.meeting, &offer, &id));
-	close_fds(&offer);
+	export.n_fds = 1;
+	export.fds[0] = file_with("one");
+	need(!cei_bootstrap_export(part.bootstrap, &export, &id));
+	close_fds(&export);
 	need(!part_barrier(&part, 20000));
 	need(!part_barrier(&part, 20000));
-	need(cei_meeting_withdraw(part.meeting, id) == 0);
+	need(cei_bootstrap_withdraw(part.bootstrap, id) == 0);
 	part_close(&part);
 }
 
 static void find_without_room(uint32_t number)
 {
 	struct rlimit limit, tight;
-	struct cei_offer offer;
+	struct cei_export export;
 	struct part part;
 	uint64_t id;
 
@@ -250,7 +250,7 @@ static void find_without_room(uint32_t number)
 	tight.rlim_cur = (rlim_t)dup(0);        /* the lowest free number */
 	close((int)tight.rlim_cur);
 	need(!setrlimit(RLIMIT_NOFILE, &tight));
-	need(part_find(&part, 0, "thing", &offer, &id) == CEOV_ERR_SYSTEM);
+	need(part_find(&part, 0, "thing", &export, &id) == CEOV_ERR_SYSTEM);
 	need(part.failure.rank == 0 && says(&part, "ulimit"));
 	need(!setrlimit(RLIMIT_NOFILE, &limit));
 	need(!part_barrier(&part, 20000));
@@ -259,7 +259,7 @@ static void find_without_room(uint32_t number)
 
 START_TEST(test_find_without_free_descriptors_fails_and_holds_nothing)
 {
-	start(offer_a_file, 0);
+	start(export_a_file, 0);
 	start(find_without_room, 1);
 	assert_all_end_well();
 }
@@ -267,14 +267,14 @@ END_TEST
 
 static void find_and_be_killed(uint32_t number)
 {
-	struct cei_offer offer;
+	struct cei_export export;
 	struct part part;
 	uint64_t id;
 
 	part_open(&part, 2, number);
 	need(!part_barrier(&part, 20000));
-	need(!part_find(&part, 0, "thing", &offer, &id));
-	need(!part_find(&part, 0, "thing", &offer, &id));
+	need(!part_find(&part, 0, "thing", &export, &id));
+	need(!part_find(&part, 0, "thing", &export, &id));
 	step_done(0);
 	for (;;)
 		pause();
@@ -282,19 +282,19 @@ static void find_and_be_killed(uint32_t number)
 
 static void lose_a_user(uint32_t number)
 {
-	struct cei_offer offer = make_offer(number, "thing");
+	struct cei_export export = make_export(number, "thing");
 	struct part part;
 	uint64_t id;
 
 	part_open(&part, 2, number);
-	need(!cei_meeting_offer(part.meeting, &offer, &id));
+	need(!cei_bootstrap_export(part.bootstrap, &export, &id));
 	need(!part_barrier(&part, 20000));
 	need(step_reached(0, 1));
-	need(cei_meeting_withdraw(part.meeting, id) == CEOV_PENDING);
+	need(cei_bootstrap_withdraw(part.bootstrap, id) == CEOV_PENDING);
 	step_done(1);
 	need(wait_gone(0, 1));
-	need(cei_meeting_withdraw(part.meeting, id) == 0);
-	need(part_find(&part, 1, "thing", &offer, &id) == CEOV_ERR_PEER_LOST);
+	need(cei_bootstrap_withdraw(part.bootstrap, id) == 0);
+	need(part_find(&part, 1, "thing", &export, &id) == CEOV_ERR_PEER_LOST);
 	need(part.failure.rank == 1);
 	part_close(&part);
 }
@@ -324,7 +324,7 @@ static void stop_yourself(uint32_t number)
 
 static void ask_a_stopped_peer(uint32_t number)
 {
-	struct cei_offer offer;
+	struct cei_export export;
 	struct part part;
 	uint64_t id;
 
@@ -335,7 +335,7 @@ static void ask_a_stopped_peer(uint32_t number)
 	need(part_barrier(&part, 100) == CEOV_ERR_TIMEOUT);
 	need(part.failure.rank == 1 && says(&part, "rank 1"));
 	step_done(1);
-	need(part_find(&part, 1, "thing", &offer, &id) == CEOV_ERR_PEER_LOST);
+	need(part_find(&part, 1, "thing", &export, &id) == CEOV_ERR_PEER_LOST);
 	need(part.failure.rank == 1);
 	part_close(&part);
 }
@@ -357,7 +357,7 @@ END_TEST
 
 static void use_often_then_drop_all(uint32_t number)
 {
-	struct cei_offer offer;
+	struct cei_export export;
 	struct part part;
 	uint64_t id, begin_ns;
 	int i;
@@ -365,12 +365,12 @@ static void use_often_then_drop_all(uint32_t number)
 	part_open(&part, 2, number);
 	need(!part_barrier(&part, 20000));
 	for (i = 0; i < MANY_USES; i++)
-		need(!part_find(&part, 0, "thing", &offer, &id));
+		need(!part_find(&part, 0, "thing", &export, &id));
 	step_done(0);
 	need(step_reached(1, 1));               /* rank 0 is stopped */
 	begin_ns = cei_now_ns();
 	for (i = 0; i < MANY_USES; i++)
-		cei_meeting_drop(part.meeting, 0, id);
+		cei_bootstrap_drop(part.bootstrap, 0, id);
 	need(cei_now_ns() - begin_ns < 5000 * NS_PER_MS);
 	step_done(2);
 	need(!part_barrier(&part, 20000));
@@ -379,15 +379,15 @@ static void use_often_then_drop_all(uint32_t number)
 
 static void be_used_often(uint32_t number)
 {
-	struct cei_offer offer = make_offer(number, "thing");
+	struct cei_export export = make_export(number, "thing");
 	struct part part;
 	uint64_t id;
 
 	part_open(&part, 2, number);
-	need(!cei_meeting_offer(part.meeting, &offer, &id));
+	need(!cei_bootstrap_export(part.bootstrap, &export, &id));
 	need(!part_barrier(&part, 20000));
 	need(!part_barrier(&part, 20000));
-	need(cei_meeting_withdraw(part.meeting, id) == 0);
+	need(cei_bootstrap_withdraw(part.bootstrap, id) == 0);
 	part_close(&part);
 }
 
@@ -411,8 +411,8 @@ static void *find_often(void *arg)
 	struct part *part = arg;
 	uint32_t own = part->site.members[0].rank;
 	uint64_t deadline_ns = cei_deadline(PATIENCE_MS * NS_PER_MS);
-	struct cei_question question;
-	struct cei_offer offer;
+	struct cei_lookup lookup;
+	struct cei_export export;
 	uint64_t id;
 	uint32_t rank;
 	int i;
@@ -421,14 +421,14 @@ static void *find_often(void *arg)
 		for (rank = 0; rank < 3; rank++) {
 			if (rank == own)
 				continue;
-			question = (struct cei_question){ rank, "thing", deadline_ns };
-			need(!cei_meeting_find(part->meeting, &question, &offer, &id));
-			need(offer.n_fds == 1);
-			close_fds(&offer);
-			question.name = "none";
-			need(cei_meeting_find(part->meeting, &question, &offer, &id) ==
+			lookup = (struct cei_lookup){ rank, "thing", deadline_ns };
+			need(!cei_bootstrap_find(part->bootstrap, &lookup, &export, &id));
+			need(export.n_fds == 1);
+			close_fds(&export);
+			lookup.name = "none";
+			need(cei_bootstrap_find(part->bootstrap, &lookup, &export, &id) ==
 			     CEOV_NONE);
-			cei_meeting_drop(part->meeting, rank, id);
+			cei_bootstrap_drop(part->bootstrap, rank, id);
 		}
 	return NULL;
 }
@@ -436,24 +436,24 @@ static void *find_often(void *arg)
 static void find_from_threads(uint32_t number)
 {
 	uint32_t n_fds = n_open_fds();
-	struct cei_offer offer = make_offer(number, "thing");
+	struct cei_export export = make_export(number, "thing");
 	pthread_t threads[N_FINDERS];
 	struct part part;
 	uint64_t id;
 	int i;
 
 	part_open(&part, 3, number);
-	offer.n_fds = 1;
-	offer.fds[0] = file_with("one");
-	need(!cei_meeting_offer(part.meeting, &offer, &id));
-	close_fds(&offer);
+	export.n_fds = 1;
+	export.fds[0] = file_with("one");
+	need(!cei_bootstrap_export(part.bootstrap, &export, &id));
+	close_fds(&export);
 	need(!part_barrier(&part, 20000));
 	for (i = 0; i < N_FINDERS; i++)
 		need(!pthread_create(&threads[i], NULL, find_often, &part));
 	for (i = 0; i < N_FINDERS; i++)
 		need(!pthread_join(threads[i], NULL));
 	need(!part_barrier(&part, 40000));
-	need(cei_meeting_withdraw(part.meeting, id) == 0);
+	need(cei_bootstrap_withdraw(part.bootstrap, id) == 0);
 	need(!part_barrier(&part, 20000));
 	part_close(&part);
 	need(n_open_fds() == n_fds);
@@ -473,9 +473,9 @@ END_TEST
 
 static void add_tests(TCase *tcase)
 {
-	tcase_add_test(tcase, test_offers_are_found_counted_and_withdrawn);
-	tcase_add_test(tcase, test_misused_offers_are_refused);
-	tcase_add_test(tcase, test_offers_are_bounded);
+	tcase_add_test(tcase, test_exports_are_found_counted_and_withdrawn);
+	tcase_add_test(tcase, test_misused_exports_are_refused);
+	tcase_add_test(tcase, test_exports_are_bounded);
 	tcase_add_test(tcase, test_find_without_free_descriptors_fails_and_holds_nothing);
 	tcase_add_test(tcase, test_lost_users_are_dropped);
 	tcase_add_test(tcase, test_find_ends_when_the_stopped_peer_is_killed);
@@ -485,5 +485,5 @@ static void add_tests(TCase *tcase)
 
 int main(void)
 {
-	return run_suite("meeting_offer", add_tests);
+	return run_suite("bootstrap_export", add_tests);
 }

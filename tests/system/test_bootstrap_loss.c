@@ -4,7 +4,7 @@
 /* How a process goes: killed, in order, or while others wait for it. And the barrier,
  * which all have to reach. */
 
-#include "meeting_parts.h"
+#include "bootstrap_fixture.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -262,7 +262,7 @@ static void burn_nothing(uint32_t number)
 	part_close(&part);
 }
 
-START_TEST(test_an_idle_meeting_uses_no_cpu)
+START_TEST(test_an_idle_bootstrap_uses_no_cpu)
 {
 	start(burn_nothing, 0);
 	start(burn_nothing, 1);
@@ -370,7 +370,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, test_closing_at_the_same_time_is_no_loss);
 	tcase_add_test(tcase, test_joiner_that_dies_early_frees_its_rank);
 	tcase_add_test(tcase, test_rank_0_that_dies_early_ends_the_joiners);
-	tcase_add_test(tcase, test_an_idle_meeting_uses_no_cpu);
+	tcase_add_test(tcase, test_an_idle_bootstrap_uses_no_cpu);
 	tcase_add_test(tcase, test_barrier_lets_nobody_through_early);
 	tcase_add_test(tcase, test_barrier_names_who_is_missing_and_can_be_tried_again);
 	tcase_add_test(tcase, test_barrier_ends_when_one_dies);
@@ -378,5 +378,5 @@ static void add_tests(TCase *tcase)
 
 int main(void)
 {
-	return run_suite("meeting_loss", add_tests);
+	return run_suite("bootstrap_loss", add_tests);
 }

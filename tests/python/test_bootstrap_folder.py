@@ -8,13 +8,13 @@ import tempfile
 import unittest
 from unittest import mock
 
-from ceoverlap import _meeting
+from ceoverlap import _bootstrap
 
 
-class MeetingFolder(unittest.TestCase):
+class BootstrapFolder(unittest.TestCase):
     def make(self, base):
         with mock.patch.object(tempfile, "tempdir", base):
-            folder = _meeting.make_folder()
+            folder = _bootstrap.make_folder()
         self.addCleanup(os.rmdir, folder)
         self.assertEqual(stat.S_IMODE(os.stat(folder).st_mode), 0o700)
         self.assertLess(len(os.path.join(folder, "group")), 108)

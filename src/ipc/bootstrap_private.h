@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
-#ifndef CEI_MEETING_PRIVATE_H
-#define CEI_MEETING_PRIVATE_H
+#ifndef CEI_BOOTSTRAP_PRIVATE_H
+#define CEI_BOOTSTRAP_PRIVATE_H
 
 /*
- * What the files of the meeting share:
+ * What the files of the bootstrap share:
  *
- *   meeting.c         open, close, barrier
- *   meeting_offer.c   offers: made, withdrawn, found, dropped
- *   meeting_listen.c  rank 0's process: gathers the group, hands out links
- *   meeting_path.c    the path that it listens at
- *   meeting_join.c    the others: connect, say hello, collect links
- *   meeting_link.c    links once they stand: their thread, what comes, what we owe
- *   meeting_socket.c  one message in or out, with descriptors
+ *   bootstrap.c         open, close, barrier
+ *   bootstrap_export.c  exports: made, withdrawn, found, dropped
+ *   bootstrap_listen.c  rank 0's process: gathers the group, hands out links
+ *   bootstrap_path.c    the path that it listens at
+ *   bootstrap_join.c    the others: connect, say hello, collect links
+ *   bootstrap_link.c    links once they stand: their thread, what comes, what we owe
+ *   bootstrap_socket.c  one message in or out, with descriptors
  *
  * Nobody blocks in a send. What has to be said is noted as owed, under the lock;
  * whoever noted it tries to send at once, and the thread sends the rest as soon as
@@ -26,11 +26,11 @@
 
 #include "base/list.h"
 #include "base/rank_set.h"
-#include "ipc/meeting.h"
+#include "ipc/bootstrap.h"
 #include "ipc/wire.h"
 
 #define CEI_LINKS_MAX        (CEI_RANKS_MAX - 1)
-#define CEI_OFFERS_MAX       4096u      /* of one process, those in use included */
+#define CEI_EXPORTS_MAX      4096u      /* of one process, those in use included */
 #define CEI_FINDS_QUEUED_MAX 64u        /* of one peer, not answered yet */
 
 /* Until a peer that reads nothing misses our farewell and sees a lost process. */
@@ -41,7 +41,7 @@
  * whose deadline passed at about the same time, which ranks are missing. */
 #define CEI_GRACE_NS         UINT64_C(250000000)
 
-/* --- meeting_socket.c ---------------------------------------------------- */
+/* --- bootstrap_socket.c ---------------------------------------------------- */
 
 /* Never blocks. 0; CEOV_FULL: later; CEOV_ERR_PEER_LOST: nobody reads it;
  * CEOV_ERR_SYSTEM: errno says why. Not raised. */
@@ -57,7 +57,7 @@ int cei_socket_send_by(int fd, const struct cei_message *message, const int *fds
 struct cei_received {
 	struct cei_message message;
 	uint32_t           n_fds;
-	int                fds[CEI_OFFER_FDS_MAX];
+	int                fds[CEI_EXPORT_FDS_MAX];
 };
 
 /* Never blocks. 0; CEOV_NONE: nothing came; CEOV_ERR_PEER_LOST: nothing will come
@@ -82,21 +82,21 @@ int cei_socket_peer_uid(int fd, uint32_t *ret_uid);     /* 0, or an errno */
 
 enum cei_link_state { CEI_LINK_UP, CEI_LINK_DEPARTED, CEI_LINK_LOST };
 
-struct cei_use {                        /* of a peer's offer, by us */
+struct cei_use {                        /* of a peer's export, by us */
 	struct cei_list link;
 	uint64_t        id;             /* the owner's */
 };
 
-enum cei_ask_state { CEI_ASK_OWED, CEI_ASK_SENT, CEI_ASK_ANSWERED };
+enum cei_request_state { CEI_REQUEST_OWED, CEI_REQUEST_SENT, CEI_REQUEST_ANSWERED };
 
-struct cei_ask {                        /* lives on the asking thread's stack */
-	enum cei_ask_state   state;
+struct cei_request {                    /* lives on the asking thread's stack */
+	enum cei_request_state state;
 	struct cei_wire_find find;
-	struct cei_use      *use;       /* becomes the link's with an offer */
+	struct cei_use      *use;       /* becomes the link's with an export */
 	struct cei_received  answer;
 };
 
-/* To one other process. Guarded by the meeting's lock. */
+/* To one other process. Guarded by the bootstrap's lock. */
 struct cei_link {
 	enum cei_link_state   state;
 	int                   fd;               /* -1: ended */
@@ -106,7 +106,7 @@ struct cei_link {
 	int                   is_mute;          /* sends fail; the end is near */
 	struct cei_wire_party party;
 
-	struct cei_ask       *ask;              /* the find in progress, or NULL */
+	struct cei_request   *request;          /* the find in progress, or NULL */
 	uint64_t              n_finds;
 	uint64_t              n_finds_answered; /* the last one's number */
 	uint64_t              n_finds_dropped;  /* of the peer's: it asks too fast */
@@ -123,17 +123,17 @@ struct cei_link {
 	int                   bye_told;
 };
 
-struct cei_offering {
+struct cei_export_entry {
 	uint64_t         id;
 	int              is_withdrawn;
 	uint32_t         n_users;
 	uint32_t         users[CEI_LINKS_MAX];  /* by link */
-	struct cei_offer offer;
+	struct cei_export export;
 };
 
-struct cei_meeting {
+struct cei_bootstrap {
 	struct cei_site          *site;
-	struct cei_meeting_config config;       /* path: valid in open only */
+	struct cei_bootstrap_config config;     /* path: valid in open only */
 	struct cei_link          *links;        /* CEI_LINKS_MAX of them */
 	uint32_t                  n_links;      /* fixed when open returns */
 	int                       wake_fd;      /* eventfd: makes the thread look again */
@@ -145,52 +145,52 @@ struct cei_meeting {
 	pthread_t                 thread;
 	int                       is_closing;
 	int                       must_stop;
-	struct cei_offering      *offerings[CEI_OFFERS_MAX];
-	uint32_t                  n_offerings;
+	struct cei_export_entry  *exports[CEI_EXPORTS_MAX];
+	uint32_t                  n_exports;
 	uint64_t                  n_ids;        /* given out */
 	uint64_t                  n_calls;      /* of the barrier */
 	int                       in_barrier;   /* the last one was not passed yet */
 };
 
 /* The process at the other end, told by rank. NULL: ours, or out of range. */
-struct cei_link *cei_link_of(struct cei_meeting *meeting, uint32_t rank);
+struct cei_link *cei_link_of(struct cei_bootstrap *bootstrap, uint32_t rank);
 
 /* Takes fd and pidfd. */
-void cei_link_add(struct cei_meeting *meeting, const struct cei_wire_party *party,
+void cei_link_add(struct cei_bootstrap *bootstrap, const struct cei_wire_party *party,
 		  int fd, int pidfd);
 
 /* Sends what is owed, as far as the socket takes it. With the lock. */
-void cei_link_flush(struct cei_meeting *meeting, struct cei_link *link);
+void cei_link_flush(struct cei_bootstrap *bootstrap, struct cei_link *link);
 
 /* Is there anything owed that a later flush would send? With the lock. */
-int cei_link_owes(const struct cei_meeting *meeting, const struct cei_link *link);
+int cei_link_owes(const struct cei_bootstrap *bootstrap, const struct cei_link *link);
 
 /* Closes and forgets users, uses and debts. With the lock. */
-void cei_link_end(struct cei_meeting *meeting, struct cei_link *link,
+void cei_link_end(struct cei_bootstrap *bootstrap, struct cei_link *link,
 		  enum cei_link_state state);
 
 /* Makes the thread look at what links owe. */
-void cei_meeting_wake(struct cei_meeting *meeting);
+void cei_bootstrap_wake(struct cei_bootstrap *bootstrap);
 
 /* 0; CEOV_NONE: the deadline has passed. May return early. With the lock. */
-int cei_meeting_wait(struct cei_meeting *meeting, uint64_t deadline_ns);
+int cei_bootstrap_wait(struct cei_bootstrap *bootstrap, uint64_t deadline_ns);
 
 /* Sends what it can now and leaves the rest to the thread. With the lock. */
-void cei_meeting_send_owed(struct cei_meeting *meeting, struct cei_link *link);
+void cei_bootstrap_send_owed(struct cei_bootstrap *bootstrap, struct cei_link *link);
 
 /* PEER_LOST, with the rank and how it went; what: the call. Without the lock. */
-int cei_meeting_raise_gone(struct cei_meeting *meeting, uint32_t rank,
-			   enum cei_link_state state, const char *what);
+int cei_bootstrap_raise_gone(struct cei_bootstrap *bootstrap, uint32_t rank,
+			     enum cei_link_state state, const char *what);
 
 /* Not withdrawn, or NULL. With the lock. */
-struct cei_offering *cei_offering_find(struct cei_meeting *meeting, uint32_t rank,
-				       const char *name);
+struct cei_export_entry *cei_export_entry_find(struct cei_bootstrap *bootstrap, uint32_t rank,
+					       const char *name);
 
 /* Closes the descriptors and frees. With the lock. */
-void cei_offering_free(struct cei_meeting *meeting, uint32_t index);
+void cei_export_entry_free(struct cei_bootstrap *bootstrap, uint32_t index);
 
 /* The thread: argument and result are pthread_create()'s. */
-void *cei_meeting_run(void *meeting);
+void *cei_bootstrap_run(void *bootstrap);
 
 /* --- the rendezvous ------------------------------------------------------ */
 
@@ -215,7 +215,7 @@ int  cei_listener_open(struct cei_listener *listener, struct cei_report *report,
 void cei_listener_close(struct cei_listener *listener, struct cei_report *report);
 
 /* Fill the links. Each raises what it returns. */
-int cei_meeting_listen(struct cei_meeting *meeting);
-int cei_meeting_join(struct cei_meeting *meeting);
+int cei_bootstrap_listen(struct cei_bootstrap *bootstrap);
+int cei_bootstrap_join(struct cei_bootstrap *bootstrap);
 
-#endif /* CEI_MEETING_PRIVATE_H */
+#endif /* CEI_BOOTSTRAP_PRIVATE_H */

@@ -2,12 +2,12 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The meeting's life and its barrier, as application threads call them. They note
- * what has to be said and wait, with deadlines, for what the meeting's thread
- * receives. meeting_private.h has the map of the files.
+ * Opening and closing a bootstrap, and its barrier, as application threads call them. They note
+ * what has to be said and wait, with deadlines, for what the bootstrap thread
+ * receives. bootstrap_private.h has the map of the files.
  */
 
-#include "ipc/meeting_private.h"
+#include "ipc/bootstrap_private.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -21,7 +21,7 @@
 
 #define NS_PER_S UINT64_C(1000000000)
 
-int cei_meeting_wait(struct cei_meeting *meeting, uint64_t deadline_ns)
+int cei_bootstrap_wait(struct cei_bootstrap *bootstrap, uint64_t deadline_ns)
 {
 	struct timespec until = {
 		.tv_sec = (time_t)(deadline_ns / NS_PER_S),
@@ -30,24 +30,24 @@ int cei_meeting_wait(struct cei_meeting *meeting, uint64_t deadline_ns)
 
 	if (cei_now_ns() >= deadline_ns)
 		return CEOV_NONE;
-	pthread_cond_timedwait(&meeting->changed, &meeting->lock, &until);
+	pthread_cond_timedwait(&bootstrap->changed, &bootstrap->lock, &until);
 	return 0;
 }
 
-void cei_meeting_send_owed(struct cei_meeting *meeting, struct cei_link *link)
+void cei_bootstrap_send_owed(struct cei_bootstrap *bootstrap, struct cei_link *link)
 {
-	cei_link_flush(meeting, link);
-	if (cei_link_owes(meeting, link))
-		cei_meeting_wake(meeting);
+	cei_link_flush(bootstrap, link);
+	if (cei_link_owes(bootstrap, link))
+		cei_bootstrap_wake(bootstrap);
 }
 
-int cei_meeting_raise_gone(struct cei_meeting *meeting, uint32_t rank,
-			   enum cei_link_state state, const char *what)
+int cei_bootstrap_raise_gone(struct cei_bootstrap *bootstrap, uint32_t rank,
+			     enum cei_link_state state, const char *what)
 {
 	struct ceov_failure failure = cei_failure(CEOV_ERR_PEER_LOST, 0);
 
 	failure.rank = rank;
-	return cei_raise_failure(meeting->site->report, &failure, "%s: rank %u %s", what,
+	return cei_raise_failure(bootstrap->site->report, &failure, "%s: rank %u %s", what,
 				 rank, state == CEI_LINK_DEPARTED ?
 				 "has closed its context" :
 				 "is lost: its process has ended");
@@ -56,7 +56,7 @@ int cei_meeting_raise_gone(struct cei_meeting *meeting, uint32_t rank,
 /* --- life ---------------------------------------------------------------- */
 
 /* Returns an errno. */
-static int init_locks(struct cei_meeting *meeting)
+static int init_locks(struct cei_bootstrap *bootstrap)
 {
 	pthread_condattr_t attributes;
 	int error;
@@ -65,19 +65,19 @@ static int init_locks(struct cei_meeting *meeting)
 	if (error)
 		return error;
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	error = pthread_cond_init(&meeting->changed, &attributes);
+	error = pthread_cond_init(&bootstrap->changed, &attributes);
 	pthread_condattr_destroy(&attributes);
 	if (error)
 		return error;
-	error = pthread_mutex_init(&meeting->lock, NULL);
+	error = pthread_mutex_init(&bootstrap->lock, NULL);
 	if (error)
-		pthread_cond_destroy(&meeting->changed);
-	meeting->has_lock = !error;
+		pthread_cond_destroy(&bootstrap->changed);
+	bootstrap->has_lock = !error;
 	return error;
 }
 
 /* The application's signals are none of our thread's business. Returns an errno. */
-static int start_thread(struct cei_meeting *meeting)
+static int start_thread(struct cei_bootstrap *bootstrap)
 {
 	sigset_t all, before;
 	int error;
@@ -86,8 +86,8 @@ static int start_thread(struct cei_meeting *meeting)
 	error = pthread_sigmask(SIG_SETMASK, &all, &before);
 	if (error)
 		return error;
-	error = pthread_create(&meeting->thread, NULL, cei_meeting_run, meeting);
-	meeting->has_thread = !error;
+	error = pthread_create(&bootstrap->thread, NULL, cei_bootstrap_run, bootstrap);
+	bootstrap->has_thread = !error;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return error;
 }
@@ -136,140 +136,140 @@ static int check_site(const struct cei_site *site, const char *path)
 	return 0;
 }
 
-static int meet(struct cei_meeting *meeting)
+static int meet(struct cei_bootstrap *bootstrap)
 {
 	struct cei_wire_party party;
 
-	cei_party_of_site(meeting->site, &party);
-	if (party.n_ranks == meeting->site->n_ranks)
+	cei_party_of_site(bootstrap->site, &party);
+	if (party.n_ranks == bootstrap->site->n_ranks)
 		return 0;       /* nobody else to meet */
 	if (cei_party_has(&party, 0))
-		return cei_meeting_listen(meeting);
-	return cei_meeting_join(meeting);
+		return cei_bootstrap_listen(bootstrap);
+	return cei_bootstrap_join(bootstrap);
 }
 
-static int build(struct cei_meeting *meeting)
+static int build(struct cei_bootstrap *bootstrap)
 {
-	struct cei_report *report = meeting->site->report;
+	struct cei_report *report = bootstrap->site->report;
 	int error;
 	int r;
 
-	error = init_locks(meeting);
+	error = init_locks(bootstrap);
 	if (error)
-		return cei_raise(report, CEOV_ERR_SYSTEM, error, "meeting: no lock: %s",
+		return cei_raise(report, CEOV_ERR_SYSTEM, error, "bootstrap: no lock: %s",
 				 strerror(error));
-	meeting->links = calloc(CEI_LINKS_MAX, sizeof(*meeting->links));
-	if (!meeting->links)
+	bootstrap->links = calloc(CEI_LINKS_MAX, sizeof(*bootstrap->links));
+	if (!bootstrap->links)
 		return cei_raise(report, CEOV_ERR_NO_MEMORY, 0,
-				 "meeting: no memory for links");
-	meeting->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (meeting->wake_fd < 0)
-		return cei_raise(report, CEOV_ERR_SYSTEM, errno, "meeting: eventfd: %s",
+				 "bootstrap: no memory for links");
+	bootstrap->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (bootstrap->wake_fd < 0)
+		return cei_raise(report, CEOV_ERR_SYSTEM, errno, "bootstrap: eventfd: %s",
 				 strerror(errno));
-	r = meet(meeting);
+	r = meet(bootstrap);
 	if (r)
 		return r;
-	error = start_thread(meeting);
+	error = start_thread(bootstrap);
 	if (error)
-		return cei_raise(report, CEOV_ERR_SYSTEM, error, "meeting: no thread: %s",
+		return cei_raise(report, CEOV_ERR_SYSTEM, error, "bootstrap: no thread: %s",
 				 strerror(error));
 	return 0;
 }
 
-int cei_meeting_open(struct cei_site *site, const struct cei_meeting_config *config,
-		     struct cei_meeting **ret_meeting)
+int cei_bootstrap_open(struct cei_site *site, const struct cei_bootstrap_config *config,
+		       struct cei_bootstrap **ret_bootstrap)
 {
-	struct cei_meeting *meeting;
+	struct cei_bootstrap *bootstrap;
 	int r;
 
 	r = check_site(site, config->path);
 	if (r)
 		return r;
-	meeting = calloc(1, sizeof(*meeting));
-	if (!meeting)
+	bootstrap = calloc(1, sizeof(*bootstrap));
+	if (!bootstrap)
 		return cei_raise(site->report, CEOV_ERR_NO_MEMORY, 0,
-				 "meeting: no memory");
-	meeting->site = site;
-	meeting->config = *config;
-	meeting->wake_fd = -1;
-	r = build(meeting);
-	meeting->config.path = NULL;
+				 "bootstrap: no memory");
+	bootstrap->site = site;
+	bootstrap->config = *config;
+	bootstrap->wake_fd = -1;
+	r = build(bootstrap);
+	bootstrap->config.path = NULL;
 	if (r) {
-		cei_meeting_close(meeting);
+		cei_bootstrap_close(bootstrap);
 		return r;
 	}
-	*ret_meeting = meeting;
+	*ret_bootstrap = bootstrap;
 	return 0;
 }
 
-static int all_heard_bye(const struct cei_meeting *meeting)
+static int all_heard_bye(const struct cei_bootstrap *bootstrap)
 {
 	const struct cei_link *link;
 	uint32_t i;
 
-	for (i = 0; i < meeting->n_links; i++) {
-		link = &meeting->links[i];
+	for (i = 0; i < bootstrap->n_links; i++) {
+		link = &bootstrap->links[i];
 		if (link->state == CEI_LINK_UP && !link->is_mute && !link->bye_told)
 			return 0;
 	}
 	return 1;
 }
 
-static void say_bye(struct cei_meeting *meeting)
+static void say_bye(struct cei_bootstrap *bootstrap)
 {
 	uint64_t deadline_ns = cei_deadline(CEI_BYE_WAIT_NS);
 	uint32_t i;
 
-	pthread_mutex_lock(&meeting->lock);
-	meeting->is_closing = 1;
-	for (i = 0; i < meeting->n_links; i++) {
-		meeting->links[i].bye_owed = 1;
-		cei_meeting_send_owed(meeting, &meeting->links[i]);
+	pthread_mutex_lock(&bootstrap->lock);
+	bootstrap->is_closing = 1;
+	for (i = 0; i < bootstrap->n_links; i++) {
+		bootstrap->links[i].bye_owed = 1;
+		cei_bootstrap_send_owed(bootstrap, &bootstrap->links[i]);
 	}
-	while (!all_heard_bye(meeting) && !cei_meeting_wait(meeting, deadline_ns))
+	while (!all_heard_bye(bootstrap) && !cei_bootstrap_wait(bootstrap, deadline_ns))
 		;
-	meeting->must_stop = 1;
-	pthread_mutex_unlock(&meeting->lock);
-	cei_meeting_wake(meeting);
+	bootstrap->must_stop = 1;
+	pthread_mutex_unlock(&bootstrap->lock);
+	cei_bootstrap_wake(bootstrap);
 }
 
-/* Accepts what cei_meeting_open() left half built. */
-void cei_meeting_close(struct cei_meeting *meeting)
+/* Accepts what cei_bootstrap_open() left half built. */
+void cei_bootstrap_close(struct cei_bootstrap *bootstrap)
 {
 	uint32_t i;
 
-	if (!meeting)
+	if (!bootstrap)
 		return;
-	if (meeting->has_thread) {
-		say_bye(meeting);
-		pthread_join(meeting->thread, NULL);
+	if (bootstrap->has_thread) {
+		say_bye(bootstrap);
+		pthread_join(bootstrap->thread, NULL);
 	}
-	for (i = 0; i < meeting->n_links; i++)
-		cei_link_end(meeting, &meeting->links[i], CEI_LINK_DEPARTED);
-	while (meeting->n_offerings)
-		cei_offering_free(meeting, meeting->n_offerings - 1);
-	cei_fd_close(meeting->wake_fd);
-	free(meeting->links);
-	if (meeting->has_lock) {
-		pthread_mutex_destroy(&meeting->lock);
-		pthread_cond_destroy(&meeting->changed);
+	for (i = 0; i < bootstrap->n_links; i++)
+		cei_link_end(bootstrap, &bootstrap->links[i], CEI_LINK_DEPARTED);
+	while (bootstrap->n_exports)
+		cei_export_entry_free(bootstrap, bootstrap->n_exports - 1);
+	cei_fd_close(bootstrap->wake_fd);
+	free(bootstrap->links);
+	if (bootstrap->has_lock) {
+		pthread_mutex_destroy(&bootstrap->lock);
+		pthread_cond_destroy(&bootstrap->changed);
 	}
-	free(meeting);
+	free(bootstrap);
 }
 
 /* --- barrier ------------------------------------------------------------- */
 
 /* A peer that was here in this round and went since counts as here. Returns the
  * link that is gone, else one that is missing, else NULL. */
-static struct cei_link *link_not_here(struct cei_meeting *meeting)
+static struct cei_link *link_not_here(struct cei_bootstrap *bootstrap)
 {
 	struct cei_link *missing = NULL;
 	struct cei_link *link;
 	uint32_t i;
 
-	for (i = 0; i < meeting->n_links; i++) {
-		link = &meeting->links[i];
-		if (link->n_calls_seen >= meeting->n_calls)
+	for (i = 0; i < bootstrap->n_links; i++) {
+		link = &bootstrap->links[i];
+		if (link->n_calls_seen >= bootstrap->n_calls)
 			continue;
 		if (link->state != CEI_LINK_UP)
 			return link;
@@ -281,7 +281,7 @@ static struct cei_link *link_not_here(struct cei_meeting *meeting)
 
 /* A call that timed out is not over: the next one goes on with the same round, so
  * that who tries again does not run ahead of the group. */
-int cei_meeting_barrier(struct cei_meeting *meeting, uint64_t deadline_ns)
+int cei_bootstrap_barrier(struct cei_bootstrap *bootstrap, uint64_t deadline_ns)
 {
 	struct ceov_failure failure = cei_failure(CEOV_ERR_TIMEOUT, 0);
 	struct cei_link *link;
@@ -289,27 +289,27 @@ int cei_meeting_barrier(struct cei_meeting *meeting, uint64_t deadline_ns)
 	uint64_t n_calls;
 	uint32_t i;
 
-	pthread_mutex_lock(&meeting->lock);
-	if (!meeting->in_barrier)
-		meeting->n_calls++;
-	meeting->in_barrier = 1;
-	n_calls = meeting->n_calls;
-	for (i = 0; i < meeting->n_links; i++)
-		cei_meeting_send_owed(meeting, &meeting->links[i]);
+	pthread_mutex_lock(&bootstrap->lock);
+	if (!bootstrap->in_barrier)
+		bootstrap->n_calls++;
+	bootstrap->in_barrier = 1;
+	n_calls = bootstrap->n_calls;
+	for (i = 0; i < bootstrap->n_links; i++)
+		cei_bootstrap_send_owed(bootstrap, &bootstrap->links[i]);
 	do
-		link = link_not_here(meeting);
+		link = link_not_here(bootstrap);
 	while (link && link->state == CEI_LINK_UP &&
-	       !cei_meeting_wait(meeting, deadline_ns));
-	meeting->in_barrier = link != NULL;
+	       !cei_bootstrap_wait(bootstrap, deadline_ns));
+	bootstrap->in_barrier = link != NULL;
 	state = link ? link->state : CEI_LINK_UP;
-	pthread_mutex_unlock(&meeting->lock);
+	pthread_mutex_unlock(&bootstrap->lock);
 	if (!link)
 		return 0;
 	if (state != CEI_LINK_UP)
-		return cei_meeting_raise_gone(meeting, link->party.ranks[0], state,
-					      "barrier");
+		return cei_bootstrap_raise_gone(bootstrap, link->party.ranks[0], state,
+						"barrier");
 	failure.rank = link->party.ranks[0];
-	return cei_raise_failure(meeting->site->report, &failure,
+	return cei_raise_failure(bootstrap->site->report, &failure,
 				 "barrier %llu: rank %u has not come in time",
 				 (unsigned long long)n_calls, failure.rank);
 }

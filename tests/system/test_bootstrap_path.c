@@ -3,7 +3,7 @@
 
 /* The path where a group meets: who can keep it from being taken, and who cannot. */
 
-#include "meeting_parts.h"
+#include "bootstrap_fixture.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -216,5 +216,5 @@ static void add_tests(TCase *tcase)
 
 int main(void)
 {
-	return run_suite("meeting_path", add_tests);
+	return run_suite("bootstrap_path", add_tests);
 }

@@ -10,7 +10,7 @@
  * again until the deadline. After it, it means that rank 0's process is lost.
  */
 
-#include "ipc/meeting_private.h"
+#include "ipc/bootstrap_private.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -53,13 +53,13 @@ void cei_party_of_site(const struct cei_site *site, struct cei_wire_party *ret_p
 		ret_party->ranks[i] = site->members[i].rank;
 }
 
-static int raise_rank_0(struct cei_meeting *meeting, int error, const char *what)
+static int raise_rank_0(struct cei_bootstrap *bootstrap, int error, const char *what)
 {
 	struct ceov_failure failure = cei_failure(error, 0);
 
 	failure.rank = 0;
-	return cei_raise_failure(meeting->site->report, &failure, "meeting at %s: %s",
-				 meeting->config.path, what);
+	return cei_raise_failure(bootstrap->site->report, &failure, "bootstrap at %s: %s",
+				 bootstrap->config.path, what);
 }
 
 /* --- connecting ---------------------------------------------------------- */
@@ -91,38 +91,38 @@ static int is_worth_a_retry(int error)
 	       error == EINTR || error == ECONNRESET;
 }
 
-static int check_user(struct cei_meeting *meeting, int fd)
+static int check_user(struct cei_bootstrap *bootstrap, int fd)
 {
 	uint32_t uid = 0;
 	int error = cei_socket_peer_uid(fd, &uid);
 
 	if (error)
-		return cei_raise(meeting->site->report, CEOV_ERR_SYSTEM, error,
-				 "meeting at %s: its user is unknown: %s",
-				 meeting->config.path, strerror(error));
+		return cei_raise(bootstrap->site->report, CEOV_ERR_SYSTEM, error,
+				 "bootstrap at %s: its user is unknown: %s",
+				 bootstrap->config.path, strerror(error));
 	if (uid != (uint32_t)geteuid())
-		return cei_raise(meeting->site->report, CEOV_ERR_STATE, 0,
-				 "meeting at %s: user %u listens there, and this "
-				 "process is of user %u", meeting->config.path, uid,
+		return cei_raise(bootstrap->site->report, CEOV_ERR_STATE, 0,
+				 "bootstrap at %s: user %u listens there, and this "
+				 "process is of user %u", bootstrap->config.path, uid,
 				 (unsigned)geteuid());
 	return 0;
 }
 
 /* --- hello --------------------------------------------------------------- */
 
-static int raise_refusal(struct cei_meeting *meeting, const struct cei_message *message)
+static int raise_refusal(struct cei_bootstrap *bootstrap, const struct cei_message *message)
 {
 	int error = message->refuse.error;
 
 	/* A later version may have errors that we do not. */
 	if (error < CEOV_ERR_UNCERTAIN)
 		error = CEOV_ERR_VERSION;
-	return cei_raise(meeting->site->report, error, 0, "meeting at %s: refused: %s",
-			 meeting->config.path, message->refuse.text);
+	return cei_raise(bootstrap->site->report, error, 0, "bootstrap at %s: refused: %s",
+			 bootstrap->config.path, message->refuse.text);
 }
 
 /* 0, and what came; CEOV_NONE: the connection ended. Errors are raised. */
-static int hear(struct cei_meeting *meeting, int fd, uint64_t deadline_ns,
+static int hear(struct cei_bootstrap *bootstrap, int fd, uint64_t deadline_ns,
 		struct cei_received *ret_received)
 {
 	const struct cei_message *message = &ret_received->message;
@@ -130,66 +130,66 @@ static int hear(struct cei_meeting *meeting, int fd, uint64_t deadline_ns,
 
 	do {
 		if (cei_socket_wait(fd, POLLIN, deadline_ns))
-			return raise_rank_0(meeting, CEOV_ERR_TIMEOUT,
+			return raise_rank_0(bootstrap, CEOV_ERR_TIMEOUT,
 					    "rank 0's process has not answered in time");
 		r = cei_socket_receive(fd, ret_received);
 	} while (r == CEOV_NONE);
 	if (r == CEOV_ERR_PEER_LOST)
 		return CEOV_NONE;
 	if (r == CEOV_ERR_VERSION)
-		return cei_raise(meeting->site->report, r, 0,
-				 "meeting at %s: rank 0 speaks protocol 0x%08x version "
+		return cei_raise(bootstrap->site->report, r, 0,
+				 "bootstrap at %s: rank 0 speaks protocol 0x%08x version "
 				 "%u, this process 0x%08x version %u",
-				 meeting->config.path, message->magic, message->version,
+				 bootstrap->config.path, message->magic, message->version,
 				 CEI_WIRE_MAGIC, CEI_WIRE_VERSION);
 	if (r)
-		return raise_rank_0(meeting, r, "who listens there is no ceoverlap");
+		return raise_rank_0(bootstrap, r, "who listens there is no ceoverlap");
 	if (message->type != CEI_MESSAGE_REFUSE)
 		return 0;
 	cei_received_close_fds(ret_received);
-	return raise_refusal(meeting, message);
+	return raise_refusal(bootstrap, message);
 }
 
 /* 0: joined; CEOV_NONE: try again. Errors are raised. */
-static int say_hello(struct cei_meeting *meeting, int fd)
+static int say_hello(struct cei_bootstrap *bootstrap, int fd)
 {
 	struct cei_message hello = { .type = CEI_MESSAGE_HELLO };
 	struct cei_received received;
 	int r;
 
-	hello.hello.n_ranks = meeting->site->n_ranks;
-	cei_party_of_site(meeting->site, &hello.hello.party);
+	hello.hello.n_ranks = bootstrap->site->n_ranks;
+	cei_party_of_site(bootstrap->site, &hello.hello.party);
 	/* Who refuses does so even where it no longer reads: its words come first. */
 	cei_socket_send(fd, &hello, NULL, 0);
-	r = hear(meeting, fd, meeting->config.deadline_ns, &received);
+	r = hear(bootstrap, fd, bootstrap->config.deadline_ns, &received);
 	if (r)
 		return r;
 	cei_received_close_fds(&received);
 	if (received.message.type == CEI_MESSAGE_JOINED)
 		return 0;
-	return raise_rank_0(meeting, CEOV_ERR_INVALID,
+	return raise_rank_0(bootstrap, CEOV_ERR_INVALID,
 			    "who listens there does not answer a hello");
 }
 
 /* 0, CEOV_NONE: try again; *ret_error is why. Errors are raised. */
-static int try_join(struct cei_meeting *meeting, int *ret_fd, int *ret_error)
+static int try_join(struct cei_bootstrap *bootstrap, int *ret_fd, int *ret_error)
 {
 	int error;
 	int fd = -1;
 	int r;
 
-	error = try_connect(meeting->config.path, &fd);
+	error = try_connect(bootstrap->config.path, &fd);
 	*ret_error = error;
 	if (error && is_worth_a_retry(error))
 		return CEOV_NONE;
 	if (error)
-		return cei_raise(meeting->site->report, CEOV_ERR_SYSTEM, error,
-				 "meeting at %s: cannot connect: %s",
-				 meeting->config.path, strerror(error));
+		return cei_raise(bootstrap->site->report, CEOV_ERR_SYSTEM, error,
+				 "bootstrap at %s: cannot connect: %s",
+				 bootstrap->config.path, strerror(error));
 	*ret_error = ECONNRESET;
-	r = check_user(meeting, fd);
+	r = check_user(bootstrap, fd);
 	if (!r)
-		r = say_hello(meeting, fd);
+		r = say_hello(bootstrap, fd);
 	if (r)
 		close(fd);
 	else
@@ -197,7 +197,7 @@ static int try_join(struct cei_meeting *meeting, int *ret_fd, int *ret_error)
 	return r;
 }
 
-static int join(struct cei_meeting *meeting, int *ret_fd)
+static int join(struct cei_bootstrap *bootstrap, int *ret_fd)
 {
 	struct ceov_failure failure = cei_failure(CEOV_ERR_TIMEOUT, 0);
 	uint64_t pause_ns = RETRY_MIN_NS;
@@ -205,8 +205,8 @@ static int join(struct cei_meeting *meeting, int *ret_fd)
 	int error;
 	int r;
 
-	while ((r = try_join(meeting, ret_fd, &error)) == CEOV_NONE) {
-		if (cei_now_ns() >= meeting->config.deadline_ns)
+	while ((r = try_join(bootstrap, ret_fd, &error)) == CEOV_NONE) {
+		if (cei_now_ns() >= bootstrap->config.deadline_ns)
 			break;
 		pause = (struct timespec){ .tv_nsec = (long)pause_ns };
 		nanosleep(&pause, NULL);
@@ -217,126 +217,126 @@ static int join(struct cei_meeting *meeting, int *ret_fd)
 		return r;
 	failure.rank = 0;
 	failure.native_code = error;
-	return cei_raise_failure(meeting->site->report, &failure,
+	return cei_raise_failure(bootstrap->site->report, &failure,
 				 "rank 0's process has not come to %s in time (the last "
-				 "try to connect: %s)", meeting->config.path,
+				 "try to connect: %s)", bootstrap->config.path,
 				 strerror(error));
 }
 
 /* --- links --------------------------------------------------------------- */
 
 /* Our own ranks and those of all links. */
-static struct cei_rank_set known_ranks(const struct cei_meeting *meeting)
+static struct cei_rank_set known_ranks(const struct cei_bootstrap *bootstrap)
 {
 	struct cei_rank_set known = { { 0 } };
 	struct cei_wire_party own;
 	uint32_t i;
 
-	cei_party_of_site(meeting->site, &own);
+	cei_party_of_site(bootstrap->site, &own);
 	cei_party_add(&own, &known);
-	for (i = 0; i < meeting->n_links; i++)
-		cei_party_add(&meeting->links[i].party, &known);
+	for (i = 0; i < bootstrap->n_links; i++)
+		cei_party_add(&bootstrap->links[i].party, &known);
 	return known;
 }
 
 /* Ranks that exist, once each, and not of somebody we know. */
-static int is_new_party(const struct cei_meeting *meeting,
+static int is_new_party(const struct cei_bootstrap *bootstrap,
 			const struct cei_wire_party *party)
 {
-	struct cei_rank_set known = known_ranks(meeting);
+	struct cei_rank_set known = known_ranks(bootstrap);
 	uint32_t i;
 
 	for (i = 0; i < party->n_ranks; i++) {
-		if (party->ranks[i] >= meeting->site->n_ranks ||
+		if (party->ranks[i] >= bootstrap->site->n_ranks ||
 		    cei_rank_set_has(&known, party->ranks[i]))
 			return 0;
 		cei_rank_set_add(&known, party->ranks[i]);
 	}
-	return meeting->n_links < CEI_LINKS_MAX;
+	return bootstrap->n_links < CEI_LINKS_MAX;
 }
 
 /* Takes the descriptors. */
-static int take_link(struct cei_meeting *meeting, struct cei_received *received)
+static int take_link(struct cei_bootstrap *bootstrap, struct cei_received *received)
 {
 	if (!received->n_fds)
-		return cei_raise(meeting->site->report, CEOV_ERR_SYSTEM, EMFILE,
-				 "meeting at %s: the link to rank %u did not arrive; "
+		return cei_raise(bootstrap->site->report, CEOV_ERR_SYSTEM, EMFILE,
+				 "bootstrap at %s: the link to rank %u did not arrive; "
 				 "has this process free descriptors? (ulimit -n)",
-				 meeting->config.path, received->message.link.ranks[0]);
-	if (received->n_fds > 2 || !is_new_party(meeting, &received->message.link)) {
+				 bootstrap->config.path, received->message.link.ranks[0]);
+	if (received->n_fds > 2 || !is_new_party(bootstrap, &received->message.link)) {
 		cei_received_close_fds(received);
-		return raise_rank_0(meeting, CEOV_ERR_INVALID,
+		return raise_rank_0(bootstrap, CEOV_ERR_INVALID,
 				    "rank 0's process sent an invalid link");
 	}
-	cei_link_add(meeting, &received->message.link, received->fds[0],
+	cei_link_add(bootstrap, &received->message.link, received->fds[0],
 		     received->n_fds > 1 ? received->fds[1] : -1);
 	return 0;
 }
 
 /* 0: the welcome came; it is in *ret_received. Errors are raised. */
-static int collect_links(struct cei_meeting *meeting, int fd,
+static int collect_links(struct cei_bootstrap *bootstrap, int fd,
 			 struct cei_received *ret_received)
 {
-	uint64_t deadline_ns = meeting->config.deadline_ns;
+	uint64_t deadline_ns = bootstrap->config.deadline_ns;
 	int r;
 
 	if (deadline_ns < CEI_FOREVER - CEI_GRACE_NS)
 		deadline_ns += CEI_GRACE_NS;
 	for (;;) {
-		r = hear(meeting, fd, deadline_ns, ret_received);
+		r = hear(bootstrap, fd, deadline_ns, ret_received);
 		if (r == CEOV_NONE)
-			return raise_rank_0(meeting, CEOV_ERR_PEER_LOST,
+			return raise_rank_0(bootstrap, CEOV_ERR_PEER_LOST,
 					    "rank 0's process has ended before the "
 					    "group was complete");
 		if (r)
 			return r;
 		if (ret_received->message.type != CEI_MESSAGE_LINK)
 			break;
-		r = take_link(meeting, ret_received);
+		r = take_link(bootstrap, ret_received);
 		if (r)
 			return r;
 	}
 	cei_received_close_fds(ret_received);
 	if (ret_received->message.type != CEI_MESSAGE_WELCOME)
-		return raise_rank_0(meeting, CEOV_ERR_INVALID,
+		return raise_rank_0(bootstrap, CEOV_ERR_INVALID,
 				    "rank 0's process sent something else than a link");
 	return 0;
 }
 
 /* Takes fd, which becomes the link to rank 0's process. */
-static int finish(struct cei_meeting *meeting, int fd,
+static int finish(struct cei_bootstrap *bootstrap, int fd,
 		  const struct cei_wire_welcome *welcome)
 {
-	uint32_t n_ranks = meeting->site->n_ranks;
+	uint32_t n_ranks = bootstrap->site->n_ranks;
 	struct cei_rank_set known;
 
-	if (welcome->n_links != meeting->n_links ||
-	    !is_new_party(meeting, &welcome->party)) {
+	if (welcome->n_links != bootstrap->n_links ||
+	    !is_new_party(bootstrap, &welcome->party)) {
 		close(fd);
-		return raise_rank_0(meeting, CEOV_ERR_INVALID,
+		return raise_rank_0(bootstrap, CEOV_ERR_INVALID,
 				    "rank 0's process sent an invalid welcome");
 	}
-	cei_link_add(meeting, &welcome->party, fd, cei_socket_pidfd(fd));
-	known = known_ranks(meeting);
+	cei_link_add(bootstrap, &welcome->party, fd, cei_socket_pidfd(fd));
+	known = known_ranks(bootstrap);
 	if (cei_rank_set_missing(&known, 0, n_ranks) == n_ranks)
 		return 0;
-	return raise_rank_0(meeting, CEOV_ERR_INVALID,
+	return raise_rank_0(bootstrap, CEOV_ERR_INVALID,
 			    "rank 0's process left ranks out");
 }
 
-int cei_meeting_join(struct cei_meeting *meeting)
+int cei_bootstrap_join(struct cei_bootstrap *bootstrap)
 {
 	struct cei_received received;
 	int fd = -1;
 	int r;
 
-	r = join(meeting, &fd);
+	r = join(bootstrap, &fd);
 	if (r)
 		return r;
-	r = collect_links(meeting, fd, &received);
+	r = collect_links(bootstrap, fd, &received);
 	if (r) {
 		close(fd);
 		return r;
 	}
-	return finish(meeting, fd, &received.message.welcome);
+	return finish(bootstrap, fd, &received.message.welcome);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
-#ifndef MEETING_PARTS_H
-#define MEETING_PARTS_H
+#ifndef BOOTSTRAP_FIXTURE_H
+#define BOOTSTRAP_FIXTURE_H
 
 /*
- * Tests of the meeting run between real processes. A test starts one process for
+ * Tests of the bootstrap run between real processes. A test starts one process for
  * each part, lets them run, kills some, and asserts how the others end. Parts meet in
  * a page of shared memory for steps and times; what they need to hold true they check
  * with need(), which ends the process with a line that says where.
@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "ipc/meeting.h"
+#include "ipc/bootstrap.h"
 
 #define NS_PER_MS   UINT64_C(1000000)
 #define PATIENCE_MS UINT64_C(20000)             /* of a wait that should not be long */
@@ -38,7 +38,7 @@ struct shared {
 struct part {                           /* a process of the group */
 	struct cei_report   report;
 	struct cei_site     site;
-	struct cei_meeting *meeting;
+	struct cei_bootstrap *bootstrap;
 	struct ceov_failure failure;    /* the first, after a call that failed */
 };
 
@@ -74,7 +74,7 @@ void part_open(struct part *part, uint32_t n_ranks, uint32_t rank);
 void part_close(struct part *part);
 int  part_barrier(struct part *part, uint64_t timeout_ms);
 int  part_find(struct part *part, uint32_t rank, const char *name,
-	       struct cei_offer *ret_offer, uint64_t *ret_id);
+	       struct cei_export *ret_export, uint64_t *ret_id);
 
 /* Does the last failure say these words? */
 int  says(const struct part *part, const char *words);
@@ -91,4 +91,4 @@ int      is_directory_empty(void);
 /* With a fresh directory around each test; returns main()'s result. */
 int run_suite(const char *name, void (*add_tests)(TCase *));
 
-#endif /* MEETING_PARTS_H */
+#endif /* BOOTSTRAP_FIXTURE_H */

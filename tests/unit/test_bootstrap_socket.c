@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "ipc/meeting_private.h"
+#include "ipc/bootstrap_private.h"
 
 #define WAIT_NS UINT64_C(30000000)
 
@@ -167,10 +167,10 @@ START_TEST(test_peer_is_known)
 }
 END_TEST
 
-static Suite *meeting_socket_suite(void)
+static Suite *bootstrap_socket_suite(void)
 {
-	Suite *suite = suite_create("meeting_socket");
-	TCase *tcase = tcase_create("meeting_socket");
+	Suite *suite = suite_create("bootstrap_socket");
+	TCase *tcase = tcase_create("bootstrap_socket");
 
 	tcase_add_checked_fixture(tcase, set_up, tear_down);
 	tcase_add_test(tcase, test_message_and_descriptors_arrive_together);
@@ -187,7 +187,7 @@ static Suite *meeting_socket_suite(void)
 
 int main(void)
 {
-	SRunner *runner = srunner_create(meeting_socket_suite());
+	SRunner *runner = srunner_create(bootstrap_socket_suite());
 	int n_failed;
 
 	srunner_run_all(runner, CK_NORMAL);

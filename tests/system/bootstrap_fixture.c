@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What the tests of the meeting share; nothing here is a test. */
+/* What the tests of the bootstrap share; nothing here is a test. */
 
-#include "meeting_parts.h"
+#include "bootstrap_fixture.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -113,13 +113,13 @@ void part_hold(struct part *part, uint32_t rank)
 
 int part_open_by(struct part *part, uint64_t timeout_ms)
 {
-	struct cei_meeting_config config = {
+	struct cei_bootstrap_config config = {
 		.path = path,
 		.deadline_ns = cei_deadline(timeout_ms * NS_PER_MS),
 		.gone = note_gone,
 		.gone_arg = part,
 	};
-	int r = cei_meeting_open(&part->site, &config, &part->meeting);
+	int r = cei_bootstrap_open(&part->site, &config, &part->bootstrap);
 
 	cei_report_take(&part->report, &part->failure);
 	return r;
@@ -137,23 +137,23 @@ void part_open(struct part *part, uint32_t n_ranks, uint32_t rank)
 
 void part_close(struct part *part)
 {
-	cei_meeting_close(part->meeting);
+	cei_bootstrap_close(part->bootstrap);
 	cei_report_fini(&part->report);
 }
 
 int part_barrier(struct part *part, uint64_t timeout_ms)
 {
-	int r = cei_meeting_barrier(part->meeting, cei_deadline(timeout_ms * NS_PER_MS));
+	int r = cei_bootstrap_barrier(part->bootstrap, cei_deadline(timeout_ms * NS_PER_MS));
 
 	cei_report_take(&part->report, &part->failure);
 	return r;
 }
 
 int part_find(struct part *part, uint32_t rank, const char *name,
-	      struct cei_offer *ret_offer, uint64_t *ret_id)
+	      struct cei_export *ret_export, uint64_t *ret_id)
 {
-	struct cei_question question = { rank, name, cei_deadline(FIND_MS * NS_PER_MS) };
-	int r = cei_meeting_find(part->meeting, &question, ret_offer, ret_id);
+	struct cei_lookup lookup = { rank, name, cei_deadline(FIND_MS * NS_PER_MS) };
+	int r = cei_bootstrap_find(part->bootstrap, &lookup, ret_export, ret_id);
 
 	cei_report_take(&part->report, &part->failure);
 	return r;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Offers and finds, here and at peers. */
+/* Exports and finds, here and at peers. */
 
-#include "ce_engine/offer.h"
+#include "ce_engine/export.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,36 +25,36 @@ static int check_name(ceov_context *context, const char *name)
 }
 
 /* These two with the context's lock held. */
-static struct cei_local_offer *local_named(ceov_context *context, uint32_t rank,
-					   const char *name)
+static struct cei_local_export *local_named(ceov_context *context, uint32_t rank,
+					    const char *name)
 {
-	struct cei_local_offer *offer;
+	struct cei_local_export *export;
 	struct cei_list *node;
 
-	for (node = context->offers.next; node != &context->offers; node = node->next) {
-		offer = CEI_OWNER(node, struct cei_local_offer, link);
-		if (offer->rank == rank && !offer->is_withdrawn && !strcmp(offer->name, name))
-			return offer;
+	for (node = context->exports.next; node != &context->exports; node = node->next) {
+		export = CEI_OWNER(node, struct cei_local_export, link);
+		if (export->rank == rank && !export->is_withdrawn && !strcmp(export->name, name))
+			return export;
 	}
 	return NULL;
 }
 
-static struct cei_local_offer *local_numbered(ceov_context *context, uint64_t id)
+static struct cei_local_export *local_numbered(ceov_context *context, uint64_t id)
 {
-	struct cei_local_offer *offer;
+	struct cei_local_export *export;
 	struct cei_list *node;
 
-	for (node = context->offers.next; node != &context->offers; node = node->next) {
-		offer = CEI_OWNER(node, struct cei_local_offer, link);
-		if (offer->id == id)
-			return offer;
+	for (node = context->exports.next; node != &context->exports; node = node->next) {
+		export = CEI_OWNER(node, struct cei_local_export, link);
+		if (export->id == id)
+			return export;
 	}
 	return NULL;
 }
 
 /* Regions to bytes and descriptors. */
-static int encode(ceov_context *context, const struct cei_offer_body *body,
-		  struct cei_offer *wire)
+static int encode(ceov_context *context, const struct cei_export_body *body,
+		  struct cei_export *wire)
 {
 	struct cei_writer writer = cei_writer_on(wire->bytes, sizeof(wire->bytes));
 	struct cei_wire_described described = {
@@ -78,80 +78,80 @@ static int encode(ceov_context *context, const struct cei_offer_body *body,
 	cei_wire_put_described(&writer, &described);
 	wire->n_bytes = (uint32_t)writer.at;
 	return writer.failed ? cei_raise(&context->report, CEOV_ERR_INVALID, 0,
-					 "share: the offer does not fit its message") : 0;
+					 "share: the export does not fit its message") : 0;
 }
 
-static int offer_to_group(ceov_context *context, struct cei_local_offer *offer)
+static int export_to_group(ceov_context *context, struct cei_local_export *export)
 {
-	struct cei_offer wire;
+	struct cei_export wire;
 	int r;
 
-	if (!context->meeting)
+	if (!context->bootstrap)
 		return 0;
 	memset(&wire, 0, sizeof(wire));
-	wire.rank = offer->rank;
-	memcpy(wire.name, offer->name, sizeof(wire.name));
-	r = encode(context, &offer->body, &wire);
+	wire.rank = export->rank;
+	memcpy(wire.name, export->name, sizeof(wire.name));
+	r = encode(context, &export->body, &wire);
 	if (r)
 		return r;
-	return cei_meeting_offer(context->meeting, &wire, &offer->meeting_id);
+	return cei_bootstrap_export(context->bootstrap, &wire, &export->bootstrap_id);
 }
 
-int cei_offer_make(ceov_context *context, uint32_t rank, const char *name,
-		   const struct cei_offer_body *body, uint64_t *ret_id)
+int cei_export_make(ceov_context *context, uint32_t rank, const char *name,
+		    const struct cei_export_body *body, uint64_t *ret_id)
 {
-	struct cei_local_offer *offer;
+	struct cei_local_export *export;
 	int r = check_name(context, name);
 
 	if (r)
 		return r;
-	offer = calloc(1, sizeof(*offer));
-	if (!offer)
+	export = calloc(1, sizeof(*export));
+	if (!export)
 		return cei_raise(&context->report, CEOV_ERR_NO_MEMORY, 0,
-				 "share: no memory for offer '%s'", name);
-	offer->rank = rank;
-	offer->body = *body;
-	memcpy(offer->name, name, strlen(name));
+				 "share: no memory for export '%s'", name);
+	export->rank = rank;
+	export->body = *body;
+	memcpy(export->name, name, strlen(name));
 	pthread_mutex_lock(&context->lock);
 	r = local_named(context, rank, name) ? CEOV_ERR_STATE : 0;
 	if (!r) {
-		offer->id = ++context->last_offer;
-		cei_list_append(&context->offers, &offer->link);
+		export->id = ++context->last_export;
+		cei_list_append(&context->exports, &export->link);
 	}
 	pthread_mutex_unlock(&context->lock);
 	if (r) {
-		free(offer);
+		free(export);
 		return cei_raise(&context->report, r, 0,
-				 "share: rank %u offers '%s' already", rank, name);
+				 "share: rank %u exports '%s' already", rank, name);
 	}
-	r = offer_to_group(context, offer);
+	r = export_to_group(context, export);
 	pthread_mutex_lock(&context->lock);
 	if (r)
-		cei_list_remove(&offer->link);
+		cei_list_remove(&export->link);
 	else
-		*ret_id = offer->id;
+		*ret_id = export->id;
 	pthread_mutex_unlock(&context->lock);
 	if (r)
-		free(offer);
+		free(export);
 	return r;
 }
 
-/* Nobody in this process finds it any more; *ret_meeting_id is what peers know it by, 0:
+/* Nobody in this process finds it any more; *ret_bootstrap_id is what peers know it by, 0:
  * they do not. CEOV_PENDING: `owner` (NULL: not asked for) has users. */
 static int hide(ceov_context *context, uint64_t id, const struct cei_object *owner,
-		uint64_t *ret_meeting_id)
+		uint64_t *ret_bootstrap_id)
 {
-	struct cei_local_offer *offer;
+	struct cei_local_export *export;
 	int r = 0;
 
-	*ret_meeting_id = 0;
+	*ret_bootstrap_id = 0;
 	pthread_mutex_lock(&context->lock);
-	offer = local_numbered(context, id);
+	export = local_numbered(context, id);
 	if (owner && owner->n_users) {
 		r = CEOV_PENDING;
-	} else if (offer) {
-		offer->is_withdrawn = 1;
-		*ret_meeting_id = offer->meeting_id;
+	} else if (export) {
+		export->is_withdrawn = 1;
+		*ret_bootstrap_id = export->bootstrap_id;
 	}
 	pthread_mutex_unlock(&context->lock);
 	return r;
@@ -159,44 +159,44 @@ static int hide(ceov_context *context, uint64_t id, const struct cei_object *own
 
 static void forget(ceov_context *context, uint64_t id)
 {
-	struct cei_local_offer *offer;
+	struct cei_local_export *export;
 
 	pthread_mutex_lock(&context->lock);
-	offer = local_numbered(context, id);
-	if (offer)
-		cei_list_remove(&offer->link);
+	export = local_numbered(context, id);
+	if (export)
+		cei_list_remove(&export->link);
 	pthread_mutex_unlock(&context->lock);
-	free(offer);
+	free(export);
 }
 
 static int withdraw(ceov_context *context, uint64_t id, const struct cei_object *owner)
 {
-	uint64_t meeting_id;
-	int r = hide(context, id, owner, &meeting_id);
+	uint64_t bootstrap_id;
+	int r = hide(context, id, owner, &bootstrap_id);
 
-	if (!r && meeting_id)
-		r = cei_meeting_withdraw(context->meeting, meeting_id);
+	if (!r && bootstrap_id)
+		r = cei_bootstrap_withdraw(context->bootstrap, bootstrap_id);
 	if (!r)
 		forget(context, id);
 	return r;
 }
 
-int cei_offer_withdraw(ceov_context *context, uint64_t id)
+int cei_export_withdraw(ceov_context *context, uint64_t id)
 {
 	return id ? withdraw(context, id, NULL) : 0;
 }
 
-int cei_offer_release(struct cei_object *owner, uint64_t *offer_id, const char *call)
+int cei_export_release(struct cei_object *owner, uint64_t *export_id, const char *call)
 {
 	ceov_context *context = owner->context;
-	int r = withdraw(context, *offer_id, owner);
+	int r = withdraw(context, *export_id, owner);
 
 	if (r == CEOV_PENDING && context->settle(context))
-		r = withdraw(context, *offer_id, owner);
+		r = withdraw(context, *export_id, owner);
 	if (r)
 		return r;
 	pthread_mutex_lock(&context->lock);
-	*offer_id = 0;
+	*export_id = 0;
 	pthread_mutex_unlock(&context->lock);
 	return cei_object_claim(owner, call);
 }
@@ -204,25 +204,25 @@ int cei_offer_release(struct cei_object *owner, uint64_t *offer_id, const char *
 static int find_here(ceov_context *context, uint32_t rank, const char *name,
 		     struct cei_found *found, uint32_t *ret_kind)
 {
-	struct cei_local_offer *offer;
+	struct cei_local_export *export;
 
 	pthread_mutex_lock(&context->lock);
-	offer = local_named(context, rank, name);
-	if (offer) {
-		found->owner = offer->body.owner;
+	export = local_named(context, rank, name);
+	if (export) {
+		found->owner = export->body.owner;
 		found->owner->n_users++;        /* or it could be released meanwhile */
-		found->place_kind = offer->body.place_kind;
-		found->n_counters = offer->body.n_counters;
-		found->flags = offer->body.flags;
-		found->n_regions = offer->body.n_regions;
-		memcpy(found->regions, offer->body.regions, sizeof(found->regions));
-		*ret_kind = offer->body.kind;
+		found->place_kind = export->body.place_kind;
+		found->n_counters = export->body.n_counters;
+		found->flags = export->body.flags;
+		found->n_regions = export->body.n_regions;
+		memcpy(found->regions, export->body.regions, sizeof(found->regions));
+		*ret_kind = export->body.kind;
 	}
 	pthread_mutex_unlock(&context->lock);
-	return offer ? 0 : CEOV_NONE;
+	return export ? 0 : CEOV_NONE;
 }
 
-static void close_fds(const struct cei_offer *wire, uint32_t first)
+static void close_fds(const struct cei_export *wire, uint32_t first)
 {
 	uint32_t i;
 
@@ -238,9 +238,9 @@ static void put_regions(ceov_context *context, const struct cei_found *found)
 		cei_mapping_put(&context->mappings, found->regions[i]);
 }
 
-/* Maps the offer's regions. Takes the descriptors in any case. What the peer says is
+/* Maps the export's regions. Takes the descriptors in any case. What the peer says is
  * looked at as a whole before anything of it is mapped. */
-static int import(ceov_context *context, const struct cei_offer *wire,
+static int import(ceov_context *context, const struct cei_export *wire,
 		  struct cei_found *found, uint32_t *ret_kind)
 {
 	struct cei_reader reader = cei_reader_on(wire->bytes, wire->n_bytes);
@@ -252,7 +252,7 @@ static int import(ceov_context *context, const struct cei_offer *wire,
 	if (cei_reader_end(&reader)) {
 		close_fds(wire, 0);
 		return cei_raise(&context->report, CEOV_ERR_VERSION, 0,
-				 "find: rank %u's offer '%s' does not make sense here",
+				 "find: rank %u's export '%s' does not make sense here",
 				 wire->rank, wire->name);
 	}
 	*ret_kind = described.kind;
@@ -271,40 +271,40 @@ static int import(ceov_context *context, const struct cei_offer *wire,
 	return r;
 }
 
-static int find_there(ceov_context *context, const struct cei_question *question,
+static int find_there(ceov_context *context, const struct cei_lookup *lookup,
 		      struct cei_found *found, uint32_t *ret_kind)
 {
-	struct cei_offer wire;
+	struct cei_export wire;
 	int r;
 
-	if (!context->meeting)
+	if (!context->bootstrap)
 		return CEOV_NONE;
-	r = cei_meeting_find(context->meeting, question, &wire, &found->id);
+	r = cei_bootstrap_find(context->bootstrap, lookup, &wire, &found->id);
 	if (r)
 		return r;
 	r = import(context, &wire, found, ret_kind);
 	if (r)
-		cei_meeting_drop(context->meeting, question->rank, found->id);
+		cei_bootstrap_drop(context->bootstrap, lookup->rank, found->id);
 	return r;
 }
 
-struct cei_question cei_offer_question(const ceov_context *context, uint32_t rank,
-				       const char *name)
+struct cei_lookup cei_export_lookup(const ceov_context *context, uint32_t rank,
+				    const char *name)
 {
 	uint64_t timeout_ns = context->deadline_ns;
-	struct cei_question question = { rank, name, 0 };
+	struct cei_lookup lookup = { rank, name, 0 };
 
 	if (timeout_ns > CEI_FIND_MOST_NS)
 		timeout_ns = CEI_FIND_MOST_NS;
-	question.deadline_ns = cei_deadline(timeout_ns);
-	return question;
+	lookup.deadline_ns = cei_deadline(timeout_ns);
+	return lookup;
 }
 
-int cei_offer_find(ceov_context *context, const struct cei_question *question,
-		   enum cei_offer_kind kind, struct cei_found *ret_found)
+int cei_export_find(ceov_context *context, const struct cei_lookup *lookup,
+		    enum cei_export_kind kind, struct cei_found *ret_found)
 {
-	const char *name = question->name;
-	uint32_t rank = question->rank;
+	const char *name = lookup->name;
+	uint32_t rank = lookup->rank;
 	uint32_t found_kind = 0;
 	int r = check_name(context, name);
 
@@ -318,22 +318,22 @@ int cei_offer_find(ceov_context *context, const struct cei_question *question,
 	if (cei_context_member(context, rank) != CEOV_NOBODY)
 		r = find_here(context, rank, name, ret_found, &found_kind);
 	else
-		r = find_there(context, question, ret_found, &found_kind);
+		r = find_there(context, lookup, ret_found, &found_kind);
 	if (r || found_kind == kind)
 		return r;
 	if (ret_found->owner) {
 		cei_object_unuse(ret_found->owner);
 	} else {
 		put_regions(context, ret_found);
-		cei_offer_drop(context, rank, ret_found->id);
+		cei_export_drop(context, rank, ret_found->id);
 	}
 	return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
-			 "find: rank %u offers '%s' as a %s", rank, name,
-			 found_kind == CEI_OFFER_SIGNAL ? "signal" : "buffer");
+			 "find: rank %u exports '%s' as a %s", rank, name,
+			 found_kind == CEI_EXPORT_SIGNAL ? "signal" : "buffer");
 }
 
-void cei_offer_drop(ceov_context *context, uint32_t rank, uint64_t id)
+void cei_export_drop(ceov_context *context, uint32_t rank, uint64_t id)
 {
-	if (context->meeting)
-		cei_meeting_drop(context->meeting, rank, id);
+	if (context->bootstrap)
+		cei_bootstrap_drop(context->bootstrap, rank, id);
 }

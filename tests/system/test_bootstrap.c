@@ -3,7 +3,7 @@
 
 /* How the group comes together: who meets, who is refused, what is left behind. */
 
-#include "meeting_parts.h"
+#include "bootstrap_fixture.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +34,7 @@ static int connect_raw(void)
 	return fd;
 }
 
-/* --- meeting ------------------------------------------------------------- */
+/* --- bootstrap ------------------------------------------------------------- */
 
 static void come_and_go(uint32_t number)
 {
@@ -147,7 +147,7 @@ static void miss_rank_2(uint32_t number)
 	need(cei_now_ns() - begin_ns < 3000 * NS_PER_MS);
 	need(says(&part, "2, 3"));
 	need(number || part.failure.rank == 2);
-	need(!part.meeting);
+	need(!part.bootstrap);
 	need(n_open_fds() == n_fds);
 	cei_report_fini(&part.report);
 }
@@ -287,14 +287,14 @@ static void give_bad_arguments(uint32_t number)
 static void give_long_path(uint32_t number)
 {
 	static char long_path[200];
-	struct cei_meeting_config config = { .path = long_path,
+	struct cei_bootstrap_config config = { .path = long_path,
 					     .deadline_ns = cei_deadline(NS_PER_MS) };
 	struct part part;
 
 	memset(long_path, 'a', sizeof(long_path) - 1);
 	part_init(&part, 2);
 	part_hold(&part, number);
-	need(cei_meeting_open(&part.site, &config, &part.meeting) == CEOV_ERR_INVALID);
+	need(cei_bootstrap_open(&part.site, &config, &part.bootstrap) == CEOV_ERR_INVALID);
 	cei_report_take(&part.report, &part.failure);
 	need(says(&part, "too long"));
 }
@@ -538,5 +538,5 @@ static void add_tests(TCase *tcase)
 
 int main(void)
 {
-	return run_suite("meeting", add_tests);
+	return run_suite("bootstrap", add_tests);
 }

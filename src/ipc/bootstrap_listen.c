@@ -12,7 +12,7 @@
  * end, and its peers' threads notice at once.
  */
 
-#include "ipc/meeting_private.h"
+#include "ipc/bootstrap_private.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -40,7 +40,7 @@ struct knock {
 };
 
 struct gathering {
-	struct cei_meeting *meeting;
+	struct cei_bootstrap *bootstrap;
 	struct cei_report  *report;
 	const char         *path;
 	uint64_t            deadline_ns;
@@ -89,7 +89,7 @@ static void tell_rest(struct gathering *gathering)
 {
 	if (gathering->n_in_vain > TOLD_MAX)
 		cei_log(gathering->report, CEI_LOG_WARN,
-			"meeting at %s: %llu more processes were refused or left again",
+			"bootstrap at %s: %llu more processes were refused or left again",
 			gathering->path,
 			(unsigned long long)(gathering->n_in_vain - TOLD_MAX));
 }
@@ -116,7 +116,7 @@ static void turn_away(struct gathering *gathering, int fd, int error,
 static int check_hello(struct gathering *gathering, int fd,
 		       const struct cei_wire_hello *hello)
 {
-	const struct cei_site *site = gathering->meeting->site;
+	const struct cei_site *site = gathering->bootstrap->site;
 	struct cei_rank_set taken = gathering->present;
 	uint32_t i, rank;
 
@@ -278,13 +278,13 @@ static int gather_turn(struct gathering *gathering)
 static uint32_t missing_from(const struct gathering *gathering, uint32_t rank)
 {
 	return cei_rank_set_missing(&gathering->present, rank,
-				    gathering->meeting->site->n_ranks);
+				    gathering->bootstrap->site->n_ranks);
 }
 
 /* Who has not come: "1, 2, 5"; "" where all have. */
 static void list_missing(const struct gathering *gathering, char *ret_text, size_t n_bytes)
 {
-	uint32_t n_ranks = gathering->meeting->site->n_ranks, rank = missing_from(gathering, 0);
+	uint32_t n_ranks = gathering->bootstrap->site->n_ranks, rank = missing_from(gathering, 0);
 	size_t at = 0;
 
 	ret_text[0] = 0;
@@ -309,7 +309,7 @@ static int gather(struct gathering *gathering)
 {
 	int error;
 
-	while (missing_from(gathering, 0) < gathering->meeting->site->n_ranks) {
+	while (missing_from(gathering, 0) < gathering->bootstrap->site->n_ranks) {
 		if (cei_now_ns() >= gathering->deadline_ns)
 			return raise_missing(gathering);
 		error = gather_turn(gathering);
@@ -335,7 +335,7 @@ static int hand(struct gathering *gathering, const struct knock *to,
 	failure = cei_failure(r, r == CEOV_ERR_SYSTEM ? errno : 0);
 	failure.rank = to->party.ranks[0];
 	return cei_raise_failure(gathering->report, &failure,
-				 "meeting at %s: rank %u could not be sent its links: %s",
+				 "bootstrap at %s: rank %u could not be sent its links: %s",
 				 gathering->path, failure.rank, r == CEOV_ERR_SYSTEM ?
 				 strerror(failure.native_code) : "it reads nothing");
 }
@@ -381,7 +381,7 @@ static int hand_out(struct gathering *gathering)
 			r = link_pair(gathering, &gathering->knocks[i],
 				      &gathering->knocks[j]);
 	message.welcome.n_links = gathering->n_joined - 1;
-	cei_party_of_site(gathering->meeting->site, &message.welcome.party);
+	cei_party_of_site(gathering->bootstrap->site, &message.welcome.party);
 	for (i = 0; !r && i < gathering->n_knocks; i++)
 		r = hand(gathering, &gathering->knocks[i], &message, NULL, 0);
 	return r;
@@ -435,9 +435,9 @@ static int listen_and_gather(struct gathering *gathering)
 	return hand_out(gathering);
 }
 
-int cei_meeting_listen(struct cei_meeting *meeting)
+int cei_bootstrap_listen(struct cei_bootstrap *bootstrap)
 {
-	struct cei_report *report = meeting->site->report;
+	struct cei_report *report = bootstrap->site->report;
 	struct gathering *gathering;
 	struct cei_wire_party own;
 	uint32_t i;
@@ -446,18 +446,18 @@ int cei_meeting_listen(struct cei_meeting *meeting)
 	gathering = calloc(1, sizeof(*gathering));
 	if (!gathering)
 		return cei_raise(report, CEOV_ERR_NO_MEMORY, 0,
-				 "meeting: no memory to gather the group");
-	cei_party_of_site(meeting->site, &own);
-	gathering->meeting = meeting;
+				 "bootstrap: no memory to gather the group");
+	cei_party_of_site(bootstrap->site, &own);
+	gathering->bootstrap = bootstrap;
 	gathering->report = report;
-	gathering->path = meeting->config.path;
-	gathering->deadline_ns = meeting->config.deadline_ns;
+	gathering->path = bootstrap->config.path;
+	gathering->deadline_ns = bootstrap->config.deadline_ns;
 	cei_party_add(&own, &gathering->present);
 	r = listen_and_gather(gathering);
 	if (r)
 		send_away(gathering, r);
 	for (i = 0; i < gathering->n_knocks; i++)
-		cei_link_add(meeting, &gathering->knocks[i].party,
+		cei_link_add(bootstrap, &gathering->knocks[i].party,
 			     gathering->knocks[i].fd, gathering->knocks[i].pidfd);
 	free(gathering);
 	return r;

@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /* One message in or out of a unix socket that keeps message boundaries, with its
- * descriptors beside it. Knows no meeting and raises nothing. */
+ * descriptors beside it. Knows no bootstrap and raises nothing. */
 
-#include "ipc/meeting_private.h"
+#include "ipc/bootstrap_private.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -22,7 +22,7 @@
 
 union control {                         /* aligned for its first header */
 	struct cmsghdr head;
-	uint8_t        bytes[CMSG_SPACE(CEI_OFFER_FDS_MAX * sizeof(int))];
+	uint8_t        bytes[CMSG_SPACE(CEI_EXPORT_FDS_MAX * sizeof(int))];
 };
 
 void cei_fd_close(int fd)
@@ -140,7 +140,7 @@ static void take_fds(struct msghdr *header, struct cei_received *received)
 		n_fds = (uint32_t)((head->cmsg_len - CMSG_LEN(0)) / sizeof(int));
 		for (i = 0; i < n_fds; i++) {
 			memcpy(&fd, CMSG_DATA(head) + i * sizeof(int), sizeof(int));
-			if (received->n_fds < CEI_OFFER_FDS_MAX)
+			if (received->n_fds < CEI_EXPORT_FDS_MAX)
 				received->fds[received->n_fds++] = fd;
 			else
 				close(fd);

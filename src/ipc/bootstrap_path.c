@@ -13,7 +13,7 @@
  * that died meanwhile serves, and goes with, the next one.
  */
 
-#include "ipc/meeting_private.h"
+#include "ipc/bootstrap_private.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -135,14 +135,14 @@ static int probe(const struct sockaddr_un *address)
 
 static int raise_errno(struct cei_report *report, const char *path, int error)
 {
-	return cei_raise(report, CEOV_ERR_SYSTEM, error, "meeting at %s: %s", path,
+	return cei_raise(report, CEOV_ERR_SYSTEM, error, "bootstrap at %s: %s", path,
 			 strerror(error));
 }
 
 static int remove_stale(struct cei_report *report, const char *path)
 {
 	cei_log(report, CEI_LOG_INFO,
-		"meeting at %s: removing a socket that nobody listens at", path);
+		"bootstrap at %s: removing a socket that nobody listens at", path);
 	if (!unlink(path) || errno == ENOENT)
 		return 0;
 	return raise_errno(report, path, errno);
@@ -160,7 +160,7 @@ static int clear_path(struct cei_report *report, const char *path,
 		return errno == ENOENT ? 0 : raise_errno(report, path, errno);
 	if (!S_ISSOCK(stat.st_mode))
 		return cei_raise(report, CEOV_ERR_STATE, EEXIST,
-				 "meeting at %s: it exists and is no socket; choose "
+				 "bootstrap at %s: it exists and is no socket; choose "
 				 "another path", path);
 	error = probe(address);
 	switch (error) {
@@ -172,7 +172,7 @@ static int clear_path(struct cei_report *report, const char *path,
 	case EAGAIN:            /* a full queue is life, */
 	case EPROTOTYPE:        /* and so is a socket of another type */
 		return cei_raise(report, CEOV_ERR_STATE, EADDRINUSE,
-				 "another group is meeting at %s; choose another path",
+				 "another group uses %s; choose another path",
 				 path);
 	default:
 		return raise_errno(report, path, error);
