@@ -27,12 +27,12 @@ void cei_doorbell_arm(struct cei_doorbell *doorbell, struct cei_launch *launch)
 	struct cei_chunk *chunk;
 	uint32_t i;
 
-	for (i = 0; i < plan->n_transfers; i++) {
+	for (i = 0; i < plan->program.n_transfers; i++) {
 		chunk = &launch->chunks[plan->steps[i].first_chunk];
 		cei_list_append(&doorbell->armed, &chunk->link);
 	}
-	doorbell->n_armed += plan->n_transfers;
-	doorbell->n_awake += plan->n_transfers;
+	doorbell->n_armed += plan->program.n_transfers;
+	doorbell->n_awake += plan->program.n_transfers;
 }
 
 void cei_doorbell_disarm(struct cei_doorbell *doorbell, struct cei_chunk *chunk)
@@ -140,7 +140,7 @@ static uint32_t pass_on(struct cei_engine *engine, struct cei_launch *launch, ui
 		cei_staging_send(engine, chunk);
 	}
 	cei_router_passed(launch);
-	if (launch->n_parked && launch->next_step < launch->plan->n_transfers)
+	if (launch->n_parked && launch->next_step < launch->plan->program.n_transfers)
 		cei_parking_next(engine, launch, launch->next_step);
 	return step->n_chunks;
 }

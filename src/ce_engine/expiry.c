@@ -145,7 +145,7 @@ static enum look look_at_signals(struct cei_expiry *expiry, const struct cei_lau
 				 uint32_t *n_left, struct ceov_failure *failure)
 {
 	const struct ceov_plan *plan = launch->plan;
-	uint32_t n = plan->n_signals - expiry->next_signal;
+	uint32_t n = plan->program.n_signals - expiry->next_signal;
 
 	n = n < *n_left ? n : *n_left;
 	*n_left -= n;
@@ -154,7 +154,7 @@ static enum look look_at_signals(struct cei_expiry *expiry, const struct cei_lau
 	if (failure->error)
 		return LOOK_ENDS;
 	expiry->next_signal += n;
-	if (expiry->next_signal < plan->n_signals)
+	if (expiry->next_signal < plan->program.n_signals)
 		return LOOK_NOT_ALL;
 	see_to(expiry, launch);
 	return LOOK_WELL;

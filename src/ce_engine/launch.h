@@ -58,14 +58,14 @@ struct cei_launch {
 /* What a record takes. */
 static inline size_t cei_launch_bytes(const struct ceov_plan *plan)
 {
-	return sizeof(struct cei_launch) + plan->n_cuts * sizeof(struct cei_chunk) +
+	return sizeof(struct cei_launch) + plan->program.n_chunks * sizeof(struct cei_chunk) +
 		plan->waits.n_watches * sizeof(struct cei_watch);
 }
 
 /* Zeroes in a new record. */
 static inline struct cei_watch *cei_launch_watches(struct cei_launch *launch)
 {
-	return (struct cei_watch *)(void *)&launch->chunks[launch->plan->n_cuts];
+	return (struct cei_watch *)(void *)&launch->chunks[launch->plan->program.n_chunks];
 }
 
 /* ceov_wait() without its checks, and CEOV_NONE where the result is not kept any more. */

@@ -22,7 +22,7 @@ static void drop(struct cei_engine *engine, struct cei_launch *launch)
 	struct cei_chunk *chunk;
 	uint32_t i, step;
 
-	for (i = 0; i < plan->n_cuts; i++) {
+	for (i = 0; i < plan->program.n_chunks; i++) {
 		chunk = &launch->chunks[i];
 		step = plan->cuts[i].step;
 		if (chunk->state > CEI_CHUNK_ROUTED)
@@ -147,7 +147,7 @@ void cei_launch_fail(struct cei_engine *engine, struct cei_launch *launch,
 		return;
 	tell(engine, launch, chunk, counter, failure);
 	fail_quietly(engine, launch, failure);
-	cei_signals_abort(plan->signals, plan->n_signals, failure->error, failure->rank);
+	cei_signals_abort(plan->signals, plan->program.n_signals, failure->error, failure->rank);
 	for (node = engine->launches.next; node != &engine->launches; node = node->next) {
 		other = CEI_OWNER(node, struct cei_launch, link);
 		if (other->plan == plan)
@@ -160,7 +160,7 @@ void cei_launch_poison(const struct cei_launch *launch)
 {
 	const struct ceov_plan *plan = launch->plan;
 
-	cei_signals_abort(plan->signals, plan->n_signals, launch->error, launch->blamed);
+	cei_signals_abort(plan->signals, plan->program.n_signals, launch->error, launch->blamed);
 }
 
 int cei_launch_find_abort(const struct cei_launch *launch, struct ceov_failure *failure)
@@ -168,7 +168,7 @@ int cei_launch_find_abort(const struct cei_launch *launch, struct ceov_failure *
 	const struct ceov_plan *plan = launch->plan;
 
 	*failure = cei_failure(0, 0);
-	failure->error = cei_signals_blame(plan->signals, plan->n_signals, &failure->rank);
+	failure->error = cei_signals_blame(plan->signals, plan->program.n_signals, &failure->rank);
 	return failure->error != 0;
 }
 
@@ -210,7 +210,7 @@ struct cei_chunk *cei_launch_stuck_at(struct cei_launch *launch)
 {
 	uint32_t i;
 
-	for (i = 0; i < launch->plan->n_cuts; i++)
+	for (i = 0; i < launch->plan->program.n_chunks; i++)
 		if (launch->chunks[i].state < CEI_CHUNK_DONE)
 			return &launch->chunks[i];
 	return NULL;

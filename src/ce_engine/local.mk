@@ -14,7 +14,8 @@ libceoverlap_core_la_SOURCES += \
 	%D%/buffer.c %D%/buffer.h \
 	%D%/signal.c %D%/signal.h \
 	%D%/signal_verbs.c %D%/signal_abort.c \
-	%D%/plan_build.c %D%/plan.h \
+	%D%/plan_builder.c %D%/plan_builder.h \
+	%D%/plan.h \
 	%D%/plan_release.c %D%/plan_release.h \
 	%D%/program.c %D%/program.h \
 	%D%/program_check.c %D%/program_triggers.c \

@@ -24,6 +24,8 @@
 
 extern const struct cei_object_type cei_plan_type;
 
+struct cei_plan_builder;                /* ce_engine/plan_builder.h */
+
 struct cei_step {                       /* one transfer, as committed */
 	struct cei_piece   piece;       /* row_bytes 0: moves nothing, only raises */
 	enum cei_direction direction;   /* of one that moves nothing: its predecessor's */
@@ -70,35 +72,22 @@ struct cei_plan_run {
 
 struct ceov_plan {
 	struct cei_object     object;
-	uint32_t              rank;
-	uint32_t              member;
-	uint64_t              max_chunk_bytes;
+	uint32_t              member;           /* index of the program's rank in the site */
 	uint64_t              mark_group_bytes;
 	uint32_t              urgency;          /* enum ceov_urgency; of polled launches */
-	int                   is_committed;
-	int                   has_template;     /* cei_plan_set_template(); it has nothing to
-						 * add for a group of one in place */
-
-	struct ceov_transfer *transfers;        /* until commit */
-	uint32_t              n_transfers;
-	uint32_t              transfers_room;
-	struct ceov_mark     *expected;         /* until commit */
-	uint32_t              n_expected;
-	uint32_t              expected_room;
-
-	uint32_t              rule;             /* enum cei_route_rule */
-	uint32_t            (*ways)[CEI_ROUTE_WAYS_MAX];        /* after commit: the engine's,
-						 * of each of the program's routes */
-	struct cei_step      *steps;            /* after commit; n_transfers of them */
-	struct cei_cut       *cuts;
-	uint32_t              n_cuts;
-	struct cei_program    program;          /* after commit */
-	struct ceov_signal  **signals;          /* by their number in the program: each that
-						 * a mark of a transfer names, once */
-	uint32_t              n_signals;
+	struct cei_plan_builder *builder;       /* NULL: the plan is committed */
+	struct cei_program    program;          /* until commit its head and transfers alone */
+	struct ceov_signal  **signals;          /* by their number in the program; each is
+						 * used once by the plan */
 	struct ceov_buffer  **buffers;          /* likewise */
-	struct ceov_buffer   *floating;         /* the one of them whose address each
-						 * launch names, or NULL */
+
+	/* after commit */
+	uint32_t            (*ways)[CEI_ROUTE_WAYS_MAX];        /* the engine's, of each of
+						 * the program's routes */
+	struct cei_step      *steps;            /* of the program's transfers */
+	struct cei_cut       *cuts;             /* of its chunks */
+	struct ceov_buffer   *floating;         /* the buffer whose address each launch
+						 * names, or NULL */
 	int                   keeps_order;      /* chunks go as transfers stand in the plan;
 						 * else as ports are free (queues.h). Set
 						 * at commit or by cei_plan_keep_order() */
@@ -107,7 +96,7 @@ struct ceov_plan {
 	const char           *why_polled;       /* ... or why not */
 	int                   is_direct;        /* every transfer has a direct way */
 	int                   is_pollable;      /* the engine can see all of them */
-	struct cei_waits      waits;            /* after commit */
+	struct cei_waits      waits;
 	uint32_t              waits_ahead;      /* the first transfer that waits for a mark
 						 * of one behind it, or CEOV_NOBODY */
 
@@ -117,14 +106,8 @@ struct ceov_plan {
 	struct cei_plan_run   run;
 };
 
-/* For layers above, before commit: a template has added what it has to, in an order that
- * keeps receivers apart; or chunks have to go as transfers stand in the plan, because a
- * mark speaks for earlier transfers, too. */
-void cei_plan_set_template(struct ceov_plan *plan);
-void cei_plan_keep_order(struct ceov_plan *plan);
-
-/* plan_compile.c: makes plan->program of what was added, and lists what that names. Raises
- * CEOV_ERR_NO_MEMORY. */
+/* plan_compile.c: adds to the program what its movers, buffers and signals are, and the
+ * expected marks. Raises CEOV_ERR_NO_MEMORY. */
 int  cei_plan_compile(struct ceov_plan *plan);
 
 /* plan_check.c: what commit refuses of a program that is routed; raises and names the

@@ -128,18 +128,25 @@ static void find_places(const struct ceov_plan *plan, uint32_t i, struct cei_ste
 					      step->source_place, step->target_place);
 }
 
+static int bind_mark(const struct ceov_plan *plan, const struct cei_program_mark *from,
+		     const char *what, struct cei_counter *ret_counter)
+{
+	struct ceov_mark mark = { NULL, from->counter, from->value };
+
+	if (from->signal != CEI_PROGRAM_NONE)
+		mark.signal = plan->signals[from->signal];
+	return cei_signal_resolve(&mark, plan->member, what, ret_counter);
+}
+
 static int bind_marks(const struct ceov_plan *plan, uint32_t i, struct cei_step *step)
 {
-	const struct ceov_transfer *transfer = &plan->transfers[i];
-	int r = cei_signal_resolve(&transfer->source_ready, plan->member, "source_ready",
-				   &step->source_ready);
+	const struct cei_program_transfer *transfer = &plan->program.transfers[i];
+	int r = bind_mark(plan, &transfer->source_ready, "source_ready", &step->source_ready);
 
 	if (!r)
-		r = cei_signal_resolve(&transfer->target_free, plan->member, "target_free",
-				       &step->target_free);
-	if (!r)
-		r = cei_signal_resolve(&transfer->then, plan->member, "then", &step->then);
-	return r;
+		r = bind_mark(plan, &transfer->target_free, "target_free",
+			      &step->target_free);
+	return r ? r : bind_mark(plan, &transfer->then, "then", &step->then);
 }
 
 static int bind_step(struct ceov_plan *plan, uint32_t i)
@@ -177,14 +184,14 @@ int cei_plan_bind(struct ceov_plan *plan)
 		r = cei_program_keep_routes(program, report);
 	if (r)
 		return r;
-	plan->steps = calloc((size_t)plan->n_transfers + 1, sizeof(*plan->steps));
-	plan->run.turns = calloc((size_t)plan->n_transfers + 1, sizeof(*plan->run.turns));
+	plan->steps = calloc((size_t)plan->program.n_transfers + 1, sizeof(*plan->steps));
+	plan->run.turns = calloc((size_t)plan->program.n_transfers + 1, sizeof(*plan->run.turns));
 	if (!plan->steps || !plan->run.turns)
 		return no_memory(plan);
 	if (program->floating != CEI_PROGRAM_NONE)
 		plan->floating = plan->buffers[program->floating];
 	plan->is_direct = 1;
-	for (i = 0; !r && i < plan->n_transfers; i++)
+	for (i = 0; !r && i < plan->program.n_transfers; i++)
 		r = bind_step(plan, i);
 	return r;
 }
@@ -221,11 +228,10 @@ int cei_plan_cut(struct ceov_plan *plan)
 
 	if (r)
 		return r;
-	plan->n_cuts = plan->program.n_chunks;
-	plan->cuts = calloc((size_t)plan->n_cuts + 1, sizeof(*plan->cuts));
+	plan->cuts = calloc((size_t)plan->program.n_chunks + 1, sizeof(*plan->cuts));
 	if (!plan->cuts)
 		return no_memory(plan);
-	for (i = 0; i < plan->n_transfers; i++)
+	for (i = 0; i < plan->program.n_transfers; i++)
 		bind_cuts(plan, i);
 	return 0;
 }

@@ -55,7 +55,7 @@ static int check_gates(struct ceov_plan *plan, const struct cei_order *order)
 {
 	uint32_t i;
 
-	for (i = 0; plan->is_gateable && i < plan->n_transfers; i++) {
+	for (i = 0; plan->is_gateable && i < plan->program.n_transfers; i++) {
 		if (order->before[2 * i] == CEOV_NOBODY)
 			continue;
 		plan->why_polled = "the plan itself raises a source_ready mark";
@@ -75,10 +75,10 @@ static int keeps_order(const struct ceov_plan *plan, const struct cei_order *ord
 {
 	uint32_t i;
 
-	for (i = 0; i < plan->n_transfers; i++)
-		if (!plan->transfers[i].row_bytes)
+	for (i = 0; i < plan->program.n_transfers; i++)
+		if (!plan->program.transfers[i].row_bytes)
 			return 1;
-	return plan->has_template || order->raises_again;
+	return plan->program.has_template || order->raises_again;
 }
 
 /* What does all in the order of the plan would wait for ever there. */
@@ -86,7 +86,7 @@ static uint32_t waits_ahead(const struct ceov_plan *plan, const struct cei_order
 {
 	uint32_t i, k;
 
-	for (i = 0; i < plan->n_transfers; i++)
+	for (i = 0; i < plan->program.n_transfers; i++)
 		for (k = 0; k < 2; k++)
 			if (order->before[2 * i + k] != CEOV_NOBODY &&
 			    order->before[2 * i + k] > i)

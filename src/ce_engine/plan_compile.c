@@ -1,146 +1,39 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* From what was added to a plan to its program: every handle becomes a number. */
+/* What commit adds to a program beside its transfers: what is known of movers, buffers and
+ * signals, and the marks that are expected. */
 
 #include <stdlib.h>
 
-#include "base/ids.h"
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
 #include "ce_engine/engine.h"
-#include "ce_engine/plan.h"
 #include "ce_engine/plan_bind.h"
+#include "ce_engine/plan_builder.h"
 
 /* Clusters of memory stand apart by this much, and the first begins here: so that no
  * address of a program is 0. */
 #define GAP_BYTES 4096u
 
-static int no_memory(const struct ceov_plan *plan)
-{
-	return cei_raise(&plan->object.context->report, CEOV_ERR_NO_MEMORY, 0,
-			 "ceov_plan_commit: no memory for the program");
-}
-
-/* --- numbers ----------------------------------------------------------------------- */
-
-struct numbers {
-	struct cei_ids buffers;
-	struct cei_ids signals;         /* by their control: two handles may be of one signal */
-};
-
-static int number_mark(struct numbers *numbers, const struct ceov_mark *mark)
-{
-	uint32_t number;
-
-	if (!mark->signal)
-		return 0;
-	return cei_ids_number(&numbers->signals, mark->signal->control, &number);
-}
-
-static int number_transfer(struct numbers *numbers, const struct ceov_transfer *transfer)
-{
-	uint32_t number;
-	int r = number_mark(numbers, &transfer->source_ready);
-
-	if (!r)
-		r = number_mark(numbers, &transfer->target_free);
-	if (!r)
-		r = number_mark(numbers, &transfer->then);
-	if (!r && transfer->row_bytes)
-		r = cei_ids_number(&numbers->buffers, transfer->source.buffer, &number);
-	if (!r && transfer->row_bytes)
-		r = cei_ids_number(&numbers->buffers, transfer->target.buffer, &number);
-	return r;
-}
-
-/* And room for the lists. */
-static int number_all(struct ceov_plan *plan, struct numbers *numbers)
-{
-	struct cei_program *program = &plan->program;
-	uint32_t i;
-	int r = 0;
-
-	for (i = 0; !r && i < plan->n_transfers; i++)
-		r = number_transfer(numbers, &plan->transfers[i]);
-	if (r)
-		return r;
-	program->n_buffers = numbers->buffers.n;
-	program->n_signals = numbers->signals.n;
-	program->n_transfers = plan->n_transfers;
-	program->n_expected = plan->n_expected;
-	plan->buffers = calloc((size_t)program->n_buffers + 1, sizeof(*plan->buffers));
-	plan->signals = calloc((size_t)program->n_signals + 1, sizeof(*plan->signals));
-	if (!plan->buffers || !plan->signals)
-		return CEOV_ERR_NO_MEMORY;
-	return cei_program_alloc(program);
-}
-
 /* --- the table --------------------------------------------------------------------- */
 
-static struct cei_program_mark mark_of(struct ceov_plan *plan, const struct numbers *numbers,
-				       const struct ceov_mark *from)
-{
-	struct cei_program_mark mark = { CEI_PROGRAM_NONE, 0, 0 };
-
-	if (!from->signal)
-		return mark;
-	mark.signal = cei_ids_find(&numbers->signals, from->signal->control);
-	if (mark.signal == CEI_PROGRAM_NONE)
-		return mark;
-	mark.counter = from->index;
-	mark.value = from->value;
-	plan->signals[mark.signal] = from->signal;
-	return mark;
-}
-
-static struct cei_program_spot spot_of(struct ceov_plan *plan, const struct numbers *numbers,
-				       const struct ceov_transfer *transfer,
-				       const struct ceov_spot *from)
-{
-	struct cei_program_spot spot = { CEI_PROGRAM_NONE, 0, 0 };
-
-	if (!transfer->row_bytes)
-		return spot;
-	spot.buffer = cei_ids_find(&numbers->buffers, from->buffer);
-	spot.offset_bytes = from->offset_bytes;
-	spot.pitch_bytes = transfer->n_rows == 1 ? 0 : from->pitch_bytes;
-	plan->buffers[spot.buffer] = from->buffer;
-	return spot;
-}
-
-static void fill_transfers(struct ceov_plan *plan, const struct numbers *numbers)
-{
-	const struct ceov_transfer *from;
-	struct cei_program_transfer *to;
-	uint32_t i;
-
-	for (i = 0; i < plan->n_transfers; i++) {
-		from = &plan->transfers[i];
-		to = &plan->program.transfers[i];
-		to->source = spot_of(plan, numbers, from, &from->source);
-		to->target = spot_of(plan, numbers, from, &from->target);
-		to->row_bytes = from->row_bytes;
-		to->n_rows = from->row_bytes ? from->n_rows : 0;
-		to->source_ready = mark_of(plan, numbers, &from->source_ready);
-		to->target_free = mark_of(plan, numbers, &from->target_free);
-		to->then = mark_of(plan, numbers, &from->then);
-		to->route = CEI_PROGRAM_NONE;
-	}
-}
-
 /* Marks of signals that no transfer names order nothing. */
-static void fill_expected(struct ceov_plan *plan, const struct numbers *numbers)
+static void fill_expected(struct ceov_plan *plan)
 {
+	const struct cei_plan_builder *builder = plan->builder;
 	struct cei_program *program = &plan->program;
+	struct cei_program_mark *mark;
 	uint32_t i;
 
 	program->n_expected = 0;
-	for (i = 0; i < plan->n_expected; i++) {
-		program->expected[program->n_expected] = mark_of(plan, numbers,
-								 &plan->expected[i]);
-		program->n_expected +=
-			program->expected[program->n_expected].signal != CEI_PROGRAM_NONE;
+	for (i = 0; i < builder->n_expected; i++) {
+		mark = &program->expected[program->n_expected];
+		mark->signal = cei_ids_find(&builder->signals,
+					    builder->expected[i].signal->control);
+		mark->counter = builder->expected[i].index;
+		mark->value = builder->expected[i].value;
+		program->n_expected += mark->signal != CEI_PROGRAM_NONE;
 	}
 }
 
@@ -275,26 +168,18 @@ static int fill_buffers(struct ceov_plan *plan)
 int cei_plan_compile(struct ceov_plan *plan)
 {
 	struct cei_program *program = &plan->program;
-	struct numbers numbers = { 0 };
 	int r;
 
-	program->rank = plan->rank;
-	program->n_ranks = plan->object.context->site.n_ranks;
-	program->max_chunk_bytes = plan->max_chunk_bytes;
-	program->has_template = plan->has_template != 0;
-	program->rule = plan->rule;
 	program->n_movers = 1;
-	program->floating = CEI_PROGRAM_NONE;
-	r = number_all(plan, &numbers);
-	if (!r) {
-		fill_mover(plan);
-		fill_transfers(plan, &numbers);
-		fill_expected(plan, &numbers);
-		fill_signals(plan);
+	program->n_expected = plan->builder->n_expected;
+	r = cei_program_alloc(program);
+	if (!r)
 		r = fill_buffers(plan);
-		plan->n_signals = program->n_signals;
-	}
-	cei_ids_fini(&numbers.buffers);
-	cei_ids_fini(&numbers.signals);
-	return r ? no_memory(plan) : 0;
+	if (r)
+		return cei_raise(&plan->object.context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "ceov_plan_commit: no memory for the program");
+	fill_mover(plan);
+	fill_signals(plan);
+	fill_expected(plan);
+	return 0;
 }

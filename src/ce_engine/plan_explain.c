@@ -56,6 +56,7 @@ static int explain_waits(const struct ceov_plan *plan, int fd)
 
 int ceov_plan_explain(const ceov_plan *plan, int fd)
 {
+	const struct cei_program *program;
 	const struct cei_engine *engine;
 	struct cei_explain explain;
 	uint32_t i;
@@ -63,19 +64,20 @@ int ceov_plan_explain(const ceov_plan *plan, int fd)
 
 	if (r)
 		return r;
-	if (!plan->is_committed)
+	if (plan->builder)
 		return cei_raise(&plan->object.context->report, CEOV_ERR_STATE, 0,
 				 "ceov_plan_explain: the plan is not committed");
-	r = say(plan, fd, "plan of rank %u: %u transfers, %u chunks, %s%s\n", plan->rank,
-		plan->n_transfers, plan->n_cuts, plan->is_gateable ? "can be gated"
+	program = &plan->program;
+	r = say(plan, fd, "plan of rank %u: %u transfers, %u chunks, %s%s\n", program->rank,
+		program->n_transfers, program->n_chunks, plan->is_gateable ? "can be gated"
 		: "always polled: ", plan->is_gateable ? "" : plan->why_polled);
 	if (!r)
 		r = explain_waits(plan, fd);
 	engine = &plan->object.context->engines[plan->member];
-	explain = (struct cei_explain){ &plan->program, engine->topology->machine,
+	explain = (struct cei_explain){ program, engine->topology->machine,
 					engine->backend.ops->name, trigger_of(plan),
 					&plan->object.context->report, fd };
-	for (i = 0; !r && i < plan->n_transfers; i++)
+	for (i = 0; !r && i < program->n_transfers; i++)
 		r = cei_explain_transfer(&explain, i);
 	return r;
 }

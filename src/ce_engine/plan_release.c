@@ -44,13 +44,8 @@ static void free_record(struct ceov_plan *plan, struct cei_launch *record)
 /* The rest of a release, out of the list where ceov_signal_renew() could find it. */
 static void take_apart(struct ceov_plan *plan)
 {
-	ceov_context *context = plan->object.context;
 	struct cei_list *node;
 
-	/* ceov_abort() holds the lock while it reads n_signals */
-	pthread_mutex_lock(&context->lock);
-	plan->n_signals = 0;
-	pthread_mutex_unlock(&context->lock);
 	while ((node = cei_list_take(&plan->run.idle)))
 		free_record(plan, CEI_OWNER(node, struct cei_launch, link));
 	cei_plan_empty(plan);

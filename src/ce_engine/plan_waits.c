@@ -34,7 +34,7 @@ static void list_waiters(struct cei_waits *waits, const struct ceov_plan *plan)
 	struct cei_waiter *waiter;
 	uint32_t i, n = 0;
 
-	for (i = 0; i < 2 * plan->n_transfers; i++) {
+	for (i = 0; i < 2 * plan->program.n_transfers; i++) {
 		counter = mark_of(plan, i / 2, i % 2);
 		waits->waiter_of[i] = CEOV_NOBODY;
 		if (!counter->signal || !counter->seen || waits->before[i] != CEOV_NOBODY)
@@ -72,7 +72,7 @@ static void list_after(struct cei_waits *waits, uint32_t n_steps)
 int cei_waits_init(struct cei_waits *waits, const struct ceov_plan *plan,
 		   const struct cei_order *order)
 {
-	size_t n = plan->n_transfers;
+	size_t n = plan->program.n_transfers;
 
 	waits->before = malloc((2 * n + 1) * sizeof(uint32_t));
 	waits->after_at = calloc(n + 1, sizeof(uint32_t));
@@ -85,7 +85,7 @@ int cei_waits_init(struct cei_waits *waits, const struct ceov_plan *plan,
 		return CEOV_ERR_NO_MEMORY;
 	memcpy(waits->before, order->before, 2 * n * sizeof(uint32_t));
 	list_waiters(waits, plan);
-	list_after(waits, plan->n_transfers);
+	list_after(waits, plan->program.n_transfers);
 	return 0;
 }
 

@@ -14,24 +14,36 @@ int cei_program_alloc(struct cei_program *program)
 	program->routes = calloc((size_t)program->n_routes + 1, sizeof(*program->routes));
 	program->buffers = calloc((size_t)program->n_buffers + 1, sizeof(*program->buffers));
 	program->signals = calloc((size_t)program->n_signals + 1, sizeof(*program->signals));
-	program->transfers = calloc((size_t)program->n_transfers + 1,
-				    sizeof(*program->transfers));
 	program->expected = calloc((size_t)program->n_expected + 1,
 				   sizeof(*program->expected));
+	if (!program->transfers)
+		program->transfers = calloc((size_t)program->n_transfers + 1,
+					    sizeof(*program->transfers));
 	if (program->movers && program->routes && program->buffers && program->signals &&
 	    program->transfers && program->expected)
 		return 0;
 	return CEOV_ERR_NO_MEMORY;
 }
 
-void cei_program_fini(struct cei_program *program)
+void cei_program_strip(struct cei_program *program)
 {
 	free(program->movers);
 	free(program->routes);
 	free(program->buffers);
 	free(program->signals);
-	free(program->transfers);
 	free(program->expected);
+	program->movers = NULL;
+	program->routes = NULL;
+	program->buffers = NULL;
+	program->signals = NULL;
+	program->expected = NULL;
+	program->n_routes = 0;
+}
+
+void cei_program_fini(struct cei_program *program)
+{
+	cei_program_strip(program);
+	free(program->transfers);
 	memset(program, 0, sizeof(*program));
 }
 

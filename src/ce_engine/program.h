@@ -144,9 +144,12 @@ struct cei_program {
 	struct cei_program_route    *routes;
 };
 
-/* Room for as many entries as the numbers say, zeroed. CEOV_ERR_NO_MEMORY, not raised;
- * then fini, which accepts zeroes. */
+/* Room for as many entries as the numbers say, zeroed; transfers that are there stay.
+ * CEOV_ERR_NO_MEMORY, not raised; then strip or fini. */
 int  cei_program_alloc(struct cei_program *program);
+
+/* Frees all lists but the transfers, and all of them. Both accept zeroes. */
+void cei_program_strip(struct cei_program *program);
 void cei_program_fini(struct cei_program *program);
 
 /* The transfer's bytes as one piece, in the program's address space; of a floating buffer

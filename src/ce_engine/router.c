@@ -155,11 +155,11 @@ void cei_router_passed(struct cei_launch *launch)
 {
 	const struct ceov_plan *plan = launch->plan;
 
-	while (launch->next_step < plan->n_transfers &&
+	while (launch->next_step < plan->program.n_transfers &&
 	       launch->chunks[plan->steps[launch->next_step].first_chunk].state !=
 	       CEI_CHUNK_ARMED)
 		launch->next_step++;
-	if (launch->next_step == plan->n_transfers)
+	if (launch->next_step == plan->program.n_transfers)
 		cei_list_remove(&launch->gate_link);
 }
 

@@ -29,7 +29,7 @@ static int is_in_list(const struct ceov_signal *signal, const struct cei_list *p
 		plan = CEI_OWNER(node, struct ceov_plan, object.link);
 		pthread_mutex_lock(&plan->lock);
 		if (is_moving(plan))
-			for (i = 0; i < plan->n_signals; i++)
+			for (i = 0; i < plan->program.n_signals; i++)
 				n += plan->signals[i]->control == signal->control;
 		pthread_mutex_unlock(&plan->lock);
 	}
@@ -61,7 +61,7 @@ static void forget_bases(ceov_signal *signal)
 	for (node = context->plans.next; node != &context->plans; node = node->next) {
 		plan = CEI_OWNER(node, struct ceov_plan, object.link);
 		pthread_mutex_lock(&plan->lock);
-		for (i = 0; plan->run.last_base && i < plan->n_signals; i++)
+		for (i = 0; plan->run.last_base && i < plan->program.n_signals; i++)
 			if (plan->signals[i]->control == signal->control)
 				plan->run.last_base = 0;
 		pthread_mutex_unlock(&plan->lock);

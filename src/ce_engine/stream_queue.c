@@ -52,7 +52,7 @@ static int check_waits(const struct ceov_plan *plan, uint32_t i)
 				 "%s: transfer %u: %s: a stream of rank %u cannot wait for "
 				 "counters of rank %u's signal, which are %s: launch the plan, "
 				 "or wait for a signal of the own rank", call, i,
-				 k ? "target_free" : "source_ready", plan->rank,
+				 k ? "target_free" : "source_ready", plan->program.rank,
 				 marks[k]->signal->rank,
 				 marks[k]->address ? "in another process' GPU"
 						   : "out of reach");
@@ -65,7 +65,7 @@ static int check_steps(const struct ceov_plan *plan)
 	uint32_t i;
 	int r = 0;
 
-	for (i = 0; !r && i < plan->n_transfers; i++) {
+	for (i = 0; !r && i < plan->program.n_transfers; i++) {
 		if (!plan->steps[i].has_direct)
 			return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
 					 "%s: transfer %u has no direct way: launch the plan",
@@ -118,7 +118,7 @@ static int check_falls(const struct ceov_plan *plan, uint64_t base)
 	const struct cei_counter *then;
 	uint32_t i;
 
-	for (i = 0; i < plan->n_transfers; i++) {
+	for (i = 0; i < plan->program.n_transfers; i++) {
 		then = &plan->steps[i].then;
 		if (then->signal && cei_counter_falls(then, base + then->value))
 			return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
@@ -135,10 +135,10 @@ static int check_queue(struct ceov_plan *plan, void *stream, uint64_t base,
 
 	if (r)
 		return r;
-	if (!plan->is_committed)
+	if (plan->builder)
 		return cei_raise(report_of(plan), CEOV_ERR_STATE, 0,
 				 "%s: the plan is not committed", call);
-	r = cei_context_stream(plan->object.context, plan->rank, stream, call, ret_backend);
+	r = cei_context_stream(plan->object.context, plan->program.rank, stream, call, ret_backend);
 	if (!r)
 		r = check_plan(plan);
 	if (!r)
@@ -268,7 +268,7 @@ int ceov_plan_queue(ceov_plan *plan, void *stream, uint64_t base)
 	r = batch.backend->ops->stream_copy(batch.backend, stream, NULL, 0);
 	if (!r)
 		keep_base(plan, base);
-	for (i = 0; !r && i < plan->n_transfers; i++)
+	for (i = 0; !r && i < plan->program.n_transfers; i++)
 		r = add_step(&batch, &plan->steps[i]);
 	return r ? r : flush(&batch);
 }

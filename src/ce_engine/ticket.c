@@ -60,7 +60,7 @@ static int check_launch(ceov_plan *plan, const struct ceov_launch *launch)
 	struct cei_report *report = &plan->object.context->report;
 	int r;
 
-	if (!plan->is_committed)
+	if (plan->builder)
 		return cei_raise(report, CEOV_ERR_STATE, 0,
 				 "ceov_launch: the plan is not committed");
 	r = check_floating(plan, (uint64_t)(uintptr_t)launch->floating);
@@ -102,7 +102,7 @@ int cei_plan_check_parties(ceov_plan *plan, const char *call)
 	uint32_t i, rank;
 	int r = 0;
 
-	for (i = 0; !r && i < plan->n_signals; i++)
+	for (i = 0; !r && i < plan->program.n_signals; i++)
 		r = cei_signal_check_abort(plan->signals[i], call);
 	if (r)
 		return r;
@@ -158,8 +158,8 @@ static void fill_record(struct cei_launch *record, ceov_plan *plan,
 	record->n_blocked = 0;
 	record->error = 0;
 	record->blamed = CEOV_NOBODY;
-	record->n_open = plan->n_cuts;
-	for (i = 0; i < plan->n_cuts; i++) {
+	record->n_open = plan->program.n_chunks;
+	for (i = 0; i < plan->program.n_chunks; i++) {
 		cei_list_init(&record->chunks[i].link);
 		record->chunks[i].launch = record;
 		record->chunks[i].index = i;
@@ -203,7 +203,7 @@ static int enqueue(ceov_plan *plan, const struct ceov_launch *launch,
 		cei_report_hold_begin(&context->report, hold);
 	if (!record)
 		return cei_raise(&context->report, CEOV_ERR_NO_MEMORY, 0,
-				 "ceov_launch: no memory for %u chunks", plan->n_cuts);
+				 "ceov_launch: no memory for %u chunks", plan->program.n_chunks);
 	fill_record(record, plan, launch);
 	if (launch->after_stream)
 		r = mark_stream(plan, record, launch->after_stream);
@@ -292,7 +292,7 @@ static int abort_launch(ceov_context *context, ceov_ticket ticket)
 
 	if (!plan)
 		return CEOV_NONE;
-	cei_signals_abort(plan->signals, plan->n_signals, CEOV_ERR_ABORTED, CEOV_NOBODY);
+	cei_signals_abort(plan->signals, plan->program.n_signals, CEOV_ERR_ABORTED, CEOV_NOBODY);
 	return 0;
 }
 

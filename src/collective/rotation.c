@@ -9,7 +9,7 @@
 #include "base/sized.h"
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
-#include "ce_engine/plan.h"
+#include "ce_engine/plan_builder.h"
 #include "ce_engine/signal.h"
 
 /* Pieces are multiples of this, but for the last. */
@@ -46,14 +46,14 @@ static int is_in_place(const struct cei_fan *fan, uint32_t rank)
 {
 	const struct ceov_buffer *target = fan->targets[rank];
 
-	return rank == fan->plan->rank && target->region == fan->source->region &&
+	return rank == fan->plan->program.rank && target->region == fan->source->region &&
 		fan->source_offset_bytes + rank * fan->source_step_bytes ==
 		fan->target_offset_bytes + rank * fan->bytes;
 }
 
 static int skips(const struct cei_fan *fan, uint32_t rank)
 {
-	return rank == fan->plan->rank && (!fan->targets[rank] || is_in_place(fan, rank));
+	return rank == fan->plan->program.rank && (!fan->targets[rank] || is_in_place(fan, rank));
 }
 
 /* What is wrong with a signal that needs that many counters; NULL: nothing. */
@@ -84,7 +84,7 @@ static int check_target(const struct cei_fan *fan, uint32_t rank)
 	int r;
 
 	if (!fan->targets[rank])
-		return rank == fan->plan->rank ? 0 : refuse(fan, rank, "no target buffer");
+		return rank == fan->plan->program.rank ? 0 : refuse(fan, rank, "no target buffer");
 	if (cei_object_check(fan->targets[rank], &cei_buffer_type, fan->name))
 		return refuse(fan, rank, "the target is no buffer");
 	if (fan->targets[rank]->rank != rank)
@@ -103,19 +103,19 @@ static int check(const struct cei_fan *fan)
 	int r;
 
 	if (!fan->targets || !fan->arrived)
-		return refuse(fan, fan->plan->rank, "targets or arrived is NULL");
+		return refuse(fan, fan->plan->program.rank, "targets or arrived is NULL");
 	if (!fan->n_pieces || !fan->bytes)
-		return refuse(fan, fan->plan->rank, "no bytes or no pieces");
+		return refuse(fan, fan->plan->program.rank, "no bytes or no pieces");
 	r = cei_object_check(fan->source, &cei_buffer_type, fan->name);
 	if (r)
 		return r;
 	n_ranks = fan->plan->object.context->site.n_ranks;
 	if (fan->bytes > UINT64_MAX / 2 / n_ranks)
-		return refuse(fan, fan->plan->rank, "the size overflows");
+		return refuse(fan, fan->plan->program.rank, "the size overflows");
 	if ((fan->n_pieces - 1) * piece_bytes(fan) >= fan->bytes)
-		return refuse(fan, fan->plan->rank, "more pieces than there are bytes for");
+		return refuse(fan, fan->plan->program.rank, "more pieces than there are bytes for");
 	if (fan->ready)
-		r = check_signal(fan, fan->plan->rank, "ready", fan->ready, fan->ready_step
+		r = check_signal(fan, fan->plan->program.rank, "ready", fan->ready, fan->ready_step
 				 ? (uint64_t)fan->n_pieces * n_ranks : fan->n_pieces);
 	for (rank = 0; !r && rank < n_ranks; rank++)
 		r = check_target(fan, rank);
@@ -137,7 +137,7 @@ static int expect(const struct cei_fan *fan, const struct ceov_mark *expected)
 static int add_piece(const struct cei_fan *fan, uint32_t rank, uint32_t piece)
 {
 	struct ceov_transfer transfer = { .struct_bytes = sizeof(transfer), .n_rows = 1 };
-	uint32_t counter = fan->plan->rank * fan->n_pieces + piece;
+	uint32_t counter = fan->plan->program.rank * fan->n_pieces + piece;
 	uint64_t at = piece * piece_bytes(fan);
 	int r;
 
@@ -148,12 +148,12 @@ static int add_piece(const struct cei_fan *fan, uint32_t rank, uint32_t piece)
 		rank * fan->source_step_bytes + at;
 	transfer.target.buffer = fan->targets[rank];
 	transfer.target.offset_bytes = fan->target_offset_bytes +
-		fan->plan->rank * fan->bytes + at;
+		fan->plan->program.rank * fan->bytes + at;
 	transfer.source_ready = mark(fan->ready, rank * fan->ready_step + piece, 1);
 	transfer.target_free = mark(fan->free ? fan->free[rank] : NULL, counter, 0);
 	transfer.then = mark(fan->arrived[rank], counter, 1);
 	r = ceov_plan_add(fan->plan, &transfer);
-	if (!r && (fan->ready_step || rank == (fan->plan->rank + 1) %
+	if (!r && (fan->ready_step || rank == (fan->plan->program.rank + 1) %
 		   fan->plan->object.context->site.n_ranks))
 		r = expect(fan, &transfer.source_ready);
 	if (!r)
@@ -171,7 +171,7 @@ int cei_fan_add(const struct cei_fan *fan)
 	n_ranks = fan->plan->object.context->site.n_ranks;
 	for (piece = 0; !r && piece < fan->n_pieces; piece++) {
 		for (step = 1; !r && step <= n_ranks; step++) {
-			rank = (fan->plan->rank + step) % n_ranks;
+			rank = (fan->plan->program.rank + step) % n_ranks;
 			if (!skips(fan, rank))
 				r = add_piece(fan, rank, piece);
 		}

@@ -61,7 +61,7 @@ static ceov_plan *plan_of(ceov_signal *const *signals, uint32_t n_signals)
 		testing_add(plan, &made);
 	}
 	ck_assert_int_eq(ceov_plan_commit(plan), 0);
-	ck_assert_uint_eq(plan->n_signals, n_signals);
+	ck_assert_uint_eq(plan->program.n_signals, n_signals);
 	return plan;
 }
 

@@ -300,7 +300,7 @@ static uint32_t legs_to(const ceov_op *op, uint32_t target)
 	uint64_t base = scratch->region->address[0];
 	uint32_t i, n = 0;
 
-	for (i = 0; i < plan->n_transfers; i++)
+	for (i = 0; i < plan->program.n_transfers; i++)
 		n += plan->steps[i].piece.n_rows &&
 			plan->steps[i].piece.target - base < scratch->region->size_bytes;
 	return n;

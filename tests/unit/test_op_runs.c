@@ -84,7 +84,7 @@ START_TEST(test_the_start_has_a_counter_of_its_own)
 	op_rig_open(&rig, 2, SCRATCH, &log_);
 	op = op_case_made(&one, rig.workspaces[0]);
 	plan = op->phases[0].plan[0];
-	for (i = 0; i < plan->n_transfers; i++) {
+	for (i = 0; i < plan->program.n_transfers; i++) {
 		if (plan->steps[i].source_ready.signal != rig.workspaces[0]->ready)
 			continue;
 		ck_assert_uint_lt(plan->steps[i].source_ready.index,
@@ -117,7 +117,7 @@ static struct sums sums_for(const ceov_op *op, const struct ceov_buffer *scratch
 	uint64_t base = scratch->region->address[0], end = 0;
 	uint32_t i;
 
-	for (i = 0; i < plan->n_transfers; i++) {
+	for (i = 0; i < plan->program.n_transfers; i++) {
 		step = &plan->steps[i];
 		if (!step->piece.n_rows || step->piece.target - base >= scratch->region->size_bytes)
 			continue;

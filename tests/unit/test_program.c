@@ -92,6 +92,60 @@ START_TEST(test_handles_become_numbers)
 }
 END_TEST
 
+/* Each handle is used once by the plan, whoever names it how often, from when it is added; one
+ * that is only expected until commit. A transfer that is refused uses nothing. */
+START_TEST(test_a_plan_uses_each_handle_once)
+{
+	struct testing_log log;
+	ceov_context *context;
+	ceov_buffer *buffers[2], *refused;
+	ceov_signal *signals[2], *expected;
+	struct ceov_transfer transfer;
+	struct ceov_mark outside;
+	ceov_plan *plan;
+	uint32_t i;
+
+	testing_log_init(&log);
+	context = testing_open(1, &log);
+	plan = testing_plan(context, 0);
+	expected = testing_signal(context, 0, 1);
+	refused = testing_buffer(context, 0, BYTES);
+	for (i = 0; i < 2; i++) {
+		buffers[i] = testing_buffer(context, 0, BYTES);
+		signals[i] = testing_signal(context, 0, 4);
+	}
+	transfer = testing_transfer(refused, NULL, 64);
+	ck_assert_int_eq(ceov_plan_add(plan, &transfer), CEOV_ERR_INVALID);
+	for (i = 0; i < 3; i++) {
+		transfer = testing_transfer(buffers[0], buffers[1], 64);
+		transfer.target.offset_bytes = 64 * i;
+		transfer.source_ready = testing_mark(signals[0], i, 1);
+		transfer.then = testing_mark(signals[1], i, 1);
+		testing_add(plan, &transfer);
+	}
+	outside = testing_mark(expected, 0, 1);
+	ck_assert_int_eq(ceov_plan_expect(plan, &outside), 0);
+	ck_assert_uint_eq(cei_object_n_users((void *)refused), 0);
+	for (i = 0; i < 2; i++) {
+		ck_assert_int_eq(ceov_buffer_release(buffers[i]), CEOV_PENDING);
+		ck_assert_int_eq(ceov_signal_release(signals[i]), CEOV_PENDING);
+	}
+	ck_assert_int_eq(ceov_signal_release(expected), CEOV_PENDING);
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+	for (i = 0; i < 2; i++) {
+		ck_assert_uint_eq(cei_object_n_users((void *)buffers[i]), 1);
+		ck_assert_uint_eq(cei_object_n_users((void *)signals[i]), 1);
+	}
+	ck_assert_int_eq(ceov_signal_release(expected), 0);
+	ceov_plan_release(plan);
+	for (i = 0; i < 2; i++) {
+		ck_assert_int_eq(ceov_buffer_release(buffers[i]), 0);
+		ck_assert_int_eq(ceov_signal_release(signals[i]), 0);
+	}
+	ceov_close(context);
+}
+END_TEST
+
 /* Memory that buffers share, they share in the program, and no other; it says nothing of
  * where this process has it. */
 START_TEST(test_shared_memory_is_shared_in_the_program)
@@ -158,7 +212,7 @@ START_TEST(test_launches_change_nothing_that_was_compiled)
 		testing_add(plan, &transfer);
 	}
 	ck_assert_int_eq(ceov_plan_commit(plan), 0);
-	ck_assert_uint_eq(plan->n_cuts, 2);
+	ck_assert_uint_eq(plan->program.n_chunks, 2);
 	memcpy(steps, plan->steps, sizeof(steps));
 	memcpy(cuts, plan->cuts, sizeof(cuts));
 	for (i = 1; i < 4; i++) {
@@ -484,6 +538,7 @@ int main(void)
 	TCase *tcase = tcase_create("commit");
 
 	tcase_add_test(tcase, test_handles_become_numbers);
+	tcase_add_test(tcase, test_a_plan_uses_each_handle_once);
 	tcase_add_test(tcase, test_shared_memory_is_shared_in_the_program);
 	tcase_add_test(tcase, test_launches_change_nothing_that_was_compiled);
 	suite_add_tcase(suite, tcase);

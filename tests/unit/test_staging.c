@@ -273,8 +273,8 @@ START_TEST(test_a_template_goes_directly)
 	ck_assert_int_eq(ceov_plan_create(stand.context, 0, &options, &plan), 0);
 	ck_assert_int_eq(ceov_plan_add_all_gather(plan, &gather), 0);
 	ck_assert_int_eq(ceov_plan_commit(plan), 0);
-	ck_assert_uint_ge(plan->n_transfers, 1);
-	for (i = 0; i < plan->n_transfers; i++)
+	ck_assert_uint_ge(plan->program.n_transfers, 1);
+	for (i = 0; i < plan->program.n_transfers; i++)
 		ck_assert(!plan->steps[i].is_routed);
 	ck_assert_uint_eq(staging_of(&stand, 0)->n_ways, 0);
 	stand_close(&stand);

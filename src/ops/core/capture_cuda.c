@@ -336,7 +336,7 @@ static int send_phase(struct cei_capture *capture, const struct cei_phase *phase
 	r = cei_cuda_push(capture->gpu->cuda, capture->gpu->gpu, &hold);
 	if (r)
 		return r;
-	for (i = 0; i < plan->n_transfers && result == CUDA_SUCCESS; i++)
+	for (i = 0; i < plan->program.n_transfers && result == CUDA_SUCCESS; i++)
 		if (plan->steps[i].piece.n_rows)
 			result = send_step(capture, &plan->steps[i], floating, &passed);
 	cei_cuda_pop(capture->gpu->cuda, &hold);

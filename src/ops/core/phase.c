@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "ce_engine/plan.h"
+#include "ce_engine/plan_builder.h"
 
 static int open_plan(struct cei_phase *phase, uint32_t half)
 {

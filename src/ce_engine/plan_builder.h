@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_PLAN_BUILDER_H
+#define CEI_PLAN_BUILDER_H
+
+/*
+ * What a plan needs while it is built, and no more: how handles are numbered, how much room
+ * the lists have that grow, and the marks that the caller expects. Transfers go into the
+ * plan's program as they are added. A commit that succeeds frees the builder.
+ */
+
+#include "base/ids.h"
+#include "ce_engine/plan.h"
+
+struct cei_plan_builder {
+	struct cei_ids    buffers;      /* their numbers */
+	struct cei_ids    signals;      /* by their control: two handles may be of one signal */
+	uint32_t          buffers_room; /* of plan->buffers */
+	uint32_t          signals_room; /* of plan->signals */
+	uint32_t          transfers_room;       /* of the program's */
+	struct ceov_mark *expected;     /* may name signals that no transfer names */
+	uint32_t          n_expected;
+	uint32_t          expected_room;
+};
+
+/* For layers above, before commit: a template has added what it has to, in an order that
+ * keeps receivers apart; or chunks have to go as transfers stand in the plan, because a
+ * mark speaks for earlier transfers, too. */
+void cei_plan_set_template(struct ceov_plan *plan);
+void cei_plan_keep_order(struct ceov_plan *plan);
+
+#endif /* CEI_PLAN_BUILDER_H */
