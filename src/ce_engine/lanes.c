@@ -163,7 +163,7 @@ static int takes(const struct group *group, const struct cei_chunk *chunk)
 
 	if (chunk->lane != group->lane || group->n_chunks == CEI_GROUP_MAX)
 		return 0;
-	if (group->n_bytes + bytes_of(chunk) > plan->mark_group_bytes)
+	if (group->n_bytes + bytes_of(chunk) > plan->program.mark_group_bytes)
 		return 0;
 	/* A group's marks are raised, and its end is seen, when all of it is there: so
 	 * urgent ones go without others, and background ones alone. */

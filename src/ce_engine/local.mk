@@ -22,8 +22,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/program_explain.c %D%/program_explain.h \
 	%D%/program_route.c %D%/program_cut.c \
 	%D%/program_wire.c %D%/program_wire.h \
-	%D%/plan_compile.c \
-	%D%/plan_check.c \
+	%D%/plan_commit.c \
 	%D%/plan_order.c %D%/plan_order.h \
 	%D%/plan_asks.c %D%/plan_asks.h \
 	%D%/plan_sweep.c %D%/plan_sweep.h \

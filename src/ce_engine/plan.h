@@ -73,8 +73,6 @@ struct cei_plan_run {
 struct ceov_plan {
 	struct cei_object     object;
 	uint32_t              member;           /* index of the program's rank in the site */
-	uint64_t              mark_group_bytes;
-	uint32_t              urgency;          /* enum ceov_urgency; of polled launches */
 	struct cei_plan_builder *builder;       /* NULL: the plan is committed */
 	struct cei_program    program;          /* until commit its head and transfers alone */
 	struct ceov_signal  **signals;          /* by their number in the program; each is
@@ -88,31 +86,11 @@ struct ceov_plan {
 	struct cei_cut       *cuts;             /* of its chunks */
 	struct ceov_buffer   *floating;         /* the buffer whose address each launch
 						 * names, or NULL */
-	int                   keeps_order;      /* chunks go as transfers stand in the plan;
-						 * else as ports are free (queues.h). Set
-						 * at commit or by cei_plan_keep_order() */
-	int                   is_gateable;      /* its source_ready marks can be left to
-						 * a lane ... */
-	const char           *why_polled;       /* ... or why not */
-	int                   is_direct;        /* every transfer has a direct way */
-	int                   is_pollable;      /* the engine can see all of them */
+	struct cei_triggers   triggers;
 	struct cei_waits      waits;
-	uint32_t              waits_ahead;      /* the first transfer that waits for a mark
-						 * of one behind it, or CEOV_NOBODY */
-
-	uint64_t              largest_value;    /* of a mark; with a base below the
-						 * limit */
 	pthread_mutex_t       lock;             /* of what `run` says that it guards */
 	struct cei_plan_run   run;
 };
-
-/* plan_compile.c: adds to the program what its movers, buffers and signals are, and the
- * expected marks. Raises CEOV_ERR_NO_MEMORY. */
-int  cei_plan_compile(struct ceov_plan *plan);
-
-/* plan_check.c: what commit refuses of a program that is routed; raises and names the
- * transfer. */
-int  cei_plan_check(struct ceov_plan *plan);
 
 /* ticket.c: refuses a base that falls or is too large, with the plan's lock held, and the
  * report's lines where it does (hold, begun here); and what would only fail later, lost ranks
@@ -121,7 +99,8 @@ int  cei_plan_check_base(const struct ceov_plan *plan, uint64_t base, const char
 			 struct cei_report_hold *hold);
 int  cei_plan_check_parties(struct ceov_plan *plan, const char *call);
 
-/* The rest of a release: lets go of what the plan names, and of what commit made. */
+/* plan_commit.c: the rest of a release: lets go of what the plan names, and of what commit
+ * made. */
 void cei_plan_empty(struct ceov_plan *plan);
 
 #endif /* CEI_PLAN_H */

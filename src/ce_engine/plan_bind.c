@@ -167,7 +167,6 @@ static int bind_step(struct ceov_plan *plan, uint32_t i)
 	if (transfer->route != CEI_PROGRAM_NONE)
 		step->route = &program->routes[transfer->route];
 	step->is_routed = step->route != NULL;
-	plan->is_direct &= step->has_direct;
 	return bind_marks(plan, i, step);
 }
 
@@ -190,7 +189,6 @@ int cei_plan_bind(struct ceov_plan *plan)
 		return no_memory(plan);
 	if (program->floating != CEI_PROGRAM_NONE)
 		plan->floating = plan->buffers[program->floating];
-	plan->is_direct = 1;
 	for (i = 0; !r && i < plan->program.n_transfers; i++)
 		r = bind_step(plan, i);
 	return r;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* ceov_plan_*: building and commit. What commit does is in plan_compile.c, plan_check.c and
- * plan_bind.c; ceov_plan_explain() in plan_explain.c, the release in plan_release.c. */
+/* ceov_plan_create(), _add() and _expect(): handles become numbers. */
 
 #include "ce_engine/plan_builder.h"
 
@@ -15,7 +14,6 @@
 #include "base/sized.h"
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
-#include "ce_engine/plan_bind.h"
 #include "ce_engine/signal.h"
 
 const struct cei_object_type cei_plan_type = {
@@ -61,9 +59,9 @@ static void fill(struct ceov_plan *plan, const ceov_context *context,
 		? options->max_chunk_bytes : context->max_chunk_bytes;
 	program->rule = rule_of(context, options->routes);
 	program->floating = CEI_PROGRAM_NONE;
-	plan->mark_group_bytes = options->mark_group_bytes
+	program->mark_group_bytes = options->mark_group_bytes
 		? options->mark_group_bytes : CEI_MARK_GROUP_DEFAULT_BYTES;
-	plan->urgency = options->urgency;
+	program->urgency = options->urgency;
 	plan->run.gate = CEOV_NOBODY;
 	pthread_mutex_init(&plan->lock, NULL);
 	cei_list_init(&plan->run.idle);
@@ -102,7 +100,7 @@ int ceov_plan_create(ceov_context *context, uint32_t rank,
 	return 0;
 }
 
-static int check_open(ceov_plan *plan, const char *call)
+int cei_plan_check_open(ceov_plan *plan, const char *call)
 {
 	int r = cei_object_check(plan, &cei_plan_type, call);
 
@@ -283,7 +281,7 @@ int ceov_plan_add(ceov_plan *plan, const struct ceov_transfer *transfer)
 {
 	struct cei_program_transfer taken;
 	struct cei_program *program;
-	int r = check_open(plan, "ceov_plan_add");
+	int r = cei_plan_check_open(plan, "ceov_plan_add");
 
 	if (!r)
 		r = cei_sized_check(&plan->object.context->report, transfer,
@@ -308,7 +306,7 @@ int ceov_plan_add(ceov_plan *plan, const struct ceov_transfer *transfer)
 int ceov_plan_expect(ceov_plan *plan, const struct ceov_mark *mark)
 {
 	struct cei_plan_builder *builder;
-	int r = check_open(plan, "ceov_plan_expect");
+	int r = cei_plan_check_open(plan, "ceov_plan_expect");
 
 	if (r)
 		return r;
@@ -329,9 +327,17 @@ int ceov_plan_expect(ceov_plan *plan, const struct ceov_mark *mark)
 	return 0;
 }
 
-/* --- commit -------------------------------------------------------------- */
+void cei_plan_set_template(struct ceov_plan *plan)
+{
+	plan->program.has_template = 1;
+}
 
-static void end_builder(struct ceov_plan *plan)
+void cei_plan_keep_order(struct ceov_plan *plan)
+{
+	plan->program.keeps_order = 1;
+}
+
+void cei_plan_end_builder(struct ceov_plan *plan)
 {
 	struct cei_plan_builder *builder = plan->builder;
 	uint32_t i;
@@ -345,80 +351,4 @@ static void end_builder(struct ceov_plan *plan)
 	cei_ids_fini(&builder->signals);
 	free(builder->expected);
 	free(builder);
-}
-
-/* Undoes what a commit built; the transfers stay. */
-static void unbuild(struct ceov_plan *plan)
-{
-	cei_waits_fini(&plan->waits);
-	cei_program_strip(&plan->program);
-	free(plan->ways);
-	free(plan->steps);
-	free(plan->run.turns);
-	free(plan->cuts);
-	plan->ways = NULL;
-	plan->steps = NULL;
-	plan->run.turns = NULL;
-	plan->cuts = NULL;
-	plan->floating = NULL;
-}
-
-void cei_plan_set_template(struct ceov_plan *plan)
-{
-	plan->program.has_template = 1;
-}
-
-void cei_plan_keep_order(struct ceov_plan *plan)
-{
-	plan->keeps_order = 1;
-}
-
-int ceov_plan_commit(ceov_plan *plan)
-{
-	struct cei_report *report;
-	int r = check_open(plan, "ceov_plan_commit");
-
-	if (r)
-		return r;
-	report = &plan->object.context->report;
-	if (!plan->program.n_transfers && !plan->program.has_template)
-		return cei_raise(report, CEOV_ERR_STATE, 0,
-				 "ceov_plan_commit: the plan has no transfer");
-	r = cei_plan_compile(plan);
-	if (!r)
-		r = cei_program_check_floating(&plan->program, report);
-	if (!r)
-		r = cei_program_check_bounds(&plan->program, report);
-	if (!r)
-		r = cei_plan_bind(plan);
-	if (!r)
-		r = cei_plan_check(plan);
-	if (!r)
-		r = cei_plan_cut(plan);
-	if (r)
-		unbuild(plan);
-	else
-		end_builder(plan);
-	return r;
-}
-
-void cei_plan_empty(struct ceov_plan *plan)
-{
-	ceov_context *context = plan->object.context;
-	struct cei_program *program = &plan->program;
-
-	end_builder(plan);
-	/* ceov_abort() holds the lock while it reads the list of signals */
-	pthread_mutex_lock(&context->lock);
-	while (program->n_buffers)
-		plan->buffers[--program->n_buffers]->object.n_users--;
-	while (program->n_signals)
-		plan->signals[--program->n_signals]->object.n_users--;
-	pthread_mutex_unlock(&context->lock);
-	unbuild(plan);
-	cei_program_fini(program);
-	free(plan->signals);
-	free(plan->buffers);
-	plan->signals = NULL;
-	plan->buffers = NULL;
 }

@@ -29,4 +29,10 @@ struct cei_plan_builder {
 void cei_plan_set_template(struct ceov_plan *plan);
 void cei_plan_keep_order(struct ceov_plan *plan);
 
+/* 0 where plan is a living plan that is still built. Raises; call names the public call. */
+int  cei_plan_check_open(ceov_plan *plan, const char *call);
+
+/* At commit, or where the plan is released before; the second time it does nothing. */
+void cei_plan_end_builder(struct ceov_plan *plan);
+
 #endif /* CEI_PLAN_BUILDER_H */

@@ -16,9 +16,9 @@
 
 static const char *trigger_of(const struct ceov_plan *plan)
 {
-	if (!plan->is_gateable)
+	if (!plan->triggers.is_gateable)
 		return "polled";
-	return plan->is_pollable ? "gated where the launch names its producer, else polled"
+	return plan->triggers.is_pollable ? "gated where the launch names its producer, else polled"
 		: "gated";
 }
 
@@ -42,7 +42,7 @@ static int explain_waits(const struct ceov_plan *plan, int fd)
 	struct cei_backend *backend = &context->engines[plan->member].backend;
 	uint32_t n;
 
-	if (!plan->is_gateable || !plan->is_pollable ||
+	if (!plan->triggers.is_gateable || !plan->triggers.is_pollable ||
 	    !(backend->ops->caps & CEI_CAP_DEVICE))
 		return 0;
 	n = backend->ops->waits_left(backend);
@@ -69,8 +69,8 @@ int ceov_plan_explain(const ceov_plan *plan, int fd)
 				 "ceov_plan_explain: the plan is not committed");
 	program = &plan->program;
 	r = say(plan, fd, "plan of rank %u: %u transfers, %u chunks, %s%s\n", program->rank,
-		program->n_transfers, program->n_chunks, plan->is_gateable ? "can be gated"
-		: "always polled: ", plan->is_gateable ? "" : plan->why_polled);
+		program->n_transfers, program->n_chunks, plan->triggers.is_gateable ? "can be gated"
+		: "always polled: ", plan->triggers.is_gateable ? "" : plan->triggers.why_polled);
 	if (!r)
 		r = explain_waits(plan, fd);
 	engine = &plan->object.context->engines[plan->member];

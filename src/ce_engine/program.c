@@ -216,7 +216,9 @@ static int is_transfer(const struct cei_program *program,
 static int is_head(const struct cei_program *program)
 {
 	if (program->rank >= program->n_ranks || !program->max_chunk_bytes ||
-	    program->has_template > 1 || program->rule > CEI_ROUTE_RULE_ALL)
+	    !program->mark_group_bytes || program->urgency > CEOV_URGENCY_BACKGROUND ||
+	    program->has_template > 1 || program->keeps_order > 1 ||
+	    program->rule > CEI_ROUTE_RULE_ALL)
 		return 0;
 	if (program->floating == CEI_PROGRAM_NONE)
 		return 1;

@@ -124,8 +124,15 @@ struct cei_program {
 	uint32_t rank;                          /* whose engine carries it out */
 	uint32_t n_ranks;                       /* of the group */
 	uint64_t max_chunk_bytes;
+	uint64_t mark_group_bytes;              /* marks of copies that add up to more are
+						 * raised in several batches */
+	uint32_t urgency;                       /* enum ceov_urgency; of polled launches */
 	uint32_t has_template;                  /* a template made it: transfers go in the
-						 * order in which they stand here */
+						 * order in which they stand here, which
+						 * keeps receivers apart; and there may be
+						 * none */
+	uint32_t keeps_order;                   /* they go in that order because a mark speaks
+						 * for earlier transfers, too */
 	uint32_t rule;                          /* enum cei_route_rule */
 	uint32_t floating;                      /* the one floating buffer, or
 						 * CEI_PROGRAM_NONE */
@@ -164,22 +171,32 @@ uint64_t cei_program_extent(const struct cei_program_transfer *transfer,
  * its buffer. 0 or CEOV_ERR_INVALID, not raised: for what another process sent. */
 int  cei_program_verify(const struct cei_program *program);
 
-/* What a commit refuses: raises CEOV_ERR_INVALID and names the transfer. The first finds
- * program->floating, too. */
-int  cei_program_check_floating(struct cei_program *program, struct cei_report *report);
-int  cei_program_check_bounds(const struct cei_program *program, struct cei_report *report);
+/* What a commit refuses of each transfer alone: raises CEOV_ERR_INVALID and names it. Finds
+ * program->floating. */
+int  cei_program_check_spots(struct cei_program *program, struct cei_report *report);
 
-/* How transfers of the program may wait. */
+/* How transfers of a program may wait, and go. */
 struct cei_triggers {
+	int         is_direct;          /* each has a direct way */
 	int         is_gateable;        /* source_ready marks can be left to a lane ... */
 	const char *why_polled;         /* ... or why not */
 	int         is_pollable;        /* the engine can see all of them */
-	uint64_t    largest_value;      /* of a mark */
+	int         keeps_order;        /* chunks go as transfers stand in the program; else
+					 * as ports are free (queues.h) */
+	uint32_t    waits_ahead;        /* the first transfer that waits for a mark of one
+					 * behind it, or CEOV_NOBODY */
+	uint64_t    largest_value;      /* of a mark; with a base below the limit */
 };
 
-/* Of a program that is routed. Raises what nobody can see or raise, and names the transfer. */
+struct cei_order;                       /* ce_engine/plan_order.h */
+
+/* Of a program that is routed. Raises what nobody can see or raise, and names the transfer.
+ * What needs the order of transfers is not found yet. */
 int  cei_program_check_triggers(const struct cei_program *program, struct cei_report *report,
 				struct cei_triggers *ret_triggers);
+
+/* The rest, by the order of the same program; raises what can neither be gated nor polled. */
+int  cei_triggers_follow(struct cei_triggers *triggers, const struct cei_order *order);
 
 /* Finds has_direct, direction and route of each transfer, and the routes, on the machine,
  * which may be NULL where no place is known; what was found before is forgotten. Raises

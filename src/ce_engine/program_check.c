@@ -37,7 +37,7 @@ static int check_floating(const struct cei_program *program, struct cei_report *
 	return 0;
 }
 
-int cei_program_check_floating(struct cei_program *program, struct cei_report *report)
+static int find_floating(struct cei_program *program, struct cei_report *report)
 {
 	uint32_t i;
 	int r;
@@ -105,11 +105,11 @@ static int check_rank(const struct cei_program *program, struct cei_report *repo
 			 "rank %u", i, from, to, program->rank);
 }
 
-int cei_program_check_bounds(const struct cei_program *program, struct cei_report *report)
+int cei_program_check_spots(struct cei_program *program, struct cei_report *report)
 {
 	const struct cei_program_transfer *transfer;
 	uint32_t i;
-	int r = 0;
+	int r = find_floating(program, report);
 
 	for (i = 0; !r && i < program->n_transfers; i++) {
 		transfer = &program->transfers[i];

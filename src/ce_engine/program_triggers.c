@@ -3,6 +3,7 @@
 
 /* Whether marks of a program can be waited for, by the engine or by lanes, and raised. */
 
+#include "ce_engine/plan_order.h"
 #include "ce_engine/program.h"
 
 static int has(const struct cei_program *program, const struct cei_program_mark *mark,
@@ -53,6 +54,7 @@ static int check_one(const struct cei_program *program, struct cei_report *repor
 {
 	const struct cei_program_transfer *transfer = &program->transfers[i];
 
+	triggers->is_direct &= (int)transfer->has_direct;
 	if (is_mark(&transfer->target_free) &&
 	    !has(program, &transfer->target_free, CEI_PROGRAM_SEEN))
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
@@ -81,7 +83,7 @@ int cei_program_check_triggers(const struct cei_program *program, struct cei_rep
 			       struct cei_triggers *ret_triggers)
 {
 	struct cei_triggers triggers = { .why_polled = why_not_gated(program),
-					 .is_pollable = 1 };
+					 .is_direct = 1, .is_pollable = 1 };
 	uint32_t i;
 	int r = 0;
 
@@ -91,4 +93,56 @@ int cei_program_check_triggers(const struct cei_program *program, struct cei_rep
 	if (!r)
 		*ret_triggers = triggers;
 	return r;
+}
+
+/* --- what follows from the order ----------------------------------------------------- */
+
+/* A lane that waits for a mark which a transfer behind it raises waits for ever. */
+static int check_gates(struct cei_triggers *triggers, const struct cei_order *order)
+{
+	uint32_t i;
+
+	for (i = 0; triggers->is_gateable && i < order->n; i++) {
+		if (order->before[2 * i] == CEOV_NOBODY)
+			continue;
+		triggers->why_polled = "the plan itself raises a source_ready mark";
+		triggers->is_gateable = 0;
+		if (!triggers->is_pollable)
+			return cei_raise(order->report, CEOV_ERR_INVALID, 0,
+					 "transfer %u: source_ready is raised by the plan "
+					 "and cannot be polled (its signal is in a GPU and "
+					 "not host visible)", i);
+	}
+	return 0;
+}
+
+/* Whether more than marks orders the transfers: a template's walk, one that raises behind
+ * all that stand before it, or a counter that several raise. */
+static int keeps_order(const struct cei_order *order)
+{
+	const struct cei_program *program = order->program;
+	uint32_t i;
+
+	for (i = 0; i < program->n_transfers; i++)
+		if (!program->transfers[i].row_bytes)
+			return 1;
+	return program->keeps_order || program->has_template || order->raises_again;
+}
+
+/* What does all in the order of the program would wait for ever there. */
+static uint32_t waits_ahead(const struct cei_order *order)
+{
+	uint32_t i;
+
+	for (i = 0; i < 2 * order->n; i++)
+		if (order->before[i] != CEOV_NOBODY && order->before[i] > i / 2)
+			return i / 2;
+	return CEOV_NOBODY;
+}
+
+int cei_triggers_follow(struct cei_triggers *triggers, const struct cei_order *order)
+{
+	triggers->keeps_order = keeps_order(order);
+	triggers->waits_ahead = waits_ahead(order);
+	return check_gates(triggers, order);
 }

@@ -11,7 +11,7 @@
 #include "ipc/wire.h"
 
 #define HEAD_BYTES     16u
-#define FIELDS_BYTES   52u
+#define FIELDS_BYTES   68u
 #define MOVER_BYTES    24u
 #define BUFFER_BYTES   36u
 #define SIGNAL_BYTES   12u
@@ -133,7 +133,10 @@ static void put_fields(struct cei_writer *writer, const struct cei_program *prog
 	cei_wire_put_u32(writer, program->rank);
 	cei_wire_put_u32(writer, program->n_ranks);
 	cei_wire_put_u64(writer, program->max_chunk_bytes);
+	cei_wire_put_u64(writer, program->mark_group_bytes);
+	cei_wire_put_u32(writer, program->urgency);
 	cei_wire_put_u32(writer, program->has_template);
+	cei_wire_put_u32(writer, program->keeps_order);
 	cei_wire_put_u32(writer, program->rule);
 	cei_wire_put_u32(writer, program->floating);
 	cei_wire_put_u32(writer, program->n_movers);
@@ -282,7 +285,10 @@ static void get_fields(struct cei_reader *reader, struct cei_program *ret_progra
 	ret_program->rank = cei_wire_get_u32(reader);
 	ret_program->n_ranks = cei_wire_get_u32(reader);
 	ret_program->max_chunk_bytes = cei_wire_get_u64(reader);
+	ret_program->mark_group_bytes = cei_wire_get_u64(reader);
+	ret_program->urgency = cei_wire_get_u32(reader);
 	ret_program->has_template = cei_wire_get_u32(reader);
+	ret_program->keeps_order = cei_wire_get_u32(reader);
 	ret_program->rule = cei_wire_get_u32(reader);
 	ret_program->floating = cei_wire_get_u32(reader);
 	ret_program->n_movers = cei_wire_get_u32(reader);

@@ -58,7 +58,7 @@ static const void *chain_of(const struct cei_launch *launch)
 {
 	if (launch->after)
 		return launch->after;
-	return launch->plan->is_gateable ? launch->producer : NULL;
+	return launch->plan->triggers.is_gateable ? launch->producer : NULL;
 }
 
 int cei_router_shares_lane(const struct cei_launch *launch, const struct cei_launch *other)
@@ -106,7 +106,7 @@ int cei_router_admit(struct cei_engine *engine, struct cei_launch *launch, int i
 {
 	struct cei_router *router = &engine->router;
 	struct ceov_plan *plan = launch->plan;
-	int needs_lane = launch->after || !plan->is_pollable;
+	int needs_lane = launch->after || !plan->triggers.is_pollable;
 	uint32_t gate = launch->gate;
 
 	if (gate == CEOV_NOBODY && !is_behind && !router->is_short &&
@@ -136,7 +136,7 @@ int cei_router_admit(struct cei_engine *engine, struct cei_launch *launch, int i
 int cei_router_lane_waits(const struct cei_launch *launch)
 {
 	return launch->gate != CEOV_NOBODY && launch->producer &&
-		launch->plan->is_gateable;
+		launch->plan->triggers.is_gateable;
 }
 
 int cei_router_is_oldest(const struct cei_router *router, const struct cei_launch *launch)

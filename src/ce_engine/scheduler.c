@@ -56,8 +56,8 @@ void cei_scheduler_add(struct cei_scheduler *scheduler, struct cei_chunk *chunk)
 	job->lane = (uint16_t)cei_router_lane(chunk);
 	job->turn = turn_of(&plan->steps[cut->step]);
 	/* what a lane waits for comes in the order of its launches: see router.h */
-	job->urgency = is_gated ? CEOV_URGENCY_NORMAL : (uint8_t)plan->urgency;
-	job->keeps_order = is_gated || plan->keeps_order;
+	job->urgency = is_gated ? CEOV_URGENCY_NORMAL : (uint8_t)plan->program.urgency;
+	job->keeps_order = is_gated || plan->triggers.keeps_order;
 	cei_queues_add(&scheduler->queues, job);
 }
 

@@ -80,11 +80,11 @@ static int check_plan(const struct ceov_plan *plan)
 	if (plan->floating)
 		return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
 				 "%s: the plan has a floating buffer: launch it", call);
-	if (plan->waits_ahead != CEOV_NOBODY)
+	if (plan->triggers.waits_ahead != CEOV_NOBODY)
 		return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
 				 "%s: transfer %u waits for a mark of one behind it, which a "
 				 "stream would never come to: launch the plan, or add them "
-				 "the other way round", call, plan->waits_ahead);
+				 "the other way round", call, plan->triggers.waits_ahead);
 	return check_steps(plan);
 }
 
@@ -263,7 +263,7 @@ int ceov_plan_queue(ceov_plan *plan, void *stream, uint64_t base)
 	batch.first = NULL;
 	batch.n_pieces = batch.n_posts = 0;
 	batch.n_bytes = 0;
-	batch.bytes_max = plan->mark_group_bytes;
+	batch.bytes_max = plan->program.mark_group_bytes;
 	/* The backend's own refusals, before the first wait is queued. */
 	r = batch.backend->ops->stream_copy(batch.backend, stream, NULL, 0);
 	if (!r)

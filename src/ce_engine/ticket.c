@@ -66,11 +66,11 @@ static int check_launch(ceov_plan *plan, const struct ceov_launch *launch)
 	r = check_floating(plan, (uint64_t)(uintptr_t)launch->floating);
 	if (r)
 		return r;
-	if (launch->after_stream && !plan->is_direct)
+	if (launch->after_stream && !plan->triggers.is_direct)
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
 				 "ceov_launch: a transfer of the plan has no direct way, so "
 				 "its engine polls: name no after_stream");
-	if (!launch->producer_stream && !plan->is_pollable)
+	if (!launch->producer_stream && !plan->triggers.is_pollable)
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
 				 "ceov_launch: source_ready marks of this plan cannot be "
 				 "polled; name producer_stream");
@@ -81,7 +81,7 @@ int cei_plan_check_base(const ceov_plan *plan, uint64_t base, const char *call,
 			struct cei_report_hold *hold)
 {
 	struct cei_report *report = &plan->object.context->report;
-	int is_large = base >= CEOV_VALUE_LIMIT - plan->largest_value;
+	int is_large = base >= CEOV_VALUE_LIMIT - plan->triggers.largest_value;
 
 	if (!is_large && base >= plan->run.last_base)
 		return 0;

@@ -54,7 +54,8 @@ static struct sim_copy *add_leg(struct sim_play *play, const struct cei_cut *cut
 	of->transfer = cut->step;
 	of->copy.done = copy_done;
 	of->copy.job.bytes = cut->piece.row_bytes * cut->piece.n_rows;
-	of->copy.job.keeps_order = (uint8_t)play->program->has_template;
+	of->copy.job.keeps_order = (uint8_t)(play->program->has_template ||
+						play->program->keeps_order);
 	sim_ask(play->sim, &of->copy, places[0], places[1]);
 	of->copy.engine = places[2];
 	play->n_left[cut->step]++;
@@ -103,8 +104,7 @@ void sim_play_init(struct sim_play *play, struct sim *sim, struct cei_program *p
 
 	*play = (struct sim_play){ .program = program, .sim = sim };
 	cei_report_init(&play->report, NULL, NULL);
-	ck_assert_int_eq(cei_program_check_floating(program, &play->report), 0);
-	ck_assert_int_eq(cei_program_check_bounds(program, &play->report), 0);
+	ck_assert_int_eq(cei_program_check_spots(program, &play->report), 0);
 	ck_assert_int_eq(cei_program_route(program, sim->machine, &play->report), 0);
 	ck_assert_int_eq(cei_program_keep_routes(program, &play->report), 0);
 	ck_assert_int_eq(cei_order_init(&play->order, program, &play->report), 0);

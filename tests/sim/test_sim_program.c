@@ -23,6 +23,7 @@ static void make(struct cei_program *program, const uint32_t *places, uint32_t n
 	uint32_t i;
 
 	*program = (struct cei_program){ .n_ranks = n + 1, .max_chunk_bytes = 16 * MIB,
+		.mark_group_bytes = 16 * MIB,
 		.floating = CEI_PROGRAM_NONE, .n_movers = 1, .n_buffers = n + 1,
 		.n_signals = 1, .n_transfers = n };
 	ck_assert_int_eq(cei_program_alloc(program), 0);

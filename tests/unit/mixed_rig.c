@@ -104,7 +104,7 @@ static ceov_plan *sum_plan(struct rank *rank, uint32_t half)
 	ceov_plan *plan = new_plan(rank, 1, CEOV_URGENCY_NORMAL);
 	uint32_t n = world->n_ranks, i, peer;
 
-	plan->keeps_order = 1;
+	plan->triggers.keeps_order = 1;
 	for (i = 1; i < n; i++) {
 		peer = (rank->index + i) % n;
 		transfer = move(rank->sources[half], peer * bytes, world->ranks[peer].scratch,

@@ -15,7 +15,7 @@
 #define ROUNDS    3000u
 #define MOST      12u                   /* entries of a random list */
 #define HEAD      16u                   /* bytes: magic, version, bytes that follow */
-#define AT_COUNTS (HEAD + 28u)          /* where the numbers of entries stand */
+#define AT_COUNTS (HEAD + 44u)          /* where the numbers of entries stand */
 
 static uint64_t state;
 
@@ -139,7 +139,10 @@ static void random_program(struct cei_program *program)
 	program->n_ranks = 1 + below(100000);
 	program->rank = below(program->n_ranks);
 	program->max_chunk_bytes = 1 + testing_below(&state, UINT64_C(1) << 40);
+	program->mark_group_bytes = 1 + testing_below(&state, UINT64_C(1) << 40);
+	program->urgency = below(CEOV_URGENCY_BACKGROUND + 1);
 	program->has_template = below(2);
+	program->keeps_order = below(2);
 	program->floating = CEI_PROGRAM_NONE;
 	program->n_transfers = below(MOST);
 	program->n_expected = below(MOST);
@@ -278,7 +281,10 @@ static void same_program(const struct cei_program *a, const struct cei_program *
 	ck_assert_uint_eq(a->rank, b->rank);
 	ck_assert_uint_eq(a->n_ranks, b->n_ranks);
 	ck_assert_uint_eq(a->max_chunk_bytes, b->max_chunk_bytes);
+	ck_assert_uint_eq(a->mark_group_bytes, b->mark_group_bytes);
+	ck_assert_uint_eq(a->urgency, b->urgency);
 	ck_assert_uint_eq(a->has_template, b->has_template);
+	ck_assert_uint_eq(a->keeps_order, b->keeps_order);
 	ck_assert_uint_eq(a->floating, b->floating);
 	ck_assert_uint_eq(a->n_buffers, b->n_buffers);
 	ck_assert_uint_eq(a->n_signals, b->n_signals);
@@ -413,15 +419,18 @@ static void check_all(struct cei_program *program)
 	struct cei_triggers triggers;
 	struct cei_report report;
 	struct cei_order order;
+	int r;
 
 	cei_report_init(&report, drop_line, NULL);
-	(void)cei_program_check_triggers(program, &report, &triggers);
+	r = cei_program_check_triggers(program, &report, &triggers);
 	if (!cei_program_count(program, &report) && program->n_chunks < 100000)
 		cut_all(program);
-	if (!cei_program_check_floating(program, &report))
-		ck_assert_int_eq(cei_program_check_bounds(program, &report), 0);
-	if (!cei_order_init(&order, program, &report))
+	ck_assert_int_eq(cei_program_check_spots(program, &report), 0);
+	if (!cei_order_init(&order, program, &report)) {
 		(void)cei_overlap_check(&order);
+		if (!r)
+			(void)cei_triggers_follow(&triggers, &order);
+	}
 	cei_order_fini(&order);
 	cei_report_fini(&report);
 }

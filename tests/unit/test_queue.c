@@ -470,7 +470,7 @@ START_TEST(test_marks_are_raised_before_more_bytes_go)
 		testing_add(stand.plan, &transfer);
 	}
 	commit(&stand);
-	stand.plan->mark_group_bytes = 2 * BYTES;
+	stand.plan->program.mark_group_bytes = 2 * BYTES;
 	queue_ready(&stand, "c2 r2 c2 r2 c1 r1 ");
 	stand_close(&stand);
 }

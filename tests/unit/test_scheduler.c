@@ -378,7 +378,7 @@ START_TEST(test_plans_keep_their_order_where_more_than_marks_orders_them)
 
 	for (i = 0; i < 3; i++) {
 		plans[i] = plan_of(context, i);
-		ck_assert_uint_eq(plans[i]->urgency, i);
+		ck_assert_uint_eq(plans[i]->program.urgency, i);
 		transfer.then = testing_mark(signal, i, 1);
 		transfer.source_ready = testing_mark(NULL, 0, 0);
 		testing_add(plans[i], &transfer);
@@ -392,9 +392,9 @@ START_TEST(test_plans_keep_their_order_where_more_than_marks_orders_them)
 	ck_assert_int_eq(ceov_plan_add(plans[2], &transfer), 0);
 	for (i = 0; i < 3; i++)
 		ck_assert_int_eq(ceov_plan_commit(plans[i]), 0);
-	ck_assert(!plans[0]->keeps_order);
-	ck_assert(plans[1]->keeps_order);
-	ck_assert(plans[2]->keeps_order);
+	ck_assert(!plans[0]->triggers.keeps_order);
+	ck_assert(plans[1]->triggers.keeps_order);
+	ck_assert(plans[2]->triggers.keeps_order);
 	ceov_close(context);
 }
 END_TEST
@@ -470,7 +470,7 @@ static ceov_plan *build(struct world *world, uint32_t from, uint32_t urgency)
 		}
 	}
 	ck_assert_int_eq(ceov_plan_commit(plan), 0);
-	ck_assert(!plan->keeps_order);
+	ck_assert(!plan->triggers.keeps_order);
 	return plan;
 }
 

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What commit adds to a program beside its transfers: what is known of movers, buffers and
- * signals, and the marks that are expected. */
+/*
+ * ceov_plan_commit(): completes the program by what is known of movers, buffers and signals,
+ * has it checked, routed and bound to addresses of this process (plan_bind.c), and ends the
+ * builder.
+ */
 
 #include <stdlib.h>
 
@@ -11,6 +14,7 @@
 #include "ce_engine/engine.h"
 #include "ce_engine/plan_bind.h"
 #include "ce_engine/plan_builder.h"
+#include "ce_engine/plan_order.h"
 
 /* Clusters of memory stand apart by this much, and the first begins here: so that no
  * address of a program is 0. */
@@ -165,7 +169,7 @@ static int fill_buffers(struct ceov_plan *plan)
 	return 0;
 }
 
-int cei_plan_compile(struct ceov_plan *plan)
+static int compile(struct ceov_plan *plan)
 {
 	struct cei_program *program = &plan->program;
 	int r;
@@ -182,4 +186,107 @@ int cei_plan_compile(struct ceov_plan *plan)
 	fill_signals(plan);
 	fill_expected(plan);
 	return 0;
+}
+
+/* --- checks ------------------------------------------------------------------------ */
+
+static int check_stale(const struct ceov_plan *plan)
+{
+	struct cei_region *region;
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; !r && i < plan->program.n_buffers; i++) {
+		region = plan->buffers[i]->region;
+		if (region->origin == CEI_REGION_ADOPTED)
+			r = cei_share_for(region->kind)->check(region);
+	}
+	return r;
+}
+
+static int check_order(struct ceov_plan *plan)
+{
+	struct cei_report *report = &plan->object.context->report;
+	struct cei_order order;
+	int r = cei_program_check_triggers(&plan->program, report, &plan->triggers);
+
+	if (r)
+		return r;
+	r = cei_order_init(&order, &plan->program, report);
+	if (!r)
+		r = cei_triggers_follow(&plan->triggers, &order);
+	if (!r)
+		r = cei_overlap_check(&order);
+	if (!r && cei_waits_init(&plan->waits, plan, &order))
+		r = cei_order_no_memory(&order);
+	cei_order_fini(&order);
+	return r;
+}
+
+/* --- commit ------------------------------------------------------------------------ */
+
+/* Undoes what a commit built; the transfers stay. */
+static void unbuild(struct ceov_plan *plan)
+{
+	cei_waits_fini(&plan->waits);
+	cei_program_strip(&plan->program);
+	free(plan->ways);
+	free(plan->steps);
+	free(plan->run.turns);
+	free(plan->cuts);
+	plan->ways = NULL;
+	plan->steps = NULL;
+	plan->run.turns = NULL;
+	plan->cuts = NULL;
+	plan->floating = NULL;
+}
+
+int ceov_plan_commit(ceov_plan *plan)
+{
+	struct cei_report *report;
+	int r = cei_plan_check_open(plan, "ceov_plan_commit");
+
+	if (r)
+		return r;
+	report = &plan->object.context->report;
+	if (!plan->program.n_transfers && !plan->program.has_template)
+		return cei_raise(report, CEOV_ERR_STATE, 0,
+				 "ceov_plan_commit: the plan has no transfer");
+	r = compile(plan);
+	if (!r)
+		r = cei_program_check_spots(&plan->program, report);
+	if (!r)
+		r = cei_plan_bind(plan);
+	if (!r)
+		r = check_stale(plan);
+	if (!r)
+		r = check_order(plan);
+	if (!r)
+		r = cei_plan_cut(plan);
+	if (r)
+		unbuild(plan);
+	else
+		cei_plan_end_builder(plan);
+	return r;
+}
+
+void cei_plan_empty(struct ceov_plan *plan)
+{
+	ceov_context *context = plan->object.context;
+	struct cei_program *program = &plan->program;
+
+	cei_plan_end_builder(plan);
+	/* ceov_abort() holds the lock while it reads the list of signals */
+	pthread_mutex_lock(&context->lock);
+	while (program->n_buffers)
+		plan->buffers[--program->n_buffers]->object.n_users--;
+	while (program->n_signals)
+		plan->signals[--program->n_signals]->object.n_users--;
+	pthread_mutex_unlock(&context->lock);
+	unbuild(plan);
+	cei_program_fini(program);
+	free(plan->signals);
+	free(plan->buffers);
+	plan->signals = NULL;
+	plan->buffers = NULL;
 }
