@@ -124,3 +124,23 @@ double cei_forecast_gemm_ns(const struct cei_forecast_question *question)
 	}
 	return RUN_NS + end_of(&play);
 }
+
+uint32_t cei_forecast_all(const struct cei_op_shape *shape, const struct cei_rates *rates,
+			  uint32_t first, uint32_t last,
+			  struct cei_forecast ret_forecasts[CEI_FORECASTS_MAX])
+{
+	struct cei_forecast_question question = { .shape = shape, .rates = rates };
+	uint32_t n = 0, i;
+	double ns;
+
+	for (question.n_pieces = first; question.n_pieces <= last; question.n_pieces *= 2) {
+		for (i = 0; question.tile = cei_chooser_shape(rates, i),
+		     question.tile.rows && n < CEI_FORECASTS_MAX; i++) {
+			ns = cei_forecast_ns(&question);
+			if (ns >= 0)
+				ret_forecasts[n++] = (struct cei_forecast){
+					ns, question.n_pieces, question.tile };
+		}
+	}
+	return n;
+}

@@ -26,6 +26,20 @@ double cei_forecast_ns(const struct cei_forecast_question *question);
 /* The product alone, with nothing to wait for. */
 double cei_forecast_gemm_ns(const struct cei_forecast_question *question);
 
+#define CEI_FORECASTS_MAX 32u
+
+struct cei_forecast {
+	double                ns;
+	uint32_t              n_pieces;
+	struct cei_tile_shape tile;
+};
+
+/* Of each cut from first to last, doubled, with each tile shape that the rates' kernels
+ * have: fewest pieces first. Without those that cannot be played. Returns how many. */
+uint32_t cei_forecast_all(const struct cei_op_shape *shape, const struct cei_rates *rates,
+			  uint32_t first, uint32_t last,
+			  struct cei_forecast ret_forecasts[CEI_FORECASTS_MAX]);
+
 /* --- for kinds with a product: struct cei_product_kind --- */
 
 #define CEI_PLAY_CLUSTERS_MAX 256u

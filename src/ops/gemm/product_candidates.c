@@ -5,60 +5,40 @@
 
 #include "ops/gemm/product.h"
 
-#include <string.h>
-
 #include "ops/gemm/forecast.h"
 #include "ops/tuning/candidates.h"
 
 /* The model's expectations order cuts and shapes, and are off by less than this. */
 #define NEAR      1.35
 #define NEAR_MAX  8u
-#define PLAYS_MAX 32u
-
-struct play {
-	double                ns;
-	uint32_t              n_pieces;
-	struct cei_tile_shape tile;
-};
 
 struct plays {                          /* the fastest first */
-	uint32_t    n;
-	struct play play[PLAYS_MAX];
+	uint32_t            n;
+	struct cei_forecast play[CEI_FORECASTS_MAX];
 };
 
 /* Behind those that are as fast: fewer pieces and larger tiles come first. */
-static void insert(struct plays *plays, const struct play *play)
+static void insert(struct plays *plays, const struct cei_forecast *play)
 {
-	uint32_t at = plays->n;
+	uint32_t at = plays->n++;
 
-	if (plays->n == PLAYS_MAX)
-		return;
 	for (; at && plays->play[at - 1].ns > play->ns; at--)
 		plays->play[at] = plays->play[at - 1];
 	plays->play[at] = *play;
-	plays->n++;
 }
 
 static void play_all(const struct cei_listing *listing, struct plays *ret_plays)
 {
-	struct cei_forecast_question question = { listing->shape, listing->rates, { 0, 0 }, 0 };
-	struct play play;
-	uint32_t last = cei_candidates_last_cut(listing), i;
+	struct cei_forecast all[CEI_FORECASTS_MAX];
+	uint32_t i, n = 0;
 
-	memset(ret_plays, 0, sizeof(*ret_plays));
-	if (!listing->rates->n_sms || !listing->rates->has_tiles)
-		return;
-	question.n_pieces = cei_candidates_first_cut(listing);
-	for (; question.n_pieces <= last; question.n_pieces *= 2) {
-		for (i = 0; question.tile = cei_chooser_shape(listing->rates, i),
-		     question.tile.rows; i++) {
-			play.ns = cei_forecast_ns(&question);
-			play.n_pieces = question.n_pieces;
-			play.tile = question.tile;
-			if (play.ns >= 0)
-				insert(ret_plays, &play);
-		}
-	}
+	if (listing->rates->n_sms && listing->rates->has_tiles)
+		n = cei_forecast_all(listing->shape, listing->rates,
+				     cei_candidates_first_cut(listing),
+				     cei_candidates_last_cut(listing), all);
+	ret_plays->n = 0;
+	for (i = 0; i < n; i++)
+		insert(ret_plays, &all[i]);
 }
 
 static void add_near(const struct cei_listing *listing, const struct plays *plays)

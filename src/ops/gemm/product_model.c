@@ -126,45 +126,36 @@ static enum ceov_op_way choose_way(const struct cei_op_shape *shape,
 /* Another piece has to bring so much: the model does not see what marks cost others. */
 #define WORTH 0.99
 
-/* Plays every cut that is open with every tile shape, fewest pieces first: also with those
- * that this rank's caller did not tell, because all ranks have to come to the same cut.
- * Returns the best one's time, in choice its cut and shape; less than 0: none could be
- * played. */
-static double play_all(const struct cei_op_shape *shape, const struct cei_rates *rates,
-		       const struct ceov_op_tuning *told, struct cei_choice *choice)
+/* The best of every cut that is open with every tile shape, also those that this rank's
+ * caller did not tell, because all ranks have to come to the same cut. Its ns is less than
+ * 0 where none could be played. */
+static struct cei_forecast best_play(const struct cei_op_shape *shape,
+				     const struct cei_rates *rates,
+				     const struct ceov_op_tuning *told)
 {
-	struct cei_forecast_question question = { .shape = shape, .rates = rates };
-	uint32_t last = told->n_pieces ? told->n_pieces : PIECES_MAX, i;
-	double ns, best_ns = -1;
+	struct cei_forecast all[CEI_FORECASTS_MAX], best = { .ns = -1 };
+	uint32_t n = cei_forecast_all(shape, rates, told->n_pieces ? told->n_pieces : 1,
+				      told->n_pieces ? told->n_pieces : PIECES_MAX, all), i;
 
-	question.n_pieces = told->n_pieces ? told->n_pieces : 1;
-	for (; question.n_pieces <= last; question.n_pieces *= 2) {
-		for (i = 0; question.tile = cei_chooser_shape(rates, i), question.tile.rows;
-		     i++) {
-			ns = cei_forecast_ns(&question);
-			if (ns < 0 || (best_ns >= 0 && ns >= best_ns * WORTH))
-				continue;
-			best_ns = ns;
-			choice->n_pieces = question.n_pieces;
-			choice->shape = question.tile;
-		}
-	}
-	return best_ns;
+	for (i = 0; i < n; i++)
+		if (best.ns < 0 || all[i].ns < best.ns * WORTH)
+			best = all[i];
+	return best;
 }
 
 /* The GEMM's own best against what its copies let through. */
 static void choose_by_play(const struct cei_op_shape *shape, const struct cei_rates *rates,
 			   const struct ceov_op_tuning *told, struct cei_choice *choice)
 {
-	struct cei_forecast_question alone = { .shape = shape, .rates = rates };
-	double ns = play_all(shape, rates, told, choice);
+	struct cei_forecast best = best_play(shape, rates, told);
+	struct cei_forecast_question alone = { shape, rates, best.tile, best.n_pieces };
 
-	if (ns < 0)
+	if (best.ns < 0)
 		return;
-	alone.tile = choice->shape;
-	alone.n_pieces = choice->n_pieces;
+	choice->n_pieces = best.n_pieces;
+	choice->shape = best.tile;
 	choice->gemm_ns = cei_forecast_gemm_ns(&alone);
-	choice->run_ns = ns;
+	choice->run_ns = best.ns;
 	if (!told->tile_rows)
 		return;
 	choice->shape.rows = told->tile_rows;
