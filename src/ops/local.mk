@@ -22,6 +22,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/core/phase.c %D%/core/phase.h \
 	%D%/core/replays.c %D%/core/replays.h \
 	%D%/core/run.c %D%/core/run.h \
+	%D%/core/shared.c \
 	%D%/core/tune.c \
 	%D%/core/workspace.c %D%/core/workspace.h
 if HAVE_CUDA

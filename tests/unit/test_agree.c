@@ -30,11 +30,15 @@ static void set_up(void)
 	testing_log_init(&log_);
 }
 
-static int find_at(struct cei_agree *agree, uint32_t rank)
+static void offer_at(struct cei_agree *agree)
 {
-	struct cei_lookup lookup = { rank, "agree", cei_deadline(TESTING_PATIENCE) };
+	static const struct ceov_place host = { CEOV_PLACE_HOST, 0 };
+	ceov_signal **own = &agree->signals[agree->rank];
 
-	return cei_agree_find(agree, &lookup);
+	ck_assert_int_eq(ceov_signal_create(agree->context, agree->rank, host,
+					    CEI_AGREE_COUNTERS, 0, own), 0);
+	ck_assert_int_eq(cei_agree_tell_facts(agree), 0);
+	ck_assert_int_eq(ceov_signal_share(*own, "agree"), 0);
 }
 
 static void open_rig(struct rig *rig, uint32_t n_ranks)
@@ -50,11 +54,14 @@ static void open_rig(struct rig *rig, uint32_t n_ranks)
 		rig->ranks[i].n_ranks = n_ranks;
 		rig->ranks[i].facts[CEI_AGREE_SMS] = 132 - i;
 		rig->ranks[i].facts[CEI_AGREE_COPY_RATE] = i ? UINT64_MAX : 0;
-		ck_assert_int_eq(cei_agree_open(&rig->ranks[i], "agree"), 0);
+		offer_at(&rig->ranks[i]);
 	}
 	for (i = 0; i < n_ranks; i++)
 		for (k = 0; k < n_ranks; k++)
-			ck_assert_int_eq(find_at(&rig->ranks[i], k), 0);
+			if (k != i)
+				ck_assert_int_eq(ceov_signal_find(
+					rig->context, k, "agree",
+					&rig->ranks[i].signals[k]), 0);
 }
 
 static void close_rig(struct rig *rig)
@@ -64,9 +71,10 @@ static void close_rig(struct rig *rig)
 	for (i = 0; i < rig->n_ranks; i++)
 		for (k = 0; k < rig->n_ranks; k++)
 			if (k != i)
-				ck_assert_int_eq(cei_agree_release(&rig->ranks[i], k), 0);
+				ck_assert_int_eq(ceov_signal_release(
+					rig->ranks[i].signals[k]), 0);
 	for (i = 0; i < rig->n_ranks; i++)
-		ck_assert_int_eq(cei_agree_release(&rig->ranks[i], i), 0);
+		ck_assert_int_eq(ceov_signal_release(rig->ranks[i].signals[i]), 0);
 	ceov_close(rig->context);
 }
 
@@ -201,11 +209,9 @@ END_TEST
 static void *abort_soon(void *arg)
 {
 	struct cei_agree *agree = arg;
-	ceov_signal *signals[CEI_RANKS_MAX];
-	uint32_t n = cei_agree_signals(agree, signals);
 
 	usleep(20000);
-	cei_signals_abort(signals, n, CEOV_ERR_ABORTED, agree->rank);
+	cei_signals_abort(agree->signals, agree->n_ranks, CEOV_ERR_ABORTED, agree->rank);
 	return NULL;
 }
 

@@ -8,31 +8,26 @@
 #include <inttypes.h>
 
 #include "ce_engine/context.h"
-#include "ce_engine/signal.h"
-
-#define COUNTERS 2u                     /* of rounds; those of facts stand behind them */
 
 static struct cei_report *report_of(const struct cei_agree *agree)
 {
 	return &agree->context->report;
 }
 
-int cei_agree_open(struct cei_agree *agree, const char *name)
+int cei_agree_tell_facts(const struct cei_agree *agree)
 {
-	static const struct ceov_place host = { CEOV_PLACE_HOST, 0 };
-	ceov_signal **own = &agree->signals[agree->rank];
-	int r = ceov_signal_create(agree->context, agree->rank, host,
-				   COUNTERS + CEI_AGREE_FACTS, 0, own);
 	uint64_t fact;
 	uint32_t i;
+	int r = 0;
 
 	for (i = 0; !r && i < CEI_AGREE_FACTS; i++) {
 		fact = agree->facts[i] < CEI_AGREE_VALUE_MAX ? agree->facts[i]
 			: CEI_AGREE_VALUE_MAX;
 		if (fact)
-			r = ceov_signal_raise(*own, COUNTERS + i, fact);
+			r = ceov_signal_raise(agree->signals[agree->rank],
+					      CEI_AGREE_ROUND_COUNTERS + i, fact);
 	}
-	return r ? r : ceov_signal_share(*own, name);
+	return r;
 }
 
 int cei_agree_least(const struct cei_agree *agree, enum cei_agree_fact fact,
@@ -43,39 +38,14 @@ int cei_agree_least(const struct cei_agree *agree, enum cei_agree_fact fact,
 	int r = 0;
 
 	for (i = 0; !r && i < agree->n_ranks; i++) {
-		r = ceov_signal_value(agree->signals[i], COUNTERS + (uint32_t)fact, &told);
+		r = ceov_signal_value(agree->signals[i],
+				      CEI_AGREE_ROUND_COUNTERS + (uint32_t)fact, &told);
 		if (!r && told < least)
 			least = told;
 	}
 	if (!r)
 		*ret_least = least;
 	return r;
-}
-
-int cei_agree_find(struct cei_agree *agree, const struct cei_lookup *lookup)
-{
-	ceov_signal **signal = &agree->signals[lookup->rank];
-
-	return *signal ? 0 : cei_signal_find(agree->context, lookup, signal);
-}
-
-int cei_agree_release(struct cei_agree *agree, uint32_t rank)
-{
-	int r = ceov_signal_release(agree->signals[rank]);
-
-	if (!r)
-		agree->signals[rank] = NULL;
-	return r;
-}
-
-uint32_t cei_agree_signals(const struct cei_agree *agree, ceov_signal **ret_signals)
-{
-	uint32_t i, n = 0;
-
-	for (i = 0; i < agree->n_ranks; i++)
-		if (agree->signals[i])
-			ret_signals[n++] = agree->signals[i];
-	return n;
 }
 
 static uint64_t first_of(uint64_t round)
@@ -101,7 +71,7 @@ static int hear(const struct cei_agree *agree, uint32_t rank, uint64_t timeout_n
 		uint64_t *ret_value)
 {
 	struct ceov_failure failure = cei_failure(CEOV_ERR_TIMEOUT, 0);
-	uint32_t index = (uint32_t)(agree->round % COUNTERS);
+	uint32_t index = (uint32_t)(agree->round % CEI_AGREE_ROUND_COUNTERS);
 	uint64_t seen = 0;
 	int r = ceov_signal_wait(agree->signals[rank], index, first_of(agree->round),
 				 timeout_ns);
@@ -141,7 +111,7 @@ int cei_agree_range(struct cei_agree *agree, uint64_t value, uint64_t timeout_ns
 		return r;
 	agree->round++;
 	r = ceov_signal_raise(agree->signals[agree->rank],
-			      (uint32_t)(agree->round % COUNTERS),
+			      (uint32_t)(agree->round % CEI_AGREE_ROUND_COUNTERS),
 			      first_of(agree->round) | value);
 	for (i = 0; !r && i < agree->n_ranks; i++) {
 		if (i == agree->rank)

@@ -21,16 +21,20 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "base/site.h"
-#include "ipc/bootstrap.h"
 
 #define CEI_AGREE_VALUE_BITS 40u
 #define CEI_AGREE_VALUE_MAX  ((UINT64_C(1) << CEI_AGREE_VALUE_BITS) - 1)
+
+#define CEI_AGREE_ROUND_COUNTERS 2u
 
 enum cei_agree_fact {                   /* about the rank's GPU; 0: not known */
 	CEI_AGREE_SMS,                  /* that its kernels take */
 	CEI_AGREE_COPY_RATE,            /* to another GPU, bytes per second */
 	CEI_AGREE_FACTS
 };
+
+/* Of each rank's signal: those of facts stand behind those of rounds. */
+#define CEI_AGREE_COUNTERS (CEI_AGREE_ROUND_COUNTERS + CEI_AGREE_FACTS)
 
 struct cei_agree {
 	ceov_context *context;
@@ -39,7 +43,8 @@ struct cei_agree {
 	uint64_t      facts[CEI_AGREE_FACTS];   /* own ones; larger ones than
 						 * CEI_AGREE_VALUE_MAX are told as that */
 	uint64_t      round;                    /* the last one; one thread at a time */
-	ceov_signal  *signals[CEI_RANKS_MAX];   /* the own one and peers', by rank */
+	ceov_signal  *signals[CEI_RANKS_MAX];   /* the own one and peers', by rank; on the
+						 * host, of whoever has this */
 };
 
 struct cei_agree_range {
@@ -47,21 +52,13 @@ struct cei_agree_range {
 	uint64_t max;
 };
 
-/* agree is zeroed, but for context, rank, n_ranks and facts: makes the own signal and offers
- * it under name; then looks for a peer's. CEOV_NONE: it has not been offered yet. */
-int  cei_agree_open(struct cei_agree *agree, const char *name);
-int  cei_agree_find(struct cei_agree *agree, const struct cei_lookup *lookup);
+/* Before the own signal is offered. */
+int  cei_agree_tell_facts(const struct cei_agree *agree);
 
 /* The least that any rank has told, the same at each of them; 0: some rank knows nothing. All
  * ranks' signals have been found. */
 int  cei_agree_least(const struct cei_agree *agree, enum cei_agree_fact fact,
 		     uint64_t *ret_least);
-
-/* Lets go of a rank's signal; peers' go first. CEOV_PENDING: a peer maps it. */
-int  cei_agree_release(struct cei_agree *agree, uint32_t rank);
-
-/* Its signals, for an abort: at most CEI_RANKS_MAX. Returns how many. */
-uint32_t cei_agree_signals(const struct cei_agree *agree, ceov_signal **ret_signals);
 
 /* One round, with a number of at most CEI_AGREE_VALUE_MAX: the least and the largest of
  * all ranks' numbers, the same at each of them. Each peer is waited for at most

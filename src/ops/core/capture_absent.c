@@ -15,30 +15,9 @@ int cei_capture_open(ceov_workspace *workspace, struct cei_capture **ret_capture
 			 workspace->name);
 }
 
-int cei_capture_find(struct cei_capture *capture, uint32_t rank, uint64_t deadline_ns)
-{
-	(void)deadline_ns;
-	(void)capture;
-	(void)rank;
-	return CEOV_NONE;
-}
-
-int cei_capture_release(struct cei_capture *capture)
-{
-	(void)capture;
-	return 0;
-}
-
 void cei_capture_close(struct cei_capture *capture)
 {
 	(void)capture;
-}
-
-uint32_t cei_capture_signals(const struct cei_capture *capture, ceov_signal **ret_signals)
-{
-	(void)capture;
-	(void)ret_signals;
-	return 0;
 }
 
 uint64_t *cei_capture_epoch(const struct cei_capture *capture)

@@ -5,7 +5,6 @@
 
 #include "ops/core/capture_cuda.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,8 +15,6 @@
 #include "kernels/begin.h"
 #include "ops/core/replays.h"
 #include "ops/exec_cuda/execute_cuda.h"
-
-#define NAME_BYTES 64
 
 enum word { WORD_EPOCH, WORD_LAST_USE, WORDS = WORD_LAST_USE + CEI_OP_HALVES };
 
@@ -32,8 +29,6 @@ struct cei_capture {
 						 * graphs on */
 	struct cei_replays       replays;       /* ... which are CUgraphExec */
 	int                      makes_none;    /* one could not be had */
-	ceov_signal             *done[CEI_RANKS_MAX];   /* counter r of rank s's: runs
-							 * that r has finished */
 };
 
 static CUdeviceptr word_at(const struct cei_capture *capture, uint32_t index)
@@ -84,26 +79,6 @@ static int open_lane(struct cei_capture *capture)
 	return cei_gpu_executor_check(capture->gpu, result, "streams for captured runs");
 }
 
-static void name_done(const ceov_workspace *workspace, char *name)
-{
-	snprintf(name, NAME_BYTES, "ws.%s.c.done", workspace->name);
-}
-
-static int open_done(struct cei_capture *capture)
-{
-	const ceov_workspace *workspace = capture->workspace;
-	ceov_context *context = workspace->object.context;
-	uint32_t member = cei_context_member(context, workspace->rank);
-	ceov_signal **own = &capture->done[workspace->rank];
-	char name[NAME_BYTES];
-	int r;
-
-	r = ceov_signal_create(context, workspace->rank, context->site.members[member].place,
-			       workspace->n_ranks, 0, own);
-	name_done(workspace, name);
-	return r ? r : ceov_signal_share(*own, name);
-}
-
 int cei_capture_open(ceov_workspace *workspace, struct cei_capture **ret_capture)
 {
 	struct cei_capture *capture = calloc(1, sizeof(*capture));
@@ -126,54 +101,13 @@ int cei_capture_open(ceov_workspace *workspace, struct cei_capture **ret_capture
 	if (!r)
 		r = open_lane(capture);
 	cei_cuda_pop(capture->gpu->cuda, &hold);
-	if (!r)
-		r = open_done(capture);
 	if (r)
 		goto fail;
 	*ret_capture = capture;
 	return 0;
 fail:
-	(void)cei_capture_release(capture);
 	cei_capture_close(capture);
 	return r;
-}
-
-int cei_capture_find(struct cei_capture *capture, uint32_t rank, uint64_t deadline_ns)
-{
-	char name[NAME_BYTES];
-	struct cei_lookup lookup = { rank, name, deadline_ns };
-
-	if (capture->done[rank])
-		return 0;
-	name_done(capture->workspace, name);
-	return cei_signal_find(capture->workspace->object.context, &lookup,
-			       &capture->done[rank]);
-}
-
-int cei_capture_release(struct cei_capture *capture)
-{
-	uint32_t i;
-	int r;
-
-	for (i = 0; i < CEI_RANKS_MAX; i++) {
-		if (!capture->done[i])
-			continue;
-		r = ceov_signal_release(capture->done[i]);
-		if (r)
-			return r;
-		capture->done[i] = NULL;
-	}
-	return 0;
-}
-
-uint32_t cei_capture_signals(const struct cei_capture *capture, ceov_signal **ret_signals)
-{
-	uint32_t i, n = 0;
-
-	for (i = 0; capture && i < CEI_RANKS_MAX; i++)
-		if (capture->done[i])
-			ret_signals[n++] = capture->done[i];
-	return n;
 }
 
 void cei_capture_close(struct cei_capture *capture)
@@ -210,7 +144,7 @@ static int find_peer_done(const struct cei_capture *capture, uint32_t peer,
 			  uint64_t **ret_counter)
 {
 	const ceov_workspace *workspace = capture->workspace;
-	struct ceov_mark mark = { capture->done[peer], workspace->rank, 0 };
+	struct ceov_mark mark = { workspace->done[peer], workspace->rank, 0 };
 	struct cei_counter counter;
 	int r = cei_signal_resolve(&mark, cei_context_member(workspace->object.context,
 							     workspace->rank),
@@ -243,7 +177,7 @@ static int fill_begin(const struct cei_capture *capture, struct cei_op_begin *be
 	begin->own = workspace->rank;
 	begin->timeout_ns = workspace->deadline_ns;
 	begin->status = (uint32_t *)capture->gpu->status;
-	r = cei_gpu_signal(capture->gpu, capture->done[workspace->rank], &begin->done);
+	r = cei_gpu_signal(capture->gpu, workspace->done[workspace->rank], &begin->done);
 	for (i = 0; !r && i < workspace->n_ranks; i++)
 		if (i != workspace->rank)
 			r = find_peer_done(capture, i, &begin->peer_done[i]);

@@ -29,21 +29,11 @@
 
 struct cei_capture;
 
-/* Makes and offers what peers need under the workspace's name. The executor is open. */
+/* The executor is open, and the workspace's own `done` is there. */
 int  cei_capture_open(ceov_workspace *workspace, struct cei_capture **ret_capture);
 
-/* Looks for a peer's part. CEOV_NONE: it is not there yet. */
-int  cei_capture_find(struct cei_capture *capture, uint32_t rank, uint64_t deadline_ns);
-
-/* Lets go of the signals. CEOV_PENDING: a peer maps ours; call again. */
-int  cei_capture_release(struct cei_capture *capture);
-
-/* Nothing of it runs any more. Signals that are left are the context's. NULL is
- * allowed. */
+/* Nothing of it runs any more. NULL is allowed. */
 void cei_capture_close(struct cei_capture *capture);
-
-/* Its signals, for an abort: at most CEI_RANKS_MAX. Returns how many; NULL has none. */
-uint32_t cei_capture_signals(const struct cei_capture *capture, ceov_signal **ret_signals);
 
 /* Where the number of the run stands, in GPU memory. */
 uint64_t *cei_capture_epoch(const struct cei_capture *capture);

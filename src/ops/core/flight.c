@@ -10,7 +10,6 @@
 #include "ce_engine/context.h"
 #include "ce_engine/launch.h"
 #include "ce_engine/signal.h"
-#include "ops/core/capture_cuda.h"
 
 /* A launch that failed comes back from its lanes within this (launch.h), and a little
  * for the engine's own turn. */
@@ -146,8 +145,8 @@ int cei_workspace_finish(ceov_workspace *workspace)
 
 int cei_workspace_fail(ceov_workspace *workspace, int error)
 {
-	struct ceov_signal *signals[(CEI_OP_HALVES + 3) * CEI_RANKS_MAX + 2];
-	uint32_t i, half, blamed, n = 0;
+	struct ceov_signal *signals[CEI_SHARED_SIGNALS_MAX + 2];
+	uint32_t blamed, n;
 	int none = 0;
 
 	/* release: pairs with who reads the error and then our report */
@@ -155,15 +154,7 @@ int cei_workspace_fail(ceov_workspace *workspace, int error)
 						     memory_order_release,
 						     memory_order_relaxed))
 		return error;
-	for (i = 0; i < workspace->n_ranks; i++) {
-		for (half = 0; half < CEI_OP_HALVES; half++)
-			if (workspace->arrived[half][i])
-				signals[n++] = workspace->arrived[half][i];
-		if (workspace->here[i])
-			signals[n++] = workspace->here[i];
-	}
-	n += cei_agree_signals(&workspace->agree, signals + n);
-	n += cei_capture_signals(workspace->capture, signals + n);
+	n = cei_shared_signals(workspace, signals);
 	if (workspace->ready)
 		signals[n++] = workspace->ready;
 	if (workspace->sent)

@@ -35,16 +35,12 @@
 
 #include "ops/core/workspace.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/sized.h"
-#include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
-#include "ce_engine/signal.h"
 #include "ops/core/capture_cuda.h"
 
 #define SCRATCH_ALIGN_BYTES UINT64_C(4096)
@@ -139,18 +135,10 @@ static int check_create(ceov_context *context, const struct ceov_workspace_confi
 
 static int create_signals(ceov_workspace *workspace, struct ceov_place place)
 {
-	static const struct ceov_place host = { CEOV_PLACE_HOST, 0 };
 	ceov_context *context = workspace->object.context;
-	uint32_t rank = workspace->rank, n_ranks = workspace->n_ranks, half;
-	uint32_t n_arrived = CEI_OP_PHASES_MAX * n_ranks * CEI_OP_PIECES_MAX;
-	int r = 0;
+	uint32_t rank = workspace->rank;
+	int r = cei_shared_create(workspace, &place);
 
-	for (half = 0; !r && half < CEI_OP_HALVES; half++)
-		r = ceov_signal_create(context, rank, place, n_arrived, 0,
-				       &workspace->arrived[half][rank]);
-	if (!r)
-		r = ceov_signal_create(context, rank, host, CEI_OP_HALVES * n_ranks, 0,
-				       &workspace->here[rank]);
 	if (!r)
 		r = ceov_signal_create(context, rank, place,
 				       cei_workspace_start(workspace) + 1,
@@ -158,41 +146,6 @@ static int create_signals(ceov_workspace *workspace, struct ceov_place place)
 	if (!r)
 		r = ceov_signal_create(context, rank, place, CEI_OP_SENT_MAX, 0,
 				       &workspace->sent);
-	return r;
-}
-
-/* The name under which a part of it is offered. */
-static const char *part_name(const ceov_workspace *workspace, int is_capturable,
-			     const char *part, char *buffer)
-{
-	snprintf(buffer, CEI_NAME_BYTES, "ws.%s.%c.%s", workspace->name,
-		 is_capturable ? 'c' : 'e', part);
-	return buffer;
-}
-
-static const char *const arrived_name[CEI_OP_HALVES] = { "arrived0", "arrived1" };
-
-/* Scratch last: who has found it finds the rest. */
-static int offer(ceov_workspace *workspace)
-{
-	uint32_t half, rank = workspace->rank;
-	int is_capturable = workspace->is_capturable;
-	char name[CEI_NAME_BYTES];
-	int r = 0;
-
-	for (half = 0; !r && half < CEI_OP_HALVES; half++)
-		r = ceov_signal_share(workspace->arrived[half][rank],
-				      part_name(workspace, is_capturable,
-						arrived_name[half], name));
-	if (!r)
-		r = ceov_signal_share(workspace->here[rank],
-				      part_name(workspace, is_capturable, "here", name));
-	if (!r)
-		r = cei_agree_open(&workspace->agree,
-				   part_name(workspace, is_capturable, "tune", name));
-	if (!r)
-		r = ceov_buffer_share(workspace->scratch[rank],
-				      part_name(workspace, is_capturable, "scratch", name));
 	return r;
 }
 
@@ -225,19 +178,16 @@ static void find_facts(ceov_workspace *workspace, const struct ceov_place *place
 
 static int build(ceov_workspace *workspace, const struct ceov_place *place)
 {
-	uint32_t rank = workspace->rank;
 	int r = open_executor(workspace, place->kind);
 
 	find_facts(workspace, place);
 	if (!r)
-		r = ceov_buffer_create(workspace->object.context, rank,
-				       CEI_OP_HALVES * workspace->half_bytes,
-				       &workspace->scratch[rank]);
-	if (!r)
 		r = create_signals(workspace, *place);
 	if (!r && workspace->is_capturable)
 		r = cei_capture_open(workspace, &workspace->capture);
-	return r ? r : offer(workspace);
+	if (!r)
+		r = cei_agree_tell_facts(&workspace->agree);
+	return r ? r : cei_shared_offer(workspace);
 }
 
 /* Frees all but the handles, which are the context's or released. */
@@ -262,15 +212,6 @@ const struct cei_object_type cei_workspace_type = {
 	"workspace", offsetof(ceov_context, uppers), stop, bury
 };
 
-static int release_buffer(ceov_buffer **buffer)
-{
-	int r = ceov_buffer_release(*buffer);
-
-	if (!r)
-		*buffer = NULL;
-	return r;
-}
-
 static int release_signal(ceov_signal **signal)
 {
 	int r = ceov_signal_release(*signal);
@@ -280,31 +221,11 @@ static int release_signal(ceov_signal **signal)
 	return r;
 }
 
-static int release_parts_of(ceov_workspace *workspace, uint32_t rank)
-{
-	uint32_t half;
-	int r = release_buffer(&workspace->scratch[rank]);
-
-	for (half = 0; !r && half < CEI_OP_HALVES; half++)
-		r = release_signal(&workspace->arrived[half][rank]);
-	if (!r)
-		r = cei_agree_release(&workspace->agree, rank);
-	return r ? r : release_signal(&workspace->here[rank]);
-}
-
-/* Peers' first: they wait for us to let go as we may for them. May be repeated. */
+/* May be repeated. */
 static int release_parts(ceov_workspace *workspace)
 {
-	uint32_t i;
-	int r = 0;
+	int r = cei_shared_release(workspace);
 
-	if (workspace->capture)
-		r = cei_capture_release(workspace->capture);
-	for (i = 0; !r && i < workspace->n_ranks; i++)
-		if (i != workspace->rank)
-			r = release_parts_of(workspace, i);
-	if (!r)
-		r = release_parts_of(workspace, workspace->rank);
 	if (!r)
 		r = release_signal(&workspace->ready);
 	return r ? r : release_signal(&workspace->sent);
@@ -356,89 +277,6 @@ int ceov_workspace_create(ceov_context *context,
 
 /* --- connection ------------------------------------------------------------ */
 
-/* The same name, but of the other mode: that peer will never offer ours. */
-static int refuse_other_mode(ceov_workspace *workspace, uint32_t rank)
-{
-	ceov_buffer *found = NULL;
-	char name[CEI_NAME_BYTES];
-	struct cei_lookup lookup = { rank, name, workspace->find_by_ns };
-	int r;
-
-	part_name(workspace, !workspace->is_capturable, "scratch", name);
-	r = cei_buffer_find(workspace->object.context, &lookup, &found);
-	if (r)
-		return r;
-	(void)ceov_buffer_release(found);
-	return cei_raise(report_of(workspace), CEOV_ERR_INVALID, 0,
-			 "ceov_workspace_connect: '%s' has is_capturable %d at rank %u and "
-			 "%d at rank %u; give all ranks the same", workspace->name,
-			 workspace->is_capturable, workspace->rank,
-			 !workspace->is_capturable, rank);
-}
-
-static int check_size(ceov_workspace *workspace, uint32_t rank)
-{
-	uint64_t own = workspace->scratch[workspace->rank]->region->size_bytes;
-	uint64_t peer = workspace->scratch[rank]->region->size_bytes;
-
-	if (own == peer)
-		return 0;
-	(void)release_buffer(&workspace->scratch[rank]);
-	return cei_raise(report_of(workspace), CEOV_ERR_INVALID, 0,
-			 "ceov_workspace_connect: '%s': scratch of rank %u has 2 x %" PRIu64
-			 " bytes, that of rank %u 2 x %" PRIu64 "; give all ranks the same "
-			 "scratch_bytes", workspace->name, workspace->rank, own / 2, rank,
-			 peer / 2);
-}
-
-static int find_signal(ceov_workspace *workspace, uint32_t rank, const char *part,
-		       ceov_signal **signal)
-{
-	char name[CEI_NAME_BYTES];
-	struct cei_lookup lookup = { rank, name, workspace->find_by_ns };
-
-	if (*signal)
-		return 0;
-	part_name(workspace, workspace->is_capturable, part, name);
-	return cei_signal_find(workspace->object.context, &lookup, signal);
-}
-
-/* CEOV_NONE: the peer has not offered it. */
-static int find_scratch(ceov_workspace *workspace, uint32_t rank)
-{
-	char name[CEI_NAME_BYTES];
-	struct cei_lookup lookup = { rank, name, workspace->find_by_ns };
-	int r;
-
-	if (workspace->scratch[rank])
-		return 0;
-	part_name(workspace, workspace->is_capturable, "scratch", name);
-	r = cei_buffer_find(workspace->object.context, &lookup,
-			    &workspace->scratch[rank]);
-	if (r == CEOV_NONE)
-		return refuse_other_mode(workspace, rank);
-	return r ? r : check_size(workspace, rank);
-}
-
-/* What has not been found of a peer yet. CEOV_NONE: it has not offered all. */
-static int find_peer(ceov_workspace *workspace, uint32_t rank)
-{
-	char name[CEI_NAME_BYTES];
-	struct cei_lookup lookup = { rank, name, workspace->find_by_ns };
-	uint32_t half;
-	int r = find_scratch(workspace, rank);
-
-	for (half = 0; !r && half < CEI_OP_HALVES; half++)
-		r = find_signal(workspace, rank, arrived_name[half],
-				&workspace->arrived[half][rank]);
-	part_name(workspace, workspace->is_capturable, "tune", name);
-	if (!r)
-		r = cei_agree_find(&workspace->agree, &lookup);
-	if (!r && workspace->capture)
-		r = cei_capture_find(workspace->capture, rank, workspace->find_by_ns);
-	return r ? r : find_signal(workspace, rank, "here", &workspace->here[rank]);
-}
-
 /* One that was found may have gone since. */
 static int check_peer(const ceov_workspace *workspace, uint32_t rank)
 {
@@ -460,8 +298,8 @@ static int find_peers(ceov_workspace *workspace)
 
 	for (i = 1; i < workspace->n_ranks; i++) {
 		rank = (workspace->rank + i) % workspace->n_ranks;
-		r = workspace->here[rank] ? check_peer(workspace, rank)
-			: find_peer(workspace, rank);
+		r = cei_shared_is_found(workspace, rank) ? check_peer(workspace, rank)
+			: cei_shared_find(workspace, rank);
 		if (r < 0)
 			return r;
 		if (r)

@@ -17,6 +17,7 @@
  *   ready    own: target rank * pieces + piece, or piece; the last one: the stream has
  *            come to the run (cei_workspace_start())
  *   sent     own: which is which is the op's affair
+ *   done     of each rank, where runs are captured: rank r has finished so many runs
  * Those of `agree` count rounds: see agree.h.
  */
 
@@ -59,6 +60,7 @@ struct ceov_workspace {
 	ceov_buffer        *scratch[CEI_RANKS_MAX];     /* the own one and peers' ... */
 	ceov_signal        *arrived[CEI_OP_HALVES][CEI_RANKS_MAX];
 	ceov_signal        *here[CEI_RANKS_MAX];        /* ... by rank */
+	ceov_signal        *done[CEI_RANKS_MAX];        /* of captured runs */
 	ceov_signal        *ready;
 	ceov_signal        *sent;
 	struct cei_agree    agree;      /* what ranks tell each other when they tune */
@@ -75,6 +77,35 @@ struct ceov_workspace {
 	uint32_t            first_flight;
 	uint32_t            n_flights;
 };
+
+/* --- shared.c: what ranks share -------------------------------------------- */
+
+/* Each makes its scratch and its signals and offers them under names that begin with the
+ * workspace's, and looks for those of its peers. */
+
+#define CEI_SHARED_SIGNALS_MAX ((CEI_OP_HALVES + 3) * CEI_RANKS_MAX)
+
+/* The own ones. place: the rank's. */
+int  cei_shared_create(ceov_workspace *workspace, const struct ceov_place *place);
+
+/* For peers to find. */
+int  cei_shared_offer(ceov_workspace *workspace);
+
+/* What has not been found of a peer yet, by find_by_ns. CEOV_NONE: it has not offered all. */
+int  cei_shared_find(ceov_workspace *workspace, uint32_t rank);
+
+/* Whether all of a peer has been found. */
+int  cei_shared_is_found(const ceov_workspace *workspace, uint32_t rank);
+
+/* Peers' first: they wait for us to let go as we may for them. Accepts what is half made or
+ * half released. CEOV_PENDING: a peer uses something of ours; call again. */
+int  cei_shared_release(ceov_workspace *workspace);
+
+/* The signals that are there, for an abort: at most CEI_SHARED_SIGNALS_MAX. Returns how
+ * many. */
+uint32_t cei_shared_signals(const ceov_workspace *workspace, ceov_signal **ret_signals);
+
+/* --- the workspace itself -------------------------------------------------- */
 
 /* 0: living and, for ops, connected; else raised. call names the public call. */
 int  cei_workspace_check(const ceov_workspace *workspace, const char *call);

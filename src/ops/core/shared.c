@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* What ranks share of a workspace. */
+
+#include "ops/core/workspace.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "ce_engine/buffer.h"
+#include "ce_engine/context.h"
+#include "ce_engine/signal.h"
+
+struct part {                           /* a signal of each rank */
+	const char *name;               /* under which it is offered, behind the workspace's */
+	size_t      at;                 /* in the workspace: an array, by rank */
+	uint32_t    n_counters;         /* so many, ... */
+	uint32_t    n_per_rank;         /* ... and so many for each rank of the group */
+	int         is_on_host;
+	int         is_of_captured;     /* there in capturable workspaces only */
+};
+
+static const struct part parts[] = {
+	{ "arrived0", offsetof(struct ceov_workspace, arrived[0]), 0,
+	  CEI_OP_PHASES_MAX * CEI_OP_PIECES_MAX, 0, 0 },
+	{ "arrived1", offsetof(struct ceov_workspace, arrived[1]), 0,
+	  CEI_OP_PHASES_MAX * CEI_OP_PIECES_MAX, 0, 0 },
+	{ "here", offsetof(struct ceov_workspace, here), 0, CEI_OP_HALVES, 1, 0 },
+	{ "tune", offsetof(struct ceov_workspace, agree.signals), CEI_AGREE_COUNTERS, 0, 1, 0 },
+	{ "done", offsetof(struct ceov_workspace, done), 0, 1, 0, 1 },
+};
+
+#define PARTS (sizeof(parts) / sizeof(parts[0]))
+
+static struct cei_report *report_of(const ceov_workspace *workspace)
+{
+	return &workspace->object.context->report;
+}
+
+static int has(const ceov_workspace *workspace, const struct part *part)
+{
+	return workspace->is_capturable || !part->is_of_captured;
+}
+
+static ceov_signal **slot(const ceov_workspace *workspace, const struct part *part,
+			  uint32_t rank)
+{
+	return (ceov_signal **)((uintptr_t)workspace + part->at) + rank;
+}
+
+/* The name under which a part is offered. */
+static const char *name_of(const ceov_workspace *workspace, int is_capturable,
+			   const char *part, char *buffer)
+{
+	snprintf(buffer, CEI_NAME_BYTES, "ws.%s.%c.%s", workspace->name,
+		 is_capturable ? 'c' : 'e', part);
+	return buffer;
+}
+
+/* --- the own ones ---------------------------------------------------------- */
+
+int cei_shared_create(ceov_workspace *workspace, const struct ceov_place *place)
+{
+	static const struct ceov_place host = { CEOV_PLACE_HOST, 0 };
+	ceov_context *context = workspace->object.context;
+	uint32_t rank = workspace->rank, i;
+	int r = ceov_buffer_create(context, rank, CEI_OP_HALVES * workspace->half_bytes,
+				   &workspace->scratch[rank]);
+
+	for (i = 0; !r && i < PARTS; i++)
+		if (has(workspace, &parts[i]))
+			r = ceov_signal_create(context, rank,
+					       parts[i].is_on_host ? host : *place,
+					       parts[i].n_counters + parts[i].n_per_rank *
+					       workspace->n_ranks, 0,
+					       slot(workspace, &parts[i], rank));
+	return r;
+}
+
+/* Scratch last: who has found it finds the rest. */
+int cei_shared_offer(ceov_workspace *workspace)
+{
+	uint32_t rank = workspace->rank, i;
+	int is_capturable = workspace->is_capturable;
+	char name[CEI_NAME_BYTES];
+	int r = 0;
+
+	for (i = 0; !r && i < PARTS; i++)
+		if (has(workspace, &parts[i]))
+			r = ceov_signal_share(*slot(workspace, &parts[i], rank),
+					      name_of(workspace, is_capturable,
+						      parts[i].name, name));
+	return r ? r : ceov_buffer_share(workspace->scratch[rank],
+					 name_of(workspace, is_capturable, "scratch", name));
+}
+
+/* --- peers' ---------------------------------------------------------------- */
+
+static int release_buffer(ceov_buffer **buffer)
+{
+	int r = ceov_buffer_release(*buffer);
+
+	if (!r)
+		*buffer = NULL;
+	return r;
+}
+
+/* The same name, but of the other mode: that peer will never offer ours. */
+static int refuse_other_mode(ceov_workspace *workspace, uint32_t rank)
+{
+	ceov_buffer *found = NULL;
+	char name[CEI_NAME_BYTES];
+	struct cei_lookup lookup = { rank, name, workspace->find_by_ns };
+	int r;
+
+	name_of(workspace, !workspace->is_capturable, "scratch", name);
+	r = cei_buffer_find(workspace->object.context, &lookup, &found);
+	if (r)
+		return r;
+	(void)ceov_buffer_release(found);
+	return cei_raise(report_of(workspace), CEOV_ERR_INVALID, 0,
+			 "ceov_workspace_connect: '%s' has is_capturable %d at rank %u and "
+			 "%d at rank %u; give all ranks the same", workspace->name,
+			 workspace->is_capturable, workspace->rank,
+			 !workspace->is_capturable, rank);
+}
+
+static int check_size(ceov_workspace *workspace, uint32_t rank)
+{
+	uint64_t own = workspace->scratch[workspace->rank]->region->size_bytes;
+	uint64_t peer = workspace->scratch[rank]->region->size_bytes;
+
+	if (own == peer)
+		return 0;
+	(void)release_buffer(&workspace->scratch[rank]);
+	return cei_raise(report_of(workspace), CEOV_ERR_INVALID, 0,
+			 "ceov_workspace_connect: '%s': scratch of rank %u has 2 x %" PRIu64
+			 " bytes, that of rank %u 2 x %" PRIu64 "; give all ranks the same "
+			 "scratch_bytes", workspace->name, workspace->rank, own / 2, rank,
+			 peer / 2);
+}
+
+/* CEOV_NONE: the peer has not offered it. */
+static int find_scratch(ceov_workspace *workspace, uint32_t rank)
+{
+	char name[CEI_NAME_BYTES];
+	struct cei_lookup lookup = { rank, name, workspace->find_by_ns };
+	int r;
+
+	if (workspace->scratch[rank])
+		return 0;
+	name_of(workspace, workspace->is_capturable, "scratch", name);
+	r = cei_buffer_find(workspace->object.context, &lookup,
+			    &workspace->scratch[rank]);
+	if (r == CEOV_NONE)
+		return refuse_other_mode(workspace, rank);
+	return r ? r : check_size(workspace, rank);
+}
+
+int cei_shared_find(ceov_workspace *workspace, uint32_t rank)
+{
+	char name[CEI_NAME_BYTES];
+	struct cei_lookup lookup = { rank, name, workspace->find_by_ns };
+	ceov_signal **signal;
+	uint32_t i;
+	int r = find_scratch(workspace, rank);
+
+	for (i = 0; !r && i < PARTS; i++) {
+		signal = slot(workspace, &parts[i], rank);
+		if (*signal || !has(workspace, &parts[i]))
+			continue;
+		name_of(workspace, workspace->is_capturable, parts[i].name, name);
+		r = cei_signal_find(workspace->object.context, &lookup, signal);
+	}
+	return r;
+}
+
+int cei_shared_is_found(const ceov_workspace *workspace, uint32_t rank)
+{
+	uint32_t i;
+
+	for (i = 0; i < PARTS; i++)
+		if (has(workspace, &parts[i]) && !*slot(workspace, &parts[i], rank))
+			return 0;
+	return 1;                       /* scratch was found before them */
+}
+
+/* --- all ------------------------------------------------------------------- */
+
+static int release_of(ceov_workspace *workspace, uint32_t rank)
+{
+	ceov_signal **signal;
+	uint32_t i;
+	int r = release_buffer(&workspace->scratch[rank]);
+
+	for (i = 0; !r && i < PARTS; i++) {
+		signal = slot(workspace, &parts[i], rank);
+		r = ceov_signal_release(*signal);
+		if (!r)
+			*signal = NULL;
+	}
+	return r;
+}
+
+int cei_shared_release(ceov_workspace *workspace)
+{
+	uint32_t i;
+	int r = 0;
+
+	for (i = 1; !r && i <= workspace->n_ranks; i++)
+		r = release_of(workspace, (workspace->rank + i) % workspace->n_ranks);
+	return r;
+}
+
+uint32_t cei_shared_signals(const ceov_workspace *workspace, ceov_signal **ret_signals)
+{
+	uint32_t rank, i, n = 0;
+
+	for (rank = 0; rank < workspace->n_ranks; rank++)
+		for (i = 0; i < PARTS; i++)
+			if (*slot(workspace, &parts[i], rank))
+				ret_signals[n++] = *slot(workspace, &parts[i], rank);
+	return n;
+}
