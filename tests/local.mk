@@ -47,7 +47,7 @@ threaded_suites = \
 	%D%/unit/test_gates \
 	%D%/unit/test_groups \
 	%D%/unit/test_queue \
-	%D%/unit/test_mixed \
+	%D%/unit/test_training \
 	%D%/unit/test_trace \
 	%D%/unit/test_staging \
 	%D%/unit/test_staging_fails \
@@ -172,20 +172,20 @@ LDADD = libtesting.la libceoverlap_core.la $(CHECK_LIBS)
 %C%_unit_test_measure_SOURCES = %D%/unit/test_measure.c tools/bench_measure.h \
 	tools/bench_measure_pairs.c tools/bench_measure_sets.c
 
-%C%_unit_test_mixed_SOURCES = %D%/unit/test_mixed.c \
-	%D%/unit/mixed_rig.c %D%/unit/mixed_rig.h
+%C%_unit_test_training_SOURCES = %D%/unit/test_training.c \
+	%D%/unit/training_rig.c %D%/unit/training_rig.h
 
 # What several suites share; each takes from it what it needs.
 libtesting_la_SOURCES = \
 	%D%/testing.c %D%/testing.h \
-	%D%/unit/way.c %D%/unit/way.h \
-	%D%/unit/made_machine.c %D%/unit/made_machine.h \
+	%D%/unit/loopback.c %D%/unit/loopback.h \
+	%D%/unit/machine_fixture.c %D%/unit/machine_fixture.h \
 	%D%/unit/route_rig.c %D%/unit/route_rig.h \
 	%D%/unit/op_case.c %D%/unit/op_rig.c %D%/unit/op_rig.h \
 	%D%/unit/move_rig.c %D%/unit/move_rig.h \
-	%D%/unit/point.c %D%/unit/point.h \
+	%D%/unit/fake_event.c %D%/unit/fake_event.h \
 	%D%/unit/feeder.c %D%/unit/feeder.h \
-	%D%/unit/part.c %D%/unit/part.h \
+	%D%/unit/executor_fixture.c %D%/unit/executor_fixture.h \
 	%D%/sim/sim.c %D%/sim/sim.h \
 	%D%/sim/sim_program.c %D%/sim/sim_program.h \
 	%D%/conformance/backend_conformance.c %D%/conformance/backend_conformance.h \

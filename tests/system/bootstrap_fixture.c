@@ -19,20 +19,20 @@
 #include "base/clock.h"
 #include "testing.h"
 
-#define PARTS_MAX 16
+#define PARTIES_MAX 16
 
 struct shared *shared;
 char directory[96];
 char path[104];
 
-static pid_t parts[PARTS_MAX];
-static int n_parts;
+static pid_t parties[PARTIES_MAX];
+static int n_parties;
 
-/* --- parts --------------------------------------------------------------- */
+/* --- parties ------------------------------------------------------------- */
 
 void give_up(int line, const char *condition)
 {
-	fprintf(stderr, "part %d, line %d: %s\n", (int)getpid(), line, condition);
+	fprintf(stderr, "party %d, line %d: %s\n", (int)getpid(), line, condition);
 	_exit(99);
 }
 
@@ -72,8 +72,8 @@ static void drop_line(void *log_arg, const char *line)
 
 static void note_gone(void *gone_arg, uint32_t rank, int departed)
 {
-	struct part *part = gone_arg;
-	struct seen *seen = &shared->seen[part->site.members[0].rank][rank];
+	struct party *party = gone_arg;
+	struct seen *seen = &shared->seen[party->site.members[0].rank][rank];
 
 	/* release: pairs with the acquire in wait_gone() */
 	atomic_store_explicit(&seen->departed, departed, memory_order_relaxed);
@@ -96,74 +96,74 @@ uint64_t wait_gone(uint32_t who, uint32_t whom)
 	return gone_ns;
 }
 
-void part_init(struct part *part, uint32_t n_ranks)
+void party_init(struct party *party, uint32_t n_ranks)
 {
-	memset(part, 0, sizeof(*part));
-	cei_report_init(&part->report, drop_line, NULL);
-	part->site.report = &part->report;
-	part->site.n_ranks = n_ranks;
+	memset(party, 0, sizeof(*party));
+	cei_report_init(&party->report, drop_line, NULL);
+	party->site.report = &party->report;
+	party->site.n_ranks = n_ranks;
 }
 
-void part_hold(struct part *part, uint32_t rank)
+void party_hold(struct party *party, uint32_t rank)
 {
-	part->site.members[part->site.n_members++].rank = rank;
-	if (part->site.n_members == 1)
-		part->report.rank = rank;
+	party->site.members[party->site.n_members++].rank = rank;
+	if (party->site.n_members == 1)
+		party->report.rank = rank;
 }
 
-int part_open_by(struct part *part, uint64_t timeout_ms)
+int party_open_by(struct party *party, uint64_t timeout_ms)
 {
 	struct cei_bootstrap_config config = {
 		.path = path,
 		.deadline_ns = cei_deadline(timeout_ms * NS_PER_MS),
 		.gone = note_gone,
-		.gone_arg = part,
+		.gone_arg = party,
 	};
-	int r = cei_bootstrap_open(&part->site, &config, &part->bootstrap);
+	int r = cei_bootstrap_open(&party->site, &config, &party->bootstrap);
 
-	cei_report_take(&part->report, &part->failure);
+	cei_report_take(&party->report, &party->failure);
 	return r;
 }
 
-void part_open(struct part *part, uint32_t n_ranks, uint32_t rank)
+void party_open(struct party *party, uint32_t n_ranks, uint32_t rank)
 {
-	part_init(part, n_ranks);
-	part_hold(part, rank);
-	if (!part_open_by(part, PATIENCE_MS))
+	party_init(party, n_ranks);
+	party_hold(party, rank);
+	if (!party_open_by(party, PATIENCE_MS))
 		return;
-	fprintf(stderr, "rank %u: %s\n", rank, part->failure.text);
+	fprintf(stderr, "rank %u: %s\n", rank, party->failure.text);
 	_exit(98);
 }
 
-void part_close(struct part *part)
+void party_close(struct party *party)
 {
-	cei_bootstrap_close(part->bootstrap);
-	cei_report_fini(&part->report);
+	cei_bootstrap_close(party->bootstrap);
+	cei_report_fini(&party->report);
 }
 
-int part_barrier(struct part *part, uint64_t timeout_ms)
+int party_barrier(struct party *party, uint64_t timeout_ms)
 {
-	int r = cei_bootstrap_barrier(part->bootstrap, cei_deadline(timeout_ms * NS_PER_MS));
+	int r = cei_bootstrap_barrier(party->bootstrap, cei_deadline(timeout_ms * NS_PER_MS));
 
-	cei_report_take(&part->report, &part->failure);
+	cei_report_take(&party->report, &party->failure);
 	return r;
 }
 
-int part_find(struct part *part, uint32_t rank, const char *name,
-	      struct cei_export *ret_export, uint64_t *ret_id)
+int party_find(struct party *party, uint32_t rank, const char *name,
+	       struct cei_export *ret_export, uint64_t *ret_id)
 {
 	struct cei_lookup lookup = { rank, name, cei_deadline(FIND_MS * NS_PER_MS) };
-	int r = cei_bootstrap_find(part->bootstrap, &lookup, ret_export, ret_id);
+	int r = cei_bootstrap_find(party->bootstrap, &lookup, ret_export, ret_id);
 
-	cei_report_take(&part->report, &part->failure);
+	cei_report_take(&party->report, &party->failure);
 	return r;
 }
 
-int says(const struct part *part, const char *words)
+int says(const struct party *party, const char *words)
 {
-	if (strstr(part->failure.text, words))
+	if (strstr(party->failure.text, words))
 		return 1;
-	fprintf(stderr, "'%s' is not in '%s'\n", words, part->failure.text);
+	fprintf(stderr, "'%s' is not in '%s'\n", words, party->failure.text);
 	return 0;
 }
 
@@ -180,8 +180,8 @@ pid_t start(void (*run)(uint32_t), uint32_t number)
 		run(number);
 		exit(0);        /* not _exit(): the leak check runs */
 	}
-	ck_assert_int_lt(n_parts, PARTS_MAX);
-	parts[n_parts++] = pid;
+	ck_assert_int_lt(n_parties, PARTIES_MAX);
+	parties[n_parties++] = pid;
 	return pid;
 }
 
@@ -189,9 +189,9 @@ static void forget(pid_t pid)
 {
 	int i;
 
-	for (i = 0; i < n_parts; i++)
-		if (parts[i] == pid)
-			parts[i] = parts[--n_parts];
+	for (i = 0; i < n_parties; i++)
+		if (parties[i] == pid)
+			parties[i] = parties[--n_parties];
 }
 
 void assert_ends_well(pid_t pid)
@@ -213,11 +213,11 @@ void assert_ends_well(pid_t pid)
 
 void assert_all_end_well(void)
 {
-	while (n_parts)
-		assert_ends_well(parts[0]);
+	while (n_parties)
+		assert_ends_well(parties[0]);
 }
 
-uint64_t kill_part(pid_t pid)
+uint64_t kill_party(pid_t pid)
 {
 	uint64_t now_ns = cei_now_ns();
 
@@ -265,8 +265,8 @@ static void set_up(void)
 
 static void tear_down(void)
 {
-	while (n_parts)
-		kill_part(parts[0]);
+	while (n_parties)
+		kill_party(parties[0]);
 	unlink(path);
 	rmdir(directory);
 	munmap(shared, sizeof(*shared));

@@ -5,7 +5,7 @@
 
 /*
  * Tests of the bootstrap run between real processes. A test starts one process for
- * each part, lets them run, kills some, and asserts how the others end. Parts meet in
+ * each party, lets them run, kills some, and asserts how the others end. Parts meet in
  * a page of shared memory for steps and times; what they need to hold true they check
  * with need(), which ends the process with a line that says where.
  */
@@ -35,7 +35,7 @@ struct shared {
 	_Atomic uint64_t rounds[ALL_RANKS];
 };
 
-struct part {                           /* a process of the group */
+struct party {                          /* a process of the group */
 	struct cei_report   report;
 	struct cei_site     site;
 	struct cei_bootstrap *bootstrap;
@@ -57,7 +57,7 @@ uint64_t wait_gone(uint32_t who, uint32_t whom);
 
 uint32_t n_open_fds(void);
 
-/* --- in a part ----------------------------------------------------------- */
+/* --- in a party ---------------------------------------------------------- */
 
 #define need(condition) \
 	do { \
@@ -67,17 +67,17 @@ uint32_t n_open_fds(void);
 
 void give_up(int line, const char *condition) __attribute__((noreturn));
 
-void part_init(struct part *part, uint32_t n_ranks);
-void part_hold(struct part *part, uint32_t rank);
-int  part_open_by(struct part *part, uint64_t timeout_ms);
-void part_open(struct part *part, uint32_t n_ranks, uint32_t rank);
-void part_close(struct part *part);
-int  part_barrier(struct part *part, uint64_t timeout_ms);
-int  part_find(struct part *part, uint32_t rank, const char *name,
-	       struct cei_export *ret_export, uint64_t *ret_id);
+void party_init(struct party *party, uint32_t n_ranks);
+void party_hold(struct party *party, uint32_t rank);
+int  party_open_by(struct party *party, uint64_t timeout_ms);
+void party_open(struct party *party, uint32_t n_ranks, uint32_t rank);
+void party_close(struct party *party);
+int  party_barrier(struct party *party, uint64_t timeout_ms);
+int  party_find(struct party *party, uint32_t rank, const char *name,
+		struct cei_export *ret_export, uint64_t *ret_id);
 
 /* Does the last failure say these words? */
-int  says(const struct part *part, const char *words);
+int  says(const struct party *party, const char *words);
 
 /* --- in the test --------------------------------------------------------- */
 
@@ -85,7 +85,7 @@ int  says(const struct part *part, const char *words);
 pid_t    start(void (*run)(uint32_t), uint32_t number);
 void     assert_ends_well(pid_t pid);
 void     assert_all_end_well(void);
-uint64_t kill_part(pid_t pid);          /* returns when */
+uint64_t kill_party(pid_t pid);         /* returns when */
 int      is_directory_empty(void);
 
 /* With a fresh directory around each test; returns main()'s result. */

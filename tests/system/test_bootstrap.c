@@ -39,14 +39,14 @@ static int connect_raw(void)
 static void come_and_go(uint32_t number)
 {
 	uint32_t n_fds = n_open_fds();
-	struct part part;
+	struct party party;
 
 	pause_ms(number % 3 * 15);
-	part_open(&part, 4, number);
+	party_open(&party, 4, number);
 	need(n_open_fds() > n_fds);
-	need(!part_barrier(&part, 20000));
+	need(!party_barrier(&party, 20000));
 	need(access(path, F_OK) && errno == ENOENT);
-	part_close(&part);
+	party_close(&party);
 	need(n_open_fds() == n_fds);
 }
 
@@ -63,17 +63,17 @@ END_TEST
 
 static void be_alone(uint32_t number)
 {
-	struct part part;
+	struct party party;
 	uint32_t n_fds = n_open_fds();
 
 	(void)number;
-	part_init(&part, 2);
-	part_hold(&part, 0);
-	part_hold(&part, 1);
-	need(!part_open_by(&part, 1000));
-	need(!part_barrier(&part, 0));
-	need(!part_barrier(&part, 0));
-	part_close(&part);
+	party_init(&party, 2);
+	party_hold(&party, 0);
+	party_hold(&party, 1);
+	need(!party_open_by(&party, 1000));
+	need(!party_barrier(&party, 0));
+	need(!party_barrier(&party, 0));
+	party_close(&party);
 	need(n_open_fds() == n_fds);
 }
 
@@ -86,20 +86,20 @@ END_TEST
 
 static void hold_two(uint32_t number)
 {
-	struct part part;
+	struct party party;
 
-	part_init(&part, 4);
-	part_hold(&part, number);
-	part_hold(&part, 3 - number);
-	need(!part_open_by(&part, 20000));
-	need(!part_barrier(&part, 20000));
+	party_init(&party, 4);
+	party_hold(&party, number);
+	party_hold(&party, 3 - number);
+	need(!party_open_by(&party, 20000));
+	need(!party_barrier(&party, 20000));
 	if (!number) {
 		need(wait_gone(0, 1) && wait_gone(0, 2));
 		need(shared->seen[0][1].n_gone == 1);
 		need(shared->seen[0][2].n_gone == 1);
 		need(shared->seen[0][2].departed);
 	}
-	part_close(&part);
+	party_close(&party);
 }
 
 START_TEST(test_a_process_holds_several_ranks)
@@ -113,13 +113,13 @@ END_TEST
 static void come_three_times(uint32_t number)
 {
 	uint32_t n_fds = n_open_fds();
-	struct part part;
+	struct party party;
 	int i;
 
 	for (i = 0; i < 3; i++) {
-		part_open(&part, 16, number);
-		need(!part_barrier(&part, 20000));
-		part_close(&part);
+		party_open(&party, 16, number);
+		need(!party_barrier(&party, 20000));
+		party_close(&party);
 		need(n_open_fds() == n_fds);
 	}
 }
@@ -139,17 +139,17 @@ static void miss_rank_2(uint32_t number)
 {
 	uint64_t begin_ns = cei_now_ns();
 	uint32_t n_fds = n_open_fds();
-	struct part part;
+	struct party party;
 
-	part_init(&part, 4);
-	part_hold(&part, number);
-	need(part_open_by(&part, 400) == CEOV_ERR_TIMEOUT);
+	party_init(&party, 4);
+	party_hold(&party, number);
+	need(party_open_by(&party, 400) == CEOV_ERR_TIMEOUT);
 	need(cei_now_ns() - begin_ns < 3000 * NS_PER_MS);
-	need(says(&part, "2, 3"));
-	need(number || part.failure.rank == 2);
-	need(!part.bootstrap);
+	need(says(&party, "2, 3"));
+	need(number || party.failure.rank == 2);
+	need(!party.bootstrap);
 	need(n_open_fds() == n_fds);
-	cei_report_fini(&part.report);
+	cei_report_fini(&party.report);
 }
 
 START_TEST(test_missing_ranks_are_named_to_all_who_came)
@@ -163,14 +163,14 @@ END_TEST
 
 static void miss_rank_0(uint32_t number)
 {
-	struct part part;
+	struct party party;
 
-	part_init(&part, 2);
-	part_hold(&part, number);
-	need(part_open_by(&part, 100) == CEOV_ERR_TIMEOUT);
-	need(part.failure.rank == 0);
-	need(says(&part, path));
-	cei_report_fini(&part.report);
+	party_init(&party, 2);
+	party_hold(&party, number);
+	need(party_open_by(&party, 100) == CEOV_ERR_TIMEOUT);
+	need(party.failure.rank == 0);
+	need(says(&party, path));
+	cei_report_fini(&party.report);
 }
 
 START_TEST(test_rank_0_that_does_not_come_is_named)
@@ -182,30 +182,30 @@ END_TEST
 
 /* --- refusals ------------------------------------------------------------ */
 
-static void be_refused(struct part *part, int error)
+static void be_refused(struct party *party, int error)
 {
-	need(part_open_by(part, 20000) == error);
-	cei_report_fini(&part->report);
+	need(party_open_by(party, 20000) == error);
+	cei_report_fini(&party->report);
 	step_done(0);
 }
 
 static void say_wrong_count(uint32_t number)
 {
-	struct part part;
+	struct party party;
 
-	part_init(&part, 5);
-	part_hold(&part, number);
-	be_refused(&part, CEOV_ERR_INVALID);
-	need(says(&part, "5 ranks") && says(&part, "rank 0 says 2"));
+	party_init(&party, 5);
+	party_hold(&party, number);
+	be_refused(&party, CEOV_ERR_INVALID);
+	need(says(&party, "5 ranks") && says(&party, "rank 0 says 2"));
 }
 
 static void listen_for_two(uint32_t number)
 {
-	struct part part;
+	struct party party;
 
-	part_open(&part, 2, number);
-	need(!part_barrier(&part, 20000));
-	part_close(&part);
+	party_open(&party, 2, number);
+	need(!party_barrier(&party, 20000));
+	party_close(&party);
 }
 
 static void come_after_refusals(uint32_t number)
@@ -225,22 +225,22 @@ END_TEST
 
 static void listen_for_three(uint32_t number)
 {
-	struct part part;
+	struct party party;
 
-	part_open(&part, 3, number);
-	need(!part_barrier(&part, 20000));
-	part_close(&part);
+	party_open(&party, 3, number);
+	need(!party_barrier(&party, 20000));
+	party_close(&party);
 }
 
 static void take_rank_1_twice(uint32_t number)
 {
-	struct part part;
+	struct party party;
 
-	part_init(&part, 3);
-	part_hold(&part, number);
+	party_init(&party, 3);
+	party_hold(&party, number);
 	pause_ms(200);          /* the other one is in by then */
-	be_refused(&part, CEOV_ERR_STATE);
-	need(says(&part, "rank 1 is taken"));
+	be_refused(&party, CEOV_ERR_STATE);
+	need(says(&party, "rank 1 is taken"));
 }
 
 static void come_last(uint32_t number)
@@ -261,26 +261,26 @@ END_TEST
 
 static void give_bad_arguments(uint32_t number)
 {
-	struct part part;
+	struct party party;
 
 	(void)number;
-	part_init(&part, 2);
-	part_hold(&part, 2);
-	need(part_open_by(&part, 100) == CEOV_ERR_INVALID);
-	need(says(&part, "out of range"));
-	part_init(&part, 3);
-	part_hold(&part, 1);
-	part_hold(&part, 1);
-	need(part_open_by(&part, 100) == CEOV_ERR_INVALID);
-	need(says(&part, "twice"));
-	part_init(&part, 65);
-	part_hold(&part, 1);
-	need(part_open_by(&part, 100) == CEOV_ERR_INVALID);
-	part_init(&part, 2);
-	part_hold(&part, 0);
+	party_init(&party, 2);
+	party_hold(&party, 2);
+	need(party_open_by(&party, 100) == CEOV_ERR_INVALID);
+	need(says(&party, "out of range"));
+	party_init(&party, 3);
+	party_hold(&party, 1);
+	party_hold(&party, 1);
+	need(party_open_by(&party, 100) == CEOV_ERR_INVALID);
+	need(says(&party, "twice"));
+	party_init(&party, 65);
+	party_hold(&party, 1);
+	need(party_open_by(&party, 100) == CEOV_ERR_INVALID);
+	party_init(&party, 2);
+	party_hold(&party, 0);
 	path[0] = 0;
-	need(part_open_by(&part, 100) == CEOV_ERR_INVALID);
-	need(says(&part, "no path"));
+	need(party_open_by(&party, 100) == CEOV_ERR_INVALID);
+	need(says(&party, "no path"));
 	memset(path, 'a', sizeof(path) - 1);
 }
 
@@ -289,14 +289,14 @@ static void give_long_path(uint32_t number)
 	static char long_path[200];
 	struct cei_bootstrap_config config = { .path = long_path,
 					     .deadline_ns = cei_deadline(NS_PER_MS) };
-	struct part part;
+	struct party party;
 
 	memset(long_path, 'a', sizeof(long_path) - 1);
-	part_init(&part, 2);
-	part_hold(&part, number);
-	need(cei_bootstrap_open(&part.site, &config, &part.bootstrap) == CEOV_ERR_INVALID);
-	cei_report_take(&part.report, &part.failure);
-	need(says(&part, "too long"));
+	party_init(&party, 2);
+	party_hold(&party, number);
+	need(cei_bootstrap_open(&party.site, &config, &party.bootstrap) == CEOV_ERR_INVALID);
+	cei_report_take(&party.report, &party.failure);
+	need(says(&party, "too long"));
 }
 
 START_TEST(test_bad_arguments_are_refused)
@@ -386,13 +386,13 @@ END_TEST
 static void be_second_group(uint32_t number)
 {
 	uint32_t n_fds = n_open_fds();
-	struct part part;
+	struct party party;
 
-	part_init(&part, 2);
-	part_hold(&part, number);
-	need(part_open_by(&part, 20000) == CEOV_ERR_STATE);
-	need(says(&part, "another group") && says(&part, path));
-	cei_report_fini(&part.report);
+	party_init(&party, 2);
+	party_hold(&party, number);
+	need(party_open_by(&party, 20000) == CEOV_ERR_STATE);
+	need(says(&party, "another group") && says(&party, path));
+	cei_report_fini(&party.report);
 	need(n_open_fds() == n_fds);
 }
 
@@ -413,18 +413,18 @@ END_TEST
 
 static void race_for_path(uint32_t number)
 {
-	struct part part;
+	struct party party;
 	int r;
 
-	part_init(&part, 2);
-	part_hold(&part, number);
+	party_init(&party, 2);
+	party_hold(&party, number);
 	step_done(0);
 	need(step_reached(0, 4));
-	r = part_open_by(&part, 1000);
+	r = party_open_by(&party, 1000);
 	need(r == CEOV_ERR_STATE || r == CEOV_ERR_TIMEOUT);
 	if (r == CEOV_ERR_TIMEOUT)
 		step_done(1);
-	cei_report_fini(&part.report);
+	cei_report_fini(&party.report);
 }
 
 START_TEST(test_of_groups_that_start_at_once_one_gets_the_path)
@@ -458,13 +458,13 @@ END_TEST
 
 static void find_no_socket(uint32_t number)
 {
-	struct part part;
+	struct party party;
 
-	part_init(&part, 2);
-	part_hold(&part, number);
-	need(part_open_by(&part, 1000) == CEOV_ERR_STATE);
-	need(says(&part, "no socket"));
-	cei_report_fini(&part.report);
+	party_init(&party, 2);
+	party_hold(&party, number);
+	need(party_open_by(&party, 1000) == CEOV_ERR_STATE);
+	need(says(&party, "no socket"));
+	cei_report_fini(&party.report);
 }
 
 START_TEST(test_a_file_that_is_no_socket_is_not_touched)
@@ -482,24 +482,24 @@ END_TEST
 
 static void find_other_user(uint32_t number)
 {
-	struct part part;
+	struct party party;
 
-	part_init(&part, 2);
-	part_hold(&part, number);
-	need(part_open_by(&part, 20000) == CEOV_ERR_STATE);
-	need(says(&part, "user 65534 listens there"));
-	cei_report_fini(&part.report);
+	party_init(&party, 2);
+	party_hold(&party, number);
+	need(party_open_by(&party, 20000) == CEOV_ERR_STATE);
+	need(says(&party, "user 65534 listens there"));
+	cei_report_fini(&party.report);
 }
 
 static void listen_as_nobody(uint32_t number)
 {
-	struct part part;
+	struct party party;
 
 	need(!setuid(65534));
-	part_init(&part, 2);
-	part_hold(&part, number);
-	need(part_open_by(&part, 1000) == CEOV_ERR_TIMEOUT);
-	cei_report_fini(&part.report);
+	party_init(&party, 2);
+	party_hold(&party, number);
+	need(party_open_by(&party, 1000) == CEOV_ERR_TIMEOUT);
+	cei_report_fini(&party.report);
 }
 
 /* Only root can show it: others do not get past the socket's mode. */

@@ -54,34 +54,34 @@ static void offer_to_rank_1(uint32_t number)
 {
 	uint32_t n_fds = n_open_fds();
 	struct cei_export export = make_export(number, "thing");
-	struct part part;
+	struct party party;
 	uint64_t id = 0, other_id = 0;
 
-	part_open(&part, 2, number);
-	need(!part_barrier(&part, 20000));      /* rank 1 found nothing */
-	need(!part_barrier(&part, 20000));
+	party_open(&party, 2, number);
+	need(!party_barrier(&party, 20000));    /* rank 1 found nothing */
+	need(!party_barrier(&party, 20000));
 	export.n_fds = 2;
 	export.fds[0] = file_with("one");
 	export.fds[1] = file_with("two");
-	need(!cei_bootstrap_export(part.bootstrap, &export, &id) && id);
+	need(!cei_bootstrap_export(party.bootstrap, &export, &id) && id);
 	close_fds(&export);                     /* they were duplicated */
 	export.n_fds = 0;
-	need(cei_bootstrap_export(part.bootstrap, &export, &other_id) == CEOV_ERR_STATE);
+	need(cei_bootstrap_export(party.bootstrap, &export, &other_id) == CEOV_ERR_STATE);
 	need(!other_id);
-	need(!part_barrier(&part, 20000));      /* rank 1 finds it, twice */
-	need(!part_barrier(&part, 20000));
-	need(cei_bootstrap_withdraw(part.bootstrap, id) == CEOV_PENDING);
-	need(!cei_bootstrap_export(part.bootstrap, &export, &other_id));
-	need(cei_bootstrap_withdraw(part.bootstrap, other_id) == 0);
-	need(!part_barrier(&part, 20000));      /* rank 1 finds none, drops one */
-	need(!part_barrier(&part, 20000));
-	need(cei_bootstrap_withdraw(part.bootstrap, id) == CEOV_PENDING);
-	need(!part_barrier(&part, 20000));      /* rank 1 drops the other */
-	need(!part_barrier(&part, 20000));
-	need(cei_bootstrap_withdraw(part.bootstrap, id) == 0);
-	need(cei_bootstrap_withdraw(part.bootstrap, id) == 0);
-	need(cei_bootstrap_withdraw(part.bootstrap, 77) == CEOV_ERR_INVALID);
-	part_close(&part);
+	need(!party_barrier(&party, 20000));    /* rank 1 finds it, twice */
+	need(!party_barrier(&party, 20000));
+	need(cei_bootstrap_withdraw(party.bootstrap, id) == CEOV_PENDING);
+	need(!cei_bootstrap_export(party.bootstrap, &export, &other_id));
+	need(cei_bootstrap_withdraw(party.bootstrap, other_id) == 0);
+	need(!party_barrier(&party, 20000));    /* rank 1 finds none, drops one */
+	need(!party_barrier(&party, 20000));
+	need(cei_bootstrap_withdraw(party.bootstrap, id) == CEOV_PENDING);
+	need(!party_barrier(&party, 20000));    /* rank 1 drops the other */
+	need(!party_barrier(&party, 20000));
+	need(cei_bootstrap_withdraw(party.bootstrap, id) == 0);
+	need(cei_bootstrap_withdraw(party.bootstrap, id) == 0);
+	need(cei_bootstrap_withdraw(party.bootstrap, 77) == CEOV_ERR_INVALID);
+	party_close(&party);
 	need(n_open_fds() == n_fds);
 }
 
@@ -98,17 +98,17 @@ static void find_at_rank_0(uint32_t number)
 {
 	uint32_t n_fds = n_open_fds();
 	struct cei_export export;
-	struct part part;
+	struct party party;
 	uint64_t ids[2];
 	int i;
 
-	part_open(&part, 2, number);
-	need(part_find(&part, 0, "thing", &export, &ids[0]) == CEOV_NONE);
-	need(!part_barrier(&part, 20000));
-	need(!part_barrier(&part, 20000));
-	need(!part_barrier(&part, 20000));
+	party_open(&party, 2, number);
+	need(party_find(&party, 0, "thing", &export, &ids[0]) == CEOV_NONE);
+	need(!party_barrier(&party, 20000));
+	need(!party_barrier(&party, 20000));
+	need(!party_barrier(&party, 20000));
 	for (i = 0; i < 2; i++) {
-		need(!part_find(&part, 0, "thing", &export, &ids[i]));
+		need(!party_find(&party, 0, "thing", &export, &ids[i]));
 		need(export.rank == 0 && !strcmp(export.name, "thing"));
 		need(export.n_bytes == 5 && !memcmp(export.bytes, "bytes", 5));
 		need(export.n_fds == 2);
@@ -117,18 +117,18 @@ static void find_at_rank_0(uint32_t number)
 		close_fds(&export);
 	}
 	need(ids[0] == ids[1]);
-	need(!part_barrier(&part, 20000));
-	need(!part_barrier(&part, 20000));
-	need(part_find(&part, 0, "thing", &export, &ids[1]) == CEOV_NONE);
-	cei_bootstrap_drop(part.bootstrap, 0, ids[0]);
-	cei_bootstrap_drop(part.bootstrap, 0, 9999);    /* not ours to drop */
-	cei_bootstrap_drop(part.bootstrap, 1, ids[0]);
-	need(!part_barrier(&part, 20000));
-	need(!part_barrier(&part, 20000));
-	cei_bootstrap_drop(part.bootstrap, 0, ids[0]);
-	cei_bootstrap_drop(part.bootstrap, 0, ids[0]);  /* once too often */
-	need(!part_barrier(&part, 20000));
-	part_close(&part);
+	need(!party_barrier(&party, 20000));
+	need(!party_barrier(&party, 20000));
+	need(party_find(&party, 0, "thing", &export, &ids[1]) == CEOV_NONE);
+	cei_bootstrap_drop(party.bootstrap, 0, ids[0]);
+	cei_bootstrap_drop(party.bootstrap, 0, 9999);   /* not ours to drop */
+	cei_bootstrap_drop(party.bootstrap, 1, ids[0]);
+	need(!party_barrier(&party, 20000));
+	need(!party_barrier(&party, 20000));
+	cei_bootstrap_drop(party.bootstrap, 0, ids[0]);
+	cei_bootstrap_drop(party.bootstrap, 0, ids[0]); /* once too often */
+	need(!party_barrier(&party, 20000));
+	party_close(&party);
 	need(n_open_fds() == n_fds);
 }
 
@@ -144,31 +144,31 @@ static void misuse_exports(uint32_t number)
 {
 	struct cei_export export = make_export(number, "x");
 	char name[CEI_NAME_BYTES + 1];
-	struct part part;
+	struct party party;
 	uint64_t id;
 
-	part_open(&part, 2, number);
+	party_open(&party, 2, number);
 	memset(name, 'n', sizeof(name));
 	name[CEI_NAME_BYTES] = 0;
-	need(part_find(&part, 1 - number, name, &export, &id) == CEOV_ERR_INVALID);
-	need(part_find(&part, 1 - number, "", &export, &id) == CEOV_ERR_INVALID);
-	need(part_find(&part, number, "x", &export, &id) == CEOV_ERR_INVALID);
-	need(part_find(&part, 2, "x", &export, &id) == CEOV_ERR_INVALID);
+	need(party_find(&party, 1 - number, name, &export, &id) == CEOV_ERR_INVALID);
+	need(party_find(&party, 1 - number, "", &export, &id) == CEOV_ERR_INVALID);
+	need(party_find(&party, number, "x", &export, &id) == CEOV_ERR_INVALID);
+	need(party_find(&party, 2, "x", &export, &id) == CEOV_ERR_INVALID);
 	name[CEI_NAME_BYTES - 1] = 0;
-	need(part_find(&part, 1 - number, name, &export, &id) == CEOV_NONE);
+	need(party_find(&party, 1 - number, name, &export, &id) == CEOV_NONE);
 	export.rank = 1 - number;
-	need(cei_bootstrap_export(part.bootstrap, &export, &id) == CEOV_ERR_INVALID);
+	need(cei_bootstrap_export(party.bootstrap, &export, &id) == CEOV_ERR_INVALID);
 	export = make_export(number, "");
-	need(cei_bootstrap_export(part.bootstrap, &export, &id) == CEOV_ERR_INVALID);
+	need(cei_bootstrap_export(party.bootstrap, &export, &id) == CEOV_ERR_INVALID);
 	export = make_export(number, "x");
 	export.n_bytes = CEI_EXPORT_BYTES_MAX + 1;
-	need(cei_bootstrap_export(part.bootstrap, &export, &id) == CEOV_ERR_INVALID);
+	need(cei_bootstrap_export(party.bootstrap, &export, &id) == CEOV_ERR_INVALID);
 	export.n_bytes = CEI_EXPORT_BYTES_MAX;
 	export.n_fds = 1;
 	export.fds[0] = -1;
-	need(cei_bootstrap_export(part.bootstrap, &export, &id) == CEOV_ERR_SYSTEM);
-	need(!part_barrier(&part, 20000));
-	part_close(&part);
+	need(cei_bootstrap_export(party.bootstrap, &export, &id) == CEOV_ERR_SYSTEM);
+	need(!party_barrier(&party, 20000));
+	party_close(&party);
 }
 
 START_TEST(test_misused_exports_are_refused)
@@ -182,33 +182,33 @@ END_TEST
 static void export_too_much(uint32_t number)
 {
 	struct cei_export export;
-	struct part part;
+	struct party party;
 	uint64_t id, first_id = 0;
 	char name[16];
 	int i;
 
-	part_open(&part, 2, number);
+	party_open(&party, 2, number);
 	for (i = 0; number == 0 && i < 4096; i++) {
 		snprintf(name, sizeof(name), "%d", i);
 		export = make_export(0, name);
-		need(!cei_bootstrap_export(part.bootstrap, &export, &id));
+		need(!cei_bootstrap_export(party.bootstrap, &export, &id));
 		if (!i)
 			first_id = id;
 	}
 	if (!number) {
 		export = make_export(0, "one more");
-		need(cei_bootstrap_export(part.bootstrap, &export, &id) == CEOV_ERR_NO_MEMORY);
-		need(cei_bootstrap_withdraw(part.bootstrap, first_id) == 0);
-		need(!cei_bootstrap_export(part.bootstrap, &export, &id));
+		need(cei_bootstrap_export(party.bootstrap, &export, &id) == CEOV_ERR_NO_MEMORY);
+		need(cei_bootstrap_withdraw(party.bootstrap, first_id) == 0);
+		need(!cei_bootstrap_export(party.bootstrap, &export, &id));
 	}
-	need(!part_barrier(&part, 20000));
+	need(!party_barrier(&party, 20000));
 	if (number) {
-		need(!part_find(&part, 0, "4095", &export, &id));
-		need(!part_find(&part, 0, "one more", &export, &id));
-		need(part_find(&part, 0, "0", &export, &id) == CEOV_NONE);
+		need(!party_find(&party, 0, "4095", &export, &id));
+		need(!party_find(&party, 0, "one more", &export, &id));
+		need(party_find(&party, 0, "0", &export, &id) == CEOV_NONE);
 	}
-	need(!part_barrier(&part, 20000));
-	part_close(&part);
+	need(!party_barrier(&party, 20000));
+	party_close(&party);
 }
 
 START_TEST(test_exports_are_bounded)
@@ -222,39 +222,39 @@ END_TEST
 static void export_a_file(uint32_t number)
 {
 	struct cei_export export = make_export(number, "thing");
-	struct part part;
+	struct party party;
 	uint64_t id;
 
-	part_open(&part, 2, number);
+	party_open(&party, 2, number);
 	export.n_fds = 1;
 	export.fds[0] = file_with("one");
-	need(!cei_bootstrap_export(part.bootstrap, &export, &id));
+	need(!cei_bootstrap_export(party.bootstrap, &export, &id));
 	close_fds(&export);
-	need(!part_barrier(&part, 20000));
-	need(!part_barrier(&part, 20000));
-	need(cei_bootstrap_withdraw(part.bootstrap, id) == 0);
-	part_close(&part);
+	need(!party_barrier(&party, 20000));
+	need(!party_barrier(&party, 20000));
+	need(cei_bootstrap_withdraw(party.bootstrap, id) == 0);
+	party_close(&party);
 }
 
 static void find_without_room(uint32_t number)
 {
 	struct rlimit limit, tight;
 	struct cei_export export;
-	struct part part;
+	struct party party;
 	uint64_t id;
 
-	part_open(&part, 2, number);
-	need(!part_barrier(&part, 20000));
+	party_open(&party, 2, number);
+	need(!party_barrier(&party, 20000));
 	need(!getrlimit(RLIMIT_NOFILE, &limit));
 	tight = limit;
 	tight.rlim_cur = (rlim_t)dup(0);        /* the lowest free number */
 	close((int)tight.rlim_cur);
 	need(!setrlimit(RLIMIT_NOFILE, &tight));
-	need(part_find(&part, 0, "thing", &export, &id) == CEOV_ERR_SYSTEM);
-	need(part.failure.rank == 0 && says(&part, "ulimit"));
+	need(party_find(&party, 0, "thing", &export, &id) == CEOV_ERR_SYSTEM);
+	need(party.failure.rank == 0 && says(&party, "ulimit"));
 	need(!setrlimit(RLIMIT_NOFILE, &limit));
-	need(!part_barrier(&part, 20000));
-	part_close(&part);
+	need(!party_barrier(&party, 20000));
+	party_close(&party);
 }
 
 START_TEST(test_find_without_free_descriptors_fails_and_holds_nothing)
@@ -268,13 +268,13 @@ END_TEST
 static void find_and_be_killed(uint32_t number)
 {
 	struct cei_export export;
-	struct part part;
+	struct party party;
 	uint64_t id;
 
-	part_open(&part, 2, number);
-	need(!part_barrier(&part, 20000));
-	need(!part_find(&part, 0, "thing", &export, &id));
-	need(!part_find(&part, 0, "thing", &export, &id));
+	party_open(&party, 2, number);
+	need(!party_barrier(&party, 20000));
+	need(!party_find(&party, 0, "thing", &export, &id));
+	need(!party_find(&party, 0, "thing", &export, &id));
 	step_done(0);
 	for (;;)
 		pause();
@@ -283,20 +283,20 @@ static void find_and_be_killed(uint32_t number)
 static void lose_a_user(uint32_t number)
 {
 	struct cei_export export = make_export(number, "thing");
-	struct part part;
+	struct party party;
 	uint64_t id;
 
-	part_open(&part, 2, number);
-	need(!cei_bootstrap_export(part.bootstrap, &export, &id));
-	need(!part_barrier(&part, 20000));
+	party_open(&party, 2, number);
+	need(!cei_bootstrap_export(party.bootstrap, &export, &id));
+	need(!party_barrier(&party, 20000));
 	need(step_reached(0, 1));
-	need(cei_bootstrap_withdraw(part.bootstrap, id) == CEOV_PENDING);
+	need(cei_bootstrap_withdraw(party.bootstrap, id) == CEOV_PENDING);
 	step_done(1);
 	need(wait_gone(0, 1));
-	need(cei_bootstrap_withdraw(part.bootstrap, id) == 0);
-	need(part_find(&part, 1, "thing", &export, &id) == CEOV_ERR_PEER_LOST);
-	need(part.failure.rank == 1);
-	part_close(&part);
+	need(cei_bootstrap_withdraw(party.bootstrap, id) == 0);
+	need(party_find(&party, 1, "thing", &export, &id) == CEOV_ERR_PEER_LOST);
+	need(party.failure.rank == 1);
+	party_close(&party);
 }
 
 START_TEST(test_lost_users_are_dropped)
@@ -306,17 +306,17 @@ START_TEST(test_lost_users_are_dropped)
 	start(lose_a_user, 0);
 	victim = start(find_and_be_killed, 1);
 	ck_assert(step_reached(1, 1));
-	kill_part(victim);
+	kill_party(victim);
 	assert_all_end_well();
 }
 END_TEST
 
 static void stop_yourself(uint32_t number)
 {
-	struct part part;
+	struct party party;
 
-	part_open(&part, 2, number);
-	need(!part_barrier(&part, 20000));
+	party_open(&party, 2, number);
+	need(!party_barrier(&party, 20000));
 	step_done(0);
 	for (;;)
 		raise(SIGSTOP);
@@ -325,19 +325,19 @@ static void stop_yourself(uint32_t number)
 static void ask_a_stopped_peer(uint32_t number)
 {
 	struct cei_export export;
-	struct part part;
+	struct party party;
 	uint64_t id;
 
-	part_open(&part, 2, number);
-	need(!part_barrier(&part, 20000));
+	party_open(&party, 2, number);
+	need(!party_barrier(&party, 20000));
 	need(step_reached(0, 1));
 	pause_ms(100);
-	need(part_barrier(&part, 100) == CEOV_ERR_TIMEOUT);
-	need(part.failure.rank == 1 && says(&part, "rank 1"));
+	need(party_barrier(&party, 100) == CEOV_ERR_TIMEOUT);
+	need(party.failure.rank == 1 && says(&party, "rank 1"));
 	step_done(1);
-	need(part_find(&part, 1, "thing", &export, &id) == CEOV_ERR_PEER_LOST);
-	need(part.failure.rank == 1);
-	part_close(&part);
+	need(party_find(&party, 1, "thing", &export, &id) == CEOV_ERR_PEER_LOST);
+	need(party.failure.rank == 1);
+	party_close(&party);
 }
 
 START_TEST(test_find_ends_when_the_stopped_peer_is_killed)
@@ -349,7 +349,7 @@ START_TEST(test_find_ends_when_the_stopped_peer_is_killed)
 	victim = start(stop_yourself, 1);
 	ck_assert(step_reached(1, 1));
 	pause_ms(100);
-	killed_ns = kill_part(victim);
+	killed_ns = kill_party(victim);
 	assert_all_end_well();
 	ck_assert_uint_lt(cei_now_ns() - killed_ns, 2000 * NS_PER_MS);
 }
@@ -358,37 +358,37 @@ END_TEST
 static void use_often_then_drop_all(uint32_t number)
 {
 	struct cei_export export;
-	struct part part;
+	struct party party;
 	uint64_t id, begin_ns;
 	int i;
 
-	part_open(&part, 2, number);
-	need(!part_barrier(&part, 20000));
+	party_open(&party, 2, number);
+	need(!party_barrier(&party, 20000));
 	for (i = 0; i < MANY_USES; i++)
-		need(!part_find(&part, 0, "thing", &export, &id));
+		need(!party_find(&party, 0, "thing", &export, &id));
 	step_done(0);
 	need(step_reached(1, 1));               /* rank 0 is stopped */
 	begin_ns = cei_now_ns();
 	for (i = 0; i < MANY_USES; i++)
-		cei_bootstrap_drop(part.bootstrap, 0, id);
+		cei_bootstrap_drop(party.bootstrap, 0, id);
 	need(cei_now_ns() - begin_ns < 5000 * NS_PER_MS);
 	step_done(2);
-	need(!part_barrier(&part, 20000));
-	part_close(&part);
+	need(!party_barrier(&party, 20000));
+	party_close(&party);
 }
 
 static void be_used_often(uint32_t number)
 {
 	struct cei_export export = make_export(number, "thing");
-	struct part part;
+	struct party party;
 	uint64_t id;
 
-	part_open(&part, 2, number);
-	need(!cei_bootstrap_export(part.bootstrap, &export, &id));
-	need(!part_barrier(&part, 20000));
-	need(!part_barrier(&part, 20000));
-	need(cei_bootstrap_withdraw(part.bootstrap, id) == 0);
-	part_close(&part);
+	party_open(&party, 2, number);
+	need(!cei_bootstrap_export(party.bootstrap, &export, &id));
+	need(!party_barrier(&party, 20000));
+	need(!party_barrier(&party, 20000));
+	need(cei_bootstrap_withdraw(party.bootstrap, id) == 0);
+	party_close(&party);
 }
 
 /* More than a socket holds; and the barrier comes after all of it. */
@@ -408,8 +408,8 @@ END_TEST
 
 static void *find_often(void *arg)
 {
-	struct part *part = arg;
-	uint32_t own = part->site.members[0].rank;
+	struct party *party = arg;
+	uint32_t own = party->site.members[0].rank;
 	uint64_t deadline_ns = cei_deadline(PATIENCE_MS * NS_PER_MS);
 	struct cei_lookup lookup;
 	struct cei_export export;
@@ -422,13 +422,13 @@ static void *find_often(void *arg)
 			if (rank == own)
 				continue;
 			lookup = (struct cei_lookup){ rank, "thing", deadline_ns };
-			need(!cei_bootstrap_find(part->bootstrap, &lookup, &export, &id));
+			need(!cei_bootstrap_find(party->bootstrap, &lookup, &export, &id));
 			need(export.n_fds == 1);
 			close_fds(&export);
 			lookup.name = "none";
-			need(cei_bootstrap_find(part->bootstrap, &lookup, &export, &id) ==
+			need(cei_bootstrap_find(party->bootstrap, &lookup, &export, &id) ==
 			     CEOV_NONE);
-			cei_bootstrap_drop(part->bootstrap, rank, id);
+			cei_bootstrap_drop(party->bootstrap, rank, id);
 		}
 	return NULL;
 }
@@ -438,24 +438,24 @@ static void find_from_threads(uint32_t number)
 	uint32_t n_fds = n_open_fds();
 	struct cei_export export = make_export(number, "thing");
 	pthread_t threads[N_FINDERS];
-	struct part part;
+	struct party party;
 	uint64_t id;
 	int i;
 
-	part_open(&part, 3, number);
+	party_open(&party, 3, number);
 	export.n_fds = 1;
 	export.fds[0] = file_with("one");
-	need(!cei_bootstrap_export(part.bootstrap, &export, &id));
+	need(!cei_bootstrap_export(party.bootstrap, &export, &id));
 	close_fds(&export);
-	need(!part_barrier(&part, 20000));
+	need(!party_barrier(&party, 20000));
 	for (i = 0; i < N_FINDERS; i++)
-		need(!pthread_create(&threads[i], NULL, find_often, &part));
+		need(!pthread_create(&threads[i], NULL, find_often, &party));
 	for (i = 0; i < N_FINDERS; i++)
 		need(!pthread_join(threads[i], NULL));
-	need(!part_barrier(&part, 40000));
-	need(cei_bootstrap_withdraw(part.bootstrap, id) == 0);
-	need(!part_barrier(&part, 20000));
-	part_close(&part);
+	need(!party_barrier(&party, 40000));
+	need(cei_bootstrap_withdraw(party.bootstrap, id) == 0);
+	need(!party_barrier(&party, 20000));
+	party_close(&party);
 	need(n_open_fds() == n_fds);
 }
 

@@ -18,9 +18,9 @@
 
 static void wait_to_be_killed(uint32_t number)
 {
-	struct part part;
+	struct party party;
 
-	part_open(&part, 3, number);
+	party_open(&party, 3, number);
 	step_done(0);
 	for (;;)
 		pause();
@@ -28,20 +28,20 @@ static void wait_to_be_killed(uint32_t number)
 
 static void see_rank_2_lost(uint32_t number)
 {
-	struct part part;
+	struct party party;
 
-	part_open(&part, 3, number);
+	party_open(&party, 3, number);
 	step_done(0);
 	need(wait_gone(number, 2));
 	need(!shared->seen[number][2].departed);
-	need(part_barrier(&part, 20000) == CEOV_ERR_PEER_LOST);
-	need(part.failure.rank == 2 && says(&part, "rank 2"));
+	need(party_barrier(&party, 20000) == CEOV_ERR_PEER_LOST);
+	need(party.failure.rank == 2 && says(&party, "rank 2"));
 	step_done(1);
 	need(step_reached(1, 2));
 	need(!shared->seen[number][1 - number].gone_ns ||
 	     shared->seen[number][1 - number].departed);
 	need(shared->seen[number][2].n_gone == 1);
-	part_close(&part);
+	party_close(&party);
 }
 
 static void assert_loss_is_seen(uint64_t killed_ns, uint32_t who, uint32_t whom)
@@ -61,7 +61,7 @@ START_TEST(test_killed_process_is_lost_at_once)
 	start(see_rank_2_lost, 1);
 	victim = start(wait_to_be_killed, 2);
 	ck_assert(step_reached(0, 3));
-	killed_ns = kill_part(victim);
+	killed_ns = kill_party(victim);
 	assert_loss_is_seen(killed_ns, 0, 2);
 	assert_loss_is_seen(killed_ns, 1, 2);
 	assert_all_end_well();
@@ -70,9 +70,9 @@ END_TEST
 
 static void leave_child_behind(uint32_t number)
 {
-	struct part part;
+	struct party party;
 
-	part_open(&part, 3, number);
+	party_open(&party, 3, number);
 	if (!fork()) {
 		step_done(2);
 		step_reached(3, 1);
@@ -93,7 +93,7 @@ START_TEST(test_killed_process_is_lost_though_its_child_lives)
 	start(see_rank_2_lost, 1);
 	victim = start(leave_child_behind, 2);
 	ck_assert(step_reached(0, 3) && step_reached(2, 1));
-	killed_ns = kill_part(victim);
+	killed_ns = kill_party(victim);
 	assert_loss_is_seen(killed_ns, 0, 2);
 	assert_loss_is_seen(killed_ns, 1, 2);
 	assert_all_end_well();
@@ -103,13 +103,13 @@ END_TEST
 
 static void lose_rank_0(uint32_t number)
 {
-	struct part part;
+	struct party party;
 
-	part_open(&part, 3, number);
+	party_open(&party, 3, number);
 	step_done(0);
 	need(wait_gone(number, 0));
 	need(!shared->seen[number][0].departed);
-	part_close(&part);
+	party_close(&party);
 }
 
 START_TEST(test_rank_0_is_a_peer_like_any_other)
@@ -120,7 +120,7 @@ START_TEST(test_rank_0_is_a_peer_like_any_other)
 	start(lose_rank_0, 1);
 	start(lose_rank_0, 2);
 	ck_assert(step_reached(0, 3));
-	killed_ns = kill_part(victim);
+	killed_ns = kill_party(victim);
 	assert_loss_is_seen(killed_ns, 1, 0);
 	assert_loss_is_seen(killed_ns, 2, 0);
 	assert_all_end_well();
@@ -129,21 +129,21 @@ END_TEST
 
 static void see_departure(uint32_t number)
 {
-	struct part part;
+	struct party party;
 
-	part_open(&part, 3, number);
-	need(!part_barrier(&part, 20000));
+	party_open(&party, 3, number);
+	need(!party_barrier(&party, 20000));
 	if (number == 2) {
-		part_close(&part);
+		party_close(&party);
 		return;
 	}
 	need(wait_gone(number, 2));
 	need(shared->seen[number][2].departed);
-	need(part_barrier(&part, 20000) == CEOV_ERR_PEER_LOST);
-	need(part.failure.rank == 2 && says(&part, "closed its context"));
+	need(party_barrier(&party, 20000) == CEOV_ERR_PEER_LOST);
+	need(party.failure.rank == 2 && says(&party, "closed its context"));
 	step_done(1);
 	need(step_reached(1, 2));
-	part_close(&part);
+	party_close(&party);
 }
 
 START_TEST(test_farewell_is_a_departure_and_no_loss)
@@ -158,14 +158,14 @@ END_TEST
 
 static void close_at_once(uint32_t number)
 {
-	struct part part;
+	struct party party;
 	uint32_t rank;
 	int i;
 
 	for (i = 0; i < 40; i++) {
-		part_open(&part, 3, number);
-		need(!part_barrier(&part, 20000));
-		part_close(&part);
+		party_open(&party, 3, number);
+		need(!party_barrier(&party, 20000));
+		party_close(&party);
 		for (rank = 0; rank < 3; rank++)
 			need(!shared->seen[number][rank].gone_ns ||
 			     shared->seen[number][rank].departed);
@@ -184,21 +184,21 @@ END_TEST
 
 static void meet_as_three(uint32_t number)
 {
-	struct part part;
+	struct party party;
 
-	part_open(&part, 3, number);
-	need(!part_barrier(&part, 20000));
-	part_close(&part);
+	party_open(&party, 3, number);
+	need(!party_barrier(&party, 20000));
+	party_close(&party);
 }
 
 static void join_and_hang(uint32_t number)
 {
-	struct part part;
+	struct party party;
 
-	part_init(&part, 3);
-	part_hold(&part, number);
+	party_init(&party, 3);
+	party_hold(&party, number);
 	step_done(0);
-	part_open_by(&part, 20000);
+	party_open_by(&party, 20000);
 }
 
 START_TEST(test_joiner_that_dies_early_frees_its_rank)
@@ -209,7 +209,7 @@ START_TEST(test_joiner_that_dies_early_frees_its_rank)
 	victim = start(join_and_hang, 1);
 	ck_assert(step_reached(0, 1));
 	pause_ms(100);
-	kill_part(victim);
+	kill_party(victim);
 	start(meet_as_three, 1);
 	start(meet_as_three, 2);
 	assert_all_end_well();
@@ -218,14 +218,14 @@ END_TEST
 
 static void lose_rank_0_while_joining(uint32_t number)
 {
-	struct part part;
+	struct party party;
 
-	part_init(&part, 3);
-	part_hold(&part, number);
+	party_init(&party, 3);
+	party_hold(&party, number);
 	step_done(0);
-	need(part_open_by(&part, 20000) == CEOV_ERR_PEER_LOST);
-	need(part.failure.rank == 0);
-	cei_report_fini(&part.report);
+	need(party_open_by(&party, 20000) == CEOV_ERR_PEER_LOST);
+	need(party.failure.rank == 0);
+	cei_report_fini(&party.report);
 }
 
 START_TEST(test_rank_0_that_dies_early_ends_the_joiners)
@@ -236,7 +236,7 @@ START_TEST(test_rank_0_that_dies_early_ends_the_joiners)
 	start(lose_rank_0_while_joining, 1);
 	ck_assert(step_reached(0, 1));
 	pause_ms(200);
-	killed_ns = kill_part(victim);
+	killed_ns = kill_party(victim);
 	assert_all_end_well();
 	ck_assert_uint_lt(cei_now_ns() - killed_ns, 2000 * NS_PER_MS);
 }
@@ -245,11 +245,11 @@ END_TEST
 static void burn_nothing(uint32_t number)
 {
 	struct rusage before, after;
-	struct part part;
+	struct party party;
 	uint64_t us;
 
-	part_open(&part, 2, number);
-	need(!part_barrier(&part, 20000));
+	party_open(&party, 2, number);
+	need(!party_barrier(&party, 20000));
 	getrusage(RUSAGE_SELF, &before);
 	pause_ms(500);
 	getrusage(RUSAGE_SELF, &after);
@@ -258,8 +258,8 @@ static void burn_nothing(uint32_t number)
 	     (uint64_t)(after.ru_utime.tv_usec - before.ru_utime.tv_usec) +
 	     (uint64_t)(after.ru_stime.tv_usec - before.ru_stime.tv_usec);
 	need(us < 10000);
-	need(!part_barrier(&part, 20000));
-	part_close(&part);
+	need(!party_barrier(&party, 20000));
+	party_close(&party);
 }
 
 START_TEST(test_an_idle_bootstrap_uses_no_cpu)
@@ -274,21 +274,21 @@ END_TEST
 
 static void run_rounds(uint32_t number)
 {
-	struct part part;
+	struct party party;
 	uint64_t round;
 	uint32_t rank;
 
-	part_open(&part, 4, number);
+	party_open(&party, 4, number);
 	for (round = 1; round <= BARRIERS; round++) {
 		/* relaxed: the barrier itself is what is tested */
 		atomic_store_explicit(&shared->rounds[number], round,
 				      memory_order_relaxed);
-		need(!part_barrier(&part, 20000));
+		need(!party_barrier(&party, 20000));
 		for (rank = 0; rank < 4; rank++)
 			need(atomic_load_explicit(&shared->rounds[rank],
 						  memory_order_relaxed) >= round);
 	}
-	part_close(&part);
+	party_close(&party);
 }
 
 START_TEST(test_barrier_lets_nobody_through_early)
@@ -303,23 +303,23 @@ END_TEST
 
 static void come_late(uint32_t number)
 {
-	struct part part;
+	struct party party;
 	uint64_t begin_ns;
 
-	part_open(&part, 2, number);
+	party_open(&party, 2, number);
 	if (number) {
 		need(step_reached(0, 1));
 	} else {
 		begin_ns = cei_now_ns();
-		need(part_barrier(&part, 50) == CEOV_ERR_TIMEOUT);
+		need(party_barrier(&party, 50) == CEOV_ERR_TIMEOUT);
 		need(cei_now_ns() - begin_ns >= 50 * NS_PER_MS);
-		need(part.failure.rank == 1 && says(&part, "rank 1"));
-		need(part_barrier(&part, 0) == CEOV_ERR_TIMEOUT);
+		need(party.failure.rank == 1 && says(&party, "rank 1"));
+		need(party_barrier(&party, 0) == CEOV_ERR_TIMEOUT);
 		step_done(0);
 	}
-	need(!part_barrier(&part, 20000));      /* rank 0: the same round again */
-	need(!part_barrier(&part, 20000));
-	part_close(&part);
+	need(!party_barrier(&party, 20000));    /* rank 0: the same round again */
+	need(!party_barrier(&party, 20000));
+	party_close(&party);
 }
 
 START_TEST(test_barrier_names_who_is_missing_and_can_be_tried_again)
@@ -332,15 +332,15 @@ END_TEST
 
 static void wait_for_the_dead(uint32_t number)
 {
-	struct part part;
+	struct party party;
 
-	part_open(&part, 3, number);
+	party_open(&party, 3, number);
 	step_done(0);
-	need(part_barrier(&part, 20000) == CEOV_ERR_PEER_LOST);
-	need(part.failure.rank == 2);
+	need(party_barrier(&party, 20000) == CEOV_ERR_PEER_LOST);
+	need(party.failure.rank == 2);
 	step_done(1);
 	need(step_reached(1, 2));
-	part_close(&part);
+	party_close(&party);
 }
 
 START_TEST(test_barrier_ends_when_one_dies)
@@ -353,7 +353,7 @@ START_TEST(test_barrier_ends_when_one_dies)
 	victim = start(wait_to_be_killed, 2);
 	ck_assert(step_reached(0, 3));
 	pause_ms(50);
-	killed_ns = kill_part(victim);
+	killed_ns = kill_party(victim);
 	assert_all_end_well();
 	ck_assert_uint_lt(cei_now_ns() - killed_ns, 2000 * NS_PER_MS);
 }

@@ -20,11 +20,11 @@
 
 static void listen_for_two(uint32_t number)
 {
-	struct part part;
+	struct party party;
 
-	part_open(&part, 2, number);
-	need(!part_barrier(&part, 20000));
-	part_close(&part);
+	party_open(&party, 2, number);
+	need(!party_barrier(&party, 20000));
+	party_close(&party);
 }
 
 static char lock_path[sizeof(path) + 8];
@@ -65,14 +65,14 @@ static void find_odd_lock(uint32_t number)
 {
 	uint64_t begin_ns = cei_now_ns();
 	uint32_t n_fds = n_open_fds();
-	struct part part;
+	struct party party;
 
-	part_init(&part, 2);
-	part_hold(&part, number);
-	need(part_open_by(&part, 20000) < 0);
+	party_init(&party, 2);
+	party_hold(&party, number);
+	need(party_open_by(&party, 20000) < 0);
 	need(cei_now_ns() - begin_ns < 10000 * NS_PER_MS);
-	need(says(&part, "the group's lock") && says(&part, lock_path));
-	cei_report_fini(&part.report);
+	need(says(&party, "the group's lock") && says(&party, lock_path));
+	cei_report_fini(&party.report);
 	need(n_open_fds() == n_fds);
 }
 
@@ -98,13 +98,13 @@ END_TEST
 
 static void find_held_lock(uint32_t number)
 {
-	struct part part;
+	struct party party;
 
-	part_init(&part, 2);
-	part_hold(&part, number);
-	need(part_open_by(&part, 200) == CEOV_ERR_TIMEOUT);
-	need(says(&part, "is it stopped"));
-	cei_report_fini(&part.report);
+	party_init(&party, 2);
+	party_hold(&party, number);
+	need(party_open_by(&party, 200) == CEOV_ERR_TIMEOUT);
+	need(says(&party, "is it stopped"));
+	cei_report_fini(&party.report);
 }
 
 START_TEST(test_a_lock_that_stays_held_is_named)
@@ -163,14 +163,14 @@ static void count_line(void *log_arg, const char *line)
 
 static void listen_and_count(uint32_t number)
 {
-	struct part part;
+	struct party party;
 
-	part_init(&part, 2);
-	part.report.log = count_line;
-	part_hold(&part, number);
-	need(!part_open_by(&part, PATIENCE_MS));
-	need(!part_barrier(&part, 20000));
-	part_close(&part);
+	party_init(&party, 2);
+	party.report.log = count_line;
+	party_hold(&party, number);
+	need(!party_open_by(&party, PATIENCE_MS));
+	need(!party_barrier(&party, 20000));
+	party_close(&party);
 }
 
 static void say_wrong_count(void)

@@ -9,7 +9,7 @@
 
 #include "ce_engine/signal.h"
 #include "ops/compute/numbers.h"
-#include "part.h"
+#include "executor_fixture.h"
 
 static struct testing_log log_of;
 static ceov_context *context;
@@ -17,7 +17,7 @@ static ceov_context *context;
 static void set_up(void)
 {
 	testing_log_init(&log_of);
-	context = testing_open(PART_RANKS, &log_of);
+	context = testing_open(FIXTURE_RANKS, &log_of);
 }
 
 static void tear_down(void)
@@ -25,48 +25,49 @@ static void tear_down(void)
 	ceov_close(context);
 }
 
-static struct part *plain(int scatters)
+static struct executor_fixture *plain(int scatters)
 {
 	uint64_t random = testing_seed();
-	struct part *part = part_make(context, scatters, PART_PLAIN, &random);
+	struct executor_fixture *fixture = fixture_make(context, scatters, FIXTURE_PLAIN, &random);
 
-	part->job.marks.value = 1;
-	part->job.marks.timeout_ns = 20 * TESTING_MS;
-	ck_assert_int_eq(ceov_signal_raise(part->job.marks.sent, 1, 1), 0);
-	ck_assert_int_eq(ceov_signal_raise(part->job.marks.sent, 2, 1), 0);
-	return part;
+	fixture->job.marks.value = 1;
+	fixture->job.marks.timeout_ns = 20 * TESTING_MS;
+	ck_assert_int_eq(ceov_signal_raise(fixture->job.marks.sent, 1, 1), 0);
+	ck_assert_int_eq(ceov_signal_raise(fixture->job.marks.sent, 2, 1), 0);
+	return fixture;
 }
 
-static void raise_all(struct part *part, uint64_t value)
+static void raise_all(struct executor_fixture *fixture, uint64_t value)
 {
 	uint32_t i;
 
-	for (i = 0; i < PART_COUNTERS; i++)
-		ck_assert_int_eq(ceov_signal_raise(part->job.marks.awaited, i, value), 0);
+	for (i = 0; i < FIXTURE_COUNTERS; i++)
+		ck_assert_int_eq(ceov_signal_raise(fixture->job.marks.awaited, i, value), 0);
 }
 
 /* The job ends with the error, now and in status(). */
-static void fail_with(struct part *part, int error)
+static void fail_with(struct executor_fixture *fixture, int error)
 {
-	ck_assert_int_eq(cei_executor_host.gemm(&part->executor, NULL, &part->job), error);
-	ck_assert_int_eq(cei_executor_host.status(&part->executor), error);
+	ck_assert_int_eq(cei_executor_host.gemm(&fixture->executor, NULL, &fixture->job), error);
+	ck_assert_int_eq(cei_executor_host.status(&fixture->executor), error);
 }
 
 /* Rows of a C that nobody wrote. */
-static void check_untouched(const struct part *part, uint32_t c, uint64_t row,
+static void check_untouched(const struct executor_fixture *fixture, uint32_t c, uint64_t row,
 			    uint64_t n_rows)
 {
-	uint64_t columns = part->job.c[c].columns, i;
+	uint64_t columns = fixture->job.c[c].columns, i;
 
 	for (i = row * columns; i < (row + n_rows) * columns; i++)
-		ck_assert_uint_eq(part->c[c][i], 0xffff);
+		ck_assert_uint_eq(fixture->c[c][i], 0xffff);
 }
 
-static void check_timeout(struct part *part, uint64_t wanted, uint64_t seen, const char *what)
+static void check_timeout(struct executor_fixture *fixture, uint64_t wanted, uint64_t seen,
+			  const char *what)
 {
 	struct ceov_failure failure;
 
-	fail_with(part, CEOV_ERR_TIMEOUT);
+	fail_with(fixture, CEOV_ERR_TIMEOUT);
 	failure = testing_failure(context);
 	ck_assert_int_eq(failure.error, CEOV_ERR_TIMEOUT);
 	ck_assert_uint_eq(failure.rank, 0);
@@ -77,145 +78,145 @@ static void check_timeout(struct part *part, uint64_t wanted, uint64_t seen, con
 
 START_TEST(test_rows_that_never_arrive_end_the_job)
 {
-	struct part *part = plain(0);
+	struct executor_fixture *fixture = plain(0);
 
-	check_timeout(part, 1, 0, "rows of A: counter 2 ");
-	check_untouched(part, 0, 100, 100);
-	part_free(part);
+	check_timeout(fixture, 1, 0, "rows of A: counter 2 ");
+	check_untouched(fixture, 0, 100, 100);
+	fixture_free(fixture);
 
-	part = plain(0);                         /* only the one after it */
-	ck_assert_int_eq(ceov_signal_raise(part->job.marks.awaited, 3, 1), 0);
-	check_timeout(part, 1, 0, "rows of A: counter 2 ");
-	part_free(part);
+	fixture = plain(0);                      /* only the one after it */
+	ck_assert_int_eq(ceov_signal_raise(fixture->job.marks.awaited, 3, 1), 0);
+	check_timeout(fixture, 1, 0, "rows of A: counter 2 ");
+	fixture_free(fixture);
 
-	part = plain(0);                         /* only the last run's */
-	raise_all(part, 1);
-	part->job.marks.value = 2;
-	check_timeout(part, 2, 1, "rows of A: counter 2 ");
-	part_free(part);
+	fixture = plain(0);                      /* only the last run's */
+	raise_all(fixture, 1);
+	fixture->job.marks.value = 2;
+	check_timeout(fixture, 2, 1, "rows of A: counter 2 ");
+	fixture_free(fixture);
 
-	part = plain(0);                         /* only the first piece */
-	ck_assert_int_eq(ceov_signal_raise(part->job.marks.awaited, 2, 1), 0);
-	check_timeout(part, 1, 0, "rows of A: counter 3 ");
-	check_untouched(part, 0, 164, 36);
-	part_free(part);
+	fixture = plain(0);                      /* only the first piece */
+	ck_assert_int_eq(ceov_signal_raise(fixture->job.marks.awaited, 2, 1), 0);
+	check_timeout(fixture, 1, 0, "rows of A: counter 3 ");
+	check_untouched(fixture, 0, 164, 36);
+	fixture_free(fixture);
 }
 END_TEST
 
 START_TEST(test_partial_sums_that_never_arrive_end_the_job)
 {
-	struct part *part = plain(1);
+	struct executor_fixture *fixture = plain(1);
 
-	ck_assert_int_eq(ceov_signal_raise(part->job.marks.awaited, 3, 1), 0);
-	check_timeout(part, 1, 0, "partial sums: counter 2 ");
-	check_untouched(part, 0, 0, 100);
+	ck_assert_int_eq(ceov_signal_raise(fixture->job.marks.awaited, 3, 1), 0);
+	check_timeout(fixture, 1, 0, "partial sums: counter 2 ");
+	check_untouched(fixture, 0, 0, 100);
 	/* what others get has left before */
-	ck_assert_int_eq(ceov_signal_wait(part->job.marks.ready, 2, 1, 0), 0);
-	ck_assert_int_eq(ceov_signal_wait(part->job.marks.ready, 3, 1, 0), 0);
-	part_check_c(part, CEI_GEMM_C_PARTIAL);
-	part_free(part);
+	ck_assert_int_eq(ceov_signal_wait(fixture->job.marks.ready, 2, 1, 0), 0);
+	ck_assert_int_eq(ceov_signal_wait(fixture->job.marks.ready, 3, 1, 0), 0);
+	fixture_check_c(fixture, CEI_GEMM_C_PARTIAL);
+	fixture_free(fixture);
 }
 END_TEST
 
 START_TEST(test_copies_that_never_leave_end_the_job)
 {
-	struct part *part = plain(1);
+	struct executor_fixture *fixture = plain(1);
 
-	raise_all(part, 2);
-	ck_assert_int_eq(ceov_signal_raise(part->job.marks.sent, 1, 2), 0);
-	memcpy(part->come, part->partials, 200 * part->columns[0] * CEI_NUMBER_BYTES);
-	part->job.marks.value = 2;
-	check_timeout(part, 2, 1, "copies to leave: counter 2 ");
-	part_check_c(part, 0);
-	part_check_c(part, CEI_GEMM_C_PARTIAL);
-	part_free(part);
+	raise_all(fixture, 2);
+	ck_assert_int_eq(ceov_signal_raise(fixture->job.marks.sent, 1, 2), 0);
+	memcpy(fixture->come, fixture->partials, 200 * fixture->columns[0] * CEI_NUMBER_BYTES);
+	fixture->job.marks.value = 2;
+	check_timeout(fixture, 2, 1, "copies to leave: counter 2 ");
+	fixture_check_c(fixture, 0);
+	fixture_check_c(fixture, CEI_GEMM_C_PARTIAL);
+	fixture_free(fixture);
 }
 END_TEST
 
 START_TEST(test_an_aborted_signal_ends_the_job)
 {
-	struct part *part = plain(1);
+	struct executor_fixture *fixture = plain(1);
 
-	cei_signals_abort(&part->job.marks.awaited, 1, CEOV_ERR_PEER_LOST, 1);
-	fail_with(part, CEOV_ERR_PEER_LOST);
-	check_untouched(part, 0, 0, 100);
-	part_free(part);
+	cei_signals_abort(&fixture->job.marks.awaited, 1, CEOV_ERR_PEER_LOST, 1);
+	fail_with(fixture, CEOV_ERR_PEER_LOST);
+	check_untouched(fixture, 0, 0, 100);
+	fixture_free(fixture);
 
-	part = plain(1);
-	cei_signals_abort(&part->job.marks.ready, 1, CEOV_ERR_ABORTED, 1);
-	fail_with(part, CEOV_ERR_ABORTED);
-	cei_signals_abort(&part->job.marks.ready, 1, CEOV_ERR_PEER_LOST, 1);
-	part->job.marks.ready = NULL;
-	ck_assert_int_eq(cei_executor_host.gemm(&part->executor, NULL, &part->job),
+	fixture = plain(1);
+	cei_signals_abort(&fixture->job.marks.ready, 1, CEOV_ERR_ABORTED, 1);
+	fail_with(fixture, CEOV_ERR_ABORTED);
+	cei_signals_abort(&fixture->job.marks.ready, 1, CEOV_ERR_PEER_LOST, 1);
+	fixture->job.marks.ready = NULL;
+	ck_assert_int_eq(cei_executor_host.gemm(&fixture->executor, NULL, &fixture->job),
 			 CEOV_ERR_TIMEOUT);
-	ck_assert_int_eq(cei_executor_host.status(&part->executor), CEOV_ERR_ABORTED);
-	part->job.marks.ready = testing_signal(context, 0, 1);
-	part_free(part);
+	ck_assert_int_eq(cei_executor_host.status(&fixture->executor), CEOV_ERR_ABORTED);
+	fixture->job.marks.ready = testing_signal(context, 0, 1);
+	fixture_free(fixture);
 }
 END_TEST
 
 START_TEST(test_without_signals_nothing_waits)
 {
-	struct part *part = plain(1);
-	struct cei_job_marks marks = part->job.marks;
+	struct executor_fixture *fixture = plain(1);
+	struct cei_job_marks marks = fixture->job.marks;
 
-	memcpy(part->come, part->partials, 200 * part->columns[0] * CEI_NUMBER_BYTES);
-	part->job.marks.awaited = part->job.marks.ready = part->job.marks.sent = NULL;
-	ck_assert_int_eq(cei_executor_host.gemm(&part->executor, NULL, &part->job), 0);
-	part_check_c(part, 0);
-	part_check_c(part, CEI_GEMM_C_PARTIAL);
+	memcpy(fixture->come, fixture->partials, 200 * fixture->columns[0] * CEI_NUMBER_BYTES);
+	fixture->job.marks.awaited = fixture->job.marks.ready = fixture->job.marks.sent = NULL;
+	ck_assert_int_eq(cei_executor_host.gemm(&fixture->executor, NULL, &fixture->job), 0);
+	fixture_check_c(fixture, 0);
+	fixture_check_c(fixture, CEI_GEMM_C_PARTIAL);
 	ck_assert_int_eq(ceov_signal_wait(marks.ready, 2, 1, 0), CEOV_PENDING);
-	part->job.marks = marks;
-	part_free(part);
+	fixture->job.marks = marks;
+	fixture_free(fixture);
 }
 END_TEST
 
 START_TEST(test_tiles_outside_of_their_matrices_are_refused)
 {
-	struct part *part = plain(0);
-	struct cei_gemm_tile first = part->tiles.tile[0], *tile = &part->tiles.tile[0];
+	struct executor_fixture *fixture = plain(0);
+	struct cei_gemm_tile first = fixture->tiles.tile[0], *tile = &fixture->tiles.tile[0];
 
 	tile->c_row = 199;
-	fail_with(part, CEOV_ERR_INVALID);
+	fail_with(fixture, CEOV_ERR_INVALID);
 	*tile = first;
 	tile->a_row = 99;
-	fail_with(part, CEOV_ERR_INVALID);
+	fail_with(fixture, CEOV_ERR_INVALID);
 	*tile = first;
 	tile->column = 20;
-	fail_with(part, CEOV_ERR_INVALID);
+	fail_with(fixture, CEOV_ERR_INVALID);
 	*tile = first;
 	tile->b = tile->c = 1;                  /* there is one product */
-	fail_with(part, CEOV_ERR_INVALID);
+	fail_with(fixture, CEOV_ERR_INVALID);
 	*tile = first;
 	tile->reduce = 0;                       /* and no partial sums */
-	fail_with(part, CEOV_ERR_INVALID);
+	fail_with(fixture, CEOV_ERR_INVALID);
 	*tile = first;
-	part->job.k = 11;
-	fail_with(part, CEOV_ERR_INVALID);
-	check_untouched(part, 0, 0, 200);
-	part->job.k = 10;
-	part_free(part);
+	fixture->job.k = 11;
+	fail_with(fixture, CEOV_ERR_INVALID);
+	check_untouched(fixture, 0, 0, 200);
+	fixture->job.k = 10;
+	fixture_free(fixture);
 }
 END_TEST
 
 START_TEST(test_what_has_nothing_to_do_succeeds)
 {
-	struct part *part = plain(0);
-	void *held = part;
+	struct executor_fixture *fixture = plain(0);
+	void *held = fixture;
 	char to[3] = "ab";
 
-	part->tiles.n_tiles = 0;
-	ck_assert_int_eq(cei_executor_host.gemm(&part->executor, NULL, &part->job), 0);
-	ck_assert_int_eq(cei_executor_host.hold_tiles(&part->executor, &part->tiles, &held),
+	fixture->tiles.n_tiles = 0;
+	ck_assert_int_eq(cei_executor_host.gemm(&fixture->executor, NULL, &fixture->job), 0);
+	ck_assert_int_eq(cei_executor_host.hold_tiles(&fixture->executor, &fixture->tiles, &held),
 			 0);
-	cei_executor_host.drop_tiles(&part->executor, held);
-	ck_assert_int_eq(cei_executor_host.mark_stream(&part->executor, NULL), 0);
-	ck_assert_int_eq(cei_executor_host.follow_mark(&part->executor, NULL), 0);
-	ck_assert_int_eq(cei_executor_host.idle(&part->executor, 0), 0);
-	ck_assert_int_eq(cei_executor_host.copy(&part->executor, NULL, NULL, NULL, 0), 0);
-	ck_assert_int_eq(cei_executor_host.copy(&part->executor, NULL, to, "cd", 3), 0);
+	cei_executor_host.drop_tiles(&fixture->executor, held);
+	ck_assert_int_eq(cei_executor_host.mark_stream(&fixture->executor, NULL), 0);
+	ck_assert_int_eq(cei_executor_host.follow_mark(&fixture->executor, NULL), 0);
+	ck_assert_int_eq(cei_executor_host.idle(&fixture->executor, 0), 0);
+	ck_assert_int_eq(cei_executor_host.copy(&fixture->executor, NULL, NULL, NULL, 0), 0);
+	ck_assert_int_eq(cei_executor_host.copy(&fixture->executor, NULL, to, "cd", 3), 0);
 	ck_assert_str_eq(to, "cd");
-	part_free(part);
+	fixture_free(fixture);
 }
 END_TEST
 

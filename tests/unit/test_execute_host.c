@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "ops/compute/numbers.h"
-#include "part.h"
+#include "executor_fixture.h"
 
 #define RUNS 2u
 
@@ -20,7 +20,7 @@ static ceov_context *context;
 static void set_up(void)
 {
 	testing_log_init(&log_of);
-	context = testing_open(PART_RANKS, &log_of);
+	context = testing_open(FIXTURE_RANKS, &log_of);
 }
 
 static void tear_down(void)
@@ -28,51 +28,51 @@ static void tear_down(void)
 	ceov_close(context);
 }
 
-static void run_once(struct part *part, uint64_t value)
+static void run_once(struct executor_fixture *fixture, uint64_t value)
 {
 	pthread_t taker;
 
-	part_add_deliveries(part);
-	part->job.marks.value = value;
-	feeder_start(&part->feeder, part->job.marks.sent, value);
-	if (part->question.scatters)
-		ck_assert_int_eq(pthread_create(&taker, NULL, part_take, part), 0);
-	ck_assert_int_eq(cei_executor_host.gemm(&part->executor, NULL, &part->job), 0);
-	feeder_finish(&part->feeder);
-	if (part->question.scatters)
+	fixture_add_deliveries(fixture);
+	fixture->job.marks.value = value;
+	feeder_start(&fixture->feeder, fixture->job.marks.sent, value);
+	if (fixture->question.scatters)
+		ck_assert_int_eq(pthread_create(&taker, NULL, fixture_take, fixture), 0);
+	ck_assert_int_eq(cei_executor_host.gemm(&fixture->executor, NULL, &fixture->job), 0);
+	feeder_finish(&fixture->feeder);
+	if (fixture->question.scatters)
 		ck_assert_int_eq(pthread_join(taker, NULL), 0);
-	ck_assert_int_eq(cei_executor_host.status(&part->executor), 0);
+	ck_assert_int_eq(cei_executor_host.status(&fixture->executor), 0);
 }
 
 /* Several runs, each over NaNs, with the same bits. */
 static void check_product(int scatters, uint64_t *random)
 {
-	struct part *part = part_make(context, scatters, PART_ANY, random);
+	struct executor_fixture *fixture = fixture_make(context, scatters, FIXTURE_ANY, random);
 	uint16_t *first[CEI_GEMM_C_MAX] = { NULL };
-	uint64_t run, n_come = part->own_rows * part->columns[0] * part->question.n_ranks;
+	uint64_t run, n_come = fixture->own_rows * fixture->columns[0] * fixture->question.n_ranks;
 	uint32_t c;
 
 	for (run = 1; run <= RUNS; run++) {
 		if (scatters)
-			memset(part->come, 0xff, n_come * CEI_NUMBER_BYTES);
+			memset(fixture->come, 0xff, n_come * CEI_NUMBER_BYTES);
 		else
-			memset(part->gathered, 0xff, part->n_rows * part->job.k *
+			memset(fixture->gathered, 0xff, fixture->n_rows * fixture->job.k *
 			       CEI_NUMBER_BYTES);
-		run_once(part, run);
+		run_once(fixture, run);
 		for (c = 0; run > 1 && c < CEI_GEMM_C_MAX; c++)
-			ck_assert(!memcmp(first[c], part->c[c], part->job.c[c].rows *
-					  part->job.c[c].columns * CEI_NUMBER_BYTES));
+			ck_assert(!memcmp(first[c], fixture->c[c], fixture->job.c[c].rows *
+					  fixture->job.c[c].columns * CEI_NUMBER_BYTES));
 		for (c = 0; run == 1 && c < CEI_GEMM_C_MAX; c++) {
-			first[c] = part->c[c];
-			part->c[c] = NULL;
+			first[c] = fixture->c[c];
+			fixture->c[c] = NULL;
 		}
 		if (run == 1)
-			part_clear(part);
+			fixture_clear(fixture);
 	}
-	part_check(part);
+	fixture_check(fixture);
 	for (c = 0; c < CEI_GEMM_C_MAX; c++)
 		free(first[c]);
-	part_free(part);
+	fixture_free(fixture);
 }
 
 START_TEST(test_gathered_products)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Launches that follow a stream keep its order: what stands before a point of the stream
- * may be what the stream waits for there. Host ranks have no streams, so these stand in:
- * the test says when a stream reaches a launch's point, and the lane waits for that. */
+/* Launches that follow a stream keep its order: what stands before an event of the stream
+ * may be what the stream waits for there. Host ranks have no streams, so these fixture in:
+ * the test says when a stream reaches a launch's event, and the lane waits for that. */
 
 #include <check.h>
 #include <stdatomic.h>
@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "ce_engine/context.h"
 #include "ce_engine/engine.h"
-#include "point.h"
+#include "fake_event.h"
 #include "testing.h"
 
 #define POINTS  4u
@@ -24,11 +24,11 @@
 #define TURNS   200u
 
 struct stream {
-	struct point *points[POINTS];   /* of its launches, in their order */
+	struct fake_event *events[POINTS]; /* of its launches, in their order */
 	uint32_t      n;
 };
 
-struct stand {
+struct fixture {
 	ceov_context          *context;
 	struct cei_backend_ops ops;     /* the host's, with streams */
 	struct stream          streams[STREAMS];
@@ -41,125 +41,125 @@ struct stand {
 static int event_record(struct cei_backend *backend, void *event, void *token)
 {
 	struct stream *stream = token;
-	struct point *point = event;
+	struct fake_event *fake = event;
 
 	(void)backend;
 	ck_assert_uint_lt(stream->n, POINTS);
-	atomic_store(&point->is_reached, 0);
-	stream->points[stream->n++] = point;
+	atomic_store(&fake->is_reached, 0);
+	stream->events[stream->n++] = fake;
 	return 0;
 }
 
-/* --- the stand ------------------------------------------------------------- */
+/* --- the fixture ------------------------------------------------------------- */
 
-static void build(struct stand *stand, uint32_t i)
+static void build(struct fixture *fixture, uint32_t i)
 {
-	ceov_buffer *source = testing_buffer(stand->context, 0, BYTES);
-	ceov_buffer *target = testing_buffer(stand->context, 1, BYTES);
+	ceov_buffer *source = testing_buffer(fixture->context, 0, BYTES);
+	ceov_buffer *target = testing_buffer(fixture->context, 1, BYTES);
 	struct ceov_transfer transfer = testing_transfer(source, target, BYTES);
 
-	stand->ready[i] = testing_signal(stand->context, 0, 1);
-	stand->plans[i] = testing_plan(stand->context, 0);
-	transfer.source_ready = testing_mark(stand->ready[i], 0, 1);
-	testing_add(stand->plans[i], &transfer);
-	ck_assert_int_eq(ceov_plan_commit(stand->plans[i]), 0);
+	fixture->ready[i] = testing_signal(fixture->context, 0, 1);
+	fixture->plans[i] = testing_plan(fixture->context, 0);
+	transfer.source_ready = testing_mark(fixture->ready[i], 0, 1);
+	testing_add(fixture->plans[i], &transfer);
+	ck_assert_int_eq(ceov_plan_commit(fixture->plans[i]), 0);
 }
 
-static void stand_open(struct stand *stand)
+static void fixture_open(struct fixture *fixture)
 {
 	uint32_t i;
 
-	memset(stand, 0, sizeof(*stand));
-	stand->context = testing_open_turned(2, NULL);
-	stand->ops = cei_backend_host;
-	point_install(&stand->ops, event_record);
-	stand->context->engines[0].backend.ops = &stand->ops;
+	memset(fixture, 0, sizeof(*fixture));
+	fixture->context = testing_open_turned(2, NULL);
+	fixture->ops = cei_backend_host;
+	fake_event_install(&fixture->ops, event_record);
+	fixture->context->engines[0].backend.ops = &fixture->ops;
 	for (i = 0; i < PLANS; i++)
-		build(stand, i);
+		build(fixture, i);
 }
 
-static void make_ready(const struct stand *stand, uint32_t plan)
+static void make_ready(const struct fixture *fixture, uint32_t plan)
 {
-	ck_assert_int_eq(ceov_signal_raise(stand->ready[plan], 0, 1), 0);
+	ck_assert_int_eq(ceov_signal_raise(fixture->ready[plan], 0, 1), 0);
 }
 
-static ceov_ticket launch_for(struct stand *stand, uint32_t plan, uint32_t stream,
+static ceov_ticket launch_for(struct fixture *fixture, uint32_t plan, uint32_t stream,
 			      uint64_t deadline_ns)
 {
 	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
 	ceov_ticket ticket = { 0 };
 
-	launch.after_stream = &stand->streams[stream];
+	launch.after_stream = &fixture->streams[stream];
 	launch.deadline_ns = deadline_ns;
-	ck_assert_int_eq(ceov_launch(stand->plans[plan], &launch, &ticket), 0);
+	ck_assert_int_eq(ceov_launch(fixture->plans[plan], &launch, &ticket), 0);
 	return ticket;
 }
 
-static ceov_ticket launch_after(struct stand *stand, uint32_t plan, uint32_t stream)
+static ceov_ticket launch_after(struct fixture *fixture, uint32_t plan, uint32_t stream)
 {
-	return launch_for(stand, plan, stream, 0);
+	return launch_for(fixture, plan, stream, 0);
 }
 
 /* Its lane waits for the mark, which the stream's work raises. */
-static ceov_ticket launch_gated(struct stand *stand, uint32_t plan, uint32_t stream)
+static ceov_ticket launch_gated(struct fixture *fixture, uint32_t plan, uint32_t stream)
 {
 	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
 	ceov_ticket ticket = { 0 };
 
-	launch.producer_stream = &stand->streams[stream];
-	ck_assert_int_eq(ceov_launch(stand->plans[plan], &launch, &ticket), 0);
+	launch.producer_stream = &fixture->streams[stream];
+	ck_assert_int_eq(ceov_launch(fixture->plans[plan], &launch, &ticket), 0);
 	return ticket;
 }
 
-static void reach(const struct stand *stand, uint32_t stream, uint32_t point)
+static void reach(const struct fixture *fixture, uint32_t stream, uint32_t event)
 {
-	ck_assert_uint_lt(point, stand->streams[stream].n);
+	ck_assert_uint_lt(event, fixture->streams[stream].n);
 	/* seq_cst: the lane, whose worker looks at it, is turned by this thread */
-	atomic_store(&stand->streams[stream].points[point]->is_reached, 1);
+	atomic_store(&fixture->streams[stream].events[event]->is_reached, 1);
 }
 
 /* How the launch stands when all that can go has gone. */
-static int state_of(const struct stand *stand, ceov_ticket ticket)
+static int state_of(const struct fixture *fixture, ceov_ticket ticket)
 {
 	uint32_t i;
 
 	for (i = 0; i < TURNS; i++)
-		(void)ceov_turn(stand->context);
-	return ceov_wait(stand->context, ticket, 0);
+		(void)ceov_turn(fixture->context);
+	return ceov_wait(fixture->context, ticket, 0);
 }
 
 /* Its result, which is there within a deadline and a little. */
-static int result_of(const struct stand *stand, ceov_ticket ticket)
+static int result_of(const struct fixture *fixture, ceov_ticket ticket)
 {
 	uint64_t until = cei_deadline(TESTING_PATIENCE);
 	int r;
 
-	while ((r = state_of(stand, ticket)) == CEOV_PENDING)
+	while ((r = state_of(fixture, ticket)) == CEOV_PENDING)
 		ck_assert_uint_lt(cei_now_ns(), until);
 	return r;
 }
 
 /* --- tests ----------------------------------------------------------------- */
 
-/* The later launch, whose point comes behind what the earlier one does, waits for no mark:
+/* The later launch, whose event comes behind what the earlier one does, waits for no mark:
  * it must not stop the lane before the earlier one is on it. */
 START_TEST(test_a_later_launch_does_not_pass_an_earlier_one)
 {
 	ceov_ticket earlier, later;
-	struct stand stand;
+	struct fixture fixture;
 
-	stand_open(&stand);
-	make_ready(&stand, 1);
-	earlier = launch_after(&stand, 0, 0);
-	later = launch_after(&stand, 1, 0);
-	reach(&stand, 0, 0);
-	ck_assert_int_eq(state_of(&stand, earlier), CEOV_PENDING);
-	make_ready(&stand, 0);
-	ck_assert_int_eq(state_of(&stand, earlier), 0);
-	ck_assert_int_eq(state_of(&stand, later), CEOV_PENDING);
-	reach(&stand, 0, 1);
-	ck_assert_int_eq(state_of(&stand, later), 0);
-	ceov_close(stand.context);
+	fixture_open(&fixture);
+	make_ready(&fixture, 1);
+	earlier = launch_after(&fixture, 0, 0);
+	later = launch_after(&fixture, 1, 0);
+	reach(&fixture, 0, 0);
+	ck_assert_int_eq(state_of(&fixture, earlier), CEOV_PENDING);
+	make_ready(&fixture, 0);
+	ck_assert_int_eq(state_of(&fixture, earlier), 0);
+	ck_assert_int_eq(state_of(&fixture, later), CEOV_PENDING);
+	reach(&fixture, 0, 1);
+	ck_assert_int_eq(state_of(&fixture, later), 0);
+	ceov_close(fixture.context);
 }
 END_TEST
 
@@ -168,30 +168,30 @@ END_TEST
 START_TEST(test_a_held_launch_keeps_its_place)
 {
 	ceov_ticket first, held, behind, beside;
-	struct stand stand;
+	struct fixture fixture;
 
-	stand_open(&stand);
-	make_ready(&stand, 0);
-	make_ready(&stand, 2);
-	first = launch_after(&stand, 0, 0);
-	held = launch_after(&stand, 0, 1);
-	behind = _i ? launch_gated(&stand, 1, 1) : launch_after(&stand, 1, 1);
-	beside = launch_after(&stand, 2, 2);
+	fixture_open(&fixture);
+	make_ready(&fixture, 0);
+	make_ready(&fixture, 2);
+	first = launch_after(&fixture, 0, 0);
+	held = launch_after(&fixture, 0, 1);
+	behind = _i ? launch_gated(&fixture, 1, 1) : launch_after(&fixture, 1, 1);
+	beside = launch_after(&fixture, 2, 2);
 	if (!_i)
-		make_ready(&stand, 1);
-	reach(&stand, 2, 0);
-	ck_assert_int_eq(state_of(&stand, beside), 0);
-	reach(&stand, 0, 0);
-	ck_assert_int_eq(state_of(&stand, first), 0);
-	reach(&stand, 1, 0);
-	ck_assert_int_eq(state_of(&stand, held), 0);
-	ck_assert_int_eq(state_of(&stand, behind), CEOV_PENDING);
+		make_ready(&fixture, 1);
+	reach(&fixture, 2, 0);
+	ck_assert_int_eq(state_of(&fixture, beside), 0);
+	reach(&fixture, 0, 0);
+	ck_assert_int_eq(state_of(&fixture, first), 0);
+	reach(&fixture, 1, 0);
+	ck_assert_int_eq(state_of(&fixture, held), 0);
+	ck_assert_int_eq(state_of(&fixture, behind), CEOV_PENDING);
 	if (_i)
-		make_ready(&stand, 1);
+		make_ready(&fixture, 1);
 	else
-		reach(&stand, 1, 1);
-	ck_assert_int_eq(state_of(&stand, behind), 0);
-	ceov_close(stand.context);
+		reach(&fixture, 1, 1);
+	ck_assert_int_eq(state_of(&fixture, behind), 0);
+	ceov_close(fixture.context);
 }
 END_TEST
 
@@ -202,27 +202,27 @@ START_TEST(test_lanes_are_given_in_order)
 {
 	uint32_t n_first = STREAMS - 1 - (uint32_t)_i, last = n_first, i;
 	ceov_ticket tickets[2 * STREAMS];
-	struct stand stand;
+	struct fixture fixture;
 
-	stand_open(&stand);
+	fixture_open(&fixture);
 	for (i = 0; i < PLANS; i++)
-		make_ready(&stand, i);
+		make_ready(&fixture, i);
 	for (i = 0; i < n_first; i++)
-		tickets[i] = launch_after(&stand, i, i);
-	tickets[last] = launch_after(&stand, _i ? 0 : last, last);
+		tickets[i] = launch_after(&fixture, i, i);
+	tickets[last] = launch_after(&fixture, _i ? 0 : last, last);
 	for (i = 0; i < STREAMS; i++)   /* those of all others */
 		if (i != last)
-			(void)launch_after(&stand, STREAMS + i, i);
+			(void)launch_after(&fixture, STREAMS + i, i);
 	for (i = 0; i <= last; i++) {
-		reach(&stand, i, 0);
-		ck_assert_int_eq(state_of(&stand, tickets[i]), 0);
+		reach(&fixture, i, 0);
+		ck_assert_int_eq(state_of(&fixture, tickets[i]), 0);
 	}
 	for (i = 0; i < n_first; i++)
-		reach(&stand, i, 1);
+		reach(&fixture, i, 1);
 	for (i = last + 1; i < STREAMS; i++)
-		reach(&stand, i, 0);
-	ck_assert_int_eq(state_of(&stand, tickets[0]), 0);
-	ceov_close(stand.context);
+		reach(&fixture, i, 0);
+	ck_assert_int_eq(state_of(&fixture, tickets[0]), 0);
+	ceov_close(fixture.context);
 }
 END_TEST
 
@@ -230,23 +230,23 @@ END_TEST
  * others go. */
 START_TEST(test_one_that_fails_lets_others_go)
 {
-	struct stand stand;
+	struct fixture fixture;
 	ceov_ticket tickets[3];
 	uint32_t i;
 
-	stand_open(&stand);
+	fixture_open(&fixture);
 	for (i = 0; i < 3; i++)
-		tickets[i] = launch_for(&stand, i, 0, i == (uint32_t)_i ? TESTING_MS : 0);
-	ck_assert_int_eq(result_of(&stand, tickets[_i]), CEOV_ERR_TIMEOUT);
+		tickets[i] = launch_for(&fixture, i, 0, i == (uint32_t)_i ? TESTING_MS : 0);
+	ck_assert_int_eq(result_of(&fixture, tickets[_i]), CEOV_ERR_TIMEOUT);
 	for (i = 0; i < 3; i++) {
 		if (i == (uint32_t)_i)
 			continue;
-		ck_assert_int_eq(state_of(&stand, tickets[i]), CEOV_PENDING);
-		make_ready(&stand, i);
-		reach(&stand, 0, i);
-		ck_assert_int_eq(state_of(&stand, tickets[i]), 0);
+		ck_assert_int_eq(state_of(&fixture, tickets[i]), CEOV_PENDING);
+		make_ready(&fixture, i);
+		reach(&fixture, 0, i);
+		ck_assert_int_eq(state_of(&fixture, tickets[i]), 0);
 	}
-	ceov_close(stand.context);
+	ceov_close(fixture.context);
 }
 END_TEST
 

@@ -10,13 +10,13 @@
 #include "base/clock.h"
 #include "ce_engine/context.h"
 #include "ce_engine/engine.h"
-#include "way.h"
+#include "loopback.h"
 
 /* In the child. Counts the calls that did not say CEOV_ERR_FORKED. */
-static int n_wrong(struct way *way, ceov_ticket ticket)
+static int n_wrong(struct loopback *loop, ceov_ticket ticket)
 {
-	struct ceov_transfer transfer = testing_transfer(way->source, way->target, 8);
-	struct ceov_mark mark = testing_mark(way->ready, 0, 1);
+	struct ceov_transfer transfer = testing_transfer(loop->source, loop->target, 8);
+	struct ceov_mark mark = testing_mark(loop->ready, 0, 1);
 	struct ceov_failure failure;
 	ceov_buffer *buffer = NULL;
 	ceov_signal *signal = NULL;
@@ -24,63 +24,63 @@ static int n_wrong(struct way *way, ceov_ticket ticket)
 	uint64_t value;
 	uint32_t i, n = 0;
 	int results[] = {
-		ceov_turn(way->context),
-		ceov_barrier(way->context, 0),
-		ceov_last_failure(way->context, &failure),
-		ceov_buffer_register(way->context, 0, &value, 8, &buffer),
-		ceov_buffer_create(way->context, 0, 8, &buffer),
-		ceov_buffer_share(way->source, "x"),
-		ceov_buffer_find(way->context, 0, "x", &buffer),
-		ceov_buffer_release(way->source),
-		ceov_signal_create(way->context, 0, testing_host, 1, 0, &signal),
-		ceov_signal_share(way->ready, "x"),
-		ceov_signal_find(way->context, 0, "x", &signal),
-		ceov_signal_raise(way->ready, 0, 1),
-		ceov_signal_arrive(way->ready, 0, 1, 1),
-		ceov_signal_value(way->ready, 0, &value),
-		ceov_signal_wait(way->ready, 0, 1, 0),
-		ceov_signal_renew(way->ready),
-		ceov_signal_release(way->ready),
-		ceov_stream_raise(way->context, 0, way, &mark, 1, 0),
-		ceov_stream_wait(way->context, 0, way, &mark, 1, 0),
-		ceov_plan_create(way->context, 0, NULL, &plan),
-		ceov_plan_add(way->plan, &transfer),
-		ceov_plan_expect(way->plan, &mark),
-		ceov_plan_commit(way->plan),
-		ceov_plan_explain(way->plan, 1),
-		ceov_launch(way->plan, NULL, NULL),
-		ceov_plan_queue(way->plan, way, 0),
-		ceov_wait(way->context, ticket, 0),
-		ceov_abort(way->context, ticket),
+		ceov_turn(loop->context),
+		ceov_barrier(loop->context, 0),
+		ceov_last_failure(loop->context, &failure),
+		ceov_buffer_register(loop->context, 0, &value, 8, &buffer),
+		ceov_buffer_create(loop->context, 0, 8, &buffer),
+		ceov_buffer_share(loop->source, "x"),
+		ceov_buffer_find(loop->context, 0, "x", &buffer),
+		ceov_buffer_release(loop->source),
+		ceov_signal_create(loop->context, 0, testing_host, 1, 0, &signal),
+		ceov_signal_share(loop->ready, "x"),
+		ceov_signal_find(loop->context, 0, "x", &signal),
+		ceov_signal_raise(loop->ready, 0, 1),
+		ceov_signal_arrive(loop->ready, 0, 1, 1),
+		ceov_signal_value(loop->ready, 0, &value),
+		ceov_signal_wait(loop->ready, 0, 1, 0),
+		ceov_signal_renew(loop->ready),
+		ceov_signal_release(loop->ready),
+		ceov_stream_raise(loop->context, 0, loop, &mark, 1, 0),
+		ceov_stream_wait(loop->context, 0, loop, &mark, 1, 0),
+		ceov_plan_create(loop->context, 0, NULL, &plan),
+		ceov_plan_add(loop->plan, &transfer),
+		ceov_plan_expect(loop->plan, &mark),
+		ceov_plan_commit(loop->plan),
+		ceov_plan_explain(loop->plan, 1),
+		ceov_launch(loop->plan, NULL, NULL),
+		ceov_plan_queue(loop->plan, loop, 0),
+		ceov_wait(loop->context, ticket, 0),
+		ceov_abort(loop->context, ticket),
 	};
 
 	for (i = 0; i < sizeof(results) / sizeof(results[0]); i++)
 		n += results[i] != CEOV_ERR_FORKED;
-	n += ceov_buffer_base(way->source, 0) != NULL;
-	ceov_plan_release(way->plan);
-	ceov_close(way->context);
+	n += ceov_buffer_base(loop->source, 0) != NULL;
+	ceov_plan_release(loop->plan);
+	ceov_close(loop->context);
 	return (int)n;
 }
 
 START_TEST(test_a_forked_child_is_refused_and_does_no_harm)
 {
 	ceov_ticket ticket;
-	struct way way;
+	struct loopback loop;
 	int status = -1;
 	pid_t child;
 
-	way_open(&way, 1, 0);
-	ticket = way_launch(&way, 0, 1);
+	loopback_open(&loop, 1, 0);
+	ticket = loopback_launch(&loop, 0, GATED);
 	child = fork();
 	ck_assert_int_ge(child, 0);
 	if (!child)
-		_exit(n_wrong(&way, ticket));
+		_exit(n_wrong(&loop, ticket));
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	ck_assert_msg(WIFEXITED(status) && !WEXITSTATUS(status), "status 0x%x", status);
-	ck_assert_int_eq(ceov_wait(way.context, ticket, 0), CEOV_PENDING);
-	way_ready(&way, 1);
-	ck_assert_int_eq(way_wait(&way, ticket), 0);
-	way_close(&way);
+	ck_assert_int_eq(ceov_wait(loop.context, ticket, 0), CEOV_PENDING);
+	loopback_ready(&loop, 1);
+	ck_assert_int_eq(loopback_wait(&loop, ticket), 0);
+	loopback_close(&loop);
 }
 END_TEST
 

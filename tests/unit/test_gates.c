@@ -21,7 +21,7 @@
 static uint32_t n_may_wait;     /* what the backend answers */
 static uint32_t n_lane_waits;   /* that lanes were told to make */
 
-struct stand {
+struct fixture {
 	ceov_context          *context;
 	struct cei_backend_ops ops;
 	ceov_signal           *ready;
@@ -40,80 +40,80 @@ static int lane_wait(struct cei_lane *lane, const struct cei_await *await)
 	return cei_backend_for(CEOV_PLACE_HOST)->wait(lane, await);
 }
 
-static void stand_open(struct stand *stand)
+static void fixture_open(struct fixture *fixture)
 {
 	struct ceov_transfer transfer;
 	ceov_buffer *source, *target;
 
-	memset(stand, 0, sizeof(*stand));
-	stand->context = testing_open_turned(2, NULL);
-	stand->ops = *cei_backend_for(CEOV_PLACE_HOST);
-	stand->ops.waits_left = waits_left;
-	stand->ops.wait = lane_wait;
-	stand->context->engines[0].backend.ops = &stand->ops;
-	source = testing_buffer(stand->context, 0, BYTES);
-	target = testing_buffer(stand->context, 1, BYTES);
+	memset(fixture, 0, sizeof(*fixture));
+	fixture->context = testing_open_turned(2, NULL);
+	fixture->ops = *cei_backend_for(CEOV_PLACE_HOST);
+	fixture->ops.waits_left = waits_left;
+	fixture->ops.wait = lane_wait;
+	fixture->context->engines[0].backend.ops = &fixture->ops;
+	source = testing_buffer(fixture->context, 0, BYTES);
+	target = testing_buffer(fixture->context, 1, BYTES);
 	transfer = testing_transfer(source, target, BYTES);
-	stand->ready = testing_signal(stand->context, 0, 1);
-	stand->plan = testing_plan(stand->context, 0);
-	transfer.source_ready = testing_mark(stand->ready, 0, 1);
-	testing_add(stand->plan, &transfer);
-	ck_assert_int_eq(ceov_plan_commit(stand->plan), 0);
+	fixture->ready = testing_signal(fixture->context, 0, 1);
+	fixture->plan = testing_plan(fixture->context, 0);
+	transfer.source_ready = testing_mark(fixture->ready, 0, 1);
+	testing_add(fixture->plan, &transfer);
+	ck_assert_int_eq(ceov_plan_commit(fixture->plan), 0);
 }
 
-static ceov_ticket launch(struct stand *stand, uint64_t base)
+static ceov_ticket launch(struct fixture *fixture, uint64_t base)
 {
 	struct ceov_launch made = { .struct_bytes = sizeof(made), .base = base,
-				    .producer_stream = stand };
+				    .producer_stream = fixture };
 	ceov_ticket ticket = { 0 };
 
-	ck_assert_int_eq(ceov_launch(stand->plan, &made, &ticket), 0);
+	ck_assert_int_eq(ceov_launch(fixture->plan, &made, &ticket), 0);
 	return ticket;
 }
 
-static int state_of(const struct stand *stand, ceov_ticket ticket)
+static int state_of(const struct fixture *fixture, ceov_ticket ticket)
 {
 	uint32_t i;
 
 	for (i = 0; i < TURNS; i++)
-		(void)ceov_turn(stand->context);
-	return ceov_wait(stand->context, ticket, 0);
+		(void)ceov_turn(fixture->context);
+	return ceov_wait(fixture->context, ticket, 0);
 }
 
-static void make_ready(const struct stand *stand, uint64_t value)
+static void make_ready(const struct fixture *fixture, uint64_t value)
 {
-	ck_assert_int_eq(ceov_signal_raise(stand->ready, 0, value), 0);
+	ck_assert_int_eq(ceov_signal_raise(fixture->ready, 0, value), 0);
 }
 
 START_TEST(test_a_lane_waits_where_one_may)
 {
-	struct stand stand;
+	struct fixture fixture;
 	ceov_ticket ticket;
 
 	n_may_wait = 1;
-	stand_open(&stand);
-	ticket = launch(&stand, 0);
-	ck_assert_int_eq(state_of(&stand, ticket), CEOV_PENDING);
+	fixture_open(&fixture);
+	ticket = launch(&fixture, 0);
+	ck_assert_int_eq(state_of(&fixture, ticket), CEOV_PENDING);
 	ck_assert_uint_eq(n_lane_waits, 1);
-	make_ready(&stand, 1);
-	ck_assert_int_eq(state_of(&stand, ticket), 0);
-	ceov_close(stand.context);
+	make_ready(&fixture, 1);
+	ck_assert_int_eq(state_of(&fixture, ticket), 0);
+	ceov_close(fixture.context);
 }
 END_TEST
 
 START_TEST(test_marks_are_polled_where_none_may)
 {
-	struct stand stand;
+	struct fixture fixture;
 	ceov_ticket ticket;
 
 	n_may_wait = 0;
-	stand_open(&stand);
-	ticket = launch(&stand, 0);
-	ck_assert_int_eq(state_of(&stand, ticket), CEOV_PENDING);
-	make_ready(&stand, 1);
-	ck_assert_int_eq(state_of(&stand, ticket), 0);
+	fixture_open(&fixture);
+	ticket = launch(&fixture, 0);
+	ck_assert_int_eq(state_of(&fixture, ticket), CEOV_PENDING);
+	make_ready(&fixture, 1);
+	ck_assert_int_eq(state_of(&fixture, ticket), 0);
 	ck_assert_uint_eq(n_lane_waits, 0);
-	ceov_close(stand.context);
+	ceov_close(fixture.context);
 }
 END_TEST
 
@@ -122,21 +122,21 @@ END_TEST
 START_TEST(test_launches_of_a_plan_stay_together)
 {
 	ceov_ticket first, second;
-	struct stand stand;
+	struct fixture fixture;
 
 	n_may_wait = 1;
-	stand_open(&stand);
-	first = launch(&stand, 0);
-	ck_assert_int_eq(state_of(&stand, first), CEOV_PENDING);
+	fixture_open(&fixture);
+	first = launch(&fixture, 0);
+	ck_assert_int_eq(state_of(&fixture, first), CEOV_PENDING);
 	n_may_wait = 0;
-	second = launch(&stand, 1);
-	ck_assert_int_eq(state_of(&stand, second), CEOV_PENDING);
-	make_ready(&stand, 1);
-	ck_assert_int_eq(state_of(&stand, first), 0);
-	make_ready(&stand, 2);
-	ck_assert_int_eq(state_of(&stand, second), 0);
+	second = launch(&fixture, 1);
+	ck_assert_int_eq(state_of(&fixture, second), CEOV_PENDING);
+	make_ready(&fixture, 1);
+	ck_assert_int_eq(state_of(&fixture, first), 0);
+	make_ready(&fixture, 2);
+	ck_assert_int_eq(state_of(&fixture, second), 0);
 	ck_assert_uint_eq(n_lane_waits, 2);
-	ceov_close(stand.context);
+	ceov_close(fixture.context);
 }
 END_TEST
 

@@ -11,7 +11,7 @@
 
 #include "ce_engine/context.h"
 #include "ce_engine/engine.h"
-#include "way.h"
+#include "loopback.h"
 
 #define PART  UINT64_C(64)
 #define PARTS 4u
@@ -80,31 +80,31 @@ START_TEST(test_a_lane_waits_for_each_value)
 	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
 	struct ceov_transfer transfer;
 	ceov_ticket ticket = { 0 };
-	struct way way;
+	struct loopback loop;
 	ceov_plan *plan;
 	uint32_t i;
 
-	way_open_with(&way, 2, 0, 1);
-	plan = testing_plan(way.context, 0);
+	loopback_open_turned(&loop, 2, 0);
+	plan = testing_plan(loop.context, 0);
 	for (i = 0; i < 2; i++) {
-		transfer = testing_transfer(way.source, way.target, PART);
+		transfer = testing_transfer(loop.source, loop.target, PART);
 		transfer.source.offset_bytes = transfer.target.offset_bytes = i * PART;
-		transfer.source_ready = testing_mark(way.ready, 0, i + 1);
-		transfer.then = testing_mark(way.arrived, i, 1);
+		transfer.source_ready = testing_mark(loop.ready, 0, i + 1);
+		transfer.then = testing_mark(loop.arrived, i, 1);
 		testing_add(plan, &transfer);
 	}
 	ck_assert_int_eq(ceov_plan_commit(plan), 0);
-	launch.producer_stream = &way;
+	launch.producer_stream = &loop;
 	ck_assert_int_eq(ceov_launch(plan, &launch, &ticket), 0);
-	ck_assert_int_eq(state_of(way.context, ticket), CEOV_PENDING);
-	ck_assert_int_eq(ceov_signal_raise(way.ready, 0, 1), 0);
-	ck_assert_int_eq(state_of(way.context, ticket), CEOV_PENDING);
-	ck_assert_uint_eq(value_of(way.arrived, 0), 1);
-	ck_assert_uint_eq(value_of(way.arrived, 1), 0);
-	ck_assert_int_eq(ceov_signal_raise(way.ready, 0, 2), 0);
-	ck_assert_int_eq(state_of(way.context, ticket), 0);
-	ck_assert_uint_eq(value_of(way.arrived, 1), 1);
-	way_close(&way);
+	ck_assert_int_eq(state_of(loop.context, ticket), CEOV_PENDING);
+	ck_assert_int_eq(ceov_signal_raise(loop.ready, 0, 1), 0);
+	ck_assert_int_eq(state_of(loop.context, ticket), CEOV_PENDING);
+	ck_assert_uint_eq(value_of(loop.arrived, 0), 1);
+	ck_assert_uint_eq(value_of(loop.arrived, 1), 0);
+	ck_assert_int_eq(ceov_signal_raise(loop.ready, 0, 2), 0);
+	ck_assert_int_eq(state_of(loop.context, ticket), 0);
+	ck_assert_uint_eq(value_of(loop.arrived, 1), 1);
+	loopback_close(&loop);
 }
 END_TEST
 
@@ -113,21 +113,21 @@ END_TEST
 START_TEST(test_a_lane_waits_again_after_renewal)
 {
 	ceov_ticket ticket;
-	struct way way;
+	struct loopback loop;
 
-	way_open_with(&way, 1, 0, 1);
-	ticket = way_launch(&way, 0, 1);
-	way_ready(&way, 1);
-	ck_assert_int_eq(state_of(way.context, ticket), 0);
-	ck_assert_int_eq(ceov_signal_renew(way.ready), 0);
-	ck_assert_int_eq(ceov_signal_renew(way.arrived), 0);
-	ticket = way_launch(&way, 0, 1);
-	ck_assert_int_eq(state_of(way.context, ticket), CEOV_PENDING);
-	ck_assert_uint_eq(value_of(way.arrived, 0), 0);
-	way_ready(&way, 1);
-	ck_assert_int_eq(state_of(way.context, ticket), 0);
-	ck_assert_uint_eq(value_of(way.arrived, 0), 1);
-	way_close(&way);
+	loopback_open_turned(&loop, 1, 0);
+	ticket = loopback_launch(&loop, 0, GATED);
+	loopback_ready(&loop, 1);
+	ck_assert_int_eq(state_of(loop.context, ticket), 0);
+	ck_assert_int_eq(ceov_signal_renew(loop.ready), 0);
+	ck_assert_int_eq(ceov_signal_renew(loop.arrived), 0);
+	ticket = loopback_launch(&loop, 0, GATED);
+	ck_assert_int_eq(state_of(loop.context, ticket), CEOV_PENDING);
+	ck_assert_uint_eq(value_of(loop.arrived, 0), 0);
+	loopback_ready(&loop, 1);
+	ck_assert_int_eq(state_of(loop.context, ticket), 0);
+	ck_assert_uint_eq(value_of(loop.arrived, 0), 1);
+	loopback_close(&loop);
 }
 END_TEST
 
@@ -136,24 +136,24 @@ END_TEST
 START_TEST(test_launches_of_a_plan_share_no_batch)
 {
 	ceov_ticket first, second;
-	struct way way;
+	struct loopback loop;
 
-	way_open_with(&way, 1, 0, 1);
-	listen(way.context);
-	way_ready(&way, 2);
-	way_free(&way, 2);
-	first = way_launch(&way, 0, 0);
-	second = way_launch(&way, 1, 0);
-	ck_assert_int_eq(state_of(way.context, first), 0);
-	ck_assert_int_eq(state_of(way.context, second), 0);
-	ck_assert_uint_eq(value_of(way.arrived, 0), 2);
+	loopback_open_turned(&loop, 1, 0);
+	listen(loop.context);
+	loopback_ready(&loop, 2);
+	loopback_free(&loop, 2);
+	first = loopback_launch(&loop, 0, POLLED);
+	second = loopback_launch(&loop, 1, POLLED);
+	ck_assert_int_eq(state_of(loop.context, first), 0);
+	ck_assert_int_eq(state_of(loop.context, second), 0);
+	ck_assert_uint_eq(value_of(loop.arrived, 0), 2);
 	ck_assert_uint_eq(n_copies, 2);
 	ck_assert_uint_eq(n_posts_max, 1);
-	way_close(&way);
+	loopback_close(&loop);
 }
 END_TEST
 
-static ceov_plan *plan_of(const struct way *way, uint64_t mark_group_bytes)
+static ceov_plan *plan_of(const struct loopback *loop, uint64_t mark_group_bytes)
 {
 	struct ceov_plan_options options = { .struct_bytes = sizeof(options),
 					     .mark_group_bytes = mark_group_bytes };
@@ -161,9 +161,9 @@ static ceov_plan *plan_of(const struct way *way, uint64_t mark_group_bytes)
 	ceov_plan *plan;
 	uint32_t i;
 
-	ck_assert_int_eq(ceov_plan_create(way->context, 0, &options, &plan), 0);
+	ck_assert_int_eq(ceov_plan_create(loop->context, 0, &options, &plan), 0);
 	for (i = 0; i < PARTS; i++) {
-		transfer = testing_transfer(way->source, way->target, PART);
+		transfer = testing_transfer(loop->source, loop->target, PART);
 		transfer.source.offset_bytes = transfer.target.offset_bytes = i * PART;
 		testing_add(plan, &transfer);
 	}
@@ -175,21 +175,21 @@ static ceov_plan *plan_of(const struct way *way, uint64_t mark_group_bytes)
 START_TEST(test_a_batch_keeps_to_the_plans_bound)
 {
 	ceov_ticket ticket = { 0 };
-	struct way way;
+	struct loopback loop;
 	ceov_plan *plan;
 
-	way_open_with(&way, 1, 0, 1);
-	plan = plan_of(&way, 2 * PART);
-	listen(way.context);
+	loopback_open_turned(&loop, 1, 0);
+	plan = plan_of(&loop, 2 * PART);
+	listen(loop.context);
 	ck_assert_int_eq(ceov_launch(plan, NULL, &ticket), 0);
-	ck_assert_int_eq(state_of(way.context, ticket), 0);
+	ck_assert_int_eq(state_of(loop.context, ticket), 0);
 	ck_assert_uint_eq(n_copies, PARTS / 2);
 	ck_assert_uint_eq(n_pieces_max, 2);
-	way_close(&way);
+	loopback_close(&loop);
 }
 END_TEST
 
-/* Places 0 and 1 of a machine where they reach each other by way of host memory only. */
+/* Places 0 and 1 of a machine where they reach each other over host memory only. */
 static ceov_context *open_without_link(void)
 {
 	const char *srcdir = getenv("srcdir");
@@ -204,7 +204,7 @@ static ceov_context *open_without_link(void)
 	return context;
 }
 
-/* Each slot of a way of two legs comes back as soon as its own copy is done. */
+/* Each slot of a staged route comes back as soon as its own copy is done. */
 START_TEST(test_a_leg_goes_alone)
 {
 	struct ceov_plan_options options = { .struct_bytes = sizeof(options),

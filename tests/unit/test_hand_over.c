@@ -14,13 +14,13 @@
 
 #include "base/clock.h"
 #include "ce_engine/signal.h"
-#include "way.h"
+#include "loopback.h"
 
 #define ROUNDS    6u                    /* fewer than a plan's launches in flight */
 #define PRODUCERS 2u
 
 struct work {
-	struct way  way;
+	struct loopback loop;
 	ceov_ticket tickets[ROUNDS];
 	uint32_t    n_producers;        /* 1: raises; else all arrive */
 	uint64_t    seed;
@@ -43,18 +43,18 @@ static void *produce(void *arg)
 {
 	struct part *part = arg;
 	struct work *work = part->work;
-	uint64_t n_bytes = WAY_BYTES / work->n_producers;
-	char *share = (char *)ceov_buffer_base(work->way.source, 0) + part->index * n_bytes;
+	uint64_t n_bytes = LOOPBACK_BYTES / work->n_producers;
+	char *share = (char *)ceov_buffer_base(work->loop.source, 0) + part->index * n_bytes;
 	uint32_t k;
 
 	for (k = 0; !part->r && k < ROUNDS; k++) {
 		if (k)
-			part->r = way_wait(&work->way, work->tickets[k - 1]);
+			part->r = loopback_wait(&work->loop, work->tickets[k - 1]);
 		testing_fill(share, n_bytes, seed_of(work, k, part->index));
 		if (!part->r && work->n_producers == 1)
-			part->r = ceov_signal_raise(work->way.ready, 0, k + 1);
+			part->r = ceov_signal_raise(work->loop.ready, 0, k + 1);
 		else if (!part->r)
-			part->r = ceov_signal_arrive(work->way.ready, 0, work->n_producers,
+			part->r = ceov_signal_arrive(work->loop.ready, 0, work->n_producers,
 						     k + 1);
 	}
 	return NULL;
@@ -64,17 +64,17 @@ static void *consume(void *arg)
 {
 	struct part *part = arg;
 	struct work *work = part->work;
-	uint64_t n_bytes = WAY_BYTES / work->n_producers;
-	const char *target = ceov_buffer_base(work->way.target, 1);
+	uint64_t n_bytes = LOOPBACK_BYTES / work->n_producers;
+	const char *target = ceov_buffer_base(work->loop.target, 1);
 	uint32_t i, k;
 
 	for (k = 0; !part->r && k < ROUNDS; k++) {
-		part->r = ceov_signal_wait(work->way.arrived, 0, k + 1, TESTING_PATIENCE);
+		part->r = ceov_signal_wait(work->loop.arrived, 0, k + 1, TESTING_PATIENCE);
 		for (i = 0; i < work->n_producers; i++)
 			part->n_wrong += testing_check(target + i * n_bytes, n_bytes,
 						       seed_of(work, k, i)) != n_bytes;
 		if (!part->r)
-			part->r = ceov_signal_raise(work->way.free, 0, k + 1);
+			part->r = ceov_signal_raise(work->loop.free, 0, k + 1);
 	}
 	return NULL;
 }
@@ -99,17 +99,17 @@ START_TEST(test_marks_alone_order_bytes)
 	pthread_t threads[PRODUCERS + 1];
 	uint32_t i;
 
-	way_open(&work.way, 1, 0);
+	loopback_open(&work.loop, 1, 0);
 	for (i = 0; i < ROUNDS; i++)
-		work.tickets[i] = way_launch(&work.way, i, 0);
+		work.tickets[i] = loopback_launch(&work.loop, i, POLLED);
 	for (i = 0; i <= work.n_producers; i++) {
 		parts[i] = (struct part){ .work = &work, .index = i };
 		start(&threads[i], i < work.n_producers ? produce : consume, &parts[i]);
 	}
 	for (i = 0; i <= work.n_producers; i++)
 		end(threads[i], &parts[i]);
-	ck_assert_int_eq(way_wait(&work.way, work.tickets[ROUNDS - 1]), 0);
-	way_close(&work.way);
+	ck_assert_int_eq(loopback_wait(&work.loop, work.tickets[ROUNDS - 1]), 0);
+	loopback_close(&work.loop);
 }
 END_TEST
 

@@ -12,42 +12,42 @@
 
 #include "base/clock.h"
 #include "ce_engine/tickets.h"
-#include "way.h"
+#include "loopback.h"
 
 START_TEST(test_a_base_never_falls)
 {
-	struct way way;
+	struct loopback loop;
 
-	way_open(&way, 1, 0);
-	ck_assert_int_eq(ceov_signal_raise(way.ready, 0, 100), 0);
-	ck_assert_int_eq(ceov_signal_raise(way.free, 0, 100), 0);
-	ck_assert_int_eq(way_wait(&way, way_launch(&way, 5, 0)), 0);
-	ck_assert_int_eq(way_try(&way, 4, 0, NULL), CEOV_ERR_INVALID);
-	testing_log_has(&way.log, "base falls from 5 to 4", NULL, NULL);
-	ck_assert_int_eq(way_wait(&way, way_launch(&way, 5, 0)), 0);
-	ck_assert_int_eq(way_wait(&way, way_launch(&way, 9, 0)), 0);
-	way_close(&way);
+	loopback_open(&loop, 1, 0);
+	ck_assert_int_eq(ceov_signal_raise(loop.ready, 0, 100), 0);
+	ck_assert_int_eq(ceov_signal_raise(loop.free, 0, 100), 0);
+	ck_assert_int_eq(loopback_wait(&loop, loopback_launch(&loop, 5, POLLED)), 0);
+	ck_assert_int_eq(loopback_try(&loop, 4, POLLED, NULL), CEOV_ERR_INVALID);
+	testing_log_has(&loop.log, "base falls from 5 to 4", NULL, NULL);
+	ck_assert_int_eq(loopback_wait(&loop, loopback_launch(&loop, 5, POLLED)), 0);
+	ck_assert_int_eq(loopback_wait(&loop, loopback_launch(&loop, 9, POLLED)), 0);
+	loopback_close(&loop);
 }
 END_TEST
 
 START_TEST(test_values_stay_below_the_limit)
 {
 	struct ceov_transfer transfer;
-	struct way way;
+	struct loopback loop;
 
-	way_open(&way, 1, 0);
-	ck_assert_int_eq(way_try(&way, CEOV_VALUE_LIMIT, 0, NULL), CEOV_ERR_INVALID);
-	ck_assert_int_eq(way_try(&way, CEOV_VALUE_LIMIT - 1, 0, NULL), CEOV_ERR_INVALID);
-	ceov_plan_release(way.plan);
-	way.plan = testing_plan(way.context, 0);
-	transfer = testing_transfer(way.source, way.target, 64);
-	transfer.then = testing_mark(way.arrived, 0, CEOV_VALUE_LIMIT - 10);
-	ck_assert_int_eq(ceov_plan_add(way.plan, &transfer), 0);
-	ck_assert_int_eq(ceov_plan_commit(way.plan), 0);
-	ck_assert_int_eq(way_try(&way, 10, 0, NULL), CEOV_ERR_INVALID);
-	ck_assert_int_eq(way_wait(&way, way_launch(&way, 9, 0)), 0);
-	ck_assert_int_eq(ceov_signal_wait(way.arrived, 0, CEOV_VALUE_LIMIT - 1, 0), 0);
-	way_close(&way);
+	loopback_open(&loop, 1, 0);
+	ck_assert_int_eq(loopback_try(&loop, CEOV_VALUE_LIMIT, POLLED, NULL), CEOV_ERR_INVALID);
+	ck_assert_int_eq(loopback_try(&loop, CEOV_VALUE_LIMIT - 1, POLLED, NULL), CEOV_ERR_INVALID);
+	ceov_plan_release(loop.plan);
+	loop.plan = testing_plan(loop.context, 0);
+	transfer = testing_transfer(loop.source, loop.target, 64);
+	transfer.then = testing_mark(loop.arrived, 0, CEOV_VALUE_LIMIT - 10);
+	ck_assert_int_eq(ceov_plan_add(loop.plan, &transfer), 0);
+	ck_assert_int_eq(ceov_plan_commit(loop.plan), 0);
+	ck_assert_int_eq(loopback_try(&loop, 10, POLLED, NULL), CEOV_ERR_INVALID);
+	ck_assert_int_eq(loopback_wait(&loop, loopback_launch(&loop, 9, POLLED)), 0);
+	ck_assert_int_eq(ceov_signal_wait(loop.arrived, 0, CEOV_VALUE_LIMIT - 1, 0), 0);
+	loopback_close(&loop);
 }
 END_TEST
 
@@ -55,23 +55,23 @@ START_TEST(test_launches_in_flight_are_bounded)
 {
 	ceov_ticket tickets[1000];
 	uint32_t n = 0, i;
-	struct way way;
+	struct loopback loop;
 	int r;
 
-	way_open(&way, 1, 0);
-	while (!(r = way_try(&way, n, n % 2, &tickets[n])))
+	loopback_open(&loop, 1, 0);
+	while (!(r = loopback_try(&loop, n, n % 2, &tickets[n])))
 		ck_assert_uint_lt(++n, 1000);
 	ck_assert_int_eq(r, CEOV_FULL);
 	ck_assert_uint_ge(n, 8);
-	ck_assert_int_eq(ceov_signal_raise(way.free, 0, n), 0);
-	ck_assert_int_eq(ceov_signal_raise(way.ready, 0, n), 0);
+	ck_assert_int_eq(ceov_signal_raise(loop.free, 0, n), 0);
+	ck_assert_int_eq(ceov_signal_raise(loop.ready, 0, n), 0);
 	for (i = 0; i < n; i++) {
-		ck_assert_int_eq(way_wait(&way, tickets[i]), 0);
+		ck_assert_int_eq(loopback_wait(&loop, tickets[i]), 0);
 		if (i)
 			ck_assert_uint_gt(tickets[i].number, tickets[i - 1].number);
 	}
-	ck_assert_int_eq(way_try(&way, n, 0, &tickets[0]), 0);
-	way_close(&way);
+	ck_assert_int_eq(loopback_try(&loop, n, POLLED, &tickets[0]), 0);
+	loopback_close(&loop);
 }
 END_TEST
 
@@ -79,47 +79,47 @@ END_TEST
 START_TEST(test_strange_tickets_are_refused)
 {
 	ceov_ticket first, ticket = { 0 };
-	struct way way;
+	struct loopback loop;
 	uint32_t k;
 
-	way_open(&way, 1, 0);
-	ck_assert_int_eq(ceov_wait(way.context, ticket, 0), CEOV_ERR_INVALID);
+	loopback_open(&loop, 1, 0);
+	ck_assert_int_eq(ceov_wait(loop.context, ticket, 0), CEOV_ERR_INVALID);
 	ticket.number = UINT64_MAX;
-	ck_assert_int_eq(ceov_wait(way.context, ticket, 0), CEOV_ERR_INVALID);
-	ck_assert_int_eq(ceov_abort(way.context, ticket), CEOV_ERR_INVALID);
-	ck_assert_int_eq(ceov_signal_raise(way.ready, 0, 10000), 0);
-	ck_assert_int_eq(ceov_signal_raise(way.free, 0, 10000), 0);
-	first = way_launch(&way, 0, 0);
-	ck_assert_int_eq(way_wait(&way, first), 0);
-	ck_assert_int_eq(ceov_abort(way.context, first), CEOV_NONE);
+	ck_assert_int_eq(ceov_wait(loop.context, ticket, 0), CEOV_ERR_INVALID);
+	ck_assert_int_eq(ceov_abort(loop.context, ticket), CEOV_ERR_INVALID);
+	ck_assert_int_eq(ceov_signal_raise(loop.ready, 0, 10000), 0);
+	ck_assert_int_eq(ceov_signal_raise(loop.free, 0, 10000), 0);
+	first = loopback_launch(&loop, 0, POLLED);
+	ck_assert_int_eq(loopback_wait(&loop, first), 0);
+	ck_assert_int_eq(ceov_abort(loop.context, first), CEOV_NONE);
 	ticket.number = first.number + 1;
-	ck_assert_int_eq(ceov_wait(way.context, ticket, 0), CEOV_ERR_INVALID);
-	testing_log_has(&way.log, "was never issued", NULL, NULL);
+	ck_assert_int_eq(ceov_wait(loop.context, ticket, 0), CEOV_ERR_INVALID);
+	testing_log_has(&loop.log, "was never issued", NULL, NULL);
 	for (k = 0; k < 5000; k++)
-		ck_assert_int_eq(way_wait(&way, way_launch(&way, k, 0)), 0);
-	ck_assert_int_eq(ceov_wait(way.context, first, 0), 0);
-	ck_assert_int_eq(ceov_abort(way.context, first), CEOV_NONE);
-	way_close(&way);
+		ck_assert_int_eq(loopback_wait(&loop, loopback_launch(&loop, k, POLLED)), 0);
+	ck_assert_int_eq(ceov_wait(loop.context, first, 0), 0);
+	ck_assert_int_eq(ceov_abort(loop.context, first), CEOV_NONE);
+	loopback_close(&loop);
 }
 END_TEST
 
 /* One launch waits for its mark while thousands of others come and go. */
 START_TEST(test_a_launch_that_lasts_holds_up_no_other)
 {
-	struct way slow, fast;
+	struct loopback slow, fast;
 	ceov_ticket lasting;
 	uint32_t k;
 
-	way_open(&slow, 1, 0);
-	way_open_beside(&fast, &slow);
-	lasting = way_launch(&slow, 0, 0);
-	way_ready(&fast, 1);
+	loopback_open(&slow, 1, 0);
+	loopback_open_beside(&fast, &slow);
+	lasting = loopback_launch(&slow, 0, POLLED);
+	loopback_ready(&fast, 1);
 	for (k = 0; k < CEI_TICKETS + 100; k++)
-		ck_assert_int_eq(way_wait(&fast, way_launch(&fast, 0, 0)), 0);
+		ck_assert_int_eq(loopback_wait(&fast, loopback_launch(&fast, 0, POLLED)), 0);
 	ck_assert_int_eq(ceov_wait(slow.context, lasting, 0), CEOV_PENDING);
-	way_ready(&slow, 1);
-	ck_assert_int_eq(way_wait(&slow, lasting), 0);
-	way_close(&slow);
+	loopback_ready(&slow, 1);
+	ck_assert_int_eq(loopback_wait(&slow, lasting), 0);
+	loopback_close(&slow);
 }
 END_TEST
 
@@ -127,21 +127,21 @@ START_TEST(test_a_short_wait_for_a_launch_is_short)
 {
 	uint64_t before, spent, best = UINT64_MAX;
 	ceov_ticket ticket;
-	struct way way;
+	struct loopback loop;
 	int i;
 
-	way_open(&way, 1, 0);
-	ticket = way_launch(&way, 0, 0);
+	loopback_open(&loop, 1, 0);
+	ticket = loopback_launch(&loop, 0, POLLED);
 	for (i = 0; i < 20; i++) {
 		before = cei_now_ns();
-		ck_assert_int_eq(ceov_wait(way.context, ticket, 100000), CEOV_PENDING);
+		ck_assert_int_eq(ceov_wait(loop.context, ticket, 100000), CEOV_PENDING);
 		spent = cei_now_ns() - before;
 		if (spent < best)
 			best = spent;
 	}
 	ck_assert_uint_ge(best, 100000);
 	ck_assert_uint_lt(best, CEI_BACKOFF_YIELD_NS / 2);
-	way_close(&way);
+	loopback_close(&loop);
 }
 END_TEST
 
@@ -178,30 +178,30 @@ static void run_ahead(int trigger, uint32_t n_transfers, uint32_t ahead, uint32_
 	ceov_ticket tickets[64];
 	struct observer observer;
 	pthread_t thread;
-	struct way way;
+	struct loopback loop;
 	uint32_t i, k;
 
-	way_open(&way, n_transfers, 1000);
-	observer = (struct observer){ way.arrived, n_transfers, 0, 0 };
+	loopback_open(&loop, n_transfers, 1000);
+	observer = (struct observer){ loop.arrived, n_transfers, 0, 0 };
 	ck_assert_int_eq(pthread_create(&thread, NULL, observe, &observer), 0);
 	for (k = 0; k < n; k++) {
 		if (k >= ahead)
-			ck_assert_int_eq(way_wait(&way, tickets[(k - ahead) % 64]), 0);
-		tickets[k % 64] = way_launch(&way, k, trigger == 2
-					     ? testing_below(&random, 3) == 0 : trigger);
+			ck_assert_int_eq(loopback_wait(&loop, tickets[(k - ahead) % 64]), 0);
+		tickets[k % 64] = loopback_launch(&loop, k, trigger == 2
+						  ? testing_below(&random, 3) == 0 : trigger);
 		for (i = 0; i < n_transfers; i++)
-			ck_assert_int_eq(ceov_signal_raise(way.free, i, k), 0);
+			ck_assert_int_eq(ceov_signal_raise(loop.free, i, k), 0);
 		for (i = n_transfers; i-- > 0;)
-			ck_assert_int_eq(ceov_signal_raise(way.ready, i, k + 1), 0);
+			ck_assert_int_eq(ceov_signal_raise(loop.ready, i, k + 1), 0);
 	}
 	for (k = n > ahead ? n - ahead : 0; k < n; k++)
-		ck_assert_int_eq(way_wait(&way, tickets[k % 64]), 0);
+		ck_assert_int_eq(loopback_wait(&loop, tickets[k % 64]), 0);
 	for (i = 0; i < n_transfers; i++)
-		ck_assert_int_eq(ceov_signal_wait(way.arrived, i, n, 0), 0);
+		ck_assert_int_eq(ceov_signal_wait(loop.arrived, i, n, 0), 0);
 	atomic_store(&observer.must_stop, 1);
 	ck_assert_int_eq(pthread_join(thread, NULL), 0);
 	ck_assert_uint_eq(observer.n_falls, 0);
-	way_close(&way);
+	loopback_close(&loop);
 }
 
 START_TEST(test_marks_rise_over_polled_launches)
@@ -230,28 +230,28 @@ START_TEST(test_gated_launches_of_one_producer_keep_their_order)
 	ceov_signal *ready_too;
 	ceov_ticket first, second;
 	ceov_plan *one, *too;
-	struct way way;
+	struct loopback loop;
 
-	way_open(&way, 1, 0);
-	one = way.plan;
-	ready_too = testing_signal(way.context, 0, 1);
-	too = testing_plan(way.context, 0);
-	transfer = testing_transfer(way.source, testing_buffer(way.context, 1, 4096), 64);
+	loopback_open(&loop, 1, 0);
+	one = loop.plan;
+	ready_too = testing_signal(loop.context, 0, 1);
+	too = testing_plan(loop.context, 0);
+	transfer = testing_transfer(loop.source, testing_buffer(loop.context, 1, 4096), 64);
 	transfer.source_ready = testing_mark(ready_too, 0, 1);
 	testing_add(too, &transfer);
 	ck_assert_int_eq(ceov_plan_commit(too), 0);
-	first = way_launch(&way, 1, 1);         /* target_free: not yet at 1 */
-	way.plan = too;
-	second = way_launch(&way, 0, 1);
+	first = loopback_launch(&loop, 1, GATED); /* target_free: not yet at 1 */
+	loop.plan = too;
+	second = loopback_launch(&loop, 0, GATED);
 	usleep(20000);
-	ck_assert_int_eq(ceov_signal_raise(way.free, 0, 1), 0);
-	ck_assert_int_eq(ceov_signal_raise(way.ready, 0, 2), 0);
-	ck_assert_int_eq(ceov_signal_wait(way.arrived, 0, 2, 2 * TESTING_SECOND), 0);
+	ck_assert_int_eq(ceov_signal_raise(loop.free, 0, 1), 0);
+	ck_assert_int_eq(ceov_signal_raise(loop.ready, 0, 2), 0);
+	ck_assert_int_eq(ceov_signal_wait(loop.arrived, 0, 2, 2 * TESTING_SECOND), 0);
 	ck_assert_int_eq(ceov_signal_raise(ready_too, 0, 1), 0);
-	ck_assert_int_eq(way_wait(&way, first), 0);
-	ck_assert_int_eq(way_wait(&way, second), 0);
-	way.plan = one;
-	way_close(&way);
+	ck_assert_int_eq(loopback_wait(&loop, first), 0);
+	ck_assert_int_eq(loopback_wait(&loop, second), 0);
+	loop.plan = one;
+	loopback_close(&loop);
 }
 END_TEST
 
@@ -260,33 +260,33 @@ START_TEST(test_a_gated_plan_may_wait_for_its_own_marks)
 {
 	struct ceov_transfer transfer;
 	ceov_signal *chain;
-	struct way way;
+	struct loopback loop;
 
-	way_open(&way, 1, 0);
-	ceov_plan_release(way.plan);
-	way.plan = testing_plan(way.context, 0);
-	chain = testing_signal(way.context, 0, 3);
-	transfer = testing_transfer(way.source, way.target, 64);
+	loopback_open(&loop, 1, 0);
+	ceov_plan_release(loop.plan);
+	loop.plan = testing_plan(loop.context, 0);
+	chain = testing_signal(loop.context, 0, 3);
+	transfer = testing_transfer(loop.source, loop.target, 64);
 	transfer.source_ready = testing_mark(chain, 1, 1);
 	transfer.then = testing_mark(chain, 2, 1);
-	ck_assert_int_eq(ceov_plan_add(way.plan, &transfer), 0);
+	ck_assert_int_eq(ceov_plan_add(loop.plan, &transfer), 0);
 	transfer.source_ready = testing_mark(chain, 0, 1);
 	transfer.then = testing_mark(chain, 1, 1);
 	transfer.target.offset_bytes = 64;
-	testing_add(way.plan, &transfer);
-	ck_assert_int_eq(ceov_plan_commit(way.plan), 0);
+	testing_add(loop.plan, &transfer);
+	ck_assert_int_eq(ceov_plan_commit(loop.plan), 0);
 	ck_assert_int_eq(ceov_signal_raise(chain, 0, 1), 0);
-	ck_assert_int_eq(ceov_wait(way.context, way_launch(&way, 0, 1),
+	ck_assert_int_eq(ceov_wait(loop.context, loopback_launch(&loop, 0, GATED),
 				   3 * TESTING_SECOND), 0);
 	ck_assert_int_eq(ceov_signal_wait(chain, 2, 1, 0), 0);
-	way_close(&way);
+	loopback_close(&loop);
 }
 END_TEST
 
 /* --- many ---------------------------------------------------------------- */
 
 struct worker {
-	struct way way;
+	struct loopback loop;
 	pthread_t  thread;
 	uint64_t   random;
 	uint32_t   n_launches;
@@ -295,24 +295,24 @@ struct worker {
 static void *work(void *arg)
 {
 	struct worker *worker = arg;
-	struct way *way = &worker->way;
+	struct loopback *loop = &worker->loop;
 	ceov_ticket ticket;
 	uint32_t k;
 
 	for (k = 0; k < worker->n_launches; k++) {
-		testing_fill(ceov_buffer_base(way->source, 0), 256, k);
-		ticket = way_launch(way, k, testing_below(&worker->random, 2) == 0);
+		testing_fill(ceov_buffer_base(loop->source, 0), 256, k);
+		ticket = loopback_launch(loop, k, testing_below(&worker->random, 2) == 0);
 		if (testing_below(&worker->random, 8) == 0)
 			sched_yield();
-		ck_assert_int_eq(ceov_signal_raise(way->ready, 0, k + 1), 0);
+		ck_assert_int_eq(ceov_signal_raise(loop->ready, 0, k + 1), 0);
 		if (testing_below(&worker->random, 2))
-			ck_assert_int_eq(way_wait(way, ticket), 0);
-		ck_assert_int_eq(ceov_signal_wait(way->arrived, 0, k + 1,
+			ck_assert_int_eq(loopback_wait(loop, ticket), 0);
+		ck_assert_int_eq(ceov_signal_wait(loop->arrived, 0, k + 1,
 						  TESTING_PATIENCE), 0);
-		ck_assert_uint_eq(testing_check(ceov_buffer_base(way->target, 1), 256, k),
+		ck_assert_uint_eq(testing_check(ceov_buffer_base(loop->target, 1), 256, k),
 				  256);
-		ck_assert_int_eq(way_wait(way, ticket), 0);
-		ck_assert_int_eq(ceov_signal_raise(way->free, 0, k + 1), 0);
+		ck_assert_int_eq(loopback_wait(loop, ticket), 0);
+		ck_assert_int_eq(ceov_signal_raise(loop->free, 0, k + 1), 0);
 	}
 	return NULL;
 }
@@ -323,10 +323,10 @@ START_TEST(test_threads_launch_thousands_on_several_plans)
 	uint64_t random = testing_seed();
 	uint32_t i;
 
-	way_open(&workers[0].way, 1, 0);
+	loopback_open(&workers[0].loop, 1, 0);
 	for (i = 0; i < 4; i++) {
 		if (i)
-			way_open_beside(&workers[i].way, &workers[0].way);
+			loopback_open_beside(&workers[i].loop, &workers[0].loop);
 		workers[i].random = testing_random(&random);
 		workers[i].n_launches = 2500;
 		ck_assert_int_eq(pthread_create(&workers[i].thread, NULL, work,
@@ -334,43 +334,43 @@ START_TEST(test_threads_launch_thousands_on_several_plans)
 	}
 	for (i = 0; i < 4; i++)
 		ck_assert_int_eq(pthread_join(workers[i].thread, NULL), 0);
-	way_close(&workers[0].way);
+	loopback_close(&workers[0].loop);
 }
 END_TEST
 
 /* Several threads, one plan whose marks are reached always. */
 static void *launch_many(void *arg)
 {
-	struct way *way = arg;
+	struct loopback *loop = arg;
 	ceov_ticket ticket;
 	uint32_t k;
 	int r;
 
 	for (k = 0; k < 2000; k++) {
-		while ((r = way_try(way, 0, 0, &ticket)) == CEOV_FULL)
+		while ((r = loopback_try(loop, 0, POLLED, &ticket)) == CEOV_FULL)
 			sched_yield();
 		ck_assert_int_eq(r, 0);
 		if (k % 7 == 0)
-			ck_assert_int_eq(way_wait(way, ticket), 0);
+			ck_assert_int_eq(loopback_wait(loop, ticket), 0);
 	}
-	ck_assert_int_eq(way_wait(way, ticket), 0);
+	ck_assert_int_eq(loopback_wait(loop, ticket), 0);
 	return NULL;
 }
 
 START_TEST(test_threads_launch_one_plan)
 {
 	pthread_t threads[4];
-	struct way way;
+	struct loopback loop;
 	uint32_t i;
 
-	way_open(&way, 1, 0);
-	ck_assert_int_eq(ceov_signal_raise(way.ready, 0, 1), 0);
+	loopback_open(&loop, 1, 0);
+	ck_assert_int_eq(ceov_signal_raise(loop.ready, 0, 1), 0);
 	for (i = 0; i < 4; i++)
-		ck_assert_int_eq(pthread_create(&threads[i], NULL, launch_many, &way), 0);
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, launch_many, &loop), 0);
 	for (i = 0; i < 4; i++)
 		ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
-	ceov_plan_release(way.plan);
-	way_close(&way);
+	ceov_plan_release(loop.plan);
+	loopback_close(&loop);
 }
 END_TEST
 
@@ -379,43 +379,43 @@ START_TEST(test_chunks_add_up_and_raise_once)
 	struct ceov_plan_options options = { .struct_bytes = sizeof(options),
 					     .max_chunk_bytes = 1000, .mark_group_bytes = 5000 };
 	struct ceov_transfer transfer;
-	struct way way;
+	struct loopback loop;
 	uint32_t k;
 
-	way_open(&way, 1, 0);
-	ceov_plan_release(way.plan);
-	ck_assert_int_eq(ceov_plan_create(way.context, 0, &options, &way.plan), 0);
-	transfer = testing_transfer(way.source, way.target, WAY_BYTES);
-	transfer.source_ready = testing_mark(way.ready, 0, 1);
-	transfer.then = testing_mark(way.arrived, 0, 1);
-	testing_add(way.plan, &transfer);
-	ck_assert_int_eq(ceov_plan_commit(way.plan), 0);
+	loopback_open(&loop, 1, 0);
+	ceov_plan_release(loop.plan);
+	ck_assert_int_eq(ceov_plan_create(loop.context, 0, &options, &loop.plan), 0);
+	transfer = testing_transfer(loop.source, loop.target, LOOPBACK_BYTES);
+	transfer.source_ready = testing_mark(loop.ready, 0, 1);
+	transfer.then = testing_mark(loop.arrived, 0, 1);
+	testing_add(loop.plan, &transfer);
+	ck_assert_int_eq(ceov_plan_commit(loop.plan), 0);
 	for (k = 0; k < 50; k++) {
-		testing_fill(ceov_buffer_base(way.source, 0), WAY_BYTES, k);
-		way_launch(&way, k, k % 2);
-		ck_assert_int_eq(ceov_signal_raise(way.ready, 0, k + 1), 0);
-		ck_assert_int_eq(ceov_signal_wait(way.arrived, 0, k + 1,
+		testing_fill(ceov_buffer_base(loop.source, 0), LOOPBACK_BYTES, k);
+		loopback_launch(&loop, k, k % 2);
+		ck_assert_int_eq(ceov_signal_raise(loop.ready, 0, k + 1), 0);
+		ck_assert_int_eq(ceov_signal_wait(loop.arrived, 0, k + 1,
 						  TESTING_PATIENCE), 0);
-		ck_assert_uint_eq(testing_check(ceov_buffer_base(way.target, 1), WAY_BYTES,
-						k), WAY_BYTES);
+		ck_assert_uint_eq(testing_check(ceov_buffer_base(loop.target, 1), LOOPBACK_BYTES,
+						k), LOOPBACK_BYTES);
 	}
-	way_close(&way);
+	loopback_close(&loop);
 }
 END_TEST
 
 START_TEST(test_release_waits_for_launches_in_flight)
 {
-	struct way way;
+	struct loopback loop;
 
-	way_open(&way, 1, 0);
-	way_launch(&way, 0, 0);
-	way_launch(&way, 0, 1);
-	ck_assert_int_eq(ceov_signal_raise(way.ready, 0, 1), 0);
-	ceov_plan_release(way.plan);
-	ck_assert_int_eq(ceov_signal_wait(way.arrived, 0, 1, 0), 0);
-	ck_assert_int_eq(ceov_buffer_release(way.source), 0);
-	ck_assert_int_eq(ceov_buffer_release(way.target), 0);
-	way_close(&way);
+	loopback_open(&loop, 1, 0);
+	loopback_launch(&loop, 0, POLLED);
+	loopback_launch(&loop, 0, GATED);
+	ck_assert_int_eq(ceov_signal_raise(loop.ready, 0, 1), 0);
+	ceov_plan_release(loop.plan);
+	ck_assert_int_eq(ceov_signal_wait(loop.arrived, 0, 1, 0), 0);
+	ck_assert_int_eq(ceov_buffer_release(loop.source), 0);
+	ck_assert_int_eq(ceov_buffer_release(loop.target), 0);
+	loopback_close(&loop);
 }
 END_TEST
 
@@ -431,40 +431,40 @@ static int becomes_idle(const ceov_plan *plan)
 
 START_TEST(test_a_plan_tells_whether_its_release_waits)
 {
-	struct way way;
+	struct loopback loop;
 
 	ck_assert_int_eq(ceov_plan_idle(NULL), CEOV_ERR_INVALID);
-	way_open(&way, 1, 0);
-	ck_assert_int_eq(ceov_plan_idle(way.plan), 0);
-	way_launch(&way, 0, 0);
-	ck_assert_int_eq(ceov_plan_idle(way.plan), CEOV_PENDING);
-	ck_assert_int_eq(ceov_signal_raise(way.ready, 0, 1), 0);
-	ck_assert_int_eq(becomes_idle(way.plan), 0);
-	ck_assert_int_eq(ceov_signal_wait(way.arrived, 0, 1, 0), 0);
-	way_close(&way);
+	loopback_open(&loop, 1, 0);
+	ck_assert_int_eq(ceov_plan_idle(loop.plan), 0);
+	loopback_launch(&loop, 0, POLLED);
+	ck_assert_int_eq(ceov_plan_idle(loop.plan), CEOV_PENDING);
+	ck_assert_int_eq(ceov_signal_raise(loop.ready, 0, 1), 0);
+	ck_assert_int_eq(becomes_idle(loop.plan), 0);
+	ck_assert_int_eq(ceov_signal_wait(loop.arrived, 0, 1, 0), 0);
+	loopback_close(&loop);
 }
 END_TEST
 
 START_TEST(test_a_caller_turns_launches)
 {
 	ceov_ticket tickets[20];
-	struct way way;
+	struct loopback loop;
 	uint32_t k;
 
-	way_open_with(&way, 3, 1000, 1);
+	loopback_open_turned(&loop, 3, 1000);
 	for (k = 0; k < 20; k++) {
-		way_free(&way, k);
-		tickets[k] = way_launch(&way, k, k % 5 == 4);
+		loopback_free(&loop, k);
+		tickets[k] = loopback_launch(&loop, k, k % 5 == 4);
 	}
-	ck_assert_int_eq(ceov_wait(way.context, tickets[0], 0), CEOV_PENDING);
-	way_ready(&way, 20);
-	while (ceov_turn(way.context) == CEOV_PENDING)
+	ck_assert_int_eq(ceov_wait(loop.context, tickets[0], 0), CEOV_PENDING);
+	loopback_ready(&loop, 20);
+	while (ceov_turn(loop.context) == CEOV_PENDING)
 		;
 	for (k = 0; k < 20; k++)
-		ck_assert_int_eq(ceov_wait(way.context, tickets[k], 0), 0);
-	way_launch(&way, 20, 1);        /* and closes with it in flight */
-	ck_assert_int_eq(ceov_turn(way.context), CEOV_PENDING);
-	way_close(&way);
+		ck_assert_int_eq(ceov_wait(loop.context, tickets[k], 0), 0);
+	loopback_launch(&loop, 20, GATED); /* and closes with it in flight */
+	ck_assert_int_eq(ceov_turn(loop.context), CEOV_PENDING);
+	loopback_close(&loop);
 }
 END_TEST
 

@@ -6,13 +6,13 @@
 #include <check.h>
 #include <string.h>
 
-#include "made_machine.h"
+#include "machine_fixture.h"
 #include "testing.h"
 #include "topology/route.h"
 
 static struct cei_machine *with_nics(uint32_t n_gpus, uint32_t n_nics)
 {
-	struct cei_machine *machine = made_machine(n_gpus, 1);
+	struct cei_machine *machine = machine_made(n_gpus, 1);
 	uint32_t i;
 
 	machine->n_nics = n_nics;
@@ -30,7 +30,7 @@ START_TEST(test_no_nic_no_rail)
 	cei_rails_assign(machine, nics);
 	for (i = 0; i < 3; i++)
 		ck_assert_uint_eq(nics[i], CEOV_NOBODY);
-	made_free(machine);
+	machine_free(machine);
 }
 END_TEST
 
@@ -42,7 +42,7 @@ START_TEST(test_equally_near_ones_are_taken_in_turn)
 	cei_rails_assign(machine, nics);
 	for (i = 0; i < 8; i++)
 		ck_assert_uint_eq(nics[i], i % 4);
-	made_free(machine);
+	machine_free(machine);
 }
 END_TEST
 
@@ -63,7 +63,7 @@ START_TEST(test_the_nearest_first)
 	cei_rails_assign(machine, nics);
 	ck_assert_uint_eq(nics[0], 2);
 	ck_assert_uint_eq(nics[1], 0);
-	made_free(machine);
+	machine_free(machine);
 }
 END_TEST
 
@@ -82,7 +82,7 @@ START_TEST(test_rdma_before_net)
 	cei_rails_assign(machine, nics);
 	ck_assert_uint_eq(nics[0], 0);
 	ck_assert_uint_eq(nics[1], 1);
-	made_free(machine);
+	machine_free(machine);
 }
 END_TEST
 
@@ -96,7 +96,7 @@ START_TEST(test_choice_gives_way)
 	cei_rails_assign(machine, nics);
 	ck_assert_uint_eq(nics[0], 1);
 	ck_assert_uint_eq(nics[1], 0);
-	made_free(machine);
+	machine_free(machine);
 }
 END_TEST
 
@@ -138,7 +138,7 @@ START_TEST(test_any_tree)
 		for (j = 0; j + 1 < machine->n_nics; j += 2)
 			ck_assert_uint_le(served[j] > served[j + 1] ? served[j] - served[j + 1]
 					  : served[j + 1] - served[j], 1);
-		made_free(machine);
+		machine_free(machine);
 	}
 }
 END_TEST

@@ -6,7 +6,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "made_machine.h"
+#include "machine_fixture.h"
 #include "route_rig.h"
 #include "testing.h"
 
@@ -38,7 +38,7 @@ static struct cei_route find(const struct cei_machine *machine, uint32_t from, u
 
 START_TEST(test_a_pair_takes_the_host_beside_its_nvlink)
 {
-	struct cei_machine *machine = made_switch(8);
+	struct cei_machine *machine = machine_nvswitch(8);
 	struct cei_route route = find(machine, 0, 5, 256 * MIB, CEI_ROUTE_RULE_ALL);
 
 	ck_assert_uint_eq(route.n_ways, 2);
@@ -50,13 +50,13 @@ START_TEST(test_a_pair_takes_the_host_beside_its_nvlink)
 	ck_assert_double_ge(gain(machine, 0, 5, 256 * MIB), 1.07);
 	ck_assert_double_ge(gain(machine, 0, 5, GIB), 1.10);
 	ck_assert_double_le(gain(machine, 0, 5, 16 * GIB), 1.15);
-	made_free(machine);
+	machine_free(machine);
 }
 END_TEST
 
 START_TEST(test_a_load_takes_all_peers_links)
 {
-	struct cei_machine *machine = made_switch(8);
+	struct cei_machine *machine = machine_nvswitch(8);
 	struct cei_route route = find(machine, 8, 3, GIB, CEI_ROUTE_RULE_ALL);
 	uint32_t i;
 
@@ -70,13 +70,13 @@ START_TEST(test_a_load_takes_all_peers_links)
 	}
 	ck_assert_double_ge(gain(machine, 8, 3, GIB), 2.7);
 	ck_assert_double_le(gain(machine, 8, 3, GIB), 172.0 / 55.0);
-	made_free(machine);
+	machine_free(machine);
 }
 END_TEST
 
 START_TEST(test_a_store_takes_peers_links)
 {
-	struct cei_machine *machine = made_switch(8);
+	struct cei_machine *machine = machine_nvswitch(8);
 	struct cei_route route = find(machine, 3, 8, GIB, CEI_ROUTE_RULE_ALL);
 	uint32_t i;
 
@@ -84,17 +84,17 @@ START_TEST(test_a_store_takes_peers_links)
 		ck_assert_uint_eq(route.ways[i].engines[0], 3);
 	ck_assert_double_ge(gain(machine, 3, 8, GIB), 1.4);
 	ck_assert_double_le(gain(machine, 3, 8, GIB), 92.0 / 55.0);
-	made_free(machine);
-	machine = made_switch(4);
+	machine_free(machine);
+	machine = machine_nvswitch(4);
 	ck_assert_double_ge(gain(machine, 4, 0, GIB), 1.8);
 	ck_assert_double_ge(gain(machine, 0, 4, GIB), 1.2);
-	made_free(machine);
+	machine_free(machine);
 }
 END_TEST
 
 START_TEST(test_little_goes_directly)
 {
-	struct cei_machine *machine = made_switch(8);
+	struct cei_machine *machine = machine_nvswitch(8);
 	static const uint64_t sizes[] = { 0, 1, 4095, 4096, 4097, 65536, MIB,
 					  4 * MIB - 1 };
 	struct cei_route route;
@@ -108,17 +108,17 @@ START_TEST(test_little_goes_directly)
 	}
 	route = find(machine, 8, 0, 65536, CEI_ROUTE_RULE_ALL);
 	ck_assert_uint_eq(route.n_ways, 1);
-	made_free(machine);
+	machine_free(machine);
 }
 END_TEST
 
 START_TEST(test_needed_is_direct_alone)
 {
-	struct cei_machine *machine = made_switch(8);
+	struct cei_machine *machine = machine_nvswitch(8);
 	struct cei_route route = find(machine, 0, 1, GIB, CEI_ROUTE_RULE_NEEDED);
 
 	ck_assert_uint_eq(route.n_ways, 1);
-	ck_assert_uint_eq(route.ways[0].bytes_per_s, 395 * MADE_GB);
+	ck_assert_uint_eq(route.ways[0].bytes_per_s, 395 * MACHINE_GB);
 	ck_assert_uint_eq(route.ways[0].t0_ns, 4000);
 	ck_assert_uint_eq(route.expected_ns,
 			  cei_machine_link_ns(cei_machine_link(machine, 0, 1), GIB) + 1);
@@ -126,32 +126,32 @@ START_TEST(test_needed_is_direct_alone)
 	route = find(machine, 2, 2, GIB, CEI_ROUTE_RULE_ALL);
 	ck_assert_uint_eq(route.n_ways, 1);
 	ck_assert_uint_eq(route.ways[0].engines[0], 2);
-	made_free(machine);
+	machine_free(machine);
 }
 END_TEST
 
 START_TEST(test_a_single_engine_does_one_thing_at_a_time)
 {
-	struct cei_machine *machine = made_switch(8);
+	struct cei_machine *machine = machine_nvswitch(8);
 
 	machine->gpus[0].n_copy_engines = 1;
 	ck_assert_uint_eq(find(machine, 0, 1, GIB, CEI_ROUTE_RULE_ALL).n_ways, 1);
 	ck_assert_uint_eq(find(machine, 1, 0, GIB, CEI_ROUTE_RULE_ALL).n_ways, 2);
-	made_free(machine);
+	machine_free(machine);
 }
 END_TEST
 
 START_TEST(test_load_of_others_moves_shares)
 {
-	struct cei_machine *machine = made_switch(8);
+	struct cei_machine *machine = machine_nvswitch(8);
 	struct cei_route_request request = route_rig_request(8, 0, GIB, CEI_ROUTE_RULE_ALL);
 	uint64_t load[CEI_MACHINE_PORTS_MAX] = { 0 };
 	struct cei_route route;
 	uint32_t i, busy = cei_machine_link(machine, 8, 1)->ports[1];
 
 	request.port_load = load;
-	load[busy] = 54 * MADE_GB;      /* GPU 1's PCIe link, towards it */
-	load[0] = 60 * MADE_GB;         /* what the node gives */
+	load[busy] = 54 * MACHINE_GB;   /* GPU 1's PCIe link, towards it */
+	load[0] = 60 * MACHINE_GB;      /* what the node gives */
 	route = route_rig_get(machine, &request);
 	for (i = 0; i < route.n_ways; i++)
 		if (route.ways[i].via == 1)
@@ -161,13 +161,13 @@ START_TEST(test_load_of_others_moves_shares)
 	load[0] = UINT64_MAX;
 	route = route_rig_get(machine, &request);
 	ck_assert_double_le((double)route.expected_ns, (double)GIB / 17.2 * 1.05);
-	made_free(machine);
+	machine_free(machine);
 }
 END_TEST
 
 START_TEST(test_only_engines_that_may_be_driven)
 {
-	struct cei_machine *machine = made_switch(8);
+	struct cei_machine *machine = machine_nvswitch(8);
 	struct cei_route_request request = route_rig_request(0, 1, GIB, CEI_ROUTE_RULE_ALL);
 	struct cei_route route;
 
@@ -179,7 +179,7 @@ START_TEST(test_only_engines_that_may_be_driven)
 	request.may_drive = 1u << 2;    /* a third one's pulls and pushes */
 	route = route_rig_get(machine, &request);
 	ck_assert_uint_eq(route.ways[0].sort, CEI_ROUTE_MIDDLE);
-	ck_assert_uint_le(route.ways[0].bytes_per_s, 395 * MADE_GB / 2);
+	ck_assert_uint_le(route.ways[0].bytes_per_s, 395 * MACHINE_GB / 2);
 	request.may_drive = 0;
 	ck_assert_int_eq(route_rig_find(machine, &request, &route), CEOV_ERR_NO_ROUTE);
 	ck_assert_ptr_nonnull(strstr(route.why, "may not be used"));
@@ -188,7 +188,7 @@ START_TEST(test_only_engines_that_may_be_driven)
 	route = route_rig_get(machine, &request);
 	ck_assert_uint_eq(route.ways[0].via, 6);
 	ck_assert_uint_eq(route.ways[0].sort, CEI_ROUTE_RELAYED);
-	made_free(machine);
+	machine_free(machine);
 }
 END_TEST
 
@@ -196,7 +196,7 @@ END_TEST
 
 START_TEST(test_a_tree_gains_nothing_by_detours)
 {
-	struct cei_machine *machine = made_tree();
+	struct cei_machine *machine = machine_pcie_tree();
 	uint32_t from, to;
 
 	for (from = 0; from < 4; from++)
@@ -206,13 +206,13 @@ START_TEST(test_a_tree_gains_nothing_by_detours)
 						       CEI_ROUTE_RULE_ALL).n_ways, 1);
 	ck_assert_uint_eq(find(machine, 4, 0, GIB, CEI_ROUTE_RULE_ALL).n_ways, 1);
 	ck_assert_uint_eq(find(machine, 0, 5, GIB, CEI_ROUTE_RULE_ALL).n_ways, 1);
-	made_free(machine);
+	machine_free(machine);
 }
 END_TEST
 
 START_TEST(test_a_mesh_goes_over_a_gpu_in_the_middle)
 {
-	struct cei_machine *machine = made_mesh();
+	struct cei_machine *machine = machine_cube_mesh();
 	struct cei_route route = find(machine, 0, 5, GIB, CEI_ROUTE_RULE_NEEDED);
 
 	ck_assert_uint_eq(route.n_ways, 1);
@@ -222,13 +222,13 @@ START_TEST(test_a_mesh_goes_over_a_gpu_in_the_middle)
 	route = find(machine, 0, 5, GIB, CEI_ROUTE_RULE_ALL);
 	ck_assert_uint_eq(route_rig_count(&route, CEI_ROUTE_MIDDLE), 2);
 	ck_assert_double_ge(gain(machine, 0, 1, GIB), 2.5);
-	made_free(machine);
+	machine_free(machine);
 }
 END_TEST
 
 START_TEST(test_relays_over_one_switch_are_no_use)
 {
-	struct cei_machine *machine = made_mesh();
+	struct cei_machine *machine = machine_cube_mesh();
 	struct cei_route route = find(machine, 8, 0, GIB, CEI_ROUTE_RULE_ALL);
 	uint32_t i;
 
@@ -237,13 +237,13 @@ START_TEST(test_relays_over_one_switch_are_no_use)
 	for (i = 0; i < route.n_ways; i++)
 		ck_assert_uint_ne(route.ways[i].via, 1);
 	ck_assert_uint_ge(route_rig_count(&route, CEI_ROUTE_RELAYED), 1);
-	made_free(machine);
+	machine_free(machine);
 }
 END_TEST
 
 START_TEST(test_no_p2p_goes_through_the_host)
 {
-	struct cei_machine *machine = made_apart();
+	struct cei_machine *machine = machine_no_peers();
 	struct cei_route_request request = route_rig_request(0, 1, 64 * MIB + 5,
 							     CEI_ROUTE_RULE_NEEDED);
 	struct cei_route route = route_rig_get(machine, &request);
@@ -261,13 +261,13 @@ START_TEST(test_no_p2p_goes_through_the_host)
 	request.rule = CEI_ROUTE_RULE_ALL;
 	request.may_drive = 1;
 	ck_assert_int_eq(route_rig_find(machine, &request, &route), CEOV_ERR_NO_ROUTE);
-	made_free(machine);
+	machine_free(machine);
 }
 END_TEST
 
 START_TEST(test_memory_that_is_not_mapped_for_a_direct_copy)
 {
-	struct cei_machine *machine = made_switch(8);
+	struct cei_machine *machine = machine_nvswitch(8);
 	struct cei_route_request request = route_rig_request(0, 1, GIB,
 							     CEI_ROUTE_RULE_NEEDED);
 	struct cei_route route;
@@ -281,24 +281,24 @@ START_TEST(test_memory_that_is_not_mapped_for_a_direct_copy)
 	ck_assert_uint_eq(route_rig_count(&route, CEI_ROUTE_DIRECT), 0);
 	request.rule = CEI_ROUTE_RULE_DIRECT;
 	ck_assert_int_eq(route_rig_find(machine, &request, &route), CEOV_ERR_NO_ROUTE);
-	made_free(machine);
+	machine_free(machine);
 }
 END_TEST
 
 START_TEST(test_host_memory_is_moved_by_processors)
 {
-	struct cei_machine *machine = made_tree();
+	struct cei_machine *machine = machine_pcie_tree();
 	struct cei_route route = find(machine, 4, 5, GIB, CEI_ROUTE_RULE_ALL);
 
 	ck_assert_uint_eq(route.n_ways, 1);
 	ck_assert_uint_eq(route.ways[0].engines[0], CEOV_NOBODY);
-	made_free(machine);
+	machine_free(machine);
 }
 END_TEST
 
 START_TEST(test_places_that_are_not_there)
 {
-	struct cei_machine *machine = made_apart();
+	struct cei_machine *machine = machine_no_peers();
 	struct cei_route_request request = route_rig_request(0, 3, MIB,
 							     CEI_ROUTE_RULE_NEEDED);
 	struct cei_route route;
@@ -306,19 +306,19 @@ START_TEST(test_places_that_are_not_there)
 	ck_assert_int_eq(route_rig_find(machine, &request, &route), CEOV_ERR_NO_ROUTE);
 	request = route_rig_request(CEOV_NOBODY, 0, MIB, CEI_ROUTE_RULE_NEEDED);
 	ck_assert_int_eq(route_rig_find(machine, &request, &route), CEOV_ERR_NO_ROUTE);
-	made_free(machine);
+	machine_free(machine);
 }
 END_TEST
 
 START_TEST(test_the_largest_machine)
 {
-	struct cei_machine *machine = made_switch(64);
+	struct cei_machine *machine = machine_nvswitch(64);
 	struct cei_route route = find(machine, 64, 63, GIB, CEI_ROUTE_RULE_ALL);
 
 	ck_assert_uint_eq(route.n_ways, CEI_ROUTE_WAYS_MAX);
 	route = find(machine, 0, 63, GIB, CEI_ROUTE_RULE_ALL);
 	ck_assert_uint_eq(route.n_ways, 2);
-	made_free(machine);
+	machine_free(machine);
 }
 END_TEST
 
@@ -341,7 +341,7 @@ static struct cei_route_request random_request(const struct cei_machine *machine
 	if (testing_below(random, 2))
 		request.slot_bytes = 1 + testing_below(random, 64 * MIB);
 	for (i = 0; i < machine->n_ports; i++)
-		load[i] = testing_below(random, 400 * MADE_GB);
+		load[i] = testing_below(random, 400 * MACHINE_GB);
 	if (!testing_below(random, 3))
 		request.port_load = load;
 	return request;
@@ -357,13 +357,13 @@ START_TEST(test_any_route_on_any_machine)
 	uint32_t i, j, n_ways = 0, n_none = 0;
 
 	for (i = 0; i < 1500; i++) {
-		machine = made_random(&random);
+		machine = machine_random(&random);
 		for (j = 0; j < 30; j++) {
 			request = random_request(machine, load, &random);
 			n_none += route_rig_find(machine, &request, &route) != 0;
 			n_ways += route.n_ways > 2;
 		}
-		made_free(machine);
+		machine_free(machine);
 	}
 	ck_assert_uint_gt(n_ways, 100);
 	ck_assert_uint_gt(n_none, 100);
@@ -389,7 +389,7 @@ START_TEST(test_all_is_never_slower_than_needed)
 	int r;
 
 	for (i = 0; i < 1000; i++) {
-		machine = made_random(&random);
+		machine = machine_random(&random);
 		for (j = 0; j < 20; j++) {
 			request = random_request(machine, load, &random);
 			request.rule = CEI_ROUTE_RULE_NEEDED;
@@ -398,7 +398,7 @@ START_TEST(test_all_is_never_slower_than_needed)
 			ck_assert_int_eq(route_rig_find(machine, &request, &all), r);
 			ck_assert_uint_le(all.expected_ns, needed.expected_ns);
 		}
-		made_free(machine);
+		machine_free(machine);
 	}
 }
 END_TEST
@@ -414,7 +414,7 @@ START_TEST(test_more_engines_are_never_slower)
 	uint32_t i, j;
 
 	for (i = 0; i < 1500; i++) {
-		machine = made_random(&random);
+		machine = machine_random(&random);
 		for (j = 0; j < 20; j++) {
 			request = random_request(machine, load, &random);
 			request.rule = CEI_ROUTE_RULE_ALL;
@@ -427,7 +427,7 @@ START_TEST(test_more_engines_are_never_slower)
 			more = route_rig_get(machine, &request);
 			ck_assert_double_le((double)more.expected_ns, allowance(&fewer));
 		}
-		made_free(machine);
+		machine_free(machine);
 	}
 }
 END_TEST

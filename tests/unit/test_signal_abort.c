@@ -16,7 +16,7 @@
 #include "ce_engine/engine.h"
 #include "ce_engine/signal.h"
 #include "testing.h"
-#include "way.h"
+#include "loopback.h"
 
 #define RANKS 3u
 
@@ -90,24 +90,24 @@ END_TEST
 START_TEST(test_strange_words_end_launches_and_waits)
 {
 	ceov_ticket ticket;
-	struct way way;
+	struct loopback loop;
 
-	way_open(&way, 1, 0);
-	ticket = way_launch(&way, 0, 0);
-	atomic_store(&cei_signal_header(way.ready)->abort_code, UINT32_MAX);
-	ck_assert_int_eq(way_wait(&way, ticket), CEOV_ERR_ABORTED);
-	ck_assert_int_eq(ceov_signal_wait(way.ready, 0, 1, 0), CEOV_ERR_ABORTED);
-	ck_assert_int_eq(ceov_signal_raise(way.ready, 0, 1), CEOV_ERR_ABORTED);
-	ck_assert_int_eq(way_try(&way, 0, 0, NULL), CEOV_ERR_ABORTED);
-	way_close(&way);
+	loopback_open(&loop, 1, 0);
+	ticket = loopback_launch(&loop, 0, POLLED);
+	atomic_store(&cei_signal_header(loop.ready)->abort_code, UINT32_MAX);
+	ck_assert_int_eq(loopback_wait(&loop, ticket), CEOV_ERR_ABORTED);
+	ck_assert_int_eq(ceov_signal_wait(loop.ready, 0, 1, 0), CEOV_ERR_ABORTED);
+	ck_assert_int_eq(ceov_signal_raise(loop.ready, 0, 1), CEOV_ERR_ABORTED);
+	ck_assert_int_eq(loopback_try(&loop, 0, POLLED, NULL), CEOV_ERR_ABORTED);
+	loopback_close(&loop);
 }
 END_TEST
 
 /* --- who is to blame ------------------------------------------------------ */
 
-static void blames(struct way *way, uint32_t rank)
+static void blames(struct loopback *loop, uint32_t rank)
 {
-	struct ceov_failure failure = testing_failure(way->context);
+	struct ceov_failure failure = testing_failure(loop->context);
 
 	ck_assert_int_eq(failure.error, CEOV_ERR_PEER_LOST);
 	ck_assert_uint_eq(failure.rank, rank);
@@ -116,13 +116,13 @@ static void blames(struct way *way, uint32_t rank)
 
 START_TEST(test_a_launch_that_is_refused_names_who_is_to_blame)
 {
-	struct way way;
+	struct loopback loop;
 
-	way_open(&way, 1, 0);
-	cei_signals_abort(&way.free, 1, CEOV_ERR_PEER_LOST, 1);
-	ck_assert_int_eq(way_try(&way, 0, 0, NULL), CEOV_ERR_PEER_LOST);
-	blames(&way, 1);
-	way_close(&way);
+	loopback_open(&loop, 1, 0);
+	cei_signals_abort(&loop.free, 1, CEOV_ERR_PEER_LOST, 1);
+	ck_assert_int_eq(loopback_try(&loop, 0, POLLED, NULL), CEOV_ERR_PEER_LOST);
+	blames(&loop, 1);
+	loopback_close(&loop);
 }
 END_TEST
 
@@ -130,19 +130,19 @@ END_TEST
 START_TEST(test_an_abort_that_spreads_blames_the_same_rank)
 {
 	ceov_ticket ticket;
-	struct way way;
+	struct loopback loop;
 	uint32_t rank;
 
-	way_open(&way, 1, 0);
-	ticket = way_launch(&way, 0, 0);
-	cei_signals_abort(&way.free, 1, CEOV_ERR_PEER_LOST, 1);
-	ck_assert_int_eq(way_wait(&way, ticket), CEOV_ERR_PEER_LOST);
-	blames(&way, 1);
-	ck_assert_int_eq(cei_signal_blame(way.ready, &rank), CEOV_ERR_PEER_LOST);
+	loopback_open(&loop, 1, 0);
+	ticket = loopback_launch(&loop, 0, POLLED);
+	cei_signals_abort(&loop.free, 1, CEOV_ERR_PEER_LOST, 1);
+	ck_assert_int_eq(loopback_wait(&loop, ticket), CEOV_ERR_PEER_LOST);
+	blames(&loop, 1);
+	ck_assert_int_eq(cei_signal_blame(loop.ready, &rank), CEOV_ERR_PEER_LOST);
 	ck_assert_uint_eq(rank, 1);
-	ck_assert_int_eq(cei_signal_blame(way.arrived, &rank), CEOV_ERR_PEER_LOST);
+	ck_assert_int_eq(cei_signal_blame(loop.arrived, &rank), CEOV_ERR_PEER_LOST);
 	ck_assert_uint_eq(rank, 1);
-	way_close(&way);
+	loopback_close(&loop);
 }
 END_TEST
 
@@ -150,37 +150,37 @@ END_TEST
 START_TEST(test_an_abort_found_at_the_end_blames_the_same_rank)
 {
 	ceov_ticket ticket;
-	struct way way;
+	struct loopback loop;
 	uint32_t rank;
 
-	way_open_with(&way, 1, 0, 1);
-	way_ready(&way, 1);
-	ticket = way_launch(&way, 0, 1);
-	while (!atomic_load(cei_signal_word(way.arrived, 0)))
-		ck_assert_int_ge(ceov_turn(way.context), 0);
-	if (ceov_wait(way.context, ticket, 0) == CEOV_PENDING) {
-		cei_signals_abort(&way.free, 1, CEOV_ERR_PEER_LOST, 1);
-		while (ceov_turn(way.context) == CEOV_PENDING)
+	loopback_open_turned(&loop, 1, 0);
+	loopback_ready(&loop, 1);
+	ticket = loopback_launch(&loop, 0, GATED);
+	while (!atomic_load(cei_signal_word(loop.arrived, 0)))
+		ck_assert_int_ge(ceov_turn(loop.context), 0);
+	if (ceov_wait(loop.context, ticket, 0) == CEOV_PENDING) {
+		cei_signals_abort(&loop.free, 1, CEOV_ERR_PEER_LOST, 1);
+		while (ceov_turn(loop.context) == CEOV_PENDING)
 			;
-		ck_assert_int_eq(ceov_wait(way.context, ticket, 0), CEOV_ERR_PEER_LOST);
-		ck_assert_int_eq(cei_signal_blame(way.ready, &rank), CEOV_ERR_PEER_LOST);
+		ck_assert_int_eq(ceov_wait(loop.context, ticket, 0), CEOV_ERR_PEER_LOST);
+		ck_assert_int_eq(cei_signal_blame(loop.ready, &rank), CEOV_ERR_PEER_LOST);
 		ck_assert_uint_eq(rank, 1);
 	}
-	way_close(&way);
+	loopback_close(&loop);
 }
 END_TEST
 
 /* A peer was lost, and before any engine has looked the context is closed. */
 START_TEST(test_closing_does_not_take_the_blame)
 {
-	struct way way;
+	struct loopback loop;
 
-	way_open_with(&way, 1, 0, 1);
-	way_launch(&way, 0, 0);
-	ck_assert_int_eq(ceov_turn(way.context), CEOV_PENDING);
-	cei_signals_abort(&way.free, 1, CEOV_ERR_PEER_LOST, 1);
-	way_close(&way);
-	testing_log_has(&way.log, "a peer was lost (to blame: rank 1)", NULL, NULL);
+	loopback_open_turned(&loop, 1, 0);
+	loopback_launch(&loop, 0, POLLED);
+	ck_assert_int_eq(ceov_turn(loop.context), CEOV_PENDING);
+	cei_signals_abort(&loop.free, 1, CEOV_ERR_PEER_LOST, 1);
+	loopback_close(&loop);
+	testing_log_has(&loop.log, "a peer was lost (to blame: rank 1)", NULL, NULL);
 }
 END_TEST
 

@@ -14,7 +14,7 @@
 #include "ce_engine/engine.h"
 #include "ce_engine/trace.h"
 #include "testing.h"
-#include "way.h"
+#include "loopback.h"
 
 static char path[512];
 
@@ -59,16 +59,16 @@ static uint32_t count_text(const char *text, const char *part)
 	return n;
 }
 
-static void launch_times(struct way *way, uint64_t n_launches)
+static void launch_times(struct loopback *loop, uint64_t n_launches)
 {
 	ceov_ticket ticket;
 	uint64_t i;
 
 	for (i = 0; i < n_launches; i++) {
-		way_ready(way, i + 1);
-		way_free(way, i);
-		ticket = way_launch(way, i, 0);
-		ck_assert_int_eq(way_wait(way, ticket), 0);
+		loopback_ready(loop, i + 1);
+		loopback_free(loop, i);
+		ticket = loopback_launch(loop, i, POLLED);
+		ck_assert_int_eq(loopback_wait(loop, ticket), 0);
 	}
 }
 
@@ -76,26 +76,26 @@ START_TEST(test_every_chunk_passes_every_stage_in_order)
 {
 	const struct cei_trace_record *record;
 	const struct cei_trace *trace;
-	struct way way;
+	struct loopback loop;
 	uint32_t i, stage;
 
-	way_open(&way, 3, 0);
-	launch_times(&way, 2);
-	trace = way.context->engines[0].trace;
+	loopback_open(&loop, 3, 0);
+	launch_times(&loop, 2);
+	trace = loop.context->engines[0].trace;
 	ck_assert_ptr_nonnull(trace);
 	ck_assert_uint_eq(trace->n_taken, 6);
 	for (i = 0; i < 6; i++) {
 		record = &trace->records[i];
 		ck_assert_uint_gt(record->launch, 0);
 		ck_assert_uint_lt(record->transfer, 3);
-		ck_assert_uint_eq(record->bytes, WAY_BYTES / 3);
+		ck_assert_uint_eq(record->bytes, LOOPBACK_BYTES / 3);
 		ck_assert_uint_eq(record->via, CEOV_NOBODY);
 		ck_assert_uint_gt(record->at_ns[CEI_TRACE_ARMED], 0);
 		for (stage = 1; stage < CEI_TRACE_STAGES; stage++)
 			ck_assert_uint_ge(record->at_ns[stage], record->at_ns[stage - 1]);
 	}
 	ck_assert_uint_gt(trace->records[3].launch, trace->records[0].launch);
-	way_close(&way);
+	loopback_close(&loop);
 }
 END_TEST
 
@@ -103,13 +103,13 @@ START_TEST(test_the_file_has_a_slice_per_stage_and_chunk)
 {
 	static const char *const stages[] = { "doorbell", "scheduler", "router", "backend",
 					      "completion" };
-	struct way way;
+	struct loopback loop;
 	char name[64], *text;
 	uint32_t i;
 
-	way_open(&way, 4, 0);
-	launch_times(&way, 5);
-	way_close(&way);
+	loopback_open(&loop, 4, 0);
+	launch_times(&loop, 5);
+	loopback_close(&loop);
 	text = file_text(path);
 	for (i = 0; i < 5; i++) {
 		snprintf(name, sizeof(name), "{\"name\":\"%s\",\"cat\":\"stage\",\"ph\":\"b\"",
@@ -132,12 +132,12 @@ START_TEST(test_the_ring_keeps_the_newest_and_tells_what_it_lost)
 	enum { N_TRANSFERS = 600 };
 	uint64_t n_launches = CEI_TRACE_RECORDS / N_TRANSFERS + 2;
 	char wanted[64], *text;
-	struct way way;
+	struct loopback loop;
 
-	way_open(&way, N_TRANSFERS, 16);
-	launch_times(&way, n_launches);
-	ck_assert_uint_eq(way.context->engines[0].trace->n_taken, n_launches * N_TRANSFERS);
-	way_close(&way);
+	loopback_open(&loop, N_TRANSFERS, 16);
+	launch_times(&loop, n_launches);
+	ck_assert_uint_eq(loop.context->engines[0].trace->n_taken, n_launches * N_TRANSFERS);
+	loopback_close(&loop);
 	text = file_text(path);
 	snprintf(wanted, sizeof(wanted), "\"dropped_chunks\":%llu,", (unsigned long long)
 		 (n_launches * N_TRANSFERS - CEI_TRACE_RECORDS));
@@ -150,26 +150,26 @@ END_TEST
 
 START_TEST(test_without_the_variable_there_is_no_trace)
 {
-	struct way way;
+	struct loopback loop;
 
 	unsetenv("CEOVERLAP_TRACE");
-	way_open(&way, 2, 0);
-	launch_times(&way, 1);
-	ck_assert_ptr_null(way.context->engines[0].trace);
-	way_close(&way);
+	loopback_open(&loop, 2, 0);
+	launch_times(&loop, 1);
+	ck_assert_ptr_null(loop.context->engines[0].trace);
+	loopback_close(&loop);
 	ck_assert_int_ne(access(path, F_OK), 0);
 }
 END_TEST
 
 START_TEST(test_chunks_that_do_not_end_are_counted_and_left_out)
 {
-	struct way way;
+	struct loopback loop;
 	char *text;
 
-	way_open(&way, 2, 0);
-	way_ready(&way, 1);
-	(void)way_launch(&way, 1, 0);   /* its marks are not reached */
-	way_close(&way);
+	loopback_open(&loop, 2, 0);
+	loopback_ready(&loop, 1);
+	(void)loopback_launch(&loop, 1, POLLED); /* its marks are not reached */
+	loopback_close(&loop);
 	text = file_text(path);
 	ck_assert_uint_eq(count_text(text, "\"ph\":\"b\""), 0);
 	ck_assert_uint_eq(count_text(text, "\"traceEvents\":["), 1);
@@ -221,21 +221,21 @@ START_TEST(test_each_context_has_a_file)
 {
 	static const char *const behind[] = { "", ".2", ".3" };
 	char name[560], *text;
-	struct way ways[3];
+	struct loopback ways[3];
 	uint32_t i;
 
 	for (i = 0; i < 3; i++) {
-		way_open(&ways[i], 2, 0);
+		loopback_open(&ways[i], 2, 0);
 		launch_times(&ways[i], i + 1);
 		if (!i)
-			way_close(&ways[i]);
+			loopback_close(&ways[i]);
 	}
-	way_close(&ways[2]);
-	way_close(&ways[1]);
+	loopback_close(&ways[2]);
+	loopback_close(&ways[1]);
 	testing_path("other.json", name, sizeof(name));
 	setenv("CEOVERLAP_TRACE", name, 1);     /* another name begins anew */
-	way_open(&ways[0], 2, 0);
-	way_close(&ways[0]);
+	loopback_open(&ways[0], 2, 0);
+	loopback_close(&ways[0]);
 	ck_assert_int_eq(unlink(name), 0);
 	for (i = 0; i < 3; i++) {
 		snprintf(name, sizeof(name), "%s%s", path, behind[i]);
@@ -327,12 +327,12 @@ static void check_lane_events(const char *text)
 
 START_TEST(test_lanes_are_told_in_order_and_one_after_the_other)
 {
-	struct way way;
+	struct loopback loop;
 	char *text;
 
-	way_open(&way, 2, 0);
-	shuffle_records(way.context->engines[0].trace);
-	way_close(&way);
+	loopback_open(&loop, 2, 0);
+	shuffle_records(loop.context->engines[0].trace);
+	loopback_close(&loop);
 	text = file_text(path);
 	check_lane_events(text);
 	free(text);

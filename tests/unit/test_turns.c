@@ -8,16 +8,16 @@
 
 #include "ce_engine/context.h"
 #include "ce_engine/engine.h"
-#include "way.h"
+#include "loopback.h"
 
 #define CROWD 600u                      /* transfers that wait: more than one turn looks at */
 
 /* A plan with many transfers, all of which wait for one mark. */
-static ceov_plan *crowd(struct way *way, ceov_signal *gate)
+static ceov_plan *crowd(struct loopback *loop, ceov_signal *gate)
 {
-	ceov_plan *plan = testing_plan(way->context, 0);
-	ceov_buffer *target = testing_buffer(way->context, 1, CROWD * 16);
-	struct ceov_transfer transfer = testing_transfer(way->source, target, 16);
+	ceov_plan *plan = testing_plan(loop->context, 0);
+	ceov_buffer *target = testing_buffer(loop->context, 1, CROWD * 16);
+	struct ceov_transfer transfer = testing_transfer(loop->source, target, 16);
 	uint32_t i;
 
 	for (i = 0; i < CROWD; i++) {
@@ -29,25 +29,25 @@ static ceov_plan *crowd(struct way *way, ceov_signal *gate)
 	return plan;
 }
 
-static void turn(struct way *way, uint32_t n)
+static void turn(struct loopback *loop, uint32_t n)
 {
 	while (n--)
-		ck_assert_int_ge(ceov_turn(way->context), 0);
+		ck_assert_int_ge(ceov_turn(loop->context), 0);
 }
 
-/* What is in the way's target, by the mark that said so: launch k copies the bytes that the
+/* What is in the target, by the mark that said so: launch k copies the bytes that the
  * source has when it goes, and raises k + 1. */
-static uint64_t arrived_at(const struct way *way, uint32_t index)
+static uint64_t arrived_at(const struct loopback *loop, uint32_t index)
 {
 	uint64_t value = 0;
 
-	ck_assert_int_eq(ceov_signal_value(way->arrived, index, &value), 0);
+	ck_assert_int_eq(ceov_signal_value(loop->arrived, index, &value), 0);
 	return value;
 }
 
-static uint64_t arrived(const struct way *way)
+static uint64_t arrived(const struct loopback *loop)
 {
-	return arrived_at(way, 0);
+	return arrived_at(loop, 0);
 }
 
 /* Both launches' marks are reached at once, while the engine is in the middle of others:
@@ -57,29 +57,29 @@ START_TEST(test_a_later_launch_does_not_overtake)
 	ceov_signal *gate;
 	ceov_plan *others;
 	ceov_ticket first, second, rest = { 0 };
-	struct way way;
+	struct loopback loop;
 
-	way_open_with(&way, 1, 0, 1);
-	gate = testing_signal(way.context, 0, 1);
-	others = crowd(&way, gate);
-	first = way_launch(&way, 0, 0);
+	loopback_open_turned(&loop, 1, 0);
+	gate = testing_signal(loop.context, 0, 1);
+	others = crowd(&loop, gate);
+	first = loopback_launch(&loop, 0, POLLED);
 	ck_assert_int_eq(ceov_launch(others, NULL, &rest), 0);
-	second = way_launch(&way, 1, 0);
-	turn(&way, (uint32_t)_i);
-	way_free(&way, 2);
-	way_ready(&way, 2);
-	while (ceov_wait(way.context, second, 0) == CEOV_PENDING) {
-		turn(&way, 1);
-		ck_assert_uint_le(arrived(&way), 2);
+	second = loopback_launch(&loop, 1, POLLED);
+	turn(&loop, (uint32_t)_i);
+	loopback_free(&loop, 2);
+	loopback_ready(&loop, 2);
+	while (ceov_wait(loop.context, second, 0) == CEOV_PENDING) {
+		turn(&loop, 1);
+		ck_assert_uint_le(arrived(&loop), 2);
 	}
-	ck_assert_int_eq(ceov_wait(way.context, first, 0), 0);
-	ck_assert_int_eq(ceov_wait(way.context, second, 0), 0);
-	ck_assert_uint_eq(arrived(&way), 2);
+	ck_assert_int_eq(ceov_wait(loop.context, first, 0), 0);
+	ck_assert_int_eq(ceov_wait(loop.context, second, 0), 0);
+	ck_assert_uint_eq(arrived(&loop), 2);
 	ck_assert_int_eq(ceov_signal_raise(gate, 0, 1), 0);
-	while (ceov_wait(way.context, rest, 0) == CEOV_PENDING)
-		turn(&way, 1);
-	ck_assert_int_eq(ceov_wait(way.context, rest, 0), 0);
-	way_close(&way);
+	while (ceov_wait(loop.context, rest, 0) == CEOV_PENDING)
+		turn(&loop, 1);
+	ck_assert_int_eq(ceov_wait(loop.context, rest, 0), 0);
+	loopback_close(&loop);
 }
 END_TEST
 
@@ -88,21 +88,21 @@ END_TEST
 START_TEST(test_a_transfer_waits_for_those_before_it)
 {
 	ceov_ticket ticket;
-	struct way way;
+	struct loopback loop;
 
-	way_open_with(&way, 2, 0, 1);
-	ticket = way_launch(&way, 1, 0);
-	way_ready(&way, 2);
-	ck_assert_int_eq(ceov_signal_raise(way.free, 1, 1), 0);
-	turn(&way, 1);
-	ck_assert_uint_eq(way.context->engines[0].doorbell.n_armed, 2);
-	ck_assert_int_eq(ceov_signal_raise(way.free, 0, 1), 0);
-	while (ceov_wait(way.context, ticket, 0) == CEOV_PENDING)
-		turn(&way, 1);
-	ck_assert_int_eq(ceov_wait(way.context, ticket, 0), 0);
-	ck_assert_uint_eq(arrived_at(&way, 0), 2);
-	ck_assert_uint_eq(arrived_at(&way, 1), 2);
-	way_close(&way);
+	loopback_open_turned(&loop, 2, 0);
+	ticket = loopback_launch(&loop, 1, POLLED);
+	loopback_ready(&loop, 2);
+	ck_assert_int_eq(ceov_signal_raise(loop.free, 1, 1), 0);
+	turn(&loop, 1);
+	ck_assert_uint_eq(loop.context->engines[0].doorbell.n_armed, 2);
+	ck_assert_int_eq(ceov_signal_raise(loop.free, 0, 1), 0);
+	while (ceov_wait(loop.context, ticket, 0) == CEOV_PENDING)
+		turn(&loop, 1);
+	ck_assert_int_eq(ceov_wait(loop.context, ticket, 0), 0);
+	ck_assert_uint_eq(arrived_at(&loop, 0), 2);
+	ck_assert_uint_eq(arrived_at(&loop, 1), 2);
+	loopback_close(&loop);
 }
 END_TEST
 
@@ -113,29 +113,29 @@ START_TEST(test_a_mark_without_bytes_comes_last)
 	struct ceov_transfer transfer;
 	ceov_ticket ticket = { 0 };
 	ceov_plan *plan;
-	struct way way;
+	struct loopback loop;
 
-	way_open_with(&way, 2, 0, 1);
-	plan = testing_plan(way.context, 0);
-	transfer = testing_transfer(way.source, way.target, 16);
-	transfer.source_ready = testing_mark(way.ready, 0, 1);
-	transfer.then = testing_mark(way.arrived, 0, 1);
+	loopback_open_turned(&loop, 2, 0);
+	plan = testing_plan(loop.context, 0);
+	transfer = testing_transfer(loop.source, loop.target, 16);
+	transfer.source_ready = testing_mark(loop.ready, 0, 1);
+	transfer.then = testing_mark(loop.arrived, 0, 1);
 	testing_add(plan, &transfer);
-	transfer = testing_transfer(way.source, way.target, 0);
-	transfer.then = testing_mark(way.arrived, 1, 1);
+	transfer = testing_transfer(loop.source, loop.target, 0);
+	transfer.then = testing_mark(loop.arrived, 1, 1);
 	testing_add(plan, &transfer);
 	ck_assert_int_eq(ceov_plan_commit(plan), 0);
 	ck_assert_int_eq(ceov_launch(plan, NULL, &ticket), 0);
-	turn(&way, 100);
-	ck_assert_int_eq(ceov_wait(way.context, ticket, 0), CEOV_PENDING);
-	ck_assert_uint_eq(arrived_at(&way, 1), 0);
-	ck_assert_int_eq(ceov_signal_raise(way.ready, 0, 1), 0);
-	while (ceov_wait(way.context, ticket, 0) == CEOV_PENDING)
-		turn(&way, 1);
-	ck_assert_int_eq(ceov_wait(way.context, ticket, 0), 0);
-	ck_assert_uint_eq(arrived_at(&way, 0), 1);
-	ck_assert_uint_eq(arrived_at(&way, 1), 1);
-	way_close(&way);
+	turn(&loop, 100);
+	ck_assert_int_eq(ceov_wait(loop.context, ticket, 0), CEOV_PENDING);
+	ck_assert_uint_eq(arrived_at(&loop, 1), 0);
+	ck_assert_int_eq(ceov_signal_raise(loop.ready, 0, 1), 0);
+	while (ceov_wait(loop.context, ticket, 0) == CEOV_PENDING)
+		turn(&loop, 1);
+	ck_assert_int_eq(ceov_wait(loop.context, ticket, 0), 0);
+	ck_assert_uint_eq(arrived_at(&loop, 0), 1);
+	ck_assert_uint_eq(arrived_at(&loop, 1), 1);
+	loopback_close(&loop);
 }
 END_TEST
 

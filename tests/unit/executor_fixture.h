@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
-#ifndef CEI_PART_H
-#define CEI_PART_H
+#ifndef CEI_EXECUTOR_FIXTURE_H
+#define CEI_EXECUTOR_FIXTURE_H
 
 /*
- * For the suites of executors: one rank's part in an all-gather + GEMM or a GEMM +
+ * For the suites of executors: what one rank does in an all-gather + GEMM or a GEMM +
  * reduce-scatter on host memory, with all that peers would send. Asserts with Check.
  */
 
@@ -12,23 +12,23 @@
 #include "ops/compute/executor.h"
 #include "testing.h"
 
-#define PART_RANKS    5u
-#define PART_PIECES   4u
-#define PART_COUNTERS (PART_RANKS * PART_PIECES)
+#define FIXTURE_RANKS 5u
+#define FIXTURE_PIECES 4u
+#define FIXTURE_COUNTERS (FIXTURE_RANKS * FIXTURE_PIECES)
 
-enum part_shape {
-	PART_ANY,
-	PART_PLAIN                      /* bf16, two ranks of 100 rows, ours is 0; pieces
+enum fixture_shape {
+	FIXTURE_ANY,
+	FIXTURE_PLAIN                   /* bf16, two ranks of 100 rows, ours is 0; pieces
 					 * of 64 and 36 rows; k 10, 20 columns */
 };
 
-struct part {
+struct executor_fixture {
 	struct cei_executor       executor;
 	struct cei_tiles_question question;
 	struct cei_tiles          tiles;
 	struct cei_gemm_job       job;
 	struct feeder             feeder;
-	uint64_t                  rows[PART_RANKS];
+	uint64_t                  rows[FIXTURE_RANKS];
 	uint64_t                  columns[CEI_GEMM_B_MAX];
 	uint64_t                  n_rows;       /* of all ranks */
 	uint64_t                  own_row;
@@ -43,22 +43,22 @@ struct part {
 	uint16_t                 *come;         /* what has come of it */
 };
 
-/* The context has PART_RANKS ranks. What comes and results are NaN. */
-struct part *part_make(ceov_context *context, int scatters, enum part_shape shape,
-		       uint64_t *random);
-void part_free(struct part *part);
+/* The context has FIXTURE_RANKS ranks. What comes and results are NaN. */
+struct executor_fixture *fixture_make(ceov_context *context, int scatters,
+				      enum fixture_shape shape, uint64_t *random);
+void fixture_free(struct executor_fixture *fixture);
 
 /* Anew: results are NaN. */
-void part_clear(struct part *part);
+void fixture_clear(struct executor_fixture *fixture);
 
 /* Gives the feeder all that peers send. */
-void part_add_deliveries(struct part *part);
+void fixture_add_deliveries(struct executor_fixture *fixture);
 
 /* A thread's: takes each piece of the partial sums the moment it is ready. */
-void *part_take(void *part);
+void *fixture_take(void *fixture);
 
 /* Asserts that one C, or all that was made, is right. */
-void part_check_c(const struct part *part, uint32_t c);
-void part_check(const struct part *part);
+void fixture_check_c(const struct executor_fixture *fixture, uint32_t c);
+void fixture_check(const struct executor_fixture *fixture);
 
-#endif /* CEI_PART_H */
+#endif /* CEI_EXECUTOR_FIXTURE_H */

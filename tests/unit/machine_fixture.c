@@ -3,7 +3,7 @@
 
 /* Machines for tests of what is decided from them. */
 
-#include "made_machine.h"
+#include "machine_fixture.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +18,8 @@ static struct cei_machine_link *link_of(struct cei_machine *machine, uint32_t fr
 	return &machine->links[from * cei_machine_n_places(machine) + to];
 }
 
-void made_link(struct cei_machine *machine, uint32_t from, uint32_t to,
-	       enum cei_machine_link_kind kind, uint64_t bytes_per_s)
+void machine_add_link(struct cei_machine *machine, uint32_t from, uint32_t to,
+		      enum cei_machine_link_kind kind, uint64_t bytes_per_s)
 {
 	struct cei_machine_link *link = link_of(machine, from, to);
 
@@ -30,7 +30,7 @@ void made_link(struct cei_machine *machine, uint32_t from, uint32_t to,
 	link->n_ports = 0;
 }
 
-void made_over(struct cei_machine *machine, uint32_t from, uint32_t to, uint32_t port)
+void machine_link_over(struct cei_machine *machine, uint32_t from, uint32_t to, uint32_t port)
 {
 	struct cei_machine_link *link = link_of(machine, from, to);
 	uint32_t at;
@@ -42,7 +42,7 @@ void made_over(struct cei_machine *machine, uint32_t from, uint32_t to, uint32_t
 	link->ports[at] = (uint16_t)port;
 }
 
-uint32_t made_port(struct cei_machine *machine, const char *name, uint64_t bytes_per_s)
+uint32_t machine_add_port(struct cei_machine *machine, const char *name, uint64_t bytes_per_s)
 {
 	struct cei_machine_port *port = &machine->ports[machine->n_ports];
 
@@ -58,10 +58,10 @@ static uint32_t numbered_port(struct cei_machine *machine, const char *format, u
 	char name[CEI_MACHINE_NAME_BYTES];
 
 	snprintf(name, sizeof(name), "%s %u", format, i);
-	return made_port(machine, name, bytes_per_s);
+	return machine_add_port(machine, name, bytes_per_s);
 }
 
-struct cei_machine *made_machine(uint32_t n_gpus, uint32_t n_nodes)
+struct cei_machine *machine_made(uint32_t n_gpus, uint32_t n_nodes)
 {
 	struct cei_machine *machine = calloc(1, sizeof(*machine));
 	uint32_t i;
@@ -73,14 +73,14 @@ struct cei_machine *made_machine(uint32_t n_gpus, uint32_t n_nodes)
 				sizeof(*machine->links));
 	ck_assert_ptr_nonnull(machine->links);
 	for (i = 0; i < n_gpus + n_nodes; i++)
-		made_link(machine, i, i, CEI_MACHINE_SELF,
-			  i < n_gpus ? 100 * MADE_GB : 8 * MADE_GB);
+		machine_add_link(machine, i, i, CEI_MACHINE_SELF,
+				 i < n_gpus ? 100 * MACHINE_GB : 8 * MACHINE_GB);
 	for (i = 0; i < n_nodes; i++)
 		machine->nodes[i].os_index = machine->nodes[i].package = i;
 	return machine;
 }
 
-void made_free(struct cei_machine *machine)
+void machine_free(struct cei_machine *machine)
 {
 	free(machine->links);
 	free(machine);
@@ -95,10 +95,10 @@ static uint32_t plug(struct cei_machine *machine, uint32_t gpu, uint32_t node,
 	uint32_t down = numbered_port(machine, "PCIe down", gpu, bytes_per_s);
 	uint32_t up = numbered_port(machine, "PCIe up", gpu, bytes_per_s);
 
-	made_link(machine, host, gpu, CEI_MACHINE_HOST, bytes_per_s);
-	made_over(machine, host, gpu, down);
-	made_link(machine, gpu, host, CEI_MACHINE_HOST, bytes_per_s);
-	made_over(machine, gpu, host, up);
+	machine_add_link(machine, host, gpu, CEI_MACHINE_HOST, bytes_per_s);
+	machine_link_over(machine, host, gpu, down);
+	machine_add_link(machine, gpu, host, CEI_MACHINE_HOST, bytes_per_s);
+	machine_link_over(machine, gpu, host, up);
 	machine->gpus[gpu].node = node;
 	machine->gpus[gpu].n_copy_engines = 3;
 	return down;
@@ -106,28 +106,28 @@ static uint32_t plug(struct cei_machine *machine, uint32_t gpu, uint32_t node,
 
 /* --- machines ---------------------------------------------------------------------- */
 
-struct cei_machine *made_switch(uint32_t n_gpus)
+struct cei_machine *machine_nvswitch(uint32_t n_gpus)
 {
-	struct cei_machine *machine = made_machine(n_gpus, 1);
+	struct cei_machine *machine = machine_made(n_gpus, 1);
 	uint32_t in[CEI_MACHINE_GPUS_MAX], out[CEI_MACHINE_GPUS_MAX], i, j;
-	uint32_t gives = made_port(machine, "node 0 gives", 172 * MADE_GB);
-	uint32_t takes = made_port(machine, "node 0 takes", 92 * MADE_GB);
+	uint32_t gives = machine_add_port(machine, "node 0 gives", 172 * MACHINE_GB);
+	uint32_t takes = machine_add_port(machine, "node 0 takes", 92 * MACHINE_GB);
 
 	machine->has_nvswitch = 1;
 	for (i = 0; i < n_gpus; i++) {
-		plug(machine, i, 0, 55 * MADE_GB);
-		made_over(machine, n_gpus, i, gives);
-		made_over(machine, i, n_gpus, takes);
-		in[i] = numbered_port(machine, "NVLink in", i, 395 * MADE_GB);
-		out[i] = numbered_port(machine, "NVLink out", i, 395 * MADE_GB);
+		plug(machine, i, 0, 55 * MACHINE_GB);
+		machine_link_over(machine, n_gpus, i, gives);
+		machine_link_over(machine, i, n_gpus, takes);
+		in[i] = numbered_port(machine, "NVLink in", i, 395 * MACHINE_GB);
+		out[i] = numbered_port(machine, "NVLink out", i, 395 * MACHINE_GB);
 	}
 	for (i = 0; i < n_gpus; i++) {
 		for (j = 0; j < n_gpus; j++) {
 			if (i == j)
 				continue;
-			made_link(machine, i, j, CEI_MACHINE_NVSWITCH, 395 * MADE_GB);
-			made_over(machine, i, j, out[i]);
-			made_over(machine, i, j, in[j]);
+			machine_add_link(machine, i, j, CEI_MACHINE_NVSWITCH, 395 * MACHINE_GB);
+			machine_link_over(machine, i, j, out[i]);
+			machine_link_over(machine, i, j, in[j]);
 		}
 	}
 	return machine;
@@ -139,13 +139,13 @@ static void tree_ports(struct cei_machine *machine, uint32_t from, uint32_t to,
 {
 	uint32_t between = from / 2 < to / 2 ? 4 : 5;
 
-	made_over(machine, from, to, down[from] + 1);
-	made_over(machine, from, to, down[to]);
+	machine_link_over(machine, from, to, down[from] + 1);
+	machine_link_over(machine, from, to, down[to]);
 	if (from / 2 == to / 2)
 		return;
-	made_over(machine, from, to, switches[from / 2 * 2 + 1]);
-	made_over(machine, from, to, switches[to / 2 * 2]);
-	made_over(machine, from, to, switches[between]);
+	machine_link_over(machine, from, to, switches[from / 2 * 2 + 1]);
+	machine_link_over(machine, from, to, switches[to / 2 * 2]);
+	machine_link_over(machine, from, to, switches[between]);
 }
 
 /* To and from both nodes. */
@@ -154,88 +154,88 @@ static void tree_host(struct cei_machine *machine, uint32_t gpu, uint32_t down,
 {
 	uint32_t near = 4 + gpu / 2, far = 4 + (gpu / 2 ^ 1);
 
-	made_over(machine, near, gpu, switches[gpu / 2 * 2]);
-	made_over(machine, gpu, near, switches[gpu / 2 * 2 + 1]);
-	made_link(machine, far, gpu, CEI_MACHINE_HOST, 20 * MADE_GB);
-	made_over(machine, far, gpu, down);
-	made_over(machine, far, gpu, switches[gpu / 2 * 2]);
-	made_over(machine, far, gpu, switches[far < near ? 4 : 5]);
-	made_link(machine, gpu, far, CEI_MACHINE_HOST, 20 * MADE_GB);
-	made_over(machine, gpu, far, down + 1);
-	made_over(machine, gpu, far, switches[gpu / 2 * 2 + 1]);
-	made_over(machine, gpu, far, switches[near < far ? 4 : 5]);
+	machine_link_over(machine, near, gpu, switches[gpu / 2 * 2]);
+	machine_link_over(machine, gpu, near, switches[gpu / 2 * 2 + 1]);
+	machine_add_link(machine, far, gpu, CEI_MACHINE_HOST, 20 * MACHINE_GB);
+	machine_link_over(machine, far, gpu, down);
+	machine_link_over(machine, far, gpu, switches[gpu / 2 * 2]);
+	machine_link_over(machine, far, gpu, switches[far < near ? 4 : 5]);
+	machine_add_link(machine, gpu, far, CEI_MACHINE_HOST, 20 * MACHINE_GB);
+	machine_link_over(machine, gpu, far, down + 1);
+	machine_link_over(machine, gpu, far, switches[gpu / 2 * 2 + 1]);
+	machine_link_over(machine, gpu, far, switches[near < far ? 4 : 5]);
 }
 
-struct cei_machine *made_tree(void)
+struct cei_machine *machine_pcie_tree(void)
 {
-	struct cei_machine *machine = made_machine(4, 2);
+	struct cei_machine *machine = machine_made(4, 2);
 	uint32_t down[4], switches[6], i, j;
 
 	for (i = 0; i < 6; i++)         /* 0 down, 0 up, 1 down, 1 up, 0 to 1, 1 to 0 */
 		switches[i] = numbered_port(machine, i < 4 ? "switch" : "between", i,
-					    (i < 4 ? 25 : 20) * MADE_GB);
+					    (i < 4 ? 25 : 20) * MACHINE_GB);
 	for (i = 0; i < 4; i++) {
-		down[i] = plug(machine, i, i / 2, 25 * MADE_GB);
+		down[i] = plug(machine, i, i / 2, 25 * MACHINE_GB);
 		tree_host(machine, i, down[i], switches);
 	}
 	for (i = 0; i < 4; i++) {
 		for (j = 0; j < 4; j++) {
 			if (i == j)
 				continue;
-			made_link(machine, i, j, CEI_MACHINE_PCIE,
-				  (i / 2 == j / 2 ? 25 : 20) * MADE_GB);
+			machine_add_link(machine, i, j, CEI_MACHINE_PCIE,
+					 (i / 2 == j / 2 ? 25 : 20) * MACHINE_GB);
 			tree_ports(machine, i, j, down, switches);
 		}
 	}
-	made_link(machine, 4, 5, CEI_MACHINE_NODES, 10 * MADE_GB);
-	made_over(machine, 4, 5, switches[4]);
-	made_link(machine, 5, 4, CEI_MACHINE_NODES, 10 * MADE_GB);
-	made_over(machine, 5, 4, switches[5]);
+	machine_add_link(machine, 4, 5, CEI_MACHINE_NODES, 10 * MACHINE_GB);
+	machine_link_over(machine, 4, 5, switches[4]);
+	machine_add_link(machine, 5, 4, CEI_MACHINE_NODES, 10 * MACHINE_GB);
+	machine_link_over(machine, 5, 4, switches[5]);
 	return machine;
 }
 
-struct cei_machine *made_mesh(void)
+struct cei_machine *machine_cube_mesh(void)
 {
 	static const uint8_t pairs[][3] = {     /* a, b, links */
 		{ 0, 1, 1 }, { 0, 2, 1 }, { 0, 3, 2 }, { 1, 2, 2 }, { 1, 3, 1 }, { 2, 3, 2 },
 		{ 4, 5, 1 }, { 4, 6, 1 }, { 4, 7, 2 }, { 5, 6, 2 }, { 5, 7, 1 }, { 6, 7, 2 },
 		{ 0, 4, 2 }, { 1, 5, 2 }, { 2, 6, 1 }, { 3, 7, 1 },
 	};
-	struct cei_machine *machine = made_machine(8, 2);
+	struct cei_machine *machine = machine_made(8, 2);
 	uint32_t i, to, from, port, way;
 
 	for (i = 0; i < 8; i++) {
-		plug(machine, i, i / 4, 12 * MADE_GB);
+		plug(machine, i, i / 4, 12 * MACHINE_GB);
 		machine->gpus[i].n_copy_engines = 0;
 	}
 	for (i = 0; i < 4; i++) {
-		port = numbered_port(machine, "switch down", i, 12 * MADE_GB);
-		made_over(machine, 8 + i / 2, 2 * i, port);
-		made_over(machine, 8 + i / 2, 2 * i + 1, port);
-		port = numbered_port(machine, "switch up", i, 12 * MADE_GB);
-		made_over(machine, 2 * i, 8 + i / 2, port);
-		made_over(machine, 2 * i + 1, 8 + i / 2, port);
+		port = numbered_port(machine, "switch down", i, 12 * MACHINE_GB);
+		machine_link_over(machine, 8 + i / 2, 2 * i, port);
+		machine_link_over(machine, 8 + i / 2, 2 * i + 1, port);
+		port = numbered_port(machine, "switch up", i, 12 * MACHINE_GB);
+		machine_link_over(machine, 2 * i, 8 + i / 2, port);
+		machine_link_over(machine, 2 * i + 1, 8 + i / 2, port);
 	}
 	for (i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
 		for (way = 0; way < 2; way++) {
 			from = pairs[i][way];
 			to = pairs[i][!way];
 			port = numbered_port(machine, "NVLink", i,
-					     25 * MADE_GB * pairs[i][2]);
-			made_link(machine, from, to, CEI_MACHINE_NVLINK,
-				  25 * MADE_GB * pairs[i][2]);
-			made_over(machine, from, to, port);
+					     25 * MACHINE_GB * pairs[i][2]);
+			machine_add_link(machine, from, to, CEI_MACHINE_NVLINK,
+					 25 * MACHINE_GB * pairs[i][2]);
+			machine_link_over(machine, from, to, port);
 		}
 	}
 	return machine;
 }
 
-struct cei_machine *made_apart(void)
+struct cei_machine *machine_no_peers(void)
 {
-	struct cei_machine *machine = made_machine(2, 1);
+	struct cei_machine *machine = machine_made(2, 1);
 
-	plug(machine, 0, 0, 25 * MADE_GB);
-	plug(machine, 1, 0, 25 * MADE_GB);
+	plug(machine, 0, 0, 25 * MACHINE_GB);
+	plug(machine, 1, 0, 25 * MACHINE_GB);
 	return machine;
 }
 
@@ -263,25 +263,25 @@ static void random_link(struct cei_machine *machine, uint32_t from, uint32_t to,
 	uint32_t port, n_over = (uint32_t)testing_below(random, 5);
 	uint64_t narrowest = UINT64_MAX;
 
-	made_link(machine, from, to, random_kind(machine, from, to, random), 1);
+	machine_add_link(machine, from, to, random_kind(machine, from, to, random), 1);
 	link->t0_ns = testing_below(random, 20000);
 	for (port = 0; port < machine->n_ports && n_over; port++) {
 		if (testing_below(random, machine->n_ports - port) >= n_over)
 			continue;
-		made_over(machine, from, to, port);
+		machine_link_over(machine, from, to, port);
 		n_over--;
 		if (machine->ports[port].bytes_per_s < narrowest)
 			narrowest = machine->ports[port].bytes_per_s;
 	}
-	link->bytes_per_s = MADE_GB + testing_below(random, 400 * MADE_GB);
+	link->bytes_per_s = MACHINE_GB + testing_below(random, 400 * MACHINE_GB);
 	if (link->bytes_per_s > narrowest)
 		link->bytes_per_s = narrowest;
 }
 
-struct cei_machine *made_random(uint64_t *random)
+struct cei_machine *machine_random(uint64_t *random)
 {
 	uint32_t n_gpus = (uint32_t)testing_below(random, 10);
-	struct cei_machine *machine = made_machine(n_gpus,
+	struct cei_machine *machine = machine_made(n_gpus,
 						   1 + (uint32_t)testing_below(random, 3));
 	uint32_t n = cei_machine_n_places(machine), from, to;
 	uint32_t n_ports = (uint32_t)testing_below(random, 30);
@@ -289,7 +289,7 @@ struct cei_machine *made_random(uint64_t *random)
 
 	for (from = 0; from < n_ports; from++)
 		numbered_port(machine, "port", from,
-			      MADE_GB + testing_below(random, 400 * MADE_GB));
+			      MACHINE_GB + testing_below(random, 400 * MACHINE_GB));
 	for (from = 0; from < n_gpus; from++) {
 		machine->gpus[from].node = (uint32_t)testing_below(random, machine->n_nodes);
 		machine->gpus[from].n_copy_engines = (uint32_t)testing_below(random, 6);

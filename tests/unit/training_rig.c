@@ -3,7 +3,7 @@
 
 /* Ranks' memory, plans and programs. */
 
-#include "mixed_rig.h"
+#include "training_rig.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -16,11 +16,11 @@
 static int event_record(struct cei_backend *backend, void *event, void *token)
 {
 	struct stream *stream = token;
-	struct point *point = event;
-	struct step step = { .kind = REACH, .point = point };
+	struct fake_event *fake = event;
+	struct step step = { .kind = REACH, .event = fake };
 
 	(void)backend;
-	atomic_store(&point->is_reached, 0);
+	atomic_store(&fake->is_reached, 0);
 	stream->steps[stream->n_queued++] = step;
 	return 0;
 }
@@ -384,7 +384,7 @@ static void choose(struct world *world, uint64_t *random)
 	world->urgency = (uint32_t)testing_below(random, 3);
 }
 
-void mixed_open(struct world *world, uint64_t random)
+void training_open(struct world *world, uint64_t random)
 {
 	struct ceov_member members[RANKS_MAX];
 	struct ceov_config config;
@@ -397,7 +397,7 @@ void mixed_open(struct world *world, uint64_t random)
 	config.progress_by_caller = 1;
 	ck_assert_int_eq(ceov_open(&config, &world->context), 0);
 	world->ops = cei_backend_host;
-	point_install(&world->ops, event_record);
+	fake_event_install(&world->ops, event_record);
 	world->ops.turn = turn;
 	for (i = 0; i < world->n_ranks; i++) {
 		rank = &world->ranks[i];
@@ -413,7 +413,7 @@ void mixed_open(struct world *world, uint64_t random)
 	}
 }
 
-void mixed_close(struct world *world)
+void training_close(struct world *world)
 {
 	struct rank *rank;
 	uint32_t i, k;

@@ -3,7 +3,7 @@
 
 /*
  * Launches that are polled beside launches that follow a stream, and plans in any order
- * beside both. Who takes the next step is random: nothing may stand still, and nobody may
+ * beside both. Who takes the next step is random: nothing may fixture still, and nobody may
  * see bytes of another run. CEOVERLAP_TEST_MIXED_MS: for how long each test plays worlds.
  */
 
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "mixed_rig.h"
+#include "training_rig.h"
 
 #define STALL    (5 * TESTING_SECOND)
 #define DEADLINE (60 * TESTING_SECOND)  /* longer: the stall is told first */
@@ -48,7 +48,7 @@ static int take_step(struct rank *rank, struct step *step)
 	case FOLLOW:
 		return rank->streams[step->index].n_done >= step->value;
 	case REACH:
-		atomic_store(&step->point->is_reached, 1);
+		atomic_store(&step->event->is_reached, 1);
 		return 1;
 	}
 	return 0;
@@ -212,7 +212,7 @@ static void play(uint64_t random, int has_threads)
 	static struct world world;
 	uint32_t i;
 
-	mixed_open(&world, random);
+	training_open(&world, random);
 	if (has_threads)
 		run_threads(&world);
 	else
@@ -222,7 +222,7 @@ static void play(uint64_t random, int has_threads)
 	ck_assert_msg(!atomic_load(&world.is_stuck), "stands still");
 	for (i = 0; i < world.n_ranks; i++)
 		check_rank(&world.ranks[i]);
-	mixed_close(&world);
+	training_close(&world);
 }
 
 /* One world after another for as long as the test may take. */

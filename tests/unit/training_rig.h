@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
-#ifndef CEI_MIXED_RIG_H
-#define CEI_MIXED_RIG_H
+#ifndef CEI_TRAINING_RIG_H
+#define CEI_TRAINING_RIG_H
 
 /*
  * Training with sharded parameters on host ranks: gathers on one stream, sums on another,
  * and a third that computes, waits for both and is waited for. A rank is a host, which
  * queues steps and launches, its streams and its engine. Host ranks have no streams, so
- * lists of small steps stand in.
+ * lists of small steps fixture in.
  */
 
 #include <stdatomic.h>
@@ -15,7 +15,7 @@
 #include "ce_engine/context.h"
 #include "ce_engine/engine.h"
 #include "ce_engine/plan.h"
-#include "point.h"
+#include "fake_event.h"
 #include "testing.h"
 
 #define RANKS_MAX  4u
@@ -45,7 +45,7 @@ struct step {
 	uint32_t       index;
 	ceov_signal   *signal;
 	uint64_t      *word;
-	struct point  *point;
+	struct fake_event *event;
 };
 
 struct stream {
@@ -117,7 +117,7 @@ struct world {
 
 /* A world that the random number chooses, with its programs; nobody has moved. Made by
  * assertion. The caller has chosen the machine (CEOVERLAP_MACHINE). */
-void mixed_open(struct world *world, uint64_t random);
-void mixed_close(struct world *world);
+void training_open(struct world *world, uint64_t random);
+void training_close(struct world *world);
 
-#endif /* CEI_MIXED_RIG_H */
+#endif /* CEI_TRAINING_RIG_H */

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Points in memory of their own. */
+
+#include "fake_event.h"
+
+#include <stdlib.h>
+
+static int open_event(struct cei_backend *backend, void **ret_event)
+{
+	(void)backend;
+	*ret_event = calloc(1, sizeof(struct fake_event));
+	return *ret_event ? 0 : CEOV_ERR_NO_MEMORY;
+}
+
+static void close_event(struct cei_backend *backend, void *event)
+{
+	(void)backend;
+	free(event);
+}
+
+static int follow(struct cei_lane *lane, void *event)
+{
+	struct fake_event *fake = event;
+	struct cei_await await = { (uintptr_t)&fake->is_reached, 1, &fake->is_aborted };
+
+	return lane->backend->ops->wait(lane, &await);
+}
+
+void fake_event_install(struct cei_backend_ops *ops,
+			int (*record)(struct cei_backend *backend, void *event, void *token))
+{
+	ops->event_open = open_event;
+	ops->event_close = close_event;
+	ops->event_record = record;
+	ops->follow = follow;
+}
