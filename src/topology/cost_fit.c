@@ -10,7 +10,7 @@
 
 #define NS_PER_S 1e9
 
-struct sums {                           /* of weights 1 / ns^2, and with them */
+struct sums {                           /* sums of the weights 1 / ns^2, alone and times x and y */
 	double one, x, xx, y, xy;
 };
 
@@ -42,12 +42,12 @@ int cei_cost_fit(const struct cei_cost_sample *samples, uint32_t n_samples,
 	if (add_samples(samples, n_samples, &sums))
 		return CEOV_ERR_INVALID;
 	determinant = sums.one * sums.xx - sums.x * sums.x;
-	/* of a single size it is rounding errors alone */
+	/* with one size only, the determinant is nothing but rounding errors */
 	if (!(determinant > 1e-9 * sums.one * sums.xx))
 		return CEOV_ERR_INVALID;
 	ns_per_byte = (sums.one * sums.xy - sums.x * sums.y) / determinant;
 	t0 = (sums.y - ns_per_byte * sums.x) / sums.one;
-	if (t0 < 0) {                   /* the best line through the origin */
+	if (t0 < 0) {                   /* then fit a line through the origin */
 		t0 = 0;
 		ns_per_byte = sums.xy / sums.xx;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* GPUs and peer access, as the CUDA driver tells. Creates no context. */
+/* GPUs and peer access, as the CUDA driver reports them. Creates no context. */
 
 #include "topology/topology.h"
 
@@ -54,7 +54,7 @@ int cei_topology_discover_gpus(struct cei_topology *topology, struct cei_site *s
 
 /* --- as hints for the machine ---------------------------------------------------------- */
 
-/* 0 where the driver does not tell. */
+/* An attribute of a GPU; 0 where the driver does not report it. */
 static int attribute(const struct cei_cuda *cuda, uint32_t gpu, CUdevice_attribute wanted)
 {
 	int value = 0;
@@ -98,7 +98,7 @@ static int hint_peers(struct cei_cuda *cuda, uint32_t gpu,
 	return 0;
 }
 
-/* Atomics of the hardware go over NVLink alone. */
+/* Native atomics between GPUs need NVLink, so they show which GPUs are linked. */
 static int is_linked(const struct cei_cuda *cuda, uint32_t a, uint32_t b)
 {
 	int value = 0;
@@ -110,8 +110,8 @@ static int is_linked(const struct cei_cuda *cuda, uint32_t a, uint32_t b)
 	return value != 0;
 }
 
-/* Where NVML has not counted, the driver still tells who is linked: to all others is as
- * through a switch. */
+/* Without NVML's counts the driver still reports which GPUs are linked. A GPU that is
+ * linked to all others counts as one on a switch. */
 static void guess_links(const struct cei_cuda *cuda, uint32_t gpu,
 			struct cei_machine_hints *hints)
 {

@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * This machine, by hwloc, and threads bound near a GPU. What hwloc cannot tell stays
- * unknown; nothing depends on it but speed.
+ * Reads this machine by hwloc, and binds threads near a GPU. What hwloc does not report
+ * stays unknown, which costs speed and nothing else.
  */
 
 #include "topology/topology.h"
@@ -27,7 +27,8 @@ struct hwloc_topology *cei_topology_load_hwloc(struct cei_report *report)
 	return host;
 }
 
-/* The tree of the machine that we run on, or NULL: a file tells about another one. */
+/* The tree of the machine that we run on. NULL where the machine was read from a file,
+ * which may describe another one. */
 static hwloc_topology_t own_tree(const struct cei_topology *topology)
 {
 	hwloc_topology_t host = topology->machine ? topology->machine->hwloc : NULL;
@@ -35,7 +36,7 @@ static hwloc_topology_t own_tree(const struct cei_topology *topology)
 	return host && hwloc_topology_is_thissystem(host) ? host : NULL;
 }
 
-/* The place in the host's tree where the GPU hangs, or NULL. */
+/* The object of the host's tree below which the GPU is attached, or NULL. */
 static hwloc_obj_t anchor(const struct cei_topology *topology, uint32_t gpu)
 {
 	hwloc_topology_t host = own_tree(topology);
@@ -47,12 +48,14 @@ static hwloc_obj_t anchor(const struct cei_topology *topology, uint32_t gpu)
 	return device ? hwloc_get_non_io_ancestor_obj(host, device) : NULL;
 }
 
-/* set: room for the answer. 0, or why not. */
+/* Binds the calling thread to the processors of the object. set: scratch of the caller's.
+ * Returns NULL, or why it was not bound. */
 static const char *bind_near(hwloc_topology_t host, hwloc_obj_t object, hwloc_bitmap_t set)
 {
 	if (hwloc_get_cpubind(host, set, HWLOC_CPUBIND_THREAD))
 		return "its processors cannot be asked";
-	/* Somebody who bound the process knows better how far it may reach. */
+	/* A binding that the process already has is kept: only processors within it are
+	 * used. */
 	hwloc_bitmap_and(set, set, object->cpuset);
 	if (hwloc_bitmap_iszero(set))
 		return "it may not use the processors near the GPU";
@@ -89,7 +92,7 @@ void cei_topology_pin(const struct cei_topology *topology, struct cei_site *site
 
 /* --- memory near a node ------------------------------------------------------------- */
 
-/* What the thread's memory policy was. */
+/* The thread's memory policy before the hold, restored at its release. */
 struct cei_memory_hold {
 	hwloc_topology_t       host;
 	hwloc_bitmap_t         nodes;
@@ -132,7 +135,7 @@ void cei_topology_release_memory(struct cei_memory_hold *hold)
 {
 	if (!hold)
 		return;
-	/* as it was: there is nobody to tell */
+	/* restore the policy; a failure here cannot be reported to anybody */
 	(void)hwloc_set_membind(hold->host, hold->nodes, hold->policy,
 				HWLOC_MEMBIND_THREAD | HWLOC_MEMBIND_BYNODESET);
 	hwloc_bitmap_free(hold->nodes);

@@ -2,9 +2,10 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * NVLinks, as NVML tells: how many of a GPU are up, how fast one is, and whether it ends
- * at a switch or at which GPU. NVML comes with the driver and is opened at run time;
- * each call but the first three may be missing, and then says nothing.
+ * NVLinks, as NVML reports them: how many of a GPU are up, how fast one is, and whether it
+ * ends at a switch or at which GPU. NVML comes with the driver and is opened at run time.
+ * Only its first three calls must exist; without another one, what it would report stays
+ * unknown.
  */
 
 #include "topology/topology.h"
@@ -14,8 +15,8 @@
 #include <string.h>
 
 /*
- * Of NVML's interface as its API reference and nvml.h (driver 580) describe it; layouts
- * and names with a version stay as they are once they are published.
+ * Numbers and layouts of NVML's interface, from its API reference and nvml.h (driver 580).
+ * NVML never changes published layouts or names with a version.
  */
 #define LINKS_MAX       64u             /* NVML_NVLINK_MAX_LINKS is 18 and grows */
 #define LINK_TO_GPU     0u              /* NVML_NVLINK_DEVICE_TYPE_GPU */
@@ -23,7 +24,7 @@
 #define LINK_TO_UNKNOWN 0xffu           /* NVML_NVLINK_DEVICE_TYPE_UNKNOWN */
 #define FIELD_LINK_MBPS 90u             /* NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON */
 #define VALUE_UNSIGNED  1u              /* NVML_VALUE_TYPE_UNSIGNED_INT */
-#define MBPS_MAX        1000000u        /* beyond it no link is meant */
+#define MBPS_MAX        1000000u        /* a larger value is taken for an error */
 
 struct pci_info {                       /* nvmlPciInfo_t */
 	char         bus_id_legacy[16];
@@ -33,7 +34,7 @@ struct pci_info {                       /* nvmlPciInfo_t */
 	unsigned int device_id;
 	unsigned int subsystem_id;
 	char         bus_id[32];
-	char         reserved[64];      /* not NVML's: room, should it ever grow */
+	char         reserved[64];      /* room in case NVML's struct grows */
 };
 
 struct field {                          /* nvmlFieldValue_t */
@@ -71,7 +72,7 @@ static void find_call(const struct nvml *nvml, const char *name, void *ret_call)
 	memcpy(ret_call, &address, sizeof(address));
 }
 
-/* 0, or CEOV_NONE. */
+/* Opens the library and looks up its calls. 0, or CEOV_NONE where there is no NVML. */
 static int open_nvml(struct cei_report *report, struct nvml *nvml)
 {
 	int result;
@@ -99,7 +100,7 @@ static int open_nvml(struct cei_report *report, struct nvml *nvml)
 	return CEOV_NONE;
 }
 
-/* 0: not told. */
+/* The rate of one link and direction; 0: not known. */
 static uint64_t link_bytes_per_s(const struct nvml *nvml, void *device)
 {
 	struct field field;

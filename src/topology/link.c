@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What a direct copy costs, and the names of what it goes over. */
+/* The default costs of direct copies, and the names of links and origins. */
 
 #include "topology/link.h"
 
@@ -46,8 +46,8 @@ uint64_t cei_machine_link_ns(const struct cei_machine_link *link, uint64_t n_byt
 	if (link->kind == CEI_MACHINE_NONE || !rate)
 		return UINT64_MAX;
 	s = n_bytes / rate;
-	/* the rest is below one second's bytes: in double the error is below 1 ns up
-	 * to 2^53 bytes per second */
+	/* the remainder is less than a second's bytes, so a double is exact to 1 ns up to
+	 * 2^53 bytes per second */
 	rest_ns = (uint64_t)((double)(n_bytes % rate) * (double)NS_PER_S / (double)rate);
 	if (s > (UINT64_MAX - rest_ns) / NS_PER_S ||
 	    link->t0_ns > UINT64_MAX - rest_ns - s * NS_PER_S)

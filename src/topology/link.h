@@ -4,9 +4,8 @@
 #define CEI_LINK_H
 
 /*
- * The direct way of one copy: in which direction it goes, over what kind of link, and what
- * it costs. Routes, lanes, explanations, the scheduler and the simulator take directions
- * and costs from here.
+ * The direct link of one copy: its direction, its kind and its cost. Routes, lanes,
+ * explanations, the scheduler and the simulator take directions and costs from here.
  */
 
 #include <stdint.h>
@@ -18,14 +17,15 @@ enum cei_direction {
 	CEI_DIRECTION_OUT,              /* from a GPU to host memory */
 	CEI_DIRECTION_LOCAL,            /* within one GPU's memory */
 	CEI_DIRECTION_HOST,             /* from host memory to host memory, by a thread */
-	CEI_DIRECTION_ANY,              /* any of the above: of a lane that waits for marks */
+	CEI_DIRECTION_ANY,              /* any of the above: the direction of a lane that waits
+					 * for marks */
 };
 
-/* The first so many have a lane each that never waits; see cei_direction_lane(). */
+/* The first three directions have a lane each that never waits; see cei_direction_lane(). */
 #define CEI_DIRECTION_LANES 3u
 
-/* Whose lane carries copies of that direction, where no lane waits: LOCAL and HOST share
- * that of PEER. Less than CEI_DIRECTION_LANES. */
+/* The direction whose lane carries copies of that direction, where no lane waits: LOCAL and
+ * HOST share the lane of PEER. Less than CEI_DIRECTION_LANES. */
 static inline enum cei_direction cei_direction_lane(enum cei_direction direction)
 {
 	return direction < CEI_DIRECTION_LANES ? direction : CEI_DIRECTION_PEER;
@@ -33,12 +33,12 @@ static inline enum cei_direction cei_direction_lane(enum cei_direction direction
 
 const char *cei_direction_name(enum cei_direction direction);
 
-/* What a link is made of. Files keep these numbers. */
+/* The hardware of a link. Machine files store these numbers. */
 enum cei_machine_link_kind {
 	CEI_MACHINE_NONE,               /* no copy goes directly */
 	CEI_MACHINE_SELF,               /* within one memory */
 	CEI_MACHINE_NVSWITCH,           /* GPU to GPU through NVLink switches */
-	CEI_MACHINE_NVLINK,             /* GPU to GPU by NVLink of their own */
+	CEI_MACHINE_NVLINK,             /* GPU to GPU by NVLinks without a switch */
 	CEI_MACHINE_PCIE,               /* GPU to GPU over PCIe */
 	CEI_MACHINE_HOST,               /* GPU to host memory or back, over PCIe */
 	CEI_MACHINE_C2C,                /* the same over a coherent chip-to-chip link */
@@ -60,14 +60,14 @@ struct cei_machine_link {
 	uint8_t  n_ports;
 	uint64_t bytes_per_s;           /* 0 only for NONE */
 	uint64_t t0_ns;
-	uint16_t ports[CEI_MACHINE_PATH_MAX];   /* rising, none twice */
+	uint16_t ports[CEI_MACHINE_PATH_MAX];   /* ascending, without duplicates */
 };
 
 /* The time that one copy of n_bytes should take alone; UINT64_MAX over NONE. */
 uint64_t cei_machine_link_ns(const struct cei_machine_link *link, uint64_t n_bytes);
 
-/* The cost of a link of that direction, not ANY, where no machine tells it. It has no
- * ports. */
+/* The default cost of a link of that direction (not ANY), for links that no machine
+ * describes. It has no ports. */
 const struct cei_machine_link *cei_link_default(enum cei_direction direction);
 
 const char *cei_machine_link_kind_name(enum cei_machine_link_kind kind);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* A machine that is made: its names, its costs, and what a measurement adds to them. */
+/* Names of a machine's parts, costs of its links, and how measurements are merged in. */
 
 #include "topology/machine.h"
 

@@ -34,18 +34,18 @@ struct hwloc_topology;
 
 struct cei_machine_port {
 	char     name[CEI_MACHINE_NAME_BYTES];  /* "GPU 3 NVLink in", "0000:15:00.0 up" */
-	uint64_t bytes_per_s;           /* all links over it together */
+	uint64_t bytes_per_s;           /* total of all links over this port */
 	uint8_t  origin;                /* enum cei_machine_origin, of bytes_per_s */
-	uint8_t  is_added;              /* not of the tree: a measurement found it */
+	uint8_t  is_added;              /* found by a measurement, not read from the tree */
 };
 
 struct cei_machine_gpu {
-	char     name[CEI_MACHINE_NAME_BYTES];  /* "NVIDIA H200"; "" where nobody told */
+	char     name[CEI_MACHINE_NAME_BYTES];  /* "NVIDIA H200"; "" where it is not known */
 	char     bus_id[16];            /* PCI, "0000:19:00.0"; "" is not known */
-	uint32_t node;                  /* nearest NUMA node (index here); CEOV_NOBODY */
+	uint32_t node;                  /* index of the nearest NUMA node here, or CEOV_NOBODY */
 	uint32_t n_copy_engines;        /* 0: not known */
 	uint32_t n_nvlinks;             /* 0: none or not known */
-	int      is_coherent;           /* host memory over C2C (Grace) */
+	int      is_coherent;           /* reaches host memory coherently over C2C (Grace) */
 	uint64_t nvlink_bytes_per_s;    /* of one link and direction, as it is specified;
 					 * 0: not known */
 	int      is_on_switch;          /* its NVLinks end at switches */
@@ -54,14 +54,14 @@ struct cei_machine_gpu {
 struct cei_machine_node {
 	uint32_t os_index;
 	uint32_t package;               /* os_index; CEOV_NOBODY: none */
-	int      is_gpu_memory;         /* a GPU shows its memory as this node */
+	int      is_gpu_memory;         /* a NUMA node that is a GPU's own memory */
 };
 
 struct cei_machine_nic {
 	char     name[CEI_MACHINE_NAME_BYTES];  /* "mlx5_0", "eth0" */
 	char     bus_id[16];
 	uint32_t node;                  /* or CEOV_NOBODY */
-	int      is_rdma;               /* OpenFabrics; else a net device */
+	int      is_rdma;               /* an OpenFabrics device; else a plain net device */
 	uint64_t bytes_per_s;           /* of its PCIe link; 0: not known */
 };
 
@@ -72,11 +72,11 @@ enum cei_machine_distance {
 	CEI_MACHINE_SAME_NODE,
 	CEI_MACHINE_SAME_PACKAGE,
 	CEI_MACHINE_FAR,
-	CEI_MACHINE_UNKNOWN,            /* the system does not tell where one hangs */
+	CEI_MACHINE_UNKNOWN,            /* the system does not report where one is attached */
 };
 
 struct cei_machine {
-	char     name[CEI_MACHINE_NAME_BYTES];  /* of the host or file; for people */
+	char     name[CEI_MACHINE_NAME_BYTES];  /* of the host or of the file; only for display */
 	char     driver[32];            /* the GPUs', "580.159"; "": none, or not known */
 	uint64_t hash;                  /* of what there is and where, not of costs, and
 					 * not of the host's name: equal machines, equal
@@ -118,7 +118,7 @@ cei_machine_link(const struct cei_machine *machine, uint32_t from, uint32_t to)
 	return &machine->links[from * cei_machine_n_places(machine) + to];
 }
 
-/* Which way a copy goes from place to place of the machine. */
+/* The direction of a copy from place to place. */
 enum cei_direction cei_machine_direction(const struct cei_machine *machine, uint32_t from,
 					 uint32_t to);
 
@@ -153,9 +153,9 @@ struct cei_machine_hints {
 	uint32_t n_gpus;
 	struct cei_machine_hint_gpu gpus[CEI_MACHINE_GPUS_MAX];
 	uint8_t  peer[CEI_MACHINE_GPUS_MAX][CEI_MACHINE_GPUS_MAX];
-					/* [a][b]: a copies to b's memory directly */
+					/* [a][b]: GPU a can copy to b's memory directly */
 	uint8_t  n_direct[CEI_MACHINE_GPUS_MAX][CEI_MACHINE_GPUS_MAX];
-					/* NVLinks from a straight to b */
+					/* [a][b]: NVLinks from a directly to b */
 };
 
 /* --- making one (machine_hwloc.c) ---------------------------------------------------
@@ -194,8 +194,8 @@ int cei_machine_write_xml(struct cei_report *report, const struct cei_machine *m
 int cei_machine_write_xml_text(struct cei_report *report, const struct cei_machine *machine,
 			       const char *path, char **ret_text, uint64_t *ret_n_bytes);
 
-/* Takes the measured links of `measured` into machine. CEOV_ERR_INVALID, raised: they are
- * of another machine (hash). */
+/* Merges the measured links of `measured` into machine. CEOV_ERR_INVALID, raised: they are
+ * of another machine (its hash differs). */
 int cei_machine_merge(struct cei_report *report, struct cei_machine *machine,
 		      const struct cei_machine *measured);
 
@@ -237,7 +237,7 @@ int cei_machine_port_to_text(const struct cei_machine *machine, uint32_t port,
 			     char text[CEI_MACHINE_PORT_TEXT_BYTES]);
 int cei_machine_port_from_text(struct cei_machine *machine, const char *text);
 
-/* Takes the measured ports of the same machine's other description; returns how many. */
+/* Merges the measured ports of another description of the same machine; returns how many. */
 uint32_t cei_machine_merge_ports(struct cei_machine *machine,
 				 const struct cei_machine *measured);
 

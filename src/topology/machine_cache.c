@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The files of measured machines. */
+/* The cache of measured machines, as files. */
 
 #include "topology/machine_cache.h"
 
@@ -19,11 +19,12 @@
 #include "base/file.h"
 
 #define SUFFIX       ".xml"
-#define NAME_BYTES   64u                /* hash, driver and suffix */
+#define NAME_BYTES   64u                /* room for hash, driver and suffix */
 
 /* --- where ------------------------------------------------------------------------- */
 
-/* The folder's path; so far as *ret_n_given characters, it is its owner's business. */
+/* The cache folder. The first *ret_n_given characters come from the environment: those
+ * folders are the user's to create. */
 static int folder_of(char *path, size_t n_bytes, uint64_t *ret_n_given, const char **ret_why)
 {
 	const char *own = secure_getenv("CEOVERLAP_MACHINE_CACHE");
@@ -37,7 +38,7 @@ static int folder_of(char *path, size_t n_bytes, uint64_t *ret_n_given, const ch
 		*ret_why = "CEOVERLAP_MACHINE_CACHE is neither 'off' nor a folder's whole path";
 		return CEOV_NONE;
 	}
-	n_bytes -= NAME_BYTES;          /* room for a name behind it */
+	n_bytes -= NAME_BYTES;          /* keep room for the file's name behind it */
 	if (!own || !*own)
 		error = cei_file_cache_folder("/ceoverlap/machines", path, n_bytes,
 					      ret_n_given);
@@ -61,7 +62,8 @@ static void append_name(const struct cei_machine *machine, char *path, size_t n_
 {
 	size_t at = strlen(path);
 
-	/* The driver's name comes from a file of the system: only what a version may hold */
+	/* the driver's version comes from a system file: keep only characters that a
+	 * version may have */
 	snprintf(path + at, n_bytes - at, "/%016" PRIx64 "-%.31s", machine->hash,
 		 machine->driver[0] ? machine->driver : "none");
 	for (at += 18; path[at]; at++)
@@ -101,7 +103,8 @@ static int take(struct cei_report *report, struct cei_machine *machine, const ch
 	return r;
 }
 
-/* A bad file is no failure of the caller's: it is raised in a report of its own. */
+/* A bad file is no failure of the caller: its error goes to a report of its own, and the
+ * caller gets a warning. */
 static int load(struct cei_report *report, struct cei_machine *machine, const char *path,
 		const char *text, uint64_t n_bytes)
 {
@@ -159,8 +162,8 @@ static int is_ours(const char *name)
 	return 1;
 }
 
-/* Removes the oldest of our files but the new one where there are too many; returns
- * whether. Files of one moment have one time. */
+/* Where there are too many files, removes the oldest one except `fresh`; returns whether it
+ * did. */
 static int drop_oldest(const char *folder, const char *fresh)
 {
 	char oldest[NAME_BYTES] = "";
@@ -225,7 +228,7 @@ int cei_machine_cache_store(struct cei_report *report, const struct cei_machine 
 	snprintf(path, sizeof(path), "%s", folder);
 	append_name(machine, path, sizeof(path));
 	r = replace(report, machine, path);
-	/* bounded: others may be adding files meanwhile */
+	/* bounded, because other processes may add files meanwhile */
 	for (i = 0; !r && i < CEI_MACHINE_CACHE_FILES; i++)
 		if (!drop_oldest(folder, strrchr(path, '/') + 1))
 			break;

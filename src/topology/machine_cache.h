@@ -27,13 +27,13 @@
 int  cei_machine_cache_path(const struct cei_machine *machine, char *path, uint64_t n_bytes,
 			    const char **ret_why);
 
-/* Takes what was measured into machine. Returns whether there was something. A file that
- * is no good is told by one warning. */
+/* Merges what was measured before into machine. Returns whether there was something. A file
+ * that cannot be used is reported by one warning. */
 int  cei_machine_cache_load(struct cei_report *report, struct cei_machine *machine);
 
-/* Keeps machine's measured links and ports; makes folders where it must. CEOV_NONE:
- * switched off, or there is no folder, told by a line at level INFO. CEOV_ERR_SYSTEM:
- * raised, with the path. */
+/* Stores machine's measured links and ports; creates missing folders. CEOV_NONE: switched
+ * off, or there is no cache folder (logged at level INFO). CEOV_ERR_SYSTEM: raised, with
+ * the path. */
 int  cei_machine_cache_store(struct cei_report *report, const struct cei_machine *machine);
 
 #endif /* CEI_MACHINE_CACHE_H */

@@ -19,7 +19,7 @@ struct exporter {
 	const struct cei_machine *machine;
 	hwloc_topology_t          hwloc;
 	const char               *where;
-	uint32_t                  n_objects;    /* of places that have one of their own */
+	uint32_t                  n_objects;    /* places that have a hwloc object of their own */
 	hwloc_obj_t               objects[CEI_BUILDER_PLACES_MAX];
 	uint32_t                  places[CEI_BUILDER_PLACES_MAX];
 	uint8_t                   has_object[CEI_BUILDER_PLACES_MAX];
@@ -52,7 +52,7 @@ static void forget_infos(hwloc_obj_t root)
 #else
 	unsigned int i, n = 0;
 
-	/* hwloc 2 has no call for it; its texts come from strdup() */
+	/* hwloc 2 has no call to remove infos; they were allocated by strdup() */
 	for (i = 0; i < root->infos_count; i++) {
 		if (!is_ours(root->infos[i].name)) {
 			root->infos[n++] = root->infos[i];

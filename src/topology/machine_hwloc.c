@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * What there is and where it hangs, from hwloc's tree: NUMA nodes, GPUs, NICs. The tree
- * is read as it is: what it does not tell stays unknown.
+ * What exists and where it is attached, from hwloc's tree: NUMA nodes, GPUs, NICs. What the
+ * tree does not say stays unknown.
  */
 
 #include "topology/machine_builder.h"
@@ -20,8 +20,8 @@
 #define NAME_BYTES    CEI_MACHINE_NAME_BYTES
 
 /* hwloc's plug-ins for these would open CUDA, OpenCL, a display and more in the user's
- * process; the driver tells us itself. "pci" is libpciaccess, whose state is one for the
- * process and stays behind: without it hwloc reads sysfs. */
+ * process, and the driver reports the same to us directly. "pci" is libpciaccess, which
+ * leaves process-wide state behind; without it hwloc reads sysfs. */
 static const char *const unwanted[] = {
 	"cuda", "nvml", "opencl", "gl", "rsmi", "levelzero", "pci",
 };
@@ -31,7 +31,7 @@ int cei_machine_set_filters(struct hwloc_topology *hwloc)
 	size_t i;
 
 	for (i = 0; i < sizeof(unwanted) / sizeof(unwanted[0]); i++)
-		/* fails where there is no such plug-in, which is as well */
+		/* fails where there is no such plug-in, which does no harm */
 		hwloc_topology_set_components(hwloc, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
 					      unwanted[i]);
 	if (hwloc_topology_set_io_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_IMPORTANT))
@@ -68,7 +68,7 @@ void cei_builder_bus_id(hwloc_obj_t object, char *field)
 {
 	const struct hwloc_pcidev_attr_s *at = pci(object);
 
-	/* PCI has 8, 5 and 3 bits; a file may say more */
+	/* PCI addresses have 8, 5 and 3 bits; a file may hold larger numbers */
 	snprintf(field, 16, "%04x:%02x:%02x.%01x", (unsigned int)at->domain & 0xffffffu,
 		 at->bus & 0xffu, at->dev & 0x1fu, at->func & 0x7u);
 }
@@ -104,8 +104,8 @@ static int find_nodes(struct cei_machine_builder *builder)
 	return 0;
 }
 
-/* The NUMA node of the host that an object on the bus is nearest to. One that hangs at
- * the root of a machine of several nodes may be near any of them. */
+/* The host's NUMA node that is nearest to an object on the bus. On a machine of several
+ * nodes, an object at the root may be near any of them: then unknown. */
 static uint32_t node_of(const struct cei_machine_builder *builder, hwloc_obj_t object)
 {
 	const struct cei_machine *machine = builder->machine;
@@ -156,8 +156,8 @@ static int is_same_device(hwloc_obj_t a, hwloc_obj_t b)
 	return x->domain == y->domain && x->bus == y->bus && x->dev == y->dev;
 }
 
-/* A tree's GPUs, in PCI order. Functions beside a GPU's first are views of it for
- * virtual machines. */
+/* The GPUs of a tree, in PCI order. Further functions of a GPU's PCI device are views of it
+ * for virtual machines, and skipped. */
 static int find_gpus(struct cei_machine_builder *builder)
 {
 	struct cei_machine *machine = builder->machine;
@@ -194,7 +194,7 @@ static int find_gpus(struct cei_machine_builder *builder)
 	return 0;
 }
 
-/* Its function number may be one that the tree does not show. */
+/* The GPU may be a function of its PCI device that the tree does not show. */
 hwloc_obj_t cei_builder_find_gpu(hwloc_topology_t hwloc, const char *bus_id)
 {
 	unsigned int domain, bus, dev, func;
@@ -222,7 +222,7 @@ static void take_hints(struct cei_machine_builder *builder)
 			builder->gpus[i] = cei_builder_find_gpu(machine->hwloc, hint->bus_id);
 		cei_builder_text(gpu->name, sizeof(gpu->name), hint->name);
 		cei_builder_text(gpu->bus_id, sizeof(gpu->bus_id), hint->bus_id);
-		for (at = gpu->bus_id; *at; at++)       /* CUDA writes 0000:C1:00.0 */
+		for (at = gpu->bus_id; *at; at++)       /* lower case: CUDA writes 0000:C1:00.0 */
 			*at = (char)tolower((unsigned char)*at);
 		gpu->n_copy_engines = hint->n_copy_engines;
 		gpu->n_nvlinks = hint->n_nvlinks;
@@ -362,7 +362,7 @@ static uint64_t hash_text(uint64_t hash, const char *text)
 	return hash_bytes(hash, text, strlen(text) + 1);
 }
 
-/* Little-endian, so that files mean the same everywhere. */
+/* Hashes in little-endian order, so that files mean the same on every machine. */
 static uint64_t hash_number(uint64_t hash, uint32_t number)
 {
 	const uint8_t bytes[4] = { (uint8_t)number, (uint8_t)(number >> 8),
@@ -447,7 +447,7 @@ static int make(struct cei_machine_builder *builder)
 		r = cei_builder_add_links(builder);
 	if (r)
 		return r;
-	/* what was measured later does not make it another machine */
+	/* before measurements are merged: they do not make it another machine */
 	machine->hash = hash_machine(machine);
 	return builder->is_file ? cei_builder_apply_imported(builder) : 0;
 }

@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * What a file says of GPUs and links beside its tree, read with distrust: hwloc's
- * "NVLinkBandwidth", and what machine_export.c wrote.
+ * Imports what a machine file says of GPUs and links beyond its tree, as untrusted input:
+ * hwloc's "NVLinkBandwidth", and what machine_export.c wrote.
  */
 
 #include "topology/machine_builder.h"
@@ -15,11 +15,12 @@
 #include "topology/machine_xml_names.h"
 
 #define MB                 UINT64_C(1000000)
-#define MB_PER_S_MAX       UINT64_C(100000000)  /* 100 TB/s; beyond is no link */
+#define MB_PER_S_MAX       UINT64_C(100000000)  /* 100 TB/s; a larger value is refused */
 #define T0_NS_MAX          UINT64_C(1000000000000)
 #define COPY_ENGINES_MAX   64u
 #define NVLINKS_MAX        256u
-#define NVLINK_PER_CENT    UINT64_C(82)         /* as in machine_links.c */
+#define NVLINK_PER_CENT    UINT64_C(82)         /* the share that copies reach; as in
+						 * machine_links.c */
 #define MATRICES_MAX       8u
 
 #if HWLOC_API_VERSION >= 0x00030000
@@ -61,7 +62,8 @@ static int refuse(struct cei_machine_builder *builder, const char *name, const c
 
 /* --- GPUs ----------------------------------------------------------------------------- */
 
-/* "0000:19:00.0 3 18 26562000000 1 0 NVIDIA H200"; "-" where the address is not known */
+/* An info of one GPU: "0000:19:00.0 3 18 26562000000 1 0 NVIDIA H200": address ("-": not
+ * known), copy engines, NVLinks, bytes/s of one, on a switch, coherent, name. */
 static int read_gpu(struct cei_machine_builder *builder, const char *text)
 {
 	struct cei_machine_hints *hints = builder->file_hints;
@@ -159,7 +161,7 @@ static int import_value(struct cei_machine_builder *builder, enum value_kind kin
 	char text[80], a[16], b[16];
 
 	if (kind == KIND && from == to)
-		return 0;               /* it is what it is */
+		return 0;               /* a place's link to itself has a fixed kind */
 	if (kind == KIND && kind_fits(builder->machine, from, to, value))
 		imported->kind[from][to] = (uint8_t)value;
 	else if (kind == ORIGIN && value <= CEI_MACHINE_MEASURED)
@@ -180,7 +182,7 @@ static int import_value(struct cei_machine_builder *builder, enum value_kind kin
 
 /* --- matrices ------------------------------------------------------------------------- */
 
-/* The object's place; CEOV_NOBODY: it is none. */
+/* The place that an object stands for; CEOV_NOBODY: none. */
 static uint32_t place_of(const struct cei_machine_builder *builder, hwloc_obj_t object)
 {
 	const struct cei_machine *machine = builder->machine;
@@ -224,7 +226,7 @@ static int is_nvswitch(hwloc_obj_t object)
 	       object->attr->pcidev.class_id == 0x0680;
 }
 
-/* An NVLink between a GPU and a processor (POWER): to all memory of the package. */
+/* An NVLink between a GPU and a processor (POWER) leads to all memory of that package. */
 static void import_package(struct cei_machine_builder *builder, uint32_t gpu, hwloc_obj_t object,
 			   uint64_t bytes_per_s)
 {
@@ -303,7 +305,7 @@ static void fold_switches(struct cei_machine_builder *builder)
 	}
 }
 
-/* All matrices of a name; a name N_VALUES is hwloc's. */
+/* Reads all distance matrices of one name; kind N_VALUES: hwloc's own NVLink matrix. */
 static int read_matrices(struct cei_machine_builder *builder, enum value_kind kind)
 {
 	const char *name = kind == N_VALUES ? CEI_XML_NVLINK : value_kinds[kind].name;

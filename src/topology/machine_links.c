@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The links: their kinds, the ports on their way, and what one copy over them costs
- * until somebody measures it: no more than the narrowest of its ports.
+ * The links of a machine: kind, the ports that each crosses, and the default cost of a
+ * copy, whose rate is that of the narrowest port.
  */
 
 #include "topology/machine_builder.h"
@@ -11,21 +11,22 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Measured where link.c's defaults were: 18 NVLinks of 26.6 GB/s gave 395 GB/s, 82 of 100. */
+/* Copies reach 82 % of NVLink's specified rate: measured where link.c's defaults were, 395
+ * GB/s over 18 links of 26.6 GB/s. */
 #define MB               UINT64_C(1000000)
 #define NVLINK_PER_CENT  UINT64_C(82)
 #define NVLINK_ONE       UINT64_C(21900000000)
-/* Not measured: NVIDIA's data sheet of GH200 tells 450 GB/s a direction; of it what
- * NVLink gave. */
+/* Not measured: GH200's data sheet has 450 GB/s a direction, of which copies are taken to
+ * reach the same 82 %. */
 #define C2C              UINT64_C(369000000000)
 
-/* What copies get of what NVLinks are specified for, in whole MB/s as files keep it. */
+/* The rate that copies reach of NVLink's specified rate, in whole MB/s as files store it. */
 static uint64_t copy_rate(uint64_t bytes_per_s)
 {
 	return bytes_per_s / MB * NVLINK_PER_CENT / 100 * MB;
 }
 
-/* A port of a GPU by its index: it has no address on a bus. */
+/* Adds a port that is named by the GPU's index, because it has no bus address. */
 static int path_gpu(struct cei_machine_builder *builder, struct cei_machine_link *link,
 		    uint32_t gpu, struct cei_machine_port *port)
 {
@@ -36,7 +37,7 @@ static int path_gpu(struct cei_machine_builder *builder, struct cei_machine_link
 	return cei_builder_path_named(builder, link, port);
 }
 
-/* What a GPU's NVLinks carry together. */
+/* The port of all NVLinks of a GPU together. */
 static void nvlinks(const struct cei_machine_builder *builder, uint32_t gpu,
 		    struct cei_machine_port *port)
 {
@@ -98,7 +99,8 @@ static int path_c2c(struct cei_machine_builder *builder, struct cei_machine_link
 static int path_node(struct cei_machine_builder *builder, struct cei_machine_link *link,
 		     uint32_t node, int is_out)
 {
-	struct cei_machine_port port = { .bytes_per_s = 0 };     /* it is there already */
+	struct cei_machine_port port = { .bytes_per_s = 0 };     /* the port exists already: only
+								  * its name is used */
 
 	if (builder->machine->nodes[node].is_gpu_memory)
 		return 0;
@@ -209,7 +211,8 @@ static enum cei_machine_link_kind kind_of(const struct cei_machine_builder *buil
 		return CEI_MACHINE_NODES;
 	gpu = from < n_gpus ? from : to;
 	node = (from < n_gpus ? to : from) - n_gpus;
-	/* such a node is some GPU's memory, and copies go to that GPU's place */
+	/* a NUMA node that is a GPU's memory has no link of its own: copies use that GPU's
+	 * place */
 	if (machine->nodes[node].is_gpu_memory)
 		return CEI_MACHINE_NONE;
 	return machine->gpus[gpu].is_coherent ? CEI_MACHINE_C2C : CEI_MACHINE_HOST;
@@ -244,7 +247,7 @@ static void cost(const struct cei_machine *machine, struct cei_machine_link *lin
 	}
 }
 
-/* Memory that feeds coherent GPUs is at least as wide as their links. */
+/* Host memory that feeds coherent GPUs is taken to be at least as wide as their links. */
 static void widen_nodes(struct cei_machine *machine)
 {
 	uint32_t n = cei_machine_n_places(machine);

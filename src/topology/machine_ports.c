@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * What copies share: the PCIe links of devices and of switches, a direction each, host
- * memory, and the ways between packages. A bridge with one device below it shares
- * nothing that the device does not have for itself, so it makes no port.
+ * The ports that copies share: PCIe links of devices and switches (one port a direction),
+ * host memory, and the links between packages. A bridge with a single device below it gets
+ * no port: nothing else shares that link.
  */
 
 #include "topology/machine_builder.h"
@@ -13,17 +13,17 @@
 #include <string.h>
 
 /*
- * Where the system does not tell a width, and how much of a told one a copy gets; from
- * one host of 8 x H200: PCIe 5 x16 (63 GB/s) moved what link.c has for the two directions;
- * all GPUs at once 172 GB/s out of host memory and 92 GB/s into it.
+ * Defaults where the system reports no width, and the share of a reported width that copies
+ * reach. From one host of 8 x H200: PCIe 5 x16 (63 GB/s) carried the rates of link.c; all
+ * GPUs at once 172 GB/s out of host memory and 92 GB/s into it.
  */
 #define PCIE_PER_CENT    85.0
 #define MEMORY_OUT       UINT64_C(172000000000)
 #define MEMORY_IN        UINT64_C(92000000000)
-/* Between packages nothing was measured: what host memory takes in, which the figure
- * above may well owe to it. */
+/* The link between packages was not measured; the rate into host memory is taken, which may
+ * have been limited by that link. */
 #define PACKAGES         MEMORY_IN
-#define GB_PER_S_MAX     10000.0        /* beyond it a file tells nonsense */
+#define GB_PER_S_MAX     10000.0        /* a larger value is taken for an error */
 
 uint64_t cei_builder_pci_bytes_per_s(hwloc_obj_t object)
 {
@@ -31,10 +31,10 @@ uint64_t cei_builder_pci_bytes_per_s(hwloc_obj_t object)
 		object->attr->pcidev.linkspeed :
 		object->attr->bridge.upstream.pci.linkspeed;
 
-	/* the comparison is false for what is no number */
+	/* written so that NaN is refused, too */
 	if (!(gb_per_s > 0.0f && gb_per_s < GB_PER_S_MAX))
 		return 0;
-	/* in whole MB/s, as files keep it */
+	/* in whole MB/s, as files store it */
 	return (uint64_t)((double)gb_per_s * 10.0 * PCIE_PER_CENT) * UINT64_C(1000000);
 }
 
@@ -85,7 +85,7 @@ int cei_builder_path_named(struct cei_machine_builder *builder, struct cei_machi
 
 /* --- the PCI tree --------------------------------------------------------------------- */
 
-/* A bridge on the bus; a host bridge is where the bus begins. */
+/* Whether an object is a PCI bridge; a host bridge is the root of a bus. */
 static int is_bridge(hwloc_obj_t object)
 {
 	return object->type == HWLOC_OBJ_BRIDGE &&
@@ -97,7 +97,7 @@ static int is_on_bus(hwloc_obj_t object)
 	return object->type == HWLOC_OBJ_BRIDGE || object->type == HWLOC_OBJ_PCI_DEVICE;
 }
 
-/* Functions of one device are behind one link. */
+/* The device number; functions of one device share its link. */
 static unsigned int device_of(hwloc_obj_t object)
 {
 	const struct hwloc_pcidev_attr_s *at = object->type == HWLOC_OBJ_PCI_DEVICE ?
@@ -118,7 +118,8 @@ static int is_shared(hwloc_obj_t bridge)
 	return 0;
 }
 
-/* The link above a switch is told at its upstream port, and again at the root port. */
+/* The rate of the link above a switch. It is reported at the switch's upstream port, and
+ * once more at the root port. */
 static uint64_t uplink_bytes_per_s(hwloc_obj_t object)
 {
 	uint64_t rate = cei_builder_pci_bytes_per_s(object);
@@ -128,7 +129,8 @@ static uint64_t uplink_bytes_per_s(hwloc_obj_t object)
 	return rate;
 }
 
-/* The link above an object on the bus, or of a GPU that the tree does not show. */
+/* The port of the link above an object on the bus, or above a GPU that the tree does not
+ * show. */
 static void pci_port(const struct cei_machine_builder *builder, hwloc_obj_t object,
 		     uint32_t gpu, struct cei_machine_port *ret_port)
 {
@@ -159,7 +161,7 @@ static int path_pci(struct cei_machine_builder *builder, struct cei_machine_link
 	return cei_builder_path_named(builder, link, &port);
 }
 
-/* Whether b hangs at or below the object. */
+/* Whether b is the object, or attached below it. */
 static int leads_to(hwloc_obj_t object, hwloc_obj_t b)
 {
 	for (; b; b = b->parent)

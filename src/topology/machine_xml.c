@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* A machine's file: read with distrust, written whole or not at all. */
+/* Machine files: read as untrusted input, written whole or not at all. */
 
 #include "topology/machine_builder.h"
 
@@ -14,13 +14,14 @@
 #include "base/file.h"
 #include "topology/xml_scan.h"
 
-/* What no machine here is made of, a file need not be trusted with. */
+/* Memory attributes and kinds of processors are not used here, so hwloc need not parse them
+ * from an untrusted file. */
 #if HWLOC_API_VERSION >= 0x00020800
 #define FLAGS (HWLOC_TOPOLOGY_FLAG_NO_MEMATTRS | HWLOC_TOPOLOGY_FLAG_NO_CPUKINDS)
 #else
 #define FLAGS 0
 #endif
-#define WHERE_BYTES 100u                /* of a path that errors name: its end */
+#define WHERE_BYTES 100u                /* how much of a path's end error messages show */
 
 static void where_of(const char *path, char where[WHERE_BYTES])
 {
@@ -43,7 +44,7 @@ static int fail_system(struct cei_report *report, const char *where, const char 
 
 /* --- reading -------------------------------------------------------------------------- */
 
-/* Text of the topology into a machine. n_bytes does not count the NUL behind it. */
+/* Makes a machine of the text of a topology. n_bytes does not count the final NUL. */
 static int parse(struct cei_report *report, const char *where, const char *text,
 		 uint64_t n_bytes, struct cei_machine **ret_machine)
 {
@@ -74,7 +75,7 @@ int cei_machine_read_xml_text(struct cei_report *report, const char *text, uint6
 	char *copy = NULL;
 	int r;
 
-	/* hwloc wants a NUL behind it, which a text by length need not have */
+	/* hwloc wants a final NUL, which the caller's text may lack */
 	if (n_bytes <= CEI_XML_BYTES_MAX)
 		copy = malloc(n_bytes + 1);
 	if (!copy)
@@ -121,7 +122,7 @@ int cei_machine_read_xml(struct cei_report *report, const char *path,
 
 /* --- writing -------------------------------------------------------------------------- */
 
-/* A tree for a machine that was made without one: its nodes and nothing else. */
+/* A tree for a machine that was built without one: nodes only. */
 static int plant(struct cei_report *report, const char *where,
 		 const struct cei_machine *machine, hwloc_topology_t *ret_hwloc)
 {
@@ -198,7 +199,7 @@ int cei_machine_write_xml(struct cei_report *report, const struct cei_machine *m
 	int error, r;
 
 	where_of(path, where);
-	/* a user's name, perhaps of a device: it is not replaced */
+	/* the user may have named a device: those are written in place, not replaced */
 	if (!stat(path, &about) && !S_ISREG(about.st_mode))
 		return cei_raise(report, CEOV_ERR_INVALID, 0, "%s: not a file", where);
 	r = cei_machine_write_xml_text(report, machine, path, &text, &n_bytes);

@@ -12,7 +12,7 @@
 #define CEI_XML_NVLINK     "NVLinkBandwidth"    /* distances of hwloc, MB/s */
 #define CEI_XML_KIND       "CeoverlapKind"      /* enum cei_machine_link_kind */
 #define CEI_XML_ORIGIN     "CeoverlapOrigin"    /* enum cei_machine_origin */
-#define CEI_XML_BANDWIDTH "CeoverlapBandwidth" /* MB/s; 0: not told */
+#define CEI_XML_BANDWIDTH "CeoverlapBandwidth" /* MB/s; 0: unset */
 #define CEI_XML_LATENCY    "CeoverlapLatency"   /* ns */
 #define CEI_XML_GPU        "CeoverlapGPU"       /* infos, one of each GPU in order */
 #define CEI_XML_LINK       "CeoverlapLink"      /* of places that have no object */

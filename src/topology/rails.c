@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Which NIC serves which GPU. */
+/* Assigns NICs to GPUs. */
 
 #include "topology/route.h"
 
 #include <string.h>
 
-/* How well a NIC suits a GPU, the less the better: any RDMA device before any net device,
- * since only the one moves bytes without a processor. */
+/* A cost that orders NICs for a GPU, lower is better: RDMA devices come before all others,
+ * because only they move bytes without a processor. */
 static uint32_t badness(const struct cei_machine *machine, uint32_t gpu, uint32_t nic)
 {
 	return (machine->nics[nic].is_rdma ? 0 : CEI_MACHINE_UNKNOWN + 1u) +
@@ -46,7 +46,7 @@ static uint32_t find_nic(const struct cei_machine *machine, uint32_t gpu,
 	return found;
 }
 
-/* GPUs with less choice go first, so that those with more can stay away from theirs. */
+/* GPUs with fewer equally good NICs choose first, so that the others can avoid those. */
 void cei_rails_assign(const struct cei_machine *machine, uint32_t *ret_nics)
 {
 	uint32_t n_served[CEI_MACHINE_NICS_MAX] = { 0 };

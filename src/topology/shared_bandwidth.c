@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Ports that measurements set or found, and the same as text. */
+/* Ports whose rate was measured, set from a measurement and read from or written to text. */
 
 #include <ceoverlap/ceoverlap.h>
 #include <ctype.h>
@@ -80,8 +80,8 @@ static void add_port(struct cei_machine *machine, const struct cei_shared_bandwi
 	port->is_added = 1;
 	for (i = 0; i < shared->n_pairs; i++) {
 		link = link_at(machine, &shared->pairs[i]);
-		/* the highest number so far: the list keeps rising; the link may have been
-		 * named twice */
+		/* appended last, because its number is the highest so far; the link may
+		 * have been named twice */
 		if (link->kind != CEI_MACHINE_NONE && !is_on(link, number))
 			link->ports[link->n_ports++] = (uint16_t)number;
 	}
@@ -185,7 +185,7 @@ int cei_machine_port_to_text(const struct cei_machine *machine, uint32_t port,
 
 /* --- from text ---------------------------------------------------------------------- */
 
-/* A number without sign or blanks before the character `end`; moves *at behind that. */
+/* Reads digits up to the character `end`, without sign or blanks; moves *at behind it. */
 static int read_number(const char **at, char end, uint64_t *ret_number)
 {
 	char *stop;
@@ -222,7 +222,7 @@ static uint32_t place_of(const struct cei_machine *machine, const char *name)
 	return CEOV_NOBODY;
 }
 
-/* The place whose name ends before one of `ends`; moves *at there. */
+/* Reads the name of a place up to one of `ends`, and moves *at there. */
 static uint32_t read_place(const struct cei_machine *machine, const char **at,
 			   const char *ends)
 {
@@ -237,7 +237,7 @@ static uint32_t read_place(const struct cei_machine *machine, const char **at,
 	return place_of(machine, name);
 }
 
-/* The list and the blank behind it. */
+/* Reads a list of pairs and the blank behind it. */
 static int read_pairs(const struct cei_machine *machine, const char **at,
 		      struct cei_machine_pair *pairs, uint32_t *ret_n)
 {
@@ -276,7 +276,7 @@ int cei_machine_port_from_text(struct cei_machine *machine, const char *text)
 	    read_pairs(machine, &at, pairs, &shared.n_pairs))
 		return CEOV_ERR_INVALID;
 	shared.name = at;
-	/* a port that nothing goes over is one of another tree */
+	/* a port without links, and unknown here, belongs to another machine */
 	if (!shared.n_pairs && find_port(machine, at) == CEOV_NOBODY)
 		return CEOV_ERR_INVALID;
 	return cei_machine_set_shared_bandwidth(machine, &shared) ? CEOV_ERR_INVALID : 0;

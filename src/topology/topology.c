@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The model of the machine: put together once, then only asked. */
+/* Reads the machine at a context's open; read-only afterwards. */
 
 #include "topology/topology.h"
 
@@ -15,8 +15,8 @@
 
 /* --- this machine ----------------------------------------------------------------- */
 
-/* The driver's version as the kernel tells it, which a library's update alone does not
- * change; else that of CUDA. */
+/* The driver's version as the kernel module reports it, which an update of the library
+ * alone does not change; else the version of CUDA. */
 static void name_driver(const struct cei_site *site, char *text, size_t n_bytes)
 {
 	uint32_t version = cei_topology_cuda_version(site);
@@ -39,7 +39,7 @@ static void name_driver(const struct cei_site *site, char *text, size_t n_bytes)
 		snprintf(text, n_bytes, "cuda%u.%u", version / 1000, version % 1000 / 10);
 }
 
-/* The machine as it is here; errors are raised in site's report. */
+/* Discovers this machine; errors are raised in site's report. */
 static int discover(struct cei_site *site, struct cei_machine **ret_machine)
 {
 	struct cei_machine_hints *hints = calloc(1, sizeof(*hints));
@@ -95,8 +95,8 @@ static void drop_line(void *log_arg, const char *line)
 	(void)line;
 }
 
-/* What cannot be read is no failure of a context: told in its own report, then as one
- * warning. */
+/* A machine that cannot be read is no failure of the context: the error goes to a report of
+ * its own and becomes one warning. */
 static void discover_if_possible(struct cei_topology *topology, const struct cei_site *site)
 {
 	struct cei_report report;

@@ -34,18 +34,18 @@ struct cei_topology {
 					 * link.h's defaults */
 };
 
-/* Reads the machine where a member is on a GPU: tens of milliseconds. What cannot be read
- * is told by a warning, and costs are the defaults of link.h.
+/* Reads the machine where a member is on a GPU, in tens of milliseconds. Where it cannot be
+ * read a warning says so, and costs are the defaults of link.h.
  *
- * CEOVERLAP_MACHINE names an XML file that is taken instead of what is found here, also
- * without GPUs. CEOV_ERR_INVALID, raised: it cannot be read, or has fewer GPUs than the
- * members use. */
+ * CEOVERLAP_MACHINE names an XML file that is used instead of this machine, also without
+ * GPUs. CEOV_ERR_INVALID, raised: it cannot be read, or has fewer GPUs than the members
+ * use. */
 int  cei_topology_open(struct cei_site *site, struct cei_topology **ret_topology);
 void cei_topology_close(struct cei_topology *topology);
 
-/* The machine that this process runs on, with what was measured here before, for tools
- * without ranks: opens the driver and closes it again. Creates no context on a GPU. The
- * second one leaves out what was measured. */
+/* The machine that this process runs on, for tools without ranks, with what was measured
+ * here before; the second one leaves out what was measured. Opens the driver and closes it
+ * again; creates no context on a GPU. */
 int  cei_machine_open_live(struct cei_report *report, struct cei_machine **ret_machine);
 int  cei_machine_open_unmeasured(struct cei_report *report,
 				 struct cei_machine **ret_machine);
@@ -56,9 +56,9 @@ int  cei_machine_open_unmeasured(struct cei_report *report,
 void cei_topology_pin(const struct cei_topology *topology, struct cei_site *site,
 		      uint32_t member);
 
-/* Until the release, what the calling thread allocates comes from the NUMA node of a host
- * place. NULL: it comes from anywhere, because there is one node only, or binding is not
- * possible. */
+/* From the hold to its release, memory that the calling thread allocates comes from the
+ * NUMA node of a host place. NULL: from anywhere, because there is only one node, or
+ * binding is not possible. */
 struct cei_memory_hold;
 
 struct cei_memory_hold *cei_topology_hold_memory(const struct cei_topology *topology,
@@ -67,9 +67,9 @@ void cei_topology_release_memory(struct cei_memory_hold *hold);
 
 /* --- the sources, for topology.c ------------------------------------------------ */
 
-/* discover_cuda.c (discover_absent.c in a build without): GPUs and peer access, and the
- * same as hints, with what NVML adds: n_gpus is 0 without a driver. The version of CUDA
- * that the driver speaks, 1000 major + 10 minor; 0: no driver. */
+/* discover_cuda.c (discover_absent.c in a build without CUDA): GPUs and peer access, and
+ * the same as hints with what NVML adds; n_gpus is 0 without a driver. The last one returns
+ * the version of CUDA that the driver supports, 1000 major + 10 minor; 0: no driver. */
 int  cei_topology_discover_gpus(struct cei_topology *topology, struct cei_site *site);
 int  cei_machine_hints_from_driver(struct cei_site *site,
 				   struct cei_machine_hints *ret_hints);

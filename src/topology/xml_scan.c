@@ -12,30 +12,31 @@
 #include "topology/xml_tree.h"
 
 #define MATRIX_OBJECTS_MAX 1024u
-#define ATTRIBUTE_BYTES    65536u       /* the longest are sets of processors */
-#define NAME_BYTES_MAX     32u          /* of an attribute */
+#define ATTRIBUTE_BYTES    65536u       /* the longest attributes are sets of processors */
+#define NAME_BYTES_MAX     32u          /* of an attribute's name */
 
 struct scan {
 	XML_Parser   parser;
-	const char  *text;              /* all of it; ASCII, so that offsets of expat's are
-					 * its own */
+	const char  *text;              /* all of it; ASCII, so expat's byte offsets are valid in
+					 * it */
 	uint32_t     n_elements;
 	uint32_t     depth;
-	struct cei_xml_word open[CEI_XML_DEPTH_MAX];    /* names, in text */
-	uint64_t     words_begin;       /* of a matrix: offset behind the tag that is open */
+	struct cei_xml_word open[CEI_XML_DEPTH_MAX];    /* names of the open elements */
+	uint64_t     words_begin;       /* offset behind the matrix's open tag */
 	struct cei_xml_tree *tree;
-	int          is_hetero;         /* the matrix that is open */
-	uint64_t     n_objects;         /* announced by it */
-	uint64_t     n_indexes;         /* seen in it */
+	int          is_hetero;         /* whether the open matrix is of mixed types */
+	uint64_t     n_objects;         /* as announced by the matrix */
+	uint64_t     n_indexes;         /* counted in the matrix */
 	uint64_t     n_values;
-	int          is_refused;        /* fault is written: expat may call once more */
+	int          is_refused;        /* fault is set; expat may call once more before it
+					 * stops */
 	struct cei_xml_fault *fault;
 };
 
 static int fail(struct scan *scan, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* The first fault counts. */
+/* Records a fault, unless there is one already. */
 static int fail(struct scan *scan, const char *format, ...)
 {
 	va_list list;
@@ -47,7 +48,8 @@ static int fail(struct scan *scan, const char *format, ...)
 	va_start(list, format);
 	vsnprintf(scan->fault->why, sizeof(scan->fault->why), format, list);
 	va_end(list);
-	(void)XML_StopParser(scan->parser, XML_FALSE);  /* fails outside of a callback */
+	(void)XML_StopParser(scan->parser, XML_FALSE);  /* fails outside of a callback, which does
+							 * no harm */
 	return CEOV_ERR_INVALID;
 }
 
@@ -67,19 +69,19 @@ static int is_name(char c)
 		c == '-' || c == '.';
 }
 
-/* For messages; no name is that long. */
+/* The length to print in messages. */
 static int shown(const struct cei_xml_word *word)
 {
 	return word->n < 24 ? (int)word->n : 24;
 }
 
-/* Where the event is in the text that expat tells or stops at. */
+/* The text at which expat's current event begins. */
 static const char *place_of(const struct scan *scan)
 {
 	return scan->text + XML_GetCurrentByteIndex(scan->parser);
 }
 
-/* The name that stands there, in a text that ends with a NUL; hwloc's have no colons. */
+/* The element name at that place. hwloc's names have no colons. */
 static struct cei_xml_word name_at(const char *at)
 {
 	struct cei_xml_word name = { at, 0 };
@@ -124,7 +126,7 @@ static int check_matrix(struct scan *scan)
 	return 0;
 }
 
-/* One word of a matrix: a number of up to 20 digits, or "PCIDev:20". */
+/* Checks one word of a matrix: a number of up to 20 digits, or "PCIDev:20". */
 static int check_word(struct scan *scan, const struct cei_xml_word *word)
 {
 	const char *colon = memchr(word->at, ':', word->n);
@@ -150,7 +152,7 @@ static int is_words(const struct cei_xml_word *name)
 	return cei_xml_is(name, "u64values") || cei_xml_is(name, "indexes");
 }
 
-/* The words between a matrix's tags, as they stand in the file. */
+/* Checks the words between a matrix's tags in the file's own text. */
 static int check_words(struct scan *scan, uint64_t *n_words)
 {
 	const char *at = scan->text + scan->words_begin, *end = place_of(scan);
@@ -192,7 +194,7 @@ static int begin_matrix(struct scan *scan, const struct cei_xml_element *element
 	return read_count(scan, count, &scan->n_objects);
 }
 
-/* hwloc reads as many bytes as the tag announces, up to the next tag. */
+/* hwloc reads as many bytes as the tag announces, but not beyond the next tag. */
 static int begin_words(struct scan *scan, const struct cei_xml_element *element)
 {
 	const struct cei_xml_word *length = cei_xml_attribute(element, "length");
@@ -200,7 +202,7 @@ static int begin_words(struct scan *scan, const struct cei_xml_element *element)
 	char number[24] = "0";
 
 	scan->words_begin = (uint64_t)(begin - scan->text);
-	if (begin[-2] != '/')           /* else it has ended, too */
+	if (begin[-2] != '/')           /* else the element was empty and has ended, too */
 		snprintf(number, sizeof(number), "%zu", strcspn(begin, "<"));
 	if (element->n_attributes != 1 || !length || !cei_xml_is(length, number))
 		return fail(scan, "values of distances whose length is not %s", number);
@@ -209,7 +211,7 @@ static int begin_words(struct scan *scan, const struct cei_xml_element *element)
 
 /* --- elements ------------------------------------------------------------------------- */
 
-/* hwloc's own parser knows attributes in one form only, and takes any other for the end of
+/* hwloc's parser accepts attributes in one form only, and takes any other for the end of
  * the tag. */
 static int is_plain_tag(const char *at, uint64_t n_bytes)
 {
@@ -318,11 +320,11 @@ static void on_text(void *scan_arg, const char *text, int n_bytes)
 	int i;
 
 	if (!scan->depth)
-		return;                 /* expat takes blanks alone there */
+		return;                 /* outside of text elements expat allows blanks only */
 	name = &scan->open[scan->depth - 1];
 	if (is_words(name) || cei_xml_is(name, "userdata"))
 		return;
-	/* hwloc takes a blank that is written as an entity for text, too */
+	/* hwloc would take a blank that is written as an entity for text */
 	for (i = 0; i < n_bytes; i++)
 		if (!is_space(text[i]) || *place_of(scan) == '&')
 			fail(scan, "text where hwloc writes none");
@@ -368,8 +370,8 @@ static void on_cdata(void *scan)
 
 /* --- all of it ------------------------------------------------------------------------ */
 
-/* "&lt;" and the like, and what hwloc writes by number: a document type lets expat pass over
- * entities that nobody declared. */
+/* Whether an entity is predefined or a character number as hwloc writes it. After a
+ * document type expat accepts undeclared entities, so they are refused here. */
 static int is_known_entity(const char *at)
 {
 	static const char *const known[] = {
@@ -383,7 +385,7 @@ static int is_known_entity(const char *at)
 	return 0;
 }
 
-/* hwloc writes nothing but ASCII; then what C sees as text is all of it. */
+/* hwloc writes ASCII only, so all other bytes, and NULs within, are refused. */
 static int check_bytes(struct scan *scan, uint64_t n_bytes)
 {
 	uint32_t line = 1;
@@ -398,7 +400,8 @@ static int check_bytes(struct scan *scan, uint64_t n_bytes)
 		else if (c == '&' && !is_known_entity(scan->text + i))
 			fail(scan, "an entity that hwloc does not write");
 		if (scan->is_refused) {
-			scan->fault->line = line;       /* expat has not begun */
+			scan->fault->line = line;       /* expat has not started, so it knows no
+							 * line */
 			return CEOV_ERR_INVALID;
 		}
 	}
@@ -414,7 +417,7 @@ static int fail_tag(struct scan *scan)
 		    shown(open), open->at);
 }
 
-/* What expat minds, where it knows it, in words of this file. */
+/* Turns expat's error into a message of our own, where there is one. */
 static int fail_parse(struct scan *scan)
 {
 	enum XML_Error error = XML_GetErrorCode(scan->parser);
@@ -450,7 +453,7 @@ static int scan_all(struct scan *scan, uint64_t n_bytes)
 	XML_SetStartCdataSectionHandler(scan->parser, on_cdata);
 	if (check_bytes(scan, n_bytes))
 		return CEOV_ERR_INVALID;
-	/* all at once: expat begins a long tag anew with each part of a text */
+	/* in one call: given parts, expat would rescan a long tag from its begin each time */
 	if (XML_Parse(scan->parser, scan->text, (int)n_bytes, 1) != XML_STATUS_OK)
 		return fail_parse(scan);
 	return scan->is_refused ? CEOV_ERR_INVALID : 0;

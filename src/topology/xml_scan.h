@@ -4,10 +4,10 @@
 #define CEI_XML_SCAN_H
 
 /*
- * Checks a file that anybody may have written before hwloc's parser reads it: well-formed
- * XML (expat says so) of the little that hwloc writes, without entities of its own, of
- * bounded depth and size; matrices that hold what they announce; objects as xml_tree.h asks
- * for. Time grows with the bytes.
+ * Validates untrusted XML before hwloc's parser reads it: it must be well-formed (expat),
+ * use only elements and entities that hwloc writes, and be bounded in depth and size;
+ * matrices must hold as many values as they announce; objects must satisfy xml_tree.h.
+ * Takes time linear in the bytes.
  */
 
 #include <stdint.h>
@@ -21,7 +21,8 @@ struct cei_xml_fault {
 	char     why[CEI_XML_WHY_BYTES];
 };
 
-/* A NUL stands behind the text. 0, or CEOV_ERR_INVALID with *ret_fault (written then only). */
+/* Validates a text that ends with a NUL. 0, or CEOV_ERR_INVALID with *ret_fault (written
+ * then only). */
 int cei_xml_scan(const char *text, uint64_t n_bytes, struct cei_xml_fault *ret_fault);
 
 #endif /* CEI_XML_SCAN_H */

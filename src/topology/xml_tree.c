@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CPUS_MAX       16384            /* more than hwloc itself is run with */
+#define CPUS_MAX       16384            /* more than hwloc itself is tested with */
 #define NODES_MAX      4096
 #define INDEXES_MAX    (1 << 22)
 #define SIZE_MAX_BYTES (UINT64_C(1) << 50)
-#define CHILDREN_MAX   8192u            /* hwloc looks at all for each one more */
+#define CHILDREN_MAX   8192u            /* hwloc compares each child with all others */
 #define SET_TEXT_BYTES 8192u            /* CPUS_MAX bits as hwloc writes them */
 
 enum sort {                             /* of an element */
@@ -36,12 +36,12 @@ static const struct {
 	{ "OSDev", IO }, { "Misc", MISC },
 };
 
-/* Elements that are no objects, where they may stand, and what they may have: at
- * anything else hwloc stops. */
+/* Elements that are not objects: where they may stand and which attributes they may have.
+ * hwloc aborts at anything else. */
 static const struct {
 	const char *name;
 	const char *within;
-	const char *attributes;         /* each with a space behind it */
+	const char *attributes;         /* each name followed by a space */
 } notes[] = {
 	{ "info", "object", "name value " },
 	{ "page_type", "object", "size count " },
@@ -66,16 +66,16 @@ static const char *const set_names[SETS] = {
 	"cpuset", "complete_cpuset", "nodeset", "complete_nodeset",
 };
 
-struct level {                          /* an element that is open */
+struct level {                          /* an open element */
 	struct cei_xml_word name;
 	enum sort           sort;
 	int                 is_leaf;    /* holds no processors or memory below it */
 	uint32_t            n_children;
-	int                 has_pages;  /* may have notes on them */
-	int                 has_objects;/* below it, after which there are no notes */
-	hwloc_bitmap_t      sets[SETS]; /* of NORMAL and MEMORY */
-	hwloc_bitmap_t      below;      /* processors of children so far */
-	int                 has_empty;  /* a child without processors, behind all others */
+	int                 has_pages;  /* may have page types as children */
+	int                 has_objects;/* has object children, after which notes may not come */
+	hwloc_bitmap_t      sets[SETS]; /* of NORMAL and MEMORY elements */
+	hwloc_bitmap_t      below;      /* union of the children's processors so far */
+	int                 has_empty;  /* has a child without processors; these must come last */
 };
 
 struct cei_xml_tree {
@@ -146,7 +146,7 @@ struct cei_xml_tree *cei_xml_tree_create(void)
 
 /* --- attributes ----------------------------------------------------------------------- */
 
-/* A number of up to ten digits; -1: it is none. */
+/* The value of up to ten digits; -1: not such a number. */
 static int64_t number(const struct cei_xml_word *word)
 {
 	int64_t value = 0;
@@ -162,7 +162,7 @@ static int64_t number(const struct cei_xml_word *word)
 	return value;
 }
 
-/* A number of bytes that memory of one kind may have, also none: up to 1 PiB. */
+/* Whether a word is a plausible size of memory: 0 bytes to 1 PiB. */
 static int is_size(const struct cei_xml_word *word)
 {
 	uint64_t value = 0, i;
@@ -179,8 +179,9 @@ static int is_size(const struct cei_xml_word *word)
 	return value <= SIZE_MAX_BYTES;
 }
 
-/* hwloc would take an endless set ("0xf...f") for what it says, reads beyond the end of an
- * empty one, and stops the process at one that begins with a comma. */
+/* Whether a word is a set that hwloc parses safely. It would accept an infinite set
+ * ("0xf...f"), read beyond the end of an empty one, and abort at one that begins with a
+ * comma. */
 static int is_set(const struct cei_xml_word *word)
 {
 	uint64_t i;
@@ -193,7 +194,8 @@ static int is_set(const struct cei_xml_word *word)
 	return 1;
 }
 
-/* Wherever an element has sets, hwloc parses them. */
+/* Checks the sets of an element that is not an object: hwloc parses sets wherever they
+ * stand. */
 static int has_only_sets(const struct cei_xml_element *element)
 {
 	const struct cei_xml_word *name;
@@ -265,8 +267,8 @@ int cei_xml_is_type(const struct cei_xml_word *word)
 
 /* --- objects -------------------------------------------------------------------------- */
 
-/* hwloc leaves out what may not be used, and fails where nothing is left. They are read
- * into sets of the level below, which nobody uses yet. */
+/* hwloc removes what is not allowed, and fails where nothing is left. The allowed sets are
+ * kept in the next level's sets, which are unused at this point. */
 static const char *check_allowed(struct cei_xml_tree *tree,
 				 const struct cei_xml_element *element)
 {
@@ -341,8 +343,8 @@ static const char *check_cache(const struct cei_xml_element *element,
 	return NULL;
 }
 
-/* Memory that is near no processor (CXL, a GPU's) stands in a Group of its own. hwloc
- * wants those behind the objects that have processors. */
+/* Memory without processors (CXL, a GPU's) stands in a Group of its own, which hwloc wants
+ * behind all objects with processors. */
 static const char *check_empty(struct cei_xml_tree *tree,
 			       const struct cei_xml_element *element)
 {
@@ -371,7 +373,7 @@ static const char *check_normal(struct cei_xml_tree *tree,
 		return "an object with processors behind one without";
 	if (hwloc_bitmap_intersects(level->sets[ALL_CPUS], level[-1].below))
 		return "an object with another one's processors";
-	/* what may be used of it is what may be used of its parent */
+	/* processors may be used where the parent's may be used */
 	hwloc_bitmap_and(level->below, level->sets[ALL_CPUS], level[-1].sets[CPUS]);
 	if (!hwloc_bitmap_isequal(level->below, level->sets[CPUS]))
 		return "an object with less in its cpuset than its parent's grants";
@@ -380,8 +382,8 @@ static const char *check_normal(struct cei_xml_tree *tree,
 	return NULL;
 }
 
-/* Whether a word is made as the pattern, whose # are hexadecimal digits; up to four more
- * of them may come first, for long PCI domains. */
+/* Whether a word matches a pattern in which # is a hexadecimal digit; up to four further
+ * digits may come first, for long PCI domains. */
 static int is_like(const struct cei_xml_word *word, const char *pattern)
 {
 	uint64_t n = strlen(pattern);
@@ -398,7 +400,7 @@ static int is_like(const struct cei_xml_word *word, const char *pattern)
 	return 1;
 }
 
-/* A bus has 32 devices of 8 functions. */
+/* Whether a word is a PCI address: a bus has 32 devices of 8 functions. */
 static int is_address(const struct cei_xml_word *word)
 {
 	const char *end = word->at + word->n;
@@ -407,7 +409,7 @@ static int is_address(const struct cei_xml_word *word)
 	       end[-1] >= '0' && end[-1] <= '7';
 }
 
-/* hwloc leaves out what has an address that it does not understand, and stops at others. */
+/* hwloc drops objects with an address that it does not understand, and aborts at others. */
 static const char *check_io(const struct cei_xml_element *element,
 			    const struct cei_xml_word *type)
 {
@@ -429,8 +431,8 @@ static const char *check_io(const struct cei_xml_element *element,
 	return NULL;
 }
 
-/* Distances name objects by it; one that is left out hwloc would choose, and perhaps
- * one of another object. */
+/* Distances refer to objects by gp_index. Where it is missing hwloc would choose one,
+ * perhaps another object's. */
 static const char *check_index(struct cei_xml_tree *tree,
 			       const struct cei_xml_element *element)
 {
@@ -502,7 +504,7 @@ static const char *begin_object(struct cei_xml_tree *tree,
 
 /* --- elements ------------------------------------------------------------------------- */
 
-/* hwloc 1 wrote another language; hwloc 3 writes one that we do not know. */
+/* hwloc 1 and hwloc 3 write other formats, which are refused. */
 static const char *begin_topology(const struct cei_xml_element *element)
 {
 	const struct cei_xml_word *version = cei_xml_attribute(element, "version");

@@ -4,9 +4,9 @@
 #define CEI_XML_TREE_H
 
 /*
- * What hwloc takes for granted of the objects in its XML and does not check: sets that
- * are there, small, and within those of the parent; processors and nodes that exist
- * once; bridges that are bridges. For xml_scan.c, element by element.
+ * Checks what hwloc assumes of the objects in its XML without checking: sets exist, are
+ * bounded, and lie within the parent's; processors and nodes are unique; bridges have a
+ * bridge's attributes. xml_scan.c calls it element by element.
  */
 
 #include <stdint.h>
@@ -46,8 +46,8 @@ int cei_xml_is_type(const struct cei_xml_word *word);
 struct cei_xml_tree *cei_xml_tree_create(void);
 void cei_xml_tree_destroy(struct cei_xml_tree *tree);
 
-/* An element begins and ends; at most CEI_XML_DEPTH_MAX are open. NULL, or what is
- * wrong, in words. Not to be used after that. */
+/* Called when an element begins and ends; at most CEI_XML_DEPTH_MAX may be open. NULL, or
+ * the fault in words; then the tree must not be used any more. */
 const char *cei_xml_tree_begin(struct cei_xml_tree *tree,
 			       const struct cei_xml_element *element);
 const char *cei_xml_tree_end(struct cei_xml_tree *tree);
