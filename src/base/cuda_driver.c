@@ -25,7 +25,7 @@ struct symbol {
 	int         is_optional;
 };
 
-/* The calls that must exist before cuGetProcAddress can be asked. */
+/* The calls that are needed before cuGetProcAddress can be asked for the others. */
 struct first_calls {
 	PFN_cuInit_v2000              init;
 	PFN_cuDriverGetVersion_v2020  version;
@@ -114,9 +114,9 @@ static int find_first(void *library, const char *name, void *ret_call)
 	return address ? 0 : CEOV_NONE;
 }
 
-/* A broken installation (802: the fabric manager is not up, 803: library and kernel
- * module differ) is no error of a process that can do without GPUs, but its user
- * wants to know. */
+/* Initialises the driver. A broken installation (802: the fabric manager is not up, 803:
+ * library and kernel module differ) is not an error, because a process may do without GPUs,
+ * but a warning names it. */
 static int init(struct cei_report *report, const struct first_calls *first,
 		const char **ret_why)
 {
@@ -141,7 +141,7 @@ static int init(struct cei_report *report, const struct first_calls *first,
 	return CEOV_NONE;
 }
 
-/* The driver's first calls, initialised and of a version that will do. */
+/* Looks up and calls the driver's first functions: initialises it and checks its version. */
 static int begin(struct cei_cuda *cuda, struct first_calls *first, const char **ret_why)
 {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -262,7 +262,7 @@ static int list_gpus(struct cei_cuda *cuda, const char **ret_why)
 	return r;
 }
 
-/* Settings of the process that take overlap away. */
+/* Warns of environment variables that keep copies and kernels from running side by side. */
 static void warn_of_environment(struct cei_report *report)
 {
 	const char *blocking = secure_getenv("CUDA_LAUNCH_BLOCKING");
@@ -319,8 +319,7 @@ void cei_cuda_close(struct cei_cuda *cuda)
 
 	if (!cuda)
 		return;
-	/* A failed release has nobody to tell: the process may be on its way out,
-	 * with the driver gone before us. */
+	/* A failed release is ignored: at the process's end the driver may be gone already. */
 	for (i = 0; i < cuda->n_gpus; i++)
 		if (cuda->gpus[i].context)
 			(void)cuda->calls.primary_release(cuda->gpus[i].device);
@@ -381,7 +380,7 @@ int cei_cuda_push(struct cei_cuda *cuda, uint32_t gpu, struct cei_cuda_hold *ret
 	return 0;
 }
 
-/* Neither call can fail after a push that did not. */
+/* Neither call can fail after a push that succeeded. */
 void cei_cuda_pop(struct cei_cuda *cuda, const struct cei_cuda_hold *hold)
 {
 	CUstreamCaptureMode mode = hold->capture_mode;
@@ -399,7 +398,8 @@ CUresult cei_cuda_idle(struct cei_cuda *cuda, CUstream stream, uint64_t deadline
 
 	cei_backoff_reset(&backoff);
 	for (;;) {
-		/* Look at the clock first: one last query after the deadline. */
+		/* read the clock first, so that the stream is queried once more after the
+		 * deadline */
 		late = cei_now_ns() >= deadline_ns;
 		result = cuda->calls.stream_query(stream);
 		if (result != CUDA_ERROR_NOT_READY || late)

@@ -4,10 +4,10 @@
 #define CEI_CUDA_TABLE_H
 
 /*
- * The driver's calls and GPUs, for cuda*.c, *_cuda.c and kernels/ alone; everybody
- * else includes base/cuda_driver.h. Each pointer's type carries the version that is
- * asked of cuGetProcAddress: names without a suffix are ambiguous, because cuda.h
- * renames many of them (cuStreamWaitValue64 means cuStreamWaitValue64_v2).
+ * The driver's functions and GPUs, only for cuda*.c, *_cuda.c and kernels/; all other files
+ * include base/cuda_driver.h. The type of each pointer carries the version that
+ * cuGetProcAddress is asked for, because names without a suffix are ambiguous: cuda.h
+ * renames many (cuStreamWaitValue64 means cuStreamWaitValue64_v2).
  */
 
 #include <pthread.h>
@@ -101,13 +101,14 @@ struct cei_cuda_calls {
 
 struct cei_cuda_gpu {
 	CUdevice  device;
-	CUcontext context;              /* the primary one; NULL until it is asked for;
-					 * guarded by the lock, then it stays */
+	CUcontext context;              /* the primary context; NULL until it is first needed; set
+					 * under the lock, then constant */
 	CUuuid    uuid;
 	char      bus_id[CEI_CUDA_BUS_ID_BYTES];
 	int       n_copy_engines;
 	int       has_memops;           /* 64-bit stream memory operations */
-	int       can_flush;            /* waits can flush remote writes */
+	int       can_flush;            /* stream waits can also flush writes that came from other
+					 * devices */
 	int       capability_major;
 	int       capability_minor;
 };
@@ -121,7 +122,7 @@ struct cei_cuda {
 	struct cei_cuda_gpu  *gpus;
 };
 
-/* What a push changed about the calling thread, for the pop. */
+/* The state of the calling thread that a push changed and its pop restores. */
 struct cei_cuda_hold {
 	CUstreamCaptureMode capture_mode;
 };
@@ -131,9 +132,8 @@ struct cei_cuda_hold {
 int  cei_cuda_context(struct cei_cuda *cuda, uint32_t gpu, CUcontext *ret_context);
 
 /*
- * Makes that context current, and lets the thread make calls that a graph capture
- * elsewhere in the process would forbid it (allocation, queries); pop restores
- * both. They nest.
+ * Makes that context current, and lets the thread make calls (allocation, queries) that a
+ * graph capture elsewhere in the process would forbid; pop restores both. Pairs may nest.
  */
 int  cei_cuda_push(struct cei_cuda *cuda, uint32_t gpu, struct cei_cuda_hold *ret_hold);
 void cei_cuda_pop(struct cei_cuda *cuda, const struct cei_cuda_hold *hold);
@@ -142,8 +142,8 @@ void cei_cuda_pop(struct cei_cuda *cuda, const struct cei_cuda_hold *hold);
  * deadline (cei_now_ns() time) passed. The stream's context is current. */
 CUresult cei_cuda_idle(struct cei_cuda *cuda, CUstream stream, uint64_t deadline_ns);
 
-/* CEOV_ERR_CUDA with result's name and words behind the text. rank: whom it
- * concerns, or CEOV_NOBODY. */
+/* Raises CEOV_ERR_CUDA with the text and result's name and description. rank: to blame, or
+ * CEOV_NOBODY. */
 int  cei_cuda_raise(struct cei_cuda *cuda, CUresult result, uint32_t rank,
 		    const char *format, ...) __attribute__((format(printf, 4, 5)));
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Files by name: opened without waiting, looked at, then read or written. */
+/* Files that users name: opened without blocking, checked, then read or written whole. */
 
 #include "base/file.h"
 
@@ -23,7 +23,7 @@ const char *cei_file_fault(int error)
 	return error == EINVAL ? "it is no regular file" : strerror(error);
 }
 
-/* Up to n_bytes: a file that is written meanwhile may end early. */
+/* Reads up to n_bytes; fewer where the file ended earlier. */
 static int read_bytes(int fd, char *text, uint64_t n_bytes, uint64_t *ret_n_bytes)
 {
 	uint64_t at = 0;
@@ -77,7 +77,7 @@ int cei_file_read(const char *path, uint64_t limit_bytes, char **ret_text,
 	return error;
 }
 
-/* Emptied only when it is known what it is. */
+/* The file is truncated only after a check that it is a regular file or a character device. */
 int cei_file_create(const char *path, FILE **ret_file)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
@@ -102,8 +102,8 @@ int cei_file_create(const char *path, FILE **ret_file)
 
 /* --- files that are kept -------------------------------------------------------------- */
 
-/* A file of another name, beside the one that it will replace. Threads and processes that
- * write at once take names of their own. */
+/* Opens a temporary file beside the one that it will replace. Each thread and process uses
+ * a name of its own. */
 static int open_fresh(const char *path, mode_t mode, char fresh[PATH_MAX], int *ret_fd)
 {
 	uint64_t seed = cei_now_ns() ^ (uint64_t)gettid() << 32;

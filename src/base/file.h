@@ -42,7 +42,7 @@ int cei_file_cache_folder(const char *below, char *path, uint64_t n_bytes,
  * this user alone. What is missing then is found when a file is made there. */
 void cei_file_make_folders(const char *path, uint64_t n_given);
 
-/* strerror(), with EINVAL for what it means here. */
+/* The text of an errno from above; EINVAL means "no regular file" here. */
 const char *cei_file_fault(int error);
 
 #endif /* CEI_FILE_H */

@@ -18,7 +18,8 @@ int cei_number_set_init(struct cei_number_set *set, uint32_t bound)
 
 	memset(set, 0, sizeof(*set));
 	do {
-		/* one more than needed where the bound is a multiple: it may be asked for */
+		/* one word more where the bound is a multiple of 64, because the bound
+		 * itself may be asked for */
 		n_words = n_words / WORD_BITS + 1;
 		set->words[set->n_levels] = calloc(n_words, sizeof(uint64_t));
 		if (!set->words[set->n_levels])

@@ -15,7 +15,8 @@
 #define CEI_NO_NUMBER         UINT32_MAX
 
 struct cei_number_set {
-	uint64_t *words[CEI_NUMBER_SET_LEVELS]; /* the bits, those above them, ... */
+	uint64_t *words[CEI_NUMBER_SET_LEVELS]; /* words[0]: a bit for each number; words[i]: a
+						 * bit for each word of level i - 1 */
 	uint32_t  n_levels;
 };
 

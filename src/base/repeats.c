@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Lines that come again. */
+/* Limits how many log lines of one kind are written. */
 
 #include "base/repeats.h"
 
 #include <string.h>
 
-/* The line's kind, or the one that has been unused for longest. */
+/* The entry of the line's kind, else the one that was unused for longest, to be reused. */
 static struct cei_repeat *find(struct cei_repeats *repeats, const struct cei_repeat *line)
 {
 	struct cei_repeat *kind, *oldest = &repeats->kinds[0];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Failure records, their names, and the log line. */
+/* Failure records, their names, and log lines. */
 
 #include "base/report.h"
 
@@ -56,7 +56,7 @@ int cei_log_level_of(const char *text)
 	return -1;
 }
 
-/* Any other text is told when a context opens: cei_variables_check(). */
+/* A text that is no level is reported when a context opens, by cei_variables_check(). */
 static enum cei_log_level level_from_environment(void)
 {
 	const char *text = secure_getenv("CEOVERLAP_LOG");
@@ -87,7 +87,7 @@ static void emit(struct cei_report *report, const char *line)
 		report->log(report->log_arg, line);
 		return;
 	}
-	/* nobody may read stderr any more, and the application goes on all the same */
+	/* stderr may be a pipe that nobody reads; the application must go on all the same */
 	cei_pipe_guard_begin(&guard);
 	fprintf(stderr, "%s\n", line);
 	cei_pipe_guard_end(&guard);
@@ -139,7 +139,7 @@ void cei_report_hold_end(struct cei_report *report, struct cei_report_hold *hold
 	emit(report, line);
 }
 
-/* Whether it is kept back. */
+/* Keeps the line back if the calling thread holds lines; returns whether it did. */
 static int keep_back(struct cei_report *report, const char *line)
 {
 	struct cei_report_hold *hold;
@@ -184,7 +184,7 @@ static void tell_rest(struct cei_report *report, const struct cei_repeat *kind)
 	write_line(report, level_of(kind->code), text, 0);
 }
 
-/* An error or a warning, which may come again and again. code: the error, or the level. */
+/* Writes an error or a warning, unless it is a repetition. code: the error, or the level. */
 static void write_repeat(struct cei_report *report, const char *format, int code,
 			 const char *text)
 {

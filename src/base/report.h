@@ -4,9 +4,9 @@
 #define CEI_REPORT_H
 
 /*
- * Where failures are told: one log line, and the first failure kept for
- * ceov_last_failure(). The function that decides that something failed calls
- * cei_raise() once and returns its result; callers only pass it up.
+ * Reports failures: one log line each, and the first one kept for ceov_last_failure(). The
+ * function that detects a failure calls cei_raise() once and returns its result; callers
+ * only pass it up.
  */
 
 #include <pthread.h>
@@ -22,15 +22,17 @@ enum cei_log_level { CEI_LOG_ERROR, CEI_LOG_WARN, CEI_LOG_INFO, CEI_LOG_DEBUG };
 
 #define CEI_LINE_BYTES (CEOV_FAILURE_TEXT_BYTES + 160)
 
-/* Lines that a thread keeps back while it holds a lock of ours: the application's log
- * function may wait for a thread that wants that lock. */
+/* Holds back the calling thread's log lines while it has one of our locks: the
+ * application's log function might wait for a thread that needs that lock. */
 #define CEI_HOLD_LINES 4u
 
 struct cei_report_hold {
-	struct cei_list link;           /* in the report's; its lock */
+	struct cei_list link;           /* in the report's list, guarded by its lock */
 	pthread_t       thread;
-	int             is_open;        /* 0: the thread has one already, or none was begun */
-	uint32_t        n_lines;        /* more than CEI_HOLD_LINES: so many were there */
+	int             is_open;        /* 0: not begun, or nested in another hold of this
+					 * thread */
+	uint32_t        n_lines;        /* may exceed CEI_HOLD_LINES; then the last ones were
+					 * dropped */
 	char            lines[CEI_HOLD_LINES][CEI_LINE_BYTES];
 };
 
@@ -42,12 +44,12 @@ struct cei_report {
 	struct cei_repeats  repeats;
 	struct cei_list     holds;
 	enum cei_log_level  level;      /* lines above it are dropped */
-	uint32_t            rank;       /* our lowest rank, for the line's head */
+	uint32_t            rank;       /* our lowest rank, printed at each line's begin */
 	void              (*log)(void *log_arg, const char *line);
 	void               *log_arg;
 };
 
-/* -1: no level is called so. */
+/* The level of a name; -1: there is no such level. */
 int  cei_log_level_of(const char *text);
 
 /* log NULL: stderr. The level comes from CEOVERLAP_LOG (error, warn, info,
@@ -55,12 +57,12 @@ int  cei_log_level_of(const char *text);
 void cei_report_init(struct cei_report *report, void (*log)(void *, const char *),
 		     void *log_arg);
 
-/* Tells how many lines were held back as repetitions, too. */
+/* Also logs how many repeated lines were held back and not yet reported. */
 void cei_report_fini(struct cei_report *report);
 
-/* From begin to end the calling thread's lines are kept back, in the order in which they
- * came. Begin before the lock is taken, or while it is held and before anything is raised;
- * end when it is free. They may nest. */
+/* Between begin and end the calling thread's lines are kept back, and written in their
+ * order at the end. Begin before taking the lock, or while holding it but before anything
+ * is raised; end after releasing it. Pairs may nest. */
 void cei_report_hold_begin(struct cei_report *report, struct cei_report_hold *hold);
 void cei_report_hold_end(struct cei_report *report, struct cei_report_hold *hold);
 

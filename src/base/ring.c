@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The bounded queue behind the launch inbox. */
+/* The bounded queue that the launch inbox is made of. */
 
 #include "base/ring.h"
 
@@ -34,7 +34,7 @@ void cei_ring_fini(struct cei_ring *ring)
 
 int cei_ring_put(struct cei_ring *ring, void *item)
 {
-	/* relaxed: only a guess at the place; the cell's turn decides */
+	/* relaxed: only a first guess at the cell; the cell's turn decides */
 	uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
 	struct cei_ring_cell *cell;
 	uint64_t turn;

@@ -20,8 +20,8 @@ struct cei_ring_cell {
 struct cei_ring {
 	struct cei_ring_cell *cells;
 	uint64_t              mask;
-	_Alignas(64) _Atomic uint64_t head;     /* next to put: producers */
-	_Alignas(64) uint64_t tail;             /* next to take: the consumer */
+	_Alignas(64) _Atomic uint64_t head;     /* next cell to put; shared by producers */
+	_Alignas(64) uint64_t tail;             /* next cell to take; the consumer's alone */
 };
 
 /* n_cells is a power of two. CEOV_ERR_NO_MEMORY. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Questions about what this process is. */
+/* Queries about this process. */
 
 #include "base/site.h"
 

@@ -4,8 +4,8 @@
 #define CEI_SITE_H
 
 /*
- * What this process is: its ranks, their places, and what every layer needs to
- * speak and to reach a GPU. Filled by ceov_open(), read-only afterwards.
+ * This process: its ranks, their places, and what all layers need to log and to reach a
+ * GPU. Filled by ceov_open(), read-only afterwards.
  */
 
 #include <stdint.h>
@@ -20,7 +20,8 @@ struct cei_cuda;                /* base/cuda_driver.h */
 struct cei_site {
 	struct cei_report *report;
 	struct cei_cuda   *cuda;        /* NULL: no member is on a GPU */
-	uint64_t           instance[2]; /* random: this opening of this process */
+	uint64_t           instance[2]; /* random, new for each ceov_open(): identifies this
+					 * process to peers */
 	uint32_t           n_ranks;
 	uint32_t           n_members;
 	struct ceov_member members[CEI_MEMBERS_MAX];
@@ -28,8 +29,8 @@ struct cei_site {
 	char               trace_path[256];     /* CEOVERLAP_TRACE; "": no trace */
 };
 
-/* How many ranks of this process are on the GPU. They share its context: a driver call that
- * waits for the context waits for the kernels of all of them. */
+/* How many ranks of this process are on the GPU. They share its CUDA context, so a driver
+ * call that waits for the context waits for the kernels of all of them. */
 uint32_t cei_site_n_on_gpu(const struct cei_site *site, uint32_t gpu);
 
 #endif /* CEI_SITE_H */

@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-#define SIZE_MAX_BYTES 4096u            /* more was never set, but left to chance */
+#define SIZE_MAX_BYTES 4096u            /* a larger struct_bytes is taken for an uninitialised
+					 * one */
 
 static size_t size_of(const void *from)
 {
@@ -34,7 +35,8 @@ const char *cei_sized_fault(const void *from, size_t first_bytes, size_t known_b
 	bytes = size_of(from);
 	if (bytes < first_bytes)
 		return "struct_bytes is too small: set it to the struct's size";
-	if (bytes > SIZE_MAX_BYTES || bytes % sizeof(bytes))    /* it is their first member */
+	if (bytes > SIZE_MAX_BYTES || bytes % sizeof(bytes))    /* a size_t is the first member,
+								 * so sizes are multiples of it */
 		return "struct_bytes is no struct's size: set it to the struct's size";
 	if (bytes > known_bytes &&
 	    !is_zero((const unsigned char *)from + known_bytes, bytes - known_bytes))

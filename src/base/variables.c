@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Names of variables. A name with a typing error is set by somebody who believes that it
- * does something, so it is said that it does not. */
+/* Names of environment variables. A misspelt one has no effect, so a warning says so. */
 
 #include "base/variables.h"
 
@@ -11,12 +10,12 @@
 #include <string.h>
 
 #define PREFIX       "CEOVERLAP_"
-#define NAME_BYTES   64u                /* of those that are compared */
+#define NAME_BYTES   64u                /* of a name that is compared */
 #define WARNINGS_MAX 8u
 
 extern char **environ;
 
-/* What the library and its tools read; ceoverlap-info tells what each does. */
+/* Variables that the library and its tools read; ceoverlap-info describes each. */
 static const char *const names[] = {
 	"CEOVERLAP_CUBLAS", "CEOVERLAP_FLAG", "CEOVERLAP_GROUP", "CEOVERLAP_HOST_COPY_DELAY_NS",
 	"CEOVERLAP_HOST_COPY_FAIL_AT", "CEOVERLAP_HOST_COPY_LOSE_AT", "CEOVERLAP_LOG",
@@ -27,7 +26,7 @@ static const char *const names[] = {
 	"CEOVERLAP_CONFIGURE_FLAGS", "CEOVERLAP_LIBRARY", "CEOVERLAP_LIBRARY_DIR",
 };
 
-/* What tests read: how long they run and on what. Nobody else means them. */
+/* Variables that only tests read: how long they run and on what. */
 static const char *const of_tests[] = {
 	"CEOVERLAP_GPU_MOVES", "CEOVERLAP_GPU_OP_SHAPES", "CEOVERLAP_GPU_REDUCTIONS",
 	"CEOVERLAP_GPU_ROUNDS", "CEOVERLAP_LITMUS_BYTES", "CEOVERLAP_LITMUS_ROUNDS",
@@ -40,7 +39,7 @@ static const char *const beginnings[] = { "CEOVERLAP_FAKE_", "CEOVERLAP_TEST_" }
 #define N_OF_TESTS   (sizeof(of_tests) / sizeof(of_tests[0]))
 #define N_BEGINNINGS (sizeof(beginnings) / sizeof(beginnings[0]))
 
-/* strtoull() alone would take signs and spaces. */
+/* isdigit() for ASCII; strtoull() alone would accept signs and spaces. */
 static int is_digit(char c)
 {
 	return c >= '0' && c <= '9';
@@ -92,7 +91,8 @@ static uint32_t least(uint32_t one, uint32_t other)
 	return one < other ? one : other;
 }
 
-/* Letters to be changed, added or left out to make one of the other. */
+/* The edit distance: letters to be changed, added or left out to turn one name into the
+ * other. */
 static uint32_t distance(const char *name, size_t length, const char *known)
 {
 	uint32_t row[NAME_BYTES + 1], before, above, i, k;
@@ -116,7 +116,8 @@ static uint32_t distance(const char *name, size_t length, const char *known)
 const char *cei_variable_nearest(const char *name, size_t length)
 {
 	const char *nearest = NULL;
-	uint32_t least_yet = 4, far;            /* more is another word */
+	uint32_t least_yet = 4, far;            /* a distance of 4 or more means a different
+						 * word */
 	size_t i;
 
 	if (length >= NAME_BYTES)
@@ -131,7 +132,7 @@ const char *cei_variable_nearest(const char *name, size_t length)
 	return nearest;
 }
 
-/* What a terminal shows as it is. */
+/* Copies the name; characters that terminals do not print as they are become '?'. */
 static void copy_plain(const char *name, size_t length, char plain[NAME_BYTES])
 {
 	size_t i;

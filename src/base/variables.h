@@ -3,7 +3,8 @@
 #ifndef CEI_VARIABLES_H
 #define CEI_VARIABLES_H
 
-/* The environment's CEOVERLAP_*: which there are, and what to say of others. */
+/* The CEOVERLAP_* variables of the environment: those that are known, and warnings of
+ * others. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -16,10 +17,10 @@ int cei_variable_number(struct cei_report *report, const char *name, uint64_t li
 			uint64_t *ret_number);
 
 /* Whether the library, its tools, the Python package or the tests read a variable of this
- * name, which need not end behind length. */
+ * name. The name need not end with a NUL. */
 int cei_variable_is_known(const char *name, size_t length);
 
-/* The name that is meant, as far as that can be guessed; else NULL. */
+/* The known name that is most similar; NULL where none is similar. */
 const char *cei_variable_nearest(const char *name, size_t length);
 
 /* Warns of variables that nobody reads and of a CEOVERLAP_LOG that is no level. */

@@ -18,7 +18,7 @@ static sigset_t only_sigpipe(void)
 	return set;
 }
 
-/* Pending at this thread or at the whole process. */
+/* Whether SIGPIPE is pending for this thread or for the process. */
 static int is_pending(void)
 {
 	sigset_t set;
@@ -36,7 +36,7 @@ void cei_pipe_guard_begin(struct cei_pipe_guard *guard)
 	errno = error;
 }
 
-/* A write's SIGPIPE goes to the thread that writes, so nobody else can take it first. */
+/* The kernel sends a write's SIGPIPE to the writing thread, so no other thread can take it. */
 void cei_pipe_guard_end(struct cei_pipe_guard *guard)
 {
 	static const struct timespec at_once = { 0, 0 };

@@ -26,7 +26,7 @@ int ceov_plan_add_all_to_all(ceov_plan *plan, const struct ceov_all_to_all *exch
 	fan.source = exchange->source;
 	fan.source_offset_bytes = exchange->source_offset_bytes;
 	fan.source_step_bytes = exchange->block_bytes;
-	/* a smaller signal is one for all targets */
+	/* a signal of n_pieces counters serves all targets */
 	if (exchange->ready && exchange->ready->n_counters > exchange->n_pieces)
 		fan.ready_step = exchange->n_pieces;
 	fan.targets = exchange->targets;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The walk that all templates take: rank r serves r + 1, r + 2, ... in turn, so that
- * no receiver is served by two senders at once while all are in step. */
+/* The order of transfers that all templates use: rank r sends to r + 1, r + 2, ... in turn,
+ * so that no two senders send to one receiver while all proceed at the same pace. */
 
 #include "collective/rotation.h"
 
@@ -12,7 +12,7 @@
 #include "ce_engine/plan_builder.h"
 #include "ce_engine/signal.h"
 
-/* Pieces are multiples of this, but for the last. */
+/* Pieces are multiples of this, except the last one. */
 #define PIECE_ALIGN_BYTES 16u
 
 static struct cei_report *report_of(const struct cei_fan *fan)
@@ -41,7 +41,7 @@ static uint64_t piece_bytes(const struct cei_fan *fan)
 	return (bytes + PIECE_ALIGN_BYTES - 1) / PIECE_ALIGN_BYTES * PIECE_ALIGN_BYTES;
 }
 
-/* Whether the own shard is where it belongs already. */
+/* Whether the rank's own shard is at its place in the target already. */
 static int is_in_place(const struct cei_fan *fan, uint32_t rank)
 {
 	const struct ceov_buffer *target = fan->targets[rank];
@@ -56,7 +56,7 @@ static int skips(const struct cei_fan *fan, uint32_t rank)
 	return rank == fan->plan->program.rank && (!fan->targets[rank] || is_in_place(fan, rank));
 }
 
-/* What is wrong with a signal that needs that many counters; NULL: nothing. */
+/* The fault of a signal that needs n counters, in words; NULL: none. */
 static const char *fault_of(const struct cei_fan *fan, const struct ceov_signal *signal,
 			    uint64_t n_counters)
 {

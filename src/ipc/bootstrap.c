@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Opening and closing a bootstrap, and its barrier, as application threads call them. They note
- * what has to be said and wait, with deadlines, for what the bootstrap thread
- * receives. bootstrap_private.h has the map of the files.
+ * Opening and closing a bootstrap, and its barrier, as application threads call them. They
+ * queue messages and wait, with deadlines, for what the bootstrap thread receives.
+ * bootstrap_private.h lists the files.
  */
 
 #include "ipc/bootstrap_private.h"
@@ -55,7 +55,7 @@ int cei_bootstrap_raise_gone(struct cei_bootstrap *bootstrap, uint32_t rank,
 
 /* --- life ---------------------------------------------------------------- */
 
-/* Returns an errno. */
+/* Initialises the lock and the condition. Returns an errno. */
 static int init_locks(struct cei_bootstrap *bootstrap)
 {
 	pthread_condattr_t attributes;
@@ -76,7 +76,8 @@ static int init_locks(struct cei_bootstrap *bootstrap)
 	return error;
 }
 
-/* The application's signals are none of our thread's business. Returns an errno. */
+/* Starts the thread with all signals blocked: they belong to the application. Returns an
+ * errno. */
 static int start_thread(struct cei_bootstrap *bootstrap)
 {
 	sigset_t all, before;
@@ -142,7 +143,7 @@ static int meet(struct cei_bootstrap *bootstrap)
 
 	cei_party_of_site(bootstrap->site, &party);
 	if (party.n_ranks == bootstrap->site->n_ranks)
-		return 0;       /* nobody else to meet */
+		return 0;       /* all ranks are in this process */
 	if (cei_party_has(&party, 0))
 		return cei_bootstrap_listen(bootstrap);
 	return cei_bootstrap_join(bootstrap);
@@ -233,7 +234,7 @@ static void say_bye(struct cei_bootstrap *bootstrap)
 	cei_bootstrap_wake(bootstrap);
 }
 
-/* Accepts what cei_bootstrap_open() left half built. */
+/* Also cleans up after a cei_bootstrap_open() that failed half-way. */
 void cei_bootstrap_close(struct cei_bootstrap *bootstrap)
 {
 	uint32_t i;
@@ -259,8 +260,8 @@ void cei_bootstrap_close(struct cei_bootstrap *bootstrap)
 
 /* --- barrier ------------------------------------------------------------- */
 
-/* A peer that was here in this round and went since counts as here. Returns the
- * link that is gone, else one that is missing, else NULL. */
+/* The first link that did not reach this round of the barrier: a lost one before one that
+ * is only late; NULL: all did. A peer that reached it and left afterwards counts. */
 static struct cei_link *link_not_here(struct cei_bootstrap *bootstrap)
 {
 	struct cei_link *missing = NULL;
@@ -279,8 +280,8 @@ static struct cei_link *link_not_here(struct cei_bootstrap *bootstrap)
 	return missing;
 }
 
-/* A call that timed out is not over: the next one goes on with the same round, so
- * that who tries again does not run ahead of the group. */
+/* A call that timed out leaves the round open, and the next call continues it: a caller who
+ * tries again does not get ahead of the group. */
 int cei_bootstrap_barrier(struct cei_bootstrap *bootstrap, uint64_t deadline_ns)
 {
 	struct ceov_failure failure = cei_failure(CEOV_ERR_TIMEOUT, 0);

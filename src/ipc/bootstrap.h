@@ -57,13 +57,13 @@ int  cei_bootstrap_open(struct cei_site *site, const struct cei_bootstrap_config
 /* Says farewell and joins the thread. */
 void cei_bootstrap_close(struct cei_bootstrap *bootstrap);
 
-/* Exports; the descriptors are duplicated. CEOV_ERR_STATE: the name is taken by
- * that rank. *ret_id names the export to the two calls below. */
+/* Publishes the export; its descriptors are duplicated. CEOV_ERR_STATE: that rank uses the
+ * name already. *ret_id identifies the export for withdrawal. */
 int  cei_bootstrap_export(struct cei_bootstrap *bootstrap, const struct cei_export *export,
 			  uint64_t *ret_id);
 
-/* Withdraws, so that nobody new finds it. CEOV_PENDING: it still has users in
- * living processes; it is withdrawn all the same. 0 again for one that is gone. */
+/* Ends the export for finds to come. CEOV_PENDING: living processes still use it; it is
+ * withdrawn all the same. 0 again where it was withdrawn before. */
 int  cei_bootstrap_withdraw(struct cei_bootstrap *bootstrap, uint64_t id);
 
 struct cei_lookup {
@@ -78,7 +78,7 @@ struct cei_lookup {
 int  cei_bootstrap_find(struct cei_bootstrap *bootstrap, const struct cei_lookup *lookup,
 			struct cei_export *ret_export, uint64_t *ret_id);
 
-/* The finder uses the export no longer. */
+/* Ends this process's use of the export. */
 void cei_bootstrap_drop(struct cei_bootstrap *bootstrap, uint32_t rank, uint64_t id);
 
 /* See ceov_barrier(). After a TIMEOUT the next call goes on with the same round. */

@@ -2,8 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Exports, as application threads make, withdraw, find and drop them. Who asks and
- * who answers meet in bootstrap_link.c; what an export's bytes mean is not known here.
+ * Exports as application threads see them: publish, withdraw, find, drop. The messages
+ * between both sides are handled in bootstrap_link.c. The bytes of an export are opaque
+ * here.
  */
 
 #include "ipc/bootstrap_private.h"
@@ -36,7 +37,7 @@ static int is_name(const char *name)
 	return n_bytes && n_bytes < CEI_NAME_BYTES;
 }
 
-/* A copy whose descriptors are its own. Returns an errno. */
+/* Copies the export and duplicates its descriptors. Returns an errno. */
 static int copy_export(const struct cei_export *export, struct cei_export *ret_export)
 {
 	uint32_t i;
@@ -52,7 +53,7 @@ static int copy_export(const struct cei_export *export, struct cei_export *ret_e
 	return 0;
 }
 
-/* 0, CEOV_ERR_STATE: the name is taken, CEOV_FULL: no room in the table. */
+/* Adds it to the table. CEOV_ERR_STATE: the name is taken; CEOV_FULL: the table is full. */
 static int add_entry(struct cei_bootstrap *bootstrap, struct cei_export_entry *entry,
 		     uint64_t *ret_id)
 {
@@ -188,8 +189,8 @@ static struct cei_link *check_find(struct cei_bootstrap *bootstrap, uint32_t ran
 	return NULL;
 }
 
-/* 0: request->answer is there. CEOV_NONE: the deadline has passed. CEOV_ERR_PEER_LOST.
- * With the lock. */
+/* Sends the request and waits. 0: request->answer is there. CEOV_NONE: the deadline has
+ * passed. CEOV_ERR_PEER_LOST. Called with the lock held. */
 static int send_request(struct cei_bootstrap *bootstrap, struct cei_link *link,
 			struct cei_request *request, uint64_t deadline_ns)
 {
@@ -209,13 +210,14 @@ static int send_request(struct cei_bootstrap *bootstrap, struct cei_link *link,
 	while (request->state != CEI_REQUEST_ANSWERED && link->state == CEI_LINK_UP && !is_late)
 		is_late = cei_bootstrap_wait(bootstrap, deadline_ns) != 0;
 	link->request = NULL;
-	pthread_cond_broadcast(&bootstrap->changed);    /* the next one may ask */
+	pthread_cond_broadcast(&bootstrap->changed);    /* wakes the next thread that waits to
+							 * send a request */
 	if (request->state == CEI_REQUEST_ANSWERED)
 		return 0;
 	return link->state == CEI_LINK_UP ? CEOV_NONE : CEOV_ERR_PEER_LOST;
 }
 
-/* Takes the answer's descriptors. */
+/* Returns the answer's export, or raises. Takes ownership of the answer's descriptors. */
 static int take_answer(struct cei_bootstrap *bootstrap, struct cei_received *answer,
 		       const struct cei_wire_find *find, struct cei_export *ret_export)
 {
@@ -281,7 +283,7 @@ int cei_bootstrap_find(struct cei_bootstrap *bootstrap, const struct cei_lookup 
 	r = send_request(bootstrap, link, &request, lookup->deadline_ns);
 	state = link->state;
 	pthread_mutex_unlock(&bootstrap->lock);
-	free(request.use); /* NULL where it became the link's */
+	free(request.use); /* NULL where the link took it */
 	if (r < 0)
 		return cei_bootstrap_raise_gone(bootstrap, rank, state, "find");
 	if (r)

@@ -2,12 +2,12 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The rendezvous, as all but rank 0's process see it: connect as soon as somebody
- * listens, say hello, collect one link after the other until the welcome.
+ * The rendezvous as seen by processes that do not hold rank 0: connect as soon as somebody
+ * listens, say hello, receive one link after the other until the welcome.
  *
- * Before rank 0's process says that we are in, a closed connection only means "not
- * this one" (a group that has just become complete, a process that died): we try
- * again until the deadline. After it, it means that rank 0's process is lost.
+ * Until rank 0's process says that we have joined, a closed connection only means that this
+ * attempt failed (a group that just became complete, a process that died), and we try again
+ * until the deadline. After that it means that rank 0's process is lost.
  */
 
 #include "ipc/bootstrap_private.h"
@@ -72,7 +72,7 @@ static int try_connect(const char *path, int *ret_fd)
 	int fd;
 
 	memcpy(address.sun_path, path, strlen(path));
-	/* Not blocking: a full queue says so at once. */
+	/* non-blocking: a full queue is reported at once */
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return errno;
@@ -114,14 +114,14 @@ static int raise_refusal(struct cei_bootstrap *bootstrap, const struct cei_messa
 {
 	int error = message->refuse.error;
 
-	/* A later version may have errors that we do not. */
+	/* errors that only later versions know */
 	if (error < CEOV_ERR_UNCERTAIN)
 		error = CEOV_ERR_VERSION;
 	return cei_raise(bootstrap->site->report, error, 0, "bootstrap at %s: refused: %s",
 			 bootstrap->config.path, message->refuse.text);
 }
 
-/* 0, and what came; CEOV_NONE: the connection ended. Errors are raised. */
+/* Receives one message. CEOV_NONE: the connection ended. Errors are raised. */
 static int hear(struct cei_bootstrap *bootstrap, int fd, uint64_t deadline_ns,
 		struct cei_received *ret_received)
 {
@@ -159,7 +159,7 @@ static int say_hello(struct cei_bootstrap *bootstrap, int fd)
 
 	hello.hello.n_ranks = bootstrap->site->n_ranks;
 	cei_party_of_site(bootstrap->site, &hello.hello.party);
-	/* Who refuses does so even where it no longer reads: its words come first. */
+	/* rank 0's process may refuse without reading the hello: its refusal arrives first */
 	cei_socket_send(fd, &hello, NULL, 0);
 	r = hear(bootstrap, fd, bootstrap->config.deadline_ns, &received);
 	if (r)
@@ -239,7 +239,7 @@ static struct cei_rank_set known_ranks(const struct cei_bootstrap *bootstrap)
 	return known;
 }
 
-/* Ranks that exist, once each, and not of somebody we know. */
+/* Whether the party's ranks are valid, distinct, and none of a known party. */
 static int is_new_party(const struct cei_bootstrap *bootstrap,
 			const struct cei_wire_party *party)
 {
@@ -255,7 +255,7 @@ static int is_new_party(const struct cei_bootstrap *bootstrap,
 	return bootstrap->n_links < CEI_LINKS_MAX;
 }
 
-/* Takes the descriptors. */
+/* Adds the link of a received message. Takes ownership of its descriptors. */
 static int take_link(struct cei_bootstrap *bootstrap, struct cei_received *received)
 {
 	if (!received->n_fds)
@@ -273,7 +273,7 @@ static int take_link(struct cei_bootstrap *bootstrap, struct cei_received *recei
 	return 0;
 }
 
-/* 0: the welcome came; it is in *ret_received. Errors are raised. */
+/* Receives links until the welcome, which is in *ret_received. Errors are raised. */
 static int collect_links(struct cei_bootstrap *bootstrap, int fd,
 			 struct cei_received *ret_received)
 {
@@ -303,7 +303,7 @@ static int collect_links(struct cei_bootstrap *bootstrap, int fd,
 	return 0;
 }
 
-/* Takes fd, which becomes the link to rank 0's process. */
+/* Adds the link to rank 0's process. Takes ownership of fd. */
 static int finish(struct cei_bootstrap *bootstrap, int fd,
 		  const struct cei_wire_welcome *welcome)
 {

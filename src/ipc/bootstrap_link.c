@@ -2,10 +2,10 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Links once they stand: what comes in is handled here, on the bootstrap thread;
- * what we owe goes out here, from any thread that holds the lock; and here a link
- * ends. The thread sleeps in poll() without a timeout: peers, their deaths and our
- * own wake-ups are all descriptors.
+ * Links in operation. Messages that arrive are handled here, on the bootstrap thread;
+ * queued messages are sent here, by any thread that holds the lock; and links end here. The
+ * thread sleeps in poll() without a timeout, since messages, deaths of peers and our own
+ * wake-ups all arrive at descriptors.
  */
 
 #include "ipc/bootstrap_private.h"
@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Messages of one link that are handled before the others get their turn. */
+/* messages of one link that are handled before other links get their turn */
 #define TURN_MESSAGES 64u
 
 struct cei_link *cei_link_of(struct cei_bootstrap *bootstrap, uint32_t rank)
@@ -61,7 +61,7 @@ static uint32_t link_index(const struct cei_bootstrap *bootstrap, const struct c
 	return (uint32_t)(link - bootstrap->links);
 }
 
-/* n_users of this link's uses have ended. Returns 1 where the entry is gone. */
+/* Ends n_users uses of the entry by this link. Returns 1 where the entry was freed. */
 static int unuse(struct cei_bootstrap *bootstrap, uint32_t index, struct cei_link *link,
 		 uint32_t n_users)
 {
@@ -157,7 +157,7 @@ static int send_reply(struct cei_bootstrap *bootstrap, struct cei_link *link,
 		entry->users[link_index(bootstrap, link)]++;
 		entry->n_users++;
 	}
-	/* The descriptors could not travel, but the reason can. */
+	/* descriptors could not be sent (too many are open): send the reason instead */
 	if (r == CEOV_ERR_SYSTEM && entry->export.n_fds)
 		r = send_refusal_to_find(link, find, r, errno);
 	return r;
@@ -214,7 +214,7 @@ static int flush_barrier(struct cei_bootstrap *bootstrap, struct cei_link *link)
 	struct cei_message message = { .type = CEI_MESSAGE_BARRIER };
 	int r = 0;
 
-	/* One message per call, because the peer checks that none is left out. */
+	/* one message per call of the barrier, because the peer checks that none is missing */
 	while (!r && link->n_calls_told < bootstrap->n_calls) {
 		message.n_calls = link->n_calls_told + 1;
 		r = cei_socket_send(link->fd, &message, NULL, 0);
@@ -239,8 +239,8 @@ static int flush_bye(struct cei_bootstrap *bootstrap, struct cei_link *link)
 	return 0;
 }
 
-/* Drops go first: an owner who passed a barrier after we dropped must find its
- * users counted down. The farewell goes last. */
+/* Sends what is queued. Drops go first: an owner that passed a barrier after our drop must
+ * find its users counted down. The farewell goes last. */
 void cei_link_flush(struct cei_bootstrap *bootstrap, struct cei_link *link)
 {
 	int r = 0;
@@ -258,8 +258,8 @@ void cei_link_flush(struct cei_bootstrap *bootstrap, struct cei_link *link)
 		r = flush_bye(bootstrap, link);
 	if (r >= 0)
 		return;
-	/* What the peer sent before it went is still to be read, so the link ends
-	 * by its end of file; shutdown() brings that about on both sides. */
+	/* What the peer sent before it died is still to be read, so the link ends at its
+	 * end of file, which shutdown() causes on both sides. */
 	link->is_mute = 1;
 	if (r == CEOV_ERR_PEER_LOST)
 		return;
@@ -299,7 +299,7 @@ static int take_find(struct cei_bootstrap *bootstrap, struct cei_link *link,
 	return 0;
 }
 
-/* The owner counts a user whom nobody waits for any more. */
+/* Tells the owner to count one user less, because nobody waits for this reply any more. */
 static void return_use(struct cei_bootstrap *bootstrap, struct cei_link *link, uint64_t id)
 {
 	struct cei_use *use = malloc(sizeof(*use));
@@ -314,8 +314,8 @@ static void return_use(struct cei_bootstrap *bootstrap, struct cei_link *link, u
 	cei_list_append(&link->drops_owed, &use->link);
 }
 
-/* Whether it answers a request that we sent and have not had an answer to. Answers
- * come in the order of the questions, some of which are never answered. */
+/* Whether the reply answers a request that was sent and is still unanswered. Replies come
+ * in the order of the requests, some of which are never answered. */
 static int is_awaited(const struct cei_link *link, const struct cei_wire_reply *reply)
 {
 	if (reply->number <= link->n_finds_answered || reply->number > link->n_finds)
@@ -330,14 +330,14 @@ static int is_answer(const struct cei_request *request, const struct cei_wire_re
 				 !strcmp(reply->export.name, request->find.name));
 }
 
-/* Takes received's descriptors. */
+/* Handles a reply. Takes ownership of the descriptors. */
 static int take_reply(struct cei_bootstrap *bootstrap, struct cei_link *link,
 		      struct cei_received *received)
 {
 	const struct cei_wire_reply *reply = &received->message.reply;
 	struct cei_request *request = link->request;
 
-	/* Only an export has descriptors, whatever the peer sends. */
+	/* descriptors beside a reply without an export are closed, whatever the peer meant */
 	if (reply->result)
 		cei_received_close_fds(received);
 	if (!is_awaited(link, reply)) {
@@ -346,7 +346,7 @@ static int take_reply(struct cei_bootstrap *bootstrap, struct cei_link *link,
 	}
 	link->n_finds_answered = reply->number;
 	if (!request || request->find.number != reply->number) {
-		/* Of a find that timed out. */
+		/* a reply to a find that timed out meanwhile */
 		if (!reply->result)
 			return_use(bootstrap, link, reply->id);
 		cei_received_close_fds(received);
@@ -379,7 +379,7 @@ static int take_drop(struct cei_bootstrap *bootstrap, struct cei_link *link, uin
 		unuse(bootstrap, i, link, 1);
 		return 0;
 	}
-	return CEOV_ERR_INVALID;        /* what has users is not forgotten */
+	return CEOV_ERR_INVALID;        /* an export that is in use cannot be forgotten */
 }
 
 static int take_barrier(struct cei_bootstrap *bootstrap, struct cei_link *link,
@@ -392,7 +392,8 @@ static int take_barrier(struct cei_bootstrap *bootstrap, struct cei_link *link,
 	return 0;
 }
 
-/* 0; CEOV_NONE: the peer has said farewell; CEOV_ERR_INVALID: it talks nonsense. */
+/* Handles one message. 0; CEOV_NONE: the peer has said farewell; CEOV_ERR_INVALID: the
+ * message breaks the protocol. */
 static int take_message(struct cei_bootstrap *bootstrap, struct cei_link *link,
 			struct cei_received *received)
 {
@@ -421,7 +422,7 @@ static int take_message(struct cei_bootstrap *bootstrap, struct cei_link *link,
 	return CEOV_ERR_INVALID;
 }
 
-/* is_dead: the process has ended, so what is there to read now is all there is. */
+/* Reads what has arrived. is_dead: the process has ended, so no more will come. */
 static void read_link(struct cei_bootstrap *bootstrap, struct cei_link *link, int is_dead)
 {
 	struct cei_received received;
@@ -447,7 +448,7 @@ static void read_link(struct cei_bootstrap *bootstrap, struct cei_link *link, in
 	}
 }
 
-/* Without the lock: who is told may call us. */
+/* Reports a lost or departed process. Without the lock, because the callee may call us. */
 static void tell_gone(struct cei_bootstrap *bootstrap, const struct cei_link *link,
 		      enum cei_link_state state)
 {
@@ -478,7 +479,7 @@ static void serve_link(struct cei_bootstrap *bootstrap, struct cei_link *link, i
 	is_closing = bootstrap->is_closing;
 	pthread_mutex_unlock(&bootstrap->lock);
 	cei_report_hold_end(bootstrap->site->report, &hold);
-	/* After our own farewell peers hang up, and that is no loss. */
+	/* after our own farewell peers hang up, which is not a loss */
 	if (state != CEI_LINK_UP && !is_closing)
 		tell_gone(bootstrap, link, state);
 }
@@ -492,7 +493,7 @@ void cei_bootstrap_wake(struct cei_bootstrap *bootstrap)
 {
 	const uint64_t one = 1;
 
-	/* It only fails where the counter is full, and then the thread is awake. */
+	/* the write only fails where the counter is full, and then the thread is awake */
 	if (write(bootstrap->wake_fd, &one, sizeof(one)) != (ssize_t)sizeof(one))
 		return;
 }
@@ -501,12 +502,13 @@ static void sleep_off_wakes(struct cei_bootstrap *bootstrap)
 {
 	uint64_t n;
 
-	/* Not blocking; nothing to read is fine. */
+	/* non-blocking; there may be nothing to read */
 	if (read(bootstrap->wake_fd, &n, sizeof(n)) != (ssize_t)sizeof(n))
 		return;
 }
 
-/* Descriptor 0 wakes; then two for each link. poll() skips negative ones. */
+/* Fills descriptor 0, which wakes the thread, and two for each link. poll() skips negative
+ * ones. */
 static int fill_poll_fds(struct cei_bootstrap *bootstrap, struct pollfd *poll_fds)
 {
 	const struct cei_link *link;
@@ -537,8 +539,8 @@ void *cei_bootstrap_run(void *arg)
 
 	pthread_setname_np(pthread_self(), "ceov-meet");
 	while (!fill_poll_fds(bootstrap, poll_fds)) {
-		/* No memory, or a process that allows itself fewer descriptors than it
-		 * has: neither is ours to end, nor a reason to spin. */
+		/* poll() fails without memory, or where the descriptor limit was lowered:
+		 * sleep, and try again */
 		if (poll(poll_fds, 1 + 2 * bootstrap->n_links, -1) < 0) {
 			nanosleep(&pause, NULL);
 			continue;

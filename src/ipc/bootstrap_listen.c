@@ -2,14 +2,14 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The rendezvous, as rank 0's process sees it: listen at the path, gather one
- * process after the other until all ranks have come, then hand every pair of the
- * others a socket pair. Whoever does not fit is refused and told why; whoever does
- * not speak is closed; neither disturbs the rest.
+ * The rendezvous as seen by the process that holds rank 0: listen at the path, accept one
+ * process after the other until all ranks have come, then send every pair of the others a
+ * socket pair. A process that does not fit is refused with a reason; one that does not
+ * speak is closed; neither disturbs the rest.
  *
- * A process that joined and left again before the group was complete frees its
- * ranks. One that dies later is handed out all the same: its links are at their
- * end, and its peers' threads notice at once.
+ * A process that joined and left again before the group was complete frees its ranks. One
+ * that dies later is handed out all the same: its links are at their end of file, and its
+ * peers' threads notice at once.
  */
 
 #include "ipc/bootstrap_private.h"
@@ -25,10 +25,10 @@
 
 #include "base/clock.h"
 
-/* Connections that have not said hello; more wait in the listener's queue. */
+/* connections that have not said hello yet; further ones wait in the listener's queue */
 #define STRANGERS_MAX 32u
 #define KNOCKS_MAX    (CEI_LINKS_MAX + STRANGERS_MAX)
-/* Lines about those who came in vain; more of them are counted. */
+/* log lines about refused processes; further ones are only counted */
 #define TOLD_MAX      8u
 
 struct knock {
@@ -48,7 +48,7 @@ struct gathering {
 	struct cei_rank_set present;
 	uint32_t            n_knocks;
 	uint32_t            n_joined;
-	uint64_t            n_in_vain;          /* were refused, or left again */
+	uint64_t            n_in_vain;          /* processes that were refused or left again */
 	struct knock        knocks[KNOCKS_MAX];
 };
 
@@ -69,7 +69,7 @@ static void close_knock(struct gathering *gathering, uint32_t index)
 	*knock = gathering->knocks[--gathering->n_knocks];
 }
 
-/* Best effort: who does not read it will see the end of the connection. */
+/* Sends a refusal, best effort: who does not read it sees the connection end. */
 static void refuse(int fd, int error, const char *text)
 {
 	struct cei_message message = { .type = CEI_MESSAGE_REFUSE };
@@ -79,7 +79,7 @@ static void refuse(int fd, int error, const char *text)
 	cei_socket_send(fd, &message, NULL, 0);
 }
 
-/* Whether there is to be a line about one more who came in vain. */
+/* Whether one more refused process gets a log line. */
 static int is_told(struct gathering *gathering)
 {
 	return gathering->n_in_vain++ < TOLD_MAX;
@@ -97,7 +97,7 @@ static void tell_rest(struct gathering *gathering)
 static void turn_away(struct gathering *gathering, int fd, int error,
 		      const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* Tells it, and logs it: the one who waits for the refused should know as well. */
+/* Refuses, and logs it: whoever waits for the refused process should know as well. */
 static void turn_away(struct gathering *gathering, int fd, int error,
 		      const char *format, ...)
 {
@@ -112,7 +112,7 @@ static void turn_away(struct gathering *gathering, int fd, int error,
 		cei_log(gathering->report, CEI_LOG_WARN, "a process was refused: %s", text);
 }
 
-/* 0 where the hello fits; else it was told why not. */
+/* Checks a hello. 0: it fits; else the reason was sent. */
 static int check_hello(struct gathering *gathering, int fd,
 		       const struct cei_wire_hello *hello)
 {
@@ -145,7 +145,7 @@ static int check_hello(struct gathering *gathering, int fd,
 	return 0;
 }
 
-/* 0: it has joined. Else the connection is to be closed. */
+/* Handles a hello. 0: it has joined; else the caller closes the connection. */
 static int welcome_hello(struct gathering *gathering, struct knock *knock)
 {
 	const struct cei_message joined = { .type = CEI_MESSAGE_JOINED };
@@ -178,7 +178,8 @@ static int welcome_hello(struct gathering *gathering, struct knock *knock)
 	return 0;
 }
 
-/* Something came. Who has joined has nothing to say now: it left, or went mad. */
+/* Handles a message or an end of file. A process that joined sends nothing at this stage,
+ * so whatever comes from it means that it left or misbehaves. */
 static void hear_knock(struct gathering *gathering, uint32_t index)
 {
 	struct knock *knock = &gathering->knocks[index];
@@ -200,7 +201,7 @@ static uint32_t n_strangers(const struct gathering *gathering)
 	return gathering->n_knocks - gathering->n_joined;
 }
 
-/* Returns an errno. */
+/* Accepts waiting connections. Returns an errno. */
 static int accept_knocks(struct gathering *gathering)
 {
 	struct knock *knock;
@@ -211,7 +212,7 @@ static int accept_knocks(struct gathering *gathering)
 		fd = accept4(gathering->listener.fd, NULL, NULL, SOCK_CLOEXEC);
 		if (fd < 0 && (errno == EAGAIN || errno == EINTR ||
 			       errno == ECONNABORTED))
-			return 0;       /* none, or gone again: poll again */
+			return 0;       /* no connection, or it ended again: go on polling */
 		if (fd < 0)
 			return errno;
 		if (cei_socket_peer_uid(fd, &uid) || uid != (uint32_t)geteuid()) {
@@ -230,7 +231,7 @@ static int accept_knocks(struct gathering *gathering)
 	return 0;
 }
 
-/* Closes those who have not spoken in time. Returns when to look again. */
+/* Closes connections that have not said hello in time. Returns when to check again. */
 static uint64_t close_silent(struct gathering *gathering)
 {
 	uint64_t next_ns = gathering->deadline_ns;
@@ -251,7 +252,7 @@ static uint64_t close_silent(struct gathering *gathering)
 	return next_ns;
 }
 
-/* One look at everybody. Returns an errno. */
+/* Polls all connections once and handles what came. Returns an errno. */
 static int gather_turn(struct gathering *gathering)
 {
 	struct pollfd poll_fds[1 + KNOCKS_MAX];
@@ -268,7 +269,7 @@ static int gather_turn(struct gathering *gathering)
 						   .events = POLLIN };
 	if (poll(poll_fds, 1 + n_knocks, cei_poll_ms(next_ns)) < 0)
 		return errno == EINTR ? 0 : errno;
-	/* From the last: closing one moves the last into its place. */
+	/* backwards, because closing a connection moves the last one into its place */
 	for (i = n_knocks; i-- > 0;)
 		if (poll_fds[1 + i].revents)
 			hear_knock(gathering, i);
@@ -281,7 +282,7 @@ static uint32_t missing_from(const struct gathering *gathering, uint32_t rank)
 				    gathering->bootstrap->site->n_ranks);
 }
 
-/* Who has not come: "1, 2, 5"; "" where all have. */
+/* The ranks that are missing: "1, 2, 5"; "" where none is. */
 static void list_missing(const struct gathering *gathering, char *ret_text, size_t n_bytes)
 {
 	uint32_t n_ranks = gathering->bootstrap->site->n_ranks, rank = missing_from(gathering, 0);
@@ -323,7 +324,7 @@ static int gather(struct gathering *gathering)
 
 /* --- handing out --------------------------------------------------------- */
 
-/* 0 where it was sent, or where the receiver is dead, which others will notice. */
+/* Sends a message. 0 also where the receiver has died, which its peers will notice. */
 static int hand(struct gathering *gathering, const struct knock *to,
 		const struct cei_message *message, const int *fds, uint32_t n_fds)
 {
@@ -340,7 +341,7 @@ static int hand(struct gathering *gathering, const struct knock *to,
 				 strerror(failure.native_code) : "it reads nothing");
 }
 
-/* One end, the way to notice the other's death, and who that is. */
+/* Sends one end of a socket pair, with the other process's pidfd and ranks. */
 static int hand_end(struct gathering *gathering, const struct knock *to, int end,
 		    const struct knock *peer)
 {
@@ -400,7 +401,7 @@ static void close_strangers(struct gathering *gathering)
 			close_knock(gathering, i);
 }
 
-/* Who waits for us should not wait longer than we do. */
+/* Refuses all who joined, so that they do not wait longer than we do. */
 static void send_away(struct gathering *gathering, int error)
 {
 	char text[CEI_WIRE_TEXT_BYTES];

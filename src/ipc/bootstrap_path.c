@@ -2,15 +2,15 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The path where a group meets: taken for listening, and left with nothing behind.
- * A socket file whose process died is removed; a living one, or a file that is no
- * socket, is never touched. All this happens with a lock, so that of two groups that
- * start at one path at once, one gets it and the other is told.
+ * The path of a group's socket: taken for listening, with nothing left behind. A socket
+ * file whose process died is removed; a living one, or a file that is not a socket, is
+ * never touched. This happens under a lock, so that of two groups that start at one path at
+ * once, one gets it and the other gets an error.
  *
- * The lock is on a file of our own beside the path, which other users cannot open and
- * so cannot lock: a directory that they can read, they can lock for ever. The file is
- * there while the path is taken, some microseconds; one that a process left behind
- * that died meanwhile serves, and goes with, the next one.
+ * The lock is on a file of our own beside the path, which other users cannot open and so
+ * cannot lock; a directory that they can read they could lock for ever. The file exists
+ * only while the path is being taken. One that a dead process left behind is reused and
+ * removed by the next process.
  */
 
 #include "ipc/bootstrap_private.h"
@@ -37,8 +37,8 @@ struct path_lock {
 	int  fd;                        /* -1: not locked */
 };
 
-/* Whether nobody but us can have locked it: in a shared directory the name may be
- * another user's, or not be a file at all. Raises what is wrong. */
+/* Whether only this user can have locked the file: in a shared directory the name may
+ * belong to another user, or not be a file at all. Raises what is wrong. */
 static int check_lock_file(struct cei_report *report, const struct path_lock *lock)
 {
 	struct stat stat;
@@ -56,7 +56,8 @@ static int check_lock_file(struct cei_report *report, const struct path_lock *lo
 			 (unsigned)stat.st_uid);
 }
 
-/* What has the name may be anything, also something that blocks or leads elsewhere. */
+/* The name may belong to anything, also to a file that blocks or a link: opened
+ * accordingly. */
 static int open_lock_file(struct cei_report *report, struct path_lock *lock)
 {
 	int r;
@@ -75,7 +76,8 @@ static int open_lock_file(struct cei_report *report, struct path_lock *lock)
 	return r;
 }
 
-/* Whoever had the lock has removed the name: a file without it locks nobody out. */
+/* Whether the lock file still has its name. The previous holder removes it, and a file
+ * without a name excludes nobody. */
 static int has_name(const struct path_lock *lock)
 {
 	struct stat named, locked;
@@ -88,7 +90,8 @@ static void unlock(struct path_lock *lock)
 {
 	if (lock->fd < 0)
 		return;
-	unlink(lock->path);             /* first: nobody locks what has no name */
+	unlink(lock->path);             /* unlinked before it is unlocked, so that nobody locks a
+					 * file without a name */
 	close(lock->fd);
 	lock->fd = -1;
 }
@@ -119,7 +122,7 @@ static int take_lock(struct cei_report *report, struct path_lock *lock, uint64_t
 	}
 }
 
-/* Does somebody listen at the path? Returns connect()'s errno, 0 for yes. */
+/* Connects to find out whether somebody listens. 0 if so, else connect()'s errno. */
 static int probe(const struct sockaddr_un *address)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -148,8 +151,8 @@ static int remove_stale(struct cei_report *report, const char *path)
 	return raise_errno(report, path, errno);
 }
 
-/* Leaves the path free, or raises why it is not. With the lock: nobody of this user
- * else is between bind() and listen(). */
+/* Removes a dead socket file, or raises why the path is not free. With the lock held, no
+ * other process of this user is between bind() and listen(). */
 static int clear_path(struct cei_report *report, const char *path,
 		      const struct sockaddr_un *address)
 {
@@ -169,8 +172,8 @@ static int clear_path(struct cei_report *report, const char *path,
 	case ECONNREFUSED:
 		return remove_stale(report, path);
 	case 0:
-	case EAGAIN:            /* a full queue is life, */
-	case EPROTOTYPE:        /* and so is a socket of another type */
+	case EAGAIN:            /* its queue is full, so it is alive, */
+	case EPROTOTYPE:        /* as is a socket of another type */
 		return cei_raise(report, CEOV_ERR_STATE, EADDRINUSE,
 				 "another group uses %s; choose another path",
 				 path);
@@ -188,8 +191,7 @@ static int bind_and_listen(struct cei_listener *listener,
 	listener->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (listener->fd < 0)
 		return errno;
-	/* Before bind(), which gives the file the socket's mode: no moment passes in
-	 * which others could connect. */
+	/* before bind(), which gives the file this mode: at no time can others connect */
 	if (fchmod(listener->fd, S_IRUSR | S_IWUSR))
 		return errno;
 	if (bind(listener->fd, (const struct sockaddr *)address, sizeof(*address)))
@@ -226,7 +228,7 @@ int cei_listener_open(struct cei_listener *listener, struct cei_report *report,
 	return r;
 }
 
-/* While we listen nobody takes the path over, so what has our inode is ours. */
+/* While we listen nobody replaces the path, so a file with our inode is ours. */
 void cei_listener_close(struct cei_listener *listener, struct cei_report *report)
 {
 	struct stat stat;

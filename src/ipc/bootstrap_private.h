@@ -31,14 +31,15 @@
 
 #define CEI_LINKS_MAX        (CEI_RANKS_MAX - 1)
 #define CEI_EXPORTS_MAX      4096u      /* of one process, those in use included */
-#define CEI_FINDS_QUEUED_MAX 64u        /* of one peer, not answered yet */
+#define CEI_FINDS_QUEUED_MAX 64u        /* requests of one peer that are not answered yet */
 
-/* Until a peer that reads nothing misses our farewell and sees a lost process. */
+/* How long a farewell waits for a peer that does not read; that peer will see a lost
+ * process instead. */
 #define CEI_BYE_WAIT_NS      UINT64_C(1000000000)
 /* A connection that has not said hello by then is closed. */
 #define CEI_HELLO_WAIT_NS    UINT64_C(1000000000)
-/* What one who joined waits beyond its deadline, to hear from rank 0's process,
- * whose deadline passed at about the same time, which ranks are missing. */
+/* How much longer than its own deadline a joined process waits for rank 0's process, whose
+ * deadline passed at about the same time and which names the missing ranks. */
 #define CEI_GRACE_NS         UINT64_C(250000000)
 
 /* --- bootstrap_socket.c ---------------------------------------------------- */
@@ -52,8 +53,8 @@ int cei_socket_send(int fd, const struct cei_message *message, const int *fds,
 int cei_socket_send_by(int fd, const struct cei_message *message, const int *fds,
 		       uint32_t n_fds, uint64_t deadline_ns);
 
-/* A message as it came. fds become the caller's; where the process had no room for
- * them n_fds is 0, not what the sender meant. */
+/* A received message. Its descriptors become the caller's; where this process had no room
+ * for them n_fds is 0, whatever the sender meant. */
 struct cei_received {
 	struct cei_message message;
 	uint32_t           n_fds;
@@ -82,41 +83,46 @@ int cei_socket_peer_uid(int fd, uint32_t *ret_uid);     /* 0, or an errno */
 
 enum cei_link_state { CEI_LINK_UP, CEI_LINK_DEPARTED, CEI_LINK_LOST };
 
-struct cei_use {                        /* of a peer's export, by us */
+struct cei_use {                        /* one of our uses of a peer's export */
 	struct cei_list link;
-	uint64_t        id;             /* the owner's */
+	uint64_t        id;             /* the owner's number of the export */
 };
 
 enum cei_request_state { CEI_REQUEST_OWED, CEI_REQUEST_SENT, CEI_REQUEST_ANSWERED };
 
-struct cei_request {                    /* lives on the asking thread's stack */
+struct cei_request {                    /* a find that waits for its reply; lives on the calling
+					 * thread's stack */
 	enum cei_request_state state;
 	struct cei_wire_find find;
-	struct cei_use      *use;       /* becomes the link's with an export */
+	struct cei_use      *use;       /* moves to the link when the reply brings an export */
 	struct cei_received  answer;
 };
 
-/* To one other process. Guarded by the bootstrap's lock. */
+/* The connection to one other process. Guarded by the bootstrap's lock. */
 struct cei_link {
 	enum cei_link_state   state;
 	int                   fd;               /* -1: ended */
 	int                   pidfd;            /* or -1. The socket alone would stay
 						 * open while a forked child of a dead
 						 * peer lives */
-	int                   is_mute;          /* sends fail; the end is near */
+	int                   is_mute;          /* sends fail, and the end of file will come
+						 * soon */
 	struct cei_wire_party party;
 
 	struct cei_request   *request;          /* the find in progress, or NULL */
 	uint64_t              n_finds;
-	uint64_t              n_finds_answered; /* the last one's number */
-	uint64_t              n_finds_dropped;  /* of the peer's: it asks too fast */
+	uint64_t              n_finds_answered; /* number of the last request that was answered */
+	uint64_t              n_finds_dropped;  /* requests of the peer that were dropped because
+						 * too many waited */
 	struct cei_list       uses;             /* struct cei_use */
 
-	uint64_t              n_calls_seen;     /* barrier: as the peer told us */
+	uint64_t              n_calls_seen;     /* barrier calls that the peer announced */
 	uint64_t              n_calls_told;
 
-	struct cei_list       drops_owed;       /* struct cei_use */
-	struct cei_wire_find  asked[CEI_FINDS_QUEUED_MAX]; /* a ring: replies owed */
+	struct cei_list       drops_owed;       /* uses whose end the owner has to be told, struct
+						 * cei_use */
+	struct cei_wire_find  asked[CEI_FINDS_QUEUED_MAX]; /* ring of requests that wait for our
+							    * reply */
 	uint32_t              asked_first;
 	uint32_t              n_asked;
 	int                   bye_owed;
@@ -127,7 +133,7 @@ struct cei_export_entry {
 	uint64_t         id;
 	int              is_withdrawn;
 	uint32_t         n_users;
-	uint32_t         users[CEI_LINKS_MAX];  /* by link */
+	uint32_t         users[CEI_LINKS_MAX];  /* links that use it */
 	struct cei_export export;
 };
 
@@ -152,41 +158,42 @@ struct cei_bootstrap {
 	int                       in_barrier;   /* the last one was not passed yet */
 };
 
-/* The process at the other end, told by rank. NULL: ours, or out of range. */
+/* The link to the process that holds the rank. NULL: this process, or no such rank. */
 struct cei_link *cei_link_of(struct cei_bootstrap *bootstrap, uint32_t rank);
 
-/* Takes fd and pidfd. */
+/* Adds a link. Takes ownership of fd and pidfd. */
 void cei_link_add(struct cei_bootstrap *bootstrap, const struct cei_wire_party *party,
 		  int fd, int pidfd);
 
-/* Sends what is owed, as far as the socket takes it. With the lock. */
+/* Sends queued messages as far as the socket takes them. With the lock held. */
 void cei_link_flush(struct cei_bootstrap *bootstrap, struct cei_link *link);
 
-/* Is there anything owed that a later flush would send? With the lock. */
+/* Whether messages are queued that a later flush would send. With the lock held. */
 int cei_link_owes(const struct cei_bootstrap *bootstrap, const struct cei_link *link);
 
-/* Closes and forgets users, uses and debts. With the lock. */
+/* Closes the link and frees its uses and queued messages. With the lock held. */
 void cei_link_end(struct cei_bootstrap *bootstrap, struct cei_link *link,
 		  enum cei_link_state state);
 
-/* Makes the thread look at what links owe. */
+/* Wakes the thread to send queued messages. */
 void cei_bootstrap_wake(struct cei_bootstrap *bootstrap);
 
 /* 0; CEOV_NONE: the deadline has passed. May return early. With the lock. */
 int cei_bootstrap_wait(struct cei_bootstrap *bootstrap, uint64_t deadline_ns);
 
-/* Sends what it can now and leaves the rest to the thread. With the lock. */
+/* Sends what it can now; the thread sends the rest. With the lock held. */
 void cei_bootstrap_send_owed(struct cei_bootstrap *bootstrap, struct cei_link *link);
 
-/* PEER_LOST, with the rank and how it went; what: the call. Without the lock. */
+/* Raises CEOV_ERR_PEER_LOST with the rank, how it went, and the call (what). Without the
+ * lock. */
 int cei_bootstrap_raise_gone(struct cei_bootstrap *bootstrap, uint32_t rank,
 			     enum cei_link_state state, const char *what);
 
-/* Not withdrawn, or NULL. With the lock. */
+/* The export of that rank and name that is not withdrawn, or NULL. With the lock held. */
 struct cei_export_entry *cei_export_entry_find(struct cei_bootstrap *bootstrap, uint32_t rank,
 					       const char *name);
 
-/* Closes the descriptors and frees. With the lock. */
+/* Closes the descriptors and frees the entry. With the lock held. */
 void cei_export_entry_free(struct cei_bootstrap *bootstrap, uint32_t index);
 
 /* The thread: argument and result are pthread_create()'s. */
@@ -197,24 +204,25 @@ void *cei_bootstrap_run(void *bootstrap);
 void cei_party_of_site(const struct cei_site *site, struct cei_wire_party *ret_party);
 int  cei_party_has(const struct cei_wire_party *party, uint32_t rank);
 
-/* The party's ranks, into the set. */
+/* Adds the party's ranks to the set. */
 void cei_party_add(const struct cei_wire_party *party, struct cei_rank_set *set);
 
-/* The path is short enough for a socket: checked before. */
+/* The listening socket. Its path was checked to be short enough. */
 struct cei_listener {
 	const char *path;
 	int         fd;
 	int         is_bound;           /* the path is ours to unlink */
-	dev_t       device;             /* of what we bound, to unlink nothing else */
+	dev_t       device;             /* of the file that we bound, so that no other file is
+					 * unlinked */
 	ino_t       inode;
 };
 
-/* CEOV_ERR_STATE: somebody else listens there. On failure it wants closing. */
+/* CEOV_ERR_STATE: another process listens there. Close it after a failure, too. */
 int  cei_listener_open(struct cei_listener *listener, struct cei_report *report,
 		       const char *path, uint64_t deadline_ns);
 void cei_listener_close(struct cei_listener *listener, struct cei_report *report);
 
-/* Fill the links. Each raises what it returns. */
+/* Establish the links. Each raises what it returns. */
 int cei_bootstrap_listen(struct cei_bootstrap *bootstrap);
 int cei_bootstrap_join(struct cei_bootstrap *bootstrap);
 

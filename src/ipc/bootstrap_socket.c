@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* One message in or out of a unix socket that keeps message boundaries, with its
- * descriptors beside it. Knows no bootstrap and raises nothing. */
+/* Sends and receives one message with its descriptors over a unix socket that keeps message
+ * boundaries. Knows nothing of the bootstrap and raises nothing. */
 
 #include "ipc/bootstrap_private.h"
 
@@ -20,7 +20,7 @@
 #define POLL_MS_MAX     3600000u
 #define RETRY_NS        1000000L
 
-union control {                         /* aligned for its first header */
+union control {                         /* room for a control message, aligned for its header */
 	struct cmsghdr head;
 	uint8_t        bytes[CMSG_SPACE(CEI_EXPORT_FDS_MAX * sizeof(int))];
 };
@@ -56,7 +56,7 @@ int cei_socket_wait(int fd, short events, uint64_t deadline_ns)
 	struct pollfd poll_fd = { .fd = fd, .events = events };
 
 	for (;;) {
-		/* An error other than EINTR is found by the call that follows. */
+		/* an error other than EINTR will show in the call that follows */
 		int n = poll(&poll_fd, 1, cei_poll_ms(deadline_ns));
 
 		if (n > 0 || (n < 0 && errno != EINTR))
@@ -112,7 +112,7 @@ int cei_socket_send_by(int fd, const struct cei_message *message, const int *fds
 
 	for (;;) {
 		int r = cei_socket_send(fd, message, fds, n_fds);
-		/* The user has too many descriptors under way: they are being read. */
+		/* too many descriptors of this user are in flight; they will be read */
 		int is_crowded = r == CEOV_ERR_SYSTEM && errno == ETOOMANYREFS;
 
 		if (r != CEOV_FULL && !is_crowded)
@@ -126,8 +126,8 @@ int cei_socket_send_by(int fd, const struct cei_message *message, const int *fds
 	}
 }
 
-/* All descriptors of all headers: what does not fit is closed by the kernel, and
- * MSG_CTRUNC says so. */
+/* Takes the descriptors of all control messages. Those that do not fit are closed by the
+ * kernel, which sets MSG_CTRUNC. */
 static void take_fds(struct msghdr *header, struct cei_received *received)
 {
 	struct cmsghdr *head;
@@ -150,8 +150,8 @@ static void take_fds(struct msghdr *header, struct cei_received *received)
 		cei_received_close_fds(received);
 }
 
-/* A peer that closed with our messages unread shows as one ECONNRESET *before*
- * what it sent last, its farewell maybe; so that error is skipped once. */
+/* A peer that closed with unread messages causes one ECONNRESET before the last messages
+ * that it sent, such as its farewell; so that error is skipped once. */
 static ssize_t receive_bytes(int fd, struct msghdr *header)
 {
 	int n_resets = 0;
@@ -217,7 +217,7 @@ int cei_socket_pidfd(int fd)
 {
 	struct ucred credentials;
 
-	/* pid 0: a process of a namespace that we do not see. */
+	/* pid 0: the process is in a pid namespace that is not visible here */
 	if (peer_credentials(fd, &credentials) || credentials.pid <= 0)
 		return -1;
 	return (int)syscall(SYS_pidfd_open, credentials.pid, 0);

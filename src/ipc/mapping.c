@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The counted cache of imported regions. It knows no name and no peer's process:
- * who uses what at the owner is the bootstrap's business. */
+/* The reference-counted cache of imported regions. It does not count uses at the owner; the
+ * bootstrap does. */
 
 #include "ipc/mapping.h"
 
@@ -53,7 +53,7 @@ void cei_mappings_fini(struct cei_mappings *mappings)
 	memset(mappings, 0, sizeof(*mappings));
 }
 
-/* All that the description says, and what came with it. */
+/* Whether description and descriptor are those of the mapping. */
 static int is_same(const struct mapping *mapping, const struct cei_region_wire *wire, int fd)
 {
 	const struct cei_share_ops *ops;
@@ -85,7 +85,7 @@ static void close_fd(int fd)
 		close(fd);
 }
 
-/* Takes fd in any case. */
+/* Imports and maps a region. Takes ownership of fd in any case. */
 static int mapping_import(struct cei_mappings *mappings,
 			  const struct cei_region_wire *wire, int fd,
 			  struct mapping **ret_mapping)

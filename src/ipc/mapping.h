@@ -4,10 +4,10 @@
 #define CEI_MAPPING_H
 
 /*
- * Regions of peers that are mapped here, each once and counted: a peer's memory
- * that is found twice, or under two names, is imported and mapped once. A region
- * is known by all that its owner says of it and, host memory, by the file that came
- * with it: what a peer writes down alone could be another's. Any thread.
+ * Peers' regions that are mapped here, each mapped once and reference-counted: memory that
+ * is found twice, or under two names, is imported only once. A region is identified by its
+ * whole description and, for host memory, by the file that came with it: a description
+ * alone could be forged. Any thread.
  */
 
 #include <pthread.h>
@@ -16,7 +16,7 @@
 #include "base/list.h"
 #include "ipc/share.h"
 
-/* Different regions at a time, per context. */
+/* The most regions that a context maps at a time. */
 #define CEI_MAPPINGS_MAX 16384u
 
 struct cei_mappings {
@@ -31,12 +31,12 @@ int  cei_mappings_init(struct cei_mappings *mappings, struct cei_site *site);
 /* Unmaps what is left, used or not. */
 void cei_mappings_fini(struct cei_mappings *mappings);
 
-/* Imports the region and maps it for all members, or yields the one that is here.
- * Takes fd (or -1) in any case. */
+/* Maps the region for all members, or returns the existing mapping. Takes ownership of fd
+ * (or -1) in any case. */
 int  cei_mapping_get(struct cei_mappings *mappings, const struct cei_region_wire *wire,
 		     int fd, struct cei_region **ret_region);
 
-/* One use less; the last one unmaps. NULL is allowed. */
+/* Drops one reference; the last one unmaps. NULL is allowed. */
 void cei_mapping_put(struct cei_mappings *mappings, struct cei_region *region);
 
 #endif /* CEI_MAPPING_H */

@@ -4,12 +4,11 @@
 #define CEI_PINNED_H
 
 /*
- * Ranges of host memory that are pinned for a driver, and how many use each. The driver
- * pins a range of bytes once, and copies within one such range only: memory that lies in a
- * range that is pinned already uses that one, and the range stays until its last user has
- * gone.
+ * Reference-counted ranges of host memory that are pinned for a driver. The driver pins a
+ * byte only once, and a copy must not cross from one pinned range to another. So memory
+ * that lies within a pinned range uses that one, which stays until its last user has gone.
  *
- * Knows no driver: the caller pins and unpins, and serialises calls on one list.
+ * Calls no driver: the caller pins and unpins, and serialises calls on one list.
  */
 
 #include <stdint.h>
@@ -26,23 +25,23 @@ struct cei_pinned {                     /* zeroed: nothing is pinned */
 #define CEI_PINNED_IN_PART 1000
 
 struct cei_pinned_driver {
-	/* 0. CEOV_NONE: somebody else has pinned it, so it is used as it is, and unpin()
-	 * is never called for it. < 0: refused, raised there. */
+	/* Pins the range. CEOV_NONE: the application has pinned it, so it is used as it is,
+	 * and unpin() is never called for it. < 0: an error, raised there. */
 	int  (*pin)(void *arg, uint64_t base, uint64_t n_bytes);
 	/* base: as for pin(). */
 	void (*unpin)(void *arg, uint64_t base);
 	void  *arg;
 };
 
-/* One user more for the bytes [base, end), which are pinned if they are not yet. CEOV_NONE:
- * somebody else has pinned them, and give() must not be called. CEI_PINNED_IN_PART: they
- * overlap a pinned range and lie in none, so that no copy could go across; or
- * CEOV_ERR_NO_MEMORY (not raised); or pin()'s error. Then nothing has changed. */
+/* Adds a user of the bytes [base, end), and pins them if needed. CEOV_NONE: the application
+ * has pinned them, and give() must not be called. CEI_PINNED_IN_PART: they overlap a pinned
+ * range without lying within it, so no copy could span them. CEOV_ERR_NO_MEMORY (not
+ * raised), or pin()'s error. In these cases nothing has changed. */
 int  cei_pinned_take(struct cei_pinned *pinned, uint64_t base, uint64_t end,
 		     const struct cei_pinned_driver *driver);
 
-/* One user less, for exactly what a take() that returned 0 was for. The last one frees the
- * list, too. */
+/* Removes the user that a successful take() of the same bytes added. The last one also
+ * frees the list. */
 void cei_pinned_give(struct cei_pinned *pinned, uint64_t base,
 		     const struct cei_pinned_driver *driver);
 

@@ -31,18 +31,18 @@ static int host_address(struct cei_region *region, uint32_t member,
 			      cei_share_cuda_gpu(region, member), region->host);
 }
 
-/* The driver's registrations are the process's and know no users: so all contexts of it
- * share one list, the only state of the library that is not a context's (see
- * docs/decisions/0010-pinned-memory.md). */
+/* The driver's registrations belong to the process and are not counted, so all contexts of
+ * the process share one list: the only state of the library that does not belong to a
+ * context (see docs/decisions/0010-pinned-memory.md). */
 static struct cei_pinned pinned;
 static pthread_mutex_t pinned_lock = PTHREAD_MUTEX_INITIALIZER;
 
-struct pinning {                        /* a region, as a member's GPU pins it */
+struct pinning {                        /* one region, being pinned for a member's GPU */
 	struct cei_region *region;
 	uint32_t           member;
 };
 
-/* Whether all of the region is one piece of memory that the driver knows already. */
+/* Whether the whole region is one piece of memory that the driver knows already. */
 static int is_known(const struct cei_region *region)
 {
 	const struct cei_cuda_calls *calls = &region->site->cuda->calls;
@@ -57,9 +57,9 @@ static int is_known(const struct cei_region *region)
 	       region->size_bytes <= n_bytes - (host - start);
 }
 
-/* Memory that the application has registered is refused as such. What the driver has
- * allocated itself (cuMemHostAlloc: PyTorch's pinned tensors, say) is refused with the error
- * of bad arguments, so errors alone do not tell. */
+/* Pins host memory. Memory that the application registered is refused with an error of its
+ * own. Memory that the driver allocated (cuMemHostAlloc, such as PyTorch's pinned tensors)
+ * is refused like bad arguments, so the error alone does not show which it is. */
 static int pin(void *arg, uint64_t base, uint64_t n_bytes)
 {
 	const struct pinning *pinning = arg;
@@ -155,8 +155,8 @@ static int map_host(struct cei_region *region, uint32_t member)
 	return 0;
 }
 
-/* Peer access opens what cuMemAlloc and cudaMalloc gave. Pools and virtual memory
- * have permissions of their own, and a copy without them ends the context. */
+/* Whether peer access covers the memory: it covers cuMemAlloc and cudaMalloc. Pools and
+ * virtual memory have their own permissions, and a copy without them destroys the context. */
 static int is_open_to_member(struct cei_region *region)
 {
 	struct cei_cuda *cuda = region->site->cuda;
@@ -172,7 +172,7 @@ static int is_open_to_member(struct cei_region *region)
 	return flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
-/* 1: the GPUs of one node reach each other directly; 0: not. */
+/* 1: the GPU and the member's GPU reach each other directly; 0: not. */
 static int has_peer_access(struct cei_region *region, uint32_t member)
 {
 	struct cei_cuda *cuda = region->site->cuda;
@@ -189,7 +189,7 @@ static int has_peer_access(struct cei_region *region, uint32_t member)
 	return can != 0;
 }
 
-/* Memory of this process. */
+/* Maps memory of this process. */
 static int map_own(struct cei_region *region, uint32_t member)
 {
 	struct cei_cuda *cuda = region->site->cuda;
@@ -225,8 +225,8 @@ static int map_own(struct cei_region *region, uint32_t member)
 	return 0;
 }
 
-/* What a handle opens is as large as its owner's allocation, whatever the export says. A
- * driver that does not tell leaves it to the GPU's own protection. */
+/* An IPC handle opens exactly the owner's allocation: check that it is as large as the
+ * export claims. Where the driver does not report sizes, the GPU's own protection remains. */
 static int check_opened(struct cei_region *region, uint32_t member, CUdeviceptr base)
 {
 	struct cei_cuda *cuda = region->site->cuda;
@@ -266,8 +266,8 @@ static void close_opened(struct cei_region *region, uint32_t member, CUdeviceptr
 			cei_share_cuda_gpu(region, member), (int)result);
 }
 
-/* A hidden GPU (CUDA_VISIBLE_DEVICES) cannot be asked about peer access; the opening
- * tells. */
+/* Maps a peer's memory. Where the owner's GPU is hidden here (CUDA_VISIBLE_DEVICES), peer
+ * access cannot be queried: opening the handle shows it. */
 static int map_imported(struct cei_region *region, uint32_t member)
 {
 	struct cei_cuda *cuda = region->site->cuda;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Which table serves which kind of place, and the calls that go over all members. */
+/* Selects the table for a kind of place, and calls it for all members. */
 
 #include "config.h"
 

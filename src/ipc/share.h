@@ -39,27 +39,29 @@ struct cei_region {
 	uint64_t               size_bytes;      /* of the part that is exported */
 	void                  *host;            /* host memory: where it is mapped here */
 	int                    fd;              /* host memory: its memfd, or -1 */
-	uint32_t               n_host_users;    /* GPU members that use the driver's
-						 * registration of host memory */
-	int                    is_pinned;       /* host memory: reach_cuda.c has registered it
-						 * with the driver, or uses what it has */
+	uint32_t               n_host_users;    /* GPU members that use the driver's registration
+						 * of this host memory */
+	int                    is_pinned;       /* host memory: it is in reach_cuda.c's list of
+						 * pinned ranges */
 	uint64_t               device;          /* GPU memory of this process (imports from
 						 * it included): its address; else 0 */
 	int                    is_open;         /* GPU memory of this process: peer access is
-						 * all that other GPUs here need for it */
+						 * enough for other GPUs here */
 	uint64_t               buffer_id;       /* driver's id of the allocation, or memfd inode */
-	uint64_t               file_device;     /* imported host memory: of that inode */
+	uint64_t               file_device;     /* imported host memory: the device of that
+						 * inode */
 	uint64_t               instance[2];     /* of the process that owns the memory */
 	uint64_t               offset_bytes;    /* from the exported allocation's base */
 	uint8_t                handle[CEI_SHARE_HANDLE_BYTES];
 	uint8_t                uuid[CEI_SHARE_UUID_BYTES];
-	uint64_t               mapped_base[CEI_MEMBERS_MAX]; /* to be unmapped; 0: nothing */
+	uint64_t               mapped_base[CEI_MEMBERS_MAX]; /* what unmap has to close; 0:
+							      * nothing */
 	uint64_t               address[CEI_MEMBERS_MAX];     /* as member m's backend and
 							      * kernels address byte 0;
 							      * 0: not reachable */
 };
 
-/* What travels to a peer; file descriptors go beside it. Encoded by wire.c. */
+/* The description that is sent to a peer, encoded by wire.c; descriptors travel beside it. */
 struct cei_region_wire {
 	uint32_t kind;                  /* enum ceov_place_kind */
 	uint32_t has_fd;                /* 0 or 1 */
@@ -79,7 +81,8 @@ struct cei_share_ops {
 	/* Each fills a zeroed region whose site is set. member: index in the site.
 	 * On failure the region accepts release(). */
 	int  (*create)(struct cei_region *region, uint32_t member, uint64_t size_bytes);
-	/* CEOV_NONE, region untouched: it is not memory of this kind. */
+	/* Takes memory of the caller's. CEOV_NONE, region untouched: it is not memory of
+	 * this kind. */
 	int  (*adopt)(struct cei_region *region, uint32_t member, void *base,
 		      uint64_t size_bytes);
 	/* *ret_fd: a descriptor to send along, owned by the region, or -1.
@@ -89,9 +92,8 @@ struct cei_share_ops {
 	/* Takes fd in any case: closes it on failure. */
 	int  (*import)(struct cei_region *region, const struct cei_region_wire *wire,
 		       int fd);
-	/* Whether what came with an export whose description equals this imported
-	 * region's is the same memory, too: a peer can write down another's identity.
-	 * Takes nothing. */
+	/* Whether a new export with the same description as this imported region is the
+	 * same memory: a peer could send another's description. Keeps no descriptor. */
 	int  (*is_same)(const struct cei_region *region, int fd);
 	/* Unmap every member first. Frees what create allocated. NULL-safe on a
 	 * zeroed region. */
@@ -109,14 +111,14 @@ struct cei_share_ops {
 extern const struct cei_share_ops cei_share_host;       /* share_host.c */
 extern const struct cei_share_ops cei_share_cuda;       /* share_cuda.c, with CUDA */
 
-/* NULL: built without. */
+/* NULL: this build has no support for that kind. */
 const struct cei_share_ops *cei_share_for(enum ceov_place_kind kind);
 
 /* Maps for, and unmaps from, every member of the site. */
 int  cei_region_map_all(struct cei_region *region);
 void cei_region_unmap_all(struct cei_region *region);
 
-/* Unmaps and releases; the region is zeroed after. */
+/* Unmaps and releases the region, and zeroes it. */
 void cei_region_fini(struct cei_region *region);
 
 #endif /* CEI_SHARE_H */

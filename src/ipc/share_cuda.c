@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Regions in GPU memory: created, adopted, exported, imported. How members reach
- * them is in reach_cuda.c. Moves no bytes.
+ * Regions in GPU memory: created, adopted, exported, imported. reach_cuda.c maps them for
+ * members. Moves no bytes.
  */
 
 #include "ipc/share.h"
@@ -15,14 +15,14 @@
 #include "base/cuda_table.h"
 #include "ipc/share_cuda.h"
 
-/* The driver packs smaller allocations into one block, and a handle opens the whole
- * block: what we allocate to be shared gets blocks of its own. */
+/* The driver packs smaller allocations into one block, and an IPC handle opens the whole
+ * block: memory to be shared gets blocks of its own. */
 #define ALLOCATION_BYTES (UINT64_C(2) << 20)
 
 _Static_assert(sizeof(CUipcMemHandle) == CEI_SHARE_HANDLE_BYTES, "IPC handle");
 _Static_assert(sizeof(CUuuid) == CEI_SHARE_UUID_BYTES, "GPU uuid");
 
-/* What the driver knows about an address. */
+/* Attributes of an address, as the driver reports them. */
 struct pointer_facts {
 	unsigned int       memory_type;         /* CUmemorytype; 0: not CUDA's */
 	int                gpu;
@@ -32,8 +32,7 @@ struct pointer_facts {
 	unsigned long long buffer_id;
 };
 
-/* Names the process, unlike a pid in every container of the host: two namespaces may
- * both have a process 1. */
+/* Identifies the process across the host's containers, where pids are not unique. */
 static uint64_t process_identity(void)
 {
 	struct stat namespace;
@@ -43,7 +42,7 @@ static uint64_t process_identity(void)
 	return (uint64_t)namespace.st_ino << 32 | (uint64_t)getpid();
 }
 
-/* With a context pushed. Addresses that are not CUDA's leave zeros. */
+/* Queries the attributes, with a context pushed; addresses that are not CUDA's yield zeros. */
 static CUresult look_up(struct cei_cuda *cuda, uint64_t address,
 			struct pointer_facts *ret_facts)
 {
@@ -64,7 +63,7 @@ static CUresult look_up(struct cei_cuda *cuda, uint64_t address,
 	CUresult result;
 
 	result = cuda->calls.pointer_attributes(n, attributes, values, address);
-	/* Drivers differ in how they say that an address is none of theirs. */
+	/* drivers differ in the error for an address that is not theirs */
 	if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_CONTEXT) {
 		memset(&facts, 0, sizeof(facts));
 		result = CUDA_SUCCESS;
@@ -74,7 +73,7 @@ static CUresult look_up(struct cei_cuda *cuda, uint64_t address,
 	return result;
 }
 
-/* The fields that created and adopted regions share. */
+/* Fills the fields that created and adopted regions share. */
 static void fill(struct cei_region *region, uint32_t member, uint64_t size_bytes,
 		 enum cei_region_origin origin)
 {
@@ -133,7 +132,7 @@ static int create(struct cei_region *region, uint32_t member, uint64_t size_byte
 	return r;
 }
 
-/* Why the caller's memory cannot be this member's buffer, if so. */
+/* Checks whether the caller's memory can be this member's buffer; raises why not. */
 static int judge(struct cei_region *region, uint32_t member, uint64_t address,
 		 const struct pointer_facts *facts)
 {
@@ -281,7 +280,8 @@ static int export(struct cei_region *region, struct cei_region_wire *ret_wire,
 	return 0;
 }
 
-/* CUDA_VISIBLE_DEVICES may number GPUs otherwise in each process, or hide them. */
+/* Finds a GPU by its UUID, because CUDA_VISIBLE_DEVICES may number GPUs differently in each
+ * process, or hide them. */
 static uint32_t gpu_by_uuid(const struct cei_cuda *cuda, const uint8_t *uuid)
 {
 	uint32_t i;
@@ -300,10 +300,9 @@ static int raise_not_ours(struct cei_region *region, const char *why)
 			 (unsigned long long)region->device, why);
 }
 
-/* Memory of this process that comes back to it (through another context of it): a peer
- * that writes down our identity could point us at any memory of ours, so the driver says
- * what is there. Its handle proves that we have exported it to somebody. A context is
- * pushed. */
+/* Checks an import that claims to be memory of this process, exported by another of its
+ * contexts. A peer could claim any memory of ours, so the driver is asked what is at that
+ * address, and the IPC handle proves that we exported it. A context is pushed. */
 static int judge_own(struct cei_region *region, const struct cei_region_wire *wire)
 {
 	struct cei_cuda *cuda = region->site->cuda;
@@ -367,13 +366,13 @@ static int import(struct cei_region *region, const struct cei_region_wire *wire,
 	memcpy(region->instance, wire->instance, sizeof(region->instance));
 	memcpy(region->handle, wire->handle, sizeof(region->handle));
 	memcpy(region->uuid, wire->uuid, sizeof(region->uuid));
-	/* Without GPUs of ours nobody here reaches it, whose ever it is. */
+	/* without GPUs of our own no member can reach the memory, whoever owns it */
 	if (region->site->cuda && wire->pid == process_identity())
 		return import_own(region, wire);
 	return 0;
 }
 
-/* The handle says which memory it is, and is part of the description. */
+/* The IPC handle identifies the memory, and is part of the description. */
 static int is_same(const struct cei_region *region, int fd)
 {
 	(void)region;

@@ -19,8 +19,8 @@ static inline uint32_t cei_share_cuda_rank(const struct cei_region *region,
 	return region->site->members[member].rank;
 }
 
-/* 1: of cuMemAlloc or cudaMalloc, which CUDA IPC and peer access cover. 0: of a pool
- * or the virtual memory calls. < 0: an error. A context is pushed. */
+/* 1: allocated by cuMemAlloc or cudaMalloc, which CUDA IPC and peer access cover. 0: from a
+ * pool or the virtual memory calls. < 0: an error. A context is pushed. */
 int  cei_share_cuda_is_legacy(struct cei_region *region);
 
 /* reach_cuda.c: the table's map and unmap. */

@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Host memory: ours as a sealed memfd, the caller's as it is, a peer's as the memfd
- * that came with its export. Sealed, because a file that a peer could shrink would
- * kill us with SIGBUS. Sends and receives no descriptor: that is the bootstrap's.
+ * Host memory: created as a sealed memfd, adopted as it is, imported as the memfd that came
+ * with an export. It must be sealed, because a file that a peer could shrink would end us
+ * with SIGBUS. Descriptors are sent and received by the bootstrap.
  */
 
 #include "ipc/share.h"
@@ -19,8 +19,8 @@
 
 #define SEALS_NEEDED (F_SEAL_SHRINK | F_SEAL_GROW)
 
-/* fallocate() starts over after a signal: short steps get through between the ticks
- * of a profiler. */
+/* fallocate() starts over after a signal; steps this short succeed between a profiler's
+ * timer signals. */
 #define RESERVE_STEP_BYTES UINT64_C(0x200000)
 #define RESERVE_TRIES_MAX  1000u
 
@@ -42,8 +42,8 @@ static int reserve_step(int fd, uint64_t offset_bytes, uint64_t n_bytes)
 	return EINTR;
 }
 
-/* Takes the pages now: later there is nobody to tell that there are none, only
- * SIGBUS. Returns an errno. */
+/* Allocates the pages now, where a lack of memory is an error; later it would be SIGBUS.
+ * Returns an errno. */
 static int reserve(int fd, uint64_t size_bytes)
 {
 	uint64_t offset_bytes = 0;
@@ -71,7 +71,7 @@ static int map_here(struct cei_region *region)
 	return 0;
 }
 
-/* Found out by reserving, it would cost all others their memory first. */
+/* Checked first, because trying to reserve that much would take all others' memory. */
 static int is_beyond_machine(uint64_t size_bytes)
 {
 	struct sysinfo machine;
@@ -177,7 +177,7 @@ static int host_export(struct cei_region *region, struct cei_region_wire *ret_wi
 	return 0;
 }
 
-/* What is wrong with the descriptor, in words; NULL: nothing. */
+/* The fault of the descriptor, in words; NULL: none. */
 static const char *fault_of(const struct cei_region_wire *wire, int fd)
 {
 	struct stat stat;
@@ -220,7 +220,7 @@ static int host_import(struct cei_region *region, const struct cei_region_wire *
 	region->file_device = (uint64_t)stat.st_dev;
 	region->fd = fd;
 	error = map_here(region);
-	/* The mapping keeps the file; peers' buffers should not cost descriptors. */
+	/* the mapping keeps the file, so the descriptor is not needed any more */
 	close(fd);
 	region->fd = -1;
 	if (error)
@@ -253,14 +253,14 @@ static void host_release(struct cei_region *region)
 	region->fd = -1;
 }
 
-/* Nobody can take host memory away from behind its address and leave a trace. */
+/* Nothing shows whether the memory behind a host address was replaced: taken as valid. */
 static int host_check(struct cei_region *region)
 {
 	(void)region;
 	return 0;
 }
 
-/* For members on the host. */
+/* Maps for a member on the host. */
 static int host_map(struct cei_region *region, uint32_t member)
 {
 	region->address[member] = region->kind == CEOV_PLACE_HOST ?

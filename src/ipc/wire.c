@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Messages to bytes and back. Every byte is read and written by the two cursors, so
- * bounds are checked in one place. */
+/* Encodes and decodes messages. Every byte goes through the two cursors, so bounds are
+ * checked in one place. */
 
 #include "ipc/wire.h"
 
@@ -165,8 +165,9 @@ static uint32_t regions_of(const struct cei_wire_described *described)
 	return described->place_kind == CEOV_PLACE_GPU ? 2 : 1;
 }
 
-/* Host memory travels as a descriptor, GPU memory without one; a signal's control
- * region is host memory, and its second one is the GPU's. */
+/* Whether a region has a descriptor where it must: host memory travels as a descriptor, GPU
+ * memory without one. A signal's control region is host memory, its second region is on the
+ * GPU. */
 static int fits(const struct cei_wire_described *described, uint32_t index)
 {
 	const struct cei_region_wire *region = &described->regions[index];
@@ -205,8 +206,8 @@ void cei_wire_get_described(struct cei_reader *reader, uint32_t n_fds,
 
 /* --- parts of messages --------------------------------------------------- */
 
-/* Ends within its room; what follows the end is 0, so that no byte of memory that
- * was never set leaves the process. */
+/* Writes a text and fills its field with 0, so that no uninitialised memory leaves the
+ * process. */
 static void put_text(struct cei_writer *writer, const char *text, size_t room_bytes)
 {
 	static const char zeros[CEI_WIRE_TEXT_BYTES];
@@ -312,7 +313,7 @@ static void get_refuse(struct cei_reader *reader, struct cei_wire_refuse *ret_re
 {
 	ret_refuse->error = (int32_t)cei_wire_get_u32(reader);
 	get_text(reader, ret_refuse->text, CEI_WIRE_TEXT_BYTES);
-	/* A later version may know more errors; but never a success. */
+	/* later versions may define more errors, but 0 and above mean success */
 	if (ret_refuse->error >= 0)
 		reader->failed = 1;
 }
@@ -392,7 +393,7 @@ static void get_body(struct cei_reader *reader, struct cei_message *ret_message)
 	case CEI_MESSAGE_BYE:
 		return;
 	}
-	reader->failed = 1;     /* a type that we do not know */
+	reader->failed = 1;     /* an unknown type */
 }
 
 size_t cei_message_encode(const struct cei_message *message, uint8_t *bytes)

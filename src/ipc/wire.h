@@ -35,7 +35,7 @@ struct cei_writer {
 	int      failed;
 };
 
-/* After a failure (too short, out of range) the rest of the calls yield zeros. */
+/* After a failure (too short, out of range) the remaining calls yield zeros. */
 struct cei_reader {
 	const uint8_t *bytes;
 	size_t         n_bytes;
@@ -54,11 +54,11 @@ uint32_t cei_wire_get_u32(struct cei_reader *reader);
 uint64_t cei_wire_get_u64(struct cei_reader *reader);
 void     cei_wire_get_bytes(struct cei_reader *reader, void *ret_bytes, size_t n_bytes);
 
-/* 0: all was read and nothing is left. CEOV_ERR_INVALID (not raised): else. */
+/* 0: everything was read without a failure; else CEOV_ERR_INVALID (not raised). */
 int cei_reader_end(const struct cei_reader *reader);
 
-/* get fails the reader on values that no owner sends:
- * an unknown kind, no bytes, an offset or a size that wraps. */
+/* Decoding fails the reader on values that no owner sends: an unknown kind, a size of 0, an
+ * offset or a size that wraps around. */
 #define CEI_WIRE_REGION_BYTES 144u
 
 void cei_wire_put_region(struct cei_writer *writer, const struct cei_region_wire *region);
@@ -70,8 +70,8 @@ enum cei_export_kind { CEI_EXPORT_BUFFER = 1, CEI_EXPORT_SIGNAL = 2 };
 
 #define CEI_EXPORT_REGIONS_MAX 2u
 
-/* The bytes of an export. A buffer has one region and no more than that; a signal has
- * its control region, and where its counters are in a GPU a second one there. */
+/* The contents of an export. A buffer has exactly one region; a signal has its control
+ * region, and a second one where its counters are on a GPU. */
 struct cei_wire_described {
 	uint32_t               kind;            /* enum cei_export_kind */
 	uint32_t               place_kind;      /* signals: where the counters are, ... */
@@ -84,8 +84,8 @@ struct cei_wire_described {
 void cei_wire_put_described(struct cei_writer *writer,
 			    const struct cei_wire_described *described);
 
-/* Fails the reader on whatever no owner sends, above all on another number of regions
- * than the kind has, and of descriptors than the regions have. */
+/* Fails the reader on contents that no owner sends, above all on a number of regions or
+ * descriptors that does not fit the kind. */
 void cei_wire_get_described(struct cei_reader *reader, uint32_t n_fds,
 			    struct cei_wire_described *ret_described);
 
@@ -100,11 +100,11 @@ enum cei_message_type {
 	CEI_MESSAGE_FIND,       /* do you export this? */
 	CEI_MESSAGE_REPLY,      /* the export, or why not; descriptors go beside */
 	CEI_MESSAGE_DROP,       /* one use of your export has ended */
-	CEI_MESSAGE_BARRIER,    /* I have called it that often */
+	CEI_MESSAGE_BARRIER,    /* how often the sender has called the barrier */
 	CEI_MESSAGE_BYE,        /* I close in order; nothing follows */
 };
 
-/* A process: the ranks that it holds. Decoding checks their number, not values. */
+/* A process and the ranks that it holds. Decoding checks their number, not their values. */
 struct cei_wire_party {
 	uint32_t n_ranks;
 	uint32_t ranks[CEI_MEMBERS_MAX];
@@ -126,7 +126,7 @@ struct cei_wire_refuse {
 };
 
 struct cei_wire_find {
-	uint64_t number;                        /* returns in the reply */
+	uint64_t number;                        /* repeated in the reply */
 	uint32_t rank;
 	char     name[CEI_NAME_BYTES];
 };
@@ -141,7 +141,7 @@ struct cei_wire_reply {
 
 struct cei_message {
 	uint32_t type;                          /* enum cei_message_type */
-	uint32_t magic;                         /* decoding only: as received */
+	uint32_t magic;                         /* set by decoding: as received */
 	uint32_t version;                       /* likewise */
 	union {
 		struct cei_wire_hello   hello;
@@ -155,13 +155,13 @@ struct cei_message {
 	};
 };
 
-/* bytes has room for CEI_MESSAGE_BYTES_MAX. Returns how many were written; the
- * message is ours and fits, always. */
+/* bytes has room for CEI_MESSAGE_BYTES_MAX. Returns the number of bytes written; messages
+ * of our own always fit. */
 size_t cei_message_encode(const struct cei_message *message, uint8_t *bytes);
 
-/* 0. CEOV_ERR_VERSION: a head of another magic or version, both of which are in
- * *ret_message (REFUSE is decoded all the same, and yields 0). CEOV_ERR_INVALID:
- * anything else that no ceoverlap sends. Errors are not raised here. */
+/* Decodes a message. CEOV_ERR_VERSION: another magic or version, both of which are in
+ * *ret_message (REFUSE is decoded all the same, and yields 0). CEOV_ERR_INVALID: any other
+ * bytes that no ceoverlap sends. Errors are not raised here. */
 int cei_message_decode(const uint8_t *bytes, size_t n_bytes,
 		       struct cei_message *ret_message);
 
