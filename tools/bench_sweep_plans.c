@@ -230,23 +230,24 @@ static void add_share(const struct cei_machine *machine, const struct cei_route_
 uint32_t sweep_plans_shares(const struct sweep_plans *plans, struct sweep_share *shares)
 {
 	const struct ceov_plan *plan = plans->n ? plans->plans[0] : NULL;
-	const struct cei_step *step = plan ? &plan->steps[0] : NULL;
+	const struct cei_program_transfer *transfer = plan ? plan->program.transfers : NULL;
+	const struct cei_program_route *found;
 	const struct cei_machine *machine;
 	const struct cei_route *route;
 	double whole;
 	uint32_t i;
 
-	if (!step)
+	if (!transfer)
 		return 0;
-	if (!step->is_routed) {
+	if (transfer->route == CEI_PROGRAM_NONE) {
 		snprintf(shares[0].way, sizeof(shares[0].way), "direct");
-		shares[0].bytes = step->piece.row_bytes * step->piece.n_rows;
+		shares[0].bytes = transfer->row_bytes * transfer->n_rows;
 		return 1;
 	}
 	machine = plan->object.context->engines[plan->member].topology->machine;
-	route = &step->route->route;
-	whole = (double)(step->piece.row_bytes * step->piece.n_rows) /
-		(double)step->route->bytes;
+	found = &plan->program.routes[transfer->route];
+	route = &found->route;
+	whole = (double)(transfer->row_bytes * transfer->n_rows) / (double)found->bytes;
 	for (i = 0; i < route->n_ways && i < SWEEP_WAYS_MAX; i++) {
 		add_share(machine, &route->ways[i], &shares[i]);
 		/* the route is that of a class of sizes */

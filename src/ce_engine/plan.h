@@ -32,11 +32,9 @@ struct cei_step {                       /* one transfer, as committed */
 	int                is_routed;   /* some of its chunks take ways of two legs, so its
 					 * last chunk moves nothing: it raises `then` when
 					 * all others are done */
-	int                has_direct;  /* one copy of the rank's engine can move it */
-	const struct cei_program_route *route;  /* of one that is routed */
-	uint32_t           source_place;/* in the machine; CEOV_NOBODY: not known */
-	uint32_t           target_place;
-	const struct cei_machine_link *link;    /* between them, or NULL */
+	const struct cei_machine_link *link;    /* between its places, or NULL */
+	uint16_t           turn;        /* how far the target is, in the order of places: as
+					 * templates rotate */
 	int                is_floating; /* the piece's source, and its cuts', is an offset
 					 * from the address that a launch names */
 	uint32_t           first_chunk;

@@ -117,15 +117,15 @@ static void find_places(const struct ceov_plan *plan, uint32_t i, struct cei_ste
 {
 	const struct cei_program *program = &plan->program;
 	const struct cei_program_transfer *transfer = &program->transfers[i];
+	uint32_t from, to;
 
-	step->source_place = step->target_place = CEOV_NOBODY;
 	if (!transfer->row_bytes)
 		return;
-	step->source_place = program->buffers[transfer->source.buffer].place;
-	step->target_place = program->buffers[transfer->target.buffer].place;
-	if (step->source_place != CEOV_NOBODY && step->target_place != CEOV_NOBODY)
-		step->link = cei_machine_link(engine_of(plan)->topology->machine,
-					      step->source_place, step->target_place);
+	from = program->buffers[transfer->source.buffer].place;
+	to = program->buffers[transfer->target.buffer].place;
+	step->turn = (uint16_t)((to - from) % CEI_MACHINE_GPUS_MAX);
+	if (from != CEOV_NOBODY && to != CEOV_NOBODY)
+		step->link = cei_machine_link(engine_of(plan)->topology->machine, from, to);
 }
 
 static int bind_mark(const struct ceov_plan *plan, const struct cei_program_mark *from,
@@ -162,11 +162,8 @@ static int bind_step(struct ceov_plan *plan, uint32_t i)
 	}
 	find_places(plan, i, step);
 	step->direction = (enum cei_direction)transfer->direction;
-	step->has_direct = (int)transfer->has_direct;
 	step->is_floating = transfer->row_bytes && transfer->source.buffer == program->floating;
-	if (transfer->route != CEI_PROGRAM_NONE)
-		step->route = &program->routes[transfer->route];
-	step->is_routed = step->route != NULL;
+	step->is_routed = transfer->route != CEI_PROGRAM_NONE;
 	return bind_marks(plan, i, step);
 }
 

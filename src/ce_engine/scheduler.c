@@ -23,12 +23,6 @@ void cei_scheduler_fini(struct cei_scheduler *scheduler)
 	cei_queues_fini(&scheduler->queues);
 }
 
-/* How far the target is, in the order of places: as templates rotate. */
-static uint16_t turn_of(const struct cei_step *step)
-{
-	return (uint16_t)((step->target_place - step->source_place) % CEI_MACHINE_GPUS_MAX);
-}
-
 /* The link of a chunk that goes there in one copy. Others are bounded by their staging
  * slots, and small: they go when they can. */
 static const struct cei_machine_link *link_of(const struct cei_chunk *chunk)
@@ -54,7 +48,7 @@ void cei_scheduler_add(struct cei_scheduler *scheduler, struct cei_chunk *chunk)
 	job->bytes = cut->piece.row_bytes * cut->piece.n_rows;
 	job->ready_ns = cei_now_ns();
 	job->lane = (uint16_t)cei_router_lane(chunk);
-	job->turn = turn_of(&plan->steps[cut->step]);
+	job->turn = plan->steps[cut->step].turn;
 	/* what a lane waits for comes in the order of its launches: see router.h */
 	job->urgency = is_gated ? CEOV_URGENCY_NORMAL : (uint8_t)plan->program.urgency;
 	job->keeps_order = is_gated || plan->triggers.keeps_order;
