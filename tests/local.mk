@@ -29,6 +29,7 @@ threaded_suites = \
 	%D%/unit/test_program_wire \
 	%D%/unit/test_plan \
 	%D%/unit/test_plan_commit \
+	%D%/unit/test_plan_import \
 	%D%/unit/test_plan_order \
 	%D%/unit/test_fork \
 	%D%/unit/test_host \

@@ -17,6 +17,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/plan_builder.c %D%/plan_builder.h \
 	%D%/plan.h \
 	%D%/plan_release.c %D%/plan_release.h \
+	%D%/plan_import.c %D%/plan_import.h \
 	%D%/program.c %D%/program.h \
 	%D%/program_check.c %D%/program_triggers.c \
 	%D%/program_explain.c %D%/program_explain.h \
