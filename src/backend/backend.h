@@ -38,14 +38,32 @@ struct cei_post {                       /* raise a counter ... */
 struct cei_await {                      /* hold the lane until counter >= value */
 	uint64_t        counter;
 	uint64_t        value;
-	const uint32_t *abort_word;     /* host address; non-zero: leave at once */
+	const uint32_t *abort_word;     /* host address; non-zero: leave at once. Streams go
+					 * by the counter alone */
+};
+
+/* What a stream is to do: all waits, then all copies, then all posts. Within each of the
+ * three there is no order. */
+struct cei_stream_work {
+	const struct cei_await *awaits;
+	const struct cei_piece *pieces;
+	const struct cei_post  *posts;
+	uint32_t                n_awaits;
+	uint32_t                n_pieces;       /* at most CEI_LANE_BATCH */
+	uint32_t                n_posts;
+	uint64_t                value_at;       /* not 0, with CEI_CAP_CAPTURE: the work may become
+						 * part of a graph. Posts copy their values from
+						 * this address, a 64-bit word in memory of the
+						 * place, when the stream comes to them; waits
+						 * look at no abort word and are not among those
+						 * that waits_left counts */
 };
 
 /* What a mover can do, which callers ask in place of what it is or where it moves. The
  * engine needs those of CEI_CAPS_NEEDED; a mover without them is not opened. */
 enum cei_cap {
 	CEI_CAP_LANE_WAIT = 1u << 0,    /* a lane can wait for a counter itself */
-	CEI_CAP_STREAMS   = 1u << 1,    /* stream_wait, _post and _copy work */
+	CEI_CAP_STREAMS   = 1u << 1,    /* stream_queue works */
 	CEI_CAP_DEVICE    = 1u << 2,    /* it drives a device's own engines: its members are
 					 * where the device is in the machine. Without: others
 					 * can stand in for a place of a machine's file */
@@ -53,6 +71,7 @@ enum cei_cap {
 					 * peer's memory: marks need no other care */
 	CEI_CAP_DELIVERED = 1u << 4,    /* what reap() counts has arrived, also in a peer's
 					 * memory, and its source may be written again */
+	CEI_CAP_CAPTURE   = 1u << 5,    /* stream_queue takes work with value_at */
 };
 
 #define CEI_CAPS_NEEDED ((uint32_t)(CEI_CAP_ORDERED | CEI_CAP_DELIVERED))
@@ -150,16 +169,11 @@ struct cei_backend_ops {
 			 void *ret_bytes, uint64_t n_bytes);
 
 	/* On a stream of the caller's, any thread. CEOV_ERR_INVALID without
-	 * CEI_CAP_STREAMS. */
-	int      (*stream_wait)(struct cei_backend *backend, void *stream,
-				const struct cei_await *awaits, uint32_t n_awaits);
-	int      (*stream_post)(struct cei_backend *backend, void *stream,
-				const struct cei_post *posts, uint32_t n_posts);
-
-	/* Likewise: at most CEI_LANE_BATCH copies, without order among them. A stream
-	 * that is being captured is refused, with no pieces, too. */
-	int      (*stream_copy)(struct cei_backend *backend, void *stream,
-				const struct cei_piece *pieces, uint32_t n_pieces);
+	 * CEI_CAP_STREAMS. A stream that is being captured takes waits and posts. Copies, and
+	 * work without anything, which only asks whether the stream can be used, are refused
+	 * there unless the work has value_at. */
+	int      (*stream_queue)(struct cei_backend *backend, void *stream,
+				 const struct cei_stream_work *work);
 
 	/* A point of a caller's stream, for lanes to follow. Any thread; record as
 	 * the stream calls above. */

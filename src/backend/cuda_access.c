@@ -3,7 +3,7 @@
 
 /*
  * The cuda backend's verbs for application threads: small accesses to GPU memory on
- * a stream of their own, and waits and posts on the caller's streams. No lane.
+ * a stream of their own, and work on the caller's streams. No lane.
  *
  * Addresses are those of GPU memory that is mapped for the member. Host memory is
  * reached by the host itself.
@@ -283,37 +283,26 @@ static int next_op(struct op_list *list, CUstreamBatchMemOpParams **ret_op)
 	return r;
 }
 
-int cei_cuda_stream_wait(struct cei_backend *backend, void *stream,
-			 const struct cei_await *awaits, uint32_t n_awaits)
+static int wait_on(struct op_list *list, const struct cei_stream_work *work)
 {
-	struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
-	struct op_list list;
+	struct cei_cuda_backend *own = list->own;
+	struct cei_wait wait = cei_cuda_waits_begin(own, list->stream);
 	CUstreamBatchMemOpParams *op;
-	struct stream_hold hold;
-	struct cei_wait wait;
 	uint32_t i;
-	int r;
+	int r = 0;
 
-	r = stream_enter(own, stream, &hold);
-	if (r)
-		return r;
-	list.own = own;
-	list.stream = stream;
-	list.n = 0;
-	wait = cei_cuda_waits_begin(own, stream);
-	for (i = 0; i < n_awaits && !r; i++) {
-		r = next_op(&list, &op);
-		cei_cuda_wait_op(own, op, &awaits[i]);
+	for (i = 0; i < work->n_awaits && !r; i++) {
+		r = next_op(list, &op);
+		cei_cuda_wait_op(own, op, &work->awaits[i]);
 	}
 	if (!r && wait.wants_mark) {
-		r = next_op(&list, &op);
+		r = next_op(list, &op);
 		cei_cuda_waits_mark_op(own, &wait, op);
 	}
 	if (!r)
-		r = flush_ops(&list);
+		r = flush_ops(list);
 	if (r)
 		cei_waits_leave(own->waits, &wait);
-	stream_leave(own, &hold);
 	return r;
 }
 
@@ -431,63 +420,105 @@ static int post_by_writes(struct op_list *list, enum cei_cuda_flag_form form,
 	return r;
 }
 
-int cei_cuda_stream_post(struct cei_backend *backend, void *stream,
-			 const struct cei_post *posts, uint32_t n_posts)
+static int post_on(struct op_list *list, const struct cei_stream_work *work)
 {
-	struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
-	enum cei_cuda_flag_form form = cei_cuda_flag_form(own);
-	struct op_list list;
-	struct stream_hold hold;
+	enum cei_cuda_flag_form form = cei_cuda_flag_form(list->own);
 	uint32_t i;
-	int r;
+	int r = 0;
 
-	r = stream_enter(own, stream, &hold);
-	if (r)
-		return r;
-	list.own = own;
-	list.stream = stream;
-	list.n = 0;
 	if (form == CEI_CUDA_FLAG_COPY)
-		r = post_by_copies(own, stream, posts, n_posts);
-	for (i = 0; i < n_posts && !r; i++)
-		r = post_by_writes(&list, form, &posts[i]);
-	if (!r)
-		r = flush_ops(&list);
-	stream_leave(own, &hold);
-	return r;
+		r = post_by_copies(list->own, list->stream, work->posts, work->n_posts);
+	for (i = 0; i < work->n_posts && !r; i++)
+		r = post_by_writes(list, form, &work->posts[i]);
+	return r ? r : flush_ops(list);
 }
 
-static CUresult copy_on(struct cei_cuda_backend *own, CUstream stream,
-			const struct cei_piece *pieces, uint32_t n_pieces)
+/* A batch of copies, which cannot be captured. */
+static int copy_on(struct cei_cuda_backend *own, CUstream stream,
+		   const struct cei_stream_work *work)
 {
 	struct cei_cuda_copies copies;
-	CUresult result = cei_cuda_copy_gapped(own->cuda, stream, pieces, n_pieces, &copies);
+	CUresult result = cei_cuda_copy_gapped(own->cuda, stream, work->pieces, work->n_pieces,
+					       &copies);
 
 	if (result == CUDA_SUCCESS && copies.n)
 		result = cei_cuda_copy_batch(own->cuda, stream, &copies);
-	return result;
+	if (result == CUDA_SUCCESS)
+		return 0;
+	return cei_cuda_raise(own->cuda, result, own->rank,
+			      "GPU %u: %u copies on a caller's stream", own->gpu,
+			      work->n_pieces);
 }
 
-/* Batches of copies cannot be captured. */
-int cei_cuda_stream_copy(struct cei_backend *backend, void *stream,
-			 const struct cei_piece *pieces, uint32_t n_pieces)
+static int queue_now(struct cei_cuda_backend *own, CUstream stream,
+		     const struct cei_stream_work *work)
+{
+	struct op_list list;
+	int r = 0;
+
+	list.own = own;
+	list.stream = stream;
+	list.n = 0;
+	if (work->n_pieces || !(work->n_awaits || work->n_posts))
+		r = refuse_capture(own, stream, "queued copies cannot be");
+	if (!r && work->n_awaits)
+		r = wait_on(&list, work);
+	if (!r && work->n_pieces)
+		r = copy_on(own, stream, work);
+	if (!r && work->n_posts)
+		r = post_on(&list, work);
+	return r;
+}
+
+static CUresult copy_value(struct cei_cuda_backend *own, CUstream stream, uint64_t address,
+			   uint64_t value_at)
+{
+	return own->cuda->calls.copy(address, value_at, sizeof(uint64_t), stream);
+}
+
+/* By calls that a stream takes whether it is being captured or not. */
+static int queue_for_graphs(struct cei_cuda_backend *own, CUstream stream,
+			    const struct cei_stream_work *work)
+{
+	const struct cei_cuda_calls *calls = &own->cuda->calls;
+	struct cei_cuda_copies copies;
+	CUresult result = CUDA_SUCCESS;
+	uint32_t i;
+
+	for (i = 0; i < work->n_awaits && result == CUDA_SUCCESS; i++)
+		result = calls->stream_wait_value(stream, work->awaits[i].counter,
+						  work->awaits[i].value,
+						  CU_STREAM_WAIT_VALUE_GEQ);
+	if (result == CUDA_SUCCESS)
+		result = cei_cuda_copy_gapped(own->cuda, stream, work->pieces,
+					      work->n_pieces, &copies);
+	if (result == CUDA_SUCCESS)
+		result = cei_cuda_copy_each(own->cuda, stream, &copies);
+	for (i = 0; i < work->n_posts && result == CUDA_SUCCESS; i++) {
+		result = copy_value(own, stream, work->posts[i].counter, work->value_at);
+		if (result == CUDA_SUCCESS && work->posts[i].word)
+			result = copy_value(own, stream, work->posts[i].word, work->value_at);
+	}
+	if (result == CUDA_SUCCESS)
+		return 0;
+	return cei_cuda_raise(own->cuda, result, own->rank,
+			      "GPU %u: waits, copies and raises that a graph may hold",
+			      own->gpu);
+}
+
+int cei_cuda_stream_queue(struct cei_backend *backend, void *stream,
+			  const struct cei_stream_work *work)
 {
 	struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
 	struct stream_hold hold;
-	CUresult result = CUDA_SUCCESS;
-	int r;
+	int r = stream_enter(own, stream, &hold);
 
-	r = stream_enter(own, stream, &hold);
 	if (r)
 		return r;
-	r = refuse_capture(own, stream, "queued copies cannot be");
-	if (!r)
-		result = copy_on(own, stream, pieces, n_pieces);
+	r = work->value_at ? queue_for_graphs(own, stream, work)
+		: queue_now(own, stream, work);
 	stream_leave(own, &hold);
-	if (r || result == CUDA_SUCCESS)
-		return r;
-	return cei_cuda_raise(own->cuda, result, own->rank,
-			      "GPU %u: %u copies on a caller's stream", own->gpu, n_pieces);
+	return r;
 }
 
 /* --- events -------------------------------------------------------------- */

@@ -89,26 +89,31 @@ static CUresult flush(const struct cei_lane *lane)
 							  0);
 }
 
-CUresult cei_cuda_copy_batch(struct cei_cuda *cuda, CUstream stream,
-			     struct cei_cuda_copies *copies)
+CUresult cei_cuda_copy_each(struct cei_cuda *cuda, CUstream stream,
+			    const struct cei_cuda_copies *copies)
 {
-	CUmemcpyAttributes attributes;
 	CUresult result = CUDA_SUCCESS;
-	size_t first = 0;
 	size_t i;
 
-	if (cuda->calls.copy_batch) {
-		memset(&attributes, 0, sizeof(attributes));
-		attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
-		attributes.flags = CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE;
-		return cuda->calls.copy_batch(copies->targets, copies->sources,
-					      copies->sizes, copies->n, &attributes,
-					      &first, 1, stream);
-	}
 	for (i = 0; i < copies->n && result == CUDA_SUCCESS; i++)
 		result = cuda->calls.copy(copies->targets[i], copies->sources[i],
 					  copies->sizes[i], stream);
 	return result;
+}
+
+CUresult cei_cuda_copy_batch(struct cei_cuda *cuda, CUstream stream,
+			     struct cei_cuda_copies *copies)
+{
+	CUmemcpyAttributes attributes;
+	size_t first = 0;
+
+	if (!cuda->calls.copy_batch)
+		return cei_cuda_copy_each(cuda, stream, copies);
+	memset(&attributes, 0, sizeof(attributes));
+	attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
+	attributes.flags = CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE;
+	return cuda->calls.copy_batch(copies->targets, copies->sources, copies->sizes,
+				      copies->n, &attributes, &first, 1, stream);
 }
 
 /* A single copy over PCIe never becomes a kernel, and the plain call is cheaper. */
@@ -122,8 +127,7 @@ static CUresult copy_rows(const struct cei_lane *lane)
 		return CUDA_SUCCESS;
 	if (copies->n == 1 && (lane->direction == CEI_DIRECTION_IN ||
 			       lane->direction == CEI_DIRECTION_OUT))
-		return cuda->calls.copy(copies->targets[0], copies->sources[0],
-					copies->sizes[0], state->stream);
+		return cei_cuda_copy_each(cuda, state->stream, copies);
 	return cei_cuda_copy_batch(cuda, state->stream, copies);
 }
 

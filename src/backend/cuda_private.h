@@ -158,6 +158,10 @@ CUresult cei_cuda_copy_rows(struct cei_cuda *cuda, CUstream stream,
 CUresult cei_cuda_copy_batch(struct cei_cuda *cuda, CUstream stream,
 			     struct cei_cuda_copies *copies);
 
+/* Queues all of them by a call each, which streams that are being captured take, too. */
+CUresult cei_cuda_copy_each(struct cei_cuda *cuda, CUstream stream,
+			    const struct cei_cuda_copies *copies);
+
 /* Queues those of at most CEI_LANE_BATCH pieces whose rows have gaps; the others are what
  * *ret_copies holds, for a batch. */
 CUresult cei_cuda_copy_gapped(struct cei_cuda *cuda, CUstream stream,
@@ -226,12 +230,8 @@ int  cei_cuda_store(struct cei_backend *backend, uint64_t address, const void *b
 		    uint64_t n_bytes);
 int  cei_cuda_load(struct cei_backend *backend, uint64_t address, void *ret_bytes,
 		   uint64_t n_bytes);
-int  cei_cuda_stream_wait(struct cei_backend *backend, void *stream,
-			  const struct cei_await *awaits, uint32_t n_awaits);
-int  cei_cuda_stream_post(struct cei_backend *backend, void *stream,
-			  const struct cei_post *posts, uint32_t n_posts);
-int  cei_cuda_stream_copy(struct cei_backend *backend, void *stream,
-			  const struct cei_piece *pieces, uint32_t n_pieces);
+int  cei_cuda_stream_queue(struct cei_backend *backend, void *stream,
+			   const struct cei_stream_work *work);
 
 /* Takes control_lock and pushes the context; refuses after an access was lost. */
 int  cei_cuda_begin_access(struct cei_cuda_backend *own, struct cei_cuda_hold *ret_hold);

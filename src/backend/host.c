@@ -509,30 +509,11 @@ static int no_streams(struct cei_backend *backend)
 			 "host: there are no streams");
 }
 
-static int host_stream_wait(struct cei_backend *backend, void *stream,
-			    const struct cei_await *awaits, uint32_t n_awaits)
+static int host_stream_queue(struct cei_backend *backend, void *stream,
+			     const struct cei_stream_work *work)
 {
 	(void)stream;
-	(void)awaits;
-	(void)n_awaits;
-	return no_streams(backend);
-}
-
-static int host_stream_post(struct cei_backend *backend, void *stream,
-			    const struct cei_post *posts, uint32_t n_posts)
-{
-	(void)stream;
-	(void)posts;
-	(void)n_posts;
-	return no_streams(backend);
-}
-
-static int host_stream_copy(struct cei_backend *backend, void *stream,
-			    const struct cei_piece *pieces, uint32_t n_pieces)
-{
-	(void)stream;
-	(void)pieces;
-	(void)n_pieces;
+	(void)work;
 	return no_streams(backend);
 }
 
@@ -581,9 +562,7 @@ const struct cei_backend_ops cei_backend_host = {
 	.reach         = host_reach,
 	.store         = host_store,
 	.load          = host_load,
-	.stream_wait   = host_stream_wait,
-	.stream_post   = host_stream_post,
-	.stream_copy   = host_stream_copy,
+	.stream_queue  = host_stream_queue,
 	.event_open    = host_event_open,
 	.event_close   = host_event_close,
 	.event_record  = host_event_record,

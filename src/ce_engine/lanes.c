@@ -11,6 +11,7 @@
 #include "backend/lane.h"
 #include "ce_engine/engine.h"
 #include "ce_engine/launch.h"
+#include "ce_engine/lower.h"
 #include "ce_engine/trace.h"
 #include "ce_engine/staging.h"
 
@@ -111,17 +112,14 @@ static const struct cei_step *step_of(const struct cei_chunk *chunk)
 	return &plan->steps[plan->cuts[chunk->index].step];
 }
 
+/* What its lane has to wait for; counter 0: nothing. */
 static struct cei_await await_of(const struct cei_chunk *chunk)
 {
 	const struct cei_counter *ready = &step_of(chunk)->source_ready;
-	struct cei_await await = { 0, 0, NULL };
+	const struct cei_await none = { 0, 0, NULL };
 
-	if (!cei_router_lane_waits(chunk->launch) || !ready->signal)
-		return await;
-	await.counter = ready->address;
-	await.value = chunk->launch->base + ready->value;
-	await.abort_word = (const uint32_t *)&ready->header->abort_code;
-	return await;
+	return cei_router_lane_waits(chunk->launch) && ready->signal
+		? cei_lower_await(ready, chunk->launch->base) : none;
 }
 
 /* Whether the lane has still to wait for the stream that the launch comes after. */
@@ -137,15 +135,13 @@ static uint64_t bytes_of(const struct cei_chunk *chunk)
 	return piece->row_bytes * piece->n_rows;
 }
 
-/* With the address that the launch names for a floating source; of a way of two legs, the
- * leg at hand. */
+/* Of a way of two legs, the leg at hand. */
 static struct cei_piece piece_of(const struct cei_engine *engine,
 				 const struct cei_chunk *chunk)
 {
-	struct cei_piece piece = chunk->launch->plan->cuts[chunk->index].piece;
+	const struct cei_piece *cut = &chunk->launch->plan->cuts[chunk->index].piece;
+	struct cei_piece piece = cei_lower_piece(step_of(chunk), cut, chunk->launch->floating);
 
-	if (step_of(chunk)->is_floating)
-		piece.source += chunk->launch->floating;
 	return cei_staging_leg(engine, chunk, &piece);
 }
 
@@ -197,7 +193,6 @@ static void add(struct group *group, struct cei_chunk *chunk)
 	struct ceov_plan *plan = chunk->launch->plan;
 	const struct cei_cut *cut = &plan->cuts[chunk->index];
 	const struct cei_counter *then = mark_of(chunk);
-	struct cei_post *post;
 
 	if (!group->n_chunks) {
 		group->lane = chunk->lane;
@@ -210,12 +205,8 @@ static void add(struct group *group, struct cei_chunk *chunk)
 	group->n_bytes += bytes_of(chunk);
 	if (cut->piece.n_rows)
 		group->pieces[group->n_pieces++] = piece_of(group->engine, chunk);
-	if (!then)
-		return;
-	post = &group->posts[group->n_posts++];
-	post->counter = then->address;
-	post->word = then->word;
-	post->value = chunk->launch->base + then->value;
+	if (then)
+		group->posts[group->n_posts++] = cei_lower_post(then, chunk->launch->base);
 }
 
 static int wait_for_gate(struct group *group)

@@ -41,6 +41,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/expiry.c %D%/expiry.h \
 	%D%/ticket.c \
 	%D%/tickets.c %D%/tickets.h \
+	%D%/lower.c %D%/lower.h \
 	%D%/stream_queue.c \
 	%D%/chunk.h \
 	%D%/turn.c %D%/engine.h \

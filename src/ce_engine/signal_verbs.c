@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "ce_engine/context.h"
+#include "ce_engine/lower.h"
 #include "ce_engine/signal.h"
 
 /* Marks that one call hands to the driver at once; longer lists go in several. */
@@ -253,6 +254,7 @@ int ceov_stream_raise(ceov_context *context, uint32_t rank, void *stream,
 {
 	static const char call[] = "ceov_stream_raise";
 	struct cei_post posts[STREAM_MARKS];
+	struct cei_stream_work work = { .posts = posts };
 	struct cei_backend *backend;
 	struct cei_counter counter;
 	uint32_t i, n;
@@ -266,11 +268,10 @@ int ceov_stream_raise(ceov_context *context, uint32_t rank, void *stream,
 		for (n = 0; n < STREAM_MARKS && i + n < n_marks; n++) {
 			(void)cei_signal_resolve(&marks[i + n], backend->member, call,
 						 &counter);
-			posts[n].counter = counter.address;
-			posts[n].word = counter.word;
-			posts[n].value = base + counter.value;
+			posts[n] = cei_lower_post(&counter, base);
 		}
-		r = backend->ops->stream_post(backend, stream, posts, n);
+		work.n_posts = n;
+		r = backend->ops->stream_queue(backend, stream, &work);
 	}
 	return r;
 }
@@ -280,6 +281,7 @@ int ceov_stream_wait(ceov_context *context, uint32_t rank, void *stream,
 {
 	static const char call[] = "ceov_stream_wait";
 	struct cei_await awaits[STREAM_MARKS];
+	struct cei_stream_work work = { .awaits = awaits };
 	struct cei_backend *backend;
 	struct cei_counter counter;
 	uint32_t i, n;
@@ -293,11 +295,10 @@ int ceov_stream_wait(ceov_context *context, uint32_t rank, void *stream,
 		for (n = 0; n < STREAM_MARKS && i + n < n_marks; n++) {
 			(void)cei_signal_resolve(&marks[i + n], backend->member, call,
 						 &counter);
-			awaits[n].counter = counter.address;
-			awaits[n].value = base + counter.value;
-			awaits[n].abort_word = NULL;    /* streams leave by poison */
+			awaits[n] = cei_lower_await(&counter, base);
 		}
-		r = backend->ops->stream_wait(backend, stream, awaits, n);
+		work.n_awaits = n;
+		r = backend->ops->stream_queue(backend, stream, &work);
 	}
 	return r;
 }

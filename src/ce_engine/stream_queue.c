@@ -5,31 +5,17 @@
  * ceov_plan_queue: a plan as work of a caller's stream. While a stream waits, the driver
  * may hold back all that the process submits later, on any stream (the first launch of a
  * kernel that is not loaded yet does so, and cudaFree()); so nothing that the wait needs
- * is left for later here.
+ * is left for later here: what can be refused is refused before the first wait.
  */
 
 #include <inttypes.h>
 
 #include "ce_engine/context.h"
-#include "ce_engine/signal.h"
+#include "ce_engine/lower.h"
 #include "ce_engine/plan.h"
-#include "ce_engine/split.h"
+#include "ce_engine/signal.h"
 
 static const char call[] = "ceov_plan_queue";
-
-/* What goes together: behind the same waits, as one batch of copies, then the raises. */
-struct batch {
-	struct cei_backend     *backend;
-	void                   *stream;
-	uint64_t                base;
-	const struct cei_step  *first;          /* whose marks it waits for; NULL: none yet */
-	uint32_t                n_pieces;
-	uint32_t                n_posts;
-	uint64_t                n_bytes;        /* since marks were raised, at most ... */
-	uint64_t                bytes_max;      /* ... unless a transfer alone has more */
-	struct cei_piece        pieces[CEI_LANE_BATCH];
-	struct cei_post         posts[CEI_LANE_BATCH];
-};
 
 /* --- checks ---------------------------------------------------------------------------- */
 
@@ -148,127 +134,17 @@ static int check_queue(struct ceov_plan *plan, void *stream, uint64_t base,
 	return r ? r : check_falls(plan, base);
 }
 
-/* --- queueing -------------------------------------------------------------------------- */
-
-static int copy(struct batch *batch)
-{
-	uint32_t n = batch->n_pieces;
-
-	batch->n_pieces = 0;
-	if (!n)
-		return 0;
-	return batch->backend->ops->stream_copy(batch->backend, batch->stream, batch->pieces,
-						n);
-}
-
-static int flush(struct batch *batch)
-{
-	uint32_t n = batch->n_posts;
-	int r = copy(batch);
-
-	batch->n_posts = 0;
-	batch->n_bytes = 0;
-	if (r || !n)
-		return r;
-	return batch->backend->ops->stream_post(batch->backend, batch->stream, batch->posts,
-						n);
-}
-
-/* Nothing to wait for, or the same as the batch. */
-static int has_waited(const struct cei_counter *waited, const struct cei_counter *counter)
-{
-	return !counter->signal ||
-	       (waited->signal == counter->signal && waited->index == counter->index &&
-		waited->value == counter->value);
-}
-
-static int belongs(const struct batch *batch, const struct cei_step *step)
-{
-	return batch->first && has_waited(&batch->first->source_ready, &step->source_ready) &&
-	       has_waited(&batch->first->target_free, &step->target_free);
-}
-
-static void add_await(const struct batch *batch, const struct cei_counter *counter,
-		      struct cei_await *awaits, uint32_t *n)
-{
-	if (!counter->signal)
-		return;
-	awaits[*n].counter = counter->address;
-	awaits[*n].value = batch->base + counter->value;
-	awaits[*n].abort_word = NULL;           /* streams leave by poison */
-	++*n;
-}
-
-static int begin(struct batch *batch, const struct cei_step *step)
-{
-	struct cei_await awaits[2];
-	uint32_t n = 0;
-	int r = flush(batch);
-
-	batch->first = step;
-	add_await(batch, &step->source_ready, awaits, &n);
-	add_await(batch, &step->target_free, awaits, &n);
-	if (r || !n)
-		return r;
-	return batch->backend->ops->stream_wait(batch->backend, batch->stream, awaits, n);
-}
-
-/* Whole, or row by row where the driver refuses the pitch. */
-static int add_pieces(struct batch *batch, const struct cei_piece *piece)
-{
-	uint64_t i, n = piece->row_bytes ? cei_split_count(piece, UINT64_MAX) : 0;
-	int r = 0;
-
-	for (i = 0; !r && i < n; i++) {
-		if (batch->n_pieces == CEI_LANE_BATCH)
-			r = copy(batch);
-		batch->pieces[batch->n_pieces++] = cei_split_at(piece, UINT64_MAX, i);
-	}
-	return r;
-}
-
-static int add_step(struct batch *batch, const struct cei_step *step)
-{
-	uint64_t n_bytes = step->piece.row_bytes * step->piece.n_rows;
-	struct cei_post *post;
-	int r = 0;
-
-	if (!belongs(batch, step))
-		r = begin(batch, step);
-	else if (batch->n_posts == CEI_LANE_BATCH ||
-		 (batch->n_posts && batch->n_bytes + n_bytes > batch->bytes_max))
-		r = flush(batch);
-	batch->n_bytes += n_bytes;
-	if (!r)
-		r = add_pieces(batch, &step->piece);
-	if (r || !step->then.signal)
-		return r;
-	post = &batch->posts[batch->n_posts++];
-	post->counter = step->then.address;
-	post->word = step->then.word;
-	post->value = batch->base + step->then.value;
-	return 0;
-}
-
 int ceov_plan_queue(ceov_plan *plan, void *stream, uint64_t base)
 {
-	struct batch batch;
-	uint32_t i;
-	int r = check_queue(plan, stream, base, &batch.backend);
+	const struct cei_stream_work nothing = { .value_at = 0 };
+	struct cei_stream_run run = { .plan = plan, .stream = stream, .base = base };
+	int r = check_queue(plan, stream, base, &run.backend);
 
+	/* The backend's own refusals, before the first wait is queued. */
+	if (!r)
+		r = run.backend->ops->stream_queue(run.backend, stream, &nothing);
 	if (r)
 		return r;
-	batch.stream = stream;
-	batch.base = base;
-	batch.first = NULL;
-	batch.n_pieces = batch.n_posts = 0;
-	batch.n_bytes = 0;
-	batch.bytes_max = plan->program.mark_group_bytes;
-	/* The backend's own refusals, before the first wait is queued. */
-	r = batch.backend->ops->stream_copy(batch.backend, stream, NULL, 0);
-	if (!r)
-		keep_base(plan, base);
-	for (i = 0; !r && i < plan->program.n_transfers; i++)
-		r = add_step(&batch, &plan->steps[i]);
-	return r ? r : flush(&batch);
+	keep_base(plan, base);
+	return cei_lower_to_stream(&run);
 }

@@ -26,8 +26,7 @@ START_TEST(test_table_is_complete)
 	ck_assert(ops->name && ops->open && ops->close && ops->live_caps && ops->waits_left);
 	ck_assert_msg(ops->warm != NULL, "%s: no warm", ops->name);
 	ck_assert(ops->lane_open && ops->lane_close && ops->store && ops->load);
-	ck_assert(ops->stream_wait && ops->stream_post && ops->stream_copy);
-	ck_assert(ops->wait && ops->copy);
+	ck_assert(ops->stream_queue && ops->wait && ops->copy);
 	ck_assert(ops->post && ops->submit && ops->reap && ops->drain);
 	ck_assert(ops->stop && ops->is_idle);
 }

@@ -306,21 +306,6 @@ START_TEST(test_lanes_open_and_close)
 }
 END_TEST
 
-START_TEST(test_streams_work_or_are_refused)
-{
-	struct cei_await made = { rig_counter_at(0), 1, NULL };
-	struct cei_post posted = { rig_counter_at(0), 0, 1 };
-
-	if (rig.ops->live_caps(&rig.backend) & CEI_CAP_STREAMS)
-		return;
-	ck_assert_int_eq(rig.ops->stream_wait(&rig.backend, &rig, &made, 1),
-			 CEOV_ERR_INVALID);
-	ck_assert_int_eq(rig.ops->stream_post(&rig.backend, &rig, &posted, 1),
-			 CEOV_ERR_INVALID);
-	ck_assert_int_eq(rig.ops->stream_copy(&rig.backend, &rig, NULL, 0), CEOV_ERR_INVALID);
-}
-END_TEST
-
 START_TEST(test_warming_leaves_all_in_order)
 {
 	ck_assert_ptr_nonnull(rig.ops->warm);
@@ -362,6 +347,5 @@ void rig_add_gate_cases(Suite *suite)
 	tcase_add_test(ends, test_drain_of_a_lane_that_waits_is_bounded);
 	tcase_add_test(ends, test_close_of_a_lane_ends_its_work_first);
 	tcase_add_test(ends, test_lanes_open_and_close);
-	tcase_add_test(ends, test_streams_work_or_are_refused);
 	tcase_add_test(ends, test_warming_leaves_all_in_order);
 }

@@ -12,6 +12,7 @@
 #include "backend/host.h"
 #include "ce_engine/context.h"
 #include "ce_engine/engine.h"
+#include "ce_engine/lower.h"
 #include "ce_engine/plan.h"
 #include "ce_engine/split.h"
 #include "testing.h"
@@ -23,7 +24,7 @@
 #define LOG_BYTES 512u
 
 struct stream {
-	char     log[LOG_BYTES];        /* one letter and a count a call */
+	char     log[LOG_BYTES];        /* a letter and a count for what each call has */
 	int      is_capturing;
 	int      is_dry;                /* copies are only written down */
 	uint64_t n_pieces;
@@ -38,6 +39,7 @@ struct stand {
 	ceov_buffer           *source;  /* rank 1's */
 	ceov_buffer           *target;  /* rank 0's, whose the plan is */
 	ceov_plan             *plan;
+	unsigned char          bytes[MANY * BYTES];     /* as the source's */
 };
 
 /* --- the stream ------------------------------------------------------------ */
@@ -46,54 +48,58 @@ static void note(struct stream *stream, char what, uint32_t n)
 {
 	size_t used = strlen(stream->log);
 
-	(void)snprintf(stream->log + used, LOG_BYTES - used, "%c%u ", what, n);
+	if (n)
+		(void)snprintf(stream->log + used, LOG_BYTES - used, "%c%u ", what, n);
 }
 
-static int stream_wait(struct cei_backend *backend, void *token,
-		       const struct cei_await *awaits, uint32_t n_awaits)
+static void do_copies(const struct cei_stream_work *work)
 {
+	const struct cei_piece *piece;
+	uint64_t row;
 	uint32_t i;
 
-	(void)backend;
-	for (i = 0; i < n_awaits; i++)
-		ck_assert_uint_ge(*(const uint64_t *)(uintptr_t)awaits[i].counter,
-				  awaits[i].value);
-	note(token, 'w', n_awaits);
-	return 0;
+	for (i = 0; i < work->n_pieces; i++) {
+		piece = &work->pieces[i];
+		for (row = 0; row < piece->n_rows; row++)
+			memcpy((void *)(uintptr_t)(piece->target +
+						   row * piece->target_pitch_bytes),
+			       (const void *)(uintptr_t)(piece->source +
+							 row * piece->source_pitch_bytes),
+			       piece->row_bytes);
+	}
 }
 
-static int stream_post(struct cei_backend *backend, void *token,
-		       const struct cei_post *posts, uint32_t n_posts)
+static void do_posts(const struct cei_stream_work *work)
 {
+	uint64_t *counter;
 	uint32_t i;
 
-	(void)backend;
-	for (i = 0; i < n_posts; i++)
-		*(uint64_t *)(uintptr_t)posts[i].counter = posts[i].value;
-	note(token, 'r', n_posts);
-	return 0;
+	for (i = 0; i < work->n_posts; i++) {
+		counter = (uint64_t *)(uintptr_t)work->posts[i].counter;
+		*counter = work->value_at ? *(const uint64_t *)(uintptr_t)work->value_at
+			: work->posts[i].value;
+	}
 }
 
-static int stream_copy(struct cei_backend *backend, void *token,
-		       const struct cei_piece *pieces, uint32_t n_pieces)
+static int stream_queue(struct cei_backend *backend, void *token,
+			const struct cei_stream_work *work)
 {
 	struct stream *stream = token;
-	uint64_t row;
 	uint32_t i;
 
 	if (stream->is_capturing)
 		return cei_raise(backend->site->report, CEOV_ERR_INVALID, 0, "captured");
-	ck_assert_uint_le(n_pieces, CEI_LANE_BATCH);
-	for (i = 0; i < n_pieces && !stream->is_dry; i++)
-		for (row = 0; row < pieces[i].n_rows; row++)
-			memcpy((void *)(uintptr_t)(pieces[i].target +
-						   row * pieces[i].target_pitch_bytes),
-			       (const void *)(uintptr_t)(pieces[i].source +
-							 row * pieces[i].source_pitch_bytes),
-			       pieces[i].row_bytes);
-	stream->n_pieces += n_pieces;
-	if (n_pieces)
-		note(stream, 'c', n_pieces);
+	ck_assert_uint_le(work->n_pieces, CEI_LANE_BATCH);
+	for (i = 0; i < work->n_awaits; i++)
+		ck_assert_uint_ge(*(const uint64_t *)(uintptr_t)work->awaits[i].counter,
+				  work->awaits[i].value);
+	if (!stream->is_dry)
+		do_copies(work);
+	do_posts(work);
+	stream->n_pieces += work->n_pieces;
+	note(stream, 'w', work->n_awaits);
+	note(stream, 'c', work->n_pieces);
+	note(stream, 'r', work->n_posts);
 	return 0;
 }
 
@@ -105,15 +111,14 @@ static void stand_open(struct stand *stand)
 	stand->context = testing_open_turned(2, NULL);
 	stand->ops = cei_backend_host;
 	stand->ops.caps |= CEI_CAP_STREAMS;
-	stand->ops.stream_wait = stream_wait;
-	stand->ops.stream_post = stream_post;
-	stand->ops.stream_copy = stream_copy;
+	stand->ops.stream_queue = stream_queue;
 	stand->context->engines[0].backend.ops = &stand->ops;
 	stand->ready = testing_signal(stand->context, 0, PARTS);
 	stand->arrived = testing_signal(stand->context, 0, MANY);
 	stand->source = testing_buffer(stand->context, 1, MANY * BYTES);
 	stand->target = testing_buffer(stand->context, 0, MANY * BYTES);
 	testing_fill(ceov_buffer_base(stand->source, 1), MANY * BYTES, testing_seed());
+	testing_fill(stand->bytes, MANY * BYTES, testing_seed());
 	stand->plan = testing_plan(stand->context, 0);
 }
 
@@ -476,6 +481,45 @@ START_TEST(test_marks_are_raised_before_more_bytes_go)
 }
 END_TEST
 
+/* As operators' runs that a graph may hold: waits for 1, a source that the run names, marks
+ * that are copied from a word, and nothing for what only raises. */
+START_TEST(test_a_run_that_takes_its_marks_from_memory)
+{
+	uint64_t word = BASE + 7;
+	struct ceov_transfer transfer;
+	struct cei_stream_run run;
+	struct stand stand;
+	uint32_t i;
+
+	stand_open(&stand);
+	ck_assert_int_eq(ceov_buffer_float(stand.context, 0, MANY * BYTES, &stand.source), 0);
+	for (i = 0; i < 4; i++) {
+		transfer = part_behind(&stand, i, i / 2);
+		transfer.then = testing_mark(stand.arrived, i, 1);
+		testing_add(stand.plan, &transfer);
+		add_raise(&stand, 4 + i);
+	}
+	commit(&stand);
+	stand.plan->program.mark_group_bytes = 1;
+	run = (struct cei_stream_run){
+		.plan = stand.plan,
+		.backend = &stand.context->engines[0].backend,
+		.stream = &stand.stream,
+		.floating = (uint64_t)(uintptr_t)stand.bytes,
+		.value_at = (uint64_t)(uintptr_t)&word,
+	};
+	for (i = 0; i < 2; i++)
+		ck_assert_int_eq(ceov_signal_raise(stand.ready, i, 1), 0);
+	ck_assert_int_eq(cei_lower_to_stream(&run), 0);
+	ck_assert_str_eq(stand.stream.log, "w1 c1 r1 c1 r1 w1 c1 r1 c1 r1 ");
+	ck_assert_uint_eq(testing_check(ceov_buffer_base(stand.target, 0), 4 * BYTES,
+					testing_seed()), 4 * BYTES);
+	for (i = 0; i < 8; i++)
+		ck_assert_uint_eq(arrived(&stand, i), i < 4 ? word : 0);
+	stand_close(&stand);
+}
+END_TEST
+
 START_TEST(test_a_mark_of_a_later_transfer_is_refused)
 {
 	struct ceov_transfer transfer;
@@ -529,6 +573,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_plans_that_cannot_be_queued_are_refused);
 	tcase_add_test(all, test_a_base_never_falls);
 	tcase_add_test(all, test_marks_are_raised_before_more_bytes_go);
+	tcase_add_test(all, test_a_run_that_takes_its_marks_from_memory);
 	tcase_add_test(all, test_a_mark_of_a_later_transfer_is_refused);
 	tcase_add_test(all, test_a_floating_buffer_is_refused);
 	suite_add_tcase(made, all);

@@ -10,7 +10,7 @@
 
 #include "backend/backend.h"
 #include "ce_engine/context.h"
-#include "ce_engine/plan.h"
+#include "ce_engine/lower.h"
 #include "ce_engine/signal.h"
 #include "kernels/begin.h"
 #include "ops/core/replays.h"
@@ -223,58 +223,21 @@ static int begin(struct cei_capture *capture, void *stream, uint32_t half)
 	return r ? r : go_on(capture, capture->begun, stream, capture->lane, "beginning a run");
 }
 
-/* A gate that is open stays so for the run: the lane waits at each once. */
-static CUresult pass_gate(struct cei_capture *capture, const struct cei_step *step,
-			  uint64_t *passed)
-{
-	if (!step->source_ready.signal || step->source_ready.address == *passed)
-		return CUDA_SUCCESS;
-	*passed = step->source_ready.address;
-	return capture->gpu->cuda->calls.stream_wait_value(
-		capture->lane, *passed, 1, CU_STREAM_WAIT_VALUE_GEQ);
-}
-
-static CUresult send_step(struct cei_capture *capture, const struct cei_step *step,
-			  const void *floating, uint64_t *passed)
-{
-	const struct cei_cuda_calls *calls = &capture->gpu->cuda->calls;
-	CUstream lane = capture->lane;
-	const struct cei_piece *piece = &step->piece;
-	uint64_t source = piece->source;
-	CUresult result = pass_gate(capture, step, passed);
-
-	if (step->is_floating)
-		source += (uint64_t)(uintptr_t)floating;
-	if (result == CUDA_SUCCESS)
-		result = calls->copy(piece->target, source, piece->row_bytes * piece->n_rows,
-				     lane);
-	if (result == CUDA_SUCCESS && step->then.signal)
-		result = calls->copy(step->then.address, word_at(capture, WORD_EPOCH),
-				     sizeof(uint64_t), lane);
-	return result;
-}
-
-/* Steps without bytes only stand in for what begin and end do here. */
+/* Ready counters are 0 or 1, so waits go from the base 0; a gate that is open stays so for
+ * the run, and the lane waits at each once. */
 static int send_phase(struct cei_capture *capture, const struct cei_phase *phase,
 		      uint32_t half, const void *floating)
 {
-	const struct ceov_plan *plan = phase->plan[half];
-	struct cei_cuda_hold hold;
-	CUresult result = CUDA_SUCCESS;
-	uint64_t passed = 0;
-	uint32_t i;
-	int r;
+	const ceov_workspace *workspace = capture->workspace;
+	const struct cei_stream_run run = {
+		.plan = phase->plan[half],
+		.backend = cei_context_backend(workspace->object.context, workspace->rank),
+		.stream = capture->lane,
+		.floating = (uint64_t)(uintptr_t)floating,
+		.value_at = word_at(capture, WORD_EPOCH),
+	};
 
-	if (!plan)
-		return 0;
-	r = cei_cuda_push(capture->gpu->cuda, capture->gpu->gpu, &hold);
-	if (r)
-		return r;
-	for (i = 0; i < plan->program.n_transfers && result == CUDA_SUCCESS; i++)
-		if (plan->steps[i].piece.n_rows)
-			result = send_step(capture, &plan->steps[i], floating, &passed);
-	cei_cuda_pop(capture->gpu->cuda, &hold);
-	return cei_gpu_executor_check(capture->gpu, result, "queueing a run's copies");
+	return run.plan ? cei_lower_to_stream(&run) : 0;
 }
 
 /* Phases that wait for the job come behind it, or gates could stand before what raises
