@@ -193,6 +193,7 @@ libtesting_la_SOURCES = \
 	%D%/conformance/backend_rig.c %D%/conformance/backend_rig.h \
 	%D%/conformance/backend_gates.c \
 	%D%/conformance/backend_caps.c \
+	%D%/conformance/backend_streams.c \
 	%D%/conformance/proxy.c %D%/conformance/proxy.h \
 	%D%/system/bootstrap_fixture.c %D%/system/bootstrap_fixture.h
 if HAVE_CUDA

@@ -166,11 +166,12 @@ END_TEST
 START_TEST(test_live_capabilities_are_among_those_of_the_table)
 {
 	uint32_t live = rig.ops->live_caps(&rig.backend);
-	uint32_t may_lack = CEI_CAP_LANE_WAIT | CEI_CAP_STREAMS;
+	uint32_t may_lack = CEI_CAP_LANE_WAIT | CEI_CAP_STREAMS | CEI_CAP_CAPTURE;
 
 	ck_assert_uint_eq(live & ~rig.ops->caps, 0);
 	ck_assert_uint_eq(rig.ops->caps & ~live & ~may_lack, 0);
 	ck_assert_uint_eq(rig.ops->caps & CEI_CAPS_NEEDED, CEI_CAPS_NEEDED);
+	ck_assert(!(live & CEI_CAP_CAPTURE) || (live & CEI_CAP_STREAMS));
 	ck_assert_int_eq((rig.ops->caps & CEI_CAP_DEVICE) != 0, rig.kind != CEOV_PLACE_HOST);
 	ck_assert_int_eq(rig.ops->progress == CEI_PROGRESS_THREAD, rig.ops->turn != NULL);
 }

@@ -341,6 +341,7 @@ static Suite *suite_of_cases(void)
 	tcase_add_test(posts, test_a_lane_lasts_thousands_of_rounds);
 	suite_add_tcase(suite, posts);
 	rig_add_gate_cases(suite);
+	rig_add_stream_cases(suite);
 	rig_add_cap_cases(suite);
 	return suite;
 }

@@ -24,12 +24,25 @@
 /* Pieces, posts and a wait that the engine puts between two submits. */
 #define GROUP    (CEI_LANE_BATCH / 2u - 1u)
 
+/* Streams of the rig's place, and graphs of what they are told while they are captured.
+ * Whoever has them knows what they are; all calls succeed. */
+struct rig_streams {
+	void *(*open)(void);
+	void  (*close)(void *stream);           /* it is idle, or will be */
+	void  (*idle)(void *stream);            /* when it is; at most TESTING_PATIENCE */
+	void  (*capture_begin)(void *stream);
+	void *(*capture_end)(void *stream);     /* a graph */
+	void  (*launch)(void *graph, void *stream);
+	void  (*free)(void *graph);             /* it does not run */
+};
+
 struct rig {
 	enum ceov_place_kind kind;              /* of the members that it serves */
 	struct cei_report  report;
 	struct cei_site    site;
 	struct cei_backend backend;
-	const struct cei_backend_ops *ops;      /* as conformance_run() was told, ... */
+	const struct cei_backend_ops *ops;      /* as conformance_run() was told */
+	const struct rig_streams *streams;      /* set before it; NULL: there are none */
 	struct cei_region  memory[2];
 	struct cei_region  counters;    /* in the place */
 	struct cei_region  words;       /* in host memory, mapped for the place */
@@ -81,6 +94,9 @@ void     rig_pause(void);
 
 /* backend_gates.c */
 void     rig_add_gate_cases(Suite *suite);
+
+/* backend_streams.c */
+void     rig_add_stream_cases(Suite *suite);
 
 /* backend_caps.c */
 void     rig_add_cap_cases(Suite *suite);
