@@ -117,7 +117,8 @@ struct cei_lane {
 
 struct cei_backend_ops {
 	const char          *name;
-	enum ceov_place_kind kind;          /* of the members it serves */
+	uint32_t             serves;        /* members at such places: bit i: of the
+					     * enum ceov_place_kind i */
 	uint32_t             moves;         /* enum cei_moves */
 	uint32_t             caps;          /* enum cei_cap; what an open backend can
 					     * do may be less: see live_caps */
@@ -214,10 +215,15 @@ struct cei_backend_ops {
 	int      (*is_idle)(struct cei_lane *lane);
 };
 
-/* registry.c has a table of the movers in this build. The first one that serves members at
- * such a place; the one of that name. NULL: there is none. */
-const struct cei_backend_ops *cei_backend_for(enum ceov_place_kind kind);
+/* registry.c: the movers of this build, the preferred ones first; NULL ends the table. An
+ * engine opens those of its site's table, which is this one unless a test hands in another. */
+extern const struct cei_backend_ops *const cei_backends[];
+
+/* The one of that name in this build; NULL: there is none. */
 const struct cei_backend_ops *cei_backend_named(const char *name);
+
+/* Whether it serves members at such a place. */
+int cei_backend_serves(const struct cei_backend_ops *ops, enum ceov_place_kind kind);
 
 /* What moves from the one kind of memory to the other, and whether the mover does. */
 enum cei_moves cei_moves_between(enum ceov_place_kind source, enum ceov_place_kind target);

@@ -252,7 +252,7 @@ static void backend_close(struct cei_backend *backend)
 
 const struct cei_backend_ops cei_backend_cuda = {
 	.name          = "cuda",
-	.kind          = CEOV_PLACE_GPU,
+	.serves        = 1u << CEOV_PLACE_GPU,
 	.moves         = CEI_MOVES_HOST_TO_GPU | CEI_MOVES_GPU_TO_HOST | CEI_MOVES_AMONG_GPUS,
 	.caps          = CEI_CAP_LANE_WAIT | CEI_CAP_STREAMS | CEI_CAP_DEVICE |
 			 CEI_CAP_ORDERED | CEI_CAP_DELIVERED | CEI_CAP_CAPTURE,

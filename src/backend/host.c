@@ -544,7 +544,7 @@ static int host_follow(struct cei_lane *lane, void *event)
 
 const struct cei_backend_ops cei_backend_host = {
 	.name          = "host",
-	.kind          = CEOV_PLACE_HOST,
+	.serves        = 1u << CEOV_PLACE_HOST,
 	.moves         = CEI_MOVES_WITHIN_HOST,
 	.caps          = CEI_CAP_LANE_WAIT | CEI_CAP_ORDERED | CEI_CAP_DELIVERED,
 	.progress      = CEI_PROGRESS_THREAD,

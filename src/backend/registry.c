@@ -13,33 +13,27 @@
 extern const struct cei_backend_ops cei_backend_host;
 extern const struct cei_backend_ops cei_backend_cuda;
 
-static const struct cei_backend_ops *const movers[] = {
+const struct cei_backend_ops *const cei_backends[] = {
 	&cei_backend_host,
 #if HAVE_CUDA
 	&cei_backend_cuda,
 #endif
+	NULL,
 };
-
-#define N_MOVERS (sizeof(movers) / sizeof(movers[0]))
-
-const struct cei_backend_ops *cei_backend_for(enum ceov_place_kind kind)
-{
-	uint32_t i;
-
-	for (i = 0; i < N_MOVERS; i++)
-		if (movers[i]->kind == kind)
-			return movers[i];
-	return NULL;
-}
 
 const struct cei_backend_ops *cei_backend_named(const char *name)
 {
 	uint32_t i;
 
-	for (i = 0; i < N_MOVERS; i++)
-		if (!strcmp(movers[i]->name, name))
-			return movers[i];
+	for (i = 0; cei_backends[i]; i++)
+		if (!strcmp(cei_backends[i]->name, name))
+			return cei_backends[i];
 	return NULL;
+}
+
+int cei_backend_serves(const struct cei_backend_ops *ops, enum ceov_place_kind kind)
+{
+	return (ops->serves >> kind & 1) != 0;
 }
 
 enum cei_moves cei_moves_between(enum ceov_place_kind source, enum ceov_place_kind target)

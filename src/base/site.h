@@ -16,6 +16,7 @@
 #define CEI_MEMBERS_MAX 16u     /* ranks that one process holds */
 
 struct cei_cuda;                /* base/cuda_driver.h */
+struct cei_backend_ops;         /* backend/backend.h */
 
 struct cei_site {
 	struct cei_report *report;
@@ -26,6 +27,7 @@ struct cei_site {
 	uint32_t           n_members;
 	struct ceov_member members[CEI_MEMBERS_MAX];
 	int                progress_by_caller;
+	const struct cei_backend_ops *const *movers;    /* that engines open; NULL ends them */
 	char               trace_path[256];     /* CEOVERLAP_TRACE; "": no trace */
 };
 

@@ -20,6 +20,7 @@
 #include "ce_engine/doorbell.h"
 #include "ce_engine/expiry.h"
 #include "ce_engine/lanes.h"
+#include "ce_engine/movers.h"
 #include "ce_engine/router.h"
 #include "ce_engine/scheduler.h"
 #include "ce_engine/staging.h"
@@ -44,7 +45,8 @@ struct cei_engine {
 	uint32_t                rank;
 	uint32_t                place;          /* of our memory and copy engines in the
 						 * machine; CEOV_NOBODY: not known */
-	struct cei_backend      backend;
+	struct cei_movers       movers;
+	struct cei_backend     *backend;        /* the first of them: of the member's place */
 	struct cei_ring         inbox;
 	struct cei_trace       *trace;          /* NULL: off */
 	struct cei_list         launches;       /* in flight, oldest first */
@@ -66,7 +68,7 @@ struct cei_engine {
 	int                     is_stopped;
 };
 
-/* Opens the backend and lanes and, unless the site says progress_by_caller, starts
+/* Opens the movers and lanes and, unless the site says progress_by_caller, starts
  * the thread. Zeroed before; on failure the engine accepts close. */
 int  cei_engine_open(struct cei_engine *engine, struct cei_site *site,
 		     struct cei_topology *topology, uint32_t member);

@@ -87,7 +87,8 @@ static void give_up(struct cei_engine *engine, struct cei_launch *launch)
 	cei_raise(engine->site->report, CEOV_ERR_UNCERTAIN, 0,
 		  "%s: lane %u does not come back after launch %" PRIu64
 		  " failed; its targets are uncertain and the lane takes no more",
-		  engine->backend.ops->name, chunk->lane, launch->number);
+		  engine->lanes.lane[chunk->lane].backend->ops->name, chunk->lane,
+		  launch->number);
 	cei_lanes_break(engine, chunk->lane, CEOV_ERR_UNCERTAIN);
 }
 

@@ -34,21 +34,10 @@ static enum cei_direction direction_of(uint32_t lane)
 	return lane < CEI_LANES_GATED_FIRST ? (enum cei_direction)lane : CEI_DIRECTION_ANY;
 }
 
-int cei_lanes_init(struct cei_lanes *lanes, struct cei_backend *backend)
-{
-	uint32_t i, index;
-	int r = 0;
-
-	memset(lanes, 0, sizeof(*lanes));
-	for (i = 0; i < CEI_LANES_MAX; i++)
-		cei_list_init(&lanes->moving[i]);
-	for (i = 0; !r && i < CEI_LANES; i++)
-		r = cei_lanes_add(lanes, backend, direction_of(i), &index);
-	return r;
-}
-
-int cei_lanes_add(struct cei_lanes *lanes, struct cei_backend *backend,
-		  enum cei_direction direction, uint32_t *ret_index)
+/* One more; the caller serialises calls. CEOV_ERR_NO_MEMORY, raised: there are CEI_LANES_MAX
+ * already. */
+static int add_lane(struct cei_lanes *lanes, struct cei_backend *backend,
+		    enum cei_direction direction, uint32_t *ret_index)
 {
 	/* relaxed: whoever adds is alone */
 	uint32_t n = atomic_load_explicit(&lanes->n, memory_order_relaxed);
@@ -65,6 +54,32 @@ int cei_lanes_add(struct cei_lanes *lanes, struct cei_backend *backend,
 	atomic_store_explicit(&lanes->n, n + 1, memory_order_release);
 	*ret_index = n;
 	return 0;
+}
+
+int cei_lanes_init(struct cei_lanes *lanes, struct cei_backend *backend)
+{
+	uint32_t i, index;
+	int r = 0;
+
+	memset(lanes, 0, sizeof(*lanes));
+	for (i = 0; i < CEI_LANES_MAX; i++)
+		cei_list_init(&lanes->moving[i]);
+	for (i = 0; !r && i < CEI_LANES; i++)
+		r = add_lane(lanes, backend, direction_of(i), &index);
+	return r;
+}
+
+int cei_lanes_take(struct cei_lanes *lanes, struct cei_backend *backend,
+		   enum cei_direction direction, uint32_t *ret_index)
+{
+	uint32_t i;
+
+	for (i = 0; i < cei_lanes_n(lanes); i++) {
+		*ret_index = i;
+		if (lanes->lane[i].backend == backend && lanes->lane[i].direction == direction)
+			return 0;
+	}
+	return add_lane(lanes, backend, direction, ret_index);
 }
 
 void cei_lanes_fini(struct cei_lanes *lanes)
@@ -281,7 +296,7 @@ static void flush(struct group *group)
 	if (r > 0)                      /* credit keeps lanes from being full */
 		r = cei_raise(group->engine->site->report, CEOV_ERR_STATE, r,
 			      "%s: lane %u: refused work that it has room for",
-			      group->engine->backend.ops->name, group->lane);
+			      lanes->lane[group->lane].backend->ops->name, group->lane);
 	cei_lanes_break(group->engine, group->lane, r);
 }
 

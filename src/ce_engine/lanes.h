@@ -4,7 +4,7 @@
 #define CEI_LANES_H
 
 /*
- * Stage 4 of 5: how the engine fills its backend's lanes.
+ * Stage 4 of 5: how the engine fills its movers' lanes.
  *   in:   chunks ROUTED, from router
  *   out:  chunks MOVING, to completion
  *
@@ -41,13 +41,14 @@ struct cei_lanes {
 /* How many are open: [0, n). */
 static inline uint32_t cei_lanes_n(const struct cei_lanes *lanes)
 {
-	/* acquire: pairs with the release in cei_lanes_add() */
+	/* acquire: pairs with the release in add_lane() */
 	return atomic_load_explicit(&lanes->n, memory_order_acquire);
 }
 
-/* One more lane, of an engine that may be running; *ret_index names it. The caller
- * serialises calls. CEOV_ERR_NO_MEMORY, raised: there are CEI_LANES_MAX already. */
-int  cei_lanes_add(struct cei_lanes *lanes, struct cei_backend *backend,
+/* The lane of that mover that carries the direction and never waits; opened where there is
+ * none yet, also while the engine is running. The caller serialises calls.
+ * CEOV_ERR_NO_MEMORY, raised: there are CEI_LANES_MAX already. */
+int  cei_lanes_take(struct cei_lanes *lanes, struct cei_backend *backend,
 		   enum cei_direction direction, uint32_t *ret_index);
 
 /* Opens CEI_LANES of them. On failure fini. */

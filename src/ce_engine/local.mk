@@ -65,7 +65,8 @@ libceoverlap_core_la_SOURCES += \
 
 # Stage 4: backend: the engine's lanes to the movers
 libceoverlap_core_la_SOURCES += \
-	%D%/lanes.c %D%/lanes.h
+	%D%/lanes.c %D%/lanes.h \
+	%D%/movers.c %D%/movers.h
 
 # Stage 5: completion
 libceoverlap_core_la_SOURCES += \

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "backend/backend.h"
 #include "base/clock.h"
 #include "base/cuda_driver.h"
 #include "base/sized.h"
@@ -158,9 +159,9 @@ static int open_engines(ceov_context *context)
 				     &context->ports);
 	for (i = 0; !r && i < context->site.n_members; i++) {
 		context->engines[i].ports = context->ports;
-		context->backends[i] = &context->engines[i].backend;
 		r = cei_engine_open(&context->engines[i], &context->site,
 				    context->topology, i);
+		context->backends[i] = context->engines[i].backend;
 	}
 	return r;
 }
@@ -215,7 +216,8 @@ static int check_config(const struct ceov_config *config)
 	return r;
 }
 
-int ceov_open(const struct ceov_config *config, ceov_context **ret_context)
+int cei_context_open(const struct ceov_config *config,
+		     const struct cei_backend_ops *const *movers, ceov_context **ret_context)
 {
 	ceov_context *context;
 	int r;
@@ -230,6 +232,7 @@ int ceov_open(const struct ceov_config *config, ceov_context **ret_context)
 			config ? config->log_arg : NULL);
 	init_lists(context);
 	context->settle = cei_plans_settle;
+	context->site.movers = movers;
 	r = build(context, config);
 	if (r) {
 		ceov_close(context);
@@ -237,6 +240,11 @@ int ceov_open(const struct ceov_config *config, ceov_context **ret_context)
 	}
 	*ret_context = context;
 	return 0;
+}
+
+int ceov_open(const struct ceov_config *config, ceov_context **ret_context)
+{
+	return cei_context_open(config, cei_backends, ret_context);
 }
 
 /* What we found at peers: they may be waiting to close until we let go. */

@@ -132,15 +132,15 @@ static void fill_mover(struct ceov_plan *plan)
 	struct cei_program_mover *mover = plan->program.movers;
 	uint32_t n = topology->machine ? topology->machine->n_gpus : 0; /* at most 64 */
 
-	if (engine->backend.ops->live_caps((struct cei_backend *)&engine->backend) &
+	if (engine->backend->ops->live_caps(engine->backend) &
 	    CEI_CAP_LANE_WAIT)
 		mover->flags = CEI_PROGRAM_CAN_WAIT;
-	mover->moves = engine->backend.ops->moves;
-	mover->gpu = engine->backend.place.kind == CEOV_PLACE_GPU ? engine->backend.place.index
+	mover->moves = engine->backend->ops->moves;
+	mover->gpu = engine->backend->place.kind == CEOV_PLACE_GPU ? engine->backend->place.index
 		: CEOV_NOBODY;
 	mover->place = engine->place;
 	/* a file may tell of more GPUs than the driver shows */
-	if (engine->backend.ops->caps & CEI_CAP_DEVICE && topology->n_gpus < n)
+	if (engine->backend->ops->caps & CEI_CAP_DEVICE && topology->n_gpus < n)
 		n = topology->n_gpus;
 	mover->may_drive = n >= 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
 }

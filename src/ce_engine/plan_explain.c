@@ -39,7 +39,7 @@ say(const struct ceov_plan *plan, int fd, const char *format, ...)
 static int explain_waits(const struct ceov_plan *plan, int fd)
 {
 	ceov_context *context = plan->object.context;
-	struct cei_backend *backend = &context->engines[plan->member].backend;
+	struct cei_backend *backend = context->engines[plan->member].backend;
 	uint32_t n;
 
 	if (!plan->triggers.is_gateable || !plan->triggers.is_pollable ||
@@ -75,7 +75,7 @@ int ceov_plan_explain(const ceov_plan *plan, int fd)
 		r = explain_waits(plan, fd);
 	engine = &plan->object.context->engines[plan->member];
 	explain = (struct cei_explain){ program, engine->topology->machine,
-					engine->backend.ops->name, trigger_of(plan),
+					engine->backend->ops->name, trigger_of(plan),
 					&plan->object.context->report, fd };
 	for (i = 0; !r && i < program->n_transfers; i++)
 		r = cei_explain_transfer(&explain, i);

@@ -37,7 +37,7 @@ static void free_record(struct ceov_plan *plan, struct cei_launch *record)
 	struct cei_engine *engine = &plan->object.context->engines[plan->member];
 
 	if (record->event)
-		engine->backend.ops->event_close(&engine->backend, record->event);
+		engine->backend->ops->event_close(engine->backend, record->event);
 	free(record);
 }
 

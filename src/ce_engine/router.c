@@ -19,7 +19,7 @@ uint32_t cei_router_place(const struct cei_engine *engine, const struct ceov_buf
 
 	if (!machine || engine->place == CEOV_NOBODY)
 		return CEOV_NOBODY;
-	if (!(engine->backend.ops->caps & CEI_CAP_DEVICE))
+	if (!(engine->backend->ops->caps & CEI_CAP_DEVICE))
 		return buffer->rank < cei_machine_n_places(machine) ? buffer->rank : CEOV_NOBODY;
 	if (region->kind == CEOV_PLACE_GPU)
 		return region->gpu < machine->n_gpus ? region->gpu : CEOV_NOBODY;
@@ -99,7 +99,7 @@ static int may_gate(struct cei_engine *engine, const struct ceov_plan *plan)
 {
 	if (plan->run.n_admitted)
 		return plan->run.gate != CEOV_NOBODY;
-	return engine->backend.ops->waits_left(&engine->backend) > 0;
+	return engine->backend->ops->waits_left(engine->backend) > 0;
 }
 
 int cei_router_admit(struct cei_engine *engine, struct cei_launch *launch, int is_behind)

@@ -12,28 +12,16 @@
 #include "ce_engine/launch.h"
 #include "ce_engine/trace.h"
 
-void cei_staging_init(struct cei_staging *staging)
-{
-	memset(staging, 0, sizeof(*staging));
-	pthread_mutex_init(&staging->lock, NULL);
-	staging->is_begun = 1;
-}
-
 void cei_staging_fini(struct cei_staging *staging)
 {
 	struct cei_way *way;
 	uint32_t i;
 
-	if (!staging->is_begun)
-		return;
 	for (i = 0; i < staging->n_ways; i++) {
 		way = &staging->ways[i];
 		way->owner->ops->staging_close(way->owner, way->kind, way->memory);
 	}
-	for (i = 0; i < staging->n_helpers; i++)
-		cei_backend_close(&staging->helpers[i].backend);
-	pthread_mutex_destroy(&staging->lock);
-	staging->is_begun = 0;
+	staging->n_ways = 0;
 }
 
 /* --- making ways ------------------------------------------------------------- */
@@ -44,7 +32,7 @@ static struct ceov_place backend_place(const struct cei_engine *engine,
 {
 	struct ceov_place found = { CEOV_PLACE_HOST, 0 };
 
-	if (engine->backend.ops->caps & CEI_CAP_DEVICE && cei_machine_is_gpu(machine, place)) {
+	if (engine->backend->ops->caps & CEI_CAP_DEVICE && cei_machine_is_gpu(machine, place)) {
 		found.kind = CEOV_PLACE_GPU;
 		found.index = place;
 	}
@@ -60,55 +48,22 @@ struct leg {
 	int                       is_spare;
 };
 
-static int find_helper(struct cei_engine *engine, const struct leg *leg,
-		       struct cei_helper **ret_helper)
-{
-	struct cei_staging *staging = &engine->staging;
-	struct cei_helper *helper;
-	uint32_t i;
-	int r;
-
-	for (i = 0; i < staging->n_helpers; i++) {
-		*ret_helper = &staging->helpers[i];
-		if ((*ret_helper)->place == leg->place)
-			return 0;
-	}
-	if (staging->n_helpers >= (leg->is_spare ? CEI_HELPERS_SPARE : CEI_HELPERS_MAX))
-		return CEOV_ERR_NO_ROUTE;
-	helper = &staging->helpers[staging->n_helpers];
-	r = cei_backend_open(&helper->backend, engine->backend.ops, engine->site,
-			     engine->member, backend_place(engine, leg->machine, leg->place));
-	if (r)
-		return r;
-	helper->place = leg->place;
-	for (i = 0; i < CEI_DIRECTION_LANES; i++)
-		helper->lanes[i] = CEOV_NOBODY;
-	staging->n_helpers++;
-	*ret_helper = helper;
-	return 0;
-}
-
 /* The lane that moves the leg, and its backend; both ends are in its reach then. */
 static int open_leg(struct cei_engine *engine, const struct leg *leg, uint32_t *ret_lane,
 		    struct cei_backend **ret_backend)
 {
 	enum cei_direction direction = cei_direction_lane(
 		cei_machine_direction(leg->machine, leg->from, leg->to));
-	struct cei_backend *backend = &engine->backend;
-	struct cei_helper *helper;
+	struct cei_backend *backend = engine->backend;
 	int r = 0;
 
-	*ret_lane = direction;          /* the engine's own ones are in their order */
-	if (leg->place != engine->place) {
-		r = find_helper(engine, leg, &helper);
-		if (r)
-			return r;
-		backend = &helper->backend;
-		if (helper->lanes[direction] == CEOV_NOBODY)
-			r = cei_lanes_add(&engine->lanes, backend, direction,
-					  &helper->lanes[direction]);
-		*ret_lane = helper->lanes[direction];
-	}
+	if (leg->place != engine->place)
+		r = cei_movers_helper(&engine->movers, leg->place,
+				      backend_place(engine, leg->machine, leg->place),
+				      leg->is_spare ? CEI_HELPERS_SPARE : CEI_HELPERS_MAX,
+				      &backend);
+	if (!r)
+		r = cei_lanes_take(&engine->lanes, backend, direction, ret_lane);
 	if (!r)
 		r = backend->ops->reach(backend,
 					backend_place(engine, leg->machine, leg->from));
@@ -184,9 +139,9 @@ int cei_staging_way(struct cei_engine *engine, const struct cei_staging_ask *ask
 	int r;
 
 	cei_report_hold_begin(engine->site->report, &hold);
-	pthread_mutex_lock(&engine->staging.lock);
+	pthread_mutex_lock(&engine->movers.lock);
 	r = make_way(engine, ask, ret_way);
-	pthread_mutex_unlock(&engine->staging.lock);
+	pthread_mutex_unlock(&engine->movers.lock);
 	cei_report_hold_end(engine->site->report, &hold);
 	return r;
 }

@@ -9,13 +9,12 @@
  * it as its second leg, and gives the slot back; chunks for which there is no slot wait
  * in line. So both legs of a way run at once, for different chunks.
  *
- * Legs may be moved by copy engines of a GPU that is not the engine's own: a helper, with
- * a backend there and lanes of the same engine.
+ * Legs may be moved by copy engines of a GPU that is not the engine's own: a helper of the
+ * engine's movers, with lanes of the same engine.
  *
  * Ways are made when plans are committed and stay until the engine closes.
  */
 
-#include <pthread.h>
 #include <stdint.h>
 
 #include "backend/backend.h"
@@ -24,21 +23,13 @@
 
 #define CEI_WAY_DIRECT  UINT32_MAX
 #define CEI_WAYS_MAX    64u
-#define CEI_HELPERS_MAX 16u
 
 /* Ways that only make it faster leave the rest to plans to come that have no other. */
-#define CEI_WAYS_SPARE    32u
-#define CEI_HELPERS_SPARE 8u
+#define CEI_WAYS_SPARE  32u
 
 struct cei_chunk;
 struct cei_engine;
 struct cei_launch;
-
-struct cei_helper {
-	struct cei_backend backend;
-	uint32_t           place;               /* in the machine: a GPU */
-	uint32_t           lanes[CEI_DIRECTION_LANES];  /* by direction; CEOV_NOBODY: not open */
-};
 
 struct cei_way {
 	uint32_t             via;               /* place in the machine */
@@ -52,19 +43,13 @@ struct cei_way {
 };
 
 struct cei_staging {
-	pthread_mutex_t   lock;                 /* the counts, while plans are committed; the
-						 * engine meets a way in launches of such
-						 * plans only, that is, later */
-	int               is_begun;
-	uint32_t          n_helpers;
-	uint32_t          n_ways;
-	struct cei_helper helpers[CEI_HELPERS_MAX];
-	struct cei_way    ways[CEI_WAYS_MAX];
+	uint32_t       n_ways;          /* with the movers' lock; the engine meets a way in
+					 * launches of the plans that were committed with it
+					 * only, that is, later */
+	struct cei_way ways[CEI_WAYS_MAX];
 };
 
-void cei_staging_init(struct cei_staging *staging);
-
-/* After the lanes are closed. Accepts zeroes. */
+/* After the lanes are closed, before the movers. Accepts zeroes. */
 void cei_staging_fini(struct cei_staging *staging);
 
 /* A way's two ends and what is between, as a route has it (not a direct one). */

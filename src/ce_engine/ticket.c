@@ -176,12 +176,12 @@ static void fill_record(struct cei_launch *record, ceov_plan *plan,
 static int mark_stream(ceov_plan *plan, struct cei_launch *record, void *stream)
 {
 	struct cei_engine *engine = &plan->object.context->engines[plan->member];
-	const struct cei_backend_ops *ops = engine->backend.ops;
+	const struct cei_backend_ops *ops = engine->backend->ops;
 	int r = 0;
 
 	if (!record->event)
-		r = ops->event_open(&engine->backend, &record->event);
-	return r ? r : ops->event_record(&engine->backend, record->event, stream);
+		r = ops->event_open(engine->backend, &record->event);
+	return r ? r : ops->event_record(engine->backend, record->event, stream);
 }
 
 /* With the plan's lock held, so that sequence and inbox have one order; and lines, where

@@ -137,7 +137,7 @@ static void name_process(struct writer *writer)
 	comma(writer);
 	fprintf(writer->out, "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"args\":"
 		"{\"name\":\"rank %u (%s)\"}}", engine->rank, engine->rank,
-		engine->backend.ops->name);
+		engine->backend->ops->name);
 }
 
 static const char *lane_name(enum cei_direction direction)

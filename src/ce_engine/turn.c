@@ -87,14 +87,15 @@ static uint32_t take_up(struct cei_engine *engine)
 
 static uint32_t turn_lanes(struct cei_engine *engine)
 {
-	const struct cei_backend_ops *ops = engine->backend.ops;
-	uint32_t n_lanes = cei_lanes_n(&engine->lanes);
-	uint32_t i, n = 0;
+	struct cei_lane *lane = engine->lanes.lane;
+	struct cei_lane *end = lane + cei_lanes_n(&engine->lanes);
+	uint32_t n = 0;
 
-	if (!engine->site->progress_by_caller || ops->progress != CEI_PROGRESS_THREAD)
+	if (!engine->site->progress_by_caller)
 		return 0;
-	for (i = 0; i < n_lanes; i++)
-		n += ops->turn(&engine->lanes.lane[i]) == CEOV_PENDING;
+	for (; lane < end; lane++)
+		if (lane->backend->ops->progress == CEI_PROGRESS_THREAD)
+			n += lane->backend->ops->turn(lane) == CEOV_PENDING;
 	return n;
 }
 
@@ -241,34 +242,30 @@ int cei_engine_open(struct cei_engine *engine, struct cei_site *site,
 		    struct cei_topology *topology, uint32_t member)
 {
 	const struct ceov_member *own = &site->members[member];
-	const struct cei_backend_ops *ops = cei_backend_for(own->place.kind);
 	int r;
 
 	engine->site = site;
 	engine->topology = topology;
 	engine->member = member;
 	engine->rank = own->rank;
-	engine->place = ops ? place_of(topology, own, ops) : CEOV_NOBODY;
 	cei_list_init(&engine->launches);
 	cei_list_init(&engine->held);
 	cei_doorbell_init(&engine->doorbell);
 	r = cei_scheduler_init(&engine->scheduler, engine->ports);
 	cei_router_init(&engine->router);
-	cei_staging_init(&engine->staging);
 	if (r)
 		return cei_raise(site->report, r, 0, "rank %u: no memory for queues",
-				 own->rank);
-	if (!ops)
-		return cei_raise(site->report, CEOV_ERR_INVALID, 0,
-				 "rank %u: its place is a GPU, but this build has no CUDA",
 				 own->rank);
 	r = cei_ring_init(&engine->inbox, CEI_INBOX_CELLS);
 	if (r)
 		return cei_raise(site->report, r, 0, "rank %u: no memory for the inbox",
 				 own->rank);
-	r = cei_backend_open(&engine->backend, ops, site, member, own->place);
-	if (!r)
-		r = cei_lanes_init(&engine->lanes, &engine->backend);
+	r = cei_movers_open(&engine->movers, site, member);
+	if (r)
+		return r;
+	engine->backend = &engine->movers.mover[0].backend;
+	engine->place = place_of(topology, own, engine->backend->ops);
+	r = cei_lanes_init(&engine->lanes, engine->backend);
 	if (!r)
 		r = cei_trace_open(engine);
 	if (!r && !site->progress_by_caller)
@@ -325,7 +322,7 @@ void cei_engine_close(struct cei_engine *engine)
 		return;
 	cei_lanes_fini(&engine->lanes);
 	cei_staging_fini(&engine->staging);
-	cei_backend_close(&engine->backend);
+	cei_movers_close(&engine->movers);
 	cei_ring_fini(&engine->inbox);
 	cei_trace_close(engine);
 	cei_scheduler_fini(&engine->scheduler);

@@ -376,9 +376,9 @@ int conformance_run(const struct cei_backend_ops *ops)
 		printf("this build does not have the backend\n");
 		return SKIPPED;
 	}
-	if (!is_there(ops->kind))
+	rig.kind = cei_backend_serves(ops, CEOV_PLACE_HOST) ? CEOV_PLACE_HOST : CEOV_PLACE_GPU;
+	if (!is_there(rig.kind))
 		return SKIPPED;
 	rig.ops = ops;
-	rig.kind = ops->kind;
 	return testing_run(suite_of_cases());
 }

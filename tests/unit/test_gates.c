@@ -37,7 +37,7 @@ static uint32_t waits_left(struct cei_backend *backend)
 static int lane_wait(struct cei_lane *lane, const struct cei_await *await)
 {
 	n_lane_waits++;
-	return cei_backend_for(CEOV_PLACE_HOST)->wait(lane, await);
+	return cei_backend_named("host")->wait(lane, await);
 }
 
 static void fixture_open(struct fixture *fixture)
@@ -47,10 +47,10 @@ static void fixture_open(struct fixture *fixture)
 
 	memset(fixture, 0, sizeof(*fixture));
 	fixture->context = testing_open_turned(2, NULL);
-	fixture->ops = *cei_backend_for(CEOV_PLACE_HOST);
+	fixture->ops = *cei_backend_named("host");
 	fixture->ops.waits_left = waits_left;
 	fixture->ops.wait = lane_wait;
-	fixture->context->engines[0].backend.ops = &fixture->ops;
+	fixture->context->engines[0].backend->ops = &fixture->ops;
 	source = testing_buffer(fixture->context, 0, BYTES);
 	target = testing_buffer(fixture->context, 1, BYTES);
 	transfer = testing_transfer(source, target, BYTES);

@@ -26,7 +26,7 @@ static uint32_t n_posts_max;            /* likewise, of marks */
 
 static const struct cei_backend_ops *host(void)
 {
-	return cei_backend_for(CEOV_PLACE_HOST);
+	return cei_backend_named("host");
 }
 
 static int copy(struct cei_lane *lane, const struct cei_piece *pieces, uint32_t n)

@@ -32,8 +32,8 @@ static uint64_t arrived(const struct loopback *loop, uint32_t index)
 static void open_behind(struct loopback *loop, struct proxy *proxy, uint32_t n_transfers)
 {
 	loopback_open_turned(loop, n_transfers, 0);
-	proxy_init(proxy, loop->context->engines[0].backend.ops);
-	loop->context->engines[0].backend.ops = &proxy->ops;
+	proxy_init(proxy, loop->context->engines[0].backend->ops);
+	loop->context->engines[0].backend->ops = &proxy->ops;
 }
 
 START_TEST(test_a_launch_ends_with_its_mover)

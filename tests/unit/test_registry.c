@@ -9,15 +9,18 @@
 #include "config.h"
 #include "testing.h"
 
-START_TEST(test_movers_are_found_by_place_and_by_name)
+START_TEST(test_movers_are_found_by_name_and_serve_their_places)
 {
-	const struct cei_backend_ops *host = cei_backend_for(CEOV_PLACE_HOST);
+	const struct cei_backend_ops *host = cei_backend_named("host");
+	const struct cei_backend_ops *cuda = cei_backend_named("cuda");
 
 	ck_assert_ptr_nonnull(host);
 	ck_assert_str_eq(host->name, "host");
-	ck_assert_ptr_eq(cei_backend_named("host"), host);
-	ck_assert_ptr_eq(cei_backend_named("cuda"), cei_backend_for(CEOV_PLACE_GPU));
-	ck_assert_int_eq(cei_backend_named("cuda") != NULL, HAVE_CUDA);
+	ck_assert(cei_backend_serves(host, CEOV_PLACE_HOST));
+	ck_assert(!cei_backend_serves(host, CEOV_PLACE_GPU));
+	ck_assert_int_eq(cuda != NULL, HAVE_CUDA);
+	ck_assert(!cuda || cei_backend_serves(cuda, CEOV_PLACE_GPU));
+	ck_assert(!cuda || !cei_backend_serves(cuda, CEOV_PLACE_HOST));
 	ck_assert_ptr_null(cei_backend_named("none"));
 	ck_assert_ptr_null(cei_backend_named(""));
 }
@@ -73,7 +76,7 @@ int main(void)
 	Suite *suite = suite_create("registry");
 	TCase *cases = tcase_create("movers");
 
-	tcase_add_test(cases, test_movers_are_found_by_place_and_by_name);
+	tcase_add_test(cases, test_movers_are_found_by_name_and_serve_their_places);
 	tcase_add_test(cases, test_moves_are_asked_by_memory);
 	tcase_add_test(cases, test_a_mover_that_lacks_what_plans_need_is_not_opened);
 	suite_add_tcase(suite, cases);

@@ -287,7 +287,7 @@ START_TEST(test_a_leg_that_is_lost)
 	set_number("CEOVERLAP_HOST_COPY_LOSE_AT", (uint64_t)_i + 1);
 	stand_open(&stand, "h200x8-nvswitch.xml", 10, 64 * MIB);
 	plan = plan_of(&stand, 0, 8, 0);
-	ck_assert_uint_ge(stand.context->engines[0].staging.n_helpers, 2);
+	ck_assert_uint_ge(stand.context->engines[0].movers.n, 3);
 	before = cei_now_ns();
 	first = launch(plan, 0, 100 * TESTING_MS);
 	second = launch(plan, 1, 60 * TESTING_SECOND);
