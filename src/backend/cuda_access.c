@@ -99,7 +99,10 @@ static CUresult store_part(struct cei_cuda_backend *own, uint64_t address,
 	uint8_t *bounce = own->pinned->bounce;
 	int is_words = n_bytes <= CEI_CUDA_WORDS_BYTES &&
 		       !((address | n_bytes) % sizeof(uint64_t));
+	CUresult result = cei_cuda_lead(own, own->control, own->pinned->lead);
 
+	if (result != CUDA_SUCCESS)
+		return result;
 	if (is_words && !cei_cuda_flag_copies(own, cei_cuda_flag_form(own), address))
 		return store_words(own, address, bytes, n_bytes / sizeof(uint64_t));
 	memcpy(bounce, bytes, n_bytes);

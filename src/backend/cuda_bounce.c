@@ -14,11 +14,6 @@
 
 #include "backend/cuda_private.h"
 
-int cei_cuda_copies_bounce(struct cei_cuda_backend *own)
-{
-	return own->shares_queues || !cei_waits_is_below(own->waits, own->waits_bound);
-}
-
 static int is_in_gpu(const struct cei_cuda_backend *own, uint64_t address)
 {
 	int device = -1;

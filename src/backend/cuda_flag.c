@@ -109,10 +109,11 @@ static int try_form(struct cei_cuda_backend *own, enum cei_cuda_flag_form form,
 
 	bounce[0] = value;
 	bounce[1] = 0;
-	if (form == CEI_CUDA_FLAG_WRITE)
+	result = cei_cuda_lead(own, own->control, own->pinned->lead);
+	if (result == CUDA_SUCCESS && form == CEI_CUDA_FLAG_WRITE)
 		result = calls->stream_write_value(own->control, address, value,
 						   CU_STREAM_WRITE_VALUE_DEFAULT);
-	else
+	else if (result == CUDA_SUCCESS)
 		result = calls->copy(address, (CUdeviceptr)(uintptr_t)&bounce[0],
 				     sizeof(value), own->control);
 	if (result != CUDA_SUCCESS) {
@@ -255,7 +256,7 @@ static CUresult copy_one(struct cei_cuda_backend *own, uint64_t target, uint64_t
 						WARM_BYTES };
 	struct cei_cuda_copies copies;
 
-	if (cei_cuda_copies_bounce(own) && cei_cuda_piece_bounces(own, &piece))
+	if (cei_cuda_queues_may_block(own) && cei_cuda_piece_bounces(own, &piece))
 		return cei_cuda_copy_bouncing(&bounce, &piece);
 	copies.n = 1;
 	copies.targets[0] = target;
@@ -275,7 +276,9 @@ static CUresult queue_warm_copies(struct cei_cuda_backend *own, uint64_t address
 	uint64_t back = own->scratch + SCRATCH_BACK;
 	CUresult result;
 
-	result = calls->copy(there, bounce, WARM_BYTES, own->control);
+	result = cei_cuda_lead(own, own->control, own->pinned->lead);
+	if (result == CUDA_SUCCESS)
+		result = calls->copy(there, bounce, WARM_BYTES, own->control);
 	if (result == CUDA_SUCCESS)
 		result = copy_one(own, address, there);
 	if (result == CUDA_SUCCESS)

@@ -76,15 +76,27 @@ static int begin(const struct cei_lane *lane, uint32_t n, struct cei_cuda_hold *
 	return enter(lane, ret_hold);
 }
 
+/* Before small writes of the lane. */
+static CUresult lead(const struct cei_lane *lane)
+{
+	const struct cei_cuda_lane *state = lane->private;
+
+	return cei_cuda_lead(backend_of(lane), state->stream, state->page->lead);
+}
+
 /* Gives recorded posts to the driver: what follows must come after them. */
 static CUresult flush(const struct cei_lane *lane)
 {
 	struct cei_cuda_lane *state = lane->private;
 	unsigned int n = state->n_ops;
+	CUresult result;
 
 	state->n_ops = 0;
 	if (!n)
 		return CUDA_SUCCESS;
+	result = lead(lane);
+	if (result != CUDA_SUCCESS)
+		return result;
 	return backend_of(lane)->cuda->calls.stream_batch(state->stream, n, state->ops,
 							  0);
 }
@@ -179,10 +191,11 @@ CUresult cei_cuda_copy_gapped(struct cei_cuda *cuda, CUstream stream,
 	return result;
 }
 
-/* Copies within the GPU go by way of host memory; *ret_others are the rest. */
-static CUresult bounce_all(const struct cei_lane *lane, const struct cei_piece *pieces,
-			   uint32_t n_pieces, struct cei_piece *ret_others,
-			   uint32_t *ret_n_others)
+/* While streams wait: copies within the GPU go by way of host memory, small ones to the GPU
+ * as rows; *ret_others are the rest. */
+static CUresult copy_past_waits(const struct cei_lane *lane, const struct cei_piece *pieces,
+				uint32_t n_pieces, struct cei_piece *ret_others,
+				uint32_t *ret_n_others)
 {
 	struct cei_cuda_backend *own = backend_of(lane);
 	struct cei_cuda_lane *state = lane->private;
@@ -192,8 +205,10 @@ static CUresult bounce_all(const struct cei_lane *lane, const struct cei_piece *
 	uint32_t i, n = 0;
 
 	for (i = 0; i < n_pieces && result == CUDA_SUCCESS; i++)
-		if (cei_cuda_piece_bounces(own, &pieces[i]))
+		if (state->bounce && cei_cuda_piece_bounces(own, &pieces[i]))
 			result = cei_cuda_copy_bouncing(&bounce, &pieces[i]);
+		else if (cei_cuda_piece_needs_queue(own, &pieces[i]))
+			result = cei_cuda_copy_as_rows(own->cuda, state->stream, &pieces[i]);
 		else
 			ret_others[n++] = pieces[i];
 	*ret_n_others = n;
@@ -207,9 +222,8 @@ static CUresult copy_all(const struct cei_lane *lane, const struct cei_piece *pi
 	struct cei_piece others[CEI_LANE_BATCH];
 	CUresult result = flush(lane);
 
-	if (result == CUDA_SUCCESS && state->bounce &&
-	    cei_cuda_copies_bounce(backend_of(lane))) {
-		result = bounce_all(lane, pieces, n_pieces, others, &n_pieces);
+	if (result == CUDA_SUCCESS && cei_cuda_queues_may_block(backend_of(lane))) {
+		result = copy_past_waits(lane, pieces, n_pieces, others, &n_pieces);
 		pieces = others;
 	}
 	if (result == CUDA_SUCCESS)
@@ -305,6 +319,8 @@ static CUresult post_all(const struct cei_lane *lane, const struct cei_post *pos
 	/* Copies go at once: what was recorded before goes first. */
 	if (form == CEI_CUDA_FLAG_COPY)
 		result = flush(lane);
+	if (form == CEI_CUDA_FLAG_COPY && result == CUDA_SUCCESS)
+		result = lead(lane);
 	for (i = 0; i < n_posts && result == CUDA_SUCCESS; i++) {
 		if (cei_cuda_flag_copies(own, form, posts[i].counter))
 			result = post_by_copy(lane, &posts[i], state->n_posts);

@@ -24,6 +24,7 @@
 
 #define CEI_CUDA_BOUNCE_BYTES  65536u
 #define CEI_CUDA_SCRATCH_BYTES 4096u
+#define CEI_CUDA_LEAD_BYTES    4096u    /* see cei_cuda_lead() */
 
 /* How a lane or stream raises a counter in GPU memory. */
 enum cei_cuda_flag_form {
@@ -40,6 +41,7 @@ enum cei_cuda_flag_form {
 struct cei_cuda_pinned {                /* host memory that the GPU reaches at the
 					 * same address */
 	uint8_t          bounce[CEI_CUDA_BOUNCE_BYTES];         /* control_lock */
+	uint8_t          lead[CEI_CUDA_LEAD_BYTES];             /* likewise */
 	uint64_t         slots[CEI_CUDA_GROUPS][CEI_CUDA_GROUP_SLOTS]; /* group_lock */
 	_Atomic uint64_t seen;          /* written by the gate test's stream */
 };
@@ -63,6 +65,7 @@ struct cei_cuda_backend {
 	int                     shares_queues;  /* several ranks of this process are on this
 						 * GPU, and have few hardware queues */
 	_Atomic int             has_warned_of_waits;
+	_Atomic int             has_said_many_wait;
 
 	pthread_mutex_t         control_lock;   /* the next three, and bounce */
 	CUstream                control;        /* small accesses, tests */
@@ -84,6 +87,7 @@ struct cei_cuda_lane_page {
 	_Atomic uint64_t done;          /* submits done, ever; written by the stream */
 	uint64_t         pad[7];
 	uint64_t         slots[CEI_LANE_SUBMITS][CEI_LANE_BATCH];
+	uint8_t          lead[CEI_CUDA_LEAD_BYTES];
 };
 
 /* Of a lane, for copies within the GPU that go by way of host memory. */
@@ -170,15 +174,31 @@ CUresult cei_cuda_copy_gapped(struct cei_cuda *cuda, CUstream stream,
 
 /* --- cuda_bounce.c: copies within the GPU by way of host memory -------------------- */
 
-/* Whether copies within this GPU's memory are to go that way now. */
-int cei_cuda_copies_bounce(struct cei_cuda_backend *own);
-
-/* Whether the piece is such a copy. A context is current. */
+/* Whether the piece is such a copy: it goes that way where cei_cuda_queues_may_block() says
+ * so. A context is current. */
 int cei_cuda_piece_bounces(const struct cei_cuda_backend *own, const struct cei_piece *piece);
 
 /* Queues one that is. */
 CUresult cei_cuda_copy_bouncing(const struct cei_cuda_bounce *bounce,
 				const struct cei_piece *piece);
+
+/* --- cuda_queues.c: copies and writes that need no queue of kernels ------------------ */
+
+/* Whether a stream that waits may hold a queue which our copies and writes would need. */
+int cei_cuda_queues_may_block(struct cei_cuda_backend *own);
+
+/* Whether the piece would need one. A context is current. */
+int cei_cuda_piece_needs_queue(const struct cei_cuda_backend *own,
+			       const struct cei_piece *piece);
+
+/* Queues such a piece so that it does not. */
+CUresult cei_cuda_copy_as_rows(struct cei_cuda *cuda, CUstream stream,
+			       const struct cei_piece *piece);
+
+/* Where streams that wait may be in the way: queues a copy of CEI_CUDA_LEAD_BYTES from
+ * scratch to pinned memory that is the stream's own, so that writes which follow at once do
+ * not need a queue of kernels. */
+CUresult cei_cuda_lead(struct cei_cuda_backend *own, CUstream stream, void *pinned);
 
 /* --- cuda_waits.c: how many streams wait --------------------------------------------- */
 

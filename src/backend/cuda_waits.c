@@ -98,6 +98,18 @@ static void warn_once(struct cei_cuda_backend *own)
 		own->gpu, own->waits_bound, cei_waits_n_queues());
 }
 
+static void say_once(struct cei_cuda_backend *own)
+{
+	/* relaxed: one line more or less would not matter */
+	if (!cei_waits_may_block(own->waits, own->waits_bound) ||
+	    atomic_exchange_explicit(&own->has_said_many_wait, 1, memory_order_relaxed))
+		return;
+	cei_log(own->cuda->report, CEI_LOG_INFO,
+		"rank %u: GPU %u: so many streams waited for marks at once that some share one "
+		"of the %u hardware queues: from now on copies within the GPU go by way of "
+		"host memory", own->rank, own->gpu, cei_waits_n_queues());
+}
+
 struct cei_wait cei_cuda_waits_begin(struct cei_cuda_backend *own, CUstream stream)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -105,6 +117,7 @@ struct cei_wait cei_cuda_waits_begin(struct cei_cuda_backend *own, CUstream stre
 
 	if (!wait.wants_mark)
 		return wait;
+	say_once(own);
 	/* A stream that is being captured does not wait now, and a graph must not write
 	 * an old number again at each of its launches. */
 	if (own->cuda->calls.stream_is_capturing(stream, &status) != CUDA_SUCCESS ||

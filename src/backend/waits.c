@@ -26,6 +26,7 @@ struct cei_waits {
 	_Atomic uint32_t n_taken;       /* slots that are not free; read without the lock, as
 					 * an upper bound of the count */
 	_Atomic uint32_t n_lanes;       /* that wait */
+	_Atomic uint32_t n_most;        /* the most streams that waited at once, ever */
 	uint64_t         n_waits;       /* ever: the last number */
 	struct slot      slots[CEI_WAITS_SLOTS];
 };
@@ -108,6 +109,23 @@ static int wants_mark(struct cei_waits *waits)
 	       CEI_WAITS_UNMARKED;
 }
 
+static uint32_t upper_bound(struct cei_waits *waits)
+{
+	/* relaxed: both change at any time */
+	return atomic_load_explicit(&waits->n_taken, memory_order_relaxed) +
+	       atomic_load_explicit(&waits->n_lanes, memory_order_relaxed);
+}
+
+/* With the lock held. */
+static void keep_most(struct cei_waits *waits)
+{
+	uint32_t n = upper_bound(waits);
+
+	/* relaxed: both, a number that others compare with a bound */
+	if (n > atomic_load_explicit(&waits->n_most, memory_order_relaxed))
+		atomic_store_explicit(&waits->n_most, n, memory_order_relaxed);
+}
+
 struct cei_wait cei_waits_enter(struct cei_waits *waits, const void *stream)
 {
 	struct cei_wait wait = { CEI_WAITS_SLOTS, 0, 0, 0 };
@@ -129,6 +147,7 @@ struct cei_wait cei_waits_enter(struct cei_waits *waits, const void *stream)
 		slot->stream = stream;
 		slot->number = wait.number;
 		slot->is_marked = wait.wants_mark;
+		keep_most(waits);
 	}
 	pthread_mutex_unlock(&waits->lock);
 	return wait;
@@ -158,13 +177,6 @@ void cei_waits_lane_end(struct cei_waits *waits)
 		atomic_fetch_sub_explicit(&waits->n_lanes, 1, memory_order_relaxed);
 }
 
-static uint32_t upper_bound(struct cei_waits *waits)
-{
-	/* relaxed: both change at any time */
-	return atomic_load_explicit(&waits->n_taken, memory_order_relaxed) +
-	       atomic_load_explicit(&waits->n_lanes, memory_order_relaxed);
-}
-
 uint32_t cei_waits_count(struct cei_waits *waits)
 {
 	uint32_t n;
@@ -183,6 +195,17 @@ int cei_waits_is_below(struct cei_waits *waits, uint32_t bound)
 	if (!waits || upper_bound(waits) < bound)
 		return 1;
 	return cei_waits_count(waits) < bound;
+}
+
+int cei_waits_may_block(struct cei_waits *waits, uint32_t bound)
+{
+	uint32_t many = bound < CEI_WAITS_MANY ? bound : CEI_WAITS_MANY;
+
+	if (!waits)
+		return 0;
+	/* relaxed: see keep_most() */
+	return atomic_load_explicit(&waits->n_most, memory_order_relaxed) >= many ||
+	       !cei_waits_is_below(waits, many);
 }
 
 uint32_t cei_waits_n_queues(void)

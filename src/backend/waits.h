@@ -9,11 +9,11 @@
  * The driver serves all streams of a context through a few hardware queues (8; see
  * CUDA_DEVICE_MAX_CONNECTIONS). A stream that waits holds one of them. When waiting
  * streams hold all of them, no kernel starts any more on that GPU, and no copy within
- * its memory, because such a copy is a kernel, too. Copies over PCIe or NVLink and memory
- * operations go on (measured on H100 and H200 with driver 580). The kernel that cannot
- * start may be the very one that would raise the mark. So waiting streams are counted, and
- * from a bound on launches are polled instead of gated, and copies within the GPU go by
- * way of host memory.
+ * its memory, because such a copy is a kernel, too. Large copies over PCIe or NVLink go on;
+ * small ones to the GPU, and memory operations, do not always (measured on H100 and H200
+ * with driver 580; see cuda_queues.c). The kernel that cannot start may be the very one that
+ * would raise the mark. So waiting streams are counted, and from a bound on launches are
+ * polled instead of gated, and copies go ways that need no such queue.
  *
  * The hardware queues belong to the process and not to one of our contexts, so the counts
  * are the process's as well, and stay until it ends. All calls: any thread, no driver call.
@@ -34,6 +34,12 @@
 #define CEI_WAITS_SLOTS    128u
 
 #define CEI_WAITS_UNMARKED 2u
+
+/* Where so many streams once waited at the same time, the process has more streams than
+ * hardware queues, or soon will. Streams that then share a queue stay so, also when few of
+ * them wait: with 64 streams and 32 queues a copy stood behind one of a few (measured on
+ * H200 with driver 580). */
+#define CEI_WAITS_MANY     8u
 
 /* Hardware queues that the driver makes where nobody asked for another number. */
 #define CEI_WAITS_QUEUES   8u
@@ -77,6 +83,12 @@ uint32_t cei_waits_count(struct cei_waits *waits);
 
 /* Whether fewer than bound wait. Takes no lock where that is plain. */
 int  cei_waits_is_below(struct cei_waits *waits, uint32_t bound);
+
+/* Whether bound streams, or CEI_WAITS_MANY, wait or once did: then streams share hardware
+ * queues, and what goes through one can stand behind a stream that waits. It stays so when
+ * none waits, because a stream may begin to wait while a copy is on its way. Takes no lock
+ * where that is plain. */
+int  cei_waits_may_block(struct cei_waits *waits, uint32_t bound);
 
 /* Hardware queues of this process: CUDA_DEVICE_MAX_CONNECTIONS, from 1 to 32, else 8. */
 uint32_t cei_waits_n_queues(void);

@@ -114,6 +114,47 @@ START_TEST(test_lanes_count_too)
 }
 END_TEST
 
+/* The streams of waits[0] to waits[n - 1] wait. */
+static void let_wait(struct cei_wait *begun, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		begun[i] = cei_waits_enter(waits, stream(i));
+}
+
+START_TEST(test_many_streams_once_may_block_ever_after)
+{
+	struct cei_wait begun[CEI_WAITS_MANY];
+	uint32_t i;
+
+	ck_assert_int_eq(cei_waits_may_block(waits, 20), 0);
+	let_wait(begun, CEI_WAITS_MANY - 1);
+	ck_assert_int_eq(cei_waits_may_block(waits, 20), 0);
+	cei_waits_lane_begin(waits);
+	ck_assert_int_eq(cei_waits_may_block(waits, 20), 1);
+	cei_waits_lane_end(waits);
+	ck_assert_int_eq(cei_waits_may_block(waits, 20), 0);
+	let_wait(begun, CEI_WAITS_MANY);
+	for (i = 0; i < CEI_WAITS_MANY; i++)
+		cei_waits_leave(waits, &begun[i]);
+	ck_assert_uint_eq(cei_waits_count(waits), 0);
+	ck_assert_int_eq(cei_waits_may_block(waits, 20), 1);
+}
+END_TEST
+
+START_TEST(test_a_low_bound_counts_before_many)
+{
+	struct cei_wait begun[2];
+
+	let_wait(begun, 1);
+	ck_assert_int_eq(cei_waits_may_block(waits, 2), 0);
+	let_wait(begun, 2);
+	ck_assert_int_eq(cei_waits_may_block(waits, 2), 1);
+	ck_assert_int_eq(cei_waits_may_block(NULL, 0), 0);
+}
+END_TEST
+
 START_TEST(test_more_streams_than_slots)
 {
 	struct cei_wait wait = { 0, 0, 0, 0 };
@@ -212,6 +253,8 @@ static Suite *suite(void)
 	tcase_add_test(all, test_a_stream_counts_once_and_by_its_last_wait);
 	tcase_add_test(all, test_an_old_word_ends_no_new_wait);
 	tcase_add_test(all, test_lanes_count_too);
+	tcase_add_test(all, test_many_streams_once_may_block_ever_after);
+	tcase_add_test(all, test_a_low_bound_counts_before_many);
 	tcase_add_test(all, test_more_streams_than_slots);
 	tcase_add_test(all, test_gpus_are_counted_apart);
 	tcase_add_test(all, test_without_marks);
