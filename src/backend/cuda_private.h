@@ -136,9 +136,6 @@ cei_cuda_backend_of(const struct cei_backend *backend)
 
 int  cei_cuda_lane_open(struct cei_lane *lane);
 void cei_cuda_lane_close(struct cei_lane *lane);
-int  cei_cuda_event_open(struct cei_backend *backend, void **ret_event);
-void cei_cuda_event_close(struct cei_backend *backend, void *event);
-int  cei_cuda_event_record(struct cei_backend *backend, void *event, void *stream);
 int  cei_cuda_lane_follow(struct cei_lane *lane, void *event);
 int  cei_cuda_lane_wait(struct cei_lane *lane, const struct cei_await *await);
 int  cei_cuda_lane_copy(struct cei_lane *lane, const struct cei_piece *pieces,
@@ -244,14 +241,12 @@ int  cei_cuda_flag_open(struct cei_cuda_backend *own);
 /* backend.h's warm. */
 int  cei_cuda_warm(struct cei_backend *backend, uint64_t address);
 
-/* --- cuda_access.c: small accesses, and callers' streams ------------------------- */
+/* --- cuda_access.c: small accesses ------------------------------------------------ */
 
 int  cei_cuda_store(struct cei_backend *backend, uint64_t address, const void *bytes,
 		    uint64_t n_bytes);
 int  cei_cuda_load(struct cei_backend *backend, uint64_t address, void *ret_bytes,
 		   uint64_t n_bytes);
-int  cei_cuda_stream_queue(struct cei_backend *backend, void *stream,
-			   const struct cei_stream_work *work);
 
 /* Takes control_lock and pushes the context; refuses after an access was lost. */
 int  cei_cuda_begin_access(struct cei_cuda_backend *own, struct cei_cuda_hold *ret_hold);
@@ -263,5 +258,13 @@ int  cei_cuda_store_locked(struct cei_cuda_backend *own, uint64_t address,
 
 /* Waits, at most CEI_CUDA_ACCESS_NS, for the control stream. */
 int  cei_cuda_control_idle(struct cei_cuda_backend *own, const char *what);
+
+/* --- cuda_stream.c: callers' streams ----------------------------------------------- */
+
+int  cei_cuda_stream_queue(struct cei_backend *backend, void *stream,
+			   const struct cei_stream_work *work);
+int  cei_cuda_event_open(struct cei_backend *backend, void **ret_event);
+void cei_cuda_event_close(struct cei_backend *backend, void *event);
+int  cei_cuda_event_record(struct cei_backend *backend, void *event, void *stream);
 
 #endif /* CEI_CUDA_PRIVATE_H */

@@ -17,5 +17,6 @@ libceoverlap_core_la_SOURCES += \
 	%D%/cuda_flag.c \
 	%D%/cuda_lane.c \
 	%D%/cuda_queues.c \
+	%D%/cuda_stream.c \
 	%D%/cuda_waits.c
 endif
