@@ -46,258 +46,195 @@ size_t cei_program_bytes(const struct cei_program *program)
 	return HEAD_BYTES + body_bytes(program);
 }
 
-/* --- writing ------------------------------------------------------------- */
+/* --- fields, in either direction ------------------------------------------ */
 
-static void put_mark(struct cei_writer *writer, const struct cei_program_mark *mark)
+/* Where fields go to, or come from: one of the two is NULL. */
+struct codec {
+	struct cei_writer *writer;
+	struct cei_reader *reader;
+};
+
+static void code_u32(struct codec *codec, uint32_t *value)
 {
-	cei_wire_put_u32(writer, mark->signal);
-	cei_wire_put_u32(writer, mark->counter);
-	cei_wire_put_u64(writer, mark->value);
+	if (codec->writer)
+		cei_wire_put_u32(codec->writer, *value);
+	else
+		*value = cei_wire_get_u32(codec->reader);
 }
 
-static void put_spot(struct cei_writer *writer, const struct cei_program_spot *spot)
+static void code_u64(struct codec *codec, uint64_t *value)
 {
-	cei_wire_put_u32(writer, spot->buffer);
-	cei_wire_put_u64(writer, spot->offset_bytes);
-	cei_wire_put_u64(writer, spot->pitch_bytes);
+	if (codec->writer)
+		cei_wire_put_u64(codec->writer, *value);
+	else
+		*value = cei_wire_get_u64(codec->reader);
 }
 
-static void put_transfer(struct cei_writer *writer,
-			 const struct cei_program_transfer *transfer)
+static void code_head(struct codec *codec, struct cei_program *program)
 {
-	put_spot(writer, &transfer->source);
-	put_spot(writer, &transfer->target);
-	cei_wire_put_u64(writer, transfer->row_bytes);
-	cei_wire_put_u64(writer, transfer->n_rows);
-	put_mark(writer, &transfer->source_ready);
-	put_mark(writer, &transfer->target_free);
-	put_mark(writer, &transfer->then);
-	cei_wire_put_u32(writer, transfer->mover);
-	cei_wire_put_u32(writer, transfer->has_direct);
-	cei_wire_put_u32(writer, transfer->direction);
-	cei_wire_put_u32(writer, transfer->route);
+	code_u32(codec, &program->rank);
+	code_u32(codec, &program->n_ranks);
+	code_u64(codec, &program->max_chunk_bytes);
+	code_u64(codec, &program->mark_group_bytes);
+	code_u32(codec, &program->urgency);
+	code_u32(codec, &program->has_template);
+	code_u32(codec, &program->keeps_order);
+	code_u32(codec, &program->rule);
+	code_u32(codec, &program->floating);
+	code_u32(codec, &program->n_movers);
+	code_u32(codec, &program->n_buffers);
+	code_u32(codec, &program->n_signals);
+	code_u32(codec, &program->n_transfers);
+	code_u32(codec, &program->n_expected);
+	code_u32(codec, &program->n_routes);
 }
 
-static void put_buffer(struct cei_writer *writer, const struct cei_program_buffer *buffer)
+static void code_mover(struct codec *codec, struct cei_program_mover *mover)
 {
-	cei_wire_put_u32(writer, buffer->rank);
-	cei_wire_put_u32(writer, buffer->flags);
-	cei_wire_put_u32(writer, buffer->kind);
-	cei_wire_put_u32(writer, buffer->gpu);
-	cei_wire_put_u32(writer, buffer->place);
-	cei_wire_put_u64(writer, buffer->start);
-	cei_wire_put_u64(writer, buffer->size_bytes);
+	code_u32(codec, &mover->flags);
+	code_u32(codec, &mover->moves);
+	code_u32(codec, &mover->gpu);
+	code_u32(codec, &mover->place);
+	code_u64(codec, &mover->may_drive);
 }
 
-static void put_mover(struct cei_writer *writer, const struct cei_program_mover *mover)
+static void code_buffer(struct codec *codec, struct cei_program_buffer *buffer)
 {
-	cei_wire_put_u32(writer, mover->flags);
-	cei_wire_put_u32(writer, mover->moves);
-	cei_wire_put_u32(writer, mover->gpu);
-	cei_wire_put_u32(writer, mover->place);
-	cei_wire_put_u64(writer, mover->may_drive);
+	code_u32(codec, &buffer->rank);
+	code_u32(codec, &buffer->flags);
+	code_u32(codec, &buffer->kind);
+	code_u32(codec, &buffer->gpu);
+	code_u32(codec, &buffer->place);
+	code_u64(codec, &buffer->start);
+	code_u64(codec, &buffer->size_bytes);
 }
 
-static void put_way(struct cei_writer *writer, const struct cei_route_way *way)
+static void code_signal(struct codec *codec, struct cei_program_signal *signal)
 {
-	cei_wire_put_u32(writer, way->sort);
-	cei_wire_put_u32(writer, way->via);
-	cei_wire_put_u32(writer, way->engines[0]);
-	cei_wire_put_u32(writer, way->engines[1]);
-	cei_wire_put_u64(writer, way->bytes);
-	cei_wire_put_u64(writer, way->bytes_per_s);
-	cei_wire_put_u64(writer, way->t0_ns);
+	code_u32(codec, &signal->rank);
+	code_u32(codec, &signal->n_counters);
+	code_u32(codec, &signal->flags);
 }
 
-/* What follows the end of the text is 0. */
-static void put_route(struct cei_writer *writer, const struct cei_program_route *route)
+static void code_mark(struct codec *codec, struct cei_program_mark *mark)
 {
-	char why[CEI_ROUTE_WHY_BYTES] = "";
+	code_u32(codec, &mark->signal);
+	code_u32(codec, &mark->counter);
+	code_u64(codec, &mark->value);
+}
+
+static void code_spot(struct codec *codec, struct cei_program_spot *spot)
+{
+	code_u32(codec, &spot->buffer);
+	code_u64(codec, &spot->offset_bytes);
+	code_u64(codec, &spot->pitch_bytes);
+}
+
+static void code_transfer(struct codec *codec, struct cei_program_transfer *transfer)
+{
+	code_spot(codec, &transfer->source);
+	code_spot(codec, &transfer->target);
+	code_u64(codec, &transfer->row_bytes);
+	code_u64(codec, &transfer->n_rows);
+	code_mark(codec, &transfer->source_ready);
+	code_mark(codec, &transfer->target_free);
+	code_mark(codec, &transfer->then);
+	code_u32(codec, &transfer->mover);
+	code_u32(codec, &transfer->has_direct);
+	code_u32(codec, &transfer->direction);
+	code_u32(codec, &transfer->route);
+}
+
+static void code_way(struct codec *codec, struct cei_route_way *way)
+{
+	uint32_t sort = way->sort;
+
+	code_u32(codec, &sort);
+	if (codec->reader && sort > CEI_ROUTE_MIDDLE)
+		codec->reader->failed = 1;
+	way->sort = (uint8_t)sort;
+	code_u32(codec, &way->via);
+	code_u32(codec, &way->engines[0]);
+	code_u32(codec, &way->engines[1]);
+	code_u64(codec, &way->bytes);
+	code_u64(codec, &way->bytes_per_s);
+	code_u64(codec, &way->t0_ns);
+}
+
+/* Ends within its room, and is followed by nothing. */
+static void code_why(struct codec *codec, char *why)
+{
+	char text[CEI_ROUTE_WHY_BYTES] = "";
+	size_t i;
+
+	if (codec->writer) {
+		memcpy(text, why, strnlen(why, sizeof(text) - 1));
+		cei_wire_put_bytes(codec->writer, text, sizeof(text));
+		return;
+	}
+	cei_wire_get_bytes(codec->reader, why, CEI_ROUTE_WHY_BYTES);
+	for (i = strnlen(why, CEI_ROUTE_WHY_BYTES - 1); i < CEI_ROUTE_WHY_BYTES; i++) {
+		if (why[i])
+			codec->reader->failed = 1;
+		why[i] = 0;
+	}
+}
+
+static void code_route(struct codec *codec, struct cei_program_route *route)
+{
 	uint32_t i;
 
-	memcpy(why, route->route.why, strnlen(route->route.why, sizeof(why) - 1));
-	cei_wire_put_u32(writer, route->from);
-	cei_wire_put_u32(writer, route->to);
-	cei_wire_put_u64(writer, route->bytes);
-	cei_wire_put_u64(writer, route->may_drive);
-	cei_wire_put_u32(writer, route->no_direct);
-	cei_wire_put_u32(writer, route->route.n_ways);
-	cei_wire_put_u64(writer, route->route.expected_ns);
-	cei_wire_put_bytes(writer, why, sizeof(why));
+	code_u32(codec, &route->from);
+	code_u32(codec, &route->to);
+	code_u64(codec, &route->bytes);
+	code_u64(codec, &route->may_drive);
+	code_u32(codec, &route->no_direct);
+	code_u32(codec, &route->route.n_ways);
+	code_u64(codec, &route->route.expected_ns);
+	code_why(codec, route->route.why);
+	if (route->route.n_ways > CEI_ROUTE_WAYS_MAX) {         /* which only a reader finds */
+		codec->reader->failed = 1;
+		route->route.n_ways = 0;
+	}
 	for (i = 0; i < route->route.n_ways; i++)
-		put_way(writer, &route->route.ways[i]);
+		code_way(codec, &route->route.ways[i]);
 }
 
-static void put_fields(struct cei_writer *writer, const struct cei_program *program)
+static void code_lists(struct codec *codec, struct cei_program *program)
 {
-	cei_wire_put_u32(writer, program->rank);
-	cei_wire_put_u32(writer, program->n_ranks);
-	cei_wire_put_u64(writer, program->max_chunk_bytes);
-	cei_wire_put_u64(writer, program->mark_group_bytes);
-	cei_wire_put_u32(writer, program->urgency);
-	cei_wire_put_u32(writer, program->has_template);
-	cei_wire_put_u32(writer, program->keeps_order);
-	cei_wire_put_u32(writer, program->rule);
-	cei_wire_put_u32(writer, program->floating);
-	cei_wire_put_u32(writer, program->n_movers);
-	cei_wire_put_u32(writer, program->n_buffers);
-	cei_wire_put_u32(writer, program->n_signals);
-	cei_wire_put_u32(writer, program->n_transfers);
-	cei_wire_put_u32(writer, program->n_expected);
-	cei_wire_put_u32(writer, program->n_routes);
+	uint32_t i;
+
+	for (i = 0; i < program->n_movers; i++)
+		code_mover(codec, &program->movers[i]);
+	for (i = 0; i < program->n_buffers; i++)
+		code_buffer(codec, &program->buffers[i]);
+	for (i = 0; i < program->n_signals; i++)
+		code_signal(codec, &program->signals[i]);
+	for (i = 0; i < program->n_transfers; i++)
+		code_transfer(codec, &program->transfers[i]);
+	for (i = 0; i < program->n_expected; i++)
+		code_mark(codec, &program->expected[i]);
+	for (i = 0; i < program->n_routes; i++)
+		code_route(codec, &program->routes[i]);
 }
+
+/* --- writing -------------------------------------------------------------- */
 
 void cei_program_write(const struct cei_program *program, void *bytes)
 {
 	struct cei_writer writer = cei_writer_on(bytes, cei_program_bytes(program));
-	uint32_t i;
+	struct codec codec = { &writer, NULL };
+	struct cei_program copy = *program;     /* whose lists a writing codec only reads */
 
 	cei_wire_put_u32(&writer, CEI_PROGRAM_MAGIC);
 	cei_wire_put_u32(&writer, CEI_PROGRAM_VERSION);
 	cei_wire_put_u64(&writer, body_bytes(program));
-	put_fields(&writer, program);
-	for (i = 0; i < program->n_movers; i++)
-		put_mover(&writer, &program->movers[i]);
-	for (i = 0; i < program->n_buffers; i++)
-		put_buffer(&writer, &program->buffers[i]);
-	for (i = 0; i < program->n_signals; i++) {
-		cei_wire_put_u32(&writer, program->signals[i].rank);
-		cei_wire_put_u32(&writer, program->signals[i].n_counters);
-		cei_wire_put_u32(&writer, program->signals[i].flags);
-	}
-	for (i = 0; i < program->n_transfers; i++)
-		put_transfer(&writer, &program->transfers[i]);
-	for (i = 0; i < program->n_expected; i++)
-		put_mark(&writer, &program->expected[i]);
-	for (i = 0; i < program->n_routes; i++)
-		put_route(&writer, &program->routes[i]);
+	code_head(&codec, &copy);
+	code_lists(&codec, &copy);
 	assert(!writer.failed && writer.at == writer.n_room);
 }
 
-/* --- reading ------------------------------------------------------------- */
-
-static struct cei_program_mark get_mark(struct cei_reader *reader)
-{
-	struct cei_program_mark mark;
-
-	mark.signal = cei_wire_get_u32(reader);
-	mark.counter = cei_wire_get_u32(reader);
-	mark.value = cei_wire_get_u64(reader);
-	return mark;
-}
-
-static struct cei_program_spot get_spot(struct cei_reader *reader)
-{
-	struct cei_program_spot spot;
-
-	spot.buffer = cei_wire_get_u32(reader);
-	spot.offset_bytes = cei_wire_get_u64(reader);
-	spot.pitch_bytes = cei_wire_get_u64(reader);
-	return spot;
-}
-
-static void get_transfer(struct cei_reader *reader, struct cei_program_transfer *ret_transfer)
-{
-	ret_transfer->source = get_spot(reader);
-	ret_transfer->target = get_spot(reader);
-	ret_transfer->row_bytes = cei_wire_get_u64(reader);
-	ret_transfer->n_rows = cei_wire_get_u64(reader);
-	ret_transfer->source_ready = get_mark(reader);
-	ret_transfer->target_free = get_mark(reader);
-	ret_transfer->then = get_mark(reader);
-	ret_transfer->mover = cei_wire_get_u32(reader);
-	ret_transfer->has_direct = cei_wire_get_u32(reader);
-	ret_transfer->direction = cei_wire_get_u32(reader);
-	ret_transfer->route = cei_wire_get_u32(reader);
-}
-
-static void get_buffer(struct cei_reader *reader, struct cei_program_buffer *ret_buffer)
-{
-	ret_buffer->rank = cei_wire_get_u32(reader);
-	ret_buffer->flags = cei_wire_get_u32(reader);
-	ret_buffer->kind = cei_wire_get_u32(reader);
-	ret_buffer->gpu = cei_wire_get_u32(reader);
-	ret_buffer->place = cei_wire_get_u32(reader);
-	ret_buffer->start = cei_wire_get_u64(reader);
-	ret_buffer->size_bytes = cei_wire_get_u64(reader);
-}
-
-static void get_mover(struct cei_reader *reader, struct cei_program_mover *ret_mover)
-{
-	ret_mover->flags = cei_wire_get_u32(reader);
-	ret_mover->moves = cei_wire_get_u32(reader);
-	ret_mover->gpu = cei_wire_get_u32(reader);
-	ret_mover->place = cei_wire_get_u32(reader);
-	ret_mover->may_drive = cei_wire_get_u64(reader);
-}
-
-static void get_way(struct cei_reader *reader, struct cei_route_way *ret_way)
-{
-	uint32_t sort = cei_wire_get_u32(reader);
-
-	if (sort > CEI_ROUTE_MIDDLE)
-		reader->failed = 1;
-	ret_way->sort = (uint8_t)sort;
-	ret_way->via = cei_wire_get_u32(reader);
-	ret_way->engines[0] = cei_wire_get_u32(reader);
-	ret_way->engines[1] = cei_wire_get_u32(reader);
-	ret_way->bytes = cei_wire_get_u64(reader);
-	ret_way->bytes_per_s = cei_wire_get_u64(reader);
-	ret_way->t0_ns = cei_wire_get_u64(reader);
-}
-
-/* Ends within its room, and is followed by nothing. */
-static void get_why(struct cei_reader *reader, char *ret_why)
-{
-	size_t i;
-
-	cei_wire_get_bytes(reader, ret_why, CEI_ROUTE_WHY_BYTES);
-	for (i = strnlen(ret_why, CEI_ROUTE_WHY_BYTES); i < CEI_ROUTE_WHY_BYTES; i++)
-		if (ret_why[i])
-			reader->failed = 1;
-	if (ret_why[CEI_ROUTE_WHY_BYTES - 1])
-		reader->failed = 1;
-	ret_why[CEI_ROUTE_WHY_BYTES - 1] = 0;
-}
-
-static void get_route(struct cei_reader *reader, struct cei_program_route *ret_route)
-{
-	uint32_t i;
-
-	ret_route->from = cei_wire_get_u32(reader);
-	ret_route->to = cei_wire_get_u32(reader);
-	ret_route->bytes = cei_wire_get_u64(reader);
-	ret_route->may_drive = cei_wire_get_u64(reader);
-	ret_route->no_direct = cei_wire_get_u32(reader);
-	ret_route->route.n_ways = cei_wire_get_u32(reader);
-	ret_route->route.expected_ns = cei_wire_get_u64(reader);
-	get_why(reader, ret_route->route.why);
-	if (ret_route->route.n_ways > CEI_ROUTE_WAYS_MAX) {
-		reader->failed = 1;
-		return;
-	}
-	for (i = 0; i < ret_route->route.n_ways; i++)
-		get_way(reader, &ret_route->route.ways[i]);
-}
-
-static void get_fields(struct cei_reader *reader, struct cei_program *ret_program)
-{
-	ret_program->rank = cei_wire_get_u32(reader);
-	ret_program->n_ranks = cei_wire_get_u32(reader);
-	ret_program->max_chunk_bytes = cei_wire_get_u64(reader);
-	ret_program->mark_group_bytes = cei_wire_get_u64(reader);
-	ret_program->urgency = cei_wire_get_u32(reader);
-	ret_program->has_template = cei_wire_get_u32(reader);
-	ret_program->keeps_order = cei_wire_get_u32(reader);
-	ret_program->rule = cei_wire_get_u32(reader);
-	ret_program->floating = cei_wire_get_u32(reader);
-	ret_program->n_movers = cei_wire_get_u32(reader);
-	ret_program->n_buffers = cei_wire_get_u32(reader);
-	ret_program->n_signals = cei_wire_get_u32(reader);
-	ret_program->n_transfers = cei_wire_get_u32(reader);
-	ret_program->n_expected = cei_wire_get_u32(reader);
-	ret_program->n_routes = cei_wire_get_u32(reader);
-}
+/* --- reading -------------------------------------------------------------- */
 
 /* No transfer names more than two buffers, three signals and one route. */
 static int numbers_fit(const struct cei_program *program)
@@ -308,27 +245,6 @@ static int numbers_fit(const struct cei_program *program)
 		program->n_expected <= CEI_PROGRAM_TRANSFERS_MAX &&
 		program->n_buffers <= 2 * program->n_transfers &&
 		program->n_signals <= 3 * program->n_transfers;
-}
-
-static void get_lists(struct cei_reader *reader, struct cei_program *program)
-{
-	uint32_t i;
-
-	for (i = 0; i < program->n_movers; i++)
-		get_mover(reader, &program->movers[i]);
-	for (i = 0; i < program->n_buffers; i++)
-		get_buffer(reader, &program->buffers[i]);
-	for (i = 0; i < program->n_signals; i++) {
-		program->signals[i].rank = cei_wire_get_u32(reader);
-		program->signals[i].n_counters = cei_wire_get_u32(reader);
-		program->signals[i].flags = cei_wire_get_u32(reader);
-	}
-	for (i = 0; i < program->n_transfers; i++)
-		get_transfer(reader, &program->transfers[i]);
-	for (i = 0; i < program->n_expected; i++)
-		program->expected[i] = get_mark(reader);
-	for (i = 0; !reader->failed && i < program->n_routes; i++)
-		get_route(reader, &program->routes[i]);
 }
 
 /* Whether so many bytes may hold the lists, whatever ways the routes have. */
@@ -342,15 +258,16 @@ static int lists_fit(const struct cei_program *program, size_t n_bytes)
 
 static int read_body(struct cei_reader *reader, size_t n_bytes, struct cei_program *program)
 {
+	struct codec codec = { NULL, reader };
 	int r;
 
-	get_fields(reader, program);
+	code_head(&codec, program);
 	if (reader->failed || !numbers_fit(program) || !lists_fit(program, n_bytes))
 		return CEOV_ERR_INVALID;
 	r = cei_program_alloc(program);
 	if (r)
 		return r;
-	get_lists(reader, program);
+	code_lists(&codec, program);
 	r = cei_reader_end(reader);
 	return r ? r : cei_program_verify(program);
 }
