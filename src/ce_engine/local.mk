@@ -24,11 +24,10 @@ libceoverlap_core_la_SOURCES += \
 	%D%/program_route.c %D%/program_cut.c \
 	%D%/program_wire.c %D%/program_wire.h \
 	%D%/plan_commit.c \
-	%D%/plan_order.c %D%/plan_order.h \
-	%D%/plan_asks.c %D%/plan_asks.h \
-	%D%/plan_sweep.c %D%/plan_sweep.h \
-	%D%/plan_bands.c \
-	%D%/plan_overlap.c %D%/plan_overlap.h \
+	%D%/program_order.c %D%/program_order.h \
+	%D%/order_queries.c %D%/order_queries.h \
+	%D%/overlap_sweep.c %D%/overlap_sweep.h \
+	%D%/program_overlap.c \
 	%D%/area.c %D%/area.h \
 	%D%/plan_waits.c %D%/plan_waits.h \
 	%D%/plan_explain.c \

@@ -14,7 +14,7 @@
 #include "ce_engine/engine.h"
 #include "ce_engine/plan_bind.h"
 #include "ce_engine/plan_builder.h"
-#include "ce_engine/plan_order.h"
+#include "ce_engine/program_order.h"
 
 /* Clusters of memory stand apart by this much, and the first begins here: so that no
  * address of a program is 0. */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "ce_engine/plan.h"
-#include "ce_engine/plan_order.h"
+#include "ce_engine/program_order.h"
 
 static const struct cei_counter *mark_of(const struct ceov_plan *plan, uint32_t step,
 					 uint32_t mark)

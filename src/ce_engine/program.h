@@ -188,7 +188,7 @@ struct cei_triggers {
 	uint64_t    largest_value;      /* of a mark; with a base below the limit */
 };
 
-struct cei_order;                       /* ce_engine/plan_order.h */
+struct cei_order;                       /* ce_engine/program_order.h */
 
 /* Of a program that is routed. Raises what nobody can see or raise, and names the transfer.
  * What needs the order of transfers is not found yet. */

@@ -3,7 +3,7 @@
 
 /* Whether marks of a program can be waited for, by the engine or by lanes, and raised. */
 
-#include "ce_engine/plan_order.h"
+#include "ce_engine/program_order.h"
 #include "ce_engine/program.h"
 
 static int has(const struct cei_program *program, const struct cei_program_mark *mark,

@@ -10,7 +10,7 @@
  * One that moves nothing waits for its own marks alone, not for all that stand before it.
  */
 
-#include "ce_engine/plan_order.h"
+#include "ce_engine/program_order.h"
 #include "ce_engine/program.h"
 #include "sim/sim.h"
 

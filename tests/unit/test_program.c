@@ -5,9 +5,10 @@
 
 #include <check.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "ce_engine/plan_order.h"
+#include "ce_engine/program_order.h"
 #include "ce_engine/program_explain.h"
 #include "testing.h"
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ce_engine/plan_order.h"
+#include "ce_engine/program_order.h"
 #include "ce_engine/program_wire.h"
 #include "testing.h"
 

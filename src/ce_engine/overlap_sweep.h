@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
-#ifndef CEI_PLAN_SWEEP_H
-#define CEI_PLAN_SWEEP_H
+#ifndef CEI_OVERLAP_SWEEP_H
+#define CEI_OVERLAP_SWEEP_H
 
 /*
  * Which transfers must be ordered because they touch the same bytes, along one dimension.
@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #include "base/number_set.h"
-#include "ce_engine/plan_asks.h"
+#include "ce_engine/order_queries.h"
 
 struct cei_span {                       /* bytes, or rows, or columns, of one transfer */
 	uint64_t begin;
@@ -26,12 +26,12 @@ struct cei_span {                       /* bytes, or rows, or columns, of one tr
 	uint32_t is_written;
 };
 
-/* The note of an ask: which of the two write. */
+/* The note of a query: which of the two write. */
 #define CEI_SWEEP_FIRST_WRITES  1u
 #define CEI_SWEEP_SECOND_WRITES 2u
 
 struct cei_sweep {
-	struct cei_asks      *asks;
+	struct cei_queries   *queries;
 	struct cei_number_set writers;  /* positions of spans that go over the present point */
 	struct cei_number_set readers;
 	struct cei_span      *ends;     /* the spans by their end */
@@ -39,11 +39,11 @@ struct cei_sweep {
 };
 
 /* For positions below `bound`. CEOV_ERR_NO_MEMORY, not raised; then fini. */
-int  cei_sweep_init(struct cei_sweep *sweep, struct cei_asks *asks, uint32_t bound);
+int  cei_sweep_init(struct cei_sweep *sweep, struct cei_queries *queries, uint32_t bound);
 void cei_sweep_fini(struct cei_sweep *sweep);
 
 /* Asks for all pairs that matter; stops where one is refused. Sorts the spans. 0 or
  * CEOV_ERR_NO_MEMORY, not raised. */
 int  cei_sweep_run(struct cei_sweep *sweep, struct cei_span *spans, uint32_t n);
 
-#endif /* CEI_PLAN_SWEEP_H */
+#endif /* CEI_OVERLAP_SWEEP_H */

@@ -4,17 +4,17 @@
 /* From the least to the largest coordinate, with the transfers that are there in the order
  * of their positions. */
 
-#include "ce_engine/plan_sweep.h"
+#include "ce_engine/overlap_sweep.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-int cei_sweep_init(struct cei_sweep *sweep, struct cei_asks *asks, uint32_t bound)
+int cei_sweep_init(struct cei_sweep *sweep, struct cei_queries *queries, uint32_t bound)
 {
 	int r;
 
 	memset(sweep, 0, sizeof(*sweep));
-	sweep->asks = asks;
+	sweep->queries = queries;
 	r = cei_number_set_init(&sweep->writers, bound);
 	return r ? r : cei_number_set_init(&sweep->readers, bound);
 }
@@ -44,38 +44,38 @@ static int compare_ends(const void *left, const void *right)
 }
 
 /* A writer that begins here: its neighbours among writers, and the readers between. */
-static void ask_writer(struct cei_sweep *sweep, uint32_t at)
+static void query_writer(struct cei_sweep *sweep, uint32_t at)
 {
 	uint32_t before = cei_number_set_before(&sweep->writers, at);
 	uint32_t after = cei_number_set_after(&sweep->writers, at);
 	uint32_t reader;
 
 	if (before != CEI_NO_NUMBER)
-		cei_asks_add(sweep->asks, before, at,
+		cei_queries_add(sweep->queries, before, at,
 			     CEI_SWEEP_FIRST_WRITES | CEI_SWEEP_SECOND_WRITES);
 	if (after != CEI_NO_NUMBER)
-		cei_asks_add(sweep->asks, at, after,
+		cei_queries_add(sweep->queries, at, after,
 			     CEI_SWEEP_FIRST_WRITES | CEI_SWEEP_SECOND_WRITES);
 	for (reader = cei_number_set_before(&sweep->readers, at);
 	     reader != CEI_NO_NUMBER && (before == CEI_NO_NUMBER || reader > before) &&
-	     !sweep->asks->result;
+	     !sweep->queries->result;
 	     reader = cei_number_set_before(&sweep->readers, reader))
-		cei_asks_add(sweep->asks, reader, at, CEI_SWEEP_SECOND_WRITES);
+		cei_queries_add(sweep->queries, reader, at, CEI_SWEEP_SECOND_WRITES);
 	for (reader = cei_number_set_after(&sweep->readers, at);
-	     reader != CEI_NO_NUMBER && reader < after && !sweep->asks->result;
+	     reader != CEI_NO_NUMBER && reader < after && !sweep->queries->result;
 	     reader = cei_number_set_after(&sweep->readers, reader))
-		cei_asks_add(sweep->asks, at, reader, CEI_SWEEP_FIRST_WRITES);
+		cei_queries_add(sweep->queries, at, reader, CEI_SWEEP_FIRST_WRITES);
 }
 
-static void ask_reader(struct cei_sweep *sweep, uint32_t at)
+static void query_reader(struct cei_sweep *sweep, uint32_t at)
 {
 	uint32_t before = cei_number_set_before(&sweep->writers, at);
 	uint32_t after = cei_number_set_after(&sweep->writers, at);
 
 	if (before != CEI_NO_NUMBER)
-		cei_asks_add(sweep->asks, before, at, CEI_SWEEP_FIRST_WRITES);
+		cei_queries_add(sweep->queries, before, at, CEI_SWEEP_FIRST_WRITES);
 	if (after != CEI_NO_NUMBER)
-		cei_asks_add(sweep->asks, at, after, CEI_SWEEP_SECOND_WRITES);
+		cei_queries_add(sweep->queries, at, after, CEI_SWEEP_SECOND_WRITES);
 }
 
 /* Spans that begin at one point: first all writers come in, then neighbours are looked at,
@@ -90,11 +90,11 @@ static void enter(struct cei_sweep *sweep, const struct cei_span *span,
 			cei_number_set_put(&sweep->writers, next->position);
 	for (next = span; next < end; next++)
 		if (next->is_written)
-			ask_writer(sweep, next->position);
+			query_writer(sweep, next->position);
 	for (next = span; next < end; next++) {
 		if (next->is_written)
 			continue;
-		ask_reader(sweep, next->position);
+		query_reader(sweep, next->position);
 		cei_number_set_put(&sweep->readers, next->position);
 	}
 }
@@ -142,7 +142,7 @@ int cei_sweep_run(struct cei_sweep *sweep, struct cei_span *spans, uint32_t n)
 	r = sort_ends(sweep, spans, n);
 	if (r)
 		return r;
-	for (i = 0; i < n && !sweep->asks->result; i = next) {
+	for (i = 0; i < n && !sweep->queries->result; i = next) {
 		while (sweep->ends[n_left].end <= spans[i].begin)
 			leave(sweep, &sweep->ends[n_left++]);
 		for (next = i + 1; next < n && spans[next].begin == spans[i].begin;)

@@ -3,13 +3,13 @@
 
 /* Order between transfers, from who raises and who waits for which mark. */
 
-#include "ce_engine/plan_order.h"
+#include "ce_engine/program_order.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ce_engine/plan_asks.h"
+#include "ce_engine/order_queries.h"
 
 int cei_order_no_memory(const struct cei_order *order)
 {
@@ -230,8 +230,8 @@ static int refuse_raises(const struct cei_order *order, const struct raise *a,
 			 "nothing orders them", a->transfer, b->transfer, a->counter);
 }
 
-static int ask_raisers(const struct raises *raises, struct cei_order *order,
-		       struct cei_asks *asks)
+static int query_raisers(const struct raises *raises, struct cei_order *order,
+		       struct cei_queries *queries)
 {
 	const struct raise *a, *b;
 	uint32_t i;
@@ -243,26 +243,26 @@ static int ask_raisers(const struct raises *raises, struct cei_order *order,
 			continue;
 		if (a->transfer == CEOV_NOBODY || b->transfer == CEOV_NOBODY ||
 		    a->value == b->value)
-			cei_asks_refuse(asks, 0, 0, i);
+			cei_queries_refuse(queries, 0, 0, i);
 		else
-			cei_asks_add(asks, order->position[a->transfer],
+			cei_queries_add(queries, order->position[a->transfer],
 				     order->position[b->transfer], i);
 		order->raises_again = 1;
 	}
-	return cei_asks_end(asks);
+	return cei_queries_end(queries);
 }
 
 /* A counter has one raiser at a time. */
 static int check_raisers(const struct raises *raises, struct cei_order *order)
 {
-	struct cei_asks asks;
+	struct cei_queries queries;
 	uint32_t i;
-	int r = cei_asks_init(&asks, order);
+	int r = cei_queries_init(&queries, order);
 
 	if (!r)
-		r = ask_raisers(raises, order, &asks);
-	i = asks.refused.note;
-	cei_asks_fini(&asks);
+		r = query_raisers(raises, order, &queries);
+	i = queries.refused.note;
+	cei_queries_fini(&queries);
 	if (r == CEOV_ERR_NO_MEMORY)
 		return cei_order_no_memory(order);
 	return r ? refuse_raises(order, &raises->list[i], &raises->list[i + 1]) : 0;

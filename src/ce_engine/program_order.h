@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
-#ifndef CEI_PLAN_ORDER_H
-#define CEI_PLAN_ORDER_H
+#ifndef CEI_PROGRAM_ORDER_H
+#define CEI_PROGRAM_ORDER_H
 
 /*
  * At commit: which transfer comes after which. Order comes from marks only: b
@@ -41,7 +41,7 @@ void cei_order_fini(struct cei_order *order);
 /* Raises that checks have no memory. */
 int  cei_order_no_memory(const struct cei_order *order);
 
-/* plan_overlap.c: refuses overlapping bytes that nothing orders. */
+/* program_overlap.c: refuses overlapping bytes that nothing orders. */
 int  cei_overlap_check(const struct cei_order *order);
 
-#endif /* CEI_PLAN_ORDER_H */
+#endif /* CEI_PROGRAM_ORDER_H */
