@@ -26,10 +26,16 @@ struct cei_site {
 	uint32_t           n_ranks;
 	uint32_t           n_members;
 	struct ceov_member members[CEI_MEMBERS_MAX];
+	uint64_t           nodes[CEI_RANKS_MAX];        /* by rank: the machine that it is on;
+							 * never 0, equal on one machine */
 	int                progress_by_caller;
 	const struct cei_backend_ops *const *movers;    /* that engines open; NULL ends them */
 	char               trace_path[256];     /* CEOVERLAP_TRACE; "": no trace */
 };
+
+/* The machine that this process is on, since it was started: never 0. Two processes of one
+ * kernel find the same number, in whatever containers they are. */
+uint64_t cei_site_own_node(void);
 
 /* How many ranks of this process are on the GPU. They share its CUDA context, so a driver
  * call that waits for the context waits for the kernels of all of them. */

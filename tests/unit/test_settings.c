@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/variables.h"
+#include "ce_engine/context.h"
 #include "testing.h"
 
 static struct testing_log log_of;
@@ -243,6 +244,20 @@ START_TEST(test_sixteen_members_open)
 }
 END_TEST
 
+/* The kernel's own number is the same for every process of the machine. */
+START_TEST(test_ranks_know_their_node)
+{
+	ceov_context *context = testing_open(3, NULL);
+	uint32_t rank;
+
+	ck_assert_uint_ne(cei_site_own_node(), 0);
+	for (rank = 0; rank < 3; rank++)
+		ck_assert_uint_eq(context->site.nodes[rank], cei_site_own_node());
+	ck_assert_uint_eq(context->site.nodes[3], 0);
+	ceov_close(context);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("settings");
@@ -258,6 +273,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_a_level_that_is_none_is_said);
 	tcase_add_test(all, test_config_is_refused_where_it_makes_no_sense);
 	tcase_add_test(all, test_sixteen_members_open);
+	tcase_add_test(all, test_ranks_know_their_node);
 	suite_add_tcase(made, all);
 	return made;
 }
