@@ -60,6 +60,7 @@ threaded_suites = \
 	%D%/unit/test_workspace \
 	%D%/unit/test_ops \
 	%D%/unit/test_op_runs \
+	%D%/unit/test_door \
 	%D%/unit/test_operands \
 	%D%/unit/test_kept \
 	%D%/unit/test_strides \

@@ -42,9 +42,9 @@ static int finish(ceov_context *context, ceov_buffer *buffer, int r,
 		  ceov_buffer **ret_buffer)
 {
 	if (!r)
-		r = cei_region_map_all(&buffer->own);
+		r = context->door->buffer.admit(&buffer->own);
 	if (r) {
-		cei_region_fini(&buffer->own);
+		context->door->buffer.dismiss(&buffer->own);
 		free(buffer);
 		return r;
 	}
@@ -239,7 +239,7 @@ static void let_go(ceov_buffer *buffer)
 		cei_mapping_put(&context->mappings, buffer->region);
 		cei_export_drop(context, buffer->rank, buffer->found_id);
 	} else {
-		cei_region_fini(&buffer->own);
+		buffer->object.door->buffer.dismiss(&buffer->own);
 	}
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/report.h"
 #include "base/site.h"
+#include "ce_engine/door.h"
 #include "ce_engine/object.h"
 #include "ce_engine/tickets.h"
 #include "ipc/mapping.h"
@@ -42,6 +43,7 @@ enum cei_context_state {
 struct ceov_context {
 	enum cei_context_state state;   /* first: what graves.h keeps of a closed one */
 	const uint64_t       *alive;    /* a page that is zero in forked children */
+	const struct cei_door *door;    /* of new handles, and of tickets */
 	struct cei_report     report;
 	struct cei_site       site;
 	struct cei_topology  *topology;

@@ -68,8 +68,12 @@ static inline struct cei_watch *cei_launch_watches(struct cei_launch *launch)
 	return (struct cei_watch *)(void *)&launch->chunks[launch->plan->program.n_chunks];
 }
 
-/* ceov_wait() without its checks, and CEOV_NONE where the result is not kept any more. */
-int cei_ticket_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns);
+/* ticket.c: what cei_door_here has for handles that were checked. */
+int  cei_launch_enqueue(struct ceov_plan *plan, const struct ceov_launch *launch,
+			ceov_ticket *ret_ticket);
+int  cei_ticket_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns,
+		     int *ret_result);
+int  cei_ticket_abort(ceov_context *context, ceov_ticket ticket);
 
 /* Engine's thread: ends the launch with a failure whose error, native_code and rank are
  * filled: raises it once, drops what does not move yet, and aborts every signal of the plan

@@ -5,6 +5,7 @@
 libceoverlap_core_la_SOURCES += \
 	%D%/context.c %D%/context.h \
 	%D%/open.c \
+	%D%/door.h %D%/here.c \
 	%D%/signal_renew.c \
 	%D%/settings.c \
 	%D%/warm.c %D%/warm.h \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* ceov_open, ceov_close, ceov_turn: builds the parts of a context and tears them down in
+/* ceov_open, ceov_close: builds the parts of a context and tears them down in
  * reverse. Everything below knows the context, and nothing knows this file. */
 
 #include <errno.h>
@@ -233,6 +233,7 @@ int cei_context_open(const struct ceov_config *config,
 	init_lists(context);
 	context->settle = cei_plans_settle;
 	context->site.movers = movers;
+	context->door = &cei_door_here;
 	r = build(context, config);
 	if (r) {
 		ceov_close(context);
@@ -303,14 +304,17 @@ static void wait_for_users(ceov_context *context)
 static void destroy_objects(ceov_context *context)
 {
 	struct cei_object *upper;
+	struct ceov_plan *plan;
 	struct cei_list *node;
 
 	while ((node = context->uppers.previous) != &context->uppers) {
 		upper = CEI_OWNER(node, struct cei_object, link);
 		upper->type->destroy(upper);
 	}
-	while ((node = context->plans.next) != &context->plans)
-		cei_plan_destroy(CEI_OWNER(node, struct ceov_plan, object.link));
+	while ((node = context->plans.next) != &context->plans) {
+		plan = CEI_OWNER(node, struct ceov_plan, object.link);
+		plan->object.door->plan.destroy(plan);
+	}
 	cei_plans_destroy_released(context);
 	let_go_of_peers(context);
 	wait_for_users(context);
@@ -407,21 +411,4 @@ void ceov_close(ceov_context *context)
 	cei_report_fini(&context->report);
 	context->state = CEI_CONTEXT_CLOSED;
 	cei_graves_keep_context(context, sizeof(*context));
-}
-
-int ceov_turn(ceov_context *context)
-{
-	uint32_t i;
-	int r = cei_context_check(context);
-
-	if (r)
-		return r;
-	if (!context->site.progress_by_caller)
-		return cei_raise(&context->report, CEOV_ERR_STATE, 0,
-				 "ceov_turn: the context's own threads turn the engines; "
-				 "open it with progress_by_caller");
-	for (i = 0; i < context->site.n_members; i++)
-		if (cei_engine_turn(&context->engines[i]) != CEI_TURN_IDLE)
-			r = CEOV_PENDING;
-	return r;
 }

@@ -97,6 +97,10 @@ int  cei_plan_check_base(const struct ceov_plan *plan, uint64_t base, const char
 			 struct cei_report_hold *hold);
 int  cei_plan_check_parties(struct ceov_plan *plan, const char *call);
 
+/* What cei_door_here has for handles that were checked. */
+int  cei_plan_commit(struct ceov_plan *plan);
+int  cei_plan_explain(const struct ceov_plan *plan, int fd);
+
 /* plan_commit.c: the rest of a release: lets go of what the plan names, and of what commit
  * made. */
 void cei_plan_empty(struct ceov_plan *plan);

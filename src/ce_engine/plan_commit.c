@@ -241,20 +241,12 @@ static void unbuild(struct ceov_plan *plan)
 	plan->floating = NULL;
 }
 
-int ceov_plan_commit(ceov_plan *plan)
+int cei_plan_commit(struct ceov_plan *plan)
 {
-	struct cei_report *report;
-	int r = cei_plan_check_open(plan, "ceov_plan_commit");
+	int r = compile(plan);
 
-	if (r)
-		return r;
-	report = &plan->object.context->report;
-	if (!plan->program.n_transfers && !plan->program.has_template)
-		return cei_raise(report, CEOV_ERR_STATE, 0,
-				 "ceov_plan_commit: the plan has no transfer");
-	r = compile(plan);
 	if (!r)
-		r = cei_program_check_spots(&plan->program, report);
+		r = cei_program_check_spots(&plan->program, &plan->object.context->report);
 	if (!r)
 		r = cei_plan_bind(plan);
 	if (!r)
@@ -268,6 +260,18 @@ int ceov_plan_commit(ceov_plan *plan)
 	else
 		cei_plan_end_builder(plan);
 	return r;
+}
+
+int ceov_plan_commit(ceov_plan *plan)
+{
+	int r = cei_plan_check_open(plan, "ceov_plan_commit");
+
+	if (r)
+		return r;
+	if (!plan->program.n_transfers && !plan->program.has_template)
+		return cei_raise(&plan->object.context->report, CEOV_ERR_STATE, 0,
+				 "ceov_plan_commit: the plan has no transfer");
+	return plan->object.door->plan.commit(plan);
 }
 
 void cei_plan_empty(struct ceov_plan *plan)

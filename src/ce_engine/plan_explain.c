@@ -54,21 +54,13 @@ static int explain_waits(const struct ceov_plan *plan, int fd)
 		   "polled and not gated\n", backend->place.index);
 }
 
-int ceov_plan_explain(const ceov_plan *plan, int fd)
+int cei_plan_explain(const struct ceov_plan *plan, int fd)
 {
-	const struct cei_program *program;
+	const struct cei_program *program = &plan->program;
 	const struct cei_engine *engine;
 	struct cei_explain explain;
 	uint32_t i;
-	int r = cei_object_check(plan, &cei_plan_type, "ceov_plan_explain");
-
-	if (r)
-		return r;
-	if (plan->builder)
-		return cei_raise(&plan->object.context->report, CEOV_ERR_STATE, 0,
-				 "ceov_plan_explain: the plan is not committed");
-	program = &plan->program;
-	r = say(plan, fd, "plan of rank %u: %u transfers, %u chunks, %s%s\n", program->rank,
+	int r = say(plan, fd, "plan of rank %u: %u transfers, %u chunks, %s%s\n", program->rank,
 		program->n_transfers, program->n_chunks, plan->triggers.is_gateable ? "can be gated"
 		: "always polled: ", plan->triggers.is_gateable ? "" : plan->triggers.why_polled);
 	if (!r)
@@ -80,4 +72,16 @@ int ceov_plan_explain(const ceov_plan *plan, int fd)
 	for (i = 0; !r && i < program->n_transfers; i++)
 		r = cei_explain_transfer(&explain, i);
 	return r;
+}
+
+int ceov_plan_explain(const ceov_plan *plan, int fd)
+{
+	int r = cei_object_check(plan, &cei_plan_type, "ceov_plan_explain");
+
+	if (r)
+		return r;
+	if (plan->builder)
+		return cei_raise(&plan->object.context->report, CEOV_ERR_STATE, 0,
+				 "ceov_plan_explain: the plan is not committed");
+	return plan->object.door->plan.explain(plan, fd);
 }

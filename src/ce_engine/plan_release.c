@@ -12,14 +12,16 @@
 #include "ce_engine/engine.h"
 #include "ce_engine/launch.h"
 
-static uint32_t in_flight(struct ceov_plan *plan)
+int cei_plan_is_busy(const struct ceov_plan *plan)
 {
+	/* The lock is no part of what a const plan promises. */
+	pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&plan->lock;
 	uint32_t n;
 
-	pthread_mutex_lock(&plan->lock);
+	pthread_mutex_lock(lock);
 	n = plan->run.n_in_flight;
-	pthread_mutex_unlock(&plan->lock);
-	return n;
+	pthread_mutex_unlock(lock);
+	return n != 0;
 }
 
 int ceov_plan_idle(const ceov_plan *plan)
@@ -28,8 +30,7 @@ int ceov_plan_idle(const ceov_plan *plan)
 
 	if (r)
 		return r;
-	/* The lock is no part of what a const plan promises. */
-	return in_flight((struct ceov_plan *)(uintptr_t)plan) ? CEOV_PENDING : 0;
+	return plan->object.door->plan.is_busy(plan) ? CEOV_PENDING : 0;
 }
 
 static void free_record(struct ceov_plan *plan, struct cei_launch *record)
@@ -112,23 +113,26 @@ static void keep_stuck(struct ceov_plan *plan)
 	pthread_mutex_unlock(&context->lock);
 }
 
-void ceov_plan_release(ceov_plan *plan)
+void cei_plan_release(struct ceov_plan *plan)
 {
-	static const char call[] = "ceov_plan_release";
 	struct cei_backoff backoff;
 
-	if (!plan || cei_object_check(plan, &cei_plan_type, call))
-		return;
 	cei_backoff_reset(&backoff);
-	while (in_flight(plan)) {       /* each ends by its deadline */
+	while (cei_plan_is_busy(plan)) {       /* each ends by its deadline */
 		if (plan->object.context->site.progress_by_caller)
 			(void)ceov_turn(plan->object.context);
 		cei_backoff_step(&backoff);
 	}
-	if (cei_object_claim(&plan->object, call))
+	if (cei_object_claim(&plan->object, "ceov_plan_release"))
 		return;
 	if (cei_plan_is_stuck(plan))
 		keep_stuck(plan);
 	else
 		take_apart(plan);
+}
+
+void ceov_plan_release(ceov_plan *plan)
+{
+	if (plan && !cei_object_check(plan, &cei_plan_type, "ceov_plan_release"))
+		plan->object.door->plan.release(plan);
 }

@@ -8,6 +8,10 @@
 
 #include "ce_engine/plan.h"
 
+/* What cei_door_here has for handles that were checked. */
+int  cei_plan_is_busy(const struct ceov_plan *plan);
+void cei_plan_release(struct ceov_plan *plan);
+
 /* Whether a lane that was given up may still move chunks of the plan. Any thread, where
  * none of its launches is in flight. */
 int  cei_plan_is_stuck(const struct ceov_plan *plan);

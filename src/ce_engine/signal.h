@@ -68,6 +68,12 @@ struct cei_counter {
 int  cei_signal_resolve(const struct ceov_mark *mark, uint32_t member, const char *what,
 			struct cei_counter *ret_counter);
 
+/* What cei_door_here has for handles that were checked. */
+int  cei_signal_raise(ceov_signal *signal, uint32_t index, uint64_t value);
+int  cei_signal_arrive(ceov_signal *signal, uint32_t index, uint32_t n_tiles, uint64_t value);
+int  cei_signal_value(ceov_signal *signal, uint32_t index, uint64_t *ret_value);
+int  cei_signal_renew(ceov_signal *signal);
+
 /* For messages: the signal, by the name under which it is shared if it is; and the counter,
  * which names one. */
 struct cei_signal_text {

@@ -69,15 +69,13 @@ static void forget_bases(ceov_signal *signal)
 	pthread_mutex_unlock(&context->lock);
 }
 
-int ceov_signal_renew(ceov_signal *signal)
+int cei_signal_renew(ceov_signal *signal)
 {
 	struct cei_backend *backend;
 	void *zeros;
 	uint32_t i;
-	int r = cei_object_check(signal, &cei_signal_type, "ceov_signal_renew");
+	int r = 0;
 
-	if (r)
-		return r;
 	if (is_in_flight(signal))
 		return CEOV_PENDING;
 	zeros = calloc(signal->n_counters, sizeof(uint32_t));
@@ -97,4 +95,11 @@ int ceov_signal_renew(ceov_signal *signal)
 	if (!r)
 		forget_bases(signal);
 	return r;
+}
+
+int ceov_signal_renew(ceov_signal *signal)
+{
+	int r = cei_object_check(signal, &cei_signal_type, "ceov_signal_renew");
+
+	return r ? r : signal->object.door->signal.renew(signal);
 }

@@ -17,10 +17,6 @@
 
 static int check(ceov_signal *signal, uint32_t index, uint64_t value, const char *call)
 {
-	int r = cei_object_check(signal, &cei_signal_type, call);
-
-	if (r)
-		return r;
 	if (index >= signal->n_counters)
 		return cei_raise(&signal->object.context->report, CEOV_ERR_INVALID, 0,
 				 "%s: counter %u of a signal that has %u", call, index,
@@ -102,7 +98,7 @@ static int raise_to(ceov_signal *signal, uint32_t index, uint64_t value, const c
 	return poisoned(signal, index, call);
 }
 
-int ceov_signal_raise(ceov_signal *signal, uint32_t index, uint64_t value)
+int cei_signal_raise(ceov_signal *signal, uint32_t index, uint64_t value)
 {
 	static const char call[] = "ceov_signal_raise";
 	int r = check_raise(signal, index, value, call);
@@ -110,8 +106,14 @@ int ceov_signal_raise(ceov_signal *signal, uint32_t index, uint64_t value)
 	return r ? r : raise_to(signal, index, value, call);
 }
 
-int ceov_signal_arrive(ceov_signal *signal, uint32_t index, uint32_t n_tiles,
-		       uint64_t value)
+int ceov_signal_raise(ceov_signal *signal, uint32_t index, uint64_t value)
+{
+	int r = cei_object_check(signal, &cei_signal_type, "ceov_signal_raise");
+
+	return r ? r : signal->object.door->signal.raise(signal, index, value);
+}
+
+int cei_signal_arrive(ceov_signal *signal, uint32_t index, uint32_t n_tiles, uint64_t value)
 {
 	static const char call[] = "ceov_signal_arrive";
 	_Atomic uint32_t *arrivals;
@@ -134,7 +136,15 @@ int ceov_signal_arrive(ceov_signal *signal, uint32_t index, uint32_t n_tiles,
 	return seen >= n_tiles - 1 ? raise_to(signal, index, value, call) : 0;
 }
 
-int ceov_signal_value(ceov_signal *signal, uint32_t index, uint64_t *ret_value)
+int ceov_signal_arrive(ceov_signal *signal, uint32_t index, uint32_t n_tiles,
+		       uint64_t value)
+{
+	int r = cei_object_check(signal, &cei_signal_type, "ceov_signal_arrive");
+
+	return r ? r : signal->object.door->signal.arrive(signal, index, n_tiles, value);
+}
+
+int cei_signal_value(ceov_signal *signal, uint32_t index, uint64_t *ret_value)
 {
 	int r = check(signal, index, 0, "ceov_signal_value");
 
@@ -153,19 +163,28 @@ int ceov_signal_value(ceov_signal *signal, uint32_t index, uint64_t *ret_value)
 	return 0;
 }
 
+int ceov_signal_value(ceov_signal *signal, uint32_t index, uint64_t *ret_value)
+{
+	int r = cei_object_check(signal, &cei_signal_type, "ceov_signal_value");
+
+	return r ? r : signal->object.door->signal.value(signal, index, ret_value);
+}
+
 int ceov_signal_wait(ceov_signal *signal, uint32_t index, uint64_t value,
 		     uint64_t timeout_ns)
 {
 	uint64_t seen, deadline = timeout_ns ? cei_deadline(timeout_ns) : 0;
 	static const char call[] = "ceov_signal_wait";
 	struct cei_backoff backoff;
-	int r = check(signal, index, value, call);
+	int r = cei_object_check(signal, &cei_signal_type, call);
 
+	if (!r)
+		r = check(signal, index, value, call);
 	if (r)
 		return r;
 	cei_backoff_reset(&backoff);
 	for (;;) {
-		r = ceov_signal_value(signal, index, &seen);
+		r = signal->object.door->signal.value(signal, index, &seen);
 		if (r)
 			return r;
 		r = cei_signal_check_abort(signal, call);

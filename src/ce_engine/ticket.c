@@ -225,10 +225,23 @@ static int enqueue(ceov_plan *plan, const struct ceov_launch *launch,
 	return 0;
 }
 
+int cei_launch_enqueue(struct ceov_plan *plan, const struct ceov_launch *launch,
+		       ceov_ticket *ret_ticket)
+{
+	struct cei_report_hold hold;
+	int r;
+
+	hold.is_open = 0;
+	pthread_mutex_lock(&plan->lock);
+	r = enqueue(plan, launch, &hold, ret_ticket);
+	pthread_mutex_unlock(&plan->lock);
+	cei_report_hold_end(&plan->object.context->report, &hold);
+	return r;
+}
+
 int ceov_launch(ceov_plan *plan, const struct ceov_launch *from, ceov_ticket *ret_ticket)
 {
 	struct ceov_launch launch;
-	struct cei_report_hold hold;
 	ceov_ticket ticket = { 0 };
 	int r = cei_object_check(plan, &cei_plan_type, "ceov_launch");
 
@@ -238,13 +251,8 @@ int ceov_launch(ceov_plan *plan, const struct ceov_launch *from, ceov_ticket *re
 		r = check_launch(plan, &launch);
 	if (!r)
 		r = cei_plan_check_parties(plan, "ceov_launch");
-	if (r)
-		return r;
-	hold.is_open = 0;
-	pthread_mutex_lock(&plan->lock);
-	r = enqueue(plan, &launch, &hold, &ticket);
-	pthread_mutex_unlock(&plan->lock);
-	cei_report_hold_end(&plan->object.context->report, &hold);
+	if (!r)
+		r = plan->object.door->plan.launch(plan, &launch, &ticket);
 	if (!r && ret_ticket)
 		*ret_ticket = ticket;
 	return r;
@@ -263,13 +271,10 @@ static int refuse_ticket(ceov_context *context, ceov_ticket ticket, int why)
 			 "ticket %" PRIu64 " was never issued", ticket.number);
 }
 
-int cei_ticket_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns)
+int cei_ticket_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns,
+		    int *ret_result)
 {
-	int result = 0;
-
-	if (cei_tickets_wait(&context->tickets, ticket.number, timeout_ns, &result))
-		return CEOV_NONE;
-	return result;
+	return cei_tickets_wait(&context->tickets, ticket.number, timeout_ns, ret_result);
 }
 
 int ceov_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns)
@@ -279,37 +284,37 @@ int ceov_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns)
 
 	if (r)
 		return r;
-	r = cei_tickets_wait(&context->tickets, ticket.number, timeout_ns, &result);
+	r = context->door->ticket.wait(context, ticket, timeout_ns, &result);
 	return r ? refuse_ticket(context, ticket, r) : result;
 }
 
 /* --- abort --------------------------------------------------------------- */
 
-/* With the context's lock held, which keeps plans. CEOV_NONE: the launch has ended. */
-static int abort_launch(ceov_context *context, ceov_ticket ticket)
+/* With the context's lock, which keeps plans, and lines held. */
+int cei_ticket_abort(ceov_context *context, ceov_ticket ticket)
 {
-	ceov_plan *plan = cei_tickets_plan(&context->tickets, ticket.number);
+	struct cei_report_hold hold;
+	ceov_plan *plan;
 
-	if (!plan)
-		return CEOV_NONE;
-	cei_signals_abort(plan->signals, plan->program.n_signals, CEOV_ERR_ABORTED, CEOV_NOBODY);
-	return 0;
+	cei_report_hold_begin(&context->report, &hold);
+	pthread_mutex_lock(&context->lock);
+	plan = cei_tickets_plan(&context->tickets, ticket.number);
+	if (plan)
+		cei_signals_abort(plan->signals, plan->program.n_signals, CEOV_ERR_ABORTED,
+				  CEOV_NOBODY);
+	pthread_mutex_unlock(&context->lock);
+	cei_report_hold_end(&context->report, &hold);
+	return plan ? 0 : CEOV_NONE;
 }
 
 int ceov_abort(ceov_context *context, ceov_ticket ticket)
 {
-	struct cei_report_hold hold;
 	int result, r = cei_context_check(context);
 
-	if (r)
-		return r;
-	cei_report_hold_begin(&context->report, &hold);
-	pthread_mutex_lock(&context->lock);
-	r = abort_launch(context, ticket);
-	pthread_mutex_unlock(&context->lock);
-	cei_report_hold_end(&context->report, &hold);
 	if (!r)
-		return 0;
-	r = cei_tickets_wait(&context->tickets, ticket.number, 0, &result);
+		r = context->door->ticket.abort(context, ticket);
+	if (r != CEOV_NONE)
+		return r;
+	r = context->door->ticket.wait(context, ticket, 0, &result);
 	return r == CEOV_ERR_INVALID ? refuse_ticket(context, ticket, r) : CEOV_NONE;
 }

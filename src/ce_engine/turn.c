@@ -13,6 +13,7 @@
 #include "ce_engine/completion.h"
 #include "base/clock.h"
 #include "base/futex.h"
+#include "ce_engine/context.h"
 #include "ce_engine/launch.h"
 #include "ce_engine/trace.h"
 
@@ -335,5 +336,22 @@ int cei_engine_submit(struct cei_engine *engine, struct cei_launch *launch)
 
 	if (!r)
 		ring(engine);
+	return r;
+}
+
+int ceov_turn(ceov_context *context)
+{
+	uint32_t i;
+	int r = cei_context_check(context);
+
+	if (r)
+		return r;
+	if (!context->site.progress_by_caller)
+		return cei_raise(&context->report, CEOV_ERR_STATE, 0,
+				 "ceov_turn: the context's own threads turn the engines; "
+				 "open it with progress_by_caller");
+	for (i = 0; i < context->site.n_members; i++)
+		if (cei_engine_turn(&context->engines[i]) != CEI_TURN_IDLE)
+			r = CEOV_PENDING;
 	return r;
 }

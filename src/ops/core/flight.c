@@ -41,9 +41,12 @@ static int aborted(const ceov_workspace *workspace)
 /* So many later launches of the context may have failed that a result is not kept. */
 static int result_of(ceov_workspace *workspace, ceov_ticket ticket, uint64_t timeout_ns)
 {
-	int r = cei_ticket_wait(workspace->object.context, ticket, timeout_ns);
+	ceov_context *context = workspace->object.context;
+	int result = 0;
 
-	return r == CEOV_NONE ? aborted(workspace) : r;
+	if (context->door->ticket.wait(context, ticket, timeout_ns, &result))
+		return aborted(workspace);
+	return result;
 }
 
 /* Takes the flight's launches that have ended off it. CEOV_PENDING: some have not within
@@ -161,7 +164,7 @@ int cei_workspace_fail(ceov_workspace *workspace, int error)
 		signals[n++] = workspace->sent;
 	if (cei_signals_blame(signals, n, &blamed) != error || blamed == CEOV_NOBODY)
 		blamed = workspace->rank;
-	cei_signals_abort(signals, n, error, blamed);
+	workspace->object.door->signal.abort(signals, n, error, blamed);
 	return error;
 }
 

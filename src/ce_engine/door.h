@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_DOOR_H
+#define CEI_DOOR_H
+
+/*
+ * The way from handles to who carries out plans: engines of this process (here.c), or later
+ * those of another one. Each handle has the door that its context had when it was made;
+ * public calls check the handle and what the caller gave, and go on through it.
+ *
+ * What needs no engine has no door: memory and counters are mapped in this process, so
+ * streams and kernels of the caller reach them by themselves (ceov_stream_*(),
+ * ceov_signal_for_device(), ceov_plan_queue()), and peers' handles come from the bootstrap.
+ */
+
+#include <stdint.h>
+
+#include <ceoverlap/ceoverlap.h>
+
+struct cei_region;                      /* ipc/share.h */
+
+struct cei_buffer_ops {                 /* of buffers, and of the memory that signals are in */
+	/* Makes the memory of a region reachable for who moves bytes. Raises. */
+	int  (*admit)(struct cei_region *region);
+
+	/* Gives it up, and the memory where it is ours. Accepts what is half made. */
+	void (*dismiss)(struct cei_region *region);
+};
+
+struct cei_signal_ops {                 /* of checked handles, as the public calls are */
+	int  (*raise)(ceov_signal *signal, uint32_t index, uint64_t value);
+	int  (*arrive)(ceov_signal *signal, uint32_t index, uint32_t n_tiles, uint64_t value);
+	int  (*value)(ceov_signal *signal, uint32_t index, uint64_t *ret_value);
+	int  (*renew)(ceov_signal *signal);
+
+	/* See cei_signals_abort(). All are of this door. */
+	void (*abort)(ceov_signal *const *signals, uint32_t n, int error, uint32_t rank);
+};
+
+struct cei_plan_ops {
+	/* Of a plan that has something to do. On failure it can still be built. Raises. */
+	int  (*commit)(ceov_plan *plan);
+
+	/* Of a committed plan, with a launch that suits it. As ceov_launch(). */
+	int  (*launch)(ceov_plan *plan, const struct ceov_launch *launch,
+		       ceov_ticket *ret_ticket);
+
+	/* Whether launches are in flight. */
+	int  (*is_busy)(const ceov_plan *plan);
+
+	/* Of a committed plan. */
+	int  (*explain)(const ceov_plan *plan, int fd);
+
+	/* Waits for its launches, and buries it. */
+	void (*release)(ceov_plan *plan);
+
+	/* At ceov_close(): nothing is in flight any more. */
+	void (*destroy)(ceov_plan *plan);
+};
+
+struct cei_ticket_ops {
+	/* Waits until the launch has ended, at most timeout_ns. 0, and CEOV_PENDING or the
+	 * result. CEOV_NONE: the result is not kept any more. CEOV_ERR_INVALID, not raised:
+	 * there is no launch of that number. */
+	int  (*wait)(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns,
+		     int *ret_result);
+
+	/* Aborts the signals of its plan. CEOV_NONE: the launch has ended, or never was. */
+	int  (*abort)(ceov_context *context, ceov_ticket ticket);
+};
+
+struct cei_door {
+	const char           *name;     /* for messages and tests: "here" */
+	struct cei_buffer_ops buffer;
+	struct cei_signal_ops signal;
+	struct cei_plan_ops   plan;
+	struct cei_ticket_ops ticket;
+};
+
+/* Engines of this process. */
+extern const struct cei_door cei_door_here;
+
+#endif /* CEI_DOOR_H */

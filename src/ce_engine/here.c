@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* The door to engines of this process: which functions do what it says. */
+
+#include "ce_engine/context.h"
+#include "ce_engine/door.h"
+#include "ce_engine/launch.h"
+#include "ce_engine/plan_release.h"
+#include "ce_engine/signal.h"
+#include "ipc/share.h"
+
+const struct cei_door cei_door_here = {
+	.name = "here",
+	.buffer = {
+		.admit = cei_region_map_all,
+		.dismiss = cei_region_fini,
+	},
+	.signal = {
+		.raise = cei_signal_raise,
+		.arrive = cei_signal_arrive,
+		.value = cei_signal_value,
+		.renew = cei_signal_renew,
+		.abort = cei_signals_abort,
+	},
+	.plan = {
+		.commit = cei_plan_commit,
+		.launch = cei_launch_enqueue,
+		.is_busy = cei_plan_is_busy,
+		.explain = cei_plan_explain,
+		.release = cei_plan_release,
+		.destroy = cei_plan_destroy,
+	},
+	.ticket = {
+		.wait = cei_ticket_wait,
+		.abort = cei_ticket_abort,
+	},
+};

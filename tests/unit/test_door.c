@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * The door between handles and engines, with a double behind it: this test's own engine, which
+ * carries out each launch in a thread of its own, reading the plan's program alone. Templates
+ * and operators must work through it, and the engines of the context must see nothing.
+ */
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <ceoverlap/collective.h>
+
+#include "ce_engine/buffer.h"
+#include "ce_engine/context.h"
+#include "ce_engine/door.h"
+#include "ce_engine/plan.h"
+#include "op_rig.h"
+#include "testing.h"
+
+#define RANKS        3u
+#define SHARD_BYTES  UINT64_C(4096)
+#define PIECES       2u
+#define LAUNCHES_MAX 64u
+
+struct launch {
+	pthread_t   thread;
+	ceov_plan  *plan;
+	uint64_t    base;
+	const char *floating;
+	int         result;
+	int         is_joined;
+};
+
+static struct {
+	pthread_mutex_t lock;           /* guards the rest */
+	struct launch   launches[LAUNCHES_MAX];
+	uint32_t        n_launches;
+	uint32_t        n_admitted, n_dismissed;
+	uint32_t        n_raised, n_values, n_renewed, n_aborted;
+	uint32_t        n_committed, n_explained, n_released;
+} calls;
+
+static void count(uint32_t *counter)
+{
+	pthread_mutex_lock(&calls.lock);
+	++*counter;
+	pthread_mutex_unlock(&calls.lock);
+}
+
+/* --- the double: what it does itself ---------------------------------------- */
+
+static int await(const struct launch *launch, const struct cei_program_mark *mark)
+{
+	if (mark->signal == CEI_PROGRAM_NONE)
+		return 0;
+	return ceov_signal_wait(launch->plan->signals[mark->signal], mark->counter,
+				launch->base + mark->value, TESTING_PATIENCE);
+}
+
+static char *spot_of(const struct launch *launch, const struct cei_program_spot *spot)
+{
+	ceov_buffer *buffer = launch->plan->buffers[spot->buffer];
+	char *base = buffer->is_floating ? (char *)(uintptr_t)launch->floating
+		: ceov_buffer_base(buffer, launch->plan->program.rank);
+
+	return base + spot->offset_bytes;
+}
+
+static int carry_out_one(const struct launch *launch,
+			 const struct cei_program_transfer *transfer)
+{
+	const struct cei_program_mark *then = &transfer->then;
+	uint64_t row;
+	int r = await(launch, &transfer->source_ready);
+
+	if (!r)
+		r = await(launch, &transfer->target_free);
+	for (row = 0; !r && row < transfer->n_rows; row++)
+		memcpy(spot_of(launch, &transfer->target) + row * transfer->target.pitch_bytes,
+		       spot_of(launch, &transfer->source) + row * transfer->source.pitch_bytes,
+		       transfer->row_bytes);
+	if (r || then->signal == CEI_PROGRAM_NONE)
+		return r;
+	return ceov_signal_raise(launch->plan->signals[then->signal], then->counter,
+				 launch->base + then->value);
+}
+
+static void *carry_out(void *arg)
+{
+	struct launch *launch = arg;
+	const struct cei_program *program = &launch->plan->program;
+	uint32_t i;
+
+	for (i = 0; !launch->result && i < program->n_transfers; i++)
+		launch->result = carry_out_one(launch, &program->transfers[i]);
+	return NULL;
+}
+
+static int double_launch(ceov_plan *plan, const struct ceov_launch *from,
+			 ceov_ticket *ret_ticket)
+{
+	struct launch *launch;
+
+	pthread_mutex_lock(&calls.lock);
+	ck_assert_uint_lt(calls.n_launches, LAUNCHES_MAX);
+	launch = &calls.launches[calls.n_launches++];
+	launch->plan = plan;
+	launch->base = from->base;
+	launch->floating = from->floating;
+	*ret_ticket = (ceov_ticket){ calls.n_launches };
+	ck_assert_int_eq(pthread_create(&launch->thread, NULL, carry_out, launch), 0);
+	pthread_mutex_unlock(&calls.lock);
+	return 0;
+}
+
+/* The tests leave it no time that is too short. */
+static int double_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns,
+		       int *ret_result)
+{
+	struct launch *launch = &calls.launches[ticket.number - 1];
+
+	(void)context;
+	(void)timeout_ns;
+	pthread_mutex_lock(&calls.lock);
+	ck_assert_uint_le(ticket.number, calls.n_launches);
+	pthread_mutex_unlock(&calls.lock);
+	if (!launch->is_joined)
+		ck_assert_int_eq(pthread_join(launch->thread, NULL), 0);
+	launch->is_joined = 1;
+	*ret_result = launch->result;
+	return 0;
+}
+
+static int double_explain(const ceov_plan *plan, int fd)
+{
+	(void)plan;
+	count(&calls.n_explained);
+	return dprintf(fd, "carried out by a double\n") < 0;
+}
+
+/* --- the double: what it counts, and leaves to the engines' door ------------- */
+
+static int double_admit(struct cei_region *region)
+{
+	count(&calls.n_admitted);
+	return cei_door_here.buffer.admit(region);
+}
+
+static void double_dismiss(struct cei_region *region)
+{
+	count(&calls.n_dismissed);
+	cei_door_here.buffer.dismiss(region);
+}
+
+static int double_raise(ceov_signal *signal, uint32_t index, uint64_t value)
+{
+	count(&calls.n_raised);
+	return cei_door_here.signal.raise(signal, index, value);
+}
+
+static int double_arrive(ceov_signal *signal, uint32_t index, uint32_t n_tiles, uint64_t value)
+{
+	count(&calls.n_raised);
+	return cei_door_here.signal.arrive(signal, index, n_tiles, value);
+}
+
+static int double_value(ceov_signal *signal, uint32_t index, uint64_t *ret_value)
+{
+	count(&calls.n_values);
+	return cei_door_here.signal.value(signal, index, ret_value);
+}
+
+static int double_renew(ceov_signal *signal)
+{
+	count(&calls.n_renewed);
+	return cei_door_here.signal.renew(signal);
+}
+
+static void double_abort(ceov_signal *const *signals, uint32_t n, int error, uint32_t rank)
+{
+	count(&calls.n_aborted);
+	cei_door_here.signal.abort(signals, n, error, rank);
+}
+
+static int double_commit(ceov_plan *plan)
+{
+	count(&calls.n_committed);
+	return cei_door_here.plan.commit(plan);
+}
+
+static int double_is_busy(const ceov_plan *plan)
+{
+	uint32_t i, n = 0;
+
+	pthread_mutex_lock(&calls.lock);
+	for (i = 0; i < calls.n_launches; i++)
+		n += calls.launches[i].plan == plan && !calls.launches[i].is_joined;
+	pthread_mutex_unlock(&calls.lock);
+	return n != 0;
+}
+
+static void double_release(ceov_plan *plan)
+{
+	ck_assert_int_eq(double_is_busy(plan), 0);
+	count(&calls.n_released);
+	cei_door_here.plan.release(plan);
+}
+
+static void double_destroy(ceov_plan *plan)
+{
+	count(&calls.n_released);
+	cei_door_here.plan.destroy(plan);
+}
+
+static int double_abort_launch(ceov_context *context, ceov_ticket ticket)
+{
+	(void)context;
+	(void)ticket;
+	count(&calls.n_aborted);
+	return CEOV_NONE;
+}
+
+static const struct cei_door the_double = {
+	.name = "a double of the engine, for a test",
+	.buffer = { double_admit, double_dismiss },
+	.signal = { double_raise, double_arrive, double_value, double_renew, double_abort },
+	.plan = { double_commit, double_launch, double_is_busy, double_explain,
+		  double_release, double_destroy },
+	.ticket = { double_wait, double_abort_launch },
+};
+
+/* Handles that are made from here on are behind the double. */
+static void use_double(ceov_context *context)
+{
+	ck_assert_str_eq(context->door->name, "here");
+	memset(&calls, 0, sizeof(calls));
+	pthread_mutex_init(&calls.lock, NULL);
+	context->door = &the_double;
+}
+
+/* --- a template --------------------------------------------------------------- */
+
+struct gathering {
+	ceov_context *context;
+	ceov_buffer  *sources[RANKS];
+	ceov_buffer  *targets[RANKS];
+	ceov_signal  *ready[RANKS];
+	ceov_signal  *arrived[RANKS];
+	ceov_plan    *plans[RANKS];
+};
+
+static void open_gathering(struct gathering *all)
+{
+	struct ceov_all_gather gather = { .struct_bytes = sizeof(gather) };
+	uint32_t i;
+
+	all->context = testing_open(RANKS, NULL);
+	use_double(all->context);
+	for (i = 0; i < RANKS; i++) {
+		all->sources[i] = testing_buffer(all->context, i, SHARD_BYTES);
+		all->targets[i] = testing_buffer(all->context, i, RANKS * SHARD_BYTES);
+		all->ready[i] = testing_signal(all->context, i, PIECES);
+		all->arrived[i] = testing_signal(all->context, i, RANKS * PIECES);
+		testing_fill(ceov_buffer_base(all->sources[i], i), SHARD_BYTES, 100 + i);
+	}
+	gather.shard_bytes = SHARD_BYTES;
+	gather.n_pieces = PIECES;
+	gather.targets = all->targets;
+	gather.arrived = all->arrived;
+	for (i = 0; i < RANKS; i++) {
+		gather.source = all->sources[i];
+		gather.ready = all->ready[i];
+		all->plans[i] = testing_plan(all->context, i);
+		ck_assert_int_eq(ceov_plan_add_all_gather(all->plans[i], &gather), 0);
+		ck_assert_int_eq(ceov_plan_commit(all->plans[i]), 0);
+	}
+}
+
+static void check_gathered(const struct gathering *all)
+{
+	uint32_t rank, i, piece;
+	const char *target;
+
+	for (rank = 0; rank < RANKS; rank++) {
+		target = ceov_buffer_base(all->targets[rank], rank);
+		for (i = 0; i < RANKS; i++) {
+			for (piece = 0; piece < PIECES; piece++)
+				ck_assert_int_eq(ceov_signal_wait(
+					all->arrived[rank], i * PIECES + piece, 1, 0), 0);
+			ck_assert_uint_eq(testing_check(target + i * SHARD_BYTES, SHARD_BYTES,
+							100 + i), SHARD_BYTES);
+		}
+	}
+}
+
+START_TEST(test_a_template_goes_through_the_door)
+{
+	ceov_ticket tickets[RANKS];
+	struct gathering all;
+	uint32_t i, piece;
+
+	open_gathering(&all);
+	for (i = 0; i < RANKS; i++)
+		ck_assert_int_eq(ceov_launch(all.plans[i], NULL, &tickets[i]), 0);
+	ck_assert_int_eq(ceov_plan_idle(all.plans[0]), CEOV_PENDING);
+	for (i = 0; i < RANKS; i++)
+		for (piece = 0; piece < PIECES; piece++)
+			ck_assert_int_eq(ceov_signal_raise(all.ready[i], piece, 1), 0);
+	for (i = 0; i < RANKS; i++)
+		ck_assert_int_eq(ceov_wait(all.context, tickets[i], TESTING_PATIENCE), 0);
+	check_gathered(&all);
+	ck_assert_int_eq(ceov_plan_idle(all.plans[0]), 0);
+	ck_assert_int_eq(ceov_signal_renew(all.arrived[0]), 0);
+	ck_assert_int_eq(ceov_abort(all.context, tickets[0]), CEOV_NONE);
+	ck_assert_int_eq(ceov_plan_explain(all.plans[0], 2), 0);
+	ceov_plan_release(all.plans[0]);
+	ceov_close(all.context);
+
+	ck_assert_uint_eq(calls.n_admitted, 4 * RANKS);
+	ck_assert_uint_eq(calls.n_dismissed, 6 * RANKS); /* signals have one for a GPU, too */
+	ck_assert_uint_eq(calls.n_committed, RANKS);
+	ck_assert_uint_eq(calls.n_launches, RANKS);
+	ck_assert_uint_eq(calls.n_released, RANKS);
+	ck_assert_uint_eq(calls.n_raised, RANKS * PIECES + RANKS * RANKS * PIECES);
+	ck_assert_uint_gt(calls.n_values, 0);
+	ck_assert_uint_eq(calls.n_renewed, 1);
+	ck_assert_uint_eq(calls.n_aborted, 1);
+	ck_assert_uint_eq(calls.n_explained, 1);
+}
+END_TEST
+
+/* --- operators ---------------------------------------------------------------- */
+
+static void run_rank(const struct op_part *part)
+{
+	const struct op_case *one = part->arg;
+	ceov_op *op = op_case_made(one, part->rig->workspaces[part->rank]);
+	struct op_data data;
+	uint64_t seed;
+
+	for (seed = 1; seed <= 3; seed++) {
+		op_data_make(one, part->rank, seed, &data);
+		ck_assert_int_eq(op_data_run(one, op, &data), 0);
+		op_data_check(one, part->rank, seed, &data);
+		op_data_free(&data);
+	}
+	ceov_op_release(op);
+}
+
+static uint64_t last_ticket(ceov_context *context)
+{
+	uint64_t last;
+
+	pthread_mutex_lock(&context->tickets.lock);
+	last = context->tickets.last;
+	pthread_mutex_unlock(&context->tickets.lock);
+	return last;
+}
+
+START_TEST(test_an_operator_goes_through_the_door)
+{
+	struct op_case one = op_case_of((enum op_sort)_i, 2, 16, 16, 16);
+	uint64_t before, scratch = op_case_scratch(&one);
+	struct op_rig here, behind;
+
+	op_rig_open(&here, 2, scratch, NULL);
+	before = last_ticket(here.context);
+	use_double(here.context);
+	op_rig_open_beside(&behind, &here, "behind", scratch);
+	op_rig_each(&behind, run_rank, &one);
+	ck_assert_uint_gt(calls.n_launches, 0);
+	ck_assert_uint_eq(last_ticket(here.context), before);   /* engines saw nothing */
+
+	op_rig_each(&here, run_rank, &one);     /* handles keep the door they have */
+	op_rig_release(&behind);
+	op_rig_close(&here);
+	ck_assert_uint_eq(calls.n_committed, calls.n_released);
+}
+END_TEST
+
+/* Runs that fail end those of all ranks: by the door, too. */
+START_TEST(test_an_abort_goes_through_the_door)
+{
+	struct op_rig here, behind;
+
+	op_rig_open(&here, 2, 4096, NULL);
+	use_double(here.context);
+	op_rig_open_beside(&behind, &here, "behind", 4096);
+	ck_assert_int_eq(ceov_workspace_abort(behind.workspaces[0]), 0);
+	ck_assert_uint_eq(calls.n_aborted, 1);
+	op_rig_release(&behind);
+	op_rig_close(&here);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *made = suite_create("door");
+	TCase *all = tcase_create("door");
+
+	tcase_set_timeout(all, 120);
+	tcase_add_test(all, test_a_template_goes_through_the_door);
+	tcase_add_loop_test(all, test_an_operator_goes_through_the_door, 0, OP_SORTS);
+	tcase_add_test(all, test_an_abort_goes_through_the_door);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return testing_run(suite());
+}
