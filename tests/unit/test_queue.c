@@ -503,7 +503,7 @@ START_TEST(test_a_run_that_takes_its_marks_from_memory)
 	stand.plan->program.mark_group_bytes = 1;
 	run = (struct cei_stream_run){
 		.plan = stand.plan,
-		.backend = &stand.context->engines[0].backend,
+		.backend = stand.context->engines[0].backend,
 		.stream = &stand.stream,
 		.floating = (uint64_t)(uintptr_t)stand.bytes,
 		.value_at = (uint64_t)(uintptr_t)&word,
