@@ -20,8 +20,20 @@
 #include "base/site.h"
 #include "topology/link.h"
 
+/*
+ * The three things that a mover has to do with:
+ *
+ *   memory      what can be moved from and to, and how the mover addresses it. An address
+ *               in a piece or a post is the mover's own: for most a pointer; for memory that
+ *               is not mapped here a number of the mover's choice. Whatever it is, n more is
+ *               n bytes further, and 0 is no address.
+ *   interface   struct cei_backend and its lanes: queues, and who makes them progress.
+ *   endpoint    whom a lane moves to. Most movers reach all by loads and stores, so that
+ *               their lanes go by direction; with CEI_CAP_PEER_LANES each goes to one rank.
+ */
+
 struct cei_piece {                      /* 2-D; one row: pitches are unused */
-	uint64_t source;                /* addresses as the member's backend sees them */
+	uint64_t source;                /* addresses of the mover's */
 	uint64_t target;
 	uint64_t row_bytes;             /* 0 only with n_rows 0 */
 	uint64_t n_rows;
@@ -30,13 +42,13 @@ struct cei_piece {                      /* 2-D; one row: pitches are unused */
 };
 
 struct cei_post {                       /* raise a counter ... */
-	uint64_t counter;               /* address of the 64-bit counter */
-	uint64_t word;                  /* and its host word; 0: it has none */
+	uint64_t counter;               /* address, of the mover's, of the 64-bit counter, */
+	uint64_t word;                  /* and of its host word; 0: it has none */
 	uint64_t value;
 };
 
 struct cei_await {                      /* hold the lane until counter >= value */
-	uint64_t        counter;
+	uint64_t        counter;        /* address as it is mapped for the member */
 	uint64_t        value;
 	const uint32_t *abort_word;     /* host address; non-zero: leave at once. Streams go
 					 * by the counter alone */
@@ -72,6 +84,9 @@ enum cei_cap {
 	CEI_CAP_DELIVERED = 1u << 4,    /* what reap() counts has arrived, also in a peer's
 					 * memory, and its source may be written again */
 	CEI_CAP_CAPTURE   = 1u << 5,    /* stream_queue takes work with value_at */
+	CEI_CAP_PEER_LANES = 1u << 6,   /* a lane moves to and from one other rank only, the
+					 * one that it is opened for (lane->peer). Not of a
+					 * member's first mover */
 };
 
 #define CEI_CAPS_NEEDED ((uint32_t)(CEI_CAP_ORDERED | CEI_CAP_DELIVERED))
@@ -101,10 +116,21 @@ struct cei_backend {
 	void                         *private;  /* the backend's, ops->backend_bytes */
 };
 
+/* Memory, as movers are asked about it. */
+struct cei_memory {
+	const struct cei_region *region;        /* ipc/share.h; names the memory */
+	uint32_t                 rank;          /* whose it is */
+	uint64_t                 address;       /* where it is mapped for the member; 0: it is not,
+						 * or for other members only */
+	uint64_t                 size_bytes;
+};
+
 struct cei_lane {
 	struct cei_backend *backend;
 	enum cei_direction  direction;  /* what it carries; ANY: behind waits. Others never
 					 * wait, and PEER carries LOCAL and HOST, too */
+	uint32_t            peer;       /* the only other rank whose memory its pieces name; or
+					 * CEOV_NOBODY: any that the mover reaches */
 	uint32_t            index;      /* in its engine, for messages */
 	uint64_t            n_submitted;/* kept by the lane's caller, see lane.h */
 	void               *private;    /* the backend's, ops->lane_bytes */
@@ -137,6 +163,17 @@ struct cei_backend_ops {
 	 * can poll instead; nothing is refused. UINT32_MAX: there is no bound. Any thread,
 	 * no driver call. */
 	uint32_t (*waits_left)(struct cei_backend *backend);
+
+	/* Memory that lanes move from and to, at set-up, any thread. All three NULL: it is what
+	 * is mapped for the member, by the address that it has there. A mover with addresses
+	 * of its own takes mapped ones, too, for what a launch names and for staging slots.
+	 * memory_reaches registers nothing. What memory_open registers, of memory that is
+	 * reached, stays until memory_close; plans open the same memory each for itself. */
+	int      (*memory_reaches)(struct cei_backend *backend,
+				   const struct cei_memory *memory);
+	int      (*memory_open)(struct cei_backend *backend, const struct cei_memory *memory,
+				uint64_t *ret_address);
+	void     (*memory_close)(struct cei_backend *backend, uint64_t address);
 
 	/* address is 64 bytes of scratch memory of a peer, mapped for this member
 	 * and, until the call returns, used by nobody else. Moves bytes there and

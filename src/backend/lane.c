@@ -14,13 +14,14 @@
 #define CLOSE_NS UINT64_C(1000000000)
 
 int cei_lane_open(struct cei_lane *lane, struct cei_backend *backend,
-		  enum cei_direction direction, uint32_t index)
+		  enum cei_direction direction, uint32_t peer, uint32_t index)
 {
 	int r;
 
 	memset(lane, 0, sizeof(*lane));
 	lane->backend = backend;
 	lane->direction = direction;
+	lane->peer = peer;
 	lane->index = index;
 	lane->private = calloc(1, backend->ops->lane_bytes);
 	if (!lane->private)
@@ -102,4 +103,10 @@ void cei_backend_close(struct cei_backend *backend)
 		backend->ops->close(backend);
 	free(backend->private);
 	memset(backend, 0, sizeof(*backend));
+}
+
+int cei_backend_reaches(struct cei_backend *backend, const struct cei_memory *memory)
+{
+	return backend->ops->memory_reaches ? backend->ops->memory_reaches(backend, memory)
+		: memory->address != 0;
 }

@@ -11,9 +11,9 @@
 #include "backend/backend.h"
 
 /* Zeroes the lane, gives it its private state, and opens it. On failure the lane is
- * zeroed again. */
+ * zeroed again. peer: see struct cei_lane. */
 int  cei_lane_open(struct cei_lane *lane, struct cei_backend *backend,
-		   enum cei_direction direction, uint32_t index);
+		   enum cei_direction direction, uint32_t peer, uint32_t index);
 
 /* Stops the lane and waits until it is idle, bounded. CEOV_ERR_TIMEOUT, not raised: it
  * was not at deadline_ns, a point in time. Accepts a zeroed lane. */
@@ -27,5 +27,8 @@ void cei_lane_close(struct cei_lane *lane);
 int  cei_backend_open(struct cei_backend *backend, const struct cei_backend_ops *ops,
 		      struct cei_site *site, uint32_t member, struct ceov_place place);
 void cei_backend_close(struct cei_backend *backend);
+
+/* The table's memory_reaches, or what stands for it where it is NULL. */
+int  cei_backend_reaches(struct cei_backend *backend, const struct cei_memory *memory);
 
 #endif /* CEI_LANE_H */

@@ -37,7 +37,7 @@ static enum cei_direction direction_of(uint32_t lane)
 /* One more; the caller serialises calls. CEOV_ERR_NO_MEMORY, raised: there are CEI_LANES_MAX
  * already. */
 static int add_lane(struct cei_lanes *lanes, struct cei_backend *backend,
-		    enum cei_direction direction, uint32_t *ret_index)
+		    enum cei_direction direction, uint32_t peer, uint32_t *ret_index)
 {
 	/* relaxed: whoever adds is alone */
 	uint32_t n = atomic_load_explicit(&lanes->n, memory_order_relaxed);
@@ -47,7 +47,7 @@ static int add_lane(struct cei_lanes *lanes, struct cei_backend *backend,
 		return cei_raise(backend->site->report, CEOV_ERR_NO_MEMORY, 0,
 				 "%s: an engine has at most %u lanes; let its plans use fewer "
 				 "routes", backend->ops->name, CEI_LANES_MAX);
-	r = cei_lane_open(&lanes->lane[n], backend, direction, n);
+	r = cei_lane_open(&lanes->lane[n], backend, direction, peer, n);
 	if (r)
 		return r;
 	/* release: pairs with the acquire in cei_lanes_n() */
@@ -65,21 +65,24 @@ int cei_lanes_init(struct cei_lanes *lanes, struct cei_backend *backend)
 	for (i = 0; i < CEI_LANES_MAX; i++)
 		cei_list_init(&lanes->moving[i]);
 	for (i = 0; !r && i < CEI_LANES; i++)
-		r = add_lane(lanes, backend, direction_of(i), &index);
+		r = add_lane(lanes, backend, direction_of(i), CEOV_NOBODY, &index);
 	return r;
 }
 
 int cei_lanes_take(struct cei_lanes *lanes, struct cei_backend *backend,
-		   enum cei_direction direction, uint32_t *ret_index)
+		   enum cei_direction direction, uint32_t peer, uint32_t *ret_index)
 {
-	uint32_t i;
+	const struct cei_lane *lane;
 
-	for (i = 0; i < cei_lanes_n(lanes); i++) {
-		*ret_index = i;
-		if (lanes->lane[i].backend == backend && lanes->lane[i].direction == direction)
+	if (!(backend->ops->caps & CEI_CAP_PEER_LANES))
+		peer = CEOV_NOBODY;
+	for (*ret_index = 0; *ret_index < cei_lanes_n(lanes); ++*ret_index) {
+		lane = &lanes->lane[*ret_index];
+		if (lane->backend == backend && lane->direction == direction &&
+		    lane->peer == peer)
 			return 0;
 	}
-	return add_lane(lanes, backend, direction, ret_index);
+	return add_lane(lanes, backend, direction, peer, ret_index);
 }
 
 void cei_lanes_fini(struct cei_lanes *lanes)

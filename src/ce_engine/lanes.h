@@ -45,11 +45,11 @@ static inline uint32_t cei_lanes_n(const struct cei_lanes *lanes)
 	return atomic_load_explicit(&lanes->n, memory_order_acquire);
 }
 
-/* The lane of that mover that carries the direction and never waits; opened where there is
- * none yet, also while the engine is running. The caller serialises calls.
+/* The lane of that mover that carries the direction to and from that rank and never waits;
+ * opened where there is none yet, also while the engine is running. With the movers' lock.
  * CEOV_ERR_NO_MEMORY, raised: there are CEI_LANES_MAX already. */
 int  cei_lanes_take(struct cei_lanes *lanes, struct cei_backend *backend,
-		   enum cei_direction direction, uint32_t *ret_index);
+		   enum cei_direction direction, uint32_t peer, uint32_t *ret_index);
 
 /* Opens CEI_LANES of them. On failure fini. */
 int  cei_lanes_init(struct cei_lanes *lanes, struct cei_backend *backend);

@@ -28,7 +28,8 @@ struct cei_plan_builder;                /* ce_engine/plan_builder.h */
 
 struct cei_step {                       /* one transfer, as committed */
 	struct cei_piece   piece;       /* row_bytes 0: moves nothing, only raises */
-	enum cei_direction direction;   /* of one that moves nothing: its predecessor's */
+	enum cei_direction direction;   /* of one that moves nothing: its predecessor's, ... */
+	uint32_t           lane;        /* ... likewise: of the engine, that moves it directly */
 	int                is_routed;   /* some of its chunks take ways of two legs, so its
 					 * last chunk moves nothing: it raises `then` when
 					 * all others are done */
@@ -84,6 +85,10 @@ struct ceov_plan {
 	struct cei_cut       *cuts;             /* of its chunks */
 	struct ceov_buffer   *floating;         /* the buffer whose address each launch
 						 * names, or NULL */
+	uint64_t             *memories;         /* what movers with addresses of their own gave
+						 * for the plan's memory; 0: it is not open.
+						 * NULL: there are no such movers */
+	uint32_t              n_memories;       /* of each mover: see plan_bind.c */
 	struct cei_triggers   triggers;
 	struct cei_waits      waits;
 	pthread_mutex_t       lock;             /* of what `run` says that it guards */

@@ -38,6 +38,78 @@ uint64_t cei_plan_address(const struct ceov_plan *plan, const struct ceov_buffer
 	return address;
 }
 
+/* --- memory ---------------------------------------------------------------- */
+
+/* A plan's memories, for each mover: its buffers, the counters of its signals, and the host
+ * words of those. */
+struct memory_of {
+	uint32_t                 mover;
+	uint32_t                 number;
+	const struct cei_region *region;
+	uint32_t                 rank;
+};
+
+struct cei_memory cei_plan_memory(const struct ceov_plan *plan, const struct cei_region *region,
+				  uint32_t rank)
+{
+	return (struct cei_memory){ region, rank, region->address[plan->member],
+				    region->size_bytes };
+}
+
+static struct cei_backend *mover_of(const struct ceov_plan *plan, uint32_t m)
+{
+	return &engine_of(plan)->movers.mover[m].backend;
+}
+
+/* Whether what reaches it, as a set of movers, has the mover, and that has addresses of its
+ * own. */
+static int has_own_address(const struct ceov_plan *plan, uint32_t mover, uint32_t reached)
+{
+	return mover_of(plan, mover)->ops->memory_open && reached >> mover & 1;
+}
+
+static int make_room(struct ceov_plan *plan)
+{
+	const struct cei_program *program = &plan->program;
+	uint32_t m, n_own = 0;
+
+	for (m = 0; m < program->n_movers; m++)
+		n_own += mover_of(plan, m)->ops->memory_open != NULL;
+	if (!n_own)
+		return 0;
+	plan->n_memories = program->n_buffers + 2 * program->n_signals;
+	plan->memories = calloc((size_t)program->n_movers * plan->n_memories + 1,
+				sizeof(*plan->memories));
+	return plan->memories ? 0 : no_memory(plan);
+}
+
+/* What the mover, which has addresses of its own, calls byte 0 of it. */
+static int open_memory(struct ceov_plan *plan, const struct memory_of *of, uint64_t *ret_address)
+{
+	struct cei_backend *backend = mover_of(plan, of->mover);
+	uint64_t *address = &plan->memories[of->mover * plan->n_memories + of->number];
+	struct cei_memory memory = cei_plan_memory(plan, of->region, of->rank);
+	int r = *address ? 0 : backend->ops->memory_open(backend, &memory, address);
+
+	*ret_address = *address;
+	return r;
+}
+
+void cei_plan_unbind(struct ceov_plan *plan)
+{
+	struct cei_backend *backend;
+	uint32_t i, n = plan->memories ? plan->program.n_movers * plan->n_memories : 0;
+
+	for (i = 0; i < n; i++) {
+		if (!plan->memories[i])
+			continue;
+		backend = mover_of(plan, i / plan->n_memories);
+		backend->ops->memory_close(backend, plan->memories[i]);
+	}
+	free(plan->memories);
+	plan->memories = NULL;
+}
+
 /* --- ways ------------------------------------------------------------------ */
 
 /* The ways that are left take over what those that could not be made should have had. */
@@ -104,13 +176,68 @@ static int open_routes(struct ceov_plan *plan)
 
 /* --- steps ----------------------------------------------------------------- */
 
-/* The address in the plan of one in the program. A floating buffer's are offsets in both. */
-static uint64_t moved(const struct ceov_plan *plan, uint32_t buffer, uint64_t address)
+/* From the address in the program to the mover's. A floating buffer's are offsets in both. */
+static int bind_address(struct ceov_plan *plan, uint32_t mover, uint32_t buffer,
+			uint64_t *address)
 {
-	if (plan->buffers[buffer]->is_floating)
-		return address;
-	return address - plan->program.buffers[buffer].start +
-		cei_plan_address(plan, plan->buffers[buffer]);
+	const struct ceov_buffer *bound = plan->buffers[buffer];
+	const struct memory_of of = { mover, buffer, bound->region, bound->rank };
+	uint64_t base = 0;
+	int r = 0;
+
+	if (bound->is_floating)
+		return 0;
+	if (has_own_address(plan, mover, plan->program.buffers[buffer].reached))
+		r = open_memory(plan, &of, &base);
+	else
+		base = cei_plan_address(plan, bound);
+	*address += base - plan->program.buffers[buffer].start;
+	return r;
+}
+
+static int bind_piece(struct ceov_plan *plan, uint32_t i, struct cei_step *step)
+{
+	const struct cei_program_transfer *transfer = &plan->program.transfers[i];
+	int r;
+
+	step->piece = cei_program_piece(&plan->program, i);
+	if (!transfer->row_bytes)
+		return 0;
+	r = bind_address(plan, transfer->mover, transfer->source.buffer, &step->piece.source);
+	return r ? r : bind_address(plan, transfer->mover, transfer->target.buffer,
+				    &step->piece.target);
+}
+
+/* The other rank of a transfer; a rank that moves within its own memory is its own peer. */
+static uint32_t peer_of(const struct cei_program *program,
+			const struct cei_program_transfer *transfer)
+{
+	uint32_t target = program->buffers[transfer->target.buffer].rank;
+
+	return target == program->rank ? program->buffers[transfer->source.buffer].rank : target;
+}
+
+/* The engine's first lanes are those of its first mover, in their order. */
+static int bind_lane(struct ceov_plan *plan, uint32_t i, struct cei_step *step)
+{
+	const struct cei_program_transfer *transfer = &plan->program.transfers[i];
+	enum cei_direction direction = cei_direction_lane((enum cei_direction)transfer->direction);
+	struct cei_engine *engine = engine_of(plan);
+	int r;
+
+	step->direction = (enum cei_direction)transfer->direction;
+	step->lane = direction;
+	if (!transfer->mover)
+		return 0;
+	if (!transfer->row_bytes) {
+		step->lane = step[-1].lane;
+		return 0;
+	}
+	pthread_mutex_lock(&engine->movers.lock);
+	r = cei_lanes_take(&engine->lanes, mover_of(plan, transfer->mover), direction,
+			   peer_of(&plan->program, transfer), &step->lane);
+	pthread_mutex_unlock(&engine->movers.lock);
+	return r;
 }
 
 static void find_places(const struct ceov_plan *plan, uint32_t i, struct cei_step *step)
@@ -138,7 +265,34 @@ static int bind_mark(const struct ceov_plan *plan, const struct cei_program_mark
 	return cei_signal_resolve(&mark, plan->member, what, ret_counter);
 }
 
-static int bind_marks(const struct ceov_plan *plan, uint32_t i, struct cei_step *step)
+/* A mark is raised at an address of the transfer's mover. */
+static int bind_then(struct ceov_plan *plan, uint32_t i, struct cei_counter *then)
+{
+	const struct cei_program *program = &plan->program;
+	const struct cei_program_transfer *transfer = &program->transfers[i];
+	struct cei_signal_spot spot;
+	struct memory_of of;
+	int r = bind_mark(plan, &transfer->then, "then", then);
+
+	if (r || !then->signal ||
+	    !has_own_address(plan, transfer->mover,
+			     program->signals[transfer->then.signal].reached))
+		return r;
+	spot = cei_signal_spot(then->signal, then->index);
+	of = (struct memory_of){ transfer->mover, program->n_buffers + transfer->then.signal,
+				 spot.counters, then->signal->rank };
+	r = open_memory(plan, &of, &then->address);
+	then->address += spot.counter_at;
+	if (r || !spot.words)
+		return r;
+	of.number += program->n_signals;
+	of.region = spot.words;
+	r = open_memory(plan, &of, &then->word);
+	then->word += spot.word_at;
+	return r;
+}
+
+static int bind_marks(struct ceov_plan *plan, uint32_t i, struct cei_step *step)
 {
 	const struct cei_program_transfer *transfer = &plan->program.transfers[i];
 	int r = bind_mark(plan, &transfer->source_ready, "source_ready", &step->source_ready);
@@ -146,7 +300,7 @@ static int bind_marks(const struct ceov_plan *plan, uint32_t i, struct cei_step 
 	if (!r)
 		r = bind_mark(plan, &transfer->target_free, "target_free",
 			      &step->target_free);
-	return r ? r : bind_mark(plan, &transfer->then, "then", &step->then);
+	return r ? r : bind_then(plan, i, &step->then);
 }
 
 static int bind_step(struct ceov_plan *plan, uint32_t i)
@@ -154,14 +308,13 @@ static int bind_step(struct ceov_plan *plan, uint32_t i)
 	const struct cei_program *program = &plan->program;
 	const struct cei_program_transfer *transfer = &program->transfers[i];
 	struct cei_step *step = &plan->steps[i];
+	int r = bind_piece(plan, i, step);
 
-	step->piece = cei_program_piece(program, i);
-	if (transfer->row_bytes) {
-		step->piece.source = moved(plan, transfer->source.buffer, step->piece.source);
-		step->piece.target = moved(plan, transfer->target.buffer, step->piece.target);
-	}
+	if (!r)
+		r = bind_lane(plan, i, step);
+	if (r)
+		return r;
 	find_places(plan, i, step);
-	step->direction = (enum cei_direction)transfer->direction;
 	step->is_floating = transfer->row_bytes && transfer->source.buffer == program->floating;
 	step->is_routed = transfer->route != CEI_PROGRAM_NONE;
 	return bind_marks(plan, i, step);
@@ -178,6 +331,9 @@ int cei_plan_bind(struct ceov_plan *plan)
 		r = open_routes(plan);
 	if (!r)
 		r = cei_program_keep_routes(program, report);
+	if (r)
+		return r;
+	r = make_room(plan);
 	if (r)
 		return r;
 	plan->steps = calloc((size_t)plan->program.n_transfers + 1, sizeof(*plan->steps));

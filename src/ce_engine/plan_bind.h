@@ -18,4 +18,11 @@ int  cei_plan_cut(struct ceov_plan *plan);
  * process all the same, for who does. 0: nobody does. */
 uint64_t cei_plan_address(const struct ceov_plan *plan, const struct ceov_buffer *buffer);
 
+/* The region of that rank as movers of the plan's engine are asked about it. */
+struct cei_memory cei_plan_memory(const struct ceov_plan *plan, const struct cei_region *region,
+				  uint32_t rank);
+
+/* Closes the memory that cei_plan_bind() opened at movers. May be repeated. */
+void cei_plan_unbind(struct ceov_plan *plan);
+
 #endif /* CEI_PLAN_BIND_H */

@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 
+#include "backend/lane.h"
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
 #include "ce_engine/engine.h"
@@ -41,6 +42,20 @@ static void fill_expected(struct ceov_plan *plan)
 	}
 }
 
+/* Bit m: the engine's mover m reaches the region of that rank. */
+static uint32_t movers_that_reach(const struct ceov_plan *plan, const struct cei_region *region,
+				  uint32_t rank)
+{
+	struct cei_movers *movers = &plan->object.context->engines[plan->member].movers;
+	struct cei_memory memory = cei_plan_memory(plan, region, rank);
+	uint32_t i, reached = 0;
+
+	for (i = 0; i < movers->n_own; i++)
+		if (cei_backend_reaches(&movers->mover[i].backend, &memory))
+			reached |= 1u << i;
+	return reached;
+}
+
 static void fill_signal(const struct ceov_plan *plan, const struct ceov_signal *signal,
 			struct cei_program_signal *to)
 {
@@ -49,8 +64,8 @@ static void fill_signal(const struct ceov_plan *plan, const struct ceov_signal *
 	to->rank = signal->rank;
 	to->n_counters = signal->n_counters;
 	to->flags = (cei_signal_is_visible(signal) ? CEI_PROGRAM_SEEN : 0) |
-		(counters->address[plan->member] ? CEI_PROGRAM_RAISED : 0) |
 		(signal->gpu ? CEI_PROGRAM_IN_GPU : 0);
+	to->reached = movers_that_reach(plan, counters, signal->rank);
 }
 
 static void fill_signals(struct ceov_plan *plan)
@@ -64,29 +79,33 @@ static void fill_signals(struct ceov_plan *plan)
 /* --- the address space ------------------------------------------------------------- */
 
 struct extent {
-	uint64_t begin;                 /* in this process */
-	uint64_t end;
-	uint32_t buffer;
+	const struct cei_region *unmapped;      /* that has no address in this process, or NULL */
+	uint64_t                 begin;         /* in this process; unmapped: in the region */
+	uint64_t                 end;
+	uint32_t                 buffer;
 };
 
 static int compare_extents(const void *left, const void *right)
 {
 	const struct extent *a = left, *b = right;
 
+	if (a->unmapped != b->unmapped)
+		return (uintptr_t)a->unmapped < (uintptr_t)b->unmapped ? -1 : 1;
 	if (a->begin != b->begin)
 		return a->begin < b->begin ? -1 : 1;
 	return a->buffer < b->buffer ? -1 : a->buffer > b->buffer;
 }
 
-/* Those that overlap here, as a cluster, do there; clusters stand behind each other. What
- * nobody reaches has no address here: it is refused later, wherever it stands. */
+/* Those that overlap here, as a cluster, do there; clusters stand behind each other. A region
+ * that is not mapped here is a cluster of its own. */
 static void place(struct cei_program *program, const struct extent *extents, uint32_t n)
 {
 	uint64_t start = GAP_BYTES, origin = 0, end = 0;
 	uint32_t i;
 
 	for (i = 0; i < n; i++) {
-		if (!i || extents[i].begin >= end) {
+		if (!i || extents[i].unmapped != extents[i - 1].unmapped ||
+		    extents[i].begin >= end) {
 			start += (end - origin + GAP_BYTES - 1) / GAP_BYTES * GAP_BYTES;
 			origin = extents[i].begin;
 			end = origin;
@@ -119,30 +138,37 @@ static void fill_buffer(const struct ceov_plan *plan, const struct ceov_buffer *
 	to->place = cei_router_place(engine, buffer);
 	to->size_bytes = region->size_bytes;
 	to->flags = (buffer->is_floating ? CEI_PROGRAM_FLOATING : 0) |
-		(region->address[plan->member] ? CEI_PROGRAM_REACHED : 0) |
 		(cei_plan_address(plan, buffer) ? CEI_PROGRAM_MAPPED : 0) |
 		(is_private(buffer) ? CEI_PROGRAM_PRIVATE : 0);
+	to->reached = movers_that_reach(plan, region, buffer->rank);
 }
 
-/* The engine of the plan's rank moves everything. */
-static void fill_mover(struct ceov_plan *plan)
+/* Helpers know memory by the addresses at which it is mapped: a mover that has addresses of
+ * its own goes without them. */
+static uint64_t may_drive(const struct cei_engine *engine, const struct cei_backend_ops *ops)
 {
-	const struct cei_engine *engine = &plan->object.context->engines[plan->member];
 	const struct cei_topology *topology = engine->topology;
-	struct cei_program_mover *mover = plan->program.movers;
 	uint32_t n = topology->machine ? topology->machine->n_gpus : 0; /* at most 64 */
 
-	if (engine->backend->ops->live_caps(engine->backend) &
-	    CEI_CAP_LANE_WAIT)
-		mover->flags = CEI_PROGRAM_CAN_WAIT;
-	mover->moves = engine->backend->ops->moves;
-	mover->gpu = engine->backend->place.kind == CEOV_PLACE_GPU ? engine->backend->place.index
-		: CEOV_NOBODY;
-	mover->place = engine->place;
+	if (ops->memory_open)
+		return engine->place == CEOV_NOBODY ? 0 : UINT64_C(1) << engine->place;
 	/* a file may tell of more GPUs than the driver shows */
-	if (engine->backend->ops->caps & CEI_CAP_DEVICE && topology->n_gpus < n)
+	if (ops->caps & CEI_CAP_DEVICE && topology->n_gpus < n)
 		n = topology->n_gpus;
-	mover->may_drive = n >= 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
+	return n >= 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
+}
+
+/* The first mover alone has lanes that wait. */
+static void fill_mover(const struct cei_engine *engine, uint32_t m, struct cei_program_mover *to)
+{
+	struct cei_backend *backend = (struct cei_backend *)&engine->movers.mover[m].backend;
+
+	if (!m && backend->ops->live_caps(backend) & CEI_CAP_LANE_WAIT)
+		to->flags = CEI_PROGRAM_CAN_WAIT;
+	to->moves = backend->ops->moves;
+	to->gpu = backend->place.kind == CEOV_PLACE_GPU ? backend->place.index : CEOV_NOBODY;
+	to->place = engine->place;
+	to->may_drive = may_drive(engine, backend->ops);
 }
 
 static int fill_buffers(struct ceov_plan *plan)
@@ -160,6 +186,7 @@ static int fill_buffers(struct ceov_plan *plan)
 		if (buffer->is_floating)
 			continue;
 		extents[n].begin = cei_plan_address(plan, buffer);
+		extents[n].unmapped = extents[n].begin ? NULL : buffer->region;
 		extents[n].end = extents[n].begin + buffer->region->size_bytes;
 		extents[n++].buffer = i;
 	}
@@ -171,10 +198,12 @@ static int fill_buffers(struct ceov_plan *plan)
 
 static int compile(struct ceov_plan *plan)
 {
+	const struct cei_engine *engine = &plan->object.context->engines[plan->member];
 	struct cei_program *program = &plan->program;
+	uint32_t i;
 	int r;
 
-	program->n_movers = 1;
+	program->n_movers = engine->movers.n_own;
 	program->n_expected = plan->builder->n_expected;
 	r = cei_program_alloc(program);
 	if (!r)
@@ -182,7 +211,8 @@ static int compile(struct ceov_plan *plan)
 	if (r)
 		return cei_raise(&plan->object.context->report, CEOV_ERR_NO_MEMORY, 0,
 				 "ceov_plan_commit: no memory for the program");
-	fill_mover(plan);
+	for (i = 0; i < program->n_movers; i++)
+		fill_mover(engine, i, &program->movers[i]);
 	fill_signals(plan);
 	fill_expected(plan);
 	return 0;
@@ -229,6 +259,7 @@ static int check_order(struct ceov_plan *plan)
 static void unbuild(struct ceov_plan *plan)
 {
 	cei_waits_fini(&plan->waits);
+	cei_plan_unbind(plan);
 	cei_program_strip(&plan->program);
 	free(plan->ways);
 	free(plan->steps);
@@ -280,6 +311,7 @@ void cei_plan_empty(struct ceov_plan *plan)
 	struct cei_program *program = &plan->program;
 
 	cei_plan_end_builder(plan);
+	cei_plan_unbind(plan);          /* while the memory is still in use */
 	/* ceov_abort() holds the lock while it reads the list of signals */
 	pthread_mutex_lock(&context->lock);
 	while (program->n_buffers)

@@ -57,6 +57,7 @@ static int explain_waits(const struct ceov_plan *plan, int fd)
 int cei_plan_explain(const struct ceov_plan *plan, int fd)
 {
 	const struct cei_program *program = &plan->program;
+	const char *names[CEI_MOVERS_OWN_MAX];
 	const struct cei_engine *engine;
 	struct cei_explain explain;
 	uint32_t i;
@@ -66,8 +67,10 @@ int cei_plan_explain(const struct ceov_plan *plan, int fd)
 	if (!r)
 		r = explain_waits(plan, fd);
 	engine = &plan->object.context->engines[plan->member];
+	for (i = 0; i < engine->movers.n_own; i++)
+		names[i] = engine->movers.mover[i].backend.ops->name;
 	explain = (struct cei_explain){ program, engine->topology->machine,
-					engine->backend->ops->name, trigger_of(plan),
+					names, trigger_of(plan),
 					&plan->object.context->report, fd };
 	for (i = 0; !r && i < program->n_transfers; i++)
 		r = cei_explain_transfer(&explain, i);

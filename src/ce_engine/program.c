@@ -86,10 +86,10 @@ uint64_t cei_program_extent(const struct cei_program_transfer *transfer,
 /* --- verifying --------------------------------------------------------------------- */
 
 #define MOVES        0xfu               /* enum cei_moves */
-#define BUFFER_FLAGS ((uint32_t)(CEI_PROGRAM_FLOATING | CEI_PROGRAM_REACHED | \
-				 CEI_PROGRAM_MAPPED | CEI_PROGRAM_PRIVATE))
+#define BUFFER_FLAGS ((uint32_t)(CEI_PROGRAM_FLOATING | CEI_PROGRAM_MAPPED | \
+				 CEI_PROGRAM_PRIVATE))
 
-#define SIGNAL_FLAGS ((uint32_t)(CEI_PROGRAM_SEEN | CEI_PROGRAM_RAISED | CEI_PROGRAM_IN_GPU))
+#define SIGNAL_FLAGS ((uint32_t)(CEI_PROGRAM_SEEN | CEI_PROGRAM_IN_GPU))
 
 /* Whether a machine could have it: some machine, ours may have fewer. */
 static int is_place(uint32_t place)
@@ -130,12 +130,19 @@ static int is_route(const struct cei_program_route *route)
 	return memchr(route->route.why, 0, sizeof(route->route.why)) != NULL;
 }
 
+/* Whether it names no mover that there is not. */
+static int are_movers(const struct cei_program *program, uint32_t reached)
+{
+	return !(reached >> program->n_movers);
+}
+
 static int is_buffer(const struct cei_program *program, uint32_t i)
 {
 	const struct cei_program_buffer *buffer = &program->buffers[i];
 	int is_floating = (buffer->flags & CEI_PROGRAM_FLOATING) != 0;
 
 	if (buffer->rank >= program->n_ranks || buffer->flags & ~BUFFER_FLAGS ||
+	    !are_movers(program, buffer->reached) ||
 	    !is_place(buffer->place) || buffer->kind > CEOV_PLACE_GPU ||
 	    (buffer->kind != CEOV_PLACE_GPU && buffer->gpu != CEOV_NOBODY))
 		return 0;
@@ -149,7 +156,8 @@ static int is_buffer(const struct cei_program *program, uint32_t i)
 static int is_signal(const struct cei_program *program, uint32_t i)
 {
 	return program->signals[i].rank < program->n_ranks && program->signals[i].n_counters &&
-		!(program->signals[i].flags & ~SIGNAL_FLAGS);
+		!(program->signals[i].flags & ~SIGNAL_FLAGS) &&
+		are_movers(program, program->signals[i].reached);
 }
 
 static int is_mark(const struct cei_program *program, const struct cei_program_mark *mark)

@@ -28,16 +28,16 @@
 
 enum cei_program_buffer_flags {
 	CEI_PROGRAM_FLOATING = 1,       /* each launch names its address */
-	CEI_PROGRAM_REACHED = 2,        /* the movers can address it */
-	CEI_PROGRAM_MAPPED = 4,         /* somebody in the movers' process can */
-	CEI_PROGRAM_PRIVATE = 8,        /* GPUs other than the movers' own cannot touch it */
+	CEI_PROGRAM_MAPPED = 2,         /* somebody in the movers' process can address it */
+	CEI_PROGRAM_PRIVATE = 4,        /* GPUs other than the movers' own cannot touch it */
 };
 
 enum cei_program_mover_flags {
-	CEI_PROGRAM_CAN_WAIT = 1,       /* its lanes can wait for a counter */
+	CEI_PROGRAM_CAN_WAIT = 1,       /* it has lanes that can wait for a counter */
 };
 
-/* What carries out copies: an engine's backend. */
+/* What carries out copies: one of the movers that the engine opened for its rank, the first
+ * of them before the others. */
 struct cei_program_mover {
 	uint32_t flags;                 /* enum cei_program_mover_flags */
 	uint32_t moves;                 /* enum cei_moves */
@@ -50,6 +50,7 @@ struct cei_program_mover {
 struct cei_program_buffer {
 	uint32_t rank;                  /* whose memory it is */
 	uint32_t flags;                 /* enum cei_program_buffer_flags */
+	uint32_t reached;               /* bit m: the program's mover m can address it */
 	uint32_t kind;                  /* enum ceov_place_kind: of the memory */
 	uint32_t gpu;                   /* GPU memory: which; else CEOV_NOBODY */
 	uint32_t place;                 /* in the machine; CEOV_NOBODY: not known */
@@ -59,14 +60,14 @@ struct cei_program_buffer {
 
 enum cei_program_signal_flags {
 	CEI_PROGRAM_SEEN = 1,           /* the movers' engine can look at its counters */
-	CEI_PROGRAM_RAISED = 2,         /* the movers reach them */
-	CEI_PROGRAM_IN_GPU = 4,         /* they are in the memory of its owner's GPU */
+	CEI_PROGRAM_IN_GPU = 2,         /* they are in the memory of its owner's GPU */
 };
 
 struct cei_program_signal {
 	uint32_t rank;                  /* its owner */
 	uint32_t n_counters;
 	uint32_t flags;                 /* enum cei_program_signal_flags */
+	uint32_t reached;               /* bit m: the program's mover m can raise its counters */
 };
 
 struct cei_program_mark {
@@ -89,9 +90,10 @@ struct cei_program_transfer {
 	struct cei_program_mark source_ready;
 	struct cei_program_mark target_free;
 	struct cei_program_mark then;
-	uint32_t                mover;
 
 	/* of cei_program_route() */
+	uint32_t                mover;          /* its number: of the copies that go directly, and
+						 * of the mark */
 	uint32_t                has_direct;     /* one copy of the mover can move it */
 	uint32_t                direction;      /* enum cei_direction; of one that moves
 						 * nothing: its predecessor's */
@@ -177,7 +179,7 @@ int  cei_program_check_spots(struct cei_program *program, struct cei_report *rep
 
 /* How transfers of a program may wait, and go. */
 struct cei_triggers {
-	int         is_direct;          /* each has a direct way */
+	int         is_direct;          /* one copy of the first mover can move each */
 	int         is_gateable;        /* source_ready marks can be left to a lane ... */
 	const char *why_polled;         /* ... or why not */
 	int         is_pollable;        /* the engine can see all of them */
@@ -198,7 +200,7 @@ int  cei_program_check_triggers(const struct cei_program *program, struct cei_re
 /* The rest, by the order of the same program; raises what can neither be gated nor polled. */
 int  cei_triggers_follow(struct cei_triggers *triggers, const struct cei_order *order);
 
-/* Finds has_direct, direction and route of each transfer, and the routes, on the machine,
+/* Finds mover, has_direct, direction and route of each transfer, and the routes, on the machine,
  * which may be NULL where no place is known; what was found before is forgotten. Raises
  * CEOV_ERR_NO_ROUTE, CEOV_ERR_NO_MEMORY. */
 int  cei_program_route(struct cei_program *program, const struct cei_machine *machine,

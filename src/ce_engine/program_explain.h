@@ -10,7 +10,7 @@
 struct cei_explain {
 	const struct cei_program *program;      /* routed and counted */
 	const struct cei_machine *machine;      /* NULL: not known, and nothing is routed */
-	const char               *mover;        /* what the program's mover is called */
+	const char *const        *movers;       /* what the program's movers are called */
 	const char               *trigger;      /* how it waits for marks */
 	struct cei_report        *report;
 	int                       fd;           /* where the text goes */

@@ -49,19 +49,19 @@ static int refuse(const struct cei_program *program, struct cei_report *report, 
 
 /* --- the direct way ------------------------------------------------------------------ */
 
-/* NULL, and *ret_direction; or why one copy cannot move the transfer. */
-static const char *find_direction(const struct cei_program *program, uint32_t i,
+/* NULL, and *ret_direction; or why one copy of mover m cannot move the transfer. */
+static const char *find_direction(const struct cei_program *program, uint32_t i, uint32_t m,
 				  uint32_t *ret_direction)
 {
 	const struct cei_program_buffer *source = source_of(program, i);
 	const struct cei_program_buffer *target = target_of(program, i);
-	const struct cei_program_mover *mover = mover_of(program, i);
+	const struct cei_program_mover *mover = &program->movers[m];
 	int is_from_host = source->kind == CEOV_PLACE_HOST;
 	int is_to_host = target->kind == CEOV_PLACE_HOST;
 
-	if (!(source->flags & (CEI_PROGRAM_FLOATING | CEI_PROGRAM_REACHED)))
+	if (!(source->flags & CEI_PROGRAM_FLOATING) && !(source->reached >> m & 1))
 		return "source is not reachable from there";
-	if (!(target->flags & CEI_PROGRAM_REACHED))
+	if (!(target->reached >> m & 1))
 		return "target is not reachable from there";
 	if (!(mover->moves & cei_moves_between(source->kind, target->kind)))
 		return is_from_host && is_to_host
@@ -76,6 +76,28 @@ static const char *find_direction(const struct cei_program *program, uint32_t i,
 	else
 		*ret_direction = CEI_DIRECTION_PEER;
 	return NULL;
+}
+
+/* Whether mover m can raise the transfer's mark. */
+static int raises_mark(const struct cei_program *program, uint32_t i, uint32_t m)
+{
+	uint32_t signal = program->transfers[i].then.signal;
+
+	return signal == CEI_PROGRAM_NONE || program->signals[signal].reached >> m & 1;
+}
+
+/* The first mover that can move the transfer in one copy and raise its mark. NULL; or, with
+ * the first mover of all, why that one cannot. */
+static const char *find_mover(struct cei_program *program, uint32_t i)
+{
+	struct cei_program_transfer *transfer = &program->transfers[i];
+
+	for (transfer->mover = 0; transfer->mover < program->n_movers; transfer->mover++)
+		if (raises_mark(program, i, transfer->mover) &&
+		    !find_direction(program, i, transfer->mover, &transfer->direction))
+			return NULL;
+	transfer->mover = 0;
+	return find_direction(program, i, 0, &transfer->direction);
 }
 
 /* --- asking for a route -------------------------------------------------------------- */
@@ -233,10 +255,11 @@ static int route_one(struct router *router, uint32_t i)
 	transfer->route = CEI_PROGRAM_NONE;
 	if (!transfer->row_bytes) {     /* goes behind what is before it: on its lane */
 		transfer->direction = i ? transfer[-1].direction : CEI_DIRECTION_LOCAL;
+		transfer->mover = i ? transfer[-1].mover : 0;
 		return 0;
 	}
 	transfer->direction = CEI_DIRECTION_PEER;
-	why = find_direction(router->program, i, &transfer->direction);
+	why = find_mover(router->program, i);
 	link = link_of(router, i);
 	if (!why && link && link->kind == CEI_MACHINE_NONE)
 		why = "the machine has no direct link between them";

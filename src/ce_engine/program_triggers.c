@@ -22,10 +22,11 @@ static const char *why_not_gated(const struct cei_program *program)
 	const struct cei_program_mark *ready;
 	uint32_t i, signal = CEI_PROGRAM_NONE;
 
-	for (i = 0; i < program->n_movers; i++)
-		if (!(program->movers[i].flags & CEI_PROGRAM_CAN_WAIT))
-			return "lanes cannot wait here";
+	if (program->n_movers && !(program->movers[0].flags & CEI_PROGRAM_CAN_WAIT))
+		return "lanes cannot wait here";
 	for (i = 0; i < program->n_transfers; i++) {
+		if (program->transfers[i].mover)
+			return "the rank's first mover does not move all transfers";
 		if (!program->transfers[i].has_direct)
 			return "a transfer has no direct way";
 		ready = &program->transfers[i].source_ready;
@@ -54,7 +55,7 @@ static int check_one(const struct cei_program *program, struct cei_report *repor
 {
 	const struct cei_program_transfer *transfer = &program->transfers[i];
 
-	triggers->is_direct &= (int)transfer->has_direct;
+	triggers->is_direct &= transfer->has_direct && !transfer->mover;
 	if (is_mark(&transfer->target_free) &&
 	    !has(program, &transfer->target_free, CEI_PROGRAM_SEEN))
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
@@ -69,7 +70,8 @@ static int check_one(const struct cei_program *program, struct cei_report *repor
 				 "transfer %u: source_ready cannot be polled (its signal is "
 				 "in a GPU and not host visible) nor gated (%s)", i,
 				 triggers->why_polled);
-	if (is_mark(&transfer->then) && !has(program, &transfer->then, CEI_PROGRAM_RAISED))
+	if (is_mark(&transfer->then) &&
+	    !(program->signals[transfer->then.signal].reached >> transfer->mover & 1))
 		return cei_raise(report, CEOV_ERR_NO_ROUTE, 0,
 				 "transfer %u: rank %u does not reach the counters of then",
 				 i, program->rank);

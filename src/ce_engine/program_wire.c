@@ -13,8 +13,8 @@
 #define HEAD_BYTES     16u
 #define FIELDS_BYTES   68u
 #define MOVER_BYTES    24u
-#define BUFFER_BYTES   36u
-#define SIGNAL_BYTES   12u
+#define BUFFER_BYTES   40u
+#define SIGNAL_BYTES   16u
 #define MARK_BYTES     16u
 #define TRANSFER_BYTES (2u * 20u + 16u + 3u * MARK_BYTES + 16u)
 #define ROUTE_BYTES    (40u + CEI_ROUTE_WHY_BYTES)      /* without its ways */
@@ -102,6 +102,7 @@ static void code_buffer(struct codec *codec, struct cei_program_buffer *buffer)
 {
 	code_u32(codec, &buffer->rank);
 	code_u32(codec, &buffer->flags);
+	code_u32(codec, &buffer->reached);
 	code_u32(codec, &buffer->kind);
 	code_u32(codec, &buffer->gpu);
 	code_u32(codec, &buffer->place);
@@ -114,6 +115,7 @@ static void code_signal(struct codec *codec, struct cei_program_signal *signal)
 	code_u32(codec, &signal->rank);
 	code_u32(codec, &signal->n_counters);
 	code_u32(codec, &signal->flags);
+	code_u32(codec, &signal->reached);
 }
 
 static void code_mark(struct codec *codec, struct cei_program_mark *mark)

@@ -17,7 +17,7 @@
 #include "ce_engine/program.h"
 
 #define CEI_PROGRAM_MAGIC   UINT32_C(0x52504543)        /* "CEPR" */
-#define CEI_PROGRAM_VERSION 1u
+#define CEI_PROGRAM_VERSION 2u
 
 /* How many bytes the program takes. */
 size_t cei_program_bytes(const struct cei_program *program);

@@ -182,7 +182,7 @@ uint32_t cei_router_lane(const struct cei_chunk *chunk)
 	way = cei_staging_way_of(&plan->object.context->engines[plan->member], chunk);
 	if (way)
 		return way->lanes[chunk->leg];
-	return cei_direction_lane(plan->steps[plan->cuts[chunk->index].step].direction);
+	return plan->steps[plan->cuts[chunk->index].step].lane;
 }
 
 void cei_router_assign(struct cei_engine *engine)

@@ -385,10 +385,26 @@ struct cei_counter_text cei_counter_text(const struct cei_counter *counter)
 	return counter_text;
 }
 
+struct cei_signal_spot cei_signal_spot(const struct ceov_signal *signal, uint32_t index)
+{
+	struct cei_signal_spot spot = { signal->control, NULL, word_offset(index), 0 };
+
+	if (!signal->gpu)
+		return spot;
+	spot.counters = signal->gpu;
+	spot.counter_at = index * (uint64_t)sizeof(uint64_t);
+	if (!cei_signal_is_visible(signal))
+		return spot;
+	spot.words = signal->control;
+	spot.word_at = word_offset(index);
+	return spot;
+}
+
 int cei_signal_resolve(const struct ceov_mark *mark, uint32_t member, const char *what,
 		       struct cei_counter *ret_counter)
 {
 	ceov_signal *signal = mark->signal;
+	struct cei_signal_spot spot;
 
 	memset(ret_counter, 0, sizeof(*ret_counter));
 	if (!signal)
@@ -406,18 +422,10 @@ int cei_signal_resolve(const struct ceov_mark *mark, uint32_t member, const char
 	ret_counter->header = cei_signal_header(signal);
 	if (cei_signal_is_visible(signal))
 		ret_counter->seen = cei_signal_word(signal, mark->index);
-	if (signal->control->address[member])
-		ret_counter->word = signal->control->address[member] +
-			word_offset(mark->index);
-	if (!signal->gpu) {
-		ret_counter->address = ret_counter->word;
-		ret_counter->word = 0;
-		return 0;
-	}
-	if (signal->gpu->address[member])
-		ret_counter->address = signal->gpu->address[member] +
-			mark->index * (uint64_t)sizeof(uint64_t);
-	if (!ret_counter->seen)
-		ret_counter->word = 0;
+	spot = cei_signal_spot(signal, mark->index);
+	if (spot.counters->address[member])
+		ret_counter->address = spot.counters->address[member] + spot.counter_at;
+	if (spot.words && spot.words->address[member])
+		ret_counter->word = spot.words->address[member] + spot.word_at;
 	return 0;
 }

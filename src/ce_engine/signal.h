@@ -68,6 +68,16 @@ struct cei_counter {
 int  cei_signal_resolve(const struct ceov_mark *mark, uint32_t member, const char *what,
 			struct cei_counter *ret_counter);
 
+/* In which memory a lane raises a counter of the signal and the counter's host word, and how
+ * far in. words NULL: it has no word of its own. */
+struct cei_signal_spot {
+	const struct cei_region *counters;
+	const struct cei_region *words;
+	uint64_t                 counter_at;
+	uint64_t                 word_at;
+};
+struct cei_signal_spot cei_signal_spot(const struct ceov_signal *signal, uint32_t index);
+
 /* What cei_door_here has for handles that were checked. */
 int  cei_signal_raise(ceov_signal *signal, uint32_t index, uint64_t value);
 int  cei_signal_arrive(ceov_signal *signal, uint32_t index, uint32_t n_tiles, uint64_t value);

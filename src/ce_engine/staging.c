@@ -63,7 +63,8 @@ static int open_leg(struct cei_engine *engine, const struct leg *leg, uint32_t *
 				      leg->is_spare ? CEI_HELPERS_SPARE : CEI_HELPERS_MAX,
 				      &backend);
 	if (!r)
-		r = cei_lanes_take(&engine->lanes, backend, direction, ret_lane);
+		r = cei_lanes_take(&engine->lanes, backend, direction, CEOV_NOBODY,
+				   ret_lane);
 	if (!r)
 		r = backend->ops->reach(backend,
 					backend_place(engine, leg->machine, leg->from));

@@ -52,7 +52,7 @@ static int check_steps(const struct ceov_plan *plan)
 	int r = 0;
 
 	for (i = 0; !r && i < plan->program.n_transfers; i++) {
-		if (!plan->program.transfers[i].has_direct)
+		if (!plan->program.transfers[i].has_direct || plan->program.transfers[i].mover)
 			return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
 					 "%s: transfer %u has no direct way: launch the plan",
 					 call, i);

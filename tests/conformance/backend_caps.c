@@ -70,7 +70,8 @@ static void move_between(enum ceov_place_kind from, enum ceov_place_kind to, uin
 	part_open(&target, to);
 	part_fill(&source, seed);
 	part_fill(&target, seed + MOVED);
-	ck_assert_int_eq(cei_lane_open(&lane, &rig.backend, direction_of(from, to), 7), 0);
+	ck_assert_int_eq(cei_lane_open(&lane, &rig.backend, direction_of(from, to), CEOV_NOBODY,
+				       7), 0);
 	piece = rig_piece(target.region.address[0], source.region.address[0], MOVED);
 	ck_assert_int_eq(rig.ops->copy(&lane, &piece, 1), 0);
 	ck_assert_int_eq(rig.ops->submit(&lane), 0);
@@ -141,7 +142,8 @@ START_TEST(test_lanes_progress_as_they_say)
 
 	rig.site.progress_by_caller = 1;
 	rig_fill(rig_at(0, 0), 4096, 1);
-	ck_assert_int_eq(cei_lane_open(&lane, &rig.backend, CEI_DIRECTION_PEER, 8), 0);
+	ck_assert_int_eq(cei_lane_open(&lane, &rig.backend, CEI_DIRECTION_PEER, CEOV_NOBODY,
+				       8), 0);
 	ck_assert_int_eq(rig.ops->copy(&lane, &piece, 1), 0);
 	ck_assert_int_eq(rig.ops->submit(&lane), 0);
 	if (rig.ops->progress == CEI_PROGRESS_DEVICE) {
@@ -159,6 +161,37 @@ START_TEST(test_lanes_progress_as_they_say)
 	rig_check(rig_at(1, 0), 4096, 1);
 	cei_lane_close(&lane);
 	rig.site.progress_by_caller = 0;
+}
+END_TEST
+
+/* A mover with addresses of its own, here for the two regions of the rig. */
+START_TEST(test_memory_is_moved_by_the_addresses_that_it_was_given)
+{
+	struct cei_memory memory[2];
+	uint64_t address[2];
+	struct cei_piece piece;
+	uint32_t i;
+
+	for (i = 0; i < 2; i++) {
+		memory[i] = (struct cei_memory){ &rig.memory[i], 0, rig_at(i, 0), BYTES };
+		ck_assert(cei_backend_reaches(&rig.backend, &memory[i]));
+		address[i] = rig_at(i, 0);
+		if (rig.ops->memory_open)
+			ck_assert_int_eq(rig.ops->memory_open(&rig.backend, &memory[i],
+							      &address[i]), 0);
+		ck_assert_uint_ne(address[i], 0);
+	}
+	rig_fill(rig_at(0, 0), BYTES, 21);
+	rig_fill(rig_at(1, 0), BYTES, 22);
+	piece = rig_piece(address[1] + 4096, address[0] + 8192, MOVED);
+	ck_assert_int_eq(rig.ops->copy(&rig.lane[0], &piece, 1), 0);
+	rig_reap(0, rig_submit(0));
+	rig_check(rig_at(1, 4096), MOVED, 21 + 8192 / 8);
+	rig_check(rig_at(1, 0), 4096, 22);
+	for (i = 0; i < 2 && rig.ops->memory_open; i++)
+		rig.ops->memory_close(&rig.backend, address[i]);
+	ck_assert_int_eq(!rig.ops->memory_open, !rig.ops->memory_reaches);
+	ck_assert_int_eq(!rig.ops->memory_open, !rig.ops->memory_close);
 }
 END_TEST
 
@@ -191,6 +224,7 @@ void rig_add_cap_cases(Suite *suite)
 	tcase_set_timeout(caps, 60);
 	tcase_add_test(caps, test_a_mark_comes_behind_its_bytes);
 	tcase_add_test(caps, test_lanes_progress_as_they_say);
+	tcase_add_test(caps, test_memory_is_moved_by_the_addresses_that_it_was_given);
 	tcase_add_test(caps, test_live_capabilities_are_among_those_of_the_table);
 	suite_add_tcase(suite, caps);
 }

@@ -294,7 +294,8 @@ START_TEST(test_lanes_open_and_close)
 	uint32_t i;
 
 	for (i = 0; i < 40; i++) {
-		ck_assert_int_eq(cei_lane_open(&lane, &rig.backend, directions[i % 4], 9), 0);
+		ck_assert_int_eq(cei_lane_open(&lane, &rig.backend, directions[i % 4],
+					       CEOV_NOBODY, 9), 0);
 		ck_assert_int_eq(rig.ops->reap(&lane, &n_done), 0);
 		ck_assert_uint_eq(n_done, 0);
 		if (i % 3)

@@ -54,7 +54,8 @@ void rig_open(void)
 					sizeof(zeros)), 0);
 	for (i = 0; i < LANES; i++)
 		ck_assert_int_eq(cei_lane_open(&rig.lane[i], &rig.backend, i < GATE
-					       ? CEI_DIRECTION_PEER : CEI_DIRECTION_ANY, i), 0);
+					       ? CEI_DIRECTION_PEER : CEI_DIRECTION_ANY,
+					       CEOV_NOBODY, i), 0);
 }
 
 void rig_close(void)

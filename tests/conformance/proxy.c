@@ -8,47 +8,141 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/report.h"
+#include "ipc/share.h"
 #include "testing.h"
+
+/* An address with this bit is a number of a memory, from 1, and an offset. */
+#define HANDLE       (UINT64_C(1) << 63)
+#define OFFSET_BITS  40u
+#define OFFSET_MASK  ((UINT64_C(1) << OFFSET_BITS) - 1)
+
+/* Behind the other mover's part of a lane. */
+struct proxy_lane {
+	uint64_t n_submitted;
+	uint64_t n_seen;                /* ends that the other mover has told, ... */
+	uint64_t seen_ns;               /* and when */
+	uint64_t n_told;
+};
 
 static struct proxy *proxy_of(const struct cei_lane *lane)
 {
 	return (struct proxy *)(uintptr_t)lane->backend->ops;
 }
 
-static struct proxy_lane *state_of(const struct cei_lane *lane)
+static uint32_t room_for(const struct cei_backend_ops *under)
 {
-	ck_assert_uint_lt(lane->index, PROXY_LANES);
-	return &proxy_of(lane)->lanes[lane->index];
+	return (under->lane_bytes + 15u) / 16u * 16u;
 }
 
-static int proxy_lane_open(struct cei_lane *lane)
+static struct proxy_lane *state_of(const struct cei_lane *lane)
 {
-	memset(state_of(lane), 0, sizeof(struct proxy_lane));
-	return proxy_of(lane)->under->lane_open(lane);
+	return (struct proxy_lane *)((char *)lane->private + room_for(proxy_of(lane)->under));
 }
+
+static int proxy_open(struct cei_backend *backend)
+{
+	const struct proxy *proxy = (const struct proxy *)backend->ops;
+
+	cei_log(backend->site->report, CEI_LOG_WARN, "proxy: a test double is in front of the "
+		"mover %s: it may delay, reorder and end early", proxy->under->name);
+	return proxy->under->open(backend);
+}
+
+/* --- addresses ----------------------------------------------------------- */
+
+/* Memory of this process that is mapped for nobody is still there. */
+static uint64_t find(const struct cei_memory *memory)
+{
+	return memory->address ? memory->address
+		: (uint64_t)(uintptr_t)memory->region->host;
+}
+
+static int proxy_reaches(struct cei_backend *backend, const struct cei_memory *memory)
+{
+	(void)backend;
+	return find(memory) != 0;
+}
+
+static int proxy_memory_open(struct cei_backend *backend, const struct cei_memory *memory,
+			     uint64_t *ret_address)
+{
+	struct proxy *proxy = (struct proxy *)(uintptr_t)backend->ops;
+	uint64_t i;
+
+	for (i = 0; i < PROXY_MEMORIES; i++) {
+		if (proxy->memory[i])
+			continue;
+		proxy->memory[i] = find(memory);
+		atomic_fetch_add(&proxy->n_open, 1);
+		*ret_address = HANDLE | (i + 1) << OFFSET_BITS;
+		return 0;
+	}
+	return CEOV_ERR_NO_MEMORY;
+}
+
+static uint64_t *memory_at(struct proxy *proxy, uint64_t address)
+{
+	uint64_t number = (address & ~HANDLE) >> OFFSET_BITS;
+
+	ck_assert_uint_ge(number, 1);
+	ck_assert_uint_le(number, PROXY_MEMORIES);
+	ck_assert_uint_ne(proxy->memory[number - 1], 0);
+	return &proxy->memory[number - 1];
+}
+
+static void proxy_memory_close(struct cei_backend *backend, uint64_t address)
+{
+	struct proxy *proxy = (struct proxy *)(uintptr_t)backend->ops;
+
+	ck_assert_uint_eq(address & OFFSET_MASK, 0);
+	*memory_at(proxy, address) = 0;
+	atomic_fetch_sub(&proxy->n_open, 1);
+}
+
+static uint64_t mapped(struct proxy *proxy, uint64_t address)
+{
+	if (!(address & HANDLE))
+		return address;
+	return *memory_at(proxy, address) + (address & OFFSET_MASK);
+}
+
+/* --- lanes --------------------------------------------------------------- */
 
 static int proxy_copy(struct cei_lane *lane, const struct cei_piece *pieces, uint32_t n_pieces)
 {
-	struct cei_piece reversed[CEI_LANE_BATCH];
+	struct proxy *proxy = proxy_of(lane);
+	struct cei_piece changed[CEI_LANE_BATCH];
 	uint32_t i;
+	int r;
 
-	if (!proxy_of(lane)->is_reversed || n_pieces > CEI_LANE_BATCH)
-		return proxy_of(lane)->under->copy(lane, pieces, n_pieces);
-	for (i = 0; i < n_pieces; i++)
-		reversed[i] = pieces[n_pieces - 1 - i];
-	return proxy_of(lane)->under->copy(lane, reversed, n_pieces);
+	if (n_pieces > CEI_LANE_BATCH)
+		return proxy->under->copy(lane, pieces, n_pieces);
+	for (i = 0; i < n_pieces; i++) {
+		changed[i] = pieces[proxy->is_reversed ? n_pieces - 1 - i : i];
+		changed[i].source = mapped(proxy, changed[i].source);
+		changed[i].target = mapped(proxy, changed[i].target);
+	}
+	r = proxy->under->copy(lane, changed, n_pieces);
+	if (!r)
+		atomic_fetch_add(&proxy->n_pieces, n_pieces);
+	return r;
 }
 
 static int proxy_post(struct cei_lane *lane, const struct cei_post *posts, uint32_t n_posts)
 {
-	struct cei_post reversed[CEI_LANE_BATCH];
+	struct proxy *proxy = proxy_of(lane);
+	struct cei_post changed[CEI_LANE_BATCH];
 	uint32_t i;
 
-	if (!proxy_of(lane)->is_reversed || n_posts > CEI_LANE_BATCH)
-		return proxy_of(lane)->under->post(lane, posts, n_posts);
-	for (i = 0; i < n_posts; i++)
-		reversed[i] = posts[n_posts - 1 - i];
-	return proxy_of(lane)->under->post(lane, reversed, n_posts);
+	if (n_posts > CEI_LANE_BATCH)
+		return proxy->under->post(lane, posts, n_posts);
+	for (i = 0; i < n_posts; i++) {
+		changed[i] = posts[proxy->is_reversed ? n_posts - 1 - i : i];
+		changed[i].counter = mapped(proxy, changed[i].counter);
+		changed[i].word = mapped(proxy, changed[i].word);
+	}
+	return proxy->under->post(lane, changed, n_posts);
 }
 
 static int proxy_submit(struct cei_lane *lane)
@@ -87,9 +181,17 @@ void proxy_init(struct proxy *proxy, const struct cei_backend_ops *under)
 	proxy->under = under;
 	proxy->ops = *under;
 	proxy->ops.name = "proxy";
-	proxy->ops.lane_open = proxy_lane_open;
+	proxy->ops.lane_bytes = room_for(under) + (uint32_t)sizeof(struct proxy_lane);
+	proxy->ops.open = proxy_open;
 	proxy->ops.copy = proxy_copy;
 	proxy->ops.post = proxy_post;
 	proxy->ops.submit = proxy_submit;
 	proxy->ops.reap = proxy_reap;
+}
+
+void proxy_use_handles(struct proxy *proxy)
+{
+	proxy->ops.memory_reaches = proxy_reaches;
+	proxy->ops.memory_open = proxy_memory_open;
+	proxy->ops.memory_close = proxy_memory_close;
 }

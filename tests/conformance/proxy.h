@@ -4,35 +4,37 @@
 #define CEI_PROXY_H
 
 /*
- * A mover in front of another one, for tests: it hands all calls on and makes the ends of
- * submits late, the order of what has no order different, or ends early, which no mover may.
- * Its lanes are opened through it or were opened by the other one before.
+ * A test double: a mover in front of another one, which hands all calls on and can make the
+ * ends of submits late, the order of what has no order different, or ends early, which no
+ * mover may. With addresses of its own it also reaches memory that is not mapped for the
+ * member. A context gets it by the table of movers that it is opened with; it says in the
+ * log that it is there.
  */
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "backend/backend.h"
 
-#define PROXY_LANES 64u
-
-struct proxy_lane {
-	uint64_t n_submitted;
-	uint64_t n_seen;                /* ends that the other mover has told, ... */
-	uint64_t seen_ns;               /* and when */
-	uint64_t n_told;
-};
+#define PROXY_MEMORIES 256u
 
 struct proxy {
 	struct cei_backend_ops        ops;      /* first: a backend's ops lead to the proxy */
 	const struct cei_backend_ops *under;
-	uint64_t                      late_ns;  /* reap() tells an end that much later */
+	_Atomic uint64_t              late_ns;  /* reap() tells an end that much later */
 	int                           is_reversed; /* pieces of a copy, and posts of a post */
 	int                           is_early; /* reap() counts a submit at once, which is made
 						 * with the next one only */
-	struct proxy_lane             lanes[PROXY_LANES];       /* by index in the engine */
+	_Atomic uint64_t              n_pieces; /* copied by all its lanes */
+	_Atomic uint32_t              n_open;   /* memories */
+	uint64_t                      memory[PROXY_MEMORIES];   /* where each is; 0: free */
 };
 
 /* Fills a proxy that changes nothing yet; it lives longer than its backends. */
 void proxy_init(struct proxy *proxy, const struct cei_backend_ops *under);
+
+/* Before it is opened: it addresses memory by handle and offset, and reaches all that this
+ * process has, whether it is mapped for the member or not. */
+void proxy_use_handles(struct proxy *proxy);
 
 #endif /* CEI_PROXY_H */

@@ -46,6 +46,7 @@ int main(void)
 		return EXIT_FAILURE;
 	}
 	proxy_init(&proxy, cei_backend_named("host"));
+	proxy_use_handles(&proxy);
 	proxy.late_ns = LATE_NS;
 	proxy.is_reversed = 1;
 	return conformance_run(&proxy.ops);

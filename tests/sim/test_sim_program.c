@@ -32,7 +32,7 @@ static void make(struct cei_program *program, const uint32_t *places, uint32_t n
 	program->signals[0].n_counters = n;
 	for (i = 0; i <= n; i++)
 		program->buffers[i] = (struct cei_program_buffer){ .rank = i,
-			.flags = CEI_PROGRAM_REACHED | CEI_PROGRAM_MAPPED,
+			.flags = CEI_PROGRAM_MAPPED, .reached = 1,
 			.kind = CEOV_PLACE_GPU, .gpu = i ? places[i - 1] : 0,
 			.place = i ? places[i - 1] : 0, .start = (i + 1) * 64 * MIB,
 			.size_bytes = 64 * MIB };

@@ -5,6 +5,9 @@
 
 #include "loopback.h"
 
+#include "backend/backend.h"
+#include "ce_engine/context.h"
+
 static void build(struct loopback *loop, uint64_t row_bytes)
 {
 	uint64_t part = row_bytes ? row_bytes : LOOPBACK_BYTES / loop->n_transfers;
@@ -28,8 +31,8 @@ static void build(struct loopback *loop, uint64_t row_bytes)
 	ck_assert_int_eq(ceov_plan_commit(loop->plan), 0);
 }
 
-static void open_with(struct loopback *loop, uint32_t n_transfers, uint64_t row_bytes,
-		      int by_caller)
+static void open_context(struct loopback *loop, const struct cei_backend_ops *const *movers,
+			 int by_caller)
 {
 	struct ceov_member members[2];
 	struct ceov_config config;
@@ -37,9 +40,23 @@ static void open_with(struct loopback *loop, uint32_t n_transfers, uint64_t row_
 	testing_log_init(&loop->log);
 	config = testing_config(members, 2, &loop->log);
 	config.progress_by_caller = by_caller;
-	ck_assert_int_eq(ceov_open(&config, &loop->context), 0);
+	ck_assert_int_eq(cei_context_open(&config, movers, &loop->context), 0);
+}
+
+static void open_with(struct loopback *loop, uint32_t n_transfers, uint64_t row_bytes,
+		      int by_caller)
+{
+	open_context(loop, cei_backends, by_caller);
 	loop->n_transfers = n_transfers;
 	build(loop, row_bytes);
+}
+
+void loopback_open_on(struct loopback *loop, const struct cei_backend_ops *const *movers,
+		      uint32_t n_transfers)
+{
+	open_context(loop, movers, 1);
+	loop->n_transfers = n_transfers;
+	build(loop, 0);
 }
 
 void loopback_open(struct loopback *loop, uint32_t n_transfers, uint64_t row_bytes)

@@ -33,6 +33,11 @@ void loopback_open(struct loopback *loop, uint32_t n_transfers, uint64_t row_byt
 /* The same without an engine thread: ceov_turn() moves it. */
 void loopback_open_turned(struct loopback *loop, uint32_t n_transfers, uint64_t row_bytes);
 
+/* Likewise on a table of movers, which NULL ends. */
+struct cei_backend_ops;
+void loopback_open_on(struct loopback *loop, const struct cei_backend_ops *const *movers,
+		      uint32_t n_transfers);
+
 /* A second one in the other's context. */
 void loopback_open_beside(struct loopback *loop, const struct loopback *other);
 void loopback_close(struct loopback *loop);

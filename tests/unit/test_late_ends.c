@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-#include "ce_engine/context.h"
-#include "ce_engine/engine.h"
 #include "conformance/proxy.h"
 #include "loopback.h"
 
@@ -31,9 +29,11 @@ static uint64_t arrived(const struct loopback *loop, uint32_t index)
 
 static void open_behind(struct loopback *loop, struct proxy *proxy, uint32_t n_transfers)
 {
-	loopback_open_turned(loop, n_transfers, 0);
-	proxy_init(proxy, loop->context->engines[0].backend->ops);
-	loop->context->engines[0].backend->ops = &proxy->ops;
+	static const struct cei_backend_ops *movers[2];
+
+	proxy_init(proxy, cei_backend_named("host"));
+	movers[0] = &proxy->ops;
+	loopback_open_on(loop, movers, n_transfers);
 }
 
 START_TEST(test_a_launch_ends_with_its_mover)

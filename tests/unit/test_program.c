@@ -50,7 +50,7 @@ static void set_up(void)
 	alone.movers[0] = (struct cei_program_mover){ .moves = CEI_MOVES_WITHIN_HOST,
 		.gpu = CEOV_NOBODY, .place = CEOV_NOBODY };
 	alone.buffers[0] = (struct cei_program_buffer){ .start = BYTES, .size_bytes = BYTES,
-		.flags = CEI_PROGRAM_REACHED | CEI_PROGRAM_MAPPED, .kind = CEOV_PLACE_HOST,
+		.flags = CEI_PROGRAM_MAPPED, .reached = 1, .kind = CEOV_PLACE_HOST,
 		.gpu = CEOV_NOBODY, .place = CEOV_NOBODY };
 	alone.signals[0].n_counters = 2;
 	for (i = 0; i < TRANSFERS; i++)
@@ -104,7 +104,7 @@ END_TEST
 static void place_ends(uint32_t from, uint32_t to, uint64_t n_bytes)
 {
 	struct cei_program_buffer like = {
-		.flags = CEI_PROGRAM_REACHED | CEI_PROGRAM_MAPPED, .kind = CEOV_PLACE_GPU,
+		.flags = CEI_PROGRAM_MAPPED, .reached = 1, .kind = CEOV_PLACE_GPU,
 		.start = MIB, .size_bytes = n_bytes };
 
 	free(alone.buffers);
@@ -149,7 +149,8 @@ static uint32_t check_cuts(uint64_t n_bytes)
 
 static void check_text(const struct cei_machine *machine, const char *text)
 {
-	struct cei_explain explain = { &alone, machine, "robot", "never", &report, -1 };
+	static const char *const movers[] = { "robot" };
+	struct cei_explain explain = { &alone, machine, movers, "never", &report, -1 };
 	char told[2048] = "";
 	FILE *file = tmpfile();
 
@@ -214,10 +215,10 @@ START_TEST(test_what_has_no_route_is_refused)
 	alone.rule = CEI_ROUTE_RULE_DIRECT;
 	ck_assert_int_eq(cei_program_route(&alone, machine, &report), CEOV_ERR_NO_ROUTE);
 	testing_log_has(&log_of, "the machine has no direct link between them", NULL, NULL);
-	alone.buffers[1].flags = 0;
+	alone.buffers[1].reached = 0;
 	ck_assert_int_eq(cei_program_route(&alone, NULL, &report), CEOV_ERR_NO_ROUTE);
 	testing_log_has(&log_of, "target is not reachable from there", NULL, NULL);
-	alone.buffers[0].flags = 0;
+	alone.buffers[0].reached = 0;
 	ck_assert_int_eq(cei_program_route(&alone, NULL, &report), CEOV_ERR_NO_ROUTE);
 	testing_log_has(&log_of, "source is not reachable from there", NULL, NULL);
 	place_ends(0, 1, MIB);
@@ -225,6 +226,47 @@ START_TEST(test_what_has_no_route_is_refused)
 	ck_assert_int_eq(cei_program_route(&alone, NULL, &report), CEOV_ERR_NO_ROUTE);
 	testing_log_has(&log_of, "does not move between these kinds of memory", NULL, NULL);
 	cei_machine_destroy(machine);
+}
+END_TEST
+
+/* The first mover that moves between such memory, reaches both ends and raises the mark. What
+ * moves nothing goes behind what is before it, with its mover. */
+START_TEST(test_each_transfer_gets_a_mover)
+{
+	struct cei_program_mover *movers = calloc(3, sizeof(*movers));
+	struct cei_triggers triggers;
+	uint32_t i;
+
+	ck_assert_ptr_nonnull(movers);
+	for (i = 0; i < 3; i++)
+		movers[i] = alone.movers[0];
+	free(alone.movers);
+	alone.movers = movers;
+	alone.n_movers = 3;
+	movers[0].flags = CEI_PROGRAM_CAN_WAIT;
+	movers[1].moves = CEI_MOVES_AMONG_GPUS;
+	alone.buffers[0].reached = 7;
+	alone.signals[0].flags = CEI_PROGRAM_SEEN;
+	alone.signals[0].reached = 6;
+	ck_assert_int_eq(cei_program_route(&alone, NULL, &report), 0);
+	ck_assert_uint_eq(alone.transfers[0].mover, 0);
+	alone.transfers[0].then = (struct cei_program_mark){ 0, 0, 1 };
+	alone.transfers[1].row_bytes = alone.transfers[1].n_rows = 0;
+	ck_assert_int_eq(cei_program_route(&alone, NULL, &report), 0);
+	ck_assert_uint_eq(alone.transfers[0].mover, 2);
+	ck_assert_uint_eq(alone.transfers[1].mover, 2);
+	ck_assert_int_eq(cei_program_check_triggers(&alone, &report, &triggers), 0);
+	ck_assert(!triggers.is_direct && !triggers.is_gateable && triggers.is_pollable);
+	ck_assert_str_eq(triggers.why_polled,
+			 "the rank's first mover does not move all transfers");
+	alone.signals[0].reached = 0;
+	ck_assert_int_eq(cei_program_route(&alone, NULL, &report), 0);
+	ck_assert_uint_eq(alone.transfers[0].mover, 0);
+	ck_assert_int_eq(cei_program_check_triggers(&alone, &report, &triggers),
+			 CEOV_ERR_NO_ROUTE);
+	testing_log_has(&log_of, "does not reach the counters of then", NULL, NULL);
+	alone.buffers[0].reached = 2;
+	ck_assert_int_eq(cei_program_route(&alone, NULL, &report), CEOV_ERR_NO_ROUTE);
 }
 END_TEST
 
@@ -252,7 +294,8 @@ START_TEST(test_marks_that_nobody_sees_or_raises)
 	ck_assert_int_eq(cei_program_check_triggers(&alone, &report, &triggers),
 			 CEOV_ERR_INVALID);
 	testing_log_has(&log_of, "target_free cannot be seen", NULL, NULL);
-	alone.signals[0].flags = CEI_PROGRAM_SEEN | CEI_PROGRAM_RAISED;
+	alone.signals[0].flags = CEI_PROGRAM_SEEN;
+	alone.signals[0].reached = 1;
 	ck_assert_int_eq(cei_program_check_triggers(&alone, &report, &triggers), 0);
 	ck_assert(triggers.is_gateable && triggers.is_pollable);
 	transfer->has_direct = 0;
@@ -271,7 +314,8 @@ START_TEST(test_what_follows_from_the_order)
 
 	ck_assert_int_eq(cei_program_route(&alone, NULL, &report), 0);
 	alone.movers[0].flags = CEI_PROGRAM_CAN_WAIT;
-	alone.signals[0].flags = CEI_PROGRAM_SEEN | CEI_PROGRAM_RAISED;
+	alone.signals[0].flags = CEI_PROGRAM_SEEN;
+	alone.signals[0].reached = 1;
 	alone.transfers[0].source_ready = mark;
 	alone.transfers[1].then = mark;
 	ck_assert_int_eq(cei_program_check_triggers(&alone, &report, &triggers), 0);
@@ -358,6 +402,8 @@ START_TEST(test_what_is_no_program)
 	case 39: alone.movers[0].flags = 2; break;
 	case 40: alone.keeps_order = 2; break;
 	case 41: alone.mark_group_bytes = 0; break;
+	case 43: alone.buffers[0].reached = 2; break;
+	case 44: alone.signals[0].reached = 2; break;
 	case 42: alone.urgency = CEOV_URGENCY_BACKGROUND + 1; break;
 	default: ck_abort();
 	}
@@ -365,7 +411,7 @@ START_TEST(test_what_is_no_program)
 }
 END_TEST
 
-#define BROKEN 43
+#define BROKEN 45
 
 int main(void)
 {
@@ -376,6 +422,7 @@ int main(void)
 	tcase_add_test(tcase, test_a_program_is_checked_alone);
 	tcase_add_test(tcase, test_a_program_is_routed_alone);
 	tcase_add_test(tcase, test_what_has_no_route_is_refused);
+	tcase_add_test(tcase, test_each_transfer_gets_a_mover);
 	tcase_add_test(tcase, test_marks_that_nobody_sees_or_raises);
 	tcase_add_test(tcase, test_what_follows_from_the_order);
 	tcase_add_loop_test(tcase, test_what_is_no_program, 0, BROKEN);

@@ -154,7 +154,8 @@ static void random_program(struct cei_program *program)
 	ck_assert_int_eq(cei_program_alloc(program), 0);
 	for (i = 0; i < program->n_buffers; i++) {
 		program->buffers[i].rank = program->rank;
-		program->buffers[i].flags = CEI_PROGRAM_REACHED * below(8);
+		program->buffers[i].flags = CEI_PROGRAM_MAPPED * below(4);
+		program->buffers[i].reached = below(1u << program->n_movers);
 		program->buffers[i].kind = below(2);
 		program->buffers[i].gpu = program->buffers[i].kind == CEOV_PLACE_GPU ? below(9)
 			: CEOV_NOBODY;
@@ -170,7 +171,8 @@ static void random_program(struct cei_program *program)
 	for (i = 0; i < program->n_signals; i++) {
 		program->signals[i].rank = below(program->n_ranks);
 		program->signals[i].n_counters = 1 + below(UINT32_MAX);
-		program->signals[i].flags = below(8);
+		program->signals[i].flags = below(4);
+		program->signals[i].reached = below(1u << program->n_movers);
 	}
 	random_movers(program);
 	for (i = 0; i < program->n_routes; i++)
@@ -258,6 +260,7 @@ static void same_buffer(const struct cei_program_buffer *a, const struct cei_pro
 {
 	ck_assert_uint_eq(a->rank, b->rank);
 	ck_assert_uint_eq(a->flags, b->flags);
+	ck_assert_uint_eq(a->reached, b->reached);
 	ck_assert_uint_eq(a->kind, b->kind);
 	ck_assert_uint_eq(a->gpu, b->gpu);
 	ck_assert_uint_eq(a->place, b->place);
@@ -303,6 +306,7 @@ static void same_program(const struct cei_program *a, const struct cei_program *
 		ck_assert_uint_eq(a->signals[i].rank, b->signals[i].rank);
 		ck_assert_uint_eq(a->signals[i].n_counters, b->signals[i].n_counters);
 		ck_assert_uint_eq(a->signals[i].flags, b->signals[i].flags);
+		ck_assert_uint_eq(a->signals[i].reached, b->signals[i].reached);
 	}
 	for (i = 0; i < a->n_transfers; i++)
 		same_transfer(&a->transfers[i], &b->transfers[i]);

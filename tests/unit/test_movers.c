@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Engines with several movers: the host's, and a test double that was added to the table as
+ * docs/adding-a-backend.md says. Which of them moves a transfer is chosen by what they reach;
+ * an address is the mover's own, so that memory which is not mapped can be a target. The
+ * caller turns the engine. */
+
+#include <string.h>
+#include <unistd.h>
+
+#include "ce_engine/buffer.h"
+#include "ce_engine/context.h"
+#include "ce_engine/engine.h"
+#include "ce_engine/plan.h"
+#include "conformance/proxy.h"
+#include "loopback.h"
+
+#define BYTES UINT64_C(50000)
+#define TURNS 200u
+
+static struct proxy proxy;
+static const struct cei_backend_ops *movers[3];
+static struct testing_log test_log;
+
+static const struct cei_backend_ops *host(void)
+{
+	return cei_backend_named("host");
+}
+
+static ceov_context *open_on(const struct cei_backend_ops *first,
+			     const struct cei_backend_ops *second, uint32_t n_ranks)
+{
+	struct ceov_member members[4];
+	struct ceov_config config;
+	ceov_context *context;
+
+	movers[0] = first;
+	movers[1] = second;
+	testing_log_init(&test_log);
+	config = testing_config(members, n_ranks, &test_log);
+	config.progress_by_caller = 1;
+	ck_assert_int_eq(cei_context_open(&config, movers, &context), 0);
+	return context;
+}
+
+static void turn(ceov_context *context)
+{
+	uint32_t n = TURNS;
+
+	while (n--)
+		ck_assert_int_ge(ceov_turn(context), 0);
+}
+
+/* From then on it is mapped for no member, as another node's would be. */
+static void hide(ceov_buffer *buffer)
+{
+	memset(buffer->region->address, 0, sizeof(buffer->region->address));
+}
+
+/* A transfer of rank 0 to the target, behind which the counter of its rank rises to 1. */
+static void add_to(ceov_plan *plan, ceov_buffer *source, ceov_buffer *target, ceov_signal *arrived)
+{
+	struct ceov_transfer transfer = testing_transfer(source, target, BYTES);
+
+	transfer.then = testing_mark(arrived, 0, 1);
+	testing_add(plan, &transfer);
+}
+
+static void check_arrived(const ceov_buffer *target, ceov_signal *arrived, uint64_t seed)
+{
+	uint64_t value = 0;
+
+	ck_assert_int_eq(ceov_signal_value(arrived, 0, &value), 0);
+	ck_assert_uint_eq(value, 1);
+	ck_assert_uint_eq(testing_check(target->region->host, BYTES, seed), BYTES);
+}
+
+static void run(ceov_context *context, ceov_plan *plan)
+{
+	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
+	ceov_ticket ticket;
+
+	ck_assert_int_eq(ceov_launch(plan, &launch, &ticket), 0);
+	turn(context);
+	ck_assert_int_eq(ceov_wait(context, ticket, 0), 0);
+}
+
+static void check_explained(const ceov_plan *plan, const char *text)
+{
+	char said[4096] = "";
+	ssize_t n, at = 0;
+	int fds[2];
+
+	ck_assert_int_eq(pipe(fds), 0);
+	ck_assert_int_eq(ceov_plan_explain(plan, fds[1]), 0);
+	close(fds[1]);
+	while ((n = read(fds[0], said + at, sizeof(said) - 1 - (size_t)at)) > 0)
+		at += n;
+	close(fds[0]);
+	ck_assert_msg(strstr(said, text) != NULL, "%s", said);
+}
+
+/* A plan of one transfer from rank 0 to 1. */
+struct pair {
+	ceov_context *context;
+	ceov_buffer  *source;
+	ceov_buffer  *target;
+	ceov_signal  *arrived;
+	ceov_plan    *plan;
+};
+
+static void make_pair(struct pair *pair, const struct cei_backend_ops *first,
+		      const struct cei_backend_ops *second, int is_hidden)
+{
+	pair->context = open_on(first, second, 2);
+	pair->source = testing_buffer(pair->context, 0, BYTES);
+	pair->target = testing_buffer(pair->context, 1, BYTES);
+	pair->arrived = testing_signal(pair->context, 1, 1);
+	testing_fill(ceov_buffer_base(pair->source, 0), BYTES, 5);
+	if (is_hidden)
+		hide(pair->target);
+	pair->plan = testing_plan(pair->context, 0);
+	add_to(pair->plan, pair->source, pair->target, pair->arrived);
+}
+
+START_TEST(test_the_first_mover_that_can_moves)
+{
+	struct pair pair;
+
+	proxy_init(&proxy, host());
+	make_pair(&pair, &proxy.ops, host(), 0);
+	testing_log_has(&test_log, "proxy", "test double", "host");
+	ck_assert_uint_eq(pair.context->engines[0].movers.n_own, 2);
+	ck_assert_int_eq(ceov_plan_commit(pair.plan), 0);
+	check_explained(pair.plan, "backend proxy");
+	run(pair.context, pair.plan);
+	check_arrived(pair.target, pair.arrived, 5);
+	ck_assert_uint_eq(proxy.n_pieces, 1);
+	ceov_close(pair.context);
+	proxy_init(&proxy, host());
+	make_pair(&pair, host(), &proxy.ops, 0);
+	ck_assert_int_eq(ceov_plan_commit(pair.plan), 0);
+	check_explained(pair.plan, "backend host");
+	run(pair.context, pair.plan);
+	check_arrived(pair.target, pair.arrived, 5);
+	ck_assert_uint_eq(proxy.n_pieces, 0);
+	ceov_close(pair.context);
+}
+END_TEST
+
+/* Lanes take handles and offsets as they take pointers; those that wait, too. */
+START_TEST(test_addresses_are_the_movers_own)
+{
+	struct ceov_transfer transfer;
+	struct pair pair;
+	ceov_signal *ready;
+	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
+	ceov_ticket ticket;
+
+	proxy_init(&proxy, host());
+	proxy_use_handles(&proxy);
+	make_pair(&pair, &proxy.ops, NULL, 0);
+	ready = testing_signal(pair.context, 0, 1);
+	ceov_plan_release(pair.plan);
+	pair.plan = testing_plan(pair.context, 0);
+	transfer = testing_transfer(pair.source, pair.target, BYTES / 2);
+	transfer.source.offset_bytes = transfer.target.offset_bytes = BYTES / 2;
+	transfer.source_ready = testing_mark(ready, 0, 1);
+	transfer.then = testing_mark(pair.arrived, 0, 1);
+	testing_add(pair.plan, &transfer);
+	transfer.source.offset_bytes = transfer.target.offset_bytes = 0;
+	transfer.then = testing_mark(NULL, 0, 0);
+	testing_add(pair.plan, &transfer);
+	ck_assert_int_eq(ceov_plan_commit(pair.plan), 0);
+	ck_assert_uint_eq(proxy.n_open, 3);     /* two buffers and a signal */
+	launch.producer_stream = &pair;
+	ck_assert_int_eq(ceov_launch(pair.plan, &launch, &ticket), 0);
+	turn(pair.context);
+	ck_assert_int_eq(ceov_wait(pair.context, ticket, 0), CEOV_PENDING);
+	ck_assert_int_eq(ceov_signal_raise(ready, 0, 1), 0);
+	turn(pair.context);
+	ck_assert_int_eq(ceov_wait(pair.context, ticket, 0), 0);
+	check_arrived(pair.target, pair.arrived, 5);
+	ceov_plan_release(pair.plan);
+	ck_assert_uint_eq(proxy.n_open, 0);
+	ceov_close(pair.context);
+}
+END_TEST
+
+START_TEST(test_memory_that_is_not_mapped_can_be_a_target)
+{
+	struct pair pair;
+
+	proxy_init(&proxy, host());
+	make_pair(&pair, host(), &proxy.ops, 1);
+	ck_assert_int_eq(ceov_plan_commit(pair.plan), CEOV_ERR_NO_ROUTE);
+	testing_log_has(&test_log, "target is not reachable from there", NULL, NULL);
+	ceov_close(pair.context);
+	proxy_init(&proxy, host());
+	proxy_use_handles(&proxy);
+	make_pair(&pair, host(), &proxy.ops, 1);
+	ck_assert_int_eq(ceov_plan_commit(pair.plan), 0);
+	check_explained(pair.plan, "backend proxy");
+	check_explained(pair.plan, "the rank's first mover does not move all transfers");
+	run(pair.context, pair.plan);
+	check_arrived(pair.target, pair.arrived, 5);
+	ck_assert_uint_eq(proxy.n_pieces, 1);
+	ck_assert_uint_gt(proxy.n_open, 0);
+	ceov_close(pair.context);
+	ck_assert_uint_eq(proxy.n_open, 0);
+}
+END_TEST
+
+/* One plan, two movers, and for each other rank a lane where the mover wants that. */
+START_TEST(test_each_transfer_has_its_mover_and_lane)
+{
+	enum { RANKS = 4 };
+	ceov_context *context;
+	ceov_buffer *source, *targets[RANKS];
+	ceov_signal *arrived[RANKS];
+	const struct cei_engine *engine;
+	const struct cei_lane *lanes[RANKS];
+	ceov_plan *plan;
+	uint32_t i;
+
+	proxy_init(&proxy, host());
+	proxy_use_handles(&proxy);
+	proxy.ops.caps |= CEI_CAP_PEER_LANES;
+	context = open_on(host(), &proxy.ops, RANKS);
+	engine = &context->engines[0];
+	source = testing_buffer(context, 0, BYTES);
+	testing_fill(ceov_buffer_base(source, 0), BYTES, 9);
+	plan = testing_plan(context, 0);
+	for (i = 1; i < RANKS; i++) {
+		targets[i] = testing_buffer(context, i, BYTES);
+		arrived[i] = testing_signal(context, i, 1);
+		if (i > 1)
+			hide(targets[i]);
+		add_to(plan, source, targets[i], arrived[i]);
+	}
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+	for (i = 1; i < RANKS; i++) {
+		ck_assert_uint_eq(plan->program.transfers[i - 1].mover, i > 1);
+		lanes[i] = &engine->lanes.lane[plan->steps[i - 1].lane];
+		ck_assert_ptr_eq(lanes[i]->backend, &engine->movers.mover[i > 1].backend);
+		ck_assert_uint_eq(lanes[i]->peer, i > 1 ? i : CEOV_NOBODY);
+	}
+	ck_assert_ptr_ne(lanes[2], lanes[3]);
+	run(context, plan);
+	for (i = 1; i < RANKS; i++)
+		check_arrived(targets[i], arrived[i], 9);
+	ck_assert_uint_eq(proxy.n_pieces, RANKS - 2);
+	ceov_close(context);
+}
+END_TEST
+
+/* What an engine takes for granted: a mover that ends early makes tickets that lie. */
+START_TEST(test_an_early_end_is_believed)
+{
+	struct pair pair;
+	uint64_t value = 7;
+
+	proxy_init(&proxy, host());
+	proxy.is_early = 1;
+	make_pair(&pair, &proxy.ops, NULL, 0);
+	ck_assert_int_eq(ceov_plan_commit(pair.plan), 0);
+	run(pair.context, pair.plan);
+	ck_assert_int_eq(ceov_signal_value(pair.arrived, 0, &value), 0);
+	ck_assert_uint_eq(value, 0);
+	ck_assert_uint_lt(testing_check(ceov_buffer_base(pair.target, 1), BYTES, 5), BYTES);
+	ceov_close(pair.context);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("movers");
+	TCase *cases = tcase_create("proxy");
+
+	tcase_set_timeout(cases, 60);
+	tcase_add_test(cases, test_the_first_mover_that_can_moves);
+	tcase_add_test(cases, test_addresses_are_the_movers_own);
+	tcase_add_test(cases, test_memory_that_is_not_mapped_can_be_a_target);
+	tcase_add_test(cases, test_each_transfer_has_its_mover_and_lane);
+	tcase_add_test(cases, test_an_early_end_is_believed);
+	suite_add_tcase(suite, cases);
+	return testing_run(suite);
+}
