@@ -199,6 +199,7 @@ libtesting_la_SOURCES = \
 	%D%/conformance/proxy.c %D%/conformance/proxy.h \
 	%D%/system/bootstrap_fixture.c %D%/system/bootstrap_fixture.h
 if HAVE_CUDA
+libtesting_la_LIBADD = libwork_kernels.la
 libtesting_la_SOURCES += \
 	%D%/gpu/gpu_rig.c %D%/gpu/gpu_rig.h \
 	%D%/gpu/gpu_rounds.c %D%/gpu/gpu_rounds.h \

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/kernels.h"
+#include "tools/kernels/work.h"
 
 #define KERNEL_NS   UINT64_C(20000000000)
 #define RAW_BATCH   64u
@@ -71,7 +71,7 @@ static int gpu_open(void **ret_private, uint32_t ordinal)
 	if (!r)
 		r = open_streams(gpu);
 	if (!r)
-		r = cei_module_open(gpu->cuda, ordinal, &gpu->module);
+		r = cei_module_open(gpu->cuda, ordinal, &cei_work_kernels, &gpu->module);
 	*ret_private = gpu;
 	return r;
 }

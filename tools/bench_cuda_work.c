@@ -8,7 +8,8 @@
 #include <string.h>
 
 #include "bench_values.h"
-#include "kernels/kernels.h"
+#include "kernels/fill.h"
+#include "tools/kernels/work.h"
 
 #define N_BLOCKS 1024u
 
@@ -38,7 +39,7 @@ void bench_gpu_release(void *private, void *at)
 int bench_gpu_values(void *private, const struct bench_values *values)
 {
 	struct bench_gpu *gpu = private;
-	struct cei_kernel_fill_bf16 fill;
+	struct cei_fill fill;
 	void *arguments[] = { &fill };
 	int r;
 
@@ -49,7 +50,7 @@ int bench_gpu_values(void *private, const struct bench_values *values)
 	fill.first = values->first;
 	fill.kind = values->kind == BENCH_VALUES_BF16 ? CEI_FILL_BF16
 		: values->kind == BENCH_VALUES_FLOAT ? CEI_FILL_FLOAT : CEI_FILL_ADD;
-	r = launch(gpu, "cei_kernel_fill_bf16", N_BLOCKS, gpu->control, arguments);
+	r = launch(gpu, "cei_fill", N_BLOCKS, gpu->control, arguments);
 	return r ? r : idle(gpu, gpu->control);
 }
 

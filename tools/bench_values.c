@@ -29,7 +29,7 @@ static float from_bf16(uint16_t bits)
 	return to_float((uint32_t)bits << 16);
 }
 
-/* The same bits as the kernel's: see src/kernels/work_kernels.cu. */
+/* The same bits as the kernel's: see src/kernels/fill_kernels.cu. */
 static uint32_t bell_bits(uint64_t seed, uint64_t index)
 {
 	uint64_t word = (seed + index + 1) * UINT64_C(0x9e3779b97f4a7c15);

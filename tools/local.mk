@@ -64,6 +64,7 @@ ceoverlap_bench_SOURCES += \
 	%D%/bench_measure_host.c \
 	%D%/bench_measure_report.c
 if HAVE_CUDA
+ceoverlap_bench_LDADD += libwork_kernels.la
 ceoverlap_bench_SOURCES += \
 	%D%/bench_measure_cuda.c \
 	%D%/bench_cuda.c %D%/bench_cuda.h \

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* All kernels as one unit: nvcc -fatbin takes one file. */
+/* All kernels of the library as one unit: nvcc -fatbin takes one file. */
 
-#include "kernels/raise_kernels.cu"
-#include "kernels/work_kernels.cu"
+#include "kernels/fill_kernels.cu"
 #include "kernels/begin_kernels.cu"
 #include "kernels/reduce_kernels.cu"
 #include "kernels/gemm_kernels.cu"

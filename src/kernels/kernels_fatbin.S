@@ -12,11 +12,5 @@
 cei_kernels_fatbin:
 	.incbin "kernels.fatbin"
 	.size cei_kernels_fatbin, . - cei_kernels_fatbin
-	.globl cei_kernels_fatbin_end
-	.hidden cei_kernels_fatbin_end
-	.type cei_kernels_fatbin_end, %object
-cei_kernels_fatbin_end:
-	.byte 0
-	.size cei_kernels_fatbin_end, 1
 
 	.section .note.GNU-stack, "", %progbits

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 
-# kernels: device code of tools and tests, embedded as a fatbin
+# kernels: device code of operators, embedded as a fatbin
 kernel_sources = \
 	%D%/kernels.cu \
-	%D%/raise_kernels.cu \
-	%D%/work_kernels.cu \
+	%D%/fill_kernels.cu \
 	%D%/begin_kernels.cu \
 	%D%/reduce_kernels.cu \
 	%D%/gemm_kernels.cu \
@@ -14,24 +13,25 @@ kernel_sources = \
 	%D%/gemm_sm90.cuh \
 	%D%/gemm_sums.cuh \
 	%D%/gemm_wgmma.cuh \
-	%D%/marks.cuh
+	%D%/marks.cuh \
+	%D%/pattern.cuh
 EXTRA_DIST += $(kernel_sources)
 libceoverlap_core_la_SOURCES += \
-	%D%/kernels.h \
 	%D%/begin.h \
+	%D%/fill.h \
 	%D%/reduce.h \
 	%D%/gemm.h \
 	%D%/module.h
 if HAVE_CUDA
 libceoverlap_core_la_SOURCES += \
+	%D%/kernels.c \
 	%D%/module.c \
 	%D%/kernels_fatbin.S
 # The fatbin lies in the build folder; the source includes it by its name alone.
 AM_CCASFLAGS = -Wa,-I$(builddir)
 CLEANFILES += kernels.fatbin
 
-kernels.fatbin: $(kernel_sources) %D%/kernels.h \
-		%D%/begin.h %D%/reduce.h %D%/gemm.h \
+kernels.fatbin: $(kernel_sources) %D%/begin.h %D%/fill.h %D%/reduce.h %D%/gemm.h \
 		include/ceoverlap/device.cuh include/ceoverlap/ceoverlap.h \
 		include/ceoverlap/ops.h
 	$(AM_V_GEN)$(NVCC) -fatbin $(NVCC_ARCH_FLAGS) -std=c++17 $(NVCCFLAGS) \

@@ -10,53 +10,13 @@
 
 #include "base/cuda_table.h"
 
-extern const unsigned char cei_kernels_fatbin[]
-	__attribute__((visibility("hidden")));          /* kernels_fatbin.S */
-
-static const char *const names[] = {
-	"cei_kernel_raise",
-	"cei_kernel_await",
-	"cei_kernel_pingpong",
-	"cei_kernel_spin",
-	"cei_kernel_fill",
-	"cei_kernel_verify",
-	"cei_kernel_fill_rows",
-	"cei_kernel_verify_rows",
-	"cei_kernel_consume",
-	"cei_kernel_arrive",
-	"cei_kernel_produce",
-	"cei_kernel_produce_rounds",
-	"cei_kernel_consume_rounds",
-	"cei_kernel_fill_bf16",
-	"cei_kernel_compare_bf16",
-	"cei_kernel_reference",
-	"cei_kernel_compare_near",
-	"cei_reduce_bf16",
-	"cei_reduce_fp16",
-	"cei_reduce_fp32",
-	"cei_op_begin",
-	"cei_op_await",
-	"cei_gemm_bf16_128x256",
-	"cei_gemm_bf16_128x192",
-	"cei_gemm_bf16_128x128",
-	"cei_gemm_fp16_128x256",
-	"cei_gemm_fp16_128x192",
-	"cei_gemm_fp16_128x128",
-	"cei_gemm_bf16_128x256_kn",
-	"cei_gemm_bf16_128x192_kn",
-	"cei_gemm_bf16_128x128_kn",
-	"cei_gemm_fp16_128x256_kn",
-	"cei_gemm_fp16_128x192_kn",
-	"cei_gemm_fp16_128x128_kn",
-};
-
-#define N_KERNELS (sizeof(names) / sizeof(names[0]))
-
 struct cei_module {
-	struct cei_cuda *cuda;
-	uint32_t         gpu;
-	CUmodule         module;
-	CUfunction       functions[N_KERNELS];
+	struct cei_cuda               *cuda;
+	uint32_t                       gpu;
+	const struct cei_module_image *image;
+	struct cei_module             *next;    /* of another image, or NULL */
+	CUmodule                       module;
+	CUfunction                     functions[];     /* by number in image->names */
 };
 
 /* Asking for an attribute loads a function where cuFuncLoad is missing. */
@@ -67,7 +27,8 @@ static CUresult load_function(struct cei_module *module, size_t index)
 	CUresult result;
 	int n_registers;
 
-	result = calls->module_function(function, module->module, names[index]);
+	result = calls->module_function(function, module->module,
+					module->image->names[index]);
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (calls->function_load)
@@ -82,54 +43,55 @@ static int load(struct cei_module *module)
 	CUresult result;
 	size_t i;
 
-	result = cuda->calls.module_load(&module->module, cei_kernels_fatbin);
+	result = cuda->calls.module_load(&module->module, module->image->fatbin);
 	if (result != CUDA_SUCCESS)
 		return cei_cuda_raise(cuda, result, CEOV_NOBODY,
 				      "GPU %u (compute capability %d.%d): loading "
 				      "kernels", module->gpu,
 				      cuda->gpus[module->gpu].capability_major,
 				      cuda->gpus[module->gpu].capability_minor);
-	for (i = 0; i < N_KERNELS; i++) {
+	for (i = 0; i < module->image->n_names; i++) {
 		result = load_function(module, i);
 		if (result != CUDA_SUCCESS)
 			return cei_cuda_raise(cuda, result, CEOV_NOBODY,
 					      "GPU %u: loading kernel %s", module->gpu,
-					      names[i]);
+					      module->image->names[i]);
 	}
 	return 0;
 }
 
-int cei_module_open(struct cei_cuda *cuda, uint32_t gpu, struct cei_module **ret_module)
+int cei_module_open(struct cei_cuda *cuda, uint32_t gpu, const struct cei_module_image *image,
+		    struct cei_module **module)
 {
-	struct cei_module *module = calloc(1, sizeof(*module));
+	struct cei_module *made = calloc(1, sizeof(*made) +
+					 image->n_names * sizeof(made->functions[0]));
 	struct cei_cuda_hold hold;
 	int r;
 
-	if (!module)
+	if (!made)
 		return cei_raise(cuda->report, CEOV_ERR_NO_MEMORY, 0,
 				 "GPU %u: no memory for kernels", gpu);
-	module->cuda = cuda;
-	module->gpu = gpu;
+	made->cuda = cuda;
+	made->gpu = gpu;
+	made->image = image;
 	r = cei_cuda_push(cuda, gpu, &hold);
-	if (r)
-		goto fail;
-	r = load(module);
-	cei_cuda_pop(cuda, &hold);
-	if (r)
-		goto fail;
-	*ret_module = module;
+	if (!r) {
+		r = load(made);
+		cei_cuda_pop(cuda, &hold);
+	}
+	if (r) {
+		cei_module_close(made);
+		return r;
+	}
+	made->next = *module;
+	*module = made;
 	return 0;
-fail:
-	cei_module_close(module);
-	return r;
 }
 
-void cei_module_close(struct cei_module *module)
+static void close_one(struct cei_module *module)
 {
 	struct cei_cuda_hold hold;
 
-	if (!module)
-		return;
 	if (module->module && !cei_cuda_push(module->cuda, module->gpu, &hold)) {
 		/* Fails after a sticky error only: then it is gone already. */
 		(void)module->cuda->calls.module_unload(module->module);
@@ -138,16 +100,27 @@ void cei_module_close(struct cei_module *module)
 	free(module);
 }
 
+void cei_module_close(struct cei_module *module)
+{
+	struct cei_module *next;
+
+	for (; module; module = next) {
+		next = module->next;
+		close_one(module);
+	}
+}
+
 int cei_module_find(struct cei_module *module, const char *name, void **ret_function)
 {
+	const struct cei_module *at;
 	size_t i;
 
-	for (i = 0; i < N_KERNELS; i++) {
-		if (strcmp(names[i], name))
-			continue;
-		*ret_function = module->functions[i];
-		return 0;
-	}
+	for (at = module; at; at = at->next)
+		for (i = 0; i < at->image->n_names; i++)
+			if (!strcmp(at->image->names[i], name)) {
+				*ret_function = at->functions[i];
+				return 0;
+			}
 	return cei_raise(module->cuda->report, CEOV_ERR_INVALID, 0,
 			 "there is no kernel named %s", name);
 }

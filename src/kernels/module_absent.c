@@ -5,11 +5,13 @@
 
 #include "kernels/module.h"
 
-int cei_module_open(struct cei_cuda *cuda, uint32_t gpu, struct cei_module **ret_module)
+int cei_module_open(struct cei_cuda *cuda, uint32_t gpu, const struct cei_module_image *image,
+		    struct cei_module **module)
 {
 	(void)cuda;
 	(void)gpu;
-	(void)ret_module;
+	(void)image;
+	(void)module;
 	return CEOV_ERR_INVALID;
 }
 

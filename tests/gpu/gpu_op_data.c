@@ -27,6 +27,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/fill.h"
 #include "ops/compute/numbers.h"
 
 #define ALIGN_BYTES   UINT64_C(256)
@@ -241,7 +242,7 @@ struct operand {                        /* a part of one rank's */
 static void fill(const struct gpu_op_data *data, enum gpu_stream stream, void *p,
 		 const struct operand *operand, uint64_t number)
 {
-	struct cei_kernel_fill_bf16 made;
+	struct cei_fill made;
 
 	if (!operand->n)
 		return;
@@ -252,7 +253,7 @@ static void fill(const struct gpu_op_data *data, enum gpu_stream stream, void *p
 	made.seed = testing_seed() + ((number * 64 + operand->rank * 8 + operand->which) << 32);
 	made.kind = data->one->dtype == CEOV_BF16 ? CEI_FILL_BF16 :
 		data->one->dtype == CEOV_FP16 ? CEI_FILL_FP16 : CEI_FILL_FP32;
-	gpu_launch(&data->rank->gpu, stream, "cei_kernel_fill_bf16", blocks_for(made.n), &made);
+	gpu_launch(&data->rank->gpu, stream, "cei_fill", blocks_for(made.n), &made);
 }
 
 void gpu_op_data_fill(const struct gpu_op_data *data, enum gpu_stream stream,

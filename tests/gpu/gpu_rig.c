@@ -172,7 +172,9 @@ void gpu_open(struct gpu *gpu, uint32_t index)
 	cei_report_init(&gpu->private->report, NULL, NULL);
 	ck_assert_msg(!cei_cuda_open(&gpu->private->report, &gpu->private->cuda, &why),
 		      "%s", why);
-	ck_assert_int_eq(cei_module_open(gpu->private->cuda, index,
+	ck_assert_int_eq(cei_module_open(gpu->private->cuda, index, &cei_kernels,
+					 &gpu->private->module), 0);
+	ck_assert_int_eq(cei_module_open(gpu->private->cuda, index, &cei_work_kernels,
 					 &gpu->private->module), 0);
 	enter(gpu, &hold);
 	open_streams(gpu);

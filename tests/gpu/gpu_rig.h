@@ -18,9 +18,9 @@
 
 #include <ceoverlap/ceoverlap.h>
 
-#include "kernels/kernels.h"
 #include "kernels/module.h"
 #include "testing.h"
+#include "tools/kernels/work.h"
 
 #define GPU_AWAIT_NS  (10 * TESTING_SECOND)     /* of kernels that must not time out */
 #define GPU_RESULTS   64u

@@ -22,7 +22,7 @@ fail() {
 # begins with the last line in the first column that has a parenthesis before its brace;
 # comments do not count.
 used() {
-	find "$srcdir"/src "$srcdir"/include -type f \
+	find "$srcdir"/src "$srcdir"/include "$srcdir"/tools/kernels -type f \
 		\( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) | sort |
 	while read -r path; do
 		awk -v file="${path#"$srcdir"/}" '

@@ -123,7 +123,7 @@ uint32_t *cei_gpu_word(const struct cei_gpu_executor *own, enum cei_gpu_word wor
 
 static int open_all(struct cei_gpu_executor *own, uint64_t n_sms_max)
 {
-	int r = cei_module_open(own->cuda, own->gpu, &own->module);
+	int r = cei_module_open(own->cuda, own->gpu, &cei_kernels, &own->module);
 
 	if (!r)
 		r = open_attributes(own, n_sms_max);

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "ce_engine/context.h"
-#include "kernels/kernels.h"
+#include "kernels/fill.h"
 #include "ops/compute/numbers.h"
 #include "ops/exec_cuda/execute_cuda.h"
 
@@ -37,12 +37,12 @@ void cei_gpu_measure_close(struct cei_gpu_executor *own)
 /* --- operands ------------------------------------------------------------------------------ */
 
 static int fill(struct cei_gpu_executor *own, void *stream,
-		const struct cei_kernel_fill_bf16 *told)
+		const struct cei_fill *told)
 {
-	struct cei_kernel_fill_bf16 made = *told;
+	struct cei_fill made = *told;
 	void *arguments[] = { &made };
 	struct cei_module_launch launch = {
-		.name = "cei_kernel_fill_bf16",
+		.name = "cei_fill",
 		.n_blocks = own->n_sms * FILL_PER_SM,
 		.n_threads = FILL_THREADS,
 		.stream = stream,
@@ -63,7 +63,7 @@ int cei_gpu_take(struct cei_executor *executor, void *stream, enum ceov_dtype dt
 		 uint64_t n, void **ret_memory)
 {
 	struct cei_gpu_executor *own = executor->private;
-	struct cei_kernel_fill_bf16 told;
+	struct cei_fill told;
 	struct cei_cuda_hold hold;
 	CUdeviceptr memory = 0;
 	CUresult result;

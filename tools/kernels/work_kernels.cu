@@ -2,31 +2,12 @@
 /* Copyright (c) The ceoverlap developers */
 
 /* Kernels that hold SMs, write patterns and check them, for tools and tests.
- * kernels.h has their contracts. */
+ * work.h has their contracts. */
 
 #include <ceoverlap/device.cuh>
 
-#include "kernels/kernels.h"
-
-/* Words whose bits all change from one index to the next (splitmix64's finaliser). */
-static __device__ __forceinline__ uint64_t pattern(uint64_t seed, uint64_t index)
-{
-	uint64_t word = (seed + index + 1) * 0x9e3779b97f4a7c15ull;
-
-	word = (word ^ word >> 30) * 0xbf58476d1ce4e5b9ull;
-	word = (word ^ word >> 27) * 0x94d049bb133111ebull;
-	return word ^ word >> 31;
-}
-
-static __device__ __forceinline__ uint64_t thread_index()
-{
-	return (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-}
-
-static __device__ __forceinline__ uint64_t n_threads()
-{
-	return (uint64_t)gridDim.x * blockDim.x;
-}
+#include "kernels/pattern.cuh"
+#include "tools/kernels/work.h"
 
 static __device__ void report(uint64_t n_wrong, uint64_t first,
 			      unsigned long long *ret_n_wrong,
@@ -84,52 +65,6 @@ extern "C" __global__ void cei_kernel_verify(const uint64_t *p, uint64_t n_words
 		wrong++;
 	}
 	report(wrong, first, n_wrong, first_wrong);
-}
-
-/* The sum of four 16-bit parts of a hash, about 0: in (-1, 1), of at most 18 bits. */
-static __device__ __forceinline__ float bell(uint64_t seed, uint64_t index)
-{
-	const uint64_t word = pattern(seed, index);
-	const int sum = (int)(word & 0xffff) + (int)(word >> 16 & 0xffff) +
-		(int)(word >> 32 & 0xffff) + (int)(word >> 48);
-
-	return (float)(sum - 131070) / 131072.0f;
-}
-
-/* Cut off to bf16, which keeps it below 1. The host's own of tools/bench_values.c makes
- * the same bits. */
-static __device__ __forceinline__ uint32_t bell_bits(uint64_t seed, uint64_t index)
-{
-	return __float_as_uint(bell(seed, index)) & 0xffff0000u;
-}
-
-/* Rounded towards 0 for the same reason. */
-static __device__ __forceinline__ uint16_t bell_fp16(uint64_t seed, uint64_t index)
-{
-	uint16_t number;
-
-	asm("cvt.rz.f16.f32 %0, %1;" : "=h"(number) : "f"(bell(seed, index)));
-	return number;
-}
-
-extern "C" __global__ void cei_kernel_fill_bf16(struct cei_kernel_fill_bf16 fill)
-{
-	uint32_t bits;
-	uint64_t i;
-
-	for (i = thread_index(); i < fill.n; i += n_threads()) {
-		bits = bell_bits(fill.seed, fill.first + i);
-		if (fill.kind == CEI_FILL_BF16)
-			((uint16_t *)fill.p)[i] = (uint16_t)(bits >> 16);
-		else if (fill.kind == CEI_FILL_FP16)
-			((uint16_t *)fill.p)[i] = bell_fp16(fill.seed, fill.first + i);
-		else if (fill.kind == CEI_FILL_FP32)
-			((float *)fill.p)[i] = 0.7f * bell(fill.seed, fill.first + i);
-		else if (fill.kind == CEI_FILL_FLOAT)
-			((float *)fill.p)[i] = __uint_as_float(bits);
-		else
-			((float *)fill.p)[i] += __uint_as_float(bits);
-	}
 }
 
 extern "C" __global__ void cei_kernel_compare_bf16(struct cei_kernel_compare_bf16 compare)

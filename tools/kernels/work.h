@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
-#ifndef CEI_KERNELS_H
-#define CEI_KERNELS_H
+#ifndef CEI_WORK_H
+#define CEI_WORK_H
 
 /*
- * What kernels of the tools and tests take, for the host that launches them and the
- * device code. Plain C.
+ * What kernels of tools and tests take, for the host that launches them and the device
+ * code. Plain C.
  *
  *   cei_kernel_raise         (struct cei_kernel_raise)         n * n_tiles blocks
  *   cei_kernel_await         (struct cei_kernel_await)         one block
@@ -20,7 +20,6 @@
  *   cei_kernel_produce       (struct cei_kernel_produce)       any grid
  *   cei_kernel_produce_rounds (struct cei_kernel_rounds)       blocks that fit at once
  *   cei_kernel_consume_rounds (struct cei_kernel_rounds)       blocks that fit at once
- *   cei_kernel_fill_bf16     (struct cei_kernel_fill_bf16)     any grid
  *   cei_kernel_compare_bf16  (struct cei_kernel_compare_bf16)  any grid
  *   cei_kernel_reference     (struct cei_kernel_reference)     any grid
  *   cei_kernel_compare_near  (struct cei_kernel_near)          any grid
@@ -38,6 +37,11 @@
 
 #include <ceoverlap/ceoverlap.h>
 #include <ceoverlap/ops.h>
+
+struct cei_module_image;                /* kernels/module.h */
+
+/* These kernels, for cei_module_open(). */
+extern const struct cei_module_image cei_work_kernels;
 
 struct cei_kernel_raise {
 	struct ceov_device_signal signal;
@@ -143,25 +147,6 @@ struct cei_kernel_rounds {
 	uint32_t                 *ret_status;
 };
 
-/* Operands of operators: bf16 values in (-1, 1), bell-shaped about 0, number i a hash
- * of seed + first + i; none is a NaN. As fp16 they keep the bits that fp16 has; as fp32
- * they have other bits in all places, so that sums and other types round them. */
-enum cei_kernel_fill_kind {
-	CEI_FILL_BF16,                          /* p is bf16 */
-	CEI_FILL_FLOAT,                         /* p is float: the same values, stored ... */
-	CEI_FILL_ADD,                           /* ... or added to what is there */
-	CEI_FILL_FP16,                          /* p is fp16 */
-	CEI_FILL_FP32                           /* p is float */
-};
-
-struct cei_kernel_fill_bf16 {
-	void    *p;
-	uint64_t n;                             /* values */
-	uint64_t seed;
-	uint64_t first;
-	uint32_t kind;                          /* enum cei_kernel_fill_kind */
-};
-
 /* Results are raised or added to, in GPU memory: begin with 0. Those of type float are
  * the largest as float bits, which order as integers do; a NaN is larger than all. */
 struct cei_kernel_compare_bf16 {
@@ -215,4 +200,4 @@ struct cei_kernel_near {
 	unsigned long long *first_wrong;
 };
 
-#endif /* CEI_KERNELS_H */
+#endif /* CEI_WORK_H */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Producers and waiters around signals, for tools and tests. kernels.h has their
+/* Producers and waiters around signals, for tools and tests. work.h has their
  * contracts. The library itself launches no kernel. */
 
 #include <ceoverlap/device.cuh>
 
-#include "kernels/kernels.h"
+#include "tools/kernels/work.h"
 
 /* One block is one tile; the grid may be smaller than the tiles. */
 extern "C" __global__ void cei_kernel_raise(struct cei_kernel_raise raise)

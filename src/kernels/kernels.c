@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* The library's kernels. */
+
+#include "kernels/module.h"
+
+extern const unsigned char cei_kernels_fatbin[]
+	__attribute__((visibility("hidden")));          /* kernels_fatbin.S */
+
+static const char *const names[] = {
+	"cei_fill",
+	"cei_reduce_bf16",
+	"cei_reduce_fp16",
+	"cei_reduce_fp32",
+	"cei_op_begin",
+	"cei_op_await",
+	"cei_gemm_bf16_128x256",
+	"cei_gemm_bf16_128x192",
+	"cei_gemm_bf16_128x128",
+	"cei_gemm_fp16_128x256",
+	"cei_gemm_fp16_128x192",
+	"cei_gemm_fp16_128x128",
+	"cei_gemm_bf16_128x256_kn",
+	"cei_gemm_bf16_128x192_kn",
+	"cei_gemm_bf16_128x128_kn",
+	"cei_gemm_fp16_128x256_kn",
+	"cei_gemm_fp16_128x192_kn",
+	"cei_gemm_fp16_128x128_kn",
+};
+
+const struct cei_module_image cei_kernels = {
+	cei_kernels_fatbin, names, sizeof(names) / sizeof(names[0])
+};
