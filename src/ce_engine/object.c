@@ -23,6 +23,11 @@ void cei_object_init(struct cei_object *object, ceov_context *context,
 	pthread_mutex_unlock(&context->lock);
 }
 
+struct cei_report *cei_object_report(const struct cei_object *object)
+{
+	return &object->context->report;
+}
+
 /* Its context may be gone, and the caller's log with it: to stderr. */
 static int refuse_forgotten(const struct cei_object *object, const char *call)
 {

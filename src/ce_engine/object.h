@@ -57,6 +57,9 @@ struct cei_object {                     /* first member of each handle */
 void cei_object_init(struct cei_object *object, ceov_context *context,
 		     const struct cei_object_type *type);
 
+/* Of its context. */
+struct cei_report *cei_object_report(const struct cei_object *object);
+
 /* 0 where handle is a living object of that type whose context may be used in this
  * process; else the error, raised where there is a context to raise it in. call
  * names the public call. */

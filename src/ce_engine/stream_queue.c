@@ -19,11 +19,6 @@ static const char call[] = "ceov_plan_queue";
 
 /* --- checks ---------------------------------------------------------------------------- */
 
-static struct cei_report *report_of(const struct ceov_plan *plan)
-{
-	return &plan->object.context->report;
-}
-
 static int check_waits(const struct ceov_plan *plan, uint32_t i)
 {
 	const struct cei_counter *marks[2] = { &plan->steps[i].source_ready,
@@ -34,7 +29,7 @@ static int check_waits(const struct ceov_plan *plan, uint32_t i)
 		if (!marks[k]->signal ||
 		    (marks[k]->address && cei_signal_frees_streams(marks[k]->signal)))
 			continue;
-		return cei_raise(report_of(plan), CEOV_ERR_NO_ROUTE, 0,
+		return cei_raise(cei_object_report(&plan->object), CEOV_ERR_NO_ROUTE, 0,
 				 "%s: transfer %u: %s: a stream of rank %u cannot wait for "
 				 "counters of rank %u's signal, which are %s: launch the plan, "
 				 "or wait for a signal of the own rank", call, i,
@@ -53,7 +48,7 @@ static int check_steps(const struct ceov_plan *plan)
 
 	for (i = 0; !r && i < plan->program.n_transfers; i++) {
 		if (!plan->program.transfers[i].has_direct || plan->program.transfers[i].mover)
-			return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+			return cei_raise(cei_object_report(&plan->object), CEOV_ERR_INVALID, 0,
 					 "%s: transfer %u has no direct way: launch the plan",
 					 call, i);
 		r = check_waits(plan, i);
@@ -64,10 +59,10 @@ static int check_steps(const struct ceov_plan *plan)
 static int check_plan(const struct ceov_plan *plan)
 {
 	if (plan->floating)
-		return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+		return cei_raise(cei_object_report(&plan->object), CEOV_ERR_INVALID, 0,
 				 "%s: the plan has a floating buffer: launch it", call);
 	if (plan->triggers.waits_ahead != CEOV_NOBODY)
-		return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+		return cei_raise(cei_object_report(&plan->object), CEOV_ERR_INVALID, 0,
 				 "%s: transfer %u waits for a mark of one behind it, which a "
 				 "stream would never come to: launch the plan, or add them "
 				 "the other way round", call, plan->triggers.waits_ahead);
@@ -84,10 +79,10 @@ static int check_base(struct ceov_plan *plan, uint64_t base)
 	n = plan->run.n_in_flight;
 	r = cei_plan_check_base(plan, base, call, &hold);
 	pthread_mutex_unlock(&plan->lock);
-	cei_report_hold_end(report_of(plan), &hold);
+	cei_report_hold_end(cei_object_report(&plan->object), &hold);
 	if (r || !n)
 		return r;
-	return cei_raise(report_of(plan), CEOV_ERR_STATE, 0,
+	return cei_raise(cei_object_report(&plan->object), CEOV_ERR_STATE, 0,
 			 "%s: %u launches of the plan are in flight: wait for them", call, n);
 }
 
@@ -107,7 +102,7 @@ static int check_falls(const struct ceov_plan *plan, uint64_t base)
 	for (i = 0; i < plan->program.n_transfers; i++) {
 		then = &plan->steps[i].then;
 		if (then->signal && cei_counter_falls(then, base + then->value))
-			return cei_raise(report_of(plan), CEOV_ERR_INVALID, 0,
+			return cei_raise(cei_object_report(&plan->object), CEOV_ERR_INVALID, 0,
 					 "%s: transfer %u would lower %s to %" PRIu64, call, i,
 					 cei_counter_text(then).text, base + then->value);
 	}
@@ -122,7 +117,7 @@ static int check_queue(struct ceov_plan *plan, void *stream, uint64_t base,
 	if (r)
 		return r;
 	if (plan->builder)
-		return cei_raise(report_of(plan), CEOV_ERR_STATE, 0,
+		return cei_raise(cei_object_report(&plan->object), CEOV_ERR_STATE, 0,
 				 "%s: the plan is not committed", call);
 	r = cei_context_stream(plan->object.context, plan->program.rank, stream, call, ret_backend);
 	if (!r)

@@ -15,23 +15,18 @@
 /* Pieces are multiples of this, except the last one. */
 #define PIECE_ALIGN_BYTES 16u
 
-static struct cei_report *report_of(const struct cei_fan *fan)
-{
-	return &fan->plan->object.context->report;
-}
-
 static int refuse(const struct cei_fan *fan, uint32_t rank, const char *what)
 {
-	return cei_raise(report_of(fan), CEOV_ERR_INVALID, 0, "%s: rank %u: %s", fan->name,
-			 rank, what);
+	return cei_raise(cei_object_report(&fan->plan->object), CEOV_ERR_INVALID, 0,
+			 "%s: rank %u: %s", fan->name, rank, what);
 }
 
 int cei_fan_check_struct(const struct cei_fan *fan, const void *from, size_t known_bytes)
 {
 	int r = cei_object_check(fan->plan, &cei_plan_type, fan->name);
 
-	return r ? r : cei_sized_check(report_of(fan), from, known_bytes, known_bytes,
-				       fan->name);
+	return r ? r : cei_sized_check(cei_object_report(&fan->plan->object), from,
+				       known_bytes, known_bytes, fan->name);
 }
 
 static uint64_t piece_bytes(const struct cei_fan *fan)
@@ -72,7 +67,7 @@ static int check_signal(const struct cei_fan *fan, uint32_t rank, const char *wh
 
 	if (!fault)
 		return 0;
-	return cei_raise(report_of(fan), CEOV_ERR_INVALID, 0,
+	return cei_raise(cei_object_report(&fan->plan->object), CEOV_ERR_INVALID, 0,
 			 "%s: rank %u: its %s signal %s (%llu needed)", fan->name, rank,
 			 which, fault, (unsigned long long)n_counters);
 }

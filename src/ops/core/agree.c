@@ -9,11 +9,6 @@
 
 #include "ce_engine/context.h"
 
-static struct cei_report *report_of(const struct cei_agree *agree)
-{
-	return &agree->context->report;
-}
-
 int cei_agree_tell_facts(const struct cei_agree *agree)
 {
 	uint64_t fact;
@@ -56,12 +51,12 @@ static uint64_t first_of(uint64_t round)
 static int check(const struct cei_agree *agree, uint64_t value)
 {
 	if (value > CEI_AGREE_VALUE_MAX)
-		return cei_raise(report_of(agree), CEOV_ERR_INVALID, 0,
+		return cei_raise(&agree->context->report, CEOV_ERR_INVALID, 0,
 				 "rank %u: %" PRIu64 " is too large to be told to peers",
 				 agree->rank, value);
 	if (agree->round + 2 < CEOV_VALUE_LIMIT >> CEI_AGREE_VALUE_BITS)
 		return 0;
-	return cei_raise(report_of(agree), CEOV_ERR_STATE, 0,
+	return cei_raise(&agree->context->report, CEOV_ERR_STATE, 0,
 			 "rank %u: this workspace was tuned too often (%" PRIu64 " rounds); "
 			 "create another one", agree->rank, agree->round);
 }
@@ -78,7 +73,7 @@ static int hear(const struct cei_agree *agree, uint32_t rank, uint64_t timeout_n
 
 	if (r == CEOV_PENDING) {
 		failure.rank = rank;
-		return cei_raise_failure(report_of(agree), &failure,
+		return cei_raise_failure(&agree->context->report, &failure,
 					 "rank %u waits for rank %u to tune: it has not come "
 					 "within %" PRIu64 " ms; all ranks must call "
 					 "ceov_op_tune()", agree->rank, rank,
@@ -92,7 +87,7 @@ static int hear(const struct cei_agree *agree, uint32_t rank, uint64_t timeout_n
 	if (r)
 		return r;
 	if (seen >> CEI_AGREE_VALUE_BITS != agree->round)
-		return cei_raise(report_of(agree), CEOV_ERR_STATE, 0,
+		return cei_raise(&agree->context->report, CEOV_ERR_STATE, 0,
 				 "rank %u: rank %u tells of another round; all ranks must "
 				 "tune the same ops in the same order", agree->rank, rank);
 	*ret_value = seen & CEI_AGREE_VALUE_MAX;

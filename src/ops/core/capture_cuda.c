@@ -86,7 +86,7 @@ int cei_capture_open(ceov_workspace *workspace, struct cei_capture **ret_capture
 	int r;
 
 	if (!capture)
-		return cei_raise(&workspace->object.context->report, CEOV_ERR_NO_MEMORY, 0,
+		return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_NO_MEMORY, 0,
 				 "workspace '%s': no memory", workspace->name);
 	capture->workspace = workspace;
 	capture->gpu = workspace->executor.private;
@@ -153,7 +153,7 @@ static int find_peer_done(const struct cei_capture *capture, uint32_t peer,
 	if (r)
 		return r;
 	if (!counter.address)
-		return cei_raise(&workspace->object.context->report, CEOV_ERR_NO_ROUTE, 0,
+		return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_NO_ROUTE, 0,
 				 "workspace '%s': rank %u does not reach a signal of rank %u",
 				 workspace->name, workspace->rank, peer);
 	*ret_counter = (uint64_t *)(uintptr_t)counter.address;

@@ -15,11 +15,6 @@
  * for the engine's own turn. */
 #define DRAIN_NS (CEI_DRAIN_NS + UINT64_C(1000000000))
 
-static struct cei_report *report_of(const ceov_workspace *workspace)
-{
-	return &workspace->object.context->report;
-}
-
 static struct cei_flight *oldest(ceov_workspace *workspace)
 {
 	return &workspace->flights[workspace->first_flight];
@@ -87,7 +82,7 @@ static int wait_for_oldest(ceov_workspace *workspace)
 	if (end_oldest(workspace, timeout) != CEOV_PENDING)
 		return 0;
 	return cei_workspace_fail(workspace, cei_raise(
-		report_of(workspace), CEOV_ERR_UNCERTAIN, 0,
+		cei_object_report(&workspace->object), CEOV_ERR_UNCERTAIN, 0,
 		"workspace '%s': rank %u: a launch does not end by its deadline",
 		workspace->name, workspace->rank));
 }
@@ -173,7 +168,7 @@ int cei_workspace_fail(ceov_workspace *workspace, int error)
 static void abort_runs(ceov_workspace *workspace)
 {
 	(void)cei_workspace_fail(workspace, cei_raise(
-		report_of(workspace), CEOV_ERR_ABORTED, 0,
+		cei_object_report(&workspace->object), CEOV_ERR_ABORTED, 0,
 		"ceov_close: workspace '%s': rank %u: its runs are not done and are aborted",
 		workspace->name, workspace->rank));
 }
@@ -208,7 +203,7 @@ static void drain(ceov_workspace *workspace)
 	if (!r)
 		r = executor->ops->idle(executor, DRAIN_NS);
 	if (r == CEOV_PENDING)
-		cei_log(report_of(workspace), CEI_LOG_WARN,
+		cei_log(cei_object_report(&workspace->object), CEI_LOG_WARN,
 			"ceov_close: workspace '%s': rank %u: its runs do not end",
 			workspace->name, workspace->rank);
 }
@@ -269,7 +264,7 @@ int ceov_workspace_abort(ceov_workspace *workspace)
 
 	if (r)
 		return r;
-	cei_log(report_of(workspace), CEI_LOG_INFO,
+	cei_log(cei_object_report(&workspace->object), CEI_LOG_INFO,
 		"workspace '%s': rank %u aborts its runs, at all ranks", workspace->name,
 		workspace->rank);
 	(void)cei_workspace_fail(workspace, CEOV_ERR_ABORTED);

@@ -16,11 +16,6 @@
 
 #define CALL_BYTES 64u                  /* of a public call's name */
 
-static struct cei_report *report_of(const ceov_op *op)
-{
-	return &op->workspace->object.context->report;
-}
-
 /* --- creation -------------------------------------------------------------- */
 
 static void bury(struct cei_object *object)
@@ -61,7 +56,7 @@ static int build(ceov_op *op)
 static int refuse(const ceov_workspace *workspace, const struct cei_op_kind *kind,
 		  const char *fault)
 {
-	return cei_raise(&workspace->object.context->report, CEOV_ERR_INVALID, 0,
+	return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_INVALID, 0,
 			 "%s_create: rank %u: %s", kind->name, workspace->rank, fault);
 }
 
@@ -70,7 +65,7 @@ static int refuse_executor(const ceov_workspace *workspace, const struct cei_op_
 {
 	const char *lacks = workspace->executor.lacks;
 
-	return cei_raise(&workspace->object.context->report, CEOV_ERR_INVALID, 0,
+	return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_INVALID, 0,
 			 "%s_create: rank %u: %s%s%s", kind->name, workspace->rank, fault,
 			 lacks ? "; cuBLAS cannot be used: " : "", lacks ? lacks : "");
 }
@@ -161,7 +156,7 @@ static int check_create(const ceov_workspace *workspace, const struct cei_op_sha
 	needed = kind->scratch_bytes(shape);
 	if (needed <= workspace->half_bytes)
 		return 0;
-	return cei_raise(&workspace->object.context->report, CEOV_ERR_INVALID, 0,
+	return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_INVALID, 0,
 			 "%s_create: rank %u: needs scratch of %" PRIu64 " bytes, workspace "
 			 "'%s' has %" PRIu64 "; create it with %s_scratch_bytes()", kind->name,
 			 workspace->rank, needed, workspace->name, workspace->half_bytes,
@@ -183,7 +178,7 @@ int cei_op_create(ceov_workspace *workspace, const struct cei_op_shape *shape,
 		return r;
 	op = calloc(1, sizeof(*op));
 	if (!op)
-		return cei_raise(&workspace->object.context->report, CEOV_ERR_NO_MEMORY, 0,
+		return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_NO_MEMORY, 0,
 				 "%s_create: no memory for a handle", kind->name);
 	op->workspace = workspace;
 	op->kind = kind;
@@ -253,7 +248,7 @@ void cei_op_swap(ceov_op *op, ceov_op *other)
 
 static int say(const ceov_op *op, int fd, const char *text)
 {
-	return cei_write(report_of(op), fd, text, "ceov_op_explain");
+	return cei_write(cei_object_report(&op->object), fd, text, "ceov_op_explain");
 }
 
 int ceov_op_explain(const ceov_op *op, int fd)

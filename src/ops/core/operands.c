@@ -5,13 +5,12 @@
 
 #include <inttypes.h>
 
-#include "ce_engine/context.h"
 
 #define ALIGN_BYTES 16u
 
 static int check_one(const ceov_op *op, const struct cei_operand *operand)
 {
-	struct cei_report *report = &op->workspace->object.context->report;
+	struct cei_report *report = cei_object_report(&op->object);
 	uint64_t base = (uintptr_t)operand->base;
 	const char *fault = NULL;
 
@@ -46,7 +45,7 @@ static int check_apart(const ceov_op *op, const struct cei_operand *result,
 {
 	if (is_apart(result, other))
 		return 0;
-	return cei_raise(&op->workspace->object.context->report, CEOV_ERR_INVALID, 0,
+	return cei_raise(cei_object_report(&op->object), CEOV_ERR_INVALID, 0,
 			 "%s: rank %u: %s overlaps %s; give each result memory of its own",
 			 op->kind->name, op->workspace->rank, result->name, other->name);
 }

@@ -10,15 +10,9 @@
 
 #include "base/clock.h"
 #include "base/sized.h"
-#include "ce_engine/context.h"
 #include "ops/core/capture_cuda.h"
 
 #define LEGACY_STREAM ((const void *)(uintptr_t)1)      /* CU_STREAM_LEGACY */
-
-static struct cei_report *report_of(const ceov_workspace *workspace)
-{
-	return &workspace->object.context->report;
-}
 
 /* --- checks ---------------------------------------------------------------- */
 
@@ -30,13 +24,13 @@ static int check_call(const ceov_op *op, const char *run_call, const void *opera
 	if (r)
 		return r;
 	if (strcmp(op->kind->run_call, run_call))
-		return cei_raise(report_of(op->workspace), CEOV_ERR_INVALID, 0,
+		return cei_raise(cei_object_report(&op->object), CEOV_ERR_INVALID, 0,
 				 "ceov_*_run: the op is a %s, which has another run call",
 				 op->kind->name);
 	fault = cei_sized_fault(operands, op->kind->run_bytes, op->kind->run_bytes);
 	if (!fault)
 		return 0;
-	return cei_raise(report_of(op->workspace), CEOV_ERR_INVALID, 0, "%s_run: %s",
+	return cei_raise(cei_object_report(&op->object), CEOV_ERR_INVALID, 0, "%s_run: %s",
 			 op->kind->name, fault);
 }
 
@@ -48,10 +42,10 @@ int cei_op_check_stream(const ceov_op *op, const void *stream)
 	if (stream && op->workspace->capture)
 		return 0;
 	if (stream)
-		return cei_raise(report_of(op->workspace), CEOV_ERR_INVALID, 0,
+		return cei_raise(cei_object_report(&op->object), CEOV_ERR_INVALID, 0,
 				 "%s: rank %u: the legacy stream takes runs of capturable "
 				 "workspaces only", op->kind->name, op->workspace->rank);
-	return cei_raise(report_of(op->workspace), CEOV_ERR_INVALID, 0,
+	return cei_raise(cei_object_report(&op->object), CEOV_ERR_INVALID, 0,
 			 "%s: rank %u: the NULL stream cannot be used", op->kind->name,
 			 op->workspace->rank);
 }
@@ -141,7 +135,7 @@ static int launch_when_room(const ceov_workspace *workspace, ceov_plan *plan,
 	cei_backoff_reset(&backoff);
 	while ((r = ceov_launch(plan, launch, ret_ticket)) == CEOV_FULL) {
 		if (cei_now_ns() >= deadline)
-			return cei_raise(report_of(workspace), CEOV_ERR_TIMEOUT, 0,
+			return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_TIMEOUT, 0,
 					 "workspace '%s': rank %u: no room for a launch within "
 					 "the deadline", workspace->name, workspace->rank);
 		cei_backoff_step(&backoff);
@@ -207,7 +201,7 @@ static int check_capture(const struct cei_run *run)
 		r = executor->ops->is_capturing(executor, run->stream, &captures);
 	if (r || !captures)
 		return r;
-	return cei_raise(report_of(workspace), CEOV_ERR_INVALID, 0,
+	return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_INVALID, 0,
 			 "%s: rank %u: the stream is being captured; create workspace '%s' with "
 			 "is_capturable for that", run->op->kind->name, workspace->rank,
 			 workspace->name);
@@ -227,7 +221,7 @@ static int begin(struct cei_run *run)
 		return r;
 	r = cei_workspace_look(workspace);
 	if (r)
-		return cei_raise(report_of(workspace), r, 0,
+		return cei_raise(cei_object_report(&workspace->object), r, 0,
 				 "%s: a run of workspace '%s' of rank %u has failed (%s); "
 				 "release the workspace", run->op->kind->name,
 				 workspace->name, workspace->rank, ceov_strerror(r));

@@ -10,7 +10,6 @@
 #include <stdio.h>
 
 #include "ce_engine/buffer.h"
-#include "ce_engine/context.h"
 #include "ce_engine/signal.h"
 
 struct part {                           /* a signal of each rank */
@@ -33,11 +32,6 @@ static const struct part parts[] = {
 };
 
 #define PARTS (sizeof(parts) / sizeof(parts[0]))
-
-static struct cei_report *report_of(const ceov_workspace *workspace)
-{
-	return &workspace->object.context->report;
-}
 
 static int has(const ceov_workspace *workspace, const struct part *part)
 {
@@ -120,7 +114,7 @@ static int refuse_other_mode(ceov_workspace *workspace, uint32_t rank)
 	if (r)
 		return r;
 	(void)ceov_buffer_release(found);
-	return cei_raise(report_of(workspace), CEOV_ERR_INVALID, 0,
+	return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_INVALID, 0,
 			 "ceov_workspace_connect: '%s' has is_capturable %d at rank %u and "
 			 "%d at rank %u; give all ranks the same", workspace->name,
 			 workspace->is_capturable, workspace->rank,
@@ -135,7 +129,7 @@ static int check_size(ceov_workspace *workspace, uint32_t rank)
 	if (own == peer)
 		return 0;
 	(void)release_buffer(&workspace->scratch[rank]);
-	return cei_raise(report_of(workspace), CEOV_ERR_INVALID, 0,
+	return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_INVALID, 0,
 			 "ceov_workspace_connect: '%s': scratch of rank %u has 2 x %" PRIu64
 			 " bytes, that of rank %u 2 x %" PRIu64 "; give all ranks the same "
 			 "scratch_bytes", workspace->name, workspace->rank, own / 2, rank,

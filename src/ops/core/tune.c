@@ -16,7 +16,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "ce_engine/context.h"
 #include "ops/core/run.h"
 #include "ops/tuning/candidates.h"
 
@@ -32,11 +31,6 @@ struct tune {
 	uint64_t                     best_ns;
 	uint64_t                     model_ns;  /* of the first; 0: it was not measured */
 };
-
-static struct cei_report *report_of(const struct tune *tune)
-{
-	return &tune->op->workspace->object.context->report;
-}
 
 /* --- with peers ------------------------------------------------------------ */
 
@@ -125,7 +119,7 @@ static int quiesce(const struct tune *tune)
 	pthread_mutex_unlock(&workspace->lock);
 	if (r == CEOV_PENDING)
 		r = CEOV_ERR_TIMEOUT;
-	return r ? cei_raise(report_of(tune), r, 0,
+	return r ? cei_raise(cei_object_report(&tune->op->object), r, 0,
 			     "ceov_op_tune: rank %u: a run of workspace '%s' has failed or is "
 			     "not done within its deadline (%s); release the workspace",
 			     workspace->rank, workspace->name, ceov_strerror(r)) : 0;
@@ -142,7 +136,7 @@ static int end_timing(const struct tune *tune, uint64_t *ret_ns)
 						  tune->operands.stream, timeout, ret_ns);
 
 	return r != CEOV_PENDING ? r
-		: cei_raise(report_of(tune), CEOV_ERR_TIMEOUT, 0,
+		: cei_raise(cei_object_report(&tune->op->object), CEOV_ERR_TIMEOUT, 0,
 			    "ceov_op_tune: rank %u: measured runs are not done within their "
 			    "deadline", workspace->rank);
 }
@@ -268,7 +262,7 @@ static void remember(const struct tune *tune)
 	if (workspace->rank || !cei_op_says_nothing(&tune->op->told) ||
 	    cei_op_key(workspace, &tune->op->shape, key))
 		return;
-	(void)cei_tunings_remember(report_of(tune), key, &tune->best_tuning);
+	(void)cei_tunings_remember(cei_object_report(&tune->op->object), key, &tune->best_tuning);
 }
 
 /* --- the whole ------------------------------------------------------------- */
@@ -281,7 +275,7 @@ static int agree_candidates(const struct tune *tune)
 
 	if (r || range.min == range.max)
 		return r;
-	return cei_raise(report_of(tune), CEOV_ERR_INVALID, 0,
+	return cei_raise(cei_object_report(&tune->op->object), CEOV_ERR_INVALID, 0,
 			 "ceov_op_tune: rank %u: ranks would measure different things: their "
 			 "k, n, tunings or kinds of GPU differ; set ceov_op_tuning",
 			 tune->op->workspace->rank);
@@ -314,7 +308,7 @@ static int measure_all(struct tune *tune)
 		return r;
 	}
 	if (!tune->best)
-		return cei_raise(report_of(tune), CEOV_ERR_STATE, 0,
+		return cei_raise(cei_object_report(&tune->op->object), CEOV_ERR_STATE, 0,
 				 "ceov_op_tune: rank %u: no candidate could be made at all "
 				 "ranks", tune->op->workspace->rank);
 	adopt(tune, tune->best);
@@ -334,7 +328,7 @@ static int tune_anew(struct tune *tune)
 	if (!r && took)
 		r = took;
 	else if (!r && !is_done)
-		r = cei_raise(report_of(tune), CEOV_ERR_NO_MEMORY, 0,
+		r = cei_raise(cei_object_report(&tune->op->object), CEOV_ERR_NO_MEMORY, 0,
 			      "ceov_op_tune: rank %u: another rank has no memory for operands "
 			      "to measure with", tune->op->workspace->rank);
 	if (!r)
@@ -375,7 +369,7 @@ int ceov_op_tune(ceov_op *op, void *stream)
 	if (r)
 		return r;
 	if (op->workspace->is_host)
-		return cei_raise(&op->workspace->object.context->report, CEOV_ERR_INVALID, 0,
+		return cei_raise(cei_object_report(&op->object), CEOV_ERR_INVALID, 0,
 				 "ceov_op_tune: rank %u is on the host, where nothing is tuned",
 				 op->workspace->rank);
 	r = cei_op_check_stream(op, stream);

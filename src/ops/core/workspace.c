@@ -52,11 +52,6 @@
 /* A peer has this long for an answer, even where a connect only looks. */
 #define FIND_LEAST_NS UINT64_C(1000000000)
 
-static struct cei_report *report_of(const ceov_workspace *workspace)
-{
-	return &workspace->object.context->report;
-}
-
 /* --- creation -------------------------------------------------------------- */
 
 static const struct cei_executor_ops *executor_for(enum ceov_place_kind kind)
@@ -157,7 +152,7 @@ static int open_executor(ceov_workspace *workspace, enum ceov_place_kind kind)
 	executor->rank = workspace->rank;
 	executor->ops = executor_for(kind);
 	if (!executor->ops)
-		return cei_raise(report_of(workspace), CEOV_ERR_INVALID, 0,
+		return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_INVALID, 0,
 				 "ceov_workspace_create: rank %u is on a GPU, but this build "
 				 "is without CUDA", workspace->rank);
 	return executor->ops->open(executor);
@@ -285,7 +280,7 @@ static int check_peer(const ceov_workspace *workspace, uint32_t rank)
 	if (!cei_context_is_lost(workspace->object.context, rank))
 		return 0;
 	failure.rank = rank;
-	return cei_raise_failure(report_of(workspace), &failure,
+	return cei_raise_failure(cei_object_report(&workspace->object), &failure,
 				 "ceov_workspace_connect: '%s': rank %u has gone",
 				 workspace->name, rank);
 }
@@ -345,7 +340,7 @@ int ceov_workspace_connect(ceov_workspace *workspace, uint64_t timeout_ns)
 		return r;
 	pthread_mutex_lock(&workspace->lock);
 	if (workspace->is_leaving)
-		r = cei_raise(report_of(workspace), CEOV_ERR_STATE, 0,
+		r = cei_raise(cei_object_report(&workspace->object), CEOV_ERR_STATE, 0,
 			      "ceov_workspace_connect: '%s' of rank %u is being released",
 			      workspace->name, workspace->rank);
 	else
@@ -373,7 +368,7 @@ int cei_workspace_check_connected(const ceov_workspace *workspace, const char *c
 	/* acquire: pairs with ceov_workspace_connect() */
 	if (r || atomic_load_explicit(&workspace->is_connected, memory_order_acquire))
 		return r;
-	return cei_raise(report_of(workspace), CEOV_ERR_STATE, 0,
+	return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_STATE, 0,
 			 "%s: workspace '%s' of rank %u is not connected yet", call,
 			 workspace->name, workspace->rank);
 }
@@ -404,7 +399,7 @@ static int quiesce(ceov_workspace *workspace)
 	pthread_mutex_unlock(&workspace->lock);
 	if (r != CEOV_PENDING)          /* an error has ended them, too */
 		return 0;
-	return cei_raise(report_of(workspace), CEOV_ERR_TIMEOUT, 0,
+	return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_TIMEOUT, 0,
 			 "ceov_workspace_release: '%s' of rank %u: its runs are not done "
 			 "within their deadline", workspace->name, workspace->rank);
 }
@@ -419,7 +414,7 @@ int ceov_workspace_release(ceov_workspace *workspace)
 	if (r)
 		return r;
 	if (cei_object_n_users(&workspace->object))
-		return cei_raise(report_of(workspace), CEOV_ERR_STATE, 0,
+		return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_STATE, 0,
 				 "ceov_workspace_release: '%s' of rank %u still has ops; "
 				 "release them first", workspace->name, workspace->rank);
 	r = quiesce(workspace);

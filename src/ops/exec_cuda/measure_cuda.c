@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "ce_engine/context.h"
 #include "kernels/fill.h"
 #include "ops/compute/numbers.h"
 #include "ops/exec_cuda/execute_cuda.h"

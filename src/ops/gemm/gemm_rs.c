@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "base/sized.h"
-#include "ce_engine/context.h"
 #include "ops/compute/numbers.h"
 #include "ops/core/operands.h"
 #include "ops/core/run.h"

@@ -7,17 +7,11 @@
 
 #include <string.h>
 
-#include "ce_engine/context.h"
 #include "ops/core/op.h"
 #include "ops/core/run.h"
 
 /* Columns come in 16 bytes. */
 #define COLUMN_STEP 8u
-
-static struct cei_report *report_of(const ceov_op *op)
-{
-	return &op->workspace->object.context->report;
-}
 
 /* --- what is refused ------------------------------------------------------- */
 
@@ -111,9 +105,10 @@ static int make_tiles(const ceov_op *op, int waits, struct cei_tiles *tiles)
 	question.waits = waits;
 	question.scatters = op->kind->product->scatters;
 	r = cei_tiles_init(tiles, &question);
-	return r ? cei_raise(report_of(op), r, 0, "%s: rank %u: no tiles of %u x %u can be "
-			     "listed for this shape: %s", op->kind->name,
-			     op->workspace->rank, op->choice.shape.rows,
+	return r ? cei_raise(cei_object_report(&op->object), r, 0,
+			     "%s: rank %u: no tiles of %u x %u can be listed for this "
+			     "shape: %s", op->kind->name, op->workspace->rank,
+			     op->choice.shape.rows,
 			     op->choice.shape.columns, ceov_strerror(r)) : 0;
 }
 
@@ -230,7 +225,8 @@ static int refuse_alone(const ceov_op *op, int r)
 {
 	const ceov_workspace *workspace = op->workspace;
 
-	return cei_raise(report_of(op), r == CEOV_PENDING ? CEOV_ERR_TIMEOUT : r, 0,
+	return cei_raise(cei_object_report(&op->object),
+			 r == CEOV_PENDING ? CEOV_ERR_TIMEOUT : r, 0,
 			 "%s: runs of workspace '%s' of rank %u %s; the product cannot be "
 			 "measured", op->kind->name, workspace->name, workspace->rank,
 			 r == CEOV_PENDING ? "are not done within their deadline"
@@ -266,7 +262,7 @@ int cei_op_gemm_alone(ceov_op *op, const void *run)
 	else if (op->kind->product)
 		r = queue_alone(op, run);
 	else
-		r = cei_raise(report_of(op), CEOV_ERR_INVALID, 0,
+		r = cei_raise(cei_object_report(&op->object), CEOV_ERR_INVALID, 0,
 			      "%s: has no product to measure", op->kind->name);
 	pthread_mutex_unlock(&op->workspace->lock);
 	return r;

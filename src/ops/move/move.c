@@ -16,7 +16,6 @@
 #include <string.h>
 
 #include "base/sized.h"
-#include "ce_engine/context.h"
 #include "ops/core/operands.h"
 #include "ops/core/run.h"
 #include "ops/kinds.h"
@@ -203,7 +202,7 @@ static int keep_blocks(ceov_op *op)
 		return 0;
 	op->blocks = malloc(n_bytes);
 	if (!op->blocks)
-		return cei_raise(&op->workspace->object.context->report, CEOV_ERR_NO_MEMORY, 0,
+		return cei_raise(cei_object_report(&op->object), CEOV_ERR_NO_MEMORY, 0,
 				 "%s_create: rank %u: no memory for its shape",
 				 op->kind->name, op->workspace->rank);
 	memcpy(op->blocks, op->shape.move.blocks, n_bytes);
