@@ -42,7 +42,8 @@ struct bench_options {
 	const char *json_path;          /* NULL: none */
 	uint32_t    n_ranks;            /* 0: all GPUs, or 4 on the host */
 	int         force_host;
-	int         one_process;        /* as asked; decided where ranks share GPUs */
+	int         one_process;        /* as asked for; where ranks share GPUs the bench
+					 * decides */
 	int         processes;          /* a process per rank there, too */
 	uint32_t    triggers;           /* enum bench_trigger, or-ed */
 	uint32_t    n_pieces;
@@ -63,17 +64,18 @@ enum bench_mode { BENCH_OURS, BENCH_RAW, BENCH_NCCL_SM, BENCH_NCCL_CE };
 struct bench_row {
 	char            test[24];
 	enum bench_mode mode;
-	char            variant[16];    /* "polled", "gated", or "" */
+	char            variant[16];    /* "polled" or "gated"; "" where the test has no such
+					 * variants */
 	uint32_t        ranks;
 	int32_t         source;         /* pair tests: rank, else -1 */
 	int32_t         target;
 	uint64_t        bytes_per_rank;
 	uint64_t        chunk_bytes;    /* 0: not cut, or not known */
-	double          us_median;      /* these, 0: not measured */
+	double          us_median;      /* 0 here and below: not measured */
 	double          us_min;
 	double          us_p99;
 	double          gb_per_s;       /* 0: the test has no bandwidth */
-	int             verified;       /* 1 checked and right, 0 wrong, -1 not checked */
+	int             verified;       /* 1: checked and right, 0: wrong, -1: not checked */
 	double          ratio_raw;      /* their time / our time; 0: not measured */
 	double          ratio_nccl_sm;
 	double          ratio_nccl_ce;
@@ -84,7 +86,7 @@ struct bench_row {
 struct bench_shared;
 struct bench_device;
 
-struct bench_rank {                     /* what one rank's code has in hand */
+struct bench_rank {                     /* all that one rank's code works with */
 	const struct bench_options *options;
 	struct bench_shared        *shared;
 	uint32_t                    rank;
@@ -94,8 +96,8 @@ struct bench_rank {                     /* what one rank's code has in hand */
 	uint32_t                    n_on_gpu;   /* how many do, at most; 1: none shares it */
 	ceov_context               *context;
 	struct bench_device        *device;
-	uint64_t                    n_names;    /* for names of shared objects */
-	uint32_t                    n_turns;    /* of bench_any() */
+	uint64_t                    n_names;    /* counts the names given to shared objects */
+	uint32_t                    n_turns;    /* calls of bench_any() so far */
 };
 
 struct bench_case {
@@ -113,30 +115,30 @@ extern const struct bench_case bench_cases[];           /* NULL name ends it */
 int  bench_world_run(const struct bench_options *options,
 		     const struct bench_case *const *cases, uint32_t n_cases);
 
-/* All ranks meet. 0, or CEOV_ERR_TIMEOUT / CEOV_ERR_ABORTED when one failed. */
+/* Barrier of all ranks. CEOV_ERR_TIMEOUT / CEOV_ERR_ABORTED when a rank failed. */
 int  bench_meet(struct bench_rank *rank);
 
-/* A sample of this rank; after all ranks have given theirs and met, rank 0 makes
- * the row's times from the maximum over ranks of each. */
+/* Records a sample of this rank. After all ranks have recorded theirs and met, rank 0
+ * computes the row's times from the maximum over ranks of each sample. */
 void bench_sample(struct bench_rank *rank, uint32_t mode, uint32_t sample, double us);
 void bench_statistics(struct bench_rank *rank, uint32_t mode, uint32_t n_samples,
 		      struct bench_row *row);
 
-/* Every rank, before the samples of a row: those who give none count as 0. */
+/* Clears this rank's samples before a row: ranks that record none count as 0. */
 void bench_forget(struct bench_rank *rank);
 
-/* Any rank saw wrong data in that mode. */
+/* Reports that this rank found n_wrong words of wrong data in that mode. */
 void bench_wrong(struct bench_rank *rank, uint32_t mode, uint64_t n_wrong);
 uint64_t bench_take_wrong(struct bench_rank *rank, uint32_t mode);
 
-/* Rank 0: prints the row and keeps it for JSON. */
+/* Rank 0: prints the row and stores it for the JSON report. */
 void bench_add_row(struct bench_rank *rank, const struct bench_row *row);
 void bench_add_overlap_row(struct bench_rank *rank, const struct bench_overlap_row *row);
 
-/* All ranks meet and learn whether any of them said yes. */
+/* Barrier of all ranks, which also tells whether any of them passed yes. */
 int  bench_any(struct bench_rank *rank, int yes, int *ret_any);
 
-/* 128 bytes from rank 0 to all (NCCL's unique id). */
+/* Broadcasts 128 bytes from rank 0 (NCCL's unique id). */
 void *bench_blob(struct bench_rank *rank);
 
 /* Prints one line to stderr with the rank. Returns result, so that a case can
@@ -150,17 +152,17 @@ struct json_object;
 void bench_report_head(FILE *out, int is_gpu);
 void bench_report_row(FILE *out, const struct bench_row *row);
 
-/* At least two digits that say something; 0: "-". */
+/* Prints a ratio with at least two significant digits; "-" for 0. */
 void bench_report_ratio(char *text, size_t n_bytes, double ratio);
 int  bench_report_json(const struct bench_options *options, const struct bench_row *rows,
 		       uint32_t n_rows, const char *machine);
 
-/* What is known of NCCL's NVLS, sums and copies by NVLink multicast, in this run; NULL:
- * without NCCL. */
+/* Whether NCCL could use NVLS (sums and copies by NVLink multicast) in this run, in words;
+ * NULL: without NCCL. */
 const char *bench_report_nvls(const struct bench_options *options);
 
-/* Parts of JSON reports: when, where and with what; a number with 3 decimals; writing
- * the file, which releases the report. */
+/* Parts of JSON reports: date, machine and versions; a number with 3 decimals; writing the
+ * file, which also releases the report. */
 struct json_object *bench_report_provenance(const struct bench_options *options,
 					    const char *machine);
 void bench_report_number(struct json_object *object, const char *key, double value);
@@ -171,8 +173,8 @@ int  bench_report_write(const struct bench_options *options, struct json_object 
 enum bench_stream { BENCH_STREAM_MAIN, BENCH_STREAM_SIDE, BENCH_STREAM_COPY,
 		    BENCH_STREAMS };
 
-/* GPUs that the driver sees, asked for in a child of its own, so that this process
- * may still fork. */
+/* Counts the GPUs in a child process, because a process that opened the driver must not
+ * fork. */
 uint32_t bench_count_gpus(char *ret_machine, size_t n_bytes);
 
 int   bench_device_open(struct bench_device **ret_device, int is_gpu, uint32_t gpu);
@@ -184,7 +186,7 @@ int   bench_fill(struct bench_device *device, void *at, uint64_t n_bytes, uint64
 int   bench_verify(struct bench_device *device, const void *at, uint64_t n_bytes,
 		   uint64_t seed, uint64_t *ret_n_wrong);
 
-/* Ordinary memory of the rank's place, as an application has it. */
+/* Allocates ordinary memory of the rank's place, as an application does. */
 int   bench_allocate(struct bench_device *device, uint64_t n_bytes, void **ret_at);
 void  bench_release(struct bench_device *device, void *at);
 
@@ -192,7 +194,7 @@ void  bench_release(struct bench_device *device, void *at);
 int   bench_make_values(struct bench_device *device, const struct bench_values *values);
 int   bench_compare(struct bench_device *device, struct bench_compare *compare);
 
-/* GPU ranks only, below. */
+/* The calls from here on are for GPU ranks only. */
 void *bench_stream(struct bench_device *device, enum bench_stream which);
 int   bench_stream_sync(struct bench_device *device, enum bench_stream which);
 int   bench_stream_follow(struct bench_device *device, enum bench_stream later,
@@ -201,8 +203,8 @@ int   bench_time_begin(struct bench_device *device);    /* on the main stream */
 int   bench_time_end(struct bench_device *device);
 int   bench_time_us(struct bench_device *device, double *ret_us); /* synchronises */
 
-/* What is called between begin and end on the main stream becomes a graph. end is called
- * after every begin, with ret_graph NULL where the calls between failed. */
+/* Captures what is called between begin and end on the main stream into a graph. Call end
+ * after every begin, with ret_graph NULL where a call between them failed. */
 int   bench_capture_begin(struct bench_device *device);
 int   bench_capture_end(struct bench_device *device, void **ret_graph);
 int   bench_graph_launch(struct bench_device *device, void *graph);
@@ -216,7 +218,7 @@ struct bench_copy {
 	uint64_t    pitch_bytes;
 };
 
-/* Raw driver calls, as an engineer would write them by hand. */
+/* Hand-written driver calls that ours are compared with. */
 int   bench_raw_copies(struct bench_device *device, enum bench_stream which,
 		       const struct bench_copy *copies, uint32_t n_copies);
 int   bench_raw_flags(struct bench_device *device, enum bench_stream which,

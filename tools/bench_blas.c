@@ -19,7 +19,7 @@
 #define BLAS_COMPUTE_32F 68
 #define BLAS_DEFAULT     (-1)           /* its heuristics choose */
 
-/* What PyTorch gives it on Hopper. */
+/* The size that PyTorch uses on Hopper. */
 #define WORKSPACE_BYTES  (UINT64_C(32) << 20)
 
 struct blas_calls {
@@ -52,7 +52,7 @@ static int check(const struct bench_blas *blas, int status, const char *what)
 	return CEOV_ERR_CUDA;
 }
 
-/* Where the loader looks, then where the toolkit and Python's wheels put it. */
+/* Searches the loader's path, then the folders of the toolkit and of Python's packages. */
 static int load(struct bench_blas *blas, const char *path)
 {
 	static const char *const names[] = {
@@ -101,7 +101,7 @@ int bench_blas_open(struct bench_rank *rank, const char *path,
 	r = check(blas, blas->calls.create(&blas->handle), "cublasCreate");
 	if (!r)
 		r = bench_allocate(rank->device, WORKSPACE_BYTES, &blas->workspace);
-	/* in this order: setting the stream takes the workspace away */
+	/* in this order: setting the stream resets the workspace */
 	if (!r)
 		r = check(blas, blas->calls.set_stream(blas->handle, stream),
 			  "cublasSetStream");
@@ -130,8 +130,8 @@ void bench_blas_close(struct bench_blas *blas)
 	free(blas);
 }
 
-/* Column-major, so C^T = B A^T is computed: B's and A's rows are columns there. A B that
- * is k x n here is n x k there. */
+/* cuBLAS is column-major, so C^T = B A^T is computed with row-major A and B read as their
+ * transposes. A row-major k x n B is read as n x k. */
 int bench_blas_multiply(struct bench_blas *blas, const struct bench_product *product)
 {
 	const float alpha = 1, beta = product->adds ? 1 : 0;

@@ -3,7 +3,7 @@
 #ifndef BENCH_CASES_H
 #define BENCH_CASES_H
 
-/* Every test case's entry: runs on each rank; 0 or an error. */
+/* The entry points of all test cases. Each runs on every rank and returns 0 or an error. */
 
 struct bench_rank;
 

@@ -18,7 +18,7 @@
 #define GRACE_NS      UINT64_C(20000000000)
 #define OVERTIME_NS   UINT64_C(5000000000)
 #define LOOK_NS       2000000L
-#define GROUP_BYTES   16                /* "/group", and what lies beside it */
+#define GROUP_BYTES   16                /* room for "/group" and other files in the folder */
 
 /* --- the folder ---------------------------------------------------------- */
 
@@ -60,7 +60,8 @@ void bench_children_remove_folder(const struct bench_children *children)
 
 /* --- processes ----------------------------------------------------------- */
 
-/* Those that are ignored, as SIGHUP is under nohup, stay so. */
+/* Blocks the signals that end the bench, except those that are ignored, as SIGHUP is under
+ * nohup. */
 static void take_signals(struct bench_children *children)
 {
 	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
@@ -86,7 +87,8 @@ int bench_children_begin(struct bench_children *children, const char *what)
 	return -1;
 }
 
-/* The parent may have ended before the first call; then somebody else is the parent. */
+/* Ends this child with its parent. The parent may have died before prctl() took effect;
+ * then the parent's pid has changed. */
 void bench_child_follow(pid_t parent)
 {
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
@@ -124,7 +126,7 @@ static void kill_all(const struct bench_children *children)
 			(void)kill(children->pids[i], SIGKILL);
 }
 
-/* How many have ended since the last look; *ret_failed: one did not end well. */
+/* Collects children that ended; returns how many. *ret_failed: one ended with an error. */
 static uint32_t reap(struct bench_children *children, int *ret_failed)
 {
 	uint32_t i, n = 0;
@@ -146,7 +148,7 @@ static uint32_t reap(struct bench_children *children, int *ret_failed)
 	return n;
 }
 
-/* Sleeps a little; a signal that comes meanwhile is kept. */
+/* Sleeps a little, and remembers a signal that came meanwhile. */
 static void look_for_signal(struct bench_children *children)
 {
 	const struct timespec pause = { .tv_nsec = LOOK_NS };
@@ -167,13 +169,15 @@ int bench_children_wait(struct bench_children *children, uint64_t deadline_ns,
 		n_left -= reap(children, &has_failed);
 		now = cei_now_ns();
 		if (has_failed) {
-			atomic_store(failed, CEOV_ERR_PEER_LOST);       /* seq_cst: no hurry */
+			atomic_store(failed, CEOV_ERR_PEER_LOST);       /* seq_cst: not on a fast
+									 * path */
 			if (kill_at > now + GRACE_NS)
 				kill_at = now + GRACE_NS;
 		}
 		if (children->ended_by || now > kill_at)
 			kill_all(children);
-		look_for_signal(children);      /* also the last time: it may have ended them */
+		look_for_signal(children);      /* once more at the end: the signal may be what
+						 * ended them */
 	}
 	return has_failed || children->ended_by ? EXIT_FAILURE : EXIT_SUCCESS;
 }
@@ -182,6 +186,6 @@ void bench_children_end(struct bench_children *children)
 {
 	bench_children_remove_folder(children);
 	if (children->ended_by)
-		(void)raise(children->ended_by);        /* when the mask lets it through */
+		(void)raise(children->ended_by);        /* delivered when the mask allows it */
 	sigprocmask(SIG_SETMASK, &children->before, NULL);
 }

@@ -4,10 +4,9 @@
 #define BENCH_CHILDREN_H
 
 /*
- * Processes that the bench starts and answers for, and the folder that they share: none of
- * them outlives the bench, whatever ends it, and the folder goes when they have gone.
- * Between begin and end SIGINT, SIGTERM and SIGHUP wait: those that come end the children
- * first, then the bench, by the same signal.
+ * Child processes of the bench and the folder that they share. No child outlives the bench,
+ * however it ends, and the folder is removed after them. Between begin and end SIGINT,
+ * SIGTERM and SIGHUP are blocked: one that comes ends the children first, then the bench.
  */
 
 #include <signal.h>
@@ -21,34 +20,34 @@ struct bench_children {
 	pid_t       parent;
 	pid_t       pids[BENCH_RANKS_MAX];
 	uint32_t    n;
-	const char *what;               /* "rank": for messages, before its number */
+	const char *what;               /* what a child is, for messages: "rank" */
 	int         ended_by;           /* a signal; 0: none came */
-	sigset_t    waiting;            /* what we look for */
+	sigset_t    waiting;            /* the signals that are checked for */
 	sigset_t    before;             /* this thread's mask */
 	char        folder[80];         /* in TMPDIR, or in /tmp where that is too long */
 };
 
-/* 0, or -1, told on stderr. what is the caller's. */
+/* 0, or -1, reported on stderr. what: kept by reference. */
 int  bench_children_begin(struct bench_children *children, const char *what);
 
-/* Runs run(arg, number) in a process of its own, which ends with its result. 0, or -1,
- * told. */
+/* Runs run(arg, number) in a child process, whose exit status is run's result. 0, or -1,
+ * reported on stderr. */
 int  bench_children_start(struct bench_children *children,
 			  int (*run)(void *arg, uint32_t number), void *arg);
 
-/* Waits until all have ended. *failed is set when one fails; those that are left then have
- * 20 seconds, and none is alive long after deadline_ns. EXIT_SUCCESS, or EXIT_FAILURE: one
- * failed, or a signal came. */
+/* Waits until all children have ended. *failed is set when one fails; the others then get
+ * 20 seconds. None is alive long after deadline_ns. EXIT_SUCCESS, or EXIT_FAILURE where one
+ * failed or a signal came. */
 int  bench_children_wait(struct bench_children *children, uint64_t deadline_ns,
 			 _Atomic int *failed);
 
-/* The folder and what lies in it; again where it has gone does nothing. Any process. */
+/* Removes the folder and its contents; harmless when repeated. Any process. */
 void bench_children_remove_folder(const struct bench_children *children);
 
-/* Ends the program where a signal came. */
+/* Ends the program by the signal that came, if one did. */
 void bench_children_end(struct bench_children *children);
 
-/* In a process that was just forked: it ends when the parent ends. */
+/* Called in a child right after fork: it will end when its parent ends. */
 void bench_child_follow(pid_t parent);
 
 #endif /* BENCH_CHILDREN_H */

@@ -88,7 +88,7 @@ static int open_collective(struct bench_collective *c, struct bench_rank *rank,
 		r = bench_share_buffers(rank, bytes_max * rank->n_ranks, &c->source);
 	if (!r)
 		r = bench_share_buffers(rank, 4096, &c->flags);
-	if (!r)         /* flags begin at 0; a fill of one word each would not do */
+	if (!r)         /* flags must begin at 0; a fill would write its pattern */
 		r = rank->is_gpu ? 0 : (memset(bench_address(rank, c->flags.by_rank[
 				rank->rank]), 0, 4096), 0);
 	if (!r)
@@ -162,7 +162,7 @@ static int sample(struct bench_collective *c, enum bench_way way, uint32_t numbe
 
 /* --- data ---------------------------------------------------------------- */
 
-/* Where the way's next launch reads and writes. */
+/* Where the next launch of that method reads and writes. */
 static char *target_of(struct bench_collective *c, enum bench_way way)
 {
 	struct bench_rank *rank = c->rank;
@@ -218,7 +218,7 @@ static int check_data(struct bench_collective *c, enum bench_way way, const char
 	return r ? r : bench_meet(rank);
 }
 
-/* One launch into every target, each with data of its own. */
+/* Runs one launch into every target, each with different data, and checks it. */
 static int verify(struct bench_collective *c, enum bench_way way)
 {
 	const char *at;

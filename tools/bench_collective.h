@@ -3,8 +3,8 @@
 #ifndef BENCH_COLLECTIVE_H
 #define BENCH_COLLECTIVE_H
 
-/* One collective over all ranks, and the ways in which it is done: bench_collective.c
- * measures, bench_ways.c knows how each way goes. */
+/* One collective over all ranks, and the methods that are compared: bench_collective.c
+ * measures, bench_ways.c implements each method. */
 
 #include "bench_group.h"
 
@@ -27,7 +27,7 @@ struct bench_set {                            /* one target and all that belongs
 	struct bench_signals arrived;   /* at the target's rank */
 	struct bench_signals free;
 	ceov_signal         *ready[2];  /* [polled, gated] */
-	ceov_plan           *plan[3];   /* by way of ours */
+	ceov_plan           *plan[3];   /* indexed by our methods */
 	uint64_t             n_launches;
 };
 
@@ -40,18 +40,18 @@ struct bench_collective {
 	struct bench_buffers source;    /* all-to-all */
 	struct bench_buffers flags;     /* raw: a 64-bit flag per source rank */
 	uint64_t             n_raw;
-	uint64_t             n_ours;    /* launches of ours, for the choice of the set */
+	uint64_t             n_ours;    /* launches of ours so far, which selects the next set */
 	struct bench_nccl   *nccl[BENCH_WAYS];
 	int                  runs[BENCH_WAYS];
 	int                  wrong[BENCH_WAYS];
-	uint64_t             round;     /* of data */
+	uint64_t             round;     /* changes with every check, and with it the data */
 };
 
-/* Both plans of every set for the current size, and their release. */
+/* Commits, and releases, the plans of every set for the current size. */
 int  bench_ways_open_plans(struct bench_collective *c);
 void bench_ways_close_plans(struct bench_collective *c);
 
-/* Queues (GPU) or does (host) one launch; ends the clock behind the last of a sample. */
+/* Queues (GPU) or runs (host) one launch; the last one of a sample also ends the clock. */
 int  bench_ways_once(struct bench_collective *c, enum bench_way way, int is_last);
 
 #endif /* BENCH_COLLECTIVE_H */

@@ -21,7 +21,7 @@ static int open_streams(struct bench_gpu *gpu)
 	int least = 0, greatest = 0, r;
 	uint32_t i;
 
-	/* The raw loops' copies get what the library's lanes give themselves. */
+	/* The raw loops' streams get the same priority as the library's lanes. */
 	r = check(gpu, calls->ctx_priorities(&least, &greatest),
 		  "cuCtxGetStreamPriorityRange");
 	for (i = 0; !r && i < BENCH_STREAMS; i++)
@@ -148,7 +148,7 @@ static void *gpu_stream(void *private, enum bench_stream which)
 {
 	struct bench_gpu *gpu = private;
 
-	(void)current(gpu);             /* NCCL asks for the current device */
+	(void)current(gpu);             /* makes the rank's GPU current, which NCCL uses */
 	return gpu->streams[which];
 }
 
@@ -378,8 +378,8 @@ static uint32_t gpu_n_sms(void *private)
 	return r ? 0 : (uint32_t)n_sms;
 }
 
-/* 2048 threads fill an SM. The stop word is in the GPU's memory: blocks that poll
- * host memory slow every copy of their GPU to a crawl. */
+/* Starts a kernel that fills every SM with 2048 threads. Its stop word is in the GPU's
+ * memory, because polling host memory would slow down all copies of that GPU. */
 static int gpu_spin_start(void *private)
 {
 	struct bench_gpu *gpu = private;
@@ -426,7 +426,7 @@ static int gpu_spin_stop(void *private)
 
 /* --- counting ------------------------------------------------------------ */
 
-/* What NCCL's NVLS needs. */
+/* Whether all GPUs support NVLink multicast, which NCCL's NVLS needs. */
 static int has_multicast(const struct cei_cuda *cuda)
 {
 	int value = 0;

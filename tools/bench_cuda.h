@@ -24,7 +24,7 @@ struct bench_gpu {
 	CUevent            begin;
 	CUevent            end;
 	CUevent            order;
-	CUstream           control;     /* fill, verify: beside the others */
+	CUstream           control;     /* for fill and verify, apart from the measured streams */
 	CUdeviceptr        counts;      /* enum count */
 	uint64_t          *pinned;      /* round times */
 };

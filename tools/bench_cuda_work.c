@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What operators are measured with on a GPU: memory, bf16 values, comparison, graphs. */
+/* GPU work that operators are measured with: memory, bf16 values, comparison, graphs. */
 
 #include "bench_cuda.h"
 
@@ -54,7 +54,7 @@ int bench_gpu_values(void *private, const struct bench_values *values)
 	return r ? r : idle(gpu, gpu->control);
 }
 
-/* Float bits from a word of counts. */
+/* Converts float bits from the counts. */
 static double to_double(uint64_t word)
 {
 	uint32_t bits = (uint32_t)word;
@@ -96,7 +96,7 @@ int bench_gpu_compare(void *private, struct bench_compare *compare)
 
 /* --- graphs -------------------------------------------------------------- */
 
-/* This thread's other calls stay forbidden; the library's threads go on. */
+/* Thread-local capture mode: other threads of the library may go on calling the driver. */
 int bench_gpu_capture_begin(void *private)
 {
 	struct bench_gpu *gpu = private;
@@ -116,7 +116,7 @@ int bench_gpu_capture_end(void *private, void **ret_graph)
 	CUresult result = calls->capture_end(gpu->streams[BENCH_STREAM_MAIN], &graph);
 	int r;
 
-	if (!ret_graph) {               /* what failed has been told already */
+	if (!ret_graph) {               /* the call that failed was reported already */
 		if (graph)
 			(void)calls->graph_destroy(graph);
 		return 0;

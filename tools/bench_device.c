@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The device of a rank: the host's own, and the choice between it and a GPU. */
+/* A rank's device: the implementation on host memory, and its selection. */
 
 #include "bench_device.h"
 
@@ -19,7 +19,7 @@ struct bench_device {
 	void                          *private;
 };
 
-/* As the kernels that fill and verify GPU memory make them: what one wrote the other checks. */
+/* The same pattern as the GPU kernels', so that either side can check the other's data. */
 static uint64_t pattern(uint64_t seed, uint64_t i)
 {
 	uint64_t x = (seed + i + 1) * UINT64_C(0x9e3779b97f4a7c15);
@@ -70,7 +70,7 @@ static int host_verify(void *private, const void *at, uint64_t n_bytes, uint64_t
 	return 0;
 }
 
-/* As aligned as the operators want it. */
+/* Allocates with the alignment that operators require. */
 static int host_allocate(void *private, uint64_t n_bytes, void **ret_at)
 {
 	(void)private;

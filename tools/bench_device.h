@@ -3,8 +3,8 @@
 #ifndef BENCH_DEVICE_H
 #define BENCH_DEVICE_H
 
-/* What stands behind the device calls of bench.h, same contracts. private is what
- * open made, also where it failed. */
+/* The functions behind the device calls of bench.h, with the same contracts. private is
+ * what open returned, also after a failure. */
 
 #include "bench.h"
 
@@ -20,7 +20,7 @@ struct bench_device_ops {
 	int      (*values)(void *private, const struct bench_values *values);
 	int      (*compare)(void *private, struct bench_compare *compare);
 
-	/* NULL on the host, whose ranks do not call them. */
+	/* NULL on the host; host ranks do not call these. */
 	void    *(*stream)(void *private, enum bench_stream which);
 	int      (*sync)(void *private, enum bench_stream which);
 	int      (*follow)(void *private, enum bench_stream later,
@@ -44,7 +44,7 @@ struct bench_device_ops {
 	int      (*graph_launch)(void *private, void *graph);
 	void     (*graph_drop)(void *private, void *graph);
 
-	/* How many there are; ret_machine says which, or why none. */
+	/* How many GPUs there are; ret_machine describes them, or why there are none. */
 	uint32_t (*count)(char *ret_machine, size_t n_bytes);
 };
 

@@ -28,10 +28,12 @@ struct doorbell {
 	struct bench_buffers from;
 	struct bench_buffers to;
 	ceov_signal         *raised[2];         /* by the kernel: [host, GPU] */
-	ceov_signal         *returned;          /* to the kernel */
+	ceov_signal         *returned;          /* raised when data has come back, awaited by the
+						 * kernel */
 	ceov_plan           *plan[2];           /* polled, gated */
-	uint64_t             value;             /* last one played */
-	uint64_t             round;             /* of data */
+	uint64_t             value;             /* counter value of the last round played */
+	uint64_t             round;             /* changes with every check, and with it the
+						 * data */
 	int                  wrong[MODES];
 	double               us[MODES][BENCH_SAMPLES_MAX];
 	double               rounds[ROUNDS_PER_GAME];
@@ -107,7 +109,7 @@ static int raw_copy_and_flag(struct doorbell *d, void *flag, uint64_t value)
 	return r ? r : bench_raw_flags(d->rank->device, BENCH_STREAM_COPY, &flag, 1, value);
 }
 
-/* As an engineer would write it: spin on the pinned word, then queue. */
+/* The hand-written version: polls the pinned word, then queues the copy. */
 static int play_raw_polled(struct doorbell *d, uint64_t first, uint32_t n)
 {
 	const _Atomic uint64_t *word = cei_signal_word(d->raised[0], 0);
@@ -127,7 +129,7 @@ static int play_raw_polled(struct doorbell *d, uint64_t first, uint32_t n)
 	return r;
 }
 
-/* Queued behind waits, as many rounds ahead as ours may be. */
+/* Queues copies behind stream waits, as many rounds ahead as ours may be. */
 static int play_raw_gated(struct doorbell *d, uint64_t first, uint32_t n)
 {
 	struct ceov_device_signal raised, returned;
@@ -172,7 +174,7 @@ static int game_gpu(struct doorbell *d, enum mode mode, uint32_t n)
 	r = ceov_signal_for_device(d->raised[is_gated], 0, &game.raised);
 	if (!r)
 		r = ceov_signal_for_device(d->returned, 0, &game.awaited);
-	if (!r && mode == OURS_POLLED)  /* armed before the kernel runs */
+	if (!r && mode == OURS_POLLED)  /* armed before the kernel starts */
 		r = feed_ours(d, 0, d->value, &n_fed, n);
 	if (!r)
 		r = bench_pingpong_start(d->rank->device, &game);
@@ -240,7 +242,7 @@ static int runs(const struct doorbell *d, enum mode mode)
 	return (triggers & BENCH_GATED) != 0;
 }
 
-/* Rank 0 plays; rank 1 looks at what came. */
+/* Rank 0 plays one game, rank 1 checks the data. */
 static int verify(struct doorbell *d, enum mode mode)
 {
 	struct bench_rank *rank = d->rank;
@@ -279,8 +281,8 @@ static int compare_doubles(const void *left, const void *right)
 	return a < b ? -1 : a > b;
 }
 
-/* A sample is the median round of one game, so that the first rounds, in which
- * the kernel and the feeder find each other, do not count. */
+/* A sample is the median round of one game, so that the first rounds, in which kernel and
+ * engine get in step, do not count. */
 static int measure_sample(struct doorbell *d, enum mode mode, uint32_t number)
 {
 	int r = game(d, mode, ROUNDS_PER_GAME);
@@ -309,8 +311,8 @@ static void add_rows(struct doorbell *d)
 		rows[mode].bytes_per_rank = d->bytes;
 		rows[mode].verified = d->rank->options->check && d->bytes ? !d->wrong[mode]
 			: -1;
-		/* with no bytes the flags themselves are what is checked: each round
-		 * ends only when its own value came back */
+		/* without bytes only the flags are checked: a round ends only when its own
+		 * value came back */
 		if (d->rank->options->check && !d->bytes)
 			rows[mode].verified = 1;
 		if (runs(d, (enum mode)mode))
@@ -318,7 +320,8 @@ static void add_rows(struct doorbell *d)
 					 &rows[mode]);
 	}
 	for (mode = 0; mode < MODES; mode++) {
-		/* on the host raw is no doorbell: its one thread tells nobody anything */
+		/* on the host raw is a plain memcpy without flags, so a ratio would say
+		 * nothing */
 		if (d->rank->is_gpu && mode <= OURS_GATED && rows[mode].us_median > 0)
 			rows[mode].ratio_raw = rows[raw_of[mode]].us_median /
 				rows[mode].us_median;

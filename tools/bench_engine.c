@@ -139,7 +139,7 @@ int bench_idle(struct bench_rank *rank)
 		r = ceov_launch(plan, NULL, &ticket);
 	if (!r)
 		r = ceov_wait(context, ticket, UINT64_C(10000000000));
-	usleep(100000);                 /* let everything come to rest */
+	usleep(100000);                 /* let all threads go to sleep */
 	before = cpu_us();
 	usleep(IDLE_US);
 	if (!r)

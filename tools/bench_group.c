@@ -85,7 +85,7 @@ int bench_share_signals(struct bench_rank *rank, struct ceov_place place,
 	return r ? bench_fail(rank, r, "sharing signals") : bench_meet(rank);
 }
 
-/* A peer's last use may still be on its way to us. */
+/* Tries for a while, because a peer's release may still be on its way. */
 int bench_release_buffer(ceov_buffer *buffer)
 {
 	uint64_t deadline = cei_deadline(RELEASE_NS);

@@ -3,8 +3,8 @@
 #ifndef BENCH_GROUP_H
 #define BENCH_GROUP_H
 
-/* Objects that every rank creates and every rank finds: arrays by rank. All ranks make
- * the same calls in the same order. */
+/* Shared objects that every rank creates and every rank finds, as arrays indexed by rank.
+ * All ranks make the same calls in the same order. */
 
 #include "bench.h"
 
@@ -22,7 +22,8 @@ int  bench_share_signals(struct bench_rank *rank, struct ceov_place place,
 			 uint32_t n_counters, uint32_t flags,
 			 struct bench_signals *signals);
 
-/* Meets before and after, so that nobody releases what another still uses. */
+/* Releases the buffers between two barriers, so that nobody releases what another still
+ * uses. */
 int  bench_drop_buffers(struct bench_rank *rank, struct bench_buffers *buffers);
 int  bench_drop_signals(struct bench_rank *rank, struct bench_signals *signals);
 
@@ -30,20 +31,20 @@ int  bench_drop_signals(struct bench_rank *rank, struct bench_signals *signals);
 int  bench_release_buffer(ceov_buffer *buffer);
 int  bench_release_signal(ceov_signal *signal);
 
-/* The next random number of a state that began as a seed. */
+/* The next random number; *state begins as the seed. */
 uint64_t bench_random(uint64_t *state);
 
 /* The place of this rank's memory. */
 struct ceov_place bench_place(const struct bench_rank *rank);
 
-/* Address of another rank's (or our) buffer for this rank's copies. */
+/* Address at which this rank's copies reach another rank's buffer (or our own). */
 void *bench_address(const struct bench_rank *rank, const ceov_buffer *buffer);
 
 /* The pattern's seed for a block from source to target in a round. */
 uint64_t bench_seed(const struct bench_rank *rank, uint32_t source, uint32_t target,
 		    uint64_t round);
 
-/* Every size from -b to -e; 0 ends. */
+/* The next size from -b to -e; 0 after the last. */
 uint64_t bench_next_size(const struct bench_options *options, uint64_t bytes);
 
 #endif /* BENCH_GROUP_H */

@@ -3,13 +3,13 @@
 #ifndef BENCH_LIBRARY_H
 #define BENCH_LIBRARY_H
 
-/* Libraries of others, opened at run time. */
+/* Opens libraries of others at run time. */
 
 #include <stddef.h>
 
-/* path alone where it is given; else each of names, which dlopen() searches where the
- * loader does or which are patterns of whole paths; NULL ends them. Returns NULL where
- * there is none. */
+/* Opens path where it is given; else the first of names that dlopen() finds, each a plain
+ * name or a glob pattern of whole paths; NULL ends the list. Returns NULL where none is
+ * found. */
 void *bench_library_open(const char *path, const char *const *names);
 
 struct bench_symbol {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* ceoverlap-bench measure: the command line, and what is measured in which order. */
+/* ceoverlap-bench measure: its command line, and the order of its measurements. */
 
 #include "bench_measure.h"
 
@@ -87,7 +87,7 @@ void measure_progress(const struct measure *m, const char *format, ...)
 
 /* --- the run ------------------------------------------------------------------------ */
 
-/* What the host has to spare is not ours. */
+/* How much host memory may be used: only what is free. */
 static uint64_t host_bytes(const struct measure *m)
 {
 	uint64_t n_bytes = m->is_quick ? HOST_BYTES >> QUICK_SHIFT : HOST_BYTES;
@@ -152,7 +152,8 @@ static int measure_all(struct measure *m)
 	return r;
 }
 
-/* A part of the machine would hide what an earlier run found of all of it. */
+/* Why the result is not stored; NULL: it is. A measurement of part of the machine would
+ * replace an earlier one of all of it. */
 static const char *why_not_stored(const struct measure *m)
 {
 	if (!m->is_stored)
@@ -237,7 +238,7 @@ static int run(struct measure *m)
 	return r || m->n_wrong ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* As it was typed, for whoever wants to repeat it. */
+/* Keeps the command as typed, for the report. */
 static void keep_command(struct measure *m, int argc, char **argv)
 {
 	size_t used = (size_t)snprintf(m->command, sizeof(m->command), "ceoverlap-bench");
@@ -265,9 +266,10 @@ int bench_measure_main(int argc, char **argv)
 	char name[] = "ceoverlap-bench measure";
 
 	keep_command(&both.measure, argc, argv);
-	argv[0] = name;                 /* for argp's messages */
+	argv[0] = name;                 /* the name in argp's messages */
 	both.measure.options = &both.options;
-	/* Streams that wait must not hold up others of their GPU; before the driver opens. */
+	/* before the driver opens: enough hardware queues, so that waiting streams do not
+	 * hold up others */
 	(void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 	if (bench_options_begin(&both.options))
 		return EXIT_FAILURE;

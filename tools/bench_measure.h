@@ -4,8 +4,8 @@
 #define BENCH_MEASURE_H
 
 /*
- * ceoverlap-bench measure: what the machine's links carry, alone and at once, by raw
- * driver calls of one process; kept for the runtime's router.
+ * ceoverlap-bench measure: the bandwidth of the machine's links, alone and together, by
+ * plain driver calls of one process; stored for the runtime's router.
  *
  *   bench_measure.c          the command line, and what is done in which order
  *   bench_measure_pairs.c    links alone: GPU to GPU, host to GPU, GPU to host
@@ -24,33 +24,35 @@
 #define MEASURE_ROUNDS_MAX  9u
 #define MEASURE_SETS_MAX    1024u
 #define MEASURE_FLOWS_MAX   CEI_MACHINE_GPUS_MAX
-#define MEASURE_LANES       4u          /* flows at once that one GPU moves */
-#define MEASURE_COPIES_MAX  64u         /* of one flow, in one run */
+#define MEASURE_LANES       4u          /* concurrent flows per GPU */
+#define MEASURE_COPIES_MAX  64u         /* copies of one flow in one run */
 
-/* The largest share of what links carry alone at which they share something. */
+/* Links share a port where together they reach at most this part of the sum of their rates. */
 #define MEASURE_SHARED      0.9
 
-/* One link's copies in a run, back to back. */
+/* A series of copies over one link, back to back. */
 struct measure_flow {
 	uint32_t from;                  /* places of the machine */
 	uint32_t to;
 	uint64_t bytes;                 /* of a copy */
 	uint32_t n_copies;
-	uint32_t slot;                  /* 0 to MEASURE_LANES - 1: which part of the
-					 * target's memory, where several write it */
-	double   us;                    /* out: of all copies, by events of its GPU */
+	uint32_t slot;                  /* selects the part of the target's memory where several
+					 * flows write to it, below MEASURE_LANES */
+	double   us;                    /* result: time of all copies, by events of the moving
+					 * GPU */
 };
 
-/* What moves bytes: GPUs by their driver. private is what open made, also where it failed.
- * GPU flows are pushed by their source, others moved by their GPU. Errors were raised in
- * the report that open got. */
+/* The mover: makes copies by the GPUs' driver. private is what open returned, also after a
+ * failure. A copy between GPUs is made by its source, other copies by their GPU. Errors are
+ * raised in the report that open got. */
 struct measure_mover_config {
 	struct cei_report        *report;
 	const struct cei_machine *machine;
 	uint32_t                  n_gpus;       /* the first ones of the machine */
 	uint64_t                  seed;
-	uint64_t                  gpu_bytes_max;        /* of a GPU's source, and target */
-	uint64_t                  host_bytes_max;       /* of all nodes together */
+	uint64_t                  gpu_bytes_max;        /* largest size of a GPU's source and
+							 * target memory */
+	uint64_t                  host_bytes_max;       /* largest total of all nodes' memory */
 };
 
 struct measure_sizes {
@@ -64,11 +66,11 @@ struct measure_mover_ops {
 	void (*close)(void *private);
 	int  (*reaches)(void *private, uint32_t from, uint32_t to);     /* places */
 
-	/* All flows begin together: their copies are queued behind one gate. Of one flow the
-	 * bytes may be any, of several the parts of their memory's 1 / MEASURE_LANES. */
+	/* Runs flows that begin together: their copies are queued behind one gate. A single
+	 * flow may use all of its memory, several at once 1 / MEASURE_LANES of it each. */
 	int  (*run)(void *private, struct measure_flow *flows, uint32_t n_flows);
 
-	/* One copy into poisoned memory: how many words of it came wrong. */
+	/* Makes one copy into poisoned memory and counts the words that are wrong. */
 	int  (*check)(void *private, const struct measure_flow *flow, uint64_t *ret_n_wrong);
 };
 
@@ -78,36 +80,38 @@ extern const struct measure_mover_ops measure_mover_cuda;       /* with CUDA */
 
 struct measure_link {                   /* of an ordered pair of places */
 	float  us[MEASURE_SIZES][MEASURE_ROUNDS_MAX];   /* of one copy */
-	float  plain_us[3];             /* of all copies of a run as nvbandwidth makes them */
+	float  plain_us[3];             /* all copies of one run, made as nvbandwidth makes them */
 	uint32_t n_rounds;
 	double median_us[MEASURE_SIZES];
 	double plain_gb_per_s;          /* 0: not measured */
-	double both_gb_per_s;           /* this way and back at once, summed; 0: not */
+	double both_gb_per_s;           /* sum of both directions at once; 0: not measured */
 	int    is_measured;
 };
 
-struct measure_set {                    /* links at once */
+struct measure_set {                    /* links measured at once */
 	char     name[CEI_MACHINE_NAME_BYTES];
 	uint32_t n_flows;
 	struct measure_flow flows[MEASURE_FLOWS_MAX];
-	double   alone_gb_per_s;        /* the links' sum */
-	double   expected_gb_per_s;     /* that, or less: parts of the set share something */
+	double   alone_gb_per_s;        /* sum of the links' rates when alone */
+	double   expected_gb_per_s;     /* as alone, or less where parts of the set share a port */
 	double   gb_per_s;              /* at once */
-	char     port[CEI_MACHINE_NAME_BYTES];  /* what they share; "": nothing, or not known */
+	char     port[CEI_MACHINE_NAME_BYTES];  /* the port that they share; "": none, or not
+						 * known */
 };
 
 struct measure {
 	const struct bench_options *options;    /* n_ranks: GPUs, 0: all */
 	int                         is_quick;
 	const char                 *output;     /* XML file; NULL: none */
-	int                         is_stored;  /* wanted; then: done */
+	int                         is_stored;  /* before the run: wanted; afterwards: done */
 	char                        command[1024];
 
 	struct cei_report           report;
 	struct cei_machine         *machine;
 	uint32_t                    n_gpus;     /* that are measured, the first ones */
 	uint64_t                    deadline_ns;
-	uint32_t                    n_left_out; /* links and sets, for want of time */
+	uint32_t                    n_left_out; /* links and sets that were left out because time
+						 * ran out */
 	uint64_t                    n_wrong;    /* words */
 	uint32_t                    n_checked;  /* links */
 	char                        stored_in[512];
@@ -133,12 +137,12 @@ static inline struct measure_link *measure_link(const struct measure *m, uint32_
 /* argv[0] is "measure". Exit status of the program. */
 int bench_measure_main(int argc, char **argv);
 
-/* Whether time is left; counts what has to be left out otherwise. */
+/* Whether there is time left; if not, counts one more measurement as left out. */
 int measure_has_time(struct measure *m);
 void measure_progress(const struct measure *m, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* The three sizes up to the largest, and how often each is copied in a sample. */
+/* Three sizes up to the largest, and how often each is copied per sample. */
 void measure_sizes_up_to(uint64_t largest, uint64_t bytes[MEASURE_SIZES],
 			 uint32_t n_copies[MEASURE_SIZES]);
 
@@ -146,12 +150,13 @@ void measure_sizes_up_to(uint64_t largest, uint64_t bytes[MEASURE_SIZES],
  * (1), GPUs (2). */
 uint64_t measure_largest(const struct measure *m, int n_gpus);
 
-/* Medians of a link's samples, and the line through them into the machine. */
+/* Computes the medians of a link's samples, fits the cost to them, and stores it in the
+ * machine. */
 int measure_conclude(struct measure *m, uint32_t from, uint32_t to,
 		     const uint64_t bytes[MEASURE_SIZES]);
 double measure_median(const float *values, uint32_t n);
 
-/* Each: 0, or an error that was told. */
+/* Each returns 0, or an error that it has reported. */
 int measure_pairs(struct measure *m);
 int measure_host_links(struct measure *m);
 int measure_sets(struct measure *m);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Copies between GPUs and host memory of each NUMA node, begun together behind a gate. */
+/* Copies between GPUs and the host memory of each NUMA node, queued behind a gate so that
+ * they begin together. */
 
 #include "bench_measure.h"
 
@@ -32,7 +33,7 @@ struct place_gpu {
 };
 
 struct node_memory {
-	unsigned char *at;              /* a slice for each GPU; NULL: none */
+	unsigned char *at;              /* one slice per GPU; NULL: no memory */
 	uint64_t       n_bytes;
 	int            is_registered;
 };
@@ -40,8 +41,9 @@ struct node_memory {
 struct mover {
 	struct measure_mover_config config;
 	struct measure_sizes        sizes;
-	struct bench_device        *host;       /* fills and verifies host memory */
-	_Atomic uint64_t           *gate;       /* pinned; streams wait for a value */
+	struct bench_device        *host;       /* the host device, which fills and verifies host
+						 * memory */
+	_Atomic uint64_t           *gate;       /* pinned word that all streams wait for */
 	uint64_t                    gate_value;
 	struct place_gpu            gpus[CEI_MACHINE_GPUS_MAX];
 	struct node_memory          nodes[CEI_MACHINE_NODES_MAX];
@@ -78,7 +80,8 @@ static int open_lanes(struct place_gpu *own)
 	return r;
 }
 
-/* A pair that the driver refuses is left out, whatever it said before. */
+/* Opens peer access. A pair that the driver refuses is left out, whatever it reported
+ * before. */
 static int open_peers(struct mover *mover, uint32_t a)
 {
 	struct place_gpu *own = &mover->gpus[a];
@@ -139,7 +142,7 @@ static CUresult take_gpu_memory(struct mover *mover, uint64_t n_bytes)
 	return result;
 }
 
-/* As much as all GPUs have, and random data in it. */
+/* Allocates the same size on all GPUs, filled with random data. */
 static int open_gpu_memory(struct mover *mover)
 {
 	uint64_t n_bytes = mover->config.gpu_bytes_max;
@@ -343,7 +346,7 @@ static void mover_close(void *private)
 
 /* --- runs --------------------------------------------------------------------------- */
 
-/* Which GPU moves it. */
+/* The GPU that makes the copy. */
 static uint32_t engine_of(const struct mover *mover, const struct measure_flow *flow)
 {
 	return cei_machine_is_gpu(mover->config.machine, flow->from) ? flow->from : flow->to;
@@ -368,7 +371,7 @@ static CUdeviceptr target_of(const struct mover *mover, const struct measure_flo
 	return (CUdeviceptr)(uintptr_t)slice(mover, flow->to - n_gpus, flow->from);
 }
 
-/* What a flow may walk through: of a GPU's memory its part, where there are several. */
+/* How much memory a flow may use: where there are several, each has its part. */
 static uint64_t room_of(const struct mover *mover, const struct measure_flow *flow)
 {
 	int is_between = cei_machine_is_gpu(mover->config.machine, flow->from) &&
@@ -429,8 +432,9 @@ static int queue(struct mover *mover, const struct measure_flow *flow, struct la
 			     "cuEventRecord");
 }
 
-/* From where the first of the GPU's lanes began: another one's begin may stand behind the
- * first one's copies on the way to the engine that they share. All are idle. */
+/* The time from the earliest begin of the GPU's lanes: the begin event of another lane may
+ * be recorded only after copies of the first one, which share its engine. All lanes are
+ * idle. */
 static int take_time(struct mover *mover, struct measure_flow *flow, struct lane *lane,
 		     uint32_t n_lanes)
 {
@@ -471,8 +475,8 @@ static int mover_run(void *private, struct measure_flow *flows, uint32_t n_flows
 		n = i + 1;
 		r = queue(mover, &flows[i], lanes[i]);
 	}
-	/* Also after a failure: what was queued waits for it. Release; its partners are the
-	 * streams' waits in queue(), and nothing else that was written depends on it. */
+	/* Also after a failure, because queued work waits for it. Release order; the
+	 * partners are the streams' waits in queue(). */
 	atomic_store_explicit(mover->gate, mover->gate_value, memory_order_release);
 	for (i = 0; i < n; i++) {
 		s = idle(mover->gpus[engine_of(mover, &flows[i])].gpu, lanes[i]->stream);
@@ -498,7 +502,7 @@ static int mover_reaches(void *private, uint32_t from, uint32_t to)
 
 /* --- data --------------------------------------------------------------------------- */
 
-/* A place's fill or verify: of a GPU's memory, or of the host's. */
+/* Fills or verifies memory of a GPU or of the host. */
 static int fill(struct mover *mover, uint32_t place, CUdeviceptr at, uint64_t n_bytes,
 		uint64_t seed)
 {

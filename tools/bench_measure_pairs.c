@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Links alone. Rounds go over all links and sizes, so that whatever drifts touches all of
- * them; each link's medians then give the line T = t0 + bytes / rate.
+ * Single links. Rounds alternate over all links and sizes, so that slow drifts affect all
+ * of them; each link's medians then give the line T = t0 + bytes / rate.
  */
 
 #include <stdlib.h>
@@ -46,7 +46,8 @@ void measure_sizes_up_to(uint64_t largest, uint64_t bytes[MEASURE_SIZES],
 	bytes[0] = largest / 4 < least ? largest / 4 : least;
 	bytes[1] = largest < 4 * least ? largest / 2 : middle;
 	bytes[2] = largest;
-	n_copies[0] = 16;               /* short ones: events would count for much */
+	n_copies[0] = 16;               /* many short copies, so that the cost of events does not
+					 * matter */
 	n_copies[1] = 4;
 	n_copies[2] = 1;
 }
@@ -94,7 +95,7 @@ static int one_flow(struct measure *m, struct measure_flow *flow)
 	return m->ops->run(m->mover, flow, 1);
 }
 
-/* The link's three sizes, once each. */
+/* Takes one sample of each of the link's three sizes. */
 static int sample(struct measure *m, uint32_t from, uint32_t to, uint64_t largest)
 {
 	struct measure_link *link = measure_link(m, from, to);
@@ -114,7 +115,7 @@ static int sample(struct measure *m, uint32_t from, uint32_t to, uint64_t larges
 	return r;
 }
 
-/* Whether it is there, checked once; the copy warms the link up as well. */
+/* Checks the data of one copy over the link, which also warms it up. */
 static int check(struct measure *m, uint32_t from, uint32_t to, uint64_t largest)
 {
 	struct measure_flow flow = { .from = from, .to = to, .n_copies = 1,
@@ -133,13 +134,13 @@ static int check(struct measure *m, uint32_t from, uint32_t to, uint64_t largest
 	return r;
 }
 
-/* What visit does to each link between GPUs (hosts 0), or GPUs and nodes (hosts 1), while
- * there is time. */
+/* What to do for each link between GPUs (hosts 0), or between GPUs and nodes (hosts 1),
+ * while there is time. */
 struct visit {
 	int    (*call)(struct measure *m, uint32_t from, uint32_t to, uint64_t largest);
 	int      hosts;
 	uint64_t largest;
-	int      is_free;               /* it takes no time */
+	int      is_free;               /* takes no time, so it is done even when time is up */
 };
 
 static int is_visited(const struct measure *m, const struct visit *visit, uint32_t from,

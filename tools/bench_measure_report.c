@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What was measured, as text matrices and as JSON. */
+/* The results as text matrices and as JSON. */
 
 #include "bench_measure.h"
 
@@ -36,7 +36,7 @@ static double value_of(const struct measure *m, enum matrix matrix, uint32_t fro
 	return -1;
 }
 
-/* Whether the matrix says anything about the place at all. */
+/* Whether the matrix has any value for the place. */
 static int is_shown(const struct measure *m, enum matrix matrix, uint32_t place)
 {
 	uint32_t i, n = cei_machine_n_places(m->machine);
@@ -80,7 +80,7 @@ static void print_matrix(const struct measure *m, FILE *out, enum matrix matrix,
 	}
 }
 
-/* A line for each pair of GPUs: both ways of counting, side by side. */
+/* One line per pair of GPUs with the rates of both methods of counting. */
 static void print_pairs(const struct measure *m, FILE *out)
 {
 	const struct cei_machine_link *known;

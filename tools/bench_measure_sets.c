@@ -2,12 +2,12 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Links at once, after each was measured alone. Where a set carries clearly less than its
- * parts, its links share something: the narrowest known port that all of them go over, or
- * one that the tree does not show and that is added.
+ * Several links at once, after each was measured alone. Where a set is clearly slower than
+ * its links' sum, the links share a port: the narrowest known one that all of them cross,
+ * or one that the tree does not show, which is added.
  *
- * A set's flows get bytes in proportion to their links' rates, so that without anything
- * shared all would end together; the rate of the set is all bytes over the longest flow.
+ * Flows of a set get bytes in proportion to their links' rates, so that all would end
+ * together if nothing were shared. The rate of the set is all bytes over the longest flow.
  */
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "bench_measure.h"
 
 #define ROUNDS       3u
-#define FLOW_COPIES  16u                /* of the fastest link of a set */
+#define FLOW_COPIES  16u                /* copies of the fastest link in a set */
 #define FLOW_BYTES   (UINT64_C(16) << 20)
 
 static double alone_gb_per_s(const struct measure *m, uint32_t from, uint32_t to)
@@ -75,7 +75,8 @@ static double rate_of(const struct measure_set *set)
 	return us > 0 ? bytes / us / 1e3 : 0;
 }
 
-/* expected: 0 for the links' sum. CEOV_NONE: no time, or a link that was not measured. */
+/* Runs a set. expected: its rate, or 0 for the links' sum. CEOV_NONE: out of time, or a
+ * link was not measured. */
 static int run_set(struct measure *m, struct measure_set *set, double expected)
 {
 	float rates[ROUNDS];
@@ -136,8 +137,8 @@ static int is_on_all(const struct measure *m, const struct measure_set *set, uin
 	return 1;
 }
 
-/* Whether ways of other GPUs to or from the host go over the port, too: then a set of some
- * says nothing of it, for it may carry more of all. */
+/* Whether links of other GPUs to or from the host cross the port as well. Then a set of
+ * some GPUs says nothing about it, because all together may carry more. */
 static int serves_others(const struct measure *m, const struct measure_set *set,
 			 uint32_t port)
 {
@@ -154,7 +155,7 @@ static int serves_others(const struct measure *m, const struct measure_set *set,
 	return n > set->n_flows;
 }
 
-/* The port on all of the set's links that the fewest other links go over. */
+/* The port that all links of the set cross and that the fewest other links cross. */
 static uint32_t common_port(const struct measure *m, const struct measure_set *set)
 {
 	const struct cei_machine_link *first = cei_machine_link(m->machine, set->flows[0].from,
@@ -193,7 +194,7 @@ static void set_shared_bandwidth(struct measure *m, struct measure_set *set, con
 		snprintf(set->port, sizeof(set->port), "%s", name);
 }
 
-/* What the set's rate says of ports. */
+/* Concludes from the set's rate what ports carry. */
 static void judge(struct measure *m, struct measure_set *set)
 {
 	uint32_t port = common_port(m, set);
@@ -205,7 +206,7 @@ static void judge(struct measure *m, struct measure_set *set)
 		set_shared_bandwidth(m, set, name);
 		return;
 	}
-	/* nothing collides: a port is at least as wide as what went over it */
+	/* no conflict: each port carries at least what went over it */
 	if (port != CEOV_NOBODY &&
 	    (double)m->machine->ports[port].bytes_per_s < set->gb_per_s * 1e9)
 		set_shared_bandwidth(m, set, name);
@@ -214,11 +215,12 @@ static void judge(struct measure *m, struct measure_set *set)
 
 /* --- GPUs and the host -------------------------------------------------------------- */
 
-/* All GPUs of one direction at once, then halves of them, and so on, GPUs of one node side
- * by side: what a half shares shows in it, what only all share in all. */
+/* Measures all GPUs of one direction at once, then halves of them, and so on, GPUs of one
+ * node side by side: a port that a half shares shows in that half, one that only all share
+ * shows in all. */
 struct halves {
 	uint32_t gpus[CEI_MACHINE_GPUS_MAX];
-	int      is_out;                /* of the GPUs */
+	int      is_out;                /* direction: out of the GPUs */
 };
 
 static void add_host_flow(const struct measure *m, struct measure_set *set, uint32_t gpu,
@@ -246,7 +248,7 @@ static void name_half(const struct halves *halves, uint32_t first, uint32_t n, c
 		 gpus);
 }
 
-/* ret_carries: what these GPUs carry together. */
+/* Measures one half. ret_carries: the rate of these GPUs together. */
 static int measure_half(struct measure *m, const struct halves *halves, uint32_t first,
 			uint32_t n, double *ret_carries)
 {
@@ -319,7 +321,8 @@ static int measure_host_both(struct measure *m)
 		judge(m, &set);
 		keep_set(m, &set);
 	}
-	/* told, but no port: what is shared in each direction was found above */
+	/* both directions at once are only reported: ports were found by single directions
+	 * above */
 	if (r < 0 || m->n_gpus < 2 || all.n_flows != 2 * m->n_gpus)
 		return r < 0 ? r : 0;
 	r = run_set(m, &all, 0);
@@ -350,7 +353,7 @@ static int measure_both(struct measure *m, uint32_t a, uint32_t b)
 	return 0;
 }
 
-/* Two at one GPU: into it, or out of it. */
+/* Measures two flows into, or out of, one GPU. */
 static int measure_two(struct measure *m, uint32_t gpu, int is_out)
 {
 	struct measure_set set;
@@ -381,8 +384,8 @@ static int measure_two(struct measure *m, uint32_t gpu, int is_out)
 	return 0;
 }
 
-/* Each GPU to the next: what the whole fabric carries. Told, but no port: collisions of
- * many with many say little of where they are. */
+/* Measures each GPU to the next at once. Only reported, because it does not show which port
+ * limits so many flows. */
 static int measure_ring(struct measure *m)
 {
 	struct measure_set set;
@@ -399,7 +402,7 @@ static int measure_ring(struct measure *m)
 	return r < 0 ? r : 0;
 }
 
-/* Whether a pair and both its GPUs' ways to the host go at once. */
+/* Measures whether a GPU pair and both GPUs' host links can be used at once. */
 static int measure_beside(struct measure *m)
 {
 	struct measure_set set;

@@ -3,7 +3,7 @@
 #ifndef BENCH_MODELS_H
 #define BENCH_MODELS_H
 
-/* The sizes of well-known models' feed-forward layers, by name. */
+/* Sizes of the feed-forward layers of well-known models, by name. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@ struct bench_model {
 
 extern const struct bench_model bench_models[];
 
-/* The model whose name is the first length bytes of name; NULL: there is none. */
+/* The model named by the first `length` bytes of name, or NULL. */
 const struct bench_model *bench_model_find(const char *name, size_t length);
 
 #endif /* BENCH_MODELS_H */

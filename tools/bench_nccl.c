@@ -90,7 +90,7 @@ static int check(const struct bench_nccl *nccl, int result, const char *what)
 	return CEOV_ERR_CUDA;
 }
 
-/* Where the loader looks, then where the toolkit and Python's wheels put it. */
+/* Searches the loader's path, then the folders of the toolkit and of Python's packages. */
 static int load(struct bench_nccl *nccl, const char *path)
 {
 	static const char *const names[] = {
@@ -171,7 +171,7 @@ int bench_nccl_open(struct bench_rank *rank, int ce, uint64_t n_bytes_max,
 	if (!nccl)
 		return CEOV_ERR_NO_MEMORY;
 	nccl->rank = rank->rank;
-	(void)bench_stream(rank->device, BENCH_STREAM_MAIN);    /* its GPU is current */
+	(void)bench_stream(rank->device, BENCH_STREAM_MAIN);    /* makes the rank's GPU current */
 	r = load(nccl, rank->options->nccl_path);
 	if (r) {
 		*ret_why = nccl->version ? "libnccl is older than 2.28"
@@ -214,7 +214,7 @@ void bench_nccl_close(struct bench_nccl *nccl)
 		(void)check(nccl, nccl->calls.mem_free(nccl->target), "ncclMemFree");
 	if (nccl->comm)
 		(void)check(nccl, nccl->calls.comm_destroy(nccl->comm), "ncclCommDestroy");
-	/* the library stays loaded: NCCL leaves threads of its own behind */
+	/* the library stays loaded, because NCCL's own threads may still run */
 	free(nccl);
 }
 

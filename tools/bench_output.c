@@ -17,14 +17,15 @@ static int fail(const char *path, int error)
 	return -1;
 }
 
-/* A descriptor of ours: what it is open for is not another file's to replace. */
+/* Whether the path names an open descriptor (/dev/fd/N): such a file is written, not
+ * replaced. */
 static int is_descriptor(const char *path)
 {
 	return !strncmp(path, "/dev/std", 8) || !strncmp(path, "/dev/fd/", 8) ||
 		!strncmp(path, "/proc/", 6);
 }
 
-/* Where the name ends, through links; a name that stands for nothing yet stays. */
+/* Resolves links. A name without a file is kept as it is. */
 static int resolve(const char *path, char *ret_path, size_t n_bytes)
 {
 	char *real = is_descriptor(path) ? NULL : realpath(path, NULL);
@@ -34,8 +35,8 @@ static int resolve(const char *path, char *ret_path, size_t n_bytes)
 	return n > 0 && (size_t)n < n_bytes ? 0 : ENAMETOOLONG;
 }
 
-/* Creates the file beside; *ret_fd -1: there is none to be had, and what the name stands
- * for can be written as it is. Returns an errno. */
+/* Creates the new file beside the old one. *ret_fd -1: not possible there, so the old one
+ * will be written directly. Returns an errno. */
 static int create_beside(struct bench_output *output, int *ret_fd)
 {
 	struct stat old;
@@ -59,7 +60,8 @@ static int create_beside(struct bench_output *output, int *ret_fd)
 	if (*ret_fd < 0)
 		output->beside[0] = '\0';
 	else if (exists)
-		(void)fchmod(*ret_fd, old.st_mode & 0777);      /* it stays as readable */
+		(void)fchmod(*ret_fd, old.st_mode & 0777);      /* keep the old file's
+								 * permissions */
 	return 0;
 }
 
@@ -118,7 +120,7 @@ int bench_output_close(struct bench_output *output)
 	if (fclose(output->stream))
 		error = errno;
 	else if (had_failed)
-		error = EIO;            /* which one was lost with the call that failed */
+		error = EIO;            /* the errno of the failed write is not known any more */
 	if (!error && output->beside[0] && rename(output->beside, output->path))
 		error = errno;
 	if (error && output->beside[0])

@@ -104,8 +104,8 @@ static int take_host(struct bench_overlap *o, enum bench_overlap_way way,
 	return r;
 }
 
-/* The caller's waiting for the end is the bench's own doing, so it does not count; of
- * ranks that are threads of one process nobody knows whose CPU time it was. */
+/* CPU time of other threads. The caller's wait at the end belongs to the bench and is left
+ * out. Where ranks are threads of one process, times cannot be attributed to ranks. */
 static double others_percent(const struct bench_overlap *o, const struct taken *taken)
 {
 	uint64_t wall = taken->end.wall_ns - taken->begin.wall_ns;
@@ -139,7 +139,7 @@ static int sample(struct bench_overlap *o, enum bench_overlap_way way, int is_gr
 	return bench_overlap_settle(o);
 }
 
-/* Each way once. Who begins changes, so that all follow all. */
+/* Runs each method once. The first one changes with every round, so that each follows each. */
 static int round_of_samples(struct bench_overlap *o, uint32_t turn, uint32_t number)
 {
 	uint32_t i, at;
@@ -180,7 +180,7 @@ static void add_times(struct bench_overlap *o, enum bench_overlap_way way, int i
 	times->process_percent = statistics(o, OVERLAP_MODE_PROCESS + mode, n).us_median;
 }
 
-/* Of two checks the worse: p99 of two is their maximum. */
+/* Keeps the worse of two checks (the 99th percentile of two samples is their maximum). */
 static void judge(struct bench_overlap *o, int is_graph, int is_checked,
 		  struct bench_overlap_row *row)
 {
@@ -241,7 +241,7 @@ static int measure(struct bench_overlap *o)
 	bench_forget(o->rank);
 	if (!r && is_checked)
 		r = bench_overlap_refer(o);
-	if (r == CEOV_NONE) {           /* no cuBLAS: the same at all ranks */
+	if (r == CEOV_NONE) {           /* no cuBLAS, which is the same at all ranks */
 		is_checked = 0;
 		r = 0;
 	}
@@ -261,7 +261,7 @@ static int measure(struct bench_overlap *o)
 
 /* --- shapes --------------------------------------------------------------- */
 
-/* One of a comma list of numbers; 0: the list has ended. The options were checked. */
+/* The next number of a comma list; 0 at its end. The options were checked. */
 static uint64_t next_number(const char **list)
 {
 	char *end;

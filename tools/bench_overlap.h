@@ -4,8 +4,8 @@
 #define BENCH_OVERLAP_H
 
 /*
- * ceoverlap-bench overlap: operators beside what they are made of, and beside NCCL and
- * cuBLAS one after another.
+ * ceoverlap-bench overlap: operators compared with their parts, and with NCCL followed by
+ * cuBLAS.
  *
  *   bench_overlap.c          rows: shapes, samples
  *   bench_overlap_set.c      what a row needs: workspaces, ops, memory
@@ -21,24 +21,24 @@
 #include "bench_values.h"
 
 #define OVERLAP_ROWS_MAX 512u
-#define OVERLAP_CALLS    5u             /* of a sample, and of a graph */
+#define OVERLAP_CALLS    5u             /* calls per sample, and per graph */
 
 /* --- options ------------------------------------------------------------- */
 
 struct bench_overlap_options {
 	const char            *models;  /* comma list; NULL: the default set */
 	const char            *tokens;
-	int                    streams; /* calls on a stream */
-	int                    graphs;  /* replayed graphs */
+	int                    streams; /* measure calls on a stream */
+	int                    graphs;  /* measure replayed graphs */
 	int                    without_blas;
 	const char            *blas_path;       /* NULL: searched */
-	int                    gathers; /* the gathered A is wanted, too */
-	int                    b_is_k_by_n;     /* of ours and of cuBLAS's */
-	int                    tunes;   /* ceov_op_tune() first */
+	int                    gathers; /* the gathered A is requested, too */
+	int                    b_is_k_by_n;     /* layout of b, for ours and for cuBLAS */
+	int                    tunes;   /* calls ceov_op_tune() first */
 	int                    explains;
-	int                    is_tuned;        /* something of tuning was given */
+	int                    is_tuned;        /* a tuning option was given */
 	struct ceov_op_tuning  tuning;
-	char                   command[1024];   /* as it was typed */
+	char                   command[1024];   /* the command as typed */
 };
 
 /* argv[0] is "overlap". Exit status of the program. */
@@ -52,7 +52,7 @@ enum bench_overlap_test {
 
 enum bench_overlap_way {
 	OVERLAP_GEMM,                   /* cuBLAS alone */
-	OVERLAP_OURS_GEMM,              /* our kernel alone: nothing awaited or sent */
+	OVERLAP_OURS_GEMM,              /* our kernel alone: no waits, nothing sent */
 	OVERLAP_COMM,                   /* NCCL alone */
 	OVERLAP_COMM_CE,                /* NCCL, zero-CTA: all-gather only */
 	OVERLAP_SEQUENCE,               /* NCCL and cuBLAS, one after the other */
@@ -61,8 +61,8 @@ enum bench_overlap_way {
 	OVERLAP_WAYS
 };
 
-/* Modes of bench_sample(): every way in a stream and in a graph has its time, the CPU
- * time of the calling thread, and the share of the others; then come differences. */
+/* Modes of bench_sample(): for each method, in a stream and in a graph, its time, the
+ * calling thread's CPU time, and the other threads' share; then differences. */
 enum bench_overlap_mode {
 	OVERLAP_MODE_US = 0,
 	OVERLAP_MODE_THREAD = 2 * OVERLAP_WAYS,
@@ -73,12 +73,12 @@ enum bench_overlap_mode {
 	OVERLAP_MODES = OVERLAP_MODE_UNLIKE + 2
 };
 
-struct bench_overlap_times {            /* of one way; median 0: not measured */
+struct bench_overlap_times {            /* of one method; median 0: not measured */
 	double us_median;
 	double us_min;
 	double us_p99;
 	double thread_us;               /* CPU time of the caller, a call */
-	double process_percent;         /* of one CPU: what other threads took */
+	double process_percent;         /* CPU time of other threads, in percent of one CPU */
 };
 
 struct bench_overlap_row {
@@ -92,19 +92,20 @@ struct bench_overlap_row {
 	uint64_t                   bytes;       /* sums: of the input of a rank */
 	struct bench_overlap_times ways[OVERLAP_WAYS];
 	int                        verified;    /* as in struct bench_row */
-	int                        same_bits;   /* two runs gave the same, and the
-						 * gathered A is right */
-	double                     error;       /* largest difference from fp32 sums ... */
-	double                     error_nccl;  /* ... over the largest value; < 0: none */
+	int                        same_bits;   /* two runs gave the same bits, and the gathered A
+						 * is right */
+	double                     error;       /* largest difference from fp32 sums, relative to
+						 * the largest value */
+	double                     error_nccl;  /* the same of NCCL's result; < 0: not checked */
 	double                     tolerance;
 };
 
-/* What follows from a row's times; 0: something of it is missing. */
+/* Figures that follow from a row's times; 0: a time is missing. */
 struct bench_overlap_derived {
 	double speedup;                 /* sequence / ours */
 	double speedup_ce;              /* the same of zero-CTA NCCL */
 	double ideal_us;                /* max(cuBLAS, the faster NCCL) */
-	double fraction;                /* of the ideal's speed-up */
+	double fraction;                /* the part of the ideal's speed-up that ours reaches */
 	double exposed_us;              /* ours - cuBLAS: may be below 0 */
 	double gemm_ratio;              /* cuBLAS / our kernel */
 	double over_ideal;              /* ours / ideal */
@@ -165,7 +166,8 @@ struct bench_overlap {
 	struct bench_overlap_shape          shape;
 	uint64_t                            rows[BENCH_RANKS_MAX];      /* sums: counts */
 	uint64_t                            first_row;          /* of ours, in all */
-	int                                 is_even;            /* all have as many */
+	int                                 is_even;            /* all ranks have the same number
+								 * of rows */
 	ceov_workspace                     *workspaces[2];      /* stream's, graph's */
 	ceov_op                            *ops[2];
 	struct bench_blas                  *blas;               /* NULL: not there */
@@ -182,36 +184,36 @@ static inline int bench_overlap_is_sum(const struct bench_overlap *o)
 	return o->test == OVERLAP_REDUCE_SCATTER || o->test == OVERLAP_ALL_REDUCE;
 }
 
-/* bench_overlap_set.c. Of a case: shapes are all of its rows. close takes what open
- * left half done. */
+/* bench_overlap_set.c: opens and closes what all rows of a case need. close also cleans up
+ * after a failed open. */
 int  bench_overlap_open(struct bench_overlap *o, const struct bench_overlap_shape *shapes,
 			uint32_t n_shapes);
 int  bench_overlap_close(struct bench_overlap *o);
 
-/* Of a row. */
+/* The same for one row. */
 int  bench_overlap_open_row(struct bench_overlap *o,
 			    const struct bench_overlap_shape *shape);
 int  bench_overlap_close_row(struct bench_overlap *o);
 
-/* The seed of a rank's operand (0: a, 1: b). */
+/* The seed of a rank's operand 0 (a) or 1 (b). */
 uint64_t bench_overlap_seed(const struct bench_overlap *o, uint32_t rank, uint32_t operand);
 
-/* bench_overlap_ways.c. Which ways there are, and their graphs, for the row. One call of
- * a way: queued (GPU) or done (host). */
+/* bench_overlap_ways.c: prepares the methods and their graphs for the row. Makes one call
+ * of a method: queued (GPU) or done (host). */
 int  bench_overlap_open_ways(struct bench_overlap *o);
 void bench_overlap_close_ways(struct bench_overlap *o);
 int  bench_overlap_once(struct bench_overlap *o, enum bench_overlap_way way, int is_graph);
 
-/* OVERLAP_CALLS calls, or one graph of them. */
+/* Makes OVERLAP_CALLS calls, or launches one graph of them. */
 int  bench_overlap_calls(struct bench_overlap *o, enum bench_overlap_way way, int is_graph);
 
-/* bench_overlap_check.c. The right result of the row's data, then whether ours is it;
- * what was found goes to bench_sample(), as sample `slot`. */
+/* bench_overlap_check.c: computes the right result of the row's data, then compares ours
+ * with it; findings go to bench_sample() as sample `slot`. */
 int  bench_overlap_refer(struct bench_overlap *o);
 int  bench_overlap_check(struct bench_overlap *o, int is_graph, uint32_t slot);
 double bench_overlap_tolerance(const struct bench_overlap *o);
 
-/* Sync of the caller's stream, then all ranks meet. */
+/* Synchronises the caller's stream, then all ranks meet. */
 int  bench_overlap_settle(struct bench_overlap *o);
 
 #endif /* BENCH_OVERLAP_H */

@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Whether results are right. Every rank knows how every other's operands are made, and
- * makes the fp32 result from them by itself: on the host with plain loops, on a GPU with
- * cuBLAS. What NCCL brings is held against the same, to tell how far it is off.
+ * Checks results. Every rank can generate every other rank's operands and computes the fp32
+ * result by itself: on the host with plain loops, on a GPU with cuBLAS. NCCL's result is
+ * compared with the same, to report how far it is off.
  */
 
 #include <math.h>
@@ -13,13 +13,13 @@
 #include "bench_blas.h"
 #include "bench_overlap.h"
 
-/* A NaN or an infinity has no place among samples. */
+/* Replaces NaN and infinity, which samples cannot hold. */
 #define ERROR_MAX 1e30
 
 /*
- * Of the largest value. A bf16 result is within 2^-8 (0.0039) of the sum that it was
- * rounded from. Products that are summed over ranks were rounded on the way, too, each
- * partial sum by up to 2^-8 of itself. Wrong or missing pieces are off by about the
+ * Tolerance relative to the largest value. A bf16 result is within 2^-8 (0.0039) of the sum
+ * that it was rounded from. Products that are summed over ranks are rounded before, too,
+ * each partial sum by up to 2^-8 of itself. Wrong or missing pieces are off by about the
  * largest value itself.
  */
 double bench_overlap_tolerance(const struct bench_overlap *o)
@@ -46,7 +46,7 @@ static int multiply(struct bench_overlap *o, const struct bench_product *product
 	return r ? r : bench_stream_sync(o->rank->device, BENCH_STREAM_MAIN);
 }
 
-/* Own rows of the sum over ranks of their products. */
+/* Computes the own rows of the sum over all ranks' products. */
 static int refer_gemm_rs(struct bench_overlap *o)
 {
 	struct bench_overlap_memory *memory = &o->memory;
@@ -152,7 +152,7 @@ static int measure_error(struct bench_overlap *o, const void *result, double *re
 	return r;
 }
 
-/* Into targets that hold something else, so that what is not written is seen. */
+/* Runs ours into targets filled with other data, so that parts that are not written show. */
 static int run_ours(struct bench_overlap *o, int is_graph)
 {
 	struct bench_device *device = o->rank->device;
@@ -171,7 +171,7 @@ static int run_ours(struct bench_overlap *o, int is_graph)
 	return r ? bench_fail(o->rank, r, "a run of ours") : 0;
 }
 
-/* The first run's result, aside. */
+/* Keeps the first run's result for comparison. */
 static int keep(struct bench_overlap *o)
 {
 	struct bench_copy copy = {
@@ -192,7 +192,7 @@ static int keep(struct bench_overlap *o)
 	return r ? r : bench_stream_sync(o->rank->device, BENCH_STREAM_MAIN);
 }
 
-/* The gathered A is moved, not computed: every bit counts. */
+/* The gathered A is only moved, so it must be equal in every bit. */
 static int check_gathered(struct bench_overlap *o, uint64_t *n_unlike)
 {
 	struct bench_compare compare = {

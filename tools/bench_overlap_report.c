@@ -30,13 +30,13 @@ static double median(const struct bench_overlap_row *row, enum bench_overlap_way
 	return row->ways[way].us_median;
 }
 
-/* 0 where one is missing. */
+/* 0 where a value is missing. */
 static double ratio(double above, double below)
 {
 	return above > 0 && below > 0 ? above / below : 0;
 }
 
-/* The faster of those that were measured. */
+/* The smaller of the values that were measured. */
 static double least(double a, double b)
 {
 	if (a <= 0 || b <= 0)

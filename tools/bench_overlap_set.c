@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What an operator's rows need: of the case workspaces, NCCL and cuBLAS; of a row ops,
- * memory and data. */
+/* What an operator's rows need: workspaces, NCCL and cuBLAS for a case; ops, memory and
+ * data for a row. */
 
 #include <string.h>
 #include <unistd.h>
@@ -11,13 +11,13 @@
 #include "bench_blas.h"
 #include "bench_overlap.h"
 
-#define SPARE_SMS 8u     /* for copies within a GPU that ranks share */
+#define SPARE_SMS 8u     /* SMs left for copies within a GPU that ranks share */
 #define CONNECT_NS UINT64_C(60000000000)
 #define RELEASE_NS UINT64_C(10000000000)
 
 /* --- shapes --------------------------------------------------------------- */
 
-/* Everybody as much, the first ranks one unit more. */
+/* Distributes units evenly; the first ranks get one more where needed. */
 static void share_out(uint64_t total, uint64_t unit, uint32_t n_ranks, uint64_t *parts)
 {
 	uint64_t units = total / unit;
@@ -134,7 +134,7 @@ static int create_op(struct bench_overlap *o, ceov_workspace *workspace, ceov_op
 	return CEOV_ERR_INVALID;
 }
 
-/* Of what NCCL moves: the gathered A, the whole product, the input of a sum. */
+/* Size of the memory that NCCL uses: the gathered A, the whole product, or a sum's input. */
 static uint64_t nccl_bytes(const struct bench_overlap *o)
 {
 	if (o->test == OVERLAP_AG_GEMM)
@@ -144,9 +144,9 @@ static uint64_t nccl_bytes(const struct bench_overlap *o)
 
 /* --- the case ------------------------------------------------------------- */
 
-/* Kernels of ranks that share a GPU within a process must all have SMs at once, since they
- * wait for each other. Processes take turns, so each of them may have all but those that
- * its copies take. */
+/* Ranks of one process that share a GPU must all have SMs at once, because their kernels
+ * wait for each other. Processes take turns on a GPU, so each may use all SMs but those for
+ * copies. */
 static uint64_t n_sms_for(const struct bench_rank *rank)
 {
 	uint32_t n_sms = bench_n_sms(rank->device);
@@ -250,7 +250,7 @@ int bench_overlap_open(struct bench_overlap *o, const struct bench_overlap_shape
 	return r ? r : bench_meet(o->rank);
 }
 
-/* A peer may still have our half mapped. */
+/* Retries, because a peer may still have our workspace mapped. */
 static int release_workspace(ceov_workspace *workspace)
 {
 	uint64_t deadline = cei_deadline(RELEASE_NS);
@@ -277,7 +277,7 @@ int bench_overlap_close(struct bench_overlap *o)
 		s = release_workspace(o->workspaces[i]);
 		r = r ? r : s;
 	}
-	/* what a peer still maps is released with the context */
+	/* what a peer still maps is released when the context closes */
 	return r == CEOV_PENDING ? 0 : r;
 }
 
@@ -351,7 +351,7 @@ static int make(struct bench_overlap *o, void *at, uint64_t n, uint64_t seed)
 	return bench_make_values(o->rank->device, &values);
 }
 
-/* Rank r's shard of the gathered A is its own a, wherever it is made. */
+/* Generates the gathered A: rank r's shard is rank r's operand a. */
 static int make_whole(struct bench_overlap *o, void *whole)
 {
 	uint16_t *at = whole;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* How each way of an operator goes: one call, or a graph of several. */
+/* How each method of an operator runs: as one call, or as a graph of several. */
 
 #include <string.h>
 
@@ -171,7 +171,8 @@ static int is_there(const struct bench_overlap *o, enum bench_overlap_way way)
 	return 0;
 }
 
-/* The first call loads what cannot be loaded while a graph is captured. */
+/* Captures a method into a graph. A first call outside loads what cannot be loaded during a
+ * capture. */
 static int capture(struct bench_overlap *o, enum bench_overlap_way way)
 {
 	struct bench_device *device = o->rank->device;
@@ -190,7 +191,8 @@ static int capture(struct bench_overlap *o, enum bench_overlap_way way)
 	return r ? r : s;
 }
 
-/* What others cannot do, or our GEMM alone cannot, is left out; ours must go. */
+/* Prepares a method. Methods that this machine or shape does not support are left out,
+ * except ours, which must work. */
 static int open_way(struct bench_overlap *o, enum bench_overlap_way way, int is_graph)
 {
 	struct bench_rank *rank = o->rank;

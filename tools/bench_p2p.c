@@ -55,7 +55,7 @@ static int is_source(const struct pair *p)
 	return p->rank->rank == p->source;
 }
 
-/* What the largest chunk moves; on ranks without the plan too. */
+/* Bytes of the plan's largest chunk; known on ranks without the plan, too. */
 static uint64_t chunk_bytes(const struct pair *p)
 {
 	struct cei_piece piece = {
@@ -71,7 +71,7 @@ static uint64_t chunk_bytes(const struct pair *p)
 
 /* --- set-up -------------------------------------------------------------- */
 
-/* The raw loop's copies, cut as the plan cuts. */
+/* Cuts the raw loop's copies as the plan is cut. */
 static int cut_alike(struct pair *p, const struct cei_piece *piece)
 {
 	uint64_t max_bytes = p->rank->context->max_chunk_bytes, i;
@@ -170,7 +170,7 @@ static int raw_host(struct pair *p, uint32_t n_launches)
 				       (const char *)copy->source + row *
 				       copy->pitch_bytes, copy->row_bytes);
 		}
-		/* release: pairs with nothing here; what the loop costs with a flag */
+		/* release: no partner; included because a real loop would pay for a flag */
 		atomic_store_explicit((_Atomic uint64_t *)p->flag, i + 1,
 				      memory_order_release);
 	}
@@ -207,7 +207,7 @@ static int prepare_data(struct pair *p)
 	return r;
 }
 
-/* Rows: a look at 64 of them; the pattern goes on over the gaps. */
+/* Checks 64 of the rows; the pattern continues across the gaps between rows. */
 static int check_rows(struct pair *p, const char *at, uint64_t seed, uint64_t *ret_n_wrong)
 {
 	uint64_t n_rows = p->bytes / ROW_BYTES, row, n_wrong;
@@ -286,7 +286,8 @@ static int spin(struct pair *p, int starts)
 	return r ? r : bench_meet(p->rank);
 }
 
-/* The last launch of all is ours: what lies in the target then came by ours. */
+/* Takes the samples. The last launch is one of ours, so the target's data shows that ours
+ * works. */
 static int samples(struct pair *p)
 {
 	const struct bench_options *options = p->rank->options;

@@ -84,7 +84,7 @@ static void add_ratio(struct json_object *object, const char *key, double value)
 		bench_report_number(object, key, value);
 }
 
-/* null: there is none. */
+/* A measured value, or null. */
 static void add_measured(struct json_object *object, const char *key, double value)
 {
 	if (value > 0)
@@ -123,8 +123,8 @@ static struct json_object *row_to_json(const struct bench_row *row)
 	return object;
 }
 
-/* Settings of this library, the driver and NCCL: no other part of the environment is
- * anybody's business. */
+/* Environment variables of this library, the driver and NCCL; the rest of the environment
+ * is private. */
 static struct json_object *environment(void)
 {
 	static const char *const prefixes[] = { "CEOVERLAP_", "CUDA_", "NCCL_" };

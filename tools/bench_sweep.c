@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The sweep's jobs, one after another; what was measured before a failure is kept. */
+/* Runs the sweep's jobs one after another; rows measured before a failure are kept. */
 
 #include "bench_sweep.h"
 
@@ -15,7 +15,7 @@
 #include "bench_options.h"
 #include "streams.h"
 
-#define REPORT_NS UINT64_C(120000000000)        /* a last wait, and the reports */
+#define REPORT_NS UINT64_C(120000000000)        /* time for a last wait, and for the reports */
 
 /* --- rows ----------------------------------------------------------------- */
 
@@ -79,7 +79,8 @@ static int one_pair(struct sweep *sweep, struct sweep_area *area, struct sweep_j
 	return sweep_job_run(sweep, sweep->context, area, job);
 }
 
-/* pairs: of two ranks; host: of a rank and the host. */
+/* Whether a job belongs to the test: "pairs" is between two ranks, "host" between a rank
+ * and the host. */
 static int belongs(const struct sweep *sweep, const struct sweep_job *job)
 {
 	int32_t host = (int32_t)sweep->n_ranks;
@@ -237,7 +238,7 @@ static int run_tests(struct sweep *sweep)
 	return r;
 }
 
-/* Reports are written after failures, too: they say what there is. */
+/* Writes the reports, also after failures. */
 static int report(struct sweep *sweep)
 {
 	int r = 0;
@@ -279,7 +280,7 @@ static int choose_places(struct sweep *sweep)
 	return 0;
 }
 
-/* In a process of its own, which may be killed at any time. */
+/* Runs in a child process, which may be killed at any time. */
 static int run(void *arg, uint32_t number)
 {
 	struct sweep *sweep = arg;
@@ -307,14 +308,14 @@ static int run_in_child(struct sweep *sweep)
 	sweep->folder = children.folder;
 	sweep->deadline_ns = cei_deadline(timeout_ns);
 	r = bench_children_start(&children, run, sweep);
-	/* the sweep looks at its deadline by itself, and then writes reports */
+	/* the sweep watches its deadline itself, and then writes reports */
 	if (!r)
 		r = bench_children_wait(&children, sweep->deadline_ns + REPORT_NS, &failed);
 	bench_children_end(&children);
 	return r ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* All that it will write, before what takes long: 0, or -1, told. */
+/* Checks all output files before anything is measured. 0, or -1, reported on stderr. */
 static int check_outputs(const struct bench_options *options, const struct sweep_options *own)
 {
 	if (bench_output_check(own->html_path) || bench_output_check(own->csv_path) ||
@@ -347,7 +348,7 @@ int bench_sweep_run(const struct bench_options *options, const struct sweep_opti
 	return r;
 }
 
-/* What -t names and is not there, or NULL. */
+/* The first name in -t that is not known, or NULL. */
 const char *bench_sweep_unknown(const char *list)
 {
 	uint32_t i;

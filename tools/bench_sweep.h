@@ -61,12 +61,12 @@ struct sweep_options {
 int bench_sweep_main(int argc, char **argv);
 int bench_sweep_run(const struct bench_options *options, const struct sweep_options *own);
 
-/* Where in a list of tests one stands that is not known, or NULL. */
+/* The first name in a list of tests that is not known, or NULL. */
 const char *bench_sweep_unknown(const char *list);
 
 /* --- what was measured ---------------------------------------------------- */
 
-struct sweep_share {                    /* of a transfer's bytes */
+struct sweep_share {                    /* one path's share of a transfer's bytes */
 	char     way[40];
 	uint64_t bytes;
 };
@@ -84,7 +84,7 @@ struct sweep_row {
 	double   us_min;
 	double   us_p99;
 	double   gb_per_s;              /* 0: it has none */
-	double   expected_us;           /* what the cost model says; 0: it says nothing */
+	double   expected_us;           /* by the cost model; 0: not known */
 	double   ratio_raw;             /* raw's time / this; 0: not measured */
 	double   ratio_direct;
 	double   bound_median;          /* random: time / bound, over seeds */
@@ -116,11 +116,11 @@ struct sweep {
 	const struct bench_options *options;
 	const struct sweep_options *own;
 	int                         is_gpu;
-	uint32_t                    n_ranks;    /* places 0 to n_ranks - 1 */
-	uint32_t                    n_places;   /* and the host, the last one */
+	uint32_t                    n_ranks;    /* places 0 to n_ranks - 1 are ranks */
+	uint32_t                    n_places;   /* one more than ranks: the last is the host */
 	char                        machine[256];
 	char                        place_names[SWEEP_PLACES_MAX][24];
-	const char                 *folder;     /* for files that are not the user's */
+	const char                 *folder;     /* for temporary files */
 	uint64_t                    deadline_ns;
 	ceov_context               *context;    /* of all places */
 	ceov_context               *group;      /* of the ranks, without the host */
@@ -133,29 +133,29 @@ struct sweep {
 	uint32_t                    n_seeds;
 	struct bench_trace          timeline;
 	uint64_t                    timeline_bytes;     /* of a shard */
-	double                      t0_us;      /* random: of the pairs, middle one */
+	double                      t0_us;      /* random plans: median t0 of all pairs */
 };
 
 /* Prints one line to stderr, with the context's first failure. Returns result. */
 int  sweep_fail(const struct sweep *sweep, ceov_context *context, int result,
 		const char *what);
 
-/* CEOV_ERR_TIMEOUT, said, where the time of -T is up. */
+/* CEOV_ERR_TIMEOUT, reported, where the time limit of -T has passed. */
 int  sweep_late(const struct sweep *sweep);
 
 void sweep_progress(struct sweep *sweep, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* A context of the first places, with or without the host; it writes a trace to that
- * path when it closes (NULL: none). Who opened it closes it. */
+/* Opens a context of the first places, with or without the host, which writes a trace to
+ * that path when it closes (NULL: none). The caller closes it. */
 int  sweep_open_context(const struct sweep *sweep, uint32_t n_places, const char *trace_path,
 			ceov_context **ret_context);
 
-/* Devices and the sweep's own context. close accepts what open left on failure. */
+/* Opens devices and the sweep's own context. close also cleans up after a failed open. */
 int  sweep_open(struct sweep *sweep);
 void sweep_close(struct sweep *sweep);
 
-/* On failure what was made stays in *area, for close. */
+/* After a failure close the area, too. */
 int  sweep_area_open(struct sweep *sweep, ceov_context *context, struct sweep_area *area);
 int  sweep_area_close(struct sweep *sweep, struct sweep_area *area);
 
@@ -171,13 +171,13 @@ struct sweep_move {
 
 enum sweep_pattern { SWEEP_MOVES, SWEEP_GATHER, SWEEP_EXCHANGE };
 
-struct sweep_job {                      /* what all variants of a job do */
+struct sweep_job {                      /* what all variants of a job have in common */
 	const char        *test;
 	enum sweep_pattern pattern;     /* GATHER, EXCHANGE: by the library's templates */
 	int32_t            source;      /* of the row */
 	int32_t            target;
 	uint64_t           bytes;
-	uint64_t           rate_bytes;  /* moved in the time of a launch, for GB/s */
+	uint64_t           rate_bytes;  /* bytes moved during one launch, for GB/s */
 	uint32_t           n_moves;     /* in the order of each plan */
 	struct sweep_move  moves[SWEEP_MOVES_MAX];
 };
@@ -196,24 +196,24 @@ int  sweep_plans_open(struct sweep *sweep, ceov_context *context,
 		      const struct ceov_plan_options *options, struct sweep_plans *plans);
 void sweep_plans_close(struct sweep_plans *plans);
 
-/* All plans n_launches times, then waits for all of them. */
+/* Launches all plans n_launches times, then waits for all of them. */
 int  sweep_plans_run(struct sweep_area *area, struct sweep_plans *plans, uint32_t n_launches);
 
-/* What the library takes the machine for: the GPUs' name and where the costs of its links
- * come from, in one line; "" where it knows no machine. */
+/* Describes the machine as the library knows it, in one line: names of GPUs and origins of
+ * link costs; "" where it knows none. */
 void sweep_machine(const struct sweep *sweep, char *text, size_t n_bytes);
 
-/* What the library expects of the longest plan, from ceov_plan_explain(); 0: nothing. */
+/* The largest expected time of all plans, by ceov_plan_explain(); 0: not known. */
 double sweep_plans_expected_us(const struct sweep_plans *plans);
 
-/* How the first transfer's bytes are shared out to ways. */
+/* How the first transfer's bytes are divided among paths. */
 uint32_t sweep_plans_shares(const struct sweep_plans *plans, struct sweep_share *shares);
 
-/* The same moves by the driver's calls (host: memcpy), n_times, then waits. */
+/* Makes the same moves n_times by driver calls (host: memcpy), then waits. */
 int  sweep_raw_run(struct sweep *sweep, const struct sweep_area *area,
 		   const struct sweep_job *job, uint32_t n_times);
 
-/* Random data into sources, other data into targets; and whether it arrived. */
+/* Writes random data into sources and other data into targets; then checks what arrived. */
 int  sweep_prepare(struct sweep *sweep, const struct sweep_area *area,
 		   const struct sweep_job *job, uint64_t seed);
 int  sweep_verify(struct sweep *sweep, const struct sweep_area *area,
@@ -221,7 +221,8 @@ int  sweep_verify(struct sweep *sweep, const struct sweep_area *area,
 
 /* --- cases ---------------------------------------------------------------- */
 
-/* Every variant of the job, interleaved; adds rows. The area is of that context. */
+/* Measures every variant of the job, interleaved, and adds rows. The area belongs to that
+ * context. */
 int  sweep_job_run(struct sweep *sweep, ceov_context *context, struct sweep_area *area,
 		   const struct sweep_job *job);
 int  sweep_random(struct sweep *sweep);
@@ -229,7 +230,7 @@ int  sweep_urgent(struct sweep *sweep);
 int  sweep_load(struct sweep *sweep);
 int  sweep_timeline(struct sweep *sweep);
 
-/* Moves of a collective with that shard or block. */
+/* The moves of a collective with that size of shard or block. */
 void sweep_collective(const struct sweep *sweep, enum sweep_pattern pattern,
 		      uint64_t bytes, struct sweep_job *job);
 
@@ -250,8 +251,8 @@ int  sweep_write_html(const struct sweep *sweep, const char *path);
 
 const char *sweep_place(const struct sweep *sweep, int32_t place);
 
-/* The row that stands for a pair, or for a collective (source and target -1): the first
- * chunk size, the most in flight; bytes 0: the largest size. NULL: not measured. */
+/* Selects the row for a pair, or for a collective (source and target -1): the first chunk
+ * size, the most launches in flight; bytes 0: the largest size. NULL: not measured. */
 struct sweep_key {
 	const char *test;               /* NULL: pairs and host */
 	const char *way;
@@ -273,7 +274,8 @@ void sweep_svg_timeline(FILE *out, const struct sweep *sweep);
 void sweep_svg_curve(FILE *out, const struct sweep *sweep, const struct sweep_key *key);
 void sweep_svg_random(FILE *out, const struct sweep *sweep);
 
-/* <svg> with what readers of the screen say of it; text is plain ASCII without markup. */
+/* Begins an <svg> with a description for screen readers; text is plain ASCII without
+ * markup. */
 void sweep_svg_begin(FILE *out, const char *class, uint32_t width, uint32_t height,
 		     const char *title);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Pictures of the sweep's report with two axes: bandwidth over size, and random plans
- * beside their bound. Each series has a shape of its own besides its colour. */
+/* Charts of the sweep's report with two axes: bandwidth over size, and random plans beside
+ * their bound. Each series has its own marker shape as well as its colour. */
 
 #include <math.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static double y_of(const struct axes *axes, double value)
 	return TOP + HEIGHT * (axes->y_last - value) / (axes->y_last - axes->y_first);
 }
 
-/* To four steps of a round figure. */
+/* Rounds up to a round figure, four steps per decade. */
 static double round_up(double value)
 {
 	static const double steps[] = { 1, 2, 2.5, 5, 10 };
@@ -141,7 +141,7 @@ static double largest_of(const struct sweep *sweep, struct sweep_key key)
 	return largest;
 }
 
-/* is_model: the cost model's figure of the way's rows instead of the measured one. */
+/* The points of one curve. is_model: the cost model's values instead of measured ones. */
 static uint32_t points_of(const struct sweep *sweep, struct sweep_key *key,
 			  const struct axes *axes, int is_model, struct point *points)
 {

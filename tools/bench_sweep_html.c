@@ -59,7 +59,7 @@ static const char *const style =
 ".wrap{display:flex;flex-wrap:wrap;gap:0 36px}\n"
 "@media print{body{background:#fff}section,header{break-inside:avoid;border:0}}\n";
 
-/* Text from outside, as text. */
+/* Prints untrusted text with markup escaped. */
 static void say(FILE *out, const char *text)
 {
 	for (; *text; text++) {
@@ -214,7 +214,7 @@ static void key_of_curves(FILE *out)
 		"(direct)</li>\n</ul>\n", begin);
 }
 
-/* Which curves there are: one pair, the host's two ways, collectives. */
+/* The list of curves: one pair, the host in both directions, collectives. */
 static void curves(FILE *out, const struct sweep *sweep)
 {
 	int32_t host = (int32_t)sweep->n_ranks;

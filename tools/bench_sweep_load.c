@@ -2,10 +2,10 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * load: much from host memory to one GPU, and back, directly and by relays; and what
- * relays cost the kernels of a GPU that helps. Its matrix products are timed alone,
- * beside the relay, and beside the driver's copies of the same bytes over the same legs,
- * all GPUs at once, in turn.
+ * load: large transfers between host memory and one GPU, directly and over relays, and what
+ * relays cost the kernels of a GPU that helps. Its matrix products are timed alone, beside
+ * the relay, and beside driver copies of the same bytes over the same links, all GPUs at
+ * once, in turn.
  */
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "bench_sweep.h"
 
 #define LEGS_MAX     (2 * SWEEP_WAYS_MAX)
-#define PIECE_BYTES  (UINT64_C(4) << 20)        /* as relays cut */
+#define PIECE_BYTES  (UINT64_C(4) << 20)        /* the chunk size of relays */
 #define BATCH        32u
 #define GEMM_ROWS    UINT64_C(8192)
 #define GEMMS        16u
@@ -66,8 +66,8 @@ static void set_ends(struct load *load, ceov_buffer *source, ceov_buffer *target
 	leg->target = ceov_buffer_base(target, leg->place);
 }
 
-/* What a relay by that GPU copies: into its memory, and out of it. A leg between GPUs is
- * pushed by its source. */
+/* Adds the copies of a relay over that GPU: into its memory, and out of it. A copy between
+ * GPUs is made by its source. */
 static void add_relay(struct load *load, uint32_t via, uint64_t bytes)
 {
 	const struct sweep_move *move = &load->job.moves[0];
@@ -121,7 +121,7 @@ static int queue_pieces(struct load *load, const struct leg *leg, uint64_t at)
 		: 0;
 }
 
-/* Legs take turns, so that all begin together. */
+/* Queues copies of all legs alternately, so that all begin together. */
 static int queue_raw(struct load *load)
 {
 	uint64_t at;
@@ -238,7 +238,7 @@ static int time_products(struct load *load, double *ret_us)
 
 /* --- samples -------------------------------------------------------------- */
 
-/* The time of one of n_times moves. */
+/* Time per move of n_times moves. */
 static int go(struct load *load, enum beside beside, double *ret_us)
 {
 	uint64_t since = cei_now_ns();
@@ -251,7 +251,7 @@ static int go(struct load *load, enum beside beside, double *ret_us)
 	return r;
 }
 
-/* How often the copies must be made to outlast the products. */
+/* Chooses how often the copies are repeated to outlast the products. */
 static int choose_times(struct load *load)
 {
 	double gemm_us = 0, us = 1;
@@ -262,7 +262,8 @@ static int choose_times(struct load *load)
 		r = time_products(load, &gemm_us);
 	for (beside = RAW; !r && beside <= RELAY; beside++) {
 		load->n_times[beside] = 2;
-		r = go(load, (enum beside)beside, &us);         /* first uses cost more */
+		r = go(load, (enum beside)beside, &us);         /* warm-up: first uses are
+								 * slower */
 		if (!r)
 			r = go(load, (enum beside)beside, &us);
 		load->n_times[beside] = 1 + (uint32_t)(1.5 * GEMMS * gemm_us / us);
@@ -283,7 +284,7 @@ static int sample(struct load *load, enum beside beside, double *ret_us)
 		r = begin(load, beside, &tickets);
 	if (!r)
 		r = time_products(load, ret_us);
-	/* the copies should still be going: else part of the products was alone */
+	/* the copies must still be running; else part of the products ran alone */
 	if (!r && tickets.n && !ceov_wait(load->plans.context,
 					  tickets.list[tickets.n - 1], 0))
 		printf("# load: the relay ended before the products\n");

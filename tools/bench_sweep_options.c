@@ -116,7 +116,7 @@ static void keep_command(struct sweep_options *own, int argc, char **argv)
 	}
 }
 
-/* What nobody set, by where the ranks are. */
+/* Sets defaults for options that were not given, which depend on where the ranks are. */
 static void fill_in(struct both *both, int is_host)
 {
 	struct bench_options *options = &both->options;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Plans of the sweep: what is added, how they are run, what they say of themselves. */
+/* Plans of the sweep: building them, running them, and reading what they explain. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 
 #define EXPLAIN_BYTES 65536u
 
-/* A GPU's engine moves what comes from host memory or goes there. */
+/* Copies between host memory and a GPU are made by that GPU's engine. */
 uint32_t sweep_owner(const struct sweep *sweep, const struct sweep_move *move)
 {
 	return sweep->is_gpu && move->source == sweep->n_ranks ? move->target : move->source;
@@ -176,7 +176,7 @@ static double expected_us(const ceov_plan *plan, char *text)
 	return sum_of(text);
 }
 
-/* Plans run beside each other, a plan's transfers one after another. */
+/* The longest plan's time: plans run side by side, a plan's transfers one after another. */
 double sweep_plans_expected_us(const struct sweep_plans *plans)
 {
 	char *text = malloc(EXPLAIN_BYTES);
@@ -250,7 +250,7 @@ uint32_t sweep_plans_shares(const struct sweep_plans *plans, struct sweep_share 
 	whole = (double)(transfer->row_bytes * transfer->n_rows) / (double)found->bytes;
 	for (i = 0; i < route->n_ways && i < SWEEP_WAYS_MAX; i++) {
 		add_share(machine, &route->ways[i], &shares[i]);
-		/* the route is that of a class of sizes */
+		/* the route's shares are of its size class, so scale them */
 		shares[i].bytes = (uint64_t)((double)route->ways[i].bytes * whole);
 	}
 	return i;

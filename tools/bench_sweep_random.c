@@ -48,7 +48,7 @@ static int time_copies(struct random *random, uint64_t bytes, double *ret_us)
 		job->moves[i].bytes = bytes;
 	}
 	job->n_moves = COPIES;
-	for (i = 0; !r && i < 6; i++) { /* the first one does not count */
+	for (i = 0; !r && i < 6; i++) { /* the first copy is a warm-up */
 		begin = cei_now_ns();
 		r = sweep_raw_run(random->sweep, &random->areas[SCHEDULED], job, 1);
 		samples[i ? i - 1 : 0] = (double)(cei_now_ns() - begin) / 1e3 / COPIES;
@@ -73,7 +73,8 @@ static int measure_pair(struct random *random, uint32_t source, uint32_t target)
 	if (r)
 		return r;
 	rate = (much_us - little_us) / (double)(most - most / 64);
-	if (rate <= 0)                  /* noise: what it took, all of it for the bytes */
+	if (rate <= 0)                  /* noise made it negative: count the whole time for the
+					 * bytes */
 		rate = much_us / (double)most;
 	random->us_per_byte[source][target] = rate;
 	little_us -= rate * (double)(most / 64);
@@ -101,8 +102,8 @@ static int measure_pairs(struct random *random)
 
 /* --- plans ---------------------------------------------------------------- */
 
-/* Sizes are spread evenly over their logarithms. Fills `ends` with what each target
- * holds. */
+/* Makes a random job whose sizes are uniform in their logarithm. Sets `ends` to the bytes
+ * that each target holds. */
 static void make_job(struct random *random, uint64_t seed, uint64_t *ends)
 {
 	struct sweep_job *job = &random->job;

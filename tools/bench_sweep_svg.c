@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Pictures of the sweep's report: the matrix, shares of ways, the timeline. Colours are
- * the page's classes, so that it can be read in light and in dark; what a colour says
- * stands in text, too. */
+/* Charts of the sweep's report: matrix, shares of paths, timeline. Colours are CSS classes
+ * of the page, for light and dark; everything that a colour says is also text. */
 
 #include <inttypes.h>
 #include <string.h>
@@ -34,7 +33,7 @@ static const struct sweep_row *row_of(const struct sweep *sweep, const char *way
 	return sweep_find(sweep, &key);
 }
 
-/* Of both matrices, so that they can be compared. */
+/* Largest rate of both matrices, so that they share one scale. */
 static double largest_rate(const struct sweep *sweep)
 {
 	static const char *const ways[] = { "direct", "all" };
@@ -146,7 +145,7 @@ static void bar(FILE *out, const struct sweep *sweep, const struct sweep_row *ro
 	}
 }
 
-/* Of one pair of ranks, and of a rank and the host, both ways. */
+/* Shares of one pair of ranks, and of a rank and the host in both directions. */
 void sweep_svg_shares(FILE *out, const struct sweep *sweep)
 {
 	const struct sweep_row *rows[3], *row;
@@ -215,7 +214,7 @@ static void span(FILE *out, const struct bench_trace_span *at, const struct wind
 			at->rank * TIME_STEP + 21, at->transfer);
 }
 
-/* Round figures that are at most this far apart. */
+/* The largest round figure up to this distance, for an axis. */
 static double step_of(double length)
 {
 	double step = 1;

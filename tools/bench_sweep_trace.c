@@ -11,7 +11,7 @@
 
 #define LAUNCHES 3u                     /* the last of them is shown */
 
-/* The context writes its trace when it closes. */
+/* Runs launches in a context that writes its trace when it closes. */
 static int gather(struct sweep *sweep, ceov_context *context, struct sweep_job *job)
 {
 	struct ceov_plan_options options = { .struct_bytes = sizeof(options) };
@@ -25,7 +25,8 @@ static int gather(struct sweep *sweep, ceov_context *context, struct sweep_job *
 	area.n_places = sweep->n_ranks;
 	area.source_bytes = job->bytes;
 	area.target_bytes = job->bytes * sweep->n_ranks;
-	options.mark_group_bytes = job->bytes;  /* each transfer is seen for itself */
+	options.mark_group_bytes = job->bytes;  /* one mark per transfer, so that each shows in
+						 * the trace */
 	r = sweep_area_open(sweep, context, &area);
 	if (!r)
 		r = sweep_plans_open(sweep, context, &area, job, &options, &plans);

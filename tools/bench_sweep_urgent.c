@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "bench_sweep.h"
 
-#define AHEAD      2u                   /* launches of a background plan at once */
+#define AHEAD      2u                   /* launches of each background plan in flight */
 #define PERIOD_NS  UINT64_C(1000000)
 #define LATENCIES  60000u
 
@@ -26,7 +26,8 @@ struct sizes {
 struct background {
 	struct sweep_plans plans;
 	uint64_t           n_launched[SWEEP_PLACES_MAX];
-	uint64_t           n_done;              /* launches, over all plans */
+	uint64_t           n_done;              /* background launches that have ended, over all
+						 * plans */
 	int                is_open[AHEAD][SWEEP_PLACES_MAX];
 	ceov_ticket        tickets[AHEAD][SWEEP_PLACES_MAX];
 };
@@ -118,7 +119,7 @@ static int one_urgent(struct urgent *u, int has_background)
 	return r;
 }
 
-/* One part: urgent transfers, the background, or both, for so long. */
+/* Runs urgent transfers, the background, or both, for the given time. */
 static int run_part(struct urgent *u, int has_urgent, int has_background)
 {
 	uint64_t begin = cei_now_ns(), next = begin + PERIOD_NS, now;
@@ -133,11 +134,11 @@ static int run_part(struct urgent *u, int has_urgent, int has_background)
 			r = pump(b);
 		if (!r && has_urgent && now >= next) {
 			r = one_urgent(u, has_background);
-			/* late ones are not made up for: one a millisecond at most */
+			/* late transfers are skipped: at most one a millisecond */
 			next += PERIOD_NS * (1 + (cei_now_ns() - next) / PERIOD_NS);
 		}
 	}
-	/* what is still under way when time is up does not count */
+	/* launches in flight at the end do not count */
 	u->background_us = b->n_done ? (double)(cei_now_ns() - begin) / 1e3 /
 		((double)b->n_done / b->plans.n) : 0;
 	if (drain(b) && !r)
@@ -186,7 +187,7 @@ static int add_background(struct urgent *u, const char *way)
 	return sweep_add_row(u->sweep, &row);
 }
 
-/* One copy of the background's largest chunk, by the driver. */
+/* Measures one driver copy as large as the background's largest chunk. */
 static int add_chunk(struct urgent *u)
 {
 	struct sweep_row row = make_row(u, "raw_chunk");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The sweep's context, devices and memory; and what is done to data. */
+/* The sweep's context, devices and memory, and filling and checking of data. */
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -155,7 +155,7 @@ int sweep_area_close(struct sweep *sweep, struct sweep_area *area)
 
 /* --- data ----------------------------------------------------------------- */
 
-/* The pattern goes on from word to word: that of a slice begins at its first word. */
+/* The seed of a slice's pattern: the pattern depends on a word's offset in its memory. */
 static uint64_t seed_of(uint64_t seed, uint32_t place, uint64_t offset)
 {
 	return seed + place * UINT64_C(0x100000001b3) + offset / 8;
@@ -230,7 +230,7 @@ static void raw_host(const struct sweep *sweep, const struct sweep_area *area,
 	}
 }
 
-/* Every GPU's copies in the order of the job, as one batch where the driver has them. */
+/* Queues every GPU's copies in the job's order, as one batch where the driver has batches. */
 static int raw_gpu(struct sweep *sweep, const struct sweep_area *area,
 		   const struct sweep_job *job)
 {

@@ -17,7 +17,7 @@ static void part_path(char *text, size_t n_bytes, const char *path, uint32_t ran
 	snprintf(text, n_bytes, "%s.rank%u", path, rank);
 }
 
-/* Appends from's events to the target's, and adds up what was left out. */
+/* Appends the events of `from` to the target, and adds up the counts of dropped events. */
 static void take_over(struct json_object *target, struct json_object *from)
 {
 	static const char *const sums[] = { "dropped_chunks", "unfinished_chunks" };
@@ -113,7 +113,8 @@ static int read_span(struct json_object *event, struct bench_trace_span *span)
 	return 1;
 }
 
-/* Keeps the span where its launch is the newest of its rank so far; older ones go. */
+/* Keeps the span if it belongs to the newest launch of its rank; spans of older ones are
+ * dropped. */
 static void keep(struct bench_trace *trace, const struct bench_trace_span *span)
 {
 	uint32_t i, n = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The plainest code that can be trusted: no result depends on how fast it is. */
+/* Reference code: as simple as possible, and not tuned for speed. */
 
 #include "bench_values.h"
 
@@ -71,7 +71,7 @@ void bench_host_compare(struct bench_compare *compare)
 	for (i = 0; i < compare->n; i++) {
 		value = compare->y_is_float ? y_float[i] : from_bf16(y[i]);
 		difference = fabsf(from_bf16(x[i]) - value);
-		/* a NaN stays: nothing is larger than it */
+		/* written so that NaN is kept */
 		if (!(difference <= compare->difference))
 			compare->difference = difference;
 		if (fabsf(value) > compare->largest)
@@ -80,7 +80,7 @@ void bench_host_compare(struct bench_compare *compare)
 	}
 }
 
-/* b's numbers are b_step apart. */
+/* Dot product; b's elements are b_step apart. */
 static float dot(const uint16_t *a, const uint16_t *b, uint64_t b_step, uint64_t k)
 {
 	float sum = 0;

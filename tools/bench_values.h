@@ -3,8 +3,8 @@
 #ifndef BENCH_VALUES_H
 #define BENCH_VALUES_H
 
-/* bf16 operands made from seeds, results compared, products: what host memory needs of
- * it, and the questions that GPUs are asked too. */
+/* bf16 operands generated from seeds, comparison of results, and products: the
+ * implementation on host memory, and the arguments that GPUs get, too. */
 
 #include <stdint.h>
 
@@ -29,7 +29,7 @@ struct bench_compare {
 	int         y_is_float;
 	double      difference;         /* out: largest |x - y|; NaN where there is one */
 	double      largest;            /* out: largest |y| */
-	uint64_t    n_unlike;           /* out: that differ in any bit, as bf16 */
+	uint64_t    n_unlike;           /* number of values that differ in any bit, as bf16 */
 };
 
 /* C = A B^T, or C += A B^T. A is m x k, B n x k, both bf16. With b_is_k_by_n A B. */
@@ -40,7 +40,7 @@ struct bench_product {
 	uint64_t    m;
 	uint64_t    n;
 	uint64_t    k;
-	int         c_is_float;         /* else bf16, which does not add */
+	int         c_is_float;         /* c is float; else bf16, which cannot accumulate */
 	int         adds;
 	int         b_is_k_by_n;
 };

@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * How a collective goes in each way: ours polled and gated, raw driver calls (host
- * ranks: memcpy), and NCCL's two modes.
+ * How each method runs a collective: ours polled and gated, raw driver calls (host ranks:
+ * memcpy), and NCCL's two modes.
  */
 
 #include <stdatomic.h>
@@ -85,7 +85,7 @@ void bench_ways_close_plans(struct bench_collective *c)
 
 /* --- ours ---------------------------------------------------------------- */
 
-/* The marks of a set's signal that other ranks' blocks raise here. */
+/* Marks of a set's signal that other ranks' blocks raise here. */
 static uint32_t marks_of(const struct bench_collective *c, ceov_signal *signal, uint64_t value,
 			 struct ceov_mark *marks)
 {
@@ -98,7 +98,7 @@ static uint32_t marks_of(const struct bench_collective *c, ceov_signal *signal, 
 	return n;
 }
 
-/* The data is there all at once: one mark per piece. */
+/* All data is ready at once: one mark per piece. */
 static uint32_t ready_marks(const struct bench_collective *c, ceov_signal *ready,
 			    struct ceov_mark *marks)
 {
@@ -111,7 +111,8 @@ static uint32_t ready_marks(const struct bench_collective *c, ceov_signal *ready
 
 #define MARKS_MAX (BENCH_RANKS_MAX * 64u)
 
-/* What comes before the copies: the caller's stream raises a mark, or is followed. */
+/* Starts one of ours: raises the ready marks on the caller's stream, or names the stream to
+ * follow. */
 static int begin_ours(struct bench_collective *c, struct bench_set *set, enum bench_way way,
 		      uint64_t base)
 {

@@ -31,7 +31,7 @@ struct bench_shared {
 	int              n_bad_rows;
 	struct bench_row rows[BENCH_ROWS_MAX];
 	struct bench_overlap_row overlap_rows[OVERLAP_ROWS_MAX];
-	_Atomic int      any[2];        /* by turns */
+	_Atomic int      any[2];        /* used alternately */
 };
 
 struct run {
@@ -71,7 +71,7 @@ int bench_fail(const struct bench_rank *rank, int result, const char *what)
 int bench_meet(struct bench_rank *rank)
 {
 	struct bench_shared *shared = rank->shared;
-	/* seq_cst throughout: a barrier outside of what is timed */
+	/* seq_cst throughout: this barrier is not timed */
 	uint32_t round = atomic_load(&shared->round);
 	struct cei_backoff backoff;
 
@@ -140,7 +140,7 @@ uint64_t bench_take_wrong(struct bench_rank *rank, uint32_t mode)
 	return atomic_exchange(&rank->shared->n_wrong[mode], 0);
 }
 
-/* Nobody measures for an hour what nobody will read. */
+/* Prints each row at once; ends the run where nobody reads the output. */
 static void flush_row(struct bench_rank *rank)
 {
 	if (streams_flush())
@@ -173,8 +173,8 @@ void bench_add_overlap_row(struct bench_rank *rank, const struct bench_overlap_r
 		bench_fail(rank, CEOV_FULL, "more rows than the report holds");
 }
 
-/* The word of the next turn is cleared while nobody can be there: all are between the
- * two meetings of this one. */
+/* The word of the next call is cleared between this call's two barriers, when no rank can
+ * use it. */
 int bench_any(struct bench_rank *rank, int yes, int *ret_any)
 {
 	struct bench_shared *shared = rank->shared;
@@ -264,7 +264,8 @@ static int process_main(void *arg, uint32_t number)
 	r = open_context(run, number, 1, &context);
 	if (r)
 		return bench_fail(&rank, r, "ceov_open") ? EXIT_FAILURE : EXIT_SUCCESS;
-	if (!number)            /* all have met: nothing is left should we be killed */
+	if (!number)            /* after the barrier the shared files are not needed any more, so
+				 * remove them in case we are killed */
 		bench_children_remove_folder(&run->children);
 	rank.context = context;
 	r = run_cases(run, &rank);
@@ -300,7 +301,7 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-/* In a child, so that the parent, which reports, holds no GPU. */
+/* Runs ranks as threads in a child, so that the reporting parent opens no GPU. */
 static int threads_main(void *arg, uint32_t number)
 {
 	struct run *run = arg;
@@ -377,8 +378,9 @@ static int write_json(const struct run *run, const char *machine)
 	return bench_report_json(run->options, shared->rows, shared->n_rows, machine);
 }
 
-/* Ranks that share a GPU run in one process unless that was ruled out: processes take turns on
- * a GPU. The environment is for CUDA, which no process has begun to use yet. */
+/* Ranks that share a GPU run in one process unless that was ruled out, because processes
+ * take turns on a GPU. The environment variables take effect because CUDA is not opened
+ * yet. */
 static void prepare_sharing(const struct run *run, struct bench_options *options)
 {
 	if (run->n_gpus >= run->n_ranks || !run->n_gpus)
@@ -386,9 +388,9 @@ static void prepare_sharing(const struct run *run, struct bench_options *options
 	options->one_process |= !options->processes;
 	if (!options->one_process)
 		return;
-	/* The streams of all ranks, some of which wait, would fill the 8 hardware queues that
-	 * there are otherwise. A kernel that is loaded at its first launch would wait for all
-	 * kernels of the GPU, also for those that wait for this rank. */
+	/* More hardware queues than the default 8, because waiting streams of all ranks
+	 * would fill those; and eager loading, because a kernel that is loaded at its first
+	 * launch waits for all kernels of the GPU, even those that wait for this rank. */
 	(void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 	(void)setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
@@ -422,7 +424,7 @@ static void print_head(const struct run *run, const char *machine)
 		       "arrive; their times are this processor's\n");
 }
 
-/* What ran; 0, or EXIT_FAILURE, told. */
+/* Whether anything ran. 0, or EXIT_FAILURE, reported. */
 static int judge(const struct run *run)
 {
 	const struct bench_shared *shared = run->shared;
@@ -435,8 +437,7 @@ static int judge(const struct run *run)
 	return !shared->n_rows || shared->n_bad_rows ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* Reports are written after failures, too: they say what there is. After a signal there are
- * none. */
+/* Runs and reports, also after failures. After a signal nothing is reported. */
 static int run_and_report(struct run *run, const char *machine)
 {
 	const struct bench_options *options = run->options;

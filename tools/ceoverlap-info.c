@@ -118,8 +118,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	return 0;
 }
 
-/* What the environment asks of the library holds here, too. A rule that the library would
- * refuse is told among the settings. */
+/* Environment variables apply here as in the library. A route rule that the library would
+ * refuse is reported among the settings. */
 static void take_environment(struct info *info)
 {
 	const char *path = getenv("CEOVERLAP_MACHINE"), *routes = getenv("CEOVERLAP_ROUTES");
@@ -207,7 +207,7 @@ static int print_json(const struct info *info)
 	return r;
 }
 
-/* The exit status. */
+/* Prints the sections; returns the exit status. */
 static int work(struct info *info)
 {
 	int r = open_machine(info);

@@ -4,11 +4,11 @@
 #define INFO_H
 
 /*
- * ceoverlap-info: what there is on a machine and what ceoverlap would make of it. Each
- * section is told as text or as a part of one JSON object; both say the same.
+ * ceoverlap-info: what a machine has, and what ceoverlap makes of it. Each section is
+ * printed as text or as part of one JSON object, with the same contents.
  *
- * Names in a machine may come from somebody else's file: they go through info_plain()
- * before they reach a terminal or JSON.
+ * Names in a machine may come from an untrusted file: they pass info_plain() before they
+ * reach a terminal or JSON.
  */
 
 #include <stdint.h>
@@ -31,14 +31,14 @@ enum info_section {
 	INFO_BUILD    = 1u << 6,
 };
 
-/* Those that look at the machine. */
+/* Sections that need the machine. */
 #define INFO_OF_MACHINE \
 	(INFO_MACHINE | INFO_LINKS | INFO_PORTS | INFO_AFFINITY | INFO_ROUTES | INFO_SETTINGS)
 
 struct info {
 	uint32_t            sections;
 	const char         *xml_path;   /* NULL: this machine */
-	int                 is_told;    /* xml_path is what CEOVERLAP_MACHINE says */
+	int                 is_told;    /* xml_path comes from CEOVERLAP_MACHINE */
 	const char         *export_path;
 	const char         *route;      /* "gpu0:gpu1"; NULL: every pair */
 	uint64_t            route_bytes;
@@ -50,15 +50,15 @@ struct info {
 
 /* --- words (info_words.c) --------------------------------------------------------- */
 
-/* text with what is not printable ASCII replaced, into room, which may be where text is;
- * returns room. */
+/* Copies text into room with all bytes that are not printable ASCII replaced; both may be
+ * the same memory. Returns room. */
 const char *info_plain(const char *text, char *room, size_t n_bytes);
 
 /* "gpu3", "node0"; "-" for CEOV_NOBODY. room: 16 bytes. */
 const char *info_gpu_name(uint32_t gpu, char *room);
 const char *info_node_name(uint32_t node, char *room);
 
-/* Adds a plain text, a number, a place of CEOV_NOBODY as null. */
+/* Adds a sanitised text, a number, or a place (CEOV_NOBODY as null). */
 void info_add_text(struct json_object *object, const char *key, const char *text);
 void info_add_number(struct json_object *object, const char *key, uint64_t number);
 void info_add_node(struct json_object *object, const char *key, uint32_t node);
@@ -70,13 +70,13 @@ void info_add_node(struct json_object *object, const char *key, uint32_t node);
 void info_switch_of(const struct cei_machine *machine, const char *bus_id,
 		    char ret_bus_id[INFO_BUS_ID_BYTES]);
 
-/* Of a device's PCIe link as it is trained now, GB/s raw. 0: not known. */
+/* Current rate of a device's PCIe link, GB/s raw; 0: not known. */
 double info_pcie_gb_per_s(const struct cei_machine *machine, const char *bus_id);
 
-/* Of NUMA node `node`. 0: not known. */
+/* Memory of a NUMA node; 0: not known. */
 uint64_t info_memory_bytes(const struct cei_machine *machine, uint32_t node);
 
-/* The switches above GPUs and NICs, each once. */
+/* The PCI switches above GPUs and NICs, each listed once. */
 #define INFO_SWITCHES_MAX (CEI_MACHINE_GPUS_MAX + CEI_MACHINE_NICS_MAX)
 
 struct info_switches {
@@ -100,10 +100,9 @@ void info_links_text(const struct info *info);
 void info_ports_text(const struct info *info);
 /* info_json.c: these four */
 void info_machine_json(const struct info *info, struct json_object *root);
-/* info_routes.c. The rule of a name, or of no such name CEOV_NOBODY. */
+/* info_routes.c. The rule of that name; CEOV_NOBODY: there is none. */
 uint32_t info_rule_of(const char *name);
-/* CEOV_NONE: the route that was asked for does not exist; < 0: there are
- * no such places, said on stderr. */
+/* CEOV_NONE: there is no such route; < 0: there are no such places, reported on stderr. */
 int  info_routes_text(const struct info *info);
 int  info_routes_json(const struct info *info, struct json_object *root);
 /* info_settings.c, info_build.c */
@@ -112,8 +111,8 @@ void info_settings_json(const struct info *info, struct json_object *root);
 void info_build_text(void);
 void info_build_json(struct json_object *root);
 
-/* info_cuda.c (info_absent.c in a build without): "13.0", of the toolkit that this was
- * built with, and of what the driver speaks; "" without. room: 32 bytes. */
+/* info_cuda.c (info_absent.c in a build without CUDA): versions as "13.0": of the toolkit
+ * at build time, and of the driver; "": none. room: 32 bytes. */
 struct cei_cuda;
 void info_cuda_toolkit(char *room);
 void info_cuda_driver(const struct cei_cuda *cuda, char *room);

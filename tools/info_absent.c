@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Versions of CUDA in a build without: there are none. */
+/* Versions of CUDA in a build without CUDA: none. */
 
 #include "info.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What this program was built with, what it runs with, and which backends there are. */
+/* Versions at build time and at run time, and the available backends. */
 
 #include "info.h"
 
@@ -18,8 +18,8 @@ struct built {
 	char     driver[32];            /* "" without */
 	uint32_t n_gpus;
 	char     why_no_gpu[256];       /* "" where there are GPUs */
-	char     hwloc_api[32];         /* of the library that runs; its version cannot be
-					 * asked */
+	char     hwloc_api[32];         /* API version of the loaded library; its release cannot
+					 * be queried */
 };
 
 static void format_hwloc(unsigned version, char room[32])
@@ -35,7 +35,7 @@ static void keep_line(void *log_arg, const char *line)
 		snprintf(built->why_no_gpu, sizeof(built->why_no_gpu), "%s", line);
 }
 
-/* Lines are kept rather than printed: a driver that is too old is an answer here. */
+/* Opens the driver with log lines kept, because an unusable driver is an answer here. */
 static void ask_driver(struct built *built)
 {
 	const char *why = "";
@@ -70,7 +70,7 @@ struct backend_line {
 	const char *name;
 	int         is_built;
 	int         is_usable;
-	char        why[300];           /* not; or what for */
+	char        why[300];           /* why it is not available; else what it is used for */
 };
 
 #define N_BACKENDS 3

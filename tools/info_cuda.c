@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Versions of CUDA; the only file of ceoverlap-info that knows cuda.h. */
+/* Versions of CUDA; the only file of ceoverlap-info that includes cuda.h. */
 
 #include "info.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The matrix of links, and what links share, as text. */
+/* The matrix of links and their shared ports, as text. */
 
 #include "info.h"
 

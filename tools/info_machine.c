@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The machine and who is near whom, as text. */
+/* The machine and the affinity of its devices, as text. */
 
 #include "info.h"
 

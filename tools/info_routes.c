@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Routes and why: one line for every pair of places with a GPU in it, or one pair under
- * every rule. The router is asked as the engine asks it, with every GPU's engines to
- * drive and nothing else going on.
+ * Routes and reasons: one line for every pair of places that includes a GPU, or one pair
+ * under every rule. The router gets the same request as from the engine, with all GPUs'
+ * engines allowed and no other load.
  */
 
 #include "info.h"
@@ -21,7 +21,7 @@ static const char *const rule_names[] = {
 	[CEI_ROUTE_RULE_ALL]    = "all",
 };
 
-struct found {                          /* the router's answer to one question */
+struct found {                          /* the router's answer to one request */
 	uint32_t         from;
 	uint32_t         to;
 	uint8_t          rule;
@@ -55,7 +55,8 @@ uint32_t info_rule_of(const char *name)
 	return CEOV_NOBODY;
 }
 
-/* Only GPUs have engines, so between two host memories there is nothing to ask. */
+/* Whether the pair is shown: copies between two host memories have no routes to choose
+ * from. */
 static int is_asked(const struct cei_machine *machine, uint32_t from, uint32_t to)
 {
 	return from != to && (cei_machine_is_gpu(machine, from) ||
@@ -64,7 +65,7 @@ static int is_asked(const struct cei_machine *machine, uint32_t from, uint32_t t
 
 /* --- the pair that was asked for ---------------------------------------------------- */
 
-/* "3" is gpu3. CEOV_NOBODY: there is no such place. */
+/* Parses a place; "3" means gpu3. CEOV_NOBODY: there is no such place. */
 static uint32_t place_of(const struct cei_machine *machine, const char *text, size_t length)
 {
 	uint32_t n = cei_machine_n_places(machine), i;
@@ -84,7 +85,8 @@ static uint32_t place_of(const struct cei_machine *machine, const char *text, si
 static int parse_pair(const struct info *info, uint32_t *ret_from, uint32_t *ret_to)
 {
 	const struct cei_machine *machine = info->machine;
-	const char *colon = strchr(info->route, ':');   /* the options' parser saw it */
+	const char *colon = strchr(info->route, ':');   /* present: checked when options were
+							 * parsed */
 	uint32_t from = place_of(machine, info->route, (size_t)(colon - info->route));
 	uint32_t to = place_of(machine, colon + 1, strlen(colon + 1));
 
@@ -206,7 +208,7 @@ static void details(const struct info *info, const struct found *found)
 		print_way(machine, &found->route.ways[i], info->route_bytes);
 }
 
-/* The rules in the order in which they allow more. */
+/* The rules, from the strictest on. */
 static const uint8_t rules[] = {
 	CEI_ROUTE_RULE_DIRECT, CEI_ROUTE_RULE_NEEDED, CEI_ROUTE_RULE_ALL,
 };

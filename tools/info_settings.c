@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Settings and where each comes from: the call (what a program passes to ceov_open() or
- * with a plan, which is not known here), the environment, a file in the user's cache, or
- * the default. A call's wins over the environment's, and that over the default.
+ * Settings and their origins: the call (arguments of ceov_open() or of a plan, not known
+ * here), the environment, a file in the user's cache, or the default. A call overrides the
+ * environment, and that the default.
  */
 
 #include "info.h"
@@ -83,7 +83,7 @@ static const struct setting settings[] = {
 
 #define N_SETTINGS (sizeof(settings) / sizeof(settings[0]))
 
-/* What is in force without a call. */
+/* The value in force unless a call overrides it. */
 struct value {
 	char        text[VALUE_BYTES];
 	const char *origin;             /* "environment", "file", "default" */
@@ -188,7 +188,7 @@ static void drop_line(void *log_arg, const char *line)
 	(void)line;
 }
 
-/* ret_refusal: "" where ceov_open(NULL, ...) would take the environment as it is. */
+/* ret_refusal: why ceov_open(NULL, ...) would refuse the environment; "": it would not. */
 static void check(char ret_refusal[CEOV_FAILURE_TEXT_BYTES])
 {
 	ceov_context *context = calloc(1, sizeof(*context));
@@ -208,7 +208,7 @@ static void check(char ret_refusal[CEOV_FAILURE_TEXT_BYTES])
 
 /* --- variables that nobody reads ----------------------------------------------------- */
 
-/* Returns how many, UNKNOWN_MAX at most; ret_names: their names, cut to fit. */
+/* Finds up to UNKNOWN_MAX variables; ret_names: their names, cut to fit. */
 static uint32_t find_unknown(char ret_names[UNKNOWN_MAX][64])
 {
 	char name[64];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Words that several sections print. */
+/* Texts that several sections print. */
 
 #include "info.h"
 

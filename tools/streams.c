@@ -10,8 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* open() takes the lowest number: where 0 to fd - 1 are open, that is fd. Reading at 1 and
- * writing at 0 fail, as they do where nothing is open. */
+/* Opens a descriptor for a closed standard stream. open() returns the lowest free number,
+ * which is fd where all below are open. Reading from 1 or writing to 0 still fails, as on a
+ * closed stream. */
 static void open_missing(int fd)
 {
 	if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&

@@ -5,13 +5,13 @@
 
 /* Standard streams of the command line tools. */
 
-/* First of all in main(). A standard descriptor that the caller closed is opened, so that
- * no other file gets its number; output that cannot be written, --help's too, makes the
- * exit status 1 and is told. Processes that are forked call streams_flush() themselves
+/* Call it first in main(). Opens standard descriptors that the caller closed, so that no
+ * other file gets their numbers. Output that cannot be written, also that of --help, is
+ * reported and makes the exit status 1. Forked children call streams_flush() themselves
  * before _exit(). */
 void streams_begin(void);
 
-/* What is buffered for stdout: 0, or -1, told on stderr. Once is enough: a stream that
+/* Flushes stdout: 0, or -1, reported on stderr. One check is enough, because a stream that
  * failed stays failed. */
 int  streams_flush(void);
 
