@@ -45,7 +45,7 @@ static int open_set(struct bench_collective *c, struct bench_set *set, uint64_t 
 	return r;
 }
 
-static int open_nccl(struct bench_collective *c, enum bench_way way, uint64_t bytes_max)
+static int open_nccl(struct bench_collective *c, enum bench_method method, uint64_t bytes_max)
 {
 	const char *why = "";
 	int r = CEOV_NONE;
@@ -53,14 +53,14 @@ static int open_nccl(struct bench_collective *c, enum bench_way way, uint64_t by
 	if (c->rank->n_on_gpu > 1)
 		why = "ranks share GPUs, which NCCL refuses";
 	else if (c->rank->is_gpu && !c->rank->options->without_nccl)
-		r = bench_nccl_open(c->rank, way == BENCH_WAY_NCCL_CE, bytes_max * c->rank->n_ranks,
-				    &c->nccl[way], &why);
+		r = bench_nccl_open(c->rank, method == BENCH_METHOD_NCCL_CE,
+				    bytes_max * c->rank->n_ranks, &c->nccl[method], &why);
 	else
 		why = c->rank->is_gpu ? "as asked" : "it needs GPUs";
-	c->runs[way] = !r;
+	c->runs[method] = !r;
 	if (r == CEOV_NONE && !c->rank->rank)
-		printf("# NCCL %s is left out: %s\n", way == BENCH_WAY_NCCL_CE ? "zero-CTA" : "SM",
-		       why);
+		printf("# NCCL %s is left out: %s\n",
+		       method == BENCH_METHOD_NCCL_CE ? "zero-CTA" : "SM", why);
 	return r == CEOV_NONE ? 0 : r;
 }
 
@@ -75,11 +75,11 @@ static int open_collective(struct bench_collective *c, struct bench_rank *rank,
 	c->rank = rank;
 	c->pattern = pattern;
 	c->n_pieces = rank->options->n_pieces;
-	c->runs[BENCH_WAY_POLLED] = (rank->options->triggers & BENCH_POLLED) != 0;
-	c->runs[BENCH_WAY_GATED] = (rank->options->triggers & BENCH_GATED) != 0;
-	c->runs[BENCH_WAY_FOLLOW] = rank->is_gpu &&
+	c->runs[BENCH_METHOD_POLLED] = (rank->options->triggers & BENCH_POLLED) != 0;
+	c->runs[BENCH_METHOD_GATED] = (rank->options->triggers & BENCH_GATED) != 0;
+	c->runs[BENCH_METHOD_FOLLOW] = rank->is_gpu &&
 		(rank->options->triggers & BENCH_FOLLOW) != 0;
-	c->runs[BENCH_WAY_RAW] = 1;
+	c->runs[BENCH_METHOD_RAW] = 1;
 	for (bytes = bytes_max; bytes; bytes = bench_next_size(rank->options, bytes))
 		bytes_max = bytes;
 	for (i = 0; !r && i < BENCH_SETS; i++)
@@ -92,9 +92,9 @@ static int open_collective(struct bench_collective *c, struct bench_rank *rank,
 		r = rank->is_gpu ? 0 : (memset(bench_address(rank, c->flags.by_rank[
 				rank->rank]), 0, 4096), 0);
 	if (!r)
-		r = open_nccl(c, BENCH_WAY_NCCL_SM, bytes_max);
+		r = open_nccl(c, BENCH_METHOD_NCCL_SM, bytes_max);
 	if (!r)
-		r = open_nccl(c, BENCH_WAY_NCCL_CE, bytes_max);
+		r = open_nccl(c, BENCH_METHOD_NCCL_CE, bytes_max);
 	return r ? r : bench_meet(rank);
 }
 
@@ -104,8 +104,8 @@ static int close_collective(struct bench_collective *c)
 	uint32_t i, k;
 	int r = 0;
 
-	bench_nccl_close(c->nccl[BENCH_WAY_NCCL_SM]);
-	bench_nccl_close(c->nccl[BENCH_WAY_NCCL_CE]);
+	bench_nccl_close(c->nccl[BENCH_METHOD_NCCL_SM]);
+	bench_nccl_close(c->nccl[BENCH_METHOD_NCCL_CE]);
 	for (i = 0; !r && i < BENCH_SETS; i++) {
 		set = &c->sets[i];
 		r = bench_drop_buffers(c->rank, &set->target);
@@ -137,7 +137,7 @@ static int settle(struct bench_rank *rank)
 	return r ? r : bench_meet(rank);
 }
 
-static int sample(struct bench_collective *c, enum bench_way way, uint32_t number,
+static int sample(struct bench_collective *c, enum bench_method method, uint32_t number,
 		  uint32_t n_launches)
 {
 	struct bench_rank *rank = c->rank;
@@ -150,43 +150,43 @@ static int sample(struct bench_collective *c, enum bench_way way, uint32_t numbe
 		r = bench_time_begin(rank->device);
 	begin = cei_now_ns();
 	for (i = 0; !r && i < n_launches; i++)
-		r = bench_ways_once(c, way, i + 1 == n_launches);
+		r = bench_methods_once(c, method, i + 1 == n_launches);
 	if (!r && rank->is_gpu)
 		r = bench_time_us(rank->device, &us);
 	else
 		us = (double)(cei_now_ns() - begin) / 1e3;
 	if (!r)
-		bench_sample(rank, way, number, us / n_launches);
+		bench_sample(rank, method, number, us / n_launches);
 	return r ? r : settle(rank);
 }
 
 /* --- data ---------------------------------------------------------------- */
 
 /* Where the next launch of that method reads and writes. */
-static char *target_of(struct bench_collective *c, enum bench_way way)
+static char *target_of(struct bench_collective *c, enum bench_method method)
 {
 	struct bench_rank *rank = c->rank;
-	uint64_t next = way == BENCH_WAY_RAW ? c->n_raw + 1 : c->n_ours;
+	uint64_t next = method == BENCH_METHOD_RAW ? c->n_raw + 1 : c->n_ours;
 
-	if (way == BENCH_WAY_NCCL_SM || way == BENCH_WAY_NCCL_CE)
-		return bench_nccl_target(c->nccl[way]);
+	if (method == BENCH_METHOD_NCCL_SM || method == BENCH_METHOD_NCCL_CE)
+		return bench_nccl_target(c->nccl[method]);
 	return bench_address(rank, c->sets[next % BENCH_SETS].target.by_rank[rank->rank]);
 }
 
-static char *source_of(struct bench_collective *c, enum bench_way way)
+static char *source_of(struct bench_collective *c, enum bench_method method)
 {
 	struct bench_rank *rank = c->rank;
 
-	if (way == BENCH_WAY_NCCL_SM || way == BENCH_WAY_NCCL_CE)
-		return bench_nccl_source(c->nccl[way]);
+	if (method == BENCH_METHOD_NCCL_SM || method == BENCH_METHOD_NCCL_CE)
+		return bench_nccl_source(c->nccl[method]);
 	return bench_address(rank, c->source.by_rank[rank->rank]);
 }
 
-static int prepare_data(struct bench_collective *c, enum bench_way way)
+static int prepare_data(struct bench_collective *c, enum bench_method method)
 {
 	struct bench_rank *rank = c->rank;
 	uint32_t own = rank->rank, target;
-	char *at = target_of(c, way);
+	char *at = target_of(c, method);
 	int r;
 
 	c->round++;
@@ -195,12 +195,12 @@ static int prepare_data(struct bench_collective *c, enum bench_way way)
 		return r ? r : bench_fill(rank->device, at + own * c->bytes, c->bytes,
 					  bench_seed(rank, own, 0, c->round));
 	for (target = 0; !r && target < rank->n_ranks; target++)
-		r = bench_fill(rank->device, source_of(c, way) + target * c->bytes,
+		r = bench_fill(rank->device, source_of(c, method) + target * c->bytes,
 			       c->bytes, bench_seed(rank, own, target, c->round));
 	return r;
 }
 
-static int check_data(struct bench_collective *c, enum bench_way way, const char *at)
+static int check_data(struct bench_collective *c, enum bench_method method, const char *at)
 {
 	struct bench_rank *rank = c->rank;
 	uint64_t n_wrong = 0;
@@ -213,115 +213,117 @@ static int check_data(struct bench_collective *c, enum bench_way way, const char
 		r = bench_verify(rank->device, at + source * c->bytes, c->bytes,
 				 bench_seed(rank, source, c->pattern == BENCH_ALL_GATHER ? 0
 					    : rank->rank, c->round), &n_wrong);
-		bench_wrong(rank, way, n_wrong);
+		bench_wrong(rank, method, n_wrong);
 	}
 	return r ? r : bench_meet(rank);
 }
 
 /* Runs one launch into every target, each with different data, and checks it. */
-static int verify(struct bench_collective *c, enum bench_way way)
+static int verify(struct bench_collective *c, enum bench_method method)
 {
 	const char *at;
 	uint32_t i;
 	int r = 0;
 
 	for (i = 0; !r && i < BENCH_SETS; i++) {
-		at = target_of(c, way);
-		r = prepare_data(c, way);
+		at = target_of(c, method);
+		r = prepare_data(c, method);
 		if (!r)
-			r = sample(c, way, 0, 1);
+			r = sample(c, method, 0, 1);
 		if (!r)
-			r = check_data(c, way, at);
+			r = check_data(c, method, at);
 	}
 	if (r)
 		return r;
 	if (!c->rank->rank)
-		c->wrong[way] |= bench_take_wrong(c->rank, way) != 0;
+		c->wrong[method] |= bench_take_wrong(c->rank, method) != 0;
 	return bench_meet(c->rank);
 }
 
 static int verify_all(struct bench_collective *c)
 {
-	uint32_t way;
+	uint32_t method;
 	int r = 0;
 
-	for (way = 0; !r && c->rank->options->check && way < BENCH_WAYS; way++)
-		if (c->runs[way])
-			r = verify(c, (enum bench_way)way);
+	for (method = 0; !r && c->rank->options->check && method < BENCH_METHODS; method++)
+		if (c->runs[method])
+			r = verify(c, (enum bench_method)method);
 	return r;
 }
 
 /* --- rows ---------------------------------------------------------------- */
 
-static void name_row(const struct bench_collective *c, enum bench_way way, struct bench_row *row)
+static void name_row(const struct bench_collective *c, enum bench_method method,
+		     struct bench_row *row)
 {
 	static const char *const names[] = { "polled", "gated", "follow" };
-	static const enum bench_mode kinds[BENCH_WAYS] = {
+	static const enum bench_mode kinds[BENCH_METHODS] = {
 		BENCH_OURS, BENCH_OURS, BENCH_OURS, BENCH_RAW, BENCH_NCCL_SM, BENCH_NCCL_CE };
 
 	memset(row, 0, sizeof(*row));
 	snprintf(row->test, sizeof(row->test), "%s", c->pattern == BENCH_ALL_GATHER
 		 ? "all_gather" : "all_to_all");
-	row->mode = kinds[way];
+	row->mode = kinds[method];
 	if (row->mode == BENCH_OURS)
 		snprintf(row->variant, sizeof(row->variant), "%s",
-			 names[way]);
+			 names[method]);
 	row->ranks = c->rank->n_ranks;
 	row->source = row->target = -1;
 	row->bytes_per_rank = c->bytes;
 	if (row->mode == BENCH_OURS || row->mode == BENCH_RAW)
 		row->chunk_bytes = c->bytes / c->n_pieces;
-	row->verified = c->rank->options->check ? !c->wrong[way] : -1;
+	row->verified = c->rank->options->check ? !c->wrong[method] : -1;
 }
 
 static void add_rows(struct bench_collective *c)
 {
-	struct bench_row rows[BENCH_WAYS];
-	uint32_t way;
+	struct bench_row rows[BENCH_METHODS];
+	uint32_t method;
 
-	for (way = 0; way < BENCH_WAYS; way++) {
-		name_row(c, (enum bench_way)way, &rows[way]);
-		if (!c->runs[way])
+	for (method = 0; method < BENCH_METHODS; method++) {
+		name_row(c, (enum bench_method)method, &rows[method]);
+		if (!c->runs[method])
 			continue;
-		bench_statistics(c->rank, way, c->rank->options->n_samples, &rows[way]);
-		rows[way].gb_per_s = (double)(c->rank->n_ranks - 1) * (double)c->bytes /
-			rows[way].us_median / 1e3;
+		bench_statistics(c->rank, method, c->rank->options->n_samples, &rows[method]);
+		rows[method].gb_per_s = (double)(c->rank->n_ranks - 1) * (double)c->bytes /
+			rows[method].us_median / 1e3;
 	}
-	for (way = 0; way < BENCH_WAYS; way++) {
-		if (!c->runs[way])
+	for (method = 0; method < BENCH_METHODS; method++) {
+		if (!c->runs[method])
 			continue;
-		if (way <= BENCH_WAY_FOLLOW) {
-			rows[way].ratio_raw = rows[BENCH_WAY_RAW].us_median / rows[way].us_median;
-			rows[way].ratio_nccl_sm = rows[BENCH_WAY_NCCL_SM].us_median /
-				rows[way].us_median;
-			rows[way].ratio_nccl_ce = rows[BENCH_WAY_NCCL_CE].us_median /
-				rows[way].us_median;
+		if (method <= BENCH_METHOD_FOLLOW) {
+			rows[method].ratio_raw = rows[BENCH_METHOD_RAW].us_median /
+				rows[method].us_median;
+			rows[method].ratio_nccl_sm = rows[BENCH_METHOD_NCCL_SM].us_median /
+				rows[method].us_median;
+			rows[method].ratio_nccl_ce = rows[BENCH_METHOD_NCCL_CE].us_median /
+				rows[method].us_median;
 		}
-		bench_add_row(c->rank, &rows[way]);
+		bench_add_row(c->rank, &rows[method]);
 	}
 }
 
 static int measure_size(struct bench_collective *c)
 {
 	const struct bench_options *options = c->rank->options;
-	uint32_t i, way;
-	int r = bench_ways_open_plans(c);
+	uint32_t i, method;
+	int r = bench_methods_open_plans(c);
 
 	bench_forget(c->rank);
 	memset(c->wrong, 0, sizeof(c->wrong));
 	if (!r)
 		r = verify_all(c);
 	for (i = 0; !r && i < options->n_warmup + options->n_samples; i++)
-		for (way = 0; !r && way < BENCH_WAYS; way++)
-			if (c->runs[way])
-				r = sample(c, (enum bench_way)way, i < options->n_warmup ? 0
+		for (method = 0; !r && method < BENCH_METHODS; method++)
+			if (c->runs[method])
+				r = sample(c, (enum bench_method)method, i < options->n_warmup ? 0
 					   : i - options->n_warmup, LAUNCHES);
 	if (!r)
 		r = verify_all(c);
 	if (!r && !c->rank->rank)
 		add_rows(c);
 	if (!r)
-		bench_ways_close_plans(c);
+		bench_methods_close_plans(c);
 	return r ? r : bench_meet(c->rank);
 }
 

@@ -4,20 +4,20 @@
 #define BENCH_COLLECTIVE_H
 
 /* One collective over all ranks, and the methods that are compared: bench_collective.c
- * measures, bench_ways.c implements each method. */
+ * measures, bench_methods.c implements each method. */
 
 #include "bench_group.h"
 
 #define BENCH_SETS 2u
 
-enum bench_way {
-	BENCH_WAY_POLLED,
-	BENCH_WAY_GATED,
-	BENCH_WAY_FOLLOW,
-	BENCH_WAY_RAW,
-	BENCH_WAY_NCCL_SM,
-	BENCH_WAY_NCCL_CE,
-	BENCH_WAYS,
+enum bench_method {
+	BENCH_METHOD_POLLED,
+	BENCH_METHOD_GATED,
+	BENCH_METHOD_FOLLOW,
+	BENCH_METHOD_RAW,
+	BENCH_METHOD_NCCL_SM,
+	BENCH_METHOD_NCCL_CE,
+	BENCH_METHODS,
 };
 
 enum bench_pattern { BENCH_ALL_GATHER, BENCH_ALL_TO_ALL };
@@ -41,17 +41,17 @@ struct bench_collective {
 	struct bench_buffers flags;     /* raw: a 64-bit flag per source rank */
 	uint64_t             n_raw;
 	uint64_t             n_ours;    /* launches of ours so far, which selects the next set */
-	struct bench_nccl   *nccl[BENCH_WAYS];
-	int                  runs[BENCH_WAYS];
-	int                  wrong[BENCH_WAYS];
+	struct bench_nccl   *nccl[BENCH_METHODS];
+	int                  runs[BENCH_METHODS];
+	int                  wrong[BENCH_METHODS];
 	uint64_t             round;     /* changes with every check, and with it the data */
 };
 
 /* Commits, and releases, the plans of every set for the current size. */
-int  bench_ways_open_plans(struct bench_collective *c);
-void bench_ways_close_plans(struct bench_collective *c);
+int  bench_methods_open_plans(struct bench_collective *c);
+void bench_methods_close_plans(struct bench_collective *c);
 
 /* Queues (GPU) or runs (host) one launch; the last one of a sample also ends the clock. */
-int  bench_ways_once(struct bench_collective *c, enum bench_way way, int is_last);
+int  bench_methods_once(struct bench_collective *c, enum bench_method method, int is_last);
 
 #endif /* BENCH_COLLECTIVE_H */

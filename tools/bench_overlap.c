@@ -2,7 +2,7 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Rows of ceoverlap-bench overlap: every way in a stream and in a graph, interleaved
+ * Rows of ceoverlap-bench overlap: every method in a stream and in a graph, interleaved
  * sample by sample in one run.
  *
  * A sample is OVERLAP_CALLS calls back to back on the caller's stream, or one graph of
@@ -71,17 +71,17 @@ struct taken {
 	struct moment end;
 };
 
-static int take_gpu(struct bench_overlap *o, enum bench_overlap_way way, int is_graph,
+static int take_gpu(struct bench_overlap *o, enum bench_overlap_method method, int is_graph,
 		    struct taken *taken)
 {
 	struct bench_device *device = o->rank->device;
-	int r = bench_overlap_calls(o, way, is_graph);
+	int r = bench_overlap_calls(o, method, is_graph);
 
 	if (!r)
 		r = bench_time_begin(device);
 	taken->begin = look();
 	if (!r)
-		r = bench_overlap_calls(o, way, is_graph);
+		r = bench_overlap_calls(o, method, is_graph);
 	taken->queued = look();
 	if (!r)
 		r = bench_time_end(device);
@@ -92,13 +92,13 @@ static int take_gpu(struct bench_overlap *o, enum bench_overlap_way way, int is_
 	return r;
 }
 
-static int take_host(struct bench_overlap *o, enum bench_overlap_way way,
+static int take_host(struct bench_overlap *o, enum bench_overlap_method method,
 		     struct taken *taken)
 {
 	int r;
 
 	taken->begin = look();
-	r = bench_overlap_once(o, way, 0);
+	r = bench_overlap_once(o, method, 0);
 	taken->queued = taken->end = look();
 	taken->us = (double)(taken->end.wall_ns - taken->begin.wall_ns) / 1e3;
 	return r;
@@ -117,17 +117,17 @@ static double others_percent(const struct bench_overlap *o, const struct taken *
 	return 100.0 * (double)(process - thread) / (double)wall;
 }
 
-static int sample(struct bench_overlap *o, enum bench_overlap_way way, int is_graph,
+static int sample(struct bench_overlap *o, enum bench_overlap_method method, int is_graph,
 		  uint32_t number)
 {
-	uint32_t mode = (uint32_t)way + (is_graph ? OVERLAP_WAYS : 0);
+	uint32_t mode = (uint32_t)method + (is_graph ? OVERLAP_METHODS : 0);
 	double n_calls = o->rank->is_gpu ? OVERLAP_CALLS : 1;
 	struct taken taken = { .us = 0 };
 	int r = bench_meet(o->rank);
 
 	if (!r)
-		r = o->rank->is_gpu ? take_gpu(o, way, is_graph, &taken)
-			: take_host(o, way, &taken);
+		r = o->rank->is_gpu ? take_gpu(o, method, is_graph, &taken)
+			: take_host(o, method, &taken);
 	if (r)
 		return bench_fail(o->rank, r, "a sample");
 	bench_sample(o->rank, OVERLAP_MODE_US + mode, number, taken.us);
@@ -145,12 +145,12 @@ static int round_of_samples(struct bench_overlap *o, uint32_t turn, uint32_t num
 	uint32_t i, at;
 	int is_graph, r = 0;
 
-	for (i = 0; !r && i < 2 * OVERLAP_WAYS; i++) {
-		at = (turn + i) % (2 * OVERLAP_WAYS);
-		is_graph = at >= OVERLAP_WAYS;
-		at %= OVERLAP_WAYS;
+	for (i = 0; !r && i < 2 * OVERLAP_METHODS; i++) {
+		at = (turn + i) % (2 * OVERLAP_METHODS);
+		is_graph = at >= OVERLAP_METHODS;
+		at %= OVERLAP_METHODS;
 		if (o->runs[is_graph][at])
-			r = sample(o, (enum bench_overlap_way)at, is_graph, number);
+			r = sample(o, (enum bench_overlap_method)at, is_graph, number);
 	}
 	return r;
 }
@@ -166,10 +166,10 @@ static struct bench_row statistics(struct bench_overlap *o, uint32_t mode, uint3
 	return row;
 }
 
-static void add_times(struct bench_overlap *o, enum bench_overlap_way way, int is_graph,
+static void add_times(struct bench_overlap *o, enum bench_overlap_method method, int is_graph,
 		      struct bench_overlap_times *times)
 {
-	uint32_t mode = (uint32_t)way + (is_graph ? OVERLAP_WAYS : 0);
+	uint32_t mode = (uint32_t)method + (is_graph ? OVERLAP_METHODS : 0);
 	uint32_t n = o->rank->options->n_samples;
 	struct bench_row row = statistics(o, OVERLAP_MODE_US + mode, n);
 
@@ -202,7 +202,7 @@ static void add_row(struct bench_overlap *o, int is_graph, int is_checked)
 {
 	const struct bench_overlap_shape *shape = &o->shape;
 	struct bench_overlap_row row;
-	uint32_t way;
+	uint32_t method;
 
 	memset(&row, 0, sizeof(row));
 	row.test = o->test;
@@ -214,10 +214,10 @@ static void add_row(struct bench_overlap *o, int is_graph, int is_checked)
 	row.bytes = shape->bytes;
 	if (shape->model)
 		snprintf(row.model, sizeof(row.model), "%s", shape->model);
-	for (way = 0; way < OVERLAP_WAYS; way++)
-		if (o->runs[is_graph][way])
-			add_times(o, (enum bench_overlap_way)way, is_graph,
-				  &row.ways[way]);
+	for (method = 0; method < OVERLAP_METHODS; method++)
+		if (o->runs[is_graph][method])
+			add_times(o, (enum bench_overlap_method)method, is_graph,
+				  &row.methods[method]);
 	judge(o, is_graph, is_checked, &row);
 	bench_add_overlap_row(o->rank, &row);
 }
@@ -236,7 +236,7 @@ static int measure(struct bench_overlap *o)
 {
 	const struct bench_options *options = o->rank->options;
 	uint32_t i;
-	int is_graph, is_checked = options->check, r = bench_overlap_open_ways(o);
+	int is_graph, is_checked = options->check, r = bench_overlap_open_methods(o);
 
 	bench_forget(o->rank);
 	if (!r && is_checked)
@@ -255,7 +255,7 @@ static int measure(struct bench_overlap *o)
 	for (is_graph = 0; !r && !o->rank->rank && is_graph < 2; is_graph++)
 		if (o->runs[is_graph][OVERLAP_OURS])
 			add_row(o, is_graph, is_checked);
-	bench_overlap_close_ways(o);
+	bench_overlap_close_methods(o);
 	return r ? r : bench_meet(o->rank);
 }
 

@@ -9,7 +9,7 @@
  *
  *   bench_overlap.c          rows: shapes, samples
  *   bench_overlap_set.c      what a row needs: workspaces, ops, memory
- *   bench_overlap_ways.c     how each way goes
+ *   bench_overlap_methods.c  how each method runs
  *   bench_overlap_check.c    whether results are right
  *   bench_overlap_options.c  the command line
  *   bench_overlap_report.c   rows as text and as JSON
@@ -50,7 +50,7 @@ enum bench_overlap_test {
 	OVERLAP_AG_GEMM, OVERLAP_GEMM_RS, OVERLAP_REDUCE_SCATTER, OVERLAP_ALL_REDUCE
 };
 
-enum bench_overlap_way {
+enum bench_overlap_method {
 	OVERLAP_GEMM,                   /* cuBLAS alone */
 	OVERLAP_OURS_GEMM,              /* our kernel alone: no waits, nothing sent */
 	OVERLAP_COMM,                   /* NCCL alone */
@@ -58,16 +58,16 @@ enum bench_overlap_way {
 	OVERLAP_SEQUENCE,               /* NCCL and cuBLAS, one after the other */
 	OVERLAP_SEQUENCE_CE,
 	OVERLAP_OURS,
-	OVERLAP_WAYS
+	OVERLAP_METHODS
 };
 
 /* Modes of bench_sample(): for each method, in a stream and in a graph, its time, the
  * calling thread's CPU time, and the other threads' share; then differences. */
 enum bench_overlap_mode {
 	OVERLAP_MODE_US = 0,
-	OVERLAP_MODE_THREAD = 2 * OVERLAP_WAYS,
-	OVERLAP_MODE_PROCESS = 4 * OVERLAP_WAYS,
-	OVERLAP_MODE_ERROR = 6 * OVERLAP_WAYS,
+	OVERLAP_MODE_THREAD = 2 * OVERLAP_METHODS,
+	OVERLAP_MODE_PROCESS = 4 * OVERLAP_METHODS,
+	OVERLAP_MODE_ERROR = 6 * OVERLAP_METHODS,
 	OVERLAP_MODE_ERROR_NCCL = OVERLAP_MODE_ERROR + 2,
 	OVERLAP_MODE_UNLIKE = OVERLAP_MODE_ERROR_NCCL + 2,
 	OVERLAP_MODES = OVERLAP_MODE_UNLIKE + 2
@@ -90,7 +90,7 @@ struct bench_overlap_row {
 	uint64_t                   n;
 	uint64_t                   k;
 	uint64_t                   bytes;       /* sums: of the input of a rank */
-	struct bench_overlap_times ways[OVERLAP_WAYS];
+	struct bench_overlap_times methods[OVERLAP_METHODS];
 	int                        verified;    /* as in struct bench_row */
 	int                        same_bits;   /* two runs gave the same bits, and the gathered A
 						 * is right */
@@ -174,8 +174,8 @@ struct bench_overlap {
 	struct bench_nccl                  *nccl[2];            /* default, zero-CTA */
 	struct bench_overlap_memory         memory;
 	uint64_t                            n_result;           /* values in c */
-	int                                 runs[2][OVERLAP_WAYS];
-	void                               *graphs[OVERLAP_WAYS];
+	int                                 runs[2][OVERLAP_METHODS];
+	void                               *graphs[OVERLAP_METHODS];
 	uint64_t                            seed;               /* of the row's data */
 };
 
@@ -198,14 +198,14 @@ int  bench_overlap_close_row(struct bench_overlap *o);
 /* The seed of a rank's operand 0 (a) or 1 (b). */
 uint64_t bench_overlap_seed(const struct bench_overlap *o, uint32_t rank, uint32_t operand);
 
-/* bench_overlap_ways.c: prepares the methods and their graphs for the row. Makes one call
+/* bench_overlap_methods.c: prepares the methods and their graphs for the row. Makes one call
  * of a method: queued (GPU) or done (host). */
-int  bench_overlap_open_ways(struct bench_overlap *o);
-void bench_overlap_close_ways(struct bench_overlap *o);
-int  bench_overlap_once(struct bench_overlap *o, enum bench_overlap_way way, int is_graph);
+int  bench_overlap_open_methods(struct bench_overlap *o);
+void bench_overlap_close_methods(struct bench_overlap *o);
+int  bench_overlap_once(struct bench_overlap *o, enum bench_overlap_method method, int is_graph);
 
 /* Makes OVERLAP_CALLS calls, or launches one graph of them. */
-int  bench_overlap_calls(struct bench_overlap *o, enum bench_overlap_way way, int is_graph);
+int  bench_overlap_calls(struct bench_overlap *o, enum bench_overlap_method method, int is_graph);
 
 /* bench_overlap_check.c: computes the right result of the row's data, then compares ours
  * with it; findings go to bench_sample() as sample `slot`. */

@@ -237,15 +237,15 @@ static int check_ours(struct bench_overlap *o, int is_graph, uint32_t slot)
 
 static int check_nccl(struct bench_overlap *o, int is_ce, double *error)
 {
-	enum bench_overlap_way way = is_ce ? OVERLAP_SEQUENCE_CE : OVERLAP_SEQUENCE;
+	enum bench_overlap_method method = is_ce ? OVERLAP_SEQUENCE_CE : OVERLAP_SEQUENCE;
 	double found = 0;
 	int r;
 
 	if (bench_overlap_is_sum(o))
-		way = OVERLAP_COMM;
-	if ((is_ce && bench_overlap_is_sum(o)) || !o->runs[0][way])
+		method = OVERLAP_COMM;
+	if ((is_ce && bench_overlap_is_sum(o)) || !o->runs[0][method])
 		return 0;
-	r = bench_overlap_once(o, way, 0);
+	r = bench_overlap_once(o, method, 0);
 	if (!r)
 		r = bench_overlap_settle(o);
 	if (!r)

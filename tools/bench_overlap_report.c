@@ -10,7 +10,7 @@
 
 #define SCHEMA_VERSION 1
 
-static const char *const way_names[OVERLAP_WAYS] = {
+static const char *const method_names[OVERLAP_METHODS] = {
 	[OVERLAP_GEMM] = "gemm",
 	[OVERLAP_OURS_GEMM] = "ours_gemm",
 	[OVERLAP_COMM] = "comm",
@@ -25,9 +25,9 @@ static int is_sum(const struct bench_overlap_row *row)
 	return row->m == 0;
 }
 
-static double median(const struct bench_overlap_row *row, enum bench_overlap_way way)
+static double median(const struct bench_overlap_row *row, enum bench_overlap_method method)
 {
-	return row->ways[way].us_median;
+	return row->methods[method].us_median;
 }
 
 /* 0 where a value is missing. */
@@ -78,7 +78,7 @@ void bench_overlap_report_head(FILE *out)
 		"of the calling thread a call; thr%%: CPU of other threads\n");
 	fprintf(out, "%-14s %-9s %9s %6s %6s %-6s %8s %8s %8s %8s %8s %8s %8s %7s %6s %8s "
 		"%6s %8s %6s %6s %6s %5s %8s  %s\n", "operator", "model", "M", "N", "K",
-		"way", "gemm", "our", "comm", "commCE", "seq", "seqCE", "ours", "speedup",
+		"method", "gemm", "our", "comm", "commCE", "seq", "seqCE", "ours", "speedup",
 		"vsCE", "ideal", "frac", "exposed", "g/our", "/ideal", "cpu", "thr%", "error",
 		"data");
 }
@@ -122,7 +122,7 @@ void bench_overlap_report_row(FILE *out, const struct bench_overlap_row *row)
 {
 	struct bench_overlap_derived d;
 	struct cell error = { "-" };
-	uint32_t way;
+	uint32_t method;
 
 	bench_overlap_derive(row, &d);
 	if (row->error >= 0)
@@ -131,14 +131,14 @@ void bench_overlap_report_row(FILE *out, const struct bench_overlap_row *row)
 		is_sum(row) ? "bytes:" : row->model,
 		size_cell(is_sum(row) ? row->bytes : row->m).text, size_cell(row->n).text,
 		size_cell(row->k).text, row->is_graph ? "graph" : "stream");
-	for (way = 0; way < OVERLAP_WAYS; way++)
-		fprintf(out, " %8s", cell(median(row, (enum bench_overlap_way)way), 1).text);
+	for (method = 0; method < OVERLAP_METHODS; method++)
+		fprintf(out, " %8s", cell(median(row, (enum bench_overlap_method)method), 1).text);
 	fprintf(out, " %7s %6s %8s %6s %8s %6s %6s %6s %5s %8s  %s\n",
 		cell(d.speedup, 3).text, cell(d.speedup_ce, 3).text,
 		cell(d.ideal_us, 1).text, cell(d.fraction, 2).text,
 		cell(d.exposed_us, 1).text, cell(d.gemm_ratio, 3).text,
-		cell(d.over_ideal, 3).text, cell(row->ways[OVERLAP_OURS].thread_us, 1).text,
-		cell(row->ways[OVERLAP_OURS].process_percent, 0).text, error.text,
+		cell(d.over_ideal, 3).text, cell(row->methods[OVERLAP_OURS].thread_us, 1).text,
+		cell(row->methods[OVERLAP_OURS].process_percent, 0).text, error.text,
 		verdict(row));
 }
 
@@ -213,11 +213,11 @@ static void add_derived(struct json_object *object, const struct bench_overlap_r
 static struct json_object *row_to_json(const struct bench_overlap_row *row)
 {
 	struct json_object *object = json_object_new_object();
-	struct json_object *ways = json_object_new_object();
-	uint32_t way;
+	struct json_object *methods = json_object_new_object();
+	uint32_t method;
 
 	add_string(object, "operator", bench_overlap_name(row->test));
-	add_string(object, "way", row->is_graph ? "graph" : "stream");
+	add_string(object, "mode", row->is_graph ? "graph" : "stream");
 	add_integer(object, "ranks", row->ranks);
 	if (is_sum(row)) {
 		add_integer(object, "bytes_per_rank", row->bytes);
@@ -227,11 +227,11 @@ static struct json_object *row_to_json(const struct bench_overlap_row *row)
 		add_integer(object, "n", row->n);
 		add_integer(object, "k", row->k);
 	}
-	for (way = 0; way < OVERLAP_WAYS; way++)
-		if (row->ways[way].us_median > 0)
-			json_object_object_add(ways, way_names[way],
-					       times_to_json(&row->ways[way]));
-	json_object_object_add(object, "ways", ways);
+	for (method = 0; method < OVERLAP_METHODS; method++)
+		if (row->methods[method].us_median > 0)
+			json_object_object_add(methods, method_names[method],
+					       times_to_json(&row->methods[method]));
+	json_object_object_add(object, "methods", methods);
 	add_derived(object, row);
 	add_flag(object, "verified", row->verified);
 	add_flag(object, "same_bits", row->same_bits);

@@ -37,7 +37,7 @@ const char *sweep_place(const struct sweep *sweep, int32_t place)
 static int is_like(const struct sweep_row *row, const struct sweep_key *key)
 {
 	if (row->source != key->source || row->target != key->target ||
-	    strcmp(row->way, key->way))
+	    strcmp(row->method, key->method))
 		return 0;
 	if (key->test)
 		return !strcmp(row->test, key->test);

@@ -4,7 +4,7 @@
 #define BENCH_SWEEP_H
 
 /*
- * ceoverlap-bench sweep: what a machine's ways carry, over sizes, pairs, routes, chunk
+ * ceoverlap-bench sweep: what a machine's links carry, over sizes, pairs, routes, chunk
  * sizes and launches in flight, and what plans of many transfers take.
  *
  *   bench_sweep.c          which jobs there are, in which order
@@ -30,7 +30,7 @@
 #define SWEEP_PLACES_MAX   17u          /* ranks and the host */
 #define SWEEP_ROWS_MAX     32768u
 #define SWEEP_LIST_MAX     8u
-#define SWEEP_WAYS_MAX     16u
+#define SWEEP_PATHS_MAX    16u
 #define SWEEP_VARIANTS_MAX 64u
 #define SWEEP_MOVES_MAX    256u
 #define SWEEP_SEEDS_MAX    100u
@@ -67,13 +67,13 @@ const char *bench_sweep_unknown(const char *list);
 /* --- what was measured ---------------------------------------------------- */
 
 struct sweep_share {                    /* one path's share of a transfer's bytes */
-	char     way[40];
+	char     path[40];
 	uint64_t bytes;
 };
 
 struct sweep_row {
 	char     test[16];
-	char     way[16];               /* direct, all, raw, ... */
+	char     method[16];            /* direct, all, raw, ... */
 	int32_t  source;                /* place, or -1 */
 	int32_t  target;
 	uint64_t bytes;                 /* of a transfer, shard or block */
@@ -91,7 +91,7 @@ struct sweep_row {
 	double   bound_max;
 	int      verified;              /* 1, 0, or -1: not checked */
 	uint32_t n_shares;
-	struct sweep_share shares[SWEEP_WAYS_MAX];
+	struct sweep_share shares[SWEEP_PATHS_MAX];
 };
 
 struct sweep_seed {                     /* one random plan */
@@ -255,7 +255,7 @@ const char *sweep_place(const struct sweep *sweep, int32_t place);
  * size, the most launches in flight; bytes 0: the largest size. NULL: not measured. */
 struct sweep_key {
 	const char *test;               /* NULL: pairs and host */
-	const char *way;
+	const char *method;
 	int32_t     source;
 	int32_t     target;
 	uint64_t    bytes;
@@ -266,9 +266,9 @@ const struct sweep_row *sweep_find(const struct sweep *sweep, const struct sweep
 /* "4 MiB"; text has at least 24 bytes. */
 const char *sweep_size(uint64_t bytes, char *text);
 
-/* bench_sweep_svg.c, bench_sweep_curve.c: one <svg> each. key's way and bytes are not
+/* bench_sweep_svg.c, bench_sweep_curve.c: one <svg> each. key's method and bytes are not
  * read. */
-void sweep_svg_matrix(FILE *out, const struct sweep *sweep, const char *way);
+void sweep_svg_matrix(FILE *out, const struct sweep *sweep, const char *method);
 void sweep_svg_shares(FILE *out, const struct sweep *sweep);
 void sweep_svg_timeline(FILE *out, const struct sweep *sweep);
 void sweep_svg_curve(FILE *out, const struct sweep *sweep, const struct sweep_key *key);

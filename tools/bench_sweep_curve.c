@@ -120,7 +120,7 @@ static double expected_rate(const struct sweep *sweep, const struct sweep_row *r
 
 static double largest_of(const struct sweep *sweep, struct sweep_key key)
 {
-	static const char *const ways[] = { "direct", "all", "raw" };
+	static const char *const methods[] = { "direct", "all", "raw" };
 	const struct sweep_row *row;
 	double largest = 0, rate;
 	uint64_t bytes;
@@ -129,7 +129,7 @@ static double largest_of(const struct sweep *sweep, struct sweep_key key)
 	for (i = 0; i < 3; i++) {
 		for (bytes = sweep->options->begin_bytes; bytes;
 		     bytes = bench_next_size(sweep->options, bytes)) {
-			key.way = ways[i];
+			key.method = methods[i];
 			key.bytes = bytes;
 			row = sweep_find(sweep, &key);
 			if (!row)
@@ -161,7 +161,7 @@ static uint32_t points_of(const struct sweep *sweep, struct sweep_key *key,
 		points[n].x = x_of(axes, log2((double)bytes));
 		points[n].y = y_of(axes, rate);
 		snprintf(points[n].title, sizeof(points[n].title), "%s, %s: %.2f GB/s, "
-			 "median %.1f us of %u samples, min %.1f, p99 %.1f", key->way,
+			 "median %.1f us of %u samples, min %.1f, p99 %.1f", key->method,
 			 sweep_size(bytes, size), rate, row->us_median, row->n_samples,
 			 row->us_min, row->us_p99);
 		n++;
@@ -183,7 +183,7 @@ static void size_axis(FILE *out, const struct sweep *sweep, const struct axes *a
 
 void sweep_svg_curve(FILE *out, const struct sweep *sweep, const struct sweep_key *of)
 {
-	static const char *const ways[] = { "raw", "direct", "all" };
+	static const char *const methods[] = { "raw", "direct", "all" };
 	struct sweep_key key = *of;
 	struct point points[SIZES];
 	struct axes axes = { .y_first = 0 };
@@ -201,13 +201,13 @@ void sweep_svg_curve(FILE *out, const struct sweep *sweep, const struct sweep_ke
 			(uint32_t)(TOP + HEIGHT + 32), title);
 	y_axis(out, &axes, "GB/s");
 	size_axis(out, sweep, &axes);
-	key.way = "direct";
+	key.method = "direct";
 	n = points_of(sweep, &key, &axes, 1, points);
 	line(out, "model", points, n);
 	for (i = 0; i < 3; i++) {
-		key.way = ways[i];
+		key.method = methods[i];
 		n = points_of(sweep, &key, &axes, 0, points);
-		series(out, ways[i], points, n);
+		series(out, methods[i], points, n);
 	}
 	fputs("</svg>\n", out);
 }

@@ -100,7 +100,7 @@ static void head(FILE *out, const struct sweep *sweep)
 	char text[512];
 	struct tm utc;
 
-	fputs("<header><h1>What this machine's ways carry</h1>\n<p class=\"lead\">ceoverlap-bench "
+	fputs("<header><h1>What this machine's links carry</h1>\n<p class=\"lead\">ceoverlap-bench "
 	      "sweep: bandwidth between all places, by size and by route, and what plans of many "
 	      "transfers take.</p>\n<dl>\n", out);
 	gmtime_r(&seconds, &utc);
@@ -155,7 +155,7 @@ static void measured(FILE *out, const struct sweep *sweep)
 			fprintf(out, "%s%s", n++ ? ", " : " Not run: ", tests[i]);
 	fprintf(out, "%s</p>\n<p class=\"note\">Times are of the launching thread's clock, from "
 		"the first call to the last launch seen done, divided by the launches that were "
-		"in flight together; medians, with ways taking turns sample by sample. One "
+		"in flight together; medians, with methods taking turns sample by sample. One "
 		"process holds all ranks. &#8220;raw&#8221; is %s. The model's curve is what the "
 		"library expected when it made the plan. ", n ? "." : "", sweep->is_gpu
 		? "the driver's own copies, queued by hand, without flags"
@@ -170,8 +170,8 @@ static void measured(FILE *out, const struct sweep *sweep)
 
 static void matrices(FILE *out, const struct sweep *sweep)
 {
-	static const char *const ways[][2] = {
-		{ "direct", "Direct ways only" }, { "all", "All routes at once" } };
+	static const char *const methods[][2] = {
+		{ "direct", "Direct paths only" }, { "all", "All routes at once" } };
 	struct sweep_key key = { .test = NULL };
 	const struct sweep_row *row = NULL;
 	char size[24] = "?";
@@ -186,12 +186,12 @@ static void matrices(FILE *out, const struct sweep *sweep)
 	if (row)
 		sweep_size(row->bytes, size);
 	fprintf(out, "<section id=\"matrix\"><h2>From each place to each</h2>\n<p class=\"note\">"
-		"GB/s of one transfer of %s at a time on its way, launches back to back; rows "
+		"GB/s of one transfer of %s at a time, launches back to back; rows "
 		"send, columns receive; the darker the faster (in dark view: the brighter)."
 		"</p>\n<div class=\"wrap\">\n", size);
 	for (i = 0; i < 2; i++) {
-		fprintf(out, "<div><h3>%s</h3>\n", ways[i][1]);
-		sweep_svg_matrix(out, sweep, ways[i][0]);
+		fprintf(out, "<div><h3>%s</h3>\n", methods[i][1]);
+		sweep_svg_matrix(out, sweep, methods[i][0]);
 		fputs("</div>\n", out);
 	}
 	fputs("</div></section>\n", out);
@@ -236,7 +236,7 @@ static void curves(FILE *out, const struct sweep *sweep)
 	fputs("<div class=\"two\">\n", out);
 	for (i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
 		key = wanted[i].key;
-		key.way = "direct";
+		key.method = "direct";
 		if (!sweep_find(sweep, &key))
 			continue;
 		fprintf(out, "<div><h3>%s</h3>\n", wanted[i].name);
@@ -248,7 +248,7 @@ static void curves(FILE *out, const struct sweep *sweep)
 
 static void shares(FILE *out, const struct sweep *sweep)
 {
-	fputs("<section id=\"shares\"><h2>Which ways the bytes take</h2>\n<p class=\"note\">With "
+	fputs("<section id=\"shares\"><h2>Which paths the bytes take</h2>\n<p class=\"note\">With "
 	      "all routes, of the largest size: shares as the plan has cut them.</p>\n", out);
 	sweep_svg_shares(out, sweep);
 	fputs("</section>\n", out);
@@ -289,7 +289,7 @@ static void random_plans(FILE *out, const struct sweep *sweep)
 	for (i = 0; i < sweep->n_rows; i++)
 		if (sweep->rows[i].bound_median > 0)
 			fprintf(out, "<p>%s: median %.3f of the bound, worst %.3f.</p>\n",
-				sweep->rows[i].way, sweep->rows[i].bound_median,
+				sweep->rows[i].method, sweep->rows[i].bound_median,
 				sweep->rows[i].bound_max);
 	fputs("</section>\n", out);
 }
@@ -301,11 +301,11 @@ static void row_of_table(FILE *out, const struct sweep *sweep, const struct swee
 	if (row->chunk_bytes)
 		sweep_size(row->chunk_bytes, chunk);
 	fprintf(out, "<tr><td>%s</td><td>%s</td><td>%s%s%s</td><td>%s</td><td>%s</td><td>%u</td>"
-		"<td>%.1f</td><td>%.1f</td><td>%.1f</td>", row->test, row->way,
+		"<td>%.1f</td><td>%.1f</td><td>%.1f</td>", row->test, row->method,
 		row->source < 0 ? "all" : sweep_place(sweep, row->source),
 		row->source < 0 ? "" : " &#8594; ",
 		row->source < 0 ? "" : sweep_place(sweep, row->target),
-		sweep_size(row->bytes, size), strcmp(row->way, "raw") ? chunk : "&#8211;",
+		sweep_size(row->bytes, size), strcmp(row->method, "raw") ? chunk : "&#8211;",
 		row->in_flight, row->us_median, row->us_min, row->us_p99);
 	if (row->gb_per_s > 0)
 		fprintf(out, "<td>%.2f</td>", row->gb_per_s);
@@ -319,7 +319,7 @@ static void table(FILE *out, const struct sweep *sweep, const char *test)
 {
 	uint32_t i;
 
-	fputs("<table><thead><tr><th scope=\"col\">test</th><th scope=\"col\">way</th><th "
+	fputs("<table><thead><tr><th scope=\"col\">test</th><th scope=\"col\">method</th><th "
 	      "scope=\"col\">pair</th><th scope=\"col\">size</th><th scope=\"col\">chunk</th><th "
 	      "scope=\"col\">in flight</th><th scope=\"col\">median us</th><th scope=\"col\">min"
 	      "</th><th scope=\"col\">p99</th><th scope=\"col\">GB/s</th><th scope=\"col\">data"

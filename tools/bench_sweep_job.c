@@ -15,7 +15,7 @@
 #include "bench_sweep.h"
 
 struct variant {
-	const char        *way;
+	const char        *method;
 	int                is_raw;
 	uint32_t           routes;      /* enum ceov_routes */
 	uint64_t           chunk_bytes;
@@ -55,14 +55,14 @@ static int list_variants(struct measured *m)
 			made->chunk_bytes = own->chunks.values[c];
 			made->in_flight = (uint32_t)own->in_flight.values[f];
 			made->is_raw = 0;
-			made->way = "direct";
+			made->method = "direct";
 			made->routes = CEOV_ROUTES_DIRECT;
 			add_variant(m, made);
-			made->way = "all";
+			made->method = "all";
 			made->routes = CEOV_ROUTES_ALL;
 			add_variant(m, made);
 		}
-		made->way = "raw";
+		made->method = "raw";
 		made->is_raw = 1;
 		made->chunk_bytes = 0;
 		add_variant(m, made);
@@ -117,9 +117,9 @@ static int open_variant(struct measured *m, struct variant *variant)
 	if (r != CEOV_ERR_NO_ROUTE)
 		return r ? sweep_fail(m->sweep, m->context, r, "making a plan") : 0;
 	sweep_plans_close(&variant->plans);
-	printf("# %s %s>%s: no way by %s routes\n", m->job->test,
+	printf("# %s %s>%s: no path by %s routes\n", m->job->test,
 	       sweep_place(m->sweep, m->job->source), sweep_place(m->sweep, m->job->target),
-	       variant->way);
+	       variant->method);
 	return CEOV_NONE;
 }
 
@@ -167,14 +167,14 @@ void sweep_statistics(double *us, uint32_t n, struct sweep_row *row)
 
 /* The median of the variant that differs only in its routes; 0: there is none. */
 static double median_beside(const struct measured *m, const struct variant *variant,
-			    const char *way)
+			    const char *method)
 {
 	const struct variant *other;
 	uint32_t i;
 
 	for (i = 0; i < m->n; i++) {
 		other = &m->variants[i];
-		if (strcmp(other->way, way) || other->in_flight != variant->in_flight)
+		if (strcmp(other->method, method) || other->in_flight != variant->in_flight)
 			continue;
 		if (other->is_raw || other->chunk_bytes == variant->chunk_bytes)
 			return other->samples[m->sweep->options->n_samples / 2];
@@ -190,7 +190,7 @@ static int add_row(const struct measured *m, const struct variant *variant)
 
 	memset(&row, 0, sizeof(row));
 	snprintf(row.test, sizeof(row.test), "%s", job->test);
-	snprintf(row.way, sizeof(row.way), "%s", variant->way);
+	snprintf(row.method, sizeof(row.method), "%s", variant->method);
 	row.source = job->source;
 	row.target = job->target;
 	row.bytes = job->bytes;

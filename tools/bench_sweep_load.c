@@ -15,7 +15,7 @@
 #include "bench_blas.h"
 #include "bench_sweep.h"
 
-#define LEGS_MAX     (2 * SWEEP_WAYS_MAX)
+#define LEGS_MAX     (2 * SWEEP_PATHS_MAX)
 #define PIECE_BYTES  (UINT64_C(4) << 20)        /* the chunk size of relays */
 #define BATCH        32u
 #define GEMM_ROWS    UINT64_C(8192)
@@ -85,17 +85,17 @@ static void add_relay(struct load *load, uint32_t via, uint64_t bytes)
 
 static void list_legs(struct load *load)
 {
-	struct sweep_share shares[SWEEP_WAYS_MAX];
+	struct sweep_share shares[SWEEP_PATHS_MAX];
 	uint32_t n = sweep_plans_shares(&load->plans, shares), i, via;
 	const struct sweep_move *move = &load->job.moves[0];
 
 	load->n_legs = 0;
 	load->helper = CEOV_NOBODY;
 	for (i = 0; i < n; i++) {
-		if (sscanf(shares[i].way, "relayed via gpu%u", &via) == 1 &&
+		if (sscanf(shares[i].path, "relayed via gpu%u", &via) == 1 &&
 		    via < load->sweep->n_ranks) {
 			add_relay(load, via, shares[i].bytes);
-		} else if (!strcmp(shares[i].way, "direct")) {
+		} else if (!strcmp(shares[i].path, "direct")) {
 			add_leg(load, sweep_owner(load->sweep, move), BENCH_STREAM_COPY,
 				shares[i].bytes);
 			set_ends(load, load->area.source[move->source],
@@ -299,7 +299,7 @@ static int add_row(struct load *load, enum beside beside, double us[BESIDES][ROU
 
 	memset(&row, 0, sizeof(row));
 	snprintf(row.test, sizeof(row.test), "load");
-	snprintf(row.way, sizeof(row.way), "%s", names[beside]);
+	snprintf(row.method, sizeof(row.method), "%s", names[beside]);
 	row.source = load->job.source;
 	row.target = load->job.target;
 	row.bytes = load->job.bytes;

@@ -142,7 +142,7 @@ static void fill_in(struct both *both, int is_host)
 int bench_sweep_main(int argc, char **argv)
 {
 	static const struct argp argp = { options_table, parse, NULL,
-		"Measures what a machine's ways carry: every pair of ranks, the host, "
+		"Measures what a machine's links carry: every pair of ranks, the host, "
 		"collectives and random plans, over sizes, routes, chunk sizes and launches "
 		"at once, beside the driver's own copies in the same run.\v"
 		"Exit status: 0 when all ran and all data was right; 1 on wrong data, a "

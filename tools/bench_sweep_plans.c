@@ -220,9 +220,9 @@ static void add_share(const struct cei_machine *machine, const struct cei_route_
 	char via[16];
 
 	if (way->sort == CEI_ROUTE_DIRECT)
-		snprintf(share->way, sizeof(share->way), "direct");
+		snprintf(share->path, sizeof(share->path), "direct");
 	else
-		snprintf(share->way, sizeof(share->way), "%s via %s",
+		snprintf(share->path, sizeof(share->path), "%s via %s",
 			 cei_route_sort_name((enum cei_route_sort)way->sort),
 			 cei_machine_place_name(machine, way->via, via));
 }
@@ -240,7 +240,7 @@ uint32_t sweep_plans_shares(const struct sweep_plans *plans, struct sweep_share 
 	if (!transfer)
 		return 0;
 	if (transfer->route == CEI_PROGRAM_NONE) {
-		snprintf(shares[0].way, sizeof(shares[0].way), "direct");
+		snprintf(shares[0].path, sizeof(shares[0].path), "direct");
 		shares[0].bytes = transfer->row_bytes * transfer->n_rows;
 		return 1;
 	}
@@ -248,7 +248,7 @@ uint32_t sweep_plans_shares(const struct sweep_plans *plans, struct sweep_share 
 	found = &plan->program.routes[transfer->route];
 	route = &found->route;
 	whole = (double)(transfer->row_bytes * transfer->n_rows) / (double)found->bytes;
-	for (i = 0; i < route->n_ways && i < SWEEP_WAYS_MAX; i++) {
+	for (i = 0; i < route->n_ways && i < SWEEP_PATHS_MAX; i++) {
 		add_share(machine, &route->ways[i], &shares[i]);
 		/* the route's shares are of its size class, so scale them */
 		shares[i].bytes = (uint64_t)((double)route->ways[i].bytes * whole);

@@ -286,7 +286,7 @@ static int add_side(struct random *random, enum side side)
 
 	memset(&row, 0, sizeof(row));
 	snprintf(row.test, sizeof(row.test), "random");
-	snprintf(row.way, sizeof(row.way), "%s", side == FIFO ? "fifo" : "scheduler");
+	snprintf(row.method, sizeof(row.method), "%s", side == FIFO ? "fifo" : "scheduler");
 	row.source = row.target = -1;
 	row.bytes = sweep->own->random_bytes;
 	row.chunk_bytes = sweep->own->chunks.values[0];

@@ -33,7 +33,7 @@ void sweep_print_head(FILE *out)
 	fprintf(out, "# us a launch, by the host's clock: medians of samples; model: what the "
 		"cost model expects; vs X: time of X / this, above 1 is faster\n");
 	fprintf(out, "%-11s %-13s %-12s %11s %9s %6s %10s %10s %10s %8s %10s %6s %6s  %s\n",
-		"test", "way", "pair", "bytes", "chunk", "flight", "median", "min", "p99",
+		"test", "method", "pair", "bytes", "chunk", "flight", "median", "min", "p99",
 		"GB/s", "model", "vs raw", "vs dir", "data");
 }
 
@@ -51,8 +51,8 @@ static void print_shares(FILE *out, const struct sweep_row *row)
 	uint32_t i;
 
 	for (i = 0; row->n_shares > 1 && i < row->n_shares; i++)
-		fprintf(out, "%s%s %" PRIu64, i ? ", " : "#   bytes by way: ",
-			row->shares[i].way, row->shares[i].bytes);
+		fprintf(out, "%s%s %" PRIu64, i ? ", " : "#   bytes by path: ",
+			row->shares[i].path, row->shares[i].bytes);
 	if (row->n_shares > 1)
 		fputc('\n', out);
 }
@@ -65,14 +65,14 @@ void sweep_print_row(FILE *out, const struct sweep *sweep, const struct sweep_ro
 	if (row->source >= 0)
 		snprintf(pair, sizeof(pair), "%s>%s", sweep_place(sweep, row->source),
 			 sweep_place(sweep, row->target));
-	if (!strcmp(row->way, "raw"))
+	if (!strcmp(row->method, "raw"))
 		snprintf(chunk, sizeof(chunk), "-");
 	else if (row->chunk_bytes)
 		snprintf(chunk, sizeof(chunk), "%" PRIu64, row->chunk_bytes);
 	bench_report_ratio(raw, sizeof(raw), row->ratio_raw);
 	bench_report_ratio(direct, sizeof(direct), row->ratio_direct);
 	fprintf(out, "%-11s %-13s %-12s %11" PRIu64 " %9s %6u %10s %10s %10s %8s %10s "
-		"%6s %6s  %s\n", row->test, row->way, pair, row->bytes, chunk,
+		"%6s %6s  %s\n", row->test, row->method, pair, row->bytes, chunk,
 		row->in_flight, figure(times[0], "%.2f", row->us_median),
 		figure(times[1], "%.2f", row->us_min), figure(times[2], "%.2f", row->us_p99),
 		figure(rate, "%.2f", row->gb_per_s), figure(model, "%.2f", row->expected_us),
@@ -84,14 +84,14 @@ void sweep_print_row(FILE *out, const struct sweep *sweep, const struct sweep_ro
 			row->bound_median, row->bound_max);
 }
 
-static void print_one_matrix(FILE *out, const struct sweep *sweep, const char *way)
+static void print_one_matrix(FILE *out, const struct sweep *sweep, const char *method)
 {
-	struct sweep_key key = { .way = way };
+	struct sweep_key key = { .method = method };
 	const struct sweep_row *row;
 	uint32_t source, target;
 	char text[24];
 
-	fprintf(out, "# GB/s of the largest size, %s; from (down) to (across)\n# %-8s", way,
+	fprintf(out, "# GB/s of the largest size, %s; from (down) to (across)\n# %-8s", method,
 		"");
 	for (target = 0; target < sweep->n_places; target++)
 		fprintf(out, " %8s", sweep->place_names[target]);
@@ -111,15 +111,16 @@ static void print_one_matrix(FILE *out, const struct sweep *sweep, const char *w
 
 void sweep_print_matrix(FILE *out, const struct sweep *sweep)
 {
-	static const char *const ways[] = { "direct", "all", "raw" };
+	static const char *const methods[] = { "direct", "all", "raw" };
 	uint32_t i, k;
 
 	for (i = 0; i < 3; i++) {
 		for (k = 0; k < sweep->n_rows; k++)
-			if (!strcmp(sweep->rows[k].way, ways[i]) && sweep->rows[k].source >= 0)
+			if (!strcmp(sweep->rows[k].method, methods[i]) &&
+			    sweep->rows[k].source >= 0)
 				break;
 		if (k < sweep->n_rows)
-			print_one_matrix(out, sweep, ways[i]);
+			print_one_matrix(out, sweep, methods[i]);
 	}
 	fflush(out);
 }
@@ -138,7 +139,7 @@ static void csv_row(FILE *out, const struct sweep *sweep, const struct sweep_row
 {
 	uint32_t i;
 
-	fprintf(out, "%s,%s,%s,%s,%" PRIu64 ",%" PRIu64 ",%u,%u,", row->test, row->way,
+	fprintf(out, "%s,%s,%s,%s,%" PRIu64 ",%" PRIu64 ",%u,%u,", row->test, row->method,
 		sweep_place(sweep, row->source), sweep_place(sweep, row->target), row->bytes,
 		row->chunk_bytes, row->in_flight, row->n_samples);
 	csv_figure(out, "%.3f", row->us_median);
@@ -152,7 +153,7 @@ static void csv_row(FILE *out, const struct sweep *sweep, const struct sweep_row
 	csv_figure(out, "%.4f", row->bound_max);
 	fprintf(out, "%s,", row->verified > 0 ? "yes" : row->verified ? "unchecked" : "no");
 	for (i = 0; i < row->n_shares; i++)
-		fprintf(out, "%s%s:%" PRIu64, i ? ";" : "", row->shares[i].way,
+		fprintf(out, "%s%s:%" PRIu64, i ? ";" : "", row->shares[i].path,
 			row->shares[i].bytes);
 	fputc('\n', out);
 }
@@ -164,7 +165,7 @@ int sweep_write_csv(const struct sweep *sweep, const char *path)
 
 	if (bench_output_open(&output, path))
 		return -1;
-	fprintf(output.stream, "test,way,source,target,bytes,chunk_bytes,in_flight,samples,"
+	fprintf(output.stream, "test,method,source,target,bytes,chunk_bytes,in_flight,samples,"
 		"us_median,us_min,us_p99,gb_per_s,expected_us,ratio_raw,ratio_direct,"
 		"bound_median,bound_max,verified,shares\n");
 	for (i = 0; i < sweep->n_rows; i++)
@@ -197,7 +198,7 @@ static struct json_object *shares_of(const struct sweep_row *row)
 
 	for (i = 0; i < row->n_shares; i++) {
 		share = json_object_new_object();
-		add_text(share, "way", row->shares[i].way);
+		add_text(share, "path", row->shares[i].path);
 		add_count(share, "bytes", row->shares[i].bytes);
 		json_object_array_add(list, share);
 	}
@@ -209,7 +210,7 @@ static struct json_object *row_to_json(const struct sweep *sweep, const struct s
 	struct json_object *object = json_object_new_object();
 
 	add_text(object, "test", row->test);
-	add_text(object, "way", row->way);
+	add_text(object, "method", row->method);
 	if (row->source >= 0) {
 		add_text(object, "source", sweep_place(sweep, row->source));
 		add_text(object, "target", sweep_place(sweep, row->target));

@@ -24,10 +24,10 @@ void sweep_svg_begin(FILE *out, const char *class, uint32_t width, uint32_t heig
 
 /* --- matrix --------------------------------------------------------------- */
 
-static const struct sweep_row *row_of(const struct sweep *sweep, const char *way,
+static const struct sweep_row *row_of(const struct sweep *sweep, const char *method,
 				      uint32_t source, uint32_t target)
 {
-	struct sweep_key key = { .way = way, .source = (int32_t)source,
+	struct sweep_key key = { .method = method, .source = (int32_t)source,
 				 .target = (int32_t)target };
 
 	return sweep_find(sweep, &key);
@@ -36,13 +36,13 @@ static const struct sweep_row *row_of(const struct sweep *sweep, const char *way
 /* Largest rate of both matrices, so that they share one scale. */
 static double largest_rate(const struct sweep *sweep)
 {
-	static const char *const ways[] = { "direct", "all" };
+	static const char *const methods[] = { "direct", "all" };
 	const struct sweep_row *row;
 	double largest = 0;
 	uint32_t i, n = sweep->n_places;
 
 	for (i = 0; i < 2 * n * n; i++) {
-		row = row_of(sweep, ways[i % 2], i / 2 / n, i / 2 % n);
+		row = row_of(sweep, methods[i % 2], i / 2 / n, i / 2 % n);
 		if (row && row->gb_per_s > largest)
 			largest = row->gb_per_s;
 	}
@@ -67,7 +67,7 @@ static void cell(FILE *out, const struct sweep *sweep, const struct sweep_row *r
 		row->verified ? "" : "! ", row->gb_per_s < 100 ? 1 : 0, row->gb_per_s);
 }
 
-static void matrix_line(FILE *out, const struct sweep *sweep, const char *way,
+static void matrix_line(FILE *out, const struct sweep *sweep, const char *method,
 			uint32_t source, double largest)
 {
 	const struct sweep_row *row;
@@ -76,7 +76,7 @@ static void matrix_line(FILE *out, const struct sweep *sweep, const char *way,
 	fprintf(out, "<text class=\"label end\" x=\"%u\" y=\"%u\">%s</text>\n", LABEL - 8,
 		(source + 1) * CELL_HEIGHT + 21, sweep->place_names[source]);
 	for (target = 0; target < sweep->n_places; target++) {
-		row = row_of(sweep, way, source, target);
+		row = row_of(sweep, method, source, target);
 		fprintf(out, "<g class=\"cell\" transform=\"translate(%u,%u)\">",
 			LABEL + target * CELL_WIDTH, (source + 1) * CELL_HEIGHT);
 		if (row && largest > 0)
@@ -90,20 +90,20 @@ static void matrix_line(FILE *out, const struct sweep *sweep, const char *way,
 	}
 }
 
-void sweep_svg_matrix(FILE *out, const struct sweep *sweep, const char *way)
+void sweep_svg_matrix(FILE *out, const struct sweep *sweep, const char *method)
 {
 	double largest = largest_rate(sweep);
 	uint32_t i, n = sweep->n_places;
 	char title[96];
 
-	snprintf(title, sizeof(title), "GB/s from each place to each, %s", way);
+	snprintf(title, sizeof(title), "GB/s from each place to each, %s", method);
 	sweep_svg_begin(out, "matrix", LABEL + n * CELL_WIDTH, (n + 1) * CELL_HEIGHT, title);
 	for (i = 0; i < n; i++)
 		fprintf(out, "<text class=\"label mid\" x=\"%u\" y=\"22\">%s</text>\n",
 			LABEL + i * CELL_WIDTH + (CELL_WIDTH - 3) / 2,
 			sweep->place_names[i]);
 	for (i = 0; i < n; i++)
-		matrix_line(out, sweep, way, i, largest);
+		matrix_line(out, sweep, method, i, largest);
 	fputs("</svg>\n", out);
 }
 
@@ -130,11 +130,11 @@ static void bar(FILE *out, const struct sweep *sweep, const struct sweep_row *ro
 		fprintf(out, "<g class=\"share\"><rect class=\"c%u\" x=\"%.2f\" y=\"%u\" "
 			"width=\"%.2f\" height=\"28\" rx=\"2\"><title>%s: %s, %.1f %%"
 			"</title></rect>", i % COLOURS, x, y, width > 2 ? width - 1.5
-			: width, row->shares[i].way, sweep_size(row->shares[i].bytes, size),
+			: width, row->shares[i].path, sweep_size(row->shares[i].bytes, size),
 			100 * (double)row->shares[i].bytes / (double)whole);
-		if (width > 9.0 * (double)strlen(row->shares[i].way) + 50)
+		if (width > 9.0 * (double)strlen(row->shares[i].path) + 50)
 			fprintf(out, "<text class=\"on\" x=\"%.2f\" y=\"%u\">%s %.1f %%"
-				"</text>", x + 8, y + 19, row->shares[i].way,
+				"</text>", x + 8, y + 19, row->shares[i].path,
 				100 * (double)row->shares[i].bytes / (double)whole);
 		else if (width > 30)
 			fprintf(out, "<text class=\"on\" x=\"%.2f\" y=\"%u\">%.0f</text>",
@@ -163,7 +163,7 @@ void sweep_svg_shares(FILE *out, const struct sweep *sweep)
 		return;
 	}
 	sweep_svg_begin(out, "shares", BAR_X + BAR_WIDTH + 10, n * BAR_STEP,
-			"Shares of a transfer's bytes that go each way");
+			"Shares of a transfer's bytes that take each path");
 	for (i = 0; i < n; i++)
 		bar(out, sweep, rows[i], i * BAR_STEP + 6);
 	fputs("</svg>\n", out);

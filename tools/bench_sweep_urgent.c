@@ -148,22 +148,22 @@ static int run_part(struct urgent *u, int has_urgent, int has_background)
 
 /* --- rows ----------------------------------------------------------------- */
 
-static struct sweep_row make_row(const struct urgent *u, const char *way)
+static struct sweep_row make_row(const struct urgent *u, const char *method)
 {
 	struct sweep_row row;
 
 	memset(&row, 0, sizeof(row));
 	snprintf(row.test, sizeof(row.test), "urgent");
-	snprintf(row.way, sizeof(row.way), "%s", way);
+	snprintf(row.method, sizeof(row.method), "%s", method);
 	row.source = row.target = -1;
 	row.verified = -1;
 	row.chunk_bytes = u->sizes.chunk_bytes;
 	return row;
 }
 
-static int add_urgent(struct urgent *u, const char *way, int verified)
+static int add_urgent(struct urgent *u, const char *method, int verified)
 {
-	struct sweep_row row = make_row(u, way);
+	struct sweep_row row = make_row(u, method);
 
 	row.source = 0;
 	row.target = 1;
@@ -174,9 +174,9 @@ static int add_urgent(struct urgent *u, const char *way, int verified)
 	return sweep_add_row(u->sweep, &row);
 }
 
-static int add_background(struct urgent *u, const char *way)
+static int add_background(struct urgent *u, const char *method)
 {
-	struct sweep_row row = make_row(u, way);
+	struct sweep_row row = make_row(u, method);
 
 	row.bytes = u->sizes.shard_bytes;
 	row.in_flight = AHEAD;

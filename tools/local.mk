@@ -18,7 +18,7 @@ ceoverlap_bench_SOURCES = \
 	%D%/bench_p2p.c \
 	%D%/bench_doorbell.c \
 	%D%/bench_collective.c %D%/bench_collective.h \
-	%D%/bench_ways.c \
+	%D%/bench_methods.c \
 	%D%/bench_engine.c \
 	%D%/bench_plan.c \
 	%D%/bench_library.c %D%/bench_library.h \
@@ -26,7 +26,7 @@ ceoverlap_bench_SOURCES = \
 	%D%/bench_options.c %D%/bench_options.h \
 	%D%/bench_report.c
 
-# ceoverlap-bench sweep: what ways carry; traces
+# ceoverlap-bench sweep: what methods carry; traces
 ceoverlap_bench_LDADD += -lm
 ceoverlap_bench_SOURCES += \
 	%D%/bench_sweep.c %D%/bench_sweep.h \
@@ -48,7 +48,7 @@ ceoverlap_bench_SOURCES += \
 ceoverlap_bench_SOURCES += \
 	%D%/bench_overlap.c %D%/bench_overlap.h \
 	%D%/bench_overlap_set.c \
-	%D%/bench_overlap_ways.c \
+	%D%/bench_overlap_methods.c \
 	%D%/bench_overlap_check.c \
 	%D%/bench_overlap_options.c \
 	%D%/bench_overlap_report.c \

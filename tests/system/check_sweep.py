@@ -46,7 +46,7 @@ def check_csv():
         if row["test"] == "pairs" and not float(row["us_min"]) <= float(row["us_median"]) \
                 <= float(row["us_p99"]):
             expect("order of times", row, None)
-        if row["way"] == "all":
+        if row["method"] == "all":
             total = sum(int(share.rsplit(":", 1)[1]) for share in row["shares"].split(";"))
             if row["source"] != "all":
                 expect("sum of shares", total, int(row["bytes"]))
@@ -86,9 +86,9 @@ def check_html():
         expect("measured cells", count_class(svg, "rect", "heat"), PLACES * (PLACES - 1))
     expect("curves", len(pictures(root, "curve")), 5)
     for svg in pictures(root, "curve"):
-        for way in ("direct", "all", "raw"):
-            expect(f"points of {way}", count_class(svg, "g", way), SIZES)
-            expect(f"lines of {way}", count_class(svg, "polyline", way), 1)
+        for method in ("direct", "all", "raw"):
+            expect(f"points of {method}", count_class(svg, "g", method), SIZES)
+            expect(f"lines of {method}", count_class(svg, "polyline", method), 1)
         model = [line for line in svg.iter(SVG + "polyline") if
                  "model" in line.get("class").split()]
         expect("the model's points", [len(line.get("points").split()) for line in model],

@@ -53,7 +53,7 @@ static int add_template(struct bench_collective *c, struct bench_set *set, ceov_
 	return ceov_plan_add_all_to_all(plan, &exchange);
 }
 
-int bench_ways_open_plans(struct bench_collective *c)
+int bench_methods_open_plans(struct bench_collective *c)
 {
 	struct bench_set *set;
 	uint32_t i, k;
@@ -74,7 +74,7 @@ int bench_ways_open_plans(struct bench_collective *c)
 	return r;
 }
 
-void bench_ways_close_plans(struct bench_collective *c)
+void bench_methods_close_plans(struct bench_collective *c)
 {
 	uint32_t i, k;
 
@@ -113,7 +113,7 @@ static uint32_t ready_marks(const struct bench_collective *c, ceov_signal *ready
 
 /* Starts one of ours: raises the ready marks on the caller's stream, or names the stream to
  * follow. */
-static int begin_ours(struct bench_collective *c, struct bench_set *set, enum bench_way way,
+static int begin_ours(struct bench_collective *c, struct bench_set *set, enum bench_method method,
 		      uint64_t base)
 {
 	struct bench_rank *rank = c->rank;
@@ -122,22 +122,22 @@ static int begin_ours(struct bench_collective *c, struct bench_set *set, enum be
 	struct ceov_launch launch = {
 		.struct_bytes = sizeof(launch),
 		.base = base,
-		.producer_stream = way == BENCH_WAY_GATED ? stream : NULL,
-		.after_stream = way == BENCH_WAY_FOLLOW ? stream : NULL,
+		.producer_stream = method == BENCH_METHOD_GATED ? stream : NULL,
+		.after_stream = method == BENCH_METHOD_FOLLOW ? stream : NULL,
 	};
 	int r = 0;
 
-	if (way != BENCH_WAY_FOLLOW)
+	if (method != BENCH_METHOD_FOLLOW)
 		r = ceov_stream_raise(rank->context, rank->rank, stream, marks,
-				      ready_marks(c, set->ready[way], marks), base);
+				      ready_marks(c, set->ready[method], marks), base);
 	do {
 		if (!r)
-			r = ceov_launch(set->plan[way], &launch, NULL);
+			r = ceov_launch(set->plan[method], &launch, NULL);
 	} while (r == CEOV_FULL && !(r = 0));
 	return r;
 }
 
-static int ours_gpu(struct bench_collective *c, enum bench_way way, int is_last)
+static int ours_gpu(struct bench_collective *c, enum bench_method method, int is_last)
 {
 	struct bench_set *set = &c->sets[c->n_ours++ % BENCH_SETS];
 	struct ceov_mark marks[MARKS_MAX];
@@ -146,7 +146,7 @@ static int ours_gpu(struct bench_collective *c, enum bench_way way, int is_last)
 	void *side = bench_stream(rank->device, BENCH_STREAM_SIDE);
 	uint64_t base = set->n_launches++;
 	uint32_t n = marks_of(c, set->arrived.by_rank[rank->rank], 1, marks);
-	int r = begin_ours(c, set, way, base);
+	int r = begin_ours(c, set, method, base);
 
 	if (!r)
 		r = ceov_stream_wait(rank->context, rank->rank, stream, marks, n, base);
@@ -278,30 +278,30 @@ static int raw_host(struct bench_collective *c)
 
 /* --- all ----------------------------------------------------------------- */
 
-static int nccl_once(struct bench_collective *c, enum bench_way way, int is_last)
+static int nccl_once(struct bench_collective *c, enum bench_method method, int is_last)
 {
 	void *stream = bench_stream(c->rank->device, BENCH_STREAM_MAIN);
 	int r = c->pattern == BENCH_ALL_GATHER
-		? bench_nccl_all_gather(c->nccl[way], c->bytes, stream)
-		: bench_nccl_all_to_all(c->nccl[way], c->bytes, stream);
+		? bench_nccl_all_gather(c->nccl[method], c->bytes, stream)
+		: bench_nccl_all_to_all(c->nccl[method], c->bytes, stream);
 
 	return !r && is_last ? bench_time_end(c->rank->device) : r;
 }
 
-int bench_ways_once(struct bench_collective *c, enum bench_way way, int is_last)
+int bench_methods_once(struct bench_collective *c, enum bench_method method, int is_last)
 {
-	switch (way) {
-	case BENCH_WAY_POLLED:
-	case BENCH_WAY_GATED:
-	case BENCH_WAY_FOLLOW:
-		return c->rank->is_gpu ? ours_gpu(c, way, is_last)
-			: ours_host(c, way == BENCH_WAY_GATED);
-	case BENCH_WAY_RAW:
+	switch (method) {
+	case BENCH_METHOD_POLLED:
+	case BENCH_METHOD_GATED:
+	case BENCH_METHOD_FOLLOW:
+		return c->rank->is_gpu ? ours_gpu(c, method, is_last)
+			: ours_host(c, method == BENCH_METHOD_GATED);
+	case BENCH_METHOD_RAW:
 		return c->rank->is_gpu ? raw_gpu(c, is_last) : raw_host(c);
-	case BENCH_WAY_NCCL_SM:
-	case BENCH_WAY_NCCL_CE:
-		return nccl_once(c, way, is_last);
-	case BENCH_WAYS:
+	case BENCH_METHOD_NCCL_SM:
+	case BENCH_METHOD_NCCL_CE:
+		return nccl_once(c, method, is_last);
+	case BENCH_METHODS:
 		break;
 	}
 	return CEOV_ERR_INVALID;

@@ -123,9 +123,9 @@ static int sequence(struct bench_overlap *o, struct bench_nccl *nccl)
 	return r ? r : communicate(o, nccl);
 }
 
-int bench_overlap_once(struct bench_overlap *o, enum bench_overlap_way way, int is_graph)
+int bench_overlap_once(struct bench_overlap *o, enum bench_overlap_method method, int is_graph)
 {
-	switch (way) {
+	switch (method) {
 	case OVERLAP_GEMM:        return gemm(o);
 	case OVERLAP_OURS_GEMM:   return ours_gemm(o, o->ops[is_graph]);
 	case OVERLAP_COMM:        return communicate(o, o->nccl[0]);
@@ -133,32 +133,32 @@ int bench_overlap_once(struct bench_overlap *o, enum bench_overlap_way way, int 
 	case OVERLAP_SEQUENCE:    return sequence(o, o->nccl[0]);
 	case OVERLAP_SEQUENCE_CE: return sequence(o, o->nccl[1]);
 	case OVERLAP_OURS:        return ours(o, o->ops[is_graph]);
-	case OVERLAP_WAYS:        break;
+	case OVERLAP_METHODS:     break;
 	}
 	return CEOV_ERR_INVALID;
 }
 
-int bench_overlap_calls(struct bench_overlap *o, enum bench_overlap_way way, int is_graph)
+int bench_overlap_calls(struct bench_overlap *o, enum bench_overlap_method method, int is_graph)
 {
 	uint32_t i;
 	int r = 0;
 
 	if (is_graph)
-		return bench_graph_launch(o->rank->device, o->graphs[way]);
+		return bench_graph_launch(o->rank->device, o->graphs[method]);
 	for (i = 0; !r && i < OVERLAP_CALLS; i++)
-		r = bench_overlap_once(o, way, 0);
+		r = bench_overlap_once(o, method, 0);
 	return r;
 }
 
-/* --- which ways there are ------------------------------------------------- */
+/* --- which methods there are ------------------------------------------------- */
 
-static int is_there(const struct bench_overlap *o, enum bench_overlap_way way)
+static int is_there(const struct bench_overlap *o, enum bench_overlap_method method)
 {
 	int has_nccl = o->nccl[0] && o->is_even, has_ce = o->nccl[1] && o->is_even;
 
 	if (o->test == OVERLAP_ALL_REDUCE)
 		has_nccl = o->nccl[0] != NULL;
-	switch (way) {
+	switch (method) {
 	case OVERLAP_GEMM:        return o->blas != NULL;
 	case OVERLAP_OURS_GEMM:   return o->rank->is_gpu && !bench_overlap_is_sum(o);
 	case OVERLAP_COMM:        return has_nccl;
@@ -166,18 +166,18 @@ static int is_there(const struct bench_overlap *o, enum bench_overlap_way way)
 	case OVERLAP_SEQUENCE:    return has_nccl && o->blas;
 	case OVERLAP_SEQUENCE_CE: return has_ce && o->blas;
 	case OVERLAP_OURS:        return 1;
-	case OVERLAP_WAYS:        break;
+	case OVERLAP_METHODS:     break;
 	}
 	return 0;
 }
 
 /* Captures a method into a graph. A first call outside loads what cannot be loaded during a
  * capture. */
-static int capture(struct bench_overlap *o, enum bench_overlap_way way)
+static int capture(struct bench_overlap *o, enum bench_overlap_method method)
 {
 	struct bench_device *device = o->rank->device;
 	uint32_t i;
-	int r = bench_overlap_once(o, way, 1), s;
+	int r = bench_overlap_once(o, method, 1), s;
 
 	if (!r)
 		r = bench_stream_sync(device, BENCH_STREAM_MAIN);
@@ -186,54 +186,54 @@ static int capture(struct bench_overlap *o, enum bench_overlap_way way)
 	if (r)
 		return r;
 	for (i = 0; !r && i < OVERLAP_CALLS; i++)
-		r = bench_overlap_once(o, way, 1);
-	s = bench_capture_end(device, r ? NULL : &o->graphs[way]);
+		r = bench_overlap_once(o, method, 1);
+	s = bench_capture_end(device, r ? NULL : &o->graphs[method]);
 	return r ? r : s;
 }
 
 /* Prepares a method. Methods that this machine or shape does not support are left out,
  * except ours, which must work. */
-static int open_way(struct bench_overlap *o, enum bench_overlap_way way, int is_graph)
+static int open_method(struct bench_overlap *o, enum bench_overlap_method method, int is_graph)
 {
 	struct bench_rank *rank = o->rank;
 	int r, failed = 0;
 
 	if (is_graph)
-		r = capture(o, way);
+		r = capture(o, method);
 	else
-		r = bench_overlap_once(o, way, 0);
-	if (r && way == OVERLAP_OURS)
+		r = bench_overlap_once(o, method, 0);
+	if (r && method == OVERLAP_OURS)
 		return bench_fail(rank, r, is_graph ? "capturing ours" : "a first run of ours");
 	if (bench_any(rank, r != 0, &failed))
 		return CEOV_ERR_ABORTED;
 	if (failed && !rank->rank)
-		printf("# %s: way %u is left out %s: it failed\n",
-		       bench_overlap_name(o->test), (unsigned)way,
+		printf("# %s: method %u is left out %s: it failed\n",
+		       bench_overlap_name(o->test), (unsigned)method,
 		       is_graph ? "of graphs" : "of streams");
-	o->runs[is_graph][way] = !failed;
+	o->runs[is_graph][method] = !failed;
 	return bench_overlap_settle(o);
 }
 
-int bench_overlap_open_ways(struct bench_overlap *o)
+int bench_overlap_open_methods(struct bench_overlap *o)
 {
-	uint32_t way;
+	uint32_t method;
 	int is_graph, r = 0;
 
 	memset(o->runs, 0, sizeof(o->runs));
 	for (is_graph = 0; is_graph < 2; is_graph++)
-		for (way = 0; !r && o->ops[is_graph] && way < OVERLAP_WAYS; way++)
-			if (is_there(o, (enum bench_overlap_way)way))
-				r = open_way(o, (enum bench_overlap_way)way, is_graph);
+		for (method = 0; !r && o->ops[is_graph] && method < OVERLAP_METHODS; method++)
+			if (is_there(o, (enum bench_overlap_method)method))
+				r = open_method(o, (enum bench_overlap_method)method, is_graph);
 	return r;
 }
 
-void bench_overlap_close_ways(struct bench_overlap *o)
+void bench_overlap_close_methods(struct bench_overlap *o)
 {
-	uint32_t way;
+	uint32_t method;
 
-	for (way = 0; way < OVERLAP_WAYS; way++) {
-		if (o->graphs[way])
-			bench_graph_drop(o->rank->device, o->graphs[way]);
-		o->graphs[way] = NULL;
+	for (method = 0; method < OVERLAP_METHODS; method++) {
+		if (o->graphs[method])
+			bench_graph_drop(o->rank->device, o->graphs[method]);
+		o->graphs[method] = NULL;
 	}
 }
