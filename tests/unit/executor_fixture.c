@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Products for the suites of executors, and what is right in double. */
+/* Products for the executors' suites, with reference results in double precision. */
 
 #include "executor_fixture.h"
 
@@ -246,7 +246,7 @@ void *fixture_take(void *arg)
 
 struct right {
 	double sum;
-	double size;                    /* the sum of what was added, without signs */
+	double size;                    /* sum of the magnitudes of what was added */
 };
 
 static void add_right(struct right *right, double value)
@@ -283,7 +283,8 @@ static void add_right_partials(const struct executor_fixture *fixture, struct ri
 						       fixture->partials[source * n + at]));
 }
 
-/* Whole numbers come out to the bit; of others fp32 and the one rounding lose some. */
+/* Whole numbers must match exactly; for others the fp32 sum and one rounding may differ a
+ * little. */
 static int is_right(const struct executor_fixture *fixture, const struct right *right,
 		    uint16_t number)
 {

@@ -35,29 +35,30 @@ struct executor_fixture {
 	uint64_t                  own_rows;
 	int                       are_whole;
 	uint16_t                 *a;            /* all rows of it */
-	uint16_t                 *gathered;     /* what has come of it */
+	uint16_t                 *gathered;     /* the rows of A that have arrived so far */
 	uint16_t                 *b[CEI_GEMM_B_MAX];
 	uint16_t                 *c[CEI_GEMM_C_MAX];
-	uint16_t                 *sent;         /* C's partial sums when they were ready */
-	uint16_t                 *partials;     /* what others send, all sources */
-	uint16_t                 *come;         /* what has come of it */
+	uint16_t                 *sent;         /* copy of C's partial sums, taken when they were
+						 * ready */
+	uint16_t                 *partials;     /* what peers send, for all sources */
+	uint16_t                 *come;         /* the partial sums that have arrived so far */
 };
 
-/* The context has FIXTURE_RANKS ranks. What comes and results are NaN. */
+/* The context has FIXTURE_RANKS ranks. Results, and what peers have yet to send, are NaN. */
 struct executor_fixture *fixture_make(ceov_context *context, int scatters,
 				      enum fixture_shape shape, uint64_t *random);
 void fixture_free(struct executor_fixture *fixture);
 
-/* Anew: results are NaN. */
+/* Resets results to NaN for another run. */
 void fixture_clear(struct executor_fixture *fixture);
 
-/* Gives the feeder all that peers send. */
+/* Adds everything that peers send to the feeder's list. */
 void fixture_add_deliveries(struct executor_fixture *fixture);
 
-/* A thread's: takes each piece of the partial sums the moment it is ready. */
+/* Thread function: copies each piece of the partial sums as soon as it is ready. */
 void *fixture_take(void *fixture);
 
-/* Asserts that one C, or all that was made, is right. */
+/* Asserts that one C, or every result, is right. */
 void fixture_check_c(const struct executor_fixture *fixture, uint32_t c);
 void fixture_check(const struct executor_fixture *fixture);
 

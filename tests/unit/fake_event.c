@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Points in memory of their own. */
+/* Fake events, each in memory of its own. */
 
 #include "fake_event.h"
 

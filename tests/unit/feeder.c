@@ -106,7 +106,7 @@ static void *feed(void *arg)
 	}
 	ck_assert_int_eq(ceov_signal_raise(feeder->sent, 1, feeder->value), 0);
 	pause_some(&feeder->random);
-	/* relaxed: who looks has seen the raise that comes after it */
+	/* relaxed: readers have seen the raise that follows */
 	atomic_store_explicit(&feeder->is_done, 1, memory_order_relaxed);
 	ck_assert_int_eq(ceov_signal_raise(feeder->sent, 2, feeder->value), 0);
 	return NULL;
@@ -116,7 +116,7 @@ void feeder_start(struct feeder *feeder, ceov_signal *sent, uint64_t value)
 {
 	feeder->sent = sent;
 	feeder->value = value;
-	/* relaxed: before the thread is there */
+	/* relaxed: the thread does not exist yet */
 	atomic_store_explicit(&feeder->is_done, 0, memory_order_relaxed);
 	ck_assert_int_eq(pthread_create(&feeder->thread, NULL, feed, feeder), 0);
 }

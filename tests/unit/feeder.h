@@ -16,22 +16,22 @@
 
 #include "testing.h"
 
-#define FEEDER_GUARD 16u                /* numbers behind an array that nobody writes */
+#define FEEDER_GUARD 16u                /* numbers behind each array that must stay untouched */
 #define FEEDER_MAX   64u                /* deliveries */
-#define FEEDER_SENT  3u                 /* counters of a signal of what was sent */
+#define FEEDER_SENT  3u                 /* counters of the signal that says what was sent */
 
-/* bf16 or fp16, as products take them. */
+/* A random choice of bf16 or fp16, the types of products. */
 enum ceov_dtype feeder_dtype(uint64_t *random);
 float    feeder_widen(enum ceov_dtype dtype, uint16_t number);
 uint16_t feeder_narrow(enum ceov_dtype dtype, float value);
 
-/* n words that are NaN in bf16 and fp16, and two of them in fp32, to be freed; the guard
- * behind them. */
+/* Allocates n 16-bit words that are NaN as bf16 and fp16, and in pairs as fp32, followed by
+ * the guard. The caller frees them. */
 uint16_t *feeder_nans(uint64_t n);
 void      feeder_check_guard(const uint16_t *numbers, uint64_t n);
 
-/* n numbers from -1 to 1, in fp32 such that sums round; or whole ones, whose sums are
- * exact in fp32. The guard behind them. */
+/* Allocates n numbers from -1 to 1, for which fp32 sums round; or whole numbers, whose sums
+ * are exact in fp32. Followed by the guard. */
 void *feeder_numbers(enum ceov_dtype dtype, uint64_t n, int are_whole, uint64_t *random);
 
 struct delivery {                       /* copied, then raised */
@@ -47,18 +47,18 @@ struct feeder {
 	uint32_t        n;
 	ceov_signal    *sent;
 	uint64_t        value;
-	uint64_t        random;         /* the state: set by the test */
-	_Atomic int     is_done;        /* the last was raised */
+	uint64_t        random;         /* state of the random numbers, seeded by the test */
+	_Atomic int     is_done;        /* the last delivery was made */
 	pthread_t       thread;
 };
 
-/* One more, to be filled in. */
+/* Adds a delivery, to be filled in by the caller. */
 struct delivery *feeder_add(struct feeder *feeder);
 
-/* Delivers all, and raises counters 1 and 2 of sent last of all. */
+/* Starts a thread that makes all deliveries, and then raises counters 1 and 2 of sent. */
 void feeder_start(struct feeder *feeder, ceov_signal *sent, uint64_t value);
 
-/* Asserts that all was delivered before the call. */
+/* Asserts that all deliveries were made before this call. */
 void feeder_finish(struct feeder *feeder);
 
 #endif /* CEI_FEEDER_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The loopback of the suites of launches. */
+/* The loopback for suites of launches. */
 
 #include "loopback.h"
 

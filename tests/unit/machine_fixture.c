@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Machines for tests of what is decided from them. */
+/* Machines for tests of code that decides by a machine's properties. */
 
 #include "machine_fixture.h"
 
@@ -86,8 +86,8 @@ void machine_free(struct cei_machine *machine)
 	free(machine);
 }
 
-/* Both directions between a GPU and a node over the GPU's own PCIe link; the first of the
- * two ports, which lead down and up. */
+/* Links a GPU and a node in both directions over the GPU's PCIe port. Returns the first of
+ * two ports: down, then up. */
 static uint32_t plug(struct cei_machine *machine, uint32_t gpu, uint32_t node,
 		     uint64_t bytes_per_s)
 {
@@ -133,7 +133,7 @@ struct cei_machine *machine_nvswitch(uint32_t n_gpus)
 	return machine;
 }
 
-/* Below switch i / 2, which is below node i / 2. */
+/* GPU i is below switch i / 2, which is below node i / 2. */
 static void tree_ports(struct cei_machine *machine, uint32_t from, uint32_t to,
 		       const uint32_t *down, const uint32_t *switches)
 {
@@ -148,7 +148,7 @@ static void tree_ports(struct cei_machine *machine, uint32_t from, uint32_t to,
 	machine_link_over(machine, from, to, switches[between]);
 }
 
-/* To and from both nodes. */
+/* Links a GPU with both nodes. */
 static void tree_host(struct cei_machine *machine, uint32_t gpu, uint32_t down,
 		      const uint32_t *switches)
 {
@@ -171,7 +171,8 @@ struct cei_machine *machine_pcie_tree(void)
 	struct cei_machine *machine = machine_made(4, 2);
 	uint32_t down[4], switches[6], i, j;
 
-	for (i = 0; i < 6; i++)         /* 0 down, 0 up, 1 down, 1 up, 0 to 1, 1 to 0 */
+	for (i = 0; i < 6; i++)         /* ports: switch 0 down, up, switch 1 down, up, node 0 to
+					 * 1, 1 to 0 */
 		switches[i] = numbered_port(machine, i < 4 ? "switch" : "between", i,
 					    (i < 4 ? 25 : 20) * MACHINE_GB);
 	for (i = 0; i < 4; i++) {

@@ -4,21 +4,21 @@
 #define CEI_MACHINE_FIXTURE_H
 
 /*
- * Machines made up for tests, without hwloc. Freed with machine_free().
+ * Artificial machines for tests, made without hwloc. Free them with machine_free().
  */
 
 #include "topology/machine.h"
 
 #define MACHINE_GB UINT64_C(1000000000)
 
-/* No links but each place's own. */
+/* A machine whose only links are those of each place to itself. */
 struct cei_machine *machine_made(uint32_t n_gpus, uint32_t n_nodes);
 void machine_free(struct cei_machine *machine);
 
 /* Returns the port's index. */
 uint32_t machine_add_port(struct cei_machine *machine, const char *name, uint64_t bytes_per_s);
 
-/* A link without ports, with t0 4 us; and one more port of a link. */
+/* Adds a link without ports, with t0 4 us; then adds one port to a link. */
 void machine_add_link(struct cei_machine *machine, uint32_t from, uint32_t to,
 		      enum cei_machine_link_kind kind, uint64_t bytes_per_s);
 void machine_link_over(struct cei_machine *machine, uint32_t from, uint32_t to, uint32_t port);
@@ -38,7 +38,7 @@ struct cei_machine *machine_cube_mesh(void);
 /* 2 GPUs below one node that copy to the host only. */
 struct cei_machine *machine_no_peers(void);
 
-/* Any links over any ports. */
+/* A machine with random links over random ports. */
 struct cei_machine *machine_random(uint64_t *random);
 
 #endif /* CEI_MACHINE_FIXTURE_H */

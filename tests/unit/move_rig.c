@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Cases of moves. */
+/* Cases of all-gather and all-to-all. */
 
 #include "move_rig.h"
 
@@ -72,7 +72,7 @@ uint64_t move_leaves_at(const struct move_case *one, uint32_t source, uint32_t t
 	uint64_t sum = 0;
 	uint32_t i;
 
-	if (one->is_gather)             /* the same bytes to all */
+	if (one->is_gather)             /* each rank sends the same bytes to all */
 		return target == one->n_ranks ? one->bytes[source] : 0;
 	for (i = 0; i < target; i++)
 		sum += move_block(one, source, i);

@@ -17,14 +17,14 @@ struct move_case {
 	int      is_gather;             /* else all-to-all */
 	uint32_t n_ranks;
 	uint64_t bytes[OP_RANKS_MAX * OP_RANKS_MAX];    /* as in struct ceov_move */
-	uint32_t n_pieces;              /* 0: chosen */
+	uint32_t n_pieces;              /* 0: the library chooses */
 	int      is_in_place;           /* all-gather: source is in target */
 };
 
 /* Blocks of `bytes` each. */
 struct move_case move_case_of(int is_gather, uint32_t n_ranks, uint64_t bytes);
 
-/* Blocks below `limit` bytes, uneven, some 0 but not all, and any cut. */
+/* Random uneven blocks below `limit` bytes, some but not all empty, and a random cut. */
 struct move_case move_case_random(uint64_t *random, uint32_t n_ranks, uint64_t limit);
 
 /* Bytes from rank to rank, and where they begin in the source's operand and in the
@@ -33,7 +33,7 @@ uint64_t move_block(const struct move_case *one, uint32_t source, uint32_t targe
 uint64_t move_leaves_at(const struct move_case *one, uint32_t source, uint32_t target);
 uint64_t move_arrives_at(const struct move_case *one, uint32_t source, uint32_t target);
 
-/* Of the bytes of a block in the run of that number: other blocks have others. */
+/* The seed of a block's bytes in the run of that number; blocks have different seeds. */
 uint64_t move_seed(const struct move_case *one, uint64_t number, uint32_t source,
 		   uint32_t target);
 
@@ -41,7 +41,7 @@ uint64_t move_scratch(const struct move_case *one);
 int      move_create(const struct move_case *one, ceov_workspace *workspace,
 		     ceov_op **ret_op);
 
-/* One line. */
+/* Describes the case in one line. */
 void move_describe(const struct move_case *one, char *text, size_t n_bytes);
 
 #endif /* CEI_MOVE_RIG_H */

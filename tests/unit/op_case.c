@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Cases: shapes of operators, chosen at random or plain, and the public calls with them. */
+/* Cases of operators, random or plain, and the public calls made with them. */
 
 #include "op_rig.h"
 
@@ -125,7 +125,7 @@ uint64_t op_case_before(const struct op_case *one, uint32_t rank)
 	return sum;
 }
 
-/* Every rank has its own. */
+/* The stride differs from rank to rank. */
 static uint64_t stride_of(const struct op_case *one, uint32_t rank)
 {
 	return one->stride ? one->stride + 8 * rank : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Operands, references, ranks. */
+/* Operands, reference results, and ranks as threads. */
 
 #include "op_rig.h"
 
@@ -25,8 +25,8 @@ static void *allocate(uint64_t n_bytes)
 	return memory;
 }
 
-/* Numbers in (-1, 1), the same bits wherever they are made. which tells operands of one
- * rank apart. */
+/* Numbers in (-1, 1) that depend only on the arguments. which: tells operands of one rank
+ * apart. */
 static void *numbers(const struct op_case *one, uint64_t n, uint64_t seed, uint32_t rank,
 		     uint32_t which)
 {
@@ -152,10 +152,10 @@ static float number(const struct op_case *one, const void *numbers_, uint64_t i)
 
 struct sum {                            /* an expected result */
 	double value;
-	double magnitude;               /* what roundings are relative to */
+	double magnitude;               /* magnitude that rounding errors are relative to */
 };
 
-struct factor {                         /* what a column of C is made with */
+struct factor {                         /* the factors of one column of C */
 	const void *b;
 	uint64_t    first;
 	uint64_t    step;
@@ -185,7 +185,8 @@ static double dot(const struct op_case *one, const void *a, uint64_t a_row,
 	return sum;
 }
 
-/* One rounding to nearest for what is sent and for what is stored, and fp32 sums. */
+/* Allows one rounding to nearest for each partial sum sent and for the result, and fp32
+ * summation. */
 static void check_number(const struct op_case *one, struct sum expected, const void *results,
 			 uint64_t i)
 {
@@ -265,7 +266,8 @@ static void check_gemm_rs(const struct op_case *one, uint32_t rank, uint64_t see
 	free(expected);
 }
 
-/* To the bit: sums are in fp32, in the order of ranks, scaled there, and rounded once. */
+/* Exact comparison: sums are made in fp32 in the order of ranks, scaled in fp32, and
+ * rounded once. */
 static void check_sums(const struct op_case *one, uint32_t rank, uint64_t seed,
 		       const struct op_data *data)
 {
@@ -376,7 +378,7 @@ void op_rig_release(struct op_rig *rig)
 	uint32_t round, i, n_left = 1;
 	int r;
 
-	/* the first round lets go of peers, the second one is alone */
+	/* the first round unmaps peers' workspaces, so that the second one can succeed */
 	for (round = 0; round < 2 && n_left; round++) {
 		for (i = n_left = 0; i < rig->n_ranks; i++) {
 			r = ceov_workspace_release(rig->workspaces[i]);

@@ -4,9 +4,9 @@
 #define CEI_OP_RIG_H
 
 /*
- * Operators on host ranks, all of one process or one of each: cases (shapes), operands
- * made from a seed, and results checked: products against sums in double precision, sums
- * alone to the bit. Asserts.
+ * Operators on host ranks, all in one process or a process each: cases (shapes), operands
+ * generated from a seed, and checks of results: products against sums in double precision,
+ * sums alone exactly. Asserts with Check.
  */
 
 #include <stdint.h>
@@ -23,42 +23,43 @@ struct op_case {
 	enum op_sort          sort;
 	enum ceov_dtype       dtype;
 	uint32_t              n_ranks;
-	uint64_t              rows[OP_RANKS_MAX];       /* or counts */
+	uint64_t              rows[OP_RANKS_MAX];       /* or counts of elements, for sums */
 	uint64_t              k;
 	uint32_t              n_gemms;
 	uint64_t              n[CEOV_OP_GEMMS_MAX];
 	int                   b_is_k_by_n;
-	uint64_t              stride;   /* reduce-scatter, at rank 0, and 8 more at each
-					 * next rank; 0: no gaps */
-	float                 scale;    /* reduce-scatter, at rank 0, and as much more at
-					 * each next rank; 0: none */
+	uint64_t              stride;   /* reduce-scatter: rank 0's; each next rank's is 8 more;
+					 * 0: no gaps */
+	float                 scale;    /* reduce-scatter: rank 0's; each next rank's is as much
+					 * more; 0: none */
 	struct ceov_op_tuning tuning;
 	int                   wants_gathered;
 };
 
-/* One with small sizes, uneven rows, some 0, and any tuning. */
+/* A random case with small sizes, uneven rows, some of them 0, and a random tuning. */
 struct op_case op_case_random(uint64_t *random, uint32_t n_ranks);
 
-/* Gives every other reduce-scatter some stride; else does nothing. */
+/* Gives every other reduce-scatter a random stride; does nothing for other kinds. */
 void op_case_pick_stride(struct op_case *one, uint64_t *random);
 
-/* Plain: `rows` rows at each rank, k and n. */
+/* A case with `rows` rows at each rank, k and n. */
 struct op_case op_case_of(enum op_sort sort, uint32_t n_ranks, uint64_t rows, uint64_t k,
 			  uint64_t n);
 
-/* Likewise some scale: a power of two, or one that rounds. */
+/* The same for a scale: a power of two, or a value that causes rounding. */
 void op_case_pick_scale(struct op_case *one, uint64_t *random);
 
-/* What a rank's own sums are multiplied by. */
+/* The factor of a rank's own sums. */
 float op_case_scale(const struct op_case *one, uint32_t rank);
 
-/* A sum alone. */
+/* Whether the kind is a sum without a product. */
 int      op_is_sum(enum op_sort sort);
 
-/* Rows, or elements, of the ranks before one. */
+/* Number of rows, or elements, of the ranks before this one. */
 uint64_t op_case_before(const struct op_case *one, uint32_t rank);
 
-/* Of a sum's source at a rank: where a part begins, and its elements, gaps included. */
+/* Layout of a sum's source at a rank: the begin of a part, and the number of elements
+ * including gaps. */
 uint64_t op_case_part_at(const struct op_case *one, uint32_t rank, uint32_t part);
 uint64_t op_case_source(const struct op_case *one, uint32_t rank);
 
@@ -66,7 +67,7 @@ uint64_t op_case_scratch(const struct op_case *one);
 int      op_case_create(const struct op_case *one, ceov_workspace *workspace,
 			ceov_op **ret_op);
 
-/* The same where it must succeed. */
+/* The same, asserting success. */
 ceov_op *op_case_made(const struct op_case *one, ceov_workspace *workspace);
 
 /* Operands and results of one rank. */
@@ -79,7 +80,7 @@ struct op_data {
 	uint64_t gathered_bytes;
 };
 
-/* Rank's operands of that seed; results hold rubbish. */
+/* Generates the rank's operands of that seed, and fills results with other data. */
 void op_data_make(const struct op_case *one, uint32_t rank, uint64_t seed,
 		  struct op_data *ret_data);
 void op_data_free(struct op_data *data);
@@ -87,7 +88,7 @@ void op_data_free(struct op_data *data);
 /* The public run call; its result. */
 int  op_data_run(const struct op_case *one, ceov_op *op, struct op_data *data);
 
-/* Results are the seed's, and nothing was written beside them. */
+/* Asserts that results are those of the seed, and that nothing was written around them. */
 void op_data_check(const struct op_case *one, uint32_t rank, uint64_t seed,
 		   const struct op_data *data);
 
@@ -106,13 +107,13 @@ ceov_workspace *op_workspace(ceov_context *context, uint32_t rank, const char *n
 
 void op_rig_open(struct op_rig *rig, uint32_t n_ranks, uint64_t scratch_bytes,
 		 struct testing_log *log);
-/* In the other's context. */
+/* Further workspaces in the other rig's context. */
 void op_rig_open_beside(struct op_rig *rig, const struct op_rig *other, const char *name,
 			uint64_t scratch_bytes);
 void op_rig_release(struct op_rig *rig);
 void op_rig_close(struct op_rig *rig);
 
-/* A thread for each rank; returns when all have. */
+/* Runs body in a thread per rank; returns when all have ended. */
 struct op_part {
 	struct op_rig *rig;
 	uint32_t       rank;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Properties of routes, computed apart from the code that finds them. */
+/* Checks properties of routes, computed independently of the code that finds them. */
 
 #include "route_rig.h"
 
@@ -48,7 +48,8 @@ static void check_engine(const struct cei_machine *machine,
 		ck_assert_uint_eq(engine, from);
 }
 
-/* One leg: it exists, may be driven, and is not faster than its link. */
+/* Asserts that the link exists, that its engine may be driven, and that it is not faster
+ * than possible. */
 static void check_leg(const struct cei_machine *machine,
 		      const struct cei_route_request *request,
 		      const struct cei_route_way *way, int is_second, struct bounds *bounds)
@@ -121,7 +122,8 @@ static void check_shares(const struct cei_route_request *request,
 	ck_assert_uint_eq(sum, request->bytes);
 }
 
-/* No port and no engine could have done it faster; nor the way as it describes itself. */
+/* Asserts that the expected time is not shorter than ports and engines allow, nor than the
+ * parts' own times. */
 static void check_time(const struct cei_machine *machine,
 		       const struct cei_route_request *request,
 		       const struct cei_route *route, const struct bounds *bounds)

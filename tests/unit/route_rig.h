@@ -3,7 +3,7 @@
 #ifndef CEI_ROUTE_RIG_H
 #define CEI_ROUTE_RIG_H
 
-/* What holds for every route, whatever the machine. */
+/* Properties that every route must have on any machine. */
 
 #include "topology/route.h"
 
@@ -16,7 +16,7 @@ struct cei_route_request route_rig_request(uint32_t from, uint32_t to, uint64_t 
 int route_rig_find(const struct cei_machine *machine, const struct cei_route_request *request,
 		   struct cei_route *ret_route);
 
-/* Asserts that there is one. */
+/* The same, asserting that there is a route. */
 struct cei_route route_rig_get(const struct cei_machine *machine,
 			       const struct cei_route_request *request);
 

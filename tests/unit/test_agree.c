@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Rounds of numbers among ranks of one process, a thread each. */
+/* Rounds in which all ranks exchange numbers; the ranks are threads of one process. */
 
 #include <check.h>
 #include <inttypes.h>
@@ -80,7 +80,7 @@ static void close_rig(struct rig *rig)
 
 /* --- many rounds ----------------------------------------------------------- */
 
-/* Any thread can tell what each rank says in a round. */
+/* The number that a rank contributes in a round, which every thread can compute. */
 static uint64_t number_of(uint32_t rank, uint32_t round)
 {
 	uint64_t state = testing_seed() + round * UINT64_C(1000003) + rank;
@@ -154,7 +154,7 @@ END_TEST
 
 /* --- facts ----------------------------------------------------------------- */
 
-/* Without a round, and at each rank the same. */
+/* Known facts need no round, and their least value is the same at each rank. */
 START_TEST(test_facts_are_the_least_of_all_ranks)
 {
 	struct rig rig;
@@ -166,7 +166,7 @@ START_TEST(test_facts_are_the_least_of_all_ranks)
 		least = 7;
 		ck_assert_int_eq(cei_agree_least(&rig.ranks[i], CEI_AGREE_SMS, &least), 0);
 		ck_assert_uint_eq(least, 129);
-		/* rank 0 does not know it, so nobody makes use of it */
+		/* rank 0 does not know it, so no rank uses it */
 		ck_assert_int_eq(cei_agree_least(&rig.ranks[i], CEI_AGREE_COPY_RATE, &least), 0);
 		ck_assert_uint_eq(least, 0);
 	}
@@ -234,7 +234,7 @@ START_TEST(test_an_abort_ends_the_wait)
 }
 END_TEST
 
-/* A rank that is two rounds ahead, which none can be that plays by the rules. */
+/* A rank that is two rounds ahead, which is against the protocol. */
 START_TEST(test_another_round)
 {
 	struct cei_agree_range range;

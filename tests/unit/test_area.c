@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Whether areas meet, against a look at each byte; and numbers' neighbours in a set. */
+/* Whether areas overlap, compared with a check of each byte; and neighbours in a number
+ * set. */
 
 #include <check.h>
 #include <string.h>
@@ -47,7 +48,7 @@ START_TEST(test_areas_meet_where_they_share_a_byte)
 }
 END_TEST
 
-/* A look at each row would take minutes. */
+/* These would take minutes if each row were compared. */
 START_TEST(test_areas_of_very_many_rows_are_compared)
 {
 	const uint64_t n = UINT64_C(1) << 36;
@@ -59,8 +60,9 @@ START_TEST(test_areas_of_very_many_rows_are_compared)
 	ck_assert_int_eq(cei_areas_meet(&even, &odd), 0);
 	ck_assert_int_eq(cei_areas_meet(&odd, &even), 0);
 	ck_assert_int_eq(cei_areas_meet(&odd, &other), 1);
-	cei_area_init(&other, 7, 10, 1, n / 2);         /* odd, as `odd` is, ... */
-	ck_assert_int_eq(cei_areas_meet(&even, &other), 0);     /* ... and never even */
+	cei_area_init(&other, 7, 10, 1, n / 2);         /* its bytes lie in odd places only, ... */
+	ck_assert_int_eq(cei_areas_meet(&even, &other), 0);     /* ... so it never overlaps the
+								 * even area */
 	ck_assert_int_eq(cei_areas_meet(&odd, &other), 1);
 }
 END_TEST

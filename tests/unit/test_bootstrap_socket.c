@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* One message in or out: descriptors that do not fit, ends that come early. */
+/* Sending and receiving one message: too many descriptors, and connections that end early. */
 
 #include <check.h>
 #include <dirent.h>
@@ -105,7 +105,7 @@ START_TEST(test_descriptors_without_room_are_none_and_leak_not)
 	ck_assert_int_eq(cei_socket_send(ends[0], &drop, fds, 2), 0);
 	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	tight = limit;
-	/* Room for one more: the lowest free number. */
+	/* leave room for one more descriptor */
 	tight.rlim_cur = (rlim_t)dup(0) + 1;
 	close((int)tight.rlim_cur - 1);
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &tight), 0);
@@ -147,7 +147,7 @@ START_TEST(test_nonsense_is_refused_and_its_descriptors_are_closed)
 	ck_assert_int_lt(cei_socket_receive(ends[1], &received), 0);
 	send_raw(zeros, sizeof(zeros), 0);
 	ck_assert_int_eq(cei_socket_receive(ends[1], &received), CEOV_ERR_INVALID);
-	send_raw(bytes, n_bytes, 64);           /* more than any message has */
+	send_raw(bytes, n_bytes, 64);           /* longer than any message */
 	ck_assert_int_eq(cei_socket_receive(ends[1], &received), 0);
 	ck_assert_uint_eq(received.n_fds, 0);
 	ck_assert_uint_eq(n_open_fds(), n_fds);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What a tuning would measure. */
+/* The candidates that a tuning measures. */
 
 #include <check.h>
 #include <string.h>
@@ -122,7 +122,7 @@ START_TEST(test_lists_are_sound_and_repeat)
 }
 END_TEST
 
-/* All that the model takes to be near the best, but for the sequence. */
+/* All candidates are near the model's best, except the sequence. */
 START_TEST(test_products)
 {
 	struct cei_op_shape shape = shape_of(&cei_ag_gemm, 2048, 4096, 4096);
@@ -203,7 +203,7 @@ START_TEST(test_sums)
 }
 END_TEST
 
-/* What the caller has set, all have. */
+/* Every candidate keeps what the caller's tuning sets. */
 START_TEST(test_what_is_told_is_kept)
 {
 	struct ceov_op_tuning told = { .struct_bytes = sizeof(told) };

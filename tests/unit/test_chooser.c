@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The cost model's choices, and the file of what was tuned. */
+/* Choices by the cost model, and the file of measured tunings. */
 
 #include <check.h>
 #include <stdio.h>
@@ -48,7 +48,7 @@ START_TEST(test_rates_are_the_machines)
 	struct cei_choice usual = choose(&shape, NULL), slow, small;
 	struct cei_rates rates = cei_rates_gpu();
 
-	/* what nobody knows stays */
+	/* an unknown value leaves the default */
 	cei_rates_take(&rates, 0, 0);
 	ck_assert_uint_eq(rates.n_sms, 132);
 	ck_assert_double_eq(rates.copy_bytes_per_ns, 392);
@@ -76,7 +76,8 @@ static int fits(const struct cei_executor *executor, struct cei_tile_shape shape
 	return shape.rows == 1;
 }
 
-/* What ranks have told each other, not what the own executor has: cuts are everybody's. */
+/* The rates are those that all ranks agreed on, not the own executor's, because every rank
+ * must cut alike. */
 START_TEST(test_rates_of_a_workspace)
 {
 	struct cei_executor_ops ops = { .pair = pairs, .is_fit = fits };
@@ -86,7 +87,8 @@ START_TEST(test_rates_of_a_workspace)
 	workspace.executor.ops = &ops;
 	workspace.executor.n_sms = 144;
 	rates = cei_op_rates(&workspace);
-	ck_assert_uint_eq(rates.n_sms, 132);            /* some rank does not know */
+	ck_assert_uint_eq(rates.n_sms, 132);            /* the default, because some rank does not
+							 * know it */
 	ck_assert_double_eq(rates.copy_bytes_per_ns, 392);
 	workspace.least[CEI_AGREE_SMS] = 114;
 	workspace.least[CEI_AGREE_COPY_RATE] = UINT64_C(21000000000);
@@ -123,7 +125,7 @@ START_TEST(test_pieces_are_some_mebibytes)
 	shape = shape_of(&cei_ag_gemm, 1 << 20, 8192, 4096);
 	ck_assert_uint_eq(pieces_by_library(&shape), 8);
 	shape = shape_of(&cei_ag_gemm, 256, 1 << 20, 4096);
-	ck_assert_uint_eq(pieces_by_library(&shape), 1);        /* or tiles are cut */
+	ck_assert_uint_eq(pieces_by_library(&shape), 1);        /* more pieces would cut tiles */
 	shape = shape_of(&cei_all_reduce, 16 << 20, 0, 0);
 	shape.product.n_products = 0;
 	ck_assert_uint_eq(choose(&shape, NULL).n_pieces, 4);
@@ -139,7 +141,7 @@ START_TEST(test_pieces_are_some_mebibytes)
 }
 END_TEST
 
-/* What waits for no copy and hides all of them is not cut. */
+/* A product that awaits no copy and hides all of them is not cut into pieces. */
 START_TEST(test_long_products_have_few_pieces)
 {
 	struct cei_op_shape shape = shape_of(&cei_ag_gemm, 2048, 8192, 7168);
@@ -159,9 +161,10 @@ START_TEST(test_tiles_fill_waves)
 	ck_assert_uint_eq(choice.shape.rows, 128);
 	ck_assert_uint_eq(choice.shape.columns, 256);
 	ck_assert_int_eq(choice.way, CEOV_WAY_OVERLAP);
-	shape = shape_of(&cei_ag_gemm, 256, 8192, 2048);      /* 8 x 8 of the largest */
+	shape = shape_of(&cei_ag_gemm, 256, 8192, 2048);      /* 8 x 8 tiles of the largest
+							       * shape */
 	choice = choose(&shape, NULL);
-	ck_assert_uint_eq(choice.shape.columns, 128);           /* 8 x 16 are one wave */
+	ck_assert_uint_eq(choice.shape.columns, 128);           /* 8 x 16 of these fill one wave */
 }
 END_TEST
 
@@ -182,7 +185,8 @@ static void check_cut(const struct cei_op_shape *shape)
 		ck_abort_msg("4 pieces were told: %s", choice.text);
 }
 
-/* Which tiles a rank has no other rank notices; pieces that were told are kept. */
+/* Ranks may choose different tiles without effect on others; a given number of pieces is
+ * kept. */
 START_TEST(test_all_ranks_cut_alike)
 {
 	uint64_t rows, k, n;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Contexts that close, and handles that are released, while copies are under way, are given
- * up, or could not begin. */
+/* Closing contexts and releasing handles while copies are in flight, were given up, or
+ * could not start. */
 
 #include <check.h>
 #include <pthread.h>
@@ -27,7 +27,7 @@ struct desk {
 	ceov_plan         *plan;
 };
 
-/* Each copy takes that long before it moves anything. */
+/* Every copy is delayed by that long before it moves anything. */
 static void desk_open(struct desk *desk, uint64_t copy_delay_ns, uint64_t deadline_ns)
 {
 	struct ceov_member members[1];
@@ -79,7 +79,7 @@ static int has_line(struct testing_log *log, const char *text)
 
 /* --- close against copies -------------------------------------------------------- */
 
-/* The launch is given up first, at half of the deadline, and then its copy ends. */
+/* The launch is given up at half of the deadline, and its copy ends after that. */
 START_TEST(test_close_waits_for_a_copy_that_ends_in_time)
 {
 	struct desk desk;
@@ -96,7 +96,8 @@ START_TEST(test_close_waits_for_a_copy_that_ends_in_time)
 }
 END_TEST
 
-/* Its memory stays, and nobody calls the log of a context that is closed. */
+/* The memory that a copy may still touch stays, and the closed context's log function is
+ * not called. */
 START_TEST(test_close_leaves_what_a_copy_may_touch_behind)
 {
 	volatile unsigned char *source, *target;
@@ -124,12 +125,12 @@ START_TEST(test_close_leaves_what_a_copy_may_touch_behind)
 	ck_assert_uint_eq(source[0], 1);
 	ck_assert_uint_eq(target[0], 2);
 	ck_assert_uint_eq(desk.log.n_lines, n_lines);
-	/* not by _exit(), where sanitizers look for what is left behind */
+	/* the raw system call, because _exit() would run the leak check */
 	syscall(SYS_exit_group, 0);
 }
 END_TEST
 
-/* No thread can be started: the process has no memory for its stack. */
+/* The thread of a lane cannot be started, because there is no memory for its stack. */
 START_TEST(test_a_lane_without_a_worker_fails_and_closes)
 {
 	static const size_t huge_bytes = (size_t)1 << 46;
@@ -152,7 +153,7 @@ END_TEST
 
 /* --- releases beside copies that were given up ---------------------------------------- */
 
-/* A launch whose copy outlasts its deadline and the time for coming back. */
+/* A launch whose copy outlasts both its deadline and the time that given-up copies get. */
 static void give_up(struct desk *desk)
 {
 	ck_assert_int_eq(ceov_wait(desk->context, desk_launch(desk, 50 * TESTING_MS),

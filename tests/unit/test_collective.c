@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The plan templates, every rank in this process: whatever the sizes, each byte of
- * each launch arrives where it belongs and nothing else is written. */
+/* The plan templates with all ranks in this process: for all sizes, every byte of every
+ * launch arrives at its place, and nothing else is written. */
 
 #include <check.h>
 #include <pthread.h>
@@ -14,8 +14,8 @@
 #include "testing.h"
 
 #define RANKS_MAX 5u
-#define PLANS     2u            /* launched in turn, each with buffers of its own */
-#define GUARD     64u           /* bytes around targets that nobody writes */
+#define PLANS     2u            /* launched alternately, each with buffers of its own */
+#define GUARD     64u           /* bytes around targets that must stay untouched */
 #define UNTOUCHED 0xa5
 
 enum shape { GATHER, GATHER_IN_PLACE, EXCHANGE };
@@ -208,7 +208,7 @@ static void *run_rank(void *arg)
 		rest(own);
 		produce(own, set, k);
 		consume(own, set, k);
-		/* the source is ours again when all have it */
+		/* the source may be written again when all ranks have it */
 		ck_assert_int_eq(ceov_wait(own->group->context, ticket, TESTING_PATIENCE),
 				 0);
 	}
@@ -241,7 +241,7 @@ static void run_shapes(enum shape shape)
 	struct group group;
 	uint32_t n_ranks, n_pieces;
 
-	/* one rank in place has nothing to move, and no plan */
+	/* a single rank in place has nothing to move */
 	for (n_ranks = shape == GATHER_IN_PLACE ? 2 : 1; n_ranks <= RANKS_MAX; n_ranks++) {
 		for (n_pieces = 1; n_pieces <= 7; n_pieces += 1 + n_ranks % 2) {
 			memset(&group, 0, sizeof(group));
@@ -286,7 +286,7 @@ static void prepare(struct group *group)
 	group->sets[0].plan[0] = testing_plan(group->context, 0);
 }
 
-/* After a refusal nothing was added: the right one can still be. */
+/* A refused call adds nothing, so that a valid one still succeeds. */
 static void refused(struct group *group, struct set *set)
 {
 	ck_assert_int_eq(add(group, set, 0), CEOV_ERR_INVALID);
@@ -309,7 +309,7 @@ START_TEST(test_wrong_arguments_are_refused_before_anything_is_added)
 	wrong.n_pieces = 64;            /* pieces of 16 bytes: 63 are enough */
 	refused(&wrong, &wrong.sets[0]);
 	wrong = group;
-	wrong.bytes = 16;               /* nothing would be left for the second one */
+	wrong.bytes = 16;               /* the second piece would be empty */
 	refused(&wrong, &wrong.sets[0]);
 	wrong = group;
 	wrong.sets[0].target[1] = wrong.sets[0].target[2];
@@ -338,8 +338,8 @@ START_TEST(test_wrong_arguments_are_refused_before_anything_is_added)
 	ck_assert_int_eq(add(&group, &group.sets[0], 0), 0);
 	ck_assert_int_eq(ceov_plan_commit(group.sets[0].plan[0]), 0);
 	wrong = group;
-	(void)testing_failure(group.context);   /* those before */
-	wrong.bytes = UINT64_MAX - 3;           /* rounded up to whole pieces it wraps */
+	(void)testing_failure(group.context);   /* drop earlier failures */
+	wrong.bytes = UINT64_MAX - 3;           /* wraps around when rounded up to whole pieces */
 	ck_assert_int_eq(add(&wrong, &wrong.sets[0], 0), CEOV_ERR_INVALID);
 	ck_assert_ptr_nonnull(strstr(testing_failure(group.context).text,
 				     "the size overflows"));
@@ -373,8 +373,7 @@ START_TEST(test_one_rank_in_place_has_nothing_to_do)
 }
 END_TEST
 
-/* The own shard belongs to the same place of another buffer, or to another place of the
- * same one. */
+/* The own shard is copied to another buffer, or to another place of the same one. */
 START_TEST(test_own_shard_is_copied_to_its_place)
 {
 	ceov_context *context = testing_open(1, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The line through measured times. */
+/* Fitting the cost of copies to measured times. */
 
 #include <check.h>
 #include <math.h>
@@ -58,7 +58,7 @@ END_TEST
 
 START_TEST(test_t0_is_never_negative)
 {
-	/* small copies from a cache, as it were: faster than large ones */
+	/* small copies were faster than the line, as if from a cache */
 	const struct cei_cost_sample points[] = {
 		{ MIB, 50000 }, { 16 * MIB, 1600000 }, { 64 * MIB, 6700000 },
 	};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The host's executor where something never comes, was aborted or makes no sense: the
- * job ends in time and says why. */
+/* The host's executor when a piece never arrives, a signal was aborted, or a job is
+ * invalid: the job ends in time with the right error. */
 
 #include <check.h>
 #include <string.h>
@@ -45,14 +45,14 @@ static void raise_all(struct executor_fixture *fixture, uint64_t value)
 		ck_assert_int_eq(ceov_signal_raise(fixture->job.marks.awaited, i, value), 0);
 }
 
-/* The job ends with the error, now and in status(). */
+/* Asserts that the job ends with the error, and that status() returns it, too. */
 static void fail_with(struct executor_fixture *fixture, int error)
 {
 	ck_assert_int_eq(cei_executor_host.gemm(&fixture->executor, NULL, &fixture->job), error);
 	ck_assert_int_eq(cei_executor_host.status(&fixture->executor), error);
 }
 
-/* Rows of a C that nobody wrote. */
+/* Asserts that these rows of C were not written. */
 static void check_untouched(const struct executor_fixture *fixture, uint32_t c, uint64_t row,
 			    uint64_t n_rows)
 {
@@ -84,12 +84,12 @@ START_TEST(test_rows_that_never_arrive_end_the_job)
 	check_untouched(fixture, 0, 100, 100);
 	fixture_free(fixture);
 
-	fixture = plain(0);                      /* only the one after it */
+	fixture = plain(0);                      /* only the run after it */
 	ck_assert_int_eq(ceov_signal_raise(fixture->job.marks.awaited, 3, 1), 0);
 	check_timeout(fixture, 1, 0, "rows of A: counter 2 ");
 	fixture_free(fixture);
 
-	fixture = plain(0);                      /* only the last run's */
+	fixture = plain(0);                      /* only the last run's pieces */
 	raise_all(fixture, 1);
 	fixture->job.marks.value = 2;
 	check_timeout(fixture, 2, 1, "rows of A: counter 2 ");
@@ -110,7 +110,7 @@ START_TEST(test_partial_sums_that_never_arrive_end_the_job)
 	ck_assert_int_eq(ceov_signal_raise(fixture->job.marks.awaited, 3, 1), 0);
 	check_timeout(fixture, 1, 0, "partial sums: counter 2 ");
 	check_untouched(fixture, 0, 0, 100);
-	/* what others get has left before */
+	/* what peers get was sent before the failure */
 	ck_assert_int_eq(ceov_signal_wait(fixture->job.marks.ready, 2, 1, 0), 0);
 	ck_assert_int_eq(ceov_signal_wait(fixture->job.marks.ready, 3, 1, 0), 0);
 	fixture_check_c(fixture, CEI_GEMM_C_PARTIAL);
@@ -185,7 +185,7 @@ START_TEST(test_tiles_outside_of_their_matrices_are_refused)
 	tile->column = 20;
 	fail_with(fixture, CEOV_ERR_INVALID);
 	*tile = first;
-	tile->b = tile->c = 1;                  /* there is one product */
+	tile->b = tile->c = 1;                  /* beyond the only product */
 	fail_with(fixture, CEOV_ERR_INVALID);
 	*tile = first;
 	tile->reduce = 0;                       /* and no partial sums */

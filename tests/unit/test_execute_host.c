@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The host's executor against plain sums, while another thread delivers what it waits
- * for: in any order, late, and over NaNs that nobody may have read before. */
+/* The host's executor compared with plain sums, while another thread delivers what it
+ * awaits: in any order, late, over NaNs that must not have been read. */
 
 #include <check.h>
 #include <pthread.h>
@@ -44,7 +44,7 @@ static void run_once(struct executor_fixture *fixture, uint64_t value)
 	ck_assert_int_eq(cei_executor_host.status(&fixture->executor), 0);
 }
 
-/* Several runs, each over NaNs, with the same bits. */
+/* Makes several runs, each over NaNs, and expects the same bits. */
 static void check_product(int scatters, uint64_t *random)
 {
 	struct executor_fixture *fixture = fixture_make(context, scatters, FIXTURE_ANY, random);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The host's reduce-scatter and all-reduce against plain sums in the order of ranks,
+/* The host's reduce-scatter and all-reduce compared with plain sums in the order of ranks,
  * while another thread delivers partial and whole sums in any order. */
 
 #include <check.h>
@@ -42,11 +42,11 @@ struct rig {
 	uint64_t              n_all;    /* elements of all parts */
 	uint64_t              own_at;   /* where the own part begins */
 	int                   gathers;
-	uint64_t              n_words;  /* 16-bit ones of an element; arrays are of them */
+	uint64_t              n_words;  /* 16-bit words per element; arrays are made of them */
 	uint16_t             *source;
-	uint16_t             *partials; /* what others send, and what has come of it */
+	uint16_t             *partials; /* what peers send, and what has arrived of it */
 	uint16_t             *partials_come;
-	uint16_t             *gathered; /* likewise: all parts */
+	uint16_t             *gathered; /* the same for all parts of an all-reduce */
 	uint16_t             *gathered_come;
 	uint16_t             *target;
 };
@@ -86,7 +86,7 @@ static void shape_any(struct rig *rig, uint64_t *random)
 		if (testing_below(random, 5))
 			rig->counts[i] = 8 * testing_below(random, 700);
 		least = (rig->counts[i] + job->n_pieces - 1) / job->n_pieces;
-		/* with more than the least, pieces at the end are empty */
+		/* larger pieces than needed leave the last ones empty */
 		rig->piece_elements[i] = (least + 7) / 8 * 8 +
 			(testing_below(random, 2) ? 8 * testing_below(random, 200) : 0);
 	}
@@ -127,7 +127,7 @@ static void close_signals(struct rig *rig)
 	ck_assert_int_eq(ceov_signal_release(rig->job.arrived), 0);
 }
 
-/* What comes is NaN until it has come. */
+/* Fills with NaN whatever has not arrived yet. */
 static void clear(struct rig *rig)
 {
 	free(rig->partials_come);
@@ -186,7 +186,7 @@ static void rig_free(struct rig *rig)
 	free(rig);
 }
 
-/* A piece of what `rank` sends, that lies in an array from part on. */
+/* Delivers a piece of what `rank` sends, at its place in the array from `part` on. */
 static void add_piece(struct rig *rig, uint32_t rank, uint32_t piece, int is_partial)
 {
 	uint32_t of = is_partial ? rig->job.own : rank;
@@ -196,7 +196,7 @@ static void add_piece(struct rig *rig, uint32_t rank, uint32_t piece, int is_par
 	uint32_t i;
 
 	if (at >= rig->counts[of] || !n)
-		return;                 /* nobody sends what is empty */
+		return;                 /* empty pieces are not sent */
 	n = n < rig->counts[of] - at ? n : rig->counts[of] - at;
 	delivery = feeder_add(&rig->feeder);
 	delivery->index = rank * rig->job.n_pieces + piece;
@@ -230,7 +230,7 @@ static void add_all(struct rig *rig)
 	}
 }
 
-/* An element's, whatever its type. */
+/* The bits of an element of any type. */
 static uint32_t bits_of(const struct rig *rig, const uint16_t *array, uint64_t at)
 {
 	const uint16_t *word = array + at * rig->n_words;
@@ -238,7 +238,7 @@ static uint32_t bits_of(const struct rig *rig, const uint16_t *array, uint64_t a
 	return rig->n_words == 1 ? word[0] : word[0] | (uint32_t)word[1] << 16;
 }
 
-/* To the bit: the order of the sum is promised. */
+/* The exact result: the order of summation is guaranteed. */
 static uint32_t right_sum(const struct rig *rig, uint64_t at)
 {
 	uint16_t narrow[2] = { 0, 0 };
@@ -353,7 +353,7 @@ START_TEST(test_what_never_arrives_ends_the_job)
 
 	ck_assert_int_eq(ceov_signal_raise(rig->job.marks.awaited, 2, 1), 0);
 	fail_with(rig, "partial sums: counter 3 ");
-	/* the first piece is there, the second was not begun */
+	/* the first piece was sent, the second one not started */
 	ck_assert_int_eq(ceov_signal_wait(rig->job.marks.ready, 0, 1, 0), 0);
 	ck_assert_int_eq(ceov_signal_value(rig->job.marks.ready, 1, &seen), 0);
 	ck_assert_uint_eq(seen, 0);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Deadlines and aborts with many launches in flight: a turn looks at a bounded part of them,
- * and a pass misses none. The test makes the turns itself and says what time it is, so that
- * nothing depends on time. */
+/* Deadlines and aborts with many launches in flight: each turn checks a bounded part of
+ * them, and a pass misses none. The test makes the turns and sets the time itself. */
 
 #include <check.h>
 
@@ -17,8 +16,8 @@
 
 #define MANY          UINT32_C(2048)
 #define WIDE_SIGNALS  UINT32_C(63)      /* of a plan that has many: 3 a transfer */
-#define OWN           UINT32_C(30)      /* plans with signals of their own, ... */
-#define OWN_SIGNALS   UINT32_C(9)       /* ... so many each */
+#define OWN           UINT32_C(30)      /* number of plans with signals of their own */
+#define OWN_SIGNALS   UINT32_C(9)       /* signals of each */
 
 static struct testing_log log_of;
 static ceov_context *context;
@@ -45,7 +44,7 @@ static void tear_down(void)
 	ceov_close(context);
 }
 
-/* Each transfer names three of the signals; none of their marks comes. */
+/* A plan whose transfers name three of the signals each, and whose marks are never reached. */
 static ceov_plan *plan_of(ceov_signal *const *signals, uint32_t n_signals)
 {
 	ceov_plan *plan = testing_plan(context, 0);
@@ -83,8 +82,8 @@ static ceov_ticket launch(ceov_plan *plan)
 	return ticket;
 }
 
-/* The engine takes them up, and ends the pass that it may be in: the next turn of expire()
- * begins one. */
+/* Lets the engine take up launches, and finishes the present pass, so that the next turn of
+ * expire() begins one. */
 static void take_up(void)
 {
 	ck_assert_int_ge(ceov_turn(context), 0);
@@ -93,7 +92,7 @@ static void take_up(void)
 	engine()->expiry.next_pass_ns = 0;
 }
 
-/* The same for launches that find no lane: the engine holds them. */
+/* The same for launches that get no lane: the engine holds them back. */
 static void hold(void)
 {
 	struct cei_launch *held;
@@ -104,7 +103,7 @@ static void hold(void)
 	}
 }
 
-/* One turn, at a time when a pass that has ended is followed by the next at once. */
+/* Makes one turn at a time when the next pass follows at once. */
 static void expire(void)
 {
 	clock_ns += CEI_EXPIRY_NS;
@@ -130,7 +129,7 @@ static uint32_t n_in_flight(void)
 	return n;
 }
 
-/* One turn's work of the pass: at most so many looks on from where it was. */
+/* One turn's part of the pass: at most as many checks as allowed. */
 static uint32_t looks(uint32_t n_signals)
 {
 	const struct cei_expiry *expiry = &engine()->expiry;
@@ -143,8 +142,8 @@ static uint32_t looks(uint32_t n_signals)
 	return expiry->at ? n * (n_signals + 1) + expiry->next_signal - before : 0;
 }
 
-/* The last launch's plan has a signal that nothing but the expiry looks at here; it is
- * aborted, and found when all looks before it have been made, not earlier. */
+/* The last plan has a signal that only the expiry checks. It is aborted, and the abort must
+ * be found when all checks before it were made, not earlier. */
 START_TEST(test_a_turn_makes_a_part_of_a_pass)
 {
 	const uint32_t n_turns = MANY * (WIDE_SIGNALS + 1) / CEI_EXPIRY_LOOKS;
@@ -175,7 +174,7 @@ START_TEST(test_a_turn_makes_a_part_of_a_pass)
 }
 END_TEST
 
-/* Launches of one plan take a look each, and their plan one for each signal. */
+/* A pass checks each launch of a plan once, and each signal of the plan once. */
 START_TEST(test_a_plan_is_looked_at_once_in_a_pass)
 {
 	ceov_signal *signals[WIDE_SIGNALS];
@@ -228,8 +227,8 @@ static void arm(struct crowd *crowd, int is_held)
 		take_up();
 }
 
-/* The rest of a pass and the next one, at most: this launch ends with the result, and those
- * after it in the order are still in flight. */
+/* Within the rest of a pass and the next one, this launch ends with the result, while those
+ * after it are still in flight. */
 static void check_found(const struct crowd *crowd, uint32_t at, int result)
 {
 	uint32_t i, n = 0;
@@ -244,7 +243,7 @@ static void check_found(const struct crowd *crowd, uint32_t at, int result)
 				 CEOV_PENDING);
 }
 
-/* Of launches in flight, and of held ones. */
+/* For launches in flight, and for held ones. */
 START_TEST(test_an_abort_is_found_at_every_place)
 {
 	struct crowd crowd;
@@ -282,7 +281,7 @@ START_TEST(test_a_deadline_is_found_at_every_place)
 }
 END_TEST
 
-/* Where a turn stops within a launch the next one goes on, and skips nothing. */
+/* A turn that stops within a launch is continued there by the next one. */
 START_TEST(test_a_turn_goes_on_where_the_last_one_stopped)
 {
 	struct crowd crowd;
@@ -301,9 +300,9 @@ START_TEST(test_a_turn_goes_on_where_the_last_one_stopped)
 }
 END_TEST
 
-/* The pass stands at a launch, in the middle of its signals, and the launch ends: the pass
- * goes on with the next one, from its first signal on. Its record is freed, so that the
- * address sanitizer would see a look at it. */
+/* A launch ends while the pass stands at its signals: the pass goes on with the first
+ * signal of the next launch. The record is freed, so the address sanitizer would find an
+ * access to it. */
 START_TEST(test_the_launch_that_a_pass_stands_at_may_end)
 {
 	ceov_signal *signals[WIDE_SIGNALS], *own[WIDE_SIGNALS];
@@ -321,7 +320,8 @@ START_TEST(test_the_launch_that_a_pass_stands_at_may_end)
 	ended = launch_at(3);
 	next = launch_at(4);
 	cei_expiry_turn(engine(), ++clock_ns);
-	engine()->expiry.at = &ended->link;     /* as after a turn with fewer looks */
+	engine()->expiry.at = &ended->link;     /* set the position that a turn with fewer checks
+						 * would leave */
 	engine()->expiry.next_signal = 40;
 	cei_signal_raise_abort(own[0], CEOV_ERR_ABORTED, 0);
 	while (n_in_flight() == 8)
@@ -335,8 +335,8 @@ START_TEST(test_the_launch_that_a_pass_stands_at_may_end)
 }
 END_TEST
 
-/* Held launches find a lane while the pass stands at one of them: it goes on with those that
- * were in flight before, and the next pass finds them where they are now. */
+/* Held launches get a lane while the pass stands at one of them: it continues with those in
+ * flight, and the next pass finds them among these. */
 START_TEST(test_held_launches_may_be_admitted_during_a_pass)
 {
 	struct crowd crowd;
@@ -359,7 +359,7 @@ START_TEST(test_held_launches_may_be_admitted_during_a_pass)
 }
 END_TEST
 
-/* As a stream of short launches would: in each turn all launches make place for new ones. */
+/* In each turn all launches end and new ones are made, as with a stream of short launches. */
 START_TEST(test_a_pass_ends_while_launches_come)
 {
 	ceov_signal *signals[OWN_SIGNALS];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Files by name: what is no file is refused at once, what is too large is not read, and what
- * is kept is replaced as a whole or not at all. */
+/* Files: what is not a file is refused at once, files that are too large are not read, and
+ * stored files are replaced as a whole or not at all. */
 
 #include <dirent.h>
 #include <errno.h>
@@ -79,7 +79,7 @@ START_TEST(test_what_is_missing_or_too_large)
 }
 END_TEST
 
-/* A pipe would be waited for: the test ends in time or not at all. */
+/* Opening a pipe must not wait for a writer. */
 START_TEST(test_a_pipe_is_refused_at_once)
 {
 	FILE *file = NULL;
@@ -148,11 +148,11 @@ START_TEST(test_files_are_replaced_as_a_whole)
 	ck_assert_int_ge(reader, 0);
 	ck_assert_int_eq(cei_file_replace(path, "2", 1, 0666), 0);
 	assert_read("2");
-	/* who has opened the old one still reads all of it */
+	/* whoever has the old file open still reads all of it */
 	ck_assert_int_eq(fstat(reader, &about), 0);
 	ck_assert_int_eq(about.st_size, 9);
 	close(reader);
-	/* bytes, not text */
+	/* a NUL among the bytes is kept */
 	ck_assert_int_eq(cei_file_replace(path, "a\0b", 3, 0600), 0);
 	ck_assert_int_eq(cei_file_read(path, 100, &text, &n_bytes), 0);
 	ck_assert_uint_eq(n_bytes, 3);
@@ -161,7 +161,7 @@ START_TEST(test_files_are_replaced_as_a_whole)
 }
 END_TEST
 
-/* Threads of one process, too: each writes a file of its own before it replaces the one. */
+/* Thread function: replaces the file many times. Threads must not share a temporary file. */
 static void *replace_often(void *text)
 {
 	uint32_t i;
@@ -188,7 +188,7 @@ START_TEST(test_writers_do_not_disturb_each_other)
 	}
 	for (i = 0; i < 100; i++) {
 		if (cei_file_read(path, 100, &text, &n_bytes))
-			continue;       /* not there yet */
+			continue;       /* the file does not exist yet */
 		ck_assert_msg(n_bytes && n_bytes % 5 == 0, "a part of a file: '%s'", text);
 		free(text);
 	}
@@ -224,7 +224,7 @@ START_TEST(test_what_cannot_be_replaced_stays)
 }
 END_TEST
 
-/* Nothing that is written goes through: what was there stays, and nothing is left over. */
+/* Where every write fails, the old file stays, and nothing is left beside it. */
 START_TEST(test_a_full_disk_leaves_the_old_file)
 {
 	struct rlimit limit = { 4, RLIM_INFINITY };
@@ -277,7 +277,7 @@ START_TEST(test_folders_are_made_from_what_was_given_on)
 	struct stat about;
 
 	snprintf(below, sizeof(below), "%s/a/b", path);
-	/* the folder above what was given is nobody's business here */
+	/* folders above the given path are not created */
 	cei_file_make_folders(below, strlen(path) + 2);
 	ck_assert_int_ne(stat(path, &about), 0);
 	cei_file_make_folders(below, strlen(path));

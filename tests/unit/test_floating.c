@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Floating buffers, whose address each launch names; and transfers that move nothing and
- * say that all before them have arrived. */
+/* Floating buffers, whose address each launch names; and transfers without bytes, whose
+ * mark says that all transfers before them have arrived. */
 
 #include <check.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 #define DELAY   (5 * TESTING_MS)
 #define ROUNDS  300u
 
-/* The case that runs; Check's tests have no arguments. */
+/* Shared with the tests, because Check's tests take no arguments. */
 static struct testing_log log_of;
 static ceov_context *context;
 static ceov_buffer *source, *target;
@@ -40,7 +40,7 @@ static void set_up(void)
 	plan = testing_plan(context, 0);
 }
 
-/* Every copy takes a while, so that a mark which does not wait for it is early. */
+/* Delays every copy, so that a mark that did not wait for its bytes would be seen early. */
 static void set_up_slow(void)
 {
 	char text[32];
@@ -65,7 +65,7 @@ static struct ceov_transfer whole(void)
 	return made;
 }
 
-/* A plan of that one transfer, in chunks of at most that many bytes. */
+/* Commits a plan of one transfer, cut into chunks of at most that size. */
 static void commit_whole(uint64_t max_chunk_bytes)
 {
 	struct ceov_plan_options options = { .struct_bytes = sizeof(options),
@@ -169,7 +169,8 @@ START_TEST(test_a_floating_buffer_is_one_source_of_its_rank)
 	commit_refused("transfer 0: source", "outside");
 	transfer.source.offset_bytes = SIZE - 64;
 	testing_add(plan, &transfer);
-	transfer.target.offset_bytes = 64;      /* the same again, and a fixed one */
+	transfer.target.offset_bytes = 64;      /* the same target as before, now from a fixed
+						 * buffer */
 	testing_add(plan, &transfer);
 	transfer = testing_transfer(fixed, target, 64);
 	transfer.target.offset_bytes = 128;
@@ -178,7 +179,7 @@ START_TEST(test_a_floating_buffer_is_one_source_of_its_rank)
 }
 END_TEST
 
-/* Offsets are no addresses: this one would be where the target lies. */
+/* A floating buffer's offset is not compared with addresses of other buffers. */
 START_TEST(test_a_floating_source_overlaps_nothing)
 {
 	uint64_t at = (uint64_t)(uintptr_t)ceov_buffer_base(target, 1);
@@ -218,7 +219,7 @@ START_TEST(test_a_launch_names_an_address_where_there_is_a_place)
 }
 END_TEST
 
-/* Callers of older headers, whose struct ends before floating, and of newer ones. */
+/* Structs of older headers, which end before `floating`, and of newer ones are accepted. */
 START_TEST(test_launches_of_other_sizes_are_taken)
 {
 	struct { struct ceov_launch launch; uint64_t more[4]; } longer = { 0 };
@@ -231,7 +232,7 @@ START_TEST(test_launches_of_other_sizes_are_taken)
 	testing_add(plan, &transfer);
 	ck_assert_int_eq(ceov_plan_commit(plan), 0);
 	launch->struct_bytes = offsetof(struct ceov_launch, floating);
-	launch->floating = memory[0];           /* behind the end of what is read */
+	launch->floating = memory[0];           /* beyond struct_bytes, so it is not read */
 	ck_assert_int_eq(ceov_launch(plan, launch, &ticket), 0);
 	wait_for(ticket);
 	launch->struct_bytes = sizeof(*launch) - 1;
@@ -257,7 +258,7 @@ END_TEST
 
 /* --- what is moved ------------------------------------------------------- */
 
-/* Two launches of one plan in flight at once, each with an address of its own. */
+/* Two launches of one plan are in flight at once, each with an address of its own. */
 static void move_from_two(int is_gated, uint64_t max_chunk_bytes)
 {
 	ceov_ticket tickets[2];
@@ -327,7 +328,8 @@ END_TEST
 
 /* --- all sent ------------------------------------------------------------ */
 
-/* A transfer for each part, and one that moves nothing and says that all are sent. */
+/* Commits a transfer for each part, and one without bytes whose mark says that all were
+ * sent. */
 static void commit_parts(int has_same_ready, uint64_t mark_group_bytes)
 {
 	struct ceov_plan_options options = { .struct_bytes = sizeof(options),
@@ -350,13 +352,14 @@ static void commit_parts(int has_same_ready, uint64_t mark_group_bytes)
 	ck_assert_int_eq(ceov_plan_commit(plan), 0);
 }
 
-/* Bits: gated; the last one waits for what the others wait for; groups of one. */
+/* Bits of variant: gated; the last transfer waits for the same mark as the others; one
+ * transfer per batch. */
 static void commit_variant(int variant)
 {
 	commit_parts(variant & 2, variant & 4 ? 1 : 0);
 }
 
-/* One target is taken for longer than transfers wait for each other. */
+/* One target becomes free only after the doorbell has parked its transfer. */
 START_TEST(test_all_sent_comes_after_all_bytes)
 {
 	ceov_ticket ticket;
@@ -378,7 +381,7 @@ START_TEST(test_all_sent_comes_after_all_bytes)
 }
 END_TEST
 
-/* All may go at once, and only the copies take their time. */
+/* All transfers may start at once; only their copies take time. */
 START_TEST(test_all_sent_comes_after_slow_copies)
 {
 	ceov_ticket ticket;
@@ -393,14 +396,15 @@ START_TEST(test_all_sent_comes_after_slow_copies)
 		ticket = launch_from(k, memory[0], _i & 1);
 		raise_to(ready, 0, k + 1);
 		ck_assert_int_eq(ceov_signal_wait(sent, 0, k + 1, TESTING_PATIENCE), 0);
-		memset(memory[0], 0, SIZE);     /* nobody reads it any more */
+		memset(memory[0], 0, SIZE);     /* the copy has ended, so the memory may change */
 		target_holds(k);
 		wait_for(ticket);
 	}
 }
 END_TEST
 
-/* Several launches ahead, from two addresses in turn; targets become free in any order. */
+/* Several launches are in flight, from two addresses alternately; targets become free in
+ * any order. */
 START_TEST(test_all_sent_over_many_launches)
 {
 	uint64_t random = testing_seed();
@@ -430,7 +434,7 @@ START_TEST(test_all_sent_over_many_launches)
 }
 END_TEST
 
-/* In the middle it holds nobody back: what stands behind it goes by its own marks. */
+/* A transfer without bytes in the middle does not delay those behind it. */
 START_TEST(test_what_moves_nothing_keeps_nobody_back)
 {
 	struct ceov_transfer transfer = whole(), empty = { .struct_bytes = sizeof(empty) };

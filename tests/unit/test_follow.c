@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Launches that follow a stream keep its order: what stands before an event of the stream
- * may be what the stream waits for there. Host ranks have no streams, so these fixture in:
- * the test says when a stream reaches a launch's event, and the lane waits for that. */
+/* Launches that follow a stream keep its order: work before an event of the stream may be
+ * what the stream waits for there. Host ranks have no streams, so the test plays them: it
+ * says when a stream reaches a launch's event, and the lane waits for that. */
 
 #include <check.h>
 #include <stdatomic.h>
@@ -18,13 +18,13 @@
 #include "testing.h"
 
 #define POINTS  4u
-#define STREAMS (CEI_LANES_GATED + 1)   /* more than have lanes at once */
+#define STREAMS (CEI_LANES_GATED + 1)   /* one more than lanes exist at once */
 #define PLANS   (2 * STREAMS)
 #define BYTES   UINT64_C(64)
 #define TURNS   200u
 
 struct stream {
-	struct fake_event *events[POINTS]; /* of its launches, in their order */
+	struct fake_event *events[POINTS]; /* events of its launches, in order */
 	uint32_t      n;
 };
 
@@ -32,7 +32,7 @@ struct fixture {
 	ceov_context          *context;
 	struct cei_backend_ops ops;     /* the host's, with streams */
 	struct stream          streams[STREAMS];
-	ceov_signal           *ready[PLANS];    /* what its transfer awaits */
+	ceov_signal           *ready[PLANS];    /* what each plan's transfer awaits */
 	ceov_plan             *plans[PLANS];
 };
 
@@ -100,7 +100,7 @@ static ceov_ticket launch_after(struct fixture *fixture, uint32_t plan, uint32_t
 	return launch_for(fixture, plan, stream, 0);
 }
 
-/* Its lane waits for the mark, which the stream's work raises. */
+/* A launch whose lane waits for the mark that the stream's work raises. */
 static ceov_ticket launch_gated(struct fixture *fixture, uint32_t plan, uint32_t stream)
 {
 	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
@@ -114,11 +114,11 @@ static ceov_ticket launch_gated(struct fixture *fixture, uint32_t plan, uint32_t
 static void reach(const struct fixture *fixture, uint32_t stream, uint32_t event)
 {
 	ck_assert_uint_lt(event, fixture->streams[stream].n);
-	/* seq_cst: the lane, whose worker looks at it, is turned by this thread */
+	/* seq_cst: read by the lane, which this thread turns itself */
 	atomic_store(&fixture->streams[stream].events[event]->is_reached, 1);
 }
 
-/* How the launch stands when all that can go has gone. */
+/* The launch's result when everything that can go has gone. */
 static int state_of(const struct fixture *fixture, ceov_ticket ticket)
 {
 	uint32_t i;
@@ -128,7 +128,7 @@ static int state_of(const struct fixture *fixture, ceov_ticket ticket)
 	return ceov_wait(fixture->context, ticket, 0);
 }
 
-/* Its result, which is there within a deadline and a little. */
+/* The launch's result, which must come within its deadline and a little. */
 static int result_of(const struct fixture *fixture, ceov_ticket ticket)
 {
 	uint64_t until = cei_deadline(TESTING_PATIENCE);
@@ -141,8 +141,8 @@ static int result_of(const struct fixture *fixture, ceov_ticket ticket)
 
 /* --- tests ----------------------------------------------------------------- */
 
-/* The later launch, whose event comes behind what the earlier one does, waits for no mark:
- * it must not stop the lane before the earlier one is on it. */
+/* The later launch waits for no mark, but its event comes behind the earlier one's: it must
+ * not reach the lane first. */
 START_TEST(test_a_later_launch_does_not_pass_an_earlier_one)
 {
 	ceov_ticket earlier, later;
@@ -163,8 +163,8 @@ START_TEST(test_a_later_launch_does_not_pass_an_earlier_one)
 }
 END_TEST
 
-/* A launch that waits for its plan's earlier one, on another stream: what comes behind it
- * on its own stream does not stop the lane before, and other streams go on. */
+/* A launch is held because its plan's earlier launch, on another stream, is in flight:
+ * later launches on its own stream are held too, and other streams go on. */
 START_TEST(test_a_held_launch_keeps_its_place)
 {
 	ceov_ticket first, held, behind, beside;
@@ -195,9 +195,10 @@ START_TEST(test_a_held_launch_keeps_its_place)
 }
 END_TEST
 
-/* Streams that wait for each other in turn, as runs of operators do, and one more than
- * there are lanes: the last one gets a lane though others are there again. In the second
- * case it waits for its plan's launch on the first stream, too, and a lane is free then. */
+/* Streams wait for each other in a circle, as runs of operators do, and there is one more
+ * stream than lanes: the last one must get a lane although others want lanes again. In the
+ * second case it also waits for its plan's launch on the first stream, while a lane is
+ * free. */
 START_TEST(test_lanes_are_given_in_order)
 {
 	uint32_t n_first = STREAMS - 1 - (uint32_t)_i, last = n_first, i;
@@ -210,7 +211,7 @@ START_TEST(test_lanes_are_given_in_order)
 	for (i = 0; i < n_first; i++)
 		tickets[i] = launch_after(&fixture, i, i);
 	tickets[last] = launch_after(&fixture, _i ? 0 : last, last);
-	for (i = 0; i < STREAMS; i++)   /* those of all others */
+	for (i = 0; i < STREAMS; i++)   /* of all other streams */
 		if (i != last)
 			(void)launch_after(&fixture, STREAMS + i, i);
 	for (i = 0; i <= last; i++) {
@@ -226,8 +227,8 @@ START_TEST(test_lanes_are_given_in_order)
 }
 END_TEST
 
-/* One of three launches of a stream does not come to its turn, or to its mark, in time: the
- * others go. */
+/* One of three launches of a stream does not get its turn, or its mark, in time: the others
+ * still go. */
 START_TEST(test_one_that_fails_lets_others_go)
 {
 	struct fixture fixture;

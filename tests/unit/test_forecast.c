@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The forecast of overlapped products: against what it cannot beat, and against what was
- * measured. */
+/* The simulated cost of overlapped products, compared with lower bounds and with
+ * measurements. */
 
 #include <check.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static const struct {
 	{ &cei_gemm_rs, 8192, 7168, 8192, { 128, 256 }, 1, 1403.6 },
 };
 
-/* Clocks differ from run to run by more than a tenth. */
+/* Within the variation between runs, which is more than a tenth. */
 START_TEST(test_what_was_measured_was_forecast)
 {
 	struct cei_rates rates = cei_rates_gpu();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* A child of the process that opened is told so, whatever it calls, and does no harm. */
+/* In a forked child every call returns CEOV_ERR_FORKED and does no harm. */
 
 #include <check.h>
 #include <sys/wait.h>
@@ -12,7 +12,7 @@
 #include "ce_engine/engine.h"
 #include "loopback.h"
 
-/* In the child. Counts the calls that did not say CEOV_ERR_FORKED. */
+/* Runs in the child: counts calls that did not return CEOV_ERR_FORKED. */
 static int n_wrong(struct loopback *loop, ceov_ticket ticket)
 {
 	struct ceov_transfer transfer = testing_transfer(loop->source, loop->target, 8);
@@ -85,8 +85,8 @@ START_TEST(test_a_forked_child_is_refused_and_does_no_harm)
 END_TEST
 
 #ifndef __SANITIZE_THREAD__
-/* Until the engine's thread sleeps: one that is inside a sanitizer's allocator when the
- * process forks leaves that allocator locked in the child. */
+/* Waits until the engine's thread sleeps: if it were inside a sanitizer's allocator during
+ * the fork, that allocator would stay locked in the child. */
 static void let_engine_sleep(ceov_context *context)
 {
 	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
@@ -125,7 +125,7 @@ static Suite *suite(void)
 
 	tcase_set_timeout(all, 60);
 	tcase_add_test(all, test_a_forked_child_is_refused_and_does_no_harm);
-#ifndef __SANITIZE_THREAD__             /* it allows no threads after such a fork */
+#ifndef __SANITIZE_THREAD__             /* ThreadSanitizer allows no threads after such a fork */
 	tcase_add_test(all, test_a_forked_child_opens_its_own);
 #endif
 	suite_add_tcase(made, all);

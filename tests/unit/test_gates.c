@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Whether a launch that names its producer's stream leaves a lane waiting for its marks, or
- * is polled because enough streams of the place wait already. The host backend stands in
- * for a GPU's: the test says how many may wait, and counts the waits that lanes get. */
+/* Whether a gated launch leaves a lane waiting for its marks, or is polled because enough
+ * streams of the place wait already. The host backend plays a GPU's: the test sets how many
+ * may wait, and counts the lanes' waits. */
 
 #include <check.h>
 #include <string.h>
@@ -19,7 +19,7 @@
 #define TURNS 200u
 
 static uint32_t n_may_wait;     /* what the backend answers */
-static uint32_t n_lane_waits;   /* that lanes were told to make */
+static uint32_t n_lane_waits;   /* waits that lanes were given */
 
 struct fixture {
 	ceov_context          *context;
@@ -117,8 +117,8 @@ START_TEST(test_marks_are_polled_where_none_may)
 }
 END_TEST
 
-/* The lane of a plan's launch that waits already takes the plan's next one, too: polled it
- * would be held until the first has ended. */
+/* While a lane waits for a plan's launch, it takes the plan's next launch, too: polled,
+ * that one would be held until the first has ended. */
 START_TEST(test_launches_of_a_plan_stay_together)
 {
 	ceov_ticket first, second;

@@ -12,10 +12,11 @@
 #include "ce_engine/object.h"
 #include "testing.h"
 
-/* More than a context's quarantine holds, less than that and the graves. */
+/* More releases than a context's quarantine holds, but fewer than with the list of dead
+ * handles. */
 #define N_LATER (CEI_QUARANTINE_MAX + CEI_GRAVES_HANDLES / 2)
 
-/* None of them gets the memory of `old`. */
+/* Releases many handles, none of which may get the memory of `old`. */
 static void release_many(ceov_context *context, uint32_t n, const ceov_buffer *old)
 {
 	ceov_buffer *buffer;
@@ -36,7 +37,7 @@ START_TEST(test_a_handle_is_refused_long_after_its_release)
 
 	testing_log_init(&log);
 	context = testing_open(1, &log);
-	release_many(context, CEI_QUARANTINE_MAX + 100, NULL);  /* fills malloc's caches */
+	release_many(context, CEI_QUARANTINE_MAX + 100, NULL);  /* fill malloc's caches */
 	old = testing_buffer(context, 0, 4096);
 	ck_assert_int_eq(ceov_buffer_release(old), 0);
 	ck_assert_int_eq(ceov_buffer_release(old), CEOV_ERR_INVALID);
@@ -49,7 +50,7 @@ START_TEST(test_a_handle_is_refused_long_after_its_release)
 }
 END_TEST
 
-/* A context that lives long keeps memory of no more released handles than the bound says. */
+/* A long-lived context keeps the memory of a bounded number of released handles. */
 START_TEST(test_a_context_keeps_a_bounded_number)
 {
 	ceov_context *context = testing_open(1, NULL);
@@ -73,7 +74,7 @@ struct closed {
 	ceov_plan    *plan;
 };
 
-/* All but the released ones are released by the close. */
+/* Closing releases every handle that is not yet released. */
 static void open_and_close(struct closed *closed)
 {
 	struct ceov_transfer transfer;
@@ -141,7 +142,7 @@ START_TEST(test_handles_are_refused_after_close)
 }
 END_TEST
 
-/* More contexts than are kept; the latest ones are known still. */
+/* More contexts are closed than are remembered; the latest ones are still refused. */
 START_TEST(test_contexts_are_refused_after_others)
 {
 	ceov_context *contexts[3 * CEI_GRAVES_CONTEXTS];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Which copies and marks a lane gets together, and which marks it is told to wait for. The
- * host backend stands in for a GPU's, and counts what it is told. */
+/* Which copies and marks a lane gets in one batch, and which marks it waits for. The host
+ * backend plays a GPU's, and counts its calls. */
 
 #include <check.h>
 #include <stdio.h>
@@ -18,7 +18,8 @@
 #define MIB   (UINT64_C(1) << 20)
 #define TURNS 200u
 
-/* What lanes of the engine of rank 0 were told. The caller turns the engine: one thread. */
+/* Counters of calls that lanes of rank 0's engine got. The caller turns the engine, so
+ * there is one thread. */
 static struct cei_backend_ops told_ops;
 static uint32_t n_copies;               /* calls */
 static uint32_t n_pieces_max;           /* in one of them */
@@ -51,11 +52,11 @@ static void listen(ceov_context *context)
 	told_ops = *host();
 	told_ops.copy = copy;
 	told_ops.post = post;
-	for (i = 0; i < cei_lanes_n(lanes); i++)        /* of helpers, too */
+	for (i = 0; i < cei_lanes_n(lanes); i++)        /* including lanes on helping GPUs */
 		lanes->lane[i].backend->ops = &told_ops;
 }
 
-/* How the launch stands when all that can go has gone. */
+/* The launch's result when everything that can go has gone. */
 static int state_of(ceov_context *context, ceov_ticket ticket)
 {
 	uint32_t i;
@@ -73,8 +74,8 @@ static uint64_t value_of(ceov_signal *signal, uint32_t index)
 	return value;
 }
 
-/* Two transfers of a launch wait for the same counter, for one value each: the later one's
- * bytes do not go with the earlier one's. */
+/* Two transfers of a launch wait for different values of one counter: the later one's bytes
+ * must not go with the earlier one's. */
 START_TEST(test_a_lane_waits_for_each_value)
 {
 	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
@@ -108,8 +109,8 @@ START_TEST(test_a_lane_waits_for_each_value)
 }
 END_TEST
 
-/* The signal was renewed between two launches: what the lane has waited for before says
- * nothing about the second one. */
+/* The signal was renewed between two launches: waits before the renewal do not count for
+ * the second one. */
 START_TEST(test_a_lane_waits_again_after_renewal)
 {
 	ceov_ticket ticket;
@@ -131,8 +132,8 @@ START_TEST(test_a_lane_waits_again_after_renewal)
 }
 END_TEST
 
-/* Marks of one batch have no order: the second launch's must not be covered by the first
- * one's. */
+/* Marks of one batch have no order, so a second launch must not share a batch with the
+ * first. */
 START_TEST(test_launches_of_a_plan_share_no_batch)
 {
 	ceov_ticket first, second;
@@ -171,7 +172,7 @@ static ceov_plan *plan_of(const struct loopback *loop, uint64_t mark_group_bytes
 	return plan;
 }
 
-/* In the bound that the plan sets copies go together, and no more than that. */
+/* Copies share batches up to the limit that the plan sets. */
 START_TEST(test_a_batch_keeps_to_the_plans_bound)
 {
 	ceov_ticket ticket = { 0 };
@@ -189,7 +190,7 @@ START_TEST(test_a_batch_keeps_to_the_plans_bound)
 }
 END_TEST
 
-/* Places 0 and 1 of a machine where they reach each other over host memory only. */
+/* Places 0 and 1 of a machine without a direct link between them. */
 static ceov_context *open_without_link(void)
 {
 	const char *srcdir = getenv("srcdir");
@@ -204,7 +205,7 @@ static ceov_context *open_without_link(void)
 	return context;
 }
 
-/* Each slot of a staged route comes back as soon as its own copy is done. */
+/* Each slot of a staged route is released as soon as its own copy is done. */
 START_TEST(test_a_leg_goes_alone)
 {
 	struct ceov_plan_options options = { .struct_bytes = sizeof(options),

@@ -3,9 +3,9 @@
 
 /*
  * Bytes are handed from thread to lane to thread by marks alone: all launches are made
- * before the threads that write and read, so nothing else orders what they touch. Where a
- * release or an acquire lacks, ThreadSanitizer finds a race here (docs/fences.md). The
- * threads assert nothing: Check would order them.
+ * before the threads that write and read, so nothing else orders their accesses. Without
+ * one of the releases or acquires ThreadSanitizer reports a race here (docs/fences.md). The
+ * threads do not assert, because Check would order them.
  */
 
 #include <check.h>
@@ -22,7 +22,7 @@
 struct work {
 	struct loopback loop;
 	ceov_ticket tickets[ROUNDS];
-	uint32_t    n_producers;        /* 1: raises; else all arrive */
+	uint32_t    n_producers;        /* 1: it raises; more: each arrives */
 	uint64_t    seed;
 };
 
@@ -30,7 +30,7 @@ struct part {
 	struct work *work;
 	uint32_t     index;
 	int          r;                 /* the first call that failed */
-	uint32_t     n_wrong;           /* shares that were not as they were written */
+	uint32_t     n_wrong;           /* shares with wrong data */
 };
 
 static uint64_t seed_of(const struct work *work, uint32_t round, uint32_t index)
@@ -38,7 +38,7 @@ static uint64_t seed_of(const struct work *work, uint32_t round, uint32_t index)
 	return work->seed + round * PRODUCERS + index;
 }
 
-/* Its share of the source, when the launch that read it last is done. */
+/* Writes this producer's share of the source when the launch that read it before is done. */
 static void *produce(void *arg)
 {
 	struct part *part = arg;
@@ -91,7 +91,7 @@ static void end(pthread_t thread, const struct part *part)
 	ck_assert_uint_eq(part->n_wrong, 0);
 }
 
-/* 1: one thread makes all bytes and raises; 2: each of two makes half of them and arrives. */
+/* 1: one thread writes all bytes and raises; 2: two threads write half each and arrive. */
 START_TEST(test_marks_alone_order_bytes)
 {
 	struct work work = { .n_producers = (uint32_t)_i, .seed = testing_seed() };
@@ -113,7 +113,7 @@ START_TEST(test_marks_alone_order_bytes)
 }
 END_TEST
 
-/* NULL where the name is not there in time, or not whole. */
+/* NULL where the name did not appear in time, or is incomplete. */
 static void *await_name(void *arg)
 {
 	uint64_t deadline = cei_deadline(TESTING_PATIENCE);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What only the host backend does: its fault script, full batches, and progress by
- * its caller. */
+/* Behaviour of the host backend alone: scripted faults, full batches, and progress by the
+ * caller. */
 
 #include <check.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ static void set_script(uint64_t delay_ns, uint64_t fail_at, uint64_t lose_at)
 
 #define N_COPIES 32u
 
-/* Copy number k of lane 0 with its own mark and submit. */
+/* Queues copy number k on lane 0, with its own mark and submit. */
 static void copy_with_mark(uint32_t k)
 {
 	rig_copy(0, rig_at(1, k * 4096), rig_at(0, k * 4096), 4096);
@@ -66,7 +66,7 @@ START_TEST(test_nothing_is_done_after_a_failed_copy)
 	rig_check(rig_at(1, 0), 4096, 1);
 	rig_check(rig_at(1, 4096), 3 * 4096, 2 + 4096 / 8);
 	rig_copy(1, rig_at(1, 8192), rig_at(0, 8192), 4096);
-	rig_reap(1, rig_submit(1));     /* other lanes go on */
+	rig_reap(1, rig_submit(1));     /* other lanes are not affected */
 }
 END_TEST
 
@@ -88,7 +88,7 @@ START_TEST(test_a_stopped_lane_begins_nothing_more)
 }
 END_TEST
 
-/* The launch has failed, so what the wait is for may never come. */
+/* After a failed copy the lane waits for nothing, because the mark may never come. */
 START_TEST(test_nothing_is_waited_for_after_a_failed_copy)
 {
 	set_script(0, 1, 0);
@@ -115,7 +115,8 @@ START_TEST(test_an_abort_word_ends_a_wait)
 }
 END_TEST
 
-/* The process has no memory for its stack. What was appended stays unpublished. */
+/* There is no memory for the thread's stack. Operations that were appended are not
+ * published. */
 START_TEST(test_a_lane_whose_worker_cannot_be_started_is_idle)
 {
 	pthread_attr_t attributes;
@@ -149,7 +150,7 @@ START_TEST(test_a_lost_copy_never_ends)
 }
 END_TEST
 
-/* As many as the contract allows: nothing is executed before the gate opens. */
+/* As many operations as the contract allows are appended while nothing is executed. */
 START_TEST(test_full_batches_of_all_submits_have_room)
 {
 	struct cei_post posts[CEI_LANE_BATCH - 2];
@@ -214,8 +215,7 @@ START_TEST(test_a_caller_turns_the_lane)
 }
 END_TEST
 
-/* Nothing is reaped meanwhile: that there is room again is all that says that an operation
- * has been executed and may be written over. */
+/* Without reaping, only an operation's room becoming free shows that it was executed. */
 START_TEST(test_room_is_used_again)
 {
 	struct cei_post posts[CEI_LANE_BATCH];
@@ -236,7 +236,7 @@ START_TEST(test_room_is_used_again)
 }
 END_TEST
 
-/* The lane has the copy long before there is anything to copy. */
+/* The lane gets the copy long before the data is written. */
 START_TEST(test_a_gate_hands_over_what_was_written_before)
 {
 	rig_wait(GATE, 0, 1);
@@ -250,8 +250,9 @@ START_TEST(test_a_gate_hands_over_what_was_written_before)
 }
 END_TEST
 
-/* However it came to be idle: done, failed at its second copy, or stopped, as a rule between
- * two of many. Meanwhile nothing is looked at, which would order the bytes, too. */
+/* The lane becomes idle because all is done, because its second copy failed, or because it
+ * was stopped between copies. Nothing is read meanwhile, because that would order the
+ * bytes, too. */
 START_TEST(test_an_idle_lane_has_done_with_memory)
 {
 	uint64_t deadline = cei_deadline(TESTING_PATIENCE);

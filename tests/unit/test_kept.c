@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Who leaves the gathered rows of an all-gather + GEMM where the caller wants them: an
- * executor that can while it multiplies, else copies behind the product. The host's cannot,
- * so this one stands in, and takes each row from where its tile reads it. */
+/* Who writes the gathered rows of an all-gather + GEMM to the caller's memory: an executor
+ * that can do it while it multiplies, else a copy after the product. The host's executor
+ * cannot, so this test's executor does, taking each row from where its tile reads it. */
 
 #include <check.h>
 #include <string.h>
@@ -19,7 +19,7 @@
 
 struct stand_in {
 	int      can;
-	uint32_t n_asked;               /* each of one rank's thread */
+	uint32_t n_asked;               /* written only by that rank's thread */
 	uint32_t n_kept;
 	uint32_t n_copies;
 };
@@ -55,7 +55,7 @@ static void keep_tile(const struct cei_gemm_job *job, const struct cei_gemm_tile
 	       tile->n_rows * row_bytes);
 }
 
-/* When the product is done, all rows have arrived. */
+/* When the product is done all rows have arrived: copies them. */
 static int multiply(struct cei_executor *executor, void *stream,
 		    const struct cei_gemm_job *job)
 {
@@ -172,7 +172,7 @@ START_TEST(test_else_they_are_copied)
 }
 END_TEST
 
-/* What one rank can is nothing to the others. */
+/* Each rank decides by its own executor. */
 START_TEST(test_each_rank_for_itself)
 {
 	struct op_case one = case_of(ways[_i], 1);
@@ -198,7 +198,7 @@ START_TEST(test_they_are_not_wanted)
 }
 END_TEST
 
-/* A product that is measured leaves them as they are. */
+/* A product that is only measured writes no gathered rows. */
 START_TEST(test_a_product_alone_keeps_nothing)
 {
 	struct op_case one = op_case_of(OP_AG_GEMM, 1, 20, 24, 16);

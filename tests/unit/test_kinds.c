@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The table of operators: each has all functions, and none is missing here. */
+/* The table of operators: every operator has all functions, and all operators are covered
+ * here. */
 
 #include <check.h>
 #include <ctype.h>
@@ -42,7 +43,7 @@ START_TEST(test_no_function_is_missing)
 }
 END_TEST
 
-/* A key is a part of a path of words between slashes, in a file that is kept. */
+/* A key is a part of a line in a stored file and must be words between slashes. */
 START_TEST(test_names_and_keys_are_unique)
 {
 	const struct cei_op_kind *kind = kinds[_i];
@@ -59,7 +60,7 @@ START_TEST(test_names_and_keys_are_unique)
 }
 END_TEST
 
-/* The header has a line for each kind: those that are not tested here are missed. */
+/* Counts the kinds in the header, so that a new one that is not tested here is noticed. */
 START_TEST(test_all_kinds_are_here)
 {
 	const char *srcdir = getenv("srcdir");
@@ -123,7 +124,8 @@ static const struct cei_op_kind made_up = {
 	.trial = &made_up_trial,
 };
 
-/* What all operators share asks the table, and knows no kind. */
+/* Code shared by operators uses only the table: a made-up kind works without further
+ * changes. */
 START_TEST(test_a_new_kind_needs_its_table_alone)
 {
 	struct cei_op_shape shape = { .kind = &made_up, .dtype = CEOV_BF16, .n_ranks = 4 };

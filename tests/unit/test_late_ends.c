@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* A launch is over when its mover has told so, and not when its bytes are seen: until then
- * the mover may still read them. With a mover in front of the host's that tells ends late.
- * The caller turns the engine, so that nothing depends on time. */
+/* A launch ends when its mover reports completion, not when its bytes are visible, because
+ * until then the mover may still read the source. Uses a mover in front of the host's that
+ * reports completion late. The caller turns the engine. */
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Launches that end well: order, bases, tickets, many at a time. Those that fail are
- * in test_launch_fails.c. */
+/* Launches that succeed: order, bases, tickets, many at a time. Failures are in
+ * test_launch_fails.c. */
 
 #include <check.h>
 #include <pthread.h>
@@ -103,7 +103,7 @@ START_TEST(test_strange_tickets_are_refused)
 }
 END_TEST
 
-/* One launch waits for its mark while thousands of others come and go. */
+/* One launch waits for its mark while thousands of others begin and end. */
 START_TEST(test_a_launch_that_lasts_holds_up_no_other)
 {
 	struct loopback slow, fast;
@@ -171,7 +171,7 @@ static void *observe(void *arg)
 	return NULL;
 }
 
-/* Up to `ahead` launches at a time; triggers: 0 polled, 1 gated, 2 mixed at random. */
+/* Keeps up to `ahead` launches in flight. trigger: 0 polled, 1 gated, 2 a random mixture. */
 static void run_ahead(int trigger, uint32_t n_transfers, uint32_t ahead, uint32_t n)
 {
 	uint64_t random = testing_seed();
@@ -255,7 +255,7 @@ START_TEST(test_gated_launches_of_one_producer_keep_their_order)
 }
 END_TEST
 
-/* Transfer 0 waits for transfer 1 and all their marks are of one signal. */
+/* Transfer 0 waits for transfer 1, and all their marks are counters of one signal. */
 START_TEST(test_a_gated_plan_may_wait_for_its_own_marks)
 {
 	struct ceov_transfer transfer;
@@ -338,7 +338,7 @@ START_TEST(test_threads_launch_thousands_on_several_plans)
 }
 END_TEST
 
-/* Several threads, one plan whose marks are reached always. */
+/* Several threads launch one plan whose marks are always reached. */
 static void *launch_many(void *arg)
 {
 	struct loopback *loop = arg;

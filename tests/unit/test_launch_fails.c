@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Launches that do not end well: deadlines, aborts, copies that fail or are lost,
- * contexts that close. */
+/* Launches that fail: deadlines, aborts, copies that fail or are lost, closing contexts. */
 
 #include <check.h>
 #include <pthread.h>
@@ -14,7 +13,7 @@
 #include "base/clock.h"
 #include "loopback.h"
 
-/* In this test's own process, before it opens. */
+/* Sets the host backend's fault script in this test's process, before the context opens. */
 static void set_script(const char *name, uint64_t value)
 {
 	char text[32];
@@ -109,7 +108,7 @@ START_TEST(test_a_gated_launch_has_a_deadline)
 }
 END_TEST
 
-/* A polled launch behind a gated one is held, and still has its own deadline. */
+/* A polled launch that is held behind a gated one still has its own deadline. */
 START_TEST(test_a_held_launch_has_a_deadline)
 {
 	ceov_ticket held;
@@ -137,7 +136,7 @@ START_TEST(test_a_deadline_names_a_shared_signal)
 }
 END_TEST
 
-/* Both marks are reached: no signal's owner is to blame, and no mark is named. */
+/* Both marks were reached, so no signal's owner is to blame and no mark is named. */
 START_TEST(test_a_deadline_of_a_copy_blames_its_own_rank)
 {
 	struct ceov_failure failure;
@@ -259,7 +258,7 @@ START_TEST(test_abort_of_a_copy_under_way)
 }
 END_TEST
 
-/* What is aborted is the signal that a transfer raises, and nothing else. */
+/* Aborting such a launch aborts only the signal that its transfer raises. */
 START_TEST(test_abort_of_a_launch_that_waits_for_nothing)
 {
 	struct ceov_transfer transfer;
@@ -284,7 +283,7 @@ START_TEST(test_abort_of_a_launch_that_waits_for_nothing)
 }
 END_TEST
 
-/* Nobody looks at the aborted signal: its transfer waits for another one. */
+/* The transfer waits for another signal than the aborted one. */
 START_TEST(test_an_abort_ends_launches_that_wait_for_something_else)
 {
 	struct ceov_transfer transfer;
@@ -294,7 +293,7 @@ START_TEST(test_an_abort_ends_launches_that_wait_for_something_else)
 
 	loopback_open(&loop, 2, 0);
 	loopback_open_beside(&other, &loop);
-	ticket = loopback_launch(&loop, 0, POLLED); /* ready: never */
+	ticket = loopback_launch(&loop, 0, POLLED); /* ready is never raised */
 	ceov_plan_release(other.plan);
 	other.plan = testing_plan(loop.context, 1);
 	transfer = testing_transfer(NULL, NULL, 0);
@@ -351,7 +350,7 @@ START_TEST(test_renewed_signals_start_afresh)
 }
 END_TEST
 
-/* Aborts against raises, launches and ends, at random moments. */
+/* Aborts at random moments, while others raise, launch and end. */
 static void *abort_at_random(void *arg)
 {
 	struct loopback *loop = arg;
@@ -474,7 +473,7 @@ START_TEST(test_close_ends_what_is_in_flight)
 
 	for (i = 0; i < 20; i++) {
 		loopback_open(&loop, 5, 0);
-		if (i % 3 == 2)         /* some are on the way to their lane */
+		if (i % 3 == 2)         /* some are in a lane's queue already */
 			loopback_ready(&loop, 1);
 		for (k = 0; k < 8; k++)
 			loopback_launch(&loop, 0, i % 2 ? 1 : (int)(k % 2));
@@ -504,7 +503,8 @@ START_TEST(test_close_ends_copies_first)
 	ck_assert_int_eq(ceov_buffer_release(from), CEOV_PENDING);
 	usleep(20000);
 	ceov_close(context);
-	testing_fill(source, LOOPBACK_BYTES, 2); /* ours again: nobody reads it now */
+	testing_fill(source, LOOPBACK_BYTES, 2); /* the copy was abandoned before it read
+						  * anything, so the memory may change */
 	memset(target, 0, sizeof(target));
 	usleep(80000);
 	ck_assert_uint_eq(target[0] | target[LOOPBACK_BYTES - 1], 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Directions, and what a direct copy costs. */
+/* Directions and default costs of links. */
 
 #include <check.h>
 #include <string.h>
@@ -28,7 +28,8 @@ START_TEST(test_a_copy_takes_t0_and_its_bytes)
 }
 END_TEST
 
-/* Every copy that waits for nothing has a lane, and only those of one engine share it. */
+/* Each direction has a lane for copies without waits; only directions of one copy engine
+ * share a lane. */
 START_TEST(test_directions_have_lanes)
 {
 	ck_assert_int_eq(cei_direction_lane(CEI_DIRECTION_PEER), CEI_DIRECTION_PEER);

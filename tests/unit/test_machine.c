@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Machines from recorded trees and from hints: what there is, where it hangs, which kind
- * of link leads where, what links share, and what a measurement changes. */
+/* Machines from recorded trees and from hints: what exists, where it is attached, kinds of
+ * links, shared ports, and what a measurement changes. */
 
 #include <hwloc.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ static enum cei_machine_link_kind kind(const struct cei_machine *machine, uint32
 	return (enum cei_machine_link_kind)cei_machine_link(machine, from, to)->kind;
 }
 
-/* The ports that two links share. */
+/* How many ports two links share. */
 static uint32_t n_shared(const struct cei_machine_link *a, const struct cei_machine_link *b)
 {
 	uint32_t i, j, n = 0;
@@ -65,7 +65,7 @@ static int goes_over(const struct cei_machine *machine, uint32_t from, uint32_t 
 	return 0;
 }
 
-/* What must be true of every machine. */
+/* Asserts what must hold for every machine. */
 static void check_sane(const struct cei_machine *machine)
 {
 	uint32_t n = cei_machine_n_places(machine);
@@ -123,7 +123,7 @@ START_TEST(test_a_switch_is_shared_by_sender_and_by_receiver)
 	ck_assert_int_eq(machine->has_nvswitch, 1);
 	ck_assert_int_eq(link->kind, CEI_MACHINE_NVSWITCH);
 	ck_assert_int_eq(link->origin, CEI_MACHINE_REPORTED);
-	/* 450 GB/s of NVLink; copies get 82 of 100 */
+	/* 82 % of NVLink's 450 GB/s */
 	ck_assert_uint_eq(link->bytes_per_s, 369 * GB);
 	ck_assert(goes_over(machine, 0, 1, "GPU 0 NVLink out"));
 	ck_assert(goes_over(machine, 0, 1, "GPU 1 NVLink in"));
@@ -131,7 +131,7 @@ START_TEST(test_a_switch_is_shared_by_sender_and_by_receiver)
 	ck_assert_uint_eq(n_shared(link, cei_machine_link(machine, 2, 1)), 1);
 	ck_assert_uint_eq(n_shared(link, cei_machine_link(machine, 1, 0)), 0);
 	ck_assert_uint_eq(n_shared(link, cei_machine_link(machine, 2, 3)), 0);
-	/* 63 GB/s of PCIe; copies get 85 of 100 */
+	/* 85 % of PCIe's 63 GB/s */
 	ck_assert_uint_eq(cei_machine_link(machine, 0, 8)->bytes_per_s / GB, 53);
 	cei_machine_destroy(machine);
 }
@@ -220,7 +220,7 @@ START_TEST(test_a_file_can_say_that_there_is_no_way)
 }
 END_TEST
 
-/* A virtual machine tells no widths: what was measured on one stands in. */
+/* A virtual machine reports no widths: measured defaults are used. */
 START_TEST(test_what_is_not_told_has_defaults)
 {
 	struct cei_machine *machine = testing_machine("vm-flat");
@@ -270,7 +270,7 @@ START_TEST(test_hints_alone_make_a_machine)
 	ck_assert_uint_eq(machine->gpus[0].node, CEOV_NOBODY);
 	ck_assert_uint_eq(cei_machine_near_host(machine, 0), 3);
 	ck_assert_int_eq(kind(machine, 0, 1), CEI_MACHINE_NVSWITCH);
-	/* 18 links of 26.6 GB/s, of which 82 of 100; GPU 1's are not told */
+	/* 82 % of 18 links of 26.6 GB/s; GPU 1's links are not reported */
 	ck_assert_uint_eq(cei_machine_link(machine, 0, 1)->bytes_per_s / GB, 392);
 	ck_assert_int_eq(kind(machine, 1, 2), CEI_MACHINE_NVLINK);
 	ck_assert_uint_eq(cei_machine_link(machine, 1, 2)->bytes_per_s, 43800000000);
@@ -280,8 +280,8 @@ START_TEST(test_hints_alone_make_a_machine)
 }
 END_TEST
 
-/* The tree may not show a GPU, or show its first function where the driver names
- * another one (MIG, a virtual function). */
+/* The tree may lack a GPU, or show its first function where the driver names another one
+ * (MIG, a virtual function). */
 START_TEST(test_hinted_gpus_take_their_place_in_the_tree)
 {
 	struct cei_machine *machine = testing_machine("pcie8-switches-nics");
@@ -317,7 +317,7 @@ START_TEST(test_more_gpus_than_there_is_room_for_are_refused)
 			 CEOV_ERR_INVALID);
 	ck_assert_ptr_null(machine);
 	testing_log_has(&lines, "65 GPUs", "at most 64", NULL);
-	/* direct links of all pairs are more ports than a machine has */
+	/* a direct link for each pair needs more ports than a machine can have */
 	hint(CEI_MACHINE_GPUS_MAX);
 	memset(hints.n_direct, 1, sizeof(hints.n_direct));
 	ck_assert_int_eq(cei_machine_from_hwloc(&report, NULL, &hints, &machine),
@@ -366,7 +366,7 @@ START_TEST(test_measured_costs_are_merged)
 	ck_assert_uint_eq(link->t0_ns, 1234);
 	ck_assert_int_eq(link->origin, CEI_MACHINE_MEASURED);
 	ck_assert_int_eq(cei_machine_link(machine, 1, 0)->origin, CEI_MACHINE_DEFAULT);
-	check_sane(machine);            /* its ports are as wide now */
+	check_sane(machine);            /* its ports were widened, too */
 	cei_machine_destroy(measured);
 
 	hint(3);
@@ -402,7 +402,7 @@ START_TEST(test_the_least_rate_to_a_peer)
 	cei_machine_set_measured(machine, 1, 0, 20 * GB, 4000);
 	cei_machine_set_measured(machine, 1, 2, 7 * GB, 4000);
 	cei_machine_set_measured(machine, 1, 3, 11 * GB, 4000);
-	/* neither the own memory nor the host's are peers */
+	/* links to itself and to the host do not count as peer links */
 	cei_machine_set_measured(machine, 1, 1, 1 * GB, 4000);
 	cei_machine_set_measured(machine, 1, cei_machine_host_place(machine, 0), 2 * GB, 4000);
 	ck_assert_uint_eq(cei_machine_peer_rate(machine, 1), 7 * GB);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Measured ports as text, and the cache of measured machines: what is kept comes back, and
- * whatever lies in its place does no harm. */
+/* Measured ports as text, and the cache of measured machines: what was stored is found
+ * again, and other files in its place do no harm. */
 
 #include <check.h>
 #include <dirent.h>
@@ -79,7 +79,7 @@ static int is_on(const struct cei_machine *machine, uint32_t from, uint32_t to,
 	return 0;
 }
 
-/* What the host sends to all GPUs shares something. */
+/* Adds a port that all links from the host to GPUs share. */
 static int add_shared(struct cei_machine *machine, const char *name, uint64_t bytes_per_s)
 {
 	struct cei_machine_pair pairs[CEI_MACHINE_GPUS_MAX];
@@ -127,11 +127,11 @@ START_TEST(test_shared_bandwidth_is_a_port_of_its_links)
 		ck_assert(is_on(machine, host, i, port));
 		ck_assert(!is_on(machine, i, host, port));
 	}
-	/* the same again changes its rate, and nothing else */
+	/* adding it again changes only its rate */
 	ck_assert_int_eq(add_shared(machine, "host to all, shared", SHARED / 2), 0);
 	ck_assert_uint_eq(machine->n_ports, n + 1);
 	ck_assert_uint_eq(machine->ports[port].bytes_per_s, SHARED / 2);
-	/* never narrower than one of its links */
+	/* never less than the rate of one of its links */
 	ck_assert_int_eq(add_shared(machine, "host to all, shared", 1), 0);
 	ck_assert_uint_ge(machine->ports[port].bytes_per_s,
 			  cei_machine_link(machine, host, 0)->bytes_per_s);
@@ -155,7 +155,7 @@ START_TEST(test_shared_bandwidth_that_makes_no_sense)
 	name[sizeof(name) - 1] = '\0';
 	ck_assert_int_eq(add_shared(machine, name, SHARED), CEOV_ERR_INVALID);
 	ck_assert_uint_eq(machine->n_ports, n);
-	/* a link has room for so many */
+	/* fill a link with as many ports as it can have */
 	for (i = 0; i <= CEI_MACHINE_PATH_MAX; i++) {
 		snprintf(name, sizeof(name), "port %u", i);
 		if (add_shared(machine, name, SHARED))
@@ -280,7 +280,7 @@ START_TEST(test_another_driver_is_measured_anew)
 	ck_assert_int_eq(cei_machine_cache_load(&report, fresh), 0);
 	strcpy(fresh->driver, "580.159");
 	ck_assert_int_eq(cei_machine_cache_load(&report, fresh), 1);
-	/* nothing in a driver's name leads elsewhere */
+	/* path separators in the driver's version are dropped */
 	strcpy(fresh->driver, "../../x/y");
 	ck_assert_int_eq(cei_machine_cache_store(&report, fresh), 0);
 	ck_assert_int_eq(cei_machine_cache_load(&report, fresh), 1);
@@ -373,9 +373,9 @@ START_TEST(test_hostile_files_are_passed_over)
 	ck_assert_int_eq(unlink(path), 0);
 	ck_assert_int_eq(cei_machine_write_xml(&report, other, path), 0);
 	passed_over("another machine");
-	/* nothing of that was raised in the caller's report */
+	/* the errors were not raised in the caller's report */
 	ck_assert_int_eq(report.has_first, 0);
-	/* and a new measurement takes its place */
+	/* a new measurement replaces the bad file */
 	ck_assert_int_eq(cei_machine_cache_store(&report, machine), 0);
 	ck_assert_int_eq(cei_machine_cache_load(&report, machine), 1);
 	cei_machine_destroy(machine);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Files' NUMA nodes: how large, and without processors; and the ways that links share, up
- * to the last one there is room for. */
+/* NUMA nodes in files: sizes, nodes without processors; and shared ports up to the last one
+ * that fits. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static void tear_down(void)
 	cei_report_fini(&report);
 }
 
-/* A Machine of these nodes that holds that. */
+/* Reads a file of a machine with these nodes and objects. */
 static int read_text(const char *nodes, const char *objects, struct cei_machine **ret_machine)
 {
 	char text[4096];
@@ -89,7 +89,8 @@ START_TEST(test_a_node_without_processors_has_a_group)
 }
 END_TEST
 
-/* Digits and letters changed at random: read or refused, but hwloc does not fall over. */
+/* Random changes of digits and letters: the file is read or refused, and hwloc does not
+ * crash. */
 START_TEST(test_mutants_of_such_nodes)
 {
 	static const char letters[] = "0123x\"=<>/ G";
@@ -170,7 +171,8 @@ START_TEST(test_the_last_port_fits_and_no_more)
 	ck_assert_int_eq(add_port(&builder, "one more"), CEOV_ERR_INVALID);
 	ck_assert_uint_eq(machine->n_ports, CEI_MACHINE_PORTS_MAX);
 	testing_log_has(&lines, "here: more than 2048 ways", NULL, NULL);
-	ck_assert_int_eq(add_port(&builder, "p0"), 0);          /* those there are, still */
+	ck_assert_int_eq(add_port(&builder, "p0"), 0);          /* existing ports can still be
+								 * used */
 	ck_assert_int_eq(add_port(&builder, "last"), 0);
 	free(machine);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Machines in files: what is written is read again, lstopo's language is kept, and what
- * strangers write is read or refused with its place, never a crash. */
+/* Machine files: what was written is read again, lstopo's files are read, and files from
+ * elsewhere are read or refused with a place in the file, without a crash. */
 
 #include <dirent.h>
 #include <hwloc.h>
@@ -22,7 +22,7 @@
 #define NAME_BYTES    64u
 #define MUTANTS       3000u
 #define MUTANTS_NS    (40 * TESTING_SECOND)
-#define ONE_NS        (10 * TESTING_SECOND)     /* far beyond what one takes */
+#define ONE_NS        (10 * TESTING_SECOND)     /* much longer than one file takes */
 #define TEXT_BYTES    (1u << 20)
 
 static struct cei_report report;
@@ -57,7 +57,7 @@ static struct cei_machine *read_from(const char *path)
 	return machine;
 }
 
-/* Written to a file of the test's own and read again; the file is removed. */
+/* Writes the machine to a temporary file and reads it again. */
 static struct cei_machine *through_a_file(const struct cei_machine *machine)
 {
 	struct cei_machine *again;
@@ -145,7 +145,7 @@ START_TEST(test_measured_links_and_ports_come_back)
 	check_equal(machine, again);
 	ck_assert_int_eq(cei_machine_link(again, 0, 3)->origin, CEI_MACHINE_MEASURED);
 	ck_assert_uint_eq(cei_machine_link(again, 0, 3)->t0_ns, 9876);
-	/* measured anew: nothing is left of what the file told */
+	/* measure again: nothing of what the file said remains */
 	cei_machine_set_measured(again, 0, 3, 12 * GB, 1111);
 	cei_machine_destroy(machine);
 	machine = through_a_file(again);
@@ -170,7 +170,7 @@ static void hint(struct cei_machine_hints *hints)
 		hints->gpus[i].is_on_switch = i < 3;
 		memset(hints->peer[i], 1, 4);
 	}
-	/* two parts of one GPU, and one that the tree does not show */
+	/* two parts of one GPU, and a GPU that the tree does not show */
 	strcpy(hints->gpus[0].bus_id, "0000:81:00.0");
 	strcpy(hints->gpus[1].bus_id, "0000:81:00.1");
 	strcpy(hints->gpus[2].bus_id, "0000:99:00.0");
@@ -195,7 +195,7 @@ START_TEST(test_a_machine_of_the_driver_comes_back)
 	check_equal(machine, again);
 	cei_machine_destroy(machine);
 	cei_machine_destroy(again);
-	/* without a tree all is in infos */
+	/* without a tree, infos hold everything */
 	ck_assert_int_eq(cei_machine_from_hwloc(&report, NULL, &hints, &machine), 0);
 	again = through_a_file(machine);
 	ck_assert(machine->hash == again->hash);
@@ -325,7 +325,7 @@ START_TEST(test_a_million_within_each_other_are_refused)
 }
 END_TEST
 
-/* The fixture's text with the first `from` turned into `to`. */
+/* The fixture's text with the first `from` replaced by `to`. */
 static const char *with(const char *name, const char *from, const char *to)
 {
 	char path[PATH_BYTES];
@@ -415,7 +415,7 @@ struct mutant {
 	uint64_t n;
 };
 
-/* Replaces n_old bytes at a place; what would not fit is left out. */
+/* Replaces n_old bytes at a place; what would not fit is dropped. */
 static void replace(struct mutant *mutant, uint64_t at, uint64_t n_old, const char *with_text,
 		    uint64_t n_new)
 {
@@ -440,7 +440,7 @@ static void find_line(struct mutant *mutant, uint64_t *ret_at, uint64_t *ret_n)
 	*ret_n = (end < mutant->n ? end + 1 : end) - at;
 }
 
-/* A copy of a line to another place, or a line away. */
+/* Copies a line to another place, or removes a line. */
 static void move_line(struct mutant *mutant)
 {
 	char line[4096];
@@ -545,7 +545,7 @@ START_TEST(test_mutants_are_read_or_refused)
 		n_read += !r;
 		cei_machine_destroy(machine);
 	}
-	/* some change nothing that counts, and none but few survive */
+	/* some mutants change nothing that matters */
 	ck_assert_uint_gt(n_read, 0);
 	ck_assert_uint_lt(n_read, i);
 	printf("%u mutants, %u of them read\n", i, n_read);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The cache of imported regions: one mapping for one region, however often it is
- * found, gone with its last user. */
+/* The cache of imported regions: each region is mapped once however often it is found, and
+ * unmapped with its last user. */
 
 #include <check.h>
 #include <dirent.h>

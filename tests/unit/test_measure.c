@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * What ceoverlap-bench measure makes of times: a machine whose links and shared ways are
- * known moves nothing, but says how long it would have taken.
+ * How ceoverlap-bench measure interprets times, on a simulated machine whose links and
+ * shared ports are known: it moves nothing, and reports how long copies would have taken.
  */
 
 #include <check.h>
@@ -27,8 +27,8 @@
 
 struct fake {
 	uint32_t n_runs;
-	uint32_t n_wrong;               /* words of each check */
-	uint32_t fails_at;              /* 0: never */
+	uint32_t n_wrong;               /* wrong words that each check reports */
+	uint32_t fails_at;              /* number of the call that fails; 0: none */
 	uint8_t  refuses[GPUS][GPUS];
 };
 
@@ -39,7 +39,8 @@ static int is_gpu(uint32_t place)
 	return place < GPUS;
 }
 
-/* How long all flows take through what they share; rate 0: the flow does not go there. */
+/* How long all flows take over what they share; a rate of 0 means that a flow does not
+ * cross it. */
 static double shared_ns(const struct measure_flow *flows, uint32_t n,
 			int (*is_over)(const struct measure_flow *, uint32_t), uint32_t which,
 			double rate)
@@ -295,7 +296,7 @@ START_TEST(test_what_links_share_is_found)
 	port_carries(&rig, "host to GPUs 4-7", HALF_IN);
 	port_carries(&rig, "GPUs 0-7 to host", ALL_OUT);
 	port_carries(&rig, "GPUs 0-1 to host", ALL_OUT);
-	/* two loads at once are free, and a GPU's two ways are two */
+	/* two GPUs at once are not limited, and neither are both directions of one */
 	ck_assert_str_eq(set_named(&rig, "host to GPUs 0-1")->port, "");
 	ck_assert_str_eq(set_named(&rig, "host and GPU 5, both ways")->port, "");
 	port_carries(&rig, "GPU 3 and 4 to GPU 2", PEER);
@@ -381,7 +382,7 @@ START_TEST(test_wrong_data_is_counted)
 }
 END_TEST
 
-/* Trees with ports of their own, two nodes: nothing is lost, all links get a cost. */
+/* Machines with two nodes and trees of ports: every link gets a cost. */
 START_TEST(test_other_machines)
 {
 	static const char *const names[] = {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* All-gather and all-to-all on host ranks: even and uneven blocks, pairs of ranks that
- * have none, in place, between other operators; how blocks are cut; what is refused; how
- * runs end when a rank does not come. */
+/* All-gather and all-to-all on host ranks: even and uneven blocks, pairs without bytes, in
+ * place, between other operators; how blocks are cut; what is refused; and what happens
+ * when a rank is missing. */
 
 #include <check.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static void set_up(void)
 struct data {                           /* of one rank */
 	unsigned char *source;          /* in place: a part of target */
 	unsigned char *target;
-	unsigned char *own_source;      /* to be freed */
+	unsigned char *own_source;      /* the memory to free */
 };
 
 static unsigned char *allocate(uint64_t n_bytes)
@@ -51,7 +51,7 @@ static unsigned char *allocate(uint64_t n_bytes)
 	return memory;
 }
 
-/* The operand of that run; the result is rubbish. */
+/* The operand of that run; results are filled with other data. */
 static struct data make_data(const struct move_case *one, uint32_t rank, uint64_t number)
 {
 	struct data data = { .target = allocate(move_arrives_at(one, one->n_ranks, rank)) };
@@ -131,10 +131,10 @@ static ceov_op *create(const struct move_case *one, const struct op_part *part)
 struct many {
 	const struct move_case *one;
 	uint32_t                n_runs;
-	uint32_t                late;           /* one turn in so many is late */
+	uint32_t                late;           /* one run in so many is delayed */
 };
 
-/* Operands are other ones in each run. Some rank is late now and then. */
+/* Runs many times with different operands; some ranks are delayed now and then. */
 static void repeat(const struct op_part *part)
 {
 	const struct many *many = part->arg;
@@ -192,8 +192,8 @@ START_TEST(test_random_blocks)
 }
 END_TEST
 
-/* Few pairs have bytes: who sends to nobody, or gets from nobody, must not run ahead, or
- * it would write over what a late rank has yet to copy. */
+/* Few pairs have bytes: a rank that sends or receives nothing must not run ahead, or it
+ * would overwrite what a late rank has yet to copy. */
 static struct move_case sparse(uint32_t i)
 {
 	struct move_case one = move_case_of(i >= 5, 4, 0);
@@ -240,7 +240,7 @@ END_TEST
 
 #define MOVES 4u
 
-/* Ops of other kinds and other cuts share halves and counters. */
+/* Operators of other kinds and cuts share the scratch slots and counters. */
 static void alternate(const struct op_part *part)
 {
 	struct op_case cases[2] = {
@@ -292,7 +292,7 @@ END_TEST
 
 /* --- how blocks are cut ---------------------------------------------------- */
 
-/* Legs of a rank's plan to the target. */
+/* Number of transfers of a rank's plan to the target. */
 static uint32_t legs_to(const ceov_op *op, uint32_t target)
 {
 	const struct ceov_plan *plan = op->phases[0].plan[0];
@@ -321,7 +321,7 @@ START_TEST(test_the_last_block_is_cut)
 	ck_assert_uint_eq(legs_to(op, 2), 1);
 	ck_assert_uint_eq(legs_to(op, 3), 5);
 	ceov_op_release(op);
-	if (!_i) {                      /* the last that gets something: a short block */
+	if (!_i) {                      /* the last block with bytes is short */
 		one.bytes[3] = 0;
 		one.bytes[2] = 48;
 		ck_assert_int_eq(move_create(&one, rig.workspaces[0], &op), 0);
@@ -358,7 +358,7 @@ START_TEST(test_scratch_is_what_arrives)
 
 	ck_assert_uint_eq(move_scratch(&one), 3 * 160);
 	one = move_case_of(0, 3, 160);
-	one.bytes[0 * 3 + 2] = 1600;    /* rank 2 gets the most */
+	one.bytes[0 * 3 + 2] = 1600;    /* the largest block goes to rank 2 */
 	ck_assert_uint_eq(move_scratch(&one), 1600 + 2 * 160);
 }
 END_TEST
@@ -422,7 +422,7 @@ START_TEST(test_shapes_that_are_refused)
 }
 END_TEST
 
-/* Raises with that text, and is no run. */
+/* Expects an error with that text, and that no run was made. */
 static void expect_no_run(ceov_op *op, const void *source, void *target, const char *text)
 {
 	struct ceov_move_run run = { .struct_bytes = sizeof(run) };
@@ -480,12 +480,12 @@ END_TEST
 
 struct failing {
 	struct move_case one;
-	uint32_t         absent;        /* rank that does not run */
+	uint32_t         absent;        /* rank that makes no run */
 	int              results[OP_RANKS_MAX];
 	uint64_t         took_ns[OP_RANKS_MAX];
 };
 
-/* One good run, then one that a rank does not make. */
+/* Makes one good run, then one that one rank does not make. */
 static void run_without(const struct op_part *part)
 {
 	struct failing *failing = part->arg;
@@ -516,7 +516,7 @@ static void open_failing(struct op_rig *rig, uint32_t n_ranks)
 							TESTING_PATIENCE), 0);
 }
 
-/* Also where no rank has a byte for any other. */
+/* Also where no rank has bytes for another. */
 START_TEST(test_a_rank_that_does_not_come)
 {
 	struct failing failing = { .absent = 1 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Every bf16 and fp16 number as a float and back, and what lies between two of them; fp32
- * numbers stay as they are. */
+/* Every bf16 and fp16 number converted to float and back, and values between two
+ * neighbours; fp32 numbers are unchanged. */
 
 #include <check.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "feeder.h"
 #include "ops/compute/numbers.h"
 
-/* Where the bits of a type are. */
+/* The bit layout of a type. */
 struct layout {
 	enum ceov_dtype dtype;
 	uint32_t        n_fraction;
@@ -48,7 +48,8 @@ static double scaled(double value, int exponent)
 	return value;
 }
 
-/* By the definition; what would come after the largest one, for infinity. */
+/* The value by definition of the format; for infinity, the number that would follow the
+ * largest one. */
 static double value_of(const struct layout *layout, uint32_t number)
 {
 	int exponent = (int)(number >> layout->n_fraction & layout->exponent_max);
@@ -106,8 +107,8 @@ static void check_rounding(const struct layout *layout, float value, uint32_t wa
 		ck_abort_msg("%a became %x and %x, not %x", (double)value, up, down, wanted);
 }
 
-/* The middle between two neighbours goes to the even one, what is beside it to the
- * nearer one; past the largest number lies infinity. */
+/* Halfway between two neighbours rounds to even, other values to the nearer one; above the
+ * largest number follows infinity. */
 START_TEST(test_what_lies_between_goes_to_the_nearest)
 {
 	const struct layout *layout = &layouts[_i];

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What NVML adds to hints, from a test double; and that it may be missing, refuse, or know
- * less. */
+/* What NVML adds to hints, with a fake NVML that may be missing, fail, or lack calls. */
 
 #include <dlfcn.h>
 #include <stdio.h>

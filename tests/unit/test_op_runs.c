@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* How runs of operators begin and end, on host ranks: the start mark, what is loaded
- * before, a product that is measured alone, a context that closes. */
+/* How runs of operators begin and end on host ranks: the start mark, preloading, products
+ * measured alone, closing contexts. */
 
 #include <check.h>
 #include <stddef.h>
@@ -29,8 +29,8 @@ static void set_up(void)
 
 /* --- the start mark -------------------------------------------------------- */
 
-/* The first phase of run 1, as a run launches it: nothing leaves before the start mark,
- * all does behind it. */
+/* Launches the first stage of run 1 as a run does: nothing is sent before the start mark,
+ * everything behind it. */
 static void expect_start(struct op_rig *rig, ceov_op *op, const void *floating)
 {
 	ceov_workspace *workspace = rig->workspaces[0];
@@ -56,11 +56,11 @@ START_TEST(test_sums_wait_for_the_start)
 	ceov_op *op;
 
 	one.tuning.n_pieces = 2;
-	if (_i >= 2)                    /* nothing to send: marks alone */
+	if (_i >= 2)                    /* nothing to send: only marks */
 		one.rows[1] = one.rows[2] = 0;
 	op_rig_open(&rig, 3, SCRATCH, &log_);
 	op = op_case_made(&one, rig.workspaces[0]);
-	/* polled, on the lane of both phases */
+	/* polled, on the lane of both stages */
 	ck_assert(op->phases[0].awaits_start && !op->phases[0].follows);
 	ck_assert(!op->phases[1].follows);
 	expect_start(&rig, op, op->phases[0].names_floating ? source : NULL);
@@ -70,7 +70,7 @@ START_TEST(test_sums_wait_for_the_start)
 }
 END_TEST
 
-/* It shares no counter with the pieces that ops of this workspace may have. */
+/* The start mark's counter is not used by any piece. */
 START_TEST(test_the_start_has_a_counter_of_its_own)
 {
 	struct op_case one = op_case_of(OP_GEMM_RS, 2, 64, 8, 8);
@@ -100,13 +100,13 @@ START_TEST(test_the_start_has_a_counter_of_its_own)
 }
 END_TEST
 
-/* Of one rank's sums: where the part goes, and which marks say so. */
+/* How one rank's sums are cut: the targets of parts, and their marks. */
 struct sums {
 	uint32_t n_legs;
 	uint32_t n_marks;
 	uint64_t n_bytes;
 	uint32_t mark;                  /* the last one's counter */
-	uint32_t last_ready;            /* of the last leg */
+	uint32_t last_ready;            /* ready counter of the last transfer */
 };
 
 static struct sums sums_for(const ceov_op *op, const struct ceov_buffer *scratch)
@@ -121,7 +121,7 @@ static struct sums sums_for(const ceov_op *op, const struct ceov_buffer *scratch
 		step = &plan->steps[i];
 		if (!step->piece.n_rows || step->piece.target - base >= scratch->region->size_bytes)
 			continue;
-		if (end)                /* in the order of addresses, without gaps */
+		if (end)                /* ascending addresses without gaps */
 			ck_assert_uint_eq(step->piece.target, end);
 		end = step->piece.target + step->piece.row_bytes;
 		sums.n_legs++;
@@ -269,8 +269,8 @@ END_TEST
 
 /* --- runs in flight -------------------------------------------------------- */
 
-/* As on a GPU, where launches of a run may be in flight when the call has returned: one
- * that waits for counter 0 of the signal. */
+/* Puts a launch in flight that waits for counter 0 of the signal: on a GPU launches of a
+ * run may still be in flight when the call has returned. */
 static void put_in_flight(struct op_rig *rig, ceov_signal **ret_gate)
 {
 	struct ceov_transfer transfer = { .struct_bytes = sizeof(transfer) };
@@ -295,8 +295,8 @@ static void *raise_soon(void *arg)
 	return NULL;
 }
 
-/* Of callers of the time before the last members, what stands there is not the struct's;
- * of later ones, what is not known here must be 0. */
+/* Bytes beyond an older caller's struct are not read; fields that only newer headers have
+ * must be 0. */
 START_TEST(test_structs_of_other_headers)
 {
 	const uint64_t rows[1] = { 8 };
@@ -416,7 +416,7 @@ END_TEST
 
 /* --- ceov_close() ---------------------------------------------------------- */
 
-/* A job as on a GPU: done when what it waits for was aborted. */
+/* A fake job that is done when the signal that it watches was aborted. */
 static const ceov_workspace *watched;
 static uint32_t n_busy, n_done;
 
@@ -465,7 +465,7 @@ START_TEST(test_close_ends_a_job)
 }
 END_TEST
 
-/* A job whose last act lets a copy go. */
+/* A fake job that at last releases a copy. */
 static ceov_signal *copys_gate;
 
 static int idle_and_raise(struct cei_executor *executor, uint64_t timeout_ns)
@@ -475,7 +475,8 @@ static int idle_and_raise(struct cei_executor *executor, uint64_t timeout_ns)
 	return ceov_signal_raise(copys_gate, 0, 1);
 }
 
-/* The job is done, only copies are under way: peers' runs shall not fail for that. */
+/* Only copies are in flight when the context closes: peers' runs must not fail because of
+ * that. */
 START_TEST(test_close_lets_copies_end)
 {
 	struct cei_executor_ops ops = cei_executor_host;
@@ -504,7 +505,8 @@ START_TEST(test_close_aborts_copies_that_do_not_end)
 }
 END_TEST
 
-/* What a GPU's ops take: a host rank's stands in, whose workspace holds no capture. */
+/* Which streams a GPU's operators accept; a host rank plays a GPU whose workspace is not
+ * capturable. */
 START_TEST(test_streams_that_are_refused)
 {
 	struct op_case one = op_case_of(OP_AG_GEMM, 1, 20, 24, 16);

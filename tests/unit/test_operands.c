@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What runs of operators refuse to read and write, and numbers in their structs that mean
- * nothing. One host rank: a run that is not refused is done at once. */
+/* Operands that runs of operators refuse, and invalid numbers in their structs. One host
+ * rank: a run that is accepted is done at once. */
 
 #include <check.h>
 #include <stdio.h>
@@ -15,8 +15,8 @@
 #define ROWS     16u
 #define K        24u
 #define COLUMNS  8u
-#define PLACES   8u                     /* more than any run has operands */
-#define BYTES    1024u                  /* more than any of these operands has */
+#define PLACES   8u                     /* more places than any run has operands */
+#define BYTES    1024u                  /* larger than any operand here */
 
 static struct testing_log log_;
 static _Alignas(16) char memory[PLACES][BYTES];
@@ -26,7 +26,7 @@ static void set_up(void)
 	testing_log_init(&log_);
 }
 
-/* An operand as a test moves it about. */
+/* an operand that a test moves around */
 struct place {
 	const char *name;
 	uint64_t    n_bytes;
@@ -127,8 +127,9 @@ static void expect_refusal(const struct trial *trial, ceov_op *op, char *const *
 	ck_assert_uint_eq(op->workspace->n_runs, n_runs);
 }
 
-/* The other one's last 16 bytes are the first ones of place i; then it ends in front of it.
- * The message names a result first, and of two results the one that its struct has first. */
+/* Moves an operand so that it overlaps the first, then the last 16 bytes of operand i, then
+ * ends just before it. The message names a result first, and of two results the one that
+ * comes first in its struct. */
 static void try_overlap(const struct trial *trial, ceov_op *op, uint32_t i, uint32_t other)
 {
 	const struct place *one = &trial->places[i], *two = &trial->places[other];
@@ -136,7 +137,7 @@ static void try_overlap(const struct trial *trial, ceov_op *op, uint32_t i, uint
 	char *at[PLACES], text[64];
 
 	place_all(at);
-	at[i] = memory[PLACES - 1];     /* nothing else is there, nor in front of it */
+	at[i] = memory[PLACES - 1];     /* memory without other operands near it */
 	at[other] = at[i] - two->n_bytes + 16;
 	snprintf(text, sizeof(text), "%s overlaps %s", is_first ? one->name : two->name,
 		 is_first ? two->name : one->name);
@@ -192,7 +193,7 @@ START_TEST(test_addresses_that_are_refused)
 			 (uint32_t)trial->places[i].n_bytes);
 		expect_refusal(trial, op, at, text);
 		if (!strcmp(trial->places[i].name, "gathered"))
-			continue;       /* may be missing */
+			continue;       /* an optional operand */
 		at[i] = NULL;
 		snprintf(text, sizeof(text), "%s is NULL", trial->places[i].name);
 		expect_refusal(trial, op, at, text);
@@ -216,7 +217,7 @@ static void expect_no_op(struct op_rig *rig, const struct op_case *one, const ch
 	ck_assert_uint_eq(op_case_scratch(one), 0);
 }
 
-/* Each limit is said by its own name, also by numbers that are 0 in 32 bits. */
+/* Each limit is reported by its own name, also for numbers whose low 32 bits are 0. */
 START_TEST(test_sizes_above_their_limits)
 {
 	enum op_sort sort = _i ? OP_GEMM_RS : OP_AG_GEMM;
@@ -249,7 +250,7 @@ START_TEST(test_sizes_above_their_limits)
 }
 END_TEST
 
-/* The largest sizes that are allowed: scratch is computed without wrapping. */
+/* The largest allowed sizes: computing scratch does not wrap around. */
 START_TEST(test_sizes_at_their_limits)
 {
 	struct op_case one = op_case_of(_i ? OP_GEMM_RS : OP_AG_GEMM, 8, 0, 8, 8);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Operators on host ranks: plain cases of each, what is refused, and how runs end when a
- * rank does not come. Random shapes are in tests/system/test_ops_shapes.c. */
+/* Operators on host ranks: plain cases of each, what is refused, and what happens when a
+ * rank is missing. Random shapes are in tests/system/test_ops_shapes.c. */
 
 #include <check.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ static void set_up(void)
 
 /* --- results --------------------------------------------------------------- */
 
-/* Each sort in turn; every other time sums are in fp32 and B is k x n. */
+/* Cases of each kind in turn; every other round sums are in fp32 and B is k x n. */
 static struct op_case plain(uint32_t i, uint32_t n_ranks)
 {
 	enum op_sort sort = (enum op_sort)(i % OP_SORTS);
@@ -46,8 +46,8 @@ static struct op_case plain(uint32_t i, uint32_t n_ranks)
 	return one;
 }
 
-/* Many runs, two sets of operands by turns: right, and the same bits each time. Some rank
- * is late now and then. */
+/* Runs many times with two sets of operands alternately: results must be right, and equal
+ * in every bit. Some rank is delayed now and then. */
 static void repeat(const struct op_part *part)
 {
 	const struct op_case *one = part->arg;
@@ -100,7 +100,7 @@ START_TEST(test_a_sequence_gives_the_same)
 }
 END_TEST
 
-/* A rank without rows sends nothing, or gets nothing; still nobody may run ahead. */
+/* A rank without rows sends or receives nothing, but must not run ahead all the same. */
 START_TEST(test_a_rank_without_rows)
 {
 	struct op_case one = plain((uint32_t)_i, 4);
@@ -117,7 +117,7 @@ START_TEST(test_a_rank_without_rows)
 }
 END_TEST
 
-/* Runs of two workspaces at once, each rank's two threads as they come. */
+/* Runs of two workspaces at once, with two threads per rank. */
 static void *run_other(void *arg)
 {
 	struct op_case one = plain(OP_GEMM_RS, 3);
@@ -143,7 +143,7 @@ START_TEST(test_two_workspaces_at_once)
 }
 END_TEST
 
-/* Ops that cut differently share counters: of one workspace, in turn. */
+/* Operators that cut differently share the counters of one workspace. */
 static void alternate(const struct op_part *part)
 {
 	struct op_case cases[OP_SORTS];
@@ -182,11 +182,11 @@ END_TEST
 
 /* --- marks that could overtake ---------------------------------------------- */
 
-#define LONG_PART  UINT64_C(4000000)    /* elements of rank 0's part: takes a while */
+#define LONG_PART  UINT64_C(4000000)    /* large enough to take a while */
 #define SHORT_PART UINT64_C(8)
 #define OVERTAKES  4u
 
-/* All of one value, which each rank adds to. */
+/* Sums values that are all equal, so that each rank adds the same. */
 static int sum_of(ceov_op *op, uint64_t n, uint16_t value, uint16_t **ret_target)
 {
 	struct ceov_reduce_run run = { .struct_bytes = sizeof(run) };
@@ -217,9 +217,9 @@ static ceov_op *op_of_parts(const struct op_part *part, uint64_t first, uint32_t
 }
 
 /*
- * Rank 1 comes late to a long run, serves rank 2 first, and is then busy with rank 0. Rank
- * 2 is through, and in the next run, whose pieces are cut otherwise, raises at rank 0 the
- * counter that rank 1 has not come to yet.
+ * Rank 1 comes late to a long run, sends to rank 2 first, and is then busy sending to rank
+ * 0. Rank 2 is already in the next run, which is cut differently, and raises a counter at
+ * rank 0 that rank 1 has not reached yet.
  */
 static void overtake(const struct op_part *part)
 {
@@ -237,14 +237,14 @@ static void overtake(const struct op_part *part)
 		ck_assert_int_eq(sum_of(long_op, LONG_PART + 2 * SHORT_PART,
 					values[i / 2 % 2], &target), 0);
 		for (k = 0; k < n && target[k] == sums[i / 2 % 2]; k++)
-			;               /* one assertion: each would take its time */
+			;               /* no assertion per element, which would be slow */
 		ck_assert_uint_eq(k, n);
 		free(target);
 		ck_assert_int_eq(sum_of(short_op, 3 * SHORT_PART, values[0], &target), 0);
 		for (k = 0; k < SHORT_PART; k++)
 			ck_assert_uint_eq(target[k], sums[0]);
 		free(target);
-		/* a third one: the next long run has the other half of scratch */
+		/* after a third run the next long one uses the other scratch slot */
 		ck_assert_int_eq(sum_of(short_op, 3 * SHORT_PART, values[1], &target), 0);
 		free(target);
 	}
@@ -403,12 +403,12 @@ END_TEST
 
 struct failing {
 	struct op_case one;
-	uint32_t       absent;          /* rank that does not run */
+	uint32_t       absent;          /* rank that makes no run */
 	int            results[OP_RANKS_MAX];
 	uint64_t       took_ns[OP_RANKS_MAX];
 };
 
-/* One good run, then one that a rank does not make. */
+/* Makes one good run, then one that one rank does not make. */
 static void run_without(const struct op_part *part)
 {
 	struct failing *failing = part->arg;
@@ -443,7 +443,7 @@ static void open_failing(struct op_rig *rig, struct failing *failing, uint64_t d
 							TESTING_PATIENCE), 0);
 }
 
-/* All ranks know, the one that did not come too; nothing runs any more. */
+/* Expects that all ranks know of the failure, and that no more runs are made. */
 static void expect_over(struct op_rig *rig, const struct failing *failing, int error)
 {
 	struct op_data data;
@@ -542,7 +542,7 @@ START_TEST(test_explained)
 }
 END_TEST
 
-/* The product alone: own rows are right, and the next run does not notice. */
+/* A product measured alone: own rows are right, and the next run is not affected. */
 START_TEST(test_the_product_alone)
 {
 	struct op_case one = op_case_of(OP_AG_GEMM, 1, 20, 24, 16);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Many armed transfers: that they go when their marks are reached, in whatever order, and
- * that those which wait cost a turn little. The test makes the turns itself, so it can look
- * at the engine and count. */
+/* Many armed transfers: they go when their marks are reached, in any order, and waiting
+ * ones cost a turn little. The test makes the turns itself, so that it can inspect and
+ * count. */
 
 #include <check.h>
 
@@ -73,7 +73,7 @@ static void turns(uint32_t n)
 		ck_assert_int_ge(ceov_turn(context), 0);
 }
 
-/* How many turns it took. */
+/* Waits for the launch and returns how many turns it took. */
 static uint32_t finish(ceov_ticket ticket, int result)
 {
 	uint32_t n = 0;
@@ -93,7 +93,7 @@ static void check_bytes(void)
 			  MANY);
 }
 
-/* Nothing armed, nothing parked. */
+/* Expects that nothing is armed or parked. */
 static void check_idle(void)
 {
 	ck_assert_uint_eq(engine()->doorbell.n_armed, 0);
@@ -102,7 +102,8 @@ static void check_idle(void)
 	ck_assert(cei_list_is_empty(&engine()->doorbell.parking.watched));
 }
 
-/* As long as nothing is reached the doorbell looks at a few. */
+/* While nothing is reached the doorbell looks at a few transfers only; the others are
+ * parked. */
 static void check_parked(uint32_t n_armed)
 {
 	turns(20);
@@ -124,7 +125,7 @@ static void shuffle(uint32_t *numbers, uint32_t n)
 	}
 }
 
-/* Each waits at a counter of its own, half of them with source_ready. */
+/* Arms transfers that wait at a counter each, half of them for source_ready. */
 static ceov_ticket arm_counters(void)
 {
 	struct ceov_transfer made;
@@ -184,8 +185,8 @@ START_TEST(test_one_counter_lets_pass_what_its_value_has_reached)
 }
 END_TEST
 
-/* The last link stands first, and each waits for both marks of the one before it. Where the
- * doorbell looked at a part of all in each turn, a link took several. */
+/* A chain in reverse order, in which each transfer waits for both marks of the next. It
+ * must not take several turns a link, as it would if a turn looked at a part of all. */
 START_TEST(test_a_long_chain_takes_few_turns_a_link)
 {
 	struct ceov_transfer made;
@@ -215,7 +216,7 @@ START_TEST(test_a_long_chain_takes_few_turns_a_link)
 }
 END_TEST
 
-/* What moves nothing waits for its turn in the plan. */
+/* Transfers without bytes wait for their turn in the plan. */
 START_TEST(test_marks_without_bytes_wait_for_their_turn)
 {
 	struct ceov_transfer made;

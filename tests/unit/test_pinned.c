@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Pinned ranges: each pinned once, as long as somebody uses it and no longer. */
+/* Pinned ranges: each is pinned once, exactly as long as it has a user. */
 
 #include <string.h>
 
@@ -12,10 +12,10 @@
 #define N_USERS 24u
 #define ROUNDS  20000u
 
-/* A driver that pins bytes once, unpins only what it pinned as one, and may refuse. */
+/* A fake driver that pins each byte once, unpins only whole ranges, and may refuse. */
 static struct {
-	uint64_t base_of[N_BYTES];      /* where the pin that holds it began, + 1; 0: none */
-	int      is_foreign[N_BYTES];   /* pinned by somebody else */
+	uint64_t base_of[N_BYTES];      /* begin of the pin that covers the byte, + 1; 0: none */
+	int      is_foreign[N_BYTES];   /* pinned by the application */
 	uint32_t n_pins;
 	int      refuses;
 } driver_state;
@@ -104,7 +104,7 @@ START_TEST(test_what_lies_within_uses_the_range)
 	ck_assert_int_eq(take(10, 12), 0);
 	ck_assert_int_eq(take(19, 20), 0);
 	ck_assert_uint_eq(driver_state.n_pins, 1);
-	give(10);                               /* either of the two that begin there */
+	give(10);                               /* either of the two users that begin there */
 	give(19);
 	ck_assert(is_pinned(10) && is_pinned(19));
 	give(10);
@@ -158,7 +158,7 @@ struct user {
 	uint32_t end;                   /* 0: none */
 };
 
-/* All bytes of users are pinned as one, and no others but in ranges that a user keeps. */
+/* Expects that each user's bytes lie in one pin, and that every pin has a user. */
 static void check_users(const struct user *users)
 {
 	uint64_t kept[N_BYTES] = { 0 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What add and commit refuse, what they let pass, and what they say. */
+/* What add and commit refuse and accept, and their messages. */
 
 #include <check.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 #define SIZE UINT64_C(10000)
 
-/* The case that runs; Check's tests have no arguments. */
+/* Shared with the tests, because Check's tests take no arguments. */
 static struct testing_log log_of;
 static ceov_context *context;
 static ceov_buffer *source, *target, *third;
@@ -119,9 +119,9 @@ START_TEST(test_pieces_outside_of_buffers_are_refused)
 	refused_alone(&bad, "transfer 1: source", "outside");
 	bad = rows(1, UINT64_MAX, 1);
 	refused_alone(&bad, "transfer 1", "outside");
-	bad = rows(2, UINT64_MAX / 2 + 2, 2);   /* (n - 1) * pitch wraps to 2 */
+	bad = rows(2, UINT64_MAX / 2 + 2, 2);   /* (n - 1) * pitch wraps around to 2 */
 	refused_alone(&bad, "transfer 1", "outside");
-	bad = rows(8, 3, UINT64_MAX / 2 + 1);   /* wraps to 0 */
+	bad = rows(8, 3, UINT64_MAX / 2 + 1);   /* wraps around to 0 */
 	refused_alone(&bad, "transfer 1", "outside");
 	bad = rows(100, 10, 99);
 	refused_alone(&bad, "transfer 1: source", "pitch");
@@ -140,7 +140,7 @@ START_TEST(test_pieces_that_just_fit_are_taken)
 	plan = testing_plan(context, 0);
 	fits = rows(1, SIZE / 7 + 1, 7);
 	add(&fits);
-	fits = piece(1, 1, 1);          /* between the rows; pitch unused */
+	fits = piece(1, 1, 1);          /* fits between the rows; its pitch is not used */
 	fits.source.pitch_bytes = UINT64_MAX;
 	add(&fits);
 	ck_assert_int_eq(ceov_plan_commit(plan), 0);
@@ -169,7 +169,7 @@ START_TEST(test_what_add_refuses_is_not_added)
 	bad.then = testing_mark((ceov_signal *)source, 0, 1);
 	ck_assert_int_eq(ceov_plan_add(plan, &bad), CEOV_ERR_INVALID);
 	testing_log_has(&log_of, "wants a signal and got a buffer", NULL, NULL);
-	bad = rows(8, 0, 8);            /* or it would raise its mark, and move nothing */
+	bad = rows(8, 0, 8);            /* else it would raise its mark without moving bytes */
 	ck_assert_int_eq(ceov_plan_add(plan, &bad), CEOV_ERR_INVALID);
 	testing_log_has(&log_of, "transfer 0: n_rows is 0, and row_bytes 8", "must be 0",
 			NULL);
@@ -195,7 +195,7 @@ START_TEST(test_a_plan_moves_memory_of_its_rank)
 	ck_assert_int_eq(ceov_plan_create(context, 3, NULL, &none), CEOV_ERR_INVALID);
 	ck_assert_ptr_null(none);
 	plan = testing_plan(context, 0);
-	bad.target.buffer = source;     /* pulling is allowed */
+	bad.target.buffer = source;     /* the plan's rank may also pull from a peer */
 	add(&bad);
 	ck_assert_int_eq(ceov_plan_commit(plan), 0);
 }
@@ -337,7 +337,7 @@ START_TEST(test_marks_in_a_circle_are_refused)
 	add(&self);
 	refused("transfer 0", "circle");
 	plan = testing_plan(context, 0);
-	add_link(3, 2);                 /* a chain, last first, is fine */
+	add_link(3, 2);                 /* a chain in reverse order is allowed */
 	add_link(2, 1);
 	add_link(1, 0);
 	expect(arrived, 0, 1);
@@ -425,7 +425,8 @@ START_TEST(test_a_transfer_does_not_overlap_itself)
 	plan = testing_plan(context, 0);
 	self = rows(10, 100, 20);
 	self.target.buffer = source;
-	self.target.offset_bytes = 10;  /* interleaved: to and fro, no byte twice */
+	self.target.offset_bytes = 10;  /* interleaved with itself: copies in both directions, no
+					 * byte twice */
 	add(&self);
 	ck_assert_int_eq(ceov_plan_commit(plan), 0);
 	plan = testing_plan(context, 0);
@@ -449,7 +450,7 @@ static struct ceov_transfer small_piece(uint64_t *random)
 	return made;
 }
 
-/* Counts writes byte by byte; whether one byte is written twice. */
+/* Counts writes per byte; returns whether a byte is written twice. */
 static int writes_twice(const struct ceov_transfer *pieces, uint32_t n)
 {
 	unsigned char counts[4 * SMALL] = { 0 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What commit refuses, compared with a plain reading of the rules: random small plans, each
- * byte and each pair of transfers looked at. And that large plans are checked quickly. */
+/* What commit refuses, compared with a simple implementation of the rules on random small
+ * plans, byte by byte and pair by pair; and that large plans are checked quickly. */
 
 #include <check.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "testing.h"
 
-#define BYTES      256u                 /* of the buffer that transfers meet in */
+#define BYTES      256u                 /* size of the buffer that all transfers share */
 #define MOST       10u                  /* transfers of a random plan */
 #define COUNTERS   6u
 #define ROUNDS     6000u
@@ -63,7 +63,7 @@ struct plain {
 	unsigned char        writes[MOST][BYTES];
 };
 
-/* The raise that a wait for the mark follows: a transfer, MOST for one outside; -1: none. */
+/* The transfer whose raise the wait follows; MOST: it is raised from outside; -1: none. */
 static int raiser_of(const struct plain *plain, const struct ceov_mark *mark)
 {
 	uint64_t least = UINT64_MAX;
@@ -124,8 +124,8 @@ static enum verdict judge_marks(struct plain *plain)
 	return FINE;
 }
 
-/* Raisers of one counter: of all that are wrong, what has the least counter and value comes
- * first in the message, so here either will do. */
+/* Raisers of one counter. A message names the fault with the least counter and value first,
+ * so any of the wrong ones is accepted here. */
 static enum verdict judge_raisers(const struct plain *plain)
 {
 	const struct ceov_mark *a, *b;
@@ -227,7 +227,7 @@ static struct ceov_spot random_spot(uint32_t row_bytes, uint32_t n_rows, uint32_
 	return (struct ceov_spot){ small, below(BYTES - extent + 1), pitch };
 }
 
-/* Pitches: one for all, so that all areas lie in one matrix, or any. */
+/* Either one pitch for all, so that all areas lie in one matrix, or random pitches. */
 static struct ceov_transfer random_piece(uint32_t common_pitch)
 {
 	struct ceov_transfer made = { .struct_bytes = sizeof(made) };
@@ -245,7 +245,7 @@ static struct ceov_transfer random_piece(uint32_t common_pitch)
 	return made;
 }
 
-/* Mostly something that was raised before. */
+/* Mostly a mark that an earlier transfer raises. */
 static struct ceov_mark random_wait(const struct plain *plain, uint32_t density)
 {
 	const struct ceov_mark *raised;
@@ -259,7 +259,7 @@ static struct ceov_mark random_wait(const struct plain *plain, uint32_t density)
 	return raised->signal ? *raised : none;
 }
 
-/* Its raises rise counter by counter, so that some plans are fine. */
+/* A plan whose raises ascend counter by counter, so that some plans are valid. */
 static void random_plan(struct plain *plain)
 {
 	uint32_t pitch = below(3) ? 8 + below(16) : 0, density = 1 + below(8), i, n;
@@ -280,7 +280,7 @@ static void random_plan(struct plain *plain)
 		}
 		plain->transfers[plain->n++] = made;
 	}
-	if (!below(6)) {                /* one that waits for what stands behind it, maybe */
+	if (!below(6)) {                /* perhaps waits for a later transfer */
 		made = plain->transfers[n - 1];
 		plain->transfers[n - 1] = plain->transfers[0];
 		plain->transfers[0] = made;
@@ -302,7 +302,7 @@ static ceov_plan *build(const struct plain *plain)
 	return plan;
 }
 
-/* The refusal names a pair for which it holds. */
+/* Expects that the refusal names a pair that violates the rule. */
 static void check_named(const struct plain *plain, uint32_t round)
 {
 	enum verdict found = FINE;
@@ -340,7 +340,7 @@ static void compare(struct plain *plain, enum verdict verdict, uint32_t round)
 
 	testing_log_clear(&log_of);
 	r = ceov_plan_commit(plan);
-	if (r) {                        /* the log only counts what comes again and again */
+	if (r) {                        /* the log only counts repeated lines */
 		testing_log_clear(&log_of);
 		testing_log_line(&log_of, testing_failure(context).text);
 	}
@@ -351,7 +351,7 @@ static void compare(struct plain *plain, enum verdict verdict, uint32_t round)
 	if (verdict == OUTSIDE || verdict == RAISERS)
 		ck_assert(is_logged(texts[OUTSIDE]) || is_logged(texts[RAISERS]));
 	else if (verdict == TARGETS || verdict == READS)
-		ck_assert(is_logged(texts[READS]));     /* both say it */
+		ck_assert(is_logged(texts[READS]));     /* both messages name it */
 	else if (verdict != FINE)
 		ck_assert_msg(is_logged(texts[verdict]), "round %u: %s", round,
 			      log_of.lines[0]);
@@ -381,8 +381,8 @@ END_TEST
 
 #define MANY UINT32_C(30000)
 
-/* What took minutes where all pairs were looked at takes a tenth of a second: the bound is
- * for slow machines under sanitizers. */
+/* Checks pair by pair took minutes; this takes a tenth of a second. The limit allows for
+ * slow machines and sanitizers. */
 static void commits_quickly(ceov_plan *plan)
 {
 	uint64_t begin = cei_now_ns();
@@ -462,7 +462,7 @@ START_TEST(test_columns_of_a_matrix_commit_quickly)
 }
 END_TEST
 
-/* With a writer before them, whose mark they all wait for, and one behind all. */
+/* A writer comes first, whose mark all wait for, and another one last. */
 START_TEST(test_many_readers_of_one_spot_commit_quickly)
 {
 	ceov_signal *links = testing_signal(context, 0, MANY + 1);
@@ -488,7 +488,7 @@ START_TEST(test_many_readers_of_one_spot_commit_quickly)
 }
 END_TEST
 
-/* Far apart in the chain that orders them: no pair follows directly. */
+/* Many transfers between them, in the chain that orders them. */
 START_TEST(test_pairs_far_apart_in_a_chain_commit_quickly)
 {
 	ceov_signal *links = testing_signal(context, 0, 1);

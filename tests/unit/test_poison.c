@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* After an abort counters hold poison, whoever raises them meanwhile: who came to wait for a
- * later value would else wait for ever. */
+/* After an abort counters are poisoned, even if others raise them meanwhile: otherwise a
+ * thread that waits for a later value would wait for ever. */
 
 #include <check.h>
 #include <pthread.h>
@@ -14,7 +14,7 @@
 #include "testing.h"
 
 #define ROUNDS   UINT64_C(100000)
-#define TRIES_NS TESTING_SECOND         /* no more rounds after this */
+#define TRIES_NS TESTING_SECOND         /* no new round begins after this time */
 
 struct fight {
 	ceov_signal     *signal;
@@ -23,7 +23,7 @@ struct fight {
 	_Atomic int      is_over;
 };
 
-/* In each round aborts, sooner or later. */
+/* Thread function: aborts in each round after a random delay. */
 static void *abort_rounds(void *arg)
 {
 	struct fight *fight = arg;
@@ -44,7 +44,7 @@ static void *abort_rounds(void *arg)
 	return NULL;
 }
 
-/* Raises until it is told of the abort, which has to be complete then, or soon. */
+/* Raises until it sees the abort, which must then be complete, or become so soon. */
 static void fight_once(struct fight *fight, uint64_t round)
 {
 	uint64_t value = 0, k = 0;

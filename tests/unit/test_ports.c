@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Times of ports that engines share. */
+/* Reservation of ports that engines share. */
 
 #include <check.h>
 #include <pthread.h>
@@ -48,7 +48,7 @@ START_TEST(test_a_link_needs_all_of_its_ports)
 	ck_assert_int_eq(cei_ports_take(ports, &b, &ends), CEOV_PENDING);       /* receiver */
 	ck_assert_int_eq(cei_ports_take(ports, &d, &ends), CEOV_PENDING);       /* sender */
 	ck_assert_uint_eq(ends, 1100);
-	/* what was not taken has left nothing taken */
+	/* a refused call reserves nothing */
 	ck_assert_int_eq(cei_ports_take(ports, &c, &ends), 0);
 	ck_assert(!cei_ports_are_free(ports, b.link, 1099));
 	ck_assert(cei_ports_are_free(ports, b.link, 1100));
@@ -82,13 +82,13 @@ START_TEST(test_times_move_and_others_keep_theirs)
 	uint64_t ends = 0, other;
 
 	ck_assert_int_eq(cei_ports_take(ports, &a, &ends), 0);
-	cei_ports_move(ports, a.link, ends, 1500);      /* late */
+	cei_ports_move(ports, a.link, ends, 1500);      /* it ended late */
 	ck_assert(!cei_ports_are_free(ports, a.link, 1499));
-	cei_ports_move(ports, a.link, 1500, 1050);      /* done early after all */
+	cei_ports_move(ports, a.link, 1500, 1050);      /* it ended early */
 	ck_assert(cei_ports_are_free(ports, a.link, 1050));
 	other = cei_ports_book(ports, &b);
 	ck_assert_uint_eq(other, 1150);
-	cei_ports_move(ports, a.link, 1050, 9000);      /* too late for the receiver */
+	cei_ports_move(ports, a.link, 1050, 9000);      /* too late at the receiver */
 	ck_assert(cei_ports_are_free(ports, b.link, 1150));
 	ck_assert(!cei_ports_are_free(ports, a.link, 8999));
 	cei_ports_destroy(ports);
@@ -129,7 +129,7 @@ START_TEST(test_a_wide_port_carries_several)
 		ck_assert_int_eq(cei_ports_take(ports, &one, &ends), i < 3 ? 0
 				 : CEOV_PENDING);
 	}
-	/* waits as long as the wide port needs, and no longer than a narrow one does */
+	/* waits for the wide port only, which a narrow port would exceed */
 	cei_ports_wait(ports, cei_machine_link(machine, 0, 4), 10 * MIB);
 	cei_ports_wait(ports, cei_machine_link(machine, 1, 4), 40 * MIB);
 	ck_assert_uint_eq(cei_ports_weight_ns(ports, cei_machine_link(machine, 0, 4)) / 1000000,
@@ -169,11 +169,11 @@ struct taker {
 	const struct cei_machine *machine;
 	pthread_t                 thread;
 	uint32_t                  number;
-	_Atomic uint32_t         *holders;      /* of receiver 0, in each slice of time */
+	_Atomic uint32_t         *holders;      /* holders of receiver 0 in each slice of time */
 	uint32_t                  n_taken;
 };
 
-/* All push into receiver 0, one slice of time after another. */
+/* Thread function: reserves receiver 0, one slice of time after another. */
 static void *take(void *arg)
 {
 	struct taker *taker = arg;

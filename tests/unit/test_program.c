@@ -32,7 +32,7 @@ static struct cei_program_transfer row(uint64_t from, uint64_t to, uint64_t n_by
 		.route = CEI_PROGRAM_NONE };
 }
 
-/* One buffer of rank 0 and one signal with two counters. */
+/* Makes one buffer of rank 0 and one signal with two counters. */
 static void set_up(void)
 {
 	uint32_t i;
@@ -99,8 +99,8 @@ END_TEST
 
 #define MIB (UINT64_C(1) << 20)
 
-/* The one buffer becomes two, in GPUs at these places; transfer 0 goes from one to the
- * other, moved by the first. */
+/* Turns the one buffer into two, on GPUs at these places; transfer 0 copies from one to the
+ * other, made by the first. */
 static void place_ends(uint32_t from, uint32_t to, uint64_t n_bytes)
 {
 	struct cei_program_buffer like = {
@@ -125,7 +125,8 @@ static void place_ends(uint32_t from, uint32_t to, uint64_t n_bytes)
 	alone.transfers[0].target.buffer = 1;
 }
 
-/* That the chunks which carry bytes are the transfer's, each once and in order; how many. */
+/* Expects that the chunks cover the transfer, each byte once and in order; returns how
+ * many. */
 static uint32_t check_cuts(uint64_t n_bytes)
 {
 	struct cei_cut *cuts = calloc(alone.n_chunks, sizeof(*cuts));
@@ -194,10 +195,10 @@ START_TEST(test_a_program_is_routed_alone)
 			  alone.routes[0].route.expected_ns);
 	check_text(machine, "moved by gpu0 then");
 	ck_assert_int_eq(cei_program_verify(&alone), 0);
-	ck_assert_uint_ge(check_cuts(100 * MIB), 25);   /* of a staging slot each, ... */
-	ck_assert_uint_eq(check_cuts(100 * MIB) + 1, alone.n_chunks);   /* ... and one more */
+	ck_assert_uint_ge(check_cuts(100 * MIB), 25);   /* one per staging slot, ... */
+	ck_assert_uint_eq(check_cuts(100 * MIB) + 1, alone.n_chunks);   /* ... plus one */
 
-	alone.routes[0].route.n_ways = 0;               /* as where no way could be made */
+	alone.routes[0].route.n_ways = 0;               /* as if no route could be made */
 	ck_assert_int_eq(cei_program_keep_routes(&alone, &report), CEOV_ERR_NO_ROUTE);
 	testing_log_has(&log_of, "transfer 0: no route from rank 0 to rank 1", NULL, NULL);
 	alone.transfers[0].has_direct = 1;
@@ -353,7 +354,7 @@ START_TEST(test_what_follows_from_the_order)
 }
 END_TEST
 
-/* Each is one step away from a program. */
+/* Each case is one change away from a valid program. */
 START_TEST(test_what_is_no_program)
 {
 	struct cei_program_transfer *transfer = &alone.transfers[1];
@@ -386,7 +387,7 @@ START_TEST(test_what_is_no_program)
 	case 24: transfer->target_free = (struct cei_program_mark){ 0, 0, CEOV_VALUE_LIMIT };
 		break;
 	case 25: transfer->source_ready.counter = 1; break;
-	case 26: alone.rank = 1; break;         /* neither end is its rank's */
+	case 26: alone.rank = 1; break;         /* neither end belongs to the plan's rank */
 	case 27: alone.rule = CEI_ROUTE_RULE_ALL + 1; break;
 	case 28: alone.movers[0].moves = 0; break;
 	case 29: alone.movers[0].moves = 16; break;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Programs to bytes and back: what is written comes back equal, and whatever else arrives is
- * refused or is a program that can be checked. */
+/* Encoding and decoding programs: what was written comes back equal; other bytes are
+ * refused, or decode to a program that can be checked. */
 
 #include <check.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #define ROUNDS    3000u
 #define MOST      12u                   /* entries of a random list */
 #define HEAD      16u                   /* bytes: magic, version, bytes that follow */
-#define AT_COUNTS (HEAD + 44u)          /* where the numbers of entries stand */
+#define AT_COUNTS (HEAD + 44u)          /* offset of the numbers of entries */
 
 static uint64_t state;
 
@@ -53,7 +53,7 @@ static uint32_t random_buffer(const struct cei_program *program, int may_float)
 	return buffer;
 }
 
-/* Rows that fit into both buffers, which hold 64 bytes at least. */
+/* Random rows that fit into both buffers, which hold at least 64 bytes. */
 static void random_bytes(const struct cei_program *program,
 			 struct cei_program_transfer *transfer)
 {

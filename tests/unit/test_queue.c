@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Plans that are queued on a stream: what the stream gets, and in which order. Host ranks
- * have no streams, so this one stands in: it does at once what it gets, and writes it down. */
+/* Plans that are queued on a stream: which operations the stream gets, and in which order.
+ * Host ranks have no streams, so the test plays one: it executes operations at once and
+ * records them. */
 
 #include <check.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@
 struct stream {
 	char     log[LOG_BYTES];        /* a letter and a count for what each call has */
 	int      is_capturing;
-	int      is_dry;                /* copies are only written down */
+	int      is_dry;                /* copies are recorded but not made */
 	uint64_t n_pieces;
 };
 
@@ -35,9 +36,9 @@ struct stand {
 	struct cei_backend_ops ops;     /* the host's, with streams */
 	struct stream          stream;
 	ceov_signal           *ready;   /* PARTS counters */
-	ceov_signal           *arrived; /* MANY */
+	ceov_signal           *arrived; /* MANY counters */
 	ceov_buffer           *source;  /* rank 1's */
-	ceov_buffer           *target;  /* rank 0's, whose the plan is */
+	ceov_buffer           *target;  /* of rank 0, which owns the plan */
 	ceov_plan             *plan;
 	unsigned char          bytes[MANY * BYTES];     /* as the source's */
 };
@@ -127,7 +128,7 @@ static void stand_close(struct stand *stand)
 	ceov_close(stand->context);
 }
 
-/* Part i of the buffers. */
+/* The transfer of part i of the buffers. */
 static struct ceov_transfer part(const struct stand *stand, uint32_t i)
 {
 	struct ceov_transfer transfer = testing_transfer(stand->source, stand->target, BYTES);
@@ -164,7 +165,7 @@ static int queue(struct stand *stand)
 	return ceov_plan_queue(stand->plan, &stand->stream, BASE);
 }
 
-/* With all that it waits for there. */
+/* Queues the plan with everything that it waits for reached, and expects that record. */
 static void queue_ready(struct stand *stand, const char *log)
 {
 	uint32_t i;
@@ -196,7 +197,8 @@ static void refused(struct stand *stand, int error, const char *text)
 
 /* --- tests ----------------------------------------------------------------- */
 
-/* As a pull's: the own part, two parts behind each peer's mark, the arrival. */
+/* As in an all-gather by pulling: the own part, two parts behind each peer's mark, then the
+ * final mark. */
 START_TEST(test_waits_copies_and_raises_stand_in_the_plans_order)
 {
 	struct ceov_transfer transfer;
@@ -243,7 +245,7 @@ START_TEST(test_both_marks_are_waited_for_and_what_has_none_joins)
 }
 END_TEST
 
-/* The stream raises a mark before it waits for it. */
+/* The stream raises a mark and then waits for it. */
 START_TEST(test_a_transfer_behind_the_plans_own_mark)
 {
 	struct ceov_transfer transfer;
@@ -284,7 +286,7 @@ START_TEST(test_batches_are_bounded)
 }
 END_TEST
 
-/* Memory that is never touched: rows further apart than the driver's copies reach. */
+/* Rows further apart than the driver's copies allow. The memory is never touched. */
 START_TEST(test_rows_too_far_apart_go_one_by_one)
 {
 	const uint64_t pitch = (uint64_t)CEI_PITCH_MAX_BYTES + 1, rows = 70;
@@ -327,7 +329,7 @@ START_TEST(test_rows_with_gaps)
 	transfer.source.pitch_bytes = 2 * BYTES;
 	transfer.target.pitch_bytes = 3 * BYTES;
 	testing_add(stand.plan, &transfer);
-	transfer.target.offset_bytes = BYTES;   /* between them */
+	transfer.target.offset_bytes = BYTES;   /* between the rows */
 	testing_add(stand.plan, &transfer);
 	commit(&stand);
 	queue_ready(&stand, "c2 ");
@@ -388,7 +390,7 @@ START_TEST(test_streams_that_cannot_be_used_are_refused)
 }
 END_TEST
 
-/* Or looks as if it were. */
+/* Makes a signal look as if it had been found in a GPU of another process. */
 static void found_in_a_gpu(ceov_signal *signal, int is_so)
 {
 	signal->gpu = is_so ? &signal->own_gpu : NULL;
@@ -436,7 +438,7 @@ START_TEST(test_plans_that_cannot_be_queued_are_refused)
 }
 END_TEST
 
-/* Whatever it was called with last. */
+/* Whether it was launched or queued before. */
 START_TEST(test_a_base_never_falls)
 {
 	struct ceov_launch launch = { .struct_bytes = sizeof(launch), .base = BASE };
@@ -461,7 +463,7 @@ START_TEST(test_a_base_never_falls)
 }
 END_TEST
 
-/* As far as the plan's options say. */
+/* Within the limit of the plan's options. */
 START_TEST(test_marks_are_raised_before_more_bytes_go)
 {
 	struct ceov_transfer transfer;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Sets of ranks, also at the ends of their words. */
+/* Sets of ranks, also at word boundaries. */
 
 #include "base/rank_set.h"
 #include "testing.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The table of movers, and what one must be able to do to be opened. */
+/* The table of movers, and the capabilities that a mover needs to be opened. */
 
 #include <string.h>
 
@@ -42,7 +42,7 @@ START_TEST(test_moves_are_asked_by_memory)
 }
 END_TEST
 
-/* The engine takes it for granted that marks are behind bytes. */
+/* The engine relies on marks that are ordered behind bytes. */
 START_TEST(test_a_mover_that_lacks_what_plans_need_is_not_opened)
 {
 	static const uint32_t needed[] = { CEI_CAP_ORDERED, CEI_CAP_DELIVERED };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Handles that one thread releases while others find, make and release theirs. */
+/* Handles that one thread releases while other threads find, create and release handles. */
 
 #include <check.h>
 #include <pthread.h>
@@ -15,14 +15,14 @@
 #include "ce_engine/signal.h"
 #include "testing.h"
 
-/* More than the quarantine holds, and more than an allocator's caches. */
+/* More than the quarantine and an allocator's caches hold. */
 #define N_BESIDE (3 * CEI_QUARANTINE_MAX)
 #define N_KEPT   600u
 #define N_FINDERS 2u
 
 /* --- a release that takes long --------------------------------------------------- */
 
-/* A second use of a region of ours, as if a peer's had been found. */
+/* Maps a region of ours a second time, as if it were a peer's. */
 static struct cei_region *map_again(ceov_context *context, struct cei_region *own)
 {
 	struct cei_region_wire wire;
@@ -55,7 +55,8 @@ static void await_dead(struct cei_object *object)
 	ck_assert(is_dead(object));
 }
 
-/* None of them may get the memory of `other`, whose release has not ended. */
+/* Releases many handles, none of which may get the memory of `other`, whose release is in
+ * progress. */
 static void release_many(ceov_context *context, uint32_t n, const void *other)
 {
 	ceov_buffer *buffer;
@@ -78,7 +79,7 @@ static void *release_signal(void *signal)
 	return (void *)(intptr_t)ceov_signal_release(signal);
 }
 
-/* Its release waits for the lock of the mappings, which the test holds. */
+/* The release waits for the mappings' lock, which the test holds. */
 START_TEST(test_a_slow_release_of_a_buffer_keeps_its_memory)
 {
 	ceov_context *context = testing_open(1, NULL);
@@ -148,7 +149,7 @@ END_TEST
 
 struct race {
 	ceov_context   *context;
-	_Atomic int     must_stop;      /* relaxed: nothing is read behind it */
+	_Atomic int     must_stop;      /* relaxed: no data depends on it */
 	_Atomic int     n_wrong;
 	_Atomic int     n_found;
 };
@@ -201,7 +202,7 @@ static void *find_signals(void *arg)
 	return NULL;
 }
 
-/* A round of the owner's: exports, and releases as soon as nobody uses it. */
+/* One round of the owner: exports, and releases as soon as nobody uses it. */
 static void export_buffer(ceov_context *context)
 {
 	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
@@ -276,8 +277,8 @@ START_TEST(test_a_refused_release_leaves_the_export_as_it_was)
 }
 END_TEST
 
-/* A plan, or a find, may come to use a handle after the release has looked and before it
- * claims: it keeps what it uses. */
+/* A plan, or a find, may start to use a handle between the release's check and its claim:
+ * the handle stays. */
 START_TEST(test_what_is_used_is_not_claimed)
 {
 	ceov_context *context = testing_open(1, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Which runs come again: the table alone, with graphs that are none. */
+/* The cache of graphs for repeated runs: only the table, with fake graphs. */
 
 #include <check.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static void tear_down(void)
 	free(replays);
 }
 
-/* Of numbers instead of addresses. */
+/* Operands made of numbers instead of addresses. */
 static struct ceov_reduce_run operands_of(uint64_t number)
 {
 	const struct ceov_reduce_run operands = {
@@ -83,7 +83,7 @@ START_TEST(test_what_is_different_is_another)
 }
 END_TEST
 
-/* Hashes may meet. */
+/* Two runs may have the same hash. */
 START_TEST(test_a_hash_alone_is_not_believed)
 {
 	struct cei_replay *first = see_kept(0, 0, 1);
@@ -121,7 +121,7 @@ static void fill_table(void)
 	}
 }
 
-/* Runs that are too many to be kept take nothing from those that are. */
+/* Runs that are too many to be cached do not replace those that are. */
 START_TEST(test_there_is_an_end_of_room)
 {
 	uint64_t i;
@@ -143,18 +143,18 @@ START_TEST(test_what_was_not_seen_for_long_gives_way)
 
 	fill_table();
 	for (i = 0; i < CEI_REPLAYS_STALE - CEI_REPLAYS_MAX; i++)
-		(void)see_kept(0, 0, 1 + i % (CEI_REPLAYS_MAX - 1));    /* all but 0 */
+		(void)see_kept(0, 0, 1 + i % (CEI_REPLAYS_MAX - 1));    /* all entries but 0 */
 	replay = see(0, 1, 0, &dropped);
 	ck_assert_ptr_eq(dropped, &replays->replay[0]);
 	ck_assert_ptr_nonnull(replay);
 	ck_assert_ptr_null(replay->graph);
 	ck_assert_uint_eq(replay->n_seen, 1);
-	ck_assert_ptr_null(see_kept(0, 1, 1));  /* all others are younger */
+	ck_assert_ptr_null(see_kept(0, 1, 1));  /* entry 1 is the oldest now */
 	ck_assert_ptr_null(see_kept(0, 0, 0));
 }
 END_TEST
 
-/* How many of the op, or of all. */
+/* How many entries were dropped, of one op or of all. */
 static uint32_t forget(const ceov_op *op)
 {
 	uint32_t n = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Log lines: what comes again and again is counted, and what is raised under a lock is
- * written behind it. */
+/* Log lines: repeated lines are counted, and lines raised under a lock are written after it
+ * is released. */
 
 #include <check.h>
 #include <pthread.h>
@@ -17,7 +17,7 @@
 /* --- which lines pass ---------------------------------------------------- */
 
 static struct cei_repeats repeats;
-static uint64_t n_held;                 /* as the last line that passed said */
+static uint64_t n_held;                 /* number of held-back lines that the last line reported */
 static struct cei_repeat gone;
 
 static int pass(const char *format, int code, const char *text, uint64_t now_ns)
@@ -49,7 +49,7 @@ START_TEST(test_lines_that_go_on_are_counted)
 		n_passed += pass(format, -4, "lane 0", now + i * TESTING_MS) == 1;
 	ck_assert_uint_gt(n_passed, 3600000 * TESTING_MS / CEI_REPEATS_WHILE_MAX_NS / 2);
 	ck_assert_uint_lt(n_passed, 100);
-	/* And one after all of it has been quiet for long. */
+	/* then one after a long silence */
 	now += 10 * 3600 * TESTING_SECOND;
 	ck_assert_int_eq(pass(format, -4, "lane 0", now), 1);
 	ck_assert_int_eq(pass(format, -4, "lane 0", now + 2 * CEI_REPEATS_WHILE_MAX_NS), 1);
@@ -70,7 +70,7 @@ START_TEST(test_different_lines_of_a_kind_are_bounded)
 		n += (uint32_t)pass(format, -4, text, 1000 + i);
 	}
 	ck_assert_uint_eq(n, CEI_REPEATS_LINES);
-	/* Kinds do not count for each other: another error, another place. */
+	/* Lines of other kinds (another error, another place) are counted separately. */
 	ck_assert_int_eq(pass(format, -5, "launch 1", 2000), 1);
 	ck_assert_int_eq(pass(other, -4, "launch 1", 2000), 1);
 	ck_assert_int_eq(pass(format, -4, "launch 500", 2000 + CEI_REPEATS_WHILE_NS), 1);
@@ -78,7 +78,7 @@ START_TEST(test_different_lines_of_a_kind_are_bounded)
 }
 END_TEST
 
-/* More kinds than are remembered: what the forgotten one held back is told. */
+/* More kinds than are remembered: a forgotten kind's count is reported. */
 START_TEST(test_no_count_is_lost)
 {
 	static const char formats[CEI_REPEATS_KINDS + 1];
@@ -223,7 +223,7 @@ static ceov_context *context;
 static ceov_plan *plan;
 static uint32_t n_calls;
 
-/* What a log function should not do, though it ends well here: it calls the library. */
+/* A log function that calls the library, which is forbidden but ends well here. */
 static void call_back(void *log_arg, const char *line)
 {
 	(void)log_arg;
@@ -254,7 +254,7 @@ START_TEST(test_calls_hold_no_lock_while_they_log)
 	ck_assert_uint_gt(n_calls, 0);
 	while (ceov_turn(context) == CEOV_PENDING)
 		;
-	plan = NULL;                    /* the counts that closing tells call nothing */
+	plan = NULL;                    /* from here on the log function must not call back */
 	ceov_close(context);
 }
 END_TEST

@@ -41,7 +41,8 @@ START_TEST(test_items_come_out_in_order_until_empty)
 		for (i = 1; i < 9; i++)
 			ck_assert_ptr_eq(cei_ring_take(&ring), &items[i % 8]);
 		ck_assert_ptr_null(cei_ring_take(&ring));
-		for (i = 0; i < round % 8; i++) {       /* moves the seam */
+		for (i = 0; i < round % 8; i++) {       /* so that the ring wraps at different
+							 * cells */
 			ck_assert_int_eq(cei_ring_put(&ring, &items[i]), 0);
 			ck_assert_ptr_eq(cei_ring_take(&ring), &items[i]);
 		}

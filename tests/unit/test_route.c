@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Routes over machines made up for it: known ones, then any. */
+/* Routes on artificial machines: known ones, then random ones. */
 
 #include <check.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
 
-/* How many times as fast everything that is allowed is as the direct way. */
+/* Speed-up of all allowed paths together over the direct one. */
 static double gain(const struct cei_machine *machine, uint32_t from, uint32_t to,
 		   uint64_t bytes)
 {
@@ -150,14 +150,14 @@ START_TEST(test_load_of_others_moves_shares)
 	uint32_t i, busy = cei_machine_link(machine, 8, 1)->ports[1];
 
 	request.port_load = load;
-	load[busy] = 54 * MACHINE_GB;   /* GPU 1's PCIe link, towards it */
-	load[0] = 60 * MACHINE_GB;      /* what the node gives */
+	load[busy] = 54 * MACHINE_GB;   /* GPU 1's PCIe link towards it is busy */
+	load[0] = 60 * MACHINE_GB;      /* and so is the node's output */
 	route = route_rig_get(machine, &request);
 	for (i = 0; i < route.n_ways; i++)
 		if (route.ways[i].via == 1)
 			ck_assert_uint_lt(route.ways[i].bytes, GIB / 16);
 	ck_assert_double_ge((double)route.expected_ns, (double)GIB / 112.0);
-	load[busy] = UINT64_MAX;        /* more than there is: a rest is left */
+	load[busy] = UINT64_MAX;        /* more load than there is: a rest always remains */
 	load[0] = UINT64_MAX;
 	route = route_rig_get(machine, &request);
 	ck_assert_double_le((double)route.expected_ns, (double)GIB / 17.2 * 1.05);
@@ -171,12 +171,12 @@ START_TEST(test_only_engines_that_may_be_driven)
 	struct cei_route_request request = route_rig_request(0, 1, GIB, CEI_ROUTE_RULE_ALL);
 	struct cei_route route;
 
-	request.may_drive = 1u << 1;    /* the receiver's alone: a pull */
+	request.may_drive = 1u << 1;    /* only the receiver's engines: a pull */
 	route = route_rig_get(machine, &request);
 	ck_assert_uint_eq(route.n_ways, 1);
 	ck_assert_uint_eq(route.ways[0].engines[0], 1);
 	ck_assert_uint_gt(route.ways[0].t0_ns, 4000);
-	request.may_drive = 1u << 2;    /* a third one's pulls and pushes */
+	request.may_drive = 1u << 2;    /* only a third GPU's pulls and pushes */
 	route = route_rig_get(machine, &request);
 	ck_assert_uint_eq(route.ways[0].sort, CEI_ROUTE_MIDDLE);
 	ck_assert_uint_le(route.ways[0].bytes_per_s, 395 * MACHINE_GB / 2);
@@ -184,7 +184,7 @@ START_TEST(test_only_engines_that_may_be_driven)
 	ck_assert_int_eq(route_rig_find(machine, &request, &route), CEOV_ERR_NO_ROUTE);
 	ck_assert_ptr_nonnull(strstr(route.why, "may not be used"));
 	request = route_rig_request(8, 0, GIB, CEI_ROUTE_RULE_NEEDED);
-	request.may_drive = 1u << 6;    /* a load without the target's engines */
+	request.may_drive = 1u << 6;    /* loads without the target's engines */
 	route = route_rig_get(machine, &request);
 	ck_assert_uint_eq(route.ways[0].via, 6);
 	ck_assert_uint_eq(route.ways[0].sort, CEI_ROUTE_RELAYED);
@@ -232,8 +232,8 @@ START_TEST(test_relays_over_one_switch_are_no_use)
 	struct cei_route route = find(machine, 8, 0, GIB, CEI_ROUTE_RULE_ALL);
 	uint32_t i;
 
-	/* GPU 1 hangs below the switch of GPU 0, GPUs 2 and 3 below another: the second of
-	 * them can fill no more than the gaps between the first one's slots. */
+	/* GPU 1 is below GPU 0's switch, GPUs 2 and 3 below another one: the second of
+	 * those two can only use the gaps between the first one's slots. */
 	for (i = 0; i < route.n_ways; i++)
 		ck_assert_uint_ne(route.ways[i].via, 1);
 	ck_assert_uint_ge(route_rig_count(&route, CEI_ROUTE_RELAYED), 1);
@@ -251,7 +251,7 @@ START_TEST(test_no_p2p_goes_through_the_host)
 	ck_assert_uint_eq(route.n_ways, 1);
 	ck_assert_uint_eq(route.ways[0].sort, CEI_ROUTE_STAGED);
 	ck_assert_str_eq(route.why, "no copy goes directly; over node0, the fastest of 1 way");
-	/* one slot more than its bytes take on one leg */
+	/* one slot more than its bytes take on one link */
 	ck_assert_double_ge((double)route.expected_ns, (64.0 + 4) * MIB / 25.0);
 	ck_assert_double_le((double)route.expected_ns, (64.0 + 4) * MIB / 25.0 + 19 * 16000);
 	request.slot_bytes = 64 * MIB;
@@ -370,8 +370,8 @@ START_TEST(test_any_route_on_any_machine)
 }
 END_TEST
 
-/* Each of the two forgoes 2 % for fewer ways and 0.5 % for a wider spread, and rounds
- * shares to pages. */
+/* How much slower a route may be than the optimum: 2 % for fewer paths, 0.5 % for
+ * spreading, and the rounding of shares to pages. */
 static double allowance(const struct cei_route *route)
 {
 	return (double)route->expected_ns * 1.0252 +
@@ -403,7 +403,7 @@ START_TEST(test_all_is_never_slower_than_needed)
 }
 END_TEST
 
-/* As long as the source pushes: its engine is then the same in both. */
+/* Provided that the source pushes, so that its engine is the same in both. */
 START_TEST(test_more_engines_are_never_slower)
 {
 	static uint64_t load[CEI_MACHINE_PORTS_MAX];

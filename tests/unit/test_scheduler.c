@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What goes next on a lane, which plans keep their order, and plans on host ranks that
- * stand in for a machine's GPUs. */
+/* The order of copies on a lane, plans that keep their order, and plans on host ranks that
+ * play a machine's GPUs. */
 
 #include <check.h>
 #include <stdio.h>
@@ -62,7 +62,7 @@ static void tear_down(struct fixture *f)
 	free(f->jobs);
 }
 
-/* From GPU 0, or GPU 1 where the queues are its. */
+/* Adds a copy from GPU 0, or from GPU 1 for that one's queues. */
 static struct cei_job *add(struct fixture *f, struct cei_queues *queues, uint32_t to,
 			   const struct cei_job *like)
 {
@@ -111,10 +111,10 @@ START_TEST(test_the_busiest_port_is_served_first)
 	add(&f, &f.other, 3, &like);
 	add(&f, &f.other, 3, &like);
 	ck_assert_ptr_eq(cei_queues_take(&f.queues, 0, NOW), job);
-	/* the next one is not chosen before this one is nearly done */
+	/* the next copy is not chosen before this one is nearly done */
 	ck_assert_ptr_null(cei_queues_take(&f.queues, 0, NOW));
 	ck_assert_ptr_null(cei_queues_take(&f.queues, 0, NOW + job->takes_ns / 2));
-	/* and the other engine does not meet us there */
+	/* and the other engine avoids its port meanwhile */
 	ck_assert_ptr_null(cei_queues_take(&f.other, 0, NOW));
 	second = cei_queues_take(&f.queues, 0, NOW + job->takes_ns);
 	ck_assert_ptr_eq(second, &f.jobs[0]);
@@ -252,7 +252,7 @@ START_TEST(test_unknown_links_of_the_background_are_bounded_by_bytes)
 	cei_queues_leave(&queues, &jobs[0], NOW);
 	ck_assert_ptr_eq(cei_queues_take(&queues, 0, NOW), &jobs[2]);
 	cei_queues_leave(&queues, &jobs[1], NOW);
-	ck_assert_ptr_null(cei_queues_take(&queues, 0, NOW));   /* a large one goes alone */
+	ck_assert_ptr_null(cei_queues_take(&queues, 0, NOW));   /* a large copy goes alone */
 	cei_queues_leave(&queues, &jobs[2], NOW);
 	ck_assert_ptr_eq(cei_queues_take(&queues, 0, NOW), &jobs[3]);
 	cei_queues_fini(&queues);
@@ -289,7 +289,7 @@ END_TEST
 
 /* --- what deciding costs --------------------------------------------------------- */
 
-/* Looks at jobs per job, of n jobs to all links. */
+/* Number of candidates that were compared per copy, for n copies to all links. */
 static double cost_of(uint32_t n_gpus, uint32_t n)
 {
 	struct cei_job like = { .bytes = MIB };
@@ -320,7 +320,7 @@ START_TEST(test_cost_per_job_does_not_grow)
 
 	for (i = 0; i < 4; i++)
 		ck_assert_double_le(cost_of(GPUS, sizes[i]), GPUS - 1);
-	/* more links than are told apart */
+	/* more links than queues are kept for */
 	ck_assert_double_le(cost_of(CEI_MACHINE_GPUS_MAX, 10000), CEI_QUEUES_LINKS);
 }
 END_TEST
@@ -384,11 +384,12 @@ START_TEST(test_plans_keep_their_order_where_more_than_marks_orders_them)
 		testing_add(plans[i], &transfer);
 	}
 	transfer.source_ready = testing_mark(signal, 1, 1);
-	transfer.then = testing_mark(signal, 1, 2);     /* one counter, twice */
+	transfer.then = testing_mark(signal, 1, 2);     /* one counter raised twice */
 	ck_assert_int_eq(ceov_plan_add(plans[1], &transfer), 0);
 	transfer.source_ready = testing_mark(NULL, 0, 0);
 	transfer.then = testing_mark(signal, 3, 1);
-	transfer.row_bytes = 0;                         /* behind all before it */
+	transfer.row_bytes = 0;                         /* without bytes, so it goes behind all
+							 * before it */
 	ck_assert_int_eq(ceov_plan_add(plans[2], &transfer), 0);
 	for (i = 0; i < 3; i++)
 		ck_assert_int_eq(ceov_plan_commit(plans[i]), 0);
@@ -447,7 +448,7 @@ static void open_world(struct world *world)
 	}
 }
 
-/* Rank from's transfers, in an order in which all would meet. */
+/* Rank from's transfers, in an order in which all ranks would send to one receiver at once. */
 static ceov_plan *build(struct world *world, uint32_t from, uint32_t urgency)
 {
 	struct ceov_plan_options options = { .struct_bytes = sizeof(options) };
@@ -474,7 +475,7 @@ static ceov_plan *build(struct world *world, uint32_t from, uint32_t urgency)
 	return plan;
 }
 
-/* What each rank got from each other. */
+/* Checks what each rank got from each other. */
 static void check_bytes(const struct world *world)
 {
 	const uint8_t *sent, *got;
@@ -526,7 +527,7 @@ START_TEST(test_an_aborted_plan_leaves_nothing_waiting)
 	plan = build(&world, 0, CEOV_URGENCY_NORMAL);
 	ck_assert_int_eq(ceov_launch(plan, NULL, &ticket), 0);
 	r = ceov_abort(world.context, ticket);
-	ck_assert(r == 0 || r == CEOV_NONE);            /* it may have been faster */
+	ck_assert(r == 0 || r == CEOV_NONE);            /* the launch may have ended already */
 	r = ceov_wait(world.context, ticket, TESTING_PATIENCE);
 	ck_assert(r == 0 || r == CEOV_ERR_ABORTED);
 	ck_assert(cei_ports_are_quiet(world.context->ports));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What ceov_open() takes from config and environment, and what it refuses. */
+/* Settings from ceov_open()'s config and the environment, and what is refused. */
 
 #include <check.h>
 #include <stdio.h>
@@ -113,7 +113,7 @@ static void open_and_close(void)
 	ceov_close(context);
 }
 
-/* One line each, which names what is meant where that can be guessed. */
+/* One warning each, which suggests the name that was probably meant. */
 START_TEST(test_names_that_nobody_reads_are_warned_of)
 {
 	char name[200];
@@ -219,7 +219,8 @@ START_TEST(test_config_is_refused_where_it_makes_no_sense)
 	members[1].place.index = 3;
 	refused(&config, "member 1 is on the host", "place.index 3");
 	members[1].place.index = 0;
-	members[0].place.index = CEOV_NOBODY;   /* not the same as to name no member */
+	members[0].place.index = CEOV_NOBODY;   /* an invalid index, which is not the same as no
+						 * member */
 	refused(&config, "member 0 is on the host", NULL);
 	members[0].place.index = 0;
 	config.progress_by_caller = 7;

@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * What peers' exports of GPU memory may say. The driver is a table of our own: one GPU,
- * whose memory is one allocation of this process and one that a handle opens.
+ * What exports of GPU memory may claim. The driver is a fake: one GPU, whose memory is one
+ * allocation of this process and one that an IPC handle opens.
  */
 
 #include <check.h>
@@ -15,9 +15,10 @@
 #include "ipc/share.h"
 #include "testing.h"
 
-#define OWN        UINT64_C(0x7000000000)       /* the allocation of this process */
+#define OWN        UINT64_C(0x7000000000)       /* address of this process's allocation */
 #define OWN_BYTES  UINT64_C(0x400000)
-#define OPENED     UINT64_C(0x7100000000)       /* where a peer's is opened */
+#define OPENED     UINT64_C(0x7100000000)       /* address at which a peer's allocation is
+						 * opened */
 #define PEER_BYTES UINT64_C(0x200000)
 #define BUFFER_ID  17u
 
@@ -27,8 +28,8 @@ static struct cei_cuda cuda;
 static struct cei_cuda_gpu gpu;
 static struct cei_region region;
 static struct cei_region_wire wire;             /* of OWN, as we export it */
-static int n_open;                              /* handles that are open */
-static int is_dumb;                             /* the driver knows no ranges */
+static int n_open;                              /* open IPC handles */
+static int is_dumb;                             /* the driver does not report ranges */
 
 /* --- the driver -------------------------------------------------------------- */
 
@@ -130,11 +131,12 @@ static CUresult give_back(CUdeviceptr address)
 
 static uint8_t host_memory[HOST_PAGES * 4096u] __attribute__((aligned(4096)));
 #define N_PINS 4u
-static struct {                         /* ranges of bytes, as cuMemHostRegister makes them */
+static struct {                         /* ranges registered by cuMemHostRegister */
 	const uint8_t *base;
-	size_t         n_bytes;         /* 0: none */
+	size_t         n_bytes;         /* 0: unused */
 } pins[N_PINS];
-static size_t allocated_bytes;          /* the driver's own, the first ones */
+static size_t allocated_bytes;          /* size of the driver's own host allocation, at the
+					 * begin */
 
 static uint32_t n_pins(void)
 {
@@ -313,7 +315,7 @@ static void refused(void)
 	region.site = &site;
 }
 
-/* Another context of this process exports it. */
+/* Memory exported by another context of this process is used by its address. */
 START_TEST(test_own_memory_is_used_by_its_address)
 {
 	wire.device += 4096;
@@ -329,26 +331,26 @@ START_TEST(test_own_memory_is_what_the_driver_says)
 {
 	const struct cei_region_wire honest = wire;
 
-	wire.device = 0x1234000;                /* no memory at all */
+	wire.device = 0x1234000;                /* an address without memory */
 	refused();
 	wire = honest;
-	wire.device += 4096;                    /* beyond its end */
+	wire.device += 4096;                    /* beyond the end of the memory */
 	refused();
 	wire = honest;
 	wire.size_bytes++;
 	refused();
 	wire = honest;
-	wire.buffer_id++;                       /* an allocation that is gone */
+	wire.buffer_id++;                       /* an allocation that was freed */
 	refused();
 	wire = honest;
-	wire.handle[63] ^= 1;                   /* memory that was exported to nobody */
+	wire.handle[63] ^= 1;                   /* a handle of memory that was never exported */
 	refused();
 	wire = honest;
 	wire.offset_bytes = 1;
 	wire.size_bytes--;
 	refused();
 	wire = honest;
-	wire.uuid[0] ^= 1;                      /* a GPU that is not here */
+	wire.uuid[0] ^= 1;                      /* a GPU that this process does not have */
 	refused();
 	wire = honest;
 	ck_assert_int_eq(take(), 0);
@@ -358,7 +360,7 @@ END_TEST
 START_TEST(test_a_peers_memory_is_as_large_as_its_allocation)
 {
 	wire.pid++;
-	refused();                              /* OWN_BYTES of PEER_BYTES */
+	refused();                              /* claims OWN_BYTES where PEER_BYTES are opened */
 	wire.size_bytes = PEER_BYTES;
 	wire.offset_bytes = 1;
 	refused();
@@ -407,8 +409,8 @@ static void refused_as(struct cei_region *made, int error)
 	cei_region_fini(made);
 }
 
-/* The first ends and the second begins in one page: each is registered by itself, for the
- * driver copies across no two registrations. */
+/* The first buffer ends and the second begins in one page. Each is registered by itself,
+ * because no copy may cross from one registration to another. */
 START_TEST(test_host_buffers_share_a_page)
 {
 	struct cei_region first, second, within;
@@ -446,7 +448,7 @@ START_TEST(test_host_buffers_that_overlap_in_part_are_refused)
 }
 END_TEST
 
-/* As a pinned tensor's, in a block that is larger than itself. */
+/* A part of a larger block that the driver allocated, as for PyTorch's pinned tensors. */
 START_TEST(test_host_memory_of_the_driver_is_used_as_it_is)
 {
 	struct cei_region first, beyond;

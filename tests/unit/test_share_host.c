@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Host regions: created, adopted, exported, imported; and descriptors that a peer
- * should not have sent. */
+/* Host regions: create, adopt, export, import; and invalid descriptors from a peer. */
 
 #include <check.h>
 #include <dirent.h>
@@ -99,7 +98,7 @@ START_TEST(test_created_memory_reaches_a_peer)
 	ck_assert_int_eq(peer.origin, CEI_REGION_IMPORTED);
 	ck_assert_int_eq(cei_share_host.check(&peer), 0);
 	cei_region_fini(&region);
-	((uint8_t *)peer.host)[1] = 1;          /* the mapping keeps the memory */
+	((uint8_t *)peer.host)[1] = 1;          /* writable without the descriptor */
 	cei_region_fini(&peer);
 	ck_assert_uint_eq(n_open_fds(), n_fds);
 	ck_assert_uint_eq(peer.address[0], 0);
@@ -187,7 +186,8 @@ static void assert_import_refused(const struct cei_region_wire *wire, int fd,
 {
 	ck_assert_int_eq(cei_share_host.import(&peer, wire, fd), CEOV_ERR_INVALID);
 	assert_last_failure(CEOV_ERR_INVALID, why);
-	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);       /* closed all the same */
+	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);       /* the descriptor was closed all the
+							 * same */
 	cei_region_fini(&peer);
 	peer.site = &site;
 }

@@ -100,8 +100,8 @@ END_TEST
 
 struct tiles {
 	ceov_signal     *signal;
-	_Atomic uint32_t taken[ROUNDS];         /* tiles of each round */
-	_Atomic uint32_t data[ROUNDS];          /* what tiles leave behind */
+	_Atomic uint32_t taken[ROUNDS];         /* tiles taken in each round */
+	_Atomic uint32_t data[ROUNDS];          /* data that each tile writes */
 };
 
 static uint32_t tiles_in(uint32_t round)
@@ -109,7 +109,7 @@ static uint32_t tiles_in(uint32_t round)
 	return 1 + round * 7 % 13;
 }
 
-/* Threads take tiles of a round as they come, and go on when it is raised. */
+/* Thread function: takes tiles of a round, and goes on when the round's value is raised. */
 static void *arrive(void *arg)
 {
 	struct tiles *tiles = arg;
@@ -176,7 +176,7 @@ START_TEST(test_arrivals_do_not_lower_a_counter)
 	testing_log_has(&log_of, "ceov_signal_arrive: counter 0 holds 5 and cannot fall to 4",
 			NULL, NULL);
 	ck_assert_uint_eq(value_of(signal, 0), 5);
-	/* What was refused was not counted. */
+	/* the refused call was not counted */
 	ck_assert_int_eq(ceov_signal_arrive(signal, 0, 2, 4), CEOV_ERR_INVALID);
 	ck_assert_int_eq(ceov_signal_arrive(signal, 0, 2, 6), 0);
 	ck_assert_uint_eq(value_of(signal, 0), 5);
@@ -273,7 +273,7 @@ END_TEST
 
 static atomic_int has_begun, is_over;
 
-/* NULL, or the signal that could not be renewed. */
+/* Thread function: returns NULL, or the signal that could not be renewed. */
 static void *renew_often(void *signal)
 {
 	atomic_store(&has_begun, 1);
@@ -283,7 +283,7 @@ static void *renew_often(void *signal)
 	return NULL;
 }
 
-/* Another thread renews a signal that the plans do not name, as it must after an abort. */
+/* Another thread renews a signal that the plans do not name, as after an abort. */
 START_TEST(test_renewal_while_plans_are_committed)
 {
 	struct ceov_transfer transfer = testing_transfer(testing_buffer(context, 0, 64),
@@ -310,7 +310,7 @@ START_TEST(test_renewal_while_plans_are_committed)
 }
 END_TEST
 
-/* A renewal brings nobody back. */
+/* The message after a lost peer does not advise a renewal, which could not bring it back. */
 START_TEST(test_the_advice_fits_the_loss)
 {
 	ceov_signal *signal = testing_signal(context, 0, 1);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What an aborted signal says, whatever others write into its shared word, and raises that
- * meet an abort. */
+/* Errors of aborted signals, whatever others write to the shared abort word, and raises
+ * that run into an abort. */
 
 #include <check.h>
 #include <pthread.h>
@@ -29,7 +29,7 @@ static void set_up(void)
 	context = testing_open(RANKS, &log_of);
 }
 
-/* Without threads that look at the backends, which these tests exchange. */
+/* Without engine threads, because these tests replace functions of the backend. */
 static void set_up_alone(void)
 {
 	testing_log_init(&log_of);
@@ -126,7 +126,8 @@ START_TEST(test_a_launch_that_is_refused_names_who_is_to_blame)
 }
 END_TEST
 
-/* One signal of the plan is aborted; all others say the same afterwards. */
+/* One signal of a plan is aborted; afterwards all its signals report the same error and
+ * rank. */
 START_TEST(test_an_abort_that_spreads_blames_the_same_rank)
 {
 	ceov_ticket ticket;
@@ -146,7 +147,8 @@ START_TEST(test_an_abort_that_spreads_blames_the_same_rank)
 }
 END_TEST
 
-/* Its copy ends well, but the abort came meanwhile: only retiring finds it. */
+/* The copy succeeds although an abort came meanwhile, which is found only when the launch
+ * ends. */
 START_TEST(test_an_abort_found_at_the_end_blames_the_same_rank)
 {
 	ceov_ticket ticket;
@@ -170,7 +172,7 @@ START_TEST(test_an_abort_found_at_the_end_blames_the_same_rank)
 }
 END_TEST
 
-/* A peer was lost, and before any engine has looked the context is closed. */
+/* A peer was lost, and the context closes before an engine has noticed. */
 START_TEST(test_closing_does_not_take_the_blame)
 {
 	struct loopback loop;
@@ -186,7 +188,7 @@ END_TEST
 
 /* --- raises that meet an abort -------------------------------------------- */
 
-/* The abort comes between a raise's look at the abort word and its look at the counter. */
+/* The abort comes between a raise's check of the abort word and its check of the counter. */
 START_TEST(test_a_poisoned_counter_is_no_wrong_argument)
 {
 	ceov_signal *signal = testing_signal(context, 0, 2);
@@ -203,9 +205,9 @@ END_TEST
 
 struct raiser {
 	ceov_signal *signal;
-	atomic_int   round;             /* it raises in rounds before this */
-	atomic_int   n_ended;           /* rounds that an abort has ended for it */
-	int          n_wrong;           /* ended otherwise */
+	atomic_int   round;             /* number of rounds in which it raises */
+	atomic_int   n_ended;           /* rounds that ended by an abort */
+	int          n_wrong;           /* rounds that ended in another way */
 };
 
 static void *raise_until_aborted(void *arg)
@@ -225,7 +227,8 @@ static void *raise_until_aborted(void *arg)
 	return NULL;
 }
 
-/* Whatever the raise was at when the abort came: it says so, and the poison is there. */
+/* Wherever the raise is when the abort comes: it returns the abort's error, and the counter
+ * is poisoned. */
 START_TEST(test_a_raise_that_meets_an_abort)
 {
 	struct raiser raiser = { .signal = testing_signal(context, 0, 1) };
@@ -255,7 +258,7 @@ END_TEST
 
 /* --- counters in a GPU ---------------------------------------------------- */
 
-/* Stands in for a GPU's memory: counters, abort word, arrivals. */
+/* A fake GPU's memory: counters, abort word, arrivals. */
 struct gpu_double {
 	struct cei_backend_ops ops;     /* the host's, with our store */
 	struct cei_region      region;
@@ -265,7 +268,7 @@ struct gpu_double {
 static struct gpu_double gpu;
 static ceov_signal *victim;             /* aborted within the next store, or NULL */
 
-/* The value is on its way when the abort comes, and arrives after the poison. */
+/* A store that is delayed: the value arrives after the abort's poison. */
 static int store(struct cei_backend *backend, uint64_t address, const void *bytes,
 		 uint64_t n_bytes)
 {

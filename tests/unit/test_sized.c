@@ -10,7 +10,8 @@
 #include "base/sized.h"
 #include "testing.h"
 
-struct grown {                          /* first it ended before `second` */
+struct grown {                          /* a struct that ended before `second` in its first
+					 * version */
 	size_t   struct_bytes;
 	uint64_t first;
 	uint64_t second;
@@ -48,7 +49,8 @@ START_TEST(test_sizes)
 }
 END_TEST
 
-/* Each byte behind what is known, up to the struct's own end and no further. */
+/* Each byte beyond the known size is checked, up to the caller's struct's end and no
+ * further. */
 START_TEST(test_what_is_not_known_is_not_in_use)
 {
 	struct newer from = { { sizeof(from), 1, 2, 3, 4 }, { 0 } };

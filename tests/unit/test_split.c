@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Properties of cuts: every byte once, in place, no chunk too long. */
+/* Properties of cuts: every byte once, at its place, no chunk too large. */
 
 #include <check.h>
 #include <string.h>
@@ -109,7 +109,7 @@ START_TEST(test_sizes_beyond_32_bits)
 	ck_assert_uint_eq(last.source + last.row_bytes, UINT64_C(1) << 40);
 	piece.row_bytes = 4096;
 	piece.n_rows = 3;
-	piece.source_pitch_bytes = UINT64_C(3) << 30;   /* more than a driver takes */
+	piece.source_pitch_bytes = UINT64_C(3) << 30;   /* larger than drivers accept */
 	piece.target_pitch_bytes = 4096;
 	ck_assert_uint_eq(cei_split_count(&piece, max), 3);
 	last = cei_split_at(&piece, max, 2);

@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Ways of two legs, walked by the engine: host ranks stand in for the places of a
- * machine from a file (CEOVERLAP_MACHINE), so that helpers, slots and shares are those
- * that GPUs would have.
+ * Staged routes, executed by the engine: host ranks play the places of a machine from a
+ * file (CEOVERLAP_MACHINE), so that helpers, slots and shares are those that GPUs would
+ * have.
  */
 
 #include <check.h>
@@ -122,7 +122,7 @@ static uint32_t n_helpers(const struct stand *stand, uint32_t rank)
 	return movers->n - movers->n_own;
 }
 
-/* Every slot is back. */
+/* Expects that every slot is free. */
 static void check_slots(const struct stand *stand, uint32_t rank)
 {
 	const struct cei_staging *staging = staging_of(stand, rank);
@@ -224,7 +224,8 @@ START_TEST(test_several_ways_at_once)
 }
 END_TEST
 
-/* A gated launch of a plan with several ways goes directly, a polled one does not. */
+/* A gated launch of a plan with several paths takes the direct one only; a polled launch
+ * takes all. */
 START_TEST(test_a_gated_launch_goes_directly)
 {
 	struct ceov_plan_options options = { .struct_bytes = sizeof(options),
@@ -258,7 +259,8 @@ START_TEST(test_a_gated_launch_goes_directly)
 }
 END_TEST
 
-/* Templates are for all ranks at once, which would all want the host's links. */
+/* Templates go directly, because all ranks run them at once and would compete for the
+ * host's links. */
 START_TEST(test_a_template_goes_directly)
 {
 	struct ceov_plan_options options = { .struct_bytes = sizeof(options),
@@ -309,7 +311,7 @@ START_TEST(test_a_host_load_is_relayed_by_peers)
 }
 END_TEST
 
-/* Rows with gaps: nothing between them is touched. */
+/* Bytes between the rows are not touched. */
 START_TEST(test_rows_keep_their_shape)
 {
 	enum { ROWS = 10000, ROW = 8192, PITCH = 8192 + 512 };
@@ -343,7 +345,7 @@ START_TEST(test_rows_keep_their_shape)
 }
 END_TEST
 
-/* What moves nothing says that the bytes before it are there, whatever way they took. */
+/* The mark of a transfer without bytes comes after the bytes before it, over all paths. */
 START_TEST(test_an_empty_transfer_comes_last)
 {
 	struct ceov_transfer empty = { .struct_bytes = sizeof(empty) };
@@ -372,7 +374,7 @@ START_TEST(test_an_empty_transfer_comes_last)
 }
 END_TEST
 
-/* Copy number n fails: the launch does, once, and nothing keeps its slot. */
+/* Copy number n fails: the launch fails once, and all slots are freed. */
 START_TEST(test_a_leg_that_fails)
 {
 	struct stand stand;
@@ -392,7 +394,7 @@ START_TEST(test_a_leg_that_fails)
 }
 END_TEST
 
-/* An abort in the middle: the launch ends, and after a renewal all works again. */
+/* An abort amid a launch: the launch ends, and after a renewal everything works again. */
 START_TEST(test_an_abort_gives_slots_back)
 {
 	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
@@ -425,7 +427,7 @@ START_TEST(test_an_abort_gives_slots_back)
 }
 END_TEST
 
-/* Many launches of plans that share ways; in the end each target holds its source. */
+/* Many launches of plans that share paths; at last each target equals its source. */
 START_TEST(test_many_at_once)
 {
 	struct stand stand;

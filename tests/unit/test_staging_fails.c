@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Ways of two legs where something is short, wrong or lost: bounds on ways, memory that
- * nobody reaches, copies that never end, contexts that close, aborts in the middle of many
- * plans. Host ranks stand in for the places of a machine from a file.
+ * Staged routes when something is missing, wrong or lost: limits, memory that is not
+ * reachable, copies that never end, closing contexts, aborts among many plans. Host ranks
+ * play the places of a machine from a file.
  */
 
 #include <check.h>
@@ -42,7 +42,7 @@ static void set_number(const char *name, uint64_t value)
 	ck_assert_int_eq(setenv(name, text, 1), 0);
 }
 
-/* Ranks are the machine's places: GPUs, then NUMA nodes. */
+/* Opens a context whose ranks are the machine's places: GPUs, then NUMA nodes. */
 static void stand_open(struct stand *stand, const char *fixture, uint32_t n_ranks,
 		       uint64_t size_bytes)
 {
@@ -115,7 +115,7 @@ static ceov_ticket launch(ceov_plan *plan, uint64_t base, uint64_t deadline_ns)
 	return ticket;
 }
 
-/* Nothing in flight: every slot is back, and no count is left over. */
+/* Expects that every slot is free and every counter of work in flight is 0. */
 static void check_idle(const struct stand *stand)
 {
 	const struct cei_engine *engine;
@@ -169,7 +169,7 @@ START_TEST(test_ways_run_out)
 }
 END_TEST
 
-/* Ways that only make it faster leave some for those that cannot do without. */
+/* Paths that are only faster leave some for transfers that have no other. */
 START_TEST(test_the_only_way_is_found_late)
 {
 	struct stand stand;
@@ -179,11 +179,11 @@ START_TEST(test_the_only_way_is_found_late)
 	stand_open(&stand, "v100x8-mesh.xml", 10, 9 * MIB);
 	staging = &stand.context->engines[0].staging;
 	ck_assert_uint_eq(staging->n_ways, 0);
-	staging->n_ways = CEI_WAYS_SPARE;       /* as if they were taken */
-	plan = plan_of(&stand, 0, 0, 5);        /* no link: has to go over something */
+	staging->n_ways = CEI_WAYS_SPARE;       /* as if they were in use */
+	plan = plan_of(&stand, 0, 0, 5);        /* no direct link, so it needs a staged path */
 	ck_assert_uint_eq(staging->n_ways, CEI_WAYS_SPARE + 1);
 	ck_assert_uint_ne(plan->cuts[0].way, CEI_WAY_DIRECT);
-	plan = plan_of(&stand, 0, 8, 0);        /* node 0 -> GPU 0: directly will do */
+	plan = plan_of(&stand, 0, 8, 0);        /* node 0 -> GPU 0: the direct path is enough */
 	ck_assert_uint_eq(staging->n_ways, CEI_WAYS_SPARE + 1);
 	ck_assert_int_eq(plan->steps[0].is_routed, 0);
 	staging->n_ways = CEI_WAYS_MAX;
@@ -200,7 +200,7 @@ START_TEST(test_the_only_way_is_found_late)
 }
 END_TEST
 
-/* What nobody here reaches is refused: there is no address to copy from. */
+/* Memory that no member can address is refused. */
 START_TEST(test_memory_that_nobody_reaches)
 {
 	uint64_t kept[CEI_MEMBERS_MAX];
@@ -224,7 +224,8 @@ START_TEST(test_memory_that_nobody_reaches)
 }
 END_TEST
 
-/* Sizes that no buffer has are refused, whatever their product comes to, and cost no way. */
+/* Sizes beyond every buffer are refused, even if their product wraps around, and use no
+ * path. */
 START_TEST(test_sizes_beyond_all_bounds)
 {
 	static const uint64_t sizes[][2] = {
@@ -252,7 +253,7 @@ START_TEST(test_sizes_beyond_all_bounds)
 }
 END_TEST
 
-/* A host rank stands in for a GPU only where there are no GPUs. */
+/* A host rank plays a GPU only where there are no GPUs. */
 START_TEST(test_host_ranks_beside_gpus_have_no_place)
 {
 	static struct cei_engine engine;
@@ -275,8 +276,8 @@ END_TEST
 
 /* --- copies that do not end ------------------------------------------------- */
 
-/* Copy number n of every lane is lost: the launch ends, nothing keeps its slot, and what
- * comes later fails at once or goes another way. */
+/* Copy number n of every lane is lost: the launch ends, all slots are freed, and later
+ * launches fail at once or take another path. */
 START_TEST(test_a_leg_that_is_lost)
 {
 	struct stand stand;
@@ -349,7 +350,7 @@ struct worker {
 	pthread_t     thread;
 };
 
-/* One transfer between the worker's slices of two buffers, random in all else. */
+/* A transfer between the worker's parts of two buffers, with random size and place. */
 static struct ceov_transfer any_transfer(struct worker *worker, uint32_t rank)
 {
 	struct stand *stand = worker->stand;
@@ -389,7 +390,7 @@ static void check_rows(struct stand *stand, const struct ceov_transfer *transfer
 					transfer->row_bytes), 0);
 }
 
-/* Up to four launches; some are aborted, and then one more goes as if nothing was. */
+/* Makes up to four launches; some are aborted, and then one more must succeed. */
 static void run(struct worker *worker, ceov_plan *plan)
 {
 	uint32_t i, n = 1 + (uint32_t)testing_below(&worker->random, 4);
@@ -444,7 +445,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Plans come and go on several threads, and are aborted, while engines turn. */
+/* Threads make, abort and release plans while engines turn. */
 START_TEST(test_plans_come_and_go)
 {
 	static const char *const fixtures[] = { "h200x8-nvswitch.xml", "v100x8-mesh.xml",

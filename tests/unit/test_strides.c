@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Reduce-scatters whose parts lie in the source with gaps, and those whose sums are scaled,
- * on host ranks. */
+/* Reduce-scatters whose parts have gaps between them in the source, and scaled sums, on
+ * host ranks. */
 
 #include <check.h>
 #include <math.h>
@@ -19,7 +19,7 @@ static void set_up(void)
 	testing_log_init(&log_);
 }
 
-/* Several runs; operands are made and checked with every rank's own stride and scale. */
+/* Several runs with each rank's own stride and scale. */
 static void sum_and_check(const struct op_part *part)
 {
 	const struct op_case *one = part->arg;
@@ -91,7 +91,7 @@ START_TEST(test_strides_that_are_refused)
 }
 END_TEST
 
-/* The gaps are source, too; behind the last part it ends. */
+/* Gaps belong to the source; behind the last part there is none. */
 START_TEST(test_targets_in_gaps_are_refused)
 {
 	struct op_case one = op_case_of(OP_REDUCE_SCATTER, 1, 8, 0, 0);
@@ -124,7 +124,7 @@ START_TEST(test_targets_in_gaps_are_refused)
 }
 END_TEST
 
-/* Of 3 ranks each with a scale of its own: powers of two, others, negative ones. */
+/* 3 ranks with different scales: powers of two, others, negative ones. */
 START_TEST(test_scaled_sums)
 {
 	static const enum ceov_dtype dtypes[] = { CEOV_BF16, CEOV_FP16, CEOV_FP32 };
@@ -134,7 +134,7 @@ START_TEST(test_scaled_sums)
 
 	one.dtype = dtypes[_i % 3];
 	one.scale = scales[_i / 3];
-	one.rows[1] = _i % 2 ? 0 : 2056;        /* more than are summed at once */
+	one.rows[1] = _i % 2 ? 0 : 2056;        /* more elements than are summed at a time */
 	one.tuning.n_pieces = 1 + (uint32_t)_i % 2;
 	op_rig_open(&rig, 3, SCRATCH, &log_);
 	op_rig_each(&rig, sum_and_check, &one);
@@ -143,7 +143,7 @@ START_TEST(test_scaled_sums)
 }
 END_TEST
 
-/* Of one rank, apart from the rig's own reference. */
+/* A scaled sum of one rank, computed without the rig's reference. */
 static float times(struct op_rig *rig, enum ceov_dtype dtype, float number, float scale)
 {
 	struct op_case one = op_case_of(OP_REDUCE_SCATTER, 1, 8, 0, 0);
@@ -173,7 +173,7 @@ START_TEST(test_what_scales_do)
 	ck_assert(times(&rig, CEOV_FP32, 1.5f, 1) == 1.5f);
 	ck_assert(times(&rig, CEOV_FP32, 1.5f, -0.5f) == -0.75f);
 	ck_assert(times(&rig, CEOV_FP32, 3, 1 / 3.0f) == 1);
-	/* of fp32, where fp16 would be infinite, or 0 */
+	/* scaled as fp32: as fp16 it would be infinite, or 0 */
 	ck_assert(times(&rig, CEOV_FP16, 1024, 0x1p5f) == 32768);
 	ck_assert(times(&rig, CEOV_FP16, 0x1p15f, 0x1p-30f) == 0x1p-15f);
 	ck_assert(times(&rig, CEOV_BF16, 0x1p-100f, 0x1p120f) == 0x1p20f);

@@ -34,7 +34,7 @@ struct flight {
 	struct cei_ticket_slot *slot;
 };
 
-/* Plans are not looked into: the address says which. */
+/* A plan's address only serves as its name here. */
 static struct ceov_plan *plan_of(uint32_t i)
 {
 	return (struct ceov_plan *)(uintptr_t)(1000 + i);
@@ -54,7 +54,7 @@ static void end(const struct flight *flight, int result)
 	cei_tickets_publish(tickets, flight->slot, result);
 }
 
-/* So many that begin and end, one after the other. */
+/* Makes that many launches begin and end, one after the other. */
 static void pass(uint32_t n, int result)
 {
 	struct flight flight;
@@ -65,7 +65,7 @@ static void pass(uint32_t n, int result)
 	}
 }
 
-/* What cei_tickets_wait() says without waiting; 100: it knows no result. */
+/* The result of cei_tickets_wait() without waiting; 100: the result is not known. */
 static int state_of(uint64_t number)
 {
 	int result = 0;
@@ -99,7 +99,7 @@ START_TEST(test_numbers_rise_past_a_launch_that_lasts)
 	end(&lasting, CEOV_ERR_TIMEOUT);
 	ck_assert_int_eq(state_of(lasting.number), CEOV_ERR_TIMEOUT);
 	ck_assert_ptr_null(cei_tickets_plan(tickets, lasting.number));
-	/* The last number of that slot that was passed over, and one that was not. */
+	/* The last number that skipped that slot was never issued, unlike the one before. */
 	ck_assert_int_eq(state_of(lasting.number + 5 * CEI_TICKETS), NEVER);
 	ck_assert_int_eq(state_of(lasting.number + 5 * CEI_TICKETS - 1), 0);
 }
@@ -211,8 +211,8 @@ static void until_asleep(struct cei_ticket_slot *slot)
 	usleep(20000);
 }
 
-/* The launch ends and its slot goes to another one, which lasts, before a thread that
- * sleeps for the first has looked again. */
+/* A launch ends and its slot is reused by a long one before a thread that waits for the
+ * first has woken up. */
 START_TEST(test_a_sleeper_does_not_sleep_for_a_newer_launch)
 {
 	struct flight flight = begin(0), next;
@@ -223,7 +223,7 @@ START_TEST(test_a_sleeper_does_not_sleep_for_a_newer_launch)
 
 	ck_assert_int_eq(pthread_create(&thread, NULL, sleep_for, &sleeper), 0);
 	until_asleep(flight.slot);
-	for (i = 1; i < CEI_TICKETS; i++)       /* no other slot is free */
+	for (i = 1; i < CEI_TICKETS; i++)       /* keep all other slots in use */
 		begin(0);
 	before = cei_now_ns();
 	end(&flight, CEOV_ERR_STALE);
@@ -256,8 +256,8 @@ static void *wait_for_newest(void *arg)
 	return NULL;
 }
 
-/* Launches that end at once, in slots that come round again and again, since all others
- * are taken. Waiters get each one's own result, and never another's. */
+/* Launches end quickly in few slots, since all others are in use. Each waiter gets its own
+ * launch's result. */
 START_TEST(test_waiters_against_slots_that_change_hands)
 {
 	uint64_t n_wrong[RACE_THREADS] = { 0 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Properties of tile lists: whatever is asked, every element once, no tile across
- * pieces, every wait and arrival where it belongs, in the order that was promised. */
+/* Properties of tile lists for any arguments: every element once, no tile across pieces,
+ * every wait and arrival at the right tile, in the promised order. */
 
 #include <check.h>
 #include <string.h>
@@ -24,12 +24,12 @@ struct asked {
 	uint64_t                  own_row;      /* the first of ours */
 };
 
-/* Where a tile's rows lie, found anew from what it names. */
+/* The rows of a tile, computed independently from what it names. */
 struct found {
-	uint64_t row;                   /* of all */
+	uint64_t row;                   /* in all ranks' rows */
 	uint32_t rank;
 	uint32_t piece;
-	uint64_t left;                  /* rows of the piece, from row on */
+	uint64_t left;                  /* rows of the piece from `row` on */
 };
 
 static struct asked ask(uint64_t *random)
@@ -71,7 +71,7 @@ static struct cei_tiles answer(struct asked *asked)
 	return tiles;
 }
 
-/* An assertion of Check costs a system call even where it holds: too much per tile. */
+/* Collects failures, because each assertion of Check costs a system call. */
 static void hold(int is_so, const char *what)
 {
 	if (!is_so)
@@ -105,7 +105,7 @@ static int is_own(const struct asked *asked, const struct found *found)
 	return found->rank == asked->question.rank;
 }
 
-/* pair 0: either. */
+/* Runs the check with random arguments. pair 0: any. */
 static void check_answers(uint32_t pair, void (*check)(const struct asked *asked,
 						       const struct cei_tiles *tiles))
 {
@@ -143,8 +143,8 @@ static void check_pieces(uint64_t rows, uint32_t n_pieces)
 	hold(all == rows, "all rows are shared out");
 	if (!rows)
 		return;
-	/* as many hold rows as with shares that are not rounded, and those are only
-	 * left where rounding would empty one */
+	/* as many pieces have rows as without rounding; shares are rounded only where no
+	 * piece becomes empty */
 	hold(n_full == (rows + share - 1) / share, "rounding empties no piece");
 	share = (share + CEI_PIECE_ROWS - 1) / CEI_PIECE_ROWS * CEI_PIECE_ROWS;
 	hold(first == share || n_full == 1 || (rows + share - 1) / share < n_full,
@@ -174,7 +174,7 @@ END_TEST
 struct cover {
 	uint64_t       n_rows;
 	uint64_t       n_columns;
-	unsigned char *n;               /* tiles that hold the element */
+	unsigned char *n;               /* how many tiles hold each element */
 };
 
 static unsigned char n_of[CEI_GEMM_C_MAX][RANKS_MAX * ROWS_MAX * COLUMNS_MAX];
@@ -229,7 +229,7 @@ static void check_cover(struct asked *asked)
 	for (c = 0; c < CEI_GEMM_C_MAX; c++) {
 		for (i = 0; i < covers[c].n_rows * covers[c].n_columns; i++) {
 			row = i / covers[c].n_columns;
-			/* nothing of ours is sent */
+			/* own rows are not sent */
 			wanted = c != CEI_GEMM_C_PARTIAL || row < asked->own_row ||
 				row >= own_end;
 			if (covers[c].n[i] != wanted)
@@ -311,7 +311,7 @@ static void check_arrivals(const struct asked *asked, const struct cei_tiles *ti
 		hold(tile->n_arrivals == (tile->arrive == CEI_GEMM_NONE ? 0 :
 					  n[tile->arrive]), "n_arrivals counts tiles");
 	}
-	/* whoever waits for a piece that holds anything is not left waiting */
+	/* every piece with elements has a tile that arrives */
 	for (i = 0; i < asked->question.n_ranks && tiles->n_tiles; i++)
 		if (asked->question.scatters && asked->question.waits && asked->rows[i] &&
 		    i != asked->question.rank)
@@ -366,7 +366,7 @@ END_TEST
 
 /* --- order ------------------------------------------------------------------- */
 
-/* What may only rise along the list. */
+/* A number that must not fall along the list. */
 static uint64_t turn_of(const struct asked *asked, const struct cei_gemm_tile *tile)
 {
 	const struct cei_tiles_question *question = &asked->question;
@@ -433,7 +433,7 @@ START_TEST(test_pairs_have_one_column_and_neighbouring_rows)
 }
 END_TEST
 
-/* Rows and columns of tiles that a run of n pairs touches, at most. */
+/* The most rows and columns of tiles that n successive pairs touch. */
 static uint32_t most_touched(const struct cei_tiles *tiles, uint32_t n,
 			     const struct cei_tile_shape *shape)
 {
@@ -467,10 +467,10 @@ START_TEST(test_what_runs_together_shares_operands)
 	asked.rows[0] = 256 * 32;
 	asked.columns[0] = 256 * 32;
 	tiles = answer(&asked);
-	/* 8 x 9 where nothing lies between two bands; else both, and their corners */
+	/* 8 x 9 within a band; across two bands both of them, and their corners */
 	ck_assert_uint_le(most_touched(&tiles, 66, &asked.question.shape), 16 + 10);
 	cei_tiles_fini(&tiles);
-	asked.rows[0] = 256 * 9;                /* not a band of 8 and one of 1 */
+	asked.rows[0] = 256 * 9;                /* whole bands, so not one of 8 and one of 1 */
 	tiles = answer(&asked);
 	ck_assert_uint_eq(tiles.tile[10].column, 256);
 	cei_tiles_fini(&tiles);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What questions about tiles are refused, and what is at the edge. */
+/* Arguments of tile lists that are refused, and those at the limits. */
 
 #include <check.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static struct cei_tiles answer(struct asked *asked)
 	return tiles;
 }
 
-/* And begins anew. */
+/* Expects a refusal, and restores valid arguments. */
 static void refuse(struct asked *asked)
 {
 	struct cei_tiles tiles;
@@ -88,7 +88,7 @@ START_TEST(test_sizes_that_do_not_fit_are_refused)
 	struct asked asked = plain();
 	struct cei_tiles tiles;
 
-	asked.question.n_pieces = 21845;        /* times 3: CEI_GEMM_NONE would be one */
+	asked.question.n_pieces = 21845;        /* three times that would be CEI_GEMM_NONE */
 	refuse(&asked);
 	asked.question.n_pieces = UINT32_MAX;
 	refuse(&asked);

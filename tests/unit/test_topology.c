@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The machine of a context: none on host memory alone, a file's where one is named. */
+/* The machine of a context: none on host memory alone; one from a file where
+ * CEOVERLAP_MACHINE names it. */
 
 #include <check.h>
 #include <limits.h>
@@ -64,7 +65,7 @@ START_TEST(test_a_file_is_taken_instead)
 }
 END_TEST
 
-/* What ceov_plan_explain() says of the only transfer of a plan from rank 0 to rank `to`. */
+/* The explanation of the only transfer of a plan from rank 0 to rank `to`. */
 static void explain(ceov_context *context, uint32_t to, char *text, size_t n_bytes)
 {
 	struct ceov_transfer transfer = { .struct_bytes = sizeof(transfer), .n_rows = 1,
@@ -88,7 +89,7 @@ static void explain(ceov_context *context, uint32_t to, char *text, size_t n_byt
 	fclose(file);
 }
 
-/* Links of one direction differ: each transfer is expected to take what its own does. */
+/* Links of one direction may differ: each transfer's expected time is that of its own link. */
 START_TEST(test_expected_times_are_those_of_the_own_link)
 {
 	char path[PATH_MAX], kept[200], text[2000];
@@ -115,7 +116,7 @@ START_TEST(test_expected_times_are_those_of_the_own_link)
 }
 END_TEST
 
-/* Where no machine tells it, the default of the direction: 2 us and 8 GB/s by a thread. */
+/* Without a machine the direction's default holds: 2 us and 8 GB/s for a thread's memcpy. */
 START_TEST(test_expected_times_without_a_machine_are_defaults)
 {
 	ceov_context *context = testing_open(2, &log_of);
@@ -151,7 +152,7 @@ START_TEST(test_a_bad_file_is_refused_with_its_reason)
 }
 END_TEST
 
-/* Tools without ranks, on whatever this machine is. */
+/* Opens this machine as tools without ranks do. */
 START_TEST(test_this_machine)
 {
 	struct cei_machine *machine = NULL, *again = NULL;
@@ -168,7 +169,7 @@ START_TEST(test_this_machine)
 }
 END_TEST
 
-/* A measurement that is kept is found by the next who asks. */
+/* A stored measurement is found by the next call. */
 START_TEST(test_this_machine_as_it_was_measured)
 {
 	struct cei_machine *machine = NULL, *again = NULL;

@@ -30,7 +30,7 @@ static void tear_down(void)
 	unlink(path);
 }
 
-/* The whole file, for free(). */
+/* Reads the whole file; the caller frees it. */
 static char *file_text(const char *name)
 {
 	FILE *file = fopen(name, "r");
@@ -48,7 +48,8 @@ static char *file_text(const char *name)
 	return text;
 }
 
-/* By hand: sanitizers look at the whole text in each call of strstr() or memmem(). */
+/* A loop of its own, because sanitizers check the whole text in each call of strstr() or
+ * memmem(). */
 static uint32_t count_text(const char *text, const char *part)
 {
 	size_t n_bytes = strlen(part);
@@ -168,7 +169,7 @@ START_TEST(test_chunks_that_do_not_end_are_counted_and_left_out)
 
 	loopback_open(&loop, 2, 0);
 	loopback_ready(&loop, 1);
-	(void)loopback_launch(&loop, 1, POLLED); /* its marks are not reached */
+	(void)loopback_launch(&loop, 1, POLLED); /* its marks are never reached */
 	loopback_close(&loop);
 	text = file_text(path);
 	ck_assert_uint_eq(count_text(text, "\"ph\":\"b\""), 0);
@@ -199,7 +200,7 @@ START_TEST(test_paths_that_cannot_be_used)
 }
 END_TEST
 
-/* It would be waited for until somebody reads it. */
+/* A named pipe without a reader would block the writer. */
 START_TEST(test_a_pipe_is_not_written)
 {
 	struct testing_log log;
@@ -216,7 +217,7 @@ START_TEST(test_a_pipe_is_not_written)
 }
 END_TEST
 
-/* One after the other and side by side: no trace of the first one is lost. */
+/* Contexts open one after another and side by side: each writes its own file. */
 START_TEST(test_each_context_has_a_file)
 {
 	static const char *const behind[] = { "", ".2", ".3" };
@@ -233,7 +234,7 @@ START_TEST(test_each_context_has_a_file)
 	loopback_close(&ways[2]);
 	loopback_close(&ways[1]);
 	testing_path("other.json", name, sizeof(name));
-	setenv("CEOVERLAP_TRACE", name, 1);     /* another name begins anew */
+	setenv("CEOVERLAP_TRACE", name, 1);     /* a new name starts with no suffix */
 	loopback_open(&ways[0], 2, 0);
 	loopback_close(&ways[0]);
 	ck_assert_int_eq(unlink(name), 0);
@@ -255,8 +256,8 @@ END_TEST
 #define CHUNKS  3u                      /* of a submit */
 #define RECORDS (LANES * SUBMITS * CHUNKS)
 
-/* The n-th in the order of the lanes. A submit is handed over when the one before it is
- * half done. */
+/* The n-th record in the order of lanes. A submit is queued when the one before it is half
+ * done. */
 static void make_record(struct cei_trace_record *record, uint32_t n)
 {
 	uint32_t stage, submit = n / CHUNKS % SUBMITS;
@@ -291,8 +292,8 @@ static void shuffle_records(struct cei_trace *trace)
 	}
 }
 
-/* Each lane is named once, in their order, and behind it are its submits in theirs: one
- * after the other, each whole, from the end of the one before. */
+/* Expects that each lane is named once, in order, followed by its submits in order, each
+ * beginning where the one before ended. */
 static void check_lane_events(const char *text)
 {
 	uint32_t lane, submit, first, more, bytes, tid;

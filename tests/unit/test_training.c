@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Launches that are polled beside launches that follow a stream, and plans in any order
- * beside both. Who takes the next step is random: nothing may fixture still, and nobody may
- * see bytes of another run. CEOVERLAP_TEST_MIXED_MS: for how long each test plays worlds.
+ * Polled launches beside launches that follow a stream, and plans in any order beside both.
+ * Who takes the next step is random: nothing may get stuck, and nobody may see bytes of
+ * another run. CEOVERLAP_TEST_MIXED_MS: how long each test runs.
  */
 
 #include <check.h>
@@ -16,7 +16,8 @@
 #include "training_rig.h"
 
 #define STALL    (5 * TESTING_SECOND)
-#define DEADLINE (60 * TESTING_SECOND)  /* longer: the stall is told first */
+#define DEADLINE (60 * TESTING_SECOND)  /* longer than a test waits, so that a stall is reported
+					 * by the test */
 #define PLAY_MS  500u
 
 /* --- running ------------------------------------------------------------------ */
@@ -28,7 +29,7 @@ static int is_raised(const struct step *step)
 	return !ceov_signal_value(step->signal, step->index, &value) && value >= step->value;
 }
 
-/* 0: the stream stands. */
+/* Returns 0 where the stream cannot go on yet. */
 static int take_step(struct rank *rank, struct step *step)
 {
 	switch (step->kind) {
@@ -106,7 +107,7 @@ static int move_host(struct rank *rank)
 	return 1;
 }
 
-/* Somebody of the rank takes a step, or tries to. */
+/* Lets a random part of the rank take a step, if it can. */
 static void move_rank(struct rank *rank)
 {
 	struct world *world = rank->world;
@@ -156,7 +157,7 @@ static void tell(const struct rank *rank)
 	}
 }
 
-/* Ranks of one thread take turns, until all ranks of the world are finished. */
+/* Plays ranks in one thread, until all ranks of the world have finished. */
 static void run_ranks(struct rank *ranks, uint32_t n)
 {
 	struct world *world = ranks->world;
@@ -225,7 +226,7 @@ static void play(uint64_t random, int has_threads)
 	training_close(&world);
 }
 
-/* One world after another for as long as the test may take. */
+/* Plays random worlds for as long as the test may take. */
 static void play_many(int has_threads)
 {
 	const char *text = getenv("CEOVERLAP_TEST_MIXED_MS");
@@ -246,7 +247,7 @@ START_TEST(test_nothing_stands_still)
 }
 END_TEST
 
-/* With the links of a machine, whose ports copies wait for. */
+/* On a machine with shared ports, for which copies have to wait. */
 START_TEST(test_nothing_stands_still_at_ports)
 {
 	const char *srcdir = getenv("srcdir");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* How ops are tuned, on host ranks: ceov_op_tune() refuses those, so its common part is
- * called. Operators are as fast as they are: what is chosen is any candidate. */
+/* Tuning on host ranks. ceov_op_tune() refuses those, so its common part is called. Which
+ * candidate is the fastest is not predictable here. */
 
 #include <check.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 
 #define SCRATCH       UINT64_C(200000)
 #define RANKS         3u
-#define RUNS_EACH     14u               /* of a candidate */
+#define RUNS_EACH     14u               /* runs of each candidate */
 #define MACHINE       "test machine"
 #define SHORT_NS      (300 * TESTING_MS)
 
@@ -113,7 +113,7 @@ static int is_among(const struct cei_choice *choice, const struct cei_candidates
 	return 0;
 }
 
-/* Rank 0 writes, for machines like its own. */
+/* Rank 0 stores the result, for machines like its own. */
 static void expect_remembered(const ceov_op *op)
 {
 	struct ceov_op_tuning tuning;
@@ -125,7 +125,7 @@ static void expect_remembered(const ceov_op *op)
 	ck_assert_int_eq(tuning.way, op->choice.way);
 }
 
-/* Measures, if nobody remembers; the op is right before and after. */
+/* Tunes; measures if nothing is stored. The op's results are right before and after. */
 static void tune(const struct op_part *part, const struct op_case *one, int measures)
 {
 	ceov_workspace *workspace = part->rig->workspaces[part->rank];
@@ -172,7 +172,7 @@ START_TEST(test_tuned_once)
 }
 END_TEST
 
-/* Lines that ranks do not share: all measure. */
+/* Ranks have different stored lines: all of them measure. */
 static void tune_apart(const struct op_part *part)
 {
 	struct op_case one = case_of(OP_AG_GEMM);
@@ -208,8 +208,8 @@ END_TEST
 
 static const struct ceov_op_tuning kept = { sizeof(kept), CEOV_WAY_OVERLAP, 3, 16, 24, 0 };
 
-/* A pipe in the file's place would be waited for; it goes when there is something to
- * remember. */
+/* A pipe in place of the file must not block; it is replaced when there is a result to
+ * store. */
 START_TEST(test_a_pipe_instead_of_tunings)
 {
 	struct ceov_op_tuning seen;
@@ -230,7 +230,7 @@ START_TEST(test_a_pipe_instead_of_tunings)
 }
 END_TEST
 
-/* Lines that are none of ours are passed over: too long, without an end, or nonsense. */
+/* Invalid lines are skipped: too long, without an end, or nonsense. */
 START_TEST(test_odd_lines_of_tunings)
 {
 	struct ceov_op_tuning seen;
@@ -261,8 +261,8 @@ END_TEST
 
 /* --- at creation ----------------------------------------------------------- */
 
-/* Tiles are taken from what is remembered where the cut is the model's; the cut and the
- * way are the model's in any case. */
+/* At creation only tiles are taken from stored results, and only if the model's number of
+ * pieces matches; pieces and mode are always the model's. */
 START_TEST(test_creation_takes_tiles_alone)
 {
 	struct ceov_op_tuning known = { sizeof(known), CEOV_WAY_OVERLAP, 0, 16, 24, 0 };
@@ -302,7 +302,7 @@ END_TEST
 
 /* --- what goes wrong ------------------------------------------------------- */
 
-/* No rank can list tiles of that size: passed over by all. */
+/* No rank can list tiles of that size: every rank skips it. */
 static void tune_with_a_misfit(const struct op_part *part)
 {
 	struct op_case one = case_of(OP_AG_GEMM);
@@ -323,7 +323,7 @@ static void tune_with_a_misfit(const struct op_part *part)
 	ceov_op_release(op);
 }
 
-/* One rank's candidates are others: nobody measures, and the op is what it was. */
+/* One rank has other candidates: nobody measures, and the op is unchanged. */
 static void tune_others(const struct op_part *part)
 {
 	struct op_case one = case_of(OP_GEMM_RS);
@@ -348,7 +348,7 @@ static int take_nothing(struct cei_executor *executor, void *stream, enum ceov_d
 	return CEOV_ERR_NO_MEMORY;
 }
 
-/* One rank has no memory for operands. */
+/* One rank cannot allocate operands. */
 static void tune_without_memory(const struct op_part *part)
 {
 	struct op_case one = case_of(OP_ALL_REDUCE);
@@ -381,7 +381,7 @@ START_TEST(test_what_cannot_be_had)
 }
 END_TEST
 
-/* Rank 0 does not come: the others' waits are bounded, and their workspaces fail. */
+/* Rank 0 is missing: the other ranks' waits end in time, and their workspaces fail. */
 static void tune_alone(const struct op_part *part)
 {
 	struct op_case one = case_of(OP_AG_GEMM);
@@ -420,7 +420,7 @@ static int refuse_to_begin(struct cei_executor *executor, void *stream)
 	return cei_raise(&executor->context->report, CEOV_ERR_INVALID, 0, "captured");
 }
 
-/* Nobody waits for a rank that was refused, and it waits for nobody. */
+/* No rank waits for one that was refused, and that one waits for nobody. */
 START_TEST(test_what_is_refused_harms_nothing)
 {
 	struct op_case one = case_of(OP_AG_GEMM);

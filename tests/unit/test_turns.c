@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Launches of one plan, and transfers of one launch, go in their order, however the engine
- * comes to see their marks. The caller turns the engine, so that nothing depends on time. */
+/* Launches of one plan, and transfers of one launch, go in order, in whatever order the
+ * engine sees their marks. The caller turns the engine, so that nothing depends on time. */
 
 #include <check.h>
 
@@ -10,7 +10,7 @@
 #include "ce_engine/engine.h"
 #include "loopback.h"
 
-#define CROWD 600u                      /* transfers that wait: more than one turn looks at */
+#define CROWD 600u                      /* waiting transfers: more than one turn checks */
 
 /* A plan with many transfers, all of which wait for one mark. */
 static ceov_plan *crowd(struct loopback *loop, ceov_signal *gate)
@@ -35,8 +35,8 @@ static void turn(struct loopback *loop, uint32_t n)
 		ck_assert_int_ge(ceov_turn(loop->context), 0);
 }
 
-/* What is in the target, by the mark that said so: launch k copies the bytes that the
- * source has when it goes, and raises k + 1. */
+/* The target's content, identified by its mark: launch k copies what the source holds at
+ * that time, and raises k + 1. */
 static uint64_t arrived_at(const struct loopback *loop, uint32_t index)
 {
 	uint64_t value = 0;
@@ -50,8 +50,8 @@ static uint64_t arrived(const struct loopback *loop)
 	return arrived_at(loop, 0);
 }
 
-/* Both launches' marks are reached at once, while the engine is in the middle of others:
- * whichever it looks at first, the earlier one goes first, and the mark does not fall. */
+/* Both launches' marks are reached at once while the engine is busy with others: whichever
+ * it checks first, the earlier one goes first, and the mark does not fall. */
 START_TEST(test_a_later_launch_does_not_overtake)
 {
 	ceov_signal *gate;
@@ -83,8 +83,8 @@ START_TEST(test_a_later_launch_does_not_overtake)
 }
 END_TEST
 
-/* The first transfer's target is not free yet: the second one, which could go, lets it go
- * first for a while, at least in the turn that sees it. */
+/* The first transfer's target is not free yet: the second one, which could go, waits for it
+ * for a while, at least in the turn that sees it. */
 START_TEST(test_a_transfer_waits_for_those_before_it)
 {
 	ceov_ticket ticket;
@@ -106,8 +106,8 @@ START_TEST(test_a_transfer_waits_for_those_before_it)
 }
 END_TEST
 
-/* A transfer without bytes says that those before it in the plan have arrived: its mark is
- * not raised while one of them waits. */
+/* The mark of a transfer without bytes is not raised while a transfer before it in the plan
+ * waits. */
 START_TEST(test_a_mark_without_bytes_comes_last)
 {
 	struct ceov_transfer transfer;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Streams that wait are counted until they go on. The test writes the words that a GPU's
+/* Counting streams that wait, until they go on. The test writes the words that a GPU's
  * stream would write. */
 
 #include <check.h>
@@ -24,7 +24,7 @@ static void set_up(void)
 	cei_waits_allow_marks(waits);
 }
 
-/* Any distinct addresses name streams. */
+/* A distinct address as the name of a stream. */
 static const void *stream(uint32_t i)
 {
 	static const char names[CEI_WAITS_SLOTS + 8];
@@ -32,7 +32,7 @@ static const void *stream(uint32_t i)
 	return &names[i];
 }
 
-/* What a stream does when its wait is over. */
+/* Does what a stream does when its wait ends. */
 static void go_on(const struct cei_wait *wait)
 {
 	uint64_t n_bytes;
@@ -83,7 +83,7 @@ START_TEST(test_a_stream_counts_once_and_by_its_last_wait)
 }
 END_TEST
 
-/* Slots are used again, and a word that an earlier stream wrote ends no later wait. */
+/* Slots are reused, and a word that an earlier stream wrote ends no later wait. */
 START_TEST(test_an_old_word_ends_no_new_wait)
 {
 	struct cei_wait old, new;
@@ -181,7 +181,7 @@ START_TEST(test_gpus_are_counted_apart)
 }
 END_TEST
 
-/* Without words that the GPU reaches, no mark is asked for, and streams stay counted. */
+/* Where the GPU reaches no words, none are used, and streams stay counted. */
 START_TEST(test_without_marks)
 {
 	struct cei_waits *other = cei_waits_of(5);
@@ -228,7 +228,7 @@ static void *churn(void *arg)
 	return NULL;
 }
 
-/* Threads that come and go, beside each other: nothing stays counted. */
+/* Threads begin and end waits side by side: at last nothing is counted. */
 START_TEST(test_threads)
 {
 	pthread_t threads[THREADS];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Messages to bytes and back: what we send comes back equal, and nothing else is
- * taken. */
+/* Encoding and decoding messages: what we send comes back equal, and everything else is
+ * refused. */
 
 #include <check.h>
 #include <stdio.h>
@@ -266,7 +266,8 @@ static struct cei_region_wire region_on(uint32_t kind)
 	return region;
 }
 
-/* Whoever takes an export maps what it says, and takes as many descriptors. */
+/* The finder maps what an export says and takes as many descriptors, so both must be
+ * consistent. */
 START_TEST(test_signal_that_no_owner_exports_is_refused)
 {
 	struct cei_wire_described right = { CEI_EXPORT_SIGNAL, CEOV_PLACE_GPU, 4,
@@ -358,7 +359,7 @@ START_TEST(test_message_of_another_length_is_refused)
 		for (n = 0; n < n_bytes; n++)
 			ck_assert_int_ne(cei_message_decode(bytes, n, &back), 0);
 		ck_assert_int_ne(cei_message_decode(bytes, n_bytes + 1, &back), 0);
-		/* The head agrees, the body does not. */
+		/* the head is valid, the body is not */
 		bytes[12]++;
 		ck_assert_int_ne(cei_message_decode(bytes, n_bytes, &back), 0);
 		ck_assert_int_ne(cei_message_decode(bytes, n_bytes + 1, &back), 0);
@@ -439,7 +440,7 @@ static int reply_is_taken(int32_t result)
 	return !cei_message_decode(bytes, cei_message_encode(&message, bytes), &back);
 }
 
-/* The result of a peer's answer becomes that of a call here. */
+/* A reply's result becomes the result of a call here, so it must be one that calls return. */
 START_TEST(test_reply_has_a_result_that_calls_have)
 {
 	ck_assert(reply_is_taken(CEOV_NONE));
@@ -496,7 +497,8 @@ START_TEST(test_counts_have_limits)
 }
 END_TEST
 
-/* The sanitizers judge. What is taken must also be what we would have sent. */
+/* Checked by the sanitizers. A message that is accepted must also be one that we would
+ * send. */
 START_TEST(test_random_bytes_do_no_harm)
 {
 	uint8_t bytes[CEI_MESSAGE_BYTES_MAX], again[CEI_MESSAGE_BYTES_MAX];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Workspaces of operators on host ranks: what is refused, how they meet, how they are
- * let go of. */
+/* Workspaces of operators on host ranks: what is refused, how ranks connect, how they are
+ * released. */
 
 #include <check.h>
 #include <pthread.h>
@@ -83,7 +83,7 @@ START_TEST(test_refused)
 }
 END_TEST
 
-/* A struct that ends before n_sms, as older headers have it: what lies behind is not read. */
+/* A struct that ends before n_sms, as in older headers: bytes beyond are not read. */
 START_TEST(test_an_older_config)
 {
 	ceov_context *context = testing_open(1, &log_);
@@ -154,7 +154,7 @@ START_TEST(test_connect_waits_for_peers)
 }
 END_TEST
 
-/* What it sees of a peer is ordered by the workspace's being connected alone. */
+/* Its view of a peer is ordered only by the workspace being connected. */
 static void *await_connected(void *arg)
 {
 	ceov_workspace *workspace = arg;
@@ -196,7 +196,7 @@ START_TEST(test_peers_differ_in_size)
 }
 END_TEST
 
-/* A capturable workspace needs a GPU; here something has its name. */
+/* A capturable workspace needs a GPU; here another object has its name. */
 START_TEST(test_peers_differ_in_mode)
 {
 	ceov_context *context = testing_open(2, &log_);
@@ -223,7 +223,7 @@ START_TEST(test_released_after_its_ops_and_peers)
 	testing_log_has(&log_, "'rig' of rank 0 still has ops", NULL, NULL);
 	ceov_op_release(op);
 	ck_assert_int_eq(ceov_workspace_release(rig.workspaces[0]), CEOV_PENDING);
-	/* Half released, it is of no use any more. */
+	/* a half-released workspace is refused */
 	ck_assert_int_eq(op_case_create(&one, rig.workspaces[0], &op), CEOV_ERR_STATE);
 	ck_assert_int_eq(ceov_workspace_connect(rig.workspaces[0], 0), CEOV_ERR_STATE);
 	testing_log_has(&log_, "is being released", NULL, NULL);
@@ -249,7 +249,7 @@ START_TEST(test_close_releases_the_rest)
 }
 END_TEST
 
-/* A plan that only raises a mark, and one launch of it that has ended. */
+/* A plan with one mark and no bytes, launched once and ended. */
 static ceov_plan *plan_of(ceov_context *context)
 {
 	static const struct ceov_place host = { CEOV_PLACE_HOST, 0 };
@@ -276,8 +276,8 @@ static ceov_ticket launch(ceov_context *context, ceov_plan *plan)
 	return ticket;
 }
 
-/* As on a GPU, where launches of a run stay until somebody looks: meanwhile so many others
- * of the context have failed that their results are not kept any more. */
+/* On a GPU a run's launches stay until somebody asks for them. Meanwhile so many other
+ * launches have failed that their results are not kept any more. */
 START_TEST(test_results_may_be_overtaken)
 {
 	struct cei_flight flight = { .n = 1 };
@@ -289,12 +289,12 @@ START_TEST(test_results_may_be_overtaken)
 	plan = plan_of(rig.context);
 	flight.tickets[0] = launch(rig.context, plan);
 	cei_workspace_add_flight(rig.workspaces[0], &flight);
-	for (i = 0; i < CEI_TICKETS; i++)       /* its slot goes to another one */
+	for (i = 0; i < CEI_TICKETS; i++)       /* its slot is reused */
 		launch(rig.context, plan);
 	rig.context->tickets.forgotten = flight.tickets[0].number;
 	ck_assert_int_eq(ceov_workspace_status(rig.workspaces[0]), 0);
 	ck_assert_uint_eq(rig.workspaces[0]->n_flights, 0);
-	/* That it has failed is known all the same. */
+	/* its failure is known all the same */
 	flight.n = 1;
 	cei_workspace_add_flight(rig.workspaces[0], &flight);
 	cei_signal_raise_abort(rig.workspaces[0]->ready, CEOV_ERR_TIMEOUT, 1);
@@ -321,7 +321,7 @@ static void *run_alone(void *arg)
 	int r;
 
 	op_data_make(&one, 0, 1, &data);
-	r = op_data_run(&one, op, &data);       /* the other rank never comes */
+	r = op_data_run(&one, op, &data);       /* the other rank makes no run */
 	op_data_free(&data);
 	return (void *)(intptr_t)r;
 }
@@ -363,7 +363,7 @@ static int say_captured(struct cei_executor *executor, void *stream, int *ret_is
 	return 0;
 }
 
-/* Before peers count on it: the workspace lives on. */
+/* The refusal comes before peers count on the run, so the workspace can still be used. */
 START_TEST(test_a_capture_is_refused)
 {
 	struct op_case one = op_case_of(OP_AG_GEMM, 1, 4, 8, 8);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Text for descriptors of the caller's: all of it arrives, and where nobody reads, the
- * caller gets an error and no signal. */
+/* Writing to the caller's descriptors: all text arrives, and where nobody reads, the call
+ * fails without a signal. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -59,7 +59,7 @@ static int sigpipe_is_blocked(void)
 	return sigismember(&set, SIGPIPE);
 }
 
-/* More than a pipe holds, so that it takes several writes. */
+/* More text than a pipe holds, so that several writes are needed. */
 static void *read_all(void *arg)
 {
 	static char taken[1 << 18];
@@ -109,7 +109,7 @@ START_TEST(test_where_nobody_reads_is_an_error_and_no_signal)
 }
 END_TEST
 
-/* Its own SIGPIPE, which it has blocked and not looked at yet, is the application's. */
+/* A SIGPIPE that the application has blocked and that is pending stays so. */
 START_TEST(test_a_signal_of_the_application_stays_pending)
 {
 	int fd = open_unread(0);
@@ -141,13 +141,13 @@ START_TEST(test_a_handler_of_the_application_is_not_called)
 	ck_assert_ptr_ne(signal(SIGPIPE, count_signal), SIG_ERR);
 	ck_assert_int_eq(cei_write(&report, fd, TEXT, "ceov_plan_explain"), CEOV_ERR_SYSTEM);
 	ck_assert_int_eq(n_handled, 0);
-	(void)!write(fd, TEXT, 1);      /* its own is */
+	(void)!write(fd, TEXT, 1);      /* consume the application's own */
 	ck_assert_int_eq(n_handled, 1);
 	close(fd);
 }
 END_TEST
 
-/* The library's lines go to stderr where the application takes none. */
+/* Log lines go to stderr where the application has no log function. */
 START_TEST(test_a_log_that_nobody_reads_ends_no_process)
 {
 	struct cei_report plain;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What hwloc's parser is not given, apart from what test_machine_xml refuses in machines. */
+/* XML that is kept from hwloc's parser, apart from what test_machine_xml refuses. */
 
 #include <check.h>
 #include <stdio.h>
@@ -26,8 +26,8 @@ static void refused(const char *text, const char *why)
 
 #define TYPE "<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n"
 
-/* What XML has and hwloc does not write. Its own parser would see something else in it than
- * the one that checked it. */
+/* Valid XML that hwloc does not write. hwloc's parser would understand it differently from
+ * the checker. */
 START_TEST(test_what_hwloc_does_not_write_is_refused)
 {
 	refused(TYPE "<topology version=\"&a;\"/>", "line 2: an entity");
@@ -50,7 +50,7 @@ START_TEST(test_what_hwloc_does_not_write_is_refused)
 }
 END_TEST
 
-/* Bounds that a small file can cross. */
+/* Limits that a small file can exceed. */
 START_TEST(test_bounds_of_one_element)
 {
 	char text[2000] = "<topology version=\"2.0\"";
@@ -83,7 +83,7 @@ START_TEST(test_sizes_are_bounded)
 {
 	struct cei_xml_fault fault;
 
-	/* it is refused by its size alone: there is no such text */
+	/* refused by its size before it is read */
 	ck_assert_int_eq(cei_xml_scan("", CEI_XML_BYTES_MAX + 1, &fault), CEOV_ERR_INVALID);
 	ck_assert_str_eq(fault.why, "it is too large");
 	ck_assert_uint_eq(fault.line, 1);

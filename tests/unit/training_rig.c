@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Ranks' memory, plans and programs. */
+/* Memory, plans and programs of ranks. */
 
 #include "training_rig.h"
 
@@ -25,7 +25,7 @@ static int event_record(struct cei_backend *backend, void *event, void *token)
 	return 0;
 }
 
-/* Lanes move when they like. */
+/* Lanes make progress at random times. */
 static int turn(struct cei_lane *lane)
 {
 	struct world *world = CEI_OWNER(lane->backend->ops, struct world, ops);
@@ -78,7 +78,7 @@ static void add_shard(struct rank *rank, ceov_plan *plan, uint32_t slot, uint32_
 	}
 }
 
-/* The own shard at once, each peer's behind its mark, then the mark of the end. */
+/* Gathers: the own shard at once, each peer's behind its mark, then the final mark. */
 static ceov_plan *gather_plan(struct rank *rank, uint32_t slot, uint32_t layer)
 {
 	struct ceov_transfer last = testing_transfer(NULL, NULL, 0);
@@ -94,8 +94,8 @@ static ceov_plan *gather_plan(struct rank *rank, uint32_t slot, uint32_t layer)
 	return plan;
 }
 
-/* A part to each peer behind the start mark, which the engine polls, then the mark that
- * all were sent. */
+/* Sends a part to each peer behind the start mark, which the engine polls, then raises the
+ * mark that all were sent. */
 static ceov_plan *sum_plan(struct rank *rank, uint32_t half)
 {
 	struct ceov_transfer transfer, last = testing_transfer(NULL, NULL, 0);
@@ -122,7 +122,7 @@ static ceov_plan *sum_plan(struct rank *rank, uint32_t half)
 	return plan;
 }
 
-/* The own part, which nobody writes, to each peer. */
+/* Sends the own part, which is never written, to each peer. */
 static ceov_plan *other_plan(struct rank *rank)
 {
 	struct world *world = rank->world;
@@ -182,7 +182,8 @@ static void make_plans(struct rank *rank)
 
 static void plan_action(struct rank *rank, struct action action)
 {
-	if (!(rank->n_actions & (rank->n_actions - 1))) {       /* 0, or full */
+	if (!(rank->n_actions & (rank->n_actions - 1))) {       /* a power of two: the array is
+								 * full */
 		rank->actions = realloc(rank->actions, (2 * rank->n_actions + 1) *
 					sizeof(*rank->actions));
 		ck_assert_ptr_nonnull(rank->actions);
@@ -224,7 +225,7 @@ static void plan_word(struct rank *rank, uint32_t stream, struct step step,
 	plan_step(rank, stream, step);
 }
 
-/* The stream's next steps come after all that the other one has so far. */
+/* The stream waits for all work that the other one has so far. */
 static void plan_follow(struct rank *rank, uint32_t stream, uint32_t other)
 {
 	struct step step = { .kind = FOLLOW, .index = other };
@@ -237,7 +238,7 @@ static void plan_launch(struct rank *rank, uint32_t stream, ceov_plan *plan, uin
 {
 	struct action action = { .kind = LAUNCH, .stream = stream, .plan = plan, .base = base };
 
-	if (stream < STREAMS)           /* its point */
+	if (stream < STREAMS)           /* the event that the launch waits for */
 		rank->streams[stream].n_planned++;
 	rank->n_launches++;
 	plan_action(rank, action);
@@ -271,7 +272,7 @@ static void plan_gather(struct rank *rank, uint32_t layer)
 	}
 }
 
-/* At most FLIGHTS are queued: the host waits for the oldest. */
+/* Before more than FLIGHTS runs are queued the host waits for the oldest. */
 static void plan_flight(struct rank *rank, uint64_t run)
 {
 	struct action hold = { .kind = HOLD, .launch = rank->sum_launch[run % FLIGHTS] };
@@ -281,8 +282,8 @@ static void plan_flight(struct rank *rank, uint64_t run)
 	rank->sum_launch[run % FLIGHTS] = rank->n_launches;
 }
 
-/* What computing has left in the run's source, which it fills behind the run before the
- * last. */
+/* Sums the gradients in the run's source slot, which was last used by the run before the
+ * previous one. */
 static void plan_sum(struct rank *rank, uint32_t op)
 {
 	uint64_t run = ++rank->n_sums, bytes = rank->world->part_bytes, i;
@@ -311,12 +312,12 @@ static void plan_sum(struct rank *rank, uint32_t op)
 	plan_spend(rank, SUM, 8);
 }
 
-/* Gathers are queued a layer ahead of what needs them. */
+/* Each gather is queued one layer before it is needed. */
 static void plan_forward(struct rank *rank)
 {
 	uint32_t n = rank->world->n_layers, i;
 
-	plan_follow(rank, GATHER, COMPUTE);     /* the parameters have their new values */
+	plan_follow(rank, GATHER, COMPUTE);     /* after the parameters were updated */
 	for (i = 0; i < n; i++) {
 		plan_gather(rank, i);
 		plan_follow(rank, COMPUTE, GATHER);
@@ -326,7 +327,7 @@ static void plan_forward(struct rank *rank)
 	}
 }
 
-/* A layer computes behind the sum of the layer before the last. */
+/* A layer's backward waits for the sum of the layer two before it. */
 static void plan_backward(struct rank *rank)
 {
 	struct step gathered = { .kind = FOLLOW, .index = GATHER };

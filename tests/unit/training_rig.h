@@ -5,9 +5,9 @@
 
 /*
  * Training with sharded parameters on host ranks: gathers on one stream, sums on another,
- * and a third that computes, waits for both and is waited for. A rank is a host, which
+ * and a third that computes, waits for both and is waited for. A rank is a host thread that
  * queues steps and launches, its streams and its engine. Host ranks have no streams, so
- * lists of small steps fixture in.
+ * lists of small steps play them.
  */
 
 #include <stdatomic.h>
@@ -21,22 +21,22 @@
 #define RANKS_MAX  4u
 #define LAYERS_MAX 6u
 #define PARTS      3u                   /* of a gathered shard */
-#define SLOTS      3u                   /* that shards are gathered from */
+#define SLOTS      3u                   /* slots that shards are gathered from */
 #define AHEAD      (SLOTS - 1)
 #define HALVES     2u
-#define OPS        2u                   /* that sum: the last layer's is another */
+#define OPS        2u                   /* operators that sum: the last layer has one of its own */
 #define FLIGHTS    16u                  /* sums queued at once */
 
 enum { COMPUTE, GATHER, SUM, STREAMS };
 
 enum step_kind {
-	SPEND,                          /* value: so many tries */
+	SPEND,                          /* value: how many turns it takes */
 	FILL,                           /* word = value */
-	CHECK,                          /* word has to be value */
+	CHECK,                          /* the word must be value */
 	RAISE,
 	AWAIT,
-	FOLLOW,                         /* stream index has done value steps */
-	REACH,                          /* a launch's point */
+	FOLLOW,                         /* waits until stream `index` has done `value` steps */
+	REACH,                          /* reaches a launch's event */
 };
 
 struct step {
@@ -52,15 +52,15 @@ struct stream {
 	struct step *steps;
 	uint64_t     n_queued;
 	uint64_t     n_done;
-	uint64_t     n_planned;         /* in the host's program, so far */
+	uint64_t     n_planned;         /* planned in the host's program so far */
 };
 
 enum action_kind { QUEUE, LAUNCH, HOLD };
 
-/* What the host does next: queues a step, launches, or waits for a launch's end. */
+/* The host's next action: queue a step, launch, or wait for a launch's end. */
 struct action {
 	enum action_kind kind;
-	uint32_t         stream;        /* QUEUE, LAUNCH; STREAMS: follows none */
+	uint32_t         stream;        /* QUEUE, LAUNCH; STREAMS: it follows no stream */
 	struct step      step;
 	ceov_plan       *plan;
 	uint64_t         base;
@@ -78,11 +78,11 @@ struct rank {
 	ceov_ticket    *tickets;
 	uint64_t        n_launches;     /* planned */
 	uint64_t        n_launched;
-	uint64_t        n_wrong;        /* words of other runs, calls that failed */
+	uint64_t        n_wrong;        /* words of other runs, and failed calls */
 
 	uint64_t        n_gathers;      /* planned */
 	uint64_t        n_sums;
-	uint64_t        sum_launch[FLIGHTS];    /* of the last ones: numbers of launches */
+	uint64_t        sum_launch[FLIGHTS];    /* numbers of the latest launches of sums */
 	ceov_buffer    *slots[SLOTS];
 	ceov_buffer    *gathered[LAYERS_MAX];
 	ceov_buffer    *sources[HALVES];
@@ -94,8 +94,8 @@ struct rank {
 	ceov_signal    *landed[HALVES]; /* [n_ranks] */
 	ceov_plan      *gathers[SLOTS][LAYERS_MAX];
 	ceov_plan      *sums[OPS][HALVES];
-	ceov_buffer    *inbox;          /* [n_ranks] parts that nobody looks at, ... */
-	ceov_plan      *others;         /* ... sent by a plan in any order */
+	ceov_buffer    *inbox;          /* parts that are never read, ... */
+	ceov_plan      *others;         /* ... sent by a plan without order */
 };
 
 struct world {
@@ -104,19 +104,19 @@ struct world {
 	uint32_t               n_steps;
 	int                    reshards;        /* gathers again for backward */
 	uint64_t               part_bytes;
-	uint64_t               host_weight;     /* how often hosts move, of 100 */
-	uint64_t               lane_pause;      /* how often lanes do not, of 100 */
+	uint64_t               host_weight;     /* percentage of turns in which hosts act */
+	uint64_t               lane_pause;      /* percentage of turns in which lanes pause */
 	uint32_t               urgency;         /* of others */
 	ceov_context          *context;
 	struct cei_backend_ops ops;             /* the host's, with streams */
 	struct rank            ranks[RANKS_MAX];
-	_Atomic uint64_t       n_moved;         /* steps and actions of all ranks */
+	_Atomic uint64_t       n_moved;         /* steps and actions of all ranks so far */
 	_Atomic uint32_t       n_finished;
 	_Atomic uint32_t       is_stuck;
 };
 
-/* A world that the random number chooses, with its programs; nobody has moved. Made by
- * assertion. The caller has chosen the machine (CEOVERLAP_MACHINE). */
+/* A world chosen by the random number, with its programs, before the first step. Asserts
+ * success. The caller has set CEOVERLAP_MACHINE. */
 void training_open(struct world *world, uint64_t random);
 void training_close(struct world *world);
 
