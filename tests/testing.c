@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Runner, seeds, log and objects for the suites. */
+/* Test runner, seeds, log and helper objects of the suites. */
 
 #include "testing.h"
 
@@ -57,7 +57,7 @@ int testing_run(Suite *suite)
 	n_failed = srunner_ntests_failed(runner);
 	srunner_free(runner);
 	if (is_ours && rmdir(folder)) {
-		perror(folder);         /* a test has left something there */
+		perror(folder);         /* a test left a file there */
 		return EXIT_FAILURE;
 	}
 	return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
@@ -261,7 +261,8 @@ void testing_add(ceov_plan *plan, const struct ceov_transfer *transfer)
 		ck_assert_int_eq(ceov_plan_expect(plan, &transfer->target_free), 0);
 }
 
-/* Of bytes 8 i to 8 i + 7: in one go, since sanitizers look at every access. */
+/* The pattern's 8 bytes from 8 i on, computed at once because sanitizers check every
+ * access. */
 static uint64_t word_at(uint64_t i, uint64_t seed)
 {
 	uint64_t mixed = (i + seed) * UINT64_C(0x9e3779b97f4a7c15);

@@ -4,8 +4,8 @@
 #define CEI_TESTING_H
 
 /*
- * What several suites share: running, seeds, a folder, a log that can be asked, and
- * objects on host memory whose creation must succeed. Asserts with Check.
+ * Shared by the suites: running tests, seeds, a temporary folder, a log that can be
+ * searched, and objects on host memory whose creation must succeed. Asserts with Check.
  */
 
 #include <check.h>
@@ -18,16 +18,16 @@
 
 #define TESTING_MS       UINT64_C(1000000)
 #define TESTING_SECOND   (1000 * TESTING_MS)
-#define TESTING_PATIENCE (20 * TESTING_SECOND)  /* nothing that works takes that long */
+#define TESTING_PATIENCE (20 * TESTING_SECOND)  /* longer than anything that works takes */
 
-/* Runs the suite and frees it; main()'s exit status. Prints the seed and makes the
- * folder, both of which tests then find in the environment. */
+/* Runs the suite and frees it; returns main()'s exit status. Prints the seed and creates
+ * the folder; tests find both in the environment. */
 int testing_run(Suite *suite);
 
-/* CEOVERLAP_TEST_SEED. */
+/* The seed in CEOVERLAP_TEST_SEED. */
 uint64_t testing_seed(void);
 
-/* The next random number of a state that began as a seed; and one below limit. */
+/* The next random number, and one below limit; *state begins as the seed. */
 uint64_t testing_random(uint64_t *state);
 uint64_t testing_below(uint64_t *state, uint64_t limit);
 
@@ -60,13 +60,13 @@ void testing_log_has(struct testing_log *log, const char *text, const char *and_
 
 static const struct ceov_place testing_host = { CEOV_PLACE_HOST, 0 };
 
-/* A config whose members are ranks 0 to n - 1 on host memory, all of the group. The
- * members' array is the caller's. log may be NULL: lines are dropped. */
+/* A config with members 0 to n - 1 on host memory, which are the whole group. The array is
+ * the caller's. log NULL: lines are dropped. */
 struct ceov_config testing_config(struct ceov_member *members, uint32_t n_ranks,
 				  struct testing_log *log);
 ceov_context *testing_open(uint32_t n_ranks, struct testing_log *log);
 
-/* The same without threads: nothing moves but in ceov_turn(). */
+/* The same without threads: progress is made only in ceov_turn(). */
 ceov_context *testing_open_turned(uint32_t n_ranks, struct testing_log *log);
 
 ceov_buffer *testing_buffer(ceov_context *context, uint32_t rank, uint64_t size_bytes);
@@ -75,24 +75,24 @@ ceov_plan   *testing_plan(ceov_context *context, uint32_t rank);
 
 struct ceov_mark testing_mark(ceov_signal *signal, uint32_t index, uint64_t value);
 
-/* A whole buffer's first bytes to another's; no marks. */
+/* A transfer from the begin of one buffer to the begin of another, without marks. */
 struct ceov_transfer testing_transfer(ceov_buffer *source, ceov_buffer *target,
 				      uint64_t n_bytes);
 
-/* Adds, and declares what the transfer waits for expected. */
+/* Adds the transfer and declares its awaited marks as expected. */
 void testing_add(ceov_plan *plan, const struct ceov_transfer *transfer);
 
-/* Bytes that depend on the seed and on their place. */
+/* Fills bytes with a pattern that depends on the seed and on the offset. */
 void testing_fill(void *bytes, uint64_t n_bytes, uint64_t seed);
 
-/* Index of the first byte that testing_fill() would not have written, or n_bytes. */
+/* The offset of the first byte that differs from the pattern, or n_bytes. */
 uint64_t testing_check(const void *bytes, uint64_t n_bytes, uint64_t seed);
 
-/* The first failure, which must be there. */
+/* Takes the first failure, asserting that there is one. */
 struct ceov_failure testing_failure(ceov_context *context);
 
-/* Stops a child, and returns when all of its threads stand still: kill() alone returns while
- * they may still answer. SIGCONT lets it go on. */
+/* Stops a child and returns when all its threads have stopped: kill() returns while they
+ * may still run. SIGCONT lets it go on. */
 void testing_stop(pid_t child);
 
 #endif /* CEI_TESTING_H */

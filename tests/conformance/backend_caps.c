@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Cases that hold a backend to what it says of itself: its moves, its capabilities, and who
- * makes its lanes progress. */
+/* Cases that compare a backend's behaviour with what it declares: which memory it moves,
+ * its capabilities, and who makes its lanes progress. */
 
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 #define MOVED (UINT64_C(256) << 10)
 
-/* Memory of one kind, and how the case fills and reads it. */
+/* memory of one kind, and how a case fills and reads it */
 struct part {
 	enum ceov_place_kind kind;
 	struct cei_region    region;
@@ -52,7 +52,7 @@ static void reap_lane(struct cei_lane *lane, uint64_t n_wanted)
 	}
 }
 
-/* The lane that the engine would take. */
+/* The direction whose lane the engine would choose. */
 static enum cei_direction direction_of(enum ceov_place_kind source, enum ceov_place_kind target)
 {
 	if (source == target)
@@ -76,7 +76,8 @@ static void move_between(enum ceov_place_kind from, enum ceov_place_kind to, uin
 	ck_assert_int_eq(rig.ops->copy(&lane, &piece, 1), 0);
 	ck_assert_int_eq(rig.ops->submit(&lane), 0);
 	reap_lane(&lane, 1);
-	part_fill(&source, seed + 2 * MOVED);   /* what is done needs its source no more */
+	part_fill(&source, seed + 2 * MOVED);   /* a copy that is done no longer needs its
+						 * source */
 	part_check(&target, seed);
 	cei_lane_close(&lane);
 	cei_region_fini(&target.region);
@@ -99,7 +100,8 @@ START_TEST(test_it_moves_between_all_memory_that_it_names)
 }
 END_TEST
 
-/* Many times, because what is wrong here is wrong for less than a microsecond. */
+/* Repeated many times, because a mark that comes too early is wrong for less than a
+ * microsecond. */
 START_TEST(test_a_mark_comes_behind_its_bytes)
 {
 	uint64_t k;
@@ -132,7 +134,7 @@ START_TEST(test_what_is_reaped_has_arrived)
 }
 END_TEST
 
-/* With progress_by_caller a lane goes by turn() alone, or by itself. */
+/* With progress_by_caller a lane progresses only in turn(), or by itself, as declared. */
 START_TEST(test_lanes_progress_as_they_say)
 {
 	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
@@ -195,7 +197,8 @@ START_TEST(test_memory_is_moved_by_the_addresses_that_it_was_given)
 }
 END_TEST
 
-/* What an open backend can do is part of what its table says; and a device is a place. */
+/* An open backend's capabilities are a subset of its table's; a device that it reports is a
+ * place. */
 START_TEST(test_live_capabilities_are_among_those_of_the_table)
 {
 	uint32_t live = rig.ops->live_caps(&rig.backend);

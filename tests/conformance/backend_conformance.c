@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Cases of copies, posts and reaping; those of gates: backend_gates.c. */
+/* Cases of copies, posts and reaping; backend_gates.c has those of waiting lanes. */
 
 #include "backend_conformance.h"
 
@@ -70,7 +70,8 @@ START_TEST(test_pieces_of_one_call_all_move)
 
 	rig_fill(rig_at(0, 0), BYTES, 4);
 	rig_fill(rig_at(1, 0), BYTES, 5);
-	for (i = 0; i < GROUP; i++)     /* reversed, and the last stays where it is */
+	for (i = 0; i < GROUP; i++)     /* in reverse order; the last one copies to its own
+					 * place */
 		pieces[i] = rig_piece(rig_at(1, (GROUP - 1 - i) * part), rig_at(0, i * part), part);
 	ck_assert_int_eq(rig.ops->copy(&rig.lane[0], pieces, GROUP - 1), 0);
 	rig_reap(0, rig_submit(0));
@@ -80,7 +81,7 @@ START_TEST(test_pieces_of_one_call_all_move)
 }
 END_TEST
 
-/* A byte-by-byte model of a piece. */
+/* A byte-by-byte reference of a copy. */
 static void copy_model(unsigned char *target, const unsigned char *source,
 		       const struct cei_piece *piece)
 {
@@ -91,7 +92,7 @@ static void copy_model(unsigned char *target, const unsigned char *source,
 		       source + i * piece->source_pitch_bytes, piece->row_bytes);
 }
 
-/* Any piece within the two regions. */
+/* A random piece within the two regions. */
 static struct cei_piece random_piece(uint64_t *source, uint64_t *target)
 {
 	struct cei_piece piece;
@@ -101,7 +102,8 @@ static struct cei_piece random_piece(uint64_t *source, uint64_t *target)
 	piece.row_bytes = 1 + testing_below(&rig.random, 3000);
 	piece.source_pitch_bytes = piece.row_bytes + testing_below(&rig.random, 500);
 	piece.target_pitch_bytes = piece.row_bytes + testing_below(&rig.random, 500);
-	if (piece.n_rows == 1)          /* unused, so anything */
+	if (piece.n_rows == 1)          /* the pitch of a single row is not used, so any value
+					 * must do */
 		piece.source_pitch_bytes = piece.target_pitch_bytes = 0;
 	*source = testing_below(&rig.random, BYTES - 40 * 3500);
 	*target = testing_below(&rig.random, BYTES - 40 * 3500);
@@ -391,8 +393,8 @@ static Suite *suite_of_cases(void)
 	return suite;
 }
 
-/* In a process of its own: a driver that was opened does not survive the forks of
- * the cases. */
+/* Whether there is such a place, found in a child process: an opened driver does not
+ * survive the forks of the cases. */
 static int is_there(enum ceov_place_kind kind)
 {
 	struct cei_report report;

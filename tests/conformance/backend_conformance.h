@@ -4,14 +4,14 @@
 #define CEI_BACKEND_CONFORMANCE_H
 
 /*
- * What every backend must do, through struct cei_backend_ops only: memory is made by
- * the place's share table, and filled and read by load and store.
+ * Tests that every backend must pass, through struct cei_backend_ops only: the place's
+ * share table allocates memory, and load and store fill and read it.
  */
 
 #include "backend/backend.h"
 
-/* Runs all cases against the backend; main()'s exit status. 77: there is no place here whose
- * members it serves, or, with NULL, no such backend in this build. */
+/* Runs all cases on the backend; returns main()'s exit status. 77 (skipped): this machine
+ * has no place that it serves, or, with NULL, this build has no such backend. */
 int conformance_run(const struct cei_backend_ops *ops);
 
 #endif /* CEI_BACKEND_CONFORMANCE_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Cases of lanes that wait, of several lanes, of draining and closing. */
+/* Cases of lanes that wait, of several lanes, of draining and of closing. */
 
 #include "backend_rig.h"
 
@@ -25,7 +25,7 @@ START_TEST(test_copy_waits_for_a_raised_counter)
 		ck_assert_uint_eq(rig_reaped(GATE), k - 1);
 		ck_assert_uint_eq(rig_value(1), k - 1);
 		rig_check(rig_at(1, 0), BYTES, 200 + k);
-		rig_fill(rig_at(0, 0), BYTES, 300 + k); /* what the mark publishes */
+		rig_fill(rig_at(0, 0), BYTES, 300 + k); /* the data that the mark publishes */
 		rig_raise(0, k * 1000);
 		rig_reach(1, k);
 		rig_check(rig_at(1, 0), BYTES, 300 + k);
@@ -147,7 +147,7 @@ START_TEST(test_a_lane_takes_all_submits_behind_a_gate)
 }
 END_TEST
 
-/* One side of a game: each round copies the ball over and wakes the other side. */
+/* One side of ping-pong: each round copies the data over and wakes the other side. */
 static void play(uint32_t lane, uint32_t round)
 {
 	uint32_t from = lane == GATE ? 0 : 1;
@@ -197,7 +197,7 @@ START_TEST(test_poison_opens_and_drain_ends)
 	}
 	rig_pause();
 	ck_assert_uint_eq(rig_reaped(GATE), 0);
-	/* release: pairs with lanes that look at it */
+	/* release: pairs with the lanes' acquire */
 	atomic_store_explicit(&rig.abort_word, 9, memory_order_release);
 	rig_raise(0, CEOV_VALUE_LIMIT);
 	ck_assert_int_eq(rig.ops->drain(&rig.lane[GATE], cei_deadline(TESTING_PATIENCE)), 0);
@@ -215,7 +215,7 @@ START_TEST(test_a_lane_works_again_after_an_abort)
 		rig_wait(GATE, 0, 1);
 		rig_post(GATE, 1, 1);
 		(void)rig_submit(GATE);
-		/* release: pairs with lanes that look at it */
+		/* release: pairs with the lanes' acquire */
 		atomic_store_explicit(&rig.abort_word, 9, memory_order_release);
 		rig_raise(0, CEOV_VALUE_LIMIT);
 		rig_reap(GATE, 2 * k - 1);

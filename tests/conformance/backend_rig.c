@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The rig of the backend cases. */
+/* Set-up and helpers of the backend cases. */
 
 #include "backend_rig.h"
 

@@ -4,8 +4,8 @@
 #define CEI_BACKEND_RIG_H
 
 /*
- * What the backend cases stand on: an open backend with lanes, memory and counters,
- * and verbs that must succeed.
+ * Set-up of the backend cases: an open backend with lanes, memory and counters, and helpers
+ * that assert success.
  */
 
 #include <stdatomic.h>
@@ -21,7 +21,7 @@
 #define COUNTERS 128u
 #define BYTES    (UINT64_C(4) << 20)
 
-/* Pieces, posts and a wait that the engine puts between two submits. */
+/* the pieces, posts and waits that the engine queues between two submits */
 #define GROUP    (CEI_LANE_BATCH / 2u - 1u)
 
 /* Streams of the rig's place, and graphs of what they are told while they are captured.
@@ -37,7 +37,7 @@ struct rig_streams {
 };
 
 struct rig {
-	enum ceov_place_kind kind;              /* of the members that it serves */
+	enum ceov_place_kind kind;              /* kind of place of the members that it serves */
 	struct cei_report  report;
 	struct cei_site    site;
 	struct cei_backend backend;
@@ -52,21 +52,21 @@ struct rig {
 	uint64_t           random;
 };
 
-/* The rig of the case that runs; Check's tests have no arguments. */
+/* Shared with the cases, because Check's tests take no arguments. */
 extern struct rig rig;
 
-/* Memory of a kind, mapped for the rig's member. */
+/* Allocates memory of a kind and maps it for the rig's member. */
 void rig_make_region(struct cei_region *region, enum ceov_place_kind kind,
 		     uint64_t size_bytes);
 
-/* A checked fixture: Check forks for each case, and each opens the backend anew. */
+/* Check's fixture functions: Check forks for each case, and each opens the backend anew. */
 void rig_open(void);
 void rig_close(void);
 
-/* Cases about gates pass at once where lanes cannot wait. */
+/* Whether lanes can wait; cases of waiting lanes pass at once where they cannot. */
 int      rig_has_gates(void);
 
-/* Addresses: within region 0 or 1, and of a counter. */
+/* The address at an offset of region 0 or 1, and that of a counter. */
 uint64_t rig_at(uint32_t region, uint64_t offset);
 uint64_t rig_counter_at(uint32_t i);
 
@@ -81,15 +81,15 @@ void     rig_copy(uint32_t lane, uint64_t target, uint64_t source, uint64_t n_by
 void     rig_post(uint32_t lane, uint32_t counter, uint64_t value);
 void     rig_wait(uint32_t lane, uint32_t counter, uint64_t value);
 
-/* Returns what reap must come to. */
+/* Submits; returns the number that reap must reach. */
 uint64_t rig_submit(uint32_t lane);
 uint64_t rig_reaped(uint32_t lane);
 void     rig_reap(uint32_t lane, uint64_t n_done);
 
-/* Until the counter is there. */
+/* Waits until the counter has reached the value. */
 void     rig_reach(uint32_t counter, uint64_t value);
 
-/* What must not happen would have happened by then. */
+/* Waits long enough for something forbidden to happen. */
 void     rig_pause(void);
 
 /* backend_gates.c */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The mover in front of another one. */
+/* A mover that forwards to another one, with disturbances. */
 
 #include "proxy.h"
 

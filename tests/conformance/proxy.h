@@ -19,18 +19,20 @@
 #define PROXY_MEMORIES 256u
 
 struct proxy {
-	struct cei_backend_ops        ops;      /* first: a backend's ops lead to the proxy */
+	struct cei_backend_ops        ops;      /* first member, so that a backend's ops lead to
+						 * the proxy */
 	const struct cei_backend_ops *under;
 	_Atomic uint64_t              late_ns;  /* reap() tells an end that much later */
-	int                           is_reversed; /* pieces of a copy, and posts of a post */
-	int                           is_early; /* reap() counts a submit at once, which is made
-						 * with the next one only */
+	int                           is_reversed; /* reverses the pieces of a copy, and the posts
+						    * of one call */
+	int                           is_early; /* reap() counts a submit at once, which is
+						 * executed only with the next one */
 	_Atomic uint64_t              n_pieces; /* copied by all its lanes */
 	_Atomic uint32_t              n_open;   /* memories */
 	uint64_t                      memory[PROXY_MEMORIES];   /* where each is; 0: free */
 };
 
-/* Fills a proxy that changes nothing yet; it lives longer than its backends. */
+/* Initialises a proxy that disturbs nothing yet; it must outlive its backends. */
 void proxy_init(struct proxy *proxy, const struct cei_backend_ops *under);
 
 /* Before it is opened: it addresses memory by handle and offset, and reaches all that this

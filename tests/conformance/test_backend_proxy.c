@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The backend cases on a mover in front of the host's: they pass where its ends are late and
- * what has no order comes in another one; and they fail where it ends before it has moved. */
+/* The backend cases on the proxy in front of the host's mover: they pass with late
+ * completions and reordering, and fail where completion is reported before the move. */
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,7 +18,8 @@
 
 static struct proxy proxy;
 
-/* The cases of delivery in a process of its own, whose output nobody wants to see. */
+/* Runs the delivery cases in a child process with its output discarded; returns whether
+ * they fail. */
 static int fails_where_ends_are_early(void)
 {
 	int sink, status = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Captures, instantiates, replays. Knows CUDA, so that the suites need not. */
+/* Captures, instantiates and replays graphs, so that the suites need no CUDA headers. */
 
 #include "gpu_graph.h"
 

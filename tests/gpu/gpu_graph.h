@@ -17,15 +17,15 @@ struct gpu_graph {
 	void             *executable;   /* CUgraphExec */
 };
 
-/* What the thread queues on the stream from here on is captured, in the mode that
- * forbids the process most, as frameworks capture; then it is made executable. */
+/* Captures what the thread queues on the stream between begin and end, in the mode that
+ * forbids most to the process, as frameworks do; end makes it executable. */
 void gpu_graph_begin(struct gpu_graph *graph, struct gpu *gpu, enum gpu_stream stream);
 void gpu_graph_end(struct gpu_graph *graph);
 
 /* Queues a replay on the stream. */
 void gpu_graph_launch(const struct gpu_graph *graph);
 
-/* Replays are done. */
+/* Frees the graph; its replays must have ended. */
 void gpu_graph_free(struct gpu_graph *graph);
 
 #endif /* CEI_GPU_GRAPH_H */

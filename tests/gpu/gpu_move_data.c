@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What all-gathers and all-to-alls move, and what must arrive. */
+/* Data of all-gathers and all-to-alls, and checks of what arrives. */
 
 #include "gpu_move_data.h"
 
@@ -15,7 +15,7 @@ static uint64_t target_bytes(const struct gpu_move_data *data)
 	return move_arrives_at(data->one, data->one->n_ranks, data->rank->rank);
 }
 
-/* From the rank's arena. */
+/* Allocates from the rank's arena. */
 static char *take(struct gpu_op_rank *rank, uint64_t n_bytes)
 {
 	char *taken = rank->arena + rank->used_bytes;

@@ -3,8 +3,8 @@
 #ifndef CEI_GPU_MOVE_DATA_H
 #define CEI_GPU_MOVE_DATA_H
 
-/* Operands and results of all-gather and all-to-all on GPU ranks: made there from numbers,
- * as gpu_op_rig.h has it. Asserts with Check. */
+/* Operands and results of all-gather and all-to-all on GPU ranks, generated on the GPU from
+ * numbers as in gpu_op_rig.h. Asserts with Check. */
 
 #include <stdint.h>
 
@@ -15,17 +15,17 @@
 
 struct gpu_move_data {                  /* of one rank */
 	struct gpu_op_rank     *rank;
-	const struct move_case *one;    /* outlives it */
+	const struct move_case *one;    /* must outlive this */
 	char                   *source; /* in place: a part of target */
 	char                   *target; /* guarded */
 };
 
-/* From the rank's arena. Contents: none. */
+/* Allocates from the rank's arena, uninitialised. */
 struct gpu_move_data gpu_move_data_make(struct gpu_op_rank *rank,
 					const struct move_case *one);
 
-/* Queue: the operand of that number; rubbish where the result will be, then the operand,
- * which may be there; the run, with the public call's result. */
+/* Each queues on a stream: the operand of that number; other data into the result, then the
+ * operand, which may be in it; the run, returning the public call's result. */
 void gpu_move_data_fill_source(const struct gpu_move_data *data, enum gpu_stream stream,
 			       uint64_t number);
 void gpu_move_data_fill(const struct gpu_move_data *data, enum gpu_stream stream,
@@ -33,12 +33,12 @@ void gpu_move_data_fill(const struct gpu_move_data *data, enum gpu_stream stream
 int  gpu_move_data_run(const struct gpu_move_data *data, ceov_op *op,
 		       enum gpu_stream stream);
 
-/* Fills and runs; the call's result must be 0. */
+/* Fills and runs; asserts that the call succeeds. */
 void gpu_move_data_turn(const struct gpu_move_data *data, ceov_op *op,
 			enum gpu_stream stream, uint64_t number);
 
-/* When the stream is idle: the result is that of all ranks' operands of that number, and
- * nothing was written behind it. */
+/* With an idle stream: asserts that the result follows from all ranks' operands of that
+ * number, and that nothing was written behind it. */
 void gpu_move_data_check(const struct gpu_move_data *data, enum gpu_stream stream,
 			 uint64_t number);
 

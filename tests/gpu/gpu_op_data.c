@@ -49,7 +49,7 @@ static uint64_t pick_size(uint64_t *random)
 	return 8 + 8 * testing_below(random, EXTENT_MAX / 8);
 }
 
-/* Rows, or elements of sums in steps of 8. */
+/* Random rows, or elements of sums in steps of 8. */
 static uint64_t pick_rows(uint64_t *random, uint32_t n_ranks, int is_sum)
 {
 	uint64_t step = is_sum ? 8 : 1;
@@ -231,14 +231,14 @@ void gpu_op_data_make(struct gpu_op_rank *rank, const struct op_case *one,
 
 /* --- operands -------------------------------------------------------------- */
 
-struct operand {                        /* a part of one rank's */
+struct operand {                        /* an operand of one rank, or a part of it */
 	uint32_t rank;
 	uint32_t which;                 /* 0: A or source; 1 + i: B of product i */
 	uint64_t first;
 	uint64_t n;
 };
 
-/* Operands are 2^32 numbers apart. */
+/* Seeds of operands are 2^32 numbers apart, so that they do not overlap. */
 static void fill(const struct gpu_op_data *data, enum gpu_stream stream, void *p,
 		 const struct operand *operand, uint64_t number)
 {
@@ -347,8 +347,8 @@ void gpu_op_data_turn(const struct gpu_op_data *data, ceov_op *op, enum gpu_stre
 struct check {
 	const struct gpu_op_data *data;
 	uint64_t number;
-	uint64_t used_bytes;            /* of the arena, before it */
-	void    *a;                     /* any rank's operands, made again */
+	uint64_t used_bytes;            /* arena use before the check */
+	void    *a;                     /* memory for any rank's operands, generated again */
 	void    *b;
 	double  *sum;
 	float   *slack;
@@ -359,7 +359,7 @@ static uint64_t larger(uint64_t x, uint64_t y)
 	return x > y ? x : y;
 }
 
-/* Room for the largest part that is looked at at once. */
+/* Allocates for the largest part that is checked at once. */
 static struct check begin_check(const struct gpu_op_data *data, uint64_t number)
 {
 	struct check check = { .data = data, .number = number };
@@ -387,7 +387,8 @@ static float rounding_of(const struct op_case *one)
 	return one->dtype == CEOV_BF16 ? 0x1p-8f : one->dtype == CEOV_FP16 ? 0x1p-11f : 0x1p-24f;
 }
 
-/* Rank source's rows `first` and on times its B, the first such or added to it. */
+/* Computes source's rows from `first` on times its B; the first call sets the sum, later
+ * ones add to it. */
 static void add_reference(const struct check *check, uint32_t source, uint64_t first,
 			  uint64_t n_rows, uint64_t n)
 {
@@ -438,7 +439,7 @@ static void blame(const struct check *check, const void *x, const char *what,
 		     (double)value, sum, (double)slack, (unsigned long long)check->number);
 }
 
-/* n results at x against what is in sum and slack. */
+/* Compares n results at x with sum and slack. */
 static void check_near(const struct check *check, const void *x, uint64_t n,
 		       const char *what)
 {
@@ -465,8 +466,8 @@ static void check_near(const struct check *check, const void *x, uint64_t n,
 		blame(check, x, what, &seen);
 }
 
-/* The kernel also finds the largest difference, which nobody reads. Of fp32 it compares
- * halves. */
+/* Compares bits. The kernel also finds the largest difference, which is not used. fp32 is
+ * compared in halves. */
 static void check_bits(const struct gpu_op_data *data, const void *x, const void *y,
 		       uint64_t n_bytes, const char *what)
 {
@@ -523,7 +524,7 @@ static void check_ag_gemm(const struct check *check)
 	}
 }
 
-/* A sum over ranks of what each contributes to this rank's results. */
+/* Checks a sum over all ranks' contributions to this rank's results. */
 static void check_sum(const struct check *check)
 {
 	const struct gpu_op_data *data = check->data;

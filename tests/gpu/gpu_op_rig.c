@@ -107,7 +107,8 @@ void gpu_op_open_one(struct gpu_op_rig *rig, uint32_t rank, uint32_t n_ranks,
 	config.n_members = 1;
 	config.n_ranks = n_ranks;
 	config.group = path;
-	config.deadline_ns = TESTING_PATIENCE / 2;      /* says more than the rig's own can */
+	config.deadline_ns = TESTING_PATIENCE / 2;      /* shorter than the rig's own, so that its
+							 * message, which says more, comes first */
 	ck_assert_int_eq(ceov_open(&config, &rig->context), 0);
 	open_ranks(rig);
 }
@@ -148,7 +149,7 @@ ceov_workspace *gpu_op_workspace(struct gpu_op_rank *rank, const struct gpu_op_m
 	return workspace;
 }
 
-/* Peers that still map it let go of it within their own call. */
+/* Repeats: peers unmap it within their own call of this. */
 void gpu_op_workspace_release(struct gpu_op_rank *rank, ceov_workspace *workspace)
 {
 	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
@@ -236,7 +237,7 @@ void gpu_op_plain_release(struct gpu_op_rank *rank, struct gpu_op_plain *plain)
 static void hold_stream(struct gpu_op_rank *rank, enum gpu_stream stream, uint64_t ns)
 {
 	struct gpu_result *words = &rank->gpu.results[LATE_RESULT];
-	const uint32_t *stop_word = &words->pad;        /* stays 0 */
+	const uint32_t *stop_word = &words->pad;        /* never set */
 	uint32_t *n_started = &words->status;
 	void *arguments[] = { &stop_word, &ns, &n_started };
 	const struct cei_module_launch launch = {

@@ -22,7 +22,8 @@
 #include "unit/op_rig.h"
 
 #define GPU_OP_RANKS_MAX   4u
-#define GPU_OP_SCRATCH     (UINT64_C(48) << 20) /* of every workspace: cases fit */
+#define GPU_OP_SCRATCH     (UINT64_C(48) << 20) /* scratch of every workspace, enough for all
+						 * cases */
 #define GPU_OP_ARENA_BYTES (UINT64_C(1) << 30)
 
 struct gpu_op_rig;
@@ -44,17 +45,17 @@ struct gpu_op_rig {
 	struct gpu_op_rank ranks[GPU_OP_RANKS_MAX];
 };
 
-/* All ranks in this process; or one, with its peers met at a path. */
+/* Opens all ranks in this process; or one rank, which meets its peers at a path. */
 void gpu_op_open(struct gpu_op_rig *rig, uint32_t n_ranks);
 void gpu_op_open_one(struct gpu_op_rig *rig, uint32_t rank, uint32_t n_ranks,
 		     const char *path);
 void gpu_op_close(struct gpu_op_rig *rig);
 
-/* A thread for each rank of this process; returns when all have. */
+/* Runs body in a thread per rank of this process; returns when all have ended. */
 void gpu_op_each(struct gpu_op_rig *rig,
 		 void (*body)(struct gpu_op_rank *rank, const void *arg), const void *arg);
 
-/* All ranks are here. */
+/* Barrier of all ranks. */
 void gpu_op_meet(struct gpu_op_rank *rank);
 
 struct gpu_op_mode {
@@ -62,39 +63,40 @@ struct gpu_op_mode {
 	int         is_capturable;
 	uint64_t    deadline_ns;        /* 0: the context's */
 	int         shares_sms;
-	uint32_t    n_at_once;          /* workspaces of a rank that run at once; 0: 1 */
+	uint32_t    n_at_once;          /* workspaces of a rank that run at the same time; 0: 1 */
 };
 
-/* Creates and connects; releases. All ranks call them. */
+/* Creates and connects a workspace, and releases it. All ranks must call both. */
 ceov_workspace *gpu_op_workspace(struct gpu_op_rank *rank, const struct gpu_op_mode *mode);
 void            gpu_op_workspace_release(struct gpu_op_rank *rank,
 					 ceov_workspace *workspace);
 
-/* How many graphs workspaces keep where they would keep n: none where ranks share a
+/* How many graphs a workspace caches where n are expected: none where ranks share a
  * context. */
 uint32_t gpu_op_n_graphs(const struct gpu_op_rig *rig, uint32_t n);
 
-/* Tiles that no kernel of ours has: 0 where there is no cuBLAS to take them. */
+/* A tile shape that only cuBLAS can take; 0 where there is no cuBLAS. */
 int gpu_op_has_library(ceov_workspace *workspace);
 #define GPU_OP_WIDE_ROWS    512u
 #define GPU_OP_WIDE_COLUMNS 65536u
 
-/* Lets the rank's next run come 0 to 10 ms later: its thread sleeps, or its stream is
- * held by a kernel. */
+/* Delays the rank's next run by 0 to 10 ms: its thread sleeps, or a kernel holds its
+ * stream. */
 void gpu_op_be_late(struct gpu_op_rank *rank, enum gpu_stream stream, uint64_t *random);
 
-/* Waits, bounded, until the workspace knows of an error, and returns that. */
+/* Waits, with a deadline, until the workspace has an error, and returns it. */
 int gpu_op_error(struct gpu_op_rank *rank, ceov_workspace *workspace);
 
 /* --- cases, operands, results (gpu_op_data.c) ------------------------------ */
 
-/* Up to some 2000 rows (elements of sums: 2 million), n and k; uneven rows, some 0. */
+/* A random case: up to about 2000 rows (sums: 2 million elements), n and k; uneven rows,
+ * some of them 0. */
 struct op_case gpu_op_case_random(uint64_t *random, uint32_t n_ranks, enum op_sort sort,
 				  int has_library);
 
 struct gpu_op_data {
 	struct gpu_op_rank   *rank;
-	const struct op_case *one;      /* outlives it */
+	const struct op_case *one;      /* must outlive this */
 	void    *a;                     /* or source */
 	void    *b[CEOV_OP_GEMMS_MAX];
 	void    *c[CEOV_OP_GEMMS_MAX];  /* or target in c[0]; guarded, as is gathered */
@@ -103,27 +105,28 @@ struct gpu_op_data {
 	uint64_t gathered_bytes;
 };
 
-/* From the rank's arena. Contents: none, and guards. */
+/* Allocates from the rank's arena, uninitialised but for guards. */
 void gpu_op_data_make(struct gpu_op_rank *rank, const struct op_case *one,
 		      struct gpu_op_data *ret_data);
 
-/* Queue: the operands of that number; rubbish where results will be; the run, with the
- * public call's result. */
+/* Each queues on a stream: the operands of that number; other data into results; the run,
+ * returning the public call's result. */
 void gpu_op_data_fill(const struct gpu_op_data *data, enum gpu_stream stream,
 		      uint64_t number);
 void gpu_op_data_spoil(const struct gpu_op_data *data, enum gpu_stream stream);
 int  gpu_op_data_run(const struct gpu_op_data *data, ceov_op *op, enum gpu_stream stream);
 
-/* All three, in this order; the call's result must be 0. */
+/* All three in this order; asserts that the call succeeds. */
 void gpu_op_data_turn(const struct gpu_op_data *data, ceov_op *op, enum gpu_stream stream,
 		      uint64_t number);
 
-/* When the stream is idle: results are those of that number's operands, and nothing was
- * written behind them. */
+/* With an idle stream: asserts that results follow from that number's operands, and that
+ * nothing was written behind them. */
 void gpu_op_data_check(const struct gpu_op_data *data, enum gpu_stream stream,
 		       uint64_t number);
 
-/* Likewise: results have the bits of another's, which gpu_op_data_keep() copied. */
+/* With an idle stream: asserts that results have the same bits as those that
+ * gpu_op_data_keep() copied. */
 void gpu_op_data_keep(const struct gpu_op_data *data, enum gpu_stream stream,
 		      const struct gpu_op_data *kept);
 void gpu_op_data_same(const struct gpu_op_data *data, enum gpu_stream stream,
@@ -131,7 +134,7 @@ void gpu_op_data_same(const struct gpu_op_data *data, enum gpu_stream stream,
 
 /* --- one op of each kind --------------------------------------------------- */
 
-/* Overlapped in 3 pieces, of medium size. */
+/* A case of medium size, overlapped, in 3 pieces. */
 struct op_case gpu_op_case_plain(enum op_sort sort, uint32_t n_ranks);
 
 struct gpu_op_plain {
@@ -140,8 +143,8 @@ struct gpu_op_plain {
 	ceov_op           *ops[OP_SORTS];
 };
 
-/* Creates them, and takes the arena from its beginning; releases them. All ranks call
- * them. */
+/* Creates a case and its data at the begin of the arena, and releases them. All ranks must
+ * call both. */
 void gpu_op_plain_make(struct gpu_op_rank *rank, ceov_workspace *workspace,
 		       struct gpu_op_plain *ret_plain);
 void gpu_op_plain_release(struct gpu_op_rank *rank, struct gpu_op_plain *plain);

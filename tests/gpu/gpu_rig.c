@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The rig of the GPU suites. Knows CUDA, so that the suites need not. */
+/* Set-up of the GPU suites, so that they need no CUDA headers. */
 
 #include "gpu_rig.h"
 
@@ -54,7 +54,7 @@ uint32_t gpu_count(void)
 	return (uint32_t)WEXITSTATUS(status);
 }
 
-/* Known to gpu_main_ranks(), before any test forks. */
+/* set by gpu_main_ranks() before any test forks */
 static uint32_t n_gpus_here = 1;
 
 uint32_t gpu_of_rank(uint32_t rank)
@@ -79,10 +79,10 @@ int gpu_main_ranks(Suite *(*suite)(uint32_t n_ranks))
 	n_ranks = gpu_setting("CEOVERLAP_TEST_RANKS", n_gpus_here > 1 ? n_gpus_here : 2);
 	if (gpu_n_sharing(n_ranks) > 1) {
 		printf("%u ranks share %u GPUs\n", n_ranks, n_gpus_here);
-		/* Tests' own streams, of all ranks, would fill the 8 queues that there are
-		 * otherwise (backend/waits.h). A kernel that is loaded at its first launch
-		 * would wait for all kernels of the GPU, also for those that wait for this
-		 * rank. */
+		/* More hardware queues than the default 8, which tests' streams of all
+		 * ranks would fill (backend/waits.h); and eager loading, because a kernel
+		 * that is loaded at its first launch waits for all kernels of the GPU, even
+		 * for those that wait for this rank. */
 		(void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 		(void)setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 	}
@@ -133,7 +133,7 @@ static void check(const struct gpu *gpu, CUresult result, const char *what)
 		      (int)result);
 }
 
-/* Smaller numbers go first. The library's lanes have the two smallest. */
+/* Lower numbers have priority. The library's lanes use the lowest two. */
 static int priority_of(enum gpu_stream stream, int least, int greatest)
 {
 	int priority = least - (int)stream;
@@ -185,7 +185,7 @@ void gpu_open(struct gpu *gpu, uint32_t index)
 		gpu_reset(gpu, i);
 }
 
-#define SPARE_SMS 8u                    /* for copies, and kernels that wait for nobody */
+#define SPARE_SMS 8u                    /* left for copies, and for kernels that do not wait */
 
 uint64_t gpu_sms_for(const struct gpu *gpu, uint32_t n_ranks, uint32_t n_at_once)
 {
@@ -350,7 +350,7 @@ void gpu_launch(struct gpu *gpu, enum gpu_stream stream, const char *kernel,
 	launch(gpu, stream, kernel, n_blocks, arguments);
 }
 
-/* Four words a thread, at most two blocks on each SM of a large GPU. */
+/* Four words per thread, and at most two blocks per SM of a large GPU. */
 static uint32_t blocks_for(uint64_t n_words)
 {
 	uint64_t n = (n_words + 4 * GPU_THREADS - 1) / (4 * GPU_THREADS);

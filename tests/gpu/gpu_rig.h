@@ -4,12 +4,12 @@
 #define CEI_GPU_RIG_H
 
 /*
- * What the GPU suites share: a GPU with streams, kernels, memory and results beside
- * the library's own use of it. Asserts with Check. CUDA does not survive fork(): a
- * test opens GPUs in the process that uses them, never in main().
+ * Shared by the GPU suites: a GPU with streams, kernels, memory and results apart from the
+ * library's own use of it. Asserts with Check. CUDA does not survive fork(): a test opens
+ * GPUs in the process that uses them, never in main().
  *
- * Nothing here waits without a deadline. Allocate before kernels await marks, free
- * after they have left: the driver waits for the whole GPU in both.
+ * All waits have deadlines. Allocate before kernels await marks and free after they have
+ * ended, because the driver waits for the whole GPU in both.
  */
 
 #include <check.h>
@@ -24,12 +24,12 @@
 
 #define GPU_AWAIT_NS  (10 * TESTING_SECOND)     /* of kernels that must not time out */
 #define GPU_RESULTS   64u
-#define GPU_THREADS   256u                      /* per block, where nobody says */
+#define GPU_THREADS   256u                      /* threads per block by default */
 #define GPU_RANKS_MAX 8u
 #define GPU_SKIPPED   77
 
-/* Each has a priority of its own, and so hardware queues of its own: a stream that
- * waits stops its queue, and the others must not stand behind it. */
+/* Each has its own priority and thus its own hardware queues: a stream that waits blocks
+ * its queue, and no other stream may be behind it. */
 enum gpu_stream { GPU_PRODUCE, GPU_CONSUME, GPU_WAIT, GPU_CONTROL, GPU_STREAMS };
 
 struct gpu_result {
@@ -55,67 +55,66 @@ struct gpu_words {                      /* 64-bit words of the kernels' pattern 
 	uint64_t seed;
 };
 
-/* GPUs of this machine, counted in a process of their own. */
+/* The number of GPUs, counted in a child process. */
 uint32_t gpu_count(void);
 
-/* Status of main(): runs what suite() makes, or says why it skips. For what is about the
- * distance between two GPUs, or needs one only. */
+/* Runs the suite, or says why it is skipped; returns main()'s status. For tests of the
+ * distance between two GPUs, or of one GPU. */
 int gpu_main(uint32_t n_needed, Suite *(*suite)(uint32_t n_gpus));
 
-/* Likewise for ranks, of which GPUs take one each where there are enough of them; where not,
- * rank r is on GPU r % n_gpus, and suite() gets 2 ranks or what CEOVERLAP_TEST_RANKS says. */
+/* The same for tests of ranks. With enough GPUs each rank has its own. Otherwise rank r is
+ * on GPU r % n_gpus, with 2 ranks or as many as CEOVERLAP_TEST_RANKS says. */
 int gpu_main_ranks(Suite *(*suite)(uint32_t n_ranks));
 
-/* The GPU of a rank, and how many of n_ranks share it. Behind gpu_main_ranks() only. */
+/* The GPU of a rank, and how many of n_ranks share it. Call them after gpu_main_ranks(). */
 uint32_t gpu_of_rank(uint32_t rank);
 uint32_t gpu_n_sharing(uint32_t n_ranks);
 
-/* SMs that each kernel of this process may take, where n_ranks of it run n_at_once kernels
- * each and all of those that share a GPU are to run at once; 0, all of them, where ranks
- * share none. */
+/* How many SMs each kernel may take so that n_at_once kernels of each of the n_ranks that
+ * share a GPU fit at the same time; 0 (all) where ranks share none. */
 uint64_t gpu_sms_for(const struct gpu *gpu, uint32_t n_ranks, uint32_t n_at_once);
 
-/* A number from the environment, or the fallback. */
+/* A number from an environment variable, or the fallback. */
 uint32_t gpu_setting(const char *name, uint32_t fallback);
 
 void gpu_open(struct gpu *gpu, uint32_t index);
 void gpu_close(struct gpu *gpu);
 
-/* Ranks 0 to n - 1 of this process, rank i on GPU indices[i]; lines go to stderr. */
+/* Opens ranks 0 to n - 1 in this process, rank i on GPU indices[i]; log lines go to stderr. */
 ceov_context *gpu_context(const uint32_t *indices, uint32_t n);
 
-/* A visible signal in the GPU of the rank, or one without host words. */
+/* A signal in the rank's GPU, visible to the host or not. */
 ceov_signal *gpu_signal(ceov_context *context, uint32_t rank, uint32_t gpu,
 			uint32_t n_counters, uint32_t flags);
 
 struct ceov_device_signal gpu_view(ceov_signal *signal, uint32_t rank);
 
-/* Memory as cudaMalloc gives it. */
+/* Allocates memory of the GPU by cudaMalloc. */
 void *gpu_allocate(struct gpu *gpu, uint64_t n_bytes);
 void  gpu_free(struct gpu *gpu, void *p);
 
-/* Memory of the host as cudaHostAlloc gives it, pinned. */
+/* Allocates pinned host memory by cudaHostAlloc. */
 void *gpu_host_allocate(struct gpu *gpu, uint64_t n_bytes);
 void  gpu_host_free(struct gpu *gpu, void *p);
 
-/* Between this GPU and the host or within it, now. */
+/* Copies within the GPU, or between it and the host, synchronously. */
 void gpu_move(struct gpu *gpu, void *to, const void *from, uint64_t n_bytes);
 
 /* Queues a kernel whose only parameter is *argument. */
 void gpu_launch(struct gpu *gpu, enum gpu_stream stream, const char *kernel,
 		uint32_t n_blocks, void *argument);
 
-/* Queues what the launch says; its stream is set here. */
+/* Queues a launch with these parameters; the stream is set here. */
 void gpu_launch_as(struct gpu *gpu, enum gpu_stream stream,
 		   const struct cei_module_launch *launch);
 
 void gpu_fill(struct gpu *gpu, enum gpu_stream stream, const struct gpu_words *words);
 
-/* Counts wrong words into the result. */
+/* Queues a check that adds wrong words to the result. */
 void gpu_verify(struct gpu *gpu, enum gpu_stream stream, const struct gpu_words *words,
 		uint32_t result);
 
-/* Asserts, now, that the words hold the pattern. */
+/* Asserts that the words hold the pattern, synchronously. */
 void gpu_check(struct gpu *gpu, const struct gpu_words *words);
 
 /* Queues a kernel that awaits counter `mark.index` at `mark.value`. */

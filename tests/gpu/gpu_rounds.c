@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The rounds of gpu_rounds.h. The host queues them ahead, by at most WINDOW. */
+/* The rounds of gpu_rounds.h. The host queues them at most WINDOW ahead. */
 
 #include "gpu_rounds.h"
 
@@ -9,11 +9,11 @@
 
 #include "base/clock.h"
 
-#define SLOTS  16u              /* rounds that move or are checked at a time */
+#define SLOTS  16u              /* rounds in flight or being checked */
 #define WINDOW 24u              /* rounds queued; stream raises by copies: at most 32 */
-#define BLOCKS 16u              /* of the kernels that stay */
+#define BLOCKS 16u              /* blocks of the kernels that run throughout */
 
-/* Results on either GPU. */
+/* Result slots on either GPU. */
 #define PRODUCED 0u
 #define CONSUMED 1u
 
@@ -73,7 +73,7 @@ static ceov_plan *plan_slot(const struct run *run, uint32_t slot)
 	return plan;
 }
 
-/* Its target is free whenever the first transfer's is. */
+/* Its target is free when the first transfer's target is. */
 static ceov_plan *plan_forward(const struct run *run, uint32_t slot)
 {
 	struct ceov_transfer transfer = testing_transfer(run->target, run->back,
@@ -131,7 +131,7 @@ static void release(struct run *run)
 
 /* --- kernels that stay --------------------------------------------------- */
 
-/* Rank of the GPU on which bytes are checked. */
+/* The rank on whose GPU bytes are checked. */
 static uint32_t consumer_rank(const struct run *run)
 {
 	return run->rounds->consumer == ROUNDS_FORWARD ? 0 : 1;
@@ -154,7 +154,7 @@ static struct cei_kernel_rounds kernel_of(const struct run *run, struct gpu *gpu
 	return kernel;
 }
 
-/* Views may allocate: all are made before the first kernel awaits a mark. */
+/* Creating views may allocate, so all are made before the first kernel awaits a mark. */
 static void build_kernels(struct run *run)
 {
 	const uint32_t rank = consumer_rank(run);
@@ -244,7 +244,7 @@ static void await_freed(const struct run *run, uint32_t round)
 		      run->rounds->is_gated ? "gated" : "polled", round, ceov_strerror(r));
 }
 
-/* The producer, the consumer and the last launches come to their ends. */
+/* Waits for the producer, the consumer and the last launches. */
 static void finish(const struct run *run)
 {
 	const struct rounds *rounds = run->rounds;

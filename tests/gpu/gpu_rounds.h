@@ -20,7 +20,7 @@ enum rounds_consumer { ROUNDS_KERNEL, ROUNDS_STREAM, ROUNDS_FORWARD, ROUNDS_CONS
 
 struct rounds {
 	ceov_context        *context;   /* holds ranks 0 and 1 */
-	struct gpu          *gpus;      /* theirs */
+	struct gpu          *gpus;      /* those of the two ranks */
 	enum rounds_consumer consumer;
 	int                  is_gated;  /* rank 0's launches; else polled */
 	uint32_t             n_rounds;
@@ -28,8 +28,7 @@ struct rounds {
 	uint64_t             seed;
 };
 
-/* Returns the number of words that did not hold their round's bytes when they were
- * read; all else is asserted. */
+/* Returns the number of wrong words that the consumer read; everything else is asserted. */
 unsigned long long rounds_run(const struct rounds *rounds, uint64_t *ret_ns);
 
 const char *rounds_consumer_name(enum rounds_consumer consumer);

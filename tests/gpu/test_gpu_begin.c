@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * How a run begins that counts itself: two ranks on one GPU, whose counters are plain
- * words of its memory.
+ * The prologue of runs that are counted in GPU memory: two ranks on one GPU, whose counters
+ * are plain words.
  */
 
 #include "gpu_rig.h"
@@ -20,7 +20,7 @@
 static struct gpu gpu;
 static uint64_t *words;         /* in its memory: RANK_WORDS of each rank */
 
-/* Of each rank, one after another. */
+/* Layout of each rank's words. */
 enum { EPOCH, LAST_USE, DONE = LAST_USE + 2, RANK_WORDS = DONE + 2 };
 
 static void set_up(void)
@@ -81,7 +81,7 @@ static void check_rank(uint32_t rank, const uint64_t *wanted)
 
 START_TEST(test_a_run_begins_when_peers_have_left_its_half)
 {
-	/* epoch, last use of either half, done by rank 0 and rank 1 */
+	/* epoch, last use of either slot, runs done by rank 0 and by rank 1 */
 	const uint64_t ahead[] = { 3, 3, 2, 0, 1 }, behind[] = { 2, 1, 2, 2, 0 };
 	const uint64_t late[] = { CEOV_VALUE_LIMIT, 3, 4, 0, 1 };
 	const struct timespec pause = { 0, 20 * (long)TESTING_MS };
@@ -89,10 +89,10 @@ START_TEST(test_a_run_begins_when_peers_have_left_its_half)
 
 	begin_run(0, 0, GPU_AWAIT_NS);
 	begin_run(0, 1, GPU_AWAIT_NS);
-	gpu_idle(&gpu, GPU_CONSUME);            /* both halves are fresh */
+	gpu_idle(&gpu, GPU_CONSUME);            /* no run has used either slot */
 	begin_run(1, 0, GPU_AWAIT_NS);
 	gpu_idle(&gpu, GPU_PRODUCE);
-	begin_run(0, 0, GPU_AWAIT_NS);          /* rank 1 may still read run 1's */
+	begin_run(0, 0, GPU_AWAIT_NS);          /* rank 1 may still read run 1's data */
 	nanosleep(&pause, NULL);
 	ck_assert_int_eq(gpu_is_idle(&gpu, GPU_CONSUME), 0);
 	begin_run(1, 1, GPU_AWAIT_NS);
@@ -106,7 +106,8 @@ START_TEST(test_a_run_begins_when_peers_have_left_its_half)
 	ck_assert_uint_eq(gpu_result(&gpu, 0).status, GPU_TIMEOUT);
 	ck_assert_uint_eq(gpu_result(&gpu, 1).status, GPU_REACHED);
 	check_rank(0, late);
-	begin_run(0, 0, GPU_AWAIT_NS);          /* poisoned: waits no more, and tells */
+	begin_run(0, 0, GPU_AWAIT_NS);          /* poisoned: waits for nothing, and passes the
+						 * poison on */
 	gpu_idle(&gpu, GPU_CONSUME);
 	begin_run(1, 0, GPU_AWAIT_NS);
 	gpu_idle(&gpu, GPU_PRODUCE);
@@ -117,7 +118,7 @@ START_TEST(test_a_run_begins_when_peers_have_left_its_half)
 }
 END_TEST
 
-/* Halves in turn, or one half only as in a graph that is replayed. */
+/* With both scratch slots alternately, or with one only as in a replayed graph. */
 START_TEST(test_ranks_begin_many_runs_without_waiting_in_a_circle)
 {
 	const uint64_t both[] = { RUNS, RUNS - 1, RUNS }, one[] = { RUNS, RUNS, 0 };
@@ -140,7 +141,7 @@ START_TEST(test_ranks_begin_many_runs_without_waiting_in_a_circle)
 }
 END_TEST
 
-/* Rank 0's first counter of done, which nobody raises here. */
+/* Awaits rank 0's first done counter, which nobody raises here. */
 static void await_done(uint64_t *epoch, uint64_t timeout_ns)
 {
 	struct cei_op_await await;
@@ -163,8 +164,8 @@ static void await_done(uint64_t *epoch, uint64_t timeout_ns)
 	gpu_launch_as(&gpu, GPU_CONSUME, &made);
 }
 
-/* The first fails at its deadline; those behind it have long ones. With a number in
- * memory they find its poison, without it the word of failures. */
+/* The first wait fails at its deadline; those behind it have long deadlines. With an epoch
+ * in memory they find its poison, without one the word of failures. */
 START_TEST(test_behind_a_failed_wait_nobody_waits)
 {
 	uint64_t *epoch = _i ? words_of(0) + EPOCH : NULL;

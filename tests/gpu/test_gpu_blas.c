@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Products by cuBLAS, compared with the host's in fp32. Skipped where there is none. */
+/* Products by cuBLAS, compared with the host's in fp32. Skipped without cuBLAS. */
 
 #include "gpu_rig.h"
 
@@ -57,7 +57,7 @@ static struct cei_blas *open_blas(void)
 	return blas;
 }
 
-/* Numbers of the type in [-1, 1): their bits, and what they are. */
+/* Numbers in [-1, 1): their bits, and their values. */
 struct matrix {
 	uint64_t  n;
 	uint16_t *bits;
@@ -92,7 +92,7 @@ static double magnitude(double x)
 	return x < 0 ? -x : x;
 }
 
-/* Room for one rounding to bf16, and for what order does to sums in fp32. */
+/* Allows one rounding to bf16, and fp32 sums in another order. */
 static void check_value(const struct matrix *a, const struct matrix *b,
 			const struct matrix *c, uint64_t at, const struct product *size)
 {
@@ -129,7 +129,7 @@ static void multiply_and_check(struct cei_blas *blas, enum ceov_dtype dtype,
 	uint16_t *again = calloc(c.n, 2);
 
 	ck_assert_ptr_nonnull(again);
-	ck_assert_int_eq(cei_blas_load(blas, &gemm), 0);        /* touches no operand */
+	ck_assert_int_eq(cei_blas_load(blas, &gemm), 0);        /* reads no operand */
 	gpu_move(&gpu, again, c.device, 2 * c.n);
 	ck_assert_int_eq(memcmp(again, c.bits, 2 * c.n), 0);
 	ck_assert_int_eq(cei_blas_gemm(blas, &gemm), 0);
@@ -197,8 +197,7 @@ START_TEST(test_a_file_that_is_no_cublas_is_none)
 }
 END_TEST
 
-/* In a process of its own, as gpu_count() does. What fails otherwise is for the tests
- * to tell. */
+/* Whether cuBLAS is missing, found in a child process; other errors are left to the tests. */
 static int is_missing(void)
 {
 	struct cei_blas *blas = NULL;

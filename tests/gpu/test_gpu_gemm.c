@@ -21,7 +21,7 @@ struct size {
 	uint64_t k;
 };
 
-/* Columns come in boxes of 64 and tiles of 128, 192 and 256, k in steps of 16 and 64. */
+/* Columns are loaded in boxes of 64 and tiles of 128, 192 and 256, k in steps of 16 and 64. */
 static const struct size sizes[] = {
 	{ 256, 256 }, { 768, 64 }, { 8, 8 }, { 72, 200 }, { 136, 24 }, { 200, 328 },
 	{ 264, 72 }, { 392, 1000 }, { 1032, 136 },
@@ -128,7 +128,7 @@ static const struct keeping keepings[] = {
 	{ { 300, 64, 8, 511 }, 4, 0 },
 };
 
-/* k ends within a box, with one, and is one box or less. */
+/* k ends within a box, at its end, and within the first box. */
 static const uint64_t kept_k[] = { 1000, 640, 328, 64, 8 };
 
 #define N_KEEPINGS (uint32_t)(sizeof(keepings) / sizeof(keepings[0]))
@@ -139,7 +139,7 @@ struct kept_mode {
 	int is_capturable;
 };
 
-static uint32_t n_copies[GPU_OP_RANKS_MAX];     /* each of its rank's thread */
+static uint32_t n_copies[GPU_OP_RANKS_MAX];     /* counted by each rank's thread */
 
 static int count_copy(struct cei_executor *executor, void *stream, void *target,
 		      const void *source, uint64_t n_bytes)

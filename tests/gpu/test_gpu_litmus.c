@@ -53,8 +53,8 @@ static unsigned long long run(struct litmus *litmus, enum rounds_consumer consum
 	return n_stale;
 }
 
-/* The driver need not let stream memory operations write to a peer: then the library
- * refuses to be told to. */
+/* The driver may refuse that stream memory operations write to a peer; then the library
+ * refuses this setting. */
 static int open_context(struct litmus *litmus)
 {
 	struct ceov_member members[2] = {

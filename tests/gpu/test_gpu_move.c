@@ -26,7 +26,7 @@
 #define REUSE_ROUNDS 4u
 #define STREAM_RUNS  40u
 #define QUEUES       40u
-#define QUEUE_ROUNDS 3u                         /* of a queue, none waited for */
+#define QUEUE_ROUNDS 3u                         /* rounds queued without waiting in between */
 #define ROUND_RUNS   4u
 #define REPLAYS      60u
 #define MOVES        3u
@@ -34,7 +34,7 @@
 #define END_NS       (2 * TESTING_SECOND)
 
 static struct gpu_op_rig rig;
-static uint32_t n_all;                  /* ranks where a case does not say */
+static uint32_t n_all;                  /* number of ranks where a case does not say */
 
 static ceov_op *create(const struct move_case *one, ceov_workspace *workspace)
 {
@@ -44,7 +44,7 @@ static ceov_op *create(const struct move_case *one, ceov_workspace *workspace)
 	return op;
 }
 
-/* Of both kinds of workspace. */
+/* Runs body for both kinds of workspace. */
 static void each_mode(uint32_t n_ranks, const char *name,
 		      void (*body)(struct gpu_op_rank *rank, const void *arg))
 {
@@ -82,7 +82,7 @@ static void try_shape(struct gpu_op_rank *rank, ceov_workspace *workspace,
 	ceov_op_release(op);
 }
 
-/* All ranks draw the same numbers: shapes, and who is late. */
+/* All ranks draw the same random numbers: shapes, and who is late. */
 static void try_shapes(struct gpu_op_rank *rank, const void *arg)
 {
 	ceov_workspace *workspace = gpu_op_workspace(rank, arg);
@@ -108,8 +108,8 @@ END_TEST
 
 /* --- pairs without bytes --------------------------------------------------- */
 
-/* A ring, or one pair: those that nothing arrives from must not run ahead of a rank that
- * is late. Many runs are queued, each with a result of its own. */
+/* A ring, or a single pair: ranks that receive nothing must not run ahead of a late rank.
+ * Many runs are queued, each with its own result. */
 static struct move_case sparse(int is_ring, uint32_t n_ranks)
 {
 	struct move_case one = move_case_of(0, n_ranks, 0);
@@ -165,8 +165,8 @@ END_TEST
 
 /* --- operands are free behind the run -------------------------------------- */
 
-/* One rank sends much and its peers little: its bytes leave long after what arrives there
- * is copied. */
+/* One rank sends much and its peers little: its data is sent long after what it receives
+ * was copied. */
 static struct move_case lopsided(uint32_t i, uint32_t n_ranks)
 {
 	struct move_case one = move_case_of((int)i % 2, n_ranks, SMALL);
@@ -179,8 +179,8 @@ static struct move_case lopsided(uint32_t i, uint32_t n_ranks)
 	return one;
 }
 
-/* Runs are queued without a stop: what fills the next one's operand overwrites the last
- * one's. */
+/* Runs are queued without waiting, so that filling the next operand overwrites the previous
+ * one. */
 static void reuse(struct gpu_op_rank *rank, ceov_workspace *workspace,
 		  const struct move_case *one)
 {
@@ -226,7 +226,7 @@ END_TEST
 
 /* --- streams --------------------------------------------------------------- */
 
-/* Of medium size: in place, uneven with pairs and own blocks that have none, cut. */
+/* Medium size: in place, uneven with empty pairs and blocks, cut into pieces. */
 static struct move_case plain(uint32_t i, uint32_t n_ranks)
 {
 	struct move_case one = move_case_of(i % 2 == 0, n_ranks, SMALL);
@@ -243,8 +243,8 @@ static struct move_case plain(uint32_t i, uint32_t n_ranks)
 	return one;
 }
 
-/* Runs on two streams by turns follow each other; each stream has memory of its own. A
- * sum in between shares the halves. */
+/* Runs on two streams alternately; each stream has memory of its own. A sum in between uses
+ * the same scratch slots. */
 static void use_streams(struct gpu_op_rank *rank, const void *arg)
 {
 	static const enum gpu_stream streams[2] = { GPU_CONSUME, GPU_PRODUCE };
@@ -294,7 +294,7 @@ END_TEST
 enum { RUN_X, RUN_Y, RUN_Z };
 
 /* X's second run waits for its first one, whose stream is late; Y follows it on the stream
- * that Z gave a lane. */
+ * whose lane Z gave back. */
 static const struct {
 	uint32_t        op;
 	enum gpu_stream stream;
@@ -414,7 +414,7 @@ static void make_player(struct player *player, ceov_workspace *workspace)
 	gpu_op_meet(rank);
 }
 
-/* New operands for each replay; now and then a run outside the graph, or a late rank. */
+/* New operands for each replay; sometimes a run outside the graph, or a late rank. */
 static void play(struct player *player)
 {
 	uint64_t random = testing_seed(), how;
@@ -480,7 +480,7 @@ static void expect_end(struct gpu_op_rank *rank, ceov_workspace *workspace, int 
 		      rank->rank, ceov_strerror(r));
 }
 
-/* Rank 0 makes one run only: the others' next one ends, and streams go on. */
+/* Rank 0 makes only one run: the others' second one fails, and their streams go on. */
 static void miss_one(struct gpu_op_rank *rank, const void *arg)
 {
 	const struct gpu_op_mode *plain_mode = arg;
@@ -515,7 +515,7 @@ START_TEST(test_a_rank_does_not_come)
 }
 END_TEST
 
-/* One rank alone may tune: nothing is measured and nobody waited for. */
+/* One rank may tune alone: nothing is measured, and no peer is waited for. */
 static void tune_alone(struct gpu_op_rank *rank, const void *arg)
 {
 	ceov_workspace *workspace = gpu_op_workspace(rank, arg);

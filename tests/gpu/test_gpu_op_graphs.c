@@ -2,9 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Operators in CUDA graphs, replayed between runs that are not, with ranks that come
- * late; and how runs of both kinds of workspace end when a rank does not come or a
- * thread aborts.
+ * Operators in CUDA graphs, replayed between runs outside of graphs, with late ranks; and
+ * how runs of both kinds of workspace end when a rank is missing or a thread aborts.
  */
 
 #include "gpu_graph.h"
@@ -19,17 +18,18 @@
 #define REPLAYS     100u
 #define RUNS_MAX    4u
 #define DEADLINE_NS TESTING_SECOND
-#define END_NS      (2 * TESTING_SECOND)        /* after an abort or the deadline, streams
-						 * are idle sooner */
+#define END_NS      (2 * TESTING_SECOND)        /* after an abort or the deadline, streams must be
+						 * idle sooner */
 #define ABORT_US    50000
-#define GOOD_RUNS   5u                     /* the next one is a graph of its own, if queued */
+#define GOOD_RUNS   5u                     /* the next run is a cached graph of its own, if runs
+					    * are queued by the thread */
 
 static struct gpu_op_rig rig;
 static uint32_t n_all;
 
 /* --- graphs ---------------------------------------------------------------- */
 
-struct sequence {                       /* runs of one graph, in this order */
+struct sequence {                       /* the runs of one graph, in order */
 	uint32_t     n;
 	enum op_sort sorts[RUNS_MAX];
 	int          is_wide;           /* products by cuBLAS */
@@ -47,8 +47,8 @@ static const struct sequence sequences[] = {
 
 #define N_SEQUENCES (sizeof(sequences) / sizeof(sequences[0]))
 
-/* Runs of the graph, and those beside it, have memory of their own each; ops are shared
- * by runs of a kind. */
+/* Each run of the graph, and each run beside it, has its own memory; runs of a kind share
+ * an op. */
 struct player {
 	struct gpu_op_rank    *rank;
 	ceov_workspace        *workspace;
@@ -101,13 +101,13 @@ static void capture(struct player *player)
 	gpu_op_meet(player->rank);
 }
 
-/* Operands of a run: none are those of another. */
+/* The number that generates a run's operands; all are different. */
 static uint64_t number_of(uint32_t replay, uint32_t run)
 {
 	return replay * 16 + run;
 }
 
-/* New operands, then the graph. */
+/* Fills new operands, then replays the graph. */
 static void replay(struct player *player, uint32_t k)
 {
 	uint32_t i;
@@ -128,8 +128,8 @@ static void check_replay(struct player *player, uint32_t k)
 	ck_assert_int_eq(ceov_workspace_status(player->workspace), 0);
 }
 
-/* After every seventh replay a run outside the graph; some rank is late now and then, for
- * a replay or for such a run; between what is checked nobody waits for anything. */
+/* After every seventh replay comes a run outside the graph; some rank is delayed now and
+ * then; between checks nobody waits. */
 static void play(struct player *player)
 {
 	uint64_t random = testing_seed(), how, victim;
@@ -196,8 +196,8 @@ START_TEST(test_graphs_are_replayed)
 }
 END_TEST
 
-/* Two graphs by turns: the one with an odd number of runs moves on which half of the
- * scratch was used last when the other begins. */
+/* Two graphs alternately: one has an odd number of runs, so that the scratch slot at the
+ * begin of the other one changes. */
 static void play_by_turns(struct gpu_op_rank *rank, const void *arg)
 {
 	static const uint32_t which[2] = { 0, 4 };
@@ -238,11 +238,11 @@ END_TEST
 struct ending {
 	const char   *name;
 	int           is_capturable;
-	int           by_graph;         /* runs are replays */
-	int           is_abort;         /* else a rank that does not come */
+	int           by_graph;         /* the run that fails is a replay */
+	int           is_abort;         /* by an abort; else by a missing rank */
 };
 
-struct mortal {                         /* one rank's op that will fail */
+struct mortal {                         /* one rank's op in a test of failures */
 	struct gpu_op_rank *rank;
 	ceov_workspace     *workspace;
 	struct op_case      one;
@@ -285,14 +285,15 @@ static void expect_error(const struct mortal *mortal, const struct ending *endin
 		      (int)mortal->one.sort, mortal->rank->rank, ceov_strerror(r));
 }
 
-/* The run that a rank does not make: it ends, the stream goes on, the error is known. */
+/* The run that another rank does not make: it ends, the stream goes on, and the error is
+ * known. */
 static void run_in_vain(struct mortal *mortal, const struct ending *ending)
 {
 	uint64_t limit = END_NS + (ending->is_abort ? 0 : DEADLINE_NS);
 	uint64_t begin = cei_now_ns(), took;
 	int r = run_mortal(mortal);
 
-	if (r)                          /* others' end was quicker than we */
+	if (r)                          /* a peer's failure was found before this rank's call */
 		expect_error(mortal, ending, r);
 	gpu_idle(&mortal->rank->gpu, GPU_CONSUME);
 	took = cei_now_ns() - begin;
@@ -302,7 +303,7 @@ static void run_in_vain(struct mortal *mortal, const struct ending *ending)
 		      (unsigned long long)took / 1000);
 }
 
-/* For all ranks: calls yield the error, or what they queue ends with it. */
+/* For all ranks: calls return the error, or what they queue ends with it. */
 static void expect_over(struct mortal *mortal, const struct ending *ending)
 {
 	int r = gpu_op_data_run(&mortal->data, mortal->op, GPU_CONSUME);
@@ -368,7 +369,7 @@ static const struct ending endings[] = {
 	{ "abort replayed",  1, 1, 1 },
 };
 
-/* Two of a kind share a context: it is none the worse for the first one. */
+/* Two tests in a row share a context, which must still work after the first. */
 START_TEST(test_a_rank_does_not_come_or_aborts)
 {
 	gpu_op_open(&rig, n_all);

@@ -25,7 +25,7 @@
 #define REUSE_ROUNDS  4u
 #define PAIR_ROUNDS   60u
 #define PROCESS_SHAPES 4u
-#define HELD_RESULT   4u                /* whose words the holding kernel takes */
+#define HELD_RESULT   4u                /* result slot that the holding kernel uses */
 #define HELD_SMS      48u
 #define HELD_MORE     8u                /* for each rank */
 #define HELD_THREADS  1024u
@@ -33,12 +33,12 @@
 #define HELD_NS       (60 * TESTING_SECOND)
 
 static struct gpu_op_rig rig;
-static uint32_t n_all;                  /* ranks where a case does not say */
+static uint32_t n_all;                  /* number of ranks where a case does not say */
 
 /* --- shapes ---------------------------------------------------------------- */
 
-/* Operands change from run to run; the last two runs have the first one's again, and the
- * same bits must come out. */
+/* Operands differ from run to run; the last two runs use the first one's again and must
+ * give the same bits. */
 static void try_shape(struct gpu_op_rank *rank, ceov_workspace *workspace,
 		      const struct op_case *one, uint64_t number)
 {
@@ -66,7 +66,8 @@ static void try_shape(struct gpu_op_rank *rank, ceov_workspace *workspace,
 	ceov_op_release(op);
 }
 
-/* As shapes mostly are, and as rows are kept while they are multiplied (gemm.h). */
+/* Rounds rows to multiples as most shapes have, and as gathered rows are stored during
+ * multiplication (gemm.h). */
 static void round_rows(struct op_case *one)
 {
 	uint32_t i;
@@ -77,7 +78,7 @@ static void round_rows(struct op_case *one)
 
 struct shapes {
 	struct gpu_op_mode mode;
-	uint32_t           n;           /* of each operator */
+	uint32_t           n;           /* shapes of each operator */
 };
 
 static void try_shapes(struct gpu_op_rank *rank, const void *arg)
@@ -115,7 +116,7 @@ START_TEST(test_shapes_are_right_and_bits_repeat)
 }
 END_TEST
 
-/* Fewer, of both kinds of workspace. */
+/* Fewer shapes, with both kinds of workspace. */
 START_TEST(test_shapes_on_two_gpus)
 {
 	struct shapes shapes = {
@@ -131,7 +132,7 @@ END_TEST
 
 /* --- late ranks ------------------------------------------------------------ */
 
-/* All ranks draw the same numbers: who is late, and with what. */
+/* All ranks draw the same random numbers: who is late, and by how much. */
 static void run_late(struct gpu_op_rank *rank, const void *arg)
 {
 	ceov_workspace *workspace = gpu_op_workspace(rank, arg);
@@ -167,8 +168,8 @@ END_TEST
 
 /* --- operands are free behind the run -------------------------------------- */
 
-/* One rank's operands are large and its peers' small: what it sends leaves long after
- * its own kernel could be done. */
+/* One rank's operands are large and its peers' small: it sends long after its own kernel
+ * could have ended. */
 static struct op_case lopsided(uint32_t i, uint32_t n_ranks)
 {
 	enum op_sort sort = (enum op_sort)(i % OP_SORTS);
@@ -191,8 +192,8 @@ static struct op_case lopsided(uint32_t i, uint32_t n_ranks)
 	return one;
 }
 
-/* Runs are queued without a stop: what fills the next one's operands overwrites the
- * last one's. Each has results of its own, looked at when all are done. */
+/* Runs are queued without waiting, so that filling the next operands overwrites the
+ * previous ones. Each run has its own results, checked at the end. */
 static void reuse(struct gpu_op_rank *rank, ceov_workspace *workspace,
 		  const struct op_case *one, uint64_t number)
 {
@@ -246,8 +247,8 @@ END_TEST
 
 /* --- two workspaces -------------------------------------------------------- */
 
-/* So few tiles and blocks that kernels of both fit beside each other, whichever is
- * first: see FLIGHT in ops.h. */
+/* So few tiles and blocks that kernels of two operators fit side by side, in any order: see
+ * FLIGHT in ops.h. */
 static struct op_case small(uint32_t which, uint32_t i, uint32_t n_ranks)
 {
 	enum op_sort sort = (enum op_sort)((2 * which + i) % OP_SORTS);
@@ -286,7 +287,7 @@ static void make_lane(struct gpu_op_rank *rank, uint32_t which, struct lane *lan
 	}
 }
 
-/* Ranks queue the two in any order. */
+/* Ranks queue the two in different orders. */
 static void alternate(struct gpu_op_rank *rank, struct lane *lanes, uint64_t *random)
 {
 	uint32_t round, turn, which, i;
@@ -327,7 +328,7 @@ static void run_two(struct gpu_op_rank *rank, const void *arg)
 	}
 }
 
-/* Of either kind, and one of each. */
+/* Two of either kind, and one of each. */
 START_TEST(test_two_workspaces_on_two_streams)
 {
 	static const struct gpu_op_mode modes[3][2] = {
@@ -346,8 +347,8 @@ END_TEST
 
 /* --- SMs that others hold -------------------------------------------------- */
 
-/* Blocks so large that the GEMM's find no place beside them, on an idle GPU one on each
- * SM as long as there are SMs. They are there when this returns. */
+/* Holds SMs: starts blocks so large that the GEMM's do not fit beside them, one per SM on
+ * an idle GPU. Returns when they run. */
 static void hold_sms(struct gpu_op_rank *rank, uint32_t n_blocks)
 {
 	struct gpu_result *words = &rank->gpu.results[HELD_RESULT];
@@ -377,7 +378,8 @@ static void let_go(struct gpu_op_rank *rank)
 	gpu_idle(&rank->gpu, GPU_WAIT);
 }
 
-/* Of more pairs than clusters, so that those that find no SM leave some behind. */
+/* A case of more pairs than clusters, so that clusters without an SM would leave pairs
+ * undone. */
 static struct op_case wide(uint32_t n_ranks)
 {
 	struct op_case one = op_case_of(OP_GEMM_RS, n_ranks, 1024, 512, 2048);
@@ -389,8 +391,8 @@ static struct op_case wide(uint32_t n_ranks)
 	return one;
 }
 
-/* All ranks' SMs are held, in different numbers: those that are left have to make what
- * peers wait for, though they have tiles of their own that wait for peers. */
+/* Some SMs of every rank are held, in different numbers: the others must do the tiles that
+ * peers wait for, although they have tiles of their own that wait for peers. */
 static void run_beside_others(struct gpu_op_rank *rank, const void *arg)
 {
 	ceov_workspace *workspace = gpu_op_workspace(rank, arg);
@@ -411,7 +413,7 @@ static void run_beside_others(struct gpu_op_rank *rank, const void *arg)
 	}
 	gpu_op_meet(rank);
 	let_go(rank);
-	gpu_op_data_turn(&data, op, GPU_CONSUME, i);    /* all SMs again */
+	gpu_op_data_turn(&data, op, GPU_CONSUME, i);    /* with all SMs again */
 	gpu_op_data_check(&data, GPU_CONSUME, i);
 	ck_assert_int_eq(ceov_workspace_status(workspace), 0);
 	gpu_op_meet(rank);
@@ -488,7 +490,8 @@ static Suite *suite(uint32_t n_ranks)
 	tcase_add_test(processes, test_a_process_for_each_rank);
 	suite_add_tcase(made, processes);
 	tcase_set_timeout(beside, 100);
-	/* kernels of one GPU that must run at once, which a tool may not let them */
+	/* needs kernels that run at the same time on one GPU, which a sanitizer may not
+	 * allow */
 	tcase_set_tags(beside, "concurrent");
 	tcase_add_test(beside, test_two_workspaces_on_two_streams);
 	if (gpu_n_sharing(n_all) > 1)

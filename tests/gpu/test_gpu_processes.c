@@ -32,7 +32,7 @@
 #define LOSS_NS     TESTING_SECOND      /* 100 ms is the aim, and printed */
 #define DRAIN_NS    (8 * TESTING_SECOND)
 
-struct board {                          /* between the processes of a test */
+struct board {                          /* memory shared by the processes of a test */
 	_Atomic uint64_t killed_ns;
 	_Atomic uint32_t step;
 	uint64_t         lost_ns[GPU_RANKS_MAX];        /* when the wait ended */
@@ -70,7 +70,7 @@ static void tear_down(void)
 
 /* --- ranks --------------------------------------------------------------- */
 
-/* Each ends with status 0 where body returns. */
+/* Starts the processes; each ends with status 0 when body returns. */
 static void start(void (*body)(struct party *party))
 {
 	struct party party;
@@ -230,7 +230,7 @@ static int launch(struct party *party, uint64_t k, int is_gated, ceov_ticket *re
 	return ceov_launch(party->plan, &made, ret_ticket);
 }
 
-/* A kernel awaits one piece of one shard and checks it. */
+/* Queues a kernel that awaits one piece of one shard and checks it. */
 static void consume(struct party *party, uint64_t k, uint32_t i)
 {
 	struct cei_kernel_consume consume;
@@ -262,7 +262,7 @@ static void free_targets(struct party *party, uint64_t k)
 					   n_ranks * PIECES, k), 0);
 }
 
-/* Produces, gathers, checks every word of every shard on the GPU, frees. */
+/* One launch: produces, gathers, checks every word of every shard on the GPU, frees. */
 static void whole_launch(struct party *party, uint64_t k, int is_gated)
 {
 	struct gpu_result seen;
@@ -326,8 +326,8 @@ static void expect_loss(struct party *party, int r, const char *what)
 		      what, (int)failure.rank, failure.text);
 }
 
-/* What waits for the victim: kernels, a stream, a gated launch behind a producer that
- * never raises, and another behind a target that the victim does not free. */
+/* Waits for the victim: kernels, a stream, a gated launch whose producer never raises, and
+ * another one whose target the victim does not free. */
 static void wait_in_vain(struct party *party, uint64_t k, ceov_ticket *tickets)
 {
 	const uint32_t own = party->rank;
@@ -341,7 +341,7 @@ static void wait_in_vain(struct party *party, uint64_t k, ceov_ticket *tickets)
 		consume(party, k, VICTIM * PIECES + i);
 	ck_assert_int_eq(ceov_stream_wait(party->context, own,
 					  party->gpu.streams[GPU_WAIT], &mark, 1, k), 0);
-	/* which nobody could open */
+	/* a wait in another process's GPU is refused */
 	ck_assert_int_eq(ceov_stream_wait(party->context, own,
 					  party->gpu.streams[GPU_WAIT], &at_victim, 1, k),
 			 CEOV_ERR_NO_ROUTE);

@@ -34,7 +34,7 @@ struct rank {
 	ceov_buffer *slots[SLOTS];
 	ceov_buffer *target;            /* shards of ranks 0 and 1 */
 	ceov_signal *ready;             /* counter r: shard of rank r */
-	ceov_signal *arrived;           /* own copies are done */
+	ceov_signal *arrived;           /* raised when the own copies are done */
 	ceov_plan   *plans[SLOTS];
 };
 
@@ -55,7 +55,7 @@ static void open_rank(uint32_t r, uint32_t gpu, int is_ready_on_gpu)
 	rank->arrived = gpu_signal(context, r, gpu, 1, CEOV_SIGNAL_HOST_VISIBLE);
 }
 
-/* One part, and rows in two: the even ones and the odd ones. */
+/* One shard as one part, or as its even and its odd rows. */
 static void add_shard(uint32_t r, uint32_t from, uint32_t slot, struct ceov_mark ready)
 {
 	struct ceov_transfer transfer = testing_transfer(ranks[from].slots[slot],
@@ -87,7 +87,7 @@ static void build_plan(uint32_t r, uint32_t slot)
 	ck_assert_int_eq(ceov_plan_commit(ranks[r].plans[slot]), 0);
 }
 
-/* Rank 1 is on GPU `second`; `ready` on the host, or each rank's in its GPU. */
+/* Rank 1 is on GPU `second`; `ready` is on the host, or in each rank's GPU. */
 static void open_ranks_at(uint32_t second, int is_ready_on_gpu)
 {
 	const uint32_t indices[2] = { 0, second };
@@ -190,8 +190,8 @@ static void check_verified(uint32_t r)
 
 /* --- tests ---------------------------------------------------------------- */
 
-/* Nobody waits on the host. A slot is filled for run k behind the rank's copies of run
- * k - 1, for which the peer was ready, and so had read the slot of run k - 2. */
+/* Nobody waits on the host. A slot is filled for run k behind the rank's copies of run k -
+ * 1, for which the peer was ready, and so had read run k - 2's data from the slot. */
 static void pull_both_ways(uint32_t second, int is_ready_on_gpu)
 {
 	const uint32_t n_rounds = gpu_setting("CEOVERLAP_GPU_ROUNDS", ROUNDS);
@@ -226,7 +226,7 @@ START_TEST(test_marks_in_the_own_gpu)
 }
 END_TEST
 
-/* Both ways to raise, whichever is the pair's own. */
+/* Counters raised by stream memory operations, and by copies. */
 START_TEST(test_counters_that_copies_raise)
 {
 	ck_assert_int_eq(setenv("CEOVERLAP_FLAG", "copy", 1), 0);
@@ -234,7 +234,7 @@ START_TEST(test_counters_that_copies_raise)
 }
 END_TEST
 
-/* The slots are filled, and rank 0 waits for rank 1's mark. */
+/* Fills the slots, and queues rank 0's wait for rank 1's mark. */
 static void begin_too_early(uint64_t k)
 {
 	uint32_t r;
@@ -247,7 +247,7 @@ static void begin_too_early(uint64_t k)
 	queue(0, k);
 }
 
-/* The mark `arrived` says that the bytes are there: the host looks as soon as it sees it. */
+/* The mark `arrived` promises that the bytes are there: checks them as soon as it is seen. */
 START_TEST(test_a_late_producer_is_waited_for)
 {
 	uint64_t k;
@@ -270,7 +270,7 @@ END_TEST
 
 static atomic_int is_freeing;
 
-/* Some time after the other thread began to free. */
+/* Thread function: raises some time after the other thread began to free memory. */
 static void *raise_late(void *ready)
 {
 	const struct timespec late = { 0, (long)LATE_NS };
@@ -281,8 +281,8 @@ static void *raise_late(void *ready)
 	return ceov_signal_raise(ready, 1, 1) ? ready : NULL;
 }
 
-/* The driver frees when the GPU is idle, and lets nothing of ours in until then: all that
- * the waiting stream needs is with it already. */
+/* The driver frees memory only when the GPU is idle, and accepts no work until then: the
+ * waiting stream must have got all it needs already. */
 START_TEST(test_memory_is_freed_while_a_stream_waits)
 {
 	void *memory, *failed = NULL;
@@ -303,8 +303,8 @@ START_TEST(test_memory_is_freed_while_a_stream_waits)
 }
 END_TEST
 
-/* A launch that looks for the same mark brings the deadline; its failure lets the stream
- * go on. */
+/* A launch that waits for the same mark has a deadline, and its failure releases the
+ * stream. */
 START_TEST(test_an_abort_lets_the_stream_go_on)
 {
 	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
@@ -328,7 +328,7 @@ START_TEST(test_an_abort_lets_the_stream_go_on)
 }
 END_TEST
 
-/* Rank 1's stream behind marks in rank 0's GPU. */
+/* Queues rank 1's plan behind marks in rank 0's GPU. */
 static void wait_at_rank_0(ceov_plan *plan, uint64_t k)
 {
 	struct ceov_mark mark = testing_mark(ranks[0].arrived, 0, 1);
@@ -342,7 +342,7 @@ static void wait_at_rank_0(ceov_plan *plan, uint64_t k)
 	ck_assert_int_eq(ceov_stream_raise(context, 1, stream_of(1), &after, 1, k), 0);
 }
 
-/* One process owns both GPUs, so whoever aborts can open what waits in either. */
+/* One process owns both GPUs, so an abort can release waits in either. */
 START_TEST(test_a_stream_waits_at_the_other_gpu_of_its_process)
 {
 	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
@@ -385,7 +385,7 @@ START_TEST(test_streams_that_cannot_be_used_are_refused)
 	ck_assert_int_eq(ceov_plan_queue(ranks[0].plans[0], NULL, 0), CEOV_ERR_INVALID);
 	ck_assert_int_eq(ceov_plan_queue(ranks[0].plans[0], (void *)(uintptr_t)1, 0),
 			 CEOV_ERR_INVALID);     /* the legacy stream by its other name */
-	if (_i)                         /* of another GPU */
+	if (_i)                         /* a stream of another GPU */
 		ck_assert_int_eq(ceov_plan_queue(ranks[0].plans[0], stream_of(1), 0),
 				 CEOV_ERR_INVALID);
 	gpu_graph_begin(&graph, &ranks[0].gpu, GPU_PRODUCE);
@@ -393,7 +393,7 @@ START_TEST(test_streams_that_cannot_be_used_are_refused)
 			 CEOV_ERR_INVALID);
 	gpu_graph_end(&graph);
 	gpu_graph_free(&graph);
-	for (r = 0; r < 2; r++) {       /* and nothing of it was queued */
+	for (r = 0; r < 2; r++) {       /* nothing was queued */
 		fill(r, 0);
 		raise_at_peer(r, 0);
 	}

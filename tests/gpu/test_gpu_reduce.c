@@ -38,8 +38,8 @@
 static struct gpu gpu;
 static ceov_context *context;
 
-/* Memory for the largest shape. The kernel's is on the GPU; what others are about to
- * send waits in sent_*, beside the host's copies of it. */
+/* Memory for the largest shape. The kernel's is on the GPU; what peers will send is in
+ * sent_*, beside copies on the host. */
 static struct {
 	uint16_t *source, *target, *partials, *gathered;
 	uint16_t *sent_partials, *sent_gathered;
@@ -57,11 +57,11 @@ struct work {
 	uint32_t          n_words;      /* of an element */
 	uint32_t          n_blocks;
 	int               is_all_reduce;
-	uint64_t          value;        /* that awaits end up with */
+	uint64_t          value;        /* the value that awaits end with */
 	ceov_signal      *awaited, *ready, *arrived, *sent;
 };
 
-struct arrival {                        /* one piece of another rank */
+struct arrival {                        /* one piece from another rank */
 	uint32_t rank;
 	uint32_t piece;
 	int      is_gathered;
@@ -136,7 +136,7 @@ static uint64_t part_begin(const struct work *work, uint32_t rank)
 	return n;
 }
 
-/* Elements of a piece, and where in its part it begins. */
+/* Number of elements of a piece, and where it begins in its part. */
 static uint64_t piece_of(const struct work *work, uint32_t rank, uint32_t piece,
 			 uint64_t *ret_first)
 {
@@ -150,7 +150,8 @@ static uint64_t piece_of(const struct work *work, uint32_t rank, uint32_t piece,
 	return count - first < length ? count - first : length;
 }
 
-/* Parts of no element, of a few, of less than the blocks' threads, of many turns. */
+/* Random parts: empty, a few elements, fewer than the blocks have threads, or many rounds
+ * of them. */
 static void choose_shape(struct work *work, uint32_t n_ranks, uint64_t *state)
 {
 	static const uint64_t limits[] = { 1, 4, 600, PART_MAX / STEP + 1 };
@@ -224,7 +225,7 @@ static void drop_marks(struct work *work)
 
 /* --- numbers ------------------------------------------------------------- */
 
-/* Finite; most of a size that makes sums round, some of any size at all. */
+/* A finite number; most are of a magnitude at which sums round, some of any magnitude. */
 static uint32_t number(enum ceov_dtype dtype, uint64_t *state)
 {
 	const uint64_t bits = testing_random(state), other = testing_random(state);
@@ -234,11 +235,11 @@ static uint32_t number(enum ceov_dtype dtype, uint64_t *state)
 
 	if (bits >> 61 == 0)
 		exponent = bits % n_exponents;
-	exponent += (other >> 63) * (n_exponents + 1);  /* the sign is above it */
+	exponent += (other >> 63) * (n_exponents + 1);  /* the sign bit is above the exponent */
 	return (uint32_t)(exponent << fraction | (other & ((1u << fraction) - 1)));
 }
 
-/* n words. */
+/* Fills n words with random numbers. */
 static void fill(const struct work *work, uint16_t *to, uint64_t n, uint64_t *state)
 {
 	uint32_t bits;
@@ -250,7 +251,7 @@ static void fill(const struct work *work, uint16_t *to, uint64_t n, uint64_t *st
 	}
 }
 
-/* What is there to send; the kernel's own copies are NaNs before it is sent. */
+/* Generates what peers send; the kernel's copies are NaN until it is sent. */
 static void make_numbers(struct work *work, uint64_t *state)
 {
 	struct cei_reduce *reduce = &work->reduce;
@@ -276,7 +277,7 @@ static void make_numbers(struct work *work, uint64_t *state)
 	reduce->gathered = work->is_all_reduce ? device.gathered : NULL;
 }
 
-/* In the order of ranks, the own one in its place; the first one begins the sum. */
+/* The reference sum in the order of ranks, the own part in its place. */
 static void sum_own_part(const struct work *work, uint16_t *target)
 {
 	const struct cei_reduce *reduce = &work->reduce;
@@ -353,7 +354,7 @@ static void launch(struct work *work)
 	gpu_launch_as(&gpu, GPU_CONSUME, &made);
 }
 
-/* By the host, or by a stream. */
+/* Raises from the host, or from a stream. */
 static void raise_mark(ceov_signal *signal, uint32_t index, uint64_t value, uint64_t *state)
 {
 	const struct ceov_mark mark = testing_mark(signal, index, value);
@@ -365,7 +366,7 @@ static void raise_mark(ceov_signal *signal, uint32_t index, uint64_t value, uint
 						   &mark, 1, 0), 0);
 }
 
-/* All that others send, empty pieces left out, in random order. */
+/* Lists everything that peers send, without empty pieces, in random order. */
 static uint32_t list_arrivals(const struct work *work, struct arrival *list, uint64_t *state)
 {
 	const struct cei_reduce *reduce = &work->reduce;
@@ -411,7 +412,8 @@ static void send(const struct work *work, const struct arrival *arrival, uint64_
 	raise_mark(work->awaited, counter, work->value, state);
 }
 
-/* A kernel that does not wait would be gone after that, and its sums wrong. */
+/* Waits long enough that a kernel which did not await its marks would have ended, with
+ * wrong sums. */
 static void check_it_waits(void)
 {
 	const struct timespec pause = { 0, 2 * (long)TESTING_MS };
@@ -420,7 +422,7 @@ static void check_it_waits(void)
 	ck_assert_int_eq(gpu_is_idle(&gpu, GPU_CONSUME), 0);
 }
 
-/* The kernel stays until the last one is sent, and leaves then. */
+/* Sends everything; the kernel must run until the last piece is sent, and end then. */
 static void send_all(const struct work *work, uint64_t *state)
 {
 	struct arrival list[2 * RANKS * PIECES_MAX];
@@ -475,7 +477,7 @@ END_TEST
 
 /* --- ends ---------------------------------------------------------------- */
 
-/* Two ranks, the own one first; one piece. */
+/* A case of two ranks, the own one first, in one piece. */
 static void make_small(struct work *work, int has_epoch)
 {
 	const uint64_t one = 1;
@@ -497,7 +499,7 @@ static void make_small(struct work *work, int has_epoch)
 	gpu_move(&gpu, device.epoch, &one, sizeof(one));
 }
 
-/* With an epoch all arrive nevertheless, behind the poison. */
+/* Nothing was written; with an epoch all pieces are raised nevertheless, behind the poison. */
 static void check_nothing_was_made(const struct work *work)
 {
 	uint64_t value = 1, epoch = 0, i;
@@ -547,7 +549,7 @@ START_TEST(test_an_abort_ends_the_kernel)
 	ck_assert_uint_eq(gpu_result(&gpu, 0).status, GPU_ABORTED);
 	ck_assert_int_eq(ceov_wait(context, ticket, TESTING_PATIENCE), CEOV_ERR_ABORTED);
 	check_nothing_was_made(&work);
-	if (_i) {                       /* a poisoned run waits for nothing */
+	if (_i) {                       /* a run with a poisoned epoch waits for nothing */
 		gpu_reset(&gpu, 0);
 		launch(&work);
 		gpu_idle(&gpu, GPU_CONSUME);
@@ -557,7 +559,7 @@ START_TEST(test_an_abort_ends_the_kernel)
 }
 END_TEST
 
-/* Nothing comes, and the timeout is long: it leaves because a run before it failed. */
+/* Nothing is sent, and the timeout is long: the kernel ends because a run before it failed. */
 START_TEST(test_behind_a_failed_run_nobody_waits)
 {
 	const uint32_t failed = 1;

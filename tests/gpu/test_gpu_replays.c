@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Runs of captured workspaces that come again, as graphs that the workspace makes of them:
- * all kinds of op with operands that change, on a stream and on the legacy one, with ranks
- * that come late and ops that go and come.
+ * The cache of graphs in capturable workspaces: all kinds of ops with changing operands, on
+ * a stream and on the legacy stream, with late ranks, and with ops that are created and
+ * released.
  */
 
 #include "gpu_move_data.h"
@@ -36,7 +36,7 @@ static uint32_t n_graphs(const struct player *player)
 	return cei_capture_n_graphs(player->workspace->capture);
 }
 
-/* An odd number of runs, so that each op is in the other half the next time. */
+/* An odd number of runs, so that each op uses the other scratch slot the next time. */
 static void play_round(struct player *player, uint32_t k)
 {
 	uint32_t i;
@@ -56,7 +56,7 @@ static void check_round(struct player *player, uint32_t k)
 	ck_assert_int_eq(ceov_workspace_status(player->workspace), 0);
 }
 
-/* After round k. */
+/* How many graphs are cached after round k. */
 static uint32_t expected_graphs(uint32_t k)
 {
 	if (k < HALVES)
@@ -64,8 +64,8 @@ static uint32_t expected_graphs(uint32_t k)
 	return gpu_op_n_graphs(&rig, (k < 2 * HALVES ? k - HALVES + 1 : HALVES) * (OP_SORTS + 1));
 }
 
-/* The first ones are looked at one by one: plain runs, those of which a graph is made, the
- * first replays. The rest is queued in one go. */
+/* The first rounds are checked one by one: plain runs, runs that become graphs, the first
+ * replays. The rest is queued without waiting. */
 static void play(struct player *player)
 {
 	uint64_t random = testing_seed(), how;
@@ -121,7 +121,8 @@ START_TEST(test_runs_come_again)
 }
 END_TEST
 
-/* Another op at the same operands, and where the first one was: none of its graphs. */
+/* Another op at the same address and with the same operands: it must not get the first
+ * one's graphs. */
 static void make_anew(struct gpu_op_rank *rank, const void *arg)
 {
 	const struct gpu_op_mode mode = { "anew", 1, 0, 0, 0 };

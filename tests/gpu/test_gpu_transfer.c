@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Kernels whose tiles start transfers, and kernels that await them: between two ranks
- * of one process on one GPU and, where there are more, on two.
+ * Kernels whose tiles start transfers, and kernels that await them, between two ranks of
+ * one process: on one GPU and, where there are more, on two.
  */
 
 #include "gpu_rounds.h"
@@ -23,7 +23,7 @@
 #define ROUNDS      1000u
 #define END_NS      (2 * TESTING_SECOND) /* an abort's error comes sooner */
 
-/* Rows of 64 words, 4 times as far apart at the source and twice at the target. */
+/* Rows of 64 words, with pitches of 4 rows at the source and 2 at the target. */
 #define ROW_WORDS UINT64_C(64)
 #define ROWS      UINT64_C(777)
 
@@ -126,7 +126,7 @@ static ceov_ticket launch(uint64_t k, int is_gated, uint64_t deadline_ns)
 	return ticket;
 }
 
-/* A kernel for each piece: awaits its mark, then checks its words. */
+/* Queues a kernel per piece that awaits its mark and checks its words. */
 static void consume(uint64_t k, uint32_t result)
 {
 	struct cei_kernel_consume consume;
@@ -170,7 +170,7 @@ static void check_consumed(uint32_t result)
 		      seen.first_wrong);
 }
 
-/* From the producer to the freed target, with every word checked. */
+/* One launch from the producer to the freed target, with every word checked. */
 static void whole_launch(uint64_t k, int is_gated)
 {
 	ceov_ticket ticket;
@@ -195,7 +195,7 @@ START_TEST(test_tiles_start_pieces_and_kernels_await_them)
 }
 END_TEST
 
-/* The consumer waits before the producer has begun: whoever is first, it works. */
+/* The consumer waits before the producer has begun: the order does not matter. */
 START_TEST(test_a_launch_may_come_before_its_producer)
 {
 	ceov_ticket ticket;
@@ -251,7 +251,7 @@ static void raise_free(uint64_t value)
 		ck_assert_int_eq(ceov_signal_raise(way.free, i, value), 0);
 }
 
-/* Launch k + 1 arrives and is not freed: k + 2 must leave its bytes alone. */
+/* Launch k + 1 arrives and is not freed: launch k + 2 must not overwrite it. */
 static void press_against(uint64_t k, int is_gated)
 {
 	struct gpu_words words = { ceov_buffer_base(way.target, 1), WORDS, seed_of(k + 1) };
@@ -360,7 +360,7 @@ END_TEST
 
 #define HOST_BYTES (WORDS * 8)
 
-/* host -> GPU of rank 0 -> its other buffer -> host, by marks on the host. */
+/* A plan host -> GPU of rank 0 -> its other buffer -> host, by marks on the host. */
 static ceov_plan *plan_loop(ceov_buffer *const *stops, ceov_signal *marks)
 {
 	ceov_plan *plan = testing_plan(context, 0);
@@ -393,7 +393,7 @@ static void give_host(void *p, int is_pinned)
 	free(is_pinned ? NULL : p);
 }
 
-/* Memory of malloc(), then of cudaHostAlloc(), which the driver refuses to register. */
+/* Memory from malloc(), then from cudaHostAlloc(), which the driver cannot register. */
 START_TEST(test_host_memory_goes_to_the_gpu_and_back)
 {
 	struct ceov_launch made = { .struct_bytes = sizeof(made) };
@@ -453,7 +453,7 @@ static void renew_way(void)
 	(void)ceov_last_failure(context, &(struct ceov_failure){ 0 });
 }
 
-/* Kernels and a stream of rank 1 wait for what rank 0's launch will not bring. */
+/* Kernels and a stream of rank 1 wait for what rank 0's launch never delivers. */
 static void wait_in_vain(uint64_t k)
 {
 	struct ceov_mark last = testing_mark(way.arrived, PIECES - 1, 1);
@@ -463,8 +463,8 @@ static void wait_in_vain(uint64_t k)
 					  k), 0);
 }
 
-/* Poison lets gated copies through, with bytes that nobody made: a kernel that awaits
- * their marks must learn of the abort, not read them. */
+/* Poison releases gated copies of bytes that nobody produced: a kernel that awaits their
+ * marks must see the abort, and not read them. */
 static void expect_left(void)
 {
 	struct gpu_result seen;
@@ -510,7 +510,7 @@ START_TEST(test_an_abort_ends_a_launch_whose_producer_never_raises)
 }
 END_TEST
 
-/* Rank 0 makes pieces 0 to 2 ready; the others' tiles never come. */
+/* Rank 0 makes pieces 0 to 2 ready; the others' tiles never arrive. */
 static void produce_some(uint64_t k)
 {
 	struct gpu_words words = { ceov_buffer_base(way.source, 0), 3 * PIECE_WORDS,
@@ -555,7 +555,7 @@ START_TEST(test_a_deadline_names_the_transfer_and_its_mark)
 }
 END_TEST
 
-/* One launch behind its gate, one behind its target. */
+/* One launch waits at its gate, one for its target. */
 START_TEST(test_closing_ends_what_is_in_flight)
 {
 	uint64_t start;

@@ -2,10 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * What kernels, streams and host threads do with signals on a GPU, and what memory
- * can be registered. Two ranks of one process, both on GPU 0.
- *
- *   CEOVERLAP_GPU_ROUNDS   rounds of arrivals (default 1000)
+ * Signals on a GPU as kernels, streams and host threads use them, and memory that can be
+ * registered. Two ranks of one process, both on GPU 0.
  */
 
 #include "gpu_rig.h"
@@ -70,7 +68,7 @@ static void kernel_raise(ceov_signal *signal, uint32_t index, uint64_t value)
 
 static const uint32_t n_tiles[COUNTERS] = { 1, 2, 7, 300 };
 
-/* All tiles but the last, or the last ones: of every counter. */
+/* Arrives with all tiles but the last, or with the last ones, at every counter. */
 static void arrive(const struct ceov_device_signal *view, uint64_t value, int is_last)
 {
 	struct cei_kernel_arrive arrive;
@@ -124,7 +122,7 @@ START_TEST(test_the_last_tile_raises_and_the_tally_wraps)
 }
 END_TEST
 
-/* Counters on the host; tiles are counted in the GPU. */
+/* The counters are in host memory; the counts of tiles are in the GPU. */
 START_TEST(test_kernels_arrive_at_a_host_signal)
 {
 	ceov_signal *signal = testing_signal(context, 0, COUNTERS);
@@ -190,7 +188,7 @@ START_TEST(test_threads_and_kernels_wait_for_each_other)
 }
 END_TEST
 
-/* A launch that nobody makes ready, which can be aborted. */
+/* A launch that is never ready, to be aborted. */
 static ceov_ticket launch_in_vain(ceov_signal *ready, ceov_signal *then)
 {
 	struct ceov_transfer transfer = testing_transfer(NULL, NULL, 0);
@@ -229,7 +227,7 @@ START_TEST(test_an_abort_ends_await_and_a_renewal_begins_anew)
 	gpu_idle(&gpu, GPU_CONSUME);
 	ck_assert_uint_eq(gpu_result(&gpu, 0).status, GPU_ABORTED);
 	ck_assert_int_eq(ceov_wait(context, ticket, TESTING_PATIENCE), CEOV_ERR_ABORTED);
-	mark.value = 0;                 /* reached before: aborted all the same */
+	mark.value = 0;                 /* reached before, but the signal was aborted */
 	gpu_reset(&gpu, 0);
 	gpu_await(&gpu, view, &mark, GPU_AWAIT_NS, 0);
 	gpu_idle(&gpu, GPU_CONSUME);
@@ -384,7 +382,7 @@ START_TEST(test_memory_of_others_is_refused_and_ours_is_not)
 	ck_assert_ptr_eq(ceov_buffer_base(buffer, 1), memory + 4096);
 	ck_assert_int_eq(ceov_buffer_release(buffer), 0);
 	ck_assert_int_eq(ceov_buffer_register(context, 0, memory + 4096, BYTES, &buffer),
-			 CEOV_ERR_INVALID);     /* leaves its allocation */
+			 CEOV_ERR_INVALID);     /* beyond the end of its allocation */
 	ck_assert_int_eq(ceov_buffer_register(context, 0, NULL, BYTES, &buffer),
 			 CEOV_ERR_INVALID);
 	ck_assert_int_eq(ceov_buffer_register(context, 0, host + 8, BYTES - 8, &buffer), 0);
@@ -403,7 +401,7 @@ START_TEST(test_memory_of_others_is_refused_and_ours_is_not)
 }
 END_TEST
 
-/* Whether or not the driver hands the same address out again. */
+/* Whether or not the driver returns the same address for new memory. */
 START_TEST(test_memory_freed_since_its_registration_is_stale)
 {
 	void *memory = gpu_allocate(&gpu, BYTES), *again = NULL;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Discrete events: turns of engines, arrivals on lanes, ends of t0 and of copies. */
+/* A discrete-event simulation: engine turns, arrivals on lanes, and the ends of latencies
+ * and copies. */
 
 #include "sim/sim.h"
 
@@ -120,7 +121,7 @@ void sim_add(struct sim *sim, struct sim_copy *copy)
 
 /* --- ports ------------------------------------------------------------------ */
 
-/* The copy that a lane has under way, or NULL. */
+/* The copy in progress on a lane, or NULL. */
 static struct sim_copy *running(const struct sim *sim, const struct sim_lane *lane)
 {
 	return lane->first && lane->first->arrives_ns <= sim->now_ns ? lane->first : NULL;
@@ -133,7 +134,7 @@ static uint32_t carries(const struct sim *sim, uint32_t port)
 	return n ? n : UINT32_MAX;
 }
 
-/* Copies at each port. */
+/* Counts the active copies at each port. */
 static void count_active(struct sim *sim)
 {
 	const struct sim_copy *copy;
@@ -150,7 +151,7 @@ static void count_active(struct sim *sim)
 	}
 }
 
-/* That many ns passed with what is active now. */
+/* Adds up statistics for a period without changes. */
 static void watch_ports(struct sim *sim, uint64_t ns)
 {
 	uint32_t p;
@@ -187,7 +188,7 @@ static double rate_of(const struct sim *sim, const struct sim_copy *copy)
 
 /* --- time ------------------------------------------------------------------- */
 
-/* When the lane changes next, if nothing else does. */
+/* When the lane's state changes next if nothing else happens. */
 static double next_of(const struct sim *sim, const struct sim_lane *lane)
 {
 	const struct sim_copy *copy = running(sim, lane);
@@ -242,7 +243,7 @@ static void move_on(struct sim *sim, struct sim_lane *lane, double ns)
 		copy->bytes -= ns * rate_of(sim, copy);
 }
 
-/* Everything runs until that point in time. */
+/* Advances the simulation to that time. */
 static void advance(struct sim *sim, uint64_t until_ns)
 {
 	double ns = (double)(until_ns - sim->now_ns);
@@ -294,7 +295,7 @@ static void submit(struct sim *sim, struct sim_engine *engine, uint32_t lane)
 	}
 }
 
-/* Whether one of the queue's jobs would find its ports unused. */
+/* Whether some copy of the queue could start on ports that are unused. */
 static int could_go(const struct sim *sim, const struct cei_queue *queue)
 {
 	const struct cei_machine_link *link;
@@ -375,7 +376,7 @@ struct sim_outcome sim_outcome(const struct sim *sim)
 
 /* --- bounds ------------------------------------------------------------------ */
 
-/* What a copy that takes ns takes of a port, which may be wider than its link. */
+/* How long a copy that takes ns occupies a port, which may be wider than its link. */
 static double port_ns(const struct sim *sim, uint32_t port, const struct sim_copy *copy,
 		      double ns)
 {

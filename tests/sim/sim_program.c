@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Programs in virtual time. */
+/* Simulates programs. */
 
 #include "sim/sim_program.h"
 
@@ -24,7 +24,7 @@ static const struct cei_program_transfer *transfer_of(const struct sim_play *pla
 
 static void begin(struct sim_play *play, uint32_t i);
 
-/* The transfer raises its mark: those begin that waited for nothing else. */
+/* Ends a transfer and raises its mark: transfers that waited only for it begin. */
 static void end(struct sim_play *play, uint32_t i)
 {
 	uint32_t k;
@@ -44,7 +44,7 @@ static void copy_done(struct sim *sim, struct sim_copy *copy)
 		end(of->play, of->transfer);
 }
 
-/* One leg of a chunk: it goes between two places, by the copy engines of a third. */
+/* Adds one leg of a chunk: a copy between two places by a third place's copy engines. */
 static struct sim_copy *add_leg(struct sim_play *play, const struct cei_cut *cut, uint32_t leg,
 				const uint32_t places[3])
 {
@@ -62,7 +62,7 @@ static struct sim_copy *add_leg(struct sim_play *play, const struct cei_cut *cut
 	return &of->copy;
 }
 
-/* By one copy, or by the way of the route that the chunk takes. */
+/* Adds a chunk as one copy, or as the legs of its path. */
 static struct sim_copy *add_chunk(struct sim_play *play, const struct cei_cut *cut)
 {
 	const struct cei_program *program = play->program;
@@ -79,12 +79,13 @@ static struct sim_copy *add_chunk(struct sim_play *play, const struct cei_cut *c
 	way = &program->routes[transfer->route].route.ways[cut->way];
 	first = add_leg(play, cut, 0, (const uint32_t[3]){ from, way->via, way->engines[0] });
 	second = add_leg(play, cut, 1, (const uint32_t[3]){ way->via, to, way->engines[1] });
-	first->job.link = second->job.link = NULL;      /* as in the engine */
+	first->job.link = second->job.link = NULL;      /* links of staged legs are unknown, as in
+							 * the engine */
 	first->behind = second;
 	return first;
 }
 
-/* All of its chunks are known before the first is under way. */
+/* Begins a transfer; all of its chunks are added before the first one starts. */
 static void begin(struct sim_play *play, uint32_t i)
 {
 	const struct cei_program_transfer *transfer = transfer_of(play, i);

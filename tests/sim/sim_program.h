@@ -4,10 +4,10 @@
 #define CEI_SIM_PROGRAM_H
 
 /*
- * Plays a program, and nothing else that a plan has: its chunks become copies on the engines
- * of the places that its movers and routes name. A transfer begins when those have ended
- * whose marks it waits for; marks that are raised outside are there from the start.
- * One that moves nothing waits for its own marks alone, not for all that stand before it.
+ * Simulates a program without a plan: its chunks become copies by the engines of the places
+ * that its movers and routes name. A transfer begins when those have ended whose marks it
+ * waits for; marks from outside are raised from the start. A transfer without bytes waits
+ * for its own marks only, not for all transfers before it.
  */
 
 #include "ce_engine/program_order.h"
@@ -32,11 +32,12 @@ struct sim_play {
 	uint64_t                 *ended_ns;     /* per transfer: when; 0: it has not */
 };
 
-/* The program is one that the checks of a commit accept. */
+/* The program must have passed the checks of a commit. */
 void sim_play_init(struct sim_play *play, struct sim *sim, struct cei_program *program);
 void sim_play_fini(struct sim_play *play);
 
-/* Until all has ended, which must be in SIM_PATIENCE_NS of virtual time. */
+/* Runs until everything has ended, which must take less than SIM_PATIENCE_NS of virtual
+ * time. */
 void sim_play_run(struct sim_play *play);
 
 #endif /* CEI_SIM_PROGRAM_H */

@@ -18,8 +18,8 @@
 
 struct line {
 	const char *name;
-	uint64_t    bytes;              /* from each to each other; what goes through host
-					 * memory has to fill its pipe */
+	uint64_t    bytes;              /* from each rank to each other; transfers through host
+					 * memory must be large enough to fill their pipeline */
 };
 
 static const struct line machines[] = {
@@ -70,8 +70,7 @@ static struct sim_copy *one(struct fixture *f, uint32_t from, uint32_t to, uint6
 	return copy;
 }
 
-/* Two legs, piece by piece through a few slots: as in the engine, which does not tell the
- * scheduler their ports. */
+/* Adds two legs, piece by piece through a few slots, without links, as the engine does. */
 static void add_staged(struct fixture *f, uint32_t from, uint32_t to, uint64_t n_bytes)
 {
 	uint32_t host = cei_machine_near_host(f->machine, from);
@@ -86,7 +85,7 @@ static void add_staged(struct fixture *f, uint32_t from, uint32_t to, uint64_t n
 		first->behind = second;
 		if (i < CEI_ROUTE_SLOTS)
 			sim_add(f->sim, first);
-		else                    /* the slot is free then */
+		else                    /* the slot is free when this piece has left */
 			(second - 2 * CEI_ROUTE_SLOTS)->behind = first;
 	}
 }
@@ -111,8 +110,8 @@ static void add_all(struct fixture *f, uint64_t n_bytes)
 	}
 }
 
-/* Each sends as many bytes to each other: all-gather and all-to-all alike. The worst of
- * several runs, over the bound. */
+/* Each rank sends the same number of bytes to each other, as in all-gather and all-to-all.
+ * Returns the worst of several runs, relative to the bound. */
 static double play(const char *name, uint64_t n_bytes, int keeps_order)
 {
 	struct sim_outcome outcome;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Programs in virtual time: made here, or written by one process and read by another. */
+/* Simulated programs: made here, or encoded by one process and decoded by another. */
 
 #include <check.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #define MIB   (UINT64_C(1) << 20)
 #define STEPS 4u                        /* of a chain */
 
-/* GPU 0 pushes its buffer to each of the places, or each after the one before. */
+/* GPU 0 copies its buffer to each of the places, all at once or one after the other. */
 static void make(struct cei_program *program, const uint32_t *places, uint32_t n, int is_chain)
 {
 	const struct cei_program_mark none = { CEI_PROGRAM_NONE, 0, 0 };
@@ -48,7 +48,7 @@ static void make(struct cei_program *program, const uint32_t *places, uint32_t n
 	ck_assert_int_eq(cei_program_verify(program), 0);
 }
 
-/* As another process has it. */
+/* Encodes and decodes the program, as if sent to another process. */
 static void send(struct cei_program *program)
 {
 	size_t n = cei_program_bytes(program);
@@ -61,7 +61,7 @@ static void send(struct cei_program *program)
 	free(bytes);
 }
 
-/* The makespan; ended_ns of each transfer where it is not NULL. */
+/* Returns the makespan; ended_ns, if not NULL, gets the end of each transfer. */
 static uint64_t play(const struct cei_machine *machine, struct cei_program *program,
 		     uint64_t *ended_ns)
 {
@@ -79,7 +79,7 @@ static uint64_t play(const struct cei_machine *machine, struct cei_program *prog
 	return makespan_ns;
 }
 
-/* One takes its link's time, and those that wait for each other take their sum. */
+/* A transfer takes its link's time, and transfers that wait for each other take the sum. */
 START_TEST(test_marks_order_what_is_played)
 {
 	static const uint32_t places[STEPS] = { 4, 3, 2, 1 };
@@ -104,7 +104,7 @@ START_TEST(test_marks_order_what_is_played)
 }
 END_TEST
 
-/* What was read plays as what was written, with its routes found there. */
+/* A decoded program takes the same time, with its routes found again. */
 START_TEST(test_a_program_plays_the_same_in_another_process)
 {
 	static const uint32_t places[STEPS] = { 5, 1, 6, 7 };   /* no link to 5, 6 and 7 */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Plans on 8 GPUs behind an NVLink switch, played with the product's scheduler. */
+/* Plans on 8 GPUs behind an NVLink switch, simulated with the product's scheduler. */
 
 #include <check.h>
 #include <stdio.h>
@@ -52,7 +52,7 @@ static struct sim_copy *one(struct fixture *f, uint32_t from, uint32_t to, uint6
 	return copy;
 }
 
-/* In chunks, as plans cut them. */
+/* Adds a transfer in chunks, as a plan cuts it. */
 static void add(struct fixture *f, uint32_t from, uint32_t to, uint64_t n_bytes,
 		uint64_t max_chunk)
 {
@@ -119,7 +119,7 @@ START_TEST(test_templates_order_is_kept_and_as_good)
 			}
 		}
 		ck_assert_double_le(run(&f, &outcome), 1.1);
-		for (i = GPUS; i < f.n; i++)    /* one GPU's copies end in order */
+		for (i = GPUS; i < f.n; i++)    /* copies of one GPU end in order */
 			ck_assert_uint_gt(f.copies[i].done_ns, f.copies[i - GPUS].done_ns);
 		tear_down(&f);
 	}
@@ -146,7 +146,7 @@ static int compare(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-/* Makespans over their bounds, sorted. */
+/* Makespans relative to their bounds, sorted. */
 static void play_random(int has_scheduler, uint64_t max_chunk, double *ratios)
 {
 	double meeting = 0, all = 0;
@@ -195,7 +195,7 @@ END_TEST
 #define ROUNDS 16u                      /* of an all-gather */
 #define URGENT 16u
 
-/* All-gathers of 64 MiB shards, in their order, in the background. */
+/* Adds background all-gathers of 64 MiB shards, in order. */
 static void add_background(struct fixture *f)
 {
 	uint32_t round, step, from, piece;
@@ -215,7 +215,7 @@ static void add_background(struct fixture *f)
 	}
 }
 
-/* An urgent MiB each ms. Returns how long the slowest took. */
+/* Adds an urgent 1 MiB transfer each ms. Returns the longest time that one took. */
 static uint64_t add_urgent(struct fixture *f)
 {
 	uint64_t added, took, slowest = 0;
@@ -231,7 +231,7 @@ static uint64_t add_urgent(struct fixture *f)
 		ck_assert_uint_ne(copy->done_ns, 0);
 		took = copy->done_ns - added;
 		slowest = took > slowest ? took : slowest;
-		if (f->sim->now_ns < added + TESTING_MS)        /* nothing else runs */
+		if (f->sim->now_ns < added + TESTING_MS)        /* nothing else was running */
 			f->sim->now_ns = added + TESTING_MS;
 	}
 	return slowest;

@@ -2,10 +2,10 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * A test double of libcuda.so.1, for what goes wrong before a GPU is used: a driver that
- * is too old, that lacks a call, that sees no GPU, or one without the abilities that are
- * needed ("poor": one GPU, all of its attributes 0). It moves nothing, works only where
- * CEOVERLAP_FAKE_CUDA says how, and says so on stderr. Needs no cuda.h.
+ * A fake libcuda.so.1 for failures before a GPU is used: a driver that is too old, lacks a
+ * call, sees no GPU, or has a GPU without required abilities ("poor": one GPU with all
+ * attributes 0). It moves nothing. It works only where CEOVERLAP_FAKE_CUDA selects a
+ * behaviour, and reports that on stderr. Needs no cuda.h.
  */
 
 #include <stdint.h>
@@ -46,7 +46,7 @@ int cuGetErrorString(int error, const char **text)
 	return SUCCESS;
 }
 
-/* Every call there is does nothing and fails: no test may get that far. */
+/* The implementation of all other calls: fails. */
 static int fails(void)
 {
 	return NOT_PERMITTED;

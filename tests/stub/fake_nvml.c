@@ -2,11 +2,11 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * A test double of libnvidia-ml.so.1: two GPUs at 0000:19:00.0 and 0000:3b:00.0, linked as
- * CEOVERLAP_FAKE_NVML says ("switch": 18 links to a switch each; "direct": 4 links to
- * each other; "refuses": NVML does not start; "silent": no call succeeds). It works only
- * where that is set, and says so on stderr. Built with FAKE_NVML_FEW it has no more than
- * the first calls.
+ * A fake libnvidia-ml.so.1: two GPUs at 0000:19:00.0 and 0000:3b:00.0, linked as
+ * CEOVERLAP_FAKE_NVML selects ("switch": 18 links to a switch each; "direct": 4 links to
+ * each other; "refuses": NVML does not start; "silent": every call fails). It works only
+ * where that is set, and reports it on stderr. Built with FAKE_NVML_FEW it has only the
+ * first calls.
  */
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What the tests of the bootstrap share; nothing here is a test. */
+/* Helpers of the bootstrap's tests. */
 
 #include "bootstrap_fixture.h"
 
@@ -178,7 +178,7 @@ pid_t start(void (*run)(uint32_t), uint32_t number)
 	ck_assert_int_ge(pid, 0);
 	if (!pid) {
 		run(number);
-		exit(0);        /* not _exit(): the leak check runs */
+		exit(0);        /* exit() instead of _exit(), so that the leak check runs */
 	}
 	ck_assert_int_lt(n_parties, PARTIES_MAX);
 	parties[n_parties++] = pid;

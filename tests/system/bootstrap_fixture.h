@@ -4,10 +4,10 @@
 #define BOOTSTRAP_FIXTURE_H
 
 /*
- * Tests of the bootstrap run between real processes. A test starts one process for
- * each party, lets them run, kills some, and asserts how the others end. Parts meet in
- * a page of shared memory for steps and times; what they need to hold true they check
- * with need(), which ends the process with a line that says where.
+ * Tests of the bootstrap run real processes. A test starts a process for each party, lets
+ * them run, kills some, and asserts how the others end. Parties share a page of memory for
+ * steps and times; conditions that must hold they check with need(), which ends the process
+ * with a message.
  */
 
 #include <check.h>
@@ -18,12 +18,12 @@
 #include "ipc/bootstrap.h"
 
 #define NS_PER_MS   UINT64_C(1000000)
-#define PATIENCE_MS UINT64_C(20000)             /* of a wait that should not be long */
-#define FIND_MS     UINT64_C(10000)             /* what a find may take */
+#define PATIENCE_MS UINT64_C(20000)             /* limit of a wait that should be short */
+#define FIND_MS     UINT64_C(10000)             /* time limit of a find */
 #define N_STEPS     4
 #define ALL_RANKS   16
 
-struct seen {                           /* by one process, of one rank */
+struct seen {                           /* what one process has seen of one rank */
 	_Atomic uint64_t gone_ns;       /* 0: still there */
 	_Atomic uint32_t n_gone;
 	_Atomic int      departed;
@@ -39,12 +39,12 @@ struct party {                          /* a process of the group */
 	struct cei_report   report;
 	struct cei_site     site;
 	struct cei_bootstrap *bootstrap;
-	struct ceov_failure failure;    /* the first, after a call that failed */
+	struct ceov_failure failure;    /* of the last call that failed */
 };
 
 extern struct shared *shared;
-extern char directory[96];              /* a new one for each test */
-extern char path[104];                   /* where the group meets */
+extern char directory[96];              /* created for each test */
+extern char path[104];                   /* path of the group's socket */
 
 /* --- in any process ------------------------------------------------------ */
 
@@ -52,7 +52,7 @@ void pause_ms(uint64_t ms);
 void step_done(int step);
 int  step_reached(int step, uint32_t n);        /* 0: not in time */
 
-/* When `who` was told that `whom` is gone; 0: not in time. */
+/* The time at which `who` learned that `whom` is gone; 0: not in time. */
 uint64_t wait_gone(uint32_t who, uint32_t whom);
 
 uint32_t n_open_fds(void);
@@ -76,19 +76,19 @@ int  party_barrier(struct party *party, uint64_t timeout_ms);
 int  party_find(struct party *party, uint32_t rank, const char *name,
 		struct cei_export *ret_export, uint64_t *ret_id);
 
-/* Does the last failure say these words? */
+/* Whether the last failure contains these words. */
 int  says(const struct party *party, const char *words);
 
 /* --- in the test --------------------------------------------------------- */
 
-/* Starts a process. The number goes to its function. */
+/* Starts a process that calls run(number). */
 pid_t    start(void (*run)(uint32_t), uint32_t number);
 void     assert_ends_well(pid_t pid);
 void     assert_all_end_well(void);
 uint64_t kill_party(pid_t pid);         /* returns when */
 int      is_directory_empty(void);
 
-/* With a fresh directory around each test; returns main()'s result. */
+/* Runs the tests, each with a new directory; returns main()'s result. */
 int run_suite(const char *name, void (*add_tests)(TCase *));
 
 #endif /* BOOTSTRAP_FIXTURE_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* How the group comes together: who meets, who is refused, what is left behind. */
+/* How a group forms: who joins, who is refused, and what is left behind. */
 
 #include "bootstrap_fixture.h"
 
@@ -238,7 +238,7 @@ static void take_rank_1_twice(uint32_t number)
 
 	party_init(&party, 3);
 	party_hold(&party, number);
-	pause_ms(200);          /* the other one is in by then */
+	pause_ms(200);          /* the other process has joined by then */
 	be_refused(&party, CEOV_ERR_STATE);
 	need(says(&party, "rank 1 is taken"));
 }
@@ -308,7 +308,7 @@ START_TEST(test_bad_arguments_are_refused)
 }
 END_TEST
 
-/* What rank 0's process answers to these bytes; 0: it hung up. */
+/* Sends these bytes and returns the type of rank 0's answer; 0: it closed the connection. */
 static int ask_raw(const uint8_t *bytes, size_t n_bytes, struct cei_message *ret_message)
 {
 	uint8_t answer[CEI_MESSAGE_BYTES_MAX];
@@ -502,7 +502,7 @@ static void listen_as_nobody(uint32_t number)
 	cei_report_fini(&party.report);
 }
 
-/* Only root can show it: others do not get past the socket's mode. */
+/* Only root can test it: other users are stopped by the socket's mode. */
 START_TEST(test_other_user_is_refused)
 {
 	if (geteuid())

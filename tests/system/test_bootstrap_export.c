@@ -64,7 +64,7 @@ static void offer_to_rank_1(uint32_t number)
 	export.fds[0] = file_with("one");
 	export.fds[1] = file_with("two");
 	need(!cei_bootstrap_export(party.bootstrap, &export, &id) && id);
-	close_fds(&export);                     /* they were duplicated */
+	close_fds(&export);                     /* publishing duplicated them */
 	export.n_fds = 0;
 	need(cei_bootstrap_export(party.bootstrap, &export, &other_id) == CEOV_ERR_STATE);
 	need(!other_id);
@@ -247,7 +247,7 @@ static void find_without_room(uint32_t number)
 	need(!party_barrier(&party, 20000));
 	need(!getrlimit(RLIMIT_NOFILE, &limit));
 	tight = limit;
-	tight.rlim_cur = (rlim_t)dup(0);        /* the lowest free number */
+	tight.rlim_cur = (rlim_t)dup(0);        /* no descriptor beyond the lowest free number */
 	close((int)tight.rlim_cur);
 	need(!setrlimit(RLIMIT_NOFILE, &tight));
 	need(party_find(&party, 0, "thing", &export, &id) == CEOV_ERR_SYSTEM);
@@ -391,7 +391,7 @@ static void be_used_often(uint32_t number)
 	party_close(&party);
 }
 
-/* More than a socket holds; and the barrier comes after all of it. */
+/* More messages than a socket holds are queued, and the barrier's message comes after them. */
 START_TEST(test_dropping_never_waits_for_a_stopped_owner)
 {
 	pid_t owner = start(be_used_often, 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* How a process goes: killed, in order, or while others wait for it. And the barrier,
- * which all have to reach. */
+/* Processes that are killed, that leave in order, or that leave while others wait for them;
+ * and the barrier, which all must reach. */
 
 #include "bootstrap_fixture.h"
 
@@ -83,7 +83,7 @@ static void leave_child_behind(uint32_t number)
 		pause();
 }
 
-/* The child has the dead process's sockets, so they stay open. */
+/* A forked child of the dead process keeps its sockets open. */
 START_TEST(test_killed_process_is_lost_though_its_child_lives)
 {
 	uint64_t killed_ns;

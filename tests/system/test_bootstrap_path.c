@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The path where a group meets: who can keep it from being taken, and who cannot. */
+/* The path of a group's socket: who can prevent it from being taken, and who cannot. */
 
 #include "bootstrap_fixture.h"
 
@@ -34,7 +34,7 @@ static void name_lock(void)
 	snprintf(lock_path, sizeof(lock_path), "%s.lock", path);
 }
 
-/* Whoever can read a directory can lock it: any other user of a shared one. */
+/* Any user who can read a directory can lock it. */
 START_TEST(test_a_lock_on_the_directory_disturbs_nobody)
 {
 	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -185,7 +185,7 @@ static void say_wrong_count(void)
 	hello.hello.party.ranks[0] = 1;
 	n_bytes = cei_message_encode(&hello, bytes);
 	ck_assert_int_eq(send(fd, bytes, n_bytes, MSG_NOSIGNAL), (ssize_t)n_bytes);
-	ck_assert_int_gt(recv(fd, bytes, sizeof(bytes), 0), 0);         /* why not */
+	ck_assert_int_gt(recv(fd, bytes, sizeof(bytes), 0), 0);         /* the reason */
 	close(fd);
 }
 
@@ -198,7 +198,7 @@ START_TEST(test_many_refusals_are_few_lines)
 		say_wrong_count();
 	start(listen_for_two, 1);
 	assert_all_end_well();
-	/* the first of them, how many more, and that rank 1 has gone */
+	/* lines about the first one, about how many more came, and about rank 1 leaving */
 	ck_assert_uint_ge(shared->rounds[0], 2);
 	ck_assert_uint_le(shared->rounds[0], 11);
 }

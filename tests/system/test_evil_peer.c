@@ -2,10 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * A peer that speaks the protocol and lies: rank 1 is a process of ours that answers
- * whatever the name it is asked for says. Each lie changes one thing of an honest export;
- * rank 0 refuses it, or takes it where it harms nobody, and in any case has as many
- * descriptors open as before.
+ * A peer that follows the protocol but lies: rank 1 is a process of the test that answers
+ * according to the name that it is asked for. Each lie changes one field of a valid export;
+ * rank 0 must refuse it, or accept it where it does no harm, and must not leak descriptors.
  */
 
 #include <dirent.h>
@@ -31,7 +30,7 @@
 #define N_COUNTERS 4u
 #define SEALS      (F_SEAL_SHRINK | F_SEAL_GROW)
 
-/* Where the fields of an export are in its bytes. */
+/* Offsets of an export's fields. */
 enum {
 	AT_KIND = 0, AT_PLACE = 4, AT_COUNTERS = 8, AT_FLAGS = 12, AT_REGIONS = 16,
 	AT_REGION_KIND = 20, AT_HAS_FD = 24, AT_SIZE = 28, AT_OFFSET = 36, AT_DEVICE = 44,
@@ -40,16 +39,16 @@ enum {
 
 enum outcome { REFUSED, TAKEN, EITHER };
 
-/* What is sent beside the bytes. */
+/* Descriptors that are sent along. */
 enum files { HONEST, NO_FILE, TWO_FILES, FOUR_FILES, UNSEALED, A_PIPE, READ_ONLY, OTHER_SIZE };
 
 struct lie {
-	uint32_t     kind;              /* of what is looked for */
+	uint32_t     kind;              /* kind of object that rank 0 asks for */
 	uint32_t     at;
-	uint32_t     n_bytes;           /* that are written there; 0: none */
+	uint32_t     n_bytes;           /* bytes to change; 0: none */
 	uint64_t     value;
 	enum files   files;
-	int          n_more;            /* bytes more or less than the export has */
+	int          n_more;            /* by how much the message is longer or shorter */
 	enum outcome outcome;
 };
 
@@ -72,7 +71,7 @@ static const struct lie lies[] = {
 	{ BUFFER, AT_REGIONS, 4, UINT32_MAX, HONEST, 0, REFUSED },
 	{ BUFFER, AT_REGION_KIND, 4, CEOV_PLACE_GPU, HONEST, 0, REFUSED },
 	{ BUFFER, AT_REGION_KIND, 4, 7, HONEST, 0, REFUSED },
-	/* GPU memory and no descriptor: nobody here can reach it. */
+	/* GPU memory without a descriptor: no member can reach it */
 	{ BUFFER, AT_REGION_KIND, 8, CEOV_PLACE_GPU, NO_FILE, 0, EITHER },
 	{ BUFFER, AT_HAS_FD, 4, 0, HONEST, 0, REFUSED },
 	{ BUFFER, AT_HAS_FD, 4, 0, NO_FILE, 0, REFUSED },
@@ -114,7 +113,7 @@ static const struct lie lies[] = {
 
 #define N_LIES (sizeof(lies) / sizeof(lies[0]))
 
-/* Answers that no honest peer gives; after most of them the link is closed. */
+/* Invalid replies; after most of them rank 0 closes the link. */
 enum answer { NONE_WITH_FILES, ERROR_WITH_FILES, OTHER_NUMBER, NUMBER_0, OTHER_RANK,
 	      OTHER_NAME, TOO_MANY_FDS_SAID, ODD_RESULT, TWICE, A_DROP, A_BARRIER, A_HELLO,
 	      ODD_TYPE, N_ANSWERS };
@@ -215,7 +214,7 @@ static void tell_lie(int fd, struct cei_message *reply, const struct lie *lie)
 		close(fds[i]);
 }
 
-/* A message of that type with descriptors that it has no use for. */
+/* Sends a message of that type with descriptors that it must not have. */
 static void send_odd(int fd, uint32_t type, const int *fds)
 {
 	struct cei_message message = { .type = type == 99 ? CEI_MESSAGE_BYE : type };
@@ -275,8 +274,7 @@ static void give_answer(int fd, struct cei_message *message, enum answer answer)
 		close(fds[i]);
 }
 
-/* "lie N" and "answer N" are answered by what the N-th of them says; all else is not
- * exported. */
+/* Answers "lie N" and "answer N" with the N-th of these; everything else is not exported. */
 static void answer_find(int fd, const struct cei_wire_find *find)
 {
 	struct cei_message message = { .type = CEI_MESSAGE_REPLY };
@@ -316,7 +314,7 @@ static int come(void)
 	return fd;
 }
 
-/* Until rank 0 hangs up. */
+/* Answers until rank 0 closes the connection. */
 static void be_evil(void)
 {
 	struct cei_received received;
@@ -393,7 +391,7 @@ static uint32_t n_open_fds(void)
 	return n;
 }
 
-/* Finds it as a buffer or as a signal, looks at it, and gives it back. */
+/* Finds the name as a buffer or a signal, uses it, and drops it. */
 static int find(ceov_context *context, uint32_t kind, const char *name)
 {
 	ceov_buffer *buffer = NULL;
@@ -444,7 +442,7 @@ START_TEST(test_every_field_may_lie)
 			      n_open_fds(), n_fds);
 		ck_assert_msg(!n_mappings("memfd:lie"), "lie %u: a mapping is left", i);
 	}
-	ck_assert_int_eq(find(context, BUFFER, "lie 0"), 0);    /* still on terms */
+	ck_assert_int_eq(find(context, BUFFER, "lie 0"), 0);    /* the link still works */
 	ceov_close(context);
 	assert_peer_ended_well();
 }
@@ -468,7 +466,7 @@ START_TEST(test_descriptors_beside_no_export_are_closed)
 }
 END_TEST
 
-/* What no peer says ends its link, and leaves nothing open but what was. */
+/* A reply that breaks the protocol ends the link, without leaked descriptors. */
 START_TEST(test_nonsense_ends_the_link)
 {
 	uint32_t n_fds = n_open_fds();
@@ -479,7 +477,7 @@ START_TEST(test_nonsense_ends_the_link)
 
 	snprintf(name, sizeof(name), "answer %d", _i);
 	r = find(context, BUFFER, name);
-	if (answer == TWICE)            /* the first of them was an answer */
+	if (answer == TWICE)            /* the first of the two replies was valid */
 		ck_assert_int_lt(r, 0);
 	else
 		ck_assert_int_eq(r, CEOV_ERR_PEER_LOST);

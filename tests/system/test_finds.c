@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* How long rank 0 waits for what others export, where one of them is stopped or has died.
- * The others are processes that do nothing but be there. */
+/* How long rank 0 waits for exports of ranks that are stopped or have died. The other
+ * processes do nothing. */
 
 #include <check.h>
 #include <signal.h>
@@ -117,7 +117,7 @@ START_TEST(test_a_connect_at_a_stopped_rank_has_its_own_timeout)
 }
 END_TEST
 
-/* Rank 1 never exports anything; rank 2 is asked all the same. */
+/* Rank 1 never exports anything; rank 2 must be asked nevertheless. */
 START_TEST(test_a_connect_sees_a_dead_rank_behind_one_that_is_late)
 {
 	ceov_context *context = open_group(3);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The whole way, narrow: a mark is raised, bytes move, a mark is raised. One process
+/* One transfer from end to end: a mark is raised, bytes move, a mark is raised. One process
  * that holds two ranks on host memory. */
 
 #include <check.h>

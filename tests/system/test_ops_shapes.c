@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Operators of random shapes on host ranks: many ops of one workspace, which run in
- * any order, with ranks that come late; every result is checked. Ends when its time has
- * gone, and prints how many shapes that were. Then the same between processes, and one
- * of them dies. */
+/* Operators with random shapes on host ranks: many ops of one workspace, run in any order,
+ * with late ranks; every result is checked. Runs for a fixed time and prints how many
+ * shapes it did. Then the same between processes, one of which dies. */
 
 #include <check.h>
 #include <signal.h>
@@ -23,8 +22,8 @@
 #define SHAPES_MIN   200u               /* under sanitizers, too */
 #define TIME_NS      (10 * TESTING_SECOND)
 #define SCRATCH      UINT64_C(600000)
-#define OPS          3u                 /* alive at once */
-#define RUNS         6u                 /* with them */
+#define OPS          3u                 /* ops that exist at once */
+#define RUNS         6u                 /* runs with these ops */
 #define LATE_US_MAX  10000u
 
 #define PROCESSES    3u
@@ -37,7 +36,7 @@ static void maybe_late(uint64_t *random)
 		usleep((useconds_t)testing_below(random, LATE_US_MAX));
 }
 
-/* One rank's part of a round: the same ops and runs as all others'. */
+/* One rank's part of a round: the same ops and runs as on all other ranks. */
 static void run_round(const struct op_part *part)
 {
 	uint64_t random = *(const uint64_t *)part->arg, seed;
@@ -68,7 +67,7 @@ static void run_round(const struct op_part *part)
 
 static uint32_t n_shapes;
 
-/* A context of some ranks, and rounds on it until its share of the time has gone. */
+/* Opens a context of some ranks and makes rounds until its share of time is used. */
 static void run_group(uint32_t n_ranks, uint64_t *random, uint64_t until_ns)
 {
 	uint64_t round;
@@ -194,9 +193,9 @@ START_TEST(test_processes)
 }
 END_TEST
 
-static _Atomic uint32_t *n_ready;       /* ranks, shared between the processes */
+static _Atomic uint32_t *n_ready;       /* ranks that are ready, shared by the processes */
 
-/* Runs until the victim's death ends one, which then is known. */
+/* Makes runs until the victim's death fails one, and expects the error to be known. */
 static void run_until_death(struct op_rig *rig, uint32_t rank)
 {
 	struct op_case one = op_case_of(OP_GEMM_RS, PROCESSES, 16, 16, 16);

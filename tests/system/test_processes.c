@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Groups of real processes on host memory: one rank each, forked before they open.
- * They move bytes, die, stop, and let go of what others still use. Asserts in a
- * forked rank end it with status 1, which its parent sees.
+ * Groups of real processes on host memory, one rank each, forked before they open. They
+ * move bytes, die, stop, and release what others still use. Asserts in a forked rank end it
+ * with status 1, which its parent sees.
  */
 
 #include <check.h>
@@ -34,9 +34,9 @@
 #define LOSS_NS (100 * TESTING_MS)
 #endif
 
-struct board {                          /* between the processes of a test */
+struct board {                          /* memory shared by the processes of a test */
 	_Atomic uint64_t killed_ns;
-	_Atomic uint32_t round;         /* of the victim */
+	_Atomic uint32_t round;         /* the victim's current round */
 	_Atomic uint32_t step;
 	uint64_t         ended_ns[RANKS];
 };
@@ -88,7 +88,7 @@ static void start(uint32_t n_ranks, void (*body)(struct party *party))
 	}
 }
 
-/* Status of one that must end by itself, or by the signal that we sent. */
+/* Asserts that the process ended by itself, or by the signal that we sent. */
 static void end(uint32_t rank, int by_signal)
 {
 	int status = 0;
@@ -221,7 +221,7 @@ static int launch(struct party *party, uint32_t k, ceov_ticket *ret_ticket)
 	return r;
 }
 
-/* Produces, gathers, checks what came, frees. The first error. */
+/* One round: produces, gathers, checks what arrived, frees. Returns the first error. */
 static int round_of(struct party *party, uint32_t k, ceov_ticket *ret_ticket)
 {
 	const char *target = ceov_buffer_base(party->targets[party->rank], party->rank);
@@ -284,7 +284,7 @@ static void expect_end(struct party *party, ceov_ticket ticket)
 	ceov_signal *found;
 	int r = ceov_wait(party->context, ticket, TESTING_PATIENCE);
 
-	/* 0: the launch had moved all when the round failed */
+	/* 0: the launch had already ended when the round failed */
 	ck_assert(!r || r == CEOV_ERR_PEER_LOST);
 	board->ended_ns[party->rank] = cei_now_ns();
 	expect_loss(party, CEOV_ERR_PEER_LOST, "launch");
@@ -339,7 +339,7 @@ START_TEST(test_death_ends_all_waits_of_the_others)
 }
 END_TEST
 
-/* Blocked in a barrier, in a find and in a launch that waits for the victim alone. */
+/* Blocks in a barrier, in a find, and in a launch that waits only for the victim. */
 static void wait_for_victim(struct party *party)
 {
 	struct ceov_launch run = { .struct_bytes = sizeof(run), .base = 1 };
@@ -397,7 +397,7 @@ static void wait_for_stopped(struct party *party)
 	meet(party);
 	plan(party);
 	if (party->rank == 1) {
-		atomic_fetch_add(&board->step, 1);      /* and here it is stopped */
+		atomic_fetch_add(&board->step, 1);      /* the parent stops it at this point */
 		wait_for_step(3);
 		ck_assert_int_eq(ceov_signal_wait(party->free[1], 0, 1, 0),
 				 CEOV_ERR_TIMEOUT);
@@ -405,7 +405,7 @@ static void wait_for_stopped(struct party *party)
 		return;
 	}
 	wait_for_step(2);
-	run.base = 1;                   /* free at 1: rank 1 would have to raise it */
+	run.base = 1;                   /* waits for a free mark that rank 1 never raises */
 	run.deadline_ns = 300 * TESTING_MS;
 	for (i = 0; i < PIECES; i++) {
 		ck_assert_int_eq(ceov_signal_raise(party->ready, i, 2), 0);
@@ -525,7 +525,7 @@ END_TEST
 
 #define USE_MS 200u
 
-/* Rank 0 closes while rank 1 still uses its buffer, which rank 1 gives up later. */
+/* Rank 0 closes while rank 1 uses its buffer, which rank 1 drops later. */
 static void close_while_used(struct party *party)
 {
 	ceov_buffer *shared;
