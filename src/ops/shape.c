@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Sizes of operators, and what is refused of them. */
+/* Sizes of operators, and checks of them. */
 
 #include "ops/shape.h"
 

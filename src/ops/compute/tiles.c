@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The walk over a GEMM's tiles: ranks, their pieces, products, and within a piece the
- * order that is kind to caches. */
+/* Lists a GEMM's tiles: by rank, piece and product, and within a piece in an order that
+ * uses caches well. */
 
 #include "ops/compute/tiles.h"
 
@@ -11,27 +11,27 @@
 
 #define COUNTERS_LIMIT ((uint64_t)CEI_GEMM_NONE)
 #define EXTENT_MAX     (UINT64_C(1) << 31)      /* rows of all ranks; columns */
-#define TILES_MAX      (UINT64_C(1) << 26)      /* 2 GiB of list: more is a mistake */
+#define TILES_MAX      (UINT64_C(1) << 26)      /* a list of 2 GiB; more must be a mistake */
 
-/* Tiles at work at once share operands best where they form a square: the kernel has
- * 66 pairs of blocks, so bands are about 8 high. */
+/* Concurrent tiles share operands best where they form a square. The kernel has 66 pairs of
+ * blocks, so bands are about 8 high. */
 #define BAND_MAX 8u
 
-/* A piece of a rank's rows. */
+/* One piece of a rank's rows. */
 struct stretch {
 	uint32_t rank;
 	uint32_t piece;
-	uint64_t rank_row;              /* where the rank's rows begin, of all */
-	uint64_t row;                   /* where the piece's do, of the rank's */
+	uint64_t rank_row;              /* first row of the rank, in all ranks' rows */
+	uint64_t row;                   /* first row of the piece, in the rank's rows */
 	uint64_t n_rows;
-	uint64_t n_blocks;              /* of a tile's rows; the last may be cut */
-	uint32_t n_arrivals;            /* tiles of it that hold rows */
+	uint64_t n_blocks;              /* row blocks of a tile's height; the last may be cut */
+	uint32_t n_arrivals;            /* tiles of the piece that have rows */
 };
 
-/* A place in the grid of a piece and a product. */
+/* A position in the grid of one piece and one product. */
 struct spot {
-	uint64_t group;                 /* of `pair` row blocks */
-	uint64_t column;                /* of tiles */
+	uint64_t group;                 /* index of a group of `pair` row blocks */
+	uint64_t column;                /* index of a tile column */
 };
 
 uint64_t cei_ceiling(uint64_t n, uint64_t divisor)
@@ -135,8 +135,8 @@ static void mark_scatter(const struct cei_tiles_question *question,
 	tile->n_arrivals = stretch->n_arrivals;
 }
 
-/* The tile of a row block; past the piece's last block the one that goes with it,
- * which stores nothing and reads what its partner reads. */
+/* The tile of a row block. A block behind the piece's last one completes a pair: it stores
+ * nothing, and reads what its partner reads. */
 static struct cei_gemm_tile make_tile(const struct cei_tiles_question *question,
 				      const struct stretch *stretch, uint64_t block,
 				      uint64_t column, uint32_t product)
@@ -165,8 +165,8 @@ static struct cei_gemm_tile make_tile(const struct cei_tiles_question *question,
 
 /* --- the walk -------------------------------------------------------------- */
 
-/* The i-th spot of n_groups x n_columns: bands of nearly equal height, each column by
- * column, so that what is consecutive is nearly square. Tune here. */
+/* The i-th of n_groups x n_columns positions: in bands of nearly equal height, each column
+ * by column, so that successive tiles form a near square. */
 static struct spot spot_at(uint64_t i, uint64_t n_groups, uint64_t n_columns)
 {
 	uint64_t height = cei_ceiling(n_groups, cei_ceiling(n_groups, BAND_MAX));
@@ -181,8 +181,8 @@ static struct spot spot_at(uint64_t i, uint64_t n_groups, uint64_t n_columns)
 	return spot;
 }
 
-/* A piece's tiles to `to`, or only counted: NULL. Returns how many, as do the walks
- * below; they stop where TILES_MAX is passed. */
+/* Appends a piece's tiles to `to`, or only counts them where it is NULL. Returns the
+ * number, like the functions below, which stop beyond TILES_MAX. */
 static uint64_t walk_piece(const struct cei_tiles_question *question,
 			   const struct stretch *stretch, struct cei_gemm_tile *to)
 {
@@ -223,8 +223,8 @@ static uint64_t walk_rank(const struct cei_tiles_question *question, uint32_t ra
 	return n;
 }
 
-/* Ranks in the order of tiles.h: gathered ones as they arrive, scattered ones as they
- * leave, the own one when nothing is there yet or when all has come. */
+/* The i-th rank in the order of tiles.h: gathered rows in the order of arrival, scattered
+ * rows in the order of sending, the own rank first or last. */
 static uint32_t rank_at(const struct cei_tiles_question *question, uint32_t i)
 {
 	if (question->scatters)

@@ -35,19 +35,19 @@ struct cei_tiles_question {
 	uint32_t              n_products;       /* reduce-scatter: 1 */
 	const uint64_t       *columns;          /* of each product */
 	struct cei_tile_shape shape;
-	uint32_t              pair;             /* tiles that go together: 1 or 2. With 2 the
-						 * list comes in pairs of one column: see
+	uint32_t              pair;             /* tiles that are executed together: 1 or 2. With
+						 * 2 the list consists of pairs in one column: see
 						 * gemm.h */
-	int                   waits;            /* 0: nothing awaits or arrives: for the
-						 * sequential way and for measuring */
+	int                   waits;            /* 0: tiles neither await nor arrive: for
+						 * sequences, and for measurements */
 	int                   scatters;         /* 0: all-gather; 1: reduce-scatter */
 };
 
 struct cei_tiles {
-	struct cei_gemm_tile *tile;             /* released with cei_tiles_fini() */
+	struct cei_gemm_tile *tile;             /* freed by cei_tiles_fini() */
 	uint32_t              n_tiles;          /* a multiple of pair */
-	int                   has_whole_halves; /* n_rows of every tile are all of the shape's,
-						 * half of them or 0 */
+	int                   has_whole_halves; /* every tile's n_rows is all of the shape's, half
+						 * of them, or 0 */
 };
 
 /* A list of tiles and the executor's copy of it. */
@@ -56,20 +56,20 @@ struct cei_tile_list {
 	void            *held;
 };
 
-/* n by divisor, rounded up. */
+/* n / divisor, rounded up. */
 uint64_t cei_ceiling(uint64_t n, uint64_t divisor);
 
-/* Rows of a piece of a rank that has `rows`: all but the last pieces have the rounded-up
- * share, further rounded up to a multiple of CEI_PIECE_ROWS where that leaves no piece
- * empty that would not be anyway; pieces at the end may have fewer, or none. Returns
- * the piece's first row (relative to the rank's) and sets *ret_n_rows. */
+/* The rows of one piece of a rank that has `rows`. All pieces but the last have an equal
+ * share, rounded up, and further rounded up to a multiple of CEI_PIECE_ROWS where that
+ * leaves no further piece empty; the last pieces may have fewer rows, or none. Returns the
+ * piece's first row (relative to the rank's) and sets *ret_n_rows. */
 #define CEI_PIECE_ROWS    64u
 #define CEI_OP_PIECES_MAX 32u          /* of every operator */
 uint64_t cei_piece_rows(uint64_t rows, uint32_t n_pieces, uint32_t piece,
 			uint64_t *ret_n_rows);
 
-/* INVALID: a size that does not fit the tile's fields; NO_MEMORY. Raises nothing: the
- * caller knows what it was for. */
+/* INVALID: a size does not fit the tile's fields; NO_MEMORY. Not raised, because the caller
+ * knows the context. */
 int  cei_tiles_init(struct cei_tiles *tiles, const struct cei_tiles_question *question);
 void cei_tiles_fini(struct cei_tiles *tiles);
 

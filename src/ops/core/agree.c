@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Rounds in which ranks tell each other a number. */
+/* Rounds in which all ranks exchange a number. */
 
 #include "ops/core/agree.h"
 
@@ -61,7 +61,7 @@ static int check(const struct cei_agree *agree, uint64_t value)
 			 "create another one", agree->rank, agree->round);
 }
 
-/* What the rank tells in this round. */
+/* Awaits a rank's number of this round. */
 static int hear(const struct cei_agree *agree, uint32_t rank, uint64_t timeout_ns,
 		uint64_t *ret_value)
 {
@@ -81,7 +81,8 @@ static int hear(const struct cei_agree *agree, uint32_t rank, uint64_t timeout_n
 	}
 	if (!r)
 		r = ceov_signal_value(agree->signals[rank], index, &seen);
-	/* An abort between the two leaves no number, but its error here. */
+	/* after an abort the counter holds no number, and waiting returned the abort's
+	 * error */
 	if (!r && seen >> CEI_AGREE_VALUE_BITS != agree->round)
 		r = ceov_signal_wait(agree->signals[rank], index, first_of(agree->round), 0);
 	if (r)

@@ -4,16 +4,16 @@
 #define CEI_AGREE_H
 
 /*
- * Numbers that all ranks tell each other on the host, round by round: what a tuning is
- * agreed with. A round is a meeting, too: nobody leaves it before all have come.
+ * All-reduce of numbers on the host, in rounds, by which ranks agree on a tuning. A round
+ * is also a barrier: no rank leaves it before all have entered it.
  *
- * Each rank has a signal of two counters, taken in turn: in round r (from 1) it raises
- * counter r % 2 to r << 40 | its number, awaits the same counter of every peer and reads
+ * Each rank has a signal of two counters, used alternately: in round r (from 1) it raises
+ * counter r % 2 to r << 40 | its number, awaits the same counter of every peer, and reads
  * the number there. A counter is not raised again before it was read: round r + 2 begins
- * behind r + 1, and that behind everybody's reading in round r.
+ * after r + 1, which begins after everybody has read round r.
  *
- * Facts are numbers that each rank knows before it offers its signal; they have counters of
- * their own, and whoever has found the signal reads them without waiting.
+ * Facts are numbers that each rank knows before it exports its signal. They have counters
+ * of their own, and whoever has found the signal can read them without waiting.
  */
 
 #include <stdint.h>
@@ -27,24 +27,24 @@
 
 #define CEI_AGREE_ROUND_COUNTERS 2u
 
-enum cei_agree_fact {                   /* about the rank's GPU; 0: not known */
-	CEI_AGREE_SMS,                  /* that its kernels take */
-	CEI_AGREE_COPY_RATE,            /* to another GPU, bytes per second */
+enum cei_agree_fact {                   /* facts about the rank's GPU; 0: not known */
+	CEI_AGREE_SMS,                  /* SMs that the rank's kernels may use */
+	CEI_AGREE_COPY_RATE,            /* rate of copies to another GPU, bytes per second */
 	CEI_AGREE_FACTS
 };
 
-/* Of each rank's signal: those of facts stand behind those of rounds. */
+/* Counters of each rank's signal: those of rounds, then those of facts. */
 #define CEI_AGREE_COUNTERS (CEI_AGREE_ROUND_COUNTERS + CEI_AGREE_FACTS)
 
 struct cei_agree {
 	ceov_context *context;
 	uint32_t      rank;
 	uint32_t      n_ranks;
-	uint64_t      facts[CEI_AGREE_FACTS];   /* own ones; larger ones than
-						 * CEI_AGREE_VALUE_MAX are told as that */
-	uint64_t      round;                    /* the last one; one thread at a time */
-	ceov_signal  *signals[CEI_RANKS_MAX];   /* the own one and peers', by rank; on the
-						 * host, of whoever has this */
+	uint64_t      facts[CEI_AGREE_FACTS];   /* of this rank; larger values count as
+						 * CEI_AGREE_VALUE_MAX */
+	uint64_t      round;                    /* the last round; one thread at a time */
+	ceov_signal  *signals[CEI_RANKS_MAX];   /* the signals of all ranks, by rank; in host
+						 * memory */
 };
 
 struct cei_agree_range {
@@ -52,18 +52,18 @@ struct cei_agree_range {
 	uint64_t max;
 };
 
-/* Before the own signal is offered. */
+/* Publishes this rank's facts; call it before the signal is exported. */
 int  cei_agree_tell_facts(const struct cei_agree *agree);
 
-/* The least that any rank has told, the same at each of them; 0: some rank knows nothing. All
- * ranks' signals have been found. */
+/* The least value of a fact over all ranks, the same at each of them; 0: some rank does not
+ * know it. Requires all ranks' signals. */
 int  cei_agree_least(const struct cei_agree *agree, enum cei_agree_fact fact,
 		     uint64_t *ret_least);
 
-/* One round, with a number of at most CEI_AGREE_VALUE_MAX: the least and the largest of
- * all ranks' numbers, the same at each of them. Each peer is waited for at most
- * timeout_ns: CEOV_ERR_TIMEOUT, raised. An error leaves ranks in different rounds: abort
- * the signals. */
+/* One round with a number of at most CEI_AGREE_VALUE_MAX: returns the least and the largest
+ * number of all ranks, the same at each of them. Waits at most timeout_ns for each peer:
+ * CEOV_ERR_TIMEOUT, raised. After an error ranks may be in different rounds: abort the
+ * signals. */
 int  cei_agree_range(struct cei_agree *agree, uint64_t value, uint64_t timeout_ns,
 		     struct cei_agree_range *ret_range);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* A build without CUDA has no graphs: no workspace gets as far as to hold a capture. */
+/* capture_cuda.h in a build without CUDA: there are no graphs, and no workspace becomes
+ * capturable. */
 
 #include "ops/core/capture_cuda.h"
 

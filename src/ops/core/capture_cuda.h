@@ -29,24 +29,24 @@
 
 struct cei_capture;
 
-/* The executor is open, and the workspace's own `done` is there. */
+/* The executor must be open, and the workspace's own `done` signal must exist. */
 int  cei_capture_open(ceov_workspace *workspace, struct cei_capture **ret_capture);
 
-/* Nothing of it runs any more. NULL is allowed. */
+/* Its runs must have ended. NULL is allowed. */
 void cei_capture_close(struct cei_capture *capture);
 
-/* Where the number of the run stands, in GPU memory. */
+/* The word in GPU memory that holds the run's number. */
 uint64_t *cei_capture_epoch(const struct cei_capture *capture);
 
-/* Queues the run on its stream, the legacy one too; as a graph that was made of it before,
- * if it comes again. One thread at a time; half is set. */
+/* Queues the run on its stream, which may be the legacy one; as a cached graph if the run
+ * repeats an earlier one. One thread at a time; the run's half is set. */
 int  cei_capture_run(struct cei_capture *capture, const struct cei_run *run);
 
-/* The op is not what it was when it ran: graphs of its runs go, behind those that are under
- * way. capture may be NULL. */
+/* Drops the cached graphs of an op that has changed, behind those in flight. capture may be
+ * NULL. */
 void cei_capture_forget(struct cei_capture *capture, const ceov_op *op);
 
-/* How many graphs it holds. */
+/* The number of cached graphs. */
 uint32_t cei_capture_n_graphs(const struct cei_capture *capture);
 
 #endif /* CEI_CAPTURE_CUDA_H */

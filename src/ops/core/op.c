@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What all operators have in common: creation, explanation, release. */
+/* What all operators share: creation, explanation, release. */
 
 #include "ops/core/op.h"
 
@@ -33,7 +33,7 @@ const struct cei_object_type cei_op_type = {
 	"op", offsetof(ceov_context, uppers), NULL, bury
 };
 
-/* Runs have ended. Accepts what is half built. */
+/* Destroys an op whose runs have ended, also a partly built one. */
 static void destroy(ceov_op *op)
 {
 	uint32_t i;
@@ -80,7 +80,7 @@ struct cei_rates cei_op_rates(const ceov_workspace *workspace)
 		return rates;
 	cei_rates_take(&rates, workspace->least[CEI_AGREE_SMS],
 		       workspace->least[CEI_AGREE_COPY_RATE]);
-	/* only kernels of our own pair tiles */
+	/* only our own kernels execute tiles in pairs */
 	rates.has_tiles = executor->ops->pair(executor, small) == rates.pair;
 	rates.has_library = executor->ops->is_fit(executor, whole);
 	return rates;
@@ -100,7 +100,7 @@ int cei_op_key(const ceov_workspace *workspace, const struct cei_op_shape *shape
 
 	if (!machine[0])
 		return CEOV_NONE;
-	/* marks cost more in one than in the other */
+	/* marks cost more in a graph than by the engine */
 	snprintf(text, sizeof(text), "%s%s", workspace->is_capturable ? "graph-" : "", machine);
 	cei_tuning_key(text, shape, key);
 	return 0;
@@ -123,9 +123,9 @@ int cei_op_recall(const ceov_workspace *workspace, const struct cei_op_shape *sh
 	return r;
 }
 
-/* Of what was tuned here, what no other rank notices: tiles and blocks, and only where
- * the model cuts rows as they were cut when these were measured. Cut and way have to be
- * the same at all ranks, who may not read the same file: see ceov_op_tune(). */
+/* Applies a stored tuning as far as other ranks do not notice: tiles and blocks, if the
+ * model's number of pieces is the one that they were measured with. Pieces and mode must be
+ * the same at all ranks, and ranks may read different files: see ceov_op_tune(). */
 static void refine(ceov_op *op, const struct cei_rates *rates)
 {
 	struct ceov_op_tuning tuning;
@@ -271,7 +271,7 @@ void ceov_op_release(ceov_op *op)
 		return;
 	workspace = op->workspace;
 	pthread_mutex_lock(&workspace->lock);
-	(void)cei_workspace_land(workspace);    /* errors are in its status */
+	(void)cei_workspace_land(workspace);    /* errors are kept in the workspace's status */
 	(void)workspace->executor.ops->idle(&workspace->executor, workspace->deadline_ns);
 	cei_capture_forget(workspace->capture, op);
 	pthread_mutex_unlock(&workspace->lock);

@@ -39,7 +39,8 @@ static int is_apart(const struct cei_operand *one, const struct cei_operand *oth
 		other_at + other->n_bytes <= at;
 }
 
-/* Copies of what is read still leave, and tiles still read it, while results come. */
+/* Results must not overlap other operands, which are still being sent or read by tiles
+ * while results are written. */
 static int check_apart(const ceov_op *op, const struct cei_operand *result,
 		       const struct cei_operand *other)
 {

@@ -3,19 +3,19 @@
 #ifndef CEI_OPERANDS_H
 #define CEI_OPERANDS_H
 
-/* What one run of an op reads and writes, checked before anything of it is queued. */
+/* The memory that one run of an op reads and writes, checked before anything is queued. */
 
 #include <stdint.h>
 
 #include "ops/core/op.h"
 
-/* An A, a B and a C of each product, and the gathered A. */
+/* A, B and C of each product, and the gathered A. */
 #define CEI_OPERANDS_MAX (2u + 2u * CEOV_OP_GEMMS_MAX)
 
 struct cei_operand {
-	const char *name;               /* as the run's struct has it */
+	const char *name;               /* as named in the run's struct */
 	const void *base;
-	uint64_t    n_bytes;            /* 0: neither read nor written, base means nothing */
+	uint64_t    n_bytes;            /* 0: not used, and base is ignored */
 	int         is_result;          /* it is written */
 };
 

@@ -15,10 +15,10 @@ static int open_plan(struct cei_phase *phase, uint32_t half)
 	struct ceov_plan_options options = { .struct_bytes = sizeof(options) };
 	int r;
 
-	options.mark_group_bytes = 1;   /* each mark right behind its transfer's bytes */
+	options.mark_group_bytes = 1;   /* each mark directly behind its transfer's bytes */
 	r = ceov_plan_create(workspace->object.context, workspace->rank, &options,
 			     &phase->plan[half]);
-	if (!r)                         /* later legs' marks speak for earlier ones */
+	if (!r)                         /* later transfers' marks cover earlier ones */
 		cei_plan_keep_order(phase->plan[half]);
 	return r;
 }
@@ -47,7 +47,8 @@ static struct ceov_mark mark_of(ceov_signal *signal, uint32_t index)
 	return mark;
 }
 
-/* Where something has no other: that the stream has come to the run, or none. */
+/* The mark that transfers without a ready mark of their own wait for: the run's start mark,
+ * or none. */
 static struct ceov_mark start_mark(const struct cei_phase *phase)
 {
 	ceov_workspace *workspace = phase->workspace;
@@ -104,7 +105,8 @@ int cei_phase_send(struct cei_phase *phase, const struct cei_leg *leg)
 	return r;
 }
 
-/* Moves nothing; in each half a mark to await, or NULL, and one to raise. */
+/* Adds a transfer without bytes to the plan of each half, with a mark to await (or NULL)
+ * and one to raise. */
 static int add_marks(struct cei_phase *phase, const struct ceov_mark *ready,
 		     const struct ceov_mark *then)
 {
@@ -120,7 +122,7 @@ static int add_marks(struct cei_phase *phase, const struct ceov_mark *ready,
 	return r;
 }
 
-/* A rank's here at another one, by halves. */
+/* The counter of rank's `here` at another rank, for each half. */
 static void here_marks(const ceov_workspace *workspace, uint32_t rank, uint32_t at,
 		       struct ceov_mark *marks)
 {
@@ -142,7 +144,8 @@ int cei_phase_say_here(struct cei_phase *phase, uint32_t target)
 	struct ceov_mark then[CEI_OP_HALVES];
 
 	here_marks(phase->workspace, phase->workspace->rank, target, then);
-	if (!phase->awaits_start)       /* "has begun" is said where the stream has */
+	if (!phase->awaits_start)       /* following the stream already means that the run has
+					 * begun */
 		phase->follows = 1;
 	return add_marks(phase, NULL, then);
 }
@@ -180,6 +183,6 @@ void cei_phase_fini(struct cei_phase *phase)
 
 	for (half = 0; half < CEI_OP_HALVES; half++)
 		ceov_plan_release(phase->plan[half]);
-	(void)ceov_buffer_release(phase->floating);     /* nothing names it any more */
+	(void)ceov_buffer_release(phase->floating);     /* no plan uses it any more */
 	memset(phase, 0, sizeof(*phase));
 }

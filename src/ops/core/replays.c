@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* A table of runs; replays.h. */
+/* The table of runs of replays.h. */
 
 #include "ops/core/replays.h"
 
 #include <string.h>
 
-/* FNV-1a (Fowler, Noll, Vo), 64 bits, by words instead of bytes. */
+/* FNV-1a (Fowler, Noll, Vo), 64 bits, over words instead of bytes. */
 #define HASH_BASIS UINT64_C(0xcbf29ce484222325)
 #define HASH_PRIME UINT64_C(0x100000001b3)
 
@@ -42,7 +42,7 @@ static struct cei_replay *find(struct cei_replays *replays, const struct cei_rep
 	return NULL;
 }
 
-/* An entry that is free, or the one not seen for longest, if that is long enough. */
+/* A free entry, or the one that was unused for longest, if that is long enough. */
 static struct cei_replay *take_room(struct cei_replays *replays, void **ret_dropped)
 {
 	struct cei_replay *oldest = &replays->replay[0];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Checks what a run is given and makes it: launches, then the job. */
+/* Checks the arguments of a run and makes it: launches, then the job. */
 
 #include "ops/core/run.h"
 
@@ -34,7 +34,8 @@ static int check_call(const ceov_op *op, const char *run_call, const void *opera
 			 op->kind->name, fault);
 }
 
-/* Without a graph marks would be waited for on it, which the legacy stream cannot. */
+/* Without a graph the stream itself would have to wait for marks, which the legacy stream
+ * cannot. */
 int cei_op_check_stream(const ceov_op *op, const void *stream)
 {
 	if (op->workspace->is_host || (stream && stream != LEGACY_STREAM))
@@ -103,7 +104,7 @@ int cei_run_await(const struct cei_run *run, ceov_signal *signal, uint32_t first
 	return executor->ops->await(executor, run->stream, &marks, &counters);
 }
 
-/* Gates of captured runs are raised to 1. */
+/* Raises to the run's number; gates of captured runs are raised to 1. */
 int cei_run_raise(const struct cei_run *run, ceov_signal *signal, uint32_t first,
 		  uint32_t n)
 {
@@ -123,8 +124,8 @@ int cei_run_raise(const struct cei_run *run, ceov_signal *signal, uint32_t first
 
 /* --- launches -------------------------------------------------------------- */
 
-/* The engine's inbox and the tickets are shared by all plans of the context: where they
- * are full, others' launches end soon. */
+/* The engine's inbox and the tickets are shared by all plans of the context: where they are
+ * full, wait until others' launches end. */
 static int launch_when_room(const ceov_workspace *workspace, ceov_plan *plan,
 			    const struct ceov_launch *launch, ceov_ticket *ret_ticket)
 {
@@ -156,7 +157,7 @@ static int launch_phase(const struct cei_run *run, uint32_t i, ceov_ticket *ret_
 	return launch_when_room(workspace, phase->plan[run->half], &launch, ret_ticket);
 }
 
-/* Before the launches: the stream raises it while the host makes them. */
+/* Called before the launches, so that the stream raises it while the host makes them. */
 static int raise_start(const struct cei_run *run)
 {
 	const ceov_op *op = run->op;
@@ -182,15 +183,15 @@ static int launch_phases(const struct cei_run *run)
 		r = launch_phase(run, i, &flight.tickets[flight.n]);
 		flight.n += !r;
 	}
-	if (flight.n)                   /* what was launched has to end, too */
+	if (flight.n)                   /* launches of a run that failed half-way must end, too */
 		cei_workspace_add_flight(op->workspace, &flight);
 	return r;
 }
 
 /* --- the run --------------------------------------------------------------- */
 
-/* What the engine launches a graph cannot hold: its kernels would wait for copies that no
- * replay makes. */
+/* A graph cannot contain what the engine launches: its kernels would wait for copies that
+ * no replay makes. */
 static int check_capture(const struct cei_run *run)
 {
 	ceov_workspace *workspace = run->op->workspace;
@@ -207,8 +208,8 @@ static int check_capture(const struct cei_run *run)
 			 workspace->name);
 }
 
-/* The workspace can take a run; the stream comes after the last one, whatever its stream
- * was: a handle may name another stream by now. */
+/* Begins a run: checks the workspace and orders the stream behind the last run, always,
+ * because a stream handle may name another stream by now. */
 static int begin(struct cei_run *run)
 {
 	ceov_workspace *workspace = run->op->workspace;
@@ -234,7 +235,7 @@ static int begin(struct cei_run *run)
 	return 0;
 }
 
-/* From here on peers count on this rank: what fails ends their runs, too. */
+/* Queues the run. From here on peers count on this rank, so an error ends their runs, too. */
 static int issue(const struct cei_run *run)
 {
 	ceov_workspace *workspace = run->op->workspace;
@@ -250,7 +251,7 @@ static int issue(const struct cei_run *run)
 		if (!r)
 			r = run->op->kind->job(run);
 	}
-	/* What was queued before an error has to end, too, before memory goes. */
+	/* work queued before an error must end before memory is freed */
 	marked = executor->ops->mark_stream(executor, run->stream);
 	r = r ? r : marked;
 	return r ? cei_workspace_fail(workspace, r) : 0;
@@ -265,7 +266,7 @@ int cei_run_make(struct cei_run *run)
 	r = begin(run);
 	if (!r) {
 		r = issue(run);
-		/* Nothing touches the caller's memory after a host's run. */
+		/* a host's run has ended, so nothing uses the caller's memory any more */
 		landed = workspace->is_host ? cei_workspace_land(workspace) : 0;
 		r = r ? r : landed;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What ranks share of a workspace. */
+/* The memory and signals of a workspace that ranks share. */
 
 #include "ops/core/workspace.h"
 
@@ -12,13 +12,14 @@
 #include "ce_engine/buffer.h"
 #include "ce_engine/signal.h"
 
-struct part {                           /* a signal of each rank */
-	const char *name;               /* under which it is offered, behind the workspace's */
-	size_t      at;                 /* in the workspace: an array, by rank */
-	uint32_t    n_counters;         /* so many, ... */
-	uint32_t    n_per_rank;         /* ... and so many for each rank of the group */
+struct part {                           /* a buffer or signal that each rank has */
+	const char *name;               /* suffix of the name under which it is exported */
+	size_t      at;                 /* offset of its array, indexed by rank, in the
+					 * workspace */
+	uint32_t    n_counters;         /* number of counters, ... */
+	uint32_t    n_per_rank;         /* ... plus this for each rank of the group */
 	int         is_on_host;
-	int         is_of_captured;     /* there in capturable workspaces only */
+	int         is_of_captured;     /* only in capturable workspaces */
 };
 
 static const struct part parts[] = {
@@ -44,7 +45,7 @@ static ceov_signal **slot(const ceov_workspace *workspace, const struct part *pa
 	return (ceov_signal **)((uintptr_t)workspace + part->at) + rank;
 }
 
-/* The name under which a part is offered. */
+/* The name under which a part is exported. */
 static const char *name_of(const ceov_workspace *workspace, int is_capturable,
 			   const char *part, char *buffer)
 {
@@ -73,7 +74,7 @@ int cei_shared_create(ceov_workspace *workspace, const struct ceov_place *place)
 	return r;
 }
 
-/* Scratch last: who has found it finds the rest. */
+/* Exports scratch last, so that whoever has found it finds the rest. */
 int cei_shared_offer(ceov_workspace *workspace)
 {
 	uint32_t rank = workspace->rank, i;
@@ -101,7 +102,8 @@ static int release_buffer(ceov_buffer **buffer)
 	return r;
 }
 
-/* The same name, but of the other mode: that peer will never offer ours. */
+/* Whether a peer's workspace of that name has the other mode; then it will never export
+ * ours. */
 static int refuse_other_mode(ceov_workspace *workspace, uint32_t rank)
 {
 	ceov_buffer *found = NULL;
@@ -136,7 +138,7 @@ static int check_size(ceov_workspace *workspace, uint32_t rank)
 			 peer / 2);
 }
 
-/* CEOV_NONE: the peer has not offered it. */
+/* CEOV_NONE: the peer has not exported it yet. */
 static int find_scratch(ceov_workspace *workspace, uint32_t rank)
 {
 	char name[CEI_NAME_BYTES];
@@ -178,7 +180,7 @@ int cei_shared_is_found(const ceov_workspace *workspace, uint32_t rank)
 	for (i = 0; i < PARTS; i++)
 		if (has(workspace, &parts[i]) && !*slot(workspace, &parts[i], rank))
 			return 0;
-	return 1;                       /* scratch was found before them */
+	return 1;                       /* scratch is found last, so the others were found */
 }
 
 /* --- all ------------------------------------------------------------------- */

@@ -3,12 +3,12 @@
 
 /*
  * ceov_op_tune(): builds an op for each candidate, times its runs, and gives the caller's
- * op what was built for the fastest.
+ * op what was built for the fastest one.
  *
- * All ranks take the same steps, because each step that can go another way is taken by
- * what all ranks told each other (agree.h). The meetings have a second use: memory is
- * taken and given only while no rank has a run in flight, since drivers may make an
- * allocation wait for kernels, which may wait for a peer that is in an allocation.
+ * All ranks take the same steps, because every decision is made from numbers that all ranks
+ * exchanged (agree.h). These rounds are also barriers: memory is allocated and freed only
+ * while no rank has a run in flight, since drivers may make an allocation wait for kernels,
+ * which may wait for a peer that is in an allocation itself.
  */
 
 #include <inttypes.h>
@@ -19,22 +19,24 @@
 #include "ops/core/run.h"
 #include "ops/tuning/candidates.h"
 
-#define WARM_RUNS  (2u * CEI_OP_HALVES)   /* graphs are made in the last ones: replays.h */
+#define WARM_RUNS  (2u * CEI_OP_HALVES)   /* graphs are cached in the last of these runs:
+					   * replays.h */
 #define TIMED_RUNS 10u
 
 struct tune {
 	ceov_op                     *op;
 	const struct cei_candidates *candidates;
 	struct cei_trial_operands    operands;
-	ceov_op                     *best;      /* NULL: none was measured yet */
+	ceov_op                     *best;      /* NULL: nothing was measured yet */
 	struct ceov_op_tuning        best_tuning;
 	uint64_t                     best_ns;
-	uint64_t                     model_ns;  /* of the first; 0: it was not measured */
+	uint64_t                     model_ns;  /* time of the model's choice, the first
+						 * candidate; 0: not measured */
 };
 
 /* --- with peers ------------------------------------------------------------ */
 
-/* What fails here leaves ranks at different steps: nobody shall wait for us. */
+/* After an error ranks are at different steps: aborts, so that no peer waits for this rank. */
 static int fail(const struct tune *tune, int r)
 {
 	return cei_workspace_fail(tune->op->workspace, r);
@@ -55,7 +57,8 @@ static int meet(const struct tune *tune)
 	return agree(tune, 0, &range);
 }
 
-/* Whether a step that only concerns this rank, with result r, was done by all. */
+/* Whether a step that each rank makes by itself (with result r here) succeeded at all
+ * ranks. */
 static int agree_done(const struct tune *tune, int r, int *ret_is_done)
 {
 	struct cei_agree_range range;
@@ -93,7 +96,7 @@ static int take_operands(struct tune *tune)
 	return r;
 }
 
-/* Accepts what was half taken. */
+/* Frees operands, also after a failed allocation. */
 static void give_operands(struct tune *tune)
 {
 	struct cei_executor *executor = &tune->op->workspace->executor;
@@ -125,7 +128,7 @@ static int quiesce(const struct tune *tune)
 			     workspace->rank, workspace->name, ceov_strerror(r)) : 0;
 }
 
-/* Of all timed runs together: each of them has the deadline. */
+/* The deadline applies to each of the timed runs, so to their sum it applies as often. */
 static int end_timing(const struct tune *tune, uint64_t *ret_ns)
 {
 	ceov_workspace *workspace = tune->op->workspace;
@@ -141,7 +144,7 @@ static int end_timing(const struct tune *tune, uint64_t *ret_ns)
 			    "deadline", workspace->rank);
 }
 
-/* One run's time. All ranks begin together. */
+/* Times one run on this rank. All ranks begin together. */
 static int measure(const struct tune *tune, ceov_op *op, uint64_t *ret_ns)
 {
 	struct cei_executor *executor = &tune->op->workspace->executor;
@@ -168,7 +171,7 @@ static int measure(const struct tune *tune, ceov_op *op, uint64_t *ret_ns)
 
 /* --- candidates ------------------------------------------------------------ */
 
-/* NULL: some rank could not make it, so nobody has it. */
+/* NULL: some rank could not create the op, so no rank uses it. */
 static int make(const struct tune *tune, const struct ceov_op_tuning *tuning,
 		ceov_op **ret_op)
 {
@@ -186,7 +189,7 @@ static int make(const struct tune *tune, const struct ceov_op_tuning *tuning,
 	return r;
 }
 
-/* The slowest rank's time counts. */
+/* Measures a candidate: the slowest rank's time counts. */
 static int try_candidate(struct tune *tune, uint32_t i)
 {
 	struct cei_agree_range range;
@@ -229,7 +232,7 @@ static void adopt(struct tune *tune, ceov_op *winner)
 
 /* --- what is remembered ---------------------------------------------------- */
 
-/* Taken without measuring, if all ranks remember the same. */
+/* Uses a stored tuning without measuring, if all ranks have stored the same. */
 static int adopt_remembered(struct tune *tune, int *ret_is_done)
 {
 	struct cei_agree_range range;
@@ -252,8 +255,8 @@ static int adopt_remembered(struct tune *tune, int *ret_is_done)
 	return 0;
 }
 
-/* One rank writes for all, and before they meet: who tunes next reads it. What cannot be
- * kept is said, and this op is tuned all the same. */
+/* Rank 0 stores the result, before a barrier, so that the next tuning finds it. If it
+ * cannot be stored a message says so, and the op is tuned all the same. */
 static void remember(const struct tune *tune)
 {
 	const ceov_workspace *workspace = tune->op->workspace;
@@ -295,7 +298,7 @@ static void tell(const struct tune *tune)
 			 (double)tune->best_ns / 1e3);
 }
 
-/* Operands are there. */
+/* Measures all candidates. The operands are allocated. */
 static int measure_all(struct tune *tune)
 {
 	uint32_t i;
@@ -344,7 +347,7 @@ int cei_op_tune(ceov_op *op, void *stream, const struct cei_candidates *candidat
 	struct cei_executor *executor = &op->workspace->executor;
 	int is_done = 0, met, r;
 
-	/* refuses a captured stream before peers count on us: they are not met */
+	/* refuses a captured stream before peers wait for this rank */
 	r = executor->ops->time_begin(executor, stream);
 	if (r)
 		return r;
@@ -356,7 +359,7 @@ int cei_op_tune(ceov_op *op, void *stream, const struct cei_candidates *candidat
 		r = tune_anew(&tune);
 	if (r < 0 && ceov_workspace_status(op->workspace))
 		return r;
-	met = meet(&tune);              /* nobody runs while a peer gives memory back */
+	met = meet(&tune);              /* no rank makes runs while a peer frees memory */
 	return r ? r : met;
 }
 
@@ -376,7 +379,7 @@ int ceov_op_tune(ceov_op *op, void *stream)
 	if (r)
 		return r;
 	if (!op->kind->trial)
-		return 0;               /* as ops.h says: nothing is measured */
+		return 0;               /* as ops.h promises: nothing is measured */
 	rates = cei_op_rates(op->workspace);
 	cei_candidates_list(&op->shape, &rates, &op->told, &candidates);
 	return cei_op_tune(op, stream, &candidates);

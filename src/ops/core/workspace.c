@@ -46,10 +46,10 @@
 #define SCRATCH_ALIGN_BYTES UINT64_C(4096)
 #define SCRATCH_MAX_BYTES   (UINT64_C(1) << 50)
 
-/* Peers' offers are looked for this often. */
+/* How often peers' exports are looked up. */
 #define FIND_NS UINT64_C(1000000)
 
-/* A peer has this long for an answer, even where a connect only looks. */
+/* The least time that a peer gets to answer, even if the caller does not want to wait. */
 #define FIND_LEAST_NS UINT64_C(1000000000)
 
 /* --- creation -------------------------------------------------------------- */
@@ -92,7 +92,7 @@ static const char *fault_of(const ceov_context *context,
 	return NULL;
 }
 
-/* What an older caller's struct lacks is 0. */
+/* Fields that an older caller's struct lacks are 0. */
 static int take_config(ceov_context *context, const struct ceov_workspace_config *from,
 		       struct ceov_workspace_config *ret_config)
 {
@@ -158,7 +158,7 @@ static int open_executor(ceov_workspace *workspace, enum ceov_place_kind kind)
 	return executor->ops->open(executor);
 }
 
-/* What the model has to know of all ranks' GPUs. */
+/* Finds the facts about this rank's GPU that the cost model of all ranks needs. */
 static void find_facts(ceov_workspace *workspace, const struct ceov_place *place)
 {
 	const struct cei_machine *machine = workspace->object.context->topology->machine;
@@ -185,7 +185,7 @@ static int build(ceov_workspace *workspace, const struct ceov_place *place)
 	return r ? r : cei_shared_offer(workspace);
 }
 
-/* Frees all but the handles, which are the context's or released. */
+/* Frees everything but handles, which were released or belong to the context. */
 static void bury(struct cei_object *object)
 {
 	ceov_workspace *workspace = CEI_OWNER(object, ceov_workspace, object);
@@ -216,7 +216,7 @@ static int release_signal(ceov_signal **signal)
 	return r;
 }
 
-/* May be repeated. */
+/* Releases what ranks share; may be repeated. */
 static int release_parts(ceov_workspace *workspace)
 {
 	int r = cei_shared_release(workspace);
@@ -264,7 +264,7 @@ int ceov_workspace_create(ceov_context *context,
 		*ret_workspace = workspace;
 		return 0;
 	}
-	(void)release_parts(workspace); /* what a peer has found already stays until
+	(void)release_parts(workspace); /* parts that a peer has found already stay until
 					 * ceov_close() */
 	bury(&workspace->object);
 	return r;
@@ -272,7 +272,7 @@ int ceov_workspace_create(ceov_context *context,
 
 /* --- connection ------------------------------------------------------------ */
 
-/* One that was found may have gone since. */
+/* Whether a peer that was found has gone since. */
 static int check_peer(const ceov_workspace *workspace, uint32_t rank)
 {
 	struct ceov_failure failure = cei_failure(CEOV_ERR_PEER_LOST, 0);
@@ -285,7 +285,7 @@ static int check_peer(const ceov_workspace *workspace, uint32_t rank)
 				 workspace->name, rank);
 }
 
-/* All are asked, so that one who has gone is not missed behind one who is late. */
+/* Asks all ranks, so that a lost one is noticed behind one that is only late. */
 static int find_peers(ceov_workspace *workspace)
 {
 	uint32_t i, rank;
@@ -303,7 +303,8 @@ static int find_peers(ceov_workspace *workspace)
 	return result;
 }
 
-/* CEOV_NONE: some rank has not offered all by deadline_ns. With the workspace's lock. */
+/* CEOV_NONE: some rank has not exported everything by deadline_ns. With the workspace's
+ * lock held. */
 static int connect_by(ceov_workspace *workspace, uint64_t deadline_ns)
 {
 	struct timespec pause = { 0, FIND_NS };
@@ -388,7 +389,7 @@ char *cei_workspace_half(const ceov_workspace *workspace, uint32_t half)
 
 /* --- release --------------------------------------------------------------- */
 
-/* Runs that have failed are done, too. */
+/* Waits until all runs have ended, failed ones included. */
 static int quiesce(ceov_workspace *workspace)
 {
 	int r;
@@ -397,7 +398,7 @@ static int quiesce(ceov_workspace *workspace)
 	(void)cei_workspace_land(workspace);
 	r = workspace->executor.ops->idle(&workspace->executor, workspace->deadline_ns);
 	pthread_mutex_unlock(&workspace->lock);
-	if (r != CEOV_PENDING)          /* an error has ended them, too */
+	if (r != CEOV_PENDING)          /* runs that ended with an error have ended, too */
 		return 0;
 	return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_TIMEOUT, 0,
 			 "ceov_workspace_release: '%s' of rank %u: its runs are not done "
@@ -420,7 +421,7 @@ int ceov_workspace_release(ceov_workspace *workspace)
 	r = quiesce(workspace);
 	if (r)
 		return r;
-	/* What is half let go of must not be found again. release: as in connect */
+	/* a partly released workspace must not be found again. release: as in connect */
 	pthread_mutex_lock(&workspace->lock);
 	workspace->is_leaving = 1;
 	atomic_store_explicit(&workspace->is_connected, 0, memory_order_release);

@@ -32,14 +32,14 @@
 
 #define CEI_OP_HALVES         2u
 #define CEI_OP_PHASES_MAX     2u
-#define CEI_OP_RUNS_MAX       16u       /* whose launches may be in flight */
+#define CEI_OP_RUNS_MAX       16u       /* runs whose launches may be in flight */
 #define CEI_OP_SENT_MAX       (CEI_OP_PHASES_MAX + CEI_RANKS_MAX)
 
 #define CEI_WORKSPACE_NAME_BYTES 41u    /* with its zero */
 
 struct cei_capture;                     /* capture_cuda.h */
 
-struct cei_flight {                     /* launches of one run */
+struct cei_flight {                     /* the launches of one run */
 	ceov_ticket tickets[CEI_OP_PHASES_MAX];
 	uint32_t    n;
 };
@@ -57,89 +57,92 @@ struct ceov_workspace {
 	uint64_t            half_bytes;
 	uint64_t            deadline_ns;
 	struct cei_executor executor;
-	ceov_buffer        *scratch[CEI_RANKS_MAX];     /* the own one and peers' ... */
+	ceov_buffer        *scratch[CEI_RANKS_MAX];     /* own and peers', by rank ... */
 	ceov_signal        *arrived[CEI_OP_HALVES][CEI_RANKS_MAX];
 	ceov_signal        *here[CEI_RANKS_MAX];        /* ... by rank */
-	ceov_signal        *done[CEI_RANKS_MAX];        /* of captured runs */
+	ceov_signal        *done[CEI_RANKS_MAX];        /* in capturable workspaces */
 	ceov_signal        *ready;
 	ceov_signal        *sent;
-	struct cei_agree    agree;      /* what ranks tell each other when they tune */
-	uint64_t            least[CEI_AGREE_FACTS];     /* of all ranks', when connected */
-	struct cei_capture *capture;    /* NULL: the engine launches the runs */
+	struct cei_agree    agree;      /* exchange of numbers between ranks for tuning */
+	uint64_t            least[CEI_AGREE_FACTS];     /* least fact over all ranks, set when
+							 * connected */
+	struct cei_capture *capture;    /* NULL: the engine launches runs */
 	_Atomic int         is_connected;
-	_Atomic int         error;      /* the first that ended a run */
+	_Atomic int         error;      /* the first error that ended a run */
 
 	pthread_mutex_t     lock;       /* one run at a time; guards the rest */
 	int                 is_leaving; /* its release has begun */
-	uint64_t            find_by_ns; /* while it connects: when peers must have answered */
+	uint64_t            find_by_ns; /* while connecting: when peers must have answered */
 	uint64_t            n_runs;
-	struct cei_flight   flights[CEI_OP_RUNS_MAX];   /* a ring */
+	struct cei_flight   flights[CEI_OP_RUNS_MAX];   /* a ring buffer */
 	uint32_t            first_flight;
 	uint32_t            n_flights;
 };
 
 /* --- shared.c: what ranks share -------------------------------------------- */
 
-/* Each makes its scratch and its signals and offers them under names that begin with the
- * workspace's, and looks for those of its peers. */
+/* What ranks share: each rank creates its scratch and signals, exports them under names
+ * that begin with the workspace's, and finds its peers'. */
 
 #define CEI_SHARED_SIGNALS_MAX ((CEI_OP_HALVES + 3) * CEI_RANKS_MAX)
 
-/* The own ones. place: the rank's. */
+/* Creates this rank's. place: the rank's. */
 int  cei_shared_create(ceov_workspace *workspace, const struct ceov_place *place);
 
-/* For peers to find. */
+/* Exports them to peers. */
 int  cei_shared_offer(ceov_workspace *workspace);
 
-/* What has not been found of a peer yet, by find_by_ns. CEOV_NONE: it has not offered all. */
+/* Finds what is still missing of a peer, by find_by_ns. CEOV_NONE: it has not exported
+ * everything. */
 int  cei_shared_find(ceov_workspace *workspace, uint32_t rank);
 
 /* Whether all of a peer has been found. */
 int  cei_shared_is_found(const ceov_workspace *workspace, uint32_t rank);
 
-/* Peers' first: they wait for us to let go as we may for them. Accepts what is half made or
- * half released. CEOV_PENDING: a peer uses something of ours; call again. */
+/* Releases peers' parts first, because peers may wait for us to drop theirs. Also cleans up
+ * partly created or released parts. CEOV_PENDING: a peer still uses something of ours; call
+ * again. */
 int  cei_shared_release(ceov_workspace *workspace);
 
-/* The signals that are there, for an abort: at most CEI_SHARED_SIGNALS_MAX. Returns how
+/* Lists the existing signals for an abort, at most CEI_SHARED_SIGNALS_MAX. Returns how
  * many. */
 uint32_t cei_shared_signals(const ceov_workspace *workspace, ceov_signal **ret_signals);
 
 /* --- the workspace itself -------------------------------------------------- */
 
-/* 0: living and, for ops, connected; else raised. call names the public call. */
+/* 0: valid and, for ops, connected; else raised. call: name of the public function. */
 int  cei_workspace_check(const ceov_workspace *workspace, const char *call);
 int  cei_workspace_check_connected(const ceov_workspace *workspace, const char *call);
 
-/* With its lock held: the error that ended a run, looking at launches and executor;
- * raises nothing that was raised. Never blocks. */
+/* Checks launches and executor without blocking, and returns the error that ended a run;
+ * does not raise it again. With its lock held. */
 int  cei_workspace_look(ceov_workspace *workspace);
 
-/* With its lock held: makes room for one more flight, waiting where it must. */
+/* Makes room for one more run's launches, waiting if necessary. With its lock held. */
 int  cei_workspace_make_room(ceov_workspace *workspace);
 void cei_workspace_add_flight(ceov_workspace *workspace, const struct cei_flight *flight);
 
-/* With its lock held: waits until all launches have ended, bounded by their deadlines.
- * The first error of them. */
+/* Waits until all launches have ended, bounded by their deadlines; returns their first
+ * error. With its lock held. */
 int  cei_workspace_land(ceov_workspace *workspace);
 
-/* With its lock held: waits until all that was queued is done, launches and jobs, bounded
- * by deadlines. CEOV_PENDING: jobs are not; else 0, or the error that ended a run. */
+/* Waits until launches and jobs have ended, bounded by deadlines. CEOV_PENDING: jobs have
+ * not; else 0, or the error that ended a run. With its lock held. */
 int  cei_workspace_finish(ceov_workspace *workspace);
 
-/* At ceov_close(), engines still turn: runs that are in flight are aborted, at all ranks,
- * and waited for, bounded. Says so in an error line. */
+/* Called by ceov_close() while engines still run: aborts runs in flight at all ranks, waits
+ * for them with a bound, and logs an error. */
 void cei_workspace_end(ceov_workspace *workspace);
 
-/* A run has failed with error (< 0): keeps the first, and ends the runs of all ranks by
- * aborting every signal of the workspace, so that nobody waits for what will not come.
- * Any thread; returns error. */
+/* Ends the workspace after a run failed with error (< 0): stores the first error, and
+ * aborts every signal of the workspace, so that runs of all ranks end. Any thread; returns
+ * error. */
 int  cei_workspace_fail(ceov_workspace *workspace, int error);
 
-/* The counter of ready that says that a run's stream has come to it. */
+/* The counter of `ready` that says that the run's stream has reached it. */
 uint32_t cei_workspace_start(const ceov_workspace *workspace);
 
-/* Base of a half of the own scratch. */
+/* The begin of one half of this rank's scratch. */
 char *cei_workspace_half(const ceov_workspace *workspace, uint32_t half);
 
 #endif /* CEI_WORKSPACE_H */

@@ -14,8 +14,8 @@
 #define WORKSPACE_BYTES (UINT64_C(32) << 20)
 
 /*
- * From cublas_api.h and library_types.h of CUDA 13.0; of CUDA 12 alike. Enumerations
- * travel as int, handles and streams as pointers.
+ * From cublas_api.h and library_types.h of CUDA 13.0, the same in CUDA 12. Enums are passed
+ * as int, handles and streams as pointers.
  */
 enum {
 	BLAS_SUCCESS = 0,               /* CUBLAS_STATUS_SUCCESS */
@@ -111,8 +111,8 @@ static int find_calls(struct cei_blas *blas, const char **ret_why)
 
 /* --- handles ------------------------------------------------------------- */
 
-/* The GPU's context is current. Whoever has kernels of his own does without a library
- * that cannot begin, as without one that is not there. */
+/* Creates the handle, with the GPU's context current. A library that does not work is
+ * treated as one that is missing. */
 static int make_handle(struct cei_blas *blas, const char **ret_why)
 {
 	CUresult result;
@@ -166,14 +166,14 @@ fail:
 	return r;
 }
 
-/* The library stays loaded: its kernels are the driver's as well by now. */
+/* The library stays loaded, because the driver has its kernels loaded, too. */
 void cei_blas_close(struct cei_blas *blas)
 {
 	struct cei_cuda_hold hold;
 
 	if (!blas)
 		return;
-	/* Fail after a sticky error only: then all is gone already. */
+	/* fails only after a sticky CUDA error; then everything is gone already */
 	if ((blas->handle || blas->workspace) &&
 	    !cei_cuda_push(blas->cuda, blas->gpu, &hold)) {
 		if (blas->handle)
@@ -193,12 +193,11 @@ static int is_size(uint64_t n)
 }
 
 /*
- * cuBLAS thinks in columns: our rows are its columns, so C^T (n x m) = B A^T there,
- * where A as it lies is k x m already and B is k x n, to be transposed; a B that is k x n
- * here is n x k there, as it is wanted.
+ * cuBLAS is column-major, so it computes C^T (n x m) = B A^T: row-major A is a column-major
+ * k x m matrix, and B (n x k) must be transposed; a k x n B is n x k there, as needed.
  *
- * Setting the stream resets the workspace to one that cuBLAS allocates by stream;
- * with ours set after it nothing is allocated, and a capture holds our address.
+ * Setting the stream resets the workspace to one that cuBLAS allocates per stream. So ours
+ * is set after it: then nothing is allocated, and a capture holds our address.
  */
 static int multiply(struct cei_blas *blas, const struct cei_blas_gemm *gemm)
 {
@@ -267,7 +266,7 @@ static int check_driver(const struct cei_blas *blas, CUresult result)
 			      "GPU %u: loading the kernels of a cuBLAS product", blas->gpu);
 }
 
-/* An executable graph has its kernels loaded. */
+/* Instantiating a graph loads its kernels. */
 static int instantiate(const struct cei_blas *blas, CUgraph graph)
 {
 	const struct cei_cuda_calls *calls = &blas->cuda->calls;
@@ -279,8 +278,8 @@ static int instantiate(const struct cei_blas *blas, CUgraph graph)
 	return check_driver(blas, result);
 }
 
-/* A capture that is thrown away: the operands' memory is never touched, and our workspace
- * stands in for it. */
+/* Captures a product and discards it; the operands are never read, so the workspace's
+ * address stands for them. */
 static int capture(struct cei_blas *blas, const struct cei_blas_gemm *gemm)
 {
 	const struct cei_cuda_calls *calls = &blas->cuda->calls;
@@ -294,7 +293,8 @@ static int capture(struct cei_blas *blas, const struct cei_blas_gemm *gemm)
 	if (result != CUDA_SUCCESS)
 		return check_driver(blas, result);
 	r = multiply(blas, &made);
-	result = calls->capture_end(made.stream, &graph);       /* after a refusal, too */
+	result = calls->capture_end(made.stream, &graph);       /* must be called after a failed
+								 * capture, too */
 	if (!r)
 		r = check_driver(blas, result);
 	if (!r)

@@ -4,11 +4,11 @@
 #define CEI_BLAS_CUDA_H
 
 /*
- * Matrix products by cuBLAS, for the ways in which communication and GEMM take turns.
- * The library is opened at run time; whoever has none loses those ways only. Needs
- * neither cuda.h nor cuBLAS's headers.
+ * Matrix products by cuBLAS, for sequences of communication and GEMM. The library is opened
+ * at run time; without it only those modes are missing. Needs neither cuda.h nor cuBLAS's
+ * headers.
  *
- *   CEOVERLAP_CUBLAS   the library's file, instead of libcublas.so.13, .12 and .so
+ * CEOVERLAP_CUBLAS: the library's file, instead of libcublas.so.13, .12 and .so
  */
 
 #include <stdint.h>
@@ -28,7 +28,7 @@ struct cei_blas_gemm {
 	const void     *a;              /* m x k, row-major without gaps, in GPU memory */
 	const void     *b;              /* n x k, or k x n */
 	void           *c;              /* m x n, written; overlaps neither */
-	int             b_is_k_by_n;    /* 1: C = A B */
+	int             b_is_k_by_n;    /* 1: b is k x n and C = A B */
 };
 
 /*
@@ -40,23 +40,23 @@ struct cei_blas_gemm {
 int  cei_blas_open(struct cei_cuda *cuda, uint32_t gpu, struct cei_blas **ret_blas,
 		   const char **ret_why);
 
-/* Its products are done. NULL is allowed. */
+/* Its products must have ended. NULL is allowed. */
 void cei_blas_close(struct cei_blas *blas);
 
 /*
- * Queues C = A B^T, or A B. One thread at a time, and one stream at a time: the next product
- * uses the same workspace, so a caller who changes streams orders them. The GPU's
- * primary context is made current within. The first product of a shape may load a
- * kernel, which waits for the GPU: cei_blas_load() before kernels await marks.
+ * Queues C = A B^T, or A B. One thread and one stream at a time, because all products use
+ * the same workspace: a caller who changes streams orders them. Makes the GPU's primary
+ * context current meanwhile. The first product of a shape may load a kernel, which waits
+ * for the GPU: call cei_blas_load() before kernels await marks.
  *
- * CEOV_ERR_INVALID: k is 0, a size is past 2^31 - 1, or the type is none of ours.
- * CEOV_ERR_CUDA: cuBLAS refuses.
+ * CEOV_ERR_INVALID: k is 0, a size is above 2^31 - 1, or the type is not supported.
+ * CEOV_ERR_CUDA: cuBLAS reports an error.
  */
 int  cei_blas_gemm(struct cei_blas *blas, const struct cei_blas_gemm *gemm);
 
-/* Has cuBLAS load what such a product needs, and computes nothing: of gemm, dtype, sizes
- * and b_is_k_by_n count. May wait for the GPU. Threads and errors as above, and
- * CEOV_ERR_CUDA where the driver refuses. */
+/* Loads what such a product needs without computing anything. Reads dtype, sizes and
+ * b_is_k_by_n of gemm. May wait for the GPU. Threads and errors as above, and CEOV_ERR_CUDA
+ * where the driver reports an error. */
 int  cei_blas_load(struct cei_blas *blas, const struct cei_blas_gemm *gemm);
 
 #endif /* CEI_BLAS_CUDA_H */

@@ -2,11 +2,10 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The GPU's executor: kernels on the caller's stream. Products go to our own kernel
- * (gemm_cuda.c) where the shape has one, else to cuBLAS (gemm_blas_cuda.c).
+ * The GPU's executor: kernels on the caller's stream. Products are computed by our own
+ * kernel (gemm_cuda.c) where it supports the shape, else by cuBLAS (gemm_blas_cuda.c).
  *
- * Kernels say in one word of pinned memory that they left early; the host looks at it
- * between runs.
+ * Kernels that fail write a word of pinned memory, which the host checks between runs.
  */
 
 #include "ops/exec_cuda/execute_cuda.h"
@@ -67,12 +66,12 @@ static int open_objects(struct cei_gpu_executor *own)
 	if (result != CUDA_SUCCESS)
 		return cei_gpu_executor_check(own, result, "memory for a status");
 	own->status = status;
-	atomic_store_explicit(own->status, 0, memory_order_relaxed); /* nobody reads yet */
+	atomic_store_explicit(own->status, 0, memory_order_relaxed); /* nobody reads it yet */
 	result = calls->event_create(&own->mark, CU_EVENT_DISABLE_TIMING);
 	return cei_gpu_executor_check(own, result, "an event");
 }
 
-/* As "NVIDIA_H200-132sm". */
+/* The machine's name for stored tunings, as "NVIDIA_H200-132sm". */
 static int name_machine(const struct cei_gpu_executor *own, char machine[CEI_MACHINE_BYTES])
 {
 	char name[CEI_MACHINE_BYTES - 16] = "";
@@ -90,7 +89,7 @@ static int name_machine(const struct cei_gpu_executor *own, char machine[CEI_MAC
 	return 0;
 }
 
-/* Without it only what our own kernels serve can be had. */
+/* Opens cuBLAS; without it only shapes of our own kernels are supported. */
 static int open_blas(struct cei_gpu_executor *own)
 {
 	int r = cei_blas_open(own->cuda, own->gpu, &own->blas, &own->no_blas);
@@ -175,7 +174,7 @@ static void gpu_close(struct cei_executor *executor)
 		return;
 	cei_blas_close(own->blas);
 	cei_module_close(own->module);
-	/* Fails after a sticky error only: then the memory is gone already. */
+	/* fails only after a sticky CUDA error; then the memory is gone already */
 	if (own->cuda && !cei_cuda_push(own->cuda, own->gpu, &hold)) {
 		cei_gpu_measure_close(own);
 		if (own->words)
@@ -251,7 +250,7 @@ int cei_gpu_signal(const struct cei_gpu_executor *own, ceov_signal *signal,
 	return 0;
 }
 
-/* Our own kernels are loaded with their module. */
+/* Our own kernels were loaded with their module; only cuBLAS's remain. */
 static int gpu_load(struct cei_executor *executor, const struct cei_gemm_job *job)
 {
 	struct cei_gpu_executor *own = own_of(executor);
@@ -261,7 +260,7 @@ static int gpu_load(struct cei_executor *executor, const struct cei_gemm_job *jo
 	return cei_gpu_load_blas(own, job);
 }
 
-/* By boxes that store half of a tile's rows. */
+/* Gathered rows are stored in boxes of half a tile's rows. */
 static int gpu_keeps(const struct cei_executor *executor, const struct cei_gemm_job *job)
 {
 	return cei_gpu_gemm_has(own_of(executor), job->shape) && job->tiles->has_whole_halves;
@@ -391,8 +390,8 @@ static int gpu_await(struct cei_executor *executor, void *stream,
 
 /* --- order of streams ---------------------------------------------------------------------- */
 
-/* A captured stream is ordered by its graph's owner: events from outside do not
- * belong there. */
+/* While a stream is captured its order is up to the graph: events from outside must not be
+ * used. */
 int cei_gpu_is_capturing(const struct cei_gpu_executor *own, void *stream, int *ret_is)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;

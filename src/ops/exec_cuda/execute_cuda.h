@@ -3,7 +3,7 @@
 #ifndef CEI_EXECUTE_CUDA_H
 #define CEI_EXECUTE_CUDA_H
 
-/* What the parts of the GPU's executor share. */
+/* Shared by the files of the GPU's executor. */
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -13,13 +13,13 @@
 #include "ops/compute/executor.h"
 #include "ops/exec_cuda/blas_cuda.h"
 
-/* As enum ceov_device_result of device.cuh, which is CUDA C++. */
+/* As enum ceov_device_result in device.cuh, which only CUDA C++ can include. */
 enum cei_gpu_status { CEI_GPU_REACHED = 0, CEI_GPU_ABORTED = 1, CEI_GPU_TIMEOUT = 2 };
 
 /* Words of an executor in its GPU's memory. */
 enum cei_gpu_word {
-	CEI_GPU_WORD_CLAIMED,           /* see struct cei_gemm; for one run at a time, as runs
-					 * follow each other */
+	CEI_GPU_WORD_CLAIMED,           /* see struct cei_gemm; shared by runs, since they follow
+					 * each other */
 	CEI_GPU_WORD_FAILED,            /* see struct cei_gemm_marks */
 	CEI_GPU_WORDS,
 };
@@ -30,28 +30,28 @@ struct cei_gpu_executor {
 	uint32_t           rank;
 	uint32_t           gpu;
 	uint32_t           n_sms;
-	int                has_kernels;         /* it is an sm_90 */
-	uint32_t           n_clusters;          /* of the GEMM's kernel, that run at once; 0:
-						 * the GPU has no room for one */
-	CUdeviceptr        words;               /* GPU memory for kernels, zero at first:
+	int                has_kernels;         /* the GPU is an sm_90 */
+	uint32_t           n_clusters;          /* clusters of the GEMM kernel that can run at
+						 * once; 0: not even one */
+	CUdeviceptr        words;               /* words in GPU memory for kernels, zero at first:
 						 * enum cei_gpu_word */
 	struct cei_module *module;
-	struct cei_blas   *blas;                /* NULL: there is no cuBLAS ... */
-	const char        *no_blas;             /* ... and why, in words */
+	struct cei_blas   *blas;                /* NULL: cuBLAS is missing ... */
+	const char        *no_blas;             /* ... and the reason, in words */
 	_Atomic uint32_t  *status;              /* pinned: enum cei_gpu_status */
-	int                error;               /* what became of it, said once */
-	CUevent            mark;                /* the end of the last run */
-	CUevent            times[2];            /* of a measurement: its begin and end */
+	int                error;               /* the error found in status, reported once */
+	CUevent            mark;                /* recorded at the end of the last run */
+	CUevent            times[2];            /* begin and end of a measurement */
 };
 
-/* The word's address for kernels. */
+/* The address of a word for kernels. */
 uint32_t *cei_gpu_word(const struct cei_gpu_executor *own, enum cei_gpu_word word);
 
-/* 0, or the driver's error with rank, GPU and what was being done. */
+/* 0, or raises the driver's error with rank, GPU and the attempted action. */
 int  cei_gpu_executor_check(const struct cei_gpu_executor *own, CUresult result,
 			    const char *what);
 
-/* The signal as the rank's kernels see it; all zero for NULL. */
+/* The device view of the signal for the rank's kernels; all zero for NULL. */
 int  cei_gpu_signal(const struct cei_gpu_executor *own, ceov_signal *signal,
 		    struct ceov_device_signal *ret_view);
 
@@ -65,8 +65,8 @@ int  cei_gpu_await(struct cei_gpu_executor *own, void *stream,
 /* Whether the stream is being captured. The GPU's context is current. */
 int  cei_gpu_is_capturing(const struct cei_gpu_executor *own, void *stream, int *ret_is);
 
-/* measure_cuda.c: see struct cei_executor_ops; open: once, context current; close
- * likewise, and accepts what open left half done. */
+/* measure_cuda.c: see struct cei_executor_ops. open: once, with the context current; close:
+ * the same, also after a failed open. */
 int  cei_gpu_measure_open(struct cei_gpu_executor *own);
 void cei_gpu_measure_close(struct cei_gpu_executor *own);
 int  cei_gpu_take(struct cei_executor *executor, void *stream, enum ceov_dtype dtype,
@@ -76,18 +76,18 @@ int  cei_gpu_time_begin(struct cei_executor *executor, void *stream);
 int  cei_gpu_time_end(struct cei_executor *executor, void *stream, uint64_t timeout_ns,
 		      uint64_t *ret_ns);
 
-/* gemm_cuda.c: our own kernel. open: once, context current. has: whether there is one for
- * tiles of that shape on this GPU. */
+/* gemm_cuda.c: our own kernel. open: once, with the context current. has: whether it
+ * supports tiles of that shape on this GPU. */
 int  cei_gpu_gemm_open(struct cei_gpu_executor *own);
 int  cei_gpu_gemm_has(const struct cei_gpu_executor *own, struct cei_tile_shape shape);
 int  cei_gpu_gemm(struct cei_gpu_executor *own, void *stream,
 		  const struct cei_gemm_job *job);
 
-/* gemm_blas_cuda.c: the tiles of the job, each of whole rows, by cuBLAS. */
+/* gemm_blas_cuda.c: computes the job's tiles, each of whole rows, by cuBLAS. */
 int  cei_gpu_gemm_by_blas(struct cei_gpu_executor *own, void *stream,
 			  const struct cei_gemm_job *job);
 
-/* Loads what these tiles need, see struct cei_executor_ops. There is a cuBLAS. */
+/* Loads what these tiles need, see struct cei_executor_ops. cuBLAS must be there. */
 int  cei_gpu_load_blas(struct cei_gpu_executor *own, const struct cei_gemm_job *job);
 
 #endif /* CEI_EXECUTE_CUDA_H */

@@ -3,10 +3,10 @@
 
 /*
  * A GEMM by cuBLAS on pieces, for shapes, types and GPUs that our own kernel does not
- * serve. It executes the same lists of tiles, made with tiles as wide as C: each is one
- * product on the stream, behind a wait where it awaits a piece, before a raise where it
- * completes one. Own rows of a reduce-scatter are summed afterwards by the sums' kernel;
- * they alone are rounded once more on the way.
+ * support. It executes the same lists, made of tiles as wide as C: each tile is one product
+ * on the stream, behind a wait where it awaits a piece, and before a raise where it
+ * completes one. Own rows of a reduce-scatter are summed afterwards by the reduce kernel;
+ * only they are rounded once more.
  */
 
 #include "ops/exec_cuda/execute_cuda.h"
@@ -18,8 +18,8 @@ struct blas_walk {
 	struct cei_gpu_executor   *own;
 	void                      *stream;
 	const struct cei_gemm_job *job;
-	uint32_t                   awaited;     /* counter waited for last, or NONE */
-	uint32_t                   n_arrived;   /* tiles of the piece at hand */
+	uint32_t                   awaited;     /* counter that was awaited last, or NONE */
+	uint32_t                   n_arrived;   /* tiles of the present piece that are queued */
 };
 
 static int wait_for(struct blas_walk *walk, uint32_t counter)
@@ -33,7 +33,7 @@ static int wait_for(struct blas_walk *walk, uint32_t counter)
 	return cei_gpu_await(walk->own, walk->stream, marks, &counters);
 }
 
-/* Behind the products that were queued: all tiles of the piece. */
+/* Raises a piece's mark behind its products, all of which are queued. */
 static int raise_mark(struct blas_walk *walk, uint32_t counter)
 {
 	const struct cei_job_marks *marks = &walk->job->marks;
@@ -64,7 +64,7 @@ static int multiply(struct blas_walk *walk, const struct cei_gemm_tile *tile)
 	};
 	int r = 0;
 
-	/* Whole rows at once: tiles of further columns only arrive. */
+	/* One product computes whole rows; tiles of further columns only arrive. */
 	if (!tile->column)
 		r = wait_for(walk, tile->await);
 	if (!r && !tile->column)
@@ -77,7 +77,7 @@ static int multiply(struct blas_walk *walk, const struct cei_gemm_tile *tile)
 	return raise_mark(walk, tile->arrive);
 }
 
-/* The own product stands in C already: it is the sum's own part, in place. */
+/* Sums the own rows in place: C holds the own product already. */
 static int sum_up(struct blas_walk *walk)
 {
 	const struct cei_gemm_job *job = walk->job;
@@ -106,7 +106,7 @@ static int sum_up(struct blas_walk *walk)
 	return cei_gpu_reduce(walk->own, walk->stream, &sum);
 }
 
-/* Operands may be changed when what was sent has left. */
+/* Holds the stream until everything was sent, so that operands may change. */
 static int wait_until_sent(struct blas_walk *walk)
 {
 	const struct cei_job_marks *marks = &walk->job->marks;
@@ -136,7 +136,7 @@ int cei_gpu_gemm_by_blas(struct cei_gpu_executor *own, void *stream,
 			r = multiply(&walk, tile);
 	}
 	if (!r && sums)
-		return sum_up(&walk);   /* awaits `sent` itself */
+		return sum_up(&walk);   /* the sum awaits `sent` itself */
 	if (!r && job->marks.n_sent)
 		r = wait_until_sent(&walk);
 	return r;
@@ -144,7 +144,8 @@ int cei_gpu_gemm_by_blas(struct cei_gpu_executor *own, void *stream,
 
 /* --- loading --------------------------------------------------------------- */
 
-#define SIZES_MAX 512u          /* of products; what comes after is loaded when it runs */
+#define SIZES_MAX 512u          /* number of products that are preloaded; others are loaded when
+				 * they run */
 
 struct blas_sizes {
 	uint64_t m;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Launches the GEMM kernel: maps of its matrices, marks, partial sums. */
+/* Launches the GEMM kernel: tensor maps of its matrices, marks, partial sums. */
 
 #include "ops/exec_cuda/execute_cuda.h"
 
@@ -20,7 +20,7 @@ static const struct cei_tile_shape shapes[] = {
 
 #define N_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
 
-/* What a kernel is for; of a job dtype, shape and b_is_k_by_n count. */
+/* The kernel's name for a job's dtype, shape and b_is_k_by_n. */
 static void name_kernel(char *name, const struct cei_gemm_job *job)
 {
 	snprintf(name, NAME_BYTES, "cei_gemm_%s_%ux%u%s",
@@ -28,9 +28,9 @@ static void name_kernel(char *name, const struct cei_gemm_job *job)
 		 job->shape.columns, job->b_is_k_by_n ? "_kn" : "");
 }
 
-/* Less than a cluster for each two SMs may fit: where SMs do not pair up, or where the
- * process has a part of the GPU only. More than fit would take their turn, which costs
- * as much as a whole wave. A driver that does not know leaves the number as it is. */
+/* Limits the number of clusters to those that fit at once. It may be less than one per two
+ * SMs: where SMs cannot be paired, or where the process has only a part of the GPU. Others
+ * would run in a second wave. Drivers that cannot tell leave the number as it is. */
 static void limit_clusters(struct cei_gpu_executor *own, void *function,
 			   uint32_t shared_bytes)
 {
@@ -87,7 +87,7 @@ int cei_gpu_gemm_open(struct cei_gpu_executor *own)
 
 	memset(&job, 0, sizeof(job));
 	own->n_clusters = own->n_sms / CEI_GEMM_CLUSTER;
-	for (i = 0; !r && i < 4 * N_SHAPES; i++) {      /* two dtypes, two ways of B */
+	for (i = 0; !r && i < 4 * N_SHAPES; i++) {      /* two dtypes, two layouts of B */
 		job.shape = shapes[i / 4];
 		job.dtype = i % 4 < 2 ? CEOV_BF16 : CEOV_FP16;
 		job.b_is_k_by_n = (int)(i % 2);
@@ -108,8 +108,8 @@ int cei_gpu_gemm_has(const struct cei_gpu_executor *own, struct cei_tile_shape s
 	return 0;
 }
 
-/* In boxes of CEI_GEMM_K_STEP columns and box_rows rows, swizzled by 128 bytes. A
- * matrix that is not used gets no map. */
+/* Makes a tensor map with boxes of CEI_GEMM_K_STEP columns and box_rows rows, swizzled by
+ * 128 bytes. A matrix that is not used gets no map. */
 static int make_map(const struct cei_gpu_executor *own, enum ceov_dtype dtype,
 		    const struct cei_matrix *matrix, uint32_t box_rows,
 		    struct cei_gemm_map *map)
@@ -208,13 +208,13 @@ static int make_marks(const struct cei_gpu_executor *own, const struct cei_job_m
 	return r;
 }
 
-/* Clusters that fit, one block per SM; not more than there are pairs. */
+/* Blocks of the launch: one per SM in clusters that fit, and no more than there are pairs. */
 static uint32_t n_blocks(const struct cei_gpu_executor *own, uint32_t n_pairs)
 {
 	uint32_t n = own->n_clusters;
 
 	if (n > n_pairs)
-		n = n_pairs ? n_pairs : 1;      /* somebody has to await `sent` */
+		n = n_pairs ? n_pairs : 1;      /* at least one cluster must await `sent` */
 	return n * CEI_GEMM_CLUSTER;
 }
 
@@ -231,7 +231,8 @@ int cei_gpu_gemm(struct cei_gpu_executor *own, void *stream, const struct cei_ge
 		.arguments = arguments,
 	};
 	struct cei_cuda_hold hold;
-	int r = cei_cuda_push(own->cuda, own->gpu, &hold); /* maps want it current */
+	int r = cei_cuda_push(own->cuda, own->gpu, &hold); /* tensor maps need the context to be
+							    * current */
 
 	if (r)
 		return r;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The GPU's executor, what measuring needs: memory with numbers in it, and two events. */
+/* Measurements by the GPU's executor: memory filled with numbers, and two events. */
 
 #include <inttypes.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "ops/exec_cuda/execute_cuda.h"
 
 #define FILL_THREADS  256u
-#define FILL_PER_SM   8u                /* blocks: as many threads as an SM holds */
+#define FILL_PER_SM   8u                /* blocks per SM, so that threads fill it */
 #define FILL_SEED     UINT64_C(0x243f6a8885a308d3)
 
 int cei_gpu_measure_open(struct cei_gpu_executor *own)
@@ -131,7 +131,7 @@ int cei_gpu_time_begin(struct cei_executor *executor, void *stream)
 	return r;
 }
 
-/* Polls until the measurement's end has come. */
+/* Polls until the end event was reached. */
 static CUresult await_end(const struct cei_gpu_executor *own, uint64_t deadline_ns)
 {
 	struct cei_backoff backoff;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Products on the host: operands are widened once a tile and the inner loop runs on
- * vectors. Rows are padded to STRIP, columns to LANES; what is computed of the padding is
- * never looked at. */
+/* Products on the host: operands are widened once per tile, and the inner loop works on
+ * vectors. Rows are padded to STRIP and columns to LANES; results of the padding are not
+ * used. */
 
 #include "ops/exec_host/desk_host.h"
 
@@ -12,9 +12,9 @@
 
 #include "ops/compute/numbers.h"
 
-#define LANES   8u                      /* columns that are summed at once */
-#define STRIP   4u                      /* and rows */
-#define K_STEP  256u                    /* of k, widened at once */
+#define LANES   8u                      /* columns that are summed together */
+#define STRIP   4u                      /* rows that are summed together */
+#define K_STEP  256u                    /* steps of k that are widened together */
 
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), may_alias));
 
@@ -57,7 +57,7 @@ int cei_desk_init(struct cei_desk *desk, const struct cei_gemm_job *job)
 	desk->row = take(n);
 	if (!desk->a || !desk->b || !desk->sum || !desk->row)
 		return CEOV_ERR_NO_MEMORY;
-	/* Padding is computed with, so it has to be some number. */
+	/* padding takes part in the computation, so it needs values */
 	memset(desk->a, 0, n_rows * K_STEP * sizeof(float));
 	memset(desk->b, 0, n_columns * K_STEP * sizeof(float));
 	return 0;
@@ -76,7 +76,7 @@ float *cei_desk_sum(const struct cei_desk *desk, uint64_t row)
 
 /* --- operands -------------------------------------------------------------- */
 
-struct span {                           /* of k */
+struct span {                           /* a range of k */
 	uint64_t first;
 	uint64_t n;
 };
@@ -97,7 +97,7 @@ static void lay_out_a(const struct cei_desk *desk, const struct cei_gemm_job *jo
 			  cei_matrix_at(&job->a[tile->a], tile->a_row + i, k.first), k.n);
 }
 
-/* Of an n x k B: a row is a column of C. */
+/* Widens an n x k B: each of its rows is a column of C. */
 static void lay_out_columns(const struct cei_desk *desk, const struct cei_gemm_job *job,
 			    const struct cei_gemm_tile *tile, struct span k)
 {
@@ -111,7 +111,7 @@ static void lay_out_columns(const struct cei_desk *desk, const struct cei_gemm_j
 	}
 }
 
-/* Of a k x n B: a row is a step of k. */
+/* Widens a k x n B: each of its rows is one step of k. */
 static void lay_out_steps(const struct cei_desk *desk, const struct cei_gemm_job *job,
 			  const struct cei_gemm_tile *tile, struct span k)
 {
@@ -128,7 +128,7 @@ static void lay_out_steps(const struct cei_desk *desk, const struct cei_gemm_job
 
 /* --- multiply -------------------------------------------------------------- */
 
-/* STRIP rows times a panel. sum is the first row's, the next one's is n_panels on. */
+/* Multiplies STRIP rows by a panel. sum is the first row's; rows are n_panels apart. */
 static void multiply_strip(lanes *sum, uint64_t n_panels, const float *a, const lanes *b,
 			   uint64_t n_k)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The host's executor: the calling thread takes the tiles in the list's order, with the
- * same waits and arrivals as the kernel. For tests and host ranks, not for speed. */
+/* The host's executor: the calling thread executes tiles in the list's order, with the same
+ * waits and arrivals as the kernel. It is meant for tests, not for speed. */
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,9 +13,9 @@
 #include "ops/exec_host/desk_host.h"
 #include "ops/exec_host/execute_host.h"
 
-#define SUM_MAX 1024u                   /* elements of a sum, widened at once */
+#define SUM_MAX 1024u                   /* elements of a sum that are widened together */
 
-struct task {                           /* a job at one of its tiles */
+struct task {                           /* a job and its present tile */
 	struct cei_executor         *executor;
 	const struct cei_gemm_job   *job;
 	const struct cei_gemm_tile  *tile;
@@ -30,7 +30,7 @@ static int refuse(const struct cei_executor *executor, const char *what)
 			 "host executor: rank %u: %s", executor->rank, what);
 }
 
-/* signal NULL: there is nothing to wait for. */
+/* signal NULL: nothing to wait for. */
 static int await(const struct cei_executor *executor, const struct cei_job_marks *marks,
 		 ceov_signal *signal, uint32_t index, const char *what)
 {
@@ -64,13 +64,13 @@ static int await_sent(const struct cei_executor *executor,
 	return r;
 }
 
-/* Keeps a job's first error for status(). */
+/* Stores a job's first error for status(). */
 static int keep(const struct cei_executor *executor, int r)
 {
 	struct cei_host_executor *host = executor->private;
 	int none = 0;
 
-	/* release: pairs with status(), after which the report is read */
+	/* release: pairs with status(), whose caller then reads the report */
 	if (r)
 		atomic_compare_exchange_strong_explicit(&host->error, &none, r,
 							memory_order_release,
@@ -136,7 +136,7 @@ static int holds(const struct cei_matrix *matrix, uint64_t row, uint64_t n_rows,
 		n_columns <= matrix->columns;
 }
 
-/* Whether all that the tile names is there. */
+/* Whether the job has everything that the tile names. */
 static int fits(const struct cei_gemm_job *job, const struct cei_gemm_tile *tile)
 {
 	const struct cei_matrix *b, *c;
@@ -206,7 +206,7 @@ static int host_gemm(struct cei_executor *executor, void *stream,
 
 /* --- sums ------------------------------------------------------------------ */
 
-/* Elements of all ranks before this one. */
+/* Number of elements of all ranks before this one. */
 static uint64_t part_at(const struct cei_reduce_job *job, uint32_t rank)
 {
 	uint64_t at = 0;
@@ -217,7 +217,7 @@ static uint64_t part_at(const struct cei_reduce_job *job, uint32_t rank)
 	return at;
 }
 
-/* Elements of a piece, beginning at *ret_at of the rank's part. */
+/* Number of elements of a piece; *ret_at: its offset in the rank's part. */
 static uint64_t piece_of(const struct cei_reduce_job *job, uint32_t rank, uint32_t piece,
 			 uint64_t *ret_at)
 {
@@ -232,7 +232,7 @@ static uint64_t bytes_of(const struct cei_reduce_job *job, uint64_t n_elements)
 	return n_elements * cei_number_bytes(job->dtype);
 }
 
-/* Elements `at` and on of the own part, at most SUM_MAX. */
+/* Sums at most SUM_MAX elements of the own part from `at` on. */
 static void sum_some(const struct cei_reduce_job *job, void *target, uint64_t at, uint64_t n)
 {
 	float sum[SUM_MAX], addend[SUM_MAX];
@@ -253,7 +253,7 @@ static void sum_some(const struct cei_reduce_job *job, void *target, uint64_t at
 	cei_narrow(job->dtype, target, sum, n);
 }
 
-/* Which counter says that a piece of a source's copy is there. */
+/* The counter that says that a source's piece has arrived. */
 static uint32_t counter_of(const struct cei_reduce_job *job, uint32_t source, uint32_t piece)
 {
 	int is_cut = !job->is_tail_cut || source == (job->own + 1) % job->n_ranks;
@@ -261,7 +261,7 @@ static uint32_t counter_of(const struct cei_reduce_job *job, uint32_t source, ui
 	return source * job->n_pieces + (is_cut ? piece : 0);
 }
 
-/* Empty pieces are passed over: nobody sends them. */
+/* Empty pieces are skipped, because nobody sends them. */
 static int sum_piece(struct cei_executor *executor, const struct cei_reduce_job *job,
 		     uint32_t piece)
 {
@@ -356,7 +356,7 @@ static uint32_t host_pair(const struct cei_executor *executor, struct cei_tile_s
 	return 1;
 }
 
-/* Jobs read the caller's list. */
+/* Not needed: jobs read the caller's list. */
 static int host_hold_tiles(struct cei_executor *executor, const struct cei_tiles *tiles,
 			   void **ret_held)
 {
@@ -432,7 +432,7 @@ static int host_status(struct cei_executor *executor)
 	return atomic_load_explicit(&host->error, memory_order_acquire);
 }
 
-/* Jobs are done when they return. */
+/* Nothing to wait for: jobs have ended when they return. */
 static int host_idle(struct cei_executor *executor, uint64_t timeout_ns)
 {
 	(void)executor;

@@ -3,7 +3,7 @@
 #ifndef CEI_EXECUTE_HOST_H
 #define CEI_EXECUTE_HOST_H
 
-/* What the parts of the host's executor share. */
+/* Shared by the files of the host's executor. */
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -11,7 +11,7 @@
 #include "ops/compute/executor.h"
 
 struct cei_host_executor {
-	_Atomic int error;              /* the first that a job ended with */
+	_Atomic int error;              /* the first error of a job */
 	uint64_t    begin_ns;           /* of a measurement */
 };
 

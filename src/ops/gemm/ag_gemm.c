@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * All-gather + GEMM. A half of scratch is the gathered A, without the own rows: tiles
- * read those where the caller has them.
+ * All-gather + GEMM. One half of scratch holds the gathered A without the own rows, which
+ * tiles read from the caller's memory.
  */
 
 #include <stddef.h>
@@ -53,7 +53,7 @@ uint64_t ceov_ag_gemm_scratch_bytes(const struct ceov_ag_gemm *from, uint32_t n_
 
 /* --- what is sent ---------------------------------------------------------- */
 
-/* The own rows, piece by piece, to one peer. */
+/* Sends the own rows to one peer, piece by piece. */
 static int send_rows(ceov_op *op, uint32_t target)
 {
 	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces, piece;
@@ -72,7 +72,7 @@ static int send_rows(ceov_op *op, uint32_t target)
 	return r;
 }
 
-/* Counter 0 of sent: the own rows have left; from 1 on: an absent peer has begun. */
+/* Counters of `sent`: 0: the own rows were sent; from 1 on: a peer without rows has begun. */
 static int build(ceov_op *op)
 {
 	const ceov_workspace *workspace = op->workspace;
@@ -120,8 +120,8 @@ static struct cei_gemm_job job_of(const ceov_op *op, const void *operands,
 	return job;
 }
 
-/* Where the product does not keep what it reads: peers' rows from scratch, the own ones
- * from the operand. */
+/* Writes the gathered rows where the product does not store them itself: peers' rows from
+ * scratch, the own ones from the operand. */
 static int copy_gathered(const struct cei_run *run)
 {
 	const struct ceov_ag_gemm_run *operands = run->operands;
@@ -144,7 +144,7 @@ static int copy_gathered(const struct cei_run *run)
 	return r;
 }
 
-/* A sequence: everything has arrived before the first tile begins. */
+/* In a sequence everything arrives before the first tile begins. */
 static int await_rows(const struct cei_run *run)
 {
 	const struct cei_op_shape *shape = &run->op->shape;
@@ -215,7 +215,8 @@ int ceov_ag_gemm_run(ceov_op *op, const struct ceov_ag_gemm_run *operands)
 
 /* --- what it costs --------------------------------------------------------- */
 
-/* Own rows, then peers' as they arrive: all senders keep the same pace. */
+/* Simulates own rows, then peers' rows as they arrive. All senders are assumed to keep the
+ * same pace. */
 static void play(struct cei_play *play)
 {
 	const struct cei_op_shape *shape = play->shape;

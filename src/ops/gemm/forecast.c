@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Plays tiles against copies. */
+/* Simulates tiles and copies in virtual time. */
 
 #include "ops/gemm/forecast.h"
 
@@ -14,8 +14,8 @@
 
 #define TILES_MAX    (UINT64_C(1) << 20)
 
-/* One tile of a shape: so much for each step of k, and so much besides (fill, drain and
- * store). H200, products of 2048 rows alone (docs/results, "The kernel's tiles"). */
+/* The time of one tile of a shape: per step of k, and in addition (fill, drain and store).
+ * Measured on H200 with products of 2048 rows (docs/results, "The kernel's tiles"). */
 static const struct {
 	struct cei_tile_shape shape;
 	double                step_ns;
@@ -26,7 +26,7 @@ static const struct {
 	{ { 128, 128 }, 330, 2300 },
 };
 
-/* Of a run, besides: the kernel's launch and what orders it on the stream. */
+/* Time per run in addition: launching the kernel, and ordering it on the stream. */
 #define RUN_NS  8000.0
 
 static int begin(struct cei_play *play, const struct cei_forecast_question *question)

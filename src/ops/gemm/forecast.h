@@ -4,26 +4,26 @@
 #define CEI_FORECAST_H
 
 /*
- * How long an overlapped product takes with a given cut and tile shape: its tiles are
- * played through, cluster by cluster, against the copies that they wait for or start.
- * Pure, and the same for whichever rank asks: it is rank 0 that is played, with peers
- * in step with it.
+ * Predicts how long an overlapped product takes with a given cut and tile shape, by
+ * simulating its tiles, cluster by cluster, against the copies that they wait for or start.
+ * A pure function with the same result on all ranks: it simulates rank 0, with peers at the
+ * same pace.
  */
 
 #include "ops/tuning/chooser.h"
 
 struct cei_forecast_question {
 	const struct cei_op_shape *shape;       /* a product's */
-	const struct cei_rates    *rates;       /* of a GPU with kernels of our own */
-	struct cei_tile_shape      tile;        /* one of theirs */
+	const struct cei_rates    *rates;       /* of a GPU with our own kernels */
+	struct cei_tile_shape      tile;        /* one of their tile shapes */
 	uint32_t                   n_pieces;
 };
 
-/* From the run's begin to its end. Less than 0: too many tiles to play, or no kernel has
- * such tiles. */
+/* The time from the run's begin to its end. Negative: too many tiles to simulate, or no
+ * kernel has such tiles. */
 double cei_forecast_ns(const struct cei_forecast_question *question);
 
-/* The product alone, with nothing to wait for. */
+/* The time of the product alone, without waits. */
 double cei_forecast_gemm_ns(const struct cei_forecast_question *question);
 
 #define CEI_FORECASTS_MAX 32u
@@ -34,8 +34,9 @@ struct cei_forecast {
 	struct cei_tile_shape tile;
 };
 
-/* Of each cut from first to last, doubled, with each tile shape that the rates' kernels
- * have: fewest pieces first. Without those that cannot be played. Returns how many. */
+/* Simulates each number of pieces from first to last, doubling, with each tile shape of the
+ * rates' kernels, fewest pieces first. Leaves out those that cannot be simulated. Returns
+ * how many. */
 uint32_t cei_forecast_all(const struct cei_op_shape *shape, const struct cei_rates *rates,
 			  uint32_t first, uint32_t last,
 			  struct cei_forecast ret_forecasts[CEI_FORECASTS_MAX]);
@@ -51,17 +52,18 @@ struct cei_play {
 	uint32_t                   n_pieces;
 	double                     tile_ns;
 	uint32_t                   n_clusters;
-	uint64_t                   n_played;    /* pairs so far: whose turn it is */
-	double                     free_ns[CEI_PLAY_CLUSTERS_MAX];      /* when each cluster
-									 * is */
+	uint64_t                   n_played;    /* pairs so far, which determines the next
+						 * cluster */
+	double                     free_ns[CEI_PLAY_CLUSTERS_MAX];      /* when each cluster is
+									 * free */
 };
 
-/* The pairs of a piece that may begin at from_ns; each ends no earlier than until_ns and
- * takes more_ns longer. Returns when the last one ends. */
+/* Simulates the pairs of a piece that may begin at from_ns; each ends no earlier than
+ * until_ns, and takes more_ns longer. Returns when the last one ends. */
 double cei_play_piece(struct cei_play *play, uint64_t n_rows, double from_ns, double until_ns,
 		      double more_ns);
 
-/* A copy of so many rows, and its mark. */
+/* The time of a copy of so many rows, and its mark. */
 double cei_play_copy_ns(const struct cei_play *play, uint64_t n_rows, uint64_t columns);
 
 #endif /* CEI_FORECAST_H */

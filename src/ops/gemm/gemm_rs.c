@@ -2,12 +2,12 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * GEMM + reduce-scatter. A half of scratch: the partial sums of all rows, of which the
- * own ones are never stored, and behind them the staging: for each source rank its
+ * GEMM + reduce-scatter. One half of scratch holds the partial sums of all rows, of which
+ * the own ones are never stored, and behind them the staging: for each source rank, its
  * partial sums of the own rows.
  *
- * Nobody waits until the partial sums have left: they are in scratch, and the half that
- * they are in is written again two runs later (workspace.c says why that is enough).
+ * Nobody waits until partial sums were sent: they are in scratch, and that half is written
+ * again only two runs later (workspace.c says why that is enough).
  */
 
 #include <stddef.h>
@@ -23,11 +23,12 @@
 
 #define STAGING_ALIGN_BYTES 256u
 
-/* A gate in front of a copy: a lane's wait and the order it makes in hardware. Measured
- * as what one more piece costs a GEMM + reduce-scatter, without its mark. */
+/* The cost of a gate before a copy: a lane's wait, and the ordering that it causes in
+ * hardware. Measured as the cost of one more piece in a GEMM + reduce-scatter, less its
+ * mark. */
 #define GATE_NS 5500.0
 
-/* Partial sums into one SM, from L2. */
+/* Rate at which one SM reads partial sums from L2. */
 #define SUM_BYTES_PER_NS 60.0
 
 static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const void *from,
@@ -58,14 +59,14 @@ static const char *fault_of(const struct cei_op_shape *shape)
 {
 	const char *fault = cei_product_fault(shape);
 
-	/* The kernel sees all sources' partial sums as one matrix, and counts its rows in
-	 * 31 bits. */
+	/* the kernel sees all sources' partial sums as one matrix, whose rows it counts in
+	 * 31 bits */
 	if (!fault && cei_op_most_rows(shape) > CEI_EXTENT_MAX / shape->n_ranks)
 		fault = "a rank has too many rows for the number of ranks";
 	return fault;
 }
 
-/* Where the staging begins. */
+/* The offset of the staging. */
 static uint64_t staging_at(const struct cei_op_shape *shape)
 {
 	uint64_t bytes = cei_op_all_rows(shape) * row_bytes(shape);
@@ -73,7 +74,8 @@ static uint64_t staging_at(const struct cei_op_shape *shape)
 	return (bytes + STAGING_ALIGN_BYTES - 1) / STAGING_ALIGN_BYTES * STAGING_ALIGN_BYTES;
 }
 
-/* From source to source in the staging of a rank: both sides compute it. */
+/* The distance between sources in the staging of a rank; sender and receiver compute the
+ * same. */
 static uint64_t stride_of(const struct cei_op_shape *shape, uint32_t rank)
 {
 	return shape->rows[rank] * row_bytes(shape);
@@ -92,7 +94,7 @@ uint64_t ceov_gemm_rs_scratch_bytes(const struct ceov_gemm_rs *from, uint32_t n_
 
 /* --- what is sent ---------------------------------------------------------- */
 
-/* A peer's rows of the product, each piece when its tiles have arrived. */
+/* Sends a peer's rows of the product, each piece when its tiles have arrived. */
 static int send_partials(ceov_op *op, uint32_t target)
 {
 	const struct cei_op_shape *shape = &op->shape;
@@ -114,7 +116,7 @@ static int send_partials(ceov_op *op, uint32_t target)
 	return r;
 }
 
-/* To a rank without rows no partial sums go: it awaits that all have begun. */
+/* A rank without rows receives no partial sums: it awaits that all peers have begun. */
 static int build(ceov_op *op)
 {
 	const ceov_workspace *workspace = op->workspace;
@@ -158,7 +160,7 @@ static struct cei_gemm_job job_of(const ceov_op *op, const void *operands,
 	return job;
 }
 
-/* Peers' rows as one product, then all of them may leave, then the own rows. */
+/* Computes peers' rows as one product, raises their marks, then computes the own rows. */
 static int queue_sequence(const struct cei_run *run)
 {
 	struct cei_executor *executor = &run->op->workspace->executor;
@@ -225,7 +227,8 @@ int ceov_gemm_rs_run(ceov_op *op, const struct ceov_gemm_rs_run *operands)
 
 struct sends {
 	double lane_ns;                         /* when the lane is free */
-	double arrived_ns[CEI_OP_PIECES_MAX];   /* own pieces' sums: from all peers */
+	double arrived_ns[CEI_OP_PIECES_MAX];   /* when each own piece's sums have come from all
+						 * peers */
 };
 
 static void play_target(struct cei_play *play, uint32_t target, struct sends *sends)
@@ -243,7 +246,8 @@ static void play_target(struct cei_play *play, uint32_t target, struct sends *se
 		if (done_ns > sends->lane_ns)
 			sends->lane_ns = done_ns;
 		sends->lane_ns += GATE_NS + cei_play_copy_ns(play, n_rows, shape->product.n[0]);
-		/* The peer that has rank 0 as its i-th target sends as we send to ours. */
+		/* by symmetry, the peer whose i-th target is rank 0 sends when we send to
+		 * our i-th target */
 		if (sends->lane_ns > sends->arrived_ns[piece])
 			sends->arrived_ns[piece] = sends->lane_ns;
 	}

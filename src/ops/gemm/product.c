@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What operators with a product share: faults, lists of tiles, and the product alone. */
+/* What operators with a product share: checks, lists of tiles, and measuring the product
+ * alone. */
 
 #include "ops/gemm/product.h"
 
@@ -10,7 +11,7 @@
 #include "ops/core/op.h"
 #include "ops/core/run.h"
 
-/* Columns come in 16 bytes. */
+/* columns are multiples of 8, 16 bytes */
 #define COLUMN_STEP 8u
 
 /* --- what is refused ------------------------------------------------------- */
@@ -81,7 +82,7 @@ static void fini_list(ceov_op *op, struct cei_tile_list *list)
 
 void cei_product_fini(ceov_op *op)
 {
-	fini_list(op, &op->product.others);     /* these two are parts of all */
+	fini_list(op, &op->product.others);     /* the next two are parts of `all` */
 	fini_list(op, &op->product.own);
 	fini_list(op, &op->product.all);
 	fini_list(op, &op->product.alone);
@@ -121,7 +122,7 @@ static int hold(ceov_op *op, struct cei_tile_list *list)
 	return executor->ops->hold_tiles(executor, &list->tiles, &list->held);
 }
 
-/* Of a scattered product the tiles of own rows come last. */
+/* Splits the list: in a scattered product the tiles of own rows are the last ones. */
 static void split_list(ceov_op *op)
 {
 	const struct cei_tiles *all = &op->product.all.tiles;

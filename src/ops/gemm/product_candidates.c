@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What is worth measuring of a product. */
+/* Candidates for tuning a product. */
 
 #include "ops/gemm/product.h"
 
 #include "ops/gemm/forecast.h"
 #include "ops/tuning/candidates.h"
 
-/* The model's expectations order cuts and shapes, and are off by less than this. */
+/* Candidates within this factor of the model's best are measured; the model's order is more
+ * accurate than that. */
 #define NEAR      1.35
 #define NEAR_MAX  8u
 
-struct plays {                          /* the fastest first */
+struct plays {                          /* simulations, the fastest first */
 	uint32_t            n;
 	struct cei_forecast play[CEI_FORECASTS_MAX];
 };
 
-/* Behind those that are as fast: fewer pieces and larger tiles come first. */
+/* Inserts behind those that are equally fast, so that fewer pieces and larger tiles stay
+ * first. */
 static void insert(struct plays *plays, const struct cei_forecast *play)
 {
 	uint32_t at = plays->n++;
@@ -67,7 +69,7 @@ static void add_sequence(const struct cei_listing *listing)
 	cei_candidates_add(listing, &tuning);
 }
 
-/* Tiles of whole rows, one a piece. */
+/* Adds tiles of whole rows, one a piece, for the library. */
 static void add_library(const struct cei_listing *listing, uint32_t n_pieces)
 {
 	struct cei_rates rates = *listing->rates;

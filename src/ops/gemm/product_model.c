@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What a product costs with a cut and a tile shape, and which of them it takes. */
+/* The cost model of products: the cost of a number of pieces and a tile shape, and the
+ * choice between them. */
 
 #include "ops/gemm/product.h"
 
@@ -11,10 +12,10 @@
 
 #define PIECES_MAX     8u
 
-/* A piece of fewer rows leaves halves of tile pairs empty. */
+/* with fewer rows half of each tile pair would be empty */
 #define PIECE_ROWS_MIN  256u
 
-/* Rows of a tile are counted in 16 bits. */
+/* a tile's rows are stored in 16 bits */
 #define TILE_ROWS_MAX   UINT64_C(65528)
 
 uint32_t cei_product_pieces(const struct cei_op_shape *shape)
@@ -27,7 +28,7 @@ uint32_t cei_product_pieces(const struct cei_op_shape *shape)
 	return n;
 }
 
-/* As tiles.c counts them. */
+/* Counts tiles as tiles.c lists them. */
 static uint64_t count_tiles(const struct cei_op_shape *shape, uint32_t n_pieces,
 			    struct cei_tile_shape tile, uint32_t pair)
 {
@@ -45,7 +46,8 @@ static uint64_t count_tiles(const struct cei_op_shape *shape, uint32_t n_pieces,
 	return n_blocks * n_columns;
 }
 
-/* A pair shares its columns' operand: each of the two loads half of it. */
+/* The time of a tile. A pair of tiles shares its columns' operand, of which each loads
+ * half. */
 static double tile_ns(const struct cei_op_shape *shape, const struct cei_rates *rates,
 		      struct cei_tile_shape tile)
 {
@@ -67,7 +69,7 @@ static double gemm_ns(const struct cei_op_shape *shape, const struct cei_rates *
 		tile_ns(shape, rates, tile);
 }
 
-/* A rank's piece as one tile, for the library. */
+/* A tile of all rows of a rank's piece, for the library. */
 static struct cei_tile_shape whole_rows(const struct cei_op_shape *shape, uint32_t n_pieces)
 {
 	uint64_t rows = cei_ceiling(cei_op_most_rows(shape), n_pieces), columns = 0;
@@ -102,7 +104,7 @@ static struct cei_tile_shape choose_shape(const struct cei_op_shape *shape,
 	return best;
 }
 
-/* Tiles hide copies but for what comes first or last. */
+/* Chooses the mode: tiles hide copies, except the first or the last one. */
 static enum ceov_op_way choose_way(const struct cei_op_shape *shape,
 				   const struct cei_choice *choice,
 				   const struct cei_rates *rates)
@@ -123,12 +125,13 @@ static enum ceov_op_way choose_way(const struct cei_op_shape *shape,
 
 /* --- played through -------------------------------------------------------- */
 
-/* Another piece has to bring so much: the model does not see what marks cost others. */
+/* A further piece must bring at least this, because the model does not see the cost of
+ * marks for others. */
 #define WORTH 0.99
 
-/* The best of every cut that is open with every tile shape, also those that this rank's
- * caller did not tell, because all ranks have to come to the same cut. Its ns is less than
- * 0 where none could be played. */
+/* The best combination of all allowed pieces with every tile shape, even those that this
+ * rank's caller excludes, because all ranks must find the same number of pieces. Its ns is
+ * negative where none could be simulated. */
 static struct cei_forecast best_play(const struct cei_op_shape *shape,
 				     const struct cei_rates *rates,
 				     const struct ceov_op_tuning *told)
@@ -143,7 +146,7 @@ static struct cei_forecast best_play(const struct cei_op_shape *shape,
 	return best;
 }
 
-/* The GEMM's own best against what its copies let through. */
+/* Chooses by simulation, compared with the GEMM's own best time and the copies' time. */
 static void choose_by_play(const struct cei_op_shape *shape, const struct cei_rates *rates,
 			   const struct ceov_op_tuning *told, struct cei_choice *choice)
 {
@@ -182,7 +185,7 @@ void cei_product_choose(const struct cei_choose_args *args, struct cei_choice *c
 		choose_by_play(shape, rates, told, choice);
 	choice->copy_ns = cei_chooser_copy_ns(args, choice->n_pieces);
 	if (choice->way == CEOV_WAY_CHOOSE && told->n_pieces > 1)
-		choice->way = CEOV_WAY_OVERLAP; /* a sequence has one */
+		choice->way = CEOV_WAY_OVERLAP; /* a sequence has one piece */
 	if (choice->way == CEOV_WAY_CHOOSE)
 		choice->way = choose_way(shape, choice, rates);
 	if (choice->way != CEOV_WAY_SEQUENCE)

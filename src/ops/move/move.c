@@ -2,14 +2,14 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * All-gather and all-to-all: blocks are pushed into the targets' scratch, and each target
- * copies them to where its caller wants them, on its stream. A half of scratch: what its
- * rank gets, in the layout of the run's target, the own block's place unused.
+ * All-gather and all-to-all: blocks are sent to the targets' scratch, and each target
+ * copies them to its caller's memory, on its stream. One half of scratch holds what the
+ * rank receives, in the layout of the run's target; the own block's place is unused.
  *
- * Targets are served one after another, and only the last one's block is cut: copies
- * within a GPU are so much faster than those that arrive that what is left to copy behind
- * the last arrival is all that costs time. Other blocks' marks would gain nothing
- * (reduce.c cuts the same way, and says what more pieces cost).
+ * Targets are served one after another, and only the last target's block is cut into
+ * pieces: copies within a GPU are so much faster than arriving ones that only what remains
+ * to be copied behind the last arrival costs time. Marks for pieces of other blocks would
+ * gain nothing (reduce.c cuts the same way, and gives measurements).
  */
 
 #include <stdlib.h>
@@ -22,10 +22,10 @@
 
 #define BYTE_STEP 16u
 
-/* What is copied within a GPU behind the last arrival takes some us then. */
+/* With pieces of this size the copy behind the last arrival takes a few us. */
 #define PIECE_BYTES (UINT64_C(16) << 20)
 
-/* Sums over all pairs of ranks still fit 64 bits. */
+/* so small that sums over all pairs of ranks fit 64 bits */
 #define BLOCK_BYTES_MAX (UINT64_C(1) << 48)
 
 /* --- shapes ---------------------------------------------------------------- */
@@ -54,7 +54,7 @@ static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const v
 	return move->tuning;
 }
 
-/* Rows are bytes. */
+/* A row is one byte. */
 static uint64_t row_bytes(const struct cei_op_shape *shape)
 {
 	(void)shape;
@@ -68,7 +68,7 @@ static uint64_t block_bytes(const struct cei_op_shape *shape, uint32_t source,
 		: shape->rows[source];
 }
 
-/* Where source's block begins in what target gets; source n_ranks: all that it gets. */
+/* Offset of source's block in what target receives; source n_ranks: the whole size. */
 static uint64_t arrives_at(const struct cei_op_shape *shape, uint32_t source,
 			   uint32_t target)
 {
@@ -85,7 +85,8 @@ static uint64_t arriving_bytes(const struct cei_op_shape *shape, uint32_t target
 	return arrives_at(shape, shape->n_ranks, target);
 }
 
-/* Where target's block begins in the operand of source. A gathered one is all targets'. */
+/* Offset of target's block in the operand of source. In an all-gather all targets get the
+ * same block. */
 static uint64_t leaves_at(const struct cei_op_shape *shape, uint32_t source, uint32_t target)
 {
 	uint64_t sum = 0;
@@ -144,7 +145,7 @@ uint64_t ceov_all_to_all_scratch_bytes(const struct ceov_move *from, uint32_t n_
 
 /* --- pieces ---------------------------------------------------------------- */
 
-/* Whether target is the last that source has bytes for, in the order of build(). */
+/* Whether target is the last one that source sends to, in the order of build(). */
 static int is_cut(const struct cei_op_shape *shape, uint32_t source, uint32_t target)
 {
 	uint32_t next = (target + 1) % shape->n_ranks;
@@ -154,8 +155,8 @@ static int is_cut(const struct cei_op_shape *shape, uint32_t source, uint32_t ta
 	return next == source;
 }
 
-/* Bytes of one piece of a block, and where in the block it begins; 0: there are no more.
- * A block that is not cut is one piece. Source and target find the same. */
+/* Size of one piece of a block, and its offset; 0: no more pieces. A block that is not cut
+ * is one piece. Source and target compute the same. */
 static uint64_t piece_of(const ceov_op *op, uint32_t source, uint32_t target, uint32_t piece,
 			 uint64_t *ret_at)
 {
@@ -193,7 +194,7 @@ static int send_block(ceov_op *op, uint32_t target)
 	return r;
 }
 
-/* The op's own copy of the blocks in place of the caller's. */
+/* Copies the caller's list of blocks into the op. */
 static int keep_blocks(ceov_op *op)
 {
 	uint64_t n_bytes = sizeof(*op->blocks) * op->shape.n_ranks * op->shape.n_ranks;
@@ -211,9 +212,9 @@ static int keep_blocks(ceov_op *op)
 }
 
 /*
- * Counter 0 of sent: the operand has left; from 1 on: a peer that has no block for this
- * rank has begun. So whoever has finished a run knows of each peer, by its block or by its
- * `here`, that it had begun it: what workspace.c asks for.
+ * Counters of `sent`: 0: the operand was sent; from 1 on: a peer that has no block for this
+ * rank has begun. So whoever has finished a run knows of each peer that it had begun it, by
+ * its block or by its `here`, as workspace.c requires.
  */
 static int build(ceov_op *op)
 {
@@ -252,7 +253,7 @@ static int copy(const struct cei_run *run, uint64_t target_bytes, const char *fr
 	return executor->ops->copy(executor, run->stream, to, from, n_bytes);
 }
 
-/* Nothing where the own block is in its place already. */
+/* Copies the own block, unless it is in its place already. */
 static int copy_own(const struct cei_run *run)
 {
 	const struct ceov_move_run *operands = run->operands;
@@ -288,7 +289,7 @@ static int copy_others(const struct cei_run *run, uint32_t source)
 	return r;
 }
 
-/* Captured runs join their lane instead. */
+/* Holds the stream until the operand was sent; captured runs join their lane instead. */
 static int await_sent(const struct cei_run *run)
 {
 	struct cei_job_marks marks = cei_run_marks(run, NULL, NULL);
@@ -298,7 +299,7 @@ static int await_sent(const struct cei_run *run)
 	return cei_run_await(run, marks.sent, marks.sent_index, marks.n_sent);
 }
 
-/* Sources in the order in which their blocks arrive where ranks are in step. */
+/* Copies received blocks in the order of arrival when all ranks keep the same pace. */
 static int queue_job(const struct cei_run *run)
 {
 	uint32_t own = run->op->workspace->rank, n_ranks = run->op->shape.n_ranks, i;
@@ -346,8 +347,8 @@ int ceov_all_to_all_create(ceov_workspace *workspace, const struct ceov_move *fr
 
 /* --- runs ------------------------------------------------------------------ */
 
-/* The own shard of an all-gather is where it belongs: nobody moves it, so it is part of the
- * target and no operand beside it. */
+/* Whether the own shard of an all-gather is in place: then it is part of the target, and
+ * not an operand beside it. */
 static int is_in_place(const ceov_op *op, const struct ceov_move_run *run)
 {
 	uint32_t own = op->workspace->rank;

@@ -2,13 +2,13 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Reduce-scatter and all-reduce. A half of scratch: the staging, which has for each
- * source rank its copy of the own part, and for the all-reduce behind it the gathered
- * sums, in the layout of the operands.
+ * Reduce-scatter and all-reduce. One half of scratch holds the staging, with each source
+ * rank's copy of the own part; for the all-reduce the gathered sums follow, in the layout
+ * of the operands.
  *
- * Targets are served one after another. Piece by piece to all targets in turn, sums would
- * begin earlier, but ranks that are some us apart then meet at receivers all the time:
- * 256 MiB a rank on 4 GPUs took 870 us in 4 pieces each and 720 in one.
+ * Targets are served one after another. Sending piece by piece to all targets in turn would
+ * let sums begin earlier, but ranks that are a few us apart then collide at receivers all
+ * the time: 256 MiB a rank on 4 GPUs took 870 us in 4 pieces each, and 720 in one.
  */
 
 #include <math.h>
@@ -24,13 +24,13 @@
 
 #define ELEMENT_STEP        8u
 
-/* What is left to sum when the last copy is there halves from 2 to 4 pieces; more gain less
- * than their marks cost. */
+/* From 2 to 4 pieces the work behind the last copy halves; further pieces gain less than
+ * their marks cost. */
 #define PIECES_MAX          4u
 
 #define BLOCKS_DEFAULT      16u
 #define GATHER_ALIGN_BYTES  256u
-#define STRIDE_MAX          (UINT64_C(1) << 40) /* 64 of them, in bytes, fit 64 bits */
+#define STRIDE_MAX          (UINT64_C(1) << 40) /* 64 times this, in bytes, fits 64 bits */
 
 static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const void *from,
 					     uint32_t n_ranks)
@@ -71,8 +71,8 @@ static const char *stride_fault(const struct cei_op_shape *shape)
 	return shape->sum.stride > STRIDE_MAX ? "stride is above 2^40" : NULL;
 }
 
-/* In an all-reduce each rank would scale the part that it sums, and nobody would notice
- * that they do not agree. */
+/* Refuses a scale for all-reduce: each rank would scale the part that it sums, and a
+ * disagreement would go unnoticed. */
 static const char *scale_fault(const struct cei_op_shape *shape)
 {
 	if (!isfinite(shape->sum.scale))
@@ -93,13 +93,13 @@ static const char *fault_of(const struct cei_op_shape *shape)
 	return fault ? fault : scale_fault(shape);
 }
 
-/* Where a rank's part of source begins, in elements. */
+/* Offset of a rank's part in source, in elements. */
 static uint64_t part_at(const struct cei_op_shape *shape, uint32_t rank)
 {
 	return shape->sum.stride ? rank * shape->sum.stride : cei_op_rows_before(shape, rank);
 }
 
-/* Elements of source, from the first part's begin to the last one's end. */
+/* Elements of source from the first part to the end of the last one. */
 static uint64_t source_elements(const struct cei_op_shape *shape)
 {
 	uint32_t last = shape->n_ranks - 1;
@@ -109,7 +109,7 @@ static uint64_t source_elements(const struct cei_op_shape *shape)
 	return part_at(shape, last) + shape->rows[last];
 }
 
-/* Where the gathered sums begin. */
+/* Offset of the gathered sums. */
 static uint64_t gather_at(const struct cei_op_shape *shape)
 {
 	uint64_t bytes = bytes_of(shape, shape->n_ranks * cei_op_most_rows(shape));
@@ -134,7 +134,7 @@ uint64_t ceov_all_reduce_scratch_bytes(const struct ceov_reduce *from, uint32_t 
 	return cei_op_scratch_bytes(&cei_all_reduce, from, n_ranks);
 }
 
-/* Elements of each piece of a part, as reduce.h has it; never 0. */
+/* Elements of each piece of a part, as in reduce.h; never 0. */
 static uint64_t piece_elements(const ceov_op *op, uint32_t rank)
 {
 	uint64_t n_pieces = op->choice.n_pieces;
@@ -145,7 +145,7 @@ static uint64_t piece_elements(const ceov_op *op, uint32_t rank)
 	return (share + ELEMENT_STEP - 1) / ELEMENT_STEP * ELEMENT_STEP;
 }
 
-/* Elements of one piece, 0 at the end of a short part; and where it begins. */
+/* Elements of one piece (0 at the end of a short part) and its offset. */
 static uint64_t piece_of(const ceov_op *op, uint32_t rank, uint32_t piece, uint64_t *ret_at)
 {
 	uint64_t share = piece_elements(op, rank), n = op->shape.rows[rank];
@@ -157,14 +157,15 @@ static uint64_t piece_of(const ceov_op *op, uint32_t rank, uint32_t piece, uint6
 
 /* --- what is sent ---------------------------------------------------------- */
 
-/* The last target's copies are the last to arrive there: only they are cut, so that little
- * is left to sum behind the last one, and others' marks cost nothing. */
+/* Whether the part for that target is cut: only the last target's, whose copies arrive last
+ * there, so that little remains to be summed behind them; marks of other pieces would only
+ * cost. */
 static int is_cut(const ceov_op *op, uint32_t target)
 {
 	return (target + 1) % op->shape.n_ranks == op->workspace->rank;
 }
 
-/* First phase: a piece of the target's part, or all of it, as the caller has it. */
+/* First stage: sends the target's part, or one piece of it, from the caller's memory. */
 static int send_part(ceov_op *op, uint32_t target, uint32_t piece)
 {
 	const struct cei_op_shape *shape = &op->shape;
@@ -181,7 +182,7 @@ static int send_part(ceov_op *op, uint32_t target, uint32_t piece)
 	return cei_phase_send(&op->phases[0], &leg);
 }
 
-/* Pieces are summed in order: the last one's mark is the part's. */
+/* Pieces are summed in order, so the last one's mark stands for the part. */
 static uint32_t last_piece(const ceov_op *op)
 {
 	uint32_t rank = op->workspace->rank;
@@ -190,7 +191,7 @@ static uint32_t last_piece(const ceov_op *op)
 	return n ? (uint32_t)((n - 1) / share) : 0;
 }
 
-/* Second phase: a piece of the own part, or all of it, summed. */
+/* Second stage: sends the summed own part, or one piece of it. */
 static int send_sum(ceov_op *op, uint32_t target, uint32_t piece)
 {
 	const struct cei_op_shape *shape = &op->shape;
@@ -231,11 +232,11 @@ static int has_absent_peers(const ceov_op *op)
 }
 
 /*
- * Counters of sent: one for the end of each phase's copies, then one for each peer that
- * has begun, where the own part is empty.
+ * Counters of `sent`: one for the end of each phase's copies, then, where the own part is
+ * empty, one for each peer that has begun.
  *
- * An all-reduce needs none of these: some part is not empty, its rank has summed it only
- * when all peers had begun, and all others await that sum.
+ * An all-reduce needs none of the latter: some part is not empty, its rank has summed it
+ * only after all peers had begun, and all others await that sum.
  */
 static int build_first(ceov_op *op)
 {
@@ -247,9 +248,9 @@ static int build_first(ceov_op *op)
 
 	if (r || workspace->n_ranks == 1)
 		return r;
-	/* Polled, and so on the lane that the sums take, where nothing ever stands waiting:
-	 * on a lane of its own, behind an event of the stream, these copies left beside the
-	 * last run's sums, and two copies of a GPU at once meet others at the receivers. */
+	/* Polled, and thus on the lane of the sums, which never waits. On a lane that
+	 * follows the stream these copies were sent beside the last run's sums, and two
+	 * copies of a GPU at once collide with others at receivers. */
 	phase->awaits_start = !workspace->is_capturable;
 	for (peer = 0; !r && has_absent_peers(op) && peer < workspace->n_ranks; peer++)
 		if (peer != rank && !op->shape.rows[peer])
@@ -264,8 +265,8 @@ static int build_first(ceov_op *op)
 	return r;
 }
 
-/* A rank without a part has none: it would have nothing to wait for, and raise its counter
- * for this run before a run that is still in flight raises the same (model/sent.pml). */
+/* A rank without a part has no second stage: it would wait for nothing, and raise its
+ * counter before a run that is still in flight raises the same one (model/sent.pml). */
 static int build_second(ceov_op *op)
 {
 	struct cei_phase *phase = &op->phases[1];
@@ -361,7 +362,7 @@ static void explain(const struct cei_choose_args *args, struct cei_choice *choic
 		       cei_choice_by(args->told->n_reduce_blocks));
 }
 
-/* No more blocks than 16: a sum is to leave SMs to others. */
+/* At most 16 blocks, because a sum should leave SMs to others. */
 static void list_candidates(const struct cei_listing *listing)
 {
 	static const uint32_t blocks[] = { BLOCKS_DEFAULT, 8 };
@@ -381,7 +382,7 @@ static void list_candidates(const struct cei_listing *listing)
 
 /* --- runs ------------------------------------------------------------------ */
 
-/* Elements of target. */
+/* Elements of the target. */
 static uint64_t n_results(const ceov_op *op)
 {
 	return op->kind == &cei_all_reduce ? cei_op_all_rows(&op->shape)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What is worth measuring. */
+/* The candidates that a tuning measures. */
 
 #include "ops/tuning/candidates.h"
 
@@ -18,7 +18,8 @@ static int is_same(const struct ceov_op_tuning *x, const struct ceov_op_tuning *
 		x->n_reduce_blocks == y->n_reduce_blocks;
 }
 
-/* Whether it has all that was told. What is 0 in it its kind has no use for. */
+/* Whether a candidate has everything that the caller's tuning sets. Fields that the kind
+ * does not use are 0 in it. */
 static int is_allowed(const struct cei_listing *listing, const struct ceov_op_tuning *tuning)
 {
 	const struct ceov_op_tuning *told = listing->told;
@@ -63,7 +64,7 @@ struct ceov_op_tuning cei_candidates_choose(const struct cei_listing *listing,
 	return tuning;
 }
 
-/* Alone, a rank's cut makes no difference. */
+/* A single rank gains nothing by pieces. */
 uint32_t cei_candidates_first_cut(const struct cei_listing *listing)
 {
 	return listing->told->n_pieces ? listing->told->n_pieces : 1;

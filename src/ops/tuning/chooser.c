@@ -13,13 +13,13 @@
 #include "ops/kind.h"
 #include "topology/link.h"
 
-/* A mark costs about what a small copy does: pieces should be several MiB, or few
+/* A mark costs about as much as a small copy: pieces should be several MiB, or few
  * (docs/results/2026-11-21-4xh200.md, "Pieces"). */
 #define PIECE_BYTES_MIN (UINT64_C(4) << 20)
 
 #define REDUCE_BLOCKS_MAX 128u
 
-/* One that no kernel is for ends each list. */
+/* The shapes of our kernels; each list ends with 0 x 0. */
 static const struct cei_tile_shape gpu_shapes[] = {
 	{ 128, 256 }, { 128, 192 }, { 128, 128 }, { 0, 0 }
 };
@@ -27,8 +27,9 @@ static const struct cei_tile_shape host_shapes[] = { { 32, 32 }, { 64, 64 }, { 0
 
 struct cei_rates cei_rates_gpu(void)
 {
-	/* H200's sheet: 989 TFLOP/s by 132 SMs; 64 bytes a clock from L2 into an SM. A
-	 * tile's own cost is an estimate: a few steps' latency and its store. */
+	/* H200's data sheet: 989 TFLOP/s by 132 SMs; 64 bytes a clock from L2 into an SM.
+	 * The extra time of a tile is an estimate: the latency of a few steps, and its
+	 * store. */
 	struct cei_rates rates = {
 		.n_sms = 132, .pair = 2, .has_tiles = 1, .math_flops_per_ns = 7490,
 		.load_bytes_per_ns = 110, .tile_ns = 1000, .mark_ns = 2500,
@@ -48,7 +49,8 @@ void cei_rates_take(struct cei_rates *rates, uint64_t n_sms, uint64_t copy_bytes
 
 struct cei_rates cei_rates_host(void)
 {
-	/* Nothing is chosen by these: the host computes to be checked, not to be fast. */
+	/* The host's rates are placeholders: it computes for tests, where speed does not
+	 * matter. */
 	struct cei_rates rates = { 0, 1, 1, 0, 1, 1, 0, 1, 1000 };
 
 	return rates;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The file of tunings. */
+/* The file of measured tunings. */
 
 #include "ops/tuning/tunings.h"
 
@@ -22,7 +22,7 @@
 
 /* --- keys ------------------------------------------------------------------ */
 
-/* FNV-1a over the sizes: rows of 64 ranks would be a long text. */
+/* FNV-1a over the sizes, because rows of 64 ranks would make a long key. */
 static uint64_t hash_of(const struct cei_op_shape *shape)
 {
 	uint64_t hash = UINT64_C(14695981039346656037);
@@ -57,7 +57,7 @@ void cei_tuning_key(const char *machine, const struct cei_op_shape *shape,
 
 /* --- the file -------------------------------------------------------------- */
 
-/* An errno, or 0. */
+/* The file's path. An errno, or 0. */
 static int path_of(char *path, uint64_t n_bytes, uint64_t *ret_n_given)
 {
 	return cei_file_cache_folder("/ceoverlap/tunings", path, n_bytes, ret_n_given);
@@ -88,8 +88,8 @@ static int parse(const char *line, char *key, struct ceov_op_tuning *ret_tuning)
 	return 0;
 }
 
-/* The file's text, "" where there is none or what is there is no such file; the caller
- * frees it. NULL: no memory. */
+/* The file's text; "" where there is no file, or one that is not ours; the caller frees it.
+ * NULL: no memory. */
 static char *read_lines(const char *path)
 {
 	uint64_t n_bytes;
@@ -100,8 +100,8 @@ static char *read_lines(const char *path)
 	return text;
 }
 
-/* Cuts off the first line, which keeps its end; NULL: there is none, or it is too long. A
- * line that was cut short when the disk was full has no end and is no tuning. */
+/* Takes the first line, with its newline; NULL: there is none, or it is too long. A line
+ * without a newline was cut when the disk was full, and is ignored. */
 static const char *next_line(const char **text, char line[LINE_BYTES])
 {
 	size_t n_bytes;
@@ -113,7 +113,7 @@ static const char *next_line(const char **text, char line[LINE_BYTES])
 		n_bytes++;
 		if (n_bytes < LINE_BYTES)
 			break;
-		*text += n_bytes;       /* none of ours */
+		*text += n_bytes;       /* skip a line that is too long */
 	}
 	memcpy(line, *text, n_bytes);
 	line[n_bytes] = '\0';
@@ -144,8 +144,8 @@ int cei_tunings_recall(const char *key, struct ceov_op_tuning *ret_tuning)
 	return r;
 }
 
-/* The lines of the old file that stay: those that make sense, of other keys. `skip` of
- * them are left out first. Returns how many there were. */
+/* Copies valid lines of other keys, except for the first `skip`. Returns how many there
+ * were. */
 static uint32_t copy_others(const char *text, const char *key, FILE *to, uint32_t skip)
 {
 	char line[LINE_BYTES], seen[CEI_TUNING_KEY_BYTES];
@@ -162,7 +162,7 @@ static uint32_t copy_others(const char *text, const char *key, FILE *to, uint32_
 	return n;
 }
 
-/* The file as it will be. An errno, or 0. */
+/* Writes the new file. An errno, or 0. */
 static int write_lines(const char *path, const char *key,
 		       const struct ceov_op_tuning *tuning, FILE *to)
 {
@@ -179,7 +179,7 @@ static int write_lines(const char *path, const char *key,
 	return ferror(to) ? ENOMEM : 0;
 }
 
-/* An errno, or 0. */
+/* Replaces the file. An errno, or 0. */
 static int replace(const char *path, const char *key, const struct ceov_op_tuning *tuning)
 {
 	size_t n_bytes = 0;

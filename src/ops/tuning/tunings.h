@@ -19,21 +19,20 @@
 #include "base/report.h"
 #include "ops/tuning/chooser.h"
 
-#define CEI_TUNINGS_MAX          1024u          /* lines kept, the newest */
+#define CEI_TUNINGS_MAX          1024u          /* lines kept; the oldest are dropped */
 #define CEI_TUNING_KEY_BYTES     192u
 
-/* What a tuning is good for: machine, op and shape; no blanks in it. machine is any
- * text. */
+/* The key of a tuning: machine, op and shape, without blanks. machine is any text. */
 void cei_tuning_key(const char *machine, const struct cei_op_shape *shape,
 		    char key[CEI_TUNING_KEY_BYTES]);
 
-/* The file's path. CEOV_NONE: there is no folder to keep it in. */
+/* The file's path. CEOV_NONE: there is no cache folder. */
 int  cei_tunings_path(char *path, uint64_t n_bytes);
 
-/* 0, or CEOV_NONE: nothing usable is remembered. */
+/* 0, or CEOV_NONE: nothing usable is stored. */
 int  cei_tunings_recall(const char *key, struct ceov_op_tuning *ret_tuning);
 
-/* Makes folders where it must. CEOV_ERR_SYSTEM: raised, with the path. */
+/* Stores a tuning and creates missing folders. CEOV_ERR_SYSTEM: raised, with the path. */
 int  cei_tunings_remember(struct cei_report *report, const char *key,
 			  const struct ceov_op_tuning *tuning);
 
