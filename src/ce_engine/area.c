@@ -2,14 +2,14 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Whether areas meet, without a look at each row. Rows of two pitches lie to each other as
- * the multiples of one pitch do modulo the other; the question is whether one of them falls
- * into a range, and Euclid's algorithm answers it.
+ * Whether two areas overlap, without comparing each row. The distances between rows of two
+ * pitches are multiples of one pitch modulo the other; the question is whether one of them
+ * lies in a range, which a variant of Euclid's algorithm answers.
  */
 
 #include "ce_engine/area.h"
 
-/* Products of two pitches do not fit in 64 bits. */
+/* products of two pitches exceed 64 bits */
 __extension__ typedef unsigned __int128 wide;
 
 #define NEVER UINT64_MAX
@@ -28,7 +28,7 @@ void cei_area_init(struct cei_area *area, uint64_t begin, uint64_t pitch,
 	}
 }
 
-/* Whether [begin, end) has a byte of the area. */
+/* Whether [begin, end) overlaps a row of the area. */
 static int row_meets(const struct cei_area *area, uint64_t begin, uint64_t end)
 {
 	uint64_t first;
@@ -37,7 +37,7 @@ static int row_meets(const struct cei_area *area, uint64_t begin, uint64_t end)
 		return 0;
 	if (area->n_rows == 1)
 		return 1;
-	/* the row of area that begins at or before `begin`, and the next one */
+	/* the last row that begins at or before `begin`, and the next one */
 	first = begin > area->begin ? (begin - area->begin) / area->pitch : 0;
 	if (area->begin + first * area->pitch + area->row_bytes > begin)
 		return area->begin + first * area->pitch < end;
@@ -49,9 +49,9 @@ static uint64_t negated(uint64_t value, uint64_t modulus)
 	return value % modulus ? modulus - value % modulus : 0;
 }
 
-/* The least t with low <= t * step mod modulus <= high, or NEVER. step < modulus and
- * low <= high < modulus. Where no multiple of step lies in the range before the first wrap,
- * the number of wraps is the answer to a smaller question of the same kind. */
+/* The least t with low <= t * step mod modulus <= high, or NEVER. Requires step < modulus
+ * and low <= high < modulus. If no multiple of step below the modulus lies in the range,
+ * the number of wraps is found by solving the same problem with smaller numbers. */
 static uint64_t first_within(uint64_t step, uint64_t modulus, uint64_t low, uint64_t high)
 {
 	uint64_t t, n_wraps;
@@ -70,8 +70,8 @@ static uint64_t first_within(uint64_t step, uint64_t modulus, uint64_t low, uint
 	return (uint64_t)(((wide)n_wraps * modulus + low + step - 1) / step);
 }
 
-/* Rows [first, last] of a lie within the hull of b. Such a row, of which b has bytes before
- * and behind, meets b where its distance from the row of b before it is small enough. */
+/* Rows [first, last] of a lie between the first and the last byte of b. Such a row overlaps
+ * b if its distance from the last row of b that begins before it is small enough. */
 static int rows_meet(const struct cei_area *a, uint64_t first, uint64_t last,
 		     const struct cei_area *b)
 {

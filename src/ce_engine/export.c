@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Exports and finds, here and at peers. */
+/* Exporting and finding objects, in this process and at peers. */
 
 #include "ce_engine/export.h"
 
@@ -24,7 +24,7 @@ static int check_name(ceov_context *context, const char *name)
 			 CEI_NAME_BYTES - 1);
 }
 
-/* These two with the context's lock held. */
+/* Both functions are called with the context's lock held. */
 static struct cei_local_export *local_named(ceov_context *context, uint32_t rank,
 					    const char *name)
 {
@@ -52,7 +52,7 @@ static struct cei_local_export *local_numbered(ceov_context *context, uint64_t i
 	return NULL;
 }
 
-/* Regions to bytes and descriptors. */
+/* Encodes regions and collects their descriptors. */
 static int encode(ceov_context *context, const struct cei_export_body *body,
 		  struct cei_export *wire)
 {
@@ -136,8 +136,8 @@ int cei_export_make(ceov_context *context, uint32_t rank, const char *name,
 	return r;
 }
 
-/* Nobody in this process finds it any more; *ret_bootstrap_id is what peers know it by, 0:
- * they do not. CEOV_PENDING: `owner` (NULL: not asked for) has users. */
+/* Hides the export from finds in this process; *ret_bootstrap_id is its number at peers, 0:
+ * it has none. CEOV_PENDING: `owner` (NULL: not checked) has users. */
 static int hide(ceov_context *context, uint64_t id, const struct cei_object *owner,
 		uint64_t *ret_bootstrap_id)
 {
@@ -210,7 +210,8 @@ static int find_here(ceov_context *context, uint32_t rank, const char *name,
 	export = local_named(context, rank, name);
 	if (export) {
 		found->owner = export->body.owner;
-		found->owner->n_users++;        /* or it could be released meanwhile */
+		found->owner->n_users++;        /* counted under the lock, so that it cannot be
+						 * released meanwhile */
 		found->place_kind = export->body.place_kind;
 		found->n_counters = export->body.n_counters;
 		found->flags = export->body.flags;
@@ -238,8 +239,8 @@ static void put_regions(ceov_context *context, const struct cei_found *found)
 		cei_mapping_put(&context->mappings, found->regions[i]);
 }
 
-/* Maps the export's regions. Takes the descriptors in any case. What the peer says is
- * looked at as a whole before anything of it is mapped. */
+/* Maps an export's regions. Takes ownership of the descriptors in any case. The peer's
+ * description is checked as a whole before anything is mapped. */
 static int import(ceov_context *context, const struct cei_export *wire,
 		  struct cei_found *found, uint32_t *ret_kind)
 {

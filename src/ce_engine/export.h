@@ -4,8 +4,8 @@
 #define CEI_EXPORT_H
 
 /*
- * What buffers and signals export to the group, and how they are found: at another
- * process through the bootstrap, in this process by a list of the context.
+ * Exports of buffers and signals to the group, and finding them: at another process through
+ * the bootstrap, in this process in a list of the context.
  */
 
 #include <stdint.h>
@@ -28,20 +28,20 @@ struct cei_export_body {
 	struct cei_region *regions[CEI_EXPORT_REGIONS_MAX];
 };
 
-/* One export of this process. In the context's list; guarded by its lock. */
+/* An export of this process, in the context's list and guarded by its lock. */
 struct cei_local_export {
 	struct cei_list       link;
 	uint64_t              id;       /* names it here */
-	uint64_t              bootstrap_id; /* 0: alone */
+	uint64_t              bootstrap_id; /* its number at peers; 0: there are none */
 	uint32_t              rank;
-	int                   is_withdrawn;     /* nobody finds it; peers may still use it */
+	int                   is_withdrawn;     /* no longer found, but peers may still use it */
 	char                  name[CEI_NAME_BYTES];
 	struct cei_export_body body;
 };
 
 struct cei_found {
-	struct cei_object *owner;       /* an export of this process: its handle, which
-					 * counts the finder as a user; else NULL */
+	struct cei_object *owner;       /* the handle, where this process exports it, counted as
+					 * used by the finder; else NULL */
 	uint32_t           place_kind;
 	uint32_t           n_counters;
 	uint32_t           flags;
@@ -50,21 +50,21 @@ struct cei_found {
 	struct cei_region *regions[CEI_EXPORT_REGIONS_MAX]; /* mapped */
 };
 
-/* Exports under a name that the rank has not used yet. *ret_id is not 0; it is written with
- * the context's lock held, under which the bootstrap thread reads it. */
+/* Exports under a name that the rank does not use yet. *ret_id is not 0, and is written
+ * with the context's lock held, under which the bootstrap thread reads it. */
 int  cei_export_make(ceov_context *context, uint32_t rank, const char *name,
 		     const struct cei_export_body *body, uint64_t *ret_id);
 
-/* From now on nobody new finds it. 0 where id is 0 or is withdrawn already. CEOV_PENDING:
+/* Ends the export for finds to come. 0 where id is 0 or already withdrawn. CEOV_PENDING:
  * peers still use it; call again. */
 int  cei_export_withdraw(ceov_context *context, uint64_t id);
 
-/* Withdraws what the owner exports (*export_id, 0: nothing) and claims the owner for its
- * release: no find can come in between. CEOV_PENDING: it has users in this process, or at
- * peers, and lives on; in the latter case nobody new finds it. */
+/* Withdraws the owner's export (*export_id; 0: there is none) and claims the owner for its
+ * release, atomically with respect to finds. CEOV_PENDING: it has users in this process or
+ * at peers, and is not released; in the latter case it can no longer be found. */
 int  cei_export_release(struct cei_object *owner, uint64_t *export_id, const char *call);
 
-/* No find waits longer for a peer's answer. */
+/* The longest time that a find waits for a peer's answer. */
 #define CEI_FIND_MOST_NS UINT64_C(10000000000)
 
 /* A lookup by a find of the public API, with the context's deadline. */

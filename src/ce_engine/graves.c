@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Rings of memory that is freed late. */
+/* Ring buffers of memory that is freed late. */
 
 #include "ce_engine/graves.h"
 
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 struct graves {
-	_Atomic uint64_t n;             /* laid in so far */
+	_Atomic uint64_t n;             /* number of entries ever added */
 	_Atomic(void *) *slots;
 	uint64_t         n_slots;
 };
@@ -24,10 +24,11 @@ static struct graves contexts = { 0, context_graves, CEI_GRAVES_CONTEXTS };
 
 static void keep(struct graves *graves, void *memory)
 {
-	/* relaxed: only a number of its own for each */
+	/* relaxed: only gives each caller a different slot */
 	uint64_t i = atomic_fetch_add_explicit(&graves->n, 1, memory_order_relaxed);
 
-	/* acq_rel: pairs with itself: who takes it out to free it comes after who laid it in */
+	/* acq_rel: pairs with itself, so that the free comes after the write of whoever
+	 * added it */
 	free(atomic_exchange_explicit(&graves->slots[i % graves->n_slots], memory,
 				      memory_order_acq_rel));
 }
@@ -37,14 +38,14 @@ void cei_graves_keep_handle(void *memory)
 	keep(&handles, memory);
 }
 
-/* Whole pages inside, behind the first one, go back to the system, and read as zeros. */
+/* Gives whole pages behind the first one back to the system; they read as zeros then. */
 static void give_back_pages(void *memory, size_t n_bytes)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	uintptr_t first = ((uintptr_t)memory / page + 2) * page;
 	uintptr_t end = ((uintptr_t)memory + n_bytes) / page * page;
 
-	if (first < end)                /* it is advice: nothing depends on it */
+	if (first < end)                /* madvise() is only advice, so a failure does no harm */
 		(void)madvise((char *)memory + (first - (uintptr_t)memory), end - first,
 			      MADV_DONTNEED);
 }

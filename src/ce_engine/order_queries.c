@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Which transfer follows which, for many pairs at a time. */
+/* Answers which transfer follows which, for many pairs at a time. */
 
 #include "ce_engine/order_queries.h"
 

@@ -15,7 +15,8 @@
 #include "ce_engine/program_order.h"
 
 struct cei_query {
-	uint32_t first;                 /* positions: does second follow first? */
+	uint32_t first;                 /* positions; the question is whether second follows
+					 * first */
 	uint32_t second;
 	uint32_t note;                  /* of who wants to know */
 };
@@ -39,7 +40,7 @@ struct cei_queries {
 int  cei_queries_init(struct cei_queries *queries, const struct cei_order *order);
 void cei_queries_fini(struct cei_queries *queries);
 
-/* The answer may come with a later call. */
+/* Adds a question; it may be answered by a later call. */
 void cei_queries_add(struct cei_queries *queries, uint32_t first, uint32_t second,
 		     uint32_t note);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* From the least to the largest coordinate, with the transfers that are there in the order
- * of their positions. */
+/* Sweeps from the least to the largest coordinate, keeping the transfers at the present
+ * point sorted by position. */
 
 #include "ce_engine/overlap_sweep.h"
 
@@ -43,7 +43,7 @@ static int compare_ends(const void *left, const void *right)
 	return a->end < b->end ? -1 : a->end > b->end;
 }
 
-/* A writer that begins here: its neighbours among writers, and the readers between. */
+/* A writer begins: adds questions for its neighbouring writers and the readers in between. */
 static void query_writer(struct cei_sweep *sweep, uint32_t at)
 {
 	uint32_t before = cei_number_set_before(&sweep->writers, at);
@@ -78,8 +78,8 @@ static void query_reader(struct cei_sweep *sweep, uint32_t at)
 		cei_queries_add(sweep->queries, at, after, CEI_SWEEP_SECOND_WRITES);
 }
 
-/* Spans that begin at one point: first all writers come in, then neighbours are looked at,
- * so that a reader is asked for those next to it only. */
+/* Enters spans that begin at one point: first all writers, then questions about neighbours,
+ * so that a reader is compared only with the writers next to it. */
 static void enter(struct cei_sweep *sweep, const struct cei_span *span,
 		  const struct cei_span *end)
 {
@@ -115,7 +115,7 @@ static int has_writer(const struct cei_span *spans, uint32_t n)
 	return 0;
 }
 
-/* The spans by their end, in the sweep's own memory. */
+/* Sorts the spans by their end, in the sweep's own memory. */
 static int sort_ends(struct cei_sweep *sweep, const struct cei_span *spans, uint32_t n)
 {
 	if (n > sweep->room) {

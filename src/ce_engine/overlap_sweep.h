@@ -4,13 +4,13 @@
 #define CEI_OVERLAP_SWEEP_H
 
 /*
- * Which transfers must be ordered because they touch the same bytes, along one dimension.
+ * Which transfers must be ordered because they access the same bytes, along one dimension.
  *
- * Those that touch one byte, in the line of all transfers (position): each writer has to
- * follow the writer before it, and all readers in between; each reader the writer before
- * it. All else follows from that. So of a byte's n transfers only neighbours are asked for,
- * not n * n pairs, and only where a span begins: where one ends, who then are neighbours
- * were ordered through it.
+ * Consider the transfers that access one byte, sorted by position: each writer must follow
+ * the writer before it, and all readers in between; each reader must follow the writer
+ * before it. The rest follows from these. So of a byte's n transfers only neighbours are
+ * compared instead of n * n pairs, and only where a span begins: where one ends, the new
+ * neighbours were ordered through it.
  */
 
 #include <stdint.h>
@@ -18,11 +18,11 @@
 #include "base/number_set.h"
 #include "ce_engine/order_queries.h"
 
-struct cei_span {                       /* bytes, or rows, or columns, of one transfer */
+struct cei_span {                       /* a range of bytes, rows or columns of one transfer */
 	uint64_t begin;
 	uint64_t end;                   /* > begin */
-	uint32_t position;              /* its spans of one kind do not overlap, and those
-					 * that it reads not those that it writes */
+	uint32_t position;              /* a transfer's read spans, and its write spans, do not
+					 * overlap each other */
 	uint32_t is_written;
 };
 
@@ -32,17 +32,17 @@ struct cei_span {                       /* bytes, or rows, or columns, of one tr
 
 struct cei_sweep {
 	struct cei_queries   *queries;
-	struct cei_number_set writers;  /* positions of spans that go over the present point */
+	struct cei_number_set writers;  /* positions of write spans at the present point */
 	struct cei_number_set readers;
-	struct cei_span      *ends;     /* the spans by their end */
+	struct cei_span      *ends;     /* the spans sorted by end */
 	uint32_t              room;
 };
 
-/* For positions below `bound`. CEOV_ERR_NO_MEMORY, not raised; then fini. */
+/* For positions below `bound`. CEOV_ERR_NO_MEMORY, not raised; then call fini. */
 int  cei_sweep_init(struct cei_sweep *sweep, struct cei_queries *queries, uint32_t bound);
 void cei_sweep_fini(struct cei_sweep *sweep);
 
-/* Asks for all pairs that matter; stops where one is refused. Sorts the spans. 0 or
+/* Adds the necessary questions, and stops when one is answered no. Sorts the spans. 0 or
  * CEOV_ERR_NO_MEMORY, not raised. */
 int  cei_sweep_run(struct cei_sweep *sweep, struct cei_span *spans, uint32_t n);
 

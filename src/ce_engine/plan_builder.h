@@ -13,12 +13,14 @@
 #include "ce_engine/plan.h"
 
 struct cei_plan_builder {
-	struct cei_ids    buffers;      /* their numbers */
-	struct cei_ids    signals;      /* by their control: two handles may be of one signal */
-	uint32_t          buffers_room; /* of plan->buffers */
+	struct cei_ids    buffers;      /* numbers of buffer handles */
+	struct cei_ids    signals;      /* numbers of signals by their control region, because two
+					 * handles may be of one signal */
+	uint32_t          buffers_room; /* capacity of plan->buffers */
 	uint32_t          signals_room; /* of plan->signals */
-	uint32_t          transfers_room;       /* of the program's */
-	struct ceov_mark *expected;     /* may name signals that no transfer names */
+	uint32_t          transfers_room;       /* capacity of the program's transfers */
+	struct ceov_mark *expected;     /* marks that the caller expects; may name signals that no
+					 * transfer names */
 	uint32_t          n_expected;
 	uint32_t          expected_room;
 };
@@ -29,7 +31,7 @@ struct cei_plan_builder {
 void cei_plan_set_template(struct ceov_plan *plan);
 void cei_plan_keep_order(struct ceov_plan *plan);
 
-/* 0 where plan is a living plan that is still built. Raises; call names the public call. */
+/* 0 where plan is valid and not committed. Raises; call: name of the public function. */
 int  cei_plan_check_open(ceov_plan *plan, const char *call);
 
 /* At commit, or where the plan is released before; the second time it does nothing. */

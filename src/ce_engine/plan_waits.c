@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* At commit: lists of who waits for what. */
+/* At commit: lists which transfers wait for what. */
 
 #include "ce_engine/plan_waits.h"
 
@@ -52,7 +52,7 @@ static void list_waiters(struct cei_waits *waits, const struct ceov_plan *plan)
 	waits->watch_at[waits->n_watches] = n;
 }
 
-/* Counts, adds up, and puts each in its place. */
+/* Counting sort: counts, adds up, and places each. */
 static void list_after(struct cei_waits *waits, uint32_t n_steps)
 {
 	uint32_t i, before;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Times of ports. All atomics are relaxed: see ports.h. */
+/* Reservation of ports. All atomics are relaxed: see ports.h. */
 
 #include "ce_engine/ports.h"
 
 #include <stdlib.h>
 
-/* Tries to change a slot that others change too; then it stays as they want it. */
+/* Attempts to change a slot that other threads change at the same time. */
 #define TRIES 4u
 
 static uint64_t load(const _Atomic uint64_t *word)
@@ -23,8 +23,8 @@ static int change(_Atomic uint64_t *word, uint64_t old, uint64_t new)
 
 /* --- life ---------------------------------------------------------------- */
 
-/* Copies that the port carries side by side. One tenth is not worth another: it would
- * slow down all of them. */
+/* How many copies a port carries at once. A remaining tenth does not count as a slot: one
+ * more copy would slow down all. */
 static uint32_t slots_of(uint64_t port_rate, uint64_t link_rate)
 {
 	uint64_t n;
@@ -44,7 +44,7 @@ static uint32_t ns_per_mib(uint64_t bytes_per_s)
 	return ns > UINT32_MAX ? UINT32_MAX : (uint32_t)ns;
 }
 
-/* The fastest link over each port, into rates. */
+/* Finds the rate of the fastest link over each port. */
 static void find_rates(const struct cei_machine *machine, uint64_t *rates)
 {
 	uint32_t n_links = cei_machine_n_places(machine) * cei_machine_n_places(machine);
@@ -153,7 +153,7 @@ uint64_t cei_ports_weight_ns(const struct cei_ports *ports,
 
 /* --- times ---------------------------------------------------------------- */
 
-/* The slot that is free first, and since or from when. */
+/* The slot that becomes free first, and when. */
 static _Atomic uint64_t *first_slot(struct cei_port *port, uint64_t *ret_busy_ns)
 {
 	_Atomic uint64_t *slot = &port->busy_until_ns[0];
@@ -217,7 +217,7 @@ static void move_one(struct cei_port *port, uint64_t ends_ns, uint64_t now_ends_
 			return;
 }
 
-/* The end of a copy that begins when the last of its ports is free. */
+/* When a copy ends that begins as soon as all of its ports are free. */
 static uint64_t end_of(struct cei_ports *ports, const struct cei_ports_ask *ask)
 {
 	uint64_t busy, latest = ask->start_ns;
@@ -235,7 +235,8 @@ static uint64_t end_of(struct cei_ports *ports, const struct cei_ports_ask *ask)
 	return latest + ask->takes_ns;
 }
 
-/* In rising order of ports, so that of two who want the same ones one gets them all. */
+/* Reserves in ascending order of ports, so that of two engines that want the same ports one
+ * gets all. */
 int cei_ports_take(struct cei_ports *ports, const struct cei_ports_ask *ask,
 		   uint64_t *ret_ends_ns)
 {
@@ -254,7 +255,7 @@ int cei_ports_take(struct cei_ports *ports, const struct cei_ports_ask *ask,
 		*ret_ends_ns = ends;
 		return 0;
 	}
-	for (i--; i-- > 0;)             /* the last one was not taken */
+	for (i--; i-- > 0;)             /* undo all but the one that failed */
 		move_one(&ports->ports[ask->link->ports[i]], ends, old[i]);
 	return r;
 }

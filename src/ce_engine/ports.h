@@ -4,18 +4,18 @@
 #define CEI_PORTS_H
 
 /*
- * Until when each port of the machine is busy, as all engines of the process agree:
- * two copies at once through a port that carries one take twice as long, and the lanes
- * behind them lose that time.
+ * Reservation times of the machine's ports, shared by all engines of the process: two
+ * copies at once through a port that carries one take twice as long, and delay the lanes
+ * behind them.
  *
- * A port's time is taken before a copy is submitted and needs no release: an estimate
- * that was wrong, or an engine that is gone, costs speed and nothing else. So no order of
- * memory is needed either: all accesses are relaxed, nothing is published with them.
+ * A port is reserved before a copy is submitted, for an estimated time, and needs no
+ * release: a wrong estimate, or an engine that is gone, costs only speed. So no memory
+ * ordering is needed either: all accesses are relaxed, and nothing is published with them.
  *
  * A port that is wider than its links carries several copies at once: it has that many
- * slots, each with its own time. Time is a parameter, so that a simulation runs the
- * same code. One block without pointers to it from outside of the process: could lie in
- * memory that processes share.
+ * slots, each with its own time. Time is a parameter, so that simulations run the same
+ * code. The memory is one block without pointers into the process, so that it could be
+ * shared between processes.
  */
 
 #include <stdatomic.h>
@@ -27,20 +27,21 @@
 #define CEI_PORT_SLOTS 14u
 
 struct cei_port {
-	_Alignas(64) _Atomic uint64_t waiting_bytes;    /* ready, not submitted */
-	uint32_t         n_slots;       /* 0: wider than any need, never busy */
-	uint32_t         ns_per_mib;    /* of all slots together */
+	_Alignas(64) _Atomic uint64_t waiting_bytes;    /* of copies that are ready and not
+							 * submitted */
+	uint32_t         n_slots;       /* 0: unlimited, never busy */
+	uint32_t         ns_per_mib;    /* with all slots used */
 	_Atomic uint64_t busy_until_ns[CEI_PORT_SLOTS];
 };
 
 struct cei_ports {
 	uint32_t         n_ports;
-	/* Jobs of all engines that wait for ports: for a quick look. */
+	/* copies of all engines that wait for ports, for a quick check */
 	_Alignas(64) _Atomic uint32_t n_waiting;
 	struct cei_port  ports[];
 };
 
-/* One for each port of the machine. CEOV_ERR_NO_MEMORY, raised. */
+/* One port record for each port of the machine. CEOV_ERR_NO_MEMORY, raised. */
 int  cei_ports_create(struct cei_report *report, const struct cei_machine *machine,
 		      struct cei_ports **ret_ports);
 
@@ -49,20 +50,20 @@ void cei_ports_destroy(struct cei_ports *ports);
 
 /* --- any thread; link: one of the machine's ---------------------------------------- */
 
-/* A job of so many bytes over the link waits from now on, or no longer. */
+/* A copy of that size over the link begins, or ends, to wait. */
 void cei_ports_wait(struct cei_ports *ports, const struct cei_machine_link *link,
 		    uint64_t n_bytes);
 void cei_ports_unwait(struct cei_ports *ports, const struct cei_machine_link *link,
 		      uint64_t n_bytes);
 
-/* Whether nobody waits for any port. */
+/* Whether no copy waits for any port. */
 int  cei_ports_are_quiet(const struct cei_ports *ports);
 
-/* Whether what waits for each of the link's ports is no more than n_bytes. */
+/* Whether at most n_bytes wait for each of the link's ports. */
 int  cei_ports_wait_is(const struct cei_ports *ports, const struct cei_machine_link *link,
 		       uint64_t n_bytes);
 
-/* How long the busiest of the link's ports needs for what waits for it. */
+/* The time that the busiest of the link's ports needs for the copies that wait for it. */
 uint64_t cei_ports_weight_ns(const struct cei_ports *ports,
 			     const struct cei_machine_link *link);
 
@@ -73,21 +74,20 @@ int  cei_ports_are_free(const struct cei_ports *ports, const struct cei_machine_
 struct cei_ports_ask {
 	const struct cei_machine_link *link;
 	uint64_t start_ns;              /* when the copy could begin */
-	uint64_t by_ns;                 /* each port has to be free then, or it is not taken */
+	uint64_t by_ns;                 /* latest time at which each port must be free; else
+					 * nothing is reserved */
 	uint64_t takes_ns;
 };
 
-/* Takes the ports, all or none, until the copy ends that begins when the last of them is
- * free: *ret_ends_ns. CEOV_PENDING: one is not free by by_ns. */
+/* Reserves all of the link's ports or none, until a copy would end that begins when the
+ * last of them is free: *ret_ends_ns. CEOV_PENDING: one is not free at by_ns. */
 int  cei_ports_take(struct cei_ports *ports, const struct cei_ports_ask *ask,
 		    uint64_t *ret_ends_ns);
 
-/* The same whatever by_ns says: then what is in the way and this end together. Returns
- * the end. */
+/* Reserves regardless of by_ns: behind what is reserved already. Returns the end. */
 uint64_t cei_ports_book(struct cei_ports *ports, const struct cei_ports_ask *ask);
 
-/* What was taken until ends_ns ends at another time. Somebody who has taken a port after
- * us keeps it. */
+/* Moves the end of a reservation from ends_ns to another time. Later reservations stay. */
 void cei_ports_move(struct cei_ports *ports, const struct cei_machine_link *link,
 		    uint64_t ends_ns, uint64_t now_ends_ns);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The table's memory, and whether a table is a program. */
+/* Allocates programs and verifies them. */
 
 #include "ce_engine/program.h"
 
@@ -91,7 +91,7 @@ uint64_t cei_program_extent(const struct cei_program_transfer *transfer,
 
 #define SIGNAL_FLAGS ((uint32_t)(CEI_PROGRAM_SEEN | CEI_PROGRAM_IN_GPU))
 
-/* Whether a machine could have it: some machine, ours may have fewer. */
+/* Whether a place is valid on some machine; this one may have fewer places. */
 static int is_place(uint32_t place)
 {
 	return place == CEOV_NOBODY ||
@@ -114,7 +114,7 @@ static int is_way(const struct cei_route_way *way)
 		is_place(way->engines[1]);
 }
 
-/* Shares are added up, and say which part of the bytes goes which way. */
+/* Verifies a route; the sum of its shares must equal its bytes. */
 static int is_route(const struct cei_program_route *route)
 {
 	uint64_t bytes = 0;
@@ -174,7 +174,7 @@ static int is_empty_spot(const struct cei_program_spot *spot)
 	return spot->buffer == CEI_PROGRAM_NONE && !spot->offset_bytes && !spot->pitch_bytes;
 }
 
-/* Whether the transfer's rows lie within the spot's buffer. */
+/* Whether the transfer's rows lie within the buffer that they name. */
 static int is_spot(const struct cei_program *program,
 		   const struct cei_program_transfer *transfer,
 		   const struct cei_program_spot *spot)
@@ -220,7 +220,7 @@ static int is_transfer(const struct cei_program *program,
 		program->buffers[transfer->target.buffer].rank == program->rank;
 }
 
-/* All but the lists. */
+/* Verifies the fields outside of the lists. */
 static int is_head(const struct cei_program *program)
 {
 	if (program->rank >= program->n_ranks || !program->max_chunk_bytes ||

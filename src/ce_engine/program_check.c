@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What a commit refuses of each transfer alone: floating buffers and bounds. */
+/* Checks of each transfer by itself: floating buffers and bounds. */
 
 #include <inttypes.h>
 
@@ -57,7 +57,8 @@ static int find_floating(struct cei_program *program, struct cei_report *report)
 
 /* --- bounds -------------------------------------------------------------- */
 
-/* Names all that the extent was made of: any of it may be the mistake. */
+/* Raises with every value that the extent was computed from, because any of them may be the
+ * mistake. */
 static int raise_outside(const struct cei_program *program, struct cei_report *report,
 			 uint32_t i, const struct cei_program_spot *spot, const char *what)
 {

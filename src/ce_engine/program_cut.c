@@ -15,7 +15,7 @@ static int is_flat(const struct cei_piece *piece)
 		piece->target_pitch_bytes == piece->row_bytes);
 }
 
-/* Without gaps on either side rows are one. */
+/* Rows without gaps at either end are one row. */
 static struct cei_piece flattened(const struct cei_piece *piece)
 {
 	struct cei_piece flat = *piece;
@@ -47,7 +47,7 @@ static struct cei_piece part_of(const struct cei_route *route, const struct cei_
 	first = (uint64_t)((double)n * (double)before / (double)total) / unit * unit;
 	end = (uint64_t)((double)n * (double)(before + route->ways[w].bytes) /
 			 (double)total) / unit * unit;
-	if (w + 1 == route->n_ways || end > n)  /* a double may be above n */
+	if (w + 1 == route->n_ways || end > n)  /* rounding of the double may exceed n */
 		end = n;
 	if (first >= end) {
 		piece.n_rows = 0;

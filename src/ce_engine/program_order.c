@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Order between transfers, from who raises and who waits for which mark. */
+/* The order of transfers, from the marks that they raise and wait for. */
 
 #include "ce_engine/program_order.h"
 
@@ -17,7 +17,7 @@ int cei_order_no_memory(const struct cei_order *order)
 			 "ceov_plan_commit: no memory for checks");
 }
 
-/* One mark that is raised: by a transfer, or outside (transfer CEOV_NOBODY). */
+/* a raise by a transfer, or from outside (transfer CEOV_NOBODY) */
 struct raise {
 	uint32_t signal;
 	uint32_t counter;
@@ -83,8 +83,8 @@ static int collect(const struct cei_order *order, struct raises *raises)
 	return 0;
 }
 
-/* The first raise of that counter to at least that value, or NULL: what a wait for
- * the mark can follow. */
+/* The first raise of that counter to at least that value, which a wait for the mark
+ * follows; NULL: there is none. */
 static const struct raise *find(const struct raises *raises, const struct cei_program_mark *mark)
 {
 	struct raise wanted = { mark->signal, mark->counter, 0, mark->value };
@@ -125,14 +125,14 @@ static int find_order(const struct raises *raises, struct cei_order *order)
 						 "name", i, k ? "target_free"
 						 : "source_ready", marks[k]->counter,
 						 marks[k]->value);
-			if (marks[k]->value)    /* 0: raised in an earlier launch */
+			if (marks[k]->value)    /* value 0 was raised by an earlier launch */
 				order->before[2 * i + k] = raise->transfer;
 		}
 	}
 	return 0;
 }
 
-/* See order->empty; that of all which i follows directly is known. */
+/* Computes order->empty of i from that of its direct predecessors, which must be known. */
 static uint32_t last_empty(const struct cei_order *order, uint32_t i)
 {
 	uint32_t k, before, last = 0;
@@ -149,7 +149,7 @@ static uint32_t last_empty(const struct cei_order *order, uint32_t i)
 	return last;
 }
 
-/* One that the transfer follows and that has no position yet, or CEOV_NOBODY. */
+/* A direct predecessor without a position, or CEOV_NOBODY. */
 static uint32_t unplaced(const struct cei_order *order, uint32_t i)
 {
 	uint32_t k, before;
@@ -162,8 +162,8 @@ static uint32_t unplaced(const struct cei_order *order, uint32_t i)
 	return CEOV_NOBODY;
 }
 
-/* Places transfer i behind all that it follows, without recursion. Returns the transfer at
- * which a circle was found, or CEOV_NOBODY. */
+/* Gives transfer i a position behind all that it follows, without recursion. Returns a
+ * transfer of a cycle, or CEOV_NOBODY. */
 static uint32_t place(struct cei_order *order, uint32_t i)
 {
 	uint32_t n = 0, top, next;
@@ -178,7 +178,7 @@ static uint32_t place(struct cei_order *order, uint32_t i)
 			order->line[order->n_placed++] = top;
 			n--;
 		} else if (n == order->n) {
-			return top;     /* the way is longer than there are transfers */
+			return top;     /* a path longer than the number of transfers is a cycle */
 		} else {
 			order->stack[n++] = next;
 		}
@@ -201,8 +201,9 @@ static int check_circles(struct cei_order *order)
 	return 0;
 }
 
-/* A transfer without bytes goes behind all before it, so none of them may follow it. To
- * follow one further back is fine, and closes no longer circle: places only fall. */
+/* A transfer without bytes goes behind all before it in the plan, so none of those may
+ * follow it. Following one further back is allowed and closes no longer cycle, because
+ * places only decrease. */
 static int check_empties(const struct cei_order *order)
 {
 	uint32_t i;
@@ -216,7 +217,7 @@ static int check_empties(const struct cei_order *order)
 	return 0;
 }
 
-/* Two raises of one counter, next to each other. */
+/* Refuses two raises of one counter that are next to each other. */
 static int refuse_raises(const struct cei_order *order, const struct raise *a,
 			 const struct raise *b)
 {
@@ -252,7 +253,7 @@ static int query_raisers(const struct raises *raises, struct cei_order *order,
 	return cei_queries_end(queries);
 }
 
-/* A counter has one raiser at a time. */
+/* Checks that each counter has one raiser at a time. */
 static int check_raisers(const struct raises *raises, struct cei_order *order)
 {
 	struct cei_queries queries;

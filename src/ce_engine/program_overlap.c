@@ -16,7 +16,7 @@
 #include "ce_engine/area.h"
 #include "ce_engine/overlap_sweep.h"
 
-/* Rows that a cluster of several pitches may be taken apart into: 100 MB. */
+/* the most rows of different pitches that a cluster is split into: 100 MB */
 #define ROWS_MAX (UINT64_C(1) << 21)
 
 struct touch {                      /* a transfer reads or writes an area */
@@ -318,7 +318,7 @@ static int sweep_rows(struct cei_sweep *sweep, const struct touch *touches, uint
 	return r;
 }
 
-/* What one is to the other, where their areas meet. */
+/* Adds the question for two overlapping accesses. */
 static void query_pair(struct cei_queries *queries, const struct touch *a, const struct touch *b)
 {
 	const struct touch *first = a->position < b->position ? a : b;
@@ -343,7 +343,7 @@ static void compare_pairs(struct cei_queries *queries, const struct touch *touch
 		}
 }
 
-/* Touches of a cluster, sorted by their begin. */
+/* Checks one cluster, sorted by begin. */
 static int check_cluster(struct cei_sweep *sweep, const struct touch *touches, uint32_t n)
 {
 	uint64_t pitch = 0, n_rows = 0;
@@ -386,7 +386,8 @@ static int check_clusters(struct cei_sweep *sweep, const struct touch *touches, 
 
 /* --- the check --------------------------------------------------------------------- */
 
-/* All touches, sorted, and how many. A transfer must not write what it reads. */
+/* Collects and sorts all accesses, and returns how many. A transfer must not write what it
+ * reads. */
 static int collect(const struct cei_order *order, struct touch *touches, uint32_t *ret_n)
 {
 	const struct cei_program *program = order->program;
@@ -400,7 +401,7 @@ static int collect(const struct cei_order *order, struct touch *touches, uint32_
 		piece = cei_program_piece(program, i);
 		touches[n++] = touch_of(order, &piece, i, 1);
 		if (program->transfers[i].source.buffer == program->floating)
-			continue;               /* the caller's promise */
+			continue;               /* the caller guarantees it */
 		source = touch_of(order, &piece, i, 0);
 		if (cei_areas_meet(&source.area, &touches[n - 1].area))
 			return cei_raise(order->report, CEOV_ERR_INVALID, 0,

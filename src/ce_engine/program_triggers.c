@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Whether marks of a program can be waited for, by the engine or by lanes, and raised. */
+/* Whether the engine or lanes can wait for a program's marks, and raise them. */
 
 #include "ce_engine/program_order.h"
 #include "ce_engine/program.h"
@@ -99,7 +99,8 @@ int cei_program_check_triggers(const struct cei_program *program, struct cei_rep
 
 /* --- what follows from the order ----------------------------------------------------- */
 
-/* A lane that waits for a mark which a transfer behind it raises waits for ever. */
+/* Refuses a lane's wait for a mark that a later transfer of the lane raises: it would never
+ * end. */
 static int check_gates(struct cei_triggers *triggers, const struct cei_order *order)
 {
 	uint32_t i;
@@ -118,8 +119,8 @@ static int check_gates(struct cei_triggers *triggers, const struct cei_order *or
 	return 0;
 }
 
-/* Whether more than marks orders the transfers: a template's walk, one that raises behind
- * all that stand before it, or a counter that several raise. */
+/* Whether transfers must go in the program's order: in a template, with a mark that covers
+ * all transfers before it, or with a counter that several raise. */
 static int keeps_order(const struct cei_order *order)
 {
 	const struct cei_program *program = order->program;
@@ -131,7 +132,7 @@ static int keeps_order(const struct cei_order *order)
 	return program->keeps_order || program->has_template || order->raises_again;
 }
 
-/* What does all in the order of the program would wait for ever there. */
+/* The first transfer that would wait for ever if all ran in the program's order. */
 static uint32_t waits_ahead(const struct cei_order *order)
 {
 	uint32_t i;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Programs to bytes and back, by the cursors of wire.h, which check bounds. */
+/* Encodes and decodes programs by the cursors of wire.h, which check bounds. */
 
 #include "ce_engine/program_wire.h"
 
@@ -20,8 +20,7 @@
 #define ROUTE_BYTES    (40u + CEI_ROUTE_WHY_BYTES)      /* without its ways */
 #define WAY_BYTES      40u
 
-/* What follows the head takes, but for routes and their ways. Numbers in the bounds of
- * numbers_fit() do not overflow it. */
+/* Bytes behind the head, without routes. Cannot overflow for numbers within numbers_fit(). */
 static size_t fixed_bytes(const struct cei_program *program)
 {
 	return FIELDS_BYTES + (size_t)program->n_movers * MOVER_BYTES +
@@ -163,7 +162,7 @@ static void code_way(struct codec *codec, struct cei_route_way *way)
 	code_u64(codec, &way->t0_ns);
 }
 
-/* Ends within its room, and is followed by nothing. */
+/* The text must end within its field, with only 0 behind it. */
 static void code_why(struct codec *codec, char *why)
 {
 	char text[CEI_ROUTE_WHY_BYTES] = "";
@@ -238,7 +237,7 @@ void cei_program_write(const struct cei_program *program, void *bytes)
 
 /* --- reading -------------------------------------------------------------- */
 
-/* No transfer names more than two buffers, three signals and one route. */
+/* A transfer names at most two buffers, three signals and one route. */
 static int numbers_fit(const struct cei_program *program)
 {
 	return program->n_movers <= CEI_PROGRAM_MOVERS_MAX &&
@@ -249,7 +248,7 @@ static int numbers_fit(const struct cei_program *program)
 		program->n_signals <= 3 * program->n_transfers;
 }
 
-/* Whether so many bytes may hold the lists, whatever ways the routes have. */
+/* Whether that many bytes can hold the lists, for any number of paths. */
 static int lists_fit(const struct cei_program *program, size_t n_bytes)
 {
 	size_t least = fixed_bytes(program), routes = (size_t)program->n_routes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Which job goes next. Knows no engine, no plan and no clock. */
+/* Chooses which job goes next. Knows no engine, no plan and no clock. */
 
 #include "ce_engine/queues.h"
 
@@ -54,7 +54,7 @@ void cei_queues_fini(struct cei_queues *queues)
 
 /* --- jobs come ------------------------------------------------------------ */
 
-/* Its place in the table of links, or, where that is full, the place of another. */
+/* The link's index in the table of links; where that is full, it shares another link's. */
 static uint8_t class_of(struct cei_queues *queues, const struct cei_machine_link *link)
 {
 	uint32_t begin = (uint32_t)((uintptr_t)link / sizeof(*link) % CEI_QUEUES_LINKS);
@@ -70,7 +70,8 @@ static uint8_t class_of(struct cei_queues *queues, const struct cei_machine_link
 	return (uint8_t)begin;
 }
 
-/* Urgent jobs are few and small: they go at once, whatever they meet. */
+/* Whether the job's ports are free. Urgent jobs are few and small: they go at once,
+ * whatever the ports. */
 static int is_free(const struct cei_queues *queues, const struct cei_job *job)
 {
 	return queues->ports && job->link && !job->keeps_order &&
@@ -129,7 +130,7 @@ static void unqueue(struct cei_queues *queues, struct cei_job *job)
 	cei_ports_unwait(queues->ports, job->link, job->bytes);
 }
 
-/* When a job begins that the lane gets now. */
+/* When a job begins that is given to the lane now. */
 static uint64_t start_on(const struct cei_lineup *lineup, uint64_t now_ns)
 {
 	uint64_t start = lineup->begun_ns + lineup->moving_ns;
@@ -161,7 +162,8 @@ static struct cei_job *move(struct cei_queues *queues, struct cei_job *job, uint
 	return job;
 }
 
-/* Goes whatever it meets; who waits for ports should know where there is such. */
+/* Dispatches a job whatever its ports; its ports, if known, are reserved so that others see
+ * it. */
 static struct cei_job *move_at_once(struct cei_queues *queues, struct cei_job *job,
 				    uint64_t now_ns)
 {
@@ -176,7 +178,7 @@ static struct cei_job *move_at_once(struct cei_queues *queues, struct cei_job *j
 	return move(queues, job, ask.start_ns, ends);
 }
 
-/* Whether a background lane has room for it. */
+/* Whether the lane takes one more background job. */
 static int has_room(const struct cei_lineup *lineup, const struct cei_job *job)
 {
 	if (job->urgency != CEOV_URGENCY_BACKGROUND || !lineup->n_background)
@@ -185,24 +187,24 @@ static int has_room(const struct cei_lineup *lineup, const struct cei_job *job)
 		lineup->background_bytes + job->bytes <= CEI_QUEUES_BACKGROUND_BYTES;
 }
 
-enum fit {                              /* of a job to its ports */
+enum fit {                              /* how well a job's ports suit it */
 	FIT_BUSY,
-	FIT_SOON,                       /* worth waiting for */
+	FIT_SOON,                       /* busy, but worth waiting for */
 	FIT_FREE,
-	FIT_DUE,                        /* whatever they are: it has waited too long */
+	FIT_DUE,                        /* overdue: it goes whatever its ports */
 };
 
 struct choice {
 	uint64_t        now_ns;
-	uint64_t        start_ns;       /* when what is chosen begins */
-	int             may_go;         /* the lane wants work; else only oldest_ns */
-	uint64_t        oldest_ns;      /* of all first ones: since when it waits */
-	struct cei_job *job;            /* the best that is not busy, or NULL */
+	uint64_t        start_ns;       /* when the chosen job would begin */
+	int             may_go;         /* the lane wants work; else only oldest_ns is computed */
+	uint64_t        oldest_ns;      /* since when the longest waiting queue head waits */
+	struct cei_job *job;            /* the best job so far whose ports are free, or NULL */
 	enum fit        fit;
 	uint64_t        weight_ns;
 };
 
-/* Whether it goes before the best so far. */
+/* Whether a job is better than the best so far. */
 static int is_better(const struct choice *choice, const struct cei_job *job, uint64_t weight_ns)
 {
 	if (!choice->job || weight_ns > choice->weight_ns)
@@ -210,7 +212,7 @@ static int is_better(const struct choice *choice, const struct cei_job *job, uin
 	return weight_ns == choice->weight_ns && job->turn < choice->job->turn;
 }
 
-/* By when its ports should be free for a job that begins at start_ns. */
+/* The latest time at which ports should be free for a job that begins at start_ns. */
 static uint64_t free_by(uint64_t start_ns, uint64_t takes_ns)
 {
 	uint64_t part = takes_ns / CEI_QUEUES_MEET_PART;
@@ -258,7 +260,7 @@ static void look_at(struct cei_queues *queues, struct cei_queue *queue, struct c
 	choice->weight_ns = weight;
 }
 
-/* Whether nobody else waits for the ports of the only link that jobs wait for here. */
+/* Whether jobs wait for one link only here, and no other engine waits for its ports. */
 static int is_alone(const struct cei_queues *queues, const struct cei_lineup *lineup,
 		    uint32_t index)
 {
@@ -271,7 +273,7 @@ static int is_alone(const struct cei_queues *queues, const struct cei_lineup *li
 	return cei_ports_wait_is(queues->ports, first_of(&queue->jobs)->link, queue->bytes);
 }
 
-/* Whether a lane that begins the next job at start_ns should get it now. */
+/* Whether a lane whose next job would begin at start_ns should get it now. */
 static int wants_work(const struct cei_queues *queues, const struct cei_lineup *lineup,
 		      uint32_t index, const struct choice *choice)
 {
@@ -297,7 +299,8 @@ static struct choice choose(struct cei_queues *queues, struct cei_lineup *lineup
 	return choice;
 }
 
-/* Moves what was chosen; NULL: it is worth waiting for, or another engine was faster. */
+/* Dispatches the chosen job; NULL: waiting is better, or another engine reserved the ports
+ * first. */
 static struct cei_job *move_free(struct cei_queues *queues, const struct choice *choice)
 {
 	struct cei_job *job = choice->job;
@@ -316,7 +319,7 @@ static struct cei_job *move_free(struct cei_queues *queues, const struct choice 
 	return move(queues, job, choice->start_ns, ends);
 }
 
-/* The first of those in order; NULL: it has to wait. */
+/* Dispatches the first job of an ordered queue; NULL: it has to wait. */
 static struct cei_job *move_ordered(struct cei_queues *queues, struct cei_lineup *lineup,
 				    struct cei_job *job, uint64_t now_ns)
 {
@@ -352,8 +355,8 @@ static struct cei_job *take_urgency(struct cei_queues *queues, struct cei_lineup
 	return job;
 }
 
-/* The oldest one's time is over and it is not done: whoever wants its ports should not
- * begin yet. */
+/* The oldest job is overdue: extends its reservation, so that others do not begin on its
+ * ports yet. */
 static void settle_late(struct cei_queues *queues, struct cei_lineup *lineup, uint64_t now_ns)
 {
 	struct cei_job *job = first_of(&lineup->moving);
@@ -406,7 +409,7 @@ struct cei_job *cei_queues_take(struct cei_queues *queues, uint32_t lane, uint64
 
 /* --- jobs leave ------------------------------------------------------------- */
 
-/* The next one of the lane begins now: its time, and its ports', is known better. */
+/* The lane's next job begins now, so its end and its reservations can be corrected. */
 static void settle_next(struct cei_queues *queues, struct cei_lineup *lineup, uint64_t now_ns)
 {
 	struct cei_job *job = first_of(&lineup->moving);

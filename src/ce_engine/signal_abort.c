@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* How signals are aborted, and what the abort word says. */
+/* Aborting signals, and the meaning of the abort word. */
 
 #include <stdlib.h>
 
@@ -20,8 +20,8 @@ static uint32_t encode(int error, uint32_t rank)
 	return (uint32_t)-error | blamed << ERROR_BITS;
 }
 
-/* The word is in shared memory, where others may write anything: what no abort of ours
- * would have written is an abort, but nobody knows why. */
+/* Decodes the abort word, which lies in shared memory where others may write anything: a
+ * value that no abort writes counts as an abort of unknown cause. */
 static int decode(uint32_t word, uint32_t n_ranks, uint32_t *ret_rank)
 {
 	uint32_t error = word & ERROR_MASK, blamed = word >> ERROR_BITS;
@@ -71,8 +71,8 @@ int cei_signals_blame(struct ceov_signal *const *signals, uint32_t n, uint32_t *
 
 /* --- aborting ------------------------------------------------------------ */
 
-/* A GPU signal that we may still write to: its backend, or NULL. Memory of a dead
- * process is not touched. */
+/* The backend of a GPU signal that may still be written to, or NULL: memory of a dead
+ * process is not accessed. */
 static struct cei_backend *living_backend(const struct ceov_signal *signal)
 {
 	if (cei_context_is_lost(signal->object.context, signal->rank))
@@ -89,7 +89,7 @@ void cei_signal_raise_abort(struct ceov_signal *signal, int error, uint32_t rank
 	/* seq_cst, as the poison: against raise_to() in signal_verbs.c, see there. Also
 	 * the release that pairs with every look at the abort word. */
 	atomic_compare_exchange_strong(&cei_signal_header(signal)->abort_code, &none, code);
-	if (backend)                    /* store() has raised its failure, if any */
+	if (backend)                    /* store() has raised its own failure */
 		(void)backend->ops->store(backend, signal->gpu->address[backend->member] +
 					  signal->n_counters * (uint64_t)sizeof(word),
 					  &word, sizeof(word));

@@ -10,7 +10,7 @@ static uint64_t divide_up(uint64_t a, uint64_t b)
 	return a / b + (a % b != 0);
 }
 
-/* Rows that one chunk may hold; 0: a row itself must be cut. */
+/* Rows per chunk; 0: a row is too long and must be cut. */
 static uint64_t rows_per_chunk(const struct cei_piece *piece, uint64_t max_bytes)
 {
 	uint64_t rows;

@@ -3,7 +3,7 @@
 #ifndef CEI_SPLIT_H
 #define CEI_SPLIT_H
 
-/* At commit: cuts a transfer's piece into chunks. Pure arithmetic. */
+/* At commit: cuts a transfer into chunks. Pure arithmetic. */
 
 #include <stdint.h>
 
@@ -12,14 +12,14 @@
 /* The driver refuses larger pitches (CU_DEVICE_ATTRIBUTE_MAX_PITCH, 2^31 - 1). */
 #define CEI_PITCH_MAX_BYTES INT32_MAX
 
-/* Cuts are multiples of this, but for the last. */
+/* Cuts are at multiples of this. */
 #define CEI_CUT_ALIGN_BYTES 512u
 
-/* How many chunks of at most max_bytes (> 0) the piece makes: at least 1. Rows stay
- * whole where they fit; a longer row is cut within. */
+/* The number of chunks of at most max_bytes (> 0) for a piece: at least 1. Rows are kept
+ * whole where they fit; longer rows are cut. */
 uint64_t cei_split_count(const struct cei_piece *piece, uint64_t max_bytes);
 
-/* Chunk number i of them, i < count. */
+/* Chunk number i, less than the count. */
 struct cei_piece cei_split_at(const struct cei_piece *piece, uint64_t max_bytes,
 			      uint64_t i);
 

@@ -33,17 +33,17 @@ static int is_taken(struct cei_ticket_slot *slot)
 	return atomic_load_explicit(&slot->turn, memory_order_acquire) & 1;
 }
 
-/* With the lock held; the slot is free. */
+/* Gives a free slot to a launch. With the lock held. */
 static void hand_over(struct cei_ticket_slot *slot, uint64_t number, struct ceov_plan *plan)
 {
-	/* relaxed, both: only who holds the lock writes to a free slot */
+	/* relaxed, both: a free slot is written only with the lock held */
 	uint64_t before = atomic_load_explicit(&slot->number, memory_order_relaxed);
 	uint32_t turn = atomic_load_explicit(&slot->turn, memory_order_relaxed);
 
 	if (before)
 		slot->before = before;
-	/* seq_cst: against look(): who still reads the old number after the result has
-	 * read the old result */
+	/* seq_cst: pairs with look(): who reads the old number after the result has read
+	 * the old launch's result */
 	atomic_store(&slot->number, 0);
 	slot->plan = plan;
 	/* release: who sees the new turn does not see the old number; see has_ended() */
@@ -74,14 +74,14 @@ int cei_tickets_take(struct cei_tickets *tickets, struct ceov_plan *plan,
 
 /* --- ending -------------------------------------------------------------- */
 
-/* Who takes the launch to its end is alone with the slot until the turn is even. */
+/* Ends the launch in a slot. Until the turn becomes even, only the caller uses the slot. */
 static void end(struct cei_ticket_slot *slot)
 {
 	uint32_t turn = atomic_load_explicit(&slot->turn, memory_order_relaxed);
 
-	/* seq_cst: against sleep_until(), which counts itself as a waiter and then looks at
-	 * the turn: one of the two sees the other. Also the release that pairs with the
-	 * acquires of the turn. */
+	/* seq_cst: pairs with sleep_until(), which counts itself as a waiter and then reads
+	 * the turn: one of the two sees the other. Also the release for all acquires of the
+	 * turn. */
 	atomic_store(&slot->turn, turn + 1);
 	if (atomic_load(&slot->n_waiters))
 		cei_futex_wake(&slot->turn);
@@ -111,7 +111,7 @@ static void remember(struct cei_tickets *tickets, uint64_t number, int result)
 void cei_tickets_publish(struct cei_tickets *tickets, struct cei_ticket_slot *slot,
 			 int result)
 {
-	/* Before the slot can go to another launch. relaxed: ours until then */
+	/* before the slot can be reused. relaxed: no other thread writes it until then */
 	if (result)
 		remember(tickets, atomic_load_explicit(&slot->number, memory_order_relaxed),
 			 result);
@@ -121,7 +121,7 @@ void cei_tickets_publish(struct cei_tickets *tickets, struct cei_ticket_slot *sl
 
 /* --- looking ------------------------------------------------------------- */
 
-/* With the lock held: the result of a failure that is kept, or 0. */
+/* The result of a failure that is kept, or 0. With the lock held. */
 static int find_failure(const struct cei_tickets *tickets, uint64_t number)
 {
 	uint64_t i, n = tickets->n_failed;
@@ -134,9 +134,9 @@ static int find_failure(const struct cei_tickets *tickets, uint64_t number)
 	return 0;
 }
 
-/* With the lock held, of a launch that is not in its slot: what is newer than the one
- * before there was passed over or given back. What was passed over long ago is not known
- * apart from what went well. */
+/* The result of a launch that is no longer in its slot. With the lock held. A number above
+ * the slot's previous one was skipped or given back. Numbers skipped longer ago cannot be
+ * told from successful launches. */
 static int look_back(struct cei_tickets *tickets, uint64_t number, int *ret_result)
 {
 	int result;
@@ -150,7 +150,7 @@ static int look_back(struct cei_tickets *tickets, uint64_t number, int *ret_resu
 	return 0;
 }
 
-/* 0 and CEOV_PENDING or the result, or CEOV_NONE: the slot has another launch. */
+/* 0 with CEOV_PENDING or the result; CEOV_NONE: the slot belongs to another launch. */
 static int look(struct cei_ticket_slot *slot, uint64_t number, int *ret_result)
 {
 	uint32_t turn;
@@ -169,11 +169,11 @@ static int look(struct cei_ticket_slot *slot, uint64_t number, int *ret_result)
 	return 0;
 }
 
-/* Else *ret_turn is what to sleep on. */
+/* Whether it has ended; if not, *ret_turn is the value to sleep on. */
 static int has_ended(struct cei_ticket_slot *slot, uint64_t number, uint32_t *ret_turn)
 {
-	/* seq_cst: against end(), see there. First the turn: if it is a newer launch's,
-	 * the number is no longer ours. */
+	/* seq_cst: pairs with end(). The turn is read first: if it belongs to a newer
+	 * launch, the number has changed. */
 	*ret_turn = atomic_load(&slot->turn);
 	return !(*ret_turn & 1) || atomic_load(&slot->number) != number;
 }
@@ -188,8 +188,8 @@ static void sleep_until(struct cei_ticket_slot *slot, uint64_t number, uint64_t 
 	atomic_fetch_sub(&slot->n_waiters, 1);
 }
 
-/* A thread that slept for milliseconds may take hundreds of microseconds to come back
- * (measured in a virtual machine), so it stays awake for a while. */
+/* Waking up may take hundreds of microseconds after a sleep of milliseconds (measured in a
+ * virtual machine), so the thread polls for a while before it sleeps. */
 static void wait_until(struct cei_ticket_slot *slot, uint64_t number, uint64_t deadline)
 {
 	uint64_t now = cei_now_ns(), sleep_at = cei_deadline(CEI_BACKOFF_YIELD_NS);
@@ -218,7 +218,7 @@ int cei_tickets_wait(struct cei_tickets *tickets, uint64_t number, uint64_t time
 	if (!look(slot, number, ret_result))
 		return 0;
 	pthread_mutex_lock(&tickets->lock);
-	r = look(slot, number, ret_result);     /* launched just now, maybe */
+	r = look(slot, number, ret_result);     /* it may have been launched just now */
 	if (r)
 		r = look_back(tickets, number, ret_result);
 	pthread_mutex_unlock(&tickets->lock);

@@ -4,14 +4,15 @@
 #define CEI_TICKETS_H
 
 /*
- * The launches in flight of a context, and how those that have ended ended.
+ * The launches in flight of a context, and the results of those that have ended.
  *
- * A launch has slot number % CEI_TICKETS until it ends. A number whose slot is still taken
- * is passed over, so numbers rise, and a launch that takes long holds up no other. Passing
- * over costs little: in one round through the slots each is passed over once.
+ * A launch occupies slot number % CEI_TICKETS until it ends. A number whose slot is still
+ * occupied is skipped: so numbers rise, and a long launch delays no other. Skipping is
+ * cheap, because each slot is skipped once per round.
  *
- * What has left its slot and is not among the failures went well. So only failures take
- * memory, and a result is lost only when that many later ones have failed.
+ * A launch that is not in its slot and not among the failures has succeeded. So only
+ * failures take memory, and a result is lost only when that many later launches have
+ * failed.
  */
 
 #include <pthread.h>
@@ -24,13 +25,13 @@
 struct ceov_plan;
 
 struct cei_ticket_slot {
-	_Atomic uint64_t  number;       /* 0: none, or just changing */
-	_Atomic uint32_t  turn;         /* odd while a launch is in flight; rises with each
-					 * begin and end, so who sleeps on it for an old
-					 * launch does not sleep for a newer one */
+	_Atomic uint64_t  number;       /* 0: none, or being changed */
+	_Atomic uint32_t  turn;         /* odd while a launch is in flight; it rises at each begin
+					 * and end, so that a sleeper for an old launch does not
+					 * sleep through a newer one */
 	_Atomic uint32_t  n_waiters;
 	_Atomic int       result;
-	uint64_t          before;       /* tickets' lock: the number that it had before */
+	uint64_t          before;       /* the slot's previous number; with the lock */
 	struct ceov_plan *plan;         /* likewise; a plan outlives its launches in flight */
 };
 
@@ -42,7 +43,8 @@ struct cei_failed_launch {
 struct cei_tickets {
 	pthread_mutex_t          lock;
 	uint64_t                 last;          /* lock: the newest number */
-	uint64_t                 n_failed;      /* lock: ever */
+	uint64_t                 n_failed;      /* the largest number among failures that were
+						 * dropped; with the lock */
 	uint64_t                 forgotten;     /* lock: the largest number of a failure that
 						 * is not kept any more */
 	struct cei_failed_launch failed[CEI_FAILURES_MAX];      /* lock: a ring */
@@ -53,14 +55,14 @@ struct cei_tickets {
 void cei_tickets_init(struct cei_tickets *tickets);
 void cei_tickets_fini(struct cei_tickets *tickets);
 
-/* Any thread: a number, and the slot that has it. CEOV_FULL: CEI_TICKETS are in flight. */
+/* Takes a number and its slot. CEOV_FULL: CEI_TICKETS launches are in flight. Any thread. */
 int  cei_tickets_take(struct cei_tickets *tickets, struct ceov_plan *plan,
 		      uint64_t *ret_number, struct cei_ticket_slot **ret_slot);
 
-/* The launch could not begin: its number was never issued. */
+/* The launch could not begin; its number counts as never issued. */
 void cei_tickets_give_back(struct cei_tickets *tickets, struct cei_ticket_slot *slot);
 
-/* Engine's thread: the launch has ended. Takes the lock for failures only. */
+/* Ends a launch. Takes the lock for failures only. Engine's thread. */
 void cei_tickets_publish(struct cei_tickets *tickets, struct cei_ticket_slot *slot,
 			 int result);
 

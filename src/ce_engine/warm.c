@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Warms every pair of ranks, through buffers of the ordinary kind. */
+/* Warms up copies between every pair of ranks, through ordinary buffers. */
 
 #include "ce_engine/warm.h"
 
@@ -10,7 +10,7 @@
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
 
-/* A name that a caller is unlikely to choose. */
+/* a name that applications are unlikely to use */
 #define PAD_NAME  "ceoverlap.warm"
 #define SLOT_BYTES 64u
 
@@ -36,7 +36,7 @@ static int export_pads(ceov_context *context, ceov_buffer **pads)
 	return r;
 }
 
-/* Each of our members touches its slot of that rank's pad. */
+/* Each member copies to and from its slot of that rank's buffer. */
 static int touch(ceov_context *context, uint32_t rank)
 {
 	ceov_buffer *pad;
@@ -45,7 +45,7 @@ static int touch(ceov_context *context, uint32_t rank)
 	int r = ceov_buffer_find(context, rank, PAD_NAME, &pad);
 
 	if (r == CEOV_NONE)
-		return 0;               /* a rank on the host */
+		return 0;               /* the rank is on the host */
 	if (!r && pad->region->size_bytes < context->site.n_ranks * (uint64_t)SLOT_BYTES)
 		r = cei_raise(&context->report, CEOV_ERR_VERSION, 0,
 			      "ceov_open: rank %u's warm-up memory has %llu bytes, too few for "
@@ -64,7 +64,7 @@ static int touch(ceov_context *context, uint32_t rank)
 	return ceov_buffer_release(pad);
 }
 
-/* The finders' farewells may still be on their way. */
+/* Retries, because the finders' drops may still be on their way. */
 static int take_back(ceov_buffer *pad, uint64_t deadline_ns)
 {
 	struct cei_backoff backoff;
