@@ -72,9 +72,9 @@ enum ceov_condition {
 
 enum ceov_error {
 	CEOV_ERR_INVALID   = -1,        /* an argument breaks the call's contract */
-	CEOV_ERR_STATE     = -2,        /* right call, wrong moment */
+	CEOV_ERR_STATE     = -2,        /* valid, but not in the object's present state */
 	CEOV_ERR_NO_MEMORY = -3,
-	CEOV_ERR_NO_ROUTE  = -4,        /* no backend reaches from source to target */
+	CEOV_ERR_NO_ROUTE  = -4,        /* no backend can copy from source to target */
 	CEOV_ERR_SYSTEM    = -5,        /* native_code is an errno */
 	CEOV_ERR_CUDA      = -6,        /* native_code is a CUresult */
 	CEOV_ERR_UCX       = -7,        /* native_code is a ucs_status_t */
@@ -83,7 +83,7 @@ enum ceov_error {
 	CEOV_ERR_TIMEOUT   = -10,       /* a deadline passed; the failure names what */
 	CEOV_ERR_VERSION   = -11,       /* a peer or a driver of another version */
 	CEOV_ERR_STALE     = -12,       /* the memory behind a registration changed */
-	CEOV_ERR_FORKED    = -13,       /* called in a child of the opener */
+	CEOV_ERR_FORKED    = -13,       /* called in a forked child */
 	CEOV_ERR_UNCERTAIN = -14        /* the target may or may not hold the bytes */
 };
 
@@ -110,7 +110,7 @@ const char *ceov_strerror(int result);
 /* "0.1.0" */
 const char *ceov_version(void);
 
-/* The first failure since the last call. CEOV_NONE: there was none. */
+/* Takes the first failure since the last call. CEOV_NONE: there was none. */
 int ceov_last_failure(ceov_context *context, struct ceov_failure *ret_failure);
 
 /* --- context ------------------------------------------------------------- */
@@ -132,16 +132,14 @@ struct ceov_config {
 	const struct ceov_member *members;        /* NULL: from the environment */
 	uint32_t                  n_members;
 	uint32_t                  n_ranks;        /* of the whole group */
-	const char               *group;          /* path of the unix socket where
-						   * ranks meet; NULL: from the
-						   * environment, else alone */
-	uint64_t                  max_chunk_bytes;/* bounds how long a small transfer
-						   * waits behind a large one; 0: by
-						   * the cost model */
-	uint64_t                  deadline_ns;    /* of every wait that names none;
-						   * 0: 60 s */
-	int                       progress_by_caller; /* 1: nothing moves but in
-						       * ceov_turn() */
+	const char               *group;          /* path of the unix socket at which ranks meet;
+						   * NULL: from the environment, else the rank is
+						   * alone */
+	uint64_t                  max_chunk_bytes;/* bounds how long a small transfer waits behind
+						   * a large one; 0: chosen by the cost model */
+	uint64_t                  deadline_ns;    /* deadline of every wait that has none of its
+						   * own; 0: 60 s */
+	int                       progress_by_caller; /* 1: progress is made only in ceov_turn() */
 	void                    (*log)(void *log_arg, const char *line);
 						  /* NULL: stderr. What it must not
 						   * do: see ceov_open() */
@@ -206,9 +204,9 @@ int  ceov_buffer_register(ceov_context *context, uint32_t rank,
 int  ceov_buffer_create(ceov_context *context, uint32_t rank,
 			uint64_t size_bytes, ceov_buffer **ret_buffer);
 
-/* A place for memory that each launch names (ceov_launch.floating): size_bytes of the
- * place of our rank `rank`, host memory for a rank on the host. Source of transfers in
- * plans of that rank only, and one such buffer to a plan. It cannot be shared. */
+/* A stand-in for memory that each launch names (ceov_launch.floating): size_bytes in the
+ * place of our rank `rank`, which is host memory for a rank on the host. It is the source
+ * of transfers in plans of that rank only, one such buffer per plan, and cannot be shared. */
 int  ceov_buffer_float(ceov_context *context, uint32_t rank,
 		       uint64_t size_bytes, ceov_buffer **ret_buffer);
 
@@ -216,17 +214,16 @@ int  ceov_buffer_float(ceov_context *context, uint32_t rank,
  * (GPU memory) reaches the first byte. NULL: not reachable from there, or floating. */
 void *ceov_buffer_base(const ceov_buffer *buffer, uint32_t rank);
 
-/* Offers the buffer to the group under a name (1 to 63 bytes); finds one that
- * `rank` offered. Find: CEOV_NONE while that rank has not offered it yet;
- * CEOV_ERR_TIMEOUT where its process does not answer within the context's deadline, or
- * 10 s. */
+/* Exports the buffer to the group under a name (1 to 63 bytes); finds a buffer that `rank`
+ * exported. Find: CEOV_NONE while that rank has not exported it yet; CEOV_ERR_TIMEOUT where
+ * its process does not answer within the context's deadline, or 10 s. */
 int  ceov_buffer_share(ceov_buffer *buffer, const char *name);
 int  ceov_buffer_find(ceov_context *context, uint32_t rank, const char *name,
 		      ceov_buffer **ret_buffer);
 
-/* CEOV_PENDING: a plan names it, another rank of this process has found it, a peer still
- * maps it, or a copy that was given up (CEOV_ERR_UNCERTAIN) may still touch it; nothing
- * was released, the memory must not be freed yet, call again. */
+/* CEOV_PENDING: a plan uses it, another rank of this process has found it, a peer still
+ * maps it, or a copy that was given up (CEOV_ERR_UNCERTAIN) may still touch it; nothing was
+ * released, the memory must not be freed yet, call again. */
 int  ceov_buffer_release(ceov_buffer *buffer);
 
 /* --- signals ------------------------------------------------------------- */
@@ -247,7 +244,7 @@ struct ceov_device_signal {
 	uint64_t       *counters;       /* in the asking GPU's address space */
 	uint32_t       *arrivals;       /* tiles counted so far; NULL: await only */
 	uint64_t       *words;          /* host copy of counters, or NULL */
-	const uint32_t *abort_word;     /* non-zero: leave at once */
+	const uint32_t *abort_word;     /* not 0: aborted, leave at once */
 	uint64_t        reserved[4];    /* zero */
 };
 
@@ -258,8 +255,8 @@ enum ceov_signal_flags {
 					 * are. */
 };
 
-/* place is where the counters live; nearest to whoever waits is best. `rank` is
- * one of ours, and place the host or that rank's GPU. Counters begin at 0. */
+/* place is where the counters live; waiting is cheapest near them. `rank` is one of ours,
+ * and place the host or that rank's GPU. Counters begin at 0. */
 int      ceov_signal_create(ceov_context *context, uint32_t rank,
 			    struct ceov_place place, uint32_t n_counters,
 			    uint32_t flags, ceov_signal **ret_signal);
@@ -272,10 +269,10 @@ int      ceov_signal_find(ceov_context *context, uint32_t rank,
 int      ceov_signal_for_device(ceov_signal *signal, uint32_t rank,
 				struct ceov_device_signal *ret_device_signal);
 
-/* By host threads. Raising below the counter's value is refused where the host
- * sees the counter (CEOV_ERR_INVALID). arrive counts one tile of n_tiles and lets the
- * last one raise to value: the same verb as in kernels; what it refuses is not counted.
- * A raise that meets an abort yields the abort's error, and the counter stays poisoned. */
+/* For host threads. Raising to less than the counter's value is refused where the host sees
+ * the counter (CEOV_ERR_INVALID). arrive counts one tile of n_tiles, and the last one
+ * raises to value, as in kernels; a refused arrival is not counted. A raise that meets an
+ * abort returns the abort's error, and the counter stays poisoned. */
 int      ceov_signal_raise(ceov_signal *signal, uint32_t index, uint64_t value);
 int      ceov_signal_arrive(ceov_signal *signal, uint32_t index,
 			    uint32_t n_tiles, uint64_t value);
@@ -284,19 +281,19 @@ int      ceov_signal_arrive(ceov_signal *signal, uint32_t index,
 int      ceov_signal_value(ceov_signal *signal, uint32_t index,
 			   uint64_t *ret_value);
 
-/* Blocks until the counter has reached value. CEOV_PENDING: timeout_ns passed
- * first; 0 only looks. An aborted signal yields the abort's error, even where
- * the value was reached before. */
+/* Blocks until the counter has reached value. CEOV_PENDING: timeout_ns passed first; 0 only
+ * checks. An aborted signal returns the abort's error, even where the value was reached
+ * before. */
 int      ceov_signal_wait(ceov_signal *signal, uint32_t index,
 			  uint64_t value, uint64_t timeout_ns);
 
-/* Stream-ordered raise and wait on our GPU rank `rank`, for marks between
- * kernels, streams and peers; stream is a CUstream, never the NULL stream. base
- * is added to every value; all marks go in one driver call where they can. Queue
- * a wait only after the work that raises it was queued, here or at the peer. An
- * abort opens the waits: check the signal after the stream went on. INVALID: a counter
- * that the host sees holds more than it is to be raised to. NO_ROUTE: a wait for
- * counters in the GPU of another process, which nobody could open if that ended. */
+/* Stream-ordered raise and wait on our GPU rank `rank`, for marks between kernels, streams
+ * and peers; stream is a CUstream, never the NULL stream. base is added to every value; all
+ * marks go in one driver call where possible. Queue a wait only after the work that raises
+ * the mark was queued, here or at the peer. An abort releases the waits: check the signal
+ * after the stream went on. INVALID: a counter that the host sees is above the value to
+ * raise to. NO_ROUTE: a wait for counters in the GPU of another process, which nobody could
+ * release if that process ended. */
 int      ceov_stream_raise(ceov_context *context, uint32_t rank, void *stream,
 			   const struct ceov_mark *marks, uint32_t n_marks,
 			   uint64_t base);
@@ -304,10 +301,10 @@ int      ceov_stream_wait(ceov_context *context, uint32_t rank, void *stream,
 			  const struct ceov_mark *marks, uint32_t n_marks,
 			  uint64_t base);
 
-/* After an abort, a fresh start: every party calls it, then all meet (say, in
- * ceov_barrier()), then counters are 0 again. CEOV_PENDING: a launch that names
- * the signal is still in flight, or a copy of one that was given up
- * (CEOV_ERR_UNCERTAIN) has not ended; wait for it first. */
+/* Resets a signal after an abort: every rank that uses it calls this, then all meet (for
+ * example in ceov_barrier()), then counters are 0 again. CEOV_PENDING: a launch that uses
+ * the signal is still in flight, or a copy of one that was given up (CEOV_ERR_UNCERTAIN)
+ * has not ended; wait for it first. */
 int      ceov_signal_renew(ceov_signal *signal);
 
 /* CEOV_PENDING: as ceov_buffer_release(). */
@@ -321,13 +318,13 @@ struct ceov_spot {
 	uint64_t     pitch_bytes;       /* from row to row; unused for one row */
 };
 
-/* A transfer with row_bytes 0 has no buffers. It goes when its marks are reached and
- * all transfers before it in the plan have gone, on the lane of the one directly
- * before it. So it raises `then` after the bytes of all of them have arrived, where
- * they move one way (within GPUs and to peers, or from host memory to a GPU, or from a
- * GPU to host memory; on host ranks there is one way only) or the launch names
- * after_stream. Of marks it says nothing: theirs may rise just after its own. None of
- * them may wait for its mark, directly or through others. */
+/* A transfer with row_bytes 0 has no buffers. It goes when its marks are reached and all
+ * transfers before it in the plan have gone, on the lane of the one directly before it. So
+ * it raises `then` after the bytes of all of them have arrived, if they move in one
+ * direction (within GPUs and to peers, from host memory to a GPU, or from a GPU to host
+ * memory; on host ranks there is only one) or the launch names after_stream. It does not
+ * order marks: earlier transfers' marks may be raised later. None of them may wait for its
+ * mark, directly or through others. */
 struct ceov_transfer {
 	size_t           struct_bytes;  /* sizeof(struct ceov_transfer) */
 	struct ceov_mark source_ready;  /* the bytes are there, and ... */
@@ -336,10 +333,9 @@ struct ceov_transfer {
 	struct ceov_spot target;
 	uint64_t         row_bytes;     /* 0: moves nothing, only raises */
 	uint64_t         n_rows;        /* at least 1, unless row_bytes is 0 */
-	struct ceov_mark then;          /* raised when the target can be read. Where the host
-					 * sees that the counter holds more than that, the
-					 * launch fails (CEOV_ERR_INVALID): counters never
-					 * fall */
+	struct ceov_mark then;          /* raised when the target can be read. Where the host sees
+					 * that the counter is above this value, the launch fails
+					 * (CEOV_ERR_INVALID): counters never fall */
 };
 
 enum ceov_routes {                       /* which ways a plan's bytes may take */
@@ -358,14 +354,14 @@ enum ceov_routes {                       /* which ways a plan's bytes may take *
 					 * which all ranks run at once */
 };
 
-/* Of polled launches; gated ones, and those with after_stream, are normal: their lanes take
- * them in the order of their launches. Nothing that has begun is interrupted. */
+/* For polled launches; gated ones, and those with after_stream, are normal: their lanes
+ * take them in the order of launches. Copies that have begun are never interrupted. */
 enum ceov_urgency {
 	CEOV_URGENCY_NORMAL     = 0,
-	CEOV_URGENCY_URGENT     = 1,    /* goes before all that has not begun */
-	CEOV_URGENCY_BACKGROUND = 2     /* leaves room: few of its chunks are begun at a
-					 * time, so max_chunk_bytes bounds how long
-					 * others wait for them */
+	CEOV_URGENCY_URGENT     = 1,    /* goes before all copies that have not begun */
+	CEOV_URGENCY_BACKGROUND = 2     /* leaves room: only a few of its chunks are in flight at
+					 * a time, so max_chunk_bytes bounds how long others wait
+					 * for them */
 };
 
 struct ceov_plan_options {
@@ -390,7 +386,7 @@ int  ceov_plan_create(ceov_context *context, uint32_t rank,
 		      ceov_plan **ret_plan);
 int  ceov_plan_add(ceov_plan *plan, const struct ceov_transfer *transfer);
 
-/* The mark will be raised from outside the plan. */
+/* Declares that the mark will be raised from outside of the plan. */
 int  ceov_plan_expect(ceov_plan *plan, const struct ceov_mark *mark);
 
 /* Checks bounds, overlap without order, and that every mark waited for is raised
@@ -399,8 +395,9 @@ int  ceov_plan_expect(ceov_plan *plan, const struct ceov_mark *mark);
  * cause and leaves the plan as it was. */
 int  ceov_plan_commit(ceov_plan *plan);
 
-/* Waits for its launches in flight (they are bounded by their deadlines). What a copy that
- * was given up (CEOV_ERR_UNCERTAIN) may still touch stays in use until it has ended. */
+/* Waits for its launches in flight, which are bounded by their deadlines. Memory that a
+ * copy which was given up (CEOV_ERR_UNCERTAIN) may still touch stays in use until that copy
+ * has ended. */
 void ceov_plan_release(ceov_plan *plan);
 
 /* 0: none of its launches is in flight, and ceov_plan_release() does not wait;
@@ -443,7 +440,7 @@ struct ceov_launch {
 					 * registered. NULL where the plan has none */
 };
 
-/* Rises with every launch and is never used twice. Nothing to release. */
+/* Rises with every launch and is never reused. Nothing has to be released. */
 typedef struct ceov_ticket { uint64_t number; } ceov_ticket;
 
 /* launch may be NULL: base 0, polled, no floating buffer. CEOV_FULL: too many launches
@@ -460,12 +457,12 @@ int ceov_launch(ceov_plan *plan, const struct ceov_launch *launch,
  * after the work that raises its other marks was queued, here or at the peer. base as in
  * struct ceov_launch; the stream never NULL.
  *
- * There is no ticket and no deadline: waits end by their marks, or open by an abort, so
- * check the signals after the stream went on. What an abort opens, a raise that comes late
- * may close again. A launch with after_stream that names the signal, and that was on its
- * way when the abort came, repeats the abort until it has ended, for 5 s at most. Until the
- * stream has passed, memory stays allocated and signals stay unreleased and unrenewed,
- * though the plan need not. One thread for each plan; launches and queues of it are not in
+ * There is no ticket and no deadline: waits end by their marks, or by an abort, so check
+ * the signals after the stream went on. A late raise can overwrite an abort's poison and
+ * block waiters again. A launch with after_stream that uses the signal, and was in flight
+ * at the abort, repeats the abort until it has ended, for 5 s at most. Until the stream has
+ * executed all of it, memory must stay allocated, and signals must not be released or
+ * renewed; the plan may be released. One thread for each plan; launches and queues of it are not in
  * flight together (CEOV_ERR_STATE, where it is the launch).
  *
  * CEOV_ERR_INVALID: the rank is on the host, the stream is NULL, of another GPU or being

@@ -27,8 +27,8 @@
 extern "C" {
 #endif
 
-/* This rank's shard goes to the same place of every rank's target: shard s
- * stands at target_offset_bytes + s * shard_bytes. */
+/* This rank's shard goes to the same place in every rank's target: shard s is at
+ * target_offset_bytes + s * shard_bytes. */
 struct ceov_all_gather {
 	size_t              struct_bytes;
 	uint64_t            shard_bytes;
@@ -41,13 +41,13 @@ struct ceov_all_gather {
 	uint64_t            target_offset_bytes;
 	ceov_signal        *ready;              /* n_pieces counters; NULL: at launch */
 	ceov_signal *const *arrived;            /* n_ranks * n_pieces counters each */
-	ceov_signal *const *free;               /* likewise; NULL: always free */
+	ceov_signal *const *free;               /* likewise; NULL: targets are always free */
 };
 
 int ceov_plan_add_all_gather(ceov_plan *plan, const struct ceov_all_gather *gather);
 
-/* Block t of this rank's source (at source_offset_bytes + t * block_bytes) goes to
- * rank t, as block number `this rank` of its target. */
+/* Block t of this rank's source (at source_offset_bytes + t * block_bytes) goes to rank t,
+ * where it is block number `this rank` of the target. */
 struct ceov_all_to_all {
 	size_t              struct_bytes;
 	uint64_t            block_bytes;

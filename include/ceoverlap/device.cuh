@@ -25,7 +25,7 @@ enum ceov_device_result {
 	CEOV_DEVICE_TIMEOUT = 2
 };
 
-/* The timeout and the abort word are looked at once in so many turns. */
+/* The timeout and the abort word are checked once in so many iterations. */
 #define CEOV_DEVICE_LOOK_TURNS 64u
 
 static __device__ __forceinline__ uint64_t ceov_device_now_ns()

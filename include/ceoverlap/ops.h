@@ -96,9 +96,9 @@ struct ceov_workspace_config {
 	const char *name;               /* 1 to 40 bytes, the same at all ranks; each
 					 * live workspace of the group has its own */
 	uint64_t    scratch_bytes;      /* the same at all ranks: the largest
-					 * ceov_*_scratch_bytes() of its ops. Twice
-					 * that is allocated: a run uses one half while
-					 * peers finish with the other */
+					 * ceov_*_scratch_bytes() of its ops. Twice that is
+					 * allocated: a run uses one half while peers finish with
+					 * the other one */
 	int         is_capturable;      /* 0, or 1: runs may be captured into CUDA graphs
 					 * (and made outside, too). Copies are then queued by
 					 * the calling thread instead of the engine's, and
@@ -126,28 +126,28 @@ struct ceov_workspace_config {
 					 * effect on host ranks */
 };
 
-/* Allocates, and offers to the group. Does not wait for peers. */
+/* Allocates the workspace and exports it to the group. Does not wait for peers. */
 int  ceov_workspace_create(ceov_context *context,
 			   const struct ceov_workspace_config *config,
 			   ceov_workspace **ret_workspace);
 
-/* Finds the peers' halves: after it ops can be created. Blocks; CEOV_PENDING:
- * timeout_ns passed and some peer has not created its workspace yet; call again.
- * Where one process has several ranks, create all of them first. INVALID: a peer's
- * workspace of that name has another size or mode. */
+/* Finds the peers' workspaces; afterwards ops can be created. Blocks; CEOV_PENDING:
+ * timeout_ns passed and some peer has not created its workspace yet; call again. Where one
+ * process has several ranks, create all of them first. INVALID: a peer's workspace of that
+ * name has another size or mode. */
 int  ceov_workspace_connect(ceov_workspace *workspace, uint64_t timeout_ns);
 
-/* 0, or the error that ended a run of it. Never blocks. */
+/* 0, or the error that ended one of its runs. Never blocks. */
 int  ceov_workspace_status(ceov_workspace *workspace);
 
 /* 0: all its runs are done, or have failed; CEOV_PENDING: some are in flight, and
  * ceov_op_release() of its ops would wait for them. Never blocks. */
 int  ceov_workspace_idle(ceov_workspace *workspace);
 
-/* Ends its runs in flight, at all ranks, and all runs to come with CEOV_ERR_ABORTED: for
- * who cannot wait for a run, say, as its user interrupts it. One that failed before keeps
- * its error. Waits for nobody; any thread, also while another one makes a run.
- * CEOV_ERR_STATE: the workspace is not connected yet. */
+/* Ends its runs in flight, at all ranks, and all later runs, with CEOV_ERR_ABORTED: for
+ * callers that cannot wait for a run, for example when a user interrupts. A workspace that
+ * failed before keeps its error. Does not block; any thread, also while another one makes a
+ * run. CEOV_ERR_STATE: the workspace is not connected yet. */
 int  ceov_workspace_abort(ceov_workspace *workspace);
 
 /* Its ops are released first (CEOV_ERR_STATE). Blocks until its runs are done, within
@@ -168,16 +168,15 @@ enum ceov_op_way {
 struct ceov_op_tuning {
 	size_t           struct_bytes;
 	enum ceov_op_way way;
-	uint32_t         n_pieces;      /* that a rank's rows are cut into: marks; at most
-					 * 32, and 1 in a sequence */
+	uint32_t         n_pieces;      /* pieces that a rank's rows are cut into; at most 32, and
+					 * 1 in a sequence */
 	uint32_t         tile_rows;     /* of the GEMM's tiles, both or none: see
 					 * ceov_op_explain() */
 	uint32_t         tile_columns;
-	uint32_t         n_reduce_blocks; /* SMs that a sum alone may take, at most 128;
-					 * 0: 16 */
+	uint32_t         n_reduce_blocks; /* SMs that a sum may use, at most 128; 0: 16 */
 };
 
-/* What was chosen and why, in a few lines, to fd. Fails as ceov_plan_explain() does. */
+/* Writes what was chosen, and why, in a few lines to fd. Fails as ceov_plan_explain() does. */
 int  ceov_op_explain(const ceov_op *op, int fd);
 
 /* Measures the ways and shapes that may suit this op, with scratch operands of its
@@ -193,7 +192,7 @@ int  ceov_op_explain(const ceov_op *op, int fd);
  * is waited for. */
 int  ceov_op_tune(ceov_op *op, void *stream);
 
-/* Waits for its runs. NULL is allowed. */
+/* Waits for its runs in flight. NULL is allowed. */
 void ceov_op_release(ceov_op *op);
 
 /* --- all-gather + GEMM ---------------------------------------------------- */
@@ -210,7 +209,7 @@ struct ceov_ag_gemm {
 						 * struct_bytes up to here: as 0 */
 };
 
-/* 0: arguments are refused by create. n_ranks is the group's. */
+/* 0: create would refuse these arguments. n_ranks is the group's. */
 uint64_t ceov_ag_gemm_scratch_bytes(const struct ceov_ag_gemm *shape, uint32_t n_ranks);
 
 int  ceov_ag_gemm_create(ceov_workspace *workspace, const struct ceov_ag_gemm *shape,
@@ -223,8 +222,8 @@ struct ceov_ag_gemm_run {
 	const void *a;                          /* rows[rank] x k */
 	const void *b[CEOV_OP_GEMMS_MAX];       /* n[i] x k, or k x n[i] */
 	void       *c[CEOV_OP_GEMMS_MAX];       /* all rows x n[i] */
-	void       *gathered;                   /* all rows x k, wanted for the backward
-						 * pass; NULL: not wanted */
+	void       *gathered;                   /* all rows x k, for the backward pass; NULL: not
+						 * wanted */
 };
 
 int  ceov_ag_gemm_run(ceov_op *op, const struct ceov_ag_gemm_run *run);
@@ -315,7 +314,7 @@ struct ceov_move {
 						 * chosen. The rest means nothing to moves */
 };
 
-/* 0: arguments are refused by create, as where no rank has a byte. */
+/* 0: create would refuse these arguments, or no rank has a byte. */
 uint64_t ceov_all_gather_scratch_bytes(const struct ceov_move *shape, uint32_t n_ranks);
 uint64_t ceov_all_to_all_scratch_bytes(const struct ceov_move *shape, uint32_t n_ranks);
 

@@ -131,7 +131,7 @@ def _check(places: List[_Place], group: Group) -> None:
 
 
 def _check_parameters(place: _Place) -> None:
-    """Copies of what others make, keep or share out would be right only once."""
+    """Rejects sharded or parametrized parameters: copies would go stale."""
     for name in ("weight", "bias"):
         one = getattr(place.linear, name)
         if one is not None and type(one) is not nn.Parameter:

@@ -12,12 +12,12 @@
  * COUNTERS   All rise to e in run e.
  *   arrived  [half], of each rank: source rank * pieces + piece; the all-reduce's
  *            second phase: n_ranks * CEI_OP_PIECES_MAX on from there
- *   here     of each rank, on the host: half * n_ranks + rank that has begun the run
- *            and has no bytes to prove it by
- *   ready    own: target rank * pieces + piece, or piece; the last one: the stream has
- *            come to the run (cei_workspace_start())
- *   sent     own: which is which is the op's affair
- *   done     of each rank, where runs are captured: rank r has finished so many runs
+ *   here     of each rank, on the host: half * n_ranks + a rank that has begun the run
+ *            and sends no bytes that would show it
+ *   ready    own: target rank * pieces + piece, or piece; last counter: raised when the
+ *            stream reaches this run (cei_workspace_start())
+ *   sent     own: the assignment of counters is op-specific
+ *   done     of each rank, in capturable workspaces: number of runs that rank r finished
  * Those of `agree` count rounds: see agree.h.
  */
 
