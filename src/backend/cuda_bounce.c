@@ -31,7 +31,7 @@ int cei_cuda_piece_bounces(const struct cei_cuda_backend *own, const struct cei_
 	       is_in_gpu(own, piece->target);
 }
 
-/* Consecutive bytes. */
+/* Copies consecutive bytes in two steps through the pinned memory. */
 static CUresult bounce_bytes(const struct cei_cuda_bounce *bounce, uint64_t target,
 			     uint64_t source, uint64_t n_bytes)
 {
@@ -51,7 +51,7 @@ static CUresult bounce_bytes(const struct cei_cuda_bounce *bounce, uint64_t targ
 	return result;
 }
 
-/* As many rows as fit, from `first` on, there and back; on the host without gaps. */
+/* Copies as many rows as fit, beginning with `first`, without gaps in host memory. */
 static CUresult bounce_rows(const struct cei_cuda_bounce *bounce,
 			    const struct cei_piece *piece, uint64_t first, uint64_t fit)
 {

@@ -22,7 +22,7 @@
 #define GATE_STAYS_NS UINT64_C(200000)
 #define WARM_BYTES    64u
 
-/* Where things lie in scratch. Lanes warm themselves in its second half. */
+/* Layout of scratch memory; lanes warm themselves up in its second half. */
 #define SCRATCH_THERE 0u
 #define SCRATCH_BACK  64u
 #define SCRATCH_FLAG  128u
@@ -30,8 +30,8 @@
 
 enum cei_cuda_flag_form cei_cuda_flag_form(struct cei_cuda_backend *own)
 {
-	/* relaxed: the form is chosen before addresses of the peer are handed to
-	 * anybody, and that hand-over orders it (pairs with set_form) */
+	/* relaxed: the form is set before addresses of the peer are given to anybody, which
+	 * orders it (pairs with set_form) */
 	return (enum cei_cuda_flag_form)atomic_load_explicit(&own->flag_form,
 							     memory_order_relaxed);
 }
@@ -96,8 +96,8 @@ static int read_environment(struct cei_cuda_backend *own)
 	return 0;
 }
 
-/* Raises a word there and reads it back through scratch. 1: it arrived; 0: it did
- * not, or the driver refused; < 0: the GPU is in trouble. */
+/* Tests a form: raises a word at the peer and reads it back through scratch. 1: it arrived;
+ * 0: it did not, or the driver refused; < 0: the GPU reports an error. */
 static int try_form(struct cei_cuda_backend *own, enum cei_cuda_flag_form form,
 		    uint64_t address)
 {
@@ -169,7 +169,7 @@ static uint64_t seen(const struct cei_cuda_backend *own)
 	return atomic_load_explicit(&own->pinned->seen, memory_order_acquire);
 }
 
-/* Spins until the stream has passed the gate, or the time is over. */
+/* Spins until the stream has passed its wait, or the time is over. */
 static void watch_gate(const struct cei_cuda_backend *own, uint64_t timeout_ns)
 {
 	uint64_t deadline = cei_deadline(timeout_ns);
@@ -178,8 +178,8 @@ static void watch_gate(const struct cei_cuda_backend *own, uint64_t timeout_ns)
 		cei_relax();
 }
 
-/* A stream waits for a word that a small store opens: what an abort must be able
- * to do to every gated lane. */
+/* Tests that a stream's wait can be released by a small store, as an abort must be able to
+ * release every gated lane. */
 static int run_gate(struct cei_cuda_backend *own, CUstream stream)
 {
 	const struct cei_cuda_calls *calls = &own->cuda->calls;
@@ -222,7 +222,7 @@ static int test_gate(struct cei_cuda_backend *own)
 		return cei_cuda_raise(own->cuda, result, own->rank,
 				      "GPU %u: creating a stream", own->gpu);
 	r = run_gate(own, stream);
-	/* Also where it is stuck: destroying does not wait. */
+	/* also where it is stuck, because destroying does not wait */
 	(void)own->cuda->calls.stream_destroy(stream);
 	if (!r && !own->can_gate)
 		cei_log(own->cuda->report, CEI_LOG_WARN,
@@ -246,7 +246,7 @@ int cei_cuda_flag_open(struct cei_cuda_backend *own)
 	return r;
 }
 
-/* Lanes copy within the GPU by way of host memory while many streams wait: so does this. */
+/* Copies as lanes do, which use host memory within a GPU while many streams wait. */
 static CUresult copy_one(struct cei_cuda_backend *own, uint64_t target, uint64_t source)
 {
 	const struct cei_piece piece = { .source = source, .target = target,
@@ -265,8 +265,8 @@ static CUresult copy_one(struct cei_cuda_backend *own, uint64_t target, uint64_t
 	return cei_cuda_copy_batch(own->cuda, own->control, &copies);
 }
 
-/* There and back, each way that lanes go. Host memory is never copied to host
- * memory: the driver would do that by the processor, and wait for it. */
+/* Queues copies there and back in each direction that lanes use, except from host to host,
+ * which the driver would do by the processor, synchronously. */
 static CUresult queue_warm_copies(struct cei_cuda_backend *own, uint64_t address,
 				  int is_gpu)
 {

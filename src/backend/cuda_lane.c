@@ -12,10 +12,10 @@
 #include "backend/cuda_private.h"
 #include "base/clock.h"
 
-/* Without progress for this long, the driver is asked whether the context lives. */
+/* without progress for this long, the driver is asked whether the context is still valid */
 #define LOOK_NS UINT64_C(10000000)
 
-/* Scratch that lanes warm themselves with; what lies there means nothing. */
+/* scratch memory that lanes warm up with; its contents do not matter */
 #define SCRATCH_LANE  2048u
 #define LANE_WARM_BYTES 64u
 
@@ -84,7 +84,7 @@ static CUresult lead(const struct cei_lane *lane)
 	return cei_cuda_lead(backend_of(lane), state->stream, state->page->lead);
 }
 
-/* Gives recorded posts to the driver: what follows must come after them. */
+/* Gives recorded posts to the driver, because later operations must come after them. */
 static CUresult flush(const struct cei_lane *lane)
 {
 	struct cei_cuda_lane *state = lane->private;
@@ -283,7 +283,7 @@ int cei_cuda_lane_follow(struct cei_lane *lane, void *event)
 	r = begin(lane, 0, &hold);
 	if (r)
 		return r;
-	/* The stream that it follows may be waiting. */
+	/* the stream may be waiting, so the lane counts as waiting */
 	cei_cuda_lane_waits(lane);
 	result = flush(lane);
 	if (result == CUDA_SUCCESS)
@@ -293,7 +293,7 @@ int cei_cuda_lane_follow(struct cei_lane *lane, void *event)
 	return result == CUDA_SUCCESS ? 0 : break_lane(lane, result, "follow");
 }
 
-/* Copies the post's value from a slot that is this submit's and this post's. */
+/* Raises a counter by a copy from a slot that belongs to this submit and post. */
 static CUresult post_by_copy(const struct cei_lane *lane, const struct cei_post *post,
 			     uint32_t index)
 {
@@ -316,7 +316,7 @@ static CUresult post_all(const struct cei_lane *lane, const struct cei_post *pos
 	CUresult result = CUDA_SUCCESS;
 	uint32_t i;
 
-	/* Copies go at once: what was recorded before goes first. */
+	/* copies are queued at once, so recorded posts must go first */
 	if (form == CEI_CUDA_FLAG_COPY)
 		result = flush(lane);
 	if (form == CEI_CUDA_FLAG_COPY && result == CUDA_SUCCESS)
@@ -375,7 +375,7 @@ int cei_cuda_lane_submit(struct cei_lane *lane)
 	return 0;
 }
 
-/* Now and then while nothing moves: a dead context writes no words. */
+/* Called occasionally while nothing moves, because a lost context writes no words. */
 static int look_for_error(struct cei_lane *lane)
 {
 	struct cei_cuda_lane *state = lane->private;
@@ -418,7 +418,7 @@ int cei_cuda_lane_reap(struct cei_lane *lane, uint64_t *ret_n_done)
 	return look_for_error(lane);
 }
 
-/* What was appended and not submitted is forgotten: recorded posts never go. */
+/* Drops what was appended and not submitted: recorded posts never go. */
 int cei_cuda_lane_drain(struct cei_lane *lane, uint64_t deadline_ns)
 {
 	struct cei_cuda_backend *own = backend_of(lane);
@@ -441,19 +441,19 @@ int cei_cuda_lane_drain(struct cei_lane *lane, uint64_t deadline_ns)
 	state->n_batch = 0;
 	state->n_posts = 0;
 	cei_cuda_lane_went_on(lane, UINT64_MAX);
-	/* A dead context touches no memory any more; reap yields its error. */
+	/* a lost context accesses no memory any more; reap returns its error */
 	if (result != CUDA_SUCCESS)
 		(void)break_lane(lane, result, "draining");
 	return 0;
 }
 
-/* What is on a stream goes to its end: the caller opens gates by poison. */
+/* Nothing to do: what is on a stream runs to its end, and the caller opens gates by poison. */
 void cei_cuda_lane_stop(struct cei_lane *lane)
 {
 	(void)lane;
 }
 
-/* A context that is dead, or cannot be entered, touches no memory any more. */
+/* A context that is lost, or cannot be made current, accesses no memory any more. */
 int cei_cuda_lane_is_idle(struct cei_lane *lane)
 {
 	struct cei_cuda_backend *own = backend_of(lane);
@@ -468,7 +468,7 @@ int cei_cuda_lane_is_idle(struct cei_lane *lane)
 	return result != CUDA_ERROR_NOT_READY;
 }
 
-/* The first use of a stream on an engine costs more than the later ones. */
+/* Uses the stream once on its engine, because the first use is slower. */
 static CUresult warm_stream(const struct cei_lane *lane)
 {
 	struct cei_cuda_backend *own = backend_of(lane);
@@ -535,8 +535,8 @@ int cei_cuda_lane_open(struct cei_lane *lane)
 	return result == CUDA_SUCCESS ? 0 : break_lane(lane, result, "opening");
 }
 
-/* What a lane that did not drain may still write to is left to the driver. Failures
- * have nobody to tell. */
+/* Memory that a stuck lane may still write to is left to the driver. Errors are ignored:
+ * nobody could handle them. */
 void cei_cuda_lane_close(struct cei_lane *lane)
 {
 	struct cei_cuda_backend *own = backend_of(lane);

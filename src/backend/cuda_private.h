@@ -3,7 +3,7 @@
 #ifndef CEI_CUDA_PRIVATE_H
 #define CEI_CUDA_PRIVATE_H
 
-/* What the files cuda*.c of this folder share. */
+/* Shared by the files cuda*.c of this folder. */
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,7 +13,7 @@
 #include "backend/waits.h"
 #include "base/cuda_table.h"
 
-/* Small accesses and tests that take longer have failed. */
+/* time limit of small accesses and tests */
 #define CEI_CUDA_ACCESS_NS UINT64_C(5000000000)
 
 /* Operations in one driver call; the driver takes less than 256. */
@@ -38,11 +38,10 @@ enum cei_cuda_flag_form {
 #define CEI_CUDA_GROUPS      32u
 #define CEI_CUDA_GROUP_SLOTS 64u
 
-struct cei_cuda_pinned {                /* host memory that the GPU reaches at the
-					 * same address */
-	uint8_t          bounce[CEI_CUDA_BOUNCE_BYTES];         /* control_lock */
+struct cei_cuda_pinned {                /* host memory at the same address for the GPU */
+	uint8_t          bounce[CEI_CUDA_BOUNCE_BYTES];         /* guarded by control_lock */
 	uint8_t          lead[CEI_CUDA_LEAD_BYTES];             /* likewise */
-	uint64_t         slots[CEI_CUDA_GROUPS][CEI_CUDA_GROUP_SLOTS]; /* group_lock */
+	uint64_t         slots[CEI_CUDA_GROUPS][CEI_CUDA_GROUP_SLOTS]; /* guarded by group_lock */
 	_Atomic uint64_t seen;          /* written by the gate test's stream */
 };
 
@@ -59,15 +58,15 @@ struct cei_cuda_backend {
 	int                     plain_priority; /* of lanes that never wait */
 	int                     gate_priority;
 
-	struct cei_waits       *waits;          /* streams of this GPU that wait */
-	uint32_t                waits_bound;    /* how many of them there should be */
+	struct cei_waits       *waits;          /* the count of waiting streams of this GPU */
+	uint32_t                waits_bound;    /* most streams that should wait */
 	CUdeviceptr             wait_words;     /* cei_waits_words() for the GPU */
 	int                     shares_queues;  /* several ranks of this process are on this
 						 * GPU, and have few hardware queues */
 	_Atomic int             has_warned_of_waits;
 	_Atomic int             has_said_many_wait;
 
-	pthread_mutex_t         control_lock;   /* the next three, and bounce */
+	pthread_mutex_t         control_lock;   /* guards the next three, and bounce */
 	CUstream                control;        /* small accesses, tests */
 	CUdeviceptr             scratch;        /* CEI_CUDA_SCRATCH_BYTES here */
 	int                     is_lost;        /* a small access never ended: its
@@ -76,7 +75,7 @@ struct cei_cuda_backend {
 						 * scratch and pinned */
 	struct cei_cuda_pinned *pinned;
 
-	pthread_mutex_t         group_lock;     /* the next two, and slots */
+	pthread_mutex_t         group_lock;     /* guards the next two, and slots */
 	uint32_t                next_group;
 	CUevent                 group_events[CEI_CUDA_GROUPS];
 };
@@ -90,13 +89,13 @@ struct cei_cuda_lane_page {
 	uint8_t          lead[CEI_CUDA_LEAD_BYTES];
 };
 
-/* Of a lane, for copies within the GPU that go by way of host memory. */
+/* Pinned memory of a lane for copies within the GPU that go through host memory. */
 #define CEI_CUDA_LANE_BOUNCE_BYTES (UINT64_C(1) << 20)
 
 struct cei_cuda_bounce {                /* what such a copy uses */
 	struct cei_cuda *cuda;
 	CUstream         stream;
-	void            *memory;        /* pinned; the stream's own */
+	void            *memory;        /* pinned; used in the stream's order */
 	uint64_t         n_bytes;
 };
 
@@ -113,17 +112,18 @@ struct cei_cuda_lane {
 	struct cei_cuda_lane_page *page;
 	uint64_t                   n_submitted;
 	uint64_t                   n_reaped;
-	uint32_t                   n_batch;     /* appended since the last submit */
-	uint32_t                   n_posts;     /* of them, posts */
-	uint32_t                   n_ops;       /* recorded, not yet with the driver */
-	int                        error;       /* of a broken lane, else 0 */
-	uint64_t                   look_at_ns;  /* when to ask the driver for errors */
+	uint32_t                   n_batch;     /* operations appended since the last submit */
+	uint32_t                   n_posts;     /* posts among them */
+	uint32_t                   n_ops;       /* recorded operations that the driver does not
+						 * have yet */
+	int                        error;       /* error of a broken lane, else 0 */
+	uint64_t                   look_at_ns;  /* when to query the driver for errors next */
 	uint64_t                   waits_until; /* the lane waits in this submit, or does not
 						 * know yet that it went on; 0: it does not */
 	void                      *bounce;      /* CEI_CUDA_LANE_BOUNCE_BYTES of pinned memory;
 						 * NULL: this kind of lane needs none */
 	CUstreamBatchMemOpParams   ops[2 * CEI_LANE_BATCH + 1];
-	struct cei_cuda_copies     copies;      /* of the copy call at hand */
+	struct cei_cuda_copies     copies;      /* copies of the present copy call */
 };
 
 static inline struct cei_cuda_backend *
@@ -148,14 +148,14 @@ int  cei_cuda_lane_drain(struct cei_lane *lane, uint64_t deadline_ns);
 void cei_cuda_lane_stop(struct cei_lane *lane);
 int  cei_cuda_lane_is_idle(struct cei_lane *lane);
 
-/* One row, or rows without gaps on either side. */
+/* Whether it is one row, or rows without gaps on either side. */
 int cei_cuda_piece_is_flat(const struct cei_piece *piece);
 
 /* Queues one piece whose rows have gaps. */
 CUresult cei_cuda_copy_rows(struct cei_cuda *cuda, CUstream stream,
 			    const struct cei_piece *piece);
 
-/* Queues all of them, for the copy engines even where both ends are in one GPU. */
+/* Queues all of them, to be executed by copy engines even within one GPU. */
 CUresult cei_cuda_copy_batch(struct cei_cuda *cuda, CUstream stream,
 			     struct cei_cuda_copies *copies);
 
@@ -163,8 +163,8 @@ CUresult cei_cuda_copy_batch(struct cei_cuda *cuda, CUstream stream,
 CUresult cei_cuda_copy_each(struct cei_cuda *cuda, CUstream stream,
 			    const struct cei_cuda_copies *copies);
 
-/* Queues those of at most CEI_LANE_BATCH pieces whose rows have gaps; the others are what
- * *ret_copies holds, for a batch. */
+/* Queues those of at most CEI_LANE_BATCH pieces that have gaps between rows; the others are
+ * returned in *ret_copies for a batch. */
 CUresult cei_cuda_copy_gapped(struct cei_cuda *cuda, CUstream stream,
 			      const struct cei_piece *pieces, uint32_t n_pieces,
 			      struct cei_cuda_copies *ret_copies);
@@ -175,7 +175,7 @@ CUresult cei_cuda_copy_gapped(struct cei_cuda *cuda, CUstream stream,
  * so. A context is current. */
 int cei_cuda_piece_bounces(const struct cei_cuda_backend *own, const struct cei_piece *piece);
 
-/* Queues one that is. */
+/* Queues such a copy through host memory. */
 CUresult cei_cuda_copy_bouncing(const struct cei_cuda_bounce *bounce,
 				const struct cei_piece *piece);
 
@@ -202,16 +202,16 @@ CUresult cei_cuda_lead(struct cei_cuda_backend *own, CUstream stream, void *pinn
 /* At open. The context is pushed. */
 int  cei_cuda_waits_open(struct cei_backend *backend);
 
-/* backend.h's waits_left. */
+/* Implements waits_left of backend.h. */
 uint32_t cei_cuda_waits_left(struct cei_backend *backend);
 
-/* A stream of the application is about to wait. Where the result wants a mark, the
- * operation that the second call fills goes behind the waits. */
+/* Counts a stream of the application that is about to wait. Where the result wants a mark,
+ * queue the operation that the second function fills behind the waits. */
 struct cei_wait cei_cuda_waits_begin(struct cei_cuda_backend *own, CUstream stream);
 void cei_cuda_waits_mark_op(const struct cei_cuda_backend *own, const struct cei_wait *wait,
 			    CUstreamBatchMemOpParams *op);
 
-/* The lane waits in the submit that is being filled; so many submits are done. */
+/* Records that the lane waits in the submit being filled; and how many submits are done. */
 void cei_cuda_lane_waits(const struct cei_lane *lane);
 void cei_cuda_lane_went_on(const struct cei_lane *lane, uint64_t n_done);
 
@@ -221,8 +221,8 @@ void cei_cuda_lane_went_on(const struct cei_lane *lane, uint64_t n_done);
  * verb asks once. */
 enum cei_cuda_flag_form cei_cuda_flag_form(struct cei_cuda_backend *own);
 
-/* 1 where the counter at this address is then to be raised by a copy: in GPU memory,
- * form COPY. A context is current. */
+/* 1 where the counter at this address must be raised by a copy: it is in GPU memory, and
+ * the form is COPY. A context is current. */
 int  cei_cuda_flag_copies(const struct cei_cuda_backend *own,
 			  enum cei_cuda_flag_form form, uint64_t address);
 
@@ -238,7 +238,7 @@ void cei_cuda_wait_op(const struct cei_cuda_backend *own, CUstreamBatchMemOpPara
  * our own memory and whether lanes can wait. The context is pushed. */
 int  cei_cuda_flag_open(struct cei_cuda_backend *own);
 
-/* backend.h's warm. */
+/* Implements warm of backend.h. */
 int  cei_cuda_warm(struct cei_backend *backend, uint64_t address);
 
 /* --- cuda_access.c: small accesses ------------------------------------------------ */
@@ -252,7 +252,7 @@ int  cei_cuda_load(struct cei_backend *backend, uint64_t address, void *ret_byte
 int  cei_cuda_begin_access(struct cei_cuda_backend *own, struct cei_cuda_hold *ret_hold);
 void cei_cuda_end_access(struct cei_cuda_backend *own, const struct cei_cuda_hold *hold);
 
-/* The same store for who has done that. */
+/* The same store for a caller that has begun an access. */
 int  cei_cuda_store_locked(struct cei_cuda_backend *own, uint64_t address,
 			   const void *bytes, uint64_t n_bytes);
 

@@ -9,10 +9,11 @@
 #include "backend/cuda_private.h"
 #include "base/clock.h"
 
-/* What stream_enter() changed about the calling thread. */
+/* The state of the calling thread that stream_enter() changed. */
 struct stream_hold {
 	struct cei_cuda_hold hold;
-	int                  is_foreign;        /* the stream's own context on top */
+	int                  is_foreign;        /* the stream's own context is current, on top of
+						 * ours */
 };
 
 static void stream_leave(struct cei_cuda_backend *own, const struct stream_hold *hold)
@@ -24,8 +25,8 @@ static void stream_leave(struct cei_cuda_backend *own, const struct stream_hold 
 	cei_cuda_pop(own->cuda, &hold->hold);
 }
 
-/* A stream of a green context has another context than ours, on our GPU: its calls
- * want that one current. */
+/* A stream of a green context has a context of its own on our GPU, which its calls need as
+ * the current one. */
 static int enter_foreign(struct cei_cuda_backend *own, CUcontext context,
 			 struct stream_hold *hold)
 {
@@ -130,7 +131,7 @@ static int wait_on(struct op_list *list, const struct cei_stream_work *work)
 	return r;
 }
 
-/* The values of one driver queue's worth of copies. group_lock is held. */
+/* Reserves a group of slots for one driver call's copies. With group_lock held. */
 static int take_group(struct cei_cuda_backend *own, uint32_t *ret_group)
 {
 	uint64_t deadline = cei_deadline(CEI_CUDA_ACCESS_NS);
@@ -158,7 +159,7 @@ static int take_group(struct cei_cuda_backend *own, uint32_t *ret_group)
 	return 0;
 }
 
-/* At most CEI_CUDA_GROUP_SLOTS posts whose counters are raised by copies. */
+/* Raises counters by copies, at most CEI_CUDA_GROUP_SLOTS. */
 static int post_group(struct cei_cuda_backend *own, CUstream stream,
 		      const struct cei_post *posts, uint32_t n_posts)
 {
@@ -181,7 +182,7 @@ static int post_group(struct cei_cuda_backend *own, CUstream stream,
 		result = calls->copy(posts[i].counter, (CUdeviceptr)(uintptr_t)&slots[i],
 				     sizeof(slots[i]), stream);
 	}
-	/* Also after a failure: the copies before it still read their slots. */
+	/* also after a failure: copies queued before it still read their slots */
 	marked = calls->event_record(own->group_events[group], stream);
 	if (result == CUDA_SUCCESS)
 		result = marked;
@@ -192,8 +193,8 @@ static int post_group(struct cei_cuda_backend *own, CUstream stream,
 	return 0;
 }
 
-/* A graph would copy from its slots again at every replay, long after they serve
- * others. */
+/* Refuses a captured stream: its graph would copy from these slots at every replay, when
+ * others use them. */
 static int refuse_capture(struct cei_cuda_backend *own, CUstream stream, const char *what)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;

@@ -12,8 +12,8 @@
 #include "backend/cuda_private.h"
 #include "base/variables.h"
 
-#define RESERVED_QUEUES 2u              /* where CEOVERLAP_RESERVED_QUEUES is unset: a
-					 * stream for kernels and one beside it */
+#define RESERVED_QUEUES 2u              /* default of CEOVERLAP_RESERVED_QUEUES: one stream for
+					 * kernels and one beside it */
 
 /* The words may have been registered before, by another rank of the GPU or by another
  * context of this process. Without them streams are counted as waiting for longer. */
@@ -37,8 +37,9 @@ static void register_words(struct cei_cuda_backend *own)
 			(int)result);
 }
 
-/* Each rank has some streams of its own and of the application, and the driver counts one
- * as busy until somebody asks it: two ranks fill 8 queues. */
+/* Warns where ranks share a GPU with too few hardware queues: each rank has some streams of
+ * its own and of the application, and the driver counts a stream as busy until it is
+ * queried, so two ranks fill 8 queues. */
 static void look_for_sharing(struct cei_backend *backend, uint32_t n_queues)
 {
 	struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
@@ -87,7 +88,7 @@ uint32_t cei_cuda_waits_left(struct cei_backend *backend)
 
 static void warn_once(struct cei_cuda_backend *own)
 {
-	/* relaxed: one warning more or less would not matter */
+	/* relaxed: a duplicate warning would not matter */
 	if (atomic_exchange_explicit(&own->has_warned_of_waits, 1, memory_order_relaxed))
 		return;
 	cei_log(own->cuda->report, CEI_LOG_WARN,

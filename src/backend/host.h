@@ -26,11 +26,11 @@ struct cei_host_script {
 
 extern const struct cei_backend_ops cei_backend_host;
 
-/* CEOV_ERR_INVALID, raised: one of them is no number. */
+/* CEOV_ERR_INVALID, raised: a value is not a number. */
 int  cei_host_script_from_environment(struct cei_report *report,
 				      struct cei_host_script *ret_script);
 
-/* Before the first copy. */
+/* Call it before the first copy. */
 void cei_host_set_script(struct cei_backend *backend, const struct cei_host_script *script);
 
 #endif /* CEI_HOST_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The host backend's faults, as the environment asks for them. */
+/* Reads the host backend's fault script from the environment. */
 
 #include "backend/host.h"
 

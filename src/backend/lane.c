@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Opening and closing of lanes and backends: private state, order of undoing. */
+/* Opens and closes lanes and backends with their private state, and undoes a failed open. */
 
 #include "backend/lane.h"
 
@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 
-/* What a lane that is closed has to come to its end, and again to be stopped. */
+/* time that a closing lane gets to end its work, and again to stop */
 #define CLOSE_NS UINT64_C(1000000000)
 
 int cei_lane_open(struct cei_lane *lane, struct cei_backend *backend,
@@ -33,7 +33,7 @@ int cei_lane_open(struct cei_lane *lane, struct cei_backend *backend,
 	return r;
 }
 
-/* CEOV_ERR_TIMEOUT, not raised. */
+/* Polls until the lane is idle. CEOV_ERR_TIMEOUT, not raised. */
 static int await_idle(struct cei_lane *lane, uint64_t deadline_ns)
 {
 	struct cei_backoff backoff;

@@ -14,26 +14,26 @@
 
 struct slot {
 	const void *stream;
-	uint64_t    number;             /* of its last wait; 0: the slot is free */
-	int         is_marked;          /* its stream writes the number when it is over */
+	uint64_t    number;             /* number of its last wait; 0: the slot is free */
+	int         is_marked;          /* its stream writes the number when the wait is over */
 };
 
 struct cei_waits {
 	/* First, and whole pages of their own: the driver is told of pages. */
 	_Alignas(PAGE_BYTES) _Atomic uint64_t words[PAGE_BYTES / sizeof(uint64_t)];
-	pthread_mutex_t  lock;          /* guards the rest, but for the atomics */
+	pthread_mutex_t  lock;          /* guards the rest, except the atomics */
 	_Atomic int      allows_marks;
 	_Atomic uint32_t n_taken;       /* slots that are not free; read without the lock, as
 					 * an upper bound of the count */
-	_Atomic uint32_t n_lanes;       /* that wait */
+	_Atomic uint32_t n_lanes;       /* lanes that wait */
 	_Atomic uint32_t n_most;        /* the most streams that waited at once, ever */
-	uint64_t         n_waits;       /* ever: the last number */
+	uint64_t         n_waits;       /* number of the last wait */
 	struct slot      slots[CEI_WAITS_SLOTS];
 };
 
 _Static_assert(CEI_WAITS_SLOTS <= PAGE_BYTES / sizeof(uint64_t), "a word for each slot");
 
-/* The hardware queues are the process's, so this is, too. */
+/* Hardware queues belong to the process, so these counts do, too. */
 static struct cei_waits all[CEI_WAITS_GPUS_MAX];
 static pthread_once_t   all_once = PTHREAD_ONCE_INIT;
 
@@ -65,7 +65,7 @@ void cei_waits_allow_marks(struct cei_waits *waits)
 	atomic_store_explicit(&waits->allows_marks, 1, memory_order_relaxed);
 }
 
-/* With the lock held. */
+/* Frees a slot. With the lock held. */
 static void set_free(struct cei_waits *waits, struct slot *slot)
 {
 	memset(slot, 0, sizeof(*slot));
@@ -79,7 +79,7 @@ static void sweep(struct cei_waits *waits)
 	uint32_t i;
 
 	for (i = 0; i < CEI_WAITS_SLOTS; i++)
-		/* relaxed: the number alone matters, no data stands behind it */
+		/* relaxed: only the number matters, no data is published with it */
 		if (waits->slots[i].is_marked &&
 		    atomic_load_explicit(&waits->words[i], memory_order_relaxed) >=
 		    waits->slots[i].number)
@@ -100,7 +100,7 @@ static uint32_t slot_for(const struct cei_waits *waits, const void *stream)
 	return found;
 }
 
-/* With the lock held. */
+/* Whether a further wait needs a mark. With the lock held. */
 static int wants_mark(struct cei_waits *waits)
 {
 	/* relaxed: both, see where they are written */
@@ -165,7 +165,7 @@ void cei_waits_leave(struct cei_waits *waits, const struct cei_wait *wait)
 
 void cei_waits_lane_begin(struct cei_waits *waits)
 {
-	/* relaxed: a number that others compare with a bound, nothing stands behind it */
+	/* relaxed: only compared with a bound, no data is published with it */
 	if (waits)
 		atomic_fetch_add_explicit(&waits->n_lanes, 1, memory_order_relaxed);
 }

@@ -29,8 +29,8 @@
 
 #define CEI_WAITS_GPUS_MAX 64u
 
-/* Streams of a GPU that are told apart; those beyond are not counted, which does not
- * matter, because a count of so many is far above any bound. */
+/* Streams that are counted separately. Further ones are not counted, which does no harm,
+ * because this many is far above every bound. */
 #define CEI_WAITS_SLOTS    128u
 
 #define CEI_WAITS_UNMARKED 2u
@@ -41,7 +41,7 @@
  * H200 with driver 580). */
 #define CEI_WAITS_MANY     8u
 
-/* Hardware queues that the driver makes where nobody asked for another number. */
+/* the driver's default number of hardware queues */
 #define CEI_WAITS_QUEUES   8u
 #define CEI_WAITS_QUEUES_MAX 32u
 
@@ -49,10 +49,10 @@ struct cei_waits;
 
 /* One stream's wait. */
 struct cei_wait {
-	uint32_t slot;                  /* CEI_WAITS_SLOTS: it is not counted */
-	int      is_new;                /* the stream was not known to be waiting */
-	int      wants_mark;            /* `number` is to be written to the slot's word,
-					 * by the stream, behind its wait */
+	uint32_t slot;                  /* CEI_WAITS_SLOTS: the wait is not counted */
+	int      is_new;                /* the stream was not waiting before */
+	int      wants_mark;            /* the stream should write `number` to the slot's word
+					 * behind its wait */
 	uint64_t number;
 };
 
@@ -71,7 +71,7 @@ void              cei_waits_allow_marks(struct cei_waits *waits);
  * its own. */
 struct cei_wait cei_waits_enter(struct cei_waits *waits, const void *stream);
 
-/* That wait is over, or was never queued. A later one of the same stream stays. */
+/* The wait has ended, or was never queued. A later wait of the same stream stays counted. */
 void cei_waits_leave(struct cei_waits *waits, const struct cei_wait *wait);
 
 /* One more lane waits; one less does. Neither takes a lock. */
@@ -81,7 +81,7 @@ void cei_waits_lane_end(struct cei_waits *waits);
 /* How many streams and lanes may be waiting now. */
 uint32_t cei_waits_count(struct cei_waits *waits);
 
-/* Whether fewer than bound wait. Takes no lock where that is plain. */
+/* Whether fewer than bound are waiting. Mostly takes no lock. */
 int  cei_waits_is_below(struct cei_waits *waits, uint32_t bound);
 
 /* Whether bound streams, or CEI_WAITS_MANY, wait or once did: then streams share hardware

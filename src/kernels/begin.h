@@ -45,26 +45,28 @@
 struct cei_op_begin {
 	uint64_t *epoch;                /* runs begun here, or poisoned; GPU memory, 0 at
 					 * first */
-	uint64_t *gates;                /* n_gates words there */
+	uint64_t *gates;                /* n_gates words in GPU memory */
 	uint32_t  n_gates;
 	uint32_t  reserved_too;
-	uint64_t *last_use;             /* 2 words there, by half: the run that used it
-					 * last; 0: none */
-	uint32_t  half;                 /* 0 or 1: which this run uses, at all ranks */
+	uint64_t *last_use;             /* 2 words in GPU memory, one for each half: the last run
+					 * that used it; 0: none */
+	uint32_t  half;                 /* 0 or 1: the half of scratch that this run uses, at all
+					 * ranks */
 	uint32_t  n_ranks;
 	uint32_t  own;
 	uint32_t  reserved;
-	uint64_t *peer_done[CEI_BEGIN_RANKS_MAX];       /* our rank's counter in each
-							 * peer's done; own: NULL */
-	struct ceov_device_signal done; /* ours: counter r = runs that rank r finished */
-	uint64_t  timeout_ns;           /* of each await; they run side by side */
-	uint32_t *status;               /* 0, or the enum ceov_device_result that ended
-					 * waiting; may be host memory */
+	uint64_t *peer_done[CEI_BEGIN_RANKS_MAX];       /* this rank's counter in each peer's
+							 * `done`; own: NULL */
+	struct ceov_device_signal done; /* this rank's: counter r is the number of runs that rank
+					 * r has finished */
+	uint64_t  timeout_ns;           /* of each await; they run concurrently */
+	uint32_t *status;               /* 0, or the enum ceov_device_result of a failed await;
+					 * may be host memory */
 };
 
-/* Counters index to index + n - 1 have reached value, plus *epoch where that is not
- * NULL. Failing is as in cei_op_begin; where *failed is set by a kernel before it, it
- * waits but for moments (marks.cuh). */
+/* Awaits counters index to index + n - 1 at value, plus *epoch where that is not NULL.
+ * Fails as cei_op_begin does; where an earlier kernel has set *failed, it waits only
+ * briefly (marks.cuh). */
 struct cei_op_await {
 	struct ceov_device_signal signal;
 	uint32_t                  index;
@@ -73,8 +75,8 @@ struct cei_op_await {
 	uint64_t                  value;
 	uint64_t                  timeout_ns;   /* of each */
 	uint32_t                 *status;
-	uint32_t                 *failed;       /* GPU memory, or NULL: not 0 after an await that
-						 * failed */
+	uint32_t                 *failed;       /* GPU memory, or NULL: set to non-zero by a
+						 * failed await */
 };
 
 #endif /* CEI_BEGIN_H */

@@ -9,8 +9,8 @@
 #include "kernels/begin.h"
 #include "kernels/marks.cuh"
 
-/* One thread for each peer. The runs before this one are over, in the order of the
- * stream: the release says so to the peer. False: failed, now or in a run before. */
+/* One thread for each peer. Earlier runs have ended, in the order of the stream, and the
+ * release tells the peer so. False: this run or an earlier one failed. */
 static __device__ bool meet_peer(const struct cei_op_begin &begin, uint32_t peer,
 				 uint64_t n_finished, uint64_t last_use)
 {
@@ -23,14 +23,15 @@ static __device__ bool meet_peer(const struct cei_op_begin &begin, uint32_t peer
 	result = cei_mark_await(begin.done, peer, last_use, begin.timeout_ns, NULL);
 	if (result == CEOV_DEVICE_REACHED)
 		return true;
-	cei_mark_fail({ begin.status, NULL, NULL }, result);    /* thread 0 poisons for all */
+	cei_mark_fail({ begin.status, NULL, NULL }, result);    /* thread 0 poisons for all
+								 * threads */
 	return false;
 }
 
 extern "C" __global__ void __launch_bounds__(CEI_BEGIN_THREADS)
 cei_op_begin(const __grid_constant__ struct cei_op_begin begin)
 {
-	/* Written by kernels before this one on the stream, or by the host. */
+	/* written by earlier kernels on the stream, or by the host */
 	const uint64_t n_finished = *begin.epoch;
 	const uint64_t last_use = begin.last_use[begin.half];
 	const uint32_t peer = threadIdx.x;
@@ -40,7 +41,7 @@ cei_op_begin(const __grid_constant__ struct cei_op_begin begin)
 		begin.gates[i] = 0;
 	if (peer < begin.n_ranks && peer != begin.own)
 		is_good = meet_peer(begin, peer, n_finished, last_use);
-	/* All have read both words before thread 0 changes them. */
+	/* all threads have read both words before thread 0 changes them */
 	is_good = __syncthreads_and(is_good);
 	if (threadIdx.x)
 		return;
@@ -55,7 +56,7 @@ cei_op_await(const __grid_constant__ struct cei_op_await await)
 	int result = CEOV_DEVICE_REACHED;
 
 	if (number >= CEOV_VALUE_LIMIT)
-		return;                 /* a run before this one has failed */
+		return;                 /* an earlier run has failed */
 	for (uint32_t i = 0; i < await.n && result == CEOV_DEVICE_REACHED; i++)
 		result = cei_mark_await(await.signal, await.index + i, await.value + number,
 					await.timeout_ns, await.failed);

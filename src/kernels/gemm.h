@@ -23,12 +23,12 @@
 #include <ceoverlap/ceoverlap.h>
 
 #define CEI_GEMM_NONE     UINT16_MAX
-#define CEI_GEMM_B_MAX    4u                    /* products of one A */
+#define CEI_GEMM_B_MAX    4u                    /* most products of one A */
 #define CEI_GEMM_C_MAX    (CEI_GEMM_B_MAX + 1u)
 
 enum cei_gemm_a { CEI_GEMM_A_OWN, CEI_GEMM_A_GATHERED, CEI_GEMM_A_COUNT };
 
-/* Which C: product i's result is number i; this is the scratch of what is sent. */
+/* The number of the C that holds partial sums to be sent; product i's result is C number i. */
 #define CEI_GEMM_C_PARTIAL CEI_GEMM_B_MAX
 
 struct cei_gemm_tile {
@@ -36,16 +36,16 @@ struct cei_gemm_tile {
 	uint32_t c_row;                 /* ... and in its C */
 	uint32_t column;                /* first column of C, which is a row of B, or where B
 					 * is k x n a column of it */
-	uint16_t n_rows;                /* to store; less than the shape's: a last tile;
-					 * 0: nothing, the other half of a pair */
+	uint16_t n_rows;                /* rows to store; fewer than the shape's in a last tile;
+					 * 0: none, it only completes a pair */
 	uint8_t  a;                     /* enum cei_gemm_a */
 	uint8_t  b;                     /* which product */
 	uint8_t  c;                     /* which C */
 	uint8_t  reserved;
-	uint16_t await;                 /* counter, or CEI_GEMM_NONE */
-	uint16_t arrive;                /* likewise */
+	uint16_t await;                 /* counter to await, or CEI_GEMM_NONE */
+	uint16_t arrive;                /* counter to arrive at, or CEI_GEMM_NONE */
 	uint16_t reduce;                /* piece whose partial sums are added, or NONE */
-	uint32_t n_arrivals;            /* at that counter in a run: tiles */
+	uint32_t n_arrivals;            /* tiles that arrive at that counter in a run */
 	uint32_t reserved_too;
 };
 
@@ -66,7 +66,8 @@ struct cei_gemm_tile {
 struct cei_gemm_marks {
 	struct ceov_device_signal awaited;
 	struct ceov_device_signal ready;
-	struct ceov_device_signal sent;         /* awaited last of all: operands are free */
+	struct ceov_device_signal sent;         /* awaited at the end, so that operands may
+						 * change */
 	uint64_t                 *epoch;
 	uint64_t                  await_value;
 	uint64_t                  arrive_value;
@@ -74,10 +75,10 @@ struct cei_gemm_marks {
 	uint32_t                  sent_index;   /* counters from this one on, ... */
 	uint32_t                  n_sent;       /* ... so many of them; 0: none */
 	uint64_t                  timeout_ns;   /* of each await */
-	uint32_t                 *status;       /* 0, or an enum ceov_device_result that
-						 * ended waiting; may be host memory */
-	uint32_t                 *failed;       /* GPU memory, or NULL: not 0 after an await that
-						 * failed */
+	uint32_t                 *status;       /* 0, or the enum ceov_device_result of a failed
+						 * await; may be host memory */
+	uint32_t                 *failed;       /* GPU memory, or NULL: set to non-zero by a
+						 * failed await */
 };
 
 /* The kernel's view of a matrix in GPU memory: an opaque CUtensorMap. */
@@ -103,9 +104,9 @@ struct cei_gemm_map {
 #define CEI_GEMM_CLUSTER 2u
 #define CEI_GEMM_K_STEP  64u
 
-/* Shared memory, for the kernel's layout and for who launches it. A block may have
- * 227 KiB on sm_90: C's tile, 2 KiB for barriers and alignment, and as many stages of A
- * and B as fit. */
+/* Shared memory of a block, which the kernel's layout and the launch must agree on. A block
+ * may have 227 KiB on sm_90: C's tile, 2 KiB for barriers and alignment, and as many stages
+ * of A and B as fit. */
 #define CEI_GEMM_SHARED_MAX 232448
 #define CEI_GEMM_STAGE_BYTES(rows, columns) (((rows) + (columns)) * 128)
 #define CEI_GEMM_FIXED_BYTES(rows, columns) ((rows) * (columns) * 2 + 2048)
@@ -116,9 +117,9 @@ struct cei_gemm_map {
 	(CEI_GEMM_FIXED_BYTES(rows, columns) + \
 	 CEI_GEMM_STAGES(rows, columns) * CEI_GEMM_STAGE_BYTES(rows, columns))
 
-/* Partial sums of the own rows, source rank after source rank, n_rows each, with C's
- * columns. Piece p of source s has arrived when counter s * n_pieces + p of awaited is
- * reached. The own rank's place is not read. */
+/* Partial sums of the own rows: n_rows for each source rank in order, with C's columns.
+ * Piece p of source s has arrived when counter s * n_pieces + p of awaited is reached. The
+ * own rank's place is not read. */
 struct cei_gemm_partials {
 	struct cei_gemm_map map;        /* in boxes like C's */
 	uint32_t            n_rows;     /* 31 bits hold n_sources * n_rows */
@@ -128,9 +129,9 @@ struct cei_gemm_partials {
 };
 
 /*
- * keeps: A is kept, in the order of c_row. The tiles in the first `keeps` columns of tiles
- * of product 0 store it, each its rows in its share of k. Their n_rows are 0, half or all of
- * the shape's rows: boxes do not stop earlier.
+ * keeps: number of tile columns of product 0 that store A, each a share of k, in the order
+ * of c_row. n_rows of these tiles are 0, half or all of the shape's rows, because boxes
+ * cannot be cut shorter.
  */
 struct cei_gemm {
 	struct cei_gemm_map         a[CEI_GEMM_A_COUNT];
@@ -141,12 +142,11 @@ struct cei_gemm {
 	uint32_t                    c_columns[CEI_GEMM_C_MAX];
 	const struct cei_gemm_tile *tiles;      /* in GPU memory */
 	uint32_t                    n_pairs;
-	uint32_t                    n_steps;    /* of k, CEI_GEMM_K_STEP each, not 0; what is
-						 * past the end reads as 0 */
+	uint32_t                    n_steps;    /* steps over k, CEI_GEMM_K_STEP each, not 0;
+						 * beyond the end of k zeros are read */
 	uint32_t                    keeps;      /* 0: A is not kept */
-	uint32_t                   *claimed;    /* NULL, or a word of GPU memory, 0 at first;
-						 * of one launch at a time, which leaves it
-						 * 0 */
+	uint32_t                   *claimed;    /* NULL, or a word of GPU memory, 0 at first, for
+						 * one launch at a time, which leaves it 0 */
 	struct cei_gemm_marks       marks;
 	struct cei_gemm_partials    partials;
 };

@@ -34,7 +34,7 @@
 
 namespace cei_gemm_kernels {
 
-/* Registers: 168 each at the start (65536 / 384), shared out anew by role. */
+/* Registers per thread: 168 at the start (65536 / 384), then redistributed by role. */
 #define REGISTERS_MOVE     40
 #define REGISTERS_MULTIPLY 232
 
@@ -45,7 +45,7 @@ static __device__ __forceinline__ uint64_t awaited_value(const struct cei_gemm_m
 	return marks.await_value + *(const volatile uint64_t *)marks.epoch;
 }
 
-/* One thread. What it lets in may then be loaded by tensor copies. */
+/* One thread awaits; afterwards the piece may be loaded by tensor copies. */
 static __device__ void await(const struct cei_gemm_marks &marks,
 			     const struct ceov_device_signal &signal, uint32_t index,
 			     uint64_t value, volatile uint32_t *failed)
@@ -57,7 +57,7 @@ static __device__ void await(const struct cei_gemm_marks &marks,
 	result = cei_mark_await(signal, index, value, marks.timeout_ns, marks.failed);
 	if (result != CEOV_DEVICE_REACHED) {
 		cei_mark_fail({ marks.status, marks.failed, marks.epoch }, result);
-		/* Behind the poison: whoever sees it goes on to arrive. */
+		/* set after the poison, so that whoever sees it goes on to arrive */
 		*failed = 1;
 	}
 	cei_fence_async();
@@ -65,7 +65,7 @@ static __device__ void await(const struct cei_gemm_marks &marks,
 
 /* --- warp 0, one thread: loads A and B -------------------------------------------------- */
 
-/* Of a k x n B every other box of a stage, into both blocks. */
+/* Loads every other box of a stage of a k x n B, into both blocks. */
 template <class L>
 static __device__ __forceinline__ void
 load_boxes(uint8_t *b, const struct cei_gemm_map *map, struct cei_box at, uint64_t *full,
@@ -136,7 +136,7 @@ static __device__ void load_all(const struct cei_gemm &p,
 
 /* --- warps 1 and 2: partial sums in, C out ---------------------------------------------- */
 
-/* One thread: panel by panel into C's place, source after source. */
+/* One thread loads partial sums panel by panel into C's place, source after source. */
 template <class L>
 static __device__ void load_sums(const struct cei_gemm &p,
 				 const struct shared &shared,
@@ -168,7 +168,7 @@ static __device__ void load_sums(const struct cei_gemm &p,
 	}
 }
 
-/* A warp: rows that a tensor copy cannot stop at, 16 bytes a lane. */
+/* A warp stores rows that a tensor copy cannot end at, 16 bytes per lane. */
 template <class L>
 static __device__ void store_rows(const struct cei_gemm &p, const uint8_t *c,
 				  const struct cei_gemm_tile &tile, uint32_t n_rows)
@@ -215,8 +215,8 @@ static __device__ void store_tile(const struct cei_gemm &p, const uint8_t *c,
 	__syncwarp();
 }
 
-/* Both groups arrive, also with a half that has nothing to store: they may be called in
- * any order, and the tally is of halves. */
+/* Both groups arrive, even if one has nothing to store, because the tally counts halves and
+ * they may come in any order. */
 static __device__ __forceinline__ void arrive(const struct cei_gemm &p,
 					      const struct cei_gemm_tile &tile,
 					      const volatile uint32_t *failed)
@@ -259,12 +259,12 @@ static __device__ void store_all(const struct cei_gemm &p,
 /* --- warpgroups 1 and 2: multiply ------------------------------------------------------- */
 
 struct keeping {
-	uint32_t row;                   /* where the group's rows of A begin in C */
-	uint32_t first;                 /* steps of k in which they are stored */
+	uint32_t row;                   /* row of C at which the group's rows of A begin */
+	uint32_t first;                 /* first step of k that is stored */
 	uint32_t n;
 };
 
-/* What the group stores while it multiplies it: its tile's share. */
+/* The steps of k in which the group stores A while it multiplies. */
 template <class L>
 static __device__ __forceinline__ struct keeping
 keeping_of(const struct cei_gemm &p, const struct cei_gemm_tile &tile, uint32_t group)
@@ -279,14 +279,14 @@ keeping_of(const struct cei_gemm &p, const struct cei_gemm_tile &tile, uint32_t 
 	return kept;
 }
 
-/* One thread. Tensor copies have brought A: no fence. */
+/* One thread stores rows of A. Tensor copies brought them, so no fence is needed. */
 static __device__ __forceinline__ void keep(const struct cei_gemm &p, const uint8_t *a,
 					    uint32_t step, uint32_t row)
 {
 	cei_box_store(&p.kept, { (int32_t)(step * CEI_GEMM_K_STEP), (int32_t)row }, a);
 }
 
-/* Lets both blocks' loaders have the stage again. */
+/* Returns the stage to both blocks' loaders. */
 static __device__ __forceinline__ void give_back(struct bars *bars, uint32_t stage)
 {
 	const uint32_t thread = threadIdx.x % GROUP_THREADS;
@@ -316,7 +316,7 @@ multiply_stage(typename L::sums &sums,
 	cei_wgmma_commit();
 }
 
-struct turns {                          /* of a multiplying thread */
+struct turns {                          /* ring positions of a multiplying thread */
 	struct turn stage;
 	uint32_t    sum_parity;
 };
@@ -433,7 +433,8 @@ static __device__ __forceinline__ void gemm(const struct cei_gemm &p)
 	const struct shared shared = share_out<L>(raw);
 	const uint32_t warp = threadIdx.x / 32;
 	const bool claims = p.claimed && threadIdx.x == CLAIMER && !cei_cluster_block();
-	const uint32_t first = claims ? cei_pair_claim(p) : 0; /* comes during begin() */
+	const uint32_t first = claims ? cei_pair_claim(p) : 0; /* the latency of the claim is
+							        * hidden by begin() */
 
 	static_assert(L::stages >= 2 && L::stages <= 8,
 		      "the ring fits struct bars");
@@ -451,7 +452,7 @@ static __device__ __forceinline__ void gemm(const struct cei_gemm &p)
 		cei_registers_grow<REGISTERS_MULTIPLY>();
 		multiply_all<L, NUMBER>(p, shared);
 	}
-	/* The other block may still write into this one's memory. */
+	/* the other block may still write into this block's memory */
 	__syncwarp();
 	cei_cluster_sync();
 #else
@@ -461,7 +462,7 @@ static __device__ __forceinline__ void gemm(const struct cei_gemm &p)
 
 } /* namespace */
 
-/* Older GPUs' code traps: the host launches it on none. */
+/* on older GPUs the kernel only traps; the host does not launch it there */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 #define CEI_CLUSTERED
 #else

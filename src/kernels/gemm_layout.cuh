@@ -3,8 +3,8 @@
 #ifndef CEI_GEMM_LAYOUT_CUH
 #define CEI_GEMM_LAYOUT_CUH
 
-/* What a block of the GEMM has in shared memory, by whom it is shared, and which part of
- * a tile is whose. gemm_kernels.cu says who does what. */
+/* The layout of a block's shared memory in the GEMM, which threads share it, and which part
+ * of a tile belongs to which group. gemm_kernels.cu describes the roles. */
 
 #include <stdint.h>
 
@@ -14,13 +14,13 @@
 
 namespace cei_gemm_kernels {
 
-#define GROUPS        2u                /* of consumers, a warpgroup each */
+#define GROUPS        2u                /* groups of consumers, a warpgroup each */
 #define GROUP_THREADS 128u
 #define CLAIMER       96u               /* warp 3's first thread */
-#define PANEL_COLUMNS 64u               /* of C and a k x n B in shared memory: 128 bytes */
+#define PANEL_COLUMNS 64u               /* of C, and of a k x n B, in shared memory: 128 bytes */
 #define BOX_BYTES     (PANEL_COLUMNS * CEI_GEMM_K_STEP * 2u)    /* such a B's */
 
-/* Named barriers; 0 is __syncthreads'. Each is one group's. */
+/* Named barriers of the first group; the second has the next number. 0 is __syncthreads'. */
 enum { BAR_C_FULL = 1, BAR_C_EMPTY = 3 };
 #define C_THREADS (GROUP_THREADS + 32u)
 
@@ -41,9 +41,9 @@ template <uint32_t ROWS, uint32_t COLUMNS, bool B_IS_KN> struct layout {
 };
 
 struct bars {
-	uint64_t full[8];               /* a stage is loaded */
-	uint64_t empty[8];              /* both blocks have read it */
-	uint64_t sum_full[GROUPS][4];   /* a panel of partial sums is loaded */
+	uint64_t full[8];               /* the stage was loaded */
+	uint64_t empty[8];              /* both blocks have read the stage */
+	uint64_t sum_full[GROUPS][4];   /* the panel of partial sums was loaded */
 	uint64_t sum_empty[GROUPS][4];
 	struct cei_pair_bars pairs;
 	uint32_t failed;
@@ -55,7 +55,7 @@ struct shared {
 	struct bars *bars;
 };
 
-struct turn {                           /* where a ring of stages stands */
+struct turn {                           /* a position in a ring of stages */
 	uint32_t index;
 	uint32_t parity;
 };
@@ -89,7 +89,7 @@ static __device__ __forceinline__ struct shared share_out(uint8_t *raw)
 {
 	struct shared shared;
 
-	/* Swizzled tiles begin at multiples of 1024 bytes. */
+	/* swizzled tiles must begin at multiples of 1024 bytes */
 	shared.stage = raw + (1024 - cei_shared(raw) % 1024) % 1024;
 	shared.c = shared.stage + L::stages * L::stage_bytes;
 	shared.bars = (struct bars *)(shared.c + L::c_bytes);

@@ -36,21 +36,21 @@
 
 #define CEI_PAIR_SLOTS 2u
 
-/* Of CEI_GEMM_K_STEP each, about 0.8 us: a claim and its telling take 2 to 3. */
+/* In steps of CEI_GEMM_K_STEP, about 0.8 us each: a claim and its distribution take 2 to 3. */
 #define CEI_PAIR_LEAD 8u
 
-/* Arrivals at `taken` of a block: the loading thread, two storing and eight multiplying
+/* Arrivals that release a slot: the loading thread, two storing and eight multiplying
  * warps. */
 #define CEI_PAIR_TAKERS 11u
 
 struct cei_pair_bars {
 	uint64_t told[CEI_PAIR_SLOTS];
 	uint64_t taken[CEI_PAIR_SLOTS]; /* block 0's are used */
-	uint64_t due;                   /* block 0's: the next one is to be claimed */
+	uint64_t due;                   /* block 0's: it is time to claim the next pair */
 	uint32_t pair[CEI_PAIR_SLOTS];
 };
 
-/* One thread of each block; the cluster's barrier follows. */
+/* Called by one thread of each block; the cluster's barrier must follow. */
 static __device__ __forceinline__ void cei_pairs_init(struct cei_pair_bars *bars)
 {
 	for (uint32_t i = 0; i < CEI_PAIR_SLOTS; i++) {
@@ -60,21 +60,21 @@ static __device__ __forceinline__ void cei_pairs_init(struct cei_pair_bars *bars
 	cei_bar_init(&bars->due, 1);
 }
 
-/* The next pair that nobody has; n_pairs or more: there is none. */
+/* Claims the next pair; n_pairs or more: there are no more. */
 static __device__ __forceinline__ uint32_t cei_pair_claim(const struct cei_gemm &p)
 {
 	const uint32_t last = p.n_pairs + gridDim.x / CEI_GEMM_CLUSTER - 1;
 	uint32_t pair;
 
-	/* relaxed: the number is all that clusters tell each other. Its partners are the
-	 * same in other clusters; launches follow each other, which orders the rest. */
+	/* relaxed: clusters exchange nothing but this number. Its partners are the claims
+	 * of other clusters; launches follow each other, which orders everything else. */
 	asm volatile("atom.relaxed.gpu.inc.u32 %0, [%1], %2;"
 		     : "=r"(pair) : "l"(p.claimed), "r"(last) : "memory");
 	return pair;
 }
 
-/* One thread of block 0; first is what it has claimed. Tells pairs until there are none,
- * that too. */
+/* One thread of block 0 distributes claimed pairs, beginning with first, until there are
+ * none, and that, too. */
 static __device__ __forceinline__ void
 cei_pairs_tell(const struct cei_gemm &p, struct cei_pair_bars *bars, uint32_t first)
 {
@@ -95,7 +95,7 @@ cei_pairs_tell(const struct cei_gemm &p, struct cei_pair_bars *bars, uint32_t fi
 	}
 }
 
-/* The loading threads, at every step of a pair. */
+/* Called by the loading threads at every step of a pair. */
 static __device__ __forceinline__ void
 cei_pair_look_ahead(const struct cei_gemm &p, struct cei_pair_bars *bars, uint32_t step)
 {
@@ -106,9 +106,9 @@ cei_pair_look_ahead(const struct cei_gemm &p, struct cei_pair_bars *bars, uint32
 }
 
 /*
- * The pair to work on, for every taker of both blocks in the same order; *n counts
- * them, from 0. n_pairs or more: there are no more. WARP: by all of a warp, else by one
- * thread.
+ * The next pair to work on, in the same order for every taker of both blocks; *n counts
+ * them from 0. n_pairs or more: there are no more. WARP: called by a whole warp, else by
+ * one thread.
  */
 template <bool WARP>
 static __device__ __forceinline__ uint32_t

@@ -3,9 +3,9 @@
 #ifndef CEI_GEMM_SM90_CUH
 #define CEI_GEMM_SM90_CUH
 
-/* The instructions of sm_90a that the GEMM is made of, one function each. PTX ISA 8.x,
+/* The instructions of sm_90a that the GEMM uses, one function each. See PTX ISA 8.x,
  * chapters "mbarrier", "cp.async.bulk.tensor", "wgmma". Addresses are 32-bit shared
- * ones (cei_shared). */
+ * addresses (cei_shared). */
 
 #include <stdint.h>
 
@@ -24,7 +24,7 @@ static __device__ __forceinline__ void cei_bar_init(uint64_t *bar, uint32_t n_ar
 		     :: "r"(cei_shared(bar)), "r"(n_arrivals) : "memory");
 }
 
-/* Makes the initialised barriers known to the cluster and the copy engine of the SM. */
+/* Makes initialised barriers visible to the cluster and to the SM's copy engine. */
 static __device__ __forceinline__ void cei_bar_init_fence()
 {
 	asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -42,8 +42,8 @@ static __device__ __forceinline__ void cei_bar_wait(uint64_t *bar, uint32_t pari
 		     "}\n" :: "r"(cei_shared(bar)), "r"(parity) : "memory");
 }
 
-/* Likewise, where what is waited for was written by the cluster's other block. It drops
- * the SM's L1: not for what is done often. */
+/* The same for data that the cluster's other block wrote. It invalidates the SM's L1, so
+ * use it rarely. */
 static __device__ __forceinline__ void cei_bar_wait_cluster(uint64_t *bar, uint32_t parity)
 {
 	asm volatile("{\n"
@@ -68,8 +68,8 @@ static __device__ __forceinline__ void cei_bar_expect(uint64_t *bar, uint32_t n_
 		     :: "r"(cei_shared(bar)), "r"(n_bytes) : "memory");
 }
 
-/* At the same barrier of block `block` of the cluster. Not .release.cluster: that costs
- * a membar of the whole GPU each time (a third of the GEMM's speed, measured), and a
+/* Arrives at the same barrier of another block of the cluster. Not .release.cluster: that
+ * costs a membar of the whole GPU each time (a third of the GEMM's speed, measured), and a
  * stage that was only read has nothing to release. */
 static __device__ __forceinline__ void cei_bar_arrive_at(uint64_t *bar, uint32_t block)
 {
@@ -80,8 +80,8 @@ static __device__ __forceinline__ void cei_bar_arrive_at(uint64_t *bar, uint32_t
 		     "}\n" :: "r"(cei_shared(bar)), "r"(block) : "memory");
 }
 
-/* Stores a word at the same place of block `block` of the cluster, and arrives at its
- * barrier there, which opens when the word has come: no release that costs a membar. */
+/* Stores a word at the same address of another block of the cluster, and arrives at its
+ * barrier there when the word has come, without a release that would cost a membar. */
 static __device__ __forceinline__ void cei_word_send(uint32_t *target, uint32_t word,
 						     uint64_t *bar, uint32_t block)
 {
@@ -105,7 +105,7 @@ static __device__ __forceinline__ uint32_t cei_word_load(const uint32_t *source)
 	return word;
 }
 
-/* Named barriers: those who arrive let those who sync go on. */
+/* Named barriers: threads that sync wait for those that arrive. */
 static __device__ __forceinline__ void cei_named_sync(uint32_t id, uint32_t n_threads)
 {
 	asm volatile("bar.sync %0, %1;" :: "r"(id), "r"(n_threads) : "memory");
@@ -137,7 +137,7 @@ static __device__ __forceinline__ void cei_map_prefetch(const struct cei_gemm_ma
 	asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory");
 }
 
-struct cei_box {                        /* where a box of a matrix begins */
+struct cei_box {                        /* the position of a box in a matrix */
 	int32_t column;
 	int32_t row;
 };
@@ -151,7 +151,7 @@ cei_box_load(void *target, const struct cei_gemm_map *map, struct cei_box at, ui
 			"r"(cei_shared(bar)) : "memory");
 }
 
-/* Into both blocks of the cluster, at the same place, and counted at the same barrier. */
+/* Loads into both blocks of the cluster, at the same address, counted by the same barrier. */
 static __device__ __forceinline__ void
 cei_box_load_both(void *target, const struct cei_gemm_map *map, struct cei_box at,
 		  uint64_t *bar)
@@ -177,19 +177,19 @@ static __device__ __forceinline__ void cei_store_commit()
 	asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/* What the thread committed has read shared memory, but for the last N. */
+/* Waits until the thread's stores have read shared memory, except the last N groups. */
 template <int N> static __device__ __forceinline__ void cei_store_wait_read()
 {
 	asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(N) : "memory");
 }
 
-/* All of it has been written. */
+/* Waits until all of the thread's stores are written. */
 static __device__ __forceinline__ void cei_store_wait()
 {
 	asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
-/* Between ordinary accesses and those of the SM's copy engine and tensor cores. */
+/* Orders ordinary accesses and those of the SM's copy engine and tensor cores. */
 static __device__ __forceinline__ void cei_fence_async()
 {
 	asm volatile("fence.proxy.async;" ::: "memory");
@@ -202,8 +202,8 @@ static __device__ __forceinline__ void cei_fence_async_shared()
 
 /* --- tensor cores --------------------------------------------------------------------- */
 
-/* Descriptor of a K-major operand in rows of 128 bytes, swizzled by 128 bytes: groups
- * of 8 rows are 1024 bytes apart. 16 columns further on: + 2. */
+/* Descriptor of a K-major operand in rows of 128 bytes, swizzled by 128 bytes: groups of 8
+ * rows are 1024 bytes apart. Add 2 to go on by 16 columns. */
 static __device__ __forceinline__ uint64_t cei_operand(const void *p)
 {
 	uint64_t address = cei_shared(p);
@@ -212,9 +212,9 @@ static __device__ __forceinline__ uint64_t cei_operand(const void *p)
 		((uint64_t)(1024 >> 4) << 32) | ((uint64_t)1 << 62);
 }
 
-/* Likewise of an MN-major one, in boxes of 64 columns x 64 rows of k, 8192 bytes apart:
- * the leading offset goes from box to box, groups of 8 rows are 1024 bytes apart. 16 rows
- * further on: + 128. */
+/* Descriptor of an MN-major operand in boxes of 64 columns x 64 rows of k, 8192 bytes
+ * apart: the leading offset goes from box to box, groups of 8 rows are 1024 bytes apart.
+ * Add 128 to go on by 16 rows. */
 static __device__ __forceinline__ uint64_t cei_operand_mn(const void *p)
 {
 	uint64_t address = cei_shared(p);
@@ -233,7 +233,7 @@ static __device__ __forceinline__ void cei_wgmma_commit()
 	asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* At most N groups are still under way. */
+/* Waits until at most N groups are in flight. */
 template <int N> static __device__ __forceinline__ void cei_wgmma_wait()
 {
 	asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory");
@@ -251,7 +251,7 @@ template <int N> static __device__ __forceinline__ void cei_registers_shrink()
 
 /* --- 16 x 16 numbers between registers and shared memory ------------------------------- */
 
-struct cei_fragment {                   /* as wgmma leaves them, two numbers each */
+struct cei_fragment {                   /* two numbers each, in wgmma's layout */
 	uint32_t pair[4];
 };
 

@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-/* Which operands: the numbers are those of the instruction's type names. */
+/* Types of operands; the numbers select type names of the instruction. */
 enum cei_number { CEI_NUMBER_BF16, CEI_NUMBER_FP16 };
 
 #define CEI_D4(d, i)  "+f"(d[(i)]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3])
@@ -73,7 +73,7 @@ enum cei_number { CEI_NUMBER_BF16, CEI_NUMBER_FP16 };
 template <int COLUMNS, enum cei_number NUMBER, int B_IS_MN> struct cei_wgmma;
 
 template <enum cei_number NUMBER, int B_IS_MN> struct cei_wgmma<128, NUMBER, B_IS_MN> {
-	/* keeps: 0 begins with zeroes. */
+	/* keeps 0: the sums begin with zeros. */
 	static __device__ __forceinline__ void
 	multiply(float (&d)[64], uint64_t a, uint64_t b, int keeps)
 	{
@@ -89,7 +89,7 @@ template <enum cei_number NUMBER, int B_IS_MN> struct cei_wgmma<128, NUMBER, B_I
 };
 
 template <enum cei_number NUMBER, int B_IS_MN> struct cei_wgmma<192, NUMBER, B_IS_MN> {
-	/* keeps: 0 begins with zeroes. */
+	/* keeps 0: the sums begin with zeros. */
 	static __device__ __forceinline__ void
 	multiply(float (&d)[96], uint64_t a, uint64_t b, int keeps)
 	{
@@ -105,7 +105,7 @@ template <enum cei_number NUMBER, int B_IS_MN> struct cei_wgmma<192, NUMBER, B_I
 };
 
 template <enum cei_number NUMBER, int B_IS_MN> struct cei_wgmma<256, NUMBER, B_IS_MN> {
-	/* keeps: 0 begins with zeroes. */
+	/* keeps 0: the sums begin with zeros. */
 	static __device__ __forceinline__ void
 	multiply(float (&d)[128], uint64_t a, uint64_t b, int keeps)
 	{

@@ -4,16 +4,16 @@
 #define CEI_MARKS_CUH
 
 /*
- * How kernels of a run wait for marks, and what they leave behind when one does not
- * come: a status for the host, which keeps the first failure, and the poisoned number of
- * a run that counts itself (gemm.h, reduce.h, begin.h). One thread at a time each.
+ * Waits of an operator's kernels for marks, and what they do on failure: a status word for
+ * the host, which keeps the first failure, and the poisoned number of a run that is counted
+ * in GPU memory (gemm.h, reduce.h, begin.h). Each function is called by one thread.
  */
 
 #include <stdint.h>
 
 #include <ceoverlap/device.cuh>
 
-/* After this long a wait looks whether a run has failed already. */
+/* After this time a wait checks whether a run has failed already. */
 #define CEI_MARK_PATIENCE_NS UINT64_C(50000)
 
 /*
@@ -44,7 +44,7 @@ cei_mark_await(const struct ceov_device_signal &signal, uint32_t index, uint64_t
 	}
 }
 
-/* Where a failure is told; see struct cei_gemm_marks. */
+/* Where failures are written; see struct cei_gemm_marks. */
 struct cei_mark_words {
 	uint32_t *status;
 	uint32_t *failed;

@@ -19,7 +19,7 @@ struct cei_module {
 	CUfunction                     functions[];     /* by number in image->names */
 };
 
-/* Asking for an attribute loads a function where cuFuncLoad is missing. */
+/* Where cuFuncLoad is missing, querying an attribute loads the function. */
 static CUresult load_function(struct cei_module *module, size_t index)
 {
 	const struct cei_cuda_calls *calls = &module->cuda->calls;
@@ -93,7 +93,7 @@ static void close_one(struct cei_module *module)
 	struct cei_cuda_hold hold;
 
 	if (module->module && !cei_cuda_push(module->cuda, module->gpu, &hold)) {
-		/* Fails after a sticky error only: then it is gone already. */
+		/* fails only after a sticky CUDA error; then it is gone already */
 		(void)module->cuda->calls.module_unload(module->module);
 		cei_cuda_pop(module->cuda, &hold);
 	}

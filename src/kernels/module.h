@@ -31,7 +31,7 @@ struct cei_module_launch {
 	uint32_t    n_threads;          /* per block */
 	uint32_t    shared_bytes;       /* dynamic */
 	void       *stream;             /* CUstream */
-	void      **arguments;          /* an address for each */
+	void      **arguments;          /* address of each argument */
 };
 
 /* Adds the image's kernels to *module, which is NULL at first; one GPU, one module. On failure

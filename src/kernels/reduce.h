@@ -36,7 +36,7 @@
 #define CEI_REDUCE_THREADS   512u
 
 struct cei_reduce {
-	const void *source;             /* the caller's own part: none other is read */
+	const void *source;             /* the caller's source; only its own part is read */
 	void       *target;             /* all_reduce: all parts; else the own part */
 	const void *partials;           /* what others sent: source s's copy of the own part
 					 * begins at s * partial_stride_bytes */
@@ -53,24 +53,25 @@ struct cei_reduce {
 					 * piece 0's counter */
 
 	struct ceov_device_signal awaited;      /* counter s * n_pieces + p: partials */
-	struct ceov_device_signal ready;        /* counter p: own part is summed; counters
-						 * NULL: nobody wants to know */
+	struct ceov_device_signal ready;        /* counter p: the own part's piece is summed;
+						 * counters NULL: nobody awaits it */
 	struct ceov_device_signal arrived;      /* counter first_arrived + s * n_pieces + p:
 						 * gathered */
-	struct ceov_device_signal sent;         /* awaited last of all: operands are free */
+	struct ceov_device_signal sent;         /* awaited at the end, so that operands may
+						 * change */
 	uint32_t                  first_arrived;
 	uint32_t                  sent_index;   /* counters from this one on, ... */
 	uint32_t                  n_sent;       /* ... so many of them; 0: none */
-	float                     scale;        /* of the own part's sums; 1: none */
-	uint64_t                 *epoch;        /* NULL, or added to await_value */
+	float                     scale;        /* factor of the own part's sums; 1: none */
+	uint64_t                 *epoch;        /* NULL, or a word that is added to await_value */
 	uint64_t                  await_value;
 	uint64_t                  arrive_value;
 	uint64_t                  sent_value;
 	uint64_t                  timeout_ns;   /* of each await */
-	uint32_t                 *status;       /* 0, or the enum ceov_device_result that
-						 * ended waiting; may be host memory */
-	uint32_t                 *failed;       /* GPU memory, or NULL: not 0 after an await that
-						 * failed */
+	uint32_t                 *status;       /* 0, or the enum ceov_device_result of a failed
+						 * await; may be host memory */
+	uint32_t                 *failed;       /* GPU memory, or NULL: set to non-zero by a
+						 * failed await */
 };
 
 #endif /* CEI_REDUCE_H */

@@ -20,16 +20,17 @@
 #include "kernels/marks.cuh"
 #include "kernels/reduce.h"
 
-#define REDUCE_FLIGHT 16u               /* loads of a thread in flight */
-#define REDUCE_GROUP  8u                /* sources at a time, where they are not 2 or 4 */
+#define REDUCE_FLIGHT 16u               /* loads that a thread has in flight */
+#define REDUCE_GROUP  8u                /* sources per group, unless there are 2 or 4 */
 
-/* One vector is 16 bytes: 8 elements of 2 bytes, or 4 of 4. */
-struct reduce_piece {                   /* of one part */
+/* In vectors of 16 bytes: 8 elements of 2 bytes, or 4 of 4 bytes. */
+struct reduce_piece {                   /* a piece of one part */
 	uint64_t first_vector;          /* in the part */
 	uint64_t n_vectors;             /* 0: empty */
 };
 
-/* Two elements a word, the first in the low half. Both need sm_80. */
+/* Conversions of two 16-bit elements per word, the first in the low half. Both types need
+ * sm_80. */
 struct reduce_bf16 {
 	static __device__ __forceinline__ void widen(uint32_t pair, float &low, float &high)
 	{
@@ -64,9 +65,9 @@ struct reduce_fp16 {
 	}
 };
 
-/* What sums know of a type: how many elements a vector has, and these as floats. */
+/* Properties of a type for sums: elements per vector, and their conversion to floats. */
 template <class PAIR>
-struct reduce_pairs {                   /* of one of the two above */
+struct reduce_pairs {                   /* the properties of one of the two types above */
 	static constexpr uint32_t n_elements = 8;
 
 	static __device__ __forceinline__ void widen(const uint4 &v, float *wide)
@@ -104,8 +105,8 @@ struct reduce_fp32 {
 	}
 };
 
-/* Read once, by this block alone: L1 has no use for it. Volatile and with a clobber,
- * so that it stays behind the barrier before it. */
+/* Each word is read once and by this block only, so L1 is bypassed. Volatile and with a
+ * clobber, so that it stays behind the barrier before it. */
 static __device__ __forceinline__ uint4 load(const uint4 *p)
 {
 	uint4 v;
@@ -115,7 +116,7 @@ static __device__ __forceinline__ uint4 load(const uint4 *p)
 	return v;
 }
 
-/* The first source begins the sum: 0 + -0 would lose a sign. */
+/* The first source begins the sum, because 0 + -0 would lose the sign. */
 template <class T>
 static __device__ __forceinline__ void add_vector(const uint4 &v, bool is_first, float *sum)
 {
@@ -128,7 +129,7 @@ static __device__ __forceinline__ void add_vector(const uint4 &v, bool is_first,
 		sum[i] = is_first ? wide[i] : sum[i] + wide[i];
 }
 
-/* The sums' last step: 1 changes none. */
+/* The last step: scales the sums; a factor of 1 changes none. */
 template <class T>
 static __device__ __forceinline__ uint4 finish(const struct cei_reduce &reduce,
 					       const float *sum)
@@ -142,7 +143,7 @@ static __device__ __forceinline__ uint4 finish(const struct cei_reduce &reduce,
 	return T::narrow(scaled);
 }
 
-/* The piece's vectors of one source: a partial sum, or our own in its place. */
+/* The piece's vectors of one source: received partial sums, or the own source. */
 static __device__ __forceinline__ const uint4 *
 source_of(const struct cei_reduce &reduce, const uint4 *own, uint64_t first_vector,
 	  uint32_t s)
@@ -154,14 +155,13 @@ source_of(const struct cei_reduce &reduce, const uint4 *own, uint64_t first_vect
 	return (const uint4 *)(partials + s * reduce.partial_stride_bytes) + first_vector;
 }
 
-/* What lies past the end is loaded as the last vector again: no branch stands between
- * the loads. */
+/* Clamps an index, so that loads beyond the end repeat the last vector and need no branch. */
 static __device__ __forceinline__ uint64_t within(uint64_t i, uint64_t n)
 {
 	return i < n ? i : n - 1;
 }
 
-/* N sources, known to the compiler. */
+/* Sums a number of sources that is known at compile time. */
 template <class T, uint32_t N>
 static __device__ __forceinline__ void
 sum_piece_of(const struct cei_reduce &reduce, const uint4 *own, uint4 *target,
@@ -198,7 +198,7 @@ sum_piece_of(const struct cei_reduce &reduce, const uint4 *own, uint4 *target,
 	}
 }
 
-/* The next group of sources, of two vectors. */
+/* Adds the next group of sources for two vectors. */
 template <class T>
 static __device__ __forceinline__ void
 add_group(const struct cei_reduce &reduce, const uint4 *own, const uint64_t *at,
@@ -225,7 +225,7 @@ add_group(const struct cei_reduce &reduce, const uint4 *own, const uint64_t *at,
 	}
 }
 
-/* Any number of sources. */
+/* Sums any number of sources. */
 template <class T>
 static __device__ __forceinline__ void
 sum_piece_of_many(const struct cei_reduce &reduce, const uint4 *own, uint4 *target,
@@ -282,7 +282,7 @@ sum_piece(const struct cei_reduce &reduce, const uint4 *own, uint4 *target,
 		sum_piece_of_many<T>(reduce, own, target, piece);
 }
 
-/* Vectors before a rank's part. */
+/* Number of vectors before a rank's part. */
 template <class T>
 static __device__ uint64_t part_begin(const struct cei_reduce &reduce, uint32_t rank)
 {
@@ -312,7 +312,7 @@ piece_of(const struct cei_reduce &reduce, uint32_t rank, uint32_t p)
 	return piece;
 }
 
-/* Which counter says that a piece of a source's copy is there. */
+/* The counter that says that a source's piece has arrived. */
 static __device__ __forceinline__ uint32_t counter_of(const struct cei_reduce &reduce,
 						      uint32_t source, uint32_t piece)
 {
@@ -322,7 +322,7 @@ static __device__ __forceinline__ uint32_t counter_of(const struct cei_reduce &r
 	return source * reduce.n_pieces + (is_cut ? piece : 0);
 }
 
-/* One thread. A poison is visible before this block arrives anywhere. */
+/* One thread awaits. A poison is visible before this block arrives anywhere. */
 static __device__ __forceinline__ bool
 await_one(const struct cei_reduce &reduce, const struct ceov_device_signal &signal,
 	  uint32_t index, uint64_t value)
@@ -336,9 +336,9 @@ await_one(const struct cei_reduce &reduce, const struct ceov_device_signal &sign
 }
 
 /*
- * Awaits one counter, in the thread that names one, and has all threads of the block
- * know whether any await failed. The barrier hands on what the awaiting threads
- * acquired, so that all may load.
+ * Awaits one counter in each thread that has one, and tells all threads of the block
+ * whether any await failed. The barrier passes on what the awaiting threads acquired, so
+ * that all threads may load.
  */
 static __device__ __forceinline__ bool
 await_all(const struct cei_reduce &reduce, const struct ceov_device_signal &signal,
@@ -347,7 +347,7 @@ await_all(const struct cei_reduce &reduce, const struct ceov_device_signal &sign
 	return __syncthreads_and(!is_waiting || await_one(reduce, signal, index, value));
 }
 
-/* The own part, of N sources, 0: of any number. False: an await failed. */
+/* Sums the own part from N sources, 0: from any number. False: an await failed. */
 template <class T, uint32_t N>
 static __device__ __forceinline__ bool reduce_own(const struct cei_reduce &reduce,
 						  uint64_t value)
@@ -372,8 +372,8 @@ static __device__ __forceinline__ bool reduce_own(const struct cei_reduce &reduc
 		else if (!reduce.epoch)
 			return false;
 		__syncthreads();
-		/* Not one of the threads that await the next piece meanwhile. A block
-		 * whose share was empty arrives as well: all are counted. */
+		/* by a thread that does not await the next piece meanwhile; a block with an
+		 * empty share arrives, too, because all are counted */
 		if (reduce.ready.counters && threadIdx.x == blockDim.x - 1)
 			ceov_device_arrive(reduce.ready, p, gridDim.x,
 					   reduce.arrive_value);
@@ -381,7 +381,7 @@ static __device__ __forceinline__ bool reduce_own(const struct cei_reduce &reduc
 	return is_good;
 }
 
-/* The parts that others summed, the nearest sender's first. */
+/* Copies the parts that others summed, in the order of arrival. */
 template <class T>
 static __device__ __forceinline__ bool copy_others(const struct cei_reduce &reduce,
 						   uint64_t value)
@@ -408,8 +408,8 @@ static __device__ __forceinline__ bool copy_others(const struct cei_reduce &redu
 	return true;
 }
 
-/* Nobody loads anything behind it: that the kernel ends says all. One block's threads
- * share the counters. */
+/* Holds the kernel's end until everything was sent; nothing is loaded behind it. The
+ * threads of one block share the counters. */
 static __device__ __forceinline__ void await_sent(const struct cei_reduce &reduce)
 {
 	bool is_good = true;
@@ -420,8 +420,8 @@ static __device__ __forceinline__ void await_sent(const struct cei_reduce &reduc
 				    reduce.sent_value);
 }
 
-/* Each number of sources has a loop over pieces of its own: in a common one the
- * compiler keeps the addresses of all of them in registers, and has too few. */
+/* A loop over pieces for each number of sources: in a common one the compiler would keep
+ * all their addresses in registers, and have too few. */
 template <class T>
 static __device__ __forceinline__ bool reduce_own_of(const struct cei_reduce &reduce,
 						     uint64_t value)
@@ -443,7 +443,7 @@ static __device__ __forceinline__ void reduce_all(const struct cei_reduce &reduc
 {
 	uint64_t value = reduce.await_value;
 
-	/* Changed between runs only. */
+	/* changes between runs only */
 	if (reduce.epoch)
 		value += *(const volatile uint64_t *)reduce.epoch;
 	if (!reduce_own_of<T>(reduce, value))
