@@ -10,7 +10,7 @@
  *             mark of everybody who owes it one (src/ops/core/run.c, the jobs of the kinds)
  *   lanes     of each rank, one for either half: when the stream has begun run e they
  *             write into half e % 2 of each peer, bytes first, their mark behind them
- *             (src/ops/core/phase.c). The two know nothing of each other: runs that follow
+ *             (src/ops/core/send_stage.c). The two know nothing of each other: runs that follow
  *             each other may go on different lanes, and be apart in any way
  *   counters  arrived of half e % 2 (SETS 2), or one set for all runs (SETS 1). Which
  *             source has which counter changes from run to run, as it does when ops cut

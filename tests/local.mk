@@ -66,7 +66,7 @@ threaded_suites = \
 	%D%/unit/test_kept \
 	%D%/unit/test_strides \
 	%D%/unit/test_move \
-	%D%/unit/test_agree \
+	%D%/unit/test_host_allreduce \
 	%D%/unit/test_tune \
 	%D%/conformance/test_backend_host \
 	%D%/conformance/test_backend_proxy \
@@ -102,12 +102,12 @@ pure_suites = \
 	%D%/unit/test_nvml \
 	%D%/unit/test_tiles \
 	%D%/unit/test_tiles_limits \
-	%D%/unit/test_numbers \
-	%D%/unit/test_chooser \
+	%D%/unit/test_dtype \
+	%D%/unit/test_selector \
 	%D%/unit/test_candidates \
 	%D%/unit/test_kinds \
-	%D%/unit/test_forecast \
-	%D%/unit/test_replays \
+	%D%/unit/test_cost_sim \
+	%D%/unit/test_graph_cache \
 	%D%/unit/test_registry \
 	%D%/unit/test_pinned \
 	%D%/unit/test_wire

@@ -14,7 +14,7 @@
 
 #include <ceoverlap/ops.h>
 
-struct cei_choice;                      /* chooser.h */
+struct cei_choice;                      /* selector.h */
 struct cei_choose_args;
 struct cei_rates;
 struct cei_listing;                     /* candidates.h */
@@ -55,7 +55,7 @@ struct cei_op_kind {
 					 * changed */
 	const char *run_call;           /* name of the public run call; kinds may share one */
 	uint32_t    run_bytes;          /* size of that call's struct */
-	uint32_t    n_phases;           /* launches of a run */
+	uint32_t    n_stages;           /* launches of a run */
 
 	/* Fills a shape, whose kind is set, from the caller's struct. Where that is NULL or
 	 * has an unknown size, the shape gets a fault. Returns the caller's tuning, or
@@ -89,10 +89,10 @@ struct cei_op_kind {
 	/* Adds an explanation of the choice, line by line (cei_choice_say()). */
 	void (*explain)(const struct cei_choose_args *args, struct cei_choice *choice);
 
-	/* Adds the transfers of all phases, which are zeroed. */
+	/* Adds the transfers of all stages, which are zeroed. */
 	int  (*build)(ceov_op *op);
 
-	/* Checks the operands of a run; sets its stream, and what its phases send. */
+	/* Checks the operands of a run; sets its stream, and what its stages send. */
 	int  (*take)(struct cei_run *run);
 
 	/* Queues the computation, after the launches. */

@@ -6,21 +6,21 @@ libceoverlap_core_la_SOURCES += \
 	%D%/kind.h %D%/kinds.h \
 	%D%/shape.c %D%/shape.h \
 	%D%/compute/executor.h \
-	%D%/compute/numbers.c %D%/compute/numbers.h \
+	%D%/compute/dtype.c %D%/compute/dtype.h \
 	%D%/compute/tiles.c %D%/compute/tiles.h \
-	%D%/exec_host/desk_host.c %D%/exec_host/desk_host.h \
+	%D%/exec_host/host_gemm.c %D%/exec_host/host_gemm.h \
 	%D%/exec_host/execute_host.c %D%/exec_host/execute_host.h \
 	%D%/exec_host/measure_host.c \
 	%D%/tuning/candidates.c %D%/tuning/candidates.h \
-	%D%/tuning/chooser.c %D%/tuning/chooser.h \
+	%D%/tuning/selector.c %D%/tuning/selector.h \
 	%D%/tuning/tunings.c %D%/tuning/tunings.h \
-	%D%/core/agree.c %D%/core/agree.h \
+	%D%/core/host_allreduce.c %D%/core/host_allreduce.h \
 	%D%/core/capture_cuda.h \
-	%D%/core/flight.c \
+	%D%/core/inflight.c \
 	%D%/core/op.c %D%/core/op.h \
 	%D%/core/operands.c %D%/core/operands.h \
-	%D%/core/phase.c %D%/core/phase.h \
-	%D%/core/replays.c %D%/core/replays.h \
+	%D%/core/send_stage.c %D%/core/send_stage.h \
+	%D%/core/graph_cache.c %D%/core/graph_cache.h \
 	%D%/core/run.c %D%/core/run.h \
 	%D%/core/shared.c \
 	%D%/core/tune.c \
@@ -41,7 +41,7 @@ endif
 # One folder a family of operators
 libceoverlap_core_la_SOURCES += \
 	%D%/gemm/ag_gemm.c \
-	%D%/gemm/forecast.c %D%/gemm/forecast.h \
+	%D%/gemm/cost_sim.c %D%/gemm/cost_sim.h \
 	%D%/gemm/gemm_rs.c \
 	%D%/gemm/product.c %D%/gemm/product.h \
 	%D%/gemm/product_candidates.c \

@@ -28,7 +28,7 @@
 #include <string.h>
 
 #include "kernels/fill.h"
-#include "ops/compute/numbers.h"
+#include "ops/compute/dtype.h"
 
 #define ALIGN_BYTES   UINT64_C(256)
 #define GUARD_WORDS   UINT64_C(32)
@@ -133,7 +133,7 @@ static void describe(const struct op_case *one, char *text, size_t n_bytes)
 	uint32_t i;
 
 	at = (size_t)snprintf(text, n_bytes, "%s %s rows", sorts[one->sort],
-			      cei_number_name(one->dtype));
+			      cei_dtype_name(one->dtype));
 	for (i = 0; i < one->n_ranks && at < n_bytes; i++)
 		at += (size_t)snprintf(text + at, n_bytes - at, " %llu",
 				       (unsigned long long)one->rows[i]);
@@ -214,15 +214,15 @@ void gpu_op_data_make(struct gpu_op_rank *rank, const struct op_case *one,
 	uint32_t i;
 
 	ck_assert_uint_le(op_case_scratch(one), GPU_OP_SCRATCH);
-	data.a = take(rank, a_elements(one, rank->rank) * cei_number_bytes(one->dtype));
+	data.a = take(rank, a_elements(one, rank->rank) * cei_dtype_bytes(one->dtype));
 	for (i = 0; i < one->n_gemms; i++) {
-		data.b[i] = take(rank, one->n[i] * one->k * CEI_NUMBER_BYTES);
+		data.b[i] = take(rank, one->n[i] * one->k * CEI_DTYPE16_BYTES);
 		data.c_bytes[i] = c_elements(one, rank->rank, i) *
-			cei_number_bytes(one->dtype);
+			cei_dtype_bytes(one->dtype);
 		data.c[i] = take_results(rank, data.c_bytes[i]);
 	}
 	if (one->sort == OP_AG_GEMM && one->wants_gathered) {
-		data.gathered_bytes = all_rows(one) * one->k * CEI_NUMBER_BYTES;
+		data.gathered_bytes = all_rows(one) * one->k * CEI_DTYPE16_BYTES;
 		data.gathered = take_results(rank, data.gathered_bytes);
 	}
 	gpu_idle(&rank->gpu, GPU_CONTROL);
@@ -375,8 +375,8 @@ static struct check begin_check(const struct gpu_op_data *data, uint64_t number)
 		n = larger(n, one->n[i]);
 	check.used_bytes = rank->used_bytes;
 	check.a = take(rank, rows * (op_is_sum(one->sort) ? 1 : one->k) *
-		       cei_number_bytes(one->dtype));
-	check.b = take(rank, n * one->k * CEI_NUMBER_BYTES);
+		       cei_dtype_bytes(one->dtype));
+	check.b = take(rank, n * one->k * CEI_DTYPE16_BYTES);
 	check.sum = take(rank, rows * n * sizeof(*check.sum));
 	check.slack = take(rank, rows * n * sizeof(*check.slack));
 	return check;
@@ -423,7 +423,7 @@ static void blame(const struct check *check, const void *x, const char *what,
 	const struct op_case *one = check->data->one;
 	struct gpu *gpu = &check->data->rank->gpu;
 	float value = 0, slack = 0;
-	uint64_t n_bytes = cei_number_bytes(one->dtype);
+	uint64_t n_bytes = cei_dtype_bytes(one->dtype);
 	uint32_t bits = 0;
 	double sum = 0;
 	char text[300];
@@ -431,7 +431,7 @@ static void blame(const struct check *check, const void *x, const char *what,
 	gpu_move(gpu, &bits, (const char *)x + seen->first_wrong * n_bytes, n_bytes);
 	gpu_move(gpu, &sum, check->sum + seen->first_wrong, sizeof(sum));
 	gpu_move(gpu, &slack, check->slack + seen->first_wrong, sizeof(slack));
-	cei_widen(one->dtype, &value, &bits, 1);
+	cei_dtype_widen(one->dtype, &value, &bits, 1);
 	describe(one, text, sizeof(text));
 	ck_abort_msg("rank %u: %s: %s: %llu results are wrong, the first of them is number "
 		     "%llu: %g instead of %g (slack %g); operands %llu",
@@ -483,7 +483,7 @@ static void check_bits(const struct gpu_op_data *data, const void *x, const void
 	memset(&compare, 0, sizeof(compare));
 	compare.x = x;
 	compare.y = y;
-	compare.n = n_bytes / CEI_NUMBER_BYTES;
+	compare.n = n_bytes / CEI_DTYPE16_BYTES;
 	compare.ret_difference = &result->status;
 	compare.ret_largest = &result->pad;
 	compare.ret_n_unlike = &result->n_wrong;
@@ -519,7 +519,7 @@ static void check_ag_gemm(const struct check *check)
 			if (data->gathered && !i)
 				check_bits(data, (const uint16_t *)data->gathered +
 					   first * one->k, check->a,
-					   rows * one->k * CEI_NUMBER_BYTES, "gathered");
+					   rows * one->k * CEI_DTYPE16_BYTES, "gathered");
 		}
 	}
 }

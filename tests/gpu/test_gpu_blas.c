@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/cuda_driver.h"
-#include "ops/compute/numbers.h"
+#include "ops/compute/dtype.h"
 #include "ops/exec_cuda/blas_cuda.h"
 
 static struct gpu gpu;
@@ -73,8 +73,8 @@ static struct matrix make_matrix(enum ceov_dtype dtype, uint64_t n, uint64_t *st
 	ck_assert(made.bits && made.values);
 	for (i = 0; i < n; i++)
 		made.values[i] = (float)testing_below(state, 1u << 20) / (1u << 19) - 1.0f;
-	cei_narrow(dtype, made.bits, made.values, n);
-	cei_widen(dtype, made.values, made.bits, n);
+	cei_dtype_narrow(dtype, made.bits, made.values, n);
+	cei_dtype_widen(dtype, made.values, made.bits, n);
 	made.device = gpu_allocate(&gpu, 2 * n);
 	gpu_move(&gpu, made.device, made.bits, 2 * n);
 	return made;
@@ -139,7 +139,7 @@ static void multiply_and_check(struct cei_blas *blas, enum ceov_dtype dtype,
 	gpu_idle(&gpu, GPU_CONSUME);
 	gpu_move(&gpu, again, c.device, 2 * c.n);
 	ck_assert_int_eq(memcmp(again, c.bits, 2 * c.n), 0);
-	cei_widen(dtype, c.values, c.bits, c.n);
+	cei_dtype_widen(dtype, c.values, c.bits, c.n);
 	for (i = 0; i < c.n; i++)
 		check_value(&a, &b, &c, i, size);
 	free(again);

@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 #include "kernels/reduce.h"
-#include "ops/compute/numbers.h"
+#include "ops/compute/dtype.h"
 
 #define RANKS         8u
 #define PIECES_MAX    5u
@@ -123,7 +123,7 @@ static void tear_down(void)
 static void choose_dtype(struct work *work, enum ceov_dtype dtype)
 {
 	work->dtype = dtype;
-	work->n_words = (uint32_t)cei_number_bytes(dtype) / 2;
+	work->n_words = (uint32_t)cei_dtype_bytes(dtype) / 2;
 }
 
 static uint64_t part_begin(const struct work *work, uint32_t rank)
@@ -290,13 +290,13 @@ static void sum_own_part(const struct work *work, uint16_t *target)
 		from = host.partials + s * reduce->partial_stride_bytes / 2;
 		if (s == reduce->own)
 			from = host.source + part_begin(work, s) * work->n_words;
-		cei_widen(work->dtype, host.wide, from, n);
+		cei_dtype_widen(work->dtype, host.wide, from, n);
 		for (i = 0; i < n; i++)
 			host.sum[i] = s ? host.sum[i] + host.wide[i] : host.wide[i];
 	}
 	for (i = 0; i < n; i++)
 		host.sum[i] *= reduce->scale;
-	cei_narrow(work->dtype, target, host.sum, n);
+	cei_dtype_narrow(work->dtype, target, host.sum, n);
 }
 
 static void check_target(const struct work *work)
@@ -315,7 +315,7 @@ static void check_target(const struct work *work)
 	ck_assert_msg(i == ALL_MAX + GUARD,
 		      "%s %s of %u ranks, own %u, scale %g: word %llu of %llu (own part: "
 		      "%llu elements from word %llu) is %04x, not %04x",
-		      cei_number_name(work->dtype),
+		      cei_dtype_name(work->dtype),
 		      work->is_all_reduce ? "all-reduce" : "reduce-scatter",
 		      reduce->n_ranks, reduce->own, (double)reduce->scale,
 		      (unsigned long long)i,
@@ -350,7 +350,7 @@ static void launch(struct work *work)
 		.arguments = arguments,
 	};
 
-	snprintf(name, sizeof(name), "cei_reduce_%s", cei_number_name(work->dtype));
+	snprintf(name, sizeof(name), "cei_reduce_%s", cei_dtype_name(work->dtype));
 	gpu_launch_as(&gpu, GPU_CONSUME, &made);
 }
 

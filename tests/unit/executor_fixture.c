@@ -8,23 +8,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/compute/numbers.h"
+#include "ops/compute/dtype.h"
 
 static void shape_any(struct executor_fixture *fixture, uint64_t *random)
 {
-	struct cei_tiles_question *question = &fixture->question;
+	struct cei_tiles_args *args = &fixture->args;
 	uint32_t i;
 
-	question->n_ranks = 1 + (uint32_t)testing_below(random, FIXTURE_RANKS);
-	question->rank = (uint32_t)testing_below(random, question->n_ranks);
-	question->n_pieces = 1 + (uint32_t)testing_below(random, FIXTURE_PIECES);
-	question->n_products = question->scatters ? 1 :
+	args->n_ranks = 1 + (uint32_t)testing_below(random, FIXTURE_RANKS);
+	args->rank = (uint32_t)testing_below(random, args->n_ranks);
+	args->n_pieces = 1 + (uint32_t)testing_below(random, FIXTURE_PIECES);
+	args->n_products = args->scatters ? 1 :
 		1 + (uint32_t)testing_below(random, CEI_GEMM_B_MAX);
-	question->shape.rows = 1 + (uint32_t)testing_below(random, 40);
-	question->shape.columns = 1 + (uint32_t)testing_below(random, 40);
-	for (i = 0; i < question->n_ranks; i++)
+	args->shape.rows = 1 + (uint32_t)testing_below(random, 40);
+	args->shape.columns = 1 + (uint32_t)testing_below(random, 40);
+	for (i = 0; i < args->n_ranks; i++)
 		fixture->rows[i] = testing_below(random, 5) ? testing_below(random, 100) : 0;
-	for (i = 0; i < question->n_products; i++)
+	for (i = 0; i < args->n_products; i++)
 		fixture->columns[i] = testing_below(random, 70);
 	fixture->are_whole = testing_below(random, 2) != 0;
 	fixture->job.dtype = feeder_dtype(random);
@@ -34,11 +34,11 @@ static void shape_any(struct executor_fixture *fixture, uint64_t *random)
 
 static void shape_plain(struct executor_fixture *fixture)
 {
-	struct cei_tiles_question *question = &fixture->question;
+	struct cei_tiles_args *args = &fixture->args;
 
-	question->n_ranks = question->n_pieces = 2;
-	question->n_products = 1;
-	question->shape.rows = question->shape.columns = 16;
+	args->n_ranks = args->n_pieces = 2;
+	args->n_products = 1;
+	args->shape.rows = args->shape.columns = 16;
 	fixture->rows[0] = fixture->rows[1] = 100;
 	fixture->columns[0] = 20;
 	fixture->are_whole = 1;
@@ -48,19 +48,19 @@ static void shape_plain(struct executor_fixture *fixture)
 
 static void share_out(struct executor_fixture *fixture)
 {
-	struct cei_tiles_question *question = &fixture->question;
+	struct cei_tiles_args *args = &fixture->args;
 	uint32_t i;
 
-	ck_assert(cei_executor_host.is_fit(&fixture->executor, question->shape));
-	question->pair = cei_executor_host.pair(&fixture->executor, question->shape);
-	question->waits = 1;
-	question->rows = fixture->rows;
-	question->columns = fixture->columns;
-	for (i = 0; i < question->n_ranks; i++) {
-		fixture->own_row += i < question->rank ? fixture->rows[i] : 0;
+	ck_assert(cei_executor_host.is_fit(&fixture->executor, args->shape));
+	args->pair = cei_executor_host.pair(&fixture->executor, args->shape);
+	args->waits = 1;
+	args->rows = fixture->rows;
+	args->columns = fixture->columns;
+	for (i = 0; i < args->n_ranks; i++) {
+		fixture->own_row += i < args->rank ? fixture->rows[i] : 0;
 		fixture->n_rows += fixture->rows[i];
 	}
-	fixture->own_rows = fixture->rows[question->rank];
+	fixture->own_rows = fixture->rows[args->rank];
 }
 
 static struct cei_matrix matrix(const void *base, uint64_t rows, uint64_t columns)
@@ -79,7 +79,7 @@ static void fill_gather(struct executor_fixture *fixture)
 	job->a[CEI_GEMM_A_OWN] = matrix(fixture->a + fixture->own_row * job->k, fixture->own_rows,
 					job->k);
 	job->a[CEI_GEMM_A_GATHERED] = matrix(fixture->gathered, fixture->n_rows, job->k);
-	for (i = 0; i < fixture->question.n_products; i++)
+	for (i = 0; i < fixture->args.n_products; i++)
 		job->c[i] = matrix(NULL, fixture->n_rows, fixture->columns[i]);
 }
 
@@ -88,15 +88,15 @@ static void fill_scatter(struct executor_fixture *fixture, uint64_t *random)
 	struct cei_gemm_job *job = &fixture->job;
 	uint64_t n = fixture->own_rows * fixture->columns[0];
 
-	fixture->partials = feeder_numbers(job->dtype, n * fixture->question.n_ranks,
+	fixture->partials = feeder_numbers(job->dtype, n * fixture->args.n_ranks,
 					   fixture->are_whole, random);
-	fixture->come = feeder_nans(n * fixture->question.n_ranks);
+	fixture->come = feeder_nans(n * fixture->args.n_ranks);
 	fixture->sent = feeder_nans(fixture->n_rows * fixture->columns[0]);
 	job->a[CEI_GEMM_A_OWN] = matrix(fixture->a, fixture->n_rows, job->k);
 	job->c[0] = matrix(NULL, fixture->own_rows, fixture->columns[0]);
 	job->c[CEI_GEMM_C_PARTIAL] = matrix(NULL, fixture->n_rows, fixture->columns[0]);
 	job->partials = fixture->come;
-	job->partial_stride_bytes = n * CEI_NUMBER_BYTES;
+	job->partial_stride_bytes = n * CEI_DTYPE16_BYTES;
 }
 
 void fixture_clear(struct executor_fixture *fixture)
@@ -121,7 +121,7 @@ struct executor_fixture *fixture_make(ceov_context *context, int scatters,
 
 	ck_assert_ptr_nonnull(fixture);
 	job = &fixture->job;
-	fixture->question.scatters = scatters;
+	fixture->args.scatters = scatters;
 	if (shape == FIXTURE_PLAIN)
 		shape_plain(fixture);
 	else
@@ -129,14 +129,14 @@ struct executor_fixture *fixture_make(ceov_context *context, int scatters,
 	share_out(fixture);
 	fixture->executor.ops = &cei_executor_host;
 	fixture->executor.context = context;
-	fixture->executor.rank = fixture->question.rank;
+	fixture->executor.rank = fixture->args.rank;
 	ck_assert_int_eq(cei_executor_host.open(&fixture->executor), 0);
-	ck_assert_int_eq(cei_tiles_init(&fixture->tiles, &fixture->question), 0);
-	job->shape = fixture->question.shape;
+	ck_assert_int_eq(cei_tiles_init(&fixture->tiles, &fixture->args), 0);
+	job->shape = fixture->args.shape;
 	job->tiles = &fixture->tiles;
-	job->n_sources = fixture->question.n_ranks;
-	job->own = fixture->question.rank;
-	job->n_pieces = fixture->question.n_pieces;
+	job->n_sources = fixture->args.n_ranks;
+	job->own = fixture->args.rank;
+	job->n_pieces = fixture->args.n_pieces;
 	job->marks.awaited = testing_signal(context, job->own, FIXTURE_COUNTERS);
 	job->marks.ready = testing_signal(context, job->own, FIXTURE_COUNTERS);
 	job->marks.sent = testing_signal(context, job->own, FEEDER_SENT);
@@ -145,7 +145,7 @@ struct executor_fixture *fixture_make(ceov_context *context, int scatters,
 	job->marks.timeout_ns = TESTING_PATIENCE;
 	fixture->a = feeder_numbers(job->dtype, fixture->n_rows * job->k, fixture->are_whole,
 				    random);
-	for (i = 0; i < fixture->question.n_products; i++) {
+	for (i = 0; i < fixture->args.n_products; i++) {
 		fixture->b[i] = feeder_numbers(job->dtype, fixture->columns[i] * job->k,
 					       fixture->are_whole, random);
 		job->b[i] = job->b_is_k_by_n ? matrix(fixture->b[i], job->k, fixture->columns[i])
@@ -185,24 +185,24 @@ void fixture_free(struct executor_fixture *fixture)
 
 static void add_deliveries(struct executor_fixture *fixture, uint32_t rank, uint64_t rank_row)
 {
-	uint64_t width = fixture->question.scatters ? fixture->columns[0] : fixture->job.k;
-	uint64_t rows = fixture->question.scatters ? fixture->own_rows : fixture->rows[rank];
+	uint64_t width = fixture->args.scatters ? fixture->columns[0] : fixture->job.k;
+	uint64_t rows = fixture->args.scatters ? fixture->own_rows : fixture->rows[rank];
 	uint64_t row, n_rows;
 	struct delivery *delivery;
 	uint32_t piece;
 
-	for (piece = 0; piece < fixture->question.n_pieces; piece++) {
-		row = rank_row + cei_piece_rows(rows, fixture->question.n_pieces, piece, &n_rows);
-		if (!n_rows || rank == fixture->question.rank)
+	for (piece = 0; piece < fixture->args.n_pieces; piece++) {
+		row = rank_row + cei_piece_rows(rows, fixture->args.n_pieces, piece, &n_rows);
+		if (!n_rows || rank == fixture->args.rank)
 			continue;
 		delivery = feeder_add(&fixture->feeder);
-		delivery->from = (fixture->question.scatters ? fixture->partials : fixture->a) +
+		delivery->from = (fixture->args.scatters ? fixture->partials : fixture->a) +
 			row * width;
-		delivery->to = (fixture->question.scatters ? fixture->come : fixture->gathered) +
+		delivery->to = (fixture->args.scatters ? fixture->come : fixture->gathered) +
 			row * width;
-		delivery->n_bytes = n_rows * width * CEI_NUMBER_BYTES;
+		delivery->n_bytes = n_rows * width * CEI_DTYPE16_BYTES;
 		delivery->signal = fixture->job.marks.awaited;
-		delivery->index = rank * fixture->question.n_pieces + piece;
+		delivery->index = rank * fixture->args.n_pieces + piece;
 	}
 }
 
@@ -212,9 +212,9 @@ void fixture_add_deliveries(struct executor_fixture *fixture)
 	uint32_t rank;
 
 	fixture->feeder.n = 0;
-	for (rank = 0; rank < fixture->question.n_ranks; rank++) {
+	for (rank = 0; rank < fixture->args.n_ranks; rank++) {
 		add_deliveries(fixture, rank, row);
-		row += fixture->question.scatters ? fixture->own_rows : fixture->rows[rank];
+		row += fixture->args.scatters ? fixture->own_rows : fixture->rows[rank];
 	}
 }
 
@@ -224,18 +224,18 @@ void *fixture_take(void *arg)
 	uint64_t columns = fixture->columns[0], row = 0, at, n_rows;
 	uint32_t rank, piece;
 
-	for (rank = 0; rank < fixture->question.n_ranks; rank++) {
-		for (piece = 0; piece < fixture->question.n_pieces; piece++) {
-			at = row + cei_piece_rows(fixture->rows[rank], fixture->question.n_pieces,
+	for (rank = 0; rank < fixture->args.n_ranks; rank++) {
+		for (piece = 0; piece < fixture->args.n_pieces; piece++) {
+			at = row + cei_piece_rows(fixture->rows[rank], fixture->args.n_pieces,
 						  piece, &n_rows);
-			if (rank == fixture->question.rank || !n_rows || !columns)
+			if (rank == fixture->args.rank || !n_rows || !columns)
 				continue;
 			ck_assert_int_eq(ceov_signal_wait(fixture->job.marks.ready,
-							  rank * fixture->question.n_pieces +
+							  rank * fixture->args.n_pieces +
 							  piece, fixture->job.marks.value,
 							  TESTING_PATIENCE), 0);
 			memcpy(fixture->sent + at * columns, fixture->c[CEI_GEMM_C_PARTIAL] +
-			       at * columns, n_rows * columns * CEI_NUMBER_BYTES);
+			       at * columns, n_rows * columns * CEI_DTYPE16_BYTES);
 		}
 		row += fixture->rows[rank];
 	}
@@ -277,8 +277,8 @@ static void add_right_partials(const struct executor_fixture *fixture, struct ri
 	uint64_t n = fixture->own_rows * fixture->columns[0];
 	uint32_t source;
 
-	for (source = 0; source < fixture->question.n_ranks; source++)
-		if (source != fixture->question.rank)
+	for (source = 0; source < fixture->args.n_ranks; source++)
+		if (source != fixture->args.rank)
 			add_right(right, (double)feeder_widen(fixture->job.dtype,
 						       fixture->partials[source * n + at]));
 }
@@ -302,7 +302,7 @@ void fixture_check_c(const struct executor_fixture *fixture, uint32_t c)
 {
 	const struct cei_matrix *of = &fixture->job.c[c];
 	uint32_t b = c == CEI_GEMM_C_PARTIAL ? 0 : c;
-	int is_own = fixture->question.scatters && c == 0;
+	int is_own = fixture->args.scatters && c == 0;
 	uint64_t row, i;
 	struct right right;
 
@@ -329,8 +329,8 @@ void fixture_check(const struct executor_fixture *fixture)
 
 	for (c = 0; c < CEI_GEMM_C_MAX; c++)
 		fixture_check_c(fixture, c);
-	if (fixture->question.scatters && fixture->columns[0])
+	if (fixture->args.scatters && fixture->columns[0])
 		ck_assert(!memcmp(fixture->sent, fixture->c[CEI_GEMM_C_PARTIAL], fixture->n_rows *
-				  fixture->columns[0] * CEI_NUMBER_BYTES));
+				  fixture->columns[0] * CEI_DTYPE16_BYTES));
 }
 

@@ -24,7 +24,7 @@ enum fixture_shape {
 
 struct executor_fixture {
 	struct cei_executor       executor;
-	struct cei_tiles_question question;
+	struct cei_tiles_args args;
 	struct cei_tiles          tiles;
 	struct cei_gemm_job       job;
 	struct feeder             feeder;

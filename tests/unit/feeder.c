@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "ops/compute/numbers.h"
+#include "ops/compute/dtype.h"
 
 enum ceov_dtype feeder_dtype(uint64_t *random)
 {
@@ -20,7 +20,7 @@ float feeder_widen(enum ceov_dtype dtype, uint16_t number)
 {
 	float value;
 
-	cei_widen(dtype, &value, &number, 1);
+	cei_dtype_widen(dtype, &value, &number, 1);
 	return value;
 }
 
@@ -28,7 +28,7 @@ uint16_t feeder_narrow(enum ceov_dtype dtype, float value)
 {
 	uint16_t number;
 
-	cei_narrow(dtype, &number, &value, 1);
+	cei_dtype_narrow(dtype, &number, &value, 1);
 	return number;
 }
 
@@ -52,7 +52,7 @@ void feeder_check_guard(const uint16_t *numbers, uint64_t n)
 
 void *feeder_numbers(enum ceov_dtype dtype, uint64_t n, int are_whole, uint64_t *random)
 {
-	const uint64_t n_words = cei_number_bytes(dtype) / sizeof(uint16_t);
+	const uint64_t n_words = cei_dtype_bytes(dtype) / sizeof(uint16_t);
 	uint16_t *made = feeder_nans(n * n_words);
 	float value;
 	uint64_t i;
@@ -63,7 +63,7 @@ void *feeder_numbers(enum ceov_dtype dtype, uint64_t n, int are_whole, uint64_t 
 			value = (float)testing_below(random, 7) - 3;
 		else if (dtype == CEOV_FP32)
 			value /= (float)(1 + testing_below(random, 100));
-		cei_narrow(dtype, made + i * n_words, &value, 1);
+		cei_dtype_narrow(dtype, made + i * n_words, &value, 1);
 	}
 	return made;
 }

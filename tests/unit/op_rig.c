@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/compute/numbers.h"
+#include "ops/compute/dtype.h"
 
 #define GUARD_BYTES 64u
 #define GUARD       0x5au
@@ -31,14 +31,14 @@ static void *numbers(const struct op_case *one, uint64_t n, uint64_t seed, uint3
 		     uint32_t which)
 {
 	uint64_t random = seed * 1000003 + rank * 1009 + which;
-	uint64_t n_bytes = cei_number_bytes(one->dtype);
+	uint64_t n_bytes = cei_dtype_bytes(one->dtype);
 	void *made = allocate(n * n_bytes);
 	float value;
 	uint64_t i;
 
 	for (i = 0; i < n; i++) {
 		value = (float)((double)(testing_random(&random) >> 11) * 0x1p-52 - 1);
-		cei_narrow(one->dtype, (char *)made + i * n_bytes, &value, 1);
+		cei_dtype_narrow(one->dtype, (char *)made + i * n_bytes, &value, 1);
 	}
 	return made;
 }
@@ -85,11 +85,12 @@ void op_data_make(const struct op_case *one, uint32_t rank, uint64_t seed,
 	for (i = 0; i < one->n_gemms; i++) {
 		if (!op_is_sum(one->sort))
 			data.b[i] = make_b(one, rank, seed, i);
-		data.c_bytes[i] = c_elements(one, rank, i) * cei_number_bytes(one->dtype);
+		data.c_bytes[i] = c_elements(one, rank, i) * cei_dtype_bytes(one->dtype);
 		data.c[i] = allocate(data.c_bytes[i]);
 	}
 	if (one->sort == OP_AG_GEMM && one->wants_gathered) {
-		data.gathered_bytes = op_case_before(one, one->n_ranks) * one->k * CEI_NUMBER_BYTES;
+		data.gathered_bytes = op_case_before(one, one->n_ranks) * one->k *
+			CEI_DTYPE16_BYTES;
 		data.gathered = allocate(data.gathered_bytes);
 	}
 	*ret_data = data;
@@ -139,14 +140,14 @@ int op_data_run(const struct op_case *one, ceov_op *op, struct op_data *data)
 
 static const void *at(const struct op_case *one, const void *numbers_, uint64_t i)
 {
-	return (const char *)numbers_ + i * cei_number_bytes(one->dtype);
+	return (const char *)numbers_ + i * cei_dtype_bytes(one->dtype);
 }
 
 static float number(const struct op_case *one, const void *numbers_, uint64_t i)
 {
 	float value;
 
-	cei_widen(one->dtype, &value, at(one, numbers_, i), 1);
+	cei_dtype_widen(one->dtype, &value, at(one, numbers_, i), 1);
 	return value;
 }
 
@@ -223,8 +224,8 @@ static void check_ag_gemm(const struct op_case *one, uint64_t seed,
 		first = op_case_before(one, source);
 		if (data->gathered)
 			ck_assert(!memcmp((char *)data->gathered + first * one->k *
-					  CEI_NUMBER_BYTES, a,
-					  one->rows[source] * one->k * CEI_NUMBER_BYTES));
+					  CEI_DTYPE16_BYTES, a,
+					  one->rows[source] * one->k * CEI_DTYPE16_BYTES));
 		for (i = 0; i < one->n_gemms; i++)
 			for (row = 0; row < one->rows[source]; row++)
 				for (column = 0; column < one->n[i]; column++) {
@@ -287,12 +288,12 @@ static void check_sums(const struct op_case *one, uint32_t rank, uint64_t seed,
 	}
 	for (i = 0; i < n; i++) {
 		sums[i] *= op_case_scale(one, rank);
-		cei_narrow(one->dtype, &bits, &sums[i], 1);
+		cei_dtype_narrow(one->dtype, &bits, &sums[i], 1);
 		rounded = number(one, &bits, 0);
 		ck_assert_msg(!memcmp(at(one, data->c[0], i), &bits,
-				      cei_number_bytes(one->dtype)),
+				      cei_dtype_bytes(one->dtype)),
 			      "sort %d in %s, sum %llu: %a instead of %a", (int)one->sort,
-			      cei_number_name(one->dtype), (unsigned long long)i,
+			      cei_dtype_name(one->dtype), (unsigned long long)i,
 			      (double)number(one, data->c[0], i), (double)rounded);
 	}
 	free(sums);

@@ -6,7 +6,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "ops/gemm/forecast.h"
+#include "ops/gemm/cost_sim.h"
 #include "ops/kinds.h"
 #include "ops/tuning/candidates.h"
 #include "testing.h"
@@ -54,7 +54,7 @@ static void check_list(const struct cei_candidates *candidates)
 	ck_assert_uint_le(candidates->n, CEI_CANDIDATES_MAX);
 	for (i = 0; i < candidates->n; i++) {
 		tuning = &candidates->tuning[i];
-		ck_assert_ptr_null(cei_chooser_fault(tuning));
+		ck_assert_ptr_null(cei_selector_fault(tuning));
 		ck_assert_int_ne(tuning->way, CEOV_WAY_CHOOSE);
 		ck_assert_uint_ge(tuning->n_pieces, 1);
 		ck_assert_uint_le(tuning->n_reduce_blocks, 16);
@@ -70,7 +70,7 @@ static void check_is_models(const struct cei_op_shape *shape,
 	struct cei_rates rates = cei_rates_gpu();
 	struct cei_choice choice;
 
-	cei_chooser_choose(shape, &rates, NULL, &choice);
+	cei_selector_choose(shape, &rates, NULL, &choice);
 	ck_assert_int_eq(first->way, choice.way);
 	ck_assert_uint_eq(first->n_pieces, choice.n_pieces);
 	ck_assert_uint_eq(first->tile_rows, choice.shape.rows);
@@ -128,7 +128,7 @@ START_TEST(test_products)
 	struct cei_op_shape shape = shape_of(&cei_ag_gemm, 2048, 4096, 4096);
 	struct cei_rates rates = cei_rates_gpu();
 	struct cei_candidates candidates = list(&shape, NULL, 0);
-	struct cei_forecast_question question = { .shape = &shape, .rates = &rates };
+	struct cei_cost_sim_args args = { .shape = &shape, .rates = &rates };
 	double ns, best_ns = -1;
 	uint32_t i, n_sequences = 0;
 
@@ -138,18 +138,18 @@ START_TEST(test_products)
 			n_sequences++;
 			continue;
 		}
-		question.n_pieces = candidates.tuning[i].n_pieces;
-		question.tile.rows = candidates.tuning[i].tile_rows;
-		question.tile.columns = candidates.tuning[i].tile_columns;
-		ns = cei_forecast_ns(&question);
+		args.n_pieces = candidates.tuning[i].n_pieces;
+		args.tile.rows = candidates.tuning[i].tile_rows;
+		args.tile.columns = candidates.tuning[i].tile_columns;
+		ns = cei_cost_sim_ns(&args);
 		ck_assert(ns > 0);
 		if (best_ns < 0 || ns < best_ns)
 			best_ns = ns;
 	}
 	ck_assert_uint_eq(n_sequences, 1);
-	for (question.n_pieces = 1; question.n_pieces <= 8; question.n_pieces *= 2) {
-		for (i = 0; question.tile = cei_chooser_shape(&rates, i), question.tile.rows; i++)
-			ck_assert(cei_forecast_ns(&question) >= best_ns);
+	for (args.n_pieces = 1; args.n_pieces <= 8; args.n_pieces *= 2) {
+		for (i = 0; args.tile = cei_selector_shape(&rates, i), args.tile.rows; i++)
+			ck_assert(cei_cost_sim_ns(&args) >= best_ns);
 	}
 }
 END_TEST

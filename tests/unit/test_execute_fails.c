@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "ce_engine/signal.h"
-#include "ops/compute/numbers.h"
+#include "ops/compute/dtype.h"
 #include "executor_fixture.h"
 
 static struct testing_log log_of;
@@ -124,7 +124,7 @@ START_TEST(test_copies_that_never_leave_end_the_job)
 
 	raise_all(fixture, 2);
 	ck_assert_int_eq(ceov_signal_raise(fixture->job.marks.sent, 1, 2), 0);
-	memcpy(fixture->come, fixture->partials, 200 * fixture->columns[0] * CEI_NUMBER_BYTES);
+	memcpy(fixture->come, fixture->partials, 200 * fixture->columns[0] * CEI_DTYPE16_BYTES);
 	fixture->job.marks.value = 2;
 	check_timeout(fixture, 2, 1, "copies to leave: counter 2 ");
 	fixture_check_c(fixture, 0);
@@ -160,7 +160,7 @@ START_TEST(test_without_signals_nothing_waits)
 	struct executor_fixture *fixture = plain(1);
 	struct cei_job_marks marks = fixture->job.marks;
 
-	memcpy(fixture->come, fixture->partials, 200 * fixture->columns[0] * CEI_NUMBER_BYTES);
+	memcpy(fixture->come, fixture->partials, 200 * fixture->columns[0] * CEI_DTYPE16_BYTES);
 	fixture->job.marks.awaited = fixture->job.marks.ready = fixture->job.marks.sent = NULL;
 	ck_assert_int_eq(cei_executor_host.gemm(&fixture->executor, NULL, &fixture->job), 0);
 	fixture_check_c(fixture, 0);

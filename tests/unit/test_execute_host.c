@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/compute/numbers.h"
+#include "ops/compute/dtype.h"
 #include "executor_fixture.h"
 
 #define RUNS 2u
@@ -35,11 +35,11 @@ static void run_once(struct executor_fixture *fixture, uint64_t value)
 	fixture_add_deliveries(fixture);
 	fixture->job.marks.value = value;
 	feeder_start(&fixture->feeder, fixture->job.marks.sent, value);
-	if (fixture->question.scatters)
+	if (fixture->args.scatters)
 		ck_assert_int_eq(pthread_create(&taker, NULL, fixture_take, fixture), 0);
 	ck_assert_int_eq(cei_executor_host.gemm(&fixture->executor, NULL, &fixture->job), 0);
 	feeder_finish(&fixture->feeder);
-	if (fixture->question.scatters)
+	if (fixture->args.scatters)
 		ck_assert_int_eq(pthread_join(taker, NULL), 0);
 	ck_assert_int_eq(cei_executor_host.status(&fixture->executor), 0);
 }
@@ -49,19 +49,19 @@ static void check_product(int scatters, uint64_t *random)
 {
 	struct executor_fixture *fixture = fixture_make(context, scatters, FIXTURE_ANY, random);
 	uint16_t *first[CEI_GEMM_C_MAX] = { NULL };
-	uint64_t run, n_come = fixture->own_rows * fixture->columns[0] * fixture->question.n_ranks;
+	uint64_t run, n_come = fixture->own_rows * fixture->columns[0] * fixture->args.n_ranks;
 	uint32_t c;
 
 	for (run = 1; run <= RUNS; run++) {
 		if (scatters)
-			memset(fixture->come, 0xff, n_come * CEI_NUMBER_BYTES);
+			memset(fixture->come, 0xff, n_come * CEI_DTYPE16_BYTES);
 		else
 			memset(fixture->gathered, 0xff, fixture->n_rows * fixture->job.k *
-			       CEI_NUMBER_BYTES);
+			       CEI_DTYPE16_BYTES);
 		run_once(fixture, run);
 		for (c = 0; run > 1 && c < CEI_GEMM_C_MAX; c++)
 			ck_assert(!memcmp(first[c], fixture->c[c], fixture->job.c[c].rows *
-					  fixture->job.c[c].columns * CEI_NUMBER_BYTES));
+					  fixture->job.c[c].columns * CEI_DTYPE16_BYTES));
 		for (c = 0; run == 1 && c < CEI_GEMM_C_MAX; c++) {
 			first[c] = fixture->c[c];
 			fixture->c[c] = NULL;

@@ -10,7 +10,7 @@
 
 #include "feeder.h"
 #include "ops/compute/executor.h"
-#include "ops/compute/numbers.h"
+#include "ops/compute/dtype.h"
 #include "testing.h"
 
 #define RANKS_MAX    5u
@@ -152,14 +152,14 @@ static struct rig *rig_make(uint64_t *random, int is_plain)
 		shape_plain(rig);
 	else
 		shape_any(rig, random);
-	rig->n_words = cei_number_bytes(job->dtype) / sizeof(*rig->source);
+	rig->n_words = cei_dtype_bytes(job->dtype) / sizeof(*rig->source);
 	for (i = 0; i < job->n_ranks; i++) {
 		rig->own_at += i < job->own ? rig->counts[i] : 0;
 		rig->n_all += rig->counts[i];
 	}
 	job->counts = rig->counts;
 	job->piece_elements = rig->piece_elements;
-	job->partial_stride_bytes = n_own(rig) * cei_number_bytes(job->dtype);
+	job->partial_stride_bytes = n_own(rig) * cei_dtype_bytes(job->dtype);
 	rig->source = feeder_numbers(job->dtype, rig->n_all, 0, random);
 	rig->partials = feeder_numbers(job->dtype, job->n_ranks * n_own(rig), 0, random);
 	rig->gathered = feeder_numbers(job->dtype, rig->n_all, 0, random);
@@ -203,7 +203,7 @@ static void add_piece(struct rig *rig, uint32_t rank, uint32_t piece, int is_par
 	delivery->signal = rig->job.marks.awaited;
 	delivery->from = rig->partials + (part + at) * rig->n_words;
 	delivery->to = rig->partials_come + (part + at) * rig->n_words;
-	delivery->n_bytes = n * cei_number_bytes(rig->job.dtype);
+	delivery->n_bytes = n * cei_dtype_bytes(rig->job.dtype);
 	if (is_partial)
 		return;
 	for (i = 0, part = 0; i < rank; i++)
@@ -250,11 +250,11 @@ static uint32_t right_sum(const struct rig *rig, uint64_t at)
 		from = rig->partials + (rank * n_own(rig) + at) * rig->n_words;
 		if (rank == rig->job.own)
 			from = rig->source + (rig->own_at + at) * rig->n_words;
-		cei_widen(rig->job.dtype, &addend, from, 1);
+		cei_dtype_widen(rig->job.dtype, &addend, from, 1);
 		sum = rank ? sum + addend : addend;
 	}
 	sum *= rig->job.scale;
-	cei_narrow(rig->job.dtype, narrow, &sum, 1);
+	cei_dtype_narrow(rig->job.dtype, narrow, &sum, 1);
 	return bits_of(rig, narrow, 0);
 }
 
@@ -270,7 +270,7 @@ static void check_target(const struct rig *rig)
 			wanted = bits_of(rig, rig->gathered, i);
 		if (bits_of(rig, rig->target, i) != wanted)
 			ck_abort_msg("%s: element %u is %x, not %x",
-				     cei_number_name(rig->job.dtype), (unsigned)i,
+				     cei_dtype_name(rig->job.dtype), (unsigned)i,
 				     bits_of(rig, rig->target, i), wanted);
 	}
 	feeder_check_guard(rig->target, n_target(rig) * rig->n_words);
@@ -308,7 +308,7 @@ static void check_sums(uint64_t *random)
 			first = rig->target;
 	}
 	ck_assert(!memcmp(first, rig->target,
-			  n_target(rig) * cei_number_bytes(rig->job.dtype)));
+			  n_target(rig) * cei_dtype_bytes(rig->job.dtype)));
 	free(first);
 	rig_free(rig);
 }
@@ -376,8 +376,8 @@ START_TEST(test_without_signals_nothing_waits)
 	struct rig *rig = plain();
 	struct cei_reduce_job job = rig->job;
 
-	memcpy(rig->partials_come, rig->partials, 64 * CEI_NUMBER_BYTES);
-	memcpy(rig->gathered_come, rig->gathered, 64 * CEI_NUMBER_BYTES);
+	memcpy(rig->partials_come, rig->partials, 64 * CEI_DTYPE16_BYTES);
+	memcpy(rig->gathered_come, rig->gathered, 64 * CEI_DTYPE16_BYTES);
 	job.marks.awaited = job.marks.ready = job.marks.sent = job.arrived = NULL;
 	ck_assert_int_eq(cei_executor_host.reduce(&rig->executor, NULL, &job), 0);
 	check_target(rig);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "op_rig.h"
-#include "ops/compute/numbers.h"
+#include "ops/compute/dtype.h"
 #include "ops/core/op.h"
 #include "ops/gemm/product.h"
 
@@ -46,7 +46,7 @@ static int keeps(const struct cei_executor *executor, const struct cei_gemm_job 
 
 static void keep_tile(const struct cei_gemm_job *job, const struct cei_gemm_tile *tile)
 {
-	uint64_t row_bytes = job->k * CEI_NUMBER_BYTES;
+	uint64_t row_bytes = job->k * CEI_DTYPE16_BYTES;
 
 	if (tile->column || tile->b || !tile->n_rows)
 		return;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/core/replays.h"
+#include "ops/core/graph_cache.h"
 #include "ops/core/workspace.h"
 #include "ops/gemm/product.h"
 #include "ops/kinds.h"
@@ -32,9 +32,9 @@ START_TEST(test_no_function_is_missing)
 	ck_assert_msg(kind->shape && kind->fault && kind->row_bytes && kind->scratch_bytes &&
 		      kind->pieces && kind->choose && kind->explain && kind->build &&
 		      kind->take && kind->job, "%s lacks a function", kind->name);
-	ck_assert_uint_le(kind->run_bytes, CEI_REPLAY_OPERANDS_MAX);
-	ck_assert_uint_ge(kind->n_phases, 1);
-	ck_assert_uint_le(kind->n_phases, CEI_OP_PHASES_MAX);
+	ck_assert_uint_le(kind->run_bytes, CEI_GRAPH_OPERANDS_MAX);
+	ck_assert_uint_ge(kind->n_stages, 1);
+	ck_assert_uint_le(kind->n_stages, CEI_OP_STAGES_MAX);
 	if (kind->trial)
 		ck_assert(kind->trial->candidates && kind->trial->sizes && kind->trial->run);
 	if (kind->product)
@@ -98,7 +98,7 @@ static uint32_t made_up_pieces(const struct cei_op_shape *shape)
 
 static void made_up_choose(const struct cei_choose_args *args, struct cei_choice *choice)
 {
-	choice->copy_ns = cei_chooser_copy_ns(args, choice->n_pieces);
+	choice->copy_ns = cei_selector_copy_ns(args, choice->n_pieces);
 }
 
 static void made_up_candidates(const struct cei_listing *listing)
@@ -115,7 +115,7 @@ static const struct cei_op_trial made_up_trial = { .candidates = made_up_candida
 static const struct cei_op_kind made_up = {
 	.name = "ceov_made_up",
 	.key = "made_up",
-	.n_phases = 3,
+	.n_stages = 3,
 	.fault = made_up_fault,
 	.row_bytes = made_up_row_bytes,
 	.pieces = made_up_pieces,
@@ -140,7 +140,7 @@ START_TEST(test_a_new_kind_needs_its_table_alone)
 	ck_assert_ptr_null(cei_op_shape_fault(&shape));
 	cei_tuning_key("g", &shape, key);
 	ck_assert_ptr_nonnull(strstr(key, "/made_up/bf16/4/"));
-	cei_chooser_choose(&shape, &rates, NULL, &choice);
+	cei_selector_choose(&shape, &rates, NULL, &choice);
 	ck_assert_int_eq(choice.way, CEOV_WAY_OVERLAP);
 	ck_assert_uint_eq(choice.n_pieces, 5);
 	ck_assert_int_eq(strncmp(choice.text, "pieces: 5 of at most 600 bytes", 30), 0);

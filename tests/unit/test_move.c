@@ -295,7 +295,7 @@ END_TEST
 /* Number of transfers of a rank's plan to the target. */
 static uint32_t legs_to(const ceov_op *op, uint32_t target)
 {
-	const struct ceov_plan *plan = op->phases[0].plan[0];
+	const struct ceov_plan *plan = op->stages[0].plan[0];
 	const struct ceov_buffer *scratch = op->workspace->scratch[target];
 	uint64_t base = scratch->region->address[0];
 	uint32_t i, n = 0;
@@ -316,7 +316,7 @@ START_TEST(test_the_last_block_is_cut)
 	one.n_pieces = 5;
 	op_rig_open(&rig, 4, SCRATCH, &log_);
 	ck_assert_int_eq(move_create(&one, rig.workspaces[0], &op), 0);
-	ck_assert(op->phases[0].follows);
+	ck_assert(op->stages[0].follows);
 	ck_assert_uint_eq(legs_to(op, 1), 1);
 	ck_assert_uint_eq(legs_to(op, 2), 1);
 	ck_assert_uint_eq(legs_to(op, 3), 5);
@@ -346,7 +346,7 @@ START_TEST(test_pieces_that_are_chosen)
 
 	for (i = 0; i < sizeof(mib) / sizeof(mib[0]); i++) {
 		shape.rows[0] = mib[i] << 20;
-		cei_chooser_choose(&shape, &rates, NULL, &choice);
+		cei_selector_choose(&shape, &rates, NULL, &choice);
 		ck_assert_uint_eq(choice.n_pieces, pieces[i]);
 	}
 }

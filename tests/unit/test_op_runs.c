@@ -38,7 +38,7 @@ static void expect_start(struct op_rig *rig, ceov_op *op, const void *floating)
 	ceov_ticket ticket = { 0 };
 
 	launch.floating = floating;
-	ck_assert_int_eq(ceov_launch(op->phases[0].plan[1], &launch, &ticket), 0);
+	ck_assert_int_eq(ceov_launch(op->stages[0].plan[1], &launch, &ticket), 0);
 	ck_assert_int_eq(ceov_wait(rig->context, ticket, 50 * TESTING_MS), CEOV_PENDING);
 	ck_assert_int_eq(ceov_signal_wait(workspace->sent, 0, 1, 0), CEOV_PENDING);
 	ck_assert_int_eq(ceov_signal_raise(workspace->ready, cei_workspace_start(workspace),
@@ -61,9 +61,9 @@ START_TEST(test_sums_wait_for_the_start)
 	op_rig_open(&rig, 3, SCRATCH, &log_);
 	op = op_case_made(&one, rig.workspaces[0]);
 	/* polled, on the lane of both stages */
-	ck_assert(op->phases[0].awaits_start && !op->phases[0].follows);
-	ck_assert(!op->phases[1].follows);
-	expect_start(&rig, op, op->phases[0].names_floating ? source : NULL);
+	ck_assert(op->stages[0].awaits_start && !op->stages[0].follows);
+	ck_assert(!op->stages[1].follows);
+	expect_start(&rig, op, op->stages[0].names_floating ? source : NULL);
 	ceov_op_release(op);
 	op_rig_release(&rig);
 	op_rig_close(&rig);
@@ -83,7 +83,7 @@ START_TEST(test_the_start_has_a_counter_of_its_own)
 	one.tuning.n_pieces = CEI_OP_PIECES_MAX;
 	op_rig_open(&rig, 2, SCRATCH, &log_);
 	op = op_case_made(&one, rig.workspaces[0]);
-	plan = op->phases[0].plan[0];
+	plan = op->stages[0].plan[0];
 	for (i = 0; i < plan->program.n_transfers; i++) {
 		if (plan->steps[i].source_ready.signal != rig.workspaces[0]->ready)
 			continue;
@@ -111,7 +111,7 @@ struct sums {
 
 static struct sums sums_for(const ceov_op *op, const struct ceov_buffer *scratch)
 {
-	const struct ceov_plan *plan = op->phases[1].plan[0];
+	const struct ceov_plan *plan = op->stages[1].plan[0];
 	struct sums sums = { .n_legs = 0 };
 	const struct cei_step *step;
 	uint64_t base = scratch->region->address[0], end = 0;
@@ -148,7 +148,7 @@ START_TEST(test_how_sums_are_cut)
 	op_rig_open(&rig, 4, SCRATCH, &log_);
 	rig.workspaces[0]->is_capturable = _i;
 	op = op_case_made(&one, rig.workspaces[0]);
-	ck_assert_int_eq(op->phases[0].awaits_start, !_i);
+	ck_assert_int_eq(op->stages[0].awaits_start, !_i);
 	for (target = 1; target < 4; target++) {
 		sums = sums_for(op, rig.workspaces[0]->scratch[target]);
 		ck_assert_uint_eq(sums.n_bytes, 96 * 2);
@@ -274,7 +274,7 @@ END_TEST
 static void put_in_flight(struct op_rig *rig, ceov_signal **ret_gate)
 {
 	struct ceov_transfer transfer = { .struct_bytes = sizeof(transfer) };
-	struct cei_flight flight = { .n = 1 };
+	struct cei_inflight flight = { .n = 1 };
 	ceov_signal *gate = testing_signal(rig->context, 0, 1);
 	ceov_plan *plan = testing_plan(rig->context, 0);
 

@@ -8,7 +8,7 @@
 #include <math.h>
 
 #include "op_rig.h"
-#include "ops/compute/numbers.h"
+#include "ops/compute/dtype.h"
 
 #define SCRATCH UINT64_C(100000)
 
@@ -154,13 +154,13 @@ static float times(struct op_rig *rig, enum ceov_dtype dtype, float number, floa
 
 	one.dtype = dtype;
 	one.scale = scale;
-	cei_narrow(dtype, source, &number, 1);
+	cei_dtype_narrow(dtype, source, &number, 1);
 	run.source = source;
 	run.target = target;
 	op = op_case_made(&one, rig->workspaces[0]);
 	ck_assert_int_eq(ceov_reduce_run(op, &run), 0);
 	ceov_op_release(op);
-	cei_widen(dtype, &result, target, 1);
+	cei_dtype_widen(dtype, &result, target, 1);
 	return result;
 }
 

@@ -17,7 +17,7 @@
 #define COUNTERS_MAX (RANKS_MAX * PIECES_MAX)
 
 struct asked {
-	struct cei_tiles_question question;
+	struct cei_tiles_args args;
 	uint64_t                  rows[RANKS_MAX];
 	uint64_t                  columns[CEI_GEMM_B_MAX];
 	uint64_t                  n_rows;       /* of all ranks */
@@ -35,27 +35,27 @@ struct found {
 static struct asked ask(uint64_t *random)
 {
 	struct asked asked;
-	struct cei_tiles_question *question = &asked.question;
+	struct cei_tiles_args *args = &asked.args;
 	uint32_t i;
 
 	memset(&asked, 0, sizeof(asked));
-	question->n_ranks = 1 + (uint32_t)testing_below(random, RANKS_MAX);
-	question->rank = (uint32_t)testing_below(random, question->n_ranks);
-	question->n_pieces = 1 + (uint32_t)testing_below(random, PIECES_MAX);
-	question->scatters = testing_below(random, 2) != 0;
-	question->waits = testing_below(random, 4) != 0;
-	question->n_products = question->scatters ? 1 :
+	args->n_ranks = 1 + (uint32_t)testing_below(random, RANKS_MAX);
+	args->rank = (uint32_t)testing_below(random, args->n_ranks);
+	args->n_pieces = 1 + (uint32_t)testing_below(random, PIECES_MAX);
+	args->scatters = testing_below(random, 2) != 0;
+	args->waits = testing_below(random, 4) != 0;
+	args->n_products = args->scatters ? 1 :
 		1 + (uint32_t)testing_below(random, CEI_GEMM_B_MAX);
-	question->pair = 1 + (uint32_t)testing_below(random, 2);
-	question->shape.rows = 1 + (uint32_t)testing_below(random, 130);
-	question->shape.columns = 1 + (uint32_t)testing_below(random, 130);
-	for (i = 0; i < question->n_ranks; i++) {
+	args->pair = 1 + (uint32_t)testing_below(random, 2);
+	args->shape.rows = 1 + (uint32_t)testing_below(random, 130);
+	args->shape.columns = 1 + (uint32_t)testing_below(random, 130);
+	for (i = 0; i < args->n_ranks; i++) {
 		if (testing_below(random, 5))
 			asked.rows[i] = testing_below(random, ROWS_MAX + 1);
-		asked.own_row += i < question->rank ? asked.rows[i] : 0;
+		asked.own_row += i < args->rank ? asked.rows[i] : 0;
 		asked.n_rows += asked.rows[i];
 	}
-	for (i = 0; i < question->n_products; i++)
+	for (i = 0; i < args->n_products; i++)
 		if (testing_below(random, 9))
 			asked.columns[i] = testing_below(random, COLUMNS_MAX + 1);
 	return asked;
@@ -65,9 +65,9 @@ static struct cei_tiles answer(struct asked *asked)
 {
 	struct cei_tiles tiles;
 
-	asked->question.rows = asked->rows;
-	asked->question.columns = asked->columns;
-	ck_assert_int_eq(cei_tiles_init(&tiles, &asked->question), 0);
+	asked->args.rows = asked->rows;
+	asked->args.columns = asked->columns;
+	ck_assert_int_eq(cei_tiles_init(&tiles, &asked->args), 0);
 	return tiles;
 }
 
@@ -80,29 +80,29 @@ static void hold(int is_so, const char *what)
 
 static struct found find(const struct asked *asked, const struct cei_gemm_tile *tile)
 {
-	const struct cei_tiles_question *question = &asked->question;
+	const struct cei_tiles_args *args = &asked->args;
 	uint64_t at, n_rows, row;
 	struct found found = { .row = tile->a_row };
 
-	if (!question->scatters && tile->a == CEI_GEMM_A_OWN)
+	if (!args->scatters && tile->a == CEI_GEMM_A_OWN)
 		found.row += asked->own_row;
 	hold(found.row < asked->n_rows, "a_row is a row");
 	for (row = found.row; row >= asked->rows[found.rank]; found.rank++)
 		row -= asked->rows[found.rank];
-	for (; found.piece < question->n_pieces; found.piece++) {
-		at = cei_piece_rows(asked->rows[found.rank], question->n_pieces, found.piece,
+	for (; found.piece < args->n_pieces; found.piece++) {
+		at = cei_piece_rows(asked->rows[found.rank], args->n_pieces, found.piece,
 				    &n_rows);
 		if (row >= at && row < at + n_rows)
 			break;
 	}
-	hold(found.piece < question->n_pieces, "the row is in a piece");
+	hold(found.piece < args->n_pieces, "the row is in a piece");
 	found.left = at + n_rows - row;
 	return found;
 }
 
 static int is_own(const struct asked *asked, const struct found *found)
 {
-	return found->rank == asked->question.rank;
+	return found->rank == asked->args.rank;
 }
 
 /* Runs the check with random arguments. pair 0: any. */
@@ -116,7 +116,7 @@ static void check_answers(uint32_t pair, void (*check)(const struct asked *asked
 
 	for (i = 0; i < 3000; i++) {
 		asked = ask(&random);
-		asked.question.pair = pair ? pair : asked.question.pair;
+		asked.args.pair = pair ? pair : asked.args.pair;
 		tiles = answer(&asked);
 		check(&asked, &tiles);
 		cei_tiles_fini(&tiles);
@@ -181,13 +181,13 @@ static unsigned char n_of[CEI_GEMM_C_MAX][RANKS_MAX * ROWS_MAX * COLUMNS_MAX];
 
 static struct cover cover_of(const struct asked *asked, uint32_t c)
 {
-	const struct cei_tiles_question *question = &asked->question;
+	const struct cei_tiles_args *args = &asked->args;
 	struct cover cover = { 0, 0, NULL };
 
-	if (question->scatters && (c == 0 || c == CEI_GEMM_C_PARTIAL)) {
-		cover.n_rows = c ? asked->n_rows : asked->rows[question->rank];
+	if (args->scatters && (c == 0 || c == CEI_GEMM_C_PARTIAL)) {
+		cover.n_rows = c ? asked->n_rows : asked->rows[args->rank];
 		cover.n_columns = asked->columns[0];
-	} else if (!question->scatters && c < question->n_products) {
+	} else if (!args->scatters && c < args->n_products) {
 		cover.n_rows = asked->n_rows;
 		cover.n_columns = asked->columns[c];
 	}
@@ -199,9 +199,9 @@ static struct cover cover_of(const struct asked *asked, uint32_t c)
 static void add(const struct asked *asked, const struct cei_gemm_tile *tile,
 		struct cover *cover)
 {
-	uint64_t columns = asked->question.shape.columns, row, column;
+	uint64_t columns = asked->args.shape.columns, row, column;
 
-	hold(tile->n_rows <= asked->question.shape.rows, "rows are of the shape");
+	hold(tile->n_rows <= asked->args.shape.rows, "rows are of the shape");
 	hold(tile->column < cover->n_columns, "the column is in C");
 	hold(tile->column % columns == 0, "columns are cut by the shape");
 	hold(tile->c_row + tile->n_rows <= cover->n_rows, "rows are in C");
@@ -216,7 +216,7 @@ static void check_cover(struct asked *asked)
 {
 	struct cei_tiles tiles = answer(asked);
 	struct cover covers[CEI_GEMM_C_MAX];
-	uint64_t own_end = asked->own_row + asked->rows[asked->question.rank];
+	uint64_t own_end = asked->own_row + asked->rows[asked->args.rank];
 	uint64_t row, i, wanted;
 	uint32_t c;
 
@@ -262,8 +262,8 @@ static void check_operands(const struct asked *asked, const struct cei_gemm_tile
 
 	hold(tile->n_rows <= found.left, "a tile stays in its piece");
 	hold(!tile->reserved && !tile->reserved_too, "reserved is zero");
-	hold(tile->b < asked->question.n_products, "b is a product");
-	if (!asked->question.scatters) {
+	hold(tile->b < asked->args.n_products, "b is a product");
+	if (!asked->args.scatters) {
 		hold(tile->a == (is_own(asked, &found) ? CEI_GEMM_A_OWN :
 				 CEI_GEMM_A_GATHERED), "gather: own rows of the own A");
 		hold(tile->c == tile->b, "gather: each product has its C");
@@ -278,17 +278,17 @@ static void check_operands(const struct asked *asked, const struct cei_gemm_tile
 
 static void check_marks(const struct asked *asked, const struct cei_gemm_tile *tile)
 {
-	const struct cei_tiles_question *question = &asked->question;
+	const struct cei_tiles_args *args = &asked->args;
 	struct found found = find(asked, tile);
-	uint32_t counter = found.rank * question->n_pieces + found.piece;
+	uint32_t counter = found.rank * args->n_pieces + found.piece;
 	uint32_t await = CEI_GEMM_NONE, arrive = CEI_GEMM_NONE, reduce = CEI_GEMM_NONE;
 
-	if (question->waits && !question->scatters && !is_own(asked, &found))
+	if (args->waits && !args->scatters && !is_own(asked, &found))
 		await = counter;
-	if (question->waits && question->scatters && tile->n_rows) {
+	if (args->waits && args->scatters && tile->n_rows) {
 		if (!is_own(asked, &found))
 			arrive = counter;
-		else if (question->n_ranks > 1)
+		else if (args->n_ranks > 1)
 			reduce = found.piece;
 	}
 	hold(tile->await == await, "await is the piece's, or none");
@@ -312,10 +312,10 @@ static void check_arrivals(const struct asked *asked, const struct cei_tiles *ti
 					  n[tile->arrive]), "n_arrivals counts tiles");
 	}
 	/* every piece with elements has a tile that arrives */
-	for (i = 0; i < asked->question.n_ranks && tiles->n_tiles; i++)
-		if (asked->question.scatters && asked->question.waits && asked->rows[i] &&
-		    i != asked->question.rank)
-			hold(n[i * asked->question.n_pieces], "its piece is arrived at");
+	for (i = 0; i < asked->args.n_ranks && tiles->n_tiles; i++)
+		if (asked->args.scatters && asked->args.waits && asked->rows[i] &&
+		    i != asked->args.rank)
+			hold(n[i * asked->args.n_pieces], "its piece is arrived at");
 }
 
 static void check_tiles(const struct asked *asked, const struct cei_tiles *tiles)
@@ -325,7 +325,7 @@ static void check_tiles(const struct asked *asked, const struct cei_tiles *tiles
 	for (i = 0; i < tiles->n_tiles; i++) {
 		check_operands(asked, &tiles->tile[i]);
 		check_marks(asked, &tiles->tile[i]);
-		hold(tiles->tile[i].n_rows || asked->question.pair == 2,
+		hold(tiles->tile[i].n_rows || asked->args.pair == 2,
 		     "only half a pair is empty");
 	}
 	check_arrivals(asked, tiles);
@@ -346,9 +346,9 @@ START_TEST(test_without_waits_only_the_marks_are_missing)
 
 	for (i = 0; i < 1000; i++) {
 		asked = ask(&random);
-		asked.question.waits = 1;
+		asked.args.waits = 1;
 		with = answer(&asked);
-		asked.question.waits = 0;
+		asked.args.waits = 0;
 		without = answer(&asked);
 		ck_assert_uint_eq(with.n_tiles, without.n_tiles);
 		for (j = 0; j < with.n_tiles; j++) {
@@ -369,13 +369,13 @@ END_TEST
 /* A number that must not fall along the list. */
 static uint64_t turn_of(const struct asked *asked, const struct cei_gemm_tile *tile)
 {
-	const struct cei_tiles_question *question = &asked->question;
+	const struct cei_tiles_args *args = &asked->args;
 	struct found found = find(asked, tile);
-	uint32_t step = (question->n_ranks + question->rank - found.rank) % question->n_ranks;
+	uint32_t step = (args->n_ranks + args->rank - found.rank) % args->n_ranks;
 
-	if (question->scatters)
-		step = (question->n_ranks + found.rank - question->rank - 1) %
-			question->n_ranks;
+	if (args->scatters)
+		step = (args->n_ranks + found.rank - args->rank - 1) %
+			args->n_ranks;
 	return ((uint64_t)step << 32) + ((uint64_t)found.piece << 16) + tile->b;
 }
 
@@ -401,7 +401,7 @@ static void check_pair(const struct asked *asked, const struct cei_gemm_tile *fi
 {
 	const struct cei_gemm_tile *second = first + 1;
 	struct found found = find(asked, first);
-	uint32_t rows = asked->question.shape.rows;
+	uint32_t rows = asked->args.shape.rows;
 
 	hold(first->n_rows, "the first has rows");
 	hold(first->column == second->column && first->b == second->b, "they share B");
@@ -460,15 +460,15 @@ START_TEST(test_what_runs_together_shares_operands)
 	struct cei_tiles tiles;
 
 	memset(&asked, 0, sizeof(asked));
-	asked.question.n_ranks = asked.question.n_pieces = asked.question.n_products = 1;
-	asked.question.pair = 2;
-	asked.question.shape.rows = 128;
-	asked.question.shape.columns = 256;
+	asked.args.n_ranks = asked.args.n_pieces = asked.args.n_products = 1;
+	asked.args.pair = 2;
+	asked.args.shape.rows = 128;
+	asked.args.shape.columns = 256;
 	asked.rows[0] = 256 * 32;
 	asked.columns[0] = 256 * 32;
 	tiles = answer(&asked);
 	/* 8 x 9 within a band; across two bands both of them, and their corners */
-	ck_assert_uint_le(most_touched(&tiles, 66, &asked.question.shape), 16 + 10);
+	ck_assert_uint_le(most_touched(&tiles, 66, &asked.args.shape), 16 + 10);
 	cei_tiles_fini(&tiles);
 	asked.rows[0] = 256 * 9;                /* whole bands, so not one of 8 and one of 1 */
 	tiles = answer(&asked);

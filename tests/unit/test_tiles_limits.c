@@ -10,7 +10,7 @@
 #include "testing.h"
 
 struct asked {
-	struct cei_tiles_question question;
+	struct cei_tiles_args args;
 	uint64_t                  rows[3];
 	uint64_t                  columns[CEI_GEMM_B_MAX];
 };
@@ -20,14 +20,14 @@ static struct asked plain(void)
 	struct asked asked;
 
 	memset(&asked, 0, sizeof(asked));
-	asked.question.rank = 1;
-	asked.question.n_ranks = 3;
-	asked.question.n_pieces = 2;
-	asked.question.n_products = 2;
-	asked.question.shape.rows = 128;
-	asked.question.shape.columns = 256;
-	asked.question.pair = 1;
-	asked.question.waits = 1;
+	asked.args.rank = 1;
+	asked.args.n_ranks = 3;
+	asked.args.n_pieces = 2;
+	asked.args.n_products = 2;
+	asked.args.shape.rows = 128;
+	asked.args.shape.columns = 256;
+	asked.args.pair = 1;
+	asked.args.waits = 1;
 	asked.rows[0] = asked.rows[1] = asked.rows[2] = 200;
 	asked.columns[0] = asked.columns[1] = 300;
 	return asked;
@@ -37,9 +37,9 @@ static struct cei_tiles answer(struct asked *asked)
 {
 	struct cei_tiles tiles;
 
-	asked->question.rows = asked->rows;
-	asked->question.columns = asked->columns;
-	ck_assert_int_eq(cei_tiles_init(&tiles, &asked->question), 0);
+	asked->args.rows = asked->rows;
+	asked->args.columns = asked->columns;
+	ck_assert_int_eq(cei_tiles_init(&tiles, &asked->args), 0);
 	return tiles;
 }
 
@@ -48,9 +48,9 @@ static void refuse(struct asked *asked)
 {
 	struct cei_tiles tiles;
 
-	asked->question.rows = asked->rows;
-	asked->question.columns = asked->columns;
-	ck_assert_int_eq(cei_tiles_init(&tiles, &asked->question), CEOV_ERR_INVALID);
+	asked->args.rows = asked->rows;
+	asked->args.columns = asked->columns;
+	ck_assert_int_eq(cei_tiles_init(&tiles, &asked->args), CEOV_ERR_INVALID);
 	*asked = plain();
 }
 
@@ -58,27 +58,27 @@ START_TEST(test_questions_that_make_no_sense_are_refused)
 {
 	struct asked asked = plain();
 
-	asked.question.rank = 3;
+	asked.args.rank = 3;
 	refuse(&asked);
-	asked.question.n_ranks = 0;
+	asked.args.n_ranks = 0;
 	refuse(&asked);
-	asked.question.n_pieces = 0;
+	asked.args.n_pieces = 0;
 	refuse(&asked);
-	asked.question.n_products = 0;
+	asked.args.n_products = 0;
 	refuse(&asked);
-	asked.question.n_products = CEI_GEMM_B_MAX + 1;
+	asked.args.n_products = CEI_GEMM_B_MAX + 1;
 	refuse(&asked);
-	asked.question.scatters = 1;
+	asked.args.scatters = 1;
 	refuse(&asked);
-	asked.question.pair = 0;
+	asked.args.pair = 0;
 	refuse(&asked);
-	asked.question.pair = 3;
+	asked.args.pair = 3;
 	refuse(&asked);
-	asked.question.shape.rows = 0;
+	asked.args.shape.rows = 0;
 	refuse(&asked);
-	asked.question.shape.rows = 65536;
+	asked.args.shape.rows = 65536;
 	refuse(&asked);
-	asked.question.shape.columns = 0;
+	asked.args.shape.columns = 0;
 	refuse(&asked);
 }
 END_TEST
@@ -88,9 +88,9 @@ START_TEST(test_sizes_that_do_not_fit_are_refused)
 	struct asked asked = plain();
 	struct cei_tiles tiles;
 
-	asked.question.n_pieces = 21845;        /* three times that would be CEI_GEMM_NONE */
+	asked.args.n_pieces = 21845;            /* three times that would be CEI_GEMM_NONE */
 	refuse(&asked);
-	asked.question.n_pieces = UINT32_MAX;
+	asked.args.n_pieces = UINT32_MAX;
 	refuse(&asked);
 	asked.rows[2] = (UINT64_C(1) << 31) - 399;
 	refuse(&asked);
@@ -99,18 +99,18 @@ START_TEST(test_sizes_that_do_not_fit_are_refused)
 	asked.columns[1] = (UINT64_C(1) << 31) + 1;
 	refuse(&asked);
 	asked.rows[0] = asked.columns[0] = asked.columns[1] = UINT64_C(1) << 30;
-	asked.question.shape.rows = asked.question.shape.columns = 1;
+	asked.args.shape.rows = asked.args.shape.columns = 1;
 	refuse(&asked);
 	memset(asked.rows, 0, sizeof(asked.rows));
 	asked.rows[0] = asked.columns[0] = asked.columns[1] = UINT64_C(1) << 31;
 	asked.columns[2] = asked.columns[3] = UINT64_C(1) << 31;
-	asked.question.n_products = 4;          /* 2^64 tiles */
-	asked.question.n_pieces = 1;
-	asked.question.shape.rows = asked.question.shape.columns = 1;
+	asked.args.n_products = 4;              /* 2^64 tiles */
+	asked.args.n_pieces = 1;
+	asked.args.shape.rows = asked.args.shape.columns = 1;
 	refuse(&asked);
-	asked.question.n_pieces = 21844;
+	asked.args.n_pieces = 21844;
 	asked.rows[2] = (UINT64_C(1) << 31) - 400;
-	asked.question.shape.rows = 65535;
+	asked.args.shape.rows = 65535;
 	tiles = answer(&asked);
 	ck_assert_uint_gt(tiles.n_tiles, 21844);
 	cei_tiles_fini(&tiles);
@@ -123,13 +123,13 @@ START_TEST(test_what_is_missing_is_refused)
 	struct cei_tiles tiles = answer(&asked);
 
 	cei_tiles_fini(&tiles);
-	ck_assert_int_eq(cei_tiles_init(NULL, &asked.question), CEOV_ERR_INVALID);
+	ck_assert_int_eq(cei_tiles_init(NULL, &asked.args), CEOV_ERR_INVALID);
 	ck_assert_int_eq(cei_tiles_init(&tiles, NULL), CEOV_ERR_INVALID);
-	asked.question.rows = NULL;
-	ck_assert_int_eq(cei_tiles_init(&tiles, &asked.question), CEOV_ERR_INVALID);
-	asked.question.rows = asked.rows;
-	asked.question.columns = NULL;
-	ck_assert_int_eq(cei_tiles_init(&tiles, &asked.question), CEOV_ERR_INVALID);
+	asked.args.rows = NULL;
+	ck_assert_int_eq(cei_tiles_init(&tiles, &asked.args), CEOV_ERR_INVALID);
+	asked.args.rows = asked.rows;
+	asked.args.columns = NULL;
+	ck_assert_int_eq(cei_tiles_init(&tiles, &asked.args), CEOV_ERR_INVALID);
 	cei_tiles_fini(NULL);
 }
 END_TEST
@@ -174,11 +174,11 @@ START_TEST(test_whole_halves)
 	struct asked asked = plain();
 	struct cei_tiles tiles;
 
-	asked.question.n_ranks = 2;
-	asked.question.rank = 1;
-	asked.question.n_pieces = cut->n_pieces;
-	asked.question.shape.rows = asked.question.shape.columns = 128;
-	asked.question.pair = 2;
+	asked.args.n_ranks = 2;
+	asked.args.rank = 1;
+	asked.args.n_pieces = cut->n_pieces;
+	asked.args.shape.rows = asked.args.shape.columns = 128;
+	asked.args.pair = 2;
 	memcpy(asked.rows, cut->rows, sizeof(cut->rows));
 	tiles = answer(&asked);
 	ck_assert_int_eq(tiles.has_whole_halves, cut->is_whole);

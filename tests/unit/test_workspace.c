@@ -280,23 +280,23 @@ static ceov_ticket launch(ceov_context *context, ceov_plan *plan)
  * launches have failed that their results are not kept any more. */
 START_TEST(test_results_may_be_overtaken)
 {
-	struct cei_flight flight = { .n = 1 };
+	struct cei_inflight inflight = { .n = 1 };
 	struct op_rig rig;
 	ceov_plan *plan;
 	uint32_t i;
 
 	op_rig_open(&rig, 2, SCRATCH, &log_);
 	plan = plan_of(rig.context);
-	flight.tickets[0] = launch(rig.context, plan);
-	cei_workspace_add_flight(rig.workspaces[0], &flight);
+	inflight.tickets[0] = launch(rig.context, plan);
+	cei_workspace_add_flight(rig.workspaces[0], &inflight);
 	for (i = 0; i < CEI_TICKETS; i++)       /* its slot is reused */
 		launch(rig.context, plan);
-	rig.context->tickets.forgotten = flight.tickets[0].number;
+	rig.context->tickets.forgotten = inflight.tickets[0].number;
 	ck_assert_int_eq(ceov_workspace_status(rig.workspaces[0]), 0);
 	ck_assert_uint_eq(rig.workspaces[0]->n_flights, 0);
 	/* its failure is known all the same */
-	flight.n = 1;
-	cei_workspace_add_flight(rig.workspaces[0], &flight);
+	inflight.n = 1;
+	cei_workspace_add_flight(rig.workspaces[0], &inflight);
 	cei_signal_raise_abort(rig.workspaces[0]->ready, CEOV_ERR_TIMEOUT, 1);
 	ck_assert_int_eq(ceov_workspace_status(rig.workspaces[0]), CEOV_ERR_TIMEOUT);
 	op_rig_close(&rig);

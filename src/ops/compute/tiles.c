@@ -53,95 +53,95 @@ uint64_t cei_piece_rows(uint64_t rows, uint32_t n_pieces, uint32_t piece,
 	return row;
 }
 
-/* --- the question ---------------------------------------------------------- */
+/* --- the args ---------------------------------------------------------- */
 
-static int check_extents(const struct cei_tiles_question *question)
+static int check_extents(const struct cei_tiles_args *args)
 {
 	uint64_t n_rows = 0;
 	uint32_t i;
 
-	for (i = 0; i < question->n_ranks; i++) {
-		if (question->rows[i] > EXTENT_MAX - n_rows)
+	for (i = 0; i < args->n_ranks; i++) {
+		if (args->rows[i] > EXTENT_MAX - n_rows)
 			return CEOV_ERR_INVALID;
-		n_rows += question->rows[i];
+		n_rows += args->rows[i];
 	}
-	for (i = 0; i < question->n_products; i++)
-		if (question->columns[i] > EXTENT_MAX)
+	for (i = 0; i < args->n_products; i++)
+		if (args->columns[i] > EXTENT_MAX)
 			return CEOV_ERR_INVALID;
 	return 0;
 }
 
-static int check(const struct cei_tiles_question *question)
+static int check(const struct cei_tiles_args *args)
 {
-	if (!question || !question->rows || !question->columns)
+	if (!args || !args->rows || !args->columns)
 		return CEOV_ERR_INVALID;
-	if (question->rank >= question->n_ranks || !question->n_pieces ||
-	    (uint64_t)question->n_ranks * question->n_pieces >= COUNTERS_LIMIT)
+	if (args->rank >= args->n_ranks || !args->n_pieces ||
+	    (uint64_t)args->n_ranks * args->n_pieces >= COUNTERS_LIMIT)
 		return CEOV_ERR_INVALID;
-	if (!question->n_products || question->n_products > CEI_GEMM_B_MAX ||
-	    (question->scatters && question->n_products != 1))
+	if (!args->n_products || args->n_products > CEI_GEMM_B_MAX ||
+	    (args->scatters && args->n_products != 1))
 		return CEOV_ERR_INVALID;
-	if (!question->shape.rows || question->shape.rows > UINT16_MAX ||
-	    !question->shape.columns || (question->pair != 1 && question->pair != 2))
+	if (!args->shape.rows || args->shape.rows > UINT16_MAX ||
+	    !args->shape.columns || (args->pair != 1 && args->pair != 2))
 		return CEOV_ERR_INVALID;
-	return check_extents(question);
+	return check_extents(args);
 }
 
-static uint64_t columns_of(const struct cei_tiles_question *question, uint32_t product)
+static uint64_t columns_of(const struct cei_tiles_args *args, uint32_t product)
 {
-	return cei_ceiling(question->columns[product], question->shape.columns);
+	return cei_ceiling(args->columns[product], args->shape.columns);
 }
 
-static uint64_t rank_row(const struct cei_tiles_question *question, uint32_t rank)
+static uint64_t rank_row(const struct cei_tiles_args *args, uint32_t rank)
 {
 	uint64_t row = 0;
 	uint32_t i;
 
 	for (i = 0; i < rank; i++)
-		row += question->rows[i];
+		row += args->rows[i];
 	return row;
 }
 
 /* --- what a tile says ------------------------------------------------------ */
 
-static void mark_gather(const struct cei_tiles_question *question,
+static void mark_gather(const struct cei_tiles_args *args,
 			const struct stretch *stretch, struct cei_gemm_tile *tile)
 {
-	if (stretch->rank == question->rank) {
+	if (stretch->rank == args->rank) {
 		tile->a = CEI_GEMM_A_OWN;
 		tile->a_row -= (uint32_t)stretch->rank_row;
 		return;
 	}
 	tile->a = CEI_GEMM_A_GATHERED;
-	if (question->waits)
-		tile->await = (uint16_t)(stretch->rank * question->n_pieces +
+	if (args->waits)
+		tile->await = (uint16_t)(stretch->rank * args->n_pieces +
 					 stretch->piece);
 }
 
-static void mark_scatter(const struct cei_tiles_question *question,
+static void mark_scatter(const struct cei_tiles_args *args,
 			 const struct stretch *stretch, struct cei_gemm_tile *tile)
 {
 	tile->a = CEI_GEMM_A_OWN;
-	if (stretch->rank == question->rank) {
+	if (stretch->rank == args->rank) {
 		tile->c_row -= (uint32_t)stretch->rank_row;
-		if (question->waits && question->n_ranks > 1 && tile->n_rows)
+		if (args->waits && args->n_ranks > 1 && tile->n_rows)
 			tile->reduce = (uint16_t)stretch->piece;
 		return;
 	}
 	tile->c = CEI_GEMM_C_PARTIAL;
-	if (!question->waits || !tile->n_rows)
+	if (!args->waits || !tile->n_rows)
 		return;
-	tile->arrive = (uint16_t)(stretch->rank * question->n_pieces + stretch->piece);
+	tile->arrive = (uint16_t)(stretch->rank * args->n_pieces + stretch->piece);
 	tile->n_arrivals = stretch->n_arrivals;
 }
 
 /* The tile of a row block. A block behind the piece's last one completes a pair: it stores
  * nothing, and reads what its partner reads. */
-static struct cei_gemm_tile make_tile(const struct cei_tiles_question *question,
+static struct cei_gemm_tile make_tile(const struct cei_tiles_args *args,
 				      const struct stretch *stretch, uint64_t block,
 				      uint64_t column, uint32_t product)
 {
-	uint64_t shape_rows = question->shape.rows, row, left;
+	uint64_t shape_rows = args->shape.rows, row, left;
 	struct cei_gemm_tile tile;
 
 	memset(&tile, 0, sizeof(tile));
@@ -154,12 +154,12 @@ static struct cei_gemm_tile make_tile(const struct cei_tiles_question *question,
 	}
 	row = stretch->rank_row + stretch->row + block * shape_rows;
 	tile.a_row = tile.c_row = (uint32_t)row;
-	tile.column = (uint32_t)(column * question->shape.columns);
+	tile.column = (uint32_t)(column * args->shape.columns);
 	tile.b = tile.c = (uint8_t)product;
-	if (question->scatters)
-		mark_scatter(question, stretch, &tile);
+	if (args->scatters)
+		mark_scatter(args, stretch, &tile);
 	else
-		mark_gather(question, stretch, &tile);
+		mark_gather(args, stretch, &tile);
 	return tile;
 }
 
@@ -183,40 +183,40 @@ static struct spot spot_at(uint64_t i, uint64_t n_groups, uint64_t n_columns)
 
 /* Appends a piece's tiles to `to`, or only counts them where it is NULL. Returns the
  * number, like the functions below, which stop beyond TILES_MAX. */
-static uint64_t walk_piece(const struct cei_tiles_question *question,
+static uint64_t walk_piece(const struct cei_tiles_args *args,
 			   const struct stretch *stretch, struct cei_gemm_tile *to)
 {
-	uint64_t n_groups = cei_ceiling(stretch->n_blocks, question->pair);
+	uint64_t n_groups = cei_ceiling(stretch->n_blocks, args->pair);
 	uint64_t n_columns, i, n = 0;
 	uint32_t product, half;
 	struct spot spot;
 
-	for (product = 0; product < question->n_products && n <= TILES_MAX; product++) {
-		n_columns = columns_of(question, product);
+	for (product = 0; product < args->n_products && n <= TILES_MAX; product++) {
+		n_columns = columns_of(args, product);
 		for (i = 0; to && i < n_groups * n_columns; i++) {
 			spot = spot_at(i, n_groups, n_columns);
-			for (half = 0; half < question->pair; half++)
-				*to++ = make_tile(question, stretch,
-						  spot.group * question->pair + half,
+			for (half = 0; half < args->pair; half++)
+				*to++ = make_tile(args, stretch,
+						  spot.group * args->pair + half,
 						  spot.column, product);
 		}
-		n += n_groups * n_columns * question->pair;
+		n += n_groups * n_columns * args->pair;
 	}
 	return n;
 }
 
-static uint64_t walk_rank(const struct cei_tiles_question *question, uint32_t rank,
+static uint64_t walk_rank(const struct cei_tiles_args *args, uint32_t rank,
 			  struct cei_gemm_tile *to)
 {
-	struct stretch stretch = { .rank = rank, .rank_row = rank_row(question, rank) };
+	struct stretch stretch = { .rank = rank, .rank_row = rank_row(args, rank) };
 	uint64_t n = 0;
 
-	for (; stretch.piece < question->n_pieces; stretch.piece++) {
-		stretch.row = cei_piece_rows(question->rows[rank], question->n_pieces,
+	for (; stretch.piece < args->n_pieces; stretch.piece++) {
+		stretch.row = cei_piece_rows(args->rows[rank], args->n_pieces,
 					     stretch.piece, &stretch.n_rows);
-		stretch.n_blocks = cei_ceiling(stretch.n_rows, question->shape.rows);
-		stretch.n_arrivals = (uint32_t)(stretch.n_blocks * columns_of(question, 0));
-		n += walk_piece(question, &stretch, to ? to + n : NULL);
+		stretch.n_blocks = cei_ceiling(stretch.n_rows, args->shape.rows);
+		stretch.n_arrivals = (uint32_t)(stretch.n_blocks * columns_of(args, 0));
+		n += walk_piece(args, &stretch, to ? to + n : NULL);
 		if (n > TILES_MAX)
 			break;
 	}
@@ -225,20 +225,20 @@ static uint64_t walk_rank(const struct cei_tiles_question *question, uint32_t ra
 
 /* The i-th rank in the order of tiles.h: gathered rows in the order of arrival, scattered
  * rows in the order of sending, the own rank first or last. */
-static uint32_t rank_at(const struct cei_tiles_question *question, uint32_t i)
+static uint32_t rank_at(const struct cei_tiles_args *args, uint32_t i)
 {
-	if (question->scatters)
-		return (question->rank + 1 + i) % question->n_ranks;
-	return (question->rank + question->n_ranks - i) % question->n_ranks;
+	if (args->scatters)
+		return (args->rank + 1 + i) % args->n_ranks;
+	return (args->rank + args->n_ranks - i) % args->n_ranks;
 }
 
-static uint64_t walk(const struct cei_tiles_question *question, struct cei_gemm_tile *to)
+static uint64_t walk(const struct cei_tiles_args *args, struct cei_gemm_tile *to)
 {
 	uint64_t n = 0;
 	uint32_t i;
 
-	for (i = 0; i < question->n_ranks && n <= TILES_MAX; i++)
-		n += walk_rank(question, rank_at(question, i), to ? to + n : NULL);
+	for (i = 0; i < args->n_ranks && n <= TILES_MAX; i++)
+		n += walk_rank(args, rank_at(args, i), to ? to + n : NULL);
 	return n;
 }
 
@@ -252,15 +252,15 @@ static int has_whole_halves(const struct cei_tiles *tiles, uint32_t shape_rows)
 	return 1;
 }
 
-int cei_tiles_init(struct cei_tiles *tiles, const struct cei_tiles_question *question)
+int cei_tiles_init(struct cei_tiles *tiles, const struct cei_tiles_args *args)
 {
 	uint64_t n;
-	int r = tiles ? check(question) : CEOV_ERR_INVALID;
+	int r = tiles ? check(args) : CEOV_ERR_INVALID;
 
 	if (r)
 		return r;
 	memset(tiles, 0, sizeof(*tiles));
-	n = walk(question, NULL);
+	n = walk(args, NULL);
 	if (n > TILES_MAX)
 		return CEOV_ERR_INVALID;
 	if (!n)
@@ -268,8 +268,8 @@ int cei_tiles_init(struct cei_tiles *tiles, const struct cei_tiles_question *que
 	tiles->tile = malloc(n * sizeof(*tiles->tile));
 	if (!tiles->tile)
 		return CEOV_ERR_NO_MEMORY;
-	tiles->n_tiles = (uint32_t)walk(question, tiles->tile);
-	tiles->has_whole_halves = has_whole_halves(tiles, question->shape.rows);
+	tiles->n_tiles = (uint32_t)walk(args, tiles->tile);
+	tiles->has_whole_halves = has_whole_halves(tiles, args->shape.rows);
 	return 0;
 }
 

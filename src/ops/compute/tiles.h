@@ -27,7 +27,7 @@ struct cei_tile_shape {
 	uint32_t columns;
 };
 
-struct cei_tiles_question {
+struct cei_tiles_args {
 	uint32_t              rank;
 	uint32_t              n_ranks;
 	const uint64_t       *rows;             /* of each rank */
@@ -70,7 +70,7 @@ uint64_t cei_piece_rows(uint64_t rows, uint32_t n_pieces, uint32_t piece,
 
 /* INVALID: a size does not fit the tile's fields; NO_MEMORY. Not raised, because the caller
  * knows the context. */
-int  cei_tiles_init(struct cei_tiles *tiles, const struct cei_tiles_question *question);
+int  cei_tiles_init(struct cei_tiles *tiles, const struct cei_tiles_args *args);
 void cei_tiles_fini(struct cei_tiles *tiles);
 
 #endif /* CEI_TILES_H */

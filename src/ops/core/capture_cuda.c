@@ -13,7 +13,7 @@
 #include "ce_engine/lower.h"
 #include "ce_engine/signal.h"
 #include "kernels/begin.h"
-#include "ops/core/replays.h"
+#include "ops/core/graph_cache.h"
 #include "ops/exec_cuda/execute_cuda.h"
 
 enum word { WORD_EPOCH, WORD_LAST_USE, WORDS = WORD_LAST_USE + CEI_OP_HALVES };
@@ -27,7 +27,7 @@ struct cei_capture {
 	CUevent                  sent;
 	CUstream                 beside;        /* instead of the legacy stream, and to make
 						 * graphs on */
-	struct cei_replays       replays;       /* ... which are CUgraphExec */
+	struct cei_graph_cache   graphs;        /* ... which are CUgraphExec */
 	int                      makes_none;    /* one could not be had */
 };
 
@@ -225,12 +225,12 @@ static int begin(struct cei_capture *capture, void *stream, uint32_t half)
 
 /* Ready counters are 0 or 1, so waits go from the base 0; a gate that is open stays so for
  * the run, and the lane waits at each once. */
-static int send_phase(struct cei_capture *capture, const struct cei_phase *phase,
+static int send_stage(struct cei_capture *capture, const struct cei_send_stage *stage,
 		      uint32_t half, const void *floating)
 {
 	const ceov_workspace *workspace = capture->workspace;
 	const struct cei_stream_run run = {
-		.plan = phase->plan[half],
+		.plan = stage->plan[half],
 		.backend = cei_context_backend(workspace->object.context, workspace->rank),
 		.stream = capture->lane,
 		.floating = (uint64_t)(uintptr_t)floating,
@@ -240,19 +240,19 @@ static int send_phase(struct cei_capture *capture, const struct cei_phase *phase
 	return run.plan ? cei_lower_to_stream(&run) : 0;
 }
 
-/* Phases that wait for the job come behind it, or gates could stand before what raises
+/* Stages that wait for the job come behind it, or gates could stand before what raises
  * them in one hardware queue; those that do not go first, so that they begin at once. */
-static int send_phases(struct cei_capture *capture, const struct cei_run *run,
+static int send_stages(struct cei_capture *capture, const struct cei_run *run,
 		       int awaits_job)
 {
-	const struct cei_phase *phase;
+	const struct cei_send_stage *stage;
 	uint32_t i;
 	int r = 0;
 
-	for (i = 0; !r && i < run->op->kind->n_phases; i++) {
-		phase = &run->op->phases[i];
-		if (phase->awaits_job == awaits_job)
-			r = send_phase(capture, phase, run->half, run->floating[i]);
+	for (i = 0; !r && i < run->op->kind->n_stages; i++) {
+		stage = &run->op->stages[i];
+		if (stage->awaits_job == awaits_job)
+			r = send_stage(capture, stage, run->half, run->floating[i]);
 	}
 	return r;
 }
@@ -263,11 +263,11 @@ static int queue(struct cei_capture *capture, const struct cei_run *run)
 
 	if (r)
 		return r;
-	r = send_phases(capture, run, 0);
+	r = send_stages(capture, run, 0);
 	if (!r)
 		r = run->op->kind->job(run);
 	if (!r)
-		r = send_phases(capture, run, 1);
+		r = send_stages(capture, run, 1);
 	/* The lane has left the stream: it comes back also where something failed, or a
 	 * capture could not be ended, and memory would go while copies are under way. */
 	ended = go_on(capture, capture->sent, capture->lane, run->stream, "ending a run");
@@ -343,19 +343,19 @@ static void drop_graph(struct cei_capture *capture, void *graph)
 
 /* Where one cannot be had, the next ones are not tried. */
 static int launch_graph(struct cei_capture *capture, const struct cei_run *run,
-			struct cei_replay *replay)
+			struct cei_graph_entry *entry)
 {
-	if (replay->n_seen > 1 && !replay->graph && !capture->makes_none) {
-		replay->graph = make_graph(capture, run);
-		capture->makes_none = !replay->graph;
+	if (entry->n_seen > 1 && !entry->graph && !capture->makes_none) {
+		entry->graph = make_graph(capture, run);
+		capture->makes_none = !entry->graph;
 	}
-	if (!replay->graph)
+	if (!entry->graph)
 		return 0;
-	if (capture->gpu->cuda->calls.graph_launch(replay->graph, run->stream) ==
+	if (capture->gpu->cuda->calls.graph_launch(entry->graph, run->stream) ==
 	    CUDA_SUCCESS)
 		return 1;
-	drop_graph(capture, replay->graph);
-	replay->graph = NULL;
+	drop_graph(capture, entry->graph);
+	entry->graph = NULL;
 	capture->makes_none = 1;
 	return 0;
 }
@@ -365,10 +365,10 @@ static int launch_graph(struct cei_capture *capture, const struct cei_run *run,
 static int queue_as_graph(struct cei_capture *capture, const struct cei_run *run,
 			  void **ret_dropped, int *ret_is_queued)
 {
-	const struct cei_replay_key key = {
+	const struct cei_graph_key key = {
 		run->op, run->half, run->operands_bytes, run->operands
 	};
-	struct cei_replay *replay;
+	struct cei_graph_entry *entry;
 	struct cei_cuda_hold hold;
 	int captures, r = cei_cuda_push(capture->gpu->cuda, capture->gpu->gpu, &hold);
 
@@ -378,8 +378,8 @@ static int queue_as_graph(struct cei_capture *capture, const struct cei_run *run
 		return r;
 	r = cei_gpu_is_capturing(capture->gpu, run->stream, &captures);
 	if (!r && !captures) {
-		replay = cei_replays_see(&capture->replays, &key, ret_dropped);
-		*ret_is_queued = replay && launch_graph(capture, run, replay);
+		entry = cei_graph_cache_see(&capture->graphs, &key, ret_dropped);
+		*ret_is_queued = entry && launch_graph(capture, run, entry);
 	}
 	cei_cuda_pop(capture->gpu->cuda, &hold);
 	return r;
@@ -401,7 +401,7 @@ void cei_capture_forget(struct cei_capture *capture, const ceov_op *op)
 {
 	void *graph;
 
-	while (capture && cei_replays_forget(&capture->replays, op, &graph))
+	while (capture && cei_graph_cache_forget(&capture->graphs, op, &graph))
 		drop_graph(capture, graph);
 }
 
@@ -409,7 +409,7 @@ uint32_t cei_capture_n_graphs(const struct cei_capture *capture)
 {
 	uint32_t i, n = 0;
 
-	for (i = 0; i < capture->replays.n; i++)
-		n += capture->replays.replay[i].graph != NULL;
+	for (i = 0; i < capture->graphs.n; i++)
+		n += capture->graphs.entries[i].graph != NULL;
 	return n;
 }

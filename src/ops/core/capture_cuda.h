@@ -20,7 +20,7 @@
  *   halves    cei_op_begin sees to it that peers are done with the half (begin.h)
  *   sent      the caller's stream joins the lane instead
  *
- * So a run that comes again can be a graph of our own: see replays.h.
+ * So a run that comes again can be a graph of our own: see graph_cache.h.
  */
 
 #include <stdint.h>

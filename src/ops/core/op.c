@@ -38,8 +38,8 @@ static void destroy(ceov_op *op)
 {
 	uint32_t i;
 
-	for (i = 0; i < op->kind->n_phases; i++)
-		cei_phase_fini(&op->phases[i]);
+	for (i = 0; i < op->kind->n_stages; i++)
+		cei_send_stage_fini(&op->stages[i]);
 	bury(&op->object);
 }
 
@@ -48,8 +48,8 @@ static int build(ceov_op *op)
 	uint32_t i;
 	int r = op->kind->build(op);
 
-	for (i = 0; !r && i < op->kind->n_phases; i++)
-		r = cei_phase_close(&op->phases[i]);
+	for (i = 0; !r && i < op->kind->n_stages; i++)
+		r = cei_send_stage_close(&op->stages[i]);
 	return r;
 }
 
@@ -74,12 +74,12 @@ struct cei_rates cei_op_rates(const ceov_workspace *workspace)
 {
 	const struct cei_executor *executor = &workspace->executor;
 	struct cei_rates rates = workspace->is_host ? cei_rates_host() : cei_rates_gpu();
-	struct cei_tile_shape small = cei_chooser_shape(&rates, 0), whole = { 1, 8 };
+	struct cei_tile_shape small = cei_selector_shape(&rates, 0), whole = { 1, 8 };
 
 	if (workspace->is_host)
 		return rates;
-	cei_rates_take(&rates, workspace->least[CEI_AGREE_SMS],
-		       workspace->least[CEI_AGREE_COPY_RATE]);
+	cei_rates_take(&rates, workspace->least[CEI_ALLREDUCE_SMS],
+		       workspace->least[CEI_ALLREDUCE_COPY_RATE]);
 	/* only our own kernels execute tiles in pairs */
 	rates.has_tiles = executor->ops->pair(executor, small) == rates.pair;
 	rates.has_library = executor->ops->is_fit(executor, whole);
@@ -134,7 +134,7 @@ static void refine(ceov_op *op, const struct cei_rates *rates)
 	    cei_op_recall(op->workspace, &op->shape, &tuning) ||
 	    tuning.way != op->choice.way || tuning.n_pieces != op->choice.n_pieces)
 		return;
-	cei_chooser_choose(&op->shape, rates, &tuning, &op->choice);
+	cei_selector_choose(&op->shape, rates, &tuning, &op->choice);
 	op->is_tuned = 1;
 }
 
@@ -146,7 +146,7 @@ static int check_create(const ceov_workspace *workspace, const struct cei_op_sha
 	uint64_t needed;
 
 	if (!fault)
-		fault = cei_chooser_fault(tuning);
+		fault = cei_selector_fault(tuning);
 	if (fault)
 		return refuse(workspace, kind, fault);
 	if (kind->lacks)
@@ -185,7 +185,7 @@ int cei_op_create(ceov_workspace *workspace, const struct cei_op_shape *shape,
 	op->shape = *shape;
 	if (tuning)
 		op->told = *tuning;
-	cei_chooser_choose(shape, &rates, tuning, &op->choice);
+	cei_selector_choose(shape, &rates, tuning, &op->choice);
 	refine(op, &rates);
 	cei_object_use(&workspace->object);
 	cei_object_init(&op->object, workspace->object.context, &cei_op_type);
@@ -230,7 +230,7 @@ static void take_built(ceov_op *to, const ceov_op *from)
 	to->choice = from->choice;
 	to->n_sent = from->n_sent;
 	to->product = from->product;
-	memcpy(to->phases, from->phases, sizeof(to->phases));
+	memcpy(to->stages, from->stages, sizeof(to->stages));
 }
 
 void cei_op_swap(ceov_op *op, ceov_op *other)

@@ -12,11 +12,11 @@
 
 #include "ce_engine/object.h"
 #include "ops/compute/executor.h"
-#include "ops/core/phase.h"
+#include "ops/core/send_stage.h"
 #include "ops/core/workspace.h"
 #include "ops/kind.h"
 #include "ops/shape.h"
-#include "ops/tuning/chooser.h"
+#include "ops/tuning/selector.h"
 #include "ops/tuning/tunings.h"
 
 /* Parts of an op that has a product. */
@@ -38,7 +38,7 @@ struct ceov_op {
 	struct cei_choice         choice;
 	struct ceov_op_tuning     told;         /* what the caller's tuning sets; 0: nothing */
 	int                       is_tuned;     /* tuned by a measurement on this machine */
-	struct cei_phase          phases[CEI_OP_PHASES_MAX];
+	struct cei_send_stage     stages[CEI_OP_STAGES_MAX];
 	uint32_t                  n_sent;       /* counters of `sent` that a run awaits */
 	struct cei_product        product;
 	uint64_t                 *blocks;       /* of moves: what shape.blocks points to, or

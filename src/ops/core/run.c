@@ -147,14 +147,14 @@ static int launch_when_room(const ceov_workspace *workspace, ceov_plan *plan,
 static int launch_phase(const struct cei_run *run, uint32_t i, ceov_ticket *ret_ticket)
 {
 	const ceov_workspace *workspace = run->op->workspace;
-	const struct cei_phase *phase = &run->op->phases[i];
+	const struct cei_send_stage *stage = &run->op->stages[i];
 	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
 
 	launch.base = run->number - 1;
 	launch.deadline_ns = workspace->deadline_ns;
-	launch.after_stream = phase->follows && !workspace->is_host ? run->stream : NULL;
-	launch.floating = phase->names_floating ? run->floating[i] : NULL;
-	return launch_when_room(workspace, phase->plan[run->half], &launch, ret_ticket);
+	launch.after_stream = stage->follows && !workspace->is_host ? run->stream : NULL;
+	launch.floating = stage->names_floating ? run->floating[i] : NULL;
+	return launch_when_room(workspace, stage->plan[run->half], &launch, ret_ticket);
 }
 
 /* Called before the launches, so that the stream raises it while the host makes them. */
@@ -163,8 +163,8 @@ static int raise_start(const struct cei_run *run)
 	const ceov_op *op = run->op;
 	uint32_t i;
 
-	for (i = 0; i < op->kind->n_phases; i++)
-		if (op->phases[i].awaits_start)
+	for (i = 0; i < op->kind->n_stages; i++)
+		if (op->stages[i].awaits_start)
 			return cei_run_raise(run, op->workspace->ready,
 					     cei_workspace_start(op->workspace), 1);
 	return 0;
@@ -172,19 +172,19 @@ static int raise_start(const struct cei_run *run)
 
 static int launch_phases(const struct cei_run *run)
 {
-	struct cei_flight flight = { .n = 0 };
+	struct cei_inflight inflight = { .n = 0 };
 	const ceov_op *op = run->op;
 	uint32_t i;
 	int r = 0;
 
-	for (i = 0; !r && i < op->kind->n_phases; i++) {
-		if (!op->phases[i].plan[run->half])
+	for (i = 0; !r && i < op->kind->n_stages; i++) {
+		if (!op->stages[i].plan[run->half])
 			continue;
-		r = launch_phase(run, i, &flight.tickets[flight.n]);
-		flight.n += !r;
+		r = launch_phase(run, i, &inflight.tickets[inflight.n]);
+		inflight.n += !r;
 	}
-	if (flight.n)                   /* launches of a run that failed half-way must end, too */
-		cei_workspace_add_flight(op->workspace, &flight);
+	if (inflight.n)                 /* launches of a run that failed half-way must end, too */
+		cei_workspace_add_flight(op->workspace, &inflight);
 	return r;
 }
 

@@ -10,7 +10,7 @@
  * -> mark the stream
  *
  * This struct is all that another issuer than the engine needs: it takes the transfers of
- * phases[i].plan[half], with floating[i], instead of the launch; the rest is the same.
+ * stages[i].plan[half], with floating[i], instead of the launch; the rest is the same.
  */
 
 #include <stdint.h>
@@ -22,7 +22,7 @@ struct cei_run {
 	void       *stream;             /* NULL on host ranks */
 	const void *operands;           /* the public struct of the run call, ... */
 	uint32_t    operands_bytes;     /* ... and its size */
-	const void *floating[CEI_OP_PHASES_MAX];        /* what each phase sends */
+	const void *floating[CEI_OP_STAGES_MAX];        /* what each stage sends */
 	uint64_t    number;             /* from 1; set by cei_run_make() ... */
 	uint32_t    half;               /* ... as this is */
 };

@@ -24,11 +24,12 @@ struct part {                           /* a buffer or signal that each rank has
 
 static const struct part parts[] = {
 	{ "arrived0", offsetof(struct ceov_workspace, arrived[0]), 0,
-	  CEI_OP_PHASES_MAX * CEI_OP_PIECES_MAX, 0, 0 },
+	  CEI_OP_STAGES_MAX * CEI_OP_PIECES_MAX, 0, 0 },
 	{ "arrived1", offsetof(struct ceov_workspace, arrived[1]), 0,
-	  CEI_OP_PHASES_MAX * CEI_OP_PIECES_MAX, 0, 0 },
+	  CEI_OP_STAGES_MAX * CEI_OP_PIECES_MAX, 0, 0 },
 	{ "here", offsetof(struct ceov_workspace, here), 0, CEI_OP_HALVES, 1, 0 },
-	{ "tune", offsetof(struct ceov_workspace, agree.signals), CEI_AGREE_COUNTERS, 0, 1, 0 },
+	{ "tune", offsetof(struct ceov_workspace, allreduce.signals), CEI_ALLREDUCE_COUNTERS, 0,
+	  1, 0 },
 	{ "done", offsetof(struct ceov_workspace, done), 0, 1, 0, 1 },
 };
 

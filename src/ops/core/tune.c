@@ -6,7 +6,7 @@
  * op what was built for the fastest one.
  *
  * All ranks take the same steps, because every decision is made from numbers that all ranks
- * exchanged (agree.h). These rounds are also barriers: memory is allocated and freed only
+ * exchanged (host_allreduce.h). These rounds are also barriers: memory is allocated and freed only
  * while no rank has a run in flight, since drivers may make an allocation wait for kernels,
  * which may wait for a peer that is in an allocation itself.
  */
@@ -20,7 +20,7 @@
 #include "ops/tuning/candidates.h"
 
 #define WARM_RUNS  (2u * CEI_OP_HALVES)   /* graphs are cached in the last of these runs:
-					   * replays.h */
+					   * graph_cache.h */
 #define TIMED_RUNS 10u
 
 struct tune {
@@ -42,17 +42,18 @@ static int fail(const struct tune *tune, int r)
 	return cei_workspace_fail(tune->op->workspace, r);
 }
 
-static int agree(const struct tune *tune, uint64_t value, struct cei_agree_range *ret_range)
+static int agree(const struct tune *tune, uint64_t value, struct cei_allreduce_range *ret_range)
 {
 	ceov_workspace *workspace = tune->op->workspace;
-	int r = cei_agree_range(&workspace->agree, value, workspace->deadline_ns, ret_range);
+	int r = cei_allreduce_range(&workspace->allreduce, value, workspace->deadline_ns,
+				    ret_range);
 
 	return r ? fail(tune, r) : 0;
 }
 
 static int meet(const struct tune *tune)
 {
-	struct cei_agree_range range;
+	struct cei_allreduce_range range;
 
 	return agree(tune, 0, &range);
 }
@@ -61,7 +62,7 @@ static int meet(const struct tune *tune)
  * ranks. */
 static int agree_done(const struct tune *tune, int r, int *ret_is_done)
 {
-	struct cei_agree_range range;
+	struct cei_allreduce_range range;
 	int met = agree(tune, r != 0, &range);
 
 	if (!met)
@@ -165,7 +166,7 @@ static int measure(const struct tune *tune, ceov_op *op, uint64_t *ret_ns)
 	if (r)
 		return fail(tune, r);
 	ns /= TIMED_RUNS;
-	*ret_ns = ns < CEI_AGREE_VALUE_MAX ? ns : CEI_AGREE_VALUE_MAX;
+	*ret_ns = ns < CEI_ALLREDUCE_VALUE_MAX ? ns : CEI_ALLREDUCE_VALUE_MAX;
 	return 0;
 }
 
@@ -192,7 +193,7 @@ static int make(const struct tune *tune, const struct ceov_op_tuning *tuning,
 /* Measures a candidate: the slowest rank's time counts. */
 static int try_candidate(struct tune *tune, uint32_t i)
 {
-	struct cei_agree_range range;
+	struct cei_allreduce_range range;
 	ceov_op *op = NULL, *worse;
 	uint64_t ns = 0;
 	int r = make(tune, &tune->candidates->tuning[i], &op);
@@ -235,7 +236,7 @@ static void adopt(struct tune *tune, ceov_op *winner)
 /* Uses a stored tuning without measuring, if all ranks have stored the same. */
 static int adopt_remembered(struct tune *tune, int *ret_is_done)
 {
-	struct cei_agree_range range;
+	struct cei_allreduce_range range;
 	struct ceov_op_tuning tuning;
 	ceov_op *op = NULL;
 	uint64_t hash = 0;
@@ -273,7 +274,7 @@ static void remember(const struct tune *tune)
 static int agree_candidates(const struct tune *tune)
 {
 	const struct cei_candidates *candidates = tune->candidates;
-	struct cei_agree_range range;
+	struct cei_allreduce_range range;
 	int r = agree(tune, cei_candidates_hash(candidates->tuning, candidates->n), &range);
 
 	if (r || range.min == range.max)

@@ -2,7 +2,7 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Workspaces: creation, meeting the peers', the flights of runs, failure, release.
+ * Workspaces: creation, meeting the peers', the inflights of runs, failure, release.
  *
  * WHY NOBODY SAYS "TARGET FREE"
  * A sender writes into a peer's scratch without asking whether the peer still reads
@@ -11,7 +11,7 @@
  *   1. A rank finishes run e only after every peer has begun it: it has waited for
  *      something that each of them sent in it, or that could not be sent before each
  *      of them had sent. Where a rank has no bytes for a peer, it raises `here` at that
- *      peer, and the peer awaits that (absent peers, phase.c).
+ *      peer, and the peer awaits that (absent peers, send_stage.c).
  *   2. A peer begins run e only after it has finished run e - 1: a run's launches come
  *      after what the stream holds, and runs of one workspace follow each other on
  *      streams (on the host, in the calling thread). What "begins" means is this order
@@ -162,13 +162,13 @@ static int open_executor(ceov_workspace *workspace, enum ceov_place_kind kind)
 static void find_facts(ceov_workspace *workspace, const struct ceov_place *place)
 {
 	const struct cei_machine *machine = workspace->object.context->topology->machine;
-	uint64_t *facts = workspace->agree.facts;
+	uint64_t *facts = workspace->allreduce.facts;
 
 	if (place->kind != CEOV_PLACE_GPU)
 		return;
-	facts[CEI_AGREE_SMS] = workspace->executor.n_sms;
+	facts[CEI_ALLREDUCE_SMS] = workspace->executor.n_sms;
 	if (machine)
-		facts[CEI_AGREE_COPY_RATE] = cei_machine_peer_rate(machine, place->index);
+		facts[CEI_ALLREDUCE_COPY_RATE] = cei_machine_peer_rate(machine, place->index);
 }
 
 static int build(ceov_workspace *workspace, const struct ceov_place *place)
@@ -181,7 +181,7 @@ static int build(ceov_workspace *workspace, const struct ceov_place *place)
 	if (!r && workspace->is_capturable)
 		r = cei_capture_open(workspace, &workspace->capture);
 	if (!r)
-		r = cei_agree_tell_facts(&workspace->agree);
+		r = cei_allreduce_tell_facts(&workspace->allreduce);
 	return r ? r : cei_shared_offer(workspace);
 }
 
@@ -254,9 +254,9 @@ int ceov_workspace_create(ceov_context *context,
 	workspace->deadline_ns = config.deadline_ns ? config.deadline_ns
 		: context->deadline_ns;
 	workspace->executor.n_sms = config.n_sms;
-	workspace->agree.context = context;
-	workspace->agree.rank = workspace->rank;
-	workspace->agree.n_ranks = workspace->n_ranks;
+	workspace->allreduce.context = context;
+	workspace->allreduce.rank = workspace->rank;
+	workspace->allreduce.n_ranks = workspace->n_ranks;
 	pthread_mutex_init(&workspace->lock, NULL);
 	cei_object_init(&workspace->object, context, &cei_workspace_type);
 	r = build(workspace, &context->site.members[member].place);
@@ -326,9 +326,9 @@ static int take_facts(ceov_workspace *workspace)
 	uint32_t i;
 	int r = 0;
 
-	for (i = 0; !r && i < CEI_AGREE_FACTS; i++)
-		r = cei_agree_least(&workspace->agree, (enum cei_agree_fact)i,
-				    &workspace->least[i]);
+	for (i = 0; !r && i < CEI_ALLREDUCE_FACTS; i++)
+		r = cei_allreduce_least(&workspace->allreduce, (enum cei_allreduce_fact)i,
+					&workspace->least[i]);
 	return r;
 }
 

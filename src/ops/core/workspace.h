@@ -11,14 +11,14 @@
  *            `arrived` and `here`.
  * COUNTERS   All rise to e in run e.
  *   arrived  [half], of each rank: source rank * pieces + piece; the all-reduce's
- *            second phase: n_ranks * CEI_OP_PIECES_MAX on from there
+ *            second stage: n_ranks * CEI_OP_PIECES_MAX on from there
  *   here     of each rank, on the host: half * n_ranks + a rank that has begun the run
  *            and sends no bytes that would show it
  *   ready    own: target rank * pieces + piece, or piece; last counter: raised when the
  *            stream reaches this run (cei_workspace_start())
  *   sent     own: the assignment of counters is op-specific
  *   done     of each rank, in capturable workspaces: number of runs that rank r finished
- * Those of `agree` count rounds: see agree.h.
+ * Those of `allreduce` count rounds: see host_allreduce.h.
  */
 
 #include <pthread.h>
@@ -28,19 +28,19 @@
 #include "base/site.h"
 #include "ce_engine/object.h"
 #include "ops/compute/executor.h"
-#include "ops/core/agree.h"
+#include "ops/core/host_allreduce.h"
 
 #define CEI_OP_HALVES         2u
-#define CEI_OP_PHASES_MAX     2u
+#define CEI_OP_STAGES_MAX     2u
 #define CEI_OP_RUNS_MAX       16u       /* runs whose launches may be in flight */
-#define CEI_OP_SENT_MAX       (CEI_OP_PHASES_MAX + CEI_RANKS_MAX)
+#define CEI_OP_SENT_MAX       (CEI_OP_STAGES_MAX + CEI_RANKS_MAX)
 
 #define CEI_WORKSPACE_NAME_BYTES 41u    /* with its zero */
 
 struct cei_capture;                     /* capture_cuda.h */
 
-struct cei_flight {                     /* the launches of one run */
-	ceov_ticket tickets[CEI_OP_PHASES_MAX];
+struct cei_inflight {                   /* the launches of one run */
+	ceov_ticket tickets[CEI_OP_STAGES_MAX];
 	uint32_t    n;
 };
 
@@ -63,8 +63,8 @@ struct ceov_workspace {
 	ceov_signal        *done[CEI_RANKS_MAX];        /* in capturable workspaces */
 	ceov_signal        *ready;
 	ceov_signal        *sent;
-	struct cei_agree    agree;      /* exchange of numbers between ranks for tuning */
-	uint64_t            least[CEI_AGREE_FACTS];     /* least fact over all ranks, set when
+	struct cei_allreduce allreduce; /* exchange of numbers between ranks for tuning */
+	uint64_t            least[CEI_ALLREDUCE_FACTS]; /* least fact over all ranks, set when
 							 * connected */
 	struct cei_capture *capture;    /* NULL: the engine launches runs */
 	_Atomic int         is_connected;
@@ -74,7 +74,7 @@ struct ceov_workspace {
 	int                 is_leaving; /* its release has begun */
 	uint64_t            find_by_ns; /* while connecting: when peers must have answered */
 	uint64_t            n_runs;
-	struct cei_flight   flights[CEI_OP_RUNS_MAX];   /* a ring buffer */
+	struct cei_inflight inflights[CEI_OP_RUNS_MAX]; /* a ring buffer */
 	uint32_t            first_flight;
 	uint32_t            n_flights;
 };
@@ -120,7 +120,7 @@ int  cei_workspace_look(ceov_workspace *workspace);
 
 /* Makes room for one more run's launches, waiting if necessary. With its lock held. */
 int  cei_workspace_make_room(ceov_workspace *workspace);
-void cei_workspace_add_flight(ceov_workspace *workspace, const struct cei_flight *flight);
+void cei_workspace_add_flight(ceov_workspace *workspace, const struct cei_inflight *inflight);
 
 /* Waits until all launches have ended, bounded by their deadlines; returns their first
  * error. With its lock held. */

@@ -20,7 +20,7 @@
 #include "ce_engine/context.h"
 #include "kernels/begin.h"
 #include "kernels/reduce.h"
-#include "ops/compute/numbers.h"
+#include "ops/compute/dtype.h"
 
 #define KERNEL_NAME_BYTES 32u
 
@@ -315,7 +315,7 @@ int cei_gpu_reduce(struct cei_gpu_executor *own, void *stream,
 	};
 	int r;
 
-	snprintf(name, sizeof(name), "cei_reduce_%s", cei_number_name(job->dtype));
+	snprintf(name, sizeof(name), "cei_reduce_%s", cei_dtype_name(job->dtype));
 	memset(&sum, 0, sizeof(sum));
 	sum.source = job->source;
 	sum.target = job->target;

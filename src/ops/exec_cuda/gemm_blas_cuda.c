@@ -12,7 +12,7 @@
 #include "ops/exec_cuda/execute_cuda.h"
 
 #include "base/site.h"
-#include "ops/compute/numbers.h"
+#include "ops/compute/dtype.h"
 
 struct blas_walk {
 	struct cei_gpu_executor   *own;
@@ -45,7 +45,7 @@ static int raise_mark(struct blas_walk *walk, uint32_t counter)
 
 static const char *at(const struct cei_matrix *matrix, uint64_t row)
 {
-	return (const char *)matrix->base + row * matrix->columns * CEI_NUMBER_BYTES;
+	return (const char *)matrix->base + row * matrix->columns * CEI_DTYPE16_BYTES;
 }
 
 static int multiply(struct blas_walk *walk, const struct cei_gemm_tile *tile)

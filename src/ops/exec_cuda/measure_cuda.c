@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "kernels/fill.h"
-#include "ops/compute/numbers.h"
+#include "ops/compute/dtype.h"
 #include "ops/exec_cuda/execute_cuda.h"
 
 #define FILL_THREADS  256u
@@ -75,7 +75,7 @@ int cei_gpu_take(struct cei_executor *executor, void *stream, enum ceov_dtype dt
 	r = cei_cuda_push(own->cuda, own->gpu, &hold);
 	if (r)
 		return r;
-	result = own->cuda->calls.mem_alloc(&memory, n * cei_number_bytes(dtype));
+	result = own->cuda->calls.mem_alloc(&memory, n * cei_dtype_bytes(dtype));
 	cei_cuda_pop(own->cuda, &hold);
 	if (result == CUDA_ERROR_OUT_OF_MEMORY)
 		return cei_raise(own->cuda->report, CEOV_ERR_NO_MEMORY, (int)result,

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "ce_engine/context.h"
-#include "ops/compute/numbers.h"
-#include "ops/exec_host/desk_host.h"
+#include "ops/compute/dtype.h"
+#include "ops/exec_host/host_gemm.h"
 #include "ops/exec_host/execute_host.h"
 
 #define SUM_MAX 1024u                   /* elements of a sum that are widened together */
@@ -19,7 +19,7 @@ struct task {                           /* a job and its present tile */
 	struct cei_executor         *executor;
 	const struct cei_gemm_job   *job;
 	const struct cei_gemm_tile  *tile;
-	struct cei_desk              desk;
+	struct cei_host_gemm         gemm;
 };
 
 /* --- waits ----------------------------------------------------------------- */
@@ -85,17 +85,17 @@ static void add_source(struct task *task, uint32_t source)
 	const struct cei_gemm_job *job = task->job;
 	const struct cei_gemm_tile *tile = task->tile;
 	struct cei_matrix partial = job->c[tile->c];
-	const struct cei_desk *desk = &task->desk;
-	float *sum, *addend = desk->row;
+	const struct cei_host_gemm *gemm = &task->gemm;
+	float *sum, *addend = gemm->row;
 	uint64_t row, i;
 
 	partial.base = (const char *)job->partials + source * job->partial_stride_bytes;
 	for (row = 0; row < tile->n_rows; row++) {
-		sum = cei_desk_sum(desk, row);
-		cei_widen(job->dtype, addend,
-			  cei_matrix_at(&partial, tile->c_row + row, tile->column),
-			  desk->n_columns);
-		for (i = 0; i < desk->n_columns; i++)
+		sum = cei_host_gemm_sum(gemm, row);
+		cei_dtype_widen(job->dtype, addend,
+				cei_matrix_at(&partial, tile->c_row + row, tile->column),
+				gemm->n_columns);
+		for (i = 0; i < gemm->n_columns; i++)
 			sum[i] += addend[i];
 	}
 }
@@ -124,9 +124,9 @@ static void store(const struct task *task)
 	uint64_t row;
 
 	for (row = 0; row < tile->n_rows; row++)
-		cei_narrow(task->job->dtype,
-			   cei_matrix_at(c, tile->c_row + row, tile->column),
-			   cei_desk_sum(&task->desk, row), task->desk.n_columns);
+		cei_dtype_narrow(task->job->dtype,
+				 cei_matrix_at(c, tile->c_row + row, tile->column),
+				 cei_host_gemm_sum(&task->gemm, row), task->gemm.n_columns);
 }
 
 static int holds(const struct cei_matrix *matrix, uint64_t row, uint64_t n_rows,
@@ -171,7 +171,7 @@ static int run_tile(struct task *task)
 		r = await(task->executor, marks, marks->awaited, tile->await, "rows of A");
 	if (r)
 		return r;
-	cei_desk_multiply(&task->desk, task->job, tile);
+	cei_host_gemm_multiply(&task->gemm, task->job, tile);
 	if (tile->reduce != CEI_GEMM_NONE)
 		r = add_partials(task);
 	if (r)
@@ -187,7 +187,7 @@ static int host_gemm(struct cei_executor *executor, void *stream,
 {
 	struct task task = { .executor = executor, .job = job };
 	uint32_t i;
-	int r = cei_desk_init(&task.desk, job);
+	int r = cei_host_gemm_init(&task.gemm, job);
 
 	(void)stream;
 	if (r)
@@ -198,7 +198,7 @@ static int host_gemm(struct cei_executor *executor, void *stream,
 		task.tile = &job->tiles->tile[i];
 		r = run_tile(&task);
 	}
-	cei_desk_fini(&task.desk);
+	cei_host_gemm_fini(&task.gemm);
 	if (!r)
 		r = await_sent(executor, &job->marks);
 	return keep(executor, r);
@@ -229,7 +229,7 @@ static uint64_t piece_of(const struct cei_reduce_job *job, uint32_t rank, uint32
 
 static uint64_t bytes_of(const struct cei_reduce_job *job, uint64_t n_elements)
 {
-	return n_elements * cei_number_bytes(job->dtype);
+	return n_elements * cei_dtype_bytes(job->dtype);
 }
 
 /* Sums at most SUM_MAX elements of the own part from `at` on. */
@@ -244,13 +244,13 @@ static void sum_some(const struct cei_reduce_job *job, void *target, uint64_t at
 		from = (const char *)job->partials + source * job->partial_stride_bytes;
 		if (source == job->own)
 			from = job->source;
-		cei_widen(job->dtype, source ? addend : sum, from + bytes_of(job, at), n);
+		cei_dtype_widen(job->dtype, source ? addend : sum, from + bytes_of(job, at), n);
 		for (i = 0; source && i < n; i++)
 			sum[i] += addend[i];
 	}
 	for (i = 0; i < n; i++)
 		sum[i] *= job->scale;
-	cei_narrow(job->dtype, target, sum, n);
+	cei_dtype_narrow(job->dtype, target, sum, n);
 }
 
 /* The counter that says that a source's piece has arrived. */

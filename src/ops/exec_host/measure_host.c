@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "ce_engine/context.h"
-#include "ops/compute/numbers.h"
+#include "ops/compute/dtype.h"
 
 /* A hash in which all bits change from one index to the next (splitmix64's finaliser). */
 static uint64_t hash_of(uint64_t index)
@@ -31,7 +31,7 @@ static float number_of(uint64_t index)
 int cei_host_take(struct cei_executor *executor, void *stream, enum ceov_dtype dtype,
 		  uint64_t n, void **ret_memory)
 {
-	const uint64_t n_bytes = cei_number_bytes(dtype);
+	const uint64_t n_bytes = cei_dtype_bytes(dtype);
 	char *memory = NULL;
 	float number;
 	uint64_t i;
@@ -45,7 +45,7 @@ int cei_host_take(struct cei_executor *executor, void *stream, enum ceov_dtype d
 				 executor->rank, n);
 	for (i = 0; i < n; i++) {
 		number = number_of(i);
-		cei_narrow(dtype, memory + i * n_bytes, &number, 1);
+		cei_dtype_narrow(dtype, memory + i * n_bytes, &number, 1);
 	}
 	*ret_memory = memory;
 	return 0;

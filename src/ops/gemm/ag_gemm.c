@@ -10,10 +10,10 @@
 #include <string.h>
 
 #include "base/sized.h"
-#include "ops/compute/numbers.h"
+#include "ops/compute/dtype.h"
 #include "ops/core/operands.h"
 #include "ops/core/run.h"
-#include "ops/gemm/forecast.h"
+#include "ops/gemm/cost_sim.h"
 #include "ops/gemm/product.h"
 #include "ops/kinds.h"
 
@@ -38,7 +38,7 @@ static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const v
 
 static uint64_t row_bytes(const struct cei_op_shape *shape)
 {
-	return shape->product.k * CEI_NUMBER_BYTES;
+	return shape->product.k * CEI_DTYPE16_BYTES;
 }
 
 static uint64_t scratch_bytes(const struct cei_op_shape *shape)
@@ -58,7 +58,7 @@ static int send_rows(ceov_op *op, uint32_t target)
 {
 	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces, piece;
 	uint64_t first = cei_op_rows_before(&op->shape, rank), row, n_rows;
-	struct cei_leg leg = { .target = target, .ready = CEOV_NOBODY };
+	struct cei_send leg = { .target = target, .ready = CEOV_NOBODY };
 	int r = 0;
 
 	for (piece = 0; !r && piece < n_pieces; piece++) {
@@ -67,7 +67,7 @@ static int send_rows(ceov_op *op, uint32_t target)
 		leg.target_bytes = (first + row) * row_bytes(&op->shape);
 		leg.n_bytes = n_rows * row_bytes(&op->shape);
 		leg.arrives = rank * n_pieces + piece;
-		r = cei_phase_send(&op->phases[0], &leg);
+		r = cei_send_stage_add(&op->stages[0], &leg);
 	}
 	return r;
 }
@@ -77,25 +77,25 @@ static int build(ceov_op *op)
 {
 	const ceov_workspace *workspace = op->workspace;
 	uint32_t rank = workspace->rank, n_ranks = workspace->n_ranks, i, peer;
-	struct cei_phase *phase = &op->phases[0];
+	struct cei_send_stage *stage = &op->stages[0];
 	int r = cei_product_prepare(op);
 
 	if (!r)
-		r = cei_phase_open(phase, op->workspace,
-				   op->shape.rows[rank] * row_bytes(&op->shape));
+		r = cei_send_stage_open(stage, op->workspace,
+					op->shape.rows[rank] * row_bytes(&op->shape));
 	if (r || n_ranks == 1)
 		return r;
-	phase->follows = 1;
+	stage->follows = 1;
 	for (i = 1; !r && i < n_ranks; i++) {
 		peer = (rank + i) % n_ranks;
 		r = op->shape.rows[rank] ? send_rows(op, peer)
-			: cei_phase_say_here(phase, peer);
+			: cei_send_stage_say_present(stage, peer);
 	}
 	if (!r)
-		r = cei_phase_say_sent(phase, op->n_sent++);
+		r = cei_send_stage_say_sent(stage, op->n_sent++);
 	for (peer = 0; !r && peer < n_ranks; peer++)
 		if (peer != rank && !op->shape.rows[peer])
-			r = cei_phase_await_here(phase, peer, op->n_sent++);
+			r = cei_send_stage_await_here(stage, peer, op->n_sent++);
 	return r;
 }
 
@@ -198,7 +198,7 @@ static int take_operands(struct cei_run *run)
 			b_name[i], from->b[i], shape->product.n[i] * row_bytes(shape), 0 };
 		operands[n++] = (struct cei_operand){
 			c_name[i], from->c[i],
-			cei_op_all_rows(shape) * shape->product.n[i] * CEI_NUMBER_BYTES, 1 };
+			cei_op_all_rows(shape) * shape->product.n[i] * CEI_DTYPE16_BYTES, 1 };
 	}
 	if (from->gathered)
 		operands[n++] = (struct cei_operand){ "gathered", from->gathered,
@@ -280,7 +280,7 @@ const struct cei_op_kind cei_ag_gemm = {
 	.key = "ag_gemm",
 	.run_call = "ceov_ag_gemm_run",
 	.run_bytes = sizeof(struct ceov_ag_gemm_run),
-	.n_phases = 1,
+	.n_stages = 1,
 	.shape = shape_of,
 	.fault = cei_product_fault,
 	.lacks = cei_product_lacks,

@@ -14,10 +14,10 @@
 #include <string.h>
 
 #include "base/sized.h"
-#include "ops/compute/numbers.h"
+#include "ops/compute/dtype.h"
 #include "ops/core/operands.h"
 #include "ops/core/run.h"
-#include "ops/gemm/forecast.h"
+#include "ops/gemm/cost_sim.h"
 #include "ops/gemm/product.h"
 #include "ops/kinds.h"
 
@@ -52,7 +52,7 @@ static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const v
 
 static uint64_t row_bytes(const struct cei_op_shape *shape)
 {
-	return shape->product.n[0] * CEI_NUMBER_BYTES;
+	return shape->product.n[0] * CEI_DTYPE16_BYTES;
 }
 
 static const char *fault_of(const struct cei_op_shape *shape)
@@ -100,7 +100,7 @@ static int send_partials(ceov_op *op, uint32_t target)
 	const struct cei_op_shape *shape = &op->shape;
 	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces, piece;
 	uint64_t first = cei_op_rows_before(shape, target), row, n_rows;
-	struct cei_leg leg = { .target = target };
+	struct cei_send leg = { .target = target };
 	int r = 0;
 
 	for (piece = 0; !r && piece < n_pieces; piece++) {
@@ -111,7 +111,7 @@ static int send_partials(ceov_op *op, uint32_t target)
 		leg.n_bytes = n_rows * row_bytes(shape);
 		leg.ready = target * n_pieces + piece;
 		leg.arrives = rank * n_pieces + piece;
-		r = cei_phase_send(&op->phases[0], &leg);
+		r = cei_send_stage_add(&op->stages[0], &leg);
 	}
 	return r;
 }
@@ -121,21 +121,21 @@ static int build(ceov_op *op)
 {
 	const ceov_workspace *workspace = op->workspace;
 	uint32_t rank = workspace->rank, n_ranks = workspace->n_ranks, i, peer;
-	struct cei_phase *phase = &op->phases[0];
+	struct cei_send_stage *stage = &op->stages[0];
 	int r = cei_product_prepare(op);
 
 	if (!r)
-		r = cei_phase_open(phase, op->workspace, 0);
+		r = cei_send_stage_open(stage, op->workspace, 0);
 	if (r || n_ranks == 1)
 		return r;
 	for (peer = 0; !r && peer < n_ranks; peer++)
 		if (peer != rank && !op->shape.rows[peer])
-			r = cei_phase_say_here(phase, peer);
+			r = cei_send_stage_say_present(stage, peer);
 	for (i = 1; !r && i < n_ranks; i++)
 		r = send_partials(op, (rank + i) % n_ranks);
 	for (peer = 0; !r && !op->shape.rows[rank] && peer < n_ranks; peer++)
 		if (peer != rank)
-			r = cei_phase_await_here(phase, peer, op->n_sent++);
+			r = cei_send_stage_await_here(stage, peer, op->n_sent++);
 	return r;
 }
 
@@ -207,7 +207,7 @@ static int take_operands(struct cei_run *run)
 	const struct ceov_gemm_rs_run *from = run->operands;
 	const ceov_op *op = run->op;
 	const struct cei_op_shape *shape = &op->shape;
-	uint64_t k_bytes = shape->product.k * CEI_NUMBER_BYTES;
+	uint64_t k_bytes = shape->product.k * CEI_DTYPE16_BYTES;
 	const struct cei_operand operands[] = {
 		{ "a", from->a, cei_op_all_rows(shape) * k_bytes, 0 },
 		{ "b", from->b, shape->product.n[0] * k_bytes, 0 },
@@ -257,7 +257,7 @@ static void play(struct cei_play *play)
 {
 	const struct cei_op_shape *shape = play->shape;
 	double sum_ns = (shape->n_ranks - 1) * (double)(play->tile.rows * play->tile.columns) *
-		CEI_NUMBER_BYTES / SUM_BYTES_PER_NS;
+		CEI_DTYPE16_BYTES / SUM_BYTES_PER_NS;
 	struct sends sends = { .lane_ns = 0 };
 	uint32_t target, piece;
 	uint64_t n_rows;
@@ -308,7 +308,7 @@ const struct cei_op_kind cei_gemm_rs = {
 	.key = "gemm_rs",
 	.run_call = "ceov_gemm_rs_run",
 	.run_bytes = sizeof(struct ceov_gemm_rs_run),
-	.n_phases = 1,
+	.n_stages = 1,
 	.shape = shape_of,
 	.fault = fault_of,
 	.lacks = cei_product_lacks,

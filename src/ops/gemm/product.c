@@ -93,19 +93,19 @@ void cei_product_fini(ceov_op *op)
 static int make_tiles(const ceov_op *op, int waits, struct cei_tiles *tiles)
 {
 	struct cei_executor *executor = &op->workspace->executor;
-	struct cei_tiles_question question = { .rank = op->workspace->rank };
+	struct cei_tiles_args args = { .rank = op->workspace->rank };
 	int r;
 
-	question.n_ranks = op->shape.n_ranks;
-	question.rows = op->shape.rows;
-	question.n_pieces = op->choice.n_pieces;
-	question.n_products = op->shape.product.n_products;
-	question.columns = op->shape.product.n;
-	question.shape = op->choice.shape;
-	question.pair = executor->ops->pair(executor, op->choice.shape);
-	question.waits = waits;
-	question.scatters = op->kind->product->scatters;
-	r = cei_tiles_init(tiles, &question);
+	args.n_ranks = op->shape.n_ranks;
+	args.rows = op->shape.rows;
+	args.n_pieces = op->choice.n_pieces;
+	args.n_products = op->shape.product.n_products;
+	args.columns = op->shape.product.n;
+	args.shape = op->choice.shape;
+	args.pair = executor->ops->pair(executor, op->choice.shape);
+	args.waits = waits;
+	args.scatters = op->kind->product->scatters;
+	r = cei_tiles_init(tiles, &args);
 	return r ? cei_raise(cei_object_report(&op->object), r, 0,
 			     "%s: rank %u: no tiles of %u x %u can be listed for this "
 			     "shape: %s", op->kind->name, op->workspace->rank,

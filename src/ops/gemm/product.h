@@ -13,18 +13,18 @@
 #include "ops/compute/executor.h"
 #include "ops/shape.h"
 
-struct cei_choice;                      /* chooser.h */
+struct cei_choice;                      /* selector.h */
 struct cei_choose_args;
 struct cei_rates;
 struct cei_listing;                     /* candidates.h */
-struct cei_play;                        /* forecast.h */
+struct cei_play;                        /* cost_sim.h */
 
 /* What a kind with a product defines in addition. */
 struct cei_product_kind {
 	/* 0: rows are gathered; 1: partial sums are scattered, and own rows come last */
 	int    scatters;
 
-	/* Simulates the run of rank 0 with a cut: see forecast.h. */
+	/* Simulates the run of rank 0 with a cut: see cost_sim.h. */
 	void (*play)(struct cei_play *play);
 
 	/* The job of one of the op's lists, without its marks. operands: the run call's

@@ -5,7 +5,7 @@
 
 #include "ops/gemm/product.h"
 
-#include "ops/gemm/forecast.h"
+#include "ops/gemm/cost_sim.h"
 #include "ops/tuning/candidates.h"
 
 /* Candidates within this factor of the model's best are measured; the model's order is more
@@ -15,12 +15,12 @@
 
 struct plays {                          /* simulations, the fastest first */
 	uint32_t            n;
-	struct cei_forecast play[CEI_FORECASTS_MAX];
+	struct cei_cost_sim play[CEI_COST_SIMS_MAX];
 };
 
 /* Inserts behind those that are equally fast, so that fewer pieces and larger tiles stay
  * first. */
-static void insert(struct plays *plays, const struct cei_forecast *play)
+static void insert(struct plays *plays, const struct cei_cost_sim *play)
 {
 	uint32_t at = plays->n++;
 
@@ -31,11 +31,11 @@ static void insert(struct plays *plays, const struct cei_forecast *play)
 
 static void play_all(const struct cei_listing *listing, struct plays *ret_plays)
 {
-	struct cei_forecast all[CEI_FORECASTS_MAX];
+	struct cei_cost_sim all[CEI_COST_SIMS_MAX];
 	uint32_t i, n = 0;
 
 	if (listing->rates->n_sms && listing->rates->has_tiles)
-		n = cei_forecast_all(listing->shape, listing->rates,
+		n = cei_cost_sim_all(listing->shape, listing->rates,
 				     cei_candidates_first_cut(listing),
 				     cei_candidates_last_cut(listing), all);
 	ret_plays->n = 0;

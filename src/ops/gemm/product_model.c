@@ -6,9 +6,9 @@
 
 #include "ops/gemm/product.h"
 
-#include "ops/compute/numbers.h"
-#include "ops/gemm/forecast.h"
-#include "ops/tuning/chooser.h"
+#include "ops/compute/dtype.h"
+#include "ops/gemm/cost_sim.h"
+#include "ops/tuning/selector.h"
 
 #define PIECES_MAX     8u
 
@@ -21,7 +21,7 @@
 uint32_t cei_product_pieces(const struct cei_op_shape *shape)
 {
 	uint64_t rows = cei_op_most_rows(shape);
-	uint32_t n = cei_chooser_pieces(shape, PIECES_MAX);
+	uint32_t n = cei_selector_pieces(shape, PIECES_MAX);
 
 	while (n > 1 && rows / n < PIECE_ROWS_MIN)
 		n--;
@@ -53,7 +53,7 @@ static double tile_ns(const struct cei_op_shape *shape, const struct cei_rates *
 {
 	double flops = 2.0 * tile.rows * tile.columns * (double)shape->product.k;
 	double bytes = (tile.rows + (double)tile.columns / rates->pair) *
-		(double)(shape->product.k * CEI_NUMBER_BYTES);
+		(double)(shape->product.k * CEI_DTYPE16_BYTES);
 	double math = flops / rates->math_flops_per_ns;
 	double load = bytes / rates->load_bytes_per_ns;
 
@@ -88,13 +88,13 @@ static struct cei_tile_shape whole_rows(const struct cei_op_shape *shape, uint32
 static struct cei_tile_shape choose_shape(const struct cei_op_shape *shape,
 					  const struct cei_rates *rates, uint32_t n_pieces)
 {
-	struct cei_tile_shape tile, best = cei_chooser_shape(rates, 0);
+	struct cei_tile_shape tile, best = cei_selector_shape(rates, 0);
 	double ns, best_ns = gemm_ns(shape, rates, n_pieces, best);
 	uint32_t i;
 
 	if (!rates->has_tiles)
 		return whole_rows(shape, n_pieces);
-	for (i = 1; tile = cei_chooser_shape(rates, i), rates->n_sms && tile.rows; i++) {
+	for (i = 1; tile = cei_selector_shape(rates, i), rates->n_sms && tile.rows; i++) {
 		ns = gemm_ns(shape, rates, n_pieces, tile);
 		if (ns < best_ns) {
 			best = tile;
@@ -132,12 +132,12 @@ static enum ceov_op_way choose_way(const struct cei_op_shape *shape,
 /* The best combination of all allowed pieces with every tile shape, even those that this
  * rank's caller excludes, because all ranks must find the same number of pieces. Its ns is
  * negative where none could be simulated. */
-static struct cei_forecast best_play(const struct cei_op_shape *shape,
+static struct cei_cost_sim best_play(const struct cei_op_shape *shape,
 				     const struct cei_rates *rates,
 				     const struct ceov_op_tuning *told)
 {
-	struct cei_forecast all[CEI_FORECASTS_MAX], best = { .ns = -1 };
-	uint32_t n = cei_forecast_all(shape, rates, told->n_pieces ? told->n_pieces : 1,
+	struct cei_cost_sim all[CEI_COST_SIMS_MAX], best = { .ns = -1 };
+	uint32_t n = cei_cost_sim_all(shape, rates, told->n_pieces ? told->n_pieces : 1,
 				      told->n_pieces ? told->n_pieces : PIECES_MAX, all), i;
 
 	for (i = 0; i < n; i++)
@@ -150,14 +150,14 @@ static struct cei_forecast best_play(const struct cei_op_shape *shape,
 static void choose_by_play(const struct cei_op_shape *shape, const struct cei_rates *rates,
 			   const struct ceov_op_tuning *told, struct cei_choice *choice)
 {
-	struct cei_forecast best = best_play(shape, rates, told);
-	struct cei_forecast_question alone = { shape, rates, best.tile, best.n_pieces };
+	struct cei_cost_sim best = best_play(shape, rates, told);
+	struct cei_cost_sim_args alone = { shape, rates, best.tile, best.n_pieces };
 
 	if (best.ns < 0)
 		return;
 	choice->n_pieces = best.n_pieces;
 	choice->shape = best.tile;
-	choice->gemm_ns = cei_forecast_gemm_ns(&alone);
+	choice->gemm_ns = cei_cost_sim_gemm_ns(&alone);
 	choice->run_ns = best.ns;
 	if (!told->tile_rows)
 		return;
@@ -183,7 +183,7 @@ void cei_product_choose(const struct cei_choose_args *args, struct cei_choice *c
 	if (rates->n_sms && rates->has_tiles && shape->n_ranks > 1 &&
 	    told->way != CEOV_WAY_SEQUENCE)
 		choose_by_play(shape, rates, told, choice);
-	choice->copy_ns = cei_chooser_copy_ns(args, choice->n_pieces);
+	choice->copy_ns = cei_selector_copy_ns(args, choice->n_pieces);
 	if (choice->way == CEOV_WAY_CHOOSE && told->n_pieces > 1)
 		choice->way = CEOV_WAY_OVERLAP; /* a sequence has one piece */
 	if (choice->way == CEOV_WAY_CHOOSE)

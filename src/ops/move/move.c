@@ -177,7 +177,7 @@ static uint64_t piece_of(const ceov_op *op, uint32_t source, uint32_t target, ui
 static int send_block(ceov_op *op, uint32_t target)
 {
 	const struct cei_op_shape *shape = &op->shape;
-	struct cei_leg leg = { .target = target, .ready = CEOV_NOBODY };
+	struct cei_send leg = { .target = target, .ready = CEOV_NOBODY };
 	uint32_t rank = op->workspace->rank, piece;
 	uint64_t at;
 	int r = 0;
@@ -189,7 +189,7 @@ static int send_block(ceov_op *op, uint32_t target)
 		leg.source_bytes = leaves_at(shape, rank, target) + at;
 		leg.target_bytes = arrives_at(shape, rank, target) + at;
 		leg.arrives = rank * op->choice.n_pieces + piece;
-		r = cei_phase_send(&op->phases[0], &leg);
+		r = cei_send_stage_add(&op->stages[0], &leg);
 	}
 	return r;
 }
@@ -220,24 +220,24 @@ static int build(ceov_op *op)
 {
 	const struct cei_op_shape *shape = &op->shape;
 	uint32_t rank = op->workspace->rank, n_ranks = shape->n_ranks, i, peer;
-	struct cei_phase *phase = &op->phases[0];
+	struct cei_send_stage *stage = &op->stages[0];
 	int r = keep_blocks(op);
 
 	if (!r)
-		r = cei_phase_open(phase, op->workspace, leaving_bytes(shape, rank));
+		r = cei_send_stage_open(stage, op->workspace, leaving_bytes(shape, rank));
 	if (r || n_ranks == 1)
 		return r;
-	phase->follows = 1;
+	stage->follows = 1;
 	for (peer = 0; !r && peer < n_ranks; peer++)
 		if (peer != rank && !block_bytes(shape, rank, peer))
-			r = cei_phase_say_here(phase, peer);
+			r = cei_send_stage_say_present(stage, peer);
 	for (i = 1; !r && i < n_ranks; i++)
 		r = send_block(op, (rank + i) % n_ranks);
 	if (!r)
-		r = cei_phase_say_sent(phase, op->n_sent++);
+		r = cei_send_stage_say_sent(stage, op->n_sent++);
 	for (peer = 0; !r && peer < n_ranks; peer++)
 		if (peer != rank && !block_bytes(shape, peer, rank))
-			r = cei_phase_await_here(phase, peer, op->n_sent++);
+			r = cei_send_stage_await_here(stage, peer, op->n_sent++);
 	return r;
 }
 
@@ -323,7 +323,7 @@ static uint32_t pieces_of(const struct cei_op_shape *shape)
 
 static void choose(const struct cei_choose_args *args, struct cei_choice *choice)
 {
-	choice->copy_ns = cei_chooser_copy_ns(args, choice->n_pieces);
+	choice->copy_ns = cei_selector_copy_ns(args, choice->n_pieces);
 }
 
 /* --- creation -------------------------------------------------------------- */
@@ -384,7 +384,7 @@ const struct cei_op_kind cei_all_gather = {
 	.key = "all_gather",
 	.run_call = "ceov_move_run",
 	.run_bytes = sizeof(struct ceov_move_run),
-	.n_phases = 1,
+	.n_stages = 1,
 	.shape = shape_of,
 	.fault = fault_of,
 	.row_bytes = row_bytes,
@@ -403,7 +403,7 @@ const struct cei_op_kind cei_all_to_all = {
 	.key = "all_to_all",
 	.run_call = "ceov_move_run",
 	.run_bytes = sizeof(struct ceov_move_run),
-	.n_phases = 1,
+	.n_stages = 1,
 	.shape = shape_of,
 	.fault = fault_of,
 	.row_bytes = row_bytes,

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "base/sized.h"
-#include "ops/compute/numbers.h"
+#include "ops/compute/dtype.h"
 #include "ops/core/operands.h"
 #include "ops/core/run.h"
 #include "ops/kinds.h"
@@ -51,7 +51,7 @@ static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const v
 
 static uint64_t row_bytes(const struct cei_op_shape *shape)
 {
-	return cei_number_bytes(shape->dtype);
+	return cei_dtype_bytes(shape->dtype);
 }
 
 static uint64_t bytes_of(const struct cei_op_shape *shape, uint64_t n_elements)
@@ -169,7 +169,7 @@ static int is_cut(const ceov_op *op, uint32_t target)
 static int send_part(ceov_op *op, uint32_t target, uint32_t piece)
 {
 	const struct cei_op_shape *shape = &op->shape;
-	struct cei_leg leg = { .target = target, .ready = CEOV_NOBODY };
+	struct cei_send leg = { .target = target, .ready = CEOV_NOBODY };
 	uint32_t rank = op->workspace->rank;
 	uint64_t at, n = piece_of(op, target, piece, &at);
 
@@ -179,7 +179,7 @@ static int send_part(ceov_op *op, uint32_t target, uint32_t piece)
 	leg.target_bytes = bytes_of(shape, rank * shape->rows[target] + at);
 	leg.n_bytes = bytes_of(shape, n);
 	leg.arrives = rank * op->choice.n_pieces + piece;
-	return cei_phase_send(&op->phases[0], &leg);
+	return cei_send_stage_add(&op->stages[0], &leg);
 }
 
 /* Pieces are summed in order, so the last one's mark stands for the part. */
@@ -197,7 +197,7 @@ static int send_sum(ceov_op *op, uint32_t target, uint32_t piece)
 	const struct cei_op_shape *shape = &op->shape;
 	uint32_t rank = op->workspace->rank;
 	uint64_t at, n = piece_of(op, rank, piece, &at);
-	struct cei_leg leg = { .target = target, .ready = piece };
+	struct cei_send leg = { .target = target, .ready = piece };
 
 	if (!is_cut(op, target)) {
 		n = shape->rows[rank];
@@ -208,7 +208,7 @@ static int send_sum(ceov_op *op, uint32_t target, uint32_t piece)
 		bytes_of(shape, cei_op_rows_before(shape, rank) + at);
 	leg.n_bytes = bytes_of(shape, n);
 	leg.arrives = shape->n_ranks * CEI_OP_PIECES_MAX + rank * op->choice.n_pieces + piece;
-	return cei_phase_send(&op->phases[1], &leg);
+	return cei_send_stage_add(&op->stages[1], &leg);
 }
 
 static int send_pieces(ceov_op *op, int (*send)(ceov_op *op, uint32_t target,
@@ -232,7 +232,7 @@ static int has_absent_peers(const ceov_op *op)
 }
 
 /*
- * Counters of `sent`: one for the end of each phase's copies, then, where the own part is
+ * Counters of `sent`: one for the end of each stage's copies, then, where the own part is
  * empty, one for each peer that has begun.
  *
  * An all-reduce needs none of the latter: some part is not empty, its rank has summed it
@@ -241,27 +241,27 @@ static int has_absent_peers(const ceov_op *op)
 static int build_first(ceov_op *op)
 {
 	const ceov_workspace *workspace = op->workspace;
-	struct cei_phase *phase = &op->phases[0];
+	struct cei_send_stage *stage = &op->stages[0];
 	uint32_t rank = workspace->rank, peer;
-	int r = cei_phase_open(phase, op->workspace,
-			       bytes_of(&op->shape, source_elements(&op->shape)));
+	int r = cei_send_stage_open(stage, op->workspace,
+				    bytes_of(&op->shape, source_elements(&op->shape)));
 
 	if (r || workspace->n_ranks == 1)
 		return r;
 	/* Polled, and thus on the lane of the sums, which never waits. On a lane that
 	 * follows the stream these copies were sent beside the last run's sums, and two
 	 * copies of a GPU at once collide with others at receivers. */
-	phase->awaits_start = !workspace->is_capturable;
+	stage->awaits_start = !workspace->is_capturable;
 	for (peer = 0; !r && has_absent_peers(op) && peer < workspace->n_ranks; peer++)
 		if (peer != rank && !op->shape.rows[peer])
-			r = cei_phase_say_here(phase, peer);
+			r = cei_send_stage_say_present(stage, peer);
 	if (!r)
 		r = send_pieces(op, send_part);
 	if (!r)
-		r = cei_phase_say_sent(phase, op->n_sent++);
+		r = cei_send_stage_say_sent(stage, op->n_sent++);
 	for (peer = 0; !r && has_absent_peers(op) && peer < workspace->n_ranks; peer++)
 		if (peer != rank && !op->shape.rows[rank])
-			r = cei_phase_await_here(phase, peer, op->n_sent++);
+			r = cei_send_stage_await_here(stage, peer, op->n_sent++);
 	return r;
 }
 
@@ -269,18 +269,18 @@ static int build_first(ceov_op *op)
  * counter before a run that is still in flight raises the same one (model/sent.pml). */
 static int build_second(ceov_op *op)
 {
-	struct cei_phase *phase = &op->phases[1];
+	struct cei_send_stage *stage = &op->stages[1];
 	uint32_t rank = op->workspace->rank;
 	int r;
 
 	if (op->shape.n_ranks == 1 || !op->shape.rows[rank])
 		return 0;
-	r = cei_phase_open(phase, op->workspace,
-			   bytes_of(&op->shape, op->shape.rows[rank]));
+	r = cei_send_stage_open(stage, op->workspace,
+				bytes_of(&op->shape, op->shape.rows[rank]));
 	if (r)
 		return r;
 	r = send_pieces(op, send_sum);
-	return r ? r : cei_phase_say_sent(phase, op->n_sent++);
+	return r ? r : cei_send_stage_say_sent(stage, op->n_sent++);
 }
 
 static int build(ceov_op *op)
@@ -344,14 +344,14 @@ int ceov_all_reduce_create(ceov_workspace *workspace, const struct ceov_reduce *
 
 static uint32_t pieces_of(const struct cei_op_shape *shape)
 {
-	return cei_chooser_pieces(shape, PIECES_MAX);
+	return cei_selector_pieces(shape, PIECES_MAX);
 }
 
 static void choose(const struct cei_choose_args *args, struct cei_choice *choice)
 {
 	choice->n_reduce_blocks = args->told->n_reduce_blocks ? args->told->n_reduce_blocks
 		: BLOCKS_DEFAULT;
-	choice->copy_ns = cei_chooser_copy_ns(args, choice->n_pieces);
+	choice->copy_ns = cei_selector_copy_ns(args, choice->n_pieces);
 }
 
 static void explain(const struct cei_choose_args *args, struct cei_choice *choice)
@@ -442,7 +442,7 @@ const struct cei_op_kind cei_reduce_scatter = {
 	.key = "reduce_scatter",
 	.run_call = "ceov_reduce_run",
 	.run_bytes = sizeof(struct ceov_reduce_run),
-	.n_phases = 1,
+	.n_stages = 1,
 	.shape = shape_of,
 	.fault = fault_of,
 	.row_bytes = row_bytes,
@@ -461,7 +461,7 @@ const struct cei_op_kind cei_all_reduce = {
 	.key = "all_reduce",
 	.run_call = "ceov_reduce_run",
 	.run_bytes = sizeof(struct ceov_reduce_run),
-	.n_phases = 2,
+	.n_stages = 2,
 	.shape = shape_of,
 	.fault = fault_of,
 	.row_bytes = row_bytes,

@@ -55,7 +55,7 @@ struct ceov_op_tuning cei_candidates_choose(const struct cei_listing *listing,
 	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
 	struct cei_choice choice;
 
-	cei_chooser_choose(listing->shape, rates, told, &choice);
+	cei_selector_choose(listing->shape, rates, told, &choice);
 	tuning.way = choice.way;
 	tuning.n_pieces = choice.n_pieces;
 	tuning.tile_rows = choice.shape.rows;

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "ops/tuning/chooser.h"
+#include "ops/tuning/selector.h"
 
 /* the model's own choice, 8 near it, a sequence, and some numbers of pieces for the library */
 #define CEI_CANDIDATES_MAX 16u
@@ -21,7 +21,7 @@ struct cei_candidates {
 								 * set */
 };
 
-/* The first is cei_chooser_choose()'s; all of them keep what told sets. */
+/* The first is cei_selector_choose()'s; all of them keep what told sets. */
 void cei_candidates_list(const struct cei_op_shape *shape, const struct cei_rates *rates,
 			 const struct ceov_op_tuning *told,
 			 struct cei_candidates *ret_candidates);

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "ops/compute/numbers.h"
+#include "ops/compute/dtype.h"
 #include "ops/kind.h"
 
 #define LINE_BYTES     (CEI_TUNING_KEY_BYTES + 64u)
@@ -48,7 +48,7 @@ void cei_tuning_key(const char *machine, const struct cei_op_shape *shape,
 		columns += shape->product.n[i];
 	snprintf(key, CEI_TUNING_KEY_BYTES, "%.*s/%s%s/%s/%u/%" PRIu64 "x%" PRIu64 "x%" PRIu64
 		 "/%016" PRIx64, 80, machine, shape->kind->key,
-		 shape->product.b_is_k_by_n ? "_kn" : "", cei_number_name(shape->dtype),
+		 shape->product.b_is_k_by_n ? "_kn" : "", cei_dtype_name(shape->dtype),
 		 shape->n_ranks, rows, columns, shape->product.k, hash_of(shape));
 	for (at = 0; key[at]; at++)
 		if (!isgraph((unsigned char)key[at]))
@@ -82,7 +82,7 @@ static int parse(const char *line, char *key, struct ceov_op_tuning *ret_tuning)
 		   &end) != 7 || end != '\n')
 		return CEOV_NONE;
 	tuning.way = (enum ceov_op_way)way;
-	if (way == CEOV_WAY_CHOOSE || cei_chooser_fault(&tuning))
+	if (way == CEOV_WAY_CHOOSE || cei_selector_fault(&tuning))
 		return CEOV_NONE;
 	*ret_tuning = tuning;
 	return 0;

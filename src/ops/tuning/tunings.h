@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #include "base/report.h"
-#include "ops/tuning/chooser.h"
+#include "ops/tuning/selector.h"
 
 #define CEI_TUNINGS_MAX          1024u          /* lines kept; the oldest are dropped */
 #define CEI_TUNING_KEY_BYTES     192u

@@ -93,7 +93,7 @@ class Groups(unittest.TestCase):
     def test_exchange(self):
         rig.run(exchanges)
 
-    def test_agree(self):
+    def test_host_allreduce(self):
         rig.run(agrees)
 
     def test_deadline(self):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
-#ifndef CEI_NUMBERS_H
-#define CEI_NUMBERS_H
+#ifndef CEI_DTYPE_H
+#define CEI_DTYPE_H
 
 /*
  * Conversions of numbers on the host: bf16 and fp16 are widened to float, which can hold
@@ -14,16 +14,16 @@
 
 #include <ceoverlap/ops.h>
 
-#define CEI_NUMBER_BYTES 2u             /* bytes of a bf16 or fp16, the types of products */
+#define CEI_DTYPE16_BYTES 2u            /* bytes of a bf16 or fp16, the types of products */
 
 /* Size of one number; dtype must be valid. */
-uint64_t cei_number_bytes(enum ceov_dtype dtype);
+uint64_t cei_dtype_bytes(enum ceov_dtype dtype);
 
 /* "bf16", "fp16" or "fp32": a part of kernels' names and of tunings' keys. */
-const char *cei_number_name(enum ceov_dtype dtype);
+const char *cei_dtype_name(enum ceov_dtype dtype);
 
 /* Convert n numbers; `to` and `from` must not overlap. */
-void cei_widen(enum ceov_dtype dtype, float *to, const void *from, uint64_t n);
-void cei_narrow(enum ceov_dtype dtype, void *to, const float *from, uint64_t n);
+void cei_dtype_widen(enum ceov_dtype dtype, float *to, const void *from, uint64_t n);
+void cei_dtype_narrow(enum ceov_dtype dtype, void *to, const float *from, uint64_t n);
 
-#endif /* CEI_NUMBERS_H */
+#endif /* CEI_DTYPE_H */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "feeder.h"
-#include "ops/compute/numbers.h"
+#include "ops/compute/dtype.h"
 
 /* The bit layout of a type. */
 struct layout {
@@ -150,21 +150,21 @@ START_TEST(test_fp32_stays_as_it_is)
 	uint32_t back[sizeof(numbers) / sizeof(numbers[0])];
 	float wide[sizeof(numbers) / sizeof(numbers[0])];
 
-	cei_widen(CEOV_FP32, wide, numbers, n);
+	cei_dtype_widen(CEOV_FP32, wide, numbers, n);
 	ck_assert(!memcmp(wide, numbers, sizeof(wide)));
-	cei_narrow(CEOV_FP32, back, wide, n);
+	cei_dtype_narrow(CEOV_FP32, back, wide, n);
 	ck_assert(!memcmp(back, numbers, sizeof(back)));
 }
 END_TEST
 
 START_TEST(test_sizes_and_names)
 {
-	ck_assert_uint_eq(cei_number_bytes(CEOV_BF16), 2);
-	ck_assert_uint_eq(cei_number_bytes(CEOV_FP16), 2);
-	ck_assert_uint_eq(cei_number_bytes(CEOV_FP32), 4);
-	ck_assert_str_eq(cei_number_name(CEOV_BF16), "bf16");
-	ck_assert_str_eq(cei_number_name(CEOV_FP16), "fp16");
-	ck_assert_str_eq(cei_number_name(CEOV_FP32), "fp32");
+	ck_assert_uint_eq(cei_dtype_bytes(CEOV_BF16), 2);
+	ck_assert_uint_eq(cei_dtype_bytes(CEOV_FP16), 2);
+	ck_assert_uint_eq(cei_dtype_bytes(CEOV_FP32), 4);
+	ck_assert_str_eq(cei_dtype_name(CEOV_BF16), "bf16");
+	ck_assert_str_eq(cei_dtype_name(CEOV_FP16), "fp16");
+	ck_assert_str_eq(cei_dtype_name(CEOV_FP32), "fp32");
 }
 END_TEST
 

@@ -7,7 +7,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "ops/gemm/forecast.h"
+#include "ops/gemm/cost_sim.h"
 #include "ops/kinds.h"
 #include "testing.h"
 
@@ -53,13 +53,13 @@ START_TEST(test_what_was_measured_was_forecast)
 	struct cei_rates rates = cei_rates_gpu();
 	struct cei_op_shape shape = shape_of(measured[_i].kind, 4, measured[_i].rows,
 					     measured[_i].k, measured[_i].n);
-	struct cei_forecast_question question = {
+	struct cei_cost_sim_args args = {
 		.shape = &shape,
 		.rates = &rates,
 		.tile = measured[_i].tile,
 		.n_pieces = measured[_i].n_pieces,
 	};
-	double us = cei_forecast_ns(&question) / 1e3;
+	double us = cei_cost_sim_ns(&args) / 1e3;
 
 	ck_assert_double_ge(us, 0.78 * measured[_i].us);
 	ck_assert_double_le(us, 1.15 * measured[_i].us);
@@ -75,7 +75,7 @@ static void check_bounds(uint64_t *random)
 		n_ranks * (1 + testing_below(random, 4096)), 8 + testing_below(random, 8192),
 		8 + testing_below(random, 8192));
 	struct cei_rates rates = cei_rates_gpu();
-	struct cei_forecast_question question = {
+	struct cei_cost_sim_args args = {
 		.shape = &shape,
 		.rates = &rates,
 		.tile = tiles[testing_below(random, 3)],
@@ -84,13 +84,13 @@ static void check_bounds(uint64_t *random)
 	uint64_t columns = shape.kind == &cei_ag_gemm ? shape.product.k : shape.product.n[0];
 	double copies_ns = (double)((n_ranks - 1) * shape.rows[0] * columns * 2) /
 		rates.copy_bytes_per_ns;
-	double ns = cei_forecast_ns(&question);
+	double ns = cei_cost_sim_ns(&args);
 
 	if (ns < copies_ns)
 		ck_abort_msg("%g ns, but the copies take %g", ns, copies_ns);
-	if (ns < cei_forecast_gemm_ns(&question) * 0.5)
+	if (ns < cei_cost_sim_gemm_ns(&args) * 0.5)
 		ck_abort_msg("%g ns, but the product takes %g", ns,
-			     cei_forecast_gemm_ns(&question));
+			     cei_cost_sim_gemm_ns(&args));
 }
 
 START_TEST(test_no_faster_than_its_parts)
@@ -107,16 +107,16 @@ START_TEST(test_what_cannot_be_played_is_refused)
 {
 	struct cei_op_shape shape = shape_of(&cei_ag_gemm, 4, 4096, 4096, 4096);
 	struct cei_rates rates = cei_rates_gpu();
-	struct cei_forecast_question question = { &shape, &rates, { 32, 32 }, 1 };
+	struct cei_cost_sim_args args = { &shape, &rates, { 32, 32 }, 1 };
 
-	ck_assert_double_lt(cei_forecast_ns(&question), 0);
-	question.tile.rows = question.tile.columns = 128;
-	ck_assert_double_gt(cei_forecast_ns(&question), 0);
+	ck_assert_double_lt(cei_cost_sim_ns(&args), 0);
+	args.tile.rows = args.tile.columns = 128;
+	ck_assert_double_gt(cei_cost_sim_ns(&args), 0);
 	rates.n_sms = 0;
-	ck_assert_double_lt(cei_forecast_ns(&question), 0);
+	ck_assert_double_lt(cei_cost_sim_ns(&args), 0);
 	rates = cei_rates_gpu();
 	shape.product.n[0] = UINT64_C(1) << 31;
-	ck_assert_double_lt(cei_forecast_ns(&question), 0);
+	ck_assert_double_lt(cei_cost_sim_ns(&args), 0);
 }
 END_TEST
 

@@ -15,9 +15,9 @@
  * for the engine's own turn. */
 #define DRAIN_NS (CEI_DRAIN_NS + UINT64_C(1000000000))
 
-static struct cei_flight *oldest(ceov_workspace *workspace)
+static struct cei_inflight *oldest(ceov_workspace *workspace)
 {
-	return &workspace->flights[workspace->first_flight];
+	return &workspace->inflights[workspace->first_flight];
 }
 
 /* What a signal of its own was aborted with: a launch that fails aborts some of them. */
@@ -44,17 +44,17 @@ static int result_of(ceov_workspace *workspace, ceov_ticket ticket, uint64_t tim
 	return result;
 }
 
-/* Takes the flight's launches that have ended off it. CEOV_PENDING: some have not within
+/* Takes the inflight's launches that have ended off it. CEOV_PENDING: some have not within
  * timeout_ns; else the first error. */
-static int end_flight(ceov_workspace *workspace, struct cei_flight *flight,
-		      uint64_t timeout_ns)
+static int end_inflight(ceov_workspace *workspace, struct cei_inflight *inflight,
+			uint64_t timeout_ns)
 {
 	int r = 0, result;
 
-	while (flight->n && r != CEOV_PENDING) {
-		result = result_of(workspace, flight->tickets[flight->n - 1], timeout_ns);
+	while (inflight->n && r != CEOV_PENDING) {
+		result = result_of(workspace, inflight->tickets[inflight->n - 1], timeout_ns);
 		if (result != CEOV_PENDING)
-			flight->n--;
+			inflight->n--;
 		if (!r || result == CEOV_PENDING)
 			r = result;
 	}
@@ -66,7 +66,7 @@ static int end_flight(ceov_workspace *workspace, struct cei_flight *flight,
 /* CEOV_PENDING, or 0: the oldest is gone. Its error is kept by the workspace. */
 static int end_oldest(ceov_workspace *workspace, uint64_t timeout_ns)
 {
-	if (end_flight(workspace, oldest(workspace), timeout_ns) == CEOV_PENDING)
+	if (end_inflight(workspace, oldest(workspace), timeout_ns) == CEOV_PENDING)
 		return CEOV_PENDING;
 	workspace->first_flight = (workspace->first_flight + 1) % CEI_OP_RUNS_MAX;
 	workspace->n_flights--;
@@ -111,11 +111,11 @@ int cei_workspace_make_room(ceov_workspace *workspace)
 	return r;
 }
 
-void cei_workspace_add_flight(ceov_workspace *workspace, const struct cei_flight *flight)
+void cei_workspace_add_flight(ceov_workspace *workspace, const struct cei_inflight *inflight)
 {
 	uint32_t at = (workspace->first_flight + workspace->n_flights) % CEI_OP_RUNS_MAX;
 
-	workspace->flights[at] = *flight;
+	workspace->inflights[at] = *inflight;
 	workspace->n_flights++;
 }
 
@@ -174,7 +174,7 @@ static void abort_runs(ceov_workspace *workspace)
 }
 
 /* CEOV_PENDING: a launch has not ended within timeout_ns. */
-static int end_flights(ceov_workspace *workspace, uint64_t timeout_ns)
+static int end_inflights(ceov_workspace *workspace, uint64_t timeout_ns)
 {
 	int r = 0;
 
@@ -191,14 +191,14 @@ static int is_busy(ceov_workspace *workspace)
 
 	if (executor->ops->idle(executor, 0) == CEOV_PENDING)
 		return 1;
-	return end_flights(workspace, CEI_CLOSE_NS) == CEOV_PENDING;
+	return end_inflights(workspace, CEI_CLOSE_NS) == CEOV_PENDING;
 }
 
 /* Nothing waits for marks any more. */
 static void drain(ceov_workspace *workspace)
 {
 	struct cei_executor *executor = &workspace->executor;
-	int r = end_flights(workspace, DRAIN_NS);
+	int r = end_inflights(workspace, DRAIN_NS);
 
 	if (!r)
 		r = executor->ops->idle(executor, DRAIN_NS);

@@ -1,42 +1,42 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Plans of phases. */
+/* Plans of stages. */
 
-#include "ops/core/phase.h"
+#include "ops/core/send_stage.h"
 
 #include <string.h>
 
 #include "ce_engine/plan_builder.h"
 
-static int open_plan(struct cei_phase *phase, uint32_t half)
+static int open_plan(struct cei_send_stage *stage, uint32_t half)
 {
-	ceov_workspace *workspace = phase->workspace;
+	ceov_workspace *workspace = stage->workspace;
 	struct ceov_plan_options options = { .struct_bytes = sizeof(options) };
 	int r;
 
 	options.mark_group_bytes = 1;   /* each mark directly behind its transfer's bytes */
 	r = ceov_plan_create(workspace->object.context, workspace->rank, &options,
-			     &phase->plan[half]);
+			     &stage->plan[half]);
 	if (!r)                         /* later transfers' marks cover earlier ones */
-		cei_plan_keep_order(phase->plan[half]);
+		cei_plan_keep_order(stage->plan[half]);
 	return r;
 }
 
-int cei_phase_open(struct cei_phase *phase, ceov_workspace *workspace,
-		   uint64_t floating_bytes)
+int cei_send_stage_open(struct cei_send_stage *stage, ceov_workspace *workspace,
+			uint64_t floating_bytes)
 {
 	uint32_t half;
 	int r = 0;
 
-	phase->workspace = workspace;
+	stage->workspace = workspace;
 	if (workspace->n_ranks == 1)
 		return 0;
 	for (half = 0; !r && half < CEI_OP_HALVES; half++)
-		r = open_plan(phase, half);
+		r = open_plan(stage, half);
 	if (!r && floating_bytes)
 		r = ceov_buffer_float(workspace->object.context, workspace->rank,
-				      floating_bytes, &phase->floating);
+				      floating_bytes, &stage->floating);
 	return r;
 }
 
@@ -49,34 +49,34 @@ static struct ceov_mark mark_of(ceov_signal *signal, uint32_t index)
 
 /* The mark that transfers without a ready mark of their own wait for: the run's start mark,
  * or none. */
-static struct ceov_mark start_mark(const struct cei_phase *phase)
+static struct ceov_mark start_mark(const struct cei_send_stage *stage)
 {
-	ceov_workspace *workspace = phase->workspace;
+	ceov_workspace *workspace = stage->workspace;
 
-	return phase->awaits_start
+	return stage->awaits_start
 		? mark_of(workspace->ready, cei_workspace_start(workspace))
 		: mark_of(NULL, 0);
 }
 
-static int add(struct cei_phase *phase, uint32_t half, const struct ceov_transfer *transfer)
+static int add(struct cei_send_stage *stage, uint32_t half, const struct ceov_transfer *transfer)
 {
-	int r = ceov_plan_add(phase->plan[half], transfer);
+	int r = ceov_plan_add(stage->plan[half], transfer);
 
 	if (!r && transfer->source_ready.signal)
-		r = ceov_plan_expect(phase->plan[half], &transfer->source_ready);
+		r = ceov_plan_expect(stage->plan[half], &transfer->source_ready);
 	return r;
 }
 
-static int send_half(struct cei_phase *phase, const struct cei_leg *leg, uint32_t half)
+static int send_half(struct cei_send_stage *stage, const struct cei_send *leg, uint32_t half)
 {
 	struct ceov_transfer transfer = { .struct_bytes = sizeof(transfer), .n_rows = 1 };
-	ceov_workspace *workspace = phase->workspace;
+	ceov_workspace *workspace = stage->workspace;
 	uint64_t half_at = half * workspace->half_bytes;
 
 	transfer.row_bytes = leg->n_bytes;
-	transfer.source.buffer = phase->floating;
+	transfer.source.buffer = stage->floating;
 	transfer.source.offset_bytes = leg->source_bytes;
-	if (!phase->floating) {
+	if (!stage->floating) {
 		transfer.source.buffer = workspace->scratch[workspace->rank];
 		transfer.source.offset_bytes += half_at;
 	}
@@ -85,13 +85,13 @@ static int send_half(struct cei_phase *phase, const struct cei_leg *leg, uint32_
 	if (leg->ready != CEOV_NOBODY)
 		transfer.source_ready = mark_of(workspace->ready, leg->ready);
 	else
-		transfer.source_ready = start_mark(phase);
+		transfer.source_ready = start_mark(stage);
 	if (leg->arrives != CEOV_NOBODY)
 		transfer.then = mark_of(workspace->arrived[half][leg->target], leg->arrives);
-	return add(phase, half, &transfer);
+	return add(stage, half, &transfer);
 }
 
-int cei_phase_send(struct cei_phase *phase, const struct cei_leg *leg)
+int cei_send_stage_add(struct cei_send_stage *stage, const struct cei_send *leg)
 {
 	uint32_t half;
 	int r = 0;
@@ -99,15 +99,15 @@ int cei_phase_send(struct cei_phase *phase, const struct cei_leg *leg)
 	if (!leg->n_bytes)
 		return 0;
 	for (half = 0; !r && half < CEI_OP_HALVES; half++)
-		r = send_half(phase, leg, half);
-	phase->names_floating = phase->floating != NULL;
-	phase->awaits_job |= leg->ready != CEOV_NOBODY;
+		r = send_half(stage, leg, half);
+	stage->names_floating = stage->floating != NULL;
+	stage->awaits_job |= leg->ready != CEOV_NOBODY;
 	return r;
 }
 
 /* Adds a transfer without bytes to the plan of each half, with a mark to await (or NULL)
  * and one to raise. */
-static int add_marks(struct cei_phase *phase, const struct ceov_mark *ready,
+static int add_marks(struct cei_send_stage *stage, const struct ceov_mark *ready,
 		     const struct ceov_mark *then)
 {
 	struct ceov_transfer transfer = { .struct_bytes = sizeof(transfer) };
@@ -115,9 +115,9 @@ static int add_marks(struct cei_phase *phase, const struct ceov_mark *ready,
 	int r = 0;
 
 	for (half = 0; !r && half < CEI_OP_HALVES; half++) {
-		transfer.source_ready = ready ? ready[half] : start_mark(phase);
+		transfer.source_ready = ready ? ready[half] : start_mark(stage);
 		transfer.then = then[half];
-		r = add(phase, half, &transfer);
+		r = add(stage, half, &transfer);
 	}
 	return r;
 }
@@ -139,50 +139,50 @@ static void sent_marks(const ceov_workspace *workspace, uint32_t sent,
 	marks[0] = marks[1] = mark_of(workspace->sent, sent);
 }
 
-int cei_phase_say_here(struct cei_phase *phase, uint32_t target)
+int cei_send_stage_say_present(struct cei_send_stage *stage, uint32_t target)
 {
 	struct ceov_mark then[CEI_OP_HALVES];
 
-	here_marks(phase->workspace, phase->workspace->rank, target, then);
-	if (!phase->awaits_start)       /* following the stream already means that the run has
+	here_marks(stage->workspace, stage->workspace->rank, target, then);
+	if (!stage->awaits_start)       /* following the stream already means that the run has
 					 * begun */
-		phase->follows = 1;
-	return add_marks(phase, NULL, then);
+		stage->follows = 1;
+	return add_marks(stage, NULL, then);
 }
 
-int cei_phase_await_here(struct cei_phase *phase, uint32_t source, uint32_t sent)
+int cei_send_stage_await_here(struct cei_send_stage *stage, uint32_t source, uint32_t sent)
 {
 	struct ceov_mark ready[CEI_OP_HALVES], then[CEI_OP_HALVES];
 
-	here_marks(phase->workspace, source, phase->workspace->rank, ready);
-	sent_marks(phase->workspace, sent, then);
-	return add_marks(phase, ready, then);
+	here_marks(stage->workspace, source, stage->workspace->rank, ready);
+	sent_marks(stage->workspace, sent, then);
+	return add_marks(stage, ready, then);
 }
 
-int cei_phase_say_sent(struct cei_phase *phase, uint32_t sent)
+int cei_send_stage_say_sent(struct cei_send_stage *stage, uint32_t sent)
 {
 	struct ceov_mark then[CEI_OP_HALVES];
 
-	sent_marks(phase->workspace, sent, then);
-	return add_marks(phase, NULL, then);
+	sent_marks(stage->workspace, sent, then);
+	return add_marks(stage, NULL, then);
 }
 
-int cei_phase_close(struct cei_phase *phase)
+int cei_send_stage_close(struct cei_send_stage *stage)
 {
 	uint32_t half;
 	int r = 0;
 
-	for (half = 0; !r && half < CEI_OP_HALVES && phase->plan[half]; half++)
-		r = ceov_plan_commit(phase->plan[half]);
+	for (half = 0; !r && half < CEI_OP_HALVES && stage->plan[half]; half++)
+		r = ceov_plan_commit(stage->plan[half]);
 	return r;
 }
 
-void cei_phase_fini(struct cei_phase *phase)
+void cei_send_stage_fini(struct cei_send_stage *stage)
 {
 	uint32_t half;
 
 	for (half = 0; half < CEI_OP_HALVES; half++)
-		ceov_plan_release(phase->plan[half]);
-	(void)ceov_buffer_release(phase->floating);     /* no plan uses it any more */
-	memset(phase, 0, sizeof(*phase));
+		ceov_plan_release(stage->plan[half]);
+	(void)ceov_buffer_release(stage->floating);     /* no plan uses it any more */
+	memset(stage, 0, sizeof(*stage));
 }

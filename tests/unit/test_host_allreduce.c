@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "ce_engine/signal.h"
-#include "ops/core/agree.h"
+#include "ops/core/host_allreduce.h"
 #include "testing.h"
 
 #define RANKS_MAX 5u
@@ -22,7 +22,7 @@ static struct testing_log log_;
 struct rig {
 	ceov_context    *context;
 	uint32_t         n_ranks;
-	struct cei_agree ranks[RANKS_MAX];
+	struct cei_allreduce ranks[RANKS_MAX];
 };
 
 static void set_up(void)
@@ -30,14 +30,14 @@ static void set_up(void)
 	testing_log_init(&log_);
 }
 
-static void offer_at(struct cei_agree *agree)
+static void offer_at(struct cei_allreduce *allreduce)
 {
 	static const struct ceov_place host = { CEOV_PLACE_HOST, 0 };
-	ceov_signal **own = &agree->signals[agree->rank];
+	ceov_signal **own = &allreduce->signals[allreduce->rank];
 
-	ck_assert_int_eq(ceov_signal_create(agree->context, agree->rank, host,
-					    CEI_AGREE_COUNTERS, 0, own), 0);
-	ck_assert_int_eq(cei_agree_tell_facts(agree), 0);
+	ck_assert_int_eq(ceov_signal_create(allreduce->context, allreduce->rank, host,
+					    CEI_ALLREDUCE_COUNTERS, 0, own), 0);
+	ck_assert_int_eq(cei_allreduce_tell_facts(allreduce), 0);
 	ck_assert_int_eq(ceov_signal_share(*own, "agree"), 0);
 }
 
@@ -52,8 +52,8 @@ static void open_rig(struct rig *rig, uint32_t n_ranks)
 		rig->ranks[i].context = rig->context;
 		rig->ranks[i].rank = i;
 		rig->ranks[i].n_ranks = n_ranks;
-		rig->ranks[i].facts[CEI_AGREE_SMS] = 132 - i;
-		rig->ranks[i].facts[CEI_AGREE_COPY_RATE] = i ? UINT64_MAX : 0;
+		rig->ranks[i].facts[CEI_ALLREDUCE_SMS] = 132 - i;
+		rig->ranks[i].facts[CEI_ALLREDUCE_COPY_RATE] = i ? UINT64_MAX : 0;
 		offer_at(&rig->ranks[i]);
 	}
 	for (i = 0; i < n_ranks; i++)
@@ -86,13 +86,13 @@ static uint64_t number_of(uint32_t rank, uint32_t round)
 	uint64_t state = testing_seed() + round * UINT64_C(1000003) + rank;
 
 	if (testing_below(&state, 10) == 0)
-		return testing_below(&state, 2) ? CEI_AGREE_VALUE_MAX : 0;
-	return testing_below(&state, CEI_AGREE_VALUE_MAX);
+		return testing_below(&state, 2) ? CEI_ALLREDUCE_VALUE_MAX : 0;
+	return testing_below(&state, CEI_ALLREDUCE_VALUE_MAX);
 }
 
-static struct cei_agree_range expected(const struct rig *rig, uint32_t round)
+static struct cei_allreduce_range expected(const struct rig *rig, uint32_t round)
 {
-	struct cei_agree_range range = { UINT64_MAX, 0 };
+	struct cei_allreduce_range range = { UINT64_MAX, 0 };
 	uint64_t number;
 	uint32_t i;
 
@@ -113,17 +113,17 @@ struct part {
 static void *take_part(void *arg)
 {
 	const struct part *part = arg;
-	struct cei_agree *agree = &part->rig->ranks[part->rank];
+	struct cei_allreduce *allreduce = &part->rig->ranks[part->rank];
 	uint64_t random = testing_seed() + part->rank;
-	struct cei_agree_range range, wanted;
+	struct cei_allreduce_range range, wanted;
 	uint32_t round;
 
 	for (round = 1; round <= ROUNDS; round++) {
 		if (testing_below(&random, 200) == 0)
 			usleep((useconds_t)testing_below(&random, 2000));
 		wanted = expected(part->rig, round);
-		ck_assert_int_eq(cei_agree_range(agree, number_of(part->rank, round),
-						 TESTING_PATIENCE, &range), 0);
+		ck_assert_int_eq(cei_allreduce_range(allreduce, number_of(part->rank, round),
+						     TESTING_PATIENCE, &range), 0);
 		ck_assert_uint_eq(range.min, wanted.min);
 		ck_assert_uint_eq(range.max, wanted.max);
 	}
@@ -164,10 +164,11 @@ START_TEST(test_facts_are_the_least_of_all_ranks)
 	open_rig(&rig, 4);
 	for (i = 0; i < 4; i++) {
 		least = 7;
-		ck_assert_int_eq(cei_agree_least(&rig.ranks[i], CEI_AGREE_SMS, &least), 0);
+		ck_assert_int_eq(cei_allreduce_least(&rig.ranks[i], CEI_ALLREDUCE_SMS, &least), 0);
 		ck_assert_uint_eq(least, 129);
 		/* rank 0 does not know it, so no rank uses it */
-		ck_assert_int_eq(cei_agree_least(&rig.ranks[i], CEI_AGREE_COPY_RATE, &least), 0);
+		ck_assert_int_eq(cei_allreduce_least(&rig.ranks[i], CEI_ALLREDUCE_COPY_RATE,
+						     &least), 0);
 		ck_assert_uint_eq(least, 0);
 	}
 	close_rig(&rig);
@@ -176,12 +177,12 @@ END_TEST
 
 START_TEST(test_an_absent_rank)
 {
-	struct cei_agree_range range = { 77, 77 };
+	struct cei_allreduce_range range = { 77, 77 };
 	uint64_t begin = cei_now_ns();
 	struct rig rig;
 
 	open_rig(&rig, 2);
-	ck_assert_int_eq(cei_agree_range(&rig.ranks[0], 1, 50 * TESTING_MS, &range),
+	ck_assert_int_eq(cei_allreduce_range(&rig.ranks[0], 1, 50 * TESTING_MS, &range),
 			 CEOV_ERR_TIMEOUT);
 	ck_assert_uint_ge(cei_now_ns() - begin, 50 * TESTING_MS);
 	ck_assert_uint_eq(range.max, 77);
@@ -192,43 +193,44 @@ END_TEST
 
 START_TEST(test_too_large)
 {
-	struct cei_agree_range range;
+	struct cei_allreduce_range range;
 	struct rig rig;
 
 	open_rig(&rig, 1);
-	ck_assert_int_eq(cei_agree_range(&rig.ranks[0], CEI_AGREE_VALUE_MAX + 1, 0, &range),
+	ck_assert_int_eq(cei_allreduce_range(&rig.ranks[0], CEI_ALLREDUCE_VALUE_MAX + 1, 0, &range),
 			 CEOV_ERR_INVALID);
-	ck_assert_int_eq(cei_agree_range(&rig.ranks[0], CEI_AGREE_VALUE_MAX, 0, &range), 0);
-	ck_assert_uint_eq(range.max, CEI_AGREE_VALUE_MAX);
+	ck_assert_int_eq(cei_allreduce_range(&rig.ranks[0], CEI_ALLREDUCE_VALUE_MAX, 0, &range), 0);
+	ck_assert_uint_eq(range.max, CEI_ALLREDUCE_VALUE_MAX);
 	rig.ranks[0].round = (UINT64_C(1) << 22) - 2;
-	ck_assert_int_eq(cei_agree_range(&rig.ranks[0], 0, 0, &range), CEOV_ERR_STATE);
+	ck_assert_int_eq(cei_allreduce_range(&rig.ranks[0], 0, 0, &range), CEOV_ERR_STATE);
 	close_rig(&rig);
 }
 END_TEST
 
 static void *abort_soon(void *arg)
 {
-	struct cei_agree *agree = arg;
+	struct cei_allreduce *allreduce = arg;
 
 	usleep(20000);
-	cei_signals_abort(agree->signals, agree->n_ranks, CEOV_ERR_ABORTED, agree->rank);
+	cei_signals_abort(allreduce->signals, allreduce->n_ranks, CEOV_ERR_ABORTED,
+			  allreduce->rank);
 	return NULL;
 }
 
 START_TEST(test_an_abort_ends_the_wait)
 {
-	struct cei_agree_range range;
+	struct cei_allreduce_range range;
 	uint64_t begin = cei_now_ns();
 	pthread_t thread;
 	struct rig rig;
 
 	open_rig(&rig, 2);
 	ck_assert_int_eq(pthread_create(&thread, NULL, abort_soon, &rig.ranks[1]), 0);
-	ck_assert_int_eq(cei_agree_range(&rig.ranks[0], 1, TESTING_PATIENCE, &range),
+	ck_assert_int_eq(cei_allreduce_range(&rig.ranks[0], 1, TESTING_PATIENCE, &range),
 			 CEOV_ERR_ABORTED);
 	ck_assert_uint_lt(cei_now_ns() - begin, TESTING_PATIENCE / 2);
 	pthread_join(thread, NULL);
-	ck_assert_int_eq(cei_agree_range(&rig.ranks[1], 1, TESTING_PATIENCE, &range),
+	ck_assert_int_eq(cei_allreduce_range(&rig.ranks[1], 1, TESTING_PATIENCE, &range),
 			 CEOV_ERR_ABORTED);
 	close_rig(&rig);
 }
@@ -237,13 +239,13 @@ END_TEST
 /* A rank that is two rounds ahead, which is against the protocol. */
 START_TEST(test_another_round)
 {
-	struct cei_agree_range range;
+	struct cei_allreduce_range range;
 	struct rig rig;
 
 	open_rig(&rig, 2);
 	ck_assert_int_eq(ceov_signal_raise(rig.ranks[1].signals[1], 1,
-					   UINT64_C(3) << CEI_AGREE_VALUE_BITS), 0);
-	ck_assert_int_eq(cei_agree_range(&rig.ranks[0], 1, TESTING_PATIENCE, &range),
+					   UINT64_C(3) << CEI_ALLREDUCE_VALUE_BITS), 0);
+	ck_assert_int_eq(cei_allreduce_range(&rig.ranks[0], 1, TESTING_PATIENCE, &range),
 			 CEOV_ERR_STATE);
 	testing_log_has(&log_, "rank 1 tells of another round", NULL, NULL);
 	close_rig(&rig);

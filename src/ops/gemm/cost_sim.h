@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
-#ifndef CEI_FORECAST_H
-#define CEI_FORECAST_H
+#ifndef CEI_COST_SIM_H
+#define CEI_COST_SIM_H
 
 /*
  * Predicts how long an overlapped product takes with a given cut and tile shape, by
@@ -10,9 +10,9 @@
  * same pace.
  */
 
-#include "ops/tuning/chooser.h"
+#include "ops/tuning/selector.h"
 
-struct cei_forecast_question {
+struct cei_cost_sim_args {
 	const struct cei_op_shape *shape;       /* a product's */
 	const struct cei_rates    *rates;       /* of a GPU with our own kernels */
 	struct cei_tile_shape      tile;        /* one of their tile shapes */
@@ -21,14 +21,14 @@ struct cei_forecast_question {
 
 /* The time from the run's begin to its end. Negative: too many tiles to simulate, or no
  * kernel has such tiles. */
-double cei_forecast_ns(const struct cei_forecast_question *question);
+double cei_cost_sim_ns(const struct cei_cost_sim_args *args);
 
 /* The time of the product alone, without waits. */
-double cei_forecast_gemm_ns(const struct cei_forecast_question *question);
+double cei_cost_sim_gemm_ns(const struct cei_cost_sim_args *args);
 
-#define CEI_FORECASTS_MAX 32u
+#define CEI_COST_SIMS_MAX 32u
 
-struct cei_forecast {
+struct cei_cost_sim {
 	double                ns;
 	uint32_t              n_pieces;
 	struct cei_tile_shape tile;
@@ -37,9 +37,9 @@ struct cei_forecast {
 /* Simulates each number of pieces from first to last, doubling, with each tile shape of the
  * rates' kernels, fewest pieces first. Leaves out those that cannot be simulated. Returns
  * how many. */
-uint32_t cei_forecast_all(const struct cei_op_shape *shape, const struct cei_rates *rates,
+uint32_t cei_cost_sim_all(const struct cei_op_shape *shape, const struct cei_rates *rates,
 			  uint32_t first, uint32_t last,
-			  struct cei_forecast ret_forecasts[CEI_FORECASTS_MAX]);
+			  struct cei_cost_sim ret_forecasts[CEI_COST_SIMS_MAX]);
 
 /* --- for kinds with a product: struct cei_product_kind --- */
 
@@ -66,4 +66,4 @@ double cei_play_piece(struct cei_play *play, uint64_t n_rows, double from_ns, do
 /* The time of a copy of so many rows, and its mark. */
 double cei_play_copy_ns(const struct cei_play *play, uint64_t n_rows, uint64_t columns);
 
-#endif /* CEI_FORECAST_H */
+#endif /* CEI_COST_SIM_H */

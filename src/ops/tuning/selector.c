@@ -3,7 +3,7 @@
 
 /* The cost model. */
 
-#include "ops/tuning/chooser.h"
+#include "ops/tuning/selector.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -56,7 +56,7 @@ struct cei_rates cei_rates_host(void)
 	return rates;
 }
 
-struct cei_tile_shape cei_chooser_shape(const struct cei_rates *rates, uint32_t i)
+struct cei_tile_shape cei_selector_shape(const struct cei_rates *rates, uint32_t i)
 {
 	const struct cei_tile_shape *shapes = rates->n_sms ? gpu_shapes : host_shapes;
 	uint32_t at = 0;
@@ -68,7 +68,7 @@ struct cei_tile_shape cei_chooser_shape(const struct cei_rates *rates, uint32_t 
 
 /* --- the caller's tuning --------------------------------------------------- */
 
-const char *cei_chooser_fault(const struct ceov_op_tuning *tuning)
+const char *cei_selector_fault(const struct ceov_op_tuning *tuning)
 {
 	if (!tuning)
 		return NULL;
@@ -90,7 +90,7 @@ const char *cei_chooser_fault(const struct ceov_op_tuning *tuning)
 
 /* --- the model ------------------------------------------------------------- */
 
-uint32_t cei_chooser_pieces(const struct cei_op_shape *shape, uint32_t most)
+uint32_t cei_selector_pieces(const struct cei_op_shape *shape, uint32_t most)
 {
 	uint64_t n = cei_op_most_rows(shape) * shape->kind->row_bytes(shape) / PIECE_BYTES_MIN;
 
@@ -99,12 +99,12 @@ uint32_t cei_chooser_pieces(const struct cei_op_shape *shape, uint32_t most)
 	return n ? (uint32_t)n : 1;
 }
 
-double cei_chooser_copy_ns(const struct cei_choose_args *args, uint32_t n_pieces)
+double cei_selector_copy_ns(const struct cei_choose_args *args, uint32_t n_pieces)
 {
 	const struct cei_op_shape *shape = args->shape;
 	uint64_t most_bytes = cei_op_most_rows(shape) * shape->kind->row_bytes(shape);
 
-	return (double)shape->kind->n_phases * (double)(shape->n_ranks - 1) *
+	return (double)shape->kind->n_stages * (double)(shape->n_ranks - 1) *
 		((double)most_bytes / args->rates->copy_bytes_per_ns +
 		 n_pieces * args->rates->mark_ns);
 }
@@ -159,9 +159,9 @@ static void explain(const struct cei_choose_args *args, struct cei_choice *choic
 
 /* --- the choice ------------------------------------------------------------ */
 
-void cei_chooser_choose(const struct cei_op_shape *shape, const struct cei_rates *rates,
-			const struct ceov_op_tuning *tuning,
-			struct cei_choice *ret_choice)
+void cei_selector_choose(const struct cei_op_shape *shape, const struct cei_rates *rates,
+			 const struct ceov_op_tuning *tuning,
+			 struct cei_choice *ret_choice)
 {
 	static const struct ceov_op_tuning open = { .struct_bytes = sizeof(open) };
 	struct cei_choose_args args = { shape, rates, tuning ? tuning : &open };

@@ -4,7 +4,7 @@
 /* Conversions on bits, so that they do not depend on the thread's rounding mode or on
  * whether it flushes small numbers to zero. */
 
-#include "ops/compute/numbers.h"
+#include "ops/compute/dtype.h"
 
 #include <string.h>
 
@@ -82,12 +82,12 @@ static uint16_t to_fp16(float value)
 	return (uint16_t)(sign | shift_rounded((size & 0x7fffff) | 0x800000, shift));
 }
 
-uint64_t cei_number_bytes(enum ceov_dtype dtype)
+uint64_t cei_dtype_bytes(enum ceov_dtype dtype)
 {
-	return dtype == CEOV_FP32 ? sizeof(float) : CEI_NUMBER_BYTES;
+	return dtype == CEOV_FP32 ? sizeof(float) : CEI_DTYPE16_BYTES;
 }
 
-const char *cei_number_name(enum ceov_dtype dtype)
+const char *cei_dtype_name(enum ceov_dtype dtype)
 {
 	switch (dtype) {
 	case CEOV_BF16: return "bf16";
@@ -97,7 +97,7 @@ const char *cei_number_name(enum ceov_dtype dtype)
 	return "?";
 }
 
-void cei_widen(enum ceov_dtype dtype, float *to, const void *from, uint64_t n)
+void cei_dtype_widen(enum ceov_dtype dtype, float *to, const void *from, uint64_t n)
 {
 	const uint16_t *number = from;
 	uint64_t i;
@@ -112,7 +112,7 @@ void cei_widen(enum ceov_dtype dtype, float *to, const void *from, uint64_t n)
 			to[i] = from_fp16(number[i]);
 }
 
-void cei_narrow(enum ceov_dtype dtype, void *to, const float *from, uint64_t n)
+void cei_dtype_narrow(enum ceov_dtype dtype, void *to, const float *from, uint64_t n)
 {
 	uint16_t *number = to;
 	uint64_t i;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
-#ifndef CEI_AGREE_H
-#define CEI_AGREE_H
+#ifndef CEI_HOST_ALLREDUCE_H
+#define CEI_HOST_ALLREDUCE_H
 
 /*
  * All-reduce of numbers on the host, in rounds, by which ranks agree on a tuning. A round
@@ -22,49 +22,49 @@
 
 #include "base/site.h"
 
-#define CEI_AGREE_VALUE_BITS 40u
-#define CEI_AGREE_VALUE_MAX  ((UINT64_C(1) << CEI_AGREE_VALUE_BITS) - 1)
+#define CEI_ALLREDUCE_VALUE_BITS 40u
+#define CEI_ALLREDUCE_VALUE_MAX ((UINT64_C(1) << CEI_ALLREDUCE_VALUE_BITS) - 1)
 
-#define CEI_AGREE_ROUND_COUNTERS 2u
+#define CEI_ALLREDUCE_ROUND_COUNTERS 2u
 
-enum cei_agree_fact {                   /* facts about the rank's GPU; 0: not known */
-	CEI_AGREE_SMS,                  /* SMs that the rank's kernels may use */
-	CEI_AGREE_COPY_RATE,            /* rate of copies to another GPU, bytes per second */
-	CEI_AGREE_FACTS
+enum cei_allreduce_fact {               /* facts about the rank's GPU; 0: not known */
+	CEI_ALLREDUCE_SMS,              /* SMs that the rank's kernels may use */
+	CEI_ALLREDUCE_COPY_RATE,        /* rate of copies to another GPU, bytes per second */
+	CEI_ALLREDUCE_FACTS
 };
 
 /* Counters of each rank's signal: those of rounds, then those of facts. */
-#define CEI_AGREE_COUNTERS (CEI_AGREE_ROUND_COUNTERS + CEI_AGREE_FACTS)
+#define CEI_ALLREDUCE_COUNTERS (CEI_ALLREDUCE_ROUND_COUNTERS + CEI_ALLREDUCE_FACTS)
 
-struct cei_agree {
+struct cei_allreduce {
 	ceov_context *context;
 	uint32_t      rank;
 	uint32_t      n_ranks;
-	uint64_t      facts[CEI_AGREE_FACTS];   /* of this rank; larger values count as
-						 * CEI_AGREE_VALUE_MAX */
+	uint64_t      facts[CEI_ALLREDUCE_FACTS]; /* of this rank; larger values count as
+						 * CEI_ALLREDUCE_VALUE_MAX */
 	uint64_t      round;                    /* the last round; one thread at a time */
 	ceov_signal  *signals[CEI_RANKS_MAX];   /* the signals of all ranks, by rank; in host
 						 * memory */
 };
 
-struct cei_agree_range {
+struct cei_allreduce_range {
 	uint64_t min;
 	uint64_t max;
 };
 
 /* Publishes this rank's facts; call it before the signal is exported. */
-int  cei_agree_tell_facts(const struct cei_agree *agree);
+int  cei_allreduce_tell_facts(const struct cei_allreduce *allreduce);
 
 /* The least value of a fact over all ranks, the same at each of them; 0: some rank does not
  * know it. Requires all ranks' signals. */
-int  cei_agree_least(const struct cei_agree *agree, enum cei_agree_fact fact,
-		     uint64_t *ret_least);
+int  cei_allreduce_least(const struct cei_allreduce *allreduce, enum cei_allreduce_fact fact,
+			 uint64_t *ret_least);
 
-/* One round with a number of at most CEI_AGREE_VALUE_MAX: returns the least and the largest
+/* One round with a number of at most CEI_ALLREDUCE_VALUE_MAX: returns the least and the largest
  * number of all ranks, the same at each of them. Waits at most timeout_ns for each peer:
  * CEOV_ERR_TIMEOUT, raised. After an error ranks may be in different rounds: abort the
  * signals. */
-int  cei_agree_range(struct cei_agree *agree, uint64_t value, uint64_t timeout_ns,
-		     struct cei_agree_range *ret_range);
+int  cei_allreduce_range(struct cei_allreduce *allreduce, uint64_t value, uint64_t timeout_ns,
+			 struct cei_allreduce_range *ret_range);
 
-#endif /* CEI_AGREE_H */
+#endif /* CEI_HOST_ALLREDUCE_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
-#ifndef CEI_PHASE_H
-#define CEI_PHASE_H
+#ifndef CEI_SEND_STAGE_H
+#define CEI_SEND_STAGE_H
 
 /*
  * What one launch of an op sends, as two plans: one for each half of scratch. Launch e has
@@ -12,7 +12,7 @@
 
 #include "ops/core/workspace.h"
 
-struct cei_phase {
+struct cei_send_stage {
 	ceov_workspace *workspace;
 	ceov_plan      *plan[CEI_OP_HALVES];    /* NULL: nothing to launch */
 	ceov_buffer    *floating;       /* stands for the operand that is sent; NULL: own scratch
@@ -27,7 +27,7 @@ struct cei_phase {
 					 * that they can be polled. Not in captured runs */
 };
 
-struct cei_leg {                        /* one transfer of the launch */
+struct cei_send {                       /* one transfer of the launch */
 	uint32_t target;                /* rank */
 	uint64_t source_bytes;          /* offset in the floating buffer, or in the half of own
 					 * scratch */
@@ -38,27 +38,27 @@ struct cei_leg {                        /* one transfer of the launch */
 					 * later transfer's mark covers it */
 };
 
-/* floating_bytes 0: the source is own scratch. All fields of phase but the two before this
+/* floating_bytes 0: the source is own scratch. All fields of stage but the two before this
  * are zeroed. */
-int  cei_phase_open(struct cei_phase *phase, ceov_workspace *workspace,
-		    uint64_t floating_bytes);
+int  cei_send_stage_open(struct cei_send_stage *stage, ceov_workspace *workspace,
+			 uint64_t floating_bytes);
 
 /* Adds a transfer, unless it has no bytes. */
-int  cei_phase_send(struct cei_phase *phase, const struct cei_leg *leg);
+int  cei_send_stage_add(struct cei_send_stage *stage, const struct cei_send *leg);
 
 /* For a peer that gets no bytes in a run: raises `here` at it. The peer awaits that and
  * raises its own counter of `sent`, for which its job waits as for the end of its copies:
  * in one wait with one deadline. Call it first, because it goes behind all that was added
  * before. */
-int  cei_phase_say_here(struct cei_phase *phase, uint32_t target);
-int  cei_phase_await_here(struct cei_phase *phase, uint32_t source, uint32_t sent);
+int  cei_send_stage_say_present(struct cei_send_stage *stage, uint32_t target);
+int  cei_send_stage_await_here(struct cei_send_stage *stage, uint32_t source, uint32_t sent);
 
 /* Raises counter `sent` behind the bytes of all transfers added before. */
-int  cei_phase_say_sent(struct cei_phase *phase, uint32_t sent);
+int  cei_send_stage_say_sent(struct cei_send_stage *stage, uint32_t sent);
 
-int  cei_phase_close(struct cei_phase *phase);
+int  cei_send_stage_close(struct cei_send_stage *stage);
 
 /* Also cleans up a partly built one. Its launches must have ended. */
-void cei_phase_fini(struct cei_phase *phase);
+void cei_send_stage_fini(struct cei_send_stage *stage);
 
-#endif /* CEI_PHASE_H */
+#endif /* CEI_SEND_STAGE_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
-#ifndef CEI_CHOOSER_H
-#define CEI_CHOOSER_H
+#ifndef CEI_SELECTOR_H
+#define CEI_SELECTOR_H
 
 /*
  * Chooses mode, tile shape and number of pieces of an op, by a cost model or as stored by a
@@ -62,25 +62,25 @@ struct cei_choose_args {
 };
 
 /* Keeps what tuning sets and finds the rest by the model. tuning may be NULL; it was
- * checked by cei_chooser_fault(). */
-void cei_chooser_choose(const struct cei_op_shape *shape, const struct cei_rates *rates,
-			const struct ceov_op_tuning *tuning,
-			struct cei_choice *ret_choice);
+ * checked by cei_selector_fault(). */
+void cei_selector_choose(const struct cei_op_shape *shape, const struct cei_rates *rates,
+			 const struct ceov_op_tuning *tuning,
+			 struct cei_choice *ret_choice);
 
 /* What is wrong with a caller's tuning, or NULL. Whether tiles can be executed only the
  * executor knows. */
-const char *cei_chooser_fault(const struct ceov_op_tuning *tuning);
+const char *cei_selector_fault(const struct ceov_op_tuning *tuning);
 
 /* The i-th of the small tile shapes to choose from; 0 x 0: no more. */
-struct cei_tile_shape cei_chooser_shape(const struct cei_rates *rates, uint32_t i);
+struct cei_tile_shape cei_selector_shape(const struct cei_rates *rates, uint32_t i);
 
 /* --- for kinds --- */
 
 /* The number of pieces of at least 4 MiB for what moves to one rank; at least 1. */
-uint32_t cei_chooser_pieces(const struct cei_op_shape *shape, uint32_t most);
+uint32_t cei_selector_pieces(const struct cei_op_shape *shape, uint32_t most);
 
 /* The time of all copies of the busiest rank in a run. */
-double cei_chooser_copy_ns(const struct cei_choose_args *args, uint32_t n_pieces);
+double cei_selector_copy_ns(const struct cei_choose_args *args, uint32_t n_pieces);
 
 /* Appends to the choice's text. */
 void cei_choice_say(struct cei_choice *choice, const char *format, ...)
@@ -94,4 +94,4 @@ void cei_choice_say_pieces(const struct cei_choose_args *args, struct cei_choice
 /* "as told" where the caller set it, or "by the model". */
 const char *cei_choice_by(uint64_t is_told);
 
-#endif /* CEI_CHOOSER_H */
+#endif /* CEI_SELECTOR_H */

@@ -7,12 +7,12 @@
 #include <stdlib.h>
 
 #include "ops/core/op.h"
-#include "ops/core/replays.h"
+#include "ops/core/graph_cache.h"
 #include "testing.h"
 
 #define N_OPS 3u
 
-static struct cei_replays *replays;
+static struct cei_graph_cache *replays;
 static ceov_op ops[N_OPS];
 
 static void set_up(void)
@@ -39,34 +39,34 @@ static struct ceov_reduce_run operands_of(uint64_t number)
 	return operands;
 }
 
-static struct cei_replay *see(uint32_t op, uint32_t half, uint64_t number,
-			      void **ret_dropped)
+static struct cei_graph_entry *see(uint32_t op, uint32_t half, uint64_t number,
+				   void **ret_dropped)
 {
 	struct ceov_reduce_run operands = operands_of(number);
-	const struct cei_replay_key key = { &ops[op], half, sizeof(operands), &operands };
+	const struct cei_graph_key key = { &ops[op], half, sizeof(operands), &operands };
 
-	return cei_replays_see(replays, &key, ret_dropped);
+	return cei_graph_cache_see(replays, &key, ret_dropped);
 }
 
-static struct cei_replay *see_kept(uint32_t op, uint32_t half, uint64_t number)
+static struct cei_graph_entry *see_kept(uint32_t op, uint32_t half, uint64_t number)
 {
 	void *dropped;
-	struct cei_replay *replay = see(op, half, number, &dropped);
+	struct cei_graph_entry *entry = see(op, half, number, &dropped);
 
 	ck_assert_ptr_null(dropped);
-	return replay;
+	return entry;
 }
 
 START_TEST(test_the_same_run_is_known_again)
 {
-	struct cei_replay *replay;
+	struct cei_graph_entry *entry;
 	uint32_t i;
 
 	for (i = 1; i < 5; i++) {
-		replay = see_kept(0, 1, 7);
-		ck_assert_uint_eq(replay->n_seen, i);
-		ck_assert_ptr_eq(replay->graph, i > 1 ? replays : NULL);
-		replay->graph = replays;
+		entry = see_kept(0, 1, 7);
+		ck_assert_uint_eq(entry->n_seen, i);
+		ck_assert_ptr_eq(entry->graph, i > 1 ? replays : NULL);
+		entry->graph = replays;
 	}
 	ck_assert_uint_eq(replays->n, 1);
 }
@@ -86,7 +86,7 @@ END_TEST
 /* Two runs may have the same hash. */
 START_TEST(test_a_hash_alone_is_not_believed)
 {
-	struct cei_replay *first = see_kept(0, 0, 1);
+	struct cei_graph_entry *first = see_kept(0, 0, 1);
 	uint64_t hash;
 
 	hash = see_kept(0, 0, 2)->hash;
@@ -99,11 +99,11 @@ END_TEST
 
 START_TEST(test_operands_that_are_too_long_are_not_kept)
 {
-	static const char operands[CEI_REPLAY_OPERANDS_MAX + 8];
-	const struct cei_replay_key key = { &ops[0], 0, sizeof(operands), operands };
+	static const char operands[CEI_GRAPH_OPERANDS_MAX + 8];
+	const struct cei_graph_key key = { &ops[0], 0, sizeof(operands), operands };
 	void *dropped = replays;
 
-	ck_assert_ptr_null(cei_replays_see(replays, &key, &dropped));
+	ck_assert_ptr_null(cei_graph_cache_see(replays, &key, &dropped));
 	ck_assert_ptr_null(dropped);
 	ck_assert_uint_eq(replays->n, 0);
 }
@@ -113,11 +113,11 @@ static void fill_table(void)
 {
 	uint64_t i;
 
-	for (i = 0; i < CEI_REPLAYS_MAX; i++) {
-		struct cei_replay *replay = see_kept(0, 0, i);
+	for (i = 0; i < CEI_GRAPH_CACHE_MAX; i++) {
+		struct cei_graph_entry *entry = see_kept(0, 0, i);
 
-		ck_assert_ptr_nonnull(replay);
-		replay->graph = &replays->replay[i];
+		ck_assert_ptr_nonnull(entry);
+		entry->graph = &replays->entries[i];
 	}
 }
 
@@ -127,28 +127,28 @@ START_TEST(test_there_is_an_end_of_room)
 	uint64_t i;
 
 	fill_table();
-	for (i = 0; i < 3 * CEI_REPLAYS_MAX; i++) {
+	for (i = 0; i < 3 * CEI_GRAPH_CACHE_MAX; i++) {
 		ck_assert_ptr_null(see_kept(0, 1, i));
-		ck_assert_ptr_nonnull(see_kept(0, 0, i % CEI_REPLAYS_MAX)->graph);
+		ck_assert_ptr_nonnull(see_kept(0, 0, i % CEI_GRAPH_CACHE_MAX)->graph);
 	}
-	ck_assert_uint_eq(replays->n, CEI_REPLAYS_MAX);
+	ck_assert_uint_eq(replays->n, CEI_GRAPH_CACHE_MAX);
 }
 END_TEST
 
 START_TEST(test_what_was_not_seen_for_long_gives_way)
 {
-	struct cei_replay *replay;
+	struct cei_graph_entry *entry;
 	uint64_t i;
 	void *dropped;
 
 	fill_table();
-	for (i = 0; i < CEI_REPLAYS_STALE - CEI_REPLAYS_MAX; i++)
-		(void)see_kept(0, 0, 1 + i % (CEI_REPLAYS_MAX - 1));    /* all entries but 0 */
-	replay = see(0, 1, 0, &dropped);
-	ck_assert_ptr_eq(dropped, &replays->replay[0]);
-	ck_assert_ptr_nonnull(replay);
-	ck_assert_ptr_null(replay->graph);
-	ck_assert_uint_eq(replay->n_seen, 1);
+	for (i = 0; i < CEI_GRAPH_CACHE_STALE - CEI_GRAPH_CACHE_MAX; i++)
+		(void)see_kept(0, 0, 1 + i % (CEI_GRAPH_CACHE_MAX - 1)); /* all entries but 0 */
+	entry = see(0, 1, 0, &dropped);
+	ck_assert_ptr_eq(dropped, &replays->entries[0]);
+	ck_assert_ptr_nonnull(entry);
+	ck_assert_ptr_null(entry->graph);
+	ck_assert_uint_eq(entry->n_seen, 1);
 	ck_assert_ptr_null(see_kept(0, 1, 1));  /* entry 1 is the oldest now */
 	ck_assert_ptr_null(see_kept(0, 0, 0));
 }
@@ -160,7 +160,7 @@ static uint32_t forget(const ceov_op *op)
 	uint32_t n = 0;
 	void *graph;
 
-	while (cei_replays_forget(replays, op, &graph))
+	while (cei_graph_cache_forget(replays, op, &graph))
 		n += graph == replays;
 	return n;
 }

@@ -3,12 +3,12 @@
 
 /* Simulates tiles and copies in virtual time. */
 
-#include "ops/gemm/forecast.h"
+#include "ops/gemm/cost_sim.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/compute/numbers.h"
+#include "ops/compute/dtype.h"
 #include "ops/gemm/product.h"
 #include "ops/kind.h"
 
@@ -29,17 +29,17 @@ static const struct {
 /* Time per run in addition: launching the kernel, and ordering it on the stream. */
 #define RUN_NS  8000.0
 
-static int begin(struct cei_play *play, const struct cei_forecast_question *question)
+static int begin(struct cei_play *play, const struct cei_cost_sim_args *args)
 {
-	uint64_t n_steps = cei_ceiling(question->shape->product.k, CEI_GEMM_K_STEP), n_tiles = 0;
+	uint64_t n_steps = cei_ceiling(args->shape->product.k, CEI_GEMM_K_STEP), n_tiles = 0;
 	uint32_t i;
 
 	memset(play, 0, sizeof(*play));
-	play->shape = question->shape;
-	play->rates = question->rates;
-	play->tile = question->tile;
-	play->n_pieces = question->n_pieces;
-	play->n_clusters = question->rates->n_sms / question->rates->pair;
+	play->shape = args->shape;
+	play->rates = args->rates;
+	play->tile = args->tile;
+	play->n_pieces = args->n_pieces;
+	play->n_clusters = args->rates->n_sms / args->rates->pair;
 	for (i = 0; i < sizeof(kernels) / sizeof(kernels[0]); i++)
 		if (kernels[i].shape.rows == play->tile.rows &&
 		    kernels[i].shape.columns == play->tile.columns)
@@ -93,31 +93,31 @@ static double end_of(const struct cei_play *play)
 
 double cei_play_copy_ns(const struct cei_play *play, uint64_t n_rows, uint64_t columns)
 {
-	return (double)(n_rows * columns * CEI_NUMBER_BYTES) /
+	return (double)(n_rows * columns * CEI_DTYPE16_BYTES) /
 		play->rates->copy_bytes_per_ns + play->rates->mark_ns;
 }
 
-double cei_forecast_ns(const struct cei_forecast_question *question)
+double cei_cost_sim_ns(const struct cei_cost_sim_args *args)
 {
 	struct cei_play play;
 
-	if (!begin(&play, question))
+	if (!begin(&play, args))
 		return -1;
-	question->shape->kind->product->play(&play);
+	args->shape->kind->product->play(&play);
 	return RUN_NS + end_of(&play);
 }
 
-double cei_forecast_gemm_ns(const struct cei_forecast_question *question)
+double cei_cost_sim_gemm_ns(const struct cei_cost_sim_args *args)
 {
 	uint64_t n_rows;
 	uint32_t rank, piece;
 	struct cei_play play;
 
-	if (!begin(&play, question))
+	if (!begin(&play, args))
 		return -1;
-	for (rank = 0; rank < question->shape->n_ranks; rank++) {
-		for (piece = 0; piece < question->n_pieces; piece++) {
-			(void)cei_piece_rows(question->shape->rows[rank], question->n_pieces,
+	for (rank = 0; rank < args->shape->n_ranks; rank++) {
+		for (piece = 0; piece < args->n_pieces; piece++) {
+			(void)cei_piece_rows(args->shape->rows[rank], args->n_pieces,
 					     piece, &n_rows);
 			(void)cei_play_piece(&play, n_rows, 0, 0, 0);
 		}
@@ -125,21 +125,21 @@ double cei_forecast_gemm_ns(const struct cei_forecast_question *question)
 	return RUN_NS + end_of(&play);
 }
 
-uint32_t cei_forecast_all(const struct cei_op_shape *shape, const struct cei_rates *rates,
+uint32_t cei_cost_sim_all(const struct cei_op_shape *shape, const struct cei_rates *rates,
 			  uint32_t first, uint32_t last,
-			  struct cei_forecast ret_forecasts[CEI_FORECASTS_MAX])
+			  struct cei_cost_sim ret_forecasts[CEI_COST_SIMS_MAX])
 {
-	struct cei_forecast_question question = { .shape = shape, .rates = rates };
+	struct cei_cost_sim_args args = { .shape = shape, .rates = rates };
 	uint32_t n = 0, i;
 	double ns;
 
-	for (question.n_pieces = first; question.n_pieces <= last; question.n_pieces *= 2) {
-		for (i = 0; question.tile = cei_chooser_shape(rates, i),
-		     question.tile.rows && n < CEI_FORECASTS_MAX; i++) {
-			ns = cei_forecast_ns(&question);
+	for (args.n_pieces = first; args.n_pieces <= last; args.n_pieces *= 2) {
+		for (i = 0; args.tile = cei_selector_shape(rates, i),
+		     args.tile.rows && n < CEI_COST_SIMS_MAX; i++) {
+			ns = cei_cost_sim_ns(&args);
 			if (ns >= 0)
-				ret_forecasts[n++] = (struct cei_forecast){
-					ns, question.n_pieces, question.tile };
+				ret_forecasts[n++] = (struct cei_cost_sim){
+					ns, args.n_pieces, args.tile };
 		}
 	}
 	return n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
-#ifndef CEI_REPLAYS_H
-#define CEI_REPLAYS_H
+#ifndef CEI_GRAPH_CACHE_H
+#define CEI_GRAPH_CACHE_H
 
 /*
  * Finds repeated runs in capturable workspaces. What such a run queues depends only on its
@@ -16,23 +16,23 @@
 
 #include <ceoverlap/ops.h>
 
-#define CEI_REPLAYS_MAX          128u
-#define CEI_REPLAYS_STALE        1024u  /* entries unused for so many runs may be replaced */
-#define CEI_REPLAY_OPERANDS_MAX  128u   /* the largest run struct */
+#define CEI_GRAPH_CACHE_MAX      128u
+#define CEI_GRAPH_CACHE_STALE    1024u  /* entries unused for so many runs may be replaced */
+#define CEI_GRAPH_OPERANDS_MAX   128u   /* the largest run struct */
 
 /* What a run's operations depend on. */
-struct cei_replay_key {
+struct cei_graph_key {
 	const ceov_op *op;
 	uint32_t       half;
 	uint32_t       n_bytes;         /* of operands */
 	const void    *operands;        /* the struct of the run call */
 };
 
-struct cei_replay {
+struct cei_graph_entry {
 	const ceov_op *op;
 	uint32_t       half;
 	uint32_t       n_bytes;
-	unsigned char  operands[CEI_REPLAY_OPERANDS_MAX];       /* copy of the kind's run struct,
+	unsigned char  operands[CEI_GRAPH_OPERANDS_MAX];        /* copy of the kind's run struct,
 								 * which includes the stream */
 	uint64_t       hash;            /* of the key */
 	uint64_t       last;            /* number of the run that used it last */
@@ -41,19 +41,19 @@ struct cei_replay {
 };
 
 /* All zeros: an empty table. */
-struct cei_replays {
-	struct cei_replay replay[CEI_REPLAYS_MAX];
+struct cei_graph_cache {
+	struct cei_graph_entry entries[CEI_GRAPH_CACHE_MAX];
 	uint32_t          n;
 	uint64_t          n_runs;
 };
 
 /* Counts the run and returns its entry, valid until the next call. NULL: there is no room.
  * *ret_dropped: the graph of an entry that was replaced, or NULL. */
-struct cei_replay *cei_replays_see(struct cei_replays *replays,
-				   const struct cei_replay_key *key, void **ret_dropped);
+struct cei_graph_entry *cei_graph_cache_see(struct cei_graph_cache *graphs,
+					    const struct cei_graph_key *key, void **ret_dropped);
 
 /* Removes one entry of the op, or of any op where op is NULL. 0: there is none; else 1, and
  * *ret_dropped is its graph or NULL. */
-int cei_replays_forget(struct cei_replays *replays, const ceov_op *op, void **ret_dropped);
+int cei_graph_cache_forget(struct cei_graph_cache *graphs, const ceov_op *op, void **ret_dropped);
 
-#endif /* CEI_REPLAYS_H */
+#endif /* CEI_GRAPH_CACHE_H */

@@ -36,7 +36,7 @@ static struct cei_choice choose(const struct cei_op_shape *shape,
 	struct cei_rates rates = cei_rates_gpu();
 	struct cei_choice choice;
 
-	cei_chooser_choose(shape, &rates, tuning, &choice);
+	cei_selector_choose(shape, &rates, tuning, &choice);
 	return choice;
 }
 
@@ -53,12 +53,12 @@ START_TEST(test_rates_are_the_machines)
 	ck_assert_uint_eq(rates.n_sms, 132);
 	ck_assert_double_eq(rates.copy_bytes_per_ns, 392);
 	cei_rates_take(&rates, 0, UINT64_C(25000000000));
-	cei_chooser_choose(&shape, &rates, NULL, &slow);
+	cei_selector_choose(&shape, &rates, NULL, &slow);
 	ck_assert_double_ge(slow.copy_ns, 10 * usual.copy_ns);
 	ck_assert_double_ge(slow.run_ns, slow.copy_ns * 0.9);
 	rates = cei_rates_gpu();
 	cei_rates_take(&rates, 66, 0);
-	cei_chooser_choose(&shape, &rates, NULL, &small);
+	cei_selector_choose(&shape, &rates, NULL, &small);
 	ck_assert_double_ge(small.gemm_ns, 1.7 * usual.gemm_ns);
 }
 END_TEST
@@ -90,8 +90,8 @@ START_TEST(test_rates_of_a_workspace)
 	ck_assert_uint_eq(rates.n_sms, 132);            /* the default, because some rank does not
 							 * know it */
 	ck_assert_double_eq(rates.copy_bytes_per_ns, 392);
-	workspace.least[CEI_AGREE_SMS] = 114;
-	workspace.least[CEI_AGREE_COPY_RATE] = UINT64_C(21000000000);
+	workspace.least[CEI_ALLREDUCE_SMS] = 114;
+	workspace.least[CEI_ALLREDUCE_COPY_RATE] = UINT64_C(21000000000);
 	rates = cei_op_rates(&workspace);
 	ck_assert_uint_eq(rates.n_sms, 114);
 	ck_assert_double_eq_tol(rates.copy_bytes_per_ns, 21, 1e-9);
@@ -111,7 +111,7 @@ static uint32_t pieces_by_library(const struct cei_op_shape *shape)
 
 	rates.has_tiles = 0;
 	rates.has_library = 1;
-	cei_chooser_choose(shape, &rates, NULL, &choice);
+	cei_selector_choose(shape, &rates, NULL, &choice);
 	return choice.n_pieces;
 }
 
@@ -235,11 +235,11 @@ START_TEST(test_a_library_takes_whole_rows)
 
 	rates.has_library = 1;
 	told.way = CEOV_WAY_SEQUENCE;
-	cei_chooser_choose(&shape, &rates, &told, &choice);
+	cei_selector_choose(&shape, &rates, &told, &choice);
 	ck_assert_uint_eq(choice.shape.rows, 1024);
 	ck_assert_uint_eq(choice.shape.columns, 4096);
 	rates.has_tiles = 0;
-	cei_chooser_choose(&shape, &rates, NULL, &choice);
+	cei_selector_choose(&shape, &rates, NULL, &choice);
 	ck_assert_uint_eq(choice.shape.columns, 4096);
 }
 END_TEST

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
-#ifndef CEI_DESK_HOST_H
-#define CEI_DESK_HOST_H
+#ifndef CEI_HOST_GEMM_H
+#define CEI_HOST_GEMM_H
 
 /* The GEMM of the host's executor: one tile's operands as floats, and its sums. For one job
  * and one thread at a time. */
@@ -10,7 +10,7 @@
 
 #include "ops/compute/executor.h"
 
-struct cei_desk {
+struct cei_host_gemm {
 	float   *a;                     /* the tile's rows of A, some of k */
 	float   *b;                     /* panels of a few columns of C, likewise */
 	float   *sum;                   /* row by row of the tile */
@@ -18,19 +18,19 @@ struct cei_desk {
 	uint64_t n_columns;             /* of the last tile */
 };
 
-/* Allocates for the job's largest possible tile. After NO_MEMORY call cei_desk_fini(), too. */
-int    cei_desk_init(struct cei_desk *desk, const struct cei_gemm_job *job);
-void   cei_desk_fini(struct cei_desk *desk);
+/* Allocates for the job's largest possible tile. After NO_MEMORY call cei_host_gemm_fini(), too. */
+int    cei_host_gemm_init(struct cei_host_gemm *gemm, const struct cei_gemm_job *job);
+void   cei_host_gemm_fini(struct cei_host_gemm *gemm);
 
 /* Computes the tile in fp32: each sum adds products in the order of k, for either layout of
  * B. The tile must lie within its matrices. */
-void   cei_desk_multiply(struct cei_desk *desk, const struct cei_gemm_job *job,
-			 const struct cei_gemm_tile *tile);
+void   cei_host_gemm_multiply(struct cei_host_gemm *gemm, const struct cei_gemm_job *job,
+			      const struct cei_gemm_tile *tile);
 
 /* Row `row` of the last tile, n_columns floats. */
-float *cei_desk_sum(const struct cei_desk *desk, uint64_t row);
+float *cei_host_gemm_sum(const struct cei_host_gemm *gemm, uint64_t row);
 
 /* The address of an element, to be read, or written in C. */
 char  *cei_matrix_at(const struct cei_matrix *matrix, uint64_t row, uint64_t column);
 
-#endif /* CEI_DESK_HOST_H */
+#endif /* CEI_HOST_GEMM_H */

@@ -5,12 +5,12 @@
  * vectors. Rows are padded to STRIP and columns to LANES; results of the padding are not
  * used. */
 
-#include "ops/exec_host/desk_host.h"
+#include "ops/exec_host/host_gemm.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/compute/numbers.h"
+#include "ops/compute/dtype.h"
 
 #define LANES   8u                      /* columns that are summed together */
 #define STRIP   4u                      /* rows that are summed together */
@@ -30,15 +30,15 @@ static void *take(uint64_t n_floats)
 	return aligned_alloc(sizeof(lanes), n_bytes ? n_bytes : sizeof(lanes));
 }
 
-void cei_desk_fini(struct cei_desk *desk)
+void cei_host_gemm_fini(struct cei_host_gemm *gemm)
 {
-	free(desk->a);
-	free(desk->b);
-	free(desk->sum);
-	free(desk->row);
+	free(gemm->a);
+	free(gemm->b);
+	free(gemm->sum);
+	free(gemm->row);
 }
 
-int cei_desk_init(struct cei_desk *desk, const struct cei_gemm_job *job)
+int cei_host_gemm_init(struct cei_host_gemm *gemm, const struct cei_gemm_job *job)
 {
 	uint64_t n_rows = 0, n_columns = 0, n;
 	uint32_t i;
@@ -51,27 +51,27 @@ int cei_desk_init(struct cei_desk *desk, const struct cei_gemm_job *job)
 	n_columns = round_up(n_columns < job->shape.columns ? n_columns :
 			     job->shape.columns, LANES);
 	n = n_columns > K_STEP ? n_columns : K_STEP;
-	desk->a = take(n_rows * K_STEP);
-	desk->b = take(n_columns * K_STEP);
-	desk->sum = take(n_rows * n_columns);
-	desk->row = take(n);
-	if (!desk->a || !desk->b || !desk->sum || !desk->row)
+	gemm->a = take(n_rows * K_STEP);
+	gemm->b = take(n_columns * K_STEP);
+	gemm->sum = take(n_rows * n_columns);
+	gemm->row = take(n);
+	if (!gemm->a || !gemm->b || !gemm->sum || !gemm->row)
 		return CEOV_ERR_NO_MEMORY;
 	/* padding takes part in the computation, so it needs values */
-	memset(desk->a, 0, n_rows * K_STEP * sizeof(float));
-	memset(desk->b, 0, n_columns * K_STEP * sizeof(float));
+	memset(gemm->a, 0, n_rows * K_STEP * sizeof(float));
+	memset(gemm->b, 0, n_columns * K_STEP * sizeof(float));
 	return 0;
 }
 
 char *cei_matrix_at(const struct cei_matrix *matrix, uint64_t row, uint64_t column)
 {
 	return (char *)(uintptr_t)matrix->base +
-		(row * matrix->columns + column) * CEI_NUMBER_BYTES;
+		(row * matrix->columns + column) * CEI_DTYPE16_BYTES;
 }
 
-float *cei_desk_sum(const struct cei_desk *desk, uint64_t row)
+float *cei_host_gemm_sum(const struct cei_host_gemm *gemm, uint64_t row)
 {
-	return desk->sum + row * round_up(desk->n_columns, LANES);
+	return gemm->sum + row * round_up(gemm->n_columns, LANES);
 }
 
 /* --- operands -------------------------------------------------------------- */
@@ -82,47 +82,47 @@ struct span {                           /* a range of k */
 };
 
 /* Column `column` of the tile at step `step` of the span. */
-static float *b_at(const struct cei_desk *desk, uint64_t column, uint64_t step)
+static float *b_at(const struct cei_host_gemm *gemm, uint64_t column, uint64_t step)
 {
-	return desk->b + (column / LANES * K_STEP + step) * LANES + column % LANES;
+	return gemm->b + (column / LANES * K_STEP + step) * LANES + column % LANES;
 }
 
-static void lay_out_a(const struct cei_desk *desk, const struct cei_gemm_job *job,
+static void lay_out_a(const struct cei_host_gemm *gemm, const struct cei_gemm_job *job,
 		      const struct cei_gemm_tile *tile, struct span k)
 {
 	uint64_t i;
 
 	for (i = 0; i < tile->n_rows; i++)
-		cei_widen(job->dtype, desk->a + i * K_STEP,
-			  cei_matrix_at(&job->a[tile->a], tile->a_row + i, k.first), k.n);
+		cei_dtype_widen(job->dtype, gemm->a + i * K_STEP,
+				cei_matrix_at(&job->a[tile->a], tile->a_row + i, k.first), k.n);
 }
 
 /* Widens an n x k B: each of its rows is a column of C. */
-static void lay_out_columns(const struct cei_desk *desk, const struct cei_gemm_job *job,
+static void lay_out_columns(const struct cei_host_gemm *gemm, const struct cei_gemm_job *job,
 			    const struct cei_gemm_tile *tile, struct span k)
 {
 	uint64_t i, step;
 
-	for (i = 0; i < desk->n_columns; i++) {
-		cei_widen(job->dtype, desk->row,
-			  cei_matrix_at(&job->b[tile->b], tile->column + i, k.first), k.n);
+	for (i = 0; i < gemm->n_columns; i++) {
+		cei_dtype_widen(job->dtype, gemm->row,
+				cei_matrix_at(&job->b[tile->b], tile->column + i, k.first), k.n);
 		for (step = 0; step < k.n; step++)
-			*b_at(desk, i, step) = desk->row[step];
+			*b_at(gemm, i, step) = gemm->row[step];
 	}
 }
 
 /* Widens a k x n B: each of its rows is one step of k. */
-static void lay_out_steps(const struct cei_desk *desk, const struct cei_gemm_job *job,
+static void lay_out_steps(const struct cei_host_gemm *gemm, const struct cei_gemm_job *job,
 			  const struct cei_gemm_tile *tile, struct span k)
 {
 	uint64_t i, step;
 
 	for (step = 0; step < k.n; step++) {
-		cei_widen(job->dtype, desk->row,
-			  cei_matrix_at(&job->b[tile->b], k.first + step, tile->column),
-			  desk->n_columns);
-		for (i = 0; i < desk->n_columns; i++)
-			*b_at(desk, i, step) = desk->row[i];
+		cei_dtype_widen(job->dtype, gemm->row,
+				cei_matrix_at(&job->b[tile->b], k.first + step, tile->column),
+				gemm->n_columns);
+		for (i = 0; i < gemm->n_columns; i++)
+			*b_at(gemm, i, step) = gemm->row[i];
 	}
 }
 
@@ -148,29 +148,29 @@ static void multiply_strip(lanes *sum, uint64_t n_panels, const float *a, const 
 	sum[3 * n_panels] = sum3;
 }
 
-void cei_desk_multiply(struct cei_desk *desk, const struct cei_gemm_job *job,
-		       const struct cei_gemm_tile *tile)
+void cei_host_gemm_multiply(struct cei_host_gemm *gemm, const struct cei_gemm_job *job,
+			    const struct cei_gemm_tile *tile)
 {
 	uint64_t left = job->c[tile->c].columns - tile->column, row, panel, n_panels;
 	uint64_t n_rows = round_up(tile->n_rows, STRIP);
-	lanes *sum = (lanes *)desk->sum;
-	const lanes *b = (const lanes *)desk->b;
+	lanes *sum = (lanes *)gemm->sum;
+	const lanes *b = (const lanes *)gemm->b;
 	struct span k;
 
-	desk->n_columns = left < job->shape.columns ? left : job->shape.columns;
-	n_panels = round_up(desk->n_columns, LANES) / LANES;
+	gemm->n_columns = left < job->shape.columns ? left : job->shape.columns;
+	n_panels = round_up(gemm->n_columns, LANES) / LANES;
 	memset(sum, 0, n_rows * n_panels * sizeof(*sum));
 	for (k.first = 0; k.first < job->k; k.first += k.n) {
 		k.n = job->k - k.first < K_STEP ? job->k - k.first : K_STEP;
-		lay_out_a(desk, job, tile, k);
+		lay_out_a(gemm, job, tile, k);
 		if (job->b_is_k_by_n)
-			lay_out_steps(desk, job, tile, k);
+			lay_out_steps(gemm, job, tile, k);
 		else
-			lay_out_columns(desk, job, tile, k);
+			lay_out_columns(gemm, job, tile, k);
 		for (panel = 0; panel < n_panels; panel++)
 			for (row = 0; row < n_rows; row += STRIP)
 				multiply_strip(sum + row * n_panels + panel, n_panels,
-					       desk->a + row * K_STEP, b + panel * K_STEP,
+					       gemm->a + row * K_STEP, b + panel * K_STEP,
 					       k.n);
 	}
 }
