@@ -9,8 +9,9 @@
  *   in:   chunks that the router put on a lane
  *   out:  the lane's done counter, read by completion
  *
- * A backend serves one member of this process. It knows no plan, no peer and no
- * topology: it is handed addresses that are mapped for that member (ipc/share.h).
+ * A backend serves one member of this process. It knows no plan and no topology: it is
+ * handed addresses that it gave out itself, or that are mapped for that member
+ * (ipc/share.h).
  * It never calls back into the engine. Lane calls come from the engine's thread;
  * the verbs of the data path neither block nor allocate.
  */
@@ -152,7 +153,8 @@ struct cei_backend_ops {
 	uint32_t             backend_bytes; /* private state, zeroed before open */
 	uint32_t             lane_bytes;    /* likewise, before lane_open */
 
-	/* Life. close and lane_close accept what open left half done. A lane is closed
+	/* Life. open: CEOV_NONE, not raised: what it needs is not on this machine, and engines
+	 * go without it. close and lane_close accept what open left half done. A lane is closed
 	 * when it is idle: see stop and is_idle. */
 	int      (*open)(struct cei_backend *backend);
 	void     (*close)(struct cei_backend *backend);

@@ -21,6 +21,7 @@ int cei_movers_open(struct cei_movers *movers, struct cei_site *site, uint32_t m
 		r = cei_backend_open(&movers->mover[movers->n].backend, site->movers[i], site,
 				     member, own->place);
 		movers->n += !r;
+		r = r == CEOV_NONE ? 0 : r;
 	}
 	movers->n_own = movers->n;
 	if (r || movers->n)

@@ -27,6 +27,7 @@ struct proxy {
 						    * of one call */
 	int                           is_early; /* reap() counts a submit at once, which is
 						 * executed only with the next one */
+	int                           is_absent; /* open() says that it is not here */
 	_Atomic uint64_t              n_pieces; /* copied by all its lanes */
 	_Atomic uint32_t              n_open;   /* memories */
 	uint64_t                      memory[PROXY_MEMORIES];   /* where each is; 0: free */

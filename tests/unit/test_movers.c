@@ -6,6 +6,8 @@
  * an address is the mover's own, so that memory which is not mapped can be a target. The
  * caller turns the engine. */
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -17,6 +19,7 @@
 #include "loopback.h"
 
 #define BYTES UINT64_C(50000)
+#define LARGE (UINT64_C(256) << 20)
 #define TURNS 200u
 
 static struct proxy proxy;
@@ -149,6 +152,22 @@ START_TEST(test_the_first_mover_that_can_moves)
 }
 END_TEST
 
+START_TEST(test_an_engine_goes_without_a_mover_that_is_not_there)
+{
+	struct pair pair;
+
+	proxy_init(&proxy, host());
+	proxy.is_absent = 1;
+	make_pair(&pair, &proxy.ops, host(), 0);
+	ck_assert_uint_eq(pair.context->engines[0].movers.n_own, 1);
+	ck_assert_int_eq(ceov_plan_commit(pair.plan), 0);
+	check_explained(pair.plan, "backend host");
+	run(pair.context, pair.plan);
+	check_arrived(pair.target, pair.arrived, 5);
+	ceov_close(pair.context);
+}
+END_TEST
+
 /* Lanes take handles and offsets as they take pointers; those that wait, too. */
 START_TEST(test_addresses_are_the_movers_own)
 {
@@ -209,6 +228,39 @@ START_TEST(test_memory_that_is_not_mapped_can_be_a_target)
 	ck_assert_uint_gt(proxy.n_open, 0);
 	ceov_close(pair.context);
 	ck_assert_uint_eq(proxy.n_open, 0);
+}
+END_TEST
+
+/* Helpers would move a leg of any other way, and cannot know the addresses. */
+START_TEST(test_no_helper_gets_addresses_of_another_mover)
+{
+	struct ceov_plan_options options = { .struct_bytes = sizeof(options),
+					     .routes = CEOV_ROUTES_ALL };
+	const char *srcdir = getenv("srcdir");
+	char path[600];
+	struct pair pair;
+	int is_hidden;
+
+	snprintf(path, sizeof(path), "%s/tests/fixtures/machines/h200x8-nvswitch.xml",
+		 srcdir ? srcdir : ".");
+	ck_assert_int_eq(setenv("CEOVERLAP_MACHINE", path, 1), 0);
+	for (is_hidden = 0; is_hidden < 2; is_hidden++) {
+		proxy_init(&proxy, host());
+		proxy_use_handles(&proxy);
+		pair.context = open_on(host(), &proxy.ops, 2);
+		pair.source = testing_buffer(pair.context, 0, LARGE);
+		pair.target = testing_buffer(pair.context, 1, LARGE);
+		if (is_hidden)          /* from rank 0 alone: there is an address all the same */
+			pair.target->region->address[0] = 0;
+		pair.arrived = testing_signal(pair.context, 1, 1);
+		ck_assert_int_eq(ceov_plan_create(pair.context, 0, &options, &pair.plan), 0);
+		add_to(pair.plan, pair.source, pair.target, pair.arrived);
+		pair.plan->program.transfers[0].row_bytes = LARGE;
+		ck_assert_int_eq(ceov_plan_commit(pair.plan), 0);
+		ck_assert_uint_eq(pair.plan->program.transfers[0].mover, is_hidden);
+		ck_assert_int_eq(pair.plan->steps[0].is_routed, !is_hidden);
+		ceov_close(pair.context);
+	}
 }
 END_TEST
 
@@ -280,8 +332,10 @@ int main(void)
 
 	tcase_set_timeout(cases, 60);
 	tcase_add_test(cases, test_the_first_mover_that_can_moves);
+	tcase_add_test(cases, test_an_engine_goes_without_a_mover_that_is_not_there);
 	tcase_add_test(cases, test_addresses_are_the_movers_own);
 	tcase_add_test(cases, test_memory_that_is_not_mapped_can_be_a_target);
+	tcase_add_test(cases, test_no_helper_gets_addresses_of_another_mover);
 	tcase_add_test(cases, test_each_transfer_has_its_mover_and_lane);
 	tcase_add_test(cases, test_an_early_end_is_believed);
 	suite_add_tcase(suite, cases);
