@@ -6,9 +6,9 @@
 /*
  * ceoverlap - move bytes between GPUs on their copy engines while kernels run.
  *
- *   kernel ---> doorbell ---> scheduler ---> router ---> backend ---> completion
- *   arrives     sees the      picks what     picks       host or      raises the
- *   at a mark   mark          may go now     the lane    cuda         next mark
+ *   kernel ---> doorbell ---> scheduler ------> backend ---> completion
+ *   arrives     sees the      picks the lane,   host or      raises the
+ *   at a mark   mark          and what may go   cuda         next mark
  *
  * WORDS
  *   context   everything this process holds: machine, backends, peers, engines.

@@ -4,9 +4,9 @@
 #define CEI_BACKEND_H
 
 /*
- * Stage 4 of 5: backend - moves bytes.
+ * Stage 3 of 4: backend - moves bytes.
  *
- *   in:   chunks that the router put on a lane
+ *   in:   chunks that the scheduler picked for a lane
  *   out:  the lane's done counter, read by completion
  *
  * A backend serves one member of this process. It knows no plan and no topology: it is

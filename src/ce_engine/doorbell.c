@@ -6,39 +6,31 @@
 #include "ce_engine/doorbell.h"
 
 #include "base/clock.h"
-#include "ce_engine/engine.h"
-#include "ce_engine/launch.h"
-#include "ce_engine/trace.h"
+#include "ce_engine/lanes.h"
 #include "ce_engine/staging.h"
+#include "ce_engine/trace.h"
 
 enum look { LOOK_REACHED, LOOK_NOT_YET, LOOK_ABORTED };
 
 void cei_doorbell_init(struct cei_doorbell *doorbell)
 {
-	cei_list_init(&doorbell->armed);
 	cei_parking_init(&doorbell->parking);
-	doorbell->n_armed = 0;
-	doorbell->n_awake = 0;
 }
 
 void cei_doorbell_arm(struct cei_doorbell *doorbell, struct cei_launch *launch)
 {
-	const struct ceov_plan *plan = launch->plan;
-	struct cei_chunk *chunk;
-	uint32_t i;
+	uint32_t i, n = launch->plan->program.n_transfers;
 
-	for (i = 0; i < plan->program.n_transfers; i++) {
-		chunk = &launch->chunks[plan->steps[i].first_chunk];
-		cei_list_append(&doorbell->armed, &chunk->link);
-	}
-	doorbell->n_armed += plan->program.n_transfers;
-	doorbell->n_awake += plan->program.n_transfers;
+	for (i = 0; i < n; i++)
+		cei_list_append(&doorbell->parking.armed, &cei_launch_first(launch, i)->link);
+	doorbell->n_armed += n;
+	doorbell->parking.n_awake += n;
 }
 
 void cei_doorbell_disarm(struct cei_doorbell *doorbell, struct cei_chunk *chunk)
 {
 	doorbell->n_armed--;
-	doorbell->n_awake -= chunk->parked == CEI_AWAKE;
+	doorbell->parking.n_awake -= chunk->parked == CEI_AWAKE;
 }
 
 static enum look look_at(const struct cei_counter *counter, uint64_t base)
@@ -56,15 +48,14 @@ static enum look look_at(const struct cei_counter *counter, uint64_t base)
 	return seen >= base + counter->value ? LOOK_REACHED : LOOK_NOT_YET;
 }
 
-static void fail_aborted(struct cei_engine *engine, struct cei_chunk *chunk,
-			 const struct cei_counter *counter)
+static void end_aborted(const struct cei_chunk *chunk, const struct cei_counter *counter,
+			struct cei_ending *ending)
 {
-	struct ceov_failure failure = cei_failure(0, 0);
-
-	failure.error = cei_signal_blame(counter->signal, &failure.rank);
-	if (!failure.error)             /* renewed since, though it may not be yet */
-		failure.error = CEOV_ERR_ABORTED;
-	cei_launch_fail(engine, chunk->launch, chunk, counter, &failure);
+	*ending = (struct cei_ending){ .launch = chunk->launch, .chunk = chunk,
+				       .counter = counter, .failure = cei_failure(0, 0) };
+	ending->failure.error = cei_signal_blame(counter->signal, &ending->failure.rank);
+	if (!ending->failure.error)     /* renewed since, though it may not be yet */
+		ending->failure.error = CEOV_ERR_ABORTED;
 }
 
 /* For marks that are not waited for here: what a transfer raises, and source_ready,
@@ -80,17 +71,26 @@ static enum look look_at_abort(const struct cei_counter *counter)
 
 static uint32_t step_index(const struct cei_chunk *chunk)
 {
-	return chunk->launch->plan->cuts[chunk->index].step;
+	return cei_chunk_cut(chunk)->step;
 }
 
-/* Whether the transfer's lane waits for source_ready by itself. */
-static int is_left_to_lane(const struct cei_engine *engine, const struct cei_chunk *chunk)
+/* Whether all transfers of earlier launches on the gated lane of this one have left the
+ * doorbell. Before that, a launch that comes after its stream would stop the lane at a
+ * point of the stream that may wait for them. */
+static int is_oldest(const struct cei_launch *launch)
+{
+	return launch->gate_line->next == &launch->gate_link;
+}
+
+/* Whether the transfer's lane waits for source_ready by itself: if it is the next of the
+ * lane's chain. Out of turn a lane would wait for a mark whose producer may wait for what
+ * stands behind it: such a transfer goes when its mark is reached. */
+static int is_left_to_lane(const struct cei_chunk *chunk)
 {
 	const struct cei_launch *launch = chunk->launch;
 
-	return cei_router_lane_waits(launch) &&
-		cei_router_is_next(&engine->router, launch,
-				   step_index(chunk));
+	return cei_launch_lane_waits(launch) && is_oldest(launch) &&
+		launch->next_step == step_index(chunk);
 }
 
 /* A mark that only lanes can see is reached when its turn comes. */
@@ -104,50 +104,74 @@ static enum look look_ahead(const struct cei_counter *counter, uint64_t base)
 }
 
 /* Whether the transfer may write: nothing it names was aborted, its target is free. */
-static enum look look_at_target(const struct cei_launch *launch, const struct cei_step *step,
+static enum look look_at_target(const struct cei_chunk *chunk,
 				const struct cei_counter **ret_counter)
 {
+	const struct cei_step *step = cei_chunk_step(chunk);
+
 	*ret_counter = &step->then;
 	if (look_at_abort(&step->then) == LOOK_ABORTED)
 		return LOOK_ABORTED;
 	*ret_counter = &step->target_free;
-	return look_at(&step->target_free, launch->base);
+	return look_at(&step->target_free, chunk->launch->base);
 }
 
-static enum look look_at_source(const struct cei_engine *engine, const struct cei_chunk *chunk,
-				const struct cei_step *step,
+static enum look look_at_source(const struct cei_chunk *chunk,
 				const struct cei_counter **ret_counter)
 {
+	const struct cei_step *step = cei_chunk_step(chunk);
+
 	*ret_counter = &step->source_ready;
-	if (is_left_to_lane(engine, chunk))
+	if (is_left_to_lane(chunk))
 		return look_at_abort(&step->source_ready);
 	return look_ahead(&step->source_ready, chunk->launch->base);
 }
 
-static uint32_t pass_on(struct cei_engine *engine, struct cei_launch *launch, uint32_t index)
+/* Transfers of the launch have left the doorbell: which is its first that has not? */
+static void advance(struct cei_launch *launch)
 {
-	const struct cei_step *step = &launch->plan->steps[index];
-	struct cei_chunk *chunk;
-	uint32_t i;
+	uint32_t n = launch->plan->program.n_transfers;
 
-	launch->plan->run.turns[index] = launch->sequence + 1;
-	cei_doorbell_disarm(&engine->doorbell, &launch->chunks[step->first_chunk]);
-	for (i = 0; i < step->n_chunks; i++) {
-		chunk = &launch->chunks[step->first_chunk + i];
-		cei_list_remove(&chunk->link);
-		chunk->state = CEI_CHUNK_READY;
-		cei_trace_stage(engine, chunk, CEI_TRACE_READY);
-		cei_staging_send(engine, chunk);
-	}
-	cei_router_passed(launch);
-	if (launch->n_parked && launch->next_step < launch->plan->program.n_transfers)
-		cei_parking_next(engine, launch, launch->next_step);
-	return step->n_chunks;
+	while (launch->next_step < n &&
+	       cei_launch_first(launch, launch->next_step)->state != CEI_CHUNK_ARMED)
+		launch->next_step++;
+	if (launch->next_step == n)
+		cei_list_remove(&launch->gate_link);
 }
 
-static const struct cei_step *step_of(const struct cei_chunk *chunk)
+void cei_doorbell_forget(struct cei_launch *launch)
 {
-	return &chunk->launch->plan->steps[step_index(chunk)];
+	cei_parking_forget(launch);
+	advance(launch);
+}
+
+void cei_doorbell_done(struct cei_doorbell *doorbell, struct cei_launch *launch, uint32_t step)
+{
+	if (launch->n_parked)
+		cei_parking_done(&doorbell->parking, launch, step);
+}
+
+static uint32_t pass_on(struct cei_doorbell *doorbell, struct cei_launch *launch, uint32_t index)
+{
+	const struct cei_step *step = &launch->plan->steps[index];
+	struct cei_chunk *chunk = cei_launch_first(launch, index);
+	struct cei_chunk *end = chunk + step->n_chunks;
+
+	launch->plan->run.turns[index] = launch->sequence + 1;
+	cei_doorbell_disarm(doorbell, chunk);
+	for (; chunk < end; chunk++) {
+		cei_list_remove(&chunk->link);
+		chunk->state = CEI_CHUNK_READY;
+		cei_trace_stage(doorbell->trace, chunk, CEI_TRACE_READY);
+		if (step->is_routed && launch->gate == CEOV_NOBODY)
+			cei_staging_send(doorbell->staging, chunk);
+		else
+			cei_scheduler_add(doorbell->scheduler, chunk);
+	}
+	advance(launch);
+	if (launch->n_parked && launch->next_step < launch->plan->program.n_transfers)
+		cei_parking_next(&doorbell->parking, launch, launch->next_step);
+	return step->n_chunks;
 }
 
 /* Transfers of one launch that wait for the same source_ready, next to each other. They
@@ -162,7 +186,7 @@ struct bunch {
 
 static int is_empty(const struct cei_chunk *chunk)
 {
-	return !step_of(chunk)->piece.row_bytes;
+	return !cei_chunk_step(chunk)->piece.row_bytes;
 }
 
 /* What moves nothing is alone: it waits for others, and none of them for it. */
@@ -175,19 +199,19 @@ static int belongs(const struct bunch *bunch, const struct cei_chunk *chunk)
 	if (bunch->n == CEI_GROUP_MAX || chunk->launch != bunch->chunks[0]->launch ||
 	    is_empty(chunk) || is_empty(bunch->chunks[0]))
 		return 0;
-	first = &step_of(bunch->chunks[0])->source_ready;
-	other = &step_of(chunk)->source_ready;
+	first = &cei_chunk_step(bunch->chunks[0])->source_ready;
+	other = &cei_chunk_step(chunk)->source_ready;
 	return first->signal == other->signal && first->index == other->index &&
 		first->value == other->value;
 }
 
 /* Takes the next bunch, which begins at *node; moves *node behind it. */
-static void collect(struct cei_engine *engine, struct cei_list **node, struct bunch *bunch)
+static void collect(struct cei_list *armed, struct cei_list **node, struct bunch *bunch)
 {
 	struct cei_chunk *chunk;
 
 	bunch->n = bunch->n_free = 0;
-	while (*node != &engine->doorbell.armed) {
+	while (*node != armed) {
 		chunk = CEI_OWNER(*node, struct cei_chunk, link);
 		if (!belongs(bunch, chunk))
 			return;
@@ -199,13 +223,13 @@ static void collect(struct cei_engine *engine, struct cei_list **node, struct bu
 /* Whether all transfers that must pass before it have: the same one of earlier launches,
  * all of those before a launch that comes after its stream and, before one that moves
  * nothing, all that precede it in the plan. */
-static int is_its_turn(const struct cei_engine *engine, const struct cei_chunk *chunk)
+static int is_its_turn(const struct cei_chunk *chunk)
 {
 	const struct cei_launch *launch = chunk->launch;
 
 	if (launch->plan->run.turns[step_index(chunk)] < launch->sequence)
 		return 0;
-	if (launch->after && !cei_router_is_oldest(&engine->router, launch))
+	if (launch->after && !is_oldest(launch))
 		return 0;
 	if (!is_empty(chunk))
 		return 1;
@@ -217,8 +241,7 @@ static int is_its_turn(const struct cei_engine *engine, const struct cei_chunk *
 
 /* Looks at the bunch's marks. NOT_YET: its source is not ready, or another transfer
  * must pass first. REACHED: ready, and n_free says how many may go. */
-static enum look look_at_bunch(struct cei_engine *engine, struct bunch *bunch,
-			       struct cei_chunk **ret_chunk,
+static enum look look_at_bunch(struct bunch *bunch, struct cei_chunk **ret_chunk,
 			       const struct cei_counter **ret_counter)
 {
 	struct cei_chunk *chunk;
@@ -228,14 +251,14 @@ static enum look look_at_bunch(struct cei_engine *engine, struct bunch *bunch,
 
 	for (i = 0; i < bunch->n; i++) {
 		*ret_chunk = chunk = bunch->chunks[i];
-		look = look_at_target(chunk->launch, step_of(chunk), ret_counter);
+		look = look_at_target(chunk, ret_counter);
 		if (look == LOOK_ABORTED)
 			return look;
 		bunch->n_free += look == LOOK_REACHED;
-		is_turn &= is_its_turn(engine, chunk);
+		is_turn &= is_its_turn(chunk);
 	}
 	*ret_chunk = chunk = bunch->chunks[0];
-	look = look_at_source(engine, chunk, step_of(chunk), ret_counter);
+	look = look_at_source(chunk, ret_counter);
 	bunch->why = look == LOOK_NOT_YET ? CEI_PARKED_SOURCE : CEI_PARKED_TURN;
 	return look == LOOK_REACHED && !is_turn ? LOOK_NOT_YET : look;
 }
@@ -253,13 +276,13 @@ static int may_park(const struct cei_chunk *chunk, enum cei_parked why)
 }
 
 /* As many as there are too many in the list. */
-static void park(struct cei_engine *engine, const struct bunch *bunch, enum cei_parked why)
+static void park(struct cei_parking *parking, const struct bunch *bunch, enum cei_parked why)
 {
 	uint32_t i;
 
-	for (i = 0; i < bunch->n && engine->doorbell.n_awake > CEI_PARKING_AWAKE; i++)
+	for (i = 0; i < bunch->n && parking->n_awake > CEI_PARKING_AWAKE; i++)
 		if (may_park(bunch->chunks[i], why))
-			(void)cei_parking_park(engine, bunch->chunks[i], why);
+			cei_parking_park(parking, bunch->chunks[i], why);
 }
 
 /* Whether a bunch that is ready should wait for the rest of its targets, or for a
@@ -280,16 +303,16 @@ static int must_hold(const struct bunch *bunch, const struct cei_launch *held)
 }
 
 /* Keeps the bunch, and with it those behind it in its launch. */
-static const struct cei_launch *hold(struct cei_engine *engine, const struct bunch *bunch)
+static const struct cei_launch *hold(struct cei_parking *parking, const struct bunch *bunch)
 {
 	const struct cei_launch *launch = bunch->chunks[0]->launch;
 
 	if (!bunch->n_free)
-		park(engine, bunch, CEI_PARKED_TARGET);
+		park(parking, bunch, CEI_PARKED_TARGET);
 	return launch;
 }
 
-static uint32_t pass_bunch(struct cei_engine *engine, const struct bunch *bunch)
+static uint32_t pass_bunch(struct cei_doorbell *doorbell, const struct bunch *bunch)
 {
 	const struct cei_counter *counter;
 	struct cei_chunk *chunk;
@@ -297,17 +320,18 @@ static uint32_t pass_bunch(struct cei_engine *engine, const struct bunch *bunch)
 
 	for (i = 0; i < bunch->n; i++) {
 		chunk = bunch->chunks[i];
-		if (look_at_target(chunk->launch, step_of(chunk), &counter) != LOOK_REACHED ||
-		    look_at_source(engine, chunk, step_of(chunk), &counter) != LOOK_REACHED)
+		if (look_at_target(chunk, &counter) != LOOK_REACHED ||
+		    look_at_source(chunk, &counter) != LOOK_REACHED)
 			continue;
-		n_passed += pass_on(engine, chunk->launch, step_index(chunk));
+		n_passed += pass_on(doorbell, chunk->launch, step_index(chunk));
 	}
 	return n_passed;
 }
 
-uint32_t cei_doorbell_poll(struct cei_engine *engine)
+uint32_t cei_doorbell_poll(struct cei_doorbell *doorbell, struct cei_ending *ret_ending)
 {
-	struct cei_list *armed = &engine->doorbell.armed;
+	struct cei_parking *parking = &doorbell->parking;
+	struct cei_list *armed = &parking->armed;
 	struct cei_list *node;
 	const struct cei_launch *held = NULL;
 	const struct cei_counter *counter;
@@ -316,25 +340,26 @@ uint32_t cei_doorbell_poll(struct cei_engine *engine)
 	uint32_t n_looks, n_passed = 0;
 	enum look look;
 
-	if (!cei_list_is_empty(&engine->doorbell.parking.watched) &&
-	    cei_parking_look(engine, &chunk, &counter)) {
-		fail_aborted(engine, chunk, counter);
+	ret_ending->launch = NULL;
+	if (!cei_list_is_empty(&parking->watched) &&
+	    cei_parking_look(parking, &chunk, &counter)) {
+		end_aborted(chunk, counter, ret_ending);
 		return 0;
 	}
 	node = armed->next;
 	for (n_looks = 0; n_looks < CEI_DOORBELL_LOOKS && node != armed; n_looks += bunch.n) {
-		collect(engine, &node, &bunch);
-		look = look_at_bunch(engine, &bunch, &chunk, &counter);
+		collect(armed, &node, &bunch);
+		look = look_at_bunch(&bunch, &chunk, &counter);
 		if (look == LOOK_ABORTED) {
-			fail_aborted(engine, chunk, counter);
-			return n_passed;        /* it unlinked what node may be */
+			end_aborted(chunk, counter, ret_ending);
+			return n_passed;
 		}
 		if (look == LOOK_NOT_YET)
-			park(engine, &bunch, bunch.why);
+			park(parking, &bunch, bunch.why);
 		else if (must_hold(&bunch, held))
-			held = hold(engine, &bunch);
+			held = hold(parking, &bunch);
 		else
-			n_passed += pass_bunch(engine, &bunch);
+			n_passed += pass_bunch(doorbell, &bunch);
 	}
 	if (node != armed) {            /* begin there next time */
 		cei_list_remove(armed);

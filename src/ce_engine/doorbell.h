@@ -4,7 +4,7 @@
 #define CEI_DOORBELL_H
 
 /*
- * Stage 1 of 5: doorbell - sees that marks are reached.
+ * Stage 1 of 4: doorbell - sees that marks are reached.
  *   in:   chunks ARMED, from launches; the first of a transfer stands for all
  *   out:  chunks READY, to scheduler
  *
@@ -27,17 +27,19 @@
  * wait for each other so long: going as one batch and in order is worth more. */
 #define CEI_DOORBELL_HOLD_NS UINT64_C(200000)
 
-struct cei_chunk;
-struct cei_engine;
-struct cei_launch;
+struct cei_scheduler;
+struct cei_staging;
+struct cei_trace;
 
 struct cei_doorbell {
-	struct cei_list    armed;       /* first chunks, oldest launch first, but for ... */
-	struct cei_parking parking;     /* ... those that need no look for now */
-	uint64_t           n_armed;     /* all of them */
-	uint64_t           n_awake;     /* those in the list */
+	struct cei_scheduler *scheduler;        /* these three are the engine's */
+	struct cei_staging   *staging;
+	struct cei_trace     *trace;            /* NULL: off */
+	struct cei_parking    parking;          /* has the armed ones, ... */
+	uint64_t              n_armed;          /* ... so many */
 };
 
+/* The engine's parts are filled, the rest is zero. */
 void cei_doorbell_init(struct cei_doorbell *doorbell);
 
 /* Arms every transfer of the launch. */
@@ -46,8 +48,14 @@ void cei_doorbell_arm(struct cei_doorbell *doorbell, struct cei_launch *launch);
 /* The armed chunk, the first of its transfer, is dropped: it counts no more. */
 void cei_doorbell_disarm(struct cei_doorbell *doorbell, struct cei_chunk *chunk);
 
-/* Looks at armed marks; hands reached transfers to the scheduler; fails launches
- * whose signals were aborted. Returns how many chunks it passed on. */
-uint32_t cei_doorbell_poll(struct cei_engine *engine);
+/* The launch has failed, and none of its chunks is armed any more. */
+void cei_doorbell_forget(struct cei_launch *launch);
+
+/* The transfer is done, its mark raised: what waits for that is looked at again. */
+void cei_doorbell_done(struct cei_doorbell *doorbell, struct cei_launch *launch, uint32_t step);
+
+/* Looks at armed marks, and passes on the transfers that are reached. Returns how many chunks.
+ * Where a signal was aborted ret_ending->launch is the launch to fail, else NULL. */
+uint32_t cei_doorbell_poll(struct cei_doorbell *doorbell, struct cei_ending *ret_ending);
 
 #endif /* CEI_DOORBELL_H */

@@ -4,10 +4,10 @@
 #define CEI_ENGINE_H
 
 /*
- * One engine per member: the five stages, the lanes they fill, and the thread that
- * turns them. On the data path engines share nothing but the times of ports (ports.h).
- * Application threads reach an engine by its inbox; commits add lanes and ways that it
- * meets in later launches.
+ * One engine per member: the stages, the lanes they fill, and the thread that turns them.
+ * Stages know their own state and the next stage, not the engine. On the data path engines
+ * share nothing but the times of ports (ports.h). Application threads reach an engine by its
+ * inbox; commits add lanes and ways that it meets in later launches.
  */
 
 #include <pthread.h>
@@ -15,19 +15,14 @@
 #include <stdint.h>
 
 #include "backend/backend.h"
-#include "base/list.h"
-#include "base/ring.h"
+#include "ce_engine/admission.h"
 #include "ce_engine/doorbell.h"
 #include "ce_engine/expiry.h"
 #include "ce_engine/lanes.h"
 #include "ce_engine/movers.h"
-#include "ce_engine/router.h"
 #include "ce_engine/scheduler.h"
 #include "ce_engine/staging.h"
 #include "topology/topology.h"
-
-/* Launches that wait to be taken up. */
-#define CEI_INBOX_CELLS 1024u
 
 /* An engine with nothing armed stays awake this long: the next launch of a loop
  * comes within milliseconds, and waking a thread costs 50 to 150 us (measured
@@ -41,22 +36,18 @@ struct cei_engine {
 	struct cei_topology    *topology;
 	struct cei_ports       *ports;          /* of the context, set before open; NULL: no
 						 * machine is known */
-	uint32_t                member;
 	uint32_t                rank;
 	uint32_t                place;          /* of our memory and copy engines in the
 						 * machine; CEOV_NOBODY: not known */
 	struct cei_movers       movers;
 	struct cei_backend     *backend;        /* the first of them: of the member's place */
-	struct cei_ring         inbox;
 	struct cei_trace       *trace;          /* NULL: off */
-	struct cei_list         launches;       /* in flight, oldest first */
-	struct cei_list         held;           /* taken up, but not admitted yet */
+	struct cei_admission    admission;      /* before the stages: lets launches in */
 	struct cei_doorbell     doorbell;       /* stage 1 */
 	struct cei_scheduler    scheduler;      /* stage 2 */
-	struct cei_router       router;         /* stage 3 */
-	struct cei_lanes        lanes;          /* stage 4, and what stage 5 reaps */
+	struct cei_lanes        lanes;          /* stage 3, and what stage 4, completion, reaps */
 	struct cei_staging      staging;        /* ways of two legs, and what they use */
-	struct cei_expiry       expiry;         /* deadlines and aborts */
+	struct cei_expiry       expiry;         /* launches, their deadlines and aborts */
 
 	pthread_t               thread;
 	int                     has_thread;
@@ -91,7 +82,7 @@ int  cei_engine_submit(struct cei_engine *engine, struct cei_launch *launch);
 
 enum cei_turn { CEI_TURN_IDLE, CEI_TURN_WAITING, CEI_TURN_WORKED };
 
-/* One pass of the five stages. IDLE: no launch is in flight. WAITING: some are, and
+/* One pass of the four stages. IDLE: no launch is in flight. WAITING: some are, and
  * nothing could be done. */
 enum cei_turn cei_engine_turn(struct cei_engine *engine);
 

@@ -5,12 +5,17 @@
 
 #include "ce_engine/expiry.h"
 
-#include <inttypes.h>
-
-#include "ce_engine/engine.h"
-#include "ce_engine/launch.h"
+#include <string.h>
 
 /* --- lists --------------------------------------------------------------- */
+
+void cei_expiry_init(struct cei_expiry *expiry, uint32_t rank)
+{
+	memset(expiry, 0, sizeof(*expiry));
+	expiry->rank = rank;
+	cei_list_init(&expiry->held);
+	cei_list_init(&expiry->in_flight);
+}
 
 static void step(struct cei_expiry *expiry)
 {
@@ -18,22 +23,47 @@ static void step(struct cei_expiry *expiry)
 	expiry->next_signal = 0;
 }
 
-void cei_expiry_take(struct cei_engine *engine, struct cei_launch *launch)
+void cei_expiry_take(struct cei_expiry *expiry, struct cei_launch *launch)
 {
-	if (engine->expiry.at == &launch->link)
-		step(&engine->expiry);
+	if (expiry->at == &launch->link)
+		step(expiry);
 	cei_list_remove(&launch->link);
 }
 
-void cei_expiry_put(struct cei_engine *engine, struct cei_launch *launch,
+void cei_expiry_put(struct cei_expiry *expiry, struct cei_launch *launch,
 		    struct cei_list *list)
 {
-	cei_expiry_take(engine, launch);
-	launch->listed_pass = engine->expiry.pass;
+	cei_expiry_take(expiry, launch);
+	launch->listed_pass = expiry->pass;
 	cei_list_append(list, &launch->link);
 }
 
 /* --- deadlines ----------------------------------------------------------- */
+
+int cei_expiry_find_abort(const struct cei_launch *launch, struct ceov_failure *failure)
+{
+	const struct ceov_plan *plan = launch->plan;
+
+	failure->error = cei_signals_blame(plan->signals, plan->program.n_signals, &failure->rank);
+	return failure->error != 0;
+}
+
+void cei_expiry_poison(const struct cei_launch *launch)
+{
+	const struct ceov_plan *plan = launch->plan;
+
+	cei_signals_abort(plan->signals, plan->program.n_signals, launch->error, launch->blamed);
+}
+
+const struct cei_chunk *cei_expiry_stuck_at(const struct cei_launch *launch)
+{
+	uint32_t i;
+
+	for (i = 0; i < launch->plan->program.n_chunks; i++)
+		if (launch->chunks[i].state < CEI_CHUNK_DONE)
+			return &launch->chunks[i];
+	return NULL;
+}
 
 static int is_missing(const struct cei_counter *counter, uint64_t base)
 {
@@ -45,60 +75,27 @@ static int is_missing(const struct cei_counter *counter, uint64_t base)
 }
 
 /* The chunk's mark that is not reached; NULL: both are, so its own rank is to blame. */
-static const struct cei_counter *missing_mark(const struct cei_launch *launch,
-					      const struct cei_chunk *chunk)
+static const struct cei_counter *missing_mark(const struct cei_chunk *chunk)
 {
-	const struct ceov_plan *plan = launch->plan;
-	const struct cei_step *at;
+	const struct cei_step *step;
 
 	if (!chunk)
 		return NULL;
-	at = &plan->steps[plan->cuts[chunk->index].step];
-	if (is_missing(&at->target_free, launch->base))
-		return &at->target_free;
-	return is_missing(&at->source_ready, launch->base) ? &at->source_ready : NULL;
+	step = cei_chunk_step(chunk);
+	if (is_missing(&step->target_free, chunk->launch->base))
+		return &step->target_free;
+	return is_missing(&step->source_ready, chunk->launch->base) ? &step->source_ready : NULL;
 }
 
-/* An abort that nothing has looked at yet is the reason, if there is one: its poison looks
- * like marks that have been reached. */
-static void expire(struct cei_engine *engine, struct cei_launch *launch)
+/* The deadline has passed. An abort that nothing has looked at yet is the reason, if there is
+ * one: its poison looks like marks that have been reached. */
+static void expire(const struct cei_expiry *expiry, struct cei_ending *ending)
 {
-	const struct cei_chunk *chunk = cei_launch_stuck_at(launch);
-	const struct cei_counter *counter = missing_mark(launch, chunk);
-	struct ceov_failure failure;
-
-	if (cei_launch_find_abort(launch, &failure)) {
-		cei_launch_fail(engine, launch, chunk, NULL, &failure);
+	if (cei_expiry_find_abort(ending->launch, &ending->failure))
 		return;
-	}
-	failure = cei_failure(CEOV_ERR_TIMEOUT, 0);
-	failure.rank = counter ? counter->signal->rank : engine->rank;
-	cei_launch_fail(engine, launch, chunk, counter, &failure);
-}
-
-/* A failed launch whose chunks do not come back: its lanes are given up. */
-static void give_up(struct cei_engine *engine, struct cei_launch *launch)
-{
-	const struct cei_chunk *chunk = cei_launch_stuck_at(launch);
-
-	launch->error = CEOV_ERR_UNCERTAIN;
-	if (!chunk)
-		return;
-	cei_raise(engine->site->report, CEOV_ERR_UNCERTAIN, 0,
-		  "%s: lane %u does not come back after launch %" PRIu64
-		  " failed; its targets are uncertain and the lane takes no more",
-		  engine->lanes.lane[chunk->lane].backend->ops->name, chunk->lane,
-		  launch->number);
-	cei_lanes_break(engine, chunk->lane, CEOV_ERR_UNCERTAIN);
-}
-
-/* A held launch is let in, to fail like the others. */
-static void let_in(struct cei_engine *engine, struct cei_launch *launch)
-{
-	launch->plan->run.n_held = 0;       /* or found again in the next turn */
-	launch->plan->run.n_admitted++;
-	cei_expiry_put(engine, launch, &engine->launches);
-	cei_doorbell_arm(&engine->doorbell, launch);
+	ending->counter = missing_mark(ending->chunk);
+	ending->failure.error = CEOV_ERR_TIMEOUT;
+	ending->failure.rank = ending->counter ? ending->counter->signal->rank : expiry->rank;
 }
 
 /* --- a pass -------------------------------------------------------------- */
@@ -117,16 +114,14 @@ static int is_new(const struct cei_expiry *expiry)
 
 /* The next launch of the pass; NULL: it has ended. Those that came into a list since it began
  * are the last ones there. */
-static struct cei_launch *next_launch(struct cei_engine *engine)
+static struct cei_launch *next_launch(struct cei_expiry *expiry)
 {
-	struct cei_expiry *expiry = &engine->expiry;
-
-	if (expiry->is_held && (expiry->at == &engine->held || is_new(expiry))) {
+	if (expiry->is_held && (expiry->at == &expiry->held || is_new(expiry))) {
 		expiry->is_held = 0;
-		expiry->at = engine->launches.next;
+		expiry->at = expiry->in_flight.next;
 		expiry->next_signal = 0;
 	}
-	if (!expiry->is_held && (expiry->at == &engine->launches || is_new(expiry)))
+	if (!expiry->is_held && (expiry->at == &expiry->in_flight || is_new(expiry)))
 		return NULL;
 	return CEI_OWNER(expiry->at, struct cei_launch, link);
 }
@@ -169,7 +164,7 @@ static enum look look_at(struct cei_expiry *expiry, const struct cei_launch *lau
 {
 	--*n_left;
 	if (launch->error && !is_seen_to(expiry, launch)) {
-		cei_launch_poison(launch);      /* a raiser may have covered what a gate
+		cei_expiry_poison(launch);      /* a raiser may have covered what a gate
 						 * waits to see */
 		see_to(expiry, launch);
 		*n_left = 0;
@@ -181,61 +176,49 @@ static enum look look_at(struct cei_expiry *expiry, const struct cei_launch *lau
 	return look_at_signals(expiry, launch, n_left, failure);
 }
 
-/* The pass has moved on from it before, since the launch may be gone after this. */
-static void end(struct cei_engine *engine, struct cei_launch *launch, int is_held,
-		struct ceov_failure *failure)
+static void begin_pass(struct cei_expiry *expiry)
 {
-	if (is_held)
-		let_in(engine, launch);
-	if (failure->error)
-		cei_launch_fail(engine, launch, cei_launch_stuck_at(launch), NULL, failure);
-	else if (launch->error)
-		give_up(engine, launch);
-	else
-		expire(engine, launch);
-}
-
-static void begin_pass(struct cei_engine *engine)
-{
-	struct cei_expiry *expiry = &engine->expiry;
-
 	expiry->pass++;
 	expiry->is_held = 1;
-	expiry->at = engine->held.next;
+	expiry->at = expiry->held.next;
 	expiry->next_signal = 0;
 }
 
-static void go_on(struct cei_engine *engine, uint64_t now_ns)
+static int go_on(struct cei_expiry *expiry, uint64_t now_ns, struct cei_ending *ending)
 {
-	struct cei_expiry *expiry = &engine->expiry;
-	struct ceov_failure failure = cei_failure(0, 0);
 	uint32_t n_left = CEI_EXPIRY_LOOKS;
 	enum look look = LOOK_WELL;
 	struct cei_launch *launch;
-	int is_held;
 
-	while (n_left && look == LOOK_WELL && (launch = next_launch(engine))) {
-		look = look_at(expiry, launch, now_ns, &n_left, &failure);
-		is_held = expiry->is_held;
+	while (n_left && look == LOOK_WELL && (launch = next_launch(expiry))) {
+		ending->launch = launch;
+		ending->is_held = expiry->is_held;
+		look = look_at(expiry, launch, now_ns, &n_left, &ending->failure);
 		if (look != LOOK_NOT_ALL)
 			step(expiry);
-		if (look == LOOK_ENDS)
-			end(engine, launch, is_held, &failure);
 	}
+	if (look != LOOK_ENDS)
+		return 0;
+	ending->chunk = cei_expiry_stuck_at(ending->launch);
+	if (!ending->failure.error && !ending->launch->error)
+		expire(expiry, ending);
+	return 1;
 }
 
-void cei_expiry_turn(struct cei_engine *engine, uint64_t now_ns)
+int cei_expiry_turn(struct cei_expiry *expiry, uint64_t now_ns, struct cei_ending *ret_ending)
 {
-	struct cei_expiry *expiry = &engine->expiry;
+	int r;
 
 	if (!expiry->at && now_ns < expiry->next_pass_ns)
-		return;
+		return 0;
+	*ret_ending = (struct cei_ending){ .failure = cei_failure(0, 0) };
 	if (!expiry->at)
-		begin_pass(engine);
-	go_on(engine, now_ns);
-	if (next_launch(engine))
-		return;
+		begin_pass(expiry);
+	r = go_on(expiry, now_ns, ret_ending);
+	if (next_launch(expiry))
+		return r;
 	expiry->at = NULL;
 	/* overflows for CEI_FOREVER, when the engine gives up: the next pass begins at once */
 	expiry->next_pass_ns = now_ns + CEI_EXPIRY_NS;
+	return r;
 }

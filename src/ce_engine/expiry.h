@@ -4,8 +4,8 @@
 #define CEI_EXPIRY_H
 
 /*
- * Sees that the deadline of a launch has passed, and that a signal of its plan was aborted
- * which nothing else of it looks at just now.
+ * The launches that an engine has taken up. Sees that the deadline of one has passed, and that a
+ * signal of its plan was aborted which nothing else of it looks at just now.
  *
  * Passes go over all launches that the engine has, first those held and then those in flight.
  * A turn makes a bounded part of a pass, so that no mark waits for it, and the next pass
@@ -25,7 +25,7 @@
 
 #include <stdint.h>
 
-#include "base/list.h"
+#include "ce_engine/launch.h"
 
 /* Deadlines and signals looked at in one turn. */
 #define CEI_EXPIRY_LOOKS 256u
@@ -33,10 +33,10 @@
 /* From the end of one pass to the beginning of the next. */
 #define CEI_EXPIRY_NS UINT64_C(1000000)
 
-struct cei_engine;
-struct cei_launch;
-
 struct cei_expiry {
+	uint32_t         rank;          /* of the engine */
+	struct cei_list  held;          /* launches taken up, but not admitted yet */
+	struct cei_list  in_flight;     /* admitted, oldest first */
 	struct cei_list *at;            /* what the pass looks at next, a launch or the head of
 					 * its list; NULL: none is under way */
 	int              is_held;       /* `at` is in the list of those held */
@@ -45,21 +45,42 @@ struct cei_expiry {
 	uint64_t         next_pass_ns;  /* point in time */
 };
 
-/* Engine's thread: a pass is under way, which the next turn goes on with. */
+void cei_expiry_init(struct cei_expiry *expiry, uint32_t rank);
+
+/* All below: engine's thread. */
+
+/* A pass is under way, which the next turn goes on with. */
 static inline int cei_expiry_goes_on(const struct cei_expiry *expiry)
 {
 	return expiry->at != NULL;
 }
 
-/* Engine's thread: takes the launch out of the list of the engine's that it is in, if any. */
-void cei_expiry_take(struct cei_engine *engine, struct cei_launch *launch);
+/* No launch is held or in flight. */
+static inline int cei_expiry_is_empty(const struct cei_expiry *expiry)
+{
+	return cei_list_is_empty(&expiry->in_flight) && cei_list_is_empty(&expiry->held);
+}
 
-/* Engine's thread: the same, and puts it at the end of this one. */
-void cei_expiry_put(struct cei_engine *engine, struct cei_launch *launch,
+/* Takes the launch out of the list that it is in, if any. */
+void cei_expiry_take(struct cei_expiry *expiry, struct cei_launch *launch);
+
+/* The same, and puts it at the end of this one, of the expiry's. */
+void cei_expiry_put(struct cei_expiry *expiry, struct cei_launch *launch,
 		    struct cei_list *list);
 
-/* Engine's thread: goes on with the pass, or begins one if it is time. Fails one launch at
- * most, and with it those of its plan; gives up one lane of a failed launch at most. */
-void cei_expiry_turn(struct cei_engine *engine, uint64_t now_ns);
+/* Goes on with the pass, or begins one if it is time. 1: has found how a launch, which may be
+ * held, is to end: by the failure or, where that is 0, as one that has failed before and whose
+ * chunks do not come back. */
+int  cei_expiry_turn(struct cei_expiry *expiry, uint64_t now_ns, struct cei_ending *ret_ending);
+
+/* Whether a signal of the launch's plan was aborted; fills error and rank of the failure. */
+int  cei_expiry_find_abort(const struct cei_launch *launch, struct ceov_failure *failure);
+
+/* Aborts the signals of a failed launch's plan again, since lanes and raisers may have
+ * written over the poison. */
+void cei_expiry_poison(const struct cei_launch *launch);
+
+/* The transfer that the launch is stuck at: the first chunk that is not done, or NULL. */
+const struct cei_chunk *cei_expiry_stuck_at(const struct cei_launch *launch);
 
 #endif /* CEI_EXPIRY_H */

@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Stage 4: groups chunks into submits. Decides no order: that is the scheduler's. */
+/* Stage 3: groups chunks into submits. Decides no order: that is the scheduler's. */
 
 #include "ce_engine/lanes.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "backend/lane.h"
-#include "ce_engine/engine.h"
 #include "ce_engine/launch.h"
 #include "ce_engine/lower.h"
 #include "ce_engine/trace.h"
-#include "ce_engine/staging.h"
 
 struct group {
-	struct cei_engine *engine;
+	struct cei_lanes  *lanes;
 	uint32_t           lane;
 	uint32_t           n_chunks;
 	uint32_t           n_pieces;
@@ -56,12 +53,14 @@ static int add_lane(struct cei_lanes *lanes, struct cei_backend *backend,
 	return 0;
 }
 
-int cei_lanes_init(struct cei_lanes *lanes, struct cei_backend *backend)
+int cei_lanes_init(struct cei_lanes *lanes, struct cei_backend *backend,
+		   struct cei_trace *trace)
 {
 	uint32_t i, index;
 	int r = 0;
 
 	memset(lanes, 0, sizeof(*lanes));
+	lanes->trace = trace;
 	for (i = 0; i < CEI_LANES_MAX; i++)
 		cei_list_init(&lanes->moving[i]);
 	for (i = 0; !r && i < CEI_LANES; i++)
@@ -123,20 +122,13 @@ int cei_lanes_are_idle(struct cei_lanes *lanes, uint64_t set)
 	return 1;
 }
 
-static const struct cei_step *step_of(const struct cei_chunk *chunk)
-{
-	const struct ceov_plan *plan = chunk->launch->plan;
-
-	return &plan->steps[plan->cuts[chunk->index].step];
-}
-
 /* What its lane has to wait for; counter 0: nothing. */
 static struct cei_await await_of(const struct cei_chunk *chunk)
 {
-	const struct cei_counter *ready = &step_of(chunk)->source_ready;
+	const struct cei_counter *ready = &cei_chunk_step(chunk)->source_ready;
 	const struct cei_await none = { 0, 0, NULL };
 
-	return cei_router_lane_waits(chunk->launch) && ready->signal
+	return cei_launch_lane_waits(chunk->launch) && ready->signal
 		? cei_lower_await(ready, chunk->launch->base) : none;
 }
 
@@ -148,25 +140,30 @@ static int must_follow(const struct cei_chunk *chunk)
 
 static uint64_t bytes_of(const struct cei_chunk *chunk)
 {
-	const struct cei_piece *piece = &chunk->launch->plan->cuts[chunk->index].piece;
+	const struct cei_piece *piece = &cei_chunk_cut(chunk)->piece;
 
 	return piece->row_bytes * piece->n_rows;
 }
 
-/* Of a way of two legs, the leg at hand. */
-static struct cei_piece piece_of(const struct cei_engine *engine,
-				 const struct cei_chunk *chunk)
+/* Of a way of two legs, the leg at hand: into the slot, or out of it. */
+static struct cei_piece piece_of(const struct cei_chunk *chunk)
 {
-	const struct cei_piece *cut = &chunk->launch->plan->cuts[chunk->index].piece;
-	struct cei_piece piece = cei_lower_piece(step_of(chunk), cut, chunk->launch->floating);
+	struct cei_piece piece = cei_lower_piece(cei_chunk_step(chunk),
+						 &cei_chunk_cut(chunk)->piece,
+						 chunk->launch->floating);
+	uint64_t slot, pitch = piece.n_rows > 1 ? piece.row_bytes : 0;
 
-	return cei_staging_leg(engine, chunk, &piece);
-}
-
-/* Its lane's next work waits for its end alone: for the slot that it leaves, or fills. */
-static int is_leg(const struct group *group, const struct cei_chunk *chunk)
-{
-	return cei_staging_way_of(group->engine, chunk) != NULL;
+	if (!chunk->way)
+		return piece;
+	slot = chunk->way->memory + chunk->slot * CEI_ROUTE_SLOT_BYTES;
+	if (chunk->leg == 0) {
+		piece.target = slot;
+		piece.target_pitch_bytes = pitch;
+	} else {
+		piece.source = slot;
+		piece.source_pitch_bytes = pitch;
+	}
+	return piece;
 }
 
 /* Whether the chunk may go in the same batches as what the group holds. */
@@ -175,7 +172,7 @@ static int takes(const struct group *group, const struct cei_chunk *chunk)
 	const struct ceov_plan *plan = chunk->launch->plan;
 	struct cei_await await = await_of(chunk);
 
-	if (chunk->lane != group->lane || group->n_chunks == CEI_GROUP_MAX)
+	if (chunk->job.lane != group->lane || group->n_chunks == CEI_GROUP_MAX)
 		return 0;
 	if (group->n_bytes + bytes_of(chunk) > plan->program.mark_group_bytes)
 		return 0;
@@ -184,7 +181,8 @@ static int takes(const struct group *group, const struct cei_chunk *chunk)
 	if (chunk->job.urgency != group->chunks[0]->job.urgency ||
 	    chunk->job.urgency == CEOV_URGENCY_BACKGROUND)
 		return 0;
-	if (is_leg(group, chunk) || is_leg(group, group->chunks[0]))
+	/* A leg's lane waits for the leg's end alone: for the slot that it leaves, or fills. */
+	if (chunk->way || group->chunks[0]->way)
 		return 0;
 	if (must_follow(chunk) && chunk->launch != group->chunks[0]->launch)
 		return 0;
@@ -199,9 +197,9 @@ static int takes(const struct group *group, const struct cei_chunk *chunk)
  * or NULL. */
 static const struct cei_counter *mark_of(const struct cei_chunk *chunk)
 {
-	const struct cei_step *step = step_of(chunk);
+	const struct cei_step *step = cei_chunk_step(chunk);
 
-	if (chunk->index != step->first_chunk + step->n_chunks - 1 || !step->then.signal)
+	if (!step->then.signal || chunk->index != step->first_chunk + step->n_chunks - 1)
 		return NULL;
 	return &step->then;
 }
@@ -209,27 +207,26 @@ static const struct cei_counter *mark_of(const struct cei_chunk *chunk)
 static void add(struct group *group, struct cei_chunk *chunk)
 {
 	struct ceov_plan *plan = chunk->launch->plan;
-	const struct cei_cut *cut = &plan->cuts[chunk->index];
 	const struct cei_counter *then = mark_of(chunk);
 
 	if (!group->n_chunks) {
-		group->lane = chunk->lane;
+		group->lane = chunk->job.lane;
 		group->await = await_of(chunk);
-		group->number = ++group->engine->lanes.n_groups;
+		group->number = ++group->lanes->n_groups;
 	}
 	plan->run.group = group->number;
 	plan->run.group_launch = chunk->launch;
 	group->chunks[group->n_chunks++] = chunk;
 	group->n_bytes += bytes_of(chunk);
-	if (cut->piece.n_rows)
-		group->pieces[group->n_pieces++] = piece_of(group->engine, chunk);
+	if (cei_chunk_cut(chunk)->piece.n_rows)
+		group->pieces[group->n_pieces++] = piece_of(chunk);
 	if (then)
 		group->posts[group->n_posts++] = cei_lower_post(then, chunk->launch->base);
 }
 
 static int wait_for_gate(struct group *group)
 {
-	struct cei_lanes *lanes = &group->engine->lanes;
+	struct cei_lanes *lanes = group->lanes;
 	struct cei_lane *lane = &lanes->lane[group->lane];
 	uint64_t number;
 	int r;
@@ -254,10 +251,10 @@ static int wait_for_gate(struct group *group)
 
 static int fill(struct group *group)
 {
-	struct cei_lane *lane = &group->engine->lanes.lane[group->lane];
+	struct cei_lane *lane = &group->lanes->lane[group->lane];
 	const struct cei_backend_ops *ops = lane->backend->ops;
 	struct cei_launch *launch = group->chunks[0]->launch;
-	int r = group->engine->lanes.error[group->lane];
+	int r = group->lanes->error[group->lane];
 
 	if (!r && must_follow(group->chunks[0])) {
 		launch->has_followed = 1;
@@ -276,7 +273,8 @@ static int fill(struct group *group)
 
 static void flush(struct group *group)
 {
-	struct cei_lanes *lanes = &group->engine->lanes;
+	struct cei_lanes *lanes = group->lanes;
+	struct cei_lane *lane = &lanes->lane[group->lane];
 	struct cei_chunk *chunk;
 	uint32_t i;
 	int r;
@@ -284,12 +282,12 @@ static void flush(struct group *group)
 	if (!group->n_chunks)
 		return;
 	r = fill(group);
-	lanes->lane[group->lane].n_submitted++;
+	lane->n_submitted++;
 	for (i = 0; i < group->n_chunks; i++) {
 		chunk = group->chunks[i];
 		chunk->state = CEI_CHUNK_MOVING;
-		chunk->sequence = lanes->lane[group->lane].n_submitted;
-		cei_trace_stage(group->engine, chunk, CEI_TRACE_SUBMITTED);
+		chunk->sequence = lane->n_submitted;
+		cei_trace_stage(lanes->trace, chunk, CEI_TRACE_SUBMITTED);
 		cei_list_append(&lanes->moving[group->lane], &chunk->link);
 	}
 	group->n_chunks = group->n_pieces = group->n_posts = 0;
@@ -297,10 +295,10 @@ static void flush(struct group *group)
 	if (!r)
 		return;
 	if (r > 0)                      /* credit keeps lanes from being full */
-		r = cei_raise(group->engine->site->report, CEOV_ERR_STATE, r,
+		r = cei_raise(lane->backend->site->report, CEOV_ERR_STATE, r,
 			      "%s: lane %u: refused work that it has room for",
-			      lanes->lane[group->lane].backend->ops->name, group->lane);
-	cei_lanes_break(group->engine, group->lane, r);
+			      lane->backend->ops->name, group->lane);
+	cei_lanes_break(lanes, group->lane, r);
 }
 
 /* The counter holds more than the transfer would raise it to: who waits for what it holds
@@ -312,69 +310,37 @@ static int would_fall(const struct cei_chunk *chunk)
 	return then && cei_counter_falls(then, chunk->launch->base + then->value);
 }
 
-static void fail_fall(struct cei_engine *engine, struct cei_chunk *chunk)
+struct cei_chunk *cei_lanes_push(struct cei_lanes *lanes, struct cei_list *picked)
 {
-	struct ceov_failure failure = cei_failure(CEOV_ERR_INVALID, 0);
-
-	failure.rank = engine->rank;
-	snprintf(failure.text, sizeof(failure.text), "its mark would fall");
-	cei_launch_fail(engine, chunk->launch, chunk, &step_of(chunk)->then, &failure);
-}
-
-void cei_lanes_push(struct cei_engine *engine)
-{
-	struct cei_list *picked = &engine->scheduler.picked;
 	struct cei_chunk *chunk;
 	struct group group;
 	int falls;
 
 	if (cei_list_is_empty(picked))
-		return;
-	group.engine = engine;
-	group.n_chunks = group.n_pieces = group.n_posts = 0;
+		return NULL;
+	group.lanes = lanes;
+	group.lane = group.n_chunks = group.n_pieces = group.n_posts = 0;
 	group.n_bytes = 0;
 	group.number = 0;
-	while (!cei_list_is_empty(picked)) {
+	while (!lanes->broken && !cei_list_is_empty(picked)) {
 		chunk = CEI_OWNER(picked->next, struct cei_chunk, link);
 		falls = would_fall(chunk);
 		if (group.n_chunks && (falls || !takes(&group, chunk))) {
 			flush(&group);
-			continue;       /* a failure may have emptied the list */
-		}
-		if (falls) {
-			fail_fall(engine, chunk);
 			continue;
 		}
+		if (falls)
+			return chunk;
 		cei_list_remove(&chunk->link);
 		add(&group, chunk);
 	}
 	flush(&group);
+	return NULL;
 }
 
-void cei_lanes_break(struct cei_engine *engine, uint32_t lane, int error)
+void cei_lanes_break(struct cei_lanes *lanes, uint32_t lane, int error)
 {
-	const struct cei_backend_ops *ops = engine->lanes.lane[lane].backend->ops;
-	struct cei_list *moving = &engine->lanes.moving[lane];
-	struct ceov_failure failure;
-	struct cei_chunk *chunk;
-	int is_idle;
-
-	engine->lanes.error[lane] = error;
-	ops->stop(&engine->lanes.lane[lane]);
-	is_idle = ops->is_idle(&engine->lanes.lane[lane]);
-	while (!cei_list_is_empty(moving)) {
-		chunk = CEI_OWNER(cei_list_take(moving), struct cei_chunk, link);
-		chunk->state = CEI_CHUNK_DROPPED;
-		cei_scheduler_leave(&engine->scheduler, chunk);
-		/* Its slot may be filled again: whatever takes this way meets this lane,
-		 * and fails. */
-		cei_staging_release(engine, chunk);
-		if (!is_idle)
-			chunk->launch->plan->run.stuck_lanes |= UINT64_C(1) << lane;
-		failure = cei_failure(error, 0);
-		failure.rank = engine->rank;
-		cei_launch_fail(engine, chunk->launch, chunk, NULL, &failure);
-		if (!--chunk->launch->n_open)
-			cei_launch_retire(engine, chunk->launch);
-	}
+	lanes->error[lane] = error;
+	lanes->broken |= UINT64_C(1) << lane;
+	lanes->lane[lane].backend->ops->stop(&lanes->lane[lane]);
 }

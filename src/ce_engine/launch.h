@@ -3,24 +3,86 @@
 #ifndef CEI_LAUNCH_H
 #define CEI_LAUNCH_H
 
-/* One run of a plan. */
+/*
+ * One run of a plan, and its chunks, the records that walk through the engine. Each stage
+ * makes one step, on the engine's thread:
+ *
+ *   ARMED --doorbell--> READY --scheduler--> PICKED --lanes--> MOVING --completion--> DONE
+ *     |                   |                    |                 |
+ *     +-------------------+--------------------+-----------------+--> DROPPED (its
+ *                                                       launch failed, or its lane)
+ *
+ * While ARMED the first chunk of a transfer stands for all of its chunks; it may be parked
+ * (parking.h), where the doorbell does not look at it. A chunk whose way has two legs
+ * (staging.h) goes from MOVING back to READY once, for the second.
+ */
 
 #include <stdint.h>
 
 #include "base/list.h"
-#include "ce_engine/chunk.h"
-#include "ce_engine/parking.h"
 #include "ce_engine/plan.h"
+#include "ce_engine/queues.h"
 #include "ce_engine/tickets.h"
 
 /* A failed launch whose chunks do not come back from their lanes within this time
  * is given up: its targets are uncertain. */
 #define CEI_DRAIN_NS UINT64_C(5000000000)
 
-struct cei_engine;
+enum cei_chunk_state {
+	CEI_CHUNK_ARMED,
+	CEI_CHUNK_READY,
+	CEI_CHUNK_PICKED,
+	CEI_CHUNK_MOVING,
+	CEI_CHUNK_DONE,
+	CEI_CHUNK_DROPPED,
+};
+
+#define CEI_WAY_DIRECT UINT32_MAX       /* a cut's: no way of two legs */
+#define CEI_NO_SLOT    UINT16_MAX
+
+struct cei_way {                                /* of two legs: see staging.h */
+	uint32_t             via;               /* place in the machine */
+	uint32_t             lanes[2];          /* of the engine, that move each leg */
+	struct cei_backend  *owner;             /* of the slots' memory */
+	enum ceov_place_kind kind;              /* of that memory */
+	uint64_t             memory;
+	struct cei_list      waiting;           /* engine: READY chunks without a slot */
+	uint32_t             n_free;            /* engine */
+	uint16_t             free[CEI_ROUTE_SLOTS];
+};
+
+struct cei_chunk {
+	struct cei_list      link;      /* in the list of the stage that has it */
+	struct cei_launch   *launch;
+	struct cei_way      *way;       /* from READY on; NULL: it goes in one copy */
+	uint32_t             index;     /* in the plan's cuts */
+	uint16_t             state;     /* enum cei_chunk_state */
+	uint8_t              leg;       /* 0 or 1: of its way */
+	uint8_t              parked;    /* while ARMED: enum cei_parked */
+	uint16_t             slot;      /* staging slot that it holds, or CEI_NO_SLOT */
+	uint32_t             trace;     /* its record, where there is a trace */
+	uint64_t             sequence;  /* from MOVING on: the lane's submit it is in */
+	struct cei_job       job;       /* what the scheduler decides by, and its lane */
+};
+
+enum cei_parked {                       /* what an ARMED chunk waits for */
+	CEI_AWAKE,                      /* nothing: it is not parked */
+	CEI_PARKED_SOURCE,              /* its source_ready counter */
+	CEI_PARKED_TARGET,              /* its target_free counter */
+	CEI_PARKED_BEHIND,              /* the end of a transfer of its launch */
+	CEI_PARKED_TURN,                /* all transfers before it in the launch */
+};
+
+struct cei_watch {                      /* a counter that something is parked at */
+	struct cei_list    link;        /* in the parking's list, while n_parked is not 0 */
+	struct cei_launch *launch;
+	uint32_t           index;       /* in the plan's waits */
+	uint32_t           next;        /* waiters before this one are not parked */
+	uint32_t           n_parked;
+};
 
 struct cei_launch {
-	struct cei_list         link;   /* engine's launches, its held ones, or the plan's idle
+	struct cei_list         link;   /* in one of the expiry's lists, or the plan's idle
 					 * ones */
 	struct ceov_plan       *plan;
 	struct cei_ticket_slot *slot;
@@ -41,7 +103,8 @@ struct cei_launch {
 	uint64_t                floating;       /* address of the plan's floating buffer;
 						 * 0: it has none */
 	uint32_t                gate;           /* lane it is gated on, or CEOV_NOBODY */
-	struct cei_list         gate_link;      /* in the router's unpassed ones */
+	struct cei_list         gate_link;      /* in the line of that lane, ... */
+	struct cei_list        *gate_line;      /* ... which is admission's; NULL: no lane */
 	uint32_t                next_step;      /* the first that is still armed */
 	uint32_t                next_open;      /* staging: all before it that take ways of two
 						 * legs are done */
@@ -68,37 +131,51 @@ static inline struct cei_watch *cei_launch_watches(struct cei_launch *launch)
 	return (struct cei_watch *)(void *)&launch->chunks[launch->plan->program.n_chunks];
 }
 
+static inline const struct cei_cut *cei_chunk_cut(const struct cei_chunk *chunk)
+{
+	return &chunk->launch->plan->cuts[chunk->index];
+}
+
+static inline const struct cei_step *cei_chunk_step(const struct cei_chunk *chunk)
+{
+	return &chunk->launch->plan->steps[cei_chunk_cut(chunk)->step];
+}
+
+/* The first chunk of a transfer, which stands for all of them while they are ARMED. */
+static inline struct cei_chunk *cei_launch_first(struct cei_launch *launch, uint32_t step)
+{
+	return &launch->chunks[launch->plan->steps[step].first_chunk];
+}
+
+/* The last chunk of a transfer, which brings its mark. */
+static inline struct cei_chunk *cei_launch_last(struct cei_launch *launch, uint32_t step)
+{
+	return cei_launch_first(launch, step) + launch->plan->steps[step].n_chunks - 1;
+}
+
+/* Whether source_ready marks of the admitted launch are left to its lane. */
+static inline int cei_launch_lane_waits(const struct cei_launch *launch)
+{
+	return launch->gate != CEOV_NOBODY && launch->producer &&
+		launch->plan->triggers.is_gateable;
+}
+
+/* What a stage has found that ends a launch before its time. */
+struct cei_ending {
+	struct cei_launch        *launch;
+	int                       is_held;      /* it is not admitted yet */
+	const struct cei_chunk   *chunk;        /* the one concerned, or NULL */
+	const struct cei_counter *counter;      /* of its mark, or NULL */
+	struct ceov_failure       failure;      /* error, native_code and rank; the text may say
+						 * why, in a few words, in place of the
+						 * error's name */
+};
+
 /* ticket.c: what cei_door_here has for handles that were checked. */
 int  cei_launch_enqueue(struct ceov_plan *plan, const struct ceov_launch *launch,
 			ceov_ticket *ret_ticket);
 int  cei_ticket_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns,
 		     int *ret_result);
 int  cei_ticket_abort(ceov_context *context, ceov_ticket ticket);
-
-/* Engine's thread: ends the launch with a failure whose error, native_code and rank are
- * filled: raises it once, drops what does not move yet, and aborts every signal of the plan
- * and so the plan's other launches. Transfer and chunk are added from chunk, and the mark
- * from counter, both of which may be NULL. The failure's text may say why, in a few words, in
- * place of the error's name. */
-void cei_launch_fail(struct cei_engine *engine, struct cei_launch *launch,
-		     const struct cei_chunk *chunk, const struct cei_counter *counter,
-		     struct ceov_failure *failure);
-
-/* Engine's thread: all chunks are done or dropped. Publishes the result and gives
- * the record back to the plan. */
-void cei_launch_retire(struct cei_engine *engine, struct cei_launch *launch);
-
-/* Engine's thread: whether a signal of its plan was aborted; fills the failure. */
-int cei_launch_find_abort(const struct cei_launch *launch, struct ceov_failure *failure);
-
-/* Engine's thread: of one that has failed, aborts its plan's signals again, since lanes and
- * raisers may have written over the poison. */
-void cei_launch_poison(const struct cei_launch *launch);
-
-/* The transfer that the launch is stuck at: the first chunk that is not done, or NULL. */
-struct cei_chunk *cei_launch_stuck_at(struct cei_launch *launch);
-
-/* Engine's thread, when it stops: ends every launch as aborted. */
-void cei_launches_abort(struct cei_engine *engine);
 
 #endif /* CEI_LAUNCH_H */

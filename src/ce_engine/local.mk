@@ -37,15 +37,16 @@ libceoverlap_core_la_SOURCES += \
 
 # ce_engine, what travels, and the turn
 libceoverlap_core_la_SOURCES += \
-	%D%/launch_end.c %D%/launch.h \
+	%D%/launch.h \
 	%D%/expiry.c %D%/expiry.h \
 	%D%/ticket.c \
 	%D%/tickets.c %D%/tickets.h \
 	%D%/lower.c %D%/lower.h \
 	%D%/stream_queue.c \
-	%D%/chunk.h \
+	%D%/admission.c %D%/admission.h \
 	%D%/turn.c %D%/engine.h \
-	%D%/trace.c %D%/trace.h
+	%D%/trace.c %D%/trace.h \
+	%D%/trace_file.c
 
 # Stage 1: doorbell
 libceoverlap_core_la_SOURCES += \
@@ -56,18 +57,14 @@ libceoverlap_core_la_SOURCES += \
 libceoverlap_core_la_SOURCES += \
 	%D%/scheduler.c %D%/scheduler.h \
 	%D%/queues.c %D%/queues.h \
-	%D%/ports.c %D%/ports.h
-
-# Stage 3: router
-libceoverlap_core_la_SOURCES += \
-	%D%/router.c %D%/router.h \
+	%D%/ports.c %D%/ports.h \
 	%D%/staging.c %D%/staging.h
 
-# Stage 4: backend: the engine's lanes to the movers
+# Stage 3: backend: the engine's lanes to the movers
 libceoverlap_core_la_SOURCES += \
 	%D%/lanes.c %D%/lanes.h \
 	%D%/movers.c %D%/movers.h
 
-# Stage 5: completion
+# Stage 4: completion
 libceoverlap_core_la_SOURCES += \
 	%D%/completion.c %D%/completion.h

@@ -5,39 +5,19 @@
 
 #include "ce_engine/parking.h"
 
-#include "ce_engine/engine.h"
-#include "ce_engine/launch.h"
-
 /* How far a chunk that goes back is carried towards its place. */
 #define STEPS_BACK 64u
 
 void cei_parking_init(struct cei_parking *parking)
 {
+	cei_list_init(&parking->armed);
 	cei_list_init(&parking->watched);
-}
-
-static uint32_t step_of(const struct cei_chunk *chunk)
-{
-	return chunk->launch->plan->cuts[chunk->index].step;
-}
-
-static struct cei_chunk *first_chunk(struct cei_launch *launch, uint32_t step)
-{
-	return &launch->chunks[launch->plan->steps[step].first_chunk];
-}
-
-/* The last chunk of a transfer brings its mark. */
-static int is_done(const struct cei_launch *launch, uint32_t step)
-{
-	const struct cei_step *raiser = &launch->plan->steps[step];
-
-	return launch->chunks[raiser->first_chunk + raiser->n_chunks - 1].state >=
-		CEI_CHUNK_DONE;
+	parking->n_awake = 0;
 }
 
 /* --- parking ------------------------------------------------------------------------- */
 
-static void watch(struct cei_engine *engine, struct cei_launch *launch, uint32_t waiter)
+static void watch(struct cei_parking *parking, struct cei_launch *launch, uint32_t waiter)
 {
 	const struct cei_waits *waits = &launch->plan->waits;
 	struct cei_watch *found = &cei_launch_watches(launch)[waits->waiters[waiter].watch];
@@ -46,7 +26,7 @@ static void watch(struct cei_engine *engine, struct cei_launch *launch, uint32_t
 		found->launch = launch;
 		found->index = waits->waiters[waiter].watch;
 		found->next = waiter;
-		cei_list_append(&engine->doorbell.parking.watched, &found->link);
+		cei_list_append(&parking->watched, &found->link);
 	} else if (waiter < found->next) {
 		found->next = waiter;
 	}
@@ -62,7 +42,7 @@ static void unwatch(struct cei_launch *launch, uint32_t waiter)
 }
 
 /* Where the mark's raise comes from; CEI_AWAKE: from where nothing is heard. */
-static enum cei_parked place_of(const struct cei_launch *launch, uint32_t step,
+static enum cei_parked place_of(struct cei_launch *launch, uint32_t step,
 				enum cei_parked why)
 {
 	const struct cei_waits *waits = &launch->plan->waits;
@@ -74,28 +54,29 @@ static enum cei_parked place_of(const struct cei_launch *launch, uint32_t step,
 		return why;
 	if (waits->before[at] == CEOV_NOBODY)   /* only its lane can see the mark */
 		return launch->gate == CEOV_NOBODY ? CEI_AWAKE : CEI_PARKED_TURN;
-	return is_done(launch, waits->before[at]) ? CEI_AWAKE : CEI_PARKED_BEHIND;
+	return cei_launch_last(launch, waits->before[at])->state >= CEI_CHUNK_DONE
+		? CEI_AWAKE : CEI_PARKED_BEHIND;
 }
 
-int cei_parking_park(struct cei_engine *engine, struct cei_chunk *chunk, enum cei_parked why)
+void cei_parking_park(struct cei_parking *parking, struct cei_chunk *chunk, enum cei_parked why)
 {
 	struct cei_launch *launch = chunk->launch;
 	const uint32_t *waiter_of = launch->plan->waits.waiter_of;
-	enum cei_parked place = place_of(launch, step_of(chunk), why);
+	uint32_t step = cei_chunk_cut(chunk)->step;
+	enum cei_parked place = place_of(launch, step, why);
 
 	if (place == CEI_AWAKE)
-		return 0;
+		return;
 	if (place == CEI_PARKED_SOURCE)
-		watch(engine, launch, waiter_of[2 * step_of(chunk)]);
+		watch(parking, launch, waiter_of[2 * step]);
 	if (place == CEI_PARKED_TARGET) {
-		watch(engine, launch, waiter_of[2 * step_of(chunk) + 1]);
+		watch(parking, launch, waiter_of[2 * step + 1]);
 		launch->n_blocked++;
 	}
 	chunk->parked = (uint8_t)place;
 	launch->n_parked++;
 	cei_list_remove(&chunk->link);
-	engine->doorbell.n_awake--;
-	return 1;
+	parking->n_awake--;
 }
 
 /* --- going back ------------------------------------------------------------------------ */
@@ -123,21 +104,22 @@ static void put_back(struct cei_list *armed, struct cei_chunk *chunk)
 	cei_list_append(at, &chunk->link);
 }
 
-static void wake(struct cei_engine *engine, struct cei_chunk *chunk)
+static void wake(struct cei_parking *parking, struct cei_chunk *chunk)
 {
 	struct cei_launch *launch = chunk->launch;
 	const uint32_t *waiter_of = launch->plan->waits.waiter_of;
+	uint32_t step = cei_chunk_cut(chunk)->step;
 
 	if (chunk->parked == CEI_PARKED_SOURCE)
-		unwatch(launch, waiter_of[2 * step_of(chunk)]);
+		unwatch(launch, waiter_of[2 * step]);
 	if (chunk->parked == CEI_PARKED_TARGET) {
-		unwatch(launch, waiter_of[2 * step_of(chunk) + 1]);
+		unwatch(launch, waiter_of[2 * step + 1]);
 		launch->n_blocked--;
 	}
 	chunk->parked = CEI_AWAKE;
 	launch->n_parked--;
-	put_back(&engine->doorbell.armed, chunk);
-	engine->doorbell.n_awake++;
+	put_back(&parking->armed, chunk);
+	parking->n_awake++;
 }
 
 /* Whether the waiter is parked at its counter, and for this mark. */
@@ -147,7 +129,7 @@ static int is_parked(const struct cei_chunk *chunk, const struct cei_waiter *wai
 }
 
 /* Sends back who waits for no more than `seen`. Returns how many it looked at. */
-static uint32_t wake_reached(struct cei_engine *engine, struct cei_watch *found, uint64_t seen,
+static uint32_t wake_reached(struct cei_parking *parking, struct cei_watch *found, uint64_t seen,
 			     uint32_t n_most)
 {
 	struct cei_launch *launch = found->launch;
@@ -160,8 +142,8 @@ static uint32_t wake_reached(struct cei_engine *engine, struct cei_watch *found,
 		if (seen < launch->base + waiter->counter->value)
 			break;
 		found->next++;
-		if (is_parked(first_chunk(launch, waiter->step), waiter))
-			wake(engine, first_chunk(launch, waiter->step));
+		if (is_parked(cei_launch_first(launch, waiter->step), waiter))
+			wake(parking, cei_launch_first(launch, waiter->step));
 	}
 	return n;
 }
@@ -172,16 +154,16 @@ static struct cei_chunk *first_parked(const struct cei_watch *found)
 	const struct cei_waits *waits = &found->launch->plan->waits;
 	uint32_t i = found->next;
 
-	while (!is_parked(first_chunk(found->launch, waits->waiters[i].step),
+	while (!is_parked(cei_launch_first(found->launch, waits->waiters[i].step),
 			  &waits->waiters[i]))
 		i++;
-	return first_chunk(found->launch, waits->waiters[i].step);
+	return cei_launch_first(found->launch, waits->waiters[i].step);
 }
 
-int cei_parking_look(struct cei_engine *engine, struct cei_chunk **ret_chunk,
+int cei_parking_look(struct cei_parking *parking, struct cei_chunk **ret_chunk,
 		     const struct cei_counter **ret_counter)
 {
-	struct cei_list *watched = &engine->doorbell.parking.watched;
+	struct cei_list *watched = &parking->watched;
 	struct cei_list *node = watched->next;
 	struct cei_watch *found;
 	uint64_t seen;
@@ -198,7 +180,7 @@ int cei_parking_look(struct cei_engine *engine, struct cei_chunk **ret_chunk,
 			return 1;
 		}
 		node = node->next;      /* it may be unlinked now */
-		n += wake_reached(engine, found, seen, CEI_PARKING_LOOKS - n);
+		n += wake_reached(parking, found, seen, CEI_PARKING_LOOKS - n);
 	}
 	if (node != watched) {          /* begin there next time */
 		cei_list_remove(watched);
@@ -207,26 +189,26 @@ int cei_parking_look(struct cei_engine *engine, struct cei_chunk **ret_chunk,
 	return 0;
 }
 
-void cei_parking_next(struct cei_engine *engine, struct cei_launch *launch, uint32_t step)
+void cei_parking_next(struct cei_parking *parking, struct cei_launch *launch, uint32_t step)
 {
-	struct cei_chunk *chunk = first_chunk(launch, step);
+	struct cei_chunk *chunk = cei_launch_first(launch, step);
 
 	if (chunk->state == CEI_CHUNK_ARMED &&
 	    (chunk->parked == CEI_PARKED_TURN ||
 	     (chunk->parked != CEI_AWAKE && launch->gate != CEOV_NOBODY)))
-		wake(engine, chunk);
+		wake(parking, chunk);
 }
 
-void cei_parking_done(struct cei_engine *engine, struct cei_launch *launch, uint32_t step)
+void cei_parking_done(struct cei_parking *parking, struct cei_launch *launch, uint32_t step)
 {
 	const struct cei_waits *waits = &launch->plan->waits;
 	struct cei_chunk *chunk;
 	uint32_t i;
 
 	for (i = waits->after_at[step]; i < waits->after_at[step + 1]; i++) {
-		chunk = first_chunk(launch, waits->after[i]);
+		chunk = cei_launch_first(launch, waits->after[i]);
 		if (chunk->parked == CEI_PARKED_BEHIND)
-			wake(engine, chunk);
+			wake(parking, chunk);
 	}
 }
 

@@ -18,7 +18,7 @@
 
 #include <stdint.h>
 
-#include "base/list.h"
+#include "ce_engine/launch.h"
 
 /* The doorbell looks at so many armed transfers itself before it parks any. */
 #define CEI_PARKING_AWAKE 64u
@@ -26,48 +26,30 @@
 /* Counters looked at, and transfers sent back, in one pass. */
 #define CEI_PARKING_LOOKS 512u
 
-struct cei_chunk;
-struct cei_counter;
-struct cei_engine;
-struct cei_launch;
-
-enum cei_parked {                       /* a chunk's; what it waits for */
-	CEI_AWAKE,                      /* nothing: it is not parked */
-	CEI_PARKED_SOURCE,              /* its source_ready counter */
-	CEI_PARKED_TARGET,              /* its target_free counter */
-	CEI_PARKED_BEHIND,              /* the end of a transfer of its launch */
-	CEI_PARKED_TURN,                /* all transfers before it in the launch */
-};
-
-struct cei_watch {                      /* a counter that something is parked at */
-	struct cei_list    link;        /* in the parking's list, while n_parked is not 0 */
-	struct cei_launch *launch;
-	uint32_t           index;       /* in the plan's waits */
-	uint32_t           next;        /* waiters before this one are not parked */
-	uint32_t           n_parked;
-};
-
 struct cei_parking {
-	struct cei_list watched;        /* watches, looked at in turn */
+	struct cei_list armed;          /* first chunks, oldest launch first, that are awake: the
+					 * doorbell looks at them */
+	uint64_t        n_awake;        /* how many these are */
+	struct cei_list watched;        /* watches of the others, looked at in turn */
 };
 
 void cei_parking_init(struct cei_parking *parking);
 
-/* Takes an armed chunk, the first of its transfer, from the doorbell. Returns 0 where
- * nothing would bring it back: it stays there. */
-int  cei_parking_park(struct cei_engine *engine, struct cei_chunk *chunk,
+/* Takes an armed chunk, the first of its transfer, from those that are awake. Where nothing
+ * would bring it back it stays there. */
+void cei_parking_park(struct cei_parking *parking, struct cei_chunk *chunk,
 		      enum cei_parked why);
 
 /* Looks at counters. 1: a signal was aborted; the chunk waits for that counter. */
-int  cei_parking_look(struct cei_engine *engine, struct cei_chunk **ret_chunk,
+int  cei_parking_look(struct cei_parking *parking, struct cei_chunk **ret_chunk,
 		      const struct cei_counter **ret_counter);
 
 /* The launch's next transfer in its plan's order is this one: where it was parked for that,
  * or is gated, it goes back. */
-void cei_parking_next(struct cei_engine *engine, struct cei_launch *launch, uint32_t step);
+void cei_parking_next(struct cei_parking *parking, struct cei_launch *launch, uint32_t step);
 
 /* The transfer is done, its mark raised: what is parked behind it goes back. */
-void cei_parking_done(struct cei_engine *engine, struct cei_launch *launch, uint32_t step);
+void cei_parking_done(struct cei_parking *parking, struct cei_launch *launch, uint32_t step);
 
 /* The launch has failed: nothing of it is parked any more, and nothing goes back. */
 void cei_parking_forget(struct cei_launch *launch);

@@ -145,7 +145,7 @@ static int open_ways(struct ceov_plan *plan, uint32_t i)
 		ask.is_spare = n || !found->no_direct;
 		plan->ways[i][n] = CEI_WAY_DIRECT;
 		r = ask.way->sort == CEI_ROUTE_DIRECT ? 0
-			: cei_staging_way(engine, &ask, &plan->ways[i][n]);
+			: cei_staging_way(&engine->staging, &ask, &plan->ways[i][n]);
 		if (r && r != CEOV_ERR_NO_ROUTE)
 			return r;
 		if (!r)

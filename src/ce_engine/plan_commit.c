@@ -126,6 +126,23 @@ static int is_private(const struct ceov_buffer *buffer)
 	       (buffer->region->origin == CEI_REGION_IMPORTED || !buffer->region->is_open);
 }
 
+/* Where the buffer's memory is in the topology's machine; CEOV_NOBODY: not known, or there
+ * is no machine. Host ranks that stand in for a machine's places (CEOVERLAP_MACHINE) are
+ * its places by rank. */
+static uint32_t machine_place(const struct cei_engine *engine, const struct ceov_buffer *buffer)
+{
+	const struct cei_machine *machine = engine->topology->machine;
+	const struct cei_region *region = buffer->region;
+
+	if (!machine || engine->place == CEOV_NOBODY)
+		return CEOV_NOBODY;
+	if (!(engine->backend->ops->caps & CEI_CAP_DEVICE))
+		return buffer->rank < cei_machine_n_places(machine) ? buffer->rank : CEOV_NOBODY;
+	if (region->kind == CEOV_PLACE_GPU)
+		return region->gpu < machine->n_gpus ? region->gpu : CEOV_NOBODY;
+	return cei_machine_near_host(machine, engine->place);
+}
+
 static void fill_buffer(const struct ceov_plan *plan, const struct ceov_buffer *buffer,
 			struct cei_program_buffer *to)
 {
@@ -135,7 +152,7 @@ static void fill_buffer(const struct ceov_plan *plan, const struct ceov_buffer *
 	to->rank = buffer->rank;
 	to->kind = region->kind;
 	to->gpu = region->kind == CEOV_PLACE_GPU ? region->gpu : CEOV_NOBODY;
-	to->place = cei_router_place(engine, buffer);
+	to->place = machine_place(engine, buffer);
 	to->size_bytes = region->size_bytes;
 	to->flags = (buffer->is_floating ? CEI_PROGRAM_FLOATING : 0) |
 		(cei_plan_address(plan, buffer) ? CEI_PROGRAM_MAPPED : 0) |

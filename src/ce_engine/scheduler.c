@@ -7,13 +7,13 @@
 #include "ce_engine/scheduler.h"
 
 #include "base/clock.h"
-#include "ce_engine/chunk.h"
-#include "ce_engine/engine.h"
 #include "ce_engine/launch.h"
 #include "ce_engine/trace.h"
 
-int cei_scheduler_init(struct cei_scheduler *scheduler, struct cei_ports *ports)
+int cei_scheduler_init(struct cei_scheduler *scheduler, struct cei_ports *ports,
+		       struct cei_trace *trace)
 {
+	scheduler->trace = trace;
 	cei_list_init(&scheduler->picked);
 	return cei_queues_init(&scheduler->queues, ports, CEI_LANES_MAX, CEI_LANE_CREDIT);
 }
@@ -27,9 +27,8 @@ void cei_scheduler_fini(struct cei_scheduler *scheduler)
  * slots, and small: they go when they can. */
 static const struct cei_machine_link *link_of(const struct cei_chunk *chunk)
 {
-	const struct ceov_plan *plan = chunk->launch->plan;
-	const struct cei_cut *cut = &plan->cuts[chunk->index];
-	const struct cei_machine_link *link = plan->steps[cut->step].link;
+	const struct cei_cut *cut = cei_chunk_cut(chunk);
+	const struct cei_machine_link *link = cei_chunk_step(chunk)->link;
 
 	if (cut->way != CEI_WAY_DIRECT || !cut->piece.n_rows || !link ||
 	    link->kind == CEI_MACHINE_NONE)
@@ -37,27 +36,38 @@ static const struct cei_machine_link *link_of(const struct cei_chunk *chunk)
 	return link;
 }
 
+/* A gated launch stays on the lane that waits for it; other chunks go on the lane of their
+ * transfer, or of the leg of their way. */
+static uint32_t lane_of(const struct cei_chunk *chunk)
+{
+	if (chunk->launch->gate != CEOV_NOBODY)
+		return chunk->launch->gate;
+	if (chunk->way)
+		return chunk->way->lanes[chunk->leg];
+	return cei_chunk_step(chunk)->lane;
+}
+
 void cei_scheduler_add(struct cei_scheduler *scheduler, struct cei_chunk *chunk)
 {
 	const struct ceov_plan *plan = chunk->launch->plan;
-	const struct cei_cut *cut = &plan->cuts[chunk->index];
+	const struct cei_cut *cut = cei_chunk_cut(chunk);
 	struct cei_job *job = &chunk->job;
 	int is_gated = chunk->launch->gate != CEOV_NOBODY;
 
 	job->link = link_of(chunk);
 	job->bytes = cut->piece.row_bytes * cut->piece.n_rows;
 	job->ready_ns = cei_now_ns();
-	job->lane = (uint16_t)cei_router_lane(chunk);
-	job->turn = plan->steps[cut->step].turn;
-	/* what a lane waits for comes in the order of its launches: see router.h */
+	job->lane = (uint16_t)lane_of(chunk);
+	job->turn = cei_chunk_step(chunk)->turn;
+	/* what a lane waits for comes in the order of its launches: see admission.h */
 	job->urgency = is_gated ? CEOV_URGENCY_NORMAL : (uint8_t)plan->program.urgency;
 	job->keeps_order = is_gated || plan->triggers.keeps_order;
 	cei_queues_add(&scheduler->queues, job);
 }
 
-uint32_t cei_scheduler_pick(struct cei_engine *engine)
+uint32_t cei_scheduler_pick(struct cei_scheduler *scheduler)
 {
-	struct cei_queues *queues = &engine->scheduler.queues;
+	struct cei_queues *queues = &scheduler->queues;
 	uint64_t waiting = queues->has_waiting;
 	uint32_t lane, n_picked = 0;
 	struct cei_chunk *chunk;
@@ -72,8 +82,9 @@ uint32_t cei_scheduler_pick(struct cei_engine *engine)
 		lane = (uint32_t)__builtin_ctzll(waiting);
 		while ((job = cei_queues_take(queues, lane, now))) {
 			chunk = CEI_OWNER(job, struct cei_chunk, job);
-			cei_list_append(&engine->scheduler.picked, &chunk->link);
-			cei_trace_stage(engine, chunk, CEI_TRACE_PICKED);
+			chunk->state = CEI_CHUNK_PICKED;
+			cei_list_append(&scheduler->picked, &chunk->link);
+			cei_trace_stage(scheduler->trace, chunk, CEI_TRACE_PICKED);
 			n_picked++;
 		}
 	}

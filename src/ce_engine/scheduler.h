@@ -4,9 +4,9 @@
 #define CEI_SCHEDULER_H
 
 /*
- * Stage 2 of 5: scheduler - decides which chunks may go now.
+ * Stage 2 of 4: scheduler - decides on which lane a chunk goes, and which may go now.
  *   in:   chunks READY, from doorbell
- *   out:  chunks picked, to router; at most CEI_LANE_CREDIT in flight per lane
+ *   out:  chunks PICKED, to lanes; at most CEI_LANE_CREDIT in flight per lane
  *
  * What goes when is decided in queues.h, over plain data; ports.h keeps engines of this
  * process from meeting at ports of the machine. Plans that keep their order go first come
@@ -32,22 +32,24 @@
 #define CEI_LANE_CREDIT CEI_LANE_SUBMITS
 
 struct cei_chunk;
-struct cei_engine;
+struct cei_trace;
 
 struct cei_scheduler {
+	struct cei_trace *trace;        /* NULL: off */
 	struct cei_queues queues;
-	struct cei_list   picked;       /* to router and lanes, emptied each turn */
+	struct cei_list   picked;       /* to lanes, emptied each turn */
 };
 
 /* ports: of the context, or NULL. CEOV_ERR_NO_MEMORY, not raised; fini accepts zeroes. */
-int  cei_scheduler_init(struct cei_scheduler *scheduler, struct cei_ports *ports);
+int  cei_scheduler_init(struct cei_scheduler *scheduler, struct cei_ports *ports,
+			struct cei_trace *trace);
 void cei_scheduler_fini(struct cei_scheduler *scheduler);
 
-/* The chunk is READY, and linked nowhere. */
+/* The chunk is READY, knows its way and leg, and is linked nowhere. */
 void cei_scheduler_add(struct cei_scheduler *scheduler, struct cei_chunk *chunk);
 
 /* Moves what may go to `picked`. Returns how many. */
-uint32_t cei_scheduler_pick(struct cei_engine *engine);
+uint32_t cei_scheduler_pick(struct cei_scheduler *scheduler);
 
 /* The chunk has left its lane or, before that, was dropped. May be repeated. */
 void cei_scheduler_leave(struct cei_scheduler *scheduler, struct cei_chunk *chunk);

@@ -8,8 +8,9 @@
 #include <string.h>
 
 #include "backend/lane.h"
-#include "ce_engine/engine.h"
-#include "ce_engine/launch.h"
+#include "ce_engine/lanes.h"
+#include "ce_engine/movers.h"
+#include "ce_engine/scheduler.h"
 #include "ce_engine/trace.h"
 
 void cei_staging_fini(struct cei_staging *staging)
@@ -27,12 +28,12 @@ void cei_staging_fini(struct cei_staging *staging)
 /* --- making ways ------------------------------------------------------------- */
 
 /* As backends name places. Where host ranks stand in for a machine, all is host memory. */
-static struct ceov_place backend_place(const struct cei_engine *engine,
+static struct ceov_place backend_place(const struct cei_staging *staging,
 				       const struct cei_machine *machine, uint32_t place)
 {
 	struct ceov_place found = { CEOV_PLACE_HOST, 0 };
 
-	if (engine->backend->ops->caps & CEI_CAP_DEVICE && cei_machine_is_gpu(machine, place)) {
+	if (staging->backend->ops->caps & CEI_CAP_DEVICE && cei_machine_is_gpu(machine, place)) {
 		found.kind = CEOV_PLACE_GPU;
 		found.index = place;
 	}
@@ -49,28 +50,27 @@ struct leg {
 };
 
 /* The lane that moves the leg, and its backend; both ends are in its reach then. */
-static int open_leg(struct cei_engine *engine, const struct leg *leg, uint32_t *ret_lane,
+static int open_leg(struct cei_staging *staging, const struct leg *leg, uint32_t *ret_lane,
 		    struct cei_backend **ret_backend)
 {
 	enum cei_direction direction = cei_direction_lane(
 		cei_machine_direction(leg->machine, leg->from, leg->to));
-	struct cei_backend *backend = engine->backend;
+	struct cei_backend *backend = staging->backend;
 	int r = 0;
 
-	if (leg->place != engine->place)
-		r = cei_movers_helper(&engine->movers, leg->place,
-				      backend_place(engine, leg->machine, leg->place),
+	if (leg->place != staging->place)
+		r = cei_movers_helper(staging->movers, leg->place,
+				      backend_place(staging, leg->machine, leg->place),
 				      leg->is_spare ? CEI_HELPERS_SPARE : CEI_HELPERS_MAX,
 				      &backend);
 	if (!r)
-		r = cei_lanes_take(&engine->lanes, backend, direction, CEOV_NOBODY,
-				   ret_lane);
+		r = cei_lanes_take(staging->lanes, backend, direction, CEOV_NOBODY, ret_lane);
 	if (!r)
 		r = backend->ops->reach(backend,
-					backend_place(engine, leg->machine, leg->from));
+					backend_place(staging, leg->machine, leg->from));
 	if (!r)
 		r = backend->ops->reach(backend,
-					backend_place(engine, leg->machine, leg->to));
+					backend_place(staging, leg->machine, leg->to));
 	*ret_backend = backend;
 	return r;
 }
@@ -95,10 +95,9 @@ static int open_slots(struct cei_way *way)
 	return 0;
 }
 
-static int make_way(struct cei_engine *engine, const struct cei_staging_ask *ask,
+static int make_way(struct cei_staging *staging, const struct cei_staging_ask *ask,
 		    uint32_t *ret_way)
 {
-	struct cei_staging *staging = &engine->staging;
 	uint32_t via = ask->way->via;
 	struct leg first = { ask->machine, ask->way->engines[0], ask->from, via, ask->is_spare };
 	struct leg second = { ask->machine, ask->way->engines[1], via, ask->to, ask->is_spare };
@@ -109,9 +108,9 @@ static int make_way(struct cei_engine *engine, const struct cei_staging_ask *ask
 
 	memset(&way, 0, sizeof(way));
 	way.via = via;
-	r = open_leg(engine, &first, &way.lanes[0], &backends[0]);
+	r = open_leg(staging, &first, &way.lanes[0], &backends[0]);
 	if (!r)
-		r = open_leg(engine, &second, &way.lanes[1], &backends[1]);
+		r = open_leg(staging, &second, &way.lanes[1], &backends[1]);
 	if (r)
 		return r;
 	for (*ret_way = 0; *ret_way < staging->n_ways; ++*ret_way)
@@ -121,8 +120,8 @@ static int make_way(struct cei_engine *engine, const struct cei_staging_ask *ask
 		return CEOV_ERR_NO_ROUTE;
 	/* A GPU in between moves the second leg itself; host memory is anybody's. */
 	way.owner = backends[1];
-	way.kind = backend_place(engine, ask->machine, via).kind;
-	hold = cei_topology_hold_memory(engine->topology, via);
+	way.kind = backend_place(staging, ask->machine, via).kind;
+	hold = cei_topology_hold_memory(staging->topology, via);
 	r = open_slots(&way);
 	cei_topology_release_memory(hold);
 	if (r)
@@ -133,146 +132,99 @@ static int make_way(struct cei_engine *engine, const struct cei_staging_ask *ask
 	return 0;
 }
 
-int cei_staging_way(struct cei_engine *engine, const struct cei_staging_ask *ask,
+int cei_staging_way(struct cei_staging *staging, const struct cei_staging_ask *ask,
 		    uint32_t *ret_way)
 {
 	struct cei_report_hold hold;
 	int r;
 
-	cei_report_hold_begin(engine->site->report, &hold);
-	pthread_mutex_lock(&engine->movers.lock);
-	r = make_way(engine, ask, ret_way);
-	pthread_mutex_unlock(&engine->movers.lock);
-	cei_report_hold_end(engine->site->report, &hold);
+	cei_report_hold_begin(staging->backend->site->report, &hold);
+	pthread_mutex_lock(&staging->movers->lock);
+	r = make_way(staging, ask, ret_way);
+	pthread_mutex_unlock(&staging->movers->lock);
+	cei_report_hold_end(staging->backend->site->report, &hold);
 	return r;
 }
 
 /* --- chunks on ways ------------------------------------------------------------- */
 
-static const struct cei_step *step_of(const struct cei_chunk *chunk)
-{
-	const struct ceov_plan *plan = chunk->launch->plan;
-
-	return &plan->steps[plan->cuts[chunk->index].step];
-}
-
-static int is_direct(const struct cei_chunk *chunk)
-{
-	return chunk->launch->gate != CEOV_NOBODY ||
-	       chunk->launch->plan->cuts[chunk->index].way == CEI_WAY_DIRECT;
-}
-
-static struct cei_way *way_of(struct cei_engine *engine, const struct cei_chunk *chunk)
-{
-	if (is_direct(chunk))
-		return NULL;
-	return &engine->staging.ways[chunk->launch->plan->cuts[chunk->index].way];
-}
-
-const struct cei_way *cei_staging_way_of(const struct cei_engine *engine,
-					 const struct cei_chunk *chunk)
-{
-	return way_of((struct cei_engine *)engine, chunk);
-}
-
 /* The chunk that closes the transfer of a chunk, where others take ways of two legs. */
 static struct cei_chunk *closer_of(const struct cei_chunk *chunk)
 {
-	const struct cei_step *step = step_of(chunk);
-
-	if (!step->is_routed || chunk->launch->gate != CEOV_NOBODY)
+	if (!cei_chunk_step(chunk)->is_routed || chunk->launch->gate != CEOV_NOBODY)
 		return NULL;
-	return &chunk->launch->chunks[step->first_chunk + step->n_chunks - 1];
+	return cei_launch_last(chunk->launch, cei_chunk_cut(chunk)->step);
 }
 
-void cei_staging_send(struct cei_engine *engine, struct cei_chunk *chunk)
+void cei_staging_send(struct cei_staging *staging, struct cei_chunk *chunk)
 {
-	struct cei_way *way = way_of(engine, chunk);
+	uint32_t index = cei_chunk_cut(chunk)->way;
 
 	if (chunk == closer_of(chunk)) {
-		chunk->sequence = step_of(chunk)->n_chunks - 1;
+		chunk->sequence = cei_chunk_step(chunk)->n_chunks - 1;
 		return;
 	}
-	if (way && chunk->slot == CEI_NO_SLOT && !way->n_free) {
-		cei_list_append(&way->waiting, &chunk->link);
-		return;
+	if (index != CEI_WAY_DIRECT) {
+		chunk->way = &staging->ways[index];
+		if (!chunk->way->n_free) {
+			cei_list_append(&chunk->way->waiting, &chunk->link);
+			return;
+		}
+		chunk->slot = chunk->way->free[--chunk->way->n_free];
 	}
-	if (way && chunk->slot == CEI_NO_SLOT)
-		chunk->slot = way->free[--way->n_free];
-	cei_scheduler_add(&engine->scheduler, chunk);
+	cei_scheduler_add(staging->scheduler, chunk);
 }
 
-struct cei_piece cei_staging_leg(const struct cei_engine *engine,
-				 const struct cei_chunk *chunk, const struct cei_piece *piece)
+void cei_staging_release(struct cei_staging *staging, struct cei_chunk *chunk)
 {
-	const struct cei_way *way = cei_staging_way_of(engine, chunk);
-	struct cei_piece leg = *piece;
-	uint64_t slot;
-
-	if (!way)
-		return leg;
-	slot = way->memory + chunk->slot * CEI_ROUTE_SLOT_BYTES;
-	if (chunk->leg == 0) {
-		leg.target = slot;
-		leg.target_pitch_bytes = piece->n_rows > 1 ? piece->row_bytes : 0;
-	} else {
-		leg.source = slot;
-		leg.source_pitch_bytes = piece->n_rows > 1 ? piece->row_bytes : 0;
-	}
-	return leg;
-}
-
-void cei_staging_release(struct cei_engine *engine, struct cei_chunk *chunk)
-{
-	struct cei_way *way = way_of(engine, chunk);
 	struct cei_chunk *next;
+	struct cei_way *way = chunk->way;
 
-	if (!way || chunk->slot == CEI_NO_SLOT)
+	if (chunk->slot == CEI_NO_SLOT)
 		return;
-	way->free[way->n_free++] = chunk->slot;
+	if (cei_list_is_empty(&way->waiting)) {
+		way->free[way->n_free++] = chunk->slot;
+	} else {
+		next = CEI_OWNER(cei_list_take(&way->waiting), struct cei_chunk, link);
+		next->slot = chunk->slot;
+		cei_scheduler_add(staging->scheduler, next);
+	}
 	chunk->slot = CEI_NO_SLOT;
-	if (cei_list_is_empty(&way->waiting))
-		return;
-	next = CEI_OWNER(cei_list_take(&way->waiting), struct cei_chunk, link);
-	cei_staging_send(engine, next);
 }
 
 /* The chunk is done: so may all be that the closing one waits for. */
-static void count_down(struct cei_engine *engine, struct cei_chunk *chunk)
+static void count_down(struct cei_staging *staging, struct cei_chunk *chunk)
 {
 	struct cei_chunk *closer = closer_of(chunk);
 
 	if (!closer || closer == chunk || closer->state != CEI_CHUNK_READY)
 		return;                 /* of a launch that failed it was dropped */
 	if (!--closer->sequence)
-		cei_scheduler_add(&engine->scheduler, closer);
+		cei_scheduler_add(staging->scheduler, closer);
 }
 
 int cei_staging_is_closed(struct cei_launch *launch, uint32_t step)
 {
-	const struct ceov_plan *plan = launch->plan;
-	const struct cei_step *before;
 	const struct cei_chunk *closer;
 
 	for (; launch->next_open < step; launch->next_open++) {
-		before = &plan->steps[launch->next_open];
-		closer = closer_of(&launch->chunks[before->first_chunk]);
+		closer = closer_of(cei_launch_first(launch, launch->next_open));
 		if (closer && closer->state < CEI_CHUNK_DONE)
 			return 0;
 	}
 	return 1;
 }
 
-int cei_staging_goes_on(struct cei_engine *engine, struct cei_chunk *chunk)
+int cei_staging_goes_on(struct cei_staging *staging, struct cei_chunk *chunk)
 {
-	if (way_of(engine, chunk) && !chunk->leg && !chunk->launch->error) {
+	if (chunk->way && !chunk->leg && !chunk->launch->error) {
 		chunk->leg = 1;
 		chunk->state = CEI_CHUNK_READY;
-		cei_trace_stage(engine, chunk, CEI_TRACE_READY);
-		cei_scheduler_add(&engine->scheduler, chunk);
+		cei_trace_stage(staging->trace, chunk, CEI_TRACE_READY);
+		cei_scheduler_add(staging->scheduler, chunk);
 		return 1;
 	}
-	cei_staging_release(engine, chunk);
-	count_down(engine, chunk);
+	cei_staging_release(staging, chunk);
+	count_down(staging, chunk);
 	return 0;
 }

@@ -148,6 +148,7 @@ static void fill_record(struct cei_launch *record, ceov_plan *plan,
 	record->producer = launch->producer_stream;
 	record->gate = CEOV_NOBODY;
 	cei_list_init(&record->gate_link);
+	record->gate_line = NULL;
 	record->next_step = 0;
 	record->next_open = 0;
 	record->after = launch->after_stream;
@@ -164,7 +165,7 @@ static void fill_record(struct cei_launch *record, ceov_plan *plan,
 		record->chunks[i].launch = record;
 		record->chunks[i].index = i;
 		record->chunks[i].state = CEI_CHUNK_ARMED;
-		record->chunks[i].lane = 0;
+		record->chunks[i].way = NULL;
 		record->chunks[i].sequence = 0;
 		record->chunks[i].leg = 0;
 		record->chunks[i].parked = CEI_AWAKE;

@@ -9,24 +9,24 @@
  * file (CEOVERLAP_TRACE): then an engine has no ring, and a call is one branch.
  *
  * The file is JSON as Perfetto and Chrome read it. A process per rank is shown (pid),
- * with the five stages of every chunk as slices, and a line per lane (tid) with what it
+ * with the four stages of every chunk as slices, and a line per lane (tid) with what it
  * moved.
  */
 
 #include <stdint.h>
 
 #include "base/site.h"
-#include "ce_engine/engine.h"
 #include "ce_engine/launch.h"
 
 /* The newest chunks that an engine keeps. */
 #define CEI_TRACE_RECORDS 16384u
 
+struct cei_engine;
+
 enum cei_trace_stage {
 	CEI_TRACE_ARMED,                /* the launch was taken up */
 	CEI_TRACE_READY,                /* doorbell: its marks were reached */
-	CEI_TRACE_PICKED,               /* scheduler: it may go */
-	CEI_TRACE_ROUTED,               /* router: on this lane */
+	CEI_TRACE_PICKED,               /* scheduler: it may go on this lane */
 	CEI_TRACE_SUBMITTED,            /* backend: the lane has it */
 	CEI_TRACE_DONE,                 /* completion: the lane says that it is done */
 	CEI_TRACE_FINISHED,             /* completion: the chunk is off our hands */
@@ -52,32 +52,22 @@ struct cei_trace {
 	struct cei_trace_record records[CEI_TRACE_RECORDS];
 };
 
-/* Where the site asks for a trace; engine->trace stays NULL else. Raises. */
-int  cei_trace_open(struct cei_engine *engine);
-void cei_trace_close(struct cei_engine *engine);
+/* Where the site asks for a trace; *ret_trace is NULL else. Raises. */
+int  cei_trace_open(const struct cei_site *site, struct cei_trace **ret_trace);
 
-/* After the engines have stopped: writes one file for those of this process, or says why
- * not. Its name has ".rankN" behind it where other processes hold ranks, too; N is our
- * first one. Before that, the second context of a process has ".2" there. */
-void cei_trace_write(const struct cei_site *site, const struct cei_engine *engines);
+void cei_trace_add(struct cei_trace *trace, struct cei_chunk *chunk, enum cei_trace_stage stage);
 
-void cei_trace_add(struct cei_engine *engine, struct cei_chunk *chunk,
-		   enum cei_trace_stage stage);
-
-/* Engine's thread. READY begins a record, once for each leg. */
-static inline void cei_trace_stage(struct cei_engine *engine, struct cei_chunk *chunk,
+/* Engine's thread. READY begins a record, once for each leg. trace: NULL where it is off. */
+static inline void cei_trace_stage(struct cei_trace *trace, struct cei_chunk *chunk,
 				   enum cei_trace_stage stage)
 {
-	if (__builtin_expect(engine->trace != NULL, 0))
-		cei_trace_add(engine, chunk, stage);
+	if (__builtin_expect(trace != NULL, 0))
+		cei_trace_add(trace, chunk, stage);
 }
 
-void cei_trace_arm_now(struct cei_launch *launch);
-
-static inline void cei_trace_arm(struct cei_engine *engine, struct cei_launch *launch)
-{
-	if (__builtin_expect(engine->trace != NULL, 0))
-		cei_trace_arm_now(launch);
-}
+/* trace_file.c, after the engines have stopped: writes one file for those of this process, or
+ * says why not. Its name has ".rankN" behind it where other processes hold ranks, too; N is our
+ * first one. Before that, the second context of a process has ".2" there. */
+void cei_trace_write(const struct cei_site *site, const struct cei_engine *engines);
 
 #endif /* CEI_TRACE_H */

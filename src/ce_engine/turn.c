@@ -7,83 +7,56 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 
 #include "backend/lane.h"
-#include "ce_engine/completion.h"
 #include "base/clock.h"
 #include "base/futex.h"
+#include "ce_engine/completion.h"
 #include "ce_engine/context.h"
-#include "ce_engine/launch.h"
 #include "ce_engine/trace.h"
 
 /* More than launches and their lanes that an engine can hold when it stops. */
 #define GIVE_UP_LOOKS_MAX 65536u
 
-/* Whether one that is held, before `end`, wants the same lane. */
-static int is_behind_held(const struct cei_engine *engine, const struct cei_launch *launch,
-			  const struct cei_list *end)
-{
-	struct cei_list *node;
-
-	for (node = engine->held.next; node != end; node = node->next)
-		if (cei_router_shares_lane(launch, CEI_OWNER(node, struct cei_launch, link)))
-			return 1;
-	return 0;
-}
-
-/* Admits what can be, in order; a plan's launches stay in order behind a held one, and
- * those of a stream. Those held before `end` are earlier. */
-static uint32_t admit(struct cei_engine *engine, struct cei_launch *launch,
-		      const struct cei_list *end)
-{
-	if (cei_router_admit(engine, launch, is_behind_held(engine, launch, end)))
-		return 0;
-	cei_expiry_put(engine, launch, &engine->launches);
-	cei_trace_arm(engine, launch);
-	cei_doorbell_arm(&engine->doorbell, launch);
-	if (!launch->n_open)            /* a plan without transfers: a group of one */
-		cei_launch_retire(engine, launch);
-	return 1;
-}
-
-static uint32_t admit_held(struct cei_engine *engine)
-{
-	struct cei_list *node;
-	struct cei_launch *launch;
-	uint32_t n = 0;
-
-	for (node = engine->held.next; node != &engine->held; node = node->next)
-		CEI_OWNER(node, struct cei_launch, link)->plan->run.n_held = 0;
-	node = engine->held.next;
-	while (node != &engine->held) {
-		launch = CEI_OWNER(node, struct cei_launch, link);
-		node = node->next;
-		if (admit(engine, launch, &launch->link))
-			n++;
-		else
-			launch->plan->run.n_held = 1;
-	}
-	return n;
-}
-
-/* Takes up launches from the inbox, and those held since earlier. */
 static uint32_t take_up(struct cei_engine *engine)
 {
 	struct cei_launch *launch;
 	uint32_t n = 0;
 
-	cei_router_begin(&engine->router);
-	if (!cei_list_is_empty(&engine->held))
-		n = admit_held(engine);
-	while ((launch = cei_ring_take(&engine->inbox))) {
-		n++;
-		if (admit(engine, launch, &engine->held))
-			continue;
-		launch->plan->run.n_held = 1;
-		cei_expiry_put(engine, launch, &engine->held);
+	cei_admission_begin(&engine->admission);
+	for (; (launch = cei_admission_next(&engine->admission)); n++) {
+		cei_expiry_put(&engine->expiry, launch, &engine->expiry.in_flight);
+		launch->armed_ns = engine->trace ? cei_now_ns() : 0;
+		cei_doorbell_arm(&engine->doorbell, launch);
+		if (!launch->n_open)    /* a plan without transfers: a group of one */
+			cei_completion_retire(engine, launch);
 	}
 	return n;
+}
+
+static uint32_t poll_doorbell(struct cei_engine *engine)
+{
+	struct cei_ending ending;
+	uint32_t n = cei_doorbell_poll(&engine->doorbell, &ending);
+
+	if (ending.launch)
+		cei_completion_fail(engine, &ending);
+	return n;
+}
+
+static void push_picked(struct cei_engine *engine)
+{
+	struct cei_list *picked = &engine->scheduler.picked;
+	const struct cei_chunk *fallen;
+
+	while (!cei_list_is_empty(picked)) {
+		fallen = cei_lanes_push(&engine->lanes, picked);
+		if (fallen)
+			cei_completion_fall(engine, fallen);
+		cei_completion_end_broken(engine);
+	}
 }
 
 static uint32_t turn_lanes(struct cei_engine *engine)
@@ -100,20 +73,19 @@ static uint32_t turn_lanes(struct cei_engine *engine)
 	return n;
 }
 
-/* One pass. The five stages in the order of the data's way. */
+/* One pass. The stages in the order of the data's way. */
 enum cei_turn cei_engine_turn(struct cei_engine *engine)
 {
 	uint32_t n = take_up(engine);
 
-	n += cei_doorbell_poll(engine);
-	n += cei_scheduler_pick(engine);
-	cei_router_assign(engine);
-	cei_lanes_push(engine);
+	n += poll_doorbell(engine);
+	n += cei_scheduler_pick(&engine->scheduler);
+	push_picked(engine);
 	n += turn_lanes(engine);
 	n += cei_completion_reap(engine);
-	if (cei_list_is_empty(&engine->launches) && cei_list_is_empty(&engine->held))
+	if (cei_expiry_is_empty(&engine->expiry))
 		return n ? CEI_TURN_WORKED : CEI_TURN_IDLE;
-	cei_expiry_turn(engine, cei_now_ns());
+	cei_completion_expire(engine, cei_now_ns());
 	return n ? CEI_TURN_WORKED : CEI_TURN_WAITING;
 }
 
@@ -147,7 +119,7 @@ static void prepare_thread(struct cei_engine *engine)
 	pthread_setname_np(pthread_self(), name);
 	/* Short sleeps of the back-off would else be 50 us longer. */
 	prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
-	cei_topology_pin(engine->topology, engine->site, engine->member);
+	cei_topology_pin(engine->topology, engine->site, engine->backend->member);
 }
 
 /* Each turn ends one launch, gives up one of its lanes, or comes to the end of a pass. */
@@ -156,9 +128,9 @@ static void give_up(struct cei_engine *engine)
 	uint32_t n;
 
 	for (n = 0; n < GIVE_UP_LOOKS_MAX; n++) {
-		if (cei_list_is_empty(&engine->launches) && cei_list_is_empty(&engine->held))
+		if (cei_expiry_is_empty(&engine->expiry))
 			return;
-		cei_expiry_turn(engine, CEI_FOREVER);
+		cei_completion_expire(engine, CEI_FOREVER);
 	}
 }
 
@@ -168,7 +140,7 @@ static void stop(struct cei_engine *engine)
 
 	cei_backoff_reset(&backoff);
 	do {
-		cei_launches_abort(engine);
+		cei_completion_abort_all(engine);
 		if (cei_engine_turn(engine) == CEI_TURN_IDLE)
 			return;
 		cei_backoff_step(&backoff);
@@ -239,6 +211,29 @@ static uint32_t place_of(const struct cei_topology *topology, const struct ceov_
 	return place;
 }
 
+/* Each stage knows the next one. */
+static int init_stages(struct cei_engine *engine)
+{
+	int r;
+
+	engine->doorbell.scheduler = &engine->scheduler;
+	engine->doorbell.staging = &engine->staging;
+	engine->doorbell.trace = engine->trace;
+	cei_doorbell_init(&engine->doorbell);
+	engine->staging.movers = &engine->movers;
+	engine->staging.backend = engine->backend;
+	engine->staging.lanes = &engine->lanes;
+	engine->staging.topology = engine->topology;
+	engine->staging.place = engine->place;
+	engine->staging.scheduler = &engine->scheduler;
+	engine->staging.trace = engine->trace;
+	r = cei_scheduler_init(&engine->scheduler, engine->ports, engine->trace);
+	if (!r)
+		r = cei_admission_init(&engine->admission, engine->backend, &engine->expiry);
+	return r ? cei_raise(engine->site->report, r, 0,
+			     "rank %u: no memory for queues and the inbox", engine->rank) : 0;
+}
+
 int cei_engine_open(struct cei_engine *engine, struct cei_site *site,
 		    struct cei_topology *topology, uint32_t member)
 {
@@ -247,28 +242,18 @@ int cei_engine_open(struct cei_engine *engine, struct cei_site *site,
 
 	engine->site = site;
 	engine->topology = topology;
-	engine->member = member;
 	engine->rank = own->rank;
-	cei_list_init(&engine->launches);
-	cei_list_init(&engine->held);
-	cei_doorbell_init(&engine->doorbell);
-	r = cei_scheduler_init(&engine->scheduler, engine->ports);
-	cei_router_init(&engine->router);
-	if (r)
-		return cei_raise(site->report, r, 0, "rank %u: no memory for queues",
-				 own->rank);
-	r = cei_ring_init(&engine->inbox, CEI_INBOX_CELLS);
-	if (r)
-		return cei_raise(site->report, r, 0, "rank %u: no memory for the inbox",
-				 own->rank);
-	r = cei_movers_open(&engine->movers, site, member);
+	cei_expiry_init(&engine->expiry, engine->rank);
+	r = cei_trace_open(site, &engine->trace);
+	if (!r)
+		r = cei_movers_open(&engine->movers, site, member);
 	if (r)
 		return r;
 	engine->backend = &engine->movers.mover[0].backend;
 	engine->place = place_of(topology, own, engine->backend->ops);
-	r = cei_lanes_init(&engine->lanes, engine->backend);
+	r = init_stages(engine);
 	if (!r)
-		r = cei_trace_open(engine);
+		r = cei_lanes_init(&engine->lanes, engine->backend, engine->trace);
 	if (!r && !site->progress_by_caller)
 		r = start_thread(engine);
 	return r;
@@ -324,15 +309,15 @@ void cei_engine_close(struct cei_engine *engine)
 	cei_lanes_fini(&engine->lanes);
 	cei_staging_fini(&engine->staging);
 	cei_movers_close(&engine->movers);
-	cei_ring_fini(&engine->inbox);
-	cei_trace_close(engine);
+	cei_admission_fini(&engine->admission);
 	cei_scheduler_fini(&engine->scheduler);
+	free(engine->trace);
 	engine->site = NULL;
 }
 
 int cei_engine_submit(struct cei_engine *engine, struct cei_launch *launch)
 {
-	int r = cei_ring_put(&engine->inbox, launch);
+	int r = cei_ring_put(&engine->admission.inbox, launch);
 
 	if (!r)
 		ring(engine);

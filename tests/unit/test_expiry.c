@@ -7,11 +7,10 @@
 #include <check.h>
 
 #include "base/clock.h"
+#include "ce_engine/completion.h"
 #include "ce_engine/context.h"
-#include "ce_engine/engine.h"
 #include "ce_engine/plan.h"
 #include "ce_engine/signal.h"
-#include "ce_engine/launch.h"
 #include "testing.h"
 
 #define MANY          UINT32_C(2048)
@@ -88,7 +87,7 @@ static void take_up(void)
 {
 	ck_assert_int_ge(ceov_turn(context), 0);
 	while (cei_expiry_goes_on(&engine()->expiry))
-		cei_expiry_turn(engine(), clock_ns);
+		cei_completion_expire(engine(), clock_ns);
 	engine()->expiry.next_pass_ns = 0;
 }
 
@@ -97,9 +96,9 @@ static void hold(void)
 {
 	struct cei_launch *held;
 
-	while ((held = cei_ring_take(&engine()->inbox))) {
+	while ((held = cei_ring_take(&engine()->admission.inbox))) {
 		held->plan->run.n_held = 1;
-		cei_expiry_put(engine(), held, &engine()->held);
+		cei_expiry_put(&engine()->expiry, held, &engine()->expiry.held);
 	}
 }
 
@@ -107,12 +106,12 @@ static void hold(void)
 static void expire(void)
 {
 	clock_ns += CEI_EXPIRY_NS;
-	cei_expiry_turn(engine(), clock_ns);
+	cei_completion_expire(engine(), clock_ns);
 }
 
 static struct cei_launch *launch_at(uint32_t i)
 {
-	struct cei_list *node = engine()->launches.next;
+	struct cei_list *node = engine()->expiry.in_flight.next;
 
 	while (i-- > 0)
 		node = node->next;
@@ -121,10 +120,10 @@ static struct cei_launch *launch_at(uint32_t i)
 
 static uint32_t n_in_flight(void)
 {
-	struct cei_list *node = engine()->launches.next;
+	struct cei_list *node = engine()->expiry.in_flight.next;
 	uint32_t n = 0;
 
-	for (; node != &engine()->launches; node = node->next)
+	for (; node != &engine()->expiry.in_flight; node = node->next)
 		n++;
 	return n;
 }
@@ -133,11 +132,11 @@ static uint32_t n_in_flight(void)
 static uint32_t looks(uint32_t n_signals)
 {
 	const struct cei_expiry *expiry = &engine()->expiry;
-	struct cei_list *from = expiry->at ? expiry->at : engine()->launches.next;
+	struct cei_list *from = expiry->at ? expiry->at : engine()->expiry.in_flight.next;
 	uint32_t before = expiry->at ? expiry->next_signal : 0, n = 0;
 
 	expire();
-	for (; expiry->at && from != expiry->at && from != &engine()->launches; n++)
+	for (; expiry->at && from != expiry->at && from != &engine()->expiry.in_flight; n++)
 		from = from->next;
 	return expiry->at ? n * (n_signals + 1) + expiry->next_signal - before : 0;
 }
@@ -193,7 +192,7 @@ START_TEST(test_a_plan_is_looked_at_once_in_a_pass)
 	expire();
 	ck_assert(!cei_expiry_goes_on(&engine()->expiry));
 	ck_assert_uint_eq(engine()->expiry.next_pass_ns, clock_ns + CEI_EXPIRY_NS);
-	cei_expiry_turn(engine(), clock_ns + CEI_EXPIRY_NS - 1);
+	cei_completion_expire(engine(), clock_ns + CEI_EXPIRY_NS - 1);
 	ck_assert(!cei_expiry_goes_on(&engine()->expiry));
 }
 END_TEST
@@ -256,8 +255,8 @@ START_TEST(test_an_abort_is_found_at_every_place)
 		cei_signal_raise_abort(plan->signals[i % OWN_SIGNALS], CEOV_ERR_PEER_LOST, 0);
 		check_found(&crowd, i, CEOV_ERR_PEER_LOST);
 	}
-	ck_assert(cei_list_is_empty(&engine()->launches));
-	ck_assert(cei_list_is_empty(&engine()->held));
+	ck_assert(cei_list_is_empty(&engine()->expiry.in_flight));
+	ck_assert(cei_list_is_empty(&engine()->expiry.held));
 }
 END_TEST
 
@@ -269,15 +268,15 @@ START_TEST(test_a_deadline_is_found_at_every_place)
 
 	arm(&crowd, _i);
 	for (i = 0; i < OWN; i++) {
-		node = (_i ? &engine()->held : &engine()->launches)->next;
+		node = (_i ? &engine()->expiry.held : &engine()->expiry.in_flight)->next;
 		while (CEI_OWNER(node, struct cei_launch, link)->plan !=
 		       crowd.plans[crowd.order[i]])
 			node = node->next;
 		CEI_OWNER(node, struct cei_launch, link)->deadline_ns = clock_ns;
 		check_found(&crowd, i, CEOV_ERR_TIMEOUT);
 	}
-	ck_assert(cei_list_is_empty(&engine()->launches));
-	ck_assert(cei_list_is_empty(&engine()->held));
+	ck_assert(cei_list_is_empty(&engine()->expiry.in_flight));
+	ck_assert(cei_list_is_empty(&engine()->expiry.held));
 }
 END_TEST
 
@@ -307,6 +306,7 @@ START_TEST(test_the_launch_that_a_pass_stands_at_may_end)
 {
 	ceov_signal *signals[WIDE_SIGNALS], *own[WIDE_SIGNALS];
 	struct cei_launch *ended, *next;
+	struct cei_ending ending;
 	ceov_plan *plans[8];
 	uint32_t i;
 
@@ -319,13 +319,16 @@ START_TEST(test_the_launch_that_a_pass_stands_at_may_end)
 	take_up();
 	ended = launch_at(3);
 	next = launch_at(4);
-	cei_expiry_turn(engine(), ++clock_ns);
+	cei_completion_expire(engine(), ++clock_ns);
 	engine()->expiry.at = &ended->link;     /* set the position that a turn with fewer checks
 						 * would leave */
 	engine()->expiry.next_signal = 40;
 	cei_signal_raise_abort(own[0], CEOV_ERR_ABORTED, 0);
-	while (n_in_flight() == 8)
-		(void)cei_doorbell_poll(engine());
+	do
+		(void)cei_doorbell_poll(&engine()->doorbell, &ending);
+	while (!ending.launch);
+	cei_completion_fail(engine(), &ending);
+	ck_assert_uint_eq(n_in_flight(), 7);
 	ck_assert_ptr_eq(engine()->expiry.at, &next->link);
 	ck_assert_uint_eq(engine()->expiry.next_signal, 0);
 	ceov_plan_release(plans[3]);
@@ -344,7 +347,7 @@ START_TEST(test_held_launches_may_be_admitted_during_a_pass)
 
 	arm(&crowd, 1);
 	clock_ns = cei_now_ns();
-	cei_expiry_turn(engine(), ++clock_ns);
+	cei_completion_expire(engine(), ++clock_ns);
 	ck_assert(cei_expiry_goes_on(&engine()->expiry));
 	ck_assert(engine()->expiry.is_held);
 	ck_assert_int_ge(ceov_turn(context), 0);
@@ -377,7 +380,8 @@ START_TEST(test_a_pass_ends_while_launches_come)
 	ck_assert(cei_expiry_goes_on(&engine()->expiry));
 	for (i = 0; i < 3 && cei_expiry_goes_on(&engine()->expiry); i++) {
 		for (k = n_in_flight(); k > 0; k--)
-			cei_expiry_put(engine(), launch_at(0), &engine()->launches);
+			cei_expiry_put(&engine()->expiry, launch_at(0),
+				       &engine()->expiry.in_flight);
 		expire();
 	}
 	ck_assert(!cei_expiry_goes_on(&engine()->expiry));

@@ -97,8 +97,8 @@ static void check_bytes(void)
 static void check_idle(void)
 {
 	ck_assert_uint_eq(engine()->doorbell.n_armed, 0);
-	ck_assert_uint_eq(engine()->doorbell.n_awake, 0);
-	ck_assert(cei_list_is_empty(&engine()->doorbell.armed));
+	ck_assert_uint_eq(engine()->doorbell.parking.n_awake, 0);
+	ck_assert(cei_list_is_empty(&engine()->doorbell.parking.armed));
 	ck_assert(cei_list_is_empty(&engine()->doorbell.parking.watched));
 }
 
@@ -108,7 +108,7 @@ static void check_parked(uint32_t n_armed)
 {
 	turns(20);
 	ck_assert_uint_eq(engine()->doorbell.n_armed, n_armed);
-	ck_assert_uint_le(engine()->doorbell.n_awake, CEI_PARKING_AWAKE);
+	ck_assert_uint_le(engine()->doorbell.parking.n_awake, CEI_PARKING_AWAKE);
 }
 
 static void shuffle(uint32_t *numbers, uint32_t n)
