@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* ceov_buffer_*: handles on regions, and their way to peers. */
+/* ceov_buffer_*: handles on regions, and sharing them with peers. */
 
 #include "ce_engine/buffer.h"
 
@@ -36,8 +36,8 @@ static void enter(ceov_context *context, ceov_buffer *buffer, ceov_buffer **ret_
 	*ret_buffer = buffer;
 }
 
-/* The rest of making a buffer, after its region was created or adopted with result r:
- * maps and enters it, or undoes what was begun. */
+/* Completes a buffer whose region was created or adopted with result r: maps and lists it,
+ * or undoes what was done. */
 static int finish(ceov_context *context, ceov_buffer *buffer, int r,
 		  ceov_buffer **ret_buffer)
 {
@@ -66,7 +66,8 @@ static int check_new(ceov_context *context, uint32_t rank, uint64_t size_bytes,
 	return r;
 }
 
-/* Memory of a GPU rank is its GPU's, or host memory to move to and from. */
+/* Adopts the caller's memory: for a rank on a GPU memory of that GPU, or host memory to
+ * copy from and to. */
 static int adopt(struct cei_region *region, uint32_t member, void *base,
 		 uint64_t size_bytes)
 {
@@ -228,7 +229,7 @@ int ceov_buffer_find(ceov_context *context, uint32_t rank, const char *name,
 	return cei_buffer_find(context, &lookup, ret_buffer);
 }
 
-/* Gives up what the handle holds. */
+/* Releases the handle's regions. */
 static void let_go(ceov_buffer *buffer)
 {
 	ceov_context *context = buffer->object.context;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What a context is asked; open.c builds and ends it. */
+/* Queries of a context; open.c opens and closes it. */
 
 #include "ce_engine/context.h"
 

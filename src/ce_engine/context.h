@@ -21,10 +21,10 @@
 
 #define CEI_DEADLINE_DEFAULT_NS  UINT64_C(60000000000)
 
-/* A context that closes waits so long for peers to let go of its memory. */
+/* How long closing a context waits for peers to release its memory. */
 #define CEI_CLOSE_NS             UINT64_C(2000000000)
 
-/* It has the context's deadline, and at least this long, for copies that are under way. */
+/* Closing waits for copies in flight until the context's deadline, and at least this long. */
 #define CEI_CLOSE_LEAST_NS       UINT64_C(1000000000)
 
 /* A chunk is at most this long unless the caller says otherwise: at 390 GB/s it
@@ -34,29 +34,31 @@
 /* Marks of copies that add up to more than this are raised in several batches. */
 #define CEI_MARK_GROUP_DEFAULT_BYTES (UINT64_C(256) << 20)
 
-/* Any values that memory rarely holds. */
+/* arbitrary values that memory rarely holds */
 enum cei_context_state {
 	CEI_CONTEXT_OPEN   = 0x6f70656e,
 	CEI_CONTEXT_CLOSED = 0x73687574,
 };
 
 struct ceov_context {
-	enum cei_context_state state;   /* first: what graves.h keeps of a closed one */
+	enum cei_context_state state;   /* first member, because graves.h keeps the begin of a
+					 * closed context */
 	const uint64_t       *alive;    /* a page that is zero in forked children */
-	const struct cei_door *door;    /* of new handles, and of tickets */
+	const struct cei_door *door;    /* for new handles, and for tickets */
 	struct cei_report     report;
 	struct cei_site       site;
 	struct cei_topology  *topology;
-	struct cei_ports     *ports;    /* of the topology's machine; NULL: it has none */
+	struct cei_ports     *ports;    /* port reservations of the topology's machine; NULL: it
+					 * has none */
 	struct cei_bootstrap *bootstrap; /* NULL: alone */
 	struct cei_mappings   mappings;
 	uint64_t              max_chunk_bytes;
-	int                   is_fifo;  /* transfers go in the order in which they are ready,
-					 * whatever they meet: for comparisons */
+	int                   is_fifo;  /* transfers go in the order in which they become ready,
+					 * regardless of ports: for comparisons */
 	uint32_t              rule;     /* enum cei_route_rule: of plans that name none */
 	uint64_t              deadline_ns;
 	struct cei_tickets    tickets;
-	_Atomic uint8_t       is_lost[CEI_RANKS_MAX];   /* by rank: it has gone */
+	_Atomic uint8_t       is_lost[CEI_RANKS_MAX];   /* by rank: the rank is lost */
 	pthread_mutex_t       lock;     /* guards the lists and the objects' links and
 					 * users; taken before a plan's lock */
 	struct cei_list       buffers;
@@ -73,8 +75,8 @@ struct ceov_context {
 	struct cei_engine    *engines;  /* NULL: not open yet */
 	struct cei_backend   *backends[CEI_MEMBERS_MAX];
 
-	/* Plans' part of a release: gives up what lanes that came back had kept in use, and
-	 * says of how many plans. Any thread, without locks held. */
+	/* Ends plans that were kept because of a stuck lane which has come back; returns
+	 * how many. Any thread, without locks held. */
 	uint32_t            (*settle)(ceov_context *context);
 };
 
@@ -89,7 +91,7 @@ int cei_context_check(const ceov_context *context);
 /* The index in the site of our rank, or CEOV_NOBODY. */
 uint32_t cei_context_member(const ceov_context *context, uint32_t rank);
 
-/* The backend of a rank of ours. */
+/* The backend of one of our ranks. */
 struct cei_backend *cei_context_backend(ceov_context *context, uint32_t rank);
 
 /* The index of our rank, raised as CEOV_ERR_INVALID where it is not ours; call names the public

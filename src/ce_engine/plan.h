@@ -30,14 +30,13 @@ struct cei_step {                       /* one transfer, as committed */
 	struct cei_piece   piece;       /* row_bytes 0: moves nothing, only raises */
 	enum cei_direction direction;   /* of one that moves nothing: its predecessor's, ... */
 	uint32_t           lane;        /* ... likewise: of the engine, that moves it directly */
-	int                is_routed;   /* some of its chunks take ways of two legs, so its
-					 * last chunk moves nothing: it raises `then` when
-					 * all others are done */
+	int                is_routed;   /* some chunks take staged paths; its last chunk moves
+					 * nothing and raises `then` when all others are done */
 	const struct cei_machine_link *link;    /* between its places, or NULL */
-	uint16_t           turn;        /* how far the target is, in the order of places: as
-					 * templates rotate */
-	int                is_floating; /* the piece's source, and its cuts', is an offset
-					 * from the address that a launch names */
+	uint16_t           turn;        /* distance of the target in the order of places:
+					 * templates rotate by it */
+	int                is_floating; /* source addresses of the piece and its cuts are offsets
+					 * from the address that a launch gives */
 	uint32_t           first_chunk;
 	uint32_t           n_chunks;
 	struct cei_counter source_ready;
@@ -48,35 +47,37 @@ struct cei_step {                       /* one transfer, as committed */
 /* What changes while the plan is launched again and again. Fields marked "lock" are guarded
  * by the plan's; all others belong to its engine's thread while a launch is in flight. */
 struct cei_plan_run {
-	uint64_t             *turns;            /* one per step: the number of the plan's
-						 * launch whose transfer may leave the doorbell
-						 * next, so that marks rise. From commit on */
-	uint64_t              group;            /* group it was last in, ... */
+	uint64_t             *turns;            /* one per step: number of the launch whose
+						 * transfer may leave the doorbell next, so that
+						 * marks rise in order; allocated at commit */
+	uint64_t              group;            /* the batch that it was in last, ... */
 	const struct cei_launch *group_launch;  /* ... and with which launch */
-	uint32_t              n_admitted;       /* launches past admission, ... */
+	uint32_t              n_admitted;       /* launches that passed admission, ... */
 	uint32_t              gate;             /* ... the lane that gates them, or
 						 * CEOV_NOBODY: polled ... */
-	uint32_t              n_held;           /* not 0: one is held before it */
-	uint64_t              expiry_pass[2];   /* the pass of expiry.h that has looked at the
-						 * signals of a launch, and that has poisoned
-						 * those of a failed one */
-	uint64_t              stuck_lanes;      /* while launches are in flight: bit i: lane i
-						 * was given up and may still move chunks of
-						 * the plan */
-	struct cei_list       idle;             /* lock: launches to use again */
-	uint32_t              n_in_flight;      /* lock */
-	uint64_t              n_launches;       /* lock: ever */
-	uint64_t              last_base;        /* lock: of what was launched or queued last */
+	uint32_t              n_held;           /* not 0: a launch is held before it */
+	uint64_t              expiry_pass[2];   /* number of the expiry pass that has checked the
+						 * signals of a launch, and of the one that has
+						 * poisoned those of a failed launch */
+	uint64_t              stuck_lanes;      /* bit i: lane i was given up and may still move
+						 * chunks of the plan; used while launches are in
+						 * flight */
+	struct cei_list       idle;             /* records of launches to be reused; with the
+						 * lock */
+	uint32_t              n_in_flight;      /* with the lock */
+	uint64_t              n_launches;       /* launches so far; with the lock */
+	uint64_t              last_base;        /* base of the last launch or queueing; with the
+						 * lock */
 };
 
 struct ceov_plan {
 	struct cei_object     object;
 	uint32_t              member;           /* index of the program's rank in the site */
 	struct cei_plan_builder *builder;       /* NULL: the plan is committed */
-	struct cei_program    program;          /* until commit its head and transfers alone */
+	struct cei_program    program;          /* until commit only its head and transfers */
 	struct ceov_signal  **signals;          /* by their number in the program; each is
 						 * used once by the plan */
-	struct ceov_buffer  **buffers;          /* likewise */
+	struct ceov_buffer  **buffers;          /* by their number in the program */
 
 	/* after commit */
 	uint32_t            (*ways)[CEI_ROUTE_WAYS_MAX];        /* the engine's, of each of
@@ -91,7 +92,7 @@ struct ceov_plan {
 	uint32_t              n_memories;       /* of each mover: see plan_bind.c */
 	struct cei_triggers   triggers;
 	struct cei_waits      waits;
-	pthread_mutex_t       lock;             /* of what `run` says that it guards */
+	pthread_mutex_t       lock;             /* guards the fields of `run` that say so */
 	struct cei_plan_run   run;
 };
 

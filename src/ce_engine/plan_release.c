@@ -14,7 +14,7 @@
 
 int cei_plan_is_busy(const struct ceov_plan *plan)
 {
-	/* The lock is no part of what a const plan promises. */
+	/* the lock may change in a const plan */
 	pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&plan->lock;
 	uint32_t n;
 
@@ -42,7 +42,8 @@ static void free_record(struct ceov_plan *plan, struct cei_launch *record)
 	free(record);
 }
 
-/* The rest of a release, out of the list where ceov_signal_renew() could find it. */
+/* Frees the plan after it was removed from the list in which ceov_signal_renew() could find
+ * it. */
 static void take_apart(struct ceov_plan *plan)
 {
 	struct cei_list *node;
@@ -74,7 +75,7 @@ void cei_plans_destroy_released(ceov_context *context)
 		take_apart(CEI_OWNER(node, struct ceov_plan, object.link));
 }
 
-/* One that is stuck no more, out of the list, or NULL. */
+/* Takes a plan whose lanes have become idle out of the list, or returns NULL. */
 static struct ceov_plan *take_settled(ceov_context *context)
 {
 	struct ceov_plan *plan, *settled = NULL;
@@ -103,7 +104,7 @@ uint32_t cei_plans_settle(ceov_context *context)
 	return n;
 }
 
-/* What a lane that was given up may still touch stays in use. */
+/* Keeps the plan, and what it uses, while a lane that was given up may still touch it. */
 static void keep_stuck(struct ceov_plan *plan)
 {
 	ceov_context *context = plan->object.context;
@@ -118,7 +119,7 @@ void cei_plan_release(struct ceov_plan *plan)
 	struct cei_backoff backoff;
 
 	cei_backoff_reset(&backoff);
-	while (cei_plan_is_busy(plan)) {       /* each ends by its deadline */
+	while (cei_plan_is_busy(plan)) {       /* each of them ends by its deadline */
 		if (plan->object.context->site.progress_by_caller)
 			(void)ceov_turn(plan->object.context);
 		cei_backoff_step(&backoff);

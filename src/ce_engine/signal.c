@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Signals: creation, sharing, layout and renewal. Verbs: signal_verbs.c; aborts:
- * signal_abort.c. */
+/* Signals: creation, sharing, layout and renewal. signal_verbs.c raises and awaits;
+ * signal_abort.c aborts. */
 
 #include "ce_engine/signal.h"
 
@@ -18,7 +18,7 @@ const struct cei_object_type cei_signal_type = {
 	.list_at = offsetof(ceov_context, signals),
 };
 
-/* Counters of one signal; more is a mistake in the caller's arithmetic. */
+/* most counters of one signal; a larger number is taken for a mistake */
 #define COUNTERS_MAX (UINT32_C(1) << 24)
 
 static uint64_t control_bytes(uint32_t n_counters)
@@ -97,7 +97,7 @@ static int new_signal(ceov_context *context, uint32_t rank, ceov_signal **ret_si
 	return 0;
 }
 
-/* Gives up what the handle holds. */
+/* Releases the handle's regions. */
 static void let_go(ceov_signal *signal)
 {
 	ceov_context *context = signal->object.context;
@@ -127,7 +127,7 @@ int cei_signal_clear(ceov_signal *signal)
 	int r;
 
 	for (i = 0; i < signal->n_counters; i++) {
-		/* relaxed: everybody meets after a renewal */
+		/* relaxed: a barrier follows each renewal */
 		atomic_store_explicit(cei_signal_word(signal, i), 0, memory_order_relaxed);
 		atomic_store_explicit(cei_signal_host_arrivals(signal, i), 0,
 				      memory_order_relaxed);
@@ -225,7 +225,7 @@ int ceov_signal_create(ceov_context *context, uint32_t rank, struct ceov_place p
 	return 0;
 }
 
-/* The engine's thread may be writing a message about the signal. */
+/* Sets the name once; the engine's thread may be writing a message with it. */
 static void set_name(ceov_signal *signal, const char *name)
 {
 	snprintf(signal->name, sizeof(signal->name), "%s", name);
@@ -263,7 +263,7 @@ int ceov_signal_share(ceov_signal *signal, const char *name)
 	return r;
 }
 
-/* The regions hold what the peer says they hold. */
+/* Checks that the regions are as large as the peer's description claims. */
 static int check_found(ceov_context *context, const struct cei_found *found)
 {
 	uint32_t wanted = found->place_kind == CEOV_PLACE_GPU ? 2 : 1;

@@ -23,12 +23,11 @@
 #include "ipc/share.h"
 
 struct cei_signal_header {              /* begins the control region */
-	_Atomic uint32_t abort_code;    /* 0, or the negated enum ceov_error and, from bit 8
-					 * on, one more than the rank to blame, 0 for
-					 * nobody. One word, so that a first abort is told
-					 * whole; and peers write to it, so read it by
-					 * cei_signal_blame() */
-	uint8_t          pad[60];       /* words begin on a line of their own */
+	_Atomic uint32_t abort_code;    /* 0, or the negated enum ceov_error and, from bit 8 on,
+					 * one more than the rank to blame (0: none). A single
+					 * word, so that the first abort is complete. Peers can
+					 * write it, so read it by cei_signal_blame() */
+	uint8_t          pad[60];       /* counters begin on a cache line of their own */
 };
 
 extern const struct cei_object_type cei_signal_type;
@@ -39,14 +38,15 @@ struct ceov_signal {
 	struct ceov_place   place;
 	uint32_t            n_counters;
 	uint32_t            flags;
-	struct cei_region  *control;    /* own, or in the mappings cache */
+	struct cei_region  *control;    /* owned, or from the cache of mappings */
 	struct cei_region  *gpu;        /* NULL for host signals */
 	struct cei_region   own_control;
 	struct cei_region   own_gpu;
-	struct cei_region   tallies[CEI_MEMBERS_MAX]; /* host signals: arrivals in the
-						       * memory of GPU members that
-						       * asked; guarded by lock */
-	struct ceov_signal *original;   /* found in this process: who owns the regions */
+	struct cei_region   tallies[CEI_MEMBERS_MAX]; /* host signals: counts of arrivals in the
+						       * memory of GPU members that have asked for
+						       * a view; guarded by lock */
+	struct ceov_signal *original;   /* found in this process: the handle that owns the
+					 * regions */
 	uint64_t            export_id;  /* 0: not shared */
 	uint64_t            found_id;   /* owner's export, where found at a peer */
 	_Atomic uint32_t    is_named;   /* released after the name, which then stays */
@@ -84,8 +84,7 @@ int  cei_signal_arrive(ceov_signal *signal, uint32_t index, uint32_t n_tiles, ui
 int  cei_signal_value(ceov_signal *signal, uint32_t index, uint64_t *ret_value);
 int  cei_signal_renew(ceov_signal *signal);
 
-/* For messages: the signal, by the name under which it is shared if it is; and the counter,
- * which names one. */
+/* The signal for messages, by its shared name if it has one; and a counter of it. */
 struct cei_signal_text {
 	char text[112];
 };
@@ -96,41 +95,41 @@ struct cei_counter_text {
 };
 struct cei_counter_text cei_counter_text(const struct cei_counter *counter);
 
-/* What to do about a signal that was aborted with this error, for messages: a renewal
- * brings nobody back. */
+/* Advice for messages about a signal that was aborted with this error: after a lost peer a
+ * renewal does not help. */
 const char *cei_signal_advice(int error);
 
 /* The abort's error, one of enum ceov_error whatever the shared word holds, or 0. */
 int  cei_signal_aborted(const struct ceov_signal *signal);
 
-/* The same, and whom it blames: a rank of the group, or CEOV_NOBODY. */
+/* The same, and the rank to blame, or CEOV_NOBODY. */
 int  cei_signal_blame(const struct ceov_signal *signal, uint32_t *ret_rank);
 
 /* 0, or the error that the signal was aborted with, raised for the public call of that name
  * with the rank to blame and what to do. */
 int  cei_signal_check_abort(const struct ceov_signal *signal, const char *call);
 
-/* Of the first of them that was aborted. */
+/* The error and blame of the first aborted signal among them. */
 int  cei_signals_blame(struct ceov_signal *const *signals, uint32_t n, uint32_t *ret_rank);
 
-/* Raises the abort word for all parties (a first code stays). */
+/* Sets the abort word for all parties; the first code stays. */
 void cei_signal_raise_abort(struct ceov_signal *signal, int error, uint32_t rank);
 
 /* Poisons every counter, so that gates, streams and threads that wait on it go on and
  * find the abort word. */
 void cei_signal_poison(struct ceov_signal *signal);
 
-/* One counter of an aborted signal, after somebody wrote to it. */
+/* Poisons one counter of an aborted signal again, after somebody wrote to it. */
 void cei_signal_poison_one(struct ceov_signal *signal, uint32_t index);
 
-/* The first for all of them, and only then the second: what a gate lets through raises
- * a mark of another of these signals, and whoever sees that mark must find its abort
- * word raised. Any thread; may be repeated after lanes wrote to counters. */
+/* Sets all abort words first, and only then poisons counters: a released gate raises a mark
+ * of another of these signals, and whoever sees that mark must find its abort word set. Any
+ * thread; may be repeated after lanes wrote to counters. */
 void cei_signals_abort(struct ceov_signal *const *signals, uint32_t n, int error,
 		       uint32_t rank);
 
-/* Whether to raise the counter to value would lower it. What only GPUs see, and poison, is
- * not a fall. */
+/* Whether raising the counter to value would lower it. Counters that only GPUs see, and
+ * poisoned ones, are not checked. */
 static inline int cei_counter_falls(const struct cei_counter *counter, uint64_t value)
 {
 	uint64_t seen;
@@ -148,22 +147,21 @@ _Atomic uint64_t *cei_signal_word(const struct ceov_signal *signal, uint32_t ind
 _Atomic uint32_t *cei_signal_host_arrivals(const struct ceov_signal *signal,
 					   uint32_t index);
 
-/* Whether an abort opens what streams wait for there, whoever is lost: not of counters in
- * the GPU of another process, which nobody can write to once that one has ended. */
+/* Whether an abort can always release streams that wait there: not at counters in the GPU
+ * of another process, which nobody can write to after that process has ended. */
 int cei_signal_frees_streams(const struct ceov_signal *signal);
 
 /* Whether host threads can read the counters. */
 int cei_signal_is_visible(const struct ceov_signal *signal);
 
-/* One of our backends that reaches the GPU counters; NULL: none, or a host signal. */
+/* One of our backends that can write the GPU's counters; NULL: none, or a host signal. */
 struct cei_backend *cei_signal_backend(const struct ceov_signal *signal);
 
 /* ceov_signal_find() without its checks, by the lookup's deadline. */
 int  cei_signal_find(ceov_context *context, const struct cei_lookup *lookup,
 		     ceov_signal **ret_signal);
 
-/* Counters, arrivals and abort words to zero: what the owner does at creation and
- * renewal. */
+/* Zeroes counters, arrivals and abort words, at creation and renewal by the owner. */
 int  cei_signal_clear(ceov_signal *signal);
 
 /* At ceov_close(). */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* ceov_signal_renew: a fresh start for a signal that no launch uses. It stands above plans,
- * which signals do not know. */
+/* ceov_signal_renew: resets a signal that no launch uses. It uses plans, which signals do
+ * not know. */
 
 #include <stdlib.h>
 
@@ -17,7 +17,7 @@ static int is_moving(const struct ceov_plan *plan)
 	return plan->run.n_in_flight || (plan->run.stuck_lanes && cei_plan_is_stuck(plan));
 }
 
-/* Whether one of the list's plans that names the signal is moving. With the context's lock
+/* Whether one of the list's plans uses the signal and is moving. With the context's lock
  * held. */
 static int is_in_list(const struct ceov_signal *signal, const struct cei_list *plans)
 {
@@ -47,9 +47,9 @@ static int is_in_flight(ceov_signal *signal)
 	return is;
 }
 
-/* Plans that name the signal may begin again at any base. Others are not looked into: what
- * a plan names is fixed before its first launch, and one that has no base yet may be in
- * the hands of a thread that commits it. */
+/* Lets plans that use the signal begin again at any base. Other plans are not accessed: a
+ * plan's signals are fixed before its first launch, and a plan without a base may be in the
+ * hands of a thread that commits it. */
 static void forget_bases(ceov_signal *signal)
 {
 	ceov_context *context = signal->object.context;

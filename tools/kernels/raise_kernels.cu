@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Producers and waiters around signals, for tools and tests. work.h has their
- * contracts. The library itself launches no kernel. */
+/* Producers and waiters for tools and tests; see work.h. The library itself launches none
+ * of them. */
 
 #include <ceoverlap/device.cuh>
 
 #include "tools/kernels/work.h"
 
-/* One block is one tile; the grid may be smaller than the tiles. */
+/* Each block arrives as one tile; the grid may have fewer blocks than tiles. */
 extern "C" __global__ void cei_kernel_raise(struct cei_kernel_raise raise)
 {
 	const uint64_t n_all = (uint64_t)raise.n * raise.n_tiles;

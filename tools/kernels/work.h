@@ -60,8 +60,8 @@ struct cei_kernel_await {
 	uint32_t                 *ret_status;
 };
 
-/* Raises first_value + i on one, awaits it on the other; the peer's kernel has
- * is_second set and does it the other way round. */
+/* One kernel raises first_value + i and then awaits it from the other; the peer's kernel
+ * (is_second) awaits first. */
 struct cei_kernel_pingpong {
 	struct ceov_device_signal raise_signal;
 	struct ceov_device_signal await_signal;
@@ -71,9 +71,9 @@ struct cei_kernel_pingpong {
 	uint32_t                  n_rounds;
 	uint32_t                  is_second;
 	uint64_t                  timeout_ns;   /* of each await */
-	uint64_t                 *ret_ns;       /* n_rounds of them, by %globaltimer,
-						 * which may tick in microseconds */
-	uint32_t                 *ret_status;   /* not 0: it left early */
+	uint64_t                 *ret_ns;       /* n_rounds times by %globaltimer, which may tick
+						 * in microseconds */
+	uint32_t                 *ret_status;   /* not 0: it ended early */
 };
 
 struct cei_kernel_rows {
@@ -82,11 +82,12 @@ struct cei_kernel_rows {
 	uint64_t            row_words;
 	uint64_t            pitch_words;
 	uint64_t            seed;
-	unsigned long long *n_wrong;            /* to verify only */
-	unsigned long long *first_wrong;        /* index without the gaps */
+	unsigned long long *n_wrong;            /* used by verify only */
+	unsigned long long *first_wrong;        /* index of the first wrong word, not counting
+						 * gaps */
 };
 
-/* Every block awaits the mark, then checks its share of the words. */
+/* Every block awaits the mark, then checks its part of the words. */
 struct cei_kernel_consume {
 	struct ceov_device_signal signal;
 	uint32_t                  index;
