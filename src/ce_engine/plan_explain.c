@@ -3,76 +3,63 @@
 
 /* ceov_plan_explain(): the plan as a whole; program_explain.c has its transfers. */
 
-#include <stdarg.h>
-#include <stdio.h>
-
-#include "base/write.h"
 #include "ce_engine/context.h"
 #include "ce_engine/engine.h"
 #include "ce_engine/plan.h"
 #include "ce_engine/program_explain.h"
 
-#define LINE_BYTES 512
-
-static const char *trigger_of(const struct ceov_plan *plan)
+static const char *trigger_of(const struct cei_triggers *triggers)
 {
-	if (!plan->triggers.is_gateable)
+	if (!triggers->is_gateable)
 		return "polled";
-	return plan->triggers.is_pollable ? "gated where the launch names its producer, else polled"
+	return triggers->is_pollable ? "gated where the launch names its producer, else polled"
 		: "gated";
 }
 
-/* One line. */
-static int __attribute__((format(printf, 3, 4)))
-say(const struct ceov_plan *plan, int fd, const char *format, ...)
+static int explain_whole(const struct cei_explain *explain, const struct cei_triggers *triggers)
 {
-	char line[LINE_BYTES];
-	va_list args;
+	const struct cei_program *program = explain->program;
 
-	va_start(args, format);
-	vsnprintf(line, sizeof(line), format, args);
-	va_end(args);
-	return cei_write(&plan->object.context->report, fd, line, "ceov_plan_explain");
+	return cei_say(explain, "plan of rank %u: %u transfers, %u chunks, %s%s\n",
+		       program->rank, program->n_transfers, program->n_chunks,
+		       triggers->is_gateable ? "can be gated" : "always polled: ",
+		       triggers->is_gateable ? "" : triggers->why_polled);
 }
 
 /* Waiting streams hold hardware queues that kernels need, see backend/waits.h. */
-static int explain_waits(const struct ceov_plan *plan, int fd)
+static int explain_waits(const struct cei_explain *explain, const struct cei_triggers *triggers,
+			 struct cei_backend *backend)
 {
-	ceov_context *context = plan->object.context;
-	struct cei_backend *backend = context->engines[plan->member].backend;
 	uint32_t n;
 
-	if (!plan->triggers.is_gateable || !plan->triggers.is_pollable ||
+	if (!triggers->is_gateable || !triggers->is_pollable ||
 	    !(backend->ops->caps & CEI_CAP_DEVICE))
 		return 0;
 	n = backend->ops->waits_left(backend);
 	if (n)
-		return say(plan, fd, "%u more streams of GPU %u can be left waiting; beyond "
-			   "that launches of this plan are polled and not gated\n", n,
-			   backend->place.index);
-	return say(plan, fd, "as many streams of GPU %u wait as may: launches of this plan are "
-		   "polled and not gated\n", backend->place.index);
+		return cei_say(explain, "%u more streams of GPU %u can be left waiting; beyond "
+			       "that launches of this plan are polled and not gated\n", n,
+			       backend->place.index);
+	return cei_say(explain, "as many streams of GPU %u wait as may: launches of this plan "
+		       "are polled and not gated\n", backend->place.index);
 }
 
 int cei_plan_explain(const struct ceov_plan *plan, int fd)
 {
-	const struct cei_program *program = &plan->program;
+	const struct cei_engine *engine = &plan->object.context->engines[plan->member];
 	const char *names[CEI_MOVERS_OWN_MAX];
-	const struct cei_engine *engine;
-	struct cei_explain explain;
+	const struct cei_explain explain = {
+		&plan->program, engine->topology->machine, names, trigger_of(&plan->triggers),
+		&plan->object.context->report, fd };
 	uint32_t i;
-	int r = say(plan, fd, "plan of rank %u: %u transfers, %u chunks, %s%s\n", program->rank,
-		program->n_transfers, program->n_chunks, plan->triggers.is_gateable ? "can be gated"
-		: "always polled: ", plan->triggers.is_gateable ? "" : plan->triggers.why_polled);
-	if (!r)
-		r = explain_waits(plan, fd);
-	engine = &plan->object.context->engines[plan->member];
+	int r;
+
 	for (i = 0; i < engine->movers.n_own; i++)
 		names[i] = engine->movers.mover[i].backend.ops->name;
-	explain = (struct cei_explain){ program, engine->topology->machine,
-					names, trigger_of(plan),
-					&plan->object.context->report, fd };
-	for (i = 0; !r && i < program->n_transfers; i++)
+	r = explain_whole(&explain, &plan->triggers);
+	if (!r)
+		r = explain_waits(&explain, &plan->triggers, engine->backend);
+	for (i = 0; !r && i < plan->program.n_transfers; i++)
 		r = cei_explain_transfer(&explain, i);
 	return r;
 }

@@ -34,9 +34,7 @@ uint64_t cei_program_expected_ns(const struct cei_program *program,
 		(of->n_chunks - 1) * link->t0_ns;
 }
 
-/* One line. */
-static int __attribute__((format(printf, 2, 3)))
-say(const struct cei_explain *explain, const char *format, ...)
+int cei_say(const struct cei_explain *explain, const char *format, ...)
 {
 	char line[LINE_BYTES];
 	va_list args;
@@ -64,10 +62,10 @@ static int explain_way(const struct cei_explain *explain,
 	char via[16], first[16], second[16];
 
 	if (way->sort == CEI_ROUTE_DIRECT)
-		return say(explain, "  %.1f %% direct, %.1f GB/s expected\n",
+		return cei_say(explain, "  %.1f %% direct, %.1f GB/s expected\n",
 			   100.0 * (double)way->bytes / (double)found->bytes,
 			   (double)way->bytes_per_s / 1e9);
-	return say(explain, "  %.1f %% %s via %s, %.1f GB/s expected, moved by %s then %s\n",
+	return cei_say(explain, "  %.1f %% %s via %s, %.1f GB/s expected, moved by %s then %s\n",
 		   100.0 * (double)way->bytes / (double)found->bytes,
 		   cei_route_sort_name(way->sort),
 		   cei_machine_place_name(machine, way->via, via),
@@ -84,7 +82,7 @@ static int explain_routed(const struct cei_explain *explain, uint32_t i)
 	uint32_t w;
 	int r;
 
-	r = say(explain, "transfer %u: rank %u -> rank %u, %" PRIu64 " bytes (%" PRIu64
+	r = cei_say(explain, "transfer %u: rank %u -> rank %u, %" PRIu64 " bytes (%" PRIu64
 		" rows); %u way%s (%s); trigger: %s; %u chunks; expected %.1f us\n", i,
 		program->buffers[transfer->source.buffer].rank,
 		program->buffers[transfer->target.buffer].rank,
@@ -102,11 +100,11 @@ int cei_explain_transfer(const struct cei_explain *explain, uint32_t i)
 	const struct cei_program_transfer *transfer = &program->transfers[i];
 
 	if (!transfer->row_bytes)
-		return say(explain, "transfer %u: moves nothing, raises a mark behind "
+		return cei_say(explain, "transfer %u: moves nothing, raises a mark behind "
 			   "those before it; trigger: %s\n", i, trigger_of(explain, transfer));
 	if (transfer->route != CEI_PROGRAM_NONE)
 		return explain_routed(explain, i);
-	return say(explain, "transfer %u: rank %u%s -> rank %u, %" PRIu64 " bytes (%" PRIu64
+	return cei_say(explain, "transfer %u: rank %u%s -> rank %u, %" PRIu64 " bytes (%" PRIu64
 		   " rows); backend %s, route direct %s; trigger: %s; %u chunk%s; expected "
 		   "%.1f us\n", i, program->buffers[transfer->source.buffer].rank,
 		   transfer->source.buffer == program->floating ? " (floating)" : "",

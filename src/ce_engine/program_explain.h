@@ -16,7 +16,11 @@ struct cei_explain {
 	int                       fd;           /* where the text goes */
 };
 
-/* The lines of one transfer. CEOV_ERR_SYSTEM, raised: they cannot be written. */
+/* One line, with its end. CEOV_ERR_SYSTEM, raised: it cannot be written. */
+int __attribute__((format(printf, 2, 3)))
+cei_say(const struct cei_explain *explain, const char *format, ...);
+
+/* The lines of one transfer. Fails as above. */
 int cei_explain_transfer(const struct cei_explain *explain, uint32_t transfer);
 
 /* Of a transfer that has the machine to itself: by its route, or by the cost of its own link,
