@@ -3,6 +3,4 @@
 
 # collective: plan templates
 libceoverlap_core_la_SOURCES += \
-	%D%/rotation.c %D%/rotation.h \
-	%D%/all_gather.c \
-	%D%/all_to_all.c
+	%D%/templates.c
