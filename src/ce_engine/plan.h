@@ -4,8 +4,8 @@
 #define CEI_PLAN_H
 
 /*
- * A plan while it is built (transfers, expected marks) and after commit (steps,
- * cuts, the signals it names). After commit nothing but `run` changes.
+ * A plan: its program, the handles that the program's numbers stand for, and a builder until
+ * commit; then what engines read (steps, cuts, waits). After commit nothing but `run` changes.
  */
 
 #include <pthread.h>
@@ -84,8 +84,6 @@ struct ceov_plan {
 						 * the program's routes */
 	struct cei_step      *steps;            /* of the program's transfers */
 	struct cei_cut       *cuts;             /* of its chunks */
-	struct ceov_buffer   *floating;         /* the buffer whose address each launch
-						 * names, or NULL */
 	uint64_t             *memories;         /* what movers with addresses of their own gave
 						 * for the plan's memory; 0: it is not open.
 						 * NULL: there are no such movers */

@@ -340,8 +340,6 @@ int cei_plan_bind(struct ceov_plan *plan)
 	plan->run.turns = calloc((size_t)plan->program.n_transfers + 1, sizeof(*plan->run.turns));
 	if (!plan->steps || !plan->run.turns)
 		return no_memory(plan);
-	if (program->floating != CEI_PROGRAM_NONE)
-		plan->floating = plan->buffers[program->floating];
 	for (i = 0; !r && i < plan->program.n_transfers; i++)
 		r = bind_step(plan, i);
 	return r;

@@ -286,7 +286,6 @@ static void unbuild(struct ceov_plan *plan)
 	plan->steps = NULL;
 	plan->run.turns = NULL;
 	plan->cuts = NULL;
-	plan->floating = NULL;
 }
 
 int cei_plan_commit(struct ceov_plan *plan)

@@ -58,7 +58,7 @@ static int check_steps(const struct ceov_plan *plan)
 
 static int check_plan(const struct ceov_plan *plan)
 {
-	if (plan->floating)
+	if (plan->program.floating != CEI_PROGRAM_NONE)
 		return cei_raise(cei_object_report(&plan->object), CEOV_ERR_INVALID, 0,
 				 "%s: the plan has a floating buffer: launch it", call);
 	if (plan->triggers.waits_ahead != CEOV_NOBODY)

@@ -37,10 +37,12 @@ static int take_launch(ceov_plan *plan, const struct ceov_launch *from,
 static int check_floating(ceov_plan *plan, uint64_t address)
 {
 	struct cei_report *report = &plan->object.context->report;
+	const struct cei_program *program = &plan->program;
+	uint64_t size_bytes;
 
-	if (!plan->floating && !address)
+	if (program->floating == CEI_PROGRAM_NONE && !address)
 		return 0;
-	if (!plan->floating)
+	if (program->floating == CEI_PROGRAM_NONE)
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
 				 "ceov_launch: floating names an address, but the plan has no "
 				 "floating buffer");
@@ -48,10 +50,11 @@ static int check_floating(ceov_plan *plan, uint64_t address)
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
 				 "ceov_launch: the plan has a floating buffer; name its "
 				 "address in floating");
-	if (address + plan->floating->region->size_bytes < address)
+	size_bytes = program->buffers[program->floating].size_bytes;
+	if (address + size_bytes < address)
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
 				 "ceov_launch: floating: the range of %" PRIu64 " bytes wraps",
-				 plan->floating->region->size_bytes);
+				 size_bytes);
 	return 0;
 }
 
