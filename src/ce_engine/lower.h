@@ -55,10 +55,11 @@ static inline struct cei_piece cei_lower_piece(const struct cei_step *step,
 	return lowered;
 }
 
-/* A plan as work of a stream, from its first step to its last. */
+/* A plan as work of a stream, from its first step to its last. The first mover of the plan's
+ * rank can move each of them in one copy. */
 struct cei_stream_run {
 	const struct ceov_plan *plan;
-	struct cei_backend     *backend;        /* of the plan's rank */
+	struct cei_backend     *backend;        /* that mover */
 	void                   *stream;
 	uint64_t                base;
 	uint64_t                floating;
