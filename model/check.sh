@@ -16,6 +16,8 @@
 # 77: no spin.
 set -u
 
+# $CC may hold options, and is split for that.
+read -ra cc <<< "${CC:-gcc}"
 srcdir=$(cd "$(dirname "$0")" && pwd)
 command -v spin > /dev/null || { echo "spin is not installed: skipped"; exit 77; }
 
@@ -30,7 +32,7 @@ errors() {
 	local level=$1 model=$2
 	shift 2
 	spin -a "$@" "$srcdir/$model.pml" > spin.out 2>&1 || { cat spin.out >&2; return; }
-	"${CC:-gcc}" "$level" -w -DSAFETY -DCOLLAPSE -o pan pan.c || return
+	"${cc[@]}" "$level" -w -DSAFETY -DCOLLAPSE -o pan pan.c || return
 	timeout 60 ./pan -m10000 -w22 > pan.out 2>&1
 	if grep -q 'max search depth too small\|out of memory' pan.out; then
 		cat pan.out >&2
@@ -71,7 +73,7 @@ is_missed() {
 # for all of them, made by make_hand_overs.
 make_hand_overs() {
 	spin -a "$srcdir/order.pml" > spin.out 2>&1 &&
-		"${CC:-gcc}" -O1 -w -DSAFETY -DCOLLAPSE -o order pan.c && return
+		"${cc[@]}" -O1 -w -DSAFETY -DCOLLAPSE -o order pan.c && return
 	cat spin.out >&2
 	return 1
 }
