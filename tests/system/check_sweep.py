@@ -14,7 +14,7 @@ FOLDER = sys.argv[1]
 PLACES = 4
 SIZES = 2
 WAYS = 2 * (2 * 2 + 1)          # in flight x (routes x chunks + raw)
-STAGES = ("doorbell", "scheduler", "router", "backend", "completion")
+STAGES = ("doorbell", "scheduler", "backend", "completion")
 SVG = "{http://www.w3.org/2000/svg}"
 failed = False
 
