@@ -227,7 +227,7 @@ static uint32_t find_unknown(char ret_names[UNKNOWN_MAX][64])
 	return n;
 }
 
-/* --- the two forms ------------------------------------------------------------------- */
+/* --- output as text and as JSON ------------------------------------------------------ */
 
 static void line(const char *name, const struct value *value, const char *variable)
 {

@@ -199,8 +199,8 @@ int  ceov_buffer_register(ceov_context *context, uint32_t rank,
 			  void *base, uint64_t size_bytes,
 			  ceov_buffer **ret_buffer);
 
-/* Allocates memory in the rank's place that can always be shared; freed with the
- * release. Contents are undefined. */
+/* Allocates memory at the rank's place: its GPU's memory, or host memory. It can always be
+ * shared with other processes. ceov_buffer_release() frees it. Contents are undefined. */
 int  ceov_buffer_create(ceov_context *context, uint32_t rank,
 			uint64_t size_bytes, ceov_buffer **ret_buffer);
 
@@ -404,10 +404,11 @@ void ceov_plan_release(ceov_plan *plan);
  * CEOV_PENDING: some are. Never blocks. */
 int  ceov_plan_idle(const ceov_plan *plan);
 
-/* Writes to fd: one line for the plan, one per transfer (backend, route, trigger, chunks,
- * expected time), and where others than the direct way are taken one for each way, with its
- * share. Of routes, what polled launches take. Committed plans only. CEOV_ERR_SYSTEM: fd
- * cannot be written; where nobody reads its pipe, that is all, without SIGPIPE. */
+/* Writes a description of a committed plan to fd: one line for the plan and one for each
+ * transfer (backend, route, trigger, chunks, expected time). If a transfer does not simply take
+ * the direct path, one more line for each path gives its share of the bytes. The routes shown
+ * are those of polled launches. CEOV_ERR_SYSTEM: fd cannot be written; a pipe that nobody reads
+ * gives this error, too, and no SIGPIPE. */
 int  ceov_plan_explain(const ceov_plan *plan, int fd);
 
 /* --- launches ------------------------------------------------------------ */

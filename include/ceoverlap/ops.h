@@ -310,8 +310,9 @@ struct ceov_move {
 						 * each rank's shard; all_to_all: n_ranks x
 						 * n_ranks, of the block from rank r to rank
 						 * t in [r * n_ranks + t] */
-	const struct ceov_op_tuning *tuning;    /* n_pieces of the largest block; NULL: all
-						 * chosen. The rest means nothing to moves */
+	const struct ceov_op_tuning *tuning;    /* only n_pieces counts: into how many pieces
+						 * the largest block is cut. NULL: the library
+						 * chooses */
 };
 
 /* 0: create would refuse these arguments, or no rank has a byte. */

@@ -208,10 +208,10 @@ struct cei_backend_ops {
 	int      (*load)(struct cei_backend *backend, uint64_t address,
 			 void *ret_bytes, uint64_t n_bytes);
 
-	/* On a stream of the caller's, any thread. CEOV_ERR_INVALID without
-	 * CEI_CAP_STREAMS. A stream that is being captured takes waits and posts. Copies, and
-	 * work without anything, which only asks whether the stream can be used, are refused
-	 * there unless the work has value_at. */
+	/* Queues work on a caller's stream. Any thread. CEOV_ERR_INVALID without
+	 * CEI_CAP_STREAMS. Empty work only tests whether the stream can be used. A stream that
+	 * is being captured always takes waits and posts; it takes copies and empty work only
+	 * if the work has value_at. */
 	int      (*stream_queue)(struct cei_backend *backend, void *stream,
 				 const struct cei_stream_work *work);
 

@@ -234,8 +234,9 @@ void cei_cuda_write_op(CUstreamBatchMemOpParams *op, uint64_t address, uint64_t 
 void cei_cuda_wait_op(const struct cei_cuda_backend *own, CUstreamBatchMemOpParams *op,
 		      const struct cei_await *await);
 
-/* At open, when small accesses work: reads CEOVERLAP_FLAG, tests the flag form on
- * our own memory and whether lanes can wait. The context is pushed. */
+/* Called at open, after small accesses are set up and with the CUDA context pushed: decides how
+ * counters are raised (by a stream memory operation or by a copy; CEOVERLAP_FLAG overrides),
+ * tests that on our own memory, and tests whether lanes can wait. */
 int  cei_cuda_flag_open(struct cei_cuda_backend *own);
 
 /* Implements warm of backend.h. */

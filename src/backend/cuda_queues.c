@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Copies to the GPU and writes that need none of the hardware queues which kernels and
- * waiting streams share.
+ * Ways to issue copies from host memory and writes of counters that avoid the hardware queues
+ * which kernels and waiting streams share.
  *
  * The driver sends small copies from host memory, and memory operations of a stream on which
  * no copy is under way, through these queues. There they can stand behind a stream that

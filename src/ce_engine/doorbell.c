@@ -58,8 +58,8 @@ static void end_aborted(const struct cei_chunk *chunk, const struct cei_counter 
 		ending->failure.error = CEOV_ERR_ABORTED;
 }
 
-/* For marks that are not waited for here: what a transfer raises, and source_ready,
- * which a gated launch has left to its lane. */
+/* Looks for an abort only. For marks that are not waited for here: the one that a transfer
+ * raises, and source_ready, for which a lane waits in a gated launch. */
 static enum look look_at_abort(const struct cei_counter *counter)
 {
 	if (!counter->signal)

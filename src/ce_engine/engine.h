@@ -74,7 +74,7 @@ void cei_engine_ask_stop(struct cei_engine *engine, uint64_t stop_by_ns);
  * cei_engine_ask_stop(). Accepts a zeroed engine; may be repeated. */
 int  cei_engine_stop(struct cei_engine *engine, uint64_t deadline_ns);
 
-/* Of one that has stopped. Accepts a zeroed engine. */
+/* Releases all that a stopped engine holds. Accepts a zeroed engine. */
 void cei_engine_close(struct cei_engine *engine);
 
 /* Any thread. 0 or CEOV_FULL. */

@@ -21,7 +21,7 @@ static int change(_Atomic uint64_t *word, uint64_t old, uint64_t new)
 						       memory_order_relaxed);
 }
 
-/* --- life ---------------------------------------------------------------- */
+/* --- creating and freeing ------------------------------------------------ */
 
 /* How many copies a port carries at once. A remaining tenth does not count as a slot: one
  * more copy would slow down all. */

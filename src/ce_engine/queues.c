@@ -109,7 +109,7 @@ void cei_queues_add(struct cei_queues *queues, struct cei_job *job)
 	cei_ports_wait(queues->ports, job->link, job->bytes);
 }
 
-/* --- jobs go -------------------------------------------------------------- */
+/* --- taking jobs out of the queues ---------------------------------------- */
 
 static void unqueue(struct cei_queues *queues, struct cei_job *job)
 {

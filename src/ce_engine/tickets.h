@@ -43,8 +43,8 @@ struct cei_failed_launch {
 struct cei_tickets {
 	pthread_mutex_t          lock;
 	uint64_t                 last;          /* lock: the newest number */
-	uint64_t                 n_failed;      /* the largest number among failures that were
-						 * dropped; with the lock */
+	uint64_t                 n_failed;      /* lock: failures that were kept, ever; modulo
+						 * CEI_FAILURES_MAX the next cell of the ring */
 	uint64_t                 forgotten;     /* lock: the largest number of a failure that
 						 * is not kept any more */
 	struct cei_failed_launch failed[CEI_FAILURES_MAX];      /* lock: a ring */

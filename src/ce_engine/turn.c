@@ -197,8 +197,9 @@ static int start_thread(struct cei_engine *engine)
 	return 0;
 }
 
-/* A host rank stands in for a place of a machine from a file: not where the GPUs are, whose
- * ports it would take without moving anything through them. */
+/* The place whose ports the rank reserves, or CEOV_NOBODY. A host rank represents a GPU only
+ * when the machine is read from a file. Where real GPUs are present it does not: it would
+ * reserve their ports without using them. */
 static uint32_t place_of(const struct cei_topology *topology, const struct ceov_member *own,
 			 const struct cei_backend_ops *ops)
 {

@@ -360,8 +360,10 @@ multiply_tile(typename L::sums &sums, const struct cei_gemm &p, const struct sha
 	give_back(shared.bars, before);
 }
 
-/* A tile from A and B to C in shared memory. What is kept was gathered: it has no partial
- * sums. Sums that both ways shared would make the tensor cores wait (ptxas C7515). */
+/* Computes one tile and writes C to shared memory. With KEEPS, A comes from an all-gather and
+ * its rows are stored, so there are no partial sums to add. Each instantiation has its own
+ * accumulators: if both shared them, ptxas would serialise the wgmma instructions (warning
+ * C7515). */
 template <class L, enum cei_number NUMBER, bool KEEPS>
 static __device__ __forceinline__ void
 make_tile(const struct cei_gemm &p, const struct shared &shared,

@@ -373,7 +373,7 @@ static const char *check_normal(struct cei_xml_tree *tree,
 		return "an object with processors behind one without";
 	if (hwloc_bitmap_intersects(level->sets[ALL_CPUS], level[-1].below))
 		return "an object with another one's processors";
-	/* processors may be used where the parent's may be used */
+	/* cpuset must be complete_cpuset restricted to the parent's cpuset */
 	hwloc_bitmap_and(level->below, level->sets[ALL_CPUS], level[-1].sets[CPUS]);
 	if (!hwloc_bitmap_isequal(level->below, level->sets[CPUS]))
 		return "an object with less in its cpuset than its parent's grants";

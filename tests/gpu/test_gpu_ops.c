@@ -267,7 +267,8 @@ static struct op_case small(uint32_t which, uint32_t i, uint32_t n_ranks)
 	return one;
 }
 
-struct lane {                           /* one workspace's, on a stream of its own */
+struct lane {                           /* a workspace and its operators, whose runs have a
+					 * stream of their own */
 	ceov_workspace    *workspace;
 	enum gpu_stream    stream;
 	struct op_case     cases[2];

@@ -381,7 +381,7 @@ START_TEST(test_an_operator_goes_through_the_door)
 }
 END_TEST
 
-/* Runs that fail end those of all ranks: by the door, too. */
+/* Aborting a workspace ends the runs of all ranks: its signals are aborted through the door. */
 START_TEST(test_an_abort_goes_through_the_door)
 {
 	struct op_rig here, behind;

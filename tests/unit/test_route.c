@@ -251,7 +251,8 @@ START_TEST(test_no_p2p_goes_through_the_host)
 	ck_assert_uint_eq(route.n_ways, 1);
 	ck_assert_uint_eq(route.ways[0].sort, CEI_ROUTE_STAGED);
 	ck_assert_str_eq(route.why, "no copy goes directly; over node0, the fastest of 1 way");
-	/* one slot more than its bytes take on one link */
+	/* two legs in a pipeline: the bytes and one slot more on one link, and at most t0 for
+	 * each copy */
 	ck_assert_double_ge((double)route.expected_ns, (64.0 + 4) * MIB / 25.0);
 	ck_assert_double_le((double)route.expected_ns, (64.0 + 4) * MIB / 25.0 + 19 * 16000);
 	request.slot_bytes = 64 * MIB;

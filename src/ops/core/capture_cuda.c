@@ -360,8 +360,9 @@ static int launch_graph(struct cei_capture *capture, const struct cei_run *run,
 	return 0;
 }
 
-/* *ret_is_queued: as a graph. What a user captures is left as it is. *ret_dropped: a graph
- * that is of no use any more, or NULL. */
+/* Launches the run as a graph that was kept, if there is one or one can be made;
+ * *ret_is_queued says whether it did. Does nothing on a stream that the user is capturing.
+ * *ret_dropped: a graph that made room for another one, for the caller to destroy, or NULL. */
 static int queue_as_graph(struct cei_capture *capture, const struct cei_run *run,
 			  void **ret_dropped, int *ret_is_queued)
 {

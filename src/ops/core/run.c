@@ -208,8 +208,8 @@ static int check_capture(const struct cei_run *run)
 			 workspace->name);
 }
 
-/* Begins a run: checks the workspace and orders the stream behind the last run, always,
- * because a stream handle may name another stream by now. */
+/* Begins a run: checks the workspace and orders the stream behind the last run, even if the
+ * stream's handle is the same as last time: it may have been reused for another stream. */
 static int begin(struct cei_run *run)
 {
 	ceov_workspace *workspace = run->op->workspace;

@@ -140,9 +140,10 @@ static int make_map(const struct cei_gpu_executor *own, enum ceov_dtype dtype,
 	return 0;
 }
 
-/* How many tiles of a row of them share its A. Those of a column begin at once, and one that
- * stores all of it takes half as long again. Of 1, 2, 4, 8 and all, 4 was best for narrow
- * products, where it matters (docs/results/2026-11-21-2xh200-pytorch.md, "Gathered rows"). */
+/* Over how many tiles of a row of tiles the storing of A's gathered rows is divided. Tiles of
+ * one column of tiles start together, and one that stored all rows of A would take 1.5 times as
+ * long. Of 1, 2, 4, 8 and all, 4 was the fastest for narrow products, where it matters
+ * (docs/results/2026-11-21-2xh200-pytorch.md, "Gathered rows"). */
 static uint32_t keeping_columns(const struct cei_gemm_job *job)
 {
 	uint64_t n = (job->c[0].columns + job->shape.columns - 1) / job->shape.columns;
