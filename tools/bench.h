@@ -32,7 +32,7 @@ struct bench_values;
 enum bench_trigger { BENCH_POLLED = 1, BENCH_GATED = 2, BENCH_FOLLOW = 4 };
 
 struct bench_options {
-	const char *tests;              /* comma list; NULL: the default set */
+	const char *tests;              /* comma-separated names; NULL: the default set */
 	uint64_t    begin_bytes;
 	uint64_t    end_bytes;
 	uint32_t    factor;
@@ -40,21 +40,21 @@ struct bench_options {
 	uint32_t    n_warmup;
 	int         check;
 	const char *json_path;          /* NULL: none */
-	uint32_t    n_ranks;            /* 0: all GPUs, or 4 on the host */
+	uint32_t    n_ranks;            /* 0: one for each GPU, or 4 on host memory */
 	int         force_host;
-	int         one_process;        /* as asked for; where ranks share GPUs the bench
-					 * decides */
-	int         processes;          /* a process per rank there, too */
+	int         one_process;        /* --one-process was given. If ranks share GPUs, the bench
+					 * decides itself */
+	int         processes;          /* one process for each rank, also if ranks share GPUs */
 	uint32_t    triggers;           /* enum bench_trigger, or-ed */
 	uint32_t    n_pieces;
-	uint64_t    chunk_bytes;        /* 0: the library's */
+	uint64_t    chunk_bytes;        /* 0: the library chooses */
 	uint32_t    timeout_s;
-	const char *nccl_path;          /* NULL: searched */
+	const char *nccl_path;          /* NULL: search for the library */
 	int         without_nccl;
 	uint64_t    seed;
 	const char *trace_path;         /* NULL: none */
 	int         has_sizes;          /* -b or -e was given */
-	const struct bench_overlap_options *overlap;    /* NULL: not "overlap" */
+	const struct bench_overlap_options *overlap;    /* NULL: another test than "overlap" */
 };
 
 /* --- rows ---------------------------------------------------------------- */
@@ -67,7 +67,7 @@ struct bench_row {
 	char            variant[16];    /* "polled" or "gated"; "" where the test has no such
 					 * variants */
 	uint32_t        ranks;
-	int32_t         source;         /* pair tests: rank, else -1 */
+	int32_t         source;         /* of tests of one pair of ranks; else -1 */
 	int32_t         target;
 	uint64_t        bytes_per_rank;
 	uint64_t        chunk_bytes;    /* 0: not cut, or not known */
@@ -76,7 +76,7 @@ struct bench_row {
 	double          us_p99;
 	double          gb_per_s;       /* 0: the test has no bandwidth */
 	int             verified;       /* 1: checked and right, 0: wrong, -1: not checked */
-	double          ratio_raw;      /* their time / our time; 0: not measured */
+	double          ratio_raw;      /* NCCL's or raw's time / our time; 0: not measured */
 	double          ratio_nccl_sm;
 	double          ratio_nccl_ce;
 };
@@ -86,14 +86,15 @@ struct bench_row {
 struct bench_shared;
 struct bench_device;
 
-struct bench_rank {                     /* all that one rank's code works with */
+struct bench_rank {                     /* what the code of one rank works with */
 	const struct bench_options *options;
 	struct bench_shared        *shared;
 	uint32_t                    rank;
 	uint32_t                    n_ranks;
 	int                         is_gpu;
 	uint32_t                    gpu;        /* several ranks may share one */
-	uint32_t                    n_on_gpu;   /* how many do, at most; 1: none shares it */
+	uint32_t                    n_on_gpu;   /* the largest number of ranks on one GPU; 1: no GPU
+						 * is shared */
 	ceov_context               *context;
 	struct bench_device        *device;
 	uint64_t                    n_names;    /* counts the names given to shared objects */
@@ -109,7 +110,7 @@ struct bench_case {
 	int       (*run)(struct bench_rank *rank);
 };
 
-extern const struct bench_case bench_cases[];           /* NULL name ends it */
+extern const struct bench_case bench_cases[];           /* an entry without a name ends the array */
 
 /* Runs the named cases on all ranks. Exit status of the program. */
 int  bench_world_run(const struct bench_options *options,
@@ -180,17 +181,18 @@ uint32_t bench_count_gpus(char *ret_machine, size_t n_bytes);
 int   bench_device_open(struct bench_device **ret_device, int is_gpu, uint32_t gpu);
 void  bench_device_close(struct bench_device *device);
 
-/* Memory that this rank's copies reach; n_bytes is a multiple of 8. fill writes the
- * pattern of (seed, word index), verify counts words that differ. */
+/* Access to memory that this rank's copies reach; n_bytes is a multiple of 8. bench_fill() writes
+ * the pattern of (seed, word index), bench_verify() counts the words that differ from it. */
 int   bench_fill(struct bench_device *device, void *at, uint64_t n_bytes, uint64_t seed);
 int   bench_verify(struct bench_device *device, const void *at, uint64_t n_bytes,
 		   uint64_t seed, uint64_t *ret_n_wrong);
 
-/* Allocates ordinary memory of the rank's place, as an application does. */
+/* Allocates ordinary memory at the rank's place, as an application does. */
 int   bench_allocate(struct bench_device *device, uint64_t n_bytes, void **ret_at);
 void  bench_release(struct bench_device *device, void *at);
 
-/* See bench_values.h. Both are done on return; the caller's streams are idle. */
+/* Work as described in bench_values.h. They return when the work is done; the caller's streams must
+ * be idle. */
 int   bench_make_values(struct bench_device *device, const struct bench_values *values);
 int   bench_compare(struct bench_device *device, struct bench_compare *compare);
 
@@ -201,7 +203,8 @@ int   bench_stream_follow(struct bench_device *device, enum bench_stream later,
 			  enum bench_stream earlier);
 int   bench_time_begin(struct bench_device *device);    /* on the main stream */
 int   bench_time_end(struct bench_device *device);
-int   bench_time_us(struct bench_device *device, double *ret_us); /* synchronises */
+int   bench_time_us(struct bench_device *device, double *ret_us); /* synchronises with the end
+								   * event */
 
 /* Captures what is called between begin and end on the main stream into a graph. Call end
  * after every begin, with ret_graph NULL where a call between them failed. */
@@ -218,7 +221,7 @@ struct bench_copy {
 	uint64_t    pitch_bytes;
 };
 
-/* Hand-written driver calls that ours are compared with. */
+/* Makes the hand-written driver calls that the library is compared with. */
 int   bench_raw_copies(struct bench_device *device, enum bench_stream which,
 		       const struct bench_copy *copies, uint32_t n_copies);
 int   bench_raw_flags(struct bench_device *device, enum bench_stream which,
@@ -233,14 +236,15 @@ struct bench_pingpong {
 	uint32_t                  n_rounds;
 };
 
-/* Starts the kernel on the main stream; wait yields the rounds' times. */
+/* Starts the kernel of the ping-pong on the main stream. bench_pingpong_wait() waits for its end
+ * and returns the time of each round. */
 int   bench_pingpong_start(struct bench_device *device, const struct bench_pingpong *game);
 int   bench_pingpong_wait(struct bench_device *device, uint32_t n_rounds, double *ret_us);
 
-/* A kernel that holds every SM of the GPU until stopped (bounded by 20 s). */
-
-/* SMs of the rank's GPU; 0 on the host. */
+/* Returns the number of SMs of the rank's GPU; 0 on the host. */
 uint32_t bench_n_sms(struct bench_device *device);
+
+/* Start and stop a kernel that holds every SM of the GPU, for 20 s at most. */
 int   bench_spin_start(struct bench_device *device);
 int   bench_spin_stop(struct bench_device *device);
 
@@ -248,7 +252,7 @@ int   bench_spin_stop(struct bench_device *device);
 
 struct bench_nccl;
 
-/* CEOV_NONE: not there, and *ret_why says why. ce: zero-CTA collectives on
+/* CEOV_NONE: NCCL is not available, and *ret_why says why. ce: use zero-CTA collectives on
  * symmetric windows. */
 int   bench_nccl_open(struct bench_rank *rank, int ce, uint64_t n_bytes_max,
 		      struct bench_nccl **ret_nccl, const char **ret_why);
@@ -258,7 +262,8 @@ void *bench_nccl_target(struct bench_nccl *nccl);
 int   bench_nccl_all_gather(struct bench_nccl *nccl, uint64_t shard_bytes, void *stream);
 int   bench_nccl_all_to_all(struct bench_nccl *nccl, uint64_t block_bytes, void *stream);
 
-/* Sums of bf16, source to target: count values of each rank's part, or of all. */
+/* Sum bf16 values from NCCL's source to its target. count: values of each rank's part for the
+ * reduce-scatter, of the whole input for the all-reduce. */
 int   bench_nccl_reduce_scatter(struct bench_nccl *nccl, uint64_t count, void *stream);
 int   bench_nccl_all_reduce(struct bench_nccl *nccl, uint64_t count, void *stream);
 

@@ -17,9 +17,9 @@
 #define BLAS_R_32F       0              /* cudaDataType */
 #define BLAS_R_16BF      14
 #define BLAS_COMPUTE_32F 68
-#define BLAS_DEFAULT     (-1)           /* its heuristics choose */
+#define BLAS_DEFAULT     (-1)           /* cuBLAS's heuristics choose the algorithm */
 
-/* The size that PyTorch uses on Hopper. */
+/* The workspace size that PyTorch uses on Hopper. */
 #define WORKSPACE_BYTES  (UINT64_C(32) << 20)
 
 struct blas_calls {
@@ -101,7 +101,7 @@ int bench_blas_open(struct bench_rank *rank, const char *path,
 	r = check(blas, blas->calls.create(&blas->handle), "cublasCreate");
 	if (!r)
 		r = bench_allocate(rank->device, WORKSPACE_BYTES, &blas->workspace);
-	/* in this order: setting the stream resets the workspace */
+	/* in this order, because setting the stream resets the workspace */
 	if (!r)
 		r = check(blas, blas->calls.set_stream(blas->handle, stream),
 			  "cublasSetStream");
@@ -126,7 +126,7 @@ void bench_blas_close(struct bench_blas *blas)
 		(void)check(blas, blas->calls.destroy(blas->handle), "cublasDestroy");
 	if (blas->workspace)
 		bench_release(blas->device, blas->workspace);
-	/* the library stays loaded, as NCCL's does */
+	/* the library stays loaded, as NCCL does in bench_nccl.c */
 	free(blas);
 }
 

@@ -3,15 +3,16 @@
 #ifndef BENCH_BLAS_H
 #define BENCH_BLAS_H
 
-/* cuBLAS, opened at run time: bf16 products as frameworks compute them. */
+/* Opens cuBLAS at run time and computes bf16 products with it, as frameworks do. */
 
 #include "bench.h"
 #include "bench_values.h"
 
 struct bench_blas;
 
-/* CEOV_NONE: not there, and *ret_why says why. path NULL: searched. It works on the
- * main stream, and allocates nothing after this: its calls can be captured. */
+/* Opens cuBLAS; path NULL: searches for it. CEOV_NONE: not available, and *ret_why says why.
+ * Products are queued on the main stream. Nothing is allocated after this call, so that they can be
+ * captured. */
 int  bench_blas_open(struct bench_rank *rank, const char *path,
 		     struct bench_blas **ret_blas, const char **ret_why);
 void bench_blas_close(struct bench_blas *blas);

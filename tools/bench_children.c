@@ -60,8 +60,8 @@ void bench_children_remove_folder(const struct bench_children *children)
 
 /* --- processes ----------------------------------------------------------- */
 
-/* Blocks the signals that end the bench, except those that are ignored, as SIGHUP is under
- * nohup. */
+/* Blocks the signals that end the bench, except those that the process ignores (nohup makes it
+ * ignore SIGHUP). */
 static void take_signals(struct bench_children *children)
 {
 	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
@@ -126,7 +126,8 @@ static void kill_all(const struct bench_children *children)
 			(void)kill(children->pids[i], SIGKILL);
 }
 
-/* Collects children that ended; returns how many. *ret_failed: one ended with an error. */
+/* Collects children that have ended and returns how many. Sets *ret_failed if one ended with an
+ * error. */
 static uint32_t reap(struct bench_children *children, int *ret_failed)
 {
 	uint32_t i, n = 0;
@@ -148,7 +149,7 @@ static uint32_t reap(struct bench_children *children, int *ret_failed)
 	return n;
 }
 
-/* Sleeps a little, and remembers a signal that came meanwhile. */
+/* Sleeps a little, and records a signal that came meanwhile. */
 static void look_for_signal(struct bench_children *children)
 {
 	const struct timespec pause = { .tv_nsec = LOOK_NS };
@@ -176,8 +177,8 @@ int bench_children_wait(struct bench_children *children, uint64_t deadline_ns,
 		}
 		if (children->ended_by || now > kill_at)
 			kill_all(children);
-		look_for_signal(children);      /* once more at the end: the signal may be what
-						 * ended them */
+		look_for_signal(children);      /* once more at the end, because the signal may have
+						 * ended the children */
 	}
 	return has_failed || children->ended_by ? EXIT_FAILURE : EXIT_SUCCESS;
 }
@@ -186,6 +187,7 @@ void bench_children_end(struct bench_children *children)
 {
 	bench_children_remove_folder(children);
 	if (children->ended_by)
-		(void)raise(children->ended_by);        /* delivered when the mask allows it */
+		(void)raise(children->ended_by);        /* takes effect when the old signal mask is
+							 * restored */
 	sigprocmask(SIG_SETMASK, &children->before, NULL);
 }

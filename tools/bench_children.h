@@ -20,28 +20,29 @@ struct bench_children {
 	pid_t       parent;
 	pid_t       pids[BENCH_RANKS_MAX];
 	uint32_t    n;
-	const char *what;               /* what a child is, for messages: "rank" */
-	int         ended_by;           /* a signal; 0: none came */
+	const char *what;               /* what messages call a child: "rank" */
+	int         ended_by;           /* the signal that came; 0: none */
 	sigset_t    waiting;            /* the signals that are checked for */
-	sigset_t    before;             /* this thread's mask */
-	char        folder[80];         /* in TMPDIR, or in /tmp where that is too long */
+	sigset_t    before;             /* this thread's signal mask before */
+	char        folder[80];         /* path: in TMPDIR, or in /tmp if that path would be too
+					 * long */
 };
 
-/* 0, or -1, reported on stderr. what: kept by reference. */
+/* Returns 0, or -1, reported on stderr. Keeps a reference to what. */
 int  bench_children_begin(struct bench_children *children, const char *what);
 
-/* Runs run(arg, number) in a child process, whose exit status is run's result. 0, or -1,
+/* Runs run(arg, number) in a child process, whose exit status is run's result. Returns 0, or -1,
  * reported on stderr. */
 int  bench_children_start(struct bench_children *children,
 			  int (*run)(void *arg, uint32_t number), void *arg);
 
-/* Waits until all children have ended. *failed is set when one fails; the others then get
- * 20 seconds. None is alive long after deadline_ns. EXIT_SUCCESS, or EXIT_FAILURE where one
- * failed or a signal came. */
+/* Waits until all children have ended. Sets *failed when one fails; the others then have 20 seconds
+ * to end. Kills children that are alive after deadline_ns. Returns EXIT_SUCCESS, or EXIT_FAILURE if
+ * a child failed or a signal came. */
 int  bench_children_wait(struct bench_children *children, uint64_t deadline_ns,
 			 _Atomic int *failed);
 
-/* Removes the folder and its contents; harmless when repeated. Any process. */
+/* Removes the folder and its contents. May be repeated, and called in any process. */
 void bench_children_remove_folder(const struct bench_children *children);
 
 /* Ends the program by the signal that came, if one did. */

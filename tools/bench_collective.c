@@ -2,15 +2,14 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * all_gather and all_to_all: ours (polled, gated) beside raw driver calls and NCCL's
- * two modes, interleaved sample by sample in one run.
+ * Tests all_gather and all_to_all. They compare ours (polled, gated) with raw driver calls and
+ * NCCL's two modes, alternating sample by sample in one run.
  *
- * A sample is LAUNCHES launches back to back between two events on the caller's
- * stream (host ranks: between two looks at the clock), after a barrier of the host
- * threads; done when every block's mark is raised at every rank. Launches alternate
- * between two targets, and the consumer's free marks are raised on a stream of their
- * own. The all-gather is in place; the all-to-all's own block stays where it is
- * (NCCL's is copied by NCCL, which has no call without it).
+ * A sample times LAUNCHES launches back to back between two events on the caller's stream (on the
+ * host: between two readings of the clock), after a barrier of the ranks. It ends when every
+ * block's mark is raised at every rank. Launches alternate between two targets, and the consumer's
+ * free marks are raised on a separate stream. The all-gather is in place. In the all-to-all a
+ * rank's own block is not copied, except by NCCL, whose call always copies it.
  */
 
 #include <string.h>
@@ -88,7 +87,7 @@ static int open_collective(struct bench_collective *c, struct bench_rank *rank,
 		r = bench_share_buffers(rank, bytes_max * rank->n_ranks, &c->source);
 	if (!r)
 		r = bench_share_buffers(rank, 4096, &c->flags);
-	if (!r)         /* flags must begin at 0; a fill would write its pattern */
+	if (!r)         /* flags must start at 0, and a fill would write its pattern */
 		r = rank->is_gpu ? 0 : (memset(bench_address(rank, c->flags.by_rank[
 				rank->rank]), 0, 4096), 0);
 	if (!r)
@@ -121,7 +120,7 @@ static int close_collective(struct bench_collective *c)
 	return r ? r : bench_drop_buffers(c->rank, &c->flags);
 }
 
-/* --- a sample ------------------------------------------------------------ */
+/* --- taking a sample ----------------------------------------------------- */
 
 static int settle(struct bench_rank *rank)
 {
@@ -160,9 +159,9 @@ static int sample(struct bench_collective *c, enum bench_method method, uint32_t
 	return r ? r : settle(rank);
 }
 
-/* --- data ---------------------------------------------------------------- */
+/* --- filling and checking data ------------------------------------------- */
 
-/* Where the next launch of that method reads and writes. */
+/* Returns where the next launch of the method writes. */
 static char *target_of(struct bench_collective *c, enum bench_method method)
 {
 	struct bench_rank *rank = c->rank;
@@ -218,7 +217,7 @@ static int check_data(struct bench_collective *c, enum bench_method method, cons
 	return r ? r : bench_meet(rank);
 }
 
-/* Runs one launch into every target, each with different data, and checks it. */
+/* Runs one launch into every target, each with different data, and checks what arrived. */
 static int verify(struct bench_collective *c, enum bench_method method)
 {
 	const char *at;

@@ -22,9 +22,9 @@ enum bench_method {
 
 enum bench_pattern { BENCH_ALL_GATHER, BENCH_ALL_TO_ALL };
 
-struct bench_set {                            /* one target and all that belongs to it */
+struct bench_set {                            /* one target and its signals and plans */
 	struct bench_buffers target;
-	struct bench_signals arrived;   /* at the target's rank */
+	struct bench_signals arrived;   /* signals of each target's rank */
 	struct bench_signals free;
 	ceov_signal         *ready[2];  /* [polled, gated] */
 	ceov_plan           *plan[3];   /* indexed by our methods */
@@ -34,17 +34,17 @@ struct bench_set {                            /* one target and all that belongs
 struct bench_collective {
 	struct bench_rank   *rank;
 	enum bench_pattern         pattern;
-	uint64_t             bytes;     /* of a shard or block */
+	uint64_t             bytes;     /* size of a shard or block */
 	uint32_t             n_pieces;
 	struct bench_set           sets[BENCH_SETS];
-	struct bench_buffers source;    /* all-to-all */
-	struct bench_buffers flags;     /* raw: a 64-bit flag per source rank */
+	struct bench_buffers source;    /* sources of the all-to-all */
+	struct bench_buffers flags;     /* for raw calls: one 64-bit flag per source rank */
 	uint64_t             n_raw;
 	uint64_t             n_ours;    /* launches of ours so far, which selects the next set */
 	struct bench_nccl   *nccl[BENCH_METHODS];
 	int                  runs[BENCH_METHODS];
 	int                  wrong[BENCH_METHODS];
-	uint64_t             round;     /* changes with every check, and with it the data */
+	uint64_t             round;     /* rises with every check; seeds its data */
 };
 
 /* Commits, and releases, the plans of every set for the current size. */

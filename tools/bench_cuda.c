@@ -21,7 +21,7 @@ static int open_streams(struct bench_gpu *gpu)
 	int least = 0, greatest = 0, r;
 	uint32_t i;
 
-	/* The raw loops' streams get the same priority as the library's lanes. */
+	/* The streams of the raw loops get the same priority as the library's lanes. */
 	r = check(gpu, calls->ctx_priorities(&least, &greatest),
 		  "cuCtxGetStreamPriorityRange");
 	for (i = 0; !r && i < BENCH_STREAMS; i++)
@@ -148,7 +148,7 @@ static void *gpu_stream(void *private, enum bench_stream which)
 {
 	struct bench_gpu *gpu = private;
 
-	(void)current(gpu);             /* makes the rank's GPU current, which NCCL uses */
+	(void)current(gpu);             /* makes the rank's GPU current, as NCCL expects */
 	return gpu->streams[which];
 }
 
@@ -204,7 +204,7 @@ static int gpu_time_us(void *private, double *ret_us)
 	return r;
 }
 
-/* --- raw calls ----------------------------------------------------------- */
+/* --- raw driver calls ---------------------------------------------------- */
 
 static CUresult copy_rows(struct bench_gpu *gpu, CUstream stream,
 			  const struct bench_copy *copy)
@@ -424,9 +424,9 @@ static int gpu_spin_stop(void *private)
 	return r ? r : gpu_sync(gpu, BENCH_STREAM_MAIN);
 }
 
-/* --- counting ------------------------------------------------------------ */
+/* --- counting GPUs ------------------------------------------------------- */
 
-/* Whether all GPUs support NVLink multicast, which NCCL's NVLS needs. */
+/* Returns whether all GPUs support NVLink multicast, which NCCL needs for NVLS. */
 static int has_multicast(const struct cei_cuda *cuda)
 {
 	int value = 0;

@@ -3,8 +3,8 @@
 #ifndef BENCH_CUDA_H
 #define BENCH_CUDA_H
 
-/* What the files of the bench's GPU side share: bench_cuda.c has memory patterns,
- * streams, raw calls and kernels; bench_cuda_work.c what operators are measured with. */
+/* Declarations shared by the files of the bench's GPU side: bench_cuda.c has memory patterns,
+ * streams, raw calls and kernels; bench_cuda_work.c has what measuring operators needs. */
 
 #include "bench_device.h"
 
@@ -25,8 +25,8 @@ struct bench_gpu {
 	CUevent            end;
 	CUevent            order;
 	CUstream           control;     /* for fill and verify, apart from the measured streams */
-	CUdeviceptr        counts;      /* enum count */
-	uint64_t          *pinned;      /* round times */
+	CUdeviceptr        counts;      /* indexed by enum count */
+	uint64_t          *pinned;      /* the rounds' times */
 };
 
 enum count {                            /* 64-bit words in GPU memory */
@@ -76,7 +76,7 @@ static inline int copy_now(struct bench_gpu *gpu, CUdeviceptr target, CUdevicept
 	return r ? r : idle(gpu, gpu->control);
 }
 
-/* bench_cuda_work.c: as in bench_device.h. */
+/* bench_cuda_work.c implements these calls of bench_device.h. */
 int  bench_gpu_allocate(void *private, uint64_t n_bytes, void **ret_at);
 void bench_gpu_release(void *private, void *at);
 int  bench_gpu_values(void *private, const struct bench_values *values);

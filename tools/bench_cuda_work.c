@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* GPU work that operators are measured with: memory, bf16 values, comparison, graphs. */
+/* GPU work for measuring operators: memory, bf16 values, comparison of results, graphs. */
 
 #include "bench_cuda.h"
 
@@ -54,7 +54,7 @@ int bench_gpu_values(void *private, const struct bench_values *values)
 	return r ? r : idle(gpu, gpu->control);
 }
 
-/* Converts float bits from the counts. */
+/* Returns the float whose bits a kernel stored in a word of the counts. */
 static double to_double(uint64_t word)
 {
 	uint32_t bits = (uint32_t)word;
@@ -96,7 +96,8 @@ int bench_gpu_compare(void *private, struct bench_compare *compare)
 
 /* --- graphs -------------------------------------------------------------- */
 
-/* Thread-local capture mode: other threads of the library may go on calling the driver. */
+/* Captures in thread-local mode, because the library's other threads may call the driver
+ * meanwhile. */
 int bench_gpu_capture_begin(void *private)
 {
 	struct bench_gpu *gpu = private;

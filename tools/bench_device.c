@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* A rank's device: the implementation on host memory, and its selection. */
+/* Devices of ranks: the implementation on host memory, and the choice between it and the GPU. */
 
 #include "bench_device.h"
 
@@ -19,7 +19,7 @@ struct bench_device {
 	void                          *private;
 };
 
-/* The same pattern as the GPU kernels', so that either side can check the other's data. */
+/* Computes the same pattern as the GPU kernels do, so that each can check the other's data. */
 static uint64_t pattern(uint64_t seed, uint64_t i)
 {
 	uint64_t x = (seed + i + 1) * UINT64_C(0x9e3779b97f4a7c15);

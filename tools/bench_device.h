@@ -3,8 +3,8 @@
 #ifndef BENCH_DEVICE_H
 #define BENCH_DEVICE_H
 
-/* The functions behind the device calls of bench.h, with the same contracts. private is
- * what open returned, also after a failure. */
+/* The functions behind the device calls of bench.h, with the same contracts. `private` is the value
+ * that open returned; close must be called with it after a failed open, too. */
 
 #include "bench.h"
 
@@ -44,10 +44,10 @@ struct bench_device_ops {
 	int      (*graph_launch)(void *private, void *graph);
 	void     (*graph_drop)(void *private, void *graph);
 
-	/* How many GPUs there are; ret_machine describes them, or why there are none. */
+	/* Returns the number of GPUs. ret_machine describes them, or says why there are none. */
 	uint32_t (*count)(char *ret_machine, size_t n_bytes);
 };
 
-extern const struct bench_device_ops bench_device_cuda; /* bench_cuda.c, with CUDA */
+extern const struct bench_device_ops bench_device_cuda; /* in bench_cuda.c, in builds with CUDA */
 
 #endif /* BENCH_DEVICE_H */

@@ -2,10 +2,10 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * doorbell: a kernel on rank 0 raises a flag; bytes go to rank 1; a flag comes back
- * to the waiting kernel. Per round, by the kernel's own clock; ours polled beside a
- * raw polling loop, ours gated beside a raw gated stream. Host ranks: a thread stands
- * in for the kernel, and raw is the thread's own memcpy.
+ * Test "doorbell": a kernel on rank 0 raises a flag, bytes go to rank 1, and a flag comes back to
+ * the waiting kernel. The kernel times each round by its own clock. Our polled launch is compared
+ * with a hand-written polling loop, our gated launch with hand-written stream waits. On host ranks
+ * a thread stands in for the kernel, and raw is a plain memcpy() in that thread.
  */
 
 #include <stdlib.h>
@@ -27,13 +27,13 @@ struct doorbell {
 	uint64_t             bytes;
 	struct bench_buffers from;
 	struct bench_buffers to;
-	ceov_signal         *raised[2];         /* by the kernel: [host, GPU] */
-	ceov_signal         *returned;          /* raised when data has come back, awaited by the
-						 * kernel */
+	ceov_signal         *raised[2];         /* raised by the kernel: [0] polled by the host, [1]
+						 * awaited on the GPU */
+	ceov_signal         *returned;          /* raised when the data has arrived; the kernel
+						 * waits for it */
 	ceov_plan           *plan[2];           /* polled, gated */
-	uint64_t             value;             /* counter value of the last round played */
-	uint64_t             round;             /* changes with every check, and with it the
-						 * data */
+	uint64_t             value;             /* counter value of the last round */
+	uint64_t             round;             /* rises with every check; seeds its data */
 	int                  wrong[MODES];
 	double               us[MODES][BENCH_SAMPLES_MAX];
 	double               rounds[ROUNDS_PER_GAME];
@@ -109,7 +109,7 @@ static int raw_copy_and_flag(struct doorbell *d, void *flag, uint64_t value)
 	return r ? r : bench_raw_flags(d->rank->device, BENCH_STREAM_COPY, &flag, 1, value);
 }
 
-/* The hand-written version: polls the pinned word, then queues the copy. */
+/* Hand-written counterpart of polled launches: polls the pinned word, then queues the copy. */
 static int play_raw_polled(struct doorbell *d, uint64_t first, uint32_t n)
 {
 	const _Atomic uint64_t *word = cei_signal_word(d->raised[0], 0);
@@ -129,7 +129,8 @@ static int play_raw_polled(struct doorbell *d, uint64_t first, uint32_t n)
 	return r;
 }
 
-/* Queues copies behind stream waits, as many rounds ahead as ours may be. */
+/* Hand-written counterpart of gated launches: queues copies behind stream waits, as many rounds
+ * ahead as ours may be. */
 static int play_raw_gated(struct doorbell *d, uint64_t first, uint32_t n)
 {
 	struct ceov_device_signal raised, returned;
@@ -174,7 +175,7 @@ static int game_gpu(struct doorbell *d, enum mode mode, uint32_t n)
 	r = ceov_signal_for_device(d->raised[is_gated], 0, &game.raised);
 	if (!r)
 		r = ceov_signal_for_device(d->returned, 0, &game.awaited);
-	if (!r && mode == OURS_POLLED)  /* armed before the kernel starts */
+	if (!r && mode == OURS_POLLED)  /* launched before the kernel starts */
 		r = feed_ours(d, 0, d->value, &n_fed, n);
 	if (!r)
 		r = bench_pingpong_start(d->rank->device, &game);
@@ -192,7 +193,7 @@ static int game_gpu(struct doorbell *d, enum mode mode, uint32_t n)
 	return r;
 }
 
-/* --- host ---------------------------------------------------------------- */
+/* --- host ranks ---------------------------------------------------------- */
 
 static int game_host(struct doorbell *d, enum mode mode, uint32_t n)
 {
@@ -224,7 +225,7 @@ static int game_host(struct doorbell *d, enum mode mode, uint32_t n)
 	return r;
 }
 
-/* --- games --------------------------------------------------------------- */
+/* --- playing rounds ------------------------------------------------------ */
 
 static int game(struct doorbell *d, enum mode mode, uint32_t n)
 {
@@ -242,7 +243,7 @@ static int runs(const struct doorbell *d, enum mode mode)
 	return (triggers & BENCH_GATED) != 0;
 }
 
-/* Rank 0 plays one game, rank 1 checks the data. */
+/* Rank 0 plays one game; rank 1 checks the data that arrived. */
 static int verify(struct doorbell *d, enum mode mode)
 {
 	struct bench_rank *rank = d->rank;
@@ -281,8 +282,8 @@ static int compare_doubles(const void *left, const void *right)
 	return a < b ? -1 : a > b;
 }
 
-/* A sample is the median round of one game, so that the first rounds, in which kernel and
- * engine get in step, do not count. */
+/* Takes the median round of one game as the sample, so that the first rounds, in which kernel and
+ * engine are not yet in step, do not count. */
 static int measure_sample(struct doorbell *d, enum mode mode, uint32_t number)
 {
 	int r = game(d, mode, ROUNDS_PER_GAME);
@@ -311,8 +312,8 @@ static void add_rows(struct doorbell *d)
 		rows[mode].bytes_per_rank = d->bytes;
 		rows[mode].verified = d->rank->options->check && d->bytes ? !d->wrong[mode]
 			: -1;
-		/* without bytes only the flags are checked: a round ends only when its own
-		 * value came back */
+		/* without bytes only the flags can be checked: a round ends only when its own value
+		 * came back */
 		if (d->rank->options->check && !d->bytes)
 			rows[mode].verified = 1;
 		if (runs(d, (enum mode)mode))

@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * engine: what the engine itself costs, on a context of its own that only turns when
- * told: time in ceov_turn() per zero-byte chunk. idle: processor time that an open
- * context with nothing armed takes in 10 s. Both on rank 0, host memory.
+ * Tests "engine" and "idle". engine: the time that ceov_turn() takes per zero-byte chunk, on a
+ * separate context whose engine has no thread and only turns when called. idle: the processor time
+ * that an open context with no launches takes in 10 s. Both run on rank 0 with host memory.
  */
 
 #include <string.h>
@@ -84,7 +84,7 @@ static int sample(ceov_context *context, ceov_plan *plan, uint64_t base, double 
 	return r;
 }
 
-/* 100 launches of 1000 chunks, whatever -n says: 10^5 chunks. */
+/* Makes 100 launches of 1000 chunks, whatever -n says: 10^5 chunks. */
 int bench_engine(struct bench_rank *rank)
 {
 	ceov_context *context = NULL;
@@ -139,7 +139,7 @@ int bench_idle(struct bench_rank *rank)
 		r = ceov_launch(plan, NULL, &ticket);
 	if (!r)
 		r = ceov_wait(context, ticket, UINT64_C(10000000000));
-	usleep(100000);                 /* let all threads go to sleep */
+	usleep(100000);                 /* give all threads time to go to sleep */
 	before = cpu_us();
 	usleep(IDLE_US);
 	if (!r)

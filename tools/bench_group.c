@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Creating, sharing and finding, symmetrically on all ranks. */
+/* Creates, publishes and finds shared objects in the same order on all ranks. */
 
 #include "bench_group.h"
 
@@ -85,7 +85,7 @@ int bench_share_signals(struct bench_rank *rank, struct ceov_place place,
 	return r ? bench_fail(rank, r, "sharing signals") : bench_meet(rank);
 }
 
-/* Tries for a while, because a peer's release may still be on its way. */
+/* Retries for a while, because a peer may not have unmapped the object yet. */
 int bench_release_buffer(ceov_buffer *buffer)
 {
 	uint64_t deadline = cei_deadline(RELEASE_NS);

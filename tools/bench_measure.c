@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* ceoverlap-bench measure: its command line, and the order of its measurements. */
+/* ceoverlap-bench measure: the command line, and the order of its measurements. */
 
 #include "bench_measure.h"
 
@@ -22,7 +22,7 @@
 #define PLAIN_COPIES   16u                      /* nvbandwidth's loopCount */
 #define HOST_BYTES     (UINT64_C(2) << 30)
 #define NODE_BYTES     (UINT64_C(64) << 20)
-#define QUICK_SHIFT    3                        /* --quick: an eighth of these */
+#define QUICK_SHIFT    3                        /* --quick divides the sizes by 2^3 */
 
 enum key { KEY_QUICK = BENCH_KEY_OWN, KEY_NO_STORE };
 
@@ -63,7 +63,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	return 0;
 }
 
-/* --- for the other files ------------------------------------------------------------ */
+/* --- functions for the other files -------------------------------------------------- */
 
 int measure_has_time(struct measure *m)
 {
@@ -87,7 +87,7 @@ void measure_progress(const struct measure *m, const char *format, ...)
 
 /* --- the run ------------------------------------------------------------------------ */
 
-/* How much host memory may be used: only what is free. */
+/* Returns how much host memory may be used: a part of what is free. */
 static uint64_t host_bytes(const struct measure *m)
 {
 	uint64_t n_bytes = m->is_quick ? HOST_BYTES >> QUICK_SHIFT : HOST_BYTES;
@@ -152,8 +152,8 @@ static int measure_all(struct measure *m)
 	return r;
 }
 
-/* Why the result is not stored; NULL: it is. A measurement of part of the machine would
- * replace an earlier one of all of it. */
+/* Returns why the result is not stored; NULL: it is. A measurement of only a part of the machine
+ * would replace an earlier one of the whole machine. */
 static const char *why_not_stored(const struct measure *m)
 {
 	if (!m->is_stored)
@@ -238,7 +238,7 @@ static int run(struct measure *m)
 	return r || m->n_wrong ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* Keeps the command as typed, for the report. */
+/* Stores the command as typed, for the report. */
 static void keep_command(struct measure *m, int argc, char **argv)
 {
 	size_t used = (size_t)snprintf(m->command, sizeof(m->command), "ceoverlap-bench");
@@ -266,10 +266,10 @@ int bench_measure_main(int argc, char **argv)
 	char name[] = "ceoverlap-bench measure";
 
 	keep_command(&both.measure, argc, argv);
-	argv[0] = name;                 /* the name in argp's messages */
+	argv[0] = name;                 /* argp prints this name in its messages */
 	both.measure.options = &both.options;
-	/* before the driver opens: enough hardware queues, so that waiting streams do not
-	 * hold up others */
+	/* set before the driver opens: with more hardware queues a waiting stream does not block
+	 * others */
 	(void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 	if (bench_options_begin(&both.options))
 		return EXIT_FAILURE;

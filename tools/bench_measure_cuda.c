@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Copies between GPUs and the host memory of each NUMA node, queued behind a gate so that
+/* Copies between GPUs and the host memory of each NUMA node. They are queued behind a gate, so that
  * they begin together. */
 
 #include "bench_measure.h"
@@ -33,7 +33,7 @@ struct place_gpu {
 };
 
 struct node_memory {
-	unsigned char *at;              /* one slice per GPU; NULL: no memory */
+	unsigned char *at;              /* memory with one slice per GPU; NULL: none */
 	uint64_t       n_bytes;
 	int            is_registered;
 };
@@ -80,8 +80,8 @@ static int open_lanes(struct place_gpu *own)
 	return r;
 }
 
-/* Opens peer access. A pair that the driver refuses is left out, whatever it reported
- * before. */
+/* Opens peer access. Leaves out a pair that the driver refuses, even if it reported the pair as
+ * possible before. */
 static int open_peers(struct mover *mover, uint32_t a)
 {
 	struct place_gpu *own = &mover->gpus[a];
@@ -346,7 +346,7 @@ static void mover_close(void *private)
 
 /* --- runs --------------------------------------------------------------------------- */
 
-/* The GPU that makes the copy. */
+/* Returns the GPU that makes the copy. */
 static uint32_t engine_of(const struct mover *mover, const struct measure_flow *flow)
 {
 	return cei_machine_is_gpu(mover->config.machine, flow->from) ? flow->from : flow->to;
@@ -371,7 +371,7 @@ static CUdeviceptr target_of(const struct mover *mover, const struct measure_flo
 	return (CUdeviceptr)(uintptr_t)slice(mover, flow->to - n_gpus, flow->from);
 }
 
-/* How much memory a flow may use: where there are several, each has its part. */
+/* Returns how much memory a flow may use. Flows that run together get equal parts. */
 static uint64_t room_of(const struct mover *mover, const struct measure_flow *flow)
 {
 	int is_between = cei_machine_is_gpu(mover->config.machine, flow->from) &&
@@ -432,9 +432,9 @@ static int queue(struct mover *mover, const struct measure_flow *flow, struct la
 			     "cuEventRecord");
 }
 
-/* The time from the earliest begin of the GPU's lanes: the begin event of another lane may
- * be recorded only after copies of the first one, which share its engine. All lanes are
- * idle. */
+/* Measures the time from the earliest begin event of the GPU's lanes to this flow's end. A lane's
+ * own begin event may be recorded only after copies of another lane, which share the copy engine.
+ * All lanes are idle. */
 static int take_time(struct mover *mover, struct measure_flow *flow, struct lane *lane,
 		     uint32_t n_lanes)
 {
@@ -475,7 +475,7 @@ static int mover_run(void *private, struct measure_flow *flows, uint32_t n_flows
 		n = i + 1;
 		r = queue(mover, &flows[i], lanes[i]);
 	}
-	/* Also after a failure, because queued work waits for it. Release order; the
+	/* Opened also after a failure, because queued work waits for the gate. Release order; the
 	 * partners are the streams' waits in queue(). */
 	atomic_store_explicit(mover->gate, mover->gate_value, memory_order_release);
 	for (i = 0; i < n; i++) {

@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Copies between NUMA nodes, by memcpy() of one thread near the source, as the runtime's
- * host backend makes them. Several processors together may reach more.
+ * Copies between NUMA nodes by memcpy() in one thread near the source, as the runtime's host
+ * backend makes them. Several processors together may reach more.
  */
 
 #include <hwloc.h>
@@ -17,7 +17,7 @@
 #define ROUNDS_QUICK 3u
 
 struct place_memory {
-	hwloc_topology_t hwloc;         /* NULL: memory is of no particular node */
+	hwloc_topology_t hwloc;         /* NULL: memory is not bound to a node */
 	unsigned char   *at;
 	uint64_t         n_bytes;
 	uint64_t         next;          /* offset of the next copy */
@@ -33,7 +33,7 @@ static hwloc_obj_t node_object(const struct measure *m, uint32_t node)
 						  machine->nodes[node].os_index);
 }
 
-/* Allocates memory on a node and writes it once. CEOV_NONE: not to be had. */
+/* Allocates memory on a node and writes it once. CEOV_NONE: the node has no such memory to give. */
 static int take(const struct measure *m, uint32_t node, uint64_t n_bytes,
 		struct place_memory *memory)
 {
@@ -63,8 +63,8 @@ static void give_back(struct place_memory *memory)
 	memset(memory, 0, sizeof(*memory));
 }
 
-/* Times one copy. Copies walk through the memory, so that caches do not hold what is
- * copied. */
+/* Times one copy. Successive copies move through the memory, so that caches do not hold their
+ * data. */
 static double copy_us(struct place_memory *target, const struct place_memory *source,
 		      uint64_t n_bytes, uint32_t n_copies)
 {
@@ -105,7 +105,7 @@ static int measure_one(struct measure *m, uint32_t from, uint32_t to,
 	return measure_conclude(m, a, b, bytes);
 }
 
-/* Measures from one node to all nodes. */
+/* Measures the links from one node to all nodes. */
 static int measure_from(struct measure *m, struct bench_device *host, uint32_t from)
 {
 	struct place_memory source, target;
@@ -128,7 +128,7 @@ static int measure_from(struct measure *m, struct bench_device *host, uint32_t f
 	return r < 0 ? r : 0;
 }
 
-/* Binds the thread near a node's memory if that node has processors. */
+/* Binds the thread to the processors of a node, if it has any. */
 static void bind_near(const struct measure *m, uint32_t node)
 {
 	hwloc_obj_t object = node_object(m, node);

@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Single links. Rounds alternate over all links and sizes, so that slow drifts affect all
- * of them; each link's medians then give the line T = t0 + bytes / rate.
+ * Measures single links. Each round covers all links and sizes, so that slow drifts affect all of
+ * them alike. The line T = t0 + bytes / rate is then fitted to each link's medians.
  */
 
 #include <stdlib.h>
@@ -46,8 +46,8 @@ void measure_sizes_up_to(uint64_t largest, uint64_t bytes[MEASURE_SIZES],
 	bytes[0] = largest / 4 < least ? largest / 4 : least;
 	bytes[1] = largest < 4 * least ? largest / 2 : middle;
 	bytes[2] = largest;
-	n_copies[0] = 16;               /* many short copies, so that the cost of events does not
-					 * matter */
+	n_copies[0] = 16;               /* many short copies, so that the cost of the events is
+					 * negligible */
 	n_copies[1] = 4;
 	n_copies[2] = 1;
 }
@@ -134,13 +134,14 @@ static int check(struct measure *m, uint32_t from, uint32_t to, uint64_t largest
 	return r;
 }
 
-/* What to do for each link between GPUs (hosts 0), or between GPUs and nodes (hosts 1),
- * while there is time. */
+/* A step to carry out for each link between GPUs (hosts 0) or between GPUs and nodes (hosts 1),
+ * until time is up. */
 struct visit {
 	int    (*call)(struct measure *m, uint32_t from, uint32_t to, uint64_t largest);
 	int      hosts;
 	uint64_t largest;
-	int      is_free;               /* takes no time, so it is done even when time is up */
+	int      is_free;               /* takes no time, so it is carried out even when time is
+					 * up */
 };
 
 static int is_visited(const struct measure *m, const struct visit *visit, uint32_t from,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The results as text matrices and as JSON. */
+/* Prints the results as text matrices and as JSON. */
 
 #include "bench_measure.h"
 
@@ -15,7 +15,7 @@
 
 enum matrix { MATRIX_RATE, MATRIX_T0, MATRIX_PLAIN, MATRIX_BOTH };
 
-/* Between nodes only the rate is measured. */
+/* Returns whether t0 is known: between nodes only the rate is measured. */
 static int has_t0(const struct cei_machine_link *known, const struct measure_link *link)
 {
 	return link->is_measured && known->t0_ns;
@@ -36,7 +36,7 @@ static double value_of(const struct measure *m, enum matrix matrix, uint32_t fro
 	return -1;
 }
 
-/* Whether the matrix has any value for the place. */
+/* Returns whether the matrix has any value for the place. */
 static int is_shown(const struct measure *m, enum matrix matrix, uint32_t place)
 {
 	uint32_t i, n = cei_machine_n_places(m->machine);
@@ -80,7 +80,7 @@ static void print_matrix(const struct measure *m, FILE *out, enum matrix matrix,
 	}
 }
 
-/* One line per pair of GPUs with the rates of both methods of counting. */
+/* Prints one line per pair of GPUs with the rates of both methods of counting. */
 static void print_pairs(const struct measure *m, FILE *out)
 {
 	const struct cei_machine_link *known;

@@ -2,12 +2,13 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Several links at once, after each was measured alone. Where a set is clearly slower than
- * its links' sum, the links share a port: the narrowest known one that all of them cross,
- * or one that the tree does not show, which is added.
+ * Measures several links at once, after each was measured alone. If a set is clearly slower than
+ * the sum of its links, the links share a port: the narrowest known port that all of them cross,
+ * or one that hwloc's tree does not show, which is then added.
  *
- * Flows of a set get bytes in proportion to their links' rates, so that all would end
- * together if nothing were shared. The rate of the set is all bytes over the longest flow.
+ * The flows of a set get bytes in proportion to their links' rates, so that all would end together
+ * if nothing were shared. The rate of the set is the sum of all bytes over the time of the longest
+ * flow.
  */
 
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 #include "bench_measure.h"
 
 #define ROUNDS       3u
-#define FLOW_COPIES  16u                /* copies of the fastest link in a set */
+#define FLOW_COPIES  16u                /* number of copies over the fastest link in a set */
 #define FLOW_BYTES   (UINT64_C(16) << 20)
 
 static double alone_gb_per_s(const struct measure *m, uint32_t from, uint32_t to)
@@ -29,7 +30,7 @@ static int is_measured(const struct measure *m, uint32_t from, uint32_t to)
 	return measure_link(m, from, to)->is_measured;
 }
 
-/* --- a set -------------------------------------------------------------------------- */
+/* --- measuring a set ---------------------------------------------------------------- */
 
 static void add_flow(struct measure_set *set, uint32_t from, uint32_t to, uint32_t slot)
 {
@@ -75,8 +76,8 @@ static double rate_of(const struct measure_set *set)
 	return us > 0 ? bytes / us / 1e3 : 0;
 }
 
-/* Runs a set. expected: its rate, or 0 for the links' sum. CEOV_NONE: out of time, or a
- * link was not measured. */
+/* Runs a set. expected: the rate that it should reach, or 0 for the sum of its links. CEOV_NONE:
+ * time is up, or a link was not measured. */
 static int run_set(struct measure *m, struct measure_set *set, double expected)
 {
 	float rates[ROUNDS];
@@ -105,7 +106,7 @@ static void keep_set(struct measure *m, const struct measure_set *set)
 		m->sets[m->n_sets++] = *set;
 }
 
-/* --- what is shared ----------------------------------------------------------------- */
+/* --- finding shared ports ----------------------------------------------------------- */
 
 static int is_on(const struct cei_machine_link *link, uint32_t port)
 {
@@ -137,8 +138,8 @@ static int is_on_all(const struct measure *m, const struct measure_set *set, uin
 	return 1;
 }
 
-/* Whether links of other GPUs to or from the host cross the port as well. Then a set of
- * some GPUs says nothing about it, because all together may carry more. */
+/* Returns whether links of GPUs outside the set, to or from the host, cross the port as well. In
+ * that case the set says nothing about the port, because all GPUs together may carry more. */
 static int serves_others(const struct measure *m, const struct measure_set *set,
 			 uint32_t port)
 {
@@ -155,7 +156,7 @@ static int serves_others(const struct measure *m, const struct measure_set *set,
 	return n > set->n_flows;
 }
 
-/* The port that all links of the set cross and that the fewest other links cross. */
+/* Returns the port that all links of the set cross and that the fewest other links cross. */
 static uint32_t common_port(const struct measure *m, const struct measure_set *set)
 {
 	const struct cei_machine_link *first = cei_machine_link(m->machine, set->flows[0].from,
@@ -194,7 +195,7 @@ static void set_shared_bandwidth(struct measure *m, struct measure_set *set, con
 		snprintf(set->port, sizeof(set->port), "%s", name);
 }
 
-/* Concludes from the set's rate what ports carry. */
+/* Concludes from the set's rate how much the ports carry. */
 static void judge(struct measure *m, struct measure_set *set)
 {
 	uint32_t port = common_port(m, set);
@@ -206,7 +207,7 @@ static void judge(struct measure *m, struct measure_set *set)
 		set_shared_bandwidth(m, set, name);
 		return;
 	}
-	/* no conflict: each port carries at least what went over it */
+	/* the rates agree: each port carries at least the rate that was measured over it */
 	if (port != CEOV_NOBODY &&
 	    (double)m->machine->ports[port].bytes_per_s < set->gb_per_s * 1e9)
 		set_shared_bandwidth(m, set, name);
@@ -215,12 +216,12 @@ static void judge(struct measure *m, struct measure_set *set)
 
 /* --- GPUs and the host -------------------------------------------------------------- */
 
-/* Measures all GPUs of one direction at once, then halves of them, and so on, GPUs of one
- * node side by side: a port that a half shares shows in that half, one that only all share
- * shows in all. */
+/* Measures all GPUs in one direction at once, then halves of them, then halves of those. GPUs of
+ * one node are neighbours in this order. A port that only one half shares shows in that half; a
+ * port that only all GPUs share shows in the first measurement. */
 struct halves {
 	uint32_t gpus[CEI_MACHINE_GPUS_MAX];
-	int      is_out;                /* direction: out of the GPUs */
+	int      is_out;                /* whether copies go out of the GPUs, or into them */
 };
 
 static void add_host_flow(const struct measure *m, struct measure_set *set, uint32_t gpu,
@@ -248,7 +249,7 @@ static void name_half(const struct halves *halves, uint32_t first, uint32_t n, c
 		 gpus);
 }
 
-/* Measures one half. ret_carries: the rate of these GPUs together. */
+/* Measures one half. *ret_carries: the rate of its GPUs together. */
 static int measure_half(struct measure *m, const struct halves *halves, uint32_t first,
 			uint32_t n, double *ret_carries)
 {
@@ -321,8 +322,8 @@ static int measure_host_both(struct measure *m)
 		judge(m, &set);
 		keep_set(m, &set);
 	}
-	/* both directions at once are only reported: ports were found by single directions
-	 * above */
+	/* both directions at once are only reported: the single directions above have found the
+	 * ports */
 	if (r < 0 || m->n_gpus < 2 || all.n_flows != 2 * m->n_gpus)
 		return r < 0 ? r : 0;
 	r = run_set(m, &all, 0);
@@ -331,7 +332,7 @@ static int measure_host_both(struct measure *m)
 	return r < 0 ? r : 0;
 }
 
-/* --- GPUs among each other ---------------------------------------------------------- */
+/* --- between GPUs ------------------------------------------------------------------- */
 
 static int measure_both(struct measure *m, uint32_t a, uint32_t b)
 {
@@ -384,8 +385,8 @@ static int measure_two(struct measure *m, uint32_t gpu, int is_out)
 	return 0;
 }
 
-/* Measures each GPU to the next at once. Only reported, because it does not show which port
- * limits so many flows. */
+/* Measures copies from each GPU to the next at once. Only reported, because the result does not
+ * show which port limits so many flows. */
 static int measure_ring(struct measure *m)
 {
 	struct measure_set set;
@@ -402,7 +403,7 @@ static int measure_ring(struct measure *m)
 	return r < 0 ? r : 0;
 }
 
-/* Measures whether a GPU pair and both GPUs' host links can be used at once. */
+/* Measures whether a link between two GPUs and the host links of both can be used at once. */
 static int measure_beside(struct measure *m)
 {
 	struct measure_set set;

@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * How each method runs a collective: ours polled and gated, raw driver calls (host ranks:
- * memcpy), and NCCL's two modes.
+ * How each method runs a collective: ours polled and gated, raw driver calls (on host ranks
+ * memcpy()), and NCCL's two modes.
  */
 
 #include <stdatomic.h>
@@ -83,9 +83,9 @@ void bench_methods_close_plans(struct bench_collective *c)
 			ceov_plan_release(c->sets[i].plan[k]);
 }
 
-/* --- ours ---------------------------------------------------------------- */
+/* --- our methods --------------------------------------------------------- */
 
-/* Marks of a set's signal that other ranks' blocks raise here. */
+/* Lists the marks of a set's signal that blocks of other ranks raise at this rank. */
 static uint32_t marks_of(const struct bench_collective *c, ceov_signal *signal, uint64_t value,
 			 struct ceov_mark *marks)
 {
@@ -98,7 +98,7 @@ static uint32_t marks_of(const struct bench_collective *c, ceov_signal *signal, 
 	return n;
 }
 
-/* All data is ready at once: one mark per piece. */
+/* Lists one mark per piece. All of them are raised together, because all data is ready at once. */
 static uint32_t ready_marks(const struct bench_collective *c, ceov_signal *ready,
 			    struct ceov_mark *marks)
 {
@@ -111,8 +111,8 @@ static uint32_t ready_marks(const struct bench_collective *c, ceov_signal *ready
 
 #define MARKS_MAX (BENCH_RANKS_MAX * 64u)
 
-/* Starts one of ours: raises the ready marks on the caller's stream, or names the stream to
- * follow. */
+/* Begins one launch of ours: raises the ready marks on the caller's stream, or lets the launch
+ * follow the stream. */
 static int begin_ours(struct bench_collective *c, struct bench_set *set, enum bench_method method,
 		      uint64_t base)
 {
@@ -185,7 +185,7 @@ static int ours_host(struct bench_collective *c, int is_gated)
 	return r;
 }
 
-/* --- raw ----------------------------------------------------------------- */
+/* --- raw driver calls ---------------------------------------------------- */
 
 static uint32_t raw_copies(const struct bench_collective *c, const struct bench_set *set,
 			   struct bench_copy *copies, void **flags)
@@ -276,7 +276,7 @@ static int raw_host(struct bench_collective *c)
 	return 0;
 }
 
-/* --- all ----------------------------------------------------------------- */
+/* --- all methods --------------------------------------------------------- */
 
 static int nccl_once(struct bench_collective *c, enum bench_method method, int is_last)
 {

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* "tiny" is for host memory, where a GEMM is slow. */
+/* The model "tiny" is for host memory, where a GEMM is slow. */
 const struct bench_model bench_models[] = {
 	{ "tiny", 256, 512 },
 	{ "llama7b", 4096, 11008 },

@@ -9,14 +9,14 @@
 #include <stdint.h>
 
 struct bench_model {
-	const char *name;               /* NULL ends the list */
+	const char *name;               /* an entry with NULL ends the array */
 	uint64_t    hidden;
 	uint64_t    ffn;
 };
 
 extern const struct bench_model bench_models[];
 
-/* The model named by the first `length` bytes of name, or NULL. */
+/* Returns the model named by the first `length` bytes of name, or NULL. */
 const struct bench_model *bench_model_find(const char *name, size_t length);
 
 #endif /* BENCH_MODELS_H */

@@ -28,7 +28,7 @@ struct nccl_id {
 	char internal[NCCL_UNIQUE_BYTES];
 };
 
-struct nccl_config {                    /* ncclConfig_t of 2.28 */
+struct nccl_config {                    /* same layout as NCCL 2.28's ncclConfig_t */
 	size_t      size;
 	unsigned    magic;
 	unsigned    version;
@@ -230,7 +230,8 @@ void *bench_nccl_target(struct bench_nccl *nccl)
 
 int bench_nccl_all_gather(struct bench_nccl *nccl, uint64_t shard_bytes, void *stream)
 {
-	char *own = (char *)nccl->target + nccl->rank * shard_bytes;    /* in place */
+	char *own = (char *)nccl->target + nccl->rank * shard_bytes;    /* the all-gather is in
+									 * place */
 
 	return check(nccl, nccl->calls.all_gather(own, nccl->target, shard_bytes, NCCL_INT8,
 						  nccl->comm, stream), "ncclAllGather");

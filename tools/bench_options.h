@@ -3,8 +3,8 @@
 #ifndef BENCH_OPTIONS_H
 #define BENCH_OPTIONS_H
 
-/* Options that the command lines share. Functions that take a state end the program with a
- * message when the text is invalid. */
+/* Options that several command lines share. Functions with a `state` parameter end the program with
+ * a message if the text is invalid. */
 
 #include <argp.h>
 #include <stdint.h>
@@ -15,7 +15,8 @@ uint64_t bench_parse_number(struct argp_state *state, const char *text, uint64_t
 			    uint64_t most);
 uint64_t bench_parse_size(struct argp_state *state, const char *text);
 
-/* Keys of the options that every command line has. Parsing returns 0, or ARGP_ERR_UNKNOWN. */
+/* Keys of the options that every command line has. The function that parses them returns 0, or
+ * ARGP_ERR_UNKNOWN for other keys. */
 enum bench_key {
 	BENCH_KEY_HOST = 0x100, BENCH_KEY_ONE_PROCESS, BENCH_KEY_PROCESSES,
 	BENCH_KEY_CHUNK, BENCH_KEY_NCCL,
@@ -24,14 +25,14 @@ enum bench_key {
 error_t bench_parse_common(int key, char *text, struct argp_state *state,
 			   struct bench_options *options);
 
-/* Chooses the random seed. */
+/* Sets the random seed before parsing. */
 int  bench_options_begin(struct bench_options *options);
 
-/* Fills in sizes after parsing; -1 where they contradict each other. */
+/* Fills in the sizes after parsing. Returns -1 if they contradict each other. */
 int  bench_options_finish(struct bench_options *options, uint64_t default_end_bytes);
 
-/* Selects the cases of a comma list, or the default ones where names is NULL. 0: one is
- * unknown, which was reported. */
+/* Looks up the names of a comma list in cases; names NULL: takes the default cases. Returns their
+ * number, or 0 if a name is unknown, which was reported. */
 uint32_t bench_choose_cases(const struct bench_case *cases, const char *names,
 			    const struct bench_case **chosen);
 #define BENCH_CASES_MAX 32u

@@ -17,15 +17,15 @@ static int fail(const char *path, int error)
 	return -1;
 }
 
-/* Whether the path names an open descriptor (/dev/fd/N): such a file is written, not
- * replaced. */
+/* Returns whether the path names an open descriptor (/dev/fd/N). Such a file is written directly,
+ * not replaced. */
 static int is_descriptor(const char *path)
 {
 	return !strncmp(path, "/dev/std", 8) || !strncmp(path, "/dev/fd/", 8) ||
 		!strncmp(path, "/proc/", 6);
 }
 
-/* Resolves links. A name without a file is kept as it is. */
+/* Resolves links. A name that does not exist yet is kept as it is. */
 static int resolve(const char *path, char *ret_path, size_t n_bytes)
 {
 	char *real = is_descriptor(path) ? NULL : realpath(path, NULL);
@@ -35,7 +35,7 @@ static int resolve(const char *path, char *ret_path, size_t n_bytes)
 	return n > 0 && (size_t)n < n_bytes ? 0 : ENAMETOOLONG;
 }
 
-/* Creates the new file beside the old one. *ret_fd -1: not possible there, so the old one
+/* Creates the temporary file in the same folder. *ret_fd -1: not possible there, so the final path
  * will be written directly. Returns an errno. */
 static int create_beside(struct bench_output *output, int *ret_fd)
 {
@@ -60,7 +60,7 @@ static int create_beside(struct bench_output *output, int *ret_fd)
 	if (*ret_fd < 0)
 		output->beside[0] = '\0';
 	else if (exists)
-		(void)fchmod(*ret_fd, old.st_mode & 0777);      /* keep the old file's
+		(void)fchmod(*ret_fd, old.st_mode & 0777);      /* takes over the old file's
 								 * permissions */
 	return 0;
 }

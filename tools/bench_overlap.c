@@ -2,13 +2,13 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Rows of ceoverlap-bench overlap: every method in a stream and in a graph, interleaved
- * sample by sample in one run.
+ * Rows of ceoverlap-bench overlap: every method on a stream and in a graph, alternating sample by
+ * sample in one run.
  *
- * A sample is OVERLAP_CALLS calls back to back on the caller's stream, or one graph of
- * them, between two events, divided by their number. As many go before the first event:
- * the GPUs have work while the host queues what is timed, and have met. Host ranks: by
- * the clock, one call.
+ * A sample times OVERLAP_CALLS calls back to back on the caller's stream, or one graph of them,
+ * between two events, and divides by their number. As many calls go before the first event: they
+ * keep the GPUs busy while the host queues the timed calls, and bring the ranks into step. On host
+ * ranks a sample is one call, timed by the clock.
  */
 
 #include "bench_overlap.h"
@@ -36,12 +36,12 @@ const char *bench_overlap_name(enum bench_overlap_test test)
 	return "?";
 }
 
-/* --- a sample ------------------------------------------------------------- */
+/* --- taking a sample ------------------------------------------------------ */
 
 struct moment {
 	uint64_t wall_ns;
-	uint64_t thread_ns;             /* CPU time of this thread ... */
-	uint64_t process_ns;            /* ... and of all */
+	uint64_t thread_ns;             /* CPU time of this thread */
+	uint64_t process_ns;            /* CPU time of the process */
 };
 
 static uint64_t cpu_ns(clockid_t clock)
@@ -67,7 +67,7 @@ static struct moment look(void)
 struct taken {
 	double        us;
 	struct moment begin;
-	struct moment queued;           /* after the last call returned */
+	struct moment queued;           /* taken after the last call returned */
 	struct moment end;
 };
 
@@ -104,8 +104,9 @@ static int take_host(struct bench_overlap *o, enum bench_overlap_method method,
 	return r;
 }
 
-/* CPU time of other threads. The caller's wait at the end belongs to the bench and is left
- * out. Where ranks are threads of one process, times cannot be attributed to ranks. */
+/* Returns the CPU time of other threads in percent. The caller's wait at the end belongs to the
+ * bench and is left out. If ranks are threads of one process, CPU time cannot be attributed to
+ * ranks. */
 static double others_percent(const struct bench_overlap *o, const struct taken *taken)
 {
 	uint64_t wall = taken->end.wall_ns - taken->begin.wall_ns;
@@ -139,7 +140,8 @@ static int sample(struct bench_overlap *o, enum bench_overlap_method method, int
 	return bench_overlap_settle(o);
 }
 
-/* Runs each method once. The first one changes with every round, so that each follows each. */
+/* Takes one sample of each method. The first method changes with every round, so that it is not
+ * always the same one that runs first. */
 static int round_of_samples(struct bench_overlap *o, uint32_t turn, uint32_t number)
 {
 	uint32_t i, at;
@@ -180,7 +182,8 @@ static void add_times(struct bench_overlap *o, enum bench_overlap_method method,
 	times->process_percent = statistics(o, OVERLAP_MODE_PROCESS + mode, n).us_median;
 }
 
-/* Keeps the worse of two checks (the 99th percentile of two samples is their maximum). */
+/* Judges the row by the worse of two checks (the 99th percentile of two samples is their
+ * maximum). */
 static void judge(struct bench_overlap *o, int is_graph, int is_checked,
 		  struct bench_overlap_row *row)
 {
@@ -241,7 +244,7 @@ static int measure(struct bench_overlap *o)
 	bench_forget(o->rank);
 	if (!r && is_checked)
 		r = bench_overlap_refer(o);
-	if (r == CEOV_NONE) {           /* no cuBLAS, which is the same at all ranks */
+	if (r == CEOV_NONE) {           /* cuBLAS is missing, at all ranks alike */
 		is_checked = 0;
 		r = 0;
 	}
@@ -261,7 +264,8 @@ static int measure(struct bench_overlap *o)
 
 /* --- shapes --------------------------------------------------------------- */
 
-/* The next number of a comma list; 0 at its end. The options were checked. */
+/* Returns the next number of a comma list; 0 at its end. The text was checked when the options were
+ * parsed. */
 static uint64_t next_number(const char **list)
 {
 	char *end;
@@ -303,7 +307,7 @@ static uint32_t list_shapes(const struct bench_overlap *o,
 	size_t length;
 
 	if (bench_overlap_is_sum(o)) {
-		/* the default sizes take seconds on host memory */
+		/* on host memory the default sizes would take seconds */
 		if (!options->has_sizes && !o->rank->is_gpu)
 			bytes = UINT64_C(1) << 20;
 		for (; n < SHAPES_MAX && bytes; bytes = bench_next_size(options, bytes)) {

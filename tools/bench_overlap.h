@@ -26,13 +26,13 @@
 /* --- options ------------------------------------------------------------- */
 
 struct bench_overlap_options {
-	const char            *models;  /* comma list; NULL: the default set */
+	const char            *models;  /* comma-separated names; NULL: the default set */
 	const char            *tokens;
 	int                    streams; /* measure calls on a stream */
 	int                    graphs;  /* measure replayed graphs */
 	int                    without_blas;
-	const char            *blas_path;       /* NULL: searched */
-	int                    gathers; /* the gathered A is requested, too */
+	const char            *blas_path;       /* NULL: search for the library */
+	int                    gathers; /* the all-gather also stores the gathered A */
 	int                    b_is_k_by_n;     /* layout of b, for ours and for cuBLAS */
 	int                    tunes;   /* calls ceov_op_tune() first */
 	int                    explains;
@@ -41,7 +41,7 @@ struct bench_overlap_options {
 	char                   command[1024];   /* the command as typed */
 };
 
-/* argv[0] is "overlap". Exit status of the program. */
+/* Runs the command; argv[0] is "overlap". Returns the program's exit status. */
 int bench_overlap_main(int argc, char **argv);
 
 /* --- rows ---------------------------------------------------------------- */
@@ -61,8 +61,9 @@ enum bench_overlap_method {
 	OVERLAP_METHODS
 };
 
-/* Modes of bench_sample(): for each method, in a stream and in a graph, its time, the
- * calling thread's CPU time, and the other threads' share; then differences. */
+/* Modes of bench_sample(). Each method has one for calls on a stream and one for a graph, for each
+ * of: its time, the calling thread's CPU time, the other threads' share of a CPU. The modes from
+ * ERROR on hold what checks found. */
 enum bench_overlap_mode {
 	OVERLAP_MODE_US = 0,
 	OVERLAP_MODE_THREAD = 2 * OVERLAP_METHODS,
@@ -73,40 +74,41 @@ enum bench_overlap_mode {
 	OVERLAP_MODES = OVERLAP_MODE_UNLIKE + 2
 };
 
-struct bench_overlap_times {            /* of one method; median 0: not measured */
+struct bench_overlap_times {            /* times of one method; us_median 0: not measured */
 	double us_median;
 	double us_min;
 	double us_p99;
-	double thread_us;               /* CPU time of the caller, a call */
+	double thread_us;               /* CPU time of the calling thread per call */
 	double process_percent;         /* CPU time of other threads, in percent of one CPU */
 };
 
 struct bench_overlap_row {
 	enum bench_overlap_test    test;
-	char                       model[16];   /* "": sums */
+	char                       model[16];   /* "": a sum, which has no model */
 	int                        is_graph;
 	uint32_t                   ranks;
-	uint64_t                   m;           /* of a rank's product; 0: sums */
+	uint64_t                   m;           /* rows of a rank's product; 0: a sum */
 	uint64_t                   n;
 	uint64_t                   k;
-	uint64_t                   bytes;       /* sums: of the input of a rank */
+	uint64_t                   bytes;       /* of sums: size of a rank's input */
 	struct bench_overlap_times methods[OVERLAP_METHODS];
-	int                        verified;    /* as in struct bench_row */
-	int                        same_bits;   /* two runs gave the same bits, and the gathered A
-						 * is right */
+	int                        verified;    /* same values as in struct bench_row */
+	int                        same_bits;   /* two runs gave the same bits; if A was gathered,
+						 * it was right as well */
 	double                     error;       /* largest difference from fp32 sums, relative to
 						 * the largest value */
-	double                     error_nccl;  /* the same of NCCL's result; < 0: not checked */
+	double                     error_nccl;  /* the same for NCCL's result; < 0: not checked */
 	double                     tolerance;
 };
 
-/* Figures that follow from a row's times; 0: a time is missing. */
+/* Figures computed from a row's times; 0: a time that is needed was not measured. */
 struct bench_overlap_derived {
 	double speedup;                 /* sequence / ours */
-	double speedup_ce;              /* the same of zero-CTA NCCL */
+	double speedup_ce;              /* zero-CTA sequence / ours */
 	double ideal_us;                /* max(cuBLAS, the faster NCCL) */
-	double fraction;                /* the part of the ideal's speed-up that ours reaches */
-	double exposed_us;              /* ours - cuBLAS: may be below 0 */
+	double fraction;                /* the part of the ideal's speed-up over the sequence that
+					 * ours reaches */
+	double exposed_us;              /* ours - cuBLAS; may be negative */
 	double gemm_ratio;              /* cuBLAS / our kernel */
 	double over_ideal;              /* ours / ideal */
 };
@@ -121,13 +123,13 @@ int  bench_overlap_report_json(const struct bench_options *options,
 			       const struct bench_overlap_row *rows, uint32_t n_rows,
 			       const char *machine);
 
-/* Cases: run on each rank. */
+/* The test cases. Each is run on every rank. */
 int bench_overlap_ag_gemm(struct bench_rank *rank);
 int bench_overlap_gemm_rs(struct bench_rank *rank);
 int bench_overlap_reduce_scatter(struct bench_rank *rank);
 int bench_overlap_all_reduce(struct bench_rank *rank);
 
-/* --- one operator's rows, on one rank ------------------------------------- */
+/* --- an operator's rows, on one rank -------------------------------------- */
 
 /*
  * Memory of a row, bf16 unless stated; what a test does not need is NULL. n x k may be
@@ -142,17 +144,17 @@ struct bench_overlap_memory {
 	void *a;
 	void *whole;                    /* the gathered A */
 	void *b;
-	void *c;                        /* ours */
-	void *other;                    /* cuBLAS's, or ours of another run */
-	void *gathered;                 /* ours, if wanted */
+	void *c;                        /* result of our operator */
+	void *other;                    /* result of cuBLAS, or of another run of ours */
+	void *gathered;                 /* A as our operator gathered it, if wanted */
 	void *product;
-	void *reference;                /* fp32 */
-	void *peer_a;                   /* gemm_rs: another rank's rows of a, ... */
-	void *peer_b;                   /* ... and its b */
+	void *reference;                /* the expected result, in fp32 */
+	void *peer_a;                   /* gemm_rs: another rank's rows of a */
+	void *peer_b;                   /* gemm_rs: the same rank's b */
 };
 
 struct bench_overlap_shape {
-	const char *model;              /* NULL: sums */
+	const char *model;              /* NULL: a sum */
 	uint64_t    m;
 	uint64_t    n;
 	uint64_t    k;
@@ -164,19 +166,23 @@ struct bench_overlap {
 	const struct bench_overlap_options *options;
 	enum bench_overlap_test             test;
 	struct bench_overlap_shape          shape;
-	uint64_t                            rows[BENCH_RANKS_MAX];      /* sums: counts */
-	uint64_t                            first_row;          /* of ours, in all */
+	uint64_t                            rows[BENCH_RANKS_MAX];      /* rows of each rank; for
+									 * sums counts of values */
+	uint64_t                            first_row;          /* first of this rank's rows among
+								 * the rows of all ranks */
 	int                                 is_even;            /* all ranks have the same number
 								 * of rows */
-	ceov_workspace                     *workspaces[2];      /* stream's, graph's */
+	ceov_workspace                     *workspaces[2];      /* for calls on a stream, for
+								 * graphs */
 	ceov_op                            *ops[2];
-	struct bench_blas                  *blas;               /* NULL: not there */
-	struct bench_nccl                  *nccl[2];            /* default, zero-CTA */
+	struct bench_blas                  *blas;               /* NULL: cuBLAS is not available */
+	struct bench_nccl                  *nccl[2];            /* default, zero-CTA; NULL: not
+								 * available */
 	struct bench_overlap_memory         memory;
-	uint64_t                            n_result;           /* values in c */
+	uint64_t                            n_result;           /* number of values in c */
 	int                                 runs[2][OVERLAP_METHODS];
 	void                               *graphs[OVERLAP_METHODS];
-	uint64_t                            seed;               /* of the row's data */
+	uint64_t                            seed;               /* seed of the row's data */
 };
 
 static inline int bench_overlap_is_sum(const struct bench_overlap *o)
@@ -184,22 +190,22 @@ static inline int bench_overlap_is_sum(const struct bench_overlap *o)
 	return o->test == OVERLAP_REDUCE_SCATTER || o->test == OVERLAP_ALL_REDUCE;
 }
 
-/* bench_overlap_set.c: opens and closes what all rows of a case need. close also cleans up
- * after a failed open. */
+/* Open and close what all rows of a case need (bench_overlap_set.c). bench_overlap_close() also
+ * cleans up after a failed open. */
 int  bench_overlap_open(struct bench_overlap *o, const struct bench_overlap_shape *shapes,
 			uint32_t n_shapes);
 int  bench_overlap_close(struct bench_overlap *o);
 
-/* The same for one row. */
+/* Open and close what one row needs. Close also cleans up after a failed open. */
 int  bench_overlap_open_row(struct bench_overlap *o,
 			    const struct bench_overlap_shape *shape);
 int  bench_overlap_close_row(struct bench_overlap *o);
 
-/* The seed of a rank's operand 0 (a) or 1 (b). */
+/* Returns the seed of a rank's operand 0 (a) or 1 (b). */
 uint64_t bench_overlap_seed(const struct bench_overlap *o, uint32_t rank, uint32_t operand);
 
-/* bench_overlap_methods.c: prepares the methods and their graphs for the row. Makes one call
- * of a method: queued (GPU) or done (host). */
+/* Prepare the row's methods and their graphs, release them, and make one call of a method
+ * (bench_overlap_methods.c). On a GPU the call is queued; on the host it is done on return. */
 int  bench_overlap_open_methods(struct bench_overlap *o);
 void bench_overlap_close_methods(struct bench_overlap *o);
 int  bench_overlap_once(struct bench_overlap *o, enum bench_overlap_method method, int is_graph);
@@ -207,13 +213,13 @@ int  bench_overlap_once(struct bench_overlap *o, enum bench_overlap_method metho
 /* Makes OVERLAP_CALLS calls, or launches one graph of them. */
 int  bench_overlap_calls(struct bench_overlap *o, enum bench_overlap_method method, int is_graph);
 
-/* bench_overlap_check.c: computes the right result of the row's data, then compares ours
- * with it; findings go to bench_sample() as sample `slot`. */
+/* Compute the expected result of the row's data, then compare ours with it (bench_overlap_check.c).
+ * Checks record their findings by bench_sample() as sample `slot`. */
 int  bench_overlap_refer(struct bench_overlap *o);
 int  bench_overlap_check(struct bench_overlap *o, int is_graph, uint32_t slot);
 double bench_overlap_tolerance(const struct bench_overlap *o);
 
-/* Synchronises the caller's stream, then all ranks meet. */
+/* Synchronises the caller's stream, then waits until all ranks have done so. */
 int  bench_overlap_settle(struct bench_overlap *o);
 
 #endif /* BENCH_OVERLAP_H */

@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Checks results. Every rank can generate every other rank's operands and computes the fp32
- * result by itself: on the host with plain loops, on a GPU with cuBLAS. NCCL's result is
- * compared with the same, to report how far it is off.
+ * Checks results. Every rank can generate every other rank's operands and computes the expected
+ * result in fp32 by itself: on the host with plain loops, on a GPU with cuBLAS. NCCL's result is
+ * compared with the same, and its error is reported.
  */
 
 #include <math.h>
@@ -13,21 +13,21 @@
 #include "bench_blas.h"
 #include "bench_overlap.h"
 
-/* Replaces NaN and infinity, which samples cannot hold. */
+/* Stands for NaN and infinity, which samples cannot hold. */
 #define ERROR_MAX 1e30
 
 /*
- * Tolerance relative to the largest value. A bf16 result is within 2^-8 (0.0039) of the sum
- * that it was rounded from. Products that are summed over ranks are rounded before, too,
- * each partial sum by up to 2^-8 of itself. Wrong or missing pieces are off by about the
- * largest value itself.
+ * Returns the tolerance relative to the largest value. A bf16 result is within 2^-8 (0.0039) of
+ * the sum that it was rounded from. Products that are summed over ranks are rounded before the sum
+ * as well, each partial sum by up to 2^-8 of itself. Wrong or missing pieces differ by about the
+ * largest value.
  */
 double bench_overlap_tolerance(const struct bench_overlap *o)
 {
 	return o->test == OVERLAP_GEMM_RS ? 0.008 : 0.004;
 }
 
-/* --- the right result ----------------------------------------------------- */
+/* --- the expected result -------------------------------------------------- */
 
 static int make(struct bench_overlap *o, const struct bench_values *values)
 {
@@ -46,7 +46,7 @@ static int multiply(struct bench_overlap *o, const struct bench_product *product
 	return r ? r : bench_stream_sync(o->rank->device, BENCH_STREAM_MAIN);
 }
 
-/* Computes the own rows of the sum over all ranks' products. */
+/* Computes this rank's rows of the sum over all ranks' products. */
 static int refer_gemm_rs(struct bench_overlap *o)
 {
 	struct bench_overlap_memory *memory = &o->memory;
@@ -125,7 +125,7 @@ int bench_overlap_refer(struct bench_overlap *o)
 	return o->test == OVERLAP_AG_GEMM ? multiply(o, &product) : refer_gemm_rs(o);
 }
 
-/* --- against it ----------------------------------------------------------- */
+/* --- comparison with the expected result ---------------------------------- */
 
 int bench_overlap_settle(struct bench_overlap *o)
 {
@@ -152,7 +152,8 @@ static int measure_error(struct bench_overlap *o, const void *result, double *re
 	return r;
 }
 
-/* Runs ours into targets filled with other data, so that parts that are not written show. */
+/* Runs our operator into targets filled with other data, so that parts that it does not write
+ * show. */
 static int run_ours(struct bench_overlap *o, int is_graph)
 {
 	struct bench_device *device = o->rank->device;
@@ -192,7 +193,7 @@ static int keep(struct bench_overlap *o)
 	return r ? r : bench_stream_sync(o->rank->device, BENCH_STREAM_MAIN);
 }
 
-/* The gathered A is only moved, so it must be equal in every bit. */
+/* Checks the gathered A. It is only moved, so every bit must be equal. */
 static int check_gathered(struct bench_overlap *o, uint64_t *n_unlike)
 {
 	struct bench_compare compare = {

@@ -14,7 +14,7 @@ static void *stream_of(const struct bench_overlap *o)
 	return o->rank->is_gpu ? bench_stream(o->rank->device, BENCH_STREAM_MAIN) : NULL;
 }
 
-/* --- ours ----------------------------------------------------------------- */
+/* --- our operator --------------------------------------------------------- */
 
 static struct ceov_ag_gemm_run ag_gemm_run(const struct bench_overlap *o)
 {
@@ -70,7 +70,7 @@ static int ours_gemm(struct bench_overlap *o, ceov_op *op)
 				 : (const void *)&gemm_rs);
 }
 
-/* --- what it is made of --------------------------------------------------- */
+/* --- NCCL, cuBLAS and sequences of both ----------------------------------- */
 
 static int multiply(struct bench_overlap *o, const void *a, void *c)
 {
@@ -150,7 +150,7 @@ int bench_overlap_calls(struct bench_overlap *o, enum bench_overlap_method metho
 	return r;
 }
 
-/* --- which methods there are ------------------------------------------------- */
+/* --- available methods ------------------------------------------------------- */
 
 static int is_there(const struct bench_overlap *o, enum bench_overlap_method method)
 {
@@ -171,8 +171,8 @@ static int is_there(const struct bench_overlap *o, enum bench_overlap_method met
 	return 0;
 }
 
-/* Captures a method into a graph. A first call outside loads what cannot be loaded during a
- * capture. */
+/* Captures a method into a graph. One call before the capture loads modules, which cannot be loaded
+ * during a capture. */
 static int capture(struct bench_overlap *o, enum bench_overlap_method method)
 {
 	struct bench_device *device = o->rank->device;

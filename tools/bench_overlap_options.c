@@ -197,7 +197,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	return 0;
 }
 
-/* Keeps the command as typed, for the report. */
+/* Stores the command as typed, for the report. */
 static void keep_command(struct bench_overlap_options *overlap, int argc, char **argv)
 {
 	size_t used = (size_t)snprintf(overlap->command, sizeof(overlap->command),
@@ -236,7 +236,7 @@ int bench_overlap_main(int argc, char **argv)
 	uint32_t n;
 
 	keep_command(&both.overlap, argc, argv);
-	argv[0] = name;                 /* the name in argp's messages */
+	argv[0] = name;                 /* argp prints this name in its messages */
 	both.options.overlap = &both.overlap;
 	if (bench_options_begin(&both.options))
 		return EXIT_FAILURE;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Operators' rows as a text table and as JSON. */
+/* Prints the operators' rows as a text table and as JSON. */
 
 #include <json-c/json.h>
 #include <string.h>
@@ -30,13 +30,13 @@ static double median(const struct bench_overlap_row *row, enum bench_overlap_met
 	return row->methods[method].us_median;
 }
 
-/* 0 where a value is missing. */
+/* Returns 0 if a value is missing. */
 static double ratio(double above, double below)
 {
 	return above > 0 && below > 0 ? above / below : 0;
 }
 
-/* The smaller of the values that were measured. */
+/* Returns the smaller of the values that were measured. */
 static double least(double a, double b)
 {
 	if (a <= 0 || b <= 0)
@@ -154,14 +154,14 @@ static void add_integer(struct json_object *object, const char *key, uint64_t va
 	json_object_object_add(object, key, json_object_new_int64((int64_t)value));
 }
 
-/* null: not checked. */
+/* Adds a boolean, or null if the value was not checked. */
 static void add_flag(struct json_object *object, const char *key, int value)
 {
 	json_object_object_add(object, key, value < 0 ? NULL
 			       : json_object_new_boolean(value));
 }
 
-/* null: not known. */
+/* Adds a number, or null if it is not known. */
 static void add_error(struct json_object *object, const char *key, double value)
 {
 	char text[32];
@@ -181,7 +181,8 @@ static struct json_object *times_to_json(const struct bench_overlap_times *times
 	bench_report_number(object, "thread_us", times->thread_us);
 	if (times->process_percent > 0)
 		bench_report_number(object, "process_percent", times->process_percent);
-	else                            /* ranks are threads of one process */
+	else                            /* ranks are threads of one process, so times are not known
+					 * per rank */
 		json_object_object_add(object, "process_percent", NULL);
 	return object;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What an operator's rows need: workspaces, NCCL and cuBLAS for a case; ops, memory and
- * data for a row. */
+/* Opens what measuring an operator needs: workspaces, NCCL and cuBLAS for a case; operators, memory
+ * and data for a row. */
 
 #include <string.h>
 #include <unistd.h>
@@ -11,13 +11,13 @@
 #include "bench_blas.h"
 #include "bench_overlap.h"
 
-#define SPARE_SMS 8u     /* SMs left for copies within a GPU that ranks share */
+#define SPARE_SMS 8u     /* SMs left free for copies within a GPU that ranks share */
 #define CONNECT_NS UINT64_C(60000000000)
 #define RELEASE_NS UINT64_C(10000000000)
 
 /* --- shapes --------------------------------------------------------------- */
 
-/* Distributes units evenly; the first ranks get one more where needed. */
+/* Distributes units evenly. If they do not divide evenly, the first ranks get one more. */
 static void share_out(uint64_t total, uint64_t unit, uint32_t n_ranks, uint64_t *parts)
 {
 	uint64_t units = total / unit;
@@ -134,7 +134,8 @@ static int create_op(struct bench_overlap *o, ceov_workspace *workspace, ceov_op
 	return CEOV_ERR_INVALID;
 }
 
-/* Size of the memory that NCCL uses: the gathered A, the whole product, or a sum's input. */
+/* Returns the size of the memory that NCCL uses: the gathered A, the whole product, or the input of
+ * a sum. */
 static uint64_t nccl_bytes(const struct bench_overlap *o)
 {
 	if (o->test == OVERLAP_AG_GEMM)
@@ -142,11 +143,11 @@ static uint64_t nccl_bytes(const struct bench_overlap *o)
 	return o->test == OVERLAP_GEMM_RS ? o->shape.m * o->shape.n * 2 : o->shape.bytes;
 }
 
-/* --- the case ------------------------------------------------------------- */
+/* --- opening and closing a case ------------------------------------------- */
 
-/* Ranks of one process that share a GPU must all have SMs at once, because their kernels
- * wait for each other. Processes take turns on a GPU, so each may use all SMs but those for
- * copies. */
+/* Chooses how many SMs a rank's kernels may use. Ranks of one process that share a GPU must all
+ * have SMs at once, because their kernels wait for each other. Processes take turns on a GPU, so
+ * each may use all SMs but those left for copies. */
 static uint64_t n_sms_for(const struct bench_rank *rank)
 {
 	uint32_t n_sms = bench_n_sms(rank->device);
@@ -277,11 +278,11 @@ int bench_overlap_close(struct bench_overlap *o)
 		s = release_workspace(o->workspaces[i]);
 		r = r ? r : s;
 	}
-	/* what a peer still maps is released when the context closes */
+	/* a workspace that a peer still maps is released when the context closes */
 	return r == CEOV_PENDING ? 0 : r;
 }
 
-/* --- a row ---------------------------------------------------------------- */
+/* --- opening and closing a row -------------------------------------------- */
 
 uint64_t bench_overlap_seed(const struct bench_overlap *o, uint32_t rank, uint32_t operand)
 {
@@ -351,7 +352,7 @@ static int make(struct bench_overlap *o, void *at, uint64_t n, uint64_t seed)
 	return bench_make_values(o->rank->device, &values);
 }
 
-/* Generates the gathered A: rank r's shard is rank r's operand a. */
+/* Generates the whole gathered A: the shard of rank r is rank r's operand a. */
 static int make_whole(struct bench_overlap *o, void *whole)
 {
 	uint16_t *at = whole;
@@ -384,7 +385,7 @@ static int make_data(struct bench_overlap *o)
 	for (i = 0; !r && i < 2; i++) {
 		if (!o->nccl[i])
 			continue;
-		if (o->test == OVERLAP_AG_GEMM)         /* in place */
+		if (o->test == OVERLAP_AG_GEMM)         /* NCCL's all-gather is in place */
 			r = make(o, (uint16_t *)bench_nccl_target(o->nccl[i]) +
 				 o->first_row * o->shape.k, n, seed);
 		else if (bench_overlap_is_sum(o))

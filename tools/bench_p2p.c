@@ -2,10 +2,10 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * p2p, p2p_2d and busy_sm: every pair of ranks in turn, ours beside a raw copy loop
- * that is cut alike, by the host's clock over LAUNCHES launches, from the first
- * launch to the last ticket. p2p_2d moves rows of 512 bytes at 4 x pitch. busy_sm does
- * it while a kernel holds every SM of both GPUs: then no copy can use one.
+ * Tests p2p, p2p_2d and busy_sm: every pair of ranks in turn. Our launches are compared with a raw
+ * copy loop that is cut into the same chunks. The host's clock times LAUNCHES launches, from the
+ * first launch to the end of the last ticket. p2p_2d moves rows of 512 bytes at 4 x pitch. busy_sm
+ * measures while a kernel holds every SM of both GPUs, so that no copy can use one.
  */
 
 #include <stdatomic.h>
@@ -30,17 +30,17 @@ struct pair {
 	const char          *name;
 	int                  is_2d;
 	int                  is_busy;   /* a kernel holds all SMs */
-	uint64_t             bytes;     /* moved per launch */
+	uint64_t             bytes;     /* bytes moved per launch */
 	uint32_t             source;
 	uint32_t             target;
 	struct bench_buffers from;
 	struct bench_buffers to;
-	struct bench_signals arrived;   /* at the target */
-	ceov_plan           *plan;      /* of the source rank */
+	struct bench_signals arrived;   /* signals of the target rank */
+	ceov_plan           *plan;      /* plan of the source rank */
 	uint64_t             base;
 	uint32_t             n_chunks;
 	struct bench_copy    chunks[CHUNKS_MAX];
-	void                *flag;      /* raw: in the target's memory */
+	void                *flag;      /* flag of the raw loop, in the target's memory */
 	uint64_t             round;
 	int                  wrong[MODES];
 };
@@ -55,7 +55,7 @@ static int is_source(const struct pair *p)
 	return p->rank->rank == p->source;
 }
 
-/* Bytes of the plan's largest chunk; known on ranks without the plan, too. */
+/* Returns the size of the plan's largest chunk, also on ranks that do not have the plan. */
 static uint64_t chunk_bytes(const struct pair *p)
 {
 	struct cei_piece piece = {
@@ -71,7 +71,7 @@ static uint64_t chunk_bytes(const struct pair *p)
 
 /* --- set-up -------------------------------------------------------------- */
 
-/* Cuts the raw loop's copies as the plan is cut. */
+/* Cuts the raw loop's copies into the plan's chunks. */
 static int cut_alike(struct pair *p, const struct cei_piece *piece)
 {
 	uint64_t max_bytes = p->rank->context->max_chunk_bytes, i;
@@ -125,7 +125,7 @@ static int open_plan(struct pair *p)
 	return r ? r : cut_alike(p, &piece);
 }
 
-/* --- a sample ------------------------------------------------------------ */
+/* --- taking a sample ----------------------------------------------------- */
 
 static int ours(struct pair *p, uint32_t n_launches)
 {
@@ -170,7 +170,7 @@ static int raw_host(struct pair *p, uint32_t n_launches)
 				       (const char *)copy->source + row *
 				       copy->pitch_bytes, copy->row_bytes);
 		}
-		/* release: no partner; included because a real loop would pay for a flag */
+		/* release: has no partner; it is here because a real loop would pay for it */
 		atomic_store_explicit((_Atomic uint64_t *)p->flag, i + 1,
 				      memory_order_release);
 	}
@@ -286,8 +286,8 @@ static int spin(struct pair *p, int starts)
 	return r ? r : bench_meet(p->rank);
 }
 
-/* Takes the samples. The last launch is one of ours, so the target's data shows that ours
- * works. */
+/* Takes the samples. The last launch is one of ours, so that the check of the target's data tests
+ * ours. */
 static int samples(struct pair *p)
 {
 	const struct bench_options *options = p->rank->options;

@@ -2,11 +2,11 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * plan: the cost of plans with 10^3 to 10^6 transfers, on one core and host memory: commit
- * (checks, routes, cuts), and one launch until all transfers have ended (scheduling, lanes,
- * copies of 64 bytes). Random targets among 8 ranks, all ready at launch. With
- * CEOVERLAP_MACHINE the ranks stand for that machine's places, and its shared ports
- * influence the order.
+ * Test "plan": the cost of plans with 10^3 to 10^6 transfers, on one core and host memory. It
+ * times the commit (checks, routes, cuts) and one launch until all transfers have ended
+ * (scheduling, lanes, copies of 64 bytes). Targets are random among 8 ranks, and all transfers are
+ * ready at launch. With CEOVERLAP_MACHINE the ranks stand for that machine's places, and its
+ * shared ports influence the order.
  */
 
 #include <stdlib.h>
@@ -84,7 +84,7 @@ static int run(struct plan_cost *cost, ceov_plan *plan, double *ret_us)
 	return r ? r : ceov_wait(cost->context, ticket, 0);
 }
 
-/* Whether each 64 bytes of the source arrived at their target. */
+/* Returns whether every block of 64 bytes has arrived at its target. */
 static int is_moved(const struct plan_cost *cost, uint32_t n)
 {
 	const char *source = ceov_buffer_base(cost->buffers[0], 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Rows as a text table and as JSON with provenance. */
+/* Prints rows as a text table and as JSON, with date, machine and versions. */
 
 #include "bench.h"
 #include "bench_output.h"
@@ -84,7 +84,7 @@ static void add_ratio(struct json_object *object, const char *key, double value)
 		bench_report_number(object, key, value);
 }
 
-/* A measured value, or null. */
+/* Adds a measured value, or null for 0. */
 static void add_measured(struct json_object *object, const char *key, double value)
 {
 	if (value > 0)
@@ -123,7 +123,7 @@ static struct json_object *row_to_json(const struct bench_row *row)
 	return object;
 }
 
-/* Environment variables of this library, the driver and NCCL; the rest of the environment
+/* Lists the environment variables of this library, the driver and NCCL; the rest of the environment
  * is private. */
 static struct json_object *environment(void)
 {

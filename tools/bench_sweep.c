@@ -15,7 +15,7 @@
 #include "bench_options.h"
 #include "streams.h"
 
-#define REPORT_NS UINT64_C(120000000000)        /* time for a last wait, and for the reports */
+#define REPORT_NS UINT64_C(120000000000)        /* time for the last wait and for writing reports */
 
 /* --- rows ----------------------------------------------------------------- */
 
@@ -62,7 +62,7 @@ const struct sweep_row *sweep_find(const struct sweep *sweep, const struct sweep
 	return best;
 }
 
-/* --- pairs and host ------------------------------------------------------- */
+/* --- pairs of ranks, and ranks and the host ------------------------------- */
 
 static int one_pair(struct sweep *sweep, struct sweep_area *area, struct sweep_job *job)
 {
@@ -79,7 +79,7 @@ static int one_pair(struct sweep *sweep, struct sweep_area *area, struct sweep_j
 	return sweep_job_run(sweep, sweep->context, area, job);
 }
 
-/* Whether a job belongs to the test: "pairs" is between two ranks, "host" between a rank
+/* Returns whether a job belongs to the test: "pairs" is between two ranks, "host" between a rank
  * and the host. */
 static int belongs(const struct sweep *sweep, const struct sweep_job *job)
 {
@@ -191,7 +191,7 @@ static int all_to_all(struct sweep *sweep)
 	return collective(sweep, SWEEP_EXCHANGE);
 }
 
-/* --- all of it ------------------------------------------------------------ */
+/* --- running all jobs ----------------------------------------------------- */
 
 static const struct {
 	const char *name;
@@ -280,7 +280,7 @@ static int choose_places(struct sweep *sweep)
 	return 0;
 }
 
-/* Runs in a child process, which may be killed at any time. */
+/* Runs the sweep in a child process, which may be killed at any time. */
 static int run(void *arg, uint32_t number)
 {
 	struct sweep *sweep = arg;
@@ -315,7 +315,7 @@ static int run_in_child(struct sweep *sweep)
 	return r ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* Checks all output files before anything is measured. 0, or -1, reported on stderr. */
+/* Checks all output files before anything is measured. Returns 0, or -1, reported on stderr. */
 static int check_outputs(const struct bench_options *options, const struct sweep_options *own)
 {
 	if (bench_output_check(own->html_path) || bench_output_check(own->csv_path) ||
@@ -348,7 +348,7 @@ int bench_sweep_run(const struct bench_options *options, const struct sweep_opti
 	return r;
 }
 
-/* The first name in -t that is not known, or NULL. */
+/* Returns the first unknown name in -t, or NULL. */
 const char *bench_sweep_unknown(const char *list)
 {
 	uint32_t i;

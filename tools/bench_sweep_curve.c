@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Charts of the sweep's report with two axes: bandwidth over size, and random plans beside
- * their bound. Each series has its own marker shape as well as its colour. */
+/* Draws the charts of the sweep's report that have two axes: bandwidth over size, and random plans
+ * beside their bound. Series differ in their markers as well as in their colours. */
 
 #include <math.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #define HEIGHT 210.0
 #define SIZES  48u
 
-struct axes {                           /* of the plot's area */
+struct axes {                           /* the axes of a chart */
 	double x_first;
 	double x_last;
 	double y_first;
@@ -36,7 +36,7 @@ static double y_of(const struct axes *axes, double value)
 	return TOP + HEIGHT * (axes->y_last - value) / (axes->y_last - axes->y_first);
 }
 
-/* Rounds up to a round figure, four steps per decade. */
+/* Rounds up to the next of four round figures per decade. */
 static double round_up(double value)
 {
 	static const double steps[] = { 1, 2, 2.5, 5, 10 };
@@ -141,7 +141,8 @@ static double largest_of(const struct sweep *sweep, struct sweep_key key)
 	return largest;
 }
 
-/* The points of one curve. is_model: the cost model's values instead of measured ones. */
+/* Lists the points of one curve. is_model: take the cost model's values instead of measured
+ * ones. */
 static uint32_t points_of(const struct sweep *sweep, struct sweep_key *key,
 			  const struct axes *axes, int is_model, struct point *points)
 {

@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The sweep's report for people: one file of XHTML with its style and its pictures, read
- * without a network and without scripts, in light and in dark, on paper too.
+ * Writes the sweep's report for readers: one XHTML file with its style and its pictures. It needs
+ * no network and no scripts, and suits light and dark screens and paper.
  */
 
 #include <inttypes.h>
@@ -59,7 +59,7 @@ static const char *const style =
 ".wrap{display:flex;flex-wrap:wrap;gap:0 36px}\n"
 "@media print{body{background:#fff}section,header{break-inside:avoid;border:0}}\n";
 
-/* Prints untrusted text with markup escaped. */
+/* Prints untrusted text with its markup escaped. */
 static void say(FILE *out, const char *text)
 {
 	for (; *text; text++) {
@@ -131,7 +131,7 @@ static void head(FILE *out, const struct sweep *sweep)
 	fputs("</dl></header>\n", out);
 }
 
-/* --- what was measured, and what was not ---------------------------------- */
+/* --- coverage of the measurement ------------------------------------------ */
 
 static void measured(FILE *out, const struct sweep *sweep)
 {
@@ -214,7 +214,7 @@ static void key_of_curves(FILE *out)
 		"(direct)</li>\n</ul>\n", begin);
 }
 
-/* The list of curves: one pair, the host in both directions, collectives. */
+/* Prints the curves: one pair, the host in both directions, collectives. */
 static void curves(FILE *out, const struct sweep *sweep)
 {
 	int32_t host = (int32_t)sweep->n_ranks;

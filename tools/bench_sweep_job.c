@@ -2,10 +2,11 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * One job of the sweep in all its variants: direct paths only, all paths, and the driver's
- * own copies; each with every chunk size and number of launches in flight. A sample is one
- * series of launches, from the first call to the last one seen done, by the host's clock,
- * divided by their number. Variants alternate sample by sample; the first one changes.
+ * Runs one job of the sweep in all its variants: direct paths only, all paths, and the driver's
+ * own copies; each with every chunk size and number of launches in flight. A sample is the time of
+ * one series of launches by the host's clock, from the first call until the last launch is seen to
+ * have ended, divided by their number. Variants alternate sample by sample, and each round begins
+ * with another one.
  */
 
 #include <stdlib.h>
@@ -81,7 +82,7 @@ static int run_variant(struct measured *m, struct variant *variant, uint32_t n_l
 	return r ? sweep_fail(m->sweep, m->context, r, m->job->test) : 0;
 }
 
-/* Checks the data of one launch into poisoned memory. */
+/* Runs one launch into poisoned memory and checks the data. */
 static int check_variant(struct measured *m, struct variant *variant)
 {
 	uint64_t seed = m->sweep->options->seed + m->sweep->n_rows * UINT64_C(0x9e3779b9) +
@@ -99,8 +100,8 @@ static int check_variant(struct measured *m, struct variant *variant)
 	return r;
 }
 
-/* Opens a variant. Where these routes allow no plan (no direct path), the variant has no
- * row. */
+/* Opens a variant. If no plan can be made with its routes (there is no direct path), the variant
+ * has no row. */
 static int open_variant(struct measured *m, struct variant *variant)
 {
 	struct ceov_plan_options options = {
@@ -165,7 +166,7 @@ void sweep_statistics(double *us, uint32_t n, struct sweep_row *row)
 	row->us_p99 = n ? us[(n * 99 + 99) / 100 - 1] : 0;
 }
 
-/* The median of the variant that differs only in its routes; 0: there is none. */
+/* Returns the median of the variant that differs only in its routes; 0: there is none. */
 static double median_beside(const struct measured *m, const struct variant *variant,
 			    const char *method)
 {
@@ -216,14 +217,14 @@ static int add_rows(struct measured *m)
 	uint32_t i, n = m->sweep->options->n_samples;
 	int r = 0;
 
-	for (i = 0; i < m->n; i++)      /* all medians first, because the ratios need them */
+	for (i = 0; i < m->n; i++)      /* all medians first, because the ratios use them */
 		(void)sweep_median(m->variants[i].samples, n);
 	for (i = 0; !r && i < m->n; i++)
 		r = add_row(m, &m->variants[i]);
 	return r;
 }
 
-/* --- the job -------------------------------------------------------------- */
+/* --- running the job ------------------------------------------------------ */
 
 static int sample(struct measured *m, struct variant *variant, uint32_t number)
 {

@@ -2,10 +2,10 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * load: large transfers between host memory and one GPU, directly and over relays, and what
- * relays cost the kernels of a GPU that helps. Its matrix products are timed alone, beside
- * the relay, and beside driver copies of the same bytes over the same links, all GPUs at
- * once, in turn.
+ * Test "load": large transfers between host memory and one GPU, directly and over relays, and how
+ * much relays slow down the kernels of a GPU that helps. That GPU's matrix products are timed
+ * alone, beside the relay, and beside driver copies of the same bytes over the same links, on all
+ * GPUs at once, in turn.
  */
 
 #include <stdlib.h>
@@ -25,7 +25,7 @@
 enum beside { ALONE, RAW, RELAY, BESIDES };
 
 struct leg {
-	uint32_t          place;        /* whose copy engine */
+	uint32_t          place;        /* the place whose copy engine makes the copy */
 	enum bench_stream stream;
 	const char       *source;
 	char             *target;
@@ -36,16 +36,17 @@ struct load {
 	struct sweep       *sweep;
 	struct sweep_area   area;
 	struct sweep_job    job;
-	struct sweep_plans  plans;      /* with all routes */
+	struct sweep_plans  plans;      /* plans that may use all routes */
 	uint32_t            n_legs;
 	struct leg          legs[LEGS_MAX];
-	uint32_t            helper;     /* place; CEOV_NOBODY: none */
+	uint32_t            helper;     /* index of the helping place; CEOV_NOBODY: none */
 	struct bench_blas  *blas;
 	void               *operands[3];
-	uint32_t            n_times[BESIDES];   /* launches that outlast the products */
+	uint32_t            n_times[BESIDES];   /* how many launches take longer than the
+						 * products */
 };
 
-/* --- legs ----------------------------------------------------------------- */
+/* --- legs of relays ------------------------------------------------------- */
 
 static void add_leg(struct load *load, uint32_t place, enum bench_stream stream,
 		    uint64_t bytes)
@@ -66,8 +67,8 @@ static void set_ends(struct load *load, ceov_buffer *source, ceov_buffer *target
 	leg->target = ceov_buffer_base(target, leg->place);
 }
 
-/* Adds the copies of a relay over that GPU: into its memory, and out of it. A copy between
- * GPUs is made by its source. */
+/* Adds the two copies of a relay over that GPU: into its memory and out of it. A copy between GPUs
+ * is made by its source. */
 static void add_relay(struct load *load, uint32_t via, uint64_t bytes)
 {
 	const struct sweep_move *move = &load->job.moves[0];
@@ -121,7 +122,7 @@ static int queue_pieces(struct load *load, const struct leg *leg, uint64_t at)
 		: 0;
 }
 
-/* Queues copies of all legs alternately, so that all begin together. */
+/* Queues copies of all legs in turn, so that all legs begin together. */
 static int queue_raw(struct load *load)
 {
 	uint64_t at;
@@ -180,7 +181,7 @@ static int finish(struct load *load, enum beside beside, const struct tickets *t
 	return r;
 }
 
-/* --- products ------------------------------------------------------------- */
+/* --- matrix products ------------------------------------------------------ */
 
 static int open_products(struct load *load)
 {
@@ -224,7 +225,7 @@ static int time_products(struct load *load, double *ret_us)
 		load->operands[0], load->operands[1], load->operands[2],
 		GEMM_ROWS, GEMM_ROWS, GEMM_ROWS, 0, 0, 0 };
 	uint32_t i;
-	int r = bench_time_begin(device);       /* makes its GPU the current one, too */
+	int r = bench_time_begin(device);       /* also makes this device's GPU current */
 
 	for (i = 0; !r && i < GEMMS; i++)
 		r = bench_blas_multiply(load->blas, &product);
@@ -238,7 +239,7 @@ static int time_products(struct load *load, double *ret_us)
 
 /* --- samples -------------------------------------------------------------- */
 
-/* Time per move of n_times moves. */
+/* Moves the bytes n_times and returns the time per move. */
 static int go(struct load *load, enum beside beside, double *ret_us)
 {
 	uint64_t since = cei_now_ns();
@@ -251,7 +252,7 @@ static int go(struct load *load, enum beside beside, double *ret_us)
 	return r;
 }
 
-/* Chooses how often the copies are repeated to outlast the products. */
+/* Chooses how often the copies are repeated, so that they take longer than the products. */
 static int choose_times(struct load *load)
 {
 	double gemm_us = 0, us = 1;
@@ -262,7 +263,7 @@ static int choose_times(struct load *load)
 		r = time_products(load, &gemm_us);
 	for (beside = RAW; !r && beside <= RELAY; beside++) {
 		load->n_times[beside] = 2;
-		r = go(load, (enum beside)beside, &us);         /* warm-up: first uses are
+		r = go(load, (enum beside)beside, &us);         /* warm-up: the first use is
 								 * slower */
 		if (!r)
 			r = go(load, (enum beside)beside, &us);
@@ -284,7 +285,7 @@ static int sample(struct load *load, enum beside beside, double *ret_us)
 		r = begin(load, beside, &tickets);
 	if (!r)
 		r = time_products(load, ret_us);
-	/* the copies must still be running; else part of the products ran alone */
+	/* the copies must still be running; otherwise part of the products ran alone */
 	if (!r && tickets.n && !ceov_wait(load->plans.context,
 					  tickets.list[tickets.n - 1], 0))
 		printf("# load: the relay ended before the products\n");
@@ -327,7 +328,7 @@ static int slowdown(struct load *load)
 	return r == CEOV_NONE ? 0 : r ? sweep_fail(load->sweep, NULL, r, "load: products") : 0;
 }
 
-/* --- the case ------------------------------------------------------------- */
+/* --- the test case -------------------------------------------------------- */
 
 static int beside_kernels(struct load *load)
 {

@@ -116,7 +116,8 @@ static void keep_command(struct sweep_options *own, int argc, char **argv)
 	}
 }
 
-/* Sets defaults for options that were not given, which depend on where the ranks are. */
+/* Sets the defaults of options that were not given; some differ between host ranks and GPU
+ * ranks. */
 static void fill_in(struct both *both, int is_host)
 {
 	struct bench_options *options = &both->options;
@@ -158,7 +159,7 @@ int bench_sweep_main(int argc, char **argv)
 	int is_host;
 
 	keep_command(&both.own, argc, argv);
-	argv[0] = name;                 /* for argp's messages */
+	argv[0] = name;                 /* argp prints this name in its messages */
 	if (bench_options_begin(&both.options))
 		return EXIT_FAILURE;
 	if (argp_parse(&argp, argc, argv, 0, NULL, &both))

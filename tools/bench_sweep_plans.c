@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Plans of the sweep: building them, running them, and reading what they explain. */
+/* Builds and runs the sweep's plans, and reads what ceov_plan_explain() says about them. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,8 @@
 
 #define EXPLAIN_BYTES 65536u
 
-/* Copies between host memory and a GPU are made by that GPU's engine. */
+/* Returns the GPU for copies between host memory and a GPU, because that GPU's engine makes
+ * them. */
 uint32_t sweep_owner(const struct sweep *sweep, const struct sweep_move *move)
 {
 	return sweep->is_gpu && move->source == sweep->n_ranks ? move->target : move->source;
@@ -143,7 +144,7 @@ int sweep_plans_run(struct sweep_area *area, struct sweep_plans *plans, uint32_t
 	return r;
 }
 
-/* --- what plans say ------------------------------------------------------- */
+/* --- what ceov_plan_explain() says ---------------------------------------- */
 
 static double sum_of(const char *text)
 {
@@ -176,7 +177,8 @@ static double expected_us(const ceov_plan *plan, char *text)
 	return sum_of(text);
 }
 
-/* The longest plan's time: plans run side by side, a plan's transfers one after another. */
+/* Takes the longest plan's time: plans run side by side, the transfers of one plan one after
+ * another. */
 double sweep_plans_expected_us(const struct sweep_plans *plans)
 {
 	char *text = malloc(EXPLAIN_BYTES);

@@ -2,12 +2,12 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Plans of random transfers, all ready at launch: each rank's plan has what it sends. How
- * long until all have arrived, beside what the busiest port needs at least: the sum of
- * t0 + bytes / rate over all that leaves one rank, or reaches one. t0 and rate of each
- * pair are those of the driver's own copies, queued back to back, in the same run. The
- * same plans run with the scheduler and in a context that keeps the plans' order
- * (CEOVERLAP_SCHEDULER=fifo), in turn.
+ * Test "random": plans of random transfers, all ready at launch; each rank's plan has the
+ * transfers that it sends. The time until all have arrived is compared with a lower bound, the
+ * time that the busiest port needs: the sum of t0 + bytes / rate over all transfers that leave one
+ * rank, or reach one. t0 and rate of each pair are measured in the same run with the driver's own
+ * copies, queued back to back. The same plans run in turn with the scheduler and in a context that
+ * keeps the plans' order (CEOVERLAP_SCHEDULER=fifo).
  */
 
 #include <math.h>
@@ -33,7 +33,7 @@ struct random {
 	int                is_wrong[SIDES];
 };
 
-/* --- what pairs do -------------------------------------------------------- */
+/* --- costs of pairs ------------------------------------------------------- */
 
 static int time_copies(struct random *random, uint64_t bytes, double *ret_us)
 {
@@ -73,8 +73,8 @@ static int measure_pair(struct random *random, uint32_t source, uint32_t target)
 	if (r)
 		return r;
 	rate = (much_us - little_us) / (double)(most - most / 64);
-	if (rate <= 0)                  /* noise made it negative: count the whole time for the
-					 * bytes */
+	if (rate <= 0)                  /* noise made the fitted rate negative: attribute the whole
+					 * time to the bytes */
 		rate = much_us / (double)most;
 	random->us_per_byte[source][target] = rate;
 	little_us -= rate * (double)(most / 64);
@@ -102,8 +102,8 @@ static int measure_pairs(struct random *random)
 
 /* --- plans ---------------------------------------------------------------- */
 
-/* Makes a random job whose sizes are uniform in their logarithm. Sets `ends` to the bytes
- * that each target holds. */
+/* Makes a random job; the logarithms of its sizes are uniformly distributed. Adds to ends[] the
+ * bytes that each target receives. */
 static void make_job(struct random *random, uint64_t seed, uint64_t *ends)
 {
 	struct sweep_job *job = &random->job;
@@ -198,7 +198,7 @@ static void close_sides(struct random *random)
 	ceov_close(random->contexts[FIFO]);
 }
 
-/* --- runs ----------------------------------------------------------------- */
+/* --- running plans -------------------------------------------------------- */
 
 static int run_side(struct random *random, enum side side, struct sweep_plans *plans,
 		    double *ret_us)

@@ -127,7 +127,7 @@ void sweep_print_matrix(FILE *out, const struct sweep *sweep)
 
 /* --- CSV ------------------------------------------------------------------ */
 
-/* Empty: not measured. */
+/* Prints a figure, or nothing if it was not measured. */
 static void csv_figure(FILE *out, const char *format, double value)
 {
 	if (value > 0)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Charts of the sweep's report: matrix, shares of paths, timeline. Colours are CSS classes
- * of the page, for light and dark; everything that a colour says is also text. */
+/* Draws charts of the sweep's report: the matrix of bandwidths, the shares of paths, the timeline.
+ * Colours are CSS classes of the page, for light and dark; everything that a colour says is also
+ * text. */
 
 #include <inttypes.h>
 #include <string.h>
@@ -33,7 +34,7 @@ static const struct sweep_row *row_of(const struct sweep *sweep, const char *met
 	return sweep_find(sweep, &key);
 }
 
-/* Largest rate of both matrices, so that they share one scale. */
+/* Returns the largest rate of both matrices, so that they share one scale. */
 static double largest_rate(const struct sweep *sweep)
 {
 	static const char *const methods[] = { "direct", "all" };
@@ -145,7 +146,7 @@ static void bar(FILE *out, const struct sweep *sweep, const struct sweep_row *ro
 	}
 }
 
-/* Shares of one pair of ranks, and of a rank and the host in both directions. */
+/* Draws the shares of one pair of ranks, and of a rank and the host in both directions. */
 void sweep_svg_shares(FILE *out, const struct sweep *sweep)
 {
 	const struct sweep_row *rows[3], *row;
@@ -214,7 +215,7 @@ static void span(FILE *out, const struct bench_trace_span *at, const struct wind
 			at->rank * TIME_STEP + 21, at->transfer);
 }
 
-/* The largest round figure up to this distance, for an axis. */
+/* Returns the largest round figure up to this length, as the step of an axis. */
 static double step_of(double length)
 {
 	double step = 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* One all-gather with a trace of its own, for the report's timeline. */
+/* Runs one all-gather with its own trace, for the report's timeline. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 #include "bench_sweep.h"
 
-#define LAUNCHES 3u                     /* the last of them is shown */
+#define LAUNCHES 3u                     /* the report shows the last one */
 
 /* Runs launches in a context that writes its trace when it closes. */
 static int gather(struct sweep *sweep, ceov_context *context, struct sweep_job *job)

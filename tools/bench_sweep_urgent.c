@@ -2,9 +2,10 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * urgent: a small urgent transfer every millisecond, alone and beside an all-gather in
- * the background that begins anew as soon as a rank is done; and what the background
- * loses. Latency is from the launch to its end as the launching thread sees it.
+ * Test "urgent": a small urgent transfer every millisecond, alone and beside an all-gather in the
+ * background, which each rank launches again as soon as it has ended; also how much slower the
+ * background becomes. Latency is the time from the launch to its end as the launching thread sees
+ * it.
  */
 
 #include <stdlib.h>
@@ -26,8 +27,8 @@ struct sizes {
 struct background {
 	struct sweep_plans plans;
 	uint64_t           n_launched[SWEEP_PLACES_MAX];
-	uint64_t           n_done;              /* background launches that have ended, over all
-						 * plans */
+	uint64_t           n_done;              /* launches of all background plans that have
+						 * ended */
 	int                is_open[AHEAD][SWEEP_PLACES_MAX];
 	ceov_ticket        tickets[AHEAD][SWEEP_PLACES_MAX];
 };
@@ -35,13 +36,13 @@ struct background {
 struct urgent {
 	struct sweep      *sweep;
 	struct sizes       sizes;
-	struct sweep_area  areas[2];            /* background, urgent */
+	struct sweep_area  areas[2];            /* [0] background, [1] urgent */
 	struct sweep_job   jobs[2];
 	struct background  background;
 	struct sweep_plans urgent;
 	double            *latencies;
 	uint32_t           n_latencies;
-	double             background_us;       /* of the last part */
+	double             background_us;       /* time per background launch in the last part */
 };
 
 /* --- background ----------------------------------------------------------- */
@@ -97,7 +98,7 @@ static int drain(struct background *b)
 	return r;
 }
 
-/* --- parts ---------------------------------------------------------------- */
+/* --- running with or without the background ------------------------------- */
 
 static int one_urgent(struct urgent *u, int has_background)
 {
@@ -134,11 +135,11 @@ static int run_part(struct urgent *u, int has_urgent, int has_background)
 			r = pump(b);
 		if (!r && has_urgent && now >= next) {
 			r = one_urgent(u, has_background);
-			/* late transfers are skipped: at most one a millisecond */
+			/* if late, skips transfers: at most one begins per millisecond */
 			next += PERIOD_NS * (1 + (cei_now_ns() - next) / PERIOD_NS);
 		}
 	}
-	/* launches in flight at the end do not count */
+	/* launches that are in flight at the end do not count */
 	u->background_us = b->n_done ? (double)(cei_now_ns() - begin) / 1e3 /
 		((double)b->n_done / b->plans.n) : 0;
 	if (drain(b) && !r)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The sweep's context, devices and memory, and filling and checking of data. */
+/* Opens the sweep's context, devices and memory, fills memory and checks data. */
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -155,7 +155,8 @@ int sweep_area_close(struct sweep *sweep, struct sweep_area *area)
 
 /* --- data ----------------------------------------------------------------- */
 
-/* The seed of a slice's pattern: the pattern depends on a word's offset in its memory. */
+/* Returns the seed for part of a memory, because the pattern depends on a word's offset in the
+ * whole memory. */
 static uint64_t seed_of(uint64_t seed, uint32_t place, uint64_t offset)
 {
 	return seed + place * UINT64_C(0x100000001b3) + offset / 8;
@@ -204,7 +205,7 @@ int sweep_verify(struct sweep *sweep, const struct sweep_area *area,
 	return r ? sweep_fail(sweep, NULL, r, "checking memory") : 0;
 }
 
-/* --- raw ------------------------------------------------------------------ */
+/* --- raw driver calls ----------------------------------------------------- */
 
 static struct bench_copy copy_of(const struct sweep *sweep, const struct sweep_area *area,
 				 const struct sweep_move *move)
@@ -230,7 +231,7 @@ static void raw_host(const struct sweep *sweep, const struct sweep_area *area,
 	}
 }
 
-/* Queues every GPU's copies in the job's order, as one batch where the driver has batches. */
+/* Queues every GPU's copies in the job's order, as one batch if the driver has batched copies. */
 static int raw_gpu(struct sweep *sweep, const struct sweep_area *area,
 		   const struct sweep_job *job)
 {

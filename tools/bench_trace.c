@@ -17,7 +17,7 @@ static void part_path(char *text, size_t n_bytes, const char *path, uint32_t ran
 	snprintf(text, n_bytes, "%s.rank%u", path, rank);
 }
 
-/* Appends the events of `from` to the target, and adds up the counts of dropped events. */
+/* Appends the events of `from` to the target, and adds up both counts of dropped events. */
 static void take_over(struct json_object *target, struct json_object *from)
 {
 	static const char *const sums[] = { "dropped_chunks", "unfinished_chunks" };

@@ -9,11 +9,11 @@
 
 #define BENCH_TRACE_SPANS_MAX 4096u
 
-/* Merges the files that processes left beside path (path.rankN) into path, and removes
- * them. 0, also where there is only one file; -1, reported on stderr. */
+/* Merges the files that the processes wrote beside path (path.rankN) into path, and removes them.
+ * Returns 0, also if there is only one file; -1, reported on stderr. */
 int bench_trace_merge(const char *path, uint32_t n_ranks);
 
-struct bench_trace_span {               /* copies that one lane made in one batch */
+struct bench_trace_span {               /* the copies that one lane made in one batch */
 	uint32_t rank;
 	uint32_t lane;
 	uint64_t launch;
@@ -29,7 +29,7 @@ struct bench_trace {
 	struct bench_trace_span spans[BENCH_TRACE_SPANS_MAX];
 };
 
-/* Reads the spans of each rank's last launch. 0, or -1, reported on stderr. */
+/* Reads the spans of each rank's last launch. Returns 0, or -1, reported on stderr. */
 int bench_trace_read_last(const char *path, struct bench_trace *ret_trace);
 
 #endif /* BENCH_TRACE_H */

@@ -29,7 +29,7 @@ static float from_bf16(uint16_t bits)
 	return to_float((uint32_t)bits << 16);
 }
 
-/* The same bits as the kernel's: see src/kernels/fill_kernels.cu. */
+/* Computes the same bits as the kernel in src/kernels/fill_kernels.cu. */
 static uint32_t bell_bits(uint64_t seed, uint64_t index)
 {
 	uint64_t word = (seed + index + 1) * UINT64_C(0x9e3779b97f4a7c15);
@@ -71,7 +71,7 @@ void bench_host_compare(struct bench_compare *compare)
 	for (i = 0; i < compare->n; i++) {
 		value = compare->y_is_float ? y_float[i] : from_bf16(y[i]);
 		difference = fabsf(from_bf16(x[i]) - value);
-		/* written so that NaN is kept */
+		/* this form of the condition keeps NaN */
 		if (!(difference <= compare->difference))
 			compare->difference = difference;
 		if (fabsf(value) > compare->largest)
@@ -80,7 +80,7 @@ void bench_host_compare(struct bench_compare *compare)
 	}
 }
 
-/* Dot product; b's elements are b_step apart. */
+/* Computes a dot product; consecutive elements of b are b_step apart. */
 static float dot(const uint16_t *a, const uint16_t *b, uint64_t b_step, uint64_t k)
 {
 	float sum = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Ranks as processes (forked before any CUDA call) or threads, and what they share. */
+/* Runs ranks as processes (forked before any CUDA call) or threads, with the memory that they
+ * share. */
 
 #include "bench.h"
 
@@ -20,9 +21,9 @@
 #include "streams.h"
 
 struct bench_shared {
-	_Atomic uint32_t n_arrived;     /* barrier: of this round */
+	_Atomic uint32_t n_arrived;     /* ranks that have reached the barrier in this round */
 	_Atomic uint32_t round;
-	_Atomic int      failed;        /* first failure of any rank */
+	_Atomic int      failed;        /* the first failure of any rank */
 	uint64_t         deadline_ns;
 	char             blob[128];
 	_Atomic uint64_t n_wrong[BENCH_MODES];
@@ -31,7 +32,8 @@ struct bench_shared {
 	int              n_bad_rows;
 	struct bench_row rows[BENCH_ROWS_MAX];
 	struct bench_overlap_row overlap_rows[OVERLAP_ROWS_MAX];
-	_Atomic int      any[2];        /* used alternately */
+	_Atomic int      any[2];        /* used by turns: one call of bench_any() takes the first,
+					 * the next call the second */
 };
 
 struct run {
@@ -40,7 +42,7 @@ struct run {
 	uint32_t                        n_cases;
 	struct bench_shared            *shared;
 	uint32_t                        n_ranks;
-	uint32_t                        n_gpus; /* 0: host memory */
+	uint32_t                        n_gpus; /* 0: ranks are on host memory */
 	char                            group[96];
 	struct bench_children           children;
 };
@@ -140,7 +142,7 @@ uint64_t bench_take_wrong(struct bench_rank *rank, uint32_t mode)
 	return atomic_exchange(&rank->shared->n_wrong[mode], 0);
 }
 
-/* Prints each row at once; ends the run where nobody reads the output. */
+/* Flushes each row at once; ends the run if nobody reads the output. */
 static void flush_row(struct bench_rank *rank)
 {
 	if (streams_flush())
@@ -173,8 +175,8 @@ void bench_add_overlap_row(struct bench_rank *rank, const struct bench_overlap_r
 		bench_fail(rank, CEOV_FULL, "more rows than the report holds");
 }
 
-/* The word of the next call is cleared between this call's two barriers, when no rank can
- * use it. */
+/* Between this call's two barriers no rank uses the word of the next call, so that word is cleared
+ * there. */
 int bench_any(struct bench_rank *rank, int yes, int *ret_any)
 {
 	struct bench_shared *shared = rank->shared;
@@ -264,8 +266,8 @@ static int process_main(void *arg, uint32_t number)
 	r = open_context(run, number, 1, &context);
 	if (r)
 		return bench_fail(&rank, r, "ceov_open") ? EXIT_FAILURE : EXIT_SUCCESS;
-	if (!number)            /* after the barrier the shared files are not needed any more, so
-				 * remove them in case we are killed */
+	if (!number)            /* after the barrier nobody opens the shared files again; they are
+				 * removed now in case the run is killed later */
 		bench_children_remove_folder(&run->children);
 	rank.context = context;
 	r = run_cases(run, &rank);
@@ -301,7 +303,7 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-/* Runs ranks as threads in a child, so that the reporting parent opens no GPU. */
+/* Runs ranks as threads of a child process, so that the parent, which reports, opens no GPU. */
 static int threads_main(void *arg, uint32_t number)
 {
 	struct run *run = arg;
@@ -378,8 +380,8 @@ static int write_json(const struct run *run, const char *machine)
 	return bench_report_json(run->options, shared->rows, shared->n_rows, machine);
 }
 
-/* Ranks that share a GPU run in one process unless that was ruled out, because processes
- * take turns on a GPU. The environment variables take effect because CUDA is not opened
+/* Prepares ranks that share a GPU. They run in one process unless the user ruled that out, because
+ * processes take turns on a GPU. The environment variables take effect because CUDA is not opened
  * yet. */
 static void prepare_sharing(const struct run *run, struct bench_options *options)
 {
@@ -388,9 +390,9 @@ static void prepare_sharing(const struct run *run, struct bench_options *options
 	options->one_process |= !options->processes;
 	if (!options->one_process)
 		return;
-	/* More hardware queues than the default 8, because waiting streams of all ranks
-	 * would fill those; and eager loading, because a kernel that is loaded at its first
-	 * launch waits for all kernels of the GPU, even those that wait for this rank. */
+	/* More hardware queues than the default 8, because the waiting streams of all ranks would
+	 * fill 8; and eager loading, because a kernel that is loaded at its first launch waits for
+	 * all kernels of the GPU, even for those that wait for this rank. */
 	(void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 	(void)setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
@@ -424,7 +426,7 @@ static void print_head(const struct run *run, const char *machine)
 		       "arrive; their times are this processor's\n");
 }
 
-/* Whether anything ran. 0, or EXIT_FAILURE, reported. */
+/* Checks whether anything ran. Returns 0, or EXIT_FAILURE, reported. */
 static int judge(const struct run *run)
 {
 	const struct bench_shared *shared = run->shared;
@@ -437,7 +439,7 @@ static int judge(const struct run *run)
 	return !shared->n_rows || shared->n_bad_rows ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* Runs and reports, also after failures. After a signal nothing is reported. */
+/* Runs the cases and reports, also after failures. After a signal nothing is reported. */
 static int run_and_report(struct run *run, const char *machine)
 {
 	const struct bench_options *options = run->options;
@@ -488,7 +490,7 @@ int bench_world_run(const struct bench_options *options,
 		bench_overlap_report_head(stdout);
 	else
 		bench_report_head(stdout, run.n_gpus != 0);
-	if (options->trace_path)        /* each process writes its own file */
+	if (options->trace_path)        /* each process writes its own trace file */
 		setenv("CEOVERLAP_TRACE", options->trace_path, 1);
 	r = run_and_report(&run, machine);
 	bench_children_end(&run.children);

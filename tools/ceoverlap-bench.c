@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* ceoverlap-bench: options and the table of test cases. */
+/* ceoverlap-bench: the common options and the table of test cases. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -109,7 +109,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	return 0;
 }
 
-/* argp answers --version by it. */
+/* argp prints this for --version. */
 const char *argp_program_version = PACKAGE_STRING;
 
 int main(int argc, char **argv)

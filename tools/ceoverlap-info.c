@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* ceoverlap-info: options, and the sections in their order. */
+/* ceoverlap-info: the options, and the order of the sections. */
 
 #include "info.h"
 
@@ -118,8 +118,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	return 0;
 }
 
-/* Environment variables apply here as in the library. A route rule that the library would
- * refuse is reported among the settings. */
+/* Reads environment variables as the library does. A route rule that the library would refuse is
+ * reported among the settings. */
 static void take_environment(struct info *info)
 {
 	const char *path = getenv("CEOVERLAP_MACHINE"), *routes = getenv("CEOVERLAP_ROUTES");
@@ -145,7 +145,7 @@ static void choose_sections(struct info *info)
 			info->sections |= names[i].section;
 }
 
-/* --- the work -------------------------------------------------------------------------- */
+/* --- opening the machine and printing -------------------------------------------------- */
 
 static int open_machine(struct info *info)
 {
@@ -222,7 +222,7 @@ static int work(struct info *info)
 	return r ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-/* argp answers --version by it. */
+/* argp prints this for --version. */
 const char *argp_program_version = PACKAGE_STRING;
 
 int main(int argc, char **argv)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Versions of CUDA in a build without CUDA: none. */
+/* Stands in for info_cuda.c in a build without CUDA: there are no versions. */
 
 #include "info.h"
 

@@ -14,10 +14,10 @@
 #include "base/cuda_driver.h"
 
 struct built {
-	char     toolkit[32];           /* CUDA's; "" without */
-	char     driver[32];            /* "" without */
+	char     toolkit[32];           /* version of CUDA's toolkit; "": built without CUDA */
+	char     driver[32];            /* version of the driver; "": none */
 	uint32_t n_gpus;
-	char     why_no_gpu[256];       /* "" where there are GPUs */
+	char     why_no_gpu[256];       /* "": GPUs can be used */
 	char     hwloc_api[32];         /* API version of the loaded library; its release cannot
 					 * be queried */
 };
@@ -35,7 +35,8 @@ static void keep_line(void *log_arg, const char *line)
 		snprintf(built->why_no_gpu, sizeof(built->why_no_gpu), "%s", line);
 }
 
-/* Opens the driver with log lines kept, because an unusable driver is an answer here. */
+/* Opens the driver and keeps its log lines, because here an unusable driver is a result to
+ * report. */
 static void ask_driver(struct built *built)
 {
 	const char *why = "";
@@ -70,7 +71,7 @@ struct backend_line {
 	const char *name;
 	int         is_built;
 	int         is_usable;
-	char        why[300];           /* why it is not available; else what it is used for */
+	char        why[300];           /* why it is not available; otherwise what it is used for */
 };
 
 #define N_BACKENDS 3
@@ -107,7 +108,7 @@ static const char *state_of(const struct backend_line *backend)
 	return backend->is_built ? "built, not usable" : "not built";
 }
 
-/* --- the two forms ------------------------------------------------------------------- */
+/* --- output as text and as JSON ------------------------------------------------------ */
 
 void info_build_text(void)
 {

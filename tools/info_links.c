@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The matrix of links and their shared ports, as text. */
+/* Prints the matrix of links and their shared ports as text. */
 
 #include "info.h"
 
@@ -11,7 +11,8 @@ enum cell { CELL_RATE, CELL_LATENCY, CELL_KIND };
 
 static void format_cell(const struct cei_machine_link *link, enum cell cell, char room[16])
 {
-	static const char marks[] = { '\0', '+', '*' };         /* by origin */
+	static const char marks[] = { '\0', '+', '*' };         /* markers of values in the matrix,
+								 * by their origin */
 
 	if (cell == CELL_KIND)
 		snprintf(room, 16, "%.12s%c",

@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Routes and reasons: one line for every pair of places that includes a GPU, or one pair
- * under every rule. The router gets the same request as from the engine, with all GPUs'
- * engines allowed and no other load.
+ * Prints routes and the reasons for them: one line for every pair of places that includes a GPU,
+ * or one pair under every rule. The router gets the same request as it does from the engine, with
+ * the engines of all GPUs allowed and no other load.
  */
 
 #include "info.h"
@@ -55,7 +55,7 @@ uint32_t info_rule_of(const char *name)
 	return CEOV_NOBODY;
 }
 
-/* Whether the pair is shown: copies between two host memories have no routes to choose
+/* Returns whether the pair is shown: copies between two host memories have no routes to choose
  * from. */
 static int is_asked(const struct cei_machine *machine, uint32_t from, uint32_t to)
 {
@@ -63,7 +63,7 @@ static int is_asked(const struct cei_machine *machine, uint32_t from, uint32_t t
 			      cei_machine_is_gpu(machine, to));
 }
 
-/* --- the pair that was asked for ---------------------------------------------------- */
+/* --- parsing the requested pair ----------------------------------------------------- */
 
 /* Parses a place; "3" means gpu3. CEOV_NOBODY: there is no such place. */
 static uint32_t place_of(const struct cei_machine *machine, const char *text, size_t length)
@@ -85,8 +85,8 @@ static uint32_t place_of(const struct cei_machine *machine, const char *text, si
 static int parse_pair(const struct info *info, uint32_t *ret_from, uint32_t *ret_to)
 {
 	const struct cei_machine *machine = info->machine;
-	const char *colon = strchr(info->route, ':');   /* present: checked when options were
-							 * parsed */
+	const char *colon = strchr(info->route, ':');   /* there is a colon: checked when options
+							 * were parsed */
 	uint32_t from = place_of(machine, info->route, (size_t)(colon - info->route));
 	uint32_t to = place_of(machine, colon + 1, strlen(colon + 1));
 

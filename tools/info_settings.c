@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Settings and their origins: the call (arguments of ceov_open() or of a plan, not known
- * here), the environment, a file in the user's cache, or the default. A call overrides the
- * environment, and that the default.
+ * Settings and their origins. A value comes from a call (arguments of ceov_open() or of a plan,
+ * not known here), from the environment, from a file in the user's cache, or from the default. A
+ * call overrides the environment, and the environment overrides file and default.
  */
 
 #include "info.h"
@@ -30,9 +30,9 @@ extern char **environ;
 
 struct setting {
 	const char *name;
-	const char *variable;           /* NULL: no variable sets it */
-	const char *by_call;            /* NULL: no call sets it */
-	const char *fallback;           /* NULL: a number, see fallback_of() */
+	const char *variable;           /* NULL: no environment variable sets it */
+	const char *by_call;            /* NULL: no argument of a call sets it */
+	const char *fallback;           /* default as text; NULL: a number, see fallback_of() */
 	const char *help;
 };
 
@@ -83,7 +83,7 @@ static const struct setting settings[] = {
 
 #define N_SETTINGS (sizeof(settings) / sizeof(settings[0]))
 
-/* The value in force unless a call overrides it. */
+/* The value in force, unless a call overrides it, and its origin. */
 struct value {
 	char        text[VALUE_BYTES];
 	const char *origin;             /* "environment", "file", "default" */
@@ -180,7 +180,7 @@ static void tunings_of(struct value *ret_value)
 	info_plain(ret_value->text, ret_value->text, sizeof(ret_value->text));
 }
 
-/* --- what ceov_open() would say ------------------------------------------------------ */
+/* --- checking the environment -------------------------------------------------------- */
 
 static void drop_line(void *log_arg, const char *line)
 {
@@ -188,7 +188,8 @@ static void drop_line(void *log_arg, const char *line)
 	(void)line;
 }
 
-/* ret_refusal: why ceov_open(NULL, ...) would refuse the environment; "": it would not. */
+/* Finds out whether ceov_open(NULL, ...) would refuse the environment. ret_refusal: its message;
+ * "": it would accept. */
 static void check(char ret_refusal[CEOV_FAILURE_TEXT_BYTES])
 {
 	ceov_context *context = calloc(1, sizeof(*context));
@@ -206,9 +207,10 @@ static void check(char ret_refusal[CEOV_FAILURE_TEXT_BYTES])
 	free(context);
 }
 
-/* --- variables that nobody reads ----------------------------------------------------- */
+/* --- unknown variables --------------------------------------------------------------- */
 
-/* Finds up to UNKNOWN_MAX variables; ret_names: their names, cut to fit. */
+/* Finds up to UNKNOWN_MAX unknown CEOVERLAP_ variables and writes their names, cut to fit, to
+ * ret_names. */
 static uint32_t find_unknown(char ret_names[UNKNOWN_MAX][64])
 {
 	char name[64];

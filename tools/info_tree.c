@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Facts from hwloc's tree that only this tool shows: switches, link speeds, sizes. */
+/* Facts from hwloc's tree that only this tool shows: PCI switches, link speeds, memory sizes. */
 
 #include "info.h"
 
@@ -22,8 +22,8 @@ static int is_pci_bridge(hwloc_obj_t object)
 	       object->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI;
 }
 
-/* Whether a bridge is a switch: a root port and a switch's downstream port have at most one
- * bridge below. */
+/* Returns whether a bridge is a switch's upstream port. Root ports and downstream ports have at
+ * most one bridge below. */
 static int is_switch(hwloc_obj_t object)
 {
 	hwloc_obj_t child;
@@ -57,7 +57,7 @@ double info_pcie_gb_per_s(const struct cei_machine *machine, const char *bus_id)
 	hwloc_obj_t object = device_of(machine, bus_id);
 	double speed = object ? (double)object->attr->pcidev.linkspeed : 0;
 
-	/* a file may hold any number, or none */
+	/* a value from a file may be any number, or NaN */
 	return speed > 0 && speed < 1e6 ? speed : 0;
 }
 

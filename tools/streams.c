@@ -10,9 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Opens a descriptor for a closed standard stream. open() returns the lowest free number,
- * which is fd where all below are open. Reading from 1 or writing to 0 still fails, as on a
- * closed stream. */
+/* Opens a descriptor for a closed standard stream. open() returns the lowest free number, which is
+ * fd because all lower ones are open. Reading from 1 or writing to 0 still fails, as on a closed
+ * stream. */
 static void open_missing(int fd)
 {
 	if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&

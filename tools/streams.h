@@ -5,10 +5,9 @@
 
 /* Standard streams of the command line tools. */
 
-/* Call it first in main(). Opens standard descriptors that the caller closed, so that no
- * other file gets their numbers. Output that cannot be written, also that of --help, is
- * reported and makes the exit status 1. Forked children call streams_flush() themselves
- * before _exit(). */
+/* Opens standard descriptors that the caller closed, so that no other file gets their numbers. Call
+ * it first in main(). At exit it reports output that could not be written, also that of --help, and
+ * makes the exit status 1. Forked children call streams_flush() themselves before _exit(). */
 void streams_begin(void);
 
 /* Flushes stdout: 0, or -1, reported on stderr. One check is enough, because a stream that
