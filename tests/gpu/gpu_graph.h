@@ -17,12 +17,13 @@ struct gpu_graph {
 	void             *executable;   /* CUgraphExec */
 };
 
-/* Captures what the thread queues on the stream between begin and end, in the mode that
- * forbids most to the process, as frameworks do; end makes it executable. */
+/* Capture what the calling thread queues on the stream between begin and end, in CUDA's global
+ * mode, which restricts the whole process most, as frameworks do. gpu_graph_end() makes the graph
+ * executable. */
 void gpu_graph_begin(struct gpu_graph *graph, struct gpu *gpu, enum gpu_stream stream);
 void gpu_graph_end(struct gpu_graph *graph);
 
-/* Queues a replay on the stream. */
+/* Queues a replay of the graph on the stream it was captured from. */
 void gpu_graph_launch(const struct gpu_graph *graph);
 
 /* Frees the graph; its replays must have ended. */

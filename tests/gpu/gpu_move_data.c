@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Data of all-gathers and all-to-alls, and checks of what arrives. */
+/* Generates operands of all-gathers and all-to-alls, and checks what arrives. */
 
 #include "gpu_move_data.h"
 

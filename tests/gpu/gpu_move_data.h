@@ -3,8 +3,8 @@
 #ifndef CEI_GPU_MOVE_DATA_H
 #define CEI_GPU_MOVE_DATA_H
 
-/* Operands and results of all-gather and all-to-all on GPU ranks, generated on the GPU from
- * numbers as in gpu_op_rig.h. Asserts with Check. */
+/* Operands and results of all-gather and all-to-all on GPU ranks, generated on the GPU from a
+ * number as in gpu_op_rig.h. Asserts with Check. */
 
 #include <stdint.h>
 
@@ -13,19 +13,20 @@
 #include "gpu_op_rig.h"
 #include "unit/move_rig.h"
 
-struct gpu_move_data {                  /* of one rank */
+struct gpu_move_data {                  /* data of one rank */
 	struct gpu_op_rank     *rank;
-	const struct move_case *one;    /* must outlive this */
-	char                   *source; /* in place: a part of target */
-	char                   *target; /* guarded */
+	const struct move_case *one;    /* the case; must outlive this struct */
+	char                   *source; /* the operand; in place: a part of target */
+	char                   *target; /* the result, with guard words behind it */
 };
 
 /* Allocates from the rank's arena, uninitialised. */
 struct gpu_move_data gpu_move_data_make(struct gpu_op_rank *rank,
 					const struct move_case *one);
 
-/* Each queues on a stream: the operand of that number; other data into the result, then the
- * operand, which may be in it; the run, returning the public call's result. */
+/* Each queues work on a stream. fill_source generates the operand of that number. fill writes other
+ * data into the result, then the operand, which may be part of the result. run queues the run and
+ * returns the public call's result. */
 void gpu_move_data_fill_source(const struct gpu_move_data *data, enum gpu_stream stream,
 			       uint64_t number);
 void gpu_move_data_fill(const struct gpu_move_data *data, enum gpu_stream stream,
@@ -37,8 +38,8 @@ int  gpu_move_data_run(const struct gpu_move_data *data, ceov_op *op,
 void gpu_move_data_turn(const struct gpu_move_data *data, ceov_op *op,
 			enum gpu_stream stream, uint64_t number);
 
-/* With an idle stream: asserts that the result follows from all ranks' operands of that
- * number, and that nothing was written behind it. */
+/* Asserts that the result follows from all ranks' operands of that number, and that nothing was
+ * written behind it. The stream must be idle. */
 void gpu_move_data_check(const struct gpu_move_data *data, enum gpu_stream stream,
 			 uint64_t number);
 

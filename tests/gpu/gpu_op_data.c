@@ -33,9 +33,9 @@
 #define ALIGN_BYTES   UINT64_C(256)
 #define GUARD_WORDS   UINT64_C(32)
 #define GUARD_SEED    UINT64_C(0x6a09e667f3bcc909)
-#define ROWS_MAX      UINT64_C(4096)    /* of all ranks */
+#define ROWS_MAX      UINT64_C(4096)    /* rows of all ranks together */
 #define COUNTS_MAX    (UINT64_C(1) << 21)
-#define EXTENT_MAX    UINT64_C(2048)    /* n, k */
+#define EXTENT_MAX    UINT64_C(2048)    /* largest n and k */
 #define BLOCKS_MAX    UINT64_C(4096)
 #define NEAR_RESULT   0u
 #define SAME_RESULT   1u
@@ -49,7 +49,7 @@ static uint64_t pick_size(uint64_t *random)
 	return 8 + 8 * testing_below(random, EXTENT_MAX / 8);
 }
 
-/* Random rows, or elements of sums in steps of 8. */
+/* Picks random numbers of rows, or of elements of sums in steps of 8. */
 static uint64_t pick_rows(uint64_t *random, uint32_t n_ranks, int is_sum)
 {
 	uint64_t step = is_sum ? 8 : 1;
@@ -180,7 +180,7 @@ static uint32_t blocks_for(uint64_t n)
 	return (uint32_t)(blocks > BLOCKS_MAX ? BLOCKS_MAX : blocks ? blocks : 1);
 }
 
-/* --- memory ---------------------------------------------------------------- */
+/* --- memory of operands and results ---------------------------------------- */
 
 static void *take(struct gpu_op_rank *rank, uint64_t n_bytes)
 {
@@ -231,7 +231,7 @@ void gpu_op_data_make(struct gpu_op_rank *rank, const struct op_case *one,
 
 /* --- operands -------------------------------------------------------------- */
 
-struct operand {                        /* an operand of one rank, or a part of it */
+struct operand {                        /* one rank's operand, or a part of it */
 	uint32_t rank;
 	uint32_t which;                 /* 0: A or source; 1 + i: B of product i */
 	uint64_t first;
@@ -342,13 +342,13 @@ void gpu_op_data_turn(const struct gpu_op_data *data, ceov_op *op, enum gpu_stre
 	ck_abort_msg("rank %u: %s: run: %s", data->rank->rank, text, ceov_strerror(r));
 }
 
-/* --- references ------------------------------------------------------------ */
+/* --- expected results ------------------------------------------------------ */
 
 struct check {
 	const struct gpu_op_data *data;
 	uint64_t number;
-	uint64_t used_bytes;            /* arena use before the check */
-	void    *a;                     /* memory for any rank's operands, generated again */
+	uint64_t used_bytes;            /* bytes of the arena that were in use before the check */
+	void    *a;                     /* memory where operands of any rank are generated again */
 	void    *b;
 	double  *sum;
 	float   *slack;
@@ -359,7 +359,7 @@ static uint64_t larger(uint64_t x, uint64_t y)
 	return x > y ? x : y;
 }
 
-/* Allocates for the largest part that is checked at once. */
+/* Allocates memory for the largest part that is checked at once. */
 static struct check begin_check(const struct gpu_op_data *data, uint64_t number)
 {
 	struct check check = { .data = data, .number = number };
@@ -387,8 +387,8 @@ static float rounding_of(const struct op_case *one)
 	return one->dtype == CEOV_BF16 ? 0x1p-8f : one->dtype == CEOV_FP16 ? 0x1p-11f : 0x1p-24f;
 }
 
-/* Computes source's rows from `first` on times its B; the first call sets the sum, later
- * ones add to it. */
+/* Computes the product of source's rows from `first` on and its B. The first call sets the sum,
+ * later calls add to it. */
 static void add_reference(const struct check *check, uint32_t source, uint64_t first,
 			  uint64_t n_rows, uint64_t n)
 {
@@ -439,7 +439,7 @@ static void blame(const struct check *check, const void *x, const char *what,
 		     (double)value, sum, (double)slack, (unsigned long long)check->number);
 }
 
-/* Compares n results at x with sum and slack. */
+/* Asserts that n results at x differ from the sum by no more than the slack. */
 static void check_near(const struct check *check, const void *x, uint64_t n,
 		       const char *what)
 {
@@ -466,8 +466,8 @@ static void check_near(const struct check *check, const void *x, uint64_t n,
 		blame(check, x, what, &seen);
 }
 
-/* Compares bits. The kernel also finds the largest difference, which is not used. fp32 is
- * compared in halves. */
+/* Asserts that all bits are equal. The kernel also finds the largest difference, which is not used
+ * here. fp32 is compared as two halves. */
 static void check_bits(const struct gpu_op_data *data, const void *x, const void *y,
 		       uint64_t n_bytes, const char *what)
 {

@@ -12,9 +12,9 @@
 #include "ops/core/workspace.h"
 
 #define LATE_NS     (10 * TESTING_MS)
-#define LATE_RESULT 3u                  /* whose words the late kernel takes */
+#define LATE_RESULT 3u                  /* result slot of the kernel that delays a stream */
 
-/* --- threads --------------------------------------------------------------- */
+/* --- one thread per rank --------------------------------------------------- */
 
 struct thread {
 	pthread_t           thread;
@@ -107,8 +107,9 @@ void gpu_op_open_one(struct gpu_op_rig *rig, uint32_t rank, uint32_t n_ranks,
 	config.n_members = 1;
 	config.n_ranks = n_ranks;
 	config.group = path;
-	config.deadline_ns = TESTING_PATIENCE / 2;      /* shorter than the rig's own, so that its
-							 * message, which says more, comes first */
+	config.deadline_ns = TESTING_PATIENCE / 2;      /* shorter than the rig's own deadline, so
+							 * that the library's message, which says
+							 * more, comes first */
 	ck_assert_int_eq(ceov_open(&config, &rig->context), 0);
 	open_ranks(rig);
 }
@@ -149,7 +150,7 @@ ceov_workspace *gpu_op_workspace(struct gpu_op_rank *rank, const struct gpu_op_m
 	return workspace;
 }
 
-/* Repeats: peers unmap it within their own call of this. */
+/* Retries, because each peer unmaps the workspace only in its own call of this function. */
 void gpu_op_workspace_release(struct gpu_op_rank *rank, ceov_workspace *workspace)
 {
 	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
@@ -189,7 +190,7 @@ int gpu_op_error(struct gpu_op_rank *rank, ceov_workspace *workspace)
 	return r;
 }
 
-/* --- one op of each kind --------------------------------------------------- */
+/* --- one operator of each kind --------------------------------------------- */
 
 struct op_case gpu_op_case_plain(enum op_sort sort, uint32_t n_ranks)
 {
@@ -232,12 +233,12 @@ void gpu_op_plain_release(struct gpu_op_rank *rank, struct gpu_op_plain *plain)
 		ceov_op_release(plain->ops[i]);
 }
 
-/* --- lateness -------------------------------------------------------------- */
+/* --- delaying a rank ------------------------------------------------------- */
 
 static void hold_stream(struct gpu_op_rank *rank, enum gpu_stream stream, uint64_t ns)
 {
 	struct gpu_result *words = &rank->gpu.results[LATE_RESULT];
-	const uint32_t *stop_word = &words->pad;        /* never set */
+	const uint32_t *stop_word = &words->pad;        /* a word that nobody sets */
 	uint32_t *n_started = &words->status;
 	void *arguments[] = { &stop_word, &ns, &n_started };
 	const struct cei_module_launch launch = {

@@ -4,13 +4,14 @@
 #define CEI_GPU_OP_RIG_H
 
 /*
- * Operators on GPU ranks, rank i on GPU gpu_of_rank(i): all of one process with a thread
- * each, or a process each. Operands are made on the GPU from numbers, so that every rank can make
- * those of all others again and compute what results should be. Asserts with Check.
+ * Operators on GPU ranks, rank i on GPU gpu_of_rank(i): either all ranks in one process with a
+ * thread each, or a process each. Operands are generated on the GPU from numbers, so that every
+ * rank can generate the operands of all others again and compute the expected results. Asserts
+ * with Check.
  *
- * MEMORY  Each rank has an arena, taken before anything runs: operators that wait for
- *         each other must not wait for the driver's allocations. What allocates or
- *         frees (workspaces, ops) stands between two gpu_op_meet().
+ * MEMORY Each rank has an arena, which is allocated before anything runs: operators that wait for
+ * each other must not wait for the driver's allocations. Calls that allocate or free (workspaces,
+ * ops) stand between two calls of gpu_op_meet().
  */
 
 #include <pthread.h>
@@ -22,8 +23,8 @@
 #include "unit/op_rig.h"
 
 #define GPU_OP_RANKS_MAX   4u
-#define GPU_OP_SCRATCH     (UINT64_C(48) << 20) /* scratch of every workspace, enough for all
-						 * cases */
+#define GPU_OP_SCRATCH     (UINT64_C(48) << 20) /* size of each workspace's scratch memory, enough
+						 * for all cases */
 #define GPU_OP_ARENA_BYTES (UINT64_C(1) << 30)
 
 struct gpu_op_rig;
@@ -39,13 +40,13 @@ struct gpu_op_rank {
 struct gpu_op_rig {
 	ceov_context      *context;
 	uint32_t           n_ranks;
-	uint32_t           first;       /* ranks of this process ... */
-	uint32_t           n_here;      /* ... so many */
-	pthread_barrier_t  barrier;     /* of their threads */
+	uint32_t           first;       /* first rank of this process */
+	uint32_t           n_here;      /* number of ranks of this process */
+	pthread_barrier_t  barrier;     /* for the threads of this process's ranks */
 	struct gpu_op_rank ranks[GPU_OP_RANKS_MAX];
 };
 
-/* Opens all ranks in this process; or one rank, which meets its peers at a path. */
+/* Open either all ranks in this process, or one rank, which meets its peers at a path. */
 void gpu_op_open(struct gpu_op_rig *rig, uint32_t n_ranks);
 void gpu_op_open_one(struct gpu_op_rig *rig, uint32_t rank, uint32_t n_ranks,
 		     const char *path);
@@ -59,23 +60,22 @@ void gpu_op_each(struct gpu_op_rig *rig,
 void gpu_op_meet(struct gpu_op_rank *rank);
 
 struct gpu_op_mode {
-	const char *name;               /* of the workspace */
+	const char *name;               /* name of the workspace */
 	int         is_capturable;
-	uint64_t    deadline_ns;        /* 0: the context's */
+	uint64_t    deadline_ns;        /* 0: the context's deadline */
 	int         shares_sms;
-	uint32_t    n_at_once;          /* workspaces of a rank that run at the same time; 0: 1 */
+	uint32_t    n_at_once;          /* workspaces of a rank whose runs overlap in time; 0: 1 */
 };
 
-/* Creates and connects a workspace, and releases it. All ranks must call both. */
+/* Create and connect a workspace, and release it. All ranks must call both. */
 ceov_workspace *gpu_op_workspace(struct gpu_op_rank *rank, const struct gpu_op_mode *mode);
 void            gpu_op_workspace_release(struct gpu_op_rank *rank,
 					 ceov_workspace *workspace);
 
-/* How many graphs a workspace caches where n are expected: none where ranks share a
- * context. */
+/* Returns how many graphs a workspace should have cached: n, or 0 if ranks share a context. */
 uint32_t gpu_op_n_graphs(const struct gpu_op_rig *rig, uint32_t n);
 
-/* A tile shape that only cuBLAS can take; 0 where there is no cuBLAS. */
+/* Returns whether cuBLAS is available. The tile shape below is one that only cuBLAS can take. */
 int gpu_op_has_library(ceov_workspace *workspace);
 #define GPU_OP_WIDE_ROWS    512u
 #define GPU_OP_WIDE_COLUMNS 65536u
@@ -96,10 +96,11 @@ struct op_case gpu_op_case_random(uint64_t *random, uint32_t n_ranks, enum op_so
 
 struct gpu_op_data {
 	struct gpu_op_rank   *rank;
-	const struct op_case *one;      /* must outlive this */
-	void    *a;                     /* or source */
+	const struct op_case *one;      /* the case; must outlive this struct */
+	void    *a;                     /* or the source of a sum */
 	void    *b[CEOV_OP_GEMMS_MAX];
-	void    *c[CEOV_OP_GEMMS_MAX];  /* or target in c[0]; guarded, as is gathered */
+	void    *c[CEOV_OP_GEMMS_MAX];  /* or the target of a sum in c[0]; with guard words behind,
+					 * as has gathered */
 	void    *gathered;              /* NULL: not wanted */
 	uint64_t c_bytes[CEOV_OP_GEMMS_MAX];
 	uint64_t gathered_bytes;
@@ -109,32 +110,32 @@ struct gpu_op_data {
 void gpu_op_data_make(struct gpu_op_rank *rank, const struct op_case *one,
 		      struct gpu_op_data *ret_data);
 
-/* Each queues on a stream: the operands of that number; other data into results; the run,
+/* Each queues work on a stream: the operands of that number; other data into the results; the run,
  * returning the public call's result. */
 void gpu_op_data_fill(const struct gpu_op_data *data, enum gpu_stream stream,
 		      uint64_t number);
 void gpu_op_data_spoil(const struct gpu_op_data *data, enum gpu_stream stream);
 int  gpu_op_data_run(const struct gpu_op_data *data, ceov_op *op, enum gpu_stream stream);
 
-/* All three in this order; asserts that the call succeeds. */
+/* Queues all three in this order; asserts that the run's call succeeds. */
 void gpu_op_data_turn(const struct gpu_op_data *data, ceov_op *op, enum gpu_stream stream,
 		      uint64_t number);
 
-/* With an idle stream: asserts that results follow from that number's operands, and that
- * nothing was written behind them. */
+/* Asserts that the results follow from that number's operands, and that nothing was written behind
+ * them. The stream must be idle. */
 void gpu_op_data_check(const struct gpu_op_data *data, enum gpu_stream stream,
 		       uint64_t number);
 
-/* With an idle stream: asserts that results have the same bits as those that
- * gpu_op_data_keep() copied. */
+/* gpu_op_data_keep() copies results; gpu_op_data_same() asserts that results have the same bits as
+ * the copies. The stream must be idle. */
 void gpu_op_data_keep(const struct gpu_op_data *data, enum gpu_stream stream,
 		      const struct gpu_op_data *kept);
 void gpu_op_data_same(const struct gpu_op_data *data, enum gpu_stream stream,
 		      const struct gpu_op_data *kept);
 
-/* --- one op of each kind --------------------------------------------------- */
+/* --- one operator of each kind --------------------------------------------- */
 
-/* A case of medium size, overlapped, in 3 pieces. */
+/* Returns a case of medium size, overlapped, in 3 pieces. */
 struct op_case gpu_op_case_plain(enum op_sort sort, uint32_t n_ranks);
 
 struct gpu_op_plain {
@@ -143,8 +144,8 @@ struct gpu_op_plain {
 	ceov_op           *ops[OP_SORTS];
 };
 
-/* Creates a case and its data at the begin of the arena, and releases them. All ranks must
- * call both. */
+/* Create an operator of each kind with its data at the begin of the arena, and release them. All
+ * ranks must call both. */
 void gpu_op_plain_make(struct gpu_op_rank *rank, ceov_workspace *workspace,
 		       struct gpu_op_plain *ret_plain);
 void gpu_op_plain_release(struct gpu_op_rank *rank, struct gpu_op_plain *plain);

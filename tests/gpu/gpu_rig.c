@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Set-up of the GPU suites, so that they need no CUDA headers. */
+/* Implements the rig of the GPU suites, so that the suites need no CUDA headers. */
 
 #include "gpu_rig.h"
 
@@ -22,7 +22,7 @@ struct gpu_private {
 	struct gpu_result *pinned;      /* one */
 };
 
-/* --- how many there are -------------------------------------------------- */
+/* --- counting GPUs, and skipping ----------------------------------------- */
 
 static uint32_t count_here(void)
 {
@@ -133,7 +133,8 @@ static void check(const struct gpu *gpu, CUresult result, const char *what)
 		      (int)result);
 }
 
-/* Lower numbers have priority. The library's lanes use the lowest two. */
+/* Returns the CUDA priority of a stream. Lower numbers have priority. The library's lanes use the
+ * lowest two numbers. */
 static int priority_of(enum gpu_stream stream, int least, int greatest)
 {
 	int priority = least - (int)stream;
@@ -185,7 +186,7 @@ void gpu_open(struct gpu *gpu, uint32_t index)
 		gpu_reset(gpu, i);
 }
 
-#define SPARE_SMS 8u                    /* left for copies, and for kernels that do not wait */
+#define SPARE_SMS 8u                    /* SMs left for copies, and for kernels that do not wait */
 
 uint64_t gpu_sms_for(const struct gpu *gpu, uint32_t n_ranks, uint32_t n_at_once)
 {
@@ -350,7 +351,7 @@ void gpu_launch(struct gpu *gpu, enum gpu_stream stream, const char *kernel,
 	launch(gpu, stream, kernel, n_blocks, arguments);
 }
 
-/* Four words per thread, and at most two blocks per SM of a large GPU. */
+/* Chooses a grid of four words per thread, with at most two blocks per SM of a large GPU. */
 static uint32_t blocks_for(uint64_t n_words)
 {
 	uint64_t n = (n_words + 4 * GPU_THREADS - 1) / (4 * GPU_THREADS);
@@ -405,7 +406,7 @@ void gpu_await(struct gpu *gpu, struct ceov_device_signal view,
 	gpu_launch(gpu, GPU_CONSUME, "cei_kernel_await", 1, &await);
 }
 
-/* --- results and ends ---------------------------------------------------- */
+/* --- results, and waiting for streams ------------------------------------ */
 
 void gpu_reset(struct gpu *gpu, uint32_t result)
 {

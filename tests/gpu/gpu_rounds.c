@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The rounds of gpu_rounds.h. The host queues them at most WINDOW ahead. */
+/* Implements gpu_rounds.h. The host queues at most WINDOW rounds ahead. */
 
 #include "gpu_rounds.h"
 
@@ -9,20 +9,21 @@
 
 #include "base/clock.h"
 
-#define SLOTS  16u              /* rounds in flight or being checked */
-#define WINDOW 24u              /* rounds queued; stream raises by copies: at most 32 */
-#define BLOCKS 16u              /* blocks of the kernels that run throughout */
+#define SLOTS  16u              /* slots for rounds in flight or being checked */
+#define WINDOW 24u              /* rounds queued ahead; raises from streams are copies, of which at
+				 * most 32 may be queued */
+#define BLOCKS 16u              /* blocks of the kernels that run through all rounds */
 
-/* Result slots on either GPU. */
+/* Indexes of the result slots on both GPUs. */
 #define PRODUCED 0u
 #define CONSUMED 1u
 
 struct run {
 	const struct rounds *rounds;
-	ceov_buffer *source;    /* rank 0's */
-	ceov_buffer *target;    /* rank 1's */
-	ceov_buffer *back;      /* rank 0's, of what was forwarded */
-	ceov_signal *ready;     /* all signals: a counter for each slot */
+	ceov_buffer *source;    /* memory of rank 0 */
+	ceov_buffer *target;    /* memory of rank 1 */
+	ceov_buffer *back;      /* memory of rank 0 for forwarded bytes */
+	ceov_signal *ready;     /* this and the signals below have a counter for each slot */
 	ceov_signal *arrived;
 	ceov_signal *returned;
 	ceov_signal *free;
@@ -73,7 +74,8 @@ static ceov_plan *plan_slot(const struct run *run, uint32_t slot)
 	return plan;
 }
 
-/* Its target is free when the first transfer's target is. */
+/* Plans rank 1's transfer back to rank 0. Its target is free when the first transfer's target
+ * is. */
 static ceov_plan *plan_forward(const struct run *run, uint32_t slot)
 {
 	struct ceov_transfer transfer = testing_transfer(run->target, run->back,
@@ -129,9 +131,9 @@ static void release(struct run *run)
 	ck_assert_int_eq(ceov_buffer_release(run->back), 0);
 }
 
-/* --- kernels that stay --------------------------------------------------- */
+/* --- kernels that run through all rounds --------------------------------- */
 
-/* The rank on whose GPU bytes are checked. */
+/* Returns the rank on whose GPU the bytes are checked. */
 static uint32_t consumer_rank(const struct run *run)
 {
 	return run->rounds->consumer == ROUNDS_FORWARD ? 0 : 1;

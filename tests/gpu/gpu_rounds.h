@@ -20,11 +20,11 @@ enum rounds_consumer { ROUNDS_KERNEL, ROUNDS_STREAM, ROUNDS_FORWARD, ROUNDS_CONS
 
 struct rounds {
 	ceov_context        *context;   /* holds ranks 0 and 1 */
-	struct gpu          *gpus;      /* those of the two ranks */
+	struct gpu          *gpus;      /* the GPUs of ranks 0 and 1 */
 	enum rounds_consumer consumer;
-	int                  is_gated;  /* rank 0's launches; else polled */
+	int                  is_gated;  /* rank 0's launches are gated; else polled */
 	uint32_t             n_rounds;
-	uint64_t             n_words;   /* of each round */
+	uint64_t             n_words;   /* words per round */
 	uint64_t             seed;
 };
 

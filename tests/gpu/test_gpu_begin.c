@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The prologue of runs that are counted in GPU memory: two ranks on one GPU, whose counters
- * are plain words.
+ * Tests the prologue of runs whose number is counted in GPU memory: two ranks on one GPU, whose
+ * counters are plain words.
  */
 
 #include "gpu_rig.h"
@@ -18,7 +18,7 @@
 #define SHORT_NS (5 * TESTING_MS)
 
 static struct gpu gpu;
-static uint64_t *words;         /* in its memory: RANK_WORDS of each rank */
+static uint64_t *words;         /* RANK_WORDS words for each rank, in the GPU's memory */
 
 /* Layout of each rank's words. */
 enum { EPOCH, LAST_USE, DONE = LAST_USE + 2, RANK_WORDS = DONE + 2 };
@@ -81,7 +81,8 @@ static void check_rank(uint32_t rank, const uint64_t *wanted)
 
 START_TEST(test_a_run_begins_when_peers_have_left_its_half)
 {
-	/* epoch, last use of either slot, runs done by rank 0 and by rank 1 */
+	/* words of each rank: epoch, last use of either scratch slot, runs done by rank 0 and by
+	 * rank 1 */
 	const uint64_t ahead[] = { 3, 3, 2, 0, 1 }, behind[] = { 2, 1, 2, 2, 0 };
 	const uint64_t late[] = { CEOV_VALUE_LIMIT, 3, 4, 0, 1 };
 	const struct timespec pause = { 0, 20 * (long)TESTING_MS };
@@ -89,10 +90,12 @@ START_TEST(test_a_run_begins_when_peers_have_left_its_half)
 
 	begin_run(0, 0, GPU_AWAIT_NS);
 	begin_run(0, 1, GPU_AWAIT_NS);
-	gpu_idle(&gpu, GPU_CONSUME);            /* no run has used either slot */
+	gpu_idle(&gpu, GPU_CONSUME);            /* no run has used either slot, so rank 0 does not
+						 * wait */
 	begin_run(1, 0, GPU_AWAIT_NS);
 	gpu_idle(&gpu, GPU_PRODUCE);
-	begin_run(0, 0, GPU_AWAIT_NS);          /* rank 1 may still read run 1's data */
+	begin_run(0, 0, GPU_AWAIT_NS);          /* waits, because rank 1 may still read run 1's
+						 * data */
 	nanosleep(&pause, NULL);
 	ck_assert_int_eq(gpu_is_idle(&gpu, GPU_CONSUME), 0);
 	begin_run(1, 1, GPU_AWAIT_NS);
@@ -101,13 +104,14 @@ START_TEST(test_a_run_begins_when_peers_have_left_its_half)
 	check_rank(0, ahead);
 	check_rank(1, behind);
 	ck_assert_uint_eq(gpu_result(&gpu, 0).status, GPU_REACHED);
-	begin_run(0, 1, SHORT_NS);              /* rank 1 does not begin its run 3 */
+	begin_run(0, 1, SHORT_NS);              /* times out, because rank 1 does not begin its run
+						 * 3 */
 	gpu_idle(&gpu, GPU_CONSUME);
 	ck_assert_uint_eq(gpu_result(&gpu, 0).status, GPU_TIMEOUT);
 	ck_assert_uint_eq(gpu_result(&gpu, 1).status, GPU_REACHED);
 	check_rank(0, late);
-	begin_run(0, 0, GPU_AWAIT_NS);          /* poisoned: waits for nothing, and passes the
-						 * poison on */
+	begin_run(0, 0, GPU_AWAIT_NS);          /* the epoch is poisoned: the run waits for nothing
+						 * and passes the poison on */
 	gpu_idle(&gpu, GPU_CONSUME);
 	begin_run(1, 0, GPU_AWAIT_NS);
 	gpu_idle(&gpu, GPU_PRODUCE);
@@ -118,7 +122,8 @@ START_TEST(test_a_run_begins_when_peers_have_left_its_half)
 }
 END_TEST
 
-/* With both scratch slots alternately, or with one only as in a replayed graph. */
+/* Both ranks begin many runs: with both scratch slots alternately, or with only one as in a
+ * replayed graph. */
 START_TEST(test_ranks_begin_many_runs_without_waiting_in_a_circle)
 {
 	const uint64_t both[] = { RUNS, RUNS - 1, RUNS }, one[] = { RUNS, RUNS, 0 };
@@ -141,7 +146,7 @@ START_TEST(test_ranks_begin_many_runs_without_waiting_in_a_circle)
 }
 END_TEST
 
-/* Awaits rank 0's first done counter, which nobody raises here. */
+/* Awaits rank 0's first done counter, which no test raises. */
 static void await_done(uint64_t *epoch, uint64_t timeout_ns)
 {
 	struct cei_op_await await;
@@ -164,8 +169,8 @@ static void await_done(uint64_t *epoch, uint64_t timeout_ns)
 	gpu_launch_as(&gpu, GPU_CONSUME, &made);
 }
 
-/* The first wait fails at its deadline; those behind it have long deadlines. With an epoch
- * in memory they find its poison, without one the word of failures. */
+/* The first wait fails at its deadline; the waits behind it have long deadlines but end at once.
+ * With an epoch in memory they find its poison, without one the word that counts failures. */
 START_TEST(test_behind_a_failed_wait_nobody_waits)
 {
 	uint64_t *epoch = _i ? words_of(0) + EPOCH : NULL;

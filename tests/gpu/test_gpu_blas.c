@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Products by cuBLAS, compared with the host's in fp32. Skipped without cuBLAS. */
+/* Compares products by cuBLAS with the host's in fp32. Skipped without cuBLAS. */
 
 #include "gpu_rig.h"
 
@@ -57,7 +57,7 @@ static struct cei_blas *open_blas(void)
 	return blas;
 }
 
-/* Numbers in [-1, 1): their bits, and their values. */
+/* A matrix of numbers in [-1, 1): their bits, and their values. */
 struct matrix {
 	uint64_t  n;
 	uint16_t *bits;
@@ -92,7 +92,7 @@ static double magnitude(double x)
 	return x < 0 ? -x : x;
 }
 
-/* Allows one rounding to bf16, and fp32 sums in another order. */
+/* Asserts that a value is right up to one rounding to bf16 and another order of the fp32 sums. */
 static void check_value(const struct matrix *a, const struct matrix *b,
 			const struct matrix *c, uint64_t at, const struct product *size)
 {
@@ -129,7 +129,8 @@ static void multiply_and_check(struct cei_blas *blas, enum ceov_dtype dtype,
 	uint16_t *again = calloc(c.n, 2);
 
 	ck_assert_ptr_nonnull(again);
-	ck_assert_int_eq(cei_blas_load(blas, &gemm), 0);        /* reads no operand */
+	ck_assert_int_eq(cei_blas_load(blas, &gemm), 0);        /* loading does not read the
+								 * operands */
 	gpu_move(&gpu, again, c.device, 2 * c.n);
 	ck_assert_int_eq(memcmp(again, c.bits, 2 * c.n), 0);
 	ck_assert_int_eq(cei_blas_gemm(blas, &gemm), 0);
@@ -197,7 +198,8 @@ START_TEST(test_a_file_that_is_no_cublas_is_none)
 }
 END_TEST
 
-/* Whether cuBLAS is missing, found in a child process; other errors are left to the tests. */
+/* Returns whether cuBLAS is missing, found out in a child process. Other errors are left to the
+ * tests. */
 static int is_missing(void)
 {
 	struct cei_blas *blas = NULL;

@@ -2,10 +2,10 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Products with B as n x k and as k x n: by our own kernel in every tile shape and by
- * cuBLAS, of sizes that fill tiles, their boxes and steps of k, and of others. On one GPU,
- * where nothing is waited for, and on all. Gathered rows that the kernel keeps while it
- * multiplies, or that are copied. Random shapes are in test_gpu_ops.c.
+ * Products with B as n x k and as k x n, computed by our own kernel in every tile shape and by
+ * cuBLAS. Sizes do and do not fill tiles, the boxes in which tiles are loaded, and steps of k.
+ * Products run on one GPU, where they wait for nothing, and on all. Also tests gathered rows that
+ * the kernel stores while it multiplies, or that are copied. Random shapes are in test_gpu_ops.c.
  */
 
 #include "gpu_op_rig.h"
@@ -21,7 +21,8 @@ struct size {
 	uint64_t k;
 };
 
-/* Columns are loaded in boxes of 64 and tiles of 128, 192 and 256, k in steps of 16 and 64. */
+/* The kernel loads columns in boxes of 64 and has tiles of 128, 192 and 256 columns; k advances in
+ * steps of 16 and 64. */
 static const struct size sizes[] = {
 	{ 256, 256 }, { 768, 64 }, { 8, 8 }, { 72, 200 }, { 136, 24 }, { 200, 328 },
 	{ 264, 72 }, { 392, 1000 }, { 1032, 136 },
@@ -29,7 +30,7 @@ static const struct size sizes[] = {
 
 static const uint32_t tiles[][2] = {
 	{ 128, 256 }, { 128, 192 }, { 128, 128 },
-	{ GPU_OP_WIDE_ROWS, GPU_OP_WIDE_COLUMNS },      /* cuBLAS; the last one */
+	{ GPU_OP_WIDE_ROWS, GPU_OP_WIDE_COLUMNS },      /* the last size: for cuBLAS */
 };
 
 #define N_SIZES (uint32_t)(sizeof(sizes) / sizeof(sizes[0]))
@@ -114,8 +115,9 @@ END_TEST
 struct keeping {
 	uint64_t rows[GPU_OP_RANKS_MAX];
 	uint32_t n_pieces;
-	int      is_kept;               /* by our own kernel: the pieces' rows make whole halves
-					 * of tiles, also where only the first ranks are */
+	int      is_kept;               /* whether our kernel stores gathered rows: it does if the
+					 * pieces' rows make whole halves of tiles, which holds with
+					 * fewer ranks, too */
 };
 
 static const struct keeping keepings[] = {
@@ -128,7 +130,7 @@ static const struct keeping keepings[] = {
 	{ { 300, 64, 8, 511 }, 4, 0 },
 };
 
-/* k ends within a box, at its end, and within the first box. */
+/* Values of k that end within a box, at the end of a box, and within the first box. */
 static const uint64_t kept_k[] = { 1000, 640, 328, 64, 8 };
 
 #define N_KEEPINGS (uint32_t)(sizeof(keepings) / sizeof(keepings[0]))
@@ -139,7 +141,8 @@ struct kept_mode {
 	int is_capturable;
 };
 
-static uint32_t n_copies[GPU_OP_RANKS_MAX];     /* counted by each rank's thread */
+static uint32_t n_copies[GPU_OP_RANKS_MAX];     /* copies of gathered rows; each rank's thread
+						 * counts its own */
 
 static int count_copy(struct cei_executor *executor, void *stream, void *target,
 		      const void *source, uint64_t n_bytes)

@@ -18,7 +18,7 @@
 
 #define SHAPES       30u
 #define SHAPE_RUNS   4u
-#define LIMIT        (UINT64_C(8) << 20)        /* bytes of a block */
+#define LIMIT        (UINT64_C(8) << 20)        /* largest number of bytes in a block */
 #define LARGE        (UINT64_C(8) << 20)
 #define SMALL        (UINT64_C(64) << 10)
 #define SPARSE_RUNS  60u
@@ -34,7 +34,7 @@
 #define END_NS       (2 * TESTING_SECOND)
 
 static struct gpu_op_rig rig;
-static uint32_t n_all;                  /* number of ranks where a case does not say */
+static uint32_t n_all;                  /* number of ranks if a case does not give one */
 
 static ceov_op *create(const struct move_case *one, ceov_workspace *workspace)
 {
@@ -44,7 +44,7 @@ static ceov_op *create(const struct move_case *one, ceov_workspace *workspace)
 	return op;
 }
 
-/* Runs body for both kinds of workspace. */
+/* Runs body with both kinds of workspace. */
 static void each_mode(uint32_t n_ranks, const char *name,
 		      void (*body)(struct gpu_op_rank *rank, const void *arg))
 {
@@ -82,7 +82,7 @@ static void try_shape(struct gpu_op_rank *rank, ceov_workspace *workspace,
 	ceov_op_release(op);
 }
 
-/* All ranks draw the same random numbers: shapes, and who is late. */
+/* All ranks draw the same random numbers, for shapes and for which rank is late. */
 static void try_shapes(struct gpu_op_rank *rank, const void *arg)
 {
 	ceov_workspace *workspace = gpu_op_workspace(rank, arg);
@@ -93,7 +93,7 @@ static void try_shapes(struct gpu_op_rank *rank, const void *arg)
 	for (i = 0; i < n; i++) {
 		one = move_case_random(&random, rank->rig->n_ranks,
 				       i % 3 ? LIMIT / 16 : LIMIT);
-		if (i < 2)              /* and two plain ones */
+		if (i < 2)              /* the first two cases are plain ones */
 			one = move_case_of((int)i, rank->rig->n_ranks, LIMIT);
 		try_shape(rank, workspace, &one, &random);
 	}
@@ -108,8 +108,9 @@ END_TEST
 
 /* --- pairs without bytes --------------------------------------------------- */
 
-/* A ring, or a single pair: ranks that receive nothing must not run ahead of a late rank.
- * Many runs are queued, each with its own result. */
+/* Makes a case in which only neighbours in a ring, or a single pair of ranks, exchange bytes. Ranks
+ * that receive nothing must not run ahead of a late rank. Many runs are queued, each with its own
+ * result. */
 static struct move_case sparse(int is_ring, uint32_t n_ranks)
 {
 	struct move_case one = move_case_of(0, n_ranks, 0);
@@ -163,10 +164,10 @@ START_TEST(test_nobody_runs_ahead)
 }
 END_TEST
 
-/* --- operands are free behind the run -------------------------------------- */
+/* --- operands are free when the run has ended ------------------------------ */
 
-/* One rank sends much and its peers little: its data is sent long after what it receives
- * was copied. */
+/* Makes a case in which one rank sends much and its peers little: the rank still sends long after
+ * all that it receives has arrived. */
 static struct move_case lopsided(uint32_t i, uint32_t n_ranks)
 {
 	struct move_case one = move_case_of((int)i % 2, n_ranks, SMALL);
@@ -179,8 +180,7 @@ static struct move_case lopsided(uint32_t i, uint32_t n_ranks)
 	return one;
 }
 
-/* Runs are queued without waiting, so that filling the next operand overwrites the previous
- * one. */
+/* Queues runs without waiting, so that filling the next operand overwrites the previous one. */
 static void reuse(struct gpu_op_rank *rank, ceov_workspace *workspace,
 		  const struct move_case *one)
 {
@@ -226,7 +226,7 @@ END_TEST
 
 /* --- streams --------------------------------------------------------------- */
 
-/* Medium size: in place, uneven with empty pairs and blocks, cut into pieces. */
+/* Makes a case of medium size: in place, uneven with empty pairs and blocks, or cut into pieces. */
 static struct move_case plain(uint32_t i, uint32_t n_ranks)
 {
 	struct move_case one = move_case_of(i % 2 == 0, n_ranks, SMALL);
@@ -243,8 +243,8 @@ static struct move_case plain(uint32_t i, uint32_t n_ranks)
 	return one;
 }
 
-/* Runs on two streams alternately; each stream has memory of its own. A sum in between uses
- * the same scratch slots. */
+/* Queues runs on two streams alternately; each stream has its own memory. A sum in between uses the
+ * same scratch slots. */
 static void use_streams(struct gpu_op_rank *rank, const void *arg)
 {
 	static const enum gpu_stream streams[2] = { GPU_CONSUME, GPU_PRODUCE };
@@ -293,8 +293,8 @@ END_TEST
 
 enum { RUN_X, RUN_Y, RUN_Z };
 
-/* X's second run waits for its first one, whose stream is late; Y follows it on the stream
- * whose lane Z gave back. */
+/* X's second run waits for its first one, whose stream is late. Y follows it on a stream whose lane
+ * Z has returned. */
 static const struct {
 	uint32_t        op;
 	enum gpu_stream stream;
@@ -305,7 +305,7 @@ static const struct {
 
 struct queue {
 	struct gpu_op_rank  *rank;
-	struct move_case     cases[MOVES];      /* all of different sizes */
+	struct move_case     cases[MOVES];      /* the cases have different sizes */
 	ceov_op             *ops[MOVES];
 	struct gpu_move_data data[QUEUE_ROUNDS][ROUND_RUNS];
 };
@@ -328,7 +328,7 @@ static void make_queue(struct queue *queue, ceov_workspace *workspace)
 	gpu_op_meet(rank);
 }
 
-/* Run i of round k has number first + k * ROUND_RUNS + i. */
+/* Queues the runs of several rounds. Run i of round k has number first + k * ROUND_RUNS + i. */
 static void fill_queue(const struct queue *queue, uint64_t first, uint64_t *random)
 {
 	uint32_t k, i;
@@ -380,11 +380,11 @@ END_TEST
 
 struct player {
 	struct gpu_op_rank  *rank;
-	uint32_t             n;         /* runs of the graph: the first of these */
+	uint32_t             n;         /* the graph holds the first n of these runs */
 	struct move_case     cases[MOVES];
 	ceov_op             *ops[MOVES];
 	struct gpu_move_data captured[MOVES];
-	struct gpu_move_data beside;    /* of the last case, in a run that is not captured */
+	struct gpu_move_data beside;    /* data of the last case, for a run outside the graph */
 	struct gpu_graph     graph;
 };
 
@@ -414,7 +414,8 @@ static void make_player(struct player *player, ceov_workspace *workspace)
 	gpu_op_meet(rank);
 }
 
-/* New operands for each replay; sometimes a run outside the graph, or a late rank. */
+/* Fills new operands for each replay. Sometimes a run outside the graph comes in between, or a rank
+ * is late. */
 static void play(struct player *player)
 {
 	uint64_t random = testing_seed(), how;
@@ -468,7 +469,7 @@ START_TEST(test_graphs_are_replayed)
 }
 END_TEST
 
-/* --- ends, and the rest ---------------------------------------------------- */
+/* --- failures, and tuning -------------------------------------------------- */
 
 static void expect_end(struct gpu_op_rank *rank, ceov_workspace *workspace, int r)
 {
@@ -480,7 +481,7 @@ static void expect_end(struct gpu_op_rank *rank, ceov_workspace *workspace, int 
 		      rank->rank, ceov_strerror(r));
 }
 
-/* Rank 0 makes only one run: the others' second one fails, and their streams go on. */
+/* Rank 0 makes only one run: the second run of the other ranks fails, and their streams go on. */
 static void miss_one(struct gpu_op_rank *rank, const void *arg)
 {
 	const struct gpu_op_mode *plain_mode = arg;
@@ -515,7 +516,7 @@ START_TEST(test_a_rank_does_not_come)
 }
 END_TEST
 
-/* One rank may tune alone: nothing is measured, and no peer is waited for. */
+/* One rank tunes alone: nothing is measured, and no peer is waited for. */
 static void tune_alone(struct gpu_op_rank *rank, const void *arg)
 {
 	ceov_workspace *workspace = gpu_op_workspace(rank, arg);
@@ -561,7 +562,7 @@ static Suite *suite(uint32_t n_ranks)
 	tcase_add_test(all, test_a_rank_does_not_come);
 	tcase_add_test(all, test_tuning_leaves_moves_alone);
 	suite_add_tcase(made, all);
-	/* two streams of a GPU that wait for peers at once: see check_sanitizer.sh */
+	/* needs two streams of one GPU that wait for peers at once: see check_sanitizer.sh */
 	tcase_set_tags(ahead, "concurrent");
 	tcase_set_timeout(ahead, 100);
 	tcase_add_test(ahead, test_queued_runs_keep_their_order);

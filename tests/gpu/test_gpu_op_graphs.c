@@ -19,10 +19,10 @@
 #define RUNS_MAX    4u
 #define DEADLINE_NS TESTING_SECOND
 #define END_NS      (2 * TESTING_SECOND)        /* after an abort or the deadline, streams must be
-						 * idle sooner */
+						 * idle within this time */
 #define ABORT_US    50000
-#define GOOD_RUNS   5u                     /* the next run is a cached graph of its own, if runs
-					    * are queued by the thread */
+#define GOOD_RUNS   5u                     /* enough runs that the next one is a cached graph if the
+					    * calling thread queues runs */
 
 static struct gpu_op_rig rig;
 static uint32_t n_all;
@@ -32,7 +32,7 @@ static uint32_t n_all;
 struct sequence {                       /* the runs of one graph, in order */
 	uint32_t     n;
 	enum op_sort sorts[RUNS_MAX];
-	int          is_wide;           /* products by cuBLAS */
+	int          is_wide;           /* products are computed by cuBLAS */
 };
 
 static const struct sequence sequences[] = {
@@ -47,8 +47,8 @@ static const struct sequence sequences[] = {
 
 #define N_SEQUENCES (sizeof(sequences) / sizeof(sequences[0]))
 
-/* Each run of the graph, and each run beside it, has its own memory; runs of a kind share
- * an op. */
+/* Data of a graph's runs. Each run of the graph, and each run outside it, has its own memory; runs
+ * of one kind share an op. */
 struct player {
 	struct gpu_op_rank    *rank;
 	ceov_workspace        *workspace;
@@ -101,7 +101,7 @@ static void capture(struct player *player)
 	gpu_op_meet(player->rank);
 }
 
-/* The number that generates a run's operands; all are different. */
+/* Returns the number from which a run's operands are generated; no two runs have the same one. */
 static uint64_t number_of(uint32_t replay, uint32_t run)
 {
 	return replay * 16 + run;
@@ -128,8 +128,8 @@ static void check_replay(struct player *player, uint32_t k)
 	ck_assert_int_eq(ceov_workspace_status(player->workspace), 0);
 }
 
-/* After every seventh replay comes a run outside the graph; some rank is delayed now and
- * then; between checks nobody waits. */
+/* Queues replays. After every seventh comes a run outside the graph; now and then a rank is
+ * delayed; between checks no rank waits. */
 static void play(struct player *player)
 {
 	uint64_t random = testing_seed(), how, victim;
@@ -196,8 +196,8 @@ START_TEST(test_graphs_are_replayed)
 }
 END_TEST
 
-/* Two graphs alternately: one has an odd number of runs, so that the scratch slot at the
- * begin of the other one changes. */
+/* Replays two graphs alternately. One has an odd number of runs, so that the scratch slot with
+ * which the other one begins changes. */
 static void play_by_turns(struct gpu_op_rank *rank, const void *arg)
 {
 	static const uint32_t which[2] = { 0, 4 };
@@ -233,16 +233,16 @@ START_TEST(test_two_graphs_by_turns)
 }
 END_TEST
 
-/* --- ends ------------------------------------------------------------------ */
+/* --- failures -------------------------------------------------------------- */
 
 struct ending {
 	const char   *name;
 	int           is_capturable;
 	int           by_graph;         /* the run that fails is a replay */
-	int           is_abort;         /* by an abort; else by a missing rank */
+	int           is_abort;         /* an abort ends the run; else a missing rank does */
 };
 
-struct mortal {                         /* one rank's op in a test of failures */
+struct mortal {                         /* one rank's operator in a test of failures */
 	struct gpu_op_rank *rank;
 	ceov_workspace     *workspace;
 	struct op_case      one;
@@ -285,8 +285,8 @@ static void expect_error(const struct mortal *mortal, const struct ending *endin
 		      (int)mortal->one.sort, mortal->rank->rank, ceov_strerror(r));
 }
 
-/* The run that another rank does not make: it ends, the stream goes on, and the error is
- * known. */
+/* Makes a run that another rank does not make, and asserts that it ends, that the stream goes on,
+ * and that the error is reported. */
 static void run_in_vain(struct mortal *mortal, const struct ending *ending)
 {
 	uint64_t limit = END_NS + (ending->is_abort ? 0 : DEADLINE_NS);
@@ -303,7 +303,8 @@ static void run_in_vain(struct mortal *mortal, const struct ending *ending)
 		      (unsigned long long)took / 1000);
 }
 
-/* For all ranks: calls return the error, or what they queue ends with it. */
+/* Asserts on each rank that further calls either return the error, or queue a run that ends with
+ * it. */
 static void expect_over(struct mortal *mortal, const struct ending *ending)
 {
 	int r = gpu_op_data_run(&mortal->data, mortal->op, GPU_CONSUME);
@@ -369,7 +370,7 @@ static const struct ending endings[] = {
 	{ "abort replayed",  1, 1, 1 },
 };
 
-/* Two tests in a row share a context, which must still work after the first. */
+/* Runs twice in a row on one context, which must still work after the first failure. */
 START_TEST(test_a_rank_does_not_come_or_aborts)
 {
 	gpu_op_open(&rig, n_all);

@@ -25,20 +25,20 @@
 #define REUSE_ROUNDS  4u
 #define PAIR_ROUNDS   60u
 #define PROCESS_SHAPES 4u
-#define HELD_RESULT   4u                /* result slot that the holding kernel uses */
+#define HELD_RESULT   4u                /* result slot of the kernel that holds SMs */
 #define HELD_SMS      48u
-#define HELD_MORE     8u                /* for each rank */
+#define HELD_MORE     8u                /* SMs held in addition, times the rank */
 #define HELD_THREADS  1024u
 #define HELD_RUNS     4u
 #define HELD_NS       (60 * TESTING_SECOND)
 
 static struct gpu_op_rig rig;
-static uint32_t n_all;                  /* number of ranks where a case does not say */
+static uint32_t n_all;                  /* number of ranks if a case does not give one */
 
 /* --- shapes ---------------------------------------------------------------- */
 
-/* Operands differ from run to run; the last two runs use the first one's again and must
- * give the same bits. */
+/* Runs one shape. Operands differ from run to run; the last two runs use the operands of the first
+ * one again and must give the same bits. */
 static void try_shape(struct gpu_op_rank *rank, ceov_workspace *workspace,
 		      const struct op_case *one, uint64_t number)
 {
@@ -66,8 +66,8 @@ static void try_shape(struct gpu_op_rank *rank, ceov_workspace *workspace,
 	ceov_op_release(op);
 }
 
-/* Rounds rows to multiples as most shapes have, and as gathered rows are stored during
- * multiplication (gemm.h). */
+/* Rounds numbers of rows to multiples, which most real shapes have and which gathered rows need to
+ * be stored during the multiplication (gemm.h). */
 static void round_rows(struct op_case *one)
 {
 	uint32_t i;
@@ -78,7 +78,7 @@ static void round_rows(struct op_case *one)
 
 struct shapes {
 	struct gpu_op_mode mode;
-	uint32_t           n;           /* shapes of each operator */
+	uint32_t           n;           /* number of shapes for each operator */
 };
 
 static void try_shapes(struct gpu_op_rank *rank, const void *arg)
@@ -116,7 +116,7 @@ START_TEST(test_shapes_are_right_and_bits_repeat)
 }
 END_TEST
 
-/* Fewer shapes, with both kinds of workspace. */
+/* Tests fewer shapes, with both kinds of workspace. */
 START_TEST(test_shapes_on_two_gpus)
 {
 	struct shapes shapes = {
@@ -132,7 +132,7 @@ END_TEST
 
 /* --- late ranks ------------------------------------------------------------ */
 
-/* All ranks draw the same random numbers: who is late, and by how much. */
+/* All ranks draw the same random numbers: which rank is late, and by how much. */
 static void run_late(struct gpu_op_rank *rank, const void *arg)
 {
 	ceov_workspace *workspace = gpu_op_workspace(rank, arg);
@@ -166,10 +166,10 @@ START_TEST(test_a_late_rank)
 }
 END_TEST
 
-/* --- operands are free behind the run -------------------------------------- */
+/* --- operands are free when the run has ended ------------------------------ */
 
-/* One rank's operands are large and its peers' small: it sends long after its own kernel
- * could have ended. */
+/* Makes a case in which one rank's operands are large and its peers' small: the rank still sends
+ * long after its own kernel could have ended. */
 static struct op_case lopsided(uint32_t i, uint32_t n_ranks)
 {
 	enum op_sort sort = (enum op_sort)(i % OP_SORTS);
@@ -192,8 +192,8 @@ static struct op_case lopsided(uint32_t i, uint32_t n_ranks)
 	return one;
 }
 
-/* Runs are queued without waiting, so that filling the next operands overwrites the
- * previous ones. Each run has its own results, checked at the end. */
+/* Queues runs without waiting, so that filling the next operands overwrites the previous ones. Each
+ * run has its own results, which are checked at the end. */
 static void reuse(struct gpu_op_rank *rank, ceov_workspace *workspace,
 		  const struct op_case *one, uint64_t number)
 {
@@ -247,8 +247,8 @@ END_TEST
 
 /* --- two workspaces -------------------------------------------------------- */
 
-/* So few tiles and blocks that kernels of two operators fit side by side, in any order: see
- * FLIGHT in ops.h. */
+/* Makes a case with so few tiles and blocks that kernels of two operators fit on a GPU together, in
+ * any order: see FLIGHT in ops.h. */
 static struct op_case small(uint32_t which, uint32_t i, uint32_t n_ranks)
 {
 	enum op_sort sort = (enum op_sort)((2 * which + i) % OP_SORTS);
@@ -288,7 +288,7 @@ static void make_lane(struct gpu_op_rank *rank, uint32_t which, struct lane *lan
 	}
 }
 
-/* Ranks queue the two in different orders. */
+/* Queues runs of both workspaces, in a different order on each rank. */
 static void alternate(struct gpu_op_rank *rank, struct lane *lanes, uint64_t *random)
 {
 	uint32_t round, turn, which, i;
@@ -329,7 +329,7 @@ static void run_two(struct gpu_op_rank *rank, const void *arg)
 	}
 }
 
-/* Two of either kind, and one of each. */
+/* Tests two workspaces of either kind, and one of each kind. */
 START_TEST(test_two_workspaces_on_two_streams)
 {
 	static const struct gpu_op_mode modes[3][2] = {
@@ -346,10 +346,10 @@ START_TEST(test_two_workspaces_on_two_streams)
 }
 END_TEST
 
-/* --- SMs that others hold -------------------------------------------------- */
+/* --- SMs held by another kernel -------------------------------------------- */
 
-/* Holds SMs: starts blocks so large that the GEMM's do not fit beside them, one per SM on
- * an idle GPU. Returns when they run. */
+/* Holds SMs: starts blocks so large that the GEMM's blocks do not fit beside them, one per SM on an
+ * idle GPU. Returns when they run. */
 static void hold_sms(struct gpu_op_rank *rank, uint32_t n_blocks)
 {
 	struct gpu_result *words = &rank->gpu.results[HELD_RESULT];
@@ -379,8 +379,8 @@ static void let_go(struct gpu_op_rank *rank)
 	gpu_idle(&rank->gpu, GPU_WAIT);
 }
 
-/* A case of more pairs than clusters, so that clusters without an SM would leave pairs
- * undone. */
+/* Makes a case with more pairs of tiles than clusters, so that a pair left to a cluster without an
+ * SM would never be computed. */
 static struct op_case wide(uint32_t n_ranks)
 {
 	struct op_case one = op_case_of(OP_GEMM_RS, n_ranks, 1024, 512, 2048);
@@ -392,7 +392,7 @@ static struct op_case wide(uint32_t n_ranks)
 	return one;
 }
 
-/* Some SMs of every rank are held, in different numbers: the others must do the tiles that
+/* Holds some SMs of every rank, in different numbers. The free SMs must compute the tiles that
  * peers wait for, although they have tiles of their own that wait for peers. */
 static void run_beside_others(struct gpu_op_rank *rank, const void *arg)
 {
@@ -414,7 +414,7 @@ static void run_beside_others(struct gpu_op_rank *rank, const void *arg)
 	}
 	gpu_op_meet(rank);
 	let_go(rank);
-	gpu_op_data_turn(&data, op, GPU_CONSUME, i);    /* with all SMs again */
+	gpu_op_data_turn(&data, op, GPU_CONSUME, i);    /* once more with all SMs free */
 	gpu_op_data_check(&data, GPU_CONSUME, i);
 	ck_assert_int_eq(ceov_workspace_status(workspace), 0);
 	gpu_op_meet(rank);
@@ -491,8 +491,7 @@ static Suite *suite(uint32_t n_ranks)
 	tcase_add_test(processes, test_a_process_for_each_rank);
 	suite_add_tcase(made, processes);
 	tcase_set_timeout(beside, 100);
-	/* needs kernels that run at the same time on one GPU, which a sanitizer may not
-	 * allow */
+	/* needs kernels that run at the same time on one GPU, which a sanitizer may not allow */
 	tcase_set_tags(beside, "concurrent");
 	tcase_add_test(beside, test_two_workspaces_on_two_streams);
 	if (gpu_n_sharing(n_all) > 1)

@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * One process per rank, forked before any of them touches CUDA: an all-gather through
- * CUDA IPC, and a death in the middle of one. Asserts in a forked rank end it with
- * status 1, which its parent sees.
+ * One process per rank, forked before any of them touches CUDA: an all-gather through CUDA IPC,
+ * and the death of a process in the middle of one. An assert that fails in a forked rank ends it
+ * with status 1, which its parent sees.
  */
 
 #include "gpu_rig.h"
@@ -23,13 +23,15 @@
 #include "base/clock.h"
 
 #define PIECES      3u
-#define PIECE_WORDS UINT64_C(40010)     /* templates cut at multiples of 16 bytes */
+#define PIECE_WORDS UINT64_C(40010)     /* uneven, but a multiple of 16 bytes, at which templates
+					 * cut */
 #define SHARD_WORDS (PIECES * PIECE_WORDS)
 #define SHARD_BYTES (SHARD_WORDS * 8)
 #define TILES       5u
 #define LAUNCHES    100u
 #define VICTIM      1u
-#define LOSS_NS     TESTING_SECOND      /* 100 ms is the aim, and printed */
+#define LOSS_NS     TESTING_SECOND      /* limit for noticing the loss; the aim is 100 ms, and the
+					 * time is printed */
 #define DRAIN_NS    (8 * TESTING_SECOND)
 
 struct board {                          /* memory shared by the processes of a test */
@@ -68,9 +70,9 @@ static void tear_down(void)
 	munmap(board, sizeof(*board));
 }
 
-/* --- ranks --------------------------------------------------------------- */
+/* --- processes of the ranks ---------------------------------------------- */
 
-/* Starts the processes; each ends with status 0 when body returns. */
+/* Starts one process per rank; each ends with status 0 when body returns. */
 static void start(void (*body)(struct party *party))
 {
 	struct party party;
@@ -91,7 +93,8 @@ static void start(void (*body)(struct party *party))
 	}
 }
 
-/* Status of one that must end by itself, or by the signal that we sent. */
+/* Asserts how a rank's process ended: by itself with status 0, or by the signal that the test
+ * sent. */
 static void end(uint32_t rank, int by_signal)
 {
 	int status = 0;
@@ -230,7 +233,7 @@ static int launch(struct party *party, uint64_t k, int is_gated, ceov_ticket *re
 	return ceov_launch(party->plan, &made, ret_ticket);
 }
 
-/* Queues a kernel that awaits one piece of one shard and checks it. */
+/* Queues a kernel that awaits one piece of one shard and checks its words. */
 static void consume(struct party *party, uint64_t k, uint32_t i)
 {
 	struct cei_kernel_consume consume;
@@ -262,7 +265,8 @@ static void free_targets(struct party *party, uint64_t k)
 					   n_ranks * PIECES, k), 0);
 }
 
-/* One launch: produces, gathers, checks every word of every shard on the GPU, frees. */
+/* Carries out one launch: produces, gathers, checks every word of every shard on the GPU, and
+ * frees. */
 static void whole_launch(struct party *party, uint64_t k, int is_gated)
 {
 	struct gpu_result seen;
@@ -312,7 +316,7 @@ START_TEST(test_all_gather_between_processes)
 }
 END_TEST
 
-/* --- a death ------------------------------------------------------------- */
+/* --- death of a process -------------------------------------------------- */
 
 static void expect_loss(struct party *party, int r, const char *what)
 {
@@ -326,8 +330,8 @@ static void expect_loss(struct party *party, int r, const char *what)
 		      what, (int)failure.rank, failure.text);
 }
 
-/* Waits for the victim: kernels, a stream, a gated launch whose producer never raises, and
- * another one whose target the victim does not free. */
+/* Waits for the rank that dies: in kernels, in a stream, in a gated launch whose producer never
+ * raises, and in another one whose target the rank does not free. */
 static void wait_in_vain(struct party *party, uint64_t k, ceov_ticket *tickets)
 {
 	const uint32_t own = party->rank;
@@ -341,7 +345,7 @@ static void wait_in_vain(struct party *party, uint64_t k, ceov_ticket *tickets)
 		consume(party, k, VICTIM * PIECES + i);
 	ck_assert_int_eq(ceov_stream_wait(party->context, own,
 					  party->gpu.streams[GPU_WAIT], &mark, 1, k), 0);
-	/* a wait in another process's GPU is refused */
+	/* waiting for a signal in another process's GPU is refused */
 	ck_assert_int_eq(ceov_stream_wait(party->context, own,
 					  party->gpu.streams[GPU_WAIT], &at_victim, 1, k),
 			 CEOV_ERR_NO_ROUTE);

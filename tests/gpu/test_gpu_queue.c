@@ -21,7 +21,7 @@
 #include "gpu_graph.h"
 
 #define ROUNDS     200u
-#define SLOTS      2u                   /* of a shard; see many_runs() */
+#define SLOTS      2u                   /* slots for a shard; see many_runs() */
 #define FLAT_WORDS UINT64_C(20011)
 #define ROW_WORDS  UINT64_C(67)
 #define ROW_PAIRS  UINT64_C(301)
@@ -32,9 +32,9 @@
 struct rank {
 	struct gpu   gpu;
 	ceov_buffer *slots[SLOTS];
-	ceov_buffer *target;            /* shards of ranks 0 and 1 */
-	ceov_signal *ready;             /* counter r: shard of rank r */
-	ceov_signal *arrived;           /* raised when the own copies are done */
+	ceov_buffer *target;            /* for the shards of ranks 0 and 1 */
+	ceov_signal *ready;             /* counter r: the shard of rank r is ready */
+	ceov_signal *arrived;           /* raised when the rank's own copies are done */
 	ceov_plan   *plans[SLOTS];
 };
 
@@ -55,7 +55,7 @@ static void open_rank(uint32_t r, uint32_t gpu, int is_ready_on_gpu)
 	rank->arrived = gpu_signal(context, r, gpu, 1, CEOV_SIGNAL_HOST_VISIBLE);
 }
 
-/* One shard as one part, or as its even and its odd rows. */
+/* Adds one shard to the plan as one part, or as two: its even and its odd rows. */
 static void add_shard(uint32_t r, uint32_t from, uint32_t slot, struct ceov_mark ready)
 {
 	struct ceov_transfer transfer = testing_transfer(ranks[from].slots[slot],
@@ -87,7 +87,8 @@ static void build_plan(uint32_t r, uint32_t slot)
 	ck_assert_int_eq(ceov_plan_commit(ranks[r].plans[slot]), 0);
 }
 
-/* Rank 1 is on GPU `second`; `ready` is on the host, or in each rank's GPU. */
+/* Opens the ranks, with rank 1 on GPU `second`. `ready` is in host memory, or in the memory of each
+ * rank's GPU. */
 static void open_ranks_at(uint32_t second, int is_ready_on_gpu)
 {
 	const uint32_t indices[2] = { 0, second };
@@ -147,7 +148,7 @@ static void queue(uint32_t r, uint64_t k)
 	ck_assert_int_eq(ceov_plan_queue(ranks[r].plans[k % SLOTS], stream_of(r), k), 0);
 }
 
-/* Both shards of run k in the rank's target. */
+/* Describes both shards of run k in the rank's target. */
 static struct gpu_words gathered(uint32_t r, uint32_t from, uint64_t k)
 {
 	struct gpu_words words = shard_of(from, k);
@@ -190,8 +191,8 @@ static void check_verified(uint32_t r)
 
 /* --- tests ---------------------------------------------------------------- */
 
-/* Nobody waits on the host. A slot is filled for run k behind the rank's copies of run k -
- * 1, for which the peer was ready, and so had read run k - 2's data from the slot. */
+/* Pulls without waiting on the host. A slot is filled for run k behind the rank's copies of run k -
+ * 1. The peer was ready for those, so it had already read run k - 2's data from the slot. */
 static void pull_both_ways(uint32_t second, int is_ready_on_gpu)
 {
 	const uint32_t n_rounds = gpu_setting("CEOVERLAP_GPU_ROUNDS", ROUNDS);
@@ -226,7 +227,7 @@ START_TEST(test_marks_in_the_own_gpu)
 }
 END_TEST
 
-/* Counters raised by stream memory operations, and by copies. */
+/* Counters are raised by stream memory operations, or by copies. */
 START_TEST(test_counters_that_copies_raise)
 {
 	ck_assert_int_eq(setenv("CEOVERLAP_FLAG", "copy", 1), 0);
@@ -234,7 +235,7 @@ START_TEST(test_counters_that_copies_raise)
 }
 END_TEST
 
-/* Fills the slots, and queues rank 0's wait for rank 1's mark. */
+/* Fills the slots, and makes rank 0's stream wait for rank 1's mark. */
 static void begin_too_early(uint64_t k)
 {
 	uint32_t r;
@@ -247,7 +248,8 @@ static void begin_too_early(uint64_t k)
 	queue(0, k);
 }
 
-/* The mark `arrived` promises that the bytes are there: checks them as soon as it is seen. */
+/* The mark `arrived` promises that the bytes are there: the test checks them as soon as it sees the
+ * mark. */
 START_TEST(test_a_late_producer_is_waited_for)
 {
 	uint64_t k;
@@ -270,7 +272,7 @@ END_TEST
 
 static atomic_int is_freeing;
 
-/* Thread function: raises some time after the other thread began to free memory. */
+/* Thread function that raises the mark some time after the other thread began to free memory. */
 static void *raise_late(void *ready)
 {
 	const struct timespec late = { 0, (long)LATE_NS };
@@ -281,8 +283,8 @@ static void *raise_late(void *ready)
 	return ceov_signal_raise(ready, 1, 1) ? ready : NULL;
 }
 
-/* The driver frees memory only when the GPU is idle, and accepts no work until then: the
- * waiting stream must have got all it needs already. */
+/* The driver frees memory only when the GPU is idle, and accepts no work until then. So the waiting
+ * stream must already have been given all the work that it needs to end. */
 START_TEST(test_memory_is_freed_while_a_stream_waits)
 {
 	void *memory, *failed = NULL;
@@ -303,8 +305,7 @@ START_TEST(test_memory_is_freed_while_a_stream_waits)
 }
 END_TEST
 
-/* A launch that waits for the same mark has a deadline, and its failure releases the
- * stream. */
+/* A launch that waits for the same mark has a deadline, and its failure releases the stream. */
 START_TEST(test_an_abort_lets_the_stream_go_on)
 {
 	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
@@ -328,7 +329,7 @@ START_TEST(test_an_abort_lets_the_stream_go_on)
 }
 END_TEST
 
-/* Queues rank 1's plan behind marks in rank 0's GPU. */
+/* Queues rank 1's plan, which waits for marks in rank 0's GPU. */
 static void wait_at_rank_0(ceov_plan *plan, uint64_t k)
 {
 	struct ceov_mark mark = testing_mark(ranks[0].arrived, 0, 1);
@@ -384,7 +385,7 @@ START_TEST(test_streams_that_cannot_be_used_are_refused)
 	open_ranks((uint32_t)_i);
 	ck_assert_int_eq(ceov_plan_queue(ranks[0].plans[0], NULL, 0), CEOV_ERR_INVALID);
 	ck_assert_int_eq(ceov_plan_queue(ranks[0].plans[0], (void *)(uintptr_t)1, 0),
-			 CEOV_ERR_INVALID);     /* the legacy stream by its other name */
+			 CEOV_ERR_INVALID);     /* CUDA's other handle of the legacy stream */
 	if (_i)                         /* a stream of another GPU */
 		ck_assert_int_eq(ceov_plan_queue(ranks[0].plans[0], stream_of(1), 0),
 				 CEOV_ERR_INVALID);
@@ -393,7 +394,7 @@ START_TEST(test_streams_that_cannot_be_used_are_refused)
 			 CEOV_ERR_INVALID);
 	gpu_graph_end(&graph);
 	gpu_graph_free(&graph);
-	for (r = 0; r < 2; r++) {       /* nothing was queued */
+	for (r = 0; r < 2; r++) {       /* nothing was queued by the refused calls */
 		fill(r, 0);
 		raise_at_peer(r, 0);
 	}

@@ -23,10 +23,10 @@
 
 #define RANKS         8u
 #define PIECES_MAX    5u
-#define STEP          8u                /* counts are multiples of it */
-#define PART_MAX      (16384u * STEP)   /* elements */
-#define ALL_MAX       (RANKS * PART_MAX * 2) /* 16-bit words, two of an fp32 */
-#define STRIDE_MAX    (4 * PART_MAX + 64) /* bytes */
+#define STEP          8u                /* counts are multiples of this */
+#define PART_MAX      (16384u * STEP)   /* largest part of a rank, in elements */
+#define ALL_MAX       (RANKS * PART_MAX * 2) /* in 16-bit words; fp32 has two of them */
+#define STRIDE_MAX    (4 * PART_MAX + 64) /* in bytes */
 #define GUARD         64u               /* words behind the target; host.seen has room
 					 * for them */
 #define UNTOUCHED     0xabcdu
@@ -54,10 +54,10 @@ static struct {
 struct work {
 	struct cei_reduce reduce;
 	enum ceov_dtype   dtype;
-	uint32_t          n_words;      /* of an element */
+	uint32_t          n_words;      /* 16-bit words per element */
 	uint32_t          n_blocks;
 	int               is_all_reduce;
-	uint64_t          value;        /* the value that awaits end with */
+	uint64_t          value;        /* the value that the kernel awaits */
 	ceov_signal      *awaited, *ready, *arrived, *sent;
 };
 
@@ -136,7 +136,7 @@ static uint64_t part_begin(const struct work *work, uint32_t rank)
 	return n;
 }
 
-/* Number of elements of a piece, and where it begins in its part. */
+/* Returns the number of elements of a piece, and its first element within the part. */
 static uint64_t piece_of(const struct work *work, uint32_t rank, uint32_t piece,
 			 uint64_t *ret_first)
 {
@@ -225,7 +225,7 @@ static void drop_marks(struct work *work)
 
 /* --- numbers ------------------------------------------------------------- */
 
-/* A finite number; most are of a magnitude at which sums round, some of any magnitude. */
+/* Makes a finite number; most are of a magnitude at which sums round, some of any magnitude. */
 static uint32_t number(enum ceov_dtype dtype, uint64_t *state)
 {
 	const uint64_t bits = testing_random(state), other = testing_random(state);
@@ -251,7 +251,7 @@ static void fill(const struct work *work, uint16_t *to, uint64_t n, uint64_t *st
 	}
 }
 
-/* Generates what peers send; the kernel's copies are NaN until it is sent. */
+/* Generates what peers send. The kernel's copies are NaN until they are sent. */
 static void make_numbers(struct work *work, uint64_t *state)
 {
 	struct cei_reduce *reduce = &work->reduce;
@@ -277,7 +277,7 @@ static void make_numbers(struct work *work, uint64_t *state)
 	reduce->gathered = work->is_all_reduce ? device.gathered : NULL;
 }
 
-/* The reference sum in the order of ranks, the own part in its place. */
+/* Computes the reference sum in the order of ranks, in which the own part has its place. */
 static void sum_own_part(const struct work *work, uint16_t *target)
 {
 	const struct cei_reduce *reduce = &work->reduce;
@@ -354,7 +354,7 @@ static void launch(struct work *work)
 	gpu_launch_as(&gpu, GPU_CONSUME, &made);
 }
 
-/* Raises from the host, or from a stream. */
+/* Raises a mark from the host or from a stream. */
 static void raise_mark(ceov_signal *signal, uint32_t index, uint64_t value, uint64_t *state)
 {
 	const struct ceov_mark mark = testing_mark(signal, index, value);
@@ -422,7 +422,7 @@ static void check_it_waits(void)
 	ck_assert_int_eq(gpu_is_idle(&gpu, GPU_CONSUME), 0);
 }
 
-/* Sends everything; the kernel must run until the last piece is sent, and end then. */
+/* Sends everything. The kernel must run until the last piece is sent, and end then. */
 static void send_all(const struct work *work, uint64_t *state)
 {
 	struct arrival list[2 * RANKS * PIECES_MAX];
@@ -475,9 +475,9 @@ START_TEST(test_sums_are_the_hosts_bit_for_bit)
 }
 END_TEST
 
-/* --- ends ---------------------------------------------------------------- */
+/* --- failures ------------------------------------------------------------ */
 
-/* A case of two ranks, the own one first, in one piece. */
+/* Makes a case of two ranks in one piece; the own rank is the first. */
 static void make_small(struct work *work, int has_epoch)
 {
 	const uint64_t one = 1;
@@ -499,7 +499,7 @@ static void make_small(struct work *work, int has_epoch)
 	gpu_move(&gpu, device.epoch, &one, sizeof(one));
 }
 
-/* Nothing was written; with an epoch all pieces are raised nevertheless, behind the poison. */
+/* Asserts that nothing was written, and that with an epoch all pieces are raised all the same. */
 static void check_nothing_was_made(const struct work *work)
 {
 	uint64_t value = 1, epoch = 0, i;

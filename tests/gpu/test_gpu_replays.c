@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The cache of graphs in capturable workspaces: all kinds of ops with changing operands, on
- * a stream and on the legacy stream, with late ranks, and with ops that are created and
- * released.
+ * Tests the cache of graphs in capturable workspaces: all kinds of operators with changing
+ * operands, on a stream and on the legacy stream, with late ranks, and with operators that are
+ * created and released.
  */
 
 #include "gpu_move_data.h"
@@ -36,7 +36,7 @@ static uint32_t n_graphs(const struct player *player)
 	return cei_capture_n_graphs(player->workspace->capture);
 }
 
-/* An odd number of runs, so that each op uses the other scratch slot the next time. */
+/* Queues an odd number of runs, so that each op uses the other scratch slot in the next round. */
 static void play_round(struct player *player, uint32_t k)
 {
 	uint32_t i;
@@ -56,7 +56,7 @@ static void check_round(struct player *player, uint32_t k)
 	ck_assert_int_eq(ceov_workspace_status(player->workspace), 0);
 }
 
-/* How many graphs are cached after round k. */
+/* Returns how many graphs should be cached after round k. */
 static uint32_t expected_graphs(uint32_t k)
 {
 	if (k < HALVES)
@@ -64,8 +64,8 @@ static uint32_t expected_graphs(uint32_t k)
 	return gpu_op_n_graphs(&rig, (k < 2 * HALVES ? k - HALVES + 1 : HALVES) * (OP_SORTS + 1));
 }
 
-/* The first rounds are checked one by one: plain runs, runs that become graphs, the first
- * replays. The rest is queued without waiting. */
+/* Checks the first rounds one by one: plain runs, runs that become graphs, the first replays. The
+ * other rounds are queued without waiting. */
 static void play(struct player *player)
 {
 	uint64_t random = testing_seed(), how;
@@ -121,7 +121,7 @@ START_TEST(test_runs_come_again)
 }
 END_TEST
 
-/* Another op at the same address and with the same operands: it must not get the first
+/* Creates another op at the same address and with the same operands: it must not get the first
  * one's graphs. */
 static void make_anew(struct gpu_op_rank *rank, const void *arg)
 {

@@ -2,7 +2,7 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Staged routes on GPUs: through host memory, and over other GPUs' links to the host. A
+ * Tests staged routes on GPUs: through host memory, and over other GPUs' links to the host. A
  * kernel that awaits the mark at the target checks the bytes.
  */
 
@@ -76,7 +76,7 @@ static int is_gpu(const struct route *route, uint32_t rank)
 	return rank < route->n_gpus;
 }
 
-/* The GPU whose kernels fill and check a rank's memory; GPU 0 for host memory. */
+/* Returns the GPU whose kernels fill and check a rank's memory; GPU 0 for host memory. */
 static struct gpu *gpu_for(const struct route *route, uint32_t rank)
 {
 	return &gpus[is_gpu(route, rank) ? rank : 0];
@@ -91,7 +91,7 @@ static struct gpu_words words_of(const struct route *route, int is_target, uint6
 		route->n_bytes / 8, seed
 	};
 
-	/* for host memory the call above does not return GPU 0's address */
+	/* for host memory the call above does not return the address that GPU 0 uses */
 	if (!is_gpu(route, rank))
 		words.p = (void *)(uintptr_t)buffer->region->address[0];
 	return words;
@@ -127,7 +127,7 @@ static void check_slots(const struct route *route)
 		ck_assert_uint_eq(staging->ways[i].n_free, CEI_ROUTE_SLOTS);
 }
 
-/* Launches; one kernel at the target awaits the mark, and another checks the bytes. */
+/* Launches the plan. One kernel at the target awaits the mark, and another one checks the bytes. */
 static void run(struct route *route)
 {
 	struct gpu *source = gpu_for(route, route->from), *target = gpu_for(route, route->to);
@@ -193,7 +193,7 @@ START_TEST(test_the_host_by_relays)
 }
 END_TEST
 
-/* On a machine described by a file in which GPUs do not reach each other. */
+/* Uses a machine from a file in which GPUs do not reach each other. */
 START_TEST(test_no_peer_access)
 {
 	struct route route = { .n_gpus = 2, .from = 0, .to = 1, .n_bytes = 40 * MIB };

@@ -18,32 +18,32 @@
 #define PIECE_WORDS UINT64_C(20011)     /* odd, so that tiles are uneven */
 #define WORDS       (PIECES * PIECE_WORDS)
 #define PIECE_BYTES (PIECE_WORDS * 8)
-#define TILES       9u                  /* of the first piece; one more of each next */
+#define TILES       9u                  /* tiles of the first piece; each next piece has one more */
 #define LAUNCHES    40u
 #define ROUNDS      1000u
-#define END_NS      (2 * TESTING_SECOND) /* an abort's error comes sooner */
+#define END_NS      (2 * TESTING_SECOND) /* limit for an abort's error */
 
-/* Rows of 64 words, with pitches of 4 rows at the source and 2 at the target. */
+/* The source's pitch is 4 rows of 64 words, the target's is 2. */
 #define ROW_WORDS UINT64_C(64)
 #define ROWS      UINT64_C(777)
 
-static struct gpu gpus[2];      /* of the ranks */
+static struct gpu gpus[2];      /* GPUs of ranks 0 and 1 */
 static ceov_context *context;
 
 struct way {
-	ceov_buffer *source;    /* rank 0's */
-	ceov_buffer *target;    /* rank 1's */
+	ceov_buffer *source;    /* memory of rank 0 */
+	ceov_buffer *target;    /* memory of rank 1 */
 	ceov_signal *ready;
 	ceov_signal *arrived;
 	ceov_signal *free;
-	ceov_plan   *plan;      /* piece i: ready i, free i -> arrived i */
-	struct ceov_device_signal ready_view;   /* rank 0's */
-	struct ceov_device_signal arrived_view; /* rank 1's */
+	ceov_plan   *plan;      /* transfer i waits for ready i and free i and raises arrived i */
+	struct ceov_device_signal ready_view;   /* of rank 0 */
+	struct ceov_device_signal arrived_view; /* of rank 1 */
 };
 
 static struct way way;
 
-/* Rank 1 is on GPU `second`. */
+/* Opens the ranks, with rank 1 on GPU `second`. */
 static void open_ranks(uint32_t second)
 {
 	uint32_t indices[2] = { 0, second };
@@ -126,7 +126,7 @@ static ceov_ticket launch(uint64_t k, int is_gated, uint64_t deadline_ns)
 	return ticket;
 }
 
-/* Queues a kernel per piece that awaits its mark and checks its words. */
+/* Queues a kernel for each piece that awaits its mark and checks its words. */
 static void consume(uint64_t k, uint32_t result)
 {
 	struct cei_kernel_consume consume;
@@ -170,7 +170,7 @@ static void check_consumed(uint32_t result)
 		      seen.first_wrong);
 }
 
-/* One launch from the producer to the freed target, with every word checked. */
+/* Carries out one launch from the producer to the freed target; every word is checked. */
 static void whole_launch(uint64_t k, int is_gated)
 {
 	ceov_ticket ticket;
@@ -195,7 +195,7 @@ START_TEST(test_tiles_start_pieces_and_kernels_await_them)
 }
 END_TEST
 
-/* The consumer waits before the producer has begun: the order does not matter. */
+/* The consumer waits before the producer has begun. */
 START_TEST(test_a_launch_may_come_before_its_producer)
 {
 	ceov_ticket ticket;
@@ -251,7 +251,7 @@ static void raise_free(uint64_t value)
 		ck_assert_int_eq(ceov_signal_raise(way.free, i, value), 0);
 }
 
-/* Launch k + 1 arrives and is not freed: launch k + 2 must not overwrite it. */
+/* Lets launch k + 1 arrive without freeing the target: launch k + 2 must not overwrite it. */
 static void press_against(uint64_t k, int is_gated)
 {
 	struct gpu_words words = { ceov_buffer_base(way.target, 1), WORDS, seed_of(k + 1) };
@@ -284,7 +284,7 @@ START_TEST(test_a_target_that_is_not_free_keeps_its_bytes)
 }
 END_TEST
 
-/* --- shapes and places --------------------------------------------------- */
+/* --- shapes and kinds of memory ------------------------------------------ */
 
 static struct cei_kernel_rows rows_of(void *p, uint64_t pitch_words, uint64_t seed)
 {
@@ -360,7 +360,7 @@ END_TEST
 
 #define HOST_BYTES (WORDS * 8)
 
-/* A plan host -> GPU of rank 0 -> its other buffer -> host, by marks on the host. */
+/* Plans host -> GPU of rank 0 -> its other buffer -> host, ordered by marks on the host. */
 static ceov_plan *plan_loop(ceov_buffer *const *stops, ceov_signal *marks)
 {
 	ceov_plan *plan = testing_plan(context, 0);
@@ -393,7 +393,7 @@ static void give_host(void *p, int is_pinned)
 	free(is_pinned ? NULL : p);
 }
 
-/* Memory from malloc(), then from cudaHostAlloc(), which the driver cannot register. */
+/* Uses memory from malloc(), then from cudaHostAlloc(), which the driver cannot register. */
 START_TEST(test_host_memory_goes_to_the_gpu_and_back)
 {
 	struct ceov_launch made = { .struct_bytes = sizeof(made) };
@@ -429,7 +429,7 @@ START_TEST(test_host_memory_goes_to_the_gpu_and_back)
 }
 END_TEST
 
-/* --- ends ---------------------------------------------------------------- */
+/* --- failures ------------------------------------------------------------ */
 
 static void renew(ceov_signal *signal)
 {
@@ -453,7 +453,7 @@ static void renew_way(void)
 	(void)ceov_last_failure(context, &(struct ceov_failure){ 0 });
 }
 
-/* Kernels and a stream of rank 1 wait for what rank 0's launch never delivers. */
+/* Kernels and a stream of rank 1 wait for bytes that rank 0's launch never delivers. */
 static void wait_in_vain(uint64_t k)
 {
 	struct ceov_mark last = testing_mark(way.arrived, PIECES - 1, 1);
@@ -463,8 +463,8 @@ static void wait_in_vain(uint64_t k)
 					  k), 0);
 }
 
-/* Poison releases gated copies of bytes that nobody produced: a kernel that awaits their
- * marks must see the abort, and not read them. */
+/* Poison releases gated copies of bytes that nobody produced: a kernel that awaits their marks must
+ * see the abort, and must not read the bytes. */
 static void expect_left(void)
 {
 	struct gpu_result seen;
@@ -510,7 +510,7 @@ START_TEST(test_an_abort_ends_a_launch_whose_producer_never_raises)
 }
 END_TEST
 
-/* Rank 0 makes pieces 0 to 2 ready; the others' tiles never arrive. */
+/* Makes pieces 0 to 2 ready on rank 0; the tiles of the other pieces never arrive. */
 static void produce_some(uint64_t k)
 {
 	struct gpu_words words = { ceov_buffer_base(way.source, 0), 3 * PIECE_WORDS,
@@ -555,7 +555,7 @@ START_TEST(test_a_deadline_names_the_transfer_and_its_mark)
 }
 END_TEST
 
-/* One launch waits at its gate, one for its target. */
+/* One launch waits for its ready mark, one for its target. */
 START_TEST(test_closing_ends_what_is_in_flight)
 {
 	uint64_t start;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Tuning operators on GPUs, in both kinds of workspace: the chosen candidate computes the
+/* Tests tuning of operators on GPUs, in both kinds of workspace: the chosen candidate computes the
  * same results, and a stored result is used without measuring. */
 
 #include "gpu_op_rig.h"
@@ -53,8 +53,8 @@ static uint32_t n_graphs(const ceov_workspace *workspace)
 	return workspace->capture ? cei_capture_n_graphs(workspace->capture) : 0;
 }
 
-/* Creates and tunes an op of that case; its results are right before and after. Returns the
- * choice, and in ret_n_runs how many runs it took. */
+/* Creates and tunes an op of the case, and checks its results before and after. Returns the choice;
+ * *ret_n_runs: how many runs it took. */
 static struct cei_choice tune(struct gpu_op_rank *rank, ceov_workspace *workspace,
 			      const struct op_case *one, uint64_t *ret_n_runs)
 {
@@ -68,7 +68,8 @@ static struct cei_choice tune(struct gpu_op_rank *rank, ceov_workspace *workspac
 	gpu_op_data_make(rank, one, &data);
 	ck_assert_int_eq(op_case_create(one, workspace, &op), 0);
 	gpu_op_meet(rank);
-	for (i = 0; i < 2 * CEI_OP_HALVES; i++) {       /* enough runs to be cached as graphs */
+	for (i = 0; i < 2 * CEI_OP_HALVES; i++) {       /* enough runs that they are cached as
+							 * graphs */
 		gpu_op_data_turn(&data, op, GPU_CONSUME, i);
 		gpu_op_data_check(&data, GPU_CONSUME, i);
 	}
@@ -79,9 +80,8 @@ static struct cei_choice tune(struct gpu_op_rank *rank, ceov_workspace *workspac
 	*ret_n_runs = workspace->n_runs - *ret_n_runs;
 	ck_assert(op->is_tuned);
 	choice = op->choice;
-	ck_assert(!*ret_n_runs || !n_graphs(workspace));        /* tuning made another op, so
-								 * there are no cached graphs of
-								 * it */
+	ck_assert(!*ret_n_runs || !n_graphs(workspace));        /* tuning replaced the op, whose
+								 * cached graphs are dropped */
 	for (i = 0; i < 2 * CEI_OP_HALVES; i++) {
 		gpu_op_data_turn(&data, op, GPU_CONSUME, 10 + i);
 		gpu_op_data_check(&data, GPU_CONSUME, 10 + i);
@@ -138,8 +138,8 @@ START_TEST(test_tuned_once)
 }
 END_TEST
 
-/* Ops in capturable workspaces have a key of their own: the two kinds do not share stored
- * results. */
+/* Ops in capturable workspaces have separate keys, so that the two kinds of workspaces do not share
+ * stored results. */
 static void tune_first(struct gpu_op_rank *rank, const void *arg)
 {
 	ceov_workspace *workspace = gpu_op_workspace(rank, arg);

@@ -2,7 +2,7 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Signals on a GPU as kernels, streams and host threads use them, and memory that can be
+ * Tests signals on a GPU as kernels, streams and host threads use them, and memory that can be
  * registered. Two ranks of one process, both on GPU 0.
  */
 
@@ -15,13 +15,13 @@
 
 #define ROUNDS   1000u
 #define COUNTERS 4u
-#define MANY     150u           /* marks of one call; more than go to the driver at once */
+#define MANY     150u           /* marks in one call, more than one driver call takes */
 #define SHORT_NS (5 * TESTING_MS)
 #define BYTES    (UINT64_C(4) << 20)
 
 static struct gpu gpu;
 static ceov_context *context;
-static uint32_t n_here;         /* GPUs of the machine */
+static uint32_t n_here;         /* number of GPUs of the machine */
 
 static void set_up(void)
 {
@@ -50,7 +50,7 @@ static uint64_t value_of(ceov_signal *signal, uint32_t index)
 	return value;
 }
 
-/* Rank 0 raises, by a kernel of one thread. */
+/* Raises a counter of rank 0 with a kernel of one thread. */
 static void kernel_raise(ceov_signal *signal, uint32_t index, uint64_t value)
 {
 	struct cei_kernel_raise raise;
@@ -64,11 +64,11 @@ static void kernel_raise(ceov_signal *signal, uint32_t index, uint64_t value)
 	gpu_launch(&gpu, GPU_PRODUCE, "cei_kernel_raise", 1, &raise);
 }
 
-/* --- arrivals ------------------------------------------------------------ */
+/* --- arrivals of tiles --------------------------------------------------- */
 
 static const uint32_t n_tiles[COUNTERS] = { 1, 2, 7, 300 };
 
-/* Arrives with all tiles but the last, or with the last ones, at every counter. */
+/* Makes tiles arrive at every counter: all but the last tiles, or the last ones. */
 static void arrive(const struct ceov_device_signal *view, uint64_t value, int is_last)
 {
 	struct cei_kernel_arrive arrive;
@@ -122,7 +122,7 @@ START_TEST(test_the_last_tile_raises_and_the_tally_wraps)
 }
 END_TEST
 
-/* The counters are in host memory; the counts of tiles are in the GPU. */
+/* The counters are in host memory; the numbers of arrived tiles are in the GPU's. */
 START_TEST(test_kernels_arrive_at_a_host_signal)
 {
 	ceov_signal *signal = testing_signal(context, 0, COUNTERS);
@@ -188,7 +188,7 @@ START_TEST(test_threads_and_kernels_wait_for_each_other)
 }
 END_TEST
 
-/* A launch that is never ready, to be aborted. */
+/* Makes a launch that never becomes ready, to be aborted. */
 static ceov_ticket launch_in_vain(ceov_signal *ready, ceov_signal *then)
 {
 	struct ceov_transfer transfer = testing_transfer(NULL, NULL, 0);
@@ -227,7 +227,8 @@ START_TEST(test_an_abort_ends_await_and_a_renewal_begins_anew)
 	gpu_idle(&gpu, GPU_CONSUME);
 	ck_assert_uint_eq(gpu_result(&gpu, 0).status, GPU_ABORTED);
 	ck_assert_int_eq(ceov_wait(context, ticket, TESTING_PATIENCE), CEOV_ERR_ABORTED);
-	mark.value = 0;                 /* reached before, but the signal was aborted */
+	mark.value = 0;                 /* this value was reached before, but the signal was
+					 * aborted */
 	gpu_reset(&gpu, 0);
 	gpu_await(&gpu, view, &mark, GPU_AWAIT_NS, 0);
 	gpu_idle(&gpu, GPU_CONSUME);
@@ -313,7 +314,7 @@ START_TEST(test_streams_and_views_that_cannot_be_used_are_refused)
 	ck_assert_int_eq(ceov_stream_raise(context, 0, NULL, &mark, 1, 0), CEOV_ERR_INVALID);
 	ck_assert_int_eq(ceov_stream_wait(context, 0, NULL, &mark, 1, 0), CEOV_ERR_INVALID);
 	ck_assert_int_eq(ceov_stream_raise(context, 0, (void *)(uintptr_t)1, &mark, 1, 0),
-			 CEOV_ERR_INVALID);     /* the legacy stream by its other name */
+			 CEOV_ERR_INVALID);     /* CUDA's other handle of the legacy stream */
 	ck_assert_int_eq(stream_raise(GPU_PRODUCE, &outside, 1, 0), CEOV_ERR_INVALID);
 	ck_assert_int_eq(stream_raise(GPU_PRODUCE, &mark, 1, CEOV_VALUE_LIMIT - 1),
 			 CEOV_ERR_INVALID);
@@ -382,7 +383,7 @@ START_TEST(test_memory_of_others_is_refused_and_ours_is_not)
 	ck_assert_ptr_eq(ceov_buffer_base(buffer, 1), memory + 4096);
 	ck_assert_int_eq(ceov_buffer_release(buffer), 0);
 	ck_assert_int_eq(ceov_buffer_register(context, 0, memory + 4096, BYTES, &buffer),
-			 CEOV_ERR_INVALID);     /* beyond the end of its allocation */
+			 CEOV_ERR_INVALID);     /* ends beyond its allocation */
 	ck_assert_int_eq(ceov_buffer_register(context, 0, NULL, BYTES, &buffer),
 			 CEOV_ERR_INVALID);
 	ck_assert_int_eq(ceov_buffer_register(context, 0, host + 8, BYTES - 8, &buffer), 0);
@@ -401,7 +402,7 @@ START_TEST(test_memory_of_others_is_refused_and_ours_is_not)
 }
 END_TEST
 
-/* Whether or not the driver returns the same address for new memory. */
+/* Passes whether or not the driver returns the same address for new memory. */
 START_TEST(test_memory_freed_since_its_registration_is_stale)
 {
 	void *memory = gpu_allocate(&gpu, BYTES), *again = NULL;
