@@ -11,7 +11,7 @@
 
 #define MOVED (UINT64_C(256) << 10)
 
-/* memory of one kind, and how a case fills and reads it */
+/* memory of one kind of place, and how a case fills and reads it */
 struct part {
 	enum ceov_place_kind kind;
 	struct cei_region    region;
@@ -52,7 +52,7 @@ static void reap_lane(struct cei_lane *lane, uint64_t n_wanted)
 	}
 }
 
-/* The direction whose lane the engine would choose. */
+/* Returns the direction of the lane that the engine would choose. */
 static enum cei_direction direction_of(enum ceov_place_kind source, enum ceov_place_kind target)
 {
 	if (source == target)
@@ -100,8 +100,7 @@ START_TEST(test_it_moves_between_all_memory_that_it_names)
 }
 END_TEST
 
-/* Repeated many times, because a mark that comes too early is wrong for less than a
- * microsecond. */
+/* Repeats many times, because a mark that comes too early is wrong for less than a microsecond. */
 START_TEST(test_a_mark_comes_behind_its_bytes)
 {
 	uint64_t k;
@@ -134,7 +133,7 @@ START_TEST(test_what_is_reaped_has_arrived)
 }
 END_TEST
 
-/* With progress_by_caller a lane progresses only in turn(), or by itself, as declared. */
+/* With progress_by_caller a lane progresses only in turn(); otherwise it progresses by itself. */
 START_TEST(test_lanes_progress_as_they_say)
 {
 	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
@@ -166,7 +165,7 @@ START_TEST(test_lanes_progress_as_they_say)
 }
 END_TEST
 
-/* A mover with addresses of its own, here for the two regions of the rig. */
+/* Tests a mover that has addresses of its own for the two regions of the rig. */
 START_TEST(test_memory_is_moved_by_the_addresses_that_it_was_given)
 {
 	struct cei_memory memory[2];
@@ -197,7 +196,7 @@ START_TEST(test_memory_is_moved_by_the_addresses_that_it_was_given)
 }
 END_TEST
 
-/* An open backend's capabilities are a subset of its table's; a device that it reports is a
+/* Capabilities of an open backend are a subset of its table's; a device that it reports is a
  * place. */
 START_TEST(test_live_capabilities_are_among_those_of_the_table)
 {

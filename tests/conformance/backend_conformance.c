@@ -52,7 +52,7 @@ START_TEST(test_later_copies_begin_when_earlier_are_done)
 	uint32_t i;
 
 	rig_fill(rig_at(0, 0), half, 3);
-	for (i = 0; i < 20; i++) {      /* 0 -> 1 -> 0 -> 1 ..., all in one submit */
+	for (i = 0; i < 20; i++) {      /* copies to and fro between two areas, all in one submit */
 		rig_copy(0, rig_at(1, i % 2 * half), rig_at(0, i % 2 * half), half);
 		rig_copy(0, rig_at(0, (i + 1) % 2 * half), rig_at(1, i % 2 * half), half);
 	}
@@ -70,8 +70,8 @@ START_TEST(test_pieces_of_one_call_all_move)
 
 	rig_fill(rig_at(0, 0), BYTES, 4);
 	rig_fill(rig_at(1, 0), BYTES, 5);
-	for (i = 0; i < GROUP; i++)     /* in reverse order; the last one copies to its own
-					 * place */
+	for (i = 0; i < GROUP; i++)     /* pieces in reverse order; the last one copies onto
+					 * itself */
 		pieces[i] = rig_piece(rig_at(1, (GROUP - 1 - i) * part), rig_at(0, i * part), part);
 	ck_assert_int_eq(rig.ops->copy(&rig.lane[0], pieces, GROUP - 1), 0);
 	rig_reap(0, rig_submit(0));
@@ -81,7 +81,7 @@ START_TEST(test_pieces_of_one_call_all_move)
 }
 END_TEST
 
-/* A byte-by-byte reference of a copy. */
+/* Computes a copy byte by byte, as the reference. */
 static void copy_model(unsigned char *target, const unsigned char *source,
 		       const struct cei_piece *piece)
 {
@@ -92,7 +92,7 @@ static void copy_model(unsigned char *target, const unsigned char *source,
 		       source + i * piece->source_pitch_bytes, piece->row_bytes);
 }
 
-/* A random piece within the two regions. */
+/* Makes a random piece within the two regions. */
 static struct cei_piece random_piece(uint64_t *source, uint64_t *target)
 {
 	struct cei_piece piece;
@@ -102,8 +102,7 @@ static struct cei_piece random_piece(uint64_t *source, uint64_t *target)
 	piece.row_bytes = 1 + testing_below(&rig.random, 3000);
 	piece.source_pitch_bytes = piece.row_bytes + testing_below(&rig.random, 500);
 	piece.target_pitch_bytes = piece.row_bytes + testing_below(&rig.random, 500);
-	if (piece.n_rows == 1)          /* the pitch of a single row is not used, so any value
-					 * must do */
+	if (piece.n_rows == 1)          /* a single row's pitch is not used, so any value must do */
 		piece.source_pitch_bytes = piece.target_pitch_bytes = 0;
 	*source = testing_below(&rig.random, BYTES - 40 * 3500);
 	*target = testing_below(&rig.random, BYTES - 40 * 3500);
@@ -138,8 +137,8 @@ START_TEST(test_any_rows_pitches_and_alignments_move_exactly)
 }
 END_TEST
 
-/* More streams than there are hardware queues, for a backend that counts them: from then on
- * it may have another way for small copies and writes. */
+/* Makes more streams wait than there are hardware queues. A backend that counts waiting streams may
+ * from then on issue small copies and writes in another way. */
 static void let_many_streams_wait(void)
 {
 	static const char names[CEI_WAITS_QUEUES_MAX];
@@ -149,7 +148,7 @@ static void let_many_streams_wait(void)
 		(void)cei_waits_enter(cei_waits_of(rig.backend.place.index), &names[i]);
 }
 
-/* Between host memory and the backend's memory, there and back. */
+/* Copies from host memory to the backend's memory and back. */
 static void copy_by_host(const struct cei_region *host, uint64_t n_bytes, uint64_t seed)
 {
 	const uint64_t offset = testing_below(&rig.random, 64);
@@ -393,8 +392,8 @@ static Suite *suite_of_cases(void)
 	return suite;
 }
 
-/* Whether there is such a place, found in a child process: an opened driver does not
- * survive the forks of the cases. */
+/* Returns whether the machine has such a place. Looks in a child process, because an opened driver
+ * does not survive the forks of the cases. */
 static int is_there(enum ceov_place_kind kind)
 {
 	struct cei_report report;

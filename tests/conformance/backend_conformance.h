@@ -4,14 +4,14 @@
 #define CEI_BACKEND_CONFORMANCE_H
 
 /*
- * Tests that every backend must pass, through struct cei_backend_ops only: the place's
- * share table allocates memory, and load and store fill and read it.
+ * Tests that every backend must pass. They use struct cei_backend_ops only; memory is allocated
+ * through the place's share table, and filled and read by the backend's load and store.
  */
 
 #include "backend/backend.h"
 
-/* Runs all cases on the backend; returns main()'s exit status. 77 (skipped): this machine
- * has no place that it serves, or, with NULL, this build has no such backend. */
+/* Runs all cases on the backend; returns main()'s exit status. 77 (skipped): this machine has no
+ * place that the backend serves, or, with NULL, this build has no such backend. */
 int conformance_run(const struct cei_backend_ops *ops);
 
 #endif /* CEI_BACKEND_CONFORMANCE_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Cases of lanes that wait, of several lanes, of draining and of closing. */
+/* Cases of lanes that wait, of several lanes at once, of draining and of closing. */
 
 #include "backend_rig.h"
 
@@ -25,7 +25,7 @@ START_TEST(test_copy_waits_for_a_raised_counter)
 		ck_assert_uint_eq(rig_reaped(GATE), k - 1);
 		ck_assert_uint_eq(rig_value(1), k - 1);
 		rig_check(rig_at(1, 0), BYTES, 200 + k);
-		rig_fill(rig_at(0, 0), BYTES, 300 + k); /* the data that the mark publishes */
+		rig_fill(rig_at(0, 0), BYTES, 300 + k); /* data that the mark publishes */
 		rig_raise(0, k * 1000);
 		rig_reach(1, k);
 		rig_check(rig_at(1, 0), BYTES, 300 + k);
@@ -147,7 +147,7 @@ START_TEST(test_a_lane_takes_all_submits_behind_a_gate)
 }
 END_TEST
 
-/* One side of ping-pong: each round copies the data over and wakes the other side. */
+/* Plays one side of a ping-pong: each round copies the data to the other side and wakes it. */
 static void play(uint32_t lane, uint32_t round)
 {
 	uint32_t from = lane == GATE ? 0 : 1;

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Cases of work on streams of the caller's, and of work that a graph may hold. */
+/* Cases of work on streams of the caller, and of work that can be captured into a graph. */
 
 #include "backend_rig.h"
 
 #include "base/clock.h"
 
-#define GATE_AT  1u                     /* counters: what the work waits for, ... */
-#define MARK_AT  2u                     /* ... raises, ... */
-#define VALUE_AT 3u                     /* ... and takes the value from */
+#define GATE_AT  1u                     /* counter that the work waits for */
+#define MARK_AT  2u                     /* counter that the work raises */
+#define VALUE_AT 3u                     /* counter from which the work takes the value */
 #define ROWS     5u
-#define ROW      1000u                  /* bytes */
+#define ROW      1000u                  /* bytes of a row */
 #define PITCH    4096u
-#define FLAT_AT  (UINT64_C(1) << 20)    /* where the piece of one row lies, and ... */
-#define FLAT     (UINT64_C(1) << 20)    /* ... its bytes */
+#define FLAT_AT  (UINT64_C(1) << 20)    /* offset of the piece that has one row */
+#define FLAT     (UINT64_C(1) << 20)    /* bytes of that row */
 #define REPLAYS  20u
 
-/* A wait, two pieces and a post: rows with gaps, and one long row. */
+/* Work of a wait, two pieces and a post. One piece has rows with gaps, the other one has one long
+ * row. */
 struct load {
 	struct cei_await       await;
 	struct cei_piece       pieces[2];
@@ -58,7 +59,8 @@ static void check_targets(uint64_t seed)
 	rig_check(rig_at(1, FLAT_AT), FLAT, seed + 1);
 }
 
-/* The mark holds the value behind the bytes, and its word does, too. */
+/* Asserts that the bytes have arrived and that the mark and its word in host memory have the
+ * value. */
 static void check_arrival(uint64_t value, uint64_t seed)
 {
 	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
@@ -114,7 +116,8 @@ START_TEST(test_a_full_batch_of_pieces_and_posts_goes_at_once)
 }
 END_TEST
 
-/* Constants of copies do not belong into a graph; those of waits and posts may. */
+/* A captured stream refuses copies without value_at, whose constants must not be part of a graph,
+ * and takes waits and posts. */
 START_TEST(test_captured_streams_take_no_copies_without_value_at)
 {
 	const struct cei_stream_work nothing = { .value_at = 0 };
@@ -188,8 +191,8 @@ START_TEST(test_a_graph_reads_its_values_anew)
 }
 END_TEST
 
-/* A stream that waits counts, but for work that a graph may hold: that is not known to wait
- * when it is queued. */
+/* A stream that waits is counted. Work with value_at is not, because it may be captured, and then
+ * it does not wait when it is queued. */
 START_TEST(test_streams_that_wait_are_counted)
 {
 	const uint32_t left = rig.ops->waits_left(&rig.backend);

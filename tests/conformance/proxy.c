@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* A mover that forwards to another one, with disturbances. */
+/* Implements the mover that forwards to another one, with disturbances. */
 
 #include "proxy.h"
 
@@ -12,16 +12,16 @@
 #include "ipc/share.h"
 #include "testing.h"
 
-/* An address with this bit is a number of a memory, from 1, and an offset. */
+/* An address with this bit consists of the number of a memory, from 1, and an offset. */
 #define HANDLE       (UINT64_C(1) << 63)
 #define OFFSET_BITS  40u
 #define OFFSET_MASK  ((UINT64_C(1) << OFFSET_BITS) - 1)
 
-/* Behind the other mover's part of a lane. */
+/* State of a proxy lane; the other mover's lane follows it in memory. */
 struct proxy_lane {
 	uint64_t n_submitted;
-	uint64_t n_seen;                /* ends that the other mover has told, ... */
-	uint64_t seen_ns;               /* and when */
+	uint64_t n_seen;                /* the newest end that the other mover has reported */
+	uint64_t seen_ns;               /* when it was reported */
 	uint64_t n_told;
 };
 
@@ -53,7 +53,8 @@ static int proxy_open(struct cei_backend *backend)
 
 /* --- addresses ----------------------------------------------------------- */
 
-/* Memory of this process that is mapped for nobody is still there. */
+/* Returns the memory's address for the member or, if it is not mapped, its address in this
+ * process. */
 static uint64_t find(const struct cei_memory *memory)
 {
 	return memory->address ? memory->address

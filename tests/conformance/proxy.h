@@ -4,11 +4,11 @@
 #define CEI_PROXY_H
 
 /*
- * A test double: a mover in front of another one, which hands all calls on and can make the
- * ends of submits late, the order of what has no order different, or ends early, which no
- * mover may. With addresses of its own it also reaches memory that is not mapped for the
- * member. A context gets it by the table of movers that it is opened with; it says in the
- * log that it is there.
+ * A test double: a mover that forwards all calls to another mover. It can delay the reported ends
+ * of submits, change the order of things that have no defined order, or report ends too early,
+ * which no mover may. With addresses of its own it also reaches memory that is not mapped for the
+ * member. A context uses the proxy if the proxy is in the table of movers with which the context
+ * is opened; the log then says so.
  */
 
 #include <stdatomic.h>
@@ -22,22 +22,23 @@ struct proxy {
 	struct cei_backend_ops        ops;      /* first member, so that a backend's ops lead to
 						 * the proxy */
 	const struct cei_backend_ops *under;
-	_Atomic uint64_t              late_ns;  /* reap() tells an end that much later */
-	int                           is_reversed; /* reverses the pieces of a copy, and the posts
-						    * of one call */
-	int                           is_early; /* reap() counts a submit at once, which is
-						 * executed only with the next one */
-	int                           is_absent; /* open() says that it is not here */
-	_Atomic uint64_t              n_pieces; /* copied by all its lanes */
-	_Atomic uint32_t              n_open;   /* memories */
-	uint64_t                      memory[PROXY_MEMORIES];   /* where each is; 0: free */
+	_Atomic uint64_t              late_ns;  /* reap() reports an end that much later */
+	int                           is_reversed; /* reverses the order of the pieces of a copy,
+						    * and of the posts of one call */
+	int                           is_early; /* reap() reports a submit at once, but the submit
+						 * is executed only together with the next one */
+	int                           is_absent; /* open() reports that the device does not exist */
+	_Atomic uint64_t              n_pieces; /* pieces copied by all lanes */
+	_Atomic uint32_t              n_open;   /* memories that are mapped */
+	uint64_t                      memory[PROXY_MEMORIES];   /* address of each memory; 0: the
+								 * entry is free */
 };
 
-/* Initialises a proxy that disturbs nothing yet; it must outlive its backends. */
+/* Initialises a proxy that forwards everything unchanged; it must outlive its backends. */
 void proxy_init(struct proxy *proxy, const struct cei_backend_ops *under);
 
-/* Before it is opened: it addresses memory by handle and offset, and reaches all that this
- * process has, whether it is mapped for the member or not. */
+/* Makes the proxy address memory by handle and offset. It then reaches all memory of this process,
+ * whether or not it is mapped for the member. Call it before the proxy is opened. */
 void proxy_use_handles(struct proxy *proxy);
 
 #endif /* CEI_PROXY_H */

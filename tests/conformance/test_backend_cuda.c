@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The backend cases on GPU 0, and its streams and graphs. */
+/* Runs the backend cases on GPU 0, with CUDA streams and graphs. */
 
 #include "backend_conformance.h"
 
@@ -14,7 +14,7 @@ static void enter(struct cei_cuda_hold *hold)
 	ck_assert_int_eq(cei_cuda_push(rig.site.cuda, 0, hold), 0);
 }
 
-/* Ends what enter() began. */
+/* Restores what enter() changed, and asserts success. */
 static void leave(const struct cei_cuda_hold *hold, CUresult result, const char *what)
 {
 	cei_cuda_pop(rig.site.cuda, hold);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The backend cases on host memory. */
+/* Runs the backend cases on host memory. */
 
 #include "backend_conformance.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The backend cases on the proxy in front of the host's mover: they pass with late
- * completions and reordering, and fail where completion is reported before the move. */
+/* Runs the backend cases on the proxy in front of the host's mover. They pass with late completions
+ * and reordering, and fail if the proxy reports completion before the move. */
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* A discrete-event simulation: engine turns, arrivals on lanes, and the ends of latencies
- * and copies. */
+/* Implements a discrete-event simulation. The events are engine turns, arrivals of copies on lanes,
+ * and ends of latencies and copies. */
 
 #include "sim/sim.h"
 
@@ -11,10 +11,11 @@
 
 #include "testing.h"
 
-#define ISSUE_NS     3000u              /* from an engine's turn to the lane */
-#define TURN_NS      1500u              /* between turns, ... */
-#define TURN_MORE_NS 1500u              /* ... and up to so much more */
-#define NOISE        0.01               /* copies take up to so much longer */
+#define ISSUE_NS     3000u              /* delay from an engine's turn until a copy reaches its
+					 * lane */
+#define TURN_NS      1500u              /* shortest time between turns */
+#define TURN_MORE_NS 1500u              /* random addition to the time between turns, at most */
+#define NOISE        0.01               /* copies take longer by a random part, at most this one */
 
 /* --- machines ------------------------------------------------------------- */
 
@@ -56,7 +57,7 @@ struct cei_machine *sim_machine_switch(uint32_t n_gpus, uint64_t bytes_per_s, ui
 	return machine;
 }
 
-/* --- life ------------------------------------------------------------------- */
+/* --- creating and destroying ------------------------------------------------ */
 
 struct sim *sim_create(const struct cei_machine *machine, int has_scheduler, uint64_t seed)
 {
@@ -121,7 +122,7 @@ void sim_add(struct sim *sim, struct sim_copy *copy)
 
 /* --- ports ------------------------------------------------------------------ */
 
-/* The copy in progress on a lane, or NULL. */
+/* Returns the copy in progress on a lane, or NULL. */
 static struct sim_copy *running(const struct sim *sim, const struct sim_lane *lane)
 {
 	return lane->first && lane->first->arrives_ns <= sim->now_ns ? lane->first : NULL;
@@ -168,7 +169,7 @@ static void watch_ports(struct sim *sim, uint64_t ns)
 	}
 }
 
-/* Bytes per ns. */
+/* Returns the copy's current rate in bytes per ns. */
 static double rate_of(const struct sim *sim, const struct sim_copy *copy)
 {
 	const struct cei_machine_link *link = copy->link;
@@ -188,7 +189,7 @@ static double rate_of(const struct sim *sim, const struct sim_copy *copy)
 
 /* --- time ------------------------------------------------------------------- */
 
-/* When the lane's state changes next if nothing else happens. */
+/* Returns when the lane's state changes next if nothing else happens. */
 static double next_of(const struct sim *sim, const struct sim_lane *lane)
 {
 	const struct sim_copy *copy = running(sim, lane);
@@ -243,7 +244,7 @@ static void move_on(struct sim *sim, struct sim_lane *lane, double ns)
 		copy->bytes -= ns * rate_of(sim, copy);
 }
 
-/* Advances the simulation to that time. */
+/* Advances the simulation to the given time. */
 static void advance(struct sim *sim, uint64_t until_ns)
 {
 	double ns = (double)(until_ns - sim->now_ns);
@@ -295,7 +296,7 @@ static void submit(struct sim *sim, struct sim_engine *engine, uint32_t lane)
 	}
 }
 
-/* Whether some copy of the queue could start on ports that are unused. */
+/* Returns whether some copy of the queue could start using unused ports only. */
 static int could_go(const struct sim *sim, const struct cei_queue *queue)
 {
 	const struct cei_machine_link *link;
@@ -376,7 +377,7 @@ struct sim_outcome sim_outcome(const struct sim *sim)
 
 /* --- bounds ------------------------------------------------------------------ */
 
-/* How long a copy that takes ns occupies a port, which may be wider than its link. */
+/* Returns how long a copy that takes ns occupies a port, which may be wider than its link. */
 static double port_ns(const struct sim *sim, uint32_t port, const struct sim_copy *copy,
 		      double ns)
 {

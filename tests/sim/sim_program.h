@@ -4,10 +4,10 @@
 #define CEI_SIM_PROGRAM_H
 
 /*
- * Simulates a program without a plan: its chunks become copies by the engines of the places
- * that its movers and routes name. A transfer begins when those have ended whose marks it
- * waits for; marks from outside are raised from the start. A transfer without bytes waits
- * for its own marks only, not for all transfers before it.
+ * Simulates a program without a plan: its chunks become copies by the engines of the places that
+ * its movers and routes name. A transfer begins when the transfers that raise its marks have
+ * ended; marks that no transfer raises count as raised from the start. A transfer without bytes
+ * waits for its own marks only, not for all transfers before it.
  */
 
 #include "ce_engine/program_order.h"
@@ -21,22 +21,25 @@ struct sim_play_copy {
 };
 
 struct sim_play {
-	const struct cei_program *program;      /* routed and counted */
+	const struct cei_program *program;      /* with routes and chunks already determined */
 	struct cei_report         report;
 	struct cei_order          order;
 	struct sim               *sim;
 	struct cei_cut           *cuts;
-	struct sim_play_copy     *copies;       /* two per chunk: a second leg */
-	uint32_t                 *n_left;       /* per transfer: copies that have not ended */
-	uint32_t                 *n_waits;      /* per transfer: marks that it waits for */
-	uint64_t                 *ended_ns;     /* per transfer: when; 0: it has not */
+	struct sim_play_copy     *copies;       /* two per chunk, because a staged chunk has a
+						 * second leg */
+	uint32_t                 *n_left;       /* for each transfer: copies that have not ended */
+	uint32_t                 *n_waits;      /* for each transfer: marks that it still waits
+						 * for */
+	uint64_t                 *ended_ns;     /* for each transfer: when it ended; 0: it has
+						 * not */
 };
 
-/* The program must have passed the checks of a commit. */
+/* Starts the program. It must have passed the checks of a commit. */
 void sim_play_init(struct sim_play *play, struct sim *sim, struct cei_program *program);
 void sim_play_fini(struct sim_play *play);
 
-/* Runs until everything has ended, which must take less than SIM_PATIENCE_NS of virtual
+/* Runs until all transfers have ended; asserts that this takes less than SIM_PATIENCE_NS of virtual
  * time. */
 void sim_play_run(struct sim_play *play);
 

@@ -18,8 +18,9 @@
 
 struct line {
 	const char *name;
-	uint64_t    bytes;              /* from each rank to each other; transfers through host
-					 * memory must be large enough to fill their pipeline */
+	uint64_t    bytes;              /* bytes from each rank to each other one; transfers
+					 * through host memory must be large enough to fill their
+					 * pipeline */
 };
 
 static const struct line machines[] = {
@@ -70,7 +71,8 @@ static struct sim_copy *one(struct fixture *f, uint32_t from, uint32_t to, uint6
 	return copy;
 }
 
-/* Adds two legs, piece by piece through a few slots, without links, as the engine does. */
+/* Adds a transfer over two legs, piece by piece through a few slots. Its links are unknown, as in
+ * the engine. */
 static void add_staged(struct fixture *f, uint32_t from, uint32_t to, uint64_t n_bytes)
 {
 	uint32_t host = cei_machine_near_host(f->machine, from);
@@ -85,7 +87,8 @@ static void add_staged(struct fixture *f, uint32_t from, uint32_t to, uint64_t n
 		first->behind = second;
 		if (i < CEI_ROUTE_SLOTS)
 			sim_add(f->sim, first);
-		else                    /* the slot is free when this piece has left */
+		else                    /* the slot is free when the second leg of this piece has
+					 * ended */
 			(second - 2 * CEI_ROUTE_SLOTS)->behind = first;
 	}
 }
@@ -110,8 +113,8 @@ static void add_all(struct fixture *f, uint64_t n_bytes)
 	}
 }
 
-/* Each rank sends the same number of bytes to each other, as in all-gather and all-to-all.
- * Returns the worst of several runs, relative to the bound. */
+/* Sends the same number of bytes from each rank to each other one, as all-gather and all-to-all do.
+ * Returns the worst time of several runs relative to the bound. */
 static double play(const char *name, uint64_t n_bytes, int keeps_order)
 {
 	struct sim_outcome outcome;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Simulated programs: made here, or encoded by one process and decoded by another. */
+/* Simulates programs that are made here, or that one process encodes and another decodes. */
 
 #include <check.h>
 #include <stdio.h>
@@ -13,9 +13,10 @@
 #include "testing.h"
 
 #define MIB   (UINT64_C(1) << 20)
-#define STEPS 4u                        /* of a chain */
+#define STEPS 4u                        /* transfers in a chain */
 
-/* GPU 0 copies its buffer to each of the places, all at once or one after the other. */
+/* Makes a program in which GPU 0 copies its buffer to each of the places, all at once or one after
+ * the other. */
 static void make(struct cei_program *program, const uint32_t *places, uint32_t n, int is_chain)
 {
 	const struct cei_program_mark none = { CEI_PROGRAM_NONE, 0, 0 };
@@ -79,7 +80,8 @@ static uint64_t play(const struct cei_machine *machine, struct cei_program *prog
 	return makespan_ns;
 }
 
-/* A transfer takes its link's time, and transfers that wait for each other take the sum. */
+/* A single transfer takes its link's time; transfers that wait for each other take the sum of
+ * theirs. */
 START_TEST(test_marks_order_what_is_played)
 {
 	static const uint32_t places[STEPS] = { 4, 3, 2, 1 };

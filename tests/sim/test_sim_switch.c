@@ -73,8 +73,8 @@ static double run(struct fixture *f, struct sim_outcome *ret_outcome)
 
 /* --- equal copies between all ----------------------------------------------- */
 
-/* As a plan that names targets 0, 1, ... one after another on each rank: the order in
- * which all would meet. */
+/* Adds an exchange in the order of a plan that names targets 0, 1, ... on every rank, so that all
+ * ranks would send to the same target at once. */
 static void add_exchange(struct fixture *f, uint64_t n_bytes, uint64_t max_chunk)
 {
 	uint32_t from, to;
@@ -119,7 +119,7 @@ START_TEST(test_templates_order_is_kept_and_as_good)
 			}
 		}
 		ck_assert_double_le(run(&f, &outcome), 1.1);
-		for (i = GPUS; i < f.n; i++)    /* copies of one GPU end in order */
+		for (i = GPUS; i < f.n; i++)    /* copies of one GPU end in their order */
 			ck_assert_uint_gt(f.copies[i].done_ns, f.copies[i - GPUS].done_ns);
 		tear_down(&f);
 	}
@@ -146,7 +146,7 @@ static int compare(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-/* Makespans relative to their bounds, sorted. */
+/* Simulates random plans; ratios: their times relative to their bounds, sorted. */
 static void play_random(int has_scheduler, uint64_t max_chunk, double *ratios)
 {
 	double meeting = 0, all = 0;
@@ -192,7 +192,7 @@ END_TEST
 
 /* --- urgent and background ---------------------------------------------------- */
 
-#define ROUNDS 16u                      /* of an all-gather */
+#define ROUNDS 16u                      /* number of all-gathers */
 #define URGENT 16u
 
 /* Adds background all-gathers of 64 MiB shards, in order. */
@@ -215,7 +215,7 @@ static void add_background(struct fixture *f)
 	}
 }
 
-/* Adds an urgent 1 MiB transfer each ms. Returns the longest time that one took. */
+/* Adds an urgent 1 MiB transfer each ms. Returns the longest time that any of them took. */
 static uint64_t add_urgent(struct fixture *f)
 {
 	uint64_t added, took, slowest = 0;
@@ -231,7 +231,7 @@ static uint64_t add_urgent(struct fixture *f)
 		ck_assert_uint_ne(copy->done_ns, 0);
 		took = copy->done_ns - added;
 		slowest = took > slowest ? took : slowest;
-		if (f->sim->now_ns < added + TESTING_MS)        /* nothing else was running */
+		if (f->sim->now_ns < added + TESTING_MS)        /* no other copy was running */
 			f->sim->now_ns = added + TESTING_MS;
 	}
 	return slowest;
