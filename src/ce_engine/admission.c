@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Which launches may go, and who is gated where. Moves nothing, waits for nothing. */
+/* Decides which launches may begin, and on which gated lanes. */
 
 #include "ce_engine/admission.h"
 
@@ -38,8 +38,8 @@ static uint32_t lane_for(const struct cei_admission *admission, const void *prod
 	return free_lane;
 }
 
-/* Whose work opens the launch's gates, in the order of launches. NULL: it has none and is
- * polled. */
+/* The stream whose work raises the marks, or precedes the point, that the launch's lane would wait
+ * for. NULL: there is none; the launch is polled. */
 static const void *chain_of(const struct cei_launch *launch)
 {
 	if (launch->after)
@@ -47,9 +47,9 @@ static const void *chain_of(const struct cei_launch *launch)
 	return launch->plan->triggers.is_gateable ? launch->producer : NULL;
 }
 
-/* Whether both would be gated on the lane of one stream, where they have to stand in the
- * order of their launches: the later one stops it at a point of the stream, or at a mark,
- * that may wait for the earlier one. */
+/* Whether both would be gated on one lane, that of their stream. They must go on it in the order of
+ * their launches: the later one makes it wait for a point of the stream, or for a mark, that may
+ * itself wait for the earlier one. */
 static int shares_lane(const struct cei_launch *launch, const struct cei_launch *other)
 {
 	return chain_of(launch) && chain_of(launch) == chain_of(other);
@@ -65,7 +65,8 @@ static uint32_t gate_for(const struct cei_admission *admission, const struct cei
 	return lane == CEOV_NOBODY ? CEOV_NOBODY : CEI_LANES_GATED_FIRST + lane;
 }
 
-/* Also for one that is held yet: nobody else has the lane when its turn comes. */
+/* Assigns the gated lane to the launch. A held launch gets it, too, so that no other launch takes
+ * the lane before it. */
 static void take_lane(struct cei_admission *admission, struct cei_launch *launch, uint32_t gate)
 {
 	uint32_t i = gate - CEI_LANES_GATED_FIRST;
@@ -86,9 +87,9 @@ static int may_gate(struct cei_admission *admission, const struct ceov_plan *pla
 	return admission->backend->ops->waits_left(admission->backend) > 0;
 }
 
-/* --- letting in ---------------------------------------------------------- */
+/* --- admitting launches -------------------------------------------------- */
 
-/* Whether one that is held, before `end`, wants the same lane. */
+/* Whether a held launch, before `end` in the list, would be gated on the same lane. */
 static int is_behind_held(const struct cei_admission *admission,
 			  const struct cei_launch *launch, const struct cei_list *end)
 {

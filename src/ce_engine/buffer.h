@@ -29,7 +29,7 @@ struct ceov_buffer {
 int  cei_buffer_find(ceov_context *context, const struct cei_lookup *lookup,
 		     ceov_buffer **ret_buffer);
 
-/* At ceov_close(). */
+/* Ends the buffer at ceov_close(). */
 void cei_buffer_destroy(struct ceov_buffer *buffer);
 
 #endif /* CEI_BUFFER_H */

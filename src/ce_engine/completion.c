@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Stage 4: takes done chunks off lanes; the last one of a launch retires it. And how launches
- * fail. */
+/* Stage 4: takes done chunks off lanes, retires a launch with its last chunk, and fails
+ * launches. */
 
 #include "ce_engine/completion.h"
 
@@ -21,7 +21,7 @@ struct mark_text {
 	char text[224];
 };
 
-/* How far the chunk has come. */
+/* Says in words how far the chunk has come. */
 static const char *where_is(const struct cei_chunk *chunk)
 {
 	switch ((enum cei_chunk_state)chunk->state) {
@@ -35,7 +35,7 @@ static const char *where_is(const struct cei_chunk *chunk)
 	return "?";
 }
 
-/* What the mark is, and what it holds. */
+/* Describes the mark, and what its counter holds. */
 static struct mark_text describe(const struct cei_counter *counter,
 				     const struct ceov_failure *failure)
 {
@@ -92,8 +92,8 @@ static void tell(const struct cei_engine *engine, struct cei_ending *ending)
 
 /* --- launches that end --------------------------------------------------- */
 
-/* Poison opens gates: chunks that nobody's mark let through look like any others. So
- * a launch whose signals were aborted has not done its work, whatever moved. */
+/* Fails a launch whose signals were aborted, even if all of its chunks are done: poison releases
+ * waits, so its chunks may have been moved before their sources were ready. */
 static void look_for_abort(const struct cei_engine *engine, struct cei_launch *launch)
 {
 	struct ceov_failure failure = cei_failure(0, 0);
@@ -181,7 +181,7 @@ uint32_t cei_completion_reap(struct cei_engine *engine)
 
 /* --- failures ------------------------------------------------------------ */
 
-/* Takes what does not move yet out of its stage. */
+/* Drops the launch's chunks that no lane has yet, and takes them out of their stages. */
 static void drop(struct cei_engine *engine, struct cei_launch *launch)
 {
 	struct ceov_plan *plan = launch->plan;
@@ -241,8 +241,8 @@ void cei_completion_fail(struct cei_engine *engine, struct cei_ending *ending)
 	}
 }
 
-/* Drops what is on the lane and fails its launches. Plans whose chunks it may still move are
- * marked. */
+/* Drops the chunks on the lane and fails their launches. If the lane may still move them, their
+ * plans are marked as stuck. */
 static void end_lane(struct cei_engine *engine, uint32_t i)
 {
 	struct cei_lane *lane = &engine->lanes.lane[i];
@@ -288,7 +288,7 @@ void cei_completion_fall(struct cei_engine *engine, const struct cei_chunk *chun
 	cei_completion_fail(engine, &ending);
 }
 
-/* A failed launch whose chunks do not come back: its lane is given up. */
+/* Gives up the lane that does not give back the chunks of a failed launch. */
 static void give_up(struct cei_engine *engine, struct cei_ending *ending)
 {
 	struct cei_launch *launch = ending->launch;
@@ -306,10 +306,10 @@ static void give_up(struct cei_engine *engine, struct cei_ending *ending)
 	cei_completion_end_broken(engine);
 }
 
-/* A held launch is let in, to fail like the others. */
+/* Puts a held launch among those in flight, so that it can fail like them. */
 static void let_in(struct cei_engine *engine, struct cei_launch *launch)
 {
-	launch->plan->run.n_held = 0;       /* or found again in the next turn */
+	launch->plan->run.n_held = 0;       /* admission sets it again if another one is held */
 	launch->plan->run.n_admitted++;
 	cei_expiry_put(&engine->expiry, launch, &engine->expiry.in_flight);
 	cei_doorbell_arm(&engine->doorbell, launch);

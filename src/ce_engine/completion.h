@@ -10,31 +10,30 @@
  *
  * Marks are raised by the lanes themselves, right behind the bytes.
  *
- * All ends of launches are here, early ones, too: other stages say what they have found
- * (struct cei_ending, lanes that have broken), and the turn has it ended here. Engine's thread.
+ * All launches end here, also those that end early: other stages return why (struct cei_ending,
+ * broken lanes), and the turn then calls the functions below. Engine's thread.
  */
 
 #include "ce_engine/engine.h"
 
-/* Returns how many chunks came back. */
+/* Takes chunks that are done off all lanes. Returns how many. */
 uint32_t cei_completion_reap(struct cei_engine *engine);
 
-/* No chunk of the launch is open. Publishes the result and gives the record back to its
- * plan. */
+/* Ends a launch without open chunks: publishes its result and gives the record back to its plan. */
 void cei_completion_retire(struct cei_engine *engine, struct cei_launch *launch);
 
 /* Ends the launch with the failure: raises it once, drops what does not move yet, and aborts
  * every signal of the plan and so the plan's other launches. Fills the rest of the failure. */
 void cei_completion_fail(struct cei_engine *engine, struct cei_ending *ending);
 
-/* The chunk's mark would fall: its launch fails. */
+/* Fails the launch of a chunk whose mark would lower a counter. */
 void cei_completion_fall(struct cei_engine *engine, const struct cei_chunk *chunk);
 
-/* Drops what is on lanes that have broken, and fails its launches. */
+/* Drops the chunks on broken lanes, and fails their launches. */
 void cei_completion_end_broken(struct cei_engine *engine);
 
-/* Has expiry look on, and ends what it finds: one launch at most, with those of its plan, or
- * one lane of a failed launch. */
+/* Makes a turn of expiry, and ends what it finds: at most one launch, with the others of its plan,
+ * or one lane that does not give back a failed launch's chunks. */
 void cei_completion_expire(struct cei_engine *engine, uint64_t now_ns);
 
 /* When the engine stops: ends every launch as aborted. */

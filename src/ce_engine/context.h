@@ -65,7 +65,7 @@ struct ceov_context {
 	struct cei_list       signals;
 	struct cei_list       plans;
 	struct cei_list       stuck;    /* released plans; see cei_plans_settle() */
-	struct cei_list       uppers;   /* of layers above; see cei_object.destroy */
+	struct cei_list       uppers;   /* objects of layers above; see cei_object_type.destroy */
 	struct cei_list       exports;  /* struct cei_local_export */
 	uint64_t              last_export;
 	struct cei_list       buried;
@@ -88,19 +88,19 @@ int cei_context_open(const struct ceov_config *config,
 /* 0, CEOV_ERR_INVALID (NULL or closed) or CEOV_ERR_FORKED. */
 int cei_context_check(const ceov_context *context);
 
-/* The index in the site of our rank, or CEOV_NOBODY. */
+/* Returns the member index of a rank of this process, or CEOV_NOBODY. */
 uint32_t cei_context_member(const ceov_context *context, uint32_t rank);
 
-/* The backend of one of our ranks. */
+/* Returns the backend of a rank of this process. */
 struct cei_backend *cei_context_backend(ceov_context *context, uint32_t rank);
 
-/* The index of our rank, raised as CEOV_ERR_INVALID where it is not ours; call names the public
- * call. 0 and *ret_member. */
+/* Finds the member index of a rank. CEOV_ERR_INVALID, raised for the public call of that name: it
+ * is no rank of this process. */
 int cei_context_own_rank(ceov_context *context, uint32_t rank, const char *call,
 			 uint32_t *ret_member);
 
-/* The backend of our rank, for work on a stream of the caller's. CEOV_ERR_INVALID, raised:
- * the rank is not ours or on the host, or the stream is NULL. */
+/* Finds the backend of a rank for work on a caller's stream. CEOV_ERR_INVALID, raised: the rank is
+ * not of this process or is on the host, or the stream is NULL. */
 int cei_context_stream(ceov_context *context, uint32_t rank, const void *stream,
 		       const char *call, struct cei_backend **ret_backend);
 

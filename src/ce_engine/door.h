@@ -27,13 +27,13 @@ struct cei_buffer_ops {                 /* of buffers, and of the memory that si
 	void (*dismiss)(struct cei_region *region);
 };
 
-struct cei_signal_ops {                 /* of checked handles, as the public calls are */
+struct cei_signal_ops {                 /* as the public calls, for handles that were checked */
 	int  (*raise)(ceov_signal *signal, uint32_t index, uint64_t value);
 	int  (*arrive)(ceov_signal *signal, uint32_t index, uint32_t n_tiles, uint64_t value);
 	int  (*value)(ceov_signal *signal, uint32_t index, uint64_t *ret_value);
 	int  (*renew)(ceov_signal *signal);
 
-	/* See cei_signals_abort(). All are of this door. */
+	/* As cei_signals_abort(), for signals of this door. */
 	void (*abort)(ceov_signal *const *signals, uint32_t n, int error, uint32_t rank);
 };
 
@@ -41,20 +41,20 @@ struct cei_plan_ops {
 	/* Of a plan that has something to do. On failure it can still be built. Raises. */
 	int  (*commit)(ceov_plan *plan);
 
-	/* Of a committed plan, with a launch that suits it. As ceov_launch(). */
+	/* Launches a committed plan. The launch was checked. As ceov_launch(). */
 	int  (*launch)(ceov_plan *plan, const struct ceov_launch *launch,
 		       ceov_ticket *ret_ticket);
 
-	/* Whether launches are in flight. */
+	/* Whether launches of the plan are in flight. */
 	int  (*is_busy)(const ceov_plan *plan);
 
-	/* Of a committed plan. */
+	/* As ceov_plan_explain(), for a committed plan. */
 	int  (*explain)(const ceov_plan *plan, int fd);
 
 	/* Waits for its launches, and buries it. */
 	void (*release)(ceov_plan *plan);
 
-	/* At ceov_close(): nothing is in flight any more. */
+	/* Ends the plan at ceov_close(), when nothing is in flight any more. */
 	void (*destroy)(ceov_plan *plan);
 };
 
@@ -77,7 +77,7 @@ struct cei_door {
 	struct cei_ticket_ops ticket;
 };
 
-/* Engines of this process. */
+/* The door to the engines of this process. */
 extern const struct cei_door cei_door_here;
 
 #endif /* CEI_DOOR_H */

@@ -54,7 +54,7 @@ static void end_aborted(const struct cei_chunk *chunk, const struct cei_counter 
 	*ending = (struct cei_ending){ .launch = chunk->launch, .chunk = chunk,
 				       .counter = counter, .failure = cei_failure(0, 0) };
 	ending->failure.error = cei_signal_blame(counter->signal, &ending->failure.rank);
-	if (!ending->failure.error)     /* renewed since, though it may not be yet */
+	if (!ending->failure.error)     /* it was renewed since, although a launch is in flight */
 		ending->failure.error = CEOV_ERR_ABORTED;
 }
 
@@ -82,9 +82,9 @@ static int is_oldest(const struct cei_launch *launch)
 	return launch->gate_line->next == &launch->gate_link;
 }
 
-/* Whether the transfer's lane waits for source_ready by itself: if it is the next of the
- * lane's chain. Out of turn a lane would wait for a mark whose producer may wait for what
- * stands behind it: such a transfer goes when its mark is reached. */
+/* Whether the transfer's lane, not the doorbell, waits for source_ready: only if it is the next
+ * transfer in the order of the lane's launches. Otherwise the lane could wait for a mark whose
+ * producer waits for a transfer behind this one; so the doorbell polls the mark. */
 static int is_left_to_lane(const struct cei_chunk *chunk)
 {
 	const struct cei_launch *launch = chunk->launch;
@@ -93,7 +93,8 @@ static int is_left_to_lane(const struct cei_chunk *chunk)
 		launch->next_step == step_index(chunk);
 }
 
-/* A mark that only lanes can see is reached when its turn comes. */
+/* Polls a mark whose wait is not left to the lane. A mark that the host cannot see counts as not
+ * reached, until the wait is left to the lane. */
 static enum look look_ahead(const struct cei_counter *counter, uint64_t base)
 {
 	enum look look = look_at_abort(counter);
@@ -103,7 +104,8 @@ static enum look look_ahead(const struct cei_counter *counter, uint64_t base)
 	return counter->seen ? look_at(counter, base) : LOOK_NOT_YET;
 }
 
-/* Whether the transfer may write: nothing it names was aborted, its target is free. */
+/* Whether the transfer may write: its target is free, and neither that mark nor the one that it
+ * raises was aborted. */
 static enum look look_at_target(const struct cei_chunk *chunk,
 				const struct cei_counter **ret_counter)
 {
@@ -127,7 +129,7 @@ static enum look look_at_source(const struct cei_chunk *chunk,
 	return look_ahead(&step->source_ready, chunk->launch->base);
 }
 
-/* Transfers of the launch have left the doorbell: which is its first that has not? */
+/* Moves next_step to the launch's first transfer that is still armed. */
 static void advance(struct cei_launch *launch)
 {
 	uint32_t n = launch->plan->program.n_transfers;
@@ -174,14 +176,14 @@ static uint32_t pass_on(struct cei_doorbell *doorbell, struct cei_launch *launch
 	return step->n_chunks;
 }
 
-/* Transfers of one launch that wait for the same source_ready, next to each other. They
- * pass together where they can: as one batch of copies and one batch of marks, and in
- * the order of the plan, by which templates keep receivers apart. */
+/* Neighbouring transfers of one launch that wait for the same source_ready. They are passed on
+ * together if possible: as one batch of copies and one batch of marks, in the order of the plan, by
+ * which templates keep receivers apart. */
 struct bunch {
 	struct cei_chunk *chunks[CEI_GROUP_MAX];
 	uint32_t          n;
-	uint32_t          n_free;       /* of them: targets free */
-	enum cei_parked   why;          /* where it is NOT_YET: what it waits for */
+	uint32_t          n_free;       /* how many of them have a free target */
+	enum cei_parked   why;          /* if it is NOT_YET: what it waits for */
 };
 
 static int is_empty(const struct cei_chunk *chunk)
@@ -189,7 +191,8 @@ static int is_empty(const struct cei_chunk *chunk)
 	return !cei_chunk_step(chunk)->piece.row_bytes;
 }
 
-/* What moves nothing is alone: it waits for others, and none of them for it. */
+/* Whether the chunk's transfer belongs to the bunch. A transfer that moves nothing is a bunch of
+ * its own: it waits for others, and none of them waits for it. */
 static int belongs(const struct bunch *bunch, const struct cei_chunk *chunk)
 {
 	const struct cei_counter *first, *other;
@@ -263,8 +266,9 @@ static enum look look_at_bunch(struct bunch *bunch, struct cei_chunk **ret_chunk
 	return look == LOOK_REACHED && !is_turn ? LOOK_NOT_YET : look;
 }
 
-/* A gated launch's next may be left to its lane at any time; and the turn that another
- * launch has is not told. */
+/* Whether something would send the parked chunk back. The next transfer of a gated launch is not
+ * parked: its wait may be left to the lane at any time. Nor is one that waits for an earlier launch
+ * of its plan: nothing would send it back then. */
 static int may_park(const struct cei_chunk *chunk, enum cei_parked why)
 {
 	const struct cei_launch *launch = chunk->launch;
@@ -275,7 +279,7 @@ static int may_park(const struct cei_chunk *chunk, enum cei_parked why)
 	return launch->gate == CEOV_NOBODY || !is_next;
 }
 
-/* As many as there are too many in the list. */
+/* Parks transfers of the bunch, as long as the doorbell's list is too long. */
 static void park(struct cei_parking *parking, const struct bunch *bunch, enum cei_parked why)
 {
 	uint32_t i;
@@ -285,8 +289,8 @@ static void park(struct cei_parking *parking, const struct bunch *bunch, enum ce
 			cei_parking_park(parking, bunch->chunks[i], why);
 }
 
-/* Whether a bunch that is ready should wait for the rest of its targets, or for a
- * bunch before it in the plan that does. The time begins when something could go. */
+/* Whether a bunch whose source is ready should wait for the rest of its targets, or for an earlier
+ * bunch of its launch that does so. The time limit begins when a transfer could go. */
 static int must_hold(const struct bunch *bunch, const struct cei_launch *held)
 {
 	struct cei_launch *launch = bunch->chunks[0]->launch;
@@ -302,7 +306,7 @@ static int must_hold(const struct bunch *bunch, const struct cei_launch *held)
 	return now < launch->hold_until_ns;
 }
 
-/* Keeps the bunch, and with it those behind it in its launch. */
+/* Keeps the bunch armed. Returns its launch, whose further bunches wait behind it. */
 static const struct cei_launch *hold(struct cei_parking *parking, const struct bunch *bunch)
 {
 	const struct cei_launch *launch = bunch->chunks[0]->launch;
@@ -361,7 +365,7 @@ uint32_t cei_doorbell_poll(struct cei_doorbell *doorbell, struct cei_ending *ret
 		else
 			n_passed += pass_bunch(doorbell, &bunch);
 	}
-	if (node != armed) {            /* begin there next time */
+	if (node != armed) {            /* the next pass begins there */
 		cei_list_remove(armed);
 		cei_list_append(node, armed);
 	}

@@ -8,12 +8,12 @@
  *   in:   chunks ARMED, from launches; the first of a transfer stands for all
  *   out:  chunks READY, to scheduler
  *
- * A transfer goes when its target is free and its source is ready. A gated launch
- * leaves source_ready to its lane. A transfer that moves nothing goes when, besides,
- * all before it in the plan have gone, so that lanes keep it behind them: its mark says
- * that their bytes have arrived. Launches of one plan pass transfer by transfer
- * in their order, so that marks only rise. Where many are armed, those whose marks are not
- * reached are parked (parking.h), so that a turn stays short.
+ * A transfer becomes READY when its target is free and its source is ready. In a gated launch the
+ * lane waits for source_ready instead. A transfer that moves nothing also waits until all transfers
+ * before it in the plan are READY, so that lanes keep it behind them: its mark says that their
+ * bytes have arrived. Each transfer of a plan becomes READY in the order of the plan's launches, so
+ * that marks only rise. When many transfers are armed, those whose marks are not reached are parked
+ * (parking.h), so that a turn stays short.
  */
 
 #include <stdint.h>
@@ -23,8 +23,8 @@
 /* Marks looked at in one pass; a longer list is continued in the next. */
 #define CEI_DOORBELL_LOOKS 512u
 
-/* Where the source is ready and only some targets are free, the launch's transfers
- * wait for each other so long: going as one batch and in order is worth more. */
+/* When the source is ready and only some targets are free, the launch's transfers wait at most this
+ * long for each other: one batch of copies in the plan's order is worth the delay. */
 #define CEI_DOORBELL_HOLD_NS UINT64_C(200000)
 
 struct cei_scheduler;
@@ -35,27 +35,29 @@ struct cei_doorbell {
 	struct cei_scheduler *scheduler;        /* these three are the engine's */
 	struct cei_staging   *staging;
 	struct cei_trace     *trace;            /* NULL: off */
-	struct cei_parking    parking;          /* has the armed ones, ... */
-	uint64_t              n_armed;          /* ... so many */
+	struct cei_parking    parking;          /* has the armed transfers, ... */
+	uint64_t              n_armed;          /* ... and this is their number */
 };
 
-/* The engine's parts are filled, the rest is zero. */
+/* The pointers to the engine's parts are set before, the rest is zeroed. */
 void cei_doorbell_init(struct cei_doorbell *doorbell);
 
 /* Arms every transfer of the launch. */
 void cei_doorbell_arm(struct cei_doorbell *doorbell, struct cei_launch *launch);
 
-/* The armed chunk, the first of its transfer, is dropped: it counts no more. */
+/* Takes a transfer, given by its first chunk, out of the counts of armed ones, because it is passed
+ * on or dropped. */
 void cei_doorbell_disarm(struct cei_doorbell *doorbell, struct cei_chunk *chunk);
 
-/* The launch has failed, and none of its chunks is armed any more. */
+/* Forgets what is parked of a failed launch, none of whose chunks is armed any more. */
 void cei_doorbell_forget(struct cei_launch *launch);
 
-/* The transfer is done, its mark raised: what waits for that is looked at again. */
+/* Wakes the parked transfers that wait for this one, which is done and has raised its mark. */
 void cei_doorbell_done(struct cei_doorbell *doorbell, struct cei_launch *launch, uint32_t step);
 
-/* Looks at armed marks, and passes on the transfers that are reached. Returns how many chunks.
- * Where a signal was aborted ret_ending->launch is the launch to fail, else NULL. */
+/* Polls the marks of armed transfers, and passes on the transfers whose marks are reached. Returns
+ * the number of chunks passed on. ret_ending->launch: the launch to fail because a signal was
+ * aborted, or NULL. */
 uint32_t cei_doorbell_poll(struct cei_doorbell *doorbell, struct cei_ending *ret_ending);
 
 #endif /* CEI_DOORBELL_H */

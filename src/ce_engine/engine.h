@@ -4,10 +4,10 @@
 #define CEI_ENGINE_H
 
 /*
- * One engine per member: the stages, the lanes they fill, and the thread that turns them.
- * Stages know their own state and the next stage, not the engine. On the data path engines
- * share nothing but the times of ports (ports.h). Application threads reach an engine by its
- * inbox; commits add lanes and ways that it meets in later launches.
+ * One engine per member: the stages, the lanes they fill, and the thread that makes their turns.
+ * Stages know their own state and the next stage, not the engine. On the data path engines share
+ * nothing but the times of ports (ports.h). Application threads reach an engine by its inbox;
+ * commits add lanes and ways that it meets in later launches.
  */
 
 #include <pthread.h>
@@ -40,7 +40,8 @@ struct cei_engine {
 	uint32_t                place;          /* of our memory and copy engines in the
 						 * machine; CEOV_NOBODY: not known */
 	struct cei_movers       movers;
-	struct cei_backend     *backend;        /* the first of them: of the member's place */
+	struct cei_backend     *backend;        /* the first mover, which serves the member's
+						 * place */
 	struct cei_trace       *trace;          /* NULL: off */
 	struct cei_admission    admission;      /* before the stages: lets launches in */
 	struct cei_doorbell     doorbell;       /* stage 1 */
@@ -51,7 +52,8 @@ struct cei_engine {
 
 	pthread_t               thread;
 	int                     has_thread;
-	_Atomic uint32_t        bell;           /* parked on; counts wake-ups */
+	_Atomic uint32_t        bell;           /* the futex that a parked thread sleeps on; counts
+						 * rings */
 	_Atomic uint32_t        is_parked;
 	_Atomic uint32_t        must_stop;
 	_Atomic uint32_t        has_ended;      /* the thread touches nothing any more */
@@ -59,8 +61,8 @@ struct cei_engine {
 	int                     is_stopped;
 };
 
-/* Opens the movers and lanes and, unless the site says progress_by_caller, starts
- * the thread. Zeroed before; on failure the engine accepts close. */
+/* Opens the movers and lanes and, unless the site says progress_by_caller, starts the thread. The
+ * engine is zeroed before; after a failure call cei_engine_close(). */
 int  cei_engine_open(struct cei_engine *engine, struct cei_site *site,
 		     struct cei_topology *topology, uint32_t member);
 
@@ -68,16 +70,17 @@ int  cei_engine_open(struct cei_engine *engine, struct cei_site *site,
  * point in time) those that do not come back, and to end. Accepts a zeroed engine. */
 void cei_engine_ask_stop(struct cei_engine *engine, uint64_t stop_by_ns);
 
-/* Waits until it has, and until its lanes are idle: 0: they touch no memory any more.
- * CEOV_ERR_TIMEOUT: lanes, or the thread, did not come to their end by deadline_ns; error
- * lines say which: what they may touch, the engine included, must stay. After
- * cei_engine_ask_stop(). Accepts a zeroed engine; may be repeated. */
+/* Waits until the thread has ended and the lanes are idle; call cei_engine_ask_stop() before. 0:
+ * they access no memory any more. CEOV_ERR_TIMEOUT: the thread or lanes did not end by deadline_ns;
+ * error lines name them, and all memory that they may access, the engine's included, must stay.
+ * Accepts a zeroed engine; may be repeated. */
 int  cei_engine_stop(struct cei_engine *engine, uint64_t deadline_ns);
 
 /* Releases all that a stopped engine holds. Accepts a zeroed engine. */
 void cei_engine_close(struct cei_engine *engine);
 
-/* Any thread. 0 or CEOV_FULL. */
+/* Puts the launch into the engine's inbox and wakes the engine. Any thread. CEOV_FULL: the inbox is
+ * full. */
 int  cei_engine_submit(struct cei_engine *engine, struct cei_launch *launch);
 
 enum cei_turn { CEI_TURN_IDLE, CEI_TURN_WAITING, CEI_TURN_WORKED };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Deadlines and aborts of launches: what is looked at, and when. */
+/* Looks at launches for deadlines that have passed and for aborts, in bounded steps. */
 
 #include "ce_engine/expiry.h"
 
@@ -69,12 +69,13 @@ static int is_missing(const struct cei_counter *counter, uint64_t base)
 {
 	if (!counter->signal)
 		return 0;
-	/* relaxed: for the message only. What lanes alone can see may be missing. */
+	/* relaxed: for the message only. A mark that only lanes can see counts as missing. */
 	return !counter->seen || atomic_load_explicit(counter->seen, memory_order_relaxed) <
 		base + counter->value;
 }
 
-/* The chunk's mark that is not reached; NULL: both are, so its own rank is to blame. */
+/* Returns the chunk's mark that is not reached; NULL: both are reached, so the chunk's own rank is
+ * to blame. */
 static const struct cei_counter *missing_mark(const struct cei_chunk *chunk)
 {
 	const struct cei_step *step;
@@ -87,8 +88,8 @@ static const struct cei_counter *missing_mark(const struct cei_chunk *chunk)
 	return is_missing(&step->source_ready, chunk->launch->base) ? &step->source_ready : NULL;
 }
 
-/* The deadline has passed. An abort that nothing has looked at yet is the reason, if there is
- * one: its poison looks like marks that have been reached. */
+/* Fills the failure of a launch whose deadline has passed. If a signal was aborted, which no stage
+ * has seen yet, that is the reason: poisoned marks look as if they were reached. */
 static void expire(const struct cei_expiry *expiry, struct cei_ending *ending)
 {
 	if (cei_expiry_find_abort(ending->launch, &ending->failure))
@@ -103,7 +104,7 @@ static void expire(const struct cei_expiry *expiry, struct cei_ending *ending)
 enum look {
 	LOOK_WELL,
 	LOOK_NOT_ALL,                   /* some of its signals are left for the next turn */
-	LOOK_ENDS,                      /* by the failure found or, without one, by its
+	LOOK_ENDS,                      /* because of the failure found; without one because of its
 					 * deadline */
 };
 
@@ -112,8 +113,8 @@ static int is_new(const struct cei_expiry *expiry)
 	return CEI_OWNER(expiry->at, struct cei_launch, link)->listed_pass == expiry->pass;
 }
 
-/* The next launch of the pass; NULL: it has ended. Those that came into a list since it began
- * are the last ones there. */
+/* Returns the pass's next launch; NULL: the pass has ended. It ends at the launches that were put
+ * into the list since it began, which are the last ones there. */
 static struct cei_launch *next_launch(struct cei_expiry *expiry)
 {
 	if (expiry->is_held && (expiry->at == &expiry->held || is_new(expiry))) {
@@ -126,7 +127,8 @@ static struct cei_launch *next_launch(struct cei_expiry *expiry)
 	return CEI_OWNER(expiry->at, struct cei_launch, link);
 }
 
-/* Whether the pass has seen to the plan's signals for a launch like this one. */
+/* Whether the pass has done the plan's signals: looked at them or, for failed launches, poisoned
+ * them. */
 static int is_seen_to(const struct cei_expiry *expiry, const struct cei_launch *launch)
 {
 	return launch->plan->run.expiry_pass[launch->error != 0] == expiry->pass;
@@ -156,16 +158,15 @@ static enum look look_at_signals(struct cei_expiry *expiry, const struct cei_lau
 	return LOOK_WELL;
 }
 
-/* What a launch has come to since the last pass; an abort fills the failure. To poison the
- * signals of one that has failed is more than a look, so nothing else is done in the same
- * turn. */
+/* Looks at a launch's deadline and signals; an abort fills the failure. Poisoning the signals of a
+ * failed launch takes longer than a look, so it uses up all looks of the turn. */
 static enum look look_at(struct cei_expiry *expiry, const struct cei_launch *launch,
 			 uint64_t now_ns, uint32_t *n_left, struct ceov_failure *failure)
 {
 	--*n_left;
 	if (launch->error && !is_seen_to(expiry, launch)) {
-		cei_expiry_poison(launch);      /* a raiser may have covered what a gate
-						 * waits to see */
+		cei_expiry_poison(launch);      /* a raiser may have overwritten poison that a
+						 * waiting lane needs */
 		see_to(expiry, launch);
 		*n_left = 0;
 	}

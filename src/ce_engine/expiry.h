@@ -4,8 +4,8 @@
 #define CEI_EXPIRY_H
 
 /*
- * The launches that an engine has taken up. Sees that the deadline of one has passed, and that a
- * signal of its plan was aborted which nothing else of it looks at just now.
+ * Keeps the launches that an engine has taken up. Finds those whose deadline has passed, and those
+ * whose plan has an aborted signal that no stage is polling just now.
  *
  * Passes go over all launches that the engine has, first those held and then those in flight.
  * A turn makes a bounded part of a pass, so that no mark waits for it, and the next pass
@@ -37,10 +37,11 @@ struct cei_expiry {
 	uint32_t         rank;          /* of the engine */
 	struct cei_list  held;          /* launches taken up, but not admitted yet */
 	struct cei_list  in_flight;     /* admitted, oldest first */
-	struct cei_list *at;            /* what the pass looks at next, a launch or the head of
-					 * its list; NULL: none is under way */
+	struct cei_list *at;            /* what the pass looks at next, a launch or the head of its
+					 * list; NULL: no pass is under way */
 	int              is_held;       /* `at` is in the list of those held */
-	uint32_t         next_signal;   /* of the launch's plan: those before it were looked at */
+	uint32_t         next_signal;   /* of that launch's plan: the pass has looked at the signals
+					 * before it */
 	uint64_t         pass;          /* counts passes, from 1 on */
 	uint64_t         next_pass_ns;  /* point in time */
 };
@@ -49,13 +50,13 @@ void cei_expiry_init(struct cei_expiry *expiry, uint32_t rank);
 
 /* All below: engine's thread. */
 
-/* A pass is under way, which the next turn goes on with. */
+/* Whether a pass is under way, which the next turn continues. */
 static inline int cei_expiry_goes_on(const struct cei_expiry *expiry)
 {
 	return expiry->at != NULL;
 }
 
-/* No launch is held or in flight. */
+/* Whether no launch is held or in flight. */
 static inline int cei_expiry_is_empty(const struct cei_expiry *expiry)
 {
 	return cei_list_is_empty(&expiry->in_flight) && cei_list_is_empty(&expiry->held);
@@ -64,13 +65,14 @@ static inline int cei_expiry_is_empty(const struct cei_expiry *expiry)
 /* Takes the launch out of the list that it is in, if any. */
 void cei_expiry_take(struct cei_expiry *expiry, struct cei_launch *launch);
 
-/* The same, and puts it at the end of this one, of the expiry's. */
+/* Takes the launch out of the list that it is in, if any, and appends it to this one: `held` or
+ * `in_flight`. */
 void cei_expiry_put(struct cei_expiry *expiry, struct cei_launch *launch,
 		    struct cei_list *list);
 
-/* Goes on with the pass, or begins one if it is time. 1: has found how a launch, which may be
- * held, is to end: by the failure or, where that is 0, as one that has failed before and whose
- * chunks do not come back. */
+/* Continues the pass, or begins one if it is time. 1: *ret_ending names a launch, possibly a held
+ * one, that must be ended. If its failure's error is 0, the launch has failed before and its chunks
+ * have not come back from their lanes in time. */
 int  cei_expiry_turn(struct cei_expiry *expiry, uint64_t now_ns, struct cei_ending *ret_ending);
 
 /* Whether a signal of the launch's plan was aborted; fills error and rank of the failure. */
@@ -80,7 +82,7 @@ int  cei_expiry_find_abort(const struct cei_launch *launch, struct ceov_failure 
  * written over the poison. */
 void cei_expiry_poison(const struct cei_launch *launch);
 
-/* The transfer that the launch is stuck at: the first chunk that is not done, or NULL. */
+/* Returns the first chunk of the launch that is not done, or NULL. */
 const struct cei_chunk *cei_expiry_stuck_at(const struct cei_launch *launch);
 
 #endif /* CEI_EXPIRY_H */

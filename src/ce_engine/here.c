@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The door to engines of this process: which functions do what it says. */
+/* The door to the engines of this process: its table of functions. */
 
 #include "ce_engine/context.h"
 #include "ce_engine/door.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Stage 3: groups chunks into submits. Decides no order: that is the scheduler's. */
+/* Stage 3: groups chunks into submits. Their order is the scheduler's. */
 
 #include "ce_engine/lanes.h"
 
@@ -31,12 +31,12 @@ static enum cei_direction direction_of(uint32_t lane)
 	return lane < CEI_LANES_GATED_FIRST ? (enum cei_direction)lane : CEI_DIRECTION_ANY;
 }
 
-/* One more; the caller serialises calls. CEOV_ERR_NO_MEMORY, raised: there are CEI_LANES_MAX
- * already. */
+/* Opens one more lane; the caller serialises calls. CEOV_ERR_NO_MEMORY, raised: there are
+ * CEI_LANES_MAX already. */
 static int add_lane(struct cei_lanes *lanes, struct cei_backend *backend,
 		    enum cei_direction direction, uint32_t peer, uint32_t *ret_index)
 {
-	/* relaxed: whoever adds is alone */
+	/* relaxed: the only thread that adds reads it */
 	uint32_t n = atomic_load_explicit(&lanes->n, memory_order_relaxed);
 	int r;
 
@@ -122,7 +122,7 @@ int cei_lanes_are_idle(struct cei_lanes *lanes, uint64_t set)
 	return 1;
 }
 
-/* What its lane has to wait for; counter 0: nothing. */
+/* Returns what the chunk's lane has to wait for; counter 0: nothing. */
 static struct cei_await await_of(const struct cei_chunk *chunk)
 {
 	const struct cei_counter *ready = &cei_chunk_step(chunk)->source_ready;
@@ -176,12 +176,13 @@ static int takes(const struct group *group, const struct cei_chunk *chunk)
 		return 0;
 	if (group->n_bytes + bytes_of(chunk) > plan->program.mark_group_bytes)
 		return 0;
-	/* A group's marks are raised, and its end is seen, when all of it is there: so
-	 * urgent ones go without others, and background ones alone. */
+	/* The marks of a group are raised when all of its copies are done. So chunks of different
+	 * urgency are not grouped, and background chunks go alone. */
 	if (chunk->job.urgency != group->chunks[0]->job.urgency ||
 	    chunk->job.urgency == CEOV_URGENCY_BACKGROUND)
 		return 0;
-	/* A leg's lane waits for the leg's end alone: for the slot that it leaves, or fills. */
+	/* A leg goes alone, so that its end is seen at once: it fills a slot for the second leg, or
+	 * frees one. */
 	if (chunk->way || group->chunks[0]->way)
 		return 0;
 	if (must_follow(chunk) && chunk->launch != group->chunks[0]->launch)
@@ -193,8 +194,8 @@ static int takes(const struct group *group, const struct cei_chunk *chunk)
 	return plan->run.group != group->number || plan->run.group_launch == chunk->launch;
 }
 
-/* A lane keeps the order of a transfer's chunks: the last one brings the mark. The chunk's,
- * or NULL. */
+/* Returns the mark that the chunk raises, or NULL. A lane keeps the order of a transfer's chunks,
+ * so the last one raises the transfer's mark. */
 static const struct cei_counter *mark_of(const struct cei_chunk *chunk)
 {
 	const struct cei_step *step = cei_chunk_step(chunk);
@@ -234,8 +235,8 @@ static int wait_for_gate(struct group *group)
 	if (!group->await.counter)
 		return 0;
 	number = group->chunks[0]->launch->number;
-	/* The lane may have waited for it already - in the same launch only: in
-	 * between the signal may have been renewed. */
+	/* Skips a wait that the lane was given already, if that was for the same launch: between
+	 * launches the signal may have been renewed. */
 	if (lanes->gate_launch[group->lane] == number &&
 	    lanes->gate_counter[group->lane] == group->await.counter &&
 	    lanes->gate_value[group->lane] >= group->await.value)
@@ -301,8 +302,8 @@ static void flush(struct group *group)
 	cei_lanes_break(lanes, group->lane, r);
 }
 
-/* The counter holds more than the transfer would raise it to: who waits for what it holds
- * would be led astray, so the launch fails instead. */
+/* Whether the counter holds more than the transfer would raise it to. Lowering it would mislead
+ * those who wait for it, so the launch fails instead. */
 static int would_fall(const struct cei_chunk *chunk)
 {
 	const struct cei_counter *then = mark_of(chunk);

@@ -61,8 +61,9 @@ struct cei_chunk {
 	uint8_t              parked;    /* while ARMED: enum cei_parked */
 	uint16_t             slot;      /* staging slot that it holds, or CEI_NO_SLOT */
 	uint32_t             trace;     /* its record, where there is a trace */
-	uint64_t             sequence;  /* from MOVING on: the lane's submit it is in */
-	struct cei_job       job;       /* what the scheduler decides by, and its lane */
+	uint64_t             sequence;  /* from MOVING on: number of the lane's submit that has
+					 * it */
+	struct cei_job       job;       /* what the scheduler knows of the chunk, and its lane */
 };
 
 enum cei_parked {                       /* what an ARMED chunk waits for */
@@ -90,42 +91,45 @@ struct cei_launch {
 	uint64_t                sequence;       /* counts the plan's launches */
 	uint64_t                base;
 	uint64_t                deadline_ns;    /* point in time */
-	uint64_t                listed_pass;    /* expiry: the pass in which it came into the
-						 * engine's list */
+	uint64_t                listed_pass;    /* expiry: number of the pass during which it was
+						 * put into its list */
 	uint64_t                armed_ns;       /* trace: when it was taken up */
-	uint64_t                hold_until_ns;  /* doorbell: 0, or how long one transfer
-						 * may keep others back */
+	uint64_t                hold_until_ns;  /* doorbell: until when its transfers wait for each
+						 * other's targets; 0: they have not begun to */
 	const void             *producer;       /* NULL: source_ready is polled */
 	const void             *after;          /* stream that it follows, or NULL ... */
-	void                   *event;          /* ... with the point on it; the record
-						 * keeps it for its next launch */
-	int                     has_followed;   /* lanes: the lane waits for it already */
+	void                   *event;          /* ... and an event at the point on it; the record
+						 * keeps the event for its next launch */
+	int                     has_followed;   /* lanes: the lane was told already to wait for the
+						 * event */
 	uint64_t                floating;       /* address of the plan's floating buffer;
 						 * 0: it has none */
 	uint32_t                gate;           /* lane it is gated on, or CEOV_NOBODY */
-	struct cei_list         gate_link;      /* in the line of that lane, ... */
-	struct cei_list        *gate_line;      /* ... which is admission's; NULL: no lane */
-	uint32_t                next_step;      /* the first that is still armed */
+	struct cei_list         gate_link;      /* in that lane's list of launches, ... */
+	struct cei_list        *gate_line;      /* ... cei_admission.line; NULL: it has no gated
+						 * lane */
+	uint32_t                next_step;      /* the first transfer that is still armed */
 	uint32_t                next_open;      /* staging: all before it that take ways of two
 						 * legs are done */
 	uint32_t                n_parked;       /* parking: transfers parked, ... */
 	uint32_t                n_blocked;      /* ... those whose source is ready, or has no
 						 * mark, for their targets */
-	int                     error;          /* the first, ... */
+	int                     error;          /* the launch's first error, or 0, ... */
 	uint32_t                blamed;         /* ... and the rank to blame, or CEOV_NOBODY */
 	uint32_t                n_open;         /* chunks neither done nor dropped */
-	struct cei_chunk        chunks[];       /* of the plan's cuts; behind them, a watch for
-						 * each of its n_watches */
+	struct cei_chunk        chunks[];       /* one for each of the plan's cuts; behind them in
+						 * memory a struct cei_watch for each of the plan's
+						 * n_watches */
 };
 
-/* What a record takes. */
+/* Returns the size of a launch record of the plan, with its chunks and watches. */
 static inline size_t cei_launch_bytes(const struct ceov_plan *plan)
 {
 	return sizeof(struct cei_launch) + plan->program.n_chunks * sizeof(struct cei_chunk) +
 		plan->waits.n_watches * sizeof(struct cei_watch);
 }
 
-/* Zeroes in a new record. */
+/* Returns the launch's watches, which stand behind its chunks. In a new record they are zeroed. */
 static inline struct cei_watch *cei_launch_watches(struct cei_launch *launch)
 {
 	return (struct cei_watch *)(void *)&launch->chunks[launch->plan->program.n_chunks];
@@ -147,31 +151,33 @@ static inline struct cei_chunk *cei_launch_first(struct cei_launch *launch, uint
 	return &launch->chunks[launch->plan->steps[step].first_chunk];
 }
 
-/* The last chunk of a transfer, which brings its mark. */
+/* The last chunk of a transfer, which raises its mark. */
 static inline struct cei_chunk *cei_launch_last(struct cei_launch *launch, uint32_t step)
 {
 	return cei_launch_first(launch, step) + launch->plan->steps[step].n_chunks - 1;
 }
 
-/* Whether source_ready marks of the admitted launch are left to its lane. */
+/* Whether the lane of the admitted launch, not the doorbell, waits for its source_ready marks. */
 static inline int cei_launch_lane_waits(const struct cei_launch *launch)
 {
 	return launch->gate != CEOV_NOBODY && launch->producer &&
 		launch->plan->triggers.is_gateable;
 }
 
-/* What a stage has found that ends a launch before its time. */
+/* A reason, found by a stage, to end a launch early. */
 struct cei_ending {
 	struct cei_launch        *launch;
 	int                       is_held;      /* it is not admitted yet */
-	const struct cei_chunk   *chunk;        /* the one concerned, or NULL */
-	const struct cei_counter *counter;      /* of its mark, or NULL */
+	const struct cei_chunk   *chunk;        /* the chunk where it was found, or NULL */
+	const struct cei_counter *counter;      /* the counter that was aborted or not reached, or
+						 * that would fall; or NULL */
 	struct ceov_failure       failure;      /* error, native_code and rank; the text may say
 						 * why, in a few words, in place of the
 						 * error's name */
 };
 
-/* ticket.c: what cei_door_here has for handles that were checked. */
+/* Implement the launches and tickets of cei_door_here (ticket.c); the caller has checked the
+ * handles. */
 int  cei_launch_enqueue(struct ceov_plan *plan, const struct ceov_launch *launch,
 			ceov_ticket *ret_ticket);
 int  cei_ticket_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns,

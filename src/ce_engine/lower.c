@@ -7,10 +7,11 @@
 
 #include "ce_engine/split.h"
 
-/* What goes together: behind the same waits, as one batch of copies, then the posts. */
+/* Steps that are queued together: the same waits, then one batch of copies, then the posts. */
 struct batch {
 	const struct cei_stream_run *run;
-	const struct cei_step       *first;     /* whose marks it waits for; NULL: none yet */
+	const struct cei_step       *first;     /* the step whose marks the batch waits for; NULL:
+						 * the batch is empty */
 	uint64_t                     n_bytes;   /* of its steps */
 	uint32_t                     n_awaits;
 	uint32_t                     n_pieces;
@@ -40,7 +41,7 @@ static int flush(struct batch *batch)
 	return run->backend->ops->stream_queue(run->backend, run->stream, &work);
 }
 
-/* Nothing to wait for, or the same as the batch. */
+/* Whether the step's mark needs no wait of its own: there is none, or the batch waits for it. */
 static int has_waited(const struct cei_counter *waited, const struct cei_counter *counter)
 {
 	return !counter->signal ||
@@ -81,7 +82,7 @@ static int make_room(struct batch *batch, const struct cei_step *step, uint64_t 
 	return r;
 }
 
-/* Whole, or row by row where the driver refuses the pitch. */
+/* Adds a piece as a whole, or row by row if its pitch is larger than the driver allows. */
 static int add_pieces(struct batch *batch, const struct cei_piece *piece)
 {
 	uint64_t i, n = piece->row_bytes ? cei_split_count(piece, UINT64_MAX) : 0;

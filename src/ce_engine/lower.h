@@ -19,7 +19,7 @@
 #include "ce_engine/plan.h"
 #include "ce_engine/signal.h"
 
-/* The counter is there: counter->signal is not NULL. */
+/* The await and the post of a counter; counter->signal is not NULL. */
 static inline struct cei_await cei_lower_await(const struct cei_counter *counter, uint64_t base)
 {
 	struct cei_await await = {
@@ -42,8 +42,8 @@ static inline struct cei_post cei_lower_post(const struct cei_counter *counter, 
 	return post;
 }
 
-/* The step's whole piece, or one that it was cut into. floating: the address of the plan's
- * floating buffer. */
+/* Returns a piece of the step, the whole one or a cut, with addresses. floating: the address of the
+ * plan's floating buffer. */
 static inline struct cei_piece cei_lower_piece(const struct cei_step *step,
 					       const struct cei_piece *piece,
 					       uint64_t floating)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Opening and closing of an engine's movers. */
+/* Opens and closes an engine's movers. */
 
 #include "ce_engine/movers.h"
 

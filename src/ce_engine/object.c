@@ -65,7 +65,7 @@ int cei_object_check(const void *handle, const struct cei_object_type *type, con
 			 object->type->name);
 }
 
-/* With the context's lock held. */
+/* The caller holds the context's lock. */
 static void mark_dead(struct cei_object *object)
 {
 	cei_list_remove(&object->link);
@@ -98,7 +98,7 @@ void cei_object_end(struct cei_object *object)
 	pthread_mutex_unlock(&object->context->lock);
 }
 
-/* An object that has left the quarantine. */
+/* Hands an object that has left the quarantine to the graves. */
 static void forget(struct cei_list *node)
 {
 	struct cei_object *object = CEI_OWNER(node, struct cei_object, link);

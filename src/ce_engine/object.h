@@ -20,7 +20,7 @@
 struct cei_door;                        /* ce_engine/door.h */
 struct cei_object;
 
-/* What kind of handle it is: a constant with whoever makes such handles. */
+/* A type of handles: a constant in the module that makes such handles. */
 struct cei_object_type {
 	const char *name;               /* for messages: "buffer" */
 	size_t      list_at;            /* offset in struct ceov_context of the list that
@@ -57,7 +57,7 @@ struct cei_object {                     /* first member of each handle */
 void cei_object_init(struct cei_object *object, ceov_context *context,
 		     const struct cei_object_type *type);
 
-/* Of its context. */
+/* Returns the report of the object's context. */
 struct cei_report *cei_object_report(const struct cei_object *object);
 
 /* 0 where handle is a living object of that type whose context may be used in this
@@ -82,7 +82,7 @@ void cei_object_bury(struct cei_object *object);
 /* Gives up the context's quarantine, at ceov_close(). */
 void cei_objects_forget(ceov_context *context);
 
-/* Counts users; what has users is not released. */
+/* Count the users of an object. An object with users is not released. */
 void cei_object_use(struct cei_object *object);
 void cei_object_unuse(struct cei_object *object);
 uint32_t cei_object_n_users(struct cei_object *object);

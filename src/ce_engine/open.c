@@ -23,7 +23,8 @@
 #include "ce_engine/trace.h"
 #include "ce_engine/warm.h"
 
-/* All abort words before the first poison: see cei_signals_abort(). */
+/* Aborts all shared and found signals. Sets all abort words before the first poison: see
+ * cei_signals_abort(). */
 static void abort_shared(ceov_context *context, uint32_t rank)
 {
 	struct cei_report_hold hold;
@@ -46,8 +47,9 @@ static void abort_shared(ceov_context *context, uint32_t rank)
 	cei_report_hold_end(&context->report, &hold);
 }
 
-/* From the bootstrap thread. A lost rank's raises will not come: whatever the group
- * shares is aborted. One that departed in order has done its part. */
+/* Called by the bootstrap thread when a rank is gone. Marks of a lost rank will never be raised, so
+ * all signals that are shared in the group are aborted. A rank that departed in order has done its
+ * part. */
 static void gone(void *arg, uint32_t rank, int departed)
 {
 	ceov_context *context = arg;
@@ -203,7 +205,8 @@ static void init_lists(ceov_context *context)
 	cei_tickets_init(&context->tickets);
 }
 
-/* To stderr: of such a config log cannot be trusted. */
+/* Checks the config's size. Errors go to stderr: the log function of a wrong config cannot be
+ * trusted. */
 static int check_config(const struct ceov_config *config)
 {
 	struct cei_report report;
@@ -248,7 +251,7 @@ int ceov_open(const struct ceov_config *config, ceov_context **ret_context)
 	return cei_context_open(config, cei_backends, ret_context);
 }
 
-/* What we found at peers: they may be waiting to close until we let go. */
+/* Releases what was found at peers: they may wait for that before they close. */
 static void let_go_of_peers(ceov_context *context)
 {
 	struct cei_list *node, *next;
@@ -269,7 +272,7 @@ static void let_go_of_peers(ceov_context *context)
 	}
 }
 
-/* How many exports peers still use; the others are withdrawn. */
+/* Withdraws all exports. Returns how many of them peers still use. */
 static uint32_t withdraw_exports(ceov_context *context)
 {
 	struct cei_list *node, *next;
@@ -283,7 +286,8 @@ static uint32_t withdraw_exports(ceov_context *context)
 	return n;
 }
 
-/* Memory that a peer maps must not be freed under it. */
+/* Waits, for a bounded time, until peers no longer use exported memory, because it is freed
+ * next. */
 static void wait_for_users(ceov_context *context)
 {
 	uint64_t deadline = cei_deadline(CEI_CLOSE_NS);
@@ -299,8 +303,8 @@ static void wait_for_users(ceov_context *context)
 			"all ranks meet before one closes", n);
 }
 
-/* What stands on plans, then plans, which name the rest; found handles before those they
- * were found from. */
+/* Destroys objects of upper layers, then plans, which use signals and buffers, then these. Found
+ * handles go before the handles that own their regions. */
 static void destroy_objects(ceov_context *context)
 {
 	struct cei_object *upper;
@@ -327,7 +331,7 @@ static void destroy_objects(ceov_context *context)
 		free(CEI_OWNER(node, struct cei_local_export, link));
 }
 
-/* While engines turn: what runs on GPUs may wait for what they bring. */
+/* Stops objects of upper layers while the engines still turn: kernels on GPUs may wait for data. */
 static void stop_uppers(ceov_context *context)
 {
 	struct cei_object *upper;
@@ -340,13 +344,14 @@ static void stop_uppers(ceov_context *context)
 	}
 }
 
-/* 0 where the context was not built so far. */
+/* Returns 0 if the context was not built so far. */
 static uint32_t n_engines(const ceov_context *context)
 {
 	return context->engines ? context->site.n_members : 0;
 }
 
-/* How many engines did not come to their end. All are asked first: they end together. */
+/* Stops all engines; returns how many did not end. All are asked first, so that they end at the
+ * same time. */
 static uint32_t stop_engines(ceov_context *context)
 {
 	uint64_t timeout_ns = context->deadline_ns > CEI_CLOSE_LEAST_NS
@@ -362,8 +367,8 @@ static uint32_t stop_engines(ceov_context *context)
 	return n;
 }
 
-/* A copy that does not end goes on beside us: what it touches, and what moves it, stays
- * until the process ends. */
+/* Closes a context while copies do not end. The memory that they access, and the engines and lanes
+ * that move them, stay until the process ends. */
 static void abandon(ceov_context *context)
 {
 	(void)cei_raise(&context->report, CEOV_ERR_UNCERTAIN, 0,
@@ -373,7 +378,7 @@ static void abandon(ceov_context *context)
 	if (context->bootstrap)
 		cei_bootstrap_close(context->bootstrap);
 	context->bootstrap = NULL;
-	/* The caller's log is not ours any more; what is left has stderr. */
+	/* The caller's log function may be gone after the close; later lines go to stderr. */
 	context->report.log = NULL;
 	context->state = CEI_CONTEXT_CLOSED;
 }
@@ -384,7 +389,7 @@ void ceov_close(ceov_context *context)
 
 	if (!context || context->state != CEI_CONTEXT_OPEN ||
 	    (context->alive && !*context->alive))
-		return;                 /* in a forked child nothing here is ours */
+		return;                 /* in a forked child nothing here may be touched */
 	stop_uppers(context);
 	if (stop_engines(context)) {
 		abandon(context);

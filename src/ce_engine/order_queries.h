@@ -18,7 +18,7 @@ struct cei_query {
 	uint32_t first;                 /* positions; the question is whether second follows
 					 * first */
 	uint32_t second;
-	uint32_t note;                  /* of who wants to know */
+	uint32_t note;                  /* for the caller, who chose it */
 };
 
 #define CEI_QUERY_MASK_WORDS 8u         /* of one walk: 512 transfers, one cache line */
@@ -30,8 +30,8 @@ struct cei_queries {
 	struct cei_query *list;         /* not answered yet */
 	uint32_t          n;
 	int               result;       /* 0: all answers were yes; CEOV_NONE: one was no;
-					 * CEOV_ERR_NO_MEMORY, not raised. Where it is not 0
-					 * no more is looked for */
+					 * CEOV_ERR_NO_MEMORY, not raised. If it is not 0, no more
+					 * is answered */
 	struct cei_query  refused;      /* CEOV_NONE: of those with the answer no, the one
 					 * with the least note, second and first */
 };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Where armed transfers wait without being looked at. */
+/* Parks armed transfers that the doorbell need not poll. */
 
 #include "ce_engine/parking.h"
 
-/* How far a chunk that goes back is carried towards its place. */
+/* How many chunks of the list put_back() passes at most, from its end, to find a chunk's place. */
 #define STEPS_BACK 64u
 
 void cei_parking_init(struct cei_parking *parking)
@@ -41,7 +41,8 @@ static void unwatch(struct cei_launch *launch, uint32_t waiter)
 		cei_list_remove(&found->link);
 }
 
-/* Where the mark's raise comes from; CEI_AWAKE: from where nothing is heard. */
+/* What the transfer is to be parked for, so that something sends it back; CEI_AWAKE: it cannot be
+ * parked. */
 static enum cei_parked place_of(struct cei_launch *launch, uint32_t step,
 				enum cei_parked why)
 {
@@ -81,7 +82,7 @@ void cei_parking_park(struct cei_parking *parking, struct cei_chunk *chunk, enum
 
 /* --- going back ------------------------------------------------------------------------ */
 
-/* Whether it stands before the other one in the doorbell. */
+/* Whether the chunk comes before the other one in the doorbell's list. */
 static int is_before(const struct cei_chunk *chunk, const struct cei_chunk *other)
 {
 	if (chunk->launch != other->launch)
@@ -89,8 +90,8 @@ static int is_before(const struct cei_chunk *chunk, const struct cei_chunk *othe
 	return chunk->index < other->index;
 }
 
-/* In the order of launches and of the plan, as far as a few steps show: transfers of one
- * source pass together where they stand together. */
+/* Inserts the chunk in the order of launches and of their plan, passing only a few others: the
+ * doorbell passes on transfers with the same source together if they stand together. */
 static void put_back(struct cei_list *armed, struct cei_chunk *chunk)
 {
 	struct cei_list *at = armed;
@@ -128,7 +129,7 @@ static int is_parked(const struct cei_chunk *chunk, const struct cei_waiter *wai
 	return chunk->parked == (waiter->mark ? CEI_PARKED_TARGET : CEI_PARKED_SOURCE);
 }
 
-/* Sends back who waits for no more than `seen`. Returns how many it looked at. */
+/* Sends back the transfers that wait for at most `seen`. Returns how many waiters it looked at. */
 static uint32_t wake_reached(struct cei_parking *parking, struct cei_watch *found, uint64_t seen,
 			     uint32_t n_most)
 {
@@ -148,7 +149,7 @@ static uint32_t wake_reached(struct cei_parking *parking, struct cei_watch *foun
 	return n;
 }
 
-/* The first that is parked there. */
+/* Returns the first chunk that is parked at the counter. */
 static struct cei_chunk *first_parked(const struct cei_watch *found)
 {
 	const struct cei_waits *waits = &found->launch->plan->waits;

@@ -28,11 +28,14 @@ struct cei_plan_builder;                /* ce_engine/plan_builder.h */
 
 struct cei_step {                       /* one transfer, as committed */
 	struct cei_piece   piece;       /* row_bytes 0: moves nothing, only raises */
-	enum cei_direction direction;   /* of one that moves nothing: its predecessor's, ... */
-	uint32_t           lane;        /* ... likewise: of the engine, that moves it directly */
+	enum cei_direction direction;   /* of its copies; a step that moves nothing has its
+					 * predecessor's, ... */
+	uint32_t           lane;        /* ... and likewise the engine's lane that makes its direct
+					 * copies */
 	int                is_routed;   /* some chunks take staged paths; its last chunk moves
 					 * nothing and raises `then` when all others are done */
-	const struct cei_machine_link *link;    /* between its places, or NULL */
+	const struct cei_machine_link *link;    /* the machine's link between its places; NULL: not
+						 * known */
 	uint16_t           turn;        /* distance of the target in the order of places:
 					 * templates rotate by it */
 	int                is_floating; /* source addresses of the piece and its cuts are offsets
@@ -50,12 +53,15 @@ struct cei_plan_run {
 	uint64_t             *turns;            /* one per step: number of the launch whose
 						 * transfer may leave the doorbell next, so that
 						 * marks rise in order; allocated at commit */
-	uint64_t              group;            /* the batch that it was in last, ... */
-	const struct cei_launch *group_launch;  /* ... and with which launch */
-	uint32_t              n_admitted;       /* launches that passed admission, ... */
+	uint64_t              group;            /* number of the last group of lanes.c that had
+						 * chunks of the plan, ... */
+	const struct cei_launch *group_launch;  /* ... and the launch of these chunks */
+	uint32_t              n_admitted;       /* launches that passed admission and have not
+						 * ended, ... */
 	uint32_t              gate;             /* ... the lane that gates them, or
 						 * CEOV_NOBODY: polled ... */
-	uint32_t              n_held;           /* not 0: a launch is held before it */
+	uint32_t              n_held;           /* not 0: admission has held a launch of the plan in
+						 * this turn; later ones are held behind it */
 	uint64_t              expiry_pass[2];   /* number of the expiry pass that has checked the
 						 * signals of a launch, and of the one that has
 						 * poisoned those of a failed launch */
@@ -82,31 +88,31 @@ struct ceov_plan {
 	/* after commit */
 	uint32_t            (*ways)[CEI_ROUTE_WAYS_MAX];        /* the engine's, of each of
 						 * the program's routes */
-	struct cei_step      *steps;            /* of the program's transfers */
-	struct cei_cut       *cuts;             /* of its chunks */
-	uint64_t             *memories;         /* what movers with addresses of their own gave
-						 * for the plan's memory; 0: it is not open.
-						 * NULL: there are no such movers */
-	uint32_t              n_memories;       /* of each mover: see plan_bind.c */
+	struct cei_step      *steps;            /* one for each of the program's transfers */
+	struct cei_cut       *cuts;             /* one for each of its chunks */
+	uint64_t             *memories;         /* addresses that movers with an address space of
+						 * their own gave for the plan's memory; 0: it is
+						 * not open. NULL: there are no such movers */
+	uint32_t              n_memories;       /* entries of each mover: see plan_bind.c */
 	struct cei_triggers   triggers;
 	struct cei_waits      waits;
 	pthread_mutex_t       lock;             /* guards the fields of `run` that say so */
 	struct cei_plan_run   run;
 };
 
-/* ticket.c: refuses a base that falls or is too large, with the plan's lock held, and the
- * report's lines where it does (hold, begun here); and what would only fail later, lost ranks
- * and aborted signals. */
+/* ticket.c: check_base refuses a base that falls or is too large. The caller holds the plan's lock,
+ * and ends `hold` after releasing it; a refusal begins `hold`, which keeps back log lines until
+ * then. check_parties refuses plans that can only fail: with a lost rank or an aborted signal. */
 int  cei_plan_check_base(const struct ceov_plan *plan, uint64_t base, const char *call,
 			 struct cei_report_hold *hold);
 int  cei_plan_check_parties(struct ceov_plan *plan, const char *call);
 
-/* What cei_door_here has for handles that were checked. */
+/* Implement cei_door_here; the caller has checked the handles. */
 int  cei_plan_commit(struct ceov_plan *plan);
 int  cei_plan_explain(const struct ceov_plan *plan, int fd);
 
-/* plan_commit.c: the rest of a release: lets go of what the plan names, and of what commit
- * made. */
+/* Ends the plan's use of buffers and signals, and frees all that its commit made (plan_commit.c).
+ * The last part of a release. */
 void cei_plan_empty(struct ceov_plan *plan);
 
 #endif /* CEI_PLAN_H */

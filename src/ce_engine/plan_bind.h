@@ -3,7 +3,7 @@
 #ifndef CEI_PLAN_BIND_H
 #define CEI_PLAN_BIND_H
 
-/* At commit: from the plan's program to steps and cuts with addresses of this process. */
+/* At commit: makes steps and cuts, with addresses of this process, from the plan's program. */
 
 #include "ce_engine/plan.h"
 
@@ -11,14 +11,14 @@
  * Raises what cannot be had. */
 int  cei_plan_bind(struct ceov_plan *plan);
 
-/* After the checks: the chunks of each step, and the cuts. */
+/* Computes the chunks of each step, and the cuts. Call it after the plan's checks. */
 int  cei_plan_cut(struct ceov_plan *plan);
 
-/* Where the buffer is for the plan's rank. What it does not reach has one address in this
- * process all the same, for who does. 0: nobody does. */
+/* Returns the buffer's address for the plan's rank or, if that rank does not reach it, for another
+ * rank of this process. 0: none of them reaches it. */
 uint64_t cei_plan_address(const struct ceov_plan *plan, const struct ceov_buffer *buffer);
 
-/* The region of that rank as movers of the plan's engine are asked about it. */
+/* Describes the rank's region for calls of the movers of the plan's engine. */
 struct cei_memory cei_plan_memory(const struct ceov_plan *plan, const struct cei_region *region,
 				  uint32_t rank);
 

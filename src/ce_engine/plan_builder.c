@@ -21,7 +21,7 @@ const struct cei_object_type cei_plan_type = {
 	.list_at = offsetof(ceov_context, plans),
 };
 
-/* All 0 where the caller has none. */
+/* Takes the caller's options, or zeroes if there are none. */
 static int take_options(ceov_context *context, const struct ceov_plan_options *from,
 			struct ceov_plan_options *ret_options)
 {
@@ -177,7 +177,7 @@ static int no_memory(const ceov_plan *plan)
 			 "no memory for transfer %u of a plan", plan->program.n_transfers);
 }
 
-/* Room for one more element; doubles. */
+/* Makes room for one more element, by doubling the array. */
 static int make_room(const ceov_plan *plan, void **array, size_t element_bytes, uint32_t n,
 		     uint32_t *room)
 {
@@ -203,7 +203,7 @@ static int check_limit(const ceov_plan *plan, uint32_t n)
 			 CEI_PROGRAM_TRANSFERS_MAX);
 }
 
-/* What a plan names stays: it is used from when it gets its number. */
+/* Gives the buffer a number in the plan, which uses it from then on, so that it is not released. */
 static int number_buffer(ceov_plan *plan, ceov_buffer *buffer, uint32_t *ret_number)
 {
 	uint32_t *n = &plan->program.n_buffers;

@@ -25,16 +25,18 @@ struct cei_plan_builder {
 	uint32_t          expected_room;
 };
 
-/* For layers above, before commit: a template has added what it has to, in an order that
- * keeps receivers apart; or chunks have to go as transfers stand in the plan, because a
- * mark speaks for earlier transfers, too. */
+/* For the layers above; call them before commit. set_template: a template has added the transfers,
+ * in an order that keeps receivers apart. keep_order: chunks must be moved in the plan's order of
+ * transfers, because a mark covers earlier transfers, too. */
 void cei_plan_set_template(struct ceov_plan *plan);
 void cei_plan_keep_order(struct ceov_plan *plan);
 
-/* 0 where plan is valid and not committed. Raises; call: name of the public function. */
+/* Returns 0 if the plan is a valid handle and not committed; else raises. call: name of the public
+ * function. */
 int  cei_plan_check_open(ceov_plan *plan, const char *call);
 
-/* At commit, or where the plan is released before; the second time it does nothing. */
+/* Frees the builder, at commit or when a plan that was never committed is released. May be
+ * repeated. */
 void cei_plan_end_builder(struct ceov_plan *plan);
 
 #endif /* CEI_PLAN_BUILDER_H */

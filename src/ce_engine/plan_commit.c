@@ -17,13 +17,13 @@
 #include "ce_engine/plan_builder.h"
 #include "ce_engine/program_order.h"
 
-/* Clusters of memory stand apart by this much, and the first begins here: so that no
- * address of a program is 0. */
+/* The gap between clusters of memory in the program's address space, and where the first one
+ * begins, so that no address is 0. */
 #define GAP_BYTES 4096u
 
 /* --- the table --------------------------------------------------------------------- */
 
-/* Marks of signals that no transfer names order nothing. */
+/* Lists the expected marks of signals that transfers name; marks of other signals give no order. */
 static void fill_expected(struct ceov_plan *plan)
 {
 	const struct cei_plan_builder *builder = plan->builder;
@@ -42,7 +42,7 @@ static void fill_expected(struct ceov_plan *plan)
 	}
 }
 
-/* Bit m: the engine's mover m reaches the region of that rank. */
+/* Returns a set: bit m says that the engine's mover m reaches the region of that rank. */
 static uint32_t movers_that_reach(const struct ceov_plan *plan, const struct cei_region *region,
 				  uint32_t rank)
 {
@@ -79,7 +79,8 @@ static void fill_signals(struct ceov_plan *plan)
 /* --- the address space ------------------------------------------------------------- */
 
 struct extent {
-	const struct cei_region *unmapped;      /* that has no address in this process, or NULL */
+	const struct cei_region *unmapped;      /* the region if it has no address in this process,
+						 * else NULL */
 	uint64_t                 begin;         /* in this process; unmapped: in the region */
 	uint64_t                 end;
 	uint32_t                 buffer;
@@ -96,8 +97,9 @@ static int compare_extents(const void *left, const void *right)
 	return a->buffer < b->buffer ? -1 : a->buffer > b->buffer;
 }
 
-/* Those that overlap here, as a cluster, do there; clusters stand behind each other. A region
- * that is not mapped here is a cluster of its own. */
+/* Places buffers in the program's address space. Buffers that overlap in this process are a cluster
+ * and overlap there, too; clusters stand behind each other. A region that is not mapped here is a
+ * cluster of its own. */
 static void place(struct cei_program *program, const struct extent *extents, uint32_t n)
 {
 	uint64_t start = GAP_BYTES, origin = 0, end = 0;
@@ -116,8 +118,8 @@ static void place(struct cei_program *program, const struct extent *extents, uin
 	}
 }
 
-/* Memory that only our own GPU can touch: a peer process's, mapped for it alone, and what
- * each launch names. */
+/* Whether only the rank's own GPU can access the buffer: GPU memory that is mapped for it alone,
+ * such as that of another process, or a floating buffer. */
 static int is_private(const struct ceov_buffer *buffer)
 {
 	if (buffer->is_floating)
@@ -160,8 +162,8 @@ static void fill_buffer(const struct ceov_plan *plan, const struct ceov_buffer *
 	to->reached = movers_that_reach(plan, region, buffer->rank);
 }
 
-/* Helpers know memory by the addresses at which it is mapped: a mover that has addresses of
- * its own goes without them. */
+/* Returns the set of GPUs whose copy engines staged paths may use. Helpers need mapped addresses,
+ * so a mover with an address space of its own has no helpers. */
 static uint64_t may_drive(const struct cei_engine *engine, const struct cei_backend_ops *ops)
 {
 	const struct cei_topology *topology = engine->topology;

@@ -8,7 +8,7 @@
 
 #include "ce_engine/plan.h"
 
-/* What cei_door_here has for handles that were checked. */
+/* Implement cei_door_here; the caller has checked the handles. */
 int  cei_plan_is_busy(const struct ceov_plan *plan);
 void cei_plan_release(struct ceov_plan *plan);
 
@@ -16,12 +16,12 @@ void cei_plan_release(struct ceov_plan *plan);
  * none of its launches is in flight. */
 int  cei_plan_is_stuck(const struct ceov_plan *plan);
 
-/* Plans that were released while stuck keep what they name in use. This ends those whose
- * lanes have become idle; how many. Any thread. */
+/* Ends the plans that were released while stuck and whose lanes have become idle. Returns how many.
+ * Until then they keep their buffers and signals in use. Any thread. */
 uint32_t cei_plans_settle(ceov_context *context);
 
-/* At ceov_close(): no launch is in flight any more, and all lanes are idle. The second:
- * of those that were released while stuck. */
+/* End plans at ceov_close(), when no launch is in flight any more and all lanes are idle: one plan,
+ * and all those that were released while stuck. */
 void cei_plan_destroy(struct ceov_plan *plan);
 void cei_plans_destroy_released(ceov_context *context);
 

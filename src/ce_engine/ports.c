@@ -95,7 +95,7 @@ void cei_ports_destroy(struct cei_ports *ports)
 	free(ports);
 }
 
-/* --- who waits ------------------------------------------------------------ */
+/* --- copies that wait ----------------------------------------------------- */
 
 void cei_ports_wait(struct cei_ports *ports, const struct cei_machine_link *link,
 		    uint64_t n_bytes)
@@ -151,9 +151,9 @@ uint64_t cei_ports_weight_ns(const struct cei_ports *ports,
 	return most;
 }
 
-/* --- times ---------------------------------------------------------------- */
+/* --- reservations --------------------------------------------------------- */
 
-/* The slot that becomes free first, and when. */
+/* Returns the port's slot that becomes free first, and when it does. */
 static _Atomic uint64_t *first_slot(struct cei_port *port, uint64_t *ret_busy_ns)
 {
 	_Atomic uint64_t *slot = &port->busy_until_ns[0];
@@ -217,7 +217,7 @@ static void move_one(struct cei_port *port, uint64_t ends_ns, uint64_t now_ends_
 			return;
 }
 
-/* When a copy ends that begins as soon as all of its ports are free. */
+/* Returns when a copy would end that begins as soon as all of its ports are free. */
 static uint64_t end_of(struct cei_ports *ports, const struct cei_ports_ask *ask)
 {
 	uint64_t busy, latest = ask->start_ns;

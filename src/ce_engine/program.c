@@ -130,7 +130,7 @@ static int is_route(const struct cei_program_route *route)
 	return memchr(route->route.why, 0, sizeof(route->route.why)) != NULL;
 }
 
-/* Whether it names no mover that there is not. */
+/* Whether the set names only movers of the program. */
 static int are_movers(const struct cei_program *program, uint32_t reached)
 {
 	return !(reached >> program->n_movers);

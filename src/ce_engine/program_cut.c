@@ -82,7 +82,7 @@ static const struct cei_route *route_of(const struct cei_program *program, uint3
 	return route == CEI_PROGRAM_NONE ? NULL : &program->routes[route].route;
 }
 
-/* With the one that closes it. */
+/* Counts the chunks of a routed transfer, with the last one, which closes it and moves nothing. */
 static uint64_t count_routed(const struct cei_program *program, const struct cei_route *route,
 			     const struct cei_piece *whole)
 {

@@ -10,22 +10,22 @@
 struct cei_explain {
 	const struct cei_program *program;      /* routed and counted */
 	const struct cei_machine *machine;      /* NULL: not known, and nothing is routed */
-	const char *const        *movers;       /* what the program's movers are called */
-	const char               *trigger;      /* how it waits for marks */
+	const char *const        *movers;       /* names of the program's movers */
+	const char               *trigger;      /* how the program waits for marks, in words */
 	struct cei_report        *report;
-	int                       fd;           /* where the text goes */
+	int                       fd;           /* the text is written to it */
 };
 
-/* One line, with its end. CEOV_ERR_SYSTEM, raised: it cannot be written. */
+/* Writes one line, with its end, to fd. CEOV_ERR_SYSTEM, raised: it cannot be written. */
 int __attribute__((format(printf, 2, 3)))
 cei_say(const struct cei_explain *explain, const char *format, ...);
 
-/* The lines of one transfer. Fails as above. */
+/* Writes the lines of one transfer. Fails as above. */
 int cei_explain_transfer(const struct cei_explain *explain, uint32_t transfer);
 
-/* Of a transfer that has the machine to itself: by its route, or by the cost of its own link,
- * or of its direction's default where the machine does not know both ends: t0 per chunk +
- * bytes / rate. */
+/* Returns the time that the transfer takes when nothing else uses the machine. Without a route that
+ * is t0 per chunk + bytes / rate of its link, or of its direction's default if the machine does not
+ * know both ends. */
 uint64_t cei_program_expected_ns(const struct cei_program *program,
 				 const struct cei_machine *machine, uint32_t transfer);
 

@@ -83,17 +83,17 @@ struct rectangle {
 };
 
 struct matrix {
-	uint64_t          origin;       /* an address that none is below */
+	uint64_t          origin;       /* no area begins below this address */
 	uint64_t          pitch;
 	struct rectangle *rectangles;
 	uint32_t          n;
 	uint64_t         *cuts;         /* where bands begin and end, sorted, each once */
 	uint32_t          n_cuts;
-	struct rectangle *present;      /* those in a band, ... */
-	struct cei_span  *spans;        /* ... for the sweep */
+	struct rectangle *present;      /* the rectangles in the present band, ... */
+	struct cei_span  *spans;        /* ... and their spans for the sweep */
 };
 
-/* An area of several rows, or one row, makes so many rectangles at most. */
+/* Most rectangles that one area is split into. */
 #define RECTANGLES 3u
 
 static void add(struct matrix *matrix, const struct touch *touch, struct range rows,
@@ -104,8 +104,8 @@ static void add(struct matrix *matrix, const struct touch *touch, struct range r
 			rows, columns, touch->position, touch->is_written };
 }
 
-/* One row may be longer than a row of the matrix: the end of one of these, whole ones, and
- * the begin of another. */
+/* Adds a single row. It may be longer than a row of the matrix: then it is the end of a matrix row,
+ * whole matrix rows, and the begin of another. */
 static void add_row(struct matrix *matrix, const struct touch *touch)
 {
 	uint64_t from = touch->area.begin - matrix->origin;
@@ -128,7 +128,8 @@ static void add_row(struct matrix *matrix, const struct touch *touch)
 		    (struct range){ 0, end });
 }
 
-/* Rows that go over the end of a row of the matrix are two rectangles. */
+/* Adds an area of several rows. If they go over the end of a matrix row, they make two
+ * rectangles. */
 static void add_rows(struct matrix *matrix, const struct touch *touch)
 {
 	uint64_t from = touch->area.begin - matrix->origin;
@@ -191,7 +192,7 @@ static uint64_t cut_at(const struct matrix *matrix, uint64_t at)
 	return (uint64_t)(cut - matrix->cuts);
 }
 
-/* Into how many pieces the bands cut the rectangles. */
+/* Counts the pieces into which the bands cut the rectangles. */
 static uint64_t count_pieces(const struct matrix *matrix)
 {
 	const struct rectangle *one;
@@ -205,7 +206,7 @@ static uint64_t count_pieces(const struct matrix *matrix)
 	return n;
 }
 
-/* Bands across the dimension with fewer pieces. */
+/* Cuts the matrix into bands across the dimension that gives fewer pieces. */
 static void choose(struct matrix *matrix)
 {
 	uint64_t n;
@@ -220,8 +221,8 @@ static void choose(struct matrix *matrix)
 	find_cuts(matrix);
 }
 
-/* Brings n_present up to the band that begins at `at`: those that end go, those that begin
- * come; *next is the first that has not come yet. */
+/* Updates matrix->present for the band that begins at `at`: removes the rectangles that end, and
+ * adds those that begin. *next: the first that was not added yet. Returns the new n_present. */
 static uint32_t move_to(struct matrix *matrix, uint64_t at, uint32_t n_present, uint32_t *next)
 {
 	uint32_t i, n = 0;

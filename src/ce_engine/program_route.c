@@ -18,8 +18,9 @@ struct router {
 	struct cei_program       *program;
 	const struct cei_machine *machine;
 	struct cei_report        *report;
-	uint32_t                  first[BUCKETS];       /* routes; CEI_PROGRAM_NONE: no more */
-	uint32_t                 *next;                 /* in their bucket */
+	uint32_t                  first[BUCKETS];       /* each bucket's first route;
+							 * CEI_PROGRAM_NONE: none */
+	uint32_t                 *next;                 /* each route's next one in its bucket */
 	uint32_t                  room;
 };
 
@@ -86,8 +87,8 @@ static int raises_mark(const struct cei_program *program, uint32_t i, uint32_t m
 	return signal == CEI_PROGRAM_NONE || program->signals[signal].reached >> m & 1;
 }
 
-/* The first mover that can move the transfer in one copy and raise its mark. NULL; or, with
- * the first mover of all, why that one cannot. */
+/* Sets the transfer's mover: the first that can move it in one copy and raise its mark; returns
+ * NULL. If there is none, it is the program's first mover; returns why that one cannot. */
 static const char *find_mover(struct cei_program *program, uint32_t i)
 {
 	struct cei_program_transfer *transfer = &program->transfers[i];
@@ -102,7 +103,8 @@ static const char *find_mover(struct cei_program *program, uint32_t i)
 
 /* --- asking for a route -------------------------------------------------------------- */
 
-/* Rounded up to three significant bits: shares of a route hold for all in a class. */
+/* Rounds up to three significant bits. All transfers of such a class share a route and its
+ * shares. */
 static uint64_t class_of(uint64_t bytes)
 {
 	uint64_t step = 1;
@@ -152,7 +154,7 @@ static int is_same(const struct cei_program_route *a, const struct cei_route_req
 	       a->may_drive == b->may_drive && a->no_direct == b->no_direct;
 }
 
-/* Room for one more route. */
+/* Makes room for one more route. */
 static int make_room(struct router *router)
 {
 	struct cei_program *program = router->program;
@@ -175,7 +177,7 @@ static int make_room(struct router *router)
 	return 0;
 }
 
-/* The program's route for the request, made at the first asking. */
+/* Finds the program's route for the request, or makes it. */
 static int find_route(struct router *router, const struct cei_route_request *request,
 		      uint32_t *ret_route)
 {

@@ -15,7 +15,7 @@ static struct cei_job *first_of(const struct cei_list *list)
 	return cei_list_is_empty(list) ? NULL : CEI_OWNER(list->next, struct cei_job, node);
 }
 
-/* --- life ---------------------------------------------------------------- */
+/* --- creating and freeing ------------------------------------------------ */
 
 static void init_lineup(struct cei_lineup *lineup)
 {
@@ -52,7 +52,7 @@ void cei_queues_fini(struct cei_queues *queues)
 	memset(queues, 0, sizeof(*queues));
 }
 
-/* --- jobs come ------------------------------------------------------------ */
+/* --- adding jobs ---------------------------------------------------------- */
 
 /* The link's index in the table of links; where that is full, it shares another link's. */
 static uint8_t class_of(struct cei_queues *queues, const struct cei_machine_link *link)
@@ -70,8 +70,8 @@ static uint8_t class_of(struct cei_queues *queues, const struct cei_machine_link
 	return (uint8_t)begin;
 }
 
-/* Whether the job's ports are free. Urgent jobs are few and small: they go at once,
- * whatever the ports. */
+/* Whether the job waits in its link's queue, to go when its ports are free, and not in an ordered
+ * queue. Urgent jobs are few and small: they go at once, whatever the ports. */
 static int is_free(const struct cei_queues *queues, const struct cei_job *job)
 {
 	return queues->ports && job->link && !job->keeps_order &&
@@ -407,7 +407,7 @@ struct cei_job *cei_queues_take(struct cei_queues *queues, uint32_t lane, uint64
 	return job;
 }
 
-/* --- jobs leave ------------------------------------------------------------- */
+/* --- removing jobs ---------------------------------------------------------- */
 
 /* The lane's next job begins now, so its end and its reservations can be corrected. */
 static void settle_next(struct cei_queues *queues, struct cei_lineup *lineup, uint64_t now_ns)

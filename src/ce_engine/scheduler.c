@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Stage 2: between chunks and the jobs that queues.c decides about. Knows lanes by number
+/* Stage 2: turns chunks into jobs, for which queues.c decides what goes next. Knows lanes by number
  * only. */
 
 #include "ce_engine/scheduler.h"
@@ -59,7 +59,8 @@ void cei_scheduler_add(struct cei_scheduler *scheduler, struct cei_chunk *chunk)
 	job->ready_ns = cei_now_ns();
 	job->lane = (uint16_t)lane_of(chunk);
 	job->turn = cei_chunk_step(chunk)->turn;
-	/* what a lane waits for comes in the order of its launches: see admission.h */
+	/* a gated lane's marks are raised in the order of its launches (admission.h): so no
+	 * urgency */
 	job->urgency = is_gated ? CEOV_URGENCY_NORMAL : (uint8_t)plan->program.urgency;
 	job->keeps_order = is_gated || plan->triggers.keeps_order;
 	cei_queues_add(&scheduler->queues, job);

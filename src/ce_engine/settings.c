@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* From config and environment to the site and the limits. Refuses, opens nothing. */
+/* Fills the site and the limits from config and environment, and checks them. Opens nothing. */
 
 #include <errno.h>
 #include <pthread.h>
@@ -17,7 +17,7 @@
 
 #define TRACE_PATHS_MAX 16u
 
-/* What is left for a context's number behind it. */
+/* Longest path of a trace file that leaves room for a context's number. */
 #define TRACE_PATH_MAX (sizeof(((struct cei_site *)NULL)->trace_path) - sizeof(".4294967295"))
 
 /* No driver counts further. */
@@ -141,7 +141,8 @@ static int check_members(const ceov_context *context)
 	return 0;
 }
 
-/* Of members that the caller names; one from the environment may be open still. */
+/* Checks members that the caller names; the place of a member from the environment may not be known
+ * yet. */
 static int check_indices(ceov_context *context)
 {
 	const struct ceov_place *place;
@@ -176,9 +177,9 @@ static int members_from_config(ceov_context *context, const struct ceov_config *
 	return check_indices(context);
 }
 
-/* How many contexts of this process, this one included, have had that path for their
- * traces. Beyond so many paths one count serves them all, so that no file is written
- * twice. The paths are the process's: nothing else knows of all its contexts. */
+/* Counts the contexts of this process, this one included, that have used the path for their traces.
+ * After TRACE_PATHS_MAX paths all others share one count, so that no file is written twice. The
+ * table is static, because nothing else knows all contexts of the process. */
 static uint32_t count_trace(const char *path)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -199,8 +200,8 @@ static uint32_t count_trace(const char *path)
 	return number;
 }
 
-/* Where a trace is wanted, the file's name. Of contexts that a process opens with one name
- * each has its own file: that name, then FILE.2, FILE.3. */
+/* Sets the path of the trace file, if a trace is wanted. Several contexts of a process with one
+ * path have a file each: FILE, FILE.2, FILE.3. */
 static int trace_from(struct cei_report *report, struct cei_site *site)
 {
 	const char *path = secure_getenv("CEOVERLAP_TRACE");

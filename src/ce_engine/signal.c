@@ -355,7 +355,8 @@ int ceov_signal_release(ceov_signal *signal)
 void cei_signal_destroy(ceov_signal *signal)
 {
 	(void)cei_export_withdraw(signal->object.context, signal->export_id);
-	/* before its memory goes, to which the bootstrap thread writes aborts */
+	/* first, because the bootstrap thread writes aborts to the memory of signals that have not
+	 * ended */
 	cei_object_end(&signal->object);
 	let_go(signal);
 	cei_object_bury(&signal->object);

@@ -49,7 +49,8 @@ struct ceov_signal {
 					 * regions */
 	uint64_t            export_id;  /* 0: not shared */
 	uint64_t            found_id;   /* owner's export, where found at a peer */
-	_Atomic uint32_t    is_named;   /* released after the name, which then stays */
+	_Atomic uint32_t    is_named;   /* set (release) when the name is written, which then
+					 * stays */
 	char                name[64];   /* under which it was shared or found */
 };
 
@@ -64,12 +65,13 @@ struct cei_counter {
 	const struct cei_signal_header *header;
 };
 
-/* 0 or CEOV_ERR_INVALID (raised with what): index in range, value in range. */
+/* Fills *ret_counter with the mark as the member reaches it. CEOV_ERR_INVALID, raised with `what`:
+ * its index or value is out of range. */
 int  cei_signal_resolve(const struct ceov_mark *mark, uint32_t member, const char *what,
 			struct cei_counter *ret_counter);
 
-/* In which memory a lane raises a counter of the signal and the counter's host word, and how
- * far in. words NULL: it has no word of its own. */
+/* Where a lane writes to raise a counter: the region of the counter and that of its host word, with
+ * the offsets. words NULL: the counter has no host word of its own. */
 struct cei_signal_spot {
 	const struct cei_region *counters;
 	const struct cei_region *words;
@@ -78,13 +80,13 @@ struct cei_signal_spot {
 };
 struct cei_signal_spot cei_signal_spot(const struct ceov_signal *signal, uint32_t index);
 
-/* What cei_door_here has for handles that were checked. */
+/* Implement cei_door_here; the caller has checked the handles. */
 int  cei_signal_raise(ceov_signal *signal, uint32_t index, uint64_t value);
 int  cei_signal_arrive(ceov_signal *signal, uint32_t index, uint32_t n_tiles, uint64_t value);
 int  cei_signal_value(ceov_signal *signal, uint32_t index, uint64_t *ret_value);
 int  cei_signal_renew(ceov_signal *signal);
 
-/* The signal for messages, by its shared name if it has one; and a counter of it. */
+/* Texts for messages that name a signal, by its shared name if it has one, or a counter of it. */
 struct cei_signal_text {
 	char text[112];
 };
@@ -99,17 +101,19 @@ struct cei_counter_text cei_counter_text(const struct cei_counter *counter);
  * renewal does not help. */
 const char *cei_signal_advice(int error);
 
-/* The abort's error, one of enum ceov_error whatever the shared word holds, or 0. */
+/* Returns the error that the signal was aborted with, one of enum ceov_error whatever the shared
+ * word holds, or 0. */
 int  cei_signal_aborted(const struct ceov_signal *signal);
 
-/* The same, and the rank to blame, or CEOV_NOBODY. */
+/* Returns the same; *ret_rank is the rank to blame, or CEOV_NOBODY. */
 int  cei_signal_blame(const struct ceov_signal *signal, uint32_t *ret_rank);
 
 /* 0, or the error that the signal was aborted with, raised for the public call of that name
  * with the rank to blame and what to do. */
 int  cei_signal_check_abort(const struct ceov_signal *signal, const char *call);
 
-/* The error and blame of the first aborted signal among them. */
+/* Returns the error of the first aborted signal among them, and the rank to blame; 0: none is
+ * aborted. */
 int  cei_signals_blame(struct ceov_signal *const *signals, uint32_t n, uint32_t *ret_rank);
 
 /* Sets the abort word for all parties; the first code stays. */
@@ -141,20 +145,21 @@ static inline int cei_counter_falls(const struct cei_counter *counter, uint64_t 
 	return value < seen && seen < CEOV_VALUE_LIMIT;
 }
 
-/* Parts of the control region. */
+/* Return addresses in the signal's control region. */
 struct cei_signal_header *cei_signal_header(const struct ceov_signal *signal);
 _Atomic uint64_t *cei_signal_word(const struct ceov_signal *signal, uint32_t index);
 _Atomic uint32_t *cei_signal_host_arrivals(const struct ceov_signal *signal,
 					   uint32_t index);
 
-/* Whether an abort can always release streams that wait there: not at counters in the GPU
- * of another process, which nobody can write to after that process has ended. */
+/* Whether an abort can always release streams that wait for the signal's counters. It cannot if
+ * they are in the GPU of another process: when that process has ended, nobody can write to them. */
 int cei_signal_frees_streams(const struct ceov_signal *signal);
 
 /* Whether host threads can read the counters. */
 int cei_signal_is_visible(const struct ceov_signal *signal);
 
-/* One of our backends that can write the GPU's counters; NULL: none, or a host signal. */
+/* Returns a backend of this process that can write to the GPU signal's counters. NULL: there is
+ * none, or it is a host signal. */
 struct cei_backend *cei_signal_backend(const struct ceov_signal *signal);
 
 /* ceov_signal_find() without its checks, by the lookup's deadline. */
@@ -164,7 +169,7 @@ int  cei_signal_find(ceov_context *context, const struct cei_lookup *lookup,
 /* Zeroes counters, arrivals and abort words, at creation and renewal by the owner. */
 int  cei_signal_clear(ceov_signal *signal);
 
-/* At ceov_close(). */
+/* Ends the signal at ceov_close(). */
 void cei_signal_destroy(struct ceov_signal *signal);
 
 #endif /* CEI_SIGNAL_H */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* ceov_signal_renew: resets a signal that no launch uses. It uses plans, which signals do
- * not know. */
+/* ceov_signal_renew: resets a signal that no launch uses. It needs plans, of which the other files
+ * of signals know nothing. */
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What is done with signals: raise, arrive, look, wait; on threads and streams. */
+/* Raising, arriving at, reading and awaiting counters, on threads and streams. */
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "ce_engine/lower.h"
 #include "ce_engine/signal.h"
 
-/* Marks that one call hands to the driver at once; longer lists go in several. */
+/* Most marks that are handed to the driver at once; a longer list is handed over in parts. */
 #define STREAM_MARKS 64u
 
 static int check(ceov_signal *signal, uint32_t index, uint64_t value, const char *call)
@@ -27,7 +27,7 @@ static int check(ceov_signal *signal, uint32_t index, uint64_t value, const char
 	return 0;
 }
 
-/* A counter holds poison: the abort word was raised before. */
+/* Raises the abort's error for a counter that holds poison: its abort word was set before. */
 static int poisoned(ceov_signal *signal, uint32_t index, const char *call)
 {
 	int r = cei_signal_check_abort(signal, call);
@@ -40,7 +40,7 @@ static int poisoned(ceov_signal *signal, uint32_t index, const char *call)
 			 cei_signal_text(signal).text);
 }
 
-/* What the host does not see is not refused. */
+/* Refuses to lower a counter. Counters that the host cannot see are not checked. */
 static int refuse_fall(ceov_signal *signal, uint32_t index, uint64_t value, const char *call)
 {
 	uint64_t seen;
@@ -129,7 +129,7 @@ int cei_signal_arrive(ceov_signal *signal, uint32_t index, uint32_t n_tiles, uin
 	seen = atomic_load_explicit(arrivals, memory_order_relaxed); /* only a guess */
 	do {
 		next = seen >= n_tiles - 1 ? 0 : seen + 1;
-		/* acq_rel: among arrivals; the last one takes in what all wrote */
+		/* acq_rel: pairs arrivals, so that the last one sees what all wrote */
 	} while (!atomic_compare_exchange_weak_explicit(arrivals, &seen, next,
 							memory_order_acq_rel,
 							memory_order_relaxed));
@@ -239,7 +239,7 @@ static int check_frees(const struct ceov_mark *marks, uint32_t n_marks)
 	return 0;
 }
 
-/* All are checked before the first is queued. */
+/* Checks all marks, before the first is queued. */
 static int resolve_all(const struct ceov_mark *marks, uint32_t n_marks, uint64_t base,
 		       const struct cei_backend *backend, const char *call)
 {
@@ -255,8 +255,8 @@ static int resolve_all(const struct ceov_mark *marks, uint32_t n_marks, uint64_t
 	return r;
 }
 
-/* Those that hold more than they are to be raised to already. What else is queued may
- * still overtake the others. */
+/* Refuses marks whose counters hold more already. The others may still be overtaken by work that is
+ * queued elsewhere. */
 static int refuse_falls(const struct ceov_mark *marks, uint32_t n_marks, uint64_t base,
 			const char *call)
 {
@@ -324,7 +324,8 @@ int ceov_stream_wait(ceov_context *context, uint32_t rank, void *stream,
 
 /* --- kernels ------------------------------------------------------------- */
 
-/* Where kernels of the member count arrivals at a signal that is not in its memory. */
+/* Makes the memory in which kernels of the member count arrivals at a signal that is not in the
+ * member's own memory. */
 static int tally_for(ceov_signal *signal, uint32_t member)
 {
 	ceov_context *context = signal->object.context;

@@ -93,7 +93,8 @@ static void keep_base(struct ceov_plan *plan, uint64_t base)
 	pthread_mutex_unlock(&plan->lock);
 }
 
-/* By what counters hold now: what else the stream raises until then is not known. */
+/* Refuses marks that counters exceed already. What the stream raises before this plan is not
+ * known. */
 static int check_falls(const struct ceov_plan *plan, uint64_t base)
 {
 	const struct cei_counter *then;

@@ -19,7 +19,7 @@
 
 /* --- launch -------------------------------------------------------------- */
 
-/* All 0 where the caller has none. */
+/* Takes the caller's struct, or zeroes if there is none. */
 static int take_launch(ceov_plan *plan, const struct ceov_launch *from,
 		       struct ceov_launch *ret_launch)
 {
@@ -122,7 +122,7 @@ int cei_plan_check_parties(ceov_plan *plan, const char *call)
 	return 0;
 }
 
-/* A record for one launch, or NULL; with the plan's lock held. */
+/* Returns a record for one launch, or NULL. The caller holds the plan's lock. */
 static struct cei_launch *take_record(ceov_plan *plan)
 {
 	struct cei_list *node = cei_list_take(&plan->run.idle);
@@ -176,7 +176,7 @@ static void fill_record(struct cei_launch *record, ceov_plan *plan,
 	}
 }
 
-/* Marks the point of the stream that the launch comes after. */
+/* Records an event at the point of the stream that the launch follows. */
 static int mark_stream(ceov_plan *plan, struct cei_launch *record, void *stream)
 {
 	struct cei_engine *engine = &plan->object.context->engines[plan->member];
@@ -188,8 +188,8 @@ static int mark_stream(ceov_plan *plan, struct cei_launch *record, void *stream)
 	return r ? r : ops->event_record(engine->backend, record->event, stream);
 }
 
-/* With the plan's lock held, so that sequence and inbox have one order; and lines, where
- * there may be some. */
+/* Puts a launch into the engine's inbox. The caller holds the plan's lock, so that launches are
+ * there in the order of `sequence`. Begins `hold` if log lines may be written. */
 static int enqueue(ceov_plan *plan, const struct ceov_launch *launch,
 		   struct cei_report_hold *hold, ceov_ticket *ret_ticket)
 {
@@ -294,7 +294,8 @@ int ceov_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns)
 
 /* --- abort --------------------------------------------------------------- */
 
-/* With the context's lock, which keeps plans, and lines held. */
+/* Takes the context's lock, so that the plan is not released, and holds back log lines
+ * meanwhile. */
 int cei_ticket_abort(ceov_context *context, ceov_ticket ticket)
 {
 	struct cei_report_hold hold;

@@ -52,7 +52,7 @@ struct cei_trace {
 	struct cei_trace_record records[CEI_TRACE_RECORDS];
 };
 
-/* Where the site asks for a trace; *ret_trace is NULL else. Raises. */
+/* Makes a trace if the site asks for one; else *ret_trace is NULL. Raises. */
 int  cei_trace_open(const struct cei_site *site, struct cei_trace **ret_trace);
 
 void cei_trace_add(struct cei_trace *trace, struct cei_chunk *chunk, enum cei_trace_stage stage);
@@ -65,9 +65,9 @@ static inline void cei_trace_stage(struct cei_trace *trace, struct cei_chunk *ch
 		cei_trace_add(trace, chunk, stage);
 }
 
-/* trace_file.c, after the engines have stopped: writes one file for those of this process, or
- * says why not. Its name has ".rankN" behind it where other processes hold ranks, too; N is our
- * first one. Before that, the second context of a process has ".2" there. */
+/* Writes one file for all engines of this process, after they have stopped, or an error line
+ * (trace_file.c). If other processes hold ranks, too, the file's name ends in ".rankN", N being the
+ * first rank of this process. The second context of a process has ".2" before that. */
 void cei_trace_write(const struct cei_site *site, const struct cei_engine *engines);
 
 #endif /* CEI_TRACE_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The file that is made of the engines' records. */
+/* Writes the trace file from the engines' records. */
 
 #include "ce_engine/trace.h"
 
@@ -69,7 +69,7 @@ static void name_lane(struct writer *writer, uint32_t lane)
 		lane_name(writer->engine->lanes.lane[lane].direction));
 }
 
-/* Whether the chunk went all the way, and each step after the one before it. */
+/* Whether the record has a time for each stage, none earlier than the stage before. */
 static int is_whole(const struct cei_trace_record *record)
 {
 	uint32_t stage;
@@ -132,7 +132,7 @@ static void write_slice(struct writer *writer, const struct cei_trace_record *re
 	}
 }
 
-/* Submits of a lane, as the lane carried them out: one after another. */
+/* One submit of a lane, shown from when the lane began it until it was done. */
 struct line {
 	uint64_t submit;
 	uint64_t begin_ns;

@@ -122,7 +122,8 @@ static void prepare_thread(struct cei_engine *engine)
 	cei_topology_pin(engine->topology, engine->site, engine->backend->member);
 }
 
-/* Each turn ends one launch, gives up one of its lanes, or comes to the end of a pass. */
+/* Ends the launches that have not come back. Each call of expire ends one launch, gives up one
+ * lane, or ends a pass of expiry. */
 static void give_up(struct cei_engine *engine)
 {
 	uint32_t n;
@@ -180,7 +181,7 @@ static void *engine_main(void *arg)
 	return NULL;
 }
 
-/* Signals of the process are for its own threads. */
+/* Blocks all signals in the new thread: they are for the application's threads. */
 static int start_thread(struct cei_engine *engine)
 {
 	sigset_t all, before;
@@ -268,7 +269,7 @@ void cei_engine_ask_stop(struct cei_engine *engine, uint64_t stop_by_ns)
 	ring(engine);
 }
 
-/* Joins the thread, which a call of a driver may keep. */
+/* Waits for the end of the thread, which may be kept by a call of a driver, and joins it. */
 static int thread_ends(struct cei_engine *engine, uint64_t deadline_ns)
 {
 	struct cei_backoff backoff;
