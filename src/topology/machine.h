@@ -4,9 +4,9 @@
 #define CEI_MACHINE_H
 
 /*
- * A machine as data: what there is, where it hangs, which links lead from place to
- * place, what each costs and what they share. It may be the one that we run on or one
- * that a file describes. Takes no decisions; read-only once it is made.
+ * A machine as data: its GPUs, NUMA nodes and NICs, where each is attached, the links between
+ * places, the cost of each link, and the ports that links share. It may be the machine that we run
+ * on or one that a file describes. Takes no decisions; read-only once it is made.
  *
  * Places are the memories that bytes move between: GPUs first, then the NUMA nodes of
  * the host:
@@ -41,7 +41,7 @@ struct cei_machine_port {
 
 struct cei_machine_gpu {
 	char     name[CEI_MACHINE_NAME_BYTES];  /* "NVIDIA H200"; "" where it is not known */
-	char     bus_id[16];            /* PCI, "0000:19:00.0"; "" is not known */
+	char     bus_id[16];            /* PCI, "0000:19:00.0"; "": not known */
 	uint32_t node;                  /* index of the nearest NUMA node here, or CEOV_NOBODY */
 	uint32_t n_copy_engines;        /* 0: not known */
 	uint32_t n_nvlinks;             /* 0: none or not known */
@@ -78,9 +78,8 @@ enum cei_machine_distance {
 struct cei_machine {
 	char     name[CEI_MACHINE_NAME_BYTES];  /* of the host or of the file; only for display */
 	char     driver[32];            /* the GPUs', "580.159"; "": none, or not known */
-	uint64_t hash;                  /* of what there is and where, not of costs, and
-					 * not of the host's name: equal machines, equal
-					 * hash */
+	uint64_t hash;                  /* of the parts and where they are attached, not of costs or
+					 * the host's name: equal machines have equal hashes */
 	uint32_t n_gpus;
 	uint32_t n_nodes;
 	uint32_t n_nics;
@@ -92,8 +91,8 @@ struct cei_machine {
 	struct cei_machine_port  ports[CEI_MACHINE_PORTS_MAX];
 	uint8_t  nic_distance[CEI_MACHINE_GPUS_MAX][CEI_MACHINE_NICS_MAX];
 					/* enum cei_machine_distance */
-	struct cei_machine_link *links; /* [from * n_places + to]; ours */
-	struct hwloc_topology   *hwloc; /* what it was made from; ours; may be NULL */
+	struct cei_machine_link *links; /* [from * n_places + to]; owned */
+	struct hwloc_topology   *hwloc; /* the tree that it was made from; owned; may be NULL */
 };
 
 static inline uint32_t cei_machine_n_places(const struct cei_machine *machine)
@@ -190,7 +189,7 @@ int cei_machine_read_xml_text(struct cei_report *report, const char *text, uint6
 int cei_machine_write_xml(struct cei_report *report, const struct cei_machine *machine,
 			  const char *path);
 
-/* What such a file holds, with a NUL behind it; the caller frees it. Errors name path. */
+/* Returns the text of such a file, with a NUL behind it; the caller frees it. Errors name path. */
 int cei_machine_write_xml_text(struct cei_report *report, const struct cei_machine *machine,
 			       const char *path, char **ret_text, uint64_t *ret_n_bytes);
 
@@ -229,9 +228,9 @@ int cei_machine_set_shared_bandwidth(struct cei_machine *machine,
  *
  *   172000000000 n0>0000:19:00.0,n0>0000:3b:00.0 host out 0
  *
- * Pairs ("-": none) are told only of ports that were added. CEOV_FULL: text has no room;
- * CEOV_NONE: the port was not measured. Reading: CEOV_ERR_INVALID (not raised), with
- * machine as it was, where the text is no such line or names what is not there. */
+ * Pairs ("-": none) are written only for ports that were added. CEOV_FULL: text has no room;
+ * CEOV_NONE: the port was not measured. Reading: CEOV_ERR_INVALID (not raised), with machine as it
+ * was, where the text is no such line or names what is not there. */
 #define CEI_MACHINE_PORT_TEXT_BYTES 8192u
 int cei_machine_port_to_text(const struct cei_machine *machine, uint32_t port,
 			     char text[CEI_MACHINE_PORT_TEXT_BYTES]);

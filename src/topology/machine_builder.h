@@ -56,8 +56,8 @@ struct cei_machine_source {
 int cei_machine_make(struct cei_report *report, const struct cei_machine_source *source,
 		     struct cei_machine **ret_machine);
 
-/* Text of others into a field, without spaces before it: what is not printable ASCII
- * becomes '?'; cut to fit. */
+/* Copies text that others wrote into a field: drops leading spaces, replaces what is not printable
+ * ASCII by '?', and cuts it to fit. */
 void cei_builder_text(char *field, size_t n_bytes, const char *text);
 
 /* Writes the PCI address of an object, "0000:19:00.0". field: at least 16 bytes. */

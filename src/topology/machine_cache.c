@@ -21,7 +21,7 @@
 #define SUFFIX       ".xml"
 #define NAME_BYTES   64u                /* room for hash, driver and suffix */
 
-/* --- where ------------------------------------------------------------------------- */
+/* --- paths ------------------------------------------------------------------------- */
 
 /* The cache folder. The first *ret_n_given characters come from the environment: those
  * folders are the user's to create. */

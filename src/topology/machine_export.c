@@ -202,7 +202,7 @@ static int export_matrices(const struct exporter *exporter)
 	return r;
 }
 
-/* --- all of it ------------------------------------------------------------------------ */
+/* --- the whole export ----------------------------------------------------------------- */
 
 static void find_object(struct exporter *exporter, uint32_t place)
 {

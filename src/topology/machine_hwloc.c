@@ -401,7 +401,7 @@ static uint64_t hash_machine(const struct cei_machine *machine)
 	return hash;
 }
 
-/* --- all of it ------------------------------------------------------------------------ */
+/* --- the whole machine ---------------------------------------------------------------- */
 
 static int find_places(struct cei_machine_builder *builder)
 {

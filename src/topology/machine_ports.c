@@ -219,7 +219,7 @@ int cei_builder_path_far(struct cei_machine_builder *builder, struct cei_machine
 	return cei_builder_path_named(builder, link, &port);
 }
 
-/* --- how near ------------------------------------------------------------------------- */
+/* --- distances of NICs ---------------------------------------------------------------- */
 
 /* Switches between an object on the bus and something above it. */
 static uint32_t n_switches(hwloc_obj_t object, hwloc_obj_t above)
@@ -257,7 +257,7 @@ enum cei_machine_distance cei_builder_distance(const struct cei_machine_builder 
 	return CEI_MACHINE_FAR;
 }
 
-/* --- what is there without links ------------------------------------------------------ */
+/* --- ports of GPUs and nodes ---------------------------------------------------------- */
 
 int cei_builder_add_ports(struct cei_machine_builder *builder)
 {

@@ -87,7 +87,7 @@ int cei_machine_open_live(struct cei_report *report, struct cei_machine **ret_ma
 	return r;
 }
 
-/* --- of a context ------------------------------------------------------------------- */
+/* --- the machine of a context ------------------------------------------------------- */
 
 static void drop_line(void *log_arg, const char *line)
 {

@@ -4,7 +4,7 @@
 #define CEI_TOPOLOGY_H
 
 /*
- * Facts about the machine: GPUs, where they sit, which reach each other, and what
+ * Facts about the machine: its GPUs, where they are attached, which reach each other, and what
  * moving bytes costs. Takes no decisions; read-only after opening.
  */
 
@@ -43,9 +43,9 @@ struct cei_topology {
 int  cei_topology_open(struct cei_site *site, struct cei_topology **ret_topology);
 void cei_topology_close(struct cei_topology *topology);
 
-/* The machine that this process runs on, for tools without ranks, with what was measured
- * here before; the second one leaves out what was measured. Opens the driver and closes it
- * again; creates no context on a GPU. */
+/* Reads the machine that this process runs on, for tools without ranks, with the costs that were
+ * measured here before; the second function leaves these out. Opens the driver and closes it again;
+ * creates no context on a GPU. */
 int  cei_machine_open_live(struct cei_report *report, struct cei_machine **ret_machine);
 int  cei_machine_open_unmeasured(struct cei_report *report,
 				 struct cei_machine **ret_machine);
@@ -67,9 +67,10 @@ void cei_topology_release_memory(struct cei_memory_hold *hold);
 
 /* --- the sources, for topology.c ------------------------------------------------ */
 
-/* discover_cuda.c (discover_absent.c in a build without CUDA): GPUs and peer access, and
- * the same as hints with what NVML adds; n_gpus is 0 without a driver. The last one returns
- * the version of CUDA that the driver supports, 1000 major + 10 minor; 0: no driver. */
+/* discover_cuda.c (discover_absent.c in a build without CUDA): the first function finds GPUs and
+ * peer access; the second returns them as hints, with what NVML adds; n_gpus is 0 without a driver.
+ * The third returns the version of CUDA that the driver supports, 1000 major + 10 minor; 0: no
+ * driver. */
 int  cei_topology_discover_gpus(struct cei_topology *topology, struct cei_site *site);
 int  cei_machine_hints_from_driver(struct cei_site *site,
 				   struct cei_machine_hints *ret_hints);

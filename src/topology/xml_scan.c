@@ -330,7 +330,7 @@ static void on_text(void *scan_arg, const char *text, int n_bytes)
 			fail(scan, "text where hwloc writes none");
 }
 
-/* --- what stands beside elements ------------------------------------------------------ */
+/* --- declarations --------------------------------------------------------------------- */
 
 static void refuse(struct scan *scan)
 {
@@ -368,7 +368,7 @@ static void on_cdata(void *scan)
 	refuse(scan);
 }
 
-/* --- all of it ------------------------------------------------------------------------ */
+/* --- the whole text ------------------------------------------------------------------- */
 
 /* Whether an entity is predefined or a character number as hwloc writes it. After a
  * document type expat accepts undeclared entities, so they are refused here. */

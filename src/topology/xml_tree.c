@@ -21,7 +21,7 @@ enum sort {                             /* of an element */
 	MEMORY,
 	IO,
 	MISC,
-	NOTE,                           /* what stands in or beside objects */
+	NOTE,                           /* elements other than objects */
 };
 
 static const struct {
