@@ -22,10 +22,10 @@ struct cei_op_shape;                    /* shape.h */
 struct cei_product_kind;                /* product.h */
 struct cei_run;                         /* run.h */
 
-/* Numbers of elements of the operands for a measurement, of the shape's dtype; 0: not used.
- * A struct of pointers has the same layout. */
+/* How many elements each operand of a measurement has, in the shape's dtype; 0: the kind
+ * does not use it. struct cei_trial_operands has the same layout, with pointers. */
 struct cei_trial_sizes {
-	uint32_t n;                     /* of b and c; at most CEOV_OP_GEMMS_MAX */
+	uint32_t n;                     /* entries of b and c in use; at most CEOV_OP_GEMMS_MAX */
 	uint64_t a;
 	uint64_t b[CEOV_OP_GEMMS_MAX];
 	uint64_t c[CEOV_OP_GEMMS_MAX];
@@ -45,40 +45,43 @@ struct cei_op_trial {
 
 	void (*sizes)(const ceov_op *op, struct cei_trial_sizes *ret_sizes);
 
-	/* The public run call with these operands. */
+	/* Calls the kind's public run call with these operands. */
 	int  (*run)(ceov_op *op, const struct cei_trial_operands *operands);
 };
 
 struct cei_op_kind {
-	const char *name;               /* the public noun, for messages */
+	const char *name;               /* prefix of the public calls, for messages:
+					 * "ceov_all_gather" */
 	const char *key;                /* part of the keys of stored tunings: unique, and never
 					 * changed */
 	const char *run_call;           /* name of the public run call; kinds may share one */
 	uint32_t    run_bytes;          /* size of that call's struct */
-	uint32_t    n_stages;           /* launches of a run */
+	uint32_t    n_stages;           /* stages of a run: the most launches that it makes */
 
-	/* Fills a shape, whose kind is set, from the caller's struct. Where that is NULL or
-	 * has an unknown size, the shape gets a fault. Returns the caller's tuning, or
-	 * NULL. */
+	/* Fills the shape, whose kind is set already, from the caller's public struct. If
+	 * that is NULL or has an unknown size, sets the shape's fault. Returns the tuning
+	 * that the caller's struct names, or NULL. */
 	const struct ceov_op_tuning *(*shape)(struct cei_op_shape *shape, const void *from,
 					      uint32_t n_ranks);
 
-	/* Why the shape is refused, or NULL. The shape has valid ranks. */
+	/* Returns why the shape is refused, or NULL. The shape's number of ranks is valid. */
 	const char *(*fault)(const struct cei_op_shape *shape);
 
-	/* Why the workspace's executor does not support it, or NULL. tuning may be NULL.
-	 * The function is NULL where every executor does. */
+	/* Returns why the workspace's executor does not support the kind with this tuning,
+	 * or NULL. tuning may be NULL. A kind that every executor supports leaves the
+	 * function NULL. */
 	const char *(*lacks)(const ceov_workspace *workspace,
 			     const struct ceov_op_tuning *tuning,
 			     const struct cei_rates *rates);
 
-	/* Bytes of one row, or element, that is moved. */
+	/* Returns the size of what the shape's rows count: of a row, an element or a byte,
+	 * as it is sent. */
 	uint64_t (*row_bytes)(const struct cei_op_shape *shape);
 
-	/* The scratch of one half. */
+	/* Returns how many bytes of scratch one half needs. */
 	uint64_t (*scratch_bytes)(const struct cei_op_shape *shape);
 
-	/* The model's number of pieces. */
+	/* Returns the number of pieces that the cost model chooses. */
 	uint32_t (*pieces)(const struct cei_op_shape *shape);
 
 	/* Completes a choice that has the number of pieces and the mode that the caller
@@ -86,26 +89,28 @@ struct cei_op_kind {
 	 * uses. */
 	void (*choose)(const struct cei_choose_args *args, struct cei_choice *choice);
 
-	/* Adds an explanation of the choice, line by line (cei_choice_say()). */
+	/* Appends lines that explain the choice to its text, by cei_choice_say(). */
 	void (*explain)(const struct cei_choose_args *args, struct cei_choice *choice);
 
-	/* Adds the transfers of all stages, which are zeroed. */
+	/* Opens the op's stages, which are zeroed, and adds their transfers. */
 	int  (*build)(ceov_op *op);
 
-	/* Checks the operands of a run; sets its stream, and what its stages send. */
+	/* Checks the operands of a run, and sets the run's stream and floating addresses
+	 * from them. */
 	int  (*take)(struct cei_run *run);
 
-	/* Queues the computation, after the launches. */
+	/* Queues the run's computation on its stream. If the engine launches the run, all
+	 * its launches were made before. */
 	int  (*job)(const struct cei_run *run);
 
-	/* Frees what the kind allocated in the op, also partly. Runs have ended. NULL:
-	 * nothing to free. */
+	/* Frees what the kind allocated in the op, also after a failed build. The op's runs
+	 * have ended. A kind that has nothing to free leaves it NULL. */
 	void (*fini)(ceov_op *op);
 
-	/* NULL: not measured; the model's choice stands. */
+	/* NULL: ceov_op_tune() does not measure this kind, and the model's choice stays. */
 	const struct cei_op_trial *trial;
 
-	/* NULL: without a product. */
+	/* NULL: the kind computes no product. */
 	const struct cei_product_kind *product;
 };
 

@@ -11,13 +11,13 @@
 
 #include "base/site.h"
 
-/* a limit below which products in bytes fit 64 bits */
+/* limits of rows and columns, and of elements: below them all sizes in bytes fit 64 bits */
 #define CEI_EXTENT_MAX   (UINT64_C(1) << 31)
 #define CEI_ELEMENTS_MAX (UINT64_C(1) << 48)
 
 struct cei_op_kind;                     /* kind.h */
 
-/* Only for products; zeros in others. */
+/* The fields of operators with a product; 0 in all others. */
 struct cei_product_shape {
 	uint32_t n_products;
 	uint64_t k;
@@ -27,13 +27,15 @@ struct cei_product_shape {
 
 /* Only for sums: see struct ceov_reduce. */
 struct cei_sum_shape {
-	uint64_t stride;                /* of a reduce-scatter */
+	uint64_t stride;                /* reduce-scatter only: elements between the begins of two
+					 * ranks' parts; 0: parts have no gaps */
 	float    scale;                 /* never 0 */
 };
 
 /* Only for all-to-all. */
 struct cei_move_shape {
-	const uint64_t *blocks;         /* n_ranks * n_ranks, as in struct ceov_move; else NULL */
+	const uint64_t *blocks;         /* all_to_all: n_ranks * n_ranks sizes, as in struct
+					 * ceov_move; all_gather: NULL */
 };
 
 /* Fields of all operators, and of each family. */
@@ -49,23 +51,24 @@ struct cei_op_shape {
 	struct cei_move_shape    move;
 };
 
-/* Number of rows, or elements, of all ranks; and of the ranks before one. */
+/* Return how many rows (or elements, or bytes) all ranks have together, the ranks before
+ * `rank` have together, and the rank that has most has. */
 uint64_t cei_op_all_rows(const struct cei_op_shape *shape);
 uint64_t cei_op_rows_before(const struct cei_op_shape *shape, uint32_t rank);
 uint64_t cei_op_most_rows(const struct cei_op_shape *shape);
 
-/* Why rows are refused, or NULL: their sum is above max, all are 0, or one is no multiple
- * of step (1 or 8). */
+/* Returns a message if the sum of all rows is above max, all are 0, or one is no multiple
+ * of step (1 or 8); else NULL. */
 const char *cei_op_rows_fault(const struct cei_op_shape *shape, uint64_t max, uint32_t step);
 
-/* NULL, or that dtype is not valid. */
+/* Returns a message if dtype is none of enum ceov_dtype, else NULL. */
 const char *cei_op_dtype_fault(const struct cei_op_shape *shape);
 
-/* Why create and *_scratch_bytes refuse the shape, or NULL. */
+/* Returns why *_create() and *_scratch_bytes() refuse the shape, or NULL. */
 const char *cei_op_shape_fault(const struct cei_op_shape *shape);
 
-/* Copies rows from the caller's struct. n_ranks above CEI_RANKS_MAX, or rows NULL: the
- * shape gets a fault and no rank. */
+/* Copies rows from the caller's struct. If rows is NULL, or n_ranks is 0 or above
+ * CEI_RANKS_MAX, the shape stays without ranks, and cei_op_shape_fault() refuses it. */
 void cei_op_take_rows(struct cei_op_shape *shape, const uint64_t *rows, uint32_t n_ranks);
 
 #endif /* CEI_OPS_SHAPE_H */

@@ -16,7 +16,7 @@
 
 #define CEI_DTYPE16_BYTES 2u            /* bytes of a bf16 or fp16, the types of products */
 
-/* Size of one number; dtype must be valid. */
+/* Returns the bytes of one number. dtype must be valid. */
 uint64_t cei_dtype_bytes(enum ceov_dtype dtype);
 
 /* "bf16", "fp16" or "fp32": a part of kernels' names and of tunings' keys. */

@@ -24,13 +24,14 @@ struct cei_matrix {                     /* row-major, no gaps */
 	uint64_t    columns;
 };
 
-/* The marks of one job. Values are those of one run; runs count from 1. */
+/* The marks that one job awaits and raises. In each run they rise to value, the run's
+ * number, which counts from 1. */
 struct cei_job_marks {
 	ceov_signal *awaited;           /* NULL: tiles await nothing */
 	ceov_signal *ready;             /* NULL: tiles arrive nowhere */
 	ceov_signal *sent;              /* awaited at the end of the job; NULL: nothing */
-	uint32_t     sent_index;        /* its counters from this one on, ... */
-	uint32_t     n_sent;            /* ... so many of them; 0: none */
+	uint32_t     sent_index;        /* the first counter of sent that is awaited */
+	uint32_t     n_sent;            /* how many of its counters are awaited; 0: none */
 	uint64_t     value;
 	uint64_t     timeout_ns;
 	uint64_t    *epoch;             /* GPU, captured runs: the word that holds the run's
@@ -50,13 +51,14 @@ struct cei_gemm_job {
 	uint64_t              k;
 	int                   b_is_k_by_n;      /* 1: b are k x n, C = A B; 0: n x k, A B^T */
 	const struct cei_tiles *tiles;
-	const void           *held_tiles;       /* the executor's copy of them */
+	const void           *held_tiles;       /* the executor's copy of tiles, made by
+						 * hold_tiles() */
 	struct cei_matrix     a[CEI_GEMM_A_COUNT];
 	struct cei_matrix     b[CEI_GEMM_B_MAX];
-	struct cei_matrix     c[CEI_GEMM_C_MAX];        /* written */
-	void                 *kept;             /* where gathered rows of A are stored during the
-						 * product, all rows x k in the order of c_row;
-						 * NULL: nowhere. Requires keeps() */
+	struct cei_matrix     c[CEI_GEMM_C_MAX];        /* the results */
+	void                 *kept;             /* memory of all rows x k, in the order of c_row,
+						 * to which the product also stores the rows of A;
+						 * NULL: it does not. Requires keeps() */
 	const void           *partials;         /* as in struct cei_gemm_partials */
 	uint64_t              partial_stride_bytes;
 	uint32_t              n_sources;
@@ -93,9 +95,9 @@ struct cei_executor {
 	const struct cei_executor_ops *ops;
 	ceov_context                  *context;
 	uint32_t                       rank;
-	uint64_t                       n_sms;   /* most SMs that jobs may use at once; 0: all. A
-						 * GPU's open sets the number */
-	void                          *private; /* the executor's */
+	uint64_t                       n_sms;   /* how many SMs jobs may use at once; 0: all. A
+						 * GPU's open() replaces it by the actual number */
+	void                          *private; /* belongs to the executor */
 	char                           machine[CEI_MACHINE_BYTES]; /* name of the hardware, for
 								    * stored tunings; set by open;
 								    * "": tunings are not stored */
@@ -111,29 +113,30 @@ struct cei_executor_ops {
 	int      (*open)(struct cei_executor *executor);
 	void     (*close)(struct cei_executor *executor);
 
-	/* Whether tiles of that shape can be executed; and how many are executed together,
-	 * see tiles.h. */
+	/* is_fit returns whether tiles of that shape can be executed; pair returns how many
+	 * of them are executed together (tiles.h). */
 	int      (*is_fit)(const struct cei_executor *executor, struct cei_tile_shape shape);
 	uint32_t (*pair)(const struct cei_executor *executor, struct cei_tile_shape shape);
 
-	/* Copies the list where jobs need a copy; drop it after the last job has ended. */
+	/* hold_tiles copies the list to where jobs read it; *ret_held NULL: jobs read the
+	 * list itself. drop_tiles frees the copy, after the last job that uses it. */
 	int      (*hold_tiles)(struct cei_executor *executor, const struct cei_tiles *tiles,
 			       void **ret_held);
 	void     (*drop_tiles)(struct cei_executor *executor, void *held);
 
-	/* Loads what such a job needs. Otherwise gemm would load it while kernels wait,
-	 * perhaps for this rank. Reads dtype, shape, k, b_is_k_by_n, tiles and the columns
-	 * of c. May allocate and wait for the GPU; computes nothing. Not at the same time
-	 * as gemm. */
+	/* Loads the kernels that such a job needs. Without that gemm would load them, and
+	 * loading may wait for running kernels, which may be waiting for this rank. Reads
+	 * dtype, shape, k, b_is_k_by_n, tiles and the columns of c. May allocate and wait
+	 * for the GPU; computes nothing. Must not be called at the same time as gemm. */
 	int      (*load)(struct cei_executor *executor, const struct cei_gemm_job *job);
 
-	/* Whether gemm can store A in job->kept for the rest of that job. */
+	/* Returns whether gemm can store A to kept for a job with these other fields. */
 	int      (*keeps)(const struct cei_executor *executor,
 			  const struct cei_gemm_job *job);
 
-	/* These run behind the work on the stream. The host's return when the job has
-	 * ended, with its error; a GPU's return when it is queued, and later errors are in
-	 * status(). */
+	/* Queue a job behind the work on the stream. The host's executor returns when the
+	 * job has ended, with the job's error. A GPU's executor returns when the job is
+	 * queued; status() reports later errors. */
 	int      (*gemm)(struct cei_executor *executor, void *stream,
 			 const struct cei_gemm_job *job);
 	int      (*reduce)(struct cei_executor *executor, void *stream,
@@ -147,7 +150,7 @@ struct cei_executor_ops {
 			  const struct cei_job_marks *marks,
 			  const struct cei_counters *counters);
 
-	/* Whether a graph is being captured on the stream. */
+	/* Returns in *ret_is whether a graph is being captured on the stream. */
 	int      (*is_capturing)(struct cei_executor *executor, void *stream, int *ret_is);
 
 	/* Orders two streams of a caller: work that is on the stream at mark_stream() comes
@@ -162,9 +165,9 @@ struct cei_executor_ops {
 	 * within timeout_ns. */
 	int      (*idle)(struct cei_executor *executor, uint64_t timeout_ns);
 
-	/* For measurements: take allocates n numbers of dtype where jobs can use them,
-	 * below 1 in magnitude and no NaNs, written on the stream; NULL for n 0. give frees
-	 * them when no job uses them any more; NULL is allowed. */
+	/* For measurements: take allocates n numbers of dtype in memory that jobs can use,
+	 * and fills them, on the stream, with numbers below 1 in magnitude; n 0 gives NULL.
+	 * give frees them when no job uses them any more; NULL is allowed. */
 	int      (*take)(struct cei_executor *executor, void *stream, enum ceov_dtype dtype,
 			 uint64_t n, void **ret_memory);
 	void     (*give)(struct cei_executor *executor, void *memory);

@@ -53,7 +53,7 @@ uint64_t cei_piece_rows(uint64_t rows, uint32_t n_pieces, uint32_t piece,
 	return row;
 }
 
-/* --- the args ---------------------------------------------------------- */
+/* --- checking the arguments -------------------------------------------- */
 
 static int check_extents(const struct cei_tiles_args *args)
 {
@@ -102,7 +102,7 @@ static uint64_t rank_row(const struct cei_tiles_args *args, uint32_t rank)
 	return row;
 }
 
-/* --- what a tile says ------------------------------------------------------ */
+/* --- one tile -------------------------------------------------------------- */
 
 static void mark_gather(const struct cei_tiles_args *args,
 			const struct stretch *stretch, struct cei_gemm_tile *tile)
@@ -135,8 +135,8 @@ static void mark_scatter(const struct cei_tiles_args *args,
 	tile->n_arrivals = stretch->n_arrivals;
 }
 
-/* The tile of a row block. A block behind the piece's last one completes a pair: it stores
- * nothing, and reads what its partner reads. */
+/* Makes the tile of a row block. A block behind the piece's last one completes a pair: it
+ * stores nothing, and reads what its partner reads. */
 static struct cei_gemm_tile make_tile(const struct cei_tiles_args *args,
 				      const struct stretch *stretch, uint64_t block,
 				      uint64_t column, uint32_t product)
@@ -163,7 +163,7 @@ static struct cei_gemm_tile make_tile(const struct cei_tiles_args *args,
 	return tile;
 }
 
-/* --- the walk -------------------------------------------------------------- */
+/* --- the order of tiles ---------------------------------------------------- */
 
 /* The i-th of n_groups x n_columns positions: in bands of nearly equal height, each column
  * by column, so that successive tiles form a near square. */
@@ -223,8 +223,8 @@ static uint64_t walk_rank(const struct cei_tiles_args *args, uint32_t rank,
 	return n;
 }
 
-/* The i-th rank in the order of tiles.h: gathered rows in the order of arrival, scattered
- * rows in the order of sending, the own rank first or last. */
+/* Returns the i-th rank in the order of tiles.h: gathered rows in the order of arrival, own
+ * rows first; scattered rows in the order of sending, own rows last. */
 static uint32_t rank_at(const struct cei_tiles_args *args, uint32_t i)
 {
 	if (args->scatters)

@@ -4,18 +4,20 @@
 #define CEI_TILES_H
 
 /*
- * The order of a GEMM's tiles: which waits for which piece, which arrives where. Pure:
- * shapes in, a list out; the host's GEMM and the kernel execute the same one.
+ * Lists the tiles of a GEMM in the order in which they are executed, each with the counter
+ * that it awaits and the counter at which it arrives. The list depends on nothing but
+ * shapes; the host's GEMM and the kernel execute the same list.
  *
- * A rank's rows are cut into n_pieces pieces (cei_piece_rows); a tile never straddles
- * two pieces. Counters: source rank * n_pieces + piece (awaited), target rank *
- * n_pieces + piece (ready).
+ * A rank's rows are cut into n_pieces pieces (cei_piece_rows); a tile never straddles two
+ * pieces. A tile awaits counter source rank * n_pieces + piece, and arrives at counter
+ * target rank * n_pieces + piece.
  *
- *   all-gather      own rows first, waiting for nothing, then rank - 1, rank - 2, ...:
- *                   the order in which rotated senders arrive here. Within a rank
- *                   piece by piece; of a piece all products, all columns.
- *   reduce-scatter  rows of rank + 1 first, then rank + 2, ..., own rows last: those
- *                   add what the others sent.
+ *   all-gather      own rows first, which wait for nothing, then rank - 1, rank - 2, ...:
+ *                   the order in which rows arrive, as each sender begins with the rank
+ *                   behind its own. A rank's tiles are listed piece by piece; a piece has
+ *                   the tiles of all products and columns.
+ *   reduce-scatter  rows of rank + 1 first, then rank + 2, ...; own rows last, to which
+ *                   the partial sums of the other ranks are added.
  */
 
 #include <stdint.h>
@@ -64,12 +66,12 @@ uint64_t cei_ceiling(uint64_t n, uint64_t divisor);
  * leaves no further piece empty; the last pieces may have fewer rows, or none. Returns the
  * piece's first row (relative to the rank's) and sets *ret_n_rows. */
 #define CEI_PIECE_ROWS    64u
-#define CEI_OP_PIECES_MAX 32u          /* of every operator */
+#define CEI_OP_PIECES_MAX 32u          /* the most pieces of any operator */
 uint64_t cei_piece_rows(uint64_t rows, uint32_t n_pieces, uint32_t piece,
 			uint64_t *ret_n_rows);
 
-/* INVALID: a size does not fit the tile's fields; NO_MEMORY. Not raised, because the caller
- * knows the context. */
+/* Lists the tiles. CEOV_ERR_INVALID: a size does not fit the fields of a tile;
+ * CEOV_ERR_NO_MEMORY. Errors are not raised, because only the caller knows the context. */
 int  cei_tiles_init(struct cei_tiles *tiles, const struct cei_tiles_args *args);
 void cei_tiles_fini(struct cei_tiles *tiles);
 

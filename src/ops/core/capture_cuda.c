@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Queues runs for graphs; capture_cuda.h says how they differ from launches. */
+/* Queues runs that graphs can hold; capture_cuda.h says how they differ from launches. */
 
 #include "ops/core/capture_cuda.h"
 
@@ -25,10 +25,11 @@ struct cei_capture {
 	CUevent                  begun;
 	CUstream                 lane;
 	CUevent                  sent;
-	CUstream                 beside;        /* instead of the legacy stream, and to make
-						 * graphs on */
-	struct cei_graph_cache   graphs;        /* ... which are CUgraphExec */
-	int                      makes_none;    /* one could not be had */
+	CUstream                 beside;        /* carries the runs of the legacy stream; graphs
+						 * are captured on it */
+	struct cei_graph_cache   graphs;        /* the graphs in it are CUgraphExec */
+	int                      makes_none;    /* 1: graphs cannot be made or launched, so none is
+						 * tried any more */
 };
 
 static CUdeviceptr word_at(const struct cei_capture *capture, uint32_t index)
@@ -41,7 +42,7 @@ uint64_t *cei_capture_epoch(const struct cei_capture *capture)
 	return (uint64_t *)(uintptr_t)word_at(capture, WORD_EPOCH);
 }
 
-/* --- life ------------------------------------------------------------------------------ */
+/* --- opening and closing --------------------------------------------------------------- */
 
 static int open_words(struct cei_capture *capture)
 {
@@ -57,9 +58,10 @@ static int open_words(struct cei_capture *capture)
 	return backend->ops->store(backend, capture->words, zeros, sizeof(zeros));
 }
 
-/* One lane: with two in turn, gates and marks of one would stand beside the other's
- * copies, but two copies of a GPU in flight meet other ranks' at the receivers. Measured
- * on 4 GPUs: an all-gather's run 30 % longer, a reduce-scatter's the same. */
+/* Opens one lane. With two lanes in turn, gates and marks of one could be carried out
+ * beside copies of the other, but then two copies of a GPU are in flight and compete with
+ * those of other ranks at the receivers. Measured with two lanes on 4 GPUs: a run of an
+ * all-gather took 30 % longer, one of a reduce-scatter as long. */
 static int open_lane(struct cei_capture *capture)
 {
 	const struct cei_cuda_calls *calls = &capture->gpu->cuda->calls;
@@ -117,7 +119,7 @@ void cei_capture_close(struct cei_capture *capture)
 
 	if (!capture)
 		return;
-	/* Fails after a sticky error only: then all is gone already. */
+	/* Fails only after a sticky CUDA error; then everything is gone already. */
 	if (!cei_cuda_push(capture->gpu->cuda, capture->gpu->gpu, &hold)) {
 		calls = &capture->gpu->cuda->calls;
 		cei_capture_forget(capture, NULL);
@@ -138,8 +140,9 @@ void cei_capture_close(struct cei_capture *capture)
 
 /* --- a run ------------------------------------------------------------------------------- */
 
-/* Our counter at a peer's done. Kernels only store there: a whole view of the signal would
- * take memory for arrivals, which a run must not. */
+/* Finds the address of this rank's counter in `done` of a peer, to which kernels only
+ * store. A whole view of the signal would allocate memory for arrivals, which a run must
+ * not do. */
 static int find_peer_done(const struct cei_capture *capture, uint32_t peer,
 			  uint64_t **ret_counter)
 {
@@ -184,7 +187,8 @@ static int fill_begin(const struct cei_capture *capture, struct cei_op_begin *be
 	return r;
 }
 
-/* What `to` gets next comes after what is on `from`. what: for a message. */
+/* Orders work that is queued on `to` from now on behind the work that is on `from`. what:
+ * for the message of an error. */
 static int go_on(const struct cei_capture *capture, CUevent event, CUstream from, CUstream to,
 		 const char *what)
 {
@@ -223,8 +227,9 @@ static int begin(struct cei_capture *capture, void *stream, uint32_t half)
 	return r ? r : go_on(capture, capture->begun, stream, capture->lane, "beginning a run");
 }
 
-/* Ready counters are 0 or 1, so waits go from the base 0; a gate that is open stays so for
- * the run, and the lane waits at each once. */
+/* Queues a stage's transfers on the lane, with base 0, because gates (the `ready` counters)
+ * are 0 or 1. A gate that is open stays open for the run; the lane waits at each gate
+ * once. */
 static int send_stage(struct cei_capture *capture, const struct cei_send_stage *stage,
 		      uint32_t half, const void *floating)
 {
@@ -240,8 +245,9 @@ static int send_stage(struct cei_capture *capture, const struct cei_send_stage *
 	return run.plan ? cei_lower_to_stream(&run) : 0;
 }
 
-/* Stages that wait for the job come behind it, or gates could stand before what raises
- * them in one hardware queue; those that do not go first, so that they begin at once. */
+/* Queues the stages that await marks of the job, or those that do not. The former are
+ * queued behind the job: otherwise a gate could stand in a hardware queue before the kernel
+ * that raises it. The latter are queued first, so that they begin at once. */
 static int send_stages(struct cei_capture *capture, const struct cei_run *run,
 		       int awaits_job)
 {
@@ -268,15 +274,16 @@ static int queue(struct cei_capture *capture, const struct cei_run *run)
 		r = run->op->kind->job(run);
 	if (!r)
 		r = send_stages(capture, run, 1);
-	/* The lane has left the stream: it comes back also where something failed, or a
-	 * capture could not be ended, and memory would go while copies are under way. */
+	/* The stream waits for the lane even after a failure: otherwise a capture could not
+	 * be ended, and memory could be freed while copies are under way. */
 	ended = go_on(capture, capture->sent, capture->lane, run->stream, "ending a run");
 	return r ? r : ended;
 }
 
-/* --- runs that come again --------------------------------------------------------------- */
+/* --- repeated runs ---------------------------------------------------------------------- */
 
-/* The legacy stream cannot wait for values in memory, and gates may. */
+/* Queues a run of the legacy stream on another stream, and orders both streams. The legacy
+ * stream cannot wait for values in memory, as gates may require. */
 static int queue_beside(struct cei_capture *capture, const struct cei_run *run)
 {
 	static const char what[] = "going on beside the legacy stream";
@@ -291,7 +298,8 @@ static int queue_beside(struct cei_capture *capture, const struct cei_run *run)
 	return r ? r : back;
 }
 
-/* A stream of a green context keeps to its SMs, a graph of ours would not. */
+/* Returns whether the stream belongs to our context. Work on a stream of a green context
+ * uses only that context's SMs, but a graph that we make would use others, too. */
 static int is_of_our_context(const struct cei_capture *capture, CUstream stream)
 {
 	const struct cei_cuda_calls *calls = &capture->gpu->cuda->calls;
@@ -302,8 +310,8 @@ static int is_of_our_context(const struct cei_capture *capture, CUstream stream)
 		calls->stream_ctx(stream, &context) == CUDA_SUCCESS && context == ours);
 }
 
-/* What the run queues, as a graph; NULL where it cannot be had. Kernels have the priority of
- * the stream that it is launched on. */
+/* Makes a graph of what the run queues. NULL: no graph can be made. Its kernels get the
+ * priority of the stream on which the graph is launched. */
 static CUgraphExec make_graph(struct cei_capture *capture, const struct cei_run *run)
 {
 	const struct cei_cuda_calls *calls = &capture->gpu->cuda->calls;
@@ -313,14 +321,14 @@ static CUgraphExec make_graph(struct cei_capture *capture, const struct cei_run 
 	CUresult result;
 	int r;
 
-	/* relaxed: this thread may load what a job needs */
+	/* relaxed mode, because this thread may load kernels that the job needs */
 	if (!is_of_our_context(capture, run->stream) ||
 	    calls->capture_begin(capture->beside, CU_STREAM_CAPTURE_MODE_RELAXED) !=
 	    CUDA_SUCCESS)
 		return NULL;
 	moved.stream = capture->beside;
 	r = queue(capture, &moved);
-	result = calls->capture_end(capture->beside, &graph);   /* after a refusal, too */
+	result = calls->capture_end(capture->beside, &graph);   /* even if queueing failed */
 	if (!r && result == CUDA_SUCCESS &&
 	    calls->graph_instantiate(&made, graph, 0) != CUDA_SUCCESS)
 		made = NULL;
@@ -329,19 +337,21 @@ static CUgraphExec make_graph(struct cei_capture *capture, const struct cei_run 
 	return made;
 }
 
-/* One that is destroyed in flight ends first, says the driver. */
+/* Destroys a graph, or nothing if it is NULL. According to the driver's manual a graph that
+ * is in flight ends first. */
 static void drop_graph(struct cei_capture *capture, void *graph)
 {
 	struct cei_cuda_hold hold;
 
-	/* Fails after a sticky error only: then it is gone already. */
+	/* Fails only after a sticky CUDA error; then the graph is gone already. */
 	if (!graph || cei_cuda_push(capture->gpu->cuda, capture->gpu->gpu, &hold))
 		return;
 	(void)capture->gpu->cuda->calls.graph_exec_destroy(graph);
 	cei_cuda_pop(capture->gpu->cuda, &hold);
 }
 
-/* Where one cannot be had, the next ones are not tried. */
+/* Launches the entry's graph, which is made when its run comes for the second time. Returns
+ * whether it was launched. After a failure no further graphs are made. */
 static int launch_graph(struct cei_capture *capture, const struct cei_run *run,
 			struct cei_graph_entry *entry)
 {
@@ -394,7 +404,7 @@ int cei_capture_run(struct cei_capture *capture, const struct cei_run *run)
 	if (!r && !is_queued)
 		r = run->stream == CU_STREAM_LEGACY ? queue_beside(capture, run)
 			: queue(capture, run);
-	drop_graph(capture, dropped);   /* peers wait for the run, not for this */
+	drop_graph(capture, dropped);   /* after the run is queued, because peers wait for that */
 	return r;
 }
 

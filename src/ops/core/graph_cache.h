@@ -4,12 +4,14 @@
 #define CEI_GRAPH_CACHE_H
 
 /*
- * Finds repeated runs in capturable workspaces. What such a run queues depends only on its
- * op, its half of scratch and its operands: so the second time a graph is made of it, and
- * from then on one call queues it, at less than half of the calling thread's time. This is
- * the table of runs; capture_cuda.c makes the graphs.
+ * Finds repeated runs in capturable workspaces. The operations that such a run queues
+ * depend only on its op, its half of scratch and its operands. So a graph is made of a run
+ * when it comes for the second time, and from then on one call queues it, which takes less
+ * than half of the calling thread's time. This is the table of runs; capture_cuda.c makes
+ * the graphs.
  *
- * Bounded: while all entries are in use, other runs are queued operation by operation.
+ * The table is bounded: while all its entries are in use, other runs are queued operation
+ * by operation.
  */
 
 #include <stdint.h>
@@ -20,7 +22,7 @@
 #define CEI_GRAPH_CACHE_STALE    1024u  /* entries unused for so many runs may be replaced */
 #define CEI_GRAPH_OPERANDS_MAX   128u   /* the largest run struct */
 
-/* What a run's operations depend on. */
+/* All that determines which operations a run queues. */
 struct cei_graph_key {
 	const ceov_op *op;
 	uint32_t       half;
@@ -40,7 +42,7 @@ struct cei_graph_entry {
 	void          *graph;           /* belongs to the caller; NULL: none yet */
 };
 
-/* All zeros: an empty table. */
+/* The table of runs; all zeros: empty. */
 struct cei_graph_cache {
 	struct cei_graph_entry entries[CEI_GRAPH_CACHE_MAX];
 	uint32_t          n;

@@ -42,7 +42,8 @@ struct cei_allreduce {
 	uint32_t      n_ranks;
 	uint64_t      facts[CEI_ALLREDUCE_FACTS]; /* of this rank; larger values count as
 						 * CEI_ALLREDUCE_VALUE_MAX */
-	uint64_t      round;                    /* the last round; one thread at a time */
+	uint64_t      round;                    /* number of the last round; only one thread at a
+						 * time makes rounds */
 	ceov_signal  *signals[CEI_RANKS_MAX];   /* the signals of all ranks, by rank; in host
 						 * memory */
 };

@@ -11,8 +11,8 @@
 #include "ce_engine/launch.h"
 #include "ce_engine/signal.h"
 
-/* A launch that failed comes back from its lanes within this (launch.h), and a little
- * for the engine's own turn. */
+/* The time within which a failed launch leaves its lanes (launch.h), and a second for the
+ * engine's turns. */
 #define DRAIN_NS (CEI_DRAIN_NS + UINT64_C(1000000000))
 
 static struct cei_inflight *oldest(ceov_workspace *workspace)
@@ -20,7 +20,8 @@ static struct cei_inflight *oldest(ceov_workspace *workspace)
 	return &workspace->inflights[workspace->first_flight];
 }
 
-/* What a signal of its own was aborted with: a launch that fails aborts some of them. */
+/* Returns the error with which a signal of this rank was aborted, or 0. A launch that fails
+ * aborts some of them. */
 static int aborted(const ceov_workspace *workspace)
 {
 	uint32_t half;
@@ -33,7 +34,8 @@ static int aborted(const ceov_workspace *workspace)
 	return r;
 }
 
-/* So many later launches of the context may have failed that a result is not kept. */
+/* Returns a launch's result. If so many later launches have failed that the context does
+ * not keep this result any more, the error is found by aborted(). */
 static int result_of(ceov_workspace *workspace, ceov_ticket ticket, uint64_t timeout_ns)
 {
 	ceov_context *context = workspace->object.context;
@@ -44,8 +46,8 @@ static int result_of(ceov_workspace *workspace, ceov_ticket ticket, uint64_t tim
 	return result;
 }
 
-/* Takes the inflight's launches that have ended off it. CEOV_PENDING: some have not within
- * timeout_ns; else the first error. */
+/* Removes the launches that have ended from the inflight. CEOV_PENDING: some have not ended
+ * within timeout_ns; else the first error, or 0. */
 static int end_inflight(ceov_workspace *workspace, struct cei_inflight *inflight,
 			uint64_t timeout_ns)
 {
@@ -63,7 +65,8 @@ static int end_inflight(ceov_workspace *workspace, struct cei_inflight *inflight
 	return r;
 }
 
-/* CEOV_PENDING, or 0: the oldest is gone. Its error is kept by the workspace. */
+/* Removes the oldest inflight when its launches have ended; the workspace keeps their
+ * error. CEOV_PENDING: they have not ended within timeout_ns. */
 static int end_oldest(ceov_workspace *workspace, uint64_t timeout_ns)
 {
 	if (end_inflight(workspace, oldest(workspace), timeout_ns) == CEOV_PENDING)
@@ -73,7 +76,8 @@ static int end_oldest(ceov_workspace *workspace, uint64_t timeout_ns)
 	return 0;
 }
 
-/* The oldest one's deadline has passed, and more, when this gives up. */
+/* Waits until the launches of the oldest inflight have ended. Gives up only DRAIN_NS after
+ * their deadline. */
 static int wait_for_oldest(ceov_workspace *workspace)
 {
 	uint64_t timeout = workspace->deadline_ns < CEI_FOREVER - DRAIN_NS
@@ -95,7 +99,8 @@ int cei_workspace_look(ceov_workspace *workspace)
 		;
 	r = workspace->executor.ops->status(&workspace->executor);
 	if (r == CEOV_ERR_ABORTED && aborted(workspace))
-		r = aborted(workspace); /* it knows why: a lost peer, say */
+		r = aborted(workspace); /* the signals may know the cause: a lost peer, for
+					 * example */
 	if (r < 0)
 		(void)cei_workspace_fail(workspace, r);
 	/* acquire: pairs with cei_workspace_fail() */
@@ -173,7 +178,7 @@ static void abort_runs(ceov_workspace *workspace)
 		workspace->name, workspace->rank));
 }
 
-/* CEOV_PENDING: a launch has not ended within timeout_ns. */
+/* Waits for the launches of all inflights. CEOV_PENDING: one has not ended within timeout_ns. */
 static int end_inflights(ceov_workspace *workspace, uint64_t timeout_ns)
 {
 	int r = 0;
@@ -183,8 +188,9 @@ static int end_inflights(ceov_workspace *workspace, uint64_t timeout_ns)
 	return r;
 }
 
-/* Launches whose job is done only have copies to end: peers may be in that run still, and
- * it shall not fail for them. */
+/* Returns whether runs have to be aborted. If all jobs have ended, launches only have to
+ * end their copies and get some time for that: peers may still be in that run, which must
+ * not fail for them. */
 static int is_busy(ceov_workspace *workspace)
 {
 	struct cei_executor *executor = &workspace->executor;
@@ -194,7 +200,7 @@ static int is_busy(ceov_workspace *workspace)
 	return end_inflights(workspace, CEI_CLOSE_NS) == CEOV_PENDING;
 }
 
-/* Nothing waits for marks any more. */
+/* Waits until aborted runs have ended, none of which waits for marks any more. */
 static void drain(ceov_workspace *workspace)
 {
 	struct cei_executor *executor = &workspace->executor;
@@ -210,7 +216,7 @@ static void drain(ceov_workspace *workspace)
 
 void cei_workspace_end(ceov_workspace *workspace)
 {
-	/* Held by a thread that makes a run: that has to end first. */
+	/* A thread that makes a run holds the lock: that run has to end first. */
 	int is_running = pthread_mutex_trylock(&workspace->lock);
 
 	if (is_running) {
@@ -233,7 +239,7 @@ int ceov_workspace_status(ceov_workspace *workspace)
 
 	if (r)
 		return r;
-	/* A run that another thread is just making will tell by itself. */
+	/* If another thread is just making a run, it makes this check itself. */
 	if (!pthread_mutex_trylock(&workspace->lock)) {
 		(void)cei_workspace_look(workspace);
 		pthread_mutex_unlock(&workspace->lock);

@@ -14,7 +14,7 @@
 #include "ce_engine/context.h"
 #include "ops/core/capture_cuda.h"
 
-#define CALL_BYTES 64u                  /* of a public call's name */
+#define CALL_BYTES 64u                  /* the longest name of a public call */
 
 /* --- creation -------------------------------------------------------------- */
 
@@ -100,7 +100,7 @@ int cei_op_key(const ceov_workspace *workspace, const struct cei_op_shape *shape
 
 	if (!machine[0])
 		return CEOV_NONE;
-	/* marks cost more in a graph than by the engine */
+	/* marks cost more in a graph than in a launch, so each has tunings of its own */
 	snprintf(text, sizeof(text), "%s%s", workspace->is_capturable ? "graph-" : "", machine);
 	cei_tuning_key(text, shape, key);
 	return 0;
@@ -223,8 +223,8 @@ int cei_op_create_from(ceov_workspace *workspace, const struct cei_op_kind *kind
 	return cei_op_create(workspace, &shape, tuning, ret_op);
 }
 
-/* What was built. The rest of an op, its place in the context's list above all, is not
- * ours to read: others link and unlink beside it. */
+/* Copies what cei_op_create() built. Leaves the rest, above all the op's place in the
+ * context's list, which other threads link and unlink at the same time. */
 static void take_built(ceov_op *to, const ceov_op *from)
 {
 	to->choice = from->choice;
@@ -244,7 +244,7 @@ void cei_op_swap(ceov_op *op, ceov_op *other)
 	take_built(other, &kept);
 }
 
-/* --- the rest -------------------------------------------------------------- */
+/* --- explanation and release ----------------------------------------------- */
 
 static int say(const ceov_op *op, int fd, const char *text)
 {

@@ -19,8 +19,8 @@ struct cei_operand {
 	int         is_result;          /* it is written */
 };
 
-/* INVALID, raised with the operands' names: a base is NULL, is not aligned to 16 bytes or
- * its range ends past the address space, or a result overlaps any other operand. */
+/* Raises CEOV_ERR_INVALID with the operand's name if a base is NULL or not aligned to 16
+ * bytes, a range ends past the address space, or a result overlaps any other operand. */
 int cei_operands_check(const ceov_op *op, const struct cei_operand *operands, uint32_t n);
 
 #endif /* CEI_OPERANDS_H */

@@ -34,8 +34,8 @@ static int check_call(const ceov_op *op, const char *run_call, const void *opera
 			 op->kind->name, fault);
 }
 
-/* Without a graph the stream itself would have to wait for marks, which the legacy stream
- * cannot. */
+/* Only capturable workspaces take runs on the legacy stream. In others the stream itself
+ * may have to wait for marks, which the legacy stream cannot do. */
 int cei_op_check_stream(const ceov_op *op, const void *stream)
 {
 	if (op->workspace->is_host || (stream && stream != LEGACY_STREAM))
@@ -63,7 +63,7 @@ int cei_run_take(struct cei_run *run, const char *run_call)
 	return r ? r : cei_op_check_stream(op, run->stream);
 }
 
-/* --- for jobs -------------------------------------------------------------- */
+/* --- what a run's job needs ------------------------------------------------ */
 
 struct cei_job_marks cei_run_marks(const struct cei_run *run, ceov_signal *awaited,
 				   ceov_signal *ready)
@@ -104,7 +104,7 @@ int cei_run_await(const struct cei_run *run, ceov_signal *signal, uint32_t first
 	return executor->ops->await(executor, run->stream, &marks, &counters);
 }
 
-/* Raises to the run's number; gates of captured runs are raised to 1. */
+/* Raises the counters to the run's number; in captured runs they are gates, raised to 1. */
 int cei_run_raise(const struct cei_run *run, ceov_signal *signal, uint32_t first,
 		  uint32_t n)
 {
@@ -124,8 +124,8 @@ int cei_run_raise(const struct cei_run *run, ceov_signal *signal, uint32_t first
 
 /* --- launches -------------------------------------------------------------- */
 
-/* The engine's inbox and the tickets are shared by all plans of the context: where they are
- * full, wait until others' launches end. */
+/* Launches a plan. Waits while the engine's inbox or tickets are full: all plans of the
+ * context share them. */
 static int launch_when_room(const ceov_workspace *workspace, ceov_plan *plan,
 			    const struct ceov_launch *launch, ceov_ticket *ret_ticket)
 {
@@ -157,7 +157,8 @@ static int launch_phase(const struct cei_run *run, uint32_t i, ceov_ticket *ret_
 	return launch_when_room(workspace, stage->plan[run->half], &launch, ret_ticket);
 }
 
-/* Called before the launches, so that the stream raises it while the host makes them. */
+/* Raises the run's start mark if a stage awaits it. Called before the launches, so that the
+ * stream can raise it while the host makes them. */
 static int raise_start(const struct cei_run *run)
 {
 	const ceov_op *op = run->op;
@@ -190,8 +191,9 @@ static int launch_phases(const struct cei_run *run)
 
 /* --- the run --------------------------------------------------------------- */
 
-/* A graph cannot contain what the engine launches: its kernels would wait for copies that
- * no replay makes. */
+/* Refuses a stream that is being captured, unless the workspace is capturable. A graph
+ * cannot contain copies that the engine launches: its kernels would wait for copies that no
+ * replay makes. */
 static int check_capture(const struct cei_run *run)
 {
 	ceov_workspace *workspace = run->op->workspace;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Plans of stages. */
+/* Builds the plans of send stages. */
 
 #include "ops/core/send_stage.h"
 
@@ -15,10 +15,11 @@ static int open_plan(struct cei_send_stage *stage, uint32_t half)
 	struct ceov_plan_options options = { .struct_bytes = sizeof(options) };
 	int r;
 
-	options.mark_group_bytes = 1;   /* each mark directly behind its transfer's bytes */
+	options.mark_group_bytes = 1;   /* raises each mark directly behind its transfer's bytes */
 	r = ceov_plan_create(workspace->object.context, workspace->rank, &options,
 			     &stage->plan[half]);
-	if (!r)                         /* later transfers' marks cover earlier ones */
+	if (!r)                         /* so that a later transfer's mark covers earlier
+					 * transfers */
 		cei_plan_keep_order(stage->plan[half]);
 	return r;
 }
@@ -122,7 +123,7 @@ static int add_marks(struct cei_send_stage *stage, const struct ceov_mark *ready
 	return r;
 }
 
-/* The counter of rank's `here` at another rank, for each half. */
+/* Makes the marks, one for each half, that `rank` raises in signal `here` of rank `at`. */
 static void here_marks(const ceov_workspace *workspace, uint32_t rank, uint32_t at,
 		       struct ceov_mark *marks)
 {
@@ -144,8 +145,8 @@ int cei_send_stage_say_present(struct cei_send_stage *stage, uint32_t target)
 	struct ceov_mark then[CEI_OP_HALVES];
 
 	here_marks(stage->workspace, stage->workspace->rank, target, then);
-	if (!stage->awaits_start)       /* following the stream already means that the run has
-					 * begun */
+	if (!stage->awaits_start)       /* without a start mark the launch follows the stream,
+					 * which shows that the run has begun */
 		stage->follows = 1;
 	return add_marks(stage, NULL, then);
 }

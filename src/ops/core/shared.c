@@ -16,7 +16,7 @@ struct part {                           /* a buffer or signal that each rank has
 	const char *name;               /* suffix of the name under which it is exported */
 	size_t      at;                 /* offset of its array, indexed by rank, in the
 					 * workspace */
-	uint32_t    n_counters;         /* number of counters, ... */
+	uint32_t    n_counters;         /* number of its counters ... */
 	uint32_t    n_per_rank;         /* ... plus this for each rank of the group */
 	int         is_on_host;
 	int         is_of_captured;     /* only in capturable workspaces */
@@ -55,7 +55,7 @@ static const char *name_of(const ceov_workspace *workspace, int is_capturable,
 	return buffer;
 }
 
-/* --- the own ones ---------------------------------------------------------- */
+/* --- this rank's scratch and signals --------------------------------------- */
 
 int cei_shared_create(ceov_workspace *workspace, const struct ceov_place *place)
 {
@@ -92,7 +92,7 @@ int cei_shared_offer(ceov_workspace *workspace)
 					 name_of(workspace, is_capturable, "scratch", name));
 }
 
-/* --- peers' ---------------------------------------------------------------- */
+/* --- scratch and signals of peers ------------------------------------------ */
 
 static int release_buffer(ceov_buffer **buffer)
 {
@@ -103,8 +103,9 @@ static int release_buffer(ceov_buffer **buffer)
 	return r;
 }
 
-/* Whether a peer's workspace of that name has the other mode; then it will never export
- * ours. */
+/* Raises an error if the peer's workspace of this name differs in is_capturable: then the
+ * peer never exports what this rank looks for. CEOV_NONE: it has not exported such a
+ * one. */
 static int refuse_other_mode(ceov_workspace *workspace, uint32_t rank)
 {
 	ceov_buffer *found = NULL;
@@ -184,7 +185,7 @@ int cei_shared_is_found(const ceov_workspace *workspace, uint32_t rank)
 	return 1;                       /* scratch is found last, so the others were found */
 }
 
-/* --- all ------------------------------------------------------------------- */
+/* --- release, and the list for aborts -------------------------------------- */
 
 static int release_of(ceov_workspace *workspace, uint32_t rank)
 {

@@ -34,9 +34,10 @@ struct tune {
 						 * candidate; 0: not measured */
 };
 
-/* --- with peers ------------------------------------------------------------ */
+/* --- agreeing with peers --------------------------------------------------- */
 
-/* After an error ranks are at different steps: aborts, so that no peer waits for this rank. */
+/* Aborts the workspace's signals, so that no peer waits for this rank: after an error ranks
+ * may be at different steps. */
 static int fail(const struct tune *tune, int r)
 {
 	return cei_workspace_fail(tune->op->workspace, r);
@@ -58,8 +59,8 @@ static int meet(const struct tune *tune)
 	return agree(tune, 0, &range);
 }
 
-/* Whether a step that each rank makes by itself (with result r here) succeeded at all
- * ranks. */
+/* Finds out whether a step that each rank makes by itself succeeded at all ranks; r is its
+ * result at this rank. */
 static int agree_done(const struct tune *tune, int r, int *ret_is_done)
 {
 	struct cei_allreduce_range range;
@@ -129,7 +130,8 @@ static int quiesce(const struct tune *tune)
 			     workspace->rank, workspace->name, ceov_strerror(r)) : 0;
 }
 
-/* The deadline applies to each of the timed runs, so to their sum it applies as often. */
+/* Ends the timing. Each run may take up to the deadline, so all of them together may take
+ * that long as many times. */
 static int end_timing(const struct tune *tune, uint64_t *ret_ns)
 {
 	ceov_workspace *workspace = tune->op->workspace;
@@ -145,7 +147,7 @@ static int end_timing(const struct tune *tune, uint64_t *ret_ns)
 			    "deadline", workspace->rank);
 }
 
-/* Times one run on this rank. All ranks begin together. */
+/* Measures the mean time of a run on this rank. All ranks begin together. */
 static int measure(const struct tune *tune, ceov_op *op, uint64_t *ret_ns)
 {
 	struct cei_executor *executor = &tune->op->workspace->executor;
@@ -172,7 +174,8 @@ static int measure(const struct tune *tune, ceov_op *op, uint64_t *ret_ns)
 
 /* --- candidates ------------------------------------------------------------ */
 
-/* NULL: some rank could not create the op, so no rank uses it. */
+/* Creates an op with this tuning at all ranks. *ret_op NULL: some rank could not create it,
+ * so no rank uses it. */
 static int make(const struct tune *tune, const struct ceov_op_tuning *tuning,
 		ceov_op **ret_op)
 {
@@ -231,7 +234,7 @@ static void adopt(struct tune *tune, ceov_op *winner)
 	ceov_op_release(winner);
 }
 
-/* --- what is remembered ---------------------------------------------------- */
+/* --- stored tunings -------------------------------------------------------- */
 
 /* Uses a stored tuning without measuring, if all ranks have stored the same. */
 static int adopt_remembered(struct tune *tune, int *ret_is_done)
@@ -269,7 +272,7 @@ static void remember(const struct tune *tune)
 	(void)cei_tunings_remember(cei_object_report(&tune->op->object), key, &tune->best_tuning);
 }
 
-/* --- the whole ------------------------------------------------------------- */
+/* --- tuning ---------------------------------------------------------------- */
 
 static int agree_candidates(const struct tune *tune)
 {

@@ -2,9 +2,10 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Workspaces: creation, meeting the peers', the inflights of runs, failure, release.
+ * Workspaces: creation, connection with those of peers, release. inflight.c has the launches of
+ * runs, and what happens when a run fails.
  *
- * WHY NOBODY SAYS "TARGET FREE"
+ * WHY NO RUN WAITS UNTIL A TARGET IS FREE
  * A sender writes into a peer's scratch without asking whether the peer still reads
  * there. It may, because runs are all-to-all dependencies:
  *
@@ -46,7 +47,7 @@
 #define SCRATCH_ALIGN_BYTES UINT64_C(4096)
 #define SCRATCH_MAX_BYTES   (UINT64_C(1) << 50)
 
-/* How often peers' exports are looked up. */
+/* The pause between two searches for peers' exports. */
 #define FIND_NS UINT64_C(1000000)
 
 /* The least time that a peer gets to answer, even if the caller does not want to wait. */
@@ -185,7 +186,7 @@ static int build(ceov_workspace *workspace, const struct ceov_place *place)
 	return r ? r : cei_shared_offer(workspace);
 }
 
-/* Frees everything but handles, which were released or belong to the context. */
+/* Frees everything but buffers and signals: these were released, or belong to the context. */
 static void bury(struct cei_object *object)
 {
 	ceov_workspace *workspace = CEI_OWNER(object, ceov_workspace, object);
@@ -216,7 +217,7 @@ static int release_signal(ceov_signal **signal)
 	return r;
 }
 
-/* Releases what ranks share; may be repeated. */
+/* Releases the workspace's buffers and signals; may be repeated. */
 static int release_parts(ceov_workspace *workspace)
 {
 	int r = cei_shared_release(workspace);
@@ -272,7 +273,7 @@ int ceov_workspace_create(ceov_context *context,
 
 /* --- connection ------------------------------------------------------------ */
 
-/* Whether a peer that was found has gone since. */
+/* Raises CEOV_ERR_PEER_LOST if a peer that was found before has gone since. */
 static int check_peer(const ceov_workspace *workspace, uint32_t rank)
 {
 	struct ceov_failure failure = cei_failure(CEOV_ERR_PEER_LOST, 0);
@@ -285,7 +286,8 @@ static int check_peer(const ceov_workspace *workspace, uint32_t rank)
 				 workspace->name, rank);
 }
 
-/* Asks all ranks, so that a lost one is noticed behind one that is only late. */
+/* Searches for all peers even if one is not found, so that a lost peer is noticed while
+ * another one is only late. */
 static int find_peers(ceov_workspace *workspace)
 {
 	uint32_t i, rank;
@@ -303,8 +305,8 @@ static int find_peers(ceov_workspace *workspace)
 	return result;
 }
 
-/* CEOV_NONE: some rank has not exported everything by deadline_ns. With the workspace's
- * lock held. */
+/* Finds all peers. CEOV_NONE: some peer has not exported everything by deadline_ns. The
+ * caller holds the workspace's lock. */
 static int connect_by(ceov_workspace *workspace, uint64_t deadline_ns)
 {
 	struct timespec pause = { 0, FIND_NS };
@@ -421,7 +423,8 @@ int ceov_workspace_release(ceov_workspace *workspace)
 	r = quiesce(workspace);
 	if (r)
 		return r;
-	/* a partly released workspace must not be found again. release: as in connect */
+	/* a partly released workspace must not be connected again. release: as in
+	 * ceov_workspace_connect() */
 	pthread_mutex_lock(&workspace->lock);
 	workspace->is_leaving = 1;
 	atomic_store_explicit(&workspace->is_connected, 0, memory_order_release);

@@ -4,21 +4,26 @@
 #define CEI_WORKSPACE_H
 
 /*
- * What one rank's ops move through, and the sequence of their runs. Why no run waits
- * for "target free" stands at the top of workspace.c.
+ * The scratch memory and signals that one rank's ops use, and the order of their runs. The
+ * top of workspace.c explains why no run waits until a target is free.
  *
- * HALVES     Run e (from 1) uses half e % 2 of every rank's scratch, and that half's
- *            `arrived` and `here`.
- * COUNTERS   All rise to e in run e.
- *   arrived  [half], of each rank: source rank * pieces + piece; the all-reduce's
- *            second stage: n_ranks * CEI_OP_PIECES_MAX on from there
- *   here     of each rank, on the host: half * n_ranks + a rank that has begun the run
- *            and sends no bytes that would show it
- *   ready    own: target rank * pieces + piece, or piece; last counter: raised when the
- *            stream reaches this run (cei_workspace_start())
- *   sent     own: the assignment of counters is op-specific
- *   done     of each rank, in capturable workspaces: number of runs that rank r finished
- * Those of `allreduce` count rounds: see host_allreduce.h.
+ * HALVES: run e (from 1) uses half e % 2 of every rank's scratch, and that half's `arrived`
+ * and `here`.
+ *
+ * COUNTERS: in run e they rise to e, except for `done`, and for `ready` in captured runs
+ * (capture_cuda.h). Their indices are:
+ *
+ *   arrived  a signal for each half, at each rank: source rank * pieces + piece; in the
+ *            all-reduce's second stage n_ranks * CEI_OP_PIECES_MAX more than that
+ *   here     at each rank, in host memory: half * n_ranks + r, raised by a rank r that
+ *            has begun the run and sends no bytes, which would show that
+ *   ready    own rank only: target rank * pieces + piece, or piece; the last counter is
+ *            raised when the stream reaches the run (cei_workspace_start())
+ *   sent     own rank only: each operator assigns its counters
+ *   done     at each rank, in capturable workspaces: counter r is the number of runs
+ *            that rank r has finished
+ *
+ * The counters of `allreduce` count rounds: see host_allreduce.h.
  */
 
 #include <pthread.h>
@@ -57,10 +62,10 @@ struct ceov_workspace {
 	uint64_t            half_bytes;
 	uint64_t            deadline_ns;
 	struct cei_executor executor;
-	ceov_buffer        *scratch[CEI_RANKS_MAX];     /* own and peers', by rank ... */
+	ceov_buffer        *scratch[CEI_RANKS_MAX];     /* by rank; peers' when found */
 	ceov_signal        *arrived[CEI_OP_HALVES][CEI_RANKS_MAX];
-	ceov_signal        *here[CEI_RANKS_MAX];        /* ... by rank */
-	ceov_signal        *done[CEI_RANKS_MAX];        /* in capturable workspaces */
+	ceov_signal        *here[CEI_RANKS_MAX];        /* by rank */
+	ceov_signal        *done[CEI_RANKS_MAX];        /* by rank; in capturable workspaces */
 	ceov_signal        *ready;
 	ceov_signal        *sent;
 	struct cei_allreduce allreduce; /* exchange of numbers between ranks for tuning */
@@ -70,7 +75,7 @@ struct ceov_workspace {
 	_Atomic int         is_connected;
 	_Atomic int         error;      /* the first error that ended a run */
 
-	pthread_mutex_t     lock;       /* one run at a time; guards the rest */
+	pthread_mutex_t     lock;       /* held while a run is made; guards the fields below */
 	int                 is_leaving; /* its release has begun */
 	uint64_t            find_by_ns; /* while connecting: when peers must have answered */
 	uint64_t            n_runs;
@@ -86,48 +91,51 @@ struct ceov_workspace {
 
 #define CEI_SHARED_SIGNALS_MAX ((CEI_OP_HALVES + 3) * CEI_RANKS_MAX)
 
-/* Creates this rank's. place: the rank's. */
+/* Creates this rank's scratch and signals, these at its place or in host memory. */
 int  cei_shared_create(ceov_workspace *workspace, const struct ceov_place *place);
 
-/* Exports them to peers. */
+/* Exports this rank's scratch and signals to peers. */
 int  cei_shared_offer(ceov_workspace *workspace);
 
-/* Finds what is still missing of a peer, by find_by_ns. CEOV_NONE: it has not exported
- * everything. */
+/* Finds the scratch and signals of a peer that were not found before, by find_by_ns.
+ * CEOV_NONE: the peer has not exported all of them. */
 int  cei_shared_find(ceov_workspace *workspace, uint32_t rank);
 
-/* Whether all of a peer has been found. */
+/* Returns whether the peer's scratch and all its signals were found. */
 int  cei_shared_is_found(const ceov_workspace *workspace, uint32_t rank);
 
-/* Releases peers' parts first, because peers may wait for us to drop theirs. Also cleans up
- * partly created or released parts. CEOV_PENDING: a peer still uses something of ours; call
- * again. */
+/* Releases what was found of peers, first because peers may be waiting for that, then what
+ * this rank created. Also cleans up after a failed creation or an incomplete release.
+ * CEOV_PENDING: a peer still uses something of this rank; call again. */
 int  cei_shared_release(ceov_workspace *workspace);
 
-/* Lists the existing signals for an abort, at most CEI_SHARED_SIGNALS_MAX. Returns how
- * many. */
+/* Lists the signals that exist, own and peers', to abort them: at most
+ * CEI_SHARED_SIGNALS_MAX. Returns how many. */
 uint32_t cei_shared_signals(const ceov_workspace *workspace, ceov_signal **ret_signals);
 
 /* --- the workspace itself -------------------------------------------------- */
 
-/* 0: valid and, for ops, connected; else raised. call: name of the public function. */
+/* Raise an error if the workspace is not valid or, the second function, not connected.
+ * call: name of the public function, for the message. */
 int  cei_workspace_check(const ceov_workspace *workspace, const char *call);
 int  cei_workspace_check_connected(const ceov_workspace *workspace, const char *call);
 
-/* Checks launches and executor without blocking, and returns the error that ended a run;
- * does not raise it again. With its lock held. */
+/* Checks without blocking whether launches or jobs have failed. Returns the error that
+ * ended a run, without raising it again, or 0. The caller holds the workspace's lock. */
 int  cei_workspace_look(ceov_workspace *workspace);
 
-/* Makes room for one more run's launches, waiting if necessary. With its lock held. */
+/* The first function waits, if necessary, until one more run may have launches in flight;
+ * the second one adds them. The caller holds the workspace's lock. */
 int  cei_workspace_make_room(ceov_workspace *workspace);
 void cei_workspace_add_flight(ceov_workspace *workspace, const struct cei_inflight *inflight);
 
-/* Waits until all launches have ended, bounded by their deadlines; returns their first
- * error. With its lock held. */
+/* Waits until all launches have ended, bounded by their deadlines. Returns the error that
+ * ended a run, or 0. The caller holds the workspace's lock. */
 int  cei_workspace_land(ceov_workspace *workspace);
 
 /* Waits until launches and jobs have ended, bounded by deadlines. CEOV_PENDING: jobs have
- * not; else 0, or the error that ended a run. With its lock held. */
+ * not ended; else 0, or the error that ended a run. The caller holds the workspace's
+ * lock. */
 int  cei_workspace_finish(ceov_workspace *workspace);
 
 /* Called by ceov_close() while engines still run: aborts runs in flight at all ranks, waits
@@ -139,10 +147,10 @@ void cei_workspace_end(ceov_workspace *workspace);
  * error. */
 int  cei_workspace_fail(ceov_workspace *workspace, int error);
 
-/* The counter of `ready` that says that the run's stream has reached it. */
+/* Returns the counter of `ready` that is raised when the stream reaches a run: the start mark. */
 uint32_t cei_workspace_start(const ceov_workspace *workspace);
 
-/* The begin of one half of this rank's scratch. */
+/* Returns the address of one half of this rank's scratch. */
 char *cei_workspace_half(const ceov_workspace *workspace, uint32_t half);
 
 #endif /* CEI_WORKSPACE_H */

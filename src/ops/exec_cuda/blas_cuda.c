@@ -46,7 +46,7 @@ struct blas_calls {
 struct cei_blas {
 	struct cei_cuda  *cuda;
 	uint32_t          gpu;
-	void             *library;      /* of dlopen() */
+	void             *library;      /* the handle that dlopen() returned */
 	struct blas_calls calls;
 	void             *handle;       /* cublasHandle_t */
 	CUdeviceptr       workspace;    /* 0: none */
@@ -81,7 +81,8 @@ static int load_library(struct cei_blas *blas, const char **ret_why)
 	return blas->library ? 0 : CEOV_NONE;
 }
 
-/* C has no cast from an object pointer to a function pointer. */
+/* Finds the library's functions. Copies their addresses by memcpy(), because C has no cast
+ * from an object pointer to a function pointer. */
 static int find_calls(struct cei_blas *blas, const char **ret_why)
 {
 	struct blas_calls *calls = &blas->calls;

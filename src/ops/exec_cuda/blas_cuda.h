@@ -32,15 +32,16 @@ struct cei_blas_gemm {
 };
 
 /*
- * A handle on that GPU, and 32 MiB of its memory as workspace. CEOV_NONE (without an
- * error line): there is no cuBLAS to load, or it cannot begin on that GPU; *ret_why says
- * why in words that stay valid. CEOV_ERR_CUDA: the driver refuses; native is a CUresult.
- * Allocates, so not while kernels of the GPU await what this thread raises. Any thread.
+ * Creates a cuBLAS handle for the GPU, and allocates 32 MiB of its memory as cuBLAS's
+ * workspace. CEOV_NONE (without an error line): there is no cuBLAS to load, or it cannot
+ * begin on that GPU; *ret_why says why, in words that stay valid. CEOV_ERR_CUDA: the driver
+ * reports an error; native is a CUresult. Because it allocates, it must not be called while
+ * kernels of the GPU await what this thread raises. Any thread.
  */
 int  cei_blas_open(struct cei_cuda *cuda, uint32_t gpu, struct cei_blas **ret_blas,
 		   const char **ret_why);
 
-/* Its products must have ended. NULL is allowed. */
+/* Frees the handle and its workspace; its products must have ended. NULL is allowed. */
 void cei_blas_close(struct cei_blas *blas);
 
 /*
@@ -54,9 +55,9 @@ void cei_blas_close(struct cei_blas *blas);
  */
 int  cei_blas_gemm(struct cei_blas *blas, const struct cei_blas_gemm *gemm);
 
-/* Loads what such a product needs without computing anything. Reads dtype, sizes and
- * b_is_k_by_n of gemm. May wait for the GPU. Threads and errors as above, and CEOV_ERR_CUDA
- * where the driver reports an error. */
+/* Loads the kernels of such a product without computing anything. Reads dtype, sizes and
+ * b_is_k_by_n of gemm. May wait for the GPU. Threads and errors are those of
+ * cei_blas_gemm(), and CEOV_ERR_CUDA where the driver reports an error. */
 int  cei_blas_load(struct cei_blas *blas, const struct cei_blas_gemm *gemm);
 
 #endif /* CEI_BLAS_CUDA_H */

@@ -38,7 +38,7 @@ int cei_gpu_executor_check(const struct cei_gpu_executor *own, CUresult result,
 			      own->gpu, what);
 }
 
-/* --- life ------------------------------------------------------------------------------ */
+/* --- opening and closing --------------------------------------------------------------- */
 
 static int open_attributes(struct cei_gpu_executor *own, uint64_t n_sms_max)
 {
@@ -71,7 +71,7 @@ static int open_objects(struct cei_gpu_executor *own)
 	return cei_gpu_executor_check(own, result, "an event");
 }
 
-/* The machine's name for stored tunings, as "NVIDIA_H200-132sm". */
+/* Writes the machine's name for stored tunings, for example "NVIDIA_H200-132sm". */
 static int name_machine(const struct cei_gpu_executor *own, char machine[CEI_MACHINE_BYTES])
 {
 	char name[CEI_MACHINE_BYTES - 16] = "";
@@ -250,7 +250,7 @@ int cei_gpu_signal(const struct cei_gpu_executor *own, ceov_signal *signal,
 	return 0;
 }
 
-/* Our own kernels were loaded with their module; only cuBLAS's remain. */
+/* Loads the kernels of cuBLAS; our own were loaded with their module. */
 static int gpu_load(struct cei_executor *executor, const struct cei_gemm_job *job)
 {
 	struct cei_gpu_executor *own = own_of(executor);
@@ -260,7 +260,8 @@ static int gpu_load(struct cei_executor *executor, const struct cei_gemm_job *jo
 	return cei_gpu_load_blas(own, job);
 }
 
-/* Gathered rows are stored in boxes of half a tile's rows. */
+/* Our kernel stores gathered rows in boxes of half a tile's rows, so every tile must
+ * consist of whole halves. */
 static int gpu_keeps(const struct cei_executor *executor, const struct cei_gemm_job *job)
 {
 	return cei_gpu_gemm_has(own_of(executor), job->shape) && job->tiles->has_whole_halves;
@@ -390,8 +391,8 @@ static int gpu_await(struct cei_executor *executor, void *stream,
 
 /* --- order of streams ---------------------------------------------------------------------- */
 
-/* While a stream is captured its order is up to the graph: events from outside must not be
- * used. */
+/* Returns in *ret_is whether the stream is being captured. Then the graph determines the
+ * order of its work, and events from outside must not be used. */
 int cei_gpu_is_capturing(const struct cei_gpu_executor *own, void *stream, int *ret_is)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;

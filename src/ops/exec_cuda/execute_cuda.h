@@ -13,7 +13,7 @@
 #include "ops/compute/executor.h"
 #include "ops/exec_cuda/blas_cuda.h"
 
-/* As enum ceov_device_result in device.cuh, which only CUDA C++ can include. */
+/* The values of enum ceov_device_result in device.cuh, which only CUDA C++ can include. */
 enum cei_gpu_status { CEI_GPU_REACHED = 0, CEI_GPU_ABORTED = 1, CEI_GPU_TIMEOUT = 2 };
 
 /* Words of an executor in its GPU's memory. */
@@ -38,20 +38,21 @@ struct cei_gpu_executor {
 	struct cei_module *module;
 	struct cei_blas   *blas;                /* NULL: cuBLAS is missing ... */
 	const char        *no_blas;             /* ... and the reason, in words */
-	_Atomic uint32_t  *status;              /* pinned: enum cei_gpu_status */
+	_Atomic uint32_t  *status;              /* in pinned memory: enum cei_gpu_status */
 	int                error;               /* the error found in status, reported once */
 	CUevent            mark;                /* recorded at the end of the last run */
 	CUevent            times[2];            /* begin and end of a measurement */
 };
 
-/* The address of a word for kernels. */
+/* Returns the address of one of the executor's words in GPU memory, for kernels. */
 uint32_t *cei_gpu_word(const struct cei_gpu_executor *own, enum cei_gpu_word word);
 
-/* 0, or raises the driver's error with rank, GPU and the attempted action. */
+/* Returns 0 for CUDA_SUCCESS; else raises the driver's error with rank, GPU and what: the
+ * attempted action. */
 int  cei_gpu_executor_check(const struct cei_gpu_executor *own, CUresult result,
 			    const char *what);
 
-/* The device view of the signal for the rank's kernels; all zero for NULL. */
+/* Returns the view of the signal that the rank's kernels use; all zeros for signal NULL. */
 int  cei_gpu_signal(const struct cei_gpu_executor *own, ceov_signal *signal,
 		    struct ceov_device_signal *ret_view);
 
@@ -62,7 +63,7 @@ int  cei_gpu_reduce(struct cei_gpu_executor *own, void *stream,
 int  cei_gpu_await(struct cei_gpu_executor *own, void *stream,
 		   const struct cei_job_marks *marks, const struct cei_counters *counters);
 
-/* Whether the stream is being captured. The GPU's context is current. */
+/* Returns in *ret_is whether the stream is being captured. The GPU's context is current. */
 int  cei_gpu_is_capturing(const struct cei_gpu_executor *own, void *stream, int *ret_is);
 
 /* measure_cuda.c: see struct cei_executor_ops. open: once, with the context current; close:
@@ -87,7 +88,8 @@ int  cei_gpu_gemm(struct cei_gpu_executor *own, void *stream,
 int  cei_gpu_gemm_by_blas(struct cei_gpu_executor *own, void *stream,
 			  const struct cei_gemm_job *job);
 
-/* Loads what these tiles need, see struct cei_executor_ops. cuBLAS must be there. */
+/* Loads the cuBLAS kernels that the job's tiles need (see load of struct cei_executor_ops).
+ * cuBLAS must be there. */
 int  cei_gpu_load_blas(struct cei_gpu_executor *own, const struct cei_gemm_job *job);
 
 #endif /* CEI_EXECUTE_CUDA_H */

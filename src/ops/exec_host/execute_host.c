@@ -30,7 +30,7 @@ static int refuse(const struct cei_executor *executor, const char *what)
 			 "host executor: rank %u: %s", executor->rank, what);
 }
 
-/* signal NULL: nothing to wait for. */
+/* Waits until the counter has reached the run's number. Does nothing if signal is NULL. */
 static int await(const struct cei_executor *executor, const struct cei_job_marks *marks,
 		 ceov_signal *signal, uint32_t index, const char *what)
 {
@@ -253,7 +253,7 @@ static void sum_some(const struct cei_reduce_job *job, void *target, uint64_t at
 	cei_dtype_narrow(job->dtype, target, sum, n);
 }
 
-/* The counter that says that a source's piece has arrived. */
+/* Returns the counter that says that a source's piece has arrived. */
 static uint32_t counter_of(const struct cei_reduce_job *job, uint32_t source, uint32_t piece)
 {
 	int is_cut = !job->is_tail_cut || source == (job->own + 1) % job->n_ranks;
@@ -261,7 +261,7 @@ static uint32_t counter_of(const struct cei_reduce_job *job, uint32_t source, ui
 	return source * job->n_pieces + (is_cut ? piece : 0);
 }
 
-/* Empty pieces are skipped, because nobody sends them. */
+/* Awaits and sums one piece of the own part. Skips empty pieces, because nobody sends them. */
 static int sum_piece(struct cei_executor *executor, const struct cei_reduce_job *job,
 		     uint32_t piece)
 {
@@ -324,7 +324,7 @@ static int host_reduce(struct cei_executor *executor, void *stream,
 	return keep(executor, r);
 }
 
-/* --- the rest -------------------------------------------------------------- */
+/* --- the executor's other functions ---------------------------------------- */
 
 static int host_open(struct cei_executor *executor)
 {
@@ -356,7 +356,7 @@ static uint32_t host_pair(const struct cei_executor *executor, struct cei_tile_s
 	return 1;
 }
 
-/* Not needed: jobs read the caller's list. */
+/* Makes no copy: jobs read the caller's list. */
 static int host_hold_tiles(struct cei_executor *executor, const struct cei_tiles *tiles,
 			   void **ret_held)
 {

@@ -11,9 +11,10 @@
 #include "ops/compute/executor.h"
 
 struct cei_host_gemm {
-	float   *a;                     /* the tile's rows of A, some of k */
-	float   *b;                     /* panels of a few columns of C, likewise */
-	float   *sum;                   /* row by row of the tile */
+	float   *a;                     /* the tile's rows of A, for some steps of k */
+	float   *b;                     /* the tile's part of B for the same steps, in panels of a
+					 * few columns */
+	float   *sum;                   /* the sums of the tile, row by row */
 	float   *row;                   /* scratch for one row of the tile's C */
 	uint64_t n_columns;             /* of the last tile */
 };
@@ -27,10 +28,10 @@ void   cei_host_gemm_fini(struct cei_host_gemm *gemm);
 void   cei_host_gemm_multiply(struct cei_host_gemm *gemm, const struct cei_gemm_job *job,
 			      const struct cei_gemm_tile *tile);
 
-/* Row `row` of the last tile, n_columns floats. */
+/* Returns the sums of row `row` of the last tile: n_columns floats. */
 float *cei_host_gemm_sum(const struct cei_host_gemm *gemm, uint64_t row);
 
-/* The address of an element, to be read, or written in C. */
+/* Returns the address of an element. Only elements of C may be written. */
 char  *cei_matrix_at(const struct cei_matrix *matrix, uint64_t row, uint64_t column);
 
 #endif /* CEI_HOST_GEMM_H */

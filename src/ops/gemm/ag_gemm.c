@@ -51,7 +51,7 @@ uint64_t ceov_ag_gemm_scratch_bytes(const struct ceov_ag_gemm *from, uint32_t n_
 	return cei_op_scratch_bytes(&cei_ag_gemm, from, n_ranks);
 }
 
-/* --- what is sent ---------------------------------------------------------- */
+/* --- transfers ------------------------------------------------------------- */
 
 /* Sends the own rows to one peer, piece by piece. */
 static int send_rows(ceov_op *op, uint32_t target)
@@ -72,7 +72,8 @@ static int send_rows(ceov_op *op, uint32_t target)
 	return r;
 }
 
-/* Counters of `sent`: 0: the own rows were sent; from 1 on: a peer without rows has begun. */
+/* Adds the transfers. Counter 0 of `sent` says that the own rows were sent; each further
+ * counter says that a peer without rows has begun the run. */
 static int build(ceov_op *op)
 {
 	const ceov_workspace *workspace = op->workspace;
@@ -99,7 +100,7 @@ static int build(ceov_op *op)
 	return r;
 }
 
-/* --- what computes --------------------------------------------------------- */
+/* --- the job --------------------------------------------------------------- */
 
 static struct cei_gemm_job job_of(const ceov_op *op, const void *operands,
 				  char *scratch, const struct cei_tile_list *list)
@@ -120,8 +121,8 @@ static struct cei_gemm_job job_of(const ceov_op *op, const void *operands,
 	return job;
 }
 
-/* Writes the gathered rows where the product does not store them itself: peers' rows from
- * scratch, the own ones from the operand. */
+/* Copies the gathered rows to the caller's memory, if the product does not store them
+ * itself: peers' rows from scratch, the own rows from the operand. */
 static int copy_gathered(const struct cei_run *run)
 {
 	const struct ceov_ag_gemm_run *operands = run->operands;
@@ -144,7 +145,7 @@ static int copy_gathered(const struct cei_run *run)
 	return r;
 }
 
-/* In a sequence everything arrives before the first tile begins. */
+/* Holds the stream until all peers' rows have arrived: in a sequence no tile begins before. */
 static int await_rows(const struct cei_run *run)
 {
 	const struct cei_op_shape *shape = &run->op->shape;
@@ -213,10 +214,10 @@ int ceov_ag_gemm_run(ceov_op *op, const struct ceov_ag_gemm_run *operands)
 	return cei_op_run(op, cei_ag_gemm.run_call, operands);
 }
 
-/* --- what it costs --------------------------------------------------------- */
+/* --- the cost model -------------------------------------------------------- */
 
-/* Simulates own rows, then peers' rows as they arrive. All senders are assumed to keep the
- * same pace. */
+/* Simulates the own rows, then peers' rows as they arrive. All senders are assumed to keep
+ * the same pace. */
 static void play(struct cei_play *play)
 {
 	const struct cei_op_shape *shape = play->shape;

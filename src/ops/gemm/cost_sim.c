@@ -14,8 +14,9 @@
 
 #define TILES_MAX    (UINT64_C(1) << 20)
 
-/* The time of one tile of a shape: per step of k, and in addition (fill, drain and store).
- * Measured on H200 with products of 2048 rows (docs/results, "The kernel's tiles"). */
+/* The time of one tile of each shape: step_ns for each step of k, and once fixed_ns (fill,
+ * drain and store). Measured on H200 with products of 2048 rows (docs/results, "The
+ * kernel's tiles"). */
 static const struct {
 	struct cei_tile_shape shape;
 	double                step_ns;
@@ -26,7 +27,7 @@ static const struct {
 	{ { 128, 128 }, 330, 2300 },
 };
 
-/* Time per run in addition: launching the kernel, and ordering it on the stream. */
+/* The time that each run takes in addition, to launch the kernel and order it on the stream. */
 #define RUN_NS  8000.0
 
 static int begin(struct cei_play *play, const struct cei_cost_sim_args *args)

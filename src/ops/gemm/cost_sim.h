@@ -19,11 +19,11 @@ struct cei_cost_sim_args {
 	uint32_t                   n_pieces;
 };
 
-/* The time from the run's begin to its end. Negative: too many tiles to simulate, or no
- * kernel has such tiles. */
+/* Returns the time from the run's begin to its end. Negative: there are too many tiles to
+ * simulate, or no kernel has tiles of this shape. */
 double cei_cost_sim_ns(const struct cei_cost_sim_args *args);
 
-/* The time of the product alone, without waits. */
+/* Returns the time of the product alone, if no tile has to wait. Negative: as above. */
 double cei_cost_sim_gemm_ns(const struct cei_cost_sim_args *args);
 
 #define CEI_COST_SIMS_MAX 32u
@@ -58,12 +58,13 @@ struct cei_play {
 									 * free */
 };
 
-/* Simulates the pairs of a piece that may begin at from_ns; each ends no earlier than
- * until_ns, and takes more_ns longer. Returns when the last one ends. */
+/* Simulates the pairs of tiles of a piece with n_rows rows. A pair begins when its cluster
+ * is free, but not before from_ns. When it is computed, but not before until_ns, it takes
+ * more_ns in addition. Returns when the last pair ends. */
 double cei_play_piece(struct cei_play *play, uint64_t n_rows, double from_ns, double until_ns,
 		      double more_ns);
 
-/* The time of a copy of so many rows, and its mark. */
+/* Returns the time of a copy of n_rows rows with so many columns, and of its mark. */
 double cei_play_copy_ns(const struct cei_play *play, uint64_t n_rows, uint64_t columns);
 
 #endif /* CEI_COST_SIM_H */

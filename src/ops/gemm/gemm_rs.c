@@ -2,12 +2,12 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * GEMM + reduce-scatter. One half of scratch holds the partial sums of all rows, of which
- * the own ones are never stored, and behind them the staging: for each source rank, its
- * partial sums of the own rows.
+ * GEMM + reduce-scatter. One half of scratch holds the partial sums of all rows except the
+ * own ones, which are never stored, and behind them the staging: the partial sums of the
+ * own rows from each source rank.
  *
- * Nobody waits until partial sums were sent: they are in scratch, and that half is written
- * again only two runs later (workspace.c says why that is enough).
+ * No run waits until its partial sums were sent: they are in scratch, and that half is
+ * written again only two runs later (workspace.c says why that is enough).
  */
 
 #include <stddef.h>
@@ -92,9 +92,9 @@ uint64_t ceov_gemm_rs_scratch_bytes(const struct ceov_gemm_rs *from, uint32_t n_
 	return cei_op_scratch_bytes(&cei_gemm_rs, from, n_ranks);
 }
 
-/* --- what is sent ---------------------------------------------------------- */
+/* --- transfers ------------------------------------------------------------- */
 
-/* Sends a peer's rows of the product, each piece when its tiles have arrived. */
+/* Sends a peer's rows of the product, each piece as soon as all its tiles are stored. */
 static int send_partials(ceov_op *op, uint32_t target)
 {
 	const struct cei_op_shape *shape = &op->shape;
@@ -116,7 +116,8 @@ static int send_partials(ceov_op *op, uint32_t target)
 	return r;
 }
 
-/* A rank without rows receives no partial sums: it awaits that all peers have begun. */
+/* Adds the transfers. A rank without rows receives no partial sums; instead its job awaits
+ * that all peers have begun the run. */
 static int build(ceov_op *op)
 {
 	const ceov_workspace *workspace = op->workspace;
@@ -139,7 +140,7 @@ static int build(ceov_op *op)
 	return r;
 }
 
-/* --- what computes --------------------------------------------------------- */
+/* --- the job --------------------------------------------------------------- */
 
 static struct cei_gemm_job job_of(const ceov_op *op, const void *operands,
 				  char *scratch, const struct cei_tile_list *list)
@@ -223,12 +224,12 @@ int ceov_gemm_rs_run(ceov_op *op, const struct ceov_gemm_rs_run *operands)
 	return cei_op_run(op, cei_gemm_rs.run_call, operands);
 }
 
-/* --- what it costs --------------------------------------------------------- */
+/* --- the cost model -------------------------------------------------------- */
 
 struct sends {
-	double lane_ns;                         /* when the lane is free */
-	double arrived_ns[CEI_OP_PIECES_MAX];   /* when each own piece's sums have come from all
-						 * peers */
+	double lane_ns;                         /* time at which the lane is free */
+	double arrived_ns[CEI_OP_PIECES_MAX];   /* time at which the partial sums of each own piece
+						 * have arrived from all peers */
 };
 
 static void play_target(struct cei_play *play, uint32_t target, struct sends *sends)

@@ -11,10 +11,10 @@
 #include "ops/core/op.h"
 #include "ops/core/run.h"
 
-/* columns are multiples of 8, 16 bytes */
+/* columns must be multiples of 8, which are 16 bytes */
 #define COLUMN_STEP 8u
 
-/* --- what is refused ------------------------------------------------------- */
+/* --- checks ---------------------------------------------------------------- */
 
 static const char *columns_fault(const struct cei_op_shape *shape)
 {
@@ -122,7 +122,8 @@ static int hold(ceov_op *op, struct cei_tile_list *list)
 	return executor->ops->hold_tiles(executor, &list->tiles, &list->held);
 }
 
-/* Splits the list: in a scattered product the tiles of own rows are the last ones. */
+/* Splits the list into tiles that are sent and tiles of own rows, which are the last ones
+ * in a product whose rows are scattered. */
 static void split_list(ceov_op *op)
 {
 	const struct cei_tiles *all = &op->product.all.tiles;
@@ -187,7 +188,8 @@ int cei_product_prepare(ceov_op *op)
 	return r ? r : load(op);
 }
 
-/* With the workspace's lock held. */
+/* Lists the tiles for measuring the product alone, unless that was done before. The caller
+ * holds the workspace's lock. */
 static int list_alone(ceov_op *op, const struct cei_tile_list **ret_list)
 {
 	int r = 0;

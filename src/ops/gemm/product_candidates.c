@@ -8,8 +8,8 @@
 #include "ops/gemm/cost_sim.h"
 #include "ops/tuning/candidates.h"
 
-/* Candidates within this factor of the model's best are measured; the model's order is more
- * accurate than that. */
+/* Candidates whose predicted time is within this factor of the best one's are measured. The
+ * model's errors are smaller than that. */
 #define NEAR      1.35
 #define NEAR_MAX  8u
 
@@ -18,8 +18,8 @@ struct plays {                          /* simulations, the fastest first */
 	struct cei_cost_sim play[CEI_COST_SIMS_MAX];
 };
 
-/* Inserts behind those that are equally fast, so that fewer pieces and larger tiles stay
- * first. */
+/* Inserts a simulation behind those that are equally fast, so that fewer pieces and larger
+ * tiles stay first. */
 static void insert(struct plays *plays, const struct cei_cost_sim *play)
 {
 	uint32_t at = plays->n++;
@@ -69,7 +69,7 @@ static void add_sequence(const struct cei_listing *listing)
 	cei_candidates_add(listing, &tuning);
 }
 
-/* Adds tiles of whole rows, one a piece, for the library. */
+/* Adds a candidate for cuBLAS: tiles of whole rows, one for each piece. */
 static void add_library(const struct cei_listing *listing, uint32_t n_pieces)
 {
 	struct cei_rates rates = *listing->rates;

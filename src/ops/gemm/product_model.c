@@ -69,7 +69,7 @@ static double gemm_ns(const struct cei_op_shape *shape, const struct cei_rates *
 		tile_ns(shape, rates, tile);
 }
 
-/* A tile of all rows of a rank's piece, for the library. */
+/* Returns the tile for cuBLAS: all rows of a piece of the rank that has most, and all columns. */
 static struct cei_tile_shape whole_rows(const struct cei_op_shape *shape, uint32_t n_pieces)
 {
 	uint64_t rows = cei_ceiling(cei_op_most_rows(shape), n_pieces), columns = 0;
@@ -123,10 +123,10 @@ static enum ceov_op_way choose_way(const struct cei_op_shape *shape,
 		? CEOV_WAY_OVERLAP : CEOV_WAY_SEQUENCE;
 }
 
-/* --- played through -------------------------------------------------------- */
+/* --- choosing by simulation ------------------------------------------------ */
 
-/* A further piece must bring at least this, because the model does not see the cost of
- * marks for others. */
+/* More pieces are chosen only if the predicted time falls below this fraction, because the
+ * model does not see what their marks cost others. */
 #define WORTH 0.99
 
 /* The best combination of all allowed pieces with every tile shape, even those that this

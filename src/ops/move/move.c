@@ -25,7 +25,7 @@
 /* With pieces of this size the copy behind the last arrival takes a few us. */
 #define PIECE_BYTES (UINT64_C(16) << 20)
 
-/* so small that sums over all pairs of ranks fit 64 bits */
+/* limit of a block, so that the sum over all pairs of ranks fits 64 bits */
 #define BLOCK_BYTES_MAX (UINT64_C(1) << 48)
 
 /* --- shapes ---------------------------------------------------------------- */
@@ -172,7 +172,7 @@ static uint64_t piece_of(const ceov_op *op, uint32_t source, uint32_t target, ui
 	return bytes - *ret_at < share ? bytes - *ret_at : share;
 }
 
-/* --- what is sent ---------------------------------------------------------- */
+/* --- transfers ------------------------------------------------------------- */
 
 static int send_block(ceov_op *op, uint32_t target)
 {
@@ -212,9 +212,10 @@ static int keep_blocks(ceov_op *op)
 }
 
 /*
- * Counters of `sent`: 0: the operand was sent; from 1 on: a peer that has no block for this
- * rank has begun. So whoever has finished a run knows of each peer that it had begun it, by
- * its block or by its `here`, as workspace.c requires.
+ * Adds the transfers. Counter 0 of `sent` says that the operand was sent; each further
+ * counter says that a peer without a block for this rank has begun the run. So a rank that
+ * has finished a run knows that each peer had begun it, by the peer's block or by its
+ * `here`, as workspace.c requires.
  */
 static int build(ceov_op *op)
 {
@@ -289,7 +290,8 @@ static int copy_others(const struct cei_run *run, uint32_t source)
 	return r;
 }
 
-/* Holds the stream until the operand was sent; captured runs join their lane instead. */
+/* Holds the stream until the operand was sent. Captured runs need no such wait: their
+ * stream waits for the lane. */
 static int await_sent(const struct cei_run *run)
 {
 	struct cei_job_marks marks = cei_run_marks(run, NULL, NULL);
@@ -310,7 +312,7 @@ static int queue_job(const struct cei_run *run)
 	return r ? r : await_sent(run);
 }
 
-/* --- what it costs --------------------------------------------------------- */
+/* --- the cost model -------------------------------------------------------- */
 
 static uint32_t pieces_of(const struct cei_op_shape *shape)
 {

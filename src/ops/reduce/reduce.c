@@ -71,8 +71,8 @@ static const char *stride_fault(const struct cei_op_shape *shape)
 	return shape->sum.stride > STRIDE_MAX ? "stride is above 2^40" : NULL;
 }
 
-/* Refuses a scale for all-reduce: each rank would scale the part that it sums, and a
- * disagreement would go unnoticed. */
+/* Refuses a scale for all-reduce: each rank would scale the part that it sums, and it would
+ * not be noticed if ranks had different scales. */
 static const char *scale_fault(const struct cei_op_shape *shape)
 {
 	if (!isfinite(shape->sum.scale))
@@ -155,11 +155,11 @@ static uint64_t piece_of(const ceov_op *op, uint32_t rank, uint32_t piece, uint6
 	return n - at < share ? n - at : share;
 }
 
-/* --- what is sent ---------------------------------------------------------- */
+/* --- transfers ------------------------------------------------------------- */
 
-/* Whether the part for that target is cut: only the last target's, whose copies arrive last
- * there, so that little remains to be summed behind them; marks of other pieces would only
- * cost. */
+/* Returns whether the part for this target is sent in pieces. Only the last target's is:
+ * there these copies arrive last, and pieces leave little to be summed behind them. For
+ * other targets further marks would only cost time. */
 static int is_cut(const ceov_op *op, uint32_t target)
 {
 	return (target + 1) % op->shape.n_ranks == op->workspace->rank;
@@ -182,7 +182,8 @@ static int send_part(ceov_op *op, uint32_t target, uint32_t piece)
 	return cei_send_stage_add(&op->stages[0], &leg);
 }
 
-/* Pieces are summed in order, so the last one's mark stands for the part. */
+/* Returns the last piece of the own part. Pieces are summed in order, so its mark says that
+ * the whole part is summed. */
 static uint32_t last_piece(const ceov_op *op)
 {
 	uint32_t rank = op->workspace->rank;
@@ -248,9 +249,10 @@ static int build_first(ceov_op *op)
 
 	if (r || workspace->n_ranks == 1)
 		return r;
-	/* Polled, and thus on the lane of the sums, which never waits. On a lane that
-	 * follows the stream these copies were sent beside the last run's sums, and two
-	 * copies of a GPU at once collide with others at receivers. */
+	/* With a start mark the engine polls for these copies, so they go on the same lane
+	 * as the second stage's, which never waits. On a lane that follows the stream they
+	 * were sent beside the last run's sums, and two copies of a GPU at once compete
+	 * with others at the receivers. */
 	stage->awaits_start = !workspace->is_capturable;
 	for (peer = 0; !r && has_absent_peers(op) && peer < workspace->n_ranks; peer++)
 		if (peer != rank && !op->shape.rows[peer])
@@ -290,7 +292,7 @@ static int build(ceov_op *op)
 	return r || op->kind == &cei_reduce_scatter ? r : build_second(op);
 }
 
-/* --- what computes --------------------------------------------------------- */
+/* --- the job --------------------------------------------------------------- */
 
 static int queue_job(const struct cei_run *run)
 {
@@ -340,7 +342,7 @@ int ceov_all_reduce_create(ceov_workspace *workspace, const struct ceov_reduce *
 	return cei_op_create_from(workspace, &cei_all_reduce, from, ret_op);
 }
 
-/* --- what it costs --------------------------------------------------------- */
+/* --- the cost model -------------------------------------------------------- */
 
 static uint32_t pieces_of(const struct cei_op_shape *shape)
 {
@@ -413,7 +415,7 @@ int ceov_reduce_run(ceov_op *op, const struct ceov_reduce_run *operands)
 	return cei_op_run(op, cei_all_reduce.run_call, operands);
 }
 
-/* --- trials ---------------------------------------------------------------- */
+/* --- measuring ------------------------------------------------------------- */
 
 static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
 {

@@ -64,7 +64,7 @@ struct ceov_op_tuning cei_candidates_choose(const struct cei_listing *listing,
 	return tuning;
 }
 
-/* A single rank gains nothing by pieces. */
+/* A single rank gains nothing by pieces, so it tries only one. */
 uint32_t cei_candidates_first_cut(const struct cei_listing *listing)
 {
 	return listing->told->n_pieces ? listing->told->n_pieces : 1;

@@ -12,7 +12,8 @@
 
 #include "ops/tuning/selector.h"
 
-/* the model's own choice, 8 near it, a sequence, and some numbers of pieces for the library */
+/* room for the model's own choice, 8 near it, a sequence, and some numbers of pieces for
+ * cuBLAS */
 #define CEI_CANDIDATES_MAX 16u
 
 struct cei_candidates {
@@ -21,7 +22,8 @@ struct cei_candidates {
 								 * set */
 };
 
-/* The first is cei_selector_choose()'s; all of them keep what told sets. */
+/* Lists the candidates. The first is what cei_selector_choose() chooses; all of them keep
+ * what told sets. */
 void cei_candidates_list(const struct cei_op_shape *shape, const struct cei_rates *rates,
 			 const struct ceov_op_tuning *told,
 			 struct cei_candidates *ret_candidates);
@@ -31,7 +33,8 @@ void cei_candidates_list(const struct cei_op_shape *shape, const struct cei_rate
 struct cei_listing {
 	const struct cei_op_shape   *shape;
 	const struct cei_rates      *rates;
-	const struct ceov_op_tuning *told;      /* what the caller's tuning sets; 0: nothing */
+	const struct ceov_op_tuning *told;      /* the caller's tuning; 0: that field is left
+						 * open */
 	struct cei_candidates       *candidates;
 };
 
@@ -40,16 +43,16 @@ struct cei_listing {
 void cei_candidates_add(const struct cei_listing *listing,
 			const struct ceov_op_tuning *tuning);
 
-/* The model's choice for what is set, with rates that may differ from the op's. */
+/* Returns the model's choice, which keeps what told sets. The rates may differ from the op's. */
 struct ceov_op_tuning cei_candidates_choose(const struct cei_listing *listing,
 					    const struct cei_rates *rates,
 					    const struct ceov_op_tuning *told);
 
-/* Numbers of pieces to try: from the first to the last, doubling. */
+/* Return the first and the last number of pieces to try; each one is twice the one before it. */
 uint32_t cei_candidates_first_cut(const struct cei_listing *listing);
 uint32_t cei_candidates_last_cut(const struct cei_listing *listing);
 
-/* A hash of 40 bits, never 0, of a list of tunings. */
+/* Returns a hash of 40 bits, never 0, of a list of tunings. */
 uint64_t cei_candidates_hash(const struct ceov_op_tuning *tunings, uint32_t n);
 
 #endif /* CEI_CANDIDATES_H */

@@ -109,7 +109,7 @@ double cei_selector_copy_ns(const struct cei_choose_args *args, uint32_t n_piece
 		 n_pieces * args->rates->mark_ns);
 }
 
-/* --- the reasons ----------------------------------------------------------- */
+/* --- explanations ---------------------------------------------------------- */
 
 void cei_choice_say(struct cei_choice *choice, const char *format, ...)
 {

@@ -36,7 +36,7 @@ struct cei_rates {
  * (topology/link.h); the SMs' are from the data sheet, and serve only to order tile shapes. */
 struct cei_rates cei_rates_gpu(void);
 
-/* Sets what all ranks agreed on about their GPUs; 0: not known. */
+/* Sets the rates on which all ranks agreed about their GPUs; 0: not known, the rate stays. */
 void cei_rates_take(struct cei_rates *rates, uint64_t n_sms, uint64_t copy_bytes_per_s);
 
 struct cei_rates cei_rates_host(void);
@@ -46,7 +46,7 @@ struct cei_rates cei_rates_host(void);
 struct cei_choice {
 	enum ceov_op_way      way;      /* never CHOOSE */
 	uint32_t              n_pieces;
-	struct cei_tile_shape shape;    /* 0 for sums */
+	struct cei_tile_shape shape;    /* 0 x 0 for sums and moves */
 	uint32_t              n_reduce_blocks;
 	double                gemm_ns;  /* predicted time of the product */
 	double                copy_ns;  /* predicted time of all copies of one rank */
@@ -58,7 +58,8 @@ struct cei_choice {
 struct cei_choose_args {
 	const struct cei_op_shape   *shape;
 	const struct cei_rates      *rates;
-	const struct ceov_op_tuning *told;      /* what the caller's tuning sets; 0: nothing */
+	const struct ceov_op_tuning *told;      /* the caller's tuning; 0: that field is left
+						 * open */
 };
 
 /* Keeps what tuning sets and finds the rest by the model. tuning may be NULL; it was
@@ -67,19 +68,20 @@ void cei_selector_choose(const struct cei_op_shape *shape, const struct cei_rate
 			 const struct ceov_op_tuning *tuning,
 			 struct cei_choice *ret_choice);
 
-/* What is wrong with a caller's tuning, or NULL. Whether tiles can be executed only the
- * executor knows. */
+/* Returns what is wrong with a caller's tuning, or NULL. Does not check whether there is a
+ * kernel for its tiles: only the executor knows. */
 const char *cei_selector_fault(const struct ceov_op_tuning *tuning);
 
-/* The i-th of the small tile shapes to choose from; 0 x 0: no more. */
+/* Returns the i-th of the small tile shapes to choose from; 0 x 0: there are no more. */
 struct cei_tile_shape cei_selector_shape(const struct cei_rates *rates, uint32_t i);
 
 /* --- for kinds --- */
 
-/* The number of pieces of at least 4 MiB for what moves to one rank; at least 1. */
+/* Returns into how many pieces of at least 4 MiB the rows of the rank that has most can be
+ * cut: at least 1, at most `most`. */
 uint32_t cei_selector_pieces(const struct cei_op_shape *shape, uint32_t most);
 
-/* The time of all copies of the busiest rank in a run. */
+/* Returns the time of all copies of the busiest rank in a run. */
 double cei_selector_copy_ns(const struct cei_choose_args *args, uint32_t n_pieces);
 
 /* Appends to the choice's text. */
@@ -91,7 +93,7 @@ void cei_choice_say(struct cei_choice *choice, const char *format, ...)
 void cei_choice_say_way(const struct cei_choose_args *args, struct cei_choice *choice);
 void cei_choice_say_pieces(const struct cei_choose_args *args, struct cei_choice *choice);
 
-/* "as told" where the caller set it, or "by the model". */
+/* Returns "as told" if the caller set the value, else "by the model". */
 const char *cei_choice_by(uint64_t is_told);
 
 #endif /* CEI_SELECTOR_H */

@@ -57,7 +57,7 @@ void cei_tuning_key(const char *machine, const struct cei_op_shape *shape,
 
 /* --- the file -------------------------------------------------------------- */
 
-/* The file's path. An errno, or 0. */
+/* Finds the file's path. Returns an errno, or 0. */
 static int path_of(char *path, uint64_t n_bytes, uint64_t *ret_n_given)
 {
 	return cei_file_cache_folder("/ceoverlap/tunings", path, n_bytes, ret_n_given);
@@ -88,8 +88,8 @@ static int parse(const char *line, char *key, struct ceov_op_tuning *ret_tuning)
 	return 0;
 }
 
-/* The file's text; "" where there is no file, or one that is not ours; the caller frees it.
- * NULL: no memory. */
+/* Returns the file's text, or "" if there is no file or it is not ours. The caller frees
+ * it. NULL: no memory. */
 static char *read_lines(const char *path)
 {
 	uint64_t n_bytes;
@@ -100,8 +100,9 @@ static char *read_lines(const char *path)
 	return text;
 }
 
-/* Takes the first line, with its newline; NULL: there is none, or it is too long. A line
- * without a newline was cut when the disk was full, and is ignored. */
+/* Takes the next complete line, with its newline; NULL: there is none. Skips lines that are
+ * too long. A last line without a newline was cut off when the disk was full, and is
+ * ignored. */
 static const char *next_line(const char **text, char line[LINE_BYTES])
 {
 	size_t n_bytes;
@@ -162,7 +163,7 @@ static uint32_t copy_others(const char *text, const char *key, FILE *to, uint32_
 	return n;
 }
 
-/* Writes the new file. An errno, or 0. */
+/* Writes the lines of the new file. Returns an errno, or 0. */
 static int write_lines(const char *path, const char *key,
 		       const struct ceov_op_tuning *tuning, FILE *to)
 {
@@ -179,7 +180,7 @@ static int write_lines(const char *path, const char *key,
 	return ferror(to) ? ENOMEM : 0;
 }
 
-/* Replaces the file. An errno, or 0. */
+/* Replaces the file. Returns an errno, or 0. */
 static int replace(const char *path, const char *key, const struct ceov_op_tuning *tuning)
 {
 	size_t n_bytes = 0;

@@ -4,14 +4,15 @@
 #define CEI_TUNINGS_H
 
 /*
- * Tunings that were measured here, in a file: $XDG_CACHE_HOME/ceoverlap/tunings, or that
- * of ~/.cache. One line each:
+ * The file of the tunings that were measured on this machine: ceoverlap/tunings in
+ * $XDG_CACHE_HOME, or in ~/.cache. Each line is one tuning:
  *
  *   key way n_pieces tile_rows tile_columns n_reduce_blocks
  *
- * The file is a cache: it is replaced as a whole, so that readers find an old one or a
- * new one; of two writers at once the later wins and the other's line is lost. Lines
- * that make no sense are passed over, and dropped with the next writing.
+ * The file is a cache. It is always replaced as a whole, so that readers find the old file
+ * or the new one. Of two processes that write at once, the later one wins, and the other
+ * one's line is lost. Lines that cannot be understood are ignored, and dropped when the
+ * file is written again.
  */
 
 #include <stdint.h>
@@ -22,14 +23,14 @@
 #define CEI_TUNINGS_MAX          1024u          /* lines kept; the oldest are dropped */
 #define CEI_TUNING_KEY_BYTES     192u
 
-/* The key of a tuning: machine, op and shape, without blanks. machine is any text. */
+/* Writes the key of a tuning: machine, op and shape, without blanks. machine is any text. */
 void cei_tuning_key(const char *machine, const struct cei_op_shape *shape,
 		    char key[CEI_TUNING_KEY_BYTES]);
 
-/* The file's path. CEOV_NONE: there is no cache folder. */
+/* Finds the file's path. CEOV_NONE: there is no cache folder. */
 int  cei_tunings_path(char *path, uint64_t n_bytes);
 
-/* 0, or CEOV_NONE: nothing usable is stored. */
+/* Finds the tuning that is stored under the key. CEOV_NONE: nothing usable is stored. */
 int  cei_tunings_recall(const char *key, struct ceov_op_tuning *ret_tuning);
 
 /* Stores a tuning and creates missing folders. CEOV_ERR_SYSTEM: raised, with the path. */
