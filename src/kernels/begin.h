@@ -4,35 +4,36 @@
 #define CEI_BEGIN_H
 
 /*
- * How a run begins that counts itself: one captured in a CUDA graph is replayed with
- * the same parameters each time, so its number stands in GPU memory. Plain C.
+ * Kernels with which captured runs begin and wait. A run in a CUDA graph is replayed with
+ * the same parameters each time, so it counts itself: its number stands in GPU memory.
+ * Plain C.
  *
  *   cei_op_begin (struct cei_op_begin)                       one block of 64 threads
  *   cei_op_await (struct cei_op_await)                       one block, one thread
  *
- * cei_op_await holds a stream until marks are reached, bounded, and reads the run's
- * number where it stands. cei_op_begin makes run e = *epoch + 1 of its rank:
+ * cei_op_await holds a stream until marks are reached or a timeout has passed; it reads the
+ * run's number from GPU memory. cei_op_begin begins run e = *epoch + 1 of its rank. It:
  *
- *   closes its gates: sets them to 0 (nobody raises or waits at one in between runs)
+ *   closes the rank's gates: sets them to 0 (nobody raises or awaits one between runs)
  *   tells each peer, in peer_done, that e - 1 runs are finished here
  *   awaits, for each peer r: counter r of done >= last_use[half]
- *   last_use[half] = e, then *epoch = e
+ *   sets last_use[half] = e, then *epoch = e
  *
- * An await that fails poisons *epoch (CEOV_VALUE_LIMIT), as kernels of the run do when
- * theirs fail. It stays poisoned: no later run waits, peers are told the poison instead
- * of e - 1, and whoever awaits *epoch's value finds it.
+ * An await that fails poisons *epoch (CEOV_VALUE_LIMIT), here and in the other kernels of a
+ * run. *epoch stays poisoned: no later run waits, peers are told the poison and not e - 1,
+ * and whoever awaits *epoch's value finds it.
  *
- * Why halves of scratch memory may be used in turn: what a run e sends lands in the
- * same half at every rank, and was last used by run L = last_use[half]. A peer's half
- * is free once that peer's run L is over, which it says when it begins its next run:
- * what is on one stream goes in order, so whoever executes cei_op_begin has done
- * with all runs before, and the release of its word comes after all that they read.
- * Everything that run e sends is queued behind this kernel, whose await acquires that
- * word; so no byte of run e arrives where a peer still reads run L's.
+ * Why halves of scratch memory may be used in turn: all that a run e sends lands in the
+ * same half at every rank. Run L = last_use[half] used that half last. A peer's half is
+ * free once the peer's run L is over, and the peer says so when it begins its next run:
+ * work on one stream goes in order, so a rank that executes cei_op_begin has ended all
+ * earlier runs, and the release of its word comes after all that they read. Everything that
+ * run e sends is queued behind this kernel, whose await acquires that word; so no byte of
+ * run e arrives where a peer still reads run L's.
  *
- * Nobody waits in a circle: a rank tells before it waits, and waits only for peers to
- * begin a run L + 1 <= e. With halves in turn L is e - 2: ranks may be apart by a
- * run. A graph of one run uses one half only: L is e - 1, which is safe as well.
+ * Ranks do not wait in a circle: a rank tells before it waits, and waits only for peers to
+ * begin a run L + 1 <= e. With halves in turn L is e - 2, so ranks may be one run apart. A
+ * graph of one run uses one half only: then L is e - 1, which is safe as well.
  */
 
 #include <stdint.h>
@@ -64,9 +65,9 @@ struct cei_op_begin {
 					 * may be host memory */
 };
 
-/* Awaits counters index to index + n - 1 at value, plus *epoch where that is not NULL.
- * Fails as cei_op_begin does; where an earlier kernel has set *failed, it waits only
- * briefly (marks.cuh). */
+/* Awaits counters index to index + n - 1: each until it reaches value, plus *epoch if epoch
+ * is not NULL. Fails as cei_op_begin does. If an earlier kernel has set *failed, it waits
+ * only briefly (marks.cuh). */
 struct cei_op_await {
 	struct ceov_device_signal signal;
 	uint32_t                  index;

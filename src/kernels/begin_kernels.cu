@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The first kernel of a run that counts itself: begin.h has its contract and says why
- * halves of scratch memory are safe behind it. */
+/* The kernels that begin a captured run, and hold its stream. begin.h has their contracts,
+ * and explains why a half of scratch memory is free behind cei_op_begin. */
 
 #include <ceoverlap/device.cuh>
 
 #include "kernels/begin.h"
 #include "kernels/marks.cuh"
 
-/* One thread for each peer. Earlier runs have ended, in the order of the stream, and the
- * release tells the peer so. False: this run or an earlier one failed. */
+/* Called by one thread for each peer: tells the peer how many runs this rank has finished,
+ * and waits until the peer has finished the last run that used this half. The stream's
+ * order guarantees that earlier runs have ended, and the release of the raised counter that
+ * the peer sees it. Returns false if this run or an earlier one has failed. */
 static __device__ bool meet_peer(const struct cei_op_begin &begin, uint32_t peer,
 				 uint64_t n_finished, uint64_t last_use)
 {

@@ -3,13 +3,14 @@
 #ifndef CEI_FILL_H
 #define CEI_FILL_H
 
-/* What the kernel cei_fill takes: for the host that launches it and the device code. */
+/* The parameters of the kernel cei_fill, for the host that launches it and the device code. */
 
 #include <stdint.h>
 
-/* Operands of operators: bf16 values in (-1, 1), bell-shaped about 0, number i a hash
- * of seed + first + i; none is a NaN. As fp16 they keep the bits that fp16 has; as fp32
- * they have other bits in all places, so that sums and other types round them. */
+/* Values for operands of operators: in (-1, 1), bell-shaped about 0, never NaN; value i is
+ * made from a hash of seed + first + i. bf16 and fp16 values keep the bits that the type
+ * has room for. fp32 values are others, with bits in all places, so that sums and narrower
+ * types round them. */
 enum cei_fill_kind {
 	CEI_FILL_BF16,                          /* p is bf16 */
 	CEI_FILL_FLOAT,                         /* p is float: the same values, stored ... */

@@ -6,7 +6,8 @@
 #include "kernels/fill.h"
 #include "kernels/pattern.cuh"
 
-/* The sum of four 16-bit parts of a hash, about 0: in (-1, 1), of at most 18 bits. */
+/* Returns the sum of four 16-bit parts of a hash, shifted and scaled into (-1, 1): at most
+ * 18 bits, bell-shaped about 0. */
 static __device__ __forceinline__ float bell(uint64_t seed, uint64_t index)
 {
 	const uint64_t word = pattern(seed, index);
@@ -16,14 +17,14 @@ static __device__ __forceinline__ float bell(uint64_t seed, uint64_t index)
 	return (float)(sum - 131070) / 131072.0f;
 }
 
-/* Cut off to bf16, which keeps it below 1. The host's own of tools/bench_values.c makes
- * the same bits. */
+/* Returns the value cut off, not rounded, to bf16, so that it stays below 1. The host's
+ * function in tools/bench_values.c makes the same bits. */
 static __device__ __forceinline__ uint32_t bell_bits(uint64_t seed, uint64_t index)
 {
 	return __float_as_uint(bell(seed, index)) & 0xffff0000u;
 }
 
-/* Rounded towards 0 for the same reason. */
+/* Returns the value rounded towards 0 to fp16, so that it stays below 1. */
 static __device__ __forceinline__ uint16_t bell_fp16(uint64_t seed, uint64_t index)
 {
 	uint16_t number;

@@ -4,17 +4,16 @@
 #define CEI_GEMM_H
 
 /*
- * What a GEMM that waits and arrives per tile is told: the same on the host and in the
- * kernel. Plain C.
+ * The parameters of a GEMM whose tiles await and raise marks: the same for the host's
+ * executor and the kernel. Plain C.
  *
  * C = A B^T, or A B, bf16 or fp16, row-major, accumulated in fp32. The work is a list of
- * tiles, made once by ops/compute/tiles.c; who executes it has no order of its own. For each
- * tile:
+ * tiles, made by ops/compute/tiles.c, and is executed in its order. For each tile:
  *
  *   1. await counter `await` of awaited                    (its rows of A have arrived)
- *   2. multiply; where A is kept, also store its rows
+ *   2. multiply; if A is kept, also store the tile's rows of A
  *   3. reduce != NONE: await the piece from each source, add its partial sums
- *   4. store what lies within n_rows and the columns there are
+ *   4. store the tile's n_rows rows, in the columns that C has
  *   5. arrive at counter `arrive` of ready                 (bytes may leave)
  */
 
@@ -32,15 +31,15 @@ enum cei_gemm_a { CEI_GEMM_A_OWN, CEI_GEMM_A_GATHERED, CEI_GEMM_A_COUNT };
 #define CEI_GEMM_C_PARTIAL CEI_GEMM_B_MAX
 
 struct cei_gemm_tile {
-	uint32_t a_row;                 /* first row in its A ... */
-	uint32_t c_row;                 /* ... and in its C */
+	uint32_t a_row;                 /* first row in the A of number a */
+	uint32_t c_row;                 /* first row in the C of number c */
 	uint32_t column;                /* first column of C, which is a row of B, or where B
 					 * is k x n a column of it */
 	uint16_t n_rows;                /* rows to store; fewer than the shape's in a last tile;
 					 * 0: none, it only completes a pair */
 	uint8_t  a;                     /* enum cei_gemm_a */
-	uint8_t  b;                     /* which product */
-	uint8_t  c;                     /* which C */
+	uint8_t  b;                     /* number of the product */
+	uint8_t  c;                     /* number of the C */
 	uint8_t  reserved;
 	uint16_t await;                 /* counter to await, or CEI_GEMM_NONE */
 	uint16_t arrive;                /* counter to arrive at, or CEI_GEMM_NONE */
@@ -50,30 +49,30 @@ struct cei_gemm_tile {
 };
 
 /*
- * Values are of one run. Where epoch is not NULL, the run's number stands there, in GPU
- * memory, and is added to await_value; then ready is a row of gates, each raised to
- * arrive_value; cei_op_begin has closed them.
+ * All values belong to one run. If epoch is not NULL, it is the address, in GPU memory, of
+ * the run's number, which is added to await_value. Then `ready` is a row of gates, which
+ * cei_op_begin has set to 0, and arriving tiles raise a gate to arrive_value.
  *
- * awaited and ready without counters: tiles await nothing, arrive nowhere, whatever
- * they name.
+ * If awaited has no counters, tiles await nothing, whatever they name; if ready has no
+ * counters, tiles arrive nowhere.
  *
- * An await that fails ends all further waiting, and a launch that finds *failed set by
- * one before it waits but for moments (marks.cuh). Without epoch nobody arrives then. With
- * it, *epoch is poisoned (CEOV_VALUE_LIMIT) first, and arrivals go on: lanes that wait
- * at gates go on too, and what they raise as marks is copied from *epoch, so that peers
- * find the poison and not the bytes.
+ * An await that fails ends all further waiting; a launch that finds *failed set by an
+ * earlier one waits only for moments (marks.cuh). Without epoch no tile arrives after a
+ * failure. With epoch, *epoch is poisoned (CEOV_VALUE_LIMIT) first, and tiles go on to
+ * arrive: so lanes that wait at gates go on, too, and the marks that they raise are copied
+ * from *epoch, so that peers find the poison and do not use the bytes.
  */
 struct cei_gemm_marks {
 	struct ceov_device_signal awaited;
 	struct ceov_device_signal ready;
-	struct ceov_device_signal sent;         /* awaited at the end, so that operands may
-						 * change */
+	struct ceov_device_signal sent;         /* awaited at the kernel's end, so that operands
+						 * may change behind it */
 	uint64_t                 *epoch;
 	uint64_t                  await_value;
 	uint64_t                  arrive_value;
 	uint64_t                  sent_value;
-	uint32_t                  sent_index;   /* counters from this one on, ... */
-	uint32_t                  n_sent;       /* ... so many of them; 0: none */
+	uint32_t                  sent_index;   /* the first counter of sent that is awaited */
+	uint32_t                  n_sent;       /* how many of its counters are awaited; 0: none */
 	uint64_t                  timeout_ns;   /* of each await */
 	uint32_t                 *status;       /* 0, or the enum ceov_device_result of a failed
 						 * await; may be host memory */
@@ -87,18 +86,18 @@ struct cei_gemm_map {
 } __attribute__((aligned(64)));
 
 /*
- * cei_gemm_<dtype>_<rows>x<columns>, dtype bf16 or fp16, rows x columns 128x256, 128x192
- * or 128x128, sm_90a only, for B as n x k (C = A B^T); the same with _kn behind it for B
- * as k x n (C = A B). Blocks of
- * CEI_GEMM_THREADS, one per SM, in clusters of two: tiles 2i and 2i + 1 are one
- * cluster's, have one column, and go to its blocks 0 and 1; the rows of the second
- * are apart from the first's or n_rows is 0. Clusters take pairs in the list's order:
- * by their number, or where `claimed` is not NULL whoever comes first, so that all pairs
- * get done by as few clusters as find an SM (gemm_pairs.cuh).
+ * Kernels: cei_gemm_<dtype>_<rows>x<columns>, dtype bf16 or fp16, rows x columns 128x256,
+ * 128x192 or 128x128, sm_90a only, for B as n x k (C = A B^T); the same names with _kn
+ * appended for B as k x n (C = A B). They run in blocks of CEI_GEMM_THREADS threads, one
+ * per SM, in clusters of two. Tiles 2i and 2i + 1 are a pair: one cluster computes them, in
+ * its blocks 0 and 1. Both have the same column; their rows differ, or n_rows of the second
+ * one is 0. Clusters take pairs in the list's order: by the cluster's number, or, if
+ * `claimed` is not NULL, each free cluster takes the next pair, so that all pairs get done
+ * by the clusters that find an SM, even if these are few (gemm_pairs.cuh).
  *
- * Maps: A in boxes of 64 columns x tile_rows rows, B of 64 columns x tile_columns / 2
- * rows, or as k x n of 64 columns x CEI_GEMM_K_STEP rows, C of 64 columns x tile_rows / 2
- * rows, all swizzled by 128 bytes.
+ * Maps: A in boxes of 64 columns x tile_rows rows, B of 64 columns x tile_columns / 2 rows,
+ * or as k x n of 64 columns x CEI_GEMM_K_STEP rows, C of 64 columns x tile_rows / 2 rows,
+ * all swizzled by 128 bytes.
  */
 #define CEI_GEMM_THREADS 384u
 #define CEI_GEMM_CLUSTER 2u
@@ -117,36 +116,41 @@ struct cei_gemm_map {
 	(CEI_GEMM_FIXED_BYTES(rows, columns) + \
 	 CEI_GEMM_STAGES(rows, columns) * CEI_GEMM_STAGE_BYTES(rows, columns))
 
-/* Partial sums of the own rows: n_rows for each source rank in order, with C's columns.
- * Piece p of source s has arrived when counter s * n_pieces + p of awaited is reached. The
- * own rank's place is not read. */
+/* The partial sums of the own rows: n_rows rows from each source rank, in the order of
+ * ranks, with C's columns. Piece p of source s has arrived when counter s * n_pieces + p of
+ * awaited is reached. The rows in the own rank's place are not read. */
 struct cei_gemm_partials {
 	struct cei_gemm_map map;        /* in boxes like C's */
-	uint32_t            n_rows;     /* 31 bits hold n_sources * n_rows */
+	uint32_t            n_rows;     /* n_sources * n_rows fits 31 bits */
 	uint32_t            n_sources;
 	uint32_t            own;
 	uint32_t            n_pieces;
 };
 
 /*
- * keeps: number of tile columns of product 0 that store A, each a share of k, in the order
- * of c_row. n_rows of these tiles are 0, half or all of the shape's rows, because boxes
- * cannot be cut shorter.
+ * The kernel's parameters.
+ *
+ * keeps: in how many columns of tiles of product 0 the rows of A are stored, in the order
+ * of c_row; each of these columns stores its share of k. Then n_rows of all tiles is 0,
+ * half or all of the shape's rows, because a tensor copy stores whole boxes only.
  */
 struct cei_gemm {
 	struct cei_gemm_map         a[CEI_GEMM_A_COUNT];
 	struct cei_gemm_map         b[CEI_GEMM_B_MAX];
 	struct cei_gemm_map         c[CEI_GEMM_C_MAX];
-	struct cei_gemm_map         kept;       /* in boxes like C's; of keeps only */
-	void                       *c_base[CEI_GEMM_C_MAX];     /* the same memory */
+	struct cei_gemm_map         kept;       /* where A is stored, in boxes like C's; used if
+						 * keeps is not 0 */
+	void                       *c_base[CEI_GEMM_C_MAX];     /* the addresses of the matrices of
+								 * c */
 	uint32_t                    c_columns[CEI_GEMM_C_MAX];
 	const struct cei_gemm_tile *tiles;      /* in GPU memory */
 	uint32_t                    n_pairs;
 	uint32_t                    n_steps;    /* steps over k, CEI_GEMM_K_STEP each, not 0;
 						 * beyond the end of k zeros are read */
 	uint32_t                    keeps;      /* 0: A is not kept */
-	uint32_t                   *claimed;    /* NULL, or a word of GPU memory, 0 at first, for
-						 * one launch at a time, which leaves it 0 */
+	uint32_t                   *claimed;    /* NULL, or a word in GPU memory that counts claims
+						 * (gemm_pairs.cuh): 0 before and after a launch;
+						 * used by one launch at a time */
 	struct cei_gemm_marks       marks;
 	struct cei_gemm_partials    partials;
 };

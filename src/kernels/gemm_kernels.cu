@@ -2,10 +2,10 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The GEMM whose tiles wait for pieces and arrive at them: persistent, warp-specialised,
- * sm_90a. gemm.h says what it is told. A cluster of two blocks works on two tiles of one
- * column; each block loads its rows of A, and half of B for both: half its rows, or where
- * B is k x n every other box of 64 columns.
+ * The GEMM whose tiles await pieces and arrive at counters: persistent, warp-specialised,
+ * sm_90a. gemm.h describes its parameters. A cluster of two blocks works on two tiles of
+ * one column; each block loads its rows of A, and half of B for both: half its rows, or
+ * where B is k x n every other box of 64 columns.
  *
  *   warp 0            awaits the piece, loads A and B      --full-->   consumers
  *   warps 4-7, 8-11   multiply; each group has half the    <-empty--
@@ -15,11 +15,11 @@
  *                     sums, store C, arrive                <-empty--
  *   warp 3            where clusters claim their tiles     gemm_pairs.cuh
  *
- * Storing, and the wait until what was stored may be announced, thus cost the
- * multiplying warps nothing.
+ * So the multiplying warps lose no time by storing, or by waiting until what was stored may
+ * be announced.
  *
- * An await that fails is kept in `failed`: then nobody of the block waits for marks any
- * more, and tiles run through with whatever is there (gemm.h says what becomes of it).
+ * An await that fails sets `failed`: then no thread of the block waits for marks any more,
+ * and tiles are computed from whatever is in memory (gemm.h says what becomes of them).
  */
 
 #include <ceoverlap/device.cuh>
@@ -45,7 +45,7 @@ static __device__ __forceinline__ uint64_t awaited_value(const struct cei_gemm_m
 	return marks.await_value + *(const volatile uint64_t *)marks.epoch;
 }
 
-/* One thread awaits; afterwards the piece may be loaded by tensor copies. */
+/* Awaits a counter; called by one thread. Afterwards tensor copies may load the piece. */
 static __device__ void await(const struct cei_gemm_marks &marks,
 			     const struct ceov_device_signal &signal, uint32_t index,
 			     uint64_t value, volatile uint32_t *failed)
@@ -134,7 +134,7 @@ static __device__ void load_all(const struct cei_gemm &p,
 		      &shared.bars->failed);
 }
 
-/* --- warps 1 and 2: partial sums in, C out ---------------------------------------------- */
+/* --- warps 1 and 2: load partial sums, store C ------------------------------------------ */
 
 /* One thread loads partial sums panel by panel into C's place, source after source. */
 template <class L>
@@ -168,7 +168,7 @@ static __device__ void load_sums(const struct cei_gemm &p,
 	}
 }
 
-/* A warp stores rows that a tensor copy cannot end at, 16 bytes per lane. */
+/* Stores n_rows rows by a warp, 16 bytes per lane: a tensor copy could store only whole boxes. */
 template <class L>
 static __device__ void store_rows(const struct cei_gemm &p, const uint8_t *c,
 				  const struct cei_gemm_tile &tile, uint32_t n_rows)
@@ -264,7 +264,7 @@ struct keeping {
 	uint32_t n;
 };
 
-/* The steps of k in which the group stores A while it multiplies. */
+/* Returns the steps of k in which the group stores its rows of A while it multiplies. */
 template <class L>
 static __device__ __forceinline__ struct keeping
 keeping_of(const struct cei_gemm &p, const struct cei_gemm_tile &tile, uint32_t group)
@@ -321,10 +321,12 @@ struct turns {                          /* ring positions of a multiplying threa
 	uint32_t    sum_parity;
 };
 
-/* KEEPS: in the kept steps the group's rows of A are stored. The thread that does it is the
- * one that in give_back() answers to its own block's loader: nobody else overwrites A. A
- * step later its store has long read what it stores: every step commits a group, an empty
- * one, too, or "all but the newest" would leave out the last store behind the kept steps. */
+/* Multiplies a tile. With KEEPS, one thread of the group also stores the group's rows of A
+ * in the kept steps. It is the thread that returns stages, in give_back(), to its own
+ * block's loader, the only one that overwrites A; so it returns a stage when its store has
+ * read it, one step later. Every step commits a group of stores, even an empty one: else
+ * the wait for all but the newest group would leave out the last store behind the kept
+ * steps. */
 template <class L, enum cei_number NUMBER, bool KEEPS>
 static __device__ __forceinline__ void
 multiply_tile(typename L::sums &sums, const struct cei_gemm &p, const struct shared &shared,
@@ -394,8 +396,9 @@ multiply_all(const struct cei_gemm &p, const struct shared &shared)
 		const struct cei_gemm_tile tile = tile_at(p, pair, block);
 		const struct keeping kept = keeping_of<L>(p, tile, group);
 
-		/* A vote, although all threads know: so the compiler, too, knows that warps
-		 * stay together, and keeps the rings' places in uniform registers. */
+		/* All threads of a warp have the same kept.n. The vote tells that to the
+		 * compiler, too, which then keeps the rings' positions in uniform
+		 * registers. */
 		if (__any_sync(~0u, kept.n))
 			make_tile<L, NUMBER, true>(p, shared, tile, kept, &turns);
 		else

@@ -18,7 +18,7 @@ namespace cei_gemm_kernels {
 #define GROUP_THREADS 128u
 #define CLAIMER       96u               /* warp 3's first thread */
 #define PANEL_COLUMNS 64u               /* of C, and of a k x n B, in shared memory: 128 bytes */
-#define BOX_BYTES     (PANEL_COLUMNS * CEI_GEMM_K_STEP * 2u)    /* such a B's */
+#define BOX_BYTES     (PANEL_COLUMNS * CEI_GEMM_K_STEP * 2u)    /* bytes of a box of a k x n B */
 
 /* Named barriers of the first group; the second has the next number. 0 is __syncthreads'. */
 enum { BAR_C_FULL = 1, BAR_C_EMPTY = 3 };
@@ -74,7 +74,7 @@ tile_at(const struct cei_gemm &p, uint32_t pair, uint32_t block)
 	return p.tiles[CEI_GEMM_CLUSTER * pair + block];
 }
 
-/* Rows of the group's half that are to be stored. */
+/* Returns how many rows of the group's half are to be stored. */
 template <class L>
 static __device__ __forceinline__ uint32_t rows_of(const struct cei_gemm_tile &tile,
 						   uint32_t group)

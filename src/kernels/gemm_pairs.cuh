@@ -4,29 +4,30 @@
 #define CEI_GEMM_PAIRS_CUH
 
 /*
- * Which pair of tiles a cluster of the GEMM works on next.
+ * Decides which pair of tiles a cluster of the GEMM works on next.
  *
  *   claimed NULL   cluster c of n takes pairs c, c + n, c + 2n, ...
- *   else           clusters claim them, in the list's order
+ *   else           clusters claim pairs, in the list's order
  *
- * The first costs nothing, and is right where all that tiles await comes without other
- * tiles' help. Where peers' GEMMs await what this one makes, it is not: a cluster that
- * finds no SM, because another kernel has it, keeps its pairs for itself, while those
- * that run fill their SMs with tiles that wait for peers, who wait for those pairs. So
- * there clusters claim, and those that run do all of them; who comes later finds none
- * left. A claim may be made early: what is claimed behind a tile that waits stands
- * behind it in the list, where all tiles wait that nobody else awaits (tiles.h).
+ * The first rule costs nothing. It is right if nothing that tiles await depends on other
+ * tiles. It is wrong if peers' GEMMs await what this one computes: a cluster that finds no
+ * SM, because another kernel has it, leaves its pairs undone, while the clusters that run
+ * fill their SMs with tiles that wait for peers, which wait for those pairs. In that case
+ * clusters claim pairs: those that run do all of them, and a cluster that comes later finds
+ * none left. A claim may be made early: a pair that is claimed after a waiting one stands
+ * behind it in the list, where there are only tiles that nobody else awaits (tiles.h).
  *
  *   warp 3 of block 0   claims, tells both blocks   --told-->    all others
  *                                                   <--taken--
  *
  * The next pair is claimed when the loading thread is CEI_PAIR_LEAD steps from the end of
- * the present one, just in time for it. Earlier would spoil the list's order: clusters
- * that claimed two pairs at the start worked on every other pair first, pieces were whole
- * one wave later, and GEMM + reduce-scatter took 22 to 50 us longer (measured).
+ * the present one, just in time for it. Earlier would spoil the list's order: clusters that
+ * claimed two pairs at the start worked on every other pair first, pieces were complete one
+ * wave later, and GEMM + reduce-scatter took 22 to 50 us longer (measured).
  *
- * n_pairs claims of a launch get a pair, and each cluster one more that gets none:
- * *claimed counts n_pairs + n_clusters and is 0 again, for the next launch or replay.
+ * In a launch n_pairs claims get a pair, and each cluster makes one more claim that gets
+ * none. So *claimed counts n_pairs + n_clusters claims and wraps to 0, ready for the next
+ * launch or replay.
  */
 
 #include <stdint.h>
@@ -45,8 +46,8 @@
 
 struct cei_pair_bars {
 	uint64_t told[CEI_PAIR_SLOTS];
-	uint64_t taken[CEI_PAIR_SLOTS]; /* block 0's are used */
-	uint64_t due;                   /* block 0's: it is time to claim the next pair */
+	uint64_t taken[CEI_PAIR_SLOTS]; /* those of block 0 are used, for both blocks */
+	uint64_t due;                   /* in block 0: the time has come to claim the next pair */
 	uint32_t pair[CEI_PAIR_SLOTS];
 };
 
@@ -60,7 +61,7 @@ static __device__ __forceinline__ void cei_pairs_init(struct cei_pair_bars *bars
 	cei_bar_init(&bars->due, 1);
 }
 
-/* Claims the next pair; n_pairs or more: there are no more. */
+/* Claims the next pair. Returns n_pairs or more if there are no more. */
 static __device__ __forceinline__ uint32_t cei_pair_claim(const struct cei_gemm &p)
 {
 	const uint32_t last = p.n_pairs + gridDim.x / CEI_GEMM_CLUSTER - 1;
@@ -73,8 +74,8 @@ static __device__ __forceinline__ uint32_t cei_pair_claim(const struct cei_gemm 
 	return pair;
 }
 
-/* One thread of block 0 distributes claimed pairs, beginning with first, until there are
- * none, and that, too. */
+/* Called by one thread of block 0: distributes claimed pairs to both blocks, beginning with
+ * first; the last number that it distributes says that there are no more. */
 static __device__ __forceinline__ void
 cei_pairs_tell(const struct cei_gemm &p, struct cei_pair_bars *bars, uint32_t first)
 {
@@ -95,7 +96,8 @@ cei_pairs_tell(const struct cei_gemm &p, struct cei_pair_bars *bars, uint32_t fi
 	}
 }
 
-/* Called by the loading threads at every step of a pair. */
+/* Called by the loading threads at every step of a pair: signals when it is time to claim
+ * the next pair. */
 static __device__ __forceinline__ void
 cei_pair_look_ahead(const struct cei_gemm &p, struct cei_pair_bars *bars, uint32_t step)
 {
@@ -106,9 +108,9 @@ cei_pair_look_ahead(const struct cei_gemm &p, struct cei_pair_bars *bars, uint32
 }
 
 /*
- * The next pair to work on, in the same order for every taker of both blocks; *n counts
- * them from 0. n_pairs or more: there are no more. WARP: called by a whole warp, else by
- * one thread.
+ * Returns the next pair to work on, in the same order for every taker of both blocks;
+ * n_pairs or more: there are no more. *n counts the taker's calls, from 0. WARP: called by
+ * a whole warp, else by one thread.
  */
 template <bool WARP>
 static __device__ __forceinline__ uint32_t

@@ -42,8 +42,8 @@ static __device__ __forceinline__ void cei_bar_wait(uint64_t *bar, uint32_t pari
 		     "}\n" :: "r"(cei_shared(bar)), "r"(parity) : "memory");
 }
 
-/* The same for data that the cluster's other block wrote. It invalidates the SM's L1, so
- * use it rarely. */
+/* Waits like cei_bar_wait(), for data that the cluster's other block wrote. It invalidates
+ * the SM's L1, so use it rarely. */
 static __device__ __forceinline__ void cei_bar_wait_cluster(uint64_t *bar, uint32_t parity)
 {
 	asm volatile("{\n"

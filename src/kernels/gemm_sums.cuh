@@ -38,7 +38,7 @@ static __device__ __forceinline__ float2 unpack(uint32_t pair)
 		return __half22float2(*(const __half2 *)&pair);
 }
 
-/* Address of the calling lane's 16-byte row of fragment (block, column16). */
+/* Returns the address of the calling lane's 16-byte row of fragment (block, column16). */
 template <class L>
 static __device__ __forceinline__ uint32_t fragment_at(uint32_t c, uint32_t block,
 						       uint32_t column16)

@@ -17,12 +17,13 @@
 #define CEI_MARK_PATIENCE_NS UINT64_C(50000)
 
 /*
- * ceov_device_await(), bounded by timeout_ns and CEI_MARK_PATIENCE_NS more, but for two
- * things. A value past the limit is that of a poisoned run: ABORTED at once. Where
- * *failed says after CEI_MARK_PATIENCE_NS that a run of this workspace has failed:
- * ABORTED. So runs that were queued behind it do not wait a whole timeout each. failed is
- * GPU memory or NULL, never the status: waiting threads of all SMs that read host memory
- * made GEMM + reduce-scatter 200 us longer (measured).
+ * Waits like ceov_device_await(), for at most timeout_ns and CEI_MARK_PATIENCE_NS more,
+ * with two exceptions. A value that has reached CEOV_VALUE_LIMIT belongs to a poisoned run:
+ * returns ABORTED at once. If *failed says after CEI_MARK_PATIENCE_NS that a run of this
+ * workspace has failed, returns ABORTED, so that the runs that were queued behind it do not
+ * each wait for a whole timeout. failed is GPU memory or NULL, never the status: waiting
+ * threads of all SMs that read host memory made GEMM + reduce-scatter 200 us longer
+ * (measured).
  */
 static __device__ __forceinline__ int
 cei_mark_await(const struct ceov_device_signal &signal, uint32_t index, uint64_t value,
@@ -52,14 +53,16 @@ struct cei_mark_words {
 };
 
 /*
- * A wait has ended with result, which is not REACHED. epoch NULL: the run does not count
- * itself; failed NULL: nobody looks. The poison is visible to all before this returns.
+ * Records that a wait has ended with result, which is not REACHED: in *status, in *failed,
+ * and as poison in *epoch. epoch NULL: the run is not captured; failed NULL: no kernel
+ * looks there. The poison is visible to all before this returns.
  *
- * Who finds the poison, here or at a peer that sends poison back, must find the status
- * of its cause as well, or the host is told ABORTED of what was a TIMEOUT. Hence the
- * first fence, which makes whoever has read poison read what stands behind it, and the
- * second, between status and poison. Two that fail of themselves in the same moment
- * may both find 0; then either is told, and either is true.
+ * A thread that finds poison, here or at a peer that passes it on, must also find the
+ * status that its cause wrote; otherwise the host would be told ABORTED where the cause was
+ * a TIMEOUT. Hence the first fence: a thread that has read poison then reads the status
+ * that was written before it. The second fence stands between writing the status and the
+ * poison. If two waits fail by themselves at the same moment, both may find status 0; then
+ * either result is stored, and either is true.
  */
 static __device__ __forceinline__ void cei_mark_fail(const struct cei_mark_words &words,
 						     int result)

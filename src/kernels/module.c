@@ -14,12 +14,13 @@ struct cei_module {
 	struct cei_cuda               *cuda;
 	uint32_t                       gpu;
 	const struct cei_module_image *image;
-	struct cei_module             *next;    /* of another image, or NULL */
+	struct cei_module             *next;    /* the module of another image, or NULL */
 	CUmodule                       module;
-	CUfunction                     functions[];     /* by number in image->names */
+	CUfunction                     functions[];     /* in the order of image->names */
 };
 
-/* Where cuFuncLoad is missing, querying an attribute loads the function. */
+/* Finds a kernel and loads it now. In drivers without cuFuncLoad querying an attribute
+ * loads it. */
 static CUresult load_function(struct cei_module *module, size_t index)
 {
 	const struct cei_cuda_calls *calls = &module->cuda->calls;

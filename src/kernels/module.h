@@ -4,9 +4,9 @@
 #define CEI_MODULE_H
 
 /*
- * Embedded kernels on one GPU. All of an image are loaded at once: a
- * kernel's first launch otherwise waits for the GPU to be idle, which it may never
- * be while another kernel awaits a mark. Needs no cuda.h.
+ * The embedded kernels, loaded on one GPU. All kernels of an image are loaded at once:
+ * otherwise a kernel's first launch would wait until the GPU is idle, which may never
+ * happen while another kernel awaits a mark. Needs no cuda.h.
  */
 
 #include <stddef.h>
@@ -18,15 +18,15 @@ struct cei_module;
 
 struct cei_module_image {
 	const unsigned char *fatbin;
-	const char *const   *names;     /* of its kernels */
+	const char *const   *names;     /* the names of its kernels */
 	size_t               n_names;
 };
 
-/* The library's. Those of tools and tests are in tools/kernels. */
+/* The library's kernels. Those of tools and tests are in tools/kernels. */
 extern const struct cei_module_image cei_kernels;
 
 struct cei_module_launch {
-	const char *name;               /* of the kernel */
+	const char *name;               /* the kernel's name */
 	uint32_t    n_blocks;
 	uint32_t    n_threads;          /* per block */
 	uint32_t    shared_bytes;       /* dynamic */
@@ -34,16 +34,17 @@ struct cei_module_launch {
 	void      **arguments;          /* address of each argument */
 };
 
-/* Adds the image's kernels to *module, which is NULL at first; one GPU, one module. On failure
- * it stays as it was. CEOV_ERR_CUDA where the GPU is older than the kernels' PTX;
- * CEOV_ERR_INVALID in a build without CUDA. */
+/* Loads the image's kernels and adds them to *module, which is NULL at first and belongs to
+ * one GPU. On failure *module stays as it was. CEOV_ERR_CUDA: the GPU is older than the
+ * kernels' PTX, for example. CEOV_ERR_INVALID in a build without CUDA. */
 int  cei_module_open(struct cei_cuda *cuda, uint32_t gpu, const struct cei_module_image *image,
 		     struct cei_module **module);
 
-/* Of all its images. No kernel of them runs any more. NULL is allowed. */
+/* Unloads all images of the module. None of their kernels may be running. NULL is allowed. */
 void cei_module_close(struct cei_module *module);
 
-/* The kernel as a CUfunction. CEOV_ERR_INVALID names one that does not exist. */
+/* Finds a kernel by its name, as a CUfunction. CEOV_ERR_INVALID, raised with the name:
+ * there is no such kernel. */
 int  cei_module_find(struct cei_module *module, const char *name, void **ret_function);
 
 /* Queues one kernel. Any thread. */

@@ -4,8 +4,8 @@
 #define CEI_REDUCE_H
 
 /*
- * What the sums of reduce-scatter and all-reduce are told: the same on the host and in
- * the kernel. Plain C.
+ * The parameters of the sums of reduce-scatter and all-reduce. The host's executor computes
+ * the same. Plain C.
  *
  *   for each piece of the own part, in order:
  *     await it from every other source; target = own + the others' (fp32, sources in
@@ -14,15 +14,15 @@
  *   all-reduce, then: for each other rank (own - 1, own - 2, ...: as they arrive), for
  *     each of its pieces: await it, copy it from gathered to its place in target
  *
- * Piece p of a part of n elements: elements p * piece_elements up to (p + 1) *
- * piece_elements, cut off at n; counts and pieces are multiples of 8 elements, and all
- * addresses of 16 bytes. Nobody sends an empty piece: its counters are neither awaited
- * nor raised.
+ * Piece p of a part of n elements has elements p * piece_elements up to (p + 1) *
+ * piece_elements, cut off at n. Counts and pieces are multiples of 8 elements, and all
+ * addresses are multiples of 16 bytes. Empty pieces are not sent: their counters are
+ * neither awaited nor raised.
  *
- * An await that fails ends the block's waiting and summing, and a launch that finds
- * *failed set by one before it waits but for moments (marks.cuh). Without epoch the block
- * does not arrive any more. With it, *epoch is poisoned (CEOV_VALUE_LIMIT) first, and
- * arrivals go on: see struct cei_gemm_marks, which has the same in mind.
+ * An await that fails ends the block's waiting and summing; a launch that finds *failed set
+ * by an earlier one waits only for moments (marks.cuh). Without epoch the block does not
+ * arrive any more. With epoch, *epoch is poisoned (CEOV_VALUE_LIMIT) first, and the block
+ * goes on to arrive, for the reason that is given at struct cei_gemm_marks.
  *
  *   cei_reduce_bf16, cei_reduce_fp16, cei_reduce_fp32 (struct cei_reduce)
  *                                                            blocks that fit at once
@@ -57,11 +57,11 @@ struct cei_reduce {
 						 * counters NULL: nobody awaits it */
 	struct ceov_device_signal arrived;      /* counter first_arrived + s * n_pieces + p:
 						 * gathered */
-	struct ceov_device_signal sent;         /* awaited at the end, so that operands may
-						 * change */
+	struct ceov_device_signal sent;         /* awaited at the kernel's end, so that operands
+						 * may change behind it */
 	uint32_t                  first_arrived;
-	uint32_t                  sent_index;   /* counters from this one on, ... */
-	uint32_t                  n_sent;       /* ... so many of them; 0: none */
+	uint32_t                  sent_index;   /* the first counter of sent that is awaited */
+	uint32_t                  n_sent;       /* how many of its counters are awaited; 0: none */
 	float                     scale;        /* factor of the own part's sums; 1: none */
 	uint64_t                 *epoch;        /* NULL, or a word that is added to await_value */
 	uint64_t                  await_value;

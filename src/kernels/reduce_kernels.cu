@@ -2,17 +2,16 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Sums of what ranks sent, for reduce-scatter and all-reduce. reduce.h has the
- * contract.
+ * The sums of reduce-scatter and all-reduce. reduce.h has the contract.
  *
- * Few blocks, one per SM, which other kernels leave to them: so each has to draw what
- * one SM can. Little's law asks for many bytes in flight there: 512 threads times 16
- * loads of 16 bytes, all issued before the first addition. Where there are few sources,
- * a thread takes several vectors of each.
+ * The kernel has few blocks, one on each SM that other kernels leave to it. So each block
+ * has to load as fast as one SM can. By Little's law that takes many bytes in flight: 512
+ * threads times 16 loads of 16 bytes, all issued before the first addition. If there are
+ * few sources, a thread loads several vectors of each.
  *
- * What others sent is written by copy engines while this kernel runs. It is loaded
- * with plain loads behind the acquire of its mark and a barrier, never through the
- * read-only path (ld.global.nc), which need not see such writes.
+ * Copy engines write other ranks' data while this kernel runs. It is loaded with plain
+ * loads behind the acquire of its mark and a barrier, never through the read-only path
+ * (ld.global.nc), which need not see such writes.
  */
 
 #include <ceoverlap/device.cuh>
@@ -23,7 +22,7 @@
 #define REDUCE_FLIGHT 16u               /* loads that a thread has in flight */
 #define REDUCE_GROUP  8u                /* sources per group, unless there are 2 or 4 */
 
-/* In vectors of 16 bytes: 8 elements of 2 bytes, or 4 of 4 bytes. */
+/* Counted in vectors of 16 bytes: 8 elements of 2 bytes, or 4 of 4 bytes. */
 struct reduce_piece {                   /* a piece of one part */
 	uint64_t first_vector;          /* in the part */
 	uint64_t n_vectors;             /* 0: empty */
@@ -116,7 +115,8 @@ static __device__ __forceinline__ uint4 load(const uint4 *p)
 	return v;
 }
 
-/* The first source begins the sum, because 0 + -0 would lose the sign. */
+/* Adds one vector of a source. The first source begins the sum, because 0 + -0 would lose
+ * the sign. */
 template <class T>
 static __device__ __forceinline__ void add_vector(const uint4 &v, bool is_first, float *sum)
 {
@@ -312,7 +312,7 @@ piece_of(const struct cei_reduce &reduce, uint32_t rank, uint32_t p)
 	return piece;
 }
 
-/* The counter that says that a source's piece has arrived. */
+/* Returns the counter that says that a source's piece has arrived. */
 static __device__ __forceinline__ uint32_t counter_of(const struct cei_reduce &reduce,
 						      uint32_t source, uint32_t piece)
 {
@@ -322,7 +322,8 @@ static __device__ __forceinline__ uint32_t counter_of(const struct cei_reduce &r
 	return source * reduce.n_pieces + (is_cut ? piece : 0);
 }
 
-/* One thread awaits. A poison is visible before this block arrives anywhere. */
+/* Awaits a counter; called by one thread. After a failure the poison is visible before this
+ * block arrives at any counter. */
 static __device__ __forceinline__ bool
 await_one(const struct cei_reduce &reduce, const struct ceov_device_signal &signal,
 	  uint32_t index, uint64_t value)
@@ -347,7 +348,7 @@ await_all(const struct cei_reduce &reduce, const struct ceov_device_signal &sign
 	return __syncthreads_and(!is_waiting || await_one(reduce, signal, index, value));
 }
 
-/* Sums the own part from N sources, 0: from any number. False: an await failed. */
+/* Sums the own part from N sources; N 0: from any number. Returns false if an await failed. */
 template <class T, uint32_t N>
 static __device__ __forceinline__ bool reduce_own(const struct cei_reduce &reduce,
 						  uint64_t value)
@@ -372,8 +373,9 @@ static __device__ __forceinline__ bool reduce_own(const struct cei_reduce &reduc
 		else if (!reduce.epoch)
 			return false;
 		__syncthreads();
-		/* by a thread that does not await the next piece meanwhile; a block with an
-		 * empty share arrives, too, because all are counted */
+		/* Raised by the last thread, which does not await the next piece meanwhile.
+		 * A block whose share is empty arrives, too, because all blocks are
+		 * counted. */
 		if (reduce.ready.counters && threadIdx.x == blockDim.x - 1)
 			ceov_device_arrive(reduce.ready, p, gridDim.x,
 					   reduce.arrive_value);
@@ -420,8 +422,9 @@ static __device__ __forceinline__ void await_sent(const struct cei_reduce &reduc
 				    reduce.sent_value);
 }
 
-/* A loop over pieces for each number of sources: in a common one the compiler would keep
- * all their addresses in registers, and have too few. */
+/* Sums the own part in a loop over pieces that is compiled for the number of sources. In
+ * one loop for all numbers the compiler would keep all sources' addresses in registers, and
+ * have too few. */
 template <class T>
 static __device__ __forceinline__ bool reduce_own_of(const struct cei_reduce &reduce,
 						     uint64_t value)
