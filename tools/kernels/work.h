@@ -4,8 +4,8 @@
 #define CEI_WORK_H
 
 /*
- * What kernels of tools and tests take, for the host that launches them and the device
- * code. Plain C.
+ * The parameters of the kernels of tools and tests, for the host that launches them and the
+ * device code. Plain C.
  *
  *   cei_kernel_raise         (struct cei_kernel_raise)         n * n_tiles blocks
  *   cei_kernel_await         (struct cei_kernel_await)         one block
@@ -24,13 +24,14 @@
  *   cei_kernel_reference     (struct cei_kernel_reference)     any grid
  *   cei_kernel_compare_near  (struct cei_kernel_near)          any grid
  *
- * The pattern's word i is a hash of seed + i; of rows, i counts without the gaps.
- * *n_wrong is added to, *first_wrong is lowered: begin with 0 and UINT64_MAX.
- * A status is an enum ceov_device_result; the worst of all awaits is kept: begin
- * with 0. n_wrong, first_wrong, n_started and the statuses but pingpong's are in GPU
- * memory, because GPUs do no atomics on host memory; so is stop_word: blocks that
- * poll host memory slow all copies of their GPU (590 us for 64 KiB, measured with one
- * poller per SM).
+ * Word i of the pattern is a hash of seed + i; in rows with gaps i does not count the gaps.
+ * Kernels add to *n_wrong and lower *first_wrong: begin with 0 and UINT64_MAX. A status is
+ * an enum ceov_device_result, of which the largest of all awaits is kept: begin with 0.
+ *
+ * n_wrong, first_wrong, n_started and all statuses but pingpong's must be in GPU memory,
+ * because GPUs do no atomics on host memory. stop_word must be there, too: blocks that poll
+ * host memory slow all copies of their GPU (590 us for 64 KiB, measured with one poller per
+ * SM).
  */
 
 #include <stdint.h>
@@ -101,7 +102,7 @@ struct cei_kernel_consume {
 	uint32_t                 *ret_status;
 };
 
-/* n_arrivals of the n_tiles: the counter is raised by the one that completes them. */
+/* Makes n_arrivals of the n_tiles arrivals after which the counter is raised. */
 struct cei_kernel_arrive {
 	struct ceov_device_signal signal;
 	uint32_t                  index;
@@ -110,28 +111,31 @@ struct cei_kernel_arrive {
 	uint64_t                  value;
 };
 
-/* A producer as an operator has it: stores pieces tile by tile and arrives after
- * each. Pieces come in different numbers of tiles. */
+/* A producer like those of operators: stores pieces tile by tile, and arrives after each
+ * tile. Pieces have different numbers of tiles. */
 struct cei_kernel_produce {
 	struct ceov_device_signal signal;
 	uint64_t                 *p;            /* n_pieces * n_words */
-	uint64_t                  n_words;      /* of a piece */
-	uint64_t                  seed;         /* of all pieces together */
-	uint32_t                  n_pieces;     /* piece i raises counter i, ... */
-	uint32_t                  n_tiles;      /* ... in n_tiles + i tiles */
+	uint64_t                  n_words;      /* words of each piece */
+	uint64_t                  seed;         /* seed of the pattern, which runs on over all
+						 * pieces */
+	uint32_t                  n_pieces;     /* piece i raises counter i */
+	uint32_t                  n_tiles;      /* piece i has n_tiles + i tiles */
 	uint64_t                  value;
 };
 
 /*
- * Producer and consumer that stay for n_rounds, with slots taken in turn. Round r
- * uses slot s = r % n_slots for the t-th time, t = r / n_slots counted from 0:
+ * A producer and a consumer kernel, each of which runs for n_rounds rounds and uses the
+ * slots in turn. Round r uses slot s = r % n_slots for the t-th time, t = r / n_slots
+ * counted from 0:
  *
  *   producer   awaits counter s of await_signal at t     (whoever had it is done),
  *              stores the round's pattern, arrives at counter s of raise_signal: t + 1
  *   consumer   awaits counter s of await_signal at t + 1 (the bytes are there),
  *              checks them, arrives at counter s of raise_signal: t + 1
  *
- * Both add first_value to every value. A block that gets anything but REACHED leaves.
+ * Both add first_value to every value. A block ends early if an await does not return
+ * REACHED.
  */
 struct cei_kernel_rounds {
 	struct ceov_device_signal await_signal;
@@ -148,8 +152,9 @@ struct cei_kernel_rounds {
 	uint32_t                 *ret_status;
 };
 
-/* Results are raised or added to, in GPU memory: begin with 0. Those of type float are
- * the largest as float bits, which order as integers do; a NaN is larger than all. */
+/* The results are in GPU memory and must begin with 0. ret_n_unlike is added to. The others
+ * are raised to the largest value, as float bits, which order as integers do; a NaN is
+ * larger than all. */
 struct cei_kernel_compare_bf16 {
 	const void         *x;                  /* bf16 */
 	const void         *y;                  /* bf16, or float */
@@ -157,19 +162,19 @@ struct cei_kernel_compare_bf16 {
 	uint32_t            y_is_float;
 	uint32_t           *ret_difference;     /* |x - y| */
 	uint32_t           *ret_largest;        /* |y| */
-	unsigned long long *ret_n_unlike;       /* that differ in any bit, as bf16 */
+	unsigned long long *ret_n_unlike;       /* how many numbers differ in any bit, as bf16 */
 };
 
 /*
- * What results of operators are compared with, one thread an element, straight from the
- * definition; and how far off a result may be. For each element, row by row of n:
+ * Computes what results of operators are compared with, one thread for each element,
+ * directly from the definition; and how far off a result may be. For each element, row by
+ * row of n:
  *
  *   sum   = A B^T, or A's own number where b is NULL
  *   slack = rounding * |sum| + accumulation * (the sum of its products' sizes)
  *
- * and both times scale, or its size, before they are added to what was there.
- *
- * Rows are without gaps and begin at multiples of 16 bytes.
+ * sum is multiplied by scale, and slack by |scale|, before they are stored, or added to
+ * what is there. Rows have no gaps and begin at multiples of 16 bytes.
  */
 struct cei_kernel_reference {
 	const void *a;                          /* n_rows x k; without b: n_rows x n */
@@ -180,7 +185,7 @@ struct cei_kernel_reference {
 	double     *sum;                        /* n_rows x n, as is slack */
 	float      *slack;
 	uint32_t    dtype;                      /* enum ceov_dtype: of a and b */
-	uint32_t    adds;                       /* 1: to what sum and slack hold */
+	uint32_t    adds;                       /* 1: adds to what sum and slack hold */
 	uint32_t    b_is_k_by_n;                /* 1: k x n */
 	float       rounding;
 	float       accumulation;

@@ -19,7 +19,7 @@ static __device__ void report(uint64_t n_wrong, uint64_t first,
 	atomicMin(ret_first, (unsigned long long)first);
 }
 
-/* Until the host raises the word or the time is over. */
+/* Runs until the host sets the word or timeout_ns has passed. */
 extern "C" __global__ void cei_kernel_spin(const uint32_t *stop_word, uint64_t timeout_ns,
 					   uint32_t *n_started)
 {
@@ -106,15 +106,15 @@ static __device__ __forceinline__ float number_at(const void *p, uint64_t i, uin
 	return widen(((const uint16_t *)p)[i], dtype == CEOV_FP16);
 }
 
-/* What one element is, and what its parts' sizes add up to. */
+/* The value of one element, and the sum of its products' absolute values. */
 struct reference_sum {
 	double value;
 	double size;
 };
 
-/* Products of two such numbers are exact in float; eight of them add up there, and the
- * rest in double: what that loses is nothing beside what results are allowed. b's numbers
- * are b_step apart. */
+/* Computes the dot product of k numbers of a and b; those of b are b_step apart. Products
+ * of two 16-bit numbers are exact in float; eight of them are added in float, and the rest
+ * in double: the error is negligible beside the allowed one. */
 static __device__ struct reference_sum reference_dot(const uint16_t *a, const uint16_t *b,
 						     uint64_t b_step, uint64_t k,
 						     uint32_t is_fp16)
@@ -186,7 +186,7 @@ extern "C" __global__ void cei_kernel_compare_near(struct cei_kernel_near near)
 		difference = fabs((double)number_at(near.x, i, near.dtype) - near.sum[i]);
 		bound = (double)near.slack[i] + (double)near.least +
 			(double)near.rounding * (fabs(near.sum[i]) + (double)near.slack[i]);
-		if (difference <= bound)        /* a NaN is not */
+		if (difference <= bound)        /* false for a NaN */
 			continue;
 		first = wrong ? first : i;
 		wrong++;
@@ -221,7 +221,8 @@ extern "C" __global__ void cei_kernel_verify_rows(struct cei_kernel_rows rows)
 	report(wrong, first, rows.n_wrong, rows.first_wrong);
 }
 
-/* The litmus: whoever has seen the mark must see every word behind it. */
+/* A litmus test: a block that has seen the mark must see every word that was written before
+ * it. */
 extern "C" __global__ void cei_kernel_consume(struct cei_kernel_consume consume)
 {
 	__shared__ int status;
@@ -274,7 +275,8 @@ extern "C" __global__ void cei_kernel_produce(struct cei_kernel_produce produce)
 	}
 }
 
-/* All threads of a block get the one result; the barrier lets them load. */
+/* Awaits in one thread, and returns the result to all threads of the block. Behind the
+ * barrier all of them may load. */
 static __device__ int await_round(const struct cei_kernel_rounds &rounds, uint32_t slot,
 				  uint64_t value, int *shared_status)
 {
@@ -286,7 +288,8 @@ static __device__ int await_round(const struct cei_kernel_rounds &rounds, uint32
 	return *shared_status;
 }
 
-/* The barrier ends the block's accesses, and its reads of the status. */
+/* Arrives in one thread, behind a barrier: all threads have made their accesses, and have
+ * read the status. */
 static __device__ void end_round(const struct cei_kernel_rounds &rounds, uint32_t slot,
 				 uint64_t value)
 {
