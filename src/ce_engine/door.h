@@ -19,11 +19,12 @@
 
 struct cei_region;                      /* ipc/share.h */
 
-struct cei_buffer_ops {                 /* of buffers, and of the memory that signals are in */
-	/* Makes the memory of a region reachable for who moves bytes. Raises. */
+struct cei_buffer_ops {                 /* for buffers, and for the memory of signals */
+	/* Maps a region, so that the movers of this door reach its memory. Raises. */
 	int  (*admit)(struct cei_region *region);
 
-	/* Gives it up, and the memory where it is ours. Accepts what is half made. */
+	/* Unmaps a region, and releases what it owns. Accepts a region that was mapped
+	 * in part. */
 	void (*dismiss)(struct cei_region *region);
 };
 
@@ -38,7 +39,8 @@ struct cei_signal_ops {                 /* as the public calls, for handles that
 };
 
 struct cei_plan_ops {
-	/* Of a plan that has something to do. On failure it can still be built. Raises. */
+	/* Commits a plan that has something to do. After a failure transfers can still be added.
+	 * Raises. */
 	int  (*commit)(ceov_plan *plan);
 
 	/* Launches a committed plan. The launch was checked. As ceov_launch(). */
@@ -51,7 +53,7 @@ struct cei_plan_ops {
 	/* As ceov_plan_explain(), for a committed plan. */
 	int  (*explain)(const ceov_plan *plan, int fd);
 
-	/* Waits for its launches, and buries it. */
+	/* Waits for the plan's launches, and releases it. */
 	void (*release)(ceov_plan *plan);
 
 	/* Ends the plan at ceov_close(), when nothing is in flight any more. */

@@ -223,9 +223,9 @@ static void collect(struct cei_list *armed, struct cei_list **node, struct bunch
 	}
 }
 
-/* Whether all transfers that must pass before it have: the same one of earlier launches,
- * all of those before a launch that comes after its stream and, before one that moves
- * nothing, all that precede it in the plan. */
+/* Whether all transfers that must leave the doorbell before this one have done so: the same
+ * transfer of earlier launches; if the launch follows a stream, all transfers of earlier launches
+ * on its lane; and if it moves nothing, all transfers before it in the plan. */
 static int is_its_turn(const struct cei_chunk *chunk)
 {
 	const struct cei_launch *launch = chunk->launch;

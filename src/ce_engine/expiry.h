@@ -13,7 +13,7 @@
  * however many launches of it are in flight. What comes into a list during a pass is left
  * to the next one, so that each pass ends.
  *
- * A launch takes a look for its deadline and its plan one for each of its signals. So an
+ * A pass takes one look for each launch's deadline, and one for each signal of a plan. So an
  * abort or a deadline is found after CEI_EXPIRY_NS and at most two passes of
  *     (launches + signals of their plans) / CEI_EXPIRY_LOOKS
  * turns each; one where the launch was there before the pass. With CEI_TICKETS launches of as
@@ -27,7 +27,7 @@
 
 #include "ce_engine/launch.h"
 
-/* Deadlines and signals looked at in one turn. */
+/* Most deadlines and signals that one turn looks at. */
 #define CEI_EXPIRY_LOOKS 256u
 
 /* From the end of one pass to the beginning of the next. */

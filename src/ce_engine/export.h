@@ -31,7 +31,7 @@ struct cei_export_body {
 /* An export of this process, in the context's list and guarded by its lock. */
 struct cei_local_export {
 	struct cei_list       link;
-	uint64_t              id;       /* names it here */
+	uint64_t              id;       /* its number in this process */
 	uint64_t              bootstrap_id; /* its number at peers; 0: there are none */
 	uint32_t              rank;
 	int                   is_withdrawn;     /* no longer found, but peers may still use it */
@@ -55,8 +55,8 @@ struct cei_found {
 int  cei_export_make(ceov_context *context, uint32_t rank, const char *name,
 		     const struct cei_export_body *body, uint64_t *ret_id);
 
-/* Ends the export for finds to come. 0 where id is 0 or already withdrawn. CEOV_PENDING:
- * peers still use it; call again. */
+/* Withdraws an export: it can no longer be found. 0 also if id is 0 or withdrawn already.
+ * CEOV_PENDING: peers still use it; call again. */
 int  cei_export_withdraw(ceov_context *context, uint64_t id);
 
 /* Withdraws the owner's export (*export_id; 0: there is none) and claims the owner for its
@@ -71,7 +71,9 @@ int  cei_export_release(struct cei_object *owner, uint64_t *export_id, const cha
 struct cei_lookup cei_export_lookup(const ceov_context *context, uint32_t rank,
 				    const char *name);
 
-/* CEOV_NONE: not exported yet. CEOV_ERR_INVALID: exported as another kind. */
+/* Finds an export of that kind, and uses it: if ret_found->owner is NULL until cei_export_drop(),
+ * else until cei_object_unuse() of the owner. CEOV_NONE: it is not exported yet. CEOV_ERR_INVALID:
+ * it is of another kind. */
 int  cei_export_find(ceov_context *context, const struct cei_lookup *lookup,
 		     enum cei_export_kind kind, struct cei_found *ret_found);
 void cei_export_drop(ceov_context *context, uint32_t rank, uint64_t id);

@@ -112,8 +112,8 @@ struct cei_launch {
 	uint32_t                next_open;      /* staging: all before it that take ways of two
 						 * legs are done */
 	uint32_t                n_parked;       /* parking: transfers parked, ... */
-	uint32_t                n_blocked;      /* ... those whose source is ready, or has no
-						 * mark, for their targets */
+	uint32_t                n_blocked;      /* ... and among them those parked for target_free,
+						 * whose source is ready */
 	int                     error;          /* the launch's first error, or 0, ... */
 	uint32_t                blamed;         /* ... and the rank to blame, or CEOV_NOBODY */
 	uint32_t                n_open;         /* chunks neither done nor dropped */

@@ -119,9 +119,9 @@ void cei_tickets_publish(struct cei_tickets *tickets, struct cei_ticket_slot *sl
 	end(slot);
 }
 
-/* --- looking ------------------------------------------------------------- */
+/* --- reading results ----------------------------------------------------- */
 
-/* The result of a failure that is kept, or 0. With the lock held. */
+/* Returns the result of a failure that is kept, or 0. The caller holds the lock. */
 static int find_failure(const struct cei_tickets *tickets, uint64_t number)
 {
 	uint64_t i, n = tickets->n_failed;
@@ -134,8 +134,8 @@ static int find_failure(const struct cei_tickets *tickets, uint64_t number)
 	return 0;
 }
 
-/* The result of a launch that is no longer in its slot. With the lock held. A number above
- * the slot's previous one was skipped or given back. Numbers skipped longer ago cannot be
+/* Finds the result of a launch that is no longer in its slot. The caller holds the lock. A number
+ * above the slot's previous one was skipped or given back. Numbers skipped longer ago cannot be
  * told from successful launches. */
 static int look_back(struct cei_tickets *tickets, uint64_t number, int *ret_result)
 {
@@ -150,7 +150,8 @@ static int look_back(struct cei_tickets *tickets, uint64_t number, int *ret_resu
 	return 0;
 }
 
-/* 0 with CEOV_PENDING or the result; CEOV_NONE: the slot belongs to another launch. */
+/* Reads a launch's result from its slot: 0, and CEOV_PENDING or the result. CEOV_NONE: the slot
+ * belongs to another launch. */
 static int look(struct cei_ticket_slot *slot, uint64_t number, int *ret_result)
 {
 	uint32_t turn;
@@ -169,7 +170,7 @@ static int look(struct cei_ticket_slot *slot, uint64_t number, int *ret_result)
 	return 0;
 }
 
-/* Whether it has ended; if not, *ret_turn is the value to sleep on. */
+/* Whether the launch has ended; if not, *ret_turn is the value to sleep on. */
 static int has_ended(struct cei_ticket_slot *slot, uint64_t number, uint32_t *ret_turn)
 {
 	/* seq_cst: pairs with end(). The turn is read first: if it belongs to a newer

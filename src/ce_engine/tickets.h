@@ -59,10 +59,11 @@ void cei_tickets_fini(struct cei_tickets *tickets);
 int  cei_tickets_take(struct cei_tickets *tickets, struct ceov_plan *plan,
 		      uint64_t *ret_number, struct cei_ticket_slot **ret_slot);
 
-/* The launch could not begin; its number counts as never issued. */
+/* Gives back the number and slot of a launch that could not begin; the number counts as never
+ * issued. */
 void cei_tickets_give_back(struct cei_tickets *tickets, struct cei_ticket_slot *slot);
 
-/* Ends a launch. Takes the lock for failures only. Engine's thread. */
+/* Publishes a launch's result, which ends it. Takes the lock for failures only. Engine's thread. */
 void cei_tickets_publish(struct cei_tickets *tickets, struct cei_ticket_slot *slot,
 			 int result);
 
@@ -72,7 +73,7 @@ void cei_tickets_publish(struct cei_tickets *tickets, struct cei_ticket_slot *sl
 int  cei_tickets_wait(struct cei_tickets *tickets, uint64_t number, uint64_t timeout_ns,
 		      int *ret_result);
 
-/* The plan of a launch in flight; NULL: it has ended, or there is none. */
+/* Returns the plan of a launch in flight; NULL: it has ended, or there is none of that number. */
 struct ceov_plan *cei_tickets_plan(struct cei_tickets *tickets, uint64_t number);
 
 #endif /* CEI_TICKETS_H */

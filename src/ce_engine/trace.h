@@ -18,7 +18,7 @@
 #include "base/site.h"
 #include "ce_engine/launch.h"
 
-/* The newest chunks that an engine keeps. */
+/* Records that an engine keeps, of its newest chunks. */
 #define CEI_TRACE_RECORDS 16384u
 
 struct cei_engine;
