@@ -159,10 +159,11 @@ struct cei_machine_hints {
 
 /* --- making one (machine_hwloc.c) ---------------------------------------------------
  *
- * Takes hwloc over in any case (it is destroyed on failure). hints NULL: GPUs are the
- * PCI devices of NVIDIA with a display or 3D class in PCI order, and what XML keeps of
- * links. With hints there are exactly the hinted GPUs, in their order: one that the tree
- * does not show hangs nowhere. hwloc NULL: one node, no tree.
+ * Takes ownership of hwloc in any case (it is destroyed on failure). hints NULL: GPUs are
+ * those that the tree's XML lists or else NVIDIA's PCI devices with a display or 3D class, in
+ * PCI order, and links are those that the XML keeps. With hints there are exactly the hinted
+ * GPUs, in their order; one that the tree does not show is attached nowhere. hwloc NULL: one
+ * node, no tree.
  *
  * More GPUs, nodes, NICs or ports than there is room for: CEOV_ERR_INVALID, raised. */
 int cei_machine_from_hwloc(struct cei_report *report, struct hwloc_topology *hwloc,
