@@ -23,7 +23,7 @@ static const struct bench_case cases[] = {
 
 enum key {
 	KEY_TOKENS = BENCH_KEY_OWN, KEY_GRAPH, KEY_STREAM, KEY_CUBLAS, KEY_NO_CUBLAS,
-	KEY_WAY, KEY_PIECES, KEY_TILE, KEY_REDUCE_BLOCKS, KEY_TUNE, KEY_EXPLAIN, KEY_GATHERED,
+	KEY_MODE, KEY_PIECES, KEY_TILE, KEY_REDUCE_BLOCKS, KEY_TUNE, KEY_EXPLAIN, KEY_GATHERED,
 	KEY_KN,
 };
 
@@ -53,7 +53,7 @@ static const struct argp_option options_table[] = {
 	  "thread each (default where ranks share GPUs; else a process per rank)", 1 },
 	{ "processes", BENCH_KEY_PROCESSES, NULL, 0, "A process per rank even where ranks "
 	  "share a GPU, on which processes take turns", 1 },
-	{ "way", KEY_WAY, "overlap|sequence", 0, "How ours goes (default: chosen)", 2 },
+	{ "mode", KEY_MODE, "overlap|sequence", 0, "How ours goes (default: chosen)", 2 },
 	{ "pieces", KEY_PIECES, "N", 0, "Pieces of a rank's rows (default: chosen)", 2 },
 	{ "tile", KEY_TILE, "RxC", 0, "The GEMM's tiles (default: chosen)", 2 },
 	{ "reduce-blocks", KEY_REDUCE_BLOCKS, "N", 0, "SMs of a sum (default: chosen)", 2 },
@@ -124,13 +124,13 @@ static const char *check_tokens(struct argp_state *state, const char *text)
 	return text;
 }
 
-static enum ceov_op_way parse_way(struct argp_state *state, const char *text)
+static enum ceov_op_mode parse_mode(struct argp_state *state, const char *text)
 {
 	if (!strcmp(text, "overlap"))
-		return CEOV_WAY_OVERLAP;
+		return CEOV_MODE_OVERLAP;
 	if (strcmp(text, "sequence"))
 		argp_error(state, "'%s' must be overlap or sequence", text);
-	return CEOV_WAY_SEQUENCE;
+	return CEOV_MODE_SEQUENCE;
 }
 
 static void parse_tile(struct argp_state *state, const char *text,
@@ -152,7 +152,7 @@ static error_t parse_tuning(int key, char *text, struct argp_state *state,
 	struct ceov_op_tuning *tuning = &overlap->tuning;
 
 	switch (key) {
-	case KEY_WAY: tuning->way = parse_way(state, text); break;
+	case KEY_MODE: tuning->mode = parse_mode(state, text); break;
 	case KEY_PIECES:
 		tuning->n_pieces = (uint32_t)bench_parse_number(state, text, 1, 1024);
 		break;

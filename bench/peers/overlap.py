@@ -111,7 +111,7 @@ class WorkspaceConfig(ctypes.Structure):
 class OpTuning(ctypes.Structure):
     _fields_ = [
         ("struct_bytes", ctypes.c_size_t),
-        ("way", ctypes.c_int),
+        ("mode", ctypes.c_int),
         ("n_pieces", ctypes.c_uint32),
         ("tile_rows", ctypes.c_uint32),
         ("tile_columns", ctypes.c_uint32),

@@ -20,7 +20,7 @@
  *   run        one execution of an op. The runs of a workspace form one sequence:
  *              every rank makes the same runs (same kind and shape) in the same order.
  *              Ops of one shape choose the same at all ranks; where k or n differ from
- *              rank to rank, set n_pieces and way in their tuning.
+ *              rank to rank, set n_pieces and mode in their tuning.
  *
  * MATRICES   Row-major, rows without gaps: A is rows x k, B is n x k (a Linear layer's
  *            weight as PyTorch keeps it), C is rows x n. With b_is_k_by_n B is k x n
@@ -157,29 +157,29 @@ int  ceov_workspace_release(ceov_workspace *workspace);
 
 /* --- what is common to ops ------------------------------------------------ */
 
-enum ceov_op_way {
-	CEOV_WAY_CHOOSE = 0,            /* the cost model; see ceov_op_tune(), too */
-	CEOV_WAY_OVERLAP = 1,           /* tiles start copies, copies release tiles */
-	CEOV_WAY_SEQUENCE = 2           /* communication and GEMM one after another,
+enum ceov_op_mode {
+	CEOV_MODE_CHOOSE = 0,           /* the cost model; see ceov_op_tune(), too */
+	CEOV_MODE_OVERLAP = 1,          /* tiles start copies, copies release tiles */
+	CEOV_MODE_SEQUENCE = 2          /* communication and GEMM one after another,
 					 * each at its own best */
 };
 
 /* Zero: the chooser's. A caller who sets a field has it. */
 struct ceov_op_tuning {
-	size_t           struct_bytes;
-	enum ceov_op_way way;
-	uint32_t         n_pieces;      /* pieces that a rank's rows are cut into; at most 32, and
+	size_t            struct_bytes;
+	enum ceov_op_mode mode;
+	uint32_t          n_pieces;     /* pieces that a rank's rows are cut into; at most 32, and
 					 * 1 in a sequence */
-	uint32_t         tile_rows;     /* of the GEMM's tiles, both or none: see
+	uint32_t          tile_rows;    /* of the GEMM's tiles, both or none: see
 					 * ceov_op_explain() */
-	uint32_t         tile_columns;
-	uint32_t         n_reduce_blocks; /* SMs that a sum may use, at most 128; 0: 16 */
+	uint32_t          tile_columns;
+	uint32_t          n_reduce_blocks; /* SMs that a sum may use, at most 128; 0: 16 */
 };
 
 /* Writes what was chosen, and why, in a few lines to fd. Fails as ceov_plan_explain() does. */
 int  ceov_op_explain(const ceov_op *op, int fd);
 
-/* Measures the ways and shapes that may suit this op, with scratch operands of its
+/* Measures the modes and shapes that may suit this op, with scratch operands of its
  * own, keeps the fastest, and remembers it per machine and shape (in
  * $XDG_CACHE_HOME/ceoverlap). The first call measures; later ones, in other processes
  * too, find what is remembered and take it without measuring, if all ranks find the

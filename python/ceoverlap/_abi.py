@@ -60,9 +60,9 @@ CEOV_FP32 = 3
 
 CEOV_OP_GEMMS_MAX = 4
 
-CEOV_WAY_CHOOSE = 0
-CEOV_WAY_OVERLAP = 1
-CEOV_WAY_SEQUENCE = 2
+CEOV_MODE_CHOOSE = 0
+CEOV_MODE_OVERLAP = 1
+CEOV_MODE_SEQUENCE = 2
 
 # --- structs -----------------------------------------------------------------------------
 
@@ -179,7 +179,7 @@ class ceov_workspace_config(Struct):
 
 
 class ceov_op_tuning(Struct):
-    _fields_ = [("struct_bytes", c_size_t), ("way", c_enum), ("n_pieces", c_uint32),
+    _fields_ = [("struct_bytes", c_size_t), ("mode", c_enum), ("n_pieces", c_uint32),
                 ("tile_rows", c_uint32), ("tile_columns", c_uint32),
                 ("n_reduce_blocks", c_uint32)]
 

@@ -33,15 +33,15 @@ from .stream import stream_handle
 
 _DTYPES = {"bfloat16": _abi.CEOV_BF16, "float16": _abi.CEOV_FP16}
 _SUM_DTYPES = {**_DTYPES, "float32": _abi.CEOV_FP32}
-_WAYS = {"choose": _abi.CEOV_WAY_CHOOSE, "overlap": _abi.CEOV_WAY_OVERLAP,
-         "sequence": _abi.CEOV_WAY_SEQUENCE}
+_MODES = {"choose": _abi.CEOV_MODE_CHOOSE, "overlap": _abi.CEOV_MODE_OVERLAP,
+          "sequence": _abi.CEOV_MODE_SEQUENCE}
 ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 
 class Tuning(NamedTuple):
-    """What a caller fixes; 0 and "choose" leave it to the chooser. way is "overlap" or
+    """What a caller fixes; 0 and "choose" leave it to the chooser. mode is "overlap" or
     "sequence"; the rest as in struct ceov_op_tuning."""
-    way: str = "choose"
+    mode: str = "choose"
     n_pieces: int = 0
     tile_rows: int = 0
     tile_columns: int = 0
@@ -49,7 +49,7 @@ class Tuning(NamedTuple):
 
     def _struct(self) -> _abi.ceov_op_tuning:
         struct = _abi.new(_abi.ceov_op_tuning)
-        struct.way = number_of(_WAYS, self.way, "way")
+        struct.mode = number_of(_MODES, self.mode, "mode")
         struct.n_pieces = self.n_pieces
         struct.tile_rows = self.tile_rows
         struct.tile_columns = self.tile_columns

@@ -85,7 +85,7 @@ struct cei_op_kind {
 	uint32_t (*pieces)(const struct cei_op_shape *shape);
 
 	/* Completes a choice that has the number of pieces and the mode that the caller
-	 * set; CEOV_WAY_OVERLAP where the caller leaves it open. Sets only what the kind
+	 * set; CEOV_MODE_OVERLAP where the caller leaves it open. Sets only what the kind
 	 * uses. */
 	void (*choose)(const struct cei_choose_args *args, struct cei_choice *choice);
 

@@ -86,10 +86,10 @@ static void pick_tuning(uint64_t *random, struct op_case *one, int has_library)
 		break;
 	case 1:
 	case 2:
-		one->tuning.way = CEOV_WAY_SEQUENCE;
+		one->tuning.mode = CEOV_MODE_SEQUENCE;
 		break;
 	default:
-		one->tuning.way = CEOV_WAY_OVERLAP;
+		one->tuning.mode = CEOV_MODE_OVERLAP;
 		one->tuning.n_pieces = 1 + (uint32_t)testing_below(random, 8);
 	}
 	one->tuning.n_reduce_blocks = blocks[testing_below(random, 4)];
@@ -141,11 +141,11 @@ static void describe(const struct op_case *one, char *text, size_t n_bytes)
 		at += (size_t)snprintf(text + at, n_bytes - at, " n %llu",
 				       (unsigned long long)one->n[i]);
 	if (at < n_bytes)
-		snprintf(text + at, n_bytes - at, " stride %llu scale %g k %llu%s way %d pieces "
+		snprintf(text + at, n_bytes - at, " stride %llu scale %g k %llu%s mode %d pieces "
 			 "%u tiles %ux%u blocks %u", (unsigned long long)one->stride,
 			 (double)one->scale, (unsigned long long)one->k,
 			 one->b_is_k_by_n ? " x n" : "",
-			 (int)one->tuning.way, one->tuning.n_pieces, one->tuning.tile_rows,
+			 (int)one->tuning.mode, one->tuning.n_pieces, one->tuning.tile_rows,
 			 one->tuning.tile_columns, one->tuning.n_reduce_blocks);
 }
 

@@ -198,7 +198,7 @@ struct op_case gpu_op_case_plain(enum op_sort sort, uint32_t n_ranks)
 	struct op_case one = op_case_of(sort, n_ranks, is_sum ? 40000 : 384,
 					is_sum ? 0 : 512, is_sum ? 0 : 640);
 
-	one.tuning.way = CEOV_WAY_OVERLAP;
+	one.tuning.mode = CEOV_MODE_OVERLAP;
 	one.tuning.n_pieces = 3;
 	one.dtype = sort % 2 ? CEOV_FP16 : CEOV_BF16;
 	if (sort == OP_ALL_REDUCE)

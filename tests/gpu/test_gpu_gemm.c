@@ -49,7 +49,7 @@ static struct op_case case_of(uint32_t i, int b_is_k_by_n, uint32_t n_ranks)
 	one.rows[0] = 256;
 	one.dtype = i % 3 ? CEOV_BF16 : CEOV_FP16;
 	one.b_is_k_by_n = b_is_k_by_n;
-	one.tuning.way = i % 5 ? CEOV_WAY_OVERLAP : CEOV_WAY_SEQUENCE;
+	one.tuning.mode = i % 5 ? CEOV_MODE_OVERLAP : CEOV_MODE_SEQUENCE;
 	one.tuning.tile_rows = tile[0];
 	one.tuning.tile_columns = tile[1];
 	return one;
@@ -167,8 +167,8 @@ static struct op_case kept_case(uint32_t i, const struct kept_mode *mode, uint32
 	one.dtype = i % 2 ? CEOV_BF16 : CEOV_FP16;
 	one.b_is_k_by_n = mode->b_is_k_by_n;
 	one.wants_gathered = 1;
-	one.tuning.way = keeping->n_pieces > 1 || i % 4 ? CEOV_WAY_OVERLAP
-							: CEOV_WAY_SEQUENCE;
+	one.tuning.mode = keeping->n_pieces > 1 || i % 4 ? CEOV_MODE_OVERLAP
+							 : CEOV_MODE_SEQUENCE;
 	one.tuning.n_pieces = keeping->n_pieces;
 	one.tuning.tile_rows = tile[0];
 	one.tuning.tile_columns = tile[1];

@@ -176,7 +176,7 @@ static struct op_case lopsided(uint32_t i, uint32_t n_ranks)
 	struct op_case one = gpu_op_case_plain(sort, n_ranks);
 	uint32_t r;
 
-	one.tuning.way = i < OP_SORTS ? CEOV_WAY_OVERLAP : CEOV_WAY_SEQUENCE;
+	one.tuning.mode = i < OP_SORTS ? CEOV_MODE_OVERLAP : CEOV_MODE_SEQUENCE;
 	one.tuning.n_pieces = i < OP_SORTS ? 4 : 1;
 	for (r = 0; r < n_ranks; r++)
 		one.rows[r] = 64;
@@ -385,7 +385,7 @@ static struct op_case wide(uint32_t n_ranks)
 {
 	struct op_case one = op_case_of(OP_GEMM_RS, n_ranks, 1024, 512, 2048);
 
-	one.tuning.way = CEOV_WAY_OVERLAP;
+	one.tuning.mode = CEOV_MODE_OVERLAP;
 	one.tuning.n_pieces = 4;
 	one.tuning.tile_rows = 128;
 	one.tuning.tile_columns = 128;

@@ -95,7 +95,7 @@ static struct cei_choice tune(struct gpu_op_rank *rank, ceov_workspace *workspac
 
 static void expect_same(const struct cei_choice *x, const struct cei_choice *y)
 {
-	ck_assert_int_eq(x->way, y->way);
+	ck_assert_int_eq(x->mode, y->mode);
 	ck_assert_uint_eq(x->n_pieces, y->n_pieces);
 	ck_assert_uint_eq(x->shape.rows, y->shape.rows);
 	ck_assert_uint_eq(x->shape.columns, y->shape.columns);

@@ -245,14 +245,14 @@ class Operators(Case):
 
     def test_tuning(self):
         rows = (32, 32)
-        tuning = Tuning(way="sequence")
+        tuning = Tuning(mode="sequence")
         spaces = self.workspaces(2, AllGatherGemm.scratch_bytes(rows, 8, 8, tuning=tuning))
         ops = [AllGatherGemm(space, rows, 8, 8, tuning=tuning) for space in spaces]
         self.assertIn("sequence", ops[0].explain())
         with self.assertRaises(ceoverlap.InvalidError):
             AllGatherGemm(spaces[0], rows, 8, 8, tuning=Tuning(n_pieces=1000))
         with self.assertRaises(ceoverlap.InvalidError):
-            Tuning(way="both")._struct()
+            Tuning(mode="both")._struct()
 
     def test_refusals(self):
         rows = (8, 8)

@@ -82,11 +82,11 @@ if command -v python3 > /dev/null; then
 	python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$json" || failed=1
 fi
 expect 0 "operators, ranks as threads" overlap $run --one-process -g 2 -m tiny \
-	-t ag_gemm,gemm_rs --tokens 64,130 --pieces 2 --way overlap --explain
+	-t ag_gemm,gemm_rs --tokens 64,130 --pieces 2 --mode overlap --explain
 expect 0 "operators, B as k x n" overlap $run -g 2 -m tiny -t ag_gemm,gemm_rs \
 	--tokens 130 --kn --explain
 holds "$out" "B is k x n" "how B lies"
-expect 0 "operators, in sequence" overlap $run -g 2 --tokens 96 -b 64K --way sequence
+expect 0 "operators, in sequence" overlap $run -g 2 --tokens 96 -b 64K --mode sequence
 expect 0 "help of operators" overlap --help
 expect 0 "list of operators" overlap -l
 holds "$out" "^llama70b .*8192" "the list has the models"
@@ -94,7 +94,7 @@ expect 2 "an unknown operator" overlap -t p2p
 expect 2 "an unknown model" overlap -m nothing
 expect 2 "tokens that are none" overlap --tokens 12,
 expect 2 "a tile that is none" overlap --tile 128
-expect 2 "an unknown way" overlap --way magic
+expect 2 "an unknown mode" overlap --mode magic
 
 CEOVERLAP_HOST_COPY_FAIL_AT=2 expect 1 "a copy that fails" $run -g 2 -t p2p -b 64K
 holds "$out" "fault script" "the failure is named"

@@ -27,9 +27,9 @@ static void pick_tuning(uint64_t *random, struct op_case *one)
 
 	one->tuning.struct_bytes = sizeof(one->tuning);
 	if (testing_below(random, 4) == 0) {
-		one->tuning.way = CEOV_WAY_SEQUENCE;
+		one->tuning.mode = CEOV_MODE_SEQUENCE;
 	} else {
-		one->tuning.way = CEOV_WAY_OVERLAP;
+		one->tuning.mode = CEOV_MODE_OVERLAP;
 		one->tuning.n_pieces = 1 + (uint32_t)testing_below(random, 6);
 		if (testing_below(random, 8) == 0)
 			one->tuning.n_pieces = PIECES_MAX;

@@ -40,7 +40,7 @@ static struct cei_candidates list(const struct cei_op_shape *shape,
 
 static int is_same(const struct ceov_op_tuning *x, const struct ceov_op_tuning *y)
 {
-	return x->way == y->way && x->n_pieces == y->n_pieces &&
+	return x->mode == y->mode && x->n_pieces == y->n_pieces &&
 		x->tile_rows == y->tile_rows && x->tile_columns == y->tile_columns &&
 		x->n_reduce_blocks == y->n_reduce_blocks;
 }
@@ -55,7 +55,7 @@ static void check_list(const struct cei_candidates *candidates)
 	for (i = 0; i < candidates->n; i++) {
 		tuning = &candidates->tuning[i];
 		ck_assert_ptr_null(cei_selector_fault(tuning));
-		ck_assert_int_ne(tuning->way, CEOV_WAY_CHOOSE);
+		ck_assert_int_ne(tuning->mode, CEOV_MODE_CHOOSE);
 		ck_assert_uint_ge(tuning->n_pieces, 1);
 		ck_assert_uint_le(tuning->n_reduce_blocks, 16);
 		for (k = 0; k < i; k++)
@@ -71,7 +71,7 @@ static void check_is_models(const struct cei_op_shape *shape,
 	struct cei_choice choice;
 
 	cei_selector_choose(shape, &rates, NULL, &choice);
-	ck_assert_int_eq(first->way, choice.way);
+	ck_assert_int_eq(first->mode, choice.mode);
 	ck_assert_uint_eq(first->n_pieces, choice.n_pieces);
 	ck_assert_uint_eq(first->tile_rows, choice.shape.rows);
 	ck_assert_uint_eq(first->tile_columns, choice.shape.columns);
@@ -134,7 +134,7 @@ START_TEST(test_products)
 
 	ck_assert_uint_ge(candidates.n, 3);
 	for (i = 0; i < candidates.n; i++) {
-		if (candidates.tuning[i].way == CEOV_WAY_SEQUENCE) {
+		if (candidates.tuning[i].mode == CEOV_MODE_SEQUENCE) {
 			n_sequences++;
 			continue;
 		}
@@ -159,7 +159,7 @@ static int has_whole_rows(const struct cei_candidates *candidates, uint32_t colu
 	uint32_t i;
 
 	for (i = 0; i < candidates->n; i++)
-		if (candidates->tuning[i].way == CEOV_WAY_OVERLAP &&
+		if (candidates->tuning[i].mode == CEOV_MODE_OVERLAP &&
 		    candidates->tuning[i].tile_columns == columns)
 			return 1;
 	return 0;
@@ -217,10 +217,10 @@ START_TEST(test_what_is_told_is_kept)
 	for (i = 0; i < candidates.n; i++)
 		ck_assert_uint_eq(candidates.tuning[i].n_pieces, 7);
 	memset(&told, 0, sizeof(told));
-	told.way = CEOV_WAY_SEQUENCE;
+	told.mode = CEOV_MODE_SEQUENCE;
 	candidates = list(&shape, &told, 1);
 	for (i = 0; i < candidates.n; i++)
-		ck_assert_int_eq(candidates.tuning[i].way, CEOV_WAY_SEQUENCE);
+		ck_assert_int_eq(candidates.tuning[i].mode, CEOV_MODE_SEQUENCE);
 	memset(&told, 0, sizeof(told));
 	told.tile_rows = 128;
 	told.tile_columns = 192;
@@ -254,14 +254,14 @@ END_TEST
 
 START_TEST(test_hashes)
 {
-	const struct ceov_op_tuning plain = { sizeof(plain), CEOV_WAY_OVERLAP, 2, 128, 256, 16 };
+	const struct ceov_op_tuning plain = { sizeof(plain), CEOV_MODE_OVERLAP, 2, 128, 256, 16 };
 	struct ceov_op_tuning other[6], both[2];
 	uint64_t hash = cei_candidates_hash(&plain, 1);
 	uint32_t i;
 
 	for (i = 0; i < 6; i++)
 		other[i] = plain;
-	other[0].way = CEOV_WAY_SEQUENCE;
+	other[0].mode = CEOV_MODE_SEQUENCE;
 	other[1].n_pieces = 4;
 	other[2].tile_rows = 256;
 	other[3].tile_columns = 128;

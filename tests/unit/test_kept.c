@@ -107,16 +107,16 @@ static void run_some(const struct op_part *part)
 }
 
 /* Rank 1 has no rows, or few. */
-static struct op_case case_of(enum ceov_op_way way, int is_wanted)
+static struct op_case case_of(enum ceov_op_mode mode, int is_wanted)
 {
 	struct op_case one = op_case_of(OP_AG_GEMM, RANKS, 40, 24, 40);
 
-	one.rows[1] = way == CEOV_WAY_SEQUENCE ? 0 : 7;
+	one.rows[1] = mode == CEOV_MODE_SEQUENCE ? 0 : 7;
 	one.n_gemms = 2;
 	one.n[1] = 8;
 	one.wants_gathered = is_wanted;
-	one.tuning.way = way;
-	one.tuning.n_pieces = way == CEOV_WAY_OVERLAP ? 2 : 1;
+	one.tuning.mode = mode;
+	one.tuning.n_pieces = mode == CEOV_MODE_OVERLAP ? 2 : 1;
 	one.tuning.tile_rows = one.tuning.tile_columns = 16;
 	return one;
 }
@@ -149,11 +149,11 @@ static void expect(uint32_t n_asked, uint32_t n_kept, int copies)
 	}
 }
 
-static const enum ceov_op_way ways[] = { CEOV_WAY_OVERLAP, CEOV_WAY_SEQUENCE };
+static const enum ceov_op_mode modes[] = { CEOV_MODE_OVERLAP, CEOV_MODE_SEQUENCE };
 
 START_TEST(test_the_product_keeps_them)
 {
-	struct op_case one = case_of(ways[_i], 1);
+	struct op_case one = case_of(modes[_i], 1);
 	uint32_t i;
 
 	for (i = 0; i < RANKS; i++)
@@ -165,7 +165,7 @@ END_TEST
 
 START_TEST(test_else_they_are_copied)
 {
-	struct op_case one = case_of(ways[_i], 1);
+	struct op_case one = case_of(modes[_i], 1);
 
 	run_all(&one);
 	expect(RUNS, 0, 1);
@@ -175,7 +175,7 @@ END_TEST
 /* Each rank decides by its own executor. */
 START_TEST(test_each_rank_for_itself)
 {
-	struct op_case one = case_of(ways[_i], 1);
+	struct op_case one = case_of(modes[_i], 1);
 
 	stand_ins[0].can = 1;
 	run_all(&one);
@@ -188,7 +188,7 @@ END_TEST
 
 START_TEST(test_they_are_not_wanted)
 {
-	struct op_case one = case_of(ways[_i], 0);
+	struct op_case one = case_of(modes[_i], 0);
 	uint32_t i;
 
 	for (i = 0; i < RANKS; i++)

@@ -105,7 +105,7 @@ static void made_up_candidates(const struct cei_listing *listing)
 {
 	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
 
-	tuning.way = CEOV_WAY_OVERLAP;
+	tuning.mode = CEOV_MODE_OVERLAP;
 	tuning.n_pieces = 7;
 	cei_candidates_add(listing, &tuning);
 }
@@ -141,7 +141,7 @@ START_TEST(test_a_new_kind_needs_its_table_alone)
 	cei_tuning_key("g", &shape, key);
 	ck_assert_ptr_nonnull(strstr(key, "/made_up/bf16/4/"));
 	cei_selector_choose(&shape, &rates, NULL, &choice);
-	ck_assert_int_eq(choice.way, CEOV_WAY_OVERLAP);
+	ck_assert_int_eq(choice.mode, CEOV_MODE_OVERLAP);
 	ck_assert_uint_eq(choice.n_pieces, 5);
 	ck_assert_int_eq(strncmp(choice.text, "pieces: 5 of at most 600 bytes", 30), 0);
 	ck_assert_double_ge(choice.copy_ns, 3 * 3 * 5 * rates.mark_ns);

@@ -79,7 +79,7 @@ START_TEST(test_the_start_has_a_counter_of_its_own)
 	uint32_t i, n = 0;
 	ceov_op *op;
 
-	one.tuning.way = CEOV_WAY_OVERLAP;
+	one.tuning.mode = CEOV_MODE_OVERLAP;
 	one.tuning.n_pieces = CEI_OP_PIECES_MAX;
 	op_rig_open(&rig, 2, SCRATCH, &log_);
 	op = op_case_made(&one, rig.workspaces[0]);

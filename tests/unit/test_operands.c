@@ -284,9 +284,9 @@ START_TEST(test_tunings_that_mean_nothing)
 	struct op_rig rig;
 
 	op_rig_open(&rig, 1, SCRATCH, &log_);
-	bad.tuning.way = (enum ceov_op_way)-1;
-	expect_no_tuning(&rig, &bad, "way");
-	bad.tuning.way = CEOV_WAY_CHOOSE;
+	bad.tuning.mode = (enum ceov_op_mode)-1;
+	expect_no_tuning(&rig, &bad, "tuning->mode is none of");
+	bad.tuning.mode = CEOV_MODE_CHOOSE;
 	bad.tuning.n_pieces = UINT32_MAX;
 	expect_no_tuning(&rig, &bad, "n_pieces is above 32");
 	bad.tuning.n_pieces = 0;

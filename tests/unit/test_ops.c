@@ -92,7 +92,7 @@ START_TEST(test_a_sequence_gives_the_same)
 	struct op_case one = plain((uint32_t)_i, 3);
 	struct op_rig rig;
 
-	one.tuning.way = CEOV_WAY_SEQUENCE;
+	one.tuning.mode = CEOV_MODE_SEQUENCE;
 	op_rig_open(&rig, 3, SCRATCH, NULL);
 	op_rig_each(&rig, repeat, &one);
 	op_rig_release(&rig);
@@ -330,10 +330,10 @@ START_TEST(test_tunings_that_are_refused)
 	bad.tuning.n_pieces = 33;
 	expect_no_op(&rig, &bad, "n_pieces");
 	bad = good;
-	bad.tuning.way = (enum ceov_op_way)7;
-	expect_no_op(&rig, &bad, "way");
+	bad.tuning.mode = (enum ceov_op_mode)7;
+	expect_no_op(&rig, &bad, "tuning->mode is none of");
 	bad = good;
-	bad.tuning.way = CEOV_WAY_SEQUENCE;
+	bad.tuning.mode = CEOV_MODE_SEQUENCE;
 	bad.tuning.n_pieces = 2;
 	expect_no_op(&rig, &bad, "one piece");
 	bad = good;

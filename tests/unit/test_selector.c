@@ -160,7 +160,7 @@ START_TEST(test_tiles_fill_waves)
 
 	ck_assert_uint_eq(choice.shape.rows, 128);
 	ck_assert_uint_eq(choice.shape.columns, 256);
-	ck_assert_int_eq(choice.way, CEOV_WAY_OVERLAP);
+	ck_assert_int_eq(choice.mode, CEOV_MODE_OVERLAP);
 	shape = shape_of(&cei_ag_gemm, 256, 8192, 2048);      /* 8 x 8 tiles of the largest
 							       * shape */
 	choice = choose(&shape, NULL);
@@ -175,7 +175,7 @@ static void check_cut(const struct cei_op_shape *shape)
 
 	told.tile_rows = told.tile_columns = 128;
 	choice = choose(shape, &told);
-	if (choice.n_pieces != common.n_pieces || choice.way != common.way)
+	if (choice.n_pieces != common.n_pieces || choice.mode != common.mode)
 		ck_abort_msg("a tile that one rank sets changes the cut: %s%s", choice.text,
 			     common.text);
 	told.tile_rows = told.tile_columns = 0;
@@ -219,7 +219,7 @@ START_TEST(test_what_is_told_is_taken)
 	ck_assert_uint_eq(choice.shape.columns, 192);
 	ck_assert_ptr_nonnull(strstr(choice.text, "pieces: 7"));
 	memset(&told, 0, sizeof(told));
-	told.way = CEOV_WAY_SEQUENCE;
+	told.mode = CEOV_MODE_SEQUENCE;
 	choice = choose(&shape, &told);
 	ck_assert_uint_eq(choice.n_pieces, 1);
 	ck_assert_ptr_nonnull(strstr(choice.text, "sequence (as told)"));
@@ -234,7 +234,7 @@ START_TEST(test_a_library_takes_whole_rows)
 	struct cei_choice choice;
 
 	rates.has_library = 1;
-	told.way = CEOV_WAY_SEQUENCE;
+	told.mode = CEOV_MODE_SEQUENCE;
 	cei_selector_choose(&shape, &rates, &told, &choice);
 	ck_assert_uint_eq(choice.shape.rows, 1024);
 	ck_assert_uint_eq(choice.shape.columns, 4096);
@@ -295,7 +295,7 @@ static struct ceov_op_tuning tuning_of(uint32_t n_pieces)
 {
 	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
 
-	tuning.way = CEOV_WAY_OVERLAP;
+	tuning.mode = CEOV_MODE_OVERLAP;
 	tuning.n_pieces = n_pieces;
 	tuning.tile_rows = 128;
 	tuning.tile_columns = 256;
@@ -316,7 +316,7 @@ static void expect_pieces(const char *key, uint32_t n_pieces)
 	ck_assert_int_eq(cei_tunings_recall(key, &tuning), 0);
 	ck_assert_uint_eq(tuning.n_pieces, n_pieces);
 	ck_assert_uint_eq(tuning.tile_columns, 256);
-	ck_assert_int_eq(tuning.way, CEOV_WAY_OVERLAP);
+	ck_assert_int_eq(tuning.mode, CEOV_MODE_OVERLAP);
 }
 
 START_TEST(test_remembered)

@@ -54,13 +54,13 @@ static void name_machines(struct op_rig *rig)
 		strcpy(rig->workspaces[i]->executor.machine, MACHINE);
 }
 
-static void add(struct cei_candidates *candidates, enum ceov_op_way way, uint32_t n_pieces,
+static void add(struct cei_candidates *candidates, enum ceov_op_mode mode, uint32_t n_pieces,
 		uint32_t tile)
 {
 	struct ceov_op_tuning *tuning = &candidates->tuning[candidates->n++];
 
 	tuning->struct_bytes = sizeof(*tuning);
-	tuning->way = way;
+	tuning->mode = mode;
 	tuning->n_pieces = n_pieces;
 	tuning->tile_rows = tuning->tile_columns = tile;
 }
@@ -70,9 +70,9 @@ static struct cei_candidates some(void)
 	struct cei_candidates candidates;
 
 	memset(&candidates, 0, sizeof(candidates));
-	add(&candidates, CEOV_WAY_OVERLAP, 1, 32);
-	add(&candidates, CEOV_WAY_OVERLAP, 3, 16);
-	add(&candidates, CEOV_WAY_SEQUENCE, 1, 64);
+	add(&candidates, CEOV_MODE_OVERLAP, 1, 32);
+	add(&candidates, CEOV_MODE_OVERLAP, 3, 16);
+	add(&candidates, CEOV_MODE_SEQUENCE, 1, 64);
 	return candidates;
 }
 
@@ -106,7 +106,7 @@ static int is_among(const struct cei_choice *choice, const struct cei_candidates
 	uint32_t i;
 
 	for (i = 0; i < candidates->n; i++)
-		if (choice->way == candidates->tuning[i].way &&
+		if (choice->mode == candidates->tuning[i].mode &&
 		    choice->n_pieces == candidates->tuning[i].n_pieces &&
 		    (is_sum || choice->shape.rows == candidates->tuning[i].tile_rows))
 			return 1;
@@ -122,7 +122,7 @@ static void expect_remembered(const ceov_op *op)
 		return;
 	ck_assert_int_eq(cei_op_recall(op->workspace, &op->shape, &tuning), 0);
 	ck_assert_uint_eq(tuning.n_pieces, op->choice.n_pieces);
-	ck_assert_int_eq(tuning.way, op->choice.way);
+	ck_assert_int_eq(tuning.mode, op->choice.mode);
 }
 
 /* Tunes; measures if nothing is stored. The op's results are right before and after. */
@@ -185,7 +185,7 @@ static void tune_apart(const struct op_part *part)
 START_TEST(test_what_one_rank_does_not_know_is_measured)
 {
 	static const struct ceov_op_tuning known = {
-		sizeof(known), CEOV_WAY_OVERLAP, 3, 16, 16, 0
+		sizeof(known), CEOV_MODE_OVERLAP, 3, 16, 16, 0
 	};
 	struct op_case one = case_of(OP_AG_GEMM);
 	char key[CEI_TUNING_KEY_BYTES];
@@ -206,7 +206,7 @@ END_TEST
 
 /* --- the file -------------------------------------------------------------- */
 
-static const struct ceov_op_tuning kept = { sizeof(kept), CEOV_WAY_OVERLAP, 3, 16, 24, 0 };
+static const struct ceov_op_tuning kept = { sizeof(kept), CEOV_MODE_OVERLAP, 3, 16, 24, 0 };
 
 /* A pipe in place of the file must not block; it is replaced when there is a result to
  * store. */
@@ -265,7 +265,7 @@ END_TEST
  * pieces matches; pieces and mode are always the model's. */
 START_TEST(test_creation_takes_tiles_alone)
 {
-	struct ceov_op_tuning known = { sizeof(known), CEOV_WAY_OVERLAP, 0, 16, 24, 0 };
+	struct ceov_op_tuning known = { sizeof(known), CEOV_MODE_OVERLAP, 0, 16, 24, 0 };
 	struct op_case one = case_of(OP_GEMM_RS);
 	char key[CEI_TUNING_KEY_BYTES];
 	struct cei_choice model;
@@ -279,7 +279,7 @@ START_TEST(test_creation_takes_tiles_alone)
 	ck_assert(!op->is_tuned);
 	ck_assert_int_eq(cei_op_key(rig.workspaces[0], &op->shape, key), 0);
 	ceov_op_release(op);
-	known.way = model.way;
+	known.mode = model.mode;
 	known.n_pieces = model.n_pieces;
 	ck_assert_int_eq(cei_tunings_remember(&rig.context->report, key, &known), 0);
 	ck_assert_int_eq(op_case_create(&one, rig.workspaces[0], &op), 0);
@@ -287,13 +287,13 @@ START_TEST(test_creation_takes_tiles_alone)
 	ck_assert_uint_eq(op->choice.n_pieces, model.n_pieces);
 	ck_assert(op->is_tuned);
 	ceov_op_release(op);
-	known.way = CEOV_WAY_OVERLAP;
+	known.mode = CEOV_MODE_OVERLAP;
 	known.n_pieces = model.n_pieces + 1;
 	ck_assert_int_eq(cei_tunings_remember(&rig.context->report, key, &known), 0);
 	ck_assert_int_eq(op_case_create(&one, rig.workspaces[0], &op), 0);
 	ck_assert_uint_eq(op->choice.shape.columns, model.shape.columns);
 	ck_assert_uint_eq(op->choice.n_pieces, model.n_pieces);
-	ck_assert_int_eq(op->choice.way, model.way);
+	ck_assert_int_eq(op->choice.mode, model.mode);
 	ceov_op_release(op);
 	op_rig_release(&rig);
 	op_rig_close(&rig);

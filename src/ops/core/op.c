@@ -88,7 +88,7 @@ struct cei_rates cei_op_rates(const ceov_workspace *workspace)
 
 int cei_op_says_nothing(const struct ceov_op_tuning *tuning)
 {
-	return !tuning || (tuning->way == CEOV_WAY_CHOOSE && !tuning->n_pieces &&
+	return !tuning || (tuning->mode == CEOV_MODE_CHOOSE && !tuning->n_pieces &&
 			   !tuning->tile_rows && !tuning->n_reduce_blocks);
 }
 
@@ -132,7 +132,7 @@ static void refine(ceov_op *op, const struct cei_rates *rates)
 
 	if (!cei_op_says_nothing(&op->told) ||
 	    cei_op_recall(op->workspace, &op->shape, &tuning) ||
-	    tuning.way != op->choice.way || tuning.n_pieces != op->choice.n_pieces)
+	    tuning.mode != op->choice.mode || tuning.n_pieces != op->choice.n_pieces)
 		return;
 	cei_selector_choose(&op->shape, rates, &tuning, &op->choice);
 	op->is_tuned = 1;

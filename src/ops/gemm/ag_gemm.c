@@ -162,7 +162,7 @@ static int queue_job(const struct cei_run *run)
 {
 	const struct ceov_ag_gemm_run *operands = run->operands;
 	struct cei_executor *executor = &run->op->workspace->executor;
-	int is_sequence = run->op->choice.way == CEOV_WAY_SEQUENCE;
+	int is_sequence = run->op->choice.mode == CEOV_MODE_SEQUENCE;
 	struct cei_gemm_job job = job_of(run->op, operands, cei_run_scratch(run),
 					 &run->op->product.all);
 	int r = is_sequence ? await_rows(run) : 0;

@@ -190,7 +190,7 @@ static int queue_job(const struct cei_run *run)
 	struct cei_executor *executor = &run->op->workspace->executor;
 	struct cei_gemm_job job;
 
-	if (run->op->choice.way == CEOV_WAY_SEQUENCE)
+	if (run->op->choice.mode == CEOV_MODE_SEQUENCE)
 		return queue_sequence(run);
 	job = job_of(run->op, run->operands, cei_run_scratch(run), &run->op->product.all);
 	job.marks = cei_run_marks(run, cei_run_arrived(run), run->op->workspace->ready);

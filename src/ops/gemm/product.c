@@ -141,7 +141,7 @@ static int list_tiles(ceov_op *op)
 {
 	int r = make_tiles(op, 1, &op->product.all.tiles);
 
-	if (r || !op->kind->product->scatters || op->choice.way != CEOV_WAY_SEQUENCE)
+	if (r || !op->kind->product->scatters || op->choice.mode != CEOV_MODE_SEQUENCE)
 		return r ? r : hold(op, &op->product.all);
 	split_list(op);
 	r = hold(op, &op->product.others);

@@ -48,7 +48,7 @@ static void add_near(const struct cei_listing *listing, const struct plays *play
 	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
 	uint32_t i;
 
-	tuning.way = CEOV_WAY_OVERLAP;
+	tuning.mode = CEOV_MODE_OVERLAP;
 	for (i = 0; i < plays->n && i < NEAR_MAX; i++) {
 		if (plays->play[i].ns > plays->play[0].ns * NEAR)
 			return;
@@ -63,7 +63,7 @@ static void add_sequence(const struct cei_listing *listing)
 {
 	struct ceov_op_tuning told = *listing->told, tuning;
 
-	told.way = CEOV_WAY_SEQUENCE;
+	told.mode = CEOV_MODE_SEQUENCE;
 	told.n_pieces = 1;
 	tuning = cei_candidates_choose(listing, listing->rates, &told);
 	cei_candidates_add(listing, &tuning);
@@ -76,7 +76,7 @@ static void add_library(const struct cei_listing *listing, uint32_t n_pieces)
 	struct ceov_op_tuning told = *listing->told, tuning;
 
 	rates.has_tiles = 0;
-	told.way = CEOV_WAY_OVERLAP;
+	told.mode = CEOV_MODE_OVERLAP;
 	told.n_pieces = n_pieces;
 	tuning = cei_candidates_choose(listing, &rates, &told);
 	cei_candidates_add(listing, &tuning);

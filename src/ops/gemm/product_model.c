@@ -105,9 +105,9 @@ static struct cei_tile_shape choose_shape(const struct cei_op_shape *shape,
 }
 
 /* Chooses the mode: tiles hide copies, except the first or the last one. */
-static enum ceov_op_way choose_way(const struct cei_op_shape *shape,
-				   const struct cei_choice *choice,
-				   const struct cei_rates *rates)
+static enum ceov_op_mode choose_mode(const struct cei_op_shape *shape,
+				     const struct cei_choice *choice,
+				     const struct cei_rates *rates)
 {
 	double longer = choice->gemm_ns > choice->copy_ns ? choice->gemm_ns
 		: choice->copy_ns;
@@ -115,12 +115,12 @@ static enum ceov_op_way choose_way(const struct cei_op_shape *shape,
 	double parts = (double)choice->n_pieces * shape->n_ranks;
 
 	if (shape->n_ranks == 1)
-		return CEOV_WAY_OVERLAP;
+		return CEOV_MODE_OVERLAP;
 	if (choice->run_ns > 0)
-		return choice->run_ns <= longer + shorter ? CEOV_WAY_OVERLAP
-			: CEOV_WAY_SEQUENCE;
+		return choice->run_ns <= longer + shorter ? CEOV_MODE_OVERLAP
+			: CEOV_MODE_SEQUENCE;
 	return longer + shorter / parts + rates->mark_ns < longer + shorter
-		? CEOV_WAY_OVERLAP : CEOV_WAY_SEQUENCE;
+		? CEOV_MODE_OVERLAP : CEOV_MODE_SEQUENCE;
 }
 
 /* --- choosing by simulation ------------------------------------------------ */
@@ -173,7 +173,7 @@ void cei_product_choose(const struct cei_choose_args *args, struct cei_choice *c
 	const struct ceov_op_tuning *told = args->told;
 	const struct cei_rates *rates = args->rates;
 
-	if (choice->way == CEOV_WAY_SEQUENCE)
+	if (choice->mode == CEOV_MODE_SEQUENCE)
 		choice->n_pieces = 1;
 	choice->shape.rows = told->tile_rows;
 	choice->shape.columns = told->tile_columns;
@@ -181,14 +181,14 @@ void cei_product_choose(const struct cei_choose_args *args, struct cei_choice *c
 		choice->shape = choose_shape(shape, rates, choice->n_pieces);
 	choice->gemm_ns = gemm_ns(shape, rates, choice->n_pieces, choice->shape);
 	if (rates->n_sms && rates->has_tiles && shape->n_ranks > 1 &&
-	    told->way != CEOV_WAY_SEQUENCE)
+	    told->mode != CEOV_MODE_SEQUENCE)
 		choose_by_play(shape, rates, told, choice);
 	choice->copy_ns = cei_selector_copy_ns(args, choice->n_pieces);
-	if (choice->way == CEOV_WAY_CHOOSE && told->n_pieces > 1)
-		choice->way = CEOV_WAY_OVERLAP; /* a sequence has one piece */
-	if (choice->way == CEOV_WAY_CHOOSE)
-		choice->way = choose_way(shape, choice, rates);
-	if (choice->way != CEOV_WAY_SEQUENCE)
+	if (choice->mode == CEOV_MODE_CHOOSE && told->n_pieces > 1)
+		choice->mode = CEOV_MODE_OVERLAP; /* a sequence has one piece */
+	if (choice->mode == CEOV_MODE_CHOOSE)
+		choice->mode = choose_mode(shape, choice, rates);
+	if (choice->mode != CEOV_MODE_SEQUENCE)
 		return;
 	choice->n_pieces = 1;
 	if (rates->has_library && !told->tile_rows)
@@ -200,7 +200,7 @@ void cei_product_explain(const struct cei_choose_args *args, struct cei_choice *
 	const struct cei_op_shape *shape = args->shape;
 	uint64_t n_tiles = count_tiles(shape, choice->n_pieces, choice->shape, args->rates->pair);
 
-	cei_choice_say_way(args, choice);
+	cei_choice_say_mode(args, choice);
 	cei_choice_say_pieces(args, choice);
 	cei_choice_say(choice, "tiles: %ux%u, %llu of them (%s)%s\n", choice->shape.rows,
 		       choice->shape.columns, (unsigned long long)n_tiles,

@@ -358,7 +358,7 @@ static void choose(const struct cei_choose_args *args, struct cei_choice *choice
 
 static void explain(const struct cei_choose_args *args, struct cei_choice *choice)
 {
-	cei_choice_say_way(args, choice);
+	cei_choice_say_mode(args, choice);
 	cei_choice_say_pieces(args, choice);
 	cei_choice_say(choice, "blocks that sum: %u (%s)\n", choice->n_reduce_blocks,
 		       cei_choice_by(args->told->n_reduce_blocks));
@@ -371,7 +371,7 @@ static void list_candidates(const struct cei_listing *listing)
 	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
 	uint32_t n = cei_candidates_first_cut(listing), i;
 
-	tuning.way = CEOV_WAY_OVERLAP;
+	tuning.mode = CEOV_MODE_OVERLAP;
 	for (; n <= cei_candidates_last_cut(listing); n *= 2) {
 		tuning.n_pieces = n;
 		for (i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {

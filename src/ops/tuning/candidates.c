@@ -13,7 +13,7 @@
 
 static int is_same(const struct ceov_op_tuning *x, const struct ceov_op_tuning *y)
 {
-	return x->way == y->way && x->n_pieces == y->n_pieces &&
+	return x->mode == y->mode && x->n_pieces == y->n_pieces &&
 		x->tile_rows == y->tile_rows && x->tile_columns == y->tile_columns &&
 		x->n_reduce_blocks == y->n_reduce_blocks;
 }
@@ -24,7 +24,7 @@ static int is_allowed(const struct cei_listing *listing, const struct ceov_op_tu
 {
 	const struct ceov_op_tuning *told = listing->told;
 
-	if ((told->way && told->way != tuning->way) ||
+	if ((told->mode && told->mode != tuning->mode) ||
 	    (told->n_pieces && told->n_pieces != tuning->n_pieces))
 		return 0;
 	if (told->n_reduce_blocks && tuning->n_reduce_blocks &&
@@ -56,7 +56,7 @@ struct ceov_op_tuning cei_candidates_choose(const struct cei_listing *listing,
 	struct cei_choice choice;
 
 	cei_selector_choose(listing->shape, rates, told, &choice);
-	tuning.way = choice.way;
+	tuning.mode = choice.mode;
 	tuning.n_pieces = choice.n_pieces;
 	tuning.tile_rows = choice.shape.rows;
 	tuning.tile_columns = choice.shape.columns;
@@ -109,7 +109,7 @@ uint64_t cei_candidates_hash(const struct ceov_op_tuning *tunings, uint32_t n)
 	uint32_t i;
 
 	for (i = 0; i < n; i++) {
-		hash = mix(hash, (uint64_t)tunings[i].way << 32 | tunings[i].n_pieces);
+		hash = mix(hash, (uint64_t)tunings[i].mode << 32 | tunings[i].n_pieces);
 		hash = mix(hash, (uint64_t)tunings[i].tile_rows << 32 |
 			   tunings[i].tile_columns);
 		hash = mix(hash, tunings[i].n_reduce_blocks);

@@ -75,11 +75,11 @@ const char *cei_selector_fault(const struct ceov_op_tuning *tuning)
 	if (cei_sized_fault(tuning, sizeof(*tuning), sizeof(*tuning)))
 		return "tuning: its struct_bytes is not the size of struct ceov_op_tuning, or "
 			"it sets fields that this library does not know";
-	if ((unsigned)tuning->way > CEOV_WAY_SEQUENCE)
-		return "tuning->way is none of enum ceov_op_way";
+	if ((unsigned)tuning->mode > CEOV_MODE_SEQUENCE)
+		return "tuning->mode is none of enum ceov_op_mode";
 	if (tuning->n_pieces > CEI_OP_PIECES_MAX)
 		return "tuning->n_pieces is above 32";
-	if (tuning->way == CEOV_WAY_SEQUENCE && tuning->n_pieces > 1)
+	if (tuning->mode == CEOV_MODE_SEQUENCE && tuning->n_pieces > 1)
 		return "tuning: a sequence has one piece";
 	if (tuning->n_reduce_blocks > REDUCE_BLOCKS_MAX)
 		return "tuning->n_reduce_blocks is above 128";
@@ -126,11 +126,11 @@ const char *cei_choice_by(uint64_t is_told)
 	return is_told ? "as told" : "by the model";
 }
 
-void cei_choice_say_way(const struct cei_choose_args *args, struct cei_choice *choice)
+void cei_choice_say_mode(const struct cei_choose_args *args, struct cei_choice *choice)
 {
-	cei_choice_say(choice, "way: %s (%s)\n",
-		       choice->way == CEOV_WAY_OVERLAP ? "overlap" : "sequence",
-		       cei_choice_by(args->told->way));
+	cei_choice_say(choice, "mode: %s (%s)\n",
+		       choice->mode == CEOV_MODE_OVERLAP ? "overlap" : "sequence",
+		       cei_choice_by(args->told->mode));
 }
 
 void cei_choice_say_pieces(const struct cei_choose_args *args, struct cei_choice *choice)
@@ -152,7 +152,7 @@ static void explain(const struct cei_choose_args *args, struct cei_choice *choic
 	}
 	cei_choice_say(choice, "expected: product %.1f us, copies %.1f us",
 		       choice->gemm_ns / 1e3, choice->copy_ns / 1e3);
-	if (choice->run_ns > 0 && choice->way == CEOV_WAY_OVERLAP)
+	if (choice->run_ns > 0 && choice->mode == CEOV_MODE_OVERLAP)
 		cei_choice_say(choice, ", together %.1f us", choice->run_ns / 1e3);
 	cei_choice_say(choice, "\n");
 }
@@ -170,10 +170,10 @@ void cei_selector_choose(const struct cei_op_shape *shape, const struct cei_rate
 	memset(&choice, 0, sizeof(choice));
 	choice.n_pieces = args.told->n_pieces ? args.told->n_pieces
 		: shape->kind->pieces(shape);
-	choice.way = args.told->way;
+	choice.mode = args.told->mode;
 	shape->kind->choose(&args, &choice);
-	if (choice.way == CEOV_WAY_CHOOSE)
-		choice.way = CEOV_WAY_OVERLAP;
+	if (choice.mode == CEOV_MODE_CHOOSE)
+		choice.mode = CEOV_MODE_OVERLAP;
 	explain(&args, &choice);
 	*ret_choice = choice;
 }

@@ -44,7 +44,7 @@ struct cei_rates cei_rates_host(void);
 #define CEI_CHOICE_TEXT_BYTES 640u
 
 struct cei_choice {
-	enum ceov_op_way      way;      /* never CHOOSE */
+	enum ceov_op_mode     mode;     /* never CHOOSE */
 	uint32_t              n_pieces;
 	struct cei_tile_shape shape;    /* 0 x 0 for sums and moves */
 	uint32_t              n_reduce_blocks;
@@ -90,7 +90,7 @@ void cei_choice_say(struct cei_choice *choice, const char *format, ...)
 
 /* Append the lines about the mode and the number of pieces, and whether they were set or
  * chosen. */
-void cei_choice_say_way(const struct cei_choose_args *args, struct cei_choice *choice);
+void cei_choice_say_mode(const struct cei_choose_args *args, struct cei_choice *choice);
 void cei_choice_say_pieces(const struct cei_choose_args *args, struct cei_choice *choice);
 
 /* Returns "as told" if the caller set the value, else "by the model". */

@@ -73,16 +73,16 @@ int cei_tunings_path(char *path, uint64_t n_bytes)
 static int parse(const char *line, char *key, struct ceov_op_tuning *ret_tuning)
 {
 	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
-	unsigned way;
+	unsigned mode;
 	char end;
 
 	_Static_assert(CEI_TUNING_KEY_BYTES == 192, "the format has its length");
-	if (sscanf(line, "%191s %u %u %u %u %u%c", key, &way, &tuning.n_pieces,
+	if (sscanf(line, "%191s %u %u %u %u %u%c", key, &mode, &tuning.n_pieces,
 		   &tuning.tile_rows, &tuning.tile_columns, &tuning.n_reduce_blocks,
 		   &end) != 7 || end != '\n')
 		return CEOV_NONE;
-	tuning.way = (enum ceov_op_way)way;
-	if (way == CEOV_WAY_CHOOSE || cei_selector_fault(&tuning))
+	tuning.mode = (enum ceov_op_mode)mode;
+	if (mode == CEOV_MODE_CHOOSE || cei_selector_fault(&tuning))
 		return CEOV_NONE;
 	*ret_tuning = tuning;
 	return 0;
@@ -175,7 +175,7 @@ static int write_lines(const char *path, const char *key,
 	n = copy_others(text, key, NULL, 0);
 	copy_others(text, key, to, n < CEI_TUNINGS_MAX ? 0 : n - CEI_TUNINGS_MAX + 1);
 	free(text);
-	fprintf(to, "%s %u %u %u %u %u\n", key, (unsigned)tuning->way, tuning->n_pieces,
+	fprintf(to, "%s %u %u %u %u %u\n", key, (unsigned)tuning->mode, tuning->n_pieces,
 		tuning->tile_rows, tuning->tile_columns, tuning->n_reduce_blocks);
 	return ferror(to) ? ENOMEM : 0;
 }

@@ -7,7 +7,7 @@
  * The file of the tunings that were measured on this machine: ceoverlap/tunings in
  * $XDG_CACHE_HOME, or in ~/.cache. Each line is one tuning:
  *
- *   key way n_pieces tile_rows tile_columns n_reduce_blocks
+ *   key mode n_pieces tile_rows tile_columns n_reduce_blocks
  *
  * The file is a cache. It is always replaced as a whole, so that readers find the old file
  * or the new one. Of two processes that write at once, the later one wins, and the other
