@@ -181,7 +181,7 @@ void fixture_free(struct executor_fixture *fixture)
 	free(fixture);
 }
 
-/* --- what comes for it, what leaves it --------------------------------------- */
+/* --- what peers send to the rank, and what it sends -------------------------- */
 
 static void add_deliveries(struct executor_fixture *fixture, uint32_t rank, uint64_t rank_row)
 {
@@ -242,11 +242,11 @@ void *fixture_take(void *arg)
 	return NULL;
 }
 
-/* --- what is right ----------------------------------------------------------- */
+/* --- comparing results ------------------------------------------------------- */
 
 struct right {
 	double sum;
-	double size;                    /* sum of the magnitudes of what was added */
+	double size;                    /* sum of the magnitudes of all added products */
 };
 
 static void add_right(struct right *right, double value)
@@ -283,8 +283,8 @@ static void add_right_partials(const struct executor_fixture *fixture, struct ri
 						       fixture->partials[source * n + at]));
 }
 
-/* Whole numbers must match exactly; for others the fp32 sum and one rounding may differ a
- * little. */
+/* Returns whether a number is right. Whole numbers must match exactly; others may differ by the
+ * error of fp32 sums and of one rounding. */
 static int is_right(const struct executor_fixture *fixture, const struct right *right,
 		    uint16_t number)
 {

@@ -4,8 +4,8 @@
 #define CEI_EXECUTOR_FIXTURE_H
 
 /*
- * For the suites of executors: what one rank does in an all-gather + GEMM or a GEMM +
- * reduce-scatter on host memory, with all that peers would send. Asserts with Check.
+ * Fixture of the executors' suites: one rank's part of an all-gather + GEMM or a GEMM +
+ * reduce-scatter on host memory, with all that its peers would send. Asserts with Check.
  */
 
 #include "feeder.h"
@@ -18,8 +18,8 @@
 
 enum fixture_shape {
 	FIXTURE_ANY,
-	FIXTURE_PLAIN                   /* bf16, two ranks of 100 rows, ours is 0; pieces
-					 * of 64 and 36 rows; k 10, 20 columns */
+	FIXTURE_PLAIN                   /* bf16, two ranks of 100 rows, of which ours is rank 0;
+					 * pieces of 64 and 36 rows; k is 10, 20 columns */
 };
 
 struct executor_fixture {
@@ -30,21 +30,22 @@ struct executor_fixture {
 	struct feeder             feeder;
 	uint64_t                  rows[FIXTURE_RANKS];
 	uint64_t                  columns[CEI_GEMM_B_MAX];
-	uint64_t                  n_rows;       /* of all ranks */
+	uint64_t                  n_rows;       /* rows of all ranks together */
 	uint64_t                  own_row;
 	uint64_t                  own_rows;
 	int                       are_whole;
-	uint16_t                 *a;            /* all rows of it */
+	uint16_t                 *a;            /* all rows of A */
 	uint16_t                 *gathered;     /* the rows of A that have arrived so far */
 	uint16_t                 *b[CEI_GEMM_B_MAX];
 	uint16_t                 *c[CEI_GEMM_C_MAX];
 	uint16_t                 *sent;         /* copy of C's partial sums, taken when they were
 						 * ready */
-	uint16_t                 *partials;     /* what peers send, for all sources */
+	uint16_t                 *partials;     /* what all peers will send */
 	uint16_t                 *come;         /* the partial sums that have arrived so far */
 };
 
-/* The context has FIXTURE_RANKS ranks. Results, and what peers have yet to send, are NaN. */
+/* Makes the fixture for a context with FIXTURE_RANKS ranks. Results, and memory for what peers have
+ * yet to send, are filled with NaN. */
 struct executor_fixture *fixture_make(ceov_context *context, int scatters,
 				      enum fixture_shape shape, uint64_t *random);
 void fixture_free(struct executor_fixture *fixture);
@@ -58,7 +59,7 @@ void fixture_add_deliveries(struct executor_fixture *fixture);
 /* Thread function: copies each piece of the partial sums as soon as it is ready. */
 void *fixture_take(void *fixture);
 
-/* Asserts that one C, or every result, is right. */
+/* Assert that one result matrix, or every result, is right. */
 void fixture_check_c(const struct executor_fixture *fixture, uint32_t c);
 void fixture_check(const struct executor_fixture *fixture);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Fake events, each in memory of its own. */
+/* Implements fake events, each allocated separately. */
 
 #include "fake_event.h"
 

@@ -4,8 +4,9 @@
 #define FAKE_EVENT_H
 
 /*
- * Fake events of streams, for host ranks, which have none: what a backend's events are on
- * GPUs. The test that plays the streams says when one is reached; lanes wait for that.
+ * Fake stream events for host ranks, which have no streams. They stand for the events that a GPU's
+ * backend has. The test that plays the streams decides when an event is reached; lanes wait for
+ * that.
  */
 
 #include <stdint.h>
@@ -14,11 +15,11 @@
 
 struct fake_event {
 	_Atomic uint64_t is_reached;    /* release: pairs with the acquire of the lane's wait */
-	uint32_t         is_aborted;    /* never */
+	uint32_t         is_aborted;    /* always 0 */
 };
 
-/* Gives a copy of the host's table functions for events. record marks the event of a
- * token's stream as not reached yet, and keeps it where the stream finds it. */
+/* Replaces the event functions in a copy of the host's table. record marks the event as not reached
+ * yet, and stores it where the test finds it for the stream of that token. */
 void fake_event_install(struct cei_backend_ops *ops,
 			int (*record)(struct cei_backend *backend, void *event, void *token));
 

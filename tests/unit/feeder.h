@@ -4,8 +4,8 @@
 #define CEI_FEEDER_H
 
 /*
- * For the suites of executors: operands of any type, and a thread that delivers
- * what a job waits for, in any order and late. Asserts with Check.
+ * Helpers of the executors' suites: operands of any type, and a thread that delivers what a job
+ * waits for, in any order and late. Asserts with Check.
  */
 
 #include <pthread.h>
@@ -17,10 +17,11 @@
 #include "testing.h"
 
 #define FEEDER_GUARD 16u                /* numbers behind each array that must stay untouched */
-#define FEEDER_MAX   64u                /* deliveries */
-#define FEEDER_SENT  3u                 /* counters of the signal that says what was sent */
+#define FEEDER_MAX   64u                /* largest number of deliveries */
+#define FEEDER_SENT  3u                 /* counters of the signal `sent`, which tells what was
+					 * sent */
 
-/* A random choice of bf16 or fp16, the types of products. */
+/* Chooses bf16 or fp16, the types of products, at random. */
 enum ceov_dtype feeder_dtype(uint64_t *random);
 float    feeder_widen(enum ceov_dtype dtype, uint16_t number);
 uint16_t feeder_narrow(enum ceov_dtype dtype, float value);
@@ -30,14 +31,14 @@ uint16_t feeder_narrow(enum ceov_dtype dtype, float value);
 uint16_t *feeder_nans(uint64_t n);
 void      feeder_check_guard(const uint16_t *numbers, uint64_t n);
 
-/* Allocates n numbers from -1 to 1, for which fp32 sums round; or whole numbers, whose sums
- * are exact in fp32. Followed by the guard. */
+/* Allocates n numbers from -1 to 1, for which fp32 sums round, or whole numbers, whose sums are
+ * exact in fp32. The guard follows them. */
 void *feeder_numbers(enum ceov_dtype dtype, uint64_t n, int are_whole, uint64_t *random);
 
-struct delivery {                       /* copied, then raised */
+struct delivery {                       /* bytes are copied, then a mark is raised */
 	void        *to;
 	const void  *from;
-	uint64_t     n_bytes;           /* 0: only raised */
+	uint64_t     n_bytes;           /* 0: only the mark is raised */
 	ceov_signal *signal;
 	uint32_t     index;
 };
@@ -52,7 +53,7 @@ struct feeder {
 	pthread_t       thread;
 };
 
-/* Adds a delivery, to be filled in by the caller. */
+/* Adds a delivery, which the caller fills in. */
 struct delivery *feeder_add(struct feeder *feeder);
 
 /* Starts a thread that makes all deliveries, and then raises counters 1 and 2 of sent. */

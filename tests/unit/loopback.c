@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The loopback for suites of launches. */
+/* Implements the loopback, which suites of launches use. */
 
 #include "loopback.h"
 

@@ -3,8 +3,8 @@
 #ifndef CEI_LOOPBACK_H
 #define CEI_LOOPBACK_H
 
-/* Transfers from rank 0 to rank 1 of one process, on host memory: a plan of some
- * transfers, each with counters of its own. */
+/* Transfers from rank 0 to rank 1 of one process, on host memory: a plan of several transfers, each
+ * with its own counters. */
 
 #include "testing.h"
 
@@ -17,7 +17,7 @@ struct loopback {
 	ceov_buffer  *source;
 	ceov_buffer  *target;
 	ceov_signal  *ready;            /* of rank 0, one counter per transfer */
-	ceov_signal  *arrived;          /* of rank 1, likewise */
+	ceov_signal  *arrived;          /* of rank 1, one counter per transfer */
 	ceov_signal  *free;
 	ceov_plan    *plan;
 };
@@ -26,29 +26,30 @@ struct loopback {
  * behind the producer's stream. */
 enum loopback_gate { POLLED, GATED };
 
-/* Launch k waits for ready to be k + 1 and free to be k, and raises arrived to k + 1.
- * row_bytes 0: LOOPBACK_BYTES are cut evenly. */
+/* Opens a loopback. Launch k waits for ready to be k + 1 and free to be k, and raises arrived to k
+ * + 1. row_bytes 0: LOOPBACK_BYTES are divided evenly. */
 void loopback_open(struct loopback *loop, uint32_t n_transfers, uint64_t row_bytes);
 
-/* The same without an engine thread: ceov_turn() moves it. */
+/* Opens one without an engine thread; the caller turns the engine by ceov_turn(). */
 void loopback_open_turned(struct loopback *loop, uint32_t n_transfers, uint64_t row_bytes);
 
-/* Likewise on a table of movers, which NULL ends. */
+/* Opens one without an engine thread on a table of movers, which ends with NULL. */
 struct cei_backend_ops;
 void loopback_open_on(struct loopback *loop, const struct cei_backend_ops *const *movers,
 		      uint32_t n_transfers);
 
-/* A second one in the other's context. */
+/* Opens a second loopback in the other one's context. */
 void loopback_open_beside(struct loopback *loop, const struct loopback *other);
 void loopback_close(struct loopback *loop);
 
-/* Launches; try returns ceov_launch()'s result, the other one asserts that it is 0. */
+/* Launch the plan. loopback_try() returns ceov_launch()'s result; loopback_launch() asserts that it
+ * is 0. */
 int  loopback_try(struct loopback *loop, uint64_t base, enum loopback_gate gate,
 		  ceov_ticket *ret_ticket);
 ceov_ticket loopback_launch(struct loopback *loop, uint64_t base, enum loopback_gate gate);
 int  loopback_wait(struct loopback *loop, ceov_ticket ticket);
 
-/* Raises all counters. */
+/* Raise all counters of ready, or of free. */
 void loopback_ready(struct loopback *loop, uint64_t value);
 void loopback_free(struct loopback *loop, uint64_t value);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Machines for tests of code that decides by a machine's properties. */
+/* Builds artificial machines for tests of code whose decisions depend on the machine. */
 
 #include "machine_fixture.h"
 
@@ -86,8 +86,8 @@ void machine_free(struct cei_machine *machine)
 	free(machine);
 }
 
-/* Links a GPU and a node in both directions over the GPU's PCIe port. Returns the first of
- * two ports: down, then up. */
+/* Links a GPU and a node in both directions over the GPU's PCIe port. Returns the index of the
+ * first of the two ports it adds: down, then up. */
 static uint32_t plug(struct cei_machine *machine, uint32_t gpu, uint32_t node,
 		     uint64_t bytes_per_s)
 {
@@ -133,7 +133,7 @@ struct cei_machine *machine_nvswitch(uint32_t n_gpus)
 	return machine;
 }
 
-/* GPU i is below switch i / 2, which is below node i / 2. */
+/* Adds the ports of a link between GPUs. GPU i is below switch i / 2, which is below node i / 2. */
 static void tree_ports(struct cei_machine *machine, uint32_t from, uint32_t to,
 		       const uint32_t *down, const uint32_t *switches)
 {
@@ -171,8 +171,8 @@ struct cei_machine *machine_pcie_tree(void)
 	struct cei_machine *machine = machine_made(4, 2);
 	uint32_t down[4], switches[6], i, j;
 
-	for (i = 0; i < 6; i++)         /* ports: switch 0 down, up, switch 1 down, up, node 0 to
-					 * 1, 1 to 0 */
+	for (i = 0; i < 6; i++)         /* ports, in this order: switch 0 down, up, switch 1 down,
+					 * up, node 0 to 1, 1 to 0 */
 		switches[i] = numbered_port(machine, i < 4 ? "switch" : "between", i,
 					    (i < 4 ? 25 : 20) * MACHINE_GB);
 	for (i = 0; i < 4; i++) {
@@ -197,7 +197,7 @@ struct cei_machine *machine_pcie_tree(void)
 
 struct cei_machine *machine_cube_mesh(void)
 {
-	static const uint8_t pairs[][3] = {     /* a, b, links */
+	static const uint8_t pairs[][3] = {     /* GPU a, GPU b, number of NVLinks */
 		{ 0, 1, 1 }, { 0, 2, 1 }, { 0, 3, 2 }, { 1, 2, 2 }, { 1, 3, 1 }, { 2, 3, 2 },
 		{ 4, 5, 1 }, { 4, 6, 1 }, { 4, 7, 2 }, { 5, 6, 2 }, { 5, 7, 1 }, { 6, 7, 2 },
 		{ 0, 4, 2 }, { 1, 5, 2 }, { 2, 6, 1 }, { 3, 7, 1 },
@@ -240,7 +240,7 @@ struct cei_machine *machine_no_peers(void)
 	return machine;
 }
 
-/* --- anything ---------------------------------------------------------------------- */
+/* --- random machines --------------------------------------------------------------- */
 
 static enum cei_machine_link_kind random_kind(const struct cei_machine *machine,
 					      uint32_t from, uint32_t to, uint64_t *random)

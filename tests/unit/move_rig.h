@@ -3,7 +3,8 @@
 #ifndef CEI_MOVE_RIG_H
 #define CEI_MOVE_RIG_H
 
-/* Cases of all-gather and all-to-all, for host ranks and GPUs: sizes, places, ops. */
+/* Cases of all-gather and all-to-all, for host ranks and GPUs: sizes and places of blocks, creation
+ * of operators. */
 
 #include <stdint.h>
 
@@ -14,26 +15,27 @@
 #define MOVE_STEP 16u
 
 struct move_case {
-	int      is_gather;             /* else all-to-all */
+	int      is_gather;             /* an all-gather; else an all-to-all */
 	uint32_t n_ranks;
 	uint64_t bytes[OP_RANKS_MAX * OP_RANKS_MAX];    /* as in struct ceov_move */
 	uint32_t n_pieces;              /* 0: the library chooses */
-	int      is_in_place;           /* all-gather: source is in target */
+	int      is_in_place;           /* all-gather: the source is a part of the target */
 };
 
-/* Blocks of `bytes` each. */
+/* Makes a case in which every block has `bytes` bytes. */
 struct move_case move_case_of(int is_gather, uint32_t n_ranks, uint64_t bytes);
 
-/* Random uneven blocks below `limit` bytes, some but not all empty, and a random cut. */
+/* Makes random uneven blocks below `limit` bytes, some but not all of them empty, and a random
+ * number of pieces. */
 struct move_case move_case_random(uint64_t *random, uint32_t n_ranks, uint64_t limit);
 
-/* Bytes from rank to rank, and where they begin in the source's operand and in the
- * target's result; to or from n_ranks: the size of the whole. */
+/* Return the size of the block from source to target, and where it begins in the source's operand
+ * and in the target's result. n_ranks in place of a rank gives the size of the whole. */
 uint64_t move_block(const struct move_case *one, uint32_t source, uint32_t target);
 uint64_t move_leaves_at(const struct move_case *one, uint32_t source, uint32_t target);
 uint64_t move_arrives_at(const struct move_case *one, uint32_t source, uint32_t target);
 
-/* The seed of a block's bytes in the run of that number; blocks have different seeds. */
+/* Returns the seed of a block's bytes in the run with this number; blocks have different seeds. */
 uint64_t move_seed(const struct move_case *one, uint64_t number, uint32_t source,
 		   uint32_t target);
 

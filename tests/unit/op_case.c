@@ -125,7 +125,7 @@ uint64_t op_case_before(const struct op_case *one, uint32_t rank)
 	return sum;
 }
 
-/* The stride differs from rank to rank. */
+/* Returns a rank's stride; it differs from rank to rank. */
 static uint64_t stride_of(const struct op_case *one, uint32_t rank)
 {
 	return one->stride ? one->stride + 8 * rank : 0;

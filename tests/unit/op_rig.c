@@ -25,8 +25,8 @@ static void *allocate(uint64_t n_bytes)
 	return memory;
 }
 
-/* Numbers in (-1, 1) that depend only on the arguments. which: tells operands of one rank
- * apart. */
+/* Generates numbers in (-1, 1) that depend only on the arguments. `which` distinguishes the
+ * operands of one rank. */
 static void *numbers(const struct op_case *one, uint64_t n, uint64_t seed, uint32_t rank,
 		     uint32_t which)
 {
@@ -136,7 +136,7 @@ int op_data_run(const struct op_case *one, ceov_op *op, struct op_data *data)
 	}
 }
 
-/* --- references ------------------------------------------------------------ */
+/* --- expected results ------------------------------------------------------ */
 
 static const void *at(const struct op_case *one, const void *numbers_, uint64_t i)
 {
@@ -153,7 +153,7 @@ static float number(const struct op_case *one, const void *numbers_, uint64_t i)
 
 struct sum {                            /* an expected result */
 	double value;
-	double magnitude;               /* magnitude that rounding errors are relative to */
+	double magnitude;               /* magnitude to which rounding errors are relative */
 };
 
 struct factor {                         /* the factors of one column of C */
@@ -186,8 +186,8 @@ static double dot(const struct op_case *one, const void *a, uint64_t a_row,
 	return sum;
 }
 
-/* Allows one rounding to nearest for each partial sum sent and for the result, and fp32
- * summation. */
+/* Asserts that a result is right up to one rounding to nearest for each partial sum that is sent
+ * and for the result, and up to fp32 summation. */
 static void check_number(const struct op_case *one, struct sum expected, const void *results,
 			 uint64_t i)
 {
@@ -267,7 +267,7 @@ static void check_gemm_rs(const struct op_case *one, uint32_t rank, uint64_t see
 	free(expected);
 }
 
-/* Exact comparison: sums are made in fp32 in the order of ranks, scaled in fp32, and
+/* Asserts that sums are exact: they are made in fp32 in the order of ranks, scaled in fp32, and
  * rounded once. */
 static void check_sums(const struct op_case *one, uint32_t rank, uint64_t seed,
 		       const struct op_data *data)

@@ -23,43 +23,45 @@ struct op_case {
 	enum op_sort          sort;
 	enum ceov_dtype       dtype;
 	uint32_t              n_ranks;
-	uint64_t              rows[OP_RANKS_MAX];       /* or counts of elements, for sums */
+	uint64_t              rows[OP_RANKS_MAX];       /* rows of each rank; for sums counts of
+							 * elements */
 	uint64_t              k;
 	uint32_t              n_gemms;
 	uint64_t              n[CEOV_OP_GEMMS_MAX];
 	int                   b_is_k_by_n;
-	uint64_t              stride;   /* reduce-scatter: rank 0's; each next rank's is 8 more;
-					 * 0: no gaps */
-	float                 scale;    /* reduce-scatter: rank 0's; each next rank's is as much
-					 * more; 0: none */
+	uint64_t              stride;   /* reduce-scatter: stride of rank 0; each next rank's is
+					 * larger by 8; 0: no gaps */
+	float                 scale;    /* reduce-scatter: scale of rank 0; each next rank's is
+					 * larger by as much; 0: not scaled */
 	struct ceov_op_tuning tuning;
 	int                   wants_gathered;
 };
 
-/* A random case with small sizes, uneven rows, some of them 0, and a random tuning. */
+/* Makes a random case with small sizes, uneven rows, some of them 0, and a random tuning. */
 struct op_case op_case_random(uint64_t *random, uint32_t n_ranks);
 
 /* Gives every other reduce-scatter a random stride; does nothing for other kinds. */
 void op_case_pick_stride(struct op_case *one, uint64_t *random);
 
-/* A case with `rows` rows at each rank, k and n. */
+/* Makes a case in which each rank has `rows` rows. */
 struct op_case op_case_of(enum op_sort sort, uint32_t n_ranks, uint64_t rows, uint64_t k,
 			  uint64_t n);
 
-/* The same for a scale: a power of two, or a value that causes rounding. */
+/* Gives every other reduce-scatter a random scale: a power of two, or a value that causes
+ * rounding. */
 void op_case_pick_scale(struct op_case *one, uint64_t *random);
 
-/* The factor of a rank's own sums. */
+/* Returns the factor of a rank's own sums. */
 float op_case_scale(const struct op_case *one, uint32_t rank);
 
-/* Whether the kind is a sum without a product. */
+/* Returns whether the operator is a sum without a product. */
 int      op_is_sum(enum op_sort sort);
 
-/* Number of rows, or elements, of the ranks before this one. */
+/* Returns the number of rows, or elements, of all ranks before this one. */
 uint64_t op_case_before(const struct op_case *one, uint32_t rank);
 
-/* Layout of a sum's source at a rank: the begin of a part, and the number of elements
- * including gaps. */
+/* Describe a sum's source at a rank: where a part begins, and the number of elements including
+ * gaps. */
 uint64_t op_case_part_at(const struct op_case *one, uint32_t rank, uint32_t part);
 uint64_t op_case_source(const struct op_case *one, uint32_t rank);
 
@@ -67,32 +69,33 @@ uint64_t op_case_scratch(const struct op_case *one);
 int      op_case_create(const struct op_case *one, ceov_workspace *workspace,
 			ceov_op **ret_op);
 
-/* The same, asserting success. */
+/* Creates the case's operator and asserts success. */
 ceov_op *op_case_made(const struct op_case *one, ceov_workspace *workspace);
 
 /* Operands and results of one rank. */
 struct op_data {
-	void    *a;                     /* or source */
+	void    *a;                     /* or the source of a sum */
 	void    *b[CEOV_OP_GEMMS_MAX];
-	void    *c[CEOV_OP_GEMMS_MAX];  /* or target in c[0]; guarded */
+	void    *c[CEOV_OP_GEMMS_MAX];  /* or the target of a sum in c[0]; with guards */
 	void    *gathered;
 	uint64_t c_bytes[CEOV_OP_GEMMS_MAX];
 	uint64_t gathered_bytes;
 };
 
-/* Generates the rank's operands of that seed, and fills results with other data. */
+/* Generates the rank's operands from the seed, and fills results with other data. */
 void op_data_make(const struct op_case *one, uint32_t rank, uint64_t seed,
 		  struct op_data *ret_data);
 void op_data_free(struct op_data *data);
 
-/* The public run call; its result. */
+/* Makes the public run call and returns its result. */
 int  op_data_run(const struct op_case *one, ceov_op *op, struct op_data *data);
 
-/* Asserts that results are those of the seed, and that nothing was written around them. */
+/* Asserts that the results are those of the seed's operands, and that nothing was written around
+ * them. */
 void op_data_check(const struct op_case *one, uint32_t rank, uint64_t seed,
 		   const struct op_data *data);
 
-/* A hash of the results' bits. */
+/* Returns a hash of the results' bits. */
 uint64_t op_data_hash(const struct op_data *data);
 
 /* Workspaces of all ranks in one process. */
@@ -107,7 +110,7 @@ ceov_workspace *op_workspace(ceov_context *context, uint32_t rank, const char *n
 
 void op_rig_open(struct op_rig *rig, uint32_t n_ranks, uint64_t scratch_bytes,
 		 struct testing_log *log);
-/* Further workspaces in the other rig's context. */
+/* Opens further workspaces in the other rig's context. */
 void op_rig_open_beside(struct op_rig *rig, const struct op_rig *other, const char *name,
 			uint64_t scratch_bytes);
 void op_rig_release(struct op_rig *rig);

@@ -122,8 +122,8 @@ static void check_shares(const struct cei_route_request *request,
 	ck_assert_uint_eq(sum, request->bytes);
 }
 
-/* Asserts that the expected time is not shorter than ports and engines allow, nor than the
- * parts' own times. */
+/* Asserts that the expected time is not shorter than ports and engines allow, nor than the time of
+ * any of the parts. */
 static void check_time(const struct cei_machine *machine,
 		       const struct cei_route_request *request,
 		       const struct cei_route *route, const struct bounds *bounds)

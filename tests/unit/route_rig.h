@@ -12,11 +12,11 @@
 struct cei_route_request route_rig_request(uint32_t from, uint32_t to, uint64_t bytes,
 					   enum cei_route_rule rule);
 
-/* Finds and checks; returns cei_route_find()'s result. */
+/* Finds a route and checks its properties; returns cei_route_find()'s result. */
 int route_rig_find(const struct cei_machine *machine, const struct cei_route_request *request,
 		   struct cei_route *ret_route);
 
-/* The same, asserting that there is a route. */
+/* Finds and checks a route, and asserts that there is one. */
 struct cei_route route_rig_get(const struct cei_machine *machine,
 			       const struct cei_route_request *request);
 

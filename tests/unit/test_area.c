@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Whether areas overlap, compared with a check of each byte; and neighbours in a number
+/* Tests whether areas overlap, against a comparison of each byte; and neighbours in a number
  * set. */
 
 #include <check.h>
@@ -48,7 +48,7 @@ START_TEST(test_areas_meet_where_they_share_a_byte)
 }
 END_TEST
 
-/* These would take minutes if each row were compared. */
+/* Comparing these areas row by row would take minutes. */
 START_TEST(test_areas_of_very_many_rows_are_compared)
 {
 	const uint64_t n = UINT64_C(1) << 36;
@@ -60,9 +60,9 @@ START_TEST(test_areas_of_very_many_rows_are_compared)
 	ck_assert_int_eq(cei_areas_meet(&even, &odd), 0);
 	ck_assert_int_eq(cei_areas_meet(&odd, &even), 0);
 	ck_assert_int_eq(cei_areas_meet(&odd, &other), 1);
-	cei_area_init(&other, 7, 10, 1, n / 2);         /* its bytes lie in odd places only, ... */
-	ck_assert_int_eq(cei_areas_meet(&even, &other), 0);     /* ... so it never overlaps the
-								 * even area */
+	cei_area_init(&other, 7, 10, 1, n / 2);         /* its bytes have odd addresses only */
+	ck_assert_int_eq(cei_areas_meet(&even, &other), 0);     /* so it never overlaps the area
+								 * with even addresses */
 	ck_assert_int_eq(cei_areas_meet(&odd, &other), 1);
 }
 END_TEST

@@ -105,7 +105,7 @@ START_TEST(test_descriptors_without_room_are_none_and_leak_not)
 	ck_assert_int_eq(cei_socket_send(ends[0], &drop, fds, 2), 0);
 	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	tight = limit;
-	/* leave room for one more descriptor */
+	/* leave room for only one more descriptor */
 	tight.rlim_cur = (rlim_t)dup(0) + 1;
 	close((int)tight.rlim_cur - 1);
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &tight), 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The candidates that a tuning measures. */
+/* Tests the list of candidates that a tuning measures. */
 
 #include <check.h>
 #include <string.h>
@@ -122,7 +122,7 @@ START_TEST(test_lists_are_sound_and_repeat)
 }
 END_TEST
 
-/* All candidates are near the model's best, except the sequence. */
+/* All candidates but the sequence are close to the one that the model prefers. */
 START_TEST(test_products)
 {
 	struct cei_op_shape shape = shape_of(&cei_ag_gemm, 2048, 4096, 4096);

@@ -27,7 +27,7 @@ struct desk {
 	ceov_plan         *plan;
 };
 
-/* Every copy is delayed by that long before it moves anything. */
+/* Opens a desk whose copies start only after copy_delay_ns. */
 static void desk_open(struct desk *desk, uint64_t copy_delay_ns, uint64_t deadline_ns)
 {
 	struct ceov_member members[1];
@@ -60,7 +60,7 @@ static ceov_ticket desk_launch(struct desk *desk, uint64_t deadline_ns)
 	return ticket;
 }
 
-/* Long enough for the engine to hand the copy to its lane. */
+/* Sleeps long enough for the engine to hand the copy to its lane. */
 static void pause_a_while(void)
 {
 	usleep(200000);
@@ -77,7 +77,7 @@ static int has_line(struct testing_log *log, const char *text)
 	return (int)n;
 }
 
-/* --- close against copies -------------------------------------------------------- */
+/* --- closing while copies are in flight ------------------------------------------ */
 
 /* The launch is given up at half of the deadline, and its copy ends after that. */
 START_TEST(test_close_waits_for_a_copy_that_ends_in_time)
@@ -96,8 +96,8 @@ START_TEST(test_close_waits_for_a_copy_that_ends_in_time)
 }
 END_TEST
 
-/* The memory that a copy may still touch stays, and the closed context's log function is
- * not called. */
+/* Memory that a copy may still touch is not freed, and the closed context's log function is not
+ * called. */
 START_TEST(test_close_leaves_what_a_copy_may_touch_behind)
 {
 	volatile unsigned char *source, *target;
@@ -125,12 +125,12 @@ START_TEST(test_close_leaves_what_a_copy_may_touch_behind)
 	ck_assert_uint_eq(source[0], 1);
 	ck_assert_uint_eq(target[0], 2);
 	ck_assert_uint_eq(desk.log.n_lines, n_lines);
-	/* the raw system call, because _exit() would run the leak check */
+	/* the raw system call, because _exit() would run the sanitizer's leak check */
 	syscall(SYS_exit_group, 0);
 }
 END_TEST
 
-/* The thread of a lane cannot be started, because there is no memory for its stack. */
+/* No memory is left for a stack, so the thread of a lane cannot be started. */
 START_TEST(test_a_lane_without_a_worker_fails_and_closes)
 {
 	static const size_t huge_bytes = (size_t)1 << 46;
@@ -151,9 +151,10 @@ START_TEST(test_a_lane_without_a_worker_fails_and_closes)
 }
 END_TEST
 
-/* --- releases beside copies that were given up ---------------------------------------- */
+/* --- releasing while copies that were given up may still run -------------------------- */
 
-/* A launch whose copy outlasts both its deadline and the time that given-up copies get. */
+/* Makes a launch fail whose copy outlasts both the deadline and the time that the engine waits for
+ * such copies. */
 static void give_up(struct desk *desk)
 {
 	ck_assert_int_eq(ceov_wait(desk->context, desk_launch(desk, 50 * TESTING_MS),

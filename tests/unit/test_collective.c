@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The plan templates with all ranks in this process: for all sizes, every byte of every
+/* Tests the plan templates with all ranks in this process: for all sizes, every byte of every
  * launch arrives at its place, and nothing else is written. */
 
 #include <check.h>
@@ -14,13 +14,13 @@
 #include "testing.h"
 
 #define RANKS_MAX 5u
-#define PLANS     2u            /* launched alternately, each with buffers of its own */
+#define PLANS     2u            /* launched alternately; each has its own buffers */
 #define GUARD     64u           /* bytes around targets that must stay untouched */
 #define UNTOUCHED 0xa5
 
 enum shape { GATHER, GATHER_IN_PLACE, EXCHANGE };
 
-struct set {                            /* one plan of every rank */
+struct set {                            /* one plan for each rank */
 	ceov_buffer *source[RANKS_MAX];
 	ceov_buffer *target[RANKS_MAX];
 	ceov_signal *ready[RANKS_MAX];
@@ -35,7 +35,7 @@ struct group {
 	uint32_t      n_ranks;
 	uint32_t      n_pieces;
 	uint32_t      n_launches;
-	uint64_t      bytes;            /* of a shard or block */
+	uint64_t      bytes;            /* size of a shard or block */
 	struct set    sets[PLANS];
 };
 
@@ -208,7 +208,7 @@ static void *run_rank(void *arg)
 		rest(own);
 		produce(own, set, k);
 		consume(own, set, k);
-		/* the source may be written again when all ranks have it */
+		/* when all ranks have the data, the source may be overwritten */
 		ck_assert_int_eq(ceov_wait(own->group->context, ticket, TESTING_PATIENCE),
 				 0);
 	}
@@ -286,7 +286,8 @@ static void prepare(struct group *group)
 	group->sets[0].plan[0] = testing_plan(group->context, 0);
 }
 
-/* A refused call adds nothing, so that a valid one still succeeds. */
+/* Asserts that the template refuses the arguments and adds nothing to the plan, so that a valid
+ * call still succeeds. */
 static void refused(struct group *group, struct set *set)
 {
 	ck_assert_int_eq(add(group, set, 0), CEOV_ERR_INVALID);
@@ -306,7 +307,7 @@ START_TEST(test_wrong_arguments_are_refused_before_anything_is_added)
 	wrong = group;
 	wrong.n_pieces = 0;
 	refused(&wrong, &wrong.sets[0]);
-	wrong.n_pieces = 64;            /* pieces of 16 bytes: 63 are enough */
+	wrong.n_pieces = 64;            /* too many: the shard has only 63 pieces of 16 bytes */
 	refused(&wrong, &wrong.sets[0]);
 	wrong = group;
 	wrong.bytes = 16;               /* the second piece would be empty */
@@ -373,7 +374,7 @@ START_TEST(test_one_rank_in_place_has_nothing_to_do)
 }
 END_TEST
 
-/* The own shard is copied to another buffer, or to another place of the same one. */
+/* A rank's own shard is copied to another buffer, or to another place in the same one. */
 START_TEST(test_own_shard_is_copied_to_its_place)
 {
 	ceov_context *context = testing_open(1, NULL);

@@ -37,7 +37,7 @@ START_TEST(test_exact_times_give_their_line)
 }
 END_TEST
 
-/* As measured on one pair: 4.9 us of 1 MiB, 45.9 of 16, 679 of 256. */
+/* Times measured on one pair of GPUs: 4.9 us for 1 MiB, 45.9 for 16, 679 for 256. */
 START_TEST(test_measured_times)
 {
 	const struct cei_cost_sample points[] = {
@@ -58,7 +58,7 @@ END_TEST
 
 START_TEST(test_t0_is_never_negative)
 {
-	/* small copies were faster than the line, as if from a cache */
+	/* small copies take less time than the line predicts, as if they came from a cache */
 	const struct cei_cost_sample points[] = {
 		{ MIB, 50000 }, { 16 * MIB, 1600000 }, { 64 * MIB, 6700000 },
 	};

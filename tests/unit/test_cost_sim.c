@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The simulated cost of overlapped products, compared with lower bounds and with
- * measurements. */
+/* Tests the simulated cost of overlapped products against lower bounds and measurements. */
 
 #include <check.h>
 #include <stdlib.h>
@@ -25,7 +24,8 @@ static struct cei_op_shape shape_of(const struct cei_op_kind *kind, uint32_t n_r
 	return shape;
 }
 
-/* 4 x H200, one run a shape, graphs (docs/results/2026-11-21-4xh200-ops.md). */
+/* Measured on 4 x H200 with graphs, in one run per shape
+ * (docs/results/2026-11-21-4xh200-ops.md). */
 static const struct {
 	const struct cei_op_kind *kind;
 	uint64_t              rows;
@@ -47,7 +47,7 @@ static const struct {
 	{ &cei_gemm_rs, 8192, 7168, 8192, { 128, 256 }, 1, 1403.6 },
 };
 
-/* Within the variation between runs, which is more than a tenth. */
+/* Forecasts lie within the variation between runs, which is more than a tenth. */
 START_TEST(test_what_was_measured_was_forecast)
 {
 	struct cei_rates rates = cei_rates_gpu();

@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The door between handles and engines, with a double behind it: this test's own engine, which
- * carries out each launch in a thread of its own, reading the plan's program alone. Templates
- * and operators must work through it, and the engines of the context must see nothing.
+ * Tests the door between handles and engines with a test double behind it: an engine of this test,
+ * which executes each launch in its own thread and reads only the plan's program. Templates and
+ * operators must work through it, and the context's own engines must get nothing to do.
  */
 
 #include <check.h>
@@ -35,7 +35,7 @@ struct launch {
 };
 
 static struct {
-	pthread_mutex_t lock;           /* guards the rest */
+	pthread_mutex_t lock;           /* guards the fields below */
 	struct launch   launches[LAUNCHES_MAX];
 	uint32_t        n_launches;
 	uint32_t        n_admitted, n_dismissed;
@@ -50,7 +50,7 @@ static void count(uint32_t *counter)
 	pthread_mutex_unlock(&calls.lock);
 }
 
-/* --- the double: what it does itself ---------------------------------------- */
+/* --- calls that the double carries out itself ------------------------------- */
 
 static int await(const struct launch *launch, const struct cei_program_mark *mark)
 {
@@ -116,7 +116,8 @@ static int double_launch(ceov_plan *plan, const struct ceov_launch *from,
 	return 0;
 }
 
-/* The tests leave it no time that is too short. */
+/* Waits for the launch without a deadline, because no test waits with a timeout that could
+ * expire. */
 static int double_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns,
 		       int *ret_result)
 {
@@ -141,7 +142,7 @@ static int double_explain(const ceov_plan *plan, int fd)
 	return dprintf(fd, "carried out by a double\n") < 0;
 }
 
-/* --- the double: what it counts, and leaves to the engines' door ------------- */
+/* --- calls that the double counts and forwards to the engines' own door ------ */
 
 static int double_admit(struct cei_region *region)
 {
@@ -232,7 +233,7 @@ static const struct cei_door the_double = {
 	.ticket = { double_wait, double_abort_launch },
 };
 
-/* Handles that are made from here on are behind the double. */
+/* Makes all handles that are created from here on use the double. */
 static void use_double(ceov_context *context)
 {
 	ck_assert_str_eq(context->door->name, "here");
@@ -241,7 +242,7 @@ static void use_double(ceov_context *context)
 	context->door = &the_double;
 }
 
-/* --- a template --------------------------------------------------------------- */
+/* --- a plan template ---------------------------------------------------------- */
 
 struct gathering {
 	ceov_context *context;
@@ -372,9 +373,9 @@ START_TEST(test_an_operator_goes_through_the_door)
 	op_rig_open_beside(&behind, &here, "behind", scratch);
 	op_rig_each(&behind, run_rank, &one);
 	ck_assert_uint_gt(calls.n_launches, 0);
-	ck_assert_uint_eq(last_ticket(here.context), before);   /* engines saw nothing */
+	ck_assert_uint_eq(last_ticket(here.context), before);   /* the engines got no launch */
 
-	op_rig_each(&here, run_rank, &one);     /* handles keep the door they have */
+	op_rig_each(&here, run_rank, &one);     /* existing handles keep their door */
 	op_rig_release(&behind);
 	op_rig_close(&here);
 	ck_assert_uint_eq(calls.n_committed, calls.n_released);

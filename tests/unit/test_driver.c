@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What opening a rank on a GPU reports where there is no usable driver: one line, and
- * nothing is left open. */
+/* Tests opening a rank on a GPU without a usable driver: it reports one line and leaves nothing
+ * open. */
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -12,8 +12,8 @@
 #include "testing.h"
 
 #if HAVE_CUDA
-/* Selects the fake driver, which is found by its SONAME once it is loaded. Each test is a
- * process of its own, so it stays in there. */
+/* Loads the fake driver, which is then found by its SONAME. Each test is a process of its own, so
+ * the fake driver stays loaded in that process only. */
 static void use_fake(const char *behaviour)
 {
 	const char *compiler = getenv("CC") ? getenv("CC") : "cc";
@@ -87,7 +87,7 @@ START_TEST(test_settings_that_take_overlap_away_are_warned_of)
 }
 END_TEST
 
-/* Without a given place the rank is on the host. */
+/* A rank whose place is not given is on the host. */
 START_TEST(test_a_rank_without_a_place_goes_to_the_host)
 {
 	ceov_context *context = NULL;
@@ -96,8 +96,8 @@ START_TEST(test_a_rank_without_a_place_goes_to_the_host)
 	use_fake("no device");
 	ck_assert_int_eq(ceov_open(NULL, &context), 0);
 	ck_assert_int_eq(ceov_buffer_create(context, 0, 4096, &buffer), 0);
-	((char *)ceov_buffer_base(buffer, 0))[4095] = 1;        /* only host memory can be written
-								 * from here */
+	((char *)ceov_buffer_base(buffer, 0))[4095] = 1;        /* the buffer is in host memory, so
+								 * the test can write to it */
 	ceov_close(context);
 }
 END_TEST

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Every bf16 and fp16 number converted to float and back, and values between two
- * neighbours; fp32 numbers are unchanged. */
+/* Converts every bf16 and fp16 number to float and back, and values between two neighbours. fp32
+ * numbers stay unchanged. */
 
 #include <check.h>
 #include <string.h>
@@ -48,8 +48,8 @@ static double scaled(double value, int exponent)
 	return value;
 }
 
-/* The value by definition of the format; for infinity, the number that would follow the
- * largest one. */
+/* Returns a number's value by definition of the format; for infinity, the value that would follow
+ * the largest number. */
 static double value_of(const struct layout *layout, uint32_t number)
 {
 	int exponent = (int)(number >> layout->n_fraction & layout->exponent_max);
@@ -75,7 +75,7 @@ static void check_one(const struct layout *layout, uint32_t number)
 	uint32_t back = feeder_narrow(layout->dtype, value);
 
 	if (size > infinity) {
-		number |= 1u << (layout->n_fraction - 1);       /* quiet */
+		number |= 1u << (layout->n_fraction - 1);       /* set the quiet bit of a NaN */
 		if (value == value)
 			ck_abort_msg("%x was a NaN", number);
 	} else if (size == infinity) {
@@ -107,8 +107,8 @@ static void check_rounding(const struct layout *layout, float value, uint32_t wa
 		ck_abort_msg("%a became %x and %x, not %x", (double)value, up, down, wanted);
 }
 
-/* Halfway between two neighbours rounds to even, other values to the nearer one; above the
- * largest number follows infinity. */
+/* A value halfway between two neighbours rounds to the even one, any other value to the nearer one.
+ * The neighbour above the largest number is infinity. */
 START_TEST(test_what_lies_between_goes_to_the_nearest)
 {
 	const struct layout *layout = &layouts[_i];

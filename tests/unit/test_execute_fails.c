@@ -84,18 +84,19 @@ START_TEST(test_rows_that_never_arrive_end_the_job)
 	check_untouched(fixture, 0, 100, 100);
 	fixture_free(fixture);
 
-	fixture = plain(0);                      /* only the run after it */
+	fixture = plain(0);                      /* only the pieces of the next run are raised */
 	ck_assert_int_eq(ceov_signal_raise(fixture->job.marks.awaited, 3, 1), 0);
 	check_timeout(fixture, 1, 0, "rows of A: counter 2 ");
 	fixture_free(fixture);
 
-	fixture = plain(0);                      /* only the last run's pieces */
+	fixture = plain(0);                      /* only the pieces of the previous run are
+						  * raised */
 	raise_all(fixture, 1);
 	fixture->job.marks.value = 2;
 	check_timeout(fixture, 2, 1, "rows of A: counter 2 ");
 	fixture_free(fixture);
 
-	fixture = plain(0);                      /* only the first piece */
+	fixture = plain(0);                      /* only the first piece is raised */
 	ck_assert_int_eq(ceov_signal_raise(fixture->job.marks.awaited, 2, 1), 0);
 	check_timeout(fixture, 1, 0, "rows of A: counter 3 ");
 	check_untouched(fixture, 0, 164, 36);
@@ -110,7 +111,7 @@ START_TEST(test_partial_sums_that_never_arrive_end_the_job)
 	ck_assert_int_eq(ceov_signal_raise(fixture->job.marks.awaited, 3, 1), 0);
 	check_timeout(fixture, 1, 0, "partial sums: counter 2 ");
 	check_untouched(fixture, 0, 0, 100);
-	/* what peers get was sent before the failure */
+	/* pieces that were ready before the failure were sent */
 	ck_assert_int_eq(ceov_signal_wait(fixture->job.marks.ready, 2, 1, 0), 0);
 	ck_assert_int_eq(ceov_signal_wait(fixture->job.marks.ready, 3, 1, 0), 0);
 	fixture_check_c(fixture, CEI_GEMM_C_PARTIAL);
@@ -185,10 +186,10 @@ START_TEST(test_tiles_outside_of_their_matrices_are_refused)
 	tile->column = 20;
 	fail_with(fixture, CEOV_ERR_INVALID);
 	*tile = first;
-	tile->b = tile->c = 1;                  /* beyond the only product */
+	tile->b = tile->c = 1;                  /* index beyond the only product */
 	fail_with(fixture, CEOV_ERR_INVALID);
 	*tile = first;
-	tile->reduce = 0;                       /* and no partial sums */
+	tile->reduce = 0;                       /* a product without partial sums */
 	fail_with(fixture, CEOV_ERR_INVALID);
 	*tile = first;
 	fixture->job.k = 11;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The host's executor compared with plain sums, while another thread delivers what it
- * awaits: in any order, late, over NaNs that must not have been read. */
+/* Compares the host's executor with plain sums while another thread delivers what it awaits, in any
+ * order and late. The memory holds NaNs until then, so that reading too early shows. */
 
 #include <check.h>
 #include <pthread.h>

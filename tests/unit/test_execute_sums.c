@@ -39,14 +39,15 @@ struct rig {
 	struct feeder         feeder;
 	uint64_t              counts[RANKS_MAX];
 	uint64_t              piece_elements[RANKS_MAX];
-	uint64_t              n_all;    /* elements of all parts */
-	uint64_t              own_at;   /* where the own part begins */
+	uint64_t              n_all;    /* elements of all parts together */
+	uint64_t              own_at;   /* first element of this rank's part */
 	int                   gathers;
-	uint64_t              n_words;  /* 16-bit words per element; arrays are made of them */
+	uint64_t              n_words;  /* 16-bit words per element; arrays consist of such words */
 	uint16_t             *source;
-	uint16_t             *partials; /* what peers send, and what has arrived of it */
+	uint16_t             *partials; /* what peers will send, and what has arrived so far */
 	uint16_t             *partials_come;
-	uint16_t             *gathered; /* the same for all parts of an all-reduce */
+	uint16_t             *gathered; /* final sums of all parts in an all-reduce: to be sent, and
+					 * arrived */
 	uint16_t             *gathered_come;
 	uint16_t             *target;
 };
@@ -127,7 +128,7 @@ static void close_signals(struct rig *rig)
 	ck_assert_int_eq(ceov_signal_release(rig->job.arrived), 0);
 }
 
-/* Fills with NaN whatever has not arrived yet. */
+/* Fills with NaN all memory for data that has not arrived yet. */
 static void clear(struct rig *rig)
 {
 	free(rig->partials_come);
@@ -186,7 +187,7 @@ static void rig_free(struct rig *rig)
 	free(rig);
 }
 
-/* Delivers a piece of what `rank` sends, at its place in the array from `part` on. */
+/* Adds a delivery of one piece that `rank` sends, at its place in the array. */
 static void add_piece(struct rig *rig, uint32_t rank, uint32_t piece, int is_partial)
 {
 	uint32_t of = is_partial ? rig->job.own : rank;
@@ -230,7 +231,7 @@ static void add_all(struct rig *rig)
 	}
 }
 
-/* The bits of an element of any type. */
+/* Returns the bits of an element of any type. */
 static uint32_t bits_of(const struct rig *rig, const uint16_t *array, uint64_t at)
 {
 	const uint16_t *word = array + at * rig->n_words;
@@ -238,7 +239,7 @@ static uint32_t bits_of(const struct rig *rig, const uint16_t *array, uint64_t a
 	return rig->n_words == 1 ? word[0] : word[0] | (uint32_t)word[1] << 16;
 }
 
-/* The exact result: the order of summation is guaranteed. */
+/* Computes the exact result, because the order of summation is guaranteed. */
 static uint32_t right_sum(const struct rig *rig, uint64_t at)
 {
 	uint16_t narrow[2] = { 0, 0 };
@@ -323,7 +324,7 @@ START_TEST(test_sums_of_any_shape)
 }
 END_TEST
 
-/* --- what goes wrong --------------------------------------------------------- */
+/* --- failures ---------------------------------------------------------------- */
 
 static struct rig *plain(void)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Deadlines and aborts with many launches in flight: each turn checks a bounded part of
- * them, and a pass misses none. The test makes the turns and sets the time itself. */
+/* Tests deadlines and aborts with many launches in flight. Each turn checks a bounded part of the
+ * launches, and a pass over all of them misses none. The test makes the turns and sets the time
+ * itself. */
 
 #include <check.h>
 
@@ -14,9 +15,9 @@
 #include "testing.h"
 
 #define MANY          UINT32_C(2048)
-#define WIDE_SIGNALS  UINT32_C(63)      /* of a plan that has many: 3 a transfer */
-#define OWN           UINT32_C(30)      /* number of plans with signals of their own */
-#define OWN_SIGNALS   UINT32_C(9)       /* signals of each */
+#define WIDE_SIGNALS  UINT32_C(63)      /* signals of a plan with many: 3 per transfer */
+#define OWN           UINT32_C(30)      /* number of plans that have their own signals */
+#define OWN_SIGNALS   UINT32_C(9)       /* signals of each such plan */
 
 static struct testing_log log_of;
 static ceov_context *context;
@@ -43,7 +44,7 @@ static void tear_down(void)
 	ceov_close(context);
 }
 
-/* A plan whose transfers name three of the signals each, and whose marks are never reached. */
+/* Makes a plan whose transfers use three of the signals each; its marks are never reached. */
 static ceov_plan *plan_of(ceov_signal *const *signals, uint32_t n_signals)
 {
 	ceov_plan *plan = testing_plan(context, 0);
@@ -81,8 +82,8 @@ static ceov_ticket launch(ceov_plan *plan)
 	return ticket;
 }
 
-/* Lets the engine take up launches, and finishes the present pass, so that the next turn of
- * expire() begins one. */
+/* Lets the engine take up launches and finishes the present pass, so that the next turn of expire()
+ * begins a new one. */
 static void take_up(void)
 {
 	ck_assert_int_ge(ceov_turn(context), 0);
@@ -91,7 +92,7 @@ static void take_up(void)
 	engine()->expiry.next_pass_ns = 0;
 }
 
-/* The same for launches that get no lane: the engine holds them back. */
+/* Takes up launches as if they got no lane: the engine holds them back. */
 static void hold(void)
 {
 	struct cei_launch *held;
@@ -102,7 +103,7 @@ static void hold(void)
 	}
 }
 
-/* Makes one turn at a time when the next pass follows at once. */
+/* Makes one turn at a time when the next pass is due at once. */
 static void expire(void)
 {
 	clock_ns += CEI_EXPIRY_NS;
@@ -128,7 +129,7 @@ static uint32_t n_in_flight(void)
 	return n;
 }
 
-/* One turn's part of the pass: at most as many checks as allowed. */
+/* Makes one turn, which does its part of the pass, and returns how many checks it made. */
 static uint32_t looks(uint32_t n_signals)
 {
 	const struct cei_expiry *expiry = &engine()->expiry;
@@ -141,8 +142,8 @@ static uint32_t looks(uint32_t n_signals)
 	return expiry->at ? n * (n_signals + 1) + expiry->next_signal - before : 0;
 }
 
-/* The last plan has a signal that only the expiry checks. It is aborted, and the abort must
- * be found when all checks before it were made, not earlier. */
+/* The last plan has a signal that only the expiry checks. It is aborted; the abort must be found
+ * exactly when all checks before it have been made. */
 START_TEST(test_a_turn_makes_a_part_of_a_pass)
 {
 	const uint32_t n_turns = MANY * (WIDE_SIGNALS + 1) / CEI_EXPIRY_LOOKS;
@@ -200,7 +201,7 @@ END_TEST
 struct crowd {
 	ceov_plan   *plans[OWN];
 	ceov_ticket  tickets[OWN];
-	uint32_t     order[OWN];        /* at random */
+	uint32_t     order[OWN];        /* random order in which launches are checked */
 };
 
 static void arm(struct crowd *crowd, int is_held)
@@ -226,8 +227,8 @@ static void arm(struct crowd *crowd, int is_held)
 		take_up();
 }
 
-/* Within the rest of a pass and the next one, this launch ends with the result, while those
- * after it are still in flight. */
+/* Asserts that within the rest of a pass and the next pass this launch ends with the result, while
+ * those behind it stay in flight. */
 static void check_found(const struct crowd *crowd, uint32_t at, int result)
 {
 	uint32_t i, n = 0;
@@ -242,7 +243,7 @@ static void check_found(const struct crowd *crowd, uint32_t at, int result)
 				 CEOV_PENDING);
 }
 
-/* For launches in flight, and for held ones. */
+/* Tests launches in flight and held launches. */
 START_TEST(test_an_abort_is_found_at_every_place)
 {
 	struct crowd crowd;
@@ -299,9 +300,9 @@ START_TEST(test_a_turn_goes_on_where_the_last_one_stopped)
 }
 END_TEST
 
-/* A launch ends while the pass stands at its signals: the pass goes on with the first
- * signal of the next launch. The record is freed, so the address sanitizer would find an
- * access to it. */
+/* A launch ends while the pass is in the middle of its signals. The pass goes on with the first
+ * signal of the next launch. The ended launch's record is freed, so the address sanitizer would
+ * report an access to it. */
 START_TEST(test_the_launch_that_a_pass_stands_at_may_end)
 {
 	ceov_signal *signals[WIDE_SIGNALS], *own[WIDE_SIGNALS];
@@ -321,7 +322,7 @@ START_TEST(test_the_launch_that_a_pass_stands_at_may_end)
 	next = launch_at(4);
 	cei_completion_expire(engine(), ++clock_ns);
 	engine()->expiry.at = &ended->link;     /* set the position that a turn with fewer checks
-						 * would leave */
+						 * would have left */
 	engine()->expiry.next_signal = 40;
 	cei_signal_raise_abort(own[0], CEOV_ERR_ABORTED, 0);
 	do
@@ -338,8 +339,8 @@ START_TEST(test_the_launch_that_a_pass_stands_at_may_end)
 }
 END_TEST
 
-/* Held launches get a lane while the pass stands at one of them: it continues with those in
- * flight, and the next pass finds them among these. */
+/* Held launches get a lane while the pass is at one of them. The pass continues with the launches
+ * in flight, and the next pass finds the admitted ones among these. */
 START_TEST(test_held_launches_may_be_admitted_during_a_pass)
 {
 	struct crowd crowd;

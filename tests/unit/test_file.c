@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Files: what is not a file is refused at once, files that are too large are not read, and
- * stored files are replaced as a whole or not at all. */
+/* Tests files: a path that is no regular file is refused at once, files that are too large are not
+ * read, and stored files are replaced as a whole or not at all. */
 
 #include <dirent.h>
 #include <errno.h>
@@ -56,7 +56,7 @@ START_TEST(test_what_is_written_is_read)
 {
 	write_text("a longer text\n");
 	assert_read("a longer text\n");
-	write_text("short");            /* nothing of the old one stays */
+	write_text("short");            /* nothing of the old content remains */
 	assert_read("short");
 	write_text("");
 	assert_read("");
@@ -148,7 +148,7 @@ START_TEST(test_files_are_replaced_as_a_whole)
 	ck_assert_int_ge(reader, 0);
 	ck_assert_int_eq(cei_file_replace(path, "2", 1, 0666), 0);
 	assert_read("2");
-	/* whoever has the old file open still reads all of it */
+	/* a process that has the old file open still reads all of it */
 	ck_assert_int_eq(fstat(reader, &about), 0);
 	ck_assert_int_eq(about.st_size, 9);
 	close(reader);
@@ -224,7 +224,7 @@ START_TEST(test_what_cannot_be_replaced_stays)
 }
 END_TEST
 
-/* Where every write fails, the old file stays, and nothing is left beside it. */
+/* If every write fails, the old file stays, and no temporary file is left in its folder. */
 START_TEST(test_a_full_disk_leaves_the_old_file)
 {
 	struct rlimit limit = { 4, RLIM_INFINITY };
@@ -284,7 +284,7 @@ START_TEST(test_folders_are_made_from_what_was_given_on)
 	ck_assert_int_eq(stat(below, &about), 0);
 	ck_assert(S_ISDIR(about.st_mode));
 	ck_assert_uint_eq(about.st_mode & 0777, 0700);
-	cei_file_make_folders(below, strlen(path));     /* there already */
+	cei_file_make_folders(below, strlen(path));     /* the folders exist already */
 	ck_assert_int_eq(rmdir(below), 0);
 	below[strlen(path) + 2] = '\0';
 	ck_assert_int_eq(rmdir(below), 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Floating buffers, whose address each launch names; and transfers without bytes, whose
- * mark says that all transfers before them have arrived. */
+/* Tests floating buffers, whose address each launch gives; and transfers without bytes, whose mark
+ * tells that all transfers before them have arrived. */
 
 #include <check.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 #define DELAY   (5 * TESTING_MS)
 #define ROUNDS  300u
 
-/* Shared with the tests, because Check's tests take no arguments. */
+/* These variables are global because Check's tests take no arguments. */
 static struct testing_log log_of;
 static ceov_context *context;
 static ceov_buffer *source, *target;
@@ -65,7 +65,7 @@ static struct ceov_transfer whole(void)
 	return made;
 }
 
-/* Commits a plan of one transfer, cut into chunks of at most that size. */
+/* Commits a plan of one transfer, cut into chunks of at most max_chunk_bytes. */
 static void commit_whole(uint64_t max_chunk_bytes)
 {
 	struct ceov_plan_options options = { .struct_bytes = sizeof(options),
@@ -111,7 +111,7 @@ static void target_holds(uint64_t seed)
 	ck_assert_uint_eq(testing_check(ceov_buffer_base(target, 1), SIZE, seed), SIZE);
 }
 
-/* --- what is refused ----------------------------------------------------- */
+/* --- refusals ------------------------------------------------------------ */
 
 static void commit_refused(const char *text, const char *and_text)
 {
@@ -179,7 +179,7 @@ START_TEST(test_a_floating_buffer_is_one_source_of_its_rank)
 }
 END_TEST
 
-/* A floating buffer's offset is not compared with addresses of other buffers. */
+/* Offsets in a floating buffer are not compared with the addresses of other buffers. */
 START_TEST(test_a_floating_source_overlaps_nothing)
 {
 	uint64_t at = (uint64_t)(uintptr_t)ceov_buffer_base(target, 1);
@@ -219,7 +219,8 @@ START_TEST(test_a_launch_names_an_address_where_there_is_a_place)
 }
 END_TEST
 
-/* Structs of older headers, which end before `floating`, and of newer ones are accepted. */
+/* Structs of older headers, which end before `floating`, and longer ones of newer headers are
+ * accepted. */
 START_TEST(test_launches_of_other_sizes_are_taken)
 {
 	struct { struct ceov_launch launch; uint64_t more[4]; } longer = { 0 };
@@ -256,9 +257,9 @@ START_TEST(test_launches_of_other_sizes_are_taken)
 }
 END_TEST
 
-/* --- what is moved ------------------------------------------------------- */
+/* --- copies -------------------------------------------------------------- */
 
-/* Two launches of one plan are in flight at once, each with an address of its own. */
+/* Puts two launches of one plan in flight, each with its own address. */
 static void move_from_two(int is_gated, uint64_t max_chunk_bytes)
 {
 	ceov_ticket tickets[2];
@@ -326,10 +327,10 @@ START_TEST(test_explain_says_floating)
 }
 END_TEST
 
-/* --- all sent ------------------------------------------------------------ */
+/* --- marks of transfers without bytes ------------------------------------ */
 
-/* Commits a transfer for each part, and one without bytes whose mark says that all were
- * sent. */
+/* Commits one transfer for each part, and a transfer without bytes whose mark tells that all parts
+ * were sent. */
 static void commit_parts(int has_same_ready, uint64_t mark_group_bytes)
 {
 	struct ceov_plan_options options = { .struct_bytes = sizeof(options),
@@ -352,8 +353,8 @@ static void commit_parts(int has_same_ready, uint64_t mark_group_bytes)
 	ck_assert_int_eq(ceov_plan_commit(plan), 0);
 }
 
-/* Bits of variant: gated; the last transfer waits for the same mark as the others; one
- * transfer per batch. */
+/* Commits a variant. Its bits: the launch is gated; the last transfer waits for the same mark as
+ * the others; each batch has only one transfer. */
 static void commit_variant(int variant)
 {
 	commit_parts(variant & 2, variant & 4 ? 1 : 0);
@@ -434,7 +435,7 @@ START_TEST(test_all_sent_over_many_launches)
 }
 END_TEST
 
-/* A transfer without bytes in the middle does not delay those behind it. */
+/* A transfer without bytes in the middle of a plan does not delay the transfers behind it. */
 START_TEST(test_what_moves_nothing_keeps_nobody_back)
 {
 	struct ceov_transfer transfer = whole(), empty = { .struct_bytes = sizeof(empty) };

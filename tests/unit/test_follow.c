@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Launches that follow a stream keep its order: work before an event of the stream may be
- * what the stream waits for there. Host ranks have no streams, so the test plays them: it
- * says when a stream reaches a launch's event, and the lane waits for that. */
+/* Tests that launches that follow a stream keep the stream's order, because work before an event of
+ * the stream may have to run before the launch can. Host ranks have no streams, so the test plays
+ * them: it decides when a stream reaches a launch's event, and the lane waits for that. */
 
 #include <check.h>
 #include <stdatomic.h>
@@ -18,7 +18,7 @@
 #include "testing.h"
 
 #define POINTS  4u
-#define STREAMS (CEI_LANES_GATED + 1)   /* one more than lanes exist at once */
+#define STREAMS (CEI_LANES_GATED + 1)   /* one more than the number of gated lanes */
 #define PLANS   (2 * STREAMS)
 #define BYTES   UINT64_C(64)
 #define TURNS   200u
@@ -30,13 +30,13 @@ struct stream {
 
 struct fixture {
 	ceov_context          *context;
-	struct cei_backend_ops ops;     /* the host's, with streams */
+	struct cei_backend_ops ops;     /* the host's table with streams */
 	struct stream          streams[STREAMS];
-	ceov_signal           *ready[PLANS];    /* what each plan's transfer awaits */
+	ceov_signal           *ready[PLANS];    /* the mark that each plan's transfer waits for */
 	ceov_plan             *plans[PLANS];
 };
 
-/* --- streams --------------------------------------------------------------- */
+/* --- playing the streams --------------------------------------------------- */
 
 static int event_record(struct cei_backend *backend, void *event, void *token)
 {
@@ -100,7 +100,7 @@ static ceov_ticket launch_after(struct fixture *fixture, uint32_t plan, uint32_t
 	return launch_for(fixture, plan, stream, 0);
 }
 
-/* A launch whose lane waits for the mark that the stream's work raises. */
+/* Makes a launch whose lane waits for the mark that work of the stream raises. */
 static ceov_ticket launch_gated(struct fixture *fixture, uint32_t plan, uint32_t stream)
 {
 	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
@@ -114,11 +114,11 @@ static ceov_ticket launch_gated(struct fixture *fixture, uint32_t plan, uint32_t
 static void reach(const struct fixture *fixture, uint32_t stream, uint32_t event)
 {
 	ck_assert_uint_lt(event, fixture->streams[stream].n);
-	/* seq_cst: read by the lane, which this thread turns itself */
+	/* seq_cst: read by the lane, which runs in this thread */
 	atomic_store(&fixture->streams[stream].events[event]->is_reached, 1);
 }
 
-/* The launch's result when everything that can go has gone. */
+/* Returns the launch's result after all launches that can proceed have done so. */
 static int state_of(const struct fixture *fixture, ceov_ticket ticket)
 {
 	uint32_t i;
@@ -128,7 +128,7 @@ static int state_of(const struct fixture *fixture, ceov_ticket ticket)
 	return ceov_wait(fixture->context, ticket, 0);
 }
 
-/* The launch's result, which must come within its deadline and a little. */
+/* Returns the launch's result, which must come soon after its deadline at the latest. */
 static int result_of(const struct fixture *fixture, ceov_ticket ticket)
 {
 	uint64_t until = cei_deadline(TESTING_PATIENCE);
@@ -141,7 +141,7 @@ static int result_of(const struct fixture *fixture, ceov_ticket ticket)
 
 /* --- tests ----------------------------------------------------------------- */
 
-/* The later launch waits for no mark, but its event comes behind the earlier one's: it must
+/* The later launch waits for no mark, but its event is behind the earlier launch's event: it must
  * not reach the lane first. */
 START_TEST(test_a_later_launch_does_not_pass_an_earlier_one)
 {
@@ -163,8 +163,8 @@ START_TEST(test_a_later_launch_does_not_pass_an_earlier_one)
 }
 END_TEST
 
-/* A launch is held because its plan's earlier launch, on another stream, is in flight:
- * later launches on its own stream are held too, and other streams go on. */
+/* A launch is held because an earlier launch of its plan, on another stream, is in flight. Later
+ * launches on its own stream are then held as well, while other streams go on. */
 START_TEST(test_a_held_launch_keeps_its_place)
 {
 	ceov_ticket first, held, behind, beside;
@@ -195,10 +195,9 @@ START_TEST(test_a_held_launch_keeps_its_place)
 }
 END_TEST
 
-/* Streams wait for each other in a circle, as runs of operators do, and there is one more
- * stream than lanes: the last one must get a lane although others want lanes again. In the
- * second case it also waits for its plan's launch on the first stream, while a lane is
- * free. */
+/* Streams wait for each other in a circle, as runs of operators do, and there is one more stream
+ * than lanes. The last stream must get a lane although others ask for lanes again. In the second
+ * case it also waits for its plan's launch on the first stream, while a lane is free. */
 START_TEST(test_lanes_are_given_in_order)
 {
 	uint32_t n_first = STREAMS - 1 - (uint32_t)_i, last = n_first, i;
@@ -211,7 +210,7 @@ START_TEST(test_lanes_are_given_in_order)
 	for (i = 0; i < n_first; i++)
 		tickets[i] = launch_after(&fixture, i, i);
 	tickets[last] = launch_after(&fixture, _i ? 0 : last, last);
-	for (i = 0; i < STREAMS; i++)   /* of all other streams */
+	for (i = 0; i < STREAMS; i++)   /* launches of all other streams */
 		if (i != last)
 			(void)launch_after(&fixture, STREAMS + i, i);
 	for (i = 0; i <= last; i++) {
@@ -227,8 +226,8 @@ START_TEST(test_lanes_are_given_in_order)
 }
 END_TEST
 
-/* One of three launches of a stream does not get its turn, or its mark, in time: the others
- * still go. */
+/* One of three launches on a stream fails because its event or its mark does not come in time: the
+ * other two still run. */
 START_TEST(test_one_that_fails_lets_others_go)
 {
 	struct fixture fixture;

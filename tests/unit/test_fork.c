@@ -85,8 +85,8 @@ START_TEST(test_a_forked_child_is_refused_and_does_no_harm)
 END_TEST
 
 #ifndef __SANITIZE_THREAD__
-/* Waits until the engine's thread sleeps: if it were inside a sanitizer's allocator during
- * the fork, that allocator would stay locked in the child. */
+/* Waits until the engine's thread sleeps. If it were inside a sanitizer's allocator during the
+ * fork, that allocator would stay locked in the child. */
 static void let_engine_sleep(ceov_context *context)
 {
 	uint64_t deadline = cei_deadline(TESTING_PATIENCE);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Whether a gated launch leaves a lane waiting for its marks, or is polled because enough
- * streams of the place wait already. The host backend plays a GPU's: the test sets how many
- * may wait, and counts the lanes' waits. */
+/* Tests when a gated launch makes a lane wait for its marks, and when it is polled because enough
+ * streams of the place wait already. The host backend plays a GPU's: the test sets how many may
+ * wait, and counts the lanes' waits. */
 
 #include <check.h>
 #include <string.h>
@@ -18,8 +18,8 @@
 #define BYTES UINT64_C(64)
 #define TURNS 200u
 
-static uint32_t n_may_wait;     /* what the backend answers */
-static uint32_t n_lane_waits;   /* waits that lanes were given */
+static uint32_t n_may_wait;     /* how many more streams may wait, as the backend answers */
+static uint32_t n_lane_waits;   /* how many waits lanes got */
 
 struct fixture {
 	ceov_context          *context;
@@ -117,8 +117,8 @@ START_TEST(test_marks_are_polled_where_none_may)
 }
 END_TEST
 
-/* While a lane waits for a plan's launch, it takes the plan's next launch, too: polled,
- * that one would be held until the first has ended. */
+/* While a lane waits for one launch of a plan, the lane also gets the plan's next launch. If that
+ * one were polled it would be held until the first launch has ended. */
 START_TEST(test_launches_of_a_plan_stay_together)
 {
 	ceov_ticket first, second;

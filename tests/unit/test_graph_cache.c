@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The cache of graphs for repeated runs: only the table, with fake graphs. */
+/* Tests the table of the graphs that repeated runs use, with fake graphs. */
 
 #include <check.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static void tear_down(void)
 	free(replays);
 }
 
-/* Operands made of numbers instead of addresses. */
+/* Makes operands from numbers instead of addresses. */
 static struct ceov_reduce_run operands_of(uint64_t number)
 {
 	const struct ceov_reduce_run operands = {
@@ -83,7 +83,7 @@ START_TEST(test_what_is_different_is_another)
 }
 END_TEST
 
-/* Two runs may have the same hash. */
+/* Two runs may have the same hash, so all of their operands are compared. */
 START_TEST(test_a_hash_alone_is_not_believed)
 {
 	struct cei_graph_entry *first = see_kept(0, 0, 1);
@@ -121,7 +121,7 @@ static void fill_table(void)
 	}
 }
 
-/* Runs that are too many to be cached do not replace those that are. */
+/* When the cache is full, new runs do not replace the cached ones. */
 START_TEST(test_there_is_an_end_of_room)
 {
 	uint64_t i;
@@ -154,7 +154,7 @@ START_TEST(test_what_was_not_seen_for_long_gives_way)
 }
 END_TEST
 
-/* How many entries were dropped, of one op or of all. */
+/* Returns how many entries were dropped, of one op or, with NULL, of all. */
 static uint32_t forget(const ceov_op *op)
 {
 	uint32_t n = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Handles that are used long after their release, or after their context was closed. */
+/* Uses handles long after their release, or after their context was closed. */
 
 #include <check.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 #include "ce_engine/object.h"
 #include "testing.h"
 
-/* More releases than a context's quarantine holds, but fewer than with the list of dead
- * handles. */
+/* More releases than a context's quarantine holds, but fewer than the quarantine and the list of
+ * dead handles hold together. */
 #define N_LATER (CEI_QUARANTINE_MAX + CEI_GRAVES_HANDLES / 2)
 
 /* Releases many handles, none of which may get the memory of `old`. */
@@ -37,7 +37,7 @@ START_TEST(test_a_handle_is_refused_long_after_its_release)
 
 	testing_log_init(&log);
 	context = testing_open(1, &log);
-	release_many(context, CEI_QUARANTINE_MAX + 100, NULL);  /* fill malloc's caches */
+	release_many(context, CEI_QUARANTINE_MAX + 100, NULL);  /* fill malloc's caches first */
 	old = testing_buffer(context, 0, 4096);
 	ck_assert_int_eq(ceov_buffer_release(old), 0);
 	ck_assert_int_eq(ceov_buffer_release(old), CEOV_ERR_INVALID);
@@ -142,7 +142,8 @@ START_TEST(test_handles_are_refused_after_close)
 }
 END_TEST
 
-/* More contexts are closed than are remembered; the latest ones are still refused. */
+/* Contexts are remembered after their close, but not all of them; the latest ones are still
+ * refused. */
 START_TEST(test_contexts_are_refused_after_others)
 {
 	ceov_context *contexts[3 * CEI_GRAVES_CONTEXTS];

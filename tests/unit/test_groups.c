@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Which copies and marks a lane gets in one batch, and which marks it waits for. The host
- * backend plays a GPU's, and counts its calls. */
+/* Tests which copies and marks a lane gets in one batch, and which marks it waits for. The host
+ * backend plays a GPU's, and the test counts the calls. */
 
 #include <check.h>
 #include <stdio.h>
@@ -18,12 +18,12 @@
 #define MIB   (UINT64_C(1) << 20)
 #define TURNS 200u
 
-/* Counters of calls that lanes of rank 0's engine got. The caller turns the engine, so
- * there is one thread. */
+/* Counts the calls that lanes of rank 0's engine get. The caller turns the engine, so there is only
+ * one thread. */
 static struct cei_backend_ops told_ops;
-static uint32_t n_copies;               /* calls */
-static uint32_t n_pieces_max;           /* in one of them */
-static uint32_t n_posts_max;            /* likewise, of marks */
+static uint32_t n_copies;               /* calls of copy */
+static uint32_t n_pieces_max;           /* most pieces in one call of copy */
+static uint32_t n_posts_max;            /* most marks in one call of post */
 
 static const struct cei_backend_ops *host(void)
 {
@@ -52,11 +52,11 @@ static void listen(ceov_context *context)
 	told_ops = *host();
 	told_ops.copy = copy;
 	told_ops.post = post;
-	for (i = 0; i < cei_lanes_n(lanes); i++)        /* including lanes on helping GPUs */
+	for (i = 0; i < cei_lanes_n(lanes); i++)        /* all lanes, also those on helping GPUs */
 		lanes->lane[i].backend->ops = &told_ops;
 }
 
-/* The launch's result when everything that can go has gone. */
+/* Returns the launch's result after all work that can proceed has done so. */
 static int state_of(ceov_context *context, ceov_ticket ticket)
 {
 	uint32_t i;
@@ -74,8 +74,8 @@ static uint64_t value_of(ceov_signal *signal, uint32_t index)
 	return value;
 }
 
-/* Two transfers of a launch wait for different values of one counter: the later one's bytes
- * must not go with the earlier one's. */
+/* Two transfers of a launch wait for different values of one counter. The bytes of the later one
+ * must not move before its own value is reached. */
 START_TEST(test_a_lane_waits_for_each_value)
 {
 	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
@@ -172,7 +172,7 @@ static ceov_plan *plan_of(const struct loopback *loop, uint64_t mark_group_bytes
 	return plan;
 }
 
-/* Copies share batches up to the limit that the plan sets. */
+/* A batch has no more bytes than the plan's mark_group_bytes. */
 START_TEST(test_a_batch_keeps_to_the_plans_bound)
 {
 	ceov_ticket ticket = { 0 };
@@ -190,7 +190,8 @@ START_TEST(test_a_batch_keeps_to_the_plans_bound)
 }
 END_TEST
 
-/* Places 0 and 1 of a machine without a direct link between them. */
+/* Opens a context whose ranks are places 0 and 1 of a machine without a direct link between
+ * them. */
 static ceov_context *open_without_link(void)
 {
 	const char *srcdir = getenv("srcdir");
@@ -205,7 +206,8 @@ static ceov_context *open_without_link(void)
 	return context;
 }
 
-/* Each slot of a staged route is released as soon as its own copy is done. */
+/* Each leg of a staged route is a batch of its own, so that its slot is released as soon as its
+ * copy is done. */
 START_TEST(test_a_leg_goes_alone)
 {
 	struct ceov_plan_options options = { .struct_bytes = sizeof(options),

@@ -2,10 +2,10 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Bytes are handed from thread to lane to thread by marks alone: all launches are made
- * before the threads that write and read, so nothing else orders their accesses. Without
- * one of the releases or acquires ThreadSanitizer reports a race here (docs/fences.md). The
- * threads do not assert, because Check would order them.
+ * Bytes pass from a thread to a lane to another thread, ordered by marks alone: all launches are
+ * made before the threads that write and read start, so nothing else orders their accesses. If one
+ * of the releases or acquires were missing, ThreadSanitizer would report a race here
+ * (docs/fences.md). The threads do not assert, because Check would order them.
  */
 
 #include <check.h>
@@ -16,13 +16,14 @@
 #include "ce_engine/signal.h"
 #include "loopback.h"
 
-#define ROUNDS    6u                    /* fewer than a plan's launches in flight */
+#define ROUNDS    6u                    /* fewer than a plan may have in flight */
 #define PRODUCERS 2u
 
 struct work {
 	struct loopback loop;
 	ceov_ticket tickets[ROUNDS];
-	uint32_t    n_producers;        /* 1: it raises; more: each arrives */
+	uint32_t    n_producers;        /* 1: the producer raises the mark; more: each producer
+					 * arrives at it */
 	uint64_t    seed;
 };
 
@@ -30,7 +31,7 @@ struct part {
 	struct work *work;
 	uint32_t     index;
 	int          r;                 /* the first call that failed */
-	uint32_t     n_wrong;           /* shares with wrong data */
+	uint32_t     n_wrong;           /* number of shares with wrong data */
 };
 
 static uint64_t seed_of(const struct work *work, uint32_t round, uint32_t index)
@@ -38,7 +39,7 @@ static uint64_t seed_of(const struct work *work, uint32_t round, uint32_t index)
 	return work->seed + round * PRODUCERS + index;
 }
 
-/* Writes this producer's share of the source when the launch that read it before is done. */
+/* Writes this producer's share of the source when the launch that last read it has ended. */
 static void *produce(void *arg)
 {
 	struct part *part = arg;
@@ -91,7 +92,8 @@ static void end(pthread_t thread, const struct part *part)
 	ck_assert_uint_eq(part->n_wrong, 0);
 }
 
-/* 1: one thread writes all bytes and raises; 2: two threads write half each and arrive. */
+/* With one producer, the thread writes all bytes and raises the mark; with two, each thread writes
+ * half of them and arrives. */
 START_TEST(test_marks_alone_order_bytes)
 {
 	struct work work = { .n_producers = (uint32_t)_i, .seed = testing_seed() };
@@ -113,7 +115,7 @@ START_TEST(test_marks_alone_order_bytes)
 }
 END_TEST
 
-/* NULL where the name did not appear in time, or is incomplete. */
+/* Returns NULL if the name does not appear in time, or is incomplete. */
 static void *await_name(void *arg)
 {
 	uint64_t deadline = cei_deadline(TESTING_PATIENCE);

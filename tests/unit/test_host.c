@@ -88,7 +88,7 @@ START_TEST(test_a_stopped_lane_begins_nothing_more)
 }
 END_TEST
 
-/* After a failed copy the lane waits for nothing, because the mark may never come. */
+/* After a failed copy the lane waits for no more marks, because they may never be raised. */
 START_TEST(test_nothing_is_waited_for_after_a_failed_copy)
 {
 	set_script(0, 1, 0);
@@ -100,7 +100,7 @@ START_TEST(test_nothing_is_waited_for_after_a_failed_copy)
 }
 END_TEST
 
-/* Aborts raise the word before they open the counters. */
+/* An abort sets the abort word before it poisons the counters. */
 START_TEST(test_an_abort_word_ends_a_wait)
 {
 	rig_wait(GATE, 0, 1);
@@ -115,8 +115,8 @@ START_TEST(test_an_abort_word_ends_a_wait)
 }
 END_TEST
 
-/* There is no memory for the thread's stack. Operations that were appended are not
- * published. */
+/* No memory is left for the stack of the lane's thread. Operations that were appended are not
+ * executed. */
 START_TEST(test_a_lane_whose_worker_cannot_be_started_is_idle)
 {
 	pthread_attr_t attributes;
@@ -215,7 +215,7 @@ START_TEST(test_a_caller_turns_the_lane)
 }
 END_TEST
 
-/* Without reaping, only an operation's room becoming free shows that it was executed. */
+/* Nothing is reaped here, so an operation's room becomes free only if it has been executed. */
 START_TEST(test_room_is_used_again)
 {
 	struct cei_post posts[CEI_LANE_BATCH];
@@ -236,7 +236,7 @@ START_TEST(test_room_is_used_again)
 }
 END_TEST
 
-/* The lane gets the copy long before the data is written. */
+/* The lane gets the copy long before the thread writes the data. */
 START_TEST(test_a_gate_hands_over_what_was_written_before)
 {
 	rig_wait(GATE, 0, 1);
@@ -250,9 +250,9 @@ START_TEST(test_a_gate_hands_over_what_was_written_before)
 }
 END_TEST
 
-/* The lane becomes idle because all is done, because its second copy failed, or because it
- * was stopped between copies. Nothing is read meanwhile, because that would order the
- * bytes, too. */
+/* Lanes become idle because all copies are done, because the second copy failed, or because the
+ * lane was stopped between copies. The test reads nothing meanwhile, because reading would also
+ * order the bytes. */
 START_TEST(test_an_idle_lane_has_done_with_memory)
 {
 	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
@@ -298,6 +298,6 @@ static Suite *suite(void)
 
 int main(void)
 {
-	rig.ops = cei_backend_named("host");    /* rig.kind is 0, the host's members */
+	rig.ops = cei_backend_named("host");    /* rig.kind is 0: members on the host */
 	return testing_run(suite());
 }

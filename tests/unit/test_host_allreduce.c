@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Rounds in which all ranks exchange numbers; the ranks are threads of one process. */
+/* Tests rounds in which all ranks exchange numbers. The ranks are threads of one process. */
 
 #include <check.h>
 #include <inttypes.h>
@@ -80,7 +80,7 @@ static void close_rig(struct rig *rig)
 
 /* --- many rounds ----------------------------------------------------------- */
 
-/* The number that a rank contributes in a round, which every thread can compute. */
+/* Returns the number that a rank contributes to a round; every thread can compute it. */
 static uint64_t number_of(uint32_t rank, uint32_t round)
 {
 	uint64_t state = testing_seed() + round * UINT64_C(1000003) + rank;
@@ -150,11 +150,11 @@ START_TEST(test_many_rounds)
 }
 END_TEST
 
-/* --- what goes wrong ------------------------------------------------------- */
+/* --- failures -------------------------------------------------------------- */
 
-/* --- facts ----------------------------------------------------------------- */
+/* --- facts about ranks ----------------------------------------------------- */
 
-/* Known facts need no round, and their least value is the same at each rank. */
+/* A fact that all ranks know needs no round; each rank gets the smallest value of all. */
 START_TEST(test_facts_are_the_least_of_all_ranks)
 {
 	struct rig rig;
@@ -166,7 +166,7 @@ START_TEST(test_facts_are_the_least_of_all_ranks)
 		least = 7;
 		ck_assert_int_eq(cei_allreduce_least(&rig.ranks[i], CEI_ALLREDUCE_SMS, &least), 0);
 		ck_assert_uint_eq(least, 129);
-		/* rank 0 does not know it, so no rank uses it */
+		/* rank 0 does not know the fact, so no rank uses it */
 		ck_assert_int_eq(cei_allreduce_least(&rig.ranks[i], CEI_ALLREDUCE_COPY_RATE,
 						     &least), 0);
 		ck_assert_uint_eq(least, 0);
@@ -236,7 +236,7 @@ START_TEST(test_an_abort_ends_the_wait)
 }
 END_TEST
 
-/* A rank that is two rounds ahead, which is against the protocol. */
+/* A rank is two rounds ahead, which violates the protocol. */
 START_TEST(test_another_round)
 {
 	struct cei_allreduce_range range;

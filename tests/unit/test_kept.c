@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Who writes the gathered rows of an all-gather + GEMM to the caller's memory: an executor
- * that can do it while it multiplies, else a copy after the product. The host's executor
- * cannot, so this test's executor does, taking each row from where its tile reads it. */
+/* Tests who writes the gathered rows of an all-gather + GEMM to the caller's memory: the executor
+ * while it multiplies, if it can, or a copy after the product. The host's executor cannot, so this
+ * test's executor does it, and takes each row from the memory that its tile reads. */
 
 #include <check.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static void set_up(void)
 	memset(stand_ins, 0, sizeof(stand_ins));
 }
 
-/* --- the executor ---------------------------------------------------------- */
+/* --- the test's executor --------------------------------------------------- */
 
 static int keeps(const struct cei_executor *executor, const struct cei_gemm_job *job)
 {
@@ -55,7 +55,7 @@ static void keep_tile(const struct cei_gemm_job *job, const struct cei_gemm_tile
 	       tile->n_rows * row_bytes);
 }
 
-/* When the product is done all rows have arrived: copies them. */
+/* Multiplies, then copies the gathered rows: all of them have arrived by then. */
 static int multiply(struct cei_executor *executor, void *stream,
 		    const struct cei_gemm_job *job)
 {
@@ -106,7 +106,7 @@ static void run_some(const struct op_part *part)
 	ceov_op_release(op);
 }
 
-/* Rank 1 has no rows, or few. */
+/* Makes a case in which rank 1 has no rows, or few. */
 static struct op_case case_of(enum ceov_op_mode mode, int is_wanted)
 {
 	struct op_case one = op_case_of(OP_AG_GEMM, RANKS, 40, 24, 40);
@@ -172,7 +172,7 @@ START_TEST(test_else_they_are_copied)
 }
 END_TEST
 
-/* Each rank decides by its own executor. */
+/* Whether rows are copied is decided on each rank by its own executor. */
 START_TEST(test_each_rank_for_itself)
 {
 	struct op_case one = case_of(modes[_i], 1);
@@ -198,7 +198,7 @@ START_TEST(test_they_are_not_wanted)
 }
 END_TEST
 
-/* A product that is only measured writes no gathered rows. */
+/* A product that runs only to be measured writes no gathered rows. */
 START_TEST(test_a_product_alone_keeps_nothing)
 {
 	struct op_case one = op_case_of(OP_AG_GEMM, 1, 20, 24, 16);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The table of operators: every operator has all functions, and all operators are covered
- * here. */
+/* Tests the table of operators: every operator has all functions, and this test covers every
+ * operator. */
 
 #include <check.h>
 #include <ctype.h>
@@ -43,7 +43,8 @@ START_TEST(test_no_function_is_missing)
 }
 END_TEST
 
-/* A key is a part of a line in a stored file and must be words between slashes. */
+/* An operator's key is a part of a line in a stored file, so it must consist of words between
+ * slashes. */
 START_TEST(test_names_and_keys_are_unique)
 {
 	const struct cei_op_kind *kind = kinds[_i];
@@ -60,7 +61,7 @@ START_TEST(test_names_and_keys_are_unique)
 }
 END_TEST
 
-/* Counts the kinds in the header, so that a new one that is not tested here is noticed. */
+/* Counts the kinds in the header, so that a new kind that this test does not cover is noticed. */
 START_TEST(test_all_kinds_are_here)
 {
 	const char *srcdir = getenv("srcdir");
@@ -78,7 +79,7 @@ START_TEST(test_all_kinds_are_here)
 }
 END_TEST
 
-/* --- one that nobody else knows --------------------------------------------- */
+/* --- an operator made up by this test --------------------------------------- */
 
 static const char *made_up_fault(const struct cei_op_shape *shape)
 {

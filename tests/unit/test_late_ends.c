@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* A launch ends when its mover reports completion, not when its bytes are visible, because
- * until then the mover may still read the source. Uses a mover in front of the host's that
- * reports completion late. The caller turns the engine. */
+/* A launch ends when its mover reports completion, not when its bytes have become visible: until
+ * then the mover may still read the source. The test double in front of the host's mover reports
+ * completion late. The caller turns the engine. */
 
 #include <string.h>
 
@@ -58,7 +58,7 @@ START_TEST(test_a_launch_ends_with_its_mover)
 }
 END_TEST
 
-/* Transfers of one submit have no order; their bytes are right all the same. */
+/* Transfers of one submit may be executed in any order; their bytes are right all the same. */
 START_TEST(test_bytes_are_right_in_any_order)
 {
 	enum { TRANSFERS = 6, ROUNDS = 20 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Launches that succeed: order, bases, tickets, many at a time. Failures are in
+/* Tests launches that succeed: order, bases, tickets, many at a time. Failures are in
  * test_launch_fails.c. */
 
 #include <check.h>
@@ -75,7 +75,7 @@ START_TEST(test_launches_in_flight_are_bounded)
 }
 END_TEST
 
-/* Results of others, and how long they are kept: test_tickets.c. */
+/* Tickets of other contexts and how long results are kept: test_tickets.c. */
 START_TEST(test_strange_tickets_are_refused)
 {
 	ceov_ticket first, ticket = { 0 };
@@ -223,7 +223,8 @@ START_TEST(test_marks_rise_over_mixed_launches)
 }
 END_TEST
 
-/* One producer: the second launch's mark is raised only after the first arrived. */
+/* Both launches have the same producer, which raises the second launch's mark only after the first
+ * has arrived. */
 START_TEST(test_gated_launches_of_one_producer_keep_their_order)
 {
 	struct ceov_transfer transfer;
@@ -240,7 +241,7 @@ START_TEST(test_gated_launches_of_one_producer_keep_their_order)
 	transfer.source_ready = testing_mark(ready_too, 0, 1);
 	testing_add(too, &transfer);
 	ck_assert_int_eq(ceov_plan_commit(too), 0);
-	first = loopback_launch(&loop, 1, GATED); /* target_free: not yet at 1 */
+	first = loopback_launch(&loop, 1, GATED); /* target_free is not at 1 yet */
 	loop.plan = too;
 	second = loopback_launch(&loop, 0, GATED);
 	usleep(20000);
@@ -283,7 +284,7 @@ START_TEST(test_a_gated_plan_may_wait_for_its_own_marks)
 }
 END_TEST
 
-/* --- many ---------------------------------------------------------------- */
+/* --- many launches ------------------------------------------------------- */
 
 struct worker {
 	struct loopback loop;
@@ -338,7 +339,7 @@ START_TEST(test_threads_launch_thousands_on_several_plans)
 }
 END_TEST
 
-/* Several threads launch one plan whose marks are always reached. */
+/* Launches a plan from several threads at once; its marks are always reached. */
 static void *launch_many(void *arg)
 {
 	struct loopback *loop = arg;
@@ -462,7 +463,7 @@ START_TEST(test_a_caller_turns_launches)
 		;
 	for (k = 0; k < 20; k++)
 		ck_assert_int_eq(ceov_wait(loop.context, tickets[k], 0), 0);
-	loopback_launch(&loop, 20, GATED); /* and closes with it in flight */
+	loopback_launch(&loop, 20, GATED); /* the context closes with this launch in flight */
 	ck_assert_int_eq(ceov_turn(loop.context), CEOV_PENDING);
 	loopback_close(&loop);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Launches that fail: deadlines, aborts, copies that fail or are lost, closing contexts. */
+/* Tests launches that fail: by deadlines, aborts, copies that fail or are lost, and closing
+ * contexts. */
 
 #include <check.h>
 #include <pthread.h>
@@ -136,7 +137,7 @@ START_TEST(test_a_deadline_names_a_shared_signal)
 }
 END_TEST
 
-/* Both marks were reached, so no signal's owner is to blame and no mark is named. */
+/* Both marks were reached, so the message blames no signal's owner and names no mark. */
 START_TEST(test_a_deadline_of_a_copy_blames_its_own_rank)
 {
 	struct ceov_failure failure;
@@ -156,9 +157,9 @@ START_TEST(test_a_deadline_of_a_copy_blames_its_own_rank)
 }
 END_TEST
 
-/* --- marks that would fall ------------------------------------------------ */
+/* --- marks that would lower their counter --------------------------------- */
 
-/* Of three transfers the one in the middle would lower its counter. */
+/* The second of three transfers would lower its counter. */
 START_TEST(test_a_mark_that_would_fall_fails_its_launch)
 {
 	struct ceov_failure failure;
@@ -258,7 +259,7 @@ START_TEST(test_abort_of_a_copy_under_way)
 }
 END_TEST
 
-/* Aborting such a launch aborts only the signal that its transfer raises. */
+/* Aborting a launch that waits for nothing aborts only the signal that its transfer raises. */
 START_TEST(test_abort_of_a_launch_that_waits_for_nothing)
 {
 	struct ceov_transfer transfer;
@@ -456,7 +457,8 @@ START_TEST(test_a_lost_copy_leaves_its_target_uncertain)
 	failure = testing_failure(loop.context);
 	ck_assert_int_eq(failure.error, CEOV_ERR_TIMEOUT);
 	testing_log_has(&loop.log, "uncertain", "takes no more", NULL);
-	renew_all(&loop);               /* nothing is in flight, but the lane is gone */
+	renew_all(&loop);               /* nothing is in flight, but the lane cannot be used any
+					 * more */
 	loopback_ready(&loop, 1);
 	ck_assert_int_lt(loopback_wait(&loop, loopback_launch(&loop, 0, POLLED)), 0);
 	loopback_close(&loop);
@@ -473,7 +475,7 @@ START_TEST(test_close_ends_what_is_in_flight)
 
 	for (i = 0; i < 20; i++) {
 		loopback_open(&loop, 5, 0);
-		if (i % 3 == 2)         /* some are in a lane's queue already */
+		if (i % 3 == 2)         /* some launches are in a lane's queue already */
 			loopback_ready(&loop, 1);
 		for (k = 0; k < 8; k++)
 			loopback_launch(&loop, 0, i % 2 ? 1 : (int)(k % 2));
@@ -503,8 +505,8 @@ START_TEST(test_close_ends_copies_first)
 	ck_assert_int_eq(ceov_buffer_release(from), CEOV_PENDING);
 	usleep(20000);
 	ceov_close(context);
-	testing_fill(source, LOOPBACK_BYTES, 2); /* the copy was abandoned before it read
-						  * anything, so the memory may change */
+	testing_fill(source, LOOPBACK_BYTES, 2); /* the copy was abandoned before it read its
+						  * source, so the source may change */
 	memset(target, 0, sizeof(target));
 	usleep(80000);
 	ck_assert_uint_eq(target[0] | target[LOOPBACK_BYTES - 1], 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Directions and default costs of links. */
+/* Tests directions and default costs of links. */
 
 #include <check.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 #define GB UINT64_C(1000000000)
 
-/* --- small ones ----------------------------------------------------------------------- */
+/* --- single functions ----------------------------------------------------------------- */
 
 START_TEST(test_a_copy_takes_t0_and_its_bytes)
 {
@@ -28,8 +28,8 @@ START_TEST(test_a_copy_takes_t0_and_its_bytes)
 }
 END_TEST
 
-/* Each direction has a lane for copies without waits; only directions of one copy engine
- * share a lane. */
+/* Each direction has a lane for copies without waits. Directions share a lane only if they share a
+ * copy engine. */
 START_TEST(test_directions_have_lanes)
 {
 	ck_assert_int_eq(cei_direction_lane(CEI_DIRECTION_PEER), CEI_DIRECTION_PEER);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Machines from recorded trees and from hints: what exists, where it is attached, kinds of
- * links, shared ports, and what a measurement changes. */
+/* Tests machines built from recorded trees and from hints: which devices exist, where they are
+ * attached, kinds of links, shared ports, and what a measurement changes. */
 
 #include <hwloc.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ static enum cei_machine_link_kind kind(const struct cei_machine *machine, uint32
 	return (enum cei_machine_link_kind)cei_machine_link(machine, from, to)->kind;
 }
 
-/* How many ports two links share. */
+/* Returns how many ports two links share. */
 static uint32_t n_shared(const struct cei_machine_link *a, const struct cei_machine_link *b)
 {
 	uint32_t i, j, n = 0;
@@ -142,7 +142,7 @@ START_TEST(test_pcie_switches_share_their_uplink)
 	struct cei_machine *machine = testing_machine("pcie8-switches-nics");
 	uint32_t host = cei_machine_near_host(machine, 0);
 
-	/* GPUs 0 and 1 are below one switch, 2 and 3 below the next */
+	/* GPUs 0 and 1 are below one switch, GPUs 2 and 3 below the next one */
 	ck_assert_int_eq(kind(machine, 0, 1), CEI_MACHINE_PCIE);
 	ck_assert(!goes_over(machine, 0, 1, "0000:05:00.0 up"));
 	ck_assert(goes_over(machine, 0, 2, "0000:05:00.0 up"));
@@ -164,7 +164,8 @@ START_TEST(test_nics_are_as_near_as_the_tree_says)
 	struct cei_machine *machine = testing_machine("pcie8-switches-nics");
 	uint32_t i;
 
-	ck_assert_str_eq(machine->nics[1].name, "mlx5_0");      /* not ib0, its net device */
+	ck_assert_str_eq(machine->nics[1].name, "mlx5_0");      /* the InfiniBand device, not its
+								 * network device ib0 */
 	ck_assert_int_eq(machine->nics[1].is_rdma, 1);
 	for (i = 0; i < 8; i++)
 		ck_assert_uint_eq(machine->nic_distance[i][1],
@@ -220,7 +221,7 @@ START_TEST(test_a_file_can_say_that_there_is_no_way)
 }
 END_TEST
 
-/* A virtual machine reports no widths: measured defaults are used. */
+/* A virtual machine reports no link widths: defaults from measurements are used. */
 START_TEST(test_what_is_not_told_has_defaults)
 {
 	struct cei_machine *machine = testing_machine("vm-flat");
@@ -280,8 +281,8 @@ START_TEST(test_hints_alone_make_a_machine)
 }
 END_TEST
 
-/* The tree may lack a GPU, or show its first function where the driver names another one
- * (MIG, a virtual function). */
+/* The tree may lack a hinted GPU, or show its first function where the driver names another one
+ * (with MIG, or a virtual function). */
 START_TEST(test_hinted_gpus_take_their_place_in_the_tree)
 {
 	struct cei_machine *machine = testing_machine("pcie8-switches-nics");
@@ -366,7 +367,7 @@ START_TEST(test_measured_costs_are_merged)
 	ck_assert_uint_eq(link->t0_ns, 1234);
 	ck_assert_int_eq(link->origin, CEI_MACHINE_MEASURED);
 	ck_assert_int_eq(cei_machine_link(machine, 1, 0)->origin, CEI_MACHINE_DEFAULT);
-	check_sane(machine);            /* its ports were widened, too */
+	check_sane(machine);            /* the ports of the measured link were widened as well */
 	cei_machine_destroy(measured);
 
 	hint(3);
@@ -378,7 +379,7 @@ START_TEST(test_measured_costs_are_merged)
 }
 END_TEST
 
-/* --- small ones ----------------------------------------------------------------------- */
+/* --- single functions ----------------------------------------------------------------- */
 
 START_TEST(test_directions_are_those_of_both_ends)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Measured ports as text, and the cache of measured machines: what was stored is found
- * again, and other files in its place do no harm. */
+/* Tests measured ports, written as text, and the cache of measured machines: a stored machine is
+ * found again, and other files in its place do no harm. */
 
 #include <check.h>
 #include <dirent.h>
@@ -131,7 +131,7 @@ START_TEST(test_shared_bandwidth_is_a_port_of_its_links)
 	ck_assert_int_eq(add_shared(machine, "host to all, shared", SHARED / 2), 0);
 	ck_assert_uint_eq(machine->n_ports, n + 1);
 	ck_assert_uint_eq(machine->ports[port].bytes_per_s, SHARED / 2);
-	/* never less than the rate of one of its links */
+	/* a port never carries less than one of its links */
 	ck_assert_int_eq(add_shared(machine, "host to all, shared", 1), 0);
 	ck_assert_uint_ge(machine->ports[port].bytes_per_s,
 			  cei_machine_link(machine, host, 0)->bytes_per_s);
@@ -155,7 +155,7 @@ START_TEST(test_shared_bandwidth_that_makes_no_sense)
 	name[sizeof(name) - 1] = '\0';
 	ck_assert_int_eq(add_shared(machine, name, SHARED), CEOV_ERR_INVALID);
 	ck_assert_uint_eq(machine->n_ports, n);
-	/* fill a link with as many ports as it can have */
+	/* fill a link with as many ports as it may have */
 	for (i = 0; i <= CEI_MACHINE_PATH_MAX; i++) {
 		snprintf(name, sizeof(name), "port %u", i);
 		if (add_shared(machine, name, SHARED))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* NUMA nodes in files: sizes, nodes without processors; and shared ports up to the last one
- * that fits. */
+/* Tests NUMA nodes in files: their sizes, and nodes without processors; and shared ports up to the
+ * largest number. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static void tear_down(void)
 	cei_report_fini(&report);
 }
 
-/* Reads a file of a machine with these nodes and objects. */
+/* Writes and reads the file of a machine with these nodes and objects. */
 static int read_text(const char *nodes, const char *objects, struct cei_machine **ret_machine)
 {
 	char text[4096];
@@ -89,8 +89,7 @@ START_TEST(test_a_node_without_processors_has_a_group)
 }
 END_TEST
 
-/* Random changes of digits and letters: the file is read or refused, and hwloc does not
- * crash. */
+/* Changes digits and letters at random: the file is read or refused, and hwloc does not crash. */
 START_TEST(test_mutants_of_such_nodes)
 {
 	static const char letters[] = "0123x\"=<>/ G";
@@ -171,7 +170,7 @@ START_TEST(test_the_last_port_fits_and_no_more)
 	ck_assert_int_eq(add_port(&builder, "one more"), CEOV_ERR_INVALID);
 	ck_assert_uint_eq(machine->n_ports, CEI_MACHINE_PORTS_MAX);
 	testing_log_has(&lines, "here: more than 2048 ways", NULL, NULL);
-	ck_assert_int_eq(add_port(&builder, "p0"), 0);          /* existing ports can still be
+	ck_assert_int_eq(add_port(&builder, "p0"), 0);          /* ports that exist can still be
 								 * used */
 	ck_assert_int_eq(add_port(&builder, "last"), 0);
 	free(machine);

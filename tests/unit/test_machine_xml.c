@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Machine files: what was written is read again, lstopo's files are read, and files from
- * elsewhere are read or refused with a place in the file, without a crash. */
+/* Tests machine files: a written file is read again, lstopo's files are read, and other files are
+ * read or refused with a place in the file, without a crash. */
 
 #include <dirent.h>
 #include <hwloc.h>
@@ -105,7 +105,7 @@ static uint32_t list_fixtures(struct name *names)
 	return n;
 }
 
-/* --- there and back ------------------------------------------------------------------- */
+/* --- writing and reading -------------------------------------------------------------- */
 
 START_TEST(test_every_fixture_comes_back_as_it_was)
 {
@@ -195,7 +195,7 @@ START_TEST(test_a_machine_of_the_driver_comes_back)
 	check_equal(machine, again);
 	cei_machine_destroy(machine);
 	cei_machine_destroy(again);
-	/* without a tree, infos hold everything */
+	/* without a tree, the infos hold the whole machine */
 	ck_assert_int_eq(cei_machine_from_hwloc(&report, NULL, &hints, &machine), 0);
 	again = through_a_file(machine);
 	ck_assert(machine->hash == again->hash);
@@ -244,7 +244,7 @@ START_TEST(test_where_a_file_cannot_be_written_is_said)
 }
 END_TEST
 
-/* --- hostile files -------------------------------------------------------------------- */
+/* --- malformed files ------------------------------------------------------------------ */
 
 static void refused(const char *text, const char *why)
 {
@@ -325,7 +325,7 @@ START_TEST(test_a_million_within_each_other_are_refused)
 }
 END_TEST
 
-/* The fixture's text with the first `from` replaced by `to`. */
+/* Returns the fixture's text with the first `from` replaced by `to`. */
 static const char *with(const char *name, const char *from, const char *to)
 {
 	char path[PATH_BYTES];
@@ -407,15 +407,15 @@ START_TEST(test_our_own_words_are_read_with_distrust)
 }
 END_TEST
 
-/* --- mutants -------------------------------------------------------------------------- */
+/* --- randomly changed files ----------------------------------------------------------- */
 
 struct mutant {
 	uint64_t random;
-	char    *bytes;                 /* of TEXT_BYTES */
+	char    *bytes;                 /* memory of TEXT_BYTES */
 	uint64_t n;
 };
 
-/* Replaces n_old bytes at a place; what would not fit is dropped. */
+/* Replaces n_old bytes at a place; bytes that would not fit are dropped. */
 static void replace(struct mutant *mutant, uint64_t at, uint64_t n_old, const char *with_text,
 		    uint64_t n_new)
 {
@@ -545,7 +545,7 @@ START_TEST(test_mutants_are_read_or_refused)
 		n_read += !r;
 		cei_machine_destroy(machine);
 	}
-	/* some mutants change nothing that matters */
+	/* some mutants change nothing that the reader uses */
 	ck_assert_uint_gt(n_read, 0);
 	ck_assert_uint_lt(n_read, i);
 	printf("%u mutants, %u of them read\n", i, n_read);

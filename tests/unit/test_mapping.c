@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The cache of imported regions: each region is mapped once however often it is found, and
+/* Tests the cache of imported regions: each region is mapped once, however often it is found, and
  * unmapped with its last user. */
 
 #include <check.h>
@@ -49,7 +49,7 @@ static void set_up(void)
 static void tear_down(void)
 {
 	cei_mappings_fini(&mappings);
-	cei_mappings_fini(&mappings);           /* the second does nothing */
+	cei_mappings_fini(&mappings);           /* the second call does nothing */
 	cei_region_fini(&owned);
 	cei_report_fini(&report);
 }
@@ -123,8 +123,8 @@ static int other_file(void)
 	return fd;
 }
 
-/* A peer that writes another's identity into its export gets neither that one's memory
- * nor its place. */
+/* A peer that copies another peer's identity into its export gets neither that peer's memory nor
+ * its entry. */
 START_TEST(test_an_identity_without_its_file_is_refused)
 {
 	struct cei_region_wire other = wire;

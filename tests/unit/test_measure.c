@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * How ceoverlap-bench measure interprets times, on a simulated machine whose links and
- * shared ports are known: it moves nothing, and reports how long copies would have taken.
+ * Tests how ceoverlap-bench measure interprets times. The mover is a simulated machine with known
+ * links and shared ports: it moves nothing, and reports how long copies would have taken.
  */
 
 #include <check.h>
@@ -17,9 +17,9 @@
 
 #define GPUS     8u
 #define PEER     393e9
-#define IN       53e9                   /* host to GPU */
+#define IN       53e9                   /* rate from the host to one GPU */
 #define OUT      55e9
-#define ALL_IN   172e9                  /* of all GPUs together */
+#define ALL_IN   172e9                  /* rate from the host to all GPUs together */
 #define HALF_IN  110e9
 #define ALL_OUT  92e9
 #define T0_NS    2100.0
@@ -39,7 +39,7 @@ static int is_gpu(uint32_t place)
 	return place < GPUS;
 }
 
-/* How long all flows take over what they share; a rate of 0 means that a flow does not
+/* Returns how long all flows take over one shared resource; a rate of 0 means that a flow does not
  * cross it. */
 static double shared_ns(const struct measure_flow *flows, uint32_t n,
 			int (*is_over)(const struct measure_flow *, uint32_t), uint32_t which,
@@ -146,7 +146,7 @@ static const struct measure_mover_ops fake_ops = {
 	.reaches = fake_reaches,
 };
 
-/* --- what the program gives its parts ---------------------------------------- */
+/* --- functions of the program that its files need ---------------------------- */
 
 int measure_has_time(struct measure *m)
 {
@@ -296,7 +296,7 @@ START_TEST(test_what_links_share_is_found)
 	port_carries(&rig, "host to GPUs 4-7", HALF_IN);
 	port_carries(&rig, "GPUs 0-7 to host", ALL_OUT);
 	port_carries(&rig, "GPUs 0-1 to host", ALL_OUT);
-	/* two GPUs at once are not limited, and neither are both directions of one */
+	/* neither two GPUs at once nor both directions of one GPU reach a limit */
 	ck_assert_str_eq(set_named(&rig, "host to GPUs 0-1")->port, "");
 	ck_assert_str_eq(set_named(&rig, "host and GPU 5, both ways")->port, "");
 	port_carries(&rig, "GPU 3 and 4 to GPU 2", PEER);
@@ -382,7 +382,7 @@ START_TEST(test_wrong_data_is_counted)
 }
 END_TEST
 
-/* Machines with two nodes and trees of ports: every link gets a cost. */
+/* Measures machines with two nodes and trees of ports: every link gets a cost. */
 START_TEST(test_other_machines)
 {
 	static const char *const names[] = {

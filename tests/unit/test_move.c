@@ -19,7 +19,7 @@
 #include "ops/kinds.h"
 
 #define SCRATCH     UINT64_C(400000)
-#define LIMIT       UINT64_C(20000)     /* bytes of a block */
+#define LIMIT       UINT64_C(20000)     /* most bytes in a block */
 #define CASES       6u
 #define RUNS        12u
 #define LONG_RUNS   60u
@@ -36,10 +36,10 @@ static void set_up(void)
 
 /* --- operands -------------------------------------------------------------- */
 
-struct data {                           /* of one rank */
-	unsigned char *source;          /* in place: a part of target */
+struct data {                           /* memory of one rank */
+	unsigned char *source;          /* in place: points into target */
 	unsigned char *target;
-	unsigned char *own_source;      /* the memory to free */
+	unsigned char *own_source;      /* the memory to free, if any */
 };
 
 static unsigned char *allocate(uint64_t n_bytes)
@@ -51,7 +51,7 @@ static unsigned char *allocate(uint64_t n_bytes)
 	return memory;
 }
 
-/* The operand of that run; results are filled with other data. */
+/* Makes the operand of that run; results are filled with other data. */
 static struct data make_data(const struct move_case *one, uint32_t rank, uint64_t number)
 {
 	struct data data = { .target = allocate(move_arrives_at(one, one->n_ranks, rank)) };
@@ -131,7 +131,7 @@ static ceov_op *create(const struct move_case *one, const struct op_part *part)
 struct many {
 	const struct move_case *one;
 	uint32_t                n_runs;
-	uint32_t                late;           /* one run in so many is delayed */
+	uint32_t                late;           /* of so many runs one is delayed */
 };
 
 /* Runs many times with different operands; some ranks are delayed now and then. */
@@ -199,23 +199,23 @@ static struct move_case sparse(uint32_t i)
 	struct move_case one = move_case_of(i >= 5, 4, 0);
 
 	switch (i) {
-	case 0:                         /* one pair */
+	case 0:                         /* one pair of ranks */
 		one.bytes[0 * 4 + 1] = 8000;
 		break;
-	case 1:                         /* to the next */
+	case 1:                         /* each rank to the next */
 		one.bytes[0 * 4 + 1] = one.bytes[1 * 4 + 2] = 8000;
 		one.bytes[2 * 4 + 3] = one.bytes[3 * 4 + 0] = 16;
 		break;
-	case 2:                         /* to themselves */
+	case 2:                         /* each rank to itself */
 		one.bytes[0 * 4 + 0] = one.bytes[2 * 4 + 2] = 8000;
 		break;
-	case 3:                         /* from one */
+	case 3:                         /* from one rank to all */
 		one.bytes[2 * 4 + 0] = one.bytes[2 * 4 + 1] = one.bytes[2 * 4 + 3] = 8000;
 		break;
-	case 4:                         /* to one */
+	case 4:                         /* from all ranks to one */
 		one.bytes[0 * 4 + 2] = one.bytes[1 * 4 + 2] = one.bytes[3 * 4 + 2] = 8000;
 		break;
-	default:                        /* one gathered shard, in place or not */
+	default:                        /* an all-gather of one shard, in place or not */
 		one.bytes[1] = 8000;
 		one.is_in_place = i == 6;
 	}
@@ -236,11 +236,11 @@ START_TEST(test_pairs_without_bytes)
 }
 END_TEST
 
-/* --- beside others --------------------------------------------------------- */
+/* --- in turn with other operators ------------------------------------------ */
 
 #define MOVES 4u
 
-/* Operators of other kinds and cuts share the scratch slots and counters. */
+/* Operators of other kinds, cut differently, use the same scratch slots and counters. */
 static void alternate(const struct op_part *part)
 {
 	struct op_case cases[2] = {
@@ -292,7 +292,7 @@ END_TEST
 
 /* --- how blocks are cut ---------------------------------------------------- */
 
-/* Number of transfers of a rank's plan to the target. */
+/* Returns how many transfers a rank's plan has to the target. */
 static uint32_t legs_to(const ceov_op *op, uint32_t target)
 {
 	const struct ceov_plan *plan = op->stages[0].plan[0];
@@ -306,7 +306,7 @@ static uint32_t legs_to(const ceov_op *op, uint32_t target)
 	return n;
 }
 
-/* Rank 0 of 4, whose last target is rank 3. */
+/* The plan of rank 0 of 4 sends to rank 3 last. */
 START_TEST(test_the_last_block_is_cut)
 {
 	struct move_case one = move_case_of(_i, 4, 160);
@@ -326,7 +326,7 @@ START_TEST(test_the_last_block_is_cut)
 		one.bytes[2] = 48;
 		ck_assert_int_eq(move_create(&one, rig.workspaces[0], &op), 0);
 		ck_assert_uint_eq(legs_to(op, 1), 1);
-		ck_assert_uint_eq(legs_to(op, 2), 2);   /* of 32 bytes and the rest */
+		ck_assert_uint_eq(legs_to(op, 2), 2);   /* one of 32 bytes, one of the rest */
 		ck_assert_uint_eq(legs_to(op, 3), 0);
 		ceov_op_release(op);
 	}
@@ -408,7 +408,7 @@ START_TEST(test_shapes_that_are_refused)
 			 CEOV_ERR_INVALID);
 	ck_assert_int_eq(ceov_all_to_all_create(rig.workspaces[0], &shape, &op),
 			 CEOV_ERR_INVALID);
-	shape.struct_bytes = sizeof(shape);     /* has no bytes */
+	shape.struct_bytes = sizeof(shape);     /* this struct has no bytes */
 	ck_assert_int_eq(ceov_all_to_all_create(rig.workspaces[0], &shape, &op),
 			 CEOV_ERR_INVALID);
 	shape.bytes = good.bytes;
@@ -422,7 +422,7 @@ START_TEST(test_shapes_that_are_refused)
 }
 END_TEST
 
-/* Expects an error with that text, and that no run was made. */
+/* Asserts that the call fails with this text and makes no run. */
 static void expect_no_run(ceov_op *op, const void *source, void *target, const char *text)
 {
 	struct ceov_move_run run = { .struct_bytes = sizeof(run) };
@@ -480,12 +480,12 @@ END_TEST
 
 struct failing {
 	struct move_case one;
-	uint32_t         absent;        /* rank that makes no run */
+	uint32_t         absent;        /* the rank that makes no run */
 	int              results[OP_RANKS_MAX];
 	uint64_t         took_ns[OP_RANKS_MAX];
 };
 
-/* Makes one good run, then one that one rank does not make. */
+/* Makes one good run, then one that one rank leaves out. */
 static void run_without(const struct op_part *part)
 {
 	struct failing *failing = part->arg;
@@ -516,7 +516,7 @@ static void open_failing(struct op_rig *rig, uint32_t n_ranks)
 							TESTING_PATIENCE), 0);
 }
 
-/* Also where no rank has bytes for another. */
+/* Tests also blocks without bytes for other ranks. */
 START_TEST(test_a_rank_that_does_not_come)
 {
 	struct failing failing = { .absent = 1 };
@@ -538,7 +538,7 @@ START_TEST(test_a_rank_that_does_not_come)
 }
 END_TEST
 
-/* --- the rest -------------------------------------------------------------- */
+/* --- other properties ------------------------------------------------------ */
 
 START_TEST(test_explained)
 {

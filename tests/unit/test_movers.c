@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Engines with several movers: the host's, and a test double that was added to the table as
- * docs/adding-a-backend.md says. Which of them moves a transfer is chosen by what they reach;
- * an address is the mover's own, so that memory which is not mapped can be a target. The
- * caller turns the engine. */
+/* Tests engines with several movers: the host's, and a test double that was added to the table as
+ * docs/adding-a-backend.md describes. The engine chooses the mover of a transfer by the memory that
+ * movers reach. A mover may have its own addresses, so that memory that is not mapped can be a
+ * target. The caller turns the engine. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,13 +55,13 @@ static void turn(ceov_context *context)
 		ck_assert_int_ge(ceov_turn(context), 0);
 }
 
-/* From then on it is mapped for no member, as another node's would be. */
+/* Makes the buffer look as if it were mapped for no member, as memory of another node would be. */
 static void hide(ceov_buffer *buffer)
 {
 	memset(buffer->region->address, 0, sizeof(buffer->region->address));
 }
 
-/* A transfer of rank 0 to the target, behind which the counter of its rank rises to 1. */
+/* Adds a transfer to the target, behind which counter 0 of `arrived` rises to 1. */
 static void add_to(ceov_plan *plan, ceov_buffer *source, ceov_buffer *target, ceov_signal *arrived)
 {
 	struct ceov_transfer transfer = testing_transfer(source, target, BYTES);
@@ -104,7 +104,7 @@ static void check_explained(const ceov_plan *plan, const char *text)
 	ck_assert_msg(strstr(said, text) != NULL, "%s", said);
 }
 
-/* A plan of one transfer from rank 0 to 1. */
+/* A plan with one transfer from rank 0 to rank 1. */
 struct pair {
 	ceov_context *context;
 	ceov_buffer  *source;
@@ -168,7 +168,7 @@ START_TEST(test_an_engine_goes_without_a_mover_that_is_not_there)
 }
 END_TEST
 
-/* Lanes take handles and offsets as they take pointers; those that wait, too. */
+/* Lanes accept handles and offsets in place of pointers, as do lanes that wait. */
 START_TEST(test_addresses_are_the_movers_own)
 {
 	struct ceov_transfer transfer;
@@ -192,7 +192,7 @@ START_TEST(test_addresses_are_the_movers_own)
 	transfer.then = testing_mark(NULL, 0, 0);
 	testing_add(pair.plan, &transfer);
 	ck_assert_int_eq(ceov_plan_commit(pair.plan), 0);
-	ck_assert_uint_eq(proxy.n_open, 3);     /* two buffers and a signal */
+	ck_assert_uint_eq(proxy.n_open, 3);     /* for two buffers and a signal */
 	launch.producer_stream = &pair;
 	ck_assert_int_eq(ceov_launch(pair.plan, &launch, &ticket), 0);
 	turn(pair.context);
@@ -250,7 +250,8 @@ START_TEST(test_no_helper_gets_addresses_of_another_mover)
 		pair.context = open_on(host(), &proxy.ops, 2);
 		pair.source = testing_buffer(pair.context, 0, LARGE);
 		pair.target = testing_buffer(pair.context, 1, LARGE);
-		if (is_hidden)          /* from rank 0 alone: there is an address all the same */
+		if (is_hidden)          /* hidden from rank 0 only: another rank still has an
+					 * address */
 			pair.target->region->address[0] = 0;
 		pair.arrived = testing_signal(pair.context, 1, 1);
 		ck_assert_int_eq(ceov_plan_create(pair.context, 0, &options, &pair.plan), 0);
@@ -264,7 +265,7 @@ START_TEST(test_no_helper_gets_addresses_of_another_mover)
 }
 END_TEST
 
-/* One plan, two movers, and for each other rank a lane where the mover wants that. */
+/* One plan uses two movers. If a mover asks for it, it has a separate lane for each other rank. */
 START_TEST(test_each_transfer_has_its_mover_and_lane)
 {
 	enum { RANKS = 4 };
@@ -307,7 +308,7 @@ START_TEST(test_each_transfer_has_its_mover_and_lane)
 }
 END_TEST
 
-/* What an engine takes for granted: a mover that ends early makes tickets that lie. */
+/* The engine trusts a mover: if the mover reports an end too early, tickets are wrong. */
 START_TEST(test_an_early_end_is_believed)
 {
 	struct pair pair;

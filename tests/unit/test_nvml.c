@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What NVML adds to hints, with a fake NVML that may be missing, fail, or lack calls. */
+/* Tests what NVML adds to hints, with a fake NVML that may be missing, fail, or lack calls. */
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static void tear_down(void)
 		unlink(library);
 }
 
-/* The double is found by its SONAME once it is loaded; a test is a process of its own. */
+/* Loads the double, which is then found by its SONAME. Each test is a process of its own. */
 static void use_fake(const char *behaviour, const char *option)
 {
 	const char *compiler = getenv("CC") ? getenv("CC") : "cc";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* How runs of operators begin and end on host ranks: the start mark, preloading, products
+/* Tests how runs of operators begin and end on host ranks: the start mark, preloading, products
  * measured alone, closing contexts. */
 
 #include <check.h>
@@ -29,8 +29,8 @@ static void set_up(void)
 
 /* --- the start mark -------------------------------------------------------- */
 
-/* Launches the first stage of run 1 as a run does: nothing is sent before the start mark,
- * everything behind it. */
+/* Launches the first stage of run 1 as a run does, and asserts that nothing is sent before the
+ * start mark and everything after it. */
 static void expect_start(struct op_rig *rig, ceov_op *op, const void *floating)
 {
 	ceov_workspace *workspace = rig->workspaces[0];
@@ -56,11 +56,11 @@ START_TEST(test_sums_wait_for_the_start)
 	ceov_op *op;
 
 	one.tuning.n_pieces = 2;
-	if (_i >= 2)                    /* nothing to send: only marks */
+	if (_i >= 2)                    /* sends nothing: it has only marks */
 		one.rows[1] = one.rows[2] = 0;
 	op_rig_open(&rig, 3, SCRATCH, &log_);
 	op = op_case_made(&one, rig.workspaces[0]);
-	/* polled, on the lane of both stages */
+	/* polled, on the lane that both stages use */
 	ck_assert(op->stages[0].awaits_start && !op->stages[0].follows);
 	ck_assert(!op->stages[1].follows);
 	expect_start(&rig, op, op->stages[0].names_floating ? source : NULL);
@@ -100,12 +100,12 @@ START_TEST(test_the_start_has_a_counter_of_its_own)
 }
 END_TEST
 
-/* How one rank's sums are cut: the targets of parts, and their marks. */
+/* How one rank's sums are cut into transfers, and their marks. */
 struct sums {
 	uint32_t n_legs;
 	uint32_t n_marks;
 	uint64_t n_bytes;
-	uint32_t mark;                  /* the last one's counter */
+	uint32_t mark;                  /* counter of the last mark */
 	uint32_t last_ready;            /* ready counter of the last transfer */
 };
 
@@ -121,7 +121,7 @@ static struct sums sums_for(const ceov_op *op, const struct ceov_buffer *scratch
 		step = &plan->steps[i];
 		if (!step->piece.n_rows || step->piece.target - base >= scratch->region->size_bytes)
 			continue;
-		if (end)                /* ascending addresses without gaps */
+		if (end)                /* addresses ascend without gaps */
 			ck_assert_uint_eq(step->piece.target, end);
 		end = step->piece.target + step->piece.row_bytes;
 		sums.n_legs++;
@@ -135,7 +135,7 @@ static struct sums sums_for(const ceov_op *op, const struct ceov_buffer *scratch
 	return sums;
 }
 
-/* Rank 0 of 4, its part of 96 elements in 3 pieces: the last target's part is cut. */
+/* Rank 0 of 4 has 96 elements in 3 pieces: only the part for the last target is cut. */
 START_TEST(test_how_sums_are_cut)
 {
 	struct op_case one = op_case_of(OP_ALL_REDUCE, 4, 96, 0, 0);
@@ -164,9 +164,9 @@ START_TEST(test_how_sums_are_cut)
 }
 END_TEST
 
-/* --- what is loaded before ------------------------------------------------- */
+/* --- preloading kernels ---------------------------------------------------- */
 
-static struct cei_gemm_job loaded;      /* the last one */
+static struct cei_gemm_job loaded;      /* the job that was loaded last */
 static uint32_t n_loaded;
 static int load_result;
 
@@ -213,7 +213,7 @@ START_TEST(test_products_are_loaded_at_creation)
 	ck_assert_uint_eq(n_loaded, 2);
 	ck_assert_uint_eq(loaded.c[1].columns, 8);
 	ceov_op_release(op);
-	one = op_case_of(OP_ALL_REDUCE, 1, 16, 0, 0);   /* has no product */
+	one = op_case_of(OP_ALL_REDUCE, 1, 16, 0, 0);   /* an operator without a product */
 	ceov_op_release(op_case_made(&one, rig.workspaces[0]));
 	ck_assert_uint_eq(n_loaded, 2);
 	rig.workspaces[0]->executor.ops = &cei_executor_host;
@@ -234,7 +234,7 @@ START_TEST(test_what_cannot_be_loaded_is_not_made)
 	ck_assert_int_eq(op_case_create(&one, rig.workspaces[0], &op), CEOV_ERR_CUDA);
 	ck_assert_ptr_null(op);
 	rig.workspaces[0]->executor.ops = &cei_executor_host;
-	op_rig_release(&rig);           /* no op is left */
+	op_rig_release(&rig);           /* no op is left over */
 	op_rig_close(&rig);
 }
 END_TEST
@@ -269,8 +269,8 @@ END_TEST
 
 /* --- runs in flight -------------------------------------------------------- */
 
-/* Puts a launch in flight that waits for counter 0 of the signal: on a GPU launches of a
- * run may still be in flight when the call has returned. */
+/* Puts a launch in flight that waits for counter 0 of the signal, because on a GPU the launches of
+ * a run may still be in flight after the run call has returned. */
 static void put_in_flight(struct op_rig *rig, ceov_signal **ret_gate)
 {
 	struct ceov_transfer transfer = { .struct_bytes = sizeof(transfer) };
@@ -295,8 +295,8 @@ static void *raise_soon(void *arg)
 	return NULL;
 }
 
-/* Bytes beyond an older caller's struct are not read; fields that only newer headers have
- * must be 0. */
+/* Bytes beyond the end of an older caller's struct are not read; fields that only newer headers
+ * have must be 0. */
 START_TEST(test_structs_of_other_headers)
 {
 	const uint64_t rows[1] = { 8 };
@@ -416,7 +416,7 @@ END_TEST
 
 /* --- ceov_close() ---------------------------------------------------------- */
 
-/* A fake job that is done when the signal that it watches was aborted. */
+/* A fake job that ends when the watched workspace's signal was aborted. */
 static const ceov_workspace *watched;
 static uint32_t n_busy, n_done;
 
@@ -465,7 +465,7 @@ START_TEST(test_close_ends_a_job)
 }
 END_TEST
 
-/* A fake job that at last releases a copy. */
+/* A fake job whose end releases a copy. */
 static ceov_signal *copys_gate;
 
 static int idle_and_raise(struct cei_executor *executor, uint64_t timeout_ns)
@@ -475,8 +475,7 @@ static int idle_and_raise(struct cei_executor *executor, uint64_t timeout_ns)
 	return ceov_signal_raise(copys_gate, 0, 1);
 }
 
-/* Only copies are in flight when the context closes: peers' runs must not fail because of
- * that. */
+/* Only copies are in flight when the context closes. They must not make peers' runs fail. */
 START_TEST(test_close_lets_copies_end)
 {
 	struct cei_executor_ops ops = cei_executor_host;
@@ -505,7 +504,7 @@ START_TEST(test_close_aborts_copies_that_do_not_end)
 }
 END_TEST
 
-/* Which streams a GPU's operators accept; a host rank plays a GPU whose workspace is not
+/* Which streams operators on a GPU accept. A host rank plays a GPU whose workspace is not
  * capturable. */
 START_TEST(test_streams_that_are_refused)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Operands that runs of operators refuse, and invalid numbers in their structs. One host
- * rank: a run that is accepted is done at once. */
+/* Tests operands that runs of operators refuse, and invalid numbers in their structs. There is one
+ * host rank, so an accepted run has ended on return. */
 
 #include <check.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ static void set_up(void)
 	testing_log_init(&log_);
 }
 
-/* an operand that a test moves around */
+/* an operand that tests move to different addresses */
 struct place {
 	const char *name;
 	uint64_t    n_bytes;
@@ -118,7 +118,7 @@ static void expect_refusal(const struct trial *trial, ceov_op *op, char *const *
 	uint64_t n_runs = op->workspace->n_runs;
 	struct ceov_failure failure;
 
-	/* Not by the log, which only counts what comes again and again. */
+	/* Reads the failure instead of the log, which only counts repeated lines. */
 	(void)ceov_last_failure(context, &failure);
 	ck_assert_int_eq(run(trial, op, at), CEOV_ERR_INVALID);
 	failure = testing_failure(context);
@@ -127,9 +127,9 @@ static void expect_refusal(const struct trial *trial, ceov_op *op, char *const *
 	ck_assert_uint_eq(op->workspace->n_runs, n_runs);
 }
 
-/* Moves an operand so that it overlaps the first, then the last 16 bytes of operand i, then
- * ends just before it. The message names a result first, and of two results the one that
- * comes first in its struct. */
+/* Moves an operand so that it overlaps the first 16 bytes of operand i, then the last 16, then ends
+ * just before it. The message names a result before an input, and of two results the one that comes
+ * first in its struct. */
 static void try_overlap(const struct trial *trial, ceov_op *op, uint32_t i, uint32_t other)
 {
 	const struct place *one = &trial->places[i], *two = &trial->places[other];
@@ -193,7 +193,7 @@ START_TEST(test_addresses_that_are_refused)
 			 (uint32_t)trial->places[i].n_bytes);
 		expect_refusal(trial, op, at, text);
 		if (!strcmp(trial->places[i].name, "gathered"))
-			continue;       /* an optional operand */
+			continue;       /* an optional operand that may be NULL */
 		at[i] = NULL;
 		snprintf(text, sizeof(text), "%s is NULL", trial->places[i].name);
 		expect_refusal(trial, op, at, text);
@@ -217,7 +217,7 @@ static void expect_no_op(struct op_rig *rig, const struct op_case *one, const ch
 	ck_assert_uint_eq(op_case_scratch(one), 0);
 }
 
-/* Each limit is reported by its own name, also for numbers whose low 32 bits are 0. */
+/* Each message names the limit that was exceeded, also for numbers whose low 32 bits are 0. */
 START_TEST(test_sizes_above_their_limits)
 {
 	enum op_sort sort = _i ? OP_GEMM_RS : OP_AG_GEMM;
@@ -250,7 +250,7 @@ START_TEST(test_sizes_above_their_limits)
 }
 END_TEST
 
-/* The largest allowed sizes: computing scratch does not wrap around. */
+/* With the largest allowed sizes the computed scratch size does not wrap around. */
 START_TEST(test_sizes_at_their_limits)
 {
 	struct op_case one = op_case_of(_i ? OP_GEMM_RS : OP_AG_GEMM, 8, 0, 8, 8);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Operators on host ranks: plain cases of each, what is refused, and what happens when a
- * rank is missing. Random shapes are in tests/system/test_ops_shapes.c. */
+/* Operators on host ranks: plain cases, refusals, and missing ranks. Random shapes are in
+ * tests/system/test_ops_shapes.c. */
 
 #include <check.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ static void set_up(void)
 
 /* --- results --------------------------------------------------------------- */
 
-/* Cases of each kind in turn; every other round sums are in fp32 and B is k x n. */
+/* Makes cases of each kind in turn; every other time sums are in fp32 and B is k x n. */
 static struct op_case plain(uint32_t i, uint32_t n_ranks)
 {
 	enum op_sort sort = (enum op_sort)(i % OP_SORTS);
@@ -100,7 +100,7 @@ START_TEST(test_a_sequence_gives_the_same)
 }
 END_TEST
 
-/* A rank without rows sends or receives nothing, but must not run ahead all the same. */
+/* A rank without rows sends or receives nothing, but must not run ahead of the others. */
 START_TEST(test_a_rank_without_rows)
 {
 	struct op_case one = plain((uint32_t)_i, 4);
@@ -117,7 +117,7 @@ START_TEST(test_a_rank_without_rows)
 }
 END_TEST
 
-/* Runs of two workspaces at once, with two threads per rank. */
+/* Makes runs of a second workspace meanwhile, with two threads per rank. */
 static void *run_other(void *arg)
 {
 	struct op_case one = plain(OP_GEMM_RS, 3);
@@ -143,7 +143,7 @@ START_TEST(test_two_workspaces_at_once)
 }
 END_TEST
 
-/* Operators that cut differently share the counters of one workspace. */
+/* Operators that cut differently use the same counters of one workspace. */
 static void alternate(const struct op_part *part)
 {
 	struct op_case cases[OP_SORTS];
@@ -180,13 +180,13 @@ START_TEST(test_ops_that_cut_differently)
 }
 END_TEST
 
-/* --- marks that could overtake ---------------------------------------------- */
+/* --- marks of a later run --------------------------------------------------- */
 
 #define LONG_PART  UINT64_C(4000000)    /* large enough to take a while */
 #define SHORT_PART UINT64_C(8)
 #define OVERTAKES  4u
 
-/* Sums values that are all equal, so that each rank adds the same. */
+/* Sums values that are all equal, so that each rank adds the same value. */
 static int sum_of(ceov_op *op, uint64_t n, uint16_t value, uint16_t **ret_target)
 {
 	struct ceov_reduce_run run = { .struct_bytes = sizeof(run) };
@@ -223,8 +223,8 @@ static ceov_op *op_of_parts(const struct op_part *part, uint64_t first, uint32_t
  */
 static void overtake(const struct op_part *part)
 {
-	static const uint16_t values[2] = { 0x3f80, 0x4000 };           /* 1, 2 */
-	static const uint16_t sums[2] = { 0x4040, 0x40c0 };             /* 3, 6 */
+	static const uint16_t values[2] = { 0x3f80, 0x4000 };           /* 1 and 2 in bf16 */
+	static const uint16_t sums[2] = { 0x4040, 0x40c0 };             /* 3 and 6 in bf16 */
 	ceov_op *long_op = op_of_parts(part, LONG_PART, 2);
 	ceov_op *short_op = op_of_parts(part, SHORT_PART, 1);
 	uint64_t k, n = part->rank ? SHORT_PART : LONG_PART;
@@ -237,7 +237,7 @@ static void overtake(const struct op_part *part)
 		ck_assert_int_eq(sum_of(long_op, LONG_PART + 2 * SHORT_PART,
 					values[i / 2 % 2], &target), 0);
 		for (k = 0; k < n && target[k] == sums[i / 2 % 2]; k++)
-			;               /* no assertion per element, which would be slow */
+			;               /* one assertion for all, which is faster */
 		ck_assert_uint_eq(k, n);
 		free(target);
 		ck_assert_int_eq(sum_of(short_op, 3 * SHORT_PART, values[0], &target), 0);
@@ -403,12 +403,12 @@ END_TEST
 
 struct failing {
 	struct op_case one;
-	uint32_t       absent;          /* rank that makes no run */
+	uint32_t       absent;          /* the rank that makes no run */
 	int            results[OP_RANKS_MAX];
 	uint64_t       took_ns[OP_RANKS_MAX];
 };
 
-/* Makes one good run, then one that one rank does not make. */
+/* Makes one good run, then one that one rank leaves out. */
 static void run_without(const struct op_part *part)
 {
 	struct failing *failing = part->arg;
@@ -443,7 +443,7 @@ static void open_failing(struct op_rig *rig, struct failing *failing, uint64_t d
 							TESTING_PATIENCE), 0);
 }
 
-/* Expects that all ranks know of the failure, and that no more runs are made. */
+/* Asserts that all ranks know of the failure, and that no more runs are made. */
 static void expect_over(struct op_rig *rig, const struct failing *failing, int error)
 {
 	struct op_data data;
@@ -510,7 +510,7 @@ START_TEST(test_an_abort_ends_runs_of_all)
 }
 END_TEST
 
-/* --- the rest -------------------------------------------------------------- */
+/* --- other properties ------------------------------------------------------ */
 
 START_TEST(test_explained)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Many armed transfers: they go when their marks are reached, in any order, and waiting
- * ones cost a turn little. The test makes the turns itself, so that it can inspect and
+/* Tests many armed transfers: they start when their marks are reached, in any order, and those that
+ * wait cost little time per turn. The test makes the turns itself, so that it can inspect and
  * count. */
 
 #include <check.h>
@@ -93,7 +93,7 @@ static void check_bytes(void)
 			  MANY);
 }
 
-/* Expects that nothing is armed or parked. */
+/* Asserts that nothing is armed or parked. */
 static void check_idle(void)
 {
 	ck_assert_uint_eq(engine()->doorbell.n_armed, 0);
@@ -102,8 +102,8 @@ static void check_idle(void)
 	ck_assert(cei_list_is_empty(&engine()->doorbell.parking.watched));
 }
 
-/* While nothing is reached the doorbell looks at a few transfers only; the others are
- * parked. */
+/* Asserts that the doorbell checks only a few transfers per turn while no mark is reached; the
+ * others are parked. */
 static void check_parked(uint32_t n_armed)
 {
 	turns(20);
@@ -125,7 +125,7 @@ static void shuffle(uint32_t *numbers, uint32_t n)
 	}
 }
 
-/* Arms transfers that wait at a counter each, half of them for source_ready. */
+/* Arms transfers that each wait at a counter, half of them for source_ready. */
 static ceov_ticket arm_counters(void)
 {
 	struct ceov_transfer made;
@@ -185,8 +185,8 @@ START_TEST(test_one_counter_lets_pass_what_its_value_has_reached)
 }
 END_TEST
 
-/* A chain in reverse order, in which each transfer waits for both marks of the next. It
- * must not take several turns a link, as it would if a turn looked at a part of all. */
+/* Arms a chain in reverse order, in which each transfer waits for the mark of the next one. A link
+ * must not take several turns, as it would if each turn checked only a part of all transfers. */
 START_TEST(test_a_long_chain_takes_few_turns_a_link)
 {
 	struct ceov_transfer made;
@@ -216,7 +216,7 @@ START_TEST(test_a_long_chain_takes_few_turns_a_link)
 }
 END_TEST
 
-/* Transfers without bytes wait for their turn in the plan. */
+/* Transfers without bytes wait until it is their turn in the plan. */
 START_TEST(test_marks_without_bytes_wait_for_their_turn)
 {
 	struct ceov_transfer made;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Pinned ranges: each is pinned once, exactly as long as it has a user. */
+/* Tests pinned ranges: each is pinned once, exactly as long as it has a user. */
 
 #include <string.h>
 
@@ -12,9 +12,11 @@
 #define N_USERS 24u
 #define ROUNDS  20000u
 
-/* A fake driver that pins each byte once, unpins only whole ranges, and may refuse. */
+/* A fake driver that refuses to pin a byte twice, unpins only whole ranges, and may refuse any
+ * call. */
 static struct {
-	uint64_t base_of[N_BYTES];      /* begin of the pin that covers the byte, + 1; 0: none */
+	uint64_t base_of[N_BYTES];      /* begin of the pinned range that covers the byte, + 1; 0:
+					 * none */
 	int      is_foreign[N_BYTES];   /* pinned by the application */
 	uint32_t n_pins;
 	int      refuses;
@@ -155,10 +157,11 @@ END_TEST
 
 struct user {
 	uint32_t base;
-	uint32_t end;                   /* 0: none */
+	uint32_t end;                   /* end of the user's range; 0: unused */
 };
 
-/* Expects that each user's bytes lie in one pin, and that every pin has a user. */
+/* Asserts that each user's bytes lie in one pinned range, and that every pinned range has a
+ * user. */
 static void check_users(const struct user *users)
 {
 	uint64_t kept[N_BYTES] = { 0 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What add and commit refuse and accept, and their messages. */
+/* Tests what adding transfers and commit refuse and accept, and their messages. */
 
 #include <check.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 #define SIZE UINT64_C(10000)
 
-/* Shared with the tests, because Check's tests take no arguments. */
+/* These variables are global because Check's tests take no arguments. */
 static struct testing_log log_of;
 static ceov_context *context;
 static ceov_buffer *source, *target, *third;
@@ -119,9 +119,9 @@ START_TEST(test_pieces_outside_of_buffers_are_refused)
 	refused_alone(&bad, "transfer 1: source", "outside");
 	bad = rows(1, UINT64_MAX, 1);
 	refused_alone(&bad, "transfer 1", "outside");
-	bad = rows(2, UINT64_MAX / 2 + 2, 2);   /* (n - 1) * pitch wraps around to 2 */
+	bad = rows(2, UINT64_MAX / 2 + 2, 2);   /* (n - 1) * pitch overflows to 2 */
 	refused_alone(&bad, "transfer 1", "outside");
-	bad = rows(8, 3, UINT64_MAX / 2 + 1);   /* wraps around to 0 */
+	bad = rows(8, 3, UINT64_MAX / 2 + 1);   /* overflows to 0 */
 	refused_alone(&bad, "transfer 1", "outside");
 	bad = rows(100, 10, 99);
 	refused_alone(&bad, "transfer 1: source", "pitch");
@@ -140,7 +140,8 @@ START_TEST(test_pieces_that_just_fit_are_taken)
 	plan = testing_plan(context, 0);
 	fits = rows(1, SIZE / 7 + 1, 7);
 	add(&fits);
-	fits = piece(1, 1, 1);          /* fits between the rows; its pitch is not used */
+	fits = piece(1, 1, 1);          /* the transfer fits between the rows; the pitch of a single
+					 * row is not used */
 	fits.source.pitch_bytes = UINT64_MAX;
 	add(&fits);
 	ck_assert_int_eq(ceov_plan_commit(plan), 0);
@@ -169,7 +170,8 @@ START_TEST(test_what_add_refuses_is_not_added)
 	bad.then = testing_mark((ceov_signal *)source, 0, 1);
 	ck_assert_int_eq(ceov_plan_add(plan, &bad), CEOV_ERR_INVALID);
 	testing_log_has(&log_of, "wants a signal and got a buffer", NULL, NULL);
-	bad = rows(8, 0, 8);            /* else it would raise its mark without moving bytes */
+	bad = rows(8, 0, 8);            /* it must be refused: it would raise its mark without
+					 * moving bytes */
 	ck_assert_int_eq(ceov_plan_add(plan, &bad), CEOV_ERR_INVALID);
 	testing_log_has(&log_of, "transfer 0: n_rows is 0, and row_bytes 8", "must be 0",
 			NULL);
@@ -259,7 +261,7 @@ START_TEST(test_released_handles_stay_recognisable_for_a_while)
 	for (i = 0; i < 1000; i++)
 		ck_assert_int_eq(ceov_signal_release(testing_signal(context, 0, 1)), 0);
 	ck_assert_int_eq(ceov_signal_raise(old, 0, 1), CEOV_ERR_INVALID);
-	for (i = 0; i < 2000; i++)      /* and their memory is bounded */
+	for (i = 0; i < 2000; i++)      /* their memory is bounded, too */
 		ck_assert_int_eq(ceov_signal_release(testing_signal(context, 0, 1)), 0);
 }
 END_TEST
@@ -371,7 +373,7 @@ START_TEST(test_a_counter_has_one_raiser)
 }
 END_TEST
 
-/* --- overlap ------------------------------------------------------------- */
+/* --- overlapping areas --------------------------------------------------- */
 
 START_TEST(test_targets_that_overlap_are_refused)
 {
@@ -450,7 +452,7 @@ static struct ceov_transfer small_piece(uint64_t *random)
 	return made;
 }
 
-/* Counts writes per byte; returns whether a byte is written twice. */
+/* Counts the writes of each byte; returns whether a byte is written twice. */
 static int writes_twice(const struct ceov_transfer *pieces, uint32_t n)
 {
 	unsigned char counts[4 * SMALL] = { 0 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What a plan's commit makes of handles: its program, and whom the plan uses. */
+/* Tests what commit makes of a plan's handles: the program, and the list of handles that the plan
+ * uses. */
 
 #include <check.h>
 #include <string.h>
@@ -63,7 +64,7 @@ START_TEST(test_handles_become_numbers)
 	ck_assert_uint_eq(program->rank, 0);
 	ck_assert_uint_eq(program->n_ranks, 2);
 	ck_assert_uint_eq(program->n_transfers, 3);
-	ck_assert_uint_eq(program->n_buffers, 2);       /* in the order of their first use */
+	ck_assert_uint_eq(program->n_buffers, 2);       /* numbered by their first use */
 	ck_assert_uint_eq(program->buffers[0].rank, 1);
 	ck_assert_uint_eq(program->buffers[0].size_bytes, 2 * BYTES);
 	ck_assert_ptr_eq(plan->buffers[1], buffers[0]);
@@ -85,8 +86,8 @@ START_TEST(test_handles_become_numbers)
 }
 END_TEST
 
-/* Each handle is used once by the plan, whoever names it how often, from when it is added; one
- * that is only expected until commit. A transfer that is refused uses nothing. */
+/* A plan uses each handle once, from the call that first names it. A handle that only an expected
+ * mark names is used until commit. A refused transfer uses nothing. */
 START_TEST(test_a_plan_uses_each_handle_once)
 {
 	struct testing_log log;
@@ -139,8 +140,8 @@ START_TEST(test_a_plan_uses_each_handle_once)
 }
 END_TEST
 
-/* Memory that buffers share, they share in the program, and no other; it says nothing of
- * where this process has it. */
+/* Buffers that share memory share it in the program, too, and other buffers do not. The program
+ * does not contain this process's addresses. */
 START_TEST(test_shared_memory_is_shared_in_the_program)
 {
 	struct testing_log log;
@@ -180,7 +181,7 @@ START_TEST(test_shared_memory_is_shared_in_the_program)
 }
 END_TEST
 
-/* What is compiled is constant: launches count beside it. */
+/* Launches do not change what commit compiled: their counts are stored apart from it. */
 START_TEST(test_launches_change_nothing_that_was_compiled)
 {
 	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Plans from programs that another process wrote: what comes back is the same plan, and what
- * does not fit the handles is refused and leaves nothing. */
+/* Tests plans made from programs that another process wrote: the import gives the same plan, and a
+ * program that does not fit the handles is refused and leaves nothing behind. */
 
 #include <check.h>
 #include <stdlib.h>
@@ -24,10 +24,10 @@ static struct testing_log log_of;
 static ceov_context      *context;
 static ceov_buffer       *source, *target, *floating;
 static ceov_signal       *ready, *arrived;
-static ceov_plan         *plan;         /* of rank 0, committed, with a program of its own */
+static ceov_plan         *plan;         /* plan of rank 0, committed, with its own program */
 
-/* A matrix, a row behind it, one of the floating buffer where there is one, and a mark behind
- * them all. */
+/* Adds transfers: a matrix, a single row, a row of the floating buffer if there is one, and a mark
+ * behind all of them. */
 static void add_all(void)
 {
 	struct ceov_transfer transfer = testing_transfer(source, target, ROW);
@@ -101,7 +101,7 @@ static struct cei_plan_handles handles_of(const struct ceov_plan *of)
 					  of->program.n_signals };
 }
 
-/* The plan's program as it is now, for these handles of this context. */
+/* Imports the plan's present program with these handles into a context. */
 static int import(ceov_context *into, const struct cei_plan_handles *handles,
 		  ceov_plan **ret_plan)
 {
@@ -113,7 +113,8 @@ static int import(ceov_context *into, const struct cei_plan_handles *handles,
 	return r;
 }
 
-/* And nothing is left of it: the plan is the only user of what it names. */
+/* Asserts that the import is refused and leaves nothing: the plan remains the only user of its
+ * handles. */
 static void refused(const struct cei_plan_handles *handles, const char *text)
 {
 	ceov_plan *none = NULL;
@@ -171,7 +172,8 @@ START_TEST(test_a_plan_comes_back)
 	ck_assert_uint_eq(back->program.n_chunks, plan->program.n_chunks);
 	ck_assert_uint_gt(back->program.n_chunks, back->program.n_transfers);
 	ck_assert_mem_eq(back->cuts, plan->cuts, plan->program.n_chunks * sizeof(*plan->cuts));
-	ceov_plan_release(plan);                /* it needs nothing of the first one */
+	ceov_plan_release(plan);                /* the imported plan needs nothing of the first
+						 * one */
 	launch_and_check(back, NULL);
 	ceov_plan_release(back);
 	ck_assert_int_eq(ceov_buffer_release(source), 0);
@@ -195,7 +197,8 @@ START_TEST(test_a_floating_buffer_comes_back)
 }
 END_TEST
 
-/* Who reaches what, places, movers and shared memory are found again here. */
+/* Reachability, places, movers and shared memory are not taken from the program but found again in
+ * this process. */
 START_TEST(test_what_the_program_says_of_its_makers_process_is_not_believed)
 {
 	struct cei_plan_handles handles = handles_of(plan);
@@ -269,7 +272,8 @@ START_TEST(test_handles_of_another_context_are_refused)
 }
 END_TEST
 
-/* One of rank 1 cannot move what rank 0 has for rank 0, and ranks are those of the group. */
+/* A plan of rank 1 cannot make transfers between buffers of rank 0, and ranks must exist in the
+ * group. */
 START_TEST(test_other_ranks_are_refused)
 {
 	struct cei_plan_handles handles = handles_of(plan);
@@ -289,7 +293,7 @@ START_TEST(test_other_ranks_are_refused)
 }
 END_TEST
 
-/* What commit refuses of what was added here it refuses of what came. */
+/* The import refuses a program for the same faults for which commit refuses a plan. */
 START_TEST(test_programs_that_cannot_be_committed_are_refused)
 {
 	struct cei_plan_handles handles = handles_of(plan);
@@ -305,7 +309,7 @@ START_TEST(test_programs_that_cannot_be_committed_are_refused)
 }
 END_TEST
 
-/* The program has two buffers far apart, and the handles share their memory. */
+/* In the program two buffers are far apart, but the given handles share their memory. */
 START_TEST(test_memory_that_handles_share_is_found)
 {
 	static char memory[4 * BYTES];
@@ -319,7 +323,8 @@ START_TEST(test_memory_that_handles_share_is_found)
 }
 END_TEST
 
-/* Two handles of one signal are one signal: its counters have one raiser. */
+/* One signal given as two handles counts as one signal: only one transfer may raise a value of its
+ * counters. */
 START_TEST(test_a_signal_that_is_given_twice_is_one)
 {
 	struct cei_plan_handles handles = handles_of(plan);
@@ -333,8 +338,8 @@ START_TEST(test_a_signal_that_is_given_twice_is_one)
 }
 END_TEST
 
-/* Bytes that were changed on their way make another plan, or none; whichever, it uses what it
- * names until it is released. */
+/* Changed bytes make another plan, or none. If they make one, it uses its handles until it is
+ * released. */
 START_TEST(test_damaged_bytes_do_no_harm)
 {
 	struct cei_plan_handles handles = handles_of(plan);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What commit refuses, compared with a simple implementation of the rules on random small
- * plans, byte by byte and pair by pair; and that large plans are checked quickly. */
+/* Compares what commit refuses with a simple implementation of the rules on random small plans,
+ * byte by byte and pair by pair; and tests that large plans are checked quickly. */
 
 #include <check.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ static uint32_t below(uint32_t limit)
 	return (uint32_t)testing_below(&random_state, limit);
 }
 
-/* --- the plain reading ------------------------------------------------------------ */
+/* --- the simple implementation ---------------------------------------------------- */
 
 enum verdict { FINE, UNKNOWN, CIRCLE, EMPTY, OUTSIDE, RAISERS, ITSELF, TARGETS, READS, VERDICTS };
 
@@ -63,7 +63,8 @@ struct plain {
 	unsigned char        writes[MOST][BYTES];
 };
 
-/* The transfer whose raise the wait follows; MOST: it is raised from outside; -1: none. */
+/* Returns the transfer whose raise the wait follows; MOST: the mark is raised from outside the
+ * plan; -1: no raise reaches it. */
 static int raiser_of(const struct plain *plain, const struct ceov_mark *mark)
 {
 	uint64_t least = UINT64_MAX;
@@ -124,8 +125,8 @@ static enum verdict judge_marks(struct plain *plain)
 	return FINE;
 }
 
-/* Raisers of one counter. A message names the fault with the least counter and value first,
- * so any of the wrong ones is accepted here. */
+/* Judges the transfers that raise one counter. The message names the fault with the smallest
+ * counter and value first, so the test accepts any faulty pair. */
 static enum verdict judge_raisers(const struct plain *plain)
 {
 	const struct ceov_mark *a, *b;
@@ -227,7 +228,8 @@ static struct ceov_spot random_spot(uint32_t row_bytes, uint32_t n_rows, uint32_
 	return (struct ceov_spot){ small, below(BYTES - extent + 1), pitch };
 }
 
-/* Either one pitch for all, so that all areas lie in one matrix, or random pitches. */
+/* Makes a transfer with either a pitch common to all, so that all areas lie in one matrix, or
+ * random pitches. */
 static struct ceov_transfer random_piece(uint32_t common_pitch)
 {
 	struct ceov_transfer made = { .struct_bytes = sizeof(made) };
@@ -245,7 +247,7 @@ static struct ceov_transfer random_piece(uint32_t common_pitch)
 	return made;
 }
 
-/* Mostly a mark that an earlier transfer raises. */
+/* Chooses a mark to wait for, mostly one that an earlier transfer raises. */
 static struct ceov_mark random_wait(const struct plain *plain, uint32_t density)
 {
 	const struct ceov_mark *raised;
@@ -259,7 +261,8 @@ static struct ceov_mark random_wait(const struct plain *plain, uint32_t density)
 	return raised->signal ? *raised : none;
 }
 
-/* A plan whose raises ascend counter by counter, so that some plans are valid. */
+/* Makes a plan that raises each counter's values in ascending order, so that some plans are
+ * valid. */
 static void random_plan(struct plain *plain)
 {
 	uint32_t pitch = below(3) ? 8 + below(16) : 0, density = 1 + below(8), i, n;
@@ -302,7 +305,7 @@ static ceov_plan *build(const struct plain *plain)
 	return plan;
 }
 
-/* Expects that the refusal names a pair that violates the rule. */
+/* Asserts that the message names a pair of transfers that violates the rule. */
 static void check_named(const struct plain *plain, uint32_t round)
 {
 	enum verdict found = FINE;
@@ -340,7 +343,7 @@ static void compare(struct plain *plain, enum verdict verdict, uint32_t round)
 
 	testing_log_clear(&log_of);
 	r = ceov_plan_commit(plan);
-	if (r) {                        /* the log only counts repeated lines */
+	if (r) {                        /* the log counts repeated lines instead of writing them */
 		testing_log_clear(&log_of);
 		testing_log_line(&log_of, testing_failure(context).text);
 	}
@@ -351,7 +354,8 @@ static void compare(struct plain *plain, enum verdict verdict, uint32_t round)
 	if (verdict == OUTSIDE || verdict == RAISERS)
 		ck_assert(is_logged(texts[OUTSIDE]) || is_logged(texts[RAISERS]));
 	else if (verdict == TARGETS || verdict == READS)
-		ck_assert(is_logged(texts[READS]));     /* both messages name it */
+		ck_assert(is_logged(texts[READS]));     /* both kinds of message name the
+							 * transfer */
 	else if (verdict != FINE)
 		ck_assert_msg(is_logged(texts[verdict]), "round %u: %s", round,
 			      log_of.lines[0]);
@@ -381,8 +385,8 @@ END_TEST
 
 #define MANY UINT32_C(30000)
 
-/* Checks pair by pair took minutes; this takes a tenth of a second. The limit allows for
- * slow machines and sanitizers. */
+/* Asserts that commit is fast. Checking all pairs would take minutes, commit takes a tenth of a
+ * second; the limit allows for slow machines and sanitizers. */
 static void commits_quickly(ceov_plan *plan)
 {
 	uint64_t begin = cei_now_ns();
@@ -462,7 +466,7 @@ START_TEST(test_columns_of_a_matrix_commit_quickly)
 }
 END_TEST
 
-/* A writer comes first, whose mark all wait for, and another one last. */
+/* A writer comes first, for whose mark all readers wait, and another writer comes last. */
 START_TEST(test_many_readers_of_one_spot_commit_quickly)
 {
 	ceov_signal *links = testing_signal(context, 0, MANY + 1);
@@ -488,7 +492,7 @@ START_TEST(test_many_readers_of_one_spot_commit_quickly)
 }
 END_TEST
 
-/* Many transfers between them, in the chain that orders them. */
+/* Many transfers lie between the two of a pair, in the chain that orders them. */
 START_TEST(test_pairs_far_apart_in_a_chain_commit_quickly)
 {
 	ceov_signal *links = testing_signal(context, 0, 1);

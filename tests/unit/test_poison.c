@@ -18,8 +18,8 @@
 
 struct fight {
 	ceov_signal     *signal;
-	_Atomic uint64_t round;         /* the last one that began; 0: none */
-	_Atomic uint64_t aborted;       /* the last one whose abort is complete */
+	_Atomic uint64_t round;         /* the newest round that began; 0: none */
+	_Atomic uint64_t aborted;       /* the newest round whose abort is complete */
 	_Atomic int      is_over;
 };
 
@@ -44,7 +44,7 @@ static void *abort_rounds(void *arg)
 	return NULL;
 }
 
-/* Raises until it sees the abort, which must then be complete, or become so soon. */
+/* Raises until a raise reports the abort, which must then be complete, or soon be. */
 static void fight_once(struct fight *fight, uint64_t round)
 {
 	uint64_t value = 0, k = 0;

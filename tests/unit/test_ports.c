@@ -15,7 +15,7 @@
 #define MIB     (UINT64_C(1) << 20)
 #define THREADS 4u
 #define ROUNDS  20000u
-#define SLICE   1000u                   /* ns that each round takes */
+#define SLICE   1000u                   /* ns that each reservation takes */
 
 static struct cei_ports *create(const struct cei_machine *machine)
 {
@@ -45,8 +45,10 @@ START_TEST(test_a_link_needs_all_of_its_ports)
 
 	ck_assert_int_eq(cei_ports_take(ports, &a, &ends), 0);
 	ck_assert_uint_eq(ends, 1100);
-	ck_assert_int_eq(cei_ports_take(ports, &b, &ends), CEOV_PENDING);       /* receiver */
-	ck_assert_int_eq(cei_ports_take(ports, &d, &ends), CEOV_PENDING);       /* sender */
+	ck_assert_int_eq(cei_ports_take(ports, &b, &ends), CEOV_PENDING);       /* the receiver's
+										 * port is taken */
+	ck_assert_int_eq(cei_ports_take(ports, &d, &ends), CEOV_PENDING);       /* the sender's port
+										 * is taken */
 	ck_assert_uint_eq(ends, 1100);
 	/* a refused call reserves nothing */
 	ck_assert_int_eq(cei_ports_take(ports, &c, &ends), 0);
@@ -82,13 +84,14 @@ START_TEST(test_times_move_and_others_keep_theirs)
 	uint64_t ends = 0, other;
 
 	ck_assert_int_eq(cei_ports_take(ports, &a, &ends), 0);
-	cei_ports_move(ports, a.link, ends, 1500);      /* it ended late */
+	cei_ports_move(ports, a.link, ends, 1500);      /* the copy ended late */
 	ck_assert(!cei_ports_are_free(ports, a.link, 1499));
-	cei_ports_move(ports, a.link, 1500, 1050);      /* it ended early */
+	cei_ports_move(ports, a.link, 1500, 1050);      /* the copy ended early */
 	ck_assert(cei_ports_are_free(ports, a.link, 1050));
 	other = cei_ports_book(ports, &b);
 	ck_assert_uint_eq(other, 1150);
-	cei_ports_move(ports, a.link, 1050, 9000);      /* too late at the receiver */
+	cei_ports_move(ports, a.link, 1050, 9000);      /* only at the sender: b is booked behind it
+							 * at the receiver */
 	ck_assert(cei_ports_are_free(ports, b.link, 1150));
 	ck_assert(!cei_ports_are_free(ports, a.link, 8999));
 	cei_ports_destroy(ports);
@@ -96,7 +99,7 @@ START_TEST(test_times_move_and_others_keep_theirs)
 }
 END_TEST
 
-/* GPUs 0 to 3 to one host memory whose port carries two and a half links. */
+/* Makes GPUs 0 to 3 with links to one host memory whose port carries two and a half of them. */
 static struct cei_machine *wide_machine(void)
 {
 	struct cei_machine *machine = sim_machine_empty(4, 1, 5);
@@ -129,7 +132,7 @@ START_TEST(test_a_wide_port_carries_several)
 		ck_assert_int_eq(cei_ports_take(ports, &one, &ends), i < 3 ? 0
 				 : CEOV_PENDING);
 	}
-	/* waits for the wide port only, which a narrow port would exceed */
+	/* a wait for the wide port, which would be too much for a narrow one */
 	cei_ports_wait(ports, cei_machine_link(machine, 0, 4), 10 * MIB);
 	cei_ports_wait(ports, cei_machine_link(machine, 1, 4), 40 * MIB);
 	ck_assert_uint_eq(cei_ports_weight_ns(ports, cei_machine_link(machine, 0, 4)) / 1000000,
@@ -169,7 +172,8 @@ struct taker {
 	const struct cei_machine *machine;
 	pthread_t                 thread;
 	uint32_t                  number;
-	_Atomic uint32_t         *holders;      /* holders of receiver 0 in each slice of time */
+	_Atomic uint32_t         *holders;      /* reservations of receiver 0 in each slice of
+						 * time */
 	uint32_t                  n_taken;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Programs that no plan and no context made: checks, routes, chunks. */
+/* Tests programs made without a plan or a context: checks, routes, chunks. */
 
 #include <check.h>
 #include <stdio.h>
@@ -95,12 +95,12 @@ START_TEST(test_a_program_is_checked_alone)
 }
 END_TEST
 
-/* --- routes, on a machine that is a file ---------------------------------------------- */
+/* --- routes, on a machine from a file ------------------------------------------------- */
 
 #define MIB (UINT64_C(1) << 20)
 
-/* Turns the one buffer into two, on GPUs at these places; transfer 0 copies from one to the
- * other, made by the first. */
+/* Replaces the one buffer by two, on GPUs at these places. Transfer 0 copies from the first to the
+ * second, by the mover of the first place. */
 static void place_ends(uint32_t from, uint32_t to, uint64_t n_bytes)
 {
 	struct cei_program_buffer like = {
@@ -125,8 +125,8 @@ static void place_ends(uint32_t from, uint32_t to, uint64_t n_bytes)
 	alone.transfers[0].target.buffer = 1;
 }
 
-/* Expects that the chunks cover the transfer, each byte once and in order; returns how
- * many. */
+/* Asserts that the chunks cover the transfer, each byte once and in order; returns how many there
+ * are. */
 static uint32_t check_cuts(uint64_t n_bytes)
 {
 	struct cei_cut *cuts = calloc(alone.n_chunks, sizeof(*cuts));
@@ -169,7 +169,7 @@ START_TEST(test_a_program_is_routed_alone)
 	struct cei_machine *machine = testing_machine("v100x8-mesh");
 	const struct cei_machine_link *link;
 
-	place_ends(0, 1, 100 * MIB);            /* these have a link */
+	place_ends(0, 1, 100 * MIB);            /* places 0 and 1 have a link */
 	ck_assert_int_eq(cei_program_verify(&alone), 0);
 	ck_assert_int_eq(cei_program_route(&alone, machine, &report), 0);
 	ck_assert_int_eq(cei_program_keep_routes(&alone, &report), 0);
@@ -183,7 +183,7 @@ START_TEST(test_a_program_is_routed_alone)
 			  cei_machine_link_ns(link, 100 * MIB));
 	check_text(machine, "backend robot, route direct peer; trigger: at launch; 2 chunks");
 
-	place_ends(0, 5, 100 * MIB);            /* and these have none */
+	place_ends(0, 5, 100 * MIB);            /* places 0 and 5 have none */
 	ck_assert_int_eq(cei_program_route(&alone, machine, &report), 0);
 	ck_assert_int_eq(cei_program_keep_routes(&alone, &report), 0);
 	ck_assert_int_eq(cei_program_count(&alone, &report), 0);
@@ -195,10 +195,11 @@ START_TEST(test_a_program_is_routed_alone)
 			  alone.routes[0].route.expected_ns);
 	check_text(machine, "moved by gpu0 then");
 	ck_assert_int_eq(cei_program_verify(&alone), 0);
-	ck_assert_uint_ge(check_cuts(100 * MIB), 25);   /* one per staging slot, ... */
-	ck_assert_uint_eq(check_cuts(100 * MIB) + 1, alone.n_chunks);   /* ... plus one */
+	ck_assert_uint_ge(check_cuts(100 * MIB), 25);   /* at least one chunk per staging slot */
+	ck_assert_uint_eq(check_cuts(100 * MIB) + 1, alone.n_chunks);   /* the other transfer is one
+									 * more chunk */
 
-	alone.routes[0].route.n_ways = 0;               /* as if no route could be made */
+	alone.routes[0].route.n_ways = 0;               /* as if no route had been found */
 	ck_assert_int_eq(cei_program_keep_routes(&alone, &report), CEOV_ERR_NO_ROUTE);
 	testing_log_has(&log_of, "transfer 0: no route from rank 0 to rank 1", NULL, NULL);
 	alone.transfers[0].has_direct = 1;
@@ -230,8 +231,8 @@ START_TEST(test_what_has_no_route_is_refused)
 }
 END_TEST
 
-/* The first mover that moves between such memory, reaches both ends and raises the mark. What
- * moves nothing goes behind what is before it, with its mover. */
+/* A transfer gets the first mover that moves between the two kinds of memory, reaches both ends and
+ * can raise the mark. A transfer without bytes gets the mover of the transfer before it. */
 START_TEST(test_each_transfer_gets_a_mover)
 {
 	struct cei_program_mover *movers = calloc(3, sizeof(*movers));
@@ -342,7 +343,8 @@ START_TEST(test_what_follows_from_the_order)
 			"polled", NULL, NULL);
 	cei_order_fini(&order);
 
-	alone.transfers[0].source_ready.signal = CEI_PROGRAM_NONE;      /* and nobody waits */
+	alone.transfers[0].source_ready.signal = CEI_PROGRAM_NONE;      /* no transfer waits for the
+									 * mark now */
 	ck_assert_int_eq(cei_order_init(&order, &alone, &report), 0);
 	ck_assert_int_eq(cei_triggers_follow(&triggers, &order), 0);
 	ck_assert_uint_eq(triggers.waits_ahead, CEOV_NOBODY);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Encoding and decoding programs: what was written comes back equal; other bytes are
+/* Tests encoding and decoding of programs: a written program comes back equal; other bytes are
  * refused, or decode to a program that can be checked. */
 
 #include <check.h>
@@ -13,9 +13,10 @@
 #include "testing.h"
 
 #define ROUNDS    3000u
-#define MOST      12u                   /* entries of a random list */
-#define HEAD      16u                   /* bytes: magic, version, bytes that follow */
-#define AT_COUNTS (HEAD + 44u)          /* offset of the numbers of entries */
+#define MOST      12u                   /* most entries of a random list */
+#define HEAD      16u                   /* bytes of the head: magic, version, number of bytes that
+					 * follow */
+#define AT_COUNTS (HEAD + 44u)          /* offset of the fields with the numbers of entries */
 
 static uint64_t state;
 
@@ -53,7 +54,7 @@ static uint32_t random_buffer(const struct cei_program *program, int may_float)
 	return buffer;
 }
 
-/* Random rows that fit into both buffers, which hold at least 64 bytes. */
+/* Chooses random rows that fit into both buffers, which hold at least 64 bytes. */
 static void random_bytes(const struct cei_program *program,
 			 struct cei_program_transfer *transfer)
 {
@@ -363,7 +364,8 @@ START_TEST(test_parts_of_programs_are_refused)
 }
 END_TEST
 
-/* Numbers of entries that the bytes cannot hold cost no memory. */
+/* A number of entries larger than the bytes can hold is refused before memory is allocated for
+ * it. */
 START_TEST(test_numbers_beyond_the_bytes_are_refused)
 {
 	struct cei_program program, back;
@@ -391,7 +393,7 @@ static void drop_line(void *arg, const char *line)
 	(void)line;
 }
 
-/* Chunks lie within their transfers' buffers. */
+/* Cuts every transfer and asserts that chunks lie within the buffers. */
 static void cut_all(const struct cei_program *program)
 {
 	struct cei_cut *cuts = calloc((size_t)program->n_chunks + 1, sizeof(*cuts));
@@ -417,7 +419,7 @@ static void cut_all(const struct cei_program *program)
 	free(cuts);
 }
 
-/* What was read can be looked at by every check, whatever they find. */
+/* Runs every check on a decoded program; none of them may crash, whatever it finds. */
 static void check_all(struct cei_program *program)
 {
 	struct cei_triggers triggers;
@@ -470,7 +472,8 @@ START_TEST(test_damaged_programs_are_refused_or_sound)
 			n_refused++;
 		} else {
 			n_taken++;
-			again = encode(&back, &n_again);        /* one encoding only */
+			again = encode(&back, &n_again);        /* a program has only one
+								 * encoding */
 			ck_assert_uint_eq(n_again, n);
 			ck_assert_mem_eq(again, bytes, n);
 			check_all(&back);

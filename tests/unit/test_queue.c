@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Plans that are queued on a stream: which operations the stream gets, and in which order.
- * Host ranks have no streams, so the test plays one: it executes operations at once and
- * records them. */
+/* Tests plans that are queued on a stream: which operations the stream gets, and in which order.
+ * Host ranks have no streams, so the test plays one: it executes operations at once and records
+ * them. */
 
 #include <check.h>
 #include <stdio.h>
@@ -20,12 +20,13 @@
 
 #define BYTES  UINT64_C(96)
 #define PARTS  8u
-#define MANY   150u                     /* more than two batches */
+#define MANY   150u                     /* more than two batches hold */
 #define BASE   UINT64_C(40)
 #define LOG_BYTES 512u
 
 struct stream {
-	char     log[LOG_BYTES];        /* a letter and a count for what each call has */
+	char     log[LOG_BYTES];        /* for each call its operations: a letter for their kind,
+					 * and how many */
 	int      is_capturing;
 	int      is_dry;                /* copies are recorded but not made */
 	uint64_t n_pieces;
@@ -33,17 +34,17 @@ struct stream {
 
 struct stand {
 	ceov_context          *context;
-	struct cei_backend_ops ops;     /* the host's, with streams */
+	struct cei_backend_ops ops;     /* the host's table with streams */
 	struct stream          stream;
-	ceov_signal           *ready;   /* PARTS counters */
-	ceov_signal           *arrived; /* MANY counters */
-	ceov_buffer           *source;  /* rank 1's */
+	ceov_signal           *ready;   /* has PARTS counters */
+	ceov_signal           *arrived; /* has MANY counters */
+	ceov_buffer           *source;  /* buffer of rank 1 */
 	ceov_buffer           *target;  /* of rank 0, which owns the plan */
 	ceov_plan             *plan;
-	unsigned char          bytes[MANY * BYTES];     /* as the source's */
+	unsigned char          bytes[MANY * BYTES];     /* copy of the source's content */
 };
 
-/* --- the stream ------------------------------------------------------------ */
+/* --- playing the stream ---------------------------------------------------- */
 
 static void note(struct stream *stream, char what, uint32_t n)
 {
@@ -104,7 +105,7 @@ static int stream_queue(struct cei_backend *backend, void *token,
 	return 0;
 }
 
-/* --- the stand ------------------------------------------------------------- */
+/* --- opening and closing --------------------------------------------------- */
 
 static void stand_open(struct stand *stand)
 {
@@ -128,7 +129,7 @@ static void stand_close(struct stand *stand)
 	ceov_close(stand->context);
 }
 
-/* The transfer of part i of the buffers. */
+/* Makes the transfer that moves part i of the buffers. */
 static struct ceov_transfer part(const struct stand *stand, uint32_t i)
 {
 	struct ceov_transfer transfer = testing_transfer(stand->source, stand->target, BYTES);
@@ -165,7 +166,8 @@ static int queue(struct stand *stand)
 	return ceov_plan_queue(stand->plan, &stand->stream, BASE);
 }
 
-/* Queues the plan with everything that it waits for reached, and expects that record. */
+/* Raises all marks that the plan waits for, queues the plan, and asserts what the stream
+ * recorded. */
 static void queue_ready(struct stand *stand, const char *log)
 {
 	uint32_t i;
@@ -245,7 +247,7 @@ START_TEST(test_both_marks_are_waited_for_and_what_has_none_joins)
 }
 END_TEST
 
-/* The stream raises a mark and then waits for it. */
+/* The plan raises a mark and then waits for it on the same stream. */
 START_TEST(test_a_transfer_behind_the_plans_own_mark)
 {
 	struct ceov_transfer transfer;
@@ -286,7 +288,7 @@ START_TEST(test_batches_are_bounded)
 }
 END_TEST
 
-/* Rows further apart than the driver's copies allow. The memory is never touched. */
+/* Rows are further apart than the driver's copies allow. The memory is never touched. */
 START_TEST(test_rows_too_far_apart_go_one_by_one)
 {
 	const uint64_t pitch = (uint64_t)CEI_PITCH_MAX_BYTES + 1, rows = 70;
@@ -329,7 +331,7 @@ START_TEST(test_rows_with_gaps)
 	transfer.source.pitch_bytes = 2 * BYTES;
 	transfer.target.pitch_bytes = 3 * BYTES;
 	testing_add(stand.plan, &transfer);
-	transfer.target.offset_bytes = BYTES;   /* between the rows */
+	transfer.target.offset_bytes = BYTES;   /* in the gap between the rows */
 	testing_add(stand.plan, &transfer);
 	commit(&stand);
 	queue_ready(&stand, "c2 ");
@@ -390,7 +392,7 @@ START_TEST(test_streams_that_cannot_be_used_are_refused)
 }
 END_TEST
 
-/* Makes a signal look as if it had been found in a GPU of another process. */
+/* Makes a signal look as if it were in a GPU of another process, or no longer so. */
 static void found_in_a_gpu(ceov_signal *signal, int is_so)
 {
 	signal->gpu = is_so ? &signal->own_gpu : NULL;
@@ -438,7 +440,7 @@ START_TEST(test_plans_that_cannot_be_queued_are_refused)
 }
 END_TEST
 
-/* Whether it was launched or queued before. */
+/* Bases may not fall, whether the last run was launched or queued. */
 START_TEST(test_a_base_never_falls)
 {
 	struct ceov_launch launch = { .struct_bytes = sizeof(launch), .base = BASE };
@@ -463,7 +465,7 @@ START_TEST(test_a_base_never_falls)
 }
 END_TEST
 
-/* Within the limit of the plan's options. */
+/* Marks are raised after at most mark_group_bytes. */
 START_TEST(test_marks_are_raised_before_more_bytes_go)
 {
 	struct ceov_transfer transfer;
@@ -483,8 +485,8 @@ START_TEST(test_marks_are_raised_before_more_bytes_go)
 }
 END_TEST
 
-/* As operators' runs that a graph may hold: waits for 1, a source that the run names, marks
- * that are copied from a word, and nothing for what only raises. */
+/* Queues a run as operators do when a graph may capture it: waits are for 1, the run gives the
+ * source, raised values are copied from a word, and a transfer that only raises queues nothing. */
 START_TEST(test_a_run_that_takes_its_marks_from_memory)
 {
 	uint64_t word = BASE + 7;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Assignment of NICs to GPUs. */
+/* Tests the assignment of NICs to GPUs. */
 
 #include <check.h>
 #include <string.h>
@@ -86,7 +86,7 @@ START_TEST(test_rdma_before_net)
 }
 END_TEST
 
-/* GPU 0 must leave the only NIC near GPU 1 to GPU 1. */
+/* GPU 0 must leave to GPU 1 the only NIC that is near GPU 1. */
 START_TEST(test_choice_gives_way)
 {
 	struct cei_machine *machine = with_nics(2, 2);
@@ -100,7 +100,8 @@ START_TEST(test_choice_gives_way)
 }
 END_TEST
 
-/* The distance of NIC j: the level of the tree where its path meets the GPU's. */
+/* Returns the distance of a NIC: the level of the tree at which the paths of the NIC and the GPU
+ * meet. */
 static uint8_t level(uint32_t gpu, uint32_t nic)
 {
 	if (gpu / 2 == nic / 2)
@@ -134,7 +135,7 @@ START_TEST(test_any_tree)
 			ck_assert_uint_eq(level(i, nics[i]), nearest);
 			served[nics[i]]++;
 		}
-		/* below one switch no NIC serves two GPUs more than the other */
+		/* of two NICs below one switch neither serves over one GPU more than the other */
 		for (j = 0; j + 1 < machine->n_nics; j += 2)
 			ck_assert_uint_le(served[j] > served[j + 1] ? served[j] - served[j + 1]
 					  : served[j + 1] - served[j], 1);

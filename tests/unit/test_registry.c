@@ -42,7 +42,7 @@ START_TEST(test_moves_are_asked_by_memory)
 }
 END_TEST
 
-/* The engine relies on marks that are ordered behind bytes. */
+/* The engine relies on marks that rise only after the bytes have arrived. */
 START_TEST(test_a_mover_that_lacks_what_plans_need_is_not_opened)
 {
 	static const uint32_t needed[] = { CEI_CAP_ORDERED, CEI_CAP_DELIVERED };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Handles that one thread releases while other threads find, create and release handles. */
+/* Tests handles that one thread releases while other threads find, create and release handles. */
 
 #include <check.h>
 #include <pthread.h>
@@ -15,14 +15,14 @@
 #include "ce_engine/signal.h"
 #include "testing.h"
 
-/* More than the quarantine and an allocator's caches hold. */
+/* More handles than the quarantine and an allocator's caches hold. */
 #define N_BESIDE (3 * CEI_QUARANTINE_MAX)
 #define N_KEPT   600u
 #define N_FINDERS 2u
 
 /* --- a release that takes long --------------------------------------------------- */
 
-/* Maps a region of ours a second time, as if it were a peer's. */
+/* Maps one of our own regions a second time, as if it belonged to a peer. */
 static struct cei_region *map_again(ceov_context *context, struct cei_region *own)
 {
 	struct cei_region_wire wire;
@@ -145,7 +145,7 @@ START_TEST(test_a_slow_release_of_a_signal_keeps_its_memory)
 }
 END_TEST
 
-/* --- find against release --------------------------------------------------------- */
+/* --- finding while the owner releases --------------------------------------------- */
 
 struct race {
 	ceov_context   *context;
@@ -202,7 +202,7 @@ static void *find_signals(void *arg)
 	return NULL;
 }
 
-/* One round of the owner: exports, and releases as soon as nobody uses it. */
+/* Plays one round of the owner: exports a buffer, and releases it as soon as it has no user. */
 static void export_buffer(ceov_context *context)
 {
 	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
@@ -277,8 +277,8 @@ START_TEST(test_a_refused_release_leaves_the_export_as_it_was)
 }
 END_TEST
 
-/* A plan, or a find, may start to use a handle between the release's check and its claim:
- * the handle stays. */
+/* A plan, or a find, may start to use a handle after the release has checked for users and before
+ * it claims the handle: then the handle stays. */
 START_TEST(test_what_is_used_is_not_claimed)
 {
 	ceov_context *context = testing_open(1, NULL);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Log lines: repeated lines are counted, and lines raised under a lock are written after it
- * is released. */
+/* Tests log lines: repeated lines are counted instead of written, and lines raised under a lock are
+ * written after it is released. */
 
 #include <check.h>
 #include <pthread.h>
@@ -14,7 +14,7 @@
 #include "base/report.h"
 #include "testing.h"
 
-/* --- which lines pass ---------------------------------------------------- */
+/* --- which lines are written --------------------------------------------- */
 
 static struct cei_repeats repeats;
 static uint64_t n_held;                 /* number of held-back lines that the last line reported */
@@ -44,12 +44,12 @@ START_TEST(test_lines_that_go_on_are_counted)
 	ck_assert_int_eq(pass(format, -4, "lane 0", now + CEI_REPEATS_WHILE_NS), 1);
 	ck_assert_uint_eq(n_held, 1000);
 	ck_assert_int_eq(pass(format, -4, "lane 0", now + CEI_REPEATS_WHILE_NS), 0);
-	/* One every millisecond for an hour. */
+	/* One line every millisecond for an hour. */
 	for (i = 0; i < 3600000; i++)
 		n_passed += pass(format, -4, "lane 0", now + i * TESTING_MS) == 1;
 	ck_assert_uint_gt(n_passed, 3600000 * TESTING_MS / CEI_REPEATS_WHILE_MAX_NS / 2);
 	ck_assert_uint_lt(n_passed, 100);
-	/* then one after a long silence */
+	/* then one line after a long silence */
 	now += 10 * 3600 * TESTING_SECOND;
 	ck_assert_int_eq(pass(format, -4, "lane 0", now), 1);
 	ck_assert_int_eq(pass(format, -4, "lane 0", now + 2 * CEI_REPEATS_WHILE_MAX_NS), 1);
@@ -121,7 +121,8 @@ static void fail_often(uint32_t n)
 START_TEST(test_a_flood_becomes_some_lines_and_a_count)
 {
 	fail_often(5000);
-	ck_assert_uint_le(log_of.n_lines, CEI_REPEATS_LINES + 5);       /* 5: slow machines */
+	ck_assert_uint_le(log_of.n_lines, CEI_REPEATS_LINES + 5);       /* 5 more, for slow
+									 * machines */
 	testing_log_has(&log_of, "error: lane 3 fails", NULL, NULL);
 	testing_log_clear(&log_of);
 	fail_often(1);

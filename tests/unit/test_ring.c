@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The queue of many producers and one consumer. */
+/* Tests the queue for many producers and one consumer. */
 
 #include <check.h>
 #include <pthread.h>

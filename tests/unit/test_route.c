@@ -13,7 +13,7 @@
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
 
-/* Speed-up of all allowed paths together over the direct one. */
+/* Returns how much faster all allowed paths together are than the direct one. */
 static double gain(const struct cei_machine *machine, uint32_t from, uint32_t to,
 		   uint64_t bytes)
 {
@@ -34,7 +34,7 @@ static struct cei_route find(const struct cei_machine *machine, uint32_t from, u
 	return route_rig_get(machine, &request);
 }
 
-/* --- behind switches --------------------------------------------------------------- */
+/* --- machines with switches -------------------------------------------------------- */
 
 START_TEST(test_a_pair_takes_the_host_beside_its_nvlink)
 {
@@ -150,14 +150,15 @@ START_TEST(test_load_of_others_moves_shares)
 	uint32_t i, busy = cei_machine_link(machine, 8, 1)->ports[1];
 
 	request.port_load = load;
-	load[busy] = 54 * MACHINE_GB;   /* GPU 1's PCIe link towards it is busy */
-	load[0] = 60 * MACHINE_GB;      /* and so is the node's output */
+	load[busy] = 54 * MACHINE_GB;   /* GPU 1's PCIe link into it is busy */
+	load[0] = 60 * MACHINE_GB;      /* the node's output is busy as well */
 	route = route_rig_get(machine, &request);
 	for (i = 0; i < route.n_ways; i++)
 		if (route.ways[i].via == 1)
 			ck_assert_uint_lt(route.ways[i].bytes, GIB / 16);
 	ck_assert_double_ge((double)route.expected_ns, (double)GIB / 112.0);
-	load[busy] = UINT64_MAX;        /* more load than there is: a rest always remains */
+	load[busy] = UINT64_MAX;        /* more load than the link carries: a small rest always
+					 * remains */
 	load[0] = UINT64_MAX;
 	route = route_rig_get(machine, &request);
 	ck_assert_double_le((double)route.expected_ns, (double)GIB / 17.2 * 1.05);
@@ -171,12 +172,13 @@ START_TEST(test_only_engines_that_may_be_driven)
 	struct cei_route_request request = route_rig_request(0, 1, GIB, CEI_ROUTE_RULE_ALL);
 	struct cei_route route;
 
-	request.may_drive = 1u << 1;    /* only the receiver's engines: a pull */
+	request.may_drive = 1u << 1;    /* may only use the receiver's engines: the route pulls */
 	route = route_rig_get(machine, &request);
 	ck_assert_uint_eq(route.n_ways, 1);
 	ck_assert_uint_eq(route.ways[0].engines[0], 1);
 	ck_assert_uint_gt(route.ways[0].t0_ns, 4000);
-	request.may_drive = 1u << 2;    /* only a third GPU's pulls and pushes */
+	request.may_drive = 1u << 2;    /* may only use a third GPU's engines, which pull and
+					 * push */
 	route = route_rig_get(machine, &request);
 	ck_assert_uint_eq(route.ways[0].sort, CEI_ROUTE_MIDDLE);
 	ck_assert_uint_le(route.ways[0].bytes_per_s, 395 * MACHINE_GB / 2);
@@ -184,7 +186,8 @@ START_TEST(test_only_engines_that_may_be_driven)
 	ck_assert_int_eq(route_rig_find(machine, &request, &route), CEOV_ERR_NO_ROUTE);
 	ck_assert_ptr_nonnull(strstr(route.why, "may not be used"));
 	request = route_rig_request(8, 0, GIB, CEI_ROUTE_RULE_NEEDED);
-	request.may_drive = 1u << 6;    /* loads without the target's engines */
+	request.may_drive = 1u << 6;    /* loads are the same, but the target's engines may not be
+					 * used */
 	route = route_rig_get(machine, &request);
 	ck_assert_uint_eq(route.ways[0].via, 6);
 	ck_assert_uint_eq(route.ways[0].sort, CEI_ROUTE_RELAYED);
@@ -192,7 +195,7 @@ START_TEST(test_only_engines_that_may_be_driven)
 }
 END_TEST
 
-/* --- without switches -------------------------------------------------------------- */
+/* --- machines without switches ----------------------------------------------------- */
 
 START_TEST(test_a_tree_gains_nothing_by_detours)
 {
@@ -232,8 +235,8 @@ START_TEST(test_relays_over_one_switch_are_no_use)
 	struct cei_route route = find(machine, 8, 0, GIB, CEI_ROUTE_RULE_ALL);
 	uint32_t i;
 
-	/* GPU 1 is below GPU 0's switch, GPUs 2 and 3 below another one: the second of
-	 * those two can only use the gaps between the first one's slots. */
+	/* GPU 1 is below GPU 0's switch, so it is not a helper; GPUs 2 and 3 are below another one.
+	 * Of these two the second can only use the gaps between the first one's slots. */
 	for (i = 0; i < route.n_ways; i++)
 		ck_assert_uint_ne(route.ways[i].via, 1);
 	ck_assert_uint_ge(route_rig_count(&route, CEI_ROUTE_RELAYED), 1);
@@ -323,7 +326,7 @@ START_TEST(test_the_largest_machine)
 }
 END_TEST
 
-/* --- any machine ------------------------------------------------------------------- */
+/* --- random machines --------------------------------------------------------------- */
 
 static struct cei_route_request random_request(const struct cei_machine *machine,
 					       uint64_t *load, uint64_t *random)
@@ -371,7 +374,7 @@ START_TEST(test_any_route_on_any_machine)
 }
 END_TEST
 
-/* How much slower a route may be than the optimum: 2 % for fewer paths, 0.5 % for
+/* Returns how much slower than the optimum a route may be: 2 % for using fewer paths, 0.5 % for
  * spreading, and the rounding of shares to pages. */
 static double allowance(const struct cei_route *route)
 {
@@ -404,7 +407,7 @@ START_TEST(test_all_is_never_slower_than_needed)
 }
 END_TEST
 
-/* Provided that the source pushes, so that its engine is the same in both. */
+/* Holds if the source pushes, so that its engine is the same in both cases. */
 START_TEST(test_more_engines_are_never_slower)
 {
 	static uint64_t load[CEI_MACHINE_PORTS_MAX];

@@ -71,7 +71,7 @@ static void describe_machine(const char *name)
 		for (to = 0; to < n; to++) {
 			if (from == to)
 				continue;
-			/* GPUs reach each other on every machine, if only over the host */
+			/* GPUs reach each other on every machine, at least over the host */
 			if (describe(machine, from, to, CEI_ROUTE_RULE_NEEDED))
 				ck_assert(!cei_machine_is_gpu(machine, from) ||
 					  !cei_machine_is_gpu(machine, to));
@@ -132,7 +132,7 @@ START_TEST(test_switches_use_the_host_beside_nvlink)
 }
 END_TEST
 
-/* Over PCIe a relay uses the same links twice. */
+/* Over PCIe a relay would use the same links twice. */
 START_TEST(test_pcie_gains_nothing_by_relays)
 {
 	static const char *const names[] = { "pcie4-two-nodes.xml",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The order of copies on a lane, plans that keep their order, and plans on host ranks that
+/* Tests the order of copies on a lane, plans that keep their order, and plans of host ranks that
  * play a machine's GPUs. */
 
 #include <check.h>
@@ -26,8 +26,8 @@
 struct fixture {
 	struct cei_machine *machine;
 	struct cei_ports   *ports;
-	struct cei_queues   queues;     /* of GPU 0 */
-	struct cei_queues   other;      /* of GPU 1 */
+	struct cei_queues   queues;     /* queues of GPU 0 */
+	struct cei_queues   other;      /* queues of GPU 1 */
 	struct cei_job     *jobs;
 	uint32_t            n;
 };
@@ -62,7 +62,7 @@ static void tear_down(struct fixture *f)
 	free(f->jobs);
 }
 
-/* Adds a copy from GPU 0, or from GPU 1 for that one's queues. */
+/* Adds a copy from GPU 0, or from GPU 1 if these are its queues. */
 static struct cei_job *add(struct fixture *f, struct cei_queues *queues, uint32_t to,
 			   const struct cei_job *like)
 {
@@ -77,7 +77,7 @@ static struct cei_job *add(struct fixture *f, struct cei_queues *queues, uint32_
 	return job;
 }
 
-/* --- what goes next ------------------------------------------------------------ */
+/* --- which copy is next -------------------------------------------------------- */
 
 START_TEST(test_order_is_kept_and_nothing_held_back)
 {
@@ -111,10 +111,10 @@ START_TEST(test_the_busiest_port_is_served_first)
 	add(&f, &f.other, 3, &like);
 	add(&f, &f.other, 3, &like);
 	ck_assert_ptr_eq(cei_queues_take(&f.queues, 0, NOW), job);
-	/* the next copy is not chosen before this one is nearly done */
+	/* the next copy is not chosen until this one is nearly done */
 	ck_assert_ptr_null(cei_queues_take(&f.queues, 0, NOW));
 	ck_assert_ptr_null(cei_queues_take(&f.queues, 0, NOW + job->takes_ns / 2));
-	/* and the other engine avoids its port meanwhile */
+	/* meanwhile the other engine does not use the same port */
 	ck_assert_ptr_null(cei_queues_take(&f.other, 0, NOW));
 	second = cei_queues_take(&f.queues, 0, NOW + job->takes_ns);
 	ck_assert_ptr_eq(second, &f.jobs[0]);
@@ -191,7 +191,7 @@ START_TEST(test_ordered_jobs_overtake_for_a_bounded_time)
 	set_up(&f, GPUS, JOBS);
 	add(&f, &f.other, 3, &like);
 	ck_assert_ptr_nonnull(cei_queues_take(&f.other, 0, NOW));
-	add(&f, &f.queues, 3, &like);           /* its port is busy */
+	add(&f, &f.queues, 3, &like);           /* the port of this copy is busy */
 	ordered.ready_ns = NOW + CEI_QUEUES_OVERTAKE_NS;
 	first = add(&f, &f.queues, 2, &ordered);
 	ordered.ready_ns++;
@@ -252,7 +252,7 @@ START_TEST(test_unknown_links_of_the_background_are_bounded_by_bytes)
 	cei_queues_leave(&queues, &jobs[0], NOW);
 	ck_assert_ptr_eq(cei_queues_take(&queues, 0, NOW), &jobs[2]);
 	cei_queues_leave(&queues, &jobs[1], NOW);
-	ck_assert_ptr_null(cei_queues_take(&queues, 0, NOW));   /* a large copy goes alone */
+	ck_assert_ptr_null(cei_queues_take(&queues, 0, NOW));   /* a large copy is taken alone */
 	cei_queues_leave(&queues, &jobs[2], NOW);
 	ck_assert_ptr_eq(cei_queues_take(&queues, 0, NOW), &jobs[3]);
 	cei_queues_fini(&queues);
@@ -287,9 +287,9 @@ START_TEST(test_jobs_may_leave_from_any_state)
 }
 END_TEST
 
-/* --- what deciding costs --------------------------------------------------------- */
+/* --- cost of choosing ------------------------------------------------------------ */
 
-/* Number of candidates that were compared per copy, for n copies to all links. */
+/* Returns how many candidates were compared per copy, for n copies over all links. */
 static double cost_of(uint32_t n_gpus, uint32_t n)
 {
 	struct cei_job like = { .bytes = MIB };
@@ -320,7 +320,7 @@ START_TEST(test_cost_per_job_does_not_grow)
 
 	for (i = 0; i < 4; i++)
 		ck_assert_double_le(cost_of(GPUS, sizes[i]), GPUS - 1);
-	/* more links than queues are kept for */
+	/* one engine has more links than it keeps queues for */
 	ck_assert_double_le(cost_of(CEI_MACHINE_GPUS_MAX, 10000), CEI_QUEUES_LINKS);
 }
 END_TEST
@@ -384,12 +384,12 @@ START_TEST(test_plans_keep_their_order_where_more_than_marks_orders_them)
 		testing_add(plans[i], &transfer);
 	}
 	transfer.source_ready = testing_mark(signal, 1, 1);
-	transfer.then = testing_mark(signal, 1, 2);     /* one counter raised twice */
+	transfer.then = testing_mark(signal, 1, 2);     /* one counter is raised twice */
 	ck_assert_int_eq(ceov_plan_add(plans[1], &transfer), 0);
 	transfer.source_ready = testing_mark(NULL, 0, 0);
 	transfer.then = testing_mark(signal, 3, 1);
-	transfer.row_bytes = 0;                         /* without bytes, so it goes behind all
-							 * before it */
+	transfer.row_bytes = 0;                         /* without bytes, so its mark comes behind
+							 * all transfers before it */
 	ck_assert_int_eq(ceov_plan_add(plans[2], &transfer), 0);
 	for (i = 0; i < 3; i++)
 		ck_assert_int_eq(ceov_plan_commit(plans[i]), 0);
@@ -414,7 +414,7 @@ END_TEST
 /* --- whole engines ------------------------------------------------------------------- */
 
 #define PIECE     UINT64_C(65536)
-#define TRANSFERS 16u                   /* from each rank to each other */
+#define TRANSFERS 16u                   /* from each rank to each other rank */
 
 struct world {
 	ceov_context *context;
@@ -448,7 +448,7 @@ static void open_world(struct world *world)
 	}
 }
 
-/* Rank from's transfers, in an order in which all ranks would send to one receiver at once. */
+/* Makes one rank's plan, in an order in which all ranks would send to the same receiver at once. */
 static ceov_plan *build(struct world *world, uint32_t from, uint32_t urgency)
 {
 	struct ceov_plan_options options = { .struct_bytes = sizeof(options) };
@@ -475,7 +475,7 @@ static ceov_plan *build(struct world *world, uint32_t from, uint32_t urgency)
 	return plan;
 }
 
-/* Checks what each rank got from each other. */
+/* Checks what each rank received from every other rank. */
 static void check_bytes(const struct world *world)
 {
 	const uint8_t *sent, *got;

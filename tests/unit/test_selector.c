@@ -40,7 +40,7 @@ static struct cei_choice choose(const struct cei_op_shape *shape,
 	return choice;
 }
 
-/* --- the machine ----------------------------------------------------------- */
+/* --- rates of a machine ---------------------------------------------------- */
 
 START_TEST(test_rates_are_the_machines)
 {
@@ -76,8 +76,8 @@ static int fits(const struct cei_executor *executor, struct cei_tile_shape shape
 	return shape.rows == 1;
 }
 
-/* The rates are those that all ranks agreed on, not the own executor's, because every rank
- * must cut alike. */
+/* A workspace uses the rates that all ranks agreed on, not those of its own executor, because all
+ * ranks must cut alike. */
 START_TEST(test_rates_of_a_workspace)
 {
 	struct cei_executor_ops ops = { .pair = pairs, .is_fit = fits };
@@ -87,8 +87,8 @@ START_TEST(test_rates_of_a_workspace)
 	workspace.executor.ops = &ops;
 	workspace.executor.n_sms = 144;
 	rates = cei_op_rates(&workspace);
-	ck_assert_uint_eq(rates.n_sms, 132);            /* the default, because some rank does not
-							 * know it */
+	ck_assert_uint_eq(rates.n_sms, 132);            /* the default, because one rank does not
+							 * know the number */
 	ck_assert_double_eq(rates.copy_bytes_per_ns, 392);
 	workspace.least[CEI_ALLREDUCE_SMS] = 114;
 	workspace.least[CEI_ALLREDUCE_COPY_RATE] = UINT64_C(21000000000);
@@ -102,7 +102,7 @@ START_TEST(test_rates_of_a_workspace)
 }
 END_TEST
 
-/* --- the model ------------------------------------------------------------- */
+/* --- choices by the model -------------------------------------------------- */
 
 static uint32_t pieces_by_library(const struct cei_op_shape *shape)
 {
@@ -119,7 +119,7 @@ START_TEST(test_pieces_are_some_mebibytes)
 {
 	struct cei_op_shape shape = shape_of(&cei_ag_gemm, 2048, 4096, 4096);
 
-	ck_assert_uint_eq(pieces_by_library(&shape), 4);        /* of 16 MiB */
+	ck_assert_uint_eq(pieces_by_library(&shape), 4);        /* pieces of 16 MiB */
 	shape = shape_of(&cei_ag_gemm, 128, 4096, 4096);
 	ck_assert_uint_eq(pieces_by_library(&shape), 1);
 	shape = shape_of(&cei_ag_gemm, 1 << 20, 8192, 4096);
@@ -131,9 +131,10 @@ START_TEST(test_pieces_are_some_mebibytes)
 	ck_assert_uint_eq(choose(&shape, NULL).n_pieces, 4);
 	shape = shape_of(&cei_all_reduce, 6 << 20, 0, 0);
 	shape.product.n_products = 0;
-	ck_assert_uint_eq(choose(&shape, NULL).n_pieces, 3);    /* of 12 MiB */
+	ck_assert_uint_eq(choose(&shape, NULL).n_pieces, 3);    /* pieces of 12 MiB */
 	shape.dtype = CEOV_FP32;
-	ck_assert_uint_eq(choose(&shape, NULL).n_pieces, 4);    /* of 24 MiB, at most 4 */
+	ck_assert_uint_eq(choose(&shape, NULL).n_pieces, 4);    /* pieces of 24 MiB, but at most 4
+								 * of them */
 	shape = shape_of(&cei_all_reduce, 2 << 20, 0, 0);
 	shape.product.n_products = 0;
 	shape.dtype = CEOV_FP32;
@@ -141,7 +142,7 @@ START_TEST(test_pieces_are_some_mebibytes)
 }
 END_TEST
 
-/* A product that awaits no copy and hides all of them is not cut into pieces. */
+/* A product that is so long that all copies fit beside it is not cut into pieces. */
 START_TEST(test_long_products_have_few_pieces)
 {
 	struct cei_op_shape shape = shape_of(&cei_ag_gemm, 2048, 8192, 7168);
@@ -161,10 +162,11 @@ START_TEST(test_tiles_fill_waves)
 	ck_assert_uint_eq(choice.shape.rows, 128);
 	ck_assert_uint_eq(choice.shape.columns, 256);
 	ck_assert_int_eq(choice.mode, CEOV_MODE_OVERLAP);
-	shape = shape_of(&cei_ag_gemm, 256, 8192, 2048);      /* 8 x 8 tiles of the largest
-							       * shape */
+	shape = shape_of(&cei_ag_gemm, 256, 8192, 2048);      /* 8 x 8 tiles of the largest shape
+							       * would leave SMs idle */
 	choice = choose(&shape, NULL);
-	ck_assert_uint_eq(choice.shape.columns, 128);           /* 8 x 16 of these fill one wave */
+	ck_assert_uint_eq(choice.shape.columns, 128);           /* 8 x 16 tiles of this shape fill
+								 * one wave */
 }
 END_TEST
 
@@ -185,7 +187,7 @@ static void check_cut(const struct cei_op_shape *shape)
 		ck_abort_msg("4 pieces were told: %s", choice.text);
 }
 
-/* Ranks may choose different tiles without effect on others; a given number of pieces is
+/* Ranks may choose different tiles, which does not affect the others; a given number of pieces is
  * kept. */
 START_TEST(test_all_ranks_cut_alike)
 {
@@ -254,7 +256,7 @@ START_TEST(test_every_text_fits)
 }
 END_TEST
 
-/* --- the file -------------------------------------------------------------- */
+/* --- the file of tunings --------------------------------------------------- */
 
 static struct cei_report report;
 

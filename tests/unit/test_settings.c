@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Settings from ceov_open()'s config and the environment, and what is refused. */
+/* Tests settings from ceov_open()'s config and from the environment, and what is refused. */
 
 #include <check.h>
 #include <stdio.h>
@@ -113,7 +113,7 @@ static void open_and_close(void)
 	ceov_close(context);
 }
 
-/* One warning each, which suggests the name that was probably meant. */
+/* Each unknown name gets one warning, which suggests the name that was probably meant. */
 START_TEST(test_names_that_nobody_reads_are_warned_of)
 {
 	char name[200];
@@ -245,7 +245,7 @@ START_TEST(test_sixteen_members_open)
 }
 END_TEST
 
-/* The kernel's own number is the same for every process of the machine. */
+/* The node's number comes from the kernel and is the same for every process on the machine. */
 START_TEST(test_ranks_know_their_node)
 {
 	ceov_context *context = testing_open(3, NULL);

@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * What exports of GPU memory may claim. The driver is a fake: one GPU, whose memory is one
- * allocation of this process and one that an IPC handle opens.
+ * Tests what exports of GPU memory may claim. The driver is a fake with one GPU, whose memory is
+ * one allocation of this process and one that an IPC handle opens.
  */
 
 #include <check.h>
@@ -27,11 +27,11 @@ static struct cei_site site;
 static struct cei_cuda cuda;
 static struct cei_cuda_gpu gpu;
 static struct cei_region region;
-static struct cei_region_wire wire;             /* of OWN, as we export it */
-static int n_open;                              /* open IPC handles */
-static int is_dumb;                             /* the driver does not report ranges */
+static struct cei_region_wire wire;             /* export of OWN */
+static int n_open;                              /* number of open IPC handles */
+static int is_dumb;                             /* the driver does not report address ranges */
 
-/* --- the driver -------------------------------------------------------------- */
+/* --- the fake driver --------------------------------------------------------- */
 
 static CUresult retain(CUcontext *context, CUdevice device)
 {
@@ -133,10 +133,10 @@ static uint8_t host_memory[HOST_PAGES * 4096u] __attribute__((aligned(4096)));
 #define N_PINS 4u
 static struct {                         /* ranges registered by cuMemHostRegister */
 	const uint8_t *base;
-	size_t         n_bytes;         /* 0: unused */
+	size_t         n_bytes;         /* 0: entry is unused */
 } pins[N_PINS];
-static size_t allocated_bytes;          /* size of the driver's own host allocation, at the
-					 * begin */
+static size_t allocated_bytes;          /* size of the host memory that the driver itself allocated,
+					 * at the begin */
 
 static uint32_t n_pins(void)
 {
@@ -255,7 +255,7 @@ static void fill_calls(struct cei_cuda_calls *calls)
 	calls->host_address = address_of;
 }
 
-/* --- a site of one member on that GPU ---------------------------------------- */
+/* --- a site with one member on that GPU -------------------------------------- */
 
 static void drop_line(void *log_arg, const char *line)
 {
@@ -315,7 +315,7 @@ static void refused(void)
 	region.site = &site;
 }
 
-/* Memory exported by another context of this process is used by its address. */
+/* Memory that another context of this process exports is used by its address. */
 START_TEST(test_own_memory_is_used_by_its_address)
 {
 	wire.device += 4096;
@@ -360,7 +360,8 @@ END_TEST
 START_TEST(test_a_peers_memory_is_as_large_as_its_allocation)
 {
 	wire.pid++;
-	refused();                              /* claims OWN_BYTES where PEER_BYTES are opened */
+	refused();                              /* the export claims OWN_BYTES, but the handle opens
+						 * PEER_BYTES */
 	wire.size_bytes = PEER_BYTES;
 	wire.offset_bytes = 1;
 	refused();
@@ -409,7 +410,7 @@ static void refused_as(struct cei_region *made, int error)
 	cei_region_fini(made);
 }
 
-/* The first buffer ends and the second begins in one page. Each is registered by itself,
+/* The first buffer ends in the page in which the second one begins. Each is registered separately,
  * because no copy may cross from one registration to another. */
 START_TEST(test_host_buffers_share_a_page)
 {
@@ -448,7 +449,8 @@ START_TEST(test_host_buffers_that_overlap_in_part_are_refused)
 }
 END_TEST
 
-/* A part of a larger block that the driver allocated, as for PyTorch's pinned tensors. */
+/* The buffer is a part of a larger block that the driver allocated, as PyTorch's pinned tensors
+ * are. */
 START_TEST(test_host_memory_of_the_driver_is_used_as_it_is)
 {
 	struct cei_region first, beyond;

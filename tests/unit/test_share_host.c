@@ -88,7 +88,7 @@ START_TEST(test_created_memory_reaches_a_peer)
 	wire.instance[0] = 99;
 	ck_assert_int_eq(cei_share_host.import(&peer, &wire, dup(fd)), 0);
 	ck_assert_int_eq(cei_region_map_all(&peer), 0);
-	ck_assert_int_eq(cei_region_map_all(&peer), 0);         /* idempotent */
+	ck_assert_int_eq(cei_region_map_all(&peer), 0);         /* a second call changes nothing */
 	ck_assert_ptr_ne(peer.host, region.host);
 	ck_assert_uint_eq(((uint8_t *)peer.host)[SIZE_BYTES - 1], 7);
 	((uint8_t *)peer.host)[0] = 9;
@@ -98,7 +98,8 @@ START_TEST(test_created_memory_reaches_a_peer)
 	ck_assert_int_eq(peer.origin, CEI_REGION_IMPORTED);
 	ck_assert_int_eq(cei_share_host.check(&peer), 0);
 	cei_region_fini(&region);
-	((uint8_t *)peer.host)[1] = 1;          /* writable without the descriptor */
+	((uint8_t *)peer.host)[1] = 1;          /* the memory stays writable without the
+						 * descriptor */
 	cei_region_fini(&peer);
 	ck_assert_uint_eq(n_open_fds(), n_fds);
 	ck_assert_uint_eq(peer.address[0], 0);
@@ -186,8 +187,8 @@ static void assert_import_refused(const struct cei_region_wire *wire, int fd,
 {
 	ck_assert_int_eq(cei_share_host.import(&peer, wire, fd), CEOV_ERR_INVALID);
 	assert_last_failure(CEOV_ERR_INVALID, why);
-	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);       /* the descriptor was closed all the
-							 * same */
+	ck_assert_int_eq(fcntl(fd, F_GETFD), -1);       /* the descriptor was closed although the
+							 * import failed */
 	cei_region_fini(&peer);
 	peer.site = &site;
 }

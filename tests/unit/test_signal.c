@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Signals as host threads use them. */
+/* Tests signals as host threads use them. */
 
 #include <check.h>
 #include <pthread.h>
@@ -100,7 +100,7 @@ END_TEST
 
 struct tiles {
 	ceov_signal     *signal;
-	_Atomic uint32_t taken[ROUNDS];         /* tiles taken in each round */
+	_Atomic uint32_t taken[ROUNDS];         /* how many tiles of each round have been taken */
 	_Atomic uint32_t data[ROUNDS];          /* data that each tile writes */
 };
 
@@ -310,7 +310,8 @@ START_TEST(test_renewal_while_plans_are_committed)
 }
 END_TEST
 
-/* The message after a lost peer does not advise a renewal, which could not bring it back. */
+/* The message after a lost peer does not advise a renewal, because that could not bring the peer
+ * back. */
 START_TEST(test_the_advice_fits_the_loss)
 {
 	ceov_signal *signal = testing_signal(context, 0, 1);

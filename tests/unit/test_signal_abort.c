@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Errors of aborted signals, whatever others write to the shared abort word, and raises
- * that run into an abort. */
+/* Tests errors of aborted signals, whatever others write to the shared abort word, and raises that
+ * meet an abort. */
 
 #include <check.h>
 #include <pthread.h>
@@ -29,7 +29,7 @@ static void set_up(void)
 	context = testing_open(RANKS, &log_of);
 }
 
-/* Without engine threads, because these tests replace functions of the backend. */
+/* Opens a context without engine threads, because these tests replace functions of the backend. */
 static void set_up_alone(void)
 {
 	testing_log_init(&log_of);
@@ -41,7 +41,7 @@ static void tear_down(void)
 	ceov_close(context);
 }
 
-/* --- the word ------------------------------------------------------------ */
+/* --- the abort word ------------------------------------------------------ */
 
 START_TEST(test_each_error_and_rank_is_told)
 {
@@ -103,7 +103,7 @@ START_TEST(test_strange_words_end_launches_and_waits)
 }
 END_TEST
 
-/* --- who is to blame ------------------------------------------------------ */
+/* --- the rank that is blamed ---------------------------------------------- */
 
 static void blames(struct loopback *loop, uint32_t rank)
 {
@@ -205,9 +205,9 @@ END_TEST
 
 struct raiser {
 	ceov_signal *signal;
-	atomic_int   round;             /* number of rounds in which it raises */
+	atomic_int   round;             /* number of the round in which the thread raises */
 	atomic_int   n_ended;           /* rounds that ended by an abort */
-	int          n_wrong;           /* rounds that ended in another way */
+	int          n_wrong;           /* rounds that ended in any other way */
 };
 
 static void *raise_until_aborted(void *arg)
@@ -227,7 +227,7 @@ static void *raise_until_aborted(void *arg)
 	return NULL;
 }
 
-/* Wherever the raise is when the abort comes: it returns the abort's error, and the counter
+/* An abort may come at any point of a raise: the raise returns the abort's error, and the counter
  * is poisoned. */
 START_TEST(test_a_raise_that_meets_an_abort)
 {
@@ -260,15 +260,15 @@ END_TEST
 
 /* A fake GPU's memory: counters, abort word, arrivals. */
 struct gpu_double {
-	struct cei_backend_ops ops;     /* the host's, with our store */
+	struct cei_backend_ops ops;     /* the host's table with our store */
 	struct cei_region      region;
 	uint64_t               memory[8];
 };
 
 static struct gpu_double gpu;
-static ceov_signal *victim;             /* aborted within the next store, or NULL */
+static ceov_signal *victim;             /* the signal to abort during the next store, or NULL */
 
-/* A store that is delayed: the value arrives after the abort's poison. */
+/* Stores late: the value arrives after the abort's poison. */
 static int store(struct cei_backend *backend, uint64_t address, const void *bytes,
 		 uint64_t n_bytes)
 {

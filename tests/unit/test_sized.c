@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Structs of older and newer headers. */
+/* Tests structs of older and newer headers. */
 
 #include <check.h>
 #include <stddef.h>
@@ -49,7 +49,7 @@ START_TEST(test_sizes)
 }
 END_TEST
 
-/* Each byte beyond the known size is checked, up to the caller's struct's end and no
+/* Each byte beyond the known size is checked, up to the end of the caller's struct and no
  * further. */
 START_TEST(test_what_is_not_known_is_not_in_use)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Properties of cuts: every byte once, at its place, no chunk too large. */
+/* Tests how transfers are cut: every byte once, at its place, no chunk too large. */
 
 #include <check.h>
 #include <string.h>

@@ -35,7 +35,7 @@ struct stand {
 
 static char machine_path[600];
 
-/* A context whose ranks are the machine's places: GPUs, then NUMA nodes. */
+/* Opens a context whose ranks are the machine's places: GPUs, then NUMA nodes. */
 static void stand_open(struct stand *stand, const char *fixture, uint32_t n_ranks,
 		       uint64_t size_bytes)
 {
@@ -87,7 +87,7 @@ static struct ceov_transfer whole(struct stand *stand, uint32_t from, uint32_t t
 	return transfer;
 }
 
-/* A committed plan of rank `owner` with one transfer. */
+/* Commits a plan of rank `owner` with one transfer. */
 static ceov_plan *plan_of(struct stand *stand, uint32_t owner,
 			  const struct ceov_transfer *transfer, uint32_t routes)
 {
@@ -122,7 +122,7 @@ static uint32_t n_helpers(const struct stand *stand, uint32_t rank)
 	return movers->n - movers->n_own;
 }
 
-/* Expects that every slot is free. */
+/* Asserts that every slot is free. */
 static void check_slots(const struct stand *stand, uint32_t rank)
 {
 	const struct cei_staging *staging = staging_of(stand, rank);
@@ -259,8 +259,8 @@ START_TEST(test_a_gated_launch_goes_directly)
 }
 END_TEST
 
-/* Templates go directly, because all ranks run them at once and would compete for the
- * host's links. */
+/* Plan templates use direct paths only, because all ranks run them at once and would compete for
+ * the host's links. */
 START_TEST(test_a_template_goes_directly)
 {
 	struct ceov_plan_options options = { .struct_bytes = sizeof(options),
@@ -272,7 +272,7 @@ START_TEST(test_a_template_goes_directly)
 	ceov_plan *plan;
 	uint32_t i;
 
-	/* ranks 0 to 1 of two GPUs on a switch, all of the group */
+	/* ranks 0 and 1 are the whole group, on two GPUs of a switch */
 	stand_open(&stand, "h200x8-nvswitch.xml", 2, 64 * MIB);
 	for (i = 0; i < 2; i++)
 		arrived[i] = testing_signal(stand.context, i, 2);
@@ -374,7 +374,7 @@ START_TEST(test_an_empty_transfer_comes_last)
 }
 END_TEST
 
-/* Copy number n fails: the launch fails once, and all slots are freed. */
+/* Copy number n fails: the launch fails once, and all slots are released. */
 START_TEST(test_a_leg_that_fails)
 {
 	struct stand stand;
@@ -394,7 +394,8 @@ START_TEST(test_a_leg_that_fails)
 }
 END_TEST
 
-/* An abort amid a launch: the launch ends, and after a renewal everything works again. */
+/* An abort comes in the middle of a launch: the launch ends, and after a renewal everything works
+ * again. */
 START_TEST(test_an_abort_gives_slots_back)
 {
 	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
@@ -427,7 +428,7 @@ START_TEST(test_an_abort_gives_slots_back)
 }
 END_TEST
 
-/* Many launches of plans that share paths; at last each target equals its source. */
+/* Many launches of plans share paths; at the end each target equals its source. */
 START_TEST(test_many_at_once)
 {
 	struct stand stand;

@@ -115,7 +115,7 @@ static ceov_ticket launch(ceov_plan *plan, uint64_t base, uint64_t deadline_ns)
 	return ticket;
 }
 
-/* Expects that every slot is free and every counter of work in flight is 0. */
+/* Asserts that every slot is free and every counter of work in flight is 0. */
 static void check_idle(const struct stand *stand)
 {
 	const struct cei_engine *engine;
@@ -253,7 +253,7 @@ START_TEST(test_sizes_beyond_all_bounds)
 }
 END_TEST
 
-/* A host rank plays a GPU only where there are no GPUs. */
+/* Host ranks play a machine's GPUs only if no rank is on a real GPU. */
 START_TEST(test_host_ranks_beside_gpus_have_no_place)
 {
 	static struct cei_engine engine;
@@ -334,7 +334,7 @@ START_TEST(test_close_in_the_middle)
 }
 END_TEST
 
-/* --- everything at once ------------------------------------------------------ */
+/* --- everything at the same time --------------------------------------------- */
 
 #define WORKERS     3u
 #define SLICE_BYTES (12 * MIB)
@@ -350,7 +350,7 @@ struct worker {
 	pthread_t     thread;
 };
 
-/* A transfer between the worker's parts of two buffers, with random size and place. */
+/* Makes a transfer between the worker's parts of two buffers, with random size and place. */
 static struct ceov_transfer any_transfer(struct worker *worker, uint32_t rank)
 {
 	struct stand *stand = worker->stand;
@@ -390,7 +390,7 @@ static void check_rows(struct stand *stand, const struct ceov_transfer *transfer
 					transfer->row_bytes), 0);
 }
 
-/* Makes up to four launches; some are aborted, and then one more must succeed. */
+/* Makes up to four launches. Some are aborted, after which one more must succeed. */
 static void run(struct worker *worker, ceov_plan *plan)
 {
 	uint32_t i, n = 1 + (uint32_t)testing_below(&worker->random, 4);

@@ -19,7 +19,7 @@ static void set_up(void)
 	testing_log_init(&log_);
 }
 
-/* Several runs with each rank's own stride and scale. */
+/* Makes several runs with each rank's own stride and scale. */
 static void sum_and_check(const struct op_part *part)
 {
 	const struct op_case *one = part->arg;
@@ -91,7 +91,7 @@ START_TEST(test_strides_that_are_refused)
 }
 END_TEST
 
-/* Gaps belong to the source; behind the last part there is none. */
+/* Gaps belong to the source; there is none behind the last part. */
 START_TEST(test_targets_in_gaps_are_refused)
 {
 	struct op_case one = op_case_of(OP_REDUCE_SCATTER, 1, 8, 0, 0);
@@ -124,7 +124,7 @@ START_TEST(test_targets_in_gaps_are_refused)
 }
 END_TEST
 
-/* 3 ranks with different scales: powers of two, others, negative ones. */
+/* Three ranks have different scales: powers of two, other numbers, negative ones. */
 START_TEST(test_scaled_sums)
 {
 	static const enum ceov_dtype dtypes[] = { CEOV_BF16, CEOV_FP16, CEOV_FP32 };
@@ -143,7 +143,7 @@ START_TEST(test_scaled_sums)
 }
 END_TEST
 
-/* A scaled sum of one rank, computed without the rig's reference. */
+/* Returns a scaled sum of one rank, without using the rig's reference. */
 static float times(struct op_rig *rig, enum ceov_dtype dtype, float number, float scale)
 {
 	struct op_case one = op_case_of(OP_REDUCE_SCATTER, 1, 8, 0, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Numbers of launches, their slots, and results that are asked for late. */
+/* Tests numbers of launches, their slots, and results that are asked for late. */
 
 #include <check.h>
 #include <pthread.h>
@@ -34,7 +34,7 @@ struct flight {
 	struct cei_ticket_slot *slot;
 };
 
-/* A plan's address only serves as its name here. */
+/* Makes an address that serves only as a plan's identity. */
 static struct ceov_plan *plan_of(uint32_t i)
 {
 	return (struct ceov_plan *)(uintptr_t)(1000 + i);
@@ -65,7 +65,7 @@ static void pass(uint32_t n, int result)
 	}
 }
 
-/* The result of cei_tickets_wait() without waiting; 100: the result is not known. */
+/* Returns the result of cei_tickets_wait() without waiting; 100: the result is not known. */
 static int state_of(uint64_t number)
 {
 	int result = 0;
@@ -99,7 +99,8 @@ START_TEST(test_numbers_rise_past_a_launch_that_lasts)
 	end(&lasting, CEOV_ERR_TIMEOUT);
 	ck_assert_int_eq(state_of(lasting.number), CEOV_ERR_TIMEOUT);
 	ck_assert_ptr_null(cei_tickets_plan(tickets, lasting.number));
-	/* The last number that skipped that slot was never issued, unlike the one before. */
+	/* The last number whose slot this launch occupied was skipped, so it was never issued,
+	 * unlike the number before it. */
 	ck_assert_int_eq(state_of(lasting.number + 5 * CEI_TICKETS), NEVER);
 	ck_assert_int_eq(state_of(lasting.number + 5 * CEI_TICKETS - 1), 0);
 }
@@ -211,8 +212,8 @@ static void until_asleep(struct cei_ticket_slot *slot)
 	usleep(20000);
 }
 
-/* A launch ends and its slot is reused by a long one before a thread that waits for the
- * first has woken up. */
+/* A launch ends and a long one reuses its slot before a thread that waits for the first launch has
+ * woken up. */
 START_TEST(test_a_sleeper_does_not_sleep_for_a_newer_launch)
 {
 	struct flight flight = begin(0), next;
@@ -256,8 +257,8 @@ static void *wait_for_newest(void *arg)
 	return NULL;
 }
 
-/* Launches end quickly in few slots, since all others are in use. Each waiter gets its own
- * launch's result. */
+/* Launches end quickly in few slots, because all others are in use. Each waiting thread gets its
+ * own launch's result. */
 START_TEST(test_waiters_against_slots_that_change_hands)
 {
 	uint64_t n_wrong[RACE_THREADS] = { 0 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Properties of tile lists for any arguments: every element once, no tile across pieces,
- * every wait and arrival at the right tile, in the promised order. */
+/* Tests properties of tile lists for any arguments: every element is computed once, no tile crosses
+ * pieces, and every wait and arrival belongs to the right tile, in the promised order. */
 
 #include <check.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 #define RANKS_MAX    6u
 #define PIECES_MAX   5u
-#define ROWS_MAX     300u               /* of a rank */
+#define ROWS_MAX     300u               /* rows of a rank */
 #define COLUMNS_MAX  200u
 #define COUNTERS_MAX (RANKS_MAX * PIECES_MAX)
 
@@ -20,16 +20,16 @@ struct asked {
 	struct cei_tiles_args args;
 	uint64_t                  rows[RANKS_MAX];
 	uint64_t                  columns[CEI_GEMM_B_MAX];
-	uint64_t                  n_rows;       /* of all ranks */
-	uint64_t                  own_row;      /* the first of ours */
+	uint64_t                  n_rows;       /* rows of all ranks together */
+	uint64_t                  own_row;      /* the first of this rank's rows */
 };
 
-/* The rows of a tile, computed independently from what it names. */
+/* The rows of a tile, computed independently of the piece and rank that the tile names. */
 struct found {
-	uint64_t row;                   /* in all ranks' rows */
+	uint64_t row;                   /* index among all ranks' rows */
 	uint32_t rank;
 	uint32_t piece;
-	uint64_t left;                  /* rows of the piece from `row` on */
+	uint64_t left;                  /* rows of the piece that are left from `row` on */
 };
 
 static struct asked ask(uint64_t *random)
@@ -71,7 +71,7 @@ static struct cei_tiles answer(struct asked *asked)
 	return tiles;
 }
 
-/* Collects failures, because each assertion of Check costs a system call. */
+/* Records failures instead of asserting, because each assertion of Check costs a system call. */
 static void hold(int is_so, const char *what)
 {
 	if (!is_so)
@@ -105,7 +105,7 @@ static int is_own(const struct asked *asked, const struct found *found)
 	return found->rank == asked->args.rank;
 }
 
-/* Runs the check with random arguments. pair 0: any. */
+/* Runs the check with random arguments. pair 0: with any of them. */
 static void check_answers(uint32_t pair, void (*check)(const struct asked *asked,
 						       const struct cei_tiles *tiles))
 {
@@ -174,7 +174,7 @@ END_TEST
 struct cover {
 	uint64_t       n_rows;
 	uint64_t       n_columns;
-	unsigned char *n;               /* how many tiles hold each element */
+	unsigned char *n;               /* number of tiles that contain each element */
 };
 
 static unsigned char n_of[CEI_GEMM_C_MAX][RANKS_MAX * ROWS_MAX * COLUMNS_MAX];
@@ -229,7 +229,7 @@ static void check_cover(struct asked *asked)
 	for (c = 0; c < CEI_GEMM_C_MAX; c++) {
 		for (i = 0; i < covers[c].n_rows * covers[c].n_columns; i++) {
 			row = i / covers[c].n_columns;
-			/* own rows are not sent */
+			/* own rows are not sent, so they need no partial sums */
 			wanted = c != CEI_GEMM_C_PARTIAL || row < asked->own_row ||
 				row >= own_end;
 			if (covers[c].n[i] != wanted)
@@ -253,7 +253,7 @@ START_TEST(test_every_element_is_in_one_tile)
 }
 END_TEST
 
-/* --- what a tile says -------------------------------------------------------- */
+/* --- waits and arrivals of tiles --------------------------------------------- */
 
 static void check_operands(const struct asked *asked, const struct cei_gemm_tile *tile)
 {
@@ -366,7 +366,7 @@ END_TEST
 
 /* --- order ------------------------------------------------------------------- */
 
-/* A number that must not fall along the list. */
+/* Returns a number that must not fall along the list. */
 static uint64_t turn_of(const struct asked *asked, const struct cei_gemm_tile *tile)
 {
 	const struct cei_tiles_args *args = &asked->args;
@@ -433,7 +433,7 @@ START_TEST(test_pairs_have_one_column_and_neighbouring_rows)
 }
 END_TEST
 
-/* The most rows and columns of tiles that n successive pairs touch. */
+/* Returns the most rows and columns of tiles that n successive pairs touch. */
 static uint32_t most_touched(const struct cei_tiles *tiles, uint32_t n,
 			     const struct cei_tile_shape *shape)
 {
@@ -470,7 +470,7 @@ START_TEST(test_what_runs_together_shares_operands)
 	/* 8 x 9 within a band; across two bands both of them, and their corners */
 	ck_assert_uint_le(most_touched(&tiles, 66, &asked.args.shape), 16 + 10);
 	cei_tiles_fini(&tiles);
-	asked.rows[0] = 256 * 9;                /* whole bands, so not one of 8 and one of 1 */
+	asked.rows[0] = 256 * 9;                /* bands of 5 and 4 pairs, not of 8 and 1 */
 	tiles = answer(&asked);
 	ck_assert_uint_eq(tiles.tile[10].column, 256);
 	cei_tiles_fini(&tiles);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Arguments of tile lists that are refused, and those at the limits. */
+/* Tests arguments of tile lists that are refused, and those at the limits. */
 
 #include <check.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static struct cei_tiles answer(struct asked *asked)
 	return tiles;
 }
 
-/* Expects a refusal, and restores valid arguments. */
+/* Asserts that the arguments are refused, and restores valid ones. */
 static void refuse(struct asked *asked)
 {
 	struct cei_tiles tiles;
@@ -152,20 +152,20 @@ START_TEST(test_nothing_to_do_is_an_empty_list)
 }
 END_TEST
 
-/* --- whole halves ---------------------------------------------------------- */
+/* --- pieces in whole halves of tiles --------------------------------------- */
 
 struct cut {
 	uint64_t rows[2];
 	uint32_t n_pieces;
-	int      is_whole;              /* in tiles of 128 rows */
+	int      is_whole;              /* for tiles of 128 rows */
 };
 
 static const struct cut cuts[] = {
 	{ { 128, 256 }, 1, 1 }, { { 64, 192 }, 1, 1 }, { { 0, 64 }, 1, 1 },
 	{ { 128, 200 }, 1, 0 }, { { 1, 128 }, 1, 0 },
-	{ { 192, 192 }, 2, 1 },         /* 128 and 64 */
+	{ { 192, 192 }, 2, 1 },         /* pieces of 128 and 64 */
 	{ { 256, 100 }, 2, 0 },
-	{ { 320, 320 }, 4, 0 },         /* 80 each: 128 would leave a piece empty */
+	{ { 320, 320 }, 4, 0 },         /* 80 rows per piece; with 128 a piece would be empty */
 };
 
 START_TEST(test_whole_halves)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The machine of a context: none on host memory alone; one from a file where
- * CEOVERLAP_MACHINE names it. */
+/* Tests the machine of a context: none on host memory alone; one from a file if CEOVERLAP_MACHINE
+ * names it. */
 
 #include <check.h>
 #include <limits.h>
@@ -65,7 +65,7 @@ START_TEST(test_a_file_is_taken_instead)
 }
 END_TEST
 
-/* The explanation of the only transfer of a plan from rank 0 to rank `to`. */
+/* Writes the explanation of a plan whose only transfer goes from rank 0 to rank `to`. */
 static void explain(ceov_context *context, uint32_t to, char *text, size_t n_bytes)
 {
 	struct ceov_transfer transfer = { .struct_bytes = sizeof(transfer), .n_rows = 1,
@@ -116,7 +116,7 @@ START_TEST(test_expected_times_are_those_of_the_own_link)
 }
 END_TEST
 
-/* Without a machine the direction's default holds: 2 us and 8 GB/s for a thread's memcpy. */
+/* Without a machine the defaults of the direction hold: 2 us and 8 GB/s for a thread's memcpy(). */
 START_TEST(test_expected_times_without_a_machine_are_defaults)
 {
 	ceov_context *context = testing_open(2, &log_of);

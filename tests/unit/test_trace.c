@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Traces: records of every chunk and every stage, in order; the bounded ring; files. */
+/* Tests traces: records of every chunk at every stage, in order; the bounded ring; files. */
 
 #include <check.h>
 #include <stdio.h>
@@ -48,8 +48,8 @@ static char *file_text(const char *name)
 	return text;
 }
 
-/* A loop of its own, because sanitizers check the whole text in each call of strstr() or
- * memmem(). */
+/* Counts occurrences in a loop of its own, because sanitizers check the whole text in each call of
+ * strstr() or memmem(). */
 static uint32_t count_text(const char *text, const char *part)
 {
 	size_t n_bytes = strlen(part);
@@ -216,7 +216,7 @@ START_TEST(test_a_pipe_is_not_written)
 }
 END_TEST
 
-/* Contexts open one after another and side by side: each writes its own file. */
+/* Contexts open one after another and at the same time; each writes its own file. */
 START_TEST(test_each_context_has_a_file)
 {
 	static const char *const behind[] = { "", ".2", ".3" };
@@ -251,11 +251,11 @@ END_TEST
 /* --- lanes ------------------------------------------------------------------ */
 
 #define LANES   4u
-#define SUBMITS 8u                      /* of a lane */
-#define CHUNKS  3u                      /* of a submit */
+#define SUBMITS 8u                      /* submits of a lane */
+#define CHUNKS  3u                      /* chunks of a submit */
 #define RECORDS (LANES * SUBMITS * CHUNKS)
 
-/* The n-th record in the order of lanes. A submit is queued when the one before it is half
+/* Makes the n-th record in the order of lanes. A submit is queued when the one before it is half
  * done. */
 static void make_record(struct cei_trace_record *record, uint32_t n)
 {
@@ -291,8 +291,8 @@ static void shuffle_records(struct cei_trace *trace)
 	}
 }
 
-/* Expects that each lane is named once, in order, followed by its submits in order, each
- * beginning where the one before ended. */
+/* Asserts that each lane is named once, in order, followed by its submits in order, each beginning
+ * where the one before ended. */
 static void check_lane_events(const char *text)
 {
 	uint32_t lane, submit, first, more, bytes, tid;

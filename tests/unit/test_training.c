@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Polled launches beside launches that follow a stream, and plans in any order beside both.
- * Who takes the next step is random: nothing may get stuck, and nobody may see bytes of
- * another run. CEOVERLAP_TEST_MIXED_MS: how long each test runs.
+ * Mixes polled launches, launches that follow a stream, and plans in any order. Chance decides who
+ * takes the next step: nothing may get stuck, and no rank may read bytes of another run.
+ * CEOVERLAP_TEST_MIXED_MS: how long each test runs.
  */
 
 #include <check.h>
@@ -29,7 +29,7 @@ static int is_raised(const struct step *step)
 	return !ceov_signal_value(step->signal, step->index, &value) && value >= step->value;
 }
 
-/* Returns 0 where the stream cannot go on yet. */
+/* Takes one step of a stream. Returns 0 if the stream cannot go on yet. */
 static int take_step(struct rank *rank, struct step *step)
 {
 	switch (step->kind) {
@@ -107,7 +107,7 @@ static int move_host(struct rank *rank)
 	return 1;
 }
 
-/* Lets a random part of the rank take a step, if it can. */
+/* Lets a random part of the rank take a step, if that part can. */
 static void move_rank(struct rank *rank)
 {
 	struct world *world = rank->world;
@@ -157,7 +157,7 @@ static void tell(const struct rank *rank)
 	}
 }
 
-/* Plays ranks in one thread, until all ranks of the world have finished. */
+/* Runs ranks in one thread until all ranks of the world have finished. */
 static void run_ranks(struct rank *ranks, uint32_t n)
 {
 	struct world *world = ranks->world;
@@ -226,7 +226,7 @@ static void play(uint64_t random, int has_threads)
 	training_close(&world);
 }
 
-/* Plays random worlds for as long as the test may take. */
+/* Runs random worlds for as long as the test may take. */
 static void play_many(int has_threads)
 {
 	const char *text = getenv("CEOVERLAP_TEST_MIXED_MS");
@@ -247,7 +247,7 @@ START_TEST(test_nothing_stands_still)
 }
 END_TEST
 
-/* On a machine with shared ports, for which copies have to wait. */
+/* Uses a machine with shared ports, for which copies have to wait. */
 START_TEST(test_nothing_stands_still_at_ports)
 {
 	const char *srcdir = getenv("srcdir");

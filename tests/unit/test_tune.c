@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Tuning on host ranks. ceov_op_tune() refuses those, so its common part is called. Which
- * candidate is the fastest is not predictable here. */
+/* Tests tuning on host ranks. ceov_op_tune() refuses these, so the test calls the part that all
+ * kinds of ranks share. Which candidate is the fastest cannot be predicted here. */
 
 #include <check.h>
 #include <stdio.h>
@@ -98,7 +98,7 @@ static void expect_right(const struct op_part *part, const struct op_case *one, 
 	op_data_free(&data);
 }
 
-/* --- what is measured is kept ---------------------------------------------- */
+/* --- results are stored ---------------------------------------------------- */
 
 static int is_among(const struct cei_choice *choice, const struct cei_candidates *candidates,
 		    int is_sum)
@@ -113,7 +113,7 @@ static int is_among(const struct cei_choice *choice, const struct cei_candidates
 	return 0;
 }
 
-/* Rank 0 stores the result, for machines like its own. */
+/* Asserts that rank 0 has stored the result, for machines like its own. */
 static void expect_remembered(const ceov_op *op)
 {
 	struct ceov_op_tuning tuning;
@@ -125,7 +125,8 @@ static void expect_remembered(const ceov_op *op)
 	ck_assert_int_eq(tuning.mode, op->choice.mode);
 }
 
-/* Tunes; measures if nothing is stored. The op's results are right before and after. */
+/* Tunes, and asserts whether candidates were measured. The op's results are right before and
+ * after. */
 static void tune(const struct op_part *part, const struct op_case *one, int measures)
 {
 	ceov_workspace *workspace = part->rig->workspaces[part->rank];
@@ -172,7 +173,7 @@ START_TEST(test_tuned_once)
 }
 END_TEST
 
-/* Ranks have different stored lines: all of them measure. */
+/* Ranks have stored different results, so all of them measure. */
 static void tune_apart(const struct op_part *part)
 {
 	struct op_case one = case_of(OP_AG_GEMM);
@@ -230,7 +231,7 @@ START_TEST(test_a_pipe_instead_of_tunings)
 }
 END_TEST
 
-/* Invalid lines are skipped: too long, without an end, or nonsense. */
+/* Lines that are too long, have no end, or make no sense are skipped. */
 START_TEST(test_odd_lines_of_tunings)
 {
 	struct ceov_op_tuning seen;
@@ -259,7 +260,7 @@ START_TEST(test_odd_lines_of_tunings)
 }
 END_TEST
 
-/* --- at creation ----------------------------------------------------------- */
+/* --- choices when an operator is created ----------------------------------- */
 
 /* At creation only tiles are taken from stored results, and only if the model's number of
  * pieces matches; pieces and mode are always the model's. */
@@ -300,9 +301,9 @@ START_TEST(test_creation_takes_tiles_alone)
 }
 END_TEST
 
-/* --- what goes wrong ------------------------------------------------------- */
+/* --- failures -------------------------------------------------------------- */
 
-/* No rank can list tiles of that size: every rank skips it. */
+/* One candidate is so large that no rank can list its tiles: every rank skips it. */
 static void tune_with_a_misfit(const struct op_part *part)
 {
 	struct op_case one = case_of(OP_AG_GEMM);
@@ -323,7 +324,7 @@ static void tune_with_a_misfit(const struct op_part *part)
 	ceov_op_release(op);
 }
 
-/* One rank has other candidates: nobody measures, and the op is unchanged. */
+/* One rank has other candidates: no rank measures, and the op is unchanged. */
 static void tune_others(const struct op_part *part)
 {
 	struct op_case one = case_of(OP_GEMM_RS);
@@ -381,7 +382,7 @@ START_TEST(test_what_cannot_be_had)
 }
 END_TEST
 
-/* Rank 0 is missing: the other ranks' waits end in time, and their workspaces fail. */
+/* Rank 0 does not take part: the other ranks' waits end in time, and their workspaces fail. */
 static void tune_alone(const struct op_part *part)
 {
 	struct op_case one = case_of(OP_AG_GEMM);
@@ -420,7 +421,7 @@ static int refuse_to_begin(struct cei_executor *executor, void *stream)
 	return cei_raise(&executor->context->report, CEOV_ERR_INVALID, 0, "captured");
 }
 
-/* No rank waits for one that was refused, and that one waits for nobody. */
+/* No rank waits for a rank whose call was refused, and that rank waits for none. */
 START_TEST(test_what_is_refused_harms_nothing)
 {
 	struct op_case one = case_of(OP_AG_GEMM);

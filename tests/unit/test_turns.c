@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Launches of one plan, and transfers of one launch, go in order, in whatever order the
- * engine sees their marks. The caller turns the engine, so that nothing depends on time. */
+/* Tests that launches of one plan, and transfers of one launch, keep their order, in whatever order
+ * the engine sees their marks. The caller turns the engine, so that nothing depends on time. */
 
 #include <check.h>
 
@@ -10,9 +10,9 @@
 #include "ce_engine/engine.h"
 #include "loopback.h"
 
-#define CROWD 600u                      /* waiting transfers: more than one turn checks */
+#define CROWD 600u                      /* waiting transfers, more than one turn checks */
 
-/* A plan with many transfers, all of which wait for one mark. */
+/* Makes a plan with many transfers, all of which wait for one mark. */
 static ceov_plan *crowd(struct loopback *loop, ceov_signal *gate)
 {
 	ceov_plan *plan = testing_plan(loop->context, 0);
@@ -35,8 +35,8 @@ static void turn(struct loopback *loop, uint32_t n)
 		ck_assert_int_ge(ceov_turn(loop->context), 0);
 }
 
-/* The target's content, identified by its mark: launch k copies what the source holds at
- * that time, and raises k + 1. */
+/* Returns the number of the launch whose content the target holds. Launch k copies the source's
+ * content at that time, and raises its mark to k + 1. */
 static uint64_t arrived_at(const struct loopback *loop, uint32_t index)
 {
 	uint64_t value = 0;
@@ -83,8 +83,8 @@ START_TEST(test_a_later_launch_does_not_overtake)
 }
 END_TEST
 
-/* The first transfer's target is not free yet: the second one, which could go, waits for it
- * for a while, at least in the turn that sees it. */
+/* The first transfer's target is not free yet. The second transfer could start, but waits for the
+ * first one for a while, at least in the turn that sees it. */
 START_TEST(test_a_transfer_waits_for_those_before_it)
 {
 	ceov_ticket ticket;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Counting streams that wait, until they go on. The test writes the words that a GPU's
- * stream would write. */
+/* Tests the counting of streams that wait. The test writes the words that a GPU's stream would
+ * write when its wait has ended. */
 
 #include <check.h>
 #include <pthread.h>
@@ -24,7 +24,7 @@ static void set_up(void)
 	cei_waits_allow_marks(waits);
 }
 
-/* A distinct address as the name of a stream. */
+/* Returns a distinct address that stands for a stream. */
 static const void *stream(uint32_t i)
 {
 	static const char names[CEI_WAITS_SLOTS + 8];
@@ -32,7 +32,7 @@ static const void *stream(uint32_t i)
 	return &names[i];
 }
 
-/* Does what a stream does when its wait ends. */
+/* Writes the word as a stream does when its wait ends. */
 static void go_on(const struct cei_wait *wait)
 {
 	uint64_t n_bytes;
@@ -83,7 +83,7 @@ START_TEST(test_a_stream_counts_once_and_by_its_last_wait)
 }
 END_TEST
 
-/* Slots are reused, and a word that an earlier stream wrote ends no later wait. */
+/* Slots are reused; a word that an earlier stream wrote does not end a later wait. */
 START_TEST(test_an_old_word_ends_no_new_wait)
 {
 	struct cei_wait old, new;
@@ -114,7 +114,7 @@ START_TEST(test_lanes_count_too)
 }
 END_TEST
 
-/* The streams of waits[0] to waits[n - 1] wait. */
+/* Begins waits of n streams. */
 static void let_wait(struct cei_wait *begun, uint32_t n)
 {
 	uint32_t i;
@@ -181,7 +181,7 @@ START_TEST(test_gpus_are_counted_apart)
 }
 END_TEST
 
-/* Where the GPU reaches no words, none are used, and streams stay counted. */
+/* If the GPU cannot write the words, none are used, and streams stay counted. */
 START_TEST(test_without_marks)
 {
 	struct cei_waits *other = cei_waits_of(5);
@@ -228,7 +228,7 @@ static void *churn(void *arg)
 	return NULL;
 }
 
-/* Threads begin and end waits side by side: at last nothing is counted. */
+/* Threads begin and end waits at the same time: at the end no stream is counted. */
 START_TEST(test_threads)
 {
 	pthread_t threads[THREADS];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Encoding and decoding messages: what we send comes back equal, and everything else is
- * refused. */
+/* Tests encoding and decoding of messages: a message that we send comes back equal, and everything
+ * else is refused. */
 
 #include <check.h>
 #include <stdio.h>
@@ -266,7 +266,7 @@ static struct cei_region_wire region_on(uint32_t kind)
 	return region;
 }
 
-/* The finder maps what an export says and takes as many descriptors, so both must be
+/* The finder maps regions and takes descriptors as an export describes them, so both must be
  * consistent. */
 START_TEST(test_signal_that_no_owner_exports_is_refused)
 {
@@ -497,8 +497,7 @@ START_TEST(test_counts_have_limits)
 }
 END_TEST
 
-/* Checked by the sanitizers. A message that is accepted must also be one that we would
- * send. */
+/* Sanitizers check the accesses. A message that is accepted must also be one that we would send. */
 START_TEST(test_random_bytes_do_no_harm)
 {
 	uint8_t bytes[CEI_MESSAGE_BYTES_MAX], again[CEI_MESSAGE_BYTES_MAX];

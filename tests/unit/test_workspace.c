@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Workspaces of operators on host ranks: what is refused, how ranks connect, how they are
- * released. */
+/* Tests workspaces of operators on host ranks: what is refused, how ranks connect, how workspaces
+ * are released. */
 
 #include <check.h>
 #include <pthread.h>
@@ -154,7 +154,8 @@ START_TEST(test_connect_waits_for_peers)
 }
 END_TEST
 
-/* Its view of a peer is ordered only by the workspace being connected. */
+/* Thread function: reads what connecting found of a peer. Only the workspace's connected state
+ * orders this read. */
 static void *await_connected(void *arg)
 {
 	ceov_workspace *workspace = arg;
@@ -196,7 +197,7 @@ START_TEST(test_peers_differ_in_size)
 }
 END_TEST
 
-/* A capturable workspace needs a GPU; here another object has its name. */
+/* A capturable workspace needs a GPU, so here another object with its name stands for one. */
 START_TEST(test_peers_differ_in_mode)
 {
 	ceov_context *context = testing_open(2, &log_);
@@ -249,7 +250,7 @@ START_TEST(test_close_releases_the_rest)
 }
 END_TEST
 
-/* A plan with one mark and no bytes, launched once and ended. */
+/* Makes a plan with one mark and no bytes, launches it once and waits for its end. */
 static ceov_plan *plan_of(ceov_context *context)
 {
 	static const struct ceov_place host = { CEOV_PLACE_HOST, 0 };
@@ -276,8 +277,8 @@ static ceov_ticket launch(ceov_context *context, ceov_plan *plan)
 	return ticket;
 }
 
-/* On a GPU a run's launches stay until somebody asks for them. Meanwhile so many other
- * launches have failed that their results are not kept any more. */
+/* On a GPU a run's launches are listed until the next check of results. Meanwhile so many other
+ * launches have failed that their results are no longer kept. */
 START_TEST(test_results_may_be_overtaken)
 {
 	struct cei_inflight inflight = { .n = 1 };
@@ -289,12 +290,12 @@ START_TEST(test_results_may_be_overtaken)
 	plan = plan_of(rig.context);
 	inflight.tickets[0] = launch(rig.context, plan);
 	cei_workspace_add_flight(rig.workspaces[0], &inflight);
-	for (i = 0; i < CEI_TICKETS; i++)       /* its slot is reused */
+	for (i = 0; i < CEI_TICKETS; i++)       /* the launch's slot is reused */
 		launch(rig.context, plan);
 	rig.context->tickets.forgotten = inflight.tickets[0].number;
 	ck_assert_int_eq(ceov_workspace_status(rig.workspaces[0]), 0);
 	ck_assert_uint_eq(rig.workspaces[0]->n_flights, 0);
-	/* its failure is known all the same */
+	/* its failure is found all the same */
 	inflight.n = 1;
 	cei_workspace_add_flight(rig.workspaces[0], &inflight);
 	cei_signal_raise_abort(rig.workspaces[0]->ready, CEOV_ERR_TIMEOUT, 1);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Writing to the caller's descriptors: all text arrives, and where nobody reads, the call
- * fails without a signal. */
+/* Tests writing to the caller's descriptors: all text arrives, and if nobody reads, the call fails
+ * without a signal. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +33,7 @@ static void tear_down(void)
 	cei_report_fini(&report);
 }
 
-/* A descriptor whose other end is closed. */
+/* Opens a descriptor whose other end is closed. */
 static int open_unread(int is_socket)
 {
 	int fds[2];
@@ -59,7 +59,7 @@ static int sigpipe_is_blocked(void)
 	return sigismember(&set, SIGPIPE);
 }
 
-/* More text than a pipe holds, so that several writes are needed. */
+/* Reads more text than a pipe holds, so that the writer needs several writes. */
 static void *read_all(void *arg)
 {
 	static char taken[1 << 18];
@@ -93,7 +93,7 @@ START_TEST(test_all_of_a_long_text_arrives)
 }
 END_TEST
 
-/* _i: a pipe, a socket */
+/* _i: 0 a pipe, 1 a socket */
 START_TEST(test_where_nobody_reads_is_an_error_and_no_signal)
 {
 	struct ceov_failure failure;
@@ -141,13 +141,13 @@ START_TEST(test_a_handler_of_the_application_is_not_called)
 	ck_assert_ptr_ne(signal(SIGPIPE, count_signal), SIG_ERR);
 	ck_assert_int_eq(cei_write(&report, fd, TEXT, "ceov_plan_explain"), CEOV_ERR_SYSTEM);
 	ck_assert_int_eq(n_handled, 0);
-	(void)!write(fd, TEXT, 1);      /* consume the application's own */
+	(void)!write(fd, TEXT, 1);      /* consume the application's pending signal */
 	ck_assert_int_eq(n_handled, 1);
 	close(fd);
 }
 END_TEST
 
-/* Log lines go to stderr where the application has no log function. */
+/* Log lines go to stderr if the application has no log function. */
 START_TEST(test_a_log_that_nobody_reads_ends_no_process)
 {
 	struct cei_report plain;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* XML that is kept from hwloc's parser, apart from what test_machine_xml refuses. */
+/* Tests XML that must not reach hwloc's parser, beyond what test_machine_xml covers. */
 
 #include <check.h>
 #include <stdio.h>
@@ -50,7 +50,7 @@ START_TEST(test_what_hwloc_does_not_write_is_refused)
 }
 END_TEST
 
-/* Limits that a small file can exceed. */
+/* Tests limits that even a small file can exceed. */
 START_TEST(test_bounds_of_one_element)
 {
 	char text[2000] = "<topology version=\"2.0\"";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Memory, plans and programs of ranks. */
+/* Creates the memory, plans and programs of ranks. */
 
 #include "training_rig.h"
 
@@ -78,7 +78,8 @@ static void add_shard(struct rank *rank, ceov_plan *plan, uint32_t slot, uint32_
 	}
 }
 
-/* Gathers: the own shard at once, each peer's behind its mark, then the final mark. */
+/* Makes the plan of a gather: the own shard at once, each peer's shard behind its mark, then the
+ * final mark. */
 static ceov_plan *gather_plan(struct rank *rank, uint32_t slot, uint32_t layer)
 {
 	struct ceov_transfer last = testing_transfer(NULL, NULL, 0);
@@ -94,8 +95,8 @@ static ceov_plan *gather_plan(struct rank *rank, uint32_t slot, uint32_t layer)
 	return plan;
 }
 
-/* Sends a part to each peer behind the start mark, which the engine polls, then raises the
- * mark that all were sent. */
+/* Makes a plan that sends a part to each peer after the start mark, which the engine polls, and
+ * then raises the mark that tells that all were sent. */
 static ceov_plan *sum_plan(struct rank *rank, uint32_t half)
 {
 	struct ceov_transfer transfer, last = testing_transfer(NULL, NULL, 0);
@@ -122,7 +123,7 @@ static ceov_plan *sum_plan(struct rank *rank, uint32_t half)
 	return plan;
 }
 
-/* Sends the own part, which is never written, to each peer. */
+/* Makes a plan that sends the own part, which is never written, to each peer. */
 static ceov_plan *other_plan(struct rank *rank)
 {
 	struct world *world = rank->world;
@@ -182,8 +183,8 @@ static void make_plans(struct rank *rank)
 
 static void plan_action(struct rank *rank, struct action action)
 {
-	if (!(rank->n_actions & (rank->n_actions - 1))) {       /* a power of two: the array is
-								 * full */
+	if (!(rank->n_actions & (rank->n_actions - 1))) {       /* n_actions is 0 or a power of two:
+								 * the array is full */
 		rank->actions = realloc(rank->actions, (2 * rank->n_actions + 1) *
 					sizeof(*rank->actions));
 		ck_assert_ptr_nonnull(rank->actions);
@@ -225,7 +226,7 @@ static void plan_word(struct rank *rank, uint32_t stream, struct step step,
 	plan_step(rank, stream, step);
 }
 
-/* The stream waits for all work that the other one has so far. */
+/* Makes the stream wait for all work that the other one has so far. */
 static void plan_follow(struct rank *rank, uint32_t stream, uint32_t other)
 {
 	struct step step = { .kind = FOLLOW, .index = other };
@@ -272,7 +273,7 @@ static void plan_gather(struct rank *rank, uint32_t layer)
 	}
 }
 
-/* Before more than FLIGHTS runs are queued the host waits for the oldest. */
+/* Makes the host wait for the oldest run before more than FLIGHTS runs are queued. */
 static void plan_flight(struct rank *rank, uint64_t run)
 {
 	struct action hold = { .kind = HOLD, .launch = rank->sum_launch[run % FLIGHTS] };
@@ -282,8 +283,8 @@ static void plan_flight(struct rank *rank, uint64_t run)
 	rank->sum_launch[run % FLIGHTS] = rank->n_launches;
 }
 
-/* Sums the gradients in the run's source slot, which was last used by the run before the
- * previous one. */
+/* Plans a sum of the gradients in the run's source slot, which the run before the previous one used
+ * last. */
 static void plan_sum(struct rank *rank, uint32_t op)
 {
 	uint64_t run = ++rank->n_sums, bytes = rank->world->part_bytes, i;
@@ -312,12 +313,12 @@ static void plan_sum(struct rank *rank, uint32_t op)
 	plan_spend(rank, SUM, 8);
 }
 
-/* Each gather is queued one layer before it is needed. */
+/* Plans the forward pass; each gather is queued one layer before it is needed. */
 static void plan_forward(struct rank *rank)
 {
 	uint32_t n = rank->world->n_layers, i;
 
-	plan_follow(rank, GATHER, COMPUTE);     /* after the parameters were updated */
+	plan_follow(rank, GATHER, COMPUTE);     /* gathers wait until the parameters are updated */
 	for (i = 0; i < n; i++) {
 		plan_gather(rank, i);
 		plan_follow(rank, COMPUTE, GATHER);
@@ -327,7 +328,7 @@ static void plan_forward(struct rank *rank)
 	}
 }
 
-/* A layer's backward waits for the sum of the layer two before it. */
+/* Plans a layer's backward pass, which waits for the sum of the layer two before it. */
 static void plan_backward(struct rank *rank)
 {
 	struct step gathered = { .kind = FOLLOW, .index = GATHER };
