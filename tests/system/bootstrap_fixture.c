@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Helpers of the bootstrap's tests. */
+/* Implements the fixture of the bootstrap's tests. */
 
 #include "bootstrap_fixture.h"
 
@@ -28,7 +28,7 @@ char path[104];
 static pid_t parties[PARTIES_MAX];
 static int n_parties;
 
-/* --- parties ------------------------------------------------------------- */
+/* --- processes of the group ---------------------------------------------- */
 
 void give_up(int line, const char *condition)
 {
@@ -167,7 +167,7 @@ int says(const struct party *party, const char *words)
 	return 0;
 }
 
-/* --- the test's own side ------------------------------------------------- */
+/* --- the test's own process ---------------------------------------------- */
 
 pid_t start(void (*run)(uint32_t), uint32_t number)
 {

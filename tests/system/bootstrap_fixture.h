@@ -4,10 +4,9 @@
 #define BOOTSTRAP_FIXTURE_H
 
 /*
- * Tests of the bootstrap run real processes. A test starts a process for each party, lets
- * them run, kills some, and asserts how the others end. Parties share a page of memory for
- * steps and times; conditions that must hold they check with need(), which ends the process
- * with a message.
+ * Fixture of the bootstrap's tests, which run real processes. A test starts a process for each
+ * party, lets them run, kills some, and asserts how the others end. Parties share a page of memory
+ * for steps and times. They check conditions by need(), which ends the process with a message.
  */
 
 #include <check.h>
@@ -18,20 +17,22 @@
 #include "ipc/bootstrap.h"
 
 #define NS_PER_MS   UINT64_C(1000000)
-#define PATIENCE_MS UINT64_C(20000)             /* limit of a wait that should be short */
+#define PATIENCE_MS UINT64_C(20000)             /* limit for a wait that should be short */
 #define FIND_MS     UINT64_C(10000)             /* time limit of a find */
 #define N_STEPS     4
 #define ALL_RANKS   16
 
-struct seen {                           /* what one process has seen of one rank */
-	_Atomic uint64_t gone_ns;       /* 0: still there */
+struct seen {                           /* what one process has learned about the loss of one
+					 * rank */
+	_Atomic uint64_t gone_ns;       /* 0: the rank is still there */
 	_Atomic uint32_t n_gone;
 	_Atomic int      departed;
 };
 
 struct shared {
 	_Atomic uint32_t steps[N_STEPS];
-	struct seen      seen[ALL_RANKS][ALL_RANKS];    /* [who][whom] */
+	struct seen      seen[ALL_RANKS][ALL_RANKS];    /* [the process that noticed][the lost
+							 * rank] */
 	_Atomic uint64_t rounds[ALL_RANKS];
 };
 
@@ -46,18 +47,18 @@ extern struct shared *shared;
 extern char directory[96];              /* created for each test */
 extern char path[104];                   /* path of the group's socket */
 
-/* --- in any process ------------------------------------------------------ */
+/* --- called in any process ----------------------------------------------- */
 
 void pause_ms(uint64_t ms);
 void step_done(int step);
-int  step_reached(int step, uint32_t n);        /* 0: not in time */
+int  step_reached(int step, uint32_t n);        /* 0: not reached in time */
 
-/* The time at which `who` learned that `whom` is gone; 0: not in time. */
+/* Returns the time at which `who` learned that `whom` is gone; 0: it did not in time. */
 uint64_t wait_gone(uint32_t who, uint32_t whom);
 
 uint32_t n_open_fds(void);
 
-/* --- in a party ---------------------------------------------------------- */
+/* --- called in a party --------------------------------------------------- */
 
 #define need(condition) \
 	do { \
@@ -76,19 +77,19 @@ int  party_barrier(struct party *party, uint64_t timeout_ms);
 int  party_find(struct party *party, uint32_t rank, const char *name,
 		struct cei_export *ret_export, uint64_t *ret_id);
 
-/* Whether the last failure contains these words. */
+/* Returns whether the last failure's text contains these words. */
 int  says(const struct party *party, const char *words);
 
-/* --- in the test --------------------------------------------------------- */
+/* --- called in the test's own process ------------------------------------ */
 
 /* Starts a process that calls run(number). */
 pid_t    start(void (*run)(uint32_t), uint32_t number);
 void     assert_ends_well(pid_t pid);
 void     assert_all_end_well(void);
-uint64_t kill_party(pid_t pid);         /* returns when */
+uint64_t kill_party(pid_t pid);         /* returns the time of the kill */
 int      is_directory_empty(void);
 
-/* Runs the tests, each with a new directory; returns main()'s result. */
+/* Runs the tests, each with a new directory; returns main()'s exit status. */
 int run_suite(const char *name, void (*add_tests)(TCase *));
 
 #endif /* BOOTSTRAP_FIXTURE_H */

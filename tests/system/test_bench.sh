@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 #
-# ceoverlap-bench as its user meets it, on host memory: rows are verified, JSON holds
-# what it promises, and exit codes tell failures apart.
+# Tests the command ceoverlap-bench on host memory: its rows are verified, its JSON has all
+# fields, and its exit codes distinguish kinds of failures.
 set -u
 
 bench=./ceoverlap-bench
@@ -64,7 +64,7 @@ expect 2 "an unknown trigger" --trigger magic
 expect 1 "nothing to run" $run -g 1 -t all_gather
 expect 1 "JSON that cannot be written" $run -g 2 -t p2p -b 64K -J /nonexistent/x.json
 
-# Operators: results against plain fp32 sums, also where ranks differ in rows.
+# Operators: results are compared with plain fp32 sums, also if ranks differ in numbers of rows.
 expect 0 "operators" overlap $run -g 3 --tokens 100 -b 96K -J "$json"
 for name in ag_gemm gemm_rs reduce_scatter all_reduce; do
 	holds "$out" "^$name .* stream .* verified" "$name has a verified row"

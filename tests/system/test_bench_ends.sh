@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 #
-# How the tools end, and what is left then: files that cannot be written are refused before
-# the run, written ones are whole, output that cannot be written is no success, and whoever
-# ends the bench ends its ranks and their folder.
+# Tests how the tools end, and what they leave behind: files that cannot be written are refused
+# before the run, written files are complete, failing to write output is an error, and a signal
+# that ends the bench also ends its ranks and removes their folder.
 #
 # shellcheck disable=SC2317 # until_true calls functions by name
 set -u
@@ -42,7 +42,7 @@ read -ra quick <<< "--host -g 2 -n 2 -w 0 -b 64K -e 64K"
 
 # --- files, before the run ----------------------------------------------------------------
 
-# refused OPTION: of a file that cannot be written, before anything is measured.
+# refused OPTION: asserts that an unwritable file is refused before anything is measured.
 refused() {
 	expect 1 "$*: a folder that there is not" "$bench" "$@" /nonexistent/x
 	grep -q '^ceoverlap-bench: cannot write /nonexistent/x: No such file' "$errors" ||
@@ -79,10 +79,10 @@ fi
 grep -q '"nccl_nvls": *null' "$json" || fail "host memory alone: something is told of NVLS"
 ! compgen -G "$folder/*.new" > /dev/null || fail "a file beside another is left"
 
-# What is no file is written as it is.
+# A path that is no regular file is written directly.
 expect 0 "JSON on standard output" bash -c \
 	"'$bench' ${quick[*]} -t p2p -J /dev/stdout | grep -q '\"rows\"'"
-# A run that is refused leaves the old file.
+# A refused run leaves the old file unchanged.
 cp "$json" "$folder/before.json"
 expect 1 "nothing to run" "$bench" --host -g 1 -t all_gather --trace /nonexistent/x -J "$json"
 cmp -s "$json" "$folder/before.json" || fail "a refused run has changed the old file"
@@ -115,7 +115,7 @@ is_empty "output that cannot be written"
 
 # --- signals ------------------------------------------------------------------------------
 
-# Processes of this test that run the bench.
+# Lists the processes of this test that run the bench.
 benches() {
 	grep -lszF "TMPDIR=$TMPDIR" /proc/[0-9]*/environ |
 		sed -n 's,^/proc/\([0-9]*\)/environ$,\1,p' |
@@ -125,7 +125,7 @@ benches() {
 		done
 }
 
-# until_true WHAT COMMAND...: within 10 s.
+# until_true WHAT COMMAND...: waits until the command succeeds, 10 s at most.
 until_true() {
 	local what=$1 try
 	shift
@@ -145,7 +145,7 @@ none_runs() {
 	[ -z "$(benches)" ]
 }
 
-# ended SIGNAL STATUS PROCESSES ARGUMENT...: the bench, after it has begun to measure.
+# ended SIGNAL STATUS PROCESSES ARGUMENT...: ends the bench after it has begun to measure.
 ended() {
 	local number=$1 wanted=$2 n=$3 pid status
 	shift 3
@@ -175,7 +175,7 @@ ended TERM 143 4 overlap "${long[@]}" -t all_reduce
 ended INT 130 2 sweep "${long[@]}" -t pairs
 ended KILL 137 4 "${long[@]}" -t p2p
 
-# A path that is too long for a socket is not taken.
+# A TMPDIR whose path is too long for a socket is not used.
 deep=$folder/$(printf 'd%.0s' {1..90})
 mkdir "$deep"
 TMPDIR=$deep expect 0 "a deep TMPDIR" "$bench" "${quick[@]}" -t p2p

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* How a group forms: who joins, who is refused, and what is left behind. */
+/* Tests how a group forms: which processes join, which are refused, and what is left behind. */
 
 #include "bootstrap_fixture.h"
 
@@ -34,7 +34,7 @@ static int connect_raw(void)
 	return fd;
 }
 
-/* --- bootstrap ------------------------------------------------------------- */
+/* --- forming a group ------------------------------------------------------- */
 
 static void come_and_go(uint32_t number)
 {
@@ -308,7 +308,7 @@ START_TEST(test_bad_arguments_are_refused)
 }
 END_TEST
 
-/* Sends these bytes and returns the type of rank 0's answer; 0: it closed the connection. */
+/* Sends these bytes to rank 0. Returns 1 with rank 0's answer, or 0 if it closed the connection. */
 static int ask_raw(const uint8_t *bytes, size_t n_bytes, struct cei_message *ret_message)
 {
 	uint8_t answer[CEI_MESSAGE_BYTES_MAX];
@@ -344,7 +344,7 @@ START_TEST(test_other_version_is_refused_with_both_versions)
 	snprintf(version, sizeof(version), "version %u", CEI_WIRE_VERSION);
 	ck_assert_ptr_nonnull(strstr(message.refuse.text, version));
 	bytes[4] = CEI_WIRE_VERSION;
-	bytes[24] = 64;         /* the rank */
+	bytes[24] = 64;         /* the field with the rank */
 	ck_assert(ask_raw(bytes, n_bytes, &message));
 	ck_assert_int_eq(message.refuse.error, CEOV_ERR_INVALID);
 	ck_assert_ptr_nonnull(strstr(message.refuse.text, "rank 64 is out of range"));
@@ -502,7 +502,7 @@ static void listen_as_nobody(uint32_t number)
 	cei_report_fini(&party.report);
 }
 
-/* Only root can test it: other users are stopped by the socket's mode. */
+/* Only root can run this test: the socket's mode stops all other users. */
 START_TEST(test_other_user_is_refused)
 {
 	if (geteuid())

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Exports between processes: found, counted, dropped, withdrawn. */
+/* Tests exports between processes: how they are found, counted, dropped and withdrawn. */
 
 #include "bootstrap_fixture.h"
 #include "testing.h"
@@ -58,25 +58,25 @@ static void offer_to_rank_1(uint32_t number)
 	uint64_t id = 0, other_id = 0;
 
 	party_open(&party, 2, number);
-	need(!party_barrier(&party, 20000));    /* rank 1 found nothing */
+	need(!party_barrier(&party, 20000));    /* rank 1 has not found it */
 	need(!party_barrier(&party, 20000));
 	export.n_fds = 2;
 	export.fds[0] = file_with("one");
 	export.fds[1] = file_with("two");
 	need(!cei_bootstrap_export(party.bootstrap, &export, &id) && id);
-	close_fds(&export);                     /* publishing duplicated them */
+	close_fds(&export);                     /* the export has its own duplicates */
 	export.n_fds = 0;
 	need(cei_bootstrap_export(party.bootstrap, &export, &other_id) == CEOV_ERR_STATE);
 	need(!other_id);
-	need(!party_barrier(&party, 20000));    /* rank 1 finds it, twice */
+	need(!party_barrier(&party, 20000));    /* rank 1 finds the export twice */
 	need(!party_barrier(&party, 20000));
 	need(cei_bootstrap_withdraw(party.bootstrap, id) == CEOV_PENDING);
 	need(!cei_bootstrap_export(party.bootstrap, &export, &other_id));
 	need(cei_bootstrap_withdraw(party.bootstrap, other_id) == 0);
-	need(!party_barrier(&party, 20000));    /* rank 1 finds none, drops one */
+	need(!party_barrier(&party, 20000));    /* rank 1 finds it no more, and drops one use */
 	need(!party_barrier(&party, 20000));
 	need(cei_bootstrap_withdraw(party.bootstrap, id) == CEOV_PENDING);
-	need(!party_barrier(&party, 20000));    /* rank 1 drops the other */
+	need(!party_barrier(&party, 20000));    /* rank 1 drops the other use */
 	need(!party_barrier(&party, 20000));
 	need(cei_bootstrap_withdraw(party.bootstrap, id) == 0);
 	need(cei_bootstrap_withdraw(party.bootstrap, id) == 0);
@@ -121,12 +121,12 @@ static void find_at_rank_0(uint32_t number)
 	need(!party_barrier(&party, 20000));
 	need(party_find(&party, 0, "thing", &export, &ids[1]) == CEOV_NONE);
 	cei_bootstrap_drop(party.bootstrap, 0, ids[0]);
-	cei_bootstrap_drop(party.bootstrap, 0, 9999);   /* not ours to drop */
+	cei_bootstrap_drop(party.bootstrap, 0, 9999);   /* a number that was not found here */
 	cei_bootstrap_drop(party.bootstrap, 1, ids[0]);
 	need(!party_barrier(&party, 20000));
 	need(!party_barrier(&party, 20000));
 	cei_bootstrap_drop(party.bootstrap, 0, ids[0]);
-	cei_bootstrap_drop(party.bootstrap, 0, ids[0]); /* once too often */
+	cei_bootstrap_drop(party.bootstrap, 0, ids[0]); /* dropped once too often */
 	need(!party_barrier(&party, 20000));
 	party_close(&party);
 	need(n_open_fds() == n_fds);
@@ -247,7 +247,8 @@ static void find_without_room(uint32_t number)
 	need(!party_barrier(&party, 20000));
 	need(!getrlimit(RLIMIT_NOFILE, &limit));
 	tight = limit;
-	tight.rlim_cur = (rlim_t)dup(0);        /* no descriptor beyond the lowest free number */
+	tight.rlim_cur = (rlim_t)dup(0);        /* no descriptor above the lowest free number may be
+						 * opened */
 	close((int)tight.rlim_cur);
 	need(!setrlimit(RLIMIT_NOFILE, &tight));
 	need(party_find(&party, 0, "thing", &export, &id) == CEOV_ERR_SYSTEM);
@@ -367,7 +368,7 @@ static void use_often_then_drop_all(uint32_t number)
 	for (i = 0; i < MANY_USES; i++)
 		need(!party_find(&party, 0, "thing", &export, &id));
 	step_done(0);
-	need(step_reached(1, 1));               /* rank 0 is stopped */
+	need(step_reached(1, 1));               /* rank 0 is stopped now */
 	begin_ns = cei_now_ns();
 	for (i = 0; i < MANY_USES; i++)
 		cei_bootstrap_drop(party.bootstrap, 0, id);

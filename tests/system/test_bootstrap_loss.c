@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Processes that are killed, that leave in order, or that leave while others wait for them;
- * and the barrier, which all must reach. */
+/* Tests processes that are killed, that leave in order, or that leave while others wait for them;
+ * and the barrier, which all ranks must reach. */
 
 #include "bootstrap_fixture.h"
 
@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 
-#define LOSS_NS  (UINT64_C(100) * NS_PER_MS)     /* to notice a death */
+#define LOSS_NS  (UINT64_C(100) * NS_PER_MS)     /* limit for noticing a death */
 #define BARRIERS 300
 
 /* --- loss ---------------------------------------------------------------- */
@@ -317,7 +317,7 @@ static void come_late(uint32_t number)
 		need(party_barrier(&party, 0) == CEOV_ERR_TIMEOUT);
 		step_done(0);
 	}
-	need(!party_barrier(&party, 20000));    /* rank 0: the same round again */
+	need(!party_barrier(&party, 20000));    /* rank 0 is in the same round again */
 	need(!party_barrier(&party, 20000));
 	party_close(&party);
 }

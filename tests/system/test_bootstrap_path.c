@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The path of a group's socket: who can prevent it from being taken, and who cannot. */
+/* Tests the path of a group's socket: which processes can keep others from using it, and which
+ * cannot. */
 
 #include "bootstrap_fixture.h"
 
@@ -120,7 +121,7 @@ START_TEST(test_a_lock_that_stays_held_is_named)
 }
 END_TEST
 
-/* --- who comes in vain ----------------------------------------------------- */
+/* --- processes that do not join -------------------------------------------- */
 
 static int connect_raw(void)
 {
@@ -137,7 +138,8 @@ static int connect_raw(void)
 	return fd;
 }
 
-/* Else so many of them keep everybody else out. */
+/* A connection that sends nothing is closed. Otherwise many of them would keep everybody else
+ * out. */
 START_TEST(test_who_does_not_speak_is_closed)
 {
 	struct pollfd silent = { .events = POLLIN };
@@ -185,7 +187,8 @@ static void say_wrong_count(void)
 	hello.hello.party.ranks[0] = 1;
 	n_bytes = cei_message_encode(&hello, bytes);
 	ck_assert_int_eq(send(fd, bytes, n_bytes, MSG_NOSIGNAL), (ssize_t)n_bytes);
-	ck_assert_int_gt(recv(fd, bytes, sizeof(bytes), 0), 0);         /* the reason */
+	ck_assert_int_gt(recv(fd, bytes, sizeof(bytes), 0), 0);         /* rank 0 sends the reason
+									 * for its refusal */
 	close(fd);
 }
 

@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * A peer that follows the protocol but lies: rank 1 is a process of the test that answers
- * according to the name that it is asked for. Each lie changes one field of a valid export;
- * rank 0 must refuse it, or accept it where it does no harm, and must not leak descriptors.
+ * Tests a peer that follows the protocol but lies: rank 1 is a process of the test whose answer
+ * depends on the name that it is asked for. Each lie changes one field of a valid export. Rank 0
+ * must refuse it, or accept it if it does no harm, and must not leak descriptors.
  */
 
 #include <dirent.h>
@@ -39,16 +39,16 @@ enum {
 
 enum outcome { REFUSED, TAKEN, EITHER };
 
-/* Descriptors that are sent along. */
+/* Descriptors that are sent with an export. */
 enum files { HONEST, NO_FILE, TWO_FILES, FOUR_FILES, UNSEALED, A_PIPE, READ_ONLY, OTHER_SIZE };
 
 struct lie {
 	uint32_t     kind;              /* kind of object that rank 0 asks for */
 	uint32_t     at;
-	uint32_t     n_bytes;           /* bytes to change; 0: none */
+	uint32_t     n_bytes;           /* number of bytes to change; 0: none */
 	uint64_t     value;
 	enum files   files;
-	int          n_more;            /* by how much the message is longer or shorter */
+	int          n_more;            /* how many bytes are added to the message, or removed */
 	enum outcome outcome;
 };
 
@@ -214,7 +214,7 @@ static void tell_lie(int fd, struct cei_message *reply, const struct lie *lie)
 		close(fds[i]);
 }
 
-/* Sends a message of that type with descriptors that it must not have. */
+/* Sends a message of the given type with descriptors, which such messages must not have. */
 static void send_odd(int fd, uint32_t type, const int *fds)
 {
 	struct cei_message message = { .type = type == 99 ? CEI_MESSAGE_BYE : type };
@@ -274,7 +274,8 @@ static void give_answer(int fd, struct cei_message *message, enum answer answer)
 		close(fds[i]);
 }
 
-/* Answers "lie N" and "answer N" with the N-th of these; everything else is not exported. */
+/* Answers "lie N" and "answer N" with the N-th lie or answer. For other names it answers that
+ * nothing is exported. */
 static void answer_find(int fd, const struct cei_wire_find *find)
 {
 	struct cei_message message = { .type = CEI_MESSAGE_REPLY };
@@ -314,7 +315,7 @@ static int come(void)
 	return fd;
 }
 
-/* Answers until rank 0 closes the connection. */
+/* Answers requests until rank 0 closes the connection. */
 static void be_evil(void)
 {
 	struct cei_received received;

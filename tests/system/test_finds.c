@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* How long rank 0 waits for exports of ranks that are stopped or have died. The other
- * processes do nothing. */
+/* Tests how long rank 0 waits for exports of ranks that are stopped or have died. The other
+ * processes only exist. */
 
 #include <check.h>
 #include <signal.h>
@@ -38,7 +38,7 @@ static ceov_context *open_rank(uint32_t rank, uint64_t deadline_ns)
 	return context;
 }
 
-/* Starts the others, and opens rank 0 beside them. */
+/* Starts the other processes, and opens rank 0. */
 static ceov_context *open_group(uint32_t n)
 {
 	uint32_t i;
@@ -117,7 +117,7 @@ START_TEST(test_a_connect_at_a_stopped_rank_has_its_own_timeout)
 }
 END_TEST
 
-/* Rank 1 never exports anything; rank 2 must be asked nevertheless. */
+/* Rank 1 never exports anything; rank 0 must ask rank 2 nevertheless. */
 START_TEST(test_a_connect_sees_a_dead_rank_behind_one_that_is_late)
 {
 	ceov_context *context = open_group(3);

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 #
-# ceoverlap-info over every machine of tests/fixtures/machines, as its user meets it: what
-# must hold of each machine, JSON, files written and read again, settings and where they
-# come from, and files that are no machine.
+# Tests the command ceoverlap-info on every machine of tests/fixtures/machines: properties of
+# each machine, JSON, files that are written and read again, settings and their origins, and
+# files that do not describe a machine.
 set -u
 
 info=./ceoverlap-info
@@ -49,7 +49,7 @@ lacks() {
 	fi
 }
 
-# counts N PATTERN WHAT: N lines match.
+# counts N PATTERN WHAT: N lines of the last output match.
 counts() {
 	local n
 	n=$(grep -cE -- "$2" "$out")
@@ -74,7 +74,7 @@ for file in "$machines"/*.xml; do
 	for section in links affinity routes settings build; do
 		holds "^$section\\b" "$name has $section"
 	done
-	# No link, no route over it: what is said to be direct is a link.
+	# A route that is reported as direct needs a link.
 	expect 0 "$name as JSON" --xml "$file" --json
 	if command -v python3 > /dev/null; then
 		python3 - "$out" "$name" <<'END' || failed=1
@@ -190,12 +190,12 @@ expect 0 "this machine as JSON" --json
 
 # --- written and read again ------------------------------------------------------------
 
-# known [--xml FILE]: all but the file's name.
+# known [--xml FILE]: prints all that is known of a machine but the file's name.
 known() {
 	"$info" "$@" --json machine links ports affinity | grep -v '"file":'
 }
 
-# comes_back NAME [--xml FILE]: NAME is written, and is the same when it is read.
+# comes_back NAME [--xml FILE]: writes the machine to NAME and asserts that reading gives the same.
 comes_back() {
 	local name=$1
 	shift
@@ -233,7 +233,7 @@ while read -r variable; do
 	holds " $variable " "the variable $variable, which src/ reads, is a setting"
 done < <(grep -rhoE '(getenv|number_from|variable_number)\([^;]*"CEOVERLAP_[A-Z_]+"' \
 	"$srcdir/src" | grep -oE 'CEOVERLAP_[A-Z_]+' | sort -u)
-# Whatever the library and the Python package read is known.
+# Every variable that the library and the Python package read is known.
 empty=()
 while read -r variable; do
 	empty+=("$variable=")
@@ -295,7 +295,7 @@ refused "$folder/type.xml" "objects that there are not"
 sed 's/0000:41:00.0/0000:19:00.0/' "$good" > "$folder/twice.xml"
 refused "$folder/twice.xml" "two GPUs at one place"
 
-# hwloc writes ASCII alone; what others wrote into names does not reach the terminal.
+# hwloc writes only ASCII; other bytes in names must not reach the terminal.
 sed 's/mlx5_3/\xc2\x9b31m/; s/value="h200x8-nvswitch"/value="\xc3\xa9\xe2\x80\xae"/' "$good" \
 	> "$folder/names.xml"
 refused "$folder/names.xml" "names in other letters"

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 #
-# ceoverlap-bench measure on host memory: it says what it measured and what not, keeps it,
-# and the files it writes are read again.
+# Tests ceoverlap-bench measure on host memory: it reports what it measured and what not, stores
+# the result, and the files that it writes can be read again.
 set -u
 
 bench=./ceoverlap-bench
@@ -72,7 +72,7 @@ CEOVERLAP_MACHINE=$json "$bench" -t p2p --host -g 2 -b 64K -n 2 -T 30 > "$out" 2
 	{ echo "FAIL: the runtime takes JSON for a machine"; failed=1; }
 holds "$out" "$json" "a bad file is named"
 
-# Where there are no GPUs all of the machine was measured, and is kept.
+# Without GPUs the whole machine was measured, so the result is stored.
 if ! "$bench" measure --quick -g 1 --no-store > "$out" 2>&1; then
 	expect 0 "what is kept" --quick
 	holds "$out" "^# kept for the runtime: $folder" "where it is kept is said"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* One transfer from end to end: a mark is raised, bytes move, a mark is raised. One process
- * that holds two ranks on host memory. */
+/* Tests one transfer from end to end: a mark is raised, bytes move, another mark is raised. One
+ * process holds both ranks, on host memory. */
 
 #include <check.h>
 #include <stdint.h>
@@ -75,7 +75,7 @@ START_TEST(test_bytes_arrive_after_mark_and_before_mark)
 
 	build(&pair, 0);
 	for (launch.base = 0; launch.base < 100; launch.base++) {
-		launch.producer_stream = launch.base % 2 ? &pair : NULL; /* both triggers */
+		launch.producer_stream = launch.base % 2 ? &pair : NULL; /* both triggers in turn */
 		fill(&pair, launch.base);
 		ck_assert_int_eq(ceov_launch(pair.plan, &launch, &ticket), 0);
 		ck_assert_int_eq(ceov_wait(pair.context, ticket, 0), CEOV_PENDING);

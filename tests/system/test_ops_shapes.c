@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Operators with random shapes on host ranks: many ops of one workspace, run in any order,
- * with late ranks; every result is checked. Runs for a fixed time and prints how many
- * shapes it did. Then the same between processes, one of which dies. */
+/* Operators with random shapes on host ranks: many ops of one workspace, run in any order, with
+ * late ranks; every result is checked. Runs for a fixed time and prints how many shapes it tried.
+ * Then the same with a process for each rank, one of which dies. */
 
 #include <check.h>
 #include <signal.h>
@@ -19,15 +19,15 @@
 #include "base/clock.h"
 #include "unit/op_rig.h"
 
-#define SHAPES_MIN   200u               /* under sanitizers, too */
+#define SHAPES_MIN   200u               /* also reached under sanitizers */
 #define TIME_NS      (10 * TESTING_SECOND)
 #define SCRATCH      UINT64_C(600000)
 #define OPS          3u                 /* ops that exist at once */
-#define RUNS         6u                 /* runs with these ops */
+#define RUNS         6u                 /* runs of these ops per round */
 #define LATE_US_MAX  10000u
 
 #define PROCESSES    3u
-#define ROUNDS       20u                /* of theirs */
+#define ROUNDS       20u                /* rounds of the processes */
 #define VICTIM       1u
 
 static void maybe_late(uint64_t *random)
@@ -36,7 +36,7 @@ static void maybe_late(uint64_t *random)
 		usleep((useconds_t)testing_below(random, LATE_US_MAX));
 }
 
-/* One rank's part of a round: the same ops and runs as on all other ranks. */
+/* Plays one rank's part of a round: the same ops and runs as on all other ranks. */
 static void run_round(const struct op_part *part)
 {
 	uint64_t random = *(const uint64_t *)part->arg, seed;
@@ -67,7 +67,7 @@ static void run_round(const struct op_part *part)
 
 static uint32_t n_shapes;
 
-/* Opens a context of some ranks and makes rounds until its share of time is used. */
+/* Opens a context of some ranks and plays rounds until its share of the time is used. */
 static void run_group(uint32_t n_ranks, uint64_t *random, uint64_t until_ns)
 {
 	uint64_t round;
@@ -193,9 +193,11 @@ START_TEST(test_processes)
 }
 END_TEST
 
-static _Atomic uint32_t *n_ready;       /* ranks that are ready, shared by the processes */
+static _Atomic uint32_t *n_ready;       /* number of ranks that are ready, shared by the
+					 * processes */
 
-/* Makes runs until the victim's death fails one, and expects the error to be known. */
+/* Makes runs until one fails because the victim has died, and asserts that the error is
+ * reported. */
 static void run_until_death(struct op_rig *rig, uint32_t rank)
 {
 	struct op_case one = op_case_of(OP_GEMM_RS, PROCESSES, 16, 16, 16);

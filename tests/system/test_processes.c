@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Groups of real processes on host memory, one rank each, forked before they open. They
- * move bytes, die, stop, and release what others still use. Asserts in a forked rank end it
- * with status 1, which its parent sees.
+ * Tests groups of real processes on host memory, one rank each, forked before they open. They move
+ * bytes, die, are stopped, and release objects that others still use. An assert that fails in a
+ * forked rank ends it with status 1, which its parent sees.
  */
 
 #include <check.h>
@@ -68,7 +68,7 @@ static void tear_down(void)
 	munmap(board, sizeof(*board));
 }
 
-/* Starts `n_ranks` processes; each ends with status 0 where body returns. */
+/* Starts `n_ranks` processes; each ends with status 0 when body returns. */
 static void start(uint32_t n_ranks, void (*body)(struct party *party))
 {
 	struct party party;
@@ -88,7 +88,7 @@ static void start(uint32_t n_ranks, void (*body)(struct party *party))
 	}
 }
 
-/* Asserts that the process ended by itself, or by the signal that we sent. */
+/* Asserts how the process ended: by itself with status 0, or by the signal that the test sent. */
 static void end(uint32_t rank, int by_signal)
 {
 	int status = 0;
@@ -221,7 +221,8 @@ static int launch(struct party *party, uint32_t k, ceov_ticket *ret_ticket)
 	return r;
 }
 
-/* One round: produces, gathers, checks what arrived, frees. Returns the first error. */
+/* Plays one round: produces, gathers, checks the data that arrived, frees. Returns the first
+ * error. */
 static int round_of(struct party *party, uint32_t k, ceov_ticket *ret_ticket)
 {
 	const char *target = ceov_buffer_base(party->targets[party->rank], party->rank);
@@ -265,7 +266,7 @@ START_TEST(test_four_processes_gather)
 }
 END_TEST
 
-/* --- a death ------------------------------------------------------------- */
+/* --- death of a process -------------------------------------------------- */
 
 static void expect_loss(struct party *party, int r, const char *what)
 {
@@ -384,7 +385,7 @@ START_TEST(test_death_ends_each_kind_of_wait)
 }
 END_TEST
 
-/* --- a standstill -------------------------------------------------------- */
+/* --- a stopped process --------------------------------------------------- */
 
 static void wait_for_stopped(struct party *party)
 {
@@ -437,7 +438,7 @@ START_TEST(test_a_stopped_rank_is_named_when_the_deadline_passes)
 }
 END_TEST
 
-/* --- handles ------------------------------------------------------------- */
+/* --- exported handles ---------------------------------------------------- */
 
 static void barrier(struct party *party)
 {
@@ -457,18 +458,18 @@ static void own_and_release(struct party *party)
 	ck_assert_int_eq(ceov_buffer_share(buffer, "y"), CEOV_ERR_STATE);
 	ck_assert_int_eq(ceov_buffer_share(other, ""), CEOV_ERR_INVALID);
 	ck_assert_int_eq(ceov_signal_share(signal, "s"), 0);
-	barrier(party);                 /* 1: it has found */
+	barrier(party);                 /* step 1: the other rank has found both */
 	barrier(party);
 	ck_assert_int_eq(ceov_buffer_release(buffer), CEOV_PENDING);
 	ck_assert_int_eq(ceov_signal_release(signal), CEOV_PENDING);
-	barrier(party);                 /* 2: it finds no more */
+	barrier(party);                 /* step 2: the other rank finds them no more */
 	barrier(party);
 	while (ceov_buffer_release(buffer) == CEOV_PENDING)
 		ck_assert_uint_lt(cei_now_ns(), deadline);
 	while (ceov_signal_release(signal) == CEOV_PENDING)
 		ck_assert_uint_lt(cei_now_ns(), deadline);
 	ck_assert_int_eq(ceov_buffer_release(buffer), CEOV_ERR_INVALID);
-	ck_assert_int_eq(ceov_buffer_share(other, "x"), 0);     /* the name is free */
+	ck_assert_int_eq(ceov_buffer_share(other, "x"), 0);     /* the name is free again */
 	barrier(party);
 	barrier(party);
 }
@@ -521,7 +522,7 @@ START_TEST(test_a_buffer_lives_while_a_peer_uses_it)
 }
 END_TEST
 
-/* --- closing ------------------------------------------------------------- */
+/* --- closing a context --------------------------------------------------- */
 
 #define USE_MS 200u
 

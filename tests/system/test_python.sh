@@ -13,7 +13,7 @@ failed=0
 	"Python from 3.9 on with NumPy (Debian: python3-numpy)"
 
 "$python" -W error "$srcdir/tests/python/run.py" || failed=1
-# What needs no GPU of the Triton verbs; Triton's own warnings are its own.
+# Those tests of the Triton verbs that need no GPU; warnings of Triton itself are ignored.
 PYTHONPATH=$srcdir/tests/python/triton:$PYTHONPATH \
 	"$python" "$srcdir/tests/python/run.py" test_triton || failed=1
 for example in "$srcdir"/examples/python_*.py; do

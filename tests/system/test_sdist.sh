@@ -26,7 +26,7 @@ fail() {
 	exit 1
 }
 
-# What the build's front end asks setuptools for; prints the file's name.
+# Calls setuptools as the build's front end does; prints the name of the file that it made.
 make_one() {
 	(
 		cd "$1" || exit 1
@@ -50,7 +50,7 @@ licence=$(find "$folder/site" -path '*.dist-info/*' -name LICENSE)
 cmp "$srcdir/LICENSE" "${licence:-/dev/null}" || fail "$wheel does not hold the licence"
 cmp "$srcdir/LICENSE" "$srcdir/python/LICENSE" || fail "python/LICENSE is another one"
 
-# In the folder of the wheel: nothing else is to be found.
+# Runs in the wheel's folder, so that Python finds no other copy of the package.
 cd "$folder/site" || exit 1
 PYTHONPATH=$folder/site timeout 60 "$python" -c '
 import os

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
 #
-# ceoverlap-bench sweep on host memory: its text, CSV, JSON and report hold what they
-# promise, and traces have all stages of every chunk.
+# Tests ceoverlap-bench sweep on host memory: its text, CSV, JSON and report are complete, and
+# traces have all stages of every chunk.
 set -u
 
 bench=./ceoverlap-bench

@@ -11,7 +11,7 @@ failed=0
 . "${srcdir:-.}/tests/system/with_python.sh" \
 	'import torch.distributed as d; d.TCPStore; d.ReduceOp' \
 	"Python with PyTorch: PYTHON names another one"
-export CUDA_VISIBLE_DEVICES=            # GPUs have tests/gpu/check_torch.sh
+export CUDA_VISIBLE_DEVICES=            # tests/gpu/check_torch.sh tests GPUs
 
 "$python" "$srcdir/tests/python/torch/run.py" || failed=1
 if ! timeout 100 "$python" -m torch.distributed.run --standalone --nproc-per-node 2 \
