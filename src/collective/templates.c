@@ -19,12 +19,14 @@
 struct template {
 	ceov_plan             *plan;
 	const char            *name;            /* of the public call, for messages */
-	uint32_t               rank;            /* the plan's */
+	uint32_t               rank;            /* the rank that the plan belongs to */
 	uint32_t               n_ranks;
-	struct ceov_all_gather args;            /* of an all-to-all a shard is a block */
-	uint64_t               source_step_bytes;/* from one target to the next: 0 (all-gather),
-						 * or a block (all-to-all) */
-	uint32_t               ready_step;      /* the same for the index of the ready counter */
+	struct ceov_all_gather args;            /* an all-to-all is described by this struct, too,
+						 * with its blocks as shards */
+	uint64_t               source_step_bytes;/* by how much the source's offset grows from one
+						 * target rank to the next: 0 (all-gather), or
+						 * a block (all-to-all) */
+	uint32_t               ready_step;      /* likewise for the index of the ready counter */
 };
 
 static int refuse(const struct template *template, uint32_t rank, const char *what)
@@ -55,7 +57,8 @@ static uint64_t piece_bytes(const struct ceov_all_gather *args)
 	return (bytes + PIECE_ALIGN_BYTES - 1) / PIECE_ALIGN_BYTES * PIECE_ALIGN_BYTES;
 }
 
-/* Whether the rank's own shard is at its place in the target already, or has none. */
+/* Returns whether no transfer to this rank is needed: it is the plan's rank, and has no
+ * target or has its own shard at its place in the target already. */
 static int skips(const struct template *template, uint32_t rank)
 {
 	const struct ceov_all_gather *args = &template->args;
@@ -67,7 +70,7 @@ static int skips(const struct template *template, uint32_t rank)
 		args->target_offset_bytes + rank * args->shard_bytes);
 }
 
-/* The fault of a signal that needs n counters, in words; NULL: none. */
+/* Says in words why the signal is not one with at least n_counters; NULL: it is. */
 static const char *fault_of(const struct template *template, const struct ceov_signal *signal,
 			    uint64_t n_counters)
 {
@@ -165,7 +168,7 @@ static int add_piece(const struct template *template, uint32_t rank, uint32_t pi
 }
 
 /* Adds a transfer for every piece to every target, piece by piece, and declares the expected
- * marks. Refuses before it adds anything. */
+ * marks. All checks come first: on a refusal nothing was added. */
 static int add(const struct template *template)
 {
 	uint32_t piece, step, rank;
@@ -211,7 +214,7 @@ int ceov_plan_add_all_to_all(ceov_plan *plan, const struct ceov_all_to_all *exch
 		.target_offset_bytes = exchange->target_offset_bytes,
 		.ready = exchange->ready, .arrived = exchange->arrived, .free = exchange->free };
 	template.source_step_bytes = exchange->block_bytes;
-	/* a signal of n_pieces counters serves all targets */
+	/* with n_pieces counters only, one counter stands for that piece of all blocks */
 	if (exchange->ready && exchange->ready->n_counters > exchange->n_pieces)
 		template.ready_step = exchange->n_pieces;
 	return add(&template);
