@@ -4,15 +4,15 @@
 #define CEOVERLAP_COLLECTIVE_H
 
 /*
- * Plan templates: each adds to a plan the transfers of one rank's part of a
- * collective, in the order in which they keep receivers apart (rank r serves
- * r + 1, r + 2, ... in turn). They only add: the caller commits.
+ * Plan templates: each function adds to a plan the transfers that one rank makes in a
+ * collective. Rank r sends to r + 1, r + 2, ... in turn, so that no two ranks send to
+ * one receiver while all proceed at the same pace. The caller commits the plan.
  *
  * In all of them:
  *   - arrays are by rank of the target and have n_ranks (of the context) entries;
- *   - a shard or block is cut into `n_pieces` pieces: each has the size divided by
- *     n_pieces, rounded up, and then up to a multiple of 16 bytes; the last one is
- *     what is left. A piece has one counter, index
+ *   - a shard or block is cut into `n_pieces` pieces. The size of a piece is the shard's
+ *     or block's size divided by n_pieces, rounded up to a multiple of 16 bytes; the last
+ *     piece has the remaining bytes. A piece has one counter, with index
  *         source rank * n_pieces + piece
  *     in the target rank's arrived and free signals; in the ready signal it is
  *     `piece` (all-gather) or target rank * n_pieces + piece (all-to-all);
@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-/* This rank's shard goes to the same place in every rank's target: shard s is at
+/* Sends this rank's shard to every rank. In each target, the shard of rank s is at
  * target_offset_bytes + s * shard_bytes. */
 struct ceov_all_gather {
 	size_t              struct_bytes;
@@ -35,31 +35,36 @@ struct ceov_all_gather {
 	uint32_t            n_pieces;
 	ceov_buffer        *source;             /* of the plan's rank */
 	uint64_t            source_offset_bytes;
-	ceov_buffer *const *targets;            /* [own]: NULL, or the buffer that is
-						 * source already (in place), moves
-						 * nothing and raises nothing */
+	ceov_buffer *const *targets;            /* for its own shard this rank adds no
+						 * transfer, so raises nothing, if its
+						 * own entry is NULL, or if the shard is
+						 * at its place in the target already */
 	uint64_t            target_offset_bytes;
-	ceov_signal        *ready;              /* n_pieces counters; NULL: at launch */
+	ceov_signal        *ready;              /* n_pieces counters; NULL: the source is
+						 * ready when the plan is launched */
 	ceov_signal *const *arrived;            /* n_ranks * n_pieces counters each */
-	ceov_signal *const *free;               /* likewise; NULL: targets are always free */
+	ceov_signal *const *free;               /* n_ranks * n_pieces counters each; NULL:
+						 * targets are always free */
 };
 
 int ceov_plan_add_all_gather(ceov_plan *plan, const struct ceov_all_gather *gather);
 
-/* Block t of this rank's source (at source_offset_bytes + t * block_bytes) goes to rank t,
- * where it is block number `this rank` of the target. */
+/* Sends block t of this rank's source, at source_offset_bytes + t * block_bytes, to rank t.
+ * In each target, the block from rank s is at target_offset_bytes + s * block_bytes. */
 struct ceov_all_to_all {
 	size_t              struct_bytes;
 	uint64_t            block_bytes;
 	uint32_t            n_pieces;
 	ceov_buffer        *source;
 	uint64_t            source_offset_bytes;
-	ceov_buffer *const *targets;            /* [own]: NULL skips the own block */
+	ceov_buffer *const *targets;            /* if this rank's own entry is NULL, its
+						 * block for itself is not moved */
 	uint64_t            target_offset_bytes;
 	ceov_signal        *ready;              /* n_ranks * n_pieces counters, in the
 						 * order of targets; or n_pieces, each
-						 * for that piece of every block */
-	ceov_signal *const *arrived;
+						 * for that piece of every block; NULL:
+						 * ready when the plan is launched */
+	ceov_signal *const *arrived;            /* this and free: as in ceov_all_gather */
 	ceov_signal *const *free;
 };
 
