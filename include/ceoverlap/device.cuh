@@ -4,9 +4,9 @@
 #define CEOVERLAP_DEVICE_CUH
 
 /*
- * What a kernel does with signals: its tiles arrive, or it awaits a mark. CUDA C++,
- * sm_70 and newer; nothing else is needed. A ceov_device_signal comes from
- * ceov_signal_for_device() and is passed to the kernel by value.
+ * Functions for kernels: count that a tile has arrived at a signal, and await a mark.
+ * CUDA C++ for sm_70 and newer, without other dependencies. A ceov_device_signal comes
+ * from ceov_signal_for_device() and is passed to the kernel by value.
  *
  *   producer                                consumer
  *     every thread: store the tile            one thread: ceov_device_await()
@@ -25,7 +25,7 @@ enum ceov_device_result {
 	CEOV_DEVICE_TIMEOUT = 2
 };
 
-/* The timeout and the abort word are checked once in so many iterations. */
+/* ceov_device_await() checks its timeout and the abort word once in so many iterations. */
 #define CEOV_DEVICE_LOOK_TURNS 64u
 
 static __device__ __forceinline__ uint64_t ceov_device_now_ns()
@@ -64,9 +64,10 @@ static __device__ __forceinline__ void ceov_device_raise(uint64_t *counter,
 }
 
 /*
- * One tile of n_tiles is stored; the last one to arrive raises the counter to value.
- * The tally returns to 0 by itself for the next round. All n_tiles of a round name
- * the same n_tiles and value, and the next round's arrive after this one's raise.
+ * Counts that one tile of n_tiles is stored; the call for the last tile raises the counter
+ * to value. The count of arrivals then returns to 0 by itself for the next round. All calls
+ * of a round name the same n_tiles and value, and calls of the next round come after the
+ * raise of this one.
  *
  * Called by one thread, behind a barrier of all threads that stored the tile. A
  * thread that stored by TMA runs cp.async.bulk.wait_group 0 before that barrier
@@ -84,8 +85,8 @@ ceov_device_arrive(const ceov_device_signal &signal, uint32_t index, uint32_t n_
 
 	if (!signal.arrivals)
 		__trap();
-	/* Releases the tile, which other threads of the block stored, and acquires
-	 * the tiles of those who arrived before: the raise publishes them all. */
+	/* The fence and the atomic operation release this tile, which other threads of the
+	 * block stored, and acquire the tiles that arrived before: the raise publishes all. */
 	asm volatile("fence.acq_rel.gpu;" ::: "memory");
 	asm volatile("atom.acq_rel.gpu.inc.u32 %0, [%1], %2;"
 		     : "=r"(n_before)
@@ -101,8 +102,8 @@ ceov_device_arrive(const ceov_device_signal &signal, uint32_t index, uint32_t n_
  * Waits until the counter has reached value, at most timeout_ns. Called by one
  * thread; a barrier then lets the others go on. Returns a ceov_device_result.
  *
- * The abort word is read after the mark too: a copy that was gated when its launch
- * was aborted runs to its end, and its mark looks like any other.
+ * The abort word is read again when the mark is reached: a copy that already waited in its
+ * lane when its launch was aborted is still made, and raises its mark as usual.
  */
 static __device__ __forceinline__ int
 ceov_device_await(const ceov_device_signal &signal, uint32_t index, uint64_t value,
@@ -118,8 +119,8 @@ ceov_device_await(const ceov_device_signal &signal, uint32_t index, uint64_t val
 		if (turn % CEOV_DEVICE_LOOK_TURNS == 0) {
 			if (ceov_device_is_aborted(signal))
 				return CEOV_DEVICE_ABORTED;
-			/* A thread that was moved to another SM may read less than
-			 * it did before. */
+			/* now can be less than start when the thread was moved to
+			 * another SM. */
 			now = ceov_device_now_ns();
 			if (now > start && now - start >= timeout_ns)
 				return CEOV_DEVICE_TIMEOUT;

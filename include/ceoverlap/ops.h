@@ -9,13 +9,13 @@
  *
  *   all-gather + GEMM      C_i = A B_i^T      A: shards of rows, gathered
  *   GEMM + reduce-scatter  C = sum over ranks of A_rank B_rank^T, own rows of it
- *   reduce-scatter, all-reduce                sums alone
- *   all-gather, all-to-all                    moves alone
+ *   reduce-scatter, all-reduce                without a GEMM
+ *   all-gather, all-to-all                    without a GEMM
  *
  * WORDS
- *   workspace  what operators move through: scratch memory and signals of one rank,
- *              known to its peers. Bounded, allocated once, shared by all operators
- *              that run one after another.
+ *   workspace  scratch memory and signals of one rank, which its peers reach, too. It
+ *              has a fixed size, is allocated once, and is used by any number of
+ *              operators, one after another.
  *   op         one operator of fixed shape on a workspace. Any number of them.
  *   run        one execution of an op. The runs of a workspace form one sequence:
  *              every rank makes the same runs (same kind and shape) in the same order.
@@ -24,51 +24,51 @@
  *
  * MATRICES   Row-major, rows without gaps: A is rows x k, B is n x k (a Linear layer's
  *            weight as PyTorch keeps it), C is rows x n. With b_is_k_by_n B is k x n
- *            instead, and multiplies as it is, A B: a backward pass takes a weight so,
- *            without a transposed copy. Each rank's own affair.
+ *            instead and C = A B, so that a backward pass can use a weight without
+ *            a transposed copy. Ranks may differ in b_is_k_by_n.
  *            k and n are multiples of 8.
  * ROWS       The rows of the gathered A, or of the product that is scattered, are
- *            shared out to ranks in order: rank r has rows[r] of them; 0 is allowed.
- * STREAMS    A run on a GPU comes after what is on the caller's stream, and what the
- *            caller queues there next comes after the run: operands may be changed
- *            and results read as with any kernel. On host ranks a run is a plain
- *            call, done when it returns; each rank calls from a thread of its own.
- *            Where the workspace is capturable, runs that come again, with all of the
- *            struct as it was (so zero what is not used), are queued as one graph each,
- *            for which the driver takes some memory of the GPU the second time.
+ *            divided among the ranks in order: rank r has rows[r] of them; 0 is allowed.
+ * STREAMS    A run on a GPU is ordered in the caller's stream as a kernel is: after the
+ *            work queued before it, and before the work queued after it. On host ranks
+ *            a run is done when the call returns; each rank calls from its own thread.
+ *            If the workspace is capturable, a run that repeats an earlier one with an
+ *            equal struct (so set unused fields to 0) is queued as one CUDA graph, for
+ *            which the driver takes some GPU memory at the first repetition.
  * MEMORY     Operands and results are ordinary memory of the rank's place (cudaMalloc;
  *            malloc on the host), aligned to 16 bytes, and nothing has to be
  *            registered. Results must not overlap operands or each other, which a run
  *            refuses (CEOV_ERR_INVALID); an all-gather may be in place.
- * RESULTS    bf16 or fp16 operands, fp32 accumulation; what a rank sends to be summed is
- *            rounded to their type first, the sum over ranks is in fp32 and in fixed
- *            order: the same operands give the same bits, run after run. Sums alone take
- *            fp32 operands, too: these are sent as they are, and nothing but the addition,
- *            and the multiplication by a scale, rounds.
+ * RESULTS    Operands are bf16 or fp16, accumulation is in fp32. The values that a rank
+ *            sends to be summed are first rounded to the operands' type. The sum over
+ *            ranks is in fp32 and in fixed order: the same operands give the same bits in
+ *            every run. Reduce-scatter and all-reduce accept fp32 operands, too, which are
+ *            sent unrounded: then only the additions, and the multiplication by a scale,
+ *            round.
  * FLIGHT     Runs of one workspace follow each other, whatever their streams; at most 16
  *            are in flight, and a further one waits for the oldest. Runs of
  *            different workspaces are independent, but their kernels, which wait for
  *            peers, need SMs at the same time. So do not run two operators, or an
  *            operator and any other kernel that waits for a peer (NCCL's do), side by
- *            side on one GPU unless all ranks give them SMs in the same order: where one
- *            rank's first and another rank's second has the SMs, both wait for ever,
- *            which here is the deadline. Ranks of one process that share a GPU get SMs at
- *            the same time by a budget each (n_sms). (GEMM + reduce-scatter of a workspace with
- *            shares_sms gets on with the SMs that it has.)
- *            Creating and releasing ops allocates and frees memory of the GPU: not while
- *            a peer's run waits for a run of this rank that is yet to be made.
+ *            side on one GPU unless all ranks give them SMs in the same order: if the first
+ *            operator holds the SMs of one rank and the second those of another, both wait
+ *            until the deadline. Ranks of one process that share a GPU each need a budget
+ *            of SMs (n_sms), so that all have some at the same time. GEMM + reduce-scatter
+ *            on a workspace with shares_sms needs only a part of its SMs to proceed.
+ *            Do not create or release ops, which allocates and frees GPU memory, while a
+ *            peer's run waits for a run that this rank has not called yet.
  * GRAPHS     Workspaces that are capturable: captures count as runs, so all ranks make the
- *            same ones in the same order, and none else of that workspace between a
- *            capture's begin and end. Who replays orders replays among themselves and
- *            with plain runs. A graph holds memory of its ops: it is captured anew after
- *            ceov_op_tune(), and neither in flight nor replayed any more when an op or
- *            its workspace is released. Other workspaces' runs refuse a stream that is
- *            being captured.
+ *            same ones in the same order, and no other runs of that workspace between a
+ *            capture's begin and end. The caller orders replays, among themselves and
+ *            with plain runs. A graph uses memory of its ops: capture it again after
+ *            ceov_op_tune(), and do not replay it, nor leave it in flight, once one of its
+ *            ops or their workspace is released. Runs of workspaces that are not capturable
+ *            refuse a stream that is being captured.
  * DEADLINE   Each wait of a run is bounded by it; a run may wait several times.
- * FAILURE    A rank that dies, a deadline that passes or an abort ends a run: kernels
- *            leave, the stream goes on, results are undefined; the next run and
- *            ceov_workspace_status() yield the error. The workspace is of no use
- *            after that: release it.
+ * FAILURE    A rank that dies, a deadline that passes or an abort ends a run: its kernels
+ *            return, the stream continues, and results are undefined. The next run and
+ *            ceov_workspace_status() return the error. The workspace cannot be used
+ *            any more: release it.
  */
 
 #include <ceoverlap/ceoverlap.h>
@@ -83,7 +83,8 @@ typedef struct ceov_op        ceov_op;
 enum ceov_dtype {
 	CEOV_BF16 = 1,
 	CEOV_FP16 = 2,
-	CEOV_FP32 = 3                   /* sums alone; products refuse it */
+	CEOV_FP32 = 3                   /* only for reduce-scatter and all-reduce without a
+					 * GEMM; operators with a GEMM refuse it */
 };
 
 #define CEOV_OP_GEMMS_MAX 4u
@@ -92,32 +93,33 @@ enum ceov_dtype {
 
 struct ceov_workspace_config {
 	size_t      struct_bytes;
-	uint32_t    rank;               /* one of ours */
+	uint32_t    rank;               /* a rank of this process */
 	const char *name;               /* 1 to 40 bytes, the same at all ranks; each
 					 * live workspace of the group has its own */
 	uint64_t    scratch_bytes;      /* the same at all ranks: the largest
 					 * ceov_*_scratch_bytes() of its ops. Twice that is
 					 * allocated: a run uses one half while peers finish with
 					 * the other one */
-	int         is_capturable;      /* 0, or 1: runs may be captured into CUDA graphs
-					 * (and made outside, too). Copies are then queued by
-					 * the calling thread instead of the engine's, and
-					 * in front of the kernels that wait for them: right
-					 * for processes that load kernels or free memory of
-					 * the GPU meanwhile, which holds up what is queued
+	int         is_capturable;      /* 0, or 1: runs may be captured into CUDA graphs,
+					 * and may be made without a capture, too. The calling
+					 * thread, not the engine's, then queues the copies,
+					 * before the kernels that wait for them. So this
+					 * suits processes that load kernels or free GPU memory
+					 * during a run, which delays work that is queued
 					 * later */
-	uint64_t    deadline_ns;        /* of what a run waits for; 0: the context's. Where
-					 * the engine launches, it counts from the call: it
-					 * has to cover what is on the stream before */
+	uint64_t    deadline_ns;        /* of each wait in a run; 0: the context's. If the
+					 * workspace is not capturable, it counts from the
+					 * call of the run, so it must be long enough for the
+					 * work that is on the stream before, too */
 	int         shares_sms;         /* 0, or 1: other kernels that wait for peers (NCCL's
 					 * on another stream) may hold SMs of any rank while
-					 * GEMM + reduce-scatter runs. Tiles are then done
-					 * by whoever has an SM, so that some clusters are
-					 * enough. Costs 3 to 15 % at M 2048, nothing from M
-					 * 8192 on */
-	uint64_t    n_sms;              /* how many SMs of the GPU the kernels of runs take at
+					 * GEMM + reduce-scatter runs. Clusters of the kernel
+					 * then take tiles as they get SMs, so that those
+					 * which have SMs can do all tiles. Costs 3 to 15 % at
+					 * M 2048, nothing from M 8192 on */
+	uint64_t    n_sms;              /* how many SMs of the GPU the kernels of runs use at
 					 * most, 2 or more and the same at all ranks; 0, or more
-					 * than there are: all.
+					 * than the GPU has: all.
 					 * Copies within a GPU are kernels, and do not start
 					 * while kernels of runs, which wait for them, hold all
 					 * SMs: where ranks share a GPU, leave 4 SMs or more.
@@ -131,31 +133,32 @@ int  ceov_workspace_create(ceov_context *context,
 			   const struct ceov_workspace_config *config,
 			   ceov_workspace **ret_workspace);
 
-/* Finds the peers' workspaces; afterwards ops can be created. Blocks; CEOV_PENDING:
- * timeout_ns passed and some peer has not created its workspace yet; call again. Where one
- * process has several ranks, create all of them first. INVALID: a peer's workspace of that
- * name has another size or mode. */
+/* Finds the peers' workspaces; afterwards ops can be created. Blocks. CEOV_PENDING:
+ * timeout_ns passed and some peer has not created its workspace yet; call again. If one
+ * process has several ranks, create the workspaces of all of them first. CEOV_ERR_INVALID: a
+ * peer's workspace of that name has another size or another is_capturable. */
 int  ceov_workspace_connect(ceov_workspace *workspace, uint64_t timeout_ns);
 
-/* 0, or the error that ended one of its runs. Never blocks. */
+/* Returns 0, or the error that ended a run of the workspace. Never blocks. */
 int  ceov_workspace_status(ceov_workspace *workspace);
 
-/* 0: all its runs are done, or have failed; CEOV_PENDING: some are in flight, and
- * ceov_op_release() of its ops would wait for them. Never blocks. */
+/* 0: all runs of the workspace are done or have failed; CEOV_PENDING: some are in flight, and
+ * ceov_op_release() of their ops would wait for them. Never blocks. */
 int  ceov_workspace_idle(ceov_workspace *workspace);
 
-/* Ends its runs in flight, at all ranks, and all later runs, with CEOV_ERR_ABORTED: for
+/* Ends the workspace's runs in flight at all ranks, and all later runs, with CEOV_ERR_ABORTED: for
  * callers that cannot wait for a run, for example when a user interrupts. A workspace that
  * failed before keeps its error. Does not block; any thread, also while another one makes a
  * run. CEOV_ERR_STATE: the workspace is not connected yet. */
 int  ceov_workspace_abort(ceov_workspace *workspace);
 
-/* Its ops are released first (CEOV_ERR_STATE). Blocks until its runs are done, within
- * their deadline. CEOV_PENDING: a peer still maps it; call again, or leave it to
- * ceov_close(). Graphs that hold its runs must not be replayed any more. */
+/* Releases the workspace; the caller releases its ops before (else CEOV_ERR_STATE). Blocks
+ * until its runs are done, within their deadline. CEOV_PENDING: a peer still maps it; call
+ * again, or leave it to ceov_close(). Graphs that contain its runs must not be replayed any
+ * more. */
 int  ceov_workspace_release(ceov_workspace *workspace);
 
-/* --- what is common to ops ------------------------------------------------ */
+/* --- settings and calls common to all ops ---------------------------------- */
 
 enum ceov_op_mode {
 	CEOV_MODE_CHOOSE = 0,           /* the cost model; see ceov_op_tune(), too */
@@ -164,14 +167,14 @@ enum ceov_op_mode {
 					 * each at its own best */
 };
 
-/* Zero: the chooser's. A caller who sets a field has it. */
+/* A field that is 0 is chosen by the library; any other value is used as it is. */
 struct ceov_op_tuning {
 	size_t            struct_bytes;
 	enum ceov_op_mode mode;
 	uint32_t          n_pieces;     /* pieces that a rank's rows are cut into; at most 32, and
 					 * 1 in a sequence */
-	uint32_t          tile_rows;    /* of the GEMM's tiles, both or none: see
-					 * ceov_op_explain() */
+	uint32_t          tile_rows;    /* shape of the GEMM's tiles; set this and the next, or
+					 * neither. ceov_op_explain() shows the chosen shape */
 	uint32_t          tile_columns;
 	uint32_t          n_reduce_blocks; /* SMs that a sum may use, at most 128; 0: 16 */
 };
@@ -192,7 +195,7 @@ int  ceov_op_explain(const ceov_op *op, int fd);
  * is waited for. */
 int  ceov_op_tune(ceov_op *op, void *stream);
 
-/* Waits for its runs in flight. NULL is allowed. */
+/* Waits for the op's runs in flight, and releases it. NULL is allowed. */
 void ceov_op_release(ceov_op *op);
 
 /* --- all-gather + GEMM ---------------------------------------------------- */
@@ -200,16 +203,18 @@ void ceov_op_release(ceov_op *op);
 struct ceov_ag_gemm {
 	size_t                       struct_bytes;
 	enum ceov_dtype              dtype;
-	const uint64_t              *rows;      /* n_ranks of them */
+	const uint64_t              *rows;      /* by rank, n_ranks entries */
 	uint64_t                     k;
-	uint32_t                     n_gemms;   /* products of one gathered A */
+	uint32_t                     n_gemms;   /* how many products of the gathered A */
 	uint64_t                     n[CEOV_OP_GEMMS_MAX];
-	const struct ceov_op_tuning *tuning;    /* NULL: all chosen */
-	int                          b_is_k_by_n;       /* 1: every b is k x n[i]: C = A B.
-						 * struct_bytes up to here: as 0 */
+	const struct ceov_op_tuning *tuning;    /* NULL: the library chooses all */
+	int                          b_is_k_by_n;       /* 1: every b is k x n[i], and C = A B.
+						 * A struct that ends before this field
+						 * counts as 0 */
 };
 
-/* 0: create would refuse these arguments. n_ranks is the group's. */
+/* The scratch_bytes that the op needs of its workspace. 0: ceov_ag_gemm_create() would refuse
+ * these arguments. n_ranks is the group's. */
 uint64_t ceov_ag_gemm_scratch_bytes(const struct ceov_ag_gemm *shape, uint32_t n_ranks);
 
 int  ceov_ag_gemm_create(ceov_workspace *workspace, const struct ceov_ag_gemm *shape,
@@ -222,8 +227,8 @@ struct ceov_ag_gemm_run {
 	const void *a;                          /* rows[rank] x k */
 	const void *b[CEOV_OP_GEMMS_MAX];       /* n[i] x k, or k x n[i] */
 	void       *c[CEOV_OP_GEMMS_MAX];       /* all rows x n[i] */
-	void       *gathered;                   /* all rows x k, for the backward pass; NULL: not
-						 * wanted */
+	void       *gathered;                   /* if not NULL, receives the gathered A, all
+						 * rows x k, for example for a backward pass */
 };
 
 int  ceov_ag_gemm_run(ceov_op *op, const struct ceov_ag_gemm_run *run);
@@ -233,13 +238,14 @@ int  ceov_ag_gemm_run(ceov_op *op, const struct ceov_ag_gemm_run *run);
 struct ceov_gemm_rs {
 	size_t                       struct_bytes;
 	enum ceov_dtype              dtype;
-	const uint64_t              *rows;      /* n_ranks: who gets how many */
+	const uint64_t              *rows;      /* by rank: how many rows of the sum it gets */
 	uint64_t                     k;         /* of this rank's product */
 	uint64_t                     n;
 	const struct ceov_op_tuning *tuning;
 	int                          b_is_k_by_n;       /* as in struct ceov_ag_gemm */
 };
 
+/* As ceov_ag_gemm_scratch_bytes(). */
 uint64_t ceov_gemm_rs_scratch_bytes(const struct ceov_gemm_rs *shape, uint32_t n_ranks);
 
 int  ceov_gemm_rs_create(ceov_workspace *workspace, const struct ceov_gemm_rs *shape,
@@ -255,31 +261,31 @@ struct ceov_gemm_rs_run {
 
 int  ceov_gemm_rs_run(ceov_op *op, const struct ceov_gemm_rs_run *run);
 
-/* --- sums alone ------------------------------------------------------------ */
+/* --- reduce-scatter and all-reduce ----------------------------------------- */
 
 struct ceov_reduce {
 	size_t                       struct_bytes;
-	enum ceov_dtype              dtype;     /* any, CEOV_FP32 too; of source and target */
-	const uint64_t              *counts;    /* n_ranks: elements of each rank's part,
-						 * multiples of 8 */
+	enum ceov_dtype              dtype;     /* of source and target; may be CEOV_FP32 */
+	const uint64_t              *counts;    /* by rank: elements of its part, multiples
+						 * of 8 */
 	const struct ceov_op_tuning *tuning;
 	uint64_t                     stride;    /* reduce_scatter: elements of source from
 						 * the begin of one part to the next one's,
-						 * a multiple of 8 and no less than any count,
-						 * each rank's own affair; 0: no gaps.
-						 * all_reduce: 0. struct_bytes up to here:
-						 * as 0 */
-	float                        scale;     /* reduce_scatter: what the fp32 sums of the
-						 * own part are multiplied by, in fp32,
-						 * before they are rounded to dtype; finite,
-						 * each rank's own affair; 0: as 1.
-						 * all_reduce: 0 or 1. struct_bytes up to
-						 * here: as 0 */
+						 * a multiple of 8 and no less than any count;
+						 * 0: no gaps. Ranks may differ in it.
+						 * all_reduce: 0. A struct that ends before
+						 * this field counts as 0 */
+	float                        scale;     /* reduce_scatter: a finite factor by which
+						 * the fp32 sums of the own part are
+						 * multiplied, in fp32, before they are
+						 * rounded to dtype; 0 counts as 1. Ranks may
+						 * differ in it. all_reduce: 0 or 1. A struct
+						 * that ends before this field counts as 0 */
 };
 
-/* Elements of rank 0's part come first. all_reduce leaves all parts at all ranks.
- * Scratch is a part of each rank's, as long as the longest: what shall take less runs
- * column by column, with a stride. */
+/* The parts lie in source in the order of ranks. all_reduce leaves all parts at all ranks.
+ * Scratch has room for one part from each rank, all as long as the longest. To need less,
+ * divide the parts into columns and reduce these one after another, with a stride. */
 uint64_t ceov_reduce_scatter_scratch_bytes(const struct ceov_reduce *shape,
 					   uint32_t n_ranks);
 uint64_t ceov_all_reduce_scratch_bytes(const struct ceov_reduce *shape, uint32_t n_ranks);
@@ -299,23 +305,25 @@ struct ceov_reduce_run {
 
 int  ceov_reduce_run(ceov_op *op, const struct ceov_reduce_run *run);
 
-/* --- moves alone ----------------------------------------------------------- */
+/* --- all-gather and all-to-all --------------------------------------------- */
 
-/* Unlike the plan templates of collective.h: any memory, in the order of a stream, and
- * captured where the workspace is capturable; for that, bytes go through scratch. */
+/* These differ from the plan templates of collective.h: they take memory that is not
+ * registered, are ordered in a stream, and can be captured if the workspace is capturable.
+ * In return, bytes go through scratch memory. */
 struct ceov_move {
 	size_t                       struct_bytes;
-	const uint64_t              *bytes;     /* multiples of 16, 0 is allowed, all of them
-						 * at each rank. all_gather: n_ranks, of
-						 * each rank's shard; all_to_all: n_ranks x
-						 * n_ranks, of the block from rank r to rank
-						 * t in [r * n_ranks + t] */
+	const uint64_t              *bytes;     /* sizes, multiples of 16 (0 is allowed); the
+						 * same array at all ranks. all_gather:
+						 * n_ranks entries, of each rank's shard.
+						 * all_to_all: n_ranks x n_ranks entries, of
+						 * the block from rank r to rank t in
+						 * [r * n_ranks + t] */
 	const struct ceov_op_tuning *tuning;    /* only n_pieces counts: into how many pieces
 						 * the largest block is cut. NULL: the library
 						 * chooses */
 };
 
-/* 0: create would refuse these arguments, or no rank has a byte. */
+/* 0: the create function would refuse these arguments, or all sizes are 0. */
 uint64_t ceov_all_gather_scratch_bytes(const struct ceov_move *shape, uint32_t n_ranks);
 uint64_t ceov_all_to_all_scratch_bytes(const struct ceov_move *shape, uint32_t n_ranks);
 
@@ -324,8 +332,9 @@ int  ceov_all_gather_create(ceov_workspace *workspace, const struct ceov_move *s
 int  ceov_all_to_all_create(ceov_workspace *workspace, const struct ceov_move *shape,
 			    ceov_op **ret_op);
 
-/* Without gaps, in the order of ranks. An all_gather's source may be its own place in
- * target, and is not copied then; else the two do not overlap. */
+/* Shards and blocks lie in the order of ranks, without gaps. The source of an all_gather may
+ * be its own place in target, and is not copied then; else source and target must not
+ * overlap. */
 struct ceov_move_run {
 	size_t      struct_bytes;
 	void       *stream;                     /* as in struct ceov_ag_gemm_run */
