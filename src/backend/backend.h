@@ -7,13 +7,13 @@
  * Stage 3 of 4: backend - moves bytes.
  *
  *   in:   chunks that the scheduler picked for a lane
- *   out:  the lane's done counter, read by completion
+ *   out:  the lane's count of finished submits, read by completion
  *
- * A backend serves one member of this process. It knows no plan and no topology: it is
- * handed addresses that it gave out itself, or that are mapped for that member
+ * A backend serves one member of this process. It knows no plan and no topology: its callers
+ * pass addresses that it returned itself (memory_open), or that are mapped for that member
  * (ipc/share.h).
  * It never calls back into the engine. Lane calls come from the engine's thread;
- * the verbs of the data path neither block nor allocate.
+ * the data path's functions neither block nor allocate.
  */
 
 #include <stdint.h>
@@ -22,19 +22,21 @@
 #include "topology/link.h"
 
 /*
- * The three things that a mover has to do with:
+ * A mover deals with three things:
  *
- *   memory      what can be moved from and to, and how the mover addresses it. An address
- *               in a piece or a post is the mover's own: for most a pointer; for memory that
- *               is not mapped here a number of the mover's choice. Whatever it is, n more is
- *               n bytes further, and 0 is no address.
- *   interface   struct cei_backend and its lanes: queues, and who makes them progress.
- *   endpoint    whom a lane moves to. Most movers reach all by loads and stores, so that
- *               their lanes go by direction; with CEI_CAP_PEER_LANES each goes to one rank.
+ *   memory      that it moves from and to. An address in a piece or a post is the mover's
+ *               own: for most movers a pointer; for memory that is not mapped in this
+ *               process, a number that the mover chose. Adding n to it always means n bytes
+ *               further, and 0 is no address.
+ *   interface   struct cei_backend and its lanes: queues, and the thread or device that
+ *               makes them progress.
+ *   endpoint    the ranks that a lane reaches. Most movers reach the memory of all ranks by
+ *               loads and stores, and have one lane for each direction; with
+ *               CEI_CAP_PEER_LANES a lane is for one other rank.
  */
 
 struct cei_piece {                      /* 2-D; one row: pitches are unused */
-	uint64_t source;                /* addresses of the mover's */
+	uint64_t source;                /* source and target: the mover's addresses */
 	uint64_t target;
 	uint64_t row_bytes;             /* 0 only with n_rows 0 */
 	uint64_t n_rows;
@@ -42,21 +44,22 @@ struct cei_piece {                      /* 2-D; one row: pitches are unused */
 	uint64_t target_pitch_bytes;
 };
 
-struct cei_post {                       /* raise a counter ... */
-	uint64_t counter;               /* address, of the mover's, of the 64-bit counter, */
-	uint64_t word;                  /* and of its host word; 0: it has none */
+struct cei_post {                       /* raises a counter to value */
+	uint64_t counter;               /* the mover's address of the 64-bit counter */
+	uint64_t word;                  /* the mover's address of the counter's copy in host
+					 * memory; 0: it has none */
 	uint64_t value;
 };
 
-struct cei_await {                      /* hold the lane until counter >= value */
+struct cei_await {                      /* holds a lane or stream until counter >= value */
 	uint64_t        counter;        /* address as it is mapped for the member */
 	uint64_t        value;
-	const uint32_t *abort_word;     /* host address; non-zero: leave at once. Streams go
-					 * by the counter alone */
+	const uint32_t *abort_word;     /* host address; a worker thread stops waiting when the
+					 * word is not 0. Streams look at the counter alone */
 };
 
-/* What a stream is to do: all waits, then all copies, then all posts. Within each of the
- * three there is no order. */
+/* Work for a caller's stream: all waits, then all copies, then all posts. Within each of
+ * these three groups there is no order. */
 struct cei_stream_work {
 	const struct cei_await *awaits;
 	const struct cei_piece *pieces;
@@ -72,27 +75,29 @@ struct cei_stream_work {
 						 * that waits_left counts */
 };
 
-/* What a mover can do, which callers ask in place of what it is or where it moves. The
- * engine needs those of CEI_CAPS_NEEDED; a mover without them is not opened. */
+/* Abilities of a mover. Callers test these, and not which mover it is. The engine needs those
+ * of CEI_CAPS_NEEDED; a mover without them is not opened. */
 enum cei_cap {
 	CEI_CAP_LANE_WAIT = 1u << 0,    /* a lane can wait for a counter itself */
 	CEI_CAP_STREAMS   = 1u << 1,    /* stream_queue works */
-	CEI_CAP_DEVICE    = 1u << 2,    /* it drives a device's own engines: its members are
-					 * where the device is in the machine. Without: others
-					 * can stand in for a place of a machine's file */
-	CEI_CAP_ORDERED   = 1u << 3,    /* who sees a post sees the bytes before it, also in a
-					 * peer's memory: marks need no other care */
-	CEI_CAP_DELIVERED = 1u << 4,    /* what reap() counts has arrived, also in a peer's
-					 * memory, and its source may be written again */
+	CEI_CAP_DEVICE    = 1u << 2,    /* it drives the engines of a real device: its members'
+					 * places are in the machine's topology. The members
+					 * of a mover without it represent GPUs only if the
+					 * topology is read from a file */
+	CEI_CAP_ORDERED   = 1u << 3,    /* a reader that sees a post also sees the bytes copied
+					 * before it, also in a peer's memory */
+	CEI_CAP_DELIVERED = 1u << 4,    /* the copies of submits that reap() counts have
+					 * arrived, also in a peer's memory, and their sources
+					 * may be overwritten */
 	CEI_CAP_CAPTURE   = 1u << 5,    /* stream_queue takes work with value_at */
 	CEI_CAP_PEER_LANES = 1u << 6,   /* a lane moves to and from one other rank only, the
-					 * one that it is opened for (lane->peer). Not of a
-					 * member's first mover */
+					 * one that it is opened for (lane->peer). A member's
+					 * first mover must not have this */
 };
 
 #define CEI_CAPS_NEEDED ((uint32_t)(CEI_CAP_ORDERED | CEI_CAP_DELIVERED))
 
-/* From which memory to which a mover moves. */
+/* The kinds of memory, as source and target, between which a mover can copy. */
 enum cei_moves {
 	CEI_MOVES_WITHIN_HOST = 1u << 0,
 	CEI_MOVES_HOST_TO_GPU = 1u << 1,
@@ -100,8 +105,8 @@ enum cei_moves {
 	CEI_MOVES_AMONG_GPUS  = 1u << 3,
 };
 
-/* Who moves what a lane was handed. Ends are always polled, by reap(), and an engine does
- * not sleep before it has seen them. */
+/* Which thread or device executes a lane's operations. Their completion is always polled, by
+ * reap(), and an engine does not sleep before it has seen it. */
 enum cei_progress {
 	CEI_PROGRESS_THREAD,            /* a thread per lane, asleep while the lane is empty;
 					 * with the site's progress_by_caller, turn() */
@@ -114,27 +119,28 @@ struct cei_backend {
 	uint32_t                      member;   /* index in the site */
 	struct ceov_place             place;    /* whose engines move: the member's, or for
 						 * ways of two legs another GPU */
-	void                         *private;  /* the backend's, ops->backend_bytes */
+	void                         *private;  /* the backend's state, ops->backend_bytes */
 };
 
-/* Memory, as movers are asked about it. */
+/* Memory that a mover is asked to reach. */
 struct cei_memory {
 	const struct cei_region *region;        /* ipc/share.h; names the memory */
-	uint32_t                 rank;          /* whose it is */
-	uint64_t                 address;       /* where it is mapped for the member; 0: it is not,
-						 * or for other members only */
+	uint32_t                 rank;          /* the rank that owns it */
+	uint64_t                 address;       /* where it is mapped for the member; 0: it is not
+						 * mapped for this member */
 	uint64_t                 size_bytes;
 };
 
 struct cei_lane {
 	struct cei_backend *backend;
-	enum cei_direction  direction;  /* what it carries; ANY: behind waits. Others never
-					 * wait, and PEER carries LOCAL and HOST, too */
+	enum cei_direction  direction;  /* of its copies. Only a lane of direction ANY waits for
+					 * marks, and it carries all directions; a lane of
+					 * PEER carries LOCAL and HOST, too */
 	uint32_t            peer;       /* the only other rank whose memory its pieces name; or
 					 * CEOV_NOBODY: any that the mover reaches */
 	uint32_t            index;      /* in its engine, for messages */
 	uint64_t            n_submitted;/* kept by the lane's caller, see lane.h */
-	void               *private;    /* the backend's, ops->lane_bytes */
+	void               *private;    /* the backend's state, ops->lane_bytes */
 };
 
 /* A lane takes at most this many waits, pieces and posts together between two
@@ -144,52 +150,54 @@ struct cei_lane {
 
 struct cei_backend_ops {
 	const char          *name;
-	uint32_t             serves;        /* members at such places: bit i: of the
+	uint32_t             serves;        /* bit i: it serves members at places of
 					     * enum ceov_place_kind i */
 	uint32_t             moves;         /* enum cei_moves */
-	uint32_t             caps;          /* enum cei_cap; what an open backend can
-					     * do may be less: see live_caps */
+	uint32_t             caps;          /* enum cei_cap; an open backend may lack
+					     * some of them: see live_caps */
 	enum cei_progress    progress;
 	uint32_t             backend_bytes; /* private state, zeroed before open */
-	uint32_t             lane_bytes;    /* likewise, before lane_open */
+	uint32_t             lane_bytes;    /* private state of a lane, zeroed before
+					     * lane_open */
 
-	/* Life. open: CEOV_NONE, not raised: what it needs is not on this machine, and engines
-	 * go without it. close and lane_close accept what open left half done. A lane is closed
-	 * when it is idle: see stop and is_idle. */
+	/* Opening and closing. open returns CEOV_NONE, not raised, if this machine lacks
+	 * what the backend needs; engines then do without it. close and lane_close accept what
+	 * a failed open left behind. A lane is closed when it is idle: see stop and is_idle. */
 	int      (*open)(struct cei_backend *backend);
 	void     (*close)(struct cei_backend *backend);
 	uint32_t (*live_caps)(struct cei_backend *backend);
 
-	/* How many more lanes and streams of this place should be left waiting for marks:
-	 * beyond that a GPU may start no kernel any more (backend/waits.h). A hint for who
-	 * can poll instead; nothing is refused. UINT32_MAX: there is no bound. Any thread,
-	 * no driver call. */
+	/* How many more lanes and streams of this place may be left waiting for marks: with
+	 * more of them a GPU may not start kernels any more (backend/waits.h). A hint for
+	 * callers that can poll instead; nothing is refused. UINT32_MAX: there is no bound.
+	 * Any thread, no driver call. */
 	uint32_t (*waits_left)(struct cei_backend *backend);
 
-	/* Memory that lanes move from and to, at set-up, any thread. All three NULL: it is what
-	 * is mapped for the member, by the address that it has there. A mover with addresses
-	 * of its own takes mapped ones, too, for what a launch names and for staging slots.
-	 * memory_reaches registers nothing. What memory_open registers, of memory that is
-	 * reached, stays until memory_close; plans open the same memory each for itself. */
+	/* Memory that lanes move from and to; at set-up, any thread. If all three are NULL, the
+	 * mover reaches the memory that is mapped for the member, by its mapped address. A
+	 * mover with addresses of its own accepts mapped ones, too, for memory that a launch
+	 * names and for staging slots. memory_reaches only tells whether the mover reaches the
+	 * memory. memory_open registers memory that is reached, and memory_close ends that;
+	 * each plan opens its memory for itself, even if another plan has opened it. */
 	int      (*memory_reaches)(struct cei_backend *backend,
 				   const struct cei_memory *memory);
 	int      (*memory_open)(struct cei_backend *backend, const struct cei_memory *memory,
 				uint64_t *ret_address);
 	void     (*memory_close)(struct cei_backend *backend, uint64_t address);
 
-	/* address is 64 bytes of scratch memory of a peer, mapped for this member
-	 * and, until the call returns, used by nobody else. Moves bytes there and
-	 * back as lanes will, and tests that a raised counter arrives there (and
-	 * chooses how to raise), so that first use costs nothing later. The scratch
-	 * ends up with any contents. Any thread, at set-up; every wait in it ends
-	 * after 5 s. */
+	/* Prepares copies to a peer, so that the first use is not slower: moves bytes there
+	 * and back as lanes will, tests that a raised counter arrives there, and chooses how
+	 * counters are raised. address is 64 bytes of scratch memory of the peer, mapped for
+	 * this member and used by nobody else until the call returns; its contents are
+	 * undefined afterwards. Any thread, at set-up; every wait in it ends after 5 s. */
 	int      (*warm)(struct cei_backend *backend, uint64_t address);
 
 	int      (*lane_open)(struct cei_lane *lane);
 	void     (*lane_close)(struct cei_lane *lane);
 
-	/* Staging memory for lanes, at set-up: pinned host memory that the engines of all
-	 * GPUs reach, or memory of the backend's place. Any thread. NULL-safe close. */
+	/* Allocates and frees staging memory for lanes, at set-up: pinned host memory that the
+	 * engines of all GPUs reach, or memory of the backend's place. Any thread. close accepts
+	 * address 0. */
 	int      (*staging_open)(struct cei_backend *backend, enum ceov_place_kind kind,
 				 uint64_t n_bytes, uint64_t *ret_address);
 	void     (*staging_close)(struct cei_backend *backend, enum ceov_place_kind kind,
@@ -199,10 +207,10 @@ struct cei_backend_ops {
 	 * CEOV_ERR_NO_ROUTE, not raised: there is no direct way. At set-up. */
 	int      (*reach)(struct cei_backend *backend, struct ceov_place place);
 
-	/* Small accesses from application threads, any thread, synchronous: they
-	 * neither wait for lanes nor for streams. store writes up to 1 KiB of
-	 * 8-byte words in order of rising address, more in any order. A GPU's
-	 * member is handed GPU memory only. */
+	/* Small, synchronous accesses from any thread: they wait neither for lanes nor for
+	 * streams. store writes 8-byte words in order of rising address if there is at most
+	 * 1 KiB of them, and more in any order. With a GPU's member, address is in GPU
+	 * memory. */
 	int      (*store)(struct cei_backend *backend, uint64_t address,
 			  const void *bytes, uint64_t n_bytes);
 	int      (*load)(struct cei_backend *backend, uint64_t address,
@@ -215,18 +223,19 @@ struct cei_backend_ops {
 	int      (*stream_queue)(struct cei_backend *backend, void *stream,
 				 const struct cei_stream_work *work);
 
-	/* A point of a caller's stream, for lanes to follow. Any thread; record as
-	 * the stream calls above. */
+	/* Events mark a point of a caller's stream, behind which lanes can continue (follow).
+	 * Any thread; the conditions of stream_queue apply to event_record. */
 	int      (*event_open)(struct cei_backend *backend, void **ret_event);
 	void     (*event_close)(struct cei_backend *backend, void *event);
 	int      (*event_record)(struct cei_backend *backend, void *event, void *stream);
 
-	/* Data path: each verb appends to the lane, in order: later ones begin
-	 * when earlier ones are done and visible. Within one copy call and within
-	 * one post call there is no order. CEOV_FULL: no room for all of them, and
-	 * nothing was appended. submit makes what was appended since the last one
-	 * go; reap returns how many submits are done, ever, and the error of a
-	 * lane that broke (nothing after the failure is copied or posted). */
+	/* Data path. wait, follow, copy and post append operations to the lane: each begins
+	 * when the earlier ones are done and their writes visible. The pieces of one copy call
+	 * have no order among them, nor have the posts of one call. CEOV_FULL: there is no room
+	 * for all of them, and nothing was appended. submit starts all that was appended since
+	 * the last submit. reap gives the number of submits that are done since the lane was
+	 * opened, and returns the error of a lane that broke: after a failure the lane copies
+	 * and posts nothing. */
 	int      (*wait)(struct cei_lane *lane, const struct cei_await *await);
 	int      (*follow)(struct cei_lane *lane, void *event);
 	int      (*copy)(struct cei_lane *lane, const struct cei_piece *pieces,
@@ -236,35 +245,35 @@ struct cei_backend_ops {
 	int      (*submit)(struct cei_lane *lane);
 	int      (*reap)(struct cei_lane *lane, uint64_t *ret_n_done);
 
-	/* CEI_PROGRESS_THREAD with progress_by_caller: does what worker threads would do,
+	/* CEI_PROGRESS_THREAD with progress_by_caller: does the work of a lane's thread,
 	 * without blocking. CEOV_PENDING: it did something. NULL with CEI_PROGRESS_DEVICE. */
 	int      (*turn)(struct cei_lane *lane);
 
-	/* Returns when the lane touches no memory of what it held: what was gated
-	 * has been opened (the caller poisoned the counters) and ran to its end.
-	 * Bounded: CEOV_ERR_TIMEOUT after deadline_ns (a point in time). */
+	/* Waits until all submitted operations are done, so that the lane touches no memory any
+	 * more. Before, the caller releases the lane's waits by poisoning their counters.
+	 * CEOV_ERR_TIMEOUT: this was not so at deadline_ns (a point in time). */
 	int      (*drain)(struct cei_lane *lane, uint64_t deadline_ns);
 
-	/* Both from any thread, without blocking, on a lane that takes no more. stop:
-	 * the lane begins nothing more of what it was handed, as far as it can help it.
-	 * is_idle: it touches no memory of what it was handed: all that it has begun is
-	 * at its end, and nothing will begin. Until then that memory, the lane and its
-	 * backend stay as they are. */
+	/* Both from any thread, without blocking, on a lane to which nothing is appended any
+	 * more. stop asks the lane to begin no further operation; a lane that cannot prevent
+	 * it may still do so. is_idle: all operations that have begun have ended, and none
+	 * will begin. Until then their memory, the lane and its backend must stay. */
 	void     (*stop)(struct cei_lane *lane);
 	int      (*is_idle)(struct cei_lane *lane);
 };
 
 /* registry.c: the movers of this build, the preferred ones first; NULL ends the table. An
- * engine opens those of its site's table, which is this one unless a test hands in another. */
+ * engine opens the movers of its site's table, which is this one except in some tests. */
 extern const struct cei_backend_ops *const cei_backends[];
 
-/* The one of that name in this build; NULL: there is none. */
+/* Returns the mover of that name in this build; NULL: there is none. */
 const struct cei_backend_ops *cei_backend_named(const char *name);
 
-/* Whether it serves members at such a place. */
+/* Returns whether the mover serves members at places of that kind. */
 int cei_backend_serves(const struct cei_backend_ops *ops, enum ceov_place_kind kind);
 
-/* What moves from the one kind of memory to the other, and whether the mover does. */
+/* The first returns the bit of enum cei_moves for copies between these kinds of memory; the
+ * second, whether the mover can make such copies. */
 enum cei_moves cei_moves_between(enum ceov_place_kind source, enum ceov_place_kind target);
 int cei_backend_moves(const struct cei_backend_ops *ops, enum ceov_place_kind source,
 		      enum ceov_place_kind target);

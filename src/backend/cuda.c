@@ -12,13 +12,13 @@
  *   reap      reads that word: no driver call
  *
  * It runs no kernel, uses no blocking stream and never the NULL stream, and nothing
- * is allocated, freed or mapped on the data path. Whoever touches this should know:
+ * is allocated, freed or mapped on the data path. Facts that this code depends on:
  *
- *  - A lane whose stream waits is a stopped lane; a wait queued before its producer
- *    in the same hardware queue never ends. The driver gives each stream priority
- *    queues of its own, so lanes that wait have another priority than those that
- *    never do and than small accesses: an abort's store must pass a stopped lane.
- *  - A memcpy batch has no inner order: data and its flag never share one.
+ *  - A stream that waits blocks the operations behind it in its hardware queue. If the
+ *    operation that would end the wait is among them, the wait never ends. The driver gives
+ *    each stream priority its own queues. So lanes that wait have another priority than
+ *    lanes that never wait and small accesses: an abort's store must not be blocked.
+ *  - The copies of a memcpy batch have no order: bytes and their mark never share one.
  *  - Writes of stream memory operations are fenced: what came before them on the
  *    stream is visible before the value is.
  *  - The batch call can be told to prefer the copy engines, so single copies go through
@@ -51,8 +51,8 @@ static int open_streams(struct cei_cuda_backend *own)
 	int greatest = 0;
 	CUresult result;
 
-	/* Smaller numbers go first. The second highest is what applications use
-	 * least. */
+	/* Smaller numbers mean a higher priority. Lanes that wait get the second highest
+	 * one, which applications use least. */
 	result = calls->ctx_priorities(&least, &greatest);
 	if (result == CUDA_SUCCESS) {
 		own->plain_priority = greatest;
@@ -209,7 +209,7 @@ static int reach(struct cei_backend *backend, struct ceov_place place)
 			      own->gpu, place.index);
 }
 
-/* Failures have nobody to tell: after a sticky error all of these fail. */
+/* Ignores failures, as no caller could handle them: after a sticky error all calls fail. */
 static void close_gpu(struct cei_cuda_backend *own)
 {
 	const struct cei_cuda_calls *calls = &own->cuda->calls;
@@ -220,8 +220,8 @@ static void close_gpu(struct cei_cuda_backend *own)
 			(void)calls->event_destroy(own->group_events[i]);
 	if (own->control)
 		(void)calls->stream_destroy(own->control);
-	/* Freeing waits for the GPU, which may wait for ever; and its late writes
-	 * must not land in memory that has another owner by then. */
+	/* Freeing would wait for the GPU, perhaps for ever; and late writes of the GPU
+	 * must not go to memory that is in other use by then. */
 	if (own->is_lost || own->is_stuck) {
 		cei_log(own->cuda->report, CEI_LOG_WARN,
 			"GPU %u: an operation never ended; its memory is left to the "

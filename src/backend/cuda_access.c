@@ -55,7 +55,8 @@ void cei_cuda_end_access(struct cei_cuda_backend *own, const struct cei_cuda_hol
 	pthread_mutex_unlock(&own->control_lock);
 }
 
-/* Stores words by memory operations, which run in order, each fenced. */
+/* Stores words by stream memory operations: the driver executes them in order, with a fence
+ * before each. */
 static CUresult store_words(struct cei_cuda_backend *own, uint64_t address,
 			    const uint8_t *bytes, uint64_t n_words)
 {

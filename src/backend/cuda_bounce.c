@@ -2,14 +2,15 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Copies within one GPU's memory by way of host memory.
+ * Copies within one GPU's memory through host memory.
  *
- * The driver makes a kernel of every copy whose ends lie in memory of one context, however
- * it is asked (plain, batched, 2-D, through another context's stream: measured on H100 with
- * driver 580). Such a copy does not start while waiting streams hold all hardware queues,
- * or while a kernel holds all SMs. The two copies over PCIe that take its place here do, at
- * some 25 GB/s instead of 1300. They use a piece of pinned memory that belongs to the
- * lane: the stream's order keeps each part there until it has left again.
+ * The driver executes as a kernel every copy whose source and target are memory of one
+ * context, whichever call is used (plain, batched, 2-D, through another context's stream:
+ * measured on H100 with driver 580). Such a copy does not start while waiting streams hold all
+ * hardware queues, or while a kernel holds all SMs. Here it is replaced by two copies over
+ * PCIe, which start even then, at some 25 GB/s instead of 1300. They use pinned memory that
+ * belongs to the lane; a part there is overwritten only after it was copied out, because both
+ * copies are on one stream.
  */
 
 #include "backend/cuda_private.h"
@@ -51,7 +52,8 @@ static CUresult bounce_bytes(const struct cei_cuda_bounce *bounce, uint64_t targ
 	return result;
 }
 
-/* Copies as many rows as fit, beginning with `first`, without gaps in host memory. */
+/* Copies `fit` rows, or as many as are left, beginning with row `first`. In host memory the
+ * rows have no gaps. */
 static CUresult bounce_rows(const struct cei_cuda_bounce *bounce,
 			    const struct cei_piece *piece, uint64_t first, uint64_t fit)
 {

@@ -222,7 +222,7 @@ static int test_gate(struct cei_cuda_backend *own)
 		return cei_cuda_raise(own->cuda, result, own->rank,
 				      "GPU %u: creating a stream", own->gpu);
 	r = run_gate(own, stream);
-	/* also where it is stuck, because destroying does not wait */
+	/* also if the stream is stuck, because stream_destroy() does not wait */
 	(void)own->cuda->calls.stream_destroy(stream);
 	if (!r && !own->can_gate)
 		cei_log(own->cuda->report, CEI_LOG_WARN,
@@ -246,7 +246,7 @@ int cei_cuda_flag_open(struct cei_cuda_backend *own)
 	return r;
 }
 
-/* Copies as lanes do, which use host memory within a GPU while many streams wait. */
+/* Copies WARM_BYTES as lanes do: within a GPU through host memory while many streams wait. */
 static CUresult copy_one(struct cei_cuda_backend *own, uint64_t target, uint64_t source)
 {
 	const struct cei_piece piece = { .source = source, .target = target,

@@ -36,8 +36,9 @@ static int break_lane(const struct cei_lane *lane, CUresult result, const char *
 	return state->error;
 }
 
-/* An engine's thread keeps its context, but for lanes of other GPUs that help it;
- * ceov_turn() runs in the caller's thread, which gets its own context back. */
+/* Makes the lane's context current. It stays current in an engine's thread until a lane of
+ * another GPU needs another one. With progress_by_caller the thread is the caller's, and
+ * leave() restores its context. */
 static int enter(const struct cei_lane *lane, struct cei_cuda_hold *ret_hold)
 {
 	struct cei_cuda_backend *own = backend_of(lane);
@@ -76,7 +77,7 @@ static int begin(const struct cei_lane *lane, uint32_t n, struct cei_cuda_hold *
 	return enter(lane, ret_hold);
 }
 
-/* Before small writes of the lane. */
+/* Queues what small writes of the lane need before them: see cei_cuda_lead(). */
 static CUresult lead(const struct cei_lane *lane)
 {
 	const struct cei_cuda_lane *state = lane->private;
@@ -128,7 +129,8 @@ CUresult cei_cuda_copy_batch(struct cei_cuda *cuda, CUstream stream,
 				      copies->n, &attributes, &first, 1, stream);
 }
 
-/* A single copy over PCIe never becomes a kernel, and the plain call is cheaper. */
+/* Queues the lane's one-row copies. A single copy to or from host memory takes the plain call,
+ * which is cheaper: the driver never makes a kernel of it. */
 static CUresult copy_rows(const struct cei_lane *lane)
 {
 	struct cei_cuda *cuda = backend_of(lane)->cuda;
@@ -191,8 +193,9 @@ CUresult cei_cuda_copy_gapped(struct cei_cuda *cuda, CUstream stream,
 	return result;
 }
 
-/* While streams wait: copies within the GPU go by way of host memory, small ones to the GPU
- * as rows; *ret_others are the rest. */
+/* For lanes whose copies could be blocked by streams that wait: queues copies within the GPU
+ * through host memory, and small copies to the GPU as rows with gaps. The other pieces are
+ * returned in ret_others. */
 static CUresult copy_past_waits(const struct cei_lane *lane, const struct cei_piece *pieces,
 				uint32_t n_pieces, struct cei_piece *ret_others,
 				uint32_t *ret_n_others)
@@ -375,7 +378,8 @@ int cei_cuda_lane_submit(struct cei_lane *lane)
 	return 0;
 }
 
-/* Called occasionally while nothing moves, because a lost context writes no words. */
+/* Asks the driver for an error now and then while no submit ends: after its context is lost, a
+ * stream writes no number of a submit any more. */
 static int look_for_error(struct cei_lane *lane)
 {
 	struct cei_cuda_lane *state = lane->private;
@@ -447,7 +451,8 @@ int cei_cuda_lane_drain(struct cei_lane *lane, uint64_t deadline_ns)
 	return 0;
 }
 
-/* Nothing to do: what is on a stream runs to its end, and the caller opens gates by poison. */
+/* Does nothing: operations on a stream cannot be taken back, and the caller releases waits by
+ * poisoning their counters. */
 void cei_cuda_lane_stop(struct cei_lane *lane)
 {
 	(void)lane;
@@ -535,8 +540,8 @@ int cei_cuda_lane_open(struct cei_lane *lane)
 	return result == CUDA_SUCCESS ? 0 : break_lane(lane, result, "opening");
 }
 
-/* Memory that a stuck lane may still write to is left to the driver. Errors are ignored:
- * nobody could handle them. */
+/* Memory that a stuck lane may still write to is not freed. Errors are ignored, as no caller
+ * could handle them. */
 void cei_cuda_lane_close(struct cei_lane *lane)
 {
 	struct cei_cuda_backend *own = backend_of(lane);

@@ -69,10 +69,10 @@ struct cei_cuda_backend {
 	pthread_mutex_t         control_lock;   /* guards the next three, and bounce */
 	CUstream                control;        /* small accesses, tests */
 	CUdeviceptr             scratch;        /* CEI_CUDA_SCRATCH_BYTES here */
-	int                     is_lost;        /* a small access never ended: its
-						 * stream and memory are the GPU's */
-	int                     is_stuck;       /* the gate test never ended: likewise
-						 * scratch and pinned */
+	int                     is_lost;        /* a small access never ended: its stream and
+						 * memory must not be freed */
+	int                     is_stuck;       /* the gate test never ended: scratch and
+						 * pinned must not be freed */
 	struct cei_cuda_pinned *pinned;
 
 	pthread_mutex_t         group_lock;     /* guards the next two, and slots */
@@ -80,8 +80,9 @@ struct cei_cuda_backend {
 	CUevent                 group_events[CEI_CUDA_GROUPS];
 };
 
-/* Pinned. A slot belongs to a submit and its post's place in it, and there are never
- * more than CEI_LANE_SUBMITS unreaped: none is written while the GPU may read it. */
+/* In pinned memory. Each post of each submit that is not reaped has a slot of its own, which
+ * holds its value. There are never more than CEI_LANE_SUBMITS such submits, so no slot is
+ * written while the GPU may still read it. */
 struct cei_cuda_lane_page {
 	_Atomic uint64_t done;          /* submits done, ever; written by the stream */
 	uint64_t         pad[7];
@@ -92,7 +93,7 @@ struct cei_cuda_lane_page {
 /* Pinned memory of a lane for copies within the GPU that go through host memory. */
 #define CEI_CUDA_LANE_BOUNCE_BYTES (UINT64_C(1) << 20)
 
-struct cei_cuda_bounce {                /* what such a copy uses */
+struct cei_cuda_bounce {                /* stream and memory for copies through host memory */
 	struct cei_cuda *cuda;
 	CUstream         stream;
 	void            *memory;        /* pinned; used in the stream's order */
@@ -118,8 +119,8 @@ struct cei_cuda_lane {
 						 * have yet */
 	int                        error;       /* error of a broken lane, else 0 */
 	uint64_t                   look_at_ns;  /* when to query the driver for errors next */
-	uint64_t                   waits_until; /* the lane waits in this submit, or does not
-						 * know yet that it went on; 0: it does not */
+	uint64_t                   waits_until; /* the last submit with a wait that is not known
+						 * to be over; 0: there is none */
 	void                      *bounce;      /* CEI_CUDA_LANE_BOUNCE_BYTES of pinned memory;
 						 * NULL: this kind of lane needs none */
 	CUstreamBatchMemOpParams   ops[2 * CEI_LANE_BATCH + 1];
@@ -148,85 +149,88 @@ int  cei_cuda_lane_drain(struct cei_lane *lane, uint64_t deadline_ns);
 void cei_cuda_lane_stop(struct cei_lane *lane);
 int  cei_cuda_lane_is_idle(struct cei_lane *lane);
 
-/* Whether it is one row, or rows without gaps on either side. */
+/* Returns whether the piece is one row, or rows without gaps in source and target. */
 int cei_cuda_piece_is_flat(const struct cei_piece *piece);
 
 /* Queues one piece whose rows have gaps. */
 CUresult cei_cuda_copy_rows(struct cei_cuda *cuda, CUstream stream,
 			    const struct cei_piece *piece);
 
-/* Queues all of them, to be executed by copy engines even within one GPU. */
+/* Queues all copies, in one driver call that asks for copy engines if the driver has it. */
 CUresult cei_cuda_copy_batch(struct cei_cuda *cuda, CUstream stream,
 			     struct cei_cuda_copies *copies);
 
-/* Queues all of them by a call each, which streams that are being captured take, too. */
+/* Queues each copy by a driver call of its own, which can be captured, too. */
 CUresult cei_cuda_copy_each(struct cei_cuda *cuda, CUstream stream,
 			    const struct cei_cuda_copies *copies);
 
-/* Queues those of at most CEI_LANE_BATCH pieces that have gaps between rows; the others are
- * returned in *ret_copies for a batch. */
+/* Queues those of the pieces (at most CEI_LANE_BATCH) that have gaps between rows, and puts
+ * the other ones into *ret_copies, to be queued as a batch. */
 CUresult cei_cuda_copy_gapped(struct cei_cuda *cuda, CUstream stream,
 			      const struct cei_piece *pieces, uint32_t n_pieces,
 			      struct cei_cuda_copies *ret_copies);
 
-/* --- cuda_bounce.c: copies within the GPU by way of host memory -------------------- */
+/* --- cuda_bounce.c: copies within the GPU through host memory ---------------------- */
 
-/* Whether the piece is such a copy: it goes that way where cei_cuda_queues_may_block() says
- * so. A context is current. */
+/* Returns whether source and target are both in this GPU's memory. Such a piece is copied
+ * through host memory if cei_cuda_queues_may_block(). A context is current. */
 int cei_cuda_piece_bounces(const struct cei_cuda_backend *own, const struct cei_piece *piece);
 
-/* Queues such a copy through host memory. */
+/* Queues a copy within the GPU, in two steps through host memory. */
 CUresult cei_cuda_copy_bouncing(const struct cei_cuda_bounce *bounce,
 				const struct cei_piece *piece);
 
-/* --- cuda_queues.c: copies and writes that need no queue of kernels ------------------ */
+/* --- cuda_queues.c: copies and writes that avoid the hardware queues of kernels ------ */
 
-/* Whether a stream that waits may hold a queue which our copies and writes would need. */
+/* Returns whether waiting streams may hold up the hardware queues of kernels, which some of
+ * our copies and writes need. */
 int cei_cuda_queues_may_block(struct cei_cuda_backend *own);
 
-/* Whether the piece would need one. A context is current. */
+/* Returns whether a plain copy of the piece would use a hardware queue of kernels. A context
+ * is current. */
 int cei_cuda_piece_needs_queue(const struct cei_cuda_backend *own,
 			       const struct cei_piece *piece);
 
-/* Queues such a piece so that it does not. */
+/* Queues such a piece as rows with gaps, which needs no hardware queue of kernels. */
 CUresult cei_cuda_copy_as_rows(struct cei_cuda *cuda, CUstream stream,
 			       const struct cei_piece *piece);
 
-/* Where streams that wait may be in the way: queues a copy of CEI_CUDA_LEAD_BYTES from
- * scratch to pinned memory that is the stream's own, so that writes which follow at once do
- * not need a queue of kernels. */
+/* If cei_cuda_queues_may_block(): queues a copy of CEI_CUDA_LEAD_BYTES from scratch to pinned
+ * memory that belongs to the stream, so that memory operations right behind it need no
+ * hardware queue of kernels. */
 CUresult cei_cuda_lead(struct cei_cuda_backend *own, CUstream stream, void *pinned);
 
-/* --- cuda_waits.c: how many streams wait --------------------------------------------- */
+/* --- cuda_waits.c: counting the streams that wait ------------------------------------ */
 
-/* At open. The context is pushed. */
+/* Called at open, with the context pushed: sets up the count for this GPU. */
 int  cei_cuda_waits_open(struct cei_backend *backend);
 
 /* Implements waits_left of backend.h. */
 uint32_t cei_cuda_waits_left(struct cei_backend *backend);
 
-/* Counts a stream of the application that is about to wait. Where the result wants a mark,
- * queue the operation that the second function fills behind the waits. */
+/* The first counts a stream of the application that is about to wait. If its result has
+ * wants_mark, the caller queues, behind the waits, the operation that the second one fills. */
 struct cei_wait cei_cuda_waits_begin(struct cei_cuda_backend *own, CUstream stream);
 void cei_cuda_waits_mark_op(const struct cei_cuda_backend *own, const struct cei_wait *wait,
 			    CUstreamBatchMemOpParams *op);
 
-/* Records that the lane waits in the submit being filled; and how many submits are done. */
+/* The first records that the submit being filled has a wait; the second, that n_done submits
+ * are done, so that their waits are over. */
 void cei_cuda_lane_waits(const struct cei_lane *lane);
 void cei_cuda_lane_went_on(const struct cei_lane *lane, uint64_t n_done);
 
 /* --- cuda_flag.c: how counters are raised, and tests of what works ---------------- */
 
-/* How counters are raised from now on. It may change while a peer is warmed, so a
- * verb asks once. */
+/* Returns how counters are raised now. This may change while a peer is warmed, so a function
+ * calls it once and uses the same form throughout. */
 enum cei_cuda_flag_form cei_cuda_flag_form(struct cei_cuda_backend *own);
 
-/* 1 where the counter at this address must be raised by a copy: it is in GPU memory, and
- * the form is COPY. A context is current. */
+/* Returns whether the counter at this address must be raised by a copy: it is in GPU memory,
+ * and the form is COPY. A context is current. */
 int  cei_cuda_flag_copies(const struct cei_cuda_backend *own,
 			  enum cei_cuda_flag_form form, uint64_t address);
 
-/* Whether the address is in the memory of a GPU, of whichever. A context is current. */
+/* Returns whether the address is in the memory of any GPU. A context is current. */
 int cei_cuda_is_gpu_memory(const struct cei_cuda_backend *own, uint64_t address);
 
 /* Fill one stream memory operation. */
@@ -253,7 +257,7 @@ int  cei_cuda_load(struct cei_backend *backend, uint64_t address, void *ret_byte
 int  cei_cuda_begin_access(struct cei_cuda_backend *own, struct cei_cuda_hold *ret_hold);
 void cei_cuda_end_access(struct cei_cuda_backend *own, const struct cei_cuda_hold *hold);
 
-/* The same store for a caller that has begun an access. */
+/* As cei_cuda_store(), for a caller that is between begin_access and end_access. */
 int  cei_cuda_store_locked(struct cei_cuda_backend *own, uint64_t address,
 			   const void *bytes, uint64_t n_bytes);
 

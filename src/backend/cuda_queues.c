@@ -17,8 +17,7 @@
 /* Copies of this size and more never go through a queue that kernels use. */
 #define SMALL_BYTES (UINT64_C(4) << 20)
 
-/* Two copies of two rows each can carry this many bytes and more, see
- * cei_cuda_copy_as_rows(). */
+/* The smallest size that cei_cuda_copy_as_rows() can divide into two copies of two rows. */
 #define ROWS_BYTES_MIN 8u
 
 int cei_cuda_queues_may_block(struct cei_cuda_backend *own)
@@ -35,9 +34,10 @@ int cei_cuda_piece_needs_queue(const struct cei_cuda_backend *own,
 	       cei_cuda_piece_is_flat(piece) && !cei_cuda_is_gpu_memory(own, piece->source);
 }
 
-/* The first half and the second half of the bytes are two rows. One copy takes the first part
- * of both rows and another copy the rest of both, so that rows have gaps: the driver would
- * take rows without gaps for a plain copy. Of an odd number of bytes one is copied twice. */
+/* Treats the two halves of the bytes as two rows. One copy moves the first part of both rows
+ * and another copy the rest of both, so that the rows of each copy have gaps: the driver would
+ * treat rows without gaps as a plain copy. If the number of bytes is odd, one byte is copied
+ * twice. */
 CUresult cei_cuda_copy_as_rows(struct cei_cuda *cuda, CUstream stream,
 			       const struct cei_piece *piece)
 {

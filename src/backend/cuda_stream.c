@@ -2,8 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The cuda backend's work on streams of the application: waits, copies and posts, as
- * constants or for graphs, and events. Calls of any thread, which gets its context back.
+ * The cuda backend's work on streams of the application: waits, copies, posts and events. For
+ * graphs, posts read their values from memory at each replay. Any thread may call these
+ * functions; they restore its current context.
  */
 
 #include "backend/cuda_private.h"
@@ -25,8 +26,8 @@ static void stream_leave(struct cei_cuda_backend *own, const struct stream_hold 
 	cei_cuda_pop(own->cuda, &hold->hold);
 }
 
-/* A stream of a green context has a context of its own on our GPU, which its calls need as
- * the current one. */
+/* Makes the stream's own context current if it is another one on our GPU, as it is for a
+ * stream of a green context: calls with such a stream need that. */
 static int enter_foreign(struct cei_cuda_backend *own, CUcontext context,
 			 struct stream_hold *hold)
 {
@@ -258,7 +259,7 @@ static int post_on(struct op_list *list, const struct cei_stream_work *work)
 	return r ? r : flush_ops(list);
 }
 
-/* A batch of copies, which cannot be captured. */
+/* Queues the copies as a batch, which cannot be captured. */
 static int copy_on(struct cei_cuda_backend *own, CUstream stream,
 		   const struct cei_stream_work *work)
 {
@@ -301,7 +302,7 @@ static CUresult copy_value(struct cei_cuda_backend *own, CUstream stream, uint64
 	return own->cuda->calls.copy(address, value_at, sizeof(uint64_t), stream);
 }
 
-/* By calls that a stream takes whether it is being captured or not. */
+/* Queues the work by calls that work whether the stream is being captured or not. */
 static int queue_for_graphs(struct cei_cuda_backend *own, CUstream stream,
 			    const struct cei_stream_work *work)
 {

@@ -15,8 +15,9 @@
 #define RESERVED_QUEUES 2u              /* default of CEOVERLAP_RESERVED_QUEUES: one stream for
 					 * kernels and one beside it */
 
-/* The words may have been registered before, by another rank of the GPU or by another
- * context of this process. Without them streams are counted as waiting for longer. */
+/* Registers with the driver the words that streams write when a wait is over. Another rank on
+ * the GPU or another context of this process may have done so before. If it fails, streams
+ * count as waiting for longer. */
 static void register_words(struct cei_cuda_backend *own)
 {
 	const struct cei_cuda_calls *calls = &own->cuda->calls;

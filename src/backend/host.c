@@ -22,7 +22,7 @@
 #include "base/clock.h"
 #include "base/futex.h"
 
-/* Every submit that may be in flight, each with a full batch and its own end. */
+/* Room for all submits that may be in flight, each with a full batch and a SUBMIT operation. */
 #define OPERATIONS (CEI_LANE_SUBMITS * (CEI_LANE_BATCH + 1u))
 
 enum kind { WAIT, COPY, POST, SUBMIT };
@@ -42,18 +42,18 @@ struct host_backend {
 
 struct host_lane {
 	struct operation *operations;           /* a ring of OPERATIONS */
-	uint64_t          appended;             /* engine's thread: written so far, ... */
-	_Atomic uint64_t  submitted;            /* ... published to the worker, ... */
-	_Atomic uint64_t  executed;             /* worker: operations done */
-	_Atomic uint64_t  n_done;               /* worker: submits done */
-	_Atomic int       error;                /* worker: sticky */
-	uint64_t          n_copies;             /* worker */
+	uint64_t          appended;             /* operations that the engine's thread wrote */
+	_Atomic uint64_t  submitted;            /* operations that it published to the worker */
+	_Atomic uint64_t  executed;             /* operations that the worker has done */
+	_Atomic uint64_t  n_done;               /* submits that the worker has done */
+	_Atomic int       error;                /* the worker's first error; stays */
+	uint64_t          n_copies;             /* copies that the worker began */
 	pthread_t         thread;
 	int               has_thread;
 	_Atomic uint32_t  bell;
 	_Atomic uint32_t  is_parked;
-	_Atomic uint32_t  must_stop;            /* nothing more is begun */
-	_Atomic uint32_t  has_ended;            /* worker: it touches nothing any more */
+	_Atomic uint32_t  must_stop;            /* the worker must begin no further operation */
+	_Atomic uint32_t  has_ended;            /* the worker touches no memory any more */
 };
 
 static int host_open(struct cei_backend *backend)
@@ -80,7 +80,7 @@ static uint32_t host_live_caps(struct cei_backend *backend)
 	return backend->ops->caps;
 }
 
-/* A worker thread that waits stops nothing but its own lane. */
+/* There is no bound: a worker thread that waits holds up nothing but its own lane. */
 static uint32_t host_waits_left(struct cei_backend *backend)
 {
 	(void)backend;
@@ -108,17 +108,17 @@ static void copy_now(const struct cei_piece *piece)
 		       source + i * piece->source_pitch_bytes, piece->row_bytes);
 }
 
-/* CEOV_PENDING: it never ends. */
+/* CEOV_PENDING: the copy never ends, because the script says so or the lane was stopped. */
 static int execute_copy(struct cei_lane *lane, const struct cei_piece *piece)
 {
 	struct host_backend *host = lane->backend->private;
 	struct host_lane *own = lane->private;
 
 	if (own->n_copies + 1 == host->script.copy_lose_at)
-		return CEOV_PENDING;    /* and again, whenever it is tried */
+		return CEOV_PENDING;    /* at each further try, too */
 	own->n_copies++;
 	sleep_ns(host->script.copy_delay_ns);
-	if (atomic_load(&own->must_stop))       /* nobody waits for it any more */
+	if (atomic_load(&own->must_stop))       /* stopped during the delay: copies nothing */
 		return CEOV_PENDING;
 	if (own->n_copies == host->script.copy_fail_at)
 		return cei_raise(lane->backend->site->report, CEOV_ERR_SYSTEM, EIO,
@@ -130,13 +130,13 @@ static int execute_copy(struct cei_lane *lane, const struct cei_piece *piece)
 
 static void raise_counter(uint64_t address, uint64_t value)
 {
-	/* release: pairs with the acquire of pollers: the copies before are seen */
+	/* release: pairs with the acquire of readers, who then see the copies before */
 	if (address)
 		atomic_store_explicit((_Atomic uint64_t *)(uintptr_t)address, value,
 				      memory_order_release);
 }
 
-/* CEOV_PENDING: not reached yet. */
+/* CEOV_PENDING: the mark is not reached yet. */
 static int execute_wait(const struct cei_await *await)
 {
 	const _Atomic uint64_t *counter =
@@ -151,7 +151,7 @@ static int execute_wait(const struct cei_await *await)
 	return CEOV_PENDING;
 }
 
-/* CEOV_PENDING: must be tried again. */
+/* Executes one operation. CEOV_PENDING: it cannot end yet, and must be tried again. */
 static int execute(struct cei_lane *lane, const struct operation *operation)
 {
 	struct host_lane *own = lane->private;
@@ -182,8 +182,8 @@ static int execute(struct cei_lane *lane, const struct operation *operation)
 	return 0;
 }
 
-/* Executes at most one operation. CEOV_PENDING: did it; CEOV_NONE: nothing there;
- * CEOV_FULL: what is next cannot go on. */
+/* Executes the next operation. CEOV_PENDING: it did; CEOV_NONE: there is no operation, or the
+ * lane was stopped; CEOV_FULL: the next operation cannot end yet. */
 static int step(struct cei_lane *lane)
 {
 	struct host_lane *own = lane->private;
@@ -266,7 +266,7 @@ static int host_lane_open(struct cei_lane *lane)
 			 OPERATIONS);
 }
 
-/* A lane that nobody uses has no thread. */
+/* Starts the worker at the lane's first submit, so that an unused lane has no thread. */
 static int start(struct cei_lane *lane)
 {
 	struct host_lane *own = lane->private;
@@ -336,8 +336,7 @@ static int host_post(struct cei_lane *lane, const struct cei_post *posts, uint32
 	return 0;
 }
 
-/* A lane whose worker cannot be started publishes nothing: it would never come to its
- * end. */
+/* If the worker cannot be started, nothing is published: nobody would execute it. */
 static int host_submit(struct cei_lane *lane)
 {
 	struct host_lane *own = lane->private;
@@ -398,8 +397,9 @@ static void host_stop(struct cei_lane *lane)
 	cei_futex_wake(&own->bell);
 }
 
-/* A worker looks at must_stop before each operation, and skips those behind a failed copy.
- * Where the caller makes progress, nothing happens beside it. */
+/* The lane is idle when its worker has ended, when a copy failed (the worker skips all copies
+ * and posts behind it), or when all published operations were executed. With
+ * progress_by_caller there is no worker. */
 static int host_is_idle(struct cei_lane *lane)
 {
 	struct host_lane *own = lane->private;
@@ -413,7 +413,7 @@ static int host_is_idle(struct cei_lane *lane)
 	return !own->has_thread && atomic_load(&own->must_stop);
 }
 
-/* An idle worker that was stopped ends at once. */
+/* Joins the worker: it was stopped and is idle, so it ends at once. */
 static void host_lane_close(struct cei_lane *lane)
 {
 	struct host_lane *own = lane->private;
@@ -423,9 +423,9 @@ static void host_lane_close(struct cei_lane *lane)
 	free(own->operations);
 }
 
-/* --- accesses ------------------------------------------------------------ */
+/* --- small accesses ------------------------------------------------------ */
 
-/* Host memory needs no first touch. */
+/* Does nothing: the first use of host memory is not slower. */
 static int host_warm(struct cei_backend *backend, uint64_t address)
 {
 	(void)backend;

@@ -4,9 +4,9 @@
 #define CEI_HOST_H
 
 /*
- * The host backend's fault script: what its copies do on demand, so that error
- * paths run without broken hardware. Read from the environment when a context
- * opens, for whole programs; set here by tests. All zero: nothing happens.
+ * The host backend's fault script: makes its copies slow, fail or never end, so that error
+ * paths can be tested without broken hardware. It is read from the environment when a
+ * context opens; tests can also set it by cei_host_set_script(). All zero: no faults.
  *
  *   CEOVERLAP_HOST_COPY_DELAY_NS   every copy takes that much longer
  *   CEOVERLAP_HOST_COPY_FAIL_AT    the n-th copy of a lane (from 1) fails, and

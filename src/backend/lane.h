@@ -4,8 +4,7 @@
 #define CEI_LANE_H
 
 /*
- * What the lanes of all backends share: opening with private state, and the number
- * of the submit that is being filled.
+ * Opens and closes lanes and backends of every kind, with their private state.
  */
 
 #include "backend/backend.h"
@@ -19,16 +18,19 @@ int  cei_lane_open(struct cei_lane *lane, struct cei_backend *backend,
  * was not at deadline_ns, a point in time. Accepts a zeroed lane. */
 int  cei_lane_stop(struct cei_lane *lane, uint64_t deadline_ns);
 
-/* Lets the lane come to its end, bounded, stops it and closes it. One that cannot be stopped
- * is left as it is, with its memory, and an error line says so. Accepts a zeroed lane. */
+/* Gives the lane a bounded time to finish its operations, stops it and closes it. A lane that
+ * cannot be stopped stays as it is, with its memory, and an error is logged. Accepts a zeroed
+ * lane. */
 void cei_lane_close(struct cei_lane *lane);
 
-/* Likewise for a backend: fills, allocates and opens; close accepts zeroes. */
+/* Fills the backend, allocates its private state and opens it. close accepts a zeroed
+ * backend. */
 int  cei_backend_open(struct cei_backend *backend, const struct cei_backend_ops *ops,
 		      struct cei_site *site, uint32_t member, struct ceov_place place);
 void cei_backend_close(struct cei_backend *backend);
 
-/* The table's memory_reaches, or what stands for it where it is NULL. */
+/* Returns whether the backend reaches the memory: by memory_reaches, or, if that is NULL,
+ * whether the memory is mapped for its member. */
 int  cei_backend_reaches(struct cei_backend *backend, const struct cei_memory *memory);
 
 #endif /* CEI_LANE_H */

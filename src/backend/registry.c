@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The movers of this build: a new one is a declaration and a line here. */
+/* The table of this build's movers. A new mover needs a declaration and a line here. */
 
 #include "backend/backend.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Counts streams that wait, by slots: a slot is one stream and the number of its last
- * wait. */
+/* Counts streams that wait. Each of them has a slot, which holds the stream and the number of
+ * its last wait. */
 
 #include "backend/waits.h"
 
@@ -19,7 +19,7 @@ struct slot {
 };
 
 struct cei_waits {
-	/* First, and whole pages of their own: the driver is told of pages. */
+	/* First, and aligned to whole pages, because the driver registers pages. */
 	_Alignas(PAGE_BYTES) _Atomic uint64_t words[PAGE_BYTES / sizeof(uint64_t)];
 	pthread_mutex_t  lock;          /* guards the rest, except the atomics */
 	_Atomic int      allows_marks;
@@ -65,7 +65,7 @@ void cei_waits_allow_marks(struct cei_waits *waits)
 	atomic_store_explicit(&waits->allows_marks, 1, memory_order_relaxed);
 }
 
-/* Frees a slot. With the lock held. */
+/* Marks a slot as free. With the lock held. */
 static void set_free(struct cei_waits *waits, struct slot *slot)
 {
 	memset(slot, 0, sizeof(*slot));
@@ -73,7 +73,7 @@ static void set_free(struct cei_waits *waits, struct slot *slot)
 	atomic_fetch_sub_explicit(&waits->n_taken, 1, memory_order_relaxed);
 }
 
-/* With the lock held: frees slots whose streams have said that their wait is over. */
+/* Frees slots whose streams have written that their wait is over. With the lock held. */
 static void sweep(struct cei_waits *waits)
 {
 	uint32_t i;
@@ -86,7 +86,7 @@ static void sweep(struct cei_waits *waits)
 			set_free(waits, &waits->slots[i]);
 }
 
-/* With the lock held: the stream's slot, else a free one, else CEI_WAITS_SLOTS. */
+/* Finds the stream's slot, else a free one, else CEI_WAITS_SLOTS. With the lock held. */
 static uint32_t slot_for(const struct cei_waits *waits, const void *stream)
 {
 	uint32_t i, found = CEI_WAITS_SLOTS;
@@ -100,7 +100,7 @@ static uint32_t slot_for(const struct cei_waits *waits, const void *stream)
 	return found;
 }
 
-/* Whether a further wait needs a mark. With the lock held. */
+/* Returns whether a further wait needs a mark. With the lock held. */
 static int wants_mark(struct cei_waits *waits)
 {
 	/* relaxed: both, see where they are written */
@@ -116,12 +116,12 @@ static uint32_t upper_bound(struct cei_waits *waits)
 	       atomic_load_explicit(&waits->n_lanes, memory_order_relaxed);
 }
 
-/* With the lock held. */
+/* Updates n_most. With the lock held. */
 static void keep_most(struct cei_waits *waits)
 {
 	uint32_t n = upper_bound(waits);
 
-	/* relaxed: both, a number that others compare with a bound */
+	/* relaxed: readers only compare n_most with a bound */
 	if (n > atomic_load_explicit(&waits->n_most, memory_order_relaxed))
 		atomic_store_explicit(&waits->n_most, n, memory_order_relaxed);
 }

@@ -4,7 +4,7 @@
 #define CEI_WAITS_H
 
 /*
- * How many streams of a GPU are left waiting for marks by calls of this process.
+ * Counts the streams of a GPU that wait for marks because of calls of this process.
  *
  * The driver serves all streams of a context through a few hardware queues (8; see
  * CUDA_DEVICE_MAX_CONNECTIONS). A stream that waits holds one of them. When waiting
@@ -13,7 +13,7 @@
  * small ones to the GPU, and memory operations, do not always (measured on H100 and H200
  * with driver 580; see cuda_queues.c). The kernel that cannot start may be the very one that
  * would raise the mark. So waiting streams are counted, and from a bound on launches are
- * polled instead of gated, and copies go ways that need no such queue.
+ * polled instead of gated, and copies are made such that they need no such queue.
  *
  * The hardware queues belong to the process and not to one of our contexts, so the counts
  * are the process's as well, and stay until it ends. All calls: any thread, no driver call.
@@ -35,10 +35,10 @@
 
 #define CEI_WAITS_UNMARKED 2u
 
-/* Where so many streams once waited at the same time, the process has more streams than
- * hardware queues, or soon will. Streams that then share a queue stay so, also when few of
- * them wait: with 64 streams and 32 queues a copy stood behind one of a few (measured on
- * H200 with driver 580). */
+/* If so many streams once waited at the same time, the process has more streams than
+ * hardware queues, or soon will. Streams that share a queue then go on sharing it, also when
+ * few of them wait: with 64 streams and 32 queues a copy was blocked although only a few
+ * streams waited (measured on H200 with driver 580). */
 #define CEI_WAITS_MANY     8u
 
 /* the driver's default number of hardware queues */
@@ -84,10 +84,10 @@ uint32_t cei_waits_count(struct cei_waits *waits);
 /* Whether fewer than bound are waiting. Mostly takes no lock. */
 int  cei_waits_is_below(struct cei_waits *waits, uint32_t bound);
 
-/* Whether bound streams, or CEI_WAITS_MANY, wait or once did: then streams share hardware
- * queues, and what goes through one can stand behind a stream that waits. It stays so when
- * none waits, because a stream may begin to wait while a copy is on its way. Takes no lock
- * where that is plain. */
+/* Returns whether at least n streams, n being the smaller of `bound` and CEI_WAITS_MANY, wait
+ * or once waited at the same time: then streams share hardware queues, and a copy in such a
+ * queue can be blocked by a stream that waits. The result stays 1 when none waits any more,
+ * because a stream may begin to wait while a copy is under way. Mostly takes no lock. */
 int  cei_waits_may_block(struct cei_waits *waits, uint32_t bound);
 
 /* Hardware queues of this process: CUDA_DEVICE_MAX_CONNECTIONS, from 1 to 32, else 8. */
