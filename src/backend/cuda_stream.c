@@ -26,8 +26,8 @@ static void stream_leave(struct cei_cuda_backend *own, const struct stream_hold 
 	cei_cuda_pop(own->cuda, &hold->hold);
 }
 
-/* Makes the stream's own context current if it is another one on our GPU, as it is for a
- * stream of a green context: calls with such a stream need that. */
+/* Makes current the context of a stream that does not belong to our context, such as a stream
+ * of a green context: driver calls with the stream need that. Refuses another GPU's stream. */
 static int enter_foreign(struct cei_cuda_backend *own, CUcontext context,
 			 struct stream_hold *hold)
 {
