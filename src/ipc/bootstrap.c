@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Opening and closing a bootstrap, and its barrier, as application threads call them. They
- * queue messages and wait, with deadlines, for what the bootstrap thread receives.
+ * Opens and closes a bootstrap, and runs its barrier, in application threads. They queue
+ * messages and wait, with deadlines, for messages that the bootstrap thread receives.
  * bootstrap_private.h lists the files.
  */
 
@@ -53,7 +53,7 @@ int cei_bootstrap_raise_gone(struct cei_bootstrap *bootstrap, uint32_t rank,
 				 "is lost: its process has ended");
 }
 
-/* --- life ---------------------------------------------------------------- */
+/* --- opening and closing ------------------------------------------------- */
 
 /* Initialises the lock and the condition. Returns an errno. */
 static int init_locks(struct cei_bootstrap *bootstrap)
@@ -76,8 +76,8 @@ static int init_locks(struct cei_bootstrap *bootstrap)
 	return error;
 }
 
-/* Starts the thread with all signals blocked: they belong to the application. Returns an
- * errno. */
+/* Starts the thread with all signals blocked, so that only the application's threads handle
+ * signals. Returns an errno. */
 static int start_thread(struct cei_bootstrap *bootstrap)
 {
 	sigset_t all, before;
@@ -260,8 +260,8 @@ void cei_bootstrap_close(struct cei_bootstrap *bootstrap)
 
 /* --- barrier ------------------------------------------------------------- */
 
-/* The first link that did not reach this round of the barrier: a lost one before one that
- * is only late; NULL: all did. A peer that reached it and left afterwards counts. */
+/* Returns the first link whose peer has not called this barrier, lost peers before late ones;
+ * NULL: all have called it. A peer that called it and left afterwards counts. */
 static struct cei_link *link_not_here(struct cei_bootstrap *bootstrap)
 {
 	struct cei_link *missing = NULL;
@@ -280,8 +280,8 @@ static struct cei_link *link_not_here(struct cei_bootstrap *bootstrap)
 	return missing;
 }
 
-/* A call that timed out leaves the round open, and the next call continues it: a caller who
- * tries again does not get ahead of the group. */
+/* A call that times out does not end the barrier: the next call continues it, so that this
+ * process's count of barriers does not get ahead of the group's. */
 int cei_bootstrap_barrier(struct cei_bootstrap *bootstrap, uint64_t deadline_ns)
 {
 	struct ceov_failure failure = cei_failure(CEOV_ERR_TIMEOUT, 0);

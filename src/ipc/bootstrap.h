@@ -8,15 +8,16 @@
  * and notice that one has gone.
  *
  * The process that holds rank 0 listens on a unix socket (mode 0600, same user
- * only). The others connect and say who they are. When all ranks have come, rank
- * 0 hands every pair of processes a socket pair of their own, unlinks the path and
- * stops listening: afterwards all are equal and nothing is left in the file
- * system. One thread per process serves its links; a link that ends without a
- * farewell is a lost process, which that thread reports at once.
+ * only). The other processes connect and name their ranks. When all ranks have come,
+ * rank 0's process sends every pair of processes a socket pair of their own, unlinks
+ * the path and stops listening: afterwards all processes are equal and nothing is left
+ * in the file system. One thread per process serves its links. If a link ends without
+ * a farewell message, the thread at once reports the other process as lost.
  *
  *   export    publishes bytes and descriptors of a rank under a name
  *   find      asks the process that holds a rank for an export
- *   use       one find's hold on an export, until it is dropped; the owner counts them
+ *   use       keeps an export from a successful find until its drop; the owner counts
+ *             the uses of each export
  */
 
 #include <stdint.h>
@@ -41,20 +42,21 @@ struct cei_export {
 struct cei_bootstrap_config {
 	const char *path;
 	uint64_t    deadline_ns;                /* point in time, cei_now_ns() */
-	/* From the bootstrap thread, once per lost or departed process and rank of
-	 * it; departed: it closed its context in order. May come before
-	 * cei_bootstrap_open() has returned; never after cei_bootstrap_close(). */
+	/* Called by the bootstrap thread, once for each rank of a process that was lost or,
+	 * with departed 1, closed its context in order. It may be called before
+	 * cei_bootstrap_open() has returned, but not after cei_bootstrap_close() has. */
 	void      (*gone)(void *gone_arg, uint32_t rank, int departed);
 	void       *gone_arg;
 };
 
-/* Blocks until all ranks have come or the deadline passes (TIMEOUT names the
- * missing ranks). Refusals name both sides' values: other version, other number
- * of ranks, a rank that is taken, another user, another group on the path. */
+/* Blocks until all ranks have come or the deadline passes (CEOV_ERR_TIMEOUT; the failure
+ * names the missing ranks). Also fails if the processes differ in version or number of ranks,
+ * if a rank is taken, or if the path belongs to another user or group; the failure then names
+ * both sides' values. */
 int  cei_bootstrap_open(struct cei_site *site, const struct cei_bootstrap_config *config,
 			struct cei_bootstrap **ret_bootstrap);
 
-/* Says farewell and joins the thread. */
+/* Sends farewells to all peers and joins the thread. */
 void cei_bootstrap_close(struct cei_bootstrap *bootstrap);
 
 /* Publishes the export; its descriptors are duplicated. CEOV_ERR_STATE: that rank uses the
@@ -62,26 +64,26 @@ void cei_bootstrap_close(struct cei_bootstrap *bootstrap);
 int  cei_bootstrap_export(struct cei_bootstrap *bootstrap, const struct cei_export *export,
 			  uint64_t *ret_id);
 
-/* Ends the export for finds to come. CEOV_PENDING: living processes still use it; it is
- * withdrawn all the same. 0 again where it was withdrawn before. */
+/* Withdraws the export, so that later finds do not find it. CEOV_PENDING: it is withdrawn,
+ * but other processes still use it. May be repeated. */
 int  cei_bootstrap_withdraw(struct cei_bootstrap *bootstrap, uint64_t id);
 
 struct cei_lookup {
-	uint32_t    rank;                       /* not of this process */
+	uint32_t    rank;                       /* of another process */
 	const char *name;
 	uint64_t    deadline_ns;                /* point in time, cei_now_ns() */
 };
 
-/* Asks the process that holds the rank. ret_export's descriptors become the
- * caller's. CEOV_NONE: not exported yet. PEER_LOST, TIMEOUT. *ret_id is the owner's
- * id, for cei_bootstrap_drop(). */
+/* Asks the process that holds the rank for an export. The caller closes ret_export's
+ * descriptors. CEOV_NONE: it is not exported yet. CEOV_ERR_PEER_LOST, CEOV_ERR_TIMEOUT.
+ * *ret_id is the owner's id of the export, for cei_bootstrap_drop(). */
 int  cei_bootstrap_find(struct cei_bootstrap *bootstrap, const struct cei_lookup *lookup,
 			struct cei_export *ret_export, uint64_t *ret_id);
 
 /* Ends this process's use of the export. */
 void cei_bootstrap_drop(struct cei_bootstrap *bootstrap, uint32_t rank, uint64_t id);
 
-/* See ceov_barrier(). After a TIMEOUT the next call goes on with the same round. */
+/* See ceov_barrier(). After CEOV_ERR_TIMEOUT the next call continues the same barrier. */
 int  cei_bootstrap_barrier(struct cei_bootstrap *bootstrap, uint64_t deadline_ns);
 
 #endif /* CEI_BOOTSTRAP_H */

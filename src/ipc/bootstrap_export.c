@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Exports as application threads see them: publish, withdraw, find, drop. The messages
- * between both sides are handled in bootstrap_link.c. The bytes of an export are opaque
+ * Publishes, withdraws, finds and drops exports, for application threads. bootstrap_link.c
+ * handles the messages between the processes. The contents of an export are not interpreted
  * here.
  */
 
@@ -18,7 +18,7 @@
 
 #define NS_PER_MS UINT64_C(1000000)
 
-/* --- ours ---------------------------------------------------------------- */
+/* --- exports of this process --------------------------------------------- */
 
 static int is_member(const struct cei_site *site, uint32_t rank)
 {
@@ -53,7 +53,8 @@ static int copy_export(const struct cei_export *export, struct cei_export *ret_e
 	return 0;
 }
 
-/* Adds it to the table. CEOV_ERR_STATE: the name is taken; CEOV_FULL: the table is full. */
+/* Adds the entry to the table. CEOV_ERR_STATE: the name is taken; CEOV_FULL: the table is
+ * full. */
 static int add_entry(struct cei_bootstrap *bootstrap, struct cei_export_entry *entry,
 		     uint64_t *ret_id)
 {
@@ -189,8 +190,8 @@ static struct cei_link *check_find(struct cei_bootstrap *bootstrap, uint32_t ran
 	return NULL;
 }
 
-/* Sends the request and waits. 0: request->answer is there. CEOV_NONE: the deadline has
- * passed. CEOV_ERR_PEER_LOST. Called with the lock held. */
+/* Sends the request and waits for its reply. 0: request->answer is filled. CEOV_NONE: the
+ * deadline has passed. CEOV_ERR_PEER_LOST: the link ended. Called with the lock held. */
 static int send_request(struct cei_bootstrap *bootstrap, struct cei_link *link,
 			struct cei_request *request, uint64_t deadline_ns)
 {

@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The rendezvous as seen by processes that do not hold rank 0: connect as soon as somebody
- * listens, say hello, receive one link after the other until the welcome.
+ * The rendezvous in processes that do not hold rank 0: they connect as soon as rank 0's process
+ * listens, send a hello, and receive one link after the other until the welcome.
  *
  * Until rank 0's process says that we have joined, a closed connection only means that this
  * attempt failed (a group that just became complete, a process that died), and we try again
@@ -114,7 +114,7 @@ static int raise_refusal(struct cei_bootstrap *bootstrap, const struct cei_messa
 {
 	int error = message->refuse.error;
 
-	/* errors that only later versions know */
+	/* an error below the last one that we know comes from a later version */
 	if (error < CEOV_ERR_UNCERTAIN)
 		error = CEOV_ERR_VERSION;
 	return cei_raise(bootstrap->site->report, error, 0, "bootstrap at %s: refused: %s",
@@ -150,7 +150,8 @@ static int hear(struct cei_bootstrap *bootstrap, int fd, uint64_t deadline_ns,
 	return raise_refusal(bootstrap, message);
 }
 
-/* 0: joined; CEOV_NONE: try again. Errors are raised. */
+/* Sends a hello and receives the answer. 0: this process has joined; CEOV_NONE: the connection
+ * ended, try again. Errors are raised. */
 static int say_hello(struct cei_bootstrap *bootstrap, int fd)
 {
 	struct cei_message hello = { .type = CEI_MESSAGE_HELLO };
@@ -171,7 +172,7 @@ static int say_hello(struct cei_bootstrap *bootstrap, int fd)
 			    "who listens there does not answer a hello");
 }
 
-/* 0, CEOV_NONE: try again; *ret_error is why. Errors are raised. */
+/* Connects and joins. CEOV_NONE: try again; *ret_error says why. Errors are raised. */
 static int try_join(struct cei_bootstrap *bootstrap, int *ret_fd, int *ret_error)
 {
 	int error;
@@ -225,7 +226,7 @@ static int join(struct cei_bootstrap *bootstrap, int *ret_fd)
 
 /* --- links --------------------------------------------------------------- */
 
-/* Our own ranks and those of all links. */
+/* Returns the set of this process's ranks and those of all links. */
 static struct cei_rank_set known_ranks(const struct cei_bootstrap *bootstrap)
 {
 	struct cei_rank_set known = { { 0 } };
@@ -239,7 +240,7 @@ static struct cei_rank_set known_ranks(const struct cei_bootstrap *bootstrap)
 	return known;
 }
 
-/* Whether the party's ranks are valid, distinct, and none of a known party. */
+/* Returns whether the party's ranks are valid, distinct, and not known yet. */
 static int is_new_party(const struct cei_bootstrap *bootstrap,
 			const struct cei_wire_party *party)
 {

@@ -61,7 +61,7 @@ static uint32_t link_index(const struct cei_bootstrap *bootstrap, const struct c
 	return (uint32_t)(link - bootstrap->links);
 }
 
-/* Ends n_users uses of the entry by this link. Returns 1 where the entry was freed. */
+/* Ends n_users uses of the entry by this link's process. Returns 1 if that freed the entry. */
 static int unuse(struct cei_bootstrap *bootstrap, uint32_t index, struct cei_link *link,
 		 uint32_t n_users)
 {
@@ -110,7 +110,7 @@ void cei_link_end(struct cei_bootstrap *bootstrap, struct cei_link *link,
 	pthread_cond_broadcast(&bootstrap->changed);
 }
 
-/* --- what we owe --------------------------------------------------------- */
+/* --- sending queued messages --------------------------------------------- */
 
 struct cei_export_entry *cei_export_entry_find(struct cei_bootstrap *bootstrap, uint32_t rank,
 					       const char *name)
@@ -239,8 +239,8 @@ static int flush_bye(struct cei_bootstrap *bootstrap, struct cei_link *link)
 	return 0;
 }
 
-/* Sends what is queued. Drops go first: an owner that passed a barrier after our drop must
- * find its users counted down. The farewell goes last. */
+/* Sends queued messages. Drops go first, so that an owner which passes a barrier after our drop
+ * has counted this use as ended. The farewell goes last. */
 void cei_link_flush(struct cei_bootstrap *bootstrap, struct cei_link *link)
 {
 	int r = 0;
@@ -258,8 +258,8 @@ void cei_link_flush(struct cei_bootstrap *bootstrap, struct cei_link *link)
 		r = flush_bye(bootstrap, link);
 	if (r >= 0)
 		return;
-	/* What the peer sent before it died is still to be read, so the link ends at its
-	 * end of file, which shutdown() causes on both sides. */
+	/* Messages that the peer sent before it died must still be read. So the link does not
+	 * end here but at its end of file, which shutdown() causes on both sides. */
 	link->is_mute = 1;
 	if (r == CEOV_ERR_PEER_LOST)
 		return;
@@ -279,7 +279,7 @@ int cei_link_owes(const struct cei_bootstrap *bootstrap, const struct cei_link *
 	       (link->bye_owed && !link->bye_told);
 }
 
-/* --- what comes ---------------------------------------------------------- */
+/* --- handling received messages ------------------------------------------ */
 
 static int take_find(struct cei_bootstrap *bootstrap, struct cei_link *link,
 		     const struct cei_wire_find *find)
@@ -299,7 +299,7 @@ static int take_find(struct cei_bootstrap *bootstrap, struct cei_link *link,
 	return 0;
 }
 
-/* Tells the owner to count one user less, because nobody waits for this reply any more. */
+/* Queues a drop of the export in a reply that no thread waits for any more. */
 static void return_use(struct cei_bootstrap *bootstrap, struct cei_link *link, uint64_t id)
 {
 	struct cei_use *use = malloc(sizeof(*use));
@@ -314,8 +314,8 @@ static void return_use(struct cei_bootstrap *bootstrap, struct cei_link *link, u
 	cei_list_append(&link->drops_owed, &use->link);
 }
 
-/* Whether the reply answers a request that was sent and is still unanswered. Replies come
- * in the order of the requests, some of which are never answered. */
+/* Returns whether the reply answers a request that was sent and is still unanswered. Replies
+ * come in the order of the requests, some of which are never answered. */
 static int is_awaited(const struct cei_link *link, const struct cei_wire_reply *reply)
 {
 	if (reply->number <= link->n_finds_answered || reply->number > link->n_finds)
@@ -337,7 +337,7 @@ static int take_reply(struct cei_bootstrap *bootstrap, struct cei_link *link,
 	const struct cei_wire_reply *reply = &received->message.reply;
 	struct cei_request *request = link->request;
 
-	/* descriptors beside a reply without an export are closed, whatever the peer meant */
+	/* a reply without an export should bring no descriptors; if it does, they are closed */
 	if (reply->result)
 		cei_received_close_fds(received);
 	if (!is_awaited(link, reply)) {
@@ -379,7 +379,7 @@ static int take_drop(struct cei_bootstrap *bootstrap, struct cei_link *link, uin
 		unuse(bootstrap, i, link, 1);
 		return 0;
 	}
-	return CEOV_ERR_INVALID;        /* an export that is in use cannot be forgotten */
+	return CEOV_ERR_INVALID;        /* the peer dropped an export that it does not use */
 }
 
 static int take_barrier(struct cei_bootstrap *bootstrap, struct cei_link *link,
@@ -422,7 +422,8 @@ static int take_message(struct cei_bootstrap *bootstrap, struct cei_link *link,
 	return CEOV_ERR_INVALID;
 }
 
-/* Reads what has arrived. is_dead: the process has ended, so no more will come. */
+/* Reads and handles messages that have arrived. is_dead: the process has ended, so no further
+ * message will come. */
 static void read_link(struct cei_bootstrap *bootstrap, struct cei_link *link, int is_dead)
 {
 	struct cei_received received;
@@ -448,7 +449,8 @@ static void read_link(struct cei_bootstrap *bootstrap, struct cei_link *link, in
 	}
 }
 
-/* Reports a lost or departed process. Without the lock, because the callee may call us. */
+/* Reports a lost or departed process. Called without the lock, because the function that it
+ * calls may call the bootstrap. */
 static void tell_gone(struct cei_bootstrap *bootstrap, const struct cei_link *link,
 		      enum cei_link_state state)
 {
@@ -479,7 +481,7 @@ static void serve_link(struct cei_bootstrap *bootstrap, struct cei_link *link, i
 	is_closing = bootstrap->is_closing;
 	pthread_mutex_unlock(&bootstrap->lock);
 	cei_report_hold_end(bootstrap->site->report, &hold);
-	/* after our own farewell peers hang up, which is not a loss */
+	/* after our own farewell peers close their links, which is no loss */
 	if (state != CEI_LINK_UP && !is_closing)
 		tell_gone(bootstrap, link, state);
 }
@@ -493,7 +495,7 @@ void cei_bootstrap_wake(struct cei_bootstrap *bootstrap)
 {
 	const uint64_t one = 1;
 
-	/* the write only fails where the counter is full, and then the thread is awake */
+	/* the write fails only if the eventfd's counter is full; then the thread wakes anyway */
 	if (write(bootstrap->wake_fd, &one, sizeof(one)) != (ssize_t)sizeof(one))
 		return;
 }

@@ -2,13 +2,13 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The rendezvous as seen by the process that holds rank 0: listen at the path, accept one
- * process after the other until all ranks have come, then send every pair of the others a
- * socket pair. A process that does not fit is refused with a reason; one that does not
- * speak is closed; neither disturbs the rest.
+ * The rendezvous in the process that holds rank 0: it listens at the path, accepts one
+ * process after the other until all ranks have come, then sends a socket pair to every pair
+ * of the other processes. A process that does not fit is refused with a reason; a connection
+ * that sends nothing is closed; neither disturbs the other processes.
  *
- * A process that joined and left again before the group was complete frees its ranks. One
- * that dies later is handed out all the same: its links are at their end of file, and its
+ * If a process leaves again before the group is complete, its ranks are free again. If one
+ * dies later, links to it are sent out nevertheless: they are at their end of file, and its
  * peers' threads notice at once.
  */
 
@@ -28,7 +28,7 @@
 /* connections that have not said hello yet; further ones wait in the listener's queue */
 #define STRANGERS_MAX 32u
 #define KNOCKS_MAX    (CEI_LINKS_MAX + STRANGERS_MAX)
-/* log lines about refused processes; further ones are only counted */
+/* how many refused processes get a log line; further ones are only counted */
 #define TOLD_MAX      8u
 
 struct knock {
@@ -52,7 +52,7 @@ struct gathering {
 	struct knock        knocks[KNOCKS_MAX];
 };
 
-/* --- who knocks ---------------------------------------------------------- */
+/* --- connections of processes that want to join -------------------------- */
 
 static void close_knock(struct gathering *gathering, uint32_t index)
 {
@@ -69,7 +69,7 @@ static void close_knock(struct gathering *gathering, uint32_t index)
 	*knock = gathering->knocks[--gathering->n_knocks];
 }
 
-/* Sends a refusal, best effort: who does not read it sees the connection end. */
+/* Sends a refusal if the socket takes it; otherwise the process only sees the connection end. */
 static void refuse(int fd, int error, const char *text)
 {
 	struct cei_message message = { .type = CEI_MESSAGE_REFUSE };
@@ -79,7 +79,7 @@ static void refuse(int fd, int error, const char *text)
 	cei_socket_send(fd, &message, NULL, 0);
 }
 
-/* Whether one more refused process gets a log line. */
+/* Counts a refused process, and returns whether it gets a log line. */
 static int is_told(struct gathering *gathering)
 {
 	return gathering->n_in_vain++ < TOLD_MAX;
@@ -97,7 +97,7 @@ static void tell_rest(struct gathering *gathering)
 static void turn_away(struct gathering *gathering, int fd, int error,
 		      const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* Refuses, and logs it: whoever waits for the refused process should know as well. */
+/* Refuses a process, and logs it, because the group then waits for that process in vain. */
 static void turn_away(struct gathering *gathering, int fd, int error,
 		      const char *format, ...)
 {
@@ -145,7 +145,7 @@ static int check_hello(struct gathering *gathering, int fd,
 	return 0;
 }
 
-/* Handles a hello. 0: it has joined; else the caller closes the connection. */
+/* Handles a hello. 0: the process has joined; else the caller closes the connection. */
 static int welcome_hello(struct gathering *gathering, struct knock *knock)
 {
 	const struct cei_message joined = { .type = CEI_MESSAGE_JOINED };
@@ -178,8 +178,8 @@ static int welcome_hello(struct gathering *gathering, struct knock *knock)
 	return 0;
 }
 
-/* Handles a message or an end of file. A process that joined sends nothing at this stage,
- * so whatever comes from it means that it left or misbehaves. */
+/* Handles a message or an end of file. A process that has joined sends nothing at this stage:
+ * if something comes from it, it has left or misbehaves. */
 static void hear_knock(struct gathering *gathering, uint32_t index)
 {
 	struct knock *knock = &gathering->knocks[index];
@@ -282,7 +282,7 @@ static uint32_t missing_from(const struct gathering *gathering, uint32_t rank)
 				    gathering->bootstrap->site->n_ranks);
 }
 
-/* The ranks that are missing: "1, 2, 5"; "" where none is. */
+/* Lists the missing ranks as text, such as "1, 2, 5"; "": none is missing. */
 static void list_missing(const struct gathering *gathering, char *ret_text, size_t n_bytes)
 {
 	uint32_t n_ranks = gathering->bootstrap->site->n_ranks, rank = missing_from(gathering, 0);
@@ -322,9 +322,9 @@ static int gather(struct gathering *gathering)
 	return 0;
 }
 
-/* --- handing out --------------------------------------------------------- */
+/* --- sending out links --------------------------------------------------- */
 
-/* Sends a message. 0 also where the receiver has died, which its peers will notice. */
+/* Sends a message. Returns 0 even if the receiver has died: its peers will notice that. */
 static int hand(struct gathering *gathering, const struct knock *to,
 		const struct cei_message *message, const int *fds, uint32_t n_fds)
 {
@@ -388,7 +388,7 @@ static int hand_out(struct gathering *gathering)
 	return r;
 }
 
-/* --- all of it ----------------------------------------------------------- */
+/* --- the whole rendezvous ------------------------------------------------ */
 
 static void close_strangers(struct gathering *gathering)
 {
@@ -401,7 +401,7 @@ static void close_strangers(struct gathering *gathering)
 			close_knock(gathering, i);
 }
 
-/* Refuses all who joined, so that they do not wait longer than we do. */
+/* Refuses all connected processes, so that they do not wait any longer. */
 static void send_away(struct gathering *gathering, int error)
 {
 	char text[CEI_WIRE_TEXT_BYTES];

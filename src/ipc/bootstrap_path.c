@@ -2,15 +2,15 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The path of a group's socket: taken for listening, with nothing left behind. A socket
- * file whose process died is removed; a living one, or a file that is not a socket, is
- * never touched. This happens under a lock, so that of two groups that start at one path at
- * once, one gets it and the other gets an error.
+ * Creates the socket file of a group for listening, and removes it. A socket file whose
+ * process died is replaced; one whose process lives, or a file that is not a socket, is
+ * never touched. This happens under a lock: if two groups start at one path at the same
+ * time, one gets it and the other gets an error.
  *
- * The lock is on a file of our own beside the path, which other users cannot open and so
- * cannot lock; a directory that they can read they could lock for ever. The file exists
- * only while the path is being taken. One that a dead process left behind is reused and
- * removed by the next process.
+ * The lock is on a file of our own beside the path. Other users cannot open that file, so
+ * they cannot lock it; the directory itself they could lock for ever if they can read it.
+ * The lock file exists only while the socket file is being created. If a process dies and
+ * leaves a lock file behind, the next process reuses and removes it.
  */
 
 #include "ipc/bootstrap_private.h"
@@ -37,8 +37,8 @@ struct path_lock {
 	int  fd;                        /* -1: not locked */
 };
 
-/* Whether only this user can have locked the file: in a shared directory the name may
- * belong to another user, or not be a file at all. Raises what is wrong. */
+/* Checks that only this user can have locked the file: in a shared directory the name may
+ * belong to another user, or not be a regular file. Raises an error if not. */
 static int check_lock_file(struct cei_report *report, const struct path_lock *lock)
 {
 	struct stat stat;
@@ -56,8 +56,8 @@ static int check_lock_file(struct cei_report *report, const struct path_lock *lo
 			 (unsigned)stat.st_uid);
 }
 
-/* The name may belong to anything, also to a file that blocks or a link: opened
- * accordingly. */
+/* Opens the lock file such that it neither blocks nor follows a link, because the name may
+ * belong to any kind of file. */
 static int open_lock_file(struct cei_report *report, struct path_lock *lock)
 {
 	int r;
@@ -76,8 +76,8 @@ static int open_lock_file(struct cei_report *report, struct path_lock *lock)
 	return r;
 }
 
-/* Whether the lock file still has its name. The previous holder removes it, and a file
- * without a name excludes nobody. */
+/* Returns whether the lock file still has its name. The previous holder removes the name, and
+ * a lock on a file without one does not exclude other processes. */
 static int has_name(const struct path_lock *lock)
 {
 	struct stat named, locked;
@@ -96,7 +96,7 @@ static void unlock(struct path_lock *lock)
 	lock->fd = -1;
 }
 
-/* Raises what it returns. */
+/* Takes the lock, waiting until the deadline. Raises errors. */
 static int take_lock(struct cei_report *report, struct path_lock *lock, uint64_t deadline_ns)
 {
 	const struct timespec pause = { .tv_nsec = LOCK_RETRY_NS };
@@ -122,7 +122,7 @@ static int take_lock(struct cei_report *report, struct path_lock *lock, uint64_t
 	}
 }
 
-/* Connects to find out whether somebody listens. 0 if so, else connect()'s errno. */
+/* Connects to find out whether a process listens. 0: one does; else connect()'s errno. */
 static int probe(const struct sockaddr_un *address)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -172,8 +172,8 @@ static int clear_path(struct cei_report *report, const char *path,
 	case ECONNREFUSED:
 		return remove_stale(report, path);
 	case 0:
-	case EAGAIN:            /* its queue is full, so it is alive, */
-	case EPROTOTYPE:        /* as is a socket of another type */
+	case EAGAIN:            /* the queue of a living listener is full */
+	case EPROTOTYPE:        /* a living socket of another type */
 		return cei_raise(report, CEOV_ERR_STATE, EADDRINUSE,
 				 "another group uses %s; choose another path",
 				 path);
@@ -228,7 +228,7 @@ int cei_listener_open(struct cei_listener *listener, struct cei_report *report,
 	return r;
 }
 
-/* While we listen nobody replaces the path, so a file with our inode is ours. */
+/* While we listen no other group replaces the file, so a file with our inode is ours. */
 void cei_listener_close(struct cei_listener *listener, struct cei_report *report)
 {
 	struct stat stat;

@@ -4,20 +4,20 @@
 #define CEI_BOOTSTRAP_PRIVATE_H
 
 /*
- * What the files of the bootstrap share:
+ * Declarations shared by the files of the bootstrap:
  *
  *   bootstrap.c         open, close, barrier
- *   bootstrap_export.c  exports: made, withdrawn, found, dropped
- *   bootstrap_listen.c  rank 0's process: gathers the group, hands out links
- *   bootstrap_path.c    the path that it listens at
- *   bootstrap_join.c    the others: connect, say hello, collect links
- *   bootstrap_link.c    links once they stand: their thread, what comes, what we owe
- *   bootstrap_socket.c  one message in or out, with descriptors
+ *   bootstrap_export.c  publishes, withdraws, finds and drops exports
+ *   bootstrap_listen.c  rank 0's process: gathers the group, sends out links
+ *   bootstrap_path.c    the path of the socket at which rank 0's process listens
+ *   bootstrap_join.c    the other processes: connect, say hello, receive links
+ *   bootstrap_link.c    links in operation: their thread, messages received and sent
+ *   bootstrap_socket.c  sends or receives one message, with descriptors
  *
- * Nobody blocks in a send. What has to be said is noted as owed, under the lock;
- * whoever noted it tries to send at once, and the thread sends the rest as soon as
- * the peer reads again. So a stopped peer holds up nobody but those who wait for
- * its answer, and these have deadlines.
+ * No send blocks. A thread with a message to send records it in the link as owed, under
+ * the lock, and tries to send it at once; the bootstrap thread sends the remaining
+ * messages as soon as the peer reads again. So a stopped peer delays only threads that
+ * wait for its answer, and these have deadlines.
  */
 
 #include <pthread.h>
@@ -33,10 +33,10 @@
 #define CEI_EXPORTS_MAX      4096u      /* of one process, those in use included */
 #define CEI_FINDS_QUEUED_MAX 64u        /* requests of one peer that are not answered yet */
 
-/* How long a farewell waits for a peer that does not read; that peer will see a lost
- * process instead. */
+/* How long a farewell is retried for a peer that does not read; afterwards that peer sees
+ * this process as lost. */
 #define CEI_BYE_WAIT_NS      UINT64_C(1000000000)
-/* A connection that has not said hello by then is closed. */
+/* A connection that sends no hello message for this long is closed. */
 #define CEI_HELLO_WAIT_NS    UINT64_C(1000000000)
 /* How much longer than its own deadline a joined process waits for rank 0's process, whose
  * deadline passed at about the same time and which names the missing ranks. */
@@ -44,28 +44,29 @@
 
 /* --- bootstrap_socket.c ---------------------------------------------------- */
 
-/* Never blocks. 0; CEOV_FULL: later; CEOV_ERR_PEER_LOST: nobody reads it;
- * CEOV_ERR_SYSTEM: errno says why. Not raised. */
+/* Sends a message without blocking. 0; CEOV_FULL: the socket takes none now;
+ * CEOV_ERR_PEER_LOST: the other end is closed; CEOV_ERR_SYSTEM: errno says why. Not raised. */
 int cei_socket_send(int fd, const struct cei_message *message, const int *fds,
 		    uint32_t n_fds);
 
-/* The same, trying until the deadline: CEOV_ERR_TIMEOUT. */
+/* Sends a message, trying until the deadline; then CEOV_ERR_TIMEOUT. */
 int cei_socket_send_by(int fd, const struct cei_message *message, const int *fds,
 		       uint32_t n_fds, uint64_t deadline_ns);
 
-/* A received message. Its descriptors become the caller's; where this process had no room
- * for them n_fds is 0, whatever the sender meant. */
+/* A received message. The receiver closes its descriptors. n_fds is 0 if this process could
+ * not take the descriptors that were sent, because too many are open. */
 struct cei_received {
 	struct cei_message message;
 	uint32_t           n_fds;
 	int                fds[CEI_EXPORT_FDS_MAX];
 };
 
-/* Never blocks. 0; CEOV_NONE: nothing came; CEOV_ERR_PEER_LOST: nothing will come
- * any more; else as cei_message_decode(). Only 0 yields descriptors. Not raised. */
+/* Receives a message without blocking. 0; CEOV_NONE: there is none now; CEOV_ERR_PEER_LOST:
+ * none will come any more; other errors as from cei_message_decode(). Only with 0 are there
+ * descriptors to close. Not raised. */
 int cei_socket_receive(int fd, struct cei_received *ret_received);
 
-/* 0; CEOV_NONE: the deadline passed. events: as for poll(2). */
+/* Waits for events, as in poll(2), of a socket. CEOV_NONE: the deadline passed. */
 int cei_socket_wait(int fd, short events, uint64_t deadline_ns);
 
 /* Milliseconds for poll(2), rounded up, bounded. */
@@ -74,8 +75,8 @@ int cei_poll_ms(uint64_t deadline_ns);
 void cei_received_close_fds(struct cei_received *received);
 void cei_fd_close(int fd);              /* -1 is allowed */
 
-/* Readable when the process at the other end of a connected unix socket ends; -1
- * where the system has none. *ret_uid: its user. */
+/* The first returns a pidfd, which is readable when the process at the other end of a connected
+ * unix socket has ended; -1: the system has none. The second gives that process's user. */
 int cei_socket_pidfd(int fd);
 int cei_socket_peer_uid(int fd, uint32_t *ret_uid);     /* 0, or an errno */
 
@@ -105,8 +106,8 @@ struct cei_link {
 	int                   pidfd;            /* or -1. The socket alone would stay
 						 * open while a forked child of a dead
 						 * peer lives */
-	int                   is_mute;          /* sends fail, and the end of file will come
-						 * soon */
+	int                   is_mute;          /* a send failed: nothing more is sent, and the
+						 * link ends at its end of file */
 	struct cei_wire_party party;
 
 	struct cei_request   *request;          /* the find in progress, or NULL */
@@ -119,8 +120,8 @@ struct cei_link {
 	uint64_t              n_calls_seen;     /* barrier calls that the peer announced */
 	uint64_t              n_calls_told;
 
-	struct cei_list       drops_owed;       /* uses whose end the owner has to be told, struct
-						 * cei_use */
+	struct cei_list       drops_owed;       /* struct cei_use: uses that have ended, which
+						 * the owner has not been told yet */
 	struct cei_wire_find  asked[CEI_FINDS_QUEUED_MAX]; /* ring of requests that wait for our
 							    * reply */
 	uint32_t              asked_first;
@@ -155,7 +156,8 @@ struct cei_bootstrap {
 	uint32_t                  n_exports;
 	uint64_t                  n_ids;        /* given out */
 	uint64_t                  n_calls;      /* of the barrier */
-	int                       in_barrier;   /* the last one was not passed yet */
+	int                       in_barrier;   /* the last barrier timed out and is not
+						 * passed yet */
 };
 
 /* The link to the process that holds the rank. NULL: this process, or no such rank. */

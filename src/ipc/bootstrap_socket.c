@@ -2,7 +2,7 @@
 /* Copyright (c) The ceoverlap developers */
 
 /* Sends and receives one message with its descriptors over a unix socket that keeps message
- * boundaries. Knows nothing of the bootstrap and raises nothing. */
+ * boundaries. Uses nothing of the bootstrap's state and raises no errors. */
 
 #include "ipc/bootstrap_private.h"
 

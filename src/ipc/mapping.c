@@ -53,7 +53,7 @@ void cei_mappings_fini(struct cei_mappings *mappings)
 	memset(mappings, 0, sizeof(*mappings));
 }
 
-/* Whether description and descriptor are those of the mapping. */
+/* Returns whether description and descriptor stand for the mapping's memory. */
 static int is_same(const struct mapping *mapping, const struct cei_region_wire *wire, int fd)
 {
 	const struct cei_share_ops *ops;

@@ -28,7 +28,7 @@ struct cei_mappings {
 
 int  cei_mappings_init(struct cei_mappings *mappings, struct cei_site *site);
 
-/* Unmaps what is left, used or not. */
+/* Unmaps all regions, even if they are still referenced. */
 void cei_mappings_fini(struct cei_mappings *mappings);
 
 /* Maps the region for all members, or returns the existing mapping. Takes ownership of fd

@@ -2,12 +2,13 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * How a GPU member reaches regions: local memory by its address, memory of this
- * process by peer access, a peer process's by CUDA IPC, host memory by registering
- * it with the driver. Moves no bytes; the member's context is pushed throughout.
+ * Maps regions for GPU members: memory of the same GPU by its address, memory of another GPU
+ * of this process by peer access, GPU memory of another process by CUDA IPC, and host memory
+ * by registering it with the driver. Moves no bytes; the member's context is pushed
+ * throughout.
  *
- * The process that owns memory never opens an IPC handle to it (the driver refuses,
- * error 201): what comes back to its own process is used by its address.
+ * A process cannot open an IPC handle to its own memory (driver error 201). So imported memory
+ * that belongs to this process is used by its address.
  */
 
 #include "ipc/share_cuda.h"
@@ -37,12 +38,12 @@ static int host_address(struct cei_region *region, uint32_t member,
 static struct cei_pinned pinned;
 static pthread_mutex_t pinned_lock = PTHREAD_MUTEX_INITIALIZER;
 
-struct pinning {                        /* one region, being pinned for a member's GPU */
+struct pinning {                        /* arguments of pin(): a region to pin, for a member */
 	struct cei_region *region;
 	uint32_t           member;
 };
 
-/* Whether the whole region is one piece of memory that the driver knows already. */
+/* Returns whether the whole region lies in one range that is pinned in the driver already. */
 static int is_known(const struct cei_region *region)
 {
 	const struct cei_cuda_calls *calls = &region->site->cuda->calls;
@@ -172,7 +173,7 @@ static int is_open_to_member(struct cei_region *region)
 	return flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
-/* 1: the GPU and the member's GPU reach each other directly; 0: not. */
+/* 1: the member's GPU can access the memory of the region's GPU; 0: it cannot; < 0: an error. */
 static int has_peer_access(struct cei_region *region, uint32_t member)
 {
 	struct cei_cuda *cuda = region->site->cuda;

@@ -4,17 +4,18 @@
 #define CEI_SHARE_H
 
 /*
- * Regions: memory of one rank, made addressable for our members. This layer moves
- * no bytes. A region is created (ours, allocated here), adopted (ours, the
- * caller's memory) or imported (a peer's), and then mapped for each member.
+ * Regions: memory of one rank, made addressable for this process's members. This layer
+ * moves no bytes. A region is created (memory allocated here), adopted (memory of the
+ * application) or imported (memory of a peer), and then mapped for each member.
  *
  *              host member             GPU member
  *   host       its host address        registered with the driver, device address
  *   GPU        0 (not reachable)       local, peer access, or an IPC mapping
  *
- * Two tables, chosen by place kind: of the owner for create, adopt, export,
- * import and release; of the member for map and unmap. All calls come from
- * application threads at set-up; the caller serialises calls on one region.
+ * There are two tables of functions, for host and GPU. create, adopt, export, import and
+ * release are called in the table for the memory's kind of place, map and unmap in that for
+ * the member's. All calls come from application threads at set-up; the caller serialises
+ * calls on one region.
  */
 
 #include <stdint.h>
@@ -43,8 +44,8 @@ struct cei_region {
 						 * of this host memory */
 	int                    is_pinned;       /* host memory: it is in reach_cuda.c's list of
 						 * pinned ranges */
-	uint64_t               device;          /* GPU memory of this process (imports from
-						 * it included): its address; else 0 */
+	uint64_t               device;          /* address of GPU memory that belongs to this
+						 * process, even if it was imported; else 0 */
 	int                    is_open;         /* GPU memory of this process: peer access is
 						 * enough for other GPUs here */
 	uint64_t               buffer_id;       /* driver's id of the allocation, or memfd inode */
@@ -54,11 +55,11 @@ struct cei_region {
 	uint64_t               offset_bytes;    /* from the exported allocation's base */
 	uint8_t                handle[CEI_SHARE_HANDLE_BYTES];
 	uint8_t                uuid[CEI_SHARE_UUID_BYTES];
-	uint64_t               mapped_base[CEI_MEMBERS_MAX]; /* what unmap has to close; 0:
-							      * nothing */
-	uint64_t               address[CEI_MEMBERS_MAX];     /* as member m's backend and
-							      * kernels address byte 0;
-							      * 0: not reachable */
+	uint64_t               mapped_base[CEI_MEMBERS_MAX]; /* base of the mapping that unmap
+							      * closes; 0: none */
+	uint64_t               address[CEI_MEMBERS_MAX];     /* of byte 0 for member m's
+							      * backend and kernels; 0:
+							      * not reachable */
 };
 
 /* The description that is sent to a peer, encoded by wire.c; descriptors travel beside it. */
@@ -81,29 +82,31 @@ struct cei_share_ops {
 	/* Each fills a zeroed region whose site is set. member: index in the site.
 	 * On failure the region accepts release(). */
 	int  (*create)(struct cei_region *region, uint32_t member, uint64_t size_bytes);
-	/* Takes memory of the caller's. CEOV_NONE, region untouched: it is not memory of
-	 * this kind. */
+	/* Makes a region of the application's memory. CEOV_NONE, region untouched: it is not
+	 * memory of this kind. */
 	int  (*adopt)(struct cei_region *region, uint32_t member, void *base,
 		      uint64_t size_bytes);
-	/* *ret_fd: a descriptor to send along, owned by the region, or -1.
-	 * CEOV_ERR_INVALID where the memory cannot be shared, and says why. */
+	/* Describes the region for peers. *ret_fd: a descriptor to send along, owned by the
+	 * region, or -1. CEOV_ERR_INVALID, raised with the reason: the memory cannot be
+	 * shared. */
 	int  (*export)(struct cei_region *region, struct cei_region_wire *ret_wire,
 		       int *ret_fd);
-	/* Takes fd in any case: closes it on failure. */
+	/* Makes a region of an export. Takes ownership of fd, also on failure. */
 	int  (*import)(struct cei_region *region, const struct cei_region_wire *wire,
 		       int fd);
-	/* Whether a new export with the same description as this imported region is the
-	 * same memory: a peer could send another's description. Keeps no descriptor. */
+	/* Returns whether a new export, which has the same description as this imported
+	 * region, is the same memory: a peer could send a copied description. Does not keep
+	 * fd. */
 	int  (*is_same)(const struct cei_region *region, int fd);
 	/* Unmap every member first. Frees what create allocated. NULL-safe on a
 	 * zeroed region. */
 	void (*release)(struct cei_region *region);
-	/* CEOV_ERR_STALE where the memory behind an adopted region is no longer the
-	 * allocation that was registered. */
+	/* CEOV_ERR_STALE: the memory of an adopted region is no longer the allocation that
+	 * was registered. */
 	int  (*check)(struct cei_region *region);
 
-	/* Sets region->address[member], or leaves 0 where that member cannot reach
-	 * the memory. Idempotent. */
+	/* Sets region->address[member], or leaves it 0 if that member cannot reach the
+	 * memory. May be repeated. */
 	int  (*map)(struct cei_region *region, uint32_t member);
 	void (*unmap)(struct cei_region *region, uint32_t member);
 };

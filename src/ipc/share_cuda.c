@@ -15,8 +15,8 @@
 #include "base/cuda_table.h"
 #include "ipc/share_cuda.h"
 
-/* The driver packs smaller allocations into one block, and an IPC handle opens the whole
- * block: memory to be shared gets blocks of its own. */
+/* The driver puts several allocations smaller than this into one block, and an IPC handle opens
+ * the whole block. So memory that can be shared gets blocks of its own. */
 #define ALLOCATION_BYTES (UINT64_C(2) << 20)
 
 _Static_assert(sizeof(CUipcMemHandle) == CEI_SHARE_HANDLE_BYTES, "IPC handle");
@@ -32,7 +32,8 @@ struct pointer_facts {
 	unsigned long long buffer_id;
 };
 
-/* Identifies the process across the host's containers, where pids are not unique. */
+/* Returns a number that identifies this process on the machine; pids are not unique across
+ * containers. */
 static uint64_t process_identity(void)
 {
 	struct stat namespace;
@@ -63,7 +64,7 @@ static CUresult look_up(struct cei_cuda *cuda, uint64_t address,
 	CUresult result;
 
 	result = cuda->calls.pointer_attributes(n, attributes, values, address);
-	/* drivers differ in the error for an address that is not theirs */
+	/* for an address that is not CUDA's, drivers return one or the other error */
 	if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_CONTEXT) {
 		memset(&facts, 0, sizeof(facts));
 		result = CUDA_SUCCESS;
@@ -183,7 +184,7 @@ static int adopt(struct cei_region *region, uint32_t member, void *base,
 		return cei_cuda_raise(cuda, result, cei_share_cuda_rank(region, member),
 				      "looking up 0x%llx", (unsigned long long)address);
 	if (!facts.is_managed && facts.memory_type != CU_MEMORYTYPE_DEVICE)
-		return CEOV_NONE;       /* host memory: share_host.c's */
+		return CEOV_NONE;       /* host memory, which share_host.c adopts */
 	fill(region, member, size_bytes, CEI_REGION_ADOPTED);
 	r = judge(region, member, address, &facts);
 	if (r)
@@ -300,9 +301,10 @@ static int raise_not_ours(struct cei_region *region, const char *why)
 			 (unsigned long long)region->device, why);
 }
 
-/* Checks an import that claims to be memory of this process, exported by another of its
- * contexts. A peer could claim any memory of ours, so the driver is asked what is at that
- * address, and the IPC handle proves that we exported it. A context is pushed. */
+/* Checks an import whose description says that it is memory of this process, exported by
+ * another of its contexts. A peer could name any address of ours. So the driver is asked about
+ * the memory at that address, and its IPC handle must be the one in the description. A context
+ * is pushed. */
 static int judge_own(struct cei_region *region, const struct cei_region_wire *wire)
 {
 	struct cei_cuda *cuda = region->site->cuda;

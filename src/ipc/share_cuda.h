@@ -3,7 +3,8 @@
 #ifndef CEI_SHARE_CUDA_H
 #define CEI_SHARE_CUDA_H
 
-/* What share_cuda.c (the owner's side) and reach_cuda.c (the users' side) share. */
+/* Functions that share_cuda.c (creates and exports GPU memory) and reach_cuda.c (maps memory for
+ * GPU members) have in common. */
 
 #include "ipc/share.h"
 

@@ -71,7 +71,8 @@ static int map_here(struct cei_region *region)
 	return 0;
 }
 
-/* Checked first, because trying to reserve that much would take all others' memory. */
+/* Returns whether the size exceeds the machine's memory. This is checked before reserve(), which
+ * would otherwise take the memory of all other processes before it fails. */
 static int is_beyond_machine(uint64_t size_bytes)
 {
 	struct sysinfo machine;
@@ -83,7 +84,7 @@ static int is_beyond_machine(uint64_t size_bytes)
 	return size_bytes / machine.mem_unit >= n_units;
 }
 
-/* Returns an errno. */
+/* Creates the region's memfd, sealed and with its pages allocated. Returns an errno. */
 static int make_memfd(struct cei_region *region)
 {
 	struct stat stat;
@@ -177,7 +178,7 @@ static int host_export(struct cei_region *region, struct cei_region_wire *ret_wi
 	return 0;
 }
 
-/* The fault of the descriptor, in words; NULL: none. */
+/* Says in words why the descriptor is not valid host memory of this size; NULL: it is. */
 static const char *fault_of(const struct cei_region_wire *wire, int fd)
 {
 	struct stat stat;
@@ -253,7 +254,7 @@ static void host_release(struct cei_region *region)
 	region->fd = -1;
 }
 
-/* Nothing shows whether the memory behind a host address was replaced: taken as valid. */
+/* Reports no error: the system does not tell whether other memory is at a host address now. */
 static int host_check(struct cei_region *region)
 {
 	(void)region;

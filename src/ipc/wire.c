@@ -153,7 +153,7 @@ void cei_wire_put_described(struct cei_writer *writer,
 		cei_wire_put_region(writer, &described->regions[i]);
 }
 
-/* How many regions an export with these fields has; 0: there is no such export. */
+/* Returns how many regions an export with these fields has; 0: the fields are invalid. */
 static uint32_t regions_of(const struct cei_wire_described *described)
 {
 	if (described->kind == CEI_EXPORT_BUFFER)
@@ -165,9 +165,9 @@ static uint32_t regions_of(const struct cei_wire_described *described)
 	return described->place_kind == CEOV_PLACE_GPU ? 2 : 1;
 }
 
-/* Whether a region has a descriptor where it must: host memory travels as a descriptor, GPU
- * memory without one. A signal's control region is host memory, its second region is on the
- * GPU. */
+/* Returns whether the region is of the right kind of memory, and has a descriptor if it is host
+ * memory and none if it is GPU memory. A signal's control region is host memory, its second
+ * region is on the GPU. */
 static int fits(const struct cei_wire_described *described, uint32_t index)
 {
 	const struct cei_region_wire *region = &described->regions[index];

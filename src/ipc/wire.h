@@ -4,11 +4,11 @@
 #define CEI_WIRE_H
 
 /*
- * Messages to bytes and back. Pure functions: no I/O, no allocation, no clock.
+ * Converts messages to bytes and back. Pure functions: no I/O, no allocation, no clock.
  *
  * Little-endian, no padding. A message is a head (magic, protocol version, type,
  * bytes that follow) and a body. The head and REFUSE's body are the same in every
- * version, so that processes of different versions can tell each other so.
+ * version, so that a process can tell one of another version why it is refused.
  *
  * Decoding is strict: bytes come from another process and are not trusted.
  */
@@ -74,9 +74,10 @@ enum cei_export_kind { CEI_EXPORT_BUFFER = 1, CEI_EXPORT_SIGNAL = 2 };
  * region, and a second one where its counters are on a GPU. */
 struct cei_wire_described {
 	uint32_t               kind;            /* enum cei_export_kind */
-	uint32_t               place_kind;      /* signals: where the counters are, ... */
+	uint32_t               place_kind;      /* this and the next two are for signals: enum
+						 * ceov_place_kind of the counters' place */
 	uint32_t               n_counters;
-	uint32_t               flags;           /* ... how many, enum ceov_signal_flags */
+	uint32_t               flags;           /* enum ceov_signal_flags */
 	uint32_t               n_regions;
 	struct cei_region_wire regions[CEI_EXPORT_REGIONS_MAX];
 };
@@ -117,7 +118,8 @@ struct cei_wire_hello {
 
 struct cei_wire_welcome {
 	uint32_t              n_links;          /* how many LINKs went before */
-	struct cei_wire_party party;            /* rank 0's process; you have its link */
+	struct cei_wire_party party;            /* rank 0's process; its link is the connection
+						 * on which this message arrives */
 };
 
 struct cei_wire_refuse {
@@ -155,13 +157,13 @@ struct cei_message {
 	};
 };
 
-/* bytes has room for CEI_MESSAGE_BYTES_MAX. Returns the number of bytes written; messages
- * of our own always fit. */
+/* Encodes a message into bytes, which has room for CEI_MESSAGE_BYTES_MAX: every message fits.
+ * Returns the number of bytes written. */
 size_t cei_message_encode(const struct cei_message *message, uint8_t *bytes);
 
 /* Decodes a message. CEOV_ERR_VERSION: another magic or version, both of which are in
- * *ret_message (REFUSE is decoded all the same, and yields 0). CEOV_ERR_INVALID: any other
- * bytes that no ceoverlap sends. Errors are not raised here. */
+ * *ret_message (a REFUSE is decoded nevertheless, with result 0). CEOV_ERR_INVALID: the bytes
+ * are no valid message. Errors are not raised here. */
 int cei_message_decode(const uint8_t *bytes, size_t n_bytes,
 		       struct cei_message *ret_message);
 
