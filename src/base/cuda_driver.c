@@ -25,7 +25,7 @@ struct symbol {
 	int         is_optional;
 };
 
-/* The calls that are needed before cuGetProcAddress can be asked for the others. */
+/* The driver functions that are called before cuGetProcAddress looks up all others. */
 struct first_calls {
 	PFN_cuInit_v2000              init;
 	PFN_cuDriverGetVersion_v2020  version;
@@ -380,7 +380,7 @@ int cei_cuda_push(struct cei_cuda *cuda, uint32_t gpu, struct cei_cuda_hold *ret
 	return 0;
 }
 
-/* Neither call can fail after a push that succeeded. */
+/* Ignores results: neither call can fail after a push that succeeded. */
 void cei_cuda_pop(struct cei_cuda *cuda, const struct cei_cuda_hold *hold)
 {
 	CUstreamCaptureMode mode = hold->capture_mode;

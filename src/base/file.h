@@ -4,45 +4,45 @@
 #define CEI_FILE_H
 
 /*
- * Files by names that the environment gives, and those that are kept in the user's cache.
- * Behind a name may be anything, also a pipe that nobody writes to: nothing here waits, and
- * nothing is read without a bound. Descriptors do not reach programs that the application
- * starts.
+ * Files that environment variables name, and files kept in the user's cache. A name may stand
+ * for anything, also for a pipe that nobody writes to: nothing here waits, and every read has
+ * a bound. Descriptors are not inherited by programs that the application starts.
  *
- * A file that is kept is read whole, checked by who knows its format, and replaced as a
- * whole: readers find the old one or the new one, and of two writers the later wins.
+ * A cached file is read whole, checked by its caller, and replaced as a whole: readers find
+ * either the old or the new contents, and the later of two writers wins.
  */
 
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
 
-/* All of the regular file, with a 0 behind it; the caller frees it. An errno, or 0:
- * EINVAL for what is no regular file, EFBIG beyond limit_bytes; then *ret_n_bytes is what
- * it has. */
+/* Reads all of a regular file and adds a 0; the caller frees the text. Returns 0 or an errno.
+ * EINVAL: it is not a regular file. EFBIG: it has more than limit_bytes, and *ret_n_bytes is
+ * its size. */
 int cei_file_read(const char *path, uint64_t limit_bytes, char **ret_text,
 		  uint64_t *ret_n_bytes);
 
-/* An empty file of that name for writing, or a character device (/dev/null); an errno, or
- * 0: EINVAL for a pipe. */
+/* Opens a file for writing: an empty regular file, or a character device (/dev/null). Returns 0
+ * or an errno. EINVAL: it is neither. */
 int cei_file_create(const char *path, FILE **ret_file);
 
-/* Puts a file with these bytes in place of what has that name, if anything: all but a folder.
- * Its mode is the given one less the umask. An errno, or 0. On failure what was there stays
- * as it is, and nothing is left beside it. */
+/* Writes a new file with these bytes, replacing what has that name, unless it is a folder. Its
+ * mode is the given one less the umask. Returns 0 or an errno; on failure the old file stays as
+ * it was, and no temporary file is left. */
 int cei_file_replace(const char *path, const void *bytes, uint64_t n_bytes, mode_t mode);
 
-/* A folder in the user's cache: $XDG_CACHE_HOME, else ~/.cache, and `below` behind it, which
- * begins with a slash. The first *ret_n_given characters are what the environment gave. An
- * errno, or 0: ENOENT where neither is named by its whole path, ENAMETOOLONG. */
+/* Builds the path of a folder in the user's cache: $XDG_CACHE_HOME, else ~/.cache, followed by
+ * `below`, which begins with a slash. *ret_n_given: how many characters at its begin come from
+ * the environment. Returns 0 or an errno. ENOENT: neither variable gives an absolute path;
+ * ENAMETOOLONG. */
 int cei_file_cache_folder(const char *below, char *path, uint64_t n_bytes,
 			  uint64_t *ret_n_given);
 
-/* Makes the folders of the path that are missing, from the one that ends at n_given on, for
- * this user alone. What is missing then is found when a file is made there. */
+/* Creates the missing folders of the path, from the one that ends at n_given on, accessible to
+ * this user only. Errors are not reported: creating a file there will fail. */
 void cei_file_make_folders(const char *path, uint64_t n_given);
 
-/* The text of an errno from above; EINVAL means "no regular file" here. */
+/* Returns the text of an errno from the calls above; EINVAL means "no regular file" here. */
 const char *cei_file_fault(int error);
 
 #endif /* CEI_FILE_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* futex(2), private. */
+/* Calls futex(2) on words that are private to the process. */
 
 #include "base/futex.h"
 

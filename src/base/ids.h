@@ -3,7 +3,7 @@
 #ifndef CEI_IDS_H
 #define CEI_IDS_H
 
-/* Numbers for pointers: 0, 1, 2, ... in the order in which they are first seen. */
+/* Assigns numbers to pointers: 0, 1, 2, ... in the order in which they are first passed. */
 
 #include <stdint.h>
 
@@ -17,11 +17,11 @@ struct cei_ids {
 /* Zeroes are an empty set. */
 void cei_ids_fini(struct cei_ids *ids);
 
-/* The key's number, a new one at its first call. CEOV_ERR_NO_MEMORY, not raised; also where
- * there would be more than 2^30 keys. */
+/* Returns the key's number in *ret_number; the first call for a key assigns one.
+ * CEOV_ERR_NO_MEMORY, not raised: also if there would be more than 2^30 keys. */
 int  cei_ids_number(struct cei_ids *ids, const void *key, uint32_t *ret_number);
 
-/* The same for a key that may have none; UINT32_MAX: it has none. */
+/* Returns the key's number; UINT32_MAX: it has none. */
 uint32_t cei_ids_find(const struct cei_ids *ids, const void *key);
 
 #endif /* CEI_IDS_H */

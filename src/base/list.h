@@ -15,7 +15,7 @@ struct cei_list {
 	struct cei_list *previous;
 };
 
-/* The object that embeds `node` as `member`. */
+/* Gives the object in which `node` is the field `member`. */
 #define CEI_OWNER(node, type, member) \
 	((type *)(void *)((char *)(node) - offsetof(type, member)))
 
@@ -45,7 +45,7 @@ static inline void cei_list_remove(struct cei_list *node)
 	cei_list_init(node);
 }
 
-/* The first node, unlinked; NULL where there is none. */
+/* Unlinks and returns the first node; NULL: the list is empty. */
 static inline struct cei_list *cei_list_take(struct cei_list *head)
 {
 	struct cei_list *node = head->next;

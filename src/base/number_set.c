@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Bits in levels: bit i of a level says whether word i of the level below has any. */
+/* Bits in levels: bit i of a level tells whether word i of the level below has a bit set. */
 
 #include "base/number_set.h"
 

@@ -4,9 +4,10 @@
 #define CEI_NUMBER_SET_H
 
 /*
- * A set of numbers below a bound, which finds the neighbours of any number: bits, and above
- * each 64 of them one bit that says whether there is any. Each call takes a few steps,
- * whatever the set holds. Not for threads.
+ * A set of numbers below a bound, which finds the next smaller and larger member of any
+ * number. It has a bit for each number, and for each 64 bits of a level one bit in the level
+ * above, which tells whether any of them is set. Each call takes a few steps, whatever the
+ * set contains. Callers serialise calls on one set.
  */
 
 #include <stdint.h>
@@ -20,17 +21,18 @@ struct cei_number_set {
 	uint32_t  n_levels;
 };
 
-/* Empty, for numbers below `bound`. CEOV_ERR_NO_MEMORY, not raised; then fini, which
- * accepts zeroes, too. */
+/* Initialises an empty set for numbers below `bound`. CEOV_ERR_NO_MEMORY, not raised: call
+ * fini then, too. fini also accepts a zeroed set. */
 int  cei_number_set_init(struct cei_number_set *set, uint32_t bound);
 void cei_number_set_fini(struct cei_number_set *set);
 
-/* Adds and takes away; what is in, or not in, already stays so. */
+/* Add and remove a number. Adding a number that is in the set, or removing one that is not, has
+ * no effect. */
 void cei_number_set_put(struct cei_number_set *set, uint32_t number);
 void cei_number_set_take(struct cei_number_set *set, uint32_t number);
 
-/* The next smaller or larger number that is in the set, or CEI_NO_NUMBER. The given one
- * need not be in; it may be the bound itself. */
+/* Return the next smaller or larger number in the set, or CEI_NO_NUMBER. The given number need
+ * not be in the set; it may be the bound itself. */
 uint32_t cei_number_set_before(const struct cei_number_set *set, uint32_t number);
 uint32_t cei_number_set_after(const struct cei_number_set *set, uint32_t number);
 

@@ -15,12 +15,12 @@ struct cei_rank_set {
 	uint64_t words[CEI_RANK_WORDS];         /* a bit for each rank */
 };
 
-/* Ranks from CEI_RANKS_MAX on, which only a peer that lies can name, are never in. */
+/* Ranks from CEI_RANKS_MAX on, which only an invalid message of a peer can name, are ignored. */
 void cei_rank_set_add(struct cei_rank_set *set, uint32_t rank);
 void cei_rank_set_remove(struct cei_rank_set *set, uint32_t rank);
 int  cei_rank_set_has(const struct cei_rank_set *set, uint32_t rank);
 
-/* The first rank from `from` on that is not in the set, or n_ranks. */
+/* Returns the first rank from `from` on that is not in the set, or n_ranks. */
 uint32_t cei_rank_set_missing(const struct cei_rank_set *set, uint32_t from,
 			      uint32_t n_ranks);
 

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* The entry of the line's kind, else the one that was unused for longest, to be reused. */
+/* Finds the entry of the line's kind, else the one unused for longest, to be replaced. */
 static struct cei_repeat *find(struct cei_repeats *repeats, const struct cei_repeat *line)
 {
 	struct cei_repeat *kind, *oldest = &repeats->kinds[0];

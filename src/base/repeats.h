@@ -24,7 +24,7 @@
 #define CEI_REPEATS_WHILE_NS     UINT64_C(1000000000)
 #define CEI_REPEATS_WHILE_MAX_NS UINT64_C(64000000000)
 
-struct cei_repeat {                     /* one kind */
+struct cei_repeat {                     /* one kind of line */
 	const char *format;             /* NULL: unused */
 	int         code;
 	uint32_t    n_left;             /* lines that may still be written in this period */

@@ -93,7 +93,7 @@ static void emit(struct cei_report *report, const char *line)
 	cei_pipe_guard_end(&guard);
 }
 
-/* With the report's lock held. */
+/* Returns the calling thread's hold, or NULL. With the report's lock held. */
 static struct cei_report_hold *hold_of_this_thread(struct cei_report *report)
 {
 	struct cei_report_hold *hold;

@@ -49,7 +49,7 @@ struct cei_report {
 	void               *log_arg;
 };
 
-/* The level of a name; -1: there is no such level. */
+/* Returns the level of that name; -1: there is none. */
 int  cei_log_level_of(const char *text);
 
 /* log NULL: stderr. The level comes from CEOVERLAP_LOG (error, warn, info,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The bounded queue that the launch inbox is made of. */
+/* A bounded queue of pointers; engines receive launches through one. */
 
 #include "base/ring.h"
 

@@ -8,10 +8,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* A text that the kernel makes anew at each start. */
+/* A random text that the kernel makes at each start of the machine. */
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
 
-/* FNV-1a. Where there is no such text, all processes find the same number still. */
+/* Hashes the text by FNV-1a. If the file cannot be read, all processes get the same number. */
 uint64_t cei_site_own_node(void)
 {
 	uint64_t node = UINT64_C(14695981039346656037);

@@ -29,16 +29,18 @@ struct cei_site {
 	uint64_t           nodes[CEI_RANKS_MAX];        /* by rank: the machine that it is on;
 							 * never 0, equal on one machine */
 	int                progress_by_caller;
-	const struct cei_backend_ops *const *movers;    /* that engines open; NULL ends them */
+	const struct cei_backend_ops *const *movers;    /* the movers that engines open; NULL
+							 * ends the table */
 	char               trace_path[256];     /* CEOVERLAP_TRACE; "": no trace */
 };
 
-/* The machine that this process is on, since it was started: never 0. Two processes of one
- * kernel find the same number, in whatever containers they are. */
+/* Returns a number, never 0, for the machine that this process is on; it changes when the
+ * machine restarts. Processes on one kernel get the same number, even in different
+ * containers. */
 uint64_t cei_site_own_node(void);
 
-/* How many ranks of this process are on the GPU. They share its CUDA context, so a driver
- * call that waits for the context waits for the kernels of all of them. */
+/* Returns how many ranks of this process are on the GPU. They share its CUDA context, so a
+ * driver call that waits for the context waits for the kernels of all these ranks. */
 uint32_t cei_site_n_on_gpu(const struct cei_site *site, uint32_t gpu);
 
 #endif /* CEI_SITE_H */

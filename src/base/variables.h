@@ -3,24 +3,23 @@
 #ifndef CEI_VARIABLES_H
 #define CEI_VARIABLES_H
 
-/* The CEOVERLAP_* variables of the environment: those that are known, and warnings of
- * others. */
+/* Reads CEOVERLAP_* variables of the environment, and warns of unknown ones. */
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/report.h"
 
-/* A whole number from 0 to limit, in *ret_number, which stays as it is where the variable
- * is unset or empty. CEOV_ERR_INVALID, raised: it is anything else. */
+/* Reads a whole number from 0 to limit. If the variable is unset or empty, *ret_number stays as
+ * it is. CEOV_ERR_INVALID, raised: the variable holds anything else. */
 int cei_variable_number(struct cei_report *report, const char *name, uint64_t limit,
 			uint64_t *ret_number);
 
-/* Whether the library, its tools, the Python package or the tests read a variable of this
- * name. The name need not end with a NUL. */
+/* Returns whether the library, its tools, the Python package or the tests read a variable of
+ * this name. The name need not end with a NUL. */
 int cei_variable_is_known(const char *name, size_t length);
 
-/* The known name that is most similar; NULL where none is similar. */
+/* Returns the known name that is most similar; NULL: none is similar. */
 const char *cei_variable_nearest(const char *name, size_t length);
 
 /* Warns of variables that nobody reads and of a CEOVERLAP_LOG that is no level. */

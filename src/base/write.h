@@ -3,7 +3,7 @@
 #ifndef CEI_WRITE_H
 #define CEI_WRITE_H
 
-/* Writes text to a file descriptor of the caller. */
+/* Writes text to a file descriptor that the application owns. */
 
 #include <signal.h>
 
