@@ -224,7 +224,8 @@ struct cei_backend_ops {
 				 const struct cei_stream_work *work);
 
 	/* Events mark a point of a caller's stream, behind which lanes can continue (follow).
-	 * Any thread; the conditions of stream_queue apply to event_record. */
+	 * Any thread. event_record needs CEI_CAP_STREAMS, and refuses a stream that is being
+	 * captured. */
 	int      (*event_open)(struct cei_backend *backend, void **ret_event);
 	void     (*event_close)(struct cei_backend *backend, void *event);
 	int      (*event_record)(struct cei_backend *backend, void *event, void *stream);
