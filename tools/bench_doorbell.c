@@ -282,8 +282,8 @@ static int compare_doubles(const void *left, const void *right)
 	return a < b ? -1 : a > b;
 }
 
-/* Takes the median round of one game as the sample, so that the first rounds, in which kernel and
- * engine are not yet in step, do not count. */
+/* Runs the rounds of one sample and records their median, so that the slower first rounds, before
+ * kernel and engine have warmed up, have little effect. */
 static int measure_sample(struct doorbell *d, enum mode mode, uint32_t number)
 {
 	int r = game(d, mode, ROUNDS_PER_GAME);

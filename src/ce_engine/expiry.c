@@ -158,8 +158,9 @@ static enum look look_at_signals(struct cei_expiry *expiry, const struct cei_lau
 	return LOOK_WELL;
 }
 
-/* Looks at a launch's deadline and signals; an abort fills the failure. Poisoning the signals of a
- * failed launch takes longer than a look, so it uses up all looks of the turn. */
+/* Checks a launch's deadline, and its plan's signals for an abort, which *failure then describes.
+ * Signals of a launch that has failed are poisoned again instead, once in each pass; that takes
+ * long, so it uses up the turn's budget, *n_left. */
 static enum look look_at(struct cei_expiry *expiry, const struct cei_launch *launch,
 			 uint64_t now_ns, uint32_t *n_left, struct ceov_failure *failure)
 {

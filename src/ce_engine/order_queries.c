@@ -110,7 +110,9 @@ static void read_masks(struct cei_queries *queries, const struct cei_query *quer
 	}
 }
 
-/* Queries from i on that one walk answers: returns behind the last of them. */
+/* Groups the queries from index i on that a single walk can answer: at most WALK_BITS different
+ * first positions. Returns the index after the last one; *ret_to: the highest second position,
+ * where the walk may stop. */
 static uint32_t take_group(const struct cei_queries *queries, uint32_t i, uint32_t *ret_to)
 {
 	uint32_t n_bits = 0;

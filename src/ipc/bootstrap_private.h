@@ -44,8 +44,9 @@
 
 /* --- bootstrap_socket.c ---------------------------------------------------- */
 
-/* Sends a message without blocking. 0; CEOV_FULL: the socket takes none now;
- * CEOV_ERR_PEER_LOST: the other end is closed; CEOV_ERR_SYSTEM: errno says why. Not raised. */
+/* Sends a message without blocking. Returns 0; CEOV_FULL if the socket cannot take it now;
+ * CEOV_ERR_PEER_LOST if the other end is closed; CEOV_ERR_SYSTEM, with errno set. Does not report
+ * errors: there is no cei_raise() here. */
 int cei_socket_send(int fd, const struct cei_message *message, const int *fds,
 		    uint32_t n_fds);
 

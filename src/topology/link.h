@@ -42,7 +42,7 @@ enum cei_machine_link_kind {
 	CEI_MACHINE_PCIE,               /* GPU to GPU over PCIe */
 	CEI_MACHINE_HOST,               /* GPU to host memory or back, over PCIe */
 	CEI_MACHINE_C2C,                /* the same over a coherent chip-to-chip link */
-	CEI_MACHINE_NODES,              /* between NUMA nodes, by processors */
+	CEI_MACHINE_NODES,              /* between NUMA nodes, copied by processor cores */
 };
 
 enum cei_machine_origin {               /* where a link's cost comes from */

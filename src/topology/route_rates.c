@@ -19,7 +19,7 @@
 #include <string.h>
 
 #define PIVOTS_MAX 400u                 /* far more than so few ways ever took */
-#define NOTHING    1e-9                 /* below it a number is an error of rounding */
+#define NOTHING    1e-9                 /* smaller values are rounding errors: they count as 0 */
 
 #define OPTIONS CEI_ROUTE_OPTIONS_MAX
 #define LIMITS  CEI_ROUTE_LIMITS_MAX

@@ -24,9 +24,10 @@ struct gpu_move_data {                  /* data of one rank */
 struct gpu_move_data gpu_move_data_make(struct gpu_op_rank *rank,
 					const struct move_case *one);
 
-/* Each queues work on a stream. fill_source generates the operand of that number. fill writes other
- * data into the result, then the operand, which may be part of the result. run queues the run and
- * returns the public call's result. */
+/* These functions queue work on a stream. ..._fill_source() generates the operand from the number.
+ * ..._fill() first overwrites the target, so that stale results are noticed, then generates the
+ * operand, which may lie inside the target. ..._run() queues one run and returns what the public
+ * call returned. */
 void gpu_move_data_fill_source(const struct gpu_move_data *data, enum gpu_stream stream,
 			       uint64_t number);
 void gpu_move_data_fill(const struct gpu_move_data *data, enum gpu_stream stream,

@@ -44,8 +44,8 @@ struct sim_lane {
 	struct sim_copy *first;
 	struct sim_copy **last;
 	struct sim_copy *done;          /* ended copies, which the engine sees in its next turn */
-	uint64_t        idle_since_ns;  /* since when the lane, which had work before, is idle;
-					 * UINT64_MAX: it is not idle */
+	uint64_t        idle_since_ns;  /* when the lane ran empty although a ready copy could
+					 * have started; UINT64_MAX: not the case now */
 };
 
 struct sim_engine {

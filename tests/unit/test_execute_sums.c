@@ -44,11 +44,11 @@ struct rig {
 	int                   gathers;
 	uint64_t              n_words;  /* 16-bit words per element; arrays consist of such words */
 	uint16_t             *source;
-	uint16_t             *partials; /* what peers will send, and what has arrived so far */
-	uint16_t             *partials_come;
-	uint16_t             *gathered; /* final sums of all parts in an all-reduce: to be sent, and
-					 * arrived */
-	uint16_t             *gathered_come;
+	uint16_t             *partials; /* what peers will send ... */
+	uint16_t             *partials_come;    /* ... and what has arrived of it so far */
+	uint16_t             *gathered; /* all-reduce: final sums of all parts, as peers will send
+					 * them ... */
+	uint16_t             *gathered_come;    /* ... and what has arrived of them so far */
 	uint16_t             *target;
 };
 

@@ -277,7 +277,7 @@ START_TEST(test_folders_are_made_from_what_was_given_on)
 	struct stat about;
 
 	snprintf(below, sizeof(below), "%s/a/b", path);
-	/* folders above the given path are not created */
+	/* the part that must exist already ends inside ".../a", so nothing is created */
 	cei_file_make_folders(below, strlen(path) + 2);
 	ck_assert_int_ne(stat(path, &about), 0);
 	cei_file_make_folders(below, strlen(path));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Tests when a gated launch makes a lane wait for its marks, and when it is polled because enough
- * streams of the place wait already. The host backend plays a GPU's: the test sets how many may
- * wait, and counts the lanes' waits. */
+/* A launch that may be gated either makes a lane wait for its marks or, if too many streams of the
+ * GPU wait already, is polled. The host backend stands in for a GPU's backend: the test sets how
+ * many more streams may wait, and counts the waits that lanes get. */
 
 #include <check.h>
 #include <string.h>

@@ -48,8 +48,8 @@ int  cei_run_take(struct cei_run *run, const char *run_call);
  * is queued. */
 int  cei_run_make(struct cei_run *run);
 
-/* Returns the marks of this run for a job. awaited NULL: its tiles await nothing; ready
- * NULL: they arrive nowhere. */
+/* Returns the marks of this run for a job. awaited NULL: its tiles start without waiting; ready
+ * NULL: finished tiles are not counted at any counter. */
 struct cei_job_marks cei_run_marks(const struct cei_run *run, ceov_signal *awaited,
 				   ceov_signal *ready);
 

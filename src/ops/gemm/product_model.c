@@ -125,8 +125,9 @@ static enum ceov_op_mode choose_mode(const struct cei_op_shape *shape,
 
 /* --- choosing by simulation ------------------------------------------------ */
 
-/* More pieces are chosen only if the predicted time falls below this fraction, because the
- * model does not see what their marks cost others. */
+/* A later candidate, which has as many pieces or more, replaces the best one so far only if its
+ * predicted time is below this fraction of the best's: the model leaves out what additional
+ * marks cost other work on the machine. */
 #define WORTH 0.99
 
 /* The best combination of all allowed pieces with every tile shape, even those that this
