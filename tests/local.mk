@@ -85,6 +85,7 @@ pure_suites = \
 	%D%/unit/test_sized \
 	%D%/unit/test_file \
 	%D%/unit/test_area \
+	%D%/unit/test_cursor \
 	%D%/unit/test_route \
 	%D%/unit/test_route_fixtures \
 	%D%/unit/test_rails \

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Encodes and decodes programs by the cursors of wire.h, which check bounds. */
+/* Encodes and decodes programs by the cursors of base/cursor.h, which check bounds. */
 
 #include "ce_engine/program_wire.h"
 
 #include <assert.h>
 #include <string.h>
 
-#include "ipc/wire.h"
+#include "base/cursor.h"
 
 #define HEAD_BYTES     16u
 #define FIELDS_BYTES   68u

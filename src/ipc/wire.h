@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/cursor.h"
 #include "ipc/bootstrap.h"
 #include "ipc/share.h"
 
@@ -25,37 +26,7 @@
 #define CEI_WIRE_TEXT_BYTES 200u        /* of a refusal, with the final 0 */
 #define CEI_MESSAGE_BYTES_MAX 1536u     /* of any encoded message */
 
-/* --- cursors ------------------------------------------------------------- */
-
-/* After a failure (no room) the rest of the calls do nothing. */
-struct cei_writer {
-	uint8_t *bytes;
-	size_t   n_room;
-	size_t   at;                    /* bytes written */
-	int      failed;
-};
-
-/* After a failure (too short, out of range) the remaining calls yield zeros. */
-struct cei_reader {
-	const uint8_t *bytes;
-	size_t         n_bytes;
-	size_t         at;
-	int            failed;
-};
-
-struct cei_writer cei_writer_on(void *bytes, size_t n_room);
-struct cei_reader cei_reader_on(const void *bytes, size_t n_bytes);
-
-void cei_wire_put_u32(struct cei_writer *writer, uint32_t value);
-void cei_wire_put_u64(struct cei_writer *writer, uint64_t value);
-void cei_wire_put_bytes(struct cei_writer *writer, const void *bytes, size_t n_bytes);
-
-uint32_t cei_wire_get_u32(struct cei_reader *reader);
-uint64_t cei_wire_get_u64(struct cei_reader *reader);
-void     cei_wire_get_bytes(struct cei_reader *reader, void *ret_bytes, size_t n_bytes);
-
-/* 0: everything was read without a failure; else CEOV_ERR_INVALID (not raised). */
-int cei_reader_end(const struct cei_reader *reader);
+/* --- regions ------------------------------------------------------------- */
 
 /* Decoding fails the reader on values that no owner sends: an unknown kind, a size of 0, an
  * offset or a size that wraps around. */
