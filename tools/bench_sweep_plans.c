@@ -216,17 +216,17 @@ void sweep_machine(const struct sweep *sweep, char *text, size_t n_bytes)
 		 n_links[CEI_MACHINE_DEFAULT]);
 }
 
-static void add_share(const struct cei_machine *machine, const struct cei_route_way *way,
+static void add_share(const struct cei_machine *machine, const struct cei_route_path *path,
 		      struct sweep_share *share)
 {
 	char via[16];
 
-	if (way->sort == CEI_ROUTE_DIRECT)
+	if (path->kind == CEI_ROUTE_DIRECT)
 		snprintf(share->path, sizeof(share->path), "direct");
 	else
 		snprintf(share->path, sizeof(share->path), "%s via %s",
-			 cei_route_sort_name((enum cei_route_sort)way->sort),
-			 cei_machine_place_name(machine, way->via, via));
+			 cei_route_kind_name((enum cei_route_kind)path->kind),
+			 cei_machine_place_name(machine, path->via, via));
 }
 
 uint32_t sweep_plans_shares(const struct sweep_plans *plans, struct sweep_share *shares)
@@ -250,10 +250,10 @@ uint32_t sweep_plans_shares(const struct sweep_plans *plans, struct sweep_share 
 	found = &plan->program.routes[transfer->route];
 	route = &found->route;
 	whole = (double)(transfer->row_bytes * transfer->n_rows) / (double)found->bytes;
-	for (i = 0; i < route->n_ways && i < SWEEP_PATHS_MAX; i++) {
-		add_share(machine, &route->ways[i], &shares[i]);
+	for (i = 0; i < route->n_paths && i < SWEEP_PATHS_MAX; i++) {
+		add_share(machine, &route->paths[i], &shares[i]);
 		/* the route's shares are of its size class, so scale them */
-		shares[i].bytes = (uint64_t)((double)route->ways[i].bytes * whole);
+		shares[i].bytes = (uint64_t)((double)route->paths[i].bytes * whole);
 	}
 	return i;
 }

@@ -15,7 +15,7 @@
 #include "config.h"
 #include "streams.h"
 
-#define SCHEMA_VERSION      1
+#define SCHEMA_VERSION      2
 #define ROUTE_BYTES_DEFAULT (UINT64_C(256) << 20)
 
 enum key { KEY_XML = 256, KEY_JSON, KEY_EXPORT, KEY_ROUTE, KEY_BYTES, KEY_RULE, KEY_ALL };
@@ -29,7 +29,7 @@ static const struct argp_option options_table[] = {
 	{ "route", KEY_ROUTE, "FROM:TO", 0, "One route under every rule, say gpu0:gpu1, "
 	  "node0:gpu3 or 0:1 (default: one line for every pair)", 1 },
 	{ "bytes", KEY_BYTES, "SIZE", 0, "Of routes (default 256M; suffix K, M, G)", 1 },
-	{ "rule", KEY_RULE, "needed|direct|all", 0, "Which ways routes may take: direct where "
+	{ "rule", KEY_RULE, "needed|direct|all", 0, "Which paths routes may take: direct where "
 	  "there is a direct link, direct alone, or several at once (default: "
 	  "CEOVERLAP_ROUTES, else needed)", 1 },
 	{ "all", KEY_ALL, NULL, 0, "The same as --rule all", 1 },

@@ -116,21 +116,21 @@ static double gb_per_s(uint64_t n_bytes, uint64_t ns)
 }
 
 /* "direct 89% + staged via node0 11%" */
-static void print_ways(const struct cei_machine *machine, const struct found *found,
-		       uint64_t n_bytes)
+static void print_paths(const struct cei_machine *machine, const struct found *found,
+			uint64_t n_bytes)
 {
-	const struct cei_route_way *way;
+	const struct cei_route_path *path;
 	char name[16];
 	uint32_t i;
 
-	for (i = 0; i < found->route.n_ways; i++) {
-		way = &found->route.ways[i];
+	for (i = 0; i < found->route.n_paths; i++) {
+		path = &found->route.paths[i];
 		printf("%s%s", i ? " + " : "",
-		       cei_route_sort_name((enum cei_route_sort)way->sort));
-		if (way->via != CEOV_NOBODY)
-			printf(" via %s", cei_machine_place_name(machine, way->via, name));
-		if (found->route.n_ways > 1)
-			printf(" %.0f%%", percent_of(way->bytes, n_bytes));
+		       cei_route_kind_name((enum cei_route_kind)path->kind));
+		if (path->via != CEOV_NOBODY)
+			printf(" via %s", cei_machine_place_name(machine, path->via, name));
+		if (found->route.n_paths > 1)
+			printf(" %.0f%%", percent_of(path->bytes, n_bytes));
 	}
 }
 
@@ -145,7 +145,7 @@ static void line(const struct info *info, const struct found *found)
 		printf("%8.1f %10.1f  ", gb_per_s(info->route_bytes,
 						  found->route.expected_ns),
 		       (double)found->route.expected_ns / 1e3);
-		print_ways(machine, found, info->route_bytes);
+		print_paths(machine, found, info->route_bytes);
 	} else {
 		printf("%8s %10s  no route", "-", "-");
 	}
@@ -171,19 +171,19 @@ static void table(const struct info *info)
 	}
 }
 
-static void print_way(const struct cei_machine *machine, const struct cei_route_way *way,
-		      uint64_t n_bytes)
+static void print_path(const struct cei_machine *machine, const struct cei_route_path *path,
+		       uint64_t n_bytes)
 {
 	char via[16] = "-", first[16], second[16] = "";
 
-	if (way->via != CEOV_NOBODY) {
-		cei_machine_place_name(machine, way->via, via);
-		info_gpu_name(way->engines[1], second);
+	if (path->via != CEOV_NOBODY) {
+		cei_machine_place_name(machine, path->via, via);
+		info_gpu_name(path->engines[1], second);
 	}
 	printf("    %-8s %-7s %14" PRIu64 " %5.1f%% %8.1f %10.1f  %s%s%s\n",
-	       cei_route_sort_name((enum cei_route_sort)way->sort), via, way->bytes,
-	       percent_of(way->bytes, n_bytes), (double)way->bytes_per_s / 1e9,
-	       (double)way->t0_ns / 1e3, info_gpu_name(way->engines[0], first),
+	       cei_route_kind_name((enum cei_route_kind)path->kind), via, path->bytes,
+	       percent_of(path->bytes, n_bytes), (double)path->bytes_per_s / 1e9,
+	       (double)path->t0_ns / 1e3, info_gpu_name(path->engines[0], first),
 	       second[0] ? ", then " : "", second);
 }
 
@@ -202,10 +202,10 @@ static void details(const struct info *info, const struct found *found)
 	printf("%s\n", info_plain(found->route.why, why, sizeof(why)));
 	if (!found->exists)
 		return;
-	printf("    %-8s %-7s %14s %6s %8s %10s  %s\n", "way", "via", "bytes", "share", "GB/s",
+	printf("    %-8s %-7s %14s %6s %8s %10s  %s\n", "path", "via", "bytes", "share", "GB/s",
 	       "begins us", "copied by");
-	for (i = 0; i < found->route.n_ways; i++)
-		print_way(machine, &found->route.ways[i], info->route_bytes);
+	for (i = 0; i < found->route.n_paths; i++)
+		print_path(machine, &found->route.paths[i], info->route_bytes);
 }
 
 /* The rules, from the strictest on. */
@@ -244,26 +244,26 @@ int info_routes_text(const struct info *info)
 
 /* --- JSON --------------------------------------------------------------------------- */
 
-static struct json_object *way_object(const struct cei_machine *machine,
-				      const struct cei_route_way *way)
+static struct json_object *path_object(const struct cei_machine *machine,
+				       const struct cei_route_path *path)
 {
 	struct json_object *object = json_object_new_object();
 	struct json_object *engines = json_object_new_array();
-	int has_via = way->via != CEOV_NOBODY;
+	int has_via = path->via != CEOV_NOBODY;
 	char name[16];
 
-	info_add_text(object, "sort", cei_route_sort_name((enum cei_route_sort)way->sort));
+	info_add_text(object, "kind", cei_route_kind_name((enum cei_route_kind)path->kind));
 	json_object_object_add(object, "via", !has_via ? NULL : json_object_new_string(
-		cei_machine_place_name(machine, way->via, name)));
+		cei_machine_place_name(machine, path->via, name)));
 	json_object_array_add(engines, json_object_new_string(
-		info_gpu_name(way->engines[0], name)));
+		info_gpu_name(path->engines[0], name)));
 	if (has_via)
 		json_object_array_add(engines, json_object_new_string(
-			info_gpu_name(way->engines[1], name)));
+			info_gpu_name(path->engines[1], name)));
 	json_object_object_add(object, "engines", engines);
-	info_add_number(object, "bytes", way->bytes);
-	info_add_number(object, "bytes_per_s", way->bytes_per_s);
-	info_add_number(object, "t0_ns", way->t0_ns);
+	info_add_number(object, "bytes", path->bytes);
+	info_add_number(object, "bytes_per_s", path->bytes_per_s);
+	info_add_number(object, "t0_ns", path->t0_ns);
 	return object;
 }
 
@@ -271,7 +271,7 @@ static struct json_object *route_object(const struct info *info, const struct fo
 {
 	const struct cei_machine *machine = info->machine;
 	struct json_object *object = json_object_new_object();
-	struct json_object *ways = json_object_new_array();
+	struct json_object *paths = json_object_new_array();
 	char name[16];
 	uint32_t i;
 
@@ -280,9 +280,9 @@ static struct json_object *route_object(const struct info *info, const struct fo
 	info_add_text(object, "rule", rule_names[found->rule]);
 	info_add_number(object, "bytes", info->route_bytes);
 	json_object_object_add(object, "exists", json_object_new_boolean(found->exists));
-	for (i = 0; found->exists && i < found->route.n_ways; i++)
-		json_object_array_add(ways, way_object(machine, &found->route.ways[i]));
-	json_object_object_add(object, "ways", ways);
+	for (i = 0; found->exists && i < found->route.n_paths; i++)
+		json_object_array_add(paths, path_object(machine, &found->route.paths[i]));
+	json_object_object_add(object, "paths", paths);
 	if (found->exists)
 		info_add_number(object, "expected_ns", found->route.expected_ns);
 	else

@@ -50,7 +50,7 @@ static const struct setting settings[] = {
 	{ "progress_by_caller", NULL, "ceov_config.progress_by_caller", "0",
 	  "1: nothing moves but in ceov_turn()" },
 	{ "routes", "CEOVERLAP_ROUTES", "ceov_plan_options.routes", "needed",
-	  "ways that bytes may take: direct, all" },
+	  "paths that bytes may take: direct, all" },
 	{ "scheduler", "CEOVERLAP_SCHEDULER", NULL, "by what links share",
 	  "fifo: transfers go in the order in which they are ready" },
 	{ "machine", "CEOVERLAP_MACHINE", NULL, "this one",

@@ -357,17 +357,17 @@ struct ceov_transfer {
 					 * fails (CEOV_ERR_INVALID): counters never fall */
 };
 
-enum ceov_routes {                       /* which ways a plan's bytes may take */
+enum ceov_routes {                       /* which paths a plan's bytes may take */
 	CEOV_ROUTES_DEFAULT = 0,        /* as CEOVERLAP_ROUTES says ("direct" or "all");
-					 * else direct where there is a direct way, and
+					 * else direct where there is a direct path, and
 					 * the best other one where there is none */
-	CEOV_ROUTES_DIRECT  = 1,        /* direct ways only */
+	CEOV_ROUTES_DIRECT  = 1,        /* direct paths only */
 	CEOV_ROUTES_ALL     = 2         /* several at once where that is faster: through
 					 * host memory, and by other GPUs' PCIe links. It
 					 * takes contexts, copy engines and staging
 					 * memory on GPUs that need not be ours, from the
 					 * commit until the context closes. Such
-					 * transfers take those ways when the engine
+					 * transfers take those paths when the engine
 					 * polls; gated launches and those with
 					 * after_stream go directly, and so do templates,
 					 * which all ranks run at once */
@@ -453,7 +453,7 @@ struct ceov_launch {
 					 * that name this stream, here or as
 					 * producer_stream, go before this launch, so no
 					 * mark that they wait for may depend on it.
-					 * Such launches go by direct ways;
+					 * Such launches take direct paths;
 					 * CEOV_ERR_INVALID: a transfer has none.
 					 * NULL: nothing; GPU ranks only */
 	const void *floating;           /* address of the plan's floating buffer in this
@@ -493,7 +493,7 @@ int ceov_launch(ceov_plan *plan, const struct ceov_launch *launch,
  *
  * CEOV_ERR_INVALID: the rank is on the host, the stream is NULL, of another GPU or being
  * captured, the base falls or is too large, a counter that the host sees would fall, the
- * plan has a floating buffer, a transfer has no direct way or waits for a mark of a later
+ * plan has a floating buffer, a transfer has no direct path or waits for a mark of a later
  * one. CEOV_ERR_NO_ROUTE: a mark to wait for is in the GPU of another process, as in
  * ceov_stream_wait(). CEOV_ERR_STATE: the plan is not committed. CEOV_ERR_PEER_LOST, and
  * an abort's error: as from ceov_launch(). After all these errors nothing was queued. After

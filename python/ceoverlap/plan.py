@@ -228,7 +228,7 @@ class Plan(_object.Object):
         raises what it waits for. base as in launch(). GPU ranks only; one thread.
 
         InvalidError: a host rank, a base that falls, a floating buffer, a transfer without a
-        direct way or behind a mark of a later one, a stream that is being captured.
+        direct path or behind a mark of a later one, a stream that is being captured.
         NoRouteError: a mark to wait for is in another process' GPU. StateError: a launch of
         the plan is in flight."""
         self._invoke("ceov_plan_queue", stream_handle(stream), base)

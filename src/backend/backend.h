@@ -118,7 +118,7 @@ struct cei_backend {
 	struct cei_site              *site;
 	uint32_t                      member;   /* index in the site */
 	struct ceov_place             place;    /* whose engines move: the member's, or for
-						 * ways of two legs another GPU */
+						 * paths of two legs another GPU */
 	void                         *private;  /* the backend's state, ops->backend_bytes */
 };
 
@@ -204,7 +204,7 @@ struct cei_backend_ops {
 				  uint64_t address);
 
 	/* Opens the memory of another place of this process to the backend's lanes.
-	 * CEOV_ERR_NO_ROUTE, not raised: there is no direct way. At set-up. */
+	 * CEOV_ERR_NO_ROUTE, not raised: there is no direct path. At set-up. */
 	int      (*reach)(struct cei_backend *backend, struct ceov_place place);
 
 	/* Small, synchronous accesses from any thread: they wait neither for lanes nor for

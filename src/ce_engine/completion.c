@@ -255,7 +255,7 @@ static void end_lane(struct cei_engine *engine, uint32_t i)
 		chunk = CEI_OWNER(cei_list_take(moving), struct cei_chunk, link);
 		chunk->state = CEI_CHUNK_DROPPED;
 		cei_scheduler_leave(&engine->scheduler, chunk);
-		/* Its slot may be filled again: whatever takes this way meets this lane,
+		/* Its slot may be filled again: whatever takes this path meets this lane,
 		 * and fails. */
 		cei_staging_release(&engine->staging, chunk);
 		if (!is_idle)

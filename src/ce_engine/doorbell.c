@@ -237,7 +237,7 @@ static int is_its_turn(const struct cei_chunk *chunk)
 	if (!is_empty(chunk))
 		return 1;
 	/* Its mark says that their bytes are there. A lane's order says so of what went
-	 * directly; who took other ways has to be done. */
+	 * directly; who took other paths has to be done. */
 	return launch->next_step == step_index(chunk) &&
 	       cei_staging_is_closed(chunk->launch, launch->next_step);
 }

@@ -7,7 +7,7 @@
  * One engine per member: the stages, the lanes they fill, and the thread that makes their turns.
  * Stages know their own state and the next stage, not the engine. On the data path engines share
  * nothing but the times of ports (ports.h). Application threads reach an engine by its inbox;
- * commits add lanes and ways that it meets in later launches.
+ * commits add lanes and paths that it meets in later launches.
  */
 
 #include <pthread.h>
@@ -47,7 +47,7 @@ struct cei_engine {
 	struct cei_doorbell     doorbell;       /* stage 1 */
 	struct cei_scheduler    scheduler;      /* stage 2 */
 	struct cei_lanes        lanes;          /* stage 3, and what stage 4, completion, reaps */
-	struct cei_staging      staging;        /* ways of two legs, and what they use */
+	struct cei_staging      staging;        /* paths of two legs, and what they use */
 	struct cei_expiry       expiry;         /* launches, their deadlines and aborts */
 
 	pthread_t               thread;

@@ -145,7 +145,7 @@ static uint64_t bytes_of(const struct cei_chunk *chunk)
 	return piece->row_bytes * piece->n_rows;
 }
 
-/* Of a way of two legs, the leg at hand: into the slot, or out of it. */
+/* Of a path of two legs, the leg at hand: into the slot, or out of it. */
 static struct cei_piece piece_of(const struct cei_chunk *chunk)
 {
 	struct cei_piece piece = cei_lower_piece(cei_chunk_step(chunk),
@@ -153,9 +153,9 @@ static struct cei_piece piece_of(const struct cei_chunk *chunk)
 						 chunk->launch->floating);
 	uint64_t slot, pitch = piece.n_rows > 1 ? piece.row_bytes : 0;
 
-	if (!chunk->way)
+	if (!chunk->path)
 		return piece;
-	slot = chunk->way->memory + chunk->slot * CEI_ROUTE_SLOT_BYTES;
+	slot = chunk->path->memory + chunk->slot * CEI_ROUTE_SLOT_BYTES;
 	if (chunk->leg == 0) {
 		piece.target = slot;
 		piece.target_pitch_bytes = pitch;
@@ -183,7 +183,7 @@ static int takes(const struct group *group, const struct cei_chunk *chunk)
 		return 0;
 	/* A leg goes alone, so that its end is seen at once: it fills a slot for the second leg, or
 	 * frees one. */
-	if (chunk->way || group->chunks[0]->way)
+	if (chunk->path || group->chunks[0]->path)
 		return 0;
 	if (must_follow(chunk) && chunk->launch != group->chunks[0]->launch)
 		return 0;

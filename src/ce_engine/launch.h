@@ -13,7 +13,7 @@
  *                                                       launch failed, or its lane)
  *
  * While ARMED the first chunk of a transfer stands for all of its chunks; it may be parked
- * (parking.h), where the doorbell does not look at it. A chunk whose way has two legs
+ * (parking.h), where the doorbell does not look at it. A chunk whose path has two legs
  * (staging.h) goes from MOVING back to READY once, for the second.
  */
 
@@ -37,10 +37,10 @@ enum cei_chunk_state {
 	CEI_CHUNK_DROPPED,
 };
 
-#define CEI_WAY_DIRECT UINT32_MAX       /* a cut's: no way of two legs */
-#define CEI_NO_SLOT    UINT16_MAX
+#define CEI_PATH_DIRECT UINT32_MAX      /* a cut's: no path of two legs */
+#define CEI_NO_SLOT     UINT16_MAX
 
-struct cei_way {                                /* of two legs: see staging.h */
+struct cei_path {                               /* of two legs: see staging.h */
 	uint32_t             via;               /* place in the machine */
 	uint32_t             lanes[2];          /* of the engine, that move each leg */
 	struct cei_backend  *owner;             /* of the slots' memory */
@@ -54,10 +54,10 @@ struct cei_way {                                /* of two legs: see staging.h */
 struct cei_chunk {
 	struct cei_list      link;      /* in the list of the stage that has it */
 	struct cei_launch   *launch;
-	struct cei_way      *way;       /* from READY on; NULL: it goes in one copy */
+	struct cei_path     *path;      /* from READY on; NULL: it goes in one copy */
 	uint32_t             index;     /* in the plan's cuts */
 	uint16_t             state;     /* enum cei_chunk_state */
-	uint8_t              leg;       /* 0 or 1: of its way */
+	uint8_t              leg;       /* 0 or 1: of its path */
 	uint8_t              parked;    /* while ARMED: enum cei_parked */
 	uint16_t             slot;      /* staging slot that it holds, or CEI_NO_SLOT */
 	uint32_t             trace;     /* its record, where there is a trace */
@@ -109,7 +109,7 @@ struct cei_launch {
 	struct cei_list        *gate_line;      /* ... cei_admission.line; NULL: it has no gated
 						 * lane */
 	uint32_t                next_step;      /* the first transfer that is still armed */
-	uint32_t                next_open;      /* staging: all before it that take ways of two
+	uint32_t                next_open;      /* staging: all before it that take paths of two
 						 * legs are done */
 	uint32_t                n_parked;       /* parking: transfers parked, ... */
 	uint32_t                n_blocked;      /* ... and among them those parked for target_free,

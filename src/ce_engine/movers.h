@@ -9,7 +9,7 @@
  * GPUs for it. The first of its own is the member's: it reads and writes small things,
  * works on streams, and has the lanes that wait.
  *
- * Commits add helpers, lanes and staged ways with the lock held. The engine's thread
+ * Commits add helpers, lanes and staged paths with the lock held. The engine's thread
  * knows movers by its lanes only.
  */
 
@@ -22,8 +22,8 @@
 #define CEI_HELPERS_MAX    16u
 #define CEI_MOVERS_MAX     (CEI_MOVERS_OWN_MAX + CEI_HELPERS_MAX)
 
-/* Helpers for ways that only make a transfer faster leave the rest to plans to come that
- * have no other way. */
+/* Helpers for paths that only make a transfer faster leave the rest to plans to come that
+ * have no other path. */
 #define CEI_HELPERS_SPARE 8u
 
 struct cei_mover {

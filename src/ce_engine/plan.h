@@ -86,7 +86,7 @@ struct ceov_plan {
 	struct ceov_buffer  **buffers;          /* by their number in the program */
 
 	/* after commit */
-	uint32_t            (*ways)[CEI_ROUTE_WAYS_MAX];        /* the engine's, of each of
+	uint32_t            (*paths)[CEI_ROUTE_PATHS_MAX];      /* the engine's, of each of
 						 * the program's routes */
 	struct cei_step      *steps;            /* one for each of the program's transfers */
 	struct cei_cut       *cuts;             /* one for each of its chunks */

@@ -3,7 +3,7 @@
 
 /*
  * From a program to what this context's engine carries out: numbers become addresses, and
- * ways of routes become ways of the engine.
+ * paths of routes become paths of the engine.
  */
 
 #include "ce_engine/plan_bind.h"
@@ -110,54 +110,54 @@ void cei_plan_unbind(struct ceov_plan *plan)
 	plan->memories = NULL;
 }
 
-/* --- ways ------------------------------------------------------------------ */
+/* --- paths ------------------------------------------------------------------ */
 
-/* The ways that are left take over what those that could not be made should have had. */
+/* The paths that are left take over what those that could not be made should have had. */
 static void share_again(struct cei_route *route, uint64_t bytes, uint32_t n_wanted)
 {
 	uint64_t kept = 0;
 	double factor;
 	uint32_t i;
 
-	for (i = 0; i < route->n_ways; i++)
-		kept += route->ways[i].bytes;
+	for (i = 0; i < route->n_paths; i++)
+		kept += route->paths[i].bytes;
 	factor = (double)bytes / (double)kept;
-	for (i = 0; i < route->n_ways; i++)
-		route->ways[i].bytes = (uint64_t)((double)route->ways[i].bytes * factor);
+	for (i = 0; i < route->n_paths; i++)
+		route->paths[i].bytes = (uint64_t)((double)route->paths[i].bytes * factor);
 	route->expected_ns = (uint64_t)((double)route->expected_ns * factor);
-	snprintf(route->why, sizeof(route->why), "%u of %u ways: for the others the engine "
-		 "has no room, or a GPU does not reach its memory", route->n_ways, n_wanted);
+	snprintf(route->why, sizeof(route->why), "%u of %u paths: for the others the engine "
+		 "has no room, or a GPU does not reach its memory", route->n_paths, n_wanted);
 }
 
-/* Makes the engine's ways for a route; it loses those that cannot be made. */
-static int open_ways(struct ceov_plan *plan, uint32_t i)
+/* Makes the engine's paths for a route; it loses those that cannot be made. */
+static int open_paths(struct ceov_plan *plan, uint32_t i)
 {
 	struct cei_engine *engine = engine_of(plan);
 	struct cei_program_route *found = &plan->program.routes[i];
 	struct cei_route *route = &found->route;
 	struct cei_staging_ask ask = { engine->topology->machine, NULL, found->from,
 				       found->to, 0 };
-	uint32_t w, n = 0, n_wanted = route->n_ways;
+	uint32_t w, n = 0, n_wanted = route->n_paths;
 	int r;
 
 	for (w = 0; w < n_wanted; w++) {
-		ask.way = &route->ways[w];
+		ask.path = &route->paths[w];
 		ask.is_spare = n || !found->no_direct;
-		plan->ways[i][n] = CEI_WAY_DIRECT;
-		r = ask.way->sort == CEI_ROUTE_DIRECT ? 0
-			: cei_staging_way(&engine->staging, &ask, &plan->ways[i][n]);
+		plan->paths[i][n] = CEI_PATH_DIRECT;
+		r = ask.path->kind == CEI_ROUTE_DIRECT ? 0
+			: cei_staging_path(&engine->staging, &ask, &plan->paths[i][n]);
 		if (r && r != CEOV_ERR_NO_ROUTE)
 			return r;
 		if (!r)
-			route->ways[n++] = route->ways[w];
+			route->paths[n++] = route->paths[w];
 	}
-	route->n_ways = n;
+	route->n_paths = n;
 	if (n && n < n_wanted)
 		share_again(route, found->bytes, n_wanted);
 	if (!n && n_wanted)
 		snprintf(route->why, sizeof(route->why), "the engine has no room for more than "
-			 "%u ways and %u GPUs on them, or one does not reach its memory",
-			 CEI_WAYS_MAX, CEI_HELPERS_MAX);
+			 "%u paths and %u GPUs on them, or one does not reach its memory",
+			 CEI_PATHS_MAX, CEI_HELPERS_MAX);
 	return 0;
 }
 
@@ -166,11 +166,11 @@ static int open_routes(struct ceov_plan *plan)
 	uint32_t i;
 	int r = 0;
 
-	plan->ways = calloc((size_t)plan->program.n_routes + 1, sizeof(*plan->ways));
-	if (!plan->ways)
+	plan->paths = calloc((size_t)plan->program.n_routes + 1, sizeof(*plan->paths));
+	if (!plan->paths)
 		return no_memory(plan);
 	for (i = 0; !r && i < plan->program.n_routes; i++)
-		r = open_ways(plan, i);
+		r = open_paths(plan, i);
 	return r;
 }
 
@@ -365,8 +365,8 @@ static void bind_cuts(struct ceov_plan *plan, uint32_t i)
 			cut->piece.source += source;
 			cut->piece.target += target;
 		}
-		cut->way = cut->way == CEI_PROGRAM_NONE ? CEI_WAY_DIRECT
-			: plan->ways[transfer->route][cut->way];
+		cut->path = cut->path == CEI_PROGRAM_NONE ? CEI_PATH_DIRECT
+			: plan->paths[transfer->route][cut->path];
 	}
 }
 

@@ -7,7 +7,7 @@
 
 #include "ce_engine/plan.h"
 
-/* Routes the program, makes the engine's ways, and fills the steps but for their chunks.
+/* Routes the program, makes the engine's paths, and fills the steps but for their chunks.
  * Raises what cannot be had. */
 int  cei_plan_bind(struct ceov_plan *plan);
 

@@ -280,11 +280,11 @@ static void unbuild(struct ceov_plan *plan)
 	cei_waits_fini(&plan->waits);
 	cei_plan_unbind(plan);
 	cei_program_strip(&plan->program);
-	free(plan->ways);
+	free(plan->paths);
 	free(plan->steps);
 	free(plan->run.turns);
 	free(plan->cuts);
-	plan->ways = NULL;
+	plan->paths = NULL;
 	plan->steps = NULL;
 	plan->run.turns = NULL;
 	plan->cuts = NULL;

@@ -105,13 +105,13 @@ static int is_mover(const struct cei_program_mover *mover)
 		(mover->place == CEOV_NOBODY || mover->place < CEI_MACHINE_GPUS_MAX);
 }
 
-static int is_way(const struct cei_route_way *way)
+static int is_path(const struct cei_route_path *path)
 {
-	int is_direct = way->sort == CEI_ROUTE_DIRECT;
+	int is_direct = path->kind == CEI_ROUTE_DIRECT;
 
-	return way->sort <= CEI_ROUTE_MIDDLE && way->bytes && is_place(way->via) &&
-		(way->via == CEOV_NOBODY) == is_direct && is_place(way->engines[0]) &&
-		is_place(way->engines[1]);
+	return path->kind <= CEI_ROUTE_MIDDLE && path->bytes && is_place(path->via) &&
+		(path->via == CEOV_NOBODY) == is_direct && is_place(path->engines[0]) &&
+		is_place(path->engines[1]);
 }
 
 /* Verifies a route; the sum of its shares must equal its bytes. */
@@ -121,11 +121,11 @@ static int is_route(const struct cei_program_route *route)
 	uint32_t i;
 
 	if (!is_place(route->from) || !is_place(route->to) || route->no_direct > 1 ||
-	    route->route.n_ways > CEI_ROUTE_WAYS_MAX)
+	    route->route.n_paths > CEI_ROUTE_PATHS_MAX)
 		return 0;
-	for (i = 0; i < route->route.n_ways; i++)
-		if (!is_way(&route->route.ways[i]) ||
-		    __builtin_add_overflow(bytes, route->route.ways[i].bytes, &bytes))
+	for (i = 0; i < route->route.n_paths; i++)
+		if (!is_path(&route->route.paths[i]) ||
+		    __builtin_add_overflow(bytes, route->route.paths[i].bytes, &bytes))
 			return 0;
 	return memchr(route->route.why, 0, sizeof(route->route.why)) != NULL;
 }
@@ -196,7 +196,7 @@ static int has_route(const struct cei_program *program,
 {
 	return transfer->route == CEI_PROGRAM_NONE ||
 		(transfer->row_bytes && transfer->route < program->n_routes &&
-		 program->routes[transfer->route].route.n_ways);
+		 program->routes[transfer->route].route.n_paths);
 }
 
 static int is_transfer(const struct cei_program *program,

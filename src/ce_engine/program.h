@@ -120,7 +120,7 @@ struct cei_program_route {
 struct cei_cut {
 	struct cei_piece piece;         /* n_rows 0: raises a mark without moving bytes */
 	uint32_t         step;          /* the transfer */
-	uint32_t         way;           /* in a program: of the transfer's route; in a plan:
+	uint32_t         path;          /* in a program: of the transfer's route; in a plan:
 					 * the engine's (staging.h). UINT32_MAX: direct */
 };
 

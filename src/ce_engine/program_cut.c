@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Chunks of a program's transfers: each way of a route carries its share, cut by split.h. */
+/* Chunks of a program's transfers: each path of a route carries its share, cut by split.h. */
 
 #include <string.h>
 
@@ -28,8 +28,8 @@ static struct cei_piece flattened(const struct cei_piece *piece)
 	return flat;
 }
 
-/* What way w carries: units (rows, or 4 KiB of one row) in proportion to its share, the
- * last way the rest. Empty (n_rows 0) where that is none. */
+/* What path w carries: units (rows, or 4 KiB of one row) in proportion to its share, the
+ * last path the rest. Empty (n_rows 0) where that is none. */
 static struct cei_piece part_of(const struct cei_route *route, const struct cei_piece *whole,
 				uint32_t w)
 {
@@ -40,14 +40,14 @@ static struct cei_piece part_of(const struct cei_route *route, const struct cei_
 	uint64_t before = 0, total = 0, first, end;
 	uint32_t i;
 
-	for (i = 0; i < route->n_ways; i++) {
-		total += route->ways[i].bytes;
-		before += i < w ? route->ways[i].bytes : 0;
+	for (i = 0; i < route->n_paths; i++) {
+		total += route->paths[i].bytes;
+		before += i < w ? route->paths[i].bytes : 0;
 	}
 	first = (uint64_t)((double)n * (double)before / (double)total) / unit * unit;
-	end = (uint64_t)((double)n * (double)(before + route->ways[w].bytes) /
+	end = (uint64_t)((double)n * (double)(before + route->paths[w].bytes) /
 			 (double)total) / unit * unit;
-	if (w + 1 == route->n_ways || end > n)  /* rounding of the double may exceed n */
+	if (w + 1 == route->n_paths || end > n) /* rounding of the double may exceed n */
 		end = n;
 	if (first >= end) {
 		piece.n_rows = 0;
@@ -68,7 +68,7 @@ static struct cei_piece part_of(const struct cei_route *route, const struct cei_
 static uint64_t chunk_limit(const struct cei_program *program, const struct cei_route *route,
 			    uint32_t w)
 {
-	if (route->ways[w].sort == CEI_ROUTE_DIRECT ||
+	if (route->paths[w].kind == CEI_ROUTE_DIRECT ||
 	    program->max_chunk_bytes < CEI_ROUTE_SLOT_BYTES)
 		return program->max_chunk_bytes;
 	return CEI_ROUTE_SLOT_BYTES;
@@ -90,7 +90,7 @@ static uint64_t count_routed(const struct cei_program *program, const struct cei
 	uint64_t n = 1;
 	uint32_t w;
 
-	for (w = 0; w < route->n_ways; w++) {
+	for (w = 0; w < route->n_paths; w++) {
 		part = part_of(route, whole, w);
 		if (part.n_rows)
 			n += cei_split_count(&part, chunk_limit(program, route, w));
@@ -140,20 +140,20 @@ void cei_program_cut(const struct cei_program *program, uint32_t transfer,
 {
 	const struct cei_route *route = route_of(program, transfer);
 	struct cei_piece part, piece = cei_program_piece(program, transfer);
-	struct cei_cut like = { .step = transfer, .way = CEI_PROGRAM_NONE };
+	struct cei_cut like = { .step = transfer, .path = CEI_PROGRAM_NONE };
 	uint32_t w;
 
 	if (!route) {
 		cut_part(&piece, program->max_chunk_bytes, &like, ret_cuts);
 		return;
 	}
-	for (w = 0; w < route->n_ways; w++) {
+	for (w = 0; w < route->n_paths; w++) {
 		part = part_of(route, &piece, w);
-		like.way = w;
+		like.path = w;
 		if (part.n_rows)
 			ret_cuts = cut_part(&part, chunk_limit(program, route, w), &like,
 					    ret_cuts);
 	}
-	like.way = CEI_PROGRAM_NONE;
+	like.path = CEI_PROGRAM_NONE;
 	*ret_cuts = like;               /* closes the transfer, moves nothing */
 }

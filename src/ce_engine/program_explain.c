@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What is told of a program's transfers, one line each and one for each way. */
+/* What is told of a program's transfers, one line each and one for each path. */
 
 #include "ce_engine/program_explain.h"
 
@@ -54,24 +54,24 @@ static const char *trigger_of(const struct cei_explain *explain,
 	return explain->trigger;
 }
 
-static int explain_way(const struct cei_explain *explain,
-		       const struct cei_program_route *found, uint32_t w)
+static int explain_path(const struct cei_explain *explain,
+			const struct cei_program_route *found, uint32_t w)
 {
 	const struct cei_machine *machine = explain->machine;
-	const struct cei_route_way *way = &found->route.ways[w];
+	const struct cei_route_path *path = &found->route.paths[w];
 	char via[16], first[16], second[16];
 
-	if (way->sort == CEI_ROUTE_DIRECT)
+	if (path->kind == CEI_ROUTE_DIRECT)
 		return cei_say(explain, "  %.1f %% direct, %.1f GB/s expected\n",
-			   100.0 * (double)way->bytes / (double)found->bytes,
-			   (double)way->bytes_per_s / 1e9);
+			   100.0 * (double)path->bytes / (double)found->bytes,
+			   (double)path->bytes_per_s / 1e9);
 	return cei_say(explain, "  %.1f %% %s via %s, %.1f GB/s expected, moved by %s then %s\n",
-		   100.0 * (double)way->bytes / (double)found->bytes,
-		   cei_route_sort_name(way->sort),
-		   cei_machine_place_name(machine, way->via, via),
-		   (double)way->bytes_per_s / 1e9,
-		   cei_machine_place_name(machine, way->engines[0], first),
-		   cei_machine_place_name(machine, way->engines[1], second));
+		   100.0 * (double)path->bytes / (double)found->bytes,
+		   cei_route_kind_name(path->kind),
+		   cei_machine_place_name(machine, path->via, via),
+		   (double)path->bytes_per_s / 1e9,
+		   cei_machine_place_name(machine, path->engines[0], first),
+		   cei_machine_place_name(machine, path->engines[1], second));
 }
 
 static int explain_routed(const struct cei_explain *explain, uint32_t i)
@@ -83,14 +83,14 @@ static int explain_routed(const struct cei_explain *explain, uint32_t i)
 	int r;
 
 	r = cei_say(explain, "transfer %u: rank %u -> rank %u, %" PRIu64 " bytes (%" PRIu64
-		" rows); %u way%s (%s); trigger: %s; %u chunks; expected %.1f us\n", i,
+		" rows); %u path%s (%s); trigger: %s; %u chunks; expected %.1f us\n", i,
 		program->buffers[transfer->source.buffer].rank,
 		program->buffers[transfer->target.buffer].rank,
-		transfer->row_bytes * transfer->n_rows, transfer->n_rows, route->n_ways,
-		route->n_ways == 1 ? "" : "s", route->why, trigger_of(explain, transfer),
+		transfer->row_bytes * transfer->n_rows, transfer->n_rows, route->n_paths,
+		route->n_paths == 1 ? "" : "s", route->why, trigger_of(explain, transfer),
 		transfer->n_chunks, (double)route->expected_ns / 1e3);
-	for (w = 0; !r && w < route->n_ways; w++)
-		r = explain_way(explain, &program->routes[transfer->route], w);
+	for (w = 0; !r && w < route->n_paths; w++)
+		r = explain_path(explain, &program->routes[transfer->route], w);
 	return r;
 }
 

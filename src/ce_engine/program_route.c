@@ -2,7 +2,7 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Routes of a program. A direct way needs nothing but addresses, so transfers that may not or
+ * Routes of a program. A direct path needs nothing but addresses, so transfers that may not or
  * need not go otherwise never ask for more. The others ask topology/route.c, once for all of
  * nearly the same size.
  */
@@ -48,7 +48,7 @@ static int refuse(const struct cei_program *program, struct cei_report *report, 
 			 target_of(program, i)->rank, program->rank, why);
 }
 
-/* --- the direct way ------------------------------------------------------------------ */
+/* --- the direct path ------------------------------------------------------------------ */
 
 /* NULL, and *ret_direction; or why one copy of mover m cannot move the transfer. */
 static const char *find_direction(const struct cei_program *program, uint32_t i, uint32_t m,
@@ -208,7 +208,7 @@ static int find_route(struct router *router, const struct cei_route_request *req
 	*first = i;
 	r = cei_route_find(router->machine, request, &made->route);
 	if (r == CEOV_ERR_NO_ROUTE)
-		made->route.n_ways = 0;
+		made->route.n_paths = 0;
 	return r == CEOV_ERR_NO_ROUTE ? 0 : r;
 }
 
@@ -231,7 +231,7 @@ static const struct cei_machine_link *link_of(const struct router *router, uint3
 	return cei_machine_link(router->machine, from, to);
 }
 
-/* Whether ways other than the direct one are to be looked at. */
+/* Whether paths other than the direct one are to be looked at. */
 static int asks_for_more(const struct router *router, uint32_t i)
 {
 	const struct cei_program *program = router->program;
@@ -242,7 +242,7 @@ static int asks_for_more(const struct router *router, uint32_t i)
 	if (!program->transfers[i].has_direct)
 		return program->rule != CEI_ROUTE_RULE_DIRECT;
 	/* All ranks run a template at once. Each would count on the host's links for itself:
-	 * an all-gather of 256 MiB by all ways took 1.44 times as long (4 x H200). */
+	 * an all-gather of 256 MiB over all paths took 1.44 times as long (4 x H200). */
 	return program->rule == CEI_ROUTE_RULE_ALL && !program->has_template;
 }
 
@@ -298,10 +298,10 @@ int cei_program_keep_routes(struct cei_program *program, struct cei_report *repo
 		if (transfer->route == CEI_PROGRAM_NONE)
 			continue;
 		route = &program->routes[transfer->route].route;
-		if (!route->n_ways && !transfer->has_direct)
+		if (!route->n_paths && !transfer->has_direct)
 			return refuse(program, report, i, route->why);
-		if (!route->n_ways ||
-		    (route->n_ways == 1 && route->ways[0].sort == CEI_ROUTE_DIRECT))
+		if (!route->n_paths ||
+		    (route->n_paths == 1 && route->paths[0].kind == CEI_ROUTE_DIRECT))
 			transfer->route = CEI_PROGRAM_NONE;
 	}
 	return 0;

@@ -28,7 +28,7 @@ static const char *why_not_gated(const struct cei_program *program)
 		if (program->transfers[i].mover)
 			return "the rank's first mover does not move all transfers";
 		if (!program->transfers[i].has_direct)
-			return "a transfer has no direct way";
+			return "a transfer has no direct path";
 		ready = &program->transfers[i].source_ready;
 		if (!is_mark(ready))
 			continue;

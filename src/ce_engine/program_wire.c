@@ -17,8 +17,8 @@
 #define SIGNAL_BYTES   16u
 #define MARK_BYTES     16u
 #define TRANSFER_BYTES (2u * 20u + 16u + 3u * MARK_BYTES + 16u)
-#define ROUTE_BYTES    (40u + CEI_ROUTE_WHY_BYTES)      /* without its ways */
-#define WAY_BYTES      40u
+#define ROUTE_BYTES    (40u + CEI_ROUTE_WHY_BYTES)      /* without its paths */
+#define PATH_BYTES     40u
 
 /* Bytes behind the head, without routes. Cannot overflow for numbers within numbers_fit(). */
 static size_t fixed_bytes(const struct cei_program *program)
@@ -36,7 +36,7 @@ static size_t body_bytes(const struct cei_program *program)
 	uint32_t i;
 
 	for (i = 0; i < program->n_routes; i++)
-		n += (size_t)program->routes[i].route.n_ways * WAY_BYTES;
+		n += (size_t)program->routes[i].route.n_paths * PATH_BYTES;
 	return n;
 }
 
@@ -146,20 +146,20 @@ static void code_transfer(struct codec *codec, struct cei_program_transfer *tran
 	code_u32(codec, &transfer->route);
 }
 
-static void code_way(struct codec *codec, struct cei_route_way *way)
+static void code_path(struct codec *codec, struct cei_route_path *path)
 {
-	uint32_t sort = way->sort;
+	uint32_t kind = path->kind;
 
-	code_u32(codec, &sort);
-	if (codec->reader && sort > CEI_ROUTE_MIDDLE)
+	code_u32(codec, &kind);
+	if (codec->reader && kind > CEI_ROUTE_MIDDLE)
 		codec->reader->failed = 1;
-	way->sort = (uint8_t)sort;
-	code_u32(codec, &way->via);
-	code_u32(codec, &way->engines[0]);
-	code_u32(codec, &way->engines[1]);
-	code_u64(codec, &way->bytes);
-	code_u64(codec, &way->bytes_per_s);
-	code_u64(codec, &way->t0_ns);
+	path->kind = (uint8_t)kind;
+	code_u32(codec, &path->via);
+	code_u32(codec, &path->engines[0]);
+	code_u32(codec, &path->engines[1]);
+	code_u64(codec, &path->bytes);
+	code_u64(codec, &path->bytes_per_s);
+	code_u64(codec, &path->t0_ns);
 }
 
 /* The text must end within its field, with only 0 behind it. */
@@ -190,15 +190,15 @@ static void code_route(struct codec *codec, struct cei_program_route *route)
 	code_u64(codec, &route->bytes);
 	code_u64(codec, &route->may_drive);
 	code_u32(codec, &route->no_direct);
-	code_u32(codec, &route->route.n_ways);
+	code_u32(codec, &route->route.n_paths);
 	code_u64(codec, &route->route.expected_ns);
 	code_why(codec, route->route.why);
-	if (route->route.n_ways > CEI_ROUTE_WAYS_MAX) {         /* which only a reader finds */
+	if (route->route.n_paths > CEI_ROUTE_PATHS_MAX) {       /* which only a reader finds */
 		codec->reader->failed = 1;
-		route->route.n_ways = 0;
+		route->route.n_paths = 0;
 	}
-	for (i = 0; i < route->route.n_ways; i++)
-		code_way(codec, &route->route.ways[i]);
+	for (i = 0; i < route->route.n_paths; i++)
+		code_path(codec, &route->route.paths[i]);
 }
 
 static void code_lists(struct codec *codec, struct cei_program *program)
@@ -254,7 +254,7 @@ static int lists_fit(const struct cei_program *program, size_t n_bytes)
 	size_t least = fixed_bytes(program), routes = (size_t)program->n_routes;
 
 	return n_bytes >= least + routes * ROUTE_BYTES &&
-		n_bytes <= least + routes * (ROUTE_BYTES + CEI_ROUTE_WAYS_MAX * WAY_BYTES);
+		n_bytes <= least + routes * (ROUTE_BYTES + CEI_ROUTE_PATHS_MAX * PATH_BYTES);
 }
 
 static int read_body(struct cei_reader *reader, size_t n_bytes, struct cei_program *program)

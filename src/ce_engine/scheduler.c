@@ -30,20 +30,20 @@ static const struct cei_machine_link *link_of(const struct cei_chunk *chunk)
 	const struct cei_cut *cut = cei_chunk_cut(chunk);
 	const struct cei_machine_link *link = cei_chunk_step(chunk)->link;
 
-	if (cut->way != CEI_WAY_DIRECT || !cut->piece.n_rows || !link ||
+	if (cut->path != CEI_PATH_DIRECT || !cut->piece.n_rows || !link ||
 	    link->kind == CEI_MACHINE_NONE)
 		return NULL;
 	return link;
 }
 
 /* A gated launch stays on the lane that waits for it; other chunks go on the lane of their
- * transfer, or of the leg of their way. */
+ * transfer, or of the leg of their path. */
 static uint32_t lane_of(const struct cei_chunk *chunk)
 {
 	if (chunk->launch->gate != CEOV_NOBODY)
 		return chunk->launch->gate;
-	if (chunk->way)
-		return chunk->way->lanes[chunk->leg];
+	if (chunk->path)
+		return chunk->path->lanes[chunk->leg];
 	return cei_chunk_step(chunk)->lane;
 }
 

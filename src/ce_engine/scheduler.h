@@ -46,7 +46,7 @@ int  cei_scheduler_init(struct cei_scheduler *scheduler, struct cei_ports *ports
 			struct cei_trace *trace);
 void cei_scheduler_fini(struct cei_scheduler *scheduler);
 
-/* The chunk is READY, knows its way and leg, and is linked nowhere. */
+/* The chunk is READY, knows its path and leg, and is linked nowhere. */
 void cei_scheduler_add(struct cei_scheduler *scheduler, struct cei_chunk *chunk);
 
 /* Moves the chunks that may go on their lanes now to `picked`. Returns how many. */

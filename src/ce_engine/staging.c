@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Ways of two legs: making them, and the steps that chunks take on them. */
+/* Paths of two legs: making them, and the steps that chunks take on them. */
 
 #include "ce_engine/staging.h"
 
@@ -15,17 +15,17 @@
 
 void cei_staging_fini(struct cei_staging *staging)
 {
-	struct cei_way *way;
+	struct cei_path *path;
 	uint32_t i;
 
-	for (i = 0; i < staging->n_ways; i++) {
-		way = &staging->ways[i];
-		way->owner->ops->staging_close(way->owner, way->kind, way->memory);
+	for (i = 0; i < staging->n_paths; i++) {
+		path = &staging->paths[i];
+		path->owner->ops->staging_close(path->owner, path->kind, path->memory);
 	}
-	staging->n_ways = 0;
+	staging->n_paths = 0;
 }
 
-/* --- making ways ------------------------------------------------------------- */
+/* --- making paths ------------------------------------------------------------- */
 
 /* As backends name places. Where host ranks stand in for a machine, all is host memory. */
 static struct ceov_place backend_place(const struct cei_staging *staging,
@@ -40,7 +40,7 @@ static struct ceov_place backend_place(const struct cei_staging *staging,
 	return found;
 }
 
-/* One leg of a way that is being made. */
+/* One leg of a path that is being made. */
 struct leg {
 	const struct cei_machine *machine;
 	uint32_t                  place;        /* whose copy engines move */
@@ -75,80 +75,80 @@ static int open_leg(struct cei_staging *staging, const struct leg *leg, uint32_t
 	return r;
 }
 
-static int is_same(const struct cei_way *a, const struct cei_way *b)
+static int is_same(const struct cei_path *a, const struct cei_path *b)
 {
 	return a->via == b->via && a->lanes[0] == b->lanes[0] && a->lanes[1] == b->lanes[1];
 }
 
-static int open_slots(struct cei_way *way)
+static int open_slots(struct cei_path *path)
 {
 	uint16_t i;
-	int r = way->owner->ops->staging_open(way->owner, way->kind,
-					      CEI_ROUTE_SLOTS * CEI_ROUTE_SLOT_BYTES,
-					      &way->memory);
+	int r = path->owner->ops->staging_open(path->owner, path->kind,
+					       CEI_ROUTE_SLOTS * CEI_ROUTE_SLOT_BYTES,
+					       &path->memory);
 
 	if (r)
 		return r;
-	cei_list_init(&way->waiting);
+	cei_list_init(&path->waiting);
 	for (i = 0; i < CEI_ROUTE_SLOTS; i++)
-		way->free[way->n_free++] = i;
+		path->free[path->n_free++] = i;
 	return 0;
 }
 
-static int make_way(struct cei_staging *staging, const struct cei_staging_ask *ask,
-		    uint32_t *ret_way)
+static int make_path(struct cei_staging *staging, const struct cei_staging_ask *ask,
+		     uint32_t *ret_path)
 {
-	uint32_t via = ask->way->via;
-	struct leg first = { ask->machine, ask->way->engines[0], ask->from, via, ask->is_spare };
-	struct leg second = { ask->machine, ask->way->engines[1], via, ask->to, ask->is_spare };
+	uint32_t via = ask->path->via;
+	struct leg first = { ask->machine, ask->path->engines[0], ask->from, via, ask->is_spare };
+	struct leg second = { ask->machine, ask->path->engines[1], via, ask->to, ask->is_spare };
 	struct cei_backend *backends[2];
 	struct cei_memory_hold *hold;
-	struct cei_way way;
+	struct cei_path path;
 	int r;
 
-	memset(&way, 0, sizeof(way));
-	way.via = via;
-	r = open_leg(staging, &first, &way.lanes[0], &backends[0]);
+	memset(&path, 0, sizeof(path));
+	path.via = via;
+	r = open_leg(staging, &first, &path.lanes[0], &backends[0]);
 	if (!r)
-		r = open_leg(staging, &second, &way.lanes[1], &backends[1]);
+		r = open_leg(staging, &second, &path.lanes[1], &backends[1]);
 	if (r)
 		return r;
-	for (*ret_way = 0; *ret_way < staging->n_ways; ++*ret_way)
-		if (is_same(&way, &staging->ways[*ret_way]))
+	for (*ret_path = 0; *ret_path < staging->n_paths; ++*ret_path)
+		if (is_same(&path, &staging->paths[*ret_path]))
 			return 0;
-	if (staging->n_ways >= (ask->is_spare ? CEI_WAYS_SPARE : CEI_WAYS_MAX))
+	if (staging->n_paths >= (ask->is_spare ? CEI_PATHS_SPARE : CEI_PATHS_MAX))
 		return CEOV_ERR_NO_ROUTE;
 	/* A GPU in between moves the second leg itself; host memory is anybody's. */
-	way.owner = backends[1];
-	way.kind = backend_place(staging, ask->machine, via).kind;
+	path.owner = backends[1];
+	path.kind = backend_place(staging, ask->machine, via).kind;
 	hold = cei_topology_hold_memory(staging->topology, via);
-	r = open_slots(&way);
+	r = open_slots(&path);
 	cei_topology_release_memory(hold);
 	if (r)
 		return r;
-	staging->ways[staging->n_ways] = way;
-	cei_list_init(&staging->ways[staging->n_ways].waiting);
-	staging->n_ways++;
+	staging->paths[staging->n_paths] = path;
+	cei_list_init(&staging->paths[staging->n_paths].waiting);
+	staging->n_paths++;
 	return 0;
 }
 
-int cei_staging_way(struct cei_staging *staging, const struct cei_staging_ask *ask,
-		    uint32_t *ret_way)
+int cei_staging_path(struct cei_staging *staging, const struct cei_staging_ask *ask,
+		     uint32_t *ret_path)
 {
 	struct cei_report_hold hold;
 	int r;
 
 	cei_report_hold_begin(staging->backend->site->report, &hold);
 	pthread_mutex_lock(&staging->movers->lock);
-	r = make_way(staging, ask, ret_way);
+	r = make_path(staging, ask, ret_path);
 	pthread_mutex_unlock(&staging->movers->lock);
 	cei_report_hold_end(staging->backend->site->report, &hold);
 	return r;
 }
 
-/* --- chunks on ways ------------------------------------------------------------- */
+/* --- chunks on paths ------------------------------------------------------------- */
 
-/* The chunk that closes the transfer of a chunk, where others take ways of two legs. */
+/* The chunk that closes the transfer of a chunk, where others take paths of two legs. */
 static struct cei_chunk *closer_of(const struct cei_chunk *chunk)
 {
 	if (!cei_chunk_step(chunk)->is_routed || chunk->launch->gate != CEOV_NOBODY)
@@ -158,19 +158,19 @@ static struct cei_chunk *closer_of(const struct cei_chunk *chunk)
 
 void cei_staging_send(struct cei_staging *staging, struct cei_chunk *chunk)
 {
-	uint32_t index = cei_chunk_cut(chunk)->way;
+	uint32_t index = cei_chunk_cut(chunk)->path;
 
 	if (chunk == closer_of(chunk)) {
 		chunk->sequence = cei_chunk_step(chunk)->n_chunks - 1;
 		return;
 	}
-	if (index != CEI_WAY_DIRECT) {
-		chunk->way = &staging->ways[index];
-		if (!chunk->way->n_free) {
-			cei_list_append(&chunk->way->waiting, &chunk->link);
+	if (index != CEI_PATH_DIRECT) {
+		chunk->path = &staging->paths[index];
+		if (!chunk->path->n_free) {
+			cei_list_append(&chunk->path->waiting, &chunk->link);
 			return;
 		}
-		chunk->slot = chunk->way->free[--chunk->way->n_free];
+		chunk->slot = chunk->path->free[--chunk->path->n_free];
 	}
 	cei_scheduler_add(staging->scheduler, chunk);
 }
@@ -178,14 +178,14 @@ void cei_staging_send(struct cei_staging *staging, struct cei_chunk *chunk)
 void cei_staging_release(struct cei_staging *staging, struct cei_chunk *chunk)
 {
 	struct cei_chunk *next;
-	struct cei_way *way = chunk->way;
+	struct cei_path *path = chunk->path;
 
 	if (chunk->slot == CEI_NO_SLOT)
 		return;
-	if (cei_list_is_empty(&way->waiting)) {
-		way->free[way->n_free++] = chunk->slot;
+	if (cei_list_is_empty(&path->waiting)) {
+		path->free[path->n_free++] = chunk->slot;
 	} else {
-		next = CEI_OWNER(cei_list_take(&way->waiting), struct cei_chunk, link);
+		next = CEI_OWNER(cei_list_take(&path->waiting), struct cei_chunk, link);
 		next->slot = chunk->slot;
 		cei_scheduler_add(staging->scheduler, next);
 	}
@@ -217,7 +217,7 @@ int cei_staging_is_closed(struct cei_launch *launch, uint32_t step)
 
 int cei_staging_goes_on(struct cei_staging *staging, struct cei_chunk *chunk)
 {
-	if (chunk->way && !chunk->leg && !chunk->launch->error) {
+	if (chunk->path && !chunk->leg && !chunk->launch->error) {
 		chunk->leg = 1;
 		chunk->state = CEI_CHUNK_READY;
 		cei_trace_stage(staging->trace, chunk, CEI_TRACE_READY);

@@ -49,7 +49,7 @@ static int check_steps(const struct ceov_plan *plan)
 	for (i = 0; !r && i < plan->program.n_transfers; i++) {
 		if (!plan->program.transfers[i].has_direct || plan->program.transfers[i].mover)
 			return cei_raise(cei_object_report(&plan->object), CEOV_ERR_INVALID, 0,
-					 "%s: transfer %u has no direct way: launch the plan",
+					 "%s: transfer %u has no direct path: launch the plan",
 					 call, i);
 		r = check_waits(plan, i);
 	}

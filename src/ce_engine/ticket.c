@@ -71,7 +71,7 @@ static int check_launch(ceov_plan *plan, const struct ceov_launch *launch)
 		return r;
 	if (launch->after_stream && !plan->triggers.is_direct)
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
-				 "ceov_launch: a transfer of the plan has no direct way, so "
+				 "ceov_launch: a transfer of the plan has no direct path, so "
 				 "its engine polls: name no after_stream");
 	if (!launch->producer_stream && !plan->triggers.is_pollable)
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
@@ -168,7 +168,7 @@ static void fill_record(struct cei_launch *record, ceov_plan *plan,
 		record->chunks[i].launch = record;
 		record->chunks[i].index = i;
 		record->chunks[i].state = CEI_CHUNK_ARMED;
-		record->chunks[i].way = NULL;
+		record->chunks[i].path = NULL;
 		record->chunks[i].sequence = 0;
 		record->chunks[i].leg = 0;
 		record->chunks[i].parked = CEI_AWAKE;

@@ -73,7 +73,7 @@ void cei_trace_add(struct cei_trace *trace, struct cei_chunk *chunk,
 		return;
 	if (stage == CEI_TRACE_PICKED) {
 		record->lane = chunk->job.lane;
-		record->via = chunk->way ? chunk->way->via : CEOV_NOBODY;
+		record->via = chunk->path ? chunk->path->via : CEOV_NOBODY;
 	}
 	if (stage == CEI_TRACE_SUBMITTED)
 		record->submit = chunk->sequence;

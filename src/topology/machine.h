@@ -14,7 +14,7 @@
  *   place i < n_gpus             GPU i's memory, and its copy engines
  *   place n_gpus + j             host memory of node j
  *
- * A link is the direct way of one copy from a place to another. A port is one direction
+ * A link is the direct path of one copy from a place to another. A port is one direction
  * of something that several links have to share: a GPU's way into the NVLink switch, a
  * PCIe link of a device or of a switch, the way between two packages.
  */

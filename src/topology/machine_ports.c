@@ -52,7 +52,7 @@ static int find_port(struct cei_machine_builder *builder, const struct cei_machi
 	}
 	if (i == CEI_MACHINE_PORTS_MAX)
 		return cei_raise(builder->report, CEOV_ERR_INVALID, 0,
-				 "%s: more than %u ways that links share", builder->where,
+				 "%s: more than %u ports that links share", builder->where,
 				 CEI_MACHINE_PORTS_MAX);
 	machine->ports[i] = *port;
 	machine->n_ports++;
@@ -75,7 +75,7 @@ int cei_builder_path_named(struct cei_machine_builder *builder, struct cei_machi
 		return 0;
 	if (n == CEI_MACHINE_PATH_MAX)
 		return cei_raise(builder->report, CEOV_ERR_INVALID, 0,
-				 "%s: a way through more than %u shared links, the last "
+				 "%s: a link through more than %u ports, the last "
 				 "one %s", builder->where, CEI_MACHINE_PATH_MAX, port->name);
 	memmove(&link->ports[i + 1], &link->ports[i], (n - i) * sizeof(link->ports[0]));
 	link->ports[i] = found;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Decides which ways bytes go, and how much goes which way. */
+/* Decides which paths bytes take, and how much goes over which path. */
 
 #include "topology/route.h"
 
@@ -14,20 +14,20 @@
 
 #define SHARE_BYTES UINT64_C(4096)      /* shares are multiples of it */
 #define SPLIT_MIN   CEI_ROUTE_SLOT_BYTES        /* less is not worth the marks of several
-						 * ways and other GPUs' engines */
-#define GAIN_MIN    1.02                /* another way must bring 2 % ... */
+						 * paths and other GPUs' engines */
+#define GAIN_MIN    1.02                /* another path must bring 2 % ... */
 #define SPREAD_MAX  1.005               /* ... but may cost this if it spreads load */
 
-/* A set of ways with their rates. */
+/* A set of paths with their rates. */
 struct choice {
 	uint32_t set;                   /* bits of struct cei_route_options */
 	double   ns;
 	double   rate[CEI_ROUTE_OPTIONS_MAX];
 };
 
-const char *cei_route_sort_name(enum cei_route_sort sort)
+const char *cei_route_kind_name(enum cei_route_kind kind)
 {
-	switch (sort) {
+	switch (kind) {
 	case CEI_ROUTE_DIRECT:  return "direct";
 	case CEI_ROUTE_STAGED:  return "staged";
 	case CEI_ROUTE_RELAYED: return "relayed";
@@ -57,25 +57,25 @@ static uint64_t whole_ns(double ns)
 	return whole + ((double)whole < ns);
 }
 
-/* --- one way ----------------------------------------------------------------------- */
+/* --- one path ----------------------------------------------------------------------- */
 
-static void fill_way(const struct cei_route_option *option, double rate,
-		     struct cei_route_way *way)
+static void fill_path(const struct cei_route_option *option, double rate,
+		      struct cei_route_path *path)
 {
-	way->sort = option->sort;
-	way->via = option->via;
-	way->engines[0] = option->legs[0].engine;
-	way->engines[1] = option->n_legs == 2 ? option->legs[1].engine : CEOV_NOBODY;
-	way->bytes_per_s = (uint64_t)(rate * 1e9);
-	way->t0_ns = whole_ns(option->t0_ns);
+	path->kind = option->kind;
+	path->via = option->via;
+	path->engines[0] = option->legs[0].engine;
+	path->engines[1] = option->n_legs == 2 ? option->legs[1].engine : CEOV_NOBODY;
+	path->bytes_per_s = (uint64_t)(rate * 1e9);
+	path->t0_ns = whole_ns(option->t0_ns);
 }
 
 static void take_one(const struct cei_route_request *request,
 		     const struct cei_route_option *option, struct cei_route *route)
 {
-	route->n_ways = 1;
-	fill_way(option, option->bytes_per_ns, &route->ways[0]);
-	route->ways[0].bytes = request->bytes;
+	route->n_paths = 1;
+	fill_path(option, option->bytes_per_ns, &route->paths[0]);
+	route->paths[0].bytes = request->bytes;
 	route->expected_ns = whole_ns(request->bytes ? option->ns : option->t0_ns);
 }
 
@@ -104,7 +104,7 @@ static const char *through(const struct cei_machine *machine,
 	return "directly";
 }
 
-/* Why there is no direct way. */
+/* Why there is no direct path. */
 static const char *why_not_direct(const struct cei_machine *machine,
 				  const struct cei_route_request *request)
 {
@@ -118,15 +118,15 @@ static const char *why_not_direct(const struct cei_machine *machine,
 	return "the engines of a direct copy may not be used here";
 }
 
-/* Of several ways when there is no direct one. */
+/* Of several paths when there is no direct one. */
 static void tell_needed(const struct cei_machine *machine,
 			const struct cei_route_request *request,
 			const struct cei_route_options *options, struct cei_route *route)
 {
 	char name[16];
 
-	tell(route, "%s; over %s, the fastest of %u way%s", why_not_direct(machine, request),
-	     cei_machine_place_name(machine, route->ways[0].via, name), options->n,
+	tell(route, "%s; over %s, the fastest of %u path%s", why_not_direct(machine, request),
+	     cei_machine_place_name(machine, route->paths[0].via, name), options->n,
 	     options->n == 1 ? "" : "s");
 }
 
@@ -137,7 +137,7 @@ static void tell_none(const struct cei_machine *machine,
 	int is_over_gpus = cei_machine_is_gpu(machine, request->from) ||
 		cei_machine_is_gpu(machine, request->to);
 
-	route->n_ways = 0;
+	route->n_paths = 0;
 	route->expected_ns = 0;
 	if (request->rule == CEI_ROUTE_RULE_DIRECT)
 		tell(route, "%s, and others are not asked for", why);
@@ -174,7 +174,7 @@ static void weigh_fair(const struct cei_rates *rates, uint32_t set,
 	ret_choice->set = support_of(ret_choice->rate);
 }
 
-/* The way of the set that moves least. */
+/* The path of the set that moves least. */
 static uint32_t find_least(const struct cei_rates *rates, const struct choice *choice,
 			   uint32_t set)
 {
@@ -193,7 +193,7 @@ static uint32_t find_least(const struct cei_rates *rates, const struct choice *c
 	return found;
 }
 
-/* Drops ways that bring next to nothing, and those beyond what a route holds. */
+/* Drops paths that bring next to nothing, and those beyond what a route holds. */
 static void prune(const struct cei_rates *rates, double ns_max, struct choice *choice)
 {
 	uint32_t least, to_try = choice->set;
@@ -204,14 +204,14 @@ static void prune(const struct cei_rates *rates, double ns_max, struct choice *c
 		to_try &= ~(1u << least);
 		weigh_best(rates, choice->set & ~(1u << least), &without);
 		if (without.ns > ns_max &&
-		    __builtin_popcount(choice->set) <= (int)CEI_ROUTE_WAYS_MAX)
+		    __builtin_popcount(choice->set) <= (int)CEI_ROUTE_PATHS_MAX)
 			continue;
 		*choice = without;
 		to_try &= choice->set;
 	}
 }
 
-/* Whether relay i is apart from the direct way and from every way of the set. */
+/* Whether relay i is apart from the direct path and from every path of the set. */
 static int is_spread(const struct cei_machine *machine,
 		     const struct cei_route_request *request,
 		     const struct cei_route_options *options, uint32_t set, uint32_t i)
@@ -219,10 +219,10 @@ static int is_spread(const struct cei_machine *machine,
 	const struct cei_route_option *option = &options->list[i];
 	uint32_t j;
 
-	if (option->sort != CEI_ROUTE_RELAYED || (set >> i & 1))
+	if (option->kind != CEI_ROUTE_RELAYED || (set >> i & 1))
 		return 0;
 	for (j = 0; j < options->n; j++)
-		if (((set >> j & 1) || options->list[j].sort == CEI_ROUTE_DIRECT) &&
+		if (((set >> j & 1) || options->list[j].kind == CEI_ROUTE_DIRECT) &&
 		    !cei_route_is_apart(machine, request, option, &options->list[j]))
 			return 0;
 	return 1;
@@ -234,7 +234,7 @@ static int is_spread(const struct cei_machine *machine,
  * model: several links alone may share what nobody measured.
  *
  * Rates are those of fair shares where these are as fast: copies side by side will share
- * in that way, and so the ways are done together.
+ * in that way, and so the paths are done together.
  */
 static void spread(const struct cei_machine *machine,
 		   const struct cei_route_request *request,
@@ -250,7 +250,7 @@ static void spread(const struct cei_machine *machine,
 		return;
 	*choice = wider;
 	for (i = 0; i < rates->n; i++) {
-		if (__builtin_popcount(choice->set) == (int)CEI_ROUTE_WAYS_MAX ||
+		if (__builtin_popcount(choice->set) == (int)CEI_ROUTE_PATHS_MAX ||
 		    !is_spread(machine, request, options, choice->set, i))
 			continue;
 		weigh_fair(rates, choice->set | 1u << i, &wider);
@@ -261,24 +261,24 @@ static void spread(const struct cei_machine *machine,
 
 /* --- shares ------------------------------------------------------------------------ */
 
-/* The ways of a choice, the largest share first. */
-static void take_ways(const struct cei_route_options *options,
-		      const struct choice *choice, struct cei_route *route)
+/* The paths of a choice, the largest share first. */
+static void take_paths(const struct cei_route_options *options,
+		       const struct choice *choice, struct cei_route *route)
 {
-	struct cei_route_way way;
+	struct cei_route_path path;
 	double share;
 	uint32_t i, j;
 
-	route->n_ways = 0;
+	route->n_paths = 0;
 	for (i = 0; i < options->n; i++) {
 		share = choice->rate[i] * (choice->ns - options->list[i].t0_ns);
 		if (!(choice->set >> i & 1) || share < (double)SHARE_BYTES)
 			continue;
-		fill_way(&options->list[i], choice->rate[i], &way);
-		way.bytes = (uint64_t)share / SHARE_BYTES * SHARE_BYTES;
-		for (j = route->n_ways++; j && route->ways[j - 1].bytes < way.bytes; j--)
-			route->ways[j] = route->ways[j - 1];
-		route->ways[j] = way;
+		fill_path(&options->list[i], choice->rate[i], &path);
+		path.bytes = (uint64_t)share / SHARE_BYTES * SHARE_BYTES;
+		for (j = route->n_paths++; j && route->paths[j - 1].bytes < path.bytes; j--)
+			route->paths[j] = route->paths[j - 1];
+		route->paths[j] = path;
 	}
 }
 
@@ -286,29 +286,29 @@ static void take_ways(const struct cei_route_options *options,
  * first takes what rounding left over. 0: they do not fit. */
 static int round_shares(uint64_t bytes, struct cei_route *route)
 {
-	struct cei_route_way *last = &route->ways[route->n_ways - 1];
+	struct cei_route_path *last = &route->paths[route->n_paths - 1];
 	uint64_t sum = 0;
 	uint32_t i;
 
 	if (bytes % SHARE_BYTES)
 		last->bytes = last->bytes - SHARE_BYTES + bytes % SHARE_BYTES;
-	for (i = 0; i < route->n_ways; i++)
-		sum += route->ways[i].bytes;
+	for (i = 0; i < route->n_paths; i++)
+		sum += route->paths[i].bytes;
 	if (sum > bytes)
 		return 0;
-	route->ways[0].bytes += bytes - sum;
+	route->paths[0].bytes += bytes - sum;
 	return 1;
 }
 
 static uint64_t last_ns(const struct cei_route *route)
 {
-	const struct cei_route_way *way;
+	const struct cei_route_path *path;
 	double ns, last = 0;
 	uint32_t i;
 
-	for (i = 0; i < route->n_ways; i++) {
-		way = &route->ways[i];
-		ns = (double)way->t0_ns + (double)way->bytes / ((double)way->bytes_per_s * 1e-9);
+	for (i = 0; i < route->n_paths; i++) {
+		path = &route->paths[i];
+		ns = (double)path->t0_ns + (double)path->bytes / ((double)path->bytes_per_s * 1e-9);
 		last = ns > last ? ns : last;
 	}
 	return whole_ns(last);
@@ -332,8 +332,8 @@ static int take_several(const struct cei_machine *machine,
 		return 0;
 	prune(&rates, choice.ns * GAIN_MIN, &choice);
 	spread(machine, request, options, &rates, &choice);
-	take_ways(options, &choice, route);
-	if (route->n_ways < 2 || !round_shares(request->bytes, route))
+	take_paths(options, &choice, route);
+	if (route->n_paths < 2 || !round_shares(request->bytes, route))
 		return 0;
 	route->expected_ns = last_ns(route);
 	return (double)route->expected_ns < ns_single;
@@ -343,9 +343,9 @@ static const char *why_not_several(const struct cei_route_request *request,
 				   const struct cei_route_options *options)
 {
 	if (options->n < 2)
-		return "there is no other way";
+		return "there is no other path";
 	if (request->bytes < SPLIT_MIN)
-		return "too little to go several ways";
+		return "too little to take several paths";
 	return "others beside it would bring less than 2 %";
 }
 
@@ -359,8 +359,8 @@ static void find_all(const struct cei_machine *machine,
 	char name[16];
 
 	if (take_several(machine, request, options, fastest->ns, route)) {
-		tell(route, "%u ways at once, expected to be %.2f times as fast as %s alone",
-		     route->n_ways, fastest->ns / (double)route->expected_ns,
+		tell(route, "%u paths at once, expected to be %.2f times as fast as %s alone",
+		     route->n_paths, fastest->ns / (double)route->expected_ns,
 		     fastest->n_legs == 1 ? "the direct one"
 		     : cei_machine_place_name(machine, fastest->via, name));
 		return;
@@ -404,7 +404,7 @@ int cei_route_find(const struct cei_machine *machine, const struct cei_route_req
 	struct cei_route_option direct;
 
 	if (request->from >= n_places || request->to >= n_places) {
-		ret_route->n_ways = 0;
+		ret_route->n_paths = 0;
 		ret_route->expected_ns = 0;
 		tell(ret_route, "the machine has no such place");
 		return CEOV_ERR_NO_ROUTE;

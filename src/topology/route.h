@@ -4,8 +4,8 @@
 #define CEI_ROUTE_H
 
 /*
- * Which ways bytes go from one place to another, and how much goes which way: a pure
- * function of machine, request and load.
+ * Which paths bytes take from one place to another, and how much goes over which path: a
+ * pure function of machine, request and load.
  *
  *   direct     one copy
  *   staged     through pinned host memory, GPU -> host -> GPU
@@ -13,20 +13,20 @@
  *              GPU -> peer -> host
  *   middle     GPU -> GPU -> GPU, where there is no direct link
  *
- * Ways of two legs are pipelined through bounded staging slots in the memory between.
- * Several ways at once take shares such that all are done at the same time.
+ * Paths of two legs are pipelined through bounded staging slots in the memory between.
+ * Several paths at once take shares such that all are done at the same time.
  */
 
 #include <stdint.h>
 
 #include "topology/machine.h"
 
-#define CEI_ROUTE_WAYS_MAX    16u
+#define CEI_ROUTE_PATHS_MAX   16u
 #define CEI_ROUTE_SLOT_BYTES  (UINT64_C(4) << 20)       /* of one staging slot */
-#define CEI_ROUTE_SLOTS       4u                        /* of one way */
+#define CEI_ROUTE_SLOTS       4u                        /* of one path */
 #define CEI_ROUTE_WHY_BYTES   160u
 
-enum cei_route_sort {
+enum cei_route_kind {
 	CEI_ROUTE_DIRECT,
 	CEI_ROUTE_STAGED,
 	CEI_ROUTE_RELAYED,
@@ -35,13 +35,13 @@ enum cei_route_sort {
 
 enum cei_route_rule {                    /* what the asker allows */
 	CEI_ROUTE_RULE_NEEDED,          /* direct where there is a direct link, else the
-					 * best other way */
+					 * best other path */
 	CEI_ROUTE_RULE_DIRECT,          /* direct or none */
-	CEI_ROUTE_RULE_ALL,             /* several ways at once where that is faster */
+	CEI_ROUTE_RULE_ALL,             /* several paths at once where that is faster */
 };
 
-struct cei_route_way {
-	uint8_t  sort;                  /* enum cei_route_sort */
+struct cei_route_path {
+	uint8_t  kind;                  /* enum cei_route_kind */
 	uint32_t via;                   /* place between; CEOV_NOBODY: direct */
 	uint32_t engines[2];            /* place (a GPU) whose copy engines move each leg:
 					 * the first and the second; a leg between two
@@ -60,7 +60,7 @@ struct cei_route_request {
 	uint64_t bytes;
 	uint64_t slot_bytes;            /* 0: CEI_ROUTE_SLOT_BYTES */
 	uint8_t  rule;                  /* enum cei_route_rule */
-	uint8_t  no_direct;             /* the direct way cannot be taken, though the machine
+	uint8_t  no_direct;             /* the direct path cannot be taken, though the machine
 					 * has a link: memory is not mapped there */
 	uint64_t may_drive;             /* bit i: GPU i's copy engines may be used and staging
 					 * memory be taken there */
@@ -69,21 +69,21 @@ struct cei_route_request {
 };
 
 struct cei_route {
-	uint32_t n_ways;                /* the largest share first */
-	struct cei_route_way ways[CEI_ROUTE_WAYS_MAX];
+	uint32_t n_paths;               /* the largest share first */
+	struct cei_route_path paths[CEI_ROUTE_PATHS_MAX];
 	uint64_t expected_ns;
-	char     why[CEI_ROUTE_WHY_BYTES];      /* one line for people: why these ways, or
+	char     why[CEI_ROUTE_WHY_BYTES];      /* one line for people: why these paths, or
 						 * what others would have needed */
 };
 
-/* 0; CEOV_ERR_NO_ROUTE (not raised) with *ret_route's why: no way is allowed or exists.
+/* 0; CEOV_ERR_NO_ROUTE (not raised) with *ret_route's why: no path is allowed or exists.
  * The shares' sum is bytes; each but the last is a multiple of 4 KiB; none is 0 unless
- * bytes is. No way uses a link of kind NONE or engines that may not be driven. Staging
- * is at most CEI_ROUTE_WAYS_MAX * CEI_ROUTE_SLOTS * slot_bytes. */
+ * bytes is. No path uses a link of kind NONE or engines that may not be driven. Staging
+ * is at most CEI_ROUTE_PATHS_MAX * CEI_ROUTE_SLOTS * slot_bytes. */
 int cei_route_find(const struct cei_machine *machine, const struct cei_route_request *request,
 		   struct cei_route *ret_route);
 
-const char *cei_route_sort_name(enum cei_route_sort sort);
+const char *cei_route_kind_name(enum cei_route_kind kind);
 
 /* --- another node (rails.c) ------------------------------------------------------------
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The ways that there are between two places, and what each takes. */
+/* The paths that there are between two places, and what each takes. */
 
 #include "topology/route_private.h"
 
@@ -110,7 +110,7 @@ static void leg_cut(struct cei_route_leg *leg, double slot_bytes)
 		(leg->t0_ns + TURN_NS + slot_bytes / leg->bytes_per_ns);
 }
 
-/* --- what a way takes -------------------------------------------------------------- */
+/* --- what a path takes -------------------------------------------------------------- */
 
 static double room_of(const struct cei_machine *machine,
 		      const struct cei_route_request *request, uint32_t port)
@@ -176,13 +176,13 @@ static void weigh(const struct cei_machine *machine,
 	option->ns = option->t0_ns + bytes_of(request) / rate;
 }
 
-/* --- ways -------------------------------------------------------------------------- */
+/* --- paths -------------------------------------------------------------------------- */
 
 int cei_route_direct(const struct cei_machine *machine,
 		     const struct cei_route_request *request,
 		     struct cei_route_option *ret_option)
 {
-	struct cei_route_option option = { .sort = CEI_ROUTE_DIRECT, .via = CEOV_NOBODY,
+	struct cei_route_option option = { .kind = CEI_ROUTE_DIRECT, .via = CEOV_NOBODY,
 					   .n_legs = 1 };
 
 	if (request->no_direct ||
@@ -194,7 +194,7 @@ int cei_route_direct(const struct cei_machine *machine,
 	return 1;
 }
 
-static uint8_t sort_over(const struct cei_machine *machine,
+static uint8_t kind_over(const struct cei_machine *machine,
 			 const struct cei_route_request *request, uint32_t via)
 {
 	if (!cei_machine_is_gpu(machine, via))
@@ -206,7 +206,7 @@ static uint8_t sort_over(const struct cei_machine *machine,
 }
 
 /*
- * The way over a third place. With n slots it takes n slots' time on the slower leg and
+ * The path over a third place. With n slots it takes n slots' time on the slower leg and
  * one on the faster: the first slot on its way in, or the last on its way out. A share
  * that does not fill one slot still pays the slower leg's t0.
  */
@@ -214,7 +214,7 @@ static int make_over(const struct cei_machine *machine,
 		     const struct cei_route_request *request, uint32_t via,
 		     struct cei_route_option *ret_option)
 {
-	struct cei_route_option option = { .sort = sort_over(machine, request, via),
+	struct cei_route_option option = { .kind = kind_over(machine, request, via),
 					   .via = via, .n_legs = 2 };
 	double slot_bytes = slot_of(request);
 	struct cei_route_leg *legs = option.legs;
@@ -237,7 +237,7 @@ static uint32_t n_ports(const struct cei_route_option *option)
 	return option->legs[0].link->n_ports + option->legs[1].link->n_ports;
 }
 
-/* Among equally fast ways the shorter one is better: a node near by. */
+/* Among equally fast paths the shorter one is better: a node near by. */
 static int is_better(const struct cei_route_option *option,
 		     const struct cei_route_option *other)
 {

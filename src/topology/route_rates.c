@@ -2,14 +2,14 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * How fast several ways go at once.
+ * How fast several paths are at once.
  *
- * Way i, at rate r[i], has moved r[i] * (T - t0[i]) by the time T. So all bytes are moved at
+ * Path i, at rate r[i], has moved r[i] * (T - t0[i]) by the time T. So all bytes are moved at
  *
  *   T = (bytes + sum of r[i] * t0[i]) / (sum of r[i])
  *
  * The least T over all rates that the ports and engines bear is a linear-fractional
- * program. It is solved by the simplex method, which starts with no way at all, brings in
+ * program. It is solved by the simplex method, which starts with no path at all, brings in
  * whatever moves a byte by the present T, and lowers T until nothing helps any more.
  */
 
@@ -18,7 +18,7 @@
 #include <math.h>
 #include <string.h>
 
-#define PIVOTS_MAX 400u                 /* far more than so few ways ever took */
+#define PIVOTS_MAX 400u                 /* far more than so few paths ever took */
 #define NOTHING    1e-9                 /* smaller values are rounding errors: they count as 0 */
 
 #define OPTIONS CEI_ROUTE_OPTIONS_MAX
@@ -35,8 +35,8 @@ static uint32_t find_limit(const struct cei_rates *rates, uint32_t key)
 	return i;
 }
 
-/* The way's own rate is a limit of its own. */
-static void add_limits(struct cei_rates *rates, uint32_t way,
+/* The path's own rate is a limit of its own. */
+static void add_limits(struct cei_rates *rates, uint32_t path,
 		       const struct cei_route_use *uses, uint32_t n)
 {
 	uint32_t i, at;
@@ -49,7 +49,7 @@ static void add_limits(struct cei_rates *rates, uint32_t way,
 			rates->room[at] = uses[i].room;
 			memset(rates->per_rate[at], 0, sizeof(rates->per_rate[at]));
 		}
-		rates->per_rate[at][way] = uses[i].per_rate;
+		rates->per_rate[at][path] = uses[i].per_rate;
 	}
 }
 
@@ -63,7 +63,7 @@ static uint32_t n_new(const struct cei_rates *rates, const struct cei_route_use 
 	return found;
 }
 
-/* Limits that bound one way alone are in its own rate already. */
+/* Limits that bound one path alone are in its own rate already. */
 static void drop_lonely(struct cei_rates *rates)
 {
 	uint32_t i, j, users, n = 0;
@@ -107,14 +107,14 @@ uint32_t cei_rates_init(struct cei_rates *rates, const struct cei_machine *machi
 /* --- simplex ----------------------------------------------------------------------- */
 
 /*
- * Each row says what is left of a limit, or the value of the way that took the limit's
+ * Each row says what is left of a limit, or the value of the path that took the limit's
  * place: at[row][n] less the sum of at[row][j] * the value of column j, which is 0 at
  * present. Two more rows keep the sums of r and of r * t0 in the same way.
  */
 struct simplex {
 	uint32_t n;                     /* columns */
 	uint32_t n_limits;
-	uint32_t column[OPTIONS];       /* variable: a way, or n + a limit */
+	uint32_t column[OPTIONS];       /* variable: a path, or n + a limit */
 	uint32_t row[LIMITS + OPTIONS];
 	double   at[LIMITS + OPTIONS + 2][OPTIONS + 1];
 };
@@ -267,7 +267,7 @@ double cei_rates_best(const struct cei_rates *rates, uint32_t set, double *ret_r
 
 /* --- fair shares ------------------------------------------------------------------- */
 
-/* What is left of a limit, and what the moving ways take of it per rate. */
+/* What is left of a limit, and what the moving paths take of it per rate. */
 static double level_of(const struct cei_rates *rates, uint32_t limit, uint32_t moving,
 		       const double *rate)
 {

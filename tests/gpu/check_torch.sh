@@ -9,7 +9,7 @@
 # TEST names modules, classes or cases of tests/python/torch (test_streams, for one), as for
 # its run.py; without one, those of tests/python/triton run, too. PYTHON names the Python
 # with PyTorch. On one GPU the ranks are processes that share it, which takes longer: of the
-# tests only those are skipped, by name, that are about the way between two GPUs. Exits with
+# tests only those are skipped, by name, that are about the path between two GPUs. Exits with
 # 77 where there is no PyTorch, no GPU, or no library.
 set -u
 

@@ -122,9 +122,9 @@ static void check_slots(const struct route *route)
 		&context->engines[route->plan->member].staging;
 	uint32_t i;
 
-	ck_assert_uint_ge(staging->n_ways, 1);
-	for (i = 0; i < staging->n_ways; i++)
-		ck_assert_uint_eq(staging->ways[i].n_free, CEI_ROUTE_SLOTS);
+	ck_assert_uint_ge(staging->n_paths, 1);
+	for (i = 0; i < staging->n_paths; i++)
+		ck_assert_uint_eq(staging->paths[i].n_free, CEI_ROUTE_SLOTS);
 }
 
 /* Launches the plan. One kernel at the target awaits the mark, and another one checks the bytes. */
@@ -158,7 +158,7 @@ static void run(struct route *route)
 	ceov_plan_release(route->plan);
 }
 
-START_TEST(test_a_pair_over_several_ways)
+START_TEST(test_a_pair_over_several_paths)
 {
 	struct route route = { .n_gpus = 2, .from = 0, .to = 1, .n_bytes = 160 * MIB + 4104 };
 
@@ -169,7 +169,7 @@ START_TEST(test_a_pair_over_several_ways)
 }
 END_TEST
 
-START_TEST(test_a_pull_over_several_ways)
+START_TEST(test_a_pull_over_several_paths)
 {
 	struct route route = { .n_gpus = 2, .from = 1, .to = 0, .n_bytes = 160 * MIB };
 
@@ -214,12 +214,12 @@ END_TEST
 static Suite *suite(uint32_t n_gpus)
 {
 	Suite *made = suite_create("gpu routes");
-	TCase *all = tcase_create("ways");
+	TCase *all = tcase_create("paths");
 
 	n_all = n_gpus < GPUS_MAX ? n_gpus : GPUS_MAX;
 	tcase_set_timeout(all, 60);
-	tcase_add_test(all, test_a_pair_over_several_ways);
-	tcase_add_test(all, test_a_pull_over_several_ways);
+	tcase_add_test(all, test_a_pair_over_several_paths);
+	tcase_add_test(all, test_a_pull_over_several_paths);
 	tcase_add_loop_test(all, test_the_host_by_relays, 0, 2);
 	tcase_add_test(all, test_no_peer_access);
 	suite_add_tcase(made, all);

@@ -70,15 +70,15 @@ static struct sim_copy *add_chunk(struct sim_play *play, const struct cei_cut *c
 	uint32_t from = program->buffers[transfer->source.buffer].place;
 	uint32_t to = program->buffers[transfer->target.buffer].place;
 	uint32_t mover = program->movers[transfer->mover].place;
-	const struct cei_route_way *way;
+	const struct cei_route_path *path;
 	struct sim_copy *first, *second;
 
 	if (transfer->route == CEI_PROGRAM_NONE || program->routes[transfer->route].route
-	    .ways[cut->way].sort == CEI_ROUTE_DIRECT)
+	    .paths[cut->path].kind == CEI_ROUTE_DIRECT)
 		return add_leg(play, cut, 0, (const uint32_t[3]){ from, to, mover });
-	way = &program->routes[transfer->route].route.ways[cut->way];
-	first = add_leg(play, cut, 0, (const uint32_t[3]){ from, way->via, way->engines[0] });
-	second = add_leg(play, cut, 1, (const uint32_t[3]){ way->via, to, way->engines[1] });
+	path = &program->routes[transfer->route].route.paths[cut->path];
+	first = add_leg(play, cut, 0, (const uint32_t[3]){ from, path->via, path->engines[0] });
+	second = add_leg(play, cut, 1, (const uint32_t[3]){ path->via, to, path->engines[1] });
 	first->job.link = second->job.link = NULL;      /* links of staged legs are unknown, as in
 							 * the engine */
 	first->behind = second;

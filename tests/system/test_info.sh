@@ -101,14 +101,14 @@ for route in machine["routes"]:
     check(route["why"], "why is told: " + pair)
     if not route["exists"]:
         continue
-    check(sum(w["bytes"] for w in route["ways"]) == route["bytes"],
+    check(sum(p["bytes"] for p in route["paths"]) == route["bytes"],
           "shares make the whole: " + pair)
-    for way in route["ways"]:
+    for path in route["paths"]:
         legs = [(route["from"], route["to"])]
-        if way["via"]:
-            legs = [(route["from"], way["via"]), (way["via"], route["to"])]
+        if path["via"]:
+            legs = [(route["from"], path["via"]), (path["via"], route["to"])]
         check(all(links[leg]["kind"] != "none" for leg in legs),
-              "a way over a link that there is not: " + pair)
+              "a path over a link that there is not: " + pair)
 for gpu in machine["affinity"]:
     nics = {n["name"] for n in machine["machine"]["nics"]}
     check(gpu["nic"] in nics or not nics, "a GPU has a NIC that there is")
@@ -130,7 +130,7 @@ for gpu in 0 1 2 3 4 5 6 7; do
 done
 on h200x8-nvswitch --route node0:gpu5 --all --bytes 1G
 holds "^    relayed +gpu" "host to GPU is relayed by peers"
-holds "^    direct +- " "beside the direct way"
+holds "^    direct +- " "beside the direct path"
 on h200x8-nvswitch --route 2:3 --all
 holds "^    staged +node0 " "a pair stages beside NVLink"
 on h200x8-nvswitch --route gpu2:gpu3 --bytes 64K --all

@@ -21,12 +21,12 @@ struct cei_route_request route_rig_request(uint32_t from, uint32_t to, uint64_t 
 					   .may_drive = ROUTE_RIG_ALL };
 }
 
-uint32_t route_rig_count(const struct cei_route *route, enum cei_route_sort sort)
+uint32_t route_rig_count(const struct cei_route *route, enum cei_route_kind kind)
 {
 	uint32_t i, n = 0;
 
-	for (i = 0; i < route->n_ways; i++)
-		n += route->ways[i].sort == sort;
+	for (i = 0; i < route->n_paths; i++)
+		n += route->paths[i].kind == kind;
 	return n;
 }
 
@@ -52,18 +52,18 @@ static void check_engine(const struct cei_machine *machine,
  * than possible. */
 static void check_leg(const struct cei_machine *machine,
 		      const struct cei_route_request *request,
-		      const struct cei_route_way *way, int is_second, struct bounds *bounds)
+		      const struct cei_route_path *path, int is_second, struct bounds *bounds)
 {
-	uint32_t from = is_second ? way->via : request->from;
-	uint32_t to = is_second || way->via == CEOV_NOBODY ? request->to : way->via;
+	uint32_t from = is_second ? path->via : request->from;
+	uint32_t to = is_second || path->via == CEOV_NOBODY ? request->to : path->via;
 	const struct cei_machine_link *link = cei_machine_link(machine, from, to);
-	uint32_t engine = way->engines[is_second], i, direction = 2;
+	uint32_t engine = path->engines[is_second], i, direction = 2;
 
 	ck_assert_uint_ne(link->kind, CEI_MACHINE_NONE);
 	check_engine(machine, request, from, to, engine);
-	ck_assert_uint_le(way->bytes_per_s, link->bytes_per_s);
+	ck_assert_uint_le(path->bytes_per_s, link->bytes_per_s);
 	for (i = 0; i < link->n_ports; i++)
-		bounds->port_bytes[link->ports[i]] += (double)way->bytes;
+		bounds->port_bytes[link->ports[i]] += (double)path->bytes;
 	if (engine == CEOV_NOBODY || link->kind == CEI_MACHINE_NVLINK)
 		return;
 	if (!cei_machine_is_gpu(machine, from))
@@ -71,36 +71,36 @@ static void check_leg(const struct cei_machine *machine,
 	else if (!cei_machine_is_gpu(machine, to))
 		direction = 1;
 	bounds->engine_ns[engine][direction] +=
-		(double)way->bytes / (double)link->bytes_per_s * 1e9;
+		(double)path->bytes / (double)link->bytes_per_s * 1e9;
 }
 
-static void check_way(const struct cei_machine *machine,
-		      const struct cei_route_request *request,
-		      const struct cei_route_way *way, struct bounds *bounds)
+static void check_path(const struct cei_machine *machine,
+		       const struct cei_route_request *request,
+		       const struct cei_route_path *path, struct bounds *bounds)
 {
-	int is_over_gpu = way->via < machine->n_gpus;
+	int is_over_gpu = path->via < machine->n_gpus;
 
-	ck_assert_uint_gt(way->bytes_per_s, 0);
-	check_leg(machine, request, way, 0, bounds);
-	if (way->via == CEOV_NOBODY) {
-		ck_assert_uint_eq(way->sort, CEI_ROUTE_DIRECT);
+	ck_assert_uint_gt(path->bytes_per_s, 0);
+	check_leg(machine, request, path, 0, bounds);
+	if (path->via == CEOV_NOBODY) {
+		ck_assert_uint_eq(path->kind, CEI_ROUTE_DIRECT);
 		ck_assert(!request->no_direct);
-		ck_assert_uint_eq(way->engines[1], CEOV_NOBODY);
+		ck_assert_uint_eq(path->engines[1], CEOV_NOBODY);
 		return;
 	}
-	ck_assert_uint_lt(way->via, cei_machine_n_places(machine));
-	ck_assert(way->via != request->from && way->via != request->to);
-	check_leg(machine, request, way, 1, bounds);
+	ck_assert_uint_lt(path->via, cei_machine_n_places(machine));
+	ck_assert(path->via != request->from && path->via != request->to);
+	check_leg(machine, request, path, 1, bounds);
 	if (is_over_gpu)
-		ck_assert(request->may_drive >> way->via & 1);
+		ck_assert(request->may_drive >> path->via & 1);
 	else
-		ck_assert(!machine->nodes[way->via - machine->n_gpus].is_gpu_memory);
+		ck_assert(!machine->nodes[path->via - machine->n_gpus].is_gpu_memory);
 	if (!is_over_gpu)
-		ck_assert_uint_eq(way->sort, CEI_ROUTE_STAGED);
+		ck_assert_uint_eq(path->kind, CEI_ROUTE_STAGED);
 	else if (request->from < machine->n_gpus && request->to < machine->n_gpus)
-		ck_assert_uint_eq(way->sort, CEI_ROUTE_MIDDLE);
+		ck_assert_uint_eq(path->kind, CEI_ROUTE_MIDDLE);
 	else
-		ck_assert_uint_eq(way->sort, CEI_ROUTE_RELAYED);
+		ck_assert_uint_eq(path->kind, CEI_ROUTE_RELAYED);
 }
 
 static void check_shares(const struct cei_route_request *request,
@@ -109,15 +109,15 @@ static void check_shares(const struct cei_route_request *request,
 	uint64_t sum = 0;
 	uint32_t i, j;
 
-	for (i = 0; i < route->n_ways; i++) {
-		sum += route->ways[i].bytes;
-		ck_assert(route->ways[i].bytes || !request->bytes);
-		if (i + 1 < route->n_ways)
-			ck_assert_uint_eq(route->ways[i].bytes % 4096, 0);
+	for (i = 0; i < route->n_paths; i++) {
+		sum += route->paths[i].bytes;
+		ck_assert(route->paths[i].bytes || !request->bytes);
+		if (i + 1 < route->n_paths)
+			ck_assert_uint_eq(route->paths[i].bytes % 4096, 0);
 		if (i)
-			ck_assert_uint_le(route->ways[i].bytes, route->ways[i - 1].bytes);
+			ck_assert_uint_le(route->paths[i].bytes, route->paths[i - 1].bytes);
 		for (j = 0; j < i; j++)
-			ck_assert_uint_ne(route->ways[i].via, route->ways[j].via);
+			ck_assert_uint_ne(route->paths[i].via, route->paths[j].via);
 	}
 	ck_assert_uint_eq(sum, request->bytes);
 }
@@ -129,13 +129,13 @@ static void check_time(const struct cei_machine *machine,
 		       const struct cei_route *route, const struct bounds *bounds)
 {
 	double ns = (double)route->expected_ns * (1 + 1e-6) + 1, load;
-	const struct cei_route_way *way;
+	const struct cei_route_path *path;
 	uint32_t i, j;
 
-	for (i = 0; i < route->n_ways; i++) {
-		way = &route->ways[i];
-		ck_assert_double_ge(ns, (double)way->t0_ns - 1 +
-				    (double)way->bytes / (double)(way->bytes_per_s + 1) * 1e9);
+	for (i = 0; i < route->n_paths; i++) {
+		path = &route->paths[i];
+		ck_assert_double_ge(ns, (double)path->t0_ns - 1 +
+				    (double)path->bytes / (double)(path->bytes_per_s + 1) * 1e9);
 	}
 	for (i = 0; i < machine->n_ports; i++) {
 		load = request->port_load ? (double)request->port_load[i] : 0;
@@ -163,14 +163,14 @@ int route_rig_find(const struct cei_machine *machine, const struct cei_route_req
 	ck_assert_uint_gt(strlen(ret_route->why), 10);
 	ck_assert_uint_lt(strlen(ret_route->why), sizeof(ret_route->why) - 1);
 	if (r) {
-		ck_assert_uint_eq(ret_route->n_ways, 0);
+		ck_assert_uint_eq(ret_route->n_paths, 0);
 		return r;
 	}
-	ck_assert_uint_ge(ret_route->n_ways, 1);
-	ck_assert_uint_le(ret_route->n_ways, CEI_ROUTE_WAYS_MAX);
+	ck_assert_uint_ge(ret_route->n_paths, 1);
+	ck_assert_uint_le(ret_route->n_paths, CEI_ROUTE_PATHS_MAX);
 	memset(&bounds, 0, sizeof(bounds));
-	for (i = 0; i < ret_route->n_ways; i++)
-		check_way(machine, request, &ret_route->ways[i], &bounds);
+	for (i = 0; i < ret_route->n_paths; i++)
+		check_path(machine, request, &ret_route->paths[i], &bounds);
 	check_shares(request, ret_route);
 	check_time(machine, request, ret_route, &bounds);
 	return 0;

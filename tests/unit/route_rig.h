@@ -20,7 +20,7 @@ int route_rig_find(const struct cei_machine *machine, const struct cei_route_req
 struct cei_route route_rig_get(const struct cei_machine *machine,
 			       const struct cei_route_request *request);
 
-/* The ways of a sort. */
-uint32_t route_rig_count(const struct cei_route *route, enum cei_route_sort sort);
+/* The paths of a kind. */
+uint32_t route_rig_count(const struct cei_route *route, enum cei_route_kind kind);
 
 #endif /* CEI_ROUTE_RIG_H */

@@ -211,7 +211,7 @@ START_TEST(test_coherent_gpus_show_their_memory_as_nodes)
 }
 END_TEST
 
-START_TEST(test_a_file_can_say_that_there_is_no_way)
+START_TEST(test_a_file_can_say_that_there_is_no_link)
 {
 	struct cei_machine *machine = testing_machine("two-no-p2p");
 
@@ -323,7 +323,7 @@ START_TEST(test_more_gpus_than_there_is_room_for_are_refused)
 	memset(hints.n_direct, 1, sizeof(hints.n_direct));
 	ck_assert_int_eq(cei_machine_from_hwloc(&report, NULL, &hints, &machine),
 			 CEOV_ERR_INVALID);
-	testing_log_has(&lines, "more than 2048 ways", NULL, NULL);
+	testing_log_has(&lines, "more than 2048 ports", NULL, NULL);
 }
 END_TEST
 
@@ -445,7 +445,7 @@ static Suite *suite(void)
 	tcase_add_test(trees, test_nics_are_as_near_as_the_tree_says);
 	tcase_add_test(trees, test_a_mesh_has_links_of_two_widths_and_none);
 	tcase_add_test(trees, test_coherent_gpus_show_their_memory_as_nodes);
-	tcase_add_test(trees, test_a_file_can_say_that_there_is_no_way);
+	tcase_add_test(trees, test_a_file_can_say_that_there_is_no_link);
 	tcase_add_test(trees, test_what_is_not_told_has_defaults);
 	suite_add_tcase(all, trees);
 	tcase_add_checked_fixture(told, set_up, tear_down);

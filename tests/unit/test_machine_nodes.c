@@ -138,7 +138,7 @@ START_TEST(test_sizes_beyond_reason_are_refused)
 }
 END_TEST
 
-/* --- ways that links share ------------------------------------------------------ */
+/* --- ports that links share ----------------------------------------------------- */
 
 static int add_port(struct cei_machine_builder *builder, const char *name)
 {
@@ -169,7 +169,7 @@ START_TEST(test_the_last_port_fits_and_no_more)
 	ck_assert_uint_eq(machine->n_ports, CEI_MACHINE_PORTS_MAX);
 	ck_assert_int_eq(add_port(&builder, "one more"), CEOV_ERR_INVALID);
 	ck_assert_uint_eq(machine->n_ports, CEI_MACHINE_PORTS_MAX);
-	testing_log_has(&lines, "here: more than 2048 ways", NULL, NULL);
+	testing_log_has(&lines, "here: more than 2048 ports", NULL, NULL);
 	ck_assert_int_eq(add_port(&builder, "p0"), 0);          /* ports that exist can still be
 								 * used */
 	ck_assert_int_eq(add_port(&builder, "last"), 0);

@@ -231,7 +231,7 @@ START_TEST(test_memory_that_is_not_mapped_can_be_a_target)
 }
 END_TEST
 
-/* Helpers would move a leg of any other way, and cannot know the addresses. */
+/* Helpers would move a leg of any other path, and cannot know the addresses. */
 START_TEST(test_no_helper_gets_addresses_of_another_mover)
 {
 	struct ceov_plan_options options = { .struct_bytes = sizeof(options),

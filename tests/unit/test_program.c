@@ -190,7 +190,7 @@ START_TEST(test_a_program_is_routed_alone)
 	ck_assert_uint_eq(alone.transfers[0].has_direct, 0);
 	ck_assert_uint_eq(alone.transfers[0].route, 0);
 	ck_assert_uint_eq(alone.n_routes, 1);
-	ck_assert_uint_ne(alone.routes[0].route.n_ways, 0);
+	ck_assert_uint_ne(alone.routes[0].route.n_paths, 0);
 	ck_assert_uint_eq(cei_program_expected_ns(&alone, machine, 0),
 			  alone.routes[0].route.expected_ns);
 	check_text(machine, "moved by gpu0 then");
@@ -199,7 +199,7 @@ START_TEST(test_a_program_is_routed_alone)
 	ck_assert_uint_eq(check_cuts(100 * MIB) + 1, alone.n_chunks);   /* the other transfer is one
 									 * more chunk */
 
-	alone.routes[0].route.n_ways = 0;               /* as if no route had been found */
+	alone.routes[0].route.n_paths = 0;              /* as if no route had been found */
 	ck_assert_int_eq(cei_program_keep_routes(&alone, &report), CEOV_ERR_NO_ROUTE);
 	testing_log_has(&log_of, "transfer 0: no route from rank 0 to rank 1", NULL, NULL);
 	alone.transfers[0].has_direct = 1;
@@ -303,7 +303,7 @@ START_TEST(test_marks_that_nobody_sees_or_raises)
 	transfer->has_direct = 0;
 	ck_assert_int_eq(cei_program_check_triggers(&alone, &report, &triggers), 0);
 	ck_assert(!triggers.is_gateable);
-	ck_assert_str_eq(triggers.why_polled, "a transfer has no direct way");
+	ck_assert_str_eq(triggers.why_polled, "a transfer has no direct path");
 }
 END_TEST
 

@@ -95,7 +95,7 @@ static uint32_t random_place(void)
 
 static void random_route(struct cei_program_route *route)
 {
-	struct cei_route_way *way;
+	struct cei_route_path *path;
 	uint32_t i;
 
 	route->from = random_place();
@@ -103,19 +103,19 @@ static void random_route(struct cei_program_route *route)
 	route->bytes = testing_random(&state);
 	route->may_drive = testing_random(&state);
 	route->no_direct = below(2);
-	route->route.n_ways = 1 + below(CEI_ROUTE_WAYS_MAX);
+	route->route.n_paths = 1 + below(CEI_ROUTE_PATHS_MAX);
 	route->route.expected_ns = testing_random(&state);
 	for (i = below(CEI_ROUTE_WHY_BYTES); i-- > 0;)
 		route->route.why[i] = (char)(1 + below(255));
-	for (i = 0; i < route->route.n_ways; i++) {
-		way = &route->route.ways[i];
-		way->sort = (uint8_t)below(CEI_ROUTE_MIDDLE + 1);
-		way->via = way->sort == CEI_ROUTE_DIRECT ? CEOV_NOBODY : below(8);
-		way->engines[0] = random_place();
-		way->engines[1] = random_place();
-		way->bytes = 1 + testing_below(&state, UINT64_C(1) << 59);
-		way->bytes_per_s = testing_random(&state);
-		way->t0_ns = testing_random(&state);
+	for (i = 0; i < route->route.n_paths; i++) {
+		path = &route->route.paths[i];
+		path->kind = (uint8_t)below(CEI_ROUTE_MIDDLE + 1);
+		path->via = path->kind == CEI_ROUTE_DIRECT ? CEOV_NOBODY : below(8);
+		path->engines[0] = random_place();
+		path->engines[1] = random_place();
+		path->bytes = 1 + testing_below(&state, UINT64_C(1) << 59);
+		path->bytes_per_s = testing_random(&state);
+		path->t0_ns = testing_random(&state);
 	}
 }
 
@@ -233,7 +233,7 @@ static void same_transfer(const struct cei_program_transfer *a,
 
 static void same_route(const struct cei_program_route *a, const struct cei_program_route *b)
 {
-	const struct cei_route_way *one, *other;
+	const struct cei_route_path *one, *other;
 	uint32_t i;
 
 	ck_assert_uint_eq(a->from, b->from);
@@ -241,13 +241,13 @@ static void same_route(const struct cei_program_route *a, const struct cei_progr
 	ck_assert_uint_eq(a->bytes, b->bytes);
 	ck_assert_uint_eq(a->may_drive, b->may_drive);
 	ck_assert_uint_eq(a->no_direct, b->no_direct);
-	ck_assert_uint_eq(a->route.n_ways, b->route.n_ways);
+	ck_assert_uint_eq(a->route.n_paths, b->route.n_paths);
 	ck_assert_uint_eq(a->route.expected_ns, b->route.expected_ns);
 	ck_assert_str_eq(a->route.why, b->route.why);
-	for (i = 0; i < a->route.n_ways; i++) {
-		one = &a->route.ways[i];
-		other = &b->route.ways[i];
-		ck_assert_uint_eq(one->sort, other->sort);
+	for (i = 0; i < a->route.n_paths; i++) {
+		one = &a->route.paths[i];
+		other = &b->route.paths[i];
+		ck_assert_uint_eq(one->kind, other->kind);
 		ck_assert_uint_eq(one->via, other->via);
 		ck_assert_uint_eq(one->engines[0], other->engines[0]);
 		ck_assert_uint_eq(one->engines[1], other->engines[1]);

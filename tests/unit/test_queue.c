@@ -417,7 +417,7 @@ START_TEST(test_plans_that_cannot_be_queued_are_refused)
 	ck_assert_int_eq(ceov_plan_queue(stand.plan, &stand.stream, CEOV_VALUE_LIMIT - 1),
 			 CEOV_ERR_INVALID);
 	stand.plan->program.transfers[0].has_direct = 0;
-	refused(&stand, CEOV_ERR_INVALID, "transfer 0 has no direct way");
+	refused(&stand, CEOV_ERR_INVALID, "transfer 0 has no direct path");
 	stand.plan->program.transfers[0].has_direct = 1;
 	stand.plan->steps[0].source_ready.address = 0;
 	refused(&stand, CEOV_ERR_NO_ROUTE, "transfer 0: source_ready");

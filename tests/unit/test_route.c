@@ -41,12 +41,12 @@ START_TEST(test_a_pair_takes_the_host_beside_its_nvlink)
 	struct cei_machine *machine = machine_nvswitch(8);
 	struct cei_route route = find(machine, 0, 5, 256 * MIB, CEI_ROUTE_RULE_ALL);
 
-	ck_assert_uint_eq(route.n_ways, 2);
-	ck_assert_uint_eq(route.ways[0].sort, CEI_ROUTE_DIRECT);
-	ck_assert_uint_eq(route.ways[1].sort, CEI_ROUTE_STAGED);
-	ck_assert_uint_eq(route.ways[1].via, 8);
-	ck_assert_uint_eq(route.ways[1].engines[0], 0);
-	ck_assert_uint_eq(route.ways[1].engines[1], 5);
+	ck_assert_uint_eq(route.n_paths, 2);
+	ck_assert_uint_eq(route.paths[0].kind, CEI_ROUTE_DIRECT);
+	ck_assert_uint_eq(route.paths[1].kind, CEI_ROUTE_STAGED);
+	ck_assert_uint_eq(route.paths[1].via, 8);
+	ck_assert_uint_eq(route.paths[1].engines[0], 0);
+	ck_assert_uint_eq(route.paths[1].engines[1], 5);
 	ck_assert_double_ge(gain(machine, 0, 5, 256 * MIB), 1.07);
 	ck_assert_double_ge(gain(machine, 0, 5, GIB), 1.10);
 	ck_assert_double_le(gain(machine, 0, 5, 16 * GIB), 1.15);
@@ -60,13 +60,13 @@ START_TEST(test_a_load_takes_all_peers_links)
 	struct cei_route route = find(machine, 8, 3, GIB, CEI_ROUTE_RULE_ALL);
 	uint32_t i;
 
-	ck_assert_uint_eq(route.n_ways, 8);
+	ck_assert_uint_eq(route.n_paths, 8);
 	ck_assert_uint_eq(route_rig_count(&route, CEI_ROUTE_RELAYED), 7);
 	for (i = 0; i < 8; i++) {
-		if (route.ways[i].via == CEOV_NOBODY)
+		if (route.paths[i].via == CEOV_NOBODY)
 			continue;
-		ck_assert_uint_eq(route.ways[i].engines[0], route.ways[i].via);
-		ck_assert_uint_eq(route.ways[i].engines[1], route.ways[i].via);
+		ck_assert_uint_eq(route.paths[i].engines[0], route.paths[i].via);
+		ck_assert_uint_eq(route.paths[i].engines[1], route.paths[i].via);
 	}
 	ck_assert_double_ge(gain(machine, 8, 3, GIB), 2.7);
 	ck_assert_double_le(gain(machine, 8, 3, GIB), 172.0 / 55.0);
@@ -80,8 +80,8 @@ START_TEST(test_a_store_takes_peers_links)
 	struct cei_route route = find(machine, 3, 8, GIB, CEI_ROUTE_RULE_ALL);
 	uint32_t i;
 
-	for (i = 0; i < route.n_ways; i++)
-		ck_assert_uint_eq(route.ways[i].engines[0], 3);
+	for (i = 0; i < route.n_paths; i++)
+		ck_assert_uint_eq(route.paths[i].engines[0], 3);
 	ck_assert_double_ge(gain(machine, 3, 8, GIB), 1.4);
 	ck_assert_double_le(gain(machine, 3, 8, GIB), 92.0 / 55.0);
 	machine_free(machine);
@@ -102,12 +102,12 @@ START_TEST(test_little_goes_directly)
 
 	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		route = find(machine, 0, 1, sizes[i], CEI_ROUTE_RULE_ALL);
-		ck_assert_uint_eq(route.n_ways, 1);
-		ck_assert_uint_eq(route.ways[0].sort, CEI_ROUTE_DIRECT);
+		ck_assert_uint_eq(route.n_paths, 1);
+		ck_assert_uint_eq(route.paths[0].kind, CEI_ROUTE_DIRECT);
 		ck_assert_uint_ge(route.expected_ns, 4000);
 	}
 	route = find(machine, 8, 0, 65536, CEI_ROUTE_RULE_ALL);
-	ck_assert_uint_eq(route.n_ways, 1);
+	ck_assert_uint_eq(route.n_paths, 1);
 	machine_free(machine);
 }
 END_TEST
@@ -117,15 +117,15 @@ START_TEST(test_needed_is_direct_alone)
 	struct cei_machine *machine = machine_nvswitch(8);
 	struct cei_route route = find(machine, 0, 1, GIB, CEI_ROUTE_RULE_NEEDED);
 
-	ck_assert_uint_eq(route.n_ways, 1);
-	ck_assert_uint_eq(route.ways[0].bytes_per_s, 395 * MACHINE_GB);
-	ck_assert_uint_eq(route.ways[0].t0_ns, 4000);
+	ck_assert_uint_eq(route.n_paths, 1);
+	ck_assert_uint_eq(route.paths[0].bytes_per_s, 395 * MACHINE_GB);
+	ck_assert_uint_eq(route.paths[0].t0_ns, 4000);
 	ck_assert_uint_eq(route.expected_ns,
 			  cei_machine_link_ns(cei_machine_link(machine, 0, 1), GIB) + 1);
 	ck_assert_str_eq(route.why, "directly, through NVLink switches");
 	route = find(machine, 2, 2, GIB, CEI_ROUTE_RULE_ALL);
-	ck_assert_uint_eq(route.n_ways, 1);
-	ck_assert_uint_eq(route.ways[0].engines[0], 2);
+	ck_assert_uint_eq(route.n_paths, 1);
+	ck_assert_uint_eq(route.paths[0].engines[0], 2);
 	machine_free(machine);
 }
 END_TEST
@@ -135,8 +135,8 @@ START_TEST(test_a_single_engine_does_one_thing_at_a_time)
 	struct cei_machine *machine = machine_nvswitch(8);
 
 	machine->gpus[0].n_copy_engines = 1;
-	ck_assert_uint_eq(find(machine, 0, 1, GIB, CEI_ROUTE_RULE_ALL).n_ways, 1);
-	ck_assert_uint_eq(find(machine, 1, 0, GIB, CEI_ROUTE_RULE_ALL).n_ways, 2);
+	ck_assert_uint_eq(find(machine, 0, 1, GIB, CEI_ROUTE_RULE_ALL).n_paths, 1);
+	ck_assert_uint_eq(find(machine, 1, 0, GIB, CEI_ROUTE_RULE_ALL).n_paths, 2);
 	machine_free(machine);
 }
 END_TEST
@@ -153,9 +153,9 @@ START_TEST(test_load_of_others_moves_shares)
 	load[busy] = 54 * MACHINE_GB;   /* GPU 1's PCIe link into it is busy */
 	load[0] = 60 * MACHINE_GB;      /* the node's output is busy as well */
 	route = route_rig_get(machine, &request);
-	for (i = 0; i < route.n_ways; i++)
-		if (route.ways[i].via == 1)
-			ck_assert_uint_lt(route.ways[i].bytes, GIB / 16);
+	for (i = 0; i < route.n_paths; i++)
+		if (route.paths[i].via == 1)
+			ck_assert_uint_lt(route.paths[i].bytes, GIB / 16);
 	ck_assert_double_ge((double)route.expected_ns, (double)GIB / 112.0);
 	load[busy] = UINT64_MAX;        /* more load than the link carries: a small rest always
 					 * remains */
@@ -174,14 +174,14 @@ START_TEST(test_only_engines_that_may_be_driven)
 
 	request.may_drive = 1u << 1;    /* may only use the receiver's engines: the route pulls */
 	route = route_rig_get(machine, &request);
-	ck_assert_uint_eq(route.n_ways, 1);
-	ck_assert_uint_eq(route.ways[0].engines[0], 1);
-	ck_assert_uint_gt(route.ways[0].t0_ns, 4000);
+	ck_assert_uint_eq(route.n_paths, 1);
+	ck_assert_uint_eq(route.paths[0].engines[0], 1);
+	ck_assert_uint_gt(route.paths[0].t0_ns, 4000);
 	request.may_drive = 1u << 2;    /* may only use a third GPU's engines, which pull and
 					 * push */
 	route = route_rig_get(machine, &request);
-	ck_assert_uint_eq(route.ways[0].sort, CEI_ROUTE_MIDDLE);
-	ck_assert_uint_le(route.ways[0].bytes_per_s, 395 * MACHINE_GB / 2);
+	ck_assert_uint_eq(route.paths[0].kind, CEI_ROUTE_MIDDLE);
+	ck_assert_uint_le(route.paths[0].bytes_per_s, 395 * MACHINE_GB / 2);
 	request.may_drive = 0;
 	ck_assert_int_eq(route_rig_find(machine, &request, &route), CEOV_ERR_NO_ROUTE);
 	ck_assert_ptr_nonnull(strstr(route.why, "may not be used"));
@@ -189,8 +189,8 @@ START_TEST(test_only_engines_that_may_be_driven)
 	request.may_drive = 1u << 6;    /* loads are the same, but the target's engines may not be
 					 * used */
 	route = route_rig_get(machine, &request);
-	ck_assert_uint_eq(route.ways[0].via, 6);
-	ck_assert_uint_eq(route.ways[0].sort, CEI_ROUTE_RELAYED);
+	ck_assert_uint_eq(route.paths[0].via, 6);
+	ck_assert_uint_eq(route.paths[0].kind, CEI_ROUTE_RELAYED);
 	machine_free(machine);
 }
 END_TEST
@@ -206,9 +206,9 @@ START_TEST(test_a_tree_gains_nothing_by_detours)
 		for (to = 0; to < 4; to++)
 			if (from != to)
 				ck_assert_uint_eq(find(machine, from, to, GIB,
-						       CEI_ROUTE_RULE_ALL).n_ways, 1);
-	ck_assert_uint_eq(find(machine, 4, 0, GIB, CEI_ROUTE_RULE_ALL).n_ways, 1);
-	ck_assert_uint_eq(find(machine, 0, 5, GIB, CEI_ROUTE_RULE_ALL).n_ways, 1);
+						       CEI_ROUTE_RULE_ALL).n_paths, 1);
+	ck_assert_uint_eq(find(machine, 4, 0, GIB, CEI_ROUTE_RULE_ALL).n_paths, 1);
+	ck_assert_uint_eq(find(machine, 0, 5, GIB, CEI_ROUTE_RULE_ALL).n_paths, 1);
 	machine_free(machine);
 }
 END_TEST
@@ -218,9 +218,9 @@ START_TEST(test_a_mesh_goes_over_a_gpu_in_the_middle)
 	struct cei_machine *machine = machine_cube_mesh();
 	struct cei_route route = find(machine, 0, 5, GIB, CEI_ROUTE_RULE_NEEDED);
 
-	ck_assert_uint_eq(route.n_ways, 1);
-	ck_assert_uint_eq(route.ways[0].sort, CEI_ROUTE_MIDDLE);
-	ck_assert(route.ways[0].via == 1 || route.ways[0].via == 4);
+	ck_assert_uint_eq(route.n_paths, 1);
+	ck_assert_uint_eq(route.paths[0].kind, CEI_ROUTE_MIDDLE);
+	ck_assert(route.paths[0].via == 1 || route.paths[0].via == 4);
 	ck_assert_ptr_nonnull(strstr(route.why, "no copy goes directly; over gpu"));
 	route = find(machine, 0, 5, GIB, CEI_ROUTE_RULE_ALL);
 	ck_assert_uint_eq(route_rig_count(&route, CEI_ROUTE_MIDDLE), 2);
@@ -237,8 +237,8 @@ START_TEST(test_relays_over_one_switch_are_no_use)
 
 	/* GPU 1 is below GPU 0's switch, so it is not a helper; GPUs 2 and 3 are below another one.
 	 * Of these two the second can only use the gaps between the first one's slots. */
-	for (i = 0; i < route.n_ways; i++)
-		ck_assert_uint_ne(route.ways[i].via, 1);
+	for (i = 0; i < route.n_paths; i++)
+		ck_assert_uint_ne(route.paths[i].via, 1);
 	ck_assert_uint_ge(route_rig_count(&route, CEI_ROUTE_RELAYED), 1);
 	machine_free(machine);
 }
@@ -251,9 +251,9 @@ START_TEST(test_no_p2p_goes_through_the_host)
 							     CEI_ROUTE_RULE_NEEDED);
 	struct cei_route route = route_rig_get(machine, &request);
 
-	ck_assert_uint_eq(route.n_ways, 1);
-	ck_assert_uint_eq(route.ways[0].sort, CEI_ROUTE_STAGED);
-	ck_assert_str_eq(route.why, "no copy goes directly; over node0, the fastest of 1 way");
+	ck_assert_uint_eq(route.n_paths, 1);
+	ck_assert_uint_eq(route.paths[0].kind, CEI_ROUTE_STAGED);
+	ck_assert_str_eq(route.why, "no copy goes directly; over node0, the fastest of 1 path");
 	/* two legs in a pipeline: the bytes and one slot more on one link, and at most t0 for
 	 * each copy */
 	ck_assert_double_ge((double)route.expected_ns, (64.0 + 4) * MIB / 25.0);
@@ -278,7 +278,7 @@ START_TEST(test_memory_that_is_not_mapped_for_a_direct_copy)
 
 	request.no_direct = 1;
 	route = route_rig_get(machine, &request);
-	ck_assert_uint_eq(route.ways[0].sort, CEI_ROUTE_MIDDLE);
+	ck_assert_uint_eq(route.paths[0].kind, CEI_ROUTE_MIDDLE);
 	ck_assert_ptr_nonnull(strstr(route.why, "not mapped"));
 	request.rule = CEI_ROUTE_RULE_ALL;
 	route = route_rig_get(machine, &request);
@@ -294,8 +294,8 @@ START_TEST(test_host_memory_is_moved_by_processors)
 	struct cei_machine *machine = machine_pcie_tree();
 	struct cei_route route = find(machine, 4, 5, GIB, CEI_ROUTE_RULE_ALL);
 
-	ck_assert_uint_eq(route.n_ways, 1);
-	ck_assert_uint_eq(route.ways[0].engines[0], CEOV_NOBODY);
+	ck_assert_uint_eq(route.n_paths, 1);
+	ck_assert_uint_eq(route.paths[0].engines[0], CEOV_NOBODY);
 	machine_free(machine);
 }
 END_TEST
@@ -319,9 +319,9 @@ START_TEST(test_the_largest_machine)
 	struct cei_machine *machine = machine_nvswitch(64);
 	struct cei_route route = find(machine, 64, 63, GIB, CEI_ROUTE_RULE_ALL);
 
-	ck_assert_uint_eq(route.n_ways, CEI_ROUTE_WAYS_MAX);
+	ck_assert_uint_eq(route.n_paths, CEI_ROUTE_PATHS_MAX);
 	route = find(machine, 0, 63, GIB, CEI_ROUTE_RULE_ALL);
-	ck_assert_uint_eq(route.n_ways, 2);
+	ck_assert_uint_eq(route.n_paths, 2);
 	machine_free(machine);
 }
 END_TEST
@@ -358,18 +358,18 @@ START_TEST(test_any_route_on_any_machine)
 	struct cei_route_request request;
 	struct cei_machine *machine;
 	struct cei_route route;
-	uint32_t i, j, n_ways = 0, n_none = 0;
+	uint32_t i, j, n_paths = 0, n_none = 0;
 
 	for (i = 0; i < 1500; i++) {
 		machine = machine_random(&random);
 		for (j = 0; j < 30; j++) {
 			request = random_request(machine, load, &random);
 			n_none += route_rig_find(machine, &request, &route) != 0;
-			n_ways += route.n_ways > 2;
+			n_paths += route.n_paths > 2;
 		}
 		machine_free(machine);
 	}
-	ck_assert_uint_gt(n_ways, 100);
+	ck_assert_uint_gt(n_paths, 100);
 	ck_assert_uint_gt(n_none, 100);
 }
 END_TEST
@@ -379,7 +379,7 @@ END_TEST
 static double allowance(const struct cei_route *route)
 {
 	return (double)route->expected_ns * 1.0252 +
-		CEI_ROUTE_WAYS_MAX * 4096 / ((double)route->ways[0].bytes_per_s * 1e-9) + 2;
+		CEI_ROUTE_PATHS_MAX * 4096 / ((double)route->paths[0].bytes_per_s * 1e-9) + 2;
 }
 
 START_TEST(test_all_is_never_slower_than_needed)

@@ -31,15 +31,15 @@ static struct cei_machine *read_machine(const char *name)
 	return machine;
 }
 
-static void describe_way(const struct cei_machine *machine, const struct cei_route_way *way)
+static void describe_path(const struct cei_machine *machine, const struct cei_route_path *path)
 {
 	char name[16];
 
-	printf("    %s%s%s: %.1f MiB, %.1f GB/s, t0 %.1f us\n", cei_route_sort_name(way->sort),
-	       way->via == CEOV_NOBODY ? "" : " over ",
-	       way->via == CEOV_NOBODY ? "" : cei_machine_place_name(machine, way->via, name),
-	       (double)way->bytes / (double)MIB, (double)way->bytes_per_s / 1e9,
-	       (double)way->t0_ns / 1e3);
+	printf("    %s%s%s: %.1f MiB, %.1f GB/s, t0 %.1f us\n", cei_route_kind_name(path->kind),
+	       path->via == CEOV_NOBODY ? "" : " over ",
+	       path->via == CEOV_NOBODY ? "" : cei_machine_place_name(machine, path->via, name),
+	       (double)path->bytes / (double)MIB, (double)path->bytes_per_s / 1e9,
+	       (double)path->t0_ns / 1e3);
 }
 
 static int describe(const struct cei_machine *machine, uint32_t from, uint32_t to,
@@ -56,8 +56,8 @@ static int describe(const struct cei_machine *machine, uint32_t from, uint32_t t
 	       cei_machine_place_name(machine, to, to_name),
 	       rule == CEI_ROUTE_RULE_ALL ? "all" : "needed",
 	       (double)route.expected_ns / 1e3, route.why);
-	for (i = 0; i < route.n_ways; i++)
-		describe_way(machine, &route.ways[i]);
+	for (i = 0; i < route.n_paths; i++)
+		describe_path(machine, &route.paths[i]);
 	return r;
 }
 
@@ -117,12 +117,12 @@ START_TEST(test_switches_use_the_host_beside_nvlink)
 	struct cei_route route = find(machine, 6, 7, CEI_ROUTE_RULE_ALL);
 	uint32_t i;
 
-	ck_assert_uint_eq(route.ways[0].sort, CEI_ROUTE_DIRECT);
+	ck_assert_uint_eq(route.paths[0].kind, CEI_ROUTE_DIRECT);
 	ck_assert_uint_ge(route_rig_count(&route, CEI_ROUTE_STAGED), 1);
 	ck_assert_uint_eq(route_rig_count(&route, CEI_ROUTE_MIDDLE), 0);
-	for (i = 0; i < route.n_ways; i++)
-		if (route.ways[i].sort == CEI_ROUTE_STAGED)
-			ck_assert_uint_eq(route.ways[i].via,
+	for (i = 0; i < route.n_paths; i++)
+		if (route.paths[i].kind == CEI_ROUTE_STAGED)
+			ck_assert_uint_eq(route.paths[i].via,
 					  cei_machine_near_host(machine, 7));
 	route = find(machine, cei_machine_near_host(machine, 0), 0, CEI_ROUTE_RULE_ALL);
 	ck_assert_uint_ge(route_rig_count(&route, CEI_ROUTE_RELAYED), 2);
@@ -146,7 +146,7 @@ START_TEST(test_pcie_gains_nothing_by_relays)
 		for (gpu = 0; gpu < machine->n_gpus; gpu++) {
 			route = find(machine, cei_machine_near_host(machine, gpu), gpu,
 				     CEI_ROUTE_RULE_ALL);
-			ck_assert_uint_eq(route.n_ways, 1);
+			ck_assert_uint_eq(route.n_paths, 1);
 		}
 		cei_machine_destroy(machine);
 	}
@@ -164,9 +164,9 @@ START_TEST(test_the_mesh_has_gpus_in_the_middle)
 			if (from == to)
 				continue;
 			route = find(machine, from, to, CEI_ROUTE_RULE_NEEDED);
-			ck_assert_uint_eq(route.n_ways, 1);
-			n_middle += route.ways[0].sort == CEI_ROUTE_MIDDLE;
-			n_direct += route.ways[0].sort == CEI_ROUTE_DIRECT;
+			ck_assert_uint_eq(route.n_paths, 1);
+			n_middle += route.paths[0].kind == CEI_ROUTE_MIDDLE;
+			n_direct += route.paths[0].kind == CEI_ROUTE_DIRECT;
 		}
 	}
 	ck_assert_uint_eq(n_middle + n_direct, 56);
@@ -180,9 +180,9 @@ START_TEST(test_no_p2p_is_staged)
 	struct cei_machine *machine = read_machine("two-no-p2p.xml");
 	struct cei_route route = find(machine, 0, 1, CEI_ROUTE_RULE_NEEDED);
 
-	ck_assert_uint_eq(route.n_ways, 1);
-	ck_assert_uint_eq(route.ways[0].sort, CEI_ROUTE_STAGED);
-	ck_assert_uint_eq(route.ways[0].via, cei_machine_near_host(machine, 0));
+	ck_assert_uint_eq(route.n_paths, 1);
+	ck_assert_uint_eq(route.paths[0].kind, CEI_ROUTE_STAGED);
+	ck_assert_uint_eq(route.paths[0].via, cei_machine_near_host(machine, 0));
 	cei_machine_destroy(machine);
 }
 END_TEST

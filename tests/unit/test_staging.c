@@ -128,9 +128,9 @@ static void check_slots(const struct stand *stand, uint32_t rank)
 	const struct cei_staging *staging = staging_of(stand, rank);
 	uint32_t i;
 
-	for (i = 0; i < staging->n_ways; i++) {
-		ck_assert_uint_eq(staging->ways[i].n_free, CEI_ROUTE_SLOTS);
-		ck_assert(cei_list_is_empty(&staging->ways[i].waiting));
+	for (i = 0; i < staging->n_paths; i++) {
+		ck_assert_uint_eq(staging->paths[i].n_free, CEI_ROUTE_SLOTS);
+		ck_assert(cei_list_is_empty(&staging->paths[i].waiting));
 	}
 }
 
@@ -176,7 +176,7 @@ START_TEST(test_no_direct_link_goes_through_host_memory)
 	launch.base = 1;
 	launch.after_stream = &token;
 	ck_assert_int_eq(ceov_launch(plan, &launch, NULL), CEOV_ERR_INVALID);
-	testing_log_has(&stand.log, "no direct way", NULL, NULL);
+	testing_log_has(&stand.log, "no direct path", NULL, NULL);
 	stand_close(&stand);
 }
 END_TEST
@@ -200,7 +200,7 @@ START_TEST(test_direct_only_is_refused_without_a_direct_link)
 }
 END_TEST
 
-START_TEST(test_several_ways_at_once)
+START_TEST(test_several_paths_at_once)
 {
 	struct stand stand;
 	struct ceov_transfer transfer;
@@ -285,7 +285,7 @@ START_TEST(test_a_template_goes_directly)
 	ck_assert_uint_ge(plan->program.n_transfers, 1);
 	for (i = 0; i < plan->program.n_transfers; i++)
 		ck_assert(!plan->steps[i].is_routed);
-	ck_assert_uint_eq(staging_of(&stand, 0)->n_ways, 0);
+	ck_assert_uint_eq(staging_of(&stand, 0)->n_paths, 0);
 	stand_close(&stand);
 }
 END_TEST
@@ -332,7 +332,7 @@ START_TEST(test_rows_keep_their_shape)
 	transfer.source.pitch_bytes = ROW;
 	transfer.target.pitch_bytes = PITCH;
 	plan = plan_of(&stand, 1, &transfer, CEOV_ROUTES_ALL);
-	ck_assert_uint_ge(staging_of(&stand, 1)->n_ways, 1);
+	ck_assert_uint_ge(staging_of(&stand, 1)->n_paths, 1);
 	ck_assert_int_eq(run(&stand, plan, 0), 0);
 	source = memory(&stand, 1);
 	target = memory(&stand, 3);
@@ -468,12 +468,12 @@ END_TEST
 static Suite *suite(void)
 {
 	Suite *made = suite_create("staging");
-	TCase *all = tcase_create("ways");
+	TCase *all = tcase_create("paths");
 
 	tcase_set_timeout(all, 60);
 	tcase_add_test(all, test_no_direct_link_goes_through_host_memory);
 	tcase_add_test(all, test_direct_only_is_refused_without_a_direct_link);
-	tcase_add_test(all, test_several_ways_at_once);
+	tcase_add_test(all, test_several_paths_at_once);
 	tcase_add_test(all, test_a_gated_launch_goes_directly);
 	tcase_add_test(all, test_a_template_goes_directly);
 	tcase_add_test(all, test_a_host_load_is_relayed_by_peers);

@@ -125,9 +125,9 @@ static void check_idle(const struct stand *stand)
 	for (i = 0; i < stand->n_ranks; i++) {
 		engine = &stand->context->engines[i];
 		ck_assert_uint_eq(engine->doorbell.n_armed, 0);
-		for (k = 0; k < engine->staging.n_ways; k++) {
-			ck_assert_uint_eq(engine->staging.ways[k].n_free, CEI_ROUTE_SLOTS);
-			ck_assert(cei_list_is_empty(&engine->staging.ways[k].waiting));
+		for (k = 0; k < engine->staging.n_paths; k++) {
+			ck_assert_uint_eq(engine->staging.paths[k].n_free, CEI_ROUTE_SLOTS);
+			ck_assert(cei_list_is_empty(&engine->staging.paths[k].waiting));
 		}
 		for (k = 0; k < CEI_LANES_MAX; k++) {
 			lineup = &engine->scheduler.queues.lanes[k];
@@ -141,36 +141,36 @@ static void check_idle(const struct stand *stand)
 
 /* --- bounds ---------------------------------------------------------------- */
 
-/* An engine has so many ways and no more; a plan that comes late still goes. */
-START_TEST(test_ways_run_out)
+/* An engine has so many paths and no more; a plan that comes late still goes. */
+START_TEST(test_paths_run_out)
 {
 	struct stand stand;
 	ceov_plan *plan;
-	uint32_t i, other, turn, way = 0;
+	uint32_t i, other, turn, path = 0;
 
 	stand_open(&stand, "v100x8-mesh.xml", 10, 9 * MIB);
 	for (turn = 0; turn < 2; turn++) {
 		for (i = 1; i < stand.n_ranks; i++) {
 			other = turn ? stand.n_ranks - i : i;
-			testing_fill(memory(&stand, other), stand.size_bytes, ++way);
+			testing_fill(memory(&stand, other), stand.size_bytes, ++path);
 			plan = plan_of(&stand, 0, other, 0);
 			ck_assert_int_eq(ceov_wait(stand.context, launch(plan, 0, 0),
 						   TESTING_PATIENCE), 0);
 			ck_assert_uint_eq(testing_check(memory(&stand, 0), stand.size_bytes,
-							way), stand.size_bytes);
+							path), stand.size_bytes);
 			plan = plan_of(&stand, 0, 0, other);
 			ck_assert_int_eq(ceov_wait(stand.context, launch(plan, 0, 0),
 						   TESTING_PATIENCE), 0);
 		}
 	}
-	ck_assert_uint_le(stand.context->engines[0].staging.n_ways, CEI_WAYS_MAX);
+	ck_assert_uint_le(stand.context->engines[0].staging.n_paths, CEI_PATHS_MAX);
 	check_idle(&stand);
 	stand_close(&stand);
 }
 END_TEST
 
 /* Paths that are only faster leave some for transfers that have no other. */
-START_TEST(test_the_only_way_is_found_late)
+START_TEST(test_the_only_path_is_found_late)
 {
 	struct stand stand;
 	struct cei_staging *staging;
@@ -178,15 +178,15 @@ START_TEST(test_the_only_way_is_found_late)
 
 	stand_open(&stand, "v100x8-mesh.xml", 10, 9 * MIB);
 	staging = &stand.context->engines[0].staging;
-	ck_assert_uint_eq(staging->n_ways, 0);
-	staging->n_ways = CEI_WAYS_SPARE;       /* as if they were in use */
+	ck_assert_uint_eq(staging->n_paths, 0);
+	staging->n_paths = CEI_PATHS_SPARE;     /* as if they were in use */
 	plan = plan_of(&stand, 0, 0, 5);        /* no direct link, so it needs a staged path */
-	ck_assert_uint_eq(staging->n_ways, CEI_WAYS_SPARE + 1);
-	ck_assert_uint_ne(plan->cuts[0].way, CEI_WAY_DIRECT);
+	ck_assert_uint_eq(staging->n_paths, CEI_PATHS_SPARE + 1);
+	ck_assert_uint_ne(plan->cuts[0].path, CEI_PATH_DIRECT);
 	plan = plan_of(&stand, 0, 8, 0);        /* node 0 -> GPU 0: the direct path is enough */
-	ck_assert_uint_eq(staging->n_ways, CEI_WAYS_SPARE + 1);
+	ck_assert_uint_eq(staging->n_paths, CEI_PATHS_SPARE + 1);
 	ck_assert_int_eq(plan->steps[0].is_routed, 0);
-	staging->n_ways = CEI_WAYS_MAX;
+	staging->n_paths = CEI_PATHS_MAX;
 	plan = new_plan(&stand, 0, CEOV_ROUTES_DEFAULT);
 	ck_assert_int_eq(ceov_plan_add(plan, &(struct ceov_transfer){
 		.struct_bytes = sizeof(struct ceov_transfer), .row_bytes = MIB, .n_rows = 1,
@@ -194,8 +194,8 @@ START_TEST(test_the_only_way_is_found_late)
 		.target = { .buffer = stand.buffers[6] } }), 0);
 	ck_assert_int_eq(ceov_plan_commit(plan), CEOV_ERR_NO_ROUTE);
 	testing_log_has(&stand.log, "rank 0 to rank 6", "has no room for", NULL);
-	memmove(&staging->ways[0], &staging->ways[CEI_WAYS_SPARE], sizeof(staging->ways[0]));
-	staging->n_ways = 1;
+	memmove(&staging->paths[0], &staging->paths[CEI_PATHS_SPARE], sizeof(staging->paths[0]));
+	staging->n_paths = 1;
 	stand_close(&stand);
 }
 END_TEST
@@ -248,7 +248,7 @@ START_TEST(test_sizes_beyond_all_bounds)
 		ck_assert_int_eq(ceov_plan_commit(plan), CEOV_ERR_INVALID);
 		ceov_plan_release(plan);
 	}
-	ck_assert_uint_eq(stand.context->engines[0].staging.n_ways, 0);
+	ck_assert_uint_eq(stand.context->engines[0].staging.n_paths, 0);
 	stand_close(&stand);
 }
 END_TEST
@@ -478,11 +478,11 @@ END_TEST
 static Suite *suite(void)
 {
 	Suite *made = suite_create("staging_fails");
-	TCase *all = tcase_create("ways");
+	TCase *all = tcase_create("paths");
 
 	tcase_set_timeout(all, 60);
-	tcase_add_test(all, test_ways_run_out);
-	tcase_add_test(all, test_the_only_way_is_found_late);
+	tcase_add_test(all, test_paths_run_out);
+	tcase_add_test(all, test_the_only_path_is_found_late);
 	tcase_add_loop_test(all, test_memory_that_nobody_reaches, 0, 2);
 	tcase_add_test(all, test_sizes_beyond_all_bounds);
 	tcase_add_test(all, test_host_ranks_beside_gpus_have_no_place);
