@@ -8,7 +8,7 @@
 
 #include "bench_overlap.h"
 
-#define SCHEMA_VERSION 1
+#define SCHEMA_VERSION 2
 
 static const char *const method_names[OVERLAP_METHODS] = {
 	[OVERLAP_GEMM] = "gemm",
@@ -78,7 +78,7 @@ void bench_overlap_report_head(FILE *out)
 		"of the calling thread a call; thr%%: CPU of other threads\n");
 	fprintf(out, "%-14s %-9s %9s %6s %6s %-6s %8s %8s %8s %8s %8s %8s %8s %7s %6s %8s "
 		"%6s %8s %6s %6s %6s %5s %8s  %s\n", "operator", "model", "M", "N", "K",
-		"method", "gemm", "our", "comm", "commCE", "seq", "seqCE", "ours", "speedup",
+		"launch", "gemm", "our", "comm", "commCE", "seq", "seqCE", "ours", "speedup",
 		"vsCE", "ideal", "frac", "exposed", "g/our", "/ideal", "cpu", "thr%", "error",
 		"data");
 }
@@ -218,7 +218,7 @@ static struct json_object *row_to_json(const struct bench_overlap_row *row)
 	uint32_t method;
 
 	add_string(object, "operator", bench_overlap_name(row->test));
-	add_string(object, "mode", row->is_graph ? "graph" : "stream");
+	add_string(object, "launch", row->is_graph ? "graph" : "stream");
 	add_integer(object, "ranks", row->ranks);
 	if (is_sum(row)) {
 		add_integer(object, "bytes_per_rank", row->bytes);

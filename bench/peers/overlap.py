@@ -6,7 +6,7 @@
     torchrun --nproc-per-node 4 bench/peers/overlap.py --lib .libs/libceoverlap.so
     python3 bench/peers/overlap.py --lib .libs/libceoverlap.so
 
-Ways, which take turns sample by sample on the same data:
+Methods, which take turns sample by sample on the same data:
 
     gemm      torch.matmul alone, on rows that are there already
     comm      NCCL's all-gather or reduce-scatter alone
@@ -47,8 +47,8 @@ MODELS = {
     "llama405b": (16384, 53248),
 }
 OPERATORS = ("ag_gemm", "gemm_rs")
-WAYS = ("gemm", "comm", "nccl", "zero-CTA", "async-TP", "ours")
-MODES = ("stream", "graph")
+METHODS = ("gemm", "comm", "nccl", "zero-CTA", "async-TP", "ours")
+LAUNCHES = ("stream", "graph")
 TOLERANCE = {"ag_gemm": 0.004, "gemm_rs": 0.008}  # of the largest value
 
 # --- ceoverlap, by its C interface (include/ceoverlap/ceoverlap.h, ops.h) ---------------
@@ -335,7 +335,7 @@ class Peers:
                                 timeout=datetime.timedelta(minutes=10))
         self.cpu = dist.new_group(backend="gloo")
         self.stream = torch.cuda.Stream()
-        self.reasons = {}  # way (and mode) -> why it is left out
+        self.reasons = {}  # method (and launch) -> why it is left out
         self.zero_group = None
         self.zero_buffer = None
         self.zero_pool = None
@@ -357,7 +357,7 @@ class Peers:
         try:
             result = function()
             self.torch.cuda.synchronize()
-        except Exception as error:  # whatever it is, it is why the way is left out
+        except Exception as error:  # whatever it is, it is why the method is left out
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         reasons = [r for r in self.gather(reason) if r]
         if not reasons:
@@ -411,7 +411,7 @@ class Peers:
 
 
 class Row:
-    """Operands and results of one shape, and its ways as functions."""
+    """Operands and results of one shape, and its methods as functions."""
 
     def __init__(self, peers, operator, model, m, n, k):
         torch = peers.torch
@@ -508,28 +508,28 @@ class Row:
             return self.peers.torch.cuda.current_stream().cuda_stream
 
         runs = {}
-        for mode, workspace in workspaces.items():
+        for launch, workspace in workspaces.items():
             op = ours.create_op(workspace, self.operator, self.m, self.n, self.k)
-            self.ops[mode] = op
+            self.ops[launch] = op
             once = ours.make_run(self.operator, op, self, stream_of)
 
             def call(once=once):
                 once()
                 return self.ours
 
-            runs[mode] = call
+            runs[launch] = call
         return runs
 
-    def ways(self, mode, runs):
-        """The ways of a mode, as far as they are there."""
+    def methods(self, launch, runs):
+        """The methods that this machine has, for launches on a "stream" or by a "graph"."""
         found = {"gemm": self.gemm, "comm": self.comm, "nccl": self.nccl}
         if self.peers.attempt("zero-CTA" if self.operator == "ag_gemm"
                               else "zero-CTA, gemm_rs", self.prepare_zero_cta):
             found["zero-CTA"] = self.zero_cta
         if self.peers.attempt("async-TP", self.prepare_async_tp):
             found["async-TP"] = self.async_tp
-        if runs and mode in runs:
-            found["ours"] = runs[mode]
+        if runs and launch in runs:
+            found["ours"] = runs[launch]
         return found
 
 
@@ -543,7 +543,7 @@ def relative_error(torch, result, reference):
     return error if error == error and error < 1e30 else 1e30
 
 
-def check_way(row, name, function, reference):
+def check_method(row, name, function, reference):
     """The worst error of all ranks, and whether two runs gave the same bits."""
     peers, torch = row.peers, row.peers.torch
     if name in ("gemm", "comm"):
@@ -609,12 +609,12 @@ def statistics(samples):
     }
 
 
-def repeats_of(row, mode, ways):
-    """What a sample of each way does."""
+def repeats_of(row, launch, methods):
+    """What a sample of each method does."""
     arguments = row.peers.arguments
     repeats = {}
-    for name, function in ways.items():
-        if mode == "graph":
+    for name, function in methods.items():
+        if launch == "graph":
             graph = capture(row, name, function)
             if graph is not None:
                 repeats[name] = graph.replay
@@ -628,8 +628,8 @@ def repeats_of(row, mode, ways):
     return repeats
 
 
-def first_calls(row, mode, ways):
-    """Ways that can be called at all; whatever is made at first use is made."""
+def first_calls(row, launch, methods):
+    """Methods that can be called at all; whatever is made at first use is made."""
     peers = row.peers
 
     def call(function):
@@ -640,26 +640,26 @@ def first_calls(row, mode, ways):
         return once
 
     able = {}
-    for name, function in ways.items():
+    for name, function in methods.items():
         peers.meet()
         if peers.attempt(f"{name}, {row.operator}", call(function)) is not None:
             able[name] = function
     return able
 
 
-def measure(row, modes, runs):
-    """The row's tables, one a mode."""
+def measure(row, launches, runs):
+    """The row's tables: one for each kind of launch, "stream" and "graph"."""
     peers, arguments = row.peers, row.peers.arguments
     reference = row.reference()
     peers.meet()
     repeats, found = {}, {}
-    for mode in modes:
-        ways = first_calls(row, mode, row.ways(mode, runs))
-        found[mode] = {name: dict(zip(("error", "same_bits"),
-                                      check_way(row, name, function, reference)))
-                       for name, function in ways.items()}
-        for name, repeat in repeats_of(row, mode, ways).items():
-            repeats[mode, name] = repeat
+    for launch in launches:
+        methods = first_calls(row, launch, row.methods(launch, runs))
+        found[launch] = {name: dict(zip(("error", "same_bits"),
+                                        check_method(row, name, function, reference)))
+                         for name, function in methods.items()}
+        for name, repeat in repeats_of(row, launch, methods).items():
+            repeats[launch, name] = repeat
     samples = {key: [] for key in repeats}
     keys = list(repeats)
     for i in range(arguments.warmup + arguments.samples):
@@ -674,8 +674,9 @@ def measure(row, modes, runs):
         found[key[0]][key[1]].update(statistics(worst))
     if ("graph", "ours") in repeats:
         check_replay(row, found, repeats["graph", "ours"], reference)
-    return {mode: {name: way for name, way in found[mode].items() if "us_median" in way}
-            for mode in modes}
+    return {launch: {name: method for name, method in found[launch].items()
+                     if "us_median" in method}
+            for launch in launches}
 
 
 def check_replay(row, found, replay, reference):
@@ -693,33 +694,33 @@ def check_replay(row, found, replay, reference):
 # --- rows -------------------------------------------------------------------------------
 
 
-def ratio(ways, name):
-    if name not in ways or "ours" not in ways:
+def ratio(methods, name):
+    if name not in methods or "ours" not in methods:
         return None
-    return ways[name]["us_median"] / ways["ours"]["us_median"]
+    return methods[name]["us_median"] / methods["ours"]["us_median"]
 
 
-def finish_row(row, mode, ways):
+def finish_row(row, launch, methods):
     """As it goes into the JSON file."""
-    ours = ways.get("ours")
+    ours = methods.get("ours")
     verified = None
     if ours and ours["error"] is not None:
         verified = bool(ours["error"] <= TOLERANCE[row.operator] and ours["same_bits"])
     return {
-        "operator": row.operator, "model": row.model, "way": mode,
+        "operator": row.operator, "model": row.model, "launch": launch,
         "ranks": row.peers.n_ranks, "m": row.m, "n": row.n, "k": row.k,
-        "ways": ways,
-        "vs_nccl": ratio(ways, "nccl"),
-        "vs_zero_cta": ratio(ways, "zero-CTA"),
-        "vs_async_tp": ratio(ways, "async-TP"),
+        "methods": methods,
+        "vs_nccl": ratio(methods, "nccl"),
+        "vs_zero_cta": ratio(methods, "zero-CTA"),
+        "vs_async_tp": ratio(methods, "async-TP"),
         "verified": verified, "tolerance": TOLERANCE[row.operator],
     }
 
 
 def print_head():
     print("# us a call: medians of samples, each the maximum over ranks; vs X: X / ours")
-    print(f"{'operator':<9} {'model':<10} {'M':>6} {'N':>6} {'K':>6} {'way':<6} "
-          + " ".join(f"{name:>9}" for name in WAYS)
+    print(f"{'operator':<9} {'model':<10} {'M':>6} {'N':>6} {'K':>6} {'launch':<6} "
+          + " ".join(f"{name:>9}" for name in METHODS)
           + f" {'vs nccl':>8} {'vs zero':>8} {'vs async':>8} {'error':>8}  data",
           flush=True)
 
@@ -729,13 +730,13 @@ def cell(value, width, decimals):
 
 
 def print_row(row):
-    ways = row["ways"]
-    times = " ".join(cell(ways[name]["us_median"] if name in ways else None, 9, 1)
-                     for name in WAYS)
-    error = ways.get("ours", {}).get("error")
+    methods = row["methods"]
+    times = " ".join(cell(methods[name]["us_median"] if name in methods else None, 9, 1)
+                     for name in METHODS)
+    error = methods.get("ours", {}).get("error")
     data = {None: "unchecked", True: "verified", False: "WRONG"}[row["verified"]]
     print(f"{row['operator']:<9} {row['model']:<10} {row['m']:>6} {row['n']:>6} "
-          f"{row['k']:>6} {row['way']:<6} {times} {cell(row['vs_nccl'], 8, 3)} "
+          f"{row['k']:>6} {row['launch']:<6} {times} {cell(row['vs_nccl'], 8, 3)} "
           f"{cell(row['vs_zero_cta'], 8, 3)} {cell(row['vs_async_tp'], 8, 3)} "
           f"{'-' if error is None else format(error, '.1e'):>8}  {data}", flush=True)
 
@@ -759,19 +760,19 @@ def open_library(peers, arguments, gpu, folder):
         arguments.lib, peers.rank, gpu, peers.n_ranks, os.path.join(folder, "group")))
 
 
-def open_workspaces(peers, ours, operator, shapes, modes):
+def open_workspaces(peers, ours, operator, shapes, launches):
     if ours is None:
         return {}
     n_bytes = max(ours.scratch_bytes(operator, m, n, k) for _model, m, n, k in shapes)
-    return {mode: ours.open_workspace(f"peers.{operator}.{mode}", n_bytes,
-                                      mode == "graph") for mode in modes}
+    return {launch: ours.open_workspace(f"peers.{operator}.{launch}", n_bytes,
+                                        launch == "graph") for launch in launches}
 
 
 def run_operator(peers, ours, operator, rows):
     arguments = peers.arguments
     shapes = shapes_of(arguments, operator, peers.n_ranks)
     workspaces = peers.attempt(f"ours, {operator}", lambda: open_workspaces(
-        peers, ours, operator, shapes, arguments.modes))
+        peers, ours, operator, shapes, arguments.launches))
     workspaces = workspaces if isinstance(workspaces, dict) else {}
     for model, m, n, k in shapes:
         row = Row(peers, operator, model, m, n, k)
@@ -779,9 +780,9 @@ def run_operator(peers, ours, operator, rows):
         if workspaces:
             runs = peers.attempt(f"ours, {operator}",
                                  lambda row=row: row.open_ours(ours, workspaces))
-        tables = measure(row, arguments.modes, runs)
-        for mode, ways in tables.items():
-            rows.append(finish_row(row, mode, ways))
+        tables = measure(row, arguments.launches, runs)
+        for launch, methods in tables.items():
+            rows.append(finish_row(row, launch, methods))
             if not peers.rank:
                 print_row(rows[-1])
         for op in row.ops.values():
@@ -822,7 +823,7 @@ def report(peers, ours, rows):
     if not peers.arguments.json:
         return
     with open(peers.arguments.json, "w", encoding="utf-8") as file:
-        json.dump({"schema_version": 1, "provenance": provenance(peers, ours),
+        json.dump({"schema_version": 2, "provenance": provenance(peers, ours),
                    "rows": rows}, file, indent=2)
         file.write("\n")
 
@@ -895,7 +896,7 @@ def parse_arguments():
     parser.add_argument("--operators", type=name_list(OPERATORS), default=list(OPERATORS))
     parser.add_argument("--models", type=name_list(list(MODELS)), default=list(MODELS))
     parser.add_argument("--tokens", type=number_list, default=[2048, 8192])
-    parser.add_argument("--modes", type=name_list(MODES), default=list(MODES))
+    parser.add_argument("--launches", type=name_list(LAUNCHES), default=list(LAUNCHES))
     parser.add_argument("--samples", type=int, default=20)
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--calls", type=int, default=5)

@@ -73,7 +73,7 @@ if grep -q 'WRONG\|unchecked' "$out"; then
 	echo "FAIL: rows of operators that are not verified"
 	failed=1
 fi
-for key in schema_version provenance command samples seed machine rows operator mode \
+for key in schema_version provenance command samples seed machine rows operator launch \
 	ranks model m n k bytes_per_rank methods ours us_median us_min us_p99 thread_us \
 	process_percent verified same_bits error tolerance; do
 	holds "$json" "\"$key\"" "JSON of operators has $key"
