@@ -111,6 +111,7 @@ pure_suites = \
 	%D%/unit/test_graph_cache \
 	%D%/unit/test_registry \
 	%D%/unit/test_pinned \
+	%D%/unit/test_far_wire \
 	%D%/unit/test_wire
 if HAVE_CUDA
 pure_suites += %D%/unit/test_share_cuda

@@ -4,7 +4,7 @@
 #
 # The direction of includes:
 #
-#   base <- topology <- { ipc, backend } <- ce_engine <- collective <- ops
+#   base <- topology <- net <- { ipc, backend } <- ce_engine <- collective <- ops
 #   base <- kernels <- ops
 #
 # ipc and backend do not know each other, nor do families of operators. Within ops:
@@ -28,9 +28,10 @@ may_include() {
 	case $1 in
 	base)			echo "" ;;
 	topology | kernels)	echo "base" ;;
-	ipc | backend)		echo "base topology" ;;
-	ce_engine)		echo "base topology ipc backend" ;;
-	collective)		echo "base topology ipc backend ce_engine" ;;
+	net)			echo "base topology" ;;
+	ipc | backend)		echo "base topology net" ;;
+	ce_engine)		echo "base topology net ipc backend" ;;
+	collective)		echo "base topology net ipc backend ce_engine" ;;
 	ops)			echo "base" ;;
 	ops/compute)		echo "base kernels ops" ;;
 	ops/exec_host)		echo "base ce_engine kernels ops ops/compute" ;;

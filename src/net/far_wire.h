@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_FAR_WIRE_H
+#define CEI_FAR_WIRE_H
+
+/*
+ * Converts what rails of two processes tell each other to bytes and back. Pure functions: no
+ * I/O, no allocation, no clock.
+ *
+ * Little-endian, no padding. A message is a head and a body. The head and REFUSE's body are the
+ * same in every version, so that a process can tell one of another version why it is refused.
+ * A PIECE is the head of an offer (net/transport.h), all others are messages of their own.
+ *
+ * Decoding is strict: bytes come from another process and are not trusted.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "net/transport.h"
+
+#define CEI_FAR_MAGIC       UINT32_C(0x4c494152)        /* "RAIL" */
+#define CEI_FAR_VERSION     1u
+#define CEI_FAR_HEAD_BYTES  48u
+#define CEI_FAR_TEXT_BYTES  200u        /* of a refusal, with the final 0 */
+#define CEI_FAR_NAME_BYTES  96u         /* of what HELLO names, with the final 0 */
+#define CEI_FAR_NOTE_MAX    1920u       /* bytes of a NOTE's payload */
+#define CEI_FAR_MARKS_MAX   64u         /* marks of one ASK */
+
+enum cei_far_type {
+	CEI_FAR_HELLO = 1,      /* this is who I am; the connection begins */
+	CEI_FAR_REFUSE,         /* I have nothing more to do with you, and why */
+	CEI_FAR_PIECE,          /* what the offered bytes are, and where they go */
+	CEI_FAR_MARK,           /* raise this counter once the pieces before have landed */
+	CEI_FAR_ACK,            /* all pieces landed and all marks were raised up to here */
+	CEI_FAR_ASK,            /* tell me when these counters have reached these values */
+	CEI_FAR_GO,             /* this counter has reached this value */
+	CEI_FAR_ABORT,          /* this signal is aborted */
+	CEI_FAR_BEAT,           /* I live, and so far have I come */
+	CEI_FAR_LOST,           /* another process has gone */
+	CEI_FAR_NOTE,           /* bytes for the layer above */
+	CEI_FAR_BYE,            /* I close in order */
+};
+
+struct cei_far_hello {
+	uint64_t instance[2];                   /* struct cei_site.instance of the process */
+	char     library[CEI_FAR_NAME_BYTES];   /* its version of ceoverlap */
+	char     transport[CEI_FAR_NAME_BYTES]; /* its transport's name and version */
+};
+
+struct cei_far_refuse {
+	int32_t error;                          /* enum ceov_error */
+	char    text[CEI_FAR_TEXT_BYTES];
+};
+
+/* Where the bytes of an offer go: rows within a region of the receiver. Bytes of one row follow
+ * each other in the offer, and so do rows. */
+struct cei_far_piece {
+	uint64_t sequence;                      /* 1 and above; see net/far_stream.h */
+	uint32_t region;
+	uint64_t offset;                        /* of the first row, from the region's begin */
+	uint64_t row_bytes;
+	uint64_t n_rows;
+	uint64_t pitch_bytes;                   /* from one row's begin to the next one's; of one
+						 * row: row_bytes */
+	uint64_t launch;                        /* the sender's name for its launch */
+};
+
+struct cei_far_mark {
+	uint64_t sequence;                      /* 1 and above; pieces and marks count together */
+	uint64_t after;                         /* it is raised when everything up to this number
+						 * has landed; below sequence */
+	uint32_t region;
+	uint32_t index;                         /* of the 64-bit counter in the region */
+	uint64_t value;
+};
+
+struct cei_far_goal {
+	uint32_t region;
+	uint32_t index;
+	uint64_t value;
+};
+
+struct cei_far_ask {
+	uint64_t            launch;             /* the asker's name for its launch */
+	uint32_t            n_goals;            /* 1 to CEI_FAR_MARKS_MAX */
+	struct cei_far_goal goals[CEI_FAR_MARKS_MAX];
+};
+
+struct cei_far_abort {
+	uint32_t region;                        /* of the signal */
+	int32_t  error;                         /* enum ceov_error */
+	uint32_t blame;                         /* rank, or CEOV_NOBODY */
+};
+
+struct cei_far_beat {
+	uint32_t is_question;                   /* 1: the receiver answers with a BEAT; 0 */
+	uint32_t n_parked;                      /* offers that wait for room at the speaker */
+	uint64_t n_landed_bytes;                /* of the receiver's pieces, in this connection */
+};
+
+struct cei_far_lost {
+	uint32_t process;
+	uint32_t rank;                          /* of that process; CEOV_NOBODY: all */
+};
+
+struct cei_far_note {
+	const uint8_t *bytes;                   /* decoded: within the bytes that were decoded */
+	uint32_t       n_bytes;                 /* 1 to CEI_FAR_NOTE_MAX */
+};
+
+struct cei_far_message {
+	uint32_t type;                  /* enum cei_far_type */
+	uint32_t version;               /* set by decoding: as received */
+	uint64_t group;                 /* made of the job and its secret: keeps groups apart */
+	uint32_t source;                /* process */
+	uint32_t target;                /* process */
+	uint64_t incarnation;           /* of the speaker's connection; 1 and above */
+	uint64_t heard;                 /* the incarnation of the other side that the speaker has
+					 * heard of; 0: none yet */
+	union {
+		struct cei_far_hello  hello;
+		struct cei_far_refuse refuse;
+		struct cei_far_piece  piece;
+		struct cei_far_mark   mark;
+		uint64_t              ack;
+		struct cei_far_ask    ask;
+		struct cei_far_goal   go;
+		struct cei_far_abort  abort;
+		struct cei_far_beat   beat;
+		struct cei_far_lost   lost;
+		struct cei_far_note   note;
+	};
+};
+
+/* Encodes a message into bytes, which has room for CEI_TRANSPORT_MESSAGE_MAX: every message
+ * fits, and a PIECE fits in CEI_TRANSPORT_HEAD_MAX. Returns the number of bytes written. */
+uint32_t cei_far_encode(const struct cei_far_message *message, uint8_t *bytes);
+
+/* Decodes a message. CEOV_ERR_VERSION: of another version; the head is in *ret_message (a REFUSE
+ * is decoded nevertheless, with result 0). CEOV_ERR_INVALID: the bytes are no valid message.
+ * Errors are not raised here. Whether a region is there, and whether a piece lies in it, is for
+ * others to check; that the rows' end does not wrap around is checked here. */
+int cei_far_decode(const void *bytes, size_t n_bytes, struct cei_far_message *ret_message);
+
+/* The bytes from the first row's begin to the last one's end, and the sum of all rows. */
+uint64_t cei_far_piece_extent(const struct cei_far_piece *piece);
+uint64_t cei_far_piece_bytes(const struct cei_far_piece *piece);
+
+/* For messages and logs: "MARK". */
+const char *cei_far_type_text(uint32_t type);
+
+#endif /* CEI_FAR_WIRE_H */
