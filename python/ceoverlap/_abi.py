@@ -74,7 +74,8 @@ LIMITS = {c_uint32: (1 << 32) - 1, c_uint64: (1 << 64) - 1}
 
 
 def checked(value, limit: int, what: str) -> int:
-    """An int from 0 to limit, of anything that is one."""
+    """Returns value as an int. Refuses what is no integer and what does not lie between 0 and
+    limit; `what` names the value in the error."""
     number = operator.index(value)
     if not 0 <= number <= limit:
         from .errors import InvalidError
@@ -84,7 +85,8 @@ def checked(value, limit: int, what: str) -> int:
 
 
 class Struct(Structure):
-    """A struct whose fields refuse numbers that they cannot hold."""
+    """A ctypes structure that refuses numbers which its fields cannot hold, where ctypes would
+    cut them off."""
 
     _limits: Dict[str, int] = {}
 
@@ -229,7 +231,7 @@ class ceov_move_run(Struct):
 
 
 def new(kind):
-    """A zeroed struct; ``struct_bytes`` is set where it has one."""
+    """Returns a zeroed struct of this class. Its field struct_bytes is set if it has one."""
     struct = kind()
     if kind._fields_[0][0] == "struct_bytes":
         struct.struct_bytes = sizeof(kind)
@@ -324,7 +326,8 @@ ARGUMENT_LIMITS = {name: [LIMITS.get(kind) for kind in arguments]
 
 
 def check_arguments(name: str, arguments) -> list:
-    """The arguments of a call, numbers in range."""
+    """Returns the arguments of the library's function `name` as a list, after a check that each
+    number fits into its C type."""
     return [argument if limit is None else checked(argument, limit, name)
             for argument, limit in zip(arguments, ARGUMENT_LIMITS[name])]
 
@@ -335,8 +338,9 @@ SYSTEM_NAME = "libceoverlap.so.0"
 
 
 def library_path() -> str:
-    """Where the library is taken from: the file inside this package, else what the
-    environment's ``CEOVERLAP_LIBRARY`` names, else the system's."""
+    """Returns the path of the library: the file inside this package if there is one, else what
+    the environment variable CEOVERLAP_LIBRARY names, else the name that the system's loader
+    looks up."""
     inside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libceoverlap.so")
     if os.path.exists(inside):
         return inside
@@ -344,8 +348,8 @@ def library_path() -> str:
 
 
 def load(path: str) -> ctypes.CDLL:
-    """Opens the library and gives its calls their prototypes. ImportError says what to
-    do where it cannot be opened or is too old."""
+    """Opens the library and sets the prototypes of its functions. Raises ImportError, which
+    says what to do, if the library cannot be opened or is too old."""
     try:
         library = ctypes.CDLL(path)
     except OSError as error:

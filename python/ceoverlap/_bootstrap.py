@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""Where ranks meet when nobody has said where."""
+"""The socket's folder for groups whose caller named no place where ranks meet."""
 
 import os
 import tempfile
@@ -10,8 +10,8 @@ _FOLDER_BYTES = 80                      # a socket's path takes 107 bytes, with 
 
 
 def make_folder() -> str:
-    """A new folder that is this user's alone: below TMPDIR, or below /tmp where TMPDIR is
-    longer than the path of a socket may be."""
+    """Creates a folder that only this user can enter, and returns its path. It lies below
+    TMPDIR, or below /tmp if a socket's path below TMPDIR would be too long."""
     base = tempfile.gettempdir()
     if len(os.fsencode(base)) > _FOLDER_BYTES:
         base = _FALLBACK

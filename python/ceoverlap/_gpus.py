@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""Which GPU a rank is on where nobody said it."""
+"""Which GPU a rank uses if the caller did not name one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ DRIVER = "libcuda.so.1"
 
 
 def count() -> int:
-    """How many GPUs the CUDA driver shows this process; 0 also where there is no driver."""
+    """Returns how many GPUs the CUDA driver shows to this process; 0 also if there is no
+    driver."""
     try:
         driver = ctypes.CDLL(DRIVER)
     except OSError:
@@ -22,6 +23,7 @@ def count() -> int:
 
 
 def of_rank(rank: int) -> int:
-    """The rank's number modulo that of GPUs: where there are fewer, ranks share them. Without
-    any it is the rank's number, for the library to refuse."""
+    """Returns the rank's number modulo the number of GPUs, so that ranks share GPUs if there
+    are fewer GPUs than ranks. Without GPUs it returns the rank's number, which the library then
+    refuses."""
     return rank % (count() or rank + 1)

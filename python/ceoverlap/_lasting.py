@@ -19,7 +19,7 @@ STOP_S = 2.0                            # how long an interrupted call may take 
 
 
 class _Job:
-    """One call, and what has become of it."""
+    """One call of a function on a helper thread, with its result or error."""
 
     __slots__ = ("function", "result", "error", "done")
 
@@ -38,7 +38,7 @@ class _Job:
 
 
 class _Helper:
-    """A thread that makes calls, one after the other."""
+    """A thread that makes the calls it is given, one after the other."""
 
     def __init__(self):
         self.jobs: queue.SimpleQueue = queue.SimpleQueue()
@@ -57,9 +57,10 @@ _idle: List[_Helper] = []
 
 
 def call(function: Callable, stop: Optional[Callable[[], None]] = None):
-    """function()'s result. Where a signal's handler raises meanwhile, stop() is called, which
-    is to end the function soon, and the exception goes on; the function goes on to its end
-    on the helper's thread."""
+    """Calls function() and returns its result. On the main thread a helper thread makes the
+    call, so that signal handlers can run. If a handler raises an exception meanwhile, stop() is
+    called, which shall make the function return soon, and the exception is raised here; the
+    function runs to its end on the helper thread."""
     if threading.get_ident() != threading.main_thread().ident:
         return function()
     try:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""The library's log lines, on their way to Python's ``logging``.
+"""Passes the library's log lines to Python's ``logging``.
 
-The library writes a line from any of its threads. A line that a call of ours writes on the
-thread that made the call belongs to that call: it is kept until the call has returned, and
-becomes the text of the exception if the call failed. All others are logged at once.
-"""
+The library writes lines from any of its threads. A line written on a thread that is inside a
+call made by this package belongs to that call: it is kept until the call has returned, and
+becomes the text of the exception if the call failed. All other lines are logged at once."""
 
 from __future__ import annotations
 
@@ -28,21 +27,23 @@ _local = _Local()
 
 
 def in_callback() -> bool:
-    """Whether this thread is inside a callback of the library: then it may hold what the
-    library needs to go on, so nothing that waits may be called."""
+    """Returns whether this thread is inside a log callback of the library. The library may hold
+    locks there, so nothing that waits may be called."""
     return _local.in_callback
 
 
 def begin_call() -> Optional[List[str]]:
-    """Lines of this thread are kept from now on. Pass the result to end_call()."""
+    """Keeps this thread's log lines from now on instead of logging them. Pass the result to
+    end_call()."""
     outer = _local.lines
     _local.lines = []
     return outer
 
 
 def end_call(outer: Optional[List[str]]) -> List[str]:
-    """The lines that were kept; before this call's, another one's may go on. Raises what a
-    signal's handler has raised while one was written."""
+    """Returns the lines kept since begin_call(), whose result is `outer`. If that call was made
+    within another one, lines are kept for the other one again. Raises the exception that a
+    signal's handler raised while a line was written."""
     lines = _local.lines or []
     _local.lines = outer
     for line in lines:
@@ -52,7 +53,8 @@ def end_call(outer: Optional[List[str]]) -> List[str]:
 
 
 def split(line: str):
-    """("error", "text") of "ceoverlap[rank 0]: error: text"."""
+    """Splits "ceoverlap[rank 0]: error: text" into ("error", "text"). A line without a level
+    counts as "info"."""
     parts = line.split(": ", 2)
     if len(parts) == 3 and parts[1] in _LEVELS:
         return parts[1], parts[2]
@@ -60,8 +62,8 @@ def split(line: str):
 
 
 def write(logger: logging.Logger, line: str, at_most: int = logging.CRITICAL) -> None:
-    """Hands one line to the logger, at the line's own level or at_most. What a handler raises
-    is nothing to whoever calls: the library's call has done what it says."""
+    """Hands one line to the logger, at the lower of the line's own level and at_most. Errors of
+    logging handlers are dropped, because the library's call has done its work in any case."""
     level = min(_LEVELS[split(line)[0]], at_most)
     try:
         logger.log(level, "%s", line)
@@ -71,14 +73,14 @@ def write(logger: logging.Logger, line: str, at_most: int = logging.CRITICAL) ->
 
 def write_all(logger: logging.Logger, lines: List[str],
               at_most: int = logging.CRITICAL) -> None:
-    """write() each of them."""
+    """Calls write() for each of the lines."""
     for line in lines:
         write(logger, line, at_most)
 
 
 def function_of(logger: logging.Logger):
-    """What takes a line from the library. Nothing that goes wrong in it, the logger's handlers
-    included, passes through C."""
+    """Returns the Python function that takes one line from the library. It raises nothing, not
+    even errors of the logger's handlers, because exceptions cannot pass through C."""
     def log(_argument, line) -> None:
         _local.in_callback = True
         try:
@@ -99,5 +101,6 @@ def function_of(logger: logging.Logger):
 
 
 def make_callback(logger: logging.Logger):
-    """The function that C calls. It must live as long as the context."""
+    """Returns the C function pointer that the library calls for each log line. Keep it as long
+    as the context lives."""
     return _abi.ceov_log(function_of(logger))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""What buffers, signals, plans, workspaces and operators have in common: a handle, the
-context it belongs to, and what must stay alive as long as the library may use it."""
+"""The base class of buffers, signals, plans, workspaces and operators: a handle of the library,
+the context it belongs to, and what must stay alive while the library may use it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ SLICE_S = 0.1                           # the others: for Ctrl-C and Context.clo
 
 
 def deadline_of(timeout_s: float) -> float:
-    """When that many seconds have passed."""
+    """Returns the point in time, by time.monotonic(), that is timeout_s from now."""
     return time.monotonic() + timeout_s
 
 
 def slice_of(deadline: float, at_most_s: float) -> float:
-    """How long the next part of a wait may be; 0: the last look."""
+    """Returns how many seconds the next part of a wait may take: until the deadline, and
+    at_most_s. 0 means that the deadline has passed."""
     return min(max(deadline - time.monotonic(), 0.0), at_most_s)
 
 
 def ns(seconds: float) -> int:
-    """Nanoseconds, at least 1 for what is more than 0."""
+    """Returns seconds as whole nanoseconds, and at least 1 if seconds is more than 0."""
     if not seconds >= 0:
         raise errors.InvalidError(f"{seconds!r} seconds: must be a number from 0 on")
     most = (1 << 63) - 1
@@ -39,7 +40,8 @@ def ns(seconds: float) -> int:
 
 
 def poll(look: Callable[[], bool], timeout_s: float) -> bool:
-    """Looks until look() is true or the time has passed; at least once."""
+    """Calls look() until it returns true or timeout_s has passed, at least once. Returns
+    whether it returned true."""
     deadline = deadline_of(timeout_s)
     while not look():
         if time.monotonic() >= deadline:
@@ -49,7 +51,8 @@ def poll(look: Callable[[], bool], timeout_s: float) -> bool:
 
 
 def wait(look: Callable[..., int], timeout_s: float) -> bool:
-    """look(timeout_ns, is_long) until it is 0 or the time has passed; at least once."""
+    """Calls look(timeout_ns, is_long) until it returns 0 or timeout_s has passed, at least
+    once. Returns whether it returned 0. is_long is false in the first call, which is short."""
     deadline = deadline_of(timeout_s)
     slice_s = slice_of(deadline, SHORT_S)
     is_long = False
@@ -61,7 +64,8 @@ def wait(look: Callable[..., int], timeout_s: float) -> bool:
 
 
 def text_of(text: str, what: str) -> bytes:
-    """A text for C, which ends at the first NUL: one that has a NUL is refused, not cut."""
+    """Returns the text's bytes for C. Refuses a text with a NUL, at which C would cut it off;
+    `what` names the text in the error."""
     try:
         encoded = text.encode()
     except (AttributeError, UnicodeEncodeError):
@@ -72,7 +76,8 @@ def text_of(text: str, what: str) -> bytes:
 
 
 class NotCopied:
-    """What owns something that a copy would release, too."""
+    """A base class that refuses copies and pickling, because a copy would release the same
+    handle a second time."""
 
     def __reduce_ex__(self, protocol):
         raise TypeError(f"a ceoverlap {type(self).__name__} cannot be copied or pickled: what "
@@ -80,9 +85,9 @@ class NotCopied:
 
 
 class Object(NotCopied):
-    """A handle of the library. ``close()`` always ends its use by the caller; calling it
-    twice is harmless, and so is using ``with`` around it. Objects of one context may be
-    used from any thread unless their text says "one thread"."""
+    """An object of the library, held by its handle. ``close()`` ends the caller's use of it in
+    any case; it may be called twice, and ``with`` calls it at the end of the block. Objects of
+    one context may be used from any thread unless their text says "one thread"."""
 
     _release_call = ""                  # the library's call that releases the handle
     _idle_call = ""                     # see Handle.idle_call
@@ -105,8 +110,10 @@ class Object(NotCopied):
 
     def _make_handle(self, call: str, *arguments, kept: object = None,
                      below: Optional[Handle] = None) -> None:
-        """The handle that the call makes; its first argument is the context, or `below`.
-        What C has made is released with this object, wherever Python is interrupted."""
+        """Calls the library's function `call`, which creates this object's handle. The first
+        argument of the C function is the context, or the handle `below` on which the new one
+        depends. What C has created is released with this object, even if Python was interrupted
+        in between."""
         handle = _abi.c_void_p()
         first = None if below is None else below.value
         try:
@@ -116,7 +123,8 @@ class Object(NotCopied):
                 self._enter(handle, kept, below)
 
     def _find_handle(self, call: str, name: str, timeout_s: float) -> None:
-        """Finds what a rank offers, waiting for it."""
+        """Looks up what this object's rank shared under a name, and waits at most timeout_s for
+        it. Raises PendingError if it was not shared in time."""
         handle = _abi.c_void_p()
         encoded = text_of(name, "name")
 
@@ -135,17 +143,18 @@ class Object(NotCopied):
 
     @property
     def context(self) -> Owner:
-        """The context that it belongs to."""
+        """The context that the object belongs to."""
         return self._context
 
     @property
     def rank(self) -> int:
-        """The rank that it belongs to; of what was found, the rank that offered it."""
+        """The rank that the object belongs to; for an object that was found, the rank that
+        shared it."""
         return self._rank
 
     @property
     def is_open(self) -> bool:
-        """Whether it can still be used."""
+        """Whether the object can still be used."""
         return self._handle is not None and self._context.is_open
 
     def _open_handle(self) -> int:
@@ -155,13 +164,13 @@ class Object(NotCopied):
         return handle
 
     def _invoke(self, name: str, *arguments, is_long: bool = False) -> int:
-        """Calls the library with the handle first."""
+        """Calls a function of the library with this object's handle as its first argument."""
         return self._context._invoke(name, self._open_handle(), *arguments, is_long=is_long)
 
     def release(self, timeout_s: float = 0.0) -> bool:
-        """Releases it if nobody uses it any more, a peer or a plan: True; so is what was
-        released before. False: it is still used after timeout_s; it goes on to exist, and
-        memory behind it stays referenced. See close()."""
+        """Releases the object if no peer and no plan uses it any more, and returns True; also
+        if it was released before. Returns False if it is still in use after timeout_s; then the
+        object stays open, and its memory stays referenced. See close()."""
         return poll(self._try_release, timeout_s)
 
     def _try_release(self) -> bool:
@@ -180,8 +189,8 @@ class Object(NotCopied):
         self._context._objects.discard(self)
 
     def close(self) -> None:
-        """Ends its use. What a peer or a plan still uses is released by the context as
-        soon as that ends, and its memory stays referenced until then."""
+        """Ends the caller's use of the object. If a peer or a plan still uses it, the context
+        releases it as soon as they have ended, and its memory stays referenced until then."""
         if self._idle_call and self._record is not None:
             poll(self._is_idle, self._patience_s)
         if not self._try_release():
@@ -215,7 +224,8 @@ class Object(NotCopied):
 
 
 def handles(objects, n: int, what: str):
-    """A C array of n handles; None stands for no object."""
+    """Returns a C array with the handles of n objects, one for each rank; None stands for no
+    object. `what` names the list in errors."""
     items = list(objects)
     if len(items) != n:
         raise errors.InvalidError(f"{what}: {len(items)} entries, one a rank are {n}")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""What buffers, signals and plans need of the context that they belong to: calls into the
-library, and what is to be released. It knows none of them; Context makes them."""
+"""The part of a context that buffers, signals and plans need: calls into the library, and the
+list of handles to release. It does not know these classes; Context, which creates their
+objects, does."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ _lib = _abi.lib
 class Owner(Releases):
     """The part of a Context that its objects know.
 
-    logger      gets the library's lines
-    deadline_s  of every wait that names none
+    logger      gets the library's log lines
+    deadline_s  limit of every wait for which the caller gives no timeout, in seconds
     """
 
     _ranks: Tuple[int, ...]             # of this process
@@ -45,35 +46,36 @@ class Owner(Releases):
 
     @property
     def ranks(self) -> Tuple[int, ...]:
-        """The ranks of this process."""
+        """The ranks that this process holds."""
         return self._ranks
 
     @property
     def rank(self) -> int:
-        """The first of them."""
+        """The first of the ranks that this process holds."""
         return self._ranks[0]
 
     @property
     def n_ranks(self) -> int:
-        """How many ranks the group has."""
+        """The number of ranks of the whole group."""
         return self._n_ranks
 
     @property
     def deadline_s(self) -> float:
-        """Of every wait that names none."""
+        """Limit of every wait for which the caller gives no timeout, in seconds."""
         return self._deadline_s
 
     @property
     def is_open(self) -> bool:
-        """Whether it can still be used."""
+        """Whether the context can still be used."""
         return self._handle is not None and not self._is_closing
 
     def place(self, rank: Optional[int] = None) -> Place:
-        """Where one of our ranks is."""
+        """Returns where the memory of one of this process' ranks is; None: of its first rank."""
         raise NotImplementedError
 
     def turn(self) -> bool:
-        """One pass of every engine, where the caller makes progress."""
+        """Has every engine of this process make one pass over its work. Only for contexts with
+        progress_by_caller."""
         raise NotImplementedError
 
     def _own(self, rank: Optional[int]) -> int:
@@ -97,9 +99,9 @@ class Owner(Releases):
 
     def _invoke(self, name: str, *arguments, is_long: bool = False,
                 stop: Optional[Callable[[], None]] = None) -> int:
-        """Calls the library; returns 0 or a condition, raises for an error. Arguments are
-        as in C; the first is a handle, None for the context itself. is_long, stop: see
-        _lasting.call()."""
+        """Calls a function of the library. Returns 0 or a positive condition; raises an
+        exception for an error. Arguments are as in C; the first one is a handle, or None for
+        the context's own. For is_long and stop see _lasting.call()."""
         checked = _abi.check_arguments(name, arguments)
         if is_long:
             outcome = _lasting.call(functools.partial(self._outcome, name, checked), stop)
@@ -113,10 +115,12 @@ class Owner(Releases):
         return result
 
     def _outcome(self, name: str, checked: list):
-        """Of a call: its result, its failure, and the lines that it wrote on this thread.
+        """Makes a call and returns its result, its failure, and the log lines that it wrote on
+        this thread.
 
-        close() stops calls and then waits for tokens to go; here the token comes, and then the
-        look for close(). An interrupt anywhere in the block takes the token away."""
+        close() sets the flag that stops new calls, and then waits until no call has a token. So
+        a call takes its token first and looks at the flag afterwards. An interrupt anywhere in
+        the block gives the token back."""
         inside, token = self._inside, object()
         result, failure = 0, None
         outer = _log.begin_call()
@@ -141,7 +145,8 @@ class Owner(Releases):
 
     @contextlib.contextmanager
     def _entered(self) -> Iterator[int]:
-        """For what is no call by its name: nobody closes the context meanwhile."""
+        """Keeps other threads from closing the context during the block, for work that does not
+        go through _outcome()."""
         token = object()
         try:
             self._inside.add(token)
@@ -157,8 +162,9 @@ class Owner(Releases):
         return errors.Failure(struct)
 
     def _exception(self, name: str, result: int, lines, failure) -> errors.CeoverlapError:
-        """What the calling thread's own lines say is this call's. Else it is what happened
-        on the library's threads, told once: all who meet it get it."""
+        """Returns the exception for a failed call. If the calling thread wrote error lines,
+        these are its text. Otherwise the cause happened on a thread of the library, which
+        reports it once: it is kept, and every later call that fails because of it names it."""
         own = [text for level, text in map(_log.split, lines) if level == "error"]
         _log.write_all(self._logger, lines, logging.DEBUG)
         if failure is not None and failure.text in own:
@@ -176,7 +182,7 @@ class Owner(Releases):
                            f"{failure.text}", failure)
 
     def last_failure(self) -> Optional[errors.Failure]:
-        """The first failure since the last call, or since an exception took it; None:
-        there was none."""
+        """Returns the first failure since this method, or an exception, took one; None if there
+        was none."""
         with self._entered() as handle:
             return self._take_failure(handle)

@@ -2,11 +2,10 @@
 # Copyright (c) The ceoverlap developers
 """How handles are released: at once, or later.
 
-Finalizers run in the middle of anything, with any lock held: in a logging handler, say, while
-another thread that has to get on waits for the handler's lock. So they call nothing of the
-library: they put the handle on the context's list of what is to be released, and the next
-calls that make or release an object release it (Releases._sweep()).
-"""
+Finalizers run at any point of a program and with any lock held: for example in a logging
+handler for whose lock another thread waits that has to go on. So finalizers call nothing of the
+library. They put the handle on the context's list of handles to release; later calls that make
+or release an object work through this list (Releases._sweep())."""
 
 from __future__ import annotations
 
@@ -20,8 +19,8 @@ SWEEP_MAX = 16                          # handles that one call tries to release
 
 
 class Handle:
-    """A handle of the library and what belongs to it, from its making to its release, which
-    may come after the object that stood for it has gone."""
+    """A handle of the library and what belongs to it, from its creation to its release. The
+    release may come after the Python object has gone."""
 
     __slots__ = ("call", "value", "kept", "idle_call", "below", "above", "turn", "is_gone",
                  "is_told")
@@ -42,15 +41,16 @@ class Handle:
 
 
 class Releases:
-    """A context's part of it."""
+    """The part of a context that releases handles."""
 
     def __init__(self):
         self._lingering: collections.deque = collections.deque()        # of Handle
 
     def _release(self, record: Handle) -> bool:
-        """Whether the handle has gone: now, or before. False: it is still used, or another
-        thread is just releasing it. Where a release was interrupted nobody knows whether C
-        has done it: the handle is not touched again, and goes with the context."""
+        """Returns whether the handle is released, by this call or an earlier one. False: it is
+        still in use, or another thread is releasing it now. If a release was interrupted, it is
+        not known whether C has done it: then the handle is not touched again, and is released
+        with the context."""
         if record.is_gone or self._handle is None:
             return True
         if record.above or self._is_closing:
@@ -78,7 +78,8 @@ class Releases:
         return record.is_gone
 
     def _is_idle(self, record: Handle) -> bool:
-        """Whether its release would not wait; also where another thread releases it."""
+        """Returns whether a release would not have to wait. True also while another thread
+        releases the handle."""
         try:
             record.turn.pop()
         except IndexError:
@@ -89,7 +90,7 @@ class Releases:
             record.turn.append(None)
 
     def _is_busy(self, record: Handle) -> bool:
-        """Whether its release would wait for what is in flight."""
+        """Returns whether a release would have to wait for launches or runs in flight."""
         if not record.idle_call or not self.is_open:
             return False
         asked = record if record.below is None else record.below
@@ -104,13 +105,15 @@ class Releases:
         return is_busy
 
     def _linger(self, record: Handle) -> None:
-        """It is released later. Finalizers call this: it does nothing that may wait."""
+        """Has the handle released later. Finalizers call this, so it does nothing that may
+        wait."""
         self._lingering.append(record)
 
     def _sweep(self) -> None:
-        """Tries to release what lingers, some of it: what a call pays for it is bounded, and
-        as every object is made once, all get their turns. Two rounds, as one may hold
-        another."""
+        """Tries to release some of the handles whose release was put off. The work is bounded,
+        so no call pays much for it; since each new object causes a sweep, all handles get their
+        turn. It goes through the list twice, because one handle may keep another one from being
+        released."""
         for _ in range(min(2 * len(self._lingering), SWEEP_MAX)):
             try:
                 record = self._lingering[0]
@@ -123,7 +126,8 @@ class Releases:
                 self._lingering.rotate(-1)
 
     def _has_gone(self, record: Handle) -> bool:
-        """_release(); its failure is nothing to whoever sweeps."""
+        """Calls _release(). An error is logged once instead of raised, because the caller's own
+        call has nothing to do with this handle."""
         try:
             return self._release(record)
         except errors.CeoverlapError as error:

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""bfloat16 for NumPy, which has none: its bits as uint16."""
+"""Conversion between float32 and bfloat16 for NumPy, which has no bfloat16: its bits are held
+as uint16."""
 
 from __future__ import annotations
 
 
 def from_float32(values):
-    """uint16 array of the same shape: each number rounded to the nearest bfloat16, ties to
-    even; NaN stays NaN."""
+    """Returns a uint16 array of the same shape with the bits of the nearest bfloat16 of each
+    number, ties to even; NaN stays NaN."""
     import numpy
 
     values = numpy.ascontiguousarray(values, numpy.float32)
@@ -17,7 +18,7 @@ def from_float32(values):
 
 
 def to_float32(bits):
-    """float32 array of the same shape; loses nothing."""
+    """Returns a float32 array of the same shape with the exact values of the bfloat16 bits."""
     import numpy
 
     bits = numpy.ascontiguousarray(bits).view(numpy.uint16)

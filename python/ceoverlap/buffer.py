@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""Memory of anybody's, and buffers: memory that the library knows."""
+"""Memory as other libraries hold it, and buffers, which are memory that ceoverlap knows."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from ._owner import Owner
 
 
 class Memory:
-    """A piece of memory without gaps and what is known of it.
+    """A contiguous piece of memory and what is known about it.
 
-    address, size_bytes
-    is_gpu       whether it is a GPU's; index: which one, None where the object did not say
+    address      of its first byte
+    size_bytes   its length
+    is_gpu       whether it is GPU memory
+    index        the GPU's number, None if the object did not tell it
     shape        as the object has it
-    dtype        "float16", "bfloat16", "uint16", ...; "bytes" where nothing is said
-    is_writable
-    owner        what keeps the memory alive
+    dtype        "float16", "bfloat16", "uint16", ...; "bytes" if the object did not tell it
+    is_writable  whether it may be written
+    owner        the objects that keep the memory alive
     """
 
     __slots__ = ("address", "size_bytes", "is_gpu", "index", "shape", "dtype",
@@ -51,13 +53,15 @@ _NAMES = {"<f2": "float16", "<f4": "float32", "<f8": "float64", "|u1": "uint8",
 
 
 def _name_of(obj, typestr: str) -> str:
-    """The dtype's name; typestr alone does not know bfloat16."""
+    """Returns the dtype's name. Where typestr does not tell, as for bfloat16, the object's
+    dtype is asked."""
     name = _NAMES.get(typestr)
     return name or str(getattr(getattr(obj, "dtype", None), "name", typestr))
 
 
 def _size_of(shape: Sequence[int], strides: Optional[Sequence[int]], item: int) -> int:
-    """How many bytes; refuses gaps. Strides count in the unit of item."""
+    """Returns the size in bytes, where an element has `item` bytes. Refuses memory with gaps.
+    Strides count in bytes."""
     size = item
     for n in shape:
         size *= n
@@ -73,7 +77,8 @@ def _size_of(shape: Sequence[int], strides: Optional[Sequence[int]], item: int) 
 
 
 def _from_interface(obj, interface: dict, is_gpu: bool) -> Memory:
-    """__array_interface__ and __cuda_array_interface__ say the same."""
+    """Returns the Memory of an object with __array_interface__ or __cuda_array_interface__,
+    which have the same fields."""
     typestr = interface["typestr"]
     shape = tuple(interface["shape"])
     size = _size_of(shape, interface.get("strides"), int(typestr[2:]))
@@ -102,8 +107,9 @@ _pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
 def _from_dlpack(obj) -> Memory:
-    """The capsule stays ours and unconsumed: it frees what it holds when it goes. No
-    stream is synchronised, as with any other memory here."""
+    """Returns the Memory of an object that supports DLPack. The capsule is kept but not
+    consumed, so it frees what it holds when it is dropped. No stream is synchronised, as for
+    all memory here."""
     device, index = obj.__dlpack_device__()
     if device not in (_DL_CPU, _DL_CUDA, _DL_CUDA_HOST, _DL_CUDA_MANAGED):
         raise errors.InvalidError(f"DLPack device type {device}: host and CUDA memory only")
@@ -135,12 +141,11 @@ def _from_buffer_protocol(obj) -> Memory:
 
 
 def memory_of(obj) -> Memory:
-    """The memory behind an array, a tensor or a buffer. Refuses gaps.
+    """Returns the Memory behind an array, a tensor or a buffer. Refuses memory with gaps.
 
     Looks for ``__cuda_array_interface__``, ``__array_interface__``, DLPack and the buffer
-    protocol, in this order. No stream is synchronised: what is queued on the memory has to
-    be ordered by the caller, by streams or marks.
-    """
+    protocol, in this order. No stream is synchronised: the caller has to order what is queued
+    on the memory, by streams or marks."""
     if isinstance(obj, Memory):
         return obj
     for name, is_gpu in (("__cuda_array_interface__", True), ("__array_interface__", False)):
@@ -163,7 +168,7 @@ def memory_of(obj) -> Memory:
 
 
 class _View:
-    """What NumPy holds as the base of a view: it keeps the buffer."""
+    """The base object of a NumPy view of a buffer. It keeps the buffer alive."""
 
     def __init__(self, buffer: Buffer, address: int, size_bytes: int):
         self.buffer = buffer
@@ -172,11 +177,12 @@ class _View:
 
 
 class Buffer(_object.Object):
-    """Memory that the library knows: registered or allocated by one of our ranks, or found
-    at a peer. Made by the context: register(), allocate(), floating(), find_buffer().
+    """Memory that the library knows: registered or allocated by a rank of this process, or
+    found at a peer. Made by the context's register(), allocate(), floating() and find_buffer().
 
-    Registered memory is referenced until the buffer is released. Views hold the release
-    up: release() is False while one lives, and after close() the last one releases it."""
+    Registered memory is referenced until the buffer is released. NumPy views delay the release:
+    release() returns False while a view lives, and after close() the last view to go releases
+    the buffer."""
 
     _release_call = "ceov_buffer_release"
 
@@ -221,16 +227,18 @@ class Buffer(_object.Object):
 
     @property
     def size_bytes(self) -> Optional[int]:
-        """None for what was found: the library checks its bounds, but does not tell them."""
+        """The buffer's size; None for a buffer that was found at a peer, whose bounds the
+        library checks but does not tell."""
         return self._size_bytes
 
     def share(self, name: str) -> None:
-        """Offers it to the group under a name of 1 to 63 bytes."""
+        """Lets peers find the buffer under a name of 1 to 63 bytes."""
         self._invoke("ceov_buffer_share", _object.text_of(name, "name"))
 
     def address(self, rank: Optional[int] = None) -> Optional[int]:
-        """Where this process (host memory) or the GPU of our rank reaches the first byte;
-        None: not from there, or floating."""
+        """Returns the address of the first byte as this process (host memory) or the given
+        rank's GPU sees it. None: it cannot be reached from there, or the buffer is a floating
+        one."""
         context = self._context
         handle = self._open_handle()
         with context._entered():
@@ -238,8 +246,9 @@ class Buffer(_object.Object):
 
     def view(self, dtype="uint8", shape: Optional[Sequence[int]] = None,
              offset_bytes: int = 0):
-        """A NumPy array on its memory: host memory that is ours. Without a shape: all from
-        the offset on, in one dimension. Do not use it after the context is closed."""
+        """Returns a NumPy array on the buffer's memory, which has to be host memory of this
+        process. Without a shape the array has one dimension and goes from the offset to the
+        end. It must not be used after the context is closed."""
         import numpy
 
         if self._size_bytes is None or self._context.place(self._rank).kind != "host":
@@ -266,6 +275,6 @@ class Buffer(_object.Object):
         return super()._try_release()
 
     def _leave(self) -> None:
-        """The last view lets it go: views keep the object."""
+        """Ends the caller's use of the buffer. If views live, the last one to go releases it."""
         if not len(self._views):
             super()._leave()

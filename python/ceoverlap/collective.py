@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""Collectives without sums: plan templates, and on them AllGather and AllToAll, which find
-their peers and keep the marks themselves."""
+"""Collectives without sums: plan templates, and the classes AllGather and AllToAll on top of
+them, which find their peers and manage all marks themselves."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def _add(call: str, struct, plan: Plan, source: Buffer, targets, arrived, n_piec
 
 
 class _Collective(_object.NotCopied):
-    """What AllGather and AllToAll share: each rank's target, and the signals `arrived`,
-    `free` and `sent`, under names made of the collective's own."""
+    """What AllGather and AllToAll share: each rank's target buffer and the signals `arrived`,
+    `free` and `sent`, shared under names that begin with the collective's name."""
 
     def __init__(self, context: Context, name: str, source, *, rank: Optional[int] = None,
                  target=None, n_pieces: int = 1):
@@ -122,8 +122,8 @@ class _Collective(_object.NotCopied):
         return self._context.register(memory, self._rank)
 
     def connect(self, timeout_s: Optional[float] = None) -> None:
-        """Finds the peers' targets; waits for them. Where one process has several ranks,
-        create all of them first."""
+        """Finds the peers' targets and signals, and waits until they are shared. If one process
+        holds several ranks, create the collectives of all of them first."""
         if self._plan is not None:
             return
         n_own = len(self._parts)
@@ -154,13 +154,13 @@ class _Collective(_object.NotCopied):
         return plan.add(then=Mark(self._sent)).commit()
 
     def run(self, stream=None) -> Ticket:
-        """One execution; all ranks make the same ones in the same order.
+        """Executes the collective once. All ranks make the same executions in the same order.
 
-        On a rank with a GPU it is queued: it comes after what is on the stream, and what
-        the stream gets next finds the target complete and may change the source. On host
-        ranks the call does it and has done it when it returns (no stream), and each rank
-        calls from a thread of its own. What was in the target may be read until the next
-        run is called, or queued."""
+        On a rank with a GPU the execution is queued: it begins after what is on the stream
+        already, and what the stream gets next finds the target complete and may change the
+        source. On a host rank (stream None) it is done when the call returns; each host rank
+        needs a thread of its own. The target may be read until the next execution is called or
+        queued."""
         plan = self._plan
         if plan is None:
             raise errors.StateError("connect() comes first")
@@ -193,7 +193,8 @@ class _Collective(_object.NotCopied):
         return ticket
 
     def close(self) -> None:
-        """Waits for its runs. What peers still use is released when they let go."""
+        """Waits for executions in flight and releases everything. What peers still use is
+        released as soon as they have ended."""
         if self._plan is not None:
             self._plan.close()
             self._plan = None

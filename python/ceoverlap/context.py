@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""Contexts: what this process holds of a group of ranks."""
+"""The context: what this process holds of a group of ranks."""
 
 from __future__ import annotations
 
@@ -92,7 +92,8 @@ class Context(_object.NotCopied, Owner):
         self._open(config)
 
     def _members(self, ranks, n_ranks, place, group):
-        """The members for C, or None: from the environment."""
+        """Returns the C array of this process' ranks and their places; None if the library
+        shall take both from the environment."""
         if ranks is None and place is None:
             self._ranks: Tuple[int, ...] = (_from_environment("CEOVERLAP_RANK", 0),)
             self._n_ranks: int = _from_environment("CEOVERLAP_RANKS", n_ranks or 1)
@@ -151,15 +152,15 @@ class Context(_object.NotCopied, Owner):
     # --- facts ---------------------------------------------------------------------
 
     def place(self, rank: Optional[int] = None) -> Place:
-        """Where one of our ranks is."""
+        """Returns where the memory of one of this process' ranks is; None: of its first rank."""
         rank = self._own(rank)
         if rank not in self._places:
             self._places[rank] = self._find_place(rank)
         return self._places[rank]
 
     def _find_place(self, rank: int) -> Place:
-        """The environment said nothing, and the library does not tell: GPU 0 where a
-        signal can live there."""
+        """Returns the place of a rank that the library placed by itself. The library does not
+        tell it, so a trial signal shows whether it is GPU 0 or the host."""
         told = os.environ.get("CEOVERLAP_PLACE")
         if told:
             return place_of(told)
@@ -172,8 +173,9 @@ class Context(_object.NotCopied, Owner):
     # --- verbs ---------------------------------------------------------------------------
 
     def turn(self) -> bool:
-        """One pass of every engine, for progress_by_caller. True: there is more to do. One
-        thread."""
+        """Has every engine of this process make one pass over its work, if the context was
+        opened with progress_by_caller. Returns whether there is more to do. Only one thread may
+        call it."""
         return self._invoke("ceov_turn", None) == _abi.CEOV_PENDING
 
     def barrier(self, timeout_s: Optional[float] = None) -> None:
@@ -186,7 +188,8 @@ class Context(_object.NotCopied, Owner):
             slice_s = _object.slice_of(deadline, _object.SLICE_S)
 
     def _has_met(self, slice_s: float) -> bool:
-        """The barrier, for a part of its time; 0: the last part, whose failure is told."""
+        """Tries the barrier for slice_s seconds and returns whether it is complete. With
+        slice_s 0 a timeout is final, and raises DeadlineError."""
         call = functools.partial(self._outcome, "ceov_barrier", [None, _object.ns(slice_s)])
         result, failure, lines = call() if slice_s <= _object.SHORT_S else _lasting.call(call)
         if result == _abi.CEOV_ERR_TIMEOUT and slice_s:
@@ -198,30 +201,33 @@ class Context(_object.NotCopied, Owner):
         return True
 
     def register(self, memory, rank: Optional[int] = None) -> Buffer:
-        """A Buffer on the caller's memory: any object with ``__cuda_array_interface__``,
-        ``__array_interface__``, DLPack or the buffer protocol; without gaps, writable.
-        It is referenced until the buffer is released. Ordinary host memory cannot be
+        """Returns a Buffer on the caller's memory: any writable object without gaps that has
+        ``__cuda_array_interface__``, ``__array_interface__``, DLPack or the buffer protocol.
+        The object is referenced until the buffer is released. Ordinary host memory cannot be
         shared with other processes; see allocate()."""
         return Buffer._register(self, self._own(rank), memory_of(memory))
 
     def allocate(self, size_bytes: int, rank: Optional[int] = None) -> Buffer:
-        """A Buffer on memory in the rank's place that can always be shared."""
+        """Returns a Buffer on new memory in the rank's place, which can be shared with other
+        processes."""
         return Buffer._create(self, self._own(rank), size_bytes, False)
 
     def floating(self, size_bytes: int, rank: Optional[int] = None) -> Buffer:
-        """A place for memory that each launch names; the source of transfers only."""
+        """Returns a floating Buffer: a placeholder of this size for memory that each launch
+        names. It can only be the source of transfers."""
         return Buffer._create(self, self._own(rank), size_bytes, True)
 
     def find_buffer(self, rank: int, name: str,
                     timeout_s: Optional[float] = None) -> Buffer:
-        """The buffer that `rank` offers under that name; waits for it, PendingError where
-        it has not come in time."""
+        """Returns the buffer that `rank` shared under this name, and waits for it. Raises
+        PendingError if it was not shared within timeout_s."""
         return Buffer._find(self, rank, name, self._limit(timeout_s))
 
     def signal(self, n_counters: int = 1, rank: Optional[int] = None,
                place: Optional[PlaceLike] = None, host_visible: bool = False) -> Signal:
-        """An array of counters that begin at 0, in `place`, by default the rank's own:
-        nearest to who waits is best."""
+        """Returns a Signal with n_counters counters, which begin at 0. They are in `place`,
+        which is the rank's own place if None. Waiting is fastest if the counters are near the
+        one who waits."""
         rank = self._own(rank)
         where = self.place(rank) if place is None else place_of(place)
         flags = _abi.CEOV_SIGNAL_HOST_VISIBLE if host_visible else 0
@@ -229,24 +235,27 @@ class Context(_object.NotCopied, Owner):
 
     def find_signal(self, rank: int, name: str,
                     timeout_s: Optional[float] = None) -> Signal:
-        """As find_buffer()."""
+        """Returns the signal that `rank` shared under this name, and waits for it, as
+        find_buffer() does."""
         return Signal._find(self, rank, name, self._limit(timeout_s))
 
     def plan(self, rank: Optional[int] = None, **options) -> Plan:
-        """An empty Plan of one of our ranks; options are Plan's."""
+        """Returns an empty Plan of one of this process' ranks; the options are those of Plan."""
         return Plan(self, self._own(rank), **options)
 
     def stream_raise(self, stream, marks: Marks, base: int = 0,
                      rank: Optional[int] = None) -> None:
-        """Raises marks when the stream (an integer or an object; see stream_handle())
-        comes by. base is added to every value. GPU ranks only."""
+        """Queues a raise of the marks on a stream (an integer or an object; see
+        stream_handle()), behind what the stream holds. base is added to every mark's value. For
+        GPU ranks only."""
         self._on_stream("ceov_stream_raise", stream, marks, base, rank)
 
     def stream_wait(self, stream, marks: Marks, base: int = 0,
                     rank: Optional[int] = None) -> None:
-        """What is queued on the stream from now on comes after the marks. Queue it only
-        after the work that raises them. GPU ranks only. NoRouteError: a mark is in the GPU
-        of another process, where nobody could open the wait if that ended."""
+        """Has a stream wait until the marks are reached: what is queued on it from now on runs
+        afterwards. Call it only after the work that raises the marks is queued. For GPU ranks
+        only. Raises NoRouteError if a mark's counter is in the GPU of another process, because
+        nobody could end the wait if that process died."""
         self._on_stream("ceov_stream_wait", stream, marks, base, rank)
 
     def _on_stream(self, name: str, stream, marks: Marks, base: int, rank) -> None:
@@ -258,11 +267,11 @@ class Context(_object.NotCopied, Owner):
     # --- the end ---------------------------------------------------------------------------
 
     def close(self, timeout_s: Optional[float] = None) -> None:
-        """Aborts what is in flight and releases everything: memory that was registered may
-        be freed, and views of allocated memory must not be used, when it returns. Waits
-        for calls of other threads, StateError where they do not return in time, and up to
-        2 s for peers that still use what we shared, so let all ranks meet first. Closing
-        twice is harmless."""
+        """Aborts what is in flight and releases everything. When it returns, registered memory
+        may be freed, and views of allocated memory must not be used any more. It waits for
+        calls of other threads and raises StateError if they do not return in time. It waits up
+        to 2 s for peers that still use shared memory, so let all ranks meet first, by
+        barrier(). It may be called twice."""
         if _log.in_callback():
             raise errors.StateError("close() from a log handler, on a thread of the library "
                                     "that has to end first: close from a thread of your own")
@@ -281,7 +290,8 @@ class Context(_object.NotCopied, Owner):
         _lasting.call(self._close_now)
 
     def _begin_to_close(self) -> bool:
-        """False: another thread does, and may give it up."""
+        """Returns True if this thread may close the context or it is closed already. False:
+        another thread is closing it, and may still give up."""
         with self._lock:
             if self._handle is None:
                 return True
@@ -291,8 +301,8 @@ class Context(_object.NotCopied, Owner):
             return True
 
     def _close_now(self) -> None:
-        """Nobody is in the library, and nobody comes in. Until it has returned, memory that
-        was registered stays referenced."""
+        """Closes the context in the library. No thread is inside the library, and none can
+        enter it. Registered memory stays referenced until this has returned."""
         _lib.ceov_close(self._handle)
         self._handle = None
         self._is_closing = False
@@ -336,7 +346,7 @@ _forgotten: Set[Context] = set()        # that nobody holds any more, until they
 
 
 def _items_of(known: Iterable) -> list:
-    """Of a set that other threads may add to."""
+    """Returns the members of a set to which other threads may add meanwhile, as a list."""
     while True:
         try:
             return list(known)
