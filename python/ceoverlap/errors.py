@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""What can go wrong, as exceptions: one class a code of ``enum ceov_error``."""
+"""The library's errors as exceptions: one class for each code of ``enum ceov_error``."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class NoMemoryError(CeoverlapError, MemoryError):
 
 
 class NoRouteError(CeoverlapError):
-    """No backend reaches from source to target."""
+    """No backend can move the bytes from source to target."""
     code = _abi.CEOV_ERR_NO_ROUTE
 
 
@@ -119,7 +119,7 @@ class UcxError(CeoverlapError):
 
 
 class PeerLostError(CeoverlapError, ConnectionError):
-    """A rank of the group has gone."""
+    """A rank of the group has died or left."""
     code = _abi.CEOV_ERR_PEER_LOST
 
 
@@ -129,12 +129,12 @@ class AbortedError(CeoverlapError):
 
 
 class DeadlineError(CeoverlapError, TimeoutError):
-    """A deadline of the library passed: what was in flight is aborted."""
+    """A deadline of the library has passed, and what was in flight is aborted."""
     code = _abi.CEOV_ERR_TIMEOUT
 
 
 class VersionError(CeoverlapError):
-    """A peer or a driver has another version."""
+    """A peer, a driver or another library has a version that does not fit."""
     code = _abi.CEOV_ERR_VERSION
 
 
@@ -149,7 +149,7 @@ class ForkedError(CeoverlapError):
 
 
 class UncertainError(CeoverlapError):
-    """The target may or may not hold the bytes."""
+    """A copy did not come back in time: the target may or may not hold the bytes."""
     code = _abi.CEOV_ERR_UNCERTAIN
 
 
@@ -170,10 +170,10 @@ _CLASSES = {kind.code: kind for kind in (
 
 
 def make(code: int, text: str, failure: Optional[Failure] = None) -> CeoverlapError:
-    """The exception for a result of the library."""
+    """Returns the exception for a result of the library."""
     return _CLASSES.get(code, CeoverlapError)(text, code, failure)
 
 
 def strerror(code: int) -> str:
-    """The library's word for a result."""
+    """Returns the library's short text for a result."""
     return _abi.lib.ceov_strerror(code).decode()

@@ -39,8 +39,8 @@ ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 
 class Tuning(NamedTuple):
-    """What a caller fixes; 0 and "choose" leave it to the chooser. mode is "overlap" or
-    "sequence"; the rest as in struct ceov_op_tuning."""
+    """Choices that the caller makes instead of the library; 0 and "choose" leave them to the
+    library. mode is "overlap" or "sequence"; for the other fields see struct ceov_op_tuning."""
     mode: str = "choose"
     n_pieces: int = 0
     tile_rows: int = 0
@@ -89,9 +89,9 @@ class Workspace(_object.Object):
         self._make_handle("ceov_workspace_create", ctypes.byref(config))
 
     def connect(self, timeout_s: Optional[float] = None) -> Workspace:
-        """Finds the peers' halves; after it operators can be created. Where one process has
-        several ranks, create all of them first. PendingError: some peer has not created its
-        own in time. Returns the workspace."""
+        """Finds the workspaces of all peers; operators can be created afterwards. If one
+        process holds several ranks, create the workspaces of all of them first. Raises
+        PendingError if a peer did not create its workspace in time. Returns the workspace."""
         limit = self._context._limit(timeout_s)
         if not _object.wait(lambda ns, is_long: self._invoke(
                 "ceov_workspace_connect", ns, is_long=is_long), limit):
@@ -100,21 +100,21 @@ class Workspace(_object.Object):
         return self
 
     def check(self) -> None:
-        """Raises the error that ended a run of it, if one did. Never blocks."""
+        """Raises the error that ended a run of one of its operators, if any. Never blocks."""
         self._invoke("ceov_workspace_status")
 
     def abort(self) -> None:
-        """Ends its runs in flight, at all ranks, and all runs to come with AbortedError; for
-        any thread. Ctrl-C in a run does so, too."""
+        """Aborts, at all ranks, its runs in flight; later runs raise AbortedError. Any thread
+        may call it. An interrupt (Ctrl-C) during a run does the same."""
         self._invoke("ceov_workspace_abort")
 
     def _stop(self) -> None:
-        """A run was interrupted: it is to end."""
+        """Aborts the workspace because a run was interrupted."""
         with contextlib.suppress(errors.CeoverlapError):        # closed, or has failed
             self.abort()
 
     def release(self, timeout_s: float = 0.0) -> bool:
-        """As of any object; its operators are released, too."""
+        """Releases the workspace and its operators; see Object.release()."""
         deadline = _object.deadline_of(timeout_s)
         if not all([op.release(_object.slice_of(deadline, timeout_s)) for op in self._ops]):
             return False
@@ -125,7 +125,7 @@ class Workspace(_object.Object):
         return super()._try_release()
 
     def close(self) -> None:
-        """Closes its operators first."""
+        """Closes the workspace's operators, then the workspace; see Object.close()."""
         for op in list(self._ops):
             op.close()
         super().close()
@@ -159,18 +159,18 @@ class _Op(_object.Object):
                               is_long=is_host, stop=self._workspace._stop)
 
     def explain(self) -> str:
-        """What was chosen and why, in a few lines."""
+        """Returns a few lines that say which choices were made for this operator and why."""
         return told_by(lambda fd: self._invoke("ceov_op_explain", fd))
 
     def tune(self, stream) -> None:
-        """Measures what may suit the shape, keeps the fastest and remembers it. All ranks
-        call it. GPU ranks only."""
+        """Measures candidates for the operator's shape, keeps the fastest and stores it. All
+        ranks call it. For GPU ranks only."""
         self._invoke("ceov_op_tune", stream_handle(stream))
 
     def _operand(self, obj, name: str, *shape: int, is_result: bool = False,
                  may_go_on: bool = False) -> Memory:
-        """Memory of that shape, or with more behind it, and of the op's dtype, in the rank's
-        place."""
+        """Returns the Memory of an operand. Refuses one of another shape (may_go_on: one that
+        is shorter), of another dtype than the operator's, or not in the rank's place."""
         memory = memory_of(obj)
         size = ITEM_BYTES[self.dtype]
         for n in shape:
@@ -194,7 +194,7 @@ class _Op(_object.Object):
             raise errors.InvalidError(f"{name}: is read-only")
 
     def _result(self, obj, like, *shape: int):
-        """The caller's array for a result, or a new one for a host rank."""
+        """Returns the caller's array for a result, or a new one for a host rank."""
         if obj is not None:
             return obj
         if self._context.place(self._rank).kind != "host":
@@ -205,7 +205,7 @@ class _Op(_object.Object):
 
 
 def _numbers(values: Sequence[int]):
-    """An array for C, kept by the struct that points to it."""
+    """Returns a C array of the numbers, which must not be negative."""
     values = [int(value) for value in values]
     if any(value < 0 for value in values):
         raise errors.InvalidError(f"{values}: must not be negative")
@@ -236,12 +236,12 @@ def _check_rows(workspace: Workspace, rows: Sequence[int], what: str) -> None:
 
 
 def _b_shape(op: Union[AllGatherGemm, GemmReduceScatter], n: int) -> Tuple[int, int]:
-    """Of the B of a product with n columns."""
+    """Returns the shape of the operand B of a product with n columns."""
     return (op.k, n) if op.b_is_k_by_n else (n, op.k)
 
 
 def is_scale(value: float) -> bool:
-    """Whether a ReduceScatter takes it: as an fp32 it is finite and not 0."""
+    """Returns whether a ReduceScatter accepts this scale: finite and not 0 as an fp32 number."""
     scale = ctypes.c_float(value).value
     return math.isfinite(scale) and scale != 0
 
@@ -291,7 +291,7 @@ class AllGatherGemm(_Op):
     def scratch_bytes(cls, rows: Sequence[int], k: int, n: Union[int, Sequence[int]],
                       dtype: str = "bfloat16", tuning: Optional[Tuning] = None,
                       b_is_k_by_n: bool = False) -> int:
-        """What its workspace needs."""
+        """Returns how much scratch memory its workspace needs."""
         return _scratch_bytes("ceov_ag_gemm_scratch_bytes",
                               cls._shape_of(rows, k, n, dtype, tuning, b_is_k_by_n),
                               len(rows))
@@ -358,7 +358,7 @@ class GemmReduceScatter(_Op):
     @classmethod
     def scratch_bytes(cls, rows: Sequence[int], k: int, n: int, dtype: str = "bfloat16",
                       tuning: Optional[Tuning] = None, b_is_k_by_n: bool = False) -> int:
-        """What its workspace needs."""
+        """Returns how much scratch memory its workspace needs."""
         return _scratch_bytes("ceov_gemm_rs_scratch_bytes",
                               cls._shape_of(rows, k, n, dtype, tuning, b_is_k_by_n),
                               len(rows))
@@ -378,8 +378,8 @@ class GemmReduceScatter(_Op):
 
 
 class _Reduce(_Op):
-    """Sums alone. dtype may be "float32", too: nothing is rounded but by the additions, and
-    by a scale."""
+    """Operators that only sum. dtype may be "float32", too: then only the additions, and a
+    scale, round."""
 
     _run_call = "ceov_reduce_run"
     _scratch_call = ""
@@ -409,7 +409,7 @@ class _Reduce(_Op):
 
     @property
     def _n_source(self) -> int:
-        """Elements of source, from the first part's begin to the last one's end."""
+        """Number of elements of source, from the first part's begin to the last one's end."""
         if not self.stride:
             return sum(self.counts)
         return max(r * self.stride + count for r, count in enumerate(self.counts) if count)
@@ -417,7 +417,7 @@ class _Reduce(_Op):
     @classmethod
     def scratch_bytes(cls, counts: Sequence[int], dtype: str = "bfloat16",
                       tuning: Optional[Tuning] = None) -> int:
-        """What its workspace needs."""
+        """Returns how much scratch memory its workspace needs."""
         return _scratch_bytes(cls._scratch_call, cls._shape_of(counts, dtype, tuning),
                               len(counts))
 
@@ -455,7 +455,7 @@ class ReduceScatter(_Reduce):
     def scratch_bytes(cls, counts: Sequence[int], dtype: str = "bfloat16",
                       tuning: Optional[Tuning] = None, stride: int = 0,
                       scale: float = 1.0) -> int:
-        """What its workspace needs; stride and scale do not matter."""
+        """Returns how much scratch memory its workspace needs, with any stride and scale."""
         shape = cls._shape_of(counts, dtype, tuning, stride, scale)
         return _scratch_bytes(cls._scratch_call, shape, len(counts))
 
@@ -515,7 +515,7 @@ class _Move(_Op):
 
     @classmethod
     def scratch_bytes(cls, n_bytes: Sequence[int], tuning: Optional[Tuning] = None) -> int:
-        """What its workspace needs."""
+        """Returns how much scratch memory its workspace needs."""
         n_ranks = cls._n_ranks(n_bytes)
         cls._check_bytes(n_bytes, n_ranks)
         size = getattr(_abi.lib, cls._scratch_call)(
@@ -533,7 +533,7 @@ class _Move(_Op):
         return memory
 
     def _run(self, source, target, sizes, stream):
-        """sizes: bytes of source and target."""
+        """Runs the operator. sizes: the bytes that source and target must have."""
         held = [self._memory(source, "source", sizes[0])]
         if target is None:
             target = self._result(None, source, sizes[1] // _item_bytes(source))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""Where a rank's memory is."""
+"""The memory in which a rank's data lies: the host's, or a GPU's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from . import _abi, errors
 
 @dataclass(frozen=True)
 class Place:
-    """Where a rank's memory is: kind "host" or "gpu", and the CUDA driver's ordinal."""
+    """The memory in which a rank's data lies: kind "host" or "gpu", and for a GPU the number
+    that the CUDA driver gives it."""
     kind: str
     index: int = 0
 
@@ -26,7 +27,7 @@ PlaceLike = Union[Place, str]
 
 
 def place_of(place: PlaceLike) -> Place:
-    """A Place from "host", "gpu:N" or a Place."""
+    """Returns the Place that "host", "gpu:N" or a Place stands for."""
     if isinstance(place, Place):
         return place
     if place == "host":

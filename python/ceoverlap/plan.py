@@ -25,7 +25,7 @@ _URGENCIES = {"normal": _abi.CEOV_URGENCY_NORMAL, "urgent": _abi.CEOV_URGENCY_UR
 
 
 def number_of(names: dict, name: str, what: str) -> int:
-    """The constant behind a word."""
+    """Returns the library's constant for a word; `what` names the option in the error."""
     if name not in names:
         raise errors.InvalidError(f"{what} {name!r}: one of {', '.join(names)}")
     return names[name]
@@ -37,7 +37,8 @@ _pack_launch = Struct(f"={_LAUNCH_BYTES // 8}Q").pack
 
 def _launch_struct(base: int, deadline_ns: int, producer_stream: Optional[int],
                    after_stream: Optional[int], floating: int) -> _abi.ceov_launch:
-    """All fields at once, in their order: one by one they would take longer than the call."""
+    """Returns the launch's struct, packed at once: assigned one by one, the fields would take
+    longer than the call itself."""
     try:
         packed = _pack_launch(_LAUNCH_BYTES, base, deadline_ns, producer_stream or 0,
                               after_stream or 0, floating)
@@ -49,8 +50,8 @@ def _launch_struct(base: int, deadline_ns: int, producer_stream: Optional[int],
 
 
 class Spot(NamedTuple):
-    """A place in a buffer: the first byte, and the distance from row to row (unused for one
-    row)."""
+    """A place in a buffer: the offset of its first byte, and the distance from the begin of one
+    row to the next one's (not used for a single row)."""
     buffer: Buffer
     offset_bytes: int = 0
     pitch_bytes: int = 0
@@ -61,11 +62,12 @@ class Spot(NamedTuple):
 
 
 class Transfer(NamedTuple):
-    """When source_ready and target_free are reached, move n_rows rows of row_bytes from
-    source to target (a Spot, or a Buffer from its first byte on), then raise `then`.
+    """When the marks source_ready and target_free are reached, moves n_rows rows of row_bytes
+    from source to target (a Spot, or a Buffer from its first byte on), then raises the mark
+    `then`. Marks may be None.
 
-    row_bytes 0: moves nothing, has no buffers, and raises `then` behind the bytes of all
-    transfers before it. Marks may be None."""
+    With row_bytes 0 a transfer moves nothing and has no buffers: it raises `then` behind the
+    bytes of all transfers before it."""
     source: Union[None, Spot, Buffer] = None
     target: Union[None, Spot, Buffer] = None
     row_bytes: int = 0
@@ -90,7 +92,7 @@ class Transfer(NamedTuple):
         return struct
 
     def _objects(self):
-        """What the plan has to keep."""
+        """Yields the buffers and signals that the plan has to keep alive for this transfer."""
         for one in (self.source, self.target):
             if one is not None:
                 yield one if isinstance(one, Buffer) else one.buffer
@@ -100,7 +102,7 @@ class Transfer(NamedTuple):
 
 
 class Ticket:
-    """One launch of a plan. It keeps the plan."""
+    """One launch of a plan. It keeps the plan alive."""
 
     __slots__ = ("_plan", "_struct")
 
@@ -110,17 +112,18 @@ class Ticket:
 
     @property
     def number(self) -> int:
-        """Rises with every launch of the context."""
+        """The launch's number, which rises with every launch of the context."""
         return self._struct.number
 
     def is_done(self) -> bool:
-        """Looks once. Raises the launch's error where it failed."""
+        """Returns whether the launch is done, without waiting. Raises the launch's error if it
+        failed."""
         return not self._wait(0)
 
     def wait(self, timeout_s: Optional[float] = None) -> None:
-        """Returns when all transfers are done; raises the launch's error where it failed
+        """Waits until all transfers are done. Raises the launch's error if it failed
         (DeadlineError, PeerLostError, AbortedError, ... with rank, transfer and mark), and
-        PendingError where timeout_s passed first. None: the context's deadline."""
+        PendingError if timeout_s passed first. None: the context's deadline."""
         limit = self._plan.context._limit(timeout_s)
         if not _object.wait(self._wait, limit):
             raise errors.make(_abi.CEOV_PENDING, f"launch {self.number} is still moving "
@@ -131,8 +134,8 @@ class Ticket:
                                           is_long=is_long)
 
     def abort(self) -> bool:
-        """Aborts every signal that the plan names, at every rank. False: the launch had
-        ended. Afterwards signals want renew()."""
+        """Aborts the launch and every signal that the plan names, at every rank. Returns False
+        if the launch had ended already. Aborted signals can be used again after renew()."""
         return not self._plan.context._invoke("ceov_abort", None, self._struct)
 
     def __repr__(self) -> str:
@@ -140,13 +143,14 @@ class Ticket:
 
 
 class Plan(_object.Object):
-    """A set of transfers of one of our ranks, the one whose engine moves. Add, then
-    commit(), then launch() any number of times. Until commit() one thread.
+    """A set of transfers, carried out by the engine of one of this process' ranks. Add
+    transfers, then commit(), then launch() any number of times. Until commit() only one thread
+    may use it.
 
-    max_chunk_bytes, mark_group_bytes
-                as in struct ceov_plan_options; 0: the default
-    routes      "default", "direct" or "all"
-    urgency     "normal", "urgent" or "background"
+    max_chunk_bytes   as in struct ceov_plan_options; 0: the default
+    mark_group_bytes  as in struct ceov_plan_options; 0: the default
+    routes            "default", "direct" or "all"
+    urgency           "normal", "urgent" or "background"
     """
 
     _release_call = "ceov_plan_release"
@@ -171,27 +175,30 @@ class Plan(_object.Object):
         self._named.extend(one for one in objects if one is not None)
 
     def add(self, transfer: Optional[Transfer] = None, **fields) -> Plan:
-        """Adds a Transfer, or one of these fields. Returns the plan."""
+        """Adds a transfer: a Transfer object, or the fields of one as keyword arguments.
+        Returns the plan."""
         transfer = Transfer(**fields) if transfer is None else transfer
         self._invoke("ceov_plan_add", ctypes.byref(transfer._struct()))
         self._keep(*transfer._objects())
         return self
 
     def expect(self, *marks: Mark) -> Plan:
-        """The marks will be raised from outside the plan. Returns the plan."""
+        """Tells the plan that something outside of it will raise these marks, so that commit()
+        does not refuse to wait for them. Returns the plan."""
         for mark in marks:
             self._invoke("ceov_plan_expect", ctypes.byref(mark._struct()))
             self._keep(mark.signal)
         return self
 
     def commit(self) -> Plan:
-        """Checks bounds, overlap, and that every mark waited for is raised; fixes routes.
-        InvalidError names the transfer. Returns the plan."""
+        """Checks bounds, overlap, and that every mark waited for is raised by some transfer or
+        expected; chooses routes. InvalidError names the transfer. Returns the plan."""
         self._invoke("ceov_plan_commit")
         return self
 
     def explain(self) -> str:
-        """One line a transfer: backend, route, trigger, chunks, expected time."""
+        """Returns a text with one line for each transfer: backend, route, trigger, chunks,
+        expected time."""
         return told_by(lambda fd: self._invoke("ceov_plan_explain", fd))
 
     def launch(self, base: int = 0, *, deadline_s: float = 0.0, producer_stream=None,
@@ -243,7 +250,8 @@ class Plan(_object.Object):
                                       f"{sizes[0]}")
 
     def _hold(self, number: int, memory) -> None:
-        """Keeps a floating buffer's memory until its launch is done."""
+        """Keeps the memory of a floating buffer alive until launch `number`, which uses it, is
+        done."""
         self._in_flight.append((number, memory))
         while self._in_flight and self._has_ended(self._in_flight[0][0]):
             self._in_flight.popleft()
@@ -261,13 +269,14 @@ class Plan(_object.Object):
         self._named = []
 
     def close(self) -> None:
-        """Waits for its launches in flight (each is bounded by its deadline), then releases
-        it."""
+        """Waits for launches in flight, each of which is bounded by its deadline, and releases
+        the plan."""
         super().close()
 
 
 def told_by(tell) -> str:
-    """What tell(fd) writes."""
+    """Returns the text that the library writes into a file: tell(fd) is called with its
+    descriptor."""
     with os.fdopen(os.memfd_create("ceoverlap-text"), "rb") as file:
         tell(file.fileno())
         file.seek(0)

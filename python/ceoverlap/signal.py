@@ -26,8 +26,8 @@ class Mark:
 
 
 class MarkList:
-    """Marks for calls that come again and again, put together once: Context.stream_raise()
-    and stream_wait() take less of the CPU than with any other sequence of marks."""
+    """Marks for calls that are repeated, converted for C once: Context.stream_raise() and
+    stream_wait() take less CPU time with a MarkList than with any other sequence of marks."""
 
     __slots__ = ("_marks", "_array")
 
@@ -43,15 +43,16 @@ class MarkList:
         return iter(self._marks)
 
     def _open_array(self):
-        """The marks for C, whose handles are those of open signals."""
+        """Returns the marks as a C array. Raises StateError if one of their signals is closed.
+        """
         for mark in self._marks:
             mark.signal._open_handle()
         return self._array
 
 
 class Signal(_object.Object):
-    """An array of counters. Each has one raiser at a time: a kernel, a lane, a stream or a
-    thread. Made by the context: signal(), find_signal()."""
+    """An array of 64-bit counters that only rise. Only one kernel, lane, stream or thread may
+    raise a counter at a time. Made by the context's signal() and find_signal()."""
 
     _release_call = "ceov_signal_release"
 
@@ -72,34 +73,38 @@ class Signal(_object.Object):
         return self
 
     def share(self, name: str) -> None:
-        """Offers it to the group under a name of 1 to 63 bytes."""
+        """Lets peers find the signal under a name of 1 to 63 bytes."""
         self._invoke("ceov_signal_share", _object.text_of(name, "name"))
 
     def mark(self, value: int = 1, index: int = 0) -> Mark:
-        """A mark on one of the counters."""
+        """Returns the Mark "counter `index` has reached `value`" of this signal."""
         return Mark(self, index, value)
 
     def raise_to(self, value: int, index: int = 0) -> None:
-        """Raises a counter, by this thread. It never falls: a lower value is refused."""
+        """Raises a counter to a value from the calling thread. A value below the counter's is
+        refused, because counters never fall."""
         self._invoke("ceov_signal_raise", index, value)
 
     def arrive(self, n_tiles: int, value: int, index: int = 0) -> None:
-        """Counts one tile of n_tiles; the last one raises the counter to value."""
+        """Counts one of n_tiles finished tiles; the last one to arrive raises the counter to
+        value."""
         self._invoke("ceov_signal_arrive", index, n_tiles, value)
 
     def value(self, index: int = 0) -> int:
-        """What the counter holds; StateError where the host does not see it."""
+        """Returns the counter's value. Raises StateError if the host cannot read the counter."""
         value = ctypes.c_uint64()
         self._invoke("ceov_signal_value", index, ctypes.byref(value))
         return value.value
 
     def has_reached(self, value: int, index: int = 0) -> bool:
-        """Looks once. Raises the abort's error where the signal was aborted."""
+        """Returns whether the counter has reached the value, without waiting. Raises the
+        abort's error if the signal was aborted."""
         return self._invoke("ceov_signal_wait", index, value, 0) != _abi.CEOV_PENDING
 
     def wait(self, value: int, index: int = 0, timeout_s: Optional[float] = None) -> None:
-        """Blocks until the counter has reached value; PendingError where timeout_s (the
-        context's deadline) passed first, AbortedError and its kin where it was aborted."""
+        """Waits until the counter has reached the value. Raises PendingError if timeout_s
+        passed first (None: the context's deadline), and the abort's error, mostly AbortedError,
+        if the signal was aborted."""
         limit = self._context._limit(timeout_s)
         if not _object.wait(lambda ns, is_long: self._invoke(
                 "ceov_signal_wait", index, value, ns, is_long=is_long), limit):
@@ -107,15 +112,17 @@ class Signal(_object.Object):
                               f"{self._rank} has not reached {value} within {limit} s")
 
     def for_device(self, rank: Optional[int] = None) -> _abi.ceov_device_signal:
-        """What a kernel on our rank's GPU needs: struct ceov_device_signal, by value (64
-        bytes: bytes() of it, or its fields)."""
+        """Returns what a kernel on the GPU of one of this process' ranks needs to use the
+        signal: struct ceov_device_signal, to be passed by value (64 bytes: bytes() of it, or
+        its fields)."""
         view = _abi.ceov_device_signal()
         self._invoke("ceov_signal_for_device", self._context._own(rank), ctypes.byref(view))
         return view
 
     def renew(self, timeout_s: Optional[float] = None) -> None:
-        """After an abort, a fresh start: every party calls it, then all meet, then counters
-        are 0 again. Waits for launches in flight that name it."""
+        """Makes the signal usable again after an abort. Every process that uses it calls this,
+        then all meet, for example at Context.barrier(); afterwards the counters are 0 again. It
+        waits for launches in flight that name the signal."""
         if not _object.poll(lambda: not self._invoke("ceov_signal_renew"),
                             self._context._limit(timeout_s)):
             raise errors.make(_abi.CEOV_PENDING, "a launch that names the signal is still "

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""CUDA's streams, as anybody has them."""
+"""CUDA streams, in the forms in which other libraries have them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from . import errors
 
 
 def stream_handle(stream) -> Optional[int]:
-    """The CUstream of an integer, of anything with ``cuda_stream`` (torch.cuda.Stream) or
-    with ``__cuda_stream__()``; None stays None. The NULL stream (0) is refused, because
-    nothing can be ordered against it alone."""
+    """Returns the CUstream of an integer, of an object with ``cuda_stream`` (torch.cuda.Stream)
+    or of one with ``__cuda_stream__()``; None stays None. The NULL stream (0) is refused,
+    because nothing can be ordered against it alone."""
     if stream is None:
         return None
     if not isinstance(stream, int):

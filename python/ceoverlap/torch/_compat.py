@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""All that is used of PyTorch beyond its public interface, and what is done where a version
-does not have it. No other module of the package names a private module or function of
-PyTorch's; tests/python/torch/test_compat.py holds them to it.
+"""Everything that the package uses of PyTorch beyond its public interface, and what it does
+with versions that lack it. No other module of the package names a private module or function of
+PyTorch's; tests/python/torch/test_compat.py checks that.
 
-look_at_fsdp2() tells what is missing of FSDP2 before anything of it is used, because its
-inner parts change between versions. TRIED are the versions with which all tests passed.
-"""
+look_at_fsdp2() finds out what is missing of FSDP2 before anything of it is used, because its
+internal parts change between versions. TRIED lists the versions with which all tests passed."""
 
 from __future__ import annotations
 
@@ -44,8 +43,8 @@ _functorch_level = getattr(torch._C._functorch, "maybe_current_level", None)
 
 
 def is_watched() -> bool:
-    """Whether a dispatch mode or a transformation wants to see calls; so it is taken to be
-    where PyTorch does not tell."""
+    """Returns whether a dispatch mode or a functorch transformation has to see the calls; True
+    also if this PyTorch does not tell."""
     return (_stack_length is None or bool(_stack_length()) or
             _functorch_level is None or _functorch_level() is not None)
 
@@ -63,12 +62,14 @@ copy_each = getattr(torch, "_foreach_copy_", _copy_each)
 
 
 def default_store():
-    """The store by which the default process group has met."""
+    """Returns the store through which the ranks of the default process group found each other.
+    """
     return dist.distributed_c10d._get_default_store()
 
 
 def process_group_named(name: str):
-    """The process group whose group_name it is; RuntimeError or ValueError: there is none."""
+    """Returns the process group with this group_name. Raises RuntimeError or ValueError if
+    there is none."""
     return dist.distributed_c10d._resolve_process_group(name)
 
 
@@ -76,7 +77,7 @@ def process_group_named(name: str):
 
 
 class Fsdp2(NamedTuple):
-    """What is used of FSDP2."""
+    """The classes and modules of FSDP2 that the package uses."""
     Module: type
     MeshInfo: type
     AllGather: type
@@ -86,7 +87,8 @@ class Fsdp2(NamedTuple):
 
 
 def look_at_fsdp2() -> Fsdp2:
-    """VersionError where something that is used is not there, or has other parameters."""
+    """Returns what the package uses of FSDP2. Raises VersionError if any of it is missing or
+    has other parameters in this PyTorch."""
     try:
         from torch.distributed.fsdp import FSDPModule
         from torch.distributed.fsdp._fully_shard import _fsdp_api, _fsdp_collectives
@@ -120,12 +122,13 @@ def look_at_fsdp2() -> Fsdp2:
 
 @functools.lru_cache(maxsize=None)
 def fsdp2() -> Fsdp2:
-    """The same, of the first look."""
+    """Returns the result of look_at_fsdp2(), which is called once."""
     return look_at_fsdp2()
 
 
 def _first_missing(wanted) -> Optional[str]:
-    """Of (owner, name, a parameter of it or "")."""
+    """Returns the first missing one of (owner, name, parameter), where owner has to have name,
+    and that has to have the parameter unless it is ""; None if all are there."""
     for owner, name, parameter in wanted:
         found = getattr(owner, name, None)
         if found is None or (parameter and
@@ -140,5 +143,6 @@ def _unknown(missing: str) -> errors.VersionError:
 
 
 def param_group_of(module):
-    """The parameter group of an FSDPModule; None: it has none of its own."""
+    """Returns the parameter group of an FSDPModule; None if the module has no group of its own.
+    """
     return module._get_fsdp_state()._fsdp_param_group

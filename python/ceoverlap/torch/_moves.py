@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""Moves and sums of tensors on a group's operators: what functional.py offers, without
-gradients; and who has which rows."""
+"""Collectives on tensors by a group's operators, without gradients: the implementation behind
+functional.py. Also the rules by which rows belong to ranks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .operators import (ALIGN_BYTES, DTYPES, ELEMENT_STEP, operand, reduce_scatt
 
 
 def gathered_rows(group: Group, x: torch.Tensor, rows: Optional[Sequence[int]]) -> List[int]:
-    """Each rank's rows, where x is the own share."""
+    """Returns each rank's number of rows for an all-gather, where x is this rank's share."""
     if rows is None:
         return [x.shape[0]] * group.size
     if len(rows) != group.size or rows[group.rank] != x.shape[0]:
@@ -28,7 +28,7 @@ def gathered_rows(group: Group, x: torch.Tensor, rows: Optional[Sequence[int]]) 
 
 
 def scattered_rows(group: Group, n: int, rows: Optional[Sequence[int]]) -> List[int]:
-    """Each rank's rows of n."""
+    """Returns each rank's number of rows, where n rows are shared out."""
     if rows is None:
         if n % group.size:
             raise errors.InvalidError(f"{n} rows are not {group.size} equal shares: say rows")
@@ -40,7 +40,7 @@ def scattered_rows(group: Group, n: int, rows: Optional[Sequence[int]]) -> List[
 
 
 def _inner(x: torch.Tensor) -> int:
-    """Elements of a row."""
+    """Returns the number of elements of a row of x."""
     n = 1
     for size in x.shape[1:]:
         n *= size
@@ -78,7 +78,8 @@ def all_gather(x: torch.Tensor, rows: Optional[Sequence[int]], at: Group) -> tor
 
 def _all_gather_padded(group: Group, x: torch.Tensor, rows: Sequence[int],
                        result: torch.Tensor) -> torch.Tensor:
-    """Shards that are no whole number of vectors: all as long as the longest, rounded up."""
+    """Gathers shards whose size is not a multiple of 16 bytes: all are padded to the length of
+    the longest one, rounded up."""
     sizes = [n * _inner(x) * x.element_size() for n in rows]
     length = round_up(max(sizes), ALIGN_BYTES)
     source = torch.empty(length, dtype=torch.uint8, device=x.device)
@@ -92,7 +93,8 @@ def _all_gather_padded(group: Group, x: torch.Tensor, rows: Sequence[int],
 
 def _block_rows(group: Group, x: torch.Tensor,
                 splits: Optional[Sequence[int]]) -> Tuple[List[int], List[int]]:
-    """(rows from rank r to rank t at [r * size + t], those to us)."""
+    """Returns the numbers of rows from rank r to rank t, at [r * size + t], and the list of
+    those that this rank receives."""
     n = group.size
     if splits is None:
         share = scattered_rows(group, x.shape[0], None)[0]

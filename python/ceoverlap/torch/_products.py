@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""Products of tensors on a group's operators: what functional.py offers, without gradients.
-Weights are n x k, as nn.Linear keeps them; is_k_by_n: k x n, as backward passes want them."""
+"""Matrix products of tensors by a group's operators, without gradients: the implementation
+behind functional.py. Weights are n x k, as nn.Linear keeps them, or k x n if is_k_by_n, as
+backward passes need them."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _PRODUCT_DTYPES = (torch.bfloat16, torch.float16)
 
 
 def multiply(x: torch.Tensor, weight: torch.Tensor, is_k_by_n: bool) -> torch.Tensor:
-    """Of x's dtype, under autocast, too."""
+    """Returns x times the weight in x's dtype, under autocast, too."""
     kind = x.device.type
     if torch.is_autocast_enabled(kind):
         with torch.autocast(kind, enabled=False):
@@ -29,7 +30,7 @@ def multiply(x: torch.Tensor, weight: torch.Tensor, is_k_by_n: bool) -> torch.Te
 
 
 def is_fit(x: torch.Tensor, weights: Sequence[torch.Tensor], is_k_by_n: bool) -> bool:
-    """Whether the copy-engine operators take them as they are."""
+    """Returns whether the operators on copy engines accept these operands as they are."""
     sizes = [x.shape[1], *(columns_of(weight, is_k_by_n) for weight in weights)]
     return (x.dtype in _PRODUCT_DTYPES and len(weights) <= ops._abi.CEOV_OP_GEMMS_MAX and
             all(size and size % ELEMENT_STEP == 0 for size in sizes))
@@ -50,11 +51,12 @@ def _check_products(x: torch.Tensor, weights: Sequence[torch.Tensor], is_k_by_n:
 
 
 class _Products(NamedTuple):
-    """What follows from the shapes of a call: worked out and checked once for each.
+    """What follows from the shapes of a call. It is worked out and checked once for each
+    signature.
 
-    rows      each rank's
-    operator  its key; None: the products do not go to copy engines
-    results   a result's shape for each weight
+    rows      each rank's number of rows
+    operator  the operator's key; None: the products are not made by copy-engine operators
+    results   the shape of the result for each weight
     """
     rows: Tuple[int, ...]
     operator: Optional[Tuple[type, tuple]]
@@ -63,7 +65,8 @@ class _Products(NamedTuple):
 
 def _signature(kind: str, x: torch.Tensor, weights: Sequence[torch.Tensor],
                rows: Optional[Sequence[int]], is_k_by_n: bool) -> tuple:
-    """By which Operators.known has a _Products: all that it and its checks depend on."""
+    """Returns the key of Operators.known under which a _Products is kept: everything that it
+    and its checks depend on."""
     if len(weights) == 1:
         weight = weights[0]
         of_weights = weight.shape, weight.dtype, weight.device
@@ -94,7 +97,8 @@ def all_gather_matmul(x: torch.Tensor, weights: Sequence[torch.Tensor],
                        rows: Optional[Sequence[int]], keeps_gathered: bool,
                        is_k_by_n: bool, at: Group
                        ) -> Tuple[Optional[torch.Tensor], List[torch.Tensor]]:
-    """(gathered, which may be None where it is not kept, products)"""
+    """Returns the gathered rows and the list of products. The gathered rows are None if
+    keeps_gathered is false and they were not needed."""
     products = _gathered_products(x, weights, rows, is_k_by_n, at)
     if products.operator is None:
         gathered = all_gather(x, products.rows, at)

@@ -38,7 +38,8 @@ def _check_operands(A: torch.Tensor, Bs: Sequence[torch.Tensor], dim: int,
 
 
 def _weights(Bs: Sequence[torch.Tensor]) -> Tuple[List[torch.Tensor], bool]:
-    """As operators take them: (all n x k, False), or (all k x n, True)."""
+    """Returns the weights as operators take them: all of them n x k and False, or all k x n and
+    True."""
     if all(B.t().is_contiguous() for B in Bs):
         return [B.t() for B in Bs], False
     return list(Bs), True

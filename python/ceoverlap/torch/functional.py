@@ -131,8 +131,9 @@ def _back_all_gather_matmul(ctx, grad_gathered, grads):
 
 
 def _grads_of_all_gather_matmul(ctx, grad_gathered, grads):
-    """Each weight gets its grad transposed times what was gathered, x see below. Gradients
-    of what was gathered come from its users and from a gradient of these."""
+    """Returns the gradients of x and of each weight. A weight's gradient is the transposed
+    gradient of its product times the gathered rows; for x see _grad_of_shard(). grad_gathered
+    is the gradient of the gathered rows, from those who use them."""
     *weights, gathered = ctx.saved_tensors
     grad_x = None
     if ctx.needs_input_grad[0]:
@@ -146,8 +147,9 @@ def _grads_of_all_gather_matmul(ctx, grad_gathered, grads):
 
 
 def _grad_of_shard(ctx, weights, grads) -> Optional[torch.Tensor]:
-    """Own rows of the sum over ranks of grad times weight, of all weights: a GEMM +
-    reduce-scatter for each, or where that does not pay the products and then one sum."""
+    """Returns this rank's rows of the sum over ranks and weights of gradient times weight. It
+    takes a GEMM + reduce-scatter for each weight, or, if that is slower, all products and one
+    reduce-scatter."""
     pairs = [pair for pair in zip(grads, weights) if pair[0] is not None]
     if not pairs:
         return None
@@ -164,8 +166,9 @@ def _grad_of_shard(ctx, weights, grads) -> Optional[torch.Tensor]:
 
 
 def _pays_for_its_sum(x: torch.Tensor, weight: torch.Tensor, is_k_by_n: bool, n: int) -> bool:
-    """Whether a reduce-scatter for each of n such products costs no more than one behind all
-    of them. With p for a product and e for its exchange: n max(p, e) <= n p + e."""
+    """Returns whether a reduce-scatter for each of n such products costs no more than one
+    behind all of them. With p for the time of a product and e for its exchange: n max(p, e) <=
+    n p + e."""
     return (x.shape[1] * n >= EVEN_K * (n - 1) and
             _products.is_fit(x, [weight], is_k_by_n))
 
@@ -181,7 +184,8 @@ def _keep_matmul_reduce_scatter(ctx, inputs, output):
 
 
 def _back_matmul_reduce_scatter(ctx, grad):
-    """The gathered gradient times the weight: an all-gather + GEMM."""
+    """Returns the gradients. That of x is the gathered gradient of the result times the weight,
+    which is an all-gather + GEMM."""
     x, weight = ctx.saved_tensors
     wants_x, wants_weight = ctx.needs_input_grad[:2]
     grad, grad_x, grad_weight = grad.contiguous(), None, None
@@ -204,7 +208,7 @@ def _back_matmul_reduce_scatter(ctx, grad):
 
 
 class _Operator:
-    """One operator of torch.ops.ceoverlap and its short way."""
+    """One operator of torch.ops.ceoverlap, with a direct call that avoids the dispatcher."""
 
     def __init__(self, name: str, implementation, fake, back, keep):
         self.long = getattr(torch.ops.ceoverlap, name)
@@ -220,7 +224,8 @@ class _Operator:
                                         lib=_library)
 
         class Function(torch.autograd.Function):
-            """Of tensors that are arguments or results by themselves, not in lists."""
+            """The autograd function of the direct call. Its tensors are arguments and results
+            themselves, not members of lists."""
 
             @staticmethod
             def forward(*arguments):
@@ -232,7 +237,8 @@ class _Operator:
         self._function = Function
 
     def __call__(self, *arguments):
-        """Tensors come first, the group last: whatever names it."""
+        """Calls the operator. The first one or two arguments are tensors; the last one is a
+        Group, a process group or a group's name."""
         tensors = [one for one in arguments[:2] if isinstance(one, torch.Tensor)]
         if not _is_eager(*tensors):
             return self.long(*arguments[:-1], name_of(arguments[-1]))
@@ -242,7 +248,8 @@ class _Operator:
 
 
 class _AllGatherMatmul(torch.autograd.Function):
-    """The short way of all_gather_matmul, which has lists of tensors."""
+    """The autograd function of all_gather_matmul's direct call. It takes the weights as single
+    arguments, because autograd does not look into lists."""
 
     @staticmethod
     def forward(ctx, x, rows, keeps_gathered, group, *weights):
@@ -265,8 +272,8 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def _is_eager(*tensors: torch.Tensor) -> bool:
-    """Whether nobody but autograd wants to see the call. A PyTorch that does not tell takes
-    the long way."""
+    """Returns whether nothing but autograd has to see the call, so that it may avoid PyTorch's
+    dispatcher. False if this PyTorch does not tell."""
     return (not torch.compiler.is_compiling() and
             all([type(tensor) in _PLAIN for tensor in tensors]) and
             not is_watched())
@@ -274,7 +281,8 @@ def _is_eager(*tensors: torch.Tensor) -> bool:
 
 def _all_gather_matmul_by_name(x: torch.Tensor, *arguments
                                ) -> Tuple[torch.Tensor, List[torch.Tensor]]:
-    """As torch.library wants it: nothing is a tensor of no rows."""
+    """The implementation for torch.library, whose operators cannot return None: rows that were
+    not gathered are returned as a tensor without rows."""
     gathered, results = _products.all_gather_matmul(x, *arguments)
     return x.new_empty((0, x.shape[1])) if gathered is None else gathered, results
 
@@ -297,7 +305,8 @@ _op_matmul_reduce_scatter = _Operator("matmul_reduce_scatter", _products.matmul_
 
 
 def _gather_and_multiply(x, weights, rows, keeps_gathered: bool, is_k_by_n: bool, group):
-    """(gathered, products); no gradients on the short way."""
+    """Returns the gathered rows and the products. Without gradients if it can avoid PyTorch's
+    dispatcher."""
     if _is_eager(x, *weights):
         return _products.all_gather_matmul(x, weights, rows, keeps_gathered, is_k_by_n,
                                   group_of(group))
@@ -309,7 +318,8 @@ def _gather_and_multiply(x, weights, rows, keeps_gathered: bool, is_k_by_n: bool
 
 
 def group_of(group) -> Group:
-    """The Group that a caller means; see the module."""
+    """Returns the Group for what a caller passed as group: a Group, its name, a process group
+    or None; see Group.of()."""
     return group if type(group) is Group else Group.of(group)
 
 
@@ -319,7 +329,7 @@ def _find(group) -> str:
 
 
 def name_of(group) -> str:
-    """The name by which torch.library's operators find a group."""
+    """Returns the name by which the operators of torch.library find a group."""
     if isinstance(group, str):
         return group
     if isinstance(group, Group):
@@ -329,34 +339,39 @@ def name_of(group) -> str:
 
 def all_gather(x: torch.Tensor, group=None,
                rows: Optional[Sequence[int]] = None) -> torch.Tensor:
-    """x: rows[rank] x ...; all ranks' x, sum(rows) x ...  Its gradient is summed."""
+    """Returns the x of all ranks one after another, sum(rows) x ..., where this rank's x is
+    rows[rank] x ... Its gradient is the sum over ranks."""
     return _op_all_gather(x, rows, group)
 
 
 def reduce_scatter(x: torch.Tensor, group=None,
                    rows: Optional[Sequence[int]] = None) -> torch.Tensor:
-    """x: sum(rows) x ...; own rows of the sum over ranks, rows[rank] x ... The sum is in fp32
-    and in the order of ranks: the same bits run after run."""
+    """Returns this rank's rows of the sum over ranks of x: x is sum(rows) x ..., the result
+    rows[rank] x ... Sums are in fp32 and in the order of ranks, so that repeated runs yield the
+    same bits."""
     return _op_reduce_scatter(x, rows, group)
 
 
 def all_reduce(x: torch.Tensor, group=None) -> torch.Tensor:
-    """The sum over ranks, of x's shape; see reduce_scatter()."""
+    """Returns the sum over ranks of x, in x's shape; for rounding see reduce_scatter()."""
     return _op_all_reduce(x, group)
 
 
 def all_to_all(x: torch.Tensor, group=None,
                splits: Optional[Sequence[Sequence[int]]] = None) -> torch.Tensor:
-    """x: rows for rank 0, for rank 1, ...; the rows from rank 0, from rank 1, ... splits[r][t]
-    is how many go from rank r to rank t, the same at all ranks; None: equal shares."""
+    """Sends rows of x to all ranks and returns the rows received from all of them. x holds the
+    rows for rank 0, then for rank 1, ...; the result those from rank 0, then from rank 1, ...
+    splits[r][t] is the number of rows from rank r to rank t, the same at all ranks; None: equal
+    shares."""
     flat = None if splits is None else [n for row in splits for n in row]
     return _op_all_to_all(x, flat, group)
 
 
 def all_gather_matmul(x: torch.Tensor, weights, group=None,
                       rows: Optional[Sequence[int]] = None):
-    """All ranks' x (rows[rank] x k each) times weight transposed (n x k, as nn.Linear keeps
-    it): sum(rows) x n, while x arrives. Of several weights (up to 4 at once) a list."""
+    """Returns the x of all ranks (rows[rank] x k each) times the transposed weight (n x k, as
+    nn.Linear keeps it): sum(rows) x n. Products are computed while x still arrives. A list of
+    weights, up to 4 at once, yields a list of products."""
     several = isinstance(weights, (list, tuple))
     weights = list(weights) if several else [weights]
     has_gradients = torch.is_grad_enabled()
@@ -370,6 +385,6 @@ def all_gather_matmul(x: torch.Tensor, weights, group=None,
 
 def matmul_reduce_scatter(x: torch.Tensor, weight: torch.Tensor, group=None,
                           rows: Optional[Sequence[int]] = None) -> torch.Tensor:
-    """Own rows of the sum over ranks of x (sum(rows) x k) times weight (n x k) transposed:
-    rows[rank] x n. Rows leave while others are still computed."""
+    """Returns this rank's rows, rows[rank] x n, of the sum over ranks of x (sum(rows) x k)
+    times the transposed weight (n x k). Rows are sent while others are still computed."""
     return _op_matmul_reduce_scatter(x, weight, rows, False, group)

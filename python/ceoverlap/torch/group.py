@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""Groups: the ranks of a torch.distributed process group, as ceoverlap's."""
+"""Groups: the ranks of a torch.distributed process group, in a ceoverlap context."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class _Given:
-    """A stream as it is."""
+    """A ``with`` block's stream that is used as it is."""
 
     __slots__ = ("_handle",)
 
@@ -45,10 +45,10 @@ _NO_STREAM = _Given(None)
 
 
 class _Beside:
-    """A side stream of the default one, which waits for it in the end: so memory that the
-    default one's tensors give back is not used before the side stream is done with it. Its
-    two events are used again and again, by several threads, too: a record that another one
-    has overtaken only makes who waits for it wait for more."""
+    """A side stream of the default stream. The default stream waits for it at the end of the
+    block, so memory that tensors of the default stream give back is not reused before the side
+    stream has finished with it. Its two events are used repeatedly, also by several threads: if
+    one thread's record replaces another's, waiters only wait for more than they need."""
 
     __slots__ = ("_default", "_side", "_begun", "_ended")
 
@@ -68,7 +68,7 @@ class _Beside:
 
 
 def _host_id() -> str:
-    """The same text for all processes of one running machine."""
+    """Returns a text that is the same for all processes of one machine until it reboots."""
     try:
         with open(_BOOT_ID, encoding="ascii") as file:
             return file.read().strip()
@@ -77,7 +77,8 @@ def _host_id() -> str:
 
 
 def _gpu_id(device: torch.device) -> str:
-    """The same text for all processes that use this GPU, whatever number they know it by."""
+    """Returns a text that is the same for all processes that use this GPU, whichever number
+    they know it by."""
     told = getattr(torch.cuda.get_device_properties(device), "uuid", None)
     if told is not None:
         return str(told)
@@ -86,7 +87,8 @@ def _gpu_id(device: torch.device) -> str:
 
 
 def _device_of(process_group, device) -> torch.device:
-    """The caller's device; else the current GPU where the group speaks CUDA, else the CPU."""
+    """Returns the device that the caller named; else the current GPU if the process group has a
+    backend for CUDA, else the CPU."""
     if device is not None:
         device = torch.device(device)
     elif process_group is None:
@@ -103,7 +105,8 @@ def _device_of(process_group, device) -> torch.device:
 
 
 def _environment_store(deadline_s: float):
-    """(store, rank, size) of torchrun's environment."""
+    """Returns a store, this rank and the number of ranks, as torchrun's environment variables
+    say."""
     try:
         rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
@@ -169,7 +172,8 @@ class Group:
         return store, rank, dist.get_world_size(process_group)
 
     def _agree_on_name(self, process_group) -> str:
-        """The n-th group of one process group: the first rank counts."""
+        """Returns the group's name. It has the number of groups that this process group had so
+        far, which is the same at all ranks."""
         base = process_group.group_name if process_group is not None else "torchrun"
         key = f"groups/{self.rank}"
         number = self._store.add(key, 1)
@@ -177,7 +181,8 @@ class Group:
         return f"{base}#{number}"
 
     def _check_places(self) -> bool:
-        """Refuses what cannot be a group; whether ranks share a GPU."""
+        """Refuses ranks on several hosts or on different kinds of device. Returns whether some
+        ranks share a GPU."""
         gpu = _gpu_id(self.device) if self.is_gpu else "none"
         told = [one.split() for one in
                 self.exchange(f"{_host_id()} {self.device.type} {gpu}")]
@@ -195,8 +200,9 @@ class Group:
         return n_gpus < self.size
 
     def _spare_sms(self) -> int:
-        """0, all SMs; but copies within a GPU are kernels, which the driver does not start
-        while kernels that wait for peers hold all of them: some are left on a shared GPU."""
+        """Returns how many SMs the operators' kernels may use; 0: all. If ranks share a GPU,
+        some SMs are left free: copies within a GPU are kernels, which the driver does not start
+        while kernels that wait for peers hold all SMs."""
         if not self.shares_gpus:
             return 0
         properties = torch.cuda.get_device_properties(self.device)
@@ -204,7 +210,8 @@ class Group:
         return max(least - SPARE_SMS, 2)
 
     def _tell_of_sharing(self, n_used: int) -> None:
-        """A warning where there is a GPU for each rank, so that it may be a mistake."""
+        """Logs that ranks share GPUs; as a warning if there is a GPU for each rank, because
+        then it may be a mistake."""
         level = logging.WARNING if torch.cuda.device_count() >= self.size else logging.INFO
         logging.getLogger("ceoverlap").log(
             level, "group %s: its %d ranks share %d GPU%s and get them in turns of some 2 ms: "
@@ -213,7 +220,8 @@ class Group:
             n_used, "s" if n_used > 1 else "")
 
     def _open(self) -> Context:
-        """The socket where ranks meet lies in a folder that goes when all are there."""
+        """Opens the group's context. The socket where ranks meet lies in a temporary folder,
+        which is removed when all ranks have come."""
         folder = _bootstrap.make_folder() if self.rank == 0 else ""
         place = Place("gpu", self.device.index) if self.is_gpu else Place("host")
         try:
@@ -227,9 +235,9 @@ class Group:
         return context
 
     def exchange(self, text: str, timeout_s: Optional[float] = None) -> List[str]:
-        """Every rank's text, by rank. All ranks call it in the same order; it blocks until
-        all have, on the host, so keep it out of the steps. DeadlineError names who is
-        missing."""
+        """Returns the text of every rank, in the order of ranks. All ranks call it in the same
+        order. It blocks on the host until all have called it, so keep it out of training steps.
+        DeadlineError names the rank that is missing."""
         timeout_s = self.deadline_s if timeout_s is None else timeout_s
         number = self._tell(text)
         told = [self._get(f"{number}/{rank}", rank, timeout_s) for rank in range(self.size)]
@@ -238,7 +246,8 @@ class Group:
         return told
 
     def _tell(self, text: str) -> int:
-        """An exchange's first half; which one it is."""
+        """Publishes this rank's text for the next exchange, and returns that exchange's number.
+        """
         number, self._n_exchanges = self._n_exchanges, self._n_exchanges + 1
         self._store.set(f"{number}/{self.rank}", text)
         return number
@@ -253,7 +262,8 @@ class Group:
         return self._store.get(key).decode()
 
     def agree(self, what: str, text: str) -> None:
-        """Refuses, at all ranks, what is not the same at all of them."""
+        """Raises an error at all ranks if `text` is not the same at all of them; `what` names
+        it in the error."""
         try:
             told = self.exchange(text)
         except errors.DeadlineError as error:
@@ -265,9 +275,9 @@ class Group:
                     "at all ranks")
 
     def together(self, what: str, make):
-        """make()'s result, which has a close(), once all ranks have theirs. Where it fails
-        at one, that one raises its error at once, and the others a StateError that tells
-        it: none has it, and all may try again."""
+        """Calls make() at all ranks and returns its result, an object with close(), if it
+        succeeded everywhere. If it fails at one rank, that one raises its error at once, and
+        the others close their result and raise a StateError with it. Then all may try again."""
         try:
             made = make()
         except Exception as error:
@@ -282,25 +292,28 @@ class Group:
     # --- streams ----------------------------------------------------------------------
 
     def stream(self) -> Union[_Given, _Beside]:
-        """``with group.stream() as handle``: a CUstream (None on the CPU) that comes after
-        what is on the caller's current stream, which comes after it when the block ends. It
-        is the current stream; but the default one is the NULL stream, on which nothing may
-        wait for marks, and gets a stream beside it."""
+        """For ``with group.stream() as handle``: yields a CUstream (None on the CPU) that runs
+        after what is on the caller's current stream; what the current stream gets after the
+        block runs after it. It is the current stream itself. Only for the default stream it is
+        a side stream, because the default stream is the NULL stream, which cannot wait for
+        marks."""
         handle = self.current_stream()
         if handle:
             return _Given(handle)
         return _NO_STREAM if handle == 0 else self._beside
 
     def current_stream(self) -> Optional[int]:
-        """The current stream's CUstream, 0 on the CPU; None where it is the NULL stream."""
+        """Returns the CUstream of the current stream, 0 on the CPU; None if it is the NULL
+        stream."""
         return (_compat.current_stream(self.device.index) or None) if self.is_gpu else 0
 
     def run_stream(self) -> int:
-        """The same for an operator's run, which takes the NULL stream by its other name."""
+        """Returns the CUstream of the current stream for an operator's run. The NULL stream is
+        returned by the handle CU_STREAM_LEGACY, which runs accept."""
         return (_compat.current_stream(self.device.index) or LEGACY_STREAM) if self.is_gpu else 0
 
     def is_capturing(self) -> bool:
-        """Whether the current stream is being captured into a graph."""
+        """Returns whether the current stream is being captured into a CUDA graph."""
         return self.is_gpu and _compat.is_capturing()
 
     @functools.cached_property
@@ -310,8 +323,9 @@ class Group:
     # --- what belongs to it --------------------------------------------------------------
 
     def part(self, kind: type):
-        """The group's only object of that class, made with it at first use; closed with the
-        group, last made first."""
+        """Returns the group's only object of this class, which is made with the group as
+        argument at first use. The group's close() closes these objects, the last one made
+        first."""
         with self._lock:
             if kind not in self._parts:
                 self._parts[kind] = kind(self)
@@ -319,15 +333,15 @@ class Group:
 
     @functools.cached_property
     def operators(self):
-        """The operators that it has made so far; see operators.py."""
+        """The operators that the group has made so far; see operators.py."""
         from .operators import Operators
 
         return self.part(Operators)
 
     @classmethod
     def of(cls, process_group=None, device=None) -> Group:
-        """The Group of a process group (None: as in Group()), a group's name, or itself;
-        made at first use, by all ranks together."""
+        """Returns the Group of a process group (None: as in Group()), the group of a name, or
+        the Group that was passed. It is made at first use, by all ranks together."""
         if isinstance(process_group, Group):
             return process_group
         if isinstance(process_group, str):
@@ -341,12 +355,13 @@ class Group:
 
     @property
     def is_open(self) -> bool:
-        """Whether it can still be used."""
+        """Whether the group can still be used."""
         return self.context.is_open
 
     def close(self) -> None:
-        """Releases what its operators hold. All ranks close it, after their last use and
-        with nothing in flight. What stays open is closed at the interpreter's end."""
+        """Releases the group's context and operators. All ranks call it, after their last use
+        of the group and with nothing in flight. Groups that are left open are closed when the
+        interpreter ends."""
         if not self.is_open:
             return
         if self.is_gpu:
@@ -364,7 +379,8 @@ class Group:
 
 
 def _is_of(known: Optional[weakref.ref], process_group) -> bool:
-    """A process group that was destroyed is nobody's, not torchrun's environment."""
+    """Returns whether `known`, a reference that a Group keeps, is to this process group. A
+    process group that was destroyed equals none, not even None."""
     if known is None or process_group is None:
         return known is process_group
     return known() is process_group
@@ -376,7 +392,8 @@ _known: list = []                       # (reference to a process group or None,
 
 
 def named(name: str) -> Group:
-    """The open group of that name (Group.name, or a process group's group_name)."""
+    """Returns the open Group with this name, which is Group.name or a process group's
+    group_name."""
     group = _groups.get(name)
     if group is not None:
         return group
