@@ -62,8 +62,7 @@ copy_each = getattr(torch, "_foreach_copy_", _copy_each)
 
 
 def default_store():
-    """Returns the store through which the ranks of the default process group found each other.
-    """
+    """Returns the store through which the default process group's ranks found each other."""
     return dist.distributed_c10d._get_default_store()
 
 

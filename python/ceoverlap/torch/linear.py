@@ -34,7 +34,8 @@ from .group import named
 
 
 class _Replicated(torch.autograd.Function):
-    """What all ranks hold alike and each uses for a part: its gradient is the parts' sum."""
+    """A tensor that is the same at all ranks, where each rank uses it for its part of the work.
+    So its gradient is the sum over ranks."""
 
     @staticmethod
     def forward(ctx, x: torch.Tensor, group: str) -> torch.Tensor:
@@ -47,7 +48,8 @@ class _Replicated(torch.autograd.Function):
 
 
 class _Summed(torch.autograd.Function):
-    """The sum over ranks, used alike by all of them: its gradient is already whole."""
+    """The sum over ranks of a tensor, which all ranks use in the same manner. So its gradient
+    is complete at each rank already."""
 
     @staticmethod
     def forward(ctx, x: torch.Tensor, group: str) -> torch.Tensor:
@@ -59,7 +61,7 @@ class _Summed(torch.autograd.Function):
 
 
 def _cast(*tensors: Optional[torch.Tensor]) -> List[Optional[torch.Tensor]]:
-    """As nn.Linear's operands are under autocast."""
+    """Returns the tensors in the dtype that autocast would give the operands of nn.Linear."""
     kind = tensors[0].device.type
     if not torch.is_autocast_enabled(kind):
         return list(tensors)
@@ -68,7 +70,7 @@ def _cast(*tensors: Optional[torch.Tensor]) -> List[Optional[torch.Tensor]]:
 
 
 class _ParallelLinear(nn.Module):
-    """What both kinds share."""
+    """What ColumnParallelLinear and RowParallelLinear have in common."""
 
     def __init__(self, in_features: int, out_features: int, group, sequence_parallel: bool,
                  sequence_dim: int):
@@ -98,7 +100,7 @@ class _ParallelLinear(nn.Module):
 
     def _take(self, linear: nn.Linear, weight: torch.Tensor,
               bias: Optional[torch.Tensor]) -> None:
-        """Copies of a whole layer's shares become the parameters."""
+        """Makes copies of this rank's shares of a whole layer the parameters."""
         self.weight = nn.Parameter(weight.detach().clone(
             memory_format=torch.contiguous_format), linear.weight.requires_grad)
         if bias is None:
@@ -108,11 +110,13 @@ class _ParallelLinear(nn.Module):
         self.train(linear.training)
 
     def _bound(self) -> float:
-        """Of nn.Linear's first weights: of the whole layer's width."""
+        """Returns the bound of nn.Linear's initial weights, which depends on the whole layer's
+        width."""
         return 1 / math.sqrt(self.in_features) if self.in_features else 0.0
 
     def _sequence_first(self, x: torch.Tensor) -> torch.Tensor:
-        """x with the dimension first that is shared out."""
+        """Returns x with the sequence dimension, which is shared out to ranks, moved to the
+        front."""
         if not 0 <= self.sequence_dim < x.dim() - 1:
             raise errors.InvalidError(
                 f"{type(self).__name__}: sequence_dim {self.sequence_dim} of an input of "
@@ -127,7 +131,8 @@ class _ParallelLinear(nn.Module):
 
 
 def _flat_rows(rows: Optional[Sequence[int]], x: torch.Tensor) -> Optional[List[int]]:
-    """Each rank's rows of x seen as a matrix."""
+    """Returns each rank's number of rows if x, whose first dimension is shared out, is a
+    matrix."""
     inner = math.prod(x.shape[1:-1])
     return None if rows is None else [n * inner for n in rows]
 
@@ -159,7 +164,8 @@ class ColumnParallelLinear(_ParallelLinear):
     @classmethod
     def from_linear(cls, linear: nn.Linear, group=None, *, sequence_parallel: bool = True,
                     sequence_dim: int = 0) -> ColumnParallelLinear:
-        """This rank's share of a layer that all ranks hold alike; copied."""
+        """Returns a layer with a copy of this rank's share of a layer that all ranks hold
+        alike."""
         layer = cls(linear.in_features, linear.out_features, linear.bias is not None, "meta",
                     group=group, sequence_parallel=sequence_parallel,
                     sequence_dim=sequence_dim)
@@ -170,14 +176,15 @@ class ColumnParallelLinear(_ParallelLinear):
         return layer
 
     def forward(self, x: torch.Tensor, rows: Optional[Sequence[int]] = None) -> torch.Tensor:
-        """rows: each rank's part of the sequence; None: equal parts."""
+        """Returns the layer's result for x. rows: each rank's part of the sequence; None: equal
+        parts."""
         return self.together([self], x, rows)[0]
 
     @staticmethod
     def together(layers: Sequence[ColumnParallelLinear], x: torch.Tensor,
                  rows: Optional[Sequence[int]] = None) -> List[torch.Tensor]:
-        """Several layers' results for one x, which is gathered once: gate and up of an MLP,
-        or q, k and v. Calls no hooks of the layers."""
+        """Returns the results of several layers for one x, which is gathered only once: for
+        example gate and up of an MLP, or q, k and v. The layers' hooks are not called."""
         first = layers[0]
         for layer in layers:
             if ((layer.group, layer.sequence_parallel, layer.sequence_dim) !=
@@ -231,7 +238,8 @@ class RowParallelLinear(_ParallelLinear):
     @classmethod
     def from_linear(cls, linear: nn.Linear, group=None, *, sequence_parallel: bool = True,
                     sequence_dim: int = 0) -> RowParallelLinear:
-        """This rank's share of a layer that all ranks hold alike; copied."""
+        """Returns a layer with a copy of this rank's share of a layer that all ranks hold
+        alike."""
         layer = cls(linear.in_features, linear.out_features, linear.bias is not None, "meta",
                     group=group, sequence_parallel=sequence_parallel,
                     sequence_dim=sequence_dim)
@@ -241,7 +249,8 @@ class RowParallelLinear(_ParallelLinear):
         return layer
 
     def forward(self, x: torch.Tensor, rows: Optional[Sequence[int]] = None) -> torch.Tensor:
-        """rows: each rank's part of the sequence; None: equal parts."""
+        """Returns the layer's result for x. rows: each rank's part of the sequence; None: equal
+        parts."""
         x, weight = _cast(x, self.weight)
         if not self.sequence_parallel:
             y = _Summed.apply(F.linear(x, weight), self.group)

@@ -28,19 +28,18 @@ SUM_RUNS_MAX = 4
 
 
 class Operators:
-    """What a group has made so far: ``group.operators``. All of them can be captured into
-    graphs, so the calling thread queues their copies, in front of the kernels that wait for
-    them: sums that the engine launched, and FSDP2's pulls side by side, were seen to stand
-    still. What comes again is queued as one graph.
+    """The operators that a group has made so far, as ``group.operators``. All of them can be
+    captured into CUDA graphs, so the calling thread queues their copies before the kernels that
+    wait for them. If the engine launched the copies, sums and FSDP2's pulls side by side were
+    seen to block each other. A repeated run is queued as one graph.
 
-    tunes   whether operators that are made from now on measure what suits their shape
-            (ceov_op_tune): the same at all ranks. It takes seconds at the first time and is
-            remembered on the machine. What a capture makes only looks up what is remembered
-    known   what callers work out of shapes, by whatever they find it
-    compares    whether ranks compare every operator's run, on the host, not only the first of
-            a shape: slow, to find where they fall out of step. The same at all ranks;
-            TORCH_DISTRIBUTED_DEBUG=DETAIL, which has PyTorch compare its own, sets it
-    """
+    tunes     whether operators made from now on are tuned for their shape (ceov_op_tune); the
+              same at all ranks. It takes seconds at the first time, and the result is stored on
+              this machine. Operators made during a capture only use stored results
+    known     a table in which callers keep what they derived from shapes, by keys of their own
+    compares  whether ranks compare every run's operator on the host, not only the first one of a
+              shape: slow, to find where ranks call different operators. The same at all ranks;
+              set by TORCH_DISTRIBUTED_DEBUG=DETAIL, with which PyTorch compares its own calls"""
 
     def __init__(self, group: Group):
         self._group = group
@@ -53,12 +52,13 @@ class Operators:
         self.compares: bool = dist.get_debug_level() == dist.DebugLevel.DETAIL
 
     def get(self, kind: type, *shape):
-        """The operator of that class of ceoverlap.ops and of that shape: its arguments
-        behind the workspace. At first use all ranks make it together, also in a capture."""
+        """Returns the operator of a class of ceoverlap.ops and of a shape, which is the class'
+        arguments behind the workspace. At first use all ranks make it together, also during a
+        capture."""
         return self.find((kind, shape))
 
     def find(self, key: Tuple[type, tuple]):
-        """The same; key: (kind, shape)."""
+        """Returns the operator of a key (kind, shape), as get() does."""
         op = self._made.get(key)
         if op is None or self.compares:
             self._group.agree("operator", f"{key[0].__name__} {key[1]}")
@@ -88,7 +88,8 @@ class Operators:
         return op
 
     def _make_room(self) -> None:
-        """For one more. All ranks have made the same operators, and so let go of the same."""
+        """Closes the operator that was not used for longest, if there are too many. All ranks
+        have made the same operators in the same order, so they close the same one."""
         if len(self._made) < OPERATORS_MAX:
             return
         for key in self._made:
@@ -97,8 +98,9 @@ class Operators:
                 return
 
     def _workspace(self, n_bytes: int) -> ops.Workspace:
-        """One that is large enough; else one half as large again as the largest, at least, or
-        slowly growing shapes would make ever more of them."""
+        """Returns a workspace that is large enough. A new one is at least half as large again
+        as the largest so far, because slowly growing shapes would need ever more workspaces
+        otherwise."""
         for size, workspace in self._workspaces:
             if size >= n_bytes:
                 return workspace
@@ -117,19 +119,20 @@ class Operators:
         return workspace
 
     def remember(self, key, value):
-        """value, which known has from now on."""
+        """Keeps value in the table `known` and returns it."""
         if len(self.known) >= OPERATORS_MAX:
             self.known.clear()
         self.known[key] = value
         return value
 
     def check(self) -> None:
-        """Raises the error that ended a run of any of them. Never blocks."""
+        """Raises the error that ended a run of one of the operators, if any. Never blocks."""
         for _, workspace in self._workspaces:
             workspace.check()
 
     def close(self) -> None:
-        """Releases all of them: nothing is in flight, and no graph is replayed any more."""
+        """Releases all operators. Nothing may be in flight, and no graph of their runs may be
+        replayed any more."""
         while self._made:
             self._made.popitem()[1].close()
         while self._workspaces:
@@ -137,20 +140,21 @@ class Operators:
 
 
 def round_up(n: int, step: int) -> int:
-    """The next multiple of step."""
+    """Returns the least multiple of step that is not below n."""
     return -(-n // step) * step
 
 
 def operand(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, or a copy of it without gaps and aligned as operators need it."""
+    """Returns the tensor, or a copy of it if it has gaps or is not aligned as operators need
+    it."""
     if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
         tensor = tensor.contiguous().resolve_conj().resolve_neg()
     return tensor if tensor.data_ptr() % ALIGN_BYTES == 0 else tensor.clone()
 
 
 class _Call:
-    """A ceov_*_run() and its struct of pointers, written by one struct.pack(): field by
-    field, ctypes would take longer than the call."""
+    """A call of one of the library's ceov_*_run() functions. Its struct of pointers is written
+    by one struct.pack(): assigned one by one, the fields would take longer than the call."""
 
     def __init__(self, name: str, struct_type: type):
         n_bytes = _abi.sizeof(struct_type)
@@ -162,7 +166,8 @@ class _Call:
         self._call.restype = _abi.c_int
 
     def __call__(self, group: Group, op, *pointers: int) -> None:
-        """The pointers behind `stream`, in the struct's order."""
+        """Runs the operator. The further arguments are the pointers behind the struct's field
+        `stream`, in the struct's order."""
         handle = op._open_handle()
         run = self._pack(self._n_bytes, group.run_stream(), *pointers)
         if group.is_gpu:
@@ -183,29 +188,30 @@ _NONE = [0] * _abi.CEOV_OP_GEMMS_MAX
 
 def all_gather_gemm(x: torch.Tensor, weights: Sequence[torch.Tensor], rows: Sequence[int],
                     is_k_by_n: bool) -> Tuple[type, tuple]:
-    """The key of run_all_gather_gemm()'s operator: see Operators.find()."""
+    """Returns the key of the operator that run_all_gather_gemm() needs; see Operators.find()."""
     n = tuple(columns_of(weight, is_k_by_n) for weight in weights)
     return ops.AllGatherGemm, (tuple(rows), x.shape[1], n, DTYPES[x.dtype], None, is_k_by_n)
 
 
 def gemm_reduce_scatter(x: torch.Tensor, weight: torch.Tensor, rows: Sequence[int],
                         is_k_by_n: bool) -> Tuple[type, tuple]:
-    """The key of run_gemm_reduce_scatter()'s operator."""
+    """Returns the key of the operator that run_gemm_reduce_scatter() needs; see
+    Operators.find()."""
     n = columns_of(weight, is_k_by_n)
     return ops.GemmReduceScatter, (tuple(rows), x.shape[1], n, DTYPES[x.dtype], None,
                                    is_k_by_n)
 
 
 def columns_of(weight: torch.Tensor, is_k_by_n: bool) -> int:
-    """n of a weight that is k x n, else n x k."""
+    """Returns n of a weight, which is k x n if is_k_by_n, else n x k."""
     return weight.shape[1 if is_k_by_n else 0]
 
 
 def run_all_gather_gemm(group: Group, key: Tuple[type, tuple], x: torch.Tensor,
                         weights: Sequence[torch.Tensor], gathered: Optional[torch.Tensor],
                         results: Sequence[torch.Tensor]) -> None:
-    """results[i] = all ranks' x (sum(rows) x k) times weights[i] (k x n; else n x k,
-    transposed); gathered: gets all ranks' x."""
+    """Sets results[i] to the x of all ranks (sum(rows) x k) times weights[i], which is k x n,
+    or n x k and then transposed. gathered, if not None, receives the x of all ranks."""
     unused = _NONE[len(weights):]
     _ag_gemm(group, group.operators.find(key), x.data_ptr(),
              *[weight.data_ptr() for weight in weights], *unused,
@@ -215,31 +221,32 @@ def run_all_gather_gemm(group: Group, key: Tuple[type, tuple], x: torch.Tensor,
 
 def run_gemm_reduce_scatter(group: Group, key: Tuple[type, tuple], x: torch.Tensor,
                             weight: torch.Tensor, result: torch.Tensor) -> None:
-    """result = own rows of the sum over ranks of x (sum(rows) x k) times weight (k x n; else
-    n x k, transposed)."""
+    """Sets result to this rank's rows of the sum over ranks of x (sum(rows) x k) times weight,
+    which is k x n, or n x k and then transposed."""
     _gemm_rs(group, group.operators.find(key), x.data_ptr(), weight.data_ptr(),
              result.data_ptr())
 
 
 def sum_shape(counts: Sequence[int], dtype: torch.dtype, stride: int = 0,
               scale: float = 1.0) -> tuple:
-    """An ops.AllReduce's, or an ops.ReduceScatter's, which alone has a stride and a scale:
-    counts of elements, multiples of 8, as is the stride."""
+    """Returns the shape of an ops.AllReduce or ops.ReduceScatter; only the latter has a stride
+    and a scale. counts are numbers of elements, multiples of 8, as is the stride."""
     shape = (tuple(counts), DTYPES[dtype])
     return shape if not stride and scale == 1 else shape + (None, stride, scale)
 
 
 def run_reduce(group: Group, kind: type, source: torch.Tensor, target: torch.Tensor,
                shape: tuple) -> None:
-    """kind: ops.ReduceScatter or ops.AllReduce, of that sum_shape()."""
+    """Runs a sum of this shape, as sum_shape() returns it. kind: ops.ReduceScatter or
+    ops.AllReduce."""
     op = group.operators.get(kind, *shape)
     _reduce(group, op, source.data_ptr(), target.data_ptr())
 
 
 def sum_length(longest: int, size: int, item_bytes: int) -> int:
-    """Elements of each of `size` parts that one run of a reduce-scatter sums, a multiple of
-    8, where the longest part has `longest`: all of them, or some to go through them in equal
-    steps, the last one shorter."""
+    """Returns how many elements of each of `size` parts one run of a reduce-scatter sums, if
+    the longest part has `longest`. It is a multiple of 8: the whole part, or less, so that runs
+    go through the part in equal steps, of which the last one may be shorter."""
     most = max(SUM_SCRATCH_BYTES // (size * item_bytes * ELEMENT_STEP), 1) * ELEMENT_STEP
     n_runs = min(-(-longest // most), SUM_RUNS_MAX)
     return round_up(-(-longest // max(n_runs, 1)), ELEMENT_STEP)
@@ -247,10 +254,10 @@ def sum_length(longest: int, size: int, item_bytes: int) -> int:
 
 def reduce_scatter_into(group: Group, source: torch.Tensor, counts: Sequence[int],
                         target: torch.Tensor, scale: float = 1.0) -> None:
-    """target (contiguous) = own part of the sum over ranks of source, of any counts and
-    alignment, times scale (see ops.is_scale(); the same at all ranks). What operators do not
-    take as it is goes through copies: of all of it where it has gaps, else none of them
-    larger than a run's scratch."""
+    """Sets target (contiguous) to this rank's part of the sum over ranks of source, times scale
+    (see ops.is_scale(); the same at all ranks). Counts and alignment may be any. What operators
+    do not accept as it is goes through copies: of all of source if it has gaps, else of pieces
+    that are not larger than a run's scratch memory."""
     if not source.is_contiguous() or source.is_neg():
         source = operand(source)
     longest, size = max(counts), group.size
@@ -275,7 +282,8 @@ def reduce_scatter_into(group: Group, source: torch.Tensor, counts: Sequence[int
 
 
 def _sum_into(group: Group, source: torch.Tensor, target: torch.Tensor, shape: tuple) -> None:
-    """One run; target gets the first elements of the own part, as many as it has."""
+    """Makes one run of a sum. target receives as many of the first elements of this rank's part
+    as it has room for."""
     n, n_own, whole = target.numel(), shape[0][group.rank], target
     if n_own != n or operand(target) is not target:
         whole = target.new_empty(n_own)
@@ -285,8 +293,8 @@ def _sum_into(group: Group, source: torch.Tensor, target: torch.Tensor, shape: t
 
 
 def _padded(source: torch.Tensor, counts: Sequence[int], at: int, n: int) -> torch.Tensor:
-    """A row for each part: its elements from `at` on, n at most, then zeros, to a multiple
-    of 8. source: of one dimension."""
+    """Returns a matrix with a row for each part: up to n of its elements from `at` on, then
+    zeros up to a multiple of 8. source has one dimension."""
     padded = source.new_zeros((len(counts), round_up(n, ELEMENT_STEP)))
     if len(set(counts)) == 1:
         padded[:, :n] = source.view(len(counts), counts[0])[:, at:at + n]
@@ -299,6 +307,7 @@ def _padded(source: torch.Tensor, counts: Sequence[int], at: int, n: int) -> tor
 
 def run_move(group: Group, kind: type, source: torch.Tensor, n_bytes: Sequence[int],
              target: torch.Tensor) -> None:
-    """kind: ops.AllGather or ops.AllToAll; n_bytes as theirs, multiples of 16."""
+    """Runs a collective that only moves. kind: ops.AllGather or ops.AllToAll; n_bytes as these
+    classes take them, multiples of 16."""
     op = group.operators.get(kind, tuple(n_bytes))
     _move(group, op, source.data_ptr(), target.data_ptr())

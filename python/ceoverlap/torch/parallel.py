@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""A model's nn.Linear become tensor-parallel layers by a plan of names."""
+"""Replaces nn.Linear modules of a model by tensor-parallel layers, by a plan that names them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from .linear import ColumnParallelLinear, RowParallelLinear
 
 @dataclass(frozen=True)
 class Column:
-    """A plan's value: a ColumnParallelLinear with these options."""
+    """In a plan: make the module a ColumnParallelLinear with these options."""
     sequence_parallel: bool = True
     sequence_dim: int = 0
 
 
 @dataclass(frozen=True)
 class Row:
-    """A plan's value: a RowParallelLinear with these options."""
+    """In a plan: make the module a RowParallelLinear with these options."""
     sequence_parallel: bool = True
     sequence_dim: int = 0
 
 
 class _Place(NamedTuple):
-    """Where a layer is swapped."""
+    """A place in the model where an nn.Linear is replaced."""
     name: str
     parent: nn.Module
     attribute: str
@@ -75,7 +75,7 @@ def parallelize(module: nn.Module, group=None,
 
 
 def _agree(group: Group, places: List[_Place], refusal: str) -> None:
-    """All ranks swap the same, or none does."""
+    """Raises an error at all ranks if one refuses its plan or they replace different modules."""
     for told in group.exchange(refusal):
         if told:
             raise errors.InvalidError(refusal or told)
@@ -90,7 +90,7 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def _places(module: nn.Module, plan: Dict[str, object]) -> List[_Place]:
-    """What the plan means, in the order of the model's modules."""
+    """Returns the places that the plan names, in the order of the model's modules."""
     all_modules = [(name, one) for name, one in module.named_modules(remove_duplicate=False)
                    if name]
     parents = dict(module.named_modules(remove_duplicate=False))
@@ -131,7 +131,7 @@ def _check(places: List[_Place], group: Group) -> None:
 
 
 def _check_parameters(place: _Place) -> None:
-    """Rejects sharded or parametrized parameters: copies would go stale."""
+    """Refuses sharded or parametrized parameters, whose copies would not follow later changes."""
     for name in ("weight", "bias"):
         one = getattr(place.linear, name)
         if one is not None and type(one) is not nn.Parameter:
@@ -167,7 +167,8 @@ def _style_of(pattern: str, value) -> Union[Column, Row]:
 
 
 def _converted(pattern: str, value, kind: type, features, sequence) -> Union[Column, Row]:
-    """PyTorch's style as ours; features and sequence are the layouts on the two sides."""
+    """Returns the Column or Row for a style of PyTorch's; features and sequence are the layouts
+    of the layer's two sides."""
     is_last = features.is_shard() and features.dim == -1
     if is_last and value.use_local_output:
         if sequence.is_replicate():

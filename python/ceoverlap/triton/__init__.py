@@ -48,11 +48,12 @@ TIMEOUT = tl.constexpr(2)
 
 
 class View(NamedTuple):
-    """struct ceov_device_signal as a kernel takes it: addresses in one GPU's address space.
+    """The fields of struct ceov_device_signal as a kernel takes them: addresses in one GPU's
+    address space.
 
     counters    of the signal's uint64 counters
-    arrivals    of uint32 tallies, one a counter; 0: await only
-    words       of the uint64 host copies of the counters, or 0
+    arrivals    of uint32 numbers of arrived tiles, one for each counter; 0: await only
+    words       of the uint64 copies of the counters in host memory, or 0
     abort_word  of the uint32 that is not 0 after an abort, or 0
     """
     counters: int
@@ -62,9 +63,9 @@ class View(NamedTuple):
 
 
 def view(signal: Signal, rank: Optional[int] = None) -> View:
-    """The View of a signal for kernels on the GPU of our rank (None: the context's first),
-    and for no others. It is valid until the signal is closed; renew() leaves it valid.
-    InvalidError: the rank is not on a GPU."""
+    """Returns the View of a signal for kernels on the GPU of one of this process' ranks (None:
+    the context's first), and only for these. It is valid until the signal is closed, also after
+    renew(). Raises InvalidError if the rank is not on a GPU."""
     struct = signal.for_device(rank)
     return View(struct.counters or 0, struct.arrivals or 0, struct.words or 0,
                 struct.abort_word or 0)
@@ -160,7 +161,8 @@ _BEGIN_LOADS = tl.constexpr("fence.proxy.async; mov.u32 $0, 0;")
 
 @core.builtin
 def _has_bulk_copies(_semantic=None):
-    """Whether the target has TMA. Refuses kernels that the verbs are not made for."""
+    """Returns whether the target GPU has TMA. Refuses kernels for which the two verbs are not
+    made."""
     options = _semantic.builder.options
     if options.backend_name != "cuda":
         raise ValueError("ceoverlap.triton: arrive() and await_mark() are PTX: a CUDA GPU "
@@ -173,7 +175,7 @@ def _has_bulk_copies(_semantic=None):
 
 @triton.jit
 def _counted(n):
-    """An integer of any type as uint64."""
+    """Returns an integer of any type as uint64."""
     return tl.cast(n, tl.uint64)
 
 

@@ -68,7 +68,8 @@ def enable(model: nn.Module, *, gather: bool = True, scatter: bool = True) -> Ha
 
 
 def _check_environment(model: nn.Module) -> None:
-    """What CUDA has been told before its first use."""
+    """Refuses CUDA settings of the environment, read at CUDA's first use, with which streams
+    could block each other."""
     if not any(parameter.is_cuda for parameter in model.parameters()):
         return
     if os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1":

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""What enable() returns: the parameter groups that it found, and what they did."""
+"""The handle that enable() returns: the parameter groups it found, and statistics about them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from ..group import Group
 
 @dataclass(frozen=True)
 class GroupStats:
-    """One FSDP parameter group since enable().
+    """Statistics of one FSDP parameter group since enable().
 
     name             the module's name in the model, "" for the root
-    n_ranks          that share its parameters
-    all_gather       "copy engines", "PyTorch" with the reason, or both
-    reduce_scatter   likewise
-    n_gathers, gathered_bytes
-                     all-gathers on copy engines, and bytes that this rank got from peers
-    copied_bytes     of these, what had to be copied once more
-    n_sums, summed_bytes
-                     reduce-scatters of ours, and bytes that this rank sent to peers
-    n_plans, slot_bytes
-                     plans of all-gathers that are kept, and memory of the slots that peers
-                     read shards from: of all parameter groups with the same ranks together
+    n_ranks          number of ranks that share the group's parameters
+    all_gather       who gathers: "copy engines", "PyTorch" with the reason, or both
+    reduce_scatter   who sums, in the same words
+    n_gathers        number of all-gathers on copy engines
+    gathered_bytes   bytes that this rank received in them from peers
+    copied_bytes     of these, bytes that had to be copied once more
+    n_sums           number of reduce-scatters on copy engines
+    summed_bytes     bytes that this rank sent in them to peers
+    n_plans          number of plans kept for all-gathers, of all parameter groups with the same
+                     ranks together
+    slot_bytes       memory of the slots from which peers read shards, of the same groups together
     """
     name: str
     n_ranks: int
@@ -45,8 +45,8 @@ class GroupStats:
 
 @dataclass
 class Part:
-    """A parameter group of the model, and what it got: a PullAllGather and a SumScatter,
-    or None with the reason."""
+    """A parameter group of the model with its PullAllGather and SumScatter. Each of them is
+    None if it could not be used; the reason says why."""
     name: str
     module: nn.Module
     reason: str = ""
@@ -56,7 +56,7 @@ class Part:
 
 
 class Handle:
-    """What enable() returns. It keeps the model's modules."""
+    """The handle that enable() returns. It keeps the model's modules alive."""
 
     def __init__(self, parts: List[Part]):
         self._parts = parts
@@ -68,8 +68,9 @@ class Handle:
 
     @property
     def slot_bytes(self) -> int:
-        """Memory of this rank that shards wait in for peers: a few of the largest shard for
-        each group of ranks, however many layers. 0 before the first all-gather."""
+        """This rank's memory in which shards wait until peers have read them: a few times the
+        largest shard for each group of ranks, with any number of layers. 0 before the first
+        all-gather."""
         return sum(staging.n_bytes for staging in self._stagings())
 
     def _stagings(self) -> list:
@@ -77,8 +78,8 @@ class Handle:
         return list({id(staging): staging for staging in found}.values())
 
     def check(self) -> None:
-        """Raises the error that ended an all-gather or a sum, if one did. Never blocks. The
-        next all-gather of the same ranks, or the next sum, finds it by itself."""
+        """Raises the error that ended an all-gather or a sum, if any. Never blocks. Without
+        this call, the next all-gather of the same ranks or the next sum raises it."""
         for staging in self._stagings():
             staging.check()
         for part in self._parts:
@@ -86,8 +87,8 @@ class Handle:
                 part.scatter.check()
 
     def disable(self) -> None:
-        """PyTorch's communication again, and the slots are released. All ranks call it,
-        between steps. Twice is harmless."""
+        """Gives all communication back to PyTorch and releases the slots. All ranks call it,
+        between steps. It may be called twice."""
         parts = [part for part in self._parts if part.group is not None]
         groups = {id(part.group): part.group for part in parts}.values()
         _meet(groups)                   # no peer reads our slots any more

@@ -24,14 +24,15 @@ RESHARDS = ("_to_sharded", "_to_sharded_post_forward")  # where FSDP frees param
 
 
 class Landing:
-    """Stands for the output of one all-gather and is no memory: FSDP passes it to the calls
-    that are answered here. The parameters themselves get the bytes. It is no torch.Tensor,
-    either: to make one, and to look at it, would take more of the CPU than the rest.
+    """An object in place of the output tensor of one all-gather. It has no memory: the
+    parameters themselves receive the bytes. FSDP passes it to functions that PullAllGather
+    handles. It is no torch.Tensor, because making and inspecting one takes more CPU time than
+    everything else here.
 
     gather         the PullAllGather that it belongs to
-    dtype, device  of what is gathered, as a tensor has them
-    layout         of this rank's shard, once that is filled
-    targets        tensors with all shards of each parameter, once they are on their way
+    dtype, device  of the gathered data, as a tensor has them
+    layout         of this rank's shard, once its slot is filled
+    targets        tensors with all shards of each parameter, once the copies are queued
     """
 
     __slots__ = ("gather", "dtype", "device", "layout", "targets")
@@ -55,7 +56,8 @@ class Landing:
                                 "the parameters, or Handle.disable()")
 
     def view(self, *_shape) -> Landing:
-        """Rows by rank, for split_with_sizes_copy()."""
+        """Returns itself. FSDP asks for a view with a row for each rank before
+        split_with_sizes_copy()."""
         return self
 
     def __repr__(self) -> str:
@@ -63,14 +65,14 @@ class Landing:
 
 
 class _Output(NamedTuple):
-    """One of FSDP's outputs, 1-D: all shards of a parameter."""
+    """A tensor in which FSDP keeps all shards of one parameter, with one dimension."""
     tensor: torch.Tensor
     storage: torch.UntypedStorage
     n_bytes: int
 
 
 class _Work(_FSDP.Work):
-    """An all-gather on a stream of its own."""
+    """An all-gather that runs on a side stream."""
 
     def __init__(self, event: torch.cuda.Event, device: torch.device):
         super().__init__()
@@ -78,7 +80,7 @@ class _Work(_FSDP.Work):
         self._device = device
 
     def wait(self, timeout=None) -> bool:
-        """What the current stream gets next comes after it."""
+        """Has the current stream wait for the all-gather."""
         torch.cuda.current_stream(self._device).wait_event(self._event)
         return True
 
@@ -87,8 +89,8 @@ class _Work(_FSDP.Work):
 
 
 class PullAllGather(_FSDP.AllGather):
-    """The all-gathers of one FSDP parameter group. What is not understood goes to `plain`,
-    the group's all-gather from before, and `reasons` counts why."""
+    """The all-gathers of one FSDP parameter group. Those that it does not support go to
+    `plain`, the implementation that the group had before, and `reasons` counts why."""
 
     def __init__(self, param_group, staging: Staging, pools: Pools):
         self.param_group = param_group
@@ -118,7 +120,7 @@ class PullAllGather(_FSDP.AllGather):
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype,
                  device: torch.device) -> torch.Tensor:
-        """A Landing, or plain memory."""
+        """Returns a Landing, or ordinary memory if the next all-gather is not supported."""
         reason = self._refusal()
         if reason is None:
             return Landing(self, dtype, device)
@@ -127,7 +129,8 @@ class PullAllGather(_FSDP.AllGather):
 
     def __call__(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor,
                  group: dist.ProcessGroup, async_op: bool = False) -> Optional[dist.Work]:
-        """On the current stream, or on one of its own behind it where async_op is set."""
+        """Queues the all-gather on the current stream, or on a side stream behind it if
+        async_op is set."""
         if not isinstance(output_tensor, Landing):
             return self.plain(output_tensor=output_tensor, input_tensor=input_tensor,
                               group=group, async_op=async_op)
@@ -141,8 +144,8 @@ class PullAllGather(_FSDP.AllGather):
             return _Work(side.record_event(), self._group.device)
 
     def _unshard(self, unshard, async_op: bool = False) -> None:
-        """In place of the parameter group's own method, which begins an all-gather where
-        none has begun: ours sees shards that are not cast."""
+        """Replaces the parameter group's unshard(), which begins an all-gather if none has
+        begun. With this all-gather the shards are passed before they are cast."""
         group, params = self.param_group, None
         if not group.is_unsharded and group._all_gather_result is None and self._is_used():
             params = uncast(self._params)
@@ -156,13 +159,15 @@ class PullAllGather(_FSDP.AllGather):
             group.fsdp_params = self._params
 
     def _is_used(self) -> bool:
-        """The group's next all-gather is ours: others do not know Uncast."""
+        """Returns whether this object makes the group's next all-gather. Others cannot handle
+        Uncast."""
         group = self.param_group
         return (group._all_gather_comm is self and group.fsdp_params is self._params and
                 self._refusal() is None)
 
     def _refusal(self) -> Optional[str]:
-        """Why not; the same at all ranks, as it is of shapes and types only."""
+        """Returns why the next all-gather is not supported, or None. It depends on shapes and
+        types only, so it is the same at all ranks."""
         if self._is_closed:             # and others still call
             return "disabled"
         if _FSDP.collectives.compiled_autograd_enabled():
@@ -184,8 +189,9 @@ class PullAllGather(_FSDP.AllGather):
 
     def fill(self, landing: Landing, inputs: Sequence[Union[torch.Tensor, Uncast]],
              sizes: Sequence[int]) -> torch.Tensor:
-        """Copies this rank's shard, a part each parameter, to the slot that peers read.
-        Returns the slot's part with it: 1-D, of the landing's dtype. Under no_grad()."""
+        """Copies this rank's shard, with one part for each parameter, to the slot that peers
+        read. Returns the shard's place in the slot, 1-D and of the landing's dtype. Called
+        under no_grad()."""
         landing.layout = self._layout_of(sizes, landing.dtype)
         shard = self.staging.begin(landing.layout, landing.dtype)
         copy_each(shard.parts, [part.data for part in inputs])
@@ -217,8 +223,9 @@ class PullAllGather(_FSDP.AllGather):
             return [self._target(i, n_bytes) for i, n_bytes in enumerate(layout.parts)]
 
     def _target(self, i: int, n_bytes: int) -> torch.Tensor:
-        """What FSDP copies the gathered shards of parameter i to, 1-D, with memory. Seldom
-        another than last time, whose storage alone is given back by FSDP."""
+        """Returns the 1-D tensor to which FSDP copies the gathered shards of parameter i, with
+        memory. It is mostly the same tensor as last time, of which FSDP has only freed the
+        storage."""
         outputs = self._params[i].all_gather_outputs
         known = self._outputs[i]
         if (known is None or not outputs or outputs[0] is not known.tensor
@@ -229,8 +236,8 @@ class PullAllGather(_FSDP.AllGather):
         return known.tensor
 
     def _fresh_target(self, i: int, n_bytes: int) -> torch.Tensor:
-        """For a shard along another dimension, which FSDP puts together afterwards, memory
-        of the same size."""
+        """Returns memory of the same size for a parameter that is sharded along another
+        dimension than the first, whose shards FSDP puts together afterwards."""
         param, size = self._params[i], self._group.size
         if param.fsdp_placement.dim == 0:
             dtype = param.param_dtype or param.orig_dtype
@@ -244,8 +251,8 @@ class PullAllGather(_FSDP.AllGather):
         return torch.empty(size * n_bytes, dtype=torch.uint8, device=self._group.device)
 
     def hand_over(self, landing: Landing, outs: Sequence[torch.Tensor]) -> None:
-        """FSDP wants each parameter's shards in outs, size x n each, on the current stream,
-        which comes after the copies. They are there already, or are copied there."""
+        """Has the shards of each parameter in outs, size x n each, for the current stream,
+        which waits for the copies. They are there already, or are copied there now."""
         targets = landing.targets
         if targets is None or len(outs) != len(targets):
             raise errors.StateError(f"{landing}: {len(outs)} outputs for "
@@ -259,8 +266,8 @@ class PullAllGather(_FSDP.AllGather):
             self.n_copied_bytes += rows.numel()
 
     def _shard_bytes(self) -> int:
-        """What one all-gather takes of a slot: FSDP gathers in the policy's dtype, which
-        parameters know only after the first forward."""
+        """Returns the bytes that one all-gather needs in a slot. FSDP gathers in the dtype of
+        its mixed-precision policy, which parameters know only after the first forward pass."""
         dtype = self.param_group.mp_policy.param_dtype
         return sum(param.padded_sharded_param_size.numel() *
                    (dtype or param.sharded_param.dtype).itemsize for param in self._params)
@@ -268,8 +275,8 @@ class PullAllGather(_FSDP.AllGather):
     # --- what it holds ---------------------------------------------------------------------
 
     def _after_reshard(self, reshard) -> None:
-        """In place of the parameter group's own method, which frees the parameters where
-        the state changes."""
+        """Replaces a method of the parameter group that frees the gathered parameters if the
+        group's state changes."""
         before = self.param_group._sharded_state
         reshard()
         if self.param_group._sharded_state is before:
@@ -279,8 +286,8 @@ class PullAllGather(_FSDP.AllGather):
         self._turns.clear()
 
     def close(self) -> None:
-        """Gives the parameter group its own all-gather and methods back, with nothing in
-        flight; an all-gather that was set in place of ours stays."""
+        """Gives the parameter group its former all-gather and methods back. Nothing may be in
+        flight. An all-gather that somebody else has set since then stays."""
         self._is_closed = True
         if self.param_group._all_gather_comm is self:
             self.param_group._all_gather_comm = self.plain
@@ -290,6 +297,7 @@ class PullAllGather(_FSDP.AllGather):
 
 
 def _has_expandable_segments() -> bool:
-    """A parameter may then lie in several allocations of the driver's."""
+    """Returns whether PyTorch's allocator uses expandable segments. Then a parameter may lie in
+    several allocations of the driver."""
     return any("expandable_segments:true" in os.environ.get(name, "").lower()
                for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""A model's FSDP2 parameter groups, and what puts their communication on copy engines."""
+"""Finds a model's FSDP2 parameter groups and makes what puts their communication on copy
+engines."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from ._sums import Family, SumScatter
 
 
 def parts_of(model: nn.Module) -> List[Part]:
-    """A parameter group may belong to several modules."""
+    """Returns a Part for each parameter group of the model. A group may belong to several
+    modules."""
     parts: List[Part] = []
     seen = set()
     for name, module in model.named_modules():
@@ -45,8 +47,8 @@ def parts_of(model: nn.Module) -> List[Part]:
 
 
 class Shared(NamedTuple):
-    """What parameter groups have in common: Pools by device; a Staging and a Family by id of
-    a Group."""
+    """What parameter groups share: a Pools for each device, and a Staging and a Family for each
+    Group, by its id()."""
     pools: dict
     stagings: dict
     families: dict

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""Memory for parameters that copy engines fill ahead of the computation."""
+"""Memory for gathered parameters, which copy engines fill ahead of the computation."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ N_POOLS = 2                             # one is filled while the other is compu
 
 
 class Pools:
-    """Where gathered parameters live: two pools of GPU memory in turn.
+    """Two pools of GPU memory for gathered parameters, used alternately.
 
-    FSDP frees a layer's parameters on the host, while kernels that use them are still
-    queued. Memory of the common pool may then be anybody's on the compute stream, so the
-    next all-gather could write into it only behind all that is queued there, and would
-    overlap nothing. Here only all-gathers allocate, and each waits for just the kernels
-    that were queued when something of its own pool was freed: those of the layer before
-    the last one. On the CPU the pools are the common one and nothing waits.
+    FSDP frees a layer's parameters on the host while kernels that use them are still queued. If
+    they were in PyTorch's common pool, that memory could be in use by anything on the compute
+    stream. The next all-gather could write into it only behind everything queued there, and so
+    would overlap nothing. From these pools only all-gathers allocate, and each waits only for
+    the kernels that were queued when something of its own pool was freed: those of the layer
+    before the last one. On the CPU there are no pools of their own and nothing waits.
 
-    The memory of a layer that was freed is kept for later layers, not for activations.
-    """
+    The memory of a freed layer is kept for later layers and is not available to activations."""
 
     def __init__(self, device: torch.device):
         self._device = device
@@ -38,8 +37,8 @@ class Pools:
 
     @contextlib.contextmanager
     def allocating(self) -> Iterator[int]:
-        """What the block allocates may be written by the current stream; the block gets the
-        pool's number. One all-gather."""
+        """During the block, allocations come from one of the pools, and the current stream may
+        write them. Yields the pool's number. Use a block for each all-gather."""
         number = self._n_turns % N_POOLS
         self._n_turns += 1
         if not self._pools:
@@ -52,7 +51,7 @@ class Pools:
             yield number
 
     def release(self, number: int) -> None:
-        """Something of that pool was freed, and was used on the current stream last."""
+        """Notes that memory of this pool was freed, whose last use is on the current stream."""
         if not self._pools:
             return
         # One event a stream: a later record on it comes after all that came before.
@@ -63,15 +62,15 @@ class Pools:
         events[stream.cuda_stream].record(stream)
 
     def close(self) -> None:
-        """Gives back what is kept, with nothing in flight; what lives there lives on. From
-        now on the common pool is taken."""
+        """Frees the memory that the pools keep. Nothing may be in flight; tensors in the pools
+        stay valid. From now on allocations come from PyTorch's common pool."""
         self._pools.clear()
 
 
 class _Pause:
-    """Of the garbage collector, for as long as some thread is in it. A pool that is collected
-    while another one is in use ends the process: PyTorch's allocator asserts that none is,
-    and somebody's forgotten pool may be among the garbage."""
+    """Pauses Python's garbage collector while any thread is inside the block. PyTorch's
+    allocator ends the process by an assertion if a pool is collected while another one is in
+    use, and a forgotten pool may be among the garbage."""
 
     def __init__(self):
         self._lock = threading.Lock()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""All-gathers that pull: each rank's own copy engines fetch the parts of every rank's shard
-from there to where this rank wants them. Targets are nobody's business but their rank's, so
-they may change from run to run; what peers see is a few slots with the own shard."""
+"""All-gathers that pull: each rank's own copy engines fetch the parts of every rank's shard to
+where this rank wants them. Only the rank itself knows its targets, so they may change from run
+to run. Peers see a few slots that hold this rank's shard."""
 
 from __future__ import annotations
 
@@ -26,27 +26,28 @@ LAUNCHES_EACH = 2                       # of a run, by the engine: its guard and
 
 
 class Names:
-    """Numbers that are the same at all ranks of a group: what all of them do in the same
-    order gets the same one. See Group.part()."""
+    """Counts what all ranks of a group make in the same order, so that each object gets the
+    same number at all ranks. See Group.part()."""
 
     def __init__(self, _group: Group):
         self._n = 0
 
     def next(self, kind: str) -> str:
-        """A name that nothing else in the group has."""
+        """Returns a name that nothing else in the group has."""
         self._n += 1
         return f"{kind}{self._n}"
 
     def close(self) -> None:
-        """Holds nothing."""
+        """Does nothing, because there is nothing to release."""
 
 
 class Layout:
-    """How a shard lies in a slot. Plans are found by the object: keep one for equal parts.
+    """How a shard lies in a slot. Plans are found by the Layout object itself, so keep one
+    object for equal parts.
 
     parts    bytes of each part, in their order
-    offsets  where each begins
-    n_bytes  of the shard
+    offsets  offset of each part, in bytes
+    n_bytes  bytes of the whole shard
     """
 
     __slots__ = ("parts", "offsets", "n_bytes")
@@ -61,13 +62,13 @@ _Range = Tuple[int, int]                # address and bytes of a target
 
 
 class _Kept(NamedTuple):
-    """A plan, and the registered ranges that it writes to."""
+    """A plan that is kept, and the registered ranges to which it writes."""
     plan: Plan
     ranges: List[_Range]
 
 
 class _Target:
-    """A registered range, and how many plans write to it."""
+    """A registered range of memory, and the number of plans that write to it."""
 
     __slots__ = ("buffer", "n_plans")
 
@@ -139,7 +140,7 @@ class Pull:
 
     @property
     def n_plans(self) -> int:
-        """How many are kept."""
+        """Number of plans that are kept."""
         return len(self._plans)
 
     def _own(self, part):
@@ -160,7 +161,8 @@ class Pull:
         return self
 
     def _connect(self, name: str) -> Pull:
-        """Peers in the order in which they are read, so that readers keep apart."""
+        """Finds the peers' slots and signals, in the order in which this rank reads them. Each
+        rank begins with another peer, so that readers do not compete."""
         context, n, rank = self._context, self._group.size, self._group.rank
         self._peers = [(rank + i) % n for i in range(1, n)]
         self._peer_slots = {peer: [self._own(context.find_buffer(peer, f"{name}.slot{i}"))
@@ -174,7 +176,7 @@ class Pull:
         return self
 
     def _plan_behind(self, marks: Sequence[Mark]) -> Plan:
-        """One that awaits them and does nothing."""
+        """Returns a plan that waits for the marks and moves nothing."""
         plan = self._own(self._context.plan(routes="direct")).expect(*marks)
         for mark in marks:
             plan.add(source_ready=mark)
@@ -183,16 +185,16 @@ class Pull:
     # --- runs --------------------------------------------------------------------------
 
     def begin(self, stream: Optional[int]) -> int:
-        """Which slot the next run's shard goes to. What the stream gets next may write it;
-        so may the caller, on host ranks."""
+        """Returns the number of the slot for the next run's shard. What is queued on the stream
+        afterwards may write the slot; on host ranks the caller may."""
         self.check()                    # of a run that failed there may be no arrival
         self._await_arrival(self._n_runs - AHEAD, stream)
         return self._n_runs % N_SLOTS
 
     def run(self, layout: Layout, targets: Sequence[int], stream: Optional[int]) -> None:
-        """Part i of every rank's shard to targets[i] + rank * parts[i]: addresses of memory
-        of this rank's place. It comes after what is on the stream, and what the stream gets
-        next comes after it."""
+        """Fetches part i of every rank's shard to address targets[i] + rank * parts[i], in
+        memory of this rank's place. It runs after what is on the stream, and what the stream
+        gets next runs after it."""
         self.check()
         self._make_room()
         run = self._n_runs
@@ -212,8 +214,8 @@ class Pull:
         self._await_arrival(run, None)
 
     def _make_room(self) -> None:
-        """For a run: peers count on it from its raise on, and what may have to wait comes
-        before that."""
+        """Waits until another run may be launched. This comes before the run's raise at peers,
+        because they rely on the run from then on."""
         while len(self._tickets) > LAUNCHES_EACH * (RUNS_IN_FLIGHT - 1):
             self._tickets.popleft().wait(self._deadline_s)
 
@@ -224,7 +226,8 @@ class Pull:
         self._launch(self._keeper_of(stream), 0, stream)
 
     def _keeper_of(self, stream: int) -> Plan:
-        """It names `ready`, but no mark that is still to come."""
+        """Returns the keeper of this stream: a plan that names `ready`, but waits for none of
+        its marks."""
         keeper = self._keepers.get(stream)
         if keeper is None:
             reached = Mark(self._ready, self._group.rank, 0)
@@ -232,7 +235,7 @@ class Pull:
         return keeper
 
     def _await_arrival(self, run: int, stream: Optional[int]) -> None:
-        """Of the own copies of that run, if there was one."""
+        """Has the stream wait for this rank's own copies of a run, if there was such a run."""
         if run < 0:
             return
         if stream is None:
@@ -255,7 +258,7 @@ class Pull:
                 return
 
     def check(self) -> None:
-        """Raises the error of a run that failed, or that a peer was lost. Never blocks."""
+        """Raises the error of a run that failed, or of a peer that was lost. Never blocks."""
         while self._tickets and _has_ended(self._tickets[0]):
             self._tickets.popleft()
         self._ready.has_reached(0)
@@ -307,8 +310,9 @@ class Pull:
                      row_bytes=n_bytes, source_ready=ready)
 
     def _registered(self, one: _Range) -> Buffer:
-        """The allocator gives the same ranges again and again: registered once. Nothing
-        reaches the memory but a launch, and whoever launches has allocated it anew."""
+        """Returns the registered range of this memory. PyTorch's allocator returns the same
+        ranges repeatedly, so each one is registered once and stays so. Only launches access it,
+        and who launches has just allocated it."""
         target = self._targets.get(one)
         if target is None:
             address, n_bytes = one
@@ -318,7 +322,7 @@ class Pull:
         return target.buffer
 
     def _forget(self, ranges: Sequence[_Range]) -> None:
-        """Those that no plan writes to any more."""
+        """Releases those ranges to which no plan writes any more."""
         for one in ranges:
             target = self._targets.get(one)
             if target is not None and not target.n_plans:
@@ -336,7 +340,8 @@ class Pull:
             self._drop_oldest()
 
     def close(self) -> None:
-        """Waits for its runs. All ranks close it, after their last use."""
+        """Waits for runs in flight and releases everything. All ranks call it, after their last
+        use."""
         self._drop_plans()
         self._keepers.clear()
         self._tickets.clear()
@@ -345,8 +350,9 @@ class Pull:
 
 
 def _has_ended(ticket: Ticket) -> bool:
-    """Raises the run's error. Results are kept for some thousand launches of the context;
-    of an older one the plan's signals know: the next launch finds them aborted."""
+    """Returns whether a launch has ended, and raises its error if it failed. A context keeps
+    the results of some thousand launches. Of an older one the plan's signals tell: the next
+    launch finds them aborted."""
     try:
         return ticket.is_done()
     except errors.InvalidError:

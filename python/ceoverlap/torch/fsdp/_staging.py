@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""What the all-gathers of many FSDP parameter groups share: slots and plans, a constant
-however many layers a model has."""
+"""Slots and plans that the all-gathers of many FSDP parameter groups share, so that their
+number does not grow with the model's layers."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ PLANS_MAX = 24                          # kept for each parameter group
 
 
 class Shard(NamedTuple):
-    """The own shard in a slot: all of it, 1-D, and the part of each parameter."""
+    """This rank's shard in a slot: the whole as a 1-D tensor, and the part of each parameter."""
     whole: torch.Tensor
     parts: List[torch.Tensor]
 
 
 class Staging:
-    """The slots of the parameter groups that the same ranks share, in one enable(). They are
-    made for the largest shard at once, at the first all-gather, instead of growing from one
-    layer to the next; parameters that have become larger since get larger slots. One thread
-    at a time, which begins and runs one all-gather after the other."""
+    """The slots of all parameter groups that the same ranks share, for one enable(). They are
+    made for the largest shard at the first all-gather instead of growing from layer to layer;
+    if a shard becomes larger later, new slots are made. Only one thread at a time may begin and
+    run all-gathers, one after the other."""
 
     def __init__(self, group: Group):
         self.group = group
@@ -40,13 +40,13 @@ class Staging:
         self._side: Optional[torch.cuda.Stream] = None
 
     def reserve(self, n_bytes: int) -> None:
-        """One more parameter group, with a shard of that size."""
+        """Counts one more parameter group, with a shard of this size."""
         self._n_members += 1
         self._n_bytes = max(self._n_bytes, n_bytes)
 
     def layout(self, parts: Tuple[int, ...]) -> Layout:
-        """The one of these bytes of each parameter's shard; all ranks meet where it is
-        new, and refuse it where they come with different ones."""
+        """Returns the Layout for these numbers of bytes of each parameter's shard. For new
+        numbers all ranks meet, and raise an error if their numbers differ."""
         layout = self._layouts.get(parts)
         if layout is None:
             self.group.agree("all-gather: bytes of the parts of a shard", repr(parts))
@@ -54,8 +54,8 @@ class Staging:
         return layout
 
     def begin(self, layout: Layout, dtype: torch.dtype) -> Shard:
-        """Where the next all-gather's shard goes: what the current stream gets next may
-        write it. The parts are multiples of the dtype's size."""
+        """Returns the Shard for the next all-gather, in a slot. What is queued on the current
+        stream afterwards may write it. The parts' sizes are multiples of the dtype's size."""
         if self._pull is None or self._pull.n_bytes < layout.n_bytes:
             self._make_pull(layout.n_bytes)
         with self.group.stream() as stream:
@@ -66,25 +66,25 @@ class Staging:
         return shards[number]
 
     def run(self, layout: Layout, targets: Sequence[int]) -> None:
-        """Pull.run() of what was begun, on the current stream, which comes after the
-        shard's filling."""
+        """Runs the all-gather that begin() began on the current stream, to which the filling of
+        the shard was queued before."""
         with self.group.stream() as stream:
             self._pull.run(layout, targets, stream)
 
     def side_stream(self) -> torch.cuda.Stream:
-        """For all-gathers beside the caller's stream."""
+        """Returns the stream for all-gathers that run beside the caller's stream."""
         if self._side is None:
             self._side = torch.cuda.Stream(self.group.device, priority=-1)
         return self._side
 
     @property
     def n_bytes(self) -> int:
-        """Of all slots."""
+        """Bytes of all slots together."""
         return N_SLOTS * self._pull.n_bytes if self._pull else 0
 
     @property
     def n_plans(self) -> int:
-        """How many are kept."""
+        """Number of plans that are kept."""
         return self._pull.n_plans if self._pull else 0
 
     def check(self) -> None:
@@ -93,7 +93,8 @@ class Staging:
             self._pull.check()
 
     def close(self) -> None:
-        """All ranks call it, with nothing in flight. Twice is harmless."""
+        """Releases slots and plans. All ranks call it, with nothing in flight. It may be called
+        twice."""
         if self._pull is None:
             return
         if self.group.is_gpu:           # peers' copies are over when their streams are
@@ -104,14 +105,15 @@ class Staging:
             pull.close()
 
     def _make_pull(self, n_bytes: int) -> None:
-        """Peers may still read the slots that go: these are released when nobody does."""
+        """Makes new slots in place of the present ones. Peers may still read the latter, so
+        these are released when no peer uses them."""
         self.close()
         self._pull = Pull(self.group, max(n_bytes, self._n_bytes),
                           PLANS_MAX * max(self._n_members, 1), self.group.deadline_s)
 
     def _shards_of(self, layout: Layout, dtype: torch.dtype) -> List[Shard]:
-        """Of each slot. Ordinary tensors, which training may write, even where the first
-        all-gather was in inference mode."""
+        """Returns a Shard for each slot. They are ordinary tensors that training may write,
+        even if the first all-gather happens in inference mode."""
         sizes = [n_bytes // dtype.itemsize for n_bytes in layout.parts]
         with torch.inference_mode(False), torch.no_grad():
             wholes = [_bytes_of(self.group, slot)[:layout.n_bytes].view(dtype)
@@ -120,7 +122,7 @@ class Staging:
 
 
 class _Memory:
-    """GPU memory as PyTorch takes it."""
+    """GPU memory in the form that PyTorch accepts."""
 
     def __init__(self, address: int, n_bytes: int):
         self.__cuda_array_interface__ = {"version": 3, "typestr": "|u1", "strides": None,
@@ -128,7 +130,8 @@ class _Memory:
 
 
 def _bytes_of(group: Group, buffer) -> torch.Tensor:
-    """A buffer of this rank as a 1-D tensor of uint8; the buffer has to outlive it."""
+    """Returns a buffer of this rank as a 1-D tensor of uint8. The buffer has to outlive the
+    tensor."""
     if not group.is_gpu:
         return torch.from_numpy(buffer.view("uint8"))
     address = buffer.address(group.rank)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""FSDP2's reduce-scatter: copy engines move the gradients, a bounded kernel sums them."""
+"""FSDP2's reduce-scatter: copy engines move the gradients, and a kernel that uses few SMs sums
+them."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ _RedOp = dist.ReduceOp.RedOpType
 
 
 class Family:
-    """The parameter groups whose sums share one workspace: it is made for the largest of
-    them at once, instead of growing from one to the next."""
+    """The parameter groups whose sums share one workspace. It is made for the largest of them
+    at once, instead of growing from one to the next."""
 
     def __init__(self, group: Group):
         self.group = group
@@ -27,8 +28,8 @@ class Family:
         self._dtypes: Set[torch.dtype] = set()
 
     def reserve(self, dtype: torch.dtype, scale: float) -> None:
-        """At the first sum of that dtype, by all ranks together: scratch for the largest run
-        of any of them, and its operator, of that scale."""
+        """At the first sum of this dtype, makes the operator, with this scale, and scratch
+        memory for the largest run of any parameter group. All ranks call it together."""
         if dtype in self._dtypes:
             return
         self._dtypes.add(dtype)
@@ -43,14 +44,15 @@ class Family:
 
 
 class SumScatter(fsdp2().ReduceScatter):
-    """The reduce-scatters of one FSDP parameter group: fp32 sums in the order of ranks,
-    the same bits run after run. An average, or a sum of scaled gradients, is the fp32 sum
-    times the factor, and only then rounded to the gradients' dtype: for the first factor that
-    is not 1, as operators have one each. A further one, which may change with every step,
-    makes no further operators: it multiplies what is rounded already, in a kernel of its own.
+    """The reduce-scatters of one FSDP parameter group. Sums are in fp32 and in the order of
+    ranks, so repeated runs yield the same bits. An average, or a sum of scaled gradients, is
+    the fp32 sum times the factor, rounded to the gradients' dtype afterwards. That holds for
+    the first factor that is not 1, because an operator has one fixed factor. Another factor,
+    which may change with every step, needs no further operators: a kernel of its own multiplies
+    the rounded result.
 
-    What is not understood goes to `plain`, the group's reduce-scatter from before, and
-    `reasons` counts why."""
+    Reduce-scatters that it does not support go to `plain`, the implementation that the group
+    had before, and `reasons` counts why."""
 
     def __init__(self, param_group, family: Family):
         self._param_group = param_group
@@ -65,13 +67,13 @@ class SumScatter(fsdp2().ReduceScatter):
 
     def allocate(self, size: Sequence[int], *, dtype: torch.dtype,
                  device: torch.device) -> torch.Tensor:
-        """Ordinary memory: operands are registered nowhere."""
+        """Returns ordinary memory, because operands need not be registered."""
         return torch.empty(*size, dtype=dtype, device=device)
 
     def __call__(self, output_tensor: torch.Tensor, input_tensor: torch.Tensor,
                  group: dist.ProcessGroup, op, async_op: bool = False) -> Optional[dist.Work]:
-        """output (n elements) = the sum over ranks of their input (size x n), own part, on
-        the current stream."""
+        """Sets output_tensor (n elements) to this rank's part of the sum over ranks of
+        input_tensor (size x n), on the current stream."""
         kind, factor = _kind_and_factor(op, self._group.size)
         reason = self._refusal(input_tensor, kind, async_op)
         if reason is not None:
@@ -89,23 +91,23 @@ class SumScatter(fsdp2().ReduceScatter):
         return None
 
     def close(self) -> None:
-        """Gives the parameter group its own reduce-scatter back; one that was set in place of
-        ours stays."""
+        """Gives the parameter group its former reduce-scatter back. One that somebody else has
+        set since then stays."""
         if self._param_group._reduce_scatter_comm is self:
             self._param_group._reduce_scatter_comm = self.plain
 
     def check(self) -> None:
-        """Raises the error that ended a sum of the group of ranks. Never blocks."""
+        """Raises the error that ended a sum of the same ranks, if any. Never blocks."""
         self._group.operators.check()
 
     def _scale_for(self, factor: float) -> float:
-        """The factor where operators multiply by it, else 1; the same at all ranks."""
+        """Returns the factor if the operators multiply by it, else 1; the same at all ranks."""
         if self._scale is None and factor != 1 and ops.is_scale(factor):
             self._scale = factor
         return factor if factor == self._scale else 1.0
 
     def _refusal(self, source: torch.Tensor, kind, async_op: bool) -> Optional[str]:
-        """Why not; the same at all ranks."""
+        """Returns why this reduce-scatter is not supported, or None; the same at all ranks."""
         if source.dtype not in DTYPES:
             return f"gradients of {source.dtype}"
         if source.device != self._group.device:
@@ -116,7 +118,7 @@ class SumScatter(fsdp2().ReduceScatter):
 
 
 def _kind_and_factor(op, size: int) -> Tuple[object, float]:
-    """What is reduced, and what the sum is multiplied by."""
+    """Returns which reduction PyTorch asks for, and the factor by which the sum is multiplied."""
     kind = getattr(op, "op", op)
     if kind == _RedOp.AVG:
         return kind, 1.0 / size

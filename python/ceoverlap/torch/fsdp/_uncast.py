@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) The ceoverlap developers
-"""Shards that are cast on their way to where peers read them."""
+"""Shards that are cast while they are copied to where peers read them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import torch
 
 
 class Uncast:
-    """A parameter of FSDP's as the beginning of an all-gather sees it, and the one input of
-    that: a shard of the gathered dtype that is not cast yet. FSDP would cast it to memory of
-    its own and copy it from there; as there is nothing to cast here, it takes this as it is,
-    and the copy to the slot casts.
+    """Stands for an FSDP parameter at the begin of an all-gather. It is also that parameter's
+    only input to the all-gather: a shard that claims the gathered dtype but is not cast yet.
+    FSDP would cast it into memory of its own and copy it from there. Since there seems to be
+    nothing to cast, FSDP passes it on, and the copy to the slot casts it.
 
-    param  of FSDP's, with its shard on the device
-    dtype  of what is gathered
+    param  the FSDP parameter, with its shard on the device
+    dtype  of the gathered data
     """
 
     __slots__ = ("param", "dtype")
@@ -34,7 +34,7 @@ class Uncast:
 
     @property
     def data(self) -> torch.Tensor:
-        """The shard, 1-D, of the dtype that it is kept in."""
+        """The shard as a 1-D tensor of the dtype in which it is kept."""
         return self.param._sharded_param_data
 
     def numel(self) -> int:
@@ -42,9 +42,9 @@ class Uncast:
 
 
 def uncast(params: Sequence) -> Optional[List[Uncast]]:
-    """The same parameters for an all-gather, or None: where FSDP gathers bytes, for which it
-    wants tensors; where shards are kept in several dtypes, which one copy cannot read; or off
-    the device. No parameter has an all-gather extension."""
+    """Returns the Uncast parameters for an all-gather, or None if FSDP would gather bytes, for
+    which it needs tensors, if shards have several dtypes, which one copy cannot read, or if
+    they are not on the device. The parameters have no all-gather extension."""
     dtypes = {(param.param_dtype, param._sharded_param_data.dtype) for param in params}
     if len(dtypes) != 1 or any(param.offload_to_cpu for param in params):
         return None
