@@ -28,6 +28,36 @@ uint64_t cei_site_own_node(void)
 	return node ? node : 1;
 }
 
+int cei_site_is_local(const struct cei_site *site, uint32_t rank)
+{
+	if (rank >= site->n_ranks)
+		return 0;
+	return !site->nodes || site->nodes[rank] == site->nodes[site->members[0].rank];
+}
+
+uint32_t cei_site_n_local(const struct cei_site *site)
+{
+	return cei_site_local_index(site, site->n_ranks);
+}
+
+uint32_t cei_site_first_local(const struct cei_site *site)
+{
+	uint32_t rank = 0;
+
+	while (!cei_site_is_local(site, rank))
+		rank++;                 /* ends at a rank of this process at the latest */
+	return rank;
+}
+
+uint32_t cei_site_local_index(const struct cei_site *site, uint32_t rank)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < rank; i++)
+		n += (uint32_t)cei_site_is_local(site, i);
+	return n;
+}
+
 uint32_t cei_site_n_on_gpu(const struct cei_site *site, uint32_t gpu)
 {
 	uint32_t i, n = 0;

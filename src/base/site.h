@@ -12,7 +12,8 @@
 
 #include "base/report.h"
 
-#define CEI_RANKS_MAX   64u     /* of a group */
+#define CEI_RANKS_MAX   65536u  /* of a group */
+#define CEI_LOCAL_MAX   64u     /* of them on one node */
 #define CEI_MEMBERS_MAX 16u     /* ranks that one process holds */
 
 struct cei_cuda;                /* base/cuda_driver.h */
@@ -26,8 +27,8 @@ struct cei_site {
 	uint32_t           n_ranks;
 	uint32_t           n_members;
 	struct ceov_member members[CEI_MEMBERS_MAX];
-	uint64_t           nodes[CEI_RANKS_MAX];        /* by rank: the machine that it is on;
-							 * never 0, equal on one machine */
+	const uint64_t    *nodes;       /* by rank: the number of its node, never 0; NULL: all
+					 * ranks are on this one. Stays as long as the site */
 	int                progress_by_caller;
 	const struct cei_backend_ops *const *movers;    /* the movers that engines open; NULL
 							 * ends the table */
@@ -38,6 +39,13 @@ struct cei_site {
  * machine restarts. Processes on one kernel get the same number, even in different
  * containers. */
 uint64_t cei_site_own_node(void);
+
+/* Queries about the ranks of this process's node. is_local takes any number and says no to one
+ * that is no rank. local_index: how many ranks of this node are lower. */
+int      cei_site_is_local(const struct cei_site *site, uint32_t rank);
+uint32_t cei_site_n_local(const struct cei_site *site);
+uint32_t cei_site_first_local(const struct cei_site *site);
+uint32_t cei_site_local_index(const struct cei_site *site, uint32_t rank);
 
 /* Returns how many ranks of this process are on the GPU. They share its CUDA context, so a
  * driver call that waits for the context waits for the kernels of all these ranks. */

@@ -58,7 +58,7 @@ struct ceov_context {
 	uint32_t              rule;     /* enum cei_route_rule: of plans that name none */
 	uint64_t              deadline_ns;
 	struct cei_tickets    tickets;
-	_Atomic uint8_t       is_lost[CEI_RANKS_MAX];   /* by rank: the rank is lost */
+	_Atomic uint8_t      *is_lost;  /* by rank: the rank is lost */
 	pthread_mutex_t       lock;     /* guards the lists and the objects' links and
 					 * users; taken before a plan's lock */
 	struct cei_list       buffers;

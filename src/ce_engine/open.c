@@ -137,6 +137,10 @@ static int meet(ceov_context *context, const char *group)
 {
 	struct cei_bootstrap_config config;
 
+	context->is_lost = calloc(context->site.n_ranks, sizeof(*context->is_lost));
+	if (!context->is_lost)
+		return cei_raise(&context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "ceov_open: no memory for %u ranks", context->site.n_ranks);
 	if (!group || context->site.n_members == context->site.n_ranks)
 		return 0;
 	config.path = group;
@@ -411,6 +415,7 @@ void ceov_close(ceov_context *context)
 		cei_cuda_close(context->site.cuda);
 	if (context->alive)
 		munmap((void *)(uintptr_t)context->alive, (size_t)sysconf(_SC_PAGESIZE));
+	free((void *)context->is_lost);
 	cei_tickets_fini(&context->tickets);
 	pthread_mutex_destroy(&context->lock);
 	cei_report_fini(&context->report);

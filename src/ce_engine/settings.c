@@ -221,16 +221,6 @@ static int trace_from(struct cei_report *report, struct cei_site *site)
 	return 0;
 }
 
-/* Ranks that meet at a socket are on one machine. */
-static void set_nodes(struct cei_site *site)
-{
-	uint64_t own = cei_site_own_node();
-	uint32_t rank;
-
-	for (rank = 0; rank < site->n_ranks; rank++)
-		site->nodes[rank] = own;
-}
-
 int cei_settings_load(ceov_context *context, const struct ceov_config *config,
 		      const char **ret_group)
 {
@@ -265,7 +255,6 @@ int cei_settings_load(ceov_context *context, const struct ceov_config *config,
 		r = cei_host_script_from_environment(&context->report, &script);
 	if (r)
 		return r;
-	set_nodes(site);
 	cei_variables_check(&context->report);
 	*ret_group = config->group ? config->group : secure_getenv("CEOVERLAP_GROUP");
 	if (!*ret_group && site->n_members != site->n_ranks)

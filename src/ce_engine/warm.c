@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Warms up copies between every pair of ranks, through ordinary buffers. */
+/* Warms up copies between every pair of ranks of the node, through ordinary buffers. */
 
 #include "ce_engine/warm.h"
 
@@ -19,6 +19,18 @@ static int is_device(const ceov_context *context, uint32_t member)
 	return (context->backends[member]->ops->caps & CEI_CAP_DEVICE) != 0;
 }
 
+/* A pad has a slot for each rank of the node. */
+static uint64_t pad_bytes(const ceov_context *context)
+{
+	return cei_site_n_local(&context->site) * (uint64_t)SLOT_BYTES;
+}
+
+static uint64_t slot_at(const ceov_context *context, uint32_t member)
+{
+	return cei_site_local_index(&context->site, context->site.members[member].rank) *
+		(uint64_t)SLOT_BYTES;
+}
+
 static int export_pads(ceov_context *context, ceov_buffer **pads)
 {
 	uint32_t i;
@@ -28,8 +40,7 @@ static int export_pads(ceov_context *context, ceov_buffer **pads)
 		if (!is_device(context, i))
 			continue;
 		r = ceov_buffer_create(context, context->site.members[i].rank,
-				       context->site.n_ranks * (uint64_t)SLOT_BYTES,
-				       &pads[i]);
+				       pad_bytes(context), &pads[i]);
 		if (!r)
 			r = ceov_buffer_share(pads[i], PAD_NAME);
 	}
@@ -46,18 +57,18 @@ static int touch(ceov_context *context, uint32_t rank)
 
 	if (r == CEOV_NONE)
 		return 0;               /* the rank is on the host */
-	if (!r && pad->region->size_bytes < context->site.n_ranks * (uint64_t)SLOT_BYTES)
+	if (!r && pad->region->size_bytes < pad_bytes(context))
 		r = cei_raise(&context->report, CEOV_ERR_VERSION, 0,
 			      "ceov_open: rank %u's warm-up memory has %llu bytes, too few for "
-			      "%u ranks", rank, (unsigned long long)pad->region->size_bytes,
-			      context->site.n_ranks);
+			      "the node's %u ranks", rank,
+			      (unsigned long long)pad->region->size_bytes,
+			      cei_site_n_local(&context->site));
 	for (i = 0; !r && i < context->site.n_members; i++) {
 		address = pad->region->address[i];
 		if (!address || context->site.members[i].rank == rank)
 			continue;
-		address += context->site.members[i].rank * (uint64_t)SLOT_BYTES;
 		r = context->backends[i]->ops->warm(context->backends[i],
-							  address);
+						    address + slot_at(context, i));
 	}
 	if (r)
 		return r;
@@ -97,7 +108,7 @@ int cei_warm_up(ceov_context *context, uint64_t deadline_ns)
 	if (!r)
 		r = meet(context, deadline_ns);
 	for (i = 0; !r && i < context->site.n_ranks; i++)
-		r = touch(context, i);
+		r = cei_site_is_local(&context->site, i) ? touch(context, i) : 0;
 	if (!r)
 		r = meet(context, deadline_ns);
 	for (i = 0; !r && i < context->site.n_members; i++)

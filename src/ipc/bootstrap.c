@@ -108,7 +108,7 @@ static int has_a_rank_twice(const struct cei_site *site)
 
 static int check_site(const struct cei_site *site, const char *path)
 {
-	uint32_t i;
+	uint32_t i, n_local;
 
 	if (!site->n_ranks || site->n_ranks > CEI_RANKS_MAX ||
 	    !site->n_members || site->n_members > CEI_MEMBERS_MAX)
@@ -121,6 +121,11 @@ static int check_site(const struct cei_site *site, const char *path)
 			return cei_raise(site->report, CEOV_ERR_INVALID, 0,
 					 "rank %u is out of range: the group has %u "
 					 "ranks", site->members[i].rank, site->n_ranks);
+	n_local = cei_site_n_local(site);
+	if (n_local > CEI_LOCAL_MAX)
+		return cei_raise(site->report, CEOV_ERR_INVALID, 0,
+				 "the node has %u ranks of the group, which are more than "
+				 "%u", n_local, CEI_LOCAL_MAX);
 	if (path && strlen(path) >= sizeof(((struct sockaddr_un *)NULL)->sun_path))
 		return cei_raise(site->report, CEOV_ERR_INVALID, ENAMETOOLONG,
 				 "the group's path has %zu bytes and is too long for a "
@@ -130,10 +135,10 @@ static int check_site(const struct cei_site *site, const char *path)
 	if (has_a_rank_twice(site))
 		return cei_raise(site->report, CEOV_ERR_INVALID, 0,
 				 "a rank is given twice to this process");
-	if (site->n_members < site->n_ranks && (!path || !path[0]))
+	if (site->n_members < n_local && (!path || !path[0]))
 		return cei_raise(site->report, CEOV_ERR_INVALID, 0,
-				 "this process holds %u of %u ranks and has no path to "
-				 "meet the others at", site->n_members, site->n_ranks);
+				 "this process holds %u of the node's %u ranks and has no path to "
+				 "meet the others at", site->n_members, n_local);
 	return 0;
 }
 
@@ -142,9 +147,10 @@ static int meet(struct cei_bootstrap *bootstrap)
 	struct cei_wire_party party;
 
 	cei_party_of_site(bootstrap->site, &party);
-	if (party.n_ranks == bootstrap->site->n_ranks)
-		return 0;       /* all ranks are in this process */
-	if (cei_party_has(&party, 0))
+	if (party.n_ranks == cei_site_n_local(bootstrap->site))
+		return 0;       /* all ranks of the node are in this process */
+	bootstrap->first = cei_site_first_local(bootstrap->site);
+	if (cei_party_has(&party, bootstrap->first))
 		return cei_bootstrap_listen(bootstrap);
 	return cei_bootstrap_join(bootstrap);
 }

@@ -4,12 +4,12 @@
 #define CEI_BOOTSTRAP_H
 
 /*
- * The bootstrap: how a group's processes find each other, exchange what they export,
- * and notice that one has gone.
+ * The bootstrap: how a group's processes of one node find each other, exchange what they
+ * export, and notice that one has gone.
  *
- * The process that holds rank 0 listens on a unix socket (mode 0600, same user
- * only). The other processes connect and name their ranks. When all ranks have come,
- * rank 0's process sends every pair of processes a socket pair of their own, unlinks
+ * The process that holds the first rank, the lowest one of the node, listens on a unix socket
+ * (mode 0600, same user only). The other processes connect and name their ranks. When all
+ * ranks of the node have come, the first rank's process sends every pair of processes a socket pair of their own, unlinks
  * the path and stops listening: afterwards all processes are equal and nothing is left
  * in the file system. One thread per process serves its links. If a link ends without
  * a farewell message, the thread at once reports the other process as lost.
@@ -49,7 +49,7 @@ struct cei_bootstrap_config {
 	void       *gone_arg;
 };
 
-/* Blocks until all ranks have come or the deadline passes (CEOV_ERR_TIMEOUT; the failure
+/* Blocks until all ranks of the node have come or the deadline passes (CEOV_ERR_TIMEOUT; the failure
  * names the missing ranks). Also fails if the processes differ in version or number of ranks,
  * if a rank is taken, or if the path belongs to another user or group; the failure then names
  * both sides' values. */

@@ -2,12 +2,13 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The rendezvous in processes that do not hold rank 0: they connect as soon as rank 0's process
- * listens, send a hello, and receive one link after the other until the welcome.
+ * The rendezvous in processes that do not hold the node's first rank: they connect as soon as
+ * the first rank's process listens, send a hello, and receive one link after the other until
+ * the welcome.
  *
- * Until rank 0's process says that we have joined, a closed connection only means that this
- * attempt failed (a group that just became complete, a process that died), and we try again
- * until the deadline. After that it means that rank 0's process is lost.
+ * Until the first rank's process says that we have joined, a closed connection only means
+ * that this attempt failed (a group that just became complete, a process that died), and we
+ * try again until the deadline. After that it means that the first rank's process is lost.
  */
 
 #include "ipc/bootstrap_private.h"
@@ -43,6 +44,15 @@ void cei_party_add(const struct cei_wire_party *party, struct cei_rank_set *set)
 		cei_rank_set_add(set, party->ranks[i]);
 }
 
+void cei_ranks_elsewhere_add(const struct cei_site *site, struct cei_rank_set *set)
+{
+	uint32_t rank;
+
+	for (rank = 0; rank < site->n_ranks; rank++)
+		if (!cei_site_is_local(site, rank))
+			cei_rank_set_add(set, rank);
+}
+
 void cei_party_of_site(const struct cei_site *site, struct cei_wire_party *ret_party)
 {
 	uint32_t i;
@@ -53,13 +63,14 @@ void cei_party_of_site(const struct cei_site *site, struct cei_wire_party *ret_p
 		ret_party->ranks[i] = site->members[i].rank;
 }
 
-static int raise_rank_0(struct cei_bootstrap *bootstrap, int error, const char *what)
+static int raise_first(struct cei_bootstrap *bootstrap, int error, const char *what)
 {
 	struct ceov_failure failure = cei_failure(error, 0);
 
-	failure.rank = 0;
-	return cei_raise_failure(bootstrap->site->report, &failure, "bootstrap at %s: %s",
-				 bootstrap->config.path, what);
+	failure.rank = bootstrap->first;
+	return cei_raise_failure(bootstrap->site->report, &failure,
+				 "bootstrap at %s: the process of rank %u, which listens "
+				 "there, %s", bootstrap->config.path, bootstrap->first, what);
 }
 
 /* --- connecting ---------------------------------------------------------- */
@@ -130,20 +141,20 @@ static int hear(struct cei_bootstrap *bootstrap, int fd, uint64_t deadline_ns,
 
 	do {
 		if (cei_socket_wait(fd, POLLIN, deadline_ns))
-			return raise_rank_0(bootstrap, CEOV_ERR_TIMEOUT,
-					    "rank 0's process has not answered in time");
+			return raise_first(bootstrap, CEOV_ERR_TIMEOUT,
+					    "has not answered in time");
 		r = cei_socket_receive(fd, ret_received);
 	} while (r == CEOV_NONE);
 	if (r == CEOV_ERR_PEER_LOST)
 		return CEOV_NONE;
 	if (r == CEOV_ERR_VERSION)
 		return cei_raise(bootstrap->site->report, r, 0,
-				 "bootstrap at %s: rank 0 speaks protocol 0x%08x version "
+				 "bootstrap at %s: rank %u speaks protocol 0x%08x version "
 				 "%u, this process 0x%08x version %u",
-				 bootstrap->config.path, message->magic, message->version,
+				 bootstrap->config.path, bootstrap->first, message->magic, message->version,
 				 CEI_WIRE_MAGIC, CEI_WIRE_VERSION);
 	if (r)
-		return raise_rank_0(bootstrap, r, "who listens there is no ceoverlap");
+		return raise_first(bootstrap, r, "sends messages that are none of a bootstrap");
 	if (message->type != CEI_MESSAGE_REFUSE)
 		return 0;
 	cei_received_close_fds(ret_received);
@@ -160,7 +171,7 @@ static int say_hello(struct cei_bootstrap *bootstrap, int fd)
 
 	hello.hello.n_ranks = bootstrap->site->n_ranks;
 	cei_party_of_site(bootstrap->site, &hello.hello.party);
-	/* rank 0's process may refuse without reading the hello: its refusal arrives first */
+	/* The listener may refuse without reading the hello: its refusal arrives first. */
 	cei_socket_send(fd, &hello, NULL, 0);
 	r = hear(bootstrap, fd, bootstrap->config.deadline_ns, &received);
 	if (r)
@@ -168,8 +179,8 @@ static int say_hello(struct cei_bootstrap *bootstrap, int fd)
 	cei_received_close_fds(&received);
 	if (received.message.type == CEI_MESSAGE_JOINED)
 		return 0;
-	return raise_rank_0(bootstrap, CEOV_ERR_INVALID,
-			    "who listens there does not answer a hello");
+	return raise_first(bootstrap, CEOV_ERR_INVALID,
+			    "does not answer a hello");
 }
 
 /* Connects and joins. CEOV_NONE: try again; *ret_error says why. Errors are raised. */
@@ -216,23 +227,24 @@ static int join(struct cei_bootstrap *bootstrap, int *ret_fd)
 	}
 	if (r != CEOV_NONE)
 		return r;
-	failure.rank = 0;
+	failure.rank = bootstrap->first;
 	failure.native_code = error;
 	return cei_raise_failure(bootstrap->site->report, &failure,
-				 "rank 0's process has not come to %s in time (the last "
-				 "try to connect: %s)", bootstrap->config.path,
-				 strerror(error));
+				 "rank %u's process has not come to %s in time (the last "
+				 "try to connect: %s)", bootstrap->first,
+				 bootstrap->config.path, strerror(error));
 }
 
 /* --- links --------------------------------------------------------------- */
 
-/* Returns the set of this process's ranks and those of all links. */
+/* Returns the set of this process's ranks, those of all links, and those of other nodes. */
 static struct cei_rank_set known_ranks(const struct cei_bootstrap *bootstrap)
 {
 	struct cei_rank_set known = { { 0 } };
 	struct cei_wire_party own;
 	uint32_t i;
 
+	cei_ranks_elsewhere_add(bootstrap->site, &known);
 	cei_party_of_site(bootstrap->site, &own);
 	cei_party_add(&own, &known);
 	for (i = 0; i < bootstrap->n_links; i++)
@@ -266,8 +278,8 @@ static int take_link(struct cei_bootstrap *bootstrap, struct cei_received *recei
 				 bootstrap->config.path, received->message.link.ranks[0]);
 	if (received->n_fds > 2 || !is_new_party(bootstrap, &received->message.link)) {
 		cei_received_close_fds(received);
-		return raise_rank_0(bootstrap, CEOV_ERR_INVALID,
-				    "rank 0's process sent an invalid link");
+		return raise_first(bootstrap, CEOV_ERR_INVALID,
+				    "sent an invalid link");
 	}
 	cei_link_add(bootstrap, &received->message.link, received->fds[0],
 		     received->n_fds > 1 ? received->fds[1] : -1);
@@ -286,9 +298,8 @@ static int collect_links(struct cei_bootstrap *bootstrap, int fd,
 	for (;;) {
 		r = hear(bootstrap, fd, deadline_ns, ret_received);
 		if (r == CEOV_NONE)
-			return raise_rank_0(bootstrap, CEOV_ERR_PEER_LOST,
-					    "rank 0's process has ended before the "
-					    "group was complete");
+			return raise_first(bootstrap, CEOV_ERR_PEER_LOST,
+					    "has ended before the group was complete");
 		if (r)
 			return r;
 		if (ret_received->message.type != CEI_MESSAGE_LINK)
@@ -299,12 +310,12 @@ static int collect_links(struct cei_bootstrap *bootstrap, int fd,
 	}
 	cei_received_close_fds(ret_received);
 	if (ret_received->message.type != CEI_MESSAGE_WELCOME)
-		return raise_rank_0(bootstrap, CEOV_ERR_INVALID,
-				    "rank 0's process sent something else than a link");
+		return raise_first(bootstrap, CEOV_ERR_INVALID,
+				    "sent something else than a link");
 	return 0;
 }
 
-/* Adds the link to rank 0's process. Takes ownership of fd. */
+/* Adds the link to the first rank's process. Takes ownership of fd. */
 static int finish(struct cei_bootstrap *bootstrap, int fd,
 		  const struct cei_wire_welcome *welcome)
 {
@@ -314,15 +325,15 @@ static int finish(struct cei_bootstrap *bootstrap, int fd,
 	if (welcome->n_links != bootstrap->n_links ||
 	    !is_new_party(bootstrap, &welcome->party)) {
 		close(fd);
-		return raise_rank_0(bootstrap, CEOV_ERR_INVALID,
-				    "rank 0's process sent an invalid welcome");
+		return raise_first(bootstrap, CEOV_ERR_INVALID,
+				    "sent an invalid welcome");
 	}
 	cei_link_add(bootstrap, &welcome->party, fd, cei_socket_pidfd(fd));
 	known = known_ranks(bootstrap);
 	if (cei_rank_set_missing(&known, 0, n_ranks) == n_ranks)
 		return 0;
-	return raise_rank_0(bootstrap, CEOV_ERR_INVALID,
-			    "rank 0's process left ranks out");
+	return raise_first(bootstrap, CEOV_ERR_INVALID,
+			    "left ranks out");
 }
 
 int cei_bootstrap_join(struct cei_bootstrap *bootstrap)

@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The rendezvous in the process that holds rank 0: it listens at the path, accepts one
- * process after the other until all ranks have come, then sends a socket pair to every pair
- * of the other processes. A process that does not fit is refused with a reason; a connection
+ * The rendezvous in the process that holds the node's first rank: it listens at the path,
+ * accepts one process after the other until all ranks of the node have come, then sends a
+ * socket pair to every pair of the other processes. A process that does not fit is refused with a reason; a connection
  * that sends nothing is closed; neither disturbs the other processes.
  *
  * If a process leaves again before the group is complete, its ranks are free again. If one
@@ -45,7 +45,7 @@ struct gathering {
 	const char         *path;
 	uint64_t            deadline_ns;
 	struct cei_listener listener;
-	struct cei_rank_set present;
+	struct cei_rank_set present;            /* ranks for which nobody waits any more */
 	uint32_t            n_knocks;
 	uint32_t            n_joined;
 	uint64_t            n_in_vain;          /* processes that were refused or left again */
@@ -122,8 +122,9 @@ static int check_hello(struct gathering *gathering, int fd,
 
 	if (hello->n_ranks != site->n_ranks) {
 		turn_away(gathering, fd, CEOV_ERR_INVALID,
-			  "rank %u says the group has %u ranks, rank 0 says %u",
-			  hello->party.ranks[0], hello->n_ranks, site->n_ranks);
+			  "rank %u says the group has %u ranks, rank %u says %u",
+			  hello->party.ranks[0], hello->n_ranks,
+			  gathering->bootstrap->first, site->n_ranks);
 		return -1;
 	}
 	for (i = 0; i < hello->party.n_ranks; i++) {
@@ -132,6 +133,11 @@ static int check_hello(struct gathering *gathering, int fd,
 			turn_away(gathering, fd, CEOV_ERR_INVALID,
 				  "rank %u is out of range: the group has %u ranks",
 				  rank, site->n_ranks);
+			return -1;
+		}
+		if (!cei_site_is_local(site, rank)) {
+			turn_away(gathering, fd, CEOV_ERR_INVALID,
+				  "rank %u is of another node", rank);
 			return -1;
 		}
 		if (cei_rank_set_has(&taken, rank)) {
@@ -158,9 +164,9 @@ static int welcome_hello(struct gathering *gathering, struct knock *knock)
 		cei_received_close_fds(&received);
 	if (r == CEOV_ERR_VERSION) {
 		turn_away(gathering, knock->fd, CEOV_ERR_VERSION,
-			  "it speaks protocol 0x%08x version %u, rank 0 speaks 0x%08x "
+			  "it speaks protocol 0x%08x version %u, rank %u speaks 0x%08x "
 			  "version %u", message->magic, message->version,
-			  CEI_WIRE_MAGIC, CEI_WIRE_VERSION);
+			  gathering->bootstrap->first, CEI_WIRE_MAGIC, CEI_WIRE_VERSION);
 		return -1;
 	}
 	if (r || message->type != CEI_MESSAGE_HELLO ||
@@ -217,8 +223,8 @@ static int accept_knocks(struct gathering *gathering)
 			return errno;
 		if (cei_socket_peer_uid(fd, &uid) || uid != (uint32_t)geteuid()) {
 			turn_away(gathering, fd, CEOV_ERR_STATE,
-				  "it is of another user than rank 0's process, user %u",
-				  (unsigned)geteuid());
+				  "it is of another user than rank %u's process, user %u",
+				  gathering->bootstrap->first, (unsigned)geteuid());
 			close(fd);
 			continue;
 		}
@@ -412,8 +418,8 @@ static void send_away(struct gathering *gathering, int error)
 		snprintf(text, sizeof(text), "these ranks have not come in time: %s",
 			 ranks);
 	else
-		snprintf(text, sizeof(text), "rank 0's process could not gather the "
-		"group: %s", ceov_strerror(error));
+		snprintf(text, sizeof(text), "rank %u's process could not gather the "
+			 "group: %s", gathering->bootstrap->first, ceov_strerror(error));
 	while (gathering->n_knocks) {
 		refuse(gathering->knocks[0].fd, error, text);
 		close_knock(gathering, 0);
@@ -453,6 +459,7 @@ int cei_bootstrap_listen(struct cei_bootstrap *bootstrap)
 	gathering->report = report;
 	gathering->path = bootstrap->config.path;
 	gathering->deadline_ns = bootstrap->config.deadline_ns;
+	cei_ranks_elsewhere_add(bootstrap->site, &gathering->present);
 	cei_party_add(&own, &gathering->present);
 	r = listen_and_gather(gathering);
 	if (r)

@@ -8,8 +8,8 @@
  *
  *   bootstrap.c         open, close, barrier
  *   bootstrap_export.c  publishes, withdraws, finds and drops exports
- *   bootstrap_listen.c  rank 0's process: gathers the group, sends out links
- *   bootstrap_path.c    the path of the socket at which rank 0's process listens
+ *   bootstrap_listen.c  the first rank's process: gathers the group, sends out links
+ *   bootstrap_path.c    the path of the socket at which the first rank's process listens
  *   bootstrap_join.c    the other processes: connect, say hello, receive links
  *   bootstrap_link.c    links in operation: their thread, messages received and sent
  *   bootstrap_socket.c  sends or receives one message, with descriptors
@@ -29,7 +29,7 @@
 #include "ipc/bootstrap.h"
 #include "ipc/wire.h"
 
-#define CEI_LINKS_MAX        (CEI_RANKS_MAX - 1)
+#define CEI_LINKS_MAX        (CEI_LOCAL_MAX - 1)
 #define CEI_EXPORTS_MAX      4096u      /* of one process, those in use included */
 #define CEI_FINDS_QUEUED_MAX 64u        /* requests of one peer that are not answered yet */
 
@@ -38,7 +38,7 @@
 #define CEI_BYE_WAIT_NS      UINT64_C(1000000000)
 /* A connection that sends no hello message for this long is closed. */
 #define CEI_HELLO_WAIT_NS    UINT64_C(1000000000)
-/* How much longer than its own deadline a joined process waits for rank 0's process, whose
+/* How much longer than its own deadline a joined process waits for the first rank's process, whose
  * deadline passed at about the same time and which names the missing ranks. */
 #define CEI_GRACE_NS         UINT64_C(250000000)
 
@@ -142,6 +142,8 @@ struct cei_export_entry {
 struct cei_bootstrap {
 	struct cei_site          *site;
 	struct cei_bootstrap_config config;     /* path: valid in open only */
+	uint32_t                  first;        /* the lowest rank of the node; its process
+						 * listens */
 	struct cei_link          *links;        /* CEI_LINKS_MAX of them */
 	uint32_t                  n_links;      /* fixed when open returns */
 	int                       wake_fd;      /* eventfd: makes the thread look again */
@@ -209,6 +211,9 @@ int  cei_party_has(const struct cei_wire_party *party, uint32_t rank);
 
 /* Adds the party's ranks to the set. */
 void cei_party_add(const struct cei_wire_party *party, struct cei_rank_set *set);
+
+/* Adds the ranks of other nodes, for which nobody waits here. */
+void cei_ranks_elsewhere_add(const struct cei_site *site, struct cei_rank_set *set);
 
 /* The listening socket. Its path was checked to be short enough. */
 struct cei_listener {

@@ -64,11 +64,11 @@ void cei_wire_get_described(struct cei_reader *reader, uint32_t n_fds,
 /* --- messages of the bootstrap protocol --------------------------------------------- */
 
 enum cei_message_type {
-	CEI_MESSAGE_HELLO = 1,  /* joiner to rank 0: who I am */
-	CEI_MESSAGE_REFUSE,     /* rank 0 to joiner: you cannot join, and why */
-	CEI_MESSAGE_JOINED,     /* rank 0 to joiner: you are in; others may be missing */
-	CEI_MESSAGE_LINK,       /* rank 0 to joiner: one peer; its socket goes beside */
-	CEI_MESSAGE_WELCOME,    /* rank 0 to joiner: all links were handed out */
+	CEI_MESSAGE_HELLO = 1,  /* joiner to the first rank: who I am */
+	CEI_MESSAGE_REFUSE,     /* first rank to joiner: you cannot join, and why */
+	CEI_MESSAGE_JOINED,     /* first rank to joiner: you are in; others may be missing */
+	CEI_MESSAGE_LINK,       /* first rank to joiner: one peer; its socket goes beside */
+	CEI_MESSAGE_WELCOME,    /* first rank to joiner: all links were handed out */
 	CEI_MESSAGE_FIND,       /* do you export this? */
 	CEI_MESSAGE_REPLY,      /* the export, or why not; descriptors go beside */
 	CEI_MESSAGE_DROP,       /* one use of your export has ended */
@@ -89,8 +89,8 @@ struct cei_wire_hello {
 
 struct cei_wire_welcome {
 	uint32_t              n_links;          /* how many LINKs went before */
-	struct cei_wire_party party;            /* rank 0's process; its link is the connection
-						 * on which this message arrives */
+	struct cei_wire_party party;            /* the first rank's process; its link is the
+						 * connection on which this message arrives */
 };
 
 struct cei_wire_refuse {

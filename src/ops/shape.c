@@ -37,7 +37,7 @@ uint64_t cei_op_most_rows(const struct cei_op_shape *shape)
 
 void cei_op_take_rows(struct cei_op_shape *shape, const uint64_t *rows, uint32_t n_ranks)
 {
-	if (!rows || !n_ranks || n_ranks > CEI_RANKS_MAX)
+	if (!rows || !n_ranks || n_ranks > CEI_OP_RANKS_MAX)
 		return;
 	shape->n_ranks = n_ranks;
 	memcpy(shape->rows, rows, n_ranks * sizeof(*rows));

@@ -9,7 +9,9 @@
 
 #include <ceoverlap/ops.h>
 
-#include "base/site.h"
+/* Ranks of a group that operators work on: what they keep for each rank is in arrays, and a run
+ * signals every other rank. */
+#define CEI_OP_RANKS_MAX 64u
 
 /* limits of rows and columns, and of elements: below them all sizes in bytes fit 64 bits */
 #define CEI_EXTENT_MAX   (UINT64_C(1) << 31)
@@ -44,8 +46,9 @@ struct cei_op_shape {
 	const char              *fault; /* what is wrong with the caller's struct; NULL: nothing */
 	enum ceov_dtype          dtype; /* not used for moves */
 	uint32_t                 n_ranks;
-	uint64_t                 rows[CEI_RANKS_MAX];   /* products: rows; sums: elements; moves:
-							 * bytes of each rank's largest block */
+	uint64_t                 rows[CEI_OP_RANKS_MAX]; /* products: rows; sums: elements;
+							  * moves: bytes of each rank's
+							  * largest block */
 	struct cei_product_shape product;
 	struct cei_sum_shape     sum;
 	struct cei_move_shape    move;
@@ -68,7 +71,7 @@ const char *cei_op_dtype_fault(const struct cei_op_shape *shape);
 const char *cei_op_shape_fault(const struct cei_op_shape *shape);
 
 /* Copies rows from the caller's struct. If rows is NULL, or n_ranks is 0 or above
- * CEI_RANKS_MAX, the shape stays without ranks, and cei_op_shape_fault() refuses it. */
+ * CEI_OP_RANKS_MAX, the shape stays without ranks, and cei_op_shape_fault() refuses it. */
 void cei_op_take_rows(struct cei_op_shape *shape, const uint64_t *rows, uint32_t n_ranks);
 
 #endif /* CEI_OPS_SHAPE_H */

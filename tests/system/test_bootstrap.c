@@ -110,6 +110,62 @@ START_TEST(test_a_process_holds_several_ranks)
 }
 END_TEST
 
+/* Ranks 0 and 3 are on one node, ranks 1 and 2 on another, each with a socket of its own. */
+static void meet_on_a_node(uint32_t number)
+{
+	static const uint64_t nodes[] = { 5, 6, 6, 5 };
+	struct party party;
+
+	if (nodes[number] == 6)
+		strcat(path, "6");
+	party_init(&party, 4);
+	party.site.nodes = nodes;
+	party_hold(&party, number);
+	need(!party_open_by(&party, 20000));
+	need(!party_barrier(&party, 20000));
+	party_close(&party);
+	need(shared->seen[number][3 - number].n_gone <= 1);
+	need(!shared->seen[number][(number + 2) % 4].n_gone);
+}
+
+START_TEST(test_ranks_of_a_node_wait_for_no_other_node)
+{
+	uint32_t rank;
+
+	for (rank = 0; rank < 4; rank++)
+		start(meet_on_a_node, rank);
+	assert_all_end_well();
+	ck_assert(is_directory_empty());
+}
+END_TEST
+
+static void come_to_the_wrong_node(uint32_t number)
+{
+	static const uint64_t nodes[2][3] = { { 5, 5, 6 }, { 6, 5, 6 } };
+	struct party party;
+
+	party_init(&party, 3);
+	party.site.nodes = nodes[number];
+	party_hold(&party, number ? 2 : 0);
+	if (number) {
+		/* this process believes that rank 0, which listens, is on its node */
+		need(party_open_by(&party, 20000) == CEOV_ERR_INVALID);
+		need(says(&party, "rank 2 is of another node"));
+	} else {
+		need(party_open_by(&party, 500) == CEOV_ERR_TIMEOUT);
+		need(says(&party, "in time: 1"));
+	}
+	party_close(&party);
+}
+
+START_TEST(test_a_rank_of_another_node_is_refused)
+{
+	start(come_to_the_wrong_node, 0);
+	start(come_to_the_wrong_node, 1);
+	assert_all_end_well();
+}
+END_TEST
+
 static void come_three_times(uint32_t number)
 {
 	uint32_t n_fds = n_open_fds();
@@ -521,6 +577,8 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, test_all_meet_and_leave_nothing_behind);
 	tcase_add_test(tcase, test_one_process_with_all_ranks_meets_nobody);
 	tcase_add_test(tcase, test_a_process_holds_several_ranks);
+	tcase_add_test(tcase, test_ranks_of_a_node_wait_for_no_other_node);
+	tcase_add_test(tcase, test_a_rank_of_another_node_is_refused);
 	tcase_add_test(tcase, test_sixteen_processes_meet_again_and_again);
 	tcase_add_test(tcase, test_missing_ranks_are_named_to_all_who_came);
 	tcase_add_test(tcase, test_rank_0_that_does_not_come_is_named);

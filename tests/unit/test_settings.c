@@ -60,7 +60,7 @@ START_TEST(test_environment_is_refused_where_it_makes_no_sense)
 	refused_value("CEOVERLAP_RANKS", "four");
 	refused_value("CEOVERLAP_RANKS", "-1");
 	refused_value("CEOVERLAP_RANKS", "4x");
-	refused_value("CEOVERLAP_RANKS", "65");
+	refused_value("CEOVERLAP_RANKS", "65537");
 	refused_value("CEOVERLAP_RANKS", "18446744073709551617");
 	refused_value("CEOVERLAP_RANK", "0x1");
 	refused_value("CEOVERLAP_RANK", "99999999999");
@@ -200,8 +200,12 @@ START_TEST(test_config_is_refused_where_it_makes_no_sense)
 	config.n_members = 0;
 	refused(&config, "n_members is 0", NULL);
 	config.n_members = 2;
+	config.n_ranks = 65537;
+	refused(&config, "n_ranks is 65537", "1 to 65536");
+	config.group = "/nowhere/at/all";
 	config.n_ranks = 65;
-	refused(&config, "n_ranks is 65", "1 to 64");
+	refused(&config, "the node has 65 ranks", "more than 64");
+	config.group = NULL;
 	config.n_ranks = 1;
 	refused(&config, "member 1 has rank 1", NULL);
 	config.n_ranks = 3;
@@ -246,16 +250,35 @@ START_TEST(test_sixteen_members_open)
 END_TEST
 
 /* The node's number comes from the kernel and is the same for every process on the machine. */
-START_TEST(test_ranks_know_their_node)
+START_TEST(test_a_group_at_one_socket_is_one_node)
 {
 	ceov_context *context = testing_open(3, NULL);
-	uint32_t rank;
+	const struct cei_site *site = &context->site;
 
 	ck_assert_uint_ne(cei_site_own_node(), 0);
-	for (rank = 0; rank < 3; rank++)
-		ck_assert_uint_eq(context->site.nodes[rank], cei_site_own_node());
-	ck_assert_uint_eq(context->site.nodes[3], 0);
+	ck_assert_uint_eq(cei_site_own_node(), cei_site_own_node());
+	ck_assert_uint_eq(cei_site_n_local(site), 3);
+	ck_assert_uint_eq(cei_site_first_local(site), 0);
+	ck_assert(cei_site_is_local(site, 2));
+	ck_assert(!cei_site_is_local(site, 3));
+	ck_assert_uint_eq(cei_site_local_index(site, 2), 2);
 	ceov_close(context);
+}
+END_TEST
+
+START_TEST(test_ranks_of_several_nodes)
+{
+	static const uint64_t nodes[] = { 7, 9, 7, 9, 9 };
+	struct cei_site site = { .n_ranks = 5, .n_members = 1, .nodes = nodes };
+
+	site.members[0].rank = 4;
+	ck_assert_uint_eq(cei_site_n_local(&site), 3);
+	ck_assert_uint_eq(cei_site_first_local(&site), 1);
+	ck_assert(cei_site_is_local(&site, 3));
+	ck_assert(!cei_site_is_local(&site, 2));
+	ck_assert(!cei_site_is_local(&site, 5));
+	ck_assert_uint_eq(cei_site_local_index(&site, 1), 0);
+	ck_assert_uint_eq(cei_site_local_index(&site, 4), 2);
 }
 END_TEST
 
@@ -274,7 +297,8 @@ static Suite *suite(void)
 	tcase_add_test(all, test_a_level_that_is_none_is_said);
 	tcase_add_test(all, test_config_is_refused_where_it_makes_no_sense);
 	tcase_add_test(all, test_sixteen_members_open);
-	tcase_add_test(all, test_ranks_know_their_node);
+	tcase_add_test(all, test_a_group_at_one_socket_is_one_node);
+	tcase_add_test(all, test_ranks_of_several_nodes);
 	suite_add_tcase(made, all);
 	return made;
 }

@@ -79,6 +79,10 @@ START_TEST(test_refused)
 	config = config_of(0);
 	config.n_sms = 1;
 	expect_refusal(context, &config, "n_sms must be 0 or at least 2");
+	config = config_of(0);
+	context->site.n_ranks = 65;
+	expect_refusal(context, &config, "at most 64 ranks");
+	context->site.n_ranks = 2;
 	ceov_close(context);
 }
 END_TEST

@@ -20,7 +20,7 @@
 
 #include <ceoverlap/ceoverlap.h>
 
-#include "base/site.h"
+#include "ops/shape.h"
 
 #define CEI_ALLREDUCE_VALUE_BITS 40u
 #define CEI_ALLREDUCE_VALUE_MAX ((UINT64_C(1) << CEI_ALLREDUCE_VALUE_BITS) - 1)
@@ -44,7 +44,7 @@ struct cei_allreduce {
 						 * CEI_ALLREDUCE_VALUE_MAX */
 	uint64_t      round;                    /* number of the last round; only one thread at a
 						 * time makes rounds */
-	ceov_signal  *signals[CEI_RANKS_MAX];   /* the signals of all ranks, by rank; in host
+	ceov_signal  *signals[CEI_OP_RANKS_MAX];   /* the signals of all ranks, by rank; in host
 						 * memory */
 };
 

@@ -79,6 +79,8 @@ static const char *fault_of(const ceov_context *context,
 		return "the name must have 1 to 40 bytes";
 	if (!config->scratch_bytes || config->scratch_bytes > SCRATCH_MAX_BYTES)
 		return "scratch_bytes is 0 or not a size";
+	if (context->site.n_ranks > CEI_OP_RANKS_MAX)
+		return "operators work on groups of at most 64 ranks";
 	if (context->site.progress_by_caller)
 		return "operators need the context's own threads: open it without "
 			"progress_by_caller";

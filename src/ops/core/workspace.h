@@ -34,11 +34,12 @@
 #include "ce_engine/object.h"
 #include "ops/compute/executor.h"
 #include "ops/core/host_allreduce.h"
+#include "ops/shape.h"
 
 #define CEI_OP_HALVES         2u
 #define CEI_OP_STAGES_MAX     2u
 #define CEI_OP_RUNS_MAX       16u       /* runs whose launches may be in flight */
-#define CEI_OP_SENT_MAX       (CEI_OP_STAGES_MAX + CEI_RANKS_MAX)
+#define CEI_OP_SENT_MAX       (CEI_OP_STAGES_MAX + CEI_OP_RANKS_MAX)
 
 #define CEI_WORKSPACE_NAME_BYTES 41u    /* with its zero */
 
@@ -62,10 +63,10 @@ struct ceov_workspace {
 	uint64_t            half_bytes;
 	uint64_t            deadline_ns;
 	struct cei_executor executor;
-	ceov_buffer        *scratch[CEI_RANKS_MAX];     /* by rank; peers' when found */
-	ceov_signal        *arrived[CEI_OP_HALVES][CEI_RANKS_MAX];
-	ceov_signal        *here[CEI_RANKS_MAX];        /* by rank */
-	ceov_signal        *done[CEI_RANKS_MAX];        /* by rank; in capturable workspaces */
+	ceov_buffer        *scratch[CEI_OP_RANKS_MAX];     /* by rank; peers' when found */
+	ceov_signal        *arrived[CEI_OP_HALVES][CEI_OP_RANKS_MAX];
+	ceov_signal        *here[CEI_OP_RANKS_MAX];        /* by rank */
+	ceov_signal        *done[CEI_OP_RANKS_MAX];        /* by rank; in capturable workspaces */
 	ceov_signal        *ready;
 	ceov_signal        *sent;
 	struct cei_allreduce allreduce; /* exchange of numbers between ranks for tuning */
@@ -89,7 +90,7 @@ struct ceov_workspace {
 /* What ranks share: each rank creates its scratch and signals, exports them under names
  * that begin with the workspace's, and finds its peers'. */
 
-#define CEI_SHARED_SIGNALS_MAX ((CEI_OP_HALVES + 3) * CEI_RANKS_MAX)
+#define CEI_SHARED_SIGNALS_MAX ((CEI_OP_HALVES + 3) * CEI_OP_RANKS_MAX)
 
 /* Creates this rank's scratch and signals, these at its place or in host memory. */
 int  cei_shared_create(ceov_workspace *workspace, const struct ceov_place *place);

@@ -11,8 +11,8 @@
 
 #include "ops/exec_cuda/execute_cuda.h"
 
-#include "base/site.h"
 #include "ops/compute/dtype.h"
+#include "ops/shape.h"
 
 struct blas_walk {
 	struct cei_gpu_executor   *own;
@@ -81,7 +81,7 @@ static int multiply(struct blas_walk *walk, const struct cei_gemm_tile *tile)
 static int sum_up(struct blas_walk *walk)
 {
 	const struct cei_gemm_job *job = walk->job;
-	uint64_t counts[CEI_RANKS_MAX] = { 0 }, pieces[CEI_RANKS_MAX] = { 0 };
+	uint64_t counts[CEI_OP_RANKS_MAX] = { 0 }, pieces[CEI_OP_RANKS_MAX] = { 0 };
 	struct cei_reduce_job sum = {
 		.dtype = job->dtype,
 		.source = job->c[0].base,

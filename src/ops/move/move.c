@@ -34,13 +34,13 @@ static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const v
 					     uint32_t n_ranks)
 {
 	const struct ceov_move *move = from;
-	uint64_t largest[CEI_RANKS_MAX] = { 0 };
+	uint64_t largest[CEI_OP_RANKS_MAX] = { 0 };
 	uint32_t i;
 
 	shape->fault = cei_sized_fault(move, sizeof(*move), sizeof(*move));
 	if (shape->fault)
 		return NULL;
-	if (!move->bytes || n_ranks > CEI_RANKS_MAX)
+	if (!move->bytes || n_ranks > CEI_OP_RANKS_MAX)
 		return move->tuning;
 	if (shape->kind == &cei_all_gather) {
 		cei_op_take_rows(shape, move->bytes, n_ranks);

@@ -301,7 +301,7 @@ static int queue_job(const struct cei_run *run)
 	const struct cei_op_shape *shape = &op->shape;
 	struct cei_executor *executor = &op->workspace->executor;
 	int is_all = shape->kind == &cei_all_reduce;
-	uint64_t pieces[CEI_RANKS_MAX];
+	uint64_t pieces[CEI_OP_RANKS_MAX];
 	struct cei_reduce_job job;
 	uint32_t i;
 
