@@ -21,7 +21,7 @@ threaded_suites = \
 	%D%/unit/test_signal \
 	%D%/unit/test_signal_abort \
 	%D%/unit/test_release \
-	%D%/unit/test_graves \
+	%D%/unit/test_tombstones \
 	%D%/unit/test_write \
 	%D%/unit/test_ids \
 	%D%/unit/test_rank_set \

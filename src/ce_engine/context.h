@@ -41,7 +41,7 @@ enum cei_context_state {
 };
 
 struct ceov_context {
-	enum cei_context_state state;   /* first member, because graves.h keeps the begin of a
+	enum cei_context_state state;   /* first member, because tombstones.h keeps the begin of a
 					 * closed context */
 	const uint64_t       *alive;    /* a page that is zero in forked children */
 	const struct cei_door *door;    /* for new handles, and for tickets */

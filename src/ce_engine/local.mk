@@ -10,7 +10,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/settings.c \
 	%D%/warm.c %D%/warm.h \
 	%D%/object.c %D%/object.h \
-	%D%/graves.c %D%/graves.h \
+	%D%/tombstones.c %D%/tombstones.h \
 	%D%/export.c %D%/export.h \
 	%D%/buffer.c %D%/buffer.h \
 	%D%/signal.c %D%/signal.h \

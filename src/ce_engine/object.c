@@ -6,7 +6,7 @@
 #include "ce_engine/object.h"
 
 #include "ce_engine/context.h"
-#include "ce_engine/graves.h"
+#include "ce_engine/tombstones.h"
 
 void cei_object_init(struct cei_object *object, ceov_context *context,
 		     const struct cei_object_type *type)
@@ -98,13 +98,13 @@ void cei_object_end(struct cei_object *object)
 	pthread_mutex_unlock(&object->context->lock);
 }
 
-/* Hands an object that has left the quarantine to the graves. */
+/* Makes an object that has left the quarantine a tombstone. */
 static void forget(struct cei_list *node)
 {
 	struct cei_object *object = CEI_OWNER(node, struct cei_object, link);
 
 	object->context = NULL;
-	cei_graves_keep_handle(object);
+	cei_tombstones_keep_handle(object);
 }
 
 void cei_object_bury(struct cei_object *object)

@@ -6,7 +6,7 @@
 /*
  * What buffers, signals, plans and what stands on them have in common: they know their
  * context, count who uses them, and are recognised when a released handle comes back. Released
- * objects rest in a bounded quarantine, and then in graves.h, before their memory is
+ * objects rest in a bounded quarantine, and then in tombstones.h, before their memory is
  * reused, so that a stale handle is refused and not followed.
  */
 

@@ -16,10 +16,10 @@
 #include "ce_engine/buffer.h"
 #include "ce_engine/context.h"
 #include "ce_engine/engine.h"
-#include "ce_engine/graves.h"
 #include "ce_engine/export.h"
 #include "ce_engine/plan_release.h"
 #include "ce_engine/signal.h"
+#include "ce_engine/tombstones.h"
 #include "ce_engine/trace.h"
 #include "ce_engine/warm.h"
 
@@ -420,5 +420,5 @@ void ceov_close(ceov_context *context)
 	pthread_mutex_destroy(&context->lock);
 	cei_report_fini(&context->report);
 	context->state = CEI_CONTEXT_CLOSED;
-	cei_graves_keep_context(context, sizeof(*context));
+	cei_tombstones_keep_context(context, sizeof(*context));
 }

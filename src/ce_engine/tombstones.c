@@ -3,7 +3,7 @@
 
 /* Ring buffers of memory that is freed late. */
 
-#include "ce_engine/graves.h"
+#include "ce_engine/tombstones.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -11,29 +11,29 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-struct graves {
+struct tombstones {
 	_Atomic uint64_t n;             /* number of entries ever added */
 	_Atomic(void *) *slots;
 	uint64_t         n_slots;
 };
 
-static _Atomic(void *) handle_graves[CEI_GRAVES_HANDLES];
-static _Atomic(void *) context_graves[CEI_GRAVES_CONTEXTS];
-static struct graves handles = { 0, handle_graves, CEI_GRAVES_HANDLES };
-static struct graves contexts = { 0, context_graves, CEI_GRAVES_CONTEXTS };
+static _Atomic(void *) handle_tombstones[CEI_TOMBSTONES_HANDLES];
+static _Atomic(void *) context_tombstones[CEI_TOMBSTONES_CONTEXTS];
+static struct tombstones handles = { 0, handle_tombstones, CEI_TOMBSTONES_HANDLES };
+static struct tombstones contexts = { 0, context_tombstones, CEI_TOMBSTONES_CONTEXTS };
 
-static void keep(struct graves *graves, void *memory)
+static void keep(struct tombstones *tombstones, void *memory)
 {
 	/* relaxed: only gives each caller a different slot */
-	uint64_t i = atomic_fetch_add_explicit(&graves->n, 1, memory_order_relaxed);
+	uint64_t i = atomic_fetch_add_explicit(&tombstones->n, 1, memory_order_relaxed);
 
 	/* acq_rel: pairs with itself, so that the free comes after the write of whoever
 	 * added it */
-	free(atomic_exchange_explicit(&graves->slots[i % graves->n_slots], memory,
+	free(atomic_exchange_explicit(&tombstones->slots[i % tombstones->n_slots], memory,
 				      memory_order_acq_rel));
 }
 
-void cei_graves_keep_handle(void *memory)
+void cei_tombstones_keep_handle(void *memory)
 {
 	keep(&handles, memory);
 }
@@ -50,7 +50,7 @@ static void give_back_pages(void *memory, size_t n_bytes)
 			      MADV_DONTNEED);
 }
 
-void cei_graves_keep_context(void *memory, size_t n_bytes)
+void cei_tombstones_keep_context(void *memory, size_t n_bytes)
 {
 	give_back_pages(memory, n_bytes);
 	keep(&contexts, memory);

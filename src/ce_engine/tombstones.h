@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
-#ifndef CEI_GRAVES_H
-#define CEI_GRAVES_H
+#ifndef CEI_TOMBSTONES_H
+#define CEI_TOMBSTONES_H
 
 /*
- * Memory of handles that were released, and of contexts that were closed, is kept for a
- * while, so that a call with such a handle finds a mark of its death instead of memory that
- * belongs to somebody else.
+ * Tombstones: the memory of handles that were released, and of contexts that were closed, is
+ * kept for a while. So a call with such a handle finds there that it was released, instead of
+ * memory that belongs to somebody else.
  *
  * One for the process, because it outlives contexts. Bounded: a new entry displaces the
  * oldest one, which is freed. Any thread, without a lock; also in a forked child.
@@ -15,13 +15,13 @@
 #include <stddef.h>
 
 /* Number of handles and contexts that are kept. A context keeps one page of its memory. */
-#define CEI_GRAVES_HANDLES  1024u
-#define CEI_GRAVES_CONTEXTS 16u
+#define CEI_TOMBSTONES_HANDLES  1024u
+#define CEI_TOMBSTONES_CONTEXTS 16u
 
 /* Takes ownership of malloc()ed memory. */
-void cei_graves_keep_handle(void *memory);
+void cei_tombstones_keep_handle(void *memory);
 
 /* The same for a context; only its first page keeps its contents. */
-void cei_graves_keep_context(void *memory, size_t n_bytes);
+void cei_tombstones_keep_context(void *memory, size_t n_bytes);
 
-#endif /* CEI_GRAVES_H */
+#endif /* CEI_TOMBSTONES_H */

@@ -8,13 +8,13 @@
 
 #include "base/clock.h"
 #include "ce_engine/context.h"
-#include "ce_engine/graves.h"
+#include "ce_engine/tombstones.h"
 #include "ce_engine/object.h"
 #include "testing.h"
 
 /* More releases than a context's quarantine holds, but fewer than the quarantine and the list of
  * dead handles hold together. */
-#define N_LATER (CEI_QUARANTINE_MAX + CEI_GRAVES_HANDLES / 2)
+#define N_LATER (CEI_QUARANTINE_MAX + CEI_TOMBSTONES_HANDLES / 2)
 
 /* Releases many handles, none of which may get the memory of `old`. */
 static void release_many(ceov_context *context, uint32_t n, const ceov_buffer *old)
@@ -146,22 +146,22 @@ END_TEST
  * refused. */
 START_TEST(test_contexts_are_refused_after_others)
 {
-	ceov_context *contexts[3 * CEI_GRAVES_CONTEXTS];
+	ceov_context *contexts[3 * CEI_TOMBSTONES_CONTEXTS];
 	uint32_t i, n = sizeof(contexts) / sizeof(contexts[0]);
 
 	for (i = 0; i < n; i++) {
 		contexts[i] = testing_open(1, NULL);
 		ceov_close(contexts[i]);
 	}
-	for (i = n - CEI_GRAVES_CONTEXTS / 2; i < n; i++)
+	for (i = n - CEI_TOMBSTONES_CONTEXTS / 2; i < n; i++)
 		check_context(contexts[i]);
 }
 END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("graves");
-	TCase *all = tcase_create("graves");
+	Suite *suite = suite_create("tombstones");
+	TCase *all = tcase_create("tombstones");
 
 	tcase_set_timeout(all, 60);
 	tcase_add_test(all, test_a_handle_is_refused_long_after_its_release);
