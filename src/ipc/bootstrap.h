@@ -49,8 +49,8 @@ struct cei_bootstrap_config {
 	void       *gone_arg;
 };
 
-/* Blocks until all ranks of the node have come or the deadline passes (CEOV_ERR_TIMEOUT; the failure
- * names the missing ranks). Also fails if the processes differ in version or number of ranks,
+/* Blocks until all ranks of the node have come or the deadline passes (CEOV_ERR_TIMEOUT; the
+ * failure names the missing ranks). Also fails if the processes differ in version or number of ranks,
  * if a rank is taken, or if the path belongs to another user or group; the failure then names
  * both sides' values. */
 int  cei_bootstrap_open(struct cei_site *site, const struct cei_bootstrap_config *config,

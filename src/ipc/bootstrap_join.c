@@ -151,8 +151,8 @@ static int hear(struct cei_bootstrap *bootstrap, int fd, uint64_t deadline_ns,
 		return cei_raise(bootstrap->site->report, r, 0,
 				 "bootstrap at %s: rank %u speaks protocol 0x%08x version "
 				 "%u, this process 0x%08x version %u",
-				 bootstrap->config.path, bootstrap->first, message->magic, message->version,
-				 CEI_WIRE_MAGIC, CEI_WIRE_VERSION);
+				 bootstrap->config.path, bootstrap->first, message->magic,
+				 message->version, CEI_WIRE_MAGIC, CEI_WIRE_VERSION);
 	if (r)
 		return raise_first(bootstrap, r, "sends messages that are none of a bootstrap");
 	if (message->type != CEI_MESSAGE_REFUSE)

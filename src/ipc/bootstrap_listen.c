@@ -4,8 +4,8 @@
 /*
  * The rendezvous in the process that holds the node's first rank: it listens at the path,
  * accepts one process after the other until all ranks of the node have come, then sends a
- * socket pair to every pair of the other processes. A process that does not fit is refused with a reason; a connection
- * that sends nothing is closed; neither disturbs the other processes.
+ * socket pair to every pair of the other processes. A process that does not fit is refused
+ * with a reason; a connection that sends nothing is closed; neither disturbs the others.
  *
  * If a process leaves again before the group is complete, its ranks are free again. If one
  * dies later, links to it are sent out nevertheless: they are at their end of file, and its
