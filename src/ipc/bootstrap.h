@@ -9,9 +9,9 @@
  *
  * The process that holds the first rank, the lowest one of the node, listens on a unix socket
  * (mode 0600, same user only). The other processes connect and name their ranks. When all
- * ranks of the node have come, the first rank's process sends every pair of processes a socket pair of their own, unlinks
- * the path and stops listening: afterwards all processes are equal and nothing is left
- * in the file system. One thread per process serves its links. If a link ends without
+ * ranks of the node have come, the first rank's process sends every pair of processes a
+ * socket pair of their own, unlinks the path and stops listening: afterwards all processes
+ * are equal and nothing is left in the file system. One thread per process serves its links. If a link ends without
  * a farewell message, the thread at once reports the other process as lost.
  *
  *   export    publishes bytes and descriptors of a rank under a name
@@ -50,9 +50,9 @@ struct cei_bootstrap_config {
 };
 
 /* Blocks until all ranks of the node have come or the deadline passes (CEOV_ERR_TIMEOUT; the
- * failure names the missing ranks). Also fails if the processes differ in version or number of ranks,
- * if a rank is taken, or if the path belongs to another user or group; the failure then names
- * both sides' values. */
+ * failure names the missing ranks). Also fails if the processes differ in version or number
+ * of ranks, if a rank is taken, or if the path belongs to another user or group; the failure
+ * then names both sides' values. */
 int  cei_bootstrap_open(struct cei_site *site, const struct cei_bootstrap_config *config,
 			struct cei_bootstrap **ret_bootstrap);
 
