@@ -11,8 +11,9 @@
  * (mode 0600, same user only). The other processes connect and name their ranks. When all
  * ranks of the node have come, the first rank's process sends every pair of processes a
  * socket pair of their own, unlinks the path and stops listening: afterwards all processes
- * are equal and nothing is left in the file system. One thread per process serves its links. If a link ends without
- * a farewell message, the thread at once reports the other process as lost.
+ * are equal and nothing is left in the file system. One thread per process serves its
+ * links. If a link ends without a farewell message, the thread at once reports the other
+ * process as lost.
  *
  *   export    publishes bytes and descriptors of a rank under a name
  *   find      asks the process that holds a rank for an export
