@@ -28,13 +28,13 @@ static struct cei_op_shape shape_of(const struct cei_op_kind *kind, uint64_t row
 }
 
 static struct cei_candidates list(const struct cei_op_shape *shape,
-				  const struct ceov_op_tuning *told, int has_library)
+				  const struct ceov_op_tuning *given, int has_library)
 {
 	struct cei_rates rates = cei_rates_gpu();
 	struct cei_candidates candidates;
 
 	rates.has_library = has_library;
-	cei_candidates_list(shape, &rates, told, &candidates);
+	cei_candidates_list(shape, &rates, given, &candidates);
 	return candidates;
 }
 
@@ -204,34 +204,34 @@ START_TEST(test_sums)
 END_TEST
 
 /* Every candidate keeps what the caller's tuning sets. */
-START_TEST(test_what_is_told_is_kept)
+START_TEST(test_what_is_given_is_kept)
 {
-	struct ceov_op_tuning told = { .struct_bytes = sizeof(told) };
+	struct ceov_op_tuning given = { .struct_bytes = sizeof(given) };
 	struct cei_op_shape shape = shape_of(&cei_ag_gemm, 2048, 4096, 4096);
 	struct cei_candidates candidates;
 	uint32_t i;
 
-	told.n_pieces = 7;
-	candidates = list(&shape, &told, 1);
+	given.n_pieces = 7;
+	candidates = list(&shape, &given, 1);
 	check_list(&candidates);
 	for (i = 0; i < candidates.n; i++)
 		ck_assert_uint_eq(candidates.tuning[i].n_pieces, 7);
-	memset(&told, 0, sizeof(told));
-	told.mode = CEOV_MODE_SEQUENCE;
-	candidates = list(&shape, &told, 1);
+	memset(&given, 0, sizeof(given));
+	given.mode = CEOV_MODE_SEQUENCE;
+	candidates = list(&shape, &given, 1);
 	for (i = 0; i < candidates.n; i++)
 		ck_assert_int_eq(candidates.tuning[i].mode, CEOV_MODE_SEQUENCE);
-	memset(&told, 0, sizeof(told));
-	told.tile_rows = 128;
-	told.tile_columns = 192;
-	candidates = list(&shape, &told, 1);
+	memset(&given, 0, sizeof(given));
+	given.tile_rows = 128;
+	given.tile_columns = 192;
+	candidates = list(&shape, &given, 1);
 	for (i = 0; i < candidates.n; i++)
 		ck_assert_uint_eq(candidates.tuning[i].tile_columns, 192);
 	ck_assert_uint_ge(candidates.n, 2);
-	memset(&told, 0, sizeof(told));
-	told.n_reduce_blocks = 12;
+	memset(&given, 0, sizeof(given));
+	given.n_reduce_blocks = 12;
 	shape = shape_of(&cei_reduce_scatter, 16 << 20, 0, 0);
-	candidates = list(&shape, &told, 1);
+	candidates = list(&shape, &given, 1);
 	ck_assert_uint_ge(candidates.n, 4);
 	for (i = 0; i < candidates.n; i++)
 		ck_assert_uint_eq(candidates.tuning[i].n_reduce_blocks, 12);
@@ -291,7 +291,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_products);
 	tcase_add_test(all, test_a_library_has_whole_rows);
 	tcase_add_test(all, test_sums);
-	tcase_add_test(all, test_what_is_told_is_kept);
+	tcase_add_test(all, test_what_is_given_is_kept);
 	tcase_add_test(all, test_alone_nothing_is_cut);
 	tcase_add_test(all, test_hashes);
 	suite_add_tcase(made, all);

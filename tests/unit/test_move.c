@@ -558,7 +558,7 @@ START_TEST(test_explained)
 	ck_assert_int_gt(n, 0);
 	text[n] = 0;
 	ck_assert_ptr_nonnull(strstr(text, _i ? "ceov_all_gather" : "ceov_all_to_all"));
-	ck_assert_ptr_nonnull(strstr(text, "pieces: 3 of at most 54 bytes (as told)"));
+	ck_assert_ptr_nonnull(strstr(text, "pieces: 3 of at most 54 bytes (as given)"));
 	ck_assert_ptr_null(strstr(text, "mode:"));
 	ck_assert_ptr_null(strstr(text, "sum"));
 	ck_assert_int_eq(cei_op_gemm_alone(op, &one), CEOV_ERR_INVALID);

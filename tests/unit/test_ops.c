@@ -531,7 +531,7 @@ START_TEST(test_explained)
 	text[n] = 0;
 	ck_assert_ptr_nonnull(strstr(text, "ceov_ag_gemm"));
 	ck_assert_ptr_nonnull(strstr(text, "pieces: 3"));
-	ck_assert_ptr_nonnull(strstr(text, "as told"));
+	ck_assert_ptr_nonnull(strstr(text, "as given"));
 	close(ends[0]);
 	close(ends[1]);
 	ck_assert_int_eq(ceov_op_explain(op, ends[1]), CEOV_ERR_SYSTEM);

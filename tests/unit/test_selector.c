@@ -172,19 +172,19 @@ END_TEST
 
 static void check_cut(const struct cei_op_shape *shape)
 {
-	struct ceov_op_tuning told = { .struct_bytes = sizeof(told) };
+	struct ceov_op_tuning given = { .struct_bytes = sizeof(given) };
 	struct cei_choice common = choose(shape, NULL), choice;
 
-	told.tile_rows = told.tile_columns = 128;
-	choice = choose(shape, &told);
+	given.tile_rows = given.tile_columns = 128;
+	choice = choose(shape, &given);
 	if (choice.n_pieces != common.n_pieces || choice.mode != common.mode)
 		ck_abort_msg("a tile that one rank sets changes the cut: %s%s", choice.text,
 			     common.text);
-	told.tile_rows = told.tile_columns = 0;
-	told.n_pieces = 4;
-	choice = choose(shape, &told);
+	given.tile_rows = given.tile_columns = 0;
+	given.n_pieces = 4;
+	choice = choose(shape, &given);
 	if (choice.n_pieces != 4)
-		ck_abort_msg("4 pieces were told: %s", choice.text);
+		ck_abort_msg("4 pieces were given: %s", choice.text);
 }
 
 /* Ranks may choose different tiles, which does not affect the others; a given number of pieces is
@@ -207,37 +207,37 @@ START_TEST(test_all_ranks_cut_alike)
 }
 END_TEST
 
-START_TEST(test_what_is_told_is_taken)
+START_TEST(test_what_is_given_is_taken)
 {
-	struct ceov_op_tuning told = { .struct_bytes = sizeof(told) };
+	struct ceov_op_tuning given = { .struct_bytes = sizeof(given) };
 	struct cei_op_shape shape = shape_of(&cei_gemm_rs, 4096, 4096, 4096);
 	struct cei_choice choice;
 
-	told.n_pieces = 7;
-	told.tile_rows = 128;
-	told.tile_columns = 192;
-	choice = choose(&shape, &told);
+	given.n_pieces = 7;
+	given.tile_rows = 128;
+	given.tile_columns = 192;
+	choice = choose(&shape, &given);
 	ck_assert_uint_eq(choice.n_pieces, 7);
 	ck_assert_uint_eq(choice.shape.columns, 192);
 	ck_assert_ptr_nonnull(strstr(choice.text, "pieces: 7"));
-	memset(&told, 0, sizeof(told));
-	told.mode = CEOV_MODE_SEQUENCE;
-	choice = choose(&shape, &told);
+	memset(&given, 0, sizeof(given));
+	given.mode = CEOV_MODE_SEQUENCE;
+	choice = choose(&shape, &given);
 	ck_assert_uint_eq(choice.n_pieces, 1);
-	ck_assert_ptr_nonnull(strstr(choice.text, "sequence (as told)"));
+	ck_assert_ptr_nonnull(strstr(choice.text, "sequence (as given)"));
 }
 END_TEST
 
 START_TEST(test_a_library_takes_whole_rows)
 {
 	struct cei_op_shape shape = shape_of(&cei_gemm_rs, 1000, 4096, 4096);
-	struct ceov_op_tuning told = { .struct_bytes = sizeof(told) };
+	struct ceov_op_tuning given = { .struct_bytes = sizeof(given) };
 	struct cei_rates rates = cei_rates_gpu();
 	struct cei_choice choice;
 
 	rates.has_library = 1;
-	told.mode = CEOV_MODE_SEQUENCE;
-	cei_selector_choose(&shape, &rates, &told, &choice);
+	given.mode = CEOV_MODE_SEQUENCE;
+	cei_selector_choose(&shape, &rates, &given, &choice);
 	ck_assert_uint_eq(choice.shape.rows, 1024);
 	ck_assert_uint_eq(choice.shape.columns, 4096);
 	rates.has_tiles = 0;
@@ -429,7 +429,7 @@ static Suite *suite(void)
 	tcase_add_test(model, test_long_products_have_few_pieces);
 	tcase_add_test(model, test_tiles_fill_waves);
 	tcase_add_test(model, test_all_ranks_cut_alike);
-	tcase_add_test(model, test_what_is_told_is_taken);
+	tcase_add_test(model, test_what_is_given_is_taken);
 	tcase_add_test(model, test_a_library_takes_whole_rows);
 	tcase_add_test(model, test_every_text_fits);
 	suite_add_tcase(made, model);

@@ -130,7 +130,7 @@ static void refine(ceov_op *op, const struct cei_rates *rates)
 {
 	struct ceov_op_tuning tuning;
 
-	if (!cei_op_says_nothing(&op->told) ||
+	if (!cei_op_says_nothing(&op->given) ||
 	    cei_op_recall(op->workspace, &op->shape, &tuning) ||
 	    tuning.mode != op->choice.mode || tuning.n_pieces != op->choice.n_pieces)
 		return;
@@ -184,7 +184,7 @@ int cei_op_create(ceov_workspace *workspace, const struct cei_op_shape *shape,
 	op->kind = kind;
 	op->shape = *shape;
 	if (tuning)
-		op->told = *tuning;
+		op->given = *tuning;
 	cei_selector_choose(shape, &rates, tuning, &op->choice);
 	refine(op, &rates);
 	cei_object_use(&workspace->object);
@@ -259,7 +259,7 @@ int ceov_op_explain(const ceov_op *op, int fd)
 		r = say(op, fd, op->kind->name);
 	if (!r)
 		r = say(op, fd, op->is_tuned
-			      ? ", told by what was tuned on this machine\n" : "\n");
+			      ? ", given by the tuning that is stored on this machine\n" : "\n");
 	return r ? r : say(op, fd, op->choice.text);
 }
 

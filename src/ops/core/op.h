@@ -37,7 +37,7 @@ struct ceov_op {
 	const struct cei_op_kind *kind;
 	struct cei_op_shape       shape;
 	struct cei_choice         choice;
-	struct ceov_op_tuning     told;         /* the caller's tuning; 0: the caller left that
+	struct ceov_op_tuning     given;        /* the caller's tuning; 0: the caller left that
 						 * field open */
 	int                       is_tuned;     /* tuned by a measurement on this machine */
 	struct cei_send_stage     stages[CEI_OP_STAGES_MAX];

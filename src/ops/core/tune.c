@@ -245,7 +245,7 @@ static int adopt_remembered(struct tune *tune, int *ret_is_done)
 	uint64_t hash = 0;
 	int r;
 
-	if (cei_op_says_nothing(&tune->op->told) &&
+	if (cei_op_says_nothing(&tune->op->given) &&
 	    !cei_op_recall(tune->op->workspace, &tune->op->shape, &tuning))
 		hash = cei_candidates_hash(&tuning, 1);
 	r = agree(tune, hash, &range);
@@ -266,7 +266,7 @@ static void remember(const struct tune *tune)
 	const ceov_workspace *workspace = tune->op->workspace;
 	char key[CEI_TUNING_KEY_BYTES];
 
-	if (workspace->rank || !cei_op_says_nothing(&tune->op->told) ||
+	if (workspace->rank || !cei_op_says_nothing(&tune->op->given) ||
 	    cei_op_key(workspace, &tune->op->shape, key))
 		return;
 	(void)cei_tunings_remember(cei_object_report(&tune->op->object), key, &tune->best_tuning);
@@ -385,6 +385,6 @@ int ceov_op_tune(ceov_op *op, void *stream)
 	if (!op->kind->trial)
 		return 0;               /* as ops.h promises: nothing is measured */
 	rates = cei_op_rates(op->workspace);
-	cei_candidates_list(&op->shape, &rates, &op->told, &candidates);
+	cei_candidates_list(&op->shape, &rates, &op->given, &candidates);
 	return cei_op_tune(op, stream, &candidates);
 }

@@ -57,15 +57,15 @@ const char *cei_product_lacks(const ceov_workspace *workspace,
 			      const struct cei_rates *rates)
 {
 	const struct cei_executor *executor = &workspace->executor;
-	struct cei_tile_shape told;
+	struct cei_tile_shape given;
 
 	if (!rates->has_tiles && !rates->has_library)
 		return "there is neither a kernel for this GPU nor cuBLAS";
 	if (!tuning || !tuning->tile_rows)
 		return NULL;
-	told.rows = tuning->tile_rows;
-	told.columns = tuning->tile_columns;
-	return executor->ops->is_fit(executor, told) ? NULL
+	given.rows = tuning->tile_rows;
+	given.columns = tuning->tile_columns;
+	return executor->ops->is_fit(executor, given) ? NULL
 		: "tuning: there is no kernel for tiles of that shape";
 }
 

@@ -61,11 +61,11 @@ static void add_near(const struct cei_listing *listing, const struct plays *play
 
 static void add_sequence(const struct cei_listing *listing)
 {
-	struct ceov_op_tuning told = *listing->told, tuning;
+	struct ceov_op_tuning given = *listing->given, tuning;
 
-	told.mode = CEOV_MODE_SEQUENCE;
-	told.n_pieces = 1;
-	tuning = cei_candidates_choose(listing, listing->rates, &told);
+	given.mode = CEOV_MODE_SEQUENCE;
+	given.n_pieces = 1;
+	tuning = cei_candidates_choose(listing, listing->rates, &given);
 	cei_candidates_add(listing, &tuning);
 }
 
@@ -73,12 +73,12 @@ static void add_sequence(const struct cei_listing *listing)
 static void add_library(const struct cei_listing *listing, uint32_t n_pieces)
 {
 	struct cei_rates rates = *listing->rates;
-	struct ceov_op_tuning told = *listing->told, tuning;
+	struct ceov_op_tuning given = *listing->given, tuning;
 
 	rates.has_tiles = 0;
-	told.mode = CEOV_MODE_OVERLAP;
-	told.n_pieces = n_pieces;
-	tuning = cei_candidates_choose(listing, &rates, &told);
+	given.mode = CEOV_MODE_OVERLAP;
+	given.n_pieces = n_pieces;
+	tuning = cei_candidates_choose(listing, &rates, &given);
 	cei_candidates_add(listing, &tuning);
 }
 

@@ -135,11 +135,11 @@ static enum ceov_op_mode choose_mode(const struct cei_op_shape *shape,
  * negative where none could be simulated. */
 static struct cei_cost_sim best_play(const struct cei_op_shape *shape,
 				     const struct cei_rates *rates,
-				     const struct ceov_op_tuning *told)
+				     const struct ceov_op_tuning *given)
 {
 	struct cei_cost_sim all[CEI_COST_SIMS_MAX], best = { .ns = -1 };
-	uint32_t n = cei_cost_sim_all(shape, rates, told->n_pieces ? told->n_pieces : 1,
-				      told->n_pieces ? told->n_pieces : PIECES_MAX, all), i;
+	uint32_t n = cei_cost_sim_all(shape, rates, given->n_pieces ? given->n_pieces : 1,
+				      given->n_pieces ? given->n_pieces : PIECES_MAX, all), i;
 
 	for (i = 0; i < n; i++)
 		if (best.ns < 0 || all[i].ns < best.ns * WORTH)
@@ -149,9 +149,9 @@ static struct cei_cost_sim best_play(const struct cei_op_shape *shape,
 
 /* Chooses by simulation, compared with the GEMM's own best time and the copies' time. */
 static void choose_by_play(const struct cei_op_shape *shape, const struct cei_rates *rates,
-			   const struct ceov_op_tuning *told, struct cei_choice *choice)
+			   const struct ceov_op_tuning *given, struct cei_choice *choice)
 {
-	struct cei_cost_sim best = best_play(shape, rates, told);
+	struct cei_cost_sim best = best_play(shape, rates, given);
 	struct cei_cost_sim_args alone = { shape, rates, best.tile, best.n_pieces };
 
 	if (best.ns < 0)
@@ -160,10 +160,10 @@ static void choose_by_play(const struct cei_op_shape *shape, const struct cei_ra
 	choice->shape = best.tile;
 	choice->gemm_ns = cei_cost_sim_gemm_ns(&alone);
 	choice->run_ns = best.ns;
-	if (!told->tile_rows)
+	if (!given->tile_rows)
 		return;
-	choice->shape.rows = told->tile_rows;
-	choice->shape.columns = told->tile_columns;
+	choice->shape.rows = given->tile_rows;
+	choice->shape.columns = given->tile_columns;
 }
 
 /* --- the choice ------------------------------------------------------------ */
@@ -171,28 +171,28 @@ static void choose_by_play(const struct cei_op_shape *shape, const struct cei_ra
 void cei_product_choose(const struct cei_choose_args *args, struct cei_choice *choice)
 {
 	const struct cei_op_shape *shape = args->shape;
-	const struct ceov_op_tuning *told = args->told;
+	const struct ceov_op_tuning *given = args->given;
 	const struct cei_rates *rates = args->rates;
 
 	if (choice->mode == CEOV_MODE_SEQUENCE)
 		choice->n_pieces = 1;
-	choice->shape.rows = told->tile_rows;
-	choice->shape.columns = told->tile_columns;
-	if (!told->tile_rows)
+	choice->shape.rows = given->tile_rows;
+	choice->shape.columns = given->tile_columns;
+	if (!given->tile_rows)
 		choice->shape = choose_shape(shape, rates, choice->n_pieces);
 	choice->gemm_ns = gemm_ns(shape, rates, choice->n_pieces, choice->shape);
 	if (rates->n_sms && rates->has_tiles && shape->n_ranks > 1 &&
-	    told->mode != CEOV_MODE_SEQUENCE)
-		choose_by_play(shape, rates, told, choice);
+	    given->mode != CEOV_MODE_SEQUENCE)
+		choose_by_play(shape, rates, given, choice);
 	choice->copy_ns = cei_selector_copy_ns(args, choice->n_pieces);
-	if (choice->mode == CEOV_MODE_CHOOSE && told->n_pieces > 1)
+	if (choice->mode == CEOV_MODE_CHOOSE && given->n_pieces > 1)
 		choice->mode = CEOV_MODE_OVERLAP; /* a sequence has one piece */
 	if (choice->mode == CEOV_MODE_CHOOSE)
 		choice->mode = choose_mode(shape, choice, rates);
 	if (choice->mode != CEOV_MODE_SEQUENCE)
 		return;
 	choice->n_pieces = 1;
-	if (rates->has_library && !told->tile_rows)
+	if (rates->has_library && !given->tile_rows)
 		choice->shape = whole_rows(shape, 1);
 }
 
@@ -205,6 +205,6 @@ void cei_product_explain(const struct cei_choose_args *args, struct cei_choice *
 	cei_choice_say_pieces(args, choice);
 	cei_choice_say(choice, "tiles: %ux%u, %llu of them (%s)%s\n", choice->shape.rows,
 		       choice->shape.columns, (unsigned long long)n_tiles,
-		       cei_choice_by(args->told->tile_rows),
+		       cei_choice_by(args->given->tile_rows),
 		       shape->product.b_is_k_by_n ? ", B is k x n" : "");
 }

@@ -351,7 +351,7 @@ static uint32_t pieces_of(const struct cei_op_shape *shape)
 
 static void choose(const struct cei_choose_args *args, struct cei_choice *choice)
 {
-	choice->n_reduce_blocks = args->told->n_reduce_blocks ? args->told->n_reduce_blocks
+	choice->n_reduce_blocks = args->given->n_reduce_blocks ? args->given->n_reduce_blocks
 		: BLOCKS_DEFAULT;
 	choice->copy_ns = cei_selector_copy_ns(args, choice->n_pieces);
 }
@@ -361,7 +361,7 @@ static void explain(const struct cei_choose_args *args, struct cei_choice *choic
 	cei_choice_say_mode(args, choice);
 	cei_choice_say_pieces(args, choice);
 	cei_choice_say(choice, "blocks that sum: %u (%s)\n", choice->n_reduce_blocks,
-		       cei_choice_by(args->told->n_reduce_blocks));
+		       cei_choice_by(args->given->n_reduce_blocks));
 }
 
 /* At most 16 blocks, because a sum should leave SMs to others. */
@@ -375,8 +375,8 @@ static void list_candidates(const struct cei_listing *listing)
 	for (; n <= cei_candidates_last_cut(listing); n *= 2) {
 		tuning.n_pieces = n;
 		for (i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
-			tuning.n_reduce_blocks = listing->told->n_reduce_blocks
-				? listing->told->n_reduce_blocks : blocks[i];
+			tuning.n_reduce_blocks = listing->given->n_reduce_blocks
+				? listing->given->n_reduce_blocks : blocks[i];
 			cei_candidates_add(listing, &tuning);
 		}
 	}

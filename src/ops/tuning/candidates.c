@@ -22,17 +22,17 @@ static int is_same(const struct ceov_op_tuning *x, const struct ceov_op_tuning *
  * does not use are 0 in it. */
 static int is_allowed(const struct cei_listing *listing, const struct ceov_op_tuning *tuning)
 {
-	const struct ceov_op_tuning *told = listing->told;
+	const struct ceov_op_tuning *given = listing->given;
 
-	if ((told->mode && told->mode != tuning->mode) ||
-	    (told->n_pieces && told->n_pieces != tuning->n_pieces))
+	if ((given->mode && given->mode != tuning->mode) ||
+	    (given->n_pieces && given->n_pieces != tuning->n_pieces))
 		return 0;
-	if (told->n_reduce_blocks && tuning->n_reduce_blocks &&
-	    told->n_reduce_blocks != tuning->n_reduce_blocks)
+	if (given->n_reduce_blocks && tuning->n_reduce_blocks &&
+	    given->n_reduce_blocks != tuning->n_reduce_blocks)
 		return 0;
-	return !told->tile_rows || !tuning->tile_rows ||
-		(told->tile_rows == tuning->tile_rows &&
-		 told->tile_columns == tuning->tile_columns);
+	return !given->tile_rows || !tuning->tile_rows ||
+		(given->tile_rows == tuning->tile_rows &&
+		 given->tile_columns == tuning->tile_columns);
 }
 
 void cei_candidates_add(const struct cei_listing *listing, const struct ceov_op_tuning *tuning)
@@ -50,12 +50,12 @@ void cei_candidates_add(const struct cei_listing *listing, const struct ceov_op_
 
 struct ceov_op_tuning cei_candidates_choose(const struct cei_listing *listing,
 					    const struct cei_rates *rates,
-					    const struct ceov_op_tuning *told)
+					    const struct ceov_op_tuning *given)
 {
 	struct ceov_op_tuning tuning = { .struct_bytes = sizeof(tuning) };
 	struct cei_choice choice;
 
-	cei_selector_choose(listing->shape, rates, told, &choice);
+	cei_selector_choose(listing->shape, rates, given, &choice);
 	tuning.mode = choice.mode;
 	tuning.n_pieces = choice.n_pieces;
 	tuning.tile_rows = choice.shape.rows;
@@ -67,25 +67,25 @@ struct ceov_op_tuning cei_candidates_choose(const struct cei_listing *listing,
 /* A single rank gains nothing by pieces, so it tries only one. */
 uint32_t cei_candidates_first_cut(const struct cei_listing *listing)
 {
-	return listing->told->n_pieces ? listing->told->n_pieces : 1;
+	return listing->given->n_pieces ? listing->given->n_pieces : 1;
 }
 
 uint32_t cei_candidates_last_cut(const struct cei_listing *listing)
 {
-	if (listing->told->n_pieces)
-		return listing->told->n_pieces;
+	if (listing->given->n_pieces)
+		return listing->given->n_pieces;
 	return listing->shape->n_ranks > 1 ? PIECES_MAX : 1;
 }
 
 void cei_candidates_list(const struct cei_op_shape *shape, const struct cei_rates *rates,
-			 const struct ceov_op_tuning *told,
+			 const struct ceov_op_tuning *given,
 			 struct cei_candidates *ret_candidates)
 {
 	static const struct ceov_op_tuning open = { .struct_bytes = sizeof(open) };
-	struct cei_listing listing = { shape, rates, told ? told : &open, ret_candidates };
+	struct cei_listing listing = { shape, rates, given ? given : &open, ret_candidates };
 
 	memset(ret_candidates, 0, sizeof(*ret_candidates));
-	ret_candidates->tuning[0] = cei_candidates_choose(&listing, rates, listing.told);
+	ret_candidates->tuning[0] = cei_candidates_choose(&listing, rates, listing.given);
 	ret_candidates->n = 1;
 	if (shape->kind->trial)
 		shape->kind->trial->candidates(&listing);

@@ -23,9 +23,9 @@ struct cei_candidates {
 };
 
 /* Lists the candidates. The first is what cei_selector_choose() chooses; all of them keep
- * what told sets. */
+ * what `given` sets. */
 void cei_candidates_list(const struct cei_op_shape *shape, const struct cei_rates *rates,
-			 const struct ceov_op_tuning *told,
+			 const struct ceov_op_tuning *given,
 			 struct cei_candidates *ret_candidates);
 
 /* --- for kinds --- */
@@ -33,7 +33,7 @@ void cei_candidates_list(const struct cei_op_shape *shape, const struct cei_rate
 struct cei_listing {
 	const struct cei_op_shape   *shape;
 	const struct cei_rates      *rates;
-	const struct ceov_op_tuning *told;      /* the caller's tuning; 0: that field is left
+	const struct ceov_op_tuning *given;     /* the caller's tuning; 0: that field is left
 						 * open */
 	struct cei_candidates       *candidates;
 };
@@ -43,10 +43,10 @@ struct cei_listing {
 void cei_candidates_add(const struct cei_listing *listing,
 			const struct ceov_op_tuning *tuning);
 
-/* Returns the model's choice, which keeps what told sets. The rates may differ from the op's. */
+/* Returns the model's choice, which keeps what `given` sets. The rates may differ from the op's. */
 struct ceov_op_tuning cei_candidates_choose(const struct cei_listing *listing,
 					    const struct cei_rates *rates,
-					    const struct ceov_op_tuning *told);
+					    const struct ceov_op_tuning *given);
 
 /* Return the first and the last number of pieces to try; each one is twice the one before it. */
 uint32_t cei_candidates_first_cut(const struct cei_listing *listing);

@@ -121,16 +121,16 @@ void cei_choice_say(struct cei_choice *choice, const char *format, ...)
 	va_end(args);
 }
 
-const char *cei_choice_by(uint64_t is_told)
+const char *cei_choice_by(uint64_t is_given)
 {
-	return is_told ? "as told" : "by the model";
+	return is_given ? "as given" : "by the model";
 }
 
 void cei_choice_say_mode(const struct cei_choose_args *args, struct cei_choice *choice)
 {
 	cei_choice_say(choice, "mode: %s (%s)\n",
 		       choice->mode == CEOV_MODE_OVERLAP ? "overlap" : "sequence",
-		       cei_choice_by(args->told->mode));
+		       cei_choice_by(args->given->mode));
 }
 
 void cei_choice_say_pieces(const struct cei_choose_args *args, struct cei_choice *choice)
@@ -140,7 +140,7 @@ void cei_choice_say_pieces(const struct cei_choose_args *args, struct cei_choice
 
 	cei_choice_say(choice, "pieces: %u of at most %llu bytes (%s)\n", choice->n_pieces,
 		       (unsigned long long)cei_ceiling(bytes, choice->n_pieces),
-		       cei_choice_by(args->told->n_pieces));
+		       cei_choice_by(args->given->n_pieces));
 }
 
 static void explain(const struct cei_choose_args *args, struct cei_choice *choice)
@@ -168,9 +168,9 @@ void cei_selector_choose(const struct cei_op_shape *shape, const struct cei_rate
 	struct cei_choice choice;
 
 	memset(&choice, 0, sizeof(choice));
-	choice.n_pieces = args.told->n_pieces ? args.told->n_pieces
+	choice.n_pieces = args.given->n_pieces ? args.given->n_pieces
 		: shape->kind->pieces(shape);
-	choice.mode = args.told->mode;
+	choice.mode = args.given->mode;
 	shape->kind->choose(&args, &choice);
 	if (choice.mode == CEOV_MODE_CHOOSE)
 		choice.mode = CEOV_MODE_OVERLAP;

@@ -58,7 +58,7 @@ struct cei_choice {
 struct cei_choose_args {
 	const struct cei_op_shape   *shape;
 	const struct cei_rates      *rates;
-	const struct ceov_op_tuning *told;      /* the caller's tuning; 0: that field is left
+	const struct ceov_op_tuning *given;     /* the caller's tuning; 0: that field is left
 						 * open */
 };
 
@@ -93,7 +93,7 @@ void cei_choice_say(struct cei_choice *choice, const char *format, ...)
 void cei_choice_say_mode(const struct cei_choose_args *args, struct cei_choice *choice);
 void cei_choice_say_pieces(const struct cei_choose_args *args, struct cei_choice *choice);
 
-/* Returns "as told" if the caller set the value, else "by the model". */
-const char *cei_choice_by(uint64_t is_told);
+/* Returns "as given" if the caller or a stored tuning set the value, else "by the model". */
+const char *cei_choice_by(uint64_t is_given);
 
 #endif /* CEI_SELECTOR_H */
