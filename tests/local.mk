@@ -86,6 +86,9 @@ pure_suites = \
 	%D%/unit/test_file \
 	%D%/unit/test_area \
 	%D%/unit/test_cursor \
+	%D%/unit/test_group_id \
+	%D%/unit/test_record \
+	%D%/unit/test_book \
 	%D%/unit/test_route \
 	%D%/unit/test_route_fixtures \
 	%D%/unit/test_rails \

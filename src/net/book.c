@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Looks things up in a book. */
+
+#include "net/book_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static uint64_t processes_begin(const struct cei_book_head *head)
+{
+	return sizeof(*head) + (uint64_t)head->n_nodes * sizeof(struct cei_book_node_row);
+}
+
+static uint64_t process_of_begin(const struct cei_book_head *head)
+{
+	return processes_begin(head) +
+	       (uint64_t)head->n_processes * sizeof(struct cei_book_process_row);
+}
+
+uint64_t cei_book_rails_begin(const struct cei_book_head *head)
+{
+	return process_of_begin(head) + 2 * (uint64_t)head->n_ranks * sizeof(uint32_t);
+}
+
+void cei_book_point(struct cei_book *book)
+{
+	uint8_t *bytes = book->bytes;
+
+	book->head = (void *)bytes;
+	book->nodes = (void *)(bytes + sizeof(*book->head));
+	book->processes = (void *)(bytes + processes_begin(book->head));
+	book->process_of = (void *)(bytes + process_of_begin(book->head));
+	book->ranks = book->process_of + book->head->n_ranks;
+}
+
+uint64_t cei_book_rail_bytes(uint32_t n_bytes)
+{
+	return sizeof(uint32_t) + ((uint64_t)n_bytes + 3) / 4 * 4;
+}
+
+void cei_book_free(struct cei_book *book)
+{
+	if (!book)
+		return;
+	if (book->is_mapped)
+		munmap(book->bytes, (size_t)book->head->n_bytes);
+	else
+		free(book->bytes);
+	free(book);
+}
+
+uint64_t cei_book_group(const struct cei_book *book)
+{
+	return book->head->group;
+}
+
+uint32_t cei_book_n_ranks(const struct cei_book *book)
+{
+	return book->head->n_ranks;
+}
+
+uint32_t cei_book_n_processes(const struct cei_book *book)
+{
+	return book->head->n_processes;
+}
+
+uint32_t cei_book_n_nodes(const struct cei_book *book)
+{
+	return book->head->n_nodes;
+}
+
+uint32_t cei_book_own_process(const struct cei_book *book)
+{
+	return book->own;
+}
+
+uint32_t cei_book_process_of(const struct cei_book *book, uint32_t rank)
+{
+	return book->process_of[rank];
+}
+
+uint32_t cei_book_node_of(const struct cei_book *book, uint32_t process)
+{
+	return book->processes[process].node;
+}
+
+void cei_book_node(const struct cei_book *book, uint32_t node, struct cei_book_node *ret_node)
+{
+	const struct cei_book_node_row *row = &book->nodes[node];
+
+	ret_node->number = row->number;
+	ret_node->leader = row->leader;
+	ret_node->n_ranks = row->n_ranks;
+	ret_node->n_processes = row->n_processes;
+}
+
+const uint32_t *cei_book_ranks_of(const struct cei_book *book, uint32_t process,
+				  uint32_t *ret_n_ranks)
+{
+	*ret_n_ranks = book->processes[process].n_ranks;
+	return book->ranks + book->processes[process].first;
+}
+
+uint32_t cei_book_n_rails(const struct cei_book *book, uint32_t process)
+{
+	return book->processes[process].n_rails;
+}
+
+/* Walks over at most CEI_RECORD_RAILS_MAX rails. */
+const void *cei_book_rail(const struct cei_book *book, uint32_t process, uint32_t rail,
+			  uint32_t *ret_n_bytes)
+{
+	const uint8_t *at = book->bytes + book->processes[process].rails_at;
+
+	for (;;) {
+		memcpy(ret_n_bytes, at, sizeof(*ret_n_bytes));
+		if (!rail--)
+			return at + sizeof(*ret_n_bytes);
+		at += cei_book_rail_bytes(*ret_n_bytes);
+	}
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_BOOK_H
+#define CEI_BOOK_H
+
+/*
+ * The book of a group: which process holds which rank, which node each process is on, and the
+ * addresses of its rails. It is made of the records of all processes and never changes, so any
+ * thread may look things up. All look-ups take a time that does not depend on the group's size.
+ *
+ * Memory: 8 bytes a rank, 24 a process, 24 a node, and each rail's address with at most 7
+ * more. So 65,536 processes of one rank and one rail of 79 bytes, 8 on each node, take 7.5
+ * MiB. One copy serves all processes of a node, if the others map it.
+ */
+
+#include <stdint.h>
+
+#include "base/report.h"
+#include "net/gathered.h"
+#include "net/record.h"
+
+#define CEI_BOOK_RANKS_MAX 65536u
+
+struct cei_book;
+
+/* Makes the book of all records, in the order of processes. own is the number of this process,
+ * whose record the others are compared with. Raised: CEOV_ERR_VERSION if versions of the
+ * library or of the transport differ, CEOV_ERR_INVALID if a record is none, if groups or numbers of
+ * ranks differ, or if a rank is held twice or not at all. The failure names both sides' values
+ * and ranks. */
+int  cei_book_make(struct cei_report *report, const struct cei_gathered *records, uint32_t own,
+		   struct cei_book **ret_book);
+
+/* NULL is allowed. */
+void cei_book_free(struct cei_book *book);
+
+/* --- look-ups: numbers have to be in range, and results are -------------------------- */
+
+uint64_t cei_book_group(const struct cei_book *book);
+uint32_t cei_book_n_ranks(const struct cei_book *book);
+uint32_t cei_book_n_processes(const struct cei_book *book);
+uint32_t cei_book_n_nodes(const struct cei_book *book);
+uint32_t cei_book_own_process(const struct cei_book *book);
+
+uint32_t cei_book_process_of(const struct cei_book *book, uint32_t rank);
+
+/* Nodes are numbered from 0 on, in the order of their lowest ranks. */
+uint32_t cei_book_node_of(const struct cei_book *book, uint32_t process);
+
+struct cei_book_node {
+	uint64_t number;                /* as its processes' records have it */
+	uint32_t leader;                /* its lowest rank */
+	uint32_t n_ranks;
+	uint32_t n_processes;
+};
+void cei_book_node(const struct cei_book *book, uint32_t node, struct cei_book_node *ret_node);
+
+/* Returns the ranks of a process, in the order of its record; valid as long as the book. */
+const uint32_t *cei_book_ranks_of(const struct cei_book *book, uint32_t process,
+				  uint32_t *ret_n_ranks);
+
+uint32_t cei_book_n_rails(const struct cei_book *book, uint32_t process);
+
+/* Returns the address of a rail; valid as long as the book. */
+const void *cei_book_rail(const struct cei_book *book, uint32_t process, uint32_t rail,
+			  uint32_t *ret_n_bytes);
+
+/* --- one copy for all processes of a node (book_shared.c) ----------------------------- */
+
+/* Writes the book into a memfd, sealed so that nobody can change it or its size. The caller
+ * closes it. CEOV_ERR_SYSTEM, raised. */
+int cei_book_seal(struct cei_report *report, const struct cei_book *book, int *ret_fd);
+
+/* Maps the book in a memfd that another process has sealed, after a check of all its contents.
+ * The descriptor stays the caller's, who may close it at once. own_rank is a rank of this
+ * process. CEOV_ERR_INVALID, raised: the memfd is not sealed or holds no valid book.
+ * CEOV_ERR_SYSTEM, raised. */
+int cei_book_map(struct cei_report *report, int fd, uint32_t own_rank,
+		 struct cei_book **ret_book);
+
+#endif /* CEI_BOOK_H */

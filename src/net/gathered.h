@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_GATHERED_H
+#define CEI_GATHERED_H
+
+/* The result of an all-gather: bytes of each process, by the process's number. */
+
+#include <stdint.h>
+
+#define CEI_GATHERED_PROCESSES_MAX 65536u
+#define CEI_GATHERED_BYTES_MAX     65536u       /* of one process */
+
+struct cei_gathered {
+	uint32_t  n_processes;
+	uint64_t *ends;                 /* by process: where its bytes end; they begin where those
+					 * of the process before end */
+	uint8_t  *bytes;                /* ends[n_processes - 1] of them */
+};
+
+/* Allocates room for parts of these lengths. CEOV_ERR_INVALID: there are no processes or too
+ * many, or a part is too long; CEOV_ERR_NO_MEMORY. Not raised. */
+int  cei_gathered_init(struct cei_gathered *gathered, uint32_t n_processes,
+		       const uint32_t *n_bytes);
+
+/* Zeroes are allowed. */
+void cei_gathered_fini(struct cei_gathered *gathered);
+
+/* Returns the bytes of a process and how many they are. */
+uint8_t *cei_gathered_part(const struct cei_gathered *gathered, uint32_t process,
+			   uint32_t *ret_n_bytes);
+
+#endif /* CEI_GATHERED_H */

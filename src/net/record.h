@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_RECORD_H
+#define CEI_RECORD_H
+
+/*
+ * What each process of a group tells all others before they connect: who it is and where it can
+ * be reached. To bytes and back; pure functions.
+ *
+ * Decoding is strict: bytes come from another process and are not trusted. The magic number and
+ * the version are at the same place in every version of the format.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/site.h"
+
+#define CEI_RECORD_MAGIC         UINT32_C(0x52454543)   /* "CEER" */
+#define CEI_RECORD_VERSION       1u
+#define CEI_RECORD_TEXT_BYTES    32u            /* of a version, with the final 0 */
+#define CEI_RECORD_RAILS_MAX     8u
+#define CEI_RECORD_ADDRESS_BYTES 1024u          /* of a rail's address at most; UCX's have 79
+						 * for one TCP interface */
+
+struct cei_record_rail {
+	uint32_t n_bytes;                       /* 1 to CEI_RECORD_ADDRESS_BYTES */
+	uint8_t  bytes[CEI_RECORD_ADDRESS_BYTES];
+};
+
+struct cei_record {
+	uint32_t version;                       /* of the format; set by decoding: as received */
+	char     library[CEI_RECORD_TEXT_BYTES];        /* ceoverlap's version */
+	char     transport[CEI_RECORD_TEXT_BYTES];      /* UCX's version; "": it uses none */
+	uint64_t group;                         /* cei_group_id() */
+	uint64_t node;                          /* the machine; never 0 */
+	uint32_t n_group_ranks;                 /* ranks of the group, as this process says */
+	uint32_t n_ranks;                       /* ranks that it holds: 1 to CEI_MEMBERS_MAX */
+	uint32_t ranks[CEI_MEMBERS_MAX];        /* decoding does not check their values */
+	uint32_t n_rails;
+	struct cei_record_rail rails[CEI_RECORD_RAILS_MAX];
+};
+
+/* Room for every encoded record. */
+#define CEI_RECORD_BYTES_MAX (8u + 2u * CEI_RECORD_TEXT_BYTES + 2u * 8u + 4u + 4u + \
+			      4u * CEI_MEMBERS_MAX + 4u + \
+			      CEI_RECORD_RAILS_MAX * (4u + CEI_RECORD_ADDRESS_BYTES))
+
+/* Encodes a valid record into room of CEI_RECORD_BYTES_MAX bytes; returns how many it has. */
+size_t cei_record_encode(const struct cei_record *record, uint8_t *bytes);
+
+/* Decodes a record. CEOV_ERR_VERSION: of another version, which is in ret_record->version, or
+ * no record of ceoverlap, and then the version is 0. CEOV_ERR_INVALID: the bytes are no valid
+ * record. Not raised. */
+int cei_record_decode(const uint8_t *bytes, size_t n_bytes, struct cei_record *ret_record);
+
+#endif /* CEI_RECORD_H */

@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Tests books: what is looked up in them, what is refused, and books in a memfd. */
+
+#include "net/book_private.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "testing.h"
+
+#define N_FUZZED 20000
+
+static struct cei_report report;
+static struct testing_log log_lines;
+static uint64_t state;
+
+/* --- groups of records -------------------------------------------------------------- */
+
+/* A group of processes with the same number of ranks each. Process p holds the ranks p, p +
+ * n_processes, ...; processes are on nodes in turn. */
+struct plan {
+	uint32_t n_processes;
+	uint32_t n_each;
+	uint32_t n_nodes;
+	uint32_t n_rails;
+};
+
+static struct cei_record *records;
+
+static void plan_records(const struct plan *plan)
+{
+	struct cei_record *record;
+	uint32_t p, i;
+
+	records = calloc(plan->n_processes, sizeof(*records));
+	ck_assert_ptr_nonnull(records);
+	for (p = 0; p < plan->n_processes; p++) {
+		record = &records[p];
+		strcpy(record->library, "0.1.0");
+		strcpy(record->transport, "1.13.1");
+		record->group = 77;
+		record->node = 1000 - p % plan->n_nodes;
+		record->n_group_ranks = plan->n_processes * plan->n_each;
+		record->n_ranks = plan->n_each;
+		for (i = 0; i < plan->n_each; i++)
+			record->ranks[i] = p + i * plan->n_processes;
+		record->n_rails = plan->n_rails;
+		for (i = 0; i < plan->n_rails; i++) {
+			record->rails[i].n_bytes = 4 + (p + i) % 75;
+			memcpy(record->rails[i].bytes, &p, sizeof(p));
+		}
+	}
+}
+
+/* Makes a book of the records, of which `cut` bytes of the last one are left out. */
+static int make_cut(uint32_t n_processes, uint32_t own, uint32_t cut, struct cei_book **ret_book)
+{
+	uint32_t *n_bytes = calloc(n_processes, sizeof(*n_bytes)), p, n;
+	uint8_t bytes[CEI_RECORD_BYTES_MAX];
+	struct cei_gathered gathered;
+	int r;
+
+	ck_assert_ptr_nonnull(n_bytes);
+	for (p = 0; p < n_processes; p++)
+		n_bytes[p] = (uint32_t)cei_record_encode(&records[p], bytes) -
+			     (p == n_processes - 1 ? cut : 0);
+	ck_assert_int_eq(cei_gathered_init(&gathered, n_processes, n_bytes), 0);
+	for (p = 0; p < n_processes; p++) {
+		cei_record_encode(&records[p], bytes);
+		memcpy(cei_gathered_part(&gathered, p, &n), bytes, n_bytes[p]);
+	}
+	free(n_bytes);
+	r = cei_book_make(&report, &gathered, own, ret_book);
+	cei_gathered_fini(&gathered);
+	return r;
+}
+
+static int make(uint32_t n_processes, uint32_t own, struct cei_book **ret_book)
+{
+	return make_cut(n_processes, own, 0, ret_book);
+}
+
+static void assert_rails(const struct cei_book *book, uint32_t p)
+{
+	const struct cei_record *record = &records[p];
+	const void *address;
+	uint32_t i, n;
+
+	ck_assert_uint_eq(cei_book_n_rails(book, p), record->n_rails);
+	for (i = 0; i < record->n_rails; i++) {
+		address = cei_book_rail(book, p, i, &n);
+		ck_assert_uint_eq(n, record->rails[i].n_bytes);
+		ck_assert_mem_eq(address, record->rails[i].bytes, n);
+	}
+}
+
+static void assert_is_book_of(const struct cei_book *book, const struct plan *plan)
+{
+	uint32_t n_ranks = plan->n_processes * plan->n_each, i, p, n;
+	struct cei_book_node node;
+
+	ck_assert_uint_eq(cei_book_group(book), 77);
+	ck_assert_uint_eq(cei_book_n_ranks(book), n_ranks);
+	ck_assert_uint_eq(cei_book_n_processes(book), plan->n_processes);
+	ck_assert_uint_eq(cei_book_n_nodes(book), plan->n_nodes);
+	for (i = 0; i < n_ranks; i++) {
+		p = cei_book_process_of(book, i);
+		ck_assert_uint_eq(p, i % plan->n_processes);
+		ck_assert_uint_eq(cei_book_node_of(book, p), p % plan->n_nodes);
+	}
+	for (p = 0; p < plan->n_processes; p++) {
+		ck_assert_mem_eq(cei_book_ranks_of(book, p, &n), records[p].ranks,
+				 4 * plan->n_each);
+		ck_assert_uint_eq(n, plan->n_each);
+		assert_rails(book, p);
+	}
+	for (i = 0; i < plan->n_nodes; i++) {
+		cei_book_node(book, i, &node);
+		ck_assert_uint_eq(node.number, 1000 - i);
+		ck_assert_uint_eq(node.leader, i);
+		n = plan->n_processes / plan->n_nodes + (i < plan->n_processes % plan->n_nodes);
+		ck_assert_uint_eq(node.n_processes, n);
+		ck_assert_uint_eq(node.n_ranks, n * plan->n_each);
+	}
+}
+
+static const struct plan small = { .n_processes = 5, .n_each = 3, .n_nodes = 2, .n_rails = 2 };
+
+static void set_up(void)
+{
+	state = testing_seed();
+	testing_log_init(&log_lines);
+	cei_report_init(&report, testing_log_line, &log_lines);
+}
+
+static void tear_down(void)
+{
+	free(records);
+	records = NULL;
+	cei_report_fini(&report);
+}
+
+/* --- look-ups ----------------------------------------------------------------------- */
+
+START_TEST(test_everything_is_found)
+{
+	static const struct plan plans[] = {
+		{ 1, 1, 1, 0 }, { 1, 16, 1, 8 }, { 2, 1, 2, 1 }, { 7, 2, 7, 1 }, { 64, 1, 8, 2 },
+		{ 5, 3, 2, 2 },
+	};
+	struct cei_book *book = NULL;
+	size_t i;
+
+	for (i = 0; i < sizeof(plans) / sizeof(plans[0]); i++) {
+		plan_records(&plans[i]);
+		ck_assert_int_eq(make(plans[i].n_processes, plans[i].n_processes - 1, &book), 0);
+		assert_is_book_of(book, &plans[i]);
+		ck_assert_uint_eq(cei_book_own_process(book), plans[i].n_processes - 1);
+		cei_book_free(book);
+		free(records);
+		records = NULL;
+	}
+}
+END_TEST
+
+/* A node's leader is its lowest rank, whichever process holds it. */
+START_TEST(test_leaders_and_order_of_nodes)
+{
+	struct cei_book *book = NULL;
+	struct cei_book_node node;
+
+	plan_records(&(struct plan){ .n_processes = 4, .n_each = 1, .n_nodes = 2 });
+	records[0].ranks[0] = 3;
+	records[3].ranks[0] = 0;
+	records[1].ranks[0] = 2;
+	records[2].ranks[0] = 1;
+	ck_assert_int_eq(make(4, 0, &book), 0);
+	cei_book_node(book, 0, &node);
+	ck_assert_uint_eq(node.number, 999);    /* of processes 1 and 3 */
+	ck_assert_uint_eq(node.leader, 0);
+	cei_book_node(book, 1, &node);
+	ck_assert_uint_eq(node.leader, 1);
+	ck_assert_uint_eq(cei_book_node_of(book, 0), 1);
+	cei_book_free(book);
+}
+END_TEST
+
+START_TEST(test_65536_ranks)
+{
+	static const struct plan large = { .n_processes = 65536, .n_each = 1, .n_nodes = 8192,
+					   .n_rails = 1 };
+	struct cei_book *book = NULL;
+	uint32_t p;
+
+	plan_records(&large);
+	for (p = 0; p < large.n_processes; p++) {
+		records[p].node = 100000 - p % large.n_nodes;
+		records[p].rails[0].n_bytes = 79;
+	}
+	ck_assert_int_eq(make(large.n_processes, 65535, &book), 0);
+	for (p = 0; p < large.n_processes; p++) {
+		ck_assert_uint_eq(cei_book_process_of(book, p), p);
+		ck_assert_uint_eq(cei_book_node_of(book, p), p % large.n_nodes);
+		assert_rails(book, p);
+	}
+	/* as book.h says */
+	ck_assert_uint_eq(book->head->n_bytes, 40 + 8192 * 24 + 65536 * (8 + 24 + 84));
+	cei_book_free(book);
+}
+END_TEST
+
+/* --- refusals ----------------------------------------------------------------------- */
+
+static void assert_refused(int error, const char *one, const char *other, uint32_t rank)
+{
+	struct cei_book *book = NULL;
+	struct ceov_failure failure;
+
+	ck_assert_int_eq(make(small.n_processes, 0, &book), error);
+	ck_assert_ptr_null(book);
+	testing_log_has(&log_lines, one, other, NULL);
+	ck_assert_int_eq(cei_report_take(&report, &failure), 0);
+	ck_assert_uint_eq(failure.rank, rank);
+}
+
+START_TEST(test_other_versions_are_refused)
+{
+	plan_records(&small);
+	strcpy(records[3].library, "0.2.0");
+	assert_refused(CEOV_ERR_VERSION, "rank 3 has ceoverlap 0.2.0", "rank 0 has 0.1.0", 3);
+	strcpy(records[3].library, "0.1.0");
+	memset(records[4].transport, 0, sizeof(records[4].transport));
+	assert_refused(CEOV_ERR_VERSION, "rank 4 has UCX (none)", "rank 0 has 1.13.1", 4);
+	records[4].transport[0] = '9';
+	assert_refused(CEOV_ERR_VERSION, "rank 4 has UCX 9", "rank 0 has 1.13.1", 4);
+}
+END_TEST
+
+START_TEST(test_other_groups_are_refused)
+{
+	plan_records(&small);
+	records[2].group = 78;
+	assert_refused(CEOV_ERR_INVALID, "000000000000004e", "rank 0 has 000000000000004d", 2);
+	records[2].group = 77;
+	records[2].n_group_ranks = 16;
+	assert_refused(CEOV_ERR_INVALID, "rank 2 has", "16, rank 0 has 15", 2);
+}
+END_TEST
+
+START_TEST(test_ranks_have_to_be_there_once)
+{
+	plan_records(&small);
+	records[1].ranks[2] = 4;
+	assert_refused(CEOV_ERR_INVALID, "processes 1 and 4", "rank 4", 4);
+	records[1].ranks[2] = 1;
+	assert_refused(CEOV_ERR_INVALID, "processes 1 and 1", "rank 1", 1);
+	records[1].ranks[2] = 15;
+	assert_refused(CEOV_ERR_INVALID, "process 1 says it has rank 15", "15 ranks", 15);
+	records[1].ranks[2] = 11;
+	records[4].n_ranks = 2;
+	assert_refused(CEOV_ERR_INVALID, "no process has rank 14", "1 of 15 ranks", 14);
+}
+END_TEST
+
+START_TEST(test_a_record_that_is_none)
+{
+	struct cei_book *book = NULL;
+
+	plan_records(&small);
+	ck_assert_int_eq(make_cut(5, 0, 1, &book), CEOV_ERR_INVALID);
+	testing_log_has(&log_lines, "process 4", "no record", NULL);
+	records[0].n_group_ranks = CEI_BOOK_RANKS_MAX + 1;
+	ck_assert_int_eq(make(5, 0, &book), CEOV_ERR_INVALID);
+	testing_log_has(&log_lines, "65537", "65536", NULL);
+	records[0].n_group_ranks = 0;
+	ck_assert_int_eq(make(5, 0, &book), CEOV_ERR_INVALID);
+}
+END_TEST
+
+/* --- books in a memfd --------------------------------------------------------------- */
+
+START_TEST(test_a_sealed_book_is_mapped)
+{
+	struct cei_book *book = NULL, *mapped = NULL;
+	int fd = -1;
+
+	plan_records(&small);
+	ck_assert_int_eq(make(5, 0, &book), 0);
+	ck_assert_int_eq(cei_book_seal(&report, book, &fd), 0);
+	cei_book_free(book);
+	ck_assert_int_lt(pwrite(fd, "x", 1, 0), 0);
+	ck_assert_int_lt(ftruncate(fd, 0), 0);
+	ck_assert_int_eq(cei_book_map(&report, fd, 7, &mapped), 0);
+	close(fd);
+	assert_is_book_of(mapped, &small);
+	ck_assert_uint_eq(cei_book_own_process(mapped), 2);
+	cei_book_free(mapped);
+}
+END_TEST
+
+/* Maps the bytes as a memfd with all seals, or with all but this one. */
+static int map_bytes(const uint8_t *bytes, uint64_t n_bytes, int but, struct cei_book **ret_book)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING), r;
+	int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(write(fd, bytes, n_bytes), (ssize_t)n_bytes);
+	ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, seals & ~but), 0);
+	r = cei_book_map(&report, fd, 0, ret_book);
+	close(fd);
+	return r;
+}
+
+START_TEST(test_every_seal_is_needed)
+{
+	static const int seals[] = { F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE };
+	struct cei_book *book = NULL, *mapped = NULL;
+	uint64_t n_bytes;
+	int i;
+
+	plan_records(&small);
+	ck_assert_int_eq(make(5, 0, &book), 0);
+	n_bytes = book->head->n_bytes;
+	ck_assert_int_eq(map_bytes(book->bytes, n_bytes, 0, &mapped), 0);
+	cei_book_free(mapped);
+	for (i = 0; i < 4; i++)
+		ck_assert_int_eq(map_bytes(book->bytes, n_bytes, seals[i], &mapped),
+				 CEOV_ERR_INVALID);
+	ck_assert_int_eq(map_bytes(book->bytes, n_bytes - 1, 0, &mapped), CEOV_ERR_INVALID);
+	ck_assert_int_eq(map_bytes(book->bytes, 0, 0, &mapped), CEOV_ERR_INVALID);
+	ck_assert_int_eq(cei_book_map(&report, -1, 0, &mapped), CEOV_ERR_INVALID);
+	cei_book_free(book);
+}
+END_TEST
+
+/* Looks everything up, so that sanitizers see every access; asserts that results are in range. */
+static void walk(const struct cei_book *book)
+{
+	uint32_t n_ranks = cei_book_n_ranks(book), n_processes = cei_book_n_processes(book);
+	volatile uint8_t last;
+	const uint32_t *ranks;
+	const uint8_t *address;
+	uint32_t i, k, n;
+
+	for (i = 0; i < n_ranks; i++)
+		ck_assert_uint_lt(cei_book_process_of(book, i), n_processes);
+	for (i = 0; i < n_processes; i++) {
+		ck_assert_uint_lt(cei_book_node_of(book, i), cei_book_n_nodes(book));
+		ranks = cei_book_ranks_of(book, i, &n);
+		for (k = 0; k < n; k++)
+			ck_assert_uint_eq(cei_book_process_of(book, ranks[k]), i);
+		for (k = 0; k < cei_book_n_rails(book, i); k++) {
+			address = cei_book_rail(book, i, k, &n);
+			last = address[n - 1];
+			(void)last;
+		}
+	}
+}
+
+START_TEST(test_changed_books_do_no_harm)
+{
+	uint64_t n_bytes, at, n_words;
+	struct cei_book *book = NULL, *mapped;
+	uint32_t taken = 0, word, i;
+	uint8_t *bytes;
+
+	plan_records(&small);
+	ck_assert_int_eq(make(5, 0, &book), 0);
+	n_bytes = book->head->n_bytes;
+	n_words = cei_book_rails_begin(book->head) / 4;
+	bytes = malloc(n_bytes);
+	ck_assert_ptr_nonnull(bytes);
+	for (i = 0; i < N_FUZZED; i++) {
+		memcpy(bytes, book->bytes, n_bytes);
+		at = 4 * testing_below(&state, i % 2 ? n_words : n_bytes / 4);
+		word = i % 3 ? (uint32_t)testing_below(&state, 20)
+			     : (uint32_t)testing_random(&state);
+		memcpy(bytes + at, &word, sizeof(word));
+		mapped = NULL;
+		if (map_bytes(bytes, n_bytes, 0, &mapped))
+			continue;
+		taken++;
+		walk(mapped);
+		cei_book_free(mapped);
+	}
+	ck_assert_uint_lt(taken, N_FUZZED / 2);
+	free(bytes);
+	cei_book_free(book);
+}
+END_TEST
+
+/* Sets one word of a valid book. */
+static int map_with(const struct cei_book *book, const void *at, uint32_t word)
+{
+	uint8_t *bytes = malloc(book->head->n_bytes);
+	struct cei_book *mapped = NULL;
+	int r;
+
+	ck_assert_ptr_nonnull(bytes);
+	memcpy(bytes, book->bytes, book->head->n_bytes);
+	memcpy(bytes + ((const uint8_t *)at - book->bytes), &word, sizeof(word));
+	r = map_bytes(bytes, book->head->n_bytes, 0, &mapped);
+	cei_book_free(mapped);
+	free(bytes);
+	return r;
+}
+
+START_TEST(test_every_part_is_checked)
+{
+	struct cei_book *book = NULL;
+
+	plan_records(&small);
+	ck_assert_int_eq(make(5, 0, &book), 0);
+	ck_assert_int_eq(map_with(book, &book->head->magic, CEI_BOOK_MAGIC), 0);
+	ck_assert_int_ne(map_with(book, &book->head->magic, 1), 0);
+	ck_assert_int_ne(map_with(book, &book->head->version, 2), 0);
+	ck_assert_int_ne(map_with(book, &book->head->n_ranks, 14), 0);
+	ck_assert_int_ne(map_with(book, &book->head->n_nodes, 1), 0);
+	ck_assert_int_ne(map_with(book, &book->nodes[1].leader, 2), 0);
+	ck_assert_int_ne(map_with(book, &book->nodes[1].n_ranks, 7), 0);
+	ck_assert_int_ne(map_with(book, &book->nodes[1].n_processes, 3), 0);
+	ck_assert_int_ne(map_with(book, &book->processes[3].node, 0), 0);
+	ck_assert_int_ne(map_with(book, &book->processes[3].node, 2), 0);
+	ck_assert_int_ne(map_with(book, &book->processes[3].first, 8), 0);
+	ck_assert_int_ne(map_with(book, &book->processes[3].n_ranks, 2), 0);
+	ck_assert_int_ne(map_with(book, &book->processes[3].n_rails, 3), 0);
+	ck_assert_int_ne(map_with(book, &book->processes[3].rails_at, 8), 0);
+	ck_assert_int_ne(map_with(book, &book->process_of[4], 3), 0);
+	ck_assert_int_ne(map_with(book, &book->ranks[1], 0), 0);
+	ck_assert_int_ne(map_with(book, book->bytes + book->processes[2].rails_at, 1000), 0);
+	cei_book_free(book);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("book");
+	TCase *tcase = tcase_create("book");
+
+	tcase_add_checked_fixture(tcase, set_up, tear_down);
+	tcase_add_test(tcase, test_everything_is_found);
+	tcase_add_test(tcase, test_leaders_and_order_of_nodes);
+	tcase_add_test(tcase, test_65536_ranks);
+	tcase_add_test(tcase, test_other_versions_are_refused);
+	tcase_add_test(tcase, test_other_groups_are_refused);
+	tcase_add_test(tcase, test_ranks_have_to_be_there_once);
+	tcase_add_test(tcase, test_a_record_that_is_none);
+	tcase_add_test(tcase, test_a_sealed_book_is_mapped);
+	tcase_add_test(tcase, test_every_seal_is_needed);
+	tcase_add_test(tcase, test_changed_books_do_no_harm);
+	tcase_add_test(tcase, test_every_part_is_checked);
+	tcase_set_timeout(tcase, 60);
+	suite_add_tcase(suite, tcase);
+	return testing_run(suite);
+}
