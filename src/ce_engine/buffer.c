@@ -258,7 +258,7 @@ int ceov_buffer_release(ceov_buffer *buffer)
 	if (r)
 		return r;
 	let_go(buffer);
-	cei_object_bury(&buffer->object);
+	cei_object_quarantine(&buffer->object);
 	return 0;
 }
 
@@ -267,5 +267,5 @@ void cei_buffer_destroy(ceov_buffer *buffer)
 	(void)cei_export_withdraw(buffer->object.context, buffer->export_id);
 	cei_object_end(&buffer->object);
 	let_go(buffer);
-	cei_object_bury(&buffer->object);
+	cei_object_quarantine(&buffer->object);
 }

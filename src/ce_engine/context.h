@@ -68,8 +68,8 @@ struct ceov_context {
 	struct cei_list       uppers;   /* objects of layers above; see cei_object_type.destroy */
 	struct cei_list       exports;  /* struct cei_local_export */
 	uint64_t              last_export;
-	struct cei_list       buried;
-	uint32_t              n_buried;
+	struct cei_list       quarantine;       /* released objects, oldest first; see object.h */
+	uint32_t              n_quarantined;
 
 	/* By member. Layers below the engine know their backends alone. */
 	struct cei_engine    *engines;  /* NULL: not open yet */

@@ -107,16 +107,16 @@ static void forget(struct cei_list *node)
 	cei_tombstones_keep_handle(object);
 }
 
-void cei_object_bury(struct cei_object *object)
+void cei_object_quarantine(struct cei_object *object)
 {
 	ceov_context *context = object->context;
 	struct cei_list *oldest = NULL;
 
 	pthread_mutex_lock(&context->lock);
-	cei_list_append(&context->buried, &object->link);
-	if (++context->n_buried > CEI_QUARANTINE_MAX) {
-		oldest = cei_list_take(&context->buried);
-		context->n_buried--;
+	cei_list_append(&context->quarantine, &object->link);
+	if (++context->n_quarantined > CEI_QUARANTINE_MAX) {
+		oldest = cei_list_take(&context->quarantine);
+		context->n_quarantined--;
 	}
 	pthread_mutex_unlock(&context->lock);
 	if (oldest)
@@ -127,7 +127,7 @@ void cei_objects_forget(ceov_context *context)
 {
 	struct cei_list *node;
 
-	while ((node = cei_list_take(&context->buried)))
+	while ((node = cei_list_take(&context->quarantine)))
 		forget(node);
 }
 

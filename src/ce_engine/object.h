@@ -29,8 +29,8 @@ struct cei_object_type {
 	/* Of layers above, whose objects are in the context's list `uppers`; else NULL.
 	 * Both are called by ceov_close(). stop, which may be NULL: while engines turn; ends
 	 * what is in flight, bounded. destroy: newest first, when engines have stopped; ends
-	 * and buries. Plans, signals and buffers that the object made are the context's
-	 * then. */
+	 * the object and moves it to quarantine. Plans, signals and buffers that the object
+	 * made are the context's then. */
 	void      (*stop)(struct cei_object *object);
 	void      (*destroy)(struct cei_object *object);
 };
@@ -67,8 +67,8 @@ int  cei_object_check(const void *handle, const struct cei_object_type *type,
 		      const char *call);
 
 /* An object ends in three steps: it is marked dead, so that no list and no check yields it
- * any more; the caller gives up what it holds; it is buried. Its memory is its own until
- * it is buried, and not to be touched by the caller after.
+ * any more; the caller gives up what it holds; it is moved to quarantine. Until then its memory
+ * is its own, and afterwards the caller must not touch it.
  *
  * The first step. claim: CEOV_PENDING: it has users; CEOV_ERR_INVALID, raised: another
  * thread has claimed it. end: whatever uses it, at ceov_close() and where the caller has
@@ -76,8 +76,9 @@ int  cei_object_check(const void *handle, const struct cei_object_type *type,
 int  cei_object_claim(struct cei_object *object, const char *call);
 void cei_object_end(struct cei_object *object);
 
-/* The last step, of a dead one: moves it to quarantine, which gives up the oldest. */
-void cei_object_bury(struct cei_object *object);
+/* The last step: moves a dead object to quarantine, which gives up its oldest one if it is
+ * full. */
+void cei_object_quarantine(struct cei_object *object);
 
 /* Gives up the context's quarantine, at ceov_close(). */
 void cei_objects_forget(ceov_context *context);

@@ -204,7 +204,7 @@ static void init_lists(ceov_context *context)
 	cei_list_init(&context->stuck);
 	cei_list_init(&context->uppers);
 	cei_list_init(&context->exports);
-	cei_list_init(&context->buried);
+	cei_list_init(&context->quarantine);
 	pthread_mutex_init(&context->lock, NULL);
 	cei_tickets_init(&context->tickets);
 }

@@ -52,7 +52,7 @@ static void take_apart(struct ceov_plan *plan)
 		free_record(plan, CEI_OWNER(node, struct cei_launch, link));
 	cei_plan_empty(plan);
 	pthread_mutex_destroy(&plan->lock);
-	cei_object_bury(&plan->object);
+	cei_object_quarantine(&plan->object);
 }
 
 int cei_plan_is_stuck(const struct ceov_plan *plan)

@@ -348,7 +348,7 @@ int ceov_signal_release(ceov_signal *signal)
 	if (r)
 		return r;
 	let_go(signal);
-	cei_object_bury(&signal->object);
+	cei_object_quarantine(&signal->object);
 	return 0;
 }
 
@@ -359,7 +359,7 @@ void cei_signal_destroy(ceov_signal *signal)
 	 * ended */
 	cei_object_end(&signal->object);
 	let_go(signal);
-	cei_object_bury(&signal->object);
+	cei_object_quarantine(&signal->object);
 }
 
 struct cei_signal_text cei_signal_text(const struct ceov_signal *signal)

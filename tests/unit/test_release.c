@@ -291,7 +291,7 @@ START_TEST(test_what_is_used_is_not_claimed)
 	ck_assert_int_eq(cei_object_claim(&own->object, "test"), 0);
 	ck_assert_ptr_null(ceov_buffer_base(own, 0));
 	cei_region_fini(&own->own);
-	cei_object_bury(&own->object);
+	cei_object_quarantine(&own->object);
 	ceov_close(context);
 }
 END_TEST

@@ -58,7 +58,7 @@ START_TEST(test_a_context_keeps_a_bounded_number)
 	uint32_t n = 0;
 
 	release_many(context, CEI_QUARANTINE_MAX + 100, NULL);
-	for (node = context->buried.next; node != &context->buried; node = node->next)
+	for (node = context->quarantine.next; node != &context->quarantine; node = node->next)
 		n++;
 	ck_assert_uint_eq(n, CEI_QUARANTINE_MAX);
 	ceov_close(context);

@@ -18,7 +18,7 @@
 
 /* --- creation -------------------------------------------------------------- */
 
-static void bury(struct cei_object *object)
+static void quarantine_op(struct cei_object *object)
 {
 	ceov_op *op = CEI_OWNER(object, ceov_op, object);
 
@@ -26,11 +26,11 @@ static void bury(struct cei_object *object)
 	if (op->kind->fini)
 		op->kind->fini(op);
 	cei_object_unuse(&op->workspace->object);
-	cei_object_bury(&op->object);
+	cei_object_quarantine(&op->object);
 }
 
 const struct cei_object_type cei_op_type = {
-	"op", offsetof(ceov_context, uppers), NULL, bury
+	"op", offsetof(ceov_context, uppers), NULL, quarantine_op
 };
 
 /* Destroys an op whose runs have ended, also a partly built one. */
@@ -40,7 +40,7 @@ static void destroy(ceov_op *op)
 
 	for (i = 0; i < op->kind->n_stages; i++)
 		cei_send_stage_fini(&op->stages[i]);
-	bury(&op->object);
+	quarantine_op(&op->object);
 }
 
 static int build(ceov_op *op)

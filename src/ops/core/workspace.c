@@ -189,7 +189,7 @@ static int build(ceov_workspace *workspace, const struct ceov_place *place)
 }
 
 /* Frees everything but buffers and signals: these were released, or belong to the context. */
-static void bury(struct cei_object *object)
+static void quarantine_workspace(struct cei_object *object)
 {
 	ceov_workspace *workspace = CEI_OWNER(object, ceov_workspace, object);
 
@@ -198,7 +198,7 @@ static void bury(struct cei_object *object)
 	if (workspace->executor.ops)
 		workspace->executor.ops->close(&workspace->executor);
 	pthread_mutex_destroy(&workspace->lock);
-	cei_object_bury(object);
+	cei_object_quarantine(object);
 }
 
 static void stop(struct cei_object *object)
@@ -207,7 +207,7 @@ static void stop(struct cei_object *object)
 }
 
 const struct cei_object_type cei_workspace_type = {
-	"workspace", offsetof(ceov_context, uppers), stop, bury
+	"workspace", offsetof(ceov_context, uppers), stop, quarantine_workspace
 };
 
 static int release_signal(ceov_signal **signal)
@@ -269,7 +269,7 @@ int ceov_workspace_create(ceov_context *context,
 	}
 	(void)release_parts(workspace); /* parts that a peer has found already stay until
 					 * ceov_close() */
-	bury(&workspace->object);
+	quarantine_workspace(&workspace->object);
 	return r;
 }
 
@@ -433,6 +433,6 @@ int ceov_workspace_release(ceov_workspace *workspace)
 	r = release_parts(workspace);
 	pthread_mutex_unlock(&workspace->lock);
 	if (!r)
-		bury(&workspace->object);
+		quarantine_workspace(&workspace->object);
 	return r;
 }
