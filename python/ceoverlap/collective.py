@@ -209,13 +209,13 @@ class _Collective(_object.NotCopied):
 
 
 class AllGather(_Collective):
-    """Every rank's source, one after another in the order of ranks, at every rank.
+    """Gives every rank the sources of all ranks, one after another in the order of ranks.
 
-    source   any memory of the rank's place, of the same size at all ranks
-    target   n_ranks times that size: memory of the rank's GPU; None: allocated (on the host
-             it has to be where ranks are in several processes). See ``target.view()``
-    name     1 to 40 bytes, the same at all ranks
-    n_pieces that a shard is cut into
+    source    any memory in the rank's place, of the same size at all ranks
+    target    memory of the rank's GPU, n_ranks times that size; None: it is allocated, which on
+              the host is necessary if ranks are in several processes. See ``target.view()``
+    name      1 to 40 bytes, the same at all ranks
+    n_pieces  number of pieces into which a shard is cut
     """
 
     def _part_of(self, size_bytes: int) -> int:
@@ -227,8 +227,8 @@ class AllGather(_Collective):
 
 
 class AllToAll(_Collective):
-    """Block t of every rank's source at rank t, in the order of ranks. Arguments as
-    AllGather's, but that the target is as large as the source: n_ranks equal blocks."""
+    """Gives rank t block t of every rank's source, in the order of ranks. The arguments are
+    those of AllGather, except that the target is as large as the source: n_ranks equal blocks."""
 
     def _part_of(self, size_bytes: int) -> int:
         n = self._context.n_ranks

@@ -10,9 +10,9 @@ from . import _abi
 
 
 class Failure:
-    """What the library knows of a failure (``struct ceov_failure``). ``rank`` and
-    ``transfer`` are None where none is to blame; ``mark_value`` is what was waited for
-    and ``seen_value`` what the counter held."""
+    """What the library knows about a failure (``struct ceov_failure``). ``rank`` and
+    ``transfer`` are None if none is to blame; ``mark_value`` is the value that was waited for,
+    and ``seen_value`` the counter's value."""
 
     __slots__ = ("code", "native_code", "rank", "transfer", "chunk", "mark_value",
                  "seen_value", "text")
@@ -89,7 +89,7 @@ class InvalidError(CeoverlapError, ValueError):
 
 
 class StateError(CeoverlapError):
-    """The right call at the wrong moment; also: the context or the object is closed."""
+    """The call is right but came at the wrong moment, or the context or object is closed."""
     code = _abi.CEOV_ERR_STATE
 
 
@@ -139,12 +139,12 @@ class VersionError(CeoverlapError):
 
 
 class StaleError(CeoverlapError):
-    """The memory behind a registration changed."""
+    """The memory behind a registration has changed."""
     code = _abi.CEOV_ERR_STALE
 
 
 class ForkedError(CeoverlapError):
-    """Called in a child made by fork() of the process that opened the context."""
+    """The call was made in a child that fork() made of the process which opened the context."""
     code = _abi.CEOV_ERR_FORKED
 
 
@@ -154,12 +154,12 @@ class UncertainError(CeoverlapError):
 
 
 class PendingError(CeoverlapError, TimeoutError):
-    """The caller's own timeout passed first. Nothing failed: wait again."""
+    """The caller's own timeout passed first. Nothing has failed, so the caller may wait again."""
     code = _abi.CEOV_PENDING
 
 
 class FullError(CeoverlapError):
-    """Too many launches are in flight: wait for one and try again."""
+    """Too many launches are in flight: wait for one of them and try again."""
     code = _abi.CEOV_FULL
 
 

@@ -58,15 +58,15 @@ class Tuning(NamedTuple):
 
 
 class Workspace(_object.Object):
-    """What operators of one rank move through: scratch memory and signals known to its
-    peers, for any number of operators that run one after another.
+    """The scratch memory and signals of one rank, known to its peers, through which any number
+    of operators that run one after another move their data.
 
     name           1 to 40 bytes, the same at all ranks; each open workspace has its own
     scratch_bytes  the largest scratch_bytes() of its operators, the same at all ranks; twice
                    that is allocated
-    capturable     runs may be captured into CUDA graphs
-    deadline_s     of what a run waits for; 0: the context's
-    shares_sms     other kernels that wait for peers may run beside it
+    capturable     whether runs may be captured into CUDA graphs
+    deadline_s     limit of every wait of a run, in seconds; 0: the context's
+    shares_sms     whether other kernels that wait for peers may run at the same time
     n_sms          how many SMs the kernels of runs take at most, the same at all ranks; 0: all.
                    For ranks that share a GPU, whose budgets fit on it together
     """
@@ -132,7 +132,7 @@ class Workspace(_object.Object):
 
 
 class _Op(_object.Object):
-    """An operator of fixed shape on a connected workspace."""
+    """An operator of fixed shape, created on a connected workspace."""
 
     _release_call = "ceov_op_release"
     _idle_call = "ceov_workspace_idle"
@@ -460,9 +460,9 @@ class ReduceScatter(_Reduce):
         return _scratch_bytes(cls._scratch_call, shape, len(counts))
 
     def run(self, source, target=None, stream=None):
-        """source: sum(counts) elements; with a stride, memory from the first part on, to the
-        end of the last one or farther; target: counts[rank] elements, of any shape, not in
-        source or its gaps; new where None (host ranks). Returns target."""
+        """source has sum(counts) elements; with a stride it is memory from the first part to
+        the end of the last one or farther. target has counts[rank] elements, of any shape, not
+        in source or its gaps; None: a new array (host ranks). Returns target."""
         return self._run(source, target, self.counts[self._rank], stream)
 
 
@@ -476,14 +476,14 @@ class AllReduce(_Reduce):
     _scratch_call = "ceov_all_reduce_scratch_bytes"
 
     def run(self, source, target=None, stream=None):
-        """source and target: sum(counts) elements, of any shape; target is not source, and
-        new where None (host ranks). Returns target."""
+        """source and target have sum(counts) elements, of any shape. target is not source;
+        None: a new array (host ranks). Returns target."""
         return self._run(source, target, sum(self.counts), stream)
 
 
 class _Move(_Op):
-    """Moves alone: bytes of any dtype, between memory that nobody has registered, in the
-    order of a stream, and captured where the workspace is capturable. The classes of the same
+    """Operators that only move bytes of any dtype, in the order of a stream, and captured if
+    the workspace is capturable. Their memory need not be registered. The classes of the same
     names in ceoverlap.collective, which the package exports, are plans instead: they move
     straight between buffers that they own, and count their launches."""
 
