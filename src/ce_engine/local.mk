@@ -42,6 +42,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/ticket.c \
 	%D%/tickets.c %D%/tickets.h \
 	%D%/lower.c %D%/lower.h \
+	%D%/stream_marks.c \
 	%D%/stream_queue.c \
 	%D%/admission.c %D%/admission.h \
 	%D%/turn.c %D%/engine.h \

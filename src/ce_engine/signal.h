@@ -145,6 +145,11 @@ static inline int cei_counter_falls(const struct cei_counter *counter, uint64_t 
 	return value < seen && seen < CEOV_VALUE_LIMIT;
 }
 
+/* Refuses to lower a counter, for the public call of that name (signal_verbs.c). Counters that the
+ * host cannot see are not checked. Raises CEOV_ERR_INVALID where the counter holds more, and the
+ * error of the abort where it is poisoned. */
+int  cei_signal_refuse_fall(ceov_signal *signal, uint32_t index, uint64_t value, const char *call);
+
 /* Return addresses in the signal's control region. */
 struct cei_signal_header *cei_signal_header(const struct ceov_signal *signal);
 _Atomic uint64_t *cei_signal_word(const struct ceov_signal *signal, uint32_t index);
