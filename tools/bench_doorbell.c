@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "bench_group.h"
 #include "bench_cases.h"
-#include "ce_engine/signal.h"
+#include "ce_engine/objects/signal.h"
 
 #define ROUNDS_PER_GAME 200u
 #define ROUNDS_AHEAD    32u

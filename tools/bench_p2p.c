@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "bench_group.h"
 #include "bench_cases.h"
-#include "ce_engine/split.h"
-#include "ce_engine/context.h"
+#include "ce_engine/objects/context.h"
+#include "ce_engine/program/split.h"
 
 #define LAUNCHES     5u
 #define WAIT_NS      UINT64_C(60000000000)

@@ -11,9 +11,9 @@
 #include <ceoverlap/collective.h>
 
 #include "bench_sweep.h"
-#include "ce_engine/context.h"
-#include "ce_engine/engine.h"
-#include "ce_engine/plan.h"
+#include "ce_engine/engine/engine.h"
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/plan.h"
 
 #define EXPLAIN_BYTES 65536u
 

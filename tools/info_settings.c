@@ -17,7 +17,7 @@
 
 #include "base/file.h"
 #include "base/variables.h"
-#include "ce_engine/context.h"
+#include "ce_engine/objects/context.h"
 #include "ops/tuning/tunings.h"
 #include "topology/machine_cache.h"
 

@@ -3,11 +3,11 @@
 
 /* The door to the engines of this process: its table of functions. */
 
-#include "ce_engine/context.h"
-#include "ce_engine/door.h"
-#include "ce_engine/launch.h"
-#include "ce_engine/plan_release.h"
-#include "ce_engine/signal.h"
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/door.h"
+#include "ce_engine/objects/signal.h"
+#include "ce_engine/plan/plan_release.h"
+#include "ce_engine/sched/launch.h"
 #include "ipc/share.h"
 
 const struct cei_door cei_door_here = {

@@ -6,9 +6,9 @@
 
 #include <stdlib.h>
 
-#include "ce_engine/context.h"
-#include "ce_engine/plan_release.h"
-#include "ce_engine/signal.h"
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/signal.h"
+#include "ce_engine/plan/plan_release.h"
 
 /* Whether the plan has launches in flight, or a lane that was given up and may still
  * raise its marks. With its lock held. */

@@ -7,8 +7,8 @@
 
 #include "backend/backend.h"
 #include "base/clock.h"
-#include "ce_engine/buffer.h"
-#include "ce_engine/context.h"
+#include "ce_engine/objects/buffer.h"
+#include "ce_engine/objects/context.h"
 
 /* a name that applications are unlikely to use */
 #define PAD_NAME  "ceoverlap.warm"

@@ -8,10 +8,10 @@
 #include <ceoverlap/collective.h>
 
 #include "base/sized.h"
-#include "ce_engine/buffer.h"
-#include "ce_engine/context.h"
-#include "ce_engine/plan_builder.h"
-#include "ce_engine/signal.h"
+#include "ce_engine/objects/buffer.h"
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/signal.h"
+#include "ce_engine/plan/plan_builder.h"
 
 /* Pieces are multiples of this, except the last one. */
 #define PIECE_ALIGN_BYTES 16u

@@ -7,7 +7,11 @@
 #   base <- topology <- net <- { ipc, backend } <- ce_engine <- collective <- ops
 #   base <- kernels <- ops
 #
-# ipc and backend do not know each other, nor do families of operators. Within ops:
+# ipc and backend do not know each other, nor do families of operators. Within ce_engine:
+#
+#   program <- objects <- sched <- exec <- engine <- plan <- the files of ce_engine itself
+#
+# Within ops:
 #
 #   ops <- compute <- { exec_host, exec_cuda, tuning } <- core <- { gemm, reduce, move }
 #
@@ -30,15 +34,24 @@ may_include() {
 	topology | kernels)	echo "base" ;;
 	net)			echo "base topology" ;;
 	ipc | backend)		echo "base topology net" ;;
-	ce_engine)		echo "base topology net ipc backend" ;;
-	collective)		echo "base topology net ipc backend ce_engine" ;;
+	ce_engine/program)	echo "base topology net backend" ;;
+	ce_engine/objects)	echo "base topology net ipc backend ce_engine/program" ;;
+	ce_engine/sched)	echo "$(may_include ce_engine/objects) ce_engine/objects" ;;
+	ce_engine/exec)		echo "$(may_include ce_engine/sched) ce_engine/sched" ;;
+	ce_engine/engine)	echo "$(may_include ce_engine/exec) ce_engine/exec" ;;
+	ce_engine/plan)		echo "$(may_include ce_engine/engine) ce_engine/engine" ;;
+	ce_engine)		echo "$(may_include ce_engine/plan) ce_engine/plan" ;;
+	collective)		echo "base topology net ipc backend ce_engine/objects" \
+					"ce_engine/plan" ;;
 	ops)			echo "base" ;;
 	ops/compute)		echo "base kernels ops" ;;
-	ops/exec_host)		echo "base ce_engine kernels ops ops/compute" ;;
-	ops/exec_cuda)		echo "base backend ce_engine kernels ops ops/compute" ;;
+	ops/exec_host)		echo "base ce_engine/objects kernels ops ops/compute" ;;
+	ops/exec_cuda)		echo "base backend ce_engine/objects kernels ops" \
+					"ops/compute" ;;
 	ops/tuning)		echo "base topology ops ops/compute" ;;
-	ops/core)		echo "base topology ipc backend ce_engine collective kernels" \
-					"ops ops/compute ops/exec_host ops/exec_cuda ops/tuning" ;;
+	ops/core)		echo "base topology ipc backend ce_engine/objects" \
+					"ce_engine/sched ce_engine/exec ce_engine/plan collective" \
+					"kernels ops ops/compute ops/exec_host ops/exec_cuda ops/tuning" ;;
 	ops/gemm | ops/reduce | ops/move)
 				echo "$(may_include ops/core) ops/core" ;;
 	*)			echo "unknown" ;;

@@ -5,8 +5,8 @@
 
 /*
  * Simulates a machine's engines in virtual time. Scheduling decisions are made by the product's
- * own code (ce_engine/queues.h, ports.h); copies, and the delay until engines see that they have
- * ended, are simulated.
+ * own code (ce_engine/sched/queues.h, ports.h); copies, and the delay until engines see that they
+ * have ended, are simulated.
  *
  * A lane runs its copies one after another. A copy takes t0, then its bytes at the rate of the
  * link or, if less, at an equal share of each port that it crosses, even if other copies cannot
@@ -15,8 +15,8 @@
 
 #include <stdint.h>
 
-#include "ce_engine/ports.h"
-#include "ce_engine/queues.h"
+#include "ce_engine/sched/ports.h"
+#include "ce_engine/sched/queues.h"
 #include "topology/machine.h"
 
 #define SIM_LANES 3u                    /* lanes of an engine: peer, in, out */

@@ -10,8 +10,8 @@
  * waits for its own marks only, not for all transfers before it.
  */
 
-#include "ce_engine/program_order.h"
-#include "ce_engine/program.h"
+#include "ce_engine/program/program.h"
+#include "ce_engine/program/program_order.h"
 #include "sim/sim.h"
 
 struct sim_play_copy {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ce_engine/program_wire.h"
+#include "ce_engine/program/program_wire.h"
 #include "sim/sim_program.h"
 #include "testing.h"
 

@@ -6,7 +6,7 @@
 #include "loopback.h"
 
 #include "backend/backend.h"
-#include "ce_engine/context.h"
+#include "ce_engine/objects/context.h"
 
 static void build(struct loopback *loop, uint64_t row_bytes)
 {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/number_set.h"
-#include "ce_engine/area.h"
+#include "ce_engine/program/area.h"
 #include "testing.h"
 
 #define BYTES  600u

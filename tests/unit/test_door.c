@@ -13,10 +13,10 @@
 
 #include <ceoverlap/collective.h>
 
-#include "ce_engine/buffer.h"
-#include "ce_engine/context.h"
-#include "ce_engine/door.h"
-#include "ce_engine/plan.h"
+#include "ce_engine/objects/buffer.h"
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/door.h"
+#include "ce_engine/objects/plan.h"
 #include "op_rig.h"
 #include "testing.h"
 

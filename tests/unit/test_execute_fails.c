@@ -7,7 +7,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "ce_engine/signal.h"
+#include "ce_engine/objects/signal.h"
 #include "ops/compute/dtype.h"
 #include "executor_fixture.h"
 

@@ -8,10 +8,10 @@
 #include <check.h>
 
 #include "base/clock.h"
-#include "ce_engine/completion.h"
-#include "ce_engine/context.h"
-#include "ce_engine/plan.h"
-#include "ce_engine/signal.h"
+#include "ce_engine/engine/completion.h"
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/plan.h"
+#include "ce_engine/objects/signal.h"
 #include "testing.h"
 
 #define MANY          UINT32_C(2048)

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "ce_engine/context.h"
-#include "ce_engine/engine.h"
+#include "ce_engine/engine/engine.h"
+#include "ce_engine/objects/context.h"
 #include "loopback.h"
 
 /* Runs in the child: counts calls that did not return CEOV_ERR_FORKED. */

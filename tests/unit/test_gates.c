@@ -11,8 +11,8 @@
 
 #include "backend/host.h"
 #include "base/clock.h"
-#include "ce_engine/context.h"
-#include "ce_engine/engine.h"
+#include "ce_engine/engine/engine.h"
+#include "ce_engine/objects/context.h"
 #include "testing.h"
 
 #define BYTES UINT64_C(64)

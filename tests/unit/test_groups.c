@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ce_engine/context.h"
-#include "ce_engine/engine.h"
+#include "ce_engine/engine/engine.h"
+#include "ce_engine/objects/context.h"
 #include "loopback.h"
 
 #define PART  UINT64_C(64)

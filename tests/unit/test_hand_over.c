@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "ce_engine/signal.h"
+#include "ce_engine/objects/signal.h"
 #include "loopback.h"
 
 #define ROUNDS    6u                    /* fewer than a plan may have in flight */

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "ce_engine/signal.h"
+#include "ce_engine/objects/signal.h"
 #include "ops/core/host_allreduce.h"
 #include "testing.h"
 

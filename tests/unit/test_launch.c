@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "ce_engine/tickets.h"
+#include "ce_engine/objects/tickets.h"
 #include "loopback.h"
 
 START_TEST(test_a_base_never_falls)

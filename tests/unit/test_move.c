@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "ce_engine/buffer.h"
-#include "ce_engine/plan.h"
+#include "ce_engine/objects/buffer.h"
+#include "ce_engine/objects/plan.h"
 #include "move_rig.h"
 #include "ops/core/op.h"
 #include "ops/gemm/product.h"

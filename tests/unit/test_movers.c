@@ -11,10 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ce_engine/buffer.h"
-#include "ce_engine/context.h"
-#include "ce_engine/engine.h"
-#include "ce_engine/plan.h"
+#include "ce_engine/engine/engine.h"
+#include "ce_engine/objects/buffer.h"
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/plan.h"
 #include "conformance/proxy.h"
 #include "loopback.h"
 

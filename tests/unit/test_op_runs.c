@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "ce_engine/buffer.h"
-#include "ce_engine/plan.h"
-#include "ce_engine/signal.h"
+#include "ce_engine/objects/buffer.h"
+#include "ce_engine/objects/plan.h"
+#include "ce_engine/objects/signal.h"
 #include "op_rig.h"
 #include "ops/core/op.h"
 #include "ops/core/run.h"

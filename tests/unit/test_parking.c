@@ -7,9 +7,9 @@
 
 #include <check.h>
 
-#include "ce_engine/context.h"
-#include "ce_engine/engine.h"
-#include "ce_engine/launch.h"
+#include "ce_engine/engine/engine.h"
+#include "ce_engine/objects/context.h"
+#include "ce_engine/sched/launch.h"
 #include "testing.h"
 
 #define MANY UINT32_C(3000)

@@ -7,7 +7,7 @@
 #include <check.h>
 #include <string.h>
 
-#include "ce_engine/plan.h"
+#include "ce_engine/objects/plan.h"
 #include "testing.h"
 
 #define BYTES UINT64_C(4096)

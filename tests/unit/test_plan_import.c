@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ce_engine/buffer.h"
-#include "ce_engine/plan_builder.h"
-#include "ce_engine/plan_import.h"
-#include "ce_engine/program_wire.h"
-#include "ce_engine/signal.h"
+#include "ce_engine/objects/buffer.h"
+#include "ce_engine/objects/signal.h"
+#include "ce_engine/plan/plan_builder.h"
+#include "ce_engine/plan/plan_import.h"
+#include "ce_engine/program/program_wire.h"
 #include "testing.h"
 
 #define BYTES UINT64_C(4096)

@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
-#include "ce_engine/signal.h"
+#include "ce_engine/objects/signal.h"
 #include "testing.h"
 
 #define ROUNDS   UINT64_C(100000)

@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "ce_engine/ports.h"
+#include "ce_engine/sched/ports.h"
 #include "sim/sim.h"
 #include "testing.h"
 

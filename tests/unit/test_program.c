@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ce_engine/program_order.h"
-#include "ce_engine/program_explain.h"
+#include "ce_engine/program/program_explain.h"
+#include "ce_engine/program/program_order.h"
 #include "testing.h"
 
 #define BYTES UINT64_C(4096)

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ce_engine/program_order.h"
-#include "ce_engine/program_wire.h"
+#include "ce_engine/program/program_order.h"
+#include "ce_engine/program/program_wire.h"
 #include "testing.h"
 
 #define ROUNDS    3000u

@@ -11,11 +11,11 @@
 #include <sys/mman.h>
 
 #include "backend/host.h"
-#include "ce_engine/context.h"
-#include "ce_engine/engine.h"
-#include "ce_engine/lower.h"
-#include "ce_engine/plan.h"
-#include "ce_engine/split.h"
+#include "ce_engine/engine/engine.h"
+#include "ce_engine/exec/lower.h"
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/plan.h"
+#include "ce_engine/program/split.h"
 #include "testing.h"
 
 #define BYTES  UINT64_C(96)

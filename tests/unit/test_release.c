@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "ce_engine/buffer.h"
-#include "ce_engine/context.h"
-#include "ce_engine/signal.h"
+#include "ce_engine/objects/buffer.h"
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/signal.h"
 #include "testing.h"
 
 /* More handles than the quarantine and an allocator's caches hold. */

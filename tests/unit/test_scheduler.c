@@ -11,9 +11,9 @@
 
 #include <ceoverlap/collective.h>
 
-#include "ce_engine/context.h"
-#include "ce_engine/plan.h"
-#include "ce_engine/queues.h"
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/plan.h"
+#include "ce_engine/sched/queues.h"
 #include "sim/sim.h"
 #include "testing.h"
 

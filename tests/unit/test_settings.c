@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/variables.h"
-#include "ce_engine/context.h"
+#include "ce_engine/objects/context.h"
 #include "testing.h"
 
 static struct testing_log log_of;

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "ce_engine/signal.h"
+#include "ce_engine/objects/signal.h"
 #include "testing.h"
 
 static struct testing_log log_of;

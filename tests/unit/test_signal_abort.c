@@ -12,9 +12,9 @@
 
 #include "backend/host.h"
 #include "base/clock.h"
-#include "ce_engine/context.h"
-#include "ce_engine/engine.h"
-#include "ce_engine/signal.h"
+#include "ce_engine/engine/engine.h"
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/signal.h"
 #include "testing.h"
 #include "loopback.h"
 

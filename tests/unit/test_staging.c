@@ -16,9 +16,9 @@
 
 #include <ceoverlap/collective.h>
 
-#include "ce_engine/context.h"
-#include "ce_engine/engine.h"
-#include "ce_engine/plan.h"
+#include "ce_engine/engine/engine.h"
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/plan.h"
 #include "testing.h"
 
 #define RANKS_MAX 12u

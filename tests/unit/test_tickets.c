@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "ce_engine/tickets.h"
+#include "ce_engine/objects/tickets.h"
 #include "testing.h"
 
 static struct cei_tickets *tickets;

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "ce_engine/context.h"
-#include "ce_engine/tombstones.h"
-#include "ce_engine/object.h"
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/object.h"
+#include "ce_engine/objects/tombstones.h"
 #include "testing.h"
 
 /* More releases than a context's quarantine holds, but fewer than the quarantine and the list of

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ce_engine/context.h"
+#include "ce_engine/objects/context.h"
 #include "testing.h"
 #include "topology/machine_cache.h"
 #include "topology/topology.h"

@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ce_engine/context.h"
-#include "ce_engine/engine.h"
-#include "ce_engine/trace.h"
+#include "ce_engine/engine/engine.h"
+#include "ce_engine/objects/context.h"
+#include "ce_engine/sched/trace.h"
 #include "testing.h"
 #include "loopback.h"
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "ce_engine/context.h"
+#include "ce_engine/objects/context.h"
 #include "ops/core/op.h"
 #include "ops/tuning/candidates.h"
 #include "op_rig.h"

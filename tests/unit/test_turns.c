@@ -6,8 +6,8 @@
 
 #include <check.h>
 
-#include "ce_engine/context.h"
-#include "ce_engine/engine.h"
+#include "ce_engine/engine/engine.h"
+#include "ce_engine/objects/context.h"
 #include "loopback.h"
 
 #define CROWD 600u                      /* waiting transfers, more than one turn checks */

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "ce_engine/context.h"
-#include "ce_engine/signal.h"
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/signal.h"
 #include "op_rig.h"
 #include "ops/core/workspace.h"
 

@@ -12,9 +12,9 @@
 
 #include <stdatomic.h>
 
-#include "ce_engine/context.h"
-#include "ce_engine/engine.h"
-#include "ce_engine/plan.h"
+#include "ce_engine/engine/engine.h"
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/plan.h"
 #include "fake_event.h"
 #include "testing.h"
 

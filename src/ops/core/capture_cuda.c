@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "backend/backend.h"
-#include "ce_engine/context.h"
-#include "ce_engine/lower.h"
-#include "ce_engine/signal.h"
+#include "ce_engine/exec/lower.h"
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/signal.h"
 #include "kernels/begin.h"
 #include "ops/core/graph_cache.h"
 #include "ops/exec_cuda/execute_cuda.h"

@@ -7,7 +7,7 @@
 
 #include <inttypes.h>
 
-#include "ce_engine/context.h"
+#include "ce_engine/objects/context.h"
 
 int cei_allreduce_tell_facts(const struct cei_allreduce *allreduce)
 {

@@ -7,9 +7,9 @@
 #include "ops/core/workspace.h"
 
 #include "base/clock.h"
-#include "ce_engine/context.h"
-#include "ce_engine/launch.h"
-#include "ce_engine/signal.h"
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/signal.h"
+#include "ce_engine/sched/launch.h"
 
 /* The time within which a failed launch leaves its lanes (launch.h), and a second for the
  * engine's turns. */

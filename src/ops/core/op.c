@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/write.h"
-#include "ce_engine/context.h"
+#include "ce_engine/objects/context.h"
 #include "ops/core/capture_cuda.h"
 
 #define CALL_BYTES 64u                  /* the longest name of a public call */

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "ce_engine/object.h"
+#include "ce_engine/objects/object.h"
 #include "ops/compute/executor.h"
 #include "ops/core/send_stage.h"
 #include "ops/core/workspace.h"

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "ce_engine/plan_builder.h"
+#include "ce_engine/plan/plan_builder.h"
 
 static int open_plan(struct cei_send_stage *stage, uint32_t half)
 {

@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "ce_engine/buffer.h"
-#include "ce_engine/signal.h"
+#include "ce_engine/objects/buffer.h"
+#include "ce_engine/objects/signal.h"
 
 struct part {                           /* a buffer or signal that each rank has */
 	const char *name;               /* suffix of the name under which it is exported */

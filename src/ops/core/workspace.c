@@ -41,7 +41,7 @@
 
 #include "base/clock.h"
 #include "base/sized.h"
-#include "ce_engine/context.h"
+#include "ce_engine/objects/context.h"
 #include "ops/core/capture_cuda.h"
 
 #define SCRATCH_ALIGN_BYTES UINT64_C(4096)

@@ -31,7 +31,7 @@
 #include <stdint.h>
 
 #include "base/site.h"
-#include "ce_engine/object.h"
+#include "ce_engine/objects/object.h"
 #include "ops/compute/executor.h"
 #include "ops/core/host_allreduce.h"
 #include "ops/shape.h"

@@ -17,7 +17,7 @@
 
 #include "backend/backend.h"
 #include "base/clock.h"
-#include "ce_engine/context.h"
+#include "ce_engine/objects/context.h"
 #include "kernels/begin.h"
 #include "kernels/reduce.h"
 #include "ops/compute/dtype.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ce_engine/context.h"
+#include "ce_engine/objects/context.h"
 #include "ops/compute/dtype.h"
 #include "ops/exec_host/host_gemm.h"
 #include "ops/exec_host/execute_host.h"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "ce_engine/context.h"
+#include "ce_engine/objects/context.h"
 #include "ops/compute/dtype.h"
 
 /* A hash in which all bits change from one index to the next (splitmix64's finaliser). */

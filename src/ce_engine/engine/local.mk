@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+
+# ce_engine/engine: the thread and its turn, with the first and the last stage
+libceoverlap_core_la_SOURCES += \
+	%D%/completion.c %D%/completion.h \
+	%D%/doorbell.c %D%/doorbell.h \
+	%D%/engine.h \
+	%D%/parking.c %D%/parking.h \
+	%D%/trace_file.c \
+	%D%/turn.c

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Makes whole plans into the work of streams. */
+
+#include "ce_engine/exec/lower.h"
+
+#include "ce_engine/program/split.h"
+
+/* Steps that are queued together: the same waits, then one batch of copies, then the posts. */
+struct batch {
+	const struct cei_stream_run *run;
+	const struct cei_step       *first;     /* the step whose marks the batch waits for; NULL:
+						 * the batch is empty */
+	uint64_t                     n_bytes;   /* of its steps */
+	uint32_t                     n_awaits;
+	uint32_t                     n_pieces;
+	uint32_t                     n_posts;
+	struct cei_await             awaits[2];
+	struct cei_piece             pieces[CEI_LANE_BATCH];
+	struct cei_post              posts[CEI_LANE_BATCH];
+};
+
+static int flush(struct batch *batch)
+{
+	const struct cei_stream_run *run = batch->run;
+	const struct cei_stream_work work = {
+		.awaits = batch->awaits,
+		.pieces = batch->pieces,
+		.posts = batch->posts,
+		.n_awaits = batch->n_awaits,
+		.n_pieces = batch->n_pieces,
+		.n_posts = batch->n_posts,
+		.value_at = run->value_at,
+	};
+
+	batch->n_awaits = batch->n_pieces = batch->n_posts = 0;
+	batch->n_bytes = 0;
+	if (!work.n_awaits && !work.n_pieces && !work.n_posts)
+		return 0;
+	return run->backend->ops->stream_queue(run->backend, run->stream, &work);
+}
+
+/* Whether the step's mark needs no wait of its own: there is none, or the batch waits for it. */
+static int has_waited(const struct cei_counter *waited, const struct cei_counter *counter)
+{
+	return !counter->signal ||
+	       (waited->signal == counter->signal && waited->index == counter->index &&
+		waited->value == counter->value);
+}
+
+static int belongs(const struct batch *batch, const struct cei_step *step)
+{
+	return batch->first && has_waited(&batch->first->source_ready, &step->source_ready) &&
+	       has_waited(&batch->first->target_free, &step->target_free);
+}
+
+static void add_await(struct batch *batch, const struct cei_counter *counter)
+{
+	if (counter->signal)
+		batch->awaits[batch->n_awaits++] = cei_lower_await(counter, batch->run->base);
+}
+
+static int has_room(const struct batch *batch, uint64_t n_bytes)
+{
+	return !batch->n_posts ||
+	       (batch->n_posts < CEI_LANE_BATCH &&
+		batch->n_bytes + n_bytes <= batch->run->plan->program.mark_group_bytes);
+}
+
+/* Begins a new batch where the step waits for other marks, or does not fit in. */
+static int make_room(struct batch *batch, const struct cei_step *step, uint64_t n_bytes)
+{
+	int r;
+
+	if (belongs(batch, step))
+		return has_room(batch, n_bytes) ? 0 : flush(batch);
+	r = flush(batch);
+	batch->first = step;
+	add_await(batch, &step->source_ready);
+	add_await(batch, &step->target_free);
+	return r;
+}
+
+/* Adds a piece as a whole, or row by row if its pitch is larger than the driver allows. */
+static int add_pieces(struct batch *batch, const struct cei_piece *piece)
+{
+	uint64_t i, n = piece->row_bytes ? cei_split_count(piece, UINT64_MAX) : 0;
+	int r = 0;
+
+	for (i = 0; !r && i < n; i++) {
+		if (batch->n_pieces == CEI_LANE_BATCH)
+			r = flush(batch);
+		batch->pieces[batch->n_pieces++] = cei_split_at(piece, UINT64_MAX, i);
+	}
+	return r;
+}
+
+static int add_step(struct batch *batch, const struct cei_step *step)
+{
+	const struct cei_stream_run *run = batch->run;
+	struct cei_piece piece = cei_lower_piece(step, &step->piece, run->floating);
+	uint64_t n_bytes = piece.row_bytes * piece.n_rows;
+	int r = make_room(batch, step, n_bytes);
+
+	if (!r)
+		r = add_pieces(batch, &piece);
+	batch->n_bytes += n_bytes;
+	if (!r && step->then.signal)
+		batch->posts[batch->n_posts++] = cei_lower_post(&step->then, run->base);
+	return r;
+}
+
+int cei_lower_to_stream(const struct cei_stream_run *run)
+{
+	struct batch batch;
+	uint32_t i;
+	int r = 0;
+
+	batch.run = run;
+	batch.first = NULL;
+	batch.n_bytes = 0;
+	batch.n_awaits = batch.n_pieces = batch.n_posts = 0;
+	for (i = 0; !r && i < run->plan->program.n_transfers; i++)
+		if (!run->value_at || run->plan->steps[i].piece.n_rows)
+			r = add_step(&batch, &run->plan->steps[i]);
+	return r ? r : flush(&batch);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_BUFFER_H
+#define CEI_BUFFER_H
+
+/* A registered, created, floating or found piece of memory: a handle on a region. */
+
+#include <stdint.h>
+
+#include "ce_engine/objects/object.h"
+#include "ipc/bootstrap.h"
+#include "ipc/share.h"
+
+extern const struct cei_object_type cei_buffer_type;
+
+struct ceov_buffer {
+	struct cei_object   object;
+	uint32_t            rank;       /* whose memory it is */
+	struct cei_region  *region;     /* own, the original's, or in the mappings cache */
+	struct cei_region   own;
+	struct ceov_buffer *original;   /* found in this process: who owns the region */
+	int                 is_floating;/* own has place and size, and no address: that
+					 * comes with each launch */
+	uint64_t            export_id;  /* 0: not shared */
+	uint64_t            found_id;   /* owner's export, where found at a peer */
+};
+
+/* ceov_buffer_find() without its checks, by the lookup's deadline. */
+int  cei_buffer_find(ceov_context *context, const struct cei_lookup *lookup,
+		     ceov_buffer **ret_buffer);
+
+/* Ends the buffer at ceov_close(). */
+void cei_buffer_destroy(struct ceov_buffer *buffer);
+
+#endif /* CEI_BUFFER_H */

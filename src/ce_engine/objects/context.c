@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Queries of a context; open.c opens and closes it. */
+
+#include "ce_engine/objects/context.h"
+
+#include "backend/backend.h"
+#include "base/clock.h"
+
+int cei_context_check(const ceov_context *context)
+{
+	if (!context || context->state != CEI_CONTEXT_OPEN)
+		return CEOV_ERR_INVALID;
+	return *context->alive ? 0 : CEOV_ERR_FORKED;
+}
+
+uint32_t cei_context_member(const ceov_context *context, uint32_t rank)
+{
+	uint32_t i;
+
+	for (i = 0; i < context->site.n_members; i++)
+		if (context->site.members[i].rank == rank)
+			return i;
+	return CEOV_NOBODY;
+}
+
+struct cei_backend *cei_context_backend(ceov_context *context, uint32_t rank)
+{
+	return context->backends[cei_context_member(context, rank)];
+}
+
+int cei_context_own_rank(ceov_context *context, uint32_t rank, const char *call,
+			 uint32_t *ret_member)
+{
+	*ret_member = cei_context_member(context, rank);
+	if (*ret_member != CEOV_NOBODY)
+		return 0;
+	return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+			 "%s: rank %u is not one of this process", call, rank);
+}
+
+int cei_context_stream(ceov_context *context, uint32_t rank, const void *stream,
+		       const char *call, struct cei_backend **ret_backend)
+{
+	uint32_t member;
+	int r = cei_context_check(context);
+
+	if (!r)
+		r = cei_context_own_rank(context, rank, call, &member);
+	if (r)
+		return r;
+	*ret_backend = context->backends[member];
+	if (!((*ret_backend)->ops->caps & CEI_CAP_STREAMS))
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "%s: rank %u is on the host, which has no streams; use "
+				 "ceov_signal_raise(), ceov_signal_wait() and ceov_launch()",
+				 call, rank);
+	if (!stream)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "%s: the NULL stream cannot be used", call);
+	return 0;
+}
+
+int cei_context_is_lost(ceov_context *context, uint32_t rank)
+{
+	/* acquire: pairs with gone() in open.c */
+	return atomic_load_explicit(&context->is_lost[rank], memory_order_acquire);
+}
+
+int ceov_barrier(ceov_context *context, uint64_t timeout_ns)
+{
+	int r = cei_context_check(context);
+
+	if (r || !context->bootstrap)
+		return r;
+	return cei_bootstrap_barrier(context->bootstrap, cei_deadline(timeout_ns));
+}
+
+int ceov_last_failure(ceov_context *context, struct ceov_failure *ret_failure)
+{
+	int r = cei_context_check(context);
+
+	if (r)
+		return r;
+	return ret_failure ? cei_report_take(&context->report, ret_failure)
+		: CEOV_ERR_INVALID;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_CONTEXT_H
+#define CEI_CONTEXT_H
+
+/* Everything that one ceov_open() holds. Objects are below the engine and plans above them:
+ * what they need of each other goes by way of this structure. */
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "base/report.h"
+#include "base/site.h"
+#include "ce_engine/objects/door.h"
+#include "ce_engine/objects/object.h"
+#include "ce_engine/objects/tickets.h"
+#include "ipc/mapping.h"
+#include "ipc/bootstrap.h"
+#include "topology/topology.h"
+
+#define CEI_DEADLINE_DEFAULT_NS  UINT64_C(60000000000)
+
+/* How long closing a context waits for peers to release its memory. */
+#define CEI_CLOSE_NS             UINT64_C(2000000000)
+
+/* Closing waits for copies in flight until the context's deadline, and at least this long. */
+#define CEI_CLOSE_LEAST_NS       UINT64_C(1000000000)
+
+/* A chunk is at most this long unless the caller says otherwise: at 390 GB/s it
+ * holds the engine for 170 us, and costs 1 % in gaps (docs/results). */
+#define CEI_CHUNK_DEFAULT_BYTES  (UINT64_C(64) << 20)
+
+/* Marks of copies that add up to more than this are raised in several batches. */
+#define CEI_MARK_GROUP_DEFAULT_BYTES (UINT64_C(256) << 20)
+
+/* arbitrary values that memory rarely holds */
+enum cei_context_state {
+	CEI_CONTEXT_OPEN   = 0x6f70656e,
+	CEI_CONTEXT_CLOSED = 0x73687574,
+};
+
+struct ceov_context {
+	enum cei_context_state state;   /* first member, because tombstones.h keeps the begin of a
+					 * closed context */
+	const uint64_t       *alive;    /* a page that is zero in forked children */
+	const struct cei_door *door;    /* for new handles, and for tickets */
+	struct cei_report     report;
+	struct cei_site       site;
+	struct cei_topology  *topology;
+	struct cei_ports     *ports;    /* port reservations of the topology's machine; NULL: it
+					 * has none */
+	struct cei_bootstrap *bootstrap; /* NULL: alone */
+	struct cei_mappings   mappings;
+	uint64_t              max_chunk_bytes;
+	int                   is_fifo;  /* transfers go in the order in which they become ready,
+					 * regardless of ports: for comparisons */
+	uint32_t              rule;     /* enum cei_route_rule: of plans that name none */
+	uint64_t              deadline_ns;
+	struct cei_tickets    tickets;
+	_Atomic uint8_t      *is_lost;  /* by rank: the rank is lost */
+	pthread_mutex_t       lock;     /* guards the lists and the objects' links and
+					 * users; taken before a plan's lock */
+	struct cei_list       buffers;
+	struct cei_list       signals;
+	struct cei_list       plans;
+	struct cei_list       stuck;    /* released plans; see cei_plans_settle() */
+	struct cei_list       uppers;   /* objects of layers above; see cei_object_type.destroy */
+	struct cei_list       exports;  /* struct cei_local_export */
+	uint64_t              last_export;
+	struct cei_list       quarantine;       /* released objects, oldest first; see object.h */
+	uint32_t              n_quarantined;
+
+	/* By member. Layers below the engine know their backends alone. */
+	struct cei_engine    *engines;  /* NULL: not open yet */
+	struct cei_backend   *backends[CEI_MEMBERS_MAX];
+
+	/* Ends plans that were kept because of a stuck lane which has come back; returns
+	 * how many. Any thread, without locks held. */
+	uint32_t            (*settle)(ceov_context *context);
+};
+
+/* open.c: ceov_open() with a table of movers to choose from, which NULL ends and which stays
+ * until the context is closed. */
+int cei_context_open(const struct ceov_config *config,
+		     const struct cei_backend_ops *const *movers, ceov_context **ret_context);
+
+/* 0, CEOV_ERR_INVALID (NULL or closed) or CEOV_ERR_FORKED. */
+int cei_context_check(const ceov_context *context);
+
+/* Returns the member index of a rank of this process, or CEOV_NOBODY. */
+uint32_t cei_context_member(const ceov_context *context, uint32_t rank);
+
+/* Returns the backend of a rank of this process. */
+struct cei_backend *cei_context_backend(ceov_context *context, uint32_t rank);
+
+/* Finds the member index of a rank. CEOV_ERR_INVALID, raised for the public call of that name: it
+ * is no rank of this process. */
+int cei_context_own_rank(ceov_context *context, uint32_t rank, const char *call,
+			 uint32_t *ret_member);
+
+/* Finds the backend of a rank for work on a caller's stream. CEOV_ERR_INVALID, raised: the rank is
+ * not of this process or is on the host, or the stream is NULL. */
+int cei_context_stream(ceov_context *context, uint32_t rank, const void *stream,
+		       const char *call, struct cei_backend **ret_backend);
+
+int cei_context_is_lost(ceov_context *context, uint32_t rank);
+
+/* settings.c: fills the site and the limits from config and environment. */
+int cei_settings_load(ceov_context *context, const struct ceov_config *config,
+		      const char **ret_group);
+
+#endif /* CEI_CONTEXT_H */

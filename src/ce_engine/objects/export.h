@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_EXPORT_H
+#define CEI_EXPORT_H
+
+/*
+ * Exports of buffers and signals to the group, and finding them: at another process through
+ * the bootstrap, in this process in a list of the context.
+ */
+
+#include <stdint.h>
+
+#include "base/list.h"
+#include "ce_engine/objects/object.h"
+#include "ipc/bootstrap.h"
+#include "ipc/share.h"
+#include "ipc/wire.h"
+
+#include <ceoverlap/ceoverlap.h>
+
+struct cei_export_body {
+	struct cei_object *owner;       /* the handle that exports */
+	uint32_t           kind;        /* enum cei_export_kind */
+	uint32_t           place_kind;  /* signals: where the counters live, ... */
+	uint32_t           n_counters;
+	uint32_t           flags;       /* ... how many, enum ceov_signal_flags */
+	uint32_t           n_regions;
+	struct cei_region *regions[CEI_EXPORT_REGIONS_MAX];
+};
+
+/* An export of this process, in the context's list and guarded by its lock. */
+struct cei_local_export {
+	struct cei_list       link;
+	uint64_t              id;       /* its number in this process */
+	uint64_t              bootstrap_id; /* its number at peers; 0: there are none */
+	uint32_t              rank;
+	int                   is_withdrawn;     /* no longer found, but peers may still use it */
+	char                  name[CEI_NAME_BYTES];
+	struct cei_export_body body;
+};
+
+struct cei_found {
+	struct cei_object *owner;       /* the handle, where this process exports it, counted as
+					 * used by the finder; else NULL */
+	uint32_t           place_kind;
+	uint32_t           n_counters;
+	uint32_t           flags;
+	uint64_t           id;          /* for cei_export_drop() */
+	uint32_t           n_regions;
+	struct cei_region *regions[CEI_EXPORT_REGIONS_MAX]; /* mapped */
+};
+
+/* Exports under a name that the rank does not use yet. *ret_id is not 0, and is written
+ * with the context's lock held, under which the bootstrap thread reads it. */
+int  cei_export_make(ceov_context *context, uint32_t rank, const char *name,
+		     const struct cei_export_body *body, uint64_t *ret_id);
+
+/* Withdraws an export: it can no longer be found. 0 also if id is 0 or withdrawn already.
+ * CEOV_PENDING: peers still use it; call again. */
+int  cei_export_withdraw(ceov_context *context, uint64_t id);
+
+/* Withdraws the owner's export (*export_id; 0: there is none) and claims the owner for its
+ * release, atomically with respect to finds. CEOV_PENDING: it has users in this process or
+ * at peers, and is not released; in the latter case it can no longer be found. */
+int  cei_export_release(struct cei_object *owner, uint64_t *export_id, const char *call);
+
+/* The longest time that a find waits for a peer's answer. */
+#define CEI_FIND_MOST_NS UINT64_C(10000000000)
+
+/* A lookup by a find of the public API, with the context's deadline. */
+struct cei_lookup cei_export_lookup(const ceov_context *context, uint32_t rank,
+				    const char *name);
+
+/* Finds an export of that kind, and uses it: if ret_found->owner is NULL until cei_export_drop(),
+ * else until cei_object_unuse() of the owner. CEOV_NONE: it is not exported yet. CEOV_ERR_INVALID:
+ * it is of another kind. */
+int  cei_export_find(ceov_context *context, const struct cei_lookup *lookup,
+		     enum cei_export_kind kind, struct cei_found *ret_found);
+void cei_export_drop(ceov_context *context, uint32_t rank, uint64_t id);
+
+#endif /* CEI_EXPORT_H */

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Living and dead handles. */
+
+#include "ce_engine/objects/object.h"
+
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/tombstones.h"
+
+void cei_object_init(struct cei_object *object, ceov_context *context,
+		     const struct cei_object_type *type)
+{
+	struct cei_list *list = (struct cei_list *)((char *)context + type->list_at);
+
+	object->state = CEI_OBJECT_ALIVE;
+	object->type = type;
+	object->context = context;
+	object->door = context->door;
+	object->n_users = 0;
+	pthread_mutex_lock(&context->lock);
+	cei_list_append(list, &object->link);
+	pthread_mutex_unlock(&context->lock);
+}
+
+struct cei_report *cei_object_report(const struct cei_object *object)
+{
+	return &object->context->report;
+}
+
+/* Its context may be gone, and the caller's log with it: to stderr. */
+static int refuse_forgotten(const struct cei_object *object, const char *call)
+{
+	struct cei_report report;
+	int r;
+
+	cei_report_init(&report, NULL, NULL);
+	r = cei_raise(&report, CEOV_ERR_INVALID, 0,
+		      "%s: the %s was released long before, or its context was closed",
+		      call, object->type->name);
+	cei_report_fini(&report);
+	return r;
+}
+
+int cei_object_check(const void *handle, const struct cei_object_type *type, const char *call)
+{
+	const struct cei_object *object = handle;
+	int r;
+
+	if (!object ||
+	    (object->state != CEI_OBJECT_ALIVE && object->state != CEI_OBJECT_DEAD))
+		return CEOV_ERR_INVALID;
+	if (!object->context)
+		return refuse_forgotten(object, call);
+	r = cei_context_check(object->context);
+	if (r)
+		return r;
+	if (object->state == CEI_OBJECT_DEAD)
+		return cei_raise(&object->context->report, CEOV_ERR_INVALID, 0,
+				 "%s: the %s was released before", call, object->type->name);
+	if (object->type == type)
+		return 0;
+	return cei_raise(&object->context->report, CEOV_ERR_INVALID, 0,
+			 "%s: wants a %s and got a %s", call, type->name,
+			 object->type->name);
+}
+
+/* The caller holds the context's lock. */
+static void mark_dead(struct cei_object *object)
+{
+	cei_list_remove(&object->link);
+	object->state = CEI_OBJECT_DEAD;
+}
+
+int cei_object_claim(struct cei_object *object, const char *call)
+{
+	ceov_context *context = object->context;
+	int r = 0;
+
+	pthread_mutex_lock(&context->lock);
+	if (object->state == CEI_OBJECT_DEAD)
+		r = CEOV_ERR_INVALID;
+	else if (object->n_users)
+		r = CEOV_PENDING;
+	else
+		mark_dead(object);
+	pthread_mutex_unlock(&context->lock);
+	if (r >= 0)
+		return r;
+	return cei_raise(&context->report, r, 0,
+			 "%s: another thread releases the same handle", call);
+}
+
+void cei_object_end(struct cei_object *object)
+{
+	pthread_mutex_lock(&object->context->lock);
+	mark_dead(object);
+	pthread_mutex_unlock(&object->context->lock);
+}
+
+/* Makes an object that has left the quarantine a tombstone. */
+static void forget(struct cei_list *node)
+{
+	struct cei_object *object = CEI_OWNER(node, struct cei_object, link);
+
+	object->context = NULL;
+	cei_tombstones_keep_handle(object);
+}
+
+void cei_object_quarantine(struct cei_object *object)
+{
+	ceov_context *context = object->context;
+	struct cei_list *oldest = NULL;
+
+	pthread_mutex_lock(&context->lock);
+	cei_list_append(&context->quarantine, &object->link);
+	if (++context->n_quarantined > CEI_QUARANTINE_MAX) {
+		oldest = cei_list_take(&context->quarantine);
+		context->n_quarantined--;
+	}
+	pthread_mutex_unlock(&context->lock);
+	if (oldest)
+		forget(oldest);
+}
+
+void cei_objects_forget(ceov_context *context)
+{
+	struct cei_list *node;
+
+	while ((node = cei_list_take(&context->quarantine)))
+		forget(node);
+}
+
+void cei_object_use(struct cei_object *object)
+{
+	pthread_mutex_lock(&object->context->lock);
+	object->n_users++;
+	pthread_mutex_unlock(&object->context->lock);
+}
+
+void cei_object_unuse(struct cei_object *object)
+{
+	pthread_mutex_lock(&object->context->lock);
+	object->n_users--;
+	pthread_mutex_unlock(&object->context->lock);
+}
+
+uint32_t cei_object_n_users(struct cei_object *object)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&object->context->lock);
+	n = object->n_users;
+	pthread_mutex_unlock(&object->context->lock);
+	return n;
+}

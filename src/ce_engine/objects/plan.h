@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_PLAN_H
+#define CEI_PLAN_H
+
+/*
+ * A plan: its program, the handles that the program's numbers stand for, and a builder until
+ * commit; then what engines read (steps, cuts, waits). After commit nothing but `run` changes.
+ */
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "backend/backend.h"
+#include "base/report.h"
+#include "ce_engine/objects/object.h"
+#include "ce_engine/objects/plan_waits.h"
+#include "ce_engine/objects/signal.h"
+#include "ce_engine/program/program.h"
+#include "topology/route.h"
+
+/* Launches of one plan that may be in flight. */
+#define CEI_PLAN_LAUNCHES_MAX 32u
+
+extern const struct cei_object_type cei_plan_type;
+
+struct cei_plan_builder;                /* ce_engine/plan/plan_builder.h */
+
+struct cei_step {                       /* one transfer, as committed */
+	struct cei_piece   piece;       /* row_bytes 0: moves nothing, only raises */
+	enum cei_direction direction;   /* of its copies; a step that moves nothing has its
+					 * predecessor's, ... */
+	uint32_t           lane;        /* ... and likewise the engine's lane that makes its direct
+					 * copies */
+	int                is_routed;   /* some chunks take staged paths; its last chunk moves
+					 * nothing and raises `then` when all others are done */
+	const struct cei_machine_link *link;    /* the machine's link between its places; NULL: not
+						 * known */
+	uint16_t           turn;        /* distance of the target in the order of places:
+					 * templates rotate by it */
+	int                is_floating; /* source addresses of the piece and its cuts are offsets
+					 * from the address that a launch gives */
+	uint32_t           first_chunk;
+	uint32_t           n_chunks;
+	struct cei_counter source_ready;
+	struct cei_counter target_free;
+	struct cei_counter then;
+};
+
+/* What changes while the plan is launched again and again. Fields marked "lock" are guarded
+ * by the plan's; all others belong to its engine's thread while a launch is in flight. */
+struct cei_plan_run {
+	uint64_t             *turns;            /* one per step: number of the launch whose
+						 * transfer may leave the doorbell next, so that
+						 * marks rise in order; allocated at commit */
+	uint64_t              group;            /* number of the last group of lanes.c that had
+						 * chunks of the plan, ... */
+	const struct cei_launch *group_launch;  /* ... and the launch of these chunks */
+	uint32_t              n_admitted;       /* launches that passed admission and have not
+						 * ended, ... */
+	uint32_t              gate;             /* ... the lane that gates them, or
+						 * CEOV_NOBODY: polled ... */
+	uint32_t              n_held;           /* not 0: admission has held a launch of the plan in
+						 * this turn; later ones are held behind it */
+	uint64_t              expiry_pass[2];   /* number of the expiry pass that has checked the
+						 * signals of a launch, and of the one that has
+						 * poisoned those of a failed launch */
+	uint64_t              stuck_lanes;      /* bit i: lane i was given up and may still move
+						 * chunks of the plan; used while launches are in
+						 * flight */
+	struct cei_list       idle;             /* records of launches to be reused; with the
+						 * lock */
+	uint32_t              n_in_flight;      /* with the lock */
+	uint64_t              n_launches;       /* launches so far; with the lock */
+	uint64_t              last_base;        /* base of the last launch or queueing; with the
+						 * lock */
+};
+
+struct ceov_plan {
+	struct cei_object     object;
+	uint32_t              member;           /* index of the program's rank in the site */
+	struct cei_plan_builder *builder;       /* NULL: the plan is committed */
+	struct cei_program    program;          /* until commit only its head and transfers */
+	struct ceov_signal  **signals;          /* by their number in the program; each is
+						 * used once by the plan */
+	struct ceov_buffer  **buffers;          /* by their number in the program */
+
+	/* after commit */
+	uint32_t            (*paths)[CEI_ROUTE_PATHS_MAX];      /* the engine's, of each of
+						 * the program's routes */
+	struct cei_step      *steps;            /* one for each of the program's transfers */
+	struct cei_cut       *cuts;             /* one for each of its chunks */
+	uint64_t             *memories;         /* addresses that movers with an address space of
+						 * their own gave for the plan's memory; 0: it is
+						 * not open. NULL: there are no such movers */
+	uint32_t              n_memories;       /* entries of each mover: see plan_bind.c */
+	struct cei_triggers   triggers;
+	struct cei_waits      waits;
+	pthread_mutex_t       lock;             /* guards the fields of `run` that say so */
+	struct cei_plan_run   run;
+};
+
+/* ticket.c: check_base refuses a base that falls or is too large. The caller holds the plan's lock,
+ * and ends `hold` after releasing it; a refusal begins `hold`, which keeps back log lines until
+ * then. check_parties refuses plans that can only fail: with a lost rank or an aborted signal. */
+int  cei_plan_check_base(const struct ceov_plan *plan, uint64_t base, const char *call,
+			 struct cei_report_hold *hold);
+int  cei_plan_check_parties(struct ceov_plan *plan, const char *call);
+
+/* Implement cei_door_here; the caller has checked the handles. */
+int  cei_plan_commit(struct ceov_plan *plan);
+int  cei_plan_explain(const struct ceov_plan *plan, int fd);
+
+/* Ends the plan's use of buffers and signals, and frees all that its commit made (plan_commit.c).
+ * The last part of a release. */
+void cei_plan_empty(struct ceov_plan *plan);
+
+#endif /* CEI_PLAN_H */

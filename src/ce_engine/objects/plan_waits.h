@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_PLAN_WAITS_H
+#define CEI_PLAN_WAITS_H
+
+/*
+ * Which transfers of a committed plan wait for which marks, so that the doorbell need not
+ * check every mark (parking.h): listed by the transfer that raises the mark, or else by the
+ * counter. Each transfer has two marks: number 0 is source_ready, 1 target_free.
+ */
+
+#include <stdint.h>
+
+#include "ce_engine/objects/signal.h"
+
+struct cei_order;
+struct ceov_plan;
+
+struct cei_waiter {
+	const struct cei_counter *counter;      /* the step's mark */
+	uint32_t                  step;
+	uint32_t                  mark;
+	uint32_t                  watch;        /* index of the counter among those that are
+						 * watched */
+};
+
+struct cei_waits {
+	uint32_t          *before;      /* 2 per step: the step that raises the mark; CEOV_NOBODY:
+					 * none of this launch */
+	uint32_t          *after_at;    /* index in `after` of the first step that waits for the
+					 * i-th; one more at the end */
+	uint32_t          *after;
+	struct cei_waiter *waiters;     /* marks that no transfer of the launch raises and that
+					 * the engine can see: by counter, value and step */
+	uint32_t          *waiter_of;   /* 2 per step: index in waiters, or CEOV_NOBODY */
+	uint32_t          *watch_at;    /* index in waiters of each counter's first; one more at
+					 * the end */
+	uint32_t           n_watches;   /* number of different counters */
+};
+
+/* At commit, after the plan's checks. CEOV_ERR_NO_MEMORY, not raised; then call fini, which
+ * accepts zeroes. */
+int  cei_waits_init(struct cei_waits *waits, const struct ceov_plan *plan,
+		    const struct cei_order *order);
+void cei_waits_fini(struct cei_waits *waits);
+
+#endif /* CEI_PLAN_WAITS_H */

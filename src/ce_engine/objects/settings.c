@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Fills the site and the limits from config and environment, and checks them. Opens nothing. */
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "backend/host.h"
+#include "base/variables.h"
+#include "ce_engine/objects/context.h"
+#include "topology/route.h"
+
+#define TRACE_PATHS_MAX 16u
+
+/* Longest path of a trace file that leaves room for a context's number. */
+#define TRACE_PATH_MAX (sizeof(((struct cei_site *)NULL)->trace_path) - sizeof(".4294967295"))
+
+/* No driver counts further. */
+#define GPU_MAX 1023u
+
+/* strtoul() alone would take signs and spaces. */
+static int is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+static int number_from(struct cei_report *report, const char *name, uint32_t fallback,
+		       uint32_t *ret_number)
+{
+	uint64_t number = fallback;
+	int r = cei_variable_number(report, name, CEI_RANKS_MAX, &number);
+
+	*ret_number = (uint32_t)number;
+	return r;
+}
+
+/* "host" or "gpu:N"; unset: decided by who asks for NULL members. */
+static int place_from(struct cei_report *report, struct ceov_place *ret_place,
+		      int *ret_is_set)
+{
+	const char *text = secure_getenv("CEOVERLAP_PLACE");
+	unsigned long number;
+	char *end;
+
+	*ret_is_set = text && *text;
+	if (!*ret_is_set)
+		return 0;
+	ret_place->kind = CEOV_PLACE_HOST;
+	ret_place->index = 0;
+	if (!strcmp(text, "host"))
+		return 0;
+	errno = 0;
+	number = strncmp(text, "gpu:", 4) ? 0 : strtoul(text + 4, &end, 10);
+	if (strncmp(text, "gpu:", 4) || !is_digit(text[4]) || *end || errno ||
+	    number > GPU_MAX)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "CEOVERLAP_PLACE is '%s', must be 'host' or 'gpu:N'", text);
+	ret_place->kind = CEOV_PLACE_GPU;
+	ret_place->index = (uint32_t)number;
+	return 0;
+}
+
+/* CEOVERLAP_ROUTES: "direct" or "all"; unset: what is needed. */
+static int rule_from(struct cei_report *report, uint32_t *ret_rule)
+{
+	const char *text = secure_getenv("CEOVERLAP_ROUTES");
+
+	*ret_rule = CEI_ROUTE_RULE_NEEDED;
+	if (!text || !*text)
+		return 0;
+	if (strcmp(text, "direct") && strcmp(text, "all"))
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "CEOVERLAP_ROUTES is '%s', must be 'direct' or 'all'", text);
+	*ret_rule = *text == 'd' ? CEI_ROUTE_RULE_DIRECT : CEI_ROUTE_RULE_ALL;
+	return 0;
+}
+
+/* CEOVERLAP_SCHEDULER: "fifo"; unset: by what links share. */
+static int order_from(struct cei_report *report, int *ret_is_fifo)
+{
+	const char *text = secure_getenv("CEOVERLAP_SCHEDULER");
+
+	*ret_is_fifo = text && *text;
+	if (!*ret_is_fifo || !strcmp(text, "fifo"))
+		return 0;
+	return cei_raise(report, CEOV_ERR_INVALID, 0,
+			 "CEOVERLAP_SCHEDULER is '%s', must be 'fifo' or unset", text);
+}
+
+/* One member, as the environment says. */
+static int member_from_environment(ceov_context *context, uint32_t n_ranks)
+{
+	struct cei_site *site = &context->site;
+	struct ceov_member *own = &site->members[0];
+	int r, is_set;
+
+	site->n_members = 1;
+	r = number_from(&context->report, "CEOVERLAP_RANKS", n_ranks, &site->n_ranks);
+	if (!r)
+		r = number_from(&context->report, "CEOVERLAP_RANK", 0, &own->rank);
+	if (!r)
+		r = place_from(&context->report, &own->place, &is_set);
+	if (r)
+		return r;
+	if (!is_set)                    /* settled when it is known if there is a GPU */
+		own->place.index = CEOV_NOBODY;
+	return 0;
+}
+
+static int check_members(const ceov_context *context)
+{
+	const struct cei_site *site = &context->site;
+	struct cei_report *report = site->report;
+	uint32_t i, k;
+
+	if (!site->n_ranks || site->n_ranks > CEI_RANKS_MAX)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "ceov_open: n_ranks is %u, must be 1 to %u", site->n_ranks,
+				 CEI_RANKS_MAX);
+	for (i = 0; i < site->n_members; i++) {
+		if (site->members[i].rank >= site->n_ranks)
+			return cei_raise(report, CEOV_ERR_INVALID, 0,
+					 "ceov_open: member %u has rank %u, but the group "
+					 "has %u ranks", i, site->members[i].rank,
+					 site->n_ranks);
+		if (site->members[i].place.kind != CEOV_PLACE_HOST &&
+		    site->members[i].place.kind != CEOV_PLACE_GPU)
+			return cei_raise(report, CEOV_ERR_INVALID, 0,
+					 "ceov_open: member %u has no valid place", i);
+		for (k = 0; k < i; k++)
+			if (site->members[k].rank == site->members[i].rank)
+				return cei_raise(report, CEOV_ERR_INVALID, 0,
+						 "ceov_open: members %u and %u are both rank "
+						 "%u", k, i, site->members[i].rank);
+	}
+	return 0;
+}
+
+/* Checks members that the caller names; the place of a member from the environment may not be known
+ * yet. */
+static int check_indices(ceov_context *context)
+{
+	const struct ceov_place *place;
+	uint32_t i;
+
+	for (i = 0; i < context->site.n_members; i++) {
+		place = &context->site.members[i].place;
+		if (place->kind == CEOV_PLACE_HOST && place->index)
+			return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+					 "ceov_open: member %u is on the host and has "
+					 "place.index %u, must be 0", i, place->index);
+		if (place->kind == CEOV_PLACE_GPU && place->index > GPU_MAX)
+			return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+					 "ceov_open: member %u wants GPU %u, must be 0 to %u",
+					 i, place->index, GPU_MAX);
+	}
+	return 0;
+}
+
+static int members_from_config(ceov_context *context, const struct ceov_config *config)
+{
+	struct cei_site *site = &context->site;
+
+	if (!config->n_members || config->n_members > CEI_MEMBERS_MAX)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_open: n_members is %u, must be 1 to %u",
+				 config->n_members, CEI_MEMBERS_MAX);
+	site->n_ranks = config->n_ranks;
+	site->n_members = config->n_members;
+	memcpy(site->members, config->members,
+	       config->n_members * sizeof(*config->members));
+	return check_indices(context);
+}
+
+/* Counts the contexts of this process, this one included, that have used the path for their traces.
+ * After TRACE_PATHS_MAX paths all others share one count, so that no file is written twice. The
+ * table is static, because nothing else knows all contexts of the process. */
+static uint32_t count_trace(const char *path)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static struct {
+		char     path[sizeof(((struct cei_site *)NULL)->trace_path)];
+		uint32_t n;
+	} traced[TRACE_PATHS_MAX + 1];
+	uint32_t i, number;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < TRACE_PATHS_MAX && traced[i].n; i++)
+		if (!strcmp(traced[i].path, path))
+			break;
+	if (!traced[i].n)
+		strcpy(traced[i].path, path);
+	number = ++traced[i].n;
+	pthread_mutex_unlock(&lock);
+	return number;
+}
+
+/* Sets the path of the trace file, if a trace is wanted. Several contexts of a process with one
+ * path have a file each: FILE, FILE.2, FILE.3. */
+static int trace_from(struct cei_report *report, struct cei_site *site)
+{
+	const char *path = secure_getenv("CEOVERLAP_TRACE");
+	uint32_t number;
+
+	if (!path || !*path)
+		return 0;
+	if (strlen(path) > TRACE_PATH_MAX)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "CEOVERLAP_TRACE is a path of %zu bytes, at most %zu",
+				 strlen(path), TRACE_PATH_MAX);
+	number = count_trace(path);
+	if (number == 1)
+		strcpy(site->trace_path, path);
+	else
+		snprintf(site->trace_path, sizeof(site->trace_path), "%s.%u", path, number);
+	return 0;
+}
+
+int cei_settings_load(ceov_context *context, const struct ceov_config *config,
+		      const char **ret_group)
+{
+	static const struct ceov_config none = CEOV_CONFIG_INIT;
+	struct cei_site *site = &context->site;
+	struct cei_host_script script;
+	int r;
+
+	if (!config)
+		config = &none;
+	site->report = &context->report;
+	if (config->progress_by_caller != 0 && config->progress_by_caller != 1)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_open: progress_by_caller is %d, must be 0 or 1",
+				 config->progress_by_caller);
+	site->progress_by_caller = config->progress_by_caller;
+	context->max_chunk_bytes = config->max_chunk_bytes ? config->max_chunk_bytes
+		: CEI_CHUNK_DEFAULT_BYTES;
+	context->deadline_ns = config->deadline_ns ? config->deadline_ns
+		: CEI_DEADLINE_DEFAULT_NS;
+	r = config->members ? members_from_config(context, config)
+		: member_from_environment(context, config->n_ranks);
+	if (!r)
+		r = check_members(context);
+	if (!r)
+		r = rule_from(&context->report, &context->rule);
+	if (!r)
+		r = order_from(&context->report, &context->is_fifo);
+	if (!r)
+		r = trace_from(&context->report, site);
+	if (!r)                         /* read again by each backend of the host */
+		r = cei_host_script_from_environment(&context->report, &script);
+	if (r)
+		return r;
+	cei_variables_check(&context->report);
+	*ret_group = config->group ? config->group : secure_getenv("CEOVERLAP_GROUP");
+	if (!*ret_group && site->n_members != site->n_ranks)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_open: the group has %u ranks and this process %u; "
+				 "name the group's socket path (config or CEOVERLAP_GROUP)",
+				 site->n_ranks, site->n_members);
+	if (getrandom(site->instance, sizeof(site->instance), 0) !=
+	    (ssize_t)sizeof(site->instance))
+		return cei_raise(&context->report, CEOV_ERR_SYSTEM, errno,
+				 "ceov_open: getrandom");
+	return 0;
+}

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Signals: creation, sharing, layout and renewal. signal_verbs.c raises and awaits;
+ * signal_abort.c aborts. */
+
+#include "ce_engine/objects/signal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/export.h"
+
+const struct cei_object_type cei_signal_type = {
+	.name = "signal",
+	.list_at = offsetof(ceov_context, signals),
+};
+
+/* most counters of one signal; a larger number is taken for a mistake */
+#define COUNTERS_MAX (UINT32_C(1) << 24)
+
+static uint64_t control_bytes(uint32_t n_counters)
+{
+	return sizeof(struct cei_signal_header) + n_counters *
+		(uint64_t)(sizeof(uint64_t) + sizeof(uint32_t));
+}
+
+static uint64_t gpu_bytes(uint32_t n_counters)
+{
+	/* counters, abort word (8 bytes), arrivals */
+	return n_counters * (uint64_t)(sizeof(uint64_t) + sizeof(uint32_t)) + 8;
+}
+
+static uint64_t word_offset(uint32_t index)
+{
+	return sizeof(struct cei_signal_header) + index * (uint64_t)sizeof(uint64_t);
+}
+
+struct cei_signal_header *cei_signal_header(const struct ceov_signal *signal)
+{
+	return signal->control->host;
+}
+
+_Atomic uint64_t *cei_signal_word(const struct ceov_signal *signal, uint32_t index)
+{
+	return (_Atomic uint64_t *)((char *)signal->control->host + word_offset(index));
+}
+
+_Atomic uint32_t *cei_signal_host_arrivals(const struct ceov_signal *signal, uint32_t index)
+{
+	return (_Atomic uint32_t *)((char *)signal->control->host +
+				    word_offset(signal->n_counters)) + index;
+}
+
+int cei_signal_is_visible(const struct ceov_signal *signal)
+{
+	return signal->place.kind == CEOV_PLACE_HOST ||
+		(signal->flags & CEOV_SIGNAL_HOST_VISIBLE);
+}
+
+int cei_signal_frees_streams(const struct ceov_signal *signal)
+{
+	return !signal->gpu || !signal->found_id || signal->original;
+}
+
+struct cei_backend *cei_signal_backend(const struct ceov_signal *signal)
+{
+	ceov_context *context = signal->object.context;
+	uint32_t i;
+
+	for (i = 0; signal->gpu && i < context->site.n_members; i++)
+		if (signal->gpu->address[i])
+			return context->backends[i];
+	return NULL;
+}
+
+static int new_signal(ceov_context *context, uint32_t rank, ceov_signal **ret_signal)
+{
+	ceov_signal *signal = calloc(1, sizeof(*signal));
+	uint32_t i;
+
+	if (!signal)
+		return cei_raise(&context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "no memory for a signal handle");
+	signal->rank = rank;
+	signal->object.context = context;
+	signal->object.door = context->door;
+	signal->own_control.site = signal->own_gpu.site = &context->site;
+	signal->own_control.fd = signal->own_gpu.fd = -1;
+	for (i = 0; i < CEI_MEMBERS_MAX; i++) {
+		signal->tallies[i].site = &context->site;
+		signal->tallies[i].fd = -1;
+	}
+	*ret_signal = signal;
+	return 0;
+}
+
+/* Releases the handle's regions. */
+static void let_go(ceov_signal *signal)
+{
+	ceov_context *context = signal->object.context;
+	uint32_t i;
+
+	for (i = 0; i < CEI_MEMBERS_MAX; i++)
+		cei_region_fini(&signal->tallies[i]);
+	if (signal->original) {
+		cei_object_unuse(&signal->original->object);
+	} else if (signal->found_id) {
+		cei_mapping_put(&context->mappings, signal->control);
+		cei_mapping_put(&context->mappings, signal->gpu);
+		cei_export_drop(context, signal->rank, signal->found_id);
+	} else {
+		signal->object.door->buffer.dismiss(&signal->own_gpu);
+		signal->object.door->buffer.dismiss(&signal->own_control);
+	}
+}
+
+int cei_signal_clear(ceov_signal *signal)
+{
+	struct cei_backend *backend = cei_signal_backend(signal);
+	struct cei_signal_header *header = cei_signal_header(signal);
+	uint64_t n_bytes = gpu_bytes(signal->n_counters);
+	void *zeros;
+	uint32_t i;
+	int r;
+
+	for (i = 0; i < signal->n_counters; i++) {
+		/* relaxed: a barrier follows each renewal */
+		atomic_store_explicit(cei_signal_word(signal, i), 0, memory_order_relaxed);
+		atomic_store_explicit(cei_signal_host_arrivals(signal, i), 0,
+				      memory_order_relaxed);
+	}
+	if (backend) {
+		zeros = calloc(1, n_bytes);
+		if (!zeros)
+			return cei_raise(&signal->object.context->report,
+					 CEOV_ERR_NO_MEMORY, 0, "no memory for zeros");
+		r = backend->ops->store(backend, signal->gpu->address[backend->member],
+					zeros, n_bytes);
+		free(zeros);
+		if (r)
+			return r;
+	}
+	/* release: pairs with looks at the abort word, after zeroed counters */
+	atomic_store_explicit(&header->abort_code, 0, memory_order_release);
+	return 0;
+}
+
+static int check_create(ceov_context *context, uint32_t rank, struct ceov_place place,
+			uint32_t n_counters, uint32_t flags)
+{
+	static const char call[] = "ceov_signal_create";
+	const struct ceov_member *own;
+	uint32_t member;
+	int r = cei_context_own_rank(context, rank, call, &member);
+
+	if (r)
+		return r;
+	if (!n_counters || n_counters > COUNTERS_MAX)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "%s: n_counters is %u, must be 1 to %u", call, n_counters,
+				 COUNTERS_MAX);
+	if (flags & ~(uint32_t)CEOV_SIGNAL_HOST_VISIBLE)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "%s: unknown flags 0x%x", call, flags);
+	own = &context->site.members[member];
+	if (place.kind == CEOV_PLACE_HOST)
+		return 0;
+	if (own->place.kind == CEOV_PLACE_GPU && own->place.index == place.index)
+		return 0;
+	return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+			 "%s: place must be the host or the GPU of rank %u", call, rank);
+}
+
+static int create_regions(ceov_signal *signal, uint32_t member)
+{
+	const struct cei_buffer_ops *memory = &signal->object.door->buffer;
+	int r;
+
+	signal->control = &signal->own_control;
+	r = cei_share_host.create(&signal->own_control, member,
+				  control_bytes(signal->n_counters));
+	if (!r)
+		r = memory->admit(&signal->own_control);
+	if (r || signal->place.kind == CEOV_PLACE_HOST)
+		return r;
+	r = cei_share_for(CEOV_PLACE_GPU)->create(&signal->own_gpu, member,
+						  gpu_bytes(signal->n_counters));
+	if (!r)
+		r = memory->admit(&signal->own_gpu);
+	signal->gpu = &signal->own_gpu;
+	return r;
+}
+
+int ceov_signal_create(ceov_context *context, uint32_t rank, struct ceov_place place,
+		       uint32_t n_counters, uint32_t flags, ceov_signal **ret_signal)
+{
+	ceov_signal *signal = NULL;
+	int r = cei_context_check(context);
+
+	if (!r)
+		r = check_create(context, rank, place, n_counters, flags);
+	if (!r && !ret_signal)
+		r = cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+			      "ceov_signal_create: no ret_signal");
+	if (!r)
+		r = new_signal(context, rank, &signal);
+	if (r)
+		return r;
+	signal->place = place;
+	signal->n_counters = n_counters;
+	signal->flags = flags;
+	r = create_regions(signal, cei_context_member(context, rank));
+	if (!r)
+		r = cei_signal_clear(signal);
+	if (r) {
+		let_go(signal);
+		free(signal);
+		return r;
+	}
+	cei_object_init(&signal->object, context, &cei_signal_type);
+	*ret_signal = signal;
+	return 0;
+}
+
+/* Sets the name once; the engine's thread may be writing a message with it. */
+static void set_name(ceov_signal *signal, const char *name)
+{
+	snprintf(signal->name, sizeof(signal->name), "%s", name);
+	/* release: pairs with cei_signal_text() */
+	atomic_store_explicit(&signal->is_named, 1, memory_order_release);
+}
+
+int ceov_signal_share(ceov_signal *signal, const char *name)
+{
+	struct cei_export_body body;
+	int r = cei_object_check(signal, &cei_signal_type, "ceov_signal_share");
+
+	if (r)
+		return r;
+	if (signal->control != &signal->own_control)
+		return cei_raise(&signal->object.context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_signal_share: only the owner of a signal shares it");
+	if (signal->export_id)
+		return cei_raise(&signal->object.context->report, CEOV_ERR_STATE, 0,
+				 "ceov_signal_share: "
+				 "this signal is shared already; a signal has one name");
+	memset(&body, 0, sizeof(body));
+	body.owner = &signal->object;
+	body.kind = CEI_EXPORT_SIGNAL;
+	body.place_kind = signal->place.kind;
+	body.n_counters = signal->n_counters;
+	body.flags = signal->flags;
+	body.n_regions = signal->gpu ? 2 : 1;
+	body.regions[0] = signal->control;
+	body.regions[1] = signal->gpu;
+	r = cei_export_make(signal->object.context, signal->rank, name, &body,
+			    &signal->export_id);
+	if (!r)
+		set_name(signal, name);
+	return r;
+}
+
+/* Checks that the regions are as large as the peer's description claims. */
+static int check_found(ceov_context *context, const struct cei_found *found)
+{
+	uint32_t wanted = found->place_kind == CEOV_PLACE_GPU ? 2 : 1;
+
+	if (found->n_regions == wanted && found->n_counters &&
+	    found->n_counters <= COUNTERS_MAX &&
+	    found->regions[0]->kind == CEOV_PLACE_HOST &&
+	    found->regions[0]->size_bytes >= control_bytes(found->n_counters) &&
+	    (wanted == 1 || (found->regions[1]->kind == CEOV_PLACE_GPU &&
+			     found->regions[1]->size_bytes >= gpu_bytes(found->n_counters))))
+		return 0;
+	return cei_raise(&context->report, CEOV_ERR_VERSION, 0,
+			 "ceov_signal_find: the peer's signal does not make sense here");
+}
+
+static void fill_found(ceov_signal *signal, const struct cei_found *found)
+{
+	signal->n_counters = found->n_counters;
+	signal->flags = found->flags;
+	signal->control = found->regions[0];
+	signal->gpu = found->n_regions > 1 ? found->regions[1] : NULL;
+	signal->place.kind = (enum ceov_place_kind)found->place_kind;
+	signal->place.index = signal->gpu ? signal->gpu->gpu : 0;
+	signal->found_id = found->id;
+	if (found->owner)
+		signal->original = CEI_OWNER(found->owner, ceov_signal, object);
+}
+
+int cei_signal_find(ceov_context *context, const struct cei_lookup *lookup,
+		    ceov_signal **ret_signal)
+{
+	struct cei_found found;
+	ceov_signal *signal = NULL;
+	int r = new_signal(context, lookup->rank, &signal);
+
+	if (r)
+		return r;
+	r = cei_export_find(context, lookup, CEI_EXPORT_SIGNAL, &found);
+	if (r) {
+		free(signal);
+		return r;
+	}
+	fill_found(signal, &found);
+	set_name(signal, lookup->name);
+	r = check_found(context, &found);
+	if (r) {
+		let_go(signal);
+		free(signal);
+		return r;
+	}
+	cei_object_init(&signal->object, context, &cei_signal_type);
+	*ret_signal = signal;
+	return 0;
+}
+
+int ceov_signal_find(ceov_context *context, uint32_t rank, const char *name,
+		     ceov_signal **ret_signal)
+{
+	struct cei_lookup lookup;
+	int r = cei_context_check(context);
+
+	if (r)
+		return r;
+	if (!ret_signal)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_signal_find: no ret_signal");
+	lookup = cei_export_lookup(context, rank, name);
+	return cei_signal_find(context, &lookup, ret_signal);
+}
+
+int ceov_signal_release(ceov_signal *signal)
+{
+	static const char call[] = "ceov_signal_release";
+	int r;
+
+	if (!signal)
+		return 0;
+	r = cei_object_check(signal, &cei_signal_type, call);
+	if (r)
+		return r;
+	r = cei_export_release(&signal->object, &signal->export_id, call);
+	if (r)
+		return r;
+	let_go(signal);
+	cei_object_quarantine(&signal->object);
+	return 0;
+}
+
+void cei_signal_destroy(ceov_signal *signal)
+{
+	(void)cei_export_withdraw(signal->object.context, signal->export_id);
+	/* first, because the bootstrap thread writes aborts to the memory of signals that have not
+	 * ended */
+	cei_object_end(&signal->object);
+	let_go(signal);
+	cei_object_quarantine(&signal->object);
+}
+
+struct cei_signal_text cei_signal_text(const struct ceov_signal *signal)
+{
+	struct cei_signal_text signal_text;
+
+	/* acquire: pairs with set_name() */
+	if (atomic_load_explicit(&signal->is_named, memory_order_acquire))
+		snprintf(signal_text.text, sizeof(signal_text.text),
+			 "signal '%s' of rank %u", signal->name, signal->rank);
+	else
+		snprintf(signal_text.text, sizeof(signal_text.text),
+			 "an unshared signal of rank %u with %u counters", signal->rank,
+			 signal->n_counters);
+	return signal_text;
+}
+
+struct cei_counter_text cei_counter_text(const struct cei_counter *counter)
+{
+	struct cei_counter_text counter_text;
+
+	snprintf(counter_text.text, sizeof(counter_text.text), "counter %u of %s",
+		 counter->index, cei_signal_text(counter->signal).text);
+	return counter_text;
+}
+
+struct cei_signal_spot cei_signal_spot(const struct ceov_signal *signal, uint32_t index)
+{
+	struct cei_signal_spot spot = { signal->control, NULL, word_offset(index), 0 };
+
+	if (!signal->gpu)
+		return spot;
+	spot.counters = signal->gpu;
+	spot.counter_at = index * (uint64_t)sizeof(uint64_t);
+	if (!cei_signal_is_visible(signal))
+		return spot;
+	spot.words = signal->control;
+	spot.word_at = word_offset(index);
+	return spot;
+}
+
+int cei_signal_resolve(const struct ceov_mark *mark, uint32_t member, const char *what,
+		       struct cei_counter *ret_counter)
+{
+	ceov_signal *signal = mark->signal;
+	struct cei_signal_spot spot;
+
+	memset(ret_counter, 0, sizeof(*ret_counter));
+	if (!signal)
+		return 0;
+	if (mark->index >= signal->n_counters)
+		return cei_raise(&signal->object.context->report, CEOV_ERR_INVALID, 0,
+				 "%s: counter %u of a signal that has %u", what,
+				 mark->index, signal->n_counters);
+	if (mark->value >= CEOV_VALUE_LIMIT)
+		return cei_raise(&signal->object.context->report, CEOV_ERR_INVALID, 0,
+				 "%s: value is at or above CEOV_VALUE_LIMIT", what);
+	ret_counter->signal = signal;
+	ret_counter->index = mark->index;
+	ret_counter->value = mark->value;
+	ret_counter->header = cei_signal_header(signal);
+	if (cei_signal_is_visible(signal))
+		ret_counter->seen = cei_signal_word(signal, mark->index);
+	spot = cei_signal_spot(signal, mark->index);
+	if (spot.counters->address[member])
+		ret_counter->address = spot.counters->address[member] + spot.counter_at;
+	if (spot.words && spot.words->address[member])
+		ret_counter->word = spot.words->address[member] + spot.word_at;
+	return 0;
+}

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+
+# ce_engine/plan: the calls for plans, from building to release
+libceoverlap_core_la_SOURCES += \
+	%D%/plan_bind.c %D%/plan_bind.h \
+	%D%/plan_builder.c %D%/plan_builder.h \
+	%D%/plan_commit.c \
+	%D%/plan_explain.c \
+	%D%/plan_import.c %D%/plan_import.h \
+	%D%/plan_release.c %D%/plan_release.h \
+	%D%/stream_queue.c \
+	%D%/ticket.c

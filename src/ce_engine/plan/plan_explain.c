@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* ceov_plan_explain(): the plan as a whole; program_explain.c has its transfers. */
+
+#include "ce_engine/engine/engine.h"
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/plan.h"
+#include "ce_engine/program/program_explain.h"
+
+static const char *trigger_of(const struct cei_triggers *triggers)
+{
+	if (!triggers->is_gateable)
+		return "polled";
+	return triggers->is_pollable ? "gated where the launch names its producer, else polled"
+		: "gated";
+}
+
+static int explain_whole(const struct cei_explain *explain, const struct cei_triggers *triggers)
+{
+	const struct cei_program *program = explain->program;
+
+	return cei_say(explain, "plan of rank %u: %u transfers, %u chunks, %s%s\n",
+		       program->rank, program->n_transfers, program->n_chunks,
+		       triggers->is_gateable ? "can be gated" : "always polled: ",
+		       triggers->is_gateable ? "" : triggers->why_polled);
+}
+
+/* Waiting streams hold hardware queues that kernels need, see backend/waits.h. */
+static int explain_waits(const struct cei_explain *explain, const struct cei_triggers *triggers,
+			 struct cei_backend *backend)
+{
+	uint32_t n;
+
+	if (!triggers->is_gateable || !triggers->is_pollable ||
+	    !(backend->ops->caps & CEI_CAP_DEVICE))
+		return 0;
+	n = backend->ops->waits_left(backend);
+	if (n)
+		return cei_say(explain, "%u more streams of GPU %u can be left waiting; beyond "
+			       "that launches of this plan are polled and not gated\n", n,
+			       backend->place.index);
+	return cei_say(explain, "as many streams of GPU %u wait as may: launches of this plan "
+		       "are polled and not gated\n", backend->place.index);
+}
+
+int cei_plan_explain(const struct ceov_plan *plan, int fd)
+{
+	const struct cei_engine *engine = &plan->object.context->engines[plan->member];
+	const char *names[CEI_MOVERS_OWN_MAX];
+	const struct cei_explain explain = {
+		&plan->program, engine->topology->machine, names, trigger_of(&plan->triggers),
+		&plan->object.context->report, fd };
+	uint32_t i;
+	int r;
+
+	for (i = 0; i < engine->movers.n_own; i++)
+		names[i] = engine->movers.mover[i].backend.ops->name;
+	r = explain_whole(&explain, &plan->triggers);
+	if (!r)
+		r = explain_waits(&explain, &plan->triggers, engine->backend);
+	for (i = 0; !r && i < plan->program.n_transfers; i++)
+		r = cei_explain_transfer(&explain, i);
+	return r;
+}
+
+int ceov_plan_explain(const ceov_plan *plan, int fd)
+{
+	int r = cei_object_check(plan, &cei_plan_type, "ceov_plan_explain");
+
+	if (r)
+		return r;
+	if (plan->builder)
+		return cei_raise(&plan->object.context->report, CEOV_ERR_STATE, 0,
+				 "ceov_plan_explain: the plan is not committed");
+	return plan->object.door->plan.explain(plan, fd);
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* ceov_plan_idle and ceov_plan_release: the end of plans, which waits for the engine. */
+
+#include "ce_engine/plan/plan_release.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "ce_engine/engine/engine.h"
+#include "ce_engine/objects/context.h"
+#include "ce_engine/sched/launch.h"
+
+int cei_plan_is_busy(const struct ceov_plan *plan)
+{
+	/* the lock may change in a const plan */
+	pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&plan->lock;
+	uint32_t n;
+
+	pthread_mutex_lock(lock);
+	n = plan->run.n_in_flight;
+	pthread_mutex_unlock(lock);
+	return n != 0;
+}
+
+int ceov_plan_idle(const ceov_plan *plan)
+{
+	int r = cei_object_check(plan, &cei_plan_type, "ceov_plan_idle");
+
+	if (r)
+		return r;
+	return plan->object.door->plan.is_busy(plan) ? CEOV_PENDING : 0;
+}
+
+static void free_record(struct ceov_plan *plan, struct cei_launch *record)
+{
+	struct cei_engine *engine = &plan->object.context->engines[plan->member];
+
+	if (record->event)
+		engine->backend->ops->event_close(engine->backend, record->event);
+	free(record);
+}
+
+/* Frees the plan after it was removed from the list in which ceov_signal_renew() could find
+ * it. */
+static void take_apart(struct ceov_plan *plan)
+{
+	struct cei_list *node;
+
+	while ((node = cei_list_take(&plan->run.idle)))
+		free_record(plan, CEI_OWNER(node, struct cei_launch, link));
+	cei_plan_empty(plan);
+	pthread_mutex_destroy(&plan->lock);
+	cei_object_quarantine(&plan->object);
+}
+
+int cei_plan_is_stuck(const struct ceov_plan *plan)
+{
+	return !cei_lanes_are_idle(&plan->object.context->engines[plan->member].lanes,
+				   plan->run.stuck_lanes);
+}
+
+void cei_plan_destroy(struct ceov_plan *plan)
+{
+	cei_object_end(&plan->object);
+	take_apart(plan);
+}
+
+void cei_plans_destroy_released(ceov_context *context)
+{
+	struct cei_list *node;
+
+	while ((node = cei_list_take(&context->stuck)))
+		take_apart(CEI_OWNER(node, struct ceov_plan, object.link));
+}
+
+/* Takes a plan whose lanes have become idle out of the list, or returns NULL. */
+static struct ceov_plan *take_settled(ceov_context *context)
+{
+	struct ceov_plan *plan, *settled = NULL;
+	struct cei_list *node;
+
+	pthread_mutex_lock(&context->lock);
+	for (node = context->stuck.next; node != &context->stuck; node = node->next) {
+		plan = CEI_OWNER(node, struct ceov_plan, object.link);
+		if (cei_plan_is_stuck(plan))
+			continue;
+		settled = plan;
+		cei_list_remove(node);
+		break;
+	}
+	pthread_mutex_unlock(&context->lock);
+	return settled;
+}
+
+uint32_t cei_plans_settle(ceov_context *context)
+{
+	struct ceov_plan *plan;
+	uint32_t n = 0;
+
+	for (; (plan = take_settled(context)); n++)
+		take_apart(plan);
+	return n;
+}
+
+/* Keeps the plan, and what it uses, while a lane that was given up may still touch it. */
+static void keep_stuck(struct ceov_plan *plan)
+{
+	ceov_context *context = plan->object.context;
+
+	pthread_mutex_lock(&context->lock);
+	cei_list_append(&context->stuck, &plan->object.link);
+	pthread_mutex_unlock(&context->lock);
+}
+
+void cei_plan_release(struct ceov_plan *plan)
+{
+	struct cei_backoff backoff;
+
+	cei_backoff_reset(&backoff);
+	while (cei_plan_is_busy(plan)) {       /* each of them ends by its deadline */
+		if (plan->object.context->site.progress_by_caller)
+			(void)ceov_turn(plan->object.context);
+		cei_backoff_step(&backoff);
+	}
+	if (cei_object_claim(&plan->object, "ceov_plan_release"))
+		return;
+	if (cei_plan_is_stuck(plan))
+		keep_stuck(plan);
+	else
+		take_apart(plan);
+}
+
+void ceov_plan_release(ceov_plan *plan)
+{
+	if (plan && !cei_object_check(plan, &cei_plan_type, "ceov_plan_release"))
+		plan->object.door->plan.release(plan);
+}

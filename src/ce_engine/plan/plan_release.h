@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_PLAN_RELEASE_H
+#define CEI_PLAN_RELEASE_H
+
+/* The end of plans. A plan whose copies a lane may still be making is kept, with all that it
+ * names, until the lane is idle. */
+
+#include "ce_engine/objects/plan.h"
+
+/* Implement cei_door_here; the caller has checked the handles. */
+int  cei_plan_is_busy(const struct ceov_plan *plan);
+void cei_plan_release(struct ceov_plan *plan);
+
+/* Whether a lane that was given up may still move chunks of the plan. Any thread, where
+ * none of its launches is in flight. */
+int  cei_plan_is_stuck(const struct ceov_plan *plan);
+
+/* Ends the plans that were released while stuck and whose lanes have become idle. Returns how many.
+ * Until then they keep their buffers and signals in use. Any thread. */
+uint32_t cei_plans_settle(ceov_context *context);
+
+/* End plans at ceov_close(), when no launch is in flight any more and all lanes are idle: one plan,
+ * and all those that were released while stuck. */
+void cei_plan_destroy(struct ceov_plan *plan);
+void cei_plans_destroy_released(ceov_context *context);
+
+#endif /* CEI_PLAN_RELEASE_H */

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* ceov_launch, ceov_wait, ceov_abort: the application's side of launches. */
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/sized.h"
+#include "ce_engine/engine/engine.h"
+#include "ce_engine/objects/buffer.h"
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/plan.h"
+#include "ce_engine/objects/signal.h"
+#include "ce_engine/sched/launch.h"
+
+/* --- launch -------------------------------------------------------------- */
+
+/* Takes the caller's struct, or zeroes if there is none. */
+static int take_launch(ceov_plan *plan, const struct ceov_launch *from,
+		       struct ceov_launch *ret_launch)
+{
+	int r = 0;
+
+	if (from)
+		r = cei_sized_check(&plan->object.context->report, from,
+				    offsetof(struct ceov_launch, floating),
+				    sizeof(*ret_launch), "ceov_launch: launch");
+	if (!r)
+		cei_sized_take(ret_launch, from, sizeof(*ret_launch));
+	return r;
+}
+
+static int check_floating(ceov_plan *plan, uint64_t address)
+{
+	struct cei_report *report = &plan->object.context->report;
+	const struct cei_program *program = &plan->program;
+	uint64_t size_bytes;
+
+	if (program->floating == CEI_PROGRAM_NONE && !address)
+		return 0;
+	if (program->floating == CEI_PROGRAM_NONE)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "ceov_launch: floating names an address, but the plan has no "
+				 "floating buffer");
+	if (!address)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "ceov_launch: the plan has a floating buffer; name its "
+				 "address in floating");
+	size_bytes = program->buffers[program->floating].size_bytes;
+	if (address + size_bytes < address)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "ceov_launch: floating: the range of %" PRIu64 " bytes wraps",
+				 size_bytes);
+	return 0;
+}
+
+static int check_launch(ceov_plan *plan, const struct ceov_launch *launch)
+{
+	struct cei_report *report = &plan->object.context->report;
+	int r;
+
+	if (plan->builder)
+		return cei_raise(report, CEOV_ERR_STATE, 0,
+				 "ceov_launch: the plan is not committed");
+	r = check_floating(plan, (uint64_t)(uintptr_t)launch->floating);
+	if (r)
+		return r;
+	if (launch->after_stream && !plan->triggers.is_direct)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "ceov_launch: a transfer of the plan has no direct path, so "
+				 "its engine polls: name no after_stream");
+	if (!launch->producer_stream && !plan->triggers.is_pollable)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "ceov_launch: source_ready marks of this plan cannot be "
+				 "polled; name producer_stream");
+	return 0;
+}
+
+int cei_plan_check_base(const ceov_plan *plan, uint64_t base, const char *call,
+			struct cei_report_hold *hold)
+{
+	struct cei_report *report = &plan->object.context->report;
+	int is_large = base >= CEOV_VALUE_LIMIT - plan->triggers.largest_value;
+
+	if (!is_large && base >= plan->run.last_base)
+		return 0;
+	cei_report_hold_begin(report, hold);
+	if (is_large)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "%s: base %" PRIu64 " and the plan's values come to "
+				 "CEOV_VALUE_LIMIT", call, base);
+	return cei_raise(report, CEOV_ERR_INVALID, 0,
+			 "%s: base falls from %" PRIu64 " to %" PRIu64, call,
+			 plan->run.last_base, base);
+}
+
+int cei_plan_check_parties(ceov_plan *plan, const char *call)
+{
+	ceov_context *context = plan->object.context;
+	struct ceov_failure failure;
+	uint32_t i, rank;
+	int r = 0;
+
+	for (i = 0; !r && i < plan->program.n_signals; i++)
+		r = cei_signal_check_abort(plan->signals[i], call);
+	if (r)
+		return r;
+	for (i = 0; i < plan->program.n_buffers; i++) {
+		rank = plan->buffers[i]->rank;
+		if (!cei_context_is_lost(context, rank))
+			continue;
+		failure = cei_failure(CEOV_ERR_PEER_LOST, 0);
+		failure.rank = rank;
+		return cei_raise_failure(&context->report, &failure,
+					 "%s: the plan names a buffer of rank %u, which has "
+					 "gone", call, rank);
+	}
+	return 0;
+}
+
+/* Returns a record for one launch, or NULL. The caller holds the plan's lock. */
+static struct cei_launch *take_record(ceov_plan *plan)
+{
+	struct cei_list *node = cei_list_take(&plan->run.idle);
+	struct cei_launch *record;
+
+	if (node)
+		return CEI_OWNER(node, struct cei_launch, link);
+	record = calloc(1, cei_launch_bytes(plan));
+	if (record)
+		cei_list_init(&record->link);
+	return record;
+}
+
+static void fill_record(struct cei_launch *record, ceov_plan *plan,
+			const struct ceov_launch *launch)
+{
+	uint64_t timeout = plan->object.context->deadline_ns;
+	uint32_t i;
+
+	if (launch->deadline_ns)
+		timeout = launch->deadline_ns;
+	record->plan = plan;
+	record->sequence = plan->run.n_launches;
+	record->base = launch->base;
+	record->deadline_ns = cei_deadline(timeout);
+	record->producer = launch->producer_stream;
+	record->gate = CEOV_NOBODY;
+	cei_list_init(&record->gate_link);
+	record->gate_line = NULL;
+	record->next_step = 0;
+	record->next_open = 0;
+	record->after = launch->after_stream;
+	record->has_followed = 0;
+	record->floating = (uint64_t)(uintptr_t)launch->floating;
+	record->hold_until_ns = 0;
+	record->n_parked = 0;
+	record->n_blocked = 0;
+	record->error = 0;
+	record->blamed = CEOV_NOBODY;
+	record->n_open = plan->program.n_chunks;
+	for (i = 0; i < plan->program.n_chunks; i++) {
+		cei_list_init(&record->chunks[i].link);
+		record->chunks[i].launch = record;
+		record->chunks[i].index = i;
+		record->chunks[i].state = CEI_CHUNK_ARMED;
+		record->chunks[i].path = NULL;
+		record->chunks[i].sequence = 0;
+		record->chunks[i].leg = 0;
+		record->chunks[i].parked = CEI_AWAKE;
+		record->chunks[i].slot = CEI_NO_SLOT;
+	}
+}
+
+/* Records an event at the point of the stream that the launch follows. */
+static int mark_stream(ceov_plan *plan, struct cei_launch *record, void *stream)
+{
+	struct cei_engine *engine = &plan->object.context->engines[plan->member];
+	const struct cei_backend_ops *ops = engine->backend->ops;
+	int r = 0;
+
+	if (!record->event)
+		r = ops->event_open(engine->backend, &record->event);
+	return r ? r : ops->event_record(engine->backend, record->event, stream);
+}
+
+/* Puts a launch into the engine's inbox. The caller holds the plan's lock, so that launches are
+ * there in the order of `sequence`. Begins `hold` if log lines may be written. */
+static int enqueue(ceov_plan *plan, const struct ceov_launch *launch,
+		   struct cei_report_hold *hold, ceov_ticket *ret_ticket)
+{
+	ceov_context *context = plan->object.context;
+	struct cei_launch *record;
+	int r;
+
+	r = cei_plan_check_base(plan, launch->base, "ceov_launch", hold);
+	if (r)
+		return r;
+	if (plan->run.n_in_flight == CEI_PLAN_LAUNCHES_MAX)
+		return CEOV_FULL;
+	record = take_record(plan);
+	if (!record || launch->after_stream)
+		cei_report_hold_begin(&context->report, hold);
+	if (!record)
+		return cei_raise(&context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "ceov_launch: no memory for %u chunks", plan->program.n_chunks);
+	fill_record(record, plan, launch);
+	if (launch->after_stream)
+		r = mark_stream(plan, record, launch->after_stream);
+	if (!r)
+		r = cei_tickets_take(&context->tickets, plan, &record->number, &record->slot);
+	if (!r) {
+		*ret_ticket = (ceov_ticket){ record->number };
+		r = cei_engine_submit(&context->engines[plan->member], record);
+		if (r)
+			cei_tickets_give_back(&context->tickets, record->slot);
+	}
+	if (r) {
+		cei_list_append(&plan->run.idle, &record->link);
+		return r;
+	}
+	plan->run.n_in_flight++;
+	plan->run.n_launches++;
+	plan->run.last_base = launch->base;
+	return 0;
+}
+
+int cei_launch_enqueue(struct ceov_plan *plan, const struct ceov_launch *launch,
+		       ceov_ticket *ret_ticket)
+{
+	struct cei_report_hold hold;
+	int r;
+
+	hold.is_open = 0;
+	pthread_mutex_lock(&plan->lock);
+	r = enqueue(plan, launch, &hold, ret_ticket);
+	pthread_mutex_unlock(&plan->lock);
+	cei_report_hold_end(&plan->object.context->report, &hold);
+	return r;
+}
+
+int ceov_launch(ceov_plan *plan, const struct ceov_launch *from, ceov_ticket *ret_ticket)
+{
+	struct ceov_launch launch;
+	ceov_ticket ticket = { 0 };
+	int r = cei_object_check(plan, &cei_plan_type, "ceov_launch");
+
+	if (!r)
+		r = take_launch(plan, from, &launch);
+	if (!r)
+		r = check_launch(plan, &launch);
+	if (!r)
+		r = cei_plan_check_parties(plan, "ceov_launch");
+	if (!r)
+		r = plan->object.door->plan.launch(plan, &launch, &ticket);
+	if (!r && ret_ticket)
+		*ret_ticket = ticket;
+	return r;
+}
+
+/* --- wait ---------------------------------------------------------------- */
+
+static int refuse_ticket(ceov_context *context, ceov_ticket ticket, int why)
+{
+	if (why == CEOV_NONE)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ticket %" PRIu64 ": whether that launch went well is not "
+				 "known any more: more than %u later ones have failed since",
+				 ticket.number, CEI_FAILURES_MAX);
+	return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+			 "ticket %" PRIu64 " was never issued", ticket.number);
+}
+
+int cei_ticket_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns,
+		    int *ret_result)
+{
+	return cei_tickets_wait(&context->tickets, ticket.number, timeout_ns, ret_result);
+}
+
+int ceov_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns)
+{
+	int result = 0;
+	int r = cei_context_check(context);
+
+	if (r)
+		return r;
+	r = context->door->ticket.wait(context, ticket, timeout_ns, &result);
+	return r ? refuse_ticket(context, ticket, r) : result;
+}
+
+/* --- abort --------------------------------------------------------------- */
+
+/* Takes the context's lock, so that the plan is not released, and holds back log lines
+ * meanwhile. */
+int cei_ticket_abort(ceov_context *context, ceov_ticket ticket)
+{
+	struct cei_report_hold hold;
+	ceov_plan *plan;
+
+	cei_report_hold_begin(&context->report, &hold);
+	pthread_mutex_lock(&context->lock);
+	plan = cei_tickets_plan(&context->tickets, ticket.number);
+	if (plan)
+		cei_signals_abort(plan->signals, plan->program.n_signals, CEOV_ERR_ABORTED,
+				  CEOV_NOBODY);
+	pthread_mutex_unlock(&context->lock);
+	cei_report_hold_end(&context->report, &hold);
+	return plan ? 0 : CEOV_NONE;
+}
+
+int ceov_abort(ceov_context *context, ceov_ticket ticket)
+{
+	int result, r = cei_context_check(context);
+
+	if (!r)
+		r = context->door->ticket.abort(context, ticket);
+	if (r != CEOV_NONE)
+		return r;
+	r = context->door->ticket.wait(context, ticket, 0, &result);
+	return r == CEOV_ERR_INVALID ? refuse_ticket(context, ticket, r) : CEOV_NONE;
+}

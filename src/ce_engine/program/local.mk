@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+
+# ce_engine/program: what a plan does, as a table of numbers, and what is refused, found and cut
+# in it. It needs no context.
+libceoverlap_core_la_SOURCES += \
+	%D%/area.c %D%/area.h \
+	%D%/order_queries.c %D%/order_queries.h \
+	%D%/overlap_sweep.c %D%/overlap_sweep.h \
+	%D%/program.c %D%/program.h \
+	%D%/program_check.c %D%/program_triggers.c \
+	%D%/program_cut.c \
+	%D%/program_explain.c %D%/program_explain.h \
+	%D%/program_order.c %D%/program_order.h \
+	%D%/program_overlap.c \
+	%D%/program_route.c \
+	%D%/program_wire.c %D%/program_wire.h \
+	%D%/split.c %D%/split.h

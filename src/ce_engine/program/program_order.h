@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_PROGRAM_ORDER_H
+#define CEI_PROGRAM_ORDER_H
+
+/*
+ * At commit: the order of transfers, which comes from marks only: b follows a where b waits
+ * for a value of a counter that a raises, directly or through others. Marks from outside,
+ * and those of earlier launches (value 0), give no order; nor does the position of a
+ * transfer without bytes behind all before it, but a plan in which it could never come
+ * behind them is refused.
+ */
+
+#include <stdint.h>
+
+#include "ce_engine/program/program.h"
+
+struct cei_order {
+	const struct cei_program *program;
+	struct cei_report        *report;       /* for errors */
+	uint32_t *before;               /* 2 per transfer: the transfers that its marks follow, or
+					 * CEOV_NOBODY */
+	uint32_t *empty;                /* the last transfer without bytes that it follows,
+					 * counted from 1; 0: none */
+	uint32_t *stack;                /* scratch memory of walks */
+	uint32_t *position;             /* the transfer's position in a line in which each stands
+					 * behind all that it follows (CEOV_NOBODY: none yet),
+					 * ... */
+	uint32_t *line;                 /* ... and the transfer at each position */
+	uint32_t  n_placed;             /* number of transfers that have a position */
+	uint32_t  n;                    /* transfers */
+	int       raises_again;         /* two transfers raise one counter */
+};
+
+/* Refuses marks that nobody raises, cycles, and counters with several raisers. After a
+ * failure call fini. */
+int  cei_order_init(struct cei_order *order, const struct cei_program *program,
+		    struct cei_report *report);
+void cei_order_fini(struct cei_order *order);
+
+/* Raises that there is no memory for the checks. */
+int  cei_order_no_memory(const struct cei_order *order);
+
+/* program_overlap.c: refuses overlapping bytes that nothing orders. */
+int  cei_overlap_check(const struct cei_order *order);
+
+#endif /* CEI_PROGRAM_ORDER_H */

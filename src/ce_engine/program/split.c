@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Cuts pieces into chunks of nearly equal size. */
+
+#include "ce_engine/program/split.h"
+
+static uint64_t divide_up(uint64_t a, uint64_t b)
+{
+	return a / b + (a % b != 0);
+}
+
+/* Rows per chunk; 0: a row is too long and must be cut. */
+static uint64_t rows_per_chunk(const struct cei_piece *piece, uint64_t max_bytes)
+{
+	uint64_t rows;
+
+	if (piece->row_bytes > max_bytes)
+		return 0;
+	if (piece->source_pitch_bytes > CEI_PITCH_MAX_BYTES ||
+	    piece->target_pitch_bytes > CEI_PITCH_MAX_BYTES)
+		return 1;
+	rows = max_bytes / piece->row_bytes;
+	return divide_up(piece->n_rows, divide_up(piece->n_rows, rows));
+}
+
+/* Bytes of each part of a row that is cut. */
+static uint64_t part_bytes(const struct cei_piece *piece, uint64_t max_bytes)
+{
+	uint64_t part = divide_up(piece->row_bytes, divide_up(piece->row_bytes, max_bytes));
+
+	part = divide_up(part, CEI_CUT_ALIGN_BYTES) * CEI_CUT_ALIGN_BYTES;
+	return part > max_bytes ? max_bytes : part;
+}
+
+uint64_t cei_split_count(const struct cei_piece *piece, uint64_t max_bytes)
+{
+	uint64_t rows;
+
+	if (!piece->row_bytes || !piece->n_rows)
+		return 1;
+	rows = rows_per_chunk(piece, max_bytes);
+	if (rows)
+		return divide_up(piece->n_rows, rows);
+	return piece->n_rows * divide_up(piece->row_bytes, part_bytes(piece, max_bytes));
+}
+
+static struct cei_piece rows_at(const struct cei_piece *piece, uint64_t first, uint64_t n)
+{
+	struct cei_piece cut = *piece;
+
+	cut.source += first * piece->source_pitch_bytes;
+	cut.target += first * piece->target_pitch_bytes;
+	cut.n_rows = piece->n_rows - first < n ? piece->n_rows - first : n;
+	return cut;
+}
+
+struct cei_piece cei_split_at(const struct cei_piece *piece, uint64_t max_bytes,
+			      uint64_t i)
+{
+	uint64_t rows, part, parts_per_row, at;
+	struct cei_piece cut;
+
+	if (!piece->row_bytes || !piece->n_rows)
+		return *piece;
+	rows = rows_per_chunk(piece, max_bytes);
+	if (rows)
+		return rows_at(piece, i * rows, rows);
+	part = part_bytes(piece, max_bytes);
+	parts_per_row = divide_up(piece->row_bytes, part);
+	cut = rows_at(piece, i / parts_per_row, 1);
+	at = i % parts_per_row * part;
+	cut.source += at;
+	cut.target += at;
+	cut.row_bytes = piece->row_bytes - at < part ? piece->row_bytes - at : part;
+	return cut;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_QUEUES_H
+#define CEI_QUEUES_H
+
+/*
+ * The scheduler's decisions over plain data: which of the jobs that wait for a lane goes
+ * next, and when. A job is what the scheduler must know of a chunk. Time is a parameter:
+ * tests/sim/ simulates whole machines with this code.
+ *
+ * Jobs of a higher urgency go first. Within one urgency, jobs that keep their order, and
+ * those whose ports are not known, go first come first served and are not held back. The
+ * others wait in one queue per link:
+ *
+ * - a job is dispatched when its lane is about to run out of work, so that the choice is
+ * late, ...
+ * - ... and when all ports of its link are free at its begin;
+ * - among several, the one whose busiest port has the most work waiting is chosen, and the
+ * lane waits a little for that one;
+ * - a link that no other engine contends for gets work further ahead;
+ * - a job that was passed over for long is dispatched in any case.
+ *
+ * Background jobs leave room: see CEI_QUEUES_BACKGROUND. Those that keep their order wait
+ * for their ports, too: otherwise engines that urgent jobs brought out of step would
+ * collide from then on.
+ */
+
+#include <stdint.h>
+
+#include "base/list.h"
+#include "ce_engine/sched/ports.h"
+
+/* links with queues of their own; further links share queues, and wait for each other */
+#define CEI_QUEUES_LINKS 64u
+
+/* A lane gets its next job when its remaining work takes less than this: more than the time
+ * to see a completion and to submit. */
+#define CEI_QUEUES_AHEAD_NS UINT64_C(12000)
+
+/* The same for a link that no other engine contends for. */
+#define CEI_QUEUES_ALONE_NS UINT64_C(1000000)
+
+/* Time from the choice to the first byte on an idle lane. */
+#define CEI_QUEUES_ISSUE_NS UINT64_C(4000)
+
+/* Tolerated overlap of two copies on a port: at least MEET_NS, or 1/MEET_PART of the later
+ * copy. So a lane does not switch to another link because an engine is a little late, and
+ * all engines keep in step: with 2 us, equal copies between 8 GPUs took a round more, and
+ * so did long ones without MEET_PART (tests/sim/). */
+#define CEI_QUEUES_MEET_NS   UINT64_C(8000)
+#define CEI_QUEUES_MEET_PART 32u
+
+/* The best job is worth waiting for while its ports are busy for up to this part of its own
+ * time; then the next best job goes instead. Jobs out of turn make others go out of turn,
+ * too. */
+#define CEI_QUEUES_HOLD_PART 8u
+
+/* The link's own backlog is weighted 1/SPREAD against the busiest port's backlog: so a lane
+ * whose own port is the busiest keeps a choice of links for longer. */
+#define CEI_QUEUES_SPREAD 8u
+
+/* An overdue copy extends its port reservation by this much. */
+#define CEI_QUEUES_LATE_NS  UINT64_C(10000)
+
+/* Anti-starvation: a queue head is dispatched, even on busy ports, after it has waited the
+ * time of PATIENCE copies of its kind plus PATIENCE_NS. */
+#define CEI_QUEUES_PATIENCE    64u
+#define CEI_QUEUES_PATIENCE_NS UINT64_C(5000000)
+
+/* Ordered jobs may overtake jobs that have waited up to this much longer. */
+#define CEI_QUEUES_OVERTAKE_NS UINT64_C(1000000)
+
+/* Limits of background jobs on a lane: their number, and their bytes together, unless there
+ * is only one. */
+#define CEI_QUEUES_BACKGROUND       2u
+#define CEI_QUEUES_BACKGROUND_BYTES (UINT64_C(32) << 20)
+
+enum cei_job_state { CEI_JOB_IDLE, CEI_JOB_WAITING, CEI_JOB_MOVING };
+
+struct cei_job {
+	const struct cei_machine_link *link;    /* NULL: its ports are not known */
+	uint64_t        bytes;
+	uint64_t        ready_ns;       /* when it became ready */
+	uint16_t        lane;
+	uint16_t        turn;           /* tie-breaker among equally good jobs: the least goes
+					 * first */
+	uint8_t         urgency;        /* enum ceov_urgency */
+	uint8_t         keeps_order;
+	uint8_t         state;          /* queues: enum cei_job_state */
+	uint8_t         class;          /* queues: its link's index in `links` */
+	struct cei_list node;           /* queues: while not IDLE */
+	uint64_t        takes_ns;       /* while MOVING: its expected time, ... */
+	uint64_t        ends_ns;        /* ... and the end of its port reservation; 0: it has
+					 * none */
+};
+
+struct cei_queue {                      /* the jobs of one link */
+	struct cei_list jobs;
+	uint64_t        bytes;
+	uint64_t        first_since_ns; /* since when its first job stands first; 0: not determined
+					 * yet */
+};
+
+#define CEI_QUEUES_ORDERED 3u           /* one queue per urgency */
+#define CEI_QUEUES_FREE    2u           /* sets of queues for normal and for background jobs */
+
+struct cei_lineup {                     /* the jobs of one lane */
+	struct cei_list  ordered[CEI_QUEUES_ORDERED];
+	uint64_t         first_since_ns;/* the same for ordered background jobs */
+	struct cei_queue (*free)[CEI_QUEUES_LINKS];     /* [CEI_QUEUES_FREE]; lists are
+							 * initialised at first use */
+	uint64_t         is_used[CEI_QUEUES_FREE];      /* bit i: queue i has jobs */
+	struct cei_list  moving;        /* oldest first */
+	uint32_t         n_moving;
+	uint32_t         n_background;  /* background jobs among them, ... */
+	uint64_t         background_bytes;
+	uint64_t         begun_ns;      /* when the oldest one began, as far as known */
+	uint64_t         moving_ns;     /* expected time of all of them */
+};
+
+struct cei_queues {
+	struct cei_ports  *ports;       /* NULL: no link's ports are known */
+	uint32_t           credit;      /* most jobs that may be moving on a lane */
+	uint32_t           n_lanes;
+	uint64_t           has_waiting; /* bit i: jobs wait for lane i; at most 64 lanes */
+	uint64_t           has_moving;  /* bit i: jobs move on lane i */
+	struct cei_lineup *lanes;
+	struct cei_queue (*free)[CEI_QUEUES_LINKS];     /* of all lanes */
+	const struct cei_machine_link *links[CEI_QUEUES_LINKS];
+	uint64_t           n_looks;     /* number of jobs ever compared: the cost of decisions */
+};
+
+/* CEOV_ERR_NO_MEMORY, not raised; then call fini. At most 64 lanes. queues must be zeroed
+ * before. */
+int  cei_queues_init(struct cei_queues *queues, struct cei_ports *ports, uint32_t n_lanes,
+		     uint32_t credit);
+
+/* Accesses no job, because they may be gone: bytes of jobs that never left still count as
+ * waiting at the ports. Accepts zeroes. */
+void cei_queues_fini(struct cei_queues *queues);
+
+/* Adds an IDLE job, filled except for the queues' fields; it waits from now on. */
+void cei_queues_add(struct cei_queues *queues, struct cei_job *job);
+
+/* Chooses a job for the lane, which becomes MOVING; NULL: none may go. */
+struct cei_job *cei_queues_take(struct cei_queues *queues, uint32_t lane, uint64_t now_ns);
+
+/* Call it once per turn before jobs are taken: extends the reservations of overdue jobs. */
+void cei_queues_settle(struct cei_queues *queues, uint64_t now_ns);
+
+/* Removes a job in any state, because it is done or dropped; it becomes IDLE. */
+void cei_queues_leave(struct cei_queues *queues, struct cei_job *job, uint64_t now_ns);
+
+#endif /* CEI_QUEUES_H */

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Stage 2: turns chunks into jobs, for which queues.c decides what goes next. Knows lanes by number
+ * only. */
+
+#include "ce_engine/sched/scheduler.h"
+
+#include "base/clock.h"
+#include "ce_engine/sched/launch.h"
+#include "ce_engine/sched/trace.h"
+
+int cei_scheduler_init(struct cei_scheduler *scheduler, struct cei_ports *ports,
+		       struct cei_trace *trace)
+{
+	scheduler->trace = trace;
+	cei_list_init(&scheduler->picked);
+	return cei_queues_init(&scheduler->queues, ports, CEI_LANES_MAX, CEI_LANE_CREDIT);
+}
+
+void cei_scheduler_fini(struct cei_scheduler *scheduler)
+{
+	cei_queues_fini(&scheduler->queues);
+}
+
+/* The link of a chunk that goes there in one copy. Others are bounded by their staging
+ * slots, and small: they go when they can. */
+static const struct cei_machine_link *link_of(const struct cei_chunk *chunk)
+{
+	const struct cei_cut *cut = cei_chunk_cut(chunk);
+	const struct cei_machine_link *link = cei_chunk_step(chunk)->link;
+
+	if (cut->path != CEI_PATH_DIRECT || !cut->piece.n_rows || !link ||
+	    link->kind == CEI_MACHINE_NONE)
+		return NULL;
+	return link;
+}
+
+/* A gated launch stays on the lane that waits for it; other chunks go on the lane of their
+ * transfer, or of the leg of their path. */
+static uint32_t lane_of(const struct cei_chunk *chunk)
+{
+	if (chunk->launch->gate != CEOV_NOBODY)
+		return chunk->launch->gate;
+	if (chunk->path)
+		return chunk->path->lanes[chunk->leg];
+	return cei_chunk_step(chunk)->lane;
+}
+
+void cei_scheduler_add(struct cei_scheduler *scheduler, struct cei_chunk *chunk)
+{
+	const struct ceov_plan *plan = chunk->launch->plan;
+	const struct cei_cut *cut = cei_chunk_cut(chunk);
+	struct cei_job *job = &chunk->job;
+	int is_gated = chunk->launch->gate != CEOV_NOBODY;
+
+	job->link = link_of(chunk);
+	job->bytes = cut->piece.row_bytes * cut->piece.n_rows;
+	job->ready_ns = cei_now_ns();
+	job->lane = (uint16_t)lane_of(chunk);
+	job->turn = cei_chunk_step(chunk)->turn;
+	/* a gated lane's marks are raised in the order of its launches (admission.h): so no
+	 * urgency */
+	job->urgency = is_gated ? CEOV_URGENCY_NORMAL : (uint8_t)plan->program.urgency;
+	job->keeps_order = is_gated || plan->triggers.keeps_order;
+	cei_queues_add(&scheduler->queues, job);
+}
+
+uint32_t cei_scheduler_pick(struct cei_scheduler *scheduler)
+{
+	struct cei_queues *queues = &scheduler->queues;
+	uint64_t waiting = queues->has_waiting;
+	uint32_t lane, n_picked = 0;
+	struct cei_chunk *chunk;
+	struct cei_job *job;
+	uint64_t now;
+
+	if (!waiting && !queues->has_moving)
+		return 0;
+	now = cei_now_ns();
+	cei_queues_settle(queues, now);
+	for (; waiting; waiting &= waiting - 1) {
+		lane = (uint32_t)__builtin_ctzll(waiting);
+		while ((job = cei_queues_take(queues, lane, now))) {
+			chunk = CEI_OWNER(job, struct cei_chunk, job);
+			chunk->state = CEI_CHUNK_PICKED;
+			cei_list_append(&scheduler->picked, &chunk->link);
+			cei_trace_stage(scheduler->trace, chunk, CEI_TRACE_PICKED);
+			n_picked++;
+		}
+	}
+	return n_picked;
+}
+
+void cei_scheduler_leave(struct cei_scheduler *scheduler, struct cei_chunk *chunk)
+{
+	cei_queues_leave(&scheduler->queues, &chunk->job, cei_now_ns());
+}
