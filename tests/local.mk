@@ -176,9 +176,8 @@ endif
 LDADD = libtesting.la libceoverlap_core.la $(CHECK_LIBS)
 
 # What times say, on a machine that only pretends: parts of the bench.
-%C%_unit_test_measure_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tools
-%C%_unit_test_measure_SOURCES = %D%/unit/test_measure.c tools/bench_measure.h \
-	tools/bench_measure_pairs.c tools/bench_measure_sets.c
+%C%_unit_test_measure_SOURCES = %D%/unit/test_measure.c tools/bench/measure/measure.h \
+	tools/bench/measure/pairs.c tools/bench/measure/sets.c
 
 %C%_unit_test_training_SOURCES = %D%/unit/test_training.c \
 	%D%/unit/training_rig.c %D%/unit/training_rig.h

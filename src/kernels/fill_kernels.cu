@@ -18,7 +18,7 @@ static __device__ __forceinline__ float bell(uint64_t seed, uint64_t index)
 }
 
 /* Returns the value cut off, not rounded, to bf16, so that it stays below 1. The host's
- * function in tools/bench_values.c makes the same bits. */
+ * function in tools/bench/values.c makes the same bits. */
 static __device__ __forceinline__ uint32_t bell_bits(uint64_t seed, uint64_t index)
 {
 	return __float_as_uint(bell(seed, index)) & 0xffff0000u;

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench_measure.h"
 #include "testing.h"
+#include "tools/bench/measure/measure.h"
 
 #define GPUS     8u
 #define PEER     393e9

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * Tests all_gather and all_to_all. They compare ours (polled, gated) with raw driver calls and
+ * NCCL's two modes, alternating sample by sample in one run.
+ *
+ * A sample times LAUNCHES launches back to back between two events on the caller's stream (on the
+ * host: between two readings of the clock), after a barrier of the ranks. It ends when every
+ * block's mark is raised at every rank. Launches alternate between two targets, and the consumer's
+ * free marks are raised on a separate stream. The all-gather is in place. In the all-to-all a
+ * rank's own block is not copied, except by NCCL, whose call always copies it.
+ */
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "tools/bench/cases/cases.h"
+#include "tools/bench/cases/collective.h"
+
+#define LAUNCHES 5u
+
+/* --- set-up -------------------------------------------------------------- */
+
+static int open_set(struct bench_collective *c, struct bench_set *set, uint64_t bytes_max)
+{
+	struct bench_rank *rank = c->rank;
+	struct ceov_place host = { CEOV_PLACE_HOST, 0 };
+	uint32_t n_counters = rank->n_ranks * c->n_pieces;
+	int r;
+
+	r = bench_share_buffers(rank, bytes_max * rank->n_ranks, &set->target);
+	if (!r)
+		r = bench_share_signals(rank, bench_place(rank), n_counters, 0,
+					&set->arrived);
+	if (!r)
+		r = bench_share_signals(rank, host, n_counters, 0, &set->free);
+	if (!r)
+		r = ceov_signal_create(rank->context, rank->rank, host, c->n_pieces, 0,
+				       &set->ready[0]);
+	if (!r)
+		r = ceov_signal_create(rank->context, rank->rank, bench_place(rank),
+				       c->n_pieces, 0, &set->ready[1]);
+	return r;
+}
+
+static int open_nccl(struct bench_collective *c, enum bench_method method, uint64_t bytes_max)
+{
+	const char *why = "";
+	int r = CEOV_NONE;
+
+	if (c->rank->n_on_gpu > 1)
+		why = "ranks share GPUs, which NCCL refuses";
+	else if (c->rank->is_gpu && !c->rank->options->without_nccl)
+		r = bench_nccl_open(c->rank, method == BENCH_METHOD_NCCL_CE,
+				    bytes_max * c->rank->n_ranks, &c->nccl[method], &why);
+	else
+		why = c->rank->is_gpu ? "as asked" : "it needs GPUs";
+	c->runs[method] = !r;
+	if (r == CEOV_NONE && !c->rank->rank)
+		printf("# NCCL %s is left out: %s\n",
+		       method == BENCH_METHOD_NCCL_CE ? "zero-CTA" : "SM", why);
+	return r == CEOV_NONE ? 0 : r;
+}
+
+static int open_collective(struct bench_collective *c, struct bench_rank *rank,
+			   enum bench_pattern pattern)
+{
+	uint64_t bytes_max = rank->options->begin_bytes, bytes;
+	uint32_t i;
+	int r = 0;
+
+	memset(c, 0, sizeof(*c));
+	c->rank = rank;
+	c->pattern = pattern;
+	c->n_pieces = rank->options->n_pieces;
+	c->runs[BENCH_METHOD_POLLED] = (rank->options->triggers & BENCH_POLLED) != 0;
+	c->runs[BENCH_METHOD_GATED] = (rank->options->triggers & BENCH_GATED) != 0;
+	c->runs[BENCH_METHOD_FOLLOW] = rank->is_gpu &&
+		(rank->options->triggers & BENCH_FOLLOW) != 0;
+	c->runs[BENCH_METHOD_RAW] = 1;
+	for (bytes = bytes_max; bytes; bytes = bench_next_size(rank->options, bytes))
+		bytes_max = bytes;
+	for (i = 0; !r && i < BENCH_SETS; i++)
+		r = open_set(c, &c->sets[i], bytes_max);
+	if (!r && pattern == BENCH_ALL_TO_ALL)
+		r = bench_share_buffers(rank, bytes_max * rank->n_ranks, &c->source);
+	if (!r)
+		r = bench_share_buffers(rank, 4096, &c->flags);
+	if (!r)         /* flags must start at 0, and a fill would write its pattern */
+		r = rank->is_gpu ? 0 : (memset(bench_address(rank, c->flags.by_rank[
+				rank->rank]), 0, 4096), 0);
+	if (!r)
+		r = open_nccl(c, BENCH_METHOD_NCCL_SM, bytes_max);
+	if (!r)
+		r = open_nccl(c, BENCH_METHOD_NCCL_CE, bytes_max);
+	return r ? r : bench_meet(rank);
+}
+
+static int close_collective(struct bench_collective *c)
+{
+	struct bench_set *set;
+	uint32_t i, k;
+	int r = 0;
+
+	bench_nccl_close(c->nccl[BENCH_METHOD_NCCL_SM]);
+	bench_nccl_close(c->nccl[BENCH_METHOD_NCCL_CE]);
+	for (i = 0; !r && i < BENCH_SETS; i++) {
+		set = &c->sets[i];
+		r = bench_drop_buffers(c->rank, &set->target);
+		if (!r)
+			r = bench_drop_signals(c->rank, &set->arrived);
+		if (!r)
+			r = bench_drop_signals(c->rank, &set->free);
+		for (k = 0; !r && k < 2; k++)
+			r = ceov_signal_release(set->ready[k]);
+	}
+	if (!r && c->pattern == BENCH_ALL_TO_ALL)
+		r = bench_drop_buffers(c->rank, &c->source);
+	return r ? r : bench_drop_buffers(c->rank, &c->flags);
+}
+
+/* --- taking a sample ----------------------------------------------------- */
+
+static int settle(struct bench_rank *rank)
+{
+	int r = 0;
+
+	if (rank->is_gpu) {
+		r = bench_stream_sync(rank->device, BENCH_STREAM_MAIN);
+		if (!r)
+			r = bench_stream_sync(rank->device, BENCH_STREAM_SIDE);
+		if (!r)
+			r = bench_stream_sync(rank->device, BENCH_STREAM_COPY);
+	}
+	return r ? r : bench_meet(rank);
+}
+
+static int sample(struct bench_collective *c, enum bench_method method, uint32_t number,
+		  uint32_t n_launches)
+{
+	struct bench_rank *rank = c->rank;
+	uint64_t begin = 0;
+	double us = 0;
+	uint32_t i;
+	int r = bench_meet(rank);
+
+	if (!r && rank->is_gpu)
+		r = bench_time_begin(rank->device);
+	begin = cei_now_ns();
+	for (i = 0; !r && i < n_launches; i++)
+		r = bench_methods_once(c, method, i + 1 == n_launches);
+	if (!r && rank->is_gpu)
+		r = bench_time_us(rank->device, &us);
+	else
+		us = (double)(cei_now_ns() - begin) / 1e3;
+	if (!r)
+		bench_sample(rank, method, number, us / n_launches);
+	return r ? r : settle(rank);
+}
+
+/* --- filling and checking data ------------------------------------------- */
+
+/* Returns where the next launch of the method writes. */
+static char *target_of(struct bench_collective *c, enum bench_method method)
+{
+	struct bench_rank *rank = c->rank;
+	uint64_t next = method == BENCH_METHOD_RAW ? c->n_raw + 1 : c->n_ours;
+
+	if (method == BENCH_METHOD_NCCL_SM || method == BENCH_METHOD_NCCL_CE)
+		return bench_nccl_target(c->nccl[method]);
+	return bench_address(rank, c->sets[next % BENCH_SETS].target.by_rank[rank->rank]);
+}
+
+static char *source_of(struct bench_collective *c, enum bench_method method)
+{
+	struct bench_rank *rank = c->rank;
+
+	if (method == BENCH_METHOD_NCCL_SM || method == BENCH_METHOD_NCCL_CE)
+		return bench_nccl_source(c->nccl[method]);
+	return bench_address(rank, c->source.by_rank[rank->rank]);
+}
+
+static int prepare_data(struct bench_collective *c, enum bench_method method)
+{
+	struct bench_rank *rank = c->rank;
+	uint32_t own = rank->rank, target;
+	char *at = target_of(c, method);
+	int r;
+
+	c->round++;
+	r = bench_fill(rank->device, at, c->bytes * rank->n_ranks, ~c->round);
+	if (c->pattern == BENCH_ALL_GATHER)
+		return r ? r : bench_fill(rank->device, at + own * c->bytes, c->bytes,
+					  bench_seed(rank, own, 0, c->round));
+	for (target = 0; !r && target < rank->n_ranks; target++)
+		r = bench_fill(rank->device, source_of(c, method) + target * c->bytes,
+			       c->bytes, bench_seed(rank, own, target, c->round));
+	return r;
+}
+
+static int check_data(struct bench_collective *c, enum bench_method method, const char *at)
+{
+	struct bench_rank *rank = c->rank;
+	uint64_t n_wrong = 0;
+	uint32_t source;
+	int r = 0;
+
+	for (source = 0; !r && source < rank->n_ranks; source++) {
+		if (source == rank->rank)
+			continue;
+		r = bench_verify(rank->device, at + source * c->bytes, c->bytes,
+				 bench_seed(rank, source, c->pattern == BENCH_ALL_GATHER ? 0
+					    : rank->rank, c->round), &n_wrong);
+		bench_wrong(rank, method, n_wrong);
+	}
+	return r ? r : bench_meet(rank);
+}
+
+/* Runs one launch into every target, each with different data, and checks what arrived. */
+static int verify(struct bench_collective *c, enum bench_method method)
+{
+	const char *at;
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; !r && i < BENCH_SETS; i++) {
+		at = target_of(c, method);
+		r = prepare_data(c, method);
+		if (!r)
+			r = sample(c, method, 0, 1);
+		if (!r)
+			r = check_data(c, method, at);
+	}
+	if (r)
+		return r;
+	if (!c->rank->rank)
+		c->wrong[method] |= bench_take_wrong(c->rank, method) != 0;
+	return bench_meet(c->rank);
+}
+
+static int verify_all(struct bench_collective *c)
+{
+	uint32_t method;
+	int r = 0;
+
+	for (method = 0; !r && c->rank->options->check && method < BENCH_METHODS; method++)
+		if (c->runs[method])
+			r = verify(c, (enum bench_method)method);
+	return r;
+}
+
+/* --- rows ---------------------------------------------------------------- */
+
+static void name_row(const struct bench_collective *c, enum bench_method method,
+		     struct bench_row *row)
+{
+	static const char *const names[] = { "polled", "gated", "follow" };
+	static const enum bench_mode kinds[BENCH_METHODS] = {
+		BENCH_OURS, BENCH_OURS, BENCH_OURS, BENCH_RAW, BENCH_NCCL_SM, BENCH_NCCL_CE };
+
+	memset(row, 0, sizeof(*row));
+	snprintf(row->test, sizeof(row->test), "%s", c->pattern == BENCH_ALL_GATHER
+		 ? "all_gather" : "all_to_all");
+	row->mode = kinds[method];
+	if (row->mode == BENCH_OURS)
+		snprintf(row->variant, sizeof(row->variant), "%s",
+			 names[method]);
+	row->ranks = c->rank->n_ranks;
+	row->source = row->target = -1;
+	row->bytes_per_rank = c->bytes;
+	if (row->mode == BENCH_OURS || row->mode == BENCH_RAW)
+		row->chunk_bytes = c->bytes / c->n_pieces;
+	row->verified = c->rank->options->check ? !c->wrong[method] : -1;
+}
+
+static void add_rows(struct bench_collective *c)
+{
+	struct bench_row rows[BENCH_METHODS];
+	uint32_t method;
+
+	for (method = 0; method < BENCH_METHODS; method++) {
+		name_row(c, (enum bench_method)method, &rows[method]);
+		if (!c->runs[method])
+			continue;
+		bench_statistics(c->rank, method, c->rank->options->n_samples, &rows[method]);
+		rows[method].gb_per_s = (double)(c->rank->n_ranks - 1) * (double)c->bytes /
+			rows[method].us_median / 1e3;
+	}
+	for (method = 0; method < BENCH_METHODS; method++) {
+		if (!c->runs[method])
+			continue;
+		if (method <= BENCH_METHOD_FOLLOW) {
+			rows[method].ratio_raw = rows[BENCH_METHOD_RAW].us_median /
+				rows[method].us_median;
+			rows[method].ratio_nccl_sm = rows[BENCH_METHOD_NCCL_SM].us_median /
+				rows[method].us_median;
+			rows[method].ratio_nccl_ce = rows[BENCH_METHOD_NCCL_CE].us_median /
+				rows[method].us_median;
+		}
+		bench_add_row(c->rank, &rows[method]);
+	}
+}
+
+static int measure_size(struct bench_collective *c)
+{
+	const struct bench_options *options = c->rank->options;
+	uint32_t i, method;
+	int r = bench_methods_open_plans(c);
+
+	bench_forget(c->rank);
+	memset(c->wrong, 0, sizeof(c->wrong));
+	if (!r)
+		r = verify_all(c);
+	for (i = 0; !r && i < options->n_warmup + options->n_samples; i++)
+		for (method = 0; !r && method < BENCH_METHODS; method++)
+			if (c->runs[method])
+				r = sample(c, (enum bench_method)method, i < options->n_warmup ? 0
+					   : i - options->n_warmup, LAUNCHES);
+	if (!r)
+		r = verify_all(c);
+	if (!r && !c->rank->rank)
+		add_rows(c);
+	if (!r)
+		bench_methods_close_plans(c);
+	return r ? r : bench_meet(c->rank);
+}
+
+static int run(struct bench_rank *rank, enum bench_pattern pattern)
+{
+	struct bench_collective c;
+	uint64_t bytes;
+	int r = open_collective(&c, rank, pattern);
+
+	for (bytes = rank->options->begin_bytes; !r && bytes;
+	     bytes = bench_next_size(rank->options, bytes)) {
+		c.bytes = bytes;
+		r = measure_size(&c);
+	}
+	return r ? r : close_collective(&c);
+}
+
+int bench_all_gather(struct bench_rank *rank)
+{
+	return run(rank, BENCH_ALL_GATHER);
+}
+
+int bench_all_to_all(struct bench_rank *rank)
+{
+	return run(rank, BENCH_ALL_TO_ALL);
+}

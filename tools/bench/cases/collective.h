@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef BENCH_COLLECTIVE_H
+#define BENCH_COLLECTIVE_H
+
+/* One collective over all ranks, and the methods that are compared: collective.c
+ * measures, methods.c implements each method. */
+
+#include "tools/bench/group.h"
+
+#define BENCH_SETS 2u
+
+enum bench_method {
+	BENCH_METHOD_POLLED,
+	BENCH_METHOD_GATED,
+	BENCH_METHOD_FOLLOW,
+	BENCH_METHOD_RAW,
+	BENCH_METHOD_NCCL_SM,
+	BENCH_METHOD_NCCL_CE,
+	BENCH_METHODS,
+};
+
+enum bench_pattern { BENCH_ALL_GATHER, BENCH_ALL_TO_ALL };
+
+struct bench_set {                            /* one target and its signals and plans */
+	struct bench_buffers target;
+	struct bench_signals arrived;   /* signals of each target's rank */
+	struct bench_signals free;
+	ceov_signal         *ready[2];  /* [polled, gated] */
+	ceov_plan           *plan[3];   /* indexed by our methods */
+	uint64_t             n_launches;
+};
+
+struct bench_collective {
+	struct bench_rank   *rank;
+	enum bench_pattern         pattern;
+	uint64_t             bytes;     /* size of a shard or block */
+	uint32_t             n_pieces;
+	struct bench_set           sets[BENCH_SETS];
+	struct bench_buffers source;    /* sources of the all-to-all */
+	struct bench_buffers flags;     /* for raw calls: one 64-bit flag per source rank */
+	uint64_t             n_raw;
+	uint64_t             n_ours;    /* launches of ours so far, which selects the next set */
+	struct bench_nccl   *nccl[BENCH_METHODS];
+	int                  runs[BENCH_METHODS];
+	int                  wrong[BENCH_METHODS];
+	uint64_t             round;     /* rises with every check; seeds its data */
+};
+
+/* Commits, and releases, the plans of every set for the current size. */
+int  bench_methods_open_plans(struct bench_collective *c);
+void bench_methods_close_plans(struct bench_collective *c);
+
+/* Queues (GPU) or runs (host) one launch; the last one of a sample also ends the clock. */
+int  bench_methods_once(struct bench_collective *c, enum bench_method method, int is_last);
+
+#endif /* BENCH_COLLECTIVE_H */

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* The command line of ceoverlap-bench overlap. */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/bench/options.h"
+#include "tools/bench/overlap/models.h"
+#include "tools/bench/overlap/overlap.h"
+
+#define TOKENS_MAX (UINT64_C(1) << 24)
+
+static const struct bench_case cases[] = {
+	{ "ag_gemm", "all-gather and GEMM", 1, 1, 0, bench_overlap_ag_gemm },
+	{ "gemm_rs", "GEMM and reduce-scatter", 1, 1, 0, bench_overlap_gemm_rs },
+	{ "reduce_scatter", "a sum, each rank its part", 1, 1, 0,
+	  bench_overlap_reduce_scatter },
+	{ "all_reduce", "a sum, all of it at all ranks", 1, 1, 0, bench_overlap_all_reduce },
+	{ NULL, NULL, 0, 0, 0, NULL },
+};
+
+enum key {
+	KEY_TOKENS = BENCH_KEY_OWN, KEY_GRAPH, KEY_STREAM, KEY_CUBLAS, KEY_NO_CUBLAS,
+	KEY_MODE, KEY_PIECES, KEY_TILE, KEY_REDUCE_BLOCKS, KEY_TUNE, KEY_EXPLAIN, KEY_GATHERED,
+	KEY_KN,
+};
+
+static const struct argp_option options_table[] = {
+	{ "test", 't', "NAMES", 0, "Operators, a comma list of ag_gemm, gemm_rs, "
+	  "reduce_scatter, all_reduce (default: all)", 0 },
+	{ "list", 'l', NULL, 0, "List the operators and the models", 0 },
+	{ "models", 'm', "NAMES", 0, "Whose shapes, a comma list (default: all but tiny; "
+	  "host memory: tiny)", 0 },
+	{ "tokens", KEY_TOKENS, "N,...", 0, "Rows of the whole product (default 2048,8192; "
+	  "host memory: 256)", 0 },
+	{ "minbytes", 'b', "SIZE", 0, "Sums: smallest input of a rank (default 64M)", 0 },
+	{ "maxbytes", 'e', "SIZE", 0, "Sums: largest (default 256M, or -b)", 0 },
+	{ "stepfactor", 'f', "N", 0, "From size to size (default 4)", 0 },
+	{ "ranks", 'g', "N", 0, "Ranks (default: one per GPU; 4 on host memory)", 0 },
+	{ "iters", 'n', "N", 0, "Samples of each row (default 20)", 0 },
+	{ "warmup_iters", 'w', "N", 0, "Samples before them that do not count (default 3)",
+	  0 },
+	{ "check", 'c', "0|1", 0, "Check results (default 1)", 0 },
+	{ "json", 'J', "FILE", 0, "Write the rows as JSON too", 0 },
+	{ "timeout", 'T', "SECONDS", 0, "End with an error after this time (default 1800)",
+	  0 },
+	{ "stream", KEY_STREAM, NULL, 0, "Calls on a stream only (default: both)", 1 },
+	{ "graph", KEY_GRAPH, NULL, 0, "Replayed CUDA graphs only (default: both)", 1 },
+	{ "host", BENCH_KEY_HOST, NULL, 0, "Host memory even where there are GPUs", 1 },
+	{ "one-process", BENCH_KEY_ONE_PROCESS, NULL, 0, "All ranks in one process, a "
+	  "thread each (default where ranks share GPUs; else a process per rank)", 1 },
+	{ "processes", BENCH_KEY_PROCESSES, NULL, 0, "A process per rank even where ranks "
+	  "share a GPU, on which processes take turns", 1 },
+	{ "mode", KEY_MODE, "overlap|sequence", 0, "How ours goes (default: chosen)", 2 },
+	{ "pieces", KEY_PIECES, "N", 0, "Pieces of a rank's rows (default: chosen)", 2 },
+	{ "tile", KEY_TILE, "RxC", 0, "The GEMM's tiles (default: chosen)", 2 },
+	{ "reduce-blocks", KEY_REDUCE_BLOCKS, "N", 0, "SMs of a sum (default: chosen)", 2 },
+	{ "tune", KEY_TUNE, NULL, 0, "Measure the choices first (GPUs)", 2 },
+	{ "explain", KEY_EXPLAIN, NULL, 0, "Print what was chosen, and why", 2 },
+	{ "gathered", KEY_GATHERED, NULL, 0, "Ours leaves the gathered A, too, as the "
+	  "backward pass wants it", 2 },
+	{ "kn", KEY_KN, NULL, 0, "B is k x n, as in a backward pass, and the product A B "
+	  "(default: n x k, A times B transposed); cuBLAS's, too", 2 },
+	{ "chunk", BENCH_KEY_CHUNK, "SIZE", 0, "Largest chunk (default: the library's)", 2 },
+	{ "nccl", BENCH_KEY_NCCL, "PATH", 0, "libnccl.so.2 to compare with (default: "
+	  "searched)", 3 },
+	{ "no-nccl", BENCH_KEY_NO_NCCL, NULL, 0, "Leave NCCL out", 3 },
+	{ "without-nccl", BENCH_KEY_NO_NCCL, NULL, OPTION_ALIAS, NULL, 3 },
+	{ "cublas", KEY_CUBLAS, "PATH", 0, "libcublas to compare with (default: searched)",
+	  3 },
+	{ "no-cublas", KEY_NO_CUBLAS, NULL, 0, "Leave cuBLAS out: nothing is checked then",
+	  3 },
+	{ "without-cublas", KEY_NO_CUBLAS, NULL, OPTION_ALIAS, NULL, 3 },
+	{ "trace", BENCH_KEY_TRACE, "FILE", 0, "Write what chunks did, for Perfetto or Chrome",
+	  3 },
+	{ "seed", BENCH_KEY_SEED, "N", 0, "Seed of the data (default: random, printed)", 3 },
+	{ NULL, 0, NULL, 0, NULL, 0 },
+};
+
+static void list_all(void)
+{
+	uint32_t i;
+
+	for (i = 0; cases[i].name; i++)
+		printf("%-14s %s\n", cases[i].name, cases[i].help);
+	for (i = 0; bench_models[i].name; i++)
+		printf("%-14s hidden %llu, ffn %llu\n", bench_models[i].name,
+		       (unsigned long long)bench_models[i].hidden,
+		       (unsigned long long)bench_models[i].ffn);
+}
+
+static const char *check_models(struct argp_state *state, const char *text)
+{
+	const char *at = text;
+	size_t length;
+
+	if (!*text)
+		argp_error(state, "-m wants names of models");
+	while (*at) {
+		length = strcspn(at, ",");
+		if (!bench_model_find(at, length))
+			argp_error(state, "no model '%.*s'; -l lists them", (int)length, at);
+		at += length + (at[length] == ',');
+	}
+	return text;
+}
+
+static const char *check_tokens(struct argp_state *state, const char *text)
+{
+	const char *at = text;
+	char *end = NULL;
+	uint64_t value;
+
+	do {
+		value = strtoull(at, &end, 10);
+		if (end == at || *at == '-' || !value || value > TOKENS_MAX ||
+		    (*end && (*end != ',' || !end[1])))
+			argp_error(state, "'%s' must be numbers from 1 to %llu, say "
+				   "2048,8192", text, (unsigned long long)TOKENS_MAX);
+		at = end + 1;
+	} while (*end == ',');
+	return text;
+}
+
+static enum ceov_op_mode parse_mode(struct argp_state *state, const char *text)
+{
+	if (!strcmp(text, "overlap"))
+		return CEOV_MODE_OVERLAP;
+	if (strcmp(text, "sequence"))
+		argp_error(state, "'%s' must be overlap or sequence", text);
+	return CEOV_MODE_SEQUENCE;
+}
+
+static void parse_tile(struct argp_state *state, const char *text,
+		       struct ceov_op_tuning *tuning)
+{
+	unsigned rows = 0, columns = 0;
+	char rest;
+
+	if (sscanf(text, "%5ux%5u%c", &rows, &columns, &rest) != 2 || !rows || !columns)
+		argp_error(state, "'%s' must be rows x columns, say 128x256", text);
+	tuning->tile_rows = rows;
+	tuning->tile_columns = columns;
+}
+
+/* Parses the options that set a field of the tuning. */
+static error_t parse_tuning(int key, char *text, struct argp_state *state,
+			    struct bench_overlap_options *overlap)
+{
+	struct ceov_op_tuning *tuning = &overlap->tuning;
+
+	switch (key) {
+	case KEY_MODE: tuning->mode = parse_mode(state, text); break;
+	case KEY_PIECES:
+		tuning->n_pieces = (uint32_t)bench_parse_number(state, text, 1, 1024);
+		break;
+	case KEY_TILE: parse_tile(state, text, tuning); break;
+	case KEY_REDUCE_BLOCKS:
+		tuning->n_reduce_blocks = (uint32_t)bench_parse_number(state, text, 1, 1024);
+		break;
+	default: return ARGP_ERR_UNKNOWN;
+	}
+	overlap->is_tuned = 1;
+	return 0;
+}
+
+struct both {
+	struct bench_options         options;
+	struct bench_overlap_options overlap;
+};
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+	struct both *both = state->input;
+	struct bench_overlap_options *overlap = &both->overlap;
+
+	switch (key) {
+	case 'l': list_all(); exit(EXIT_SUCCESS);
+	case 'm': overlap->models = check_models(state, text); break;
+	case KEY_TOKENS: overlap->tokens = check_tokens(state, text); break;
+	case KEY_GRAPH: overlap->graphs = 1; break;
+	case KEY_STREAM: overlap->streams = 1; break;
+	case KEY_CUBLAS: overlap->blas_path = text; break;
+	case KEY_NO_CUBLAS: overlap->without_blas = 1; break;
+	case KEY_TUNE: overlap->tunes = 1; break;
+	case KEY_EXPLAIN: overlap->explains = 1; break;
+	case KEY_GATHERED: overlap->gathers = 1; break;
+	case KEY_KN: overlap->b_is_k_by_n = 1; break;
+	case ARGP_KEY_ARG: argp_error(state, "unexpected '%s'", text); break;
+	default:
+		if (!parse_tuning(key, text, state, overlap))
+			return 0;
+		return bench_parse_common(key, text, state, &both->options);
+	}
+	return 0;
+}
+
+/* Stores the command as typed, for the report. */
+static void keep_command(struct bench_overlap_options *overlap, int argc, char **argv)
+{
+	size_t used = (size_t)snprintf(overlap->command, sizeof(overlap->command),
+				       "ceoverlap-bench");
+	int i, n;
+
+	for (i = 0; i < argc && used < sizeof(overlap->command); i++) {
+		n = snprintf(overlap->command + used, sizeof(overlap->command) - used,
+			     " %s", argv[i]);
+		used += n > 0 ? (size_t)n : 0;
+	}
+}
+
+int bench_overlap_main(int argc, char **argv)
+{
+	static const struct argp argp = { options_table, parse, NULL,
+		"Measures operators: all-gather and GEMM, GEMM and reduce-scatter, and sums "
+		"over ranks, beside NCCL, cuBLAS, and both one after the other, in the same "
+		"run.\v"
+		"Exit status: 0 when all ran and all results were right; 1 on wrong "
+		"results, a failure, a timeout, or when nothing ran; 2 on unusable arguments.",
+		NULL, NULL, NULL };
+	struct both both = {
+		.options = {
+			.begin_bytes = UINT64_C(64) << 20,
+			.factor = 4,
+			.n_samples = 20,
+			.n_warmup = 3,
+			.check = 1,
+			.timeout_s = 1800,
+		},
+		.overlap = { .tuning = { .struct_bytes = sizeof(struct ceov_op_tuning) } },
+	};
+	const struct bench_case *chosen[BENCH_CASES_MAX];
+	char name[] = "ceoverlap-bench overlap";
+	uint32_t n;
+
+	keep_command(&both.overlap, argc, argv);
+	argv[0] = name;                 /* argp prints this name in its messages */
+	both.options.overlap = &both.overlap;
+	if (bench_options_begin(&both.options))
+		return EXIT_FAILURE;
+	if (argp_parse(&argp, argc, argv, 0, NULL, &both) ||
+	    bench_options_finish(&both.options, UINT64_C(256) << 20))
+		return 2;
+	if (!both.overlap.graphs && !both.overlap.streams)
+		both.overlap.graphs = both.overlap.streams = 1;
+	n = bench_choose_cases(cases, both.options.tests, chosen);
+	return n ? bench_world_run(&both.options, chosen, n) : 2;
+}

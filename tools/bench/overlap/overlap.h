@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef BENCH_OVERLAP_H
+#define BENCH_OVERLAP_H
+
+/*
+ * ceoverlap-bench overlap: operators compared with their parts, and with NCCL followed by
+ * cuBLAS.
+ *
+ *   overlap.c   rows: shapes, samples
+ *   set.c       what a row needs: workspaces, ops, memory
+ *   methods.c   how each method runs
+ *   check.c     whether results are right
+ *   options.c   the command line
+ *   report.c    rows as text and as JSON
+ */
+
+#include <ceoverlap/ops.h>
+
+#include "tools/bench/bench.h"
+#include "tools/bench/values.h"
+
+#define OVERLAP_ROWS_MAX 512u
+#define OVERLAP_CALLS    5u             /* calls per sample, and per graph */
+
+/* --- options ------------------------------------------------------------- */
+
+struct bench_overlap_options {
+	const char            *models;  /* comma-separated names; NULL: the default set */
+	const char            *tokens;
+	int                    streams; /* measure calls on a stream */
+	int                    graphs;  /* measure replayed graphs */
+	int                    without_blas;
+	const char            *blas_path;       /* NULL: search for the library */
+	int                    gathers; /* the all-gather also stores the gathered A */
+	int                    b_is_k_by_n;     /* layout of b, for ours and for cuBLAS */
+	int                    tunes;   /* calls ceov_op_tune() first */
+	int                    explains;
+	int                    is_tuned;        /* a tuning option was given */
+	struct ceov_op_tuning  tuning;
+	char                   command[1024];   /* the command as typed */
+};
+
+/* Runs the command; argv[0] is "overlap". Returns the program's exit status. */
+int bench_overlap_main(int argc, char **argv);
+
+/* --- rows ---------------------------------------------------------------- */
+
+enum bench_overlap_test {
+	OVERLAP_AG_GEMM, OVERLAP_GEMM_RS, OVERLAP_REDUCE_SCATTER, OVERLAP_ALL_REDUCE
+};
+
+enum bench_overlap_method {
+	OVERLAP_GEMM,                   /* cuBLAS alone */
+	OVERLAP_OURS_GEMM,              /* our kernel alone: no waits, nothing sent */
+	OVERLAP_COMM,                   /* NCCL alone */
+	OVERLAP_COMM_CE,                /* NCCL, zero-CTA: all-gather only */
+	OVERLAP_SEQUENCE,               /* NCCL and cuBLAS, one after the other */
+	OVERLAP_SEQUENCE_CE,
+	OVERLAP_OURS,
+	OVERLAP_METHODS
+};
+
+/* Modes of bench_sample(). Each method has one for calls on a stream and one for a graph, for each
+ * of: its time, the calling thread's CPU time, the other threads' share of a CPU. The modes from
+ * ERROR on hold what checks found. */
+enum bench_overlap_mode {
+	OVERLAP_MODE_US = 0,
+	OVERLAP_MODE_THREAD = 2 * OVERLAP_METHODS,
+	OVERLAP_MODE_PROCESS = 4 * OVERLAP_METHODS,
+	OVERLAP_MODE_ERROR = 6 * OVERLAP_METHODS,
+	OVERLAP_MODE_ERROR_NCCL = OVERLAP_MODE_ERROR + 2,
+	OVERLAP_MODE_UNLIKE = OVERLAP_MODE_ERROR_NCCL + 2,
+	OVERLAP_MODES = OVERLAP_MODE_UNLIKE + 2
+};
+
+struct bench_overlap_times {            /* times of one method; us_median 0: not measured */
+	double us_median;
+	double us_min;
+	double us_p99;
+	double thread_us;               /* CPU time of the calling thread per call */
+	double process_percent;         /* CPU time of other threads, in percent of one CPU */
+};
+
+struct bench_overlap_row {
+	enum bench_overlap_test    test;
+	char                       model[16];   /* "": a sum, which has no model */
+	int                        is_graph;
+	uint32_t                   ranks;
+	uint64_t                   m;           /* rows of a rank's product; 0: a sum */
+	uint64_t                   n;
+	uint64_t                   k;
+	uint64_t                   bytes;       /* of sums: size of a rank's input */
+	struct bench_overlap_times methods[OVERLAP_METHODS];
+	int                        verified;    /* same values as in struct bench_row */
+	int                        same_bits;   /* two runs gave the same bits; if A was gathered,
+						 * it was right as well */
+	double                     error;       /* largest difference from fp32 sums, relative to
+						 * the largest value */
+	double                     error_nccl;  /* the same for NCCL's result; < 0: not checked */
+	double                     tolerance;
+};
+
+/* Figures computed from a row's times; 0: a time that is needed was not measured. */
+struct bench_overlap_derived {
+	double speedup;                 /* sequence / ours */
+	double speedup_ce;              /* zero-CTA sequence / ours */
+	double ideal_us;                /* max(cuBLAS, the faster NCCL) */
+	double fraction;                /* the part of the ideal's speed-up over the sequence that
+					 * ours reaches */
+	double exposed_us;              /* ours - cuBLAS; may be negative */
+	double gemm_ratio;              /* cuBLAS / our kernel */
+	double over_ideal;              /* ours / ideal */
+};
+
+void bench_overlap_derive(const struct bench_overlap_row *row,
+			  struct bench_overlap_derived *ret_derived);
+const char *bench_overlap_name(enum bench_overlap_test test);
+
+void bench_overlap_report_head(FILE *out);
+void bench_overlap_report_row(FILE *out, const struct bench_overlap_row *row);
+int  bench_overlap_report_json(const struct bench_options *options,
+			       const struct bench_overlap_row *rows, uint32_t n_rows,
+			       const char *machine);
+
+/* The test cases. Each is run on every rank. */
+int bench_overlap_ag_gemm(struct bench_rank *rank);
+int bench_overlap_gemm_rs(struct bench_rank *rank);
+int bench_overlap_reduce_scatter(struct bench_rank *rank);
+int bench_overlap_all_reduce(struct bench_rank *rank);
+
+/* --- an operator's rows, on one rank -------------------------------------- */
+
+/*
+ * Memory of a row, bf16 unless stated; what a test does not need is NULL. n x k may be
+ * k x n, as the options say.
+ *
+ *             a                 whole       b      c, other       product  reference
+ *   ag_gemm   own rows x k      all x k     n x k  all x n        -        all x n
+ *   gemm_rs   all x k           -           n x k  own rows x n   all x n  own rows x n
+ *   sums      all               -           -      own or all     -        own or all
+ */
+struct bench_overlap_memory {
+	void *a;
+	void *whole;                    /* the gathered A */
+	void *b;
+	void *c;                        /* result of our operator */
+	void *other;                    /* result of cuBLAS, or of another run of ours */
+	void *gathered;                 /* A as our operator gathered it, if wanted */
+	void *product;
+	void *reference;                /* the expected result, in fp32 */
+	void *peer_a;                   /* gemm_rs: another rank's rows of a */
+	void *peer_b;                   /* gemm_rs: the same rank's b */
+};
+
+struct bench_overlap_shape {
+	const char *model;              /* NULL: a sum */
+	uint64_t    m;
+	uint64_t    n;
+	uint64_t    k;
+	uint64_t    bytes;
+};
+
+struct bench_overlap {
+	struct bench_rank                  *rank;
+	const struct bench_overlap_options *options;
+	enum bench_overlap_test             test;
+	struct bench_overlap_shape          shape;
+	uint64_t                            rows[BENCH_RANKS_MAX];      /* rows of each rank; for
+									 * sums counts of values */
+	uint64_t                            first_row;          /* first of this rank's rows among
+								 * the rows of all ranks */
+	int                                 is_even;            /* all ranks have the same number
+								 * of rows */
+	ceov_workspace                     *workspaces[2];      /* for calls on a stream, for
+								 * graphs */
+	ceov_op                            *ops[2];
+	struct bench_blas                  *blas;               /* NULL: cuBLAS is not available */
+	struct bench_nccl                  *nccl[2];            /* default, zero-CTA; NULL: not
+								 * available */
+	struct bench_overlap_memory         memory;
+	uint64_t                            n_result;           /* number of values in c */
+	int                                 runs[2][OVERLAP_METHODS];
+	void                               *graphs[OVERLAP_METHODS];
+	uint64_t                            seed;               /* seed of the row's data */
+};
+
+static inline int bench_overlap_is_sum(const struct bench_overlap *o)
+{
+	return o->test == OVERLAP_REDUCE_SCATTER || o->test == OVERLAP_ALL_REDUCE;
+}
+
+/* Open and close what all rows of a case need (set.c). bench_overlap_close() also
+ * cleans up after a failed open. */
+int  bench_overlap_open(struct bench_overlap *o, const struct bench_overlap_shape *shapes,
+			uint32_t n_shapes);
+int  bench_overlap_close(struct bench_overlap *o);
+
+/* Open and close what one row needs. Close also cleans up after a failed open. */
+int  bench_overlap_open_row(struct bench_overlap *o,
+			    const struct bench_overlap_shape *shape);
+int  bench_overlap_close_row(struct bench_overlap *o);
+
+/* Returns the seed of a rank's operand 0 (a) or 1 (b). */
+uint64_t bench_overlap_seed(const struct bench_overlap *o, uint32_t rank, uint32_t operand);
+
+/* Prepare the row's methods and their graphs, release them, and make one call of a method
+ * (methods.c). On a GPU the call is queued; on the host it is done on return. */
+int  bench_overlap_open_methods(struct bench_overlap *o);
+void bench_overlap_close_methods(struct bench_overlap *o);
+int  bench_overlap_once(struct bench_overlap *o, enum bench_overlap_method method, int is_graph);
+
+/* Makes OVERLAP_CALLS calls, or launches one graph of them. */
+int  bench_overlap_calls(struct bench_overlap *o, enum bench_overlap_method method, int is_graph);
+
+/* Compute the expected result of the row's data, then compare ours with it (check.c).
+ * Checks record their findings by bench_sample() as sample `slot`. */
+int  bench_overlap_refer(struct bench_overlap *o);
+int  bench_overlap_check(struct bench_overlap *o, int is_graph, uint32_t slot);
+double bench_overlap_tolerance(const struct bench_overlap *o);
+
+/* Synchronises the caller's stream, then waits until all ranks have done so. */
+int  bench_overlap_settle(struct bench_overlap *o);
+
+#endif /* BENCH_OVERLAP_H */

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Prints the operators' rows as a text table and as JSON. */
+
+#include <json-c/json.h>
+#include <string.h>
+
+#include "tools/bench/overlap/overlap.h"
+
+#define SCHEMA_VERSION 2
+
+static const char *const method_names[OVERLAP_METHODS] = {
+	[OVERLAP_GEMM] = "gemm",
+	[OVERLAP_OURS_GEMM] = "ours_gemm",
+	[OVERLAP_COMM] = "comm",
+	[OVERLAP_COMM_CE] = "comm_ce",
+	[OVERLAP_SEQUENCE] = "sequence",
+	[OVERLAP_SEQUENCE_CE] = "sequence_ce",
+	[OVERLAP_OURS] = "ours",
+};
+
+static int is_sum(const struct bench_overlap_row *row)
+{
+	return row->m == 0;
+}
+
+static double median(const struct bench_overlap_row *row, enum bench_overlap_method method)
+{
+	return row->methods[method].us_median;
+}
+
+/* Returns 0 if a value is missing. */
+static double ratio(double above, double below)
+{
+	return above > 0 && below > 0 ? above / below : 0;
+}
+
+/* Returns the smaller of the values that were measured. */
+static double least(double a, double b)
+{
+	if (a <= 0 || b <= 0)
+		return a > 0 ? a : b;
+	return a < b ? a : b;
+}
+
+void bench_overlap_derive(const struct bench_overlap_row *row,
+			  struct bench_overlap_derived *ret_derived)
+{
+	double ours = median(row, OVERLAP_OURS), gemm = median(row, OVERLAP_GEMM);
+	double comm = least(median(row, OVERLAP_COMM), median(row, OVERLAP_COMM_CE));
+	double sequence = is_sum(row) ? comm : median(row, OVERLAP_SEQUENCE);
+	struct bench_overlap_derived d = { .ideal_us = 0 };
+
+	if (comm > 0 && (gemm > 0 || is_sum(row)))
+		d.ideal_us = gemm > comm ? gemm : comm;
+	d.speedup = ratio(sequence, ours);
+	d.speedup_ce = ratio(median(row, OVERLAP_SEQUENCE_CE), ours);
+	if (!is_sum(row) && d.ideal_us > 0 && sequence > d.ideal_us && ours > 0)
+		d.fraction = (sequence / ours - 1) / (sequence / d.ideal_us - 1);
+	if (gemm > 0 && ours > 0)
+		d.exposed_us = ours - gemm;
+	d.gemm_ratio = ratio(gemm, median(row, OVERLAP_OURS_GEMM));
+	d.over_ideal = ratio(ours, d.ideal_us);
+	*ret_derived = d;
+}
+
+/* --- text ----------------------------------------------------------------- */
+
+void bench_overlap_report_head(FILE *out)
+{
+	fprintf(out, "# us a call: medians of samples, each the maximum over ranks\n"
+		"# gemm: cuBLAS; our: our GEMM alone; comm: NCCL; commCE: NCCL zero-CTA; "
+		"seq: NCCL and cuBLAS; seqCE: zero-CTA and cuBLAS\n"
+		"# speedup: seq / ours (sums: comm / ours); vsCE: seqCE / ours; ideal: "
+		"max(gemm, faster comm); frac: of the ideal's speed-up\n"
+		"# exposed: ours - gemm; g/our: gemm / our; /ideal: ours / ideal; cpu: us "
+		"of the calling thread a call; thr%%: CPU of other threads\n");
+	fprintf(out, "%-14s %-9s %9s %6s %6s %-6s %8s %8s %8s %8s %8s %8s %8s %7s %6s %8s "
+		"%6s %8s %6s %6s %6s %5s %8s  %s\n", "operator", "model", "M", "N", "K",
+		"launch", "gemm", "our", "comm", "commCE", "seq", "seqCE", "ours", "speedup",
+		"vsCE", "ideal", "frac", "exposed", "g/our", "/ideal", "cpu", "thr%", "error",
+		"data");
+}
+
+struct cell {
+	char text[24];
+};
+
+static struct cell cell(double value, int n_decimals)
+{
+	struct cell cell;
+
+	if (value != 0)
+		snprintf(cell.text, sizeof(cell.text), "%.*f", n_decimals, value);
+	else
+		snprintf(cell.text, sizeof(cell.text), "-");
+	return cell;
+}
+
+static struct cell size_cell(uint64_t value)
+{
+	struct cell cell;
+
+	if (value)
+		snprintf(cell.text, sizeof(cell.text), "%llu", (unsigned long long)value);
+	else
+		snprintf(cell.text, sizeof(cell.text), "-");
+	return cell;
+}
+
+static const char *verdict(const struct bench_overlap_row *row)
+{
+	if (row->verified < 0)
+		return "unchecked";
+	if (row->verified)
+		return "verified";
+	return row->same_bits ? "WRONG" : "WRONG: bits differ";
+}
+
+void bench_overlap_report_row(FILE *out, const struct bench_overlap_row *row)
+{
+	struct bench_overlap_derived d;
+	struct cell error = { "-" };
+	uint32_t method;
+
+	bench_overlap_derive(row, &d);
+	if (row->error >= 0)
+		snprintf(error.text, sizeof(error.text), "%.1e", row->error);
+	fprintf(out, "%-14s %-9s %9s %6s %6s %-6s", bench_overlap_name(row->test),
+		is_sum(row) ? "bytes:" : row->model,
+		size_cell(is_sum(row) ? row->bytes : row->m).text, size_cell(row->n).text,
+		size_cell(row->k).text, row->is_graph ? "graph" : "stream");
+	for (method = 0; method < OVERLAP_METHODS; method++)
+		fprintf(out, " %8s", cell(median(row, (enum bench_overlap_method)method), 1).text);
+	fprintf(out, " %7s %6s %8s %6s %8s %6s %6s %6s %5s %8s  %s\n",
+		cell(d.speedup, 3).text, cell(d.speedup_ce, 3).text,
+		cell(d.ideal_us, 1).text, cell(d.fraction, 2).text,
+		cell(d.exposed_us, 1).text, cell(d.gemm_ratio, 3).text,
+		cell(d.over_ideal, 3).text, cell(row->methods[OVERLAP_OURS].thread_us, 1).text,
+		cell(row->methods[OVERLAP_OURS].process_percent, 0).text, error.text,
+		verdict(row));
+}
+
+/* --- JSON ----------------------------------------------------------------- */
+
+static void add_string(struct json_object *object, const char *key, const char *value)
+{
+	json_object_object_add(object, key, json_object_new_string(value));
+}
+
+static void add_integer(struct json_object *object, const char *key, uint64_t value)
+{
+	json_object_object_add(object, key, json_object_new_int64((int64_t)value));
+}
+
+/* Adds a boolean, or null if the value was not checked. */
+static void add_flag(struct json_object *object, const char *key, int value)
+{
+	json_object_object_add(object, key, value < 0 ? NULL
+			       : json_object_new_boolean(value));
+}
+
+/* Adds a number, or null if it is not known. */
+static void add_error(struct json_object *object, const char *key, double value)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%.3e", value);
+	json_object_object_add(object, key, value < 0 ? NULL
+			       : json_object_new_double_s(value, text));
+}
+
+static struct json_object *times_to_json(const struct bench_overlap_times *times)
+{
+	struct json_object *object = json_object_new_object();
+
+	bench_report_number(object, "us_median", times->us_median);
+	bench_report_number(object, "us_min", times->us_min);
+	bench_report_number(object, "us_p99", times->us_p99);
+	bench_report_number(object, "thread_us", times->thread_us);
+	if (times->process_percent > 0)
+		bench_report_number(object, "process_percent", times->process_percent);
+	else                            /* ranks are threads of one process, so times are not known
+					 * per rank */
+		json_object_object_add(object, "process_percent", NULL);
+	return object;
+}
+
+static void add_derived(struct json_object *object, const struct bench_overlap_row *row)
+{
+	struct bench_overlap_derived d;
+
+	bench_overlap_derive(row, &d);
+	const struct {
+		const char *key;
+		double      value;
+	} all[] = {
+		{ "speedup", d.speedup },
+		{ "speedup_ce", d.speedup_ce },
+		{ "ideal_us", d.ideal_us },
+		{ "fraction", d.fraction },
+		{ "exposed_us", d.exposed_us },
+		{ "gemm_ratio", d.gemm_ratio },
+		{ "over_ideal", d.over_ideal },
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (all[i].value != 0)
+			bench_report_number(object, all[i].key, all[i].value);
+}
+
+static struct json_object *row_to_json(const struct bench_overlap_row *row)
+{
+	struct json_object *object = json_object_new_object();
+	struct json_object *methods = json_object_new_object();
+	uint32_t method;
+
+	add_string(object, "operator", bench_overlap_name(row->test));
+	add_string(object, "launch", row->is_graph ? "graph" : "stream");
+	add_integer(object, "ranks", row->ranks);
+	if (is_sum(row)) {
+		add_integer(object, "bytes_per_rank", row->bytes);
+	} else {
+		add_string(object, "model", row->model);
+		add_integer(object, "m", row->m);
+		add_integer(object, "n", row->n);
+		add_integer(object, "k", row->k);
+	}
+	for (method = 0; method < OVERLAP_METHODS; method++)
+		if (row->methods[method].us_median > 0)
+			json_object_object_add(methods, method_names[method],
+					       times_to_json(&row->methods[method]));
+	json_object_object_add(object, "methods", methods);
+	add_derived(object, row);
+	add_flag(object, "verified", row->verified);
+	add_flag(object, "same_bits", row->same_bits);
+	add_error(object, "error", row->error);
+	add_error(object, "error_nccl", row->error_nccl);
+	add_error(object, "tolerance", row->tolerance);
+	return object;
+}
+
+int bench_overlap_report_json(const struct bench_options *options,
+			      const struct bench_overlap_row *rows, uint32_t n_rows,
+			      const char *machine)
+{
+	struct json_object *report = json_object_new_object();
+	struct json_object *list = json_object_new_array();
+	struct json_object *origin = bench_report_provenance(options, machine);
+	uint32_t i;
+
+	add_string(origin, "command", options->overlap->command);
+	add_integer(origin, "calls_per_sample", OVERLAP_CALLS);
+	add_integer(report, "schema_version", SCHEMA_VERSION);
+	json_object_object_add(report, "provenance", origin);
+	for (i = 0; i < n_rows; i++)
+		json_object_array_add(list, row_to_json(&rows[i]));
+	json_object_object_add(report, "rows", list);
+	return bench_report_write(options, report);
+}

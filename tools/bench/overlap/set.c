@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Opens what measuring an operator needs: workspaces, NCCL and cuBLAS for a case; operators, memory
+ * and data for a row. */
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "tools/bench/blas.h"
+#include "tools/bench/overlap/overlap.h"
+
+#define SPARE_SMS 8u     /* SMs left free for copies within a GPU that ranks share */
+#define CONNECT_NS UINT64_C(60000000000)
+#define RELEASE_NS UINT64_C(10000000000)
+
+/* --- shapes --------------------------------------------------------------- */
+
+/* Distributes units evenly. If they do not divide evenly, the first ranks get one more. */
+static void share_out(uint64_t total, uint64_t unit, uint32_t n_ranks, uint64_t *parts)
+{
+	uint64_t units = total / unit;
+	uint32_t i;
+
+	for (i = 0; i < n_ranks; i++)
+		parts[i] = (units / n_ranks + (i < units % n_ranks)) * unit;
+}
+
+static void set_shape(struct bench_overlap *o, const struct bench_overlap_shape *shape)
+{
+	struct bench_rank *rank = o->rank;
+	uint32_t i;
+
+	o->shape = *shape;
+	o->first_row = 0;
+	o->is_even = 1;
+	if (bench_overlap_is_sum(o))
+		share_out(shape->bytes / 2, 8, rank->n_ranks, o->rows);
+	else
+		share_out(shape->m, 1, rank->n_ranks, o->rows);
+	for (i = 0; i < rank->n_ranks; i++) {
+		if (i < rank->rank)
+			o->first_row += o->rows[i];
+		o->is_even = o->is_even && o->rows[i] == o->rows[0];
+	}
+	o->n_result = o->rows[rank->rank];
+	if (o->test == OVERLAP_AG_GEMM)
+		o->n_result = shape->m * shape->n;
+	else if (o->test == OVERLAP_GEMM_RS)
+		o->n_result *= shape->n;
+	else if (o->test == OVERLAP_ALL_REDUCE)
+		o->n_result = shape->bytes / 2;
+}
+
+static const struct ceov_op_tuning *tuning_of(const struct bench_overlap *o)
+{
+	return o->options->is_tuned ? &o->options->tuning : NULL;
+}
+
+static struct ceov_ag_gemm ag_gemm_of(const struct bench_overlap *o)
+{
+	struct ceov_ag_gemm shape = {
+		.struct_bytes = sizeof(shape),
+		.dtype = CEOV_BF16,
+		.rows = o->rows,
+		.k = o->shape.k,
+		.n_gemms = 1,
+		.n = { o->shape.n },
+		.tuning = tuning_of(o),
+		.b_is_k_by_n = o->options->b_is_k_by_n,
+	};
+
+	return shape;
+}
+
+static struct ceov_gemm_rs gemm_rs_of(const struct bench_overlap *o)
+{
+	struct ceov_gemm_rs shape = {
+		.struct_bytes = sizeof(shape),
+		.dtype = CEOV_BF16,
+		.rows = o->rows,
+		.k = o->shape.k,
+		.n = o->shape.n,
+		.tuning = tuning_of(o),
+		.b_is_k_by_n = o->options->b_is_k_by_n,
+	};
+
+	return shape;
+}
+
+static struct ceov_reduce reduce_of(const struct bench_overlap *o)
+{
+	struct ceov_reduce shape = {
+		.struct_bytes = sizeof(shape),
+		.dtype = CEOV_BF16,
+		.counts = o->rows,
+		.tuning = tuning_of(o),
+	};
+
+	return shape;
+}
+
+static uint64_t scratch_bytes(const struct bench_overlap *o)
+{
+	struct ceov_ag_gemm ag_gemm = ag_gemm_of(o);
+	struct ceov_gemm_rs gemm_rs = gemm_rs_of(o);
+	struct ceov_reduce reduce = reduce_of(o);
+	uint32_t n_ranks = o->rank->n_ranks;
+
+	switch (o->test) {
+	case OVERLAP_AG_GEMM: return ceov_ag_gemm_scratch_bytes(&ag_gemm, n_ranks);
+	case OVERLAP_GEMM_RS: return ceov_gemm_rs_scratch_bytes(&gemm_rs, n_ranks);
+	case OVERLAP_REDUCE_SCATTER:
+		return ceov_reduce_scatter_scratch_bytes(&reduce, n_ranks);
+	case OVERLAP_ALL_REDUCE: return ceov_all_reduce_scratch_bytes(&reduce, n_ranks);
+	}
+	return 0;
+}
+
+static int create_op(struct bench_overlap *o, ceov_workspace *workspace, ceov_op **ret_op)
+{
+	struct ceov_ag_gemm ag_gemm = ag_gemm_of(o);
+	struct ceov_gemm_rs gemm_rs = gemm_rs_of(o);
+	struct ceov_reduce reduce = reduce_of(o);
+
+	switch (o->test) {
+	case OVERLAP_AG_GEMM: return ceov_ag_gemm_create(workspace, &ag_gemm, ret_op);
+	case OVERLAP_GEMM_RS: return ceov_gemm_rs_create(workspace, &gemm_rs, ret_op);
+	case OVERLAP_REDUCE_SCATTER:
+		return ceov_reduce_scatter_create(workspace, &reduce, ret_op);
+	case OVERLAP_ALL_REDUCE: return ceov_all_reduce_create(workspace, &reduce, ret_op);
+	}
+	return CEOV_ERR_INVALID;
+}
+
+/* Returns the size of the memory that NCCL uses: the gathered A, the whole product, or the input of
+ * a sum. */
+static uint64_t nccl_bytes(const struct bench_overlap *o)
+{
+	if (o->test == OVERLAP_AG_GEMM)
+		return o->shape.m * o->shape.k * 2;
+	return o->test == OVERLAP_GEMM_RS ? o->shape.m * o->shape.n * 2 : o->shape.bytes;
+}
+
+/* --- opening and closing a case ------------------------------------------- */
+
+/* Chooses how many SMs a rank's kernels may use. Ranks of one process that share a GPU must all
+ * have SMs at once, because their kernels wait for each other. Processes take turns on a GPU, so
+ * each may use all SMs but those left for copies. */
+static uint64_t n_sms_for(const struct bench_rank *rank)
+{
+	uint32_t n_sms = bench_n_sms(rank->device);
+
+	if (rank->n_on_gpu < 2 || n_sms <= SPARE_SMS)
+		return 0;
+	return (n_sms - SPARE_SMS) / (rank->options->one_process ? rank->n_on_gpu : 1) / 2 * 2;
+}
+
+static int open_workspace(struct bench_overlap *o, int is_graph, uint64_t bytes)
+{
+	struct bench_rank *rank = o->rank;
+	char name[32];
+	struct ceov_workspace_config config = {
+		.struct_bytes = sizeof(config),
+		.rank = rank->rank,
+		.name = name,
+		.scratch_bytes = bytes,
+		.is_capturable = is_graph,
+		.n_sms = n_sms_for(rank),
+	};
+	int r;
+
+	snprintf(name, sizeof(name), "bench.%llu", (unsigned long long)rank->n_names++);
+	r = ceov_workspace_create(rank->context, &config, &o->workspaces[is_graph]);
+	if (!r)
+		r = bench_meet(rank);
+	if (!r)
+		r = ceov_workspace_connect(o->workspaces[is_graph], CONNECT_NS);
+	return r ? bench_fail(rank, r, "opening a workspace") : bench_meet(rank);
+}
+
+static int open_nccl(struct bench_overlap *o, int is_ce, uint64_t n_bytes)
+{
+	struct bench_rank *rank = o->rank;
+	const char *why = "";
+	int r = CEOV_NONE;
+
+	if (is_ce && o->test != OVERLAP_AG_GEMM)
+		why = "its sums need SMs";
+	else if (rank->n_on_gpu > 1)
+		why = "ranks share GPUs, which NCCL refuses";
+	else if (rank->is_gpu && !rank->options->without_nccl)
+		r = bench_nccl_open(rank, is_ce, n_bytes, &o->nccl[is_ce], &why);
+	else
+		why = rank->is_gpu ? "as asked" : "it needs GPUs";
+	if (r != CEOV_NONE)
+		return r;
+	if (!rank->rank)
+		printf("# %s: NCCL %s is left out: %s\n", bench_overlap_name(o->test),
+		       is_ce ? "zero-CTA" : "default", why);
+	return 0;
+}
+
+static int open_blas(struct bench_overlap *o)
+{
+	struct bench_rank *rank = o->rank;
+	const char *why = "";
+	int r = CEOV_NONE;
+
+	if (bench_overlap_is_sum(o))
+		return 0;
+	if (rank->is_gpu && !o->options->without_blas)
+		r = bench_blas_open(rank, o->options->blas_path, &o->blas, &why);
+	else
+		why = rank->is_gpu ? "as asked" : "it needs GPUs";
+	if (r != CEOV_NONE)
+		return r;
+	if (!rank->rank)
+		printf("# %s: cuBLAS is left out: %s\n", bench_overlap_name(o->test), why);
+	return 0;
+}
+
+int bench_overlap_open(struct bench_overlap *o, const struct bench_overlap_shape *shapes,
+		       uint32_t n_shapes)
+{
+	uint64_t scratch_max = 0, nccl_max = 0, bytes;
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; i < n_shapes; i++) {
+		set_shape(o, &shapes[i]);
+		bytes = scratch_bytes(o);
+		if (!bytes)
+			return bench_fail(o->rank, CEOV_ERR_INVALID, "the operator refuses "
+					  "the shape");
+		scratch_max = bytes > scratch_max ? bytes : scratch_max;
+		bytes = nccl_bytes(o);
+		nccl_max = bytes > nccl_max ? bytes : nccl_max;
+	}
+	if (o->options->streams || !o->rank->is_gpu)
+		r = open_workspace(o, 0, scratch_max);
+	if (!r && o->options->graphs && o->rank->is_gpu)
+		r = open_workspace(o, 1, scratch_max);
+	if (!r)
+		r = open_blas(o);
+	if (!r)
+		r = open_nccl(o, 0, nccl_max);
+	if (!r)
+		r = open_nccl(o, 1, nccl_max);
+	return r ? r : bench_meet(o->rank);
+}
+
+/* Retries, because a peer may still have our workspace mapped. */
+static int release_workspace(ceov_workspace *workspace)
+{
+	uint64_t deadline = cei_deadline(RELEASE_NS);
+	struct cei_backoff backoff;
+	int r;
+
+	cei_backoff_reset(&backoff);
+	while ((r = ceov_workspace_release(workspace)) == CEOV_PENDING &&
+	       cei_now_ns() < deadline)
+		cei_backoff_step(&backoff);
+	return r;
+}
+
+int bench_overlap_close(struct bench_overlap *o)
+{
+	int i, r = 0, s;
+
+	bench_nccl_close(o->nccl[1]);
+	bench_nccl_close(o->nccl[0]);
+	bench_blas_close(o->blas);
+	for (i = 0; i < 2; i++) {
+		if (!o->workspaces[i])
+			continue;
+		s = release_workspace(o->workspaces[i]);
+		r = r ? r : s;
+	}
+	/* a workspace that a peer still maps is released when the context closes */
+	return r == CEOV_PENDING ? 0 : r;
+}
+
+/* --- opening and closing a row -------------------------------------------- */
+
+uint64_t bench_overlap_seed(const struct bench_overlap *o, uint32_t rank, uint32_t operand)
+{
+	return o->seed + (rank * 2 + operand + 1) * UINT64_C(0x100000000001);
+}
+
+static int get(struct bench_overlap *o, uint64_t n_values, uint64_t value_bytes,
+	       void **ret_at)
+{
+	return bench_allocate(o->rank->device, n_values * value_bytes, ret_at);
+}
+
+static int get_operands(struct bench_overlap *o)
+{
+	const struct bench_overlap_shape *shape = &o->shape;
+	struct bench_overlap_memory *memory = &o->memory;
+	uint64_t own = o->rows[o->rank->rank];
+	int r;
+
+	if (bench_overlap_is_sum(o))
+		return get(o, shape->bytes / 2, 2, &memory->a);
+	r = get(o, shape->n * shape->k, 2, &memory->b);
+	if (o->test == OVERLAP_AG_GEMM) {
+		r = r ? r : get(o, own * shape->k, 2, &memory->a);
+		r = r ? r : get(o, shape->m * shape->k, 2, &memory->whole);
+		if (o->options->gathers)
+			r = r ? r : get(o, shape->m * shape->k, 2, &memory->gathered);
+		return r;
+	}
+	r = r ? r : get(o, shape->m * shape->k, 2, &memory->a);
+	r = r ? r : get(o, shape->m * shape->n, 2, &memory->product);
+	r = r ? r : get(o, own * shape->k, 2, &memory->peer_a);
+	return r ? r : get(o, shape->n * shape->k, 2, &memory->peer_b);
+}
+
+static int get_memory(struct bench_overlap *o)
+{
+	int r = get_operands(o);
+
+	if (!r)
+		r = get(o, o->n_result, 2, &o->memory.c);
+	if (!r)
+		r = get(o, o->n_result, 2, &o->memory.other);
+	if (!r)
+		r = get(o, o->n_result, 4, &o->memory.reference);
+	return r ? bench_fail(o->rank, r, "memory of a row") : 0;
+}
+
+static void drop_memory(struct bench_overlap *o)
+{
+	struct bench_overlap_memory *memory = &o->memory;
+	void *const all[] = { memory->a, memory->whole, memory->b, memory->c, memory->other,
+		memory->gathered, memory->product, memory->reference, memory->peer_a,
+		memory->peer_b };
+	size_t i;
+
+	for (i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (all[i])
+			bench_release(o->rank->device, all[i]);
+	memset(memory, 0, sizeof(*memory));
+}
+
+static int make(struct bench_overlap *o, void *at, uint64_t n, uint64_t seed)
+{
+	struct bench_values values = { .at = at, .n = n, .seed = seed };
+
+	return bench_make_values(o->rank->device, &values);
+}
+
+/* Generates the whole gathered A: the shard of rank r is rank r's operand a. */
+static int make_whole(struct bench_overlap *o, void *whole)
+{
+	uint16_t *at = whole;
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; !r && i < o->rank->n_ranks; i++) {
+		r = make(o, at, o->rows[i] * o->shape.k, bench_overlap_seed(o, i, 0));
+		at += o->rows[i] * o->shape.k;
+	}
+	return r;
+}
+
+static int make_data(struct bench_overlap *o)
+{
+	uint32_t own = o->rank->rank;
+	uint64_t seed = bench_overlap_seed(o, own, 0), n = o->shape.m * o->shape.k;
+	int i, r;
+
+	if (bench_overlap_is_sum(o))
+		n = o->shape.bytes / 2;
+	else if (o->test == OVERLAP_AG_GEMM)
+		n = o->rows[own] * o->shape.k;
+	r = make(o, o->memory.a, n, seed);
+	if (!r && o->memory.b)
+		r = make(o, o->memory.b, o->shape.n * o->shape.k,
+			 bench_overlap_seed(o, own, 1));
+	if (!r && o->memory.whole)
+		r = make_whole(o, o->memory.whole);
+	for (i = 0; !r && i < 2; i++) {
+		if (!o->nccl[i])
+			continue;
+		if (o->test == OVERLAP_AG_GEMM)         /* NCCL's all-gather is in place */
+			r = make(o, (uint16_t *)bench_nccl_target(o->nccl[i]) +
+				 o->first_row * o->shape.k, n, seed);
+		else if (bench_overlap_is_sum(o))
+			r = make(o, bench_nccl_source(o->nccl[i]), n, seed);
+	}
+	return r;
+}
+
+static int open_ops(struct bench_overlap *o)
+{
+	int i, r = 0;
+
+	for (i = 0; !r && i < 2; i++) {
+		if (!o->workspaces[i])
+			continue;
+		r = create_op(o, o->workspaces[i], &o->ops[i]);
+		if (!r)
+			r = bench_meet(o->rank);
+		if (!r && o->options->tunes && o->rank->is_gpu)
+			r = ceov_op_tune(o->ops[i], bench_stream(o->rank->device,
+								 BENCH_STREAM_MAIN));
+		if (!r && o->options->explains && !o->rank->rank) {
+			fflush(stdout);
+			r = ceov_op_explain(o->ops[i], STDOUT_FILENO);
+		}
+	}
+	return r ? bench_fail(o->rank, r, "creating the operator") : bench_meet(o->rank);
+}
+
+int bench_overlap_open_row(struct bench_overlap *o, const struct bench_overlap_shape *shape)
+{
+	int r;
+
+	set_shape(o, shape);
+	o->seed += UINT64_C(0x3000000000000003);
+	r = get_memory(o);
+	if (!r)
+		r = make_data(o);
+	return r ? r : open_ops(o);
+}
+
+int bench_overlap_close_row(struct bench_overlap *o)
+{
+	int i, r = bench_meet(o->rank);
+
+	for (i = 0; i < 2; i++) {
+		ceov_op_release(o->ops[i]);
+		o->ops[i] = NULL;
+	}
+	drop_memory(o);
+	return r ? r : bench_meet(o->rank);
+}

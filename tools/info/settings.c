@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * Settings and their origins. A value comes from a call (arguments of ceov_open() or of a plan,
+ * not known here), from the environment, from a file in the user's cache, or from the default. A
+ * call overrides the environment, and the environment overrides file and default.
+ */
+
+#include "tools/info/info.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/variables.h"
+#include "ce_engine/objects/context.h"
+#include "ops/tuning/tunings.h"
+#include "topology/machine_cache.h"
+
+extern char **environ;
+
+#define PREFIX         "CEOVERLAP_"
+#define UNKNOWN_MAX    32u
+#define FILE_BYTES_MAX (4u * CEI_TUNINGS_MAX * CEI_TUNING_KEY_BYTES)
+#define VALUE_BYTES    (PATH_MAX + 64u)
+
+struct setting {
+	const char *name;
+	const char *variable;           /* NULL: no environment variable sets it */
+	const char *by_call;            /* NULL: no argument of a call sets it */
+	const char *fallback;           /* default as text; NULL: a number, see fallback_of() */
+	const char *help;
+};
+
+static const struct setting settings[] = {
+	{ "rank", "CEOVERLAP_RANK", "ceov_config.members", "0", "our rank in the group" },
+	{ "ranks", "CEOVERLAP_RANKS", "ceov_config.n_ranks", "1", "ranks of the group" },
+	{ "place", "CEOVERLAP_PLACE", "ceov_config.members",
+	  "gpu:0, or host where there is no GPU", "where our rank's memory is" },
+	{ "group", "CEOVERLAP_GROUP", "ceov_config.group", "none: alone",
+	  "path of the socket where ranks meet" },
+	{ "max_chunk_bytes", NULL, "ceov_config.max_chunk_bytes, ceov_plan_options", NULL,
+	  "the longest copy, behind which others wait" },
+	{ "deadline_ns", NULL, "ceov_config.deadline_ns", NULL,
+	  "of waits that name none" },
+	{ "progress_by_caller", NULL, "ceov_config.progress_by_caller", "0",
+	  "1: nothing moves but in ceov_turn()" },
+	{ "routes", "CEOVERLAP_ROUTES", "ceov_plan_options.routes", "needed",
+	  "paths that bytes may take: direct, all" },
+	{ "scheduler", "CEOVERLAP_SCHEDULER", NULL, "by what links share",
+	  "fifo: transfers go in the order in which they are ready" },
+	{ "machine", "CEOVERLAP_MACHINE", NULL, "this one",
+	  "an XML file instead of what is found here" },
+	{ "machine_cache", "CEOVERLAP_MACHINE_CACHE", NULL,
+	  "$XDG_CACHE_HOME/ceoverlap/machines, else that of ~/.cache",
+	  "where measured machines are kept; off" },
+	{ "log", "CEOVERLAP_LOG", NULL, "warn", "error, warn, info, debug" },
+	{ "trace", "CEOVERLAP_TRACE", NULL, "none", "a file for what the engines do" },
+	{ "flag", "CEOVERLAP_FLAG", NULL, "by a test at start",
+	  "how counters of GPUs are raised: write, copy" },
+	{ "reserved_queues", "CEOVERLAP_RESERVED_QUEUES", NULL, "2",
+	  "hardware queues of a GPU that the application's streams need" },
+	{ "cublas", "CEOVERLAP_CUBLAS", NULL, "searched", "cuBLAS's file" },
+	{ "host_copy_delay_ns", "CEOVERLAP_HOST_COPY_DELAY_NS", NULL, "0",
+	  "tests: every copy on the host takes longer" },
+	{ "host_copy_fail_at", "CEOVERLAP_HOST_COPY_FAIL_AT", NULL, "0: none",
+	  "tests: the lane's copy that fails" },
+	{ "host_copy_lose_at", "CEOVERLAP_HOST_COPY_LOSE_AT", NULL, "0: none",
+	  "tests: the lane's copy that never ends" },
+	{ "cuda_connections", "CUDA_DEVICE_MAX_CONNECTIONS", NULL, "CUDA's",
+	  "1 would let a waiting lane stop the others" },
+	{ "cuda_blocking", "CUDA_LAUNCH_BLOCKING", NULL, "0",
+	  "1 would take all overlap away" },
+	{ "cuda_loading", "CUDA_MODULE_LOADING", NULL, "LAZY",
+	  "EAGER: no first launch waits for the GPU" },
+	{ "cuda_devices", "CUDA_VISIBLE_DEVICES", NULL, "all",
+	  "the GPUs that this process sees" },
+};
+
+#define N_SETTINGS (sizeof(settings) / sizeof(settings[0]))
+
+/* The value in force, unless a call overrides it, and its origin. */
+struct value {
+	char        text[VALUE_BYTES];
+	const char *origin;             /* "environment", "file", "default" */
+};
+
+static void fallback_of(const struct setting *setting, char *room, size_t n_bytes)
+{
+	if (setting->fallback)
+		snprintf(room, n_bytes, "%s", setting->fallback);
+	else if (!strcmp(setting->name, "deadline_ns"))
+		snprintf(room, n_bytes, "%" PRIu64, (uint64_t)CEI_DEADLINE_DEFAULT_NS);
+	else
+		snprintf(room, n_bytes, "%" PRIu64, (uint64_t)CEI_CHUNK_DEFAULT_BYTES);
+}
+
+static void value_of(const struct setting *setting, struct value *ret_value)
+{
+	const char *text = setting->variable ? secure_getenv(setting->variable) : NULL;
+
+	if (text && *text) {
+		info_plain(text, ret_value->text, sizeof(ret_value->text));
+		ret_value->origin = "environment";
+		return;
+	}
+	fallback_of(setting, ret_value->text, sizeof(ret_value->text));
+	ret_value->origin = "default";
+}
+
+/* --- the user's cache --------------------------------------------------------------- */
+
+static uint32_t n_links(const struct cei_machine *machine, int measured)
+{
+	uint32_t n = cei_machine_n_places(machine), i, sum = 0;
+	const struct cei_machine_link *link;
+
+	for (i = 0; i < n * n; i++) {
+		link = &machine->links[i];
+		if (link->kind == CEI_MACHINE_NONE || link->kind == CEI_MACHINE_SELF)
+			continue;
+		sum += !measured || link->origin == CEI_MACHINE_MEASURED;
+	}
+	return sum;
+}
+
+static void measured_of(const struct info *info, struct value *ret_value)
+{
+	const struct cei_machine *machine = info->machine;
+	const char *why = "";
+	char path[PATH_MAX];
+	uint32_t n = n_links(machine, 1);
+	uint32_t n_all = n_links(machine, 0);
+
+	ret_value->origin = n ? "file" : "default";
+	if (info->xml_path)
+		snprintf(ret_value->text, sizeof(ret_value->text), "%u of %u links", n, n_all);
+	else if (cei_machine_cache_path(machine, path, sizeof(path), &why))
+		snprintf(ret_value->text, sizeof(ret_value->text), "%u of %u links: %s", n,
+			 n_all, why);
+	else
+		snprintf(ret_value->text, sizeof(ret_value->text), "%u of %u links, %s%s", n,
+			 n_all, path, access(path, R_OK) ? " (not there)" : "");
+	info_plain(ret_value->text, ret_value->text, sizeof(ret_value->text));
+}
+
+static uint32_t lines_of(const char *path)
+{
+	uint64_t n_bytes, i;
+	uint32_t n = 0;
+	char *text;
+
+	if (cei_file_read(path, FILE_BYTES_MAX, &text, &n_bytes))
+		return 0;
+	for (i = 0; i < n_bytes; i++)
+		n += text[i] == '\n';
+	free(text);
+	return n;
+}
+
+static void tunings_of(struct value *ret_value)
+{
+	char path[PATH_MAX];
+	uint32_t n;
+
+	ret_value->origin = "default";
+	if (cei_tunings_path(path, sizeof(path))) {
+		snprintf(ret_value->text, sizeof(ret_value->text),
+			 "none: neither XDG_CACHE_HOME nor HOME names a folder");
+		return;
+	}
+	n = lines_of(path);
+	if (n)
+		ret_value->origin = "file";
+	snprintf(ret_value->text, sizeof(ret_value->text), "%u, %s", n, path);
+	info_plain(ret_value->text, ret_value->text, sizeof(ret_value->text));
+}
+
+/* --- checking the environment -------------------------------------------------------- */
+
+static void drop_line(void *log_arg, const char *line)
+{
+	(void)log_arg;
+	(void)line;
+}
+
+/* Finds out whether ceov_open(NULL, ...) would refuse the environment. ret_refusal: its message;
+ * "": it would accept. */
+static void check(char ret_refusal[CEOV_FAILURE_TEXT_BYTES])
+{
+	ceov_context *context = calloc(1, sizeof(*context));
+	struct ceov_failure failure;
+	const char *group;
+
+	ret_refusal[0] = '\0';
+	if (!context)
+		return;
+	cei_report_init(&context->report, drop_line, NULL);
+	if (cei_settings_load(context, NULL, &group) &&
+	    !cei_report_take(&context->report, &failure))
+		snprintf(ret_refusal, CEOV_FAILURE_TEXT_BYTES, "%s", failure.text);
+	cei_report_fini(&context->report);
+	free(context);
+}
+
+/* --- unknown variables --------------------------------------------------------------- */
+
+/* Finds up to UNKNOWN_MAX unknown CEOVERLAP_ variables and writes their names, cut to fit, to
+ * ret_names. */
+static uint32_t find_unknown(char ret_names[UNKNOWN_MAX][64])
+{
+	char name[64];
+	uint32_t n = 0;
+	size_t i, length;
+
+	for (i = 0; environ[i] && n < UNKNOWN_MAX; i++) {
+		length = strcspn(environ[i], "=");
+		if (strncmp(environ[i], PREFIX, strlen(PREFIX)) ||
+		    cei_variable_is_known(environ[i], length))
+			continue;
+		snprintf(name, sizeof(name), "%.*s", length < 63 ? (int)length : 63,
+			 environ[i]);
+		info_plain(name, ret_names[n++], 64);
+	}
+	return n;
+}
+
+/* --- output as text and as JSON ------------------------------------------------------ */
+
+static void line(const char *name, const struct value *value, const char *variable)
+{
+	printf("  %-20s %-12s %-28s %s\n", name, value->origin, variable ? variable : "-",
+	       value->text);
+}
+
+void info_settings_text(const struct info *info)
+{
+	char refusal[CEOV_FAILURE_TEXT_BYTES], unknown[UNKNOWN_MAX][64];
+	struct value value;
+	uint32_t i, n;
+
+	printf("settings: what holds unless a call says otherwise\n");
+	printf("  %-20s %-12s %-28s %s\n", "setting", "origin", "variable", "value");
+	for (i = 0; i < N_SETTINGS; i++) {
+		value_of(&settings[i], &value);
+		line(settings[i].name, &value, settings[i].variable);
+		printf("  %-20s %-12s %s%s%s\n", "", "", settings[i].help,
+		       settings[i].by_call ? "; call: " : "",
+		       settings[i].by_call ? settings[i].by_call : "");
+	}
+	measured_of(info, &value);
+	line("measured", &value, NULL);
+	tunings_of(&value);
+	line("tunings", &value, NULL);
+	check(refusal);
+	if (refusal[0])
+		printf("  ceov_open(NULL, ...) would refuse: %s\n", refusal);
+	n = find_unknown(unknown);
+	for (i = 0; i < n; i++)
+		printf("  %s: nobody reads a variable of this name\n", unknown[i]);
+}
+
+static void add_value(struct json_object *object, const struct value *value)
+{
+	json_object_object_add(object, "value", json_object_new_string(value->text));
+	info_add_text(object, "origin", value->origin);
+}
+
+static void add_or_null(struct json_object *object, const char *key, const char *text)
+{
+	json_object_object_add(object, key, text ? json_object_new_string(text) : NULL);
+}
+
+static struct json_object *named(const char *name, const struct value *value)
+{
+	struct json_object *object = json_object_new_object();
+
+	info_add_text(object, "name", name);
+	add_value(object, value);
+	return object;
+}
+
+void info_settings_json(const struct info *info, struct json_object *root)
+{
+	char refusal[CEOV_FAILURE_TEXT_BYTES], unknown[UNKNOWN_MAX][64], fallback[64];
+	struct json_object *list = json_object_new_array(), *object;
+	struct value value;
+	uint32_t i, n;
+
+	for (i = 0; i < N_SETTINGS; i++) {
+		value_of(&settings[i], &value);
+		object = named(settings[i].name, &value);
+		fallback_of(&settings[i], fallback, sizeof(fallback));
+		info_add_text(object, "default", fallback);
+		add_or_null(object, "variable", settings[i].variable);
+		add_or_null(object, "call", settings[i].by_call);
+		info_add_text(object, "help", settings[i].help);
+		json_object_array_add(list, object);
+	}
+	measured_of(info, &value);
+	json_object_array_add(list, named("measured", &value));
+	tunings_of(&value);
+	json_object_array_add(list, named("tunings", &value));
+	json_object_object_add(root, "settings", list);
+	check(refusal);
+	add_or_null(root, "settings_refused", refusal[0] ? refusal : NULL);
+	list = json_object_new_array();
+	n = find_unknown(unknown);
+	for (i = 0; i < n; i++)
+		json_object_array_add(list, json_object_new_string(unknown[i]));
+	json_object_object_add(root, "settings_unknown", list);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Texts that several sections print. */
+
+#include "tools/info/info.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *info_plain(const char *text, char *room, size_t n_bytes)
+{
+	size_t i;
+
+	for (i = 0; i + 1 < n_bytes && text[i]; i++)
+		room[i] = (text[i] >= ' ' && text[i] <= '~') ? text[i] : '?';
+	room[i] = '\0';
+	return room;
+}
+
+const char *info_gpu_name(uint32_t gpu, char *room)
+{
+	if (gpu == CEOV_NOBODY)
+		return strcpy(room, "-");
+	snprintf(room, 16, "gpu%u", gpu);
+	return room;
+}
+
+const char *info_node_name(uint32_t node, char *room)
+{
+	if (node == CEOV_NOBODY)
+		return strcpy(room, "-");
+	snprintf(room, 16, "node%u", node);
+	return room;
+}
+
+void info_add_text(struct json_object *object, const char *key, const char *text)
+{
+	char plain[512];
+
+	json_object_object_add(object, key, json_object_new_string(
+		info_plain(text, plain, sizeof(plain))));
+}
+
+void info_add_number(struct json_object *object, const char *key, uint64_t number)
+{
+	int64_t value = number > INT64_MAX ? INT64_MAX : (int64_t)number;
+
+	json_object_object_add(object, key, json_object_new_int64(value));
+}
+
+void info_add_node(struct json_object *object, const char *key, uint32_t node)
+{
+	char name[16];
+
+	json_object_object_add(object, key, node == CEOV_NOBODY ? NULL
+			       : json_object_new_string(info_node_name(node, name)));
+}
