@@ -3,11 +3,15 @@
 
 /* The door to the engines of this process: its table of functions. */
 
+#include "ce_engine/here.h"
+
 #include "ce_engine/objects/context.h"
-#include "ce_engine/objects/door.h"
 #include "ce_engine/objects/signal.h"
+#include "ce_engine/plan/plan_commit.h"
+#include "ce_engine/plan/plan_explain.h"
+#include "ce_engine/plan/plan_launch.h"
 #include "ce_engine/plan/plan_release.h"
-#include "ce_engine/sched/launch.h"
+#include "ce_engine/signal_renew.h"
 #include "ipc/share.h"
 
 const struct cei_door cei_door_here = {

@@ -11,7 +11,7 @@ include src/ce_engine/plan/local.mk
 
 # what needs several of them: opening and closing a context, and the door
 libceoverlap_core_la_SOURCES += \
-	%D%/here.c \
-	%D%/open.c \
-	%D%/signal_renew.c \
+	%D%/here.c %D%/here.h \
+	%D%/open.c %D%/open.h \
+	%D%/signal_renew.c %D%/signal_renew.h \
 	%D%/warm.c %D%/warm.h

@@ -4,6 +4,8 @@
 /* ceov_open, ceov_close: builds the parts of a context and tears them down in
  * reverse. Everything below knows the context, and nothing knows this file. */
 
+#include "ce_engine/open.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -14,13 +16,14 @@
 #include "base/cuda_driver.h"
 #include "base/sized.h"
 #include "ce_engine/engine/engine.h"
+#include "ce_engine/engine/trace_file.h"
+#include "ce_engine/here.h"
 #include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/export.h"
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/objects/tombstones.h"
 #include "ce_engine/plan/plan_release.h"
-#include "ce_engine/sched/trace.h"
 #include "ce_engine/warm.h"
 
 /* Aborts all shared and found signals. Sets all abort words before the first poison: see

@@ -7,6 +7,7 @@
 
 #include "backend/backend.h"
 #include "ce_engine/objects/context.h"
+#include "ce_engine/open.h"
 
 static void build(struct loopback *loop, uint64_t row_bytes)
 {

@@ -13,6 +13,7 @@
 
 #include <ceoverlap/collective.h>
 
+#include "ce_engine/here.h"
 #include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/door.h"

@@ -15,6 +15,7 @@
 #include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/plan.h"
+#include "ce_engine/open.h"
 #include "conformance/proxy.h"
 #include "loopback.h"
 

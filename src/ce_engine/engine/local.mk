@@ -7,5 +7,5 @@ libceoverlap_core_la_SOURCES += \
 	%D%/doorbell.c %D%/doorbell.h \
 	%D%/engine.h \
 	%D%/parking.c %D%/parking.h \
-	%D%/trace_file.c \
+	%D%/trace_file.c %D%/trace_file.h \
 	%D%/turn.c

@@ -3,7 +3,7 @@
 
 /* Writes the trace file from the engines' records. */
 
-#include "ce_engine/sched/trace.h"
+#include "ce_engine/engine/trace_file.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "ce_engine/engine/engine.h"
+#include "ce_engine/sched/trace.h"
 
 #define ROUTE_BYTES 48u
 

@@ -80,11 +80,6 @@ struct ceov_context {
 	uint32_t            (*settle)(ceov_context *context);
 };
 
-/* open.c: ceov_open() with a table of movers to choose from, which NULL ends and which stays
- * until the context is closed. */
-int cei_context_open(const struct ceov_config *config,
-		     const struct cei_backend_ops *const *movers, ceov_context **ret_context);
-
 /* 0, CEOV_ERR_INVALID (NULL or closed) or CEOV_ERR_FORKED. */
 int cei_context_check(const ceov_context *context);
 

@@ -79,7 +79,4 @@ struct cei_door {
 	struct cei_ticket_ops ticket;
 };
 
-/* The door to the engines of this process. */
-extern const struct cei_door cei_door_here;
-
 #endif /* CEI_DOOR_H */

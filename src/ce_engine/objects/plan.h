@@ -22,8 +22,6 @@
 /* Launches of one plan that may be in flight. */
 #define CEI_PLAN_LAUNCHES_MAX 32u
 
-extern const struct cei_object_type cei_plan_type;
-
 struct cei_plan_builder;                /* ce_engine/plan/plan_builder.h */
 
 struct cei_step {                       /* one transfer, as committed */
@@ -99,20 +97,5 @@ struct ceov_plan {
 	pthread_mutex_t       lock;             /* guards the fields of `run` that say so */
 	struct cei_plan_run   run;
 };
-
-/* ticket.c: check_base refuses a base that falls or is too large. The caller holds the plan's lock,
- * and ends `hold` after releasing it; a refusal begins `hold`, which keeps back log lines until
- * then. check_parties refuses plans that can only fail: with a lost rank or an aborted signal. */
-int  cei_plan_check_base(const struct ceov_plan *plan, uint64_t base, const char *call,
-			 struct cei_report_hold *hold);
-int  cei_plan_check_parties(struct ceov_plan *plan, const char *call);
-
-/* Implement cei_door_here; the caller has checked the handles. */
-int  cei_plan_commit(struct ceov_plan *plan);
-int  cei_plan_explain(const struct ceov_plan *plan, int fd);
-
-/* Ends the plan's use of buffers and signals, and frees all that its commit made (plan_commit.c).
- * The last part of a release. */
-void cei_plan_empty(struct ceov_plan *plan);
 
 #endif /* CEI_PLAN_H */

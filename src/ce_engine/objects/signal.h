@@ -84,7 +84,6 @@ struct cei_signal_spot cei_signal_spot(const struct ceov_signal *signal, uint32_
 int  cei_signal_raise(ceov_signal *signal, uint32_t index, uint64_t value);
 int  cei_signal_arrive(ceov_signal *signal, uint32_t index, uint32_t n_tiles, uint64_t value);
 int  cei_signal_value(ceov_signal *signal, uint32_t index, uint64_t *ret_value);
-int  cei_signal_renew(ceov_signal *signal);
 
 /* Texts for messages that name a signal, by its shared name if it has one, or a counter of it. */
 struct cei_signal_text {

@@ -5,9 +5,9 @@
 libceoverlap_core_la_SOURCES += \
 	%D%/plan_bind.c %D%/plan_bind.h \
 	%D%/plan_builder.c %D%/plan_builder.h \
-	%D%/plan_commit.c \
-	%D%/plan_explain.c \
+	%D%/plan_commit.c %D%/plan_commit.h \
+	%D%/plan_explain.c %D%/plan_explain.h \
 	%D%/plan_import.c %D%/plan_import.h \
+	%D%/plan_launch.c %D%/plan_launch.h \
 	%D%/plan_release.c %D%/plan_release.h \
-	%D%/stream_queue.c \
-	%D%/ticket.c
+	%D%/stream_queue.c

@@ -12,6 +12,8 @@
 #include "base/ids.h"
 #include "ce_engine/objects/plan.h"
 
+extern const struct cei_object_type cei_plan_type;
+
 struct cei_plan_builder {
 	struct cei_ids    buffers;      /* numbers of buffer handles */
 	struct cei_ids    signals;      /* numbers of signals by their control region, because two

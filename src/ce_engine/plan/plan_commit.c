@@ -7,6 +7,8 @@
  * builder.
  */
 
+#include "ce_engine/plan/plan_commit.h"
+
 #include <stdlib.h>
 
 #include "backend/lane.h"

@@ -3,9 +3,12 @@
 
 /* ceov_plan_explain(): the plan as a whole; program_explain.c has its transfers. */
 
+#include "ce_engine/plan/plan_explain.h"
+
 #include "ce_engine/engine/engine.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/plan.h"
+#include "ce_engine/plan/plan_builder.h"
 #include "ce_engine/program/program_explain.h"
 
 static const char *trigger_of(const struct cei_triggers *triggers)

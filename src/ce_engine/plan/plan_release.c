@@ -10,6 +10,8 @@
 #include "base/clock.h"
 #include "ce_engine/engine/engine.h"
 #include "ce_engine/objects/context.h"
+#include "ce_engine/plan/plan_builder.h"
+#include "ce_engine/plan/plan_commit.h"
 #include "ce_engine/sched/launch.h"
 
 int cei_plan_is_busy(const struct ceov_plan *plan)

@@ -14,6 +14,8 @@
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/plan.h"
 #include "ce_engine/objects/signal.h"
+#include "ce_engine/plan/plan_builder.h"
+#include "ce_engine/plan/plan_launch.h"
 
 static const char call[] = "ceov_plan_queue";
 

@@ -176,12 +176,4 @@ struct cei_ending {
 						 * error's name */
 };
 
-/* Implement the launches and tickets of cei_door_here (ticket.c); the caller has checked the
- * handles. */
-int  cei_launch_enqueue(struct ceov_plan *plan, const struct ceov_launch *launch,
-			ceov_ticket *ret_ticket);
-int  cei_ticket_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns,
-		     int *ret_result);
-int  cei_ticket_abort(ceov_context *context, ceov_ticket ticket);
-
 #endif /* CEI_LAUNCH_H */

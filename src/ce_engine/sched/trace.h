@@ -65,9 +65,4 @@ static inline void cei_trace_stage(struct cei_trace *trace, struct cei_chunk *ch
 		cei_trace_add(trace, chunk, stage);
 }
 
-/* Writes one file for all engines of this process, after they have stopped, or an error line
- * (trace_file.c). If other processes hold ranks, too, the file's name ends in ".rankN", N being the
- * first rank of this process. The second context of a process has ".2" before that. */
-void cei_trace_write(const struct cei_site *site, const struct cei_engine *engines);
-
 #endif /* CEI_TRACE_H */

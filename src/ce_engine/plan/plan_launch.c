@@ -3,6 +3,8 @@
 
 /* ceov_launch, ceov_wait, ceov_abort: the application's side of launches. */
 
+#include "ce_engine/plan/plan_launch.h"
+
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -15,6 +17,7 @@
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/plan.h"
 #include "ce_engine/objects/signal.h"
+#include "ce_engine/plan/plan_builder.h"
 #include "ce_engine/sched/launch.h"
 
 /* --- launch -------------------------------------------------------------- */

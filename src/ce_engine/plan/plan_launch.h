@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_PLAN_LAUNCH_H
+#define CEI_PLAN_LAUNCH_H
+
+/* The application's side of launches, and what is checked before a plan is carried out. */
+
+#include "ce_engine/objects/plan.h"
+
+/* check_base refuses a base that falls or is too large. The caller holds the plan's lock, and ends
+ * `hold` after releasing it; a refusal begins `hold`, which keeps back log lines until then.
+ * check_parties refuses plans that can only fail: with a lost rank or an aborted signal. */
+int  cei_plan_check_base(const struct ceov_plan *plan, uint64_t base, const char *call,
+			 struct cei_report_hold *hold);
+int  cei_plan_check_parties(struct ceov_plan *plan, const char *call);
+
+/* Implement the launches and tickets of cei_door_here; the caller has checked the handles. */
+int  cei_launch_enqueue(struct ceov_plan *plan, const struct ceov_launch *launch,
+			ceov_ticket *ret_ticket);
+int  cei_ticket_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns,
+		     int *ret_result);
+int  cei_ticket_abort(ceov_context *context, ceov_ticket ticket);
+
+#endif /* CEI_PLAN_LAUNCH_H */

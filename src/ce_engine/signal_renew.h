@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_SIGNAL_RENEW_H
+#define CEI_SIGNAL_RENEW_H
+
+#include <ceoverlap/ceoverlap.h>
+
+/* Implements cei_door_here; the caller has checked the handle. */
+int cei_signal_renew(ceov_signal *signal);
+
+#endif /* CEI_SIGNAL_RENEW_H */
