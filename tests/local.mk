@@ -70,6 +70,9 @@ threaded_suites = \
 	%D%/unit/test_tune \
 	%D%/conformance/test_backend_host \
 	%D%/conformance/test_backend_proxy \
+	%D%/system/test_meeting \
+	%D%/system/test_meeting_strays \
+	%D%/system/test_meeting_pmix \
 	%D%/system/test_bootstrap \
 	%D%/system/test_bootstrap_loss \
 	%D%/system/test_bootstrap_path \
@@ -89,6 +92,8 @@ pure_suites = \
 	%D%/unit/test_group_id \
 	%D%/unit/test_record \
 	%D%/unit/test_book \
+	%D%/unit/test_exchange \
+	%D%/unit/test_store_wire \
 	%D%/unit/test_route \
 	%D%/unit/test_route_fixtures \
 	%D%/unit/test_rails \
@@ -178,6 +183,14 @@ LDADD = libtesting.la libceoverlap_core.la $(CHECK_LIBS)
 # What times say, on a machine that only pretends: parts of the bench.
 %C%_unit_test_measure_SOURCES = %D%/unit/test_measure.c tools/bench/measure/measure.h \
 	tools/bench/measure/pairs.c tools/bench/measure/sets.c
+
+%C%_system_test_meeting_SOURCES = %D%/system/test_meeting.c \
+	%D%/system/meeting_fixture.c %D%/system/meeting_fixture.h
+%C%_system_test_meeting_strays_SOURCES = %D%/system/test_meeting_strays.c \
+	%D%/system/meeting_fixture.c %D%/system/meeting_fixture.h
+if HAVE_PMIX
+%C%_system_test_meeting_pmix_CPPFLAGS = $(AM_CPPFLAGS) -DCEI_TEST_PMIX
+endif
 
 %C%_unit_test_training_SOURCES = %D%/unit/test_training.c \
 	%D%/unit/training_rig.c %D%/unit/training_rig.h

@@ -3,10 +3,13 @@
 
 #include "net/gathered.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <ceoverlap/ceoverlap.h>
+
+#define NAMED_MAX 8u                    /* missing processes that a message names */
 
 int cei_gathered_init(struct cei_gathered *gathered, uint32_t n_processes,
 		      const uint32_t *n_bytes)
@@ -49,4 +52,26 @@ uint8_t *cei_gathered_part(const struct cei_gathered *gathered, uint32_t process
 
 	*ret_n_bytes = (uint32_t)(gathered->ends[process] - begin);
 	return gathered->bytes + begin;
+}
+
+uint32_t cei_missing_text(const uint8_t *has, uint32_t n_processes,
+			  char ret_text[CEI_MISSING_TEXT_BYTES])
+{
+	uint32_t process, n = 0, n_missing = 0;
+	int at;
+
+	for (process = 0; process < n_processes; process++)
+		n_missing += !has[process];
+	ret_text[0] = '\0';
+	if (!n_missing)
+		return 0;
+	at = snprintf(ret_text, CEI_MISSING_TEXT_BYTES, "process%s", n_missing > 1 ? "es" : "");
+	for (process = 0; process < n_processes && n < NAMED_MAX; process++)
+		if (!has[process])
+			at += snprintf(ret_text + at, CEI_MISSING_TEXT_BYTES - (size_t)at,
+				       "%s %u", n++ ? "," : "", process);
+	if (n_missing > n)
+		snprintf(ret_text + at, CEI_MISSING_TEXT_BYTES - (size_t)at, " and %u more",
+			 n_missing - n);
+	return n_missing;
 }

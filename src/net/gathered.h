@@ -29,4 +29,10 @@ void cei_gathered_fini(struct cei_gathered *gathered);
 uint8_t *cei_gathered_part(const struct cei_gathered *gathered, uint32_t process,
 			   uint32_t *ret_n_bytes);
 
+/* Lists the processes whose byte in has is 0, for messages: "process 3", "processes 3, 4, 9 and
+ * 12 more". Returns how many they are; 0: the text is empty. */
+#define CEI_MISSING_TEXT_BYTES 128u
+uint32_t cei_missing_text(const uint8_t *has, uint32_t n_processes,
+			  char ret_text[CEI_MISSING_TEXT_BYTES]);
+
 #endif /* CEI_GATHERED_H */

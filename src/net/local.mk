@@ -15,4 +15,27 @@ libceoverlap_core_la_SOURCES += \
 	%D%/book.c %D%/book.h \
 	%D%/book_private.h \
 	%D%/book_make.c \
-	%D%/book_shared.c
+	%D%/book_shared.c \
+	%D%/book_open.c %D%/book_open.h
+
+# the first exchange
+libceoverlap_core_la_SOURCES += \
+	%D%/exchange.c %D%/exchange.h \
+	%D%/means.h \
+	%D%/exchange_numbers.c %D%/exchange_numbers.h \
+	%D%/exchange_callback.c \
+	%D%/folder_file.c %D%/folder_file.h \
+	%D%/folder.c %D%/folder_private.h \
+	%D%/folder_gather.c \
+	%D%/exchange_folder.c \
+	%D%/store_wire.c %D%/store_wire.h \
+	%D%/store_socket.c %D%/store_socket.h \
+	%D%/store_server.c %D%/store_server.h \
+	%D%/exchange_store.c
+if HAVE_PMIX
+libceoverlap_core_la_SOURCES += \
+	%D%/exchange_pmix.c
+else
+libceoverlap_core_la_SOURCES += \
+	%D%/exchange_pmix_absent.c
+endif

@@ -43,6 +43,22 @@ static const struct setting settings[] = {
 	  "gpu:0, or host where there is no GPU", "where our rank's memory is" },
 	{ "group", "CEOVERLAP_GROUP", "ceov_config.group", "none: alone",
 	  "path of the socket where ranks meet" },
+	{ "bootstrap", "CEOVERLAP_BOOTSTRAP", NULL, "what the environment shows",
+	  "how processes of several nodes meet: pmix, store, folder" },
+	{ "process", "CEOVERLAP_PROCESS", NULL, "as PMIx or torchrun has it",
+	  "number of this process, for store and folder" },
+	{ "processes", "CEOVERLAP_PROCESSES", NULL, "as PMIx or torchrun has it",
+	  "how many processes there are" },
+	{ "store", "CEOVERLAP_STORE", NULL, "MASTER_ADDR:MASTER_PORT + 1, if set",
+	  "host:port where process 0 listens" },
+	{ "folder", "CEOVERLAP_FOLDER", NULL, "none",
+	  "a folder that all nodes share" },
+	{ "job", "CEOVERLAP_JOB", NULL, "as PMIx or torchrun has it",
+	  "a name that tells jobs apart" },
+	{ "node", "CEOVERLAP_NODE", NULL, "the kernel's boot id",
+	  "a name of this machine" },
+	{ "secret", "CEOVERLAP_SECRET", NULL, "none",
+	  "keeps groups apart; no protection. A text, or the path of a file" },
 	{ "max_chunk_bytes", NULL, "ceov_config.max_chunk_bytes, ceov_plan_options", NULL,
 	  "the longest copy, behind which others wait" },
 	{ "deadline_ns", NULL, "ceov_config.deadline_ns", NULL,
@@ -99,11 +115,19 @@ static void fallback_of(const struct setting *setting, char *room, size_t n_byte
 		snprintf(room, n_bytes, "%" PRIu64, (uint64_t)CEI_CHUNK_DEFAULT_BYTES);
 }
 
+/* Whether the value must not be printed: it is the secret itself, not the path of its file. */
+static int is_hidden(const struct setting *setting, const char *text)
+{
+	return !strcmp(setting->name, "secret") && *text != '/';
+}
+
 static void value_of(const struct setting *setting, struct value *ret_value)
 {
 	const char *text = setting->variable ? secure_getenv(setting->variable) : NULL;
 
 	if (text && *text) {
+		if (is_hidden(setting, text))
+			text = "(set, not shown)";
 		info_plain(text, ret_value->text, sizeof(ret_value->text));
 		ret_value->origin = "environment";
 		return;

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+#include "net/book_open.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ceoverlap/version.h>
+
+#include "net/siphash.h"
+
+/* --- this process's record --------------------------------------------------------- */
+
+static int check(const struct cei_book_config *config, struct cei_report *report)
+{
+	uint32_t i;
+
+	if (!config->n_group_ranks || config->n_group_ranks > CEI_BOOK_RANKS_MAX)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "a group of %u ranks: it must have 1 to %u",
+				 config->n_group_ranks, CEI_BOOK_RANKS_MAX);
+	if (!config->n_ranks || config->n_ranks > CEI_MEMBERS_MAX)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "this process has %u ranks, must be 1 to %u", config->n_ranks,
+				 CEI_MEMBERS_MAX);
+	for (i = 0; i < config->n_ranks; i++)
+		if (config->ranks[i] >= config->n_group_ranks)
+			return cei_raise(report, CEOV_ERR_INVALID, 0, "this process has rank %u, "
+					 "but the group has %u ranks", config->ranks[i],
+					 config->n_group_ranks);
+	if (config->n_rails > CEI_RECORD_RAILS_MAX)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "this process has %u rails, at most %u", config->n_rails,
+				 CEI_RECORD_RAILS_MAX);
+	for (i = 0; i < config->n_rails; i++)
+		if (!config->rails[i].n_bytes ||
+		    config->rails[i].n_bytes > CEI_RECORD_ADDRESS_BYTES)
+			return cei_raise(report, CEOV_ERR_INVALID, 0, "the address of rail %u has "
+					 "%u bytes, must have 1 to %u", i,
+					 config->rails[i].n_bytes, CEI_RECORD_ADDRESS_BYTES);
+	if (config->transport && strlen(config->transport) >= CEI_RECORD_TEXT_BYTES)
+		return cei_raise(report, CEOV_ERR_INVALID, 0, "UCX's version '%s' has more than "
+				 "%u bytes", config->transport, CEI_RECORD_TEXT_BYTES - 1);
+	return 0;
+}
+
+/* Returns the machine's number: of its name, if it has been given one. */
+static uint64_t node_of(const struct cei_book_config *config)
+{
+	static const uint64_t key[2] = { 4, 5 };
+	const char *name = config->node ? config->node : secure_getenv("CEOVERLAP_NODE");
+	uint64_t number;
+
+	if (!name || !*name)
+		return cei_site_own_node();
+	number = cei_siphash(key, name, strlen(name));
+	return number ? number : 1;
+}
+
+static void fill_record(const struct cei_book_config *config, uint64_t group,
+			struct cei_record *record)
+{
+	uint32_t i;
+
+	snprintf(record->library, sizeof(record->library), "%s", CEOV_VERSION);
+	if (config->transport)
+		snprintf(record->transport, sizeof(record->transport), "%s", config->transport);
+	record->group = group;
+	record->node = node_of(config);
+	record->n_group_ranks = config->n_group_ranks;
+	record->n_ranks = config->n_ranks;
+	memcpy(record->ranks, config->ranks, config->n_ranks * sizeof(*record->ranks));
+	record->n_rails = config->n_rails;
+	for (i = 0; i < config->n_rails; i++) {
+		record->rails[i].n_bytes = config->rails[i].n_bytes;
+		memcpy(record->rails[i].bytes, config->rails[i].bytes, config->rails[i].n_bytes);
+	}
+}
+
+/* Allocates the encoded record; NULL: no memory. */
+static uint8_t *encode(const struct cei_book_config *config, uint64_t group,
+		       uint32_t *ret_n_bytes)
+{
+	struct cei_record *record = calloc(1, sizeof(*record));
+	uint8_t *bytes = malloc(CEI_RECORD_BYTES_MAX);
+
+	if (record && bytes) {
+		fill_record(config, group, record);
+		*ret_n_bytes = (uint32_t)cei_record_encode(record, bytes);
+	} else {
+		free(bytes);
+		bytes = NULL;
+	}
+	free(record);
+	return bytes;
+}
+
+/* --- the exchange ------------------------------------------------------------------ */
+
+/* Exchanges the records, over an exchange that is open. */
+static int exchange_records(const struct cei_book_config *config, struct cei_exchange *exchange,
+			    struct cei_gathered *ret_gathered)
+{
+	uint32_t n_bytes = 0;
+	uint8_t *bytes = encode(config, exchange->group, &n_bytes);
+	int r;
+
+	if (!bytes)
+		return cei_raise(exchange->config.report, CEOV_ERR_NO_MEMORY, 0,
+				 "no memory for this process's record");
+	r = cei_exchange_all_gather(exchange, bytes, n_bytes, config->deadline_ns,
+				    ret_gathered);
+	free(bytes);
+	return r;
+}
+
+static int open_book(const struct cei_book_config *config, struct cei_report *report,
+		     const struct cei_secret *secret, struct cei_book **ret_book)
+{
+	const struct cei_exchange_config settings = {
+		.report = report, .means = config->means, .process = config->process,
+		.n_processes = config->n_processes, .all_gather = config->all_gather,
+		.all_gather_arg = config->all_gather_arg, .where = config->where,
+		.job = config->job, .secret = secret,
+	};
+	struct cei_gathered gathered = { 0 };
+	struct cei_exchange exchange;
+	int r = cei_exchange_open(&exchange, &settings, config->deadline_ns);
+
+	if (r)
+		return r;
+	r = exchange_records(config, &exchange, &gathered);
+	if (!r)
+		r = cei_book_make(report, &gathered, exchange.process, ret_book);
+	cei_exchange_close(&exchange);
+	cei_gathered_fini(&gathered);
+	return r;
+}
+
+int cei_book_open(const struct cei_book_config *config, struct cei_report *report,
+		  struct cei_book **ret_book)
+{
+	struct cei_secret *secret = malloc(sizeof(*secret));
+	int r;
+
+	if (!secret)
+		return cei_raise(report, CEOV_ERR_NO_MEMORY, 0, "no memory for the secret");
+	r = check(config, report);
+	if (!r)
+		r = cei_secret_load(report, config->secret, config->secret_bytes, secret);
+	if (!r)
+		r = open_book(config, report, secret, ret_book);
+	explicit_bzero(secret, sizeof(*secret));
+	free(secret);
+	return r;
+}

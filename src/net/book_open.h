@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_BOOK_OPEN_H
+#define CEI_BOOK_OPEN_H
+
+/* Makes the book of a group: all its processes exchange their records, and each makes its book
+ * of them. Afterwards nothing is left of the exchange. */
+
+#include "net/book.h"
+#include "net/exchange.h"
+
+struct cei_book_rail_address {
+	const void *bytes;
+	uint32_t    n_bytes;            /* 1 to CEI_RECORD_ADDRESS_BYTES */
+};
+
+/* Zeroes are the defaults. Nothing of it is used after the call. */
+struct cei_book_config {
+	/* the exchange: as in struct cei_exchange_config */
+	uint32_t            means;
+	uint32_t            process;
+	uint32_t            n_processes;
+	cei_all_gather_call all_gather;
+	void               *all_gather_arg;
+	const char         *where;
+	const char         *job;
+	const void         *secret;     /* NULL: CEOVERLAP_SECRET, which may be unset */
+	size_t              secret_bytes;
+	uint64_t            deadline_ns;        /* a point in time, cei_now_ns() */
+
+	/* this process */
+	const char         *node;       /* name of the machine; NULL: CEOVERLAP_NODE, or a number
+					 * that the kernel makes when it starts */
+	const char         *transport;  /* UCX's version, below CEI_RECORD_TEXT_BYTES; NULL: none */
+	uint32_t            n_group_ranks;
+	uint32_t            n_ranks;    /* 1 to CEI_MEMBERS_MAX */
+	const uint32_t     *ranks;
+	uint32_t            n_rails;    /* up to CEI_RECORD_RAILS_MAX */
+	const struct cei_book_rail_address *rails;
+};
+
+/* All processes of the group call it. Errors are raised: those of cei_exchange_open(),
+ * cei_exchange_all_gather() and cei_book_make(). The caller frees *ret_book with
+ * cei_book_free(). */
+int cei_book_open(const struct cei_book_config *config, struct cei_report *report,
+		  struct cei_book **ret_book);
+
+#endif /* CEI_BOOK_OPEN_H */

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Chooses the means of an exchange. */
+
+#include "net/exchange.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* In the order in which they are tried, and of enum cei_means; NULL ends the table. */
+static const struct cei_exchange_ops *const all_means[] = {
+	&cei_exchange_callback, &cei_exchange_pmix, &cei_exchange_store, &cei_exchange_folder,
+	NULL
+};
+
+/* The names that CEOVERLAP_BOOTSTRAP may have. The callback is not among them: only a call can
+ * bring one. */
+static int means_from_environment(struct cei_report *report, uint32_t *ret_means)
+{
+	const char *text = secure_getenv("CEOVERLAP_BOOTSTRAP");
+	uint32_t i;
+
+	*ret_means = CEI_MEANS_SHOWN;
+	if (!text || !*text)
+		return 0;
+	for (i = 1; all_means[i]; i++) {
+		if (strcmp(text, all_means[i]->name))
+			continue;
+		*ret_means = i + 1;
+		return 0;
+	}
+	return cei_raise(report, CEOV_ERR_INVALID, 0,
+			 "CEOVERLAP_BOOTSTRAP is '%s', must be 'pmix', 'store' or 'folder'", text);
+}
+
+static int raise_none(struct cei_report *report)
+{
+	return cei_raise(report, CEOV_ERR_INVALID, 0,
+			 "nothing says how the group's processes find each other: start them "
+			 "with mpirun, srun or torchrun, or name a shared folder and number them "
+			 "(CEOVERLAP_FOLDER, _PROCESS, _PROCESSES)");
+}
+
+static int choose(struct cei_exchange *exchange)
+{
+	const struct cei_exchange_config *config = &exchange->config;
+	uint32_t means = config->means, i;
+	int r;
+
+	if (means > CEI_MEANS_FOLDER)
+		return cei_raise(config->report, CEOV_ERR_INVALID, 0,
+				 "bootstrap %u is not known, must be 0 to %u", means,
+				 CEI_MEANS_FOLDER);
+	r = means || config->all_gather ? 0 : means_from_environment(config->report, &means);
+	for (i = 0; !r && all_means[i]; i++) {
+		if (means && means != i + 1)
+			continue;
+		exchange->ops = all_means[i];
+		r = exchange->ops->detect(exchange);
+	}
+	if (r)
+		return r < 0 ? r : 0;
+	if (!means)
+		return raise_none(config->report);
+	return cei_raise(config->report, CEOV_ERR_INVALID, 0, "the group is to meet by '%s', but "
+			 "what this needs is not set: see docs/configuration.md",
+			 all_means[means - 1]->name);
+}
+
+static int check_numbers(const struct cei_exchange *exchange)
+{
+	const struct cei_exchange_config *config = &exchange->config;
+	uint32_t n = exchange->n_processes;
+
+	if (n > CEI_GATHERED_PROCESSES_MAX || (n && exchange->process >= n))
+		return cei_raise(config->report, CEOV_ERR_INVALID, 0, "this is process %u of %u: "
+				 "it must be one of 0 to N - 1, and N at most %u",
+				 exchange->process, n, CEI_GATHERED_PROCESSES_MAX);
+	if (!config->n_processes || !n ||
+	    (n == config->n_processes && exchange->process == config->process))
+		return 0;
+	return cei_raise(config->report, CEOV_ERR_INVALID, 0,
+			 "the call says this is process %u of %u, %s says process %u of %u",
+			 config->process, config->n_processes, exchange->ops->name,
+			 exchange->process, n);
+}
+
+int cei_exchange_open(struct cei_exchange *exchange, const struct cei_exchange_config *config,
+		      uint64_t deadline_ns)
+{
+	int r;
+
+	memset(exchange, 0, sizeof(*exchange));
+	exchange->config = *config;
+	r = choose(exchange);
+	if (!r)
+		r = check_numbers(exchange);
+	if (r)
+		return r;
+	exchange->group = cei_group_id(config->secret, exchange->job);
+	if (exchange->ops->open)
+		r = exchange->ops->open(exchange, deadline_ns);
+	if (r)
+		return r;
+	r = check_numbers(exchange);
+	if (r)
+		cei_exchange_close(exchange);
+	return r;
+}
+
+int cei_exchange_all_gather(struct cei_exchange *exchange, const void *own, uint32_t n_bytes,
+			    uint64_t deadline_ns, struct cei_gathered *ret_gathered)
+{
+	int r;
+
+	memset(ret_gathered, 0, sizeof(*ret_gathered));
+	if (n_bytes > CEI_GATHERED_BYTES_MAX)
+		return cei_raise(exchange->config.report, CEOV_ERR_INVALID, 0,
+				 "%u bytes for the group's other processes, at most %u", n_bytes,
+				 CEI_GATHERED_BYTES_MAX);
+	r = exchange->ops->all_gather(exchange, own, n_bytes, deadline_ns, ret_gathered);
+	exchange->n_rounds++;
+	return r;
+}
+
+void cei_exchange_close(struct cei_exchange *exchange)
+{
+	if (exchange->ops->close)
+		exchange->ops->close(exchange);
+	exchange->private = NULL;
+}

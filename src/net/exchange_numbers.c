@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+#include "net/exchange_numbers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/variables.h"
+
+/* Reads two variables that only mean something together. Returns 1; 0: one is not set. */
+static int read_pair(struct cei_exchange *exchange, const char *process, const char *n_processes)
+{
+	const char *own = secure_getenv(process), *all = secure_getenv(n_processes);
+	uint64_t number = 0, limit = CEI_GATHERED_PROCESSES_MAX;
+	int r;
+
+	if (!own || !*own || !all || !*all)
+		return 0;
+	r = cei_variable_number(exchange->config.report, process, limit, &number);
+	exchange->process = (uint32_t)number;
+	if (!r)
+		r = cei_variable_number(exchange->config.report, n_processes, limit, &number);
+	exchange->n_processes = (uint32_t)number;
+	return r ? r : 1;
+}
+
+int cei_exchange_numbers(struct cei_exchange *exchange)
+{
+	int r;
+
+	exchange->process = exchange->config.process;
+	exchange->n_processes = exchange->config.n_processes;
+	if (exchange->n_processes)
+		return 1;
+	r = read_pair(exchange, "CEOVERLAP_PROCESS", "CEOVERLAP_PROCESSES");
+	return r ? r : read_pair(exchange, "RANK", "WORLD_SIZE");
+}
+
+int cei_exchange_job(struct cei_exchange *exchange, const char *text)
+{
+	const char *set = secure_getenv("CEOVERLAP_JOB");
+
+	if (exchange->config.job)
+		text = exchange->config.job;
+	else if (set && *set)
+		text = set;
+	if (!text)
+		text = "";
+	if (strlen(text) >= sizeof(exchange->job))
+		return cei_raise(exchange->config.report, CEOV_ERR_INVALID, 0,
+				 "the job's name has %zu bytes, at most %zu", strlen(text),
+				 sizeof(exchange->job) - 1);
+	snprintf(exchange->job, sizeof(exchange->job), "%s", text);
+	return 0;
+}
+
+int cei_exchange_where(struct cei_exchange *exchange, const char *text)
+{
+	if (strlen(text) >= sizeof(exchange->where))
+		return cei_raise(exchange->config.report, CEOV_ERR_INVALID, 0,
+				 "the store's address or the folder has %zu bytes, at most %zu",
+				 strlen(text), sizeof(exchange->where) - 1);
+	snprintf(exchange->where, sizeof(exchange->where), "%s", text);
+	return 0;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_EXCHANGE_NUMBERS_H
+#define CEI_EXCHANGE_NUMBERS_H
+
+/* What several means of an exchange read from config and environment. */
+
+#include "net/means.h"
+
+/* Fills process and n_processes from config, from CEOVERLAP_PROCESS and CEOVERLAP_PROCESSES, or
+ * from torchrun's RANK and WORLD_SIZE. Returns 1; 0: none of them says both. Errors are raised. */
+int cei_exchange_numbers(struct cei_exchange *exchange);
+
+/* Fills job from config or CEOVERLAP_JOB; else from this text, NULL: "". CEOV_ERR_INVALID, raised:
+ * it is too long. */
+int cei_exchange_job(struct cei_exchange *exchange, const char *text);
+
+/* Fills where. CEOV_ERR_INVALID, raised: it is too long. */
+int cei_exchange_where(struct cei_exchange *exchange, const char *text);
+
+#endif /* CEI_EXCHANGE_NUMBERS_H */

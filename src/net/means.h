@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_MEANS_H
+#define CEI_MEANS_H
+
+/*
+ * What a means of an exchange is, for net/exchange.h: a table of functions, and the exchange that
+ * they work on. Each means is in the file of its name.
+ */
+
+#include <stdint.h>
+
+#include "base/report.h"
+#include "net/gathered.h"
+#include "net/group_id.h"
+
+enum cei_means {
+	CEI_MEANS_SHOWN = 0,            /* what the environment shows */
+	CEI_MEANS_CALLBACK,
+	CEI_MEANS_PMIX,
+	CEI_MEANS_STORE,
+	CEI_MEANS_FOLDER,
+};
+
+#define CEI_JOB_BYTES   320u            /* with the final 0; a PMIx namespace has up to 256 */
+#define CEI_WHERE_BYTES 1024u
+
+/* How much longer than its own deadline a process waits for process 0, whose deadline passes at
+ * about the same time and which names the missing processes. */
+#define CEI_EXCHANGE_GRACE_NS UINT64_C(250000000)
+
+/* Gathers n_bytes of each process, the same number at all, into ret_all, in the order of
+ * processes. All processes call it equally often. Returns 0, or anything else for a failure. */
+typedef int (*cei_all_gather_call)(void *arg, const void *own, size_t n_bytes, void *ret_all,
+				   uint64_t timeout_ns);
+
+struct cei_exchange_config {
+	struct cei_report       *report;
+	uint32_t                 means;         /* enum cei_means */
+	uint32_t                 process;       /* this process, if n_processes is not 0 */
+	uint32_t                 n_processes;   /* 0: as the means has it */
+	cei_all_gather_call      all_gather;    /* NULL: none; needs n_processes */
+	void                    *all_gather_arg;
+	const char              *where;         /* "host:port" of the store, or the folder, which
+						 * has a slash; NULL: CEOVERLAP_STORE,
+						 * CEOVERLAP_FOLDER, or as the means has it */
+	const char              *job;           /* tells jobs apart; NULL: CEOVERLAP_JOB, or as the
+						 * means has it */
+	const struct cei_secret *secret;
+};
+
+struct cei_exchange {
+	const struct cei_exchange_ops *ops;
+	struct cei_exchange_config     config;  /* where and job: not used after open */
+	uint32_t                       process;
+	uint32_t                       n_processes;     /* 0: known after ops->open */
+	uint32_t                       n_rounds;        /* all-gathers that were begun */
+	uint64_t                       group;           /* cei_group_id() */
+	char                           job[CEI_JOB_BYTES];
+	char                           where[CEI_WHERE_BYTES];
+	void                          *private;         /* of the means */
+};
+
+struct cei_exchange_ops {
+	const char *name;               /* as CEOVERLAP_BOOTSTRAP has it */
+
+	/* Returns 1 if config or environment show this means, and fills process, n_processes, job
+	 * and where, as far as config does not say them. 0: not shown. Errors are raised. */
+	int  (*detect)(struct cei_exchange *exchange);
+
+	/* Errors are raised, and leave nothing to close. NULL: nothing to open. */
+	int  (*open)(struct cei_exchange *exchange, uint64_t deadline_ns);
+
+	/* As cei_exchange_all_gather(). */
+	int  (*all_gather)(struct cei_exchange *exchange, const void *own, uint32_t n_bytes,
+			   uint64_t deadline_ns, struct cei_gathered *ret_gathered);
+
+	/* Leaves nothing behind in the file system. NULL: nothing to close. */
+	void (*close)(struct cei_exchange *exchange);
+};
+
+extern const struct cei_exchange_ops cei_exchange_callback;
+extern const struct cei_exchange_ops cei_exchange_pmix;
+extern const struct cei_exchange_ops cei_exchange_store;
+extern const struct cei_exchange_ops cei_exchange_folder;
+
+#endif /* CEI_MEANS_H */

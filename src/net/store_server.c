@@ -1,0 +1,585 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+#include "net/store_server.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "net/store_socket.h"
+
+#define HELLO_WAIT_NS UINT64_C(1000000000)
+#define BIND_WAIT_NS  UINT64_C(2000000000)
+#define OTHER_FDS     64u               /* descriptors that the application may have open */
+#define EVENTS_MAX    64
+#define TOLD_MAX      8u                /* refused processes that get a log line */
+#define NOBODY        UINT32_MAX
+
+struct guest {                          /* a connection */
+	struct cei_list        link;    /* in strangers, joined or gone */
+	int                    fd;
+	uint32_t               process; /* NOBODY: it has not said yet who it is */
+	uint64_t               hello_by_ns;
+	struct cei_store_inbox inbox;   /* its body is kept as the part of this round */
+	int                    has_part;
+	uint64_t               n_sent;  /* of the answer */
+};
+
+struct cei_store_server {
+	const struct cei_exchange *exchange;
+	struct cei_report *report;
+	int                epoll_fd;
+	int                listen_fd;   /* -1: it does not listen any more */
+	uint32_t           n_strangers;
+	struct cei_list    strangers;   /* the oldest first */
+	struct cei_list    joined;
+	struct cei_list    gone;        /* closed; freed when no event can name them */
+	struct guest     **guests;      /* by process; NULL: not joined */
+	uint8_t           *has;         /* by process: its part of this round is there */
+	uint32_t           n_has;
+	uint64_t           n_refused;
+	int                error;       /* raised already; the round has failed */
+	uint8_t           *answer;      /* while it is sent: the bytes of all */
+	uint64_t           n_answer;
+	uint32_t           n_unsent;    /* processes that have not got all of it */
+};
+
+/* --- connections ------------------------------------------------------------------- */
+
+static void close_guest(struct cei_store_server *server, struct guest *guest)
+{
+	if (guest->process == NOBODY) {
+		server->n_strangers--;
+	} else {
+		server->guests[guest->process] = NULL;
+		if (server->has[guest->process])
+			server->n_has--;
+		server->has[guest->process] = 0;
+	}
+	close(guest->fd);
+	guest->fd = -1;
+	cei_store_inbox_clear(&guest->inbox);
+	cei_list_remove(&guest->link);
+	cei_list_append(&server->gone, &guest->link);
+}
+
+static void free_gone(struct cei_store_server *server)
+{
+	struct cei_list *node;
+
+	while ((node = cei_list_take(&server->gone)))
+		free(CEI_OWNER(node, struct guest, link));
+}
+
+/* Sends a refusal, if the socket takes it at once. */
+static void refuse(const struct guest *guest, int error, const char *text)
+{
+	struct cei_store_refuse message = { .error = error };
+	uint8_t bytes[CEI_STORE_SMALL_BYTES];
+
+	snprintf(message.text, sizeof(message.text), "%s", text);
+	(void)cei_store_send(guest->fd, bytes, cei_store_put_refuse(&message, bytes), 0);
+}
+
+static void turn_away(struct cei_store_server *server, struct guest *guest, int error,
+		      const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* Refuses a process, logs it, because the group then waits for it in vain, and closes. */
+static void turn_away(struct cei_store_server *server, struct guest *guest, int error,
+		      const char *format, ...)
+{
+	char text[CEI_STORE_TEXT_BYTES];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	refuse(guest, error, text);
+	if (server->n_refused++ < TOLD_MAX)
+		cei_log(server->report, CEI_LOG_WARN, "store at %s: a process was refused: %s",
+			server->exchange->where, text);
+	close_guest(server, guest);
+}
+
+/* Returns an errno. */
+static int accept_guest(struct cei_store_server *server)
+{
+	int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct epoll_event event = { .events = EPOLLIN };
+	struct guest *guest;
+	int error = errno;
+
+	if (fd < 0)
+		return error;
+	guest = calloc(1, sizeof(*guest));
+	if (!guest) {
+		close(fd);
+		return ENOMEM;
+	}
+	guest->fd = fd;
+	guest->process = NOBODY;
+	guest->hello_by_ns = cei_deadline(HELLO_WAIT_NS);
+	event.data.ptr = guest;
+	if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event)) {
+		error = errno;
+		close(fd);
+		free(guest);
+		return error;
+	}
+	cei_list_append(&server->strangers, &guest->link);
+	server->n_strangers++;
+	return 0;
+}
+
+static struct guest *oldest_stranger(const struct cei_store_server *server)
+{
+	if (cei_list_is_empty(&server->strangers))
+		return NULL;
+	return CEI_OWNER(server->strangers.next, struct guest, link);
+}
+
+/* Accepts who waits. Where there is no room, the oldest stranger makes some. */
+static void accept_guests(struct cei_store_server *server)
+{
+	uint32_t i;
+	int error;
+
+	for (i = 0; i < CEI_STORE_STRANGERS_MAX; i++) {
+		if (server->n_strangers == CEI_STORE_STRANGERS_MAX)
+			close_guest(server, oldest_stranger(server));
+		error = accept_guest(server);
+		if (!error || error == EINTR || error == ECONNABORTED)
+			continue;
+		if (error == EAGAIN)
+			return;
+		if (oldest_stranger(server)) {
+			close_guest(server, oldest_stranger(server));
+			continue;
+		}
+		server->error = cei_raise(server->report, CEOV_ERR_SYSTEM, error,
+					  "store at %s: cannot accept another process: %s (are "
+					  "there free descriptors? ulimit -n)",
+					  server->exchange->where, strerror(error));
+		return;
+	}
+}
+
+/* --- what processes say ------------------------------------------------------------ */
+
+/* Returns whether the HELLO fits; else the process was turned away. */
+static int check_hello(struct cei_store_server *server, struct guest *guest,
+		       const struct cei_store_hello *hello)
+{
+	const struct cei_exchange *own = server->exchange;
+
+	if (hello->group != own->group)
+		turn_away(server, guest, CEOV_ERR_INVALID, "process %u is of another group than "
+			  "process 0: %016llx, not %016llx: are job and secret the same?",
+			  hello->process, (unsigned long long)hello->group,
+			  (unsigned long long)own->group);
+	else if (hello->n_processes != own->n_processes)
+		turn_away(server, guest, CEOV_ERR_INVALID, "process %u says the group has %u "
+			  "processes, process 0 says %u", hello->process, hello->n_processes,
+			  own->n_processes);
+	else if (!hello->process || hello->process >= own->n_processes)
+		turn_away(server, guest, CEOV_ERR_INVALID, "a second process says that it is "
+			  "process %u of %u", hello->process, own->n_processes);
+	else if (server->guests[hello->process])
+		turn_away(server, guest, CEOV_ERR_STATE, "two processes say that they are "
+			  "process %u of %u: check how they are numbered", hello->process,
+			  own->n_processes);
+	else
+		return 1;
+	return 0;
+}
+
+static void welcome(struct cei_store_server *server, struct guest *guest)
+{
+	struct cei_store_hello hello;
+	uint8_t bytes[CEI_STORE_SMALL_BYTES];
+
+	if (cei_store_get_hello(guest->inbox.body, guest->inbox.head.n_bytes, &hello)) {
+		close_guest(server, guest);
+		return;
+	}
+	if (!check_hello(server, guest, &hello))
+		return;
+	cei_store_inbox_clear(&guest->inbox);
+	if (cei_store_send(guest->fd, bytes, cei_store_put_joined(bytes), 0)) {
+		close_guest(server, guest);
+		return;
+	}
+	guest->process = hello.process;
+	server->guests[hello.process] = guest;
+	server->n_strangers--;
+	cei_list_remove(&guest->link);
+	cei_list_append(&server->joined, &guest->link);
+}
+
+static void take_part(struct cei_store_server *server, struct guest *guest)
+{
+	uint32_t round;
+
+	if (cei_store_get_part(guest->inbox.body, guest->inbox.head.n_bytes, &round) ||
+	    round != server->exchange->n_rounds) {
+		turn_away(server, guest, CEOV_ERR_INVALID, "process %u is in another exchange "
+			  "than process 0", guest->process);
+		return;
+	}
+	guest->has_part = 1;
+	server->has[guest->process] = 1;
+	server->n_has++;
+}
+
+/* A connection has ended, or sends what it must not. Before all have come, the process may
+ * connect again. */
+static void lose(struct cei_store_server *server, struct guest *guest)
+{
+	uint32_t process = guest->process;
+
+	close_guest(server, guest);
+	if (process == NOBODY)
+		return;
+	if (server->listen_fd < 0 && !server->error)
+		server->error = cei_raise(server->report, CEOV_ERR_PEER_LOST, 0,
+					  "store at %s: process %u has ended",
+					  server->exchange->where, process);
+	else if (server->n_refused++ < TOLD_MAX)
+		cei_log(server->report, CEI_LOG_WARN, "store at %s: process %u left again "
+			"before all had come", server->exchange->where, process);
+}
+
+static void hear(struct cei_store_server *server, struct guest *guest)
+{
+	const struct cei_store_expected expected = {
+		.n_processes = server->exchange->n_processes,
+		.types = 1u << (guest->process == NOBODY ? CEI_STORE_HELLO : CEI_STORE_PART),
+	};
+	int r;
+
+	if (guest->has_part) {          /* it has to wait, so its connection has ended */
+		lose(server, guest);
+		return;
+	}
+	r = cei_store_receive(guest->fd, &expected, &guest->inbox);
+	if (r == CEOV_NONE)
+		return;
+	if (r == CEOV_ERR_VERSION)
+		turn_away(server, guest, r, "a process has version %u of the store's protocol, "
+			  "process 0 has version %u: install one version of ceoverlap",
+			  guest->inbox.head.version, CEI_STORE_VERSION);
+	else if (r)
+		lose(server, guest);
+	else if (guest->process == NOBODY)
+		welcome(server, guest);
+	else
+		take_part(server, guest);
+}
+
+/* --- gathering --------------------------------------------------------------------- */
+
+/* Closes connections that have not said hello in time. Returns when to look again. */
+static uint64_t close_silent(struct cei_store_server *server, uint64_t deadline_ns)
+{
+	uint64_t now_ns = cei_now_ns();
+	struct guest *guest;
+
+	while ((guest = oldest_stranger(server)) && guest->hello_by_ns <= now_ns)
+		close_guest(server, guest);
+	return guest && guest->hello_by_ns < deadline_ns ? guest->hello_by_ns : deadline_ns;
+}
+
+static int ms_until(uint64_t deadline_ns)
+{
+	uint64_t now_ns = cei_now_ns(), left_ns = deadline_ns > now_ns ? deadline_ns - now_ns : 0;
+
+	return left_ns > UINT64_C(1000000000) ? 1000 : (int)((left_ns + 999999) / 1000000);
+}
+
+/* Waits for events once and passes guests with events on; NULL: to accept. */
+static void turn(struct cei_store_server *server, uint64_t deadline_ns,
+		 void (*handle)(struct cei_store_server *, struct guest *))
+{
+	struct epoll_event events[EVENTS_MAX];
+	struct guest *guest;
+	int n, i;
+
+	n = epoll_wait(server->epoll_fd, events, EVENTS_MAX, ms_until(deadline_ns));
+	if (n < 0 && errno != EINTR)
+		server->error = cei_raise(server->report, CEOV_ERR_SYSTEM, errno,
+					  "store at %s: epoll_wait: %s",
+					  server->exchange->where, strerror(errno));
+	for (i = 0; i < n && !server->error; i++) {
+		guest = events[i].data.ptr;
+		if (!guest)
+			accept_guests(server);
+		else if (guest->fd >= 0)        /* not closed by an event before */
+			handle(server, guest);
+	}
+	free_gone(server);
+}
+
+static int gather(struct cei_store_server *server, uint64_t deadline_ns)
+{
+	uint32_t n = server->exchange->n_processes;
+	char missing[CEI_MISSING_TEXT_BYTES];
+
+	while (server->n_has < n && !server->error) {
+		if (cei_now_ns() >= deadline_ns) {
+			cei_missing_text(server->has, n, missing);
+			return cei_raise(server->report, CEOV_ERR_TIMEOUT, 0,
+					 "not all processes have come to the store at %s in "
+					 "time: %s missing; %llu were refused or left again",
+					 server->exchange->where, missing,
+					 (unsigned long long)server->n_refused);
+		}
+		turn(server, close_silent(server, deadline_ns), hear);
+	}
+	return server->error;
+}
+
+static int put_together(struct cei_store_server *server, const void *own, uint32_t n_bytes,
+			struct cei_gathered *ret_gathered)
+{
+	uint32_t n = server->exchange->n_processes, i, length;
+	uint32_t *lengths = calloc(n, sizeof(*lengths));
+	int r = CEOV_ERR_NO_MEMORY;
+	uint8_t *part;
+
+	if (lengths) {
+		lengths[0] = n_bytes;
+		for (i = 1; i < n; i++)
+			lengths[i] = (uint32_t)(server->guests[i]->inbox.head.n_bytes -
+						CEI_STORE_PART_BYTES);
+		r = cei_gathered_init(ret_gathered, n, lengths);
+		free(lengths);
+	}
+	if (r)
+		return cei_raise(server->report, r, 0, "no memory for the bytes of %u processes",
+				 n);
+	if (n_bytes)
+		memcpy(cei_gathered_part(ret_gathered, 0, &length), own, n_bytes);
+	for (i = 1; i < n; i++) {
+		part = cei_gathered_part(ret_gathered, i, &length);
+		memcpy(part, server->guests[i]->inbox.body + CEI_STORE_PART_BYTES, length);
+	}
+	return 0;
+}
+
+/* --- answering --------------------------------------------------------------------- */
+
+static void stop_listening(struct cei_store_server *server)
+{
+	while (oldest_stranger(server))
+		close_guest(server, oldest_stranger(server));
+	free_gone(server);
+	if (server->listen_fd >= 0)
+		close(server->listen_fd);
+	server->listen_fd = -1;
+}
+
+/* Sends more of the answer. A process that has gone is left out: the others notice that later. */
+static void send_more(struct cei_store_server *server, struct guest *guest)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = guest };
+	ssize_t n = send(guest->fd, server->answer + guest->n_sent,
+			 (size_t)(server->n_answer - guest->n_sent),
+			 MSG_NOSIGNAL | MSG_DONTWAIT);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	guest->n_sent += n > 0 ? (uint64_t)n : 0;
+	if (n > 0 && guest->n_sent < server->n_answer)
+		return;
+	server->n_unsent--;
+	if (n >= 0 && !epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, guest->fd, &event))
+		return;
+	cei_log(server->report, CEI_LOG_WARN, "store at %s: process %u has ended before it got "
+		"the bytes of all", server->exchange->where, guest->process);
+	close_guest(server, guest);
+}
+
+/* Prepares all joined processes for the answer. */
+static void begin_answer(struct cei_store_server *server)
+{
+	struct epoll_event event = { .events = EPOLLOUT };
+	struct cei_list *node, *next;
+	struct guest *guest;
+
+	server->n_unsent = 0;
+	for (node = server->joined.next; node != &server->joined; node = next) {
+		next = node->next;
+		guest = CEI_OWNER(node, struct guest, link);
+		cei_store_inbox_clear(&guest->inbox);
+		guest->has_part = 0;
+		guest->n_sent = 0;
+		event.data.ptr = guest;
+		if (epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, guest->fd, &event))
+			close_guest(server, guest);
+		else
+			server->n_unsent++;
+	}
+}
+
+static int answer(struct cei_store_server *server, const struct cei_gathered *gathered,
+		  uint64_t deadline_ns)
+{
+	uint64_t least_ns = cei_deadline(CEI_EXCHANGE_GRACE_NS);
+
+	server->answer = cei_store_put_all(server->exchange->n_rounds, gathered,
+					   &server->n_answer);
+	if (!server->answer)
+		return cei_raise(server->report, CEOV_ERR_NO_MEMORY, 0,
+				 "no memory for the bytes of %u processes",
+				 server->exchange->n_processes);
+	if (deadline_ns < least_ns)
+		deadline_ns = least_ns;
+	begin_answer(server);
+	while (server->n_unsent && !server->error && cei_now_ns() < deadline_ns)
+		turn(server, deadline_ns, send_more);
+	if (server->n_unsent && !server->error)
+		server->error = cei_raise(server->report, CEOV_ERR_TIMEOUT, 0, "store at %s: %u "
+					  "processes do not read what was gathered",
+					  server->exchange->where, server->n_unsent);
+	free(server->answer);
+	server->answer = NULL;
+	memset(server->has, 0, server->exchange->n_processes);
+	server->has[0] = 1;
+	server->n_has = 1;
+	return server->error;
+}
+
+/* Tells all that have come that they wait in vain, and why. */
+static void send_away(struct cei_store_server *server, int error)
+{
+	char text[CEI_STORE_TEXT_BYTES], missing[CEI_MISSING_TEXT_BYTES];
+
+	if (error == CEOV_ERR_TIMEOUT &&
+	    cei_missing_text(server->has, server->exchange->n_processes, missing))
+		snprintf(text, sizeof(text), "not all processes have come in time: %s missing",
+			 missing);
+	else
+		snprintf(text, sizeof(text), "it could not gather the group: %s; its log says more",
+			 ceov_strerror(error));
+	while (!cei_list_is_empty(&server->joined)) {
+		refuse(CEI_OWNER(server->joined.next, struct guest, link), error, text);
+		close_guest(server, CEI_OWNER(server->joined.next, struct guest, link));
+	}
+}
+
+int cei_store_server_gather(struct cei_store_server *server, const void *own, uint32_t n_bytes,
+			    uint64_t deadline_ns, struct cei_gathered *ret_gathered)
+{
+	int r = gather(server, deadline_ns);
+
+	stop_listening(server);
+	if (!r)
+		r = put_together(server, own, n_bytes, ret_gathered);
+	if (!r)
+		r = answer(server, ret_gathered, deadline_ns);
+	if (!r)
+		return 0;
+	cei_gathered_fini(ret_gathered);
+	send_away(server, r);
+	free_gone(server);
+	return r;
+}
+
+/* --- opening ----------------------------------------------------------------------- */
+
+static int check_descriptors(const struct cei_exchange *exchange)
+{
+	uint64_t wanted = (uint64_t)exchange->n_processes + OTHER_FDS;
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= wanted)
+		return 0;
+	return cei_raise(exchange->config.report, CEOV_ERR_SYSTEM, EMFILE, "process 0 needs %llu "
+			 "descriptors for %u processes and may have %llu: raise the limit "
+			 "(ulimit -n)", (unsigned long long)wanted, exchange->n_processes,
+			 (unsigned long long)limit.rlim_cur);
+}
+
+/* Tries again for a while where the address is in use: a process that looks for the store may
+ * have been given its port. */
+static int start_listening(struct cei_store_server *server, uint64_t deadline_ns)
+{
+	const struct cei_exchange *exchange = server->exchange;
+	const struct timespec pause = { .tv_nsec = 20000000 };
+	uint64_t bind_by_ns = cei_deadline(BIND_WAIT_NS);
+	struct epoll_event event = { .events = EPOLLIN };
+	struct cei_store_place place;
+	int error;
+
+	if (cei_store_place(exchange->where, &place))
+		return cei_raise(server->report, CEOV_ERR_INVALID, 0, "the store's address is "
+				 "'%s', must be host:port or [address]:port", exchange->where);
+	while ((error = cei_store_listen(&place, &server->listen_fd)) == EADDRINUSE &&
+	       cei_now_ns() < bind_by_ns && cei_now_ns() < deadline_ns)
+		nanosleep(&pause, NULL);
+	if (!error && epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, server->listen_fd, &event))
+		error = errno;
+	if (!error)
+		return 0;
+	return cei_raise(server->report, CEOV_ERR_SYSTEM, error, "process 0 cannot listen at "
+			 "port %u for %s: %s (CEOVERLAP_STORE chooses another)", place.port,
+			 exchange->where, strerror(error));
+}
+
+int cei_store_server_open(const struct cei_exchange *exchange, uint64_t deadline_ns,
+			  struct cei_store_server **ret_server)
+{
+	struct cei_report *report = exchange->config.report;
+	struct cei_store_server *server;
+	int r = check_descriptors(exchange);
+
+	if (r)
+		return r;
+	server = calloc(1, sizeof(*server));
+	if (!server)
+		return cei_raise(report, CEOV_ERR_NO_MEMORY, 0, "no memory for the store");
+	server->exchange = exchange;
+	server->report = report;
+	cei_list_init(&server->strangers);
+	cei_list_init(&server->joined);
+	cei_list_init(&server->gone);
+	server->listen_fd = -1;
+	server->guests = calloc(exchange->n_processes, sizeof(struct guest *));
+	server->has = calloc(exchange->n_processes, 1);
+	server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (!server->guests || !server->has || server->epoll_fd < 0) {
+		r = cei_raise(report, server->epoll_fd < 0 ? CEOV_ERR_SYSTEM : CEOV_ERR_NO_MEMORY,
+			      server->epoll_fd < 0 ? errno : 0, "the store cannot be made");
+	} else {
+		server->has[0] = 1;
+		server->n_has = 1;
+		r = start_listening(server, deadline_ns);
+	}
+	if (r)
+		cei_store_server_close(server);
+	else
+		*ret_server = server;
+	return r;
+}
+
+void cei_store_server_close(struct cei_store_server *server)
+{
+	stop_listening(server);
+	while (!cei_list_is_empty(&server->joined))
+		close_guest(server, CEI_OWNER(server->joined.next, struct guest, link));
+	free_gone(server);
+	if (server->epoll_fd >= 0)
+		close(server->epoll_fd);
+	free(server->guests);
+	free(server->has);
+	free(server);
+}
