@@ -48,7 +48,8 @@ static uint32_t process_of_name(const struct cei_exchange *exchange, const char 
 	return strcmp(again, name) ? UINT32_MAX : (uint32_t)process;
 }
 
-/* Reads the file of a process that has come. */
+/* Reads the file that a process has written to the folder, and counts the process as present.
+ * A file that is gone again is no error; its process is then not counted. */
 static int take_file(struct collecting *collecting, const char *name, uint32_t process)
 {
 	const struct cei_exchange *exchange = collecting->exchange;

@@ -34,8 +34,8 @@ struct cei_folder {
 	uint64_t instance;              /* random, of this process */
 	uint64_t run;                   /* 0: not known yet */
 	int      has_failed;
-	char     part[CEI_FOLDER_NAME_BYTES];   /* this process's file that may be there; "":
-						 * none */
+	char     part[CEI_FOLDER_NAME_BYTES];   /* name of the file that this process has written,
+						 * or tried to, and has to remove; "": none */
 	uint64_t foreign_instance;      /* of an answer to another process of this number; 0:
 					 * none was seen */
 	uint32_t foreign_version;       /* of a call of another version; 0: none was seen */

@@ -32,8 +32,8 @@ struct cei_transport;
 struct cei_transport_offer;             /* an offer that was neither accepted nor refused */
 struct cei_transport_memory;            /* memory that a transport has registered */
 
-/* The connection to one other transport. Its begin is for its owner; the rest is the
- * transport's. */
+/* The connection to one other transport. Whoever opened it may read these fields; a transport
+ * embeds them at the start of a larger struct, whose other fields are its own. */
 struct cei_transport_peer {
 	struct cei_transport *transport;
 	void                 *owner;    /* of cei_transport_ops.peer_open */

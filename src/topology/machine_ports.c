@@ -118,8 +118,8 @@ static int is_shared(hwloc_obj_t bridge)
 	return 0;
 }
 
-/* The rate of the link above a switch. It is reported at the switch's upstream port, and
- * once more at the root port. */
+/* Returns the rate of the PCIe link above an object, 0 if it is not reported. Both ends of a
+ * link report its rate; where the object itself does not, the bridge above it may. */
 static uint64_t uplink_bytes_per_s(hwloc_obj_t object)
 {
 	uint64_t rate = cei_builder_pci_bytes_per_s(object);

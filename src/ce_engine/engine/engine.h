@@ -40,8 +40,8 @@ struct cei_engine {
 	uint32_t                place;          /* of our memory and copy engines in the
 						 * machine; CEOV_NOBODY: not known */
 	struct cei_movers       movers;
-	struct cei_backend     *backend;        /* the first mover, which serves the member's
-						 * place */
+	struct cei_backend     *backend;        /* the first of `movers`, which also reads and
+						 * writes small things and works on streams */
 	struct cei_trace       *trace;          /* NULL: off */
 	struct cei_admission    admission;      /* before the stages: lets launches in */
 	struct cei_doorbell     doorbell;       /* stage 1 */

@@ -36,7 +36,7 @@ static enum cei_direction direction_of(uint32_t lane)
 static int add_lane(struct cei_lanes *lanes, struct cei_backend *backend,
 		    enum cei_direction direction, uint32_t peer, uint32_t *ret_index)
 {
-	/* relaxed: the only thread that adds reads it */
+	/* relaxed: n changes only in this function, whose calls are serialised */
 	uint32_t n = atomic_load_explicit(&lanes->n, memory_order_relaxed);
 	int r;
 

@@ -42,8 +42,9 @@ static inline struct cei_post cei_lower_post(const struct cei_counter *counter, 
 	return post;
 }
 
-/* Returns a piece of the step, the whole one or a cut, with addresses. floating: the address of the
- * plan's floating buffer. */
+/* Returns a copy of `piece`, which is all of the step or one chunk of it, with its source as an
+ * address. If the step reads the memory that each launch names, the source is an offset in that
+ * memory, and `floating` is the memory's address; for other steps it is an address already. */
 static inline struct cei_piece cei_lower_piece(const struct cei_step *step,
 					       const struct cei_piece *piece,
 					       uint64_t floating)

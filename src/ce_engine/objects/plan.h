@@ -70,8 +70,9 @@ struct cei_plan_run {
 						 * lock */
 	uint32_t              n_in_flight;      /* with the lock */
 	uint64_t              n_launches;       /* launches so far; with the lock */
-	uint64_t              last_base;        /* base of the last launch or queueing; with the
-						 * lock */
+	uint64_t              last_base;        /* the number that the last launch, or the last
+						 * ceov_plan_queue(), added to all marks; 0: the
+						 * next may add any. With the lock */
 };
 
 struct ceov_plan {

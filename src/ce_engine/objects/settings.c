@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Fills the site and the limits from config and environment, and checks them. Opens nothing. */
+/*
+ * Reads the caller's config and the environment, checks them, and stores them in the context:
+ * its limits, and the ranks that this process holds, with their places. Opens nothing.
+ */
 
 #include <errno.h>
 #include <pthread.h>

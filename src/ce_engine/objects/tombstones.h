@@ -14,7 +14,8 @@
 
 #include <stddef.h>
 
-/* Number of handles and contexts that are kept. A context keeps one page of its memory. */
+/* How many released handles, and how many closed contexts, are kept at most. Of a context the
+ * pages behind the first are given back to the system, so it costs little. */
 #define CEI_TOMBSTONES_HANDLES  1024u
 #define CEI_TOMBSTONES_CONTEXTS 16u
 

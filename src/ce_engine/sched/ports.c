@@ -217,7 +217,8 @@ static void move_one(struct cei_port *port, uint64_t ends_ns, uint64_t now_ends_
 			return;
 }
 
-/* Returns when a copy would end that begins as soon as all of its ports are free. */
+/* Returns the time at which the copy would end if it began as soon as all ports of its link are
+ * free, but not before ask->start_ns. */
 static uint64_t end_of(struct cei_ports *ports, const struct cei_ports_ask *ask)
 {
 	uint64_t busy, latest = ask->start_ns;

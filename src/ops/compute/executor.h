@@ -130,7 +130,8 @@ struct cei_executor_ops {
 	 * for the GPU; computes nothing. Must not be called at the same time as gemm. */
 	int      (*load)(struct cei_executor *executor, const struct cei_gemm_job *job);
 
-	/* Returns whether gemm can store A to kept for a job with these other fields. */
+	/* Returns whether job->kept may be set, so that gemm also stores A there. The answer
+	 * depends on the job's other fields. */
 	int      (*keeps)(const struct cei_executor *executor,
 			  const struct cei_gemm_job *job);
 

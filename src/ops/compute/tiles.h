@@ -48,8 +48,8 @@ struct cei_tiles_args {
 struct cei_tiles {
 	struct cei_gemm_tile *tile;             /* freed by cei_tiles_fini() */
 	uint32_t              n_tiles;          /* a multiple of pair */
-	int                   has_whole_halves; /* every tile's n_rows is all of the shape's, half
-						 * of them, or 0 */
+	int                   has_whole_halves; /* n_rows of every tile is 0, half of
+						 * cei_tiles_args.shape.rows, or all of it */
 };
 
 /* A list of tiles and the executor's copy of it. */

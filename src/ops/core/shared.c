@@ -14,8 +14,8 @@
 
 struct part {                           /* a buffer or signal that each rank has */
 	const char *name;               /* suffix of the name under which it is exported */
-	size_t      at;                 /* offset of its array, indexed by rank, in the
-					 * workspace */
+	size_t      at;                 /* offset in struct ceov_workspace of the array that
+					 * points to each rank's one */
 	uint32_t    n_counters;         /* number of its counters ... */
 	uint32_t    n_per_rank;         /* ... plus this for each rank of the group */
 	int         is_on_host;

@@ -233,11 +233,13 @@ static int has_absent_peers(const ceov_op *op)
 }
 
 /*
- * Counters of `sent`: one for the end of each stage's copies, then, where the own part is
- * empty, one for each peer that has begun.
+ * A run that is not captured awaits counters of `sent`: one for each stage, raised when its
+ * copies have ended. In a reduce-scatter, a rank whose own part is empty receives no bytes that
+ * show that its peers have begun the run; so it also awaits one counter for each peer, raised
+ * when that peer has begun.
  *
- * An all-reduce needs none of the latter: some part is not empty, its rank has summed it
- * only after all peers had begun, and all others await that sum.
+ * An all-reduce needs no such counters: at least one rank's part is not empty. That rank can
+ * sum its part only when all peers have begun, and all other ranks await the sum.
  */
 static int build_first(ceov_op *op)
 {
