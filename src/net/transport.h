@@ -53,6 +53,14 @@ struct cei_transport_send {
 	uint64_t                  tag;          /* the caller's name for it, for `sent` */
 };
 
+/* Bytes that a peer offers. */
+struct cei_transport_arrival {
+	const void                 *head;       /* as the sender gave it; valid during the call */
+	uint32_t                    n_head;
+	uint64_t                    n_bytes;
+	struct cei_transport_offer *offer;
+};
+
 /* What a transport tells its owner. `from` is NULL where a transport cannot tell from which peer
  * something comes, or has no such peer: then the bytes must say so themselves. Bytes from
  * peers are not to be trusted. */
@@ -61,11 +69,11 @@ struct cei_transport_events {
 	void (*heard)(void *arg, struct cei_transport_peer *from, const void *message,
 		      uint32_t n_bytes);
 
-	/* Bytes are offered; the head is valid during the call. The offer is the owner's until
-	 * accept or refuse, in this call or later. It is void when a peer that it comes from
-	 * has closed; it still has to be refused then. */
-	void (*offered)(void *arg, struct cei_transport_peer *from, const void *head,
-			uint32_t n_head, uint64_t n_bytes, struct cei_transport_offer *offer);
+	/* Bytes are offered. The offer is the owner's until accept or refuse, in this call or
+	 * later. It is void when a peer that it comes from has closed; it still has to be refused
+	 * then. */
+	void (*offered)(void *arg, struct cei_transport_peer *from,
+			const struct cei_transport_arrival *arrival);
 
 	/* A send has ended: its memory may be written to. error 0: the peer accepted the bytes and
 	 * has read them, or they lie in the network; only the peer can say that they landed. */
@@ -76,7 +84,9 @@ struct cei_transport_events {
 	void (*landed)(void *arg, uint64_t tag, int error);
 
 	/* The connection has broken, told once; every send and receive with this peer still ends,
-	 * after peer_close at the latest. why: one line, valid during the call. */
+	 * after peer_close at the latest. why: one line, valid during the call. That the other side
+	 * has closed, stopped or become unreachable need not be noticed: owners tell each
+	 * other, and watch the time. */
 	void (*failed)(void *arg, struct cei_transport_peer *peer, const char *why);
 
 	/* The last event of a peer after peer_close: all its sends and receives have ended, and
