@@ -17,6 +17,7 @@
 #
 # Nothing in src/ includes tools/ or tests/.
 # Only cuda*, *_cuda and kernels/ include cuda.h or a header cuda*.h that does.
+# Only net/ucx* includes UCX's headers or a header that does.
 set -u
 
 srcdir=${srcdir:-.}
@@ -66,6 +67,14 @@ may_know_cuda() {
 	return 1
 }
 
+# Whether a file may know UCX's types.
+may_know_ucx() {
+	case $1 in
+	*/net/ucx*.[ch]) return 0 ;;
+	esac
+	return 1
+}
+
 n_files=0
 while read -r path; do
 	n_files=$((n_files + 1))
@@ -91,10 +100,16 @@ while read -r path; do
 		if grep -qs '<cuda\.h>' "$srcdir/src/$target" && ! may_know_cuda "$path"; then
 			fail "$file includes $target, which includes cuda.h"
 		fi
+		if [ "${target#net/ucx_}" != "$target" ] && ! may_know_ucx "$path"; then
+			fail "$file includes $target, which includes UCX's headers"
+		fi
 	done < <(sed -n 's/^[ \t]*#[ \t]*include[ \t]*\([<"][^>"]*[>"]\).*/\1/p' "$path")
 
 	if grep -q '^[ \t]*#[ \t]*include[ \t]*[<"]cuda' "$path" && ! may_know_cuda "$path"; then
 		fail "$file includes a CUDA header"
+	fi
+	if grep -q '^[ \t]*#[ \t]*include[ \t]*[<"]uc[pst]/' "$path" && ! may_know_ucx "$path"; then
+		fail "$file includes a header of UCX"
 	fi
 done < <(find "$srcdir/src" \( -name '*.[chS]' -o -name '*.cu' -o -name '*.cuh' \) | sort)
 

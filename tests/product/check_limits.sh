@@ -3,8 +3,8 @@
 # Copyright (c) The ceoverlap developers
 #
 # The limits of the style: 600 lines a .c or .cu file, 60 lines a function, 5
-# parameters (public calls apart: the header is their contract), 100 columns (aim
-# for 90); the two head lines in every file; no notes of unfinished work.
+# parameters (public calls apart: the header is their contract; and functions that UCX
+# calls), 100 columns (aim for 90); the two head lines in every file; no notes of unfinished work.
 set -u
 
 srcdir=${srcdir:-.}
@@ -65,7 +65,7 @@ awk '
 	columns($0) > 100 { complain("more than 100 columns") }
 	/^\{$/ {
 		in_function = FNR
-		if (head !~ /[ *]ceov_/ && parameters(head) > 5)
+		if (head !~ /[ *]ceov_|ucp_am_recv_param_t/ && parameters(head) > 5)
 			complain("more than 5 parameters")
 		head = ""
 		next

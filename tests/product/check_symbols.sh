@@ -3,7 +3,7 @@
 # Copyright (c) The ceoverlap developers
 #
 # The shared library exports exactly what the public headers declare, all of it
-# ceov_*; the static one has ceov_* and cei_* only; neither needs libcuda.
+# ceov_*; the static one has ceov_* and cei_* only; neither needs libcuda or UCX.
 set -u
 export LC_ALL=C
 
@@ -41,6 +41,9 @@ if [ -e "$shared" ]; then
 	[ -z "$unsafe" ] || fail "$shared calls $unsafe: take secure_getenv(), mkostemp()"
 	if readelf -d "$shared" | grep -q 'NEEDED.*libcuda'; then
 		fail "$shared needs libcuda at start"
+	fi
+	if readelf -d "$shared" | grep -q 'NEEDED.*libuc[pstm]'; then
+		fail "$shared needs UCX at start"
 	fi
 fi
 if [ -e "$static" ]; then

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Opens libucp at run time, and undoes what UCX does to the process's signal handlers. */
+
+#include "net/ucx_table.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+#define LIBRARY  "libucp.so.0"
+#define N_SIGNALS 32                    /* the standard signals, 1 to 31 */
+
+struct symbol {
+	const char *name;
+	size_t      offset;             /* in struct cei_ucx_calls */
+};
+
+#define AT(field) offsetof(struct cei_ucx_calls, field)
+
+static const struct symbol symbols[] = {
+	{ "ucp_get_version", AT(version) },
+	{ "ucp_get_version_string", AT(version_string) },
+	{ "ucs_status_string", AT(status_string) },     /* of libucs, which libucp needs */
+	{ "ucp_config_read", AT(config_read) },
+	{ "ucp_config_modify", AT(config_modify) },
+	{ "ucp_config_release", AT(config_release) },
+	{ "ucp_init_version", AT(init_version) },
+	{ "ucp_cleanup", AT(cleanup) },
+	{ "ucp_worker_create", AT(worker_create) },
+	{ "ucp_worker_destroy", AT(worker_destroy) },
+	{ "ucp_worker_get_address", AT(worker_address) },
+	{ "ucp_worker_release_address", AT(worker_release_address) },
+	{ "ucp_worker_get_efd", AT(worker_fd) },
+	{ "ucp_worker_arm", AT(worker_arm) },
+	{ "ucp_worker_progress", AT(worker_progress) },
+	{ "ucp_worker_set_am_recv_handler", AT(worker_set_handler) },
+	{ "ucp_mem_map", AT(memory_map) },
+	{ "ucp_mem_unmap", AT(memory_unmap) },
+	{ "ucp_ep_create", AT(endpoint_create) },
+	{ "ucp_ep_close_nbx", AT(endpoint_close) },
+	{ "ucp_am_send_nbx", AT(send) },
+	{ "ucp_am_recv_data_nbx", AT(receive) },
+	{ "ucp_am_data_release", AT(release) },
+	{ "ucp_request_check_status", AT(request_status) },
+	{ "ucp_request_free", AT(request_free) },
+};
+
+#undef AT
+
+/* UCX's constructor installs handlers of SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGHUP (1.13.1,
+ * and more by its settings). The lock keeps a second thread that loads UCX from taking them
+ * for the application's. */
+static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int is_same_handler(const struct sigaction *a, const struct sigaction *b)
+{
+	return a->sa_flags == b->sa_flags && (a->sa_flags & SA_SIGINFO ?
+		a->sa_sigaction == b->sa_sigaction : a->sa_handler == b->sa_handler);
+}
+
+/* Puts back only handlers that have changed, to leave those alone that another thread of the
+ * application sets meanwhile. */
+static void *load(void)
+{
+	struct sigaction before[N_SIGNALS], now;
+	int is_known[N_SIGNALS];
+	void *library;
+	int i;
+
+	pthread_mutex_lock(&load_lock);
+	for (i = 1; i < N_SIGNALS; i++)
+		is_known[i] = !sigaction(i, NULL, &before[i]);
+	library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+	for (i = 1; i < N_SIGNALS; i++)
+		if (is_known[i] && !sigaction(i, NULL, &now) &&
+		    !is_same_handler(&before[i], &now))
+			(void)sigaction(i, &before[i], NULL);
+	pthread_mutex_unlock(&load_lock);
+	return library;
+}
+
+int cei_ucx_load(struct cei_report *report, struct cei_ucx_calls *ret_calls,
+		 const char **ret_why)
+{
+	unsigned major = 0, minor = 0, release = 0;
+	struct cei_ucx_calls calls;
+	void *library = load();
+	void *address;
+	size_t i;
+
+	if (!library) {
+		cei_log(report, CEI_LOG_INFO, "UCX: %s", dlerror());
+		*ret_why = LIBRARY " cannot be loaded: install UCX (Debian: libucx0)";
+		return CEOV_NONE;
+	}
+	for (i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
+		address = dlsym(library, symbols[i].name);
+		if (!address) {
+			cei_log(report, CEI_LOG_INFO, "UCX: " LIBRARY " has no %s",
+				symbols[i].name);
+			*ret_why = LIBRARY " lacks functions of UCX 1.13: install a newer UCX";
+			return CEOV_NONE;
+		}
+		/* C has no cast from an object pointer to a function pointer. */
+		memcpy((char *)&calls + symbols[i].offset, &address, sizeof(address));
+	}
+	calls.version(&major, &minor, &release);
+	if (major != CEI_UCX_VERSION_MAJOR || minor < CEI_UCX_VERSION_MINOR_MIN) {
+		cei_log(report, CEI_LOG_INFO, "UCX: " LIBRARY " is version %u.%u.%u", major,
+			minor, release);
+		*ret_why = LIBRARY " is not of UCX 1.13 or a newer 1.x";
+		return CEOV_NONE;
+	}
+	*ret_calls = calls;
+	return 0;
+}

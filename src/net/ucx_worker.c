@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* The context and the worker of a transport over UCX, and UCX's settings. */
+
+#include "net/ucx_worker.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+/* UCX takes TCP only where it expects fewer endpoints than this. */
+#define TCP_ENDPOINTS_MIN 256u
+
+/* ucp_config_modify() knows settings of transports by the names of environment variables from
+ * UCX 1.17 on, and before without the transport's prefix. */
+#define MINOR_OF_PREFIXES 17u
+
+/* UCX's names of what moves bytes over sockets, and through memory that processes share. A list
+ * that begins with ^ or names an alias may stand for any of them. */
+#define SOCKETS "tcp"
+#define SHARED  "posix sysv mm shm sm cma knem xpmem"
+
+struct setting {
+	const char *used_by;            /* UCX warns of settings of what it does not use; NULL:
+					 * of all */
+	const char *prefix;             /* before the key, from UCX 1.17 on */
+	const char *key;
+	const char *value;
+};
+
+/* Settings that are always the same. Not every version has them all. */
+static const struct setting settings[] = {
+	/* 8 KiB, the default, costs UCX 1.22 a factor of 4 over TCP. */
+	{ SOCKETS, "TCP_", "TX_SEG_SIZE", "256k" },
+	{ SOCKETS, "TCP_", "RX_SEG_SIZE", "256k" },
+	/* Without it there are no endpoints in error mode PEER over shared memory. */
+	{ SHARED, "", "MM_ERROR_HANDLING", "y" },
+	/* Over shared memory a dead peer is seen at the next check only. */
+	{ NULL, "", "KEEPALIVE_INTERVAL", "1s" },
+	/* The environment is the application's business. */
+	{ NULL, "", "WARN_UNUSED_ENV_VARS", "n" },
+};
+
+/* Whether UCX may use one of the words' transports when TLS is set to kinds. */
+static int may_use(const char *kinds, const char *words)
+{
+	const char *at = kinds;
+	size_t n;
+
+	if (!kinds || strchr(kinds, '^') || strstr(kinds, "all"))
+		return 1;
+	for (; *at; at += n + (at[n] == ',')) {
+		n = strcspn(at, ",");
+		if (n && memmem(words, strlen(words), at, n))
+			return 1;
+	}
+	return 0;
+}
+
+int cei_ucx_raise(struct cei_ucx *ucx, ucs_status_t status, const char *what)
+{
+	return cei_raise(ucx->transport->config.report, CEOV_ERR_UCX, (int)status,
+			 "UCX: %s: %s (%d)", what, ucx->calls.status_string(status),
+			 (int)status);
+}
+
+/* Sets what the owner asked for; that must succeed. */
+static int set_wanted(struct cei_ucx *ucx, ucp_config_t *config, const char *key,
+		      const char *value)
+{
+	ucs_status_t status;
+
+	if (!value)
+		return 0;
+	status = ucx->calls.config_modify(config, key, value);
+	if (status == UCS_OK)
+		return 0;
+	return cei_raise(ucx->transport->config.report, CEOV_ERR_UCX, (int)status,
+			 "UCX: setting %s=%s: %s", key, value,
+			 ucx->calls.status_string(status));
+}
+
+static void set(struct cei_ucx *ucx, ucp_config_t *config, const struct setting *setting)
+{
+	unsigned major, minor, release;
+	char key[64];
+
+	if (setting->used_by && !may_use(ucx->transport->config.kinds, setting->used_by))
+		return;
+	ucx->calls.version(&major, &minor, &release);
+	snprintf(key, sizeof(key), "%s%s", minor < MINOR_OF_PREFIXES ? "" : setting->prefix,
+		 setting->key);
+	(void)ucx->calls.config_modify(config, key, setting->value);
+}
+
+static int set_all(struct cei_ucx *ucx, ucp_config_t *config)
+{
+	const struct cei_transport_config *wanted = &ucx->transport->config;
+	char number[16];
+	const struct setting peers = { SOCKETS, "TCP_", "MAX_NUM_EPS", number };
+	size_t i;
+	int r;
+
+	for (i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
+		set(ucx, config, &settings[i]);
+	snprintf(number, sizeof(number), "%u", wanted->n_peers < TCP_ENDPOINTS_MIN / 2 ?
+		 TCP_ENDPOINTS_MIN : 2 * wanted->n_peers);
+	set(ucx, config, &peers);
+	r = set_wanted(ucx, config, "TLS", wanted->kinds);
+	return r ? r : set_wanted(ucx, config, "NET_DEVICES", wanted->device);
+}
+
+static int open_context(struct cei_ucx *ucx)
+{
+	const struct cei_transport_config *wanted = &ucx->transport->config;
+	ucp_config_t *config = NULL;
+	ucp_params_t params;
+	ucs_status_t status;
+	int r;
+
+	status = ucx->calls.config_read(NULL, NULL, &config);
+	if (status != UCS_OK)
+		return cei_ucx_raise(ucx, status, "reading its settings");
+	r = set_all(ucx, config);
+	if (r)
+		goto out;
+	memset(&params, 0, sizeof(params));
+	params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
+	params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+	params.estimated_num_eps = wanted->n_peers ? wanted->n_peers : 1;
+	status = ucx->calls.init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config,
+					 &ucx->context);
+	if (status != UCS_OK)
+		r = cei_raise(wanted->report, CEOV_ERR_UCX, (int)status,
+			      "UCX: no context for network interface %s with %s: %s; "
+			      "`ucx_info -d` lists what there is",
+			      wanted->device ? wanted->device : "(any)",
+			      wanted->kinds ? wanted->kinds : "all transports",
+			      ucx->calls.status_string(status));
+out:
+	ucx->calls.config_release(config);
+	return r;
+}
+
+static int open_worker(struct cei_ucx *ucx)
+{
+	ucp_worker_params_t params;
+	ucs_status_t status;
+
+	memset(&params, 0, sizeof(params));
+	params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+	params.thread_mode = UCS_THREAD_MODE_SINGLE;
+	status = ucx->calls.worker_create(ucx->context, &params, &ucx->worker);
+	if (status != UCS_OK)
+		return cei_ucx_raise(ucx, status, "creating a worker");
+	status = ucx->calls.worker_fd(ucx->worker, &ucx->fd);
+	if (status == UCS_OK)
+		return 0;
+	ucx->calls.worker_destroy(ucx->worker);
+	return cei_ucx_raise(ucx, status, "asking for its file descriptor");
+}
+
+int cei_ucx_worker_open(struct cei_ucx *ucx)
+{
+	sigset_t all, before;
+	int r;
+
+	/* A thread of UCX's own inherits the mask: no handler of the application runs on it. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = open_context(ucx);
+	if (!r) {
+		r = open_worker(ucx);
+		if (r)
+			ucx->calls.cleanup(ucx->context);
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return r;
+}
+
+void cei_ucx_worker_close(struct cei_ucx *ucx)
+{
+	ucx->calls.worker_destroy(ucx->worker);
+	ucx->calls.cleanup(ucx->context);
+}
