@@ -73,6 +73,8 @@ threaded_suites = \
 	%D%/system/test_meeting \
 	%D%/system/test_meeting_strays \
 	%D%/system/test_meeting_pmix \
+	%D%/conformance/test_transport_ucx_tcp \
+	%D%/conformance/test_transport_ucx_shm \
 	%D%/system/test_bootstrap \
 	%D%/system/test_bootstrap_loss \
 	%D%/system/test_bootstrap_path \
@@ -214,6 +216,11 @@ libtesting_la_SOURCES = \
 	%D%/conformance/backend_caps.c \
 	%D%/conformance/backend_streams.c \
 	%D%/conformance/proxy.c %D%/conformance/proxy.h \
+	%D%/conformance/transport_conformance.c %D%/conformance/transport_conformance.h \
+	%D%/conformance/transport_cases.h \
+	%D%/conformance/transport_rig.c %D%/conformance/transport_rig.h \
+	%D%/conformance/transport_ends.c \
+	%D%/conformance/transport_processes.c \
 	%D%/system/bootstrap_fixture.c %D%/system/bootstrap_fixture.h
 if HAVE_CUDA
 libtesting_la_LIBADD = libwork_kernels.la

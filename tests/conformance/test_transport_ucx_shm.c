@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Runs the transport cases on UCX over shared memory, where the receiver copies bytes out of the
+ * sender's memory. */
+
+#include "net/ucx.h"
+#include "transport_conformance.h"
+
+int main(void)
+{
+	return transport_run(&cei_transport_ucx, "posix,cma", 1);
+}
