@@ -139,9 +139,10 @@ static ucs_status_t on_offer(void *arg, const void *header, size_t n_header, voi
 	struct cei_ucx_peer *peer;
 	enum state state;
 
+	if (!(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV))
+		return UCS_OK;  /* UCX aborts the process at an error for an eager message */
 	if (is_strange(ucx, header, n_header, sizeof(label) + 1, &label) || !n_data ||
 	    n_header > sizeof(label) + CEI_TRANSPORT_HEAD_MAX ||
-	    !(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) ||
 	    !(param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) ||
 	    !find_sender(ucx, &label, &peer))
 		return UCS_ERR_CANCELED;
