@@ -70,11 +70,11 @@ threaded_suites = \
 	%D%/unit/test_tune \
 	%D%/conformance/test_backend_host \
 	%D%/conformance/test_backend_proxy \
+	%D%/conformance/test_transport_ucx_tcp \
+	%D%/conformance/test_transport_ucx_shm \
 	%D%/system/test_meeting \
 	%D%/system/test_meeting_strays \
 	%D%/system/test_meeting_pmix \
-	%D%/conformance/test_transport_ucx_tcp \
-	%D%/conformance/test_transport_ucx_shm \
 	%D%/system/test_bootstrap \
 	%D%/system/test_bootstrap_loss \
 	%D%/system/test_bootstrap_path \
@@ -125,6 +125,9 @@ pure_suites = \
 	%D%/unit/test_wire
 if HAVE_CUDA
 pure_suites += %D%/unit/test_share_cuda
+endif
+if HAVE_UCX
+pure_suites += %D%/unit/test_ucx
 endif
 suites = $(threaded_suites) $(pure_suites)
 

@@ -203,6 +203,26 @@ void net_patience(void)
 	rig.deadline_ns = cei_deadline(TESTING_PATIENCE);
 }
 
+/* Says what the ends have seen, for a test that waits for something else. */
+static void print_ends(void)
+{
+	const struct net_link *link;
+	const struct net_end *end;
+	uint32_t i, k;
+
+	for (i = 0; i < rig.n_ends; i++) {
+		end = rig.ends[i];
+		printf("end %u: %u messages, %u places of offers, %u sent, %u landed\n", i,
+		       end->n_heard, end->n_offers, end->n_sent, end->n_landed);
+		for (k = 0; k < end->n_links; k++) {
+			link = &end->links[k];
+			printf("  link %u: %s, failed %u, closed %u\n", k,
+			       link->peer ? "open" : "not open", link->n_failed, link->n_closed);
+		}
+	}
+	fflush(stdout);
+}
+
 void net_turn(void)
 {
 	uint32_t i;
@@ -212,7 +232,10 @@ void net_turn(void)
 		n += rig.ends[i]->transport.ops->progress(&rig.ends[i]->transport);
 	if (n)
 		return;
-	ck_assert_msg(cei_now_ns() < rig.deadline_ns, "nothing has come for too long");
+	if (cei_now_ns() >= rig.deadline_ns) {
+		print_ends();
+		ck_abort_msg("what is waited for has not come in time");
+	}
 	sched_yield();
 }
 

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* How UCX is loaded, and what the transport over it does with messages that are not its own. */
+
+#include "net/ucx.h"
+
+#include <dlfcn.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "net/ucx_worker.h"
+#include "testing.h"
+
+#define SKIPPED 77
+
+static struct testing_log log_lines;
+static struct cei_report report;
+
+static void open_report(void)
+{
+	testing_log_init(&log_lines);
+	cei_report_init(&report, testing_log_line, &log_lines);
+}
+
+static void close_report(void)
+{
+	cei_report_fini(&report);
+}
+
+/* Whether a file of UCX is mapped into this process. */
+static int has_ucx(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	char line[512];
+	int n = 0;
+
+	ck_assert_ptr_nonnull(maps);
+	while (fgets(line, sizeof(line), maps))
+		n += strstr(line, "/libuc") && (strstr(line, "/libucp.") ||
+			strstr(line, "/libuct.") || strstr(line, "/libucs.") ||
+			strstr(line, "/libucm."));
+	fclose(maps);
+	return n != 0;
+}
+
+/* --- loading ----------------------------------------------------------------------------- */
+
+START_TEST(test_ucx_is_loaded_only_when_asked_for)
+{
+	struct cei_ucx_calls calls;
+	const char *why = NULL;
+
+	ck_assert(!has_ucx());
+	ck_assert_int_eq(cei_ucx_load(&report, &calls, &why), 0);
+	ck_assert(has_ucx());
+	ck_assert_ptr_null(dlsym(RTLD_DEFAULT, "ucp_get_version"));
+}
+END_TEST
+
+static void own_handler(int number)
+{
+	(void)number;
+}
+
+START_TEST(test_loading_leaves_signal_handlers_as_they_were)
+{
+	const int signals[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGHUP, SIGABRT, SIGALRM };
+	struct sigaction before[sizeof(signals) / sizeof(signals[0])], now;
+	struct cei_ucx_calls calls;
+	const char *why = NULL;
+	size_t i, n = sizeof(signals) / sizeof(signals[0]);
+
+	for (i = 0; i < n; i++) {       /* every second one is the application's, or all are */
+		ck_assert(signal(signals[i], (int)(i % 2) == _i % 2 || _i == 2 ?
+				 own_handler : SIG_DFL) != SIG_ERR);
+		ck_assert_int_eq(sigaction(signals[i], NULL, &before[i]), 0);
+	}
+	ck_assert_int_eq(cei_ucx_load(&report, &calls, &why), 0);
+	for (i = 0; i < n; i++) {
+		ck_assert_int_eq(sigaction(signals[i], NULL, &now), 0);
+		ck_assert_msg(now.sa_handler == before[i].sa_handler &&
+			      now.sa_flags == before[i].sa_flags, "signal %d has changed",
+			      signals[i]);
+	}
+}
+END_TEST
+
+/* --- strange messages -------------------------------------------------------------------- */
+
+static struct {
+	uint32_t                    n_heard;
+	uint32_t                    n_offered;
+	struct cei_transport       *transport;
+} seen;
+
+static void heard(void *arg, struct cei_transport_peer *from, const void *message,
+		  uint32_t n_bytes)
+{
+	(void)arg;
+	(void)from;
+	(void)message;
+	(void)n_bytes;
+	seen.n_heard++;
+}
+
+static void offered(void *arg, struct cei_transport_peer *from,
+		    const struct cei_transport_arrival *arrival)
+{
+	(void)arg;
+	(void)from;
+	seen.n_offered++;
+	seen.transport->ops->refuse(seen.transport, arrival->offer);
+}
+
+static void ended(void *arg, uint64_t tag, int error)
+{
+	(void)arg;
+	(void)tag;
+	(void)error;
+	ck_abort_msg("nothing was begun here");
+}
+
+static const struct cei_transport_events events = {
+	.heard = heard, .offered = offered, .sent = ended, .landed = ended,
+};
+
+static void open_transport(struct cei_transport *transport)
+{
+	const char *why = NULL;
+
+	memset(transport, 0, sizeof(*transport));
+	transport->ops = &cei_transport_ucx;
+	transport->config.report = &report;
+	transport->config.kinds = "tcp";
+	transport->config.n_peers = 2;
+	transport->config.events = &events;
+	ck_assert_int_eq(transport->ops->open(transport, &why), 0);
+}
+
+/* An endpoint of UCX's that goes around the transport. */
+static ucp_ep_h bare_endpoint(struct cei_ucx *from, struct cei_ucx *to)
+{
+	ucp_ep_params_t params;
+	ucp_address_t *address;
+	ucp_ep_h endpoint;
+	size_t n;
+
+	ck_assert_int_eq(to->calls.worker_address(to->worker, &address, &n), UCS_OK);
+	memset(&params, 0, sizeof(params));
+	params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+		UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+	params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+	params.address = address;
+	ck_assert_int_eq(from->calls.endpoint_create(from->worker, &params, &endpoint), UCS_OK);
+	to->calls.worker_release_address(to->worker, address);
+	return endpoint;
+}
+
+struct strange {
+	unsigned             id;
+	struct cei_ucx_label label;
+	size_t               n_header;  /* 0 to sizeof(label) and more, which is zeroes */
+	size_t               n_data;
+	uint32_t             flags;
+};
+
+#define LABEL(magic, incarnation) { magic, incarnation, 77 }
+#define GOOD LABEL(CEI_UCX_MAGIC, 1)
+
+static const struct strange strange_ones[] = {
+	{ CEI_UCX_MESSAGE, GOOD, 0, 10, UCP_AM_SEND_FLAG_EAGER },
+	{ CEI_UCX_MESSAGE, GOOD, 15, 10, UCP_AM_SEND_FLAG_EAGER },
+	{ CEI_UCX_MESSAGE, LABEL(1, 1), 16, 10, UCP_AM_SEND_FLAG_EAGER },
+	{ CEI_UCX_MESSAGE, LABEL(CEI_UCX_MAGIC, 0), 16, 10, UCP_AM_SEND_FLAG_EAGER },
+	{ CEI_UCX_MESSAGE, GOOD, 16, 0, UCP_AM_SEND_FLAG_EAGER },
+	{ CEI_UCX_MESSAGE, GOOD, 16, CEI_TRANSPORT_MESSAGE_MAX + 1, UCP_AM_SEND_FLAG_EAGER },
+	{ CEI_UCX_MESSAGE, GOOD, 16, 10, UCP_AM_SEND_FLAG_RNDV },
+	{ CEI_UCX_OFFER, GOOD, 0, 100, UCP_AM_SEND_FLAG_RNDV | UCP_AM_SEND_FLAG_REPLY },
+	{ CEI_UCX_OFFER, GOOD, 16, 100, UCP_AM_SEND_FLAG_RNDV | UCP_AM_SEND_FLAG_REPLY },
+	{ CEI_UCX_OFFER, LABEL(2, 1), 24, 100, UCP_AM_SEND_FLAG_RNDV | UCP_AM_SEND_FLAG_REPLY },
+	{ CEI_UCX_OFFER, GOOD, 24, 100, UCP_AM_SEND_FLAG_RNDV },
+	{ CEI_UCX_OFFER, GOOD, 24, 100, UCP_AM_SEND_FLAG_EAGER },
+	{ CEI_UCX_OFFER, GOOD, 16 + CEI_TRANSPORT_HEAD_MAX + 1, 100,
+	  UCP_AM_SEND_FLAG_RNDV | UCP_AM_SEND_FLAG_REPLY },
+	{ 9, GOOD, 16, 10, UCP_AM_SEND_FLAG_EAGER },
+};
+
+/* Sends it and waits until UCX has done with it at both sides. */
+static void send_strange(struct cei_transport *a, struct cei_transport *b, ucp_ep_h endpoint,
+			 const struct strange *strange)
+{
+	static uint8_t header[512], data[4096];
+	struct cei_ucx *ucx = a->private;
+	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
+	ucp_request_param_t param;
+	void *request;
+
+	memset(header, 0, sizeof(header));
+	memcpy(header, &strange->label, sizeof(strange->label));
+	memset(&param, 0, sizeof(param));
+	param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+	param.flags = strange->flags;
+	request = ucx->calls.send(endpoint, strange->id, header, strange->n_header, data,
+				  strange->n_data, &param);
+	ck_assert(!UCS_PTR_IS_ERR(request));
+	while (request && ucx->calls.request_status(request) == UCS_INPROGRESS) {
+		ck_assert_msg(cei_now_ns() < deadline, "the send does not end");
+		(void)a->ops->progress(a);
+		(void)b->ops->progress(b);
+	}
+	if (request)
+		ucx->calls.request_free(request);
+}
+
+static void turn_until(struct cei_transport *a, struct cei_transport *b, const uint32_t *number,
+		       uint32_t value)
+{
+	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
+
+	while (*number < value) {
+		ck_assert_msg(cei_now_ns() < deadline, "what was sent has not come");
+		(void)a->ops->progress(a);
+		(void)b->ops->progress(b);
+		sched_yield();
+	}
+}
+
+START_TEST(test_what_is_not_ours_is_dropped)
+{
+	const struct strange message = { CEI_UCX_MESSAGE, GOOD, 16, 10, UCP_AM_SEND_FLAG_EAGER };
+	const struct strange offer = { CEI_UCX_OFFER, GOOD, 24, 100,
+				       UCP_AM_SEND_FLAG_RNDV | UCP_AM_SEND_FLAG_REPLY };
+	struct cei_transport a, b;
+	ucp_ep_h endpoint;
+	size_t i;
+
+	open_transport(&a);
+	open_transport(&b);
+	seen.transport = &b;
+	endpoint = bare_endpoint(a.private, b.private);
+	for (i = 0; i < sizeof(strange_ones) / sizeof(strange_ones[0]); i++)
+		send_strange(&a, &b, endpoint, &strange_ones[i]);
+	ck_assert_uint_eq(seen.n_heard, 0);
+	ck_assert_uint_eq(seen.n_offered, 0);
+	/* As a check of the test: those with a right label do come, from nobody known. */
+	send_strange(&a, &b, endpoint, &message);
+	turn_until(&a, &b, &seen.n_heard, 1);
+	send_strange(&a, &b, endpoint, &offer);
+	turn_until(&a, &b, &seen.n_offered, 1);
+	ck_assert_uint_eq(seen.n_heard, 1);
+	ck_assert_uint_eq(seen.n_offered, 1);
+	testing_log_has(&log_lines, "not of this library", NULL, NULL);
+	a.ops->close(&a);
+	b.ops->close(&b);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("ucx");
+	TCase *cases = tcase_create("ucx");
+	struct cei_ucx_calls calls;
+	const char *why = NULL;
+	int status = 0;
+	pid_t child;
+
+	/* In a child: a library that is loaded would spoil the first case. */
+	open_report();
+	child = fork();
+	if (!child)
+		_exit(cei_ucx_load(&report, &calls, &why) ? SKIPPED : 0);
+	close_report();
+	if (child < 0 || waitpid(child, &status, 0) != child || WEXITSTATUS(status) == SKIPPED) {
+		puts("there is no libucp.so.0 of UCX 1.13 or newer");
+		return SKIPPED;
+	}
+	tcase_add_checked_fixture(cases, open_report, close_report);
+	tcase_set_timeout(cases, 30);
+	tcase_add_test(cases, test_ucx_is_loaded_only_when_asked_for);
+	tcase_add_loop_test(cases, test_loading_leaves_signal_handlers_as_they_were, 0, 3);
+	tcase_add_test(cases, test_what_is_not_ours_is_dropped);
+	suite_add_tcase(suite, cases);
+	return testing_run(suite);
+}
