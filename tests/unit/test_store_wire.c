@@ -121,10 +121,10 @@ START_TEST(test_bytes_of_all_come_back)
 					 cei_gathered_part(&gathered, p, &n), n);
 			ck_assert_uint_eq(n_back, n);
 		}
+		cei_gathered_fini(&back);
 		ck_assert_int_ne(cei_store_get_all(bytes + CEI_STORE_HEAD_BYTES,
 						   head.n_bytes - 1, &wanted, &back), 0);
 		cei_gathered_fini(&gathered);
-		cei_gathered_fini(&back);
 		free(bytes);
 	}
 }
