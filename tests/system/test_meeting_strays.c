@@ -462,6 +462,39 @@ START_TEST(test_a_call_of_another_version)
 }
 END_TEST
 
+/* Call and answer of an earlier run, whose process 0 was killed after it had answered: process 1
+ * must not take the answer, which does not hold its number. */
+START_TEST(test_an_answer_of_an_earlier_run)
+{
+	struct cei_secret secret = { .n_bytes = 0 };
+	uint64_t group = cei_group_id(&secret, "");
+	uint8_t entries[2 * 12] = { 1, [12] = 2 };
+	struct cei_folder_file file = { .head = { .group = group, .run = 0xabc, .instance = 0xabc,
+						  .n_processes = 2 } };
+	char name[CEI_FOLDER_NAME_BYTES];
+	int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	ck_assert_int_ge(fd, 0);
+	snprintf(name, sizeof(name), "ceoverlap-%016llx.call", (unsigned long long)group);
+	ck_assert_int_eq(cei_folder_write(fd, name, &file), 0);
+	snprintf(name, sizeof(name), "ceoverlap-%016llx.%016x.0.all", (unsigned long long)group,
+		 0xabc);
+	file.bytes = entries;
+	file.n_bytes = sizeof(entries);
+	ck_assert_int_eq(cei_folder_write(fd, name, &file), 0);
+	close(fd);
+	meeting.set = set_folder;
+	meeting.n_processes = 2;
+	start(1);
+	pause_ms(200);
+	ck_assert_int_eq(outcomes[1].has_ended, 0);
+	start(0);
+	await_all();
+	assert_all_met();
+	assert_directory_is_empty();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("meeting_strays");
@@ -479,6 +512,7 @@ int main(void)
 	tcase_add_test(tcase, test_too_few_descriptors);
 	tcase_add_test(tcase, test_files_of_an_earlier_run);
 	tcase_add_test(tcase, test_a_call_of_another_version);
+	tcase_add_test(tcase, test_an_answer_of_an_earlier_run);
 	tcase_set_timeout(tcase, 60);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);
