@@ -10,6 +10,7 @@
 #   halves.pml          halves of scratch used in turn, without "target free"
 #   sent.pml            the counters by which a job knows that its operands have left
 #   captured_runs.pml   runs that a CUDA graph can hold, failures among them
+#   far_marks.pml       pieces and marks to another node, and connections that begin anew
 #   order.pml           each release, acquire and fence of the flag protocol, where memory is
 #                       weak (weak_memory.pml); docs/fences.md says which is which
 #
@@ -134,6 +135,11 @@ for broken in 3 5; do                   # also while nobody fails
 	is_missed captured_runs -DFAILS=0 -DBROKEN=$broken
 done
 is_missed captured_runs -DFAILS=1 -DSTRICT=1
+
+holds far_marks
+for broken in 1 2 3 4 5; do
+	is_missed far_marks -DBROKEN=$broken
+done
 
 if make_hand_overs; then
 	hand_over 1 11 2 4

@@ -123,6 +123,7 @@ pure_suites = \
 	%D%/unit/test_registry \
 	%D%/unit/test_pinned \
 	%D%/unit/test_far_wire \
+	%D%/unit/test_far_stream \
 	%D%/unit/test_wire
 if HAVE_CUDA
 pure_suites += %D%/unit/test_share_cuda
@@ -247,7 +248,7 @@ AM_TESTS_ENVIRONMENT = \
 		CUDA_CFLAGS='$(CUDA_CFLAGS)';
 EXTRA_DIST += $(product_tests) %D%/product/graph.py %D%/product/circles.txt \
 	%D%/system/check_sweep.py model/flag_protocol.pml \
-	model/halves.pml model/sent.pml model/captured_runs.pml \
+	model/halves.pml model/sent.pml model/captured_runs.pml model/far_marks.pml \
 	model/order.pml model/weak_memory.pml \
 	%D%/run_test.sh %D%/run_gpu_tests.sh %D%/count_cases.sh \
 	%D%/gpu/check_sanitizer.sh %D%/stub/fake_cuda.c %D%/stub/fake_nvml.c

@@ -57,3 +57,7 @@ else
 libceoverlap_core_la_SOURCES += \
 	%D%/ucx_absent.c
 endif
+
+# rails: pieces and marks over a transport, and their thread
+libceoverlap_core_la_SOURCES += \
+	%D%/far_stream.c %D%/far_stream.h
