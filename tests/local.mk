@@ -212,6 +212,8 @@ libtesting_la_SOURCES = \
 	%D%/unit/move_rig.c %D%/unit/move_rig.h \
 	%D%/unit/fake_event.c %D%/unit/fake_event.h \
 	%D%/unit/feeder.c %D%/unit/feeder.h \
+	%D%/unit/loop_net.c %D%/unit/loop_private.h \
+	%D%/unit/loop_transport.c %D%/unit/loop_transport.h \
 	%D%/unit/executor_fixture.c %D%/unit/executor_fixture.h \
 	%D%/sim/sim.c %D%/sim/sim.h \
 	%D%/sim/sim_program.c %D%/sim/sim_program.h \
