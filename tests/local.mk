@@ -67,6 +67,7 @@ threaded_suites = \
 	%D%/unit/test_strides \
 	%D%/unit/test_move \
 	%D%/unit/test_host_allreduce \
+	%D%/unit/test_rail_threads \
 	%D%/unit/test_tune \
 	%D%/conformance/test_backend_host \
 	%D%/conformance/test_backend_proxy \
@@ -124,6 +125,9 @@ pure_suites = \
 	%D%/unit/test_pinned \
 	%D%/unit/test_far_wire \
 	%D%/unit/test_far_stream \
+	%D%/unit/test_rail_evil \
+	%D%/unit/test_rail \
+	%D%/unit/test_rail_faults \
 	%D%/unit/test_wire
 if HAVE_CUDA
 pure_suites += %D%/unit/test_share_cuda
@@ -214,6 +218,7 @@ libtesting_la_SOURCES = \
 	%D%/unit/feeder.c %D%/unit/feeder.h \
 	%D%/unit/loop_net.c %D%/unit/loop_private.h \
 	%D%/unit/loop_transport.c %D%/unit/loop_transport.h \
+	%D%/unit/rail_rig.c %D%/unit/rail_rig.h \
 	%D%/unit/executor_fixture.c %D%/unit/executor_fixture.h \
 	%D%/sim/sim.c %D%/sim/sim.h \
 	%D%/sim/sim_program.c %D%/sim/sim_program.h \

@@ -60,4 +60,16 @@ endif
 
 # rails: pieces and marks over a transport, and their thread
 libceoverlap_core_la_SOURCES += \
-	%D%/far_stream.c %D%/far_stream.h
+	%D%/far_stream.c %D%/far_stream.h \
+	%D%/bell.c %D%/bell.h \
+	%D%/far_lane.c %D%/far_lane.h \
+	%D%/far_memory.c %D%/far_memory.h \
+	%D%/rail_config.h \
+	%D%/far_peer.c %D%/far_peer.h \
+	%D%/far_send.c %D%/far_send.h \
+	%D%/far_receive.c %D%/far_receive.h \
+	%D%/rail.c %D%/rail.h \
+	%D%/rail_private.h \
+	%D%/rail_events.c \
+	%D%/rail_thread.c \
+	%D%/rail_turn.c

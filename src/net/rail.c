@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* What other layers call of a rail. What touches connections is carried out by its thread. */
+
+#include "net/rail.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "net/rail_private.h"
+
+/* What a process costs that is connected to, with one lane. */
+_Static_assert(sizeof(struct cei_far_peer) + sizeof(struct cei_far_lane) +
+	       CEI_FAR_OPS * sizeof(struct cei_far_op) <= 96u << 10,
+	       "a connection stays small: a process may have thousands");
+
+/* --- opening and closing --------------------------------------------------- */
+
+static int allocate(struct cei_rail *rail)
+{
+	struct cei_far_nic *nic = &rail->nic;
+	uint32_t n = nic->config.n_processes;
+
+	nic->peers = calloc(n, sizeof(struct cei_far_peer *));
+	nic->n_expected = calloc(n, sizeof(*nic->n_expected));
+	rail->n_notes = calloc(n, sizeof(*rail->n_notes));
+	if (nic->peers && nic->n_expected && rail->n_notes &&
+	    !cei_ring_init(&rail->ready, CEI_RAIL_LANES_MAX) &&
+	    !cei_ring_init(&rail->notes, 4 * CEI_RAIL_NOTES_MAX))
+		return 0;
+	return cei_raise(nic->config.report, CEOV_ERR_NO_MEMORY, 0,
+			 "net: no memory for rail %u", nic->config.index);
+}
+
+static void init(struct cei_rail *rail, const struct cei_rail_config *config)
+{
+	pthread_condattr_t monotonic;
+
+	rail->nic.config = *config;
+	if (!config->timeout_ns)
+		rail->nic.config.timeout_ns = CEI_RAIL_TIMEOUT_NS;
+	cei_list_init(&rail->nic.urgent);
+	cei_list_init(&rail->nic.connected);
+	cei_list_init(&rail->calls);
+	rail->nic.now_ns = config->progress_by_caller ? 0 : cei_now_ns();
+	rail->epoll_fd = -1;
+	rail->bell.fd = -1;
+	pthread_mutex_init(&rail->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&rail->called, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+}
+
+static void free_rail(struct cei_rail *rail)
+{
+	struct cei_far_note_item *item;
+
+	while (rail->notes.cells && (item = cei_ring_take(&rail->notes)))
+		free(item);
+	cei_ring_fini(&rail->notes);
+	cei_ring_fini(&rail->ready);
+	cei_bell_fini(&rail->bell);
+	free(rail->n_notes);
+	free(rail->nic.n_expected);
+	free(rail->nic.peers);
+	pthread_cond_destroy(&rail->called);
+	pthread_mutex_destroy(&rail->lock);
+	free(rail);
+}
+
+static int open_transport(struct cei_rail *rail, const char **ret_why)
+{
+	struct cei_transport *transport = &rail->nic.transport;
+	const struct cei_rail_config *config = &rail->nic.config;
+
+	transport->ops = config->transport;
+	transport->config.report = config->report;
+	transport->config.device = config->device;
+	transport->config.kinds = config->kinds;
+	transport->config.n_peers = config->n_processes - 1;
+	transport->config.events = &cei_rail_transport_events;
+	transport->config.events_arg = rail;
+	cei_far_table_init(&rail->nic.table, transport);
+	return transport->ops->open(transport, ret_why);
+}
+
+static void close_transport(struct cei_rail *rail)
+{
+	struct cei_far_table *table = &rail->nic.table;
+	struct cei_transport *transport = &rail->nic.transport;
+
+	while (table->n_regions)
+		(void)cei_far_region_close(table, table->regions[0]->id);
+	while (table->n_memories)
+		(void)cei_far_memory_close(table, table->memories[0]);
+	cei_far_table_fini(table);
+	transport->ops->close(transport);
+}
+
+static int open_all(struct cei_rail *rail, const char **ret_why)
+{
+	int r = allocate(rail);
+
+	if (!r)
+		r = cei_bell_init(&rail->bell, rail->nic.config.report);
+	if (!r)
+		r = open_transport(rail, ret_why);
+	if (r)
+		return r;
+	r = cei_rail_thread_open(rail);
+	if (r) {
+		cei_rail_thread_close(rail);
+		close_transport(rail);
+	}
+	return r;
+}
+
+int cei_rail_open(const struct cei_rail_config *config, struct cei_rail **ret_rail,
+		  const char **ret_why)
+{
+	struct cei_rail *rail = aligned_alloc(_Alignof(struct cei_rail), sizeof(*rail));
+	int r;
+
+	if (!rail)
+		return cei_raise(config->report, CEOV_ERR_NO_MEMORY, 0,
+				 "net: no memory for rail %u", config->index);
+	memset(rail, 0, sizeof(*rail));
+	init(rail, config);
+	r = open_all(rail, ret_why);
+	if (r) {
+		free_rail(rail);
+		return r;
+	}
+	*ret_rail = rail;
+	return 0;
+}
+
+static int leave(struct cei_rail *rail, void *arg)
+{
+	struct cei_list *connected = &rail->nic.connected, *at;
+
+	rail->is_leaving = 1;
+	for (at = connected->next; at != connected; at = at->next)
+		cei_far_peer_leave(CEI_OWNER(at, struct cei_far_peer, connected), arg != NULL);
+	return 0;
+}
+
+void cei_rail_leave(struct cei_rail *rail)
+{
+	(void)cei_rail_run(rail, leave, NULL);
+}
+
+static int is_quiet(struct cei_rail *rail, void *arg)
+{
+	(void)arg;
+	return cei_list_is_empty(&rail->nic.connected);
+}
+
+int cei_rail_is_quiet(struct cei_rail *rail)
+{
+	return cei_rail_run(rail, is_quiet, NULL) == 1;
+}
+
+/* Waits until no connection is open, making progress if nobody else does. */
+static int await_quiet(struct cei_rail *rail, uint64_t deadline_ns)
+{
+	struct cei_backoff backoff;
+
+	cei_backoff_reset(&backoff);
+	while (!cei_rail_is_quiet(rail)) {
+		if (cei_now_ns() >= deadline_ns)
+			return CEOV_ERR_TIMEOUT;
+		if (!rail->has_thread)
+			(void)cei_rail_work(rail, cei_now_ns());
+		cei_backoff_step(&backoff);
+	}
+	return 0;
+}
+
+static int stays_open(struct cei_rail *rail)
+{
+	return cei_raise(rail->nic.config.report, CEOV_ERR_TIMEOUT, 0,
+			 "net: rail %u has connections that do not close; its memory stays "
+			 "registered, since bytes may still land there", rail->nic.config.index);
+}
+
+int cei_rail_close(struct cei_rail *rail, uint64_t deadline_ns)
+{
+	uint32_t i;
+
+	if (!rail)
+		return 0;
+	cei_rail_leave(rail);
+	if (await_quiet(rail, deadline_ns)) {
+		(void)cei_rail_run(rail, leave, rail);
+		if (await_quiet(rail, cei_deadline(CEI_RAIL_CLOSE_NS))) {
+			cei_rail_thread_close(rail);
+			return stays_open(rail);
+		}
+	}
+	cei_rail_thread_close(rail);
+	if (rail->has_thread)
+		return CEOV_ERR_TIMEOUT;        /* raised: its thread does not answer */
+	for (i = 0; i < rail->nic.config.n_processes; i++)
+		cei_far_peer_free(rail->nic.peers[i]);
+	close_transport(rail);
+	free_rail(rail);
+	return 0;
+}
+
+struct address {
+	uint8_t  *bytes;
+	uint32_t *n_bytes;
+};
+
+static int address(struct cei_rail *rail, void *arg)
+{
+	struct address *wanted = arg;
+	struct cei_transport *transport = &rail->nic.transport;
+
+	return transport->ops->address(transport, wanted->bytes, wanted->n_bytes);
+}
+
+int cei_rail_address(struct cei_rail *rail, uint8_t *ret_address, uint32_t *ret_n_bytes)
+{
+	struct address wanted = { ret_address, ret_n_bytes };
+
+	return cei_rail_run(rail, address, &wanted);
+}
+
+const char *cei_rail_describe(struct cei_rail *rail)
+{
+	return rail->nic.transport.ops->describe(&rail->nic.transport);
+}
+
+/* --- memory ---------------------------------------------------------------- */
+
+struct memory_call {
+	void                  *base;
+	uint64_t               n_bytes;
+	struct cei_far_memory *memory;
+};
+
+static int memory_open(struct cei_rail *rail, void *arg)
+{
+	struct memory_call *call = arg;
+
+	return cei_far_memory_open(&rail->nic.table, call->base, call->n_bytes, &call->memory);
+}
+
+static int memory_close(struct cei_rail *rail, void *arg)
+{
+	return cei_far_memory_close(&rail->nic.table, arg);
+}
+
+static int region_open(struct cei_rail *rail, void *arg)
+{
+	return cei_far_region_open(&rail->nic.table, arg);
+}
+
+static int region_close(struct cei_rail *rail, void *arg)
+{
+	return cei_far_region_close(&rail->nic.table, *(uint32_t *)arg);
+}
+
+int cei_rail_memory_open(struct cei_rail *rail, void *base, uint64_t n_bytes,
+			 struct cei_far_memory **ret_memory)
+{
+	struct memory_call call = { .base = base, .n_bytes = n_bytes };
+	int r = cei_rail_run(rail, memory_open, &call);
+
+	if (!r)
+		*ret_memory = call.memory;
+	return r;
+}
+
+int cei_rail_memory_close(struct cei_rail *rail, struct cei_far_memory *memory)
+{
+	return cei_rail_run(rail, memory_close, memory);
+}
+
+int cei_rail_region_open(struct cei_rail *rail, const struct cei_far_region *region)
+{
+	struct cei_far_region copy = *region;
+
+	return cei_rail_run(rail, region_open, &copy);
+}
+
+int cei_rail_region_close(struct cei_rail *rail, uint32_t id)
+{
+	return cei_rail_run(rail, region_close, &id);
+}
+
+/* --- lanes ----------------------------------------------------------------- */
+
+struct lane_call {
+	uint32_t             process;
+	struct cei_far_lane *lane;
+	uint64_t             launch;
+};
+
+static int make_lane(struct cei_rail *rail, struct cei_far_peer *peer,
+		     struct cei_far_lane **ret_lane)
+{
+	struct cei_far_lane *lane = calloc(1, sizeof(*lane));
+
+	if (!lane || cei_far_lane_init(lane, peer->process, &rail->ready, &rail->bell)) {
+		free(lane);
+		return cei_raise(rail->nic.config.report, CEOV_ERR_NO_MEMORY, 0,
+				 "net: no memory for a lane to process %u", peer->process);
+	}
+	cei_list_append(&peer->idle, &lane->link);
+	rail->n_lanes++;
+	*ret_lane = lane;
+	return 0;
+}
+
+static int lane_open(struct cei_rail *rail, void *arg)
+{
+	struct lane_call *call = arg;
+	struct cei_far_peer *peer;
+	int r;
+
+	if (rail->n_lanes == CEI_RAIL_LANES_MAX)
+		return cei_raise(rail->nic.config.report, CEOV_ERR_INVALID, 0,
+				 "net: rail %u has %u lanes already, and takes no more",
+				 rail->nic.config.index, rail->n_lanes);
+	peer = cei_far_peer_get(&rail->nic, call->process);
+	if (!peer)
+		return CEOV_ERR_INVALID;        /* raised */
+	r = cei_far_peer_use(peer);
+	return r ? r : make_lane(rail, peer, &call->lane);
+}
+
+static int lane_close(struct cei_rail *rail, void *arg)
+{
+	struct cei_far_lane *lane = arg;
+
+	(void)cei_rail_take_lanes(rail);        /* it may be among them */
+	cei_far_lane_fini(lane);
+	free(lane);
+	rail->n_lanes--;
+	return 0;
+}
+
+static int drop(struct cei_rail *rail, void *arg)
+{
+	struct lane_call *call = arg;
+
+	cei_far_lane_drop(call->lane, call->launch);
+	cei_far_peer_touch(rail->nic.peers[call->lane->process]);
+	return 0;
+}
+
+int cei_rail_lane_open(struct cei_rail *rail, uint32_t process, struct cei_far_lane **ret_lane)
+{
+	struct lane_call call = { .process = process };
+	int r = cei_rail_run(rail, lane_open, &call);
+
+	if (!r)
+		*ret_lane = call.lane;
+	return r;
+}
+
+void cei_rail_lane_close(struct cei_rail *rail, struct cei_far_lane *lane)
+{
+	(void)cei_rail_run(rail, lane_close, lane);
+}
+
+int cei_rail_drop(struct cei_rail *rail, struct cei_far_lane *lane, uint64_t launch)
+{
+	struct lane_call call = { .lane = lane, .launch = launch };
+
+	return cei_rail_run(rail, drop, &call);
+}
+
+/* --- messages and processes -------------------------------------------------- */
+
+static struct cei_far_note_item *make_note(const struct cei_far_message *message)
+{
+	uint32_t n_payload = message->type == CEI_FAR_NOTE ? message->note.n_bytes : 0;
+	struct cei_far_note_item *item = malloc(sizeof(*item) + n_payload);
+
+	if (!item)
+		return NULL;
+	cei_list_init(&item->link);
+	item->message = *message;
+	if (n_payload) {
+		memcpy(item->payload, message->note.bytes, n_payload);
+		item->message.note.bytes = item->payload;
+	}
+	return item;
+}
+
+static int may_say(const struct cei_rail *rail, uint32_t process,
+		   const struct cei_far_message *message)
+{
+	if (process >= rail->nic.config.n_processes || process == rail->nic.config.process)
+		return 0;
+	switch (message->type) {
+	case CEI_FAR_ASK:
+		return message->ask.n_goals && message->ask.n_goals <= CEI_FAR_MARKS_MAX;
+	case CEI_FAR_NOTE:
+		return message->note.n_bytes && message->note.n_bytes <= CEI_FAR_NOTE_MAX;
+	case CEI_FAR_GO:
+	case CEI_FAR_ABORT:
+	case CEI_FAR_LOST:
+		return 1;
+	default:
+		return 0;
+	}
+}
+
+int cei_rail_say(struct cei_rail *rail, uint32_t process, const struct cei_far_message *message)
+{
+	struct cei_far_note_item *item;
+
+	if (!may_say(rail, process, message))
+		return cei_raise(rail->nic.config.report, CEOV_ERR_INVALID, 0,
+				 "net: a message of type %s to process %u cannot be said",
+				 cei_far_type_text(message->type), process);
+	item = make_note(message);
+	if (!item)
+		return cei_raise(rail->nic.config.report, CEOV_ERR_NO_MEMORY, 0,
+				 "net: no memory for a message to process %u", process);
+	item->process = process;
+	item->n_queued = &rail->n_notes[process];
+	/* relaxed: a number that is compared with a bound */
+	if (atomic_fetch_add_explicit(item->n_queued, 1, memory_order_relaxed) <
+	    CEI_RAIL_NOTES_MAX && !cei_ring_put(&rail->notes, item)) {
+		cei_bell_ring(&rail->bell);
+		return 0;
+	}
+	atomic_fetch_sub_explicit(item->n_queued, 1, memory_order_relaxed);
+	free(item);
+	return CEOV_FULL;
+}
+
+void cei_rail_expect(struct cei_rail *rail, uint32_t process, int by)
+{
+	/* relaxed: a number alone, which the rail's thread looks at again and again */
+	atomic_fetch_add_explicit(&rail->nic.n_expected[process], (uint32_t)by,
+				  memory_order_relaxed);
+}
+
+struct peer_call {
+	uint32_t                process;
+	const char             *why;
+	struct cei_rail_status *status;
+};
+
+static int give_up(struct cei_rail *rail, void *arg)
+{
+	struct peer_call *call = arg;
+	struct cei_far_peer *peer = cei_far_peer_get(&rail->nic, call->process);
+
+	if (peer)
+		cei_far_peer_lose(peer, call->why);
+	return peer ? 0 : CEOV_ERR_INVALID;
+}
+
+static int reopen(struct cei_rail *rail, void *arg)
+{
+	struct peer_call *call = arg;
+	struct cei_far_peer *peer = cei_far_peer_get(&rail->nic, call->process);
+
+	return peer ? cei_far_peer_reopen(peer) : CEOV_ERR_INVALID;
+}
+
+static int look(struct cei_rail *rail, void *arg)
+{
+	struct peer_call *call = arg;
+	const struct cei_far_peer *peer = rail->nic.peers[call->process];
+	struct cei_rail_status *status = call->status;
+
+	memset(status, 0, sizeof(*status));
+	status->counts = rail->nic.counts;
+	if (!peer)
+		return 0;
+	status->connection = peer->state;
+	status->health = peer->health;
+	if (!peer->incarnation)
+		return 0;
+	status->n_under_way = (uint32_t)(peer->out.next - 1 - peer->out.acked);
+	status->n_parked = peer->their_parked;
+	status->n_acked_bytes = peer->out.n_acked_bytes;
+	status->n_landed_bytes = peer->in.n_landed_bytes;
+	status->piece_bytes = peer->out.piece_bytes;
+	return 0;
+}
+
+int cei_rail_give_up(struct cei_rail *rail, uint32_t process, const char *why)
+{
+	struct peer_call call = { .process = process, .why = why };
+
+	return cei_rail_run(rail, give_up, &call);
+}
+
+int cei_rail_reopen(struct cei_rail *rail, uint32_t process)
+{
+	struct peer_call call = { .process = process };
+
+	return cei_rail_run(rail, reopen, &call);
+}
+
+int cei_rail_look(struct cei_rail *rail, uint32_t process, struct cei_rail_status *ret_status)
+{
+	struct peer_call call = { .process = process, .status = ret_status };
+
+	if (process >= rail->nic.config.n_processes)
+		return CEOV_ERR_INVALID;
+	return cei_rail_run(rail, look, &call);
+}
