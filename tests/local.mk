@@ -71,8 +71,6 @@ threaded_suites = \
 	%D%/unit/test_tune \
 	%D%/conformance/test_backend_host \
 	%D%/conformance/test_backend_proxy \
-	%D%/conformance/test_transport_ucx_tcp \
-	%D%/conformance/test_transport_ucx_shm \
 	%D%/system/test_meeting \
 	%D%/system/test_meeting_strays \
 	%D%/system/test_bootstrap \
@@ -132,6 +130,11 @@ pure_suites = \
 if HAVE_CUDA
 pure_suites += %D%/unit/test_share_cuda
 endif
+
+# One thread uses a transport; UCX itself does not run under a thread sanitizer.
+pure_suites += \
+	%D%/conformance/test_transport_ucx_tcp \
+	%D%/conformance/test_transport_ucx_shm
 if HAVE_UCX
 pure_suites += %D%/unit/test_ucx
 endif
