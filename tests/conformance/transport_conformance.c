@@ -532,9 +532,12 @@ static int is_absent(const struct cei_transport_ops *ops, const char *kinds)
 	int status = 0;
 	pid_t child = fork();
 
-	if (!child)
-		_exit(net_try(ops, kinds) ? (fflush(stdout), SKIPPED) : 0);
-	return child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status) ||
+	if (!child) {
+		status = net_try(ops, kinds) == CEOV_NONE ? SKIPPED : 0;
+		fflush(stdout);
+		_exit(status);
+	}
+	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
 		WEXITSTATUS(status) == SKIPPED;
 }
 

@@ -167,7 +167,7 @@ int net_try(const struct cei_transport_ops *ops, const char *kinds)
 	set_up(end, ops, kinds);
 	r = ops->open(&end->transport, &why);
 	if (r)
-		printf("%s, %s: %s\n", ops->name, kinds ? kinds : "all kinds", why);
+		printf("skipped: %s, %s: %s\n", ops->name, kinds ? kinds : "all kinds", why);
 	else
 		ops->close(&end->transport);
 	cei_report_fini(&end->report);

@@ -75,15 +75,14 @@ struct net_end {
 	void                       (*on_heard)(struct net_end *end, struct net_heard *heard);
 };
 
-/* Opens an end with so much memory. skip: where the transport is not there, the whole program
- * says why and exits with 77. */
+/* Opens an end with so much memory. */
 struct net_end *net_open(const struct cei_transport_ops *ops, const char *kinds,
 			 uint64_t n_bytes);
 
 /* Closes what is open, waits for it, and frees the end. */
 void net_close(struct net_end *end);
 
-/* 0: the transport can be opened here; else prints why not. */
+/* Opens and closes a transport. Returns open's result; if it is not 0, prints why. */
 int  net_try(const struct cei_transport_ops *ops, const char *kinds);
 
 /* Opens a link to the transport of that address. */
