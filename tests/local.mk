@@ -46,6 +46,7 @@ threaded_suites = \
 	%D%/unit/test_follow \
 	%D%/unit/test_late_ends \
 	%D%/unit/test_movers \
+	%D%/unit/test_many_lanes \
 	%D%/unit/test_waits \
 	%D%/unit/test_gates \
 	%D%/unit/test_groups \

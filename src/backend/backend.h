@@ -247,7 +247,9 @@ struct cei_backend_ops {
 	int      (*reap)(struct cei_lane *lane, uint64_t *ret_n_done);
 
 	/* CEI_PROGRESS_THREAD with progress_by_caller: does the work of a lane's thread,
-	 * without blocking. CEOV_PENDING: it did something. NULL with CEI_PROGRESS_DEVICE. */
+	 * without blocking. CEOV_PENDING: it did something. An engine calls it while submits
+	 * are not reaped, and when it has given up a lane that is not idle. NULL with
+	 * CEI_PROGRESS_DEVICE. */
 	int      (*turn)(struct cei_lane *lane);
 
 	/* Waits until all submitted operations are done, so that the lane touches no memory any

@@ -16,7 +16,7 @@
  * raise its marks. With its lock held. */
 static int is_moving(const struct ceov_plan *plan)
 {
-	return plan->run.n_in_flight || (plan->run.stuck_lanes && cei_plan_is_stuck(plan));
+	return plan->run.n_in_flight || cei_plan_is_stuck(plan);
 }
 
 /* Whether one of the list's plans uses the signal and is moving. With the context's lock

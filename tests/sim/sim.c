@@ -313,7 +313,7 @@ static int could_go(const struct sim *sim, const struct cei_queue *queue)
 
 static void watch_idle(struct sim *sim, struct sim_engine *engine, uint32_t lane)
 {
-	const struct cei_lineup *lineup = &engine->queues.lanes[lane];
+	const struct cei_lineup *lineup = engine->queues.lanes[lane];
 	uint64_t *since = &engine->lanes[lane].idle_since_ns;
 	uint32_t i, could = 0;
 

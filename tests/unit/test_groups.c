@@ -53,7 +53,7 @@ static void listen(ceov_context *context)
 	told_ops.copy = copy;
 	told_ops.post = post;
 	for (i = 0; i < cei_lanes_n(lanes); i++)        /* all lanes, also those on helping GPUs */
-		lanes->lane[i].backend->ops = &told_ops;
+		lanes->states[i]->lane.backend->ops = &told_ops;
 }
 
 /* Returns the launch's result after all work that can proceed has done so. */

@@ -296,7 +296,7 @@ START_TEST(test_each_transfer_has_its_mover_and_lane)
 	ck_assert_int_eq(ceov_plan_commit(plan), 0);
 	for (i = 1; i < RANKS; i++) {
 		ck_assert_uint_eq(plan->program.transfers[i - 1].mover, i > 1);
-		lanes[i] = &engine->lanes.lane[plan->steps[i - 1].lane];
+		lanes[i] = &engine->lanes.states[plan->steps[i - 1].lane]->lane;
 		ck_assert_ptr_eq(lanes[i]->backend, &engine->movers.mover[i > 1].backend);
 		ck_assert_uint_eq(lanes[i]->peer, i > 1 ? i : CEOV_NOBODY);
 	}

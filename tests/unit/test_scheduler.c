@@ -278,11 +278,11 @@ START_TEST(test_jobs_may_leave_from_any_state)
 		cei_queues_leave(&f.queues, &f.jobs[i], NOW);
 	}
 	ck_assert(cei_ports_are_quiet(f.ports));
-	ck_assert_uint_eq(f.queues.lanes[0].n_moving, 0);
-	ck_assert_uint_eq(f.queues.lanes[0].n_background, 0);
-	ck_assert_uint_eq(f.queues.lanes[0].moving_ns, 0);
+	ck_assert_uint_eq(f.queues.lanes[0]->n_moving, 0);
+	ck_assert_uint_eq(f.queues.lanes[0]->n_background, 0);
+	ck_assert_uint_eq(f.queues.lanes[0]->moving_ns, 0);
 	ck_assert_ptr_null(cei_queues_take(&f.queues, 0, NOW));
-	ck_assert_uint_eq(f.queues.has_waiting, 0);
+	ck_assert(cei_lane_set_is_empty(&f.queues.has_waiting));
 	tear_down(&f);
 }
 END_TEST

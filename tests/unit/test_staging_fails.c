@@ -129,8 +129,8 @@ static void check_idle(const struct stand *stand)
 			ck_assert_uint_eq(engine->staging.paths[k].n_free, CEI_ROUTE_SLOTS);
 			ck_assert(cei_list_is_empty(&engine->staging.paths[k].waiting));
 		}
-		for (k = 0; k < CEI_LANES_MAX; k++) {
-			lineup = &engine->scheduler.queues.lanes[k];
+		for (k = 0; k < engine->scheduler.queues.n_lanes; k++) {
+			lineup = engine->scheduler.queues.lanes[k];
 			ck_assert_uint_eq(lineup->n_moving, 0);
 			ck_assert_uint_eq(lineup->n_background, 0);
 			ck_assert_uint_eq(lineup->background_bytes, 0);

@@ -146,14 +146,14 @@ static void finish(struct cei_engine *engine, struct cei_chunk *chunk)
 
 static uint32_t reap_lane(struct cei_engine *engine, uint32_t i)
 {
-	struct cei_list *moving = &engine->lanes.moving[i];
-	struct cei_lane *lane = &engine->lanes.lane[i];
+	struct cei_lane_state *state = engine->lanes.states[i];
+	struct cei_list *moving = &state->moving;
 	struct cei_chunk *chunk;
 	uint64_t n_done = 0;
 	uint32_t n_reaped = 0;
 	int r;
 
-	r = lane->backend->ops->reap(lane, &n_done);
+	r = state->lane.backend->ops->reap(&state->lane, &n_done);
 	while (!cei_list_is_empty(moving)) {
 		chunk = CEI_OWNER(moving->next, struct cei_chunk, link);
 		if (chunk->sequence > n_done)
@@ -162,6 +162,8 @@ static uint32_t reap_lane(struct cei_engine *engine, uint32_t i)
 		finish(engine, chunk);
 		n_reaped++;
 	}
+	if (cei_list_is_empty(moving))
+		cei_lane_set_remove(&engine->lanes.under_way, i);
 	if (r < 0) {
 		cei_lanes_break(&engine->lanes, i, r);
 		cei_completion_end_broken(engine);
@@ -171,11 +173,12 @@ static uint32_t reap_lane(struct cei_engine *engine, uint32_t i)
 
 uint32_t cei_completion_reap(struct cei_engine *engine)
 {
+	const struct cei_lane_set *under_way = &engine->lanes.under_way;
 	uint32_t i, n_reaped = 0;
 
-	for (i = 0; i < cei_lanes_n(&engine->lanes); i++)
-		if (!cei_list_is_empty(&engine->lanes.moving[i]))
-			n_reaped += reap_lane(engine, i);
+	for (i = cei_lane_set_next(under_way, 0); i != CEI_NO_LANE;
+	     i = cei_lane_set_next(under_way, i + 1))
+		n_reaped += reap_lane(engine, i);
 	return n_reaped;
 }
 
@@ -245,12 +248,14 @@ void cei_completion_fail(struct cei_engine *engine, struct cei_ending *ending)
  * plans are marked as stuck. */
 static void end_lane(struct cei_engine *engine, uint32_t i)
 {
-	struct cei_lane *lane = &engine->lanes.lane[i];
-	struct cei_list *moving = &engine->lanes.moving[i];
-	int is_idle = lane->backend->ops->is_idle(lane);
+	struct cei_lane_state *state = engine->lanes.states[i];
+	struct cei_list *moving = &state->moving;
+	int is_idle = state->lane.backend->ops->is_idle(&state->lane);
 	struct cei_ending ending;
 	struct cei_chunk *chunk;
 
+	if (!is_idle)
+		cei_lane_set_add(&engine->lanes.stuck, i);
 	while (!cei_list_is_empty(moving)) {
 		chunk = CEI_OWNER(cei_list_take(moving), struct cei_chunk, link);
 		chunk->state = CEI_CHUNK_DROPPED;
@@ -259,22 +264,26 @@ static void end_lane(struct cei_engine *engine, uint32_t i)
 		 * and fails. */
 		cei_staging_release(&engine->staging, chunk);
 		if (!is_idle)
-			chunk->launch->plan->run.stuck_lanes |= UINT64_C(1) << i;
+			cei_lane_set_add(&chunk->launch->plan->run.stuck_lanes, i);
 		ending = (struct cei_ending){ .launch = chunk->launch, .chunk = chunk };
-		ending.failure = cei_failure(engine->lanes.error[i], 0);
+		ending.failure = cei_failure(state->error, 0);
 		ending.failure.rank = engine->rank;
 		cei_completion_fail(engine, &ending);
 		if (!--chunk->launch->n_open)
 			cei_completion_retire(engine, chunk->launch);
 	}
+	cei_lane_set_remove(&engine->lanes.under_way, i);
 }
 
 void cei_completion_end_broken(struct cei_engine *engine)
 {
-	struct cei_lanes *lanes = &engine->lanes;
+	struct cei_lane_set *broken = &engine->lanes.broken;
+	uint32_t i;
 
-	for (; lanes->broken; lanes->broken &= lanes->broken - 1)
-		end_lane(engine, (uint32_t)__builtin_ctzll(lanes->broken));
+	while ((i = cei_lane_set_next(broken, 0)) != CEI_NO_LANE) {
+		end_lane(engine, i);
+		cei_lane_set_remove(broken, i);
+	}
 }
 
 void cei_completion_fall(struct cei_engine *engine, const struct cei_chunk *chunk)
@@ -301,7 +310,7 @@ static void give_up(struct cei_engine *engine, struct cei_ending *ending)
 	cei_raise(engine->site->report, CEOV_ERR_UNCERTAIN, 0,
 		  "%s: lane %u does not come back after launch %" PRIu64
 		  " failed; its targets are uncertain and the lane takes no more",
-		  engine->lanes.lane[lane].backend->ops->name, lane, launch->number);
+		  engine->lanes.states[lane]->lane.backend->ops->name, lane, launch->number);
 	cei_lanes_break(&engine->lanes, lane, CEOV_ERR_UNCERTAIN);
 	cei_completion_end_broken(engine);
 }

@@ -66,7 +66,7 @@ static void name_lane(struct writer *writer, uint32_t lane)
 	comma(writer);
 	fprintf(writer->out, "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%u,\"tid\":%u,"
 		"\"args\":{\"name\":\"lane %u (%s)\"}}", writer->engine->rank, lane + 1, lane,
-		lane_name(writer->engine->lanes.lane[lane].direction));
+		lane_name(writer->engine->lanes.states[lane]->lane.direction));
 }
 
 /* Whether the record has a time for each stage, none earlier than the stage before. */

@@ -59,18 +59,25 @@ static void push_picked(struct cei_engine *engine)
 	}
 }
 
-static uint32_t turn_lanes(struct cei_engine *engine)
+static uint32_t turn_set(struct cei_engine *engine, const struct cei_lane_set *set)
 {
-	struct cei_lane *lane = engine->lanes.lane;
-	struct cei_lane *end = lane + cei_lanes_n(&engine->lanes);
-	uint32_t n = 0;
+	struct cei_lane *lane;
+	uint32_t i, n = 0;
 
-	if (!engine->site->progress_by_caller)
-		return 0;
-	for (; lane < end; lane++)
+	for (i = cei_lane_set_next(set, 0); i != CEI_NO_LANE; i = cei_lane_set_next(set, i + 1)) {
+		lane = &engine->lanes.states[i]->lane;
 		if (lane->backend->ops->progress == CEI_PROGRESS_THREAD)
 			n += lane->backend->ops->turn(lane) == CEOV_PENDING;
+	}
 	return n;
+}
+
+static uint32_t turn_lanes(struct cei_engine *engine)
+{
+	if (!engine->site->progress_by_caller)
+		return 0;
+	return turn_set(engine, &engine->lanes.under_way) +
+		turn_set(engine, &engine->lanes.stuck);
 }
 
 /* One pass. The stages in the order of the data's way. */
@@ -255,7 +262,8 @@ int cei_engine_open(struct cei_engine *engine, struct cei_site *site,
 	engine->place = place_of(topology, own, engine->backend->ops);
 	r = init_stages(engine);
 	if (!r)
-		r = cei_lanes_init(&engine->lanes, engine->backend, engine->trace);
+		r = cei_lanes_init(&engine->lanes, engine->backend, &engine->scheduler,
+				   engine->trace);
 	if (!r && !site->progress_by_caller)
 		r = start_thread(engine);
 	return r;

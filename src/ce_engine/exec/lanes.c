@@ -5,6 +5,7 @@
 
 #include "ce_engine/exec/lanes.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/lane.h"
@@ -31,38 +32,47 @@ static enum cei_direction direction_of(uint32_t lane)
 	return lane < CEI_LANES_GATED_FIRST ? (enum cei_direction)lane : CEI_DIRECTION_ANY;
 }
 
-/* Opens one more lane; the caller serialises calls. CEOV_ERR_NO_MEMORY, raised: there are
- * CEI_LANES_MAX already. */
+/* Opens one more lane, with the movers' lock. CEOV_ERR_NO_MEMORY, raised: there are CEI_LANES_MAX
+ * already, or there is no memory. */
 static int add_lane(struct cei_lanes *lanes, struct cei_backend *backend,
 		    enum cei_direction direction, uint32_t peer, uint32_t *ret_index)
 {
-	/* relaxed: n changes only in this function, whose calls are serialised */
-	uint32_t n = atomic_load_explicit(&lanes->n, memory_order_relaxed);
+	uint32_t rank = backend->site->members[backend->member].rank;
+	struct cei_lane_state *state;
 	int r;
 
-	if (n == CEI_LANES_MAX)
+	if (lanes->n == CEI_LANES_MAX)
 		return cei_raise(backend->site->report, CEOV_ERR_NO_MEMORY, 0,
-				 "%s: an engine has at most %u lanes; let its plans use fewer "
-				 "routes", backend->ops->name, CEI_LANES_MAX);
-	r = cei_lane_open(&lanes->lane[n], backend, direction, peer, n);
-	if (r)
+				 "rank %u: %s: an engine has at most %u lanes; let its plans use "
+				 "fewer routes, or move to and from fewer ranks", rank,
+				 backend->ops->name, CEI_LANES_MAX);
+	state = calloc(1, sizeof(*state));
+	if (!state || cei_scheduler_make_room(lanes->scheduler, lanes->n + 1)) {
+		free(state);
+		return cei_raise(backend->site->report, CEOV_ERR_NO_MEMORY, 0,
+				 "rank %u: %s: no memory for lane %u", rank, backend->ops->name,
+				 lanes->n);
+	}
+	cei_list_init(&state->moving);
+	r = cei_lane_open(&state->lane, backend, direction, peer, lanes->n);
+	if (r) {
+		free(state);
 		return r;
-	/* release: pairs with the acquire in cei_lanes_n() */
-	atomic_store_explicit(&lanes->n, n + 1, memory_order_release);
-	*ret_index = n;
+	}
+	lanes->states[lanes->n] = state;
+	*ret_index = lanes->n++;
 	return 0;
 }
 
 int cei_lanes_init(struct cei_lanes *lanes, struct cei_backend *backend,
-		   struct cei_trace *trace)
+		   struct cei_scheduler *scheduler, struct cei_trace *trace)
 {
 	uint32_t i, index;
 	int r = 0;
 
 	memset(lanes, 0, sizeof(*lanes));
+	lanes->scheduler = scheduler;
 	lanes->trace = trace;
-	for (i = 0; i < CEI_LANES_MAX; i++)
-		cei_list_init(&lanes->moving[i]);
 	for (i = 0; !r && i < CEI_LANES; i++)
 		r = add_lane(lanes, backend, direction_of(i), CEOV_NOBODY, &index);
 	return r;
@@ -76,7 +86,7 @@ int cei_lanes_take(struct cei_lanes *lanes, struct cei_backend *backend,
 	if (!(backend->ops->caps & CEI_CAP_PEER_LANES))
 		peer = CEOV_NOBODY;
 	for (*ret_index = 0; *ret_index < cei_lanes_n(lanes); ++*ret_index) {
-		lane = &lanes->lane[*ret_index];
+		lane = &lanes->states[*ret_index]->lane;
 		if (lane->backend == backend && lane->direction == direction &&
 		    lane->peer == peer)
 			return 0;
@@ -86,37 +96,43 @@ int cei_lanes_take(struct cei_lanes *lanes, struct cei_backend *backend,
 
 void cei_lanes_fini(struct cei_lanes *lanes)
 {
-	uint32_t i;
+	struct cei_lane_state *state;
 
-	for (i = 0; i < cei_lanes_n(lanes); i++)
-		cei_lane_close(&lanes->lane[i]);
+	while (lanes->n) {
+		state = lanes->states[--lanes->n];
+		cei_lane_close(&state->lane);
+		if (!state->lane.private)       /* else it could not be stopped, and keeps it */
+			free(state);
+	}
 }
 
 uint32_t cei_lanes_stop(struct cei_lanes *lanes, uint64_t deadline_ns)
 {
+	struct cei_lane *lane;
 	uint32_t i, n = 0;
 	int r;
 
 	for (i = 0; i < cei_lanes_n(lanes); i++) {
-		r = cei_lane_stop(&lanes->lane[i], deadline_ns);
+		lane = &lanes->states[i]->lane;
+		r = cei_lane_stop(lane, deadline_ns);
 		if (!r)
 			continue;
-		(void)cei_raise(lanes->lane[i].backend->site->report, r, 0,
+		(void)cei_raise(lane->backend->site->report, r, 0,
 				"%s: lane %u still moves bytes and cannot be stopped",
-				lanes->lane[i].backend->ops->name, i);
+				lane->backend->ops->name, i);
 		n++;
 	}
 	return n;
 }
 
-int cei_lanes_are_idle(struct cei_lanes *lanes, uint64_t set)
+int cei_lanes_are_idle(const struct cei_lanes *lanes, const struct cei_lane_set *set)
 {
 	struct cei_lane *lane;
 	uint32_t i;
 
-	for (i = 0; set && i < cei_lanes_n(lanes); i++) {
-		lane = &lanes->lane[i];
-		if ((set >> i & 1) && !lane->backend->ops->is_idle(lane))
+	for (i = cei_lane_set_next(set, 0); i != CEI_NO_LANE; i = cei_lane_set_next(set, i + 1)) {
+		lane = &lanes->states[i]->lane;
+		if (!lane->backend->ops->is_idle(lane))
 			return 0;
 	}
 	return 1;
@@ -227,8 +243,7 @@ static void add(struct group *group, struct cei_chunk *chunk)
 
 static int wait_for_gate(struct group *group)
 {
-	struct cei_lanes *lanes = group->lanes;
-	struct cei_lane *lane = &lanes->lane[group->lane];
+	struct cei_lane_state *state = group->lanes->states[group->lane];
 	uint64_t number;
 	int r;
 
@@ -237,25 +252,25 @@ static int wait_for_gate(struct group *group)
 	number = group->chunks[0]->launch->number;
 	/* Skips a wait that the lane was given already, if that was for the same launch: between
 	 * launches the signal may have been renewed. */
-	if (lanes->gate_launch[group->lane] == number &&
-	    lanes->gate_counter[group->lane] == group->await.counter &&
-	    lanes->gate_value[group->lane] >= group->await.value)
+	if (state->gate_launch == number && state->gate_counter == group->await.counter &&
+	    state->gate_value >= group->await.value)
 		return 0;
-	r = lane->backend->ops->wait(lane, &group->await);
+	r = state->lane.backend->ops->wait(&state->lane, &group->await);
 	if (r)
 		return r;
-	lanes->gate_launch[group->lane] = number;
-	lanes->gate_counter[group->lane] = group->await.counter;
-	lanes->gate_value[group->lane] = group->await.value;
+	state->gate_launch = number;
+	state->gate_counter = group->await.counter;
+	state->gate_value = group->await.value;
 	return 0;
 }
 
 static int fill(struct group *group)
 {
-	struct cei_lane *lane = &group->lanes->lane[group->lane];
+	struct cei_lane_state *state = group->lanes->states[group->lane];
+	struct cei_lane *lane = &state->lane;
 	const struct cei_backend_ops *ops = lane->backend->ops;
 	struct cei_launch *launch = group->chunks[0]->launch;
-	int r = group->lanes->error[group->lane];
+	int r = state->error;
 
 	if (!r && must_follow(group->chunks[0])) {
 		launch->has_followed = 1;
@@ -275,7 +290,8 @@ static int fill(struct group *group)
 static void flush(struct group *group)
 {
 	struct cei_lanes *lanes = group->lanes;
-	struct cei_lane *lane = &lanes->lane[group->lane];
+	struct cei_lane_state *state = lanes->states[group->lane];
+	struct cei_lane *lane = &state->lane;
 	struct cei_chunk *chunk;
 	uint32_t i;
 	int r;
@@ -289,8 +305,9 @@ static void flush(struct group *group)
 		chunk->state = CEI_CHUNK_MOVING;
 		chunk->sequence = lane->n_submitted;
 		cei_trace_stage(lanes->trace, chunk, CEI_TRACE_SUBMITTED);
-		cei_list_append(&lanes->moving[group->lane], &chunk->link);
+		cei_list_append(&state->moving, &chunk->link);
 	}
+	cei_lane_set_add(&lanes->under_way, group->lane);
 	group->n_chunks = group->n_pieces = group->n_posts = 0;
 	group->n_bytes = 0;
 	if (!r)
@@ -323,7 +340,7 @@ struct cei_chunk *cei_lanes_push(struct cei_lanes *lanes, struct cei_list *picke
 	group.lane = group.n_chunks = group.n_pieces = group.n_posts = 0;
 	group.n_bytes = 0;
 	group.number = 0;
-	while (!lanes->broken && !cei_list_is_empty(picked)) {
+	while (cei_lane_set_is_empty(&lanes->broken) && !cei_list_is_empty(picked)) {
 		chunk = CEI_OWNER(picked->next, struct cei_chunk, link);
 		falls = would_fall(chunk);
 		if (group.n_chunks && (falls || !takes(&group, chunk))) {
@@ -341,7 +358,9 @@ struct cei_chunk *cei_lanes_push(struct cei_lanes *lanes, struct cei_list *picke
 
 void cei_lanes_break(struct cei_lanes *lanes, uint32_t lane, int error)
 {
-	lanes->error[lane] = error;
-	lanes->broken |= UINT64_C(1) << lane;
-	lanes->lane[lane].backend->ops->stop(&lanes->lane[lane]);
+	struct cei_lane_state *state = lanes->states[lane];
+
+	state->error = error;
+	cei_lane_set_add(&lanes->broken, lane);
+	state->lane.backend->ops->stop(&state->lane);
 }

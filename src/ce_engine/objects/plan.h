@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "backend/backend.h"
+#include "base/lane_set.h"
 #include "base/report.h"
 #include "ce_engine/objects/object.h"
 #include "ce_engine/objects/plan_waits.h"
@@ -63,9 +64,9 @@ struct cei_plan_run {
 	uint64_t              expiry_pass[2];   /* number of the expiry pass that has checked the
 						 * signals of a launch, and of the one that has
 						 * poisoned those of a failed launch */
-	uint64_t              stuck_lanes;      /* bit i: lane i was given up and may still move
-						 * chunks of the plan; used while launches are in
-						 * flight */
+	struct cei_lane_set   stuck_lanes;      /* lanes that were given up and may still move
+						 * chunks of the plan; changed while launches are
+						 * in flight */
 	struct cei_list       idle;             /* records of launches to be reused; with the
 						 * lock */
 	uint32_t              n_in_flight;      /* with the lock */

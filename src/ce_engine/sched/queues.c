@@ -17,38 +17,41 @@ static struct cei_job *first_of(const struct cei_list *list)
 
 /* --- creating and freeing ------------------------------------------------ */
 
-static void init_lineup(struct cei_lineup *lineup)
+static struct cei_lineup *create_lineup(void)
 {
+	struct cei_lineup *lineup = calloc(1, sizeof(*lineup));
 	uint32_t i;
 
+	if (!lineup)
+		return NULL;
 	for (i = 0; i < CEI_QUEUES_ORDERED; i++)
 		cei_list_init(&lineup->ordered[i]);
 	cei_list_init(&lineup->moving);
+	return lineup;
 }
 
 int cei_queues_init(struct cei_queues *queues, struct cei_ports *ports, uint32_t n_lanes,
 		    uint32_t credit)
 {
-	uint32_t i;
-
 	queues->ports = ports;
 	queues->credit = credit;
-	queues->lanes = calloc(n_lanes, sizeof(*queues->lanes));
-	queues->free = calloc(n_lanes, CEI_QUEUES_FREE * sizeof(*queues->free));
-	if (!queues->lanes || !queues->free)
-		return CEOV_ERR_NO_MEMORY;
-	queues->n_lanes = n_lanes;
-	for (i = 0; i < n_lanes; i++) {
-		init_lineup(&queues->lanes[i]);
-		queues->lanes[i].free = &queues->free[i * CEI_QUEUES_FREE];
+	return cei_queues_make_room(queues, n_lanes);
+}
+
+int cei_queues_make_room(struct cei_queues *queues, uint32_t n_lanes)
+{
+	for (; queues->n_lanes < n_lanes; queues->n_lanes++) {
+		queues->lanes[queues->n_lanes] = create_lineup();
+		if (!queues->lanes[queues->n_lanes])
+			return CEOV_ERR_NO_MEMORY;
 	}
 	return 0;
 }
 
 void cei_queues_fini(struct cei_queues *queues)
 {
-	free(queues->lanes);
-	free(queues->free);
+	while (queues->n_lanes)
+		free(queues->lanes[--queues->n_lanes]);
 	memset(queues, 0, sizeof(*queues));
 }
 
@@ -85,15 +88,15 @@ static uint32_t free_index(const struct cei_job *job)
 
 static struct cei_queue *queue_of(struct cei_queues *queues, const struct cei_job *job)
 {
-	return &queues->lanes[job->lane].free[free_index(job)][job->class];
+	return &queues->lanes[job->lane]->free[free_index(job)][job->class];
 }
 
 void cei_queues_add(struct cei_queues *queues, struct cei_job *job)
 {
-	struct cei_lineup *lineup = &queues->lanes[job->lane];
+	struct cei_lineup *lineup = queues->lanes[job->lane];
 	struct cei_queue *queue;
 
-	queues->has_waiting |= UINT64_C(1) << job->lane;
+	cei_lane_set_add(&queues->has_waiting, job->lane);
 	job->state = CEI_JOB_WAITING;
 	if (!is_free(queues, job)) {
 		cei_list_append(&lineup->ordered[job->urgency], &job->node);
@@ -113,7 +116,7 @@ void cei_queues_add(struct cei_queues *queues, struct cei_job *job)
 
 static void unqueue(struct cei_queues *queues, struct cei_job *job)
 {
-	struct cei_lineup *lineup = &queues->lanes[job->lane];
+	struct cei_lineup *lineup = queues->lanes[job->lane];
 	struct cei_queue *queue;
 
 	cei_list_remove(&job->node);
@@ -143,7 +146,7 @@ static uint64_t start_on(const struct cei_lineup *lineup, uint64_t now_ns)
 static struct cei_job *move(struct cei_queues *queues, struct cei_job *job, uint64_t start_ns,
 			    uint64_t ends_ns)
 {
-	struct cei_lineup *lineup = &queues->lanes[job->lane];
+	struct cei_lineup *lineup = queues->lanes[job->lane];
 
 	unqueue(queues, job);
 	job->state = CEI_JOB_MOVING;
@@ -151,7 +154,7 @@ static struct cei_job *move(struct cei_queues *queues, struct cei_job *job, uint
 	job->ends_ns = ends_ns;
 	if (!lineup->n_moving)
 		lineup->begun_ns = start_ns;
-	queues->has_moving |= UINT64_C(1) << job->lane;
+	cei_lane_set_add(&queues->has_moving, job->lane);
 	cei_list_append(&lineup->moving, &job->node);
 	lineup->n_moving++;
 	lineup->moving_ns += job->takes_ns;
@@ -170,7 +173,7 @@ static struct cei_job *move_at_once(struct cei_queues *queues, struct cei_job *j
 	struct cei_ports_ask ask = { .link = job->link };
 	uint64_t ends = 0;
 
-	ask.start_ns = start_on(&queues->lanes[job->lane], now_ns);
+	ask.start_ns = start_on(queues->lanes[job->lane], now_ns);
 	if (queues->ports && job->link && !cei_ports_are_quiet(queues->ports)) {
 		ask.takes_ns = cei_machine_link_ns(job->link, job->bytes);
 		ends = cei_ports_book(queues->ports, &ask);
@@ -248,7 +251,7 @@ static void look_at(struct cei_queues *queues, struct cei_queue *queue, struct c
 	if (job->ready_ns < choice->oldest_ns)
 		choice->oldest_ns = job->ready_ns;
 	if (!choice->may_go || choice->fit == FIT_DUE ||
-	    !has_room(&queues->lanes[job->lane], job))
+	    !has_room(queues->lanes[job->lane], job))
 		return;
 	fit = fit_of(queues, job, choice, &queue->first_since_ns);
 	weight = cei_ports_weight_ns(queues->ports, job->link) +
@@ -372,10 +375,14 @@ static void settle_late(struct cei_queues *queues, struct cei_lineup *lineup, ui
 
 void cei_queues_settle(struct cei_queues *queues, uint64_t now_ns)
 {
-	uint64_t moving = queues->ports ? queues->has_moving : 0;
+	const struct cei_lane_set *moving = &queues->has_moving;
+	uint32_t lane;
 
-	for (; moving; moving &= moving - 1)
-		settle_late(queues, &queues->lanes[__builtin_ctzll(moving)], now_ns);
+	if (!queues->ports)
+		return;
+	for (lane = cei_lane_set_next(moving, 0); lane != CEI_NO_LANE;
+	     lane = cei_lane_set_next(moving, lane + 1))
+		settle_late(queues, queues->lanes[lane], now_ns);
 }
 
 static int has_waiting(const struct cei_lineup *lineup)
@@ -390,11 +397,11 @@ static int has_waiting(const struct cei_lineup *lineup)
 
 struct cei_job *cei_queues_take(struct cei_queues *queues, uint32_t lane, uint64_t now_ns)
 {
-	struct cei_lineup *lineup = &queues->lanes[lane];
+	struct cei_lineup *lineup = queues->lanes[lane];
 	struct cei_job *job;
 
 	if (!has_waiting(lineup)) {
-		queues->has_waiting &= ~(UINT64_C(1) << lane);
+		cei_lane_set_remove(&queues->has_waiting, lane);
 		return NULL;
 	}
 	if (lineup->n_moving >= queues->credit)
@@ -423,12 +430,12 @@ static void settle_next(struct cei_queues *queues, struct cei_lineup *lineup, ui
 
 static void stop_moving(struct cei_queues *queues, struct cei_job *job, uint64_t now_ns)
 {
-	struct cei_lineup *lineup = &queues->lanes[job->lane];
+	struct cei_lineup *lineup = queues->lanes[job->lane];
 	int was_first = first_of(&lineup->moving) == job;
 
 	cei_list_remove(&job->node);
 	if (!--lineup->n_moving)
-		queues->has_moving &= ~(UINT64_C(1) << job->lane);
+		cei_lane_set_remove(&queues->has_moving, job->lane);
 	lineup->moving_ns -= job->takes_ns;
 	if (job->urgency == CEOV_URGENCY_BACKGROUND) {
 		lineup->n_background--;

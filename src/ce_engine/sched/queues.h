@@ -27,6 +27,7 @@
 
 #include <stdint.h>
 
+#include "base/lane_set.h"
 #include "base/list.h"
 #include "ce_engine/sched/ports.h"
 
@@ -107,8 +108,6 @@ struct cei_queue {                      /* the jobs of one link */
 struct cei_lineup {                     /* the jobs of one lane */
 	struct cei_list  ordered[CEI_QUEUES_ORDERED];
 	uint64_t         first_since_ns;/* the same for ordered background jobs */
-	struct cei_queue (*free)[CEI_QUEUES_LINKS];     /* [CEI_QUEUES_FREE]; lists are
-							 * initialised at first use */
 	uint64_t         is_used[CEI_QUEUES_FREE];      /* bit i: queue i has jobs */
 	struct cei_list  moving;        /* oldest first */
 	uint32_t         n_moving;
@@ -116,21 +115,22 @@ struct cei_lineup {                     /* the jobs of one lane */
 	uint64_t         background_bytes;
 	uint64_t         begun_ns;      /* when the oldest one began, as far as known */
 	uint64_t         moving_ns;     /* expected time of all of them */
+	struct cei_queue free[CEI_QUEUES_FREE][CEI_QUEUES_LINKS];       /* lists are initialised
+									 * at first use */
 };
 
 struct cei_queues {
 	struct cei_ports  *ports;       /* NULL: no link's ports are known */
 	uint32_t           credit;      /* most jobs that may be moving on a lane */
-	uint32_t           n_lanes;
-	uint64_t           has_waiting; /* bit i: jobs wait for lane i; at most 64 lanes */
-	uint64_t           has_moving;  /* bit i: jobs move on lane i */
-	struct cei_lineup *lanes;
-	struct cei_queue (*free)[CEI_QUEUES_LINKS];     /* of all lanes */
+	struct cei_lane_set has_waiting;/* lanes for which jobs wait */
+	struct cei_lane_set has_moving; /* lanes on which jobs move */
 	const struct cei_machine_link *links[CEI_QUEUES_LINKS];
 	uint64_t           n_looks;     /* number of jobs ever compared: the cost of decisions */
+	uint32_t           n_lanes;     /* lanes for which there is room; see make_room */
+	struct cei_lineup *lanes[CEI_LANES_MAX];
 };
 
-/* CEOV_ERR_NO_MEMORY, not raised; then call fini. At most 64 lanes. queues must be zeroed
+/* Makes room for n_lanes. CEOV_ERR_NO_MEMORY, not raised; then call fini. queues must be zeroed
  * before. */
 int  cei_queues_init(struct cei_queues *queues, struct cei_ports *ports, uint32_t n_lanes,
 		     uint32_t credit);
@@ -138,6 +138,12 @@ int  cei_queues_init(struct cei_queues *queues, struct cei_ports *ports, uint32_
 /* Accesses no job, because they may be gone: bytes of jobs that never left still count as
  * waiting at the ports. Accepts zeroes. */
 void cei_queues_fini(struct cei_queues *queues);
+
+/* Makes room for the lanes below n_lanes, at most CEI_LANES_MAX; some of them may have it already.
+ * Any thread, while others use lanes that have room; callers serialise calls, and use the new lanes
+ * in other threads only behind something that orders memory, such as a launch.
+ * CEOV_ERR_NO_MEMORY, not raised; the call may be repeated. */
+int  cei_queues_make_room(struct cei_queues *queues, uint32_t n_lanes);
 
 /* Adds an IDLE job, filled except for the queues' fields; it waits from now on. */
 void cei_queues_add(struct cei_queues *queues, struct cei_job *job);

@@ -15,12 +15,17 @@ int cei_scheduler_init(struct cei_scheduler *scheduler, struct cei_ports *ports,
 {
 	scheduler->trace = trace;
 	cei_list_init(&scheduler->picked);
-	return cei_queues_init(&scheduler->queues, ports, CEI_LANES_MAX, CEI_LANE_CREDIT);
+	return cei_queues_init(&scheduler->queues, ports, 0, CEI_LANE_CREDIT);
 }
 
 void cei_scheduler_fini(struct cei_scheduler *scheduler)
 {
 	cei_queues_fini(&scheduler->queues);
+}
+
+int cei_scheduler_make_room(struct cei_scheduler *scheduler, uint32_t n_lanes)
+{
+	return cei_queues_make_room(&scheduler->queues, n_lanes);
 }
 
 /* The link of a chunk that goes there in one copy. Others are bounded by their staging
@@ -69,18 +74,18 @@ void cei_scheduler_add(struct cei_scheduler *scheduler, struct cei_chunk *chunk)
 uint32_t cei_scheduler_pick(struct cei_scheduler *scheduler)
 {
 	struct cei_queues *queues = &scheduler->queues;
-	uint64_t waiting = queues->has_waiting;
+	const struct cei_lane_set *waiting = &queues->has_waiting;
 	uint32_t lane, n_picked = 0;
 	struct cei_chunk *chunk;
 	struct cei_job *job;
 	uint64_t now;
 
-	if (!waiting && !queues->has_moving)
+	if (cei_lane_set_is_empty(waiting) && cei_lane_set_is_empty(&queues->has_moving))
 		return 0;
 	now = cei_now_ns();
 	cei_queues_settle(queues, now);
-	for (; waiting; waiting &= waiting - 1) {
-		lane = (uint32_t)__builtin_ctzll(waiting);
+	for (lane = cei_lane_set_next(waiting, 0); lane != CEI_NO_LANE;
+	     lane = cei_lane_set_next(waiting, lane + 1)) {
 		while ((job = cei_queues_take(queues, lane, now))) {
 			chunk = CEI_OWNER(job, struct cei_chunk, job);
 			chunk->state = CEI_CHUNK_PICKED;

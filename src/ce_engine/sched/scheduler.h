@@ -24,10 +24,6 @@
 #define CEI_LANES_GATED       4u
 #define CEI_LANES             (CEI_LANES_GATED_FIRST + CEI_LANES_GATED)
 
-/* Most lanes of an engine, with those for other GPUs' copy engines that its routes need
- * (staging.h). */
-#define CEI_LANES_MAX 64u
-
 /* Most chunks on one lane that are not reaped yet. A submit holds at least one chunk, so a lane
  * always has room for one more. */
 #define CEI_LANE_CREDIT CEI_LANE_SUBMITS
@@ -41,10 +37,14 @@ struct cei_scheduler {
 	struct cei_list   picked;       /* PICKED chunks for the lanes; emptied in each turn */
 };
 
-/* ports: of the context, or NULL. CEOV_ERR_NO_MEMORY, not raised; fini accepts zeroes. */
+/* ports: of the context, or NULL. There is no room for any lane yet. CEOV_ERR_NO_MEMORY, not
+ * raised; fini accepts zeroes. */
 int  cei_scheduler_init(struct cei_scheduler *scheduler, struct cei_ports *ports,
 			struct cei_trace *trace);
 void cei_scheduler_fini(struct cei_scheduler *scheduler);
+
+/* Makes room for the lanes below n_lanes: see cei_queues_make_room(). */
+int  cei_scheduler_make_room(struct cei_scheduler *scheduler, uint32_t n_lanes);
 
 /* The chunk is READY, knows its path and leg, and is linked nowhere. */
 void cei_scheduler_add(struct cei_scheduler *scheduler, struct cei_chunk *chunk);
