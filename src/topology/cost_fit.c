@@ -10,7 +10,9 @@
 
 #define NS_PER_S 1e9
 
-struct sums {                           /* sums of the weights 1 / ns^2, alone and times x and y */
+/* Weighted sums over all samples. A sample's weight is 1 / ns^2; `one` is the sum of the weights,
+ * and the other fields are sums of weight * x, weight * x * x, and so on. */
+struct sums {
 	double one, x, xx, y, xy;
 };
 
@@ -47,7 +49,7 @@ int cei_cost_fit(const struct cei_cost_sample *samples, uint32_t n_samples,
 		return CEOV_ERR_INVALID;
 	ns_per_byte = (sums.one * sums.xy - sums.x * sums.y) / determinant;
 	t0 = (sums.y - ns_per_byte * sums.x) / sums.one;
-	if (t0 < 0) {                   /* then fit a line through the origin */
+	if (t0 < 0) {                   /* fit a line through the origin instead */
 		t0 = 0;
 		ns_per_byte = sums.xy / sums.xx;
 	}

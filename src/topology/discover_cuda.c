@@ -71,7 +71,7 @@ static void hint_gpu(const struct cei_cuda *cuda, uint32_t gpu,
 		hint->name[0] = '\0';
 	snprintf(hint->bus_id, sizeof(hint->bus_id), "%s", cuda->gpus[gpu].bus_id);
 	hint->n_copy_engines = (uint32_t)cuda->gpus[gpu].n_copy_engines;
-	/* the GPU walks the processor's page tables: only over a coherent link */
+	/* A GPU that walks the processor's page tables is attached by a coherent link. */
 	hint->is_coherent = attribute(cuda, gpu,
 		CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES) > 0;
 }

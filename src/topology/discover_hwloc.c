@@ -27,8 +27,8 @@ struct hwloc_topology *cei_topology_load_hwloc(struct cei_report *report)
 	return host;
 }
 
-/* The tree of the machine that we run on. NULL where the machine was read from a file,
- * which may describe another one. */
+/* The hwloc tree of the machine that we run on. Returns NULL if the topology was read from a
+ * file instead, because that file may describe another machine. */
 static hwloc_topology_t own_tree(const struct cei_topology *topology)
 {
 	hwloc_topology_t host = topology->machine ? topology->machine->hwloc : NULL;
@@ -48,14 +48,14 @@ static hwloc_obj_t anchor(const struct cei_topology *topology, uint32_t gpu)
 	return device ? hwloc_get_non_io_ancestor_obj(host, device) : NULL;
 }
 
-/* Binds the calling thread to the processors of the object. set: scratch of the caller's.
- * Returns NULL, or why it was not bound. */
+/* Binds the calling thread to the processors of the object. `set` is scratch memory. Returns
+ * NULL on success, else the reason why the thread was not bound, as text. */
 static const char *bind_near(hwloc_topology_t host, hwloc_obj_t object, hwloc_bitmap_t set)
 {
 	if (hwloc_get_cpubind(host, set, HWLOC_CPUBIND_THREAD))
 		return "its processors cannot be asked";
-	/* A binding that the process already has is kept: only processors within it are
-	 * used. */
+	/* The process may be bound already. Its binding is kept: only those of its processors
+	 * are used that are near the GPU. */
 	hwloc_bitmap_and(set, set, object->cpuset);
 	if (hwloc_bitmap_iszero(set))
 		return "it may not use the processors near the GPU";
@@ -92,7 +92,8 @@ void cei_topology_pin(const struct cei_topology *topology, struct cei_site *site
 
 /* --- memory near a node ------------------------------------------------------------- */
 
-/* The thread's memory policy before the hold, restored at its release. */
+/* The calling thread's memory policy before cei_topology_hold_memory(), which
+ * cei_topology_release_memory() restores. */
 struct cei_memory_hold {
 	hwloc_topology_t       host;
 	hwloc_bitmap_t         nodes;

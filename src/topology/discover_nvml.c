@@ -2,10 +2,10 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * NVLinks, as NVML reports them: how many of a GPU are up, how fast one is, and whether it
- * ends at a switch or at which GPU. NVML comes with the driver and is opened at run time.
- * Only its first three calls must exist; without another one, what it would report stays
- * unknown.
+ * Reads from NVML how many NVLinks of a GPU are up, how fast one NVLink is, and whether it ends
+ * at a switch or at another GPU. NVML comes with the driver and is opened at run time. If one of
+ * its first three calls in struct nvml is missing, NVML is not used; if another call is missing,
+ * what that call would report stays unknown.
  */
 
 #include "topology/topology.h"
@@ -16,7 +16,7 @@
 
 /*
  * Numbers and layouts of NVML's interface, from its API reference and nvml.h (driver 580).
- * NVML never changes published layouts or names with a version.
+ * NVML never changes a published layout, or a name that ends in a version.
  */
 #define LINKS_MAX       64u             /* NVML_NVLINK_MAX_LINKS is 18 and grows */
 #define LINK_TO_GPU     0u              /* NVML_NVLINK_DEVICE_TYPE_GPU */
@@ -100,7 +100,7 @@ static int open_nvml(struct cei_report *report, struct nvml *nvml)
 	return CEOV_NONE;
 }
 
-/* The rate of one link and direction; 0: not known. */
+/* The rate of one of the device's NVLinks in one direction; 0: not known. */
 static uint64_t link_bytes_per_s(const struct nvml *nvml, void *device)
 {
 	struct field field;
@@ -113,7 +113,7 @@ static uint64_t link_bytes_per_s(const struct nvml *nvml, void *device)
 	return field.value.count * UINT64_C(1000000);
 }
 
-/* The GPU at a link's other end; CEOV_NOBODY: none of ours. */
+/* The GPU at the other end of an NVLink. CEOV_NOBODY: the other end is not one of our GPUs. */
 static uint32_t gpu_at(const struct nvml *nvml, const struct cei_machine_hints *hints,
 		       void *device, unsigned int link)
 {

@@ -8,10 +8,11 @@
 #define NS_PER_S UINT64_C(1000000000)
 
 /*
- * From one host of 8 x H200 behind NVSwitch: rates of back-to-back copies of 64 MiB and
- * more; t0 with one mark for a batch of copies. PEER is what a pair keeps in a collective,
- * of 395 GB/s alone. LOCAL is what a copy engine does within a GPU (87 to 106 GB/s), far
- * below its memory; HOST is one thread's memcpy.
+ * Measured on one host with 8 x H200 behind NVSwitch: rates of back-to-back copies of 64 MiB and
+ * more, and t0 of a batch of copies behind which one mark is raised. PEER is the rate that each
+ * pair of GPUs keeps while all take part in a collective; one pair alone reaches 395 GB/s. LOCAL
+ * is what a copy engine does within a GPU (87 to 106 GB/s), far below the rate of the GPU's
+ * memory. HOST is the memcpy of one thread.
  */
 static const struct cei_machine_link defaults[] = {
 	[CEI_DIRECTION_PEER] = {

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-/* Between which memories an engine copies. */
+/* From which kind of memory to which a copy goes. */
 enum cei_direction {
 	CEI_DIRECTION_PEER,             /* from one GPU to another */
 	CEI_DIRECTION_IN,               /* from host memory to a GPU */
@@ -21,11 +21,12 @@ enum cei_direction {
 					 * for marks */
 };
 
-/* The first three directions have a lane each that never waits; see cei_direction_lane(). */
+/* Each GPU has this many lanes that never wait for marks: one for each of the first three
+ * directions. See cei_direction_lane(). */
 #define CEI_DIRECTION_LANES 3u
 
-/* The direction whose lane carries copies of that direction, where no lane waits: LOCAL and
- * HOST share the lane of PEER. Less than CEI_DIRECTION_LANES. */
+/* Which of the lanes that never wait carries copies of the direction; LOCAL and HOST share the
+ * lane of PEER. The result is less than CEI_DIRECTION_LANES. */
 static inline enum cei_direction cei_direction_lane(enum cei_direction direction)
 {
 	return direction < CEI_DIRECTION_LANES ? direction : CEI_DIRECTION_PEER;
@@ -41,7 +42,8 @@ enum cei_machine_link_kind {
 	CEI_MACHINE_NVLINK,             /* GPU to GPU by NVLinks without a switch */
 	CEI_MACHINE_PCIE,               /* GPU to GPU over PCIe */
 	CEI_MACHINE_HOST,               /* GPU to host memory or back, over PCIe */
-	CEI_MACHINE_C2C,                /* the same over a coherent chip-to-chip link */
+	CEI_MACHINE_C2C,                /* GPU to host memory or back, over a coherent
+					 * chip-to-chip link */
 	CEI_MACHINE_NODES,              /* between NUMA nodes, copied by processor cores */
 };
 
@@ -53,7 +55,7 @@ enum cei_machine_origin {               /* where a link's cost comes from */
 
 #define CEI_MACHINE_PATH_MAX 16u        /* ports on one link */
 
-/* A copy that has its ports to itself takes t0 + bytes / rate. */
+/* The cost of a link: one copy that shares no port with another takes t0 + bytes / rate. */
 struct cei_machine_link {
 	uint8_t  kind;                  /* enum cei_machine_link_kind */
 	uint8_t  origin;                /* enum cei_machine_origin */
@@ -63,7 +65,8 @@ struct cei_machine_link {
 	uint16_t ports[CEI_MACHINE_PATH_MAX];   /* ascending, without duplicates */
 };
 
-/* The time that one copy of n_bytes should take alone; UINT64_MAX over NONE. */
+/* How long one copy of n_bytes should take while nothing else uses the link's ports; UINT64_MAX
+ * if the link is of kind CEI_MACHINE_NONE. */
 uint64_t cei_machine_link_ns(const struct cei_machine_link *link, uint64_t n_bytes);
 
 /* The default cost of a link of that direction (not ANY), for links that no machine

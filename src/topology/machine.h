@@ -42,44 +42,50 @@ struct cei_machine_port {
 struct cei_machine_gpu {
 	char     name[CEI_MACHINE_NAME_BYTES];  /* "NVIDIA H200"; "" where it is not known */
 	char     bus_id[16];            /* PCI, "0000:19:00.0"; "": not known */
-	uint32_t node;                  /* index of the nearest NUMA node here, or CEOV_NOBODY */
+	uint32_t node;                  /* the nearest NUMA node, an index into
+					 * cei_machine.nodes; CEOV_NOBODY: not known */
 	uint32_t n_copy_engines;        /* 0: not known */
 	uint32_t n_nvlinks;             /* 0: none or not known */
 	int      is_coherent;           /* reaches host memory coherently over C2C (Grace) */
-	uint64_t nvlink_bytes_per_s;    /* of one link and direction, as it is specified;
+	uint64_t nvlink_bytes_per_s;    /* of one NVLink in one direction, as specified;
 					 * 0: not known */
 	int      is_on_switch;          /* its NVLinks end at switches */
 };
 
 struct cei_machine_node {
-	uint32_t os_index;
-	uint32_t package;               /* os_index; CEOV_NOBODY: none */
+	uint32_t os_index;              /* the operating system's number of the NUMA node */
+	uint32_t package;               /* the operating system's number of the processor
+					 * package; CEOV_NOBODY: none */
 	int      is_gpu_memory;         /* a NUMA node that is a GPU's own memory */
 };
 
 struct cei_machine_nic {
 	char     name[CEI_MACHINE_NAME_BYTES];  /* "mlx5_0", "eth0" */
 	char     bus_id[16];
-	uint32_t node;                  /* or CEOV_NOBODY */
-	int      is_rdma;               /* an OpenFabrics device; else a plain net device */
-	uint64_t bytes_per_s;           /* of its PCIe link; 0: not known */
+	uint32_t node;                  /* the nearest NUMA node, an index into
+					 * cei_machine.nodes; CEOV_NOBODY: not known */
+	int      is_rdma;               /* 1: an OpenFabrics device; 0: a plain net device */
+	uint64_t bytes_per_s;           /* of the NIC's PCIe link; 0: not known */
 };
 
-/* How near two PCI devices are, nearest first: NCCL's PIX, PXB, PHB/NODE, SYS. */
+/* How near two PCI devices are, nearest first. NCCL calls these PIX, PXB, PHB or NODE, and SYS. */
 enum cei_machine_distance {
 	CEI_MACHINE_SAME_SWITCH,        /* below one PCI switch (one bridge between) */
 	CEI_MACHINE_SAME_TREE,          /* below one host bridge, several switches */
 	CEI_MACHINE_SAME_NODE,
 	CEI_MACHINE_SAME_PACKAGE,
 	CEI_MACHINE_FAR,
-	CEI_MACHINE_UNKNOWN,            /* the system does not report where one is attached */
+	CEI_MACHINE_UNKNOWN,            /* the system does not report where one of the two is
+					 * attached */
 };
 
 struct cei_machine {
 	char     name[CEI_MACHINE_NAME_BYTES];  /* of the host or of the file; only for display */
-	char     driver[32];            /* the GPUs', "580.159"; "": none, or not known */
-	uint64_t hash;                  /* of the parts and where they are attached, not of costs or
-					 * the host's name: equal machines have equal hashes */
+	char     driver[32];            /* version of the GPUs' driver, "580.159"; "": no GPU
+					 * driver, or not known */
+	uint64_t hash;                  /* of the machine's parts and where they are attached, but
+					 * not of costs or the host's name: equal machines
+					 * have equal hashes */
 	uint32_t n_gpus;
 	uint32_t n_nodes;
 	uint32_t n_nics;
@@ -89,10 +95,11 @@ struct cei_machine {
 	struct cei_machine_node  nodes[CEI_MACHINE_NODES_MAX];
 	struct cei_machine_nic   nics[CEI_MACHINE_NICS_MAX];
 	struct cei_machine_port  ports[CEI_MACHINE_PORTS_MAX];
+	/* enum cei_machine_distance between a GPU and a NIC */
 	uint8_t  nic_distance[CEI_MACHINE_GPUS_MAX][CEI_MACHINE_NICS_MAX];
-					/* enum cei_machine_distance */
 	struct cei_machine_link *links; /* [from * n_places + to]; owned */
-	struct hwloc_topology   *hwloc; /* the tree that it was made from; owned; may be NULL */
+	struct hwloc_topology   *hwloc; /* the tree that the machine was made from; owned; may be
+					 * NULL */
 };
 
 static inline uint32_t cei_machine_n_places(const struct cei_machine *machine)
@@ -110,39 +117,41 @@ static inline int cei_machine_is_gpu(const struct cei_machine *machine, uint32_t
 	return place < machine->n_gpus;
 }
 
-/* from, to: places of the machine. */
+/* The link between two places; from and to are numbers of places of the machine. */
 static inline const struct cei_machine_link *
 cei_machine_link(const struct cei_machine *machine, uint32_t from, uint32_t to)
 {
 	return &machine->links[from * cei_machine_n_places(machine) + to];
 }
 
-/* The direction of a copy from place to place. */
+/* The direction of a copy from one place to another. */
 enum cei_direction cei_machine_direction(const struct cei_machine *machine, uint32_t from,
 					 uint32_t to);
 
 const char *cei_machine_distance_name(enum cei_machine_distance distance);
 
-/* "gpu3" or "node0", into text (at least 16 bytes); returns it. */
+/* Writes "gpu3" or "node0" into text, which has at least 16 bytes, and returns text. */
 const char *cei_machine_place_name(const struct cei_machine *machine, uint32_t place,
 				   char *text);
 
-/* The least rate of the GPU's links to other GPUs. 0: it has none, or no such GPU. */
+/* The lowest rate of the GPU's links to other GPUs. 0: it has no such link, or there is no such
+ * GPU. */
 uint64_t cei_machine_peer_rate(const struct cei_machine *machine, uint32_t gpu);
 
-/* The nearest NUMA node's place of a GPU; the first node's where it is not known. */
+/* The place of the NUMA node nearest to a GPU; the first node's place if that is not known. */
 uint32_t cei_machine_near_host(const struct cei_machine *machine, uint32_t gpu);
 
-/* NULL is allowed. */
+/* Frees the machine and what it owns. NULL is allowed. */
 void cei_machine_destroy(struct cei_machine *machine);
 
 /* --- what the driver knows beside the tree (discover_cuda.c, discover_nvml.c) ------ */
 
+/* One GPU as the driver and NVML report it; the fields mean the same as in cei_machine_gpu. */
 struct cei_machine_hint_gpu {
 	char     name[CEI_MACHINE_NAME_BYTES];
 	char     bus_id[16];
 	uint32_t n_copy_engines;
-	uint32_t n_nvlinks;             /* links that are up, 0: none or not known */
+	uint32_t n_nvlinks;             /* NVLinks that are up; 0: none or not known */
 	uint64_t nvlink_bytes_per_s;    /* of one link and direction, 0: not known */
 	int      is_on_switch;          /* its links end at switches */
 	int      is_coherent;
@@ -151,38 +160,40 @@ struct cei_machine_hint_gpu {
 struct cei_machine_hints {
 	uint32_t n_gpus;
 	struct cei_machine_hint_gpu gpus[CEI_MACHINE_GPUS_MAX];
+	/* [a][b] is 1 if GPU a can copy to GPU b's memory directly. */
 	uint8_t  peer[CEI_MACHINE_GPUS_MAX][CEI_MACHINE_GPUS_MAX];
-					/* [a][b]: GPU a can copy to b's memory directly */
+	/* [a][b] is the number of NVLinks that lead from GPU a to GPU b without a switch. */
 	uint8_t  n_direct[CEI_MACHINE_GPUS_MAX][CEI_MACHINE_GPUS_MAX];
-					/* [a][b]: NVLinks from a directly to b */
 };
 
-/* --- making one (machine_hwloc.c) ---------------------------------------------------
+/* --- making a machine from a tree (machine_hwloc.c) -----------------------------------
  *
- * Takes ownership of hwloc in any case (it is destroyed on failure). hints NULL: GPUs are
- * those that the tree's XML lists or else NVIDIA's PCI devices with a display or 3D class, in
- * PCI order, and links are those that the XML keeps. With hints there are exactly the hinted
- * GPUs, in their order; one that the tree does not show is attached nowhere. hwloc NULL: one
- * node, no tree.
+ * Makes a machine from hwloc's tree and, if hints are given, from what the driver reports. The
+ * function takes ownership of hwloc, and destroys it on failure, too.
  *
- * More GPUs, nodes, NICs or ports than there is room for: CEOV_ERR_INVALID, raised. */
+ * If hints is NULL, the GPUs are those that the tree's XML lists, or else NVIDIA's PCI devices
+ * with a display or 3D class, in PCI order; links are those that the XML keeps. With hints the
+ * machine has exactly the hinted GPUs in their order, and one that the tree does not show is
+ * attached nowhere. If hwloc is NULL, the machine has one node and no tree.
+ *
+ * CEOV_ERR_INVALID, raised: there are more GPUs, nodes, NICs or ports than there is room for. */
 int cei_machine_from_hwloc(struct cei_report *report, struct hwloc_topology *hwloc,
 			   const struct cei_machine_hints *hints,
 			   struct cei_machine **ret_machine);
 
-/* Tells hwloc what a machine is made of (bridges, PCI devices, NICs), for a topology that
- * is initialised and not loaded yet. CEOV_ERR_SYSTEM, not raised: hwloc refused. */
+/* Tells hwloc which devices a machine consists of (bridges, PCI devices, NICs). The topology must
+ * be initialised and not yet loaded. CEOV_ERR_SYSTEM, not raised: hwloc refused. */
 int cei_machine_set_filters(struct hwloc_topology *hwloc);
 
 /* --- files (machine_xml.c) -----------------------------------------------------------
  *
- * hwloc's XML, with the link matrix as hwloc distances between the GPUs' and NUMA nodes'
- * objects ("CeoverlapBandwidth", MB/s; "CeoverlapLatency", ns; "CeoverlapKind" and
- * "CeoverlapOrigin", the enums above), so that lstopo shows it; the GPUs in their order and
- * measured ports as infos of the machine's object (machine_xml_names.h). Rates are kept in
- * whole MB/s. Files that hwloc 2 wrote elsewhere, with "NVLinkBandwidth" or without any
- * distances, are read too. Whatever a file holds, it is read or refused with one
- * line that names the file and, where it is known, the line or element in it. */
+ * Machine files are hwloc's XML, which lstopo can show. The link matrix is stored as hwloc
+ * distances between the objects of GPUs and NUMA nodes: "CeoverlapBandwidth" in MB/s,
+ * "CeoverlapLatency" in ns, "CeoverlapKind" and "CeoverlapOrigin" as the enums of link.h. The
+ * list of GPUs and the measured ports are infos of the machine's object
+ * (machine_xml_names.h). Rates are kept in whole MB/s. Files that hwloc 2 wrote elsewhere, with
+ * "NVLinkBandwidth" or without any distances, are read too. A file is either read, or
+ * refused with one line that names the file and, where it is known, the line or element. */
 int cei_machine_read_xml(struct cei_report *report, const char *path,
 			 struct cei_machine **ret_machine);
 int cei_machine_read_xml_text(struct cei_report *report, const char *text, uint64_t n_bytes,
@@ -190,7 +201,8 @@ int cei_machine_read_xml_text(struct cei_report *report, const char *text, uint6
 int cei_machine_write_xml(struct cei_report *report, const struct cei_machine *machine,
 			  const char *path);
 
-/* Returns the text of such a file, with a NUL behind it; the caller frees it. Errors name path. */
+/* Returns the text of a machine file, with a NUL behind it; the caller frees it. Errors name
+ * path. */
 int cei_machine_write_xml_text(struct cei_report *report, const struct cei_machine *machine,
 			       const char *path, char **ret_text, uint64_t *ret_n_bytes);
 
@@ -199,45 +211,51 @@ int cei_machine_write_xml_text(struct cei_report *report, const struct cei_machi
 int cei_machine_merge(struct cei_report *report, struct cei_machine *machine,
 		      const struct cei_machine *measured);
 
-/* Sets one link's measured cost; its ports become at least as wide. */
+/* Sets one link's measured cost. Ports of the link that are narrower than the new rate become as
+ * wide as the rate. */
 void cei_machine_set_measured(struct cei_machine *machine, uint32_t from, uint32_t to,
 			      uint64_t bytes_per_s, uint64_t t0_ns);
 
 /* --- measured bandwidth that links share (shared_bandwidth.c) ------------------- */
 
 struct cei_machine_pair {
-	uint32_t from;                  /* places */
-	uint32_t to;
+	uint32_t from;                  /* number of a place */
+	uint32_t to;                    /* number of a place */
 };
 
 struct cei_shared_bandwidth {
 	const char *name;               /* of the port */
-	uint64_t    bytes_per_s;        /* of all pairs at once */
+	uint64_t    bytes_per_s;        /* total of all pairs when they copy at once */
 	uint32_t    n_pairs;
-	const struct cei_machine_pair *pairs;
+	const struct cei_machine_pair *pairs;   /* the pairs whose links go over the port */
 };
 
-/* Sets the measured rate of the port of that name, or adds such a port to the pairs'
- * links. Never less than one of its links alone carries. CEOV_FULL (not raised): no room
- * for another port, in the machine or on a link. CEOV_ERR_INVALID (not raised): no rate,
- * a name that is too long or empty, no such place. */
+/* Sets the measured rate of the port with the given name. If the machine has no such port, adds
+ * it to the links of the pairs. The port's rate is never set below what one of its links carries
+ * alone. CEOV_FULL (not raised): the machine, or one of the links, has no room for another port.
+ * CEOV_ERR_INVALID (not raised): the rate is 0, the name is empty or too long, or a pair names a
+ * place that does not exist. */
 int cei_machine_set_shared_bandwidth(struct cei_machine *machine,
 				     const struct cei_shared_bandwidth *shared);
 
-/* One measured port as a line of text for XML (an info "CeoverlapPort"), with devices by
- * bus id and nodes by their os_index, so that the order of places does not matter:
+/* Writes one measured port as a line of text for an info "CeoverlapPort" of the XML, and reads it
+ * back. The line names devices by bus id and nodes by their os_index, so it means the same when
+ * the order of places changes:
  *
  *   172000000000 n0>0000:19:00.0,n0>0000:3b:00.0 host out 0
  *
- * Pairs ("-": none) are written only for ports that were added. CEOV_FULL: text has no room;
- * CEOV_NONE: the port was not measured. Reading: CEOV_ERR_INVALID (not raised), with machine as it
- * was, where the text is no such line or names what is not there. */
+ * that is bytes per second, pairs of places, and the port's name. Pairs are written only for ports
+ * that a measurement added, and are "-" for others. Writing returns CEOV_FULL if text has no room,
+ * and CEOV_NONE if the port was not measured. Reading returns CEOV_ERR_INVALID (not raised), and
+ * leaves the machine unchanged, if the text is no such line or names something that the machine
+ * does not have. */
 #define CEI_MACHINE_PORT_TEXT_BYTES 8192u
 int cei_machine_port_to_text(const struct cei_machine *machine, uint32_t port,
 			     char text[CEI_MACHINE_PORT_TEXT_BYTES]);
 int cei_machine_port_from_text(struct cei_machine *machine, const char *text);
 
-/* Merges the measured ports of another description of the same machine; returns how many. */
+/* Merges the measured ports of another description of the same machine into machine; returns how
+ * many ports it merged. */
 uint32_t cei_machine_merge_ports(struct cei_machine *machine,
 				 const struct cei_machine *measured);
 

@@ -4,9 +4,9 @@
 #define CEI_MACHINE_BUILDER_H
 
 /*
- * A machine while it is built, for machine_*.c alone. The steps in their order: what exists
- * (machine_hwloc.c), what the file says of links (machine_import.c), the ports that links
- * of the tree share (machine_ports.c), the links themselves (machine_links.c).
+ * A machine while it is built, for machine_*.c alone. The steps in their order are: find GPUs,
+ * nodes and NICs (machine_hwloc.c), read what the file says of links (machine_import.c), add the
+ * ports that links share in hwloc's tree (machine_ports.c), add the links (machine_links.c).
  */
 
 #include <hwloc.h>
@@ -17,15 +17,16 @@
 #define CEI_BUILDER_UNSET    0xffu
 #define CEI_BUILDER_NO_T0    UINT64_MAX
 
-/* What a machine file says beyond hwloc's tree. Indexed by places, in the order of the
- * machine. */
+/* What a machine file says beyond hwloc's tree. Indexes are numbers of places, as in struct
+ * cei_machine. */
 struct cei_machine_imported {
 	uint8_t  kind[CEI_BUILDER_PLACES_MAX][CEI_BUILDER_PLACES_MAX]; /* or CEI_BUILDER_UNSET */
 	uint8_t  origin[CEI_BUILDER_PLACES_MAX][CEI_BUILDER_PLACES_MAX]; /* or CEI_BUILDER_UNSET */
 	uint64_t bytes_per_s[CEI_BUILDER_PLACES_MAX][CEI_BUILDER_PLACES_MAX]; /* 0: unset */
 	uint64_t t0_ns[CEI_BUILDER_PLACES_MAX][CEI_BUILDER_PLACES_MAX]; /* or CEI_BUILDER_NO_T0 */
 
-	/* Rates as the hardware is specified, of which a copy gets only a part; 0: none. */
+	/* Rates as the hardware is specified, of which copies reach only a part; 0: the file
+	 * gives none. */
 	uint64_t nvlink_bytes_per_s[CEI_BUILDER_PLACES_MAX][CEI_BUILDER_PLACES_MAX];
 	uint64_t to_switch_bytes_per_s[CEI_MACHINE_GPUS_MAX];
 };
@@ -35,18 +36,21 @@ struct cei_machine_builder {
 	const char                     *where;  /* the file or the caller, named by error
 						 * messages */
 	struct cei_machine             *machine;
-	const struct cei_machine_hints *hints;  /* the caller's hints, or the file's, or NULL */
-	int                             is_file;/* the tree came from a file, with its links */
-	struct cei_machine_hints       *file_hints;     /* owned; NULL: the file has none */
-	struct cei_machine_imported    *imported;       /* owned; NULL: the hints are of this
-							 * machine */
-	hwloc_obj_t gpus[CEI_MACHINE_GPUS_MAX];         /* PCI devices; NULL: not there */
+	const struct cei_machine_hints *hints;  /* the caller's hints, or file_hints, or NULL */
+	int                             is_file;/* the tree came from a file, which may also
+						 * describe links */
+	struct cei_machine_hints       *file_hints;     /* GPUs as the file lists them; owned;
+							 * NULL: it has no such list */
+	/* What the file says of links; owned; NULL if the caller gave hints of this machine. */
+	struct cei_machine_imported    *imported;
+	hwloc_obj_t gpus[CEI_MACHINE_GPUS_MAX];         /* PCI devices; NULL: the tree does not
+							 * show the GPU */
 	hwloc_obj_t nodes[CEI_MACHINE_NODES_MAX];       /* NULL where hwloc has no tree */
 	hwloc_obj_t nics[CEI_MACHINE_NICS_MAX];         /* PCI devices */
 };
 
-/* Arguments of cei_machine_make(), which is cei_machine_from_hwloc() with a name for error
- * messages. hints NULL: those of the file that hwloc read. */
+/* Arguments of cei_machine_make(), which does what cei_machine_from_hwloc() does and takes a name
+ * for error messages. hints NULL: the hints are those of the file that hwloc read. */
 struct cei_machine_source {
 	const char                     *where;
 	struct hwloc_topology          *hwloc;
@@ -63,25 +67,26 @@ void cei_builder_text(char *field, size_t n_bytes, const char *text);
 /* Writes the PCI address of an object, "0000:19:00.0". field: at least 16 bytes. */
 void cei_builder_bus_id(hwloc_obj_t object, char *field);
 
-/* The rate that copies reach on a PCI device's or bridge's link; 0: not known. */
+/* The rate that copies reach on the link of a PCI device or bridge; 0: not known. */
 uint64_t cei_builder_pci_bytes_per_s(hwloc_obj_t object);
 
-/* The PCI device that an object is or belongs to; NULL: none. */
+/* The PCI device that an object is, or to which it belongs; NULL: none. */
 hwloc_obj_t cei_builder_pci_of(hwloc_obj_t object);
 
-/* The PCI device of that address. For a part of a GPU (MIG, a virtual function) that the
- * tree does not show, the GPU's. NULL: none. */
+/* The PCI device with the given address. If the address is that of a part of a GPU (MIG, a virtual
+ * function), which the tree does not show, the GPU's own device. NULL: none. */
 hwloc_obj_t cei_builder_find_gpu(hwloc_topology_t hwloc, const char *bus_id);
 
 /* --- machine_import.c ------------------------------------------------------------------- */
 
-/* Imports the list of GPUs from a file of ours into file_hints and hints. */
+/* Imports the list of GPUs from a file that machine_export.c wrote, into file_hints and hints. */
 int cei_builder_import_gpus(struct cei_machine_builder *builder);
 
 /* Fills imported from the file's distances and infos, once GPUs and nodes are known. */
 int cei_builder_import_links(struct cei_machine_builder *builder);
 
-/* Takes the file's costs into the links, which all exist by then, and adds its ports. */
+/* Writes the costs from the file into the links, all of which must have been added before, and
+ * adds the ports that the file lists. */
 int cei_builder_apply_imported(struct cei_machine_builder *builder);
 
 /* machine_export.c: writes the same data into a copy of the machine's tree. 0, or an error
@@ -94,12 +99,13 @@ int cei_machine_export(struct cei_report *report, const struct cei_machine *mach
 /* Adds the ports of GPUs and nodes, which exist with or without links. */
 int cei_builder_add_ports(struct cei_machine_builder *builder);
 
-/* Adds to a link's path the ports ...
- *   gpu_up     from GPU a up the tree, as far as it does not lead to b as well
- *   gpu_down   the same down to GPU b
- *   far        between the packages of two nodes (indices or CEOV_NOBODY)
- *   named      of that name, which is added with the rate where it is new
- * b CEOV_NOBODY: to the root. CEOV_ERR_INVALID, raised: more than there is room for. */
+/* Add to a link's path the ports between two points of the machine:
+ *   path_up     from GPU a up the PCI tree, as far as the tree does not lead to GPU b as well
+ *   path_down   the same ports in the other direction, down to GPU b; a is where the copy begins
+ *   path_far    between the packages of two NUMA nodes, given by index or CEOV_NOBODY
+ *   path_named  the port with the given name, which is added with its rate if it is new
+ * If the other GPU is CEOV_NOBODY, the path leads up to or down from the root of the tree.
+ * CEOV_ERR_INVALID, raised: the link or the machine has no room for the ports. */
 int cei_builder_path_up(struct cei_machine_builder *builder, struct cei_machine_link *link,
 			uint32_t a, uint32_t b);
 int cei_builder_path_down(struct cei_machine_builder *builder, struct cei_machine_link *link,
@@ -109,12 +115,13 @@ int cei_builder_path_far(struct cei_machine_builder *builder, struct cei_machine
 int cei_builder_path_named(struct cei_machine_builder *builder, struct cei_machine_link *link,
 			   const struct cei_machine_port *port);
 
-/* How near a GPU and a NIC are. */
+/* How near a GPU and a NIC are to each other. */
 enum cei_machine_distance cei_builder_distance(const struct cei_machine_builder *builder,
 					       uint32_t gpu, uint32_t nic);
 
 /* --- machine_links.c ------------------------------------------------------------------ */
 
+/* Adds the links between all places, each with its kind, its ports and its default cost. */
 int cei_builder_add_links(struct cei_machine_builder *builder);
 
 #endif /* CEI_MACHINE_BUILDER_H */

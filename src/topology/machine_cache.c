@@ -23,8 +23,8 @@
 
 /* --- paths ------------------------------------------------------------------------- */
 
-/* The cache folder. The first *ret_n_given characters come from the environment: those
- * folders are the user's to create. */
+/* Writes the path of the cache folder into path. Its first *ret_n_given characters come from the
+ * environment; missing folders within that part are the user's to create, not ours. */
 static int folder_of(char *path, size_t n_bytes, uint64_t *ret_n_given, const char **ret_why)
 {
 	const char *own = secure_getenv("CEOVERLAP_MACHINE_CACHE");
@@ -103,8 +103,8 @@ static int take(struct cei_report *report, struct cei_machine *machine, const ch
 	return r;
 }
 
-/* A bad file is no failure of the caller: its error goes to a report of its own, and the
- * caller gets a warning. */
+/* Parses a cached file and merges it. A bad file is no failure of the caller, so its error goes to
+ * a separate report, and the caller's report gets a warning. */
 static int load(struct cei_report *report, struct cei_machine *machine, const char *path,
 		const char *text, uint64_t n_bytes)
 {
@@ -162,8 +162,8 @@ static int is_ours(const char *name)
 	return 1;
 }
 
-/* Where there are too many files, removes the oldest one except `fresh`; returns whether it
- * did. */
+/* If the folder has too many files, removes the oldest one other than `fresh`. Returns whether it
+ * removed a file. */
 static int drop_oldest(const char *folder, const char *fresh)
 {
 	char oldest[NAME_BYTES] = "";
@@ -228,7 +228,7 @@ int cei_machine_cache_store(struct cei_report *report, const struct cei_machine 
 	snprintf(path, sizeof(path), "%s", folder);
 	append_name(machine, path, sizeof(path));
 	r = replace(report, machine, path);
-	/* bounded, because other processes may add files meanwhile */
+	/* The number of tries is bounded, because other processes may add files meanwhile. */
 	for (i = 0; !r && i < CEI_MACHINE_CACHE_FILES; i++)
 		if (!drop_oldest(folder, strrchr(path, '/') + 1))
 			break;

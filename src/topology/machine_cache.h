@@ -4,17 +4,17 @@
 #define CEI_MACHINE_CACHE_H
 
 /*
- * Machines that were measured here, in the user's cache, one XML file each:
+ * Measurements of machines, kept in the user's cache as one XML file for each machine:
  *
  *   $XDG_CACHE_HOME/ceoverlap/machines/<hash>-<driver>.xml        (else ~/.cache)
  *
- * CEOVERLAP_MACHINE_CACHE moves that: another folder, by its whole path, or "off": nothing
- * is read and nothing kept.
+ * CEOVERLAP_MACHINE_CACHE names another folder by its whole path, or is "off": then nothing is
+ * read or stored.
  *
- * A file is replaced as a whole, so that readers find an old one or a new one; of two
- * writers at once the later wins. Of old files the newest are kept. Whatever a file
- * holds, it changes costs and nothing else: one that is not of this machine or makes no
- * sense is passed over.
+ * A file is always replaced as a whole, so readers find either the old file or the new one; if
+ * two processes write at once, the later one wins. When there are too many files, the oldest are
+ * removed. A file can change costs and nothing else. One that describes another machine, or
+ * cannot be understood, is ignored.
  */
 
 #include "base/report.h"
@@ -23,12 +23,13 @@
 #define CEI_MACHINE_CACHE_FILES     32u
 #define CEI_MACHINE_CACHE_BYTES_MAX (UINT64_C(16) << 20)        /* of one file */
 
-/* Where the machine's file is or would be. CEOV_NONE: nowhere, and *ret_why says why. */
+/* Returns in path where the machine's file is or would be. CEOV_NONE: there is no such path, and
+ * *ret_why says why. */
 int  cei_machine_cache_path(const struct cei_machine *machine, char *path, uint64_t n_bytes,
 			    const char **ret_why);
 
-/* Merges what was measured before into machine. Returns whether there was something. A file
- * that cannot be used is reported by one warning. */
+/* Merges the measurements that an earlier process stored into machine. Returns 1 if there
+ * was a usable file, else 0. A file that cannot be used is reported by one warning. */
 int  cei_machine_cache_load(struct cei_report *report, struct cei_machine *machine);
 
 /* Stores machine's measured links and ports; creates missing folders. CEOV_NONE: switched

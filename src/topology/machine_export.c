@@ -117,7 +117,7 @@ static int export_ports(const struct exporter *exporter, hwloc_obj_t root)
 	return 0;
 }
 
-/* Links that begin or end at a place which the tree has no object for. */
+/* Writes the links that begin or end at a place for which the tree has no object: one info each. */
 static int export_lines(const struct exporter *exporter, hwloc_obj_t root)
 {
 	uint32_t n = cei_machine_n_places(exporter->machine);
@@ -172,7 +172,7 @@ static int export_matrix(const struct exporter *exporter, const char *name, unsi
 				value_of(cei_machine_link(exporter->machine, exporter->places[i],
 							  exporter->places[j]), name);
 	memcpy(objects, exporter->objects, sizeof(objects));
-	/* a failing call has released the handle */
+	/* a call that fails has already released the handle */
 	i = (uint32_t)(hwloc_distances_add_values(exporter->hwloc, handle, n, objects, values,
 						  0) ||
 		       hwloc_distances_add_commit(exporter->hwloc, handle, 0));
@@ -217,7 +217,7 @@ static void find_object(struct exporter *exporter, uint32_t place)
 			machine->nodes[place - machine->n_gpus].os_index);
 	for (i = 0; object && i < exporter->n_objects; i++)
 		if (exporter->objects[i] == object)
-			object = NULL;          /* parts of one GPU share it */
+			object = NULL;          /* parts of one GPU (MIG) share its object */
 	if (!object)
 		return;
 	exporter->has_object[place] = 1;

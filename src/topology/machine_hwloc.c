@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * What exists and where it is attached, from hwloc's tree: NUMA nodes, GPUs, NICs. What the
- * tree does not say stays unknown.
+ * Finds NUMA nodes, GPUs and NICs in hwloc's tree, and where each is attached. What the tree does
+ * not say stays unknown.
  */
 
 #include "topology/machine_builder.h"
@@ -19,9 +19,9 @@
 #define CLASS_3D      0x0302u
 #define NAME_BYTES    CEI_MACHINE_NAME_BYTES
 
-/* hwloc's plug-ins for these would open CUDA, OpenCL, a display and more in the user's
- * process, and the driver reports the same to us directly. "pci" is libpciaccess, which
- * leaves process-wide state behind; without it hwloc reads sysfs. */
+/* hwloc's plug-ins that must not run. Most of them would open CUDA, OpenCL, a display and more in
+ * the user's process, though the driver reports the same facts to us directly. "pci" is
+ * libpciaccess, which leaves process-wide state behind; without it hwloc reads sysfs. */
 static const char *const unwanted[] = {
 	"cuda", "nvml", "opencl", "gl", "rsmi", "levelzero", "pci",
 };
@@ -31,7 +31,7 @@ int cei_machine_set_filters(struct hwloc_topology *hwloc)
 	size_t i;
 
 	for (i = 0; i < sizeof(unwanted) / sizeof(unwanted[0]); i++)
-		/* fails where there is no such plug-in, which does no harm */
+		/* a plug-in that is not installed makes the call fail, which does no harm */
 		hwloc_topology_set_components(hwloc, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
 					      unwanted[i]);
 	if (hwloc_topology_set_io_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_IMPORTANT))
@@ -104,8 +104,8 @@ static int find_nodes(struct cei_machine_builder *builder)
 	return 0;
 }
 
-/* The host's NUMA node that is nearest to an object on the bus. On a machine of several
- * nodes, an object at the root may be near any of them: then unknown. */
+/* The host's NUMA node that is nearest to an object on the bus, as an index. An object at the root
+ * of a machine with several nodes may be near any of them: then CEOV_NOBODY. */
 static uint32_t node_of(const struct cei_machine_builder *builder, hwloc_obj_t object)
 {
 	const struct cei_machine *machine = builder->machine;
@@ -156,8 +156,8 @@ static int is_same_device(hwloc_obj_t a, hwloc_obj_t b)
 	return x->domain == y->domain && x->bus == y->bus && x->dev == y->dev;
 }
 
-/* The GPUs of a tree, in PCI order. Further functions of a GPU's PCI device are views of it
- * for virtual machines, and skipped. */
+/* Finds the GPUs of a tree, in PCI order. Further functions of a GPU's PCI device are views of that
+ * GPU for virtual machines, and are skipped. */
 static int find_gpus(struct cei_machine_builder *builder)
 {
 	struct cei_machine *machine = builder->machine;
@@ -194,7 +194,8 @@ static int find_gpus(struct cei_machine_builder *builder)
 	return 0;
 }
 
-/* The GPU may be a function of its PCI device that the tree does not show. */
+/* An exact match may fail, because the tree need not show every function of the GPU's PCI
+ * device. */
 hwloc_obj_t cei_builder_find_gpu(hwloc_topology_t hwloc, const char *bus_id)
 {
 	unsigned int domain, bus, dev, func;
@@ -232,7 +233,8 @@ static void take_hints(struct cei_machine_builder *builder)
 	}
 }
 
-/* A GPU that shows its memory as a NUMA node reaches the host coherently. */
+/* Whether the tree has a NUMA node that is this GPU's memory; such a GPU reaches host memory
+ * coherently. */
 static int has_node(const struct cei_machine_builder *builder, const char *bus_id)
 {
 	const char *owner;
@@ -307,7 +309,7 @@ static struct cei_machine_nic *nic_of(struct cei_machine_builder *builder, hwloc
 	return nic;
 }
 
-/* An RDMA device and its net device are one PCI device, and one NIC. */
+/* Finds the NICs. An RDMA device and a net device on the same PCI device are one NIC. */
 static int find_nics(struct cei_machine_builder *builder)
 {
 	hwloc_obj_t device = NULL, object;
@@ -346,7 +348,7 @@ static void place_nics(struct cei_machine_builder *builder)
 
 /* --- the hash ------------------------------------------------------------------------- */
 
-/* FNV-1a, 64 bits. */
+/* Continues a hash with more bytes, by FNV-1a with 64 bits. */
 static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n_bytes)
 {
 	const uint8_t *at = bytes;
@@ -362,7 +364,8 @@ static uint64_t hash_text(uint64_t hash, const char *text)
 	return hash_bytes(hash, text, strlen(text) + 1);
 }
 
-/* Hashes in little-endian order, so that files mean the same on every machine. */
+/* Hashes the number's bytes in little-endian order, so that the hash in a file means the same on
+ * every machine. */
 static uint64_t hash_number(uint64_t hash, uint32_t number)
 {
 	const uint8_t bytes[4] = { (uint8_t)number, (uint8_t)(number >> 8),
@@ -447,7 +450,8 @@ static int make(struct cei_machine_builder *builder)
 		r = cei_builder_add_links(builder);
 	if (r)
 		return r;
-	/* before measurements are merged: they do not make it another machine */
+	/* The hash is made before measurements are merged, because these do not make it
+	 * another machine. */
 	machine->hash = hash_machine(machine);
 	return builder->is_file ? cei_builder_apply_imported(builder) : 0;
 }

@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Imports what a machine file says of GPUs and links beyond its tree, as untrusted input:
- * hwloc's "NVLinkBandwidth", and what machine_export.c wrote.
+ * Imports what a machine file says of GPUs and links beyond its tree: hwloc's "NVLinkBandwidth",
+ * and what machine_export.c wrote. The file is untrusted input.
  */
 
 #include "topology/machine_builder.h"
@@ -19,8 +19,8 @@
 #define T0_NS_MAX          UINT64_C(1000000000000)
 #define COPY_ENGINES_MAX   64u
 #define NVLINKS_MAX        256u
-#define NVLINK_PER_CENT    UINT64_C(82)         /* the share that copies reach; as in
-						 * machine_links.c */
+#define NVLINK_PER_CENT    UINT64_C(82)         /* the share of NVLink's rate that copies reach;
+						 * the same number is in machine_links.c */
 #define MATRICES_MAX       8u
 
 #if HWLOC_API_VERSION >= 0x00030000
@@ -45,7 +45,7 @@ static const struct hwloc_info_s *info_at(hwloc_obj_t object, unsigned int i)
 }
 #endif
 
-/* The value of the root's info at i if it has the name, else NULL. */
+/* Returns the value of the object's i-th info if that info has the given name, else NULL. */
 static const char *info_named(hwloc_obj_t object, unsigned int i, const char *name)
 {
 	const struct hwloc_info_s *info = info_at(object, i);
@@ -62,8 +62,9 @@ static int refuse(struct cei_machine_builder *builder, const char *name, const c
 
 /* --- GPUs ----------------------------------------------------------------------------- */
 
-/* An info of one GPU: "0000:19:00.0 3 18 26562000000 1 0 NVIDIA H200": address ("-": not
- * known), copy engines, NVLinks, bytes/s of one, on a switch, coherent, name. */
+/* Reads an info that describes one GPU, such as "0000:19:00.0 3 18 26562000000 1 0 NVIDIA H200".
+ * Its parts are: PCI address ("-": not known), copy engines, NVLinks, bytes per second of one
+ * NVLink, whether NVLinks end at a switch, whether the GPU is coherent, and the name. */
 static int read_gpu(struct cei_machine_builder *builder, const char *text)
 {
 	struct cei_machine_hints *hints = builder->file_hints;
@@ -108,7 +109,8 @@ int cei_builder_import_gpus(struct cei_machine_builder *builder)
 	if (!builder->file_hints)
 		return cei_raise(builder->report, CEOV_ERR_NO_MEMORY, 0,
 				 "%s: no memory for its GPUs", builder->where);
-	/* the kinds of links say who reaches whom, if the file has them */
+	/* Assume that every GPU reaches every other one; the kinds of links say otherwise, if
+	 * the file has them. */
 	memset(builder->file_hints->peer, 1, sizeof(builder->file_hints->peer));
 	builder->hints = builder->file_hints;
 	for (i = 0; i < n_infos(root) && !r; i++) {
@@ -226,7 +228,8 @@ static int is_nvswitch(hwloc_obj_t object)
 	       object->attr->pcidev.class_id == 0x0680;
 }
 
-/* An NVLink between a GPU and a processor (POWER) leads to all memory of that package. */
+/* Imports an NVLink between a GPU and a processor (POWER): it leads to all memory of the
+ * processor's package. */
 static void import_package(struct cei_machine_builder *builder, uint32_t gpu, hwloc_obj_t object,
 			   uint64_t bytes_per_s)
 {
@@ -285,7 +288,8 @@ static int import_nvlinks(struct cei_machine_builder *builder,
 	return r;
 }
 
-/* Where there are switches, links that the file shows from GPU to GPU go through them. */
+/* If the file shows an NVSwitch, bandwidth that it lists from GPU to GPU goes through the switches:
+ * moves it from nvlink_bytes_per_s to to_switch_bytes_per_s. */
 static void fold_switches(struct cei_machine_builder *builder)
 {
 	struct cei_machine_imported *imported = builder->imported;
@@ -305,7 +309,7 @@ static void fold_switches(struct cei_machine_builder *builder)
 	}
 }
 
-/* Reads all distance matrices of one name; kind N_VALUES: hwloc's own NVLink matrix. */
+/* Reads all distance matrices of one kind; N_VALUES stands for hwloc's own NVLink matrix. */
 static int read_matrices(struct cei_machine_builder *builder, enum value_kind kind)
 {
 	const char *name = kind == N_VALUES ? CEI_XML_NVLINK : value_kinds[kind].name;
@@ -328,8 +332,8 @@ static int read_matrices(struct cei_machine_builder *builder, enum value_kind ki
 	return r;
 }
 
-/* "0 9 4 1 55000 4000": places by number, kind, origin, MB/s, ns; for places that no
- * object of the tree stands for. */
+/* Reads one link between places of which one has no object in the tree, such as
+ * "0 9 4 1 55000 4000": numbers of both places, kind, origin, MB/s, ns. */
 static int read_line(struct cei_machine_builder *builder, const char *text)
 {
 	uint32_t n = cei_machine_n_places(builder->machine);

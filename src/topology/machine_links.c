@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The links of a machine: kind, the ports that each crosses, and the default cost of a
- * copy, whose rate is that of the narrowest port.
+ * Makes the links of a machine: finds each link's kind, the ports that it crosses, and the default
+ * cost of a copy, whose rate is that of the narrowest port.
  */
 
 #include "topology/machine_builder.h"
@@ -11,16 +11,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Copies reach 82 % of NVLink's specified rate: measured where link.c's defaults were, 395
+/* Copies reach 82 % of NVLink's specified rate. Measured on the machine of link.c's defaults: 395
  * GB/s over 18 links of 26.6 GB/s. */
 #define MB               UINT64_C(1000000)
 #define NVLINK_PER_CENT  UINT64_C(82)
 #define NVLINK_ONE       UINT64_C(21900000000)
-/* Not measured: GH200's data sheet has 450 GB/s a direction, of which copies are taken to
- * reach the same 82 %. */
+/* Not measured: GH200's data sheet has 450 GB/s in each direction, and copies are assumed to reach
+ * the same 82 % of it. */
 #define C2C              UINT64_C(369000000000)
 
-/* The rate that copies reach of NVLink's specified rate, in whole MB/s as files store it. */
+/* Returns the rate that copies reach on an NVLink of this specified rate, in whole MB/s as files
+ * store it. */
 static uint64_t copy_rate(uint64_t bytes_per_s)
 {
 	return bytes_per_s / MB * NVLINK_PER_CENT / 100 * MB;
@@ -37,7 +38,7 @@ static int path_gpu(struct cei_machine_builder *builder, struct cei_machine_link
 	return cei_builder_path_named(builder, link, port);
 }
 
-/* The port of all NVLinks of a GPU together. */
+/* Fills in the rate and origin of the port that stands for all NVLinks of a GPU together. */
 static void nvlinks(const struct cei_machine_builder *builder, uint32_t gpu,
 		    struct cei_machine_port *port)
 {
@@ -99,8 +100,8 @@ static int path_c2c(struct cei_machine_builder *builder, struct cei_machine_link
 static int path_node(struct cei_machine_builder *builder, struct cei_machine_link *link,
 		     uint32_t node, int is_out)
 {
-	struct cei_machine_port port = { .bytes_per_s = 0 };     /* the port exists already: only
-								  * its name is used */
+	/* The port exists already, so only its name is used. */
+	struct cei_machine_port port = { .bytes_per_s = 0 };
 
 	if (builder->machine->nodes[node].is_gpu_memory)
 		return 0;
@@ -247,7 +248,8 @@ static void cost(const struct cei_machine *machine, struct cei_machine_link *lin
 	}
 }
 
-/* Host memory that feeds coherent GPUs is taken to be at least as wide as their links. */
+/* Raises the rate of host memory that a coherent GPU uses to at least that of the GPU's link,
+ * because it is assumed not to be that link's bottleneck. */
 static void widen_nodes(struct cei_machine *machine)
 {
 	uint32_t n = cei_machine_n_places(machine);

@@ -13,15 +13,15 @@
 #include <string.h>
 
 /*
- * Defaults where the system reports no width, and the share of a reported width that copies
- * reach. From one host of 8 x H200: PCIe 5 x16 (63 GB/s) carried the rates of link.c; all
- * GPUs at once 172 GB/s out of host memory and 92 GB/s into it.
+ * Rates that are assumed where the system reports no width, and the share of a reported width
+ * that copies reach. Measured on one host with 8 x H200: PCIe 5 x16 (63 GB/s) carried the rates
+ * in link.c; all GPUs at once read 172 GB/s from host memory and wrote 92 GB/s to it.
  */
 #define PCIE_PER_CENT    85.0
 #define MEMORY_OUT       UINT64_C(172000000000)
 #define MEMORY_IN        UINT64_C(92000000000)
-/* The link between packages was not measured; the rate into host memory is taken, which may
- * have been limited by that link. */
+/* The rate between packages was not measured. It is set to the rate into host memory, whose
+ * measurement that link may have limited. */
 #define PACKAGES         MEMORY_IN
 #define GB_PER_S_MAX     10000.0        /* a larger value is taken for an error */
 
@@ -85,7 +85,7 @@ int cei_builder_path_named(struct cei_machine_builder *builder, struct cei_machi
 
 /* --- the PCI tree --------------------------------------------------------------------- */
 
-/* Whether an object is a PCI bridge; a host bridge is the root of a bus. */
+/* Whether an object is a PCI bridge below a host bridge, which is the root of a bus. */
 static int is_bridge(hwloc_obj_t object)
 {
 	return object->type == HWLOC_OBJ_BRIDGE &&
@@ -97,7 +97,8 @@ static int is_on_bus(hwloc_obj_t object)
 	return object->type == HWLOC_OBJ_BRIDGE || object->type == HWLOC_OBJ_PCI_DEVICE;
 }
 
-/* The device number; functions of one device share its link. */
+/* Identifies an object's PCI device by bus and device number. The functions of a device share its
+ * link. */
 static unsigned int device_of(hwloc_obj_t object)
 {
 	const struct hwloc_pcidev_attr_s *at = object->type == HWLOC_OBJ_PCI_DEVICE ?
@@ -129,8 +130,8 @@ static uint64_t uplink_bytes_per_s(hwloc_obj_t object)
 	return rate;
 }
 
-/* The port of the link above an object on the bus, or above a GPU that the tree does not
- * show. */
+/* Describes the port of the link above an object on the bus. object NULL: above a GPU that the tree
+ * does not show. */
 static void pci_port(const struct cei_machine_builder *builder, hwloc_obj_t object,
 		     uint32_t gpu, struct cei_machine_port *ret_port)
 {
@@ -161,7 +162,7 @@ static int path_pci(struct cei_machine_builder *builder, struct cei_machine_link
 	return cei_builder_path_named(builder, link, &port);
 }
 
-/* Whether b is the object, or attached below it. */
+/* Whether b is the given object, or is attached below it. */
 static int leads_to(hwloc_obj_t object, hwloc_obj_t b)
 {
 	for (; b; b = b->parent)
@@ -221,7 +222,7 @@ int cei_builder_path_far(struct cei_machine_builder *builder, struct cei_machine
 
 /* --- distances of NICs ---------------------------------------------------------------- */
 
-/* Switches between an object on the bus and something above it. */
+/* Counts the switches between an object on the bus and another object above it. */
 static uint32_t n_switches(hwloc_obj_t object, hwloc_obj_t above)
 {
 	uint32_t n = 0;

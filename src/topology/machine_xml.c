@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Machine files: read as untrusted input, written whole or not at all. */
+/* Reads machine files as untrusted input, and writes them whole or not at all. */
 
 #include "topology/machine_builder.h"
 
@@ -44,7 +44,7 @@ static int fail_system(struct cei_report *report, const char *where, const char 
 
 /* --- reading -------------------------------------------------------------------------- */
 
-/* Makes a machine of the text of a topology. n_bytes does not count the final NUL. */
+/* Makes a machine from the XML text of a topology. n_bytes does not count the final NUL. */
 static int parse(struct cei_report *report, const char *where, const char *text,
 		 uint64_t n_bytes, struct cei_machine **ret_machine)
 {
@@ -122,7 +122,7 @@ int cei_machine_read_xml(struct cei_report *report, const char *path,
 
 /* --- writing -------------------------------------------------------------------------- */
 
-/* A tree for a machine that was built without one: nodes only. */
+/* Makes an hwloc tree, which has NUMA nodes only, for a machine that was built without a tree. */
 static int plant(struct cei_report *report, const char *where,
 		 const struct cei_machine *machine, hwloc_topology_t *ret_hwloc)
 {
@@ -199,7 +199,8 @@ int cei_machine_write_xml(struct cei_report *report, const struct cei_machine *m
 	int error, r;
 
 	where_of(path, where);
-	/* the user may have named a device: those are written in place, not replaced */
+	/* The user may have named a device, into which the XML would be written in place, not as
+	 * a new file that replaces it. Refuse it. */
 	if (!stat(path, &about) && !S_ISREG(about.st_mode))
 		return cei_raise(report, CEOV_ERR_INVALID, 0, "%s: not a file", where);
 	r = cei_machine_write_xml_text(report, machine, path, &text, &n_bytes);

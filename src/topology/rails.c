@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* A cost that orders NICs for a GPU, lower is better: RDMA devices come before all others,
- * because only they move bytes without a processor. */
+/* Orders NICs for a GPU; the lowest value is best. RDMA devices come before all others, because
+ * only they move bytes without a processor. */
 static uint32_t badness(const struct cei_machine *machine, uint32_t gpu, uint32_t nic)
 {
 	return (machine->nics[nic].is_rdma ? 0 : CEI_MACHINE_UNKNOWN + 1u) +

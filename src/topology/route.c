@@ -12,17 +12,20 @@
 
 #include "topology/route_private.h"
 
-#define SHARE_BYTES UINT64_C(4096)      /* shares are multiples of it */
-#define SPLIT_MIN   CEI_ROUTE_SLOT_BYTES        /* less is not worth the marks of several
-						 * paths and other GPUs' engines */
-#define GAIN_MIN    1.02                /* another path must bring 2 % ... */
-#define SPREAD_MAX  1.005               /* ... but may cost this if it spreads load */
+#define SHARE_BYTES UINT64_C(4096)      /* a path's share is a multiple of this */
+/* Fewer bytes than this take one path: using several would cost more in marks, and in time of other
+ * GPUs' engines, than it saves. */
+#define SPLIT_MIN   CEI_ROUTE_SLOT_BYTES
+/* Another path is taken if it makes the transfer at least 2 % faster ... */
+#define GAIN_MIN    1.02
+/* ... and a relay that only spreads the load may make it 0.5 % slower. */
+#define SPREAD_MAX  1.005
 
-/* A set of paths with their rates. */
+/* A set of paths that are taken at once. */
 struct choice {
-	uint32_t set;                   /* bits of struct cei_route_options */
-	double   ns;
-	double   rate[CEI_ROUTE_OPTIONS_MAX];
+	uint32_t set;                   /* bit i: options->list[i] is taken */
+	double   ns;                    /* time in which the paths together move all bytes */
+	double   rate[CEI_ROUTE_OPTIONS_MAX];   /* of each path, bytes per ns */
 };
 
 const char *cei_route_kind_name(enum cei_route_kind kind)
@@ -46,7 +49,7 @@ tell(struct cei_route *route, const char *format, ...)
 	va_end(args);
 }
 
-/* Rounded up; what no clock could count is UINT64_MAX. */
+/* Rounds a time up to whole nanoseconds; UINT64_MAX if it does not fit. */
 static uint64_t whole_ns(double ns)
 {
 	uint64_t whole;
@@ -104,7 +107,7 @@ static const char *through(const struct cei_machine *machine,
 	return "directly";
 }
 
-/* Why there is no direct path. */
+/* Explains why there is no direct path. */
 static const char *why_not_direct(const struct cei_machine *machine,
 				  const struct cei_route_request *request)
 {
@@ -118,7 +121,7 @@ static const char *why_not_direct(const struct cei_machine *machine,
 	return "the engines of a direct copy may not be used here";
 }
 
-/* Of several paths when there is no direct one. */
+/* Explains, where there is no direct path, which other path was chosen of how many. */
 static void tell_needed(const struct cei_machine *machine,
 			const struct cei_route_request *request,
 			const struct cei_route_options *options, struct cei_route *route)
@@ -193,7 +196,8 @@ static uint32_t find_least(const struct cei_rates *rates, const struct choice *c
 	return found;
 }
 
-/* Drops paths that bring next to nothing, and those beyond what a route holds. */
+/* Drops paths without which all bytes take at most ns_max, and paths beyond the number that a route
+ * can hold, the smallest share first. */
 static void prune(const struct cei_rates *rates, double ns_max, struct choice *choice)
 {
 	uint32_t least, to_try = choice->set;
@@ -211,7 +215,8 @@ static void prune(const struct cei_rates *rates, double ns_max, struct choice *c
 	}
 }
 
-/* Whether relay i is apart from the direct path and from every path of the set. */
+/* Whether relay i is outside the set, and shares no bottleneck of its own with the direct path or
+ * with any path of the set (cei_route_is_apart()). */
 static int is_spread(const struct cei_machine *machine,
 		     const struct cei_route_request *request,
 		     const struct cei_route_options *options, uint32_t set, uint32_t i)
@@ -229,12 +234,12 @@ static int is_spread(const struct cei_machine *machine,
 }
 
 /*
- * What the host's memory carries in sum was measured with all links at once. So when
- * relays are worth it, more of them share the load as long as that costs nothing by the
- * model: several links alone may share what nobody measured.
+ * Adds relays to a choice as long as the model says that this costs almost nothing. The reason is
+ * that only the total rate of host memory was measured, with all links in use: a few links may
+ * share a bottleneck that nobody measured, and more relays reduce the load on each link.
  *
- * Rates are those of fair shares where these are as fast: copies side by side will share
- * in that way, and so the paths are done together.
+ * If fair shares are as fast as the choice's rates, takes those instead: copies side by side share
+ * ports evenly anyway, so with these rates all paths end at the same time.
  */
 static void spread(const struct cei_machine *machine,
 		   const struct cei_route_request *request,
@@ -261,7 +266,7 @@ static void spread(const struct cei_machine *machine,
 
 /* --- shares ------------------------------------------------------------------------ */
 
-/* The paths of a choice, the largest share first. */
+/* Makes the paths of a choice into the paths of a route, the largest share first. */
 static void take_paths(const struct cei_route_options *options,
 		       const struct choice *choice, struct cei_route *route)
 {
@@ -282,8 +287,9 @@ static void take_paths(const struct cei_route_options *options,
 	}
 }
 
-/* The last share takes what is not a multiple, of which its own size makes room; the
- * first takes what rounding left over. 0: they do not fit. */
+/* Makes the shares add up to bytes. What is left of bytes beyond a multiple of SHARE_BYTES goes to
+ * the last share, which gives up SHARE_BYTES for it; what rounding down left over goes to the first
+ * share. Returns 0 if the shares are larger than bytes. */
 static int round_shares(uint64_t bytes, struct cei_route *route)
 {
 	struct cei_route_path *last = &route->paths[route->n_paths - 1];
@@ -314,7 +320,8 @@ static uint64_t last_ns(const struct cei_route *route)
 	return whole_ns(last);
 }
 
-/* 0: they are not worth it. */
+/* Fills the route with several paths. Returns 0 if they are not faster than the single path, which
+ * takes ns_single. */
 static int take_several(const struct cei_machine *machine,
 			const struct cei_route_request *request,
 			const struct cei_route_options *options, double ns_single,

@@ -33,7 +33,7 @@ enum cei_route_kind {
 	CEI_ROUTE_MIDDLE,
 };
 
-enum cei_route_rule {                    /* what the asker allows */
+enum cei_route_rule {                    /* which paths a request allows */
 	CEI_ROUTE_RULE_NEEDED,          /* direct where there is a direct link, else the
 					 * best other path */
 	CEI_ROUTE_RULE_DIRECT,          /* direct or none */
@@ -42,55 +42,59 @@ enum cei_route_rule {                    /* what the asker allows */
 
 struct cei_route_path {
 	uint8_t  kind;                  /* enum cei_route_kind */
-	uint32_t via;                   /* place between; CEOV_NOBODY: direct */
-	uint32_t engines[2];            /* place (a GPU) whose copy engines move each leg:
-					 * the first and the second; a leg between two
-					 * GPUs is pushed by its source, or pulled by its
-					 * end where only that may be driven; CEOV_NOBODY:
-					 * no leg, or processors (within the host) */
-	uint64_t bytes;                 /* its share */
-	uint64_t bytes_per_s;           /* what it is expected to carry beside the others */
-	uint64_t t0_ns;                 /* T = t0 + bytes / bytes_per_s; over two legs that is
-					 * both legs' t0 and a slot's time on the faster */
+	uint32_t via;                   /* the place between both legs; CEOV_NOBODY: direct */
+	/* The GPU whose copy engines move the first leg, and the second leg. Between two GPUs the
+	 * source pushes, or the target pulls if only its engines may be used. CEOV_NOBODY: there
+	 * is no such leg, or it lies within the host, where processors copy. */
+	uint32_t engines[2];
+	uint64_t bytes;                 /* how many of the request's bytes this path moves */
+	uint64_t bytes_per_s;           /* the rate expected while the route's other paths run */
+	/* The path takes t0 + bytes / bytes_per_s. With two legs, t0_ns is the t0 of the slower
+	 * leg and one slot's time on the faster leg. */
+	uint64_t t0_ns;
 };
 
 struct cei_route_request {
-	uint32_t from;                  /* places */
-	uint32_t to;
+	uint32_t from;                  /* number of the place where the bytes are */
+	uint32_t to;                    /* number of the place where they go */
 	uint64_t bytes;
 	uint64_t slot_bytes;            /* 0: CEI_ROUTE_SLOT_BYTES */
 	uint8_t  rule;                  /* enum cei_route_rule */
-	uint8_t  no_direct;             /* the direct path cannot be taken, though the machine
-					 * has a link: memory is not mapped there */
-	uint64_t may_drive;             /* bit i: GPU i's copy engines may be used and staging
-					 * memory be taken there */
-	const uint64_t *port_load;      /* [n_ports] bytes per second that others take from
-					 * each port now; NULL: none */
+	uint8_t  no_direct;             /* 1: the direct path cannot be taken, even if the
+					 * machine has a link, because the memory is not mapped */
+	uint64_t may_drive;             /* bit i: GPU i's copy engines may be used, and staging
+					 * memory may be allocated there */
+	const uint64_t *port_load;      /* [n_ports] bytes per second that other transfers take
+					 * from each port at present; NULL: none */
 };
 
 struct cei_route {
-	uint32_t n_paths;               /* the largest share first */
-	struct cei_route_path paths[CEI_ROUTE_PATHS_MAX];
+	uint32_t n_paths;
+	struct cei_route_path paths[CEI_ROUTE_PATHS_MAX];       /* the largest share first */
 	uint64_t expected_ns;
-	char     why[CEI_ROUTE_WHY_BYTES];      /* one line for people: why these paths, or
-						 * what others would have needed */
+	char     why[CEI_ROUTE_WHY_BYTES];      /* one line for people: why these paths were
+						 * chosen, or why there is none */
 };
 
-/* 0; CEOV_ERR_NO_ROUTE (not raised) with *ret_route's why: no path is allowed or exists.
- * The shares' sum is bytes; each but the last is a multiple of 4 KiB; none is 0 unless
- * bytes is. No path uses a link of kind NONE or engines that may not be driven. Staging
- * is at most CEI_ROUTE_PATHS_MAX * CEI_ROUTE_SLOTS * slot_bytes. */
+/* Finds the route of a request. CEOV_ERR_NO_ROUTE (not raised): no path exists or is allowed, and
+ * ret_route->why says why.
+ *
+ * The paths' shares add up to request->bytes. Each share but the last is a multiple of 4 KiB, and
+ * none is 0 unless request->bytes is 0. No path uses a link of kind CEI_MACHINE_NONE, or engines
+ * that may not be driven. Staging memory is at most CEI_ROUTE_PATHS_MAX * CEI_ROUTE_SLOTS *
+ * slot_bytes. */
 int cei_route_find(const struct cei_machine *machine, const struct cei_route_request *request,
 		   struct cei_route *ret_route);
 
 const char *cei_route_kind_name(enum cei_route_kind kind);
 
-/* --- another node (rails.c) ------------------------------------------------------------
+/* --- rails to other nodes (rails.c) ----------------------------------------------------
  *
- * The NIC of each GPU: any RDMA device before any net device, then nearest first (same
- * switch, same tree, same node, same package), among equally near ones those that serve
- * the fewest GPUs so far, so that rails are spread evenly. GPUs with fewer equally near
- * ones choose first. ret_nics: [n_gpus], CEOV_NOBODY where the machine has no NIC. */
+ * Assigns a NIC to each GPU. Any RDMA device comes before any net device, then the nearest NIC
+ * wins (same switch, same tree, same node, same package). Among equally near NICs it takes the one
+ * that serves the fewest GPUs so far, so that GPUs spread evenly over NICs. GPUs with fewer such
+ * NICs to choose from choose first. ret_nics: [n_gpus], CEOV_NOBODY where the machine has no
+ * NIC. */
 void cei_rails_assign(const struct cei_machine *machine, uint32_t *ret_nics);
 
 #endif /* CEI_ROUTE_H */

@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The paths that there are between two places, and what each takes. */
+/* Lists the paths between two places, with the ports and engines that each one uses. */
 
 #include "topology/route_private.h"
 
 #include <string.h>
 
-/* A pull's first byte comes later than a push's: measured 8.9 us for 4 KiB queued back to
- * back, a push 1.8 (8 x H200 on NVSwitch). */
+/* How much later the first byte of a pull comes than that of a push. Measured on 8 x H200 with
+ * NVSwitch: 8.9 us for each of several 4 KiB pulls queued back to back, and 1.8 us for a push. */
 #define PULL_NS 7000.0
 
-/* What a slot's turn costs beside its copy: its end is told to the host, which sends it on.
- * Slots of 4 MiB staged 45 GB/s where the copies alone would have brought 51 (4 x H200). */
+/* What each staging slot costs beside its copy: the host is told that the first leg has ended, and
+ * starts the second. Measured on 4 x H200: slots of 4 MiB moved 45 GB/s, where the copies alone
+ * would have moved 51 GB/s. */
 #define TURN_NS 12000.0
 
-/* Others are never counted for more than this part of a port: who comes new gets some. */
+/* The load of other transfers counts for at most this part of a port's rate, so that a new transfer
+ * always gets some of it. */
 #define LOAD_MAX 0.9
 
-#define ENGINE_IN     0u                /* engines of one GPU */
+/* The copy engines of a GPU that the model tells apart: from the host, to the host, to peers. */
+#define ENGINE_IN     0u
 #define ENGINE_OUT    1u
 #define ENGINE_PUSH   2u
 #define ENGINES       3u
@@ -43,10 +46,11 @@ static int may_drive(const struct cei_route_request *request, uint32_t gpu)
 /* --- legs -------------------------------------------------------------------------- */
 
 /*
- * The engine that a leg takes time of. A GPU has one for each direction to the host and
- * one for peers, as the driver sets it up on Hopper behind switches (measured: all three
- * at once at full rate); where fewer are known, directions share. Over NVLinks of their
- * own peers get engines of their own.
+ * Identifies the copy engine whose time a leg takes. The model has one engine of a GPU for each
+ * direction to the host and one for peers, as the driver assigns them on Hopper behind switches
+ * (measured: all three at once reach their full rate). If the GPU has fewer engines, directions
+ * share one. GPUs that NVLinks connect without a switch have more engines, one for each peer: then
+ * the result is CEOV_NOBODY, an engine that no other leg uses.
  */
 static uint32_t engine_key(const struct cei_machine *machine, uint32_t gpu,
 			   const struct cei_machine_link *link, uint32_t engine)
@@ -60,7 +64,8 @@ static uint32_t engine_key(const struct cei_machine *machine, uint32_t gpu,
 	return CEI_MACHINE_PORTS_MAX + gpu * ENGINES + engine;
 }
 
-/* Whose engine moves it, and which; 0: nobody may. */
+/* Finds the GPU whose engine moves the leg, and which of its engines. Returns 0 if no engine that
+ * could move the leg may be used. */
 static int find_engine(const struct cei_machine *machine,
 		       const struct cei_route_request *request, uint32_t from, uint32_t to,
 		       struct cei_route_leg *leg)
@@ -86,7 +91,8 @@ static int find_engine(const struct cei_machine *machine,
 	return 1;
 }
 
-/* 0: no copy goes this way, or nobody may move it. */
+/* Describes one leg. Returns 0 if there is no link between the places, or no engine that could move
+ * the leg may be used. */
 static int leg_init(const struct cei_machine *machine,
 		    const struct cei_route_request *request, uint32_t from, uint32_t to,
 		    struct cei_route_leg *leg)
@@ -103,7 +109,7 @@ static int leg_init(const struct cei_machine *machine,
 	return 1;
 }
 
-/* Sent slot by slot, each slot paying t0 and its turn anew. */
+/* Lowers the rate of a leg that is sent slot by slot: each slot costs t0 and TURN_NS. */
 static void leg_cut(struct cei_route_leg *leg, double slot_bytes)
 {
 	leg->bytes_per_ns = slot_bytes /
@@ -159,7 +165,8 @@ uint32_t cei_route_uses(const struct cei_machine *machine,
 	return n;
 }
 
-/* What is left is the rate of the legs themselves. */
+/* Computes the path's rate: that of its slower leg, or less where the load of other transfers on a
+ * port leaves less. */
 static void weigh(const struct cei_machine *machine,
 		  const struct cei_route_request *request, struct cei_route_option *option)
 {
@@ -206,9 +213,9 @@ static uint8_t kind_over(const struct cei_machine *machine,
 }
 
 /*
- * The path over a third place. With n slots it takes n slots' time on the slower leg and
- * one on the faster: the first slot on its way in, or the last on its way out. A share
- * that does not fill one slot still pays the slower leg's t0.
+ * Describes the path over a third place. Sending n slots takes n times a slot's time on the slower
+ * leg, and one slot's time on the faster leg, which carries the first slot in or the last slot out.
+ * A share smaller than a slot still pays the slower leg's t0.
  */
 static int make_over(const struct cei_machine *machine,
 		     const struct cei_route_request *request, uint32_t via,
@@ -237,7 +244,7 @@ static uint32_t n_ports(const struct cei_route_option *option)
 	return option->legs[0].link->n_ports + option->legs[1].link->n_ports;
 }
 
-/* Among equally fast paths the shorter one is better: a node near by. */
+/* Among equally fast paths the one with fewer ports is better: it goes over a nearer place. */
 static int is_better(const struct cei_route_option *option,
 		     const struct cei_route_option *other)
 {
@@ -246,7 +253,8 @@ static int is_better(const struct cei_route_option *option,
 	return n_ports(option) < n_ports(other);
 }
 
-/* Keeps the best n_max behind the first ones, the best first. */
+/* Inserts an option into the list behind the first `first` entries, which stay. The entries behind
+ * them are the best n_max options so far, the best one first. */
 static void keep(struct cei_route_options *options, uint32_t first, uint32_t n_max,
 		 const struct cei_route_option *option)
 {
@@ -307,7 +315,8 @@ void cei_route_list(const struct cei_machine *machine,
 
 /* --- relays ------------------------------------------------------------------------ */
 
-/* Whether every copy between the host memory and a GPU, in this direction, takes it. */
+/* Whether every copy between the request's host memory and any GPU, in the request's direction,
+ * uses this port. */
 static int is_of_all(const struct cei_machine *machine,
 		     const struct cei_route_request *request, uint32_t port)
 {

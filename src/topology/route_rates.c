@@ -2,15 +2,15 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * How fast several paths are at once.
+ * Computes how fast several paths are at once.
  *
  * Path i, at rate r[i], has moved r[i] * (T - t0[i]) by the time T. So all bytes are moved at
  *
  *   T = (bytes + sum of r[i] * t0[i]) / (sum of r[i])
  *
- * The least T over all rates that the ports and engines bear is a linear-fractional
- * program. It is solved by the simplex method, which starts with no path at all, brings in
- * whatever moves a byte by the present T, and lowers T until nothing helps any more.
+ * Finding the rates with the least T, within what ports and engines can carry, is a
+ * linear-fractional program. The simplex method solves it: it starts with all rates 0, adds a path
+ * that would move a byte before the present T, and so lowers T until no further path helps.
  */
 
 #include "topology/route_private.h"
@@ -18,13 +18,13 @@
 #include <math.h>
 #include <string.h>
 
-#define PIVOTS_MAX 400u                 /* far more than so few paths ever took */
+#define PIVOTS_MAX 400u                 /* far more than these few paths ever needed */
 #define NOTHING    1e-9                 /* smaller values are rounding errors: they count as 0 */
 
 #define OPTIONS CEI_ROUTE_OPTIONS_MAX
 #define LIMITS  CEI_ROUTE_LIMITS_MAX
 
-/* --- what bounds them -------------------------------------------------------------- */
+/* --- the limits of paths ------------------------------------------------------------ */
 
 static uint32_t find_limit(const struct cei_rates *rates, uint32_t key)
 {
@@ -35,7 +35,8 @@ static uint32_t find_limit(const struct cei_rates *rates, uint32_t key)
 	return i;
 }
 
-/* The path's own rate is a limit of its own. */
+/* Adds the ports and engines that a path uses to the list of limits. What the path can carry alone
+ * is not among them, but in rates->rate. */
 static void add_limits(struct cei_rates *rates, uint32_t path,
 		       const struct cei_route_use *uses, uint32_t n)
 {
@@ -63,7 +64,7 @@ static uint32_t n_new(const struct cei_rates *rates, const struct cei_route_use 
 	return found;
 }
 
-/* Limits that bound one path alone are in its own rate already. */
+/* Drops limits that only one path uses: rates->rate of that path respects them already. */
 static void drop_lonely(struct cei_rates *rates)
 {
 	uint32_t i, j, users, n = 0;
@@ -107,15 +108,16 @@ uint32_t cei_rates_init(struct cei_rates *rates, const struct cei_machine *machi
 /* --- simplex ----------------------------------------------------------------------- */
 
 /*
- * Each row says what is left of a limit, or the value of the path that took the limit's
- * place: at[row][n] less the sum of at[row][j] * the value of column j, which is 0 at
- * present. Two more rows keep the sums of r and of r * t0 in the same way.
+ * Each row is an equation. It computes what is left of a limit, or the rate of the path that
+ * replaced the limit in this row: at[row][n] minus the sum of at[row][j] * (the value of column
+ * j). The values of all columns are 0 at present. Two more rows compute, in the same way, the sum
+ * of all rates and the sum of all r[i] * t0[i].
  */
 struct simplex {
 	uint32_t n;                     /* columns */
 	uint32_t n_limits;
-	uint32_t column[OPTIONS];       /* variable: a path, or n + a limit */
-	uint32_t row[LIMITS + OPTIONS];
+	uint32_t column[OPTIONS];       /* the variable of each column: a path i, or n + limit */
+	uint32_t row[LIMITS + OPTIONS]; /* the variable of each row, numbered in the same way */
 	double   at[LIMITS + OPTIONS + 2][OPTIONS + 1];
 };
 
@@ -154,8 +156,8 @@ static void simplex_init(struct simplex *simplex, const struct cei_rates *rates)
 		simplex->row[i] = n + i;
 }
 
-/* The variable that moves bytes by the time ns if it grows: the lowest, so that the
- * search cannot go round in a circle (Bland). */
+/* Finds the column whose variable, if it grows, moves more bytes by the time ns. Of several it
+ * takes the lowest variable, which keeps the search from going round in a circle (Bland's rule). */
 static uint32_t find_column(const struct simplex *simplex, uint32_t set, double ns)
 {
 	const double *sum = simplex->at[sum_row(simplex)];
@@ -173,7 +175,7 @@ static uint32_t find_column(const struct simplex *simplex, uint32_t set, double 
 	return found;
 }
 
-/* What runs out first if the column grows; n_limits: nothing. */
+/* Finds the row whose limit is used up first when the column's variable grows; n_limits: none. */
 static uint32_t find_row(const struct simplex *simplex, uint32_t column)
 {
 	uint32_t i, found = simplex->n_limits;
@@ -224,7 +226,7 @@ static double time_of(const struct cei_rates *rates, const double *rate)
 	return late / sum;
 }
 
-/* What the rows say now. */
+/* Reads the present rates of all paths out of the rows. */
 static void read_rates(const struct simplex *simplex, double *ret_rates)
 {
 	uint32_t i;
@@ -267,7 +269,8 @@ double cei_rates_best(const struct cei_rates *rates, uint32_t set, double *ret_r
 
 /* --- fair shares ------------------------------------------------------------------- */
 
-/* What is left of a limit, and what the moving paths take of it per rate. */
+/* Divides what is left of a limit evenly among the moving paths: returns the rate that each of them
+ * can reach. */
 static double level_of(const struct cei_rates *rates, uint32_t limit, uint32_t moving,
 		       const double *rate)
 {
@@ -295,7 +298,8 @@ static uint32_t users_of(const struct cei_rates *rates, uint32_t limit)
 	return set;
 }
 
-/* All rates grow alike until one limit stops those that take of it. */
+/* Raises the rates of all paths of the set together. When a limit is used up, the paths that use it
+ * keep their rates, and the others grow further. */
 static void share_evenly(const struct cei_rates *rates, uint32_t set, double *ret_rates)
 {
 	uint32_t i, stopped, moving = set;

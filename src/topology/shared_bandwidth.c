@@ -135,7 +135,7 @@ static void name_place(const struct cei_machine *machine, uint32_t place,
 		snprintf(text, PLACE_BYTES, "g%u", place);
 }
 
-/* Appends; -1: no room. */
+/* Appends to text and moves *at. Returns -1 if there is no room. */
 static int append(char *text, size_t *at, const char *more)
 {
 	size_t length = strlen(more);
@@ -276,7 +276,8 @@ int cei_machine_port_from_text(struct cei_machine *machine, const char *text)
 	    read_pairs(machine, &at, pairs, &shared.n_pairs))
 		return CEOV_ERR_INVALID;
 	shared.name = at;
-	/* a port without links, and unknown here, belongs to another machine */
+	/* A port that this machine does not have, and that names no links, must belong to another
+	 * machine. */
 	if (!shared.n_pairs && find_port(machine, at) == CEOV_NOBODY)
 		return CEOV_ERR_INVALID;
 	return cei_machine_set_shared_bandwidth(machine, &shared) ? CEOV_ERR_INVALID : 0;

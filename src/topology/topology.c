@@ -15,8 +15,8 @@
 
 /* --- this machine ----------------------------------------------------------------- */
 
-/* The driver's version as the kernel module reports it, which an update of the library
- * alone does not change; else the version of CUDA. */
+/* Writes the version of the driver's kernel module, which stays the same when only the library is
+ * updated. If it cannot be read, writes the version of CUDA. */
 static void name_driver(const struct cei_site *site, char *text, size_t n_bytes)
 {
 	uint32_t version = cei_topology_cuda_version(site);
@@ -95,8 +95,8 @@ static void drop_line(void *log_arg, const char *line)
 	(void)line;
 }
 
-/* A machine that cannot be read is no failure of the context: the error goes to a report of
- * its own and becomes one warning. */
+/* Reads the machine. If that fails, the context opens all the same: the error goes to a separate
+ * report, and the context's report gets one warning. */
 static void discover_if_possible(struct cei_topology *topology, const struct cei_site *site)
 {
 	struct cei_report report;

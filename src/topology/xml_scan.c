@@ -17,18 +17,18 @@
 
 struct scan {
 	XML_Parser   parser;
-	const char  *text;              /* all of it; ASCII, so expat's byte offsets are valid in
-					 * it */
+	const char  *text;              /* the whole text; it is ASCII, so expat's byte offsets
+					 * are valid in it */
 	uint32_t     n_elements;
 	uint32_t     depth;
 	struct cei_xml_word open[CEI_XML_DEPTH_MAX];    /* names of the open elements */
-	uint64_t     words_begin;       /* offset behind the matrix's open tag */
+	uint64_t     words_begin;       /* offset of the text behind the matrix's opening tag */
 	struct cei_xml_tree *tree;
 	int          is_hetero;         /* whether the open matrix is of mixed types */
-	uint64_t     n_objects;         /* as announced by the matrix */
-	uint64_t     n_indexes;         /* counted in the matrix */
-	uint64_t     n_values;
-	int          is_refused;        /* fault is set; expat may call once more before it
+	uint64_t     n_objects;         /* as the matrix announces */
+	uint64_t     n_indexes;         /* as counted in the matrix */
+	uint64_t     n_values;          /* as counted in the matrix */
+	int          is_refused;        /* 1: `fault` is set; expat may call once more before it
 					 * stops */
 	struct cei_xml_fault *fault;
 };
@@ -36,7 +36,7 @@ struct scan {
 static int fail(struct scan *scan, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Records a fault, unless there is one already. */
+/* Records a fault, unless one is recorded already, and stops the parser. */
 static int fail(struct scan *scan, const char *format, ...)
 {
 	va_list list;
@@ -48,8 +48,8 @@ static int fail(struct scan *scan, const char *format, ...)
 	va_start(list, format);
 	vsnprintf(scan->fault->why, sizeof(scan->fault->why), format, list);
 	va_end(list);
-	(void)XML_StopParser(scan->parser, XML_FALSE);  /* fails outside of a callback, which does
-							 * no harm */
+	/* The call fails if no callback is running, which does no harm. */
+	(void)XML_StopParser(scan->parser, XML_FALSE);
 	return CEOV_ERR_INVALID;
 }
 
@@ -69,7 +69,7 @@ static int is_name(char c)
 		c == '-' || c == '.';
 }
 
-/* The length to print in messages. */
+/* How many characters of a word to print in messages. */
 static int shown(const struct cei_xml_word *word)
 {
 	return word->n < 24 ? (int)word->n : 24;
@@ -81,7 +81,7 @@ static const char *place_of(const struct scan *scan)
 	return scan->text + XML_GetCurrentByteIndex(scan->parser);
 }
 
-/* The element name at that place. hwloc's names have no colons. */
+/* The element name that begins at that position. hwloc's names have no colons. */
 static struct cei_xml_word name_at(const char *at)
 {
 	struct cei_xml_word name = { at, 0 };
@@ -152,7 +152,7 @@ static int is_words(const struct cei_xml_word *name)
 	return cei_xml_is(name, "u64values") || cei_xml_is(name, "indexes");
 }
 
-/* Checks the words between a matrix's tags in the file's own text. */
+/* Checks the words between a matrix's tags, in the file's text and not in what expat made of it. */
 static int check_words(struct scan *scan, uint64_t *n_words)
 {
 	const char *at = scan->text + scan->words_begin, *end = place_of(scan);
@@ -385,7 +385,7 @@ static int is_known_entity(const char *at)
 	return 0;
 }
 
-/* hwloc writes ASCII only, so all other bytes, and NULs within, are refused. */
+/* Refuses all bytes but ASCII, which is all that hwloc writes, and NULs within the text. */
 static int check_bytes(struct scan *scan, uint64_t n_bytes)
 {
 	uint32_t line = 1;
@@ -417,7 +417,7 @@ static int fail_tag(struct scan *scan)
 		    shown(open), open->at);
 }
 
-/* Turns expat's error into a message of our own, where there is one. */
+/* Records expat's error in our own words if we have some for it, else in expat's. */
 static int fail_parse(struct scan *scan)
 {
 	enum XML_Error error = XML_GetErrorCode(scan->parser);

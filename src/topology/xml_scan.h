@@ -21,8 +21,8 @@ struct cei_xml_fault {
 	char     why[CEI_XML_WHY_BYTES];
 };
 
-/* Validates a text that ends with a NUL. 0, or CEOV_ERR_INVALID with *ret_fault (written
- * then only). */
+/* Validates a text that ends with a NUL, which n_bytes does not count. CEOV_ERR_INVALID: the text
+ * is refused, and *ret_fault says why; it is not written otherwise. */
 int cei_xml_scan(const char *text, uint64_t n_bytes, struct cei_xml_fault *ret_fault);
 
 #endif /* CEI_XML_SCAN_H */

@@ -66,24 +66,24 @@ static const char *const set_names[SETS] = {
 	"cpuset", "complete_cpuset", "nodeset", "complete_nodeset",
 };
 
-struct level {                          /* an open element */
+struct level {                          /* an element that has begun and not yet ended */
 	struct cei_xml_word name;
 	enum sort           sort;
-	int                 is_leaf;    /* holds no processors or memory below it */
+	int                 is_leaf;    /* has no processors or memory below it */
 	uint32_t            n_children;
 	int                 has_pages;  /* may have page types as children */
-	int                 has_objects;/* has object children, after which notes may not come */
+	int                 has_objects;/* has had an object as child; notes must come before */
 	hwloc_bitmap_t      sets[SETS]; /* of NORMAL and MEMORY elements */
 	hwloc_bitmap_t      below;      /* union of the children's processors so far */
-	int                 has_empty;  /* has a child without processors; these must come last */
+	int                 has_empty;  /* had a child without processors; these come last */
 };
 
 struct cei_xml_tree {
 	uint32_t       depth;
 	uint32_t       n_roots;
 	uint32_t       n_pus;
-	hwloc_bitmap_t nodes;           /* seen */
-	hwloc_bitmap_t indexes;         /* gp_index, seen */
+	hwloc_bitmap_t nodes;           /* numbers of the NUMA nodes seen so far */
+	hwloc_bitmap_t indexes;         /* gp_index of the objects seen so far */
 	struct level   levels[CEI_XML_DEPTH_MAX];
 	char           text[SET_TEXT_BYTES];
 };
@@ -146,7 +146,7 @@ struct cei_xml_tree *cei_xml_tree_create(void)
 
 /* --- attributes ----------------------------------------------------------------------- */
 
-/* The value of up to ten digits; -1: not such a number. */
+/* Returns the value of a number of up to ten digits; -1: the word is no such number. */
 static int64_t number(const struct cei_xml_word *word)
 {
 	int64_t value = 0;
@@ -194,8 +194,7 @@ static int is_set(const struct cei_xml_word *word)
 	return 1;
 }
 
-/* Checks the sets of an element that is not an object: hwloc parses sets wherever they
- * stand. */
+/* Checks the sets of an element that is not an object, because hwloc parses sets there, too. */
 static int has_only_sets(const struct cei_xml_element *element)
 {
 	const struct cei_xml_word *name;
@@ -267,8 +266,8 @@ int cei_xml_is_type(const struct cei_xml_word *word)
 
 /* --- objects -------------------------------------------------------------------------- */
 
-/* hwloc removes what is not allowed, and fails where nothing is left. The allowed sets are
- * kept in the next level's sets, which are unused at this point. */
+/* Checks that the allowed sets leave something: hwloc removes all objects that are not allowed, and
+ * fails if none is left. The sets are kept in the next level, which is unused at this point. */
 static const char *check_allowed(struct cei_xml_tree *tree,
 				 const struct cei_xml_element *element)
 {
@@ -327,8 +326,8 @@ static const char *check_node(struct cei_xml_tree *tree,
 	return NULL;
 }
 
-/* "L1Cache" to "L5Cache" are for data (1) or all (0), "L1iCache" to "L3iCache" for
- * instructions (2). */
+/* Checks that a cache's type fits its name: "L1Cache" to "L5Cache" are for data (1) or for data and
+ * instructions (0), "L1iCache" to "L3iCache" for instructions (2). */
 static const char *check_cache(const struct cei_xml_element *element,
 			       const struct cei_xml_word *type)
 {
@@ -343,8 +342,8 @@ static const char *check_cache(const struct cei_xml_element *element,
 	return NULL;
 }
 
-/* Memory without processors (CXL, a GPU's) stands in a Group of its own, which hwloc wants
- * behind all objects with processors. */
+/* Checks the position of memory without processors (CXL, a GPU's memory): hwloc wants it in a Group
+ * of its own, behind all objects with processors. */
 static const char *check_empty(struct cei_xml_tree *tree,
 			       const struct cei_xml_element *element)
 {
@@ -409,7 +408,7 @@ static int is_address(const struct cei_xml_word *word)
 	       end[-1] >= '0' && end[-1] <= '7';
 }
 
-/* hwloc drops objects with an address that it does not understand, and aborts at others. */
+/* hwloc drops I/O objects whose address it does not understand, and aborts at other faults. */
 static const char *check_io(const struct cei_xml_element *element,
 			    const struct cei_xml_word *type)
 {
@@ -431,8 +430,8 @@ static const char *check_io(const struct cei_xml_element *element,
 	return NULL;
 }
 
-/* Distances refer to objects by gp_index. Where it is missing hwloc would choose one,
- * perhaps another object's. */
+/* Checks an object's gp_index, by which distances refer to objects. If it were missing, hwloc would
+ * choose one, perhaps that of another object. */
 static const char *check_index(struct cei_xml_tree *tree,
 			       const struct cei_xml_element *element)
 {
