@@ -4,10 +4,10 @@
 #define CEI_KIND_H
 
 /*
- * The interface of one kind of operator. An operator is a constant of this type in a file
- * of its own and a line in kinds.h; nothing else tests for kinds.
+ * The interface of one kind of operator. To add an operator, define a constant of this type in a
+ * file of its own, and add a line to kinds.h; no other code tests which kind an op has.
  *
- * Functions of shapes are pure, and are called only for valid shapes.
+ * Functions that take only a shape are pure, and are called only for valid shapes.
  */
 
 #include <stdint.h>
@@ -22,10 +22,11 @@ struct cei_op_shape;                    /* shape.h */
 struct cei_product_kind;                /* product.h */
 struct cei_run;                         /* run.h */
 
-/* How many elements each operand of a measurement has, in the shape's dtype; 0: the kind
- * does not use it. struct cei_trial_operands has the same layout, with pointers. */
+/* How many elements of the shape's dtype each operand of a measurement has; 0: the kind does not
+ * use that operand. struct cei_trial_operands has the same fields, with pointers. */
 struct cei_trial_sizes {
-	uint32_t n;                     /* entries of b and c in use; at most CEOV_OP_GEMMS_MAX */
+	uint32_t n;                     /* how many entries of b and c are in use, at most
+					 * CEOV_OP_GEMMS_MAX */
 	uint64_t a;
 	uint64_t b[CEOV_OP_GEMMS_MAX];
 	uint64_t c[CEOV_OP_GEMMS_MAX];
@@ -40,9 +41,10 @@ struct cei_trial_operands {
 
 /* How a kind's tunings are measured. */
 struct cei_op_trial {
-	/* Adds candidates behind the model's own choice. */
+	/* Adds candidates to the list, whose first entry is the model's choice. */
 	void (*candidates)(const struct cei_listing *listing);
 
+	/* Returns the sizes of the operands. */
 	void (*sizes)(const ceov_op *op, struct cei_trial_sizes *ret_sizes);
 
 	/* Calls the kind's public run call with these operands. */
@@ -54,28 +56,29 @@ struct cei_op_kind {
 					 * "ceov_all_gather" */
 	const char *key;                /* part of the keys of stored tunings: unique, and never
 					 * changed */
-	const char *run_call;           /* name of the public run call; kinds may share one */
-	uint32_t    run_bytes;          /* size of that call's struct */
-	uint32_t    n_stages;           /* stages of a run: the most launches that it makes */
+	const char *run_call;           /* name of the public run call, which several kinds may
+					 * share */
+	uint32_t    run_bytes;          /* size of the struct that the run call takes */
+	uint32_t    n_stages;           /* stages of a run, which makes at most one launch for
+					 * each */
 
-	/* Fills the shape, whose kind is set already, from the caller's public struct. If
-	 * that is NULL or has an unknown size, sets the shape's fault. Returns the tuning
-	 * that the caller's struct names, or NULL. */
+	/* Fills the shape, whose `kind` is set already, from the caller's public struct. If that
+	 * struct is NULL or has an unknown size, sets shape->fault. Returns the tuning that the
+	 * caller's struct points to, or NULL. */
 	const struct ceov_op_tuning *(*shape)(struct cei_op_shape *shape, const void *from,
 					      uint32_t n_ranks);
 
-	/* Returns why the shape is refused, or NULL. The shape's number of ranks is valid. */
+	/* Returns why the shape is refused, or NULL. n_ranks of the shape is valid. */
 	const char *(*fault)(const struct cei_op_shape *shape);
 
-	/* Returns why the workspace's executor does not support the kind with this tuning,
-	 * or NULL. tuning may be NULL. A kind that every executor supports leaves the
-	 * function NULL. */
+	/* Returns why the workspace's executor does not support the kind with this tuning (which
+	 * may be NULL), or NULL. A kind that every executor supports sets no function. */
 	const char *(*lacks)(const ceov_workspace *workspace,
 			     const struct ceov_op_tuning *tuning,
 			     const struct cei_rates *rates);
 
-	/* Returns the size of what the shape's rows count: of a row, an element or a byte,
-	 * as it is sent. */
+	/* Returns the bytes of one unit of shape->rows, which is a row, an element or a byte, as
+	 * it is sent. */
 	uint64_t (*row_bytes)(const struct cei_op_shape *shape);
 
 	/* Returns how many bytes of scratch one half needs. */
@@ -84,27 +87,27 @@ struct cei_op_kind {
 	/* Returns the number of pieces that the cost model chooses. */
 	uint32_t (*pieces)(const struct cei_op_shape *shape);
 
-	/* Completes a choice that has the number of pieces and the mode that the caller
-	 * set; CEOV_MODE_OVERLAP where the caller leaves it open. Sets only what the kind
-	 * uses. */
+	/* Completes a choice. Its number of pieces is set, and its mode is the one that the
+	 * caller set, or CEOV_MODE_OVERLAP if the caller left it open. Sets only the fields
+	 * that the kind uses. */
 	void (*choose)(const struct cei_choose_args *args, struct cei_choice *choice);
 
 	/* Appends lines that explain the choice to its text, by cei_choice_say(). */
 	void (*explain)(const struct cei_choose_args *args, struct cei_choice *choice);
 
-	/* Opens the op's stages, which are zeroed, and adds their transfers. */
+	/* Opens the stages of the op, which are zeroed, and adds their transfers. */
 	int  (*build)(ceov_op *op);
 
-	/* Checks the operands of a run, and sets the run's stream and floating addresses
-	 * from them. */
+	/* Checks the operands of a run, and takes the run's stream and floating addresses from
+	 * them. */
 	int  (*take)(struct cei_run *run);
 
-	/* Queues the run's computation on its stream. If the engine launches the run, all
-	 * its launches were made before. */
+	/* Queues the run's computation on its stream. If the engine launches the run's plans,
+	 * all launches were made before. */
 	int  (*job)(const struct cei_run *run);
 
-	/* Frees what the kind allocated in the op, also after a failed build. The op's runs
-	 * have ended. A kind that has nothing to free leaves it NULL. */
+	/* Frees what the kind allocated in the op, also if build() failed. The op's runs have
+	 * ended. A kind that has nothing to free sets no function. */
 	void (*fini)(ceov_op *op);
 
 	/* NULL: ceov_op_tune() does not measure this kind, and the model's choice stays. */

@@ -3,7 +3,7 @@
 #ifndef CEI_KINDS_H
 #define CEI_KINDS_H
 
-/* All kinds of operators, one line each. */
+/* All kinds of operators, one in each line. */
 
 #include "ops/kind.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Sizes of operators, and checks of them. */
+/* Computes sizes of operators, and checks them. */
 
 #include "ops/shape.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Conversions on bits, so that they do not depend on the thread's rounding mode or on
- * whether it flushes small numbers to zero. */
+/* Converts numbers by their bits, so that results do not depend on the thread's rounding mode, or
+ * on whether it flushes small numbers to zero. */
 
 #include "ops/compute/dtype.h"
 
@@ -11,8 +11,8 @@
 #define FLOAT_ABS      UINT32_C(0x7fffffff)
 #define FLOAT_INFINITY UINT32_C(0x7f800000)
 
-/* As float bits: the least value that fp16 rounds to infinity, fp16's least normal number,
- * and the difference of the exponents' biases. */
+/* As bits of a float: the smallest number that rounds to fp16's infinity, the smallest normal
+ * number of fp16, and the difference between the exponent biases of float and fp16. */
 #define FP16_TOO_LARGE UINT32_C(0x477ff000)
 #define FP16_NORMAL    UINT32_C(0x38800000)
 #define FP16_BIAS      (UINT32_C(112) << 23)
@@ -33,7 +33,7 @@ static uint32_t as_bits(float value)
 	return bits;
 }
 
-/* x / 2^shift (shift 1 to 31), rounded to nearest, ties to even. */
+/* Returns x / 2^shift (shift 1 to 31), rounded to nearest, ties to even. */
 static uint32_t shift_rounded(uint32_t x, uint32_t shift)
 {
 	return (x + (UINT32_C(1) << (shift - 1)) - 1 + (x >> shift & 1)) >> shift;
@@ -76,7 +76,8 @@ static uint16_t to_fp16(float value)
 		return (uint16_t)(sign | 0x7c00);
 	if (size >= FP16_NORMAL)
 		return (uint16_t)(sign | shift_rounded(size - FP16_BIAS, 13));
-	shift = 126 - (size >> 23);             /* to units of 2^-24, at least 14 */
+	/* The result is subnormal: round to units of 2^-24. The shift is at least 14. */
+	shift = 126 - (size >> 23);
 	if (shift > 24)
 		return sign;                    /* less than half a unit rounds to zero */
 	return (uint16_t)(sign | shift_rounded((size & 0x7fffff) | 0x800000, shift));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Lists a GEMM's tiles: by rank, piece and product, and within a piece in an order that
+/* Makes the list of a GEMM's tiles: by rank, piece and product, and within a piece in an order that
  * uses caches well. */
 
 #include "ops/compute/tiles.h"
@@ -10,22 +10,23 @@
 #include <string.h>
 
 #define COUNTERS_LIMIT ((uint64_t)CEI_GEMM_NONE)
-#define EXTENT_MAX     (UINT64_C(1) << 31)      /* rows of all ranks; columns */
+#define EXTENT_MAX     (UINT64_C(1) << 31)      /* limit of all ranks' rows, and of columns */
 #define TILES_MAX      (UINT64_C(1) << 26)      /* a list of 2 GiB; more must be a mistake */
 
-/* Concurrent tiles share operands best where they form a square. The kernel has 66 pairs of
- * blocks, so bands are about 8 high. */
+/* Tiles that run at the same time share most operands if they form a square. The kernel executes 66
+ * pairs of tiles at a time, so the list goes through the grid in bands about 8 pairs high. */
 #define BAND_MAX 8u
 
-/* One piece of a rank's rows. */
+/* One piece of a rank's rows, with what its tiles need. */
 struct stretch {
 	uint32_t rank;
 	uint32_t piece;
 	uint64_t rank_row;              /* first row of the rank, in all ranks' rows */
 	uint64_t row;                   /* first row of the piece, in the rank's rows */
 	uint64_t n_rows;
-	uint64_t n_blocks;              /* row blocks of a tile's height; the last may be cut */
-	uint32_t n_arrivals;            /* tiles of the piece that have rows */
+	uint64_t n_blocks;              /* blocks of as many rows as a tile has; the last one
+					 * may have fewer */
+	uint32_t n_arrivals;            /* how many tiles count themselves at the piece's mark */
 };
 
 /* A position in the grid of one piece and one product. */
@@ -135,8 +136,9 @@ static void mark_scatter(const struct cei_tiles_args *args,
 	tile->n_arrivals = stretch->n_arrivals;
 }
 
-/* Makes the tile of a row block. A block behind the piece's last one completes a pair: it
- * stores nothing, and reads what its partner reads. */
+/* Makes the tile for one block of rows and one column of tiles. If the block lies behind the
+ * piece's last one, the tile only completes a pair: it stores nothing, and reads what its partner
+ * reads. */
 static struct cei_gemm_tile make_tile(const struct cei_tiles_args *args,
 				      const struct stretch *stretch, uint64_t block,
 				      uint64_t column, uint32_t product)
@@ -165,8 +167,9 @@ static struct cei_gemm_tile make_tile(const struct cei_tiles_args *args,
 
 /* --- the order of tiles ---------------------------------------------------- */
 
-/* The i-th of n_groups x n_columns positions: in bands of nearly equal height, each column
- * by column, so that successive tiles form a near square. */
+/* Returns the i-th position in the grid. The grid is cut into bands of nearly equal height; the
+ * order goes band by band, and in a band column by column, so that successive tiles form nearly a
+ * square. */
 static struct spot spot_at(uint64_t i, uint64_t n_groups, uint64_t n_columns)
 {
 	uint64_t height = cei_ceiling(n_groups, cei_ceiling(n_groups, BAND_MAX));
@@ -181,8 +184,9 @@ static struct spot spot_at(uint64_t i, uint64_t n_groups, uint64_t n_columns)
 	return spot;
 }
 
-/* Appends a piece's tiles to `to`, or only counts them where it is NULL. Returns the
- * number, like the functions below, which stop beyond TILES_MAX. */
+/* Appends a piece's tiles to `to`, or only counts them if `to` is NULL. Returns how many there are,
+ * as walk_rank() and walk() do for a rank and for all ranks; these stop when there are more than
+ * TILES_MAX. */
 static uint64_t walk_piece(const struct cei_tiles_args *args,
 			   const struct stretch *stretch, struct cei_gemm_tile *to)
 {
@@ -223,8 +227,9 @@ static uint64_t walk_rank(const struct cei_tiles_args *args, uint32_t rank,
 	return n;
 }
 
-/* Returns the i-th rank in the order of tiles.h: gathered rows in the order of arrival, own
- * rows first; scattered rows in the order of sending, own rows last. */
+/* Returns the rank whose rows come i-th in the order that tiles.h describes: an all-gather takes
+ * the own rows first and then rows in the order of arrival; a reduce-scatter takes rows in the
+ * order of sending, and the own rows last. */
 static uint32_t rank_at(const struct cei_tiles_args *args, uint32_t i)
 {
 	if (args->scatters)

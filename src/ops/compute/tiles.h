@@ -40,38 +40,38 @@ struct cei_tiles_args {
 	uint32_t              pair;             /* tiles that are executed together: 1 or 2. With
 						 * 2 the list consists of pairs in one column: see
 						 * gemm.h */
-	int                   waits;            /* 0: tiles neither await nor arrive: for
-						 * sequences, and for measurements */
+	int                   waits;            /* 0: tiles neither await nor raise a mark, for
+						 * sequences and for measurements */
 	int                   scatters;         /* 0: all-gather; 1: reduce-scatter */
 };
 
 struct cei_tiles {
 	struct cei_gemm_tile *tile;             /* freed by cei_tiles_fini() */
 	uint32_t              n_tiles;          /* a multiple of pair */
-	int                   has_whole_halves; /* n_rows of every tile is 0, half of
-						 * cei_tiles_args.shape.rows, or all of it */
+	/* 1: every tile has no rows, half of cei_tiles_args.shape.rows, or all of them. */
+	int                   has_whole_halves;
 };
 
-/* A list of tiles and the executor's copy of it. */
+/* A list of tiles, and the copy that the executor made of it (hold_tiles()). */
 struct cei_tile_list {
 	struct cei_tiles tiles;
 	void            *held;
 };
 
-/* n / divisor, rounded up. */
+/* Returns n / divisor, rounded up. */
 uint64_t cei_ceiling(uint64_t n, uint64_t divisor);
 
-/* The rows of one piece of a rank that has `rows`. All pieces but the last have an equal
- * share, rounded up, and further rounded up to a multiple of CEI_PIECE_ROWS where that
- * leaves no further piece empty; the last pieces may have fewer rows, or none. Returns the
- * piece's first row (relative to the rank's) and sets *ret_n_rows. */
+/* Finds the rows of one piece of a rank that has `rows` rows. Returns the number of the piece's
+ * first row, counted within the rank, and sets *ret_n_rows. All pieces have the same number of
+ * rows, except that the last ones may have fewer, or none. That number is rounded up to a multiple
+ * of CEI_PIECE_ROWS if this leaves no further piece empty. */
 #define CEI_PIECE_ROWS    64u
 #define CEI_OP_PIECES_MAX 32u          /* the most pieces of any operator */
 uint64_t cei_piece_rows(uint64_t rows, uint32_t n_pieces, uint32_t piece,
 			uint64_t *ret_n_rows);
 
-/* Lists the tiles. CEOV_ERR_INVALID: a size does not fit the fields of a tile;
- * CEOV_ERR_NO_MEMORY. Errors are not raised, because only the caller knows the context. */
+/* Makes the list. CEOV_ERR_INVALID: a size does not fit the fields of a tile. CEOV_ERR_NO_MEMORY.
+ * Errors are not raised, because only the caller knows the context. */
 int  cei_tiles_init(struct cei_tiles *tiles, const struct cei_tiles_args *args);
 void cei_tiles_fini(struct cei_tiles *tiles);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* capture_cuda.h in a build without CUDA: there are no graphs, and no workspace becomes
- * capturable. */
+/* The functions of capture_cuda.h in a build without CUDA: there are no graphs, and no workspace
+ * becomes capturable. */
 
 #include "ops/core/capture_cuda.h"
 

@@ -21,15 +21,15 @@ enum word { WORD_EPOCH, WORD_LAST_USE, WORDS = WORD_LAST_USE + CEI_OP_HALVES };
 struct cei_capture {
 	ceov_workspace          *workspace;
 	struct cei_gpu_executor *gpu;           /* the workspace's executor */
-	CUdeviceptr              words;         /* enum word */
-	CUevent                  begun;
-	CUstream                 lane;
-	CUevent                  sent;
-	CUstream                 beside;        /* carries the runs of the legacy stream; graphs
-						 * are captured on it */
-	struct cei_graph_cache   graphs;        /* the graphs in it are CUgraphExec */
-	int                      makes_none;    /* 1: graphs cannot be made or launched, so none is
-						 * tried any more */
+	CUdeviceptr              words;         /* the words of enum word in GPU memory */
+	CUevent                  begun;         /* orders the lane behind the caller's stream */
+	CUstream                 lane;          /* carries copies, gates and marks of all runs */
+	CUevent                  sent;          /* orders the caller's stream behind the lane */
+	CUstream                 beside;        /* used in place of the legacy stream, and as the
+						 * stream on which graphs are captured */
+	struct cei_graph_cache   graphs;        /* its graphs are of type CUgraphExec */
+	int                      makes_none;    /* 1: do not try to make graphs, because that
+						 * failed or might block */
 };
 
 static CUdeviceptr word_at(const struct cei_capture *capture, uint32_t index)
@@ -58,10 +58,10 @@ static int open_words(struct cei_capture *capture)
 	return backend->ops->store(backend, capture->words, zeros, sizeof(zeros));
 }
 
-/* Opens one lane. With two lanes in turn, gates and marks of one could be carried out
- * beside copies of the other, but then two copies of a GPU are in flight and compete with
- * those of other ranks at the receivers. Measured with two lanes on 4 GPUs: a run of an
- * all-gather took 30 % longer, one of a reduce-scatter as long. */
+/* Opens the only lane. If two lanes took turns, gates and marks of one could overlap with copies of
+ * the other. But then each GPU has two copies in flight, and they compete with other ranks' copies
+ * at the receivers. Measured with two lanes on 4 GPUs: a run of an all-gather took 30 % longer, a
+ * run of a reduce-scatter took the same time. */
 static int open_lane(struct cei_capture *capture)
 {
 	const struct cei_cuda_calls *calls = &capture->gpu->cuda->calls;
@@ -92,8 +92,8 @@ int cei_capture_open(ceov_workspace *workspace, struct cei_capture **ret_capture
 				 "workspace '%s': no memory", workspace->name);
 	capture->workspace = workspace;
 	capture->gpu = workspace->executor.private;
-	/* Making a graph waits for all kernels of the context (measured: H100, driver 580).
-	 * Those of another rank may be waiting for the run of which the graph is made. */
+	/* Making a graph waits for all kernels of the CUDA context (measured: H100, driver 580).
+	 * If another rank shares the context, its kernels may be waiting for this very run. */
 	capture->makes_none = cei_site_n_on_gpu(&workspace->object.context->site,
 						capture->gpu->gpu) > 1;
 	r = cei_cuda_push(capture->gpu->cuda, capture->gpu->gpu, &hold);
@@ -119,7 +119,7 @@ void cei_capture_close(struct cei_capture *capture)
 
 	if (!capture)
 		return;
-	/* Fails only after a sticky CUDA error; then everything is gone already. */
+	/* The push fails only after a sticky CUDA error; then the memory is gone already. */
 	if (!cei_cuda_push(capture->gpu->cuda, capture->gpu->gpu, &hold)) {
 		calls = &capture->gpu->cuda->calls;
 		cei_capture_forget(capture, NULL);
@@ -187,8 +187,8 @@ static int fill_begin(const struct cei_capture *capture, struct cei_op_begin *be
 	return r;
 }
 
-/* Orders work that is queued on `to` from now on behind the work that is on `from`. what:
- * for the message of an error. */
+/* Orders the work that will be queued on `to` behind the work that is on `from` now. `what` names
+ * the action in an error message. */
 static int go_on(const struct cei_capture *capture, CUevent event, CUstream from, CUstream to,
 		 const char *what)
 {
@@ -227,9 +227,9 @@ static int begin(struct cei_capture *capture, void *stream, uint32_t half)
 	return r ? r : go_on(capture, capture->begun, stream, capture->lane, "beginning a run");
 }
 
-/* Queues a stage's transfers on the lane, with base 0, because gates (the `ready` counters)
- * are 0 or 1. A gate that is open stays open for the run; the lane waits at each gate
- * once. */
+/* Queues a stage's transfers on the lane. The plan gets base 0, because the gates (the `ready`
+ * counters) only go from 0 to 1 in each run. A gate that is open stays open until the run ends; the
+ * lane waits at each gate once. */
 static int send_stage(struct cei_capture *capture, const struct cei_send_stage *stage,
 		      uint32_t half, const void *floating)
 {
@@ -245,9 +245,10 @@ static int send_stage(struct cei_capture *capture, const struct cei_send_stage *
 	return run.plan ? cei_lower_to_stream(&run) : 0;
 }
 
-/* Queues the stages that await marks of the job, or those that do not. The former are
- * queued behind the job: otherwise a gate could stand in a hardware queue before the kernel
- * that raises it. The latter are queued first, so that they begin at once. */
+/* Queues either the stages that await marks of the job (awaits_job), or all others. Stages that
+ * await the job are queued behind it: otherwise a gate could get ahead of the kernel that opens it
+ * in a queue of the hardware, and block it. The others are queued before the job, so that they
+ * begin at once. */
 static int send_stages(struct cei_capture *capture, const struct cei_run *run,
 		       int awaits_job)
 {
@@ -282,8 +283,9 @@ static int queue(struct cei_capture *capture, const struct cei_run *run)
 
 /* --- repeated runs ---------------------------------------------------------------------- */
 
-/* Queues a run of the legacy stream on another stream, and orders both streams. The legacy
- * stream cannot wait for values in memory, as gates may require. */
+/* Queues a run of the legacy stream on the stream `beside`, ordered behind and before the legacy
+ * stream's work. The legacy stream itself cannot wait for values in memory, as gates may
+ * require. */
 static int queue_beside(struct cei_capture *capture, const struct cei_run *run)
 {
 	static const char what[] = "going on beside the legacy stream";
@@ -298,8 +300,8 @@ static int queue_beside(struct cei_capture *capture, const struct cei_run *run)
 	return r ? r : back;
 }
 
-/* Returns whether the stream belongs to our context. Work on a stream of a green context
- * uses only that context's SMs, but a graph that we make would use others, too. */
+/* Returns whether the stream belongs to the library's CUDA context. A stream of a green context
+ * uses only that context's SMs; a graph made by the library would use other SMs, too. */
 static int is_of_our_context(const struct cei_capture *capture, CUstream stream)
 {
 	const struct cei_cuda_calls *calls = &capture->gpu->cuda->calls;
@@ -310,8 +312,8 @@ static int is_of_our_context(const struct cei_capture *capture, CUstream stream)
 		calls->stream_ctx(stream, &context) == CUDA_SUCCESS && context == ours);
 }
 
-/* Makes a graph of what the run queues. NULL: no graph can be made. Its kernels get the
- * priority of the stream on which the graph is launched. */
+/* Makes a graph of the operations that the run queues. NULL: no graph can be made. When the graph
+ * is launched, its kernels get the priority of the stream of the launch. */
 static CUgraphExec make_graph(struct cei_capture *capture, const struct cei_run *run)
 {
 	const struct cei_cuda_calls *calls = &capture->gpu->cuda->calls;
@@ -337,8 +339,8 @@ static CUgraphExec make_graph(struct cei_capture *capture, const struct cei_run 
 	return made;
 }
 
-/* Destroys a graph, or nothing if it is NULL. According to the driver's manual a graph that
- * is in flight ends first. */
+/* Destroys a graph; NULL is allowed. If the graph is in flight, it still ends, according to the
+ * driver's manual. */
 static void drop_graph(struct cei_capture *capture, void *graph)
 {
 	struct cei_cuda_hold hold;
@@ -350,8 +352,8 @@ static void drop_graph(struct cei_capture *capture, void *graph)
 	cei_cuda_pop(capture->gpu->cuda, &hold);
 }
 
-/* Launches the entry's graph, which is made when its run comes for the second time. Returns
- * whether it was launched. After a failure no further graphs are made. */
+/* Launches the graph of an entry. The graph is made when the entry's run comes for the second time.
+ * Returns whether it was launched. If a launch fails, no further graphs are made. */
 static int launch_graph(struct cei_capture *capture, const struct cei_run *run,
 			struct cei_graph_entry *entry)
 {
@@ -370,9 +372,9 @@ static int launch_graph(struct cei_capture *capture, const struct cei_run *run,
 	return 0;
 }
 
-/* Launches the run as a graph that was kept, if there is one or one can be made;
- * *ret_is_queued says whether it did. Does nothing on a stream that the user is capturing.
- * *ret_dropped: a graph that made room for another one, for the caller to destroy, or NULL. */
+/* Launches the run as a cached graph, if there is one or one can be made now; *ret_is_queued says
+ * whether it did. On a stream that the user is capturing it does nothing. *ret_dropped is a graph
+ * that made room for this one and that the caller destroys, or NULL. */
 static int queue_as_graph(struct cei_capture *capture, const struct cei_run *run,
 			  void **ret_dropped, int *ret_is_queued)
 {
@@ -404,7 +406,7 @@ int cei_capture_run(struct cei_capture *capture, const struct cei_run *run)
 	if (!r && !is_queued)
 		r = run->stream == CU_STREAM_LEGACY ? queue_beside(capture, run)
 			: queue(capture, run);
-	drop_graph(capture, dropped);   /* after the run is queued, because peers wait for that */
+	drop_graph(capture, dropped);   /* last, because peers wait for the run */
 	return r;
 }
 

@@ -42,7 +42,8 @@ static struct cei_graph_entry *find(struct cei_graph_cache *graphs, const struct
 	return NULL;
 }
 
-/* A free entry, or the one that was unused for longest, if that is long enough. */
+/* Returns a free entry, or else the entry that was unused for longest, if it was unused for at
+ * least CEI_GRAPH_CACHE_STALE runs. NULL: there is no such entry. */
 static struct cei_graph_entry *take_room(struct cei_graph_cache *graphs, void **ret_dropped)
 {
 	struct cei_graph_entry *oldest = &graphs->entries[0];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Rounds in which all ranks exchange a number. */
+/* Makes the rounds in which all ranks exchange a number each. */
 
 #include "ops/core/host_allreduce.h"
 
@@ -61,7 +61,7 @@ static int check(const struct cei_allreduce *allreduce, uint64_t value)
 			 "create another one", allreduce->rank, allreduce->round);
 }
 
-/* Awaits a rank's number of this round. */
+/* Waits for the number that a rank publishes in this round, and returns it. */
 static int hear(const struct cei_allreduce *allreduce, uint32_t rank, uint64_t timeout_ns,
 		uint64_t *ret_value)
 {
@@ -81,8 +81,8 @@ static int hear(const struct cei_allreduce *allreduce, uint32_t rank, uint64_t t
 	}
 	if (!r)
 		r = ceov_signal_value(allreduce->signals[rank], index, &seen);
-	/* after an abort the counter holds no number, and waiting returned the abort's
-	 * error */
+	/* If the signal was aborted, its counter holds no number; waiting again returns the
+	 * error of the abort. */
 	if (!r && seen >> CEI_ALLREDUCE_VALUE_BITS != allreduce->round)
 		r = ceov_signal_wait(allreduce->signals[rank], index,
 				     first_of(allreduce->round), 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The launches of a workspace's runs while they are in flight, and how runs end when one
- * of them fails. */
+/* Keeps the launches of a workspace's runs while they are in flight, and ends all runs when one of
+ * them fails. */
 
 #include "ops/core/workspace.h"
 
@@ -11,8 +11,8 @@
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/sched/launch.h"
 
-/* The time within which a failed launch leaves its lanes (launch.h), and a second for the
- * engine's turns. */
+/* How long a failed launch may need to leave its lanes (CEI_DRAIN_NS, launch.h), and a second for
+ * the engine's turns. */
 #define DRAIN_NS (CEI_DRAIN_NS + UINT64_C(1000000000))
 
 static struct cei_inflight *oldest(ceov_workspace *workspace)
@@ -20,8 +20,8 @@ static struct cei_inflight *oldest(ceov_workspace *workspace)
 	return &workspace->inflights[workspace->first_flight];
 }
 
-/* Returns the error with which a signal of this rank was aborted, or 0. A launch that fails
- * aborts some of them. */
+/* Returns the error with which one of this rank's signals was aborted, or 0. A launch that fails
+ * aborts some of these signals. */
 static int aborted(const ceov_workspace *workspace)
 {
 	uint32_t half;
@@ -34,8 +34,8 @@ static int aborted(const ceov_workspace *workspace)
 	return r;
 }
 
-/* Returns a launch's result. If so many later launches have failed that the context does
- * not keep this result any more, the error is found by aborted(). */
+/* Returns a launch's result. The context keeps only so many results of failed launches; if this one
+ * was dropped, the error is that of the aborted signals. */
 static int result_of(ceov_workspace *workspace, ceov_ticket ticket, uint64_t timeout_ns)
 {
 	ceov_context *context = workspace->object.context;
@@ -46,8 +46,8 @@ static int result_of(ceov_workspace *workspace, ceov_ticket ticket, uint64_t tim
 	return result;
 }
 
-/* Removes the launches that have ended from the inflight. CEOV_PENDING: some have not ended
- * within timeout_ns; else the first error, or 0. */
+/* Awaits the launches of one run, and removes those that have ended from `inflight`. CEOV_PENDING:
+ * not all ended within timeout_ns; else 0, or the first error. */
 static int end_inflight(ceov_workspace *workspace, struct cei_inflight *inflight,
 			uint64_t timeout_ns)
 {
@@ -65,8 +65,8 @@ static int end_inflight(ceov_workspace *workspace, struct cei_inflight *inflight
 	return r;
 }
 
-/* Removes the oldest inflight when its launches have ended; the workspace keeps their
- * error. CEOV_PENDING: they have not ended within timeout_ns. */
+/* Awaits the launches of the oldest run in flight, and removes the run when they have ended; the
+ * workspace keeps their error. CEOV_PENDING: they have not ended within timeout_ns. */
 static int end_oldest(ceov_workspace *workspace, uint64_t timeout_ns)
 {
 	if (end_inflight(workspace, oldest(workspace), timeout_ns) == CEOV_PENDING)
@@ -76,8 +76,8 @@ static int end_oldest(ceov_workspace *workspace, uint64_t timeout_ns)
 	return 0;
 }
 
-/* Waits until the launches of the oldest inflight have ended. Gives up only DRAIN_NS after
- * their deadline. */
+/* Waits until the launches of the oldest run in flight have ended, for up to DRAIN_NS longer than
+ * the deadline of a launch. After that it raises CEOV_ERR_UNCERTAIN. */
 static int wait_for_oldest(ceov_workspace *workspace)
 {
 	uint64_t timeout = workspace->deadline_ns < CEI_FOREVER - DRAIN_NS
@@ -99,8 +99,7 @@ int cei_workspace_look(ceov_workspace *workspace)
 		;
 	r = workspace->executor.ops->status(&workspace->executor);
 	if (r == CEOV_ERR_ABORTED && aborted(workspace))
-		r = aborted(workspace); /* the signals may know the cause: a lost peer, for
-					 * example */
+		r = aborted(workspace); /* the signals may know the cause, such as a lost peer */
 	if (r < 0)
 		(void)cei_workspace_fail(workspace, r);
 	/* acquire: pairs with cei_workspace_fail() */
@@ -152,7 +151,7 @@ int cei_workspace_fail(ceov_workspace *workspace, int error)
 	uint32_t blamed, n;
 	int none = 0;
 
-	/* release: pairs with who reads the error and then our report */
+	/* release: pairs with the acquire of a thread that reads the error and then our report */
 	if (!atomic_compare_exchange_strong_explicit(&workspace->error, &none, error,
 						     memory_order_release,
 						     memory_order_relaxed))
@@ -178,7 +177,8 @@ static void abort_runs(ceov_workspace *workspace)
 		workspace->name, workspace->rank));
 }
 
-/* Waits for the launches of all inflights. CEOV_PENDING: one has not ended within timeout_ns. */
+/* Waits for the launches of all runs in flight. CEOV_PENDING: a run has not ended within
+ * timeout_ns. */
 static int end_inflights(ceov_workspace *workspace, uint64_t timeout_ns)
 {
 	int r = 0;
@@ -188,9 +188,8 @@ static int end_inflights(ceov_workspace *workspace, uint64_t timeout_ns)
 	return r;
 }
 
-/* Returns whether runs have to be aborted. If all jobs have ended, launches only have to
- * end their copies and get some time for that: peers may still be in that run, which must
- * not fail for them. */
+/* Returns whether runs must be aborted. If all jobs have ended, only copies of launches are left,
+ * and these get CEI_CLOSE_NS to end: an abort would fail the run for peers that are still in it. */
 static int is_busy(ceov_workspace *workspace)
 {
 	struct cei_executor *executor = &workspace->executor;
@@ -200,7 +199,7 @@ static int is_busy(ceov_workspace *workspace)
 	return end_inflights(workspace, CEI_CLOSE_NS) == CEOV_PENDING;
 }
 
-/* Waits until aborted runs have ended, none of which waits for marks any more. */
+/* Waits until aborted runs have ended; after the abort none of them waits for marks any more. */
 static void drain(ceov_workspace *workspace)
 {
 	struct cei_executor *executor = &workspace->executor;
@@ -216,7 +215,7 @@ static void drain(ceov_workspace *workspace)
 
 void cei_workspace_end(ceov_workspace *workspace)
 {
-	/* A thread that makes a run holds the lock: that run has to end first. */
+	/* If the lock is taken, a thread is making a run, and that run has to end first. */
 	int is_running = pthread_mutex_trylock(&workspace->lock);
 
 	if (is_running) {
@@ -239,7 +238,7 @@ int ceov_workspace_status(ceov_workspace *workspace)
 
 	if (r)
 		return r;
-	/* If another thread is just making a run, it makes this check itself. */
+	/* If another thread holds the lock, it is making a run, and makes this check itself. */
 	if (!pthread_mutex_trylock(&workspace->lock)) {
 		(void)cei_workspace_look(workspace);
 		pthread_mutex_unlock(&workspace->lock);
@@ -255,7 +254,7 @@ int ceov_workspace_idle(ceov_workspace *workspace)
 	if (r)
 		return r;
 	if (pthread_mutex_trylock(&workspace->lock))
-		return CEOV_PENDING;            /* another thread is just making a run */
+		return CEOV_PENDING;            /* another thread is making a run */
 	(void)cei_workspace_look(workspace);
 	if (workspace->n_flights ||
 	    workspace->executor.ops->idle(&workspace->executor, 0) == CEOV_PENDING)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* What all operators share: creation, explanation, release. */
+/* Creates, explains and releases operators of all kinds. */
 
 #include "ops/core/op.h"
 
@@ -33,7 +33,7 @@ const struct cei_object_type cei_op_type = {
 	"op", offsetof(ceov_context, uppers), NULL, quarantine_op
 };
 
-/* Destroys an op whose runs have ended, also a partly built one. */
+/* Destroys an op, which may be partly built. Its runs must have ended. */
 static void destroy(ceov_op *op)
 {
 	uint32_t i;
@@ -80,7 +80,8 @@ struct cei_rates cei_op_rates(const ceov_workspace *workspace)
 		return rates;
 	cei_rates_take(&rates, workspace->least[CEI_ALLREDUCE_SMS],
 		       workspace->least[CEI_ALLREDUCE_COPY_RATE]);
-	/* only our own kernels execute tiles in pairs */
+	/* Only the kernels of this library execute tiles in pairs, so a pair shows that the
+	 * executor has them. */
 	rates.has_tiles = executor->ops->pair(executor, small) == rates.pair;
 	rates.has_library = executor->ops->is_fit(executor, whole);
 	return rates;
@@ -100,7 +101,7 @@ int cei_op_key(const ceov_workspace *workspace, const struct cei_op_shape *shape
 
 	if (!machine[0])
 		return CEOV_NONE;
-	/* marks cost more in a graph than in a launch, so each has tunings of its own */
+	/* Marks cost more in a graph than in a launch, so graphs have tunings of their own. */
 	snprintf(text, sizeof(text), "%s%s", workspace->is_capturable ? "graph-" : "", machine);
 	cei_tuning_key(text, shape, key);
 	return 0;
@@ -123,9 +124,10 @@ int cei_op_recall(const ceov_workspace *workspace, const struct cei_op_shape *sh
 	return r;
 }
 
-/* Applies a stored tuning as far as other ranks do not notice: tiles and blocks, if the
- * model's number of pieces is the one that they were measured with. Pieces and mode must be
- * the same at all ranks, and ranks may read different files: see ceov_op_tune(). */
+/* Applies those parts of a stored tuning that may differ between ranks: tile shape and blocks. It
+ * does so only if the model chose the number of pieces with which they were measured. Pieces and
+ * mode must be equal at all ranks, but ranks may read different files; ceov_op_tune() sees to
+ * that. */
 static void refine(ceov_op *op, const struct cei_rates *rates)
 {
 	struct ceov_op_tuning tuning;
@@ -223,8 +225,8 @@ int cei_op_create_from(ceov_workspace *workspace, const struct cei_op_kind *kind
 	return cei_op_create(workspace, &shape, tuning, ret_op);
 }
 
-/* Copies what cei_op_create() built. Leaves the rest, above all the op's place in the
- * context's list, which other threads link and unlink at the same time. */
+/* Copies all that cei_op_create() built, but not the op's place in the context's list, which other
+ * threads link and unlink at the same time. */
 static void take_built(ceov_op *to, const ceov_op *from)
 {
 	to->choice = from->choice;
@@ -271,7 +273,7 @@ void ceov_op_release(ceov_op *op)
 		return;
 	workspace = op->workspace;
 	pthread_mutex_lock(&workspace->lock);
-	(void)cei_workspace_land(workspace);    /* errors are kept in the workspace's status */
+	(void)cei_workspace_land(workspace);    /* the workspace keeps errors in its status */
 	(void)workspace->executor.ops->idle(&workspace->executor, workspace->deadline_ns);
 	cei_capture_forget(workspace->capture, op);
 	pthread_mutex_unlock(&workspace->lock);

@@ -4,8 +4,8 @@
 #define CEI_OP_H
 
 /*
- * What all operators share: op.c creates, explains and releases them, run.c makes their
- * runs. Where they differ, they call their kind's functions: kind.h.
+ * What all operators share. op.c creates, explains and releases them, and run.c makes their runs.
+ * Where operators differ, these files call functions of the operator's kind (kind.h).
  */
 
 #include <stdint.h>
@@ -19,14 +19,14 @@
 #include "ops/tuning/selector.h"
 #include "ops/tuning/tunings.h"
 
-/* The lists of tiles of an op that has a product. */
+/* The lists of tiles of an op that has a product. `others` and `own` are parts of `all`. */
 struct cei_product {
 	struct cei_tile_list all;
-	struct cei_tile_list others;    /* sequences: the tiles whose rows are sent */
-	struct cei_tile_list own;       /* sequences: the tiles of own rows; both lists are parts
-					 * of `all` */
-	struct cei_tile_list alone;     /* for measurements: its tiles neither await nor arrive;
-					 * made at first use, under the workspace's lock */
+	struct cei_tile_list others;    /* for sequences: the tiles whose rows are sent to peers */
+	struct cei_tile_list own;       /* for sequences: the tiles of the rank's own rows */
+	struct cei_tile_list alone;     /* for measurements: tiles that neither await nor raise
+					 * a mark; made at first use, under the workspace's
+					 * lock */
 };
 
 extern const struct cei_object_type cei_op_type;
@@ -37,9 +37,9 @@ struct ceov_op {
 	const struct cei_op_kind *kind;
 	struct cei_op_shape       shape;
 	struct cei_choice         choice;
-	struct ceov_op_tuning     given;        /* the caller's tuning; 0: the caller left that
-						 * field open */
-	int                       is_tuned;     /* tuned by a measurement on this machine */
+	struct ceov_op_tuning     given;        /* the caller's tuning; a field of 0 was left
+						 * open */
+	int                       is_tuned;     /* 1: choice was measured on this machine */
 	struct cei_send_stage     stages[CEI_OP_STAGES_MAX];
 	uint32_t                  n_sent;       /* counters of `sent` that a run awaits */
 	struct cei_product        product;
@@ -47,24 +47,23 @@ struct ceov_op {
 						 * points to, or NULL */
 };
 
-/* Implement ceov_*_scratch_bytes() and ceov_*_create() of a kind. from: the kind's public
- * struct. */
+/* Implement ceov_*_scratch_bytes() and ceov_*_create() for one kind. `from` is the public struct
+ * that the caller of these functions filled. */
 uint64_t cei_op_scratch_bytes(const struct cei_op_kind *kind, const void *from,
 			      uint32_t n_ranks);
 int  cei_op_create_from(ceov_workspace *workspace, const struct cei_op_kind *kind,
 			const void *from, ceov_op **ret_op);
 
-/* Creates an op of this shape. The workspace was checked; tuning may be NULL. Cleans up on
- * failure. */
+/* Creates an op of the given shape. The workspace must have been checked; tuning may be NULL. On
+ * failure nothing is left behind. */
 int  cei_op_create(ceov_workspace *workspace, const struct cei_op_shape *shape,
 		   const struct ceov_op_tuning *tuning, ceov_op **ret_op);
 
-/* Returns whether the tuning leaves everything open; NULL does. */
+/* Returns whether a tuning leaves all fields open, or is NULL. */
 int  cei_op_says_nothing(const struct ceov_op_tuning *tuning);
 
-/* Returns the rates for the cost model: what this rank's executor can do, what all ranks
- * agreed on about their GPUs, and defaults for the rest. The workspace must be
- * connected. */
+/* Returns the rates for the cost model: what this rank's executor can do, what all ranks agreed on
+ * about their GPUs, and defaults for everything else. The workspace must be connected. */
 struct cei_rates cei_op_rates(const ceov_workspace *workspace);
 
 /* Writes the key under which the op's tuning is stored. Ops in capturable workspaces have
@@ -73,16 +72,15 @@ struct cei_rates cei_op_rates(const ceov_workspace *workspace);
 int  cei_op_key(const ceov_workspace *workspace, const struct cei_op_shape *shape,
 		char key[CEI_TUNING_KEY_BYTES]);
 
-/* Finds the stored tuning for the shape. CEOV_NONE: none is stored, or this executor cannot
- * use it. */
+/* Finds the stored tuning for a shape. CEOV_NONE: there is none, or this executor cannot use it. */
 int  cei_op_recall(const ceov_workspace *workspace, const struct cei_op_shape *shape,
 		   struct ceov_op_tuning *ret_tuning);
 
-/* Exchanges everything that depends on the tuning between two ops of the same workspace,
- * kind and shape without runs in flight. Cannot fail. */
+/* Exchanges all that depends on the tuning between two ops. They must be of the same workspace,
+ * kind and shape, and have no runs in flight. Cannot fail. */
 void cei_op_swap(ceov_op *op, ceov_op *other);
 
-/* Implements ceov_op_tune() behind its checks, on any executor: measures the candidates and
+/* The part of ceov_op_tune() behind its checks, for any executor: measures the candidates, and
  * gives the op what was built for the fastest one (tune.c). */
 struct cei_candidates;
 int  cei_op_tune(ceov_op *op, void *stream, const struct cei_candidates *candidates);

@@ -39,8 +39,8 @@ static int is_apart(const struct cei_operand *one, const struct cei_operand *oth
 		other_at + other->n_bytes <= at;
 }
 
-/* Results must not overlap other operands, which are still being sent or read by tiles
- * while results are written. */
+/* Refuses a result that overlaps another operand. While a tile writes results, the other operand
+ * may still be read by other tiles, or be on its way to a peer. */
 static int check_apart(const ceov_op *op, const struct cei_operand *result,
 		       const struct cei_operand *other)
 {

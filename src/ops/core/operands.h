@@ -3,20 +3,20 @@
 #ifndef CEI_OPERANDS_H
 #define CEI_OPERANDS_H
 
-/* The memory that one run of an op reads and writes, checked before anything is queued. */
+/* Checks the memory that one run of an op reads and writes, before anything is queued. */
 
 #include <stdint.h>
 
 #include "ops/core/op.h"
 
-/* A, B and C of each product, and the gathered A. */
+/* An op has at most A, one B and one C for each product, and the gathered A. */
 #define CEI_OPERANDS_MAX (2u + 2u * CEOV_OP_GEMMS_MAX)
 
 struct cei_operand {
-	const char *name;               /* as named in the run's struct */
+	const char *name;               /* the field's name in the run's public struct */
 	const void *base;
-	uint64_t    n_bytes;            /* 0: not used, and base is ignored */
-	int         is_result;          /* it is written */
+	uint64_t    n_bytes;            /* 0: the operand is not used, and base is ignored */
+	int         is_result;          /* 1: the run writes it */
 };
 
 /* Raises CEOV_ERR_INVALID with the operand's name if a base is NULL or not aligned to 16

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Checks the arguments of a run and makes it: launches, then the job. */
+/* Checks the arguments of a run, makes its launches, and queues its job. */
 
 #include "ops/core/run.h"
 
@@ -104,7 +104,8 @@ int cei_run_await(const struct cei_run *run, ceov_signal *signal, uint32_t first
 	return executor->ops->await(executor, run->stream, &marks, &counters);
 }
 
-/* Raises the counters to the run's number; in captured runs they are gates, raised to 1. */
+/* Raises counters from the run's stream. They rise to the run's number; in captured runs the
+ * counters are gates and rise to 1. */
 int cei_run_raise(const struct cei_run *run, ceov_signal *signal, uint32_t first,
 		  uint32_t n)
 {
@@ -124,8 +125,8 @@ int cei_run_raise(const struct cei_run *run, ceov_signal *signal, uint32_t first
 
 /* --- launches -------------------------------------------------------------- */
 
-/* Launches a plan. Waits while the engine's inbox or tickets are full: all plans of the
- * context share them. */
+/* Launches a plan. Waits while the engine's inbox or the context's tickets are full, which all
+ * plans of the context share. */
 static int launch_when_room(const ceov_workspace *workspace, ceov_plan *plan,
 			    const struct ceov_launch *launch, ceov_ticket *ret_ticket)
 {
@@ -157,8 +158,8 @@ static int launch_phase(const struct cei_run *run, uint32_t i, ceov_ticket *ret_
 	return launch_when_room(workspace, stage->plan[run->half], &launch, ret_ticket);
 }
 
-/* Raises the run's start mark if a stage awaits it. Called before the launches, so that the
- * stream can raise it while the host makes them. */
+/* Raises the run's start mark from the stream, if a stage awaits it. It comes before the launches,
+ * so that the stream can raise the mark while the host makes them. */
 static int raise_start(const struct cei_run *run)
 {
 	const ceov_op *op = run->op;
@@ -184,16 +185,16 @@ static int launch_phases(const struct cei_run *run)
 		r = launch_phase(run, i, &inflight.tickets[inflight.n]);
 		inflight.n += !r;
 	}
-	if (inflight.n)                 /* launches of a run that failed half-way must end, too */
+	if (inflight.n)                 /* also if a later launch failed: these must still end */
 		cei_workspace_add_flight(op->workspace, &inflight);
 	return r;
 }
 
 /* --- the run --------------------------------------------------------------- */
 
-/* Refuses a stream that is being captured, unless the workspace is capturable. A graph
- * cannot contain copies that the engine launches: its kernels would wait for copies that no
- * replay makes. */
+/* Refuses a stream that is being captured, unless the workspace is capturable. The engine's copies
+ * would not become a part of the graph, so kernels of a replay would wait for copies that nobody
+ * makes. */
 static int check_capture(const struct cei_run *run)
 {
 	ceov_workspace *workspace = run->op->workspace;
@@ -210,8 +211,9 @@ static int check_capture(const struct cei_run *run)
 			 workspace->name);
 }
 
-/* Begins a run: checks the workspace and orders the stream behind the last run, even if the
- * stream's handle is the same as last time: it may have been reused for another stream. */
+/* Begins a run: checks the workspace, and orders the stream behind the last run's stream. It does
+ * so even if the handle is the same as last time, because the handle may now be another
+ * stream's. */
 static int begin(struct cei_run *run)
 {
 	ceov_workspace *workspace = run->op->workspace;
@@ -237,7 +239,7 @@ static int begin(struct cei_run *run)
 	return 0;
 }
 
-/* Queues the run. From here on peers count on this rank, so an error ends their runs, too. */
+/* Queues the run. From here on peers rely on this rank, so an error ends their runs, too. */
 static int issue(const struct cei_run *run)
 {
 	ceov_workspace *workspace = run->op->workspace;
@@ -253,7 +255,7 @@ static int issue(const struct cei_run *run)
 		if (!r)
 			r = run->op->kind->job(run);
 	}
-	/* work queued before an error must end before memory is freed */
+	/* Work that was queued before an error must still end before memory is freed. */
 	marked = executor->ops->mark_stream(executor, run->stream);
 	r = r ? r : marked;
 	return r ? cei_workspace_fail(workspace, r) : 0;
@@ -268,7 +270,8 @@ int cei_run_make(struct cei_run *run)
 	r = begin(run);
 	if (!r) {
 		r = issue(run);
-		/* a host's run has ended, so nothing uses the caller's memory any more */
+		/* A run on the host has ended when it returns, so nothing may use the caller's
+		 * memory any more. */
 		landed = workspace->is_host ? cei_workspace_land(workspace) : 0;
 		r = r ? r : landed;
 	}

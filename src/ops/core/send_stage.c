@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Builds the plans of send stages. */
+/* Builds and commits the plans of a send stage. */
 
 #include "ops/core/send_stage.h"
 
@@ -15,11 +15,11 @@ static int open_plan(struct cei_send_stage *stage, uint32_t half)
 	struct ceov_plan_options options = { .struct_bytes = sizeof(options) };
 	int r;
 
-	options.mark_group_bytes = 1;   /* raises each mark directly behind its transfer's bytes */
+	options.mark_group_bytes = 1;   /* a mark is raised directly behind its own bytes */
 	r = ceov_plan_create(workspace->object.context, workspace->rank, &options,
 			     &stage->plan[half]);
-	if (!r)                         /* so that a later transfer's mark covers earlier
-					 * transfers */
+	/* Transfers keep their order, so that a later transfer's mark covers earlier ones. */
+	if (!r)
 		cei_plan_keep_order(stage->plan[half]);
 	return r;
 }
@@ -48,7 +48,7 @@ static struct ceov_mark mark_of(ceov_signal *signal, uint32_t index)
 	return mark;
 }
 
-/* The mark that transfers without a ready mark of their own wait for: the run's start mark,
+/* Returns the mark that a transfer awaits if the job raises no mark for it: the run's start mark,
  * or none. */
 static struct ceov_mark start_mark(const struct cei_send_stage *stage)
 {
@@ -106,8 +106,8 @@ int cei_send_stage_add(struct cei_send_stage *stage, const struct cei_send *leg)
 	return r;
 }
 
-/* Adds a transfer without bytes to the plan of each half, with a mark to await (or NULL)
- * and one to raise. */
+/* Adds a transfer without bytes to the plans of both halves: it awaits one mark and raises another.
+ * ready NULL: it awaits the start mark, if the stage has one. */
 static int add_marks(struct cei_send_stage *stage, const struct ceov_mark *ready,
 		     const struct ceov_mark *then)
 {
@@ -123,7 +123,8 @@ static int add_marks(struct cei_send_stage *stage, const struct ceov_mark *ready
 	return r;
 }
 
-/* Makes the marks, one for each half, that `rank` raises in signal `here` of rank `at`. */
+/* Returns in marks, for each half, the mark that rank `rank` raises in the signal `here` of rank
+ * `at`. */
 static void here_marks(const ceov_workspace *workspace, uint32_t rank, uint32_t at,
 		       struct ceov_mark *marks)
 {
@@ -145,8 +146,9 @@ int cei_send_stage_say_present(struct cei_send_stage *stage, uint32_t target)
 	struct ceov_mark then[CEI_OP_HALVES];
 
 	here_marks(stage->workspace, stage->workspace->rank, target, then);
-	if (!stage->awaits_start)       /* without a start mark the launch follows the stream,
-					 * which shows that the run has begun */
+	/* The mark must not be raised before the run has begun. Without a start mark the launch
+	 * has to follow the stream to make sure of that. */
+	if (!stage->awaits_start)
 		stage->follows = 1;
 	return add_marks(stage, NULL, then);
 }
@@ -184,6 +186,6 @@ void cei_send_stage_fini(struct cei_send_stage *stage)
 
 	for (half = 0; half < CEI_OP_HALVES; half++)
 		ceov_plan_release(stage->plan[half]);
-	(void)ceov_buffer_release(stage->floating);     /* no plan uses it any more */
+	(void)ceov_buffer_release(stage->floating);     /* after the plans that use it */
 	memset(stage, 0, sizeof(*stage));
 }

@@ -4,8 +4,8 @@
 #define CEI_SEND_STAGE_H
 
 /*
- * The transfers that one launch of an op makes, as two plans: one for each half of scratch.
- * Run e launches its plan with base e - 1, so every mark's value in the plans is 1. In a
+ * The transfers that one launch of an op makes. They are built as two plans, one for each half of
+ * scratch. Run e launches one of them with base e - 1, so all marks in the plans have value 1. In a
  * group of one rank there are no plans.
  */
 
@@ -16,55 +16,58 @@
 struct cei_send_stage {
 	ceov_workspace *workspace;
 	ceov_plan      *plan[CEI_OP_HALVES];    /* NULL: nothing to launch */
-	ceov_buffer    *floating;       /* stands for the caller's operand, which is sent; NULL:
-					 * own scratch is sent */
-	int             names_floating; /* 1: some transfer reads floating, so launches must give
-					 * its address */
+	ceov_buffer    *floating;       /* stands for the caller's operand that is sent; NULL:
+					 * this rank's scratch is sent instead */
+	int             names_floating; /* 1: some transfer reads floating, so a launch must
+					 * give its address */
 	int             awaits_job;     /* 1: some transfer awaits a mark of `ready` that the job
 					 * raises */
 	int             follows;        /* 1: launches wait for the work that is on the stream; 0:
-					 * they need not, because their transfers await marks of
+					 * they need not, because all transfers await marks of
 					 * `ready` */
-	int             awaits_start;   /* 1: transfers without a ready mark of their own await the
-					 * run's start mark, so that the engine can poll for them.
-					 * Set before the first transfer is added; not in captured
-					 * runs */
+	int             awaits_start;   /* 1: transfers for which the job raises no mark await
+					 * the run's start mark, so that the engine can poll it.
+					 * To be set before the first transfer is added; 0 in
+					 * captured runs */
 };
 
-struct cei_send {                       /* one transfer of the launch */
+struct cei_send {                       /* one transfer */
 	uint32_t target;                /* the rank that receives */
-	uint64_t source_bytes;          /* offset in the floating buffer, or in the half of own
-					 * scratch */
-	uint64_t target_bytes;          /* offset in the target's half */
+	uint64_t source_bytes;          /* offset in the floating buffer, or in the half of this
+					 * rank's scratch */
+	uint64_t target_bytes;          /* offset in the half of the target's scratch */
 	uint64_t n_bytes;
-	uint32_t ready;                 /* counter of `ready` that it awaits, or CEOV_NOBODY */
-	uint32_t arrives;               /* counter of the target's `arrived`, or CEOV_NOBODY: a
-					 * later transfer's mark covers it */
+	uint32_t ready;                 /* counter of `ready` that the transfer awaits, or
+					 * CEOV_NOBODY */
+	uint32_t arrives;               /* counter of the target's `arrived` that it raises;
+					 * CEOV_NOBODY: none, because a later transfer's mark
+					 * covers it */
 };
 
-/* Creates the plans of a zeroed stage, and a floating buffer of floating_bytes; 0: the
- * source is own scratch. */
+/* Creates the plans of a zeroed stage, and a floating buffer of floating_bytes. floating_bytes 0:
+ * the stage sends this rank's scratch. */
 int  cei_send_stage_open(struct cei_send_stage *stage, ceov_workspace *workspace,
 			 uint64_t floating_bytes);
 
 /* Adds a transfer, unless it has no bytes. */
 int  cei_send_stage_add(struct cei_send_stage *stage, const struct cei_send *leg);
 
-/* For a peer that gets no bytes in a run: cei_send_stage_say_present() adds a transfer that
- * raises `here` at the peer, to say that this rank has begun the run. Call it before other
- * transfers are added, because the mark is raised behind them. At the peer,
- * cei_send_stage_await_here() adds a transfer that awaits this mark and raises counter
- * `sent`: the peer's job waits for it as for the end of its own copies, in one wait with
- * one deadline. */
+/* For peers to which a rank sends no bytes, which would show that it has begun the run. On the
+ * sending rank, cei_send_stage_say_present() adds a transfer that raises the peer's `here`; call it
+ * before other transfers are added, because the mark is raised behind earlier ones. At the peer,
+ * cei_send_stage_await_here() adds a transfer that awaits that mark and raises counter `sent`. The
+ * peer's job then waits for both this and the end of its own copies in one wait with one
+ * deadline. */
 int  cei_send_stage_say_present(struct cei_send_stage *stage, uint32_t target);
 int  cei_send_stage_await_here(struct cei_send_stage *stage, uint32_t source, uint32_t sent);
 
-/* Adds a transfer that raises counter `sent` behind the bytes of all transfers added before. */
+/* Adds a transfer that raises counter `sent` behind the bytes of all transfers added so far. */
 int  cei_send_stage_say_sent(struct cei_send_stage *stage, uint32_t sent);
 
+/* Commits the plans; no transfer may be added after that. */
 int  cei_send_stage_close(struct cei_send_stage *stage);
 
-/* Releases the stage, also a partly built one. Its launches must have ended. */
+/* Releases the stage, also if it is partly built. Its launches must have ended. */
 void cei_send_stage_fini(struct cei_send_stage *stage);
 
 #endif /* CEI_SEND_STAGE_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The memory and signals of a workspace that ranks share. */
+/* Creates, exports, finds and releases the memory and signals of a workspace that ranks share. */
 
 #include "ops/core/workspace.h"
 
@@ -12,14 +12,14 @@
 #include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/signal.h"
 
-struct part {                           /* a buffer or signal that each rank has */
+struct part {                           /* a kind of buffer or signal that each rank has */
 	const char *name;               /* suffix of the name under which it is exported */
-	size_t      at;                 /* offset in struct ceov_workspace of the array that
-					 * points to each rank's one */
-	uint32_t    n_counters;         /* number of its counters ... */
-	uint32_t    n_per_rank;         /* ... plus this for each rank of the group */
-	int         is_on_host;
-	int         is_of_captured;     /* only in capturable workspaces */
+	size_t      at;                 /* offset in struct ceov_workspace of an array with one
+					 * pointer for each rank */
+	uint32_t    n_counters;         /* the signal has n_counters + n_per_rank * ranks */
+	uint32_t    n_per_rank;
+	int         is_on_host;         /* 1: in host memory; 0: at the rank's place */
+	int         is_of_captured;     /* 1: exists only in capturable workspaces */
 };
 
 static const struct part parts[] = {
@@ -46,7 +46,7 @@ static ceov_signal **slot(const ceov_workspace *workspace, const struct part *pa
 	return (ceov_signal **)((uintptr_t)workspace + part->at) + rank;
 }
 
-/* The name under which a part is exported. */
+/* Writes the name under which a part is exported into buffer, and returns it. */
 static const char *name_of(const ceov_workspace *workspace, int is_capturable,
 			   const char *part, char *buffer)
 {
@@ -75,7 +75,7 @@ int cei_shared_create(ceov_workspace *workspace, const struct ceov_place *place)
 	return r;
 }
 
-/* Exports scratch last, so that whoever has found it finds the rest. */
+/* Exports scratch last, so that a peer that has found scratch finds the signals, too. */
 int cei_shared_offer(ceov_workspace *workspace)
 {
 	uint32_t rank = workspace->rank, i;
@@ -103,9 +103,9 @@ static int release_buffer(ceov_buffer **buffer)
 	return r;
 }
 
-/* Raises an error if the peer's workspace of this name differs in is_capturable: then the
- * peer never exports what this rank looks for. CEOV_NONE: it has not exported such a
- * one. */
+/* Raises an error if the peer has a workspace of this name that differs in is_capturable, because
+ * then it will never export what this rank looks for. CEOV_NONE: the peer has exported no such
+ * workspace. */
 static int refuse_other_mode(ceov_workspace *workspace, uint32_t rank)
 {
 	ceov_buffer *found = NULL;
@@ -140,7 +140,7 @@ static int check_size(ceov_workspace *workspace, uint32_t rank)
 			 peer / 2);
 }
 
-/* CEOV_NONE: the peer has not exported it yet. */
+/* Looks for the scratch of a peer. CEOV_NONE: the peer has not exported it yet. */
 static int find_scratch(ceov_workspace *workspace, uint32_t rank)
 {
 	char name[CEI_NAME_BYTES];
@@ -182,7 +182,7 @@ int cei_shared_is_found(const ceov_workspace *workspace, uint32_t rank)
 	for (i = 0; i < PARTS; i++)
 		if (has(workspace, &parts[i]) && !*slot(workspace, &parts[i], rank))
 			return 0;
-	return 1;                       /* scratch is found last, so the others were found */
+	return 1;                       /* scratch was found after all signals */
 }
 
 /* --- release, and the list for aborts -------------------------------------- */

@@ -6,9 +6,9 @@
  * op what was built for the fastest one.
  *
  * All ranks take the same steps, because every decision is made from numbers that all ranks
- * exchanged (host_allreduce.h). These rounds are also barriers: memory is allocated and freed only
- * while no rank has a run in flight, since drivers may make an allocation wait for kernels,
- * which may wait for a peer that is in an allocation itself.
+ * exchanged (host_allreduce.h). Each exchange is also a barrier. Memory is allocated and freed only
+ * while no rank has a run in flight: a driver may make an allocation wait for kernels, and these
+ * may wait for a peer that is itself in an allocation.
  */
 
 #include <inttypes.h>
@@ -19,7 +19,7 @@
 #include "ops/core/run.h"
 #include "ops/tuning/candidates.h"
 
-#define WARM_RUNS  (2u * CEI_OP_HALVES)   /* graphs are cached in the last of these runs:
+#define WARM_RUNS  (2u * CEI_OP_HALVES)   /* untimed; graphs are made in the last of them:
 					   * graph_cache.h */
 #define TIMED_RUNS 10u
 
@@ -27,17 +27,17 @@ struct tune {
 	ceov_op                     *op;
 	const struct cei_candidates *candidates;
 	struct cei_trial_operands    operands;
-	ceov_op                     *best;      /* NULL: nothing was measured yet */
+	ceov_op                     *best;      /* fastest op so far; NULL: none measured yet */
 	struct ceov_op_tuning        best_tuning;
 	uint64_t                     best_ns;
-	uint64_t                     model_ns;  /* time of the model's choice, the first
-						 * candidate; 0: not measured */
+	uint64_t                     model_ns;  /* measured time of the first candidate, which is
+						 * the model's choice; 0: not measured */
 };
 
 /* --- agreeing with peers --------------------------------------------------- */
 
-/* Aborts the workspace's signals, so that no peer waits for this rank: after an error ranks
- * may be at different steps. */
+/* Aborts the workspace's signals. After an error ranks may be at different steps, and the abort
+ * keeps peers from waiting for this rank. */
 static int fail(const struct tune *tune, int r)
 {
 	return cei_workspace_fail(tune->op->workspace, r);
@@ -59,8 +59,8 @@ static int meet(const struct tune *tune)
 	return agree(tune, 0, &range);
 }
 
-/* Finds out whether a step that each rank makes by itself succeeded at all ranks; r is its
- * result at this rank. */
+/* Tells all ranks whether a step succeeded that each rank makes by itself, and returns in
+ * *ret_is_done whether it succeeded at all of them. r is the step's result at this rank. */
 static int agree_done(const struct tune *tune, int r, int *ret_is_done)
 {
 	struct cei_allreduce_range range;
@@ -98,7 +98,7 @@ static int take_operands(struct tune *tune)
 	return r;
 }
 
-/* Frees operands, also after a failed allocation. */
+/* Frees the operands, of which some may be missing after a failed allocation. */
 static void give_operands(struct tune *tune)
 {
 	struct cei_executor *executor = &tune->op->workspace->executor;
@@ -130,8 +130,8 @@ static int quiesce(const struct tune *tune)
 			     workspace->rank, workspace->name, ceov_strerror(r)) : 0;
 }
 
-/* Ends the timing. Each run may take up to the deadline, so all of them together may take
- * that long as many times. */
+/* Ends the timing. Each of the n runs may take up to the deadline, so the wait may last n times as
+ * long as the deadline. */
 static int end_timing(const struct tune *tune, uint64_t *ret_ns)
 {
 	ceov_workspace *workspace = tune->op->workspace;
@@ -147,7 +147,8 @@ static int end_timing(const struct tune *tune, uint64_t *ret_ns)
 			    "deadline", workspace->rank);
 }
 
-/* Measures the mean time of a run on this rank. All ranks begin together. */
+/* Measures the mean time of a run on this rank. All ranks begin at the same time, because make()
+ * ends with a barrier. */
 static int measure(const struct tune *tune, ceov_op *op, uint64_t *ret_ns)
 {
 	struct cei_executor *executor = &tune->op->workspace->executor;
@@ -174,8 +175,8 @@ static int measure(const struct tune *tune, ceov_op *op, uint64_t *ret_ns)
 
 /* --- candidates ------------------------------------------------------------ */
 
-/* Creates an op with this tuning at all ranks. *ret_op NULL: some rank could not create it,
- * so no rank uses it. */
+/* Creates an op with this tuning at all ranks. If some rank cannot create it, *ret_op is NULL at
+ * all ranks. */
 static int make(const struct tune *tune, const struct ceov_op_tuning *tuning,
 		ceov_op **ret_op)
 {
@@ -193,7 +194,7 @@ static int make(const struct tune *tune, const struct ceov_op_tuning *tuning,
 	return r;
 }
 
-/* Measures a candidate: the slowest rank's time counts. */
+/* Measures a candidate. Its time is that of the slowest rank. */
 static int try_candidate(struct tune *tune, uint32_t i)
 {
 	struct cei_allreduce_range range;
@@ -236,7 +237,7 @@ static void adopt(struct tune *tune, ceov_op *winner)
 
 /* --- stored tunings -------------------------------------------------------- */
 
-/* Uses a stored tuning without measuring, if all ranks have stored the same. */
+/* Uses the stored tuning and does not measure, if all ranks have stored the same one. */
 static int adopt_remembered(struct tune *tune, int *ret_is_done)
 {
 	struct cei_allreduce_range range;
@@ -259,8 +260,8 @@ static int adopt_remembered(struct tune *tune, int *ret_is_done)
 	return 0;
 }
 
-/* Rank 0 stores the result, before a barrier, so that the next tuning finds it. If it
- * cannot be stored a message says so, and the op is tuned all the same. */
+/* Rank 0 stores the result, before a barrier, so that each rank's next tuning finds it. If it
+ * cannot be stored, a message says so, and the op keeps its tuning all the same. */
 static void remember(const struct tune *tune)
 {
 	const ceov_workspace *workspace = tune->op->workspace;
@@ -302,7 +303,7 @@ static void tell(const struct tune *tune)
 			 (double)tune->best_ns / 1e3);
 }
 
-/* Measures all candidates. The operands are allocated. */
+/* Measures all candidates. The operands must have been allocated. */
 static int measure_all(struct tune *tune)
 {
 	uint32_t i;
@@ -351,7 +352,7 @@ int cei_op_tune(ceov_op *op, void *stream, const struct cei_candidates *candidat
 	struct cei_executor *executor = &op->workspace->executor;
 	int is_done = 0, met, r;
 
-	/* refuses a captured stream before peers wait for this rank */
+	/* Refuse a stream that is being captured now, before peers wait for this rank. */
 	r = executor->ops->time_begin(executor, stream);
 	if (r)
 		return r;
@@ -363,7 +364,7 @@ int cei_op_tune(ceov_op *op, void *stream, const struct cei_candidates *candidat
 		r = tune_anew(&tune);
 	if (r < 0 && ceov_workspace_status(op->workspace))
 		return r;
-	met = meet(&tune);              /* no rank makes runs while a peer frees memory */
+	met = meet(&tune);              /* so that no rank makes runs while a peer frees memory */
 	return r ? r : met;
 }
 

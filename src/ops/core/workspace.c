@@ -2,34 +2,33 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Workspaces: creation, connection with those of peers, release. inflight.c has the launches of
- * runs, and what happens when a run fails.
+ * Creates workspaces, connects them with those of peers, and releases them. inflight.c keeps the
+ * launches of runs, and ends all runs when one fails.
  *
  * WHY NO RUN WAITS UNTIL A TARGET IS FREE
- * A sender writes into a peer's scratch without asking whether the peer still reads
- * there. It may, because runs are all-to-all dependencies:
+ * A sender writes into a peer's scratch without asking whether the peer still reads there. This is
+ * safe because each run of a rank depends on all ranks:
  *
- *   1. A rank finishes run e only after every peer has begun it: it has waited for
- *      something that each of them sent in it, or that could not be sent before each
- *      of them had sent. Where a rank has no bytes for a peer, it raises `here` at that
- *      peer, and the peer awaits that (absent peers, send_stage.c).
- *   2. A peer begins run e only after it has finished run e - 1: a run's launches come
- *      after what the stream holds, and runs of one workspace follow each other on
- *      streams (on the host, in the calling thread). What "begins" means is this order
- *      on the GPU, not the moment of the call: nothing of a run leaves before the
- *      stream has come to it.
+ *   1. A rank finishes run e only after every peer has begun run e: it has waited for something
+ *      that each peer sent in run e, or that could only be sent after each peer had sent. Where
+ *      a peer has no bytes for the rank, it raises the rank's signal `here`, and the rank waits
+ *      for that (send_stage.c).
+ *   2. A peer begins run e only after it has finished run e - 1. The reason is that the launches
+ *      of a run come after the work on its stream, and the runs of one workspace follow each
+ *      other on streams (on the host, in the calling thread). "Begins" means this order on
+ *      the GPU, not the moment of the call: a run sends nothing before the stream reaches it.
  *
- * So when a rank begins run e, it has finished e - 1, hence all peers have begun e - 1,
- * hence all peers have finished e - 2: the last run that used the half of scratch that
- * run e uses. The same holds for what a rank sends from: its own partial sums of run
- * e - 2 have arrived at peers that have finished it.
+ * So when a rank begins run e, it has finished run e - 1. By 1, all peers have begun run e - 1;
+ * by 2, all peers have finished run e - 2, which is the last run that used the half of scratch
+ * that run e uses. The memory from which a rank sends is free for the same reason: its partial
+ * sums of run e - 2 have arrived at all peers, since these have finished that run.
  *
- * It holds for counters, too, which is why `arrived` and `here` come in halves. Ops of
- * a workspace may cut rows into different numbers of pieces, so that a counter has one
- * raiser in one run and another one in the next, or the same raiser on another lane.
- * With one set of counters a mark of run e - 1 could land after one of run e and make
- * the counter fall; with two, all marks of run e - 2 have been seen by those who
- * awaited them before run e begins, and every mark that is raised is awaited.
+ * Counters are safe for the same reason, which is why `arrived` and `here` exist once for each
+ * half. Ops of one workspace may cut rows into different numbers of pieces, so a counter may be
+ * raised by one rank in one run and by another rank, or from another lane, in the next run. If
+ * both runs used the same counter, a mark of run e - 1 could be stored after a mark of run e, and
+ * the counter would fall. With one set for each half this cannot happen: all marks that are raised
+ * in run e - 2 are awaited in it, and so have been seen before run e begins.
  */
 
 #include "config.h"
@@ -47,10 +46,10 @@
 #define SCRATCH_ALIGN_BYTES UINT64_C(4096)
 #define SCRATCH_MAX_BYTES   (UINT64_C(1) << 50)
 
-/* The pause between two searches for peers' exports. */
+/* How long a search for peers' exports pauses before it looks again. */
 #define FIND_NS UINT64_C(1000000)
 
-/* The least time that a peer gets to answer, even if the caller does not want to wait. */
+/* A peer gets at least this long to answer, even if the caller does not want to wait. */
 #define FIND_LEAST_NS UINT64_C(1000000000)
 
 /* --- creation -------------------------------------------------------------- */
@@ -95,7 +94,7 @@ static const char *fault_of(const ceov_context *context,
 	return NULL;
 }
 
-/* Fields that an older caller's struct lacks are 0. */
+/* Copies the caller's struct. Fields that the struct of an older caller lacks become 0. */
 static int take_config(ceov_context *context, const struct ceov_workspace_config *from,
 		       struct ceov_workspace_config *ret_config)
 {
@@ -188,7 +187,7 @@ static int build(ceov_workspace *workspace, const struct ceov_place *place)
 	return r ? r : cei_shared_offer(workspace);
 }
 
-/* Frees everything but buffers and signals: these were released, or belong to the context. */
+/* Frees everything but buffers and signals. Those were released, or belong to the context. */
 static void quarantine_workspace(struct cei_object *object)
 {
 	ceov_workspace *workspace = CEI_OWNER(object, ceov_workspace, object);
@@ -219,7 +218,7 @@ static int release_signal(ceov_signal **signal)
 	return r;
 }
 
-/* Releases the workspace's buffers and signals; may be repeated. */
+/* Releases the workspace's buffers and signals. May be called again after an error. */
 static int release_parts(ceov_workspace *workspace)
 {
 	int r = cei_shared_release(workspace);
@@ -267,15 +266,15 @@ int ceov_workspace_create(ceov_context *context,
 		*ret_workspace = workspace;
 		return 0;
 	}
-	(void)release_parts(workspace); /* parts that a peer has found already stay until
-					 * ceov_close() */
+	(void)release_parts(workspace); /* if a peer has found a part already, the part stays
+					 * until ceov_close() */
 	quarantine_workspace(&workspace->object);
 	return r;
 }
 
 /* --- connection ------------------------------------------------------------ */
 
-/* Raises CEOV_ERR_PEER_LOST if a peer that was found before has gone since. */
+/* Raises CEOV_ERR_PEER_LOST if the peer of this rank number was found before and is gone now. */
 static int check_peer(const ceov_workspace *workspace, uint32_t rank)
 {
 	struct ceov_failure failure = cei_failure(CEOV_ERR_PEER_LOST, 0);
@@ -288,8 +287,8 @@ static int check_peer(const ceov_workspace *workspace, uint32_t rank)
 				 workspace->name, rank);
 }
 
-/* Searches for all peers even if one is not found, so that a lost peer is noticed while
- * another one is only late. */
+/* Looks for all peers, even after one was not found, so that a lost peer is noticed while another
+ * one is only late. */
 static int find_peers(ceov_workspace *workspace)
 {
 	uint32_t i, rank;
@@ -307,8 +306,8 @@ static int find_peers(ceov_workspace *workspace)
 	return result;
 }
 
-/* Finds all peers. CEOV_NONE: some peer has not exported everything by deadline_ns. The
- * caller holds the workspace's lock. */
+/* Waits until all peers are found. CEOV_NONE: by deadline_ns some peer has not exported everything.
+ * The caller holds the workspace's lock. */
 static int connect_by(ceov_workspace *workspace, uint64_t deadline_ns)
 {
 	struct timespec pause = { 0, FIND_NS };
@@ -355,8 +354,8 @@ int ceov_workspace_connect(ceov_workspace *workspace, uint64_t timeout_ns)
 	pthread_mutex_unlock(&workspace->lock);
 	if (r)
 		return r == CEOV_NONE ? CEOV_PENDING : r;
-	/* release: pairs with cei_workspace_check_connected(), after the peers' handles
-	 * and facts */
+	/* release: pairs with the acquire in cei_workspace_check_connected(), so that a thread
+	 * that reads 1 sees the peers' handles and facts */
 	atomic_store_explicit(&workspace->is_connected, 1, memory_order_release);
 	return 0;
 }
@@ -393,7 +392,7 @@ char *cei_workspace_half(const ceov_workspace *workspace, uint32_t half)
 
 /* --- release --------------------------------------------------------------- */
 
-/* Waits until all runs have ended, failed ones included. */
+/* Waits until all runs have ended, with or without an error. */
 static int quiesce(ceov_workspace *workspace)
 {
 	int r;
@@ -402,7 +401,7 @@ static int quiesce(ceov_workspace *workspace)
 	(void)cei_workspace_land(workspace);
 	r = workspace->executor.ops->idle(&workspace->executor, workspace->deadline_ns);
 	pthread_mutex_unlock(&workspace->lock);
-	if (r != CEOV_PENDING)          /* runs that ended with an error have ended, too */
+	if (r != CEOV_PENDING)          /* an error means that the runs have ended, too */
 		return 0;
 	return cei_raise(cei_object_report(&workspace->object), CEOV_ERR_TIMEOUT, 0,
 			 "ceov_workspace_release: '%s' of rank %u: its runs are not done "
@@ -425,8 +424,8 @@ int ceov_workspace_release(ceov_workspace *workspace)
 	r = quiesce(workspace);
 	if (r)
 		return r;
-	/* a partly released workspace must not be connected again. release: as in
-	 * ceov_workspace_connect() */
+	/* A workspace that is partly released must not be connected again. release: pairs like
+	 * the store in ceov_workspace_connect() */
 	pthread_mutex_lock(&workspace->lock);
 	workspace->is_leaving = 1;
 	atomic_store_explicit(&workspace->is_connected, 0, memory_order_release);

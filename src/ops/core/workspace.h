@@ -4,22 +4,22 @@
 #define CEI_WORKSPACE_H
 
 /*
- * The scratch memory and signals that one rank's ops use, and the order of their runs. The
- * top of workspace.c explains why no run waits until a target is free.
+ * The scratch memory and signals that the ops of one rank use, and the order of their runs. The
+ * comment at the top of workspace.c explains why no run waits until a target is free.
  *
- * HALVES: run e (from 1) uses half e % 2 of every rank's scratch, and that half's `arrived`
- * and `here`.
+ * HALVES: run e (from 1) uses half e % 2 of every rank's scratch, and the counters of that half in
+ * `arrived` and `here`.
  *
- * COUNTERS: in run e they rise to e, except for `done`, and for `ready` in captured runs
- * (capture_cuda.h). Their indices are:
+ * COUNTERS: in run e a counter rises to e. The exceptions are `done`, and `ready` in captured runs
+ * (capture_cuda.h). The signals and the indices of their counters are:
  *
- *   arrived  a signal for each half, at each rank: source rank * pieces + piece; in the
- *            all-reduce's second stage n_ranks * CEI_OP_PIECES_MAX more than that
- *   here     at each rank, in host memory: half * n_ranks + r, raised by a rank r that
- *            has begun the run and sends no bytes, which would show that
- *   ready    own rank only: target rank * pieces + piece, or piece; the last counter is
- *            raised when the stream reaches the run (cei_workspace_start())
- *   sent     own rank only: each operator assigns its counters
+ *   arrived  at each rank, one signal for each half: source rank * pieces + piece. In the
+ *            second stage of an all-reduce: n_ranks * CEI_OP_PIECES_MAX more than that
+ *   here     at each rank, in host memory: half * n_ranks + r. Rank r raises it when it has
+ *            begun a run in which it sends this rank no bytes
+ *   ready    used by its own rank only: target rank * pieces + piece, or piece. The last
+ *            counter is raised when the stream reaches the run (cei_workspace_start())
+ *   sent     used by its own rank only: each operator assigns its counters
  *   done     at each rank, in capturable workspaces: counter r is the number of runs
  *            that rank r has finished
  *
@@ -41,7 +41,7 @@
 #define CEI_OP_RUNS_MAX       16u       /* runs whose launches may be in flight */
 #define CEI_OP_SENT_MAX       (CEI_OP_STAGES_MAX + CEI_OP_RANKS_MAX)
 
-#define CEI_WORKSPACE_NAME_BYTES 41u    /* with its zero */
+#define CEI_WORKSPACE_NAME_BYTES 41u    /* including the NUL */
 
 struct cei_capture;                     /* capture_cuda.h */
 
@@ -59,65 +59,68 @@ struct ceov_workspace {
 	uint32_t            n_ranks;
 	int                 is_host;
 	int                 is_capturable;
-	int                 shares_sms;
-	uint64_t            half_bytes;
+	int                 shares_sms; /* as in struct ceov_workspace_config */
+	uint64_t            half_bytes; /* size of one half of scratch */
 	uint64_t            deadline_ns;
 	struct cei_executor executor;
-	ceov_buffer        *scratch[CEI_OP_RANKS_MAX];     /* by rank; peers' when found */
+	ceov_buffer        *scratch[CEI_OP_RANKS_MAX];     /* [rank]; a peer's is NULL until it
+							    * is found */
 	ceov_signal        *arrived[CEI_OP_HALVES][CEI_OP_RANKS_MAX];
-	ceov_signal        *here[CEI_OP_RANKS_MAX];        /* by rank */
-	ceov_signal        *done[CEI_OP_RANKS_MAX];        /* by rank; in capturable workspaces */
+	ceov_signal        *here[CEI_OP_RANKS_MAX];        /* [rank] */
+	ceov_signal        *done[CEI_OP_RANKS_MAX];        /* [rank]; NULL unless is_capturable */
 	ceov_signal        *ready;
 	ceov_signal        *sent;
 	struct cei_allreduce allreduce; /* exchange of numbers between ranks for tuning */
-	uint64_t            least[CEI_ALLREDUCE_FACTS]; /* least fact over all ranks, set when
-							 * connected */
+	uint64_t            least[CEI_ALLREDUCE_FACTS]; /* [fact]: its lowest value over all
+							 * ranks; set when connected */
 	struct cei_capture *capture;    /* NULL: the engine launches runs */
 	_Atomic int         is_connected;
 	_Atomic int         error;      /* the first error that ended a run */
 
 	pthread_mutex_t     lock;       /* held while a run is made; guards the fields below */
-	int                 is_leaving; /* its release has begun */
-	uint64_t            find_by_ns; /* while connecting: when peers must have answered */
+	int                 is_leaving; /* 1: the release of the workspace has begun */
+	uint64_t            find_by_ns; /* while connecting: until when peers may answer */
 	uint64_t            n_runs;
-	struct cei_inflight inflights[CEI_OP_RUNS_MAX]; /* a ring buffer */
+	struct cei_inflight inflights[CEI_OP_RUNS_MAX]; /* ring of the runs whose launches are
+							 * in flight */
 	uint32_t            first_flight;
 	uint32_t            n_flights;
 };
 
 /* --- shared.c: what ranks share -------------------------------------------- */
 
-/* What ranks share: each rank creates its scratch and signals, exports them under names
- * that begin with the workspace's, and finds its peers'. */
+/* Each rank creates its own scratch and signals, exports them under names that begin with the
+ * workspace's name, and finds those of its peers. */
 
 #define CEI_SHARED_SIGNALS_MAX ((CEI_OP_HALVES + 3) * CEI_OP_RANKS_MAX)
 
-/* Creates this rank's scratch and signals, these at its place or in host memory. */
+/* Creates this rank's scratch, and its signals at the rank's place or in host memory. */
 int  cei_shared_create(ceov_workspace *workspace, const struct ceov_place *place);
 
 /* Exports this rank's scratch and signals to peers. */
 int  cei_shared_offer(ceov_workspace *workspace);
 
-/* Finds the scratch and signals of a peer that were not found before, by find_by_ns.
+/* Looks until find_by_ns for the parts of a peer (scratch and signals) that were not found before.
  * CEOV_NONE: the peer has not exported all of them. */
 int  cei_shared_find(ceov_workspace *workspace, uint32_t rank);
 
 /* Returns whether the peer's scratch and all its signals were found. */
 int  cei_shared_is_found(const ceov_workspace *workspace, uint32_t rank);
 
-/* Releases what was found of peers, first because peers may be waiting for that, then what
- * this rank created. Also cleans up after a failed creation or an incomplete release.
- * CEOV_PENDING: a peer still uses something of this rank; call again. */
+/* Releases scratch and signals: first those found at peers, because peers may be waiting for that,
+ * then those that this rank created. Also cleans up after a creation that failed or a release that
+ * was incomplete. CEOV_PENDING: a peer still uses something of this rank; call again. */
 int  cei_shared_release(ceov_workspace *workspace);
 
-/* Lists the signals that exist, own and peers', to abort them: at most
- * CEI_SHARED_SIGNALS_MAX. Returns how many. */
+/* Lists the signals that exist, this rank's and those found at peers, so that they can be aborted:
+ * at most CEI_SHARED_SIGNALS_MAX. Returns how many there are. */
 uint32_t cei_shared_signals(const ceov_workspace *workspace, ceov_signal **ret_signals);
 
 /* --- the workspace itself -------------------------------------------------- */
 
-/* Raise an error if the workspace is not valid or, the second function, not connected.
- * call: name of the public function, for the message. */
+/* cei_workspace_check() raises an error if the workspace is not valid;
+ * cei_workspace_check_connected() also if it is not connected. call: name of the public function,
+ * for the message. */
 int  cei_workspace_check(const ceov_workspace *workspace, const char *call);
 int  cei_workspace_check_connected(const ceov_workspace *workspace, const char *call);
 
@@ -125,8 +128,8 @@ int  cei_workspace_check_connected(const ceov_workspace *workspace, const char *
  * ended a run, without raising it again, or 0. The caller holds the workspace's lock. */
 int  cei_workspace_look(ceov_workspace *workspace);
 
-/* The first function waits, if necessary, until one more run may have launches in flight;
- * the second one adds them. The caller holds the workspace's lock. */
+/* cei_workspace_make_room() waits, if necessary, until one more run may have launches in flight;
+ * cei_workspace_add_flight() adds the launches of a run. The caller holds the workspace's lock. */
 int  cei_workspace_make_room(ceov_workspace *workspace);
 void cei_workspace_add_flight(ceov_workspace *workspace, const struct cei_inflight *inflight);
 
@@ -143,8 +146,8 @@ int  cei_workspace_finish(ceov_workspace *workspace);
  * for them with a bound, and logs an error. */
 void cei_workspace_end(ceov_workspace *workspace);
 
-/* Ends the workspace after a run failed with error (< 0): stores the first error, and
- * aborts every signal of the workspace, so that runs of all ranks end. Any thread; returns
+/* Ends all runs of the workspace after one failed with `error` (< 0): keeps the first such error,
+ * and aborts every signal of the workspace, so that the runs of all ranks end. Any thread. Returns
  * error. */
 int  cei_workspace_fail(ceov_workspace *workspace, int error);
 

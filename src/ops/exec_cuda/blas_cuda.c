@@ -14,8 +14,8 @@
 #define WORKSPACE_BYTES (UINT64_C(32) << 20)
 
 /*
- * From cublas_api.h and library_types.h of CUDA 13.0, the same in CUDA 12. Enums are passed
- * as int, handles and streams as pointers.
+ * Values from cublas_api.h and library_types.h of CUDA 13.0, which are the same in CUDA 12.
+ * cuBLAS's enums are passed as int, its handles and streams as pointers.
  */
 enum {
 	BLAS_SUCCESS = 0,               /* CUBLAS_STATUS_SUCCESS */
@@ -25,8 +25,8 @@ enum {
 	BLAS_R_16BF = 14,               /* CUDA_R_16BF */
 	BLAS_COMPUTE_32F = 68,          /* CUBLAS_COMPUTE_32F */
 	BLAS_GEMM_DEFAULT = -1,         /* CUBLAS_GEMM_DEFAULT */
-	/* CUBLAS_DEFAULT_MATH (0) with
-	 * CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: split sums stay fp32. */
+	/* CUBLAS_DEFAULT_MATH (0) with CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: if
+	 * cuBLAS splits a sum over k, the parts stay fp32. */
 	BLAS_FP32_SUMS = 16
 };
 
@@ -112,8 +112,8 @@ static int find_calls(struct cei_blas *blas, const char **ret_why)
 
 /* --- handles ------------------------------------------------------------- */
 
-/* Creates the handle, with the GPU's context current. A library that does not work is
- * treated as one that is missing. */
+/* Creates the handle. The GPU's context must be current. A library that does not work is treated as
+ * a library that is missing. */
 static int make_handle(struct cei_blas *blas, const char **ret_why)
 {
 	CUresult result;
@@ -167,14 +167,14 @@ fail:
 	return r;
 }
 
-/* The library stays loaded, because the driver has its kernels loaded, too. */
+/* Leaves the library loaded, because the driver has loaded the library's kernels, too. */
 void cei_blas_close(struct cei_blas *blas)
 {
 	struct cei_cuda_hold hold;
 
 	if (!blas)
 		return;
-	/* fails only after a sticky CUDA error; then everything is gone already */
+	/* The push fails only after a sticky CUDA error; then the memory is gone already. */
 	if ((blas->handle || blas->workspace) &&
 	    !cei_cuda_push(blas->cuda, blas->gpu, &hold)) {
 		if (blas->handle)
@@ -194,11 +194,13 @@ static int is_size(uint64_t n)
 }
 
 /*
- * cuBLAS is column-major, so it computes C^T (n x m) = B A^T: row-major A is a column-major
- * k x m matrix, and B (n x k) must be transposed; a k x n B is n x k there, as needed.
+ * Queues C = A B^T or C = A B. cuBLAS takes matrices as column-major, where ours appear transposed:
+ * our m x k A as k x m, our m x n C as n x m. So it computes C^T = B A^T: it must transpose a B
+ * that we store as n x k, and uses a B that we store as k x n as it is.
  *
- * Setting the stream resets the workspace to one that cuBLAS allocates per stream. So ours
- * is set after it: then nothing is allocated, and a capture holds our address.
+ * Setting the stream makes cuBLAS use a workspace that it allocates for each stream. So our own
+ * workspace is set behind that call: then nothing is allocated, and a captured graph uses our
+ * address.
  */
 static int multiply(struct cei_blas *blas, const struct cei_blas_gemm *gemm)
 {
@@ -279,8 +281,8 @@ static int instantiate(const struct cei_blas *blas, CUgraph graph)
 	return check_driver(blas, result);
 }
 
-/* Captures a product and discards it; the operands are never read, so the workspace's
- * address stands for them. */
+/* Captures a product and discards the graph. The product never runs, so the workspace's address
+ * stands for its operands. */
 static int capture(struct cei_blas *blas, const struct cei_blas_gemm *gemm)
 {
 	const struct cei_cuda_calls *calls = &blas->cuda->calls;

@@ -2,10 +2,10 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The GPU's executor: kernels on the caller's stream. Products are computed by our own
- * kernel (gemm_cuda.c) where it supports the shape, else by cuBLAS (gemm_blas_cuda.c).
+ * The executor of a GPU, which queues kernels on the caller's stream. Products are computed by our
+ * own kernel (gemm_cuda.c) if it supports the shape, else by cuBLAS (gemm_blas_cuda.c).
  *
- * Kernels that fail write a word of pinned memory, which the host checks between runs.
+ * A kernel that fails writes a word of pinned memory, which the host checks between runs.
  */
 
 #include "ops/exec_cuda/execute_cuda.h"
@@ -66,7 +66,8 @@ static int open_objects(struct cei_gpu_executor *own)
 	if (result != CUDA_SUCCESS)
 		return cei_gpu_executor_check(own, result, "memory for a status");
 	own->status = status;
-	atomic_store_explicit(own->status, 0, memory_order_relaxed); /* nobody reads it yet */
+	atomic_store_explicit(own->status, 0, memory_order_relaxed); /* no other thread or
+								       * kernel knows it yet */
 	result = calls->event_create(&own->mark, CU_EVENT_DISABLE_TIMING);
 	return cei_gpu_executor_check(own, result, "an event");
 }
@@ -89,7 +90,7 @@ static int name_machine(const struct cei_gpu_executor *own, char machine[CEI_MAC
 	return 0;
 }
 
-/* Opens cuBLAS; without it only shapes of our own kernels are supported. */
+/* Opens cuBLAS. Without cuBLAS the executor supports only the shapes of our own kernels. */
 static int open_blas(struct cei_gpu_executor *own)
 {
 	int r = cei_blas_open(own->cuda, own->gpu, &own->blas, &own->no_blas);
@@ -174,7 +175,7 @@ static void gpu_close(struct cei_executor *executor)
 		return;
 	cei_blas_close(own->blas);
 	cei_module_close(own->module);
-	/* fails only after a sticky CUDA error; then the memory is gone already */
+	/* The push fails only after a sticky CUDA error; then the memory is gone already. */
 	if (own->cuda && !cei_cuda_push(own->cuda, own->gpu, &hold)) {
 		cei_gpu_measure_close(own);
 		if (own->words)
@@ -250,7 +251,7 @@ int cei_gpu_signal(const struct cei_gpu_executor *own, ceov_signal *signal,
 	return 0;
 }
 
-/* Loads the kernels of cuBLAS; our own were loaded with their module. */
+/* Loads the kernels of cuBLAS that the job needs. Our own kernels were loaded with their module. */
 static int gpu_load(struct cei_executor *executor, const struct cei_gemm_job *job)
 {
 	struct cei_gpu_executor *own = own_of(executor);
@@ -260,8 +261,8 @@ static int gpu_load(struct cei_executor *executor, const struct cei_gemm_job *jo
 	return cei_gpu_load_blas(own, job);
 }
 
-/* Our kernel stores gathered rows in boxes of half a tile's rows, so every tile must
- * consist of whole halves. */
+/* Returns whether the product can also store A. Our kernel stores gathered rows in boxes of half a
+ * tile's rows, so every tile must have no rows, half of its rows, or all. */
 static int gpu_keeps(const struct cei_executor *executor, const struct cei_gemm_job *job)
 {
 	return cei_gpu_gemm_has(own_of(executor), job->shape) && job->tiles->has_whole_halves;
@@ -391,8 +392,8 @@ static int gpu_await(struct cei_executor *executor, void *stream,
 
 /* --- order of streams ---------------------------------------------------------------------- */
 
-/* Returns in *ret_is whether the stream is being captured. Then the graph determines the
- * order of its work, and events from outside must not be used. */
+/* Returns in *ret_is whether the stream is being captured. If so, the graph determines the order of
+ * its work, and events recorded outside the graph must not be used. */
 int cei_gpu_is_capturing(const struct cei_gpu_executor *own, void *stream, int *ret_is)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -452,7 +453,7 @@ static int gpu_follow_mark(struct cei_executor *executor, void *stream)
 static int gpu_status(struct cei_executor *executor)
 {
 	struct cei_gpu_executor *own = own_of(executor);
-	/* acquire: pairs with the kernel's store and its fence */
+	/* acquire: pairs with the kernel's store of the word, and the fence before that store */
 	uint32_t status = atomic_load_explicit(own->status, memory_order_acquire);
 
 	if (!status || own->error)

@@ -3,7 +3,7 @@
 #ifndef CEI_EXECUTE_CUDA_H
 #define CEI_EXECUTE_CUDA_H
 
-/* Shared by the files of the GPU's executor. */
+/* What the files of the GPU's executor share. */
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -13,14 +13,14 @@
 #include "ops/compute/executor.h"
 #include "ops/exec_cuda/blas_cuda.h"
 
-/* The values of enum ceov_device_result in device.cuh, which only CUDA C++ can include. */
+/* The same values as enum ceov_device_result in device.cuh, which only CUDA C++ can include. */
 enum cei_gpu_status { CEI_GPU_REACHED = 0, CEI_GPU_ABORTED = 1, CEI_GPU_TIMEOUT = 2 };
 
 /* Words of an executor in its GPU's memory. */
 enum cei_gpu_word {
-	CEI_GPU_WORD_CLAIMED,           /* see struct cei_gemm; shared by runs, since they follow
-					 * each other */
-	CEI_GPU_WORD_FAILED,            /* see struct cei_gemm_marks */
+	CEI_GPU_WORD_CLAIMED,           /* for struct cei_gemm; runs can share one word, because
+					 * they follow each other */
+	CEI_GPU_WORD_FAILED,            /* for struct cei_gemm_marks */
 	CEI_GPU_WORDS,
 };
 
@@ -30,16 +30,18 @@ struct cei_gpu_executor {
 	uint32_t           rank;
 	uint32_t           gpu;
 	uint32_t           n_sms;
-	int                has_kernels;         /* the GPU is an sm_90 */
+	int                has_kernels;         /* 1: the GPU is an sm_90, for which there are
+						 * kernels */
 	uint32_t           n_clusters;          /* clusters of the GEMM kernel that can run at
 						 * once; 0: not even one */
-	CUdeviceptr        words;               /* words in GPU memory for kernels, zero at first:
-						 * enum cei_gpu_word */
+	CUdeviceptr        words;               /* [enum cei_gpu_word]: words in GPU memory for
+						 * kernels; zero at first */
 	struct cei_module *module;
-	struct cei_blas   *blas;                /* NULL: cuBLAS is missing ... */
-	const char        *no_blas;             /* ... and the reason, in words */
+	struct cei_blas   *blas;                /* NULL: cuBLAS is missing */
+	const char        *no_blas;             /* if blas is NULL: why, in words */
 	_Atomic uint32_t  *status;              /* in pinned memory: enum cei_gpu_status */
-	int                error;               /* the error found in status, reported once */
+	int                error;               /* the error that status showed; it is reported
+						 * once */
 	CUevent            mark;                /* recorded at the end of the last run */
 	CUevent            times[2];            /* begin and end of a measurement */
 };
@@ -47,27 +49,29 @@ struct cei_gpu_executor {
 /* Returns the address of one of the executor's words in GPU memory, for kernels. */
 uint32_t *cei_gpu_word(const struct cei_gpu_executor *own, enum cei_gpu_word word);
 
-/* Returns 0 for CUDA_SUCCESS; else raises the driver's error with rank, GPU and what: the
- * attempted action. */
+/* Returns 0 for CUDA_SUCCESS; else raises the driver's error with rank and GPU. `what` names the
+ * attempted action in the message. */
 int  cei_gpu_executor_check(const struct cei_gpu_executor *own, CUresult result,
 			    const char *what);
 
-/* Returns the view of the signal that the rank's kernels use; all zeros for signal NULL. */
+/* Returns the view of the signal that the rank's kernels use; if signal is NULL, a view of all
+ * zeros. */
 int  cei_gpu_signal(const struct cei_gpu_executor *own, ceov_signal *signal,
 		    struct ceov_device_signal *ret_view);
 
+/* Queues a sum (the function `reduce` of struct cei_executor_ops). */
 int  cei_gpu_reduce(struct cei_gpu_executor *own, void *stream,
 		    const struct cei_reduce_job *job);
 
-/* Holds the stream until the counters have reached the run's number. */
+/* Makes the stream wait until the counters have reached the run's number. */
 int  cei_gpu_await(struct cei_gpu_executor *own, void *stream,
 		   const struct cei_job_marks *marks, const struct cei_counters *counters);
 
-/* Returns in *ret_is whether the stream is being captured. The GPU's context is current. */
+/* Returns in *ret_is whether the stream is being captured. The GPU's context must be current. */
 int  cei_gpu_is_capturing(const struct cei_gpu_executor *own, void *stream, int *ret_is);
 
-/* measure_cuda.c: see struct cei_executor_ops. open: once, with the context current; close:
- * the same, also after a failed open. */
+/* measure_cuda.c: measurements, as struct cei_executor_ops describes them. open and close are
+ * called once, with the context current; close also after open failed. */
 int  cei_gpu_measure_open(struct cei_gpu_executor *own);
 void cei_gpu_measure_close(struct cei_gpu_executor *own);
 int  cei_gpu_take(struct cei_executor *executor, void *stream, enum ceov_dtype dtype,
@@ -77,19 +81,21 @@ int  cei_gpu_time_begin(struct cei_executor *executor, void *stream);
 int  cei_gpu_time_end(struct cei_executor *executor, void *stream, uint64_t timeout_ns,
 		      uint64_t *ret_ns);
 
-/* gemm_cuda.c: our own kernel. open: once, with the context current. has: whether it
- * supports tiles of that shape on this GPU. */
+/* gemm_cuda.c: products by our own kernel. cei_gpu_gemm_open() is called once, with the context
+ * current. cei_gpu_gemm_has() returns whether the kernel supports tiles of that shape on this
+ * GPU. */
 int  cei_gpu_gemm_open(struct cei_gpu_executor *own);
 int  cei_gpu_gemm_has(const struct cei_gpu_executor *own, struct cei_tile_shape shape);
 int  cei_gpu_gemm(struct cei_gpu_executor *own, void *stream,
 		  const struct cei_gemm_job *job);
 
-/* gemm_blas_cuda.c: computes the job's tiles, each of whole rows, by cuBLAS. */
+/* gemm_blas_cuda.c: computes the tiles of a job by cuBLAS. Each tile must have all columns of its
+ * rows. */
 int  cei_gpu_gemm_by_blas(struct cei_gpu_executor *own, void *stream,
 			  const struct cei_gemm_job *job);
 
-/* Loads the cuBLAS kernels that the job's tiles need (see load of struct cei_executor_ops).
- * cuBLAS must be there. */
+/* Loads the cuBLAS kernels that the job's tiles need, as struct cei_executor_ops describes at load.
+ * own->blas must not be NULL. */
 int  cei_gpu_load_blas(struct cei_gpu_executor *own, const struct cei_gemm_job *job);
 
 #endif /* CEI_EXECUTE_CUDA_H */

@@ -2,11 +2,11 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * A GEMM by cuBLAS on pieces, for shapes, types and GPUs that our own kernel does not
- * support. It executes the same lists, made of tiles as wide as C: each tile is one product
- * on the stream, behind a wait where it awaits a piece, and before a raise where it
- * completes one. Own rows of a reduce-scatter are summed afterwards by the reduce kernel;
- * only they are rounded once more.
+ * A GEMM by cuBLAS, for shapes, types and GPUs that our own kernel does not support. It executes
+ * the same kind of list, whose tiles are as wide as C here. Each tile becomes one product on the
+ * stream: a wait comes before it if the tile awaits a piece, and a raise of the piece's mark comes
+ * behind it if the tile completes a piece. In a reduce-scatter the reduce kernel sums the rank's
+ * own rows afterwards; only these rows are rounded once more than in our own kernel.
  */
 
 #include "ops/exec_cuda/execute_cuda.h"
@@ -18,8 +18,8 @@ struct blas_walk {
 	struct cei_gpu_executor   *own;
 	void                      *stream;
 	const struct cei_gemm_job *job;
-	uint32_t                   awaited;     /* counter that was awaited last, or NONE */
-	uint32_t                   n_arrived;   /* tiles of the present piece that are queued */
+	uint32_t                   awaited;     /* last counter awaited; CEI_GEMM_NONE: none */
+	uint32_t                   n_arrived;   /* tiles of the present piece queued so far */
 };
 
 static int wait_for(struct blas_walk *walk, uint32_t counter)
@@ -33,7 +33,7 @@ static int wait_for(struct blas_walk *walk, uint32_t counter)
 	return cei_gpu_await(walk->own, walk->stream, marks, &counters);
 }
 
-/* Raises a piece's mark behind its products, all of which are queued. */
+/* Raises the mark of a piece behind the products of the piece, which are all queued. */
 static int raise_mark(struct blas_walk *walk, uint32_t counter)
 {
 	const struct cei_job_marks *marks = &walk->job->marks;
@@ -64,7 +64,7 @@ static int multiply(struct blas_walk *walk, const struct cei_gemm_tile *tile)
 	};
 	int r = 0;
 
-	/* One product computes whole rows; tiles of further columns only arrive. */
+	/* One product computes whole rows, so a tile of another column only counts itself. */
 	if (!tile->column)
 		r = wait_for(walk, tile->await);
 	if (!r && !tile->column)
@@ -77,7 +77,7 @@ static int multiply(struct blas_walk *walk, const struct cei_gemm_tile *tile)
 	return raise_mark(walk, tile->arrive);
 }
 
-/* Sums the own rows in place: C holds the own product already. */
+/* Adds the partial sums of peers to the own rows in place: C already holds this rank's product. */
 static int sum_up(struct blas_walk *walk)
 {
 	const struct cei_gemm_job *job = walk->job;
@@ -106,7 +106,8 @@ static int sum_up(struct blas_walk *walk)
 	return cei_gpu_reduce(walk->own, walk->stream, &sum);
 }
 
-/* Holds the stream until everything was sent, so that operands may change. */
+/* Makes the stream wait until everything was sent, so that the caller may then change the
+ * operands. */
 static int wait_until_sent(struct blas_walk *walk)
 {
 	const struct cei_job_marks *marks = &walk->job->marks;
@@ -136,7 +137,7 @@ int cei_gpu_gemm_by_blas(struct cei_gpu_executor *own, void *stream,
 			r = multiply(&walk, tile);
 	}
 	if (!r && sums)
-		return sum_up(&walk);   /* the sum awaits `sent` itself */
+		return sum_up(&walk);   /* this job awaits `sent` itself */
 	if (!r && job->marks.n_sent)
 		r = wait_until_sent(&walk);
 	return r;
@@ -144,8 +145,8 @@ int cei_gpu_gemm_by_blas(struct cei_gpu_executor *own, void *stream,
 
 /* --- loading --------------------------------------------------------------- */
 
-#define SIZES_MAX 512u          /* number of products that are preloaded; others are loaded when
-				 * they run */
+#define SIZES_MAX 512u          /* kernels of so many different products are loaded in advance;
+				 * others are loaded when they first run */
 
 struct blas_sizes {
 	uint64_t m;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Launches the GEMM kernel: tensor maps of its matrices, marks, partial sums. */
+/* Launches our own GEMM kernel, with tensor maps of its matrices, its marks and its partial
+ * sums. */
 
 #include "ops/exec_cuda/execute_cuda.h"
 
@@ -20,7 +21,7 @@ static const struct cei_tile_shape shapes[] = {
 
 #define N_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
 
-/* The kernel's name for a job's dtype, shape and b_is_k_by_n. */
+/* Writes the name of the kernel for a job's dtype, shape and b_is_k_by_n. */
 static void name_kernel(char *name, const struct cei_gemm_job *job)
 {
 	snprintf(name, NAME_BYTES, "cei_gemm_%s_%ux%u%s",
@@ -28,9 +29,10 @@ static void name_kernel(char *name, const struct cei_gemm_job *job)
 		 job->shape.columns, job->b_is_k_by_n ? "_kn" : "");
 }
 
-/* Limits the number of clusters to those that fit at once. It may be less than one per two
- * SMs: where SMs cannot be paired, or where the process has only a part of the GPU. Others
- * would run in a second wave. Drivers that cannot tell leave the number as it is. */
+/* Limits the number of clusters to those that can run at the same time, since further ones would
+ * run only after these. There may be fewer clusters than pairs of SMs: some SMs cannot be paired,
+ * or the process has only a part of the GPU. If the driver cannot tell, the number stays as it
+ * is. */
 static void limit_clusters(struct cei_gpu_executor *own, void *function,
 			   uint32_t shared_bytes)
 {
@@ -108,8 +110,8 @@ int cei_gpu_gemm_has(const struct cei_gpu_executor *own, struct cei_tile_shape s
 	return 0;
 }
 
-/* Makes a tensor map with boxes of CEI_GEMM_K_STEP columns and box_rows rows, swizzled by
- * 128 bytes. A matrix that is not used gets no map. */
+/* Makes a tensor map with boxes of CEI_GEMM_K_STEP columns and box_rows rows, swizzled by 128
+ * bytes. If the matrix is not used (its base is NULL), the map stays empty. */
 static int make_map(const struct cei_gpu_executor *own, enum ceov_dtype dtype,
 		    const struct cei_matrix *matrix, uint32_t box_rows,
 		    struct cei_gemm_map *map)
@@ -140,10 +142,10 @@ static int make_map(const struct cei_gpu_executor *own, enum ceov_dtype dtype,
 	return 0;
 }
 
-/* Over how many tiles of a row of tiles the storing of A's gathered rows is divided. Tiles of
- * one column of tiles start together, and one that stored all rows of A would take 1.5 times as
- * long. Of 1, 2, 4, 8 and all, 4 was the fastest for narrow products, where it matters
- * (docs/results/2026-11-21-2xh200-pytorch.md, "Gathered rows"). */
+/* Returns how many tiles of each row of tiles store the gathered rows of A, a part each. All tiles
+ * of a column start at the same time, so if only one column stored all rows of A, its tiles would
+ * take 1.5 times as long. Of 1, 2, 4, 8 and all columns, 4 were fastest for narrow products, where
+ * the number matters (docs/results/2026-11-21-2xh200-pytorch.md, "Gathered rows"). */
 static uint32_t keeping_columns(const struct cei_gemm_job *job)
 {
 	uint64_t n = (job->c[0].columns + job->shape.columns - 1) / job->shape.columns;
@@ -209,13 +211,14 @@ static int make_marks(const struct cei_gpu_executor *own, const struct cei_job_m
 	return r;
 }
 
-/* Blocks of the launch: one per SM in clusters that fit, and no more than there are pairs. */
+/* Returns how many blocks to launch: as many clusters as fit, but no more than there are pairs of
+ * tiles. */
 static uint32_t n_blocks(const struct cei_gpu_executor *own, uint32_t n_pairs)
 {
 	uint32_t n = own->n_clusters;
 
 	if (n > n_pairs)
-		n = n_pairs ? n_pairs : 1;      /* at least one cluster must await `sent` */
+		n = n_pairs ? n_pairs : 1;      /* one cluster is needed to await `sent` */
 	return n * CEI_GEMM_CLUSTER;
 }
 

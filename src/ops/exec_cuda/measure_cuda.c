@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Measurements by the GPU's executor: memory filled with numbers, and two events. */
+/* The measuring functions of a GPU's executor: memory filled with numbers, and time from two
+ * events. */
 
 #include <inttypes.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "ops/exec_cuda/execute_cuda.h"
 
 #define FILL_THREADS  256u
-#define FILL_PER_SM   8u                /* blocks per SM, so that threads fill it */
+#define FILL_PER_SM   8u                /* blocks per SM, enough to keep an SM busy */
 #define FILL_SEED     UINT64_C(0x243f6a8885a308d3)
 
 int cei_gpu_measure_open(struct cei_gpu_executor *own)
@@ -131,7 +132,7 @@ int cei_gpu_time_begin(struct cei_executor *executor, void *stream)
 	return r;
 }
 
-/* Polls until the end event was reached. */
+/* Polls until the GPU has reached the end event, or until deadline_ns. */
 static CUresult await_end(const struct cei_gpu_executor *own, uint64_t deadline_ns)
 {
 	struct cei_backoff backoff;

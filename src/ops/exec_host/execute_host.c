@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The host's executor: the calling thread executes tiles in the list's order, with the same
- * waits and arrivals as the kernel. It is meant for tests, not for speed. */
+/* The host's executor. The calling thread executes tiles in the list's order, with the same waits
+ * and marks as the kernel. It is meant for tests, not for speed. */
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,9 +13,9 @@
 #include "ops/exec_host/host_gemm.h"
 #include "ops/exec_host/execute_host.h"
 
-#define SUM_MAX 1024u                   /* elements of a sum that are widened together */
+#define SUM_MAX 1024u                   /* elements that are widened to float at a time */
 
-struct task {                           /* a job and its present tile */
+struct task {                           /* a job, and the tile that is being executed */
 	struct cei_executor         *executor;
 	const struct cei_gemm_job   *job;
 	const struct cei_gemm_tile  *tile;
@@ -70,7 +70,7 @@ static int keep(const struct cei_executor *executor, int r)
 	struct cei_host_executor *host = executor->private;
 	int none = 0;
 
-	/* release: pairs with status(), whose caller then reads the report */
+	/* release: pairs with the acquire in status(), whose caller then reads the report */
 	if (r)
 		atomic_compare_exchange_strong_explicit(&host->error, &none, r,
 							memory_order_release,
@@ -136,7 +136,7 @@ static int holds(const struct cei_matrix *matrix, uint64_t row, uint64_t n_rows,
 		n_columns <= matrix->columns;
 }
 
-/* Whether the job has everything that the tile names. */
+/* Returns whether the job has all matrices and rows that the tile refers to. */
 static int fits(const struct cei_gemm_job *job, const struct cei_gemm_tile *tile)
 {
 	const struct cei_matrix *b, *c;
@@ -206,7 +206,7 @@ static int host_gemm(struct cei_executor *executor, void *stream,
 
 /* --- sums ------------------------------------------------------------------ */
 
-/* Number of elements of all ranks before this one. */
+/* Returns how many elements the ranks before this one have together. */
 static uint64_t part_at(const struct cei_reduce_job *job, uint32_t rank)
 {
 	uint64_t at = 0;
@@ -217,7 +217,8 @@ static uint64_t part_at(const struct cei_reduce_job *job, uint32_t rank)
 	return at;
 }
 
-/* Number of elements of a piece; *ret_at: its offset in the rank's part. */
+/* Returns how many elements a piece of a rank's part has; *ret_at is the offset of the piece in
+ * that part. */
 static uint64_t piece_of(const struct cei_reduce_job *job, uint32_t rank, uint32_t piece,
 			 uint64_t *ret_at)
 {
@@ -232,7 +233,7 @@ static uint64_t bytes_of(const struct cei_reduce_job *job, uint64_t n_elements)
 	return n_elements * cei_dtype_bytes(job->dtype);
 }
 
-/* Sums at most SUM_MAX elements of the own part from `at` on. */
+/* Sums n elements of the own part, from element `at` on; n is at most SUM_MAX. */
 static void sum_some(const struct cei_reduce_job *job, void *target, uint64_t at, uint64_t n)
 {
 	float sum[SUM_MAX], addend[SUM_MAX];
@@ -261,7 +262,8 @@ static uint32_t counter_of(const struct cei_reduce_job *job, uint32_t source, ui
 	return source * job->n_pieces + (is_cut ? piece : 0);
 }
 
-/* Awaits and sums one piece of the own part. Skips empty pieces, because nobody sends them. */
+/* Awaits and sums one piece of the own part. Empty pieces are skipped, because no rank sends
+ * them. */
 static int sum_piece(struct cei_executor *executor, const struct cei_reduce_job *job,
 		     uint32_t piece)
 {
@@ -356,7 +358,7 @@ static uint32_t host_pair(const struct cei_executor *executor, struct cei_tile_s
 	return 1;
 }
 
-/* Makes no copy: jobs read the caller's list. */
+/* Copies nothing, because jobs can read the caller's list. */
 static int host_hold_tiles(struct cei_executor *executor, const struct cei_tiles *tiles,
 			   void **ret_held)
 {
@@ -428,11 +430,11 @@ static int host_status(struct cei_executor *executor)
 {
 	struct cei_host_executor *host = executor->private;
 
-	/* acquire: pairs with keep() */
+	/* acquire: pairs with the release in keep() */
 	return atomic_load_explicit(&host->error, memory_order_acquire);
 }
 
-/* Nothing to wait for: jobs have ended when they return. */
+/* There is nothing to wait for, because a job has ended when its call returns. */
 static int host_idle(struct cei_executor *executor, uint64_t timeout_ns)
 {
 	(void)executor;

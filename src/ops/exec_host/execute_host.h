@@ -3,7 +3,7 @@
 #ifndef CEI_EXECUTE_HOST_H
 #define CEI_EXECUTE_HOST_H
 
-/* Shared by the files of the host's executor. */
+/* What the files of the host's executor share. */
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -12,10 +12,10 @@
 
 struct cei_host_executor {
 	_Atomic int error;              /* the first error of a job */
-	uint64_t    begin_ns;           /* of a measurement */
+	uint64_t    begin_ns;           /* when the measurement under way began */
 };
 
-/* measure_host.c: see struct cei_executor_ops. */
+/* measure_host.c: measurements, as struct cei_executor_ops describes them. */
 int  cei_host_take(struct cei_executor *executor, void *stream, enum ceov_dtype dtype,
 		   uint64_t n, void **ret_memory);
 void cei_host_give(struct cei_executor *executor, void *memory);

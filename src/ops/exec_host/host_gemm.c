@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Products on the host: operands are widened once per tile, and the inner loop works on
- * vectors. Rows are padded to STRIP and columns to LANES; results of the padding are not
- * used. */
+/* Computes products on the host. The operands of a tile are widened to float once, and the inner
+ * loop works on vectors. Rows are padded to a multiple of STRIP and columns to a multiple of LANES;
+ * the results of the padding are not used. */
 
 #include "ops/exec_host/host_gemm.h"
 
@@ -14,7 +14,7 @@
 
 #define LANES   8u                      /* columns that are summed together */
 #define STRIP   4u                      /* rows that are summed together */
-#define K_STEP  256u                    /* steps of k that are widened together */
+#define K_STEP  256u                    /* steps of k that are widened at a time */
 
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), may_alias));
 
@@ -57,7 +57,7 @@ int cei_host_gemm_init(struct cei_host_gemm *gemm, const struct cei_gemm_job *jo
 	gemm->row = take(n);
 	if (!gemm->a || !gemm->b || !gemm->sum || !gemm->row)
 		return CEOV_ERR_NO_MEMORY;
-	/* padding takes part in the computation, so it needs values */
+	/* The padding takes part in the computation, so it must hold valid numbers. */
 	memset(gemm->a, 0, n_rows * K_STEP * sizeof(float));
 	memset(gemm->b, 0, n_columns * K_STEP * sizeof(float));
 	return 0;
@@ -81,7 +81,8 @@ struct span {                           /* a range of k */
 	uint64_t n;
 };
 
-/* Column `column` of the tile at step `step` of the span. */
+/* Returns the address in gemm->b of one element: column `column` of the tile, row `step` of the
+ * present range of k. */
 static float *b_at(const struct cei_host_gemm *gemm, uint64_t column, uint64_t step)
 {
 	return gemm->b + (column / LANES * K_STEP + step) * LANES + column % LANES;
@@ -97,7 +98,7 @@ static void lay_out_a(const struct cei_host_gemm *gemm, const struct cei_gemm_jo
 				cei_matrix_at(&job->a[tile->a], tile->a_row + i, k.first), k.n);
 }
 
-/* Widens an n x k B: each of its rows is a column of C. */
+/* Widens a B that is stored as n x k: each stored row is a column of the product. */
 static void lay_out_columns(const struct cei_host_gemm *gemm, const struct cei_gemm_job *job,
 			    const struct cei_gemm_tile *tile, struct span k)
 {
@@ -111,7 +112,7 @@ static void lay_out_columns(const struct cei_host_gemm *gemm, const struct cei_g
 	}
 }
 
-/* Widens a k x n B: each of its rows is one step of k. */
+/* Widens a B that is stored as k x n: each stored row is one step of k. */
 static void lay_out_steps(const struct cei_host_gemm *gemm, const struct cei_gemm_job *job,
 			  const struct cei_gemm_tile *tile, struct span k)
 {
@@ -128,7 +129,8 @@ static void lay_out_steps(const struct cei_host_gemm *gemm, const struct cei_gem
 
 /* --- multiply -------------------------------------------------------------- */
 
-/* Multiplies STRIP rows by a panel. sum is the first row's; rows are n_panels apart. */
+/* Multiplies STRIP rows of A by one panel of B, and adds the products to the sums. `sum` points to
+ * the first row's sums; those of the next row follow n_panels further on. */
 static void multiply_strip(lanes *sum, uint64_t n_panels, const float *a, const lanes *b,
 			   uint64_t n_k)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Measurements by the host's executor, whose jobs have ended when they return. */
+/* The measuring functions of the host's executor, whose jobs have ended when they return. */
 
 #include "ops/exec_host/execute_host.h"
 
@@ -12,7 +12,7 @@
 #include "ce_engine/objects/context.h"
 #include "ops/compute/dtype.h"
 
-/* A hash in which all bits change from one index to the next (splitmix64's finaliser). */
+/* Hashes an index, so that consecutive indices give unrelated numbers (splitmix64's finaliser). */
 static uint64_t hash_of(uint64_t index)
 {
 	uint64_t word = (index + 1) * UINT64_C(0x9e3779b97f4a7c15);
@@ -22,7 +22,7 @@ static uint64_t hash_of(uint64_t index)
 	return word ^ word >> 31;
 }
 
-/* A number in (-1, 1). */
+/* Returns a number in (-1, 1) that depends only on the index. */
 static float number_of(uint64_t index)
 {
 	return (float)((int)(hash_of(index) & 0xffff) - 0x8000) / 65536.0f;

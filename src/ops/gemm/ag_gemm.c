@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * All-gather + GEMM. One half of scratch holds the gathered A without the own rows, which
- * tiles read from the caller's memory.
+ * All-gather + GEMM. One half of scratch receives the rows of A that peers send. Its place for this
+ * rank's own rows stays unused: tiles read these from the caller's memory.
  */
 
 #include <stddef.h>
@@ -53,7 +53,7 @@ uint64_t ceov_ag_gemm_scratch_bytes(const struct ceov_ag_gemm *from, uint32_t n_
 
 /* --- transfers ------------------------------------------------------------- */
 
-/* Sends the own rows to one peer, piece by piece. */
+/* Sends this rank's rows to one peer, piece by piece. */
 static int send_rows(ceov_op *op, uint32_t target)
 {
 	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces, piece;
@@ -72,8 +72,8 @@ static int send_rows(ceov_op *op, uint32_t target)
 	return r;
 }
 
-/* Adds the transfers. Counter 0 of `sent` says that the own rows were sent; each further
- * counter says that a peer without rows has begun the run. */
+/* Adds the transfers. Counter 0 of `sent` says that this rank's rows were sent; each further
+ * counter says that one peer, which has no rows to send, has begun the run. */
 static int build(ceov_op *op)
 {
 	const ceov_workspace *workspace = op->workspace;
@@ -121,8 +121,8 @@ static struct cei_gemm_job job_of(const ceov_op *op, const void *operands,
 	return job;
 }
 
-/* Copies the gathered rows to the caller's memory, if the product does not store them
- * itself: peers' rows from scratch, the own rows from the operand. */
+/* Copies the gathered A to the caller's memory, unless the product stores it itself: peers' rows
+ * from scratch, and this rank's rows from the operand. */
 static int copy_gathered(const struct cei_run *run)
 {
 	const struct ceov_ag_gemm_run *operands = run->operands;
@@ -145,7 +145,7 @@ static int copy_gathered(const struct cei_run *run)
 	return r;
 }
 
-/* Holds the stream until all peers' rows have arrived: in a sequence no tile begins before. */
+/* For a sequence: makes the stream wait until the rows of all peers have arrived. */
 static int await_rows(const struct cei_run *run)
 {
 	const struct cei_op_shape *shape = &run->op->shape;
@@ -216,8 +216,8 @@ int ceov_ag_gemm_run(ceov_op *op, const struct ceov_ag_gemm_run *operands)
 
 /* --- the cost model -------------------------------------------------------- */
 
-/* Simulates the own rows, then peers' rows as they arrive. All senders are assumed to keep
- * the same pace. */
+/* Simulates the tiles of the own rows, and then those of peers' rows as these arrive. All senders
+ * are assumed to be equally fast. */
 static void play(struct cei_play *play)
 {
 	const struct cei_op_shape *shape = play->shape;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Simulates tiles and copies in virtual time. */
+/* Simulates the tiles and copies of a run in virtual time. */
 
 #include "ops/gemm/cost_sim.h"
 
@@ -14,9 +14,8 @@
 
 #define TILES_MAX    (UINT64_C(1) << 20)
 
-/* The time of one tile of each shape: step_ns for each step of k, and once fixed_ns (fill,
- * drain and store). Measured on H200 with products of 2048 rows (docs/results, "The
- * kernel's tiles"). */
+/* How long one tile of each shape takes: step_ns for each step of k, and fixed_ns once (fill, drain
+ * and store). Measured on H200 with products of 2048 rows (docs/results, "The kernel's tiles"). */
 static const struct {
 	struct cei_tile_shape shape;
 	double                step_ns;
@@ -27,7 +26,8 @@ static const struct {
 	{ { 128, 128 }, 330, 2300 },
 };
 
-/* The time that each run takes in addition, to launch the kernel and order it on the stream. */
+/* How long a run takes beyond its tiles and copies, to launch the kernel and order it on the
+ * stream. */
 #define RUN_NS  8000.0
 
 static int begin(struct cei_play *play, const struct cei_cost_sim_args *args)

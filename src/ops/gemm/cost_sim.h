@@ -4,47 +4,50 @@
 #define CEI_COST_SIM_H
 
 /*
- * Predicts how long an overlapped product takes with a given cut and tile shape, by
- * simulating its tiles, cluster by cluster, against the copies that they wait for or start.
- * A pure function with the same result on all ranks: it simulates rank 0, with peers at the
- * same pace.
+ * Predicts how long an overlapped product takes with a given number of pieces and tile shape. It
+ * simulates the tiles, cluster by cluster, and the copies that they wait for or start. All ranks
+ * get the same result, because it depends only on the arguments: rank 0 is simulated, and its peers
+ * are assumed to be equally fast.
  */
 
 #include "ops/tuning/selector.h"
 
 struct cei_cost_sim_args {
-	const struct cei_op_shape *shape;       /* a product's */
-	const struct cei_rates    *rates;       /* of a GPU with our own kernels */
-	struct cei_tile_shape      tile;        /* one of their tile shapes */
+	const struct cei_op_shape *shape;       /* of an op with a product */
+	const struct cei_rates    *rates;       /* of a GPU that has our own kernels */
+	struct cei_tile_shape      tile;        /* one of these kernels' tile shapes */
 	uint32_t                   n_pieces;
 };
 
-/* Returns the time from the run's begin to its end. Negative: there are too many tiles to
+/* Returns the time from the beginning of the run to its end. Negative: there are too many tiles to
  * simulate, or no kernel has tiles of this shape. */
 double cei_cost_sim_ns(const struct cei_cost_sim_args *args);
 
-/* Returns the time of the product alone, if no tile has to wait. Negative: as above. */
+/* Returns the time of the product alone, as if no tile had to wait. Negative: see
+ * cei_cost_sim_ns(). */
 double cei_cost_sim_gemm_ns(const struct cei_cost_sim_args *args);
 
 #define CEI_COST_SIMS_MAX 32u
 
+/* The result of one simulation. */
 struct cei_cost_sim {
 	double                ns;
 	uint32_t              n_pieces;
 	struct cei_tile_shape tile;
 };
 
-/* Simulates each number of pieces from first to last, doubling, with each tile shape of the
- * rates' kernels, fewest pieces first. Leaves out those that cannot be simulated. Returns
- * how many. */
+/* Simulates each number of pieces (first, twice first, ..., up to last) with each tile shape of the
+ * kernels, the fewest pieces first. Combinations that cannot be simulated are left out. Returns how
+ * many results there are. */
 uint32_t cei_cost_sim_all(const struct cei_op_shape *shape, const struct cei_rates *rates,
 			  uint32_t first, uint32_t last,
 			  struct cei_cost_sim ret_forecasts[CEI_COST_SIMS_MAX]);
 
-/* --- for kinds with a product: struct cei_product_kind --- */
+/* --- for kinds with a product, which define struct cei_product_kind --- */
 
 #define CEI_PLAY_CLUSTERS_MAX 256u
 
+/* The state of a simulation. */
 struct cei_play {
 	const struct cei_op_shape *shape;
 	const struct cei_rates    *rates;
@@ -52,19 +55,21 @@ struct cei_play {
 	uint32_t                   n_pieces;
 	double                     tile_ns;
 	uint32_t                   n_clusters;
-	uint64_t                   n_played;    /* pairs so far, which determines the next
-						 * cluster */
-	double                     free_ns[CEI_PLAY_CLUSTERS_MAX];      /* when each cluster is
-									 * free */
+	uint64_t                   n_played;    /* pairs of tiles simulated so far; determines
+						 * the next cluster */
+	double                     free_ns[CEI_PLAY_CLUSTERS_MAX];      /* [cluster]: when it has
+									 * finished its pairs */
 };
 
-/* Simulates the pairs of tiles of a piece with n_rows rows. A pair begins when its cluster
- * is free, but not before from_ns. When it is computed, but not before until_ns, it takes
- * more_ns in addition. Returns when the last pair ends. */
+/* Simulates the pairs of tiles of one piece, which has n_rows rows. A pair begins when its cluster
+ * is free, but not before from_ns. The end of its computation is not before until_ns, when what it
+ * then needs arrives; after that the pair takes another more_ns. Returns when the last pair
+ * ends. */
 double cei_play_piece(struct cei_play *play, uint64_t n_rows, double from_ns, double until_ns,
 		      double more_ns);
 
-/* Returns the time of a copy of n_rows rows with so many columns, and of its mark. */
+/* Returns how long it takes to copy n_rows rows of that many columns and to raise a mark behind
+ * them. */
 double cei_play_copy_ns(const struct cei_play *play, uint64_t n_rows, uint64_t columns);
 
 #endif /* CEI_COST_SIM_H */

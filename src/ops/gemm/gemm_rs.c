@@ -2,11 +2,11 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * GEMM + reduce-scatter. One half of scratch holds the partial sums of all rows except the
- * own ones, which are never stored, and behind them the staging: the partial sums of the
- * own rows from each source rank.
+ * GEMM + reduce-scatter. One half of scratch holds two parts. The first has this rank's partial
+ * sums of all peers' rows; the place for its own rows is never written. The second is the staging:
+ * the partial sums of this rank's own rows that each peer sends.
  *
- * No run waits until its partial sums were sent: they are in scratch, and that half is
+ * No run waits until its partial sums were sent, because they stay in scratch, and the same half is
  * written again only two runs later (workspace.c says why that is enough).
  */
 
@@ -23,12 +23,12 @@
 
 #define STAGING_ALIGN_BYTES 256u
 
-/* The cost of a gate before a copy: a lane's wait, and the ordering that it causes in
- * hardware. Measured as the cost of one more piece in a GEMM + reduce-scatter, less its
- * mark. */
+/* The time that a gate before a copy costs: the lane's wait, and the ordering that it causes in
+ * hardware. Measured as the time that one more piece adds to a GEMM + reduce-scatter, minus the
+ * time of a mark. */
 #define GATE_NS 5500.0
 
-/* Rate at which one SM reads partial sums from L2. */
+/* The rate at which one SM reads partial sums from the L2 cache. */
 #define SUM_BYTES_PER_NS 60.0
 
 static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const void *from,
@@ -59,14 +59,14 @@ static const char *fault_of(const struct cei_op_shape *shape)
 {
 	const char *fault = cei_product_fault(shape);
 
-	/* the kernel sees all sources' partial sums as one matrix, whose rows it counts in
-	 * 31 bits */
+	/* The kernel takes the partial sums of all sources as one matrix, and counts its rows in
+	 * 31 bits. */
 	if (!fault && cei_op_most_rows(shape) > CEI_EXTENT_MAX / shape->n_ranks)
 		fault = "a rank has too many rows for the number of ranks";
 	return fault;
 }
 
-/* The offset of the staging. */
+/* Returns the offset of the staging in a half of scratch. */
 static uint64_t staging_at(const struct cei_op_shape *shape)
 {
 	uint64_t bytes = cei_op_all_rows(shape) * row_bytes(shape);
@@ -74,8 +74,8 @@ static uint64_t staging_at(const struct cei_op_shape *shape)
 	return (bytes + STAGING_ALIGN_BYTES - 1) / STAGING_ALIGN_BYTES * STAGING_ALIGN_BYTES;
 }
 
-/* The distance between sources in the staging of a rank; sender and receiver compute the
- * same. */
+/* Returns how many bytes the staging of a rank has for each source. The sender and the receiver
+ * compute the same number. */
 static uint64_t stride_of(const struct cei_op_shape *shape, uint32_t rank)
 {
 	return shape->rows[rank] * row_bytes(shape);
@@ -94,7 +94,8 @@ uint64_t ceov_gemm_rs_scratch_bytes(const struct ceov_gemm_rs *from, uint32_t n_
 
 /* --- transfers ------------------------------------------------------------- */
 
-/* Sends a peer's rows of the product, each piece as soon as all its tiles are stored. */
+/* Sends the rows of the product that belong to a peer, each piece as soon as all its tiles are
+ * stored. */
 static int send_partials(ceov_op *op, uint32_t target)
 {
 	const struct cei_op_shape *shape = &op->shape;
@@ -116,8 +117,8 @@ static int send_partials(ceov_op *op, uint32_t target)
 	return r;
 }
 
-/* Adds the transfers. A rank without rows receives no partial sums; instead its job awaits
- * that all peers have begun the run. */
+/* Adds the transfers. A rank without rows receives no partial sums; instead its job awaits marks
+ * that say that all peers have begun the run. */
 static int build(ceov_op *op)
 {
 	const ceov_workspace *workspace = op->workspace;
@@ -161,7 +162,8 @@ static struct cei_gemm_job job_of(const ceov_op *op, const void *operands,
 	return job;
 }
 
-/* Computes peers' rows as one product, raises their marks, then computes the own rows. */
+/* For a sequence: computes the rows of all peers as one product, raises the marks that let them be
+ * sent, then computes the own rows. */
 static int queue_sequence(const struct cei_run *run)
 {
 	struct cei_executor *executor = &run->op->workspace->executor;
@@ -226,10 +228,11 @@ int ceov_gemm_rs_run(ceov_op *op, const struct ceov_gemm_rs_run *operands)
 
 /* --- the cost model -------------------------------------------------------- */
 
+/* What the simulation knows of copies. */
 struct sends {
-	double lane_ns;                         /* time at which the lane is free */
-	double arrived_ns[CEI_OP_PIECES_MAX];   /* time at which the partial sums of each own piece
-						 * have arrived from all peers */
+	double lane_ns;                         /* when the lane is free */
+	double arrived_ns[CEI_OP_PIECES_MAX];   /* [piece of the own rows]: when the partial sums
+						 * of all peers have arrived */
 };
 
 static void play_target(struct cei_play *play, uint32_t target, struct sends *sends)
@@ -247,8 +250,8 @@ static void play_target(struct cei_play *play, uint32_t target, struct sends *se
 		if (done_ns > sends->lane_ns)
 			sends->lane_ns = done_ns;
 		sends->lane_ns += GATE_NS + cei_play_copy_ns(play, n_rows, shape->product.n[0]);
-		/* by symmetry, the peer whose i-th target is rank 0 sends when we send to
-		 * our i-th target */
+		/* All ranks are simulated alike: when rank 0 sends to its i-th target, the
+		 * peer whose i-th target is rank 0 sends to rank 0. */
 		if (sends->lane_ns > sends->arrived_ns[piece])
 			sends->arrived_ns[piece] = sends->lane_ns;
 	}

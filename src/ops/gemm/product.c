@@ -11,7 +11,7 @@
 #include "ops/core/op.h"
 #include "ops/core/run.h"
 
-/* columns must be multiples of 8, which are 16 bytes */
+/* The numbers of columns must be multiples of 8, because rows must be multiples of 16 bytes. */
 #define COLUMN_STEP 8u
 
 /* --- checks ---------------------------------------------------------------- */
@@ -82,7 +82,7 @@ static void fini_list(ceov_op *op, struct cei_tile_list *list)
 
 void cei_product_fini(ceov_op *op)
 {
-	fini_list(op, &op->product.others);     /* the next two are parts of `all` */
+	fini_list(op, &op->product.others);     /* before `all`, of which it is a part */
 	fini_list(op, &op->product.own);
 	fini_list(op, &op->product.all);
 	fini_list(op, &op->product.alone);
@@ -122,8 +122,8 @@ static int hold(ceov_op *op, struct cei_tile_list *list)
 	return executor->ops->hold_tiles(executor, &list->tiles, &list->held);
 }
 
-/* Splits the list into tiles that are sent and tiles of own rows, which are the last ones
- * in a product whose rows are scattered. */
+/* Splits the list of all tiles into `others`, whose rows are sent, and `own`. In a product whose
+ * rows are scattered, the tiles of own rows come last. */
 static void split_list(ceov_op *op)
 {
 	const struct cei_tiles *all = &op->product.all.tiles;
@@ -173,7 +173,7 @@ static int load(ceov_op *op)
 	uint32_t i;
 	int r;
 
-	for (i = 0; i < CEI_GEMM_C_MAX; i++)    /* partial sums are as wide as C */
+	for (i = 0; i < CEI_GEMM_C_MAX; i++)    /* partial sums have as many columns as C */
 		job.c[i].columns = op->shape.product.n[i < op->shape.product.n_products ? i : 0];
 	pthread_mutex_lock(&op->workspace->lock);
 	r = executor->ops->load(executor, &job);
@@ -188,7 +188,7 @@ int cei_product_prepare(ceov_op *op)
 	return r ? r : load(op);
 }
 
-/* Lists the tiles for measuring the product alone, unless that was done before. The caller
+/* Makes the list of tiles for measuring the product alone, unless it was made before. The caller
  * holds the workspace's lock. */
 static int list_alone(ceov_op *op, const struct cei_tile_list **ret_list)
 {

@@ -19,22 +19,22 @@ struct cei_rates;
 struct cei_listing;                     /* candidates.h */
 struct cei_play;                        /* cost_sim.h */
 
-/* What a kind with a product defines in addition. */
+/* What a kind of operator with a product defines in addition to struct cei_op_kind. */
 struct cei_product_kind {
-	/* 0: rows are gathered; 1: partial sums are scattered, and own rows come last */
+	/* 0: rows of A are gathered; 1: partial sums are scattered, and the tiles of own rows
+	 * come last. */
 	int    scatters;
 
-	/* Simulates a run of rank 0 with the play's tile shape and number of pieces:
-	 * cost_sim.h. */
+	/* Simulates a run of rank 0 with play->tile and play->n_pieces (cost_sim.h). */
 	void (*play)(struct cei_play *play);
 
-	/* Returns the job of one of the op's lists of tiles, without its marks. operands:
-	 * the run call's struct; scratch: the address of a half. */
+	/* Returns the job for one of the op's lists of tiles, without marks. operands: the public
+	 * struct of the run call; scratch: the address of a half. */
 	struct cei_gemm_job (*job)(const ceov_op *op, const void *operands, char *scratch,
 				   const struct cei_tile_list *list);
 };
 
-/* Functions for struct cei_op_kind. */
+/* Functions that kinds with a product set in their struct cei_op_kind. */
 const char *cei_product_fault(const struct cei_op_shape *shape);
 const char *cei_product_lacks(const ceov_workspace *workspace,
 			      const struct ceov_op_tuning *tuning,
@@ -44,27 +44,28 @@ void cei_product_choose(const struct cei_choose_args *args, struct cei_choice *c
 void cei_product_explain(const struct cei_choose_args *args, struct cei_choice *choice);
 void cei_product_candidates(const struct cei_listing *listing);
 
-/* Lists the op's tiles and loads the kernels that execute them. The first run must not load
- * them, because its kernels wait for peers. cei_product_fini() frees the lists, also after
- * a failure. */
+/* Lists the op's tiles, and loads the kernels that execute them. If the first run loaded them
+ * instead, it could block, because its kernels wait for peers. cei_product_fini() frees the lists,
+ * also after a failure. */
 int  cei_product_prepare(ceov_op *op);
 void cei_product_fini(ceov_op *op);
 
 /* Returns a job with the fields that jobs of all products share; the others are 0. */
 struct cei_gemm_job cei_product_job(const ceov_op *op, const struct cei_tile_list *list);
 
-/* Returns a matrix of this size; without rows its base is NULL. */
+/* Returns a matrix of this size. If it has no rows, its base is NULL. */
 struct cei_matrix cei_product_matrix(const void *base, uint64_t rows, uint64_t columns);
 
-/* Returns B of product i in the shape's layout: n[i] x k, or k x n[i]. */
+/* Returns the matrix B of product i in the layout that the shape asks for: n[i] x k, or k x
+ * n[i]. */
 struct cei_matrix cei_product_b(const struct cei_op_shape *shape, uint32_t i,
 				const void *base);
 
-/* For measurements: runs only the op's GEMM on the run's stream, with a list of tiles that
- * neither await nor arrive; nothing is sent, and scratch is read as it is. run: the struct
- * of the op's run call. Before that blocks until the workspace's runs have ended, except
- * replays of graphs. CEOV_ERR_INVALID: the op has no product. CEOV_ERR_TIMEOUT: runs have
- * not ended within their deadline. Else the error that ended a run. */
+/* For measurements: runs only the op's GEMM, on the stream that `run` names, with tiles that
+ * neither await nor raise marks. Nothing is sent, and scratch is read as it is. run: the public
+ * struct of the op's run call. Before that it blocks until the workspace's runs have ended, except
+ * for replays of graphs. CEOV_ERR_INVALID: the op has no product. CEOV_ERR_TIMEOUT: runs have not
+ * ended within their deadline. Other errors: the error that ended a run. */
 int  cei_op_gemm_alone(ceov_op *op, const void *run);
 
 #endif /* CEI_PRODUCT_H */

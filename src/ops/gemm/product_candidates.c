@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Candidates for tuning a product. */
+/* Lists the candidates for tuning an op with a product. */
 
 #include "ops/gemm/product.h"
 
@@ -13,7 +13,7 @@
 #define NEAR      1.35
 #define NEAR_MAX  8u
 
-struct plays {                          /* simulations, the fastest first */
+struct plays {                          /* results of simulations, the fastest first */
 	uint32_t            n;
 	struct cei_cost_sim play[CEI_COST_SIMS_MAX];
 };
@@ -69,7 +69,7 @@ static void add_sequence(const struct cei_listing *listing)
 	cei_candidates_add(listing, &tuning);
 }
 
-/* Adds a candidate for cuBLAS: tiles of whole rows, one for each piece. */
+/* Adds a candidate for cuBLAS, whose tiles are whole rows: one tile for each piece. */
 static void add_library(const struct cei_listing *listing, uint32_t n_pieces)
 {
 	struct cei_rates rates = *listing->rates;

@@ -12,10 +12,10 @@
 
 #define PIECES_MAX     8u
 
-/* with fewer rows half of each tile pair would be empty */
+/* A piece with fewer rows would leave half of each pair of tiles empty. */
 #define PIECE_ROWS_MIN  256u
 
-/* a tile's rows are stored in 16 bits */
+/* The rows of a tile are stored in 16 bits. */
 #define TILE_ROWS_MAX   UINT64_C(65528)
 
 uint32_t cei_product_pieces(const struct cei_op_shape *shape)
@@ -28,7 +28,7 @@ uint32_t cei_product_pieces(const struct cei_op_shape *shape)
 	return n;
 }
 
-/* Counts tiles as tiles.c lists them. */
+/* Counts the tiles that tiles.c would list. */
 static uint64_t count_tiles(const struct cei_op_shape *shape, uint32_t n_pieces,
 			    struct cei_tile_shape tile, uint32_t pair)
 {
@@ -46,8 +46,8 @@ static uint64_t count_tiles(const struct cei_op_shape *shape, uint32_t n_pieces,
 	return n_blocks * n_columns;
 }
 
-/* The time of a tile. A pair of tiles shares its columns' operand, of which each loads
- * half. */
+/* Returns how long a tile takes. Both tiles of a pair need the same columns of B, of which each
+ * loads half. */
 static double tile_ns(const struct cei_op_shape *shape, const struct cei_rates *rates,
 		      struct cei_tile_shape tile)
 {
@@ -69,7 +69,8 @@ static double gemm_ns(const struct cei_op_shape *shape, const struct cei_rates *
 		tile_ns(shape, rates, tile);
 }
 
-/* Returns the tile for cuBLAS: all rows of a piece of the rank that has most, and all columns. */
+/* Returns the tile shape for cuBLAS: all rows of a piece of the rank that has most rows, and all
+ * columns. */
 static struct cei_tile_shape whole_rows(const struct cei_op_shape *shape, uint32_t n_pieces)
 {
 	uint64_t rows = cei_ceiling(cei_op_most_rows(shape), n_pieces), columns = 0;
@@ -104,7 +105,8 @@ static struct cei_tile_shape choose_shape(const struct cei_op_shape *shape,
 	return best;
 }
 
-/* Chooses the mode: tiles hide copies, except the first or the last one. */
+/* Chooses between overlap and sequence. Overlap hides the shorter of product and copies, except its
+ * first or last part. */
 static enum ceov_op_mode choose_mode(const struct cei_op_shape *shape,
 				     const struct cei_choice *choice,
 				     const struct cei_rates *rates)
@@ -125,14 +127,14 @@ static enum ceov_op_mode choose_mode(const struct cei_op_shape *shape,
 
 /* --- choosing by simulation ------------------------------------------------ */
 
-/* A later candidate, which has as many pieces or more, replaces the best one so far only if its
- * predicted time is below this fraction of the best's: the model leaves out what additional
- * marks cost other work on the machine. */
+/* By how much more pieces must win. Candidates are compared from the fewest pieces on, and a later
+ * one replaces the best so far only if its predicted time is below this fraction of the best's: the
+ * simulation leaves out what further marks cost other work on the machine. */
 #define WORTH 0.99
 
-/* The best combination of all allowed pieces with every tile shape, even those that this
- * rank's caller excludes, because all ranks must find the same number of pieces. Its ns is
- * negative where none could be simulated. */
+/* Returns the fastest combination of an allowed number of pieces and a tile shape. All tile shapes
+ * are tried, even those that this rank's caller excludes, because all ranks must find the same
+ * number of pieces. If none could be simulated, ns of the result is negative. */
 static struct cei_cost_sim best_play(const struct cei_op_shape *shape,
 				     const struct cei_rates *rates,
 				     const struct ceov_op_tuning *given)
@@ -147,7 +149,8 @@ static struct cei_cost_sim best_play(const struct cei_op_shape *shape,
 	return best;
 }
 
-/* Chooses by simulation, compared with the GEMM's own best time and the copies' time. */
+/* Chooses by simulation. The choice is compared with the best time of the GEMM alone, and with the
+ * time of the copies. */
 static void choose_by_play(const struct cei_op_shape *shape, const struct cei_rates *rates,
 			   const struct ceov_op_tuning *given, struct cei_choice *choice)
 {

@@ -2,14 +2,15 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * All-gather and all-to-all: blocks are sent to the targets' scratch, and each target
- * copies them to its caller's memory, on its stream. One half of scratch holds what the
- * rank receives, in the layout of the run's target; the own block's place is unused.
+ * All-gather and all-to-all. Each rank sends its blocks to the targets' scratch, and each target
+ * copies what it receives to its caller's memory, on the caller's stream. One half of scratch holds
+ * what the rank receives, in the layout of the run's target; the place of the rank's own block is
+ * unused.
  *
- * Targets are served one after another, and only the last target's block is cut into
- * pieces: copies within a GPU are so much faster than arriving ones that only what remains
- * to be copied behind the last arrival costs time. Marks for pieces of other blocks would
- * gain nothing (reduce.c cuts the same way, and gives measurements).
+ * A rank serves one target after another, and cuts only the block for the last target into pieces.
+ * Copies within a GPU are so much faster than arriving ones that only the copies behind the last
+ * arrival cost time. Marks for pieces of other blocks would gain nothing (reduce.c cuts the same
+ * way, and gives measurements).
  */
 
 #include <stdlib.h>
@@ -22,10 +23,10 @@
 
 #define BYTE_STEP 16u
 
-/* With pieces of this size the copy behind the last arrival takes a few us. */
+/* With pieces of this size, the copy of the piece that arrives last takes a few microseconds. */
 #define PIECE_BYTES (UINT64_C(16) << 20)
 
-/* limit of a block, so that the sum over all pairs of ranks fits 64 bits */
+/* Limit of a block, so that the sum over all pairs of ranks fits 64 bits. */
 #define BLOCK_BYTES_MAX (UINT64_C(1) << 48)
 
 /* --- shapes ---------------------------------------------------------------- */
@@ -54,7 +55,7 @@ static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const v
 	return move->tuning;
 }
 
-/* A row is one byte. */
+/* The rows of a move are bytes, so a row is one byte. */
 static uint64_t row_bytes(const struct cei_op_shape *shape)
 {
 	(void)shape;
@@ -68,7 +69,8 @@ static uint64_t block_bytes(const struct cei_op_shape *shape, uint32_t source,
 		: shape->rows[source];
 }
 
-/* Offset of source's block in what target receives; source n_ranks: the whole size. */
+/* Returns the offset of the block from `source` in what `target` receives. If source is n_ranks,
+ * returns how many bytes target receives. */
 static uint64_t arrives_at(const struct cei_op_shape *shape, uint32_t source,
 			   uint32_t target)
 {
@@ -85,8 +87,8 @@ static uint64_t arriving_bytes(const struct cei_op_shape *shape, uint32_t target
 	return arrives_at(shape, shape->n_ranks, target);
 }
 
-/* Offset of target's block in the operand of source. In an all-gather all targets get the
- * same block. */
+/* Returns the offset of the block for `target` in the operand of `source`. In an all-gather all
+ * targets get the same block. */
 static uint64_t leaves_at(const struct cei_op_shape *shape, uint32_t source, uint32_t target)
 {
 	uint64_t sum = 0;
@@ -145,7 +147,7 @@ uint64_t ceov_all_to_all_scratch_bytes(const struct ceov_move *from, uint32_t n_
 
 /* --- pieces ---------------------------------------------------------------- */
 
-/* Whether target is the last one that source sends to, in the order of build(). */
+/* Returns whether `target` is the last rank to which `source` sends, in the order of build(). */
 static int is_cut(const struct cei_op_shape *shape, uint32_t source, uint32_t target)
 {
 	uint32_t next = (target + 1) % shape->n_ranks;
@@ -155,8 +157,9 @@ static int is_cut(const struct cei_op_shape *shape, uint32_t source, uint32_t ta
 	return next == source;
 }
 
-/* Size of one piece of a block, and its offset; 0: no more pieces. A block that is not cut
- * is one piece. Source and target compute the same. */
+/* Returns the bytes of one piece of a block, and in *ret_at the offset of the piece; 0: the block
+ * has no such piece. A block that is not cut is one piece. The source and the target compute the
+ * same. */
 static uint64_t piece_of(const ceov_op *op, uint32_t source, uint32_t target, uint32_t piece,
 			 uint64_t *ret_at)
 {
@@ -212,10 +215,10 @@ static int keep_blocks(ceov_op *op)
 }
 
 /*
- * Adds the transfers. Counter 0 of `sent` says that the operand was sent; each further
- * counter says that a peer without a block for this rank has begun the run. So a rank that
- * has finished a run knows that each peer had begun it, by the peer's block or by its
- * `here`, as workspace.c requires.
+ * Adds the transfers. Counter 0 of `sent` says that the operand was sent; each further counter says
+ * that one peer, which has no block for this rank, has begun the run. So when a rank has finished a
+ * run, every peer has begun it, as workspace.c requires: the peer's block or its mark in `here`
+ * shows that.
  */
 static int build(ceov_op *op)
 {
@@ -254,7 +257,7 @@ static int copy(const struct cei_run *run, uint64_t target_bytes, const char *fr
 	return executor->ops->copy(executor, run->stream, to, from, n_bytes);
 }
 
-/* Copies the own block, unless it is in its place already. */
+/* Copies this rank's own block, unless it is already at its place in the target. */
 static int copy_own(const struct cei_run *run)
 {
 	const struct ceov_move_run *operands = run->operands;
@@ -290,7 +293,7 @@ static int copy_others(const struct cei_run *run, uint32_t source)
 	return r;
 }
 
-/* Holds the stream until the operand was sent. Captured runs need no such wait: their
+/* Makes the stream wait until the operand was sent. Captured runs need no such wait, because their
  * stream waits for the lane. */
 static int await_sent(const struct cei_run *run)
 {
@@ -301,7 +304,7 @@ static int await_sent(const struct cei_run *run)
 	return cei_run_await(run, marks.sent, marks.sent_index, marks.n_sent);
 }
 
-/* Copies received blocks in the order of arrival when all ranks keep the same pace. */
+/* Copies received blocks in the order in which they arrive if all ranks are equally fast. */
 static int queue_job(const struct cei_run *run)
 {
 	uint32_t own = run->op->workspace->rank, n_ranks = run->op->shape.n_ranks, i;
@@ -349,8 +352,8 @@ int ceov_all_to_all_create(ceov_workspace *workspace, const struct ceov_move *fr
 
 /* --- runs ------------------------------------------------------------------ */
 
-/* Whether the own shard of an all-gather is in place: then it is part of the target, and
- * not an operand beside it. */
+/* Returns whether the operand of an all-gather is this rank's shard of the target. Then it is part
+ * of the target, and not checked as an operand beside it. */
 static int is_in_place(const ceov_op *op, const struct ceov_move_run *run)
 {
 	uint32_t own = op->workspace->rank;

@@ -2,13 +2,12 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Reduce-scatter and all-reduce. One half of scratch holds the staging, with each source
- * rank's copy of the own part; for the all-reduce the gathered sums follow, in the layout
- * of the operands.
+ * Reduce-scatter and all-reduce. One half of scratch holds the staging: this rank's part as each
+ * source rank sends it. For an all-reduce the gathered sums follow, in the layout of the operands.
  *
- * Targets are served one after another. Sending piece by piece to all targets in turn would
- * let sums begin earlier, but ranks that are a few us apart then collide at receivers all
- * the time: 256 MiB a rank on 4 GPUs took 870 us in 4 pieces each, and 720 in one.
+ * A rank serves one target after another. If it sent piece by piece to all targets in turn, sums
+ * could begin earlier, but ranks that are a few us apart would send to the same receiver most of
+ * the time. Measured with 256 MiB a rank on 4 GPUs: 870 us in 4 pieces each, and 720 us in one.
  */
 
 #include <math.h>
@@ -24,13 +23,13 @@
 
 #define ELEMENT_STEP        8u
 
-/* From 2 to 4 pieces the work behind the last copy halves; further pieces gain less than
- * their marks cost. */
+/* Each doubling of the number of pieces halves the work behind the last copy. Beyond 4 pieces this
+ * gains less than the further marks cost. */
 #define PIECES_MAX          4u
 
 #define BLOCKS_DEFAULT      16u
 #define GATHER_ALIGN_BYTES  256u
-#define STRIDE_MAX          (UINT64_C(1) << 40) /* 64 times this, in bytes, fits 64 bits */
+#define STRIDE_MAX          (UINT64_C(1) << 40) /* so that all offsets in bytes fit 64 bits */
 
 static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const void *from,
 					     uint32_t n_ranks)
@@ -71,8 +70,8 @@ static const char *stride_fault(const struct cei_op_shape *shape)
 	return shape->sum.stride > STRIDE_MAX ? "stride is above 2^40" : NULL;
 }
 
-/* Refuses a scale for all-reduce: each rank would scale the part that it sums, and it would
- * not be noticed if ranks had different scales. */
+/* Refuses a scale for an all-reduce: each rank would scale the part that it sums, and nobody would
+ * notice if ranks had different scales. */
 static const char *scale_fault(const struct cei_op_shape *shape)
 {
 	if (!isfinite(shape->sum.scale))
@@ -93,13 +92,14 @@ static const char *fault_of(const struct cei_op_shape *shape)
 	return fault ? fault : scale_fault(shape);
 }
 
-/* Offset of a rank's part in source, in elements. */
+/* Returns the offset, in elements, of a rank's part in the operand `source`. */
 static uint64_t part_at(const struct cei_op_shape *shape, uint32_t rank)
 {
 	return shape->sum.stride ? rank * shape->sum.stride : cei_op_rows_before(shape, rank);
 }
 
-/* Elements of source from the first part to the end of the last one. */
+/* Returns how many elements of `source` are used, from its first one to the end of the last
+ * part. */
 static uint64_t source_elements(const struct cei_op_shape *shape)
 {
 	uint32_t last = shape->n_ranks - 1;
@@ -109,7 +109,7 @@ static uint64_t source_elements(const struct cei_op_shape *shape)
 	return part_at(shape, last) + shape->rows[last];
 }
 
-/* Offset of the gathered sums. */
+/* Returns the offset of the gathered sums in a half of scratch, in bytes. */
 static uint64_t gather_at(const struct cei_op_shape *shape)
 {
 	uint64_t bytes = bytes_of(shape, shape->n_ranks * cei_op_most_rows(shape));
@@ -134,7 +134,7 @@ uint64_t ceov_all_reduce_scratch_bytes(const struct ceov_reduce *from, uint32_t 
 	return cei_op_scratch_bytes(&cei_all_reduce, from, n_ranks);
 }
 
-/* Elements of each piece of a part, as in reduce.h; never 0. */
+/* Returns how many elements a piece of a rank's part has, as reduce.h describes; never 0. */
 static uint64_t piece_elements(const ceov_op *op, uint32_t rank)
 {
 	uint64_t n_pieces = op->choice.n_pieces;
@@ -145,7 +145,8 @@ static uint64_t piece_elements(const ceov_op *op, uint32_t rank)
 	return (share + ELEMENT_STEP - 1) / ELEMENT_STEP * ELEMENT_STEP;
 }
 
-/* Elements of one piece (0 at the end of a short part) and its offset. */
+/* Returns how many elements one piece has, and in *ret_at the offset of the piece. Pieces behind
+ * the end of a short part have 0. */
 static uint64_t piece_of(const ceov_op *op, uint32_t rank, uint32_t piece, uint64_t *ret_at)
 {
 	uint64_t share = piece_elements(op, rank), n = op->shape.rows[rank];
@@ -157,15 +158,16 @@ static uint64_t piece_of(const ceov_op *op, uint32_t rank, uint32_t piece, uint6
 
 /* --- transfers ------------------------------------------------------------- */
 
-/* Returns whether the part for this target is sent in pieces. Only the last target's is:
- * there these copies arrive last, and pieces leave little to be summed behind them. For
- * other targets further marks would only cost time. */
+/* Returns whether the part for this target is sent in pieces. This is so only for the last target:
+ * at that target this rank's copies arrive last, and pieces leave little to be summed behind them.
+ * For other targets further marks would only cost time. */
 static int is_cut(const ceov_op *op, uint32_t target)
 {
 	return (target + 1) % op->shape.n_ranks == op->workspace->rank;
 }
 
-/* First stage: sends the target's part, or one piece of it, from the caller's memory. */
+/* For the first stage: sends a part that belongs to the target, or one piece of the part, from the
+ * caller's memory. */
 static int send_part(ceov_op *op, uint32_t target, uint32_t piece)
 {
 	const struct cei_op_shape *shape = &op->shape;
@@ -192,7 +194,8 @@ static uint32_t last_piece(const ceov_op *op)
 	return n ? (uint32_t)((n - 1) / share) : 0;
 }
 
-/* Second stage: sends the summed own part, or one piece of it. */
+/* For the second stage of an all-reduce: sends this rank's part with its sums, or one piece of the
+ * part. */
 static int send_sum(ceov_op *op, uint32_t target, uint32_t piece)
 {
 	const struct cei_op_shape *shape = &op->shape;
@@ -251,10 +254,10 @@ static int build_first(ceov_op *op)
 
 	if (r || workspace->n_ranks == 1)
 		return r;
-	/* With a start mark the engine polls for these copies, so they go on the same lane
-	 * as the second stage's, which never waits. On a lane that follows the stream they
-	 * were sent beside the last run's sums, and two copies of a GPU at once compete
-	 * with others at the receivers. */
+	/* With a start mark the engine polls for these copies, so they go on the lane of the
+	 * second stage, which never waits. Without it they would go on a lane that follows the
+	 * stream, and overlap with the copies of the last run's sums; two copies of a GPU at
+	 * once compete with other ranks' copies at the receivers. */
 	stage->awaits_start = !workspace->is_capturable;
 	for (peer = 0; !r && has_absent_peers(op) && peer < workspace->n_ranks; peer++)
 		if (peer != rank && !op->shape.rows[peer])
@@ -269,8 +272,9 @@ static int build_first(ceov_op *op)
 	return r;
 }
 
-/* A rank without a part has no second stage: it would wait for nothing, and raise its
- * counter before a run that is still in flight raises the same one (model/sent.pml). */
+/* A rank whose part is empty has no second stage. Its transfers would have nothing to await, so its
+ * counter of `sent` would be raised before an earlier run that is still in flight raises it
+ * (model/sent.pml). */
 static int build_second(ceov_op *op)
 {
 	struct cei_send_stage *stage = &op->stages[1];
@@ -366,7 +370,7 @@ static void explain(const struct cei_choose_args *args, struct cei_choice *choic
 		       cei_choice_by(args->given->n_reduce_blocks));
 }
 
-/* At most 16 blocks, because a sum should leave SMs to others. */
+/* Lists candidates with at most 16 blocks, because a sum should leave most SMs to other kernels. */
 static void list_candidates(const struct cei_listing *listing)
 {
 	static const uint32_t blocks[] = { BLOCKS_DEFAULT, 8 };
@@ -386,7 +390,7 @@ static void list_candidates(const struct cei_listing *listing)
 
 /* --- runs ------------------------------------------------------------------ */
 
-/* Elements of the target. */
+/* Returns how many elements the operand `target` has. */
 static uint64_t n_results(const ceov_op *op)
 {
 	return op->kind == &cei_all_reduce ? cei_op_all_rows(&op->shape)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The candidates that a tuning measures. */
+/* Lists the candidates that ceov_op_tune() measures. */
 
 #include "ops/tuning/candidates.h"
 
@@ -18,8 +18,8 @@ static int is_same(const struct ceov_op_tuning *x, const struct ceov_op_tuning *
 		x->n_reduce_blocks == y->n_reduce_blocks;
 }
 
-/* Whether a candidate has everything that the caller's tuning sets. Fields that the kind
- * does not use are 0 in it. */
+/* Returns whether a candidate agrees with each field that the caller's tuning sets. The candidate
+ * has 0 in fields that the kind does not use. */
 static int is_allowed(const struct cei_listing *listing, const struct ceov_op_tuning *tuning)
 {
 	const struct ceov_op_tuning *given = listing->given;
@@ -64,7 +64,7 @@ struct ceov_op_tuning cei_candidates_choose(const struct cei_listing *listing,
 	return tuning;
 }
 
-/* A single rank gains nothing by pieces, so it tries only one. */
+/* A single rank gains nothing by pieces, so for it the last number to try equals the first. */
 uint32_t cei_candidates_first_cut(const struct cei_listing *listing)
 {
 	return listing->given->n_pieces ? listing->given->n_pieces : 1;
@@ -93,7 +93,7 @@ void cei_candidates_list(const struct cei_op_shape *shape, const struct cei_rate
 
 /* --- the hash -------------------------------------------------------------- */
 
-/* FNV-1a. */
+/* Continues a hash with another number, by FNV-1a. */
 static uint64_t mix(uint64_t hash, uint64_t number)
 {
 	uint32_t i;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The cost model. */
+/* Predicts times of ops, and chooses by them. */
 
 #include "ops/tuning/selector.h"
 
@@ -13,13 +13,13 @@
 #include "ops/kind.h"
 #include "topology/link.h"
 
-/* A mark costs about as much as a small copy: pieces should be several MiB, or few
+/* The smallest piece that is worth its mark, which costs about as much time as a small copy
  * (docs/results/2026-11-21-4xh200.md, "Pieces"). */
 #define PIECE_BYTES_MIN (UINT64_C(4) << 20)
 
 #define REDUCE_BLOCKS_MAX 128u
 
-/* The shapes of our kernels; each list ends with 0 x 0. */
+/* The tile shapes of our own kernels. The list ends with 0 x 0. */
 static const struct cei_tile_shape gpu_shapes[] = {
 	{ 128, 256 }, { 128, 192 }, { 128, 128 }, { 0, 0 }
 };
@@ -27,9 +27,9 @@ static const struct cei_tile_shape host_shapes[] = { { 32, 32 }, { 64, 64 }, { 0
 
 struct cei_rates cei_rates_gpu(void)
 {
-	/* H200's data sheet: 989 TFLOP/s by 132 SMs; 64 bytes a clock from L2 into an SM.
-	 * The extra time of a tile is an estimate: the latency of a few steps, and its
-	 * store. */
+	/* math_flops_per_ns is H200's data sheet's 989 TFLOP/s divided by 132 SMs;
+	 * load_bytes_per_ns is 64 bytes a clock from the L2 cache into an SM. tile_ns is an
+	 * estimate: the latency of a few steps, and the store. */
 	struct cei_rates rates = {
 		.n_sms = 132, .pair = 2, .has_tiles = 1, .math_flops_per_ns = 7490,
 		.load_bytes_per_ns = 110, .tile_ns = 1000, .mark_ns = 2500,
@@ -49,7 +49,7 @@ void cei_rates_take(struct cei_rates *rates, uint64_t n_sms, uint64_t copy_bytes
 
 struct cei_rates cei_rates_host(void)
 {
-	/* The host's rates are placeholders: it computes for tests, where speed does not
+	/* These rates mean nothing: the host computes only for tests, where speed does not
 	 * matter. */
 	struct cei_rates rates = { 0, 1, 1, 0, 1, 1, 0, 1, 1000 };
 

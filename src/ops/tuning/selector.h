@@ -4,10 +4,9 @@
 #define CEI_SELECTOR_H
 
 /*
- * Chooses mode, tile shape and number of pieces of an op, by a cost model or as stored by a
- * tuning on this machine. The model is pure and uses only what all ranks share, except for
- * tile shapes, which other ranks do not notice: so all ranks choose the same number of
- * pieces.
+ * Chooses mode, tile shape and number of pieces of an op, by a cost model, or as a stored tuning of
+ * this machine says. Except for tile shapes, which other ranks do not notice, the model uses only
+ * facts that all ranks share, so all ranks choose the same number of pieces.
  */
 
 #include <stddef.h>
@@ -20,23 +19,26 @@
 
 /* The speed of a machine. */
 struct cei_rates {
-	uint32_t n_sms;                 /* 0: the host computes */
-	uint32_t pair;                  /* tiles executed together, see tiles.h */
-	int      has_tiles;             /* there are kernels for small tiles ... */
-	int      has_library;           /* ... or a library for tiles of whole rows */
+	uint32_t n_sms;                 /* SMs of a GPU; 0: the host computes */
+	uint32_t pair;                  /* how many tiles are executed together (tiles.h) */
+	int      has_tiles;             /* 1: there are kernels that compute small tiles */
+	int      has_library;           /* 1: cuBLAS can compute tiles of whole rows */
 	double   math_flops_per_ns;     /* one SM's matrix units */
 	double   load_bytes_per_ns;     /* rate of loading operands into one SM */
-	double   tile_ns;               /* extra time of a tile: fill, drain, store */
+	double   tile_ns;               /* time of a tile beyond loads and products: fill, drain,
+					 * store */
 	double   copy_bytes_per_ns;     /* rate of copies to one peer at a time */
-	double   mark_ns;               /* time of a copy and its mark without bytes */
+	double   mark_ns;               /* time that a copy of no bytes and its mark take */
 };
 
-/* The rates of one H200 behind NVSwitch. Marks are measured
- * (docs/results/2026-11-21-4xh200.md, "Pieces"), copies are the default of peer links
- * (topology/link.h); the SMs' are from the data sheet, and serve only to order tile shapes. */
+/* Returns the rates of one H200 behind NVSwitch. mark_ns was measured
+ * (docs/results/2026-11-21-4xh200.md, "Pieces"), the rate of copies is the default of links between
+ * GPUs (topology/link.h). The rates of SMs are from the data sheet, and serve only to compare tile
+ * shapes. */
 struct cei_rates cei_rates_gpu(void);
 
-/* Sets the rates on which all ranks agreed about their GPUs; 0: not known, the rate stays. */
+/* Sets the rates on which all ranks agreed about their GPUs. A value of 0 is not known and leaves
+ * the rate as it is. */
 void cei_rates_take(struct cei_rates *rates, uint64_t n_sms, uint64_t copy_bytes_per_s);
 
 struct cei_rates cei_rates_host(void);
@@ -44,52 +46,52 @@ struct cei_rates cei_rates_host(void);
 #define CEI_CHOICE_TEXT_BYTES 640u
 
 struct cei_choice {
-	enum ceov_op_mode     mode;     /* never CHOOSE */
+	enum ceov_op_mode     mode;     /* never CEOV_MODE_CHOOSE */
 	uint32_t              n_pieces;
 	struct cei_tile_shape shape;    /* 0 x 0 for sums and moves */
 	uint32_t              n_reduce_blocks;
 	double                gemm_ns;  /* predicted time of the product */
 	double                copy_ns;  /* predicted time of all copies of one rank */
-	double                run_ns;   /* predicted time of the run, simulated; 0: not
-					 * simulated */
+	double                run_ns;   /* predicted time of the run by simulation; 0: it was
+					 * not simulated */
 	char                  text[CEI_CHOICE_TEXT_BYTES]; /* the explanation, in lines */
 };
 
 struct cei_choose_args {
 	const struct cei_op_shape   *shape;
 	const struct cei_rates      *rates;
-	const struct ceov_op_tuning *given;     /* the caller's tuning; 0: that field is left
+	const struct ceov_op_tuning *given;     /* the caller's tuning; a field of 0 was left
 						 * open */
 };
 
-/* Keeps what tuning sets and finds the rest by the model. tuning may be NULL; it was
- * checked by cei_selector_fault(). */
+/* Keeps the fields that tuning sets, and finds all others by the model. tuning may be NULL;
+ * cei_selector_fault() must have accepted it. */
 void cei_selector_choose(const struct cei_op_shape *shape, const struct cei_rates *rates,
 			 const struct ceov_op_tuning *tuning,
 			 struct cei_choice *ret_choice);
 
-/* Returns what is wrong with a caller's tuning, or NULL. Does not check whether there is a
- * kernel for its tiles: only the executor knows. */
+/* Returns what is wrong with a caller's tuning, or NULL. It does not check whether there is a
+ * kernel for the tile shape, because only the executor knows. */
 const char *cei_selector_fault(const struct ceov_op_tuning *tuning);
 
-/* Returns the i-th of the small tile shapes to choose from; 0 x 0: there are no more. */
+/* Returns the i-th of the tile shapes of our own kernels; 0 x 0: there are no more. */
 struct cei_tile_shape cei_selector_shape(const struct cei_rates *rates, uint32_t i);
 
-/* --- for kinds --- */
+/* --- for kinds of operators --- */
 
-/* Returns into how many pieces of at least 4 MiB the rows of the rank that has most can be
- * cut: at least 1, at most `most`. */
+/* Returns into how many pieces of at least 4 MiB the rows of the rank with most rows can be cut: at
+ * least 1, at most `most`. */
 uint32_t cei_selector_pieces(const struct cei_op_shape *shape, uint32_t most);
 
-/* Returns the time of all copies of the busiest rank in a run. */
+/* Returns how long the copies of a run take at the rank that copies most. */
 double cei_selector_copy_ns(const struct cei_choose_args *args, uint32_t n_pieces);
 
-/* Appends to the choice's text. */
+/* Appends a line to the text that explains the choice. */
 void cei_choice_say(struct cei_choice *choice, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Append the lines about the mode and the number of pieces, and whether they were set or
- * chosen. */
+/* Append the lines that say which mode and which number of pieces were chosen, and whether the
+ * caller set them. */
 void cei_choice_say_mode(const struct cei_choose_args *args, struct cei_choice *choice);
 void cei_choice_say_pieces(const struct cei_choose_args *args, struct cei_choice *choice);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The file of measured tunings. */
+/* Reads and writes the file of measured tunings. */
 
 #include "ops/tuning/tunings.h"
 
@@ -22,7 +22,7 @@
 
 /* --- keys ------------------------------------------------------------------ */
 
-/* FNV-1a over the sizes, because rows of 64 ranks would make a long key. */
+/* Hashes the sizes by FNV-1a, because a key that lists the rows of 64 ranks would be long. */
 static uint64_t hash_of(const struct cei_op_shape *shape)
 {
 	uint64_t hash = UINT64_C(14695981039346656037);
@@ -57,7 +57,7 @@ void cei_tuning_key(const char *machine, const struct cei_op_shape *shape,
 
 /* --- the file -------------------------------------------------------------- */
 
-/* Finds the file's path. Returns an errno, or 0. */
+/* Builds the path of the file. Returns 0 or an errno. */
 static int path_of(char *path, uint64_t n_bytes, uint64_t *ret_n_given)
 {
 	return cei_file_cache_folder("/ceoverlap/tunings", path, n_bytes, ret_n_given);
@@ -88,8 +88,8 @@ static int parse(const char *line, char *key, struct ceov_op_tuning *ret_tuning)
 	return 0;
 }
 
-/* Returns the file's text, or "" if there is no file or it is not ours. The caller frees
- * it. NULL: no memory. */
+/* Returns the text of the file, or "" if there is no file or it is not one of ours. The caller
+ * frees the text. NULL: no memory. */
 static char *read_lines(const char *path)
 {
 	uint64_t n_bytes;
@@ -100,9 +100,9 @@ static char *read_lines(const char *path)
 	return text;
 }
 
-/* Takes the next complete line, with its newline; NULL: there is none. Skips lines that are
- * too long. A last line without a newline was cut off when the disk was full, and is
- * ignored. */
+/* Copies the next complete line with its newline, and moves *text behind it; NULL: there is none.
+ * Lines that are too long are skipped. A last line without a newline was cut off when the disk was
+ * full, and is ignored. */
 static const char *next_line(const char **text, char line[LINE_BYTES])
 {
 	size_t n_bytes;
@@ -145,8 +145,8 @@ int cei_tunings_recall(const char *key, struct ceov_op_tuning *ret_tuning)
 	return r;
 }
 
-/* Copies valid lines of other keys, except for the first `skip`. Returns how many there
- * were. */
+/* Copies all valid lines that have another key than `key`, except for the first `skip` of them.
+ * Returns how many such lines there were. */
 static uint32_t copy_others(const char *text, const char *key, FILE *to, uint32_t skip)
 {
 	char line[LINE_BYTES], seen[CEI_TUNING_KEY_BYTES];
@@ -163,7 +163,7 @@ static uint32_t copy_others(const char *text, const char *key, FILE *to, uint32_
 	return n;
 }
 
-/* Writes the lines of the new file. Returns an errno, or 0. */
+/* Writes all lines of the new file. Returns 0 or an errno. */
 static int write_lines(const char *path, const char *key,
 		       const struct ceov_op_tuning *tuning, FILE *to)
 {
@@ -180,7 +180,7 @@ static int write_lines(const char *path, const char *key,
 	return ferror(to) ? ENOMEM : 0;
 }
 
-/* Replaces the file. Returns an errno, or 0. */
+/* Replaces the file by one in which `key` has this tuning. Returns 0 or an errno. */
 static int replace(const char *path, const char *key, const struct ceov_op_tuning *tuning)
 {
 	size_t n_bytes = 0;

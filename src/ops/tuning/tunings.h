@@ -4,15 +4,14 @@
 #define CEI_TUNINGS_H
 
 /*
- * The file of the tunings that were measured on this machine: ceoverlap/tunings in
- * $XDG_CACHE_HOME, or in ~/.cache. Each line is one tuning:
+ * The file of tunings that were measured on this machine: ceoverlap/tunings in $XDG_CACHE_HOME, or
+ * else in ~/.cache. Each line is one tuning:
  *
  *   key mode n_pieces tile_rows tile_columns n_reduce_blocks
  *
- * The file is a cache. It is always replaced as a whole, so that readers find the old file
- * or the new one. Of two processes that write at once, the later one wins, and the other
- * one's line is lost. Lines that cannot be understood are ignored, and dropped when the
- * file is written again.
+ * The file is a cache. It is always replaced as a whole, so that readers find either the old file
+ * or the new one. If two processes write at once, the later one wins, and the line of the other one
+ * is lost. Lines that cannot be understood are ignored, and dropped when the file is written again.
  */
 
 #include <stdint.h>
@@ -20,10 +19,12 @@
 #include "base/report.h"
 #include "ops/tuning/selector.h"
 
-#define CEI_TUNINGS_MAX          1024u          /* lines kept; the oldest are dropped */
+#define CEI_TUNINGS_MAX          1024u          /* lines kept in the file; when there are more, the
+						 * oldest are dropped */
 #define CEI_TUNING_KEY_BYTES     192u
 
-/* Writes the key of a tuning: machine, op and shape, without blanks. machine is any text. */
+/* Writes the key of a tuning, which names machine, op and shape without blanks. machine may be any
+ * text. */
 void cei_tuning_key(const char *machine, const struct cei_op_shape *shape,
 		    char key[CEI_TUNING_KEY_BYTES]);
 
