@@ -3,21 +3,22 @@
 #ifndef CEI_CLOCK_H
 #define CEI_CLOCK_H
 
-/* Monotonic time, and the steps of a bounded wait. */
+/* Reads the monotonic clock, and paces threads that wait by polling. */
 
 #include <stdint.h>
 
-#define CEI_FOREVER UINT64_MAX
+#define CEI_FOREVER UINT64_MAX          /* as a time or a deadline: never */
 
+/* Returns the monotonic clock's time in nanoseconds. */
 uint64_t cei_now_ns(void);
 
-/* now + timeout, or CEI_FOREVER where that does not fit. */
+/* Returns the time timeout_ns from now, or CEI_FOREVER if that does not fit. */
 uint64_t cei_deadline(uint64_t timeout_ns);
 
 /*
- * A waiter that polls calls cei_backoff_step() after each look that found nothing
- * and cei_backoff_reset() after one that did. It spins, then yields, then sleeps
- * for growing times up to CEI_BACKOFF_SLEEP_MAX_NS.
+ * A thread that polls calls cei_backoff_step() after each look that found nothing, and
+ * cei_backoff_reset() after a look that found something. cei_backoff_step() first spins, then
+ * yields, then sleeps, longer each time up to CEI_BACKOFF_SLEEP_MAX_NS.
  */
 #define CEI_BACKOFF_SPINS         256u
 #define CEI_BACKOFF_YIELD_NS      UINT64_C(10000000)
@@ -26,12 +27,12 @@ uint64_t cei_deadline(uint64_t timeout_ns);
 
 struct cei_backoff {
 	uint32_t n_spins;
-	uint64_t yield_until_ns;        /* 0: not yet yielding */
+	uint64_t yield_until_ns;        /* time at which it begins to sleep; 0: it still spins */
 	uint64_t sleep_ns;
 };
 
-/* Workers that can be woken spin and yield this long before they sleep: waking costs
- * 50 us and more. */
+/* A worker thread that can be woken spins and yields for this long before it sleeps, because waking
+ * it takes 50 us or more. */
 #define CEI_SLEEP_AFTER_NS UINT64_C(300000)
 
 void cei_backoff_reset(struct cei_backoff *backoff);

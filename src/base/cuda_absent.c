@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* base/cuda_driver.h in a build without CUDA: there is never a driver. */
+/* The functions of base/cuda_driver.h in a build without CUDA: there is never a driver. */
 
 #include "base/cuda_driver.h"
 

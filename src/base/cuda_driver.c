@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Opens the CUDA driver at run time: finds its calls, lists its GPUs, keeps their
- * primary contexts. Creates no context before one is asked for; allocates and
- * copies nothing.
+ * Opens the CUDA driver at run time: looks up its functions, lists its GPUs, and keeps their
+ * primary contexts. A context is created when it is first needed. Nothing is allocated or copied
+ * here.
  */
 
 #include "base/cuda_table.h"
@@ -20,9 +20,9 @@
 
 struct symbol {
 	const char *name;
-	int         version;            /* as in the type of the pointer */
-	size_t      offset;             /* in struct cei_cuda_calls */
-	int         is_optional;
+	int         version;            /* of the driver function, as in its pointer's type */
+	size_t      offset;             /* of the pointer in struct cei_cuda_calls */
+	int         is_optional;        /* 1: the pointer may stay NULL */
 };
 
 /* The driver functions that are called before cuGetProcAddress looks up all others. */
@@ -105,7 +105,8 @@ static const struct symbol symbols[] = {
 
 #undef AT
 
-/* C has no cast from an object pointer to a function pointer. */
+/* Looks up one function by dlsym(). The address is copied, because C has no cast from an object
+ * pointer to a function pointer. */
 static int find_first(void *library, const char *name, void *ret_call)
 {
 	void *address = dlsym(library, name);
@@ -114,9 +115,9 @@ static int find_first(void *library, const char *name, void *ret_call)
 	return address ? 0 : CEOV_NONE;
 }
 
-/* Initialises the driver. A broken installation (802: the fabric manager is not up, 803:
- * library and kernel module differ) is not an error, because a process may do without GPUs,
- * but a warning names it. */
+/* Initialises the driver. If the installation is broken, a warning says so, but it is not an error,
+ * because a process may do without GPUs. (Code 802: the fabric manager is not up; 803: library and
+ * kernel module differ.) */
 static int init(struct cei_report *report, const struct first_calls *first,
 		const char **ret_why)
 {
@@ -312,14 +313,14 @@ fail:
 	return r;
 }
 
-/* libcuda stays loaded: it cannot be initialised twice in a process. */
+/* Leaves libcuda loaded, because it cannot be initialised twice in a process. */
 void cei_cuda_close(struct cei_cuda *cuda)
 {
 	uint32_t i;
 
 	if (!cuda)
 		return;
-	/* A failed release is ignored: at the process's end the driver may be gone already. */
+	/* The result is ignored: at the end of the process the driver may be gone already. */
 	for (i = 0; i < cuda->n_gpus; i++)
 		if (cuda->gpus[i].context)
 			(void)cuda->calls.primary_release(cuda->gpus[i].device);
@@ -380,7 +381,7 @@ int cei_cuda_push(struct cei_cuda *cuda, uint32_t gpu, struct cei_cuda_hold *ret
 	return 0;
 }
 
-/* Ignores results: neither call can fail after a push that succeeded. */
+/* Ignores the results of both calls: neither can fail after a push that succeeded. */
 void cei_cuda_pop(struct cei_cuda *cuda, const struct cei_cuda_hold *hold)
 {
 	CUstreamCaptureMode mode = hold->capture_mode;
@@ -398,8 +399,8 @@ CUresult cei_cuda_idle(struct cei_cuda *cuda, CUstream stream, uint64_t deadline
 
 	cei_backoff_reset(&backoff);
 	for (;;) {
-		/* read the clock first, so that the stream is queried once more after the
-		 * deadline */
+		/* The clock is read before the query, so that the stream is queried once more
+		 * after the deadline. */
 		late = cei_now_ns() >= deadline_ns;
 		result = cuda->calls.stream_query(stream);
 		if (result != CUDA_ERROR_NOT_READY || late)

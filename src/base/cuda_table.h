@@ -4,10 +4,10 @@
 #define CEI_CUDA_TABLE_H
 
 /*
- * The driver's functions and GPUs, only for cuda*.c, *_cuda.c and kernels/; all other files
- * include base/cuda_driver.h. The type of each pointer carries the version that
- * cuGetProcAddress is asked for, because names without a suffix are ambiguous: cuda.h
- * renames many (cuStreamWaitValue64 means cuStreamWaitValue64_v2).
+ * The driver's functions and its GPUs, for cuda*.c, *_cuda.c and kernels/ alone; all other files
+ * include base/cuda_driver.h. The type of each pointer contains the version of the function that
+ * cuGetProcAddress is asked for. Without it names would be ambiguous, because cuda.h renames many
+ * (cuStreamWaitValue64 means cuStreamWaitValue64_v2).
  */
 
 #include <pthread.h>
@@ -101,49 +101,50 @@ struct cei_cuda_calls {
 
 struct cei_cuda_gpu {
 	CUdevice  device;
-	CUcontext context;              /* the primary context; NULL until it is first needed; set
-					 * under the lock, then constant */
+	CUcontext context;              /* the primary context; NULL until first needed. Set
+					 * with cei_cuda.lock held, constant after that */
 	CUuuid    uuid;
 	char      bus_id[CEI_CUDA_BUS_ID_BYTES];
 	int       n_copy_engines;
-	int       has_memops;           /* 64-bit stream memory operations */
-	int       can_flush;            /* stream waits can also flush writes that came from other
-					 * devices */
+	int       has_memops;           /* 1: supports 64-bit stream memory operations */
+	int       can_flush;            /* 1: a stream wait can also flush writes that came from
+					 * other devices */
 	int       capability_major;
 	int       capability_minor;
 };
 
 struct cei_cuda {
 	struct cei_report    *report;
-	int                   version;  /* of the driver, as 1000 major + 10 minor */
+	int                   version;  /* of the driver, as 1000 * major + 10 * minor */
 	struct cei_cuda_calls calls;
 	pthread_mutex_t       lock;
 	uint32_t              n_gpus;
 	struct cei_cuda_gpu  *gpus;
 };
 
-/* The state of the calling thread that a push changed and its pop restores. */
+/* What cei_cuda_push() changed in the calling thread, and cei_cuda_pop() restores. */
 struct cei_cuda_hold {
 	CUstreamCaptureMode capture_mode;
 };
 
-/* The primary context of a GPU, created and retained at the first call. INVALID
- * where there is no such GPU. Any thread. */
+/* Returns the primary context of a GPU; the first call creates and retains it. CEOV_ERR_INVALID:
+ * there is no such GPU. Any thread. */
 int  cei_cuda_context(struct cei_cuda *cuda, uint32_t gpu, CUcontext *ret_context);
 
 /*
- * Makes that context current, and lets the thread make calls (allocation, queries) that a
- * graph capture elsewhere in the process would forbid; pop restores both. Pairs may nest.
+ * cei_cuda_push() makes the GPU's primary context current, and lets the thread make calls
+ * (allocations, queries) that a graph capture elsewhere in the process would forbid.
+ * cei_cuda_pop() restores both. Pairs may nest.
  */
 int  cei_cuda_push(struct cei_cuda *cuda, uint32_t gpu, struct cei_cuda_hold *ret_hold);
 void cei_cuda_pop(struct cei_cuda *cuda, const struct cei_cuda_hold *hold);
 
-/* Polls until everything queued on the stream is done. CUDA_ERROR_NOT_READY: the
- * deadline (cei_now_ns() time) passed. The stream's context is current. */
+/* Polls until everything queued on the stream has ended. CUDA_ERROR_NOT_READY: it has not by the
+ * deadline, a time of cei_now_ns(). The stream's context must be current. */
 CUresult cei_cuda_idle(struct cei_cuda *cuda, CUstream stream, uint64_t deadline_ns);
 
-/* Raises CEOV_ERR_CUDA with the text and result's name and description. rank: to blame, or
- * CEOV_NOBODY. */
+/* Raises CEOV_ERR_CUDA with the given text, and with the name and description of result. rank: the
+ * rank that is to blame, or CEOV_NOBODY. */
 int  cei_cuda_raise(struct cei_cuda *cuda, CUresult result, uint32_t rank,
 		    const char *format, ...) __attribute__((format(printf, 4, 5)));
 

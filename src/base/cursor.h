@@ -12,15 +12,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* After a failure (no room) the rest of the calls do nothing. */
+/* Where to write next. After a failure (no room) further calls do nothing. */
 struct cei_writer {
 	uint8_t *bytes;
 	size_t   n_room;
-	size_t   at;                    /* bytes written */
+	size_t   at;                    /* bytes written so far */
 	int      failed;
 };
 
-/* After a failure (too short, out of range) the remaining calls yield zeros. */
+/* Where to read next. After a failure (too few bytes, or a value out of range) further calls return
+ * zeros. */
 struct cei_reader {
 	const uint8_t *bytes;
 	size_t         n_bytes;
@@ -39,7 +40,7 @@ uint32_t cei_wire_get_u32(struct cei_reader *reader);
 uint64_t cei_wire_get_u64(struct cei_reader *reader);
 void     cei_wire_get_bytes(struct cei_reader *reader, void *ret_bytes, size_t n_bytes);
 
-/* 0: everything was read without a failure; else CEOV_ERR_INVALID (not raised). */
+/* Returns 0 if everything was read without a failure, else CEOV_ERR_INVALID (not raised). */
 int cei_reader_end(const struct cei_reader *reader);
 
 #endif /* CEI_CURSOR_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Files that users name: opened without blocking, checked, then read or written whole. */
+/* Opens files that users name without blocking, checks them, and reads or writes them whole. */
 
 #include "base/file.h"
 
@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 
-#define FRESH_BYTES 20u                 /* of the suffix of a file that is being written */
+#define FRESH_BYTES 20u                 /* room for the suffix of a temporary file's name */
 #define FRESH_TRIES 16u
 
 const char *cei_file_fault(int error)
@@ -23,7 +23,7 @@ const char *cei_file_fault(int error)
 	return error == EINVAL ? "it is no regular file" : strerror(error);
 }
 
-/* Reads up to n_bytes; fewer where the file ended earlier. */
+/* Reads n_bytes, or fewer if the file ends earlier. */
 static int read_bytes(int fd, char *text, uint64_t n_bytes, uint64_t *ret_n_bytes)
 {
 	uint64_t at = 0;
@@ -84,7 +84,7 @@ int cei_file_create(const char *path, FILE **ret_file)
 	struct stat about;
 	int error = 0;
 
-	if (fd < 0)                     /* ENXIO: a pipe that nobody reads */
+	if (fd < 0)                     /* ENXIO: the name is a pipe that nobody reads */
 		return errno == ENXIO ? EINVAL : errno;
 	if (fstat(fd, &about))
 		error = errno;
@@ -102,8 +102,8 @@ int cei_file_create(const char *path, FILE **ret_file)
 
 /* --- files that are kept -------------------------------------------------------------- */
 
-/* Opens a temporary file beside the one that it will replace. Each thread and process uses
- * a name of its own. */
+/* Opens a temporary file beside the one that it will replace. Each thread and process chooses a
+ * different name. */
 static int open_fresh(const char *path, mode_t mode, char fresh[PATH_MAX], int *ret_fd)
 {
 	uint64_t seed = cei_now_ns() ^ (uint64_t)gettid() << 32;
@@ -144,7 +144,7 @@ int cei_file_replace(const char *path, const void *bytes, uint64_t n_bytes, mode
 	if (error)
 		return error;
 	error = write_bytes(fd, bytes, n_bytes);
-	/* a full disk may show at the close only */
+	/* that the disk is full may show only when the file is closed */
 	if (close(fd) && !error)
 		error = errno;
 	if (!error && rename(fresh, path))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Calls futex(2) on words that are private to the process. */
+/* Calls futex(2) on words that only this process uses. */
 
 #include "base/futex.h"
 
@@ -27,7 +27,7 @@ void cei_futex_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t deadline_ns)
 		left.tv_sec = (time_t)((deadline_ns - now) / NS_PER_S);
 		left.tv_nsec = (long)((deadline_ns - now) % NS_PER_S);
 	}
-	/* EAGAIN, EINTR and ETIMEDOUT all mean "look again", which callers do. */
+	/* EAGAIN, EINTR and ETIMEDOUT all mean that the caller has to look at the word again. */
 	syscall(SYS_futex, (uint32_t *)word, FUTEX_WAIT_PRIVATE, seen,
 		deadline_ns == CEI_FOREVER ? NULL : &left, NULL, 0);
 }

@@ -4,18 +4,18 @@
 #define CEI_FUTEX_H
 
 /*
- * Sleeping until another thread changes a word: a thin layer on futex(2). The
- * word is private to the process.
+ * Lets a thread sleep until another thread changes a word: a thin layer over futex(2). The word
+ * must be private to the process.
  */
 
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* Sleeps while *word is `seen`, until woken or the deadline (cei_now_ns() time,
- * CEI_FOREVER for none). May return early without reason: look again. */
+/* Sleeps as long as *word is `seen`, until woken or until the deadline (a time of cei_now_ns(), or
+ * CEI_FOREVER). It may return early without a reason, so the caller must look at the word again. */
 void cei_futex_wait(_Atomic uint32_t *word, uint32_t seen, uint64_t deadline_ns);
 
-/* Wakes every thread that sleeps on word. Change the word before. */
+/* Wakes every thread that sleeps on the word. Change the word before the call. */
 void cei_futex_wake(_Atomic uint32_t *word);
 
 #endif /* CEI_FUTEX_H */

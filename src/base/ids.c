@@ -13,7 +13,7 @@
 #define SLOTS_FIRST 16u
 #define SLOTS_MAX   (UINT32_C(1) << 31)
 
-/* Returns the key's slot, or the free slot into which it would be put. */
+/* Returns the key's slot, or the free slot into which the key would be put. */
 static uint32_t slot_of(const struct cei_ids *ids, const void *key)
 {
 	uint64_t hash = (uint64_t)(uintptr_t)key * UINT64_C(0x9e3779b97f4a7c15);

@@ -8,17 +8,17 @@
 #include <stdint.h>
 
 struct cei_ids {
-	const void **keys;              /* by number */
-	uint32_t     n;
-	uint32_t     n_slots;           /* of the hash table; a power of 2, or 0 */
-	uint32_t    *slots;             /* numbers; UINT32_MAX: free */
+	const void **keys;              /* [number]: the pointer that got it */
+	uint32_t     n;                 /* numbers assigned so far */
+	uint32_t     n_slots;           /* slots of the hash table; a power of 2, or 0 */
+	uint32_t    *slots;             /* a number in each slot; UINT32_MAX: free */
 };
 
-/* Zeroes are an empty set. */
+/* Frees the memory. A struct of zeros is an empty set and needs no initialisation. */
 void cei_ids_fini(struct cei_ids *ids);
 
-/* Returns the key's number in *ret_number; the first call for a key assigns one.
- * CEOV_ERR_NO_MEMORY, not raised: also if there would be more than 2^30 keys. */
+/* Returns the key's number in *ret_number; the first call with a key assigns a number to it.
+ * CEOV_ERR_NO_MEMORY, not raised: no memory, or more than 2^30 keys. */
 int  cei_ids_number(struct cei_ids *ids, const void *key, uint32_t *ret_number);
 
 /* Returns the key's number; UINT32_MAX: it has none. */

@@ -4,8 +4,8 @@
 #define CEI_LIST_H
 
 /*
- * An intrusive, circular, doubly linked list. The head is a node of its own; an
- * unlinked node points at itself. Not for threads.
+ * An intrusive, circular, doubly linked list. The head is a node without an object; a node that is
+ * in no list points at itself. Callers serialise calls on one list.
  */
 
 #include <stddef.h>
@@ -15,7 +15,7 @@ struct cei_list {
 	struct cei_list *previous;
 };
 
-/* Gives the object in which `node` is the field `member`. */
+/* Returns the object of the given type whose field `member` is `node`. */
 #define CEI_OWNER(node, type, member) \
 	((type *)(void *)((char *)(node) - offsetof(type, member)))
 
@@ -45,7 +45,7 @@ static inline void cei_list_remove(struct cei_list *node)
 	cei_list_init(node);
 }
 
-/* Unlinks and returns the first node; NULL: the list is empty. */
+/* Removes the first node from the list and returns it; NULL: the list is empty. */
 static inline struct cei_list *cei_list_take(struct cei_list *head)
 {
 	struct cei_list *node = head->next;

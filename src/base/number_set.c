@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Bits in levels: bit i of a level tells whether word i of the level below has a bit set. */
+/* A set as bits in levels: bit i of a level says whether word i of the level below has a bit
+ * set. */
 
 #include "base/number_set.h"
 
@@ -18,8 +19,8 @@ int cei_number_set_init(struct cei_number_set *set, uint32_t bound)
 
 	memset(set, 0, sizeof(*set));
 	do {
-		/* one word more where the bound is a multiple of 64, because the bound
-		 * itself may be asked for */
+		/* If the bound is a multiple of 64, this is one word more than needed, because
+		 * callers may ask for the bound itself. */
 		n_words = n_words / WORD_BITS + 1;
 		set->words[set->n_levels] = calloc(n_words, sizeof(uint64_t));
 		if (!set->words[set->n_levels])

@@ -4,15 +4,15 @@
 #define CEI_NUMBER_SET_H
 
 /*
- * A set of numbers below a bound, which finds the next smaller and larger member of any
- * number. It has a bit for each number, and for each 64 bits of a level one bit in the level
- * above, which tells whether any of them is set. Each call takes a few steps, whatever the
- * set contains. Callers serialise calls on one set.
+ * A set of numbers below a bound, in which the next smaller or larger member is found quickly.
+ * There is a bit for each number, and levels of bits above: for each 64 bits of a level the next
+ * level has one bit, which says whether any of them is set. Each call takes a few steps, whatever
+ * the set contains. Callers serialise calls on one set.
  */
 
 #include <stdint.h>
 
-#define CEI_NUMBER_SET_LEVELS 6u        /* 64 to this power is more than 32 bits count */
+#define CEI_NUMBER_SET_LEVELS 6u        /* enough for any bound: 64^6 is above 2^32 */
 #define CEI_NO_NUMBER         UINT32_MAX
 
 struct cei_number_set {
@@ -21,8 +21,8 @@ struct cei_number_set {
 	uint32_t  n_levels;
 };
 
-/* Initialises an empty set for numbers below `bound`. CEOV_ERR_NO_MEMORY, not raised: call
- * fini then, too. fini also accepts a zeroed set. */
+/* Initialises an empty set for numbers below `bound`. CEOV_ERR_NO_MEMORY, not raised: the caller
+ * must still call cei_number_set_fini(), which also accepts a zeroed set. */
 int  cei_number_set_init(struct cei_number_set *set, uint32_t bound);
 void cei_number_set_fini(struct cei_number_set *set);
 

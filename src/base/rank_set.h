@@ -3,7 +3,7 @@
 #ifndef CEI_RANK_SET_H
 #define CEI_RANK_SET_H
 
-/* A set of ranks of a group. Zeroed it is empty. Not for threads. */
+/* A set of ranks of a group. A zeroed set is empty. Callers serialise calls on one set. */
 
 #include <stdint.h>
 
@@ -15,7 +15,7 @@ struct cei_rank_set {
 	uint64_t words[CEI_RANK_WORDS];         /* a bit for each rank */
 };
 
-/* Ranks from CEI_RANKS_MAX on, which only an invalid message of a peer can name, are ignored. */
+/* These ignore ranks from CEI_RANKS_MAX on, which only an invalid message from a peer can name. */
 void cei_rank_set_add(struct cei_rank_set *set, uint32_t rank);
 void cei_rank_set_remove(struct cei_rank_set *set, uint32_t rank);
 int  cei_rank_set_has(const struct cei_rank_set *set, uint32_t rank);

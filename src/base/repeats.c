@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-/* Finds the entry of the line's kind, else the one unused for longest, to be replaced. */
+/* Finds the entry for the kind of `line`. If there is none, returns the entry that was unused for
+ * longest, which the caller then replaces. */
 static struct cei_repeat *find(struct cei_repeats *repeats, const struct cei_repeat *line)
 {
 	struct cei_repeat *kind, *oldest = &repeats->kinds[0];

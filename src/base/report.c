@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Failure records, their names, and log lines. */
+/* Records failures, names errors, and writes log lines. */
 
 #include "base/report.h"
 
@@ -56,7 +56,8 @@ int cei_log_level_of(const char *text)
 	return -1;
 }
 
-/* A text that is no level is reported when a context opens, by cei_variables_check(). */
+/* Reads CEOVERLAP_LOG. A text that names no level is not reported here, but when a context opens,
+ * by cei_variables_check(). */
 static enum cei_log_level level_from_environment(void)
 {
 	const char *text = secure_getenv("CEOVERLAP_LOG");
@@ -87,13 +88,14 @@ static void emit(struct cei_report *report, const char *line)
 		report->log(report->log_arg, line);
 		return;
 	}
-	/* stderr may be a pipe that nobody reads; the application must go on all the same */
+	/* stderr may be a pipe that nobody reads any more. The application must not be ended by
+	 * that. */
 	cei_pipe_guard_begin(&guard);
 	fprintf(stderr, "%s\n", line);
 	cei_pipe_guard_end(&guard);
 }
 
-/* Returns the calling thread's hold, or NULL. With the report's lock held. */
+/* Returns the hold of the calling thread, or NULL. The caller holds the report's lock. */
 static struct cei_report_hold *hold_of_this_thread(struct cei_report *report)
 {
 	struct cei_report_hold *hold;
@@ -139,7 +141,7 @@ void cei_report_hold_end(struct cei_report *report, struct cei_report_hold *hold
 	emit(report, line);
 }
 
-/* Keeps the line back if the calling thread holds lines; returns whether it did. */
+/* If the calling thread holds lines back, keeps this one; returns whether it did. */
 static int keep_back(struct cei_report *report, const char *line)
 {
 	struct cei_report_hold *hold;
@@ -184,7 +186,8 @@ static void tell_rest(struct cei_report *report, const struct cei_repeat *kind)
 	write_line(report, level_of(kind->code), text, 0);
 }
 
-/* Writes an error or a warning, unless it is a repetition. code: the error, or the level. */
+/* Writes an error or a warning, unless too many of its kind were written. code: the error, or the
+ * level. */
 static void write_repeat(struct cei_report *report, const char *format, int code,
 			 const char *text)
 {

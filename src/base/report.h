@@ -4,9 +4,9 @@
 #define CEI_REPORT_H
 
 /*
- * Reports failures: one log line each, and the first one kept for ceov_last_failure(). The
- * function that detects a failure calls cei_raise() once and returns its result; callers
- * only pass it up.
+ * Reports failures: each becomes one log line, and the first one is kept for ceov_last_failure().
+ * The function that detects a failure calls cei_raise() once and returns its result; its callers
+ * only pass the result on.
  */
 
 #include <pthread.h>
@@ -22,72 +22,73 @@ enum cei_log_level { CEI_LOG_ERROR, CEI_LOG_WARN, CEI_LOG_INFO, CEI_LOG_DEBUG };
 
 #define CEI_LINE_BYTES (CEOV_FAILURE_TEXT_BYTES + 160)
 
-/* Holds back the calling thread's log lines while it has one of our locks: the
- * application's log function might wait for a thread that needs that lock. */
+/* A hold keeps back the log lines of one thread while it has one of the library's locks. Otherwise
+ * the application's log function could wait for a thread that needs that lock. */
 #define CEI_HOLD_LINES 4u
 
 struct cei_report_hold {
-	struct cei_list link;           /* in the report's list, guarded by its lock */
+	struct cei_list link;           /* in cei_report.holds */
 	pthread_t       thread;
-	int             is_open;        /* 0: not begun, or nested in another hold of this
-					 * thread */
-	uint32_t        n_lines;        /* may exceed CEI_HOLD_LINES; then the last ones were
-					 * dropped */
+	int             is_open;        /* 0: not begun, or within another hold of this thread */
+	uint32_t        n_lines;        /* lines kept back; only the first CEI_HOLD_LINES are
+					 * stored */
 	char            lines[CEI_HOLD_LINES][CEI_LINE_BYTES];
 };
 
 struct cei_report {
-	pthread_mutex_t     lock;       /* guards the next four; never held while the log
-					 * function is called */
+	pthread_mutex_t     lock;       /* guards first, has_first, repeats and holds; never held
+					 * while the log function is called */
 	struct ceov_failure first;
 	int                 has_first;
 	struct cei_repeats  repeats;
 	struct cei_list     holds;
-	enum cei_log_level  level;      /* lines above it are dropped */
-	uint32_t            rank;       /* our lowest rank, printed at each line's begin */
+	enum cei_log_level  level;      /* lines of a higher level are dropped */
+	uint32_t            rank;       /* lowest rank of this process; each line begins with
+					 * it */
 	void              (*log)(void *log_arg, const char *line);
 	void               *log_arg;
 };
 
-/* Returns the level of that name; -1: there is none. */
+/* Returns the level with that name; -1: there is none. */
 int  cei_log_level_of(const char *text);
 
-/* log NULL: stderr. The level comes from CEOVERLAP_LOG (error, warn, info,
- * debug; default warn). */
+/* Initialises a report. log NULL: lines go to stderr. CEOVERLAP_LOG sets the level (error, warn,
+ * info or debug; warn if unset). */
 void cei_report_init(struct cei_report *report, void (*log)(void *, const char *),
 		     void *log_arg);
 
-/* Also logs how many repeated lines were held back and not yet reported. */
+/* Frees the report. If repeated lines were held back and not reported yet, it logs their number. */
 void cei_report_fini(struct cei_report *report);
 
-/* Between begin and end the calling thread's lines are kept back, and written in their
- * order at the end. Begin before taking the lock, or while holding it but before anything
- * is raised; end after releasing it. Pairs may nest. */
+/* Between begin and end the calling thread's lines are kept back; at the end they are written in
+ * their order. Call begin before taking the lock, or while holding the lock but before anything is
+ * raised. Call end after releasing the lock. Pairs may nest. */
 void cei_report_hold_begin(struct cei_report *report, struct cei_report_hold *hold);
 void cei_report_hold_end(struct cei_report *report, struct cei_report_hold *hold);
 
 void cei_log(struct cei_report *report, enum cei_log_level level,
 	     const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* For messages: " (to blame: rank 3)", or nothing. */
+/* Returns " (to blame: rank 3)", or "" for CEOV_NOBODY, as a part of a message. */
 struct cei_blame_text {
 	char text[40];
 };
 struct cei_blame_text cei_blame_text(uint32_t rank);
 
-/* Fills a failure that blames nobody. */
+/* Returns a failure with this error that no rank is to blame for. */
 struct ceov_failure cei_failure(int error, int native_code);
 
-/* Writes the text into failure, logs it, keeps it if it is the first; returns
- * failure->error. Any thread. */
+/* Writes the text into failure, logs it, and keeps it if it is the first. Returns failure->error.
+ * Any thread. */
 int cei_raise_failure(struct cei_report *report, struct ceov_failure *failure,
 		      const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* The same for a failure that blames nobody. */
+/* Does the same for a failure that no rank is to blame for. */
 int cei_raise(struct cei_report *report, int error, int native_code,
 	      const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* Takes the first failure out. 0, or CEOV_NONE. */
+/* Returns the first failure, and forgets it, so that the next one is kept. CEOV_NONE: there is
+ * none. */
 int cei_report_take(struct cei_report *report, struct ceov_failure *ret_failure);
 
 #endif /* CEI_REPORT_H */

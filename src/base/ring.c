@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* A bounded queue of pointers; engines receive launches through one. */
+/* A bounded queue of pointers. Engines receive launches through such a queue. */
 
 #include "base/ring.h"
 
@@ -34,7 +34,7 @@ void cei_ring_fini(struct cei_ring *ring)
 
 int cei_ring_put(struct cei_ring *ring, void *item)
 {
-	/* relaxed: only a first guess at the cell; the cell's turn decides */
+	/* relaxed: head only says at which cell to begin; the cell's turn decides */
 	uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
 	struct cei_ring_cell *cell;
 	uint64_t turn;

@@ -4,9 +4,9 @@
 #define CEI_RING_H
 
 /*
- * A bounded queue of pointers, many producers and one consumer, inside one
- * process. Each cell carries the number of the turn in which it may be used, so
- * producers and the consumer never share a lock (D. Vyukov's bounded queue).
+ * A bounded queue of pointers between threads of one process, with many producers and one consumer.
+ * Each cell holds the number of the turn in which it may be used, so producers and the consumer
+ * need no lock (D. Vyukov's bounded queue).
  */
 
 #include <stdatomic.h>
@@ -20,18 +20,19 @@ struct cei_ring_cell {
 struct cei_ring {
 	struct cei_ring_cell *cells;
 	uint64_t              mask;
-	_Alignas(64) _Atomic uint64_t head;     /* next cell to put; shared by producers */
-	_Alignas(64) uint64_t tail;             /* next cell to take; the consumer's alone */
+	_Alignas(64) _Atomic uint64_t head;     /* number of the next put; shared by producers */
+	_Alignas(64) uint64_t tail;             /* number of the next take; only the consumer
+						 * uses it */
 };
 
-/* n_cells is a power of two. CEOV_ERR_NO_MEMORY. */
+/* Initialises a ring; n_cells must be a power of two. CEOV_ERR_NO_MEMORY, not raised. */
 int  cei_ring_init(struct cei_ring *ring, uint64_t n_cells);
 void cei_ring_fini(struct cei_ring *ring);
 
-/* Any thread. 0, or CEOV_FULL. */
+/* Puts an item into the ring. CEOV_FULL: there is no room. Any thread. */
 int  cei_ring_put(struct cei_ring *ring, void *item);
 
-/* One thread. NULL: empty. */
+/* Takes the oldest item out; NULL: the ring is empty. Only one thread may call it. */
 void *cei_ring_take(struct cei_ring *ring);
 
 #endif /* CEI_RING_H */

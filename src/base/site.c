@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Queries about this process. */
+/* Answers questions about this process and its ranks. */
 
 #include "base/site.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
-/* A random text that the kernel makes at each start of the machine. */
+/* The kernel writes a new random text here each time the machine starts. */
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
 
-/* Hashes the text by FNV-1a. If the file cannot be read, all processes get the same number. */
+/* Hashes that text by FNV-1a. If it cannot be read, all processes get the same number. */
 uint64_t cei_site_own_node(void)
 {
 	uint64_t node = UINT64_C(14695981039346656037);
@@ -45,7 +45,7 @@ uint32_t cei_site_first_local(const struct cei_site *site)
 	uint32_t rank = 0;
 
 	while (!cei_site_is_local(site, rank))
-		rank++;                 /* ends at a rank of this process at the latest */
+		rank++;                 /* ends at the latest at a rank of this process */
 	return rank;
 }
 

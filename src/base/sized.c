@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-#define SIZE_MAX_BYTES 4096u            /* a larger struct_bytes is taken for an uninitialised
-					 * one */
+#define SIZE_MAX_BYTES 4096u            /* a larger struct_bytes must be uninitialised */
 
 static size_t size_of(const void *from)
 {
@@ -35,8 +34,8 @@ const char *cei_sized_fault(const void *from, size_t first_bytes, size_t known_b
 	bytes = size_of(from);
 	if (bytes < first_bytes)
 		return "struct_bytes is too small: set it to the struct's size";
-	if (bytes > SIZE_MAX_BYTES || bytes % sizeof(bytes))    /* a size_t is the first member,
-								 * so sizes are multiples of it */
+	/* A size_t is the first member, so the size of such a struct is a multiple of it. */
+	if (bytes > SIZE_MAX_BYTES || bytes % sizeof(bytes))
 		return "struct_bytes is no struct's size: set it to the struct's size";
 	if (bytes > known_bytes &&
 	    !is_zero((const unsigned char *)from + known_bytes, bytes - known_bytes))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Names of environment variables. A misspelt one has no effect, so a warning says so. */
+/* Reads environment variables. A variable whose name is misspelt would have no effect, so a warning
+ * says so. */
 
 #include "base/variables.h"
 
@@ -10,7 +11,7 @@
 #include <string.h>
 
 #define PREFIX       "CEOVERLAP_"
-#define NAME_BYTES   64u                /* of a name that is compared */
+#define NAME_BYTES   64u                /* room for a name; longer names are not compared */
 #define WARNINGS_MAX 8u
 
 extern char **environ;
@@ -28,7 +29,7 @@ static const char *const names[] = {
 	"CEOVERLAP_CONFIGURE_FLAGS", "CEOVERLAP_LIBRARY", "CEOVERLAP_LIBRARY_DIR",
 };
 
-/* Variables that only tests read: how long they run and on what. */
+/* Variables that only tests read. They say how long a test runs, and on what. */
 static const char *const of_tests[] = {
 	"CEOVERLAP_GPU_MOVES", "CEOVERLAP_GPU_OP_SHAPES", "CEOVERLAP_GPU_REDUCTIONS",
 	"CEOVERLAP_GPU_ROUNDS", "CEOVERLAP_LITMUS_BYTES", "CEOVERLAP_LITMUS_ROUNDS",
@@ -41,7 +42,7 @@ static const char *const beginnings[] = { "CEOVERLAP_FAKE_", "CEOVERLAP_TEST_" }
 #define N_OF_TESTS   (sizeof(of_tests) / sizeof(of_tests[0]))
 #define N_BEGINNINGS (sizeof(beginnings) / sizeof(beginnings[0]))
 
-/* isdigit() for ASCII; strtoull() alone would accept signs and spaces. */
+/* isdigit() for ASCII digits. strtoull() alone would accept signs and spaces. */
 static int is_digit(char c)
 {
 	return c >= '0' && c <= '9';
@@ -93,8 +94,8 @@ static uint32_t least(uint32_t one, uint32_t other)
 	return one < other ? one : other;
 }
 
-/* The edit distance: letters to be changed, added or left out to turn one name into the
- * other. */
+/* Returns the edit distance of two names: how many letters must be changed, added or left out to
+ * turn one into the other. */
 static uint32_t distance(const char *name, size_t length, const char *known)
 {
 	uint32_t row[NAME_BYTES + 1], before, above, i, k;
@@ -118,8 +119,8 @@ static uint32_t distance(const char *name, size_t length, const char *known)
 const char *cei_variable_nearest(const char *name, size_t length)
 {
 	const char *nearest = NULL;
-	uint32_t least_yet = 4, far;            /* a distance of 4 or more means a different
-						 * word */
+	/* A name at a distance of 4 or more is a different word. */
+	uint32_t least_yet = 4, far;
 	size_t i;
 
 	if (length >= NAME_BYTES)
@@ -134,7 +135,7 @@ const char *cei_variable_nearest(const char *name, size_t length)
 	return nearest;
 }
 
-/* Copies the name; characters that terminals do not print as they are become '?'. */
+/* Copies the name for a message; characters other than printable ASCII become '?'. */
 static void copy_plain(const char *name, size_t length, char plain[NAME_BYTES])
 {
 	size_t i;

@@ -3,15 +3,15 @@
 #ifndef CEI_VARIABLES_H
 #define CEI_VARIABLES_H
 
-/* Reads CEOVERLAP_* variables of the environment, and warns of unknown ones. */
+/* Reads environment variables that begin with CEOVERLAP_, and warns of unknown ones. */
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/report.h"
 
-/* Reads a whole number from 0 to limit. If the variable is unset or empty, *ret_number stays as
- * it is. CEOV_ERR_INVALID, raised: the variable holds anything else. */
+/* Reads a whole number from 0 to limit. If the variable is unset or empty, *ret_number stays
+ * unchanged. CEOV_ERR_INVALID, raised: the variable holds anything else. */
 int cei_variable_number(struct cei_report *report, const char *name, uint64_t limit,
 			uint64_t *ret_number);
 
@@ -22,7 +22,7 @@ int cei_variable_is_known(const char *name, size_t length);
 /* Returns the known name that is most similar; NULL: none is similar. */
 const char *cei_variable_nearest(const char *name, size_t length);
 
-/* Warns of variables that nobody reads and of a CEOVERLAP_LOG that is no level. */
+/* Warns of variables that nobody reads, and of a CEOVERLAP_LOG that names no level. */
 void cei_variables_check(struct cei_report *report);
 
 #endif /* CEI_VARIABLES_H */

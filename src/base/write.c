@@ -36,7 +36,8 @@ void cei_pipe_guard_begin(struct cei_pipe_guard *guard)
 	errno = error;
 }
 
-/* The kernel sends a write's SIGPIPE to the writing thread, so no other thread can take it. */
+/* The kernel sends the SIGPIPE of a write to the thread that writes, so no other thread can get
+ * it. */
 void cei_pipe_guard_end(struct cei_pipe_guard *guard)
 {
 	static const struct timespec at_once = { 0, 0 };

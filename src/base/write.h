@@ -9,19 +9,20 @@
 
 #include "base/report.h"
 
-/* Writes all of the text. CEOV_ERR_SYSTEM, raised: it cannot be written; a part may have
- * been. call: name of the public function. Writing to a pipe or socket that nobody reads is
- * such an error; SIGPIPE, which would end the application, is not delivered. */
+/* Writes all of the text. CEOV_ERR_SYSTEM, raised: it cannot be written, or only a part was. This
+ * is also the error if fd is a pipe or socket that nobody reads: SIGPIPE, which would end the
+ * application, is kept away. call: name of the public function. */
 int cei_write(struct cei_report *report, int fd, const char *text, const char *call);
 
 /*
- * Keeps SIGPIPE away from this thread from begin to end: the signal is blocked, and one
- * that a write caused meanwhile is consumed. What the application blocks, handles or has
- * pending stays as it is, and errno is kept.
+ * Keeps SIGPIPE away from the calling thread between begin and end: the signal is blocked, and if a
+ * write causes it meanwhile, it is consumed. Signals that the application blocks, handles or has
+ * pending are left as they are, and errno is kept.
  */
 struct cei_pipe_guard {
-	sigset_t before;                /* the thread's mask */
-	int      was_pending;           /* SIGPIPE was pending before, and must stay so */
+	sigset_t before;                /* the thread's signal mask at the begin */
+	int      was_pending;           /* 1: SIGPIPE was pending at the begin, and must stay
+					 * pending */
 };
 
 void cei_pipe_guard_begin(struct cei_pipe_guard *guard);

@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Opens and closes a bootstrap, and runs its barrier, in application threads. They queue
- * messages and wait, with deadlines, for messages that the bootstrap thread receives.
- * bootstrap_private.h lists the files.
+ * Opens and closes a bootstrap, and runs its barrier. These functions run in application threads:
+ * they queue messages, and wait with deadlines for messages that the bootstrap thread receives.
+ * bootstrap_private.h lists the other files.
  */
 
 #include "ipc/bootstrap_private.h"
@@ -240,7 +240,7 @@ static void say_bye(struct cei_bootstrap *bootstrap)
 	cei_bootstrap_wake(bootstrap);
 }
 
-/* Also cleans up after a cei_bootstrap_open() that failed half-way. */
+/* Also cleans up after a cei_bootstrap_open() that failed. */
 void cei_bootstrap_close(struct cei_bootstrap *bootstrap)
 {
 	uint32_t i;
@@ -266,8 +266,9 @@ void cei_bootstrap_close(struct cei_bootstrap *bootstrap)
 
 /* --- barrier ------------------------------------------------------------- */
 
-/* Returns the first link whose peer has not called this barrier, lost peers before late ones;
- * NULL: all have called it. A peer that called it and left afterwards counts. */
+/* Returns a link whose process has not called this barrier yet; NULL: all have. Lost processes are
+ * returned before late ones. A process that called the barrier and closed its context afterwards
+ * counts as having called. */
 static struct cei_link *link_not_here(struct cei_bootstrap *bootstrap)
 {
 	struct cei_link *missing = NULL;
@@ -286,8 +287,8 @@ static struct cei_link *link_not_here(struct cei_bootstrap *bootstrap)
 	return missing;
 }
 
-/* A call that times out does not end the barrier: the next call continues it, so that this
- * process's count of barriers does not get ahead of the group's. */
+/* A call that times out does not end the barrier: the next call continues it. Otherwise this
+ * process would count one barrier more than the other processes. */
 int cei_bootstrap_barrier(struct cei_bootstrap *bootstrap, uint64_t deadline_ns)
 {
 	struct ceov_failure failure = cei_failure(CEOV_ERR_TIMEOUT, 0);

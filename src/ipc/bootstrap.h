@@ -25,7 +25,7 @@
 
 #include "base/site.h"
 
-#define CEI_NAME_BYTES        64u       /* with the final 0 */
+#define CEI_NAME_BYTES        64u       /* including the NUL */
 #define CEI_EXPORT_BYTES_MAX  1024u
 #define CEI_EXPORT_FDS_MAX    4u
 
@@ -41,50 +41,50 @@ struct cei_export {
 };
 
 struct cei_bootstrap_config {
-	const char *path;
-	uint64_t    deadline_ns;                /* point in time, cei_now_ns() */
-	/* Called by the bootstrap thread, once for each rank of a process that was lost or,
-	 * with departed 1, closed its context in order. It may be called before
+	const char *path;                       /* of the socket file */
+	uint64_t    deadline_ns;                /* a time of cei_now_ns() */
+	/* Called by the bootstrap thread, once for each rank of a process that was lost, or (with
+	 * departed 1) that closed its context in order. It may be called before
 	 * cei_bootstrap_open() has returned, but not after cei_bootstrap_close() has. */
 	void      (*gone)(void *gone_arg, uint32_t rank, int departed);
 	void       *gone_arg;
 };
 
-/* Blocks until all ranks of the node have come or the deadline passes (CEOV_ERR_TIMEOUT; the
- * failure names the missing ranks). Also fails if the processes differ in version or number
- * of ranks, if a rank is taken, or if the path belongs to another user or group; the failure
- * then names both sides' values. */
+/* Connects the processes of the node. Blocks until all ranks of the node have come, or until the
+ * deadline (CEOV_ERR_TIMEOUT; the failure names the missing ranks). It also fails if the processes
+ * differ in version or number of ranks, if two processes hold the same rank, or if the path belongs
+ * to another user or group; the failure then names the values of both sides. */
 int  cei_bootstrap_open(struct cei_site *site, const struct cei_bootstrap_config *config,
 			struct cei_bootstrap **ret_bootstrap);
 
-/* Sends farewells to all peers and joins the thread. */
+/* Says farewell to all peers, joins the thread and frees everything. */
 void cei_bootstrap_close(struct cei_bootstrap *bootstrap);
 
-/* Publishes the export; its descriptors are duplicated. CEOV_ERR_STATE: that rank uses the
- * name already. *ret_id identifies the export for withdrawal. */
+/* Publishes an export, whose descriptors are duplicated. CEOV_ERR_STATE: that rank already has an
+ * export of this name. *ret_id identifies the export for withdrawal. */
 int  cei_bootstrap_export(struct cei_bootstrap *bootstrap, const struct cei_export *export,
 			  uint64_t *ret_id);
 
-/* Withdraws the export, so that later finds do not find it. CEOV_PENDING: it is withdrawn,
- * but other processes still use it. May be repeated. */
+/* Withdraws an export, so that peers cannot find it any more. CEOV_PENDING: it is withdrawn, but
+ * other processes still use it. May be called again. */
 int  cei_bootstrap_withdraw(struct cei_bootstrap *bootstrap, uint64_t id);
 
 struct cei_lookup {
-	uint32_t    rank;                       /* of another process */
+	uint32_t    rank;                       /* a rank of another process */
 	const char *name;
-	uint64_t    deadline_ns;                /* point in time, cei_now_ns() */
+	uint64_t    deadline_ns;                /* a time of cei_now_ns() */
 };
 
-/* Asks the process that holds the rank for an export. The caller closes ret_export's
- * descriptors. CEOV_NONE: it is not exported yet. CEOV_ERR_PEER_LOST, CEOV_ERR_TIMEOUT.
- * *ret_id is the owner's id of the export, for cei_bootstrap_drop(). */
+/* Asks the process that holds the rank for an export. The caller closes the descriptors in
+ * *ret_export, and passes *ret_id, the owner's number of the export, to cei_bootstrap_drop().
+ * CEOV_NONE: the rank has not exported it yet. CEOV_ERR_PEER_LOST. CEOV_ERR_TIMEOUT. */
 int  cei_bootstrap_find(struct cei_bootstrap *bootstrap, const struct cei_lookup *lookup,
 			struct cei_export *ret_export, uint64_t *ret_id);
 
-/* Ends this process's use of the export. */
+/* Ends this process's use of an export that it found. */
 void cei_bootstrap_drop(struct cei_bootstrap *bootstrap, uint32_t rank, uint64_t id);
 
-/* See ceov_barrier(). After CEOV_ERR_TIMEOUT the next call continues the same barrier. */
+/* Implements ceov_barrier(). After CEOV_ERR_TIMEOUT the next call continues the same barrier. */
 int  cei_bootstrap_barrier(struct cei_bootstrap *bootstrap, uint64_t deadline_ns);
 
 #endif /* CEI_BOOTSTRAP_H */

@@ -2,9 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Publishes, withdraws, finds and drops exports, for application threads. bootstrap_link.c
- * handles the messages between the processes. The contents of an export are not interpreted
- * here.
+ * Publishes, withdraws, finds and drops exports, in application threads. bootstrap_link.c handles
+ * the messages between processes. The contents of exports are not interpreted here.
  */
 
 #include "ipc/bootstrap_private.h"
@@ -37,7 +36,7 @@ static int is_name(const char *name)
 	return n_bytes && n_bytes < CEI_NAME_BYTES;
 }
 
-/* Copies the export and duplicates its descriptors. Returns an errno. */
+/* Copies an export and duplicates its descriptors. Returns an errno. */
 static int copy_export(const struct cei_export *export, struct cei_export *ret_export)
 {
 	uint32_t i;
@@ -53,7 +52,7 @@ static int copy_export(const struct cei_export *export, struct cei_export *ret_e
 	return 0;
 }
 
-/* Adds the entry to the table. CEOV_ERR_STATE: the name is taken; CEOV_FULL: the table is
+/* Adds an entry to the table of exports. CEOV_ERR_STATE: the name is taken; CEOV_FULL: the table is
  * full. */
 static int add_entry(struct cei_bootstrap *bootstrap, struct cei_export_entry *entry,
 		     uint64_t *ret_id)
@@ -190,8 +189,8 @@ static struct cei_link *check_find(struct cei_bootstrap *bootstrap, uint32_t ran
 	return NULL;
 }
 
-/* Sends the request and waits for its reply. 0: request->answer is filled. CEOV_NONE: the
- * deadline has passed. CEOV_ERR_PEER_LOST: the link ended. Called with the lock held. */
+/* Sends the request and waits for its reply, which is then in request->answer. CEOV_NONE: the
+ * deadline has passed. CEOV_ERR_PEER_LOST: the link ended. The caller holds the lock. */
 static int send_request(struct cei_bootstrap *bootstrap, struct cei_link *link,
 			struct cei_request *request, uint64_t deadline_ns)
 {
@@ -211,14 +210,15 @@ static int send_request(struct cei_bootstrap *bootstrap, struct cei_link *link,
 	while (request->state != CEI_REQUEST_ANSWERED && link->state == CEI_LINK_UP && !is_late)
 		is_late = cei_bootstrap_wait(bootstrap, deadline_ns) != 0;
 	link->request = NULL;
-	pthread_cond_broadcast(&bootstrap->changed);    /* wakes the next thread that waits to
-							 * send a request */
+	pthread_cond_broadcast(&bootstrap->changed);    /* another thread may wait to send a
+							 * request */
 	if (request->state == CEI_REQUEST_ANSWERED)
 		return 0;
 	return link->state == CEI_LINK_UP ? CEOV_NONE : CEOV_ERR_PEER_LOST;
 }
 
-/* Returns the answer's export, or raises. Takes ownership of the answer's descriptors. */
+/* Returns the export that the answer brings, or raises an error. Takes ownership of the answer's
+ * descriptors. */
 static int take_answer(struct cei_bootstrap *bootstrap, struct cei_received *answer,
 		       const struct cei_wire_find *find, struct cei_export *ret_export)
 {
@@ -284,7 +284,7 @@ int cei_bootstrap_find(struct cei_bootstrap *bootstrap, const struct cei_lookup 
 	r = send_request(bootstrap, link, &request, lookup->deadline_ns);
 	state = link->state;
 	pthread_mutex_unlock(&bootstrap->lock);
-	free(request.use); /* NULL where the link took it */
+	free(request.use); /* NULL if the link took it */
 	if (r < 0)
 		return cei_bootstrap_raise_gone(bootstrap, rank, state, "find");
 	if (r)

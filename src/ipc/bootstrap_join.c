@@ -2,13 +2,13 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The rendezvous in processes that do not hold the node's first rank: they connect as soon as
- * the first rank's process listens, send a hello, and receive one link after the other until
- * the welcome.
+ * How a process that does not hold the node's first rank joins the group. It connects as soon as
+ * the first rank's process listens, sends a hello, and then receives its links one by one until the
+ * welcome.
  *
- * Until the first rank's process says that we have joined, a closed connection only means
- * that this attempt failed (a group that just became complete, a process that died), and we
- * try again until the deadline. After that it means that the first rank's process is lost.
+ * Until the first rank's process says that this process has joined, a closed connection only means
+ * that the attempt failed, because a group just became complete or a process died; it tries again
+ * until the deadline. After that a closed connection means that the first rank's process is lost.
  */
 
 #include "ipc/bootstrap_private.h"
@@ -83,7 +83,7 @@ static int try_connect(const char *path, int *ret_fd)
 	int fd;
 
 	memcpy(address.sun_path, path, strlen(path));
-	/* non-blocking: a full queue is reported at once */
+	/* non-blocking, so that a full queue of the listener is an error and not a wait */
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return errno;
@@ -125,14 +125,14 @@ static int raise_refusal(struct cei_bootstrap *bootstrap, const struct cei_messa
 {
 	int error = message->refuse.error;
 
-	/* an error below the last one that we know comes from a later version */
+	/* An error below the last one known here was defined by a later version. */
 	if (error < CEOV_ERR_UNCERTAIN)
 		error = CEOV_ERR_VERSION;
 	return cei_raise(bootstrap->site->report, error, 0, "bootstrap at %s: refused: %s",
 			 bootstrap->config.path, message->refuse.text);
 }
 
-/* Receives one message. CEOV_NONE: the connection ended. Errors are raised. */
+/* Receives one message. CEOV_NONE: the connection ended. Other errors are raised. */
 static int hear(struct cei_bootstrap *bootstrap, int fd, uint64_t deadline_ns,
 		struct cei_received *ret_received)
 {
@@ -161,8 +161,8 @@ static int hear(struct cei_bootstrap *bootstrap, int fd, uint64_t deadline_ns,
 	return raise_refusal(bootstrap, message);
 }
 
-/* Sends a hello and receives the answer. 0: this process has joined; CEOV_NONE: the connection
- * ended, try again. Errors are raised. */
+/* Sends a hello and receives the answer. 0: this process has joined. CEOV_NONE: the connection
+ * ended, and the caller should try again. Other errors are raised. */
 static int say_hello(struct cei_bootstrap *bootstrap, int fd)
 {
 	struct cei_message hello = { .type = CEI_MESSAGE_HELLO };
@@ -171,7 +171,8 @@ static int say_hello(struct cei_bootstrap *bootstrap, int fd)
 
 	hello.hello.n_ranks = bootstrap->site->n_ranks;
 	cei_party_of_site(bootstrap->site, &hello.hello.party);
-	/* The listener may refuse without reading the hello: its refusal arrives first. */
+	/* The result is ignored: the listener may have refused without reading the hello, and its
+	 * refusal can still be received. */
 	cei_socket_send(fd, &hello, NULL, 0);
 	r = hear(bootstrap, fd, bootstrap->config.deadline_ns, &received);
 	if (r)
@@ -183,7 +184,8 @@ static int say_hello(struct cei_bootstrap *bootstrap, int fd)
 			    "does not answer a hello");
 }
 
-/* Connects and joins. CEOV_NONE: try again; *ret_error says why. Errors are raised. */
+/* Connects and joins. CEOV_NONE: the caller should try again; *ret_error says why. Other errors are
+ * raised. */
 static int try_join(struct cei_bootstrap *bootstrap, int *ret_fd, int *ret_error)
 {
 	int error;
@@ -237,7 +239,8 @@ static int join(struct cei_bootstrap *bootstrap, int *ret_fd)
 
 /* --- links --------------------------------------------------------------- */
 
-/* Returns the set of this process's ranks, those of all links, and those of other nodes. */
+/* Returns the ranks that need no link any more: those of this process, of all links, and of other
+ * nodes. */
 static struct cei_rank_set known_ranks(const struct cei_bootstrap *bootstrap)
 {
 	struct cei_rank_set known = { { 0 } };
@@ -252,7 +255,7 @@ static struct cei_rank_set known_ranks(const struct cei_bootstrap *bootstrap)
 	return known;
 }
 
-/* Returns whether the party's ranks are valid, distinct, and not known yet. */
+/* Returns whether the party's ranks are valid, distinct, and not among the known ranks. */
 static int is_new_party(const struct cei_bootstrap *bootstrap,
 			const struct cei_wire_party *party)
 {
@@ -268,7 +271,7 @@ static int is_new_party(const struct cei_bootstrap *bootstrap,
 	return bootstrap->n_links < CEI_LINKS_MAX;
 }
 
-/* Adds the link of a received message. Takes ownership of its descriptors. */
+/* Adds the link that a message brings. Takes ownership of the message's descriptors. */
 static int take_link(struct cei_bootstrap *bootstrap, struct cei_received *received)
 {
 	if (!received->n_fds)
@@ -286,7 +289,7 @@ static int take_link(struct cei_bootstrap *bootstrap, struct cei_received *recei
 	return 0;
 }
 
-/* Receives links until the welcome, which is in *ret_received. Errors are raised. */
+/* Receives links until the welcome, which it returns in *ret_received. Errors are raised. */
 static int collect_links(struct cei_bootstrap *bootstrap, int fd,
 			 struct cei_received *ret_received)
 {

@@ -2,10 +2,10 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Links in operation. Messages that arrive are handled here, on the bootstrap thread;
- * queued messages are sent here, by any thread that holds the lock; and links end here. The
- * thread sleeps in poll() without a timeout, since messages, deaths of peers and our own
- * wake-ups all arrive at descriptors.
+ * Links in operation. The bootstrap thread handles the messages that arrive, and ends links. Any
+ * thread that holds the lock sends queued messages. The bootstrap thread sleeps in poll() without a
+ * timeout, since messages, deaths of peers and this process's own wake-ups all arrive at
+ * descriptors.
  */
 
 #include "ipc/bootstrap_private.h"
@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* messages of one link that are handled before other links get their turn */
+/* How many messages of one link are handled before other links get their turn. */
 #define TURN_MESSAGES 64u
 
 struct cei_link *cei_link_of(struct cei_bootstrap *bootstrap, uint32_t rank)
@@ -61,7 +61,8 @@ static uint32_t link_index(const struct cei_bootstrap *bootstrap, const struct c
 	return (uint32_t)(link - bootstrap->links);
 }
 
-/* Ends n_users uses of the entry by this link's process. Returns 1 if that freed the entry. */
+/* Ends n_users uses of an entry by the process at the other end of the link. Returns 1 if that
+ * freed the entry. */
 static int unuse(struct cei_bootstrap *bootstrap, uint32_t index, struct cei_link *link,
 		 uint32_t n_users)
 {
@@ -157,7 +158,7 @@ static int send_reply(struct cei_bootstrap *bootstrap, struct cei_link *link,
 		entry->users[link_index(bootstrap, link)]++;
 		entry->n_users++;
 	}
-	/* descriptors could not be sent (too many are open): send the reason instead */
+	/* If the descriptors could not be sent (too many are open), send the reason instead. */
 	if (r == CEOV_ERR_SYSTEM && entry->export.n_fds)
 		r = send_refusal_to_find(link, find, r, errno);
 	return r;
@@ -214,7 +215,8 @@ static int flush_barrier(struct cei_bootstrap *bootstrap, struct cei_link *link)
 	struct cei_message message = { .type = CEI_MESSAGE_BARRIER };
 	int r = 0;
 
-	/* one message per call of the barrier, because the peer checks that none is missing */
+	/* Send one message for each call of the barrier, because the peer checks that none is
+	 * missing. */
 	while (!r && link->n_calls_told < bootstrap->n_calls) {
 		message.n_calls = link->n_calls_told + 1;
 		r = cei_socket_send(link->fd, &message, NULL, 0);
@@ -239,8 +241,8 @@ static int flush_bye(struct cei_bootstrap *bootstrap, struct cei_link *link)
 	return 0;
 }
 
-/* Sends queued messages. Drops go first, so that an owner which passes a barrier after our drop
- * has counted this use as ended. The farewell goes last. */
+/* Sends queued messages. Drops come first: an owner that passes a barrier after a drop must have
+ * counted that use as ended. The farewell comes last. */
 void cei_link_flush(struct cei_bootstrap *bootstrap, struct cei_link *link)
 {
 	int r = 0;
@@ -259,7 +261,7 @@ void cei_link_flush(struct cei_bootstrap *bootstrap, struct cei_link *link)
 	if (r >= 0)
 		return;
 	/* Messages that the peer sent before it died must still be read. So the link does not
-	 * end here but at its end of file, which shutdown() causes on both sides. */
+	 * end now, but when its end of file is read, which shutdown() causes on both sides. */
 	link->is_mute = 1;
 	if (r == CEOV_ERR_PEER_LOST)
 		return;
@@ -299,7 +301,7 @@ static int take_find(struct cei_bootstrap *bootstrap, struct cei_link *link,
 	return 0;
 }
 
-/* Queues a drop of the export in a reply that no thread waits for any more. */
+/* Queues a drop for the export that a reply brought, if no thread waits for that reply any more. */
 static void return_use(struct cei_bootstrap *bootstrap, struct cei_link *link, uint64_t id)
 {
 	struct cei_use *use = malloc(sizeof(*use));
@@ -314,8 +316,8 @@ static void return_use(struct cei_bootstrap *bootstrap, struct cei_link *link, u
 	cei_list_append(&link->drops_owed, &use->link);
 }
 
-/* Returns whether the reply answers a request that was sent and is still unanswered. Replies
- * come in the order of the requests, some of which are never answered. */
+/* Returns whether the reply belongs to a request that was sent and is still unanswered. Replies
+ * come in the order of the requests, but some requests are never answered. */
 static int is_awaited(const struct cei_link *link, const struct cei_wire_reply *reply)
 {
 	if (reply->number <= link->n_finds_answered || reply->number > link->n_finds)
@@ -330,14 +332,14 @@ static int is_answer(const struct cei_request *request, const struct cei_wire_re
 				 !strcmp(reply->export.name, request->find.name));
 }
 
-/* Handles a reply. Takes ownership of the descriptors. */
+/* Handles a reply. Takes ownership of its descriptors. */
 static int take_reply(struct cei_bootstrap *bootstrap, struct cei_link *link,
 		      struct cei_received *received)
 {
 	const struct cei_wire_reply *reply = &received->message.reply;
 	struct cei_request *request = link->request;
 
-	/* a reply without an export should bring no descriptors; if it does, they are closed */
+	/* A reply without an export should bring no descriptors. If it does, close them. */
 	if (reply->result)
 		cei_received_close_fds(received);
 	if (!is_awaited(link, reply)) {
@@ -346,7 +348,7 @@ static int take_reply(struct cei_bootstrap *bootstrap, struct cei_link *link,
 	}
 	link->n_finds_answered = reply->number;
 	if (!request || request->find.number != reply->number) {
-		/* a reply to a find that timed out meanwhile */
+		/* The find to which this replies has timed out meanwhile. */
 		if (!reply->result)
 			return_use(bootstrap, link, reply->id);
 		cei_received_close_fds(received);
@@ -392,7 +394,7 @@ static int take_barrier(struct cei_bootstrap *bootstrap, struct cei_link *link,
 	return 0;
 }
 
-/* Handles one message. 0; CEOV_NONE: the peer has said farewell; CEOV_ERR_INVALID: the
+/* Handles one message. Returns 0; CEOV_NONE if the peer has said farewell; CEOV_ERR_INVALID if the
  * message breaks the protocol. */
 static int take_message(struct cei_bootstrap *bootstrap, struct cei_link *link,
 			struct cei_received *received)
@@ -422,8 +424,8 @@ static int take_message(struct cei_bootstrap *bootstrap, struct cei_link *link,
 	return CEOV_ERR_INVALID;
 }
 
-/* Reads and handles messages that have arrived. is_dead: the process has ended, so no further
- * message will come. */
+/* Reads and handles the messages that have arrived. is_dead: the peer's process has ended, so no
+ * further message will come. */
 static void read_link(struct cei_bootstrap *bootstrap, struct cei_link *link, int is_dead)
 {
 	struct cei_received received;
@@ -449,8 +451,8 @@ static void read_link(struct cei_bootstrap *bootstrap, struct cei_link *link, in
 	}
 }
 
-/* Reports a lost or departed process. Called without the lock, because the function that it
- * calls may call the bootstrap. */
+/* Reports a process that was lost or has closed its context. The caller does not hold the lock,
+ * because config.gone() may call the bootstrap. */
 static void tell_gone(struct cei_bootstrap *bootstrap, const struct cei_link *link,
 		      enum cei_link_state state)
 {
@@ -481,7 +483,7 @@ static void serve_link(struct cei_bootstrap *bootstrap, struct cei_link *link, i
 	is_closing = bootstrap->is_closing;
 	pthread_mutex_unlock(&bootstrap->lock);
 	cei_report_hold_end(bootstrap->site->report, &hold);
-	/* after our own farewell peers close their links, which is no loss */
+	/* After this process's farewell its peers close their links, which is no loss. */
 	if (state != CEI_LINK_UP && !is_closing)
 		tell_gone(bootstrap, link, state);
 }
@@ -509,8 +511,8 @@ static void sleep_off_wakes(struct cei_bootstrap *bootstrap)
 		return;
 }
 
-/* Fills descriptor 0, which wakes the thread, and two for each link. poll() skips negative
- * ones. */
+/* Fills descriptor 0, which wakes the thread, and two descriptors for each link. poll() skips those
+ * that are negative. */
 static int fill_poll_fds(struct cei_bootstrap *bootstrap, struct pollfd *poll_fds)
 {
 	const struct cei_link *link;
@@ -541,8 +543,8 @@ void *cei_bootstrap_run(void *arg)
 
 	pthread_setname_np(pthread_self(), "ceov-meet");
 	while (!fill_poll_fds(bootstrap, poll_fds)) {
-		/* poll() fails without memory, or where the descriptor limit was lowered:
-		 * sleep, and try again */
+		/* poll() fails if there is no memory, or if the limit of descriptors was lowered.
+		 * Sleep and try again. */
 		if (poll(poll_fds, 1 + 2 * bootstrap->n_links, -1) < 0) {
 			nanosleep(&pause, NULL);
 			continue;

@@ -2,14 +2,14 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The rendezvous in the process that holds the node's first rank: it listens at the path,
- * accepts one process after the other until all ranks of the node have come, then sends a
- * socket pair to every pair of the other processes. A process that does not fit is refused
- * with a reason; a connection that sends nothing is closed; neither disturbs the others.
+ * How the process that holds the node's first rank gathers the group. It listens at the path,
+ * accepts one process after another until all ranks of the node have come, then sends a socket pair
+ * to every pair of the other processes. A process that does not fit is refused with a reason, and a
+ * connection that sends nothing is closed; neither disturbs the other processes.
  *
- * If a process leaves again before the group is complete, its ranks are free again. If one
- * dies later, links to it are sent out nevertheless: they are at their end of file, and its
- * peers' threads notice at once.
+ * If a process ends before the group is complete, another one may take its ranks. If it ends later,
+ * links to it are sent out all the same: they are at their end of file, so the threads of its peers
+ * notice at once.
  */
 
 #include "ipc/bootstrap_private.h"
@@ -25,10 +25,10 @@
 
 #include "base/clock.h"
 
-/* connections that have not said hello yet; further ones wait in the listener's queue */
+/* Connections that have not sent a hello yet. Further ones wait in the listener's queue. */
 #define STRANGERS_MAX 32u
 #define KNOCKS_MAX    (CEI_LINKS_MAX + STRANGERS_MAX)
-/* how many refused processes get a log line; further ones are only counted */
+/* How many refused processes get a log line. Further ones are only counted. */
 #define TOLD_MAX      8u
 
 struct knock {
@@ -36,7 +36,7 @@ struct knock {
 	int                   pidfd;
 	int                   has_joined;
 	uint64_t              hello_by_ns;
-	struct cei_wire_party party;            /* once joined */
+	struct cei_wire_party party;            /* its ranks; valid once it has joined */
 };
 
 struct gathering {
@@ -45,10 +45,10 @@ struct gathering {
 	const char         *path;
 	uint64_t            deadline_ns;
 	struct cei_listener listener;
-	struct cei_rank_set present;            /* ranks for which nobody waits any more */
+	struct cei_rank_set present;            /* ranks that have joined, or need not */
 	uint32_t            n_knocks;
 	uint32_t            n_joined;
-	uint64_t            n_in_vain;          /* processes that were refused or left again */
+	uint64_t            n_in_vain;          /* processes that were refused or ended again */
 	struct knock        knocks[KNOCKS_MAX];
 };
 
@@ -69,7 +69,7 @@ static void close_knock(struct gathering *gathering, uint32_t index)
 	*knock = gathering->knocks[--gathering->n_knocks];
 }
 
-/* Sends a refusal if the socket takes it; otherwise the process only sees the connection end. */
+/* Sends a refusal if the socket can take it. If not, the process only sees the connection end. */
 static void refuse(int fd, int error, const char *text)
 {
 	struct cei_message message = { .type = CEI_MESSAGE_REFUSE };
@@ -97,7 +97,7 @@ static void tell_rest(struct gathering *gathering)
 static void turn_away(struct gathering *gathering, int fd, int error,
 		      const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* Refuses a process, and logs it, because the group then waits for that process in vain. */
+/* Refuses a process, and logs that, because the group will then wait for that process in vain. */
 static void turn_away(struct gathering *gathering, int fd, int error,
 		      const char *format, ...)
 {
@@ -112,7 +112,7 @@ static void turn_away(struct gathering *gathering, int fd, int error,
 		cei_log(gathering->report, CEI_LOG_WARN, "a process was refused: %s", text);
 }
 
-/* Checks a hello. 0: it fits; else the reason was sent. */
+/* Checks a hello. 0: the process fits. Else it was sent the reason why it is refused. */
 static int check_hello(struct gathering *gathering, int fd,
 		       const struct cei_wire_hello *hello)
 {
@@ -151,7 +151,7 @@ static int check_hello(struct gathering *gathering, int fd,
 	return 0;
 }
 
-/* Handles a hello. 0: the process has joined; else the caller closes the connection. */
+/* Handles a hello. 0: the process has joined. Else the caller closes the connection. */
 static int welcome_hello(struct gathering *gathering, struct knock *knock)
 {
 	const struct cei_message joined = { .type = CEI_MESSAGE_JOINED };
@@ -184,8 +184,8 @@ static int welcome_hello(struct gathering *gathering, struct knock *knock)
 	return 0;
 }
 
-/* Handles a message or an end of file. A process that has joined sends nothing at this stage:
- * if something comes from it, it has left or misbehaves. */
+/* Handles a message or an end of file. A process that has joined sends nothing at this stage, so if
+ * anything comes from it, it has ended or misbehaves. */
 static void hear_knock(struct gathering *gathering, uint32_t index)
 {
 	struct knock *knock = &gathering->knocks[index];
@@ -218,7 +218,7 @@ static int accept_knocks(struct gathering *gathering)
 		fd = accept4(gathering->listener.fd, NULL, NULL, SOCK_CLOEXEC);
 		if (fd < 0 && (errno == EAGAIN || errno == EINTR ||
 			       errno == ECONNABORTED))
-			return 0;       /* no connection, or it ended again: go on polling */
+			return 0;       /* no connection is waiting, or it has ended again */
 		if (fd < 0)
 			return errno;
 		if (cei_socket_peer_uid(fd, &uid) || uid != (uint32_t)geteuid()) {
@@ -237,7 +237,7 @@ static int accept_knocks(struct gathering *gathering)
 	return 0;
 }
 
-/* Closes connections that have not said hello in time. Returns when to check again. */
+/* Closes connections that have sent no hello in time. Returns when to check again. */
 static uint64_t close_silent(struct gathering *gathering)
 {
 	uint64_t next_ns = gathering->deadline_ns;
@@ -258,7 +258,7 @@ static uint64_t close_silent(struct gathering *gathering)
 	return next_ns;
 }
 
-/* Polls all connections once and handles what came. Returns an errno. */
+/* Polls all connections once and handles what has arrived. Returns an errno. */
 static int gather_turn(struct gathering *gathering)
 {
 	struct pollfd poll_fds[1 + KNOCKS_MAX];
@@ -275,7 +275,7 @@ static int gather_turn(struct gathering *gathering)
 						   .events = POLLIN };
 	if (poll(poll_fds, 1 + n_knocks, cei_poll_ms(next_ns)) < 0)
 		return errno == EINTR ? 0 : errno;
-	/* backwards, because closing a connection moves the last one into its place */
+	/* Count down, because closing a connection moves the last one into its place. */
 	for (i = n_knocks; i-- > 0;)
 		if (poll_fds[1 + i].revents)
 			hear_knock(gathering, i);
@@ -330,7 +330,7 @@ static int gather(struct gathering *gathering)
 
 /* --- sending out links --------------------------------------------------- */
 
-/* Sends a message. Returns 0 even if the receiver has died: its peers will notice that. */
+/* Sends a message to a process. Returns 0 even if that process has died: its peers will notice. */
 static int hand(struct gathering *gathering, const struct knock *to,
 		const struct cei_message *message, const int *fds, uint32_t n_fds)
 {
@@ -347,7 +347,8 @@ static int hand(struct gathering *gathering, const struct knock *to,
 				 strerror(failure.native_code) : "it reads nothing");
 }
 
-/* Sends one end of a socket pair, with the other process's pidfd and ranks. */
+/* Sends a process one end of a socket pair, with the pidfd and the ranks of the process at the
+ * other end. */
 static int hand_end(struct gathering *gathering, const struct knock *to, int end,
 		    const struct knock *peer)
 {
@@ -407,7 +408,7 @@ static void close_strangers(struct gathering *gathering)
 			close_knock(gathering, i);
 }
 
-/* Refuses all connected processes, so that they do not wait any longer. */
+/* Refuses all processes that have connected, so that they do not wait any longer. */
 static void send_away(struct gathering *gathering, int error)
 {
 	char text[CEI_WIRE_TEXT_BYTES];

@@ -2,15 +2,15 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Creates the socket file of a group for listening, and removes it. A socket file whose
- * process died is replaced; one whose process lives, or a file that is not a socket, is
- * never touched. This happens under a lock: if two groups start at one path at the same
- * time, one gets it and the other gets an error.
+ * Creates the socket file of a group for listening, and removes it. A socket file is replaced if
+ * the process that created it has died. If that process lives, or if the file is not a socket, the
+ * file is never touched. A lock makes sure that of two groups that start at one path at the same
+ * time one gets the path and the other one gets an error.
  *
- * The lock is on a file of our own beside the path. Other users cannot open that file, so
- * they cannot lock it; the directory itself they could lock for ever if they can read it.
- * The lock file exists only while the socket file is being created. If a process dies and
- * leaves a lock file behind, the next process reuses and removes it.
+ * The lock is on a separate file beside the path. Other users cannot open that file, so they cannot
+ * lock it; the folder itself they could lock for ever if they can read it. The lock file exists
+ * only while the socket file is being created. If a process dies and leaves a lock file behind, the
+ * next process reuses and removes that file.
  */
 
 #include "ipc/bootstrap_private.h"
@@ -37,8 +37,8 @@ struct path_lock {
 	int  fd;                        /* -1: not locked */
 };
 
-/* Checks that only this user can have locked the file: in a shared directory the name may
- * belong to another user, or not be a regular file. Raises an error if not. */
+/* Checks that no other user can have locked the file. In a shared folder its name may belong to
+ * another user's file, or to one that is not a regular file; then an error is raised. */
 static int check_lock_file(struct cei_report *report, const struct path_lock *lock)
 {
 	struct stat stat;
@@ -56,8 +56,8 @@ static int check_lock_file(struct cei_report *report, const struct path_lock *lo
 			 (unsigned)stat.st_uid);
 }
 
-/* Opens the lock file such that it neither blocks nor follows a link, because the name may
- * belong to any kind of file. */
+/* Opens the lock file without blocking or following a link, because a file of any kind may have its
+ * name. */
 static int open_lock_file(struct cei_report *report, struct path_lock *lock)
 {
 	int r;
@@ -76,8 +76,8 @@ static int open_lock_file(struct cei_report *report, struct path_lock *lock)
 	return r;
 }
 
-/* Returns whether the lock file still has its name. The previous holder removes the name, and
- * a lock on a file without one does not exclude other processes. */
+/* Returns whether the lock file still has its name. A process that releases the lock removes the
+ * name, and a lock on a file without a name excludes nobody. */
 static int has_name(const struct path_lock *lock)
 {
 	struct stat named, locked;
@@ -90,13 +90,13 @@ static void unlock(struct path_lock *lock)
 {
 	if (lock->fd < 0)
 		return;
-	unlink(lock->path);             /* unlinked before it is unlocked, so that nobody locks a
-					 * file without a name */
+	unlink(lock->path);             /* before the lock ends, so that no process locks a file
+					 * that has lost its name */
 	close(lock->fd);
 	lock->fd = -1;
 }
 
-/* Takes the lock, waiting until the deadline. Raises errors. */
+/* Takes the lock, for which it waits until the deadline. Errors are raised. */
 static int take_lock(struct cei_report *report, struct path_lock *lock, uint64_t deadline_ns)
 {
 	const struct timespec pause = { .tv_nsec = LOCK_RETRY_NS };
@@ -122,7 +122,8 @@ static int take_lock(struct cei_report *report, struct path_lock *lock, uint64_t
 	}
 }
 
-/* Connects to find out whether a process listens. 0: one does; else connect()'s errno. */
+/* Connects, to find out whether a process listens. Returns 0 if one does, else connect()'s
+ * errno. */
 static int probe(const struct sockaddr_un *address)
 {
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -151,8 +152,8 @@ static int remove_stale(struct cei_report *report, const char *path)
 	return raise_errno(report, path, errno);
 }
 
-/* Removes a dead socket file, or raises why the path is not free. With the lock held, no
- * other process of this user is between bind() and listen(). */
+/* Removes the socket file of a process that has died, or raises why the path is not free. Because
+ * the lock is held, no other process of this user is between bind() and listen(). */
 static int clear_path(struct cei_report *report, const char *path,
 		      const struct sockaddr_un *address)
 {
@@ -171,9 +172,9 @@ static int clear_path(struct cei_report *report, const char *path,
 		return 0;
 	case ECONNREFUSED:
 		return remove_stale(report, path);
-	case 0:
-	case EAGAIN:            /* the queue of a living listener is full */
-	case EPROTOTYPE:        /* a living socket of another type */
+	case 0:                 /* a process listens */
+	case EAGAIN:            /* a process listens, and its queue is full */
+	case EPROTOTYPE:        /* a process uses a socket of another type */
 		return cei_raise(report, CEOV_ERR_STATE, EADDRINUSE,
 				 "another group uses %s; choose another path",
 				 path);
@@ -182,7 +183,7 @@ static int clear_path(struct cei_report *report, const char *path,
 	}
 }
 
-/* Returns an errno. */
+/* Binds the socket to the path and listens. Returns an errno. */
 static int bind_and_listen(struct cei_listener *listener,
 			   const struct sockaddr_un *address)
 {
@@ -191,7 +192,8 @@ static int bind_and_listen(struct cei_listener *listener,
 	listener->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (listener->fd < 0)
 		return errno;
-	/* before bind(), which gives the file this mode: at no time can others connect */
+	/* The file gets its mode at bind(), so this comes before: at no time can other users
+	 * connect. */
 	if (fchmod(listener->fd, S_IRUSR | S_IWUSR))
 		return errno;
 	if (bind(listener->fd, (const struct sockaddr *)address, sizeof(*address)))
@@ -228,7 +230,8 @@ int cei_listener_open(struct cei_listener *listener, struct cei_report *report,
 	return r;
 }
 
-/* While we listen no other group replaces the file, so a file with our inode is ours. */
+/* Removes the file only if it still is the one that we bound: no other group replaces it while we
+ * listen. */
 void cei_listener_close(struct cei_listener *listener, struct cei_report *report)
 {
 	struct stat stat;

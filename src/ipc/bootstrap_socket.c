@@ -56,7 +56,8 @@ int cei_socket_wait(int fd, short events, uint64_t deadline_ns)
 	struct pollfd poll_fd = { .fd = fd, .events = events };
 
 	for (;;) {
-		/* an error other than EINTR will show in the call that follows */
+		/* if poll() fails for another reason than a signal, the call that follows will
+		 * fail, too */
 		int n = poll(&poll_fd, 1, cei_poll_ms(deadline_ns));
 
 		if (n > 0 || (n < 0 && errno != EINTR))
@@ -112,7 +113,8 @@ int cei_socket_send_by(int fd, const struct cei_message *message, const int *fds
 
 	for (;;) {
 		int r = cei_socket_send(fd, message, fds, n_fds);
-		/* too many descriptors of this user are in flight; they will be read */
+		/* Too many descriptors of this user are under way; their receivers will take
+		 * them. */
 		int is_crowded = r == CEOV_ERR_SYSTEM && errno == ETOOMANYREFS;
 
 		if (r != CEOV_FULL && !is_crowded)
@@ -126,8 +128,8 @@ int cei_socket_send_by(int fd, const struct cei_message *message, const int *fds
 	}
 }
 
-/* Takes the descriptors of all control messages. Those that do not fit are closed by the
- * kernel, which sets MSG_CTRUNC. */
+/* Takes the descriptors of all control messages. The kernel closes those for which there is no
+ * room, and sets MSG_CTRUNC. */
 static void take_fds(struct msghdr *header, struct cei_received *received)
 {
 	struct cmsghdr *head;
@@ -150,8 +152,8 @@ static void take_fds(struct msghdr *header, struct cei_received *received)
 		cei_received_close_fds(received);
 }
 
-/* A peer that closed with unread messages causes one ECONNRESET before the last messages
- * that it sent, such as its farewell; so that error is skipped once. */
+/* If a peer closes its socket and leaves messages unread, receiving yields one ECONNRESET before
+ * the last messages that the peer sent, such as its farewell. So this error is skipped once. */
 static ssize_t receive_bytes(int fd, struct msghdr *header)
 {
 	int n_resets = 0;
@@ -217,7 +219,7 @@ int cei_socket_pidfd(int fd)
 {
 	struct ucred credentials;
 
-	/* pid 0: the process is in a pid namespace that is not visible here */
+	/* pid 0: the process is in a pid namespace that cannot be seen from here */
 	if (peer_credentials(fd, &credentials) || credentials.pid <= 0)
 		return -1;
 	return (int)syscall(SYS_pidfd_open, credentials.pid, 0);

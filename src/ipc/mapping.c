@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The reference-counted cache of imported regions. It does not count uses at the owner; the
- * bootstrap does. */
+/* The cache of imported regions, each with a count of its users here. The owner of a region counts
+ * uses by other processes in the bootstrap. */
 
 #include "ipc/mapping.h"
 
@@ -16,7 +16,7 @@
 struct mapping {
 	struct cei_list        link;
 	uint32_t               n_users;
-	struct cei_region_wire wire;    /* its key */
+	struct cei_region_wire wire;    /* the description by which the mapping is found */
 	struct cei_region      region;
 };
 
@@ -53,7 +53,7 @@ void cei_mappings_fini(struct cei_mappings *mappings)
 	memset(mappings, 0, sizeof(*mappings));
 }
 
-/* Returns whether description and descriptor stand for the mapping's memory. */
+/* Returns whether the description and the descriptor mean the memory of this mapping. */
 static int is_same(const struct mapping *mapping, const struct cei_region_wire *wire, int fd)
 {
 	const struct cei_share_ops *ops;

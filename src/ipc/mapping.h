@@ -4,10 +4,10 @@
 #define CEI_MAPPING_H
 
 /*
- * Peers' regions that are mapped here, each mapped once and reference-counted: memory that
- * is found twice, or under two names, is imported only once. A region is identified by its
- * whole description and, for host memory, by the file that came with it: a description
- * alone could be forged. Any thread.
+ * The regions of peers that are mapped in this process. Each is mapped once and counts its users:
+ * memory that is found twice, or under two names, is imported only once. A region is identified by
+ * its whole description and, for host memory, by the file that came with it, because a description
+ * alone could be forged. Any thread may call these functions.
  */
 
 #include <pthread.h>
@@ -16,13 +16,13 @@
 #include "base/list.h"
 #include "ipc/share.h"
 
-/* The most regions that a context maps at a time. */
+/* The most regions that a context maps at the same time. */
 #define CEI_MAPPINGS_MAX 16384u
 
 struct cei_mappings {
-	struct cei_site *site;          /* NULL: not initialised, fini does nothing */
-	pthread_mutex_t  lock;          /* guards the rest; held while mapping */
-	struct cei_list  list;          /* struct mapping */
+	struct cei_site *site;          /* NULL: not initialised; fini then does nothing */
+	pthread_mutex_t  lock;          /* guards list and n_mappings; held while mapping */
+	struct cei_list  list;          /* of struct mapping */
 	uint32_t         n_mappings;
 };
 
@@ -31,8 +31,8 @@ int  cei_mappings_init(struct cei_mappings *mappings, struct cei_site *site);
 /* Unmaps all regions, even if they are still referenced. */
 void cei_mappings_fini(struct cei_mappings *mappings);
 
-/* Maps the region for all members, or returns the existing mapping. Takes ownership of fd
- * (or -1) in any case. */
+/* Maps the region for all members, or returns the mapping that exists. Takes ownership of fd (which
+ * may be -1) in any case. */
 int  cei_mapping_get(struct cei_mappings *mappings, const struct cei_region_wire *wire,
 		     int fd, struct cei_region **ret_region);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Ranges of pinned memory. Each range comes from one pin(), and is never split or merged,
- * because a driver unpins exactly what it pinned. */
+/* Ranges of pinned memory. A range is exactly what one call of pin() pinned; it is never split or
+ * merged, because a driver unpins only what it pinned in one call. */
 
 #include "ipc/pinned.h"
 
@@ -19,7 +19,7 @@ struct cei_pinned_range {
 	uint32_t n_users;
 };
 
-/* Index of the first range that ends behind this address, or n_ranges. */
+/* Returns the index of the first range that ends behind this address; n_ranges: there is none. */
 static uint32_t first_behind(const struct cei_pinned *pinned, uint64_t address)
 {
 	uint32_t low = 0, high = pinned->n_ranges, middle;

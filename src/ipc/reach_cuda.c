@@ -2,12 +2,12 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Maps regions for GPU members: memory of the same GPU by its address, memory of another GPU
- * of this process by peer access, GPU memory of another process by CUDA IPC, and host memory
- * by registering it with the driver. Moves no bytes; the member's context is pushed
+ * Maps regions for members on a GPU: memory of the same GPU by its address, memory of another GPU
+ * of this process by peer access, GPU memory of another process by CUDA IPC, and host memory by
+ * registering it with the driver. No bytes are moved. The member's CUDA context is current
  * throughout.
  *
- * A process cannot open an IPC handle to its own memory (driver error 201). So imported memory
+ * A process cannot open an IPC handle to its own memory (driver error 201). So an import of memory
  * that belongs to this process is used by its address.
  */
 
@@ -32,18 +32,18 @@ static int host_address(struct cei_region *region, uint32_t member,
 			      cei_share_cuda_gpu(region, member), region->host);
 }
 
-/* The driver's registrations belong to the process and are not counted, so all contexts of
- * the process share one list: the only state of the library that does not belong to a
- * context (see docs/decisions/0010-pinned-memory.md). */
+/* The driver's registrations belong to the process and are not counted. So all contexts of the
+ * process share this list, which is the only state of the file that does not belong to a context
+ * (see docs/decisions/0010-pinned-memory.md). */
 static struct cei_pinned pinned;
 static pthread_mutex_t pinned_lock = PTHREAD_MUTEX_INITIALIZER;
 
-struct pinning {                        /* arguments of pin(): a region to pin, for a member */
+struct pinning {                        /* argument of pin(): which region, for which member */
 	struct cei_region *region;
 	uint32_t           member;
 };
 
-/* Returns whether the whole region lies in one range that is pinned in the driver already. */
+/* Returns whether the whole region lies in one range that the driver has already pinned. */
 static int is_known(const struct cei_region *region)
 {
 	const struct cei_cuda_calls *calls = &region->site->cuda->calls;
@@ -58,9 +58,9 @@ static int is_known(const struct cei_region *region)
 	       region->size_bytes <= n_bytes - (host - start);
 }
 
-/* Pins host memory. Memory that the application registered is refused with an error of its
- * own. Memory that the driver allocated (cuMemHostAlloc, such as PyTorch's pinned tensors)
- * is refused like bad arguments, so the error alone does not show which it is. */
+/* Pins host memory. If the application has registered the memory, the driver returns a specific
+ * error. If the driver allocated it (cuMemHostAlloc, such as PyTorch's pinned tensors), the driver
+ * returns the same error as for bad arguments, so the error alone does not show which it is. */
 static int pin(void *arg, uint64_t base, uint64_t n_bytes)
 {
 	const struct pinning *pinning = arg;
@@ -156,8 +156,9 @@ static int map_host(struct cei_region *region, uint32_t member)
 	return 0;
 }
 
-/* Whether peer access covers the memory: it covers cuMemAlloc and cudaMalloc. Pools and
- * virtual memory have their own permissions, and a copy without them destroys the context. */
+/* Returns whether peer access covers the memory. It covers what cuMemAlloc and cudaMalloc allocate.
+ * Pools and virtual memory have permissions of their own, and a copy without these destroys the
+ * context. */
 static int is_open_to_member(struct cei_region *region)
 {
 	struct cei_cuda *cuda = region->site->cuda;
@@ -173,7 +174,8 @@ static int is_open_to_member(struct cei_region *region)
 	return flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
-/* 1: the member's GPU can access the memory of the region's GPU; 0: it cannot; < 0: an error. */
+/* Returns 1 if the member's GPU can access the memory of the region's GPU, 0 if it cannot, or an
+ * error (< 0). */
 static int has_peer_access(struct cei_region *region, uint32_t member)
 {
 	struct cei_cuda *cuda = region->site->cuda;
@@ -190,7 +192,7 @@ static int has_peer_access(struct cei_region *region, uint32_t member)
 	return can != 0;
 }
 
-/* Maps memory of this process. */
+/* Maps GPU memory of this process. */
 static int map_own(struct cei_region *region, uint32_t member)
 {
 	struct cei_cuda *cuda = region->site->cuda;
@@ -226,8 +228,8 @@ static int map_own(struct cei_region *region, uint32_t member)
 	return 0;
 }
 
-/* An IPC handle opens exactly the owner's allocation: check that it is as large as the
- * export claims. Where the driver does not report sizes, the GPU's own protection remains. */
+/* Checks that the opened allocation is as large as the export claims; an IPC handle opens exactly
+ * the owner's allocation. If the driver does not report sizes, the GPU's own protection remains. */
 static int check_opened(struct cei_region *region, uint32_t member, CUdeviceptr base)
 {
 	struct cei_cuda *cuda = region->site->cuda;
@@ -267,8 +269,8 @@ static void close_opened(struct cei_region *region, uint32_t member, CUdeviceptr
 			cei_share_cuda_gpu(region, member), (int)result);
 }
 
-/* Maps a peer's memory. Where the owner's GPU is hidden here (CUDA_VISIBLE_DEVICES), peer
- * access cannot be queried: opening the handle shows it. */
+/* Maps GPU memory of another process. If the owner's GPU is hidden here (CUDA_VISIBLE_DEVICES),
+ * peer access cannot be queried, but opening the handle shows it. */
 static int map_imported(struct cei_region *region, uint32_t member)
 {
 	struct cei_cuda *cuda = region->site->cuda;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Selects the table for a kind of place, and calls it for all members. */
+/* Selects the table of functions for a kind of place, and calls it for all members. */
 
 #include "config.h"
 
@@ -21,7 +21,7 @@ const struct cei_share_ops *cei_share_for(enum ceov_place_kind kind)
 		return NULL;
 #endif
 	}
-	return NULL;    /* a value from outside the enum */
+	return NULL;    /* the value is outside the enum */
 }
 
 static const struct cei_share_ops *share_of_member(const struct cei_site *site,

@@ -4,18 +4,19 @@
 #define CEI_SHARE_H
 
 /*
- * Regions: memory of one rank, made addressable for this process's members. This layer
- * moves no bytes. A region is created (memory allocated here), adopted (memory of the
- * application) or imported (memory of a peer), and then mapped for each member.
+ * A region is memory of one rank that is made addressable for the members of this process. It is
+ * created (this process allocates the memory), adopted (the application did) or imported (it
+ * belongs to a peer), and then mapped for each member. No bytes are moved here. The address that a
+ * member gets:
  *
- *              host member             GPU member
- *   host       its host address        registered with the driver, device address
- *   GPU        0 (not reachable)       local, peer access, or an IPC mapping
+ *   memory on   for a member on the host   for a member on a GPU
+ *   host        its host address           its device address, after registration with the driver
+ *   GPU         0 (not reachable)          its address, by peer access or a CUDA IPC mapping
  *
- * There are two tables of functions, for host and GPU. create, adopt, export, import and
- * release are called in the table for the memory's kind of place, map and unmap in that for
- * the member's. All calls come from application threads at set-up; the caller serialises
- * calls on one region.
+ * There are two tables of functions, for host and GPU. create, adopt, export, import and release
+ * are called in the table of the memory's kind of place, map and unmap in the table of the member's
+ * kind of place. All calls come from application threads at set-up; the caller serialises calls on
+ * one region.
  */
 
 #include <stdint.h>
@@ -34,56 +35,58 @@ enum cei_region_origin {
 struct cei_region {
 	struct cei_site       *site;
 	enum cei_region_origin origin;
-	enum ceov_place_kind   kind;            /* of the memory */
-	uint32_t               gpu;             /* GPU memory: ordinal here; CEOV_NOBODY
-						 * where the GPU is not visible here */
+	enum ceov_place_kind   kind;            /* where the memory is */
+	uint32_t               gpu;             /* GPU memory: the GPU's ordinal in this process;
+						 * CEOV_NOBODY if the GPU is not visible here */
 	uint64_t               size_bytes;      /* of the part that is exported */
-	void                  *host;            /* host memory: where it is mapped here */
+	void                  *host;            /* host memory: where this process mapped it */
 	int                    fd;              /* host memory: its memfd, or -1 */
-	uint32_t               n_host_users;    /* GPU members that use the driver's registration
-						 * of this host memory */
+	uint32_t               n_host_users;    /* host memory: how many members on GPUs use the
+						 * driver's registration */
 	int                    is_pinned;       /* host memory: it is in reach_cuda.c's list of
 						 * pinned ranges */
-	uint64_t               device;          /* address of GPU memory that belongs to this
-						 * process, even if it was imported; else 0 */
-	int                    is_open;         /* GPU memory of this process: peer access is
-						 * enough for other GPUs here */
-	uint64_t               buffer_id;       /* driver's id of the allocation, or memfd inode */
-	uint64_t               file_device;     /* imported host memory: the device of that
+	uint64_t               device;          /* GPU memory that belongs to this process, even
+						 * if it was imported: its address; else 0 */
+	int                    is_open;         /* GPU memory of this process: other GPUs of the
+						 * process need only peer access */
+	uint64_t               buffer_id;       /* the driver's id of the allocation, or the
+						 * inode of the memfd */
+	uint64_t               file_device;     /* imported host memory: the device that has the
 						 * inode */
 	uint64_t               instance[2];     /* of the process that owns the memory */
-	uint64_t               offset_bytes;    /* from the exported allocation's base */
+	uint64_t               offset_bytes;    /* from the base of the exported allocation */
 	uint8_t                handle[CEI_SHARE_HANDLE_BYTES];
 	uint8_t                uuid[CEI_SHARE_UUID_BYTES];
-	uint64_t               mapped_base[CEI_MEMBERS_MAX]; /* base of the mapping that unmap
-							      * closes; 0: none */
-	uint64_t               address[CEI_MEMBERS_MAX];     /* of byte 0 for member m's
-							      * backend and kernels; 0:
-							      * not reachable */
+	uint64_t               mapped_base[CEI_MEMBERS_MAX]; /* [member]: base of the mapping
+							      * that unmap closes; 0: none */
+	uint64_t               address[CEI_MEMBERS_MAX];     /* [member]: where its backend and
+							      * kernels reach byte 0; 0:
+							      * they cannot */
 };
 
-/* The description that is sent to a peer, encoded by wire.c; descriptors travel beside it. */
+/* The description of a region that is sent to a peer, as wire.c encodes it. Descriptors are sent
+ * beside it. */
 struct cei_region_wire {
 	uint32_t kind;                  /* enum ceov_place_kind */
 	uint32_t has_fd;                /* 0 or 1 */
 	uint64_t size_bytes;
 	uint64_t offset_bytes;
-	uint64_t device;                /* the owner's own address, for a finder in
-					 * the owner's process */
+	uint64_t device;                /* the address in the owner's process, for an import in
+					 * that same process */
 	uint64_t buffer_id;
 	uint64_t instance[2];
-	uint64_t pid;                   /* of GPU memory: names the process across pid
-					 * namespaces too, see share_cuda.c */
+	uint64_t pid;                   /* of GPU memory: identifies the owner's process, also
+					 * across pid namespaces (share_cuda.c) */
 	uint8_t  handle[CEI_SHARE_HANDLE_BYTES];
 	uint8_t  uuid[CEI_SHARE_UUID_BYTES];
 };
 
 struct cei_share_ops {
-	/* Each fills a zeroed region whose site is set. member: index in the site.
-	 * On failure the region accepts release(). */
+	/* create, adopt and import each fill a zeroed region whose site is set. member: index in
+	 * the site. If they fail, the region may be passed to release(). */
 	int  (*create)(struct cei_region *region, uint32_t member, uint64_t size_bytes);
-	/* Makes a region of the application's memory. CEOV_NONE, region untouched: it is not
-	 * memory of this kind. */
+	/* Makes a region of the application's memory. CEOV_NONE: it is not memory of this kind,
+	 * and the region is unchanged. */
 	int  (*adopt)(struct cei_region *region, uint32_t member, void *base,
 		      uint64_t size_bytes);
 	/* Describes the region for peers. *ret_fd: a descriptor to send along, owned by the
@@ -91,17 +94,17 @@ struct cei_share_ops {
 	 * shared. */
 	int  (*export)(struct cei_region *region, struct cei_region_wire *ret_wire,
 		       int *ret_fd);
-	/* Makes a region of an export. Takes ownership of fd, also on failure. */
+	/* Makes a region of a peer's export. Takes ownership of fd, also on failure. */
 	int  (*import)(struct cei_region *region, const struct cei_region_wire *wire,
 		       int fd);
-	/* Returns whether a new export, which has the same description as this imported
-	 * region, is the same memory: a peer could send a copied description. Does not keep
-	 * fd. */
+	/* Returns whether a new export is the same memory as this imported region, whose
+	 * description it has. The description alone does not show that, because a peer could
+	 * send a copy of it. fd stays the caller's. */
 	int  (*is_same)(const struct cei_region *region, int fd);
-	/* Unmap every member first. Frees what create allocated. NULL-safe on a
-	 * zeroed region. */
+	/* Frees what create() allocated or import() opened. Every member must be unmapped. Does
+	 * nothing for a zeroed region. */
 	void (*release)(struct cei_region *region);
-	/* CEOV_ERR_STALE: the memory of an adopted region is no longer the allocation that
+	/* Checks an adopted region. CEOV_ERR_STALE: its memory is no longer the allocation that
 	 * was registered. */
 	int  (*check)(struct cei_region *region);
 
@@ -114,10 +117,10 @@ struct cei_share_ops {
 extern const struct cei_share_ops cei_share_host;       /* share_host.c */
 extern const struct cei_share_ops cei_share_cuda;       /* share_cuda.c, with CUDA */
 
-/* NULL: this build has no support for that kind. */
+/* Returns the table for a kind of place. NULL: this build does not support that kind. */
 const struct cei_share_ops *cei_share_for(enum ceov_place_kind kind);
 
-/* Maps for, and unmaps from, every member of the site. */
+/* Map the region for every member of the site, and unmap it. */
 int  cei_region_map_all(struct cei_region *region);
 void cei_region_unmap_all(struct cei_region *region);
 

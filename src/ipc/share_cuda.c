@@ -2,8 +2,8 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Regions in GPU memory: created, adopted, exported, imported. reach_cuda.c maps them for
- * members. Moves no bytes.
+ * Creates, adopts, exports and imports regions in GPU memory. reach_cuda.c maps them for members.
+ * No bytes are moved.
  */
 
 #include "ipc/share.h"
@@ -15,16 +15,16 @@
 #include "base/cuda_table.h"
 #include "ipc/share_cuda.h"
 
-/* The driver puts several allocations smaller than this into one block, and an IPC handle opens
- * the whole block. So memory that can be shared gets blocks of its own. */
+/* The driver puts several allocations smaller than this into one block, and an IPC handle opens the
+ * whole block. So sizes are rounded up to this, and each allocation has a block of its own. */
 #define ALLOCATION_BYTES (UINT64_C(2) << 20)
 
 _Static_assert(sizeof(CUipcMemHandle) == CEI_SHARE_HANDLE_BYTES, "IPC handle");
 _Static_assert(sizeof(CUuuid) == CEI_SHARE_UUID_BYTES, "GPU uuid");
 
-/* Attributes of an address, as the driver reports them. */
+/* What the driver knows of an address. */
 struct pointer_facts {
-	unsigned int       memory_type;         /* CUmemorytype; 0: not CUDA's */
+	unsigned int       memory_type;         /* CUmemorytype; 0: the memory is not CUDA's */
 	int                gpu;
 	unsigned int       is_managed;
 	CUdeviceptr        start;
@@ -32,8 +32,8 @@ struct pointer_facts {
 	unsigned long long buffer_id;
 };
 
-/* Returns a number that identifies this process on the machine; pids are not unique across
- * containers. */
+/* Returns a number that identifies this process on the machine, which its pid alone does not do if
+ * there are containers. */
 static uint64_t process_identity(void)
 {
 	struct stat namespace;
@@ -43,7 +43,8 @@ static uint64_t process_identity(void)
 	return (uint64_t)namespace.st_ino << 32 | (uint64_t)getpid();
 }
 
-/* Queries the attributes, with a context pushed; addresses that are not CUDA's yield zeros. */
+/* Queries the driver about an address. A context must be current. For an address that is not
+ * CUDA's, all facts are 0. */
 static CUresult look_up(struct cei_cuda *cuda, uint64_t address,
 			struct pointer_facts *ret_facts)
 {
@@ -64,7 +65,7 @@ static CUresult look_up(struct cei_cuda *cuda, uint64_t address,
 	CUresult result;
 
 	result = cuda->calls.pointer_attributes(n, attributes, values, address);
-	/* for an address that is not CUDA's, drivers return one or the other error */
+	/* for an address that is not CUDA's, a driver returns one of these two errors */
 	if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_CONTEXT) {
 		memset(&facts, 0, sizeof(facts));
 		result = CUDA_SUCCESS;
@@ -74,7 +75,7 @@ static CUresult look_up(struct cei_cuda *cuda, uint64_t address,
 	return result;
 }
 
-/* Fills the fields that created and adopted regions share. */
+/* Fills the fields that created and adopted regions have in common. */
 static void fill(struct cei_region *region, uint32_t member, uint64_t size_bytes,
 		 enum cei_region_origin origin)
 {
@@ -133,7 +134,7 @@ static int create(struct cei_region *region, uint32_t member, uint64_t size_byte
 	return r;
 }
 
-/* Checks whether the caller's memory can be this member's buffer; raises why not. */
+/* Checks whether the caller's memory can be a buffer of this member; if not, raises why. */
 static int judge(struct cei_region *region, uint32_t member, uint64_t address,
 		 const struct pointer_facts *facts)
 {
@@ -184,7 +185,7 @@ static int adopt(struct cei_region *region, uint32_t member, void *base,
 		return cei_cuda_raise(cuda, result, cei_share_cuda_rank(region, member),
 				      "looking up 0x%llx", (unsigned long long)address);
 	if (!facts.is_managed && facts.memory_type != CU_MEMORYTYPE_DEVICE)
-		return CEOV_NONE;       /* host memory, which share_host.c adopts */
+		return CEOV_NONE;       /* it is host memory, which share_host.c adopts */
 	fill(region, member, size_bytes, CEI_REGION_ADOPTED);
 	r = judge(region, member, address, &facts);
 	if (r)
@@ -301,10 +302,10 @@ static int raise_not_ours(struct cei_region *region, const char *why)
 			 (unsigned long long)region->device, why);
 }
 
-/* Checks an import whose description says that it is memory of this process, exported by
- * another of its contexts. A peer could name any address of ours. So the driver is asked about
- * the memory at that address, and its IPC handle must be the one in the description. A context
- * is pushed. */
+/* Checks an import whose description says that the memory belongs to this process, which exported
+ * it in another of its contexts. Since a peer could name any address of this process, the driver is
+ * asked about the memory at that address, and the memory's IPC handle must be the one in the
+ * description. A context must be current. */
 static int judge_own(struct cei_region *region, const struct cei_region_wire *wire)
 {
 	struct cei_cuda *cuda = region->site->cuda;
@@ -368,13 +369,13 @@ static int import(struct cei_region *region, const struct cei_region_wire *wire,
 	memcpy(region->instance, wire->instance, sizeof(region->instance));
 	memcpy(region->handle, wire->handle, sizeof(region->handle));
 	memcpy(region->uuid, wire->uuid, sizeof(region->uuid));
-	/* without GPUs of our own no member can reach the memory, whoever owns it */
+	/* if this process uses no GPU, no member can reach the memory, whoever owns it */
 	if (region->site->cuda && wire->pid == process_identity())
 		return import_own(region, wire);
 	return 0;
 }
 
-/* The IPC handle identifies the memory, and is part of the description. */
+/* Returns 1: the description contains the IPC handle, which identifies the memory. */
 static int is_same(const struct cei_region *region, int fd)
 {
 	(void)region;

@@ -2,9 +2,10 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Host memory: created as a sealed memfd, adopted as it is, imported as the memfd that came
- * with an export. It must be sealed, because a file that a peer could shrink would end us
- * with SIGBUS. Descriptors are sent and received by the bootstrap.
+ * Regions in host memory. A created region is a sealed memfd, an adopted one is the application's
+ * memory as it is, and an imported one is the memfd that came with an export. An imported memfd
+ * must be sealed: if a peer could shrink it, an access here would end this process by SIGBUS. The
+ * bootstrap sends and receives the descriptors.
  */
 
 #include "ipc/share.h"
@@ -19,8 +20,8 @@
 
 #define SEALS_NEEDED (F_SEAL_SHRINK | F_SEAL_GROW)
 
-/* fallocate() starts over after a signal; steps this short succeed between a profiler's
- * timer signals. */
+/* A signal makes fallocate() fail with nothing done. So pages are allocated in steps this short,
+ * which succeed between two timer signals of a profiler. */
 #define RESERVE_STEP_BYTES UINT64_C(0x200000)
 #define RESERVE_TRIES_MAX  1000u
 
@@ -42,8 +43,8 @@ static int reserve_step(int fd, uint64_t offset_bytes, uint64_t n_bytes)
 	return EINTR;
 }
 
-/* Allocates the pages now, where a lack of memory is an error; later it would be SIGBUS.
- * Returns an errno. */
+/* Allocates the pages of the file now, when a lack of memory is an error. Later it would be a
+ * SIGBUS. Returns an errno. */
 static int reserve(int fd, uint64_t size_bytes)
 {
 	uint64_t offset_bytes = 0;
@@ -72,7 +73,7 @@ static int map_here(struct cei_region *region)
 }
 
 /* Returns whether the size exceeds the machine's memory. This is checked before reserve(), which
- * would otherwise take the memory of all other processes before it fails. */
+ * would otherwise use up the memory of all other processes before it fails. */
 static int is_beyond_machine(uint64_t size_bytes)
 {
 	struct sysinfo machine;
@@ -178,7 +179,7 @@ static int host_export(struct cei_region *region, struct cei_region_wire *ret_wi
 	return 0;
 }
 
-/* Says in words why the descriptor is not valid host memory of this size; NULL: it is. */
+/* Returns why the descriptor is not valid host memory of this size, in words; NULL: it is. */
 static const char *fault_of(const struct cei_region_wire *wire, int fd)
 {
 	struct stat stat;
@@ -221,7 +222,7 @@ static int host_import(struct cei_region *region, const struct cei_region_wire *
 	region->file_device = (uint64_t)stat.st_dev;
 	region->fd = fd;
 	error = map_here(region);
-	/* the mapping keeps the file, so the descriptor is not needed any more */
+	/* The descriptor is not needed any more, because the mapping keeps the file. */
 	close(fd);
 	region->fd = -1;
 	if (error)
@@ -254,14 +255,15 @@ static void host_release(struct cei_region *region)
 	region->fd = -1;
 }
 
-/* Reports no error: the system does not tell whether other memory is at a host address now. */
+/* Returns 0 always, because the system cannot tell whether the memory at an address was
+ * replaced. */
 static int host_check(struct cei_region *region)
 {
 	(void)region;
 	return 0;
 }
 
-/* Maps for a member on the host. */
+/* Maps the region for a member on the host. */
 static int host_map(struct cei_region *region, uint32_t member)
 {
 	region->address[member] = region->kind == CEOV_PLACE_HOST ?

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Encodes and decodes messages. Every byte goes through the two cursors of base/cursor.h, so
+/* Encodes and decodes messages. Every byte is written and read by the cursors of base/cursor.h, so
  * bounds are checked in one place. */
 
 #include "ipc/wire.h"
@@ -65,7 +65,7 @@ void cei_wire_put_described(struct cei_writer *writer,
 		cei_wire_put_region(writer, &described->regions[i]);
 }
 
-/* Returns how many regions an export with these fields has; 0: the fields are invalid. */
+/* Returns how many regions an export with these fields must have; 0: the fields are invalid. */
 static uint32_t regions_of(const struct cei_wire_described *described)
 {
 	if (described->kind == CEI_EXPORT_BUFFER)
@@ -77,9 +77,9 @@ static uint32_t regions_of(const struct cei_wire_described *described)
 	return described->place_kind == CEOV_PLACE_GPU ? 2 : 1;
 }
 
-/* Returns whether the region is of the right kind of memory, and has a descriptor if it is host
- * memory and none if it is GPU memory. A signal's control region is host memory, its second
- * region is on the GPU. */
+/* Returns whether a region is in the right kind of memory, and comes with a descriptor if it is
+ * host memory but not if it is GPU memory. A signal's control region is host memory; its second
+ * region is GPU memory. */
 static int fits(const struct cei_wire_described *described, uint32_t index)
 {
 	const struct cei_region_wire *region = &described->regions[index];
@@ -118,8 +118,8 @@ void cei_wire_get_described(struct cei_reader *reader, uint32_t n_fds,
 
 /* --- parts of messages --------------------------------------------------- */
 
-/* Writes a text and fills its field with 0, so that no uninitialised memory leaves the
- * process. */
+/* Writes a text and fills the rest of its field with zeros, so that no uninitialised memory leaves
+ * the process. */
 static void put_text(struct cei_writer *writer, const char *text, size_t room_bytes)
 {
 	static const char zeros[CEI_WIRE_TEXT_BYTES];
@@ -225,7 +225,7 @@ static void get_refuse(struct cei_reader *reader, struct cei_wire_refuse *ret_re
 {
 	ret_refuse->error = (int32_t)cei_wire_get_u32(reader);
 	get_text(reader, ret_refuse->text, CEI_WIRE_TEXT_BYTES);
-	/* later versions may define more errors, but 0 and above mean success */
+	/* A later version may define further errors (< 0), but 0 and above mean success. */
 	if (ret_refuse->error >= 0)
 		reader->failed = 1;
 }

@@ -4,13 +4,14 @@
 #define CEI_WIRE_H
 
 /*
- * Converts messages to bytes and back. Pure functions: no I/O, no allocation, no clock.
+ * Converts messages to bytes and back. The functions use no I/O, no memory allocation and no clock.
  *
- * Little-endian, no padding. A message is a head (magic, protocol version, type,
- * bytes that follow) and a body. The head and REFUSE's body are the same in every
- * version, so that a process can tell one of another version why it is refused.
+ * Numbers are little-endian, without padding. A message consists of a head (magic, protocol
+ * version, type, number of bytes that follow) and a body. The head, and the body of a REFUSE
+ * message, are the same in every version, so a process of another version can be told why it is
+ * refused.
  *
- * Decoding is strict: bytes come from another process and are not trusted.
+ * Decoding is strict, because the bytes come from another process and are not trusted.
  */
 
 #include <stddef.h>
@@ -23,13 +24,13 @@
 #define CEI_WIRE_MAGIC     UINT32_C(0x564f4543) /* "CEOV" */
 #define CEI_WIRE_VERSION   2u
 
-#define CEI_WIRE_TEXT_BYTES 200u        /* of a refusal, with the final 0 */
-#define CEI_MESSAGE_BYTES_MAX 1536u     /* of any encoded message */
+#define CEI_WIRE_TEXT_BYTES 200u        /* of a refusal's text, including the NUL */
+#define CEI_MESSAGE_BYTES_MAX 1536u     /* of the longest encoded message */
 
 /* --- regions ------------------------------------------------------------- */
 
-/* Decoding fails the reader on values that no owner sends: an unknown kind, a size of 0, an
- * offset or a size that wraps around. */
+/* Decoding a region makes the reader fail if the values are none that an owner sends: an unknown
+ * kind, a size of 0, an offset or a size that wraps around. */
 #define CEI_WIRE_REGION_BYTES 144u
 
 void cei_wire_put_region(struct cei_writer *writer, const struct cei_region_wire *region);
@@ -41,14 +42,14 @@ enum cei_export_kind { CEI_EXPORT_BUFFER = 1, CEI_EXPORT_SIGNAL = 2 };
 
 #define CEI_EXPORT_REGIONS_MAX 2u
 
-/* The contents of an export. A buffer has exactly one region; a signal has its control
- * region, and a second one where its counters are on a GPU. */
+/* The contents of an export. A buffer has exactly one region. A signal has its control region, and
+ * a second region if its counters are on a GPU. */
 struct cei_wire_described {
 	uint32_t               kind;            /* enum cei_export_kind */
-	uint32_t               place_kind;      /* this and the next two are for signals: enum
-						 * ceov_place_kind of the counters' place */
-	uint32_t               n_counters;
-	uint32_t               flags;           /* enum ceov_signal_flags */
+	uint32_t               place_kind;      /* signals only: enum ceov_place_kind of the place
+						 * where the counters are */
+	uint32_t               n_counters;      /* signals only */
+	uint32_t               flags;           /* signals only: enum ceov_signal_flags */
 	uint32_t               n_regions;
 	struct cei_region_wire regions[CEI_EXPORT_REGIONS_MAX];
 };
@@ -56,41 +57,43 @@ struct cei_wire_described {
 void cei_wire_put_described(struct cei_writer *writer,
 			    const struct cei_wire_described *described);
 
-/* Fails the reader on contents that no owner sends, above all on a number of regions or
- * descriptors that does not fit the kind. */
+/* Decodes the contents of an export. The reader fails if they are none that an owner sends, above
+ * all if the number of regions or descriptors does not fit the kind. */
 void cei_wire_get_described(struct cei_reader *reader, uint32_t n_fds,
 			    struct cei_wire_described *ret_described);
 
 /* --- messages of the bootstrap protocol --------------------------------------------- */
 
 enum cei_message_type {
-	CEI_MESSAGE_HELLO = 1,  /* joiner to the first rank: who I am */
-	CEI_MESSAGE_REFUSE,     /* first rank to joiner: you cannot join, and why */
-	CEI_MESSAGE_JOINED,     /* first rank to joiner: you are in; others may be missing */
-	CEI_MESSAGE_LINK,       /* first rank to joiner: one peer; its socket goes beside */
-	CEI_MESSAGE_WELCOME,    /* first rank to joiner: all links were handed out */
-	CEI_MESSAGE_FIND,       /* do you export this? */
-	CEI_MESSAGE_REPLY,      /* the export, or why not; descriptors go beside */
-	CEI_MESSAGE_DROP,       /* one use of your export has ended */
+	CEI_MESSAGE_HELLO = 1,  /* a joining process tells the first rank's process who it is */
+	CEI_MESSAGE_REFUSE,     /* the answer: the process cannot join, and why */
+	CEI_MESSAGE_JOINED,     /* the answer: it has joined; other ranks may be missing */
+	CEI_MESSAGE_LINK,       /* then, for each peer: its ranks; the socket is sent beside */
+	CEI_MESSAGE_WELCOME,    /* then: all links have been sent */
+	CEI_MESSAGE_FIND,       /* asks for an export */
+	CEI_MESSAGE_REPLY,      /* the export, or why not; descriptors are sent beside */
+	CEI_MESSAGE_DROP,       /* the sender has ended one use of the receiver's export */
 	CEI_MESSAGE_BARRIER,    /* how often the sender has called the barrier */
-	CEI_MESSAGE_BYE,        /* I close in order; nothing follows */
+	CEI_MESSAGE_BYE,        /* the sender closes in order; it sends nothing more */
 };
 
-/* A process and the ranks that it holds. Decoding checks their number, not their values. */
+/* A process and the ranks that it holds. Decoding checks how many there are, but not their
+ * values. */
 struct cei_wire_party {
 	uint32_t n_ranks;
 	uint32_t ranks[CEI_MEMBERS_MAX];
 };
 
 struct cei_wire_hello {
-	uint32_t              n_ranks;          /* of the group */
+	uint32_t              n_ranks;          /* ranks of the group */
 	struct cei_wire_party party;
 };
 
 struct cei_wire_welcome {
-	uint32_t              n_links;          /* how many LINKs went before */
-	struct cei_wire_party party;            /* the first rank's process; its link is the
-						 * connection on which this message arrives */
+	uint32_t              n_links;          /* how many LINK messages were sent before */
+	struct cei_wire_party party;            /* the ranks of the first rank's process. The
+						 * link to it is the connection on which this
+						 * message arrives */
 };
 
 struct cei_wire_refuse {
@@ -108,14 +111,14 @@ struct cei_wire_reply {
 	uint64_t         number;
 	int32_t          result;                /* 0, CEOV_NONE or enum ceov_error */
 	int32_t          native_code;
-	uint64_t         id;                    /* result 0 only, as is the export */
-	struct cei_export export;               /* without its descriptors */
+	uint64_t         id;                    /* only if result is 0 */
+	struct cei_export export;               /* only if result is 0; without descriptors */
 };
 
 struct cei_message {
 	uint32_t type;                          /* enum cei_message_type */
-	uint32_t magic;                         /* set by decoding: as received */
-	uint32_t version;                       /* likewise */
+	uint32_t magic;                         /* set by decoding, as received */
+	uint32_t version;                       /* set by decoding, as received */
 	union {
 		struct cei_wire_hello   hello;
 		struct cei_wire_refuse  refuse;
@@ -128,13 +131,13 @@ struct cei_message {
 	};
 };
 
-/* Encodes a message into bytes, which has room for CEI_MESSAGE_BYTES_MAX: every message fits.
+/* Encodes a message into bytes, which must have room for CEI_MESSAGE_BYTES_MAX. Every message fits.
  * Returns the number of bytes written. */
 size_t cei_message_encode(const struct cei_message *message, uint8_t *bytes);
 
-/* Decodes a message. CEOV_ERR_VERSION: another magic or version, both of which are in
- * *ret_message (a REFUSE is decoded nevertheless, with result 0). CEOV_ERR_INVALID: the bytes
- * are no valid message. Errors are not raised here. */
+/* Decodes a message. CEOV_ERR_VERSION: it has another magic or version, both of which are in
+ * *ret_message; a REFUSE message is decoded all the same, and the result is 0. CEOV_ERR_INVALID:
+ * the bytes are no valid message. Errors are not raised here. */
 int cei_message_decode(const uint8_t *bytes, size_t n_bytes,
 		       struct cei_message *ret_message);
 
