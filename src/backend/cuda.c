@@ -2,33 +2,35 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The mover between and within GPUs: copy engines, driven by streams of the driver.
+ * The mover between and within GPUs: copy engines, driven by streams of the driver. What the
+ * functions of a lane (struct cei_backend_ops) do:
  *
- *   wait      a stream wait on the counter, GEQ
- *   copy      one memcpy batch, which has no order inside
- *   post      recorded, and given to the driver with the next verb
- *   submit    one batch memory operation: the posts, then the submit's number to a
- *             pinned word
- *   reap      reads that word: no driver call
+ *   wait      queues a stream wait for counter >= value
+ *   copy      queues one memcpy batch, whose copies have no order
+ *   post      is recorded, and given to the driver with the next operation
+ *   submit    queues one batch memory operation: the posts, then a write of the submit's
+ *             number to a pinned word
+ *   reap      reads that word, without a driver call
  *
- * It runs no kernel, uses no blocking stream and never the NULL stream, and nothing
- * is allocated, freed or mapped on the data path. Facts that this code depends on:
+ * No kernel is run, no blocking stream and never the NULL stream is used, and nothing is allocated,
+ * freed or mapped on the data path. This code depends on these facts:
  *
  *  - A stream that waits blocks the operations behind it in its hardware queue. If the
  *    operation that would end the wait is among them, the wait never ends. The driver gives
  *    each stream priority its own queues. So lanes that wait have another priority than
  *    lanes that never wait and small accesses: an abort's store must not be blocked.
- *  - The copies of a memcpy batch have no order: bytes and their mark never share one.
- *  - Writes of stream memory operations are fenced: what came before them on the
- *    stream is visible before the value is.
- *  - The batch call can be told to prefer the copy engines, so single copies go through
- *    it too. Copies within one GPU run as kernels all the same (cuda_bounce.c).
+ *  - The copies of a memcpy batch have no order. So bytes and their mark are never in one
+ *    batch.
+ *  - Writes by stream memory operations are fenced: what came before a write on the stream is
+ *    visible before its value is.
+ *  - The batch call can be told to prefer the copy engines, so single copies use it, too.
+ *    Copies within one GPU run as kernels all the same (cuda_bounce.c).
  *  - Streams that wait hold hardware queues, of which there are few (cuda_waits.c).
- *  - A sticky error (a kernel's fault, ECC) ends the context: every lane of the GPU
- *    then breaks, and nothing is tried again.
+ *  - A sticky error (a kernel's fault, ECC) ends the CUDA context: then every lane of the GPU
+ *    fails, and nothing is tried again.
  *
- * CEOVERLAP_FLAG=write or copy forces how counters in GPU memory are raised;
- * otherwise a test when a peer is first mapped decides (cuda_flag.c).
+ * CEOVERLAP_FLAG=write or copy sets how counters in GPU memory are raised. If it is unset, a test
+ * decides when a peer is first mapped (cuda_flag.c).
  */
 
 #include <string.h>
@@ -51,8 +53,8 @@ static int open_streams(struct cei_cuda_backend *own)
 	int greatest = 0;
 	CUresult result;
 
-	/* Smaller numbers mean a higher priority. Lanes that wait get the second highest
-	 * one, which applications use least. */
+	/* A smaller number means a higher priority. Lanes that wait get the second highest
+	 * priority, which applications use least. */
 	result = calls->ctx_priorities(&least, &greatest);
 	if (result == CUDA_SUCCESS) {
 		own->plain_priority = greatest;
@@ -209,7 +211,7 @@ static int reach(struct cei_backend *backend, struct ceov_place place)
 			      own->gpu, place.index);
 }
 
-/* Ignores failures, as no caller could handle them: after a sticky error all calls fail. */
+/* Ignores failures, because no caller could handle them: after a sticky error all calls fail. */
 static void close_gpu(struct cei_cuda_backend *own)
 {
 	const struct cei_cuda_calls *calls = &own->cuda->calls;
@@ -220,8 +222,8 @@ static void close_gpu(struct cei_cuda_backend *own)
 			(void)calls->event_destroy(own->group_events[i]);
 	if (own->control)
 		(void)calls->stream_destroy(own->control);
-	/* Freeing would wait for the GPU, perhaps for ever; and late writes of the GPU
-	 * must not go to memory that is in other use by then. */
+	/* Freeing would wait for the GPU, perhaps for ever. And the GPU may write late to this
+	 * memory, which must not belong to anything else by then. */
 	if (own->is_lost || own->is_stuck) {
 		cei_log(own->cuda->report, CEI_LOG_WARN,
 			"GPU %u: an operation never ended; its memory is left to the "

@@ -2,11 +2,10 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The cuda backend's small accesses to GPU memory, for application threads, on a stream
- * of their own.
+ * Small reads and writes of GPU memory by application threads, on a separate stream (`control`).
  *
- * Addresses are those of GPU memory that is mapped for the member. Host memory is
- * reached by the host itself.
+ * Addresses are those of GPU memory that is mapped for the member. Host memory is accessed
+ * directly, and not by these functions.
  */
 
 #include <string.h>
@@ -55,8 +54,8 @@ void cei_cuda_end_access(struct cei_cuda_backend *own, const struct cei_cuda_hol
 	pthread_mutex_unlock(&own->control_lock);
 }
 
-/* Stores words by stream memory operations: the driver executes them in order, with a fence
- * before each. */
+/* Stores words by stream memory operations, which the driver executes in order, with a fence before
+ * each. */
 static CUresult store_words(struct cei_cuda_backend *own, uint64_t address,
 			    const uint8_t *bytes, uint64_t n_words)
 {

@@ -2,15 +2,14 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Copies within one GPU's memory through host memory.
+ * Copies within one GPU's memory that go through host memory.
  *
- * The driver executes as a kernel every copy whose source and target are memory of one
- * context, whichever call is used (plain, batched, 2-D, through another context's stream:
- * measured on H100 with driver 580). Such a copy does not start while waiting streams hold all
- * hardware queues, or while a kernel holds all SMs. Here it is replaced by two copies over
- * PCIe, which start even then, at some 25 GB/s instead of 1300. They use pinned memory that
- * belongs to the lane; a part there is overwritten only after it was copied out, because both
- * copies are on one stream.
+ * If source and target are memory of one CUDA context, the driver executes a copy as a kernel,
+ * whichever call queues it (plain, batched, 2-D, or on a stream of another context; measured on
+ * H100 with driver 580). Such a copy does not start while waiting streams hold all hardware queues,
+ * or while a kernel holds all SMs. Here two copies over PCIe take its place. They start even then,
+ * but reach some 25 GB/s instead of 1300. The bytes between them are in pinned memory of the lane;
+ * a part of it is overwritten only after it was copied out, because both copies are on one stream.
  */
 
 #include "backend/cuda_private.h"
@@ -32,7 +31,7 @@ int cei_cuda_piece_bounces(const struct cei_cuda_backend *own, const struct cei_
 	       is_in_gpu(own, piece->target);
 }
 
-/* Copies consecutive bytes in two steps through the pinned memory. */
+/* Copies consecutive bytes, part by part, to the pinned memory and from there to the target. */
 static CUresult bounce_bytes(const struct cei_cuda_bounce *bounce, uint64_t target,
 			     uint64_t source, uint64_t n_bytes)
 {
@@ -52,8 +51,8 @@ static CUresult bounce_bytes(const struct cei_cuda_bounce *bounce, uint64_t targ
 	return result;
 }
 
-/* Copies `fit` rows, or as many as are left, beginning with row `first`. In host memory the
- * rows have no gaps. */
+/* Copies rows of a piece, from row `first` on: `fit` rows, or as many as are left. In the pinned
+ * memory the rows have no gaps. */
 static CUresult bounce_rows(const struct cei_cuda_bounce *bounce,
 			    const struct cei_piece *piece, uint64_t first, uint64_t fit)
 {

@@ -2,14 +2,14 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * How the cuda backend raises counters in GPU memory, and the tests of what works
- * on this machine. A stream memory operation is the fastest form, but drivers need
- * not let it write to a peer's memory; an 8-byte copy works wherever copies do.
+ * Decides how the cuda backend raises counters in GPU memory, and tests what works on this machine.
+ * A stream memory operation is the fastest form, but a driver need not let it write to a peer's
+ * memory. A copy of 8 bytes works wherever copies do.
  *
- *   CEOVERLAP_FLAG   "write" or "copy": use that form only. Unset: write, until a
- *                    test shows that a peer does not see it.
+ *   CEOVERLAP_FLAG   "write" or "copy": use only that form. Unset: use write, until a test
+ *                    shows that a value does not arrive at a peer.
  *
- * All tests run on the control stream, with control_lock held, and are bounded.
+ * All tests run on the control stream, with control_lock held, and all have a time limit.
  */
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@
 #define GATE_STAYS_NS UINT64_C(200000)
 #define WARM_BYTES    64u
 
-/* Layout of scratch memory; lanes warm themselves up in its second half. */
+/* Offsets in the scratch memory. Lanes warm themselves up in its second half. */
 #define SCRATCH_THERE 0u
 #define SCRATCH_BACK  64u
 #define SCRATCH_FLAG  128u
@@ -30,8 +30,8 @@
 
 enum cei_cuda_flag_form cei_cuda_flag_form(struct cei_cuda_backend *own)
 {
-	/* relaxed: the form is set before addresses of the peer are given to anybody, which
-	 * orders it (pairs with set_form) */
+	/* relaxed: pairs with set_form(). The form is set before anybody gets addresses of the
+	 * peer, and handing these over orders it. */
 	return (enum cei_cuda_flag_form)atomic_load_explicit(&own->flag_form,
 							     memory_order_relaxed);
 }
@@ -96,8 +96,8 @@ static int read_environment(struct cei_cuda_backend *own)
 	return 0;
 }
 
-/* Tests a form: raises a word at the peer and reads it back through scratch. 1: it arrived;
- * 0: it did not, or the driver refused; < 0: the GPU reports an error. */
+/* Tests a form: raises a word in the peer's memory, and reads it back through scratch. Returns 1 if
+ * the value arrived; 0 if it did not, or the driver refused; < 0 if the GPU reports an error. */
 static int try_form(struct cei_cuda_backend *own, enum cei_cuda_flag_form form,
 		    uint64_t address)
 {
@@ -163,13 +163,13 @@ static int choose_form(struct cei_cuda_backend *own, uint64_t address)
 	return 0;
 }
 
-/* acquire: pairs with the write on the gate test's stream */
+/* Returns the word that the gate test's stream writes. acquire: pairs with that write */
 static uint64_t seen(const struct cei_cuda_backend *own)
 {
 	return atomic_load_explicit(&own->pinned->seen, memory_order_acquire);
 }
 
-/* Spins until the stream has passed its wait, or the time is over. */
+/* Spins until the stream has got past its wait, or for timeout_ns. */
 static void watch_gate(const struct cei_cuda_backend *own, uint64_t timeout_ns)
 {
 	uint64_t deadline = cei_deadline(timeout_ns);
@@ -178,8 +178,8 @@ static void watch_gate(const struct cei_cuda_backend *own, uint64_t timeout_ns)
 		cei_relax();
 }
 
-/* Tests that a stream's wait can be released by a small store, as an abort must be able to
- * release every gated lane. */
+/* Tests whether a small store releases a stream that waits. An abort must be able to release every
+ * gated lane in that way. */
 static int run_gate(struct cei_cuda_backend *own, CUstream stream)
 {
 	const struct cei_cuda_calls *calls = &own->cuda->calls;
@@ -222,7 +222,7 @@ static int test_gate(struct cei_cuda_backend *own)
 		return cei_cuda_raise(own->cuda, result, own->rank,
 				      "GPU %u: creating a stream", own->gpu);
 	r = run_gate(own, stream);
-	/* also if the stream is stuck, because stream_destroy() does not wait */
+	/* Even if the stream is stuck, stream_destroy() does not wait. */
 	(void)own->cuda->calls.stream_destroy(stream);
 	if (!r && !own->can_gate)
 		cei_log(own->cuda->report, CEI_LOG_WARN,
@@ -246,7 +246,8 @@ int cei_cuda_flag_open(struct cei_cuda_backend *own)
 	return r;
 }
 
-/* Copies WARM_BYTES as lanes do: within a GPU through host memory while many streams wait. */
+/* Copies WARM_BYTES in the way lanes do. While many streams wait, a copy within the GPU goes
+ * through host memory. */
 static CUresult copy_one(struct cei_cuda_backend *own, uint64_t target, uint64_t source)
 {
 	const struct cei_piece piece = { .source = source, .target = target,
@@ -265,8 +266,8 @@ static CUresult copy_one(struct cei_cuda_backend *own, uint64_t target, uint64_t
 	return cei_cuda_copy_batch(own->cuda, own->control, &copies);
 }
 
-/* Queues copies there and back in each direction that lanes use, except from host to host,
- * which the driver would do by the processor, synchronously. */
+/* Queues copies there and back in each direction that lanes use. Copies from host to host are left
+ * out, because the driver would execute them synchronously by the processor. */
 static CUresult queue_warm_copies(struct cei_cuda_backend *own, uint64_t address,
 				  int is_gpu)
 {

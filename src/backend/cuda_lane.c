@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The cuda backend's lanes: one stream each, whatever kind. cuda.c says how the
- * verbs map to the driver. A lane that failed once refuses everything after, so that
- * no mark is raised behind a copy that did not happen.
+ * The lanes of the cuda backend. Each lane is one stream, whatever its direction. cuda.c says which
+ * driver calls the functions make. A lane that has failed once refuses everything after that, so
+ * that no mark is raised behind a copy that did not happen.
  */
 
 #include <string.h>
@@ -12,10 +12,11 @@
 #include "backend/cuda_private.h"
 #include "base/clock.h"
 
-/* without progress for this long, the driver is asked whether the context is still valid */
+/* If a lane makes no progress for this long, the driver is asked whether the CUDA context is still
+ * valid. */
 #define LOOK_NS UINT64_C(10000000)
 
-/* scratch memory that lanes warm up with; its contents do not matter */
+/* Where in scratch memory a lane warms up, and with how many bytes. The contents do not matter. */
 #define SCRATCH_LANE  2048u
 #define LANE_WARM_BYTES 64u
 
@@ -36,9 +37,9 @@ static int break_lane(const struct cei_lane *lane, CUresult result, const char *
 	return state->error;
 }
 
-/* Makes the lane's context current. It stays current in an engine's thread until a lane of
- * another GPU needs another one. With progress_by_caller the thread is the caller's, and
- * leave() restores its context. */
+/* Makes the lane's CUDA context current. In an engine's thread it stays current until a lane of
+ * another GPU needs another context. With progress_by_caller the thread is the caller's, and
+ * leave() restores the caller's context. */
 static int enter(const struct cei_lane *lane, struct cei_cuda_hold *ret_hold)
 {
 	struct cei_cuda_backend *own = backend_of(lane);
@@ -77,7 +78,7 @@ static int begin(const struct cei_lane *lane, uint32_t n, struct cei_cuda_hold *
 	return enter(lane, ret_hold);
 }
 
-/* Queues what small writes of the lane need before them: see cei_cuda_lead(). */
+/* Queues what must come before small writes of the lane; see cei_cuda_lead(). */
 static CUresult lead(const struct cei_lane *lane)
 {
 	const struct cei_cuda_lane *state = lane->private;
@@ -85,7 +86,7 @@ static CUresult lead(const struct cei_lane *lane)
 	return cei_cuda_lead(backend_of(lane), state->stream, state->page->lead);
 }
 
-/* Gives recorded posts to the driver, because later operations must come after them. */
+/* Gives recorded posts to the driver, so that later operations come after them. */
 static CUresult flush(const struct cei_lane *lane)
 {
 	struct cei_cuda_lane *state = lane->private;
@@ -129,8 +130,8 @@ CUresult cei_cuda_copy_batch(struct cei_cuda *cuda, CUstream stream,
 				      copies->n, &attributes, &first, 1, stream);
 }
 
-/* Queues the lane's one-row copies. A single copy to or from host memory takes the plain call,
- * which is cheaper: the driver never makes a kernel of it. */
+/* Queues the lane's one-row copies. If there is only one, and it goes to or from host memory, a
+ * plain call is used: it costs less, and the driver never makes a kernel of such a copy. */
 static CUresult copy_rows(const struct cei_lane *lane)
 {
 	struct cei_cuda *cuda = backend_of(lane)->cuda;
@@ -193,9 +194,9 @@ CUresult cei_cuda_copy_gapped(struct cei_cuda *cuda, CUstream stream,
 	return result;
 }
 
-/* For lanes whose copies could be blocked by streams that wait: queues copies within the GPU
- * through host memory, and small copies to the GPU as rows with gaps. The other pieces are
- * returned in ret_others. */
+/* For lanes whose copies could be blocked by streams that wait. Queues copies within the GPU
+ * through host memory, and small copies to the GPU as rows with gaps. Returns all other pieces in
+ * ret_others. */
 static CUresult copy_past_waits(const struct cei_lane *lane, const struct cei_piece *pieces,
 				uint32_t n_pieces, struct cei_piece *ret_others,
 				uint32_t *ret_n_others)
@@ -286,7 +287,7 @@ int cei_cuda_lane_follow(struct cei_lane *lane, void *event)
 	r = begin(lane, 0, &hold);
 	if (r)
 		return r;
-	/* the stream may be waiting, so the lane counts as waiting */
+	/* The stream may be waiting for the event, so the lane counts as one that waits. */
 	cei_cuda_lane_waits(lane);
 	result = flush(lane);
 	if (result == CUDA_SUCCESS)
@@ -296,7 +297,8 @@ int cei_cuda_lane_follow(struct cei_lane *lane, void *event)
 	return result == CUDA_SUCCESS ? 0 : break_lane(lane, result, "follow");
 }
 
-/* Raises a counter by a copy from a slot that belongs to this submit and post. */
+/* Raises a counter by a copy of 8 bytes. The source is a slot of pinned memory that belongs to this
+ * submit and post alone. */
 static CUresult post_by_copy(const struct cei_lane *lane, const struct cei_post *post,
 			     uint32_t index)
 {
@@ -319,7 +321,7 @@ static CUresult post_all(const struct cei_lane *lane, const struct cei_post *pos
 	CUresult result = CUDA_SUCCESS;
 	uint32_t i;
 
-	/* copies are queued at once, so recorded posts must go first */
+	/* The copy is queued at once, so recorded posts must be given to the driver before. */
 	if (form == CEI_CUDA_FLAG_COPY)
 		result = flush(lane);
 	if (form == CEI_CUDA_FLAG_COPY && result == CUDA_SUCCESS)
@@ -378,8 +380,8 @@ int cei_cuda_lane_submit(struct cei_lane *lane)
 	return 0;
 }
 
-/* Asks the driver for an error now and then while no submit ends: after its context is lost, a
- * stream writes no number of a submit any more. */
+/* From time to time asks the driver for an error while no submit ends. If the CUDA context is lost,
+ * the stream never writes the number of a submit again. */
 static int look_for_error(struct cei_lane *lane)
 {
 	struct cei_cuda_lane *state = lane->private;
@@ -408,7 +410,7 @@ int cei_cuda_lane_reap(struct cei_lane *lane, uint64_t *ret_n_done)
 	struct cei_cuda_lane *state = lane->private;
 	uint64_t n_done;
 
-	/* acquire: pairs with the write that submit put on the stream */
+	/* acquire: pairs with the write of the number that submit has queued on the stream */
 	n_done = atomic_load_explicit(&state->page->done, memory_order_acquire);
 	*ret_n_done = n_done;
 	cei_cuda_lane_went_on(lane, n_done);
@@ -422,7 +424,8 @@ int cei_cuda_lane_reap(struct cei_lane *lane, uint64_t *ret_n_done)
 	return look_for_error(lane);
 }
 
-/* Drops what was appended and not submitted: recorded posts never go. */
+/* Waits for the operations of the lane. What was appended and not submitted is dropped: recorded
+ * posts never reach the driver. */
 int cei_cuda_lane_drain(struct cei_lane *lane, uint64_t deadline_ns)
 {
 	struct cei_cuda_backend *own = backend_of(lane);
@@ -445,7 +448,7 @@ int cei_cuda_lane_drain(struct cei_lane *lane, uint64_t deadline_ns)
 	state->n_batch = 0;
 	state->n_posts = 0;
 	cei_cuda_lane_went_on(lane, UINT64_MAX);
-	/* a lost context accesses no memory any more; reap returns its error */
+	/* A lost context accesses no memory any more. reap() returns its error. */
 	if (result != CUDA_SUCCESS)
 		(void)break_lane(lane, result, "draining");
 	return 0;
@@ -458,7 +461,8 @@ void cei_cuda_lane_stop(struct cei_lane *lane)
 	(void)lane;
 }
 
-/* A context that is lost, or cannot be made current, accesses no memory any more. */
+/* If the context is lost, or cannot be made current, the lane counts as idle: it accesses no memory
+ * any more. */
 int cei_cuda_lane_is_idle(struct cei_lane *lane)
 {
 	struct cei_cuda_backend *own = backend_of(lane);
@@ -473,7 +477,7 @@ int cei_cuda_lane_is_idle(struct cei_lane *lane)
 	return result != CUDA_ERROR_NOT_READY;
 }
 
-/* Uses the stream once on its engine, because the first use is slower. */
+/* Uses the stream once, on the copy engine that it will use, because the first use is slower. */
 static CUresult warm_stream(const struct cei_lane *lane)
 {
 	struct cei_cuda_backend *own = backend_of(lane);
@@ -540,7 +544,7 @@ int cei_cuda_lane_open(struct cei_lane *lane)
 	return result == CUDA_SUCCESS ? 0 : break_lane(lane, result, "opening");
 }
 
-/* Memory that a stuck lane may still write to is not freed. Errors are ignored, as no caller
+/* Memory to which a stuck lane may still write is not freed. Errors are ignored, because no caller
  * could handle them. */
 void cei_cuda_lane_close(struct cei_lane *lane)
 {

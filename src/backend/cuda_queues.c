@@ -2,19 +2,19 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Ways to issue copies from host memory and writes of counters that avoid the hardware queues
+ * Issues copies from host memory and writes of counters in ways that avoid the hardware queues
  * which kernels and waiting streams share.
  *
- * The driver sends small copies from host memory, and memory operations of a stream on which
- * no copy is under way, through these queues. There they can stand behind a stream that
- * waits for the very mark that they bring. Copies of rows with gaps, copies to the host, and
- * memory operations behind such a copy go through the copy engines' own queues (measured on
- * H100 and H200 with driver 580).
+ * The driver sends small copies from host memory through these queues, and also memory operations
+ * of a stream on which no copy is under way. There they can stand behind a stream that waits for
+ * the very mark that they raise. Three kinds of operations go through the copy engines' own queues
+ * instead: copies of rows with gaps, copies to the host, and memory operations behind such a copy
+ * (measured on H100 and H200 with driver 580).
  */
 
 #include "backend/cuda_private.h"
 
-/* Copies of this size and more never go through a queue that kernels use. */
+/* Copies of this many bytes or more never go through a queue that kernels use. */
 #define SMALL_BYTES (UINT64_C(4) << 20)
 
 /* The smallest size that cei_cuda_copy_as_rows() can divide into two copies of two rows. */
@@ -34,10 +34,9 @@ int cei_cuda_piece_needs_queue(const struct cei_cuda_backend *own,
 	       cei_cuda_piece_is_flat(piece) && !cei_cuda_is_gpu_memory(own, piece->source);
 }
 
-/* Treats the two halves of the bytes as two rows. One copy moves the first part of both rows
- * and another copy the rest of both, so that the rows of each copy have gaps: the driver would
- * treat rows without gaps as a plain copy. If the number of bytes is odd, one byte is copied
- * twice. */
+/* Treats the two halves of the bytes as two rows. One copy moves the first part of both rows, and
+ * another copy moves the rest of both. So the rows of each copy have gaps; the driver would treat
+ * rows without gaps as a plain copy. If the number of bytes is odd, one byte is copied twice. */
 CUresult cei_cuda_copy_as_rows(struct cei_cuda *cuda, CUstream stream,
 			       const struct cei_piece *piece)
 {

@@ -2,19 +2,19 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The cuda backend's work on streams of the application: waits, copies, posts and events. For
- * graphs, posts read their values from memory at each replay. Any thread may call these
- * functions; they restore its current context.
+ * Queues work of the cuda backend on streams of the application: waits, copies, posts and events.
+ * In a graph, posts read their values from memory at each replay. Any thread may call these
+ * functions; they restore its current CUDA context.
  */
 
 #include "backend/cuda_private.h"
 #include "base/clock.h"
 
-/* The state of the calling thread that stream_enter() changed. */
+/* What stream_enter() changed in the calling thread. */
 struct stream_hold {
 	struct cei_cuda_hold hold;
-	int                  is_foreign;        /* the stream's own context is current, on top of
-						 * ours */
+	int                  is_foreign;        /* 1: the stream's own context is current, on top
+						 * of ours */
 };
 
 static void stream_leave(struct cei_cuda_backend *own, const struct stream_hold *hold)
@@ -26,8 +26,9 @@ static void stream_leave(struct cei_cuda_backend *own, const struct stream_hold 
 	cei_cuda_pop(own->cuda, &hold->hold);
 }
 
-/* Makes current the context of a stream that does not belong to our context, such as a stream
- * of a green context: driver calls with the stream need that. Refuses another GPU's stream. */
+/* If a stream does not belong to our CUDA context, such as a stream of a green context, makes its
+ * own context current, because driver calls with the stream need that. Refuses a stream of another
+ * GPU. */
 static int enter_foreign(struct cei_cuda_backend *own, CUcontext context,
 			 struct stream_hold *hold)
 {
@@ -132,7 +133,7 @@ static int wait_on(struct op_list *list, const struct cei_stream_work *work)
 	return r;
 }
 
-/* Reserves a group of slots for one driver call's copies. With group_lock held. */
+/* Reserves a group of slots for the copies of one call. The caller holds group_lock. */
 static int take_group(struct cei_cuda_backend *own, uint32_t *ret_group)
 {
 	uint64_t deadline = cei_deadline(CEI_CUDA_ACCESS_NS);
@@ -160,7 +161,7 @@ static int take_group(struct cei_cuda_backend *own, uint32_t *ret_group)
 	return 0;
 }
 
-/* Raises counters by copies, at most CEI_CUDA_GROUP_SLOTS. */
+/* Raises up to CEI_CUDA_GROUP_SLOTS counters by copies. */
 static int post_group(struct cei_cuda_backend *own, CUstream stream,
 		      const struct cei_post *posts, uint32_t n_posts)
 {
@@ -183,7 +184,8 @@ static int post_group(struct cei_cuda_backend *own, CUstream stream,
 		result = calls->copy(posts[i].counter, (CUdeviceptr)(uintptr_t)&slots[i],
 				     sizeof(slots[i]), stream);
 	}
-	/* also after a failure: copies queued before it still read their slots */
+	/* Also after a failure, because copies that were queued before it still read their
+	 * slots. */
 	marked = calls->event_record(own->group_events[group], stream);
 	if (result == CUDA_SUCCESS)
 		result = marked;
@@ -194,8 +196,8 @@ static int post_group(struct cei_cuda_backend *own, CUstream stream,
 	return 0;
 }
 
-/* Refuses a captured stream: its graph would copy from these slots at every replay, when
- * others use them. */
+/* Refuses a stream that is being captured. Its graph would copy from these slots at every replay,
+ * when other work uses them. */
 static int refuse_capture(struct cei_cuda_backend *own, CUstream stream, const char *what)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -259,7 +261,7 @@ static int post_on(struct op_list *list, const struct cei_stream_work *work)
 	return r ? r : flush_ops(list);
 }
 
-/* Queues the copies as a batch, which cannot be captured. */
+/* Queues the copies as a batch, which a graph cannot contain. */
 static int copy_on(struct cei_cuda_backend *own, CUstream stream,
 		   const struct cei_stream_work *work)
 {
@@ -302,7 +304,8 @@ static CUresult copy_value(struct cei_cuda_backend *own, CUstream stream, uint64
 	return own->cuda->calls.copy(address, value_at, sizeof(uint64_t), stream);
 }
 
-/* Queues the work by calls that work whether the stream is being captured or not. */
+/* Queues the work by calls that work both while the stream is being captured and while it is
+ * not. */
 static int queue_for_graphs(struct cei_cuda_backend *own, CUstream stream,
 			    const struct cei_stream_work *work)
 {

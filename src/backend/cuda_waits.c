@@ -2,11 +2,11 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Streams of a GPU that our calls leave waiting: lanes, and streams of the application.
- * backend/waits.h says why they are counted.
+ * Counts the streams of a GPU that wait because of our calls: lanes, and streams of the
+ * application. backend/waits.h says why they are counted.
  *
- * CEOVERLAP_RESERVED_QUEUES says how many of the GPU's hardware queues the application's
- * own streams need. What is left is how many streams we let wait.
+ * CEOVERLAP_RESERVED_QUEUES says how many of the GPU's hardware queues the application's own
+ * streams need. As many streams may wait as there are further queues.
  */
 
 #include "backend/cuda_private.h"
@@ -15,9 +15,9 @@
 #define RESERVED_QUEUES 2u              /* default of CEOVERLAP_RESERVED_QUEUES: one stream for
 					 * kernels and one beside it */
 
-/* Registers with the driver the words that streams write when a wait is over. Another rank on
- * the GPU or another context of this process may have done so before. If it fails, streams
- * count as waiting for longer. */
+/* Registers with the driver the words that streams write when a wait is over. They may be
+ * registered already, for another rank on the GPU or another context of this process. If it fails,
+ * streams count as waiting for longer than they do. */
 static void register_words(struct cei_cuda_backend *own)
 {
 	const struct cei_cuda_calls *calls = &own->cuda->calls;
@@ -38,9 +38,9 @@ static void register_words(struct cei_cuda_backend *own)
 			(int)result);
 }
 
-/* Warns where ranks share a GPU with too few hardware queues: each rank has some streams of
- * its own and of the application, and the driver counts a stream as busy until it is
- * queried, so two ranks fill 8 queues. */
+/* Reports that ranks share a GPU with too few hardware queues. Each rank has several streams, its
+ * own and the application's, and the driver counts a stream as busy until it is queried; so two
+ * ranks already fill 8 queues. */
 static void look_for_sharing(struct cei_backend *backend, uint32_t n_queues)
 {
 	struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
@@ -120,8 +120,8 @@ struct cei_wait cei_cuda_waits_begin(struct cei_cuda_backend *own, CUstream stre
 	if (!wait.wants_mark)
 		return wait;
 	say_once(own);
-	/* A stream that is being captured does not wait now, and a graph must not write
-	 * an old number again at each of its launches. */
+	/* A stream that is being captured does not wait now. And its graph must not write this
+	 * number, which is then old, at each of its launches. */
 	if (own->cuda->calls.stream_is_capturing(stream, &status) != CUDA_SUCCESS ||
 	    status != CU_STREAM_CAPTURE_STATUS_NONE) {
 		cei_waits_leave(own->waits, &wait);

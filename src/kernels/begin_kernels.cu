@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The kernels that begin a captured run, and hold its stream. begin.h has their contracts,
- * and explains why a half of scratch memory is free behind cei_op_begin. */
+/* The kernels that begin a captured run and hold its stream. begin.h says what they do, and why a
+ * half of scratch memory is free behind cei_op_begin. */
 
 #include <ceoverlap/device.cuh>
 
 #include "kernels/begin.h"
 #include "kernels/marks.cuh"
 
-/* Called by one thread for each peer: tells the peer how many runs this rank has finished,
- * and waits until the peer has finished the last run that used this half. The stream's
- * order guarantees that earlier runs have ended, and the release of the raised counter that
- * the peer sees it. Returns false if this run or an earlier one has failed. */
+/* Called by one thread for each peer: tells the peer how many runs this rank has finished, and
+ * waits until the peer has finished the last run that used this half. Earlier runs of this rank
+ * have ended, because the stream is in order; the counter is raised by a release, so the peer sees
+ * that they have. Returns false if this run or an earlier one has failed. */
 static __device__ bool meet_peer(const struct cei_op_begin &begin, uint32_t peer,
 				 uint64_t n_finished, uint64_t last_use)
 {
@@ -25,15 +25,15 @@ static __device__ bool meet_peer(const struct cei_op_begin &begin, uint32_t peer
 	result = cei_mark_await(begin.done, peer, last_use, begin.timeout_ns, NULL);
 	if (result == CEOV_DEVICE_REACHED)
 		return true;
-	cei_mark_fail({ begin.status, NULL, NULL }, result);    /* thread 0 poisons for all
-								 * threads */
+	/* epoch is NULL here, because thread 0 writes the poison for all threads */
+	cei_mark_fail({ begin.status, NULL, NULL }, result);
 	return false;
 }
 
 extern "C" __global__ void __launch_bounds__(CEI_BEGIN_THREADS)
 cei_op_begin(const __grid_constant__ struct cei_op_begin begin)
 {
-	/* written by earlier kernels on the stream, or by the host */
+	/* Both words were written by earlier kernels on the stream, or by the host. */
 	const uint64_t n_finished = *begin.epoch;
 	const uint64_t last_use = begin.last_use[begin.half];
 	const uint32_t peer = threadIdx.x;
@@ -43,7 +43,7 @@ cei_op_begin(const __grid_constant__ struct cei_op_begin begin)
 		begin.gates[i] = 0;
 	if (peer < begin.n_ranks && peer != begin.own)
 		is_good = meet_peer(begin, peer, n_finished, last_use);
-	/* all threads have read both words before thread 0 changes them */
+	/* A barrier: all threads have read both words before thread 0 changes them. */
 	is_good = __syncthreads_and(is_good);
 	if (threadIdx.x)
 		return;

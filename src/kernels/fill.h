@@ -3,26 +3,26 @@
 #ifndef CEI_FILL_H
 #define CEI_FILL_H
 
-/* The parameters of the kernel cei_fill, for the host that launches it and the device code. */
+/* The parameters of the kernel cei_fill, for host code and device code. */
 
 #include <stdint.h>
 
-/* Values for operands of operators: in (-1, 1), bell-shaped about 0, never NaN; value i is
- * made from a hash of seed + first + i. bf16 and fp16 values keep the bits that the type
- * has room for. fp32 values are others, with bits in all places, so that sums and narrower
- * types round them. */
+/* What to fill memory with: numbers for operands of operators. They are in (-1, 1), bell-shaped
+ * about 0, and never NaN; number i is made from a hash of seed + first + i. The bf16 and fp16 kinds
+ * cut the number to the bits of their type. CEI_FILL_FP32 makes other numbers, which use all bits,
+ * so that sums and narrower types must round them. */
 enum cei_fill_kind {
 	CEI_FILL_BF16,                          /* p is bf16 */
-	CEI_FILL_FLOAT,                         /* p is float: the same values, stored ... */
-	CEI_FILL_ADD,                           /* ... or added to what is there */
+	CEI_FILL_FLOAT,                         /* p is float; stores the numbers of BF16 */
+	CEI_FILL_ADD,                           /* p is float; adds the numbers of BF16 to it */
 	CEI_FILL_FP16,                          /* p is fp16 */
-	CEI_FILL_FP32                           /* p is float */
+	CEI_FILL_FP32                           /* p is float; see above */
 };
 
-/* Taken by the kernel cei_fill, on any grid. */
+/* Parameters of the kernel cei_fill, which runs on any grid. */
 struct cei_fill {
 	void    *p;
-	uint64_t n;                             /* values */
+	uint64_t n;                             /* how many numbers */
 	uint64_t seed;
 	uint64_t first;
 	uint32_t kind;                          /* enum cei_fill_kind */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Fills operands of operators with numbers. fill.h has the contract. */
+/* The kernel that fills operands of operators with numbers. fill.h describes the numbers. */
 
 #include "kernels/fill.h"
 #include "kernels/pattern.cuh"
@@ -17,14 +17,14 @@ static __device__ __forceinline__ float bell(uint64_t seed, uint64_t index)
 	return (float)(sum - 131070) / 131072.0f;
 }
 
-/* Returns the value cut off, not rounded, to bf16, so that it stays below 1. The host's
- * function in tools/bench/values.c makes the same bits. */
+/* Returns the bits of the number, cut off to bf16 and not rounded, so that it stays below 1. A
+ * function of tools/bench/values.c makes the same bits on the host. */
 static __device__ __forceinline__ uint32_t bell_bits(uint64_t seed, uint64_t index)
 {
 	return __float_as_uint(bell(seed, index)) & 0xffff0000u;
 }
 
-/* Returns the value rounded towards 0 to fp16, so that it stays below 1. */
+/* Returns the number rounded towards 0 to fp16, so that it stays below 1. */
 static __device__ __forceinline__ uint16_t bell_fp16(uint64_t seed, uint64_t index)
 {
 	uint16_t number;

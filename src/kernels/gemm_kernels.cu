@@ -2,24 +2,25 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The GEMM whose tiles await pieces and arrive at counters: persistent, warp-specialised,
- * sm_90a. gemm.h describes its parameters. A cluster of two blocks works on two tiles of
- * one column; each block loads its rows of A, and half of B for both: half its rows, or
- * where B is k x n every other box of 64 columns.
+ * The GEMM whose tiles await and raise marks: a persistent, warp-specialised kernel for sm_90a.
+ * gemm.h describes its parameters. A cluster of two blocks works on two tiles of one column. Each
+ * block loads its rows of A, and half of B for both blocks: half of the rows of an n x k B, or
+ * every other box of 64 columns of a k x n B.
  *
  *   warp 0            awaits the piece, loads A and B      --full-->   consumers
  *   warps 4-7, 8-11   multiply; each group has half the    <-empty--
- *                     tile's rows, and stores A's where
- *                     A is kept
+ *                     tile's rows, and stores its rows
+ *                     of A if A is kept
  *   warps 1, 2        one for each group: load partial     --full-->   consumers
  *                     sums, store C, arrive                <-empty--
- *   warp 3            where clusters claim their tiles     gemm_pairs.cuh
+ *   warp 3            claims pairs of tiles, if clusters
+ *                     claim them (gemm_pairs.cuh)
  *
- * So the multiplying warps lose no time by storing, or by waiting until what was stored may
- * be announced.
+ * So the multiplying warps lose no time by storing, or by waiting until stored rows may be
+ * announced.
  *
- * An await that fails sets `failed`: then no thread of the block waits for marks any more,
- * and tiles are computed from whatever is in memory (gemm.h says what becomes of them).
+ * An await that fails sets `failed`. After that no thread of the block waits for marks, and tiles
+ * are computed from whatever is in memory (gemm.h says how others learn of it).
  */
 
 #include <ceoverlap/device.cuh>
@@ -34,7 +35,7 @@
 
 namespace cei_gemm_kernels {
 
-/* Registers per thread: 168 at the start (65536 / 384), then redistributed by role. */
+/* Registers per thread: 168 when the kernel starts (65536 / 384), then redistributed by role. */
 #define REGISTERS_MOVE     40
 #define REGISTERS_MULTIPLY 232
 
@@ -45,7 +46,7 @@ static __device__ __forceinline__ uint64_t awaited_value(const struct cei_gemm_m
 	return marks.await_value + *(const volatile uint64_t *)marks.epoch;
 }
 
-/* Awaits a counter; called by one thread. Afterwards tensor copies may load the piece. */
+/* Awaits a counter. Called by one thread. After it tensor copies may load the piece. */
 static __device__ void await(const struct cei_gemm_marks &marks,
 			     const struct ceov_device_signal &signal, uint32_t index,
 			     uint64_t value, volatile uint32_t *failed)
@@ -57,7 +58,7 @@ static __device__ void await(const struct cei_gemm_marks &marks,
 	result = cei_mark_await(signal, index, value, marks.timeout_ns, marks.failed);
 	if (result != CEOV_DEVICE_REACHED) {
 		cei_mark_fail({ marks.status, marks.failed, marks.epoch }, result);
-		/* set after the poison, so that whoever sees it goes on to arrive */
+		/* Set after the poison, because a thread that finds it set goes on to arrive. */
 		*failed = 1;
 	}
 	cei_fence_async();
@@ -65,7 +66,7 @@ static __device__ void await(const struct cei_gemm_marks &marks,
 
 /* --- warp 0, one thread: loads A and B -------------------------------------------------- */
 
-/* Loads every other box of a stage of a k x n B, into both blocks. */
+/* Loads this block's half of a stage of a k x n B, every other box, into both blocks. */
 template <class L>
 static __device__ __forceinline__ void
 load_boxes(uint8_t *b, const struct cei_gemm_map *map, struct cei_box at, uint64_t *full,
@@ -136,7 +137,8 @@ static __device__ void load_all(const struct cei_gemm &p,
 
 /* --- warps 1 and 2: load partial sums, store C ------------------------------------------ */
 
-/* One thread loads partial sums panel by panel into C's place, source after source. */
+/* Run by one thread: loads partial sums, panel by panel, into the place of C; one source after
+ * another. */
 template <class L>
 static __device__ void load_sums(const struct cei_gemm &p,
 				 const struct shared &shared,
@@ -168,7 +170,8 @@ static __device__ void load_sums(const struct cei_gemm &p,
 	}
 }
 
-/* Stores n_rows rows by a warp, 16 bytes per lane: a tensor copy could store only whole boxes. */
+/* Stores n_rows rows of C. Called by a whole warp; each lane stores 16 bytes at a time. A tensor
+ * copy could store only whole boxes. */
 template <class L>
 static __device__ void store_rows(const struct cei_gemm &p, const uint8_t *c,
 				  const struct cei_gemm_tile &tile, uint32_t n_rows)
@@ -188,7 +191,8 @@ static __device__ void store_rows(const struct cei_gemm &p, const uint8_t *c,
 		if (column < n_columns)
 			*(uint4 *)(base + c_row * n_columns + column) = *from;
 	}
-	cei_fence_async_shared();       /* the next tile's sums are loaded over it */
+	cei_fence_async_shared();       /* the partial sums of the next tile will be loaded into
+					 * this place */
 }
 
 template <class L>
@@ -215,8 +219,8 @@ static __device__ void store_tile(const struct cei_gemm &p, const uint8_t *c,
 	__syncwarp();
 }
 
-/* Both groups arrive, even if one has nothing to store, because the tally counts halves and
- * they may come in any order. */
+/* Counts this group's half of the tile at the tile's counter. Both groups do this, even if one has
+ * no rows to store, because the counting expects two halves of each tile, in any order. */
 static __device__ __forceinline__ void arrive(const struct cei_gemm &p,
 					      const struct cei_gemm_tile &tile,
 					      const volatile uint32_t *failed)
@@ -258,10 +262,11 @@ static __device__ void store_all(const struct cei_gemm &p,
 
 /* --- warpgroups 1 and 2: multiply ------------------------------------------------------- */
 
+/* Where and when a group stores its rows of A. */
 struct keeping {
 	uint32_t row;                   /* row of C at which the group's rows of A begin */
 	uint32_t first;                 /* first step of k that is stored */
-	uint32_t n;
+	uint32_t n;                     /* how many steps are stored; 0: none */
 };
 
 /* Returns the steps of k in which the group stores its rows of A while it multiplies. */
@@ -279,14 +284,14 @@ keeping_of(const struct cei_gemm &p, const struct cei_gemm_tile &tile, uint32_t 
 	return kept;
 }
 
-/* One thread stores rows of A. Tensor copies brought them, so no fence is needed. */
+/* Stores rows of A. Called by one thread. No fence is needed, because tensor copies loaded them. */
 static __device__ __forceinline__ void keep(const struct cei_gemm &p, const uint8_t *a,
 					    uint32_t step, uint32_t row)
 {
 	cei_box_store(&p.kept, { (int32_t)(step * CEI_GEMM_K_STEP), (int32_t)row }, a);
 }
 
-/* Returns the stage to both blocks' loaders. */
+/* Tells the loaders of both blocks that this group has read the stage. */
 static __device__ __forceinline__ void give_back(struct bars *bars, uint32_t stage)
 {
 	const uint32_t thread = threadIdx.x % GROUP_THREADS;
@@ -321,12 +326,12 @@ struct turns {                          /* ring positions of a multiplying threa
 	uint32_t    sum_parity;
 };
 
-/* Multiplies a tile. With KEEPS, one thread of the group also stores the group's rows of A
- * in the kept steps. It is the thread that returns stages, in give_back(), to its own
- * block's loader, the only one that overwrites A; so it returns a stage when its store has
- * read it, one step later. Every step commits a group of stores, even an empty one: else
- * the wait for all but the newest group would leave out the last store behind the kept
- * steps. */
+/* Multiplies a tile. With KEEPS, one thread of the group also stores the group's rows of A in the
+ * kept steps. It is the thread that returns stages to its own block's loader in give_back(),
+ * because only that loader overwrites A. So it returns a stage one step later, when the store of
+ * the stage has been read from shared memory. Every step commits a group of stores, even an empty
+ * one: otherwise the wait for all but the newest group would leave out the last store behind the
+ * kept steps. */
 template <class L, enum cei_number NUMBER, bool KEEPS>
 static __device__ __forceinline__ void
 multiply_tile(typename L::sums &sums, const struct cei_gemm &p, const struct shared &shared,
@@ -362,10 +367,9 @@ multiply_tile(typename L::sums &sums, const struct cei_gemm &p, const struct sha
 	give_back(shared.bars, before);
 }
 
-/* Computes one tile and writes C to shared memory. With KEEPS, A comes from an all-gather and
- * its rows are stored, so there are no partial sums to add. Each instantiation has its own
- * accumulators: if both shared them, ptxas would serialise the wgmma instructions (warning
- * C7515). */
+/* Computes one tile and writes C to shared memory. KEEPS is used only in an all-gather, where there
+ * are no partial sums to add. Each instantiation has accumulators of its own: if both shared them,
+ * ptxas would serialise the wgmma instructions (warning C7515). */
 template <class L, enum cei_number NUMBER, bool KEEPS>
 static __device__ __forceinline__ void
 make_tile(const struct cei_gemm &p, const struct shared &shared,
@@ -396,8 +400,8 @@ multiply_all(const struct cei_gemm &p, const struct shared &shared)
 		const struct cei_gemm_tile tile = tile_at(p, pair, block);
 		const struct keeping kept = keeping_of<L>(p, tile, group);
 
-		/* All threads of a warp have the same kept.n. The vote tells that to the
-		 * compiler, too, which then keeps the rings' positions in uniform
+		/* kept.n is the same in all threads of a warp. The vote tells that to the
+		 * compiler, which then keeps the positions in the rings in uniform
 		 * registers. */
 		if (__any_sync(~0u, kept.n))
 			make_tile<L, NUMBER, true>(p, shared, tile, kept, &turns);
@@ -438,8 +442,8 @@ static __device__ __forceinline__ void gemm(const struct cei_gemm &p)
 	const struct shared shared = share_out<L>(raw);
 	const uint32_t warp = threadIdx.x / 32;
 	const bool claims = p.claimed && threadIdx.x == CLAIMER && !cei_cluster_block();
-	const uint32_t first = claims ? cei_pair_claim(p) : 0; /* the latency of the claim is
-							        * hidden by begin() */
+	/* claimed here, so that begin() hides the latency of the claim */
+	const uint32_t first = claims ? cei_pair_claim(p) : 0;
 
 	static_assert(L::stages >= 2 && L::stages <= 8,
 		      "the ring fits struct bars");
@@ -457,7 +461,7 @@ static __device__ __forceinline__ void gemm(const struct cei_gemm &p)
 		cei_registers_grow<REGISTERS_MULTIPLY>();
 		multiply_all<L, NUMBER>(p, shared);
 	}
-	/* the other block may still write into this block's memory */
+	/* The other block may still write into the shared memory of this block. */
 	__syncwarp();
 	cei_cluster_sync();
 #else
@@ -467,7 +471,7 @@ static __device__ __forceinline__ void gemm(const struct cei_gemm &p)
 
 } /* namespace */
 
-/* on older GPUs the kernel only traps; the host does not launch it there */
+/* On older GPUs the kernel only traps, and the host does not launch it. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 #define CEI_CLUSTERED
 #else

@@ -6,28 +6,28 @@
 /*
  * Decides which pair of tiles a cluster of the GEMM works on next.
  *
- *   claimed NULL   cluster c of n takes pairs c, c + n, c + 2n, ...
- *   else           clusters claim pairs, in the list's order
+ *   claimed is NULL   cluster c of n takes pairs c, c + n, c + 2n, ...
+ *   else              clusters claim pairs, in the list's order
  *
- * The first rule costs nothing. It is right if nothing that tiles await depends on other
- * tiles. It is wrong if peers' GEMMs await what this one computes: a cluster that finds no
- * SM, because another kernel has it, leaves its pairs undone, while the clusters that run
- * fill their SMs with tiles that wait for peers, which wait for those pairs. In that case
- * clusters claim pairs: those that run do all of them, and a cluster that comes later finds
- * none left. A claim may be made early: a pair that is claimed after a waiting one stands
- * behind it in the list, where there are only tiles that nobody else awaits (tiles.h).
+ * The first rule costs nothing. It is right if nothing that tiles await depends on other tiles. It
+ * can hang if peers' GEMMs await what this GEMM computes: a cluster that finds no SM, because
+ * another kernel occupies it, leaves its pairs undone; the clusters that do run wait for peers, and
+ * the peers wait for those pairs. So clusters claim pairs in that case: those that run do all of
+ * them, and a cluster that starts later finds none left. A claim may come early, even before a pair
+ * that must still wait has been computed: pairs behind a pair that waits for peers have only tiles
+ * that no other rank awaits (tiles.h).
  *
  *   warp 3 of block 0   claims, tells both blocks   --told-->    all others
  *                                                   <--taken--
  *
- * The next pair is claimed when the loading thread is CEI_PAIR_LEAD steps from the end of
- * the present one, just in time for it. Earlier would spoil the list's order: clusters that
- * claimed two pairs at the start worked on every other pair first, pieces were complete one
+ * The next pair is claimed when the loading thread is CEI_PAIR_LEAD steps before the end of the
+ * present pair, which is just in time. Earlier claims would spoil the list's order: if clusters
+ * claimed two pairs at the start, they worked on every other pair first, pieces were complete one
  * wave later, and GEMM + reduce-scatter took 22 to 50 us longer (measured).
  *
- * In a launch n_pairs claims get a pair, and each cluster makes one more claim that gets
- * none. So *claimed counts n_pairs + n_clusters claims and wraps to 0, ready for the next
- * launch or replay.
+ * In a launch n_pairs claims get a pair, and each cluster makes one more claim, which gets none. So
+ * *claimed counts n_pairs + n_clusters claims and then wraps to 0, ready for the next launch or
+ * replay.
  */
 
 #include <stdint.h>
@@ -37,18 +37,20 @@
 
 #define CEI_PAIR_SLOTS 2u
 
-/* In steps of CEI_GEMM_K_STEP, about 0.8 us each: a claim and its distribution take 2 to 3. */
+/* In steps of CEI_GEMM_K_STEP, which take about 0.8 us each. A claim and telling it to all threads
+ * take 2 to 3 us. */
 #define CEI_PAIR_LEAD 8u
 
-/* Arrivals that release a slot: the loading thread, two storing and eight multiplying
- * warps. */
+/* How many arrivals release a slot: the loading thread's, those of two storing warps, and those of
+ * eight multiplying warps. */
 #define CEI_PAIR_TAKERS 11u
 
 struct cei_pair_bars {
-	uint64_t told[CEI_PAIR_SLOTS];
-	uint64_t taken[CEI_PAIR_SLOTS]; /* those of block 0 are used, for both blocks */
-	uint64_t due;                   /* in block 0: the time has come to claim the next pair */
-	uint32_t pair[CEI_PAIR_SLOTS];
+	uint64_t told[CEI_PAIR_SLOTS];  /* [slot]: its number of a pair has come */
+	uint64_t taken[CEI_PAIR_SLOTS]; /* [slot]: all takers of both blocks have read it; only
+					 * block 0's are used */
+	uint64_t due;                   /* block 0's is used: it is time to claim the next pair */
+	uint32_t pair[CEI_PAIR_SLOTS];  /* [slot]: the number of a pair */
 };
 
 /* Called by one thread of each block; the cluster's barrier must follow. */
@@ -61,7 +63,7 @@ static __device__ __forceinline__ void cei_pairs_init(struct cei_pair_bars *bars
 	cei_bar_init(&bars->due, 1);
 }
 
-/* Claims the next pair. Returns n_pairs or more if there are no more. */
+/* Claims the next pair and returns its number; n_pairs or more: there are no more. */
 static __device__ __forceinline__ uint32_t cei_pair_claim(const struct cei_gemm &p)
 {
 	const uint32_t last = p.n_pairs + gridDim.x / CEI_GEMM_CLUSTER - 1;
@@ -74,8 +76,8 @@ static __device__ __forceinline__ uint32_t cei_pair_claim(const struct cei_gemm 
 	return pair;
 }
 
-/* Called by one thread of block 0: distributes claimed pairs to both blocks, beginning with
- * first; the last number that it distributes says that there are no more. */
+/* Run by one thread of block 0: claims pairs and tells both blocks their numbers, beginning with
+ * first. The last number that it tells is n_pairs or more. */
 static __device__ __forceinline__ void
 cei_pairs_tell(const struct cei_gemm &p, struct cei_pair_bars *bars, uint32_t first)
 {
@@ -96,8 +98,8 @@ cei_pairs_tell(const struct cei_gemm &p, struct cei_pair_bars *bars, uint32_t fi
 	}
 }
 
-/* Called by the loading threads at every step of a pair: signals when it is time to claim
- * the next pair. */
+/* Called by the loading thread of each block at every step of a pair. Signals when it is time to
+ * claim the next pair. */
 static __device__ __forceinline__ void
 cei_pair_look_ahead(const struct cei_gemm &p, struct cei_pair_bars *bars, uint32_t step)
 {
@@ -108,9 +110,9 @@ cei_pair_look_ahead(const struct cei_gemm &p, struct cei_pair_bars *bars, uint32
 }
 
 /*
- * Returns the next pair to work on, in the same order for every taker of both blocks;
- * n_pairs or more: there are no more. *n counts the taker's calls, from 0. WARP: called by
- * a whole warp, else by one thread.
+ * Returns the number of the next pair to work on; n_pairs or more: there are no more. All takers of
+ * both blocks get the same numbers in the same order. *n counts the taker's calls, from 0. WARP:
+ * true if a whole warp makes the call, false if one thread does.
  */
 template <bool WARP>
 static __device__ __forceinline__ uint32_t

@@ -24,7 +24,7 @@ static __device__ __forceinline__ void cei_bar_init(uint64_t *bar, uint32_t n_ar
 		     :: "r"(cei_shared(bar)), "r"(n_arrivals) : "memory");
 }
 
-/* Makes initialised barriers visible to the cluster and to the SM's copy engine. */
+/* Makes initialised barriers visible to the cluster, and to the SM's unit for tensor copies. */
 static __device__ __forceinline__ void cei_bar_init_fence()
 {
 	asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -42,8 +42,8 @@ static __device__ __forceinline__ void cei_bar_wait(uint64_t *bar, uint32_t pari
 		     "}\n" :: "r"(cei_shared(bar)), "r"(parity) : "memory");
 }
 
-/* Waits like cei_bar_wait(), for data that the cluster's other block wrote. It invalidates
- * the SM's L1, so use it rarely. */
+/* Waits like cei_bar_wait(), for data that the cluster's other block wrote. It invalidates the SM's
+ * L1 cache, so it should be used rarely. */
 static __device__ __forceinline__ void cei_bar_wait_cluster(uint64_t *bar, uint32_t parity)
 {
 	asm volatile("{\n"
@@ -68,9 +68,9 @@ static __device__ __forceinline__ void cei_bar_expect(uint64_t *bar, uint32_t n_
 		     :: "r"(cei_shared(bar)), "r"(n_bytes) : "memory");
 }
 
-/* Arrives at the same barrier of another block of the cluster. Not .release.cluster: that
- * costs a membar of the whole GPU each time (a third of the GEMM's speed, measured), and a
- * stage that was only read has nothing to release. */
+/* Arrives at the barrier with the same address in another block of the cluster. It is not a
+ * .release.cluster: that would cost a membar of the whole GPU each time (measured: a third of the
+ * GEMM's speed), and a stage that was only read has nothing to release. */
 static __device__ __forceinline__ void cei_bar_arrive_at(uint64_t *bar, uint32_t block)
 {
 	asm volatile("{\n"
@@ -80,8 +80,9 @@ static __device__ __forceinline__ void cei_bar_arrive_at(uint64_t *bar, uint32_t
 		     "}\n" :: "r"(cei_shared(bar)), "r"(block) : "memory");
 }
 
-/* Stores a word at the same address of another block of the cluster, and arrives at its
- * barrier there when the word has come, without a release that would cost a membar. */
+/* Stores a word at the same address of another block of the cluster. The barrier `bar` of that
+ * block counts an arrival when the word has come. That needs no release, which would cost a
+ * membar. */
 static __device__ __forceinline__ void cei_word_send(uint32_t *target, uint32_t word,
 						     uint64_t *bar, uint32_t block)
 {
@@ -105,7 +106,7 @@ static __device__ __forceinline__ uint32_t cei_word_load(const uint32_t *source)
 	return word;
 }
 
-/* Named barriers: threads that sync wait for those that arrive. */
+/* Named barriers: threads that call sync wait for those that call arrive. */
 static __device__ __forceinline__ void cei_named_sync(uint32_t id, uint32_t n_threads)
 {
 	asm volatile("bar.sync %0, %1;" :: "r"(id), "r"(n_threads) : "memory");
@@ -151,7 +152,8 @@ cei_box_load(void *target, const struct cei_gemm_map *map, struct cei_box at, ui
 			"r"(cei_shared(bar)) : "memory");
 }
 
-/* Loads into both blocks of the cluster, at the same address, counted by the same barrier. */
+/* Loads a box into both blocks of the cluster, at the same address, and counts its bytes at the
+ * same barrier in each. */
 static __device__ __forceinline__ void
 cei_box_load_both(void *target, const struct cei_gemm_map *map, struct cei_box at,
 		  uint64_t *bar)
@@ -177,19 +179,20 @@ static __device__ __forceinline__ void cei_store_commit()
 	asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/* Waits until the thread's stores have read shared memory, except the last N groups. */
+/* Waits until the thread's stores have been read from shared memory, except those of its last N
+ * groups. */
 template <int N> static __device__ __forceinline__ void cei_store_wait_read()
 {
 	asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(N) : "memory");
 }
 
-/* Waits until all of the thread's stores are written. */
+/* Waits until all of the thread's stores have been written to global memory. */
 static __device__ __forceinline__ void cei_store_wait()
 {
 	asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
-/* Orders ordinary accesses and those of the SM's copy engine and tensor cores. */
+/* Orders ordinary memory accesses and those of tensor copies and tensor cores. */
 static __device__ __forceinline__ void cei_fence_async()
 {
 	asm volatile("fence.proxy.async;" ::: "memory");
@@ -202,8 +205,8 @@ static __device__ __forceinline__ void cei_fence_async_shared()
 
 /* --- tensor cores --------------------------------------------------------------------- */
 
-/* Descriptor of a K-major operand in rows of 128 bytes, swizzled by 128 bytes: groups of 8
- * rows are 1024 bytes apart. Add 2 to go on by 16 columns. */
+/* Returns the descriptor of a K-major operand, in rows of 128 bytes, swizzled by 128 bytes; groups
+ * of 8 rows are 1024 bytes apart. Adding 2 to it moves on by 16 columns. */
 static __device__ __forceinline__ uint64_t cei_operand(const void *p)
 {
 	uint64_t address = cei_shared(p);
@@ -212,9 +215,9 @@ static __device__ __forceinline__ uint64_t cei_operand(const void *p)
 		((uint64_t)(1024 >> 4) << 32) | ((uint64_t)1 << 62);
 }
 
-/* Descriptor of an MN-major operand in boxes of 64 columns x 64 rows of k, 8192 bytes
- * apart: the leading offset goes from box to box, groups of 8 rows are 1024 bytes apart.
- * Add 128 to go on by 16 rows. */
+/* Returns the descriptor of an MN-major operand, in boxes of 64 columns x 64 rows of k. Boxes are
+ * 8192 bytes apart, which is the leading offset; groups of 8 rows are 1024 bytes apart. Adding 128
+ * to it moves on by 16 rows. */
 static __device__ __forceinline__ uint64_t cei_operand_mn(const void *p)
 {
 	uint64_t address = cei_shared(p);
@@ -233,7 +236,7 @@ static __device__ __forceinline__ void cei_wgmma_commit()
 	asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* Waits until at most N groups are in flight. */
+/* Waits until at most N groups of wgmma instructions are in flight. */
 template <int N> static __device__ __forceinline__ void cei_wgmma_wait()
 {
 	asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory");
@@ -251,7 +254,7 @@ template <int N> static __device__ __forceinline__ void cei_registers_shrink()
 
 /* --- 16 x 16 numbers between registers and shared memory ------------------------------- */
 
-struct cei_fragment {                   /* two numbers each, in wgmma's layout */
+struct cei_fragment {                   /* two numbers in each word, as wgmma lays them out */
 	uint32_t pair[4];
 };
 

@@ -3,8 +3,8 @@
 #ifndef CEI_GEMM_SUMS_CUH
 #define CEI_GEMM_SUMS_CUH
 
-/* The multiplying warps' sums: adds peers' partial sums from C's place in shared memory,
- * and leaves the rounded C there for the storing warps. */
+/* What the multiplying warps do after the products: they add peers' partial sums, which were loaded
+ * into the place of C in shared memory, and write the rounded C there for the storing warps. */
 
 #include <stdint.h>
 
@@ -38,7 +38,8 @@ static __device__ __forceinline__ float2 unpack(uint32_t pair)
 		return __half22float2(*(const __half2 *)&pair);
 }
 
-/* Returns the address of the calling lane's 16-byte row of fragment (block, column16). */
+/* Returns the address of the 16-byte row that the calling lane has of fragment (block,
+ * column16). */
 template <class L>
 static __device__ __forceinline__ uint32_t fragment_at(uint32_t c, uint32_t block,
 						       uint32_t column16)
@@ -82,8 +83,8 @@ add_sums(typename L::sums &sums,
 					    cei_fragment_load(fragment_at<L>(
 						    c, i / 4, column16)));
 			}
-			cei_fence_async_shared();       /* the next source's sums are loaded
-							 * there */
+			cei_fence_async_shared();       /* the sums of the next source will be
+							 * loaded into this place */
 			cei_bar_arrive(&shared.bars->sum_empty[group][panel]);
 		}
 		*parity ^= 1;

@@ -4,14 +4,14 @@
 #define CEI_GEMM_WGMMA_CUH
 
 /*
- * wgmma of a warpgroup: 64 rows x N columns += A (64 x 16) B^T (N x 16), both from
- * shared memory: A K-major, B K-major (B_IS_MN 0) or MN-major (1). The instruction names
- * every accumulator, hence the lists: no function can pass them on.
+ * The wgmma instruction of a warpgroup: adds A (64 x 16) B^T (N x 16) to sums of 64 rows x N
+ * columns. Both operands are in shared memory; A is K-major, B is K-major (B_IS_MN 0) or MN-major
+ * (1). The instruction names every accumulator, which no function can pass on; hence the lists.
  */
 
 #include <stdint.h>
 
-/* Types of operands; the numbers select type names of the instruction. */
+/* Types of operands. The numbers select the name of the type in the instruction. */
 enum cei_number { CEI_NUMBER_BF16, CEI_NUMBER_FP16 };
 
 #define CEI_D4(d, i)  "+f"(d[(i)]), "+f"(d[(i) + 1]), "+f"(d[(i) + 2]), "+f"(d[(i) + 3])
@@ -73,7 +73,7 @@ enum cei_number { CEI_NUMBER_BF16, CEI_NUMBER_FP16 };
 template <int COLUMNS, enum cei_number NUMBER, int B_IS_MN> struct cei_wgmma;
 
 template <enum cei_number NUMBER, int B_IS_MN> struct cei_wgmma<128, NUMBER, B_IS_MN> {
-	/* keeps 0: the sums begin with zeros. */
+	/* keeps 0: the products replace the sums; 1: they are added to the sums. */
 	static __device__ __forceinline__ void
 	multiply(float (&d)[64], uint64_t a, uint64_t b, int keeps)
 	{
@@ -89,7 +89,7 @@ template <enum cei_number NUMBER, int B_IS_MN> struct cei_wgmma<128, NUMBER, B_I
 };
 
 template <enum cei_number NUMBER, int B_IS_MN> struct cei_wgmma<192, NUMBER, B_IS_MN> {
-	/* keeps 0: the sums begin with zeros. */
+	/* keeps 0: the products replace the sums; 1: they are added to the sums. */
 	static __device__ __forceinline__ void
 	multiply(float (&d)[96], uint64_t a, uint64_t b, int keeps)
 	{
@@ -105,7 +105,7 @@ template <enum cei_number NUMBER, int B_IS_MN> struct cei_wgmma<192, NUMBER, B_I
 };
 
 template <enum cei_number NUMBER, int B_IS_MN> struct cei_wgmma<256, NUMBER, B_IS_MN> {
-	/* keeps 0: the sums begin with zeros. */
+	/* keeps 0: the products replace the sums; 1: they are added to the sums. */
 	static __device__ __forceinline__ void
 	multiply(float (&d)[128], uint64_t a, uint64_t b, int keeps)
 	{

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The library's kernels. */
+/* The image of the library's kernels, and their names. */
 
 #include "kernels/module.h"
 
 extern const unsigned char cei_kernels_fatbin[]
-	__attribute__((visibility("hidden")));          /* kernels_fatbin.S */
+	__attribute__((visibility("hidden")));          /* defined in kernels_fatbin.S */
 
 static const char *const names[] = {
 	"cei_fill",

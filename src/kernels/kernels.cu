@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* All kernels of the library as one unit: nvcc -fatbin takes one file. */
+/* All kernels of the library in one file, because nvcc -fatbin takes one file. */
 
 #include "kernels/fill_kernels.cu"
 #include "kernels/begin_kernels.cu"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* The compiled kernels as read-only data. The assembler finds kernels.fatbin on its
+/* The compiled kernels as read-only data. The assembler finds the file kernels.fatbin on its
  * include path (-Wa,-I). */
 
 	.section .rodata, "a"

@@ -4,8 +4,8 @@
 #define CEI_MARKS_CUH
 
 /*
- * Waits of an operator's kernels for marks, and what they do on failure: a status word for
- * the host, which keeps the first failure, and the poisoned number of a run that is counted
+ * How an operator's kernels wait for marks, and what they do if a wait fails. They write a status
+ * word for the host, which keeps the first failure, and poison the number of a run that is counted
  * in GPU memory (gemm.h, reduce.h, begin.h). Each function is called by one thread.
  */
 
@@ -13,17 +13,16 @@
 
 #include <ceoverlap/device.cuh>
 
-/* After this time a wait checks whether a run has failed already. */
+/* After this time a wait checks whether an earlier run has failed. */
 #define CEI_MARK_PATIENCE_NS UINT64_C(50000)
 
 /*
- * Waits like ceov_device_await(), for at most timeout_ns and CEI_MARK_PATIENCE_NS more,
- * with two exceptions. A value that has reached CEOV_VALUE_LIMIT belongs to a poisoned run:
- * returns ABORTED at once. If *failed says after CEI_MARK_PATIENCE_NS that a run of this
- * workspace has failed, returns ABORTED, so that the runs that were queued behind it do not
- * each wait for a whole timeout. failed is GPU memory or NULL, never the status: waiting
- * threads of all SMs that read host memory made GEMM + reduce-scatter 200 us longer
- * (measured).
+ * Waits like ceov_device_await(), for at most timeout_ns + CEI_MARK_PATIENCE_NS, with two
+ * exceptions. A value of CEOV_VALUE_LIMIT or more belongs to a poisoned run, so the function
+ * returns ABORTED at once. If *failed says, after CEI_MARK_PATIENCE_NS, that a run of this
+ * workspace has failed, it returns ABORTED, so that runs queued behind that run do not each wait
+ * for a whole timeout. failed is GPU memory or NULL, and never the status word in host memory: when
+ * waiting threads of all SMs read host memory, GEMM + reduce-scatter took 200 us longer (measured).
  */
 static __device__ __forceinline__ int
 cei_mark_await(const struct ceov_device_signal &signal, uint32_t index, uint64_t value,
@@ -45,7 +44,7 @@ cei_mark_await(const struct ceov_device_signal &signal, uint32_t index, uint64_t
 	}
 }
 
-/* Where failures are written; see struct cei_gemm_marks. */
+/* Where a failure is recorded; see struct cei_gemm_marks. */
 struct cei_mark_words {
 	uint32_t *status;
 	uint32_t *failed;
@@ -53,16 +52,16 @@ struct cei_mark_words {
 };
 
 /*
- * Records that a wait has ended with result, which is not REACHED: in *status, in *failed,
- * and as poison in *epoch. epoch NULL: the run is not captured; failed NULL: no kernel
- * looks there. The poison is visible to all before this returns.
+ * Records that a wait has ended with result, which is not REACHED: in *status, in *failed, and as
+ * poison in *epoch. epoch is NULL if the run is not captured; failed is NULL if no kernel looks
+ * there. The poison is visible to all before this returns.
  *
- * A thread that finds poison, here or at a peer that passes it on, must also find the
- * status that its cause wrote; otherwise the host would be told ABORTED where the cause was
- * a TIMEOUT. Hence the first fence: a thread that has read poison then reads the status
- * that was written before it. The second fence stands between writing the status and the
- * poison. If two waits fail by themselves at the same moment, both may find status 0; then
- * either result is stored, and either is true.
+ * A thread that finds the poison, here or at a peer that passes it on, must also find the status
+ * that was written with it. Otherwise it would tell the host ABORTED where the cause was a TIMEOUT.
+ * That is what the two fences are for: the second one stands between writing the status and writing
+ * the poison, and the first one makes a thread that has read the poison read the status after that.
+ * If two waits fail by themselves at the same moment, both may find status 0; then either result is
+ * stored, and either is true. either result is stored, and either is true.
  */
 static __device__ __forceinline__ void cei_mark_fail(const struct cei_mark_words &words,
 						     int result)

@@ -16,11 +16,11 @@ struct cei_module {
 	const struct cei_module_image *image;
 	struct cei_module             *next;    /* the module of another image, or NULL */
 	CUmodule                       module;
-	CUfunction                     functions[];     /* in the order of image->names */
+	CUfunction                     functions[];     /* [i]: the kernel image->names[i] */
 };
 
-/* Finds a kernel and loads it now. In drivers without cuFuncLoad querying an attribute
- * loads it. */
+/* Finds a kernel and loads it now. Drivers without cuFuncLoad load it when an attribute of it is
+ * queried. */
 static CUresult load_function(struct cei_module *module, size_t index)
 {
 	const struct cei_cuda_calls *calls = &module->cuda->calls;
@@ -94,7 +94,7 @@ static void close_one(struct cei_module *module)
 	struct cei_cuda_hold hold;
 
 	if (module->module && !cei_cuda_push(module->cuda, module->gpu, &hold)) {
-		/* fails only after a sticky CUDA error; then it is gone already */
+		/* The push fails only after a sticky CUDA error; then the module is gone. */
 		(void)module->cuda->calls.module_unload(module->module);
 		cei_cuda_pop(module->cuda, &hold);
 	}

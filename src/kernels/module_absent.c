@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* kernels/module.h in a build without CUDA, where there is never a cei_cuda. */
+/* The functions of kernels/module.h in a build without CUDA, where a struct cei_cuda never
+ * exists. */
 
 #include "kernels/module.h"
 

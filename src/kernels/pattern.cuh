@@ -3,11 +3,11 @@
 #ifndef CEI_PATTERN_CUH
 #define CEI_PATTERN_CUH
 
-/* Words of test data, and the threads that write them. */
+/* Makes words of test data, and distributes them over threads. */
 
 #include <stdint.h>
 
-/* Words whose bits all change from one index to the next (splitmix64's finaliser). */
+/* Returns a word whose bits all change from one index to the next (splitmix64's finaliser). */
 static __device__ __forceinline__ uint64_t pattern(uint64_t seed, uint64_t index)
 {
 	uint64_t word = (seed + index + 1) * 0x9e3779b97f4a7c15ull;

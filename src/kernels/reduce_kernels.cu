@@ -2,15 +2,15 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The sums of reduce-scatter and all-reduce. reduce.h has the contract.
+ * The kernels of reduce-scatter and all-reduce. reduce.h says what they compute.
  *
- * The kernel has few blocks, one on each SM that other kernels leave to it. So each block
- * has to load as fast as one SM can. By Little's law that takes many bytes in flight: 512
- * threads times 16 loads of 16 bytes, all issued before the first addition. If there are
- * few sources, a thread loads several vectors of each.
+ * A kernel has few blocks, one on each SM that other kernels leave to it. So each block has to load
+ * as fast as one SM can. By Little's law that takes many bytes in flight: 512 threads times 16
+ * loads of 16 bytes, all issued before the first addition. If there are few sources, a thread loads
+ * several vectors of each.
  *
- * Copy engines write other ranks' data while this kernel runs. It is loaded with plain
- * loads behind the acquire of its mark and a barrier, never through the read-only path
+ * Copy engines write other ranks' data while the kernel runs. So the data is loaded by plain loads,
+ * after its mark was acquired and behind a barrier, and never through the read-only path
  * (ld.global.nc), which need not see such writes.
  */
 
@@ -20,15 +20,16 @@
 #include "kernels/reduce.h"
 
 #define REDUCE_FLIGHT 16u               /* loads that a thread has in flight */
-#define REDUCE_GROUP  8u                /* sources per group, unless there are 2 or 4 */
+#define REDUCE_GROUP  8u                /* sources that are loaded together if their number is
+					 * not known at compile time */
 
-/* Counted in vectors of 16 bytes: 8 elements of 2 bytes, or 4 of 4 bytes. */
-struct reduce_piece {                   /* a piece of one part */
-	uint64_t first_vector;          /* in the part */
-	uint64_t n_vectors;             /* 0: empty */
+/* A piece of one part, in vectors of 16 bytes: 8 elements of 2 bytes, or 4 elements of 4 bytes. */
+struct reduce_piece {
+	uint64_t first_vector;          /* counted from the beginning of the part */
+	uint64_t n_vectors;             /* 0: the piece is empty */
 };
 
-/* Conversions of two 16-bit elements per word, the first in the low half. Both types need
+/* Converts two 16-bit elements in one word; the first element is in the low half. Both types need
  * sm_80. */
 struct reduce_bf16 {
 	static __device__ __forceinline__ void widen(uint32_t pair, float &low, float &high)
@@ -64,9 +65,10 @@ struct reduce_fp16 {
 	}
 };
 
-/* Properties of a type for sums: elements per vector, and their conversion to floats. */
+/* What sums need to know of a type: elements in a vector, and how to convert them to floats. This
+ * is the common part of the two 16-bit types above. */
 template <class PAIR>
-struct reduce_pairs {                   /* the properties of one of the two types above */
+struct reduce_pairs {
 	static constexpr uint32_t n_elements = 8;
 
 	static __device__ __forceinline__ void widen(const uint4 &v, float *wide)
@@ -104,8 +106,8 @@ struct reduce_fp32 {
 	}
 };
 
-/* Each word is read once and by this block only, so L1 is bypassed. Volatile and with a
- * clobber, so that it stays behind the barrier before it. */
+/* Loads a vector. L1 is bypassed, because each word is read only once, and by this block only. The
+ * asm is volatile and has a clobber, so that the load stays behind the barrier before it. */
 static __device__ __forceinline__ uint4 load(const uint4 *p)
 {
 	uint4 v;
@@ -115,8 +117,8 @@ static __device__ __forceinline__ uint4 load(const uint4 *p)
 	return v;
 }
 
-/* Adds one vector of a source. The first source begins the sum, because 0 + -0 would lose
- * the sign. */
+/* Adds one vector of a source to the sum. The first source sets the sum, because adding -0 to 0
+ * would lose the sign. */
 template <class T>
 static __device__ __forceinline__ void add_vector(const uint4 &v, bool is_first, float *sum)
 {
@@ -129,7 +131,7 @@ static __device__ __forceinline__ void add_vector(const uint4 &v, bool is_first,
 		sum[i] = is_first ? wide[i] : sum[i] + wide[i];
 }
 
-/* The last step: scales the sums; a factor of 1 changes none. */
+/* Scales the sums and converts them. A factor of 1 leaves the sums as they are. */
 template <class T>
 static __device__ __forceinline__ uint4 finish(const struct cei_reduce &reduce,
 					       const float *sum)
@@ -143,7 +145,8 @@ static __device__ __forceinline__ uint4 finish(const struct cei_reduce &reduce,
 	return T::narrow(scaled);
 }
 
-/* The piece's vectors of one source: received partial sums, or the own source. */
+/* Returns the vectors of source s from first_vector on: partial sums that were received, or the
+ * rank's own operand. */
 static __device__ __forceinline__ const uint4 *
 source_of(const struct cei_reduce &reduce, const uint4 *own, uint64_t first_vector,
 	  uint32_t s)
@@ -161,7 +164,7 @@ static __device__ __forceinline__ uint64_t within(uint64_t i, uint64_t n)
 	return i < n ? i : n - 1;
 }
 
-/* Sums a number of sources that is known at compile time. */
+/* Sums a piece; the number of sources is known at compile time. */
 template <class T, uint32_t N>
 static __device__ __forceinline__ void
 sum_piece_of(const struct cei_reduce &reduce, const uint4 *own, uint4 *target,
@@ -198,7 +201,8 @@ sum_piece_of(const struct cei_reduce &reduce, const uint4 *own, uint4 *target,
 	}
 }
 
-/* Adds the next group of sources for two vectors. */
+/* Adds the sources from number `group` on, up to REDUCE_GROUP of them, to the sums of two
+ * vectors. */
 template <class T>
 static __device__ __forceinline__ void
 add_group(const struct cei_reduce &reduce, const uint4 *own, const uint64_t *at,
@@ -225,7 +229,7 @@ add_group(const struct cei_reduce &reduce, const uint4 *own, const uint64_t *at,
 	}
 }
 
-/* Sums any number of sources. */
+/* Sums a piece from any number of sources. */
 template <class T>
 static __device__ __forceinline__ void
 sum_piece_of_many(const struct cei_reduce &reduce, const uint4 *own, uint4 *target,
@@ -282,7 +286,7 @@ sum_piece(const struct cei_reduce &reduce, const uint4 *own, uint4 *target,
 		sum_piece_of_many<T>(reduce, own, target, piece);
 }
 
-/* Number of vectors before a rank's part. */
+/* Returns how many vectors come before a rank's part. */
 template <class T>
 static __device__ uint64_t part_begin(const struct cei_reduce &reduce, uint32_t rank)
 {
@@ -322,8 +326,8 @@ static __device__ __forceinline__ uint32_t counter_of(const struct cei_reduce &r
 	return source * reduce.n_pieces + (is_cut ? piece : 0);
 }
 
-/* Awaits a counter; called by one thread. After a failure the poison is visible before this
- * block arrives at any counter. */
+/* Awaits a counter. Called by one thread. If it fails, the poison is visible before this block
+ * arrives at any counter. */
 static __device__ __forceinline__ bool
 await_one(const struct cei_reduce &reduce, const struct ceov_device_signal &signal,
 	  uint32_t index, uint64_t value)
@@ -337,9 +341,8 @@ await_one(const struct cei_reduce &reduce, const struct ceov_device_signal &sign
 }
 
 /*
- * Awaits one counter in each thread that has one, and tells all threads of the block
- * whether any await failed. The barrier passes on what the awaiting threads acquired, so
- * that all threads may load.
+ * Each thread with is_waiting awaits one counter. All threads of the block learn whether any await
+ * failed. The barrier passes on what the awaiting threads acquired, so that all threads may load.
  */
 static __device__ __forceinline__ bool
 await_all(const struct cei_reduce &reduce, const struct ceov_device_signal &signal,
@@ -348,7 +351,7 @@ await_all(const struct cei_reduce &reduce, const struct ceov_device_signal &sign
 	return __syncthreads_and(!is_waiting || await_one(reduce, signal, index, value));
 }
 
-/* Sums the own part from N sources; N 0: from any number. Returns false if an await failed. */
+/* Sums the own part from N sources; N 0 stands for any number. Returns false if an await failed. */
 template <class T, uint32_t N>
 static __device__ __forceinline__ bool reduce_own(const struct cei_reduce &reduce,
 						  uint64_t value)
@@ -373,9 +376,9 @@ static __device__ __forceinline__ bool reduce_own(const struct cei_reduce &reduc
 		else if (!reduce.epoch)
 			return false;
 		__syncthreads();
-		/* Raised by the last thread, which does not await the next piece meanwhile.
-		 * A block whose share is empty arrives, too, because all blocks are
-		 * counted. */
+		/* The last thread arrives, because it does not await the next piece in the
+		 * meantime. A block without a share of the piece arrives, too, because the
+		 * counter expects all blocks. */
 		if (reduce.ready.counters && threadIdx.x == blockDim.x - 1)
 			ceov_device_arrive(reduce.ready, p, gridDim.x,
 					   reduce.arrive_value);
@@ -383,7 +386,7 @@ static __device__ __forceinline__ bool reduce_own(const struct cei_reduce &reduc
 	return is_good;
 }
 
-/* Copies the parts that others summed, in the order of arrival. */
+/* Copies the parts that other ranks have summed, in the order in which they arrive. */
 template <class T>
 static __device__ __forceinline__ bool copy_others(const struct cei_reduce &reduce,
 						   uint64_t value)
@@ -410,8 +413,8 @@ static __device__ __forceinline__ bool copy_others(const struct cei_reduce &redu
 	return true;
 }
 
-/* Holds the kernel's end until everything was sent; nothing is loaded behind it. The
- * threads of one block share the counters. */
+/* Keeps the kernel from ending until everything was sent. Nothing is loaded after that. The threads
+ * of one block await a share of the counters each. */
 static __device__ __forceinline__ void await_sent(const struct cei_reduce &reduce)
 {
 	bool is_good = true;
@@ -422,9 +425,8 @@ static __device__ __forceinline__ void await_sent(const struct cei_reduce &reduc
 				    reduce.sent_value);
 }
 
-/* Sums the own part in a loop over pieces that is compiled for the number of sources. In
- * one loop for all numbers the compiler would keep all sources' addresses in registers, and
- * have too few. */
+/* Sums the own part in a loop that is compiled for the number of sources. In a loop for all numbers
+ * the compiler would keep the addresses of all sources in registers, and have too few of these. */
 template <class T>
 static __device__ __forceinline__ bool reduce_own_of(const struct cei_reduce &reduce,
 						     uint64_t value)
@@ -446,7 +448,7 @@ static __device__ __forceinline__ void reduce_all(const struct cei_reduce &reduc
 {
 	uint64_t value = reduce.await_value;
 
-	/* changes between runs only */
+	/* *epoch changes only between runs */
 	if (reduce.epoch)
 		value += *(const volatile uint64_t *)reduce.epoch;
 	if (!reduce_own_of<T>(reduce, value))
