@@ -79,22 +79,34 @@ static void fill_record(const struct cei_book_config *config, uint64_t group,
 	}
 }
 
-/* Allocates the encoded record; NULL: no memory. */
-static uint8_t *encode(const struct cei_book_config *config, uint64_t group,
-		       uint32_t *ret_n_bytes)
+static int complete(const struct cei_book_config *config, const struct cei_exchange *exchange,
+		    struct cei_record *record)
+{
+	fill_record(config, exchange->group, record);
+	return config->complete ? config->complete(config->complete_arg, exchange, record) : 0;
+}
+
+/* Allocates the encoded record. */
+static int encode(const struct cei_book_config *config, const struct cei_exchange *exchange,
+		  uint8_t **ret_bytes, uint32_t *ret_n_bytes)
 {
 	struct cei_record *record = calloc(1, sizeof(*record));
 	uint8_t *bytes = malloc(CEI_RECORD_BYTES_MAX);
+	int r;
 
-	if (record && bytes) {
-		fill_record(config, group, record);
+	if (record && bytes)
+		r = complete(config, exchange, record);
+	else
+		r = cei_raise(exchange->config.report, CEOV_ERR_NO_MEMORY, 0,
+			      "no memory for this process's record");
+	if (!r) {
 		*ret_n_bytes = (uint32_t)cei_record_encode(record, bytes);
+		*ret_bytes = bytes;
 	} else {
 		free(bytes);
-		bytes = NULL;
 	}
 	free(record);
-	return bytes;
+	return r;
 }
 
 /* --- the exchange ------------------------------------------------------------------ */
@@ -103,13 +115,12 @@ static uint8_t *encode(const struct cei_book_config *config, uint64_t group,
 static int exchange_records(const struct cei_book_config *config, struct cei_exchange *exchange,
 			    struct cei_gathered *ret_gathered)
 {
-	uint32_t n_bytes = 0;
-	uint8_t *bytes = encode(config, exchange->group, &n_bytes);
-	int r;
+	uint8_t *bytes;
+	uint32_t n_bytes;
+	int r = encode(config, exchange, &bytes, &n_bytes);
 
-	if (!bytes)
-		return cei_raise(exchange->config.report, CEOV_ERR_NO_MEMORY, 0,
-				 "no memory for this process's record");
+	if (r)
+		return r;
 	r = cei_exchange_all_gather(exchange, bytes, n_bytes, config->deadline_ns,
 				    ret_gathered);
 	free(bytes);

@@ -37,6 +37,12 @@ struct cei_book_config {
 	const uint32_t     *ranks;
 	uint32_t            n_rails;    /* up to CEI_RECORD_RAILS_MAX */
 	const struct cei_book_rail_address *rails;
+
+	/* Completes the record, if not NULL, by what needs the numbers of the group and of this
+	 * process: rails, which are opened then. Errors are raised, and end the opening. */
+	int               (*complete)(void *arg, const struct cei_exchange *exchange,
+				      struct cei_record *record);
+	void               *complete_arg;
 };
 
 /* All processes of the group call it. Errors are raised: those of cei_exchange_open(),
