@@ -128,6 +128,43 @@ struct ceov_member {                    /* a rank that this process holds */
 	struct ceov_place place;
 };
 
+/* How the processes of a group of several nodes find each other before anything else. */
+enum ceov_bootstrap {
+	CEOV_BOOTSTRAP_SHOWN = 0,       /* the first of the following that the environment shows */
+	CEOV_BOOTSTRAP_CALLBACK = 1,    /* struct ceov_network's all_gather */
+	CEOV_BOOTSTRAP_PMIX = 2,        /* the process manager of mpirun and srun */
+	CEOV_BOOTSTRAP_STORE = 3,       /* a TCP server in process 0, as under torchrun */
+	CEOV_BOOTSTRAP_FOLDER = 4       /* files in a folder that all nodes share */
+};
+
+/* A group of several nodes. What is 0 or NULL comes from the environment: see
+ * docs/configuration.md. Networks between the nodes must be trusted. */
+struct ceov_network {
+	size_t      struct_bytes;       /* set by CEOV_NETWORK_INIT */
+	uint32_t    bootstrap;          /* enum ceov_bootstrap */
+	uint32_t    process;            /* number of this process, and how many there are; ... */
+	uint32_t    n_processes;        /* ... 0: from the environment */
+	int       (*all_gather)(void *all_gather_arg, const void *own, size_t n_bytes,
+				void *ret_all, uint64_t timeout_ns);
+					/* writes the n_bytes of every process, by its number.
+					 * 0, or anything else after a failure */
+	void       *all_gather_arg;
+	const char *where;              /* host:port of the store, or the folder's path */
+	const char *job;                /* name of the job, to keep jobs apart */
+	const char *node;               /* name of this node; NULL: the machine's boot id */
+	const char *nics;               /* network interfaces to use, separated by commas; with ^
+					 * before the list all others. NULL: chosen by the
+					 * topology */
+	const void *secret;             /* keeps groups apart, beside the job; no protection */
+	size_t      secret_bytes;
+	uint64_t    peer_timeout_ns;    /* a process from which nothing was heard for so long, while
+					 * something is awaited from it, is lost; 0: 10 s */
+};
+
+#define CEOV_NETWORK_INIT \
+	{ sizeof(struct ceov_network), CEOV_BOOTSTRAP_SHOWN, 0, 0, NULL, NULL, NULL, NULL, NULL, \
+	  NULL, NULL, 0, 0 }
+
 struct ceov_config {
 	size_t                    struct_bytes;   /* set by CEOV_CONFIG_INIT */
 	const struct ceov_member *members;        /* NULL: from the environment */
@@ -148,10 +185,13 @@ struct ceov_config {
 						   * says what it must not do. NULL: lines
 						   * go to stderr */
 	void                     *log_arg;
+	const struct ceov_network *network;       /* how ranks of several nodes meet; NULL: as the
+						   * environment shows, else all ranks are on
+						   * one node */
 };
 
 #define CEOV_CONFIG_INIT \
-	{ sizeof(struct ceov_config), NULL, 0, 1, NULL, 0, 0, 0, NULL, NULL }
+	{ sizeof(struct ceov_config), NULL, 0, 1, NULL, 0, 0, 0, NULL, NULL, NULL }
 
 /* Opens the GPUs or host memory of this process's ranks, and connects to the group's
  * other ranks; blocks until all have connected or the deadline passes. config may be
@@ -191,6 +231,10 @@ int  ceov_turn(ceov_context *context);
  * CEOV_ERR_TIMEOUT: the failure names a rank that did not call; the next call continues
  * the same barrier. CEOV_ERR_PEER_LOST: the failure names the lost rank. One thread. */
 int  ceov_barrier(ceov_context *context, uint64_t timeout_ns);
+
+/* Finds the number of the rank's node. Nodes are numbered from 0 on, in the order of their lowest
+ * ranks. */
+int  ceov_rank_node(ceov_context *context, uint32_t rank, uint32_t *ret_node);
 
 /* --- buffers ------------------------------------------------------------- */
 
@@ -341,7 +385,8 @@ struct ceov_spot {
  * the transfer directly before it. So it raises `then` after the bytes of all earlier transfers
  * have arrived, provided that these all move in one direction (within GPUs and to peers, from
  * host memory to a GPU, or from a GPU to host memory; on host ranks there is one direction
- * only) or that the launch names after_stream. It does not order marks: those of earlier
+ * only; what goes to another node goes to one rank only, and stands in no order with the rest)
+ * or that the launch names after_stream. It does not order marks: those of earlier
  * transfers may be raised later than `then`. No earlier transfer may wait for `then`,
  * directly or through other transfers. */
 struct ceov_transfer {

@@ -60,6 +60,12 @@ CEOV_FP32 = 3
 
 CEOV_OP_GEMMS_MAX = 4
 
+CEOV_BOOTSTRAP_SHOWN = 0
+CEOV_BOOTSTRAP_CALLBACK = 1
+CEOV_BOOTSTRAP_PMIX = 2
+CEOV_BOOTSTRAP_STORE = 3
+CEOV_BOOTSTRAP_FOLDER = 4
+
 CEOV_MODE_CHOOSE = 0
 CEOV_MODE_OVERLAP = 1
 CEOV_MODE_SEQUENCE = 2
@@ -68,6 +74,7 @@ CEOV_MODE_SEQUENCE = 2
 
 c_enum = c_uint32                       # none of these enums has a negative constant
 ceov_log = CFUNCTYPE(None, c_void_p, c_char_p)
+ceov_all_gather_call = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_uint64)
 
 # ctypes would cut off what is too large.
 LIMITS = {c_uint32: (1 << 32) - 1, c_uint64: (1 << 64) - 1}
@@ -115,11 +122,20 @@ class ceov_member(Struct):
     _fields_ = [("rank", c_uint32), ("place", ceov_place)]
 
 
+class ceov_network(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("bootstrap", c_uint32), ("process", c_uint32),
+                ("n_processes", c_uint32), ("all_gather", ceov_all_gather_call),
+                ("all_gather_arg", c_void_p), ("where", c_char_p), ("job", c_char_p),
+                ("node", c_char_p), ("nics", c_char_p), ("secret", c_void_p),
+                ("secret_bytes", c_size_t), ("peer_timeout_ns", c_uint64)]
+
+
 class ceov_config(Struct):
     _fields_ = [("struct_bytes", c_size_t), ("members", POINTER(ceov_member)),
                 ("n_members", c_uint32), ("n_ranks", c_uint32), ("group", c_char_p),
                 ("max_chunk_bytes", c_uint64), ("deadline_ns", c_uint64),
-                ("progress_by_caller", c_int), ("log", ceov_log), ("log_arg", c_void_p)]
+                ("progress_by_caller", c_int), ("log", ceov_log), ("log_arg", c_void_p),
+                ("network", POINTER(ceov_network))]
 
 
 class ceov_mark(Struct):
@@ -251,6 +267,7 @@ PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "ceov_close": (None, [_handle]),
     "ceov_turn": (c_int, [_handle]),
     "ceov_barrier": (c_int, [_handle, c_uint64]),
+    "ceov_rank_node": (c_int, [_handle, c_uint32, POINTER(c_uint32)]),
 
     "ceov_buffer_register": (c_int, [_handle, c_uint32, c_void_p, c_uint64, _ret_handle]),
     "ceov_buffer_create": (c_int, [_handle, c_uint32, c_uint64, _ret_handle]),

@@ -17,6 +17,7 @@
 #define CEI_MEMBERS_MAX 16u     /* ranks that one process holds */
 
 struct cei_cuda;                /* base/cuda_driver.h */
+struct cei_network;                     /* net/network.h */
 struct cei_backend_ops;         /* backend/backend.h */
 
 struct cei_site {
@@ -24,6 +25,7 @@ struct cei_site {
 	struct cei_cuda   *cuda;        /* NULL: no member is on a GPU */
 	uint64_t           instance[2]; /* random, new for each ceov_open(): identifies this
 					 * process to peers */
+	struct cei_network *network;    /* NULL: all ranks are on this node */
 	uint32_t           n_ranks;
 	uint32_t           n_members;
 	struct ceov_member members[CEI_MEMBERS_MAX];

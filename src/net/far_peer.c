@@ -163,9 +163,8 @@ void cei_far_peer_lose(struct cei_far_peer *peer, const char *why)
 		return;
 	peer->state = CEI_FAR_CLOSING;
 	snprintf(peer->why, sizeof(peer->why), "%s", why);
-	(void)cei_raise(config->report, CEOV_ERR_PEER_LOST, 0,
-			"net: process %u is lost on rail %u: %s", peer->process, config->index,
-			peer->why);
+	cei_log(config->report, CEI_LOG_WARN, "net: process %u is lost on rail %u: %s",
+		peer->process, config->index, peer->why);
 	config->events->losing(config->events_arg, peer->process, peer->why);
 	close_connection(peer);
 }

@@ -72,4 +72,10 @@ libceoverlap_core_la_SOURCES += \
 	%D%/rail_private.h \
 	%D%/rail_events.c \
 	%D%/rail_thread.c \
-	%D%/rail_turn.c
+	%D%/rail_turn.c \
+	%D%/network.c %D%/network.h \
+	%D%/network_private.h \
+	%D%/network_talk.c \
+	%D%/network_exports.c \
+	%D%/network_signals.c \
+	%D%/network_wire.c %D%/network_wire.h

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Opens and closes the network: meets the processes of all nodes, and opens the rails to them. */
+
+#include "net/network.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <ceoverlap/ceoverlap.h>
+
+#include "base/clock.h"
+#include "base/sized.h"
+#include "net/book_open.h"
+#include "net/network_private.h"
+#include "net/ucx.h"
+
+/* How long a close waits for processes that do not answer its farewell. */
+#define CLOSE_NS UINT64_C(3000000000)
+
+uint32_t cei_network_process(const struct cei_network *network, uint32_t rank)
+{
+	return cei_book_process_of(network->book, rank);
+}
+
+uint32_t cei_network_node(const struct cei_network *network, uint32_t rank)
+{
+	return cei_book_node_of(network->book, cei_network_process(network, rank));
+}
+
+struct cei_rail *cei_network_rail(struct cei_network *network, uint32_t rank, uint32_t process)
+{
+	uint32_t theirs = cei_book_n_rails(network->book, process);
+	uint32_t n = network->n_rails < theirs ? network->n_rails : theirs;
+
+	return network->rails[cei_site_local_index(network->site, rank) % n].rail;
+}
+
+struct cei_rail *cei_network_rail_numbered(struct cei_network *network, uint32_t number)
+{
+	return number < network->n_rails ? network->rails[number].rail : NULL;
+}
+
+void cei_network_group_path(const struct cei_network *network,
+			    char ret_path[CEI_NETWORK_PATH_BYTES])
+{
+	uint32_t rank = network->site->members[0].rank;
+
+	snprintf(ret_path, CEI_NETWORK_PATH_BYTES, "/tmp/ceoverlap-%u-%016llx-%016llx",
+		 (unsigned)geteuid(), (unsigned long long)cei_book_group(network->book),
+		 (unsigned long long)network->nodes[rank]);
+}
+
+/* --- meeting ---------------------------------------------------------------------------- */
+
+static int is_wanted(const struct ceov_network *public)
+{
+	const char *means = secure_getenv("CEOVERLAP_BOOTSTRAP");
+
+	return public || (means && *means);
+}
+
+/* What opening needs, and what is not needed any more afterwards. */
+struct opening {
+	struct cei_network        *network;
+	struct ceov_network        public;
+	const struct cei_exchange *exchange;
+};
+
+static int take_public(struct cei_report *report, const struct ceov_network *from,
+		       struct ceov_network *ret_public)
+{
+	int r = from ? cei_sized_check(report, from, sizeof(*from), sizeof(*from),
+				       "ceov_open: config.network") : 0;
+
+	if (!r)
+		cei_sized_take(ret_public, from, sizeof(*ret_public));
+	return r;
+}
+
+/* --- rails -------------------------------------------------------------------------------- */
+
+static int open_rail(struct cei_network *network, const struct opening *opening,
+		     const char *device)
+{
+	struct cei_network_rail *rail = &network->rails[network->n_rails];
+	struct cei_rail_config config = {
+		.report = network->site->report,
+		.transport = network->transport,
+		.device = device,
+		.kinds = network->kinds,
+		.index = network->n_rails,
+		.group = opening->exchange->group,
+		.process = opening->exchange->process,
+		.n_processes = opening->exchange->n_processes,
+		.instance = { network->site->instance[0], network->site->instance[1] },
+		.timeout_ns = opening->public.peer_timeout_ns,
+		.progress_by_caller = network->site->progress_by_caller,
+		.events = &cei_network_rail_events,
+		.events_arg = rail,
+	};
+	const char *why = "";
+	int r;
+
+	rail->network = network;
+	rail->index = network->n_rails;
+	r = cei_rail_open(&config, &rail->rail, &why);
+	if (r == CEOV_NONE)
+		return cei_raise(network->site->report, CEOV_ERR_UCX, 0,
+				 "ceov_open: the group has several nodes, and this machine cannot "
+				 "reach others by %s: %s", network->transport->name, why);
+	network->n_rails += !r;
+	return r;
+}
+
+/* Opens one rail for each named interface; without names one that uses any. */
+static int open_rails(struct cei_network *network, const struct opening *opening)
+{
+	char names[CEI_NETWORK_NICS_BYTES];
+	const char *nics = opening->public.nics;
+	char *name, *rest = names;
+	int r = 0;
+
+	if (!nics)
+		nics = secure_getenv("CEOVERLAP_NICS");
+	if (!nics || !*nics)
+		return open_rail(network, opening, NULL);
+	if (strlen(nics) >= sizeof(names))
+		return cei_raise(network->site->report, CEOV_ERR_INVALID, 0,
+				 "ceov_open: the list of network interfaces has %zu bytes, at "
+				 "most %zu", strlen(nics), sizeof(names) - 1);
+	strcpy(names, nics);
+	while (!r && (name = strsep(&rest, ","))) {
+		if (network->n_rails == CEI_NETWORK_RAILS_MAX)
+			return cei_raise(network->site->report, CEOV_ERR_INVALID, 0,
+					 "ceov_open: more than %u network interfaces in '%s'",
+					 CEI_NETWORK_RAILS_MAX, nics);
+		r = open_rail(network, opening, name);
+	}
+	return r;
+}
+
+/* --- the book ------------------------------------------------------------------------ */
+
+/* Opens the rails, when the number of this process is known, and tells their addresses. */
+static int complete(void *arg, const struct cei_exchange *exchange, struct cei_record *record)
+{
+	struct opening *opening = arg;
+	struct cei_network *network = opening->network;
+	const char *version;
+	uint32_t i;
+	int r;
+
+	opening->exchange = exchange;
+	r = open_rails(network, opening);
+	if (r)
+		return r;
+	version = cei_rail_describe(network->rails[0].rail);
+	snprintf(record->transport, sizeof(record->transport), "%.*s",
+		 (int)strcspn(version, ","), version);
+	record->n_rails = network->n_rails;
+	for (i = 0; !r && i < network->n_rails; i++)
+		r = cei_rail_address(network->rails[i].rail, record->rails[i].bytes,
+				     &record->rails[i].n_bytes);
+	return r;
+}
+
+static int open_book(struct cei_network *network, struct opening *opening, uint64_t deadline_ns)
+{
+	const struct ceov_network *public = &opening->public;
+	const struct cei_site *site = network->site;
+	uint32_t ranks[CEI_MEMBERS_MAX], i;
+	struct cei_book_config config = {
+		.means = public->bootstrap,
+		.process = public->process,
+		.n_processes = public->n_processes,
+		.all_gather = public->all_gather,
+		.all_gather_arg = public->all_gather_arg,
+		.where = public->where,
+		.job = public->job,
+		.secret = public->secret,
+		.secret_bytes = public->secret_bytes,
+		.deadline_ns = deadline_ns,
+		.node = public->node,
+		.n_group_ranks = site->n_ranks,
+		.n_ranks = site->n_members,
+		.ranks = ranks,
+		.complete = complete,
+		.complete_arg = opening,
+	};
+
+	for (i = 0; i < site->n_members; i++)
+		ranks[i] = site->members[i].rank;
+	return cei_book_open(&config, site->report, &network->book);
+}
+
+/* By process and by rank. */
+static int make_tables(struct cei_network *network)
+{
+	uint32_t n_ranks = cei_book_n_ranks(network->book), rank;
+	uint32_t n_processes = cei_book_n_processes(network->book);
+	struct cei_book_node node;
+
+	network->nodes = calloc(n_ranks, sizeof(*network->nodes));
+	network->has_gone = calloc(n_processes, sizeof(*network->has_gone));
+	network->is_parting = calloc(n_processes, sizeof(*network->is_parting));
+	if (!network->nodes || !network->has_gone || !network->is_parting)
+		return cei_raise(network->site->report, CEOV_ERR_NO_MEMORY, 0,
+				 "ceov_open: no memory for %u ranks", n_ranks);
+	for (rank = 0; rank < n_ranks; rank++) {
+		cei_book_node(network->book, cei_network_node(network, rank), &node);
+		network->nodes[rank] = node.number;
+	}
+	return 0;
+}
+
+/* --- open and close ------------------------------------------------------------------ */
+
+static int init_locks(struct cei_network *network)
+{
+	pthread_condattr_t attributes;
+	int error = pthread_condattr_init(&attributes);
+
+	if (error)
+		return error;
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	error = pthread_cond_init(&network->changed, &attributes);
+	if (!error)
+		error = pthread_cond_init(&network->work, &attributes);
+	pthread_condattr_destroy(&attributes);
+	if (!error)
+		error = pthread_mutex_init(&network->lock, NULL);
+	network->has_lock = !error;
+	return error;
+}
+
+static int build(struct cei_network *network, const struct cei_network_config *config)
+{
+	struct opening opening = { .network = network };
+	int r = take_public(network->site->report, config->public, &opening.public);
+
+	if (!r)
+		r = open_book(network, &opening, config->deadline_ns);
+	if (!r)
+		r = make_tables(network);
+	return r ? r : cei_network_start(network);
+}
+
+static void fill(struct cei_network *network, struct cei_site *site,
+		 const struct cei_network_config *config)
+{
+	network->site = site;
+	network->events = config->events;
+	network->events_arg = config->events_arg;
+	network->transport = config->transport ? config->transport : &cei_transport_ucx;
+	network->kinds = secure_getenv("CEOVERLAP_TRANSPORTS");
+	cei_list_init(&network->entries);
+	cei_list_init(&network->images);
+	cei_list_init(&network->requests);
+	cei_list_init(&network->waiting);
+}
+
+int cei_network_open(struct cei_site *site, const struct cei_network_config *config,
+		     struct cei_network **ret_network)
+{
+	struct cei_network *network;
+	int error, r;
+
+	if (!is_wanted(config->public))
+		return CEOV_NONE;
+	network = calloc(1, sizeof(*network));
+	if (!network)
+		return cei_raise(site->report, CEOV_ERR_NO_MEMORY, 0,
+				 "ceov_open: no memory for a network");
+	fill(network, site, config);
+	error = init_locks(network);
+	r = error ? cei_raise(site->report, CEOV_ERR_SYSTEM, error,
+			      "ceov_open: no lock for a network: %s", strerror(error)) :
+		build(network, config);
+	if (r) {
+		cei_network_close(network);
+		return r;
+	}
+	site->nodes = network->nodes;
+	*ret_network = network;
+	return 0;
+}
+
+static void end_entries(struct cei_network *network)
+{
+	struct cei_network_entry *entry;
+	struct cei_list *node;
+
+	while ((node = cei_list_take(&network->entries))) {
+		entry = CEI_OWNER(node, struct cei_network_entry, link);
+		free(entry->uses);
+		free(entry->listeners);
+		free(entry);
+	}
+}
+
+void cei_network_close(struct cei_network *network)
+{
+	uint64_t deadline_ns = cei_deadline(CLOSE_NS);
+	uint32_t i;
+
+	if (!network)
+		return;
+	if (network->has_lock)
+		cei_network_stop(network);
+	for (i = 0; i < network->n_rails; i++)
+		cei_rail_leave(network->rails[i].rail);
+	for (i = 0; i < network->n_rails; i++)
+		(void)cei_rail_close(network->rails[i].rail, deadline_ns);
+	if (network->has_lock) {
+		end_entries(network);
+		pthread_cond_destroy(&network->changed);
+		pthread_cond_destroy(&network->work);
+		pthread_mutex_destroy(&network->lock);
+	}
+	cei_book_free(network->book);
+	free(network->nodes);
+	free(network->has_gone);
+	free(network->is_parting);
+	free(network);
+}
+
+/* --- barrier ------------------------------------------------------------------------- */
+
+static int raise_barrier(struct cei_network *network, int error, uint32_t leader)
+{
+	struct ceov_failure failure = cei_failure(error, 0);
+
+	failure.rank = leader;
+	return cei_raise_failure(network->site->report, &failure, "barrier %llu: rank %u %s",
+				 (unsigned long long)network->n_calls, leader,
+				 error == CEOV_ERR_TIMEOUT ? "has not come in time" :
+				 "is lost or has closed");
+}
+
+/* Tells the node that is 2^round further, and waits for the one that is as much before. With the
+ * lock held. */
+static int pass_round(struct cei_network *network, uint32_t own, uint32_t step,
+		      uint64_t deadline_ns)
+{
+	uint32_t n = cei_book_n_nodes(network->book), round = network->round;
+	struct cei_note note = { .type = CEI_NOTE_BARRIER };
+	struct cei_book_node to, from;
+	uint32_t source;
+	int r = 0;
+
+	cei_book_node(network->book, (own + step) % n, &to);
+	cei_book_node(network->book, (own + n - step) % n, &from);
+	source = cei_network_process(network, from.leader);
+	note.barrier.call = network->n_calls;
+	note.barrier.round = round;
+	cei_network_note(network, cei_network_process(network, to.leader), &note);
+	cei_network_expect(network, source, 1);
+	while (!r && network->seen[round] < network->n_calls && !network->has_gone[source])
+		r = cei_network_wait(network, deadline_ns);
+	cei_network_expect(network, source, -1);
+	if (network->seen[round] >= network->n_calls) {
+		network->round++;
+		return 0;
+	}
+	pthread_mutex_unlock(&network->lock);
+	r = raise_barrier(network, r ? CEOV_ERR_TIMEOUT : CEOV_ERR_PEER_LOST, from.leader);
+	pthread_mutex_lock(&network->lock);
+	return r;
+}
+
+/* A dissemination barrier: after round i each node has heard, directly or not, of 2^(i+1) nodes. */
+int cei_network_barrier(struct cei_network *network, uint64_t deadline_ns)
+{
+	uint32_t n = cei_book_n_nodes(network->book);
+	uint32_t own = cei_book_node_of(network->book, cei_book_own_process(network->book));
+	int r = 0;
+
+	pthread_mutex_lock(&network->lock);
+	if (!network->in_barrier) {
+		network->n_calls++;
+		network->round = 0;
+	}
+	network->in_barrier = 1;
+	while (!r && (UINT32_C(1) << network->round) < n)
+		r = pass_round(network, own, UINT32_C(1) << network->round, deadline_ns);
+	network->in_barrier = r != 0;
+	pthread_mutex_unlock(&network->lock);
+	return r;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_NETWORK_H
+#define CEI_NETWORK_H
+
+/*
+ * What a context knows of the other nodes: who is where (net/book.h), the rails to them
+ * (net/rail.h), and what is exported to them and was found there.
+ *
+ *   region   memory of this process that other nodes may write to, or counters that they may
+ *            raise; known to them by a number
+ *   image    the local copy of another node's signal: its header and counters as last heard.
+ *            Whoever waits for such a counter asks for it, and its owner tells each change
+ *            until the wanted value is reached
+ *
+ * All calls from any thread unless they say otherwise. Events come from rails' threads, or with
+ * progress_by_caller from cei_network_turn(), with no lock of this layer held.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/site.h"
+
+#define CEI_NETWORK_NAME_BYTES    64u   /* with the final 0 */
+#define CEI_NETWORK_ABORTS_MAX    64u   /* signals that are aborted together */
+#define CEI_NETWORK_RAILS_MAX     8u    /* of a process */
+#define CEI_NETWORK_DETAILS_BYTES 64u   /* of an export: what the layer above says of it */
+
+struct cei_network;
+struct cei_rail;                        /* net/rail.h */
+struct cei_transport_ops;               /* net/transport.h */
+
+struct cei_network_signal {
+	uint32_t rank;                  /* the owner */
+	uint32_t region;                /* its number there */
+};
+
+struct cei_network_events {
+	/* A rank of another node was lost or, with departed 1, closed in order. Told once. Nothing
+	 * of it writes to memory of this process any more. */
+	void (*gone)(void *arg, uint32_t rank, int departed);
+
+	/* These signals, of this process or watched here, were aborted. blame: a rank, or
+	 * CEOV_NOBODY. */
+	void (*aborted)(void *arg, const struct cei_network_signal *signals, uint32_t n,
+			int error, uint32_t blame);
+
+	/* The owner of a watched signal has renewed it: its image has to be zeroed. */
+	void (*renewed)(void *arg, uint32_t rank, uint32_t region);
+};
+
+struct cei_network_config {
+	const struct ceov_network       *public;        /* NULL: all as the environment shows */
+	const struct cei_transport_ops  *transport;     /* NULL: UCX */
+	uint64_t                         deadline_ns;   /* point in time, cei_now_ns() */
+	const struct cei_network_events *events;
+	void                            *events_arg;
+};
+
+/* Meets the processes of all nodes, and fills site->nodes. CEOV_NONE, not raised: neither the
+ * config nor the environment says that there are several processes to meet. */
+int  cei_network_open(struct cei_site *site, const struct cei_network_config *config,
+		      struct cei_network **ret_network);
+
+/* Says farewell and ends all threads. No lane is open any more. NULL is allowed. */
+void cei_network_close(struct cei_network *network);
+
+/* Makes progress, for contexts with progress_by_caller. Returns whether there was any. */
+int  cei_network_turn(struct cei_network *network);
+
+/* --- exports ----------------------------------------------------------------- */
+
+enum cei_network_kind {
+	CEI_NETWORK_BYTES = 1,          /* others write to all of it */
+	CEI_NETWORK_COUNTERS,           /* others raise its counters, and nothing else */
+};
+
+struct cei_network_region {
+	enum cei_network_kind kind;
+	void                 *base;             /* host memory; of counters: of the first */
+	uint64_t              size_bytes;
+};
+
+struct cei_network_export {
+	uint32_t                  rank;         /* of this process */
+	char                      name[CEI_NETWORK_NAME_BYTES];
+	struct cei_network_region region;
+	uint32_t                  n_details;
+	uint8_t                   details[CEI_NETWORK_DETAILS_BYTES];
+};
+
+/* Exports memory, which stays until it is withdrawn. CEOV_ERR_STATE, raised: the rank uses the name
+ * already. *ret_region is not 0. */
+int  cei_network_export(struct cei_network *network, const struct cei_network_export *export,
+			uint32_t *ret_region);
+
+/* Withdraws an export, which is found no more. CEOV_PENDING: other processes still use it; call
+ * again. On 0 nothing writes to its memory any more. */
+int  cei_network_withdraw(struct cei_network *network, uint32_t region);
+
+/* Withdraws an export though other processes still use it: they find out when they use it the next
+ * time. CEOV_PENDING: bytes are still landing in its memory, which must stay. */
+int  cei_network_revoke(struct cei_network *network, uint32_t region);
+
+struct cei_network_found {
+	uint32_t              region;           /* its number at the owner */
+	uint32_t              generation;       /* of a signal: how often it was renewed */
+	enum cei_network_kind kind;
+	uint64_t              size_bytes;
+	uint32_t              n_details;
+	uint8_t               details[CEI_NETWORK_DETAILS_BYTES];
+};
+
+/* Asks the process of a rank of another node. CEOV_NONE: it is not exported yet. CEOV_ERR_PEER_LOST
+ * and CEOV_ERR_TIMEOUT are raised. Each find is ended by a drop. */
+int  cei_network_find(struct cei_network *network, uint32_t rank, const char *name,
+		      uint64_t deadline_ns, struct cei_network_found *ret_found);
+void cei_network_drop(struct cei_network *network, uint32_t rank, uint32_t region);
+
+/* --- signals -------------------------------------------------------------------- */
+
+/* Makes words the image of the counters of a found signal, from now on until the forget. */
+int  cei_network_watch(struct cei_network *network, uint32_t rank,
+		       const struct cei_network_found *found, _Atomic uint64_t *words,
+		       uint32_t n_words);
+void cei_network_forget(struct cei_network *network, uint32_t rank, uint32_t region);
+
+/* Asks the owner of a watched signal to tell the counter's changes until it has reached the value.
+ * Does nothing if that is so already, or was asked for. */
+void cei_network_ask(struct cei_network *network, uint32_t rank, uint32_t region,
+		     uint32_t index, uint64_t value);
+
+/* Raises a counter of a found signal. 0: its owner will do so, unless one of the two processes is
+ * lost. */
+int  cei_network_raise(struct cei_network *network, uint32_t rank, uint32_t region,
+		       uint32_t index, uint64_t value);
+
+/* Tells the abort of signals to all other processes that have to know: of a found one its owner;
+ * of one of this process all that have found it. n: at most CEI_NETWORK_ABORTS_MAX, which
+ * arrive together. */
+void cei_network_abort(struct cei_network *network, const struct cei_network_signal *signals,
+		       uint32_t n, int error, uint32_t blame);
+
+/* Tells the renewal of an own signal to all processes that have found it, and waits until they have
+ * zeroed their images. CEOV_ERR_TIMEOUT, raised. */
+int  cei_network_renew(struct cei_network *network, uint32_t region, uint64_t deadline_ns);
+
+/* The rail by which a rank of this process sends to another process. The ranks of a node are spread
+ * over its rails; rails of equal number at two processes are connected. */
+struct cei_rail *cei_network_rail(struct cei_network *network, uint32_t rank, uint32_t process);
+
+/* The rail of that number, below CEI_NETWORK_RAILS_MAX; NULL: there are fewer. */
+struct cei_rail *cei_network_rail_numbered(struct cei_network *network, uint32_t number);
+
+/* The process that holds the rank. */
+uint32_t cei_network_process(const struct cei_network *network, uint32_t rank);
+
+/* Writes the path of the socket at which this group's processes of this node meet. */
+#define CEI_NETWORK_PATH_BYTES 108u
+void cei_network_group_path(const struct cei_network *network,
+			    char ret_path[CEI_NETWORK_PATH_BYTES]);
+
+/* The number of the rank's node, from 0 on in the order of their lowest ranks. */
+uint32_t cei_network_node(const struct cei_network *network, uint32_t rank);
+
+/* --- meeting ---------------------------------------------------------------------- */
+
+/* Passes when the leaders of all nodes have called it as often as this one; only the process that
+ * holds its node's lowest rank calls it. After CEOV_ERR_TIMEOUT the next call continues the same
+ * barrier. */
+int  cei_network_barrier(struct cei_network *network, uint64_t deadline_ns);
+
+#endif /* CEI_NETWORK_H */

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_NETWORK_PRIVATE_H
+#define CEI_NETWORK_PRIVATE_H
+
+/*
+ * Declarations shared by the files of the network:
+ *
+ *   network.c          open and close; which process holds which rank
+ *   network_talk.c     notes to other processes and from them, and the network's thread
+ *   network_exports.c  exports, and finding those of others
+ *   network_signals.c  images of signals, raising, aborting and renewing them
+ *   network_barrier.c  the barrier of the nodes
+ *
+ * Locks: none of this layer is held while an event is told or a rail is called that waits.
+ */
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "net/book.h"
+#include "net/network.h"
+#include "net/network_wire.h"
+#include "net/rail.h"
+
+/* Messages that wait for room in the rails. Each waits for a process that reads too slowly: one
+ * that does not read at all is given up by its rail, and its messages with it. */
+#define CEI_NETWORK_WAITING_MAX 65536u
+
+/* The list of network interfaces, with the final 0. */
+#define CEI_NETWORK_NICS_BYTES 512u
+
+/* Region numbers go into 23 bits of an address (backend/net.c), and are not used twice. */
+#define CEI_NETWORK_REGION_MAX  ((UINT32_C(1) << 23) - 1)
+
+struct cei_network_use {
+	uint32_t process;
+	uint32_t n;                     /* finds that were not dropped */
+};
+
+/* A process that wants to hear of a counter. */
+struct cei_network_listener {
+	uint32_t process;
+	uint32_t index;
+	uint64_t until;                 /* the value to reach */
+	uint64_t told;                  /* the last value that it was told */
+};
+
+struct cei_network_entry {              /* an export of this process */
+	struct cei_list              link;
+	uint32_t                     region;
+	uint32_t                     generation;        /* of a signal: its renewals */
+	int                          is_withdrawn;
+	struct cei_network_export    export;
+	struct cei_network_use      *uses;
+	uint32_t                     n_uses;
+	struct cei_network_listener *listeners;
+	uint32_t                     n_listeners;
+};
+
+struct cei_network_image {              /* of a signal of another node */
+	struct cei_list   link;
+	uint32_t          rank;
+	uint32_t          process;
+	uint32_t          region;
+	uint32_t          generation;   /* as last heard */
+	uint32_t          n_words;
+	_Atomic uint64_t *words;
+	uint64_t         *asked;        /* by word: the value that was asked for and is not told
+					 * yet; 0: none */
+	uint32_t          n_expected;   /* words with such a value */
+};
+
+struct cei_network_request {            /* a call that waits for an answer; on its stack */
+	struct cei_list          link;
+	uint64_t                 number;
+	uint32_t                 process;       /* CEOV_NOBODY: several */
+	uint32_t                 n_awaited;     /* answers that have not come */
+	int                      is_lost;       /* the process was lost */
+	int32_t                  result;
+	struct cei_network_found found;
+};
+
+struct cei_network_message {            /* waits for room in a rail */
+	struct cei_list        link;
+	uint32_t               process;
+	struct cei_far_message message;
+	uint8_t                note[CEI_FAR_NOTE_MAX];
+};
+
+struct cei_network_rail {
+	struct cei_network *network;
+	uint32_t            index;
+	struct cei_rail    *rail;
+};
+
+struct cei_network {
+	struct cei_site                 *site;
+	const struct cei_network_events *events;
+	void                            *events_arg;
+	const struct cei_transport_ops  *transport;
+	const char                      *kinds;
+	struct cei_book                 *book;
+	uint64_t                        *nodes;         /* by rank, for site->nodes */
+	struct cei_network_rail          rails[CEI_NETWORK_RAILS_MAX];
+	uint32_t                         n_rails;
+
+	pthread_mutex_t  lock;          /* guards what follows, and what is in the lists */
+	pthread_cond_t   changed;       /* an answer has come, or a process was lost */
+	pthread_cond_t   work;          /* the thread has something to do */
+	int              has_lock;
+	pthread_t        thread;
+	int              has_thread;
+	int              must_stop;
+
+	uint8_t         *has_gone;      /* by process: it is lost or has departed */
+	uint8_t         *is_parting;    /* by process: it is given up, and not quiet yet */
+	uint32_t         n_parting;
+	struct cei_list  entries;       /* struct cei_network_entry */
+	uint32_t         last_region;
+	uint32_t         n_listeners;   /* of all entries */
+	struct cei_list  images;        /* struct cei_network_image */
+	struct cei_list  requests;      /* struct cei_network_request */
+	uint64_t         last_request;
+	struct cei_list  waiting;       /* struct cei_network_message */
+	uint32_t         n_waiting;
+
+	uint64_t         n_calls;       /* of the barrier */
+	int              in_barrier;
+	uint32_t         round;         /* of the call: it has passed those before */
+	uint64_t         seen[CEI_NOTE_ROUNDS];         /* by round: the partner's last call */
+};
+
+/* --- network_talk.c -------------------------------------------------------------------- */
+
+/* Says the note or message to a process, at once or as soon as there is room. Does nothing if it
+ * has gone. With the lock held. */
+void cei_network_note(struct cei_network *network, uint32_t process,
+		      const struct cei_note *note);
+void cei_network_tell(struct cei_network *network, uint32_t process,
+		      const struct cei_far_message *message);
+
+/* Says that an answer of the process is awaited (by 1), or no longer (by -1). */
+void cei_network_expect(struct cei_network *network, uint32_t process, int by);
+
+/* Enters a request, whose number is set here, and waits until it is answered; leave it in any case.
+ * 0; CEOV_NONE: the deadline passed; CEOV_ERR_PEER_LOST, not raised. With the lock held. */
+void cei_network_enter(struct cei_network *network, struct cei_network_request *request);
+int  cei_network_await(struct cei_network *network, struct cei_network_request *request,
+		       uint64_t deadline_ns);
+
+/* Waits for a change, until the deadline. CEOV_NONE: it has passed. With the lock held; with
+ * progress_by_caller it makes progress instead. */
+int  cei_network_wait(struct cei_network *network, uint64_t deadline_ns);
+
+struct cei_network_request *cei_network_request(struct cei_network *network, uint64_t number,
+						uint32_t process);
+
+/* Begins and ends the thread. */
+int  cei_network_start(struct cei_network *network);
+void cei_network_stop(struct cei_network *network);
+
+/* The events of rails. */
+extern const struct cei_rail_events cei_network_rail_events;
+
+/* Gives a process up. When nothing of it lands any more, it counts as lost. With the lock held. */
+void cei_network_part(struct cei_network *network, uint32_t process, const char *why);
+
+/* Notes that a process has gone, tells the layer above, and passes it on. Without the lock. */
+void cei_network_process_gone(struct cei_network *network, uint32_t process, int departed);
+
+/* --- the notes that each file handles, with the lock held -------------------------------- */
+
+void cei_network_heard_find(struct cei_network *network, uint32_t process,
+			    const struct cei_note_find *find);
+void cei_network_heard_drop(struct cei_network *network, uint32_t process, uint32_t region);
+void cei_network_forget_process(struct cei_network *network, uint32_t process);
+
+struct cei_network_entry *cei_network_entry(struct cei_network *network, uint32_t region);
+struct cei_network_image *cei_network_image(struct cei_network *network, uint32_t rank,
+					    uint32_t region);
+
+/* The signal was renewed: what was asked for before does not come any more. */
+void cei_network_image_renewed(struct cei_network *network,
+			       const struct cei_note_signal *signal);
+
+/* Keeps those signals of the note that are of today's generation. Returns how many they are. */
+uint32_t cei_network_still_aborted(struct cei_network *network, struct cei_note_abort *abort,
+				   struct cei_network_signal *ret_signals);
+
+void cei_network_heard_raise(struct cei_network *network, const struct cei_note_counter *raise);
+void cei_network_heard_ask(struct cei_network *network, uint32_t process,
+			   const struct cei_note_counter *ask);
+void cei_network_heard_value(struct cei_network *network, uint32_t process,
+			     const struct cei_note_counter *told);
+
+/* Tells listeners what has changed. Returns whether anything did. */
+int  cei_network_look_at_counters(struct cei_network *network);
+
+#endif /* CEI_NETWORK_PRIVATE_H */

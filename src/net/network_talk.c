@@ -1,0 +1,554 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * What networks of two processes say to each other. Notes go to the first rail of each process.
+ * What finds no room there waits in a list, and the network's thread says it later; the same
+ * thread tells listeners of counters that have changed.
+ */
+
+#include "net/network_private.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <ceoverlap/ceoverlap.h>
+
+#include "base/clock.h"
+#include "net/far_peer.h"
+
+#define NS_PER_S UINT64_C(1000000000)
+
+/* --- saying ---------------------------------------------------------------------- */
+
+/* CEOV_FULL: there is no room now. Everything else is settled: where a process is lost, its rail
+ * tells so by itself. */
+static int say(struct cei_network *network, uint32_t process,
+	       const struct cei_far_message *message)
+{
+	return cei_rail_say(network->rails[0].rail, process, message) == CEOV_FULL ? CEOV_FULL : 0;
+}
+
+static void keep(struct cei_network *network, uint32_t process,
+		 const struct cei_far_message *message)
+{
+	struct cei_network_message *kept = NULL;
+
+	if (network->n_waiting < CEI_NETWORK_WAITING_MAX)
+		kept = calloc(1, sizeof(*kept));
+	if (!kept) {
+		cei_network_part(network, process, "there is no memory for what it has not read");
+		return;
+	}
+	kept->process = process;
+	kept->message = *message;
+	if (message->type == CEI_FAR_NOTE) {
+		memcpy(kept->note, message->note.bytes, message->note.n_bytes);
+		kept->message.note.bytes = kept->note;
+	}
+	cei_list_append(&network->waiting, &kept->link);
+	network->n_waiting++;
+	pthread_cond_signal(&network->work);
+}
+
+void cei_network_tell(struct cei_network *network, uint32_t process,
+		      const struct cei_far_message *message)
+{
+	if (network->has_gone[process])
+		return;
+	if (say(network, process, message) == CEOV_FULL)
+		keep(network, process, message);
+}
+
+void cei_network_note(struct cei_network *network, uint32_t process,
+		      const struct cei_note *note)
+{
+	struct cei_far_message message = { .type = CEI_FAR_NOTE };
+	uint8_t bytes[CEI_FAR_NOTE_MAX];
+
+	message.note.bytes = bytes;
+	message.note.n_bytes = cei_note_encode(note, bytes);
+	cei_network_tell(network, process, &message);
+}
+
+void cei_network_expect(struct cei_network *network, uint32_t process, int by)
+{
+	cei_rail_expect(network->rails[0].rail, process, by);
+}
+
+/* Says what waits, as far as there is room. Returns whether anything was said. */
+static int flush(struct cei_network *network)
+{
+	struct cei_list *node, *next;
+	struct cei_network_message *kept;
+	int has_said = 0;
+
+	for (node = network->waiting.next; node != &network->waiting; node = next) {
+		next = node->next;
+		kept = CEI_OWNER(node, struct cei_network_message, link);
+		if (!network->has_gone[kept->process] &&
+		    say(network, kept->process, &kept->message) == CEOV_FULL)
+			continue;
+		cei_list_remove(&kept->link);
+		free(kept);
+		network->n_waiting--;
+		has_said = 1;
+	}
+	return has_said;
+}
+
+/* --- waiting for answers ------------------------------------------------------------ */
+
+void cei_network_enter(struct cei_network *network, struct cei_network_request *request)
+{
+	request->number = ++network->last_request;
+	cei_list_append(&network->requests, &request->link);
+}
+
+struct cei_network_request *cei_network_request(struct cei_network *network, uint64_t number,
+						uint32_t process)
+{
+	struct cei_network_request *request;
+	struct cei_list *node;
+
+	for (node = network->requests.next; node != &network->requests; node = node->next) {
+		request = CEI_OWNER(node, struct cei_network_request, link);
+		if (request->number == number &&
+		    (request->process == process || request->process == CEOV_NOBODY))
+			return request;
+	}
+	return NULL;
+}
+
+int cei_network_wait(struct cei_network *network, uint64_t deadline_ns)
+{
+	struct timespec until = {
+		.tv_sec = (time_t)(deadline_ns / NS_PER_S),
+		.tv_nsec = (long)(deadline_ns % NS_PER_S),
+	};
+
+	if (cei_now_ns() >= deadline_ns)
+		return CEOV_NONE;
+	if (network->has_thread) {
+		pthread_cond_timedwait(&network->changed, &network->lock, &until);
+		return 0;
+	}
+	pthread_mutex_unlock(&network->lock);
+	if (!cei_network_turn(network))
+		cei_relax();
+	pthread_mutex_lock(&network->lock);
+	return 0;
+}
+
+int cei_network_await(struct cei_network *network, struct cei_network_request *request,
+		      uint64_t deadline_ns)
+{
+	int r = 0;
+
+	while (!r && request->n_awaited && !request->is_lost)
+		r = cei_network_wait(network, deadline_ns);
+	cei_list_remove(&request->link);
+	if (request->is_lost)
+		return CEOV_ERR_PEER_LOST;
+	return request->n_awaited ? CEOV_NONE : 0;
+}
+
+/* --- processes that are given up ------------------------------------------------------- */
+
+/* Only the network's thread asks rails, and without the lock: rails answer by their own threads,
+ * which may be waiting for the lock. */
+void cei_network_part(struct cei_network *network, uint32_t process, const char *why)
+{
+	if (network->has_gone[process] || network->is_parting[process])
+		return;
+	network->is_parting[process] = 1;
+	network->n_parting++;
+	cei_log(network->site->report, CEI_LOG_INFO, "network: process %u is given up: %s", process,
+		why);
+	pthread_cond_signal(&network->work);
+}
+
+static int is_connected(struct cei_rail *rail, uint32_t process)
+{
+	struct cei_rail_status status;
+
+	if (cei_rail_look(rail, process, &status))
+		return 0;
+	return status.connection == CEI_FAR_OPENING || status.connection == CEI_FAR_UP ||
+	       status.connection == CEI_FAR_CLOSING || status.connection == CEI_FAR_LEAVING;
+}
+
+/* Gives the process up on all rails. Returns whether none of them has a connection to it any more,
+ * so that nothing of it lands. */
+static int has_parted(struct cei_network *network, uint32_t process)
+{
+	uint32_t i, n_connected = 0;
+
+	for (i = 0; i < network->n_rails; i++) {
+		if (!is_connected(network->rails[i].rail, process))
+			continue;
+		(void)cei_rail_give_up(network->rails[i].rail, process,
+				       "it is lost on another rail, or another process says so");
+		n_connected += (uint32_t)is_connected(network->rails[i].rail, process);
+	}
+	return !n_connected;
+}
+
+/* Ends processes that are parting and have no connection any more. Without the lock. */
+static int end_parted(struct cei_network *network)
+{
+	uint32_t n = cei_book_n_processes(network->book), process;
+	int is_parting, has_ended = 0;
+
+	for (process = 0; process < n; process++) {
+		pthread_mutex_lock(&network->lock);
+		is_parting = network->is_parting[process];
+		pthread_mutex_unlock(&network->lock);
+		if (!is_parting || !has_parted(network, process))
+			continue;
+		cei_network_process_gone(network, process, 0);
+		has_ended = 1;
+	}
+	return has_ended;
+}
+
+/* --- the thread ----------------------------------------------------------------------- */
+
+int cei_network_turn(struct cei_network *network)
+{
+	int is_parting, has_worked = 0;
+	uint32_t i;
+
+	for (i = 0; i < network->n_rails; i++)
+		has_worked |= cei_rail_turn(network->rails[i].rail, cei_now_ns()) == CEOV_PENDING;
+	pthread_mutex_lock(&network->lock);
+	has_worked |= flush(network);
+	has_worked |= cei_network_look_at_counters(network);
+	is_parting = network->n_parting != 0;
+	pthread_mutex_unlock(&network->lock);
+	return has_worked | (is_parting && end_parted(network));
+}
+
+static void *run(void *arg)
+{
+	struct cei_network *network = arg;
+	struct cei_backoff backoff;
+	int has_worked, is_parting;
+
+	cei_backoff_reset(&backoff);
+	pthread_mutex_lock(&network->lock);
+	while (!network->must_stop) {
+		has_worked = flush(network);
+		has_worked |= cei_network_look_at_counters(network);
+		if (has_worked)
+			cei_backoff_reset(&backoff);
+		if (!network->n_waiting && !network->n_listeners && !network->n_parting) {
+			pthread_cond_wait(&network->work, &network->lock);
+			cei_backoff_reset(&backoff);
+			continue;
+		}
+		is_parting = network->n_parting != 0;
+		pthread_mutex_unlock(&network->lock);
+		if (is_parting)
+			(void)end_parted(network);
+		cei_backoff_step(&backoff);
+		pthread_mutex_lock(&network->lock);
+	}
+	pthread_mutex_unlock(&network->lock);
+	return NULL;
+}
+
+int cei_network_start(struct cei_network *network)
+{
+	sigset_t all, before;
+	int error;
+
+	if (network->site->progress_by_caller)
+		return 0;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = pthread_create(&network->thread, NULL, run, network);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	network->has_thread = !error;
+	if (!error)
+		return 0;
+	return cei_raise(network->site->report, CEOV_ERR_SYSTEM, error,
+			 "network: no thread: %s", strerror(error));
+}
+
+void cei_network_stop(struct cei_network *network)
+{
+	struct cei_list *node;
+
+	if (network->has_thread) {
+		pthread_mutex_lock(&network->lock);
+		network->must_stop = 1;
+		pthread_cond_signal(&network->work);
+		pthread_mutex_unlock(&network->lock);
+		pthread_join(network->thread, NULL);
+		network->has_thread = 0;
+	}
+	while ((node = cei_list_take(&network->waiting)))
+		free(CEI_OWNER(node, struct cei_network_message, link));
+}
+
+/* --- hearing ---------------------------------------------------------------------------- */
+
+static void answered(struct cei_network *network, struct cei_network_request *request)
+{
+	request->n_awaited -= request->n_awaited > 0;
+	pthread_cond_broadcast(&network->changed);
+}
+
+static void heard_reply(struct cei_network *network, uint32_t process,
+			const struct cei_note_reply *reply)
+{
+	struct cei_network_request *request = cei_network_request(network, reply->number, process);
+	struct cei_note drop = { .type = CEI_NOTE_DROP };
+
+	if (request) {
+		request->result = reply->result;
+		request->found = reply->found;
+		answered(network, request);
+	} else if (!reply->result) {    /* it came too late: nobody uses what was found */
+		drop.drop = reply->found.region;
+		cei_network_note(network, process, &drop);
+	}
+}
+
+static void heard_renewed(struct cei_network *network, uint32_t process,
+			  const struct cei_note_renew *renewed)
+{
+	struct cei_network_request *request = cei_network_request(network, renewed->number,
+								  process);
+
+	if (request)
+		answered(network, request);
+}
+
+static void heard_barrier(struct cei_network *network, const struct cei_note_barrier *barrier)
+{
+	if (network->seen[barrier->round] < barrier->call)
+		network->seen[barrier->round] = barrier->call;
+	pthread_cond_broadcast(&network->changed);
+}
+
+/* Notes that are handled within this layer. With the lock held. */
+static void heard_inside(struct cei_network *network, uint32_t process,
+			 const struct cei_note *note)
+{
+	switch (note->type) {
+	case CEI_NOTE_FIND:
+		cei_network_heard_find(network, process, &note->find);
+		break;
+	case CEI_NOTE_REPLY:
+		heard_reply(network, process, &note->reply);
+		break;
+	case CEI_NOTE_DROP:
+		cei_network_heard_drop(network, process, note->drop);
+		break;
+	case CEI_NOTE_RAISE:
+		cei_network_heard_raise(network, &note->counter);
+		break;
+	case CEI_NOTE_ASK:
+		cei_network_heard_ask(network, process, &note->counter);
+		break;
+	case CEI_NOTE_VALUE:
+		cei_network_heard_value(network, process, &note->counter);
+		break;
+	case CEI_NOTE_RENEWED:
+		heard_renewed(network, process, &note->renew);
+		break;
+	case CEI_NOTE_BARRIER:
+		heard_barrier(network, &note->barrier);
+		break;
+	}
+}
+
+/* Has the layer above zero the image, and says so. */
+static void heard_renew(struct cei_network *network, uint32_t process,
+			const struct cei_note_renew *renew)
+{
+	const struct cei_network_signal *named = &renew->signal.named;
+	struct cei_note note = { .type = CEI_NOTE_RENEWED };
+
+	if (named->rank >= cei_book_n_ranks(network->book) ||
+	    cei_network_process(network, named->rank) != process)
+		return;
+	pthread_mutex_lock(&network->lock);
+	cei_network_image_renewed(network, &renew->signal);
+	pthread_mutex_unlock(&network->lock);
+	network->events->renewed(network->events_arg, named->rank, named->region);
+	note.renew = *renew;
+	pthread_mutex_lock(&network->lock);
+	cei_network_note(network, process, &note);
+	pthread_mutex_unlock(&network->lock);
+}
+
+static void heard_abort(struct cei_network *network, struct cei_note_abort *abort)
+{
+	struct cei_network_signal signals[CEI_NETWORK_ABORTS_MAX];
+	uint32_t n;
+
+	pthread_mutex_lock(&network->lock);
+	n = cei_network_still_aborted(network, abort, signals);
+	pthread_mutex_unlock(&network->lock);
+	if (n)
+		network->events->aborted(network->events_arg, signals, n, abort->error,
+					 abort->blame);
+}
+
+static void heard_gone(struct cei_network *network, uint32_t rank)
+{
+	uint32_t process;
+
+	if (rank >= cei_book_n_ranks(network->book))
+		return;
+	process = cei_network_process(network, rank);
+	pthread_mutex_lock(&network->lock);
+	if (process != cei_book_own_process(network->book))
+		cei_network_part(network, process, "another process says that it is lost");
+	pthread_mutex_unlock(&network->lock);
+}
+
+static void heard_note(struct cei_network *network, uint32_t process,
+		       const struct cei_far_note *bytes)
+{
+	struct cei_note note;
+
+	if (cei_note_decode(bytes->bytes, bytes->n_bytes, &note)) {
+		pthread_mutex_lock(&network->lock);
+		cei_network_part(network, process, "it has sent a note that makes no sense");
+		pthread_mutex_unlock(&network->lock);
+		return;
+	}
+	if (note.type == CEI_NOTE_ABORT) {
+		heard_abort(network, &note.abort);
+	} else if (note.type == CEI_NOTE_RENEW) {
+		heard_renew(network, process, &note.renew);
+	} else if (note.type == CEI_NOTE_GONE) {
+		heard_gone(network, note.gone);
+	} else {
+		pthread_mutex_lock(&network->lock);
+		heard_inside(network, process, &note);
+		pthread_mutex_unlock(&network->lock);
+	}
+}
+
+static void heard(void *arg, uint32_t process, const struct cei_far_message *message)
+{
+	struct cei_network *network = ((struct cei_network_rail *)arg)->network;
+
+	if (message->type == CEI_FAR_NOTE)
+		heard_note(network, process, &message->note);
+}
+
+/* --- processes that have gone --------------------------------------------------------------- */
+
+/* Every process tells those whose numbers differ in one bit, so that in the end all know, even if
+ * some of them have gone. */
+static void pass_on(struct cei_network *network, uint32_t process)
+{
+	uint32_t own = cei_book_own_process(network->book), n, bit, n_ranks;
+	struct cei_note note = { .type = CEI_NOTE_GONE };
+
+	note.gone = cei_book_ranks_of(network->book, process, &n_ranks)[0];
+	n = cei_book_n_processes(network->book);
+	for (bit = 1; bit < n; bit *= 2)
+		if ((own ^ bit) < n && (own ^ bit) != process)
+			cei_network_note(network, own ^ bit, &note);
+}
+
+/* Ends what waits for an answer of the process. */
+static void end_requests(struct cei_network *network, uint32_t process)
+{
+	struct cei_network_request *request;
+	struct cei_list *node;
+
+	for (node = network->requests.next; node != &network->requests; node = node->next) {
+		request = CEI_OWNER(node, struct cei_network_request, link);
+		request->is_lost |= request->process == process ||
+			request->process == CEOV_NOBODY;
+	}
+	pthread_cond_broadcast(&network->changed);
+}
+
+void cei_network_process_gone(struct cei_network *network, uint32_t process, int departed)
+{
+	const uint32_t *ranks;
+	uint32_t i, n_ranks;
+	int is_known;
+
+	pthread_mutex_lock(&network->lock);
+	is_known = network->has_gone[process] ||
+		process == cei_book_own_process(network->book);
+	if (!is_known) {
+		network->has_gone[process] = 1;
+		network->n_parting -= network->is_parting[process];
+		network->is_parting[process] = 0;
+		cei_network_forget_process(network, process);
+		end_requests(network, process);
+		if (!departed)
+			pass_on(network, process);
+	}
+	pthread_mutex_unlock(&network->lock);
+	if (is_known)
+		return;
+	ranks = cei_book_ranks_of(network->book, process, &n_ranks);
+	for (i = 0; i < n_ranks; i++)
+		network->events->gone(network->events_arg, ranks[i], departed);
+}
+
+/* A process that is lost on one rail is given up on all. */
+static void losing(void *arg, uint32_t process, const char *why)
+{
+	struct cei_network_rail *rail = arg;
+	struct cei_network *network = rail->network;
+
+	pthread_mutex_lock(&network->lock);
+	cei_network_part(network, process, why);
+	pthread_mutex_unlock(&network->lock);
+}
+
+static void lost(void *arg, uint32_t process, const char *why, int is_uncertain)
+{
+	struct cei_network_rail *rail = arg;
+
+	(void)why;
+	if (is_uncertain)
+		cei_log(rail->network->site->report, CEI_LOG_ERROR,
+			"network: bytes of process %u may still land in memory that it was writing "
+			"to; the contents of that are uncertain", process);
+}
+
+static void departed(void *arg, uint32_t process)
+{
+	struct cei_network_rail *rail = arg;
+
+	cei_network_process_gone(rail->network, process, 1);
+}
+
+/* Rails of equal number belong together. */
+static int find(void *arg, uint32_t process, uint8_t *ret_address, uint32_t *ret_n_bytes)
+{
+	struct cei_network_rail *rail = arg;
+	struct cei_book *book = rail->network->book;
+	const void *address;
+
+	if (rail->index >= cei_book_n_rails(book, process))
+		return CEOV_NONE;
+	address = cei_book_rail(book, process, rail->index, ret_n_bytes);
+	memcpy(ret_address, address, *ret_n_bytes);
+	return 0;
+}
+
+const struct cei_rail_events cei_network_rail_events = {
+	.find = find,
+	.losing = losing,
+	.lost = lost,
+	.departed = departed,
+	.heard = heard,
+};
