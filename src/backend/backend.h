@@ -90,6 +90,8 @@ enum cei_cap {
 					 * arrived, also in a peer's memory, and their sources
 					 * may be overwritten */
 	CEI_CAP_CAPTURE   = 1u << 5,    /* stream_queue takes work with value_at */
+	CEI_CAP_REGISTERED = 1u << 7,   /* its pieces are within memory that memory_open has
+					 * opened, never in memory that a launch names */
 	CEI_CAP_PEER_LANES = 1u << 6,   /* a lane moves to and from one other rank only, the
 					 * one that it is opened for (lane->peer). A member's
 					 * first mover must not have this */
@@ -129,6 +131,10 @@ struct cei_memory {
 	uint64_t                 address;       /* where it is mapped for the member; 0: it is not
 						 * mapped for this member */
 	uint64_t                 size_bytes;
+	uint64_t                 host;          /* host memory: where this process has it; 0: it
+						 * has not */
+	uint32_t                 far_id;        /* memory of another node: its number there; 0:
+						 * it is of this node */
 };
 
 struct cei_lane {

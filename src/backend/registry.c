@@ -12,12 +12,14 @@
 
 extern const struct cei_backend_ops cei_backend_host;
 extern const struct cei_backend_ops cei_backend_cuda;
+extern const struct cei_backend_ops cei_backend_net;
 
 const struct cei_backend_ops *const cei_backends[] = {
 	&cei_backend_host,
 #if HAVE_CUDA
 	&cei_backend_cuda,
 #endif
+	&cei_backend_net,
 	NULL,
 };
 

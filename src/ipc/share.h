@@ -30,6 +30,7 @@ enum cei_region_origin {
 	CEI_REGION_CREATED = 1,
 	CEI_REGION_ADOPTED,
 	CEI_REGION_IMPORTED,
+	CEI_REGION_FAR,                 /* memory of another node: mapped for nobody here */
 };
 
 struct cei_region {
@@ -49,6 +50,8 @@ struct cei_region {
 						 * if it was imported: its address; else 0 */
 	int                    is_open;         /* GPU memory of this process: other GPUs of the
 						 * process need only peer access */
+	uint32_t               far_id;          /* the number by which other nodes know the
+						 * memory, given by its owner; 0: they do not */
 	uint64_t               buffer_id;       /* the driver's id of the allocation, or the
 						 * inode of the memfd */
 	uint64_t               file_device;     /* imported host memory: the device that has the

@@ -52,8 +52,18 @@ struct memory_of {
 struct cei_memory cei_plan_memory(const struct ceov_plan *plan, const struct cei_region *region,
 				  uint32_t rank)
 {
-	return (struct cei_memory){ region, rank, region->address[plan->member],
-				    region->size_bytes };
+	struct cei_memory memory = {
+		.region = region,
+		.rank = rank,
+		.address = region->address[plan->member],
+		.size_bytes = region->size_bytes,
+	};
+
+	if (region->origin == CEI_REGION_FAR)
+		memory.far_id = region->far_id;
+	else if (region->kind == CEOV_PLACE_HOST)
+		memory.host = (uint64_t)(uintptr_t)region->host;
+	return memory;
 }
 
 static struct cei_backend *mover_of(const struct ceov_plan *plan, uint32_t m)
@@ -212,9 +222,24 @@ static int bind_piece(struct ceov_plan *plan, uint32_t i, struct cei_step *step)
 static uint32_t peer_of(const struct cei_program *program,
 			const struct cei_program_transfer *transfer)
 {
-	uint32_t target = program->buffers[transfer->target.buffer].rank;
+	uint32_t target;
 
+	if (!transfer->row_bytes)
+		return program->signals[transfer->then.signal].rank;
+	target = program->buffers[transfer->target.buffer].rank;
 	return target == program->rank ? program->buffers[transfer->source.buffer].rank : target;
+}
+
+/* Whether a transfer without bytes goes on the lane of the one before it. It does not where lanes
+ * are for one rank each, and the counter that it raises is reached by such lanes only. */
+static int goes_behind(const struct ceov_plan *plan, uint32_t i)
+{
+	const struct cei_program_transfer *transfer = &plan->program.transfers[i];
+	uint32_t reached = plan->program.signals[transfer->then.signal].reached;
+
+	return transfer[-1].mover == transfer->mover &&
+	       (reached & 1 ||
+		!(mover_of(plan, transfer->mover)->ops->caps & CEI_CAP_PEER_LANES));
 }
 
 /* The engine's first lanes are those of its first mover, in their order. */
@@ -229,7 +254,7 @@ static int bind_lane(struct ceov_plan *plan, uint32_t i, struct cei_step *step)
 	step->lane = direction;
 	if (!transfer->mover)
 		return 0;
-	if (!transfer->row_bytes) {
+	if (!transfer->row_bytes && i && goes_behind(plan, i)) {
 		step->lane = step[-1].lane;
 		return 0;
 	}

@@ -61,13 +61,12 @@ static uint32_t movers_that_reach(const struct ceov_plan *plan, const struct cei
 static void fill_signal(const struct ceov_plan *plan, const struct ceov_signal *signal,
 			struct cei_program_signal *to)
 {
-	const struct cei_region *counters = signal->gpu ? signal->gpu : signal->control;
-
 	to->rank = signal->rank;
 	to->n_counters = signal->n_counters;
 	to->flags = (cei_signal_is_visible(signal) ? CEI_PROGRAM_SEEN : 0) |
 		(signal->gpu ? CEI_PROGRAM_IN_GPU : 0);
-	to->reached = movers_that_reach(plan, counters, signal->rank);
+	to->reached = movers_that_reach(plan, cei_signal_spot(signal, 0).counters,
+					signal->rank);
 }
 
 static void fill_signals(struct ceov_plan *plan)
@@ -138,7 +137,7 @@ static uint32_t machine_place(const struct cei_engine *engine, const struct ceov
 	const struct cei_machine *machine = engine->topology->machine;
 	const struct cei_region *region = buffer->region;
 
-	if (!machine || engine->place == CEOV_NOBODY)
+	if (!machine || engine->place == CEOV_NOBODY || region->origin == CEI_REGION_FAR)
 		return CEOV_NOBODY;
 	if (!(engine->backend->ops->caps & CEI_CAP_DEVICE))
 		return buffer->rank < cei_machine_n_places(machine) ? buffer->rank : CEOV_NOBODY;
@@ -186,6 +185,8 @@ static void fill_mover(const struct cei_engine *engine, uint32_t m, struct cei_p
 
 	if (!m && backend->ops->live_caps(backend) & CEI_CAP_LANE_WAIT)
 		to->flags = CEI_PROGRAM_CAN_WAIT;
+	if (backend->ops->caps & CEI_CAP_REGISTERED)
+		to->flags |= CEI_PROGRAM_REGISTERED_ONLY;
 	to->moves = backend->ops->moves;
 	to->gpu = backend->place.kind == CEOV_PLACE_GPU ? backend->place.index : CEOV_NOBODY;
 	to->place = engine->place;

@@ -60,6 +60,9 @@ static const char *find_direction(const struct cei_program *program, uint32_t i,
 	int is_from_host = source->kind == CEOV_PLACE_HOST;
 	int is_to_host = target->kind == CEOV_PLACE_HOST;
 
+	if (source->flags & CEI_PROGRAM_FLOATING && mover->flags & CEI_PROGRAM_REGISTERED_ONLY)
+		return "source is named by each launch, and only registered memory leaves the "
+			"node";
 	if (!(source->flags & CEI_PROGRAM_FLOATING) && !(source->reached >> m & 1))
 		return "source is not reachable from there";
 	if (!(target->reached >> m & 1))
@@ -246,6 +249,23 @@ static int asks_for_more(const struct router *router, uint32_t i)
 	return program->rule == CEI_ROUTE_RULE_ALL && !program->has_template;
 }
 
+/* Routes a transfer without bytes. It goes on the lane of the transfer before it, unless only
+ * another mover can raise its mark. */
+static void route_mark(struct cei_program *program, uint32_t i)
+{
+	struct cei_program_transfer *transfer = &program->transfers[i];
+	uint32_t m;
+
+	transfer->direction = i ? transfer[-1].direction : CEI_DIRECTION_LOCAL;
+	transfer->mover = i ? transfer[-1].mover : 0;
+	for (m = 0; m < program->n_movers && !raises_mark(program, i, transfer->mover); m++) {
+		if (!raises_mark(program, i, m))
+			continue;
+		transfer->mover = m;
+		transfer->direction = CEI_DIRECTION_HOST;
+	}
+}
+
 static int route_one(struct router *router, uint32_t i)
 {
 	struct cei_program_transfer *transfer = &router->program->transfers[i];
@@ -255,9 +275,8 @@ static int route_one(struct router *router, uint32_t i)
 
 	transfer->has_direct = 1;
 	transfer->route = CEI_PROGRAM_NONE;
-	if (!transfer->row_bytes) {     /* goes behind what is before it: on its lane */
-		transfer->direction = i ? transfer[-1].direction : CEI_DIRECTION_LOCAL;
-		transfer->mover = i ? transfer[-1].mover : 0;
+	if (!transfer->row_bytes) {
+		route_mark(router->program, i);
 		return 0;
 	}
 	transfer->direction = CEI_DIRECTION_PEER;

@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/*
+ * The mover to other nodes: its lanes are far lanes of rails (net/rail.h). It moves from host
+ * memory of this process to host memory of another node.
+ *
+ * Addresses of this process are pointers. One of another node has bit 63 set, then the number
+ * of the region at its owner, and the offset in it; which process that is, the lane knows. A
+ * mark may also be one of this process: it is raised when everything before it has arrived.
+ */
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "backend/backend.h"
+#include "base/clock.h"
+#include "base/list.h"
+#include "net/network.h"
+#include "net/rail.h"
+
+extern const struct cei_backend_ops cei_backend_net;
+
+#define FAR_BIT      (UINT64_C(1) << 63)
+#define REGION_SHIFT 40u
+#define OFFSET_MASK  ((UINT64_C(1) << REGION_SHIFT) - 1)
+
+/* Marks of this process that wait for their submit. */
+#define OWN_POSTS 512u                          /* a power of two */
+
+#define RAILS_MAX CEI_NETWORK_RAILS_MAX
+
+struct memory {                                 /* registered with the rails */
+	struct cei_list        link;
+	uint64_t               address;
+	uint64_t               n_bytes;
+	uint32_t               n_opened;        /* by plans */
+	struct cei_far_memory *opened[RAILS_MAX];
+};
+
+struct net_backend {
+	pthread_mutex_t lock;                   /* guards the next one */
+	struct cei_list memories;               /* struct memory */
+};
+
+struct own_post {
+	uint64_t submit;                        /* number of the submit that it belongs to */
+	uint64_t counter;
+	uint64_t word;
+	uint64_t value;
+};
+
+struct net_lane {
+	struct cei_rail     *rail;
+	struct cei_far_lane *far;
+	uint64_t             n_submits;
+	uint64_t             n_posted;          /* in own_posts, ever */
+	uint64_t             n_raised;          /* and those that were raised */
+	struct own_post      own_posts[OWN_POSTS];
+};
+
+/* --- opening -------------------------------------------------------------------------- */
+
+static int net_open(struct cei_backend *backend)
+{
+	struct net_backend *net = backend->private;
+
+	if (!backend->site->network)
+		return CEOV_NONE;
+	pthread_mutex_init(&net->lock, NULL);
+	cei_list_init(&net->memories);
+	return 0;
+}
+
+static void net_close(struct cei_backend *backend)
+{
+	struct net_backend *net = backend->private;
+
+	if (backend->site->network)
+		pthread_mutex_destroy(&net->lock);
+}
+
+static uint32_t net_live_caps(struct cei_backend *backend)
+{
+	return backend->ops->caps;
+}
+
+static uint32_t net_waits_left(struct cei_backend *backend)
+{
+	(void)backend;
+	return UINT32_MAX;              /* its lanes do not wait */
+}
+
+/* --- memory ----------------------------------------------------------------------------- */
+
+static int net_memory_reaches(struct cei_backend *backend, const struct cei_memory *memory)
+{
+	(void)backend;
+	if (memory->far_id)
+		return memory->size_bytes <= OFFSET_MASK;
+	return memory->host != 0;
+}
+
+/* With the lock held. */
+static struct memory *memory_at(struct net_backend *net, uint64_t address, uint64_t n_bytes)
+{
+	struct cei_list *node;
+	struct memory *memory;
+
+	for (node = net->memories.next; node != &net->memories; node = node->next) {
+		memory = CEI_OWNER(node, struct memory, link);
+		if (memory->address == address && (!n_bytes || memory->n_bytes == n_bytes))
+			return memory;
+	}
+	return NULL;
+}
+
+static void unregister(struct cei_backend *backend, struct memory *memory)
+{
+	uint64_t deadline_ns = cei_deadline(UINT64_C(1000000000));
+	struct cei_backoff backoff;
+	struct cei_rail *rail;
+	uint32_t i;
+
+	cei_backoff_reset(&backoff);
+	for (i = 0; i < RAILS_MAX; i++) {
+		rail = cei_network_rail_numbered(backend->site->network, i);
+		if (!memory->opened[i])
+			continue;
+		while (cei_rail_memory_close(rail, memory->opened[i]) == CEOV_PENDING &&
+		       cei_now_ns() < deadline_ns)
+			cei_backoff_step(&backoff);
+	}
+	free(memory);
+}
+
+static int register_memory(struct cei_backend *backend, uint64_t address, uint64_t n_bytes,
+			   struct memory **ret_memory)
+{
+	struct memory *memory = calloc(1, sizeof(*memory));
+	struct cei_rail *rail;
+	uint32_t i;
+	int r = 0;
+
+	if (!memory)
+		return cei_raise(backend->site->report, CEOV_ERR_NO_MEMORY, 0,
+				 "net: no memory to register %llu bytes",
+				 (unsigned long long)n_bytes);
+	memory->address = address;
+	memory->n_bytes = n_bytes;
+	for (i = 0; !r && i < RAILS_MAX; i++) {
+		rail = cei_network_rail_numbered(backend->site->network, i);
+		if (rail)
+			r = cei_rail_memory_open(rail, (void *)(uintptr_t)address, n_bytes,
+						 &memory->opened[i]);
+	}
+	if (r)
+		unregister(backend, memory);
+	else
+		*ret_memory = memory;
+	return r;
+}
+
+static int net_memory_open(struct cei_backend *backend, const struct cei_memory *memory,
+			   uint64_t *ret_address)
+{
+	struct net_backend *net = backend->private;
+	struct memory *known;
+	uint64_t address;
+	int r = 0;
+
+	if (memory->far_id) {
+		*ret_address = FAR_BIT | (uint64_t)memory->far_id << REGION_SHIFT;
+		return 0;
+	}
+	address = memory->host;
+	pthread_mutex_lock(&net->lock);
+	known = memory_at(net, address, memory->size_bytes);
+	if (!known) {
+		r = register_memory(backend, address, memory->size_bytes, &known);
+		if (!r)
+			cei_list_append(&net->memories, &known->link);
+	}
+	if (!r)
+		known->n_opened++;
+	pthread_mutex_unlock(&net->lock);
+	if (!r)
+		*ret_address = address;
+	return r;
+}
+
+static void net_memory_close(struct cei_backend *backend, uint64_t address)
+{
+	struct net_backend *net = backend->private;
+	struct memory *memory;
+
+	if (address & FAR_BIT)
+		return;
+	pthread_mutex_lock(&net->lock);
+	memory = memory_at(net, address, 0);
+	if (memory && !--memory->n_opened) {
+		cei_list_remove(&memory->link);
+		unregister(backend, memory);
+	}
+	pthread_mutex_unlock(&net->lock);
+}
+
+/* --- lanes --------------------------------------------------------------------------------- */
+
+static int net_lane_open(struct cei_lane *lane)
+{
+	struct cei_network *network = lane->backend->site->network;
+	uint32_t own = lane->backend->site->members[lane->backend->member].rank;
+	uint32_t process = cei_network_process(network, lane->peer);
+	struct net_lane *net = lane->private;
+
+	net->rail = cei_network_rail(network, own, process);
+	return cei_rail_lane_open(net->rail, process, &net->far);
+}
+
+static void net_lane_close(struct cei_lane *lane)
+{
+	struct net_lane *net = lane->private;
+
+	if (net->far)
+		cei_rail_lane_close(net->rail, net->far);
+}
+
+static struct cei_far_copy far_copy(const struct cei_piece *piece)
+{
+	uint64_t target = piece->target & ~FAR_BIT;
+	struct cei_far_copy copy = {
+		.source = piece->source,
+		.offset = target & OFFSET_MASK,
+		.row_bytes = piece->row_bytes,
+		.n_rows = piece->n_rows,
+		.source_pitch_bytes = piece->source_pitch_bytes,
+		.target_pitch_bytes = piece->target_pitch_bytes,
+		.region = (uint32_t)(target >> REGION_SHIFT),
+	};
+
+	return copy;
+}
+
+static int net_copy(struct cei_lane *lane, const struct cei_piece *pieces, uint32_t n_pieces)
+{
+	struct cei_far_copy copies[CEI_LANE_BATCH];
+	struct net_lane *net = lane->private;
+	uint32_t i, n = 0;
+
+	for (i = 0; i < n_pieces; i++)
+		if (pieces[i].n_rows)
+			copies[n++] = far_copy(&pieces[i]);
+	return n ? cei_far_lane_copy(net->far, copies, n) : 0;
+}
+
+static void keep_own(struct net_lane *net, const struct cei_post *post)
+{
+	net->own_posts[net->n_posted++ % OWN_POSTS] = (struct own_post){
+		net->n_submits + 1, post->counter, post->word, post->value };
+}
+
+static int net_post(struct cei_lane *lane, const struct cei_post *posts, uint32_t n_posts)
+{
+	struct cei_far_post far[CEI_LANE_BATCH];
+	struct net_lane *net = lane->private;
+	uint32_t i, n = 0, n_own;
+	int r;
+
+	for (i = 0; i < n_posts; i++) {
+		if (!(posts[i].counter & FAR_BIT))
+			continue;
+		far[n++] = (struct cei_far_post){
+			.value = posts[i].value,
+			.region = (uint32_t)((posts[i].counter & ~FAR_BIT) >> REGION_SHIFT),
+			.index = (uint32_t)((posts[i].counter & OFFSET_MASK) /
+					    sizeof(uint64_t)),
+		};
+	}
+	n_own = n_posts - n;
+	if (net->n_posted - net->n_raised + n_own > OWN_POSTS)
+		return CEOV_FULL;
+	r = n ? cei_far_lane_post(net->far, far, n) : 0;
+	for (i = 0; !r && i < n_posts; i++)
+		if (!(posts[i].counter & FAR_BIT))
+			keep_own(net, &posts[i]);
+	return r;
+}
+
+static int net_submit(struct cei_lane *lane)
+{
+	struct net_lane *net = lane->private;
+	int r = cei_far_lane_submit(net->far);
+
+	net->n_submits += !r;
+	return r;
+}
+
+static void raise_counter(uint64_t address, uint64_t value)
+{
+	/* release: pairs with the acquire of readers; the bytes that the mark stands behind were
+	 * read from their source, and arrived, before the lane's reap() said so */
+	if (address)
+		atomic_store_explicit((_Atomic uint64_t *)(uintptr_t)address, value,
+				      memory_order_release);
+}
+
+static int net_reap(struct cei_lane *lane, uint64_t *ret_n_done)
+{
+	struct net_lane *net = lane->private;
+	const struct own_post *post;
+	int r = cei_far_lane_reap(net->far, ret_n_done);
+
+	for (; net->n_raised < net->n_posted; net->n_raised++) {
+		post = &net->own_posts[net->n_raised % OWN_POSTS];
+		if (post->submit > *ret_n_done)
+			break;
+		raise_counter(post->counter, post->value);
+		raise_counter(post->word, post->value);
+	}
+	return r;
+}
+
+static int net_turn(struct cei_lane *lane)
+{
+	return cei_network_turn(lane->backend->site->network) ? CEOV_PENDING : 0;
+}
+
+static void net_stop(struct cei_lane *lane)
+{
+	struct net_lane *net = lane->private;
+
+	if (net->far)
+		cei_far_lane_stop(net->far);
+}
+
+static int net_is_idle(struct cei_lane *lane)
+{
+	struct net_lane *net = lane->private;
+
+	return !net->far || cei_far_lane_is_idle(net->far);
+}
+
+static int net_drain(struct cei_lane *lane, uint64_t deadline_ns)
+{
+	struct cei_backoff backoff;
+
+	cei_backoff_reset(&backoff);
+	while (!net_is_idle(lane)) {
+		if (cei_now_ns() >= deadline_ns)
+			return cei_raise(lane->backend->site->report, CEOV_ERR_TIMEOUT, 0,
+					 "net: lane %u to rank %u does not come to its end",
+					 lane->index, lane->peer);
+		if (lane->backend->site->progress_by_caller)
+			(void)net_turn(lane);
+		cei_backoff_step(&backoff);
+	}
+	return 0;
+}
+
+/* --- what only first movers do ------------------------------------------------------ */
+
+static int not_first(struct cei_backend *backend)
+{
+	return cei_raise(backend->site->report, CEOV_ERR_INVALID, 0,
+			 "net: this mover only has lanes to other nodes");
+}
+
+static int net_warm(struct cei_backend *backend, uint64_t address)
+{
+	(void)address;
+	return not_first(backend);
+}
+
+static int net_staging_open(struct cei_backend *backend, enum ceov_place_kind kind,
+			    uint64_t n_bytes, uint64_t *ret_address)
+{
+	(void)kind;
+	(void)n_bytes;
+	(void)ret_address;
+	return not_first(backend);
+}
+
+static void net_staging_close(struct cei_backend *backend, enum ceov_place_kind kind,
+			      uint64_t address)
+{
+	(void)backend;
+	(void)kind;
+	(void)address;
+}
+
+static int net_reach(struct cei_backend *backend, struct ceov_place place)
+{
+	(void)backend;
+	(void)place;
+	return CEOV_ERR_NO_ROUTE;
+}
+
+static int net_store(struct cei_backend *backend, uint64_t address, const void *bytes,
+		     uint64_t n_bytes)
+{
+	(void)address;
+	(void)bytes;
+	(void)n_bytes;
+	return not_first(backend);
+}
+
+static int net_load(struct cei_backend *backend, uint64_t address, void *ret_bytes,
+		    uint64_t n_bytes)
+{
+	(void)address;
+	(void)ret_bytes;
+	(void)n_bytes;
+	return not_first(backend);
+}
+
+static int net_stream_queue(struct cei_backend *backend, void *stream,
+			    const struct cei_stream_work *work)
+{
+	(void)stream;
+	(void)work;
+	return not_first(backend);
+}
+
+static int net_event_open(struct cei_backend *backend, void **ret_event)
+{
+	(void)ret_event;
+	return not_first(backend);
+}
+
+static void net_event_close(struct cei_backend *backend, void *event)
+{
+	(void)backend;
+	(void)event;
+}
+
+static int net_event_record(struct cei_backend *backend, void *event, void *stream)
+{
+	(void)event;
+	(void)stream;
+	return not_first(backend);
+}
+
+static int net_wait(struct cei_lane *lane, const struct cei_await *await)
+{
+	(void)await;
+	return not_first(lane->backend);
+}
+
+static int net_follow(struct cei_lane *lane, void *event)
+{
+	(void)event;
+	return not_first(lane->backend);
+}
+
+const struct cei_backend_ops cei_backend_net = {
+	.name           = "net",
+	.serves         = 1u << CEOV_PLACE_HOST | 1u << CEOV_PLACE_GPU,
+	.moves          = CEI_MOVES_WITHIN_HOST,
+	.caps           = CEI_CAP_ORDERED | CEI_CAP_DELIVERED | CEI_CAP_PEER_LANES |
+			  CEI_CAP_REGISTERED,
+	.progress       = CEI_PROGRESS_THREAD,
+	.backend_bytes  = sizeof(struct net_backend),
+	.lane_bytes     = sizeof(struct net_lane),
+	.open           = net_open,
+	.close          = net_close,
+	.live_caps      = net_live_caps,
+	.waits_left     = net_waits_left,
+	.memory_reaches = net_memory_reaches,
+	.memory_open    = net_memory_open,
+	.memory_close   = net_memory_close,
+	.warm           = net_warm,
+	.lane_open      = net_lane_open,
+	.lane_close     = net_lane_close,
+	.staging_open   = net_staging_open,
+	.staging_close  = net_staging_close,
+	.reach          = net_reach,
+	.store          = net_store,
+	.load           = net_load,
+	.stream_queue   = net_stream_queue,
+	.event_open     = net_event_open,
+	.event_close    = net_event_close,
+	.event_record   = net_event_record,
+	.wait           = net_wait,
+	.follow         = net_follow,
+	.copy           = net_copy,
+	.post           = net_post,
+	.submit         = net_submit,
+	.reap           = net_reap,
+	.turn           = net_turn,
+	.drain          = net_drain,
+	.stop           = net_stop,
+	.is_idle        = net_is_idle,
+};
