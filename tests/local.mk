@@ -47,6 +47,7 @@ threaded_suites = \
 	%D%/unit/test_late_ends \
 	%D%/unit/test_movers \
 	%D%/unit/test_many_lanes \
+	%D%/unit/test_nodes \
 	%D%/unit/test_waits \
 	%D%/unit/test_gates \
 	%D%/unit/test_groups \
@@ -124,6 +125,7 @@ pure_suites = \
 	%D%/unit/test_registry \
 	%D%/unit/test_pinned \
 	%D%/unit/test_far_wire \
+	%D%/unit/test_network_wire \
 	%D%/unit/test_far_stream \
 	%D%/unit/test_rail_evil \
 	%D%/unit/test_rail \
@@ -140,11 +142,12 @@ pure_suites += \
 if HAVE_UCX
 pure_suites += %D%/unit/test_ucx
 endif
-# Threads run in these two, but a thread sanitizer does not see the order that UCX gives, and
+# Threads run in these three, but a thread sanitizer does not see the order that UCX gives, and
 # cannot be loaded beside its hooks of memory calls.
 pure_suites += \
 	%D%/conformance/test_rail_ucx_tcp \
-	%D%/conformance/test_rail_ucx_shm
+	%D%/conformance/test_rail_ucx_shm \
+	%D%/system/test_nodes_processes
 suites = $(threaded_suites) $(pure_suites)
 
 gpu_suites =
@@ -230,6 +233,7 @@ libtesting_la_SOURCES = \
 	%D%/unit/loop_transport.c %D%/unit/loop_transport.h \
 	%D%/unit/rail_rig.c %D%/unit/rail_rig.h \
 	%D%/unit/rail_pair.c %D%/unit/rail_pair.h \
+	%D%/unit/nodes_rig.c %D%/unit/nodes_rig.h \
 	%D%/unit/executor_fixture.c %D%/unit/executor_fixture.h \
 	%D%/sim/sim.c %D%/sim/sim.h \
 	%D%/sim/sim_program.c %D%/sim/sim_program.h \

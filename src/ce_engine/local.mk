@@ -13,5 +13,6 @@ include src/ce_engine/plan/local.mk
 libceoverlap_core_la_SOURCES += \
 	%D%/here.c %D%/here.h \
 	%D%/open.c %D%/open.h \
+	%D%/peer_events.c %D%/peer_events.h \
 	%D%/signal_renew.c %D%/signal_renew.h \
 	%D%/warm.c %D%/warm.h

@@ -21,54 +21,12 @@
 #include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/export.h"
+#include "ce_engine/objects/far.h"
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/objects/tombstones.h"
+#include "ce_engine/peer_events.h"
 #include "ce_engine/plan/plan_release.h"
 #include "ce_engine/warm.h"
-
-/* Aborts all shared and found signals. Sets all abort words before the first poison: see
- * cei_signals_abort(). */
-static void abort_shared(ceov_context *context, uint32_t rank)
-{
-	struct cei_report_hold hold;
-	struct ceov_signal *signal;
-	struct cei_list *node;
-
-	cei_report_hold_begin(&context->report, &hold);
-	pthread_mutex_lock(&context->lock);
-	for (node = context->signals.next; node != &context->signals; node = node->next) {
-		signal = CEI_OWNER(node, struct ceov_signal, object.link);
-		if (signal->export_id || signal->found_id)
-			cei_signal_raise_abort(signal, CEOV_ERR_PEER_LOST, rank);
-	}
-	for (node = context->signals.next; node != &context->signals; node = node->next) {
-		signal = CEI_OWNER(node, struct ceov_signal, object.link);
-		if (signal->export_id || signal->found_id)
-			cei_signal_poison(signal);
-	}
-	pthread_mutex_unlock(&context->lock);
-	cei_report_hold_end(&context->report, &hold);
-}
-
-/* Called by the bootstrap thread when a rank is gone. Marks of a lost rank will never be raised, so
- * all signals that are shared in the group are aborted. A rank that departed in order has done its
- * part. */
-static void gone(void *arg, uint32_t rank, int departed)
-{
-	ceov_context *context = arg;
-	struct ceov_failure failure = cei_failure(CEOV_ERR_PEER_LOST, 0);
-
-	/* release: pairs with cei_context_is_lost() */
-	atomic_store_explicit(&context->is_lost[rank], 1, memory_order_release);
-	if (departed) {
-		cei_log(&context->report, CEI_LOG_INFO, "rank %u has closed", rank);
-		return;
-	}
-	failure.rank = rank;
-	(void)cei_raise_failure(&context->report, &failure,
-				"rank %u was lost; what waits for it ends", rank);
-	abort_shared(context, rank);
-}
 
 static int make_alive(ceov_context *context)
 {
@@ -136,19 +94,47 @@ static int open_gpus(ceov_context *context)
 	return check_gpus(context);
 }
 
-static int meet(ceov_context *context, const char *group)
+/* Meets the other nodes, where there are any. */
+static int open_network(ceov_context *context, const struct ceov_config *config,
+			const struct cei_transport_ops *transport)
 {
-	struct cei_bootstrap_config config;
+	struct cei_network_config network = {
+		.transport = transport,
+		.deadline_ns = cei_deadline(context->deadline_ns),
+		.events = &cei_peer_network_events,
+		.events_arg = context,
+	};
+	int r;
 
 	context->is_lost = calloc(context->site.n_ranks, sizeof(*context->is_lost));
 	if (!context->is_lost)
 		return cei_raise(&context->report, CEOV_ERR_NO_MEMORY, 0,
 				 "ceov_open: no memory for %u ranks", context->site.n_ranks);
-	if (!group || context->site.n_members == context->site.n_ranks)
+	network.public = config ? config->network : NULL;
+	r = cei_network_open(&context->site, &network, &context->site.network);
+	return r == CEOV_NONE ? 0 : r;
+}
+
+static int meet(ceov_context *context, const char *group)
+{
+	uint32_t n_local = cei_site_n_local(&context->site);
+	struct cei_bootstrap_config config;
+	char path[CEI_NETWORK_PATH_BYTES];
+
+	if (context->site.n_members == n_local)
 		return 0;
+	if (!group && context->site.network) {
+		cei_network_group_path(context->site.network, path);
+		group = path;
+	}
+	if (!group)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_open: the group has %u ranks and this process %u; "
+				 "name the group's socket path (config or CEOVERLAP_GROUP)",
+				 context->site.n_ranks, context->site.n_members);
 	config.path = group;
 	config.deadline_ns = cei_deadline(context->deadline_ns);
-	config.gone = gone;
+	config.gone = cei_peer_gone;
 	config.gone_arg = context;
 	return cei_bootstrap_open(&context->site, &config, &context->bootstrap);
 }
@@ -175,7 +161,8 @@ static int open_engines(ceov_context *context)
 	return r;
 }
 
-static int build(ceov_context *context, const struct ceov_config *config)
+static int build(ceov_context *context, const struct ceov_config *config,
+		 const struct cei_transport_ops *transport)
 {
 	const char *group = NULL;
 	int r = make_alive(context);
@@ -188,6 +175,8 @@ static int build(ceov_context *context, const struct ceov_config *config)
 	r = open_gpus(context);
 	if (!r)
 		r = cei_topology_open(&context->site, &context->topology);
+	if (!r)
+		r = open_network(context, config, transport);
 	if (!r)
 		r = cei_mappings_init(&context->mappings, &context->site);
 	if (!r)
@@ -207,8 +196,10 @@ static void init_lists(ceov_context *context)
 	cei_list_init(&context->stuck);
 	cei_list_init(&context->uppers);
 	cei_list_init(&context->exports);
+	cei_list_init(&context->far);
 	cei_list_init(&context->quarantine);
 	pthread_mutex_init(&context->lock, NULL);
+	pthread_mutex_init(&context->far_lock, NULL);
 	cei_tickets_init(&context->tickets);
 }
 
@@ -220,14 +211,15 @@ static int check_config(const struct ceov_config *config)
 	int r;
 
 	cei_report_init(&report, NULL, NULL);
-	r = cei_sized_check(&report, config, sizeof(*config), sizeof(*config),
-			    "ceov_open: config");
+	r = cei_sized_check(&report, config, offsetof(struct ceov_config, network),
+			    sizeof(*config), "ceov_open: config");
 	cei_report_fini(&report);
 	return r;
 }
 
 int cei_context_open(const struct ceov_config *config,
-		     const struct cei_backend_ops *const *movers, ceov_context **ret_context)
+		     const struct cei_backend_ops *const *movers,
+		     const struct cei_transport_ops *transport, ceov_context **ret_context)
 {
 	ceov_context *context;
 	int r;
@@ -244,7 +236,7 @@ int cei_context_open(const struct ceov_config *config,
 	context->settle = cei_plans_settle;
 	context->site.movers = movers;
 	context->door = &cei_door_here;
-	r = build(context, config);
+	r = build(context, config, transport);
 	if (r) {
 		ceov_close(context);
 		return r;
@@ -255,7 +247,7 @@ int cei_context_open(const struct ceov_config *config,
 
 int ceov_open(const struct ceov_config *config, ceov_context **ret_context)
 {
-	return cei_context_open(config, cei_backends, ret_context);
+	return cei_context_open(config, cei_backends, NULL, ret_context);
 }
 
 /* Releases what was found at peers: they may wait for that before they close. */
@@ -268,13 +260,13 @@ static void let_go_of_peers(ceov_context *context)
 	for (node = context->signals.next; node != &context->signals; node = next) {
 		next = node->next;
 		signal = CEI_OWNER(node, struct ceov_signal, object.link);
-		if (signal->found_id)
+		if (signal->found_id || signal->far)
 			cei_signal_destroy(signal);
 	}
 	for (node = context->buffers.next; node != &context->buffers; node = next) {
 		next = node->next;
 		buffer = CEI_OWNER(node, struct ceov_buffer, object.link);
-		if (buffer->found_id)
+		if (buffer->found_id || buffer->far)
 			cei_buffer_destroy(buffer);
 	}
 }
@@ -410,6 +402,7 @@ void ceov_close(ceov_context *context)
 	for (i = 0; i < n_engines(context); i++)
 		cei_engine_close(&context->engines[i]);
 	free(context->engines);
+	cei_network_close(context->site.network);
 	cei_ports_destroy(context->ports);
 	cei_mappings_fini(&context->mappings);
 	if (context->topology)
@@ -421,6 +414,7 @@ void ceov_close(ceov_context *context)
 	free((void *)context->is_lost);
 	cei_tickets_fini(&context->tickets);
 	pthread_mutex_destroy(&context->lock);
+	pthread_mutex_destroy(&context->far_lock);
 	cei_report_fini(&context->report);
 	context->state = CEI_CONTEXT_CLOSED;
 	cei_tombstones_keep_context(context, sizeof(*context));

@@ -8,9 +8,11 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/plan/plan_release.h"
+#include "net/network.h"
 
 /* Whether the plan has launches in flight, or a lane that was given up and may still
  * raise its marks. With its lock held. */
@@ -92,6 +94,12 @@ int cei_signal_renew(ceov_signal *signal)
 					 signal->n_counters * sizeof(uint32_t));
 	}
 	free(zeros);
+	/* Other nodes are told first, so that nothing which they said of the old counters has an
+	 * effect on the new ones. */
+	if (!r && signal->own_control.far_id)
+		r = cei_network_renew(signal->object.context->site.network,
+				      signal->own_control.far_id,
+				      cei_deadline(signal->object.context->deadline_ns));
 	if (!r && signal->control == &signal->own_control)
 		r = cei_signal_clear(signal);
 	if (!r)

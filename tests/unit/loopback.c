@@ -41,7 +41,7 @@ static void open_context(struct loopback *loop, const struct cei_backend_ops *co
 	testing_log_init(&loop->log);
 	config = testing_config(members, 2, &loop->log);
 	config.progress_by_caller = by_caller;
-	ck_assert_int_eq(cei_context_open(&config, movers, &loop->context), 0);
+	ck_assert_int_eq(cei_context_open(&config, movers, NULL, &loop->context), 0);
 }
 
 static void open_with(struct loopback *loop, uint32_t n_transfers, uint64_t row_bytes,

@@ -44,7 +44,7 @@ static ceov_context *open_on(const struct cei_backend_ops *first,
 	testing_log_init(&test_log);
 	config = testing_config(members, n_ranks, &test_log);
 	config.progress_by_caller = 1;
-	ck_assert_int_eq(cei_context_open(&config, movers, &context), 0);
+	ck_assert_int_eq(cei_context_open(&config, movers, NULL, &context), 0);
 	return context;
 }
 

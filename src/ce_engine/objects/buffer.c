@@ -10,6 +10,7 @@
 
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/export.h"
+#include "ce_engine/objects/far.h"
 
 const struct cei_object_type cei_buffer_type = {
 	.name = "buffer",
@@ -209,6 +210,7 @@ int cei_buffer_find(ceov_context *context, const struct cei_lookup *lookup,
 	} else {
 		buffer->region = found.regions[0];
 		buffer->found_id = found.id;
+		buffer->far = found.far;
 	}
 	enter(context, buffer, ret_buffer);
 	return 0;
@@ -236,6 +238,8 @@ static void let_go(ceov_buffer *buffer)
 
 	if (buffer->original) {
 		cei_object_unuse(&buffer->original->object);
+	} else if (buffer->far) {
+		cei_far_put(context, buffer->far);
 	} else if (buffer->found_id) {
 		cei_mapping_put(&context->mappings, buffer->region);
 		cei_export_drop(context, buffer->rank, buffer->found_id);
@@ -265,6 +269,7 @@ int ceov_buffer_release(ceov_buffer *buffer)
 void cei_buffer_destroy(ceov_buffer *buffer)
 {
 	(void)cei_export_withdraw(buffer->object.context, buffer->export_id);
+	cei_far_revoke(buffer->object.context, &buffer->own);
 	cei_object_end(&buffer->object);
 	let_go(buffer);
 	cei_object_quarantine(&buffer->object);

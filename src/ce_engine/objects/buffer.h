@@ -18,6 +18,7 @@ struct ceov_buffer {
 	uint32_t            rank;       /* whose memory it is */
 	struct cei_region  *region;     /* own, the original's, or in the mappings cache */
 	struct cei_region   own;
+	struct cei_far     *far;        /* found at another node; else NULL */
 	struct ceov_buffer *original;   /* found in this process: who owns the region */
 	int                 is_floating;/* own has place and size, and no address: that
 					 * comes with each launch */

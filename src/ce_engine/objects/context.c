@@ -7,6 +7,7 @@
 
 #include "backend/backend.h"
 #include "base/clock.h"
+#include "net/network.h"
 
 int cei_context_check(const ceov_context *context)
 {
@@ -68,13 +69,49 @@ int cei_context_is_lost(ceov_context *context, uint32_t rank)
 	return atomic_load_explicit(&context->is_lost[rank], memory_order_acquire);
 }
 
+/* A barrier of several nodes is three: of each node, of the nodes, and of each node again. Only the
+ * process that holds its node's lowest rank meets the other nodes. */
+static int pass_step(ceov_context *context, uint32_t step, uint64_t deadline_ns)
+{
+	struct cei_site *site = &context->site;
+
+	if (step != 1)
+		return context->bootstrap ?
+			cei_bootstrap_barrier(context->bootstrap, deadline_ns) : 0;
+	if (cei_context_member(context, cei_site_first_local(site)) == CEOV_NOBODY)
+		return 0;
+	return cei_network_barrier(site->network, deadline_ns);
+}
+
 int ceov_barrier(ceov_context *context, uint64_t timeout_ns)
+{
+	uint64_t deadline_ns = cei_deadline(timeout_ns);
+	uint32_t n_steps;
+	int r = cei_context_check(context);
+
+	n_steps = !r && context->site.network ? 3 : 1;
+	/* After a timeout the next call goes on with the step that was not passed. */
+	while (!r && context->barrier_step < n_steps) {
+		r = pass_step(context, context->barrier_step, deadline_ns);
+		context->barrier_step += !r;
+	}
+	if (!r)
+		context->barrier_step = 0;
+	return r;
+}
+
+int ceov_rank_node(ceov_context *context, uint32_t rank, uint32_t *ret_node)
 {
 	int r = cei_context_check(context);
 
-	if (r || !context->bootstrap)
+	if (r)
 		return r;
-	return cei_bootstrap_barrier(context->bootstrap, cei_deadline(timeout_ns));
+	if (!ret_node || rank >= context->site.n_ranks)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_rank_node: rank %u of %u, or no ret_node", rank,
+				 context->site.n_ranks);
+	*ret_node = context->site.network ? cei_network_node(context->site.network, rank) : 0;
+	return 0;
 }
 
 int ceov_last_failure(ceov_context *context, struct ceov_failure *ret_failure)

@@ -67,6 +67,9 @@ struct ceov_context {
 	struct cei_list       stuck;    /* released plans; see cei_plans_settle() */
 	struct cei_list       uppers;   /* objects of layers above; see cei_object_type.destroy */
 	struct cei_list       exports;  /* struct cei_local_export */
+	pthread_mutex_t       far_lock; /* guards the next list; taken before the context's lock */
+	struct cei_list       far;      /* struct cei_far: what was found at other nodes */
+	uint32_t              barrier_step;     /* of ceov_barrier(): which part is next */
 	uint64_t              last_export;
 	struct cei_list       quarantine;       /* released objects, oldest first; see object.h */
 	uint32_t              n_quarantined;

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "ce_engine/objects/context.h"
+#include "ce_engine/objects/far.h"
 #include "ipc/wire.h"
 
 static int check_name(ceov_context *context, const char *name)
@@ -125,6 +126,10 @@ int cei_export_make(ceov_context *context, uint32_t rank, const char *name,
 				 "share: rank %u exports '%s' already", rank, name);
 	}
 	r = export_to_group(context, export);
+	if (!r)
+		r = cei_far_export(context, export);
+	if (r && export->bootstrap_id)
+		(void)cei_bootstrap_withdraw(context->bootstrap, export->bootstrap_id);
 	pthread_mutex_lock(&context->lock);
 	if (r)
 		cei_list_remove(&export->link);
@@ -137,14 +142,16 @@ int cei_export_make(ceov_context *context, uint32_t rank, const char *name,
 }
 
 /* Hides the export from finds in this process; *ret_bootstrap_id is its number at peers, 0:
- * it has none. CEOV_PENDING: `owner` (NULL: not checked) has users. */
+ * it has none, *ret_region its region that other nodes may know, or NULL. CEOV_PENDING: `owner`
+ * (NULL: not checked) has users. */
 static int hide(ceov_context *context, uint64_t id, const struct cei_object *owner,
-		uint64_t *ret_bootstrap_id)
+		uint64_t *ret_bootstrap_id, struct cei_region **ret_region)
 {
 	struct cei_local_export *export;
 	int r = 0;
 
 	*ret_bootstrap_id = 0;
+	*ret_region = NULL;
 	pthread_mutex_lock(&context->lock);
 	export = local_numbered(context, id);
 	if (owner && owner->n_users) {
@@ -152,6 +159,7 @@ static int hide(ceov_context *context, uint64_t id, const struct cei_object *own
 	} else if (export) {
 		export->is_withdrawn = 1;
 		*ret_bootstrap_id = export->bootstrap_id;
+		*ret_region = export->body.regions[0];
 	}
 	pthread_mutex_unlock(&context->lock);
 	return r;
@@ -171,11 +179,14 @@ static void forget(ceov_context *context, uint64_t id)
 
 static int withdraw(ceov_context *context, uint64_t id, const struct cei_object *owner)
 {
+	struct cei_region *region;
 	uint64_t bootstrap_id;
-	int r = hide(context, id, owner, &bootstrap_id);
+	int r = hide(context, id, owner, &bootstrap_id, &region);
 
 	if (!r && bootstrap_id)
 		r = cei_bootstrap_withdraw(context->bootstrap, bootstrap_id);
+	if (!r && region)
+		r = cei_far_withdraw(context, region);
 	if (!r)
 		forget(context, id);
 	return r;
@@ -278,6 +289,8 @@ static int find_there(ceov_context *context, const struct cei_lookup *lookup,
 	struct cei_export wire;
 	int r;
 
+	if (!cei_site_is_local(&context->site, lookup->rank))
+		return cei_far_find(context, lookup, found, ret_kind);
 	if (!context->bootstrap)
 		return CEOV_NONE;
 	r = cei_bootstrap_find(context->bootstrap, lookup, &wire, &found->id);
@@ -324,6 +337,8 @@ int cei_export_find(ceov_context *context, const struct cei_lookup *lookup,
 		return r;
 	if (ret_found->owner) {
 		cei_object_unuse(ret_found->owner);
+	} else if (ret_found->far) {
+		cei_far_put(context, ret_found->far);
 	} else {
 		put_regions(context, ret_found);
 		cei_export_drop(context, rank, ret_found->id);

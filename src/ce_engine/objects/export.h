@@ -39,15 +39,20 @@ struct cei_local_export {
 	struct cei_export_body body;
 };
 
+struct cei_far;                         /* ce_engine/objects/far.h */
+
 struct cei_found {
 	struct cei_object *owner;       /* the handle, where this process exports it, counted as
 					 * used by the finder; else NULL */
 	uint32_t           place_kind;
 	uint32_t           n_counters;
 	uint32_t           flags;
-	uint64_t           id;          /* for cei_export_drop() */
+	uint64_t           id;          /* for cei_export_drop(); of other nodes: 0 */
+	struct cei_far    *far;         /* found at another node, used until cei_far_put(); else
+					 * NULL */
 	uint32_t           n_regions;
-	struct cei_region *regions[CEI_EXPORT_REGIONS_MAX]; /* mapped */
+	struct cei_region *regions[CEI_EXPORT_REGIONS_MAX]; /* mapped; of another node: its region,
+							     * or the image of its signal */
 };
 
 /* Exports under a name that the rank does not use yet. *ret_id is not 0, and is written
@@ -71,9 +76,9 @@ int  cei_export_release(struct cei_object *owner, uint64_t *export_id, const cha
 struct cei_lookup cei_export_lookup(const ceov_context *context, uint32_t rank,
 				    const char *name);
 
-/* Finds an export of that kind, and uses it: if ret_found->owner is NULL until cei_export_drop(),
- * else until cei_object_unuse() of the owner. CEOV_NONE: it is not exported yet. CEOV_ERR_INVALID:
- * it is of another kind. */
+/* Finds an export of that kind, and uses it: until cei_object_unuse() of ret_found->owner,
+ * cei_far_put() of ret_found->far, or else cei_export_drop(). CEOV_NONE: it is not exported yet.
+ * CEOV_ERR_INVALID: it is of another kind. */
 int  cei_export_find(ceov_context *context, const struct cei_lookup *lookup,
 		     enum cei_export_kind kind, struct cei_found *ret_found);
 void cei_export_drop(ceov_context *context, uint32_t rank, uint64_t id);

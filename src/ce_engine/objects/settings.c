@@ -260,11 +260,6 @@ int cei_settings_load(ceov_context *context, const struct ceov_config *config,
 		return r;
 	cei_variables_check(&context->report);
 	*ret_group = config->group ? config->group : secure_getenv("CEOVERLAP_GROUP");
-	if (!*ret_group && site->n_members != site->n_ranks)
-		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
-				 "ceov_open: the group has %u ranks and this process %u; "
-				 "name the group's socket path (config or CEOVERLAP_GROUP)",
-				 site->n_ranks, site->n_members);
 	if (getrandom(site->instance, sizeof(site->instance), 0) !=
 	    (ssize_t)sizeof(site->instance))
 		return cei_raise(&context->report, CEOV_ERR_SYSTEM, errno,

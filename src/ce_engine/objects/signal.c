@@ -12,19 +12,22 @@
 
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/export.h"
+#include "ce_engine/objects/far.h"
 
 const struct cei_object_type cei_signal_type = {
 	.name = "signal",
 	.list_at = offsetof(ceov_context, signals),
 };
 
-/* most counters of one signal; a larger number is taken for a mistake */
-#define COUNTERS_MAX (UINT32_C(1) << 24)
-
-static uint64_t control_bytes(uint32_t n_counters)
+uint64_t cei_signal_control_bytes(uint32_t n_counters)
 {
 	return sizeof(struct cei_signal_header) + n_counters *
 		(uint64_t)(sizeof(uint64_t) + sizeof(uint32_t));
+}
+
+uint64_t cei_signal_words_at(void)
+{
+	return sizeof(struct cei_signal_header);
 }
 
 static uint64_t gpu_bytes(uint32_t n_counters)
@@ -107,6 +110,8 @@ static void let_go(ceov_signal *signal)
 		cei_region_fini(&signal->tallies[i]);
 	if (signal->original) {
 		cei_object_unuse(&signal->original->object);
+	} else if (signal->far) {
+		cei_far_put(context, signal->far);
 	} else if (signal->found_id) {
 		cei_mapping_put(&context->mappings, signal->control);
 		cei_mapping_put(&context->mappings, signal->gpu);
@@ -158,10 +163,10 @@ static int check_create(ceov_context *context, uint32_t rank, struct ceov_place 
 
 	if (r)
 		return r;
-	if (!n_counters || n_counters > COUNTERS_MAX)
+	if (!n_counters || n_counters > CEI_SIGNAL_COUNTERS_MAX)
 		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
 				 "%s: n_counters is %u, must be 1 to %u", call, n_counters,
-				 COUNTERS_MAX);
+				 CEI_SIGNAL_COUNTERS_MAX);
 	if (flags & ~(uint32_t)CEOV_SIGNAL_HOST_VISIBLE)
 		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
 				 "%s: unknown flags 0x%x", call, flags);
@@ -181,7 +186,7 @@ static int create_regions(ceov_signal *signal, uint32_t member)
 
 	signal->control = &signal->own_control;
 	r = cei_share_host.create(&signal->own_control, member,
-				  control_bytes(signal->n_counters));
+				  cei_signal_control_bytes(signal->n_counters));
 	if (!r)
 		r = memory->admit(&signal->own_control);
 	if (r || signal->place.kind == CEOV_PLACE_HOST)
@@ -269,9 +274,9 @@ static int check_found(ceov_context *context, const struct cei_found *found)
 	uint32_t wanted = found->place_kind == CEOV_PLACE_GPU ? 2 : 1;
 
 	if (found->n_regions == wanted && found->n_counters &&
-	    found->n_counters <= COUNTERS_MAX &&
+	    found->n_counters <= CEI_SIGNAL_COUNTERS_MAX &&
 	    found->regions[0]->kind == CEOV_PLACE_HOST &&
-	    found->regions[0]->size_bytes >= control_bytes(found->n_counters) &&
+	    found->regions[0]->size_bytes >= cei_signal_control_bytes(found->n_counters) &&
 	    (wanted == 1 || (found->regions[1]->kind == CEOV_PLACE_GPU &&
 			     found->regions[1]->size_bytes >= gpu_bytes(found->n_counters))))
 		return 0;
@@ -288,6 +293,7 @@ static void fill_found(ceov_signal *signal, const struct cei_found *found)
 	signal->place.kind = (enum ceov_place_kind)found->place_kind;
 	signal->place.index = signal->gpu ? signal->gpu->gpu : 0;
 	signal->found_id = found->id;
+	signal->far = found->far;
 	if (found->owner)
 		signal->original = CEI_OWNER(found->owner, ceov_signal, object);
 }
@@ -355,6 +361,7 @@ int ceov_signal_release(ceov_signal *signal)
 void cei_signal_destroy(ceov_signal *signal)
 {
 	(void)cei_export_withdraw(signal->object.context, signal->export_id);
+	cei_far_revoke(signal->object.context, &signal->own_control);
 	/* first, because the bootstrap thread writes aborts to the memory of signals that have not
 	 * ended */
 	cei_object_end(&signal->object);
@@ -390,6 +397,11 @@ struct cei_signal_spot cei_signal_spot(const struct ceov_signal *signal, uint32_
 {
 	struct cei_signal_spot spot = { signal->control, NULL, word_offset(index), 0 };
 
+	if (signal->far) {
+		spot.counters = &signal->far->region;
+		spot.counter_at = index * (uint64_t)sizeof(uint64_t);
+		return spot;
+	}
 	if (!signal->gpu)
 		return spot;
 	spot.counters = signal->gpu;

@@ -22,6 +22,11 @@
 #include "ipc/bootstrap.h"
 #include "ipc/share.h"
 
+struct cei_far;                         /* ce_engine/objects/far.h */
+
+/* most counters of one signal; a larger number is taken for a mistake */
+#define CEI_SIGNAL_COUNTERS_MAX (UINT32_C(1) << 24)
+
 struct cei_signal_header {              /* begins the control region */
 	_Atomic uint32_t abort_code;    /* 0, or the negated enum ceov_error and, from bit 8 on,
 					 * one more than the rank to blame (0: none). A single
@@ -38,13 +43,15 @@ struct ceov_signal {
 	struct ceov_place   place;
 	uint32_t            n_counters;
 	uint32_t            flags;
-	struct cei_region  *control;    /* owned, or from the cache of mappings */
+	struct cei_region  *control;    /* owned, from the cache of mappings, or the image of a
+					 * signal of another node */
 	struct cei_region  *gpu;        /* NULL for host signals */
 	struct cei_region   own_control;
 	struct cei_region   own_gpu;
 	struct cei_region   tallies[CEI_MEMBERS_MAX]; /* host signals: counts of arrivals in the
 						       * memory of GPU members that have asked for
 						       * a view; guarded by lock */
+	struct cei_far     *far;        /* found at another node; else NULL */
 	struct ceov_signal *original;   /* found in this process: the handle that owns the
 					 * regions */
 	uint64_t            export_id;  /* 0: not shared */
@@ -85,6 +92,10 @@ int  cei_signal_raise(ceov_signal *signal, uint32_t index, uint64_t value);
 int  cei_signal_arrive(ceov_signal *signal, uint32_t index, uint32_t n_tiles, uint64_t value);
 int  cei_signal_value(ceov_signal *signal, uint32_t index, uint64_t *ret_value);
 
+/* Has the owner of a signal of another node tell when the counter has reached the value; whoever
+ * waits for a counter calls this first. Does nothing for signals of this node. */
+void cei_signal_ask(const struct ceov_signal *signal, uint32_t index, uint64_t value);
+
 /* Texts for messages that name a signal, by its shared name if it has one, or a counter of it. */
 struct cei_signal_text {
 	char text[112];
@@ -115,8 +126,9 @@ int  cei_signal_check_abort(const struct ceov_signal *signal, const char *call);
  * aborted. */
 int  cei_signals_blame(struct ceov_signal *const *signals, uint32_t n, uint32_t *ret_rank);
 
-/* Sets the abort word for all parties; the first code stays. */
-void cei_signal_raise_abort(struct ceov_signal *signal, int error, uint32_t rank);
+/* Sets the abort word for all parties of this node. Returns 0 if it was set before: the first code
+ * stays. */
+int  cei_signal_raise_abort(struct ceov_signal *signal, int error, uint32_t rank);
 
 /* Poisons every counter, so that gates, streams and threads that wait on it go on and
  * find the abort word. */
@@ -169,6 +181,10 @@ struct cei_backend *cei_signal_backend(const struct ceov_signal *signal);
 /* ceov_signal_find() without its checks, by the lookup's deadline. */
 int  cei_signal_find(ceov_context *context, const struct cei_lookup *lookup,
 		     ceov_signal **ret_signal);
+
+/* The layout of a control region: its size, and where its words begin. */
+uint64_t cei_signal_control_bytes(uint32_t n_counters);
+uint64_t cei_signal_words_at(void);
 
 /* Zeroes counters, arrivals and abort words, at creation and renewal by the owner. */
 int  cei_signal_clear(ceov_signal *signal);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "ce_engine/objects/context.h"
+#include "ce_engine/objects/far.h"
 #include "ce_engine/objects/signal.h"
 
 #define ERROR_BITS 8u
@@ -80,19 +81,22 @@ static struct cei_backend *living_backend(const struct ceov_signal *signal)
 	return cei_signal_backend(signal);
 }
 
-void cei_signal_raise_abort(struct ceov_signal *signal, int error, uint32_t rank)
+int cei_signal_raise_abort(struct ceov_signal *signal, int error, uint32_t rank)
 {
 	struct cei_backend *backend = living_backend(signal);
 	uint32_t none = 0, code = encode(error, rank);
 	uint64_t word = code;
+	int is_first;
 
 	/* seq_cst, as the poison: against raise_to() in signal_verbs.c, see there. Also
 	 * the release that pairs with every look at the abort word. */
-	atomic_compare_exchange_strong(&cei_signal_header(signal)->abort_code, &none, code);
+	is_first = atomic_compare_exchange_strong(&cei_signal_header(signal)->abort_code, &none,
+						  code);
 	if (backend)                    /* store() has raised its own failure */
 		(void)backend->ops->store(backend, signal->gpu->address[backend->member] +
 					  signal->n_counters * (uint64_t)sizeof(word),
 					  &word, sizeof(word));
+	return is_first;
 }
 
 static void poison_gpu(struct ceov_signal *signal)
@@ -142,15 +146,48 @@ void cei_signal_poison_one(struct ceov_signal *signal, uint32_t index)
 	atomic_store_explicit(cei_signal_word(signal, index), poison, memory_order_release);
 }
 
+/* Other nodes get one message for many signals, since there, too, all abort words have to be raised
+ * before the first poison. */
+/* Whether processes of other nodes know the signal, and have not heard of its abort. */
+static int is_told(const struct ceov_signal *signal)
+{
+	return signal->far || (signal->control == &signal->own_control &&
+			       signal->own_control.far_id);
+}
+
+static void tell(struct ceov_signal *const *signals, uint32_t n, int error, uint32_t rank)
+{
+	struct cei_network_signal told[CEI_NETWORK_ABORTS_MAX];
+	struct cei_network *network = n ? signals[0]->object.context->site.network : NULL;
+	uint32_t i, n_told = 0;
+
+	for (i = 0; network && i < n; i++) {
+		if (!is_told(signals[i]))
+			continue;
+		told[n_told].rank = signals[i]->rank;
+		told[n_told++].region = signals[i]->far ? signals[i]->far->region.far_id
+			: signals[i]->own_control.far_id;
+		if (n_told < CEI_NETWORK_ABORTS_MAX)
+			continue;
+		cei_network_abort(network, told, n_told, error, rank);
+		n_told = 0;
+	}
+	if (n_told)
+		cei_network_abort(network, told, n_told, error, rank);
+}
+
 void cei_signals_abort(struct ceov_signal *const *signals, uint32_t n, int error,
 		       uint32_t rank)
 {
-	uint32_t i;
+	uint32_t i, n_first = 0;
 
 	for (i = 0; i < n; i++)
-		cei_signal_raise_abort(signals[i], error, rank);
+		n_first += (uint32_t)cei_signal_raise_abort(signals[i], error, rank);
 	for (i = 0; i < n; i++)
 		cei_signal_poison(signals[i]);
+	/* An abort is repeated after lanes wrote to counters; other nodes hear of it once. */
+	if (n_first)
+		tell(signals, n, error, rank);
 }
 
 int cei_signal_check_abort(const struct ceov_signal *signal, const char *call)

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "ce_engine/objects/context.h"
+#include "ce_engine/objects/far.h"
 #include "ce_engine/objects/signal.h"
 
 static int check(ceov_signal *signal, uint32_t index, uint64_t value, const char *call)
@@ -74,12 +75,40 @@ static int store_gpu(ceov_signal *signal, uint32_t index, uint64_t value, const 
 				   index * sizeof(value), &value, sizeof(value));
 }
 
+void cei_signal_ask(const struct ceov_signal *signal, uint32_t index, uint64_t value)
+{
+	if (signal->far)
+		cei_network_ask(signal->object.context->site.network, signal->rank,
+				signal->far->region.far_id, index, value);
+}
+
+/* Has the owner on another node raise the counter, and notes that in the image. */
+static int raise_far(ceov_signal *signal, uint32_t index, uint64_t value)
+{
+	_Atomic uint64_t *word = cei_signal_word(signal, index);
+	uint64_t seen;
+	int r = cei_network_raise(signal->object.context->site.network, signal->rank,
+				  signal->far->region.far_id, index, value);
+
+	if (r)
+		return r;
+	/* relaxed: the value carries no bytes; release: as in raise_to(), for pollers here */
+	seen = atomic_load_explicit(word, memory_order_relaxed);
+	while (seen < value &&
+	       !atomic_compare_exchange_weak_explicit(word, &seen, value, memory_order_release,
+						      memory_order_relaxed))
+		;
+	return 0;
+}
+
 static int raise_to(ceov_signal *signal, uint32_t index, uint64_t value, const char *call)
 {
 	int r = signal->gpu ? store_gpu(signal, index, value, call) : 0;
 
 	if (r)
 		return r;
+	if (signal->far)
+		return raise_far(signal, index, value);
 	/* seq_cst: the release that pairs with pollers' acquire, and against
 	 * cei_signals_abort(), which raises the abort word and then poisons: either
 	 * its poison comes after our value, or we see its word. store() returns when the
@@ -177,6 +206,7 @@ int ceov_signal_wait(ceov_signal *signal, uint32_t index, uint64_t value,
 		r = check(signal, index, value, call);
 	if (r)
 		return r;
+	cei_signal_ask(signal, index, value);
 	cei_backoff_reset(&backoff);
 	for (;;) {
 		r = signal->object.door->signal.value(signal, index, &seen);

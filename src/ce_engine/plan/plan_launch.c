@@ -232,6 +232,21 @@ static int enqueue(ceov_plan *plan, const struct ceov_launch *launch,
 	return 0;
 }
 
+/* Asks for the marks of other nodes that the launch waits for: of each counter the largest. */
+static void ask_far(const struct ceov_plan *plan, uint64_t base)
+{
+	const struct cei_waits *waits = &plan->waits;
+	const struct cei_counter *counter;
+	uint32_t i;
+
+	if (!plan->object.context->site.network)
+		return;
+	for (i = 0; i < waits->n_watches; i++) {
+		counter = waits->waiters[waits->watch_at[i + 1] - 1].counter;
+		cei_signal_ask(counter->signal, counter->index, base + counter->value);
+	}
+}
+
 int cei_launch_enqueue(struct ceov_plan *plan, const struct ceov_launch *launch,
 		       ceov_ticket *ret_ticket)
 {
@@ -243,6 +258,8 @@ int cei_launch_enqueue(struct ceov_plan *plan, const struct ceov_launch *launch,
 	r = enqueue(plan, launch, &hold, ret_ticket);
 	pthread_mutex_unlock(&plan->lock);
 	cei_report_hold_end(&plan->object.context->report, &hold);
+	if (!r)
+		ask_far(plan, launch->base);
 	return r;
 }
 

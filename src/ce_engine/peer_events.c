@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Aborts and renews signals as peers' processes do or cause it. */
+
+#include "ce_engine/peer_events.h"
+
+#include <stdatomic.h>
+
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/far.h"
+#include "ce_engine/objects/signal.h"
+
+/* Signals that are aborted together. */
+#define TOGETHER 64u
+
+/* --- ranks that have gone -------------------------------------------------------- */
+
+static int is_shared(const struct ceov_signal *signal)
+{
+	return signal->export_id || signal->found_id || signal->far;
+}
+
+/* Aborts all shared and found signals. Sets all abort words before the first poison: see
+ * cei_signals_abort(). Every process does this by itself, so nobody is told. */
+static void abort_shared(ceov_context *context, uint32_t rank)
+{
+	struct cei_report_hold hold;
+	struct ceov_signal *signal;
+	struct cei_list *node;
+
+	cei_report_hold_begin(&context->report, &hold);
+	pthread_mutex_lock(&context->lock);
+	for (node = context->signals.next; node != &context->signals; node = node->next) {
+		signal = CEI_OWNER(node, struct ceov_signal, object.link);
+		if (is_shared(signal))
+			(void)cei_signal_raise_abort(signal, CEOV_ERR_PEER_LOST, rank);
+	}
+	for (node = context->signals.next; node != &context->signals; node = node->next) {
+		signal = CEI_OWNER(node, struct ceov_signal, object.link);
+		if (is_shared(signal))
+			cei_signal_poison(signal);
+	}
+	pthread_mutex_unlock(&context->lock);
+	cei_report_hold_end(&context->report, &hold);
+}
+
+void cei_peer_gone(void *arg, uint32_t rank, int departed)
+{
+	ceov_context *context = arg;
+	struct ceov_failure failure = cei_failure(CEOV_ERR_PEER_LOST, 0);
+
+	/* release: pairs with cei_context_is_lost() */
+	atomic_store_explicit(&context->is_lost[rank], 1, memory_order_release);
+	if (departed) {
+		cei_log(&context->report, CEI_LOG_INFO, "rank %u has closed", rank);
+		return;
+	}
+	failure.rank = rank;
+	(void)cei_raise_failure(&context->report, &failure,
+				"rank %u was lost; what waits for it ends", rank);
+	abort_shared(context, rank);
+}
+
+/* --- signals of other nodes -------------------------------------------------------- */
+
+static int is_named(const struct ceov_signal *signal, const struct cei_network_signal *named)
+{
+	if (signal->rank != named->rank)
+		return 0;
+	if (signal->far)
+		return signal->far->region.far_id == named->region;
+	return signal->control == &signal->own_control &&
+	       signal->own_control.far_id == named->region;
+}
+
+/* Returns how many of the context's signals are among those named: several handles may stand for
+ * one of another node. With the context's lock held. */
+static uint32_t collect(ceov_context *context, const struct cei_network_signal *named, uint32_t n,
+			struct ceov_signal **ret_signals)
+{
+	struct ceov_signal *signal;
+	struct cei_list *node;
+	uint32_t i, n_found = 0;
+
+	for (node = context->signals.next; node != &context->signals; node = node->next) {
+		signal = CEI_OWNER(node, struct ceov_signal, object.link);
+		for (i = 0; i < n && n_found < TOGETHER; i++)
+			if (is_named(signal, &named[i]))
+				ret_signals[n_found++] = signal;
+	}
+	return n_found;
+}
+
+static void aborted(void *arg, const struct cei_network_signal *named, uint32_t n, int error,
+		    uint32_t blame)
+{
+	struct ceov_signal *signals[TOGETHER];
+	struct cei_report_hold hold;
+	ceov_context *context = arg;
+	uint32_t n_found;
+
+	cei_report_hold_begin(&context->report, &hold);
+	pthread_mutex_lock(&context->lock);
+	n_found = collect(context, named, n, signals);
+	cei_signals_abort(signals, n_found, error, blame);
+	pthread_mutex_unlock(&context->lock);
+	cei_report_hold_end(&context->report, &hold);
+}
+
+static void renewed(void *arg, uint32_t rank, uint32_t region)
+{
+	const struct cei_network_signal named = { rank, region };
+	struct ceov_signal *signals[TOGETHER];
+	ceov_context *context = arg;
+
+	pthread_mutex_lock(&context->lock);
+	if (collect(context, &named, 1, signals))
+		(void)cei_signal_clear(signals[0]);     /* an image has no GPU memory to fail */
+	pthread_mutex_unlock(&context->lock);
+}
+
+const struct cei_network_events cei_peer_network_events = {
+	.gone = cei_peer_gone,
+	.aborted = aborted,
+	.renewed = renewed,
+};

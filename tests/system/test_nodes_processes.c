@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Groups of several nodes in real processes, over UCX: each process says by CEOVERLAP_NODE which
+ * node it is on. Two processes stand for each node. */
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "system/bootstrap_fixture.h"
+#include "testing.h"
+
+#include "config.h"
+
+#define RANKS    4u
+#define BYTES    (UINT64_C(3) << 20)
+#define LAUNCHES 20u
+
+/* A process of a group that meets in the test's folder; two ranks share a node. */
+static ceov_context *open_rank(uint32_t rank, uint32_t n_ranks, struct testing_log *log)
+{
+	struct ceov_network network = CEOV_NETWORK_INIT;
+	struct ceov_member member = { rank, testing_host };
+	struct ceov_config config = CEOV_CONFIG_INIT;
+	ceov_context *context = NULL;
+	char node[16], group[sizeof(directory) + 16];
+
+	snprintf(node, sizeof(node), "node %u", rank / 2);
+	snprintf(group, sizeof(group), "%s/group%u", directory, rank / 2);
+	network.bootstrap = CEOV_BOOTSTRAP_FOLDER;
+	network.where = directory;
+	network.process = rank;
+	network.n_processes = n_ranks;
+	network.job = "test_nodes_processes";
+	network.node = node;
+	network.nics = "lo";
+	network.peer_timeout_ns = 2 * TESTING_SECOND;
+	testing_log_init(log);
+	config.members = &member;
+	config.n_members = 1;
+	config.n_ranks = n_ranks;
+	config.group = group;
+	config.deadline_ns = 30 * TESTING_SECOND;
+	config.network = &network;
+	config.log = testing_log_line;
+	config.log_arg = log;
+	if (ceov_open(&config, &context)) {
+		fprintf(stderr, "rank %u: %s\n", rank, log->n_lines ? log->lines[0] : "");
+		_exit(97);
+	}
+	return context;
+}
+
+struct ring {                           /* each rank sends to the next one */
+	ceov_buffer *source;
+	ceov_buffer *target;
+	ceov_signal *arrived;
+	ceov_signal *free;
+	ceov_plan   *plan;
+};
+
+static void make_ring(ceov_context *context, uint32_t rank, uint32_t n, struct ring *ring)
+{
+	uint32_t next = (rank + 1) % n;
+	ceov_signal *arrived, *is_free;
+	struct ceov_transfer transfer;
+	ceov_buffer *target;
+
+	ring->source = testing_buffer(context, rank, BYTES);
+	ring->target = testing_buffer(context, rank, BYTES);
+	ring->arrived = testing_signal(context, rank, 1);
+	ring->free = testing_signal(context, rank, 1);
+	need(!ceov_buffer_share(ring->target, "target"));
+	need(!ceov_signal_share(ring->arrived, "arrived"));
+	need(!ceov_signal_share(ring->free, "free"));
+	need(!ceov_barrier(context, TESTING_PATIENCE));
+	need(!ceov_buffer_find(context, next, "target", &target));
+	need(!ceov_signal_find(context, next, "arrived", &arrived));
+	need(!ceov_signal_find(context, next, "free", &is_free));
+	ring->plan = testing_plan(context, rank);
+	transfer = testing_transfer(ring->source, target, BYTES);
+	transfer.target_free = testing_mark(is_free, 0, 0);
+	transfer.then = testing_mark(arrived, 0, 1);
+	testing_add(ring->plan, &transfer);
+	need(!ceov_plan_commit(ring->plan));
+}
+
+/* Sends the launch's pattern on, and checks that of the rank before. */
+static void pass_on(ceov_context *context, uint32_t rank, uint32_t n, struct ring *ring,
+		    uint64_t base)
+{
+	uint64_t before = (rank + n - 1) % n;
+	struct ceov_launch launch = { .struct_bytes = sizeof(launch), .base = base };
+	ceov_ticket ticket;
+
+	testing_fill(ceov_buffer_base(ring->source, rank), BYTES, base * n + rank);
+	need(!ceov_launch(ring->plan, &launch, &ticket));
+	need(!ceov_signal_wait(ring->arrived, 0, base + 1, TESTING_PATIENCE));
+	need(testing_check(ceov_buffer_base(ring->target, rank), BYTES, base * n + before) ==
+	     BYTES);
+	need(!ceov_signal_raise(ring->free, 0, base + 1));
+	need(!ceov_wait(context, ticket, TESTING_PATIENCE));
+}
+
+static void run_ring(uint32_t rank)
+{
+	struct testing_log log;
+	ceov_context *context = open_rank(rank, RANKS, &log);
+	struct ring ring;
+	uint64_t base;
+
+	make_ring(context, rank, RANKS, &ring);
+	for (base = 0; base < LAUNCHES; base++)
+		pass_on(context, rank, RANKS, &ring, base);
+	need(!ceov_barrier(context, TESTING_PATIENCE));
+	ceov_close(context);
+}
+
+START_TEST(test_a_ring_over_two_nodes)
+{
+	uint32_t rank;
+
+	for (rank = 0; rank < RANKS; rank++)
+		start(run_ring, rank);
+	assert_all_end_well();
+	ck_assert(is_directory_empty());
+}
+END_TEST
+
+/* Rank 3 is killed while the others wait for it; each is told so, by its name. */
+static void lose_rank_3(uint32_t rank)
+{
+	struct ceov_failure failure;
+	struct testing_log log;
+	ceov_context *context = open_rank(rank, RANKS, &log);
+	struct ring ring;
+	int r;
+
+	make_ring(context, rank, RANKS, &ring);
+	step_done(0);
+	if (rank == 3)
+		pause();
+	r = ceov_signal_wait(ring.arrived, 0, 1, TESTING_PATIENCE);
+	need(r == CEOV_ERR_PEER_LOST);
+	need(!ceov_last_failure(context, &failure));
+	need(failure.rank == 3);
+	ceov_close(context);
+}
+
+START_TEST(test_a_killed_rank_is_lost_at_all_nodes)
+{
+	pid_t last = 0;
+	uint32_t rank;
+
+	for (rank = 0; rank < RANKS; rank++)
+		last = start(lose_rank_3, rank);
+	ck_assert(step_reached(0, RANKS));
+	(void)kill_party(last);
+	assert_all_end_well();
+}
+END_TEST
+
+static void add_tests(TCase *tcase)
+{
+	tcase_set_timeout(tcase, 60);
+	tcase_add_test(tcase, test_a_ring_over_two_nodes);
+	tcase_add_test(tcase, test_a_killed_rank_is_lost_at_all_nodes);
+}
+
+/* Turns the leak check of an address sanitizer off: it crashes in processes that UCX runs in. */
+int __lsan_is_turned_off(void);
+int __lsan_is_turned_off(void)
+{
+	return 1;
+}
+
+/* In a child, so that this process and those that it forks begin without UCX. */
+static int has_ucx(void)
+{
+	pid_t child = HAVE_UCX ? fork() : -1;
+	int status = 1;
+
+	if (!child)
+		_exit(!dlopen("libucp.so.0", RTLD_LAZY | RTLD_LOCAL));
+	return child > 0 && waitpid(child, &status, 0) == child && !status;
+}
+
+int main(void)
+{
+	if (!has_ucx()) {
+		printf("skipped: there is no UCX\n");
+		return 77;
+	}
+	return run_suite("nodes in processes", add_tests);
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Opens contexts of several nodes in one process. */
+
+#include "unit/nodes_rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "ce_engine/open.h"
+
+/* All nodes call it at the same time, with the same size. */
+static int all_gather(void *arg, const void *own, size_t n_bytes, void *ret_all,
+		      uint64_t timeout_ns)
+{
+	struct node *node = arg;
+	struct nodes *nodes = node->nodes;
+
+	(void)timeout_ns;
+	if (!node->number)
+		nodes->gathered = malloc(nodes->n * n_bytes);
+	pthread_barrier_wait(&nodes->barrier);
+	memcpy(nodes->gathered + node->number * n_bytes, own, n_bytes);
+	pthread_barrier_wait(&nodes->barrier);
+	memcpy(ret_all, nodes->gathered, nodes->n * n_bytes);
+	pthread_barrier_wait(&nodes->barrier);
+	if (!node->number)
+		free(nodes->gathered);
+	return 0;
+}
+
+static void *open_node(void *arg)
+{
+	struct node *node = arg;
+	struct nodes *nodes = node->nodes;
+	struct ceov_member members[NODES_MEMBERS_MAX];
+	struct ceov_network network = CEOV_NETWORK_INIT;
+	char device[32], name[32];
+	struct ceov_config config;
+	uint32_t i;
+
+	config = testing_config(members, nodes->n_members, &node->log);
+	for (i = 0; i < nodes->n_members; i++)
+		members[i].rank += node->number * nodes->n_members;
+	config.n_ranks = nodes->n * nodes->n_members;
+	config.network = &network;
+	config.progress_by_caller = nodes->is_turned && !node->number;
+	snprintf(name, sizeof(name), "node %u", node->number);
+	pthread_mutex_lock(&nodes->net.lock);
+	snprintf(device, sizeof(device), "%s", loop_device(&nodes->net, node->number));
+	pthread_mutex_unlock(&nodes->net.lock);
+	network.bootstrap = CEOV_BOOTSTRAP_CALLBACK;
+	network.process = node->number;
+	network.n_processes = nodes->n;
+	network.all_gather = all_gather;
+	network.all_gather_arg = node;
+	network.job = "nodes_rig";
+	network.node = name;
+	network.nics = device;
+	network.peer_timeout_ns = NODES_TIMEOUT_NS;
+	node->result = cei_context_open(&config, cei_backends, &loop_transport, &node->context);
+	return NULL;
+}
+
+static void *close_node(void *arg)
+{
+	struct node *node = arg;
+
+	ceov_close(node->context);
+	node->context = NULL;
+	return NULL;
+}
+
+static void run_all(struct nodes *nodes, void *(*run)(void *))
+{
+	pthread_t threads[NODES_MAX];
+	uint32_t i;
+
+	for (i = 0; i < nodes->n; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, run, &nodes->node[i]), 0);
+	for (i = 0; i < nodes->n; i++)
+		pthread_join(threads[i], NULL);
+}
+
+static void open_all(struct nodes *nodes, uint32_t n, uint32_t n_members)
+{
+	uint32_t i;
+
+	loop_net_init(&nodes->net, testing_seed(), 1);
+	nodes->n = n;
+	nodes->n_members = n_members;
+	pthread_barrier_init(&nodes->barrier, NULL, n);
+	for (i = 0; i < n; i++) {
+		nodes->node[i].nodes = nodes;
+		nodes->node[i].number = i;
+		testing_log_init(&nodes->node[i].log);
+	}
+	run_all(nodes, open_node);
+	for (i = 0; i < n; i++)
+		ck_assert_int_eq(nodes->node[i].result, 0);
+}
+
+void nodes_open(struct nodes *nodes, uint32_t n, uint32_t n_members)
+{
+	memset(nodes, 0, sizeof(*nodes));
+	open_all(nodes, n, n_members);
+}
+
+void nodes_open_turned(struct nodes *nodes, uint32_t n)
+{
+	memset(nodes, 0, sizeof(*nodes));
+	nodes->is_turned = 1;
+	open_all(nodes, n, 1);
+}
+
+void nodes_close_one(struct nodes *nodes, uint32_t number)
+{
+	close_node(&nodes->node[number]);
+}
+
+void nodes_close(struct nodes *nodes)
+{
+	run_all(nodes, close_node);
+	loop_net_fini(&nodes->net);
+	pthread_barrier_destroy(&nodes->barrier);
+}
+
+ceov_context *nodes_context(struct nodes *nodes, uint32_t rank)
+{
+	return nodes->node[rank / nodes->n_members].context;
+}
+
+ceov_buffer *nodes_buffer(struct nodes *nodes, uint32_t rank, const char *name, uint64_t n_bytes)
+{
+	ceov_buffer *buffer = testing_buffer(nodes_context(nodes, rank), rank, n_bytes);
+
+	ck_assert_int_eq(ceov_buffer_share(buffer, name), 0);
+	return buffer;
+}
+
+ceov_signal *nodes_signal(struct nodes *nodes, uint32_t rank, const char *name, uint32_t n)
+{
+	ceov_signal *signal = testing_signal(nodes_context(nodes, rank), rank, n);
+
+	ck_assert_int_eq(ceov_signal_share(signal, name), 0);
+	return signal;
+}
+
+ceov_buffer *nodes_find_buffer(struct nodes *nodes, uint32_t finder, uint32_t rank,
+			       const char *name)
+{
+	ceov_buffer *buffer = NULL;
+
+	ck_assert_int_eq(ceov_buffer_find(nodes_context(nodes, finder), rank, name, &buffer), 0);
+	return buffer;
+}
+
+ceov_signal *nodes_find_signal(struct nodes *nodes, uint32_t finder, uint32_t rank,
+			       const char *name)
+{
+	ceov_signal *signal = NULL;
+
+	ck_assert_int_eq(ceov_signal_find(nodes_context(nodes, finder), rank, name, &signal), 0);
+	return signal;
+}
+
+void nodes_await(ceov_signal *signal, uint32_t index, uint64_t value)
+{
+	ck_assert_int_eq(ceov_signal_wait(signal, index, value, TESTING_PATIENCE), 0);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_NODES_RIG_H
+#define CEI_NODES_RIG_H
+
+/*
+ * Contexts of several nodes within this process, joined by a simulated network
+ * (loop_transport.h) in the system's time. Each node has one process with one rank or more on
+ * host memory; ranks are numbered node by node.
+ */
+
+#include <pthread.h>
+
+#include <ceoverlap/ceoverlap.h>
+
+#include "testing.h"
+#include "unit/loop_transport.h"
+
+#define NODES_MAX         4u
+#define NODES_MEMBERS_MAX 4u
+#define NODES_TIMEOUT_NS  (2000 * TESTING_MS)   /* until a silent peer counts as lost */
+
+struct nodes;
+
+struct node {
+	struct nodes      *nodes;
+	uint32_t           number;
+	ceov_context      *context;
+	struct testing_log log;
+	int                result;              /* of ceov_open() */
+};
+
+struct nodes {
+	struct loop_net   net;
+	uint32_t          n;
+	uint32_t          n_members;            /* of each */
+	int               is_turned;            /* node 0 makes progress only in ceov_turn() */
+	pthread_barrier_t barrier;              /* of the first all-gather */
+	uint8_t          *gathered;
+	struct node       node[NODES_MAX];
+};
+
+/* Opens n nodes of n_members ranks each; asserts that it goes well. */
+void nodes_open(struct nodes *nodes, uint32_t n, uint32_t n_members);
+
+/* The same with one rank each; node 0 makes progress only in ceov_turn(). */
+void nodes_open_turned(struct nodes *nodes, uint32_t n);
+
+/* Closes the contexts that are open, all at once. */
+void nodes_close(struct nodes *nodes);
+
+/* Closes one of them. */
+void nodes_close_one(struct nodes *nodes, uint32_t number);
+
+/* The context of a rank's node. */
+ceov_context *nodes_context(struct nodes *nodes, uint32_t rank);
+
+/* Shared by the rank under that name, and found by another rank's node. Both are released at the
+ * contexts' close. */
+ceov_buffer *nodes_buffer(struct nodes *nodes, uint32_t rank, const char *name, uint64_t n_bytes);
+ceov_signal *nodes_signal(struct nodes *nodes, uint32_t rank, const char *name, uint32_t n);
+ceov_buffer *nodes_find_buffer(struct nodes *nodes, uint32_t finder, uint32_t rank,
+			       const char *name);
+ceov_signal *nodes_find_signal(struct nodes *nodes, uint32_t finder, uint32_t rank,
+			       const char *name);
+
+/* Polls until the counter has the value. */
+void nodes_await(ceov_signal *signal, uint32_t index, uint64_t value);
+
+#endif /* CEI_NODES_RIG_H */
