@@ -54,6 +54,11 @@ void cei_network_group_path(const struct cei_network *network,
 		 (unsigned long long)network->nodes[rank]);
 }
 
+uint32_t cei_network_n_rails(const struct cei_network *network)
+{
+	return network->n_rails;
+}
+
 /* --- meeting ---------------------------------------------------------------------------- */
 
 static int is_wanted(const struct ceov_network *public)

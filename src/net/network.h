@@ -153,6 +153,9 @@ struct cei_rail *cei_network_rail(struct cei_network *network, uint32_t rank, ui
 /* The rail of that number, below CEI_NETWORK_RAILS_MAX; NULL: there are fewer. */
 struct cei_rail *cei_network_rail_numbered(struct cei_network *network, uint32_t number);
 
+/* How many rails this process has. */
+uint32_t cei_network_n_rails(const struct cei_network *network);
+
 /* The process that holds the rank. */
 uint32_t cei_network_process(const struct cei_network *network, uint32_t rank);
 

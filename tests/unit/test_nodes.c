@@ -204,6 +204,26 @@ START_TEST(test_marks_without_bytes)
 }
 END_TEST
 
+START_TEST(test_explain_names_mover_and_rail)
+{
+	char said[4096] = "";
+	struct way way;
+	ssize_t n;
+	int fds[2];
+
+	prepare(&way, 4096);
+	ck_assert_int_eq(pipe(fds), 0);
+	ck_assert_int_eq(ceov_plan_explain(way.plan, fds[1]), 0);
+	n = read(fds[0], said, sizeof(said) - 1);
+	ck_assert_int_gt(n, 0);
+	close(fds[0]);
+	close(fds[1]);
+	ck_assert_msg(strstr(said, "backend net") && strstr(said, "expected time not known") &&
+		      strstr(said, "rail 0 to other nodes: loop"), "%s", said);
+	nodes_close(&nodes);
+}
+END_TEST
+
 /* --- signals ---------------------------------------------------------------------------- */
 
 START_TEST(test_threads_raise_and_await_across_nodes)
@@ -406,6 +426,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_a_node_that_its_caller_turns);
 	tcase_add_test(all, test_rows_to_two_nodes);
 	tcase_add_test(all, test_marks_without_bytes);
+	tcase_add_test(all, test_explain_names_mover_and_rail);
 	tcase_add_test(all, test_threads_raise_and_await_across_nodes);
 	tcase_add_test(all, test_an_abort_reaches_all_nodes);
 	tcase_add_test(all, test_a_late_abort_does_not_reach_a_renewed_signal);

@@ -10,6 +10,8 @@
 #include "ce_engine/objects/plan.h"
 #include "ce_engine/plan/plan_builder.h"
 #include "ce_engine/program/program_explain.h"
+#include "net/network.h"
+#include "net/rail.h"
 
 static const char *trigger_of(const struct cei_triggers *triggers)
 {
@@ -47,6 +49,27 @@ static int explain_waits(const struct cei_explain *explain, const struct cei_tri
 		       "are polled and not gated\n", backend->place.index);
 }
 
+/* Tells over which rails transfers of the rank go to other nodes, if there are any. */
+static int explain_rails(const struct cei_explain *explain, const struct cei_engine *engine)
+{
+	struct cei_network *network = engine->site->network;
+	uint32_t own = explain->program->rank, i;
+	struct cei_rail *rail;
+	int r = 0;
+
+	for (i = 0; !r && network && i < CEI_NETWORK_RAILS_MAX; i++) {
+		rail = cei_network_rail_numbered(network, i);
+		if (!rail)
+			break;
+		r = cei_say(explain, "rail %u to other nodes: %s; rank %u uses %s\n", i,
+			    cei_rail_describe(rail), own,
+			    cei_site_local_index(engine->site, own) %
+			    cei_network_n_rails(network) == i
+			    ? "it where the other process has as many rails" : "another one");
+	}
+	return r;
+}
+
 int cei_plan_explain(const struct ceov_plan *plan, int fd)
 {
 	const struct cei_engine *engine = &plan->object.context->engines[plan->member];
@@ -64,7 +87,7 @@ int cei_plan_explain(const struct ceov_plan *plan, int fd)
 		r = explain_waits(&explain, &plan->triggers, engine->backend);
 	for (i = 0; !r && i < plan->program.n_transfers; i++)
 		r = cei_explain_transfer(&explain, i);
-	return r;
+	return r ? r : explain_rails(&explain, engine);
 }
 
 int ceov_plan_explain(const ceov_plan *plan, int fd)

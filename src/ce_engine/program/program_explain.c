@@ -22,7 +22,7 @@ uint64_t cei_program_expected_ns(const struct cei_program *program,
 
 	if (of->route != CEI_PROGRAM_NONE)
 		return program->routes[of->route].route.expected_ns;
-	if (!of->row_bytes)
+	if (!of->row_bytes || program->movers[of->mover].flags & CEI_PROGRAM_REGISTERED_ONLY)
 		return 0;
 	from = program->buffers[of->source.buffer].place;
 	to = program->buffers[of->target.buffer].place;
@@ -94,6 +94,21 @@ static int explain_routed(const struct cei_explain *explain, uint32_t i)
 	return r;
 }
 
+struct expected_text {
+	char text[32];
+};
+
+static struct expected_text expected_text(const struct cei_explain *explain, uint32_t i)
+{
+	uint64_t expected_ns = cei_program_expected_ns(explain->program, explain->machine, i);
+	struct expected_text expected = { "expected time not known" };
+
+	if (expected_ns)
+		snprintf(expected.text, sizeof(expected.text), "expected %.1f us",
+			 (double)expected_ns / 1e3);
+	return expected;
+}
+
 int cei_explain_transfer(const struct cei_explain *explain, uint32_t i)
 {
 	const struct cei_program *program = explain->program;
@@ -105,8 +120,8 @@ int cei_explain_transfer(const struct cei_explain *explain, uint32_t i)
 	if (transfer->route != CEI_PROGRAM_NONE)
 		return explain_routed(explain, i);
 	return cei_say(explain, "transfer %u: rank %u%s -> rank %u, %" PRIu64 " bytes (%" PRIu64
-		   " rows); backend %s, route direct %s; trigger: %s; %u chunk%s; expected "
-		   "%.1f us\n", i, program->buffers[transfer->source.buffer].rank,
+		   " rows); backend %s, route direct %s; trigger: %s; %u chunk%s; %s\n",
+		   i, program->buffers[transfer->source.buffer].rank,
 		   transfer->source.buffer == program->floating ? " (floating)" : "",
 		   program->buffers[transfer->target.buffer].rank,
 		   transfer->row_bytes * transfer->n_rows, transfer->n_rows,
@@ -114,5 +129,5 @@ int cei_explain_transfer(const struct cei_explain *explain, uint32_t i)
 		   cei_direction_name((enum cei_direction)transfer->direction),
 		   trigger_of(explain, transfer), transfer->n_chunks,
 		   transfer->n_chunks == 1 ? "" : "s",
-		   (double)cei_program_expected_ns(program, explain->machine, i) / 1e3);
+		   expected_text(explain, i).text);
 }

@@ -25,7 +25,8 @@ int cei_explain_transfer(const struct cei_explain *explain, uint32_t transfer);
 
 /* Returns the time that the transfer takes when nothing else uses the machine. Without a route that
  * is t0 per chunk + bytes / rate of its link, or of its direction's default if the machine does not
- * know both ends. */
+ * know both ends. 0: the transfer moves nothing, or it goes to another node, to which no rate is
+ * known. */
 uint64_t cei_program_expected_ns(const struct cei_program *program,
 				 const struct cei_machine *machine, uint32_t transfer);
 
