@@ -290,6 +290,7 @@ int cei_network_open(struct cei_site *site, const struct cei_network_config *con
 		return r;
 	}
 	site->nodes = network->nodes;
+	cei_network_begin(network);
 	*ret_network = network;
 	return 0;
 }

@@ -283,16 +283,38 @@ void cei_network_stop(struct cei_network *network)
 {
 	struct cei_list *node;
 
-	if (network->has_thread) {
-		pthread_mutex_lock(&network->lock);
-		network->must_stop = 1;
-		pthread_cond_signal(&network->work);
-		pthread_mutex_unlock(&network->lock);
+	pthread_mutex_lock(&network->lock);
+	network->must_stop = 1;
+	pthread_cond_signal(&network->work);
+	pthread_cond_broadcast(&network->changed);
+	pthread_mutex_unlock(&network->lock);
+	if (network->has_thread)
 		pthread_join(network->thread, NULL);
-		network->has_thread = 0;
-	}
+	network->has_thread = 0;
 	while ((node = cei_list_take(&network->waiting)))
 		free(CEI_OWNER(node, struct cei_network_message, link));
+}
+
+void cei_network_begin(struct cei_network *network)
+{
+	pthread_mutex_lock(&network->lock);
+	network->is_ready = 1;
+	pthread_cond_broadcast(&network->changed);
+	pthread_mutex_unlock(&network->lock);
+}
+
+/* Holds a rail's thread until this process has its book, too: others can have theirs earlier, and
+ * say something at once. Returns 0 if the network is closed instead. */
+static int is_ready(struct cei_network *network)
+{
+	int is;
+
+	pthread_mutex_lock(&network->lock);
+	while (!network->is_ready && !network->must_stop)
+		pthread_cond_wait(&network->changed, &network->lock);
+	is = network->is_ready;
+	pthread_mutex_unlock(&network->lock);
+	return is;
 }
 
 /* --- hearing ---------------------------------------------------------------------------- */
@@ -442,7 +464,7 @@ static void heard(void *arg, uint32_t process, const struct cei_far_message *mes
 {
 	struct cei_network *network = ((struct cei_network_rail *)arg)->network;
 
-	if (message->type == CEI_FAR_NOTE)
+	if (is_ready(network) && message->type == CEI_FAR_NOTE)
 		heard_note(network, process, &message->note);
 }
 
@@ -508,6 +530,8 @@ static void losing(void *arg, uint32_t process, const char *why)
 	struct cei_network_rail *rail = arg;
 	struct cei_network *network = rail->network;
 
+	if (!is_ready(network))
+		return;
 	pthread_mutex_lock(&network->lock);
 	cei_network_part(network, process, why);
 	pthread_mutex_unlock(&network->lock);
@@ -528,16 +552,20 @@ static void departed(void *arg, uint32_t process)
 {
 	struct cei_network_rail *rail = arg;
 
-	cei_network_process_gone(rail->network, process, 1);
+	if (is_ready(rail->network))
+		cei_network_process_gone(rail->network, process, 1);
 }
 
 /* Rails of equal number belong together. */
 static int find(void *arg, uint32_t process, uint8_t *ret_address, uint32_t *ret_n_bytes)
 {
 	struct cei_network_rail *rail = arg;
-	struct cei_book *book = rail->network->book;
+	const struct cei_book *book;
 	const void *address;
 
+	if (!is_ready(rail->network))
+		return CEOV_NONE;
+	book = rail->network->book;
 	if (rail->index >= cei_book_n_rails(book, process))
 		return CEOV_NONE;
 	address = cei_book_rail(book, process, rail->index, ret_n_bytes);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backend/backend.h"
 #include "ce_engine/open.h"
@@ -29,6 +30,8 @@ static int all_gather(void *arg, const void *own, size_t n_bytes, void *ret_all,
 	pthread_barrier_wait(&nodes->barrier);
 	if (!node->number)
 		free(nodes->gathered);
+	if (nodes->is_late && node->number)
+		usleep(30000);
 	return 0;
 }
 
@@ -38,6 +41,7 @@ static void *open_node(void *arg)
 	struct nodes *nodes = node->nodes;
 	struct ceov_member members[NODES_MEMBERS_MAX];
 	struct ceov_network network = CEOV_NETWORK_INIT;
+	ceov_buffer *buffer = NULL;
 	char device[32], name[32];
 	struct ceov_config config;
 	uint32_t i;
@@ -62,6 +66,8 @@ static void *open_node(void *arg)
 	network.nics = device;
 	network.peer_timeout_ns = NODES_TIMEOUT_NS;
 	node->result = cei_context_open(&config, cei_backends, &loop_transport, &node->context);
+	if (nodes->is_late && !node->number && !node->result)
+		nodes->found = ceov_buffer_find(node->context, 1, "none", &buffer);
 	return NULL;
 }
 
@@ -114,6 +120,13 @@ void nodes_open_turned(struct nodes *nodes, uint32_t n)
 	memset(nodes, 0, sizeof(*nodes));
 	nodes->is_turned = 1;
 	open_all(nodes, n, 1);
+}
+
+void nodes_open_late(struct nodes *nodes)
+{
+	memset(nodes, 0, sizeof(*nodes));
+	nodes->is_late = 1;
+	open_all(nodes, 2, 1);
 }
 
 void nodes_close_one(struct nodes *nodes, uint32_t number)

@@ -35,6 +35,8 @@ struct nodes {
 	uint32_t          n;
 	uint32_t          n_members;            /* of each */
 	int               is_turned;            /* node 0 makes progress only in ceov_turn() */
+	int               is_late;              /* node 1 gets the records later than node 0 */
+	int               found;                /* result of a find right behind node 0's open */
 	pthread_barrier_t barrier;              /* of the first all-gather */
 	uint8_t          *gathered;
 	struct node       node[NODES_MAX];
@@ -45,6 +47,9 @@ void nodes_open(struct nodes *nodes, uint32_t n, uint32_t n_members);
 
 /* The same with one rank each; node 0 makes progress only in ceov_turn(). */
 void nodes_open_turned(struct nodes *nodes, uint32_t n);
+
+/* Opens two nodes of one rank each. Node 0 asks node 1 for a buffer before that has opened. */
+void nodes_open_late(struct nodes *nodes);
 
 /* Closes the contexts that are open, all at once. */
 void nodes_close(struct nodes *nodes);

@@ -334,6 +334,15 @@ START_TEST(test_what_is_not_there_is_not_found)
 }
 END_TEST
 
+/* Node 0 has all records, and asks node 1, which has not got them yet. */
+START_TEST(test_a_find_before_the_other_node_has_opened)
+{
+	nodes_open_late(&nodes);
+	ck_assert_int_eq(nodes.found, CEOV_NONE);
+	nodes_close(&nodes);
+}
+END_TEST
+
 START_TEST(test_a_release_waits_for_finders_of_other_nodes)
 {
 	ceov_buffer *own, *there;
@@ -431,6 +440,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_an_abort_reaches_all_nodes);
 	tcase_add_test(all, test_a_late_abort_does_not_reach_a_renewed_signal);
 	tcase_add_test(all, test_what_is_not_there_is_not_found);
+	tcase_add_test(all, test_a_find_before_the_other_node_has_opened);
 	tcase_add_test(all, test_a_release_waits_for_finders_of_other_nodes);
 	tcase_add_test(all, test_barriers_of_nodes);
 	tcase_add_test(all, test_a_silent_node_is_lost);
