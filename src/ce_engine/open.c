@@ -104,12 +104,13 @@ static int open_network(ceov_context *context, const struct ceov_config *config,
 		.events = &cei_peer_network_events,
 		.events_arg = context,
 	};
+	uint32_t n_ranks = context->site.n_ranks ? context->site.n_ranks : CEI_RANKS_MAX;
 	int r;
 
-	context->is_lost = calloc(context->site.n_ranks, sizeof(*context->is_lost));
+	context->is_lost = calloc(n_ranks, sizeof(*context->is_lost));
 	if (!context->is_lost)
 		return cei_raise(&context->report, CEOV_ERR_NO_MEMORY, 0,
-				 "ceov_open: no memory for %u ranks", context->site.n_ranks);
+				 "ceov_open: no memory for %u ranks", n_ranks);
 	network.public = config ? config->network : NULL;
 	r = cei_network_open(&context->site, &network, &context->site.network);
 	return r == CEOV_NONE ? 0 : r;
@@ -171,12 +172,12 @@ static int build(ceov_context *context, const struct ceov_config *config,
 		r = cei_settings_load(context, config, &group);
 	if (r)
 		return r;
+	r = open_network(context, config, transport);
 	context->report.rank = context->site.members[0].rank;
-	r = open_gpus(context);
+	if (!r)
+		r = open_gpus(context);
 	if (!r)
 		r = cei_topology_open(&context->site, &context->topology);
-	if (!r)
-		r = open_network(context, config, transport);
 	if (!r)
 		r = cei_mappings_init(&context->mappings, &context->site);
 	if (!r)

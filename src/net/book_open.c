@@ -17,7 +17,7 @@ static int check(const struct cei_book_config *config, struct cei_report *report
 {
 	uint32_t i;
 
-	if (!config->n_group_ranks || config->n_group_ranks > CEI_BOOK_RANKS_MAX)
+	if (config->n_group_ranks > CEI_BOOK_RANKS_MAX)
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
 				 "a group of %u ranks: it must have 1 to %u",
 				 config->n_group_ranks, CEI_BOOK_RANKS_MAX);
@@ -25,7 +25,7 @@ static int check(const struct cei_book_config *config, struct cei_report *report
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
 				 "this process has %u ranks, must be 1 to %u", config->n_ranks,
 				 CEI_MEMBERS_MAX);
-	for (i = 0; i < config->n_ranks; i++)
+	for (i = 0; config->n_group_ranks && i < config->n_ranks; i++)
 		if (config->ranks[i] >= config->n_group_ranks)
 			return cei_raise(report, CEOV_ERR_INVALID, 0, "this process has rank %u, "
 					 "but the group has %u ranks", config->ranks[i],
@@ -83,6 +83,11 @@ static int complete(const struct cei_book_config *config, const struct cei_excha
 		    struct cei_record *record)
 {
 	fill_record(config, exchange->group, record);
+	if (!config->n_group_ranks) {
+		record->n_group_ranks = exchange->n_processes;
+		record->n_ranks = 1;
+		record->ranks[0] = exchange->process;
+	}
 	return config->complete ? config->complete(config->complete_arg, exchange, record) : 0;
 }
 

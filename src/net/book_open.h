@@ -32,7 +32,7 @@ struct cei_book_config {
 	const char         *node;       /* name of the machine; NULL: CEOVERLAP_NODE, or a number
 					 * that the kernel makes when it starts */
 	const char         *transport;  /* UCX's version, below CEI_RECORD_TEXT_BYTES; NULL: none */
-	uint32_t            n_group_ranks;
+	uint32_t            n_group_ranks;      /* 0: each process has one rank, of its number */
 	uint32_t            n_ranks;    /* 1 to CEI_MEMBERS_MAX */
 	const uint32_t     *ranks;
 	uint32_t            n_rails;    /* up to CEI_RECORD_RAILS_MAX */

@@ -61,7 +61,7 @@ uint32_t cei_network_n_rails(const struct cei_network *network)
 
 /* --- meeting ---------------------------------------------------------------------------- */
 
-static int is_wanted(const struct ceov_network *public)
+int cei_network_is_wanted(const struct ceov_network *public)
 {
 	const char *means = secure_getenv("CEOVERLAP_BOOTSTRAP");
 
@@ -176,8 +176,8 @@ static int complete(void *arg, const struct cei_exchange *exchange, struct cei_r
 static int open_book(struct cei_network *network, struct opening *opening, uint64_t deadline_ns)
 {
 	const struct ceov_network *public = &opening->public;
-	const struct cei_site *site = network->site;
-	uint32_t ranks[CEI_MEMBERS_MAX], i;
+	struct cei_site *site = network->site;
+	uint32_t ranks[CEI_MEMBERS_MAX], i, n_own;
 	struct cei_book_config config = {
 		.means = public->bootstrap,
 		.process = public->process,
@@ -196,10 +196,18 @@ static int open_book(struct cei_network *network, struct opening *opening, uint6
 		.complete = complete,
 		.complete_arg = opening,
 	};
+	int r;
 
 	for (i = 0; i < site->n_members; i++)
 		ranks[i] = site->members[i].rank;
-	return cei_book_open(&config, site->report, &network->book);
+	r = cei_book_open(&config, site->report, &network->book);
+	if (r || site->n_ranks)
+		return r;
+	site->n_ranks = cei_book_n_ranks(network->book);
+	site->members[0].rank = cei_book_ranks_of(network->book,
+						  cei_book_own_process(network->book),
+						  &n_own)[0];
+	return 0;
 }
 
 /* By process and by rank. */
@@ -274,7 +282,7 @@ int cei_network_open(struct cei_site *site, const struct cei_network_config *con
 	struct cei_network *network;
 	int error, r;
 
-	if (!is_wanted(config->public))
+	if (!cei_network_is_wanted(config->public))
 		return CEOV_NONE;
 	network = calloc(1, sizeof(*network));
 	if (!network)

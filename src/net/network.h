@@ -58,8 +58,13 @@ struct cei_network_config {
 	void                            *events_arg;
 };
 
-/* Meets the processes of all nodes, and fills site->nodes. CEOV_NONE, not raised: neither the
- * config nor the environment says that there are several processes to meet. */
+/* Whether the config or the environment (CEOVERLAP_BOOTSTRAP) asks for a group of several nodes.
+ * public may be NULL. */
+int  cei_network_is_wanted(const struct ceov_network *public);
+
+/* Meets the processes of all nodes, and fills site->nodes. If site->n_ranks is 0, each process has
+ * one rank, of its number: then that and the rank of the only member are filled, too. CEOV_NONE,
+ * not raised: neither the config nor the environment asks for several nodes. */
 int  cei_network_open(struct cei_site *site, const struct cei_network_config *config,
 		      struct cei_network **ret_network);
 

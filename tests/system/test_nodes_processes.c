@@ -165,11 +165,52 @@ START_TEST(test_a_killed_rank_is_lost_at_all_nodes)
 }
 END_TEST
 
+/* Everything is from the environment: each process has the rank of its number. */
+static void open_from_environment(uint32_t number)
+{
+	char text[16], node[16];
+	ceov_signal *own = NULL, *found = NULL;
+	ceov_context *context = NULL;
+	uint32_t at;
+
+	snprintf(text, sizeof(text), "%u", number);
+	snprintf(node, sizeof(node), "node %u", number / 2);
+	setenv("CEOVERLAP_BOOTSTRAP", "folder", 1);
+	setenv("CEOVERLAP_FOLDER", directory, 1);
+	setenv("CEOVERLAP_PROCESS", text, 1);
+	setenv("CEOVERLAP_PROCESSES", "3", 1);
+	setenv("CEOVERLAP_NODE", node, 1);
+	setenv("CEOVERLAP_NICS", "lo", 1);
+	setenv("CEOVERLAP_PLACE", "host", 1);
+	need(!ceov_open(NULL, &context));
+	need(!ceov_signal_create(context, number, testing_host, 1, 0, &own));
+	need(!ceov_signal_share(own, "own"));
+	need(!ceov_barrier(context, TESTING_PATIENCE));
+	need(!ceov_signal_find(context, (number + 1) % 3, "own", &found));
+	need(!ceov_signal_raise(found, 0, 5));
+	need(!ceov_signal_wait(own, 0, 5, TESTING_PATIENCE));
+	need(!ceov_rank_node(context, 2, &at) && at == 1);
+	need(ceov_rank_node(context, 3, &at) == CEOV_ERR_INVALID);
+	need(!ceov_barrier(context, TESTING_PATIENCE));
+	ceov_close(context);
+}
+
+START_TEST(test_ranks_from_the_launcher)
+{
+	uint32_t number;
+
+	for (number = 0; number < 3; number++)
+		start(open_from_environment, number);
+	assert_all_end_well();
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, test_a_ring_over_two_nodes);
 	tcase_add_test(tcase, test_a_killed_rank_is_lost_at_all_nodes);
+	tcase_add_test(tcase, test_ranks_from_the_launcher);
 }
 
 /* Turns the leak check of an address sanitizer off: it crashes in processes that UCX runs in. */

@@ -16,6 +16,7 @@
 #include "backend/host.h"
 #include "base/variables.h"
 #include "ce_engine/objects/context.h"
+#include "net/network.h"
 #include "topology/route.h"
 
 #define TRACE_PATHS_MAX 16u
@@ -96,14 +97,17 @@ static int order_from(struct cei_report *report, int *ret_is_fifo)
 }
 
 /* One member, as the environment says. */
-static int member_from_environment(ceov_context *context, uint32_t n_ranks)
+static int member_from_environment(ceov_context *context, const struct ceov_config *config)
 {
 	struct cei_site *site = &context->site;
 	struct ceov_member *own = &site->members[0];
 	int r, is_set;
 
 	site->n_members = 1;
-	r = number_from(&context->report, "CEOVERLAP_RANKS", n_ranks, &site->n_ranks);
+	/* A launcher that starts one process for each rank says how many: 0 until then. */
+	r = number_from(&context->report, "CEOVERLAP_RANKS",
+			config->n_ranks == 1 && cei_network_is_wanted(config->network) ?
+			0 : config->n_ranks, &site->n_ranks);
 	if (!r)
 		r = number_from(&context->report, "CEOVERLAP_RANK", 0, &own->rank);
 	if (!r)
@@ -224,6 +228,13 @@ static int trace_from(struct cei_report *report, struct cei_site *site)
 	return 0;
 }
 
+/* Whether the network will say which rank this process has, and how many there are. */
+static int is_left_to_launcher(const ceov_context *context, const struct ceov_config *config)
+{
+	return !config->members && !context->site.n_ranks &&
+	       cei_network_is_wanted(config->network);
+}
+
 int cei_settings_load(ceov_context *context, const struct ceov_config *config,
 		      const char **ret_group)
 {
@@ -245,8 +256,8 @@ int cei_settings_load(ceov_context *context, const struct ceov_config *config,
 	context->deadline_ns = config->deadline_ns ? config->deadline_ns
 		: CEI_DEADLINE_DEFAULT_NS;
 	r = config->members ? members_from_config(context, config)
-		: member_from_environment(context, config->n_ranks);
-	if (!r)
+		: member_from_environment(context, config);
+	if (!r && !is_left_to_launcher(context, config))
 		r = check_members(context);
 	if (!r)
 		r = rule_from(&context->report, &context->rule);
