@@ -74,8 +74,6 @@ threaded_suites = \
 	%D%/unit/test_tune \
 	%D%/conformance/test_backend_host \
 	%D%/conformance/test_backend_proxy \
-	%D%/system/test_meeting \
-	%D%/system/test_meeting_strays \
 	%D%/system/test_bootstrap \
 	%D%/system/test_bootstrap_loss \
 	%D%/system/test_bootstrap_path \
@@ -86,9 +84,12 @@ threaded_suites = \
 	%D%/system/test_processes \
 	%D%/system/test_ops_shapes
 
-# Functions of their arguments: nothing in them runs beside anything. And what runs beside
-# libraries that a thread sanitizer does not see into, such as PMIx's.
+# Functions of their arguments: nothing in them runs beside anything. Processes of one thread
+# each that meet. And what runs beside libraries that a thread sanitizer does not see into, such
+# as PMIx's.
 pure_suites = \
+	%D%/system/test_meeting \
+	%D%/system/test_meeting_strays \
 	%D%/system/test_meeting_pmix \
 	%D%/unit/test_sized \
 	%D%/unit/test_file \
