@@ -400,7 +400,9 @@ START_TEST(test_a_silent_node_is_lost)
 	prepare(&way, BYTES);
 	ck_assert_int_eq(ceov_signal_raise(way.ready, 0, 1), 0);
 	ticket = launch(way.plan, 0);
+	pthread_mutex_lock(&nodes.net.lock);
 	loop_net_cut(&nodes.net, 0, 1, 1);
+	pthread_mutex_unlock(&nodes.net.lock);
 	r = wait_for(0, ticket);
 	ck_assert_int_eq(r, CEOV_ERR_PEER_LOST);
 	failure = testing_failure(nodes_context(&nodes, 0));
