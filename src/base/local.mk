@@ -19,6 +19,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/ids.c %D%/ids.h \
 	%D%/ring.c %D%/ring.h \
 	%D%/futex.c %D%/futex.h \
+	%D%/word.h \
 	%D%/cuda_driver.h
 if HAVE_CUDA
 libceoverlap_core_la_SOURCES += \

@@ -5,9 +5,10 @@
 
 #include "net/far_memory.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/word.h"
 
 #define WORD sizeof(uint64_t)
 
@@ -289,16 +290,5 @@ const char *cei_far_check_mark(const struct cei_far_table *table,
 
 int cei_far_raise(const struct cei_far_region *region, uint32_t index, uint64_t value)
 {
-	_Atomic uint64_t *counter = (_Atomic uint64_t *)region->host + index;
-	/* relaxed: only whether it would be lowered; the exchange decides */
-	uint64_t was = atomic_load_explicit(counter, memory_order_relaxed);
-
-	/* release: pairs with the acquire of readers, who then see the pieces that landed
-	 * before; an exchange, because an abort may poison the counter meanwhile */
-	while (was < value)
-		if (atomic_compare_exchange_weak_explicit(counter, &was, value,
-							  memory_order_release,
-							  memory_order_relaxed))
-			return 0;
-	return was == value ? 0 : CEOV_NONE;
+	return cei_word_raise((_Atomic uint64_t *)region->host + index, value);
 }

@@ -61,7 +61,6 @@ struct cei_network_entry {              /* an export of this process */
 
 struct cei_network_image {              /* of a signal of another node */
 	struct cei_list   link;
-	uint32_t          rank;
 	uint32_t          process;
 	uint32_t          region;
 	uint32_t          generation;   /* as last heard */
@@ -182,8 +181,6 @@ void cei_network_heard_drop(struct cei_network *network, uint32_t process, uint3
 void cei_network_forget_process(struct cei_network *network, uint32_t process);
 
 struct cei_network_entry *cei_network_entry(struct cei_network *network, uint32_t region);
-struct cei_network_image *cei_network_image(struct cei_network *network, uint32_t rank,
-					    uint32_t region);
 
 /* The signal was renewed: what was asked for before does not come any more. */
 void cei_network_image_renewed(struct cei_network *network,

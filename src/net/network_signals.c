@@ -14,6 +14,7 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "base/clock.h"
+#include "base/word.h"
 #include "net/network_private.h"
 
 /* Listeners of one export: a process has one for each counter at most. A larger number is a
@@ -22,18 +23,25 @@
 
 /* --- images ------------------------------------------------------------------------------ */
 
-struct cei_network_image *cei_network_image(struct cei_network *network, uint32_t rank,
-					    uint32_t region)
+/* Numbers of regions are their process's, whichever of its ranks owns them. */
+static struct cei_network_image *image_of(struct cei_network *network, uint32_t process,
+					  uint32_t region)
 {
 	struct cei_network_image *image;
 	struct cei_list *node;
 
 	for (node = network->images.next; node != &network->images; node = node->next) {
 		image = CEI_OWNER(node, struct cei_network_image, link);
-		if (image->rank == rank && image->region == region)
+		if (image->process == process && image->region == region)
 			return image;
 	}
 	return NULL;
+}
+
+static struct cei_network_image *image_of_rank(struct cei_network *network, uint32_t rank,
+					       uint32_t region)
+{
+	return image_of(network, cei_network_process(network, rank), region);
 }
 
 int cei_network_watch(struct cei_network *network, uint32_t rank,
@@ -49,7 +57,6 @@ int cei_network_watch(struct cei_network *network, uint32_t rank,
 		return cei_raise(network->site->report, CEOV_ERR_NO_MEMORY, 0,
 				 "find: no memory for %u counters of rank %u", n_words, rank);
 	}
-	image->rank = rank;
 	image->process = cei_network_process(network, rank);
 	image->region = found->region;
 	image->generation = found->generation;
@@ -66,7 +73,7 @@ void cei_network_forget(struct cei_network *network, uint32_t rank, uint32_t reg
 	struct cei_network_image *image;
 
 	pthread_mutex_lock(&network->lock);
-	image = cei_network_image(network, rank, region);
+	image = image_of_rank(network, rank, region);
 	if (image) {
 		cei_list_remove(&image->link);
 		for (; image->n_expected; image->n_expected--)
@@ -106,40 +113,13 @@ void cei_network_ask(struct cei_network *network, uint32_t rank, uint32_t region
 	struct cei_network_image *image;
 
 	pthread_mutex_lock(&network->lock);
-	image = cei_network_image(network, rank, region);
+	image = image_of_rank(network, rank, region);
 	if (image && index < image->n_words && must_ask(network, image, index, value)) {
 		note.counter = (struct cei_note_counter){ region, index, value,
 							  image->generation };
 		cei_network_note(network, image->process, &note);
 	}
 	pthread_mutex_unlock(&network->lock);
-}
-
-/* Counters only rise; poison, which is above all values, stays until the signal is renewed. */
-static void raise_word(_Atomic uint64_t *word, uint64_t value)
-{
-	uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
-
-	/* release: pairs with the acquire of whoever waits for the counter. Of an own counter it is
-	 * the raiser's store; of an image, the owner's store came before its message. */
-	while (seen < value &&
-	       !atomic_compare_exchange_weak_explicit(word, &seen, value, memory_order_release,
-						      memory_order_relaxed))
-		;
-}
-
-static struct cei_network_image *image_of(struct cei_network *network, uint32_t process,
-					  uint32_t region)
-{
-	struct cei_network_image *image;
-	struct cei_list *node;
-
-	for (node = network->images.next; node != &network->images; node = node->next) {
-		image = CEI_OWNER(node, struct cei_network_image, link);
-		if (image->process == process && image->region == region)
-			return image;
-	}
-	return NULL;
 }
 
 void cei_network_heard_value(struct cei_network *network, uint32_t process,
@@ -149,7 +129,7 @@ void cei_network_heard_value(struct cei_network *network, uint32_t process,
 
 	if (!image || told->index >= image->n_words || told->generation != image->generation)
 		return;
-	raise_word(&image->words[told->index], told->value);
+	(void)cei_word_raise(&image->words[told->index], told->value);
 	if (!image->asked[told->index] || told->value < image->asked[told->index])
 		return;
 	image->asked[told->index] = 0;
@@ -175,7 +155,7 @@ void cei_network_heard_raise(struct cei_network *network, const struct cei_note_
 	_Atomic uint64_t *counter = entry ? counter_of(entry, raise->index) : NULL;
 
 	if (counter && raise->generation == entry->generation)
-		raise_word(counter, raise->value);
+		(void)cei_word_raise(counter, raise->value);
 }
 
 /* The listener of a process for a counter; NULL: there is no room for it. */
@@ -281,7 +261,7 @@ int cei_network_raise(struct cei_network *network, uint32_t rank, uint32_t regio
 	note.counter = (struct cei_note_counter){ region, index, value, 0 };
 	pthread_mutex_lock(&network->lock);
 	has_gone = network->has_gone[process];
-	image = cei_network_image(network, rank, region);
+	image = image_of_rank(network, rank, region);
 	note.counter.generation = image ? image->generation : 0;
 	cei_network_note(network, process, &note);
 	pthread_mutex_unlock(&network->lock);
@@ -301,7 +281,7 @@ static uint32_t generation_of(struct cei_network *network,
 		entry = cei_network_entry(network, named->region);
 		return entry ? entry->generation : 0;
 	}
-	image = cei_network_image(network, named->rank, named->region);
+	image = image_of_rank(network, named->rank, named->region);
 	return image ? image->generation : 0;
 }
 
@@ -370,8 +350,8 @@ void cei_network_abort(struct cei_network *network, const struct cei_network_sig
 void cei_network_image_renewed(struct cei_network *network,
 			       const struct cei_note_signal *signal)
 {
-	struct cei_network_image *image = cei_network_image(network, signal->named.rank,
-							    signal->named.region);
+	struct cei_network_image *image = image_of_rank(network, signal->named.rank,
+							signal->named.region);
 
 	if (!image)
 		return;

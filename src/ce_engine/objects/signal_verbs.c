@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/word.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/far.h"
 #include "ce_engine/objects/signal.h"
@@ -85,20 +86,12 @@ void cei_signal_ask(const struct ceov_signal *signal, uint32_t index, uint64_t v
 /* Has the owner on another node raise the counter, and notes that in the image. */
 static int raise_far(ceov_signal *signal, uint32_t index, uint64_t value)
 {
-	_Atomic uint64_t *word = cei_signal_word(signal, index);
-	uint64_t seen;
 	int r = cei_network_raise(signal->object.context->site.network, signal->rank,
 				  signal->far->region.far_id, index, value);
 
-	if (r)
-		return r;
-	/* relaxed: the value carries no bytes; release: as in raise_to(), for pollers here */
-	seen = atomic_load_explicit(word, memory_order_relaxed);
-	while (seen < value &&
-	       !atomic_compare_exchange_weak_explicit(word, &seen, value, memory_order_release,
-						      memory_order_relaxed))
-		;
-	return 0;
+	if (!r)
+		(void)cei_word_raise(cei_signal_word(signal, index), value);
+	return r;
 }
 
 static int raise_to(ceov_signal *signal, uint32_t index, uint64_t value, const char *call)
