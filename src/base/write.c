@@ -80,3 +80,17 @@ int cei_write(struct cei_report *report, int fd, const char *text, const char *c
 	}
 	return 0;
 }
+
+int cei_write_all(int fd, const uint8_t *bytes, uint64_t n_bytes)
+{
+	ssize_t n;
+
+	while (n_bytes) {
+		n = write(fd, bytes, (size_t)n_bytes);
+		if (n < 0 && errno != EINTR)
+			return errno;
+		bytes += n > 0 ? n : 0;
+		n_bytes -= n > 0 ? (uint64_t)n : 0;
+	}
+	return 0;
+}

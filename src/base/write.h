@@ -3,9 +3,10 @@
 #ifndef CEI_WRITE_H
 #define CEI_WRITE_H
 
-/* Writes text to a file descriptor that the application owns. */
+/* Writes to file descriptors: text to one that the application owns, bytes to a file. */
 
 #include <signal.h>
+#include <stdint.h>
 
 #include "base/report.h"
 
@@ -13,6 +14,9 @@
  * is also the error if fd is a pipe or socket that nobody reads: SIGPIPE, which would end the
  * application, is kept away. call: name of the public function. */
 int cei_write(struct cei_report *report, int fd, const char *text, const char *call);
+
+/* Writes all of the bytes to a file of the library's. Returns an errno, or 0. */
+int cei_write_all(int fd, const uint8_t *bytes, uint64_t n_bytes);
 
 /*
  * Keeps SIGPIPE away from the calling thread between begin and end: the signal is blocked, and if a

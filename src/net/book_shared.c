@@ -16,6 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/write.h"
+
 #define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
 /* No valid book is longer. */
@@ -25,25 +27,10 @@
 
 /* --- sealing ----------------------------------------------------------------------- */
 
-/* Returns an errno. */
-static int write_all(int fd, const uint8_t *bytes, uint64_t n_bytes)
-{
-	ssize_t n;
-
-	while (n_bytes) {
-		n = write(fd, bytes, (size_t)n_bytes);
-		if (n < 0 && errno != EINTR)
-			return errno;
-		bytes += n > 0 ? n : 0;
-		n_bytes -= n > 0 ? (uint64_t)n : 0;
-	}
-	return 0;
-}
-
 int cei_book_seal(struct cei_report *report, const struct cei_book *book, int *ret_fd)
 {
 	int fd = memfd_create("ceoverlap-book", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	int error = fd < 0 ? errno : write_all(fd, book->bytes, book->head->n_bytes);
+	int error = fd < 0 ? errno : cei_write_all(fd, book->bytes, book->head->n_bytes);
 
 	if (!error && fcntl(fd, F_ADD_SEALS, SEALS))
 		error = errno;

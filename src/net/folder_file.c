@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cursor.h"
+#include "base/write.h"
 
 #define MAGIC      UINT32_C(0x4c464543)         /* "CEFL" */
 #define HEAD_BYTES (2u * 4u + 4u + 3u * 8u + 3u * 4u + 8u)
@@ -54,21 +55,6 @@ static int decode(const uint8_t bytes[HEAD_BYTES], struct cei_folder_file *ret_f
 	return cei_reader_end(&reader);
 }
 
-/* Returns an errno. */
-static int write_all(int fd, const uint8_t *bytes, uint64_t n_bytes)
-{
-	ssize_t n;
-
-	while (n_bytes) {
-		n = write(fd, bytes, (size_t)n_bytes);
-		if (n < 0 && errno != EINTR)
-			return errno;
-		bytes += n > 0 ? n : 0;
-		n_bytes -= n > 0 ? (uint64_t)n : 0;
-	}
-	return 0;
-}
-
 int cei_folder_write(int folder_fd, const char *name, const struct cei_folder_file *file)
 {
 	char fresh[CEI_FOLDER_NAME_BYTES + 32];
@@ -83,9 +69,9 @@ int cei_folder_write(int folder_fd, const char *name, const struct cei_folder_fi
 	if (fd < 0)
 		return errno;
 	encode(file, head);
-	error = write_all(fd, head, sizeof(head));
+	error = cei_write_all(fd, head, sizeof(head));
 	if (!error)
-		error = write_all(fd, file->bytes, file->n_bytes);
+		error = cei_write_all(fd, file->bytes, file->n_bytes);
 	if (!error && fsync(fd))
 		error = errno;
 	if (close(fd) && !error)        /* a full disk may show at the close only */
