@@ -10,6 +10,8 @@
  * or while a kernel holds all SMs. Here two copies over PCIe take its place. They start even then,
  * but reach some 25 GB/s instead of 1300. The bytes between them are in pinned memory of the lane;
  * a part of it is overwritten only after it was copied out, because both copies are on one stream.
+ * The copy from there to the GPU is small, so it goes as rows (cuda_queues.c): a plain one would
+ * stand behind streams that wait.
  */
 
 #include "backend/cuda_private.h"
@@ -41,10 +43,13 @@ static CUresult bounce_bytes(const struct cei_cuda_bounce *bounce, uint64_t targ
 
 	for (; n_bytes && result == CUDA_SUCCESS; n_bytes -= part) {
 		part = n_bytes < bounce->n_bytes ? n_bytes : bounce->n_bytes;
+		/* Leaves enough for the last part to be copied as rows. */
+		if (part < n_bytes && n_bytes - part < CEI_CUDA_ROWS_BYTES_MIN)
+			part -= CEI_CUDA_ROWS_BYTES_MIN;
 		result = bounce->cuda->calls.copy(between, source, part, bounce->stream);
 		if (result == CUDA_SUCCESS)
-			result = bounce->cuda->calls.copy(target, between, part,
-							  bounce->stream);
+			result = cei_cuda_copy_past_queues(bounce->cuda, bounce->stream,
+							   target, between, part);
 		source += part;
 		target += part;
 	}
@@ -70,6 +75,9 @@ static CUresult bounce_rows(const struct cei_cuda_bounce *bounce,
 	rows.source_pitch_bytes = piece->row_bytes;
 	rows.target = piece->target + first * piece->target_pitch_bytes;
 	rows.target_pitch_bytes = piece->target_pitch_bytes;
+	if (cei_cuda_piece_is_flat(&rows))
+		return cei_cuda_copy_past_queues(bounce->cuda, bounce->stream, rows.target,
+						 rows.source, rows.row_bytes * rows.n_rows);
 	return cei_cuda_copy_rows(bounce->cuda, bounce->stream, &rows);
 }
 

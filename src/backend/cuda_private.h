@@ -196,9 +196,18 @@ int cei_cuda_queues_may_block(struct cei_cuda_backend *own);
 int cei_cuda_piece_needs_queue(const struct cei_cuda_backend *own,
 			       const struct cei_piece *piece);
 
+/* The smallest size that cei_cuda_copy_as_rows() can divide into two copies of two rows. */
+#define CEI_CUDA_ROWS_BYTES_MIN 8u
+
 /* Queues a piece as rows with gaps, which need no hardware queue of kernels. */
 CUresult cei_cuda_copy_as_rows(struct cei_cuda *cuda, CUstream stream,
 			       const struct cei_piece *piece);
+
+/* Queues a copy of consecutive bytes from pinned host memory to the GPU, as rows where a plain copy
+ * would use a hardware queue of kernels. Fewer than CEI_CUDA_ROWS_BYTES_MIN bytes are copied
+ * plainly. */
+CUresult cei_cuda_copy_past_queues(struct cei_cuda *cuda, CUstream stream, uint64_t target,
+				   uint64_t source, uint64_t n_bytes);
 
 /* If cei_cuda_queues_may_block(), queues a copy of CEI_CUDA_LEAD_BYTES from scratch to pinned
  * memory that belongs to the stream. Memory operations directly behind that copy need no hardware

@@ -17,9 +17,6 @@
 /* Copies of this many bytes or more never go through a queue that kernels use. */
 #define SMALL_BYTES (UINT64_C(4) << 20)
 
-/* The smallest size that cei_cuda_copy_as_rows() can divide into two copies of two rows. */
-#define ROWS_BYTES_MIN 8u
-
 int cei_cuda_queues_may_block(struct cei_cuda_backend *own)
 {
 	return own->shares_queues || cei_waits_may_block(own->waits, own->waits_bound);
@@ -30,7 +27,7 @@ int cei_cuda_piece_needs_queue(const struct cei_cuda_backend *own,
 {
 	uint64_t n_bytes = piece->row_bytes * piece->n_rows;
 
-	return n_bytes >= ROWS_BYTES_MIN && n_bytes < SMALL_BYTES &&
+	return n_bytes >= CEI_CUDA_ROWS_BYTES_MIN && n_bytes < SMALL_BYTES &&
 	       cei_cuda_piece_is_flat(piece) && !cei_cuda_is_gpu_memory(own, piece->source);
 }
 
@@ -58,6 +55,17 @@ CUresult cei_cuda_copy_as_rows(struct cei_cuda *cuda, CUstream stream,
 	rows.target += part;
 	rows.row_bytes = n_bytes - half - part;
 	return cei_cuda_copy_rows(cuda, stream, &rows);
+}
+
+CUresult cei_cuda_copy_past_queues(struct cei_cuda *cuda, CUstream stream, uint64_t target,
+				   uint64_t source, uint64_t n_bytes)
+{
+	const struct cei_piece piece = { .source = source, .target = target,
+					 .row_bytes = n_bytes, .n_rows = 1 };
+
+	if (n_bytes >= CEI_CUDA_ROWS_BYTES_MIN && n_bytes < SMALL_BYTES)
+		return cei_cuda_copy_as_rows(cuda, stream, &piece);
+	return cuda->calls.copy(target, source, n_bytes, stream);
 }
 
 CUresult cei_cuda_lead(struct cei_cuda_backend *own, CUstream stream, void *pinned)
