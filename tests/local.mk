@@ -131,6 +131,7 @@ pure_suites = \
 	%D%/unit/test_rail_evil \
 	%D%/unit/test_rail \
 	%D%/unit/test_rail_faults \
+	%D%/unit/test_rail_slots \
 	%D%/unit/test_wire
 if HAVE_CUDA
 pure_suites += %D%/unit/test_share_cuda
@@ -233,6 +234,7 @@ libtesting_la_SOURCES = \
 	%D%/unit/loop_net.c %D%/unit/loop_private.h \
 	%D%/unit/loop_transport.c %D%/unit/loop_transport.h \
 	%D%/unit/rail_rig.c %D%/unit/rail_rig.h \
+	%D%/unit/device_copier.c %D%/unit/device_copier.h \
 	%D%/unit/rail_pair.c %D%/unit/rail_pair.h \
 	%D%/unit/nodes_rig.c %D%/unit/nodes_rig.h \
 	%D%/unit/executor_fixture.c %D%/unit/executor_fixture.h \

@@ -103,12 +103,39 @@ static int no_memory(struct cei_far_table *table)
 			 "net: no memory for what a rail knows of registered memory");
 }
 
+static int is_wrong(const struct cei_far_table *table, void *base, uint64_t n_bytes)
+{
+	if (base && n_bytes && table->n_memories < CEI_FAR_MEMORIES_MAX)
+		return 0;
+	return cei_raise(table->transport->config.report, CEOV_ERR_INVALID, 0,
+			 "net: %llu bytes at %p cannot be registered: no memory, or %u are "
+			 "registered already", (unsigned long long)n_bytes, base,
+			 table->n_memories);
+}
+
+/* Enters what the description says, which is copied. */
+static int enter(struct cei_far_table *table, const struct cei_far_memory *described,
+		 struct cei_far_memory **ret_memory)
+{
+	uint32_t at = count_up_to(table, (uint64_t)(uintptr_t)described->base);
+	struct cei_far_memory *memory = malloc(sizeof(*memory));
+
+	if (!memory || !insert((void ***)&table->memories, &table->n_memories, at, memory)) {
+		free(memory);
+		return no_memory(table);
+	}
+	*memory = *described;
+	memory->n_opened = 1;
+	*ret_memory = memory;
+	return 0;
+}
+
 int cei_far_memory_open(struct cei_far_table *table, void *base, uint64_t n_bytes,
 			struct cei_far_memory **ret_memory)
 {
 	struct cei_far_memory *memory = same_memory(table, base, n_bytes);
 	struct cei_transport *transport = table->transport;
-	uint32_t at = count_up_to(table, (uint64_t)(uintptr_t)base);
+	struct cei_far_memory described = { .base = base, .n_bytes = n_bytes };
 	int r;
 
 	if (memory) {
@@ -116,29 +143,35 @@ int cei_far_memory_open(struct cei_far_table *table, void *base, uint64_t n_byte
 		*ret_memory = memory;
 		return 0;
 	}
-	if (!base || !n_bytes || table->n_memories == CEI_FAR_MEMORIES_MAX)
-		return cei_raise(transport->config.report, CEOV_ERR_INVALID, 0,
-				 "net: %llu bytes at %p cannot be registered: no memory, or "
-				 "%u are registered already",
-				 (unsigned long long)n_bytes, base, table->n_memories);
-	memory = calloc(1, sizeof(*memory));
-	if (!memory)
-		return no_memory(table);
-	r = transport->ops->memory_open(transport, base, n_bytes, &memory->registered);
-	if (r) {
-		free(memory);
+	r = is_wrong(table, base, n_bytes);
+	if (!r)
+		r = transport->ops->memory_open(transport, base, n_bytes, &described.registered);
+	if (r)
 		return r;
+	r = enter(table, &described, ret_memory);
+	if (r)
+		transport->ops->memory_close(transport, described.registered);
+	return r;
+}
+
+int cei_far_memory_open_device(struct cei_far_table *table, uint32_t unit, uint64_t address,
+			       uint64_t n_bytes, struct cei_far_memory **ret_memory)
+{
+	const struct cei_far_memory described = {
+		.base = (uint8_t *)(uintptr_t)address,
+		.n_bytes = n_bytes,
+		.is_device = 1,
+		.unit = unit,
+	};
+	struct cei_far_memory *memory = same_memory(table, described.base, n_bytes);
+
+	if (memory) {
+		memory->n_opened++;
+		*ret_memory = memory;
+		return 0;
 	}
-	memory->base = base;
-	memory->n_bytes = n_bytes;
-	memory->n_opened = 1;
-	if (!insert((void ***)&table->memories, &table->n_memories, at, memory)) {
-		transport->ops->memory_close(transport, memory->registered);
-		free(memory);
-		return no_memory(table);
-	}
-	*ret_memory = memory;
-	return 0;
+	return is_wrong(table, described.base, n_bytes) ? CEOV_ERR_INVALID
+		: enter(table, &described, ret_memory);
 }
 
 int cei_far_memory_close(struct cei_far_table *table, struct cei_far_memory *memory)
@@ -154,7 +187,8 @@ int cei_far_memory_close(struct cei_far_table *table, struct cei_far_memory *mem
 	while (at-- && table->memories[at] != memory)
 		;
 	take_out((void **)table->memories, &table->n_memories, at);
-	table->transport->ops->memory_close(table->transport, memory->registered);
+	if (!memory->is_device)
+		table->transport->ops->memory_close(table->transport, memory->registered);
 	free(memory);
 	return 0;
 }
@@ -183,6 +217,15 @@ struct cei_far_region *cei_far_region_of(const struct cei_far_table *table, uint
 	return at < table->n_regions && table->regions[at]->id == id ? table->regions[at] : NULL;
 }
 
+/* Words may live elsewhere; bytes are in host memory, or else in a unit's. */
+static int has_memory(const struct cei_far_region *region)
+{
+	if (region->uses == CEI_FAR_WORDS)
+		return !region->device;
+	return region->device ? !region->host && region->uses == CEI_FAR_BYTES
+		: region->host != NULL;
+}
+
 static int check_region(const struct cei_far_table *table, const struct cei_far_region *region)
 {
 	const char *why = NULL;
@@ -191,8 +234,7 @@ static int check_region(const struct cei_far_table *table, const struct cei_far_
 		why = "a region of that number is open";
 	else if (table->n_regions == CEI_FAR_REGIONS_MAX)
 		why = "too many regions are open";
-	else if (!region->uses || !region->n_bytes ||
-		 (!region->host && region->uses != CEI_FAR_WORDS))
+	else if (!region->uses || !region->n_bytes || !has_memory(region))
 		why = "it has no memory";
 	else if ((region->uses & CEI_FAR_WORDS) &&
 		 ((uintptr_t)region->host % WORD || region->n_bytes % WORD))
@@ -217,7 +259,7 @@ int cei_far_region_open(struct cei_far_table *table, const struct cei_far_region
 	*made = *region;
 	made->memory = NULL;
 	made->n_busy = 0;
-	if (region->uses & CEI_FAR_BYTES)
+	if (region->uses & CEI_FAR_BYTES && region->host)
 		r = cei_far_memory_open(table, region->host, region->n_bytes, &made->memory);
 	if (!r && !insert((void ***)&table->regions, &table->n_regions,
 			  lower_bound(table, region->id), made)) {
@@ -268,6 +310,8 @@ const char *cei_far_check_piece(const struct cei_far_table *table,
 		return "the offer has another size";
 	if (extent != n_offered)
 		return "its rows do not follow each other in memory";
+	if (region->device && n_offered > CEI_FAR_SLOT_BYTES)
+		return "it is larger than pieces for memory of a GPU may be";
 	*ret_region = region;
 	return NULL;
 }

@@ -4,7 +4,7 @@
 #define CEI_FAR_MEMORY_H
 
 /*
- * What a rail may read and write: host memory of this process that is registered with its
+ * What a rail may read and write: memory of this process, host memory being registered with its
  * transport, and the regions of it that other processes name in pieces and marks. Only the rail's
  * thread uses it. What peers say is checked here: nothing outside a region is ever named to the
  * transport.
@@ -17,15 +17,22 @@
 #define CEI_FAR_MEMORIES_MAX 65536u
 #define CEI_FAR_REGIONS_MAX  65536u
 
+/* The largest piece for memory that the transport does not access (net/far_slots.h). */
+#define CEI_FAR_SLOT_BYTES   (UINT64_C(4) << 20)
+
 /* What peers may do with a region. */
 enum cei_far_use {
 	CEI_FAR_BYTES = 1u << 0,        /* pieces land in it */
 	CEI_FAR_WORDS = 1u << 1,        /* it is 64-bit counters, which marks raise */
 };
 
-struct cei_far_memory {                 /* registered memory */
+/* Registered memory. What the transport cannot access itself is not registered with it, only known
+ * here: its bytes go through slots (net/far_slots.h). */
+struct cei_far_memory {
 	uint8_t                     *base;
 	uint64_t                     n_bytes;
+	int                          is_device; /* it goes through slots */
+	uint32_t                     unit;      /* of such memory, see net/far_copier.h */
 	uint32_t                     n_opened;  /* by how many it is opened */
 	uint32_t                     n_busy;    /* sends and receives under way */
 	struct cei_transport_memory *registered;
@@ -36,9 +43,12 @@ struct cei_far_region {
 	uint32_t               uses;            /* enum cei_far_use */
 	void                  *host;            /* NULL: words that live elsewhere, whose marks
 						 * the owner raises */
+	uint64_t               device;          /* of bytes that go through slots: their address
+						 * in the unit's memory, host is NULL; else 0 */
+	uint32_t               unit;            /* of such bytes, see net/far_copier.h */
 	uint64_t               n_bytes;         /* of words: a multiple of 8, 8-byte aligned */
-	struct cei_far_memory *memory;          /* of bytes; this and the next one are the
-						 * table's */
+	struct cei_far_memory *memory;          /* of bytes in host memory; this and the next one
+						 * are the table's */
 	uint32_t               n_busy;          /* receives under way */
 };
 
@@ -59,6 +69,10 @@ void cei_far_table_fini(struct cei_far_table *table);
 /* Registers memory, or opens it once more if exactly it is registered. Errors are raised. */
 int  cei_far_memory_open(struct cei_far_table *table, void *base, uint64_t n_bytes,
 			 struct cei_far_memory **ret_memory);
+
+/* The same for memory of a unit, which the transport does not access. */
+int  cei_far_memory_open_device(struct cei_far_table *table, uint32_t unit, uint64_t address,
+				uint64_t n_bytes, struct cei_far_memory **ret_memory);
 
 /* CEOV_PENDING: a send or receive still uses it, and nothing was done. */
 int  cei_far_memory_close(struct cei_far_table *table, struct cei_far_memory *memory);

@@ -12,6 +12,7 @@
 #include <ceoverlap/version.h>
 
 #include "base/clock.h"
+#include "net/far_receive.h"
 #include "net/far_send.h"
 
 /* --- peers ----------------------------------------------------------------- */
@@ -138,7 +139,7 @@ int cei_far_peer_reopen(struct cei_far_peer *peer)
 {
 	if (peer->state == CEI_FAR_OPENING || peer->state == CEI_FAR_UP)
 		return CEOV_ERR_STATE;
-	if (peer->open)
+	if (peer->open || peer->is_draining)
 		return CEOV_PENDING;
 	return open_connection(peer);
 }
@@ -150,6 +151,7 @@ static void close_connection(struct cei_far_peer *peer)
 	peer->closing_ns = peer->nic->now_ns;
 	peer->out.is_lost = 1;
 	drop_notes(peer);
+	cei_far_receive_forget(peer);
 	peer->nic->transport.ops->peer_close(peer->open);
 }
 
@@ -208,12 +210,11 @@ static void tell_lost(struct cei_far_peer *peer)
 	config->events->lost(config->events_arg, peer->process, peer->why, peer->is_uncertain);
 }
 
-void cei_far_peer_closed(struct cei_far_peer *peer)
+/* Tells that nothing of the connection touches memory any more. */
+static void tell_closed(struct cei_far_peer *peer)
 {
 	const struct cei_rail_config *config = &peer->nic->config;
 
-	peer->open = NULL;
-	cei_list_remove(&peer->connected);
 	if (peer->state == CEI_FAR_CLOSING) {
 		tell_lost(peer);
 	} else if (peer->state == CEI_FAR_LEAVING) {
@@ -224,6 +225,26 @@ void cei_far_peer_closed(struct cei_far_peer *peer)
 	} else {
 		cei_far_send_end(peer); /* it was told as lost long ago */
 	}
+}
+
+void cei_far_peer_closed(struct cei_far_peer *peer)
+{
+	peer->open = NULL;
+	cei_far_send_forget(peer);
+	peer->is_draining = cei_far_slots_is_copying(&peer->nic->slots, peer);
+	if (peer->is_draining)
+		return;
+	cei_list_remove(&peer->connected);
+	tell_closed(peer);
+}
+
+void cei_far_peer_copied(struct cei_far_peer *peer)
+{
+	if (!peer->is_draining || cei_far_slots_is_copying(&peer->nic->slots, peer))
+		return;
+	peer->is_draining = 0;
+	cei_list_remove(&peer->connected);
+	tell_closed(peer);
 }
 
 /* The connection has ended. That is in order if either side said BYE and nothing is owed: the
@@ -447,6 +468,7 @@ static int say_beat(struct cei_far_peer *peer)
 	if (!message.beat.is_question && !peer->answer_owed)
 		return 0;
 	message.beat.n_landed_bytes = peer->in.n_landed_bytes;
+	message.beat.n_parked = peer->n_parked;
 	r = cei_far_peer_say(peer, &message);
 	if (r)
 		return r;

@@ -19,6 +19,7 @@
 #include "base/list.h"
 #include "net/far_lane.h"
 #include "net/far_memory.h"
+#include "net/far_slots.h"
 #include "net/far_stream.h"
 #include "net/rail_config.h"
 
@@ -28,6 +29,14 @@ struct cei_far_note_item {              /* a message of the layer above that is 
 	_Atomic uint32_t      *n_queued;        /* counted down when it is said or dropped */
 	struct cei_far_message message;         /* a NOTE's bytes are in payload */
 	uint8_t                payload[];
+};
+
+struct cei_far_parked {                 /* an offer that waits for a slot */
+	struct cei_list             link;
+	struct cei_far_peer        *peer;
+	struct cei_far_piece        piece;
+	struct cei_far_region      *region;     /* counts it as busy */
+	struct cei_transport_offer *offer;
 };
 
 enum cei_far_connection {
@@ -47,6 +56,9 @@ struct cei_far_nic {
 	struct cei_rail_config  config;
 	struct cei_transport    transport;
 	struct cei_far_table    table;
+	struct cei_far_slots    slots;
+	struct cei_list         parked;         /* struct cei_far_parked: offers that wait for a
+						 * slot, the oldest first */
 	uint64_t                now_ns;         /* of the turn */
 	struct cei_far_peer   **peers;          /* by process; NULL: never used */
 	_Atomic uint32_t       *n_expected;     /* by process: answers that the layer above
@@ -78,6 +90,9 @@ struct cei_far_peer {
 	char                       why[CEI_RAIL_WHY_BYTES];     /* it was lost */
 	uint64_t                   closing_ns;
 	int                        is_uncertain;
+	int                        is_draining; /* the transport has closed it, and copies
+						 * between slots and memory are under way */
+	uint32_t                   n_parked;    /* offers of it that wait for a slot */
 
 	struct cei_far_out         out;
 	struct cei_far_in          in;
@@ -92,6 +107,10 @@ struct cei_far_peer {
 	struct cei_far_memory     *reading[CEI_FAR_SPAN];       /* sources of pieces */
 	struct cei_far_region     *writing[CEI_FAR_SPAN];       /* targets of pieces */
 };
+
+/* A copy between a slot and memory has ended. If it was the last one that kept the connection from
+ * being told as closed, it is told. */
+void cei_far_peer_copied(struct cei_far_peer *peer);
 
 /* Returns the peer, which is made if it was never used. NULL: no memory, or no such process;
  * raised. */

@@ -6,6 +6,7 @@
 #include "net/far_receive.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 static void refuse(struct cei_far_peer *peer, const char *why)
 {
@@ -34,12 +35,128 @@ static void refuse_piece(struct cei_far_peer *peer, const struct cei_far_piece *
 	refuse(peer, text);
 }
 
+/* Accepts the offer of a region's piece into the span. */
+static void accept(struct cei_far_peer *peer, const struct cei_far_piece *piece,
+		   const struct cei_transport_span *span, struct cei_transport_offer *offer,
+		   struct cei_far_region *region)
+{
+	uint32_t index = piece->sequence % CEI_FAR_SPAN;
+
+	if (peer->nic->transport.ops->accept(peer->open, offer, span,
+					     (uint64_t)peer->process << 32 | index)) {
+		cei_far_peer_lose(peer, "the transport could not receive a piece");
+		return;
+	}
+	peer->writing[index] = region;
+	region->n_busy++;
+	if (region->memory)
+		region->memory->n_busy++;
+}
+
+static void accept_in_place(struct cei_far_peer *peer, const struct cei_far_piece *piece,
+			    struct cei_far_region *region, struct cei_transport_offer *offer)
+{
+	const struct cei_transport_span span = {
+		.memory = region->memory->registered,
+		.address = (uint64_t)(uintptr_t)region->host + piece->offset,
+		.n_bytes = cei_far_piece_bytes(piece),
+	};
+
+	accept(peer, piece, &span, offer, region);
+}
+
+/* --- pieces that go through slots --------------------------------------------- */
+
+/* Queues the offer behind those that wait for a slot. Returns whether there was memory for it; else
+ * it was refused, and the connection is lost. */
+static int park(struct cei_far_peer *peer, const struct cei_far_piece *piece,
+		struct cei_far_region *region, struct cei_transport_offer *offer)
+{
+	struct cei_far_parked *parked = malloc(sizeof(*parked));
+
+	if (!parked) {
+		peer->nic->transport.ops->refuse(&peer->nic->transport, offer);
+		cei_far_peer_lose(peer, "there is no memory to note an offer of it");
+		return 0;
+	}
+	parked->peer = peer;
+	parked->piece = *piece;
+	parked->region = region;
+	parked->offer = offer;
+	region->n_busy++;
+	peer->n_parked++;
+	cei_list_append(&peer->nic->parked, &parked->link);
+	return 1;
+}
+
+/* Takes the offer out of the queue. */
+static void unpark(struct cei_far_parked *parked)
+{
+	cei_list_remove(&parked->link);
+	parked->region->n_busy--;
+	parked->peer->n_parked--;
+}
+
+static void accept_into(struct cei_far_parked *parked, struct cei_far_slot *slot)
+{
+	struct cei_far_slots *slots = &parked->peer->nic->slots;
+	struct cei_transport_span span = {
+		.memory = slots->registered->registered,
+		.address = slot->address,
+		.n_bytes = cei_far_piece_bytes(&parked->piece),
+	};
+	uint32_t index = parked->piece.sequence % CEI_FAR_SPAN;
+
+	slot->peer = parked->peer;
+	slot->index = index;
+	slot->unit = parked->region->unit;
+	slot->piece = parked->piece;
+	slot->n_bytes = span.n_bytes;
+	accept(parked->peer, &parked->piece, &span, parked->offer, parked->region);
+	if (!parked->peer->writing[index])
+		cei_far_slot_free(slot);
+}
+
+/* Accepts the oldest offers that wait, as long as slots are free. */
+static void accept_parked(struct cei_far_nic *nic)
+{
+	struct cei_far_parked *parked;
+	struct cei_far_slot *slot;
+
+	while (!cei_list_is_empty(&nic->parked)) {
+		slot = cei_far_slots_take(&nic->slots, CEI_FAR_LINE_IN);
+		if (!slot)
+			return;
+		parked = CEI_OWNER(nic->parked.next, struct cei_far_parked, link);
+		unpark(parked);
+		accept_into(parked, slot);
+		free(parked);
+	}
+}
+
+void cei_far_receive_forget(struct cei_far_peer *peer)
+{
+	struct cei_transport *transport = &peer->nic->transport;
+	struct cei_list *at, *next, *all = &peer->nic->parked;
+	struct cei_far_parked *parked;
+
+	for (at = all->next; at != all; at = next) {
+		next = at->next;
+		parked = CEI_OWNER(at, struct cei_far_parked, link);
+		if (parked->peer != peer)
+			continue;
+		unpark(parked);
+		transport->ops->refuse(transport, parked->offer);
+		free(parked);
+	}
+}
+
+/* --- what a peer offers ------------------------------------------------------- */
+
 void cei_far_receive_offer(struct cei_far_peer *peer, const struct cei_far_piece *piece,
 			   uint64_t n_bytes, struct cei_transport_offer *offer)
 {
 	struct cei_transport *transport = &peer->nic->transport;
-	uint32_t index = piece->sequence % CEI_FAR_SPAN;
-	struct cei_transport_span span;
 	struct cei_far_region *region;
 	const char *why;
 
@@ -53,17 +170,10 @@ void cei_far_receive_offer(struct cei_far_peer *peer, const struct cei_far_piece
 		transport->ops->refuse(transport, offer);
 		return;
 	}
-	span.memory = region->memory->registered;
-	span.address = (uint64_t)(uintptr_t)region->host + piece->offset;
-	span.n_bytes = n_bytes;
-	if (transport->ops->accept(peer->open, offer, &span,
-				   (uint64_t)peer->process << 32 | index)) {
-		cei_far_peer_lose(peer, "the transport could not receive a piece");
-		return;
-	}
-	peer->writing[index] = region;
-	region->n_busy++;
-	region->memory->n_busy++;
+	if (!region->device)
+		accept_in_place(peer, piece, region, offer);
+	else if (park(peer, piece, region, offer))
+		accept_parked(peer->nic);
 }
 
 static void raise_one(struct cei_far_peer *peer, const struct cei_far_mark *mark)
@@ -91,21 +201,69 @@ static void raise_all(struct cei_far_peer *peer)
 		raise_one(peer, &mark);
 }
 
-void cei_far_receive_landed(struct cei_far_peer *peer, uint32_t index, int error)
+/* The piece has landed where it belongs, or never will. */
+static void end_receive(struct cei_far_peer *peer, uint32_t index, const char *failure)
 {
-	if (!peer->writing[index])
-		return;
-	peer->writing[index]->n_busy--;
-	peer->writing[index]->memory->n_busy--;
+	struct cei_far_region *region = peer->writing[index];
+
+	region->n_busy--;
+	if (region->memory)
+		region->memory->n_busy--;
 	peer->writing[index] = NULL;
 	if (peer->state != CEI_FAR_UP)
 		return;
-	if (error) {
-		cei_far_peer_lose(peer, "a receive has failed");
+	if (failure) {
+		cei_far_peer_lose(peer, failure);
 		return;
 	}
 	cei_far_in_landed(&peer->in, index);
 	raise_all(peer);
+}
+
+static void end_slot(struct cei_far_slot *slot, const char *failure)
+{
+	struct cei_far_peer *peer = slot->peer;
+	uint32_t index = slot->index;
+
+	cei_far_slot_free(slot);
+	end_receive(peer, index, failure);
+	accept_parked(peer->nic);
+}
+
+/* The bytes are in the slot. Nothing is copied for a connection that is closing. */
+static void empty_slot(struct cei_far_slot *slot)
+{
+	struct cei_far_peer *peer = slot->peer;
+	const struct cei_far_region *region = peer->writing[slot->index];
+
+	if (peer->state != CEI_FAR_UP || cei_far_slots_copy(&peer->nic->slots, slot,
+							    region->device + slot->piece.offset))
+		end_slot(slot, "its bytes could not be copied to the memory of a GPU");
+}
+
+void cei_far_receive_landed(struct cei_far_peer *peer, uint32_t index, int error)
+{
+	const char *failure = error ? "a receive has failed" : NULL;
+	struct cei_far_slot *slot;
+
+	if (!peer->writing[index])
+		return;
+	slot = cei_far_slots_find(&peer->nic->slots, CEI_FAR_LINE_IN, peer, index);
+	if (!slot)
+		end_receive(peer, index, failure);
+	else if (error)
+		end_slot(slot, failure);
+	else
+		empty_slot(slot);
+}
+
+void cei_far_receive_copied(struct cei_far_slot *slot)
+{
+	struct cei_far_peer *peer = slot->peer;
+
+	end_slot(slot, slot->error ? "its bytes could not be copied to the memory of a GPU" : NULL);
+	cei_far_peer_copied(peer);
+	cei_far_peer_touch(peer);
 }
 
 void cei_far_receive_mark(struct cei_far_peer *peer, const struct cei_far_mark *mark)

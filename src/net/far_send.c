@@ -34,6 +34,8 @@ static struct part next_part(const struct cei_far_lane *lane, const struct cei_f
 	part.n_bytes = row_bytes - lane->at;
 	if (part.n_bytes > limit)
 		part.n_bytes = limit;
+	if (part.n_bytes > CEI_FAR_SLOT_BYTES)  /* it may go through slots at either side */
+		part.n_bytes = CEI_FAR_SLOT_BYTES;
 	part.is_last = lane->row + 1 == n_rows && lane->at + part.n_bytes == row_bytes;
 	return part;
 }
@@ -70,24 +72,35 @@ static int is_shape(const struct cei_far_copy *copy)
 				       copy->target_pitch_bytes >= copy->row_bytes));
 }
 
-static int offer(struct cei_far_peer *peer, const struct cei_far_copy *copy,
-		 const struct part *part, struct cei_far_memory *memory)
+static struct cei_far_piece make_piece(const struct cei_far_peer *peer,
+				       const struct cei_far_copy *copy, const struct part *part)
 {
-	struct cei_transport_send send = { .span = { memory->registered, part->source,
-						     part->n_bytes } };
-	uint32_t index = peer->out.next % CEI_FAR_SPAN;
+	struct cei_far_piece piece = {
+		.sequence = peer->out.next,
+		.region = copy->region,
+		.offset = part->offset,
+		.row_bytes = part->n_bytes,
+		.n_rows = 1,
+		.pitch_bytes = part->n_bytes,
+		.launch = copy->launch,
+	};
+
+	return piece;
+}
+
+/* Offers the piece, whose bytes are at the address in registered memory. */
+static int offer(struct cei_far_peer *peer, const struct cei_far_piece *piece,
+		 struct cei_far_memory *memory, uint64_t address)
+{
+	struct cei_transport_send send = { .span = { memory->registered, address,
+						     piece->row_bytes } };
+	uint32_t index = piece->sequence % CEI_FAR_SPAN;
 	uint8_t head[CEI_TRANSPORT_MESSAGE_MAX];
 	struct cei_far_message message;
 	int r;
 
 	cei_far_peer_head(peer, &message, CEI_FAR_PIECE);
-	message.piece.sequence = peer->out.next;
-	message.piece.region = copy->region;
-	message.piece.offset = part->offset;
-	message.piece.row_bytes = part->n_bytes;
-	message.piece.n_rows = 1;
-	message.piece.pitch_bytes = part->n_bytes;
-	message.piece.launch = copy->launch;
+	message.piece = *piece;
 	send.head = head;
 	send.n_head = cei_far_encode(&message, head);
 	send.tag = (uint64_t)peer->process << 32 | index;
@@ -96,14 +109,39 @@ static int offer(struct cei_far_peer *peer, const struct cei_far_copy *copy,
 		return r;
 	memory->n_busy++;
 	peer->reading[index] = memory;
-	cei_far_out_add(&peer->out, part->n_bytes, peer->nic->now_ns);
 	return 0;
+}
+
+/* Begins to copy the piece into a slot; it is offered when it is there. CEOV_NONE: no slot is free;
+ * the lane waits until one is. */
+static int fill_slot(struct cei_far_peer *peer, const struct cei_far_piece *piece,
+		     const struct part *part, struct cei_far_memory *memory)
+{
+	struct cei_far_slots *slots = &peer->nic->slots;
+	struct cei_far_slot *slot = cei_far_slots_take(slots, CEI_FAR_LINE_OUT);
+	int r;
+
+	if (!slot)
+		return CEOV_NONE;
+	slot->peer = peer;
+	slot->index = piece->sequence % CEI_FAR_SPAN;
+	slot->unit = memory->unit;
+	slot->piece = *piece;
+	slot->n_bytes = part->n_bytes;
+	slot->memory = memory;
+	r = cei_far_slots_copy(slots, slot, part->source);
+	if (r)
+		cei_far_slot_free(slot);
+	else
+		memory->n_busy++;
+	return r;
 }
 
 static int send_copy(struct cei_far_peer *peer, struct cei_far_lane *lane,
 		     const struct cei_far_copy *copy)
 {
 	struct cei_far_memory *memory;
+	struct cei_far_piece piece;
 	struct part part;
 	int r;
 
@@ -113,12 +151,63 @@ static int send_copy(struct cei_far_peer *peer, struct cei_far_lane *lane,
 	memory = cei_far_memory_of(&peer->nic->table, part.source, part.n_bytes);
 	if (!memory)
 		return break_lane(peer, lane, copy);
-	r = offer(peer, copy, &part, memory);
+	piece = make_piece(peer, copy, &part);
+	r = memory->is_device ? fill_slot(peer, &piece, &part, memory)
+		: offer(peer, &piece, memory, part.source);
+	if (r < 0 && memory->is_device) {       /* raised; other lanes can go on */
+		cei_far_lane_break(lane, r);
+		return 0;
+	}
 	if (r)
 		return r;
+	cei_far_out_add(&peer->out, part.n_bytes, peer->nic->now_ns);
 	advance(lane, copy, &part);
 	cei_far_lane_sent(lane, peer->out.next - 1, part.is_last);
 	return 0;
+}
+
+/* Offers the pieces that have been copied into slots. */
+static int send_slots(struct cei_far_peer *peer)
+{
+	struct cei_far_slots *slots = &peer->nic->slots;
+	struct cei_far_slot *slot = &slots->slots[CEI_FAR_LINE_OUT * CEI_FAR_SLOTS];
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; !r && i < CEI_FAR_SLOTS; i++, slot++) {
+		if (slot->state != CEI_FAR_SLOT_COPIED || slot->peer != peer)
+			continue;
+		r = offer(peer, &slot->piece, slots->registered, slot->address);
+		if (!r)
+			slot->state = CEI_FAR_SLOT_BUSY;
+	}
+	return r;
+}
+
+void cei_far_send_copied(struct cei_far_slot *slot)
+{
+	struct cei_far_peer *peer = slot->peer;
+
+	int error = slot->error;
+
+	slot->memory->n_busy--;
+	if (!peer->open || error)
+		cei_far_slot_free(slot);
+	if (error)
+		cei_far_peer_lose(peer, "bytes for it could not be copied from the memory of a "
+				  "GPU");
+	cei_far_peer_copied(peer);
+	cei_far_peer_touch(peer);
+}
+
+void cei_far_send_forget(struct cei_far_peer *peer)
+{
+	struct cei_far_slot *slot = &peer->nic->slots.slots[CEI_FAR_LINE_OUT * CEI_FAR_SLOTS];
+	uint32_t i;
+
+	for (i = 0; i < CEI_FAR_SLOTS; i++, slot++)
+		if (slot->peer == peer && slot->state != CEI_FAR_SLOT_COPYING)
+			cei_far_slot_free(slot);
 }
 
 static int send_mark(struct cei_far_peer *peer, struct cei_far_lane *lane,
@@ -157,8 +246,10 @@ int cei_far_send(struct cei_far_peer *peer)
 {
 	struct cei_list *first_idle = NULL;
 	struct cei_far_lane *lane;
-	int r;
+	int r = send_slots(peer);
 
+	if (r)
+		return r;
 	while (!cei_list_is_empty(&peer->busy)) {
 		lane = CEI_OWNER(peer->busy.next, struct cei_far_lane, link);
 		if (first_idle == &lane->link)
@@ -178,8 +269,13 @@ int cei_far_send(struct cei_far_peer *peer)
 
 void cei_far_send_ended(struct cei_far_peer *peer, uint32_t index)
 {
+	struct cei_far_slot *slot;
+
 	if (!peer->reading[index])
 		return;
+	slot = cei_far_slots_find(&peer->nic->slots, CEI_FAR_LINE_OUT, peer, index);
+	if (slot)
+		cei_far_slot_free(slot);
 	peer->reading[index]->n_busy--;
 	peer->reading[index] = NULL;
 	cei_far_out_sent(&peer->out, index);

@@ -65,6 +65,8 @@ libceoverlap_core_la_SOURCES += \
 	%D%/far_lane.c %D%/far_lane.h \
 	%D%/far_memory.c %D%/far_memory.h \
 	%D%/rail_config.h \
+	%D%/far_copier.h \
+	%D%/far_slots.c %D%/far_slots.h \
 	%D%/far_peer.c %D%/far_peer.h \
 	%D%/far_send.c %D%/far_send.h \
 	%D%/far_receive.c %D%/far_receive.h \

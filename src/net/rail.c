@@ -44,6 +44,7 @@ static void init(struct cei_rail *rail, const struct cei_rail_config *config)
 		rail->nic.config.timeout_ns = CEI_RAIL_TIMEOUT_NS;
 	cei_list_init(&rail->nic.urgent);
 	cei_list_init(&rail->nic.connected);
+	cei_list_init(&rail->nic.parked);
 	cei_list_init(&rail->calls);
 	rail->nic.now_ns = config->progress_by_caller ? 0 : cei_now_ns();
 	rail->epoll_fd = -1;
@@ -85,6 +86,8 @@ static int open_transport(struct cei_rail *rail, const char **ret_why)
 	transport->config.events = &cei_rail_transport_events;
 	transport->config.events_arg = rail;
 	cei_far_table_init(&rail->nic.table, transport);
+	cei_far_slots_init(&rail->nic.slots, config->copier, config->copier_arg,
+			   &rail->nic.table);
 	return transport->ops->open(transport, ret_why);
 }
 
@@ -95,6 +98,7 @@ static void close_transport(struct cei_rail *rail)
 
 	while (table->n_regions)
 		(void)cei_far_region_close(table, table->regions[0]->id);
+	cei_far_slots_fini(&rail->nic.slots);
 	while (table->n_memories)
 		(void)cei_far_memory_close(table, table->memories[0]);
 	cei_far_table_fini(table);
@@ -240,7 +244,9 @@ const char *cei_rail_describe(struct cei_rail *rail)
 /* --- memory ---------------------------------------------------------------- */
 
 struct memory_call {
-	void                  *base;
+	void                  *base;            /* of host memory */
+	uint64_t               device;          /* else: address in the unit's memory */
+	uint32_t               unit;
 	uint64_t               n_bytes;
 	struct cei_far_memory *memory;
 };
@@ -252,6 +258,15 @@ static int memory_open(struct cei_rail *rail, void *arg)
 	return cei_far_memory_open(&rail->nic.table, call->base, call->n_bytes, &call->memory);
 }
 
+static int device_memory_open(struct cei_rail *rail, void *arg)
+{
+	struct memory_call *call = arg;
+	int r = cei_far_slots_use(&rail->nic.slots, call->unit);
+
+	return r ? r : cei_far_memory_open_device(&rail->nic.table, call->unit, call->device,
+						  call->n_bytes, &call->memory);
+}
+
 static int memory_close(struct cei_rail *rail, void *arg)
 {
 	return cei_far_memory_close(&rail->nic.table, arg);
@@ -259,7 +274,10 @@ static int memory_close(struct cei_rail *rail, void *arg)
 
 static int region_open(struct cei_rail *rail, void *arg)
 {
-	return cei_far_region_open(&rail->nic.table, arg);
+	const struct cei_far_region *region = arg;
+	int r = region->device ? cei_far_slots_use(&rail->nic.slots, region->unit) : 0;
+
+	return r ? r : cei_far_region_open(&rail->nic.table, region);
 }
 
 static int region_close(struct cei_rail *rail, void *arg)
@@ -272,6 +290,21 @@ int cei_rail_memory_open(struct cei_rail *rail, void *base, uint64_t n_bytes,
 {
 	struct memory_call call = { .base = base, .n_bytes = n_bytes };
 	int r = cei_rail_run(rail, memory_open, &call);
+
+	if (!r)
+		*ret_memory = call.memory;
+	return r;
+}
+
+int cei_rail_device_memory_open(struct cei_rail *rail, const struct cei_far_memory *described,
+				struct cei_far_memory **ret_memory)
+{
+	struct memory_call call = {
+		.device = (uint64_t)(uintptr_t)described->base,
+		.unit = described->unit,
+		.n_bytes = described->n_bytes,
+	};
+	int r = cei_rail_run(rail, device_memory_open, &call);
 
 	if (!r)
 		*ret_memory = call.memory;

@@ -62,6 +62,11 @@ int  cei_rail_memory_open(struct cei_rail *rail, void *base, uint64_t n_bytes,
 			  struct cei_far_memory **ret_memory);
 int  cei_rail_memory_close(struct cei_rail *rail, struct cei_far_memory *memory);
 
+/* The same for memory that the transport does not access: base is its address in the memory of the
+ * unit, n_bytes its size. It goes through slots, which are opened with the first such memory. */
+int  cei_rail_device_memory_open(struct cei_rail *rail, const struct cei_far_memory *described,
+				 struct cei_far_memory **ret_memory);
+
 /* Memory that other processes write to. The layer above gives it a number, and tells it to the
  * other processes. close: CEOV_PENDING: something still lands in it; ask again. */
 int  cei_rail_region_open(struct cei_rail *rail, const struct cei_far_region *region);

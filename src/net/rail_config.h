@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/report.h"
+#include "net/far_copier.h"
 #include "net/far_wire.h"
 
 #define CEI_RAIL_TIMEOUT_NS UINT64_C(10000000000)       /* the default of timeout_ns */
@@ -63,6 +64,9 @@ struct cei_rail_config {
 	int                             progress_by_caller;     /* no thread: cei_rail_turn() */
 	const struct cei_rail_events   *events;
 	void                           *events_arg;
+	const struct cei_far_copier_ops *copier;        /* for memory that the transport does not
+							 * access; NULL: there is none */
+	void                           *copier_arg;
 };
 
 /* What a rail counted that no honest process of its group sends, and what came too late. */

@@ -46,6 +46,10 @@ struct cei_rail {
 /* One turn at this time; CEOV_PENDING: it did something, or has more to do at once. */
 int  cei_rail_work(struct cei_rail *rail, uint64_t now_ns);
 
+/* Whether something is to be tried again at once: the transport had no room, or copies between
+ * slots and memory are under way. */
+int  cei_rail_polls(const struct cei_rail *rail);
+
 /* Takes lanes with new work out of their ring. Returns whether there were any. */
 int  cei_rail_take_lanes(struct cei_rail *rail);
 

@@ -139,8 +139,8 @@ static void *rail_main(void *arg)
 			break;
 		if (!cei_rail_work(rail, cei_now_ns()))
 			sleep_now(rail, seen);
-		else if (!cei_list_is_empty(&rail->nic.urgent))
-			sched_yield();  /* the transport has no room: its other end must read */
+		else if (cei_rail_polls(rail))
+			sched_yield();  /* others have to run before there is more to do */
 	}
 	return NULL;
 }

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "net/far_receive.h"
+#include "net/far_send.h"
 #include "net/rail_private.h"
 
 /* Connections are looked at so often per timeout, and the transport is asked for progress so often
@@ -58,6 +60,22 @@ static int take_notes(struct cei_rail *rail)
 	return n;
 }
 
+/* Takes what has been copied between slots and memory. */
+static int take_copies(struct cei_rail *rail)
+{
+	struct cei_far_slot *slot;
+	int n = 0;
+
+	while ((slot = cei_far_slots_ended(&rail->nic.slots))) {
+		n++;
+		if (slot->direction == CEI_FAR_LINE_OUT)
+			cei_far_send_copied(slot);
+		else
+			cei_far_receive_copied(slot);
+	}
+	return n;
+}
+
 static int progress(struct cei_rail *rail)
 {
 	struct cei_transport *transport = &rail->nic.transport;
@@ -94,6 +112,11 @@ static void look(struct cei_rail *rail)
 	}
 }
 
+int cei_rail_polls(const struct cei_rail *rail)
+{
+	return !cei_list_is_empty(&rail->nic.urgent) || rail->nic.slots.n_copying;
+}
+
 int cei_rail_work(struct cei_rail *rail, uint64_t now_ns)
 {
 	int n;
@@ -102,9 +125,10 @@ int cei_rail_work(struct cei_rail *rail, uint64_t now_ns)
 	n = cei_rail_take_lanes(rail);
 	n += take_notes(rail);
 	n += progress(rail);
+	n += take_copies(rail);
 	look(rail);
 	pump(rail);
-	return n || !cei_list_is_empty(&rail->nic.urgent) ? CEOV_PENDING : 0;
+	return n || cei_rail_polls(rail) ? CEOV_PENDING : 0;
 }
 
 int cei_rail_turn(struct cei_rail *rail, uint64_t now_ns)

@@ -100,6 +100,41 @@ static void open_region(struct rails_process *own, uint32_t id, uint32_t uses, v
 	ck_assert_int_eq(cei_rail_region_open(own->rail, &region), 0);
 }
 
+static uint64_t source_address(const struct rails_process *own)
+{
+	return rails.has_device_sources ? device_address(own->source)
+		: (uint64_t)(uintptr_t)own->source;
+}
+
+static int open_source(struct rails_process *own)
+{
+	const struct cei_far_memory device = {
+		.base = (uint8_t *)(uintptr_t)source_address(own),
+		.n_bytes = RAILS_BYTES,
+		.unit = DEVICE_UNIT,
+	};
+
+	return rails.has_device_sources
+		? cei_rail_device_memory_open(own->rail, &device, &own->memory)
+		: cei_rail_memory_open(own->rail, own->source, RAILS_BYTES, &own->memory);
+}
+
+static void open_target(struct rails_process *own)
+{
+	const struct cei_far_region region = {
+		.id = RAILS_BYTES_REGION,
+		.uses = CEI_FAR_BYTES,
+		.device = device_address(own->target),
+		.unit = DEVICE_UNIT,
+		.n_bytes = RAILS_BYTES,
+	};
+
+	if (rails.has_device_targets)
+		ck_assert_int_eq(cei_rail_region_open(own->rail, &region), 0);
+	else
+		open_region(own, RAILS_BYTES_REGION, CEI_FAR_BYTES, own->target, RAILS_BYTES);
+}
+
 static void open_process(uint32_t number)
 {
 	struct rails_process *own = &rails.processes[number];
@@ -117,14 +152,15 @@ static void open_process(uint32_t number)
 	config.progress_by_caller = 1;
 	config.events = &events;
 	config.events_arg = own;
+	config.copier = &device_copier_ops;
+	config.copier_arg = &rails.copier;
 	ck_assert_int_eq(cei_rail_open(&config, &own->rail, &why), 0);
 	own->source = malloc(RAILS_BYTES);
 	own->target = calloc(1, RAILS_BYTES);
 	own->words = calloc(RAILS_BLOCKS, sizeof(*own->words));
 	testing_fill(own->source, RAILS_BYTES, number + 1);
-	ck_assert_int_eq(cei_rail_memory_open(own->rail, own->source, RAILS_BYTES, &own->memory),
-			 0);
-	open_region(own, RAILS_BYTES_REGION, CEI_FAR_BYTES, own->target, RAILS_BYTES);
+	ck_assert_int_eq(open_source(own), 0);
+	open_target(own);
 	open_region(own, RAILS_WORDS_REGION, CEI_FAR_WORDS, own->words,
 		    RAILS_BLOCKS * sizeof(uint64_t));
 	open_region(own, RAILS_FAR_REGION, CEI_FAR_WORDS, NULL, 2 * sizeof(uint64_t));
@@ -132,11 +168,14 @@ static void open_process(uint32_t number)
 
 void rails_open_some(uint32_t n, uint32_t n_processes, uint64_t seed)
 {
-	struct cei_rail_config config = rails.config;
+	struct rails kept = rails;
 	uint32_t i;
 
 	memset(&rails, 0, sizeof(rails));
-	rails.config = config;
+	rails.config = kept.config;
+	rails.has_device_sources = kept.has_device_sources;
+	rails.has_device_targets = kept.has_device_targets;
+	rails.copier = kept.copier;
 	if (!rails.config.timeout_ns)
 		rails.config.timeout_ns = RAILS_TIMEOUT_NS;
 	rails.n = n;
@@ -205,7 +244,10 @@ void rails_close(void)
 	for (i = 0; i < rails.n; i++)
 		close_process(&rails.processes[i]);
 	loop_net_fini(&rails.net);
+	ck_assert_uint_eq(rails.copier.n_opened, 0);
 	memset(&rails.config, 0, sizeof(rails.config));
+	memset(&rails.copier, 0, sizeof(rails.copier));
+	rails.has_device_sources = rails.has_device_targets = 0;
 }
 
 /* --- time ------------------------------------------------------------------ */
@@ -324,7 +366,7 @@ void rails_send(uint32_t from, uint32_t to, uint32_t first, uint32_t n_blocks)
 
 	for (b = first; b < first + n_blocks; b++) {
 		copy.offset = (uint64_t)b * RAILS_BLOCK_BYTES;
-		copy.source = (uint64_t)(uintptr_t)rails.processes[from].source + copy.offset;
+		copy.source = source_address(&rails.processes[from]) + copy.offset;
 		post.index = b;
 		ck_assert_int_eq(cei_far_lane_copy(lane, &copy, 1), 0);
 		ck_assert_int_eq(cei_far_lane_post(lane, &post, 1), 0);

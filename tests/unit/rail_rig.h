@@ -15,6 +15,7 @@
 
 #include "net/rail.h"
 #include "testing.h"
+#include "unit/device_copier.h"
 #include "unit/loop_transport.h"
 
 #define RAILS_MAX       3u
@@ -52,7 +53,11 @@ struct rails_process {
 
 struct rails {
 	struct loop_net        net;
-	struct cei_rail_config config;          /* for rails that are opened */
+	struct cei_rail_config config;          /* for rails that are opened; this and the next
+						 * three are for one open and close */
+	int                    has_device_sources;      /* on the double of a GPU */
+	int                    has_device_targets;
+	struct device_copier   copier;
 	uint32_t               n;
 	uint32_t               n_processes;     /* of the group */
 	uint64_t               n_steps;
