@@ -70,6 +70,7 @@ threaded_suites = \
 	%D%/unit/test_strides \
 	%D%/unit/test_move \
 	%D%/unit/test_host_allreduce \
+	%D%/unit/test_copier \
 	%D%/unit/test_rail_threads \
 	%D%/unit/test_tune \
 	%D%/conformance/test_backend_host \
@@ -159,6 +160,7 @@ gpu_suites += \
 	%D%/gpu/test_gpu_verbs \
 	%D%/gpu/test_gpu_transfer \
 	%D%/gpu/test_gpu_queue \
+	%D%/gpu/test_gpu_nodes \
 	%D%/gpu/test_gpu_reduce \
 	%D%/gpu/test_gpu_move \
 	%D%/gpu/test_gpu_begin \

@@ -6,6 +6,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/backend.h \
 	%D%/registry.c \
 	%D%/lane.c %D%/lane.h \
+	%D%/copier.c %D%/copier.h \
 	%D%/host.c %D%/host.h \
 	%D%/host_script.c \
 	%D%/net.c \

@@ -2,8 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * The mover to other nodes: its lanes are far lanes of rails (net/rail.h). It moves from host
- * memory of this process to host memory of another node.
+ * The mover to other nodes: its lanes are far lanes of rails (net/rail.h). It moves from host memory
+ * of this process, and from that of the member's own GPU by way of the rail's slots, to memory of
+ * another node. Whether that is host memory, or a GPU's behind slots there, only its owner knows.
  *
  * Addresses of this process are pointers. One of another node has bit 63 set, then the number
  * of the region at its owner, and the offset in it; which process that is, the lane knows. A
@@ -35,6 +36,7 @@ struct memory {                                 /* registered with the rails */
 	struct cei_list        link;
 	uint64_t               address;
 	uint64_t               n_bytes;
+	int                    is_device;       /* of the member's own GPU */
 	uint32_t               n_opened;        /* by plans */
 	struct cei_far_memory *opened[RAILS_MAX];
 };
@@ -99,7 +101,7 @@ static int net_memory_reaches(struct cei_backend *backend, const struct cei_memo
 	(void)backend;
 	if (memory->far_id)
 		return memory->size_bytes <= OFFSET_MASK;
-	return memory->host != 0;
+	return memory->host != 0 || memory->device != 0;
 }
 
 /* With the lock held. */
@@ -135,26 +137,40 @@ static void unregister(struct cei_backend *backend, struct memory *memory)
 	free(memory);
 }
 
-static int register_memory(struct cei_backend *backend, uint64_t address, uint64_t n_bytes,
+/* Registers it with a rail. */
+static int register_with(struct cei_backend *backend, uint32_t number, struct memory *memory)
+{
+	struct cei_rail *rail = cei_network_rail_numbered(backend->site->network, number);
+	const struct cei_far_memory device = {
+		.base = (uint8_t *)(uintptr_t)memory->address,
+		.n_bytes = memory->n_bytes,
+		.unit = backend->member,
+	};
+
+	if (!rail)
+		return 0;
+	return memory->is_device
+		? cei_rail_device_memory_open(rail, &device, &memory->opened[number])
+		: cei_rail_memory_open(rail, device.base, device.n_bytes,
+				       &memory->opened[number]);
+}
+
+static int register_memory(struct cei_backend *backend, const struct cei_memory *described,
 			   struct memory **ret_memory)
 {
 	struct memory *memory = calloc(1, sizeof(*memory));
-	struct cei_rail *rail;
 	uint32_t i;
 	int r = 0;
 
 	if (!memory)
 		return cei_raise(backend->site->report, CEOV_ERR_NO_MEMORY, 0,
 				 "net: no memory to register %llu bytes",
-				 (unsigned long long)n_bytes);
-	memory->address = address;
-	memory->n_bytes = n_bytes;
-	for (i = 0; !r && i < RAILS_MAX; i++) {
-		rail = cei_network_rail_numbered(backend->site->network, i);
-		if (rail)
-			r = cei_rail_memory_open(rail, (void *)(uintptr_t)address, n_bytes,
-						 &memory->opened[i]);
-	}
+				 (unsigned long long)described->size_bytes);
+	memory->is_device = !described->host;
+	memory->address = described->host ? described->host : described->device;
+	memory->n_bytes = described->size_bytes;
+	for (i = 0; !r && i < RAILS_MAX; i++)
+		r = register_with(backend, i, memory);
 	if (r)
 		unregister(backend, memory);
 	else
@@ -174,11 +190,11 @@ static int net_memory_open(struct cei_backend *backend, const struct cei_memory 
 		*ret_address = FAR_BIT | (uint64_t)memory->far_id << REGION_SHIFT;
 		return 0;
 	}
-	address = memory->host;
+	address = memory->host ? memory->host : memory->device;
 	pthread_mutex_lock(&net->lock);
 	known = memory_at(net, address, memory->size_bytes);
 	if (!known) {
-		r = register_memory(backend, address, memory->size_bytes, &known);
+		r = register_memory(backend, memory, &known);
 		if (!r)
 			cei_list_append(&net->memories, &known->link);
 	}
@@ -457,7 +473,7 @@ static int net_follow(struct cei_lane *lane, void *event)
 const struct cei_backend_ops cei_backend_net = {
 	.name           = "net",
 	.serves         = 1u << CEOV_PLACE_HOST | 1u << CEOV_PLACE_GPU,
-	.moves          = CEI_MOVES_WITHIN_HOST,
+	.moves          = CEI_MOVES_WITHIN_HOST | CEI_MOVES_GPU_TO_HOST,
 	.caps           = CEI_CAP_ORDERED | CEI_CAP_DELIVERED | CEI_CAP_PEER_LANES |
 			  CEI_CAP_REGISTERED,
 	.progress       = CEI_PROGRESS_THREAD,

@@ -103,6 +103,8 @@ static int open_network(ceov_context *context, const struct ceov_config *config,
 		.deadline_ns = cei_deadline(context->deadline_ns),
 		.events = &cei_peer_network_events,
 		.events_arg = context,
+		.copier = &cei_copier_ops,
+		.copier_arg = &context->copier,
 	};
 	uint32_t n_ranks = context->site.n_ranks ? context->site.n_ranks : CEI_RANKS_MAX;
 	int r;
@@ -202,6 +204,7 @@ static void init_lists(ceov_context *context)
 	pthread_mutex_init(&context->lock, NULL);
 	pthread_mutex_init(&context->far_lock, NULL);
 	cei_tickets_init(&context->tickets);
+	cei_copier_init(&context->copier, &context->site);
 }
 
 /* Checks the config's size. Errors go to stderr: the log function of a wrong config cannot be
@@ -404,6 +407,7 @@ void ceov_close(ceov_context *context)
 		cei_engine_close(&context->engines[i]);
 	free(context->engines);
 	cei_network_close(context->site.network);
+	cei_copier_fini(&context->copier);
 	cei_ports_destroy(context->ports);
 	cei_mappings_fini(&context->mappings);
 	if (context->topology)

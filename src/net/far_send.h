@@ -3,8 +3,9 @@
 #ifndef CEI_FAR_SEND_H
 #define CEI_FAR_SEND_H
 
-/* Sends what lanes hold to a process that is connected, piece by piece and within its window. Pieces
- * of memory that the transport does not access are copied into slots first. The rail's thread only. */
+/* Sends what lanes hold to a process that is connected, piece by piece and within its window.
+ * Pieces of memory that the transport does not access are copied into slots first. The rail's
+ * thread only. */
 
 #include "net/far_peer.h"
 

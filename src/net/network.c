@@ -106,6 +106,8 @@ static int open_rail(struct cei_network *network, const struct opening *opening,
 		.progress_by_caller = network->site->progress_by_caller,
 		.events = &cei_network_rail_events,
 		.events_arg = rail,
+		.copier = network->copier,
+		.copier_arg = network->copier_arg,
 	};
 	const char *why = "";
 	int r;
@@ -268,6 +270,8 @@ static void fill(struct cei_network *network, struct cei_site *site,
 	network->site = site;
 	network->events = config->events;
 	network->events_arg = config->events_arg;
+	network->copier = config->copier;
+	network->copier_arg = config->copier_arg;
 	network->transport = config->transport ? config->transport : &cei_transport_ucx;
 	network->kinds = secure_getenv("CEOVERLAP_TRANSPORTS");
 	cei_list_init(&network->entries);

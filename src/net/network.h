@@ -28,6 +28,7 @@
 #define CEI_NETWORK_DETAILS_BYTES 64u   /* of an export: what the layer above says of it */
 
 struct cei_network;
+struct cei_far_copier_ops;              /* net/far_copier.h */
 struct cei_rail;                        /* net/rail.h */
 struct cei_transport_ops;               /* net/transport.h */
 
@@ -56,6 +57,10 @@ struct cei_network_config {
 	uint64_t                         deadline_ns;   /* point in time, cei_now_ns() */
 	const struct cei_network_events *events;
 	void                            *events_arg;
+	const struct cei_far_copier_ops *copier;        /* of memory that the network does not
+							 * access; NULL: there is none. Stays
+							 * until the network is closed */
+	void                            *copier_arg;
 };
 
 /* Whether the config or the environment (CEOVERLAP_BOOTSTRAP) asks for a group of several nodes.
@@ -84,6 +89,9 @@ enum cei_network_kind {
 struct cei_network_region {
 	enum cei_network_kind kind;
 	void                 *base;             /* host memory; of counters: of the first */
+	uint64_t              device;           /* else, of bytes: their address in memory that
+						 * the network does not access; 0: none */
+	uint32_t              unit;             /* of such memory, see net/far_copier.h */
 	uint64_t              size_bytes;
 };
 

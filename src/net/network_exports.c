@@ -72,12 +72,14 @@ static int open_region(struct cei_network *network, const struct cei_network_ent
 		.id = entry->region,
 		.uses = from->kind == CEI_NETWORK_COUNTERS ? CEI_FAR_WORDS : CEI_FAR_BYTES,
 		.host = from->base,
+		.device = from->device,
+		.unit = from->unit,
 		.n_bytes = from->size_bytes,
 	};
 	uint32_t i;
 	int r = 0;
 
-	if (!from->base)
+	if (!from->base && !from->device)
 		return 0;
 	for (i = 0; !r && i < network->n_rails; i++)
 		r = cei_rail_region_open(network->rails[i].rail, &region);

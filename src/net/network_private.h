@@ -100,6 +100,8 @@ struct cei_network {
 	void                            *events_arg;
 	const struct cei_transport_ops  *transport;
 	const char                      *kinds;
+	const struct cei_far_copier_ops *copier;
+	void                            *copier_arg;
 	struct cei_book                 *book;
 	uint64_t                        *nodes;         /* by rank, for site->nodes */
 	struct cei_network_rail          rails[CEI_NETWORK_RAILS_MAX];

@@ -174,7 +174,8 @@ START_TEST(test_memory_is_moved_by_the_addresses_that_it_was_given)
 	uint32_t i;
 
 	for (i = 0; i < 2; i++) {
-		memory[i] = (struct cei_memory){ &rig.memory[i], 0, rig_at(i, 0), BYTES, 0, 0 };
+		memory[i] = (struct cei_memory){ .region = &rig.memory[i], .address = rig_at(i, 0),
+						 .size_bytes = BYTES };
 		ck_assert(cei_backend_reaches(&rig.backend, &memory[i]));
 		address[i] = rig_at(i, 0);
 		if (rig.ops->memory_open)

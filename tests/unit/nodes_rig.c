@@ -47,8 +47,10 @@ static void *open_node(void *arg)
 	uint32_t i;
 
 	config = testing_config(members, nodes->n_members, &node->log);
-	for (i = 0; i < nodes->n_members; i++)
+	for (i = 0; i < nodes->n_members; i++) {
 		members[i].rank += node->number * nodes->n_members;
+		members[i].place = nodes->places[node->number];
+	}
 	config.n_ranks = nodes->n * nodes->n_members;
 	config.network = &network;
 	config.progress_by_caller = nodes->is_turned && !node->number;
@@ -63,9 +65,10 @@ static void *open_node(void *arg)
 	network.all_gather_arg = node;
 	network.job = "nodes_rig";
 	network.node = name;
-	network.nics = device;
+	network.nics = nodes->transport ? NULL : device;
 	network.peer_timeout_ns = NODES_TIMEOUT_NS;
-	node->result = cei_context_open(&config, cei_backends, &loop_transport, &node->context);
+	node->result = cei_context_open(&config, cei_backends, nodes->transport ? nodes->transport
+					: &loop_transport, &node->context);
 	if (nodes->is_late && !node->number && !node->result)
 		nodes->found = ceov_buffer_find(node->context, 1, "none", &buffer);
 	return NULL;
@@ -113,6 +116,15 @@ void nodes_open(struct nodes *nodes, uint32_t n, uint32_t n_members)
 {
 	memset(nodes, 0, sizeof(*nodes));
 	open_all(nodes, n, n_members);
+}
+
+void nodes_open_at(struct nodes *nodes, uint32_t n, const struct ceov_place *places,
+		   const struct cei_transport_ops *transport)
+{
+	memset(nodes, 0, sizeof(*nodes));
+	memcpy(nodes->places, places, n * sizeof(*places));
+	nodes->transport = transport;
+	open_all(nodes, n, 1);
 }
 
 void nodes_open_turned(struct nodes *nodes, uint32_t n)

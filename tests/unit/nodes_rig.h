@@ -5,8 +5,8 @@
 
 /*
  * Contexts of several nodes within this process, joined by a simulated network
- * (loop_transport.h) in the system's time. Each node has one process with one rank or more on
- * host memory; ranks are numbered node by node.
+ * (loop_transport.h) in the system's time. Each node has one process with one rank or more, on host
+ * memory unless a test says otherwise; ranks are numbered node by node.
  */
 
 #include <pthread.h>
@@ -34,6 +34,8 @@ struct nodes {
 	struct loop_net   net;
 	uint32_t          n;
 	uint32_t          n_members;            /* of each */
+	struct ceov_place places[NODES_MAX];    /* of each node's ranks; host memory by default */
+	const struct cei_transport_ops *transport;      /* NULL: the simulated network */
 	int               is_turned;            /* node 0 makes progress only in ceov_turn() */
 	int               is_late;              /* node 1 gets the records later than node 0 */
 	int               found;                /* result of a find right behind node 0's open */
@@ -47,6 +49,10 @@ void nodes_open(struct nodes *nodes, uint32_t n, uint32_t n_members);
 
 /* The same with one rank each; node 0 makes progress only in ceov_turn(). */
 void nodes_open_turned(struct nodes *nodes, uint32_t n);
+
+/* Opens n nodes of one rank each, at these places. transport NULL: the simulated network. */
+void nodes_open_at(struct nodes *nodes, uint32_t n, const struct ceov_place *places,
+		   const struct cei_transport_ops *transport);
 
 /* Opens two nodes of one rank each. Node 0 asks node 1 for a buffer before that has opened. */
 void nodes_open_late(struct nodes *nodes);

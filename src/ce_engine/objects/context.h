@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "backend/copier.h"
 #include "base/report.h"
 #include "base/site.h"
 #include "ce_engine/objects/door.h"
@@ -67,6 +68,7 @@ struct ceov_context {
 	struct cei_list       stuck;    /* released plans; see cei_plans_settle() */
 	struct cei_list       uppers;   /* objects of layers above; see cei_object_type.destroy */
 	struct cei_list       exports;  /* struct cei_local_export */
+	struct cei_copier     copier;   /* for rails */
 	pthread_mutex_t       far_lock; /* guards the next list; taken before the context's lock */
 	struct cei_list       far;      /* struct cei_far: what was found at other nodes */
 	uint32_t              barrier_step;     /* of ceov_barrier(): which part is next */

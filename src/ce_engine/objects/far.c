@@ -44,12 +44,19 @@ static int decode(const struct cei_network_found *found, struct details *ret_det
 	return cei_reader_end(&reader);
 }
 
-/* Memory of GPUs has no address for the network. */
-static void fill_region(const struct cei_export_body *body, struct cei_network_region *to)
+/* Counters in the memory of a GPU have no address for the network. */
+static void fill_region(const struct cei_export_body *body, uint32_t unit,
+			struct cei_network_region *to)
 {
 	const struct cei_region *region = body->regions[0];
 
 	to->kind = body->kind == CEI_EXPORT_SIGNAL ? CEI_NETWORK_COUNTERS : CEI_NETWORK_BYTES;
+	if (body->kind == CEI_EXPORT_BUFFER && region->kind == CEOV_PLACE_GPU) {
+		to->device = region->device;
+		to->unit = unit;
+		to->size_bytes = region->size_bytes;
+		return;
+	}
 	if (body->place_kind == CEOV_PLACE_GPU || region->kind == CEOV_PLACE_GPU)
 		return;
 	to->base = region->host;
@@ -73,7 +80,7 @@ int cei_far_export(ceov_context *context, const struct cei_local_export *export)
 	memset(&made, 0, sizeof(made));
 	made.rank = export->rank;
 	memcpy(made.name, export->name, sizeof(made.name));
-	fill_region(body, &made.region);
+	fill_region(body, cei_context_member(context, export->rank), &made.region);
 	made.n_details = encode(&details, made.details);
 	return cei_network_export(context->site.network, &made, &body->regions[0]->far_id);
 }
@@ -124,12 +131,12 @@ static int check(ceov_context *context, const struct cei_lookup *lookup,
 {
 	int is_signal = details->kind == CEI_EXPORT_SIGNAL;
 
-	if (details->place_kind == CEOV_PLACE_GPU)
+	if (is_signal && details->place_kind == CEOV_PLACE_GPU)
 		return cei_raise(&context->report, CEOV_ERR_NO_ROUTE, 0,
-				 "find '%s': rank %u is on another node and exports memory of "
-				 "a GPU, which is not reached from here; let it export host "
-				 "memory", lookup->name, lookup->rank);
-	if (found->size_bytes && details->place_kind == CEOV_PLACE_HOST &&
+				 "find '%s': rank %u is on another node and exports a signal in "
+				 "the memory of a GPU, which is not reached from here; let it "
+				 "create the signal in host memory", lookup->name, lookup->rank);
+	if (found->size_bytes && details->place_kind <= CEOV_PLACE_GPU &&
 	    (is_signal ? found->kind == CEI_NETWORK_COUNTERS &&
 	     found->size_bytes == details->n_counters * (uint64_t)sizeof(uint64_t) &&
 	     details->n_counters <= CEI_SIGNAL_COUNTERS_MAX

@@ -31,7 +31,8 @@ struct cei_far {
 };
 
 /* Exports the first region of an export to other nodes, if there are any, and sets its far_id.
- * Memory of GPUs is made known, but not reached from there. */
+ * Bytes in memory of GPUs are reached from there by way of slots (net/far_slots.h), signals there are
+ * not. */
 int  cei_far_export(ceov_context *context, const struct cei_local_export *export);
 
 /* Ends the export of a region. 0 also if it has none. CEOV_PENDING: other nodes still use it. */
@@ -42,7 +43,7 @@ int  cei_far_withdraw(ceov_context *context, struct cei_region *region);
 void cei_far_revoke(ceov_context *context, struct cei_region *region);
 
 /* Finds an export of a rank of another node, as cei_export_find() does for either kind.
- * CEOV_ERR_NO_ROUTE, raised: it is in the memory of a GPU. */
+ * CEOV_ERR_NO_ROUTE, raised: it is a signal in the memory of a GPU. */
 int  cei_far_find(ceov_context *context, const struct cei_lookup *lookup,
 		  struct cei_found *found, uint32_t *ret_kind);
 

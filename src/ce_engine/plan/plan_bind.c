@@ -63,6 +63,8 @@ struct cei_memory cei_plan_memory(const struct ceov_plan *plan, const struct cei
 		memory.far_id = region->far_id;
 	else if (region->kind == CEOV_PLACE_HOST)
 		memory.host = (uint64_t)(uintptr_t)region->host;
+	else if (rank == plan->program.rank)
+		memory.device = region->device;
 	return memory;
 }
 

@@ -11,6 +11,7 @@
 #include "ce_engine/plan/plan_builder.h"
 #include "ce_engine/program/program_explain.h"
 #include "net/network.h"
+#include "net/far_slots.h"
 #include "net/rail.h"
 
 static const char *trigger_of(const struct cei_triggers *triggers)
@@ -67,7 +68,11 @@ static int explain_rails(const struct cei_explain *explain, const struct cei_eng
 			    cei_network_n_rails(network) == i
 			    ? "it where the other process has as many rails" : "another one");
 	}
-	return r;
+	if (r || !network || engine->backend->place.kind != CEOV_PLACE_GPU)
+		return r;
+	return cei_say(explain, "between rails and the memory of GPUs bytes pass through %u slots of "
+		       "%u MiB in host memory\n", CEI_FAR_SLOTS,
+		       (unsigned)(CEI_FAR_SLOT_BYTES >> 20));
 }
 
 int cei_plan_explain(const struct ceov_plan *plan, int fd)
