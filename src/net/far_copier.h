@@ -39,7 +39,8 @@ struct cei_far_copier_ops {
 	 * the line is broken then, and its other copies have ended without a result. */
 	int  (*copy)(void *line, uint64_t target, uint64_t source, uint64_t n_bytes);
 
-	/* Gives the number of copies that have ended since the line was opened. Errors as copy's. */
+	/* Gives the number of copies that have ended since the line was opened. Errors as
+	 * copy's. */
 	int  (*reap)(void *line, uint64_t *ret_n_ended);
 };
 

@@ -502,7 +502,7 @@ static int say_all(struct cei_far_peer *peer)
 	r = say_hello(peer);
 	if (r || peer->state != CEI_FAR_UP)
 		return r;
-	r = say_notes(peer);            /* an ABORT is said before later marks */
+	r = say_notes(peer);            /* of an abort, say, before later marks */
 	if (!r)
 		r = say_ack(peer);
 	if (!r)

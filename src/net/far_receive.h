@@ -7,8 +7,8 @@
  * Receives pieces and raises marks, from a process that is connected. Pieces for host memory land
  * in place, those for memory that the transport does not access in slots, from where they are
  * copied; an offer that finds no free slot waits for one. What a piece or a mark names is checked
- * first; a wrong one ends the connection, since what stands behind it must
- * not be raised. The rail's thread only.
+ * first; a wrong one ends the connection, since what stands behind it must not be raised. The
+ * rail's thread only.
  */
 
 #include "net/far_peer.h"

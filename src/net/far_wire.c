@@ -122,52 +122,6 @@ static void get_mark(struct cei_reader *reader, struct cei_far_mark *ret_mark)
 	fail_if(reader, ret_mark->after >= ret_mark->sequence);
 }
 
-static void put_goal(struct cei_writer *writer, const struct cei_far_goal *goal)
-{
-	cei_wire_put_u32(writer, goal->region);
-	cei_wire_put_u32(writer, goal->index);
-	cei_wire_put_u64(writer, goal->value);
-}
-
-static void get_goal(struct cei_reader *reader, struct cei_far_goal *ret_goal)
-{
-	ret_goal->region = cei_wire_get_u32(reader);
-	ret_goal->index = cei_wire_get_u32(reader);
-	ret_goal->value = cei_wire_get_u64(reader);
-}
-
-static void put_ask(struct cei_writer *writer, const struct cei_far_ask *ask)
-{
-	uint32_t i;
-
-	cei_wire_put_u64(writer, ask->launch);
-	cei_wire_put_u32(writer, ask->n_goals);
-	for (i = 0; i < ask->n_goals; i++)
-		put_goal(writer, &ask->goals[i]);
-}
-
-static void get_ask(struct cei_reader *reader, struct cei_far_ask *ret_ask)
-{
-	uint32_t i;
-
-	ret_ask->launch = cei_wire_get_u64(reader);
-	ret_ask->n_goals = cei_wire_get_u32(reader);
-	if (!ret_ask->n_goals || ret_ask->n_goals > CEI_FAR_MARKS_MAX) {
-		reader->failed = 1;
-		return;
-	}
-	for (i = 0; i < ret_ask->n_goals; i++)
-		get_goal(reader, &ret_ask->goals[i]);
-}
-
-static void get_abort(struct cei_reader *reader, struct cei_far_abort *ret_abort)
-{
-	ret_abort->region = cei_wire_get_u32(reader);
-	ret_abort->error = (int32_t)cei_wire_get_u32(reader);
-	ret_abort->blame = cei_wire_get_u32(reader);
-	fail_if(reader, ret_abort->error >= 0 || ret_abort->error < CEOV_ERR_UNCERTAIN);
-}
-
 static void get_beat(struct cei_reader *reader, struct cei_far_beat *ret_beat)
 {
 	ret_beat->is_question = cei_wire_get_u32(reader);
@@ -209,25 +163,10 @@ static void put_body(struct cei_writer *writer, const struct cei_far_message *me
 	case CEI_FAR_ACK:
 		cei_wire_put_u64(writer, message->ack);
 		break;
-	case CEI_FAR_ASK:
-		put_ask(writer, &message->ask);
-		break;
-	case CEI_FAR_GO:
-		put_goal(writer, &message->go);
-		break;
-	case CEI_FAR_ABORT:
-		cei_wire_put_u32(writer, message->abort.region);
-		cei_wire_put_u32(writer, (uint32_t)message->abort.error);
-		cei_wire_put_u32(writer, message->abort.blame);
-		break;
 	case CEI_FAR_BEAT:
 		cei_wire_put_u32(writer, message->beat.is_question);
 		cei_wire_put_u32(writer, message->beat.n_parked);
 		cei_wire_put_u64(writer, message->beat.n_landed_bytes);
-		break;
-	case CEI_FAR_LOST:
-		cei_wire_put_u32(writer, message->lost.process);
-		cei_wire_put_u32(writer, message->lost.rank);
 		break;
 	case CEI_FAR_NOTE:
 		cei_wire_put_u32(writer, message->note.n_bytes);
@@ -256,21 +195,8 @@ static void get_body(struct cei_reader *reader, struct cei_far_message *ret_mess
 	case CEI_FAR_ACK:
 		ret_message->ack = cei_wire_get_u64(reader);
 		return;
-	case CEI_FAR_ASK:
-		get_ask(reader, &ret_message->ask);
-		return;
-	case CEI_FAR_GO:
-		get_goal(reader, &ret_message->go);
-		return;
-	case CEI_FAR_ABORT:
-		get_abort(reader, &ret_message->abort);
-		return;
 	case CEI_FAR_BEAT:
 		get_beat(reader, &ret_message->beat);
-		return;
-	case CEI_FAR_LOST:
-		ret_message->lost.process = cei_wire_get_u32(reader);
-		ret_message->lost.rank = cei_wire_get_u32(reader);
 		return;
 	case CEI_FAR_NOTE:
 		get_note(reader, &ret_message->note);
@@ -341,8 +267,7 @@ const char *cei_far_type_text(uint32_t type)
 	static const char *const texts[] = {
 		[CEI_FAR_HELLO] = "HELLO", [CEI_FAR_REFUSE] = "REFUSE",
 		[CEI_FAR_PIECE] = "PIECE", [CEI_FAR_MARK] = "MARK", [CEI_FAR_ACK] = "ACK",
-		[CEI_FAR_ASK] = "ASK", [CEI_FAR_GO] = "GO", [CEI_FAR_ABORT] = "ABORT",
-		[CEI_FAR_BEAT] = "BEAT", [CEI_FAR_LOST] = "LOST", [CEI_FAR_NOTE] = "NOTE",
+		[CEI_FAR_BEAT] = "BEAT", [CEI_FAR_NOTE] = "NOTE",
 		[CEI_FAR_BYE] = "BYE",
 	};
 

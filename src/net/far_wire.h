@@ -25,7 +25,6 @@
 #define CEI_FAR_TEXT_BYTES  200u        /* of a refusal, with the final 0 */
 #define CEI_FAR_NAME_BYTES  96u         /* of what HELLO names, with the final 0 */
 #define CEI_FAR_NOTE_MAX    1920u       /* bytes of a NOTE's payload */
-#define CEI_FAR_MARKS_MAX   64u         /* marks of one ASK */
 
 enum cei_far_type {
 	CEI_FAR_HELLO = 1,      /* this is who I am; the connection begins */
@@ -33,11 +32,7 @@ enum cei_far_type {
 	CEI_FAR_PIECE,          /* what the offered bytes are, and where they go */
 	CEI_FAR_MARK,           /* raise this counter once the pieces before have landed */
 	CEI_FAR_ACK,            /* all pieces landed and all marks were raised up to here */
-	CEI_FAR_ASK,            /* tell me when these counters have reached these values */
-	CEI_FAR_GO,             /* this counter has reached this value */
-	CEI_FAR_ABORT,          /* this signal is aborted */
 	CEI_FAR_BEAT,           /* I live, and so far have I come */
-	CEI_FAR_LOST,           /* another process has gone */
 	CEI_FAR_NOTE,           /* bytes for the layer above */
 	CEI_FAR_BYE,            /* I close in order */
 };
@@ -75,33 +70,10 @@ struct cei_far_mark {
 	uint64_t value;
 };
 
-struct cei_far_goal {
-	uint32_t region;
-	uint32_t index;
-	uint64_t value;
-};
-
-struct cei_far_ask {
-	uint64_t            launch;             /* the asker's name for its launch */
-	uint32_t            n_goals;            /* 1 to CEI_FAR_MARKS_MAX */
-	struct cei_far_goal goals[CEI_FAR_MARKS_MAX];
-};
-
-struct cei_far_abort {
-	uint32_t region;                        /* of the signal */
-	int32_t  error;                         /* enum ceov_error */
-	uint32_t blame;                         /* rank, or CEOV_NOBODY */
-};
-
 struct cei_far_beat {
 	uint32_t is_question;                   /* 1: the receiver answers with a BEAT; 0 */
 	uint32_t n_parked;                      /* offers that wait for room at the speaker */
 	uint64_t n_landed_bytes;                /* of the receiver's pieces, in this connection */
-};
-
-struct cei_far_lost {
-	uint32_t process;
-	uint32_t rank;                          /* of that process; CEOV_NOBODY: all */
 };
 
 struct cei_far_note {
@@ -124,11 +96,7 @@ struct cei_far_message {
 		struct cei_far_piece  piece;
 		struct cei_far_mark   mark;
 		uint64_t              ack;
-		struct cei_far_ask    ask;
-		struct cei_far_goal   go;
-		struct cei_far_abort  abort;
 		struct cei_far_beat   beat;
-		struct cei_far_lost   lost;
 		struct cei_far_note   note;
 	};
 };

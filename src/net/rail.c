@@ -415,17 +415,14 @@ int cei_rail_drop(struct cei_rail *rail, struct cei_far_lane *lane, uint64_t lau
 
 static struct cei_far_note_item *make_note(const struct cei_far_message *message)
 {
-	uint32_t n_payload = message->type == CEI_FAR_NOTE ? message->note.n_bytes : 0;
-	struct cei_far_note_item *item = malloc(sizeof(*item) + n_payload);
+	struct cei_far_note_item *item = malloc(sizeof(*item) + message->note.n_bytes);
 
 	if (!item)
 		return NULL;
 	cei_list_init(&item->link);
 	item->message = *message;
-	if (n_payload) {
-		memcpy(item->payload, message->note.bytes, n_payload);
-		item->message.note.bytes = item->payload;
-	}
+	memcpy(item->payload, message->note.bytes, message->note.n_bytes);
+	item->message.note.bytes = item->payload;
 	return item;
 }
 
@@ -434,18 +431,8 @@ static int may_say(const struct cei_rail *rail, uint32_t process,
 {
 	if (process >= rail->nic.config.n_processes || process == rail->nic.config.process)
 		return 0;
-	switch (message->type) {
-	case CEI_FAR_ASK:
-		return message->ask.n_goals && message->ask.n_goals <= CEI_FAR_MARKS_MAX;
-	case CEI_FAR_NOTE:
-		return message->note.n_bytes && message->note.n_bytes <= CEI_FAR_NOTE_MAX;
-	case CEI_FAR_GO:
-	case CEI_FAR_ABORT:
-	case CEI_FAR_LOST:
-		return 1;
-	default:
-		return 0;
-	}
+	return message->type == CEI_FAR_NOTE && message->note.n_bytes &&
+		message->note.n_bytes <= CEI_FAR_NOTE_MAX;
 }
 
 int cei_rail_say(struct cei_rail *rail, uint32_t process, const struct cei_far_message *message)

@@ -86,13 +86,12 @@ int  cei_rail_drop(struct cei_rail *rail, struct cei_far_lane *lane, uint64_t la
 
 /* --- messages and processes ---------------------------------------------------- */
 
-/* Says an ASK, GO, ABORT, LOST or NOTE; the head is filled here, and everything is copied. They
- * arrive once, in any order, or the process is lost. CEOV_FULL: CEI_RAIL_NOTES_MAX are waiting.
- * Never blocks. */
+/* Says a NOTE; the head is filled here, and everything is copied. NOTEs arrive once, in any order,
+ * or the process is lost. CEOV_FULL: CEI_RAIL_NOTES_MAX are waiting. Never blocks. */
 int  cei_rail_say(struct cei_rail *rail, uint32_t process,
 		  const struct cei_far_message *message);
 
-/* The layer above awaits answers (GO, a NOTE) from the process, by as many more or less: if it
+/* The layer above awaits answers from the process, by as many more or less: if it
  * falls silent meanwhile, it is lost. Never blocks. */
 void cei_rail_expect(struct cei_rail *rail, uint32_t process, int by);
 

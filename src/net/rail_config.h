@@ -39,8 +39,7 @@ struct cei_rail_events {
 	/* A process has closed in order. */
 	void (*departed)(void *arg, uint32_t process);
 
-	/* An ASK, GO, ABORT, LOST or NOTE has come; valid during the call. Such messages come in
-	 * any order. */
+	/* A NOTE has come; valid during the call. NOTEs come in any order. */
 	void (*heard)(void *arg, uint32_t process, const struct cei_far_message *message);
 };
 

@@ -71,7 +71,6 @@ static void heard(void *arg, uint32_t process, const struct cei_far_message *mes
 		own->n_note = message->note.n_bytes;
 		memcpy(own->note, message->note.bytes, own->n_note);
 	}
-	own->n_aborts += message->type == CEI_FAR_ABORT;
 }
 
 static const struct cei_rail_events events = {

@@ -46,7 +46,6 @@ struct rails_process {
 	uint64_t               lost_ns[RAILS_MAX];
 	uint32_t               n_departed[RAILS_MAX];
 	uint32_t               n_heard;
-	uint32_t               n_aborts;
 	uint8_t                note[CEI_FAR_NOTE_MAX];
 	uint32_t               n_note;
 };

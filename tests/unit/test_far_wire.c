@@ -41,17 +41,8 @@ static void random_piece(struct cei_far_piece *piece)
 	piece->launch = testing_random(&state);
 }
 
-static void random_goal(struct cei_far_goal *goal)
-{
-	goal->region = random_u32();
-	goal->index = random_u32();
-	goal->value = testing_random(&state);
-}
-
 static void random_body(struct cei_far_message *message)
 {
-	uint32_t i;
-
 	switch ((enum cei_far_type)message->type) {
 	case CEI_FAR_HELLO:
 		message->hello.instance[0] = testing_random(&state);
@@ -76,28 +67,10 @@ static void random_body(struct cei_far_message *message)
 	case CEI_FAR_ACK:
 		message->ack = testing_random(&state);
 		break;
-	case CEI_FAR_ASK:
-		message->ask.launch = testing_random(&state);
-		message->ask.n_goals = 1 + (uint32_t)testing_below(&state, CEI_FAR_MARKS_MAX);
-		for (i = 0; i < message->ask.n_goals; i++)
-			random_goal(&message->ask.goals[i]);
-		break;
-	case CEI_FAR_GO:
-		random_goal(&message->go);
-		break;
-	case CEI_FAR_ABORT:
-		message->abort.region = random_u32();
-		message->abort.error = -1 - (int32_t)testing_below(&state, 14);
-		message->abort.blame = random_u32();
-		break;
 	case CEI_FAR_BEAT:
 		message->beat.is_question = random_u32() & 1;
 		message->beat.n_parked = random_u32();
 		message->beat.n_landed_bytes = testing_random(&state);
-		break;
-	case CEI_FAR_LOST:
-		message->lost.process = random_u32();
-		message->lost.rank = random_u32();
 		break;
 	case CEI_FAR_NOTE:
 		message->note.n_bytes = 1 + (uint32_t)testing_below(&state, CEI_FAR_NOTE_MAX);
@@ -250,15 +223,10 @@ START_TEST(test_values_that_no_owner_sends_are_refused)
 	start();
 	random_message(&bad, CEI_FAR_MARK);
 	bad.mark.after = bad.mark.sequence, refused(&bad);
-	random_message(&bad, CEI_FAR_ABORT);
-	bad.abort.error = 0, refused(&bad);
-	bad.abort.error = CEOV_ERR_UNCERTAIN - 1, refused(&bad);
 	random_message(&bad, CEI_FAR_BEAT);
 	bad.beat.is_question = 2, refused(&bad);
 	random_message(&bad, CEI_FAR_REFUSE);
 	bad.refuse.error = 0, refused(&bad);
-	random_message(&bad, CEI_FAR_ASK);
-	bad.ask.n_goals = 0, refused(&bad);
 	random_message(&bad, CEI_FAR_NOTE);
 	bad.note.n_bytes = 0, refused(&bad);
 	random_message(&bad, CEI_FAR_BYE);
