@@ -31,8 +31,8 @@ struct cei_far {
 };
 
 /* Exports the first region of an export to other nodes, if there are any, and sets its far_id.
- * Bytes in memory of GPUs are reached from there by way of slots (net/far_slots.h), signals there are
- * not. */
+ * Bytes in memory of GPUs are reached from there by way of slots (net/far_slots.h), signals there
+ * are not. */
 int  cei_far_export(ceov_context *context, const struct cei_local_export *export);
 
 /* Ends the export of a region. 0 also if it has none. CEOV_PENDING: other nodes still use it. */

@@ -70,8 +70,8 @@ static int explain_rails(const struct cei_explain *explain, const struct cei_eng
 	}
 	if (r || !network || engine->backend->place.kind != CEOV_PLACE_GPU)
 		return r;
-	return cei_say(explain, "between rails and the memory of GPUs bytes pass through %u slots of "
-		       "%u MiB in host memory\n", CEI_FAR_SLOTS,
+	return cei_say(explain, "between rails and the memory of GPUs bytes pass through %u slots "
+		       "of %u MiB in host memory\n", CEI_FAR_SLOTS,
 		       (unsigned)(CEI_FAR_SLOT_BYTES >> 20));
 }
 
