@@ -4,7 +4,8 @@
 /*
  * The mover to other nodes: its lanes are far lanes of rails (net/rail.h). It moves from host
  * memory of this process, and from that of the member's own GPU by way of the rail's slots, to
- * memory of another node. Whether that is host memory, or a GPU's behind slots there, only its owner knows.
+ * memory of another node. Whether that is host memory, or a GPU's behind slots there, only its
+ * owner knows.
  *
  * Addresses of this process are pointers. One of another node has bit 63 set, then the number
  * of the region at its owner, and the offset in it; which process that is, the lane knows. A

@@ -161,7 +161,7 @@ struct cei_far_op *cei_far_lane_next(struct cei_far_lane *lane)
 		op = &lane->ops[taken_of(lane) % CEI_FAR_OPS];
 		if (op->kind == CEI_FAR_SUBMIT)
 			lane->behind[lane->n_begun++ % CEI_FAR_SUBMITS] = lane->last;
-		else if (op->kind != CEI_FAR_DROPPED && !is_stopped(lane))
+		else if (!is_stopped(lane))
 			return op;
 		pop(lane);
 	}
@@ -173,24 +173,6 @@ void cei_far_lane_sent(struct cei_far_lane *lane, uint64_t number, int is_whole)
 	lane->last = number;
 	if (is_whole)
 		pop(lane);
-}
-
-static int is_of(const struct cei_far_op *op, uint64_t launch)
-{
-	return (op->kind == CEI_FAR_COPY && op->copy.launch == launch) ||
-		(op->kind == CEI_FAR_POST && op->post.launch == launch);
-}
-
-void cei_far_lane_drop(struct cei_far_lane *lane, uint64_t launch)
-{
-	/* acquire: as in cei_far_lane_next(). What is published and not taken is this
-	 * thread's */
-	uint64_t end = atomic_load_explicit(&lane->submitted, memory_order_acquire);
-	uint64_t at;
-
-	for (at = taken_of(lane); at != end; at++)
-		if (is_of(&lane->ops[at % CEI_FAR_OPS], launch))
-			lane->ops[at % CEI_FAR_OPS].kind = CEI_FAR_DROPPED;
 }
 
 static void publish_ended(struct cei_far_lane *lane, uint64_t ended)

@@ -35,18 +35,16 @@ struct cei_far_copy {                   /* 2-D; of one row: pitches are unused *
 	uint64_t n_rows;
 	uint64_t source_pitch_bytes;
 	uint64_t target_pitch_bytes;
-	uint64_t launch;                /* the engine's name for it, for cei_rail_drop() */
 	uint32_t region;                /* of the target */
 };
 
 struct cei_far_post {
-	uint64_t launch;
 	uint64_t value;
 	uint32_t region;
 	uint32_t index;                 /* of the 64-bit counter in it */
 };
 
-enum cei_far_kind { CEI_FAR_COPY, CEI_FAR_POST, CEI_FAR_SUBMIT, CEI_FAR_DROPPED };
+enum cei_far_kind { CEI_FAR_COPY, CEI_FAR_POST, CEI_FAR_SUBMIT };
 
 struct cei_far_op {
 	enum cei_far_kind kind;
@@ -65,7 +63,7 @@ struct cei_far_lane {
 	/* between both */
 	_Atomic uint64_t   submitted;   /* operations that the engine published */
 	_Atomic uint64_t   taken;       /* operations that the rail's thread is through with:
-					 * sent, or dropped; their places are free */
+					 * sent or skipped; their places are free */
 	_Atomic uint64_t   ended;       /* operations after which no memory is read any more and
 					 * everything has arrived */
 	_Atomic uint64_t   n_done;      /* submits */
@@ -117,14 +115,11 @@ void cei_far_lane_fini(struct cei_far_lane *lane);
 void cei_far_lane_taken(struct cei_far_lane *lane);
 
 /* The next operation that something has to be sent for. Submits before it are counted as begun;
- * what was dropped is skipped, and everything if the lane has stopped. NULL: there is none. */
+ * everything is skipped if the lane has stopped. NULL: there is none. */
 struct cei_far_op *cei_far_lane_next(struct cei_far_lane *lane);
 
 /* Number `number` was sent for the next operation: the whole of it (is_whole), or a part. */
 void cei_far_lane_sent(struct cei_far_lane *lane, uint64_t number, int is_whole);
-
-/* Drops the launch's operations that are not sent. */
-void cei_far_lane_drop(struct cei_far_lane *lane, uint64_t launch);
 
 /* Counts submits as done, by the number up to which everything has ended. */
 void cei_far_lane_settle(struct cei_far_lane *lane, uint64_t ended);

@@ -82,7 +82,6 @@ static struct cei_far_piece make_piece(const struct cei_far_peer *peer,
 		.row_bytes = part->n_bytes,
 		.n_rows = 1,
 		.pitch_bytes = part->n_bytes,
-		.launch = copy->launch,
 	};
 
 	return piece;

@@ -75,7 +75,6 @@ static void put_piece(struct cei_writer *writer, const struct cei_far_piece *pie
 	cei_wire_put_u64(writer, piece->row_bytes);
 	cei_wire_put_u64(writer, piece->n_rows);
 	cei_wire_put_u64(writer, piece->pitch_bytes);
-	cei_wire_put_u64(writer, piece->launch);
 }
 
 /* Returns whether the piece has rows that do not overlap, and an end that can be told. */
@@ -99,7 +98,6 @@ static void get_piece(struct cei_reader *reader, struct cei_far_piece *ret_piece
 	ret_piece->row_bytes = cei_wire_get_u64(reader);
 	ret_piece->n_rows = cei_wire_get_u64(reader);
 	ret_piece->pitch_bytes = cei_wire_get_u64(reader);
-	ret_piece->launch = cei_wire_get_u64(reader);
 	fail_if(reader, !ret_piece->sequence || !is_shape(ret_piece));
 }
 

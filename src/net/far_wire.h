@@ -58,7 +58,6 @@ struct cei_far_piece {
 	uint64_t n_rows;
 	uint64_t pitch_bytes;                   /* from one row's begin to the next one's; of one
 						 * row: row_bytes */
-	uint64_t launch;                        /* the sender's name for its launch */
 };
 
 struct cei_far_mark {

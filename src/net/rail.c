@@ -333,7 +333,6 @@ int cei_rail_region_close(struct cei_rail *rail, uint32_t id)
 struct lane_call {
 	uint32_t             process;
 	struct cei_far_lane *lane;
-	uint64_t             launch;
 };
 
 static int make_lane(struct cei_rail *rail, struct cei_far_peer *peer,
@@ -380,15 +379,6 @@ static int lane_close(struct cei_rail *rail, void *arg)
 	return 0;
 }
 
-static int drop(struct cei_rail *rail, void *arg)
-{
-	struct lane_call *call = arg;
-
-	cei_far_lane_drop(call->lane, call->launch);
-	cei_far_peer_touch(rail->nic.peers[call->lane->process]);
-	return 0;
-}
-
 int cei_rail_lane_open(struct cei_rail *rail, uint32_t process, struct cei_far_lane **ret_lane)
 {
 	struct lane_call call = { .process = process };
@@ -402,13 +392,6 @@ int cei_rail_lane_open(struct cei_rail *rail, uint32_t process, struct cei_far_l
 void cei_rail_lane_close(struct cei_rail *rail, struct cei_far_lane *lane)
 {
 	(void)cei_rail_run(rail, lane_close, lane);
-}
-
-int cei_rail_drop(struct cei_rail *rail, struct cei_far_lane *lane, uint64_t launch)
-{
-	struct lane_call call = { .lane = lane, .launch = launch };
-
-	return cei_rail_run(rail, drop, &call);
 }
 
 /* --- messages and processes -------------------------------------------------- */

@@ -80,10 +80,6 @@ int  cei_rail_lane_open(struct cei_rail *rail, uint32_t process,
 			struct cei_far_lane **ret_lane);
 void cei_rail_lane_close(struct cei_rail *rail, struct cei_far_lane *lane);
 
-/* Drops what the launch has published to the lane and the rail has not sent. What was sent
- * lands, but no mark of the launch is sent any more. The lane's submits still become done. */
-int  cei_rail_drop(struct cei_rail *rail, struct cei_far_lane *lane, uint64_t launch);
-
 /* --- messages and processes ---------------------------------------------------- */
 
 /* Says a NOTE; the head is filled here, and everything is copied. NOTEs arrive once, in any order,

@@ -358,9 +358,8 @@ void rails_send(uint32_t from, uint32_t to, uint32_t first, uint32_t n_blocks)
 {
 	struct cei_far_lane *lane = rails_lane(from, to);
 	struct cei_far_copy copy = { .region = RAILS_BYTES_REGION, .row_bytes = RAILS_BLOCK_BYTES,
-				     .n_rows = 1, .launch = first + 1 };
-	struct cei_far_post post = { .region = RAILS_WORDS_REGION, .value = 1,
-				     .launch = first + 1 };
+				     .n_rows = 1 };
+	struct cei_far_post post = { .region = RAILS_WORDS_REGION, .value = 1 };
 	uint32_t b;
 
 	for (b = first; b < first + n_blocks; b++) {

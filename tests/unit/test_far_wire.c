@@ -38,7 +38,6 @@ static void random_piece(struct cei_far_piece *piece)
 	piece->pitch_bytes = piece->row_bytes;
 	if (piece->n_rows > 1)
 		piece->pitch_bytes += testing_below(&state, 1 << 20);
-	piece->launch = testing_random(&state);
 }
 
 static void random_body(struct cei_far_message *message)
