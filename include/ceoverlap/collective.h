@@ -28,7 +28,21 @@ extern "C" {
 #endif
 
 /* Sends this rank's shard to every rank. In each target, the shard of rank s is at
- * target_offset_bytes + s * shard_bytes. */
+ * target_offset_bytes + s * shard_bytes.
+ *
+ * With ranks on several nodes (ceov_rank_node), each shard enters every other node once, and is
+ * passed on there. Let a rank's index be the number of lower ranks on its node.
+ *   - A rank with index i sends its shard to all ranks of its own node and, in each other node
+ *     of n ranks, only to the rank with index i modulo n.
+ *   - That rank sends each piece on to the other ranks of its node, from its own target, when
+ *     its own arrived counter for the piece has been raised. These transfers are part of its
+ *     plan, raise the same arrived counters, and await the same free counters, as if they came
+ *     from the rank that the shard is of.
+ * So targets, arrived and free need entries for the ranks to which this rank sends its shard;
+ * the entries of other ranks are not read. Where others are on its node and it has anything to
+ * pass on, it also needs its own target and its own arrived signal, on the host. Until its
+ * launch has ended, a rank does not change what has arrived from other nodes in its target, and
+ * does not raise free for it: the bytes may still be on their way to its neighbours. */
 struct ceov_all_gather {
 	size_t              struct_bytes;
 	uint64_t            shard_bytes;
@@ -50,7 +64,8 @@ struct ceov_all_gather {
 int ceov_plan_add_all_gather(ceov_plan *plan, const struct ceov_all_gather *gather);
 
 /* Sends block t of this rank's source, at source_offset_bytes + t * block_bytes, to rank t.
- * In each target, the block from rank s is at target_offset_bytes + s * block_bytes. */
+ * In each target, the block from rank s is at target_offset_bytes + s * block_bytes. Blocks go
+ * directly to the ranks of all nodes, so all entries are needed. */
 struct ceov_all_to_all {
 	size_t              struct_bytes;
 	uint64_t            block_bytes;

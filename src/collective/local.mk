@@ -3,4 +3,5 @@
 
 # collective: plan templates
 libceoverlap_core_la_SOURCES += \
+	%D%/levels.c %D%/levels.h \
 	%D%/templates.c

@@ -3,7 +3,8 @@
 
 /* The templates all-gather (one shard to every rank) and all-to-all (one block to each rank).
  * Both add transfers in one order: rank r sends to r + 1, r + 2, ... in turn, so that no two
- * senders send to one receiver while all proceed at the same pace. */
+ * senders send to one receiver while all proceed at the same pace. In an all-gather over several
+ * nodes, transfers that pass on the shards of other nodes follow (levels.h). */
 
 #include <ceoverlap/collective.h>
 
@@ -12,6 +13,7 @@
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/plan/plan_builder.h"
+#include "collective/levels.h"
 
 /* Pieces are multiples of this, except the last one. */
 #define PIECE_ALIGN_BYTES 16u
@@ -27,7 +29,29 @@ struct template {
 						 * target rank to the next: 0 (all-gather), or
 						 * a block (all-to-all) */
 	uint32_t               ready_step;      /* likewise for the index of the ready counter */
+	int                    is_gather;
+	struct cei_levels      levels;          /* of an all-gather */
 };
+
+static int sends(const struct template *template, uint32_t rank)
+{
+	return !template->is_gather || cei_levels_sends(&template->levels, template->rank, rank);
+}
+
+static int passes_on(const struct template *template, uint32_t source)
+{
+	return template->is_gather &&
+		cei_levels_passes_on(&template->levels, template->rank, source);
+}
+
+static int passes_any_on(const struct template *template)
+{
+	uint32_t source = 0;
+
+	while (source < template->n_ranks && !passes_on(template, source))
+		source++;
+	return source < template->n_ranks;
+}
 
 static int refuse(const struct template *template, uint32_t rank, const char *what)
 {
@@ -91,22 +115,25 @@ static int check_signal(const struct template *template, uint32_t rank, const ch
 			 which, fault, (unsigned long long)n_counters);
 }
 
+/* Checks the target of a rank that this one sends to, or its own. */
 static int check_target(const struct template *template, uint32_t rank)
 {
 	const struct ceov_all_gather *args = &template->args;
 	uint64_t n_counters = (uint64_t)args->n_pieces * template->n_ranks;
-	int r;
+	int is_source = rank == template->rank && passes_any_on(template), r = 0;
 
+	if (!args->targets[rank] && is_source)
+		return refuse(template, rank, "no target buffer, from which this rank passes on "
+			      "what arrives from other nodes");
 	if (!args->targets[rank])
 		return rank == template->rank ? 0 : refuse(template, rank, "no target buffer");
 	if (cei_object_check(args->targets[rank], &cei_buffer_type, template->name))
 		return refuse(template, rank, "the target is no buffer");
 	if (args->targets[rank]->rank != rank)
 		return refuse(template, rank, "targets must be in the order of ranks");
-	if (skips(template, rank))
-		return 0;
-	r = check_signal(template, rank, "arrived", args->arrived[rank], n_counters);
-	if (!r && args->free)
+	if (is_source || !skips(template, rank))
+		r = check_signal(template, rank, "arrived", args->arrived[rank], n_counters);
+	if (!r && args->free && !skips(template, rank))
 		r = check_signal(template, rank, "free", args->free[rank], n_counters);
 	return r;
 }
@@ -132,7 +159,8 @@ static int check(const struct template *template)
 		r = check_signal(template, rank, "ready", args->ready, template->ready_step
 				 ? (uint64_t)args->n_pieces * n_ranks : args->n_pieces);
 	for (rank = 0; !r && rank < n_ranks; rank++)
-		r = check_target(template, rank);
+		if (sends(template, rank))
+			r = check_target(template, rank);
 	return r;
 }
 
@@ -141,44 +169,95 @@ static int expect(ceov_plan *plan, const struct ceov_mark *expected)
 	return expected->signal ? ceov_plan_expect(plan, expected) : 0;
 }
 
-static int add_piece(const struct template *template, uint32_t rank, uint32_t piece)
+/* A transfer of a piece of the source rank's shard to a rank, from where the caller says. */
+static struct ceov_transfer transfer_of(const struct template *template, uint32_t source,
+					uint32_t rank, uint32_t piece)
 {
 	const struct ceov_all_gather *args = &template->args;
 	struct ceov_transfer transfer = { .struct_bytes = sizeof(transfer), .n_rows = 1 };
-	uint32_t counter = template->rank * args->n_pieces + piece;
+	uint32_t counter = source * args->n_pieces + piece;
 	uint64_t at = piece * piece_bytes(args), left = args->shard_bytes - at;
-	int r;
 
 	transfer.row_bytes = left < piece_bytes(args) ? left : piece_bytes(args);
-	transfer.source.buffer = args->source;
-	transfer.source.offset_bytes = args->source_offset_bytes +
-		rank * template->source_step_bytes + at;
 	transfer.target.buffer = args->targets[rank];
-	transfer.target.offset_bytes = args->target_offset_bytes +
-		template->rank * args->shard_bytes + at;
-	transfer.source_ready = (struct ceov_mark){
-		args->ready, rank * template->ready_step + piece, 1 };
+	transfer.target.offset_bytes = args->target_offset_bytes + source * args->shard_bytes + at;
 	transfer.target_free = (struct ceov_mark){
 		args->free ? args->free[rank] : NULL, counter, 0 };
 	transfer.then = (struct ceov_mark){ args->arrived[rank], counter, 1 };
-	r = ceov_plan_add(template->plan, &transfer);
-	if (!r && (template->ready_step || rank == (template->rank + 1) % template->n_ranks))
-		r = expect(template->plan, &transfer.source_ready);
-	return r ? r : expect(template->plan, &transfer.target_free);
+	return transfer;
+}
+
+/* Adds the transfer, and declares the marks that it awaits; is_first: no transfer before it awaits
+ * its source_ready. */
+static int add_transfer(const struct template *template, const struct ceov_transfer *transfer,
+			int is_first)
+{
+	int r = ceov_plan_add(template->plan, transfer);
+
+	if (!r && is_first)
+		r = expect(template->plan, &transfer->source_ready);
+	return r ? r : expect(template->plan, &transfer->target_free);
+}
+
+/* Sends a piece of this rank's shard, or of its blocks. */
+static int send_piece(const struct template *template, uint32_t piece)
+{
+	const struct ceov_all_gather *args = &template->args;
+	uint32_t step, rank, n_added = 0;
+	struct ceov_transfer transfer;
+	int r = 0;
+
+	for (step = 1; !r && step <= template->n_ranks; step++) {
+		rank = (template->rank + step) % template->n_ranks;
+		if (skips(template, rank) || !sends(template, rank))
+			continue;
+		transfer = transfer_of(template, template->rank, rank, piece);
+		transfer.source.buffer = args->source;
+		transfer.source.offset_bytes = args->source_offset_bytes +
+			rank * template->source_step_bytes + piece * piece_bytes(args);
+		transfer.source_ready = (struct ceov_mark){
+			args->ready, rank * template->ready_step + piece, 1 };
+		r = add_transfer(template, &transfer, template->ready_step || !n_added++);
+	}
+	return r;
+}
+
+/* Passes a piece that has arrived from another node on to the other ranks of this node. */
+static int pass_piece_on(const struct template *template, uint32_t source, uint32_t piece)
+{
+	const struct ceov_all_gather *args = &template->args;
+	const struct cei_levels *levels = &template->levels;
+	uint32_t step, rank, n_added = 0;
+	struct ceov_transfer transfer;
+	int r = 0;
+
+	for (step = 1; !r && step < template->n_ranks; step++) {
+		rank = (template->rank + step) % template->n_ranks;
+		if (levels->node[rank] != levels->node[template->rank])
+			continue;
+		transfer = transfer_of(template, source, rank, piece);
+		transfer.source.buffer = args->targets[template->rank];
+		transfer.source.offset_bytes = transfer.target.offset_bytes;
+		transfer.source_ready = (struct ceov_mark){
+			args->arrived[template->rank], source * args->n_pieces + piece, 1 };
+		r = add_transfer(template, &transfer, !n_added++);
+	}
+	return r;
 }
 
 /* Adds a transfer for every piece to every target, piece by piece, and declares the expected
  * marks. All checks come first: on a refusal nothing was added. */
 static int add(const struct template *template)
 {
-	uint32_t piece, step, rank;
+	uint32_t piece, step, source;
 	int r = check(template);
 
 	for (piece = 0; !r && piece < template->args.n_pieces; piece++) {
-		for (step = 1; !r && step <= template->n_ranks; step++) {
-			rank = (template->rank + step) % template->n_ranks;
-			if (!skips(template, rank))
-				r = add_piece(template, rank, piece);
+		r = send_piece(template, piece);
+		for (step = 1; !r && step < template->n_ranks; step++) {
+			source = (template->rank + step) % template->n_ranks;
+			if (passes_on(template, source))
+				r = pass_piece_on(template, source, piece);
 		}
 	}
 	if (!r)
@@ -194,7 +273,12 @@ int ceov_plan_add_all_gather(ceov_plan *plan, const struct ceov_all_gather *gath
 	if (r)
 		return r;
 	template.args = *gather;
-	return add(&template);
+	template.is_gather = 1;
+	r = cei_levels_make(plan->object.context, template.n_ranks, &template.levels);
+	if (!r)
+		r = add(&template);
+	cei_levels_free(&template.levels);
+	return r;
 }
 
 int ceov_plan_add_all_to_all(ceov_plan *plan, const struct ceov_all_to_all *exchange)

@@ -39,19 +39,19 @@ static void *open_node(void *arg)
 {
 	struct node *node = arg;
 	struct nodes *nodes = node->nodes;
-	struct ceov_member members[NODES_MEMBERS_MAX];
+	struct ceov_member members[NODES_RANKS_MAX];
 	struct ceov_network network = CEOV_NETWORK_INIT;
 	ceov_buffer *buffer = NULL;
 	char device[32], name[32];
 	struct ceov_config config;
-	uint32_t i;
+	uint32_t rank, n = 0;
 
-	config = testing_config(members, nodes->n_members, &node->log);
-	for (i = 0; i < nodes->n_members; i++) {
-		members[i].rank += node->number * nodes->n_members;
-		members[i].place = nodes->places[node->number];
-	}
-	config.n_ranks = nodes->n * nodes->n_members;
+	config = testing_config(members, NODES_RANKS_MAX, &node->log);
+	for (rank = 0; rank < nodes->n_ranks; rank++)
+		if (nodes->node_of[rank] == node->number)
+			members[n++] = (struct ceov_member){ rank, nodes->places[node->number] };
+	config.n_members = n;
+	config.n_ranks = nodes->n_ranks;
 	config.network = &network;
 	config.progress_by_caller = nodes->is_turned && !node->number;
 	snprintf(name, sizeof(name), "node %u", node->number);
@@ -94,13 +94,23 @@ static void run_all(struct nodes *nodes, void *(*run)(void *))
 		pthread_join(threads[i], NULL);
 }
 
-static void open_all(struct nodes *nodes, uint32_t n, uint32_t n_members)
+/* Gives each node as many ranks. */
+static void spread(struct nodes *nodes, uint32_t n, uint32_t n_members)
+{
+	uint32_t rank;
+
+	ck_assert_uint_le(n * n_members, NODES_RANKS_MAX);
+	nodes->n_ranks = n * n_members;
+	for (rank = 0; rank < nodes->n_ranks; rank++)
+		nodes->node_of[rank] = rank / n_members;
+}
+
+static void open_all(struct nodes *nodes, uint32_t n)
 {
 	uint32_t i;
 
 	loop_net_init(&nodes->net, testing_seed(), 1);
 	nodes->n = n;
-	nodes->n_members = n_members;
 	pthread_barrier_init(&nodes->barrier, NULL, n);
 	for (i = 0; i < n; i++) {
 		nodes->node[i].nodes = nodes;
@@ -115,7 +125,17 @@ static void open_all(struct nodes *nodes, uint32_t n, uint32_t n_members)
 void nodes_open(struct nodes *nodes, uint32_t n, uint32_t n_members)
 {
 	memset(nodes, 0, sizeof(*nodes));
-	open_all(nodes, n, n_members);
+	spread(nodes, n, n_members);
+	open_all(nodes, n);
+}
+
+void nodes_open_mixed(struct nodes *nodes, uint32_t n, uint32_t n_ranks, const uint32_t *node_of)
+{
+	memset(nodes, 0, sizeof(*nodes));
+	ck_assert_uint_le(n_ranks, NODES_RANKS_MAX);
+	nodes->n_ranks = n_ranks;
+	memcpy(nodes->node_of, node_of, n_ranks * sizeof(*node_of));
+	open_all(nodes, n);
 }
 
 void nodes_open_at(struct nodes *nodes, uint32_t n, const struct ceov_place *places,
@@ -124,21 +144,24 @@ void nodes_open_at(struct nodes *nodes, uint32_t n, const struct ceov_place *pla
 	memset(nodes, 0, sizeof(*nodes));
 	memcpy(nodes->places, places, n * sizeof(*places));
 	nodes->transport = transport;
-	open_all(nodes, n, 1);
+	spread(nodes, n, 1);
+	open_all(nodes, n);
 }
 
 void nodes_open_turned(struct nodes *nodes, uint32_t n)
 {
 	memset(nodes, 0, sizeof(*nodes));
 	nodes->is_turned = 1;
-	open_all(nodes, n, 1);
+	spread(nodes, n, 1);
+	open_all(nodes, n);
 }
 
 void nodes_open_late(struct nodes *nodes)
 {
 	memset(nodes, 0, sizeof(*nodes));
 	nodes->is_late = 1;
-	open_all(nodes, 2, 1);
+	spread(nodes, 2, 1);
+	open_all(nodes, 2);
 }
 
 void nodes_close_one(struct nodes *nodes, uint32_t number)
@@ -155,7 +178,7 @@ void nodes_close(struct nodes *nodes)
 
 ceov_context *nodes_context(struct nodes *nodes, uint32_t rank)
 {
-	return nodes->node[rank / nodes->n_members].context;
+	return nodes->node[nodes->node_of[rank]].context;
 }
 
 ceov_buffer *nodes_buffer(struct nodes *nodes, uint32_t rank, const char *name, uint64_t n_bytes)

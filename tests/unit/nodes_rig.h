@@ -5,8 +5,8 @@
 
 /*
  * Contexts of several nodes within this process, joined by a simulated network
- * (loop_transport.h) in the system's time. Each node has one process with one rank or more, on host
- * memory unless a test says otherwise; ranks are numbered node by node.
+ * (loop_transport.h) in the system's time. Each node has one process with one rank or more. Unless
+ * a test says otherwise, ranks are on host memory and numbered node by node.
  */
 
 #include <pthread.h>
@@ -18,6 +18,7 @@
 
 #define NODES_MAX         4u
 #define NODES_MEMBERS_MAX 4u
+#define NODES_RANKS_MAX   (NODES_MAX * NODES_MEMBERS_MAX)
 #define NODES_TIMEOUT_NS  (2000 * TESTING_MS)   /* until a silent peer counts as lost */
 
 struct nodes;
@@ -33,7 +34,8 @@ struct node {
 struct nodes {
 	struct loop_net   net;
 	uint32_t          n;
-	uint32_t          n_members;            /* of each */
+	uint32_t          n_ranks;
+	uint32_t          node_of[NODES_RANKS_MAX];     /* [rank] */
 	struct ceov_place places[NODES_MAX];    /* of each node's ranks; host memory by default */
 	const struct cei_transport_ops *transport;      /* NULL: the simulated network */
 	int               is_turned;            /* node 0 makes progress only in ceov_turn() */
@@ -47,7 +49,10 @@ struct nodes {
 /* Opens n nodes of n_members ranks each; asserts that it goes well. */
 void nodes_open(struct nodes *nodes, uint32_t n, uint32_t n_members);
 
-/* The same with one rank each; node 0 makes progress only in ceov_turn(). */
+/* The same, with rank r on node node_of[r]; each node has one rank or more. */
+void nodes_open_mixed(struct nodes *nodes, uint32_t n, uint32_t n_ranks, const uint32_t *node_of);
+
+/* Opens nodes of one rank each; node 0 makes progress only in ceov_turn(). */
 void nodes_open_turned(struct nodes *nodes, uint32_t n);
 
 /* Opens n nodes of one rank each, at these places. transport NULL: the simulated network. */

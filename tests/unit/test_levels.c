@@ -1,0 +1,524 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* All-gather and all-to-all over several nodes, over a simulated network with delays: every byte of
+ * every launch arrives at its place, and each rank knows only the ranks that the header names. */
+
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <ceoverlap/collective.h>
+
+#include "unit/nodes_rig.h"
+
+#define GUARD     64u           /* bytes around targets that must stay untouched */
+#define UNTOUCHED 0xa5
+#define LAUNCHES  6u
+
+enum shape { GATHER, GATHER_IN_PLACE, EXCHANGE, N_SHAPES };
+
+struct layout {
+	uint32_t n_nodes;
+	uint32_t n_ranks;
+	uint32_t node_of[NODES_RANKS_MAX];
+};
+
+static const struct layout layouts[] = {
+	{ 2, 4, { 0, 0, 1, 1 } },
+	{ 3, 6, { 0, 0, 1, 1, 2, 2 } },
+	{ 4, 4, { 0, 1, 2, 3 } },
+	{ 2, 4, { 0, 0, 0, 1 } },
+	{ 3, 7, { 0, 1, 1, 1, 1, 2, 2 } },
+	{ 3, 8, { 0, 1, 0, 2, 1, 0, 0, 2 } },   /* nodes' ranks are not in a row */
+};
+#define N_LAYOUTS (sizeof(layouts) / sizeof(layouts[0]))
+
+struct rank {                           /* arrays: by rank, as this rank has found them */
+	uint32_t     rank;
+	uint64_t     random;
+	ceov_buffer *source;
+	ceov_signal *ready;
+	ceov_buffer *targets[NODES_RANKS_MAX];
+	ceov_signal *arrived[NODES_RANKS_MAX];
+	ceov_signal *free[NODES_RANKS_MAX];
+	ceov_plan   *plan;
+	pthread_t    thread;
+};
+
+static struct {
+	struct nodes  nodes;
+	struct layout layout;
+	enum shape    shape;
+	uint32_t      n_pieces;
+	uint64_t      bytes;            /* of a shard or block */
+	struct rank   ranks[NODES_RANKS_MAX];
+} group;
+
+/* --- who knows whom -------------------------------------------------------------------- */
+
+static uint32_t index_of(uint32_t rank)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < rank; i++)
+		n += group.layout.node_of[i] == group.layout.node_of[rank];
+	return n;
+}
+
+static uint32_t n_beside(uint32_t rank)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < group.layout.n_ranks; i++)
+		n += group.layout.node_of[i] == group.layout.node_of[rank];
+	return n;
+}
+
+static int is_beside(uint32_t a, uint32_t b)
+{
+	return group.layout.node_of[a] == group.layout.node_of[b];
+}
+
+static int sends(uint32_t from, uint32_t to)
+{
+	return group.shape == EXCHANGE || is_beside(from, to) ||
+		index_of(from) % n_beside(to) == index_of(to);
+}
+
+/* Whether the shard came from another node and goes on to neighbours. */
+static int passes_on(uint32_t rank, uint32_t source)
+{
+	return group.shape != EXCHANGE && !is_beside(rank, source) && sends(source, rank) &&
+		n_beside(rank) > 1;
+}
+
+/* --- a group ----------------------------------------------------------------------------- */
+
+static void make_memory(struct rank *own)
+{
+	uint64_t all = group.layout.n_ranks * group.bytes;
+	uint32_t n = group.layout.n_ranks * group.n_pieces, rank = own->rank;
+	ceov_context *context = nodes_context(&group.nodes, rank);
+
+	own->targets[rank] = nodes_buffer(&group.nodes, rank, "target", all + 2 * GUARD);
+	memset(ceov_buffer_base(own->targets[rank], rank), UNTOUCHED, all + 2 * GUARD);
+	own->source = own->targets[rank];
+	if (group.shape != GATHER_IN_PLACE)
+		own->source = testing_buffer(context, rank, all);
+	own->ready = testing_signal(context, rank, n);
+	own->arrived[rank] = nodes_signal(&group.nodes, rank, "arrived", n);
+	own->free[rank] = nodes_signal(&group.nodes, rank, "free", n);
+}
+
+/* Finds what the rank needs of another one. */
+static void find(struct rank *own, uint32_t rank)
+{
+	struct rank *other = &group.ranks[rank];
+
+	if (is_beside(own->rank, rank)) {
+		own->targets[rank] = other->targets[rank];
+		own->arrived[rank] = other->arrived[rank];
+		own->free[rank] = other->free[rank];
+		return;
+	}
+	own->targets[rank] = nodes_find_buffer(&group.nodes, own->rank, rank, "target");
+	own->arrived[rank] = nodes_find_signal(&group.nodes, own->rank, rank, "arrived");
+	own->free[rank] = nodes_find_signal(&group.nodes, own->rank, rank, "free");
+}
+
+static uint64_t source_offset(uint32_t rank)
+{
+	return group.shape == GATHER_IN_PLACE ? GUARD + rank * group.bytes : 0;
+}
+
+static int add_gather(struct rank *own)
+{
+	struct ceov_all_gather gather = { .struct_bytes = sizeof(gather) };
+
+	gather.shard_bytes = group.bytes;
+	gather.n_pieces = group.n_pieces;
+	gather.source = own->source;
+	gather.source_offset_bytes = source_offset(own->rank);
+	gather.targets = own->targets;
+	gather.target_offset_bytes = GUARD;
+	gather.ready = own->ready;
+	gather.arrived = own->arrived;
+	gather.free = own->free;
+	return ceov_plan_add_all_gather(own->plan, &gather);
+}
+
+static int add_exchange(struct rank *own)
+{
+	struct ceov_all_to_all exchange = { .struct_bytes = sizeof(exchange) };
+
+	exchange.block_bytes = group.bytes;
+	exchange.n_pieces = group.n_pieces;
+	exchange.source = own->source;
+	exchange.targets = own->targets;
+	exchange.target_offset_bytes = GUARD;
+	exchange.ready = own->ready;
+	exchange.arrived = own->arrived;
+	exchange.free = own->free;
+	return ceov_plan_add_all_to_all(own->plan, &exchange);
+}
+
+static int add(struct rank *own)
+{
+	return group.shape == EXCHANGE ? add_exchange(own) : add_gather(own);
+}
+
+/* Opens the nodes; the plans have nothing in them yet. */
+static void open_group(const struct layout *layout, enum shape shape, uint32_t n_pieces,
+		       uint64_t bytes)
+{
+	uint32_t i, k;
+
+	memset(&group, 0, sizeof(group));
+	group.layout = *layout;
+	group.shape = shape;
+	group.n_pieces = n_pieces;
+	group.bytes = bytes;
+	nodes_open_mixed(&group.nodes, layout->n_nodes, layout->n_ranks, layout->node_of);
+	for (i = 0; i < layout->n_ranks; i++) {
+		group.ranks[i].rank = i;
+		make_memory(&group.ranks[i]);
+	}
+	for (i = 0; i < layout->n_ranks; i++) {
+		for (k = 0; k < layout->n_ranks; k++)
+			if (k != i && sends(i, k))
+				find(&group.ranks[i], k);
+		group.ranks[i].plan = testing_plan(nodes_context(&group.nodes, i), i);
+	}
+}
+
+static void commit_all(void)
+{
+	uint32_t i;
+
+	for (i = 0; i < group.layout.n_ranks; i++) {
+		ck_assert_int_eq(add(&group.ranks[i]), 0);
+		ck_assert_int_eq(ceov_plan_commit(group.ranks[i].plan), 0);
+	}
+}
+
+static void delay_links(uint64_t *random)
+{
+	uint32_t i, k;
+
+	pthread_mutex_lock(&group.nodes.net.lock);
+	for (i = 0; i < group.layout.n_nodes; i++) {
+		for (k = 0; k < group.layout.n_nodes; k++) {
+			group.nodes.net.links[i][k].delay_ns = testing_below(random, TESTING_MS);
+			group.nodes.net.links[i][k].jitter_ns =
+				1 + testing_below(random, 2 * TESTING_MS);
+		}
+	}
+	pthread_mutex_unlock(&group.nodes.net.lock);
+}
+
+/* --- one rank ---------------------------------------------------------------------------- */
+
+static uint64_t seed_of(uint32_t from, uint32_t to, uint64_t base)
+{
+	return testing_seed() + base * UINT64_C(1000003) + from * 1009 + to * 31;
+}
+
+static void rest(struct rank *own)
+{
+	if (testing_below(&own->random, 3) == 0)
+		usleep((useconds_t)testing_below(&own->random, 1000));
+}
+
+static void fill(struct rank *own, uint64_t base)
+{
+	uint8_t *source = ceov_buffer_base(own->source, own->rank);
+	uint32_t i;
+
+	if (group.shape == EXCHANGE)
+		for (i = 0; i < group.layout.n_ranks; i++)
+			testing_fill(source + i * group.bytes, group.bytes,
+				     seed_of(own->rank, i, base));
+	else
+		testing_fill(source + source_offset(own->rank), group.bytes,
+			     seed_of(own->rank, 0, base));
+}
+
+static void raise_ready(struct rank *own, uint64_t value)
+{
+	uint32_t i, n = group.n_pieces * (group.shape == EXCHANGE ? group.layout.n_ranks : 1);
+
+	for (i = 0; i < n; i++)
+		ck_assert_int_eq(ceov_signal_raise(own->ready, i, value), 0);
+}
+
+/* Awaits and checks a shard or block. */
+static void take(struct rank *own, uint32_t from, uint64_t base)
+{
+	uint8_t *target = ceov_buffer_base(own->targets[own->rank], own->rank);
+	uint32_t k, to = group.shape == EXCHANGE ? own->rank : 0;
+
+	if (group.shape == GATHER_IN_PLACE && from == own->rank)
+		return;
+	for (k = 0; k < group.n_pieces; k++)
+		nodes_await(own->arrived[own->rank], from * group.n_pieces + k, base + 1);
+	ck_assert_uint_eq(testing_check(target + GUARD + from * group.bytes, group.bytes,
+					seed_of(from, to, base)), group.bytes);
+}
+
+/* Overwrites what has arrived, and says that it may be overwritten. */
+static void leave(struct rank *own, uint32_t from, uint64_t base)
+{
+	uint8_t *target = ceov_buffer_base(own->targets[own->rank], own->rank);
+	uint32_t k;
+
+	if (group.shape != GATHER_IN_PLACE || from != own->rank)
+		memset(target + GUARD + from * group.bytes, UNTOUCHED, group.bytes);
+	for (k = 0; k < group.n_pieces; k++)
+		ck_assert_int_eq(ceov_signal_raise(own->free[own->rank],
+						   from * group.n_pieces + k, base + 1), 0);
+}
+
+static void check_guards(struct rank *own)
+{
+	uint8_t *target = ceov_buffer_base(own->targets[own->rank], own->rank);
+	uint32_t i;
+
+	for (i = 0; i < GUARD; i++) {
+		ck_assert_uint_eq(target[i], UNTOUCHED);
+		ck_assert_uint_eq(target[GUARD + group.layout.n_ranks * group.bytes + i],
+				  UNTOUCHED);
+	}
+}
+
+static ceov_ticket launch(struct rank *own, uint64_t base)
+{
+	struct ceov_launch launched = { .struct_bytes = sizeof(launched), .base = base };
+	ceov_ticket ticket;
+
+	ck_assert_int_eq(ceov_launch(own->plan, &launched, &ticket), 0);
+	return ticket;
+}
+
+static void *run_rank(void *arg)
+{
+	struct rank *own = arg;
+	ceov_context *context = nodes_context(&group.nodes, own->rank);
+	uint32_t i, n = group.layout.n_ranks;
+	ceov_ticket ticket;
+	uint64_t base;
+
+	for (base = 0; base < LAUNCHES; base++) {
+		ticket = launch(own, base);
+		rest(own);
+		fill(own, base);
+		raise_ready(own, base + 1);
+		for (i = 0; i < n; i++) {
+			take(own, i, base);
+			if (!passes_on(own->rank, i))
+				leave(own, i, base);
+		}
+		rest(own);
+		ck_assert_int_eq(ceov_wait(context, ticket, TESTING_PATIENCE), 0);
+		for (i = 0; i < n; i++)
+			if (passes_on(own->rank, i))
+				leave(own, i, base);
+	}
+	check_guards(own);
+	return NULL;
+}
+
+static void run_all(uint64_t *random)
+{
+	uint32_t i;
+
+	for (i = 0; i < group.layout.n_ranks; i++) {
+		group.ranks[i].random = testing_random(random);
+		ck_assert_int_eq(pthread_create(&group.ranks[i].thread, NULL, run_rank,
+						&group.ranks[i]), 0);
+	}
+	for (i = 0; i < group.layout.n_ranks; i++)
+		ck_assert_int_eq(pthread_join(group.ranks[i].thread, NULL), 0);
+}
+
+START_TEST(test_every_layout)
+{
+	uint64_t random = testing_seed() + (uint64_t)_i;
+	uint32_t n_pieces;
+	uint64_t bytes;
+	int shape;
+
+	for (shape = GATHER; shape < N_SHAPES; shape++) {
+		n_pieces = 1 + (uint32_t)testing_below(&random, 4);
+		bytes = 500 + testing_below(&random, 30000);
+		open_group(&layouts[_i], (enum shape)shape, n_pieces, bytes);
+		commit_all();
+		delay_links(&random);
+		run_all(&random);
+		nodes_close(&group.nodes);
+	}
+}
+END_TEST
+
+/* --- levels ------------------------------------------------------------------------------ */
+
+static void assert_value(ceov_signal *signal, uint32_t index, uint64_t expected)
+{
+	uint64_t value;
+
+	ck_assert_int_eq(ceov_signal_value(signal, index, &value), 0);
+	ck_assert_uint_eq(value, expected);
+}
+
+/* Rank 0's first piece reaches rank 3, by way of rank 2, before its second piece is ready. */
+START_TEST(test_a_piece_goes_on_while_the_next_one_is_not_ready)
+{
+	ceov_ticket tickets[4];
+	uint32_t i;
+
+	open_group(&layouts[0], GATHER, 2, 4096);
+	commit_all();
+	for (i = 0; i < 4; i++) {
+		fill(&group.ranks[i], 0);
+		tickets[i] = launch(&group.ranks[i], 0);
+	}
+	ck_assert_int_eq(ceov_signal_raise(group.ranks[0].ready, 0, 1), 0);
+	nodes_await(group.ranks[3].arrived[3], 0, 1);
+	assert_value(group.ranks[3].arrived[3], 1, 0);
+	for (i = 0; i < 4; i++)
+		raise_ready(&group.ranks[i], 1);
+	for (i = 0; i < 4; i++) {
+		take(&group.ranks[i], 0, 0);
+		ck_assert_int_eq(ceov_wait(nodes_context(&group.nodes, i), tickets[i],
+					   TESTING_PATIENCE), 0);
+	}
+	nodes_close(&group.nodes);
+}
+END_TEST
+
+/* Rank 3 has not read rank 0's first shard yet: rank 2, which has, keeps the second one until rank
+ * 3 says so. */
+START_TEST(test_what_is_passed_on_waits_until_its_place_is_free)
+{
+	struct rank *first = &group.ranks[0], *relay = &group.ranks[2], *last = &group.ranks[3];
+	ceov_ticket tickets[4];
+	uint64_t base;
+	uint32_t i;
+
+	open_group(&layouts[0], GATHER, 1, 4096);
+	commit_all();
+	for (base = 0; base < 2; base++) {
+		for (i = 0; i < 4; i++) {
+			tickets[i] = launch(&group.ranks[i], base);
+			fill(&group.ranks[i], base);
+			raise_ready(&group.ranks[i], base + 1);
+		}
+		take(relay, 0, base);
+		if (base)
+			break;
+		for (i = 0; i < 4; i++)
+			ck_assert_int_eq(ceov_wait(nodes_context(&group.nodes, i), tickets[i],
+						   TESTING_PATIENCE), 0);
+		leave(relay, 0, 0);
+	}
+	usleep(20000);
+	take(last, 0, 0);
+	assert_value(last->arrived[3], 0, 1);
+	for (i = 0; i < 16; i++)
+		if (i / 4 != relay->rank || i % 4 != first->rank)
+			leave(&group.ranks[i / 4], i % 4, 0);
+	take(last, 0, 1);
+	take(first, 3, 1);
+	for (i = 0; i < 4; i++)
+		ck_assert_int_eq(ceov_wait(nodes_context(&group.nodes, i), tickets[i],
+					   TESTING_PATIENCE), 0);
+	nodes_close(&group.nodes);
+}
+END_TEST
+
+/* --- refusals ---------------------------------------------------------------------------- */
+
+/* Asserts that the rank's plan gets nothing from these arguments. */
+static void refused(struct rank *wrong, const char *words)
+{
+	ceov_context *context = nodes_context(&group.nodes, wrong->rank);
+	struct ceov_failure failure;
+
+	ck_assert_int_eq(add(wrong), CEOV_ERR_INVALID);
+	failure = testing_failure(context);
+	ck_assert_msg(strstr(failure.text, words) != NULL, "%s", failure.text);
+	ck_assert_int_eq(ceov_plan_commit(wrong->plan), CEOV_ERR_STATE);
+	(void)testing_failure(context);
+}
+
+START_TEST(test_what_is_missing_is_refused_by_name)
+{
+	struct rank wrong;
+
+	/* rank 0 sends to ranks 2 and 1, and passes on the shard of rank 2 */
+	open_group(&layouts[0], GATHER, 2, 4096);
+	wrong = group.ranks[0];
+	wrong.targets[0] = NULL;
+	refused(&wrong, "rank 0: no target buffer, from which this rank passes on");
+	wrong = group.ranks[0];
+	wrong.targets[2] = NULL;
+	refused(&wrong, "rank 2: no target buffer");
+	wrong = group.ranks[0];
+	wrong.arrived[2] = NULL;
+	refused(&wrong, "rank 2: its arrived signal is missing");
+	wrong = group.ranks[0];
+	wrong.free[1] = NULL;
+	refused(&wrong, "rank 1: its free signal is missing");
+	group.shape = GATHER_IN_PLACE;
+	wrong = group.ranks[0];
+	wrong.source = wrong.targets[0];
+	wrong.arrived[0] = NULL;
+	refused(&wrong, "rank 0: its arrived signal is missing");
+	group.shape = EXCHANGE;
+	refused(&group.ranks[0], "rank 3: no target buffer");
+	group.shape = GATHER;
+	commit_all();
+	nodes_close(&group.nodes);
+}
+END_TEST
+
+/* The only rank of its node passes nothing on, and needs no target of its own. */
+START_TEST(test_a_rank_alone_on_its_node_needs_no_target)
+{
+	struct rank *alone = &group.ranks[3];
+	ceov_ticket ticket;
+
+	open_group(&layouts[3], GATHER, 1, 4096);
+	alone->targets[3] = NULL;
+	alone->arrived[3] = NULL;
+	ck_assert_int_eq(add(alone), 0);
+	ck_assert_int_eq(ceov_plan_commit(alone->plan), 0);
+	fill(alone, 0);
+	ticket = launch(alone, 0);
+	raise_ready(alone, 1);
+	take(&group.ranks[0], 3, 0);
+	ck_assert_int_eq(ceov_wait(nodes_context(&group.nodes, 3), ticket, TESTING_PATIENCE),
+			 0);
+	nodes_close(&group.nodes);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *made = suite_create("levels");
+	TCase *all = tcase_create("levels");
+
+	tcase_set_timeout(all, 60);
+	tcase_add_loop_test(all, test_every_layout, 0, N_LAYOUTS);
+	tcase_add_test(all, test_a_piece_goes_on_while_the_next_one_is_not_ready);
+	tcase_add_test(all, test_what_is_passed_on_waits_until_its_place_is_free);
+	tcase_add_test(all, test_what_is_missing_is_refused_by_name);
+	tcase_add_test(all, test_a_rank_alone_on_its_node_needs_no_target);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return testing_run(suite());
+}
