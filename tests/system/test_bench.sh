@@ -53,6 +53,20 @@ if command -v python3 > /dev/null; then
 fi
 
 expect 0 "ranks as threads" $run --one-process -g 3 -t all_gather -b 64K --pieces 3
+# Ranks that act as nodes: over UCX, where it is installed.
+expect 2 "more nodes than ranks" $run -g 2 --nodes 3 -t p2p
+expect 2 "nodes within one process" $run -g 2 --nodes 2 --one-process -t p2p
+if "$bench" $run -g 2 --nodes 2 -t mark > "$out" 2>&1 ||
+	! grep -q "this machine cannot reach others" "$out"; then
+	CEOVERLAP_TRANSPORTS=tcp expect 0 "ranks of two nodes" $run -g 3 --nodes 2 \
+		-t p2p,p2p_2d,mark,engine -b 64K -e 256K -J "$json"
+	for name in p2p p2p_2d mark; do
+		holds "$out" "^$name .*ours .*nodes .* verified" "$name over nodes is verified"
+	done
+	holds "$out" "engine: left out" "what runs within a node is left out"
+	holds "$json" '"cpu_s_per_gib"' "processor time of transfers between nodes"
+fi
+
 expect 0 "help" --help
 expect 0 "version" --version
 holds "$out" "^ceoverlap [0-9]" "the version"

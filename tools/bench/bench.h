@@ -48,6 +48,7 @@ struct bench_options {
 	uint32_t    triggers;           /* enum bench_trigger, or-ed */
 	uint32_t    n_pieces;
 	uint64_t    chunk_bytes;        /* 0: the library chooses */
+	uint32_t    n_nodes;            /* the ranks act as so many nodes; 0: as one */
 	uint32_t    timeout_s;
 	const char *nccl_path;          /* NULL: search for the library */
 	int         without_nccl;
@@ -76,6 +77,8 @@ struct bench_row {
 	double          us_p99;
 	double          gb_per_s;       /* 0: the test has no bandwidth */
 	int             verified;       /* 1: checked and right, 0: wrong, -1: not checked */
+	double          cpu_s_per_gib;  /* processor time of source and target together; 0: not
+					 * measured */
 	double          ratio_raw;      /* NCCL's or raw's time / our time; 0: not measured */
 	double          ratio_nccl_sm;
 	double          ratio_nccl_ce;
@@ -93,6 +96,7 @@ struct bench_rank {                     /* what the code of one rank works with 
 	uint32_t                    n_ranks;
 	int                         is_gpu;
 	uint32_t                    gpu;        /* several ranks may share one */
+	uint32_t                    n_nodes;    /* 1 or more */
 	uint32_t                    n_on_gpu;   /* the largest number of ranks on one GPU; 1: no GPU
 						 * is shared */
 	ceov_context               *context;
@@ -107,6 +111,7 @@ struct bench_case {
 	int         in_default;         /* runs when -t is not given */
 	uint32_t    n_ranks_min;
 	int         needs_gpu;
+	int         over_nodes;         /* it can run between ranks of several nodes */
 	int       (*run)(struct bench_rank *rank);
 };
 
@@ -118,6 +123,9 @@ int  bench_world_run(const struct bench_options *options,
 
 /* Barrier of all ranks. CEOV_ERR_TIMEOUT / CEOV_ERR_ABORTED when a rank failed. */
 int  bench_meet(struct bench_rank *rank);
+
+/* Returns the number of the node that the rank acts as: consecutive ranks are together. */
+uint32_t bench_node_of(const struct bench_rank *rank, uint32_t of);
 
 /* Records a sample of this rank. After all ranks have recorded theirs and met, rank 0
  * computes the row's times from the maximum over ranks of each sample. */

@@ -15,22 +15,24 @@
 #include "tools/common/streams.h"
 
 const struct bench_case bench_cases[] = {
-	{ "p2p", "every pair of ranks, one transfer at a time", 1, 2, 0, bench_p2p },
-	{ "p2p_2d", "the same with rows of 512 bytes at 4 x pitch", 0, 2, 0, bench_p2p_2d },
-	{ "doorbell", "kernel flag -> copy -> flag at the waiting kernel", 1, 2, 0,
+	{ "p2p", "every pair of ranks, one transfer at a time", 1, 2, 0, 1, bench_p2p },
+	{ "p2p_2d", "the same with rows of 512 bytes at 4 x pitch", 0, 2, 0, 1, bench_p2p_2d },
+	{ "mark", "a counter raised there and back, half of the round trip", 0, 2, 0, 1,
+	  bench_mark },
+	{ "doorbell", "kernel flag -> copy -> flag at the waiting kernel", 1, 2, 0, 0,
 	  bench_doorbell },
-	{ "all_gather", "one shard of every rank to every rank", 1, 2, 0,
+	{ "all_gather", "one shard of every rank to every rank", 1, 2, 0, 0,
 	  bench_all_gather },
-	{ "all_to_all", "one block of every rank to each rank", 1, 2, 0,
+	{ "all_to_all", "one block of every rank to each rank", 1, 2, 0, 0,
 	  bench_all_to_all },
-	{ "busy_sm", "p2p while a kernel holds every SM", 0, 2, 1, bench_busy_sm },
-	{ "engine", "engine time per zero-byte chunk", 0, 1, 0, bench_engine },
-	{ "idle", "processor time of an idle context in 10 s", 0, 1, 0, bench_idle },
-	{ "plan", "commit and launch of 10^3 to 10^6 transfers", 0, 1, 0, bench_plan },
-	{ NULL, NULL, 0, 0, 0, NULL },
+	{ "busy_sm", "p2p while a kernel holds every SM", 0, 2, 1, 0, bench_busy_sm },
+	{ "engine", "engine time per zero-byte chunk", 0, 1, 0, 0, bench_engine },
+	{ "idle", "processor time of an idle context in 10 s", 0, 1, 0, 0, bench_idle },
+	{ "plan", "commit and launch of 10^3 to 10^6 transfers", 0, 1, 0, 0, bench_plan },
+	{ NULL, NULL, 0, 0, 0, 0, NULL },
 };
 
-enum key { KEY_TRIGGER = BENCH_KEY_OWN, KEY_PIECES };
+enum key { KEY_TRIGGER = BENCH_KEY_OWN, KEY_PIECES, KEY_NODES };
 
 static const struct argp_option options_table[] = {
 	{ "testcase", 't', "NAMES", 0, "Test cases to run, a comma list (default: p2p, "
@@ -59,6 +61,9 @@ static const struct argp_option options_table[] = {
 	{ "trigger", KEY_TRIGGER, "polled|gated|follow|all", 0, "How launches begin: the "
 	  "engine polls the mark, a lane waits for it, or the copies follow the caller's "
 	  "stream (collectives on GPUs); default all", 1 },
+	{ "nodes", KEY_NODES, "N", 0, "The ranks, processes of this machine, act as so many "
+	  "nodes: what goes between these goes over the network (UCX; CEOVERLAP_TRANSPORTS and "
+	  "CEOVERLAP_NICS say how). Cases that only run within a node are left out", 1 },
 	{ "pieces", KEY_PIECES, "N", 0, "Pieces per shard or block (default 1)", 1 },
 	{ "chunk", BENCH_KEY_CHUNK, "SIZE", 0, "Largest chunk (default: the library's)", 1 },
 	{ "nccl", BENCH_KEY_NCCL, "PATH", 0, "libnccl.so.2 to compare with (default: "
@@ -102,6 +107,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case KEY_TRIGGER: options->triggers = triggers(state, text); break;
 	case KEY_PIECES:
 		options->n_pieces = (uint32_t)bench_parse_number(state, text, 1, 64);
+		break;
+	case KEY_NODES:
+		options->n_nodes = (uint32_t)bench_parse_number(state, text, 1, BENCH_RANKS_MAX);
 		break;
 	case ARGP_KEY_ARG: argp_error(state, "unexpected '%s'", text); break;
 	default: return bench_parse_common(key, text, state, options);

@@ -20,6 +20,13 @@ struct ceov_place bench_place(const struct bench_rank *rank)
 	return place;
 }
 
+struct ceov_place bench_mark_place(const struct bench_rank *rank)
+{
+	const struct ceov_place host = { CEOV_PLACE_HOST, 0 };
+
+	return rank->n_nodes > 1 ? host : bench_place(rank);
+}
+
 void *bench_address(const struct bench_rank *rank, const ceov_buffer *buffer)
 {
 	return ceov_buffer_base(buffer, rank->rank);

@@ -38,6 +38,10 @@ uint64_t bench_random(uint64_t *state);
 /* Returns the place of this rank's memory. */
 struct ceov_place bench_place(const struct bench_rank *rank);
 
+/* Returns where signals are that all ranks raise: host memory if there are several nodes, which do
+ * not reach signals in the memory of GPUs. */
+struct ceov_place bench_mark_place(const struct bench_rank *rank);
+
 /* Returns the address at which this rank's copies reach the buffer, its own or another rank's. */
 void *bench_address(const struct bench_rank *rank, const ceov_buffer *buffer);
 

@@ -68,6 +68,9 @@ void bench_report_row(FILE *out, const struct bench_row *row)
 		row->ranks, pair, (unsigned long long)row->bytes_per_rank, times[0],
 		times[1], times[2], rate, raw, sm, ce,
 		row->verified > 0 ? "verified" : row->verified ? "unchecked" : "WRONG");
+	if (row->cpu_s_per_gib > 0)
+		fprintf(out, "# %.3f s of processor time a GiB, source and target together\n",
+			row->cpu_s_per_gib);
 }
 
 void bench_report_number(struct json_object *object, const char *key, double value)
@@ -115,6 +118,7 @@ static struct json_object *row_to_json(const struct bench_row *row)
 	add_measured(object, "us_min", row->us_min);
 	add_measured(object, "us_p99", row->us_p99);
 	add_measured(object, "gb_per_s", row->gb_per_s);
+	add_ratio(object, "cpu_s_per_gib", row->cpu_s_per_gib);
 	json_object_object_add(object, "verified", row->verified < 0 ? NULL
 			       : json_object_new_boolean(row->verified));
 	add_ratio(object, "ratio_raw", row->ratio_raw);

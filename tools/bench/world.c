@@ -220,6 +220,11 @@ static int run_cases(struct run *run, struct bench_rank *rank)
 	return r;
 }
 
+uint32_t bench_node_of(const struct bench_rank *rank, uint32_t of)
+{
+	return of * rank->n_nodes / rank->n_ranks;
+}
+
 static struct bench_rank make_rank(struct run *run, uint32_t rank, ceov_context *context)
 {
 	struct bench_rank made = {
@@ -229,6 +234,7 @@ static struct bench_rank make_rank(struct run *run, uint32_t rank, ceov_context 
 		.n_ranks = run->n_ranks,
 		.is_gpu = run->n_gpus != 0,
 		.gpu = run->n_gpus ? rank % run->n_gpus : 0,
+		.n_nodes = run->options->n_nodes ? run->options->n_nodes : 1,
 		.n_on_gpu = run->n_gpus ? (run->n_ranks + run->n_gpus - 1) / run->n_gpus : 1,
 		.context = context,
 	};
@@ -236,9 +242,28 @@ static struct bench_rank make_rank(struct run *run, uint32_t rank, ceov_context 
 	return made;
 }
 
+/* The ranks are processes of this machine; what nodes they are the library cannot see itself. */
+static struct ceov_network make_network(const struct run *run, uint32_t rank, char *node,
+					size_t n_bytes)
+{
+	const struct bench_rank made = make_rank((struct run *)run, rank, NULL);
+	struct ceov_network network = CEOV_NETWORK_INIT;
+
+	snprintf(node, n_bytes, "bench node %u", bench_node_of(&made, rank));
+	network.bootstrap = CEOV_BOOTSTRAP_FOLDER;
+	network.process = rank;
+	network.n_processes = run->n_ranks;
+	network.where = run->children.folder;
+	network.job = "ceoverlap-bench";
+	network.node = node;
+	return network;
+}
+
 static int open_context(struct run *run, uint32_t first, uint32_t n_members,
 			ceov_context **ret_context)
 {
+	struct ceov_network network;
+	char node[32];
 	struct ceov_member members[BENCH_RANKS_MAX];
 	struct ceov_config config = CEOV_CONFIG_INIT;
 	uint32_t i;
@@ -253,6 +278,11 @@ static int open_context(struct run *run, uint32_t first, uint32_t n_members,
 	config.n_ranks = run->n_ranks;
 	config.max_chunk_bytes = run->options->chunk_bytes;
 	config.group = n_members == run->n_ranks ? NULL : run->group;
+	if (run->options->n_nodes > 1) {
+		network = make_network(run, first, node, sizeof(node));
+		config.network = &network;
+		config.group = NULL;
+	}
 	return ceov_open(&config, ret_context);
 }
 
@@ -266,8 +296,10 @@ static int process_main(void *arg, uint32_t number)
 	r = open_context(run, number, 1, &context);
 	if (r)
 		return bench_fail(&rank, r, "ceov_open") ? EXIT_FAILURE : EXIT_SUCCESS;
-	if (!number)            /* after the barrier nobody opens the shared files again; they are
-				 * removed now in case the run is killed later */
+	/* When ceov_open() returns, nobody opens the shared files of one node again; they are
+	 * removed now in case the run is killed later. Processes of several nodes may still read
+	 * theirs. */
+	if (!number && run->options->n_nodes < 2)
 		bench_children_remove_folder(&run->children);
 	rank.context = context;
 	r = run_cases(run, &rank);
@@ -341,6 +373,18 @@ static int run_threads(struct run *run)
 				   &run->shared->failed);
 }
 
+/* Every rank of several nodes is a process. Returns 0, or CEOV_ERR_INVALID, reported. */
+static int check_nodes(const struct run *run)
+{
+	const struct bench_options *options = run->options;
+
+	if (options->n_nodes < 2 || (!options->one_process && options->n_nodes <= run->n_ranks))
+		return 0;
+	fprintf(stderr, "ceoverlap-bench: --nodes %u needs as many ranks (-g), each a process "
+		"of its own\n", options->n_nodes);
+	return CEOV_ERR_INVALID;
+}
+
 static int choose_ranks(struct run *run, char *machine, size_t n_bytes)
 {
 	run->n_gpus = run->options->force_host ? 0 : bench_count_gpus(machine, n_bytes);
@@ -367,6 +411,10 @@ static int fits(const struct run *run, const struct bench_case *test)
 		       test->n_ranks_min);
 		return 0;
 	}
+	if (run->options->n_nodes > 1 && !test->over_nodes) {
+		printf("# %s: left out, it runs within a node\n", test->name);
+		return 0;
+	}
 	return 1;
 }
 
@@ -387,7 +435,7 @@ static void prepare_sharing(const struct run *run, struct bench_options *options
 {
 	if (run->n_gpus >= run->n_ranks || !run->n_gpus)
 		return;
-	options->one_process |= !options->processes;
+	options->one_process |= !options->processes && options->n_nodes < 2;
 	if (!options->one_process)
 		return;
 	/* More hardware queues than the default 8, because the waiting streams of all ranks would
@@ -418,6 +466,9 @@ static void print_head(const struct run *run, const char *machine)
 	       (unsigned long long)options->seed);
 	if (run->n_gpus && run->n_gpus < run->n_ranks)
 		say_sharing(run);
+	if (options->n_nodes > 1)
+		printf("# ranks act as %u nodes of one machine: no figure is that of a network "
+		       "between machines\n", options->n_nodes);
 	if (run->n_gpus && bench_report_nvls(options))
 		printf("# NVLS (NVLink multicast) in NCCL's rows: %s\n",
 		       bench_report_nvls(options));
@@ -468,7 +519,7 @@ int bench_world_run(const struct bench_options *options,
 
 	if (bench_output_check(options->json_path) || bench_output_check(options->trace_path))
 		return EXIT_FAILURE;
-	if (choose_ranks(&run, machine, sizeof(machine)))
+	if (choose_ranks(&run, machine, sizeof(machine)) || check_nodes(&run))
 		return 2;
 	prepare_sharing(&run, &decided);
 	print_head(&run, machine);

@@ -10,6 +10,7 @@ struct bench_rank;
 int bench_p2p(struct bench_rank *rank);
 int bench_p2p_2d(struct bench_rank *rank);
 int bench_busy_sm(struct bench_rank *rank);
+int bench_mark(struct bench_rank *rank);
 int bench_doorbell(struct bench_rank *rank);
 int bench_all_gather(struct bench_rank *rank);
 int bench_all_to_all(struct bench_rank *rank);

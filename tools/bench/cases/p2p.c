@@ -10,6 +10,7 @@
 
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "ce_engine/objects/context.h"
@@ -25,6 +26,9 @@
 
 enum mode { OURS, RAW, MODES };
 
+/* Where the processor times of both ranks are kept until the row is made. */
+enum { CPU_SOURCE = MODES, CPU_TARGET };
+
 struct pair {
 	struct bench_rank   *rank;
 	const char          *name;
@@ -33,6 +37,8 @@ struct pair {
 	uint64_t             bytes;     /* bytes moved per launch */
 	uint32_t             source;
 	uint32_t             target;
+	int                  is_far;    /* the two are on different nodes, between which there is
+					 * no raw loop */
 	struct bench_buffers from;
 	struct bench_buffers to;
 	struct bench_signals arrived;   /* signals of the target rank */
@@ -112,6 +118,8 @@ static int open_plan(struct pair *p)
 		r = ceov_plan_add(p->plan, &transfer);
 	if (!r)
 		r = ceov_plan_commit(p->plan);
+	if (r || p->is_far)
+		return r;
 	piece = (struct cei_piece){
 		.source = (uintptr_t)bench_address(p->rank, transfer.source.buffer),
 		.target = (uintptr_t)bench_address(p->rank, transfer.target.buffer),
@@ -122,7 +130,7 @@ static int open_plan(struct pair *p)
 	};
 	/* the last words of the target's buffer hold the raw loop's flag */
 	p->flag = (char *)(uintptr_t)piece.target + area_bytes(p, p->rank->options->end_bytes);
-	return r ? r : cut_alike(p, &piece);
+	return cut_alike(p, &piece);
 }
 
 /* --- taking a sample ----------------------------------------------------- */
@@ -252,13 +260,30 @@ static int verify(struct pair *p, enum mode mode)
 
 /* --- rows ---------------------------------------------------------------- */
 
+static uint32_t n_modes(const struct pair *p)
+{
+	return p->is_far ? 1 : MODES;
+}
+
+/* The processor time of source and target for a GiB, over all samples. */
+static double cpu_s_per_gib(struct pair *p)
+{
+	struct bench_row source, target;
+	uint64_t n_samples = p->rank->options->n_warmup + p->rank->options->n_samples;
+
+	bench_statistics(p->rank, CPU_SOURCE, 1, &source);
+	bench_statistics(p->rank, CPU_TARGET, 1, &target);
+	return (source.us_median + target.us_median) / 1e6 /
+		((double)(p->bytes * n_samples * LAUNCHES) / (double)(UINT64_C(1) << 30));
+}
+
 static void add_rows(struct pair *p)
 {
 	struct bench_row rows[MODES];
 	uint32_t mode;
 
 	memset(rows, 0, sizeof(rows));
-	for (mode = 0; mode < MODES; mode++) {
+	for (mode = 0; mode < n_modes(p); mode++) {
 		snprintf(rows[mode].test, sizeof(rows[mode].test), "%s", p->name);
 		rows[mode].mode = mode == OURS ? BENCH_OURS : BENCH_RAW;
 		rows[mode].ranks = p->rank->n_ranks;
@@ -270,8 +295,13 @@ static void add_rows(struct pair *p)
 		rows[mode].gb_per_s = (double)p->bytes / rows[mode].us_median / 1e3;
 		rows[mode].verified = p->rank->options->check ? !p->wrong[mode] : -1;
 	}
-	rows[OURS].ratio_raw = rows[RAW].us_median / rows[OURS].us_median;
-	for (mode = 0; mode < MODES; mode++)
+	if (p->is_far) {
+		snprintf(rows[OURS].variant, sizeof(rows[OURS].variant), "nodes");
+		rows[OURS].cpu_s_per_gib = cpu_s_per_gib(p);
+	} else {
+		rows[OURS].ratio_raw = rows[RAW].us_median / rows[OURS].us_median;
+	}
+	for (mode = 0; mode < n_modes(p); mode++)
 		bench_add_row(p->rank, &rows[mode]);
 }
 
@@ -286,20 +316,36 @@ static int spin(struct pair *p, int starts)
 	return r ? r : bench_meet(p->rank);
 }
 
+/* The processor time of this process up to now. */
+static double processor_us(void)
+{
+	struct rusage used;
+
+	if (getrusage(RUSAGE_SELF, &used))
+		return 0;
+	return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1e6 +
+		(double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
 /* Takes the samples. The last launch is one of ours, so that the check of the target's data tests
  * ours. */
 static int samples(struct pair *p)
 {
 	const struct bench_options *options = p->rank->options;
+	double begin_us;
 	uint32_t i, mode;
 	int r = options->check ? prepare_data(p) : 0;
 
 	if (!r)
 		r = spin(p, 1);
+	begin_us = processor_us();
 	for (i = 0; !r && i < options->n_warmup + options->n_samples; i++)
-		for (mode = MODES; !r && mode-- > 0;)
+		for (mode = n_modes(p); !r && mode-- > 0;)
 			r = sample(p, (enum mode)mode, i < options->n_warmup ? 0
 				   : i - options->n_warmup, LAUNCHES);
+	if (is_source(p) || p->rank->rank == p->target)
+		bench_sample(p->rank, is_source(p) ? CPU_SOURCE : CPU_TARGET, 0,
+			     processor_us() - begin_us);
 	if (!r)
 		r = spin(p, 0);
 	return !r && options->check ? check_data(p, OURS) : r;
@@ -312,11 +358,11 @@ static int measure(struct pair *p)
 
 	bench_forget(p->rank);
 	memset(p->wrong, 0, sizeof(p->wrong));
-	for (mode = 0; !r && mode < MODES; mode++)
+	for (mode = 0; !r && mode < n_modes(p); mode++)
 		r = verify(p, (enum mode)mode);
 	if (!r)
 		r = samples(p);
-	for (mode = 0; !r && mode < MODES; mode++)
+	for (mode = 0; !r && mode < n_modes(p); mode++)
 		r = verify(p, (enum mode)mode);
 	if (!r && !p->rank->rank)
 		add_rows(p);
@@ -336,6 +382,7 @@ static int all_pairs(struct pair *p)
 	for (i = 0; !r && i < rank->n_ranks * rank->n_ranks; i++) {
 		p->source = i / rank->n_ranks;
 		p->target = i % rank->n_ranks;
+		p->is_far = bench_node_of(rank, p->source) != bench_node_of(rank, p->target);
 		if (p->source == p->target || (p->is_busy && i > rank->n_ranks))
 			continue;
 		r = measure(p);
@@ -354,7 +401,7 @@ static int run(struct bench_rank *rank, struct pair *p)
 	if (!r)
 		r = bench_share_buffers(rank, area_bytes(p, options->end_bytes) + 64, &p->to);
 	if (!r)
-		r = bench_share_signals(rank, bench_place(rank), rank->n_ranks, 0,
+		r = bench_share_signals(rank, bench_mark_place(rank), rank->n_ranks, 0,
 					&p->arrived);
 	for (bytes = options->begin_bytes; !r && bytes;
 	     bytes = bench_next_size(options, bytes)) {

@@ -13,12 +13,12 @@
 #define TOKENS_MAX (UINT64_C(1) << 24)
 
 static const struct bench_case cases[] = {
-	{ "ag_gemm", "all-gather and GEMM", 1, 1, 0, bench_overlap_ag_gemm },
-	{ "gemm_rs", "GEMM and reduce-scatter", 1, 1, 0, bench_overlap_gemm_rs },
-	{ "reduce_scatter", "a sum, each rank its part", 1, 1, 0,
+	{ "ag_gemm", "all-gather and GEMM", 1, 1, 0, 0, bench_overlap_ag_gemm },
+	{ "gemm_rs", "GEMM and reduce-scatter", 1, 1, 0, 0, bench_overlap_gemm_rs },
+	{ "reduce_scatter", "a sum, each rank its part", 1, 1, 0, 0,
 	  bench_overlap_reduce_scatter },
-	{ "all_reduce", "a sum, all of it at all ranks", 1, 1, 0, bench_overlap_all_reduce },
-	{ NULL, NULL, 0, 0, 0, NULL },
+	{ "all_reduce", "a sum, all of it at all ranks", 1, 1, 0, 0, bench_overlap_all_reduce },
+	{ NULL, NULL, 0, 0, 0, 0, NULL },
 };
 
 enum key {
