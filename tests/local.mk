@@ -146,12 +146,13 @@ pure_suites += \
 if HAVE_UCX
 pure_suites += %D%/unit/test_ucx
 endif
-# Threads run in these three, but a thread sanitizer does not see the order that UCX gives, and
+# Threads run in these four, but a thread sanitizer does not see the order that UCX gives, and
 # cannot be loaded beside its hooks of memory calls.
 pure_suites += \
 	%D%/conformance/test_rail_ucx_tcp \
 	%D%/conformance/test_rail_ucx_shm \
-	%D%/system/test_nodes_processes
+	%D%/system/test_nodes_processes \
+	%D%/system/test_nodes_large
 suites = $(threaded_suites) $(pure_suites)
 
 gpu_suites =
