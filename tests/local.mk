@@ -72,6 +72,7 @@ threaded_suites = \
 	%D%/unit/test_move \
 	%D%/unit/test_host_allreduce \
 	%D%/unit/test_copier \
+	%D%/unit/test_far_bundle \
 	%D%/unit/test_rail_threads \
 	%D%/unit/test_tune \
 	%D%/conformance/test_backend_host \

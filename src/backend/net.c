@@ -19,6 +19,7 @@
 #include "backend/backend.h"
 #include "base/clock.h"
 #include "base/list.h"
+#include "net/far_bundle.h"
 #include "net/network.h"
 #include "net/rail.h"
 
@@ -55,8 +56,7 @@ struct own_post {
 };
 
 struct net_lane {
-	struct cei_rail     *rail;
-	struct cei_far_lane *far;
+	struct cei_far_bundle far;
 	uint64_t             n_submits;
 	uint64_t             n_posted;          /* in own_posts, ever */
 	uint64_t             n_raised;          /* and those that were raised */
@@ -231,17 +231,22 @@ static int net_lane_open(struct cei_lane *lane)
 	uint32_t own = lane->backend->site->members[lane->backend->member].rank;
 	uint32_t process = cei_network_process(network, lane->peer);
 	struct net_lane *net = lane->private;
+	struct cei_rail *rails[CEI_NETWORK_RAILS_MAX];
+	uint32_t n = cei_network_rails(network, own, process, rails);
+	int r;
 
-	net->rail = cei_network_rail(network, own, process);
-	return cei_rail_lane_open(net->rail, process, &net->far);
+	r = cei_far_bundle_open(&net->far, rails, n, process);
+	if (r == CEOV_ERR_NO_MEMORY)
+		(void)cei_raise(lane->backend->site->report, r, 0,
+				"net: no memory for a lane to rank %u", lane->peer);
+	return r;
 }
 
 static void net_lane_close(struct cei_lane *lane)
 {
 	struct net_lane *net = lane->private;
 
-	if (net->far)
-		cei_rail_lane_close(net->rail, net->far);
+	cei_far_bundle_close(&net->far);
 }
 
 static struct cei_far_copy far_copy(const struct cei_piece *piece)
@@ -269,7 +274,7 @@ static int net_copy(struct cei_lane *lane, const struct cei_piece *pieces, uint3
 	for (i = 0; i < n_pieces; i++)
 		if (pieces[i].n_rows)
 			copies[n++] = far_copy(&pieces[i]);
-	return n ? cei_far_lane_copy(net->far, copies, n) : 0;
+	return n ? cei_far_bundle_copy(&net->far, copies, n) : 0;
 }
 
 static void keep_own(struct net_lane *net, const struct cei_post *post)
@@ -298,7 +303,7 @@ static int net_post(struct cei_lane *lane, const struct cei_post *posts, uint32_
 	n_own = n_posts - n;
 	if (net->n_posted - net->n_raised + n_own > OWN_POSTS)
 		return CEOV_FULL;
-	r = n ? cei_far_lane_post(net->far, far, n) : 0;
+	r = n ? cei_far_bundle_post(&net->far, far, n) : 0;
 	for (i = 0; !r && i < n_posts; i++)
 		if (!(posts[i].counter & FAR_BIT))
 			keep_own(net, &posts[i]);
@@ -308,7 +313,7 @@ static int net_post(struct cei_lane *lane, const struct cei_post *posts, uint32_
 static int net_submit(struct cei_lane *lane)
 {
 	struct net_lane *net = lane->private;
-	int r = cei_far_lane_submit(net->far);
+	int r = cei_far_bundle_submit(&net->far);
 
 	net->n_submits += !r;
 	return r;
@@ -327,7 +332,7 @@ static int net_reap(struct cei_lane *lane, uint64_t *ret_n_done)
 {
 	struct net_lane *net = lane->private;
 	const struct own_post *post;
-	int r = cei_far_lane_reap(net->far, ret_n_done);
+	int r = cei_far_bundle_reap(&net->far, ret_n_done);
 
 	for (; net->n_raised < net->n_posted; net->n_raised++) {
 		post = &net->own_posts[net->n_raised % OWN_POSTS];
@@ -348,15 +353,14 @@ static void net_stop(struct cei_lane *lane)
 {
 	struct net_lane *net = lane->private;
 
-	if (net->far)
-		cei_far_lane_stop(net->far);
+	cei_far_bundle_stop(&net->far);
 }
 
 static int net_is_idle(struct cei_lane *lane)
 {
 	struct net_lane *net = lane->private;
 
-	return !net->far || cei_far_lane_is_idle(net->far);
+	return cei_far_bundle_is_idle(&net->far);
 }
 
 static int net_drain(struct cei_lane *lane, uint64_t deadline_ns)

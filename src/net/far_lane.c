@@ -10,7 +10,7 @@
 
 /* --- the engine's thread ----------------------------------------------------- */
 
-static int has_room(struct cei_far_lane *lane, uint64_t n)
+int cei_far_lane_has_room(struct cei_far_lane *lane, uint64_t n)
 {
 	/* acquire: pairs with pop() */
 	return lane->appended + n <=
@@ -30,7 +30,7 @@ int cei_far_lane_copy(struct cei_far_lane *lane, const struct cei_far_copy *copi
 {
 	uint32_t i;
 
-	if (!has_room(lane, n_copies))
+	if (!cei_far_lane_has_room(lane, n_copies))
 		return CEOV_FULL;
 	for (i = 0; i < n_copies; i++)
 		append(lane, CEI_FAR_COPY)->copy = copies[i];
@@ -42,7 +42,7 @@ int cei_far_lane_post(struct cei_far_lane *lane, const struct cei_far_post *post
 {
 	uint32_t i;
 
-	if (!has_room(lane, n_posts))
+	if (!cei_far_lane_has_room(lane, n_posts))
 		return CEOV_FULL;
 	for (i = 0; i < n_posts; i++)
 		append(lane, CEI_FAR_POST)->post = posts[i];
@@ -64,7 +64,7 @@ int cei_far_lane_submit(struct cei_far_lane *lane)
 	/* acquire: pairs with cei_far_lane_settle(), which is through with a submit's place */
 	uint64_t n_done = atomic_load_explicit(&lane->n_done, memory_order_acquire);
 
-	if (!has_room(lane, 1) || lane->n_submits - n_done == CEI_FAR_SUBMITS)
+	if (!cei_far_lane_has_room(lane, 1) || lane->n_submits - n_done == CEI_FAR_SUBMITS)
 		return CEOV_FULL;
 	(void)append(lane, CEI_FAR_SUBMIT);
 	lane->n_submits++;
@@ -141,7 +141,7 @@ static void pop(struct cei_far_lane *lane)
 {
 	lane->row = 0;
 	lane->at = 0;
-	/* release: pairs with has_room() in the engine's thread, which writes there */
+	/* release: pairs with cei_far_lane_has_room() in the engine's thread, which writes there */
 	atomic_store_explicit(&lane->taken, taken_of(lane) + 1, memory_order_release);
 }
 

@@ -25,7 +25,7 @@
 /* As in backend/backend.h: what may be appended between two submits, and submits that are not
  * reaped. A lane has less room than both together: what finds none stays with its engine. */
 #define CEI_FAR_BATCH   64u
-#define CEI_FAR_SUBMITS 64u
+#define CEI_FAR_SUBMITS 128u            /* a bundle makes two of one, see net/far_bundle.h */
 #define CEI_FAR_OPS     512u            /* a power of two */
 
 struct cei_far_copy {                   /* 2-D; of one row: pitches are unused */
@@ -87,7 +87,10 @@ struct cei_far_lane {
 
 /* --- the engine's thread ----------------------------------------------------- */
 
-/* All four: CEOV_FULL: there is no room for all of it, and nothing was appended. */
+/* Whether there is room for so many operations. */
+int  cei_far_lane_has_room(struct cei_far_lane *lane, uint64_t n);
+
+/* The next three: CEOV_FULL: there is no room for all of it, and nothing was appended. */
 int  cei_far_lane_copy(struct cei_far_lane *lane, const struct cei_far_copy *copies,
 		       uint32_t n_copies);
 int  cei_far_lane_post(struct cei_far_lane *lane, const struct cei_far_post *posts,

@@ -31,12 +31,16 @@ uint32_t cei_network_node(const struct cei_network *network, uint32_t rank)
 	return cei_book_node_of(network->book, cei_network_process(network, rank));
 }
 
-struct cei_rail *cei_network_rail(struct cei_network *network, uint32_t rank, uint32_t process)
+uint32_t cei_network_rails(struct cei_network *network, uint32_t rank, uint32_t process,
+			   struct cei_rail **ret_rails)
 {
-	uint32_t theirs = cei_book_n_rails(network->book, process);
+	uint32_t theirs = cei_book_n_rails(network->book, process), i;
 	uint32_t n = network->n_rails < theirs ? network->n_rails : theirs;
+	uint32_t first = cei_site_local_index(network->site, rank) % n;
 
-	return network->rails[cei_site_local_index(network->site, rank) % n].rail;
+	for (i = 0; i < n; i++)
+		ret_rails[i] = network->rails[(first + i) % n].rail;
+	return n;
 }
 
 struct cei_rail *cei_network_rail_numbered(struct cei_network *network, uint32_t number)

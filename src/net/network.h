@@ -159,9 +159,11 @@ void cei_network_abort(struct cei_network *network, const struct cei_network_sig
  * zeroed their images. CEOV_ERR_TIMEOUT, raised. */
 int  cei_network_renew(struct cei_network *network, uint32_t region, uint64_t deadline_ns);
 
-/* The rail by which a rank of this process sends to another process. The ranks of a node are spread
- * over its rails; rails of equal number at two processes are connected. */
-struct cei_rail *cei_network_rail(struct cei_network *network, uint32_t rank, uint32_t process);
+/* Fills ret_rails, which has room for CEI_NETWORK_RAILS_MAX, with the rails to another process, and
+ * returns their number. The first one is the rank's own: the ranks of a node are spread over its
+ * rails. Rails of equal number at two processes are connected. */
+uint32_t cei_network_rails(struct cei_network *network, uint32_t rank, uint32_t process,
+			   struct cei_rail **ret_rails);
 
 /* The rail of that number, below CEI_NETWORK_RAILS_MAX; NULL: there are fewer. */
 struct cei_rail *cei_network_rail_numbered(struct cei_network *network, uint32_t number);

@@ -38,6 +38,8 @@ struct nodes {
 	uint32_t          node_of[NODES_RANKS_MAX];     /* [rank] */
 	struct ceov_place places[NODES_MAX];    /* of each node's ranks; host memory by default */
 	const struct cei_transport_ops *transport;      /* NULL: the simulated network */
+	uint32_t          n_rails;              /* of each node; rail k of node i is transport
+						 * i * n_rails + k of the simulated network */
 	int               is_turned;            /* node 0 makes progress only in ceov_turn() */
 	int               is_late;              /* node 1 gets the records later than node 0 */
 	int               found;                /* result of a find right behind node 0's open */
@@ -51,6 +53,9 @@ void nodes_open(struct nodes *nodes, uint32_t n, uint32_t n_members);
 
 /* The same, with rank r on node node_of[r]; each node has one rank or more. */
 void nodes_open_mixed(struct nodes *nodes, uint32_t n, uint32_t n_ranks, const uint32_t *node_of);
+
+/* Opens nodes of one rank and n_rails rails each. */
+void nodes_open_railed(struct nodes *nodes, uint32_t n, uint32_t n_rails);
 
 /* Opens nodes of one rank each; node 0 makes progress only in ceov_turn(). */
 void nodes_open_turned(struct nodes *nodes, uint32_t n);

@@ -66,7 +66,8 @@ static int explain_rails(const struct cei_explain *explain, const struct cei_eng
 			    cei_rail_describe(rail), own,
 			    cei_site_local_index(engine->site, own) %
 			    cei_network_n_rails(network) == i
-			    ? "it where the other process has as many rails" : "another one");
+			    ? "it where the other process has as many rails"
+			    : "it for parts of large transfers");
 	}
 	if (r || !network || engine->backend->place.kind != CEOV_PLACE_GPU)
 		return r;

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Tests transfers that are divided among several rails: two nodes with rails over a simulated
+ * network, of which one rail is slower than the others. */
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "net/far_bundle.h"
+#include "unit/nodes_rig.h"
+
+#define MIB UINT64_C(1048576)
+
+static struct nodes nodes;
+
+static struct {
+	ceov_buffer *source;
+	ceov_buffer *target;
+	ceov_buffer *target_there;
+	ceov_signal *arrived;
+	ceov_signal *arrived_there;
+} route;
+
+/* Rank 0 sends to rank 1. The last rail takes 2 ms for each piece. */
+static void prepare(uint32_t n_rails, uint64_t n_bytes)
+{
+	uint32_t last = n_rails - 1;
+
+	nodes_open_railed(&nodes, 2, n_rails);
+	pthread_mutex_lock(&nodes.net.lock);
+	nodes.net.links[last][n_rails + last].bytes_ns = 2 * TESTING_MS;
+	pthread_mutex_unlock(&nodes.net.lock);
+	route.source = nodes_buffer(&nodes, 0, "source", n_bytes);
+	route.target = nodes_buffer(&nodes, 1, "target", n_bytes);
+	route.arrived = nodes_signal(&nodes, 1, "arrived", 64);
+	route.target_there = nodes_find_buffer(&nodes, 0, 1, "target");
+	route.arrived_there = nodes_find_signal(&nodes, 0, 1, "arrived");
+}
+
+static ceov_ticket launch(ceov_plan *plan, uint64_t base)
+{
+	struct ceov_launch launched = { .struct_bytes = sizeof(launched), .base = base };
+	ceov_ticket ticket;
+	int r;
+
+	while ((r = ceov_launch(plan, &launched, &ticket)) == CEOV_FULL)
+		usleep(1000);
+	ck_assert_int_eq(r, 0);
+	return ticket;
+}
+
+static ceov_plan *plan_for(struct ceov_transfer *transfers, uint32_t n)
+{
+	ceov_plan *plan = testing_plan(nodes_context(&nodes, 0), 0);
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		transfers[i].then = testing_mark(route.arrived_there, i, 1);
+		testing_add(plan, &transfers[i]);
+	}
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+	return plan;
+}
+
+static uint64_t n_arrivals(uint32_t from, uint32_t to)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&nodes.net.lock);
+	n = nodes.net.links[from][to].n_arrivals;
+	pthread_mutex_unlock(&nodes.net.lock);
+	return n;
+}
+
+/* _i: rails. When the mark is there, so are the bytes of all rails; each rail has carried some. */
+START_TEST(test_large_transfers_go_over_all_rails)
+{
+	const uint64_t bytes = 9 * MIB + 4096 * 3 + 17;
+	uint32_t n_rails = (uint32_t)_i, i;
+	struct ceov_transfer transfer;
+	ceov_ticket ticket;
+	ceov_plan *plan;
+	uint64_t base;
+
+	prepare(n_rails, bytes);
+	transfer = testing_transfer(route.source, route.target_there, bytes);
+	plan = plan_for(&transfer, 1);
+	for (base = 0; base < 10; base++) {
+		testing_fill(ceov_buffer_base(route.source, 0), bytes, testing_seed() + base);
+		ticket = launch(plan, base);
+		nodes_await(route.arrived, 0, base + 1);
+		ck_assert_uint_eq(testing_check(ceov_buffer_base(route.target, 1), bytes,
+						testing_seed() + base), bytes);
+		ck_assert_int_eq(ceov_wait(nodes_context(&nodes, 0), ticket, TESTING_PATIENCE),
+				 0);
+	}
+	for (i = 0; i < n_rails; i++)
+		ck_assert_uint_ge(n_arrivals(i, n_rails + i), 10);
+	nodes_close(&nodes);
+}
+END_TEST
+
+/* Rows with gaps, and small transfers between large ones: each counter stands for its bytes. */
+START_TEST(test_large_and_small_transfers_mix)
+{
+	enum { N = 24 };
+	struct ceov_transfer transfers[N];
+	uint64_t at = 0, size, total = 24 * 3 * MIB;
+	ceov_ticket ticket;
+	ceov_plan *plan;
+	uint8_t *from, *to;
+	uint32_t i;
+
+	prepare(2, total);
+	for (i = 0; i < N; i++) {
+		size = i % 3 ? 3 * MIB : 1000;
+		transfers[i] = testing_transfer(route.source, route.target_there, size);
+		transfers[i].source.offset_bytes = transfers[i].target.offset_bytes = at;
+		if (i % 3 == 2) {       /* 600 rows of 4 KiB, 1 KiB between two of them */
+			transfers[i].row_bytes = 4096;
+			transfers[i].n_rows = 600;
+			transfers[i].source.pitch_bytes = 5120;
+			transfers[i].target.pitch_bytes = 5120;
+		}
+		at += size;
+	}
+	plan = plan_for(transfers, N);
+	testing_fill(ceov_buffer_base(route.source, 0), total, testing_seed());
+	ticket = launch(plan, 0);
+	from = ceov_buffer_base(route.source, 0);
+	to = ceov_buffer_base(route.target, 1);
+	for (i = 0; i < N; i++) {
+		uint64_t row, n_rows = i % 3 == 2 ? 600 : 1;
+
+		nodes_await(route.arrived, i, 1);
+		for (row = 0; row < n_rows; row++)
+			ck_assert_mem_eq(to + transfers[i].target.offset_bytes + row * 5120,
+					 from + transfers[i].source.offset_bytes + row * 5120,
+					 transfers[i].row_bytes);
+	}
+	ck_assert_int_eq(ceov_wait(nodes_context(&nodes, 0), ticket, TESTING_PATIENCE), 0);
+	nodes_close(&nodes);
+}
+END_TEST
+
+/* Many launches under way at once: all end, and the counter goes up step by step. */
+START_TEST(test_many_launches_are_under_way)
+{
+	struct ceov_transfer transfer;
+	ceov_ticket tickets[100];
+	uint64_t value, last = 0;
+	ceov_plan *plan;
+	uint32_t i;
+
+	prepare(3, 3 * MIB);
+	transfer = testing_transfer(route.source, route.target_there, 3 * MIB);
+	plan = plan_for(&transfer, 1);
+	for (i = 0; i < 100; i++)
+		tickets[i] = launch(plan, i);
+	while (last < 100) {
+		ck_assert_int_eq(ceov_signal_value(route.arrived, 0, &value), 0);
+		ck_assert_uint_ge(value, last);
+		last = value;
+	}
+	for (i = 0; i < 100; i++)
+		ck_assert_int_eq(ceov_wait(nodes_context(&nodes, 0), tickets[i],
+					   TESTING_PATIENCE), 0);
+	nodes_close(&nodes);
+}
+END_TEST
+
+/* A rail that is cut while parts are under way: the launch ends with an error, and its mark is not
+ * raised. */
+START_TEST(test_a_rail_that_is_cut_ends_the_launch)
+{
+	struct ceov_transfer transfer;
+	ceov_ticket ticket;
+	uint64_t value;
+	int r;
+
+	prepare(2, 64 * MIB);
+	transfer = testing_transfer(route.source, route.target_there, 64 * MIB);
+	ticket = launch(plan_for(&transfer, 1), 0);
+	loop_net_cut(&nodes.net, 1, 3, 1);
+	r = ceov_wait(nodes_context(&nodes, 0), ticket, 5 * NODES_TIMEOUT_NS);
+	ck_assert_msg(r == CEOV_ERR_PEER_LOST || r == CEOV_ERR_UNCERTAIN, "%d", r);
+	if (!ceov_signal_value(route.arrived, 0, &value))
+		ck_assert_uint_ne(value, 1);
+	nodes_close(&nodes);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("far_bundle");
+	TCase *tcase = tcase_create("bundle");
+
+	tcase_set_timeout(tcase, 60);
+	tcase_add_loop_test(tcase, test_large_transfers_go_over_all_rails, 2, 5);
+	tcase_add_test(tcase, test_large_and_small_transfers_mix);
+	tcase_add_test(tcase, test_many_launches_are_under_way);
+	tcase_add_test(tcase, test_a_rail_that_is_cut_ends_the_launch);
+	suite_add_tcase(suite, tcase);
+	return testing_run(suite);
+}
