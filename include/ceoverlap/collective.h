@@ -27,6 +27,19 @@
 extern "C" {
 #endif
 
+/* How a shard goes from node to node. */
+enum ceov_nodes {
+	CEOV_NODES_DEFAULT = 0,                 /* direct, for all numbers of nodes and bytes: so a
+						 * caller knows which ranks it has to find. Both
+						 * ways put equally many bytes on each node's
+						 * network, and direct has less delay */
+	CEOV_NODES_DIRECT  = 1,                 /* from its node to all others */
+	CEOV_NODES_RING    = 2,                 /* from each node to the next: a rank sends to one
+						 * other node and receives from one, whatever the
+						 * number of nodes, for networks that do not carry
+						 * many to one well */
+};
+
 /* Sends this rank's shard to every rank. In each target, the shard of rank s is at
  * target_offset_bytes + s * shard_bytes.
  *
@@ -38,9 +51,13 @@ extern "C" {
  *     its own arrived counter for the piece has been raised. These transfers are part of its
  *     plan, raise the same arrived counters, and await the same free counters, as if they came
  *     from the rank that the shard is of.
+ *   - With CEOV_NODES_RING a rank with index i sends its shard outside its node only to the next
+ *     node, to the rank with index i modulo the number of ranks there (after the last node comes
+ *     node 0). That rank also passes it on to a rank of the node after its own, found from its own
+ *     index by the same rule, unless that is the node from which the shard came first.
  * So targets, arrived and free need entries for the ranks to which this rank sends its shard;
- * the entries of other ranks are not read. Where others are on its node and it has anything to
- * pass on, it also needs its own target and its own arrived signal, on the host. Until its
+ * the entries of other ranks are not read. A rank that has anything to pass on also needs its own
+ * target and its own arrived signal, on the host. Until its
  * launch has ended, a rank does not change what has arrived from other nodes in its target, and
  * does not raise free for it: the bytes may still be on their way to its neighbours. */
 struct ceov_all_gather {
@@ -59,6 +76,7 @@ struct ceov_all_gather {
 	ceov_signal *const *arrived;            /* n_ranks * n_pieces counters each */
 	ceov_signal *const *free;               /* n_ranks * n_pieces counters each; NULL:
 						 * targets are always free */
+	uint32_t            nodes;              /* enum ceov_nodes; the same at all ranks */
 };
 
 int ceov_plan_add_all_gather(ceov_plan *plan, const struct ceov_all_gather *gather);

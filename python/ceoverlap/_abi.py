@@ -66,6 +66,10 @@ CEOV_BOOTSTRAP_PMIX = 2
 CEOV_BOOTSTRAP_STORE = 3
 CEOV_BOOTSTRAP_FOLDER = 4
 
+CEOV_NODES_DEFAULT = 0
+CEOV_NODES_DIRECT = 1
+CEOV_NODES_RING = 2
+
 CEOV_MODE_CHOOSE = 0
 CEOV_MODE_OVERLAP = 1
 CEOV_MODE_SEQUENCE = 2
@@ -179,7 +183,8 @@ class ceov_all_gather(Struct):
                 ("n_pieces", c_uint32), ("source", c_void_p),
                 ("source_offset_bytes", c_uint64), ("targets", POINTER(c_void_p)),
                 ("target_offset_bytes", c_uint64), ("ready", c_void_p),
-                ("arrived", POINTER(c_void_p)), ("free", POINTER(c_void_p))]
+                ("arrived", POINTER(c_void_p)), ("free", POINTER(c_void_p)),
+                ("nodes", c_uint32)]
 
 
 class ceov_all_to_all(Struct):

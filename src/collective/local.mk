@@ -4,4 +4,5 @@
 # collective: plan templates
 libceoverlap_core_la_SOURCES += \
 	%D%/levels.c %D%/levels.h \
+	%D%/template.c %D%/template.h \
 	%D%/templates.c

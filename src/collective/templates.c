@@ -8,298 +8,249 @@
 
 #include <ceoverlap/collective.h>
 
+#include <stddef.h>
+
 #include "base/sized.h"
 #include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/plan/plan_builder.h"
 #include "collective/levels.h"
+#include "collective/template.h"
 
-/* Pieces are multiples of this, except the last one. */
-#define PIECE_ALIGN_BYTES 16u
-
-struct template {
-	ceov_plan             *plan;
-	const char            *name;            /* of the public call, for messages */
-	uint32_t               rank;            /* the rank that the plan belongs to */
-	uint32_t               n_ranks;
-	struct ceov_all_gather args;            /* an all-to-all is described by this struct, too,
+struct sending {
+	struct cei_template      common;
+	struct ceov_all_gather   args;          /* an all-to-all is described by this struct, too,
 						 * with its blocks as shards */
-	uint64_t               source_step_bytes;/* by how much the source's offset grows from one
-						 * target rank to the next: 0 (all-gather), or
-						 * a block (all-to-all) */
-	uint32_t               ready_step;      /* likewise for the index of the ready counter */
-	int                    is_gather;
-	struct cei_levels      levels;          /* of an all-gather */
+	uint64_t                 source_step_bytes;     /* by how much the source's offset grows
+						 * from one target rank to the next: 0
+						 * (all-gather), or a block (all-to-all) */
+	uint32_t                 ready_step;    /* likewise for the index of the ready counter */
+	int                      is_gather;
+	struct cei_levels        levels;        /* of an all-gather */
 };
 
-static int sends(const struct template *template, uint32_t rank)
+static int sends(const struct sending *sending, uint32_t rank)
 {
-	return !template->is_gather || cei_levels_sends(&template->levels, template->rank, rank);
+	return !sending->is_gather ||
+		cei_levels_sends(&sending->levels, sending->common.rank, rank);
 }
 
-static int passes_on(const struct template *template, uint32_t source)
+static int passes_on(const struct sending *sending, uint32_t source)
 {
-	return template->is_gather &&
-		cei_levels_passes_on(&template->levels, template->rank, source);
+	return sending->is_gather &&
+		cei_levels_passes_on(&sending->levels, sending->common.rank, source);
 }
 
-static int passes_any_on(const struct template *template)
+static int passes_any_on(const struct sending *sending)
 {
 	uint32_t source = 0;
 
-	while (source < template->n_ranks && !passes_on(template, source))
+	while (source < sending->common.n_ranks && !passes_on(sending, source))
 		source++;
-	return source < template->n_ranks;
+	return source < sending->common.n_ranks;
 }
 
-static int refuse(const struct template *template, uint32_t rank, const char *what)
+/* The plan's rank's shard, or its block for the rank. */
+static struct cei_part own_part(const struct sending *sending, uint32_t rank)
 {
-	return cei_raise(cei_object_report(&template->plan->object), CEOV_ERR_INVALID, 0,
-			 "%s: rank %u: %s", template->name, rank, what);
+	const struct ceov_all_gather *args = &sending->args;
+	struct cei_part part = {
+		.bytes = args->shard_bytes,
+		.source = args->source,
+		.source_at = args->source_offset_bytes + rank * sending->source_step_bytes,
+		.target_at = args->target_offset_bytes + sending->common.rank * args->shard_bytes,
+		.ready = args->ready,
+		.ready_at = rank * sending->ready_step,
+		.counter = sending->common.rank * args->n_pieces,
+	};
+
+	return part;
 }
 
-/* Checks the plan, and the struct that the caller filled. */
-static int begin(struct template *template, const void *args, size_t known_bytes)
+/* A shard of another node, in the plan's rank's own target. */
+static struct cei_part passed_part(const struct sending *sending, uint32_t source)
 {
-	ceov_plan *plan = template->plan;
-	int r = cei_object_check(plan, &cei_plan_type, template->name);
+	const struct ceov_all_gather *args = &sending->args;
+	uint64_t at = args->target_offset_bytes + source * args->shard_bytes;
+	uint32_t counter = source * args->n_pieces;
 
-	if (r)
-		return r;
-	template->rank = plan->program.rank;
-	template->n_ranks = plan->program.n_ranks;
-	return cei_sized_check(cei_object_report(&plan->object), args, known_bytes, known_bytes,
-			       template->name);
-}
-
-static uint64_t piece_bytes(const struct ceov_all_gather *args)
-{
-	uint64_t bytes = args->shard_bytes / args->n_pieces +
-		(args->shard_bytes % args->n_pieces != 0);
-
-	return (bytes + PIECE_ALIGN_BYTES - 1) / PIECE_ALIGN_BYTES * PIECE_ALIGN_BYTES;
+	return (struct cei_part){
+		.bytes = args->shard_bytes,
+		.source = args->targets[sending->common.rank],
+		.source_at = at,
+		.target_at = at,
+		.ready = args->arrived[sending->common.rank],
+		.ready_at = counter,
+		.counter = counter,
+	};
 }
 
 /* Returns whether no transfer to this rank is needed: it is the plan's rank, and has no
  * target or has its own shard at its place in the target already. */
-static int skips(const struct template *template, uint32_t rank)
+static int skips(const struct sending *sending, uint32_t rank)
 {
-	const struct ceov_all_gather *args = &template->args;
+	const struct ceov_all_gather *args = &sending->args;
+	struct cei_part part;
 
-	if (rank != template->rank)
+	if (rank != sending->common.rank)
 		return 0;
+	part = own_part(sending, rank);
 	return !args->targets[rank] || (args->targets[rank]->region == args->source->region &&
-		args->source_offset_bytes + rank * template->source_step_bytes ==
-		args->target_offset_bytes + rank * args->shard_bytes);
+					part.source_at == part.target_at);
 }
 
-/* Says in words why the signal is not one with at least n_counters; NULL: it is. */
-static const char *fault_of(const struct template *template, const struct ceov_signal *signal,
-			    uint64_t n_counters)
+static int check_targets(const struct sending *sending)
 {
-	if (!signal || cei_object_check(signal, &cei_signal_type, template->name))
-		return "is missing";
-	return signal->n_counters < n_counters ? "has too few counters" : NULL;
-}
+	uint32_t rank;
+	int r = cei_template_check_own(&sending->common, passes_any_on(sending));
 
-static int check_signal(const struct template *template, uint32_t rank, const char *which,
-			const struct ceov_signal *signal, uint64_t n_counters)
-{
-	const char *fault = fault_of(template, signal, n_counters);
-
-	if (!fault)
-		return 0;
-	return cei_raise(cei_object_report(&template->plan->object), CEOV_ERR_INVALID, 0,
-			 "%s: rank %u: its %s signal %s (%llu needed)", template->name, rank,
-			 which, fault, (unsigned long long)n_counters);
-}
-
-/* Checks the target of a rank that this one sends to, or its own. */
-static int check_target(const struct template *template, uint32_t rank)
-{
-	const struct ceov_all_gather *args = &template->args;
-	uint64_t n_counters = (uint64_t)args->n_pieces * template->n_ranks;
-	int is_source = rank == template->rank && passes_any_on(template), r = 0;
-
-	if (!args->targets[rank] && is_source)
-		return refuse(template, rank, "no target buffer, from which this rank passes on "
-			      "what arrives from other nodes");
-	if (!args->targets[rank])
-		return rank == template->rank ? 0 : refuse(template, rank, "no target buffer");
-	if (cei_object_check(args->targets[rank], &cei_buffer_type, template->name))
-		return refuse(template, rank, "the target is no buffer");
-	if (args->targets[rank]->rank != rank)
-		return refuse(template, rank, "targets must be in the order of ranks");
-	if (is_source || !skips(template, rank))
-		r = check_signal(template, rank, "arrived", args->arrived[rank], n_counters);
-	if (!r && args->free && !skips(template, rank))
-		r = check_signal(template, rank, "free", args->free[rank], n_counters);
+	for (rank = 0; !r && rank < sending->common.n_ranks; rank++)
+		if (sends(sending, rank) && !skips(sending, rank))
+			r = cei_template_check_target(&sending->common, rank);
 	return r;
 }
 
-static int check(const struct template *template)
+/* Checks the size that all shards or blocks have. */
+static int check_size(const struct sending *sending)
 {
-	const struct ceov_all_gather *args = &template->args;
-	uint32_t rank = template->rank, n_ranks = template->n_ranks;
-	int r;
+	const struct ceov_all_gather *args = &sending->args;
+	const struct cei_template *common = &sending->common;
 
-	if (!args->targets || !args->arrived)
-		return refuse(template, rank, "targets or arrived is NULL");
-	if (!args->n_pieces || !args->shard_bytes)
-		return refuse(template, rank, "no bytes or no pieces");
-	r = cei_object_check(args->source, &cei_buffer_type, template->name);
-	if (r)
-		return r;
-	if (args->shard_bytes > UINT64_MAX / 2 / n_ranks)
-		return refuse(template, rank, "the size overflows");
-	if ((args->n_pieces - 1) * piece_bytes(args) >= args->shard_bytes)
-		return refuse(template, rank, "more pieces than there are bytes for");
-	if (args->ready)
-		r = check_signal(template, rank, "ready", args->ready, template->ready_step
-				 ? (uint64_t)args->n_pieces * n_ranks : args->n_pieces);
-	for (rank = 0; !r && rank < n_ranks; rank++)
-		if (sends(template, rank))
-			r = check_target(template, rank);
-	return r;
+	if (!args->shard_bytes)
+		return cei_template_refuse(common, common->rank, "no bytes or no pieces");
+	if (args->shard_bytes > UINT64_MAX / 2 / common->n_ranks)
+		return cei_template_refuse(common, common->rank, "the size overflows");
+	if ((args->n_pieces - 1) * cei_template_piece_bytes(args->shard_bytes, args->n_pieces) >=
+	    args->shard_bytes)
+		return cei_template_refuse(common, common->rank,
+					   "more pieces than there are bytes for");
+	return 0;
 }
 
-static int expect(ceov_plan *plan, const struct ceov_mark *expected)
+static int check(const struct sending *sending)
 {
-	return expected->signal ? ceov_plan_expect(plan, expected) : 0;
-}
+	const struct ceov_all_gather *args = &sending->args;
+	const struct cei_template *common = &sending->common;
+	int r = cei_template_check(common);
 
-/* A transfer of a piece of the source rank's shard to a rank, from where the caller says. */
-static struct ceov_transfer transfer_of(const struct template *template, uint32_t source,
-					uint32_t rank, uint32_t piece)
-{
-	const struct ceov_all_gather *args = &template->args;
-	struct ceov_transfer transfer = { .struct_bytes = sizeof(transfer), .n_rows = 1 };
-	uint32_t counter = source * args->n_pieces + piece;
-	uint64_t at = piece * piece_bytes(args), left = args->shard_bytes - at;
-
-	transfer.row_bytes = left < piece_bytes(args) ? left : piece_bytes(args);
-	transfer.target.buffer = args->targets[rank];
-	transfer.target.offset_bytes = args->target_offset_bytes + source * args->shard_bytes + at;
-	transfer.target_free = (struct ceov_mark){
-		args->free ? args->free[rank] : NULL, counter, 0 };
-	transfer.then = (struct ceov_mark){ args->arrived[rank], counter, 1 };
-	return transfer;
-}
-
-/* Adds the transfer, and declares the marks that it awaits; is_first: no transfer before it awaits
- * its source_ready. */
-static int add_transfer(const struct template *template, const struct ceov_transfer *transfer,
-			int is_first)
-{
-	int r = ceov_plan_add(template->plan, transfer);
-
-	if (!r && is_first)
-		r = expect(template->plan, &transfer->source_ready);
-	return r ? r : expect(template->plan, &transfer->target_free);
+	if (!r)
+		r = check_size(sending);
+	if (!r)
+		r = cei_object_check(args->source, &cei_buffer_type, common->name);
+	if (!r && args->ready)
+		r = cei_template_check_signal(common, common->rank, "ready", args->ready,
+					      sending->ready_step
+					      ? (uint64_t)args->n_pieces * common->n_ranks
+					      : args->n_pieces);
+	return r ? r : check_targets(sending);
 }
 
 /* Sends a piece of this rank's shard, or of its blocks. */
-static int send_piece(const struct template *template, uint32_t piece)
+static int send_piece(const struct sending *sending, uint32_t piece)
 {
-	const struct ceov_all_gather *args = &template->args;
 	uint32_t step, rank, n_added = 0;
-	struct ceov_transfer transfer;
+	struct cei_part part;
 	int r = 0;
 
-	for (step = 1; !r && step <= template->n_ranks; step++) {
-		rank = (template->rank + step) % template->n_ranks;
-		if (skips(template, rank) || !sends(template, rank))
+	for (step = 1; !r && step <= sending->common.n_ranks; step++) {
+		rank = (sending->common.rank + step) % sending->common.n_ranks;
+		if (skips(sending, rank) || !sends(sending, rank))
 			continue;
-		transfer = transfer_of(template, template->rank, rank, piece);
-		transfer.source.buffer = args->source;
-		transfer.source.offset_bytes = args->source_offset_bytes +
-			rank * template->source_step_bytes + piece * piece_bytes(args);
-		transfer.source_ready = (struct ceov_mark){
-			args->ready, rank * template->ready_step + piece, 1 };
-		r = add_transfer(template, &transfer, template->ready_step || !n_added++);
+		part = own_part(sending, rank);
+		r = cei_template_add(&sending->common, &part, rank, piece,
+				     sending->ready_step || !n_added++);
 	}
 	return r;
 }
 
-/* Passes a piece that has arrived from another node on to the other ranks of this node. */
-static int pass_piece_on(const struct template *template, uint32_t source, uint32_t piece)
+/* Passes a piece that has arrived from another node on. */
+static int pass_piece_on(const struct sending *sending, uint32_t source, uint32_t piece)
 {
-	const struct ceov_all_gather *args = &template->args;
-	const struct cei_levels *levels = &template->levels;
+	const struct cei_template *common = &sending->common;
+	struct cei_part part = passed_part(sending, source);
 	uint32_t step, rank, n_added = 0;
-	struct ceov_transfer transfer;
 	int r = 0;
 
-	for (step = 1; !r && step < template->n_ranks; step++) {
-		rank = (template->rank + step) % template->n_ranks;
-		if (levels->node[rank] != levels->node[template->rank])
-			continue;
-		transfer = transfer_of(template, source, rank, piece);
-		transfer.source.buffer = args->targets[template->rank];
-		transfer.source.offset_bytes = transfer.target.offset_bytes;
-		transfer.source_ready = (struct ceov_mark){
-			args->arrived[template->rank], source * args->n_pieces + piece, 1 };
-		r = add_transfer(template, &transfer, !n_added++);
+	for (step = 1; !r && step < common->n_ranks; step++) {
+		rank = (common->rank + step) % common->n_ranks;
+		if (cei_levels_passes_to(&sending->levels, common->rank, source, rank))
+			r = cei_template_add(common, &part, rank, piece, !n_added++);
 	}
 	return r;
 }
 
 /* Adds a transfer for every piece to every target, piece by piece, and declares the expected
  * marks. All checks come first: on a refusal nothing was added. */
-static int add(const struct template *template)
+static int add(struct sending *sending)
 {
+	struct cei_template *common = &sending->common;
 	uint32_t piece, step, source;
-	int r = check(template);
+	int r;
 
-	for (piece = 0; !r && piece < template->args.n_pieces; piece++) {
-		r = send_piece(template, piece);
-		for (step = 1; !r && step < template->n_ranks; step++) {
-			source = (template->rank + step) % template->n_ranks;
-			if (passes_on(template, source))
-				r = pass_piece_on(template, source, piece);
+	common->n_pieces = sending->args.n_pieces;
+	common->targets = sending->args.targets;
+	common->arrived = sending->args.arrived;
+	common->free = sending->args.free;
+	common->n_counters = (uint64_t)common->n_pieces * common->n_ranks;
+	r = check(sending);
+	for (piece = 0; !r && piece < common->n_pieces; piece++) {
+		r = send_piece(sending, piece);
+		for (step = 1; !r && step < common->n_ranks; step++) {
+			source = (common->rank + step) % common->n_ranks;
+			if (passes_on(sending, source))
+				r = pass_piece_on(sending, source, piece);
 		}
 	}
 	if (!r)
-		cei_plan_set_template(template->plan);
+		cei_plan_set_template(common->plan);
 	return r;
 }
 
 int ceov_plan_add_all_gather(ceov_plan *plan, const struct ceov_all_gather *gather)
 {
-	struct template template = { .plan = plan, .name = "ceov_plan_add_all_gather" };
-	int r = begin(&template, gather, sizeof(*gather));
+	struct sending sending = {
+		.common = { .plan = plan, .name = "ceov_plan_add_all_gather" }, .is_gather = 1 };
+	int r = cei_template_begin(&sending.common, gather,
+				   offsetof(struct ceov_all_gather, nodes), sizeof(*gather));
 
 	if (r)
 		return r;
-	template.args = *gather;
-	template.is_gather = 1;
-	r = cei_levels_make(plan->object.context, template.n_ranks, &template.levels);
-	if (!r)
-		r = add(&template);
-	cei_levels_free(&template.levels);
+	cei_sized_take(&sending.args, gather, sizeof(*gather));
+	if (sending.args.nodes > CEOV_NODES_RING)
+		return cei_template_refuse(&sending.common, sending.common.rank,
+					   "nodes must be 0 to 2 (enum ceov_nodes)");
+	r = cei_levels_make(plan->object.context, sending.common.n_ranks, &sending.levels);
+	if (r)
+		return r;
+	sending.levels.is_ring = sending.args.nodes == CEOV_NODES_RING;
+	r = add(&sending);
+	cei_levels_free(&sending.levels);
 	return r;
 }
 
-int ceov_plan_add_all_to_all(ceov_plan *plan, const struct ceov_all_to_all *exchange)
+int ceov_plan_add_all_to_all(ceov_plan *plan, const struct ceov_all_to_all *from)
 {
-	struct template template = { .plan = plan, .name = "ceov_plan_add_all_to_all" };
-	int r = begin(&template, exchange, sizeof(*exchange));
+	struct sending sending = {
+		.common = { .plan = plan, .name = "ceov_plan_add_all_to_all" } };
+	struct ceov_all_to_all exchange;
+	int r = cei_template_begin(&sending.common, from,
+				   sizeof(*from), sizeof(*from));
 
 	if (r)
 		return r;
-	if (exchange->ready &&
-	    cei_object_check(exchange->ready, &cei_signal_type, template.name))
+	cei_sized_take(&exchange, from, sizeof(exchange));
+	if (exchange.ready &&
+	    cei_object_check(exchange.ready, &cei_signal_type, sending.common.name))
 		return CEOV_ERR_INVALID;
-	template.args = (struct ceov_all_gather){
-		.shard_bytes = exchange->block_bytes, .n_pieces = exchange->n_pieces,
-		.source = exchange->source, .source_offset_bytes = exchange->source_offset_bytes,
-		.targets = exchange->targets,
-		.target_offset_bytes = exchange->target_offset_bytes,
-		.ready = exchange->ready, .arrived = exchange->arrived, .free = exchange->free };
-	template.source_step_bytes = exchange->block_bytes;
+	sending.args = (struct ceov_all_gather){
+		.shard_bytes = exchange.block_bytes, .n_pieces = exchange.n_pieces,
+		.source = exchange.source, .source_offset_bytes = exchange.source_offset_bytes,
+		.targets = exchange.targets, .target_offset_bytes = exchange.target_offset_bytes,
+		.ready = exchange.ready, .arrived = exchange.arrived, .free = exchange.free };
+	sending.source_step_bytes = exchange.block_bytes;
 	/* with n_pieces counters only, one counter stands for that piece of all blocks */
-	if (exchange->ready && exchange->ready->n_counters > exchange->n_pieces)
-		template.ready_step = exchange->n_pieces;
-	return add(&template);
+	if (exchange.ready && exchange.ready->n_counters > exchange.n_pieces)
+		sending.ready_step = exchange.n_pieces;
+	return add(&sending);
 }

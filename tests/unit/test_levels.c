@@ -16,7 +16,7 @@
 #define UNTOUCHED 0xa5
 #define LAUNCHES  6u
 
-enum shape { GATHER, GATHER_IN_PLACE, EXCHANGE, N_SHAPES };
+enum shape { GATHER, GATHER_IN_PLACE, GATHER_RING, EXCHANGE, N_SHAPES };
 
 struct layout {
 	uint32_t n_nodes;
@@ -80,17 +80,50 @@ static int is_beside(uint32_t a, uint32_t b)
 	return group.layout.node_of[a] == group.layout.node_of[b];
 }
 
-static int sends(uint32_t from, uint32_t to)
+static uint32_t next_node(uint32_t node)
 {
-	return group.shape == EXCHANGE || is_beside(from, to) ||
-		index_of(from) % n_beside(to) == index_of(to);
+	return (node + 1) % group.layout.n_nodes;
 }
 
-/* Whether the shard came from another node and goes on to neighbours. */
+static uint32_t n_on(uint32_t node)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < group.layout.n_ranks; i++)
+		n += group.layout.node_of[i] == node;
+	return n;
+}
+
+static int sends(uint32_t from, uint32_t to)
+{
+	if (group.shape == EXCHANGE || is_beside(from, to))
+		return 1;
+	if (group.shape == GATHER_RING &&
+	    group.layout.node_of[to] != next_node(group.layout.node_of[from]))
+		return 0;
+	return index_of(from) % n_beside(to) == index_of(to);
+}
+
+/* Whether the shard of a rank of another node enters the rank's node there. */
+static int is_entry(uint32_t rank, uint32_t source)
+{
+	uint32_t node = group.layout.node_of[source], index = index_of(source);
+
+	if (group.shape != GATHER_RING)
+		return sends(source, rank);
+	for (; node != group.layout.node_of[rank]; index %= n_on(node))
+		node = next_node(node);
+	return index == index_of(rank);
+}
+
+/* Whether the shard came from another node and goes on to neighbours, or along the ring. */
 static int passes_on(uint32_t rank, uint32_t source)
 {
-	return group.shape != EXCHANGE && !is_beside(rank, source) && sends(source, rank) &&
-		n_beside(rank) > 1;
+	uint32_t next = next_node(group.layout.node_of[rank]);
+	int leaves = group.shape == GATHER_RING && next != group.layout.node_of[source];
+
+	return group.shape != EXCHANGE && !is_beside(rank, source) && is_entry(rank, source) &&
+		(n_beside(rank) > 1 || leaves);
 }
 
 /* --- a group ----------------------------------------------------------------------------- */
@@ -145,6 +178,8 @@ static int add_gather(struct rank *own)
 	gather.ready = own->ready;
 	gather.arrived = own->arrived;
 	gather.free = own->free;
+	gather.nodes = group.shape == GATHER_RING ? CEOV_NODES_RING
+		: own->rank % 2 ? CEOV_NODES_DEFAULT : CEOV_NODES_DIRECT;
 	return ceov_plan_add_all_gather(own->plan, &gather);
 }
 
