@@ -48,6 +48,7 @@ threaded_suites = \
 	%D%/unit/test_movers \
 	%D%/unit/test_many_lanes \
 	%D%/unit/test_nodes \
+	%D%/unit/test_blocks \
 	%D%/unit/test_levels \
 	%D%/unit/test_waits \
 	%D%/unit/test_gates \

@@ -81,9 +81,21 @@ struct ceov_all_gather {
 
 int ceov_plan_add_all_gather(ceov_plan *plan, const struct ceov_all_gather *gather);
 
+/* A block of an all-to-all whose blocks have different sizes. */
+struct ceov_block {
+	uint64_t bytes;                         /* 0: nothing is moved, and the block's counters are
+						 * raised like others */
+	uint64_t source_offset_bytes;           /* in addition to those of struct ceov_all_to_all */
+	uint64_t target_offset_bytes;
+};
+
 /* Sends block t of this rank's source, at source_offset_bytes + t * block_bytes, to rank t.
  * In each target, the block from rank s is at target_offset_bytes + s * block_bytes. Blocks go
- * directly to the ranks of all nodes, so all entries are needed. */
+ * directly to the ranks of all nodes, so all entries are needed.
+ *
+ * With `blocks` each has its own size and places, so block_bytes is 0. Each block is cut into
+ * n_pieces by its own size. Those that are left without bytes move nothing, and their counters are
+ * awaited and raised all the same: a receiver need not know how large a block is to await it. */
 struct ceov_all_to_all {
 	size_t              struct_bytes;
 	uint64_t            block_bytes;
@@ -99,6 +111,8 @@ struct ceov_all_to_all {
 						 * ready when the plan is launched */
 	ceov_signal *const *arrived;            /* this and free: as in ceov_all_gather */
 	ceov_signal *const *free;
+	const struct ceov_block *blocks;        /* n_ranks entries by rank of the target, read
+						 * during the call; NULL: all have block_bytes */
 };
 
 int ceov_plan_add_all_to_all(ceov_plan *plan, const struct ceov_all_to_all *exchange);

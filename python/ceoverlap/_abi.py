@@ -187,12 +187,18 @@ class ceov_all_gather(Struct):
                 ("nodes", c_uint32)]
 
 
+class ceov_block(Struct):
+    _fields_ = [("bytes", c_uint64), ("source_offset_bytes", c_uint64),
+                ("target_offset_bytes", c_uint64)]
+
+
 class ceov_all_to_all(Struct):
     _fields_ = [("struct_bytes", c_size_t), ("block_bytes", c_uint64),
                 ("n_pieces", c_uint32), ("source", c_void_p),
                 ("source_offset_bytes", c_uint64), ("targets", POINTER(c_void_p)),
                 ("target_offset_bytes", c_uint64), ("ready", c_void_p),
-                ("arrived", POINTER(c_void_p)), ("free", POINTER(c_void_p))]
+                ("arrived", POINTER(c_void_p)), ("free", POINTER(c_void_p)),
+                ("blocks", POINTER(ceov_block))]
 
 
 class ceov_workspace_config(Struct):

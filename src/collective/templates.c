@@ -18,10 +18,14 @@
 #include "collective/levels.h"
 #include "collective/template.h"
 
+/* Offsets and sizes of blocks below this can be added without an overflow. */
+#define BLOCK_LIMIT (UINT64_MAX / 8)
+
 struct sending {
 	struct cei_template      common;
 	struct ceov_all_gather   args;          /* an all-to-all is described by this struct, too,
 						 * with its blocks as shards */
+	const struct ceov_block *blocks;        /* of an all-to-all; NULL: all of one size */
 	uint64_t                 source_step_bytes;     /* by how much the source's offset grows
 						 * from one target rank to the next: 0
 						 * (all-gather), or a block (all-to-all) */
@@ -55,6 +59,7 @@ static int passes_any_on(const struct sending *sending)
 static struct cei_part own_part(const struct sending *sending, uint32_t rank)
 {
 	const struct ceov_all_gather *args = &sending->args;
+	const struct ceov_block *block = sending->blocks ? &sending->blocks[rank] : NULL;
 	struct cei_part part = {
 		.bytes = args->shard_bytes,
 		.source = args->source,
@@ -65,6 +70,11 @@ static struct cei_part own_part(const struct sending *sending, uint32_t rank)
 		.counter = sending->common.rank * args->n_pieces,
 	};
 
+	if (block) {
+		part.bytes = block->bytes;
+		part.source_at += block->source_offset_bytes;
+		part.target_at += block->target_offset_bytes;
+	}
 	return part;
 }
 
@@ -111,6 +121,24 @@ static int check_targets(const struct sending *sending)
 	return r;
 }
 
+static int check_blocks(const struct sending *sending)
+{
+	const struct ceov_block *block;
+	uint32_t rank;
+
+	if (sending->args.shard_bytes)
+		return cei_template_refuse(&sending->common, sending->common.rank,
+					   "block_bytes must be 0 where there are blocks");
+	for (rank = 0; rank < sending->common.n_ranks; rank++) {
+		block = &sending->blocks[rank];
+		if (block->bytes > BLOCK_LIMIT || block->source_offset_bytes > BLOCK_LIMIT ||
+		    block->target_offset_bytes > BLOCK_LIMIT)
+			return cei_template_refuse(&sending->common, rank,
+						   "the size or offset of its block overflows");
+	}
+	return 0;
+}
+
 /* Checks the size that all shards or blocks have. */
 static int check_size(const struct sending *sending)
 {
@@ -135,7 +163,7 @@ static int check(const struct sending *sending)
 	int r = cei_template_check(common);
 
 	if (!r)
-		r = check_size(sending);
+		r = sending->blocks ? check_blocks(sending) : check_size(sending);
 	if (!r)
 		r = cei_object_check(args->source, &cei_buffer_type, common->name);
 	if (!r && args->ready)
@@ -235,7 +263,7 @@ int ceov_plan_add_all_to_all(ceov_plan *plan, const struct ceov_all_to_all *from
 		.common = { .plan = plan, .name = "ceov_plan_add_all_to_all" } };
 	struct ceov_all_to_all exchange;
 	int r = cei_template_begin(&sending.common, from,
-				   sizeof(*from), sizeof(*from));
+				   offsetof(struct ceov_all_to_all, blocks), sizeof(*from));
 
 	if (r)
 		return r;
@@ -248,6 +276,7 @@ int ceov_plan_add_all_to_all(ceov_plan *plan, const struct ceov_all_to_all *from
 		.source = exchange.source, .source_offset_bytes = exchange.source_offset_bytes,
 		.targets = exchange.targets, .target_offset_bytes = exchange.target_offset_bytes,
 		.ready = exchange.ready, .arrived = exchange.arrived, .free = exchange.free };
+	sending.blocks = exchange.blocks;
 	sending.source_step_bytes = exchange.block_bytes;
 	/* with n_pieces counters only, one counter stands for that piece of all blocks */
 	if (exchange.ready && exchange.ready->n_counters > exchange.n_pieces)
