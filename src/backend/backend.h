@@ -133,9 +133,9 @@ struct cei_memory {
 	uint64_t                 size_bytes;
 	uint64_t                 host;          /* host memory: where this process has it; 0: it
 						 * has not */
-	uint64_t                 device;        /* memory of the member's own GPU, which this
-						 * process allocated or was given: its address;
-						 * else 0 */
+	uint64_t                 device;        /* device address of memory on the member's own
+						 * GPU that this process allocated or was given;
+						 * other memory: 0 */
 	uint32_t                 far_id;        /* memory of another node: its number there; 0:
 						 * it is of this node */
 };

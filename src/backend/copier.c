@@ -129,7 +129,8 @@ static void line_close(void *arg)
 	free(line);
 }
 
-/* Ends the line's copies, so that nothing moves behind the error. */
+/* Keeps the error, stops the line's lane, and waits for its copies to end, for BREAK_NS at most.
+ * Returns the error that was kept. */
 static int break_line(struct line *line, int error)
 {
 	line->error = error == CEOV_FULL ? cei_raise(line->lane.backend->site->report,

@@ -380,7 +380,7 @@ static int net_drain(struct cei_lane *lane, uint64_t deadline_ns)
 	return 0;
 }
 
-/* --- what only first movers do ------------------------------------------------------ */
+/* --- operations that this mover does not support -------------------------------------- */
 
 static int not_first(struct cei_backend *backend)
 {

@@ -22,8 +22,8 @@
 int cei_file_read(const char *path, uint64_t limit_bytes, char **ret_text,
 		  uint64_t *ret_n_bytes);
 
-/* Opens a file for writing: an empty regular file, or a character device (/dev/null). Returns 0
- * or an errno. EINVAL: it is neither. */
+/* Opens a file for writing: creates or truncates a regular file, or opens a character device
+ * (/dev/null). Returns 0 or an errno. EINVAL: the path leads to something else. */
 int cei_file_create(const char *path, FILE **ret_file);
 
 /* Writes a new file with these bytes, which replaces an existing file of that name (but not a

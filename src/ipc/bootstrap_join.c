@@ -75,7 +75,7 @@ static int raise_first(struct cei_bootstrap *bootstrap, int error, const char *w
 
 /* --- connecting ---------------------------------------------------------- */
 
-/* Returns connect()'s errno, or 0. */
+/* Returns the errno of socket() or connect(), or 0. */
 static int try_connect(const char *path, int *ret_fd)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };

@@ -76,8 +76,9 @@ int cei_far_lane_submit(struct cei_far_lane *lane)
 
 int cei_far_lane_reap(struct cei_far_lane *lane, uint64_t *ret_n_done)
 {
-	/* acquire, both: pair with cei_far_lane_break() and cei_far_lane_settle(); the error
-	 * first: nothing is done after it */
+	/* acquire, both: the error's pairs with cei_far_lane_break(), the number's with
+	 * cei_far_lane_settle(). The error is read first: the number does not grow once there is
+	 * one, so who sees the error has the final number. */
 	int error = atomic_load_explicit(&lane->error, memory_order_acquire);
 
 	*ret_n_done = atomic_load_explicit(&lane->n_done, memory_order_acquire);

@@ -111,8 +111,8 @@ static int offer(struct cei_far_peer *peer, const struct cei_far_piece *piece,
 	return 0;
 }
 
-/* Begins to copy the piece into a slot; it is offered when it is there. CEOV_NONE: no slot is free;
- * the lane waits until one is. */
+/* Begins to copy the piece from its memory into a slot. When the copy has ended, send_slots()
+ * offers the piece. CEOV_NONE: no slot is free; the lane waits until one is. */
 static int fill_slot(struct cei_far_peer *peer, const struct cei_far_piece *piece,
 		     const struct part *part, struct cei_far_memory *memory)
 {

@@ -187,8 +187,8 @@ static int tell(struct cei_network *network, const struct cei_network_entry *ent
 		struct cei_network_listener *listener)
 {
 	struct cei_note note = { .type = CEI_NOTE_VALUE };
-	/* acquire: pairs with the raiser's release; who is told may overwrite what the raiser has
-	 * read before */
+	/* acquire: pairs with the release of whoever raised the counter. The process that hears the
+	 * value may overwrite memory that the raiser read before it raised the counter. */
 	uint64_t value = atomic_load_explicit(counter_of(entry, listener->index),
 					      memory_order_acquire);
 

@@ -158,8 +158,8 @@ int cei_network_await(struct cei_network *network, struct cei_network_request *r
 
 /* --- processes that are given up ------------------------------------------------------- */
 
-/* Only the network's thread asks rails, and without the lock: rails answer by their own threads,
- * which may be waiting for the lock. */
+/* Marks the process as given up. The rails are not told here, because the caller holds the lock and
+ * their threads may be waiting for it; end_parted() tells them later, without the lock. */
 void cei_network_part(struct cei_network *network, uint32_t process, const char *why)
 {
 	if (network->has_gone[process] || network->is_parting[process])

@@ -266,7 +266,9 @@ static void hear(struct cei_store_server *server, struct guest *guest)
 	};
 	int r;
 
-	if (guest->has_part) {          /* it has to wait, so its connection has ended */
+	/* A process that has sent its part says nothing until it is answered. So an event means
+	 * that it has disconnected, or that it does not keep to the protocol. */
+	if (guest->has_part) {
 		lose(server, guest);
 		return;
 	}

@@ -11,7 +11,7 @@
 #include "net/transport.h"
 #include "net/ucx_table.h"
 
-/* How many a peer may have under way; more is CEOV_FULL. */
+/* How many messages and how many sends to one peer may be under way; more get CEOV_FULL. */
 #define CEI_UCX_MESSAGES_MAX 64u
 #define CEI_UCX_SENDS_MAX    64u
 

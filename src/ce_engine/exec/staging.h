@@ -9,8 +9,8 @@
  * it as its second leg, and gives the slot back; chunks for which there is no slot wait
  * in line. So both legs of a path run at once, for different chunks.
  *
- * Legs may be moved by copy engines of a GPU that is not the engine's own: a helper of the
- * engine's movers, with lanes of the same engine.
+ * The copy engines of another GPU than the engine's own may carry out a leg. The engine opens a
+ * helper backend for that GPU then (movers.h), and owns the lanes on it.
  *
  * Paths are made when plans are committed and stay until the engine closes.
  */
@@ -70,9 +70,10 @@ int  cei_staging_path(struct cei_staging *staging, const struct cei_staging_ask 
  * the others are done. */
 void cei_staging_send(struct cei_staging *staging, struct cei_chunk *chunk);
 
-/* A chunk of such a transfer, or of a path, has come off its lane. 1: it goes on with its
- * second leg. 0: it is done; its slot went to the next in line, and what waits for its
- * transfer's last chunk went on. */
+/* Call it when a lane has finished a chunk of a transfer with paths of two legs. 1: the chunk was
+ * queued for its second leg. 0: it needs no further leg. Then its slot, if it had one, was given
+ * to the next chunk in line or became free; and if it was the last chunk that the transfer's
+ * closing chunk waited for, the closing chunk was queued. */
 int  cei_staging_goes_on(struct cei_staging *staging, struct cei_chunk *chunk);
 
 /* Whether the launch's transfers before this one that take paths of two legs are done. */

@@ -16,7 +16,8 @@ extern const struct cei_object_type cei_buffer_type;
 struct ceov_buffer {
 	struct cei_object   object;
 	uint32_t            rank;       /* whose memory it is */
-	struct cei_region  *region;     /* own, the original's, or in the mappings cache */
+	struct cei_region  *region;     /* own, the original's, in the mappings cache, or that
+					 * of `far` */
 	struct cei_region   own;
 	struct cei_far     *far;        /* found at another node; else NULL */
 	struct ceov_buffer *original;   /* found in this process: who owns the region */

@@ -60,9 +60,9 @@ void cei_object_init(struct cei_object *object, ceov_context *context,
 /* Returns the report of the object's context. */
 struct cei_report *cei_object_report(const struct cei_object *object);
 
-/* 0 where handle is a living object of that type whose context may be used in this
- * process; else the error, raised where there is a context to raise it in. call
- * names the public call. */
+/* Returns 0 if handle is a living object of that type whose context may be used in this process.
+ * Errors are raised, except in a forked child; of a handle that is no living object on stderr.
+ * call names the public call. */
 int  cei_object_check(const void *handle, const struct cei_object_type *type,
 		      const char *call);
 

@@ -86,8 +86,9 @@ struct ceov_plan {
 	struct ceov_buffer  **buffers;          /* by their number in the program */
 
 	/* after commit */
-	uint32_t            (*paths)[CEI_ROUTE_PATHS_MAX];      /* the engine's, of each of
-						 * the program's routes */
+	uint32_t            (*paths)[CEI_ROUTE_PATHS_MAX];      /* [route][i]: index of the
+						 * route's i-th path in the engine's staging, or
+						 * CEI_PATH_DIRECT */
 	struct cei_step      *steps;            /* one for each of the program's transfers */
 	struct cei_cut       *cuts;             /* one for each of its chunks */
 	uint64_t             *memories;         /* addresses that movers with an address space of

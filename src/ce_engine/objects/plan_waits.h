@@ -4,9 +4,9 @@
 #define CEI_PLAN_WAITS_H
 
 /*
- * Which transfers of a committed plan wait for which marks, so that the doorbell need not
- * check every mark (parking.h): listed by the transfer that raises the mark, or else by the
- * counter. Each transfer has two marks: number 0 is source_ready, 1 target_free.
+ * Lists the transfers of a committed plan by what they wait for: by the transfer of the same
+ * launch that raises the mark, or else by the counter. So the engine need not check every mark
+ * (parking.h). A transfer waits for at most two marks: number 0 is source_ready, 1 target_free.
  */
 
 #include <stdint.h>

@@ -194,7 +194,8 @@ enum fit {                              /* how well a job's ports suit it */
 	FIT_BUSY,
 	FIT_SOON,                       /* busy, but worth waiting for */
 	FIT_FREE,
-	FIT_DUE,                        /* overdue: it goes whatever its ports */
+	FIT_DUE,                        /* it has waited too long, and goes even if its
+					 * ports are busy */
 };
 
 struct choice {

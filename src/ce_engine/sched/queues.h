@@ -135,8 +135,8 @@ struct cei_queues {
 int  cei_queues_init(struct cei_queues *queues, struct cei_ports *ports, uint32_t n_lanes,
 		     uint32_t credit);
 
-/* Accesses no job, because they may be gone: bytes of jobs that never left still count as
- * waiting at the ports. Accepts zeroes. */
+/* Frees the memory of the lanes' queues; a zeroed struct is allowed. Jobs are not accessed, because
+ * they may have been freed: the bytes of jobs that still wait here stay counted at the ports. */
 void cei_queues_fini(struct cei_queues *queues);
 
 /* Makes room for the lanes below n_lanes, at most CEI_LANES_MAX; some of them may have it already.
@@ -148,7 +148,7 @@ int  cei_queues_make_room(struct cei_queues *queues, uint32_t n_lanes);
 /* Adds an IDLE job, filled except for the queues' fields; it waits from now on. */
 void cei_queues_add(struct cei_queues *queues, struct cei_job *job);
 
-/* Chooses a job for the lane, which becomes MOVING; NULL: none may go. */
+/* Chooses the lane's next job, and marks the job as MOVING. NULL: no job may go now. */
 struct cei_job *cei_queues_take(struct cei_queues *queues, uint32_t lane, uint64_t now_ns);
 
 /* Call it once per turn before jobs are taken: extends the reservations of overdue jobs. */

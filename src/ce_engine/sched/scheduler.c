@@ -64,8 +64,8 @@ void cei_scheduler_add(struct cei_scheduler *scheduler, struct cei_chunk *chunk)
 	job->ready_ns = cei_now_ns();
 	job->lane = (uint16_t)lane_of(chunk);
 	job->turn = cei_chunk_step(chunk)->turn;
-	/* a gated lane's marks are raised in the order of its launches (admission.h): so no
-	 * urgency */
+	/* A gated lane waits for marks that are raised in the order of its launches
+	 * (admission.h). Its chunks have to keep that order, so urgency does not count. */
 	job->urgency = is_gated ? CEOV_URGENCY_NORMAL : (uint8_t)plan->program.urgency;
 	job->keeps_order = is_gated || plan->triggers.keeps_order;
 	cei_queues_add(&scheduler->queues, job);

@@ -52,7 +52,7 @@ struct cei_trace {
 	struct cei_trace_record records[CEI_TRACE_RECORDS];
 };
 
-/* Makes a trace if the site asks for one; else *ret_trace is NULL. Raises. */
+/* Makes a trace if site->trace_path is set; else *ret_trace is NULL. CEOV_ERR_NO_MEMORY, raised. */
 int  cei_trace_open(const struct cei_site *site, struct cei_trace **ret_trace);
 
 void cei_trace_add(struct cei_trace *trace, struct cei_chunk *chunk, enum cei_trace_stage stage);

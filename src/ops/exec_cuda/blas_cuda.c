@@ -194,12 +194,12 @@ static int is_size(uint64_t n)
 }
 
 /*
- * Queues C = A B^T or C = A B. cuBLAS takes matrices as column-major, where ours appear transposed:
- * our m x k A as k x m, our m x n C as n x m. So it computes C^T = B A^T: it must transpose a B
- * that we store as n x k, and uses a B that we store as k x n as it is.
+ * Queues C = A B^T (B is stored as n x k) or C = A B (B is stored as k x n). cuBLAS takes matrices
+ * as column-major, so it sees the transpose of each of ours, and is asked for the transpose of C:
+ * C^T = B A^T, for which it transposes the B that it sees, or C^T = B^T A^T, for which it does not.
  *
  * Setting the stream makes cuBLAS use a workspace that it allocates for each stream. So our own
- * workspace is set behind that call: then nothing is allocated, and a captured graph uses our
+ * workspace is set after that call: then nothing is allocated, and a captured graph uses our
  * address.
  */
 static int multiply(struct cei_blas *blas, const struct cei_blas_gemm *gemm)

@@ -3,8 +3,9 @@
 #ifndef CEI_HOST_GEMM_H
 #define CEI_HOST_GEMM_H
 
-/* The GEMM of the host's executor. It holds one tile's operands as floats, and the tile's sums.
- * Each one is used for one job, by one thread at a time. */
+/* The GEMM of the host's executor. A struct cei_host_gemm is its working memory: operands of one
+ * tile for some steps of k, as floats, and the tile's sums. It is used for one job, by one thread
+ * at a time. */
 
 #include <stdint.h>
 
