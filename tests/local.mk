@@ -50,6 +50,7 @@ threaded_suites = \
 	%D%/unit/test_nodes \
 	%D%/unit/test_blocks \
 	%D%/unit/test_levels \
+	%D%/unit/test_nodes_faults \
 	%D%/unit/test_waits \
 	%D%/unit/test_gates \
 	%D%/unit/test_groups \

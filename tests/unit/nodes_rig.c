@@ -79,7 +79,7 @@ static void *open_node(void *arg)
 	network.job = "nodes_rig";
 	network.node = name;
 	network.nics = nodes->transport ? NULL : devices;
-	network.peer_timeout_ns = NODES_TIMEOUT_NS;
+	network.peer_timeout_ns = nodes->timeout_ns ? nodes->timeout_ns : NODES_TIMEOUT_NS;
 	node->result = cei_context_open(&config, cei_backends, nodes->transport ? nodes->transport
 					: &loop_transport, &node->context);
 	if (nodes->is_late && !node->number && !node->result)
@@ -167,6 +167,14 @@ void nodes_open_railed(struct nodes *nodes, uint32_t n, uint32_t n_rails)
 {
 	memset(nodes, 0, sizeof(*nodes));
 	nodes->n_rails = n_rails;
+	spread(nodes, n, 1);
+	open_all(nodes, n);
+}
+
+void nodes_open_strict(struct nodes *nodes, uint32_t n, uint64_t timeout_ns)
+{
+	memset(nodes, 0, sizeof(*nodes));
+	nodes->timeout_ns = timeout_ns;
 	spread(nodes, n, 1);
 	open_all(nodes, n);
 }

@@ -40,6 +40,7 @@ struct nodes {
 	const struct cei_transport_ops *transport;      /* NULL: the simulated network */
 	uint32_t          n_rails;              /* of each node; rail k of node i is transport
 						 * i * n_rails + k of the simulated network */
+	uint64_t          timeout_ns;           /* until a silent peer counts as lost */
 	int               is_turned;            /* node 0 makes progress only in ceov_turn() */
 	int               is_late;              /* node 1 gets the records later than node 0 */
 	int               found;                /* result of a find right behind node 0's open */
@@ -50,6 +51,9 @@ struct nodes {
 
 /* Opens n nodes of n_members ranks each; asserts that it goes well. */
 void nodes_open(struct nodes *nodes, uint32_t n, uint32_t n_members);
+
+/* Opens n nodes of one rank each; a silent peer counts as lost after that time. */
+void nodes_open_strict(struct nodes *nodes, uint32_t n, uint64_t timeout_ns);
 
 /* The same, with rank r on node node_of[r]; each node has one rank or more. */
 void nodes_open_mixed(struct nodes *nodes, uint32_t n, uint32_t n_ranks, const uint32_t *node_of);

@@ -244,6 +244,14 @@ void cei_completion_fail(struct cei_engine *engine, struct cei_ending *ending)
 	}
 }
 
+/* The rank to blame for a lane's failure: the only one that it leads to, if that is lost. */
+static uint32_t blamed_rank(const struct cei_engine *engine, const struct cei_lane_state *state)
+{
+	int is_lost = state->error == CEOV_ERR_PEER_LOST || state->error == CEOV_ERR_UNCERTAIN;
+
+	return is_lost && state->lane.peer != CEOV_NOBODY ? state->lane.peer : engine->rank;
+}
+
 /* Drops the chunks on the lane and fails their launches. If the lane may still move them, their
  * plans are marked as stuck. */
 static void end_lane(struct cei_engine *engine, uint32_t i)
@@ -267,7 +275,7 @@ static void end_lane(struct cei_engine *engine, uint32_t i)
 			cei_lane_set_add(&chunk->launch->plan->run.stuck_lanes, i);
 		ending = (struct cei_ending){ .launch = chunk->launch, .chunk = chunk };
 		ending.failure = cei_failure(state->error, 0);
-		ending.failure.rank = engine->rank;
+		ending.failure.rank = blamed_rank(engine, state);
 		cei_completion_fail(engine, &ending);
 		if (!--chunk->launch->n_open)
 			cei_completion_retire(engine, chunk->launch);

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* What contexts tell of nodes that are lost, over a simulated network. */
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "unit/nodes_rig.h"
+
+static struct nodes nodes;
+
+#define BYTES      (UINT64_C(1) << 20)
+#define TIMEOUT_NS (500 * TESTING_MS)   /* until a silent node counts as lost */
+
+/* Nothing arrives any more from one node at the other, nor back. */
+static void cut(uint32_t one, uint32_t other)
+{
+	pthread_mutex_lock(&nodes.net.lock);
+	loop_net_cut(&nodes.net, one, other, 1);
+	pthread_mutex_unlock(&nodes.net.lock);
+}
+
+/* The bytes of a launch are under way when their node falls silent: nobody knows whether they have
+ * landed, and the failure names the rank that they were sent to. */
+START_TEST(test_a_launch_to_a_lost_node_names_its_rank)
+{
+	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
+	struct ceov_transfer transfer;
+	ceov_ticket ticket;
+	ceov_plan *plan;
+
+	nodes_open_strict(&nodes, 2, TIMEOUT_NS);
+	(void)nodes_buffer(&nodes, 1, "target", BYTES);
+	transfer = testing_transfer(nodes_buffer(&nodes, 0, "source", BYTES),
+				    nodes_find_buffer(&nodes, 0, 1, "target"), BYTES);
+	plan = testing_plan(nodes_context(&nodes, 0), 0);
+	testing_add(plan, &transfer);
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+	cut(0, 1);
+	ck_assert_int_eq(ceov_launch(plan, &launch, &ticket), 0);
+	ck_assert_int_eq(ceov_wait(nodes_context(&nodes, 0), ticket, TESTING_PATIENCE),
+			 CEOV_ERR_UNCERTAIN);
+	ck_assert_uint_eq(testing_failure(nodes_context(&nodes, 0)).rank, 1);
+	testing_log_has(&nodes.node[0].log, "transfer 0", "uncertain", "to blame: rank 1");
+	nodes_close(&nodes);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *made = suite_create("nodes that are lost");
+	TCase *all = tcase_create("nodes that are lost");
+
+	tcase_set_timeout(all, 60);
+	tcase_add_test(all, test_a_launch_to_a_lost_node_names_its_rank);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return testing_run(suite());
+}
