@@ -149,6 +149,10 @@ void cei_network_ask(struct cei_network *network, uint32_t rank, uint32_t region
 int  cei_network_raise(struct cei_network *network, uint32_t rank, uint32_t region,
 		       uint32_t index, uint64_t value);
 
+/* This process waits, by as many waits more or less, for counters of its own that other nodes may
+ * raise. Processes that use its exports and fall silent meanwhile are lost. Never blocks. */
+void cei_network_await_users(struct cei_network *network, int by);
+
 /* Tells the abort of signals to all other processes that have to know: of a found one its owner;
  * of one of this process all that have found it. n: at most CEI_NETWORK_ABORTS_MAX, which
  * arrive together. */

@@ -110,7 +110,11 @@ static int enter(struct cei_network *network, struct cei_network_entry *entry)
 
 static void leave(struct cei_network *network, struct cei_network_entry *entry)
 {
+	uint32_t i;
+
 	pthread_mutex_lock(&network->lock);
+	for (i = 0; i < entry->n_uses; i++)
+		cei_rail_use(network->rails[0].rail, entry->uses[i].process, -1);
 	cei_list_remove(&entry->link);
 	network->n_listeners -= entry->n_listeners;
 	pthread_mutex_unlock(&network->lock);
@@ -193,7 +197,7 @@ static struct cei_network_use *use_of(struct cei_network_entry *entry, uint32_t 
 }
 
 /* Counts one use of the process. CEOV_ERR_NO_MEMORY, not raised. */
-static int use(struct cei_network_entry *entry, uint32_t process)
+static int use(struct cei_network *network, struct cei_network_entry *entry, uint32_t process)
 {
 	struct cei_network_use *known = use_of(entry, process), *more;
 
@@ -206,6 +210,7 @@ static int use(struct cei_network_entry *entry, uint32_t process)
 		return CEOV_ERR_NO_MEMORY;
 	entry->uses = more;
 	more[entry->n_uses++] = (struct cei_network_use){ process, 1 };
+	cei_rail_use(network->rails[0].rail, process, 1);
 	return 0;
 }
 
@@ -229,8 +234,10 @@ static void forget_user(struct cei_network *network, struct cei_network_entry *e
 	struct cei_network_use *known = use_of(entry, process);
 
 	forget_listeners(network, entry, process);
-	if (known)
-		*known = entry->uses[--entry->n_uses];
+	if (!known)
+		return;
+	*known = entry->uses[--entry->n_uses];
+	cei_rail_use(network->rails[0].rail, process, -1);
 }
 
 void cei_network_forget_process(struct cei_network *network, uint32_t process)
@@ -269,7 +276,7 @@ void cei_network_heard_find(struct cei_network *network, uint32_t process,
 	struct cei_note reply = { .type = CEI_NOTE_REPLY };
 
 	reply.reply.number = find->number;
-	reply.reply.result = entry && !use(entry, process) ? 0 : CEOV_NONE;
+	reply.reply.result = entry && !use(network, entry, process) ? 0 : CEOV_NONE;
 	if (!reply.reply.result)
 		fill_found(entry, &reply.reply.found);
 	cei_network_note(network, process, &reply);

@@ -79,6 +79,11 @@ void cei_network_expect(struct cei_network *network, uint32_t process, int by)
 	cei_rail_expect(network->rails[0].rail, process, by);
 }
 
+void cei_network_await_users(struct cei_network *network, int by)
+{
+	cei_rail_await_users(network->rails[0].rail, by);
+}
+
 /* Says what waits, as far as there is room. Returns whether anything was said. */
 static int flush(struct cei_network *network)
 {

@@ -26,8 +26,9 @@ static int allocate(struct cei_rail *rail)
 
 	nic->peers = calloc(n, sizeof(struct cei_far_peer *));
 	nic->n_expected = calloc(n, sizeof(*nic->n_expected));
+	nic->n_uses = calloc(n, sizeof(*nic->n_uses));
 	rail->n_notes = calloc(n, sizeof(*rail->n_notes));
-	if (nic->peers && nic->n_expected && rail->n_notes &&
+	if (nic->peers && nic->n_expected && nic->n_uses && rail->n_notes &&
 	    !cei_ring_init(&rail->ready, CEI_RAIL_LANES_MAX) &&
 	    !cei_ring_init(&rail->notes, 4 * CEI_RAIL_NOTES_MAX))
 		return 0;
@@ -66,6 +67,7 @@ static void free_rail(struct cei_rail *rail)
 	cei_ring_fini(&rail->ready);
 	cei_bell_fini(&rail->bell);
 	free(rail->n_notes);
+	free(rail->nic.n_uses);
 	free(rail->nic.n_expected);
 	free(rail->nic.peers);
 	pthread_cond_destroy(&rail->called);
@@ -448,6 +450,19 @@ void cei_rail_expect(struct cei_rail *rail, uint32_t process, int by)
 	/* relaxed: a number alone, which the rail's thread looks at again and again */
 	atomic_fetch_add_explicit(&rail->nic.n_expected[process], (uint32_t)by,
 				  memory_order_relaxed);
+}
+
+void cei_rail_use(struct cei_rail *rail, uint32_t process, int by)
+{
+	/* relaxed: as in cei_rail_expect() */
+	atomic_fetch_add_explicit(&rail->nic.n_uses[process], (uint32_t)by,
+				  memory_order_relaxed);
+}
+
+void cei_rail_await_users(struct cei_rail *rail, int by)
+{
+	/* relaxed: as in cei_rail_expect() */
+	atomic_fetch_add_explicit(&rail->nic.n_awaits, (uint32_t)by, memory_order_relaxed);
 }
 
 struct peer_call {

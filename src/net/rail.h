@@ -91,6 +91,13 @@ int  cei_rail_say(struct cei_rail *rail, uint32_t process,
  * falls silent meanwhile, it is lost. Never blocks. */
 void cei_rail_expect(struct cei_rail *rail, uint32_t process, int by);
 
+/* The process uses as many exports of this one more or less. Never blocks. */
+void cei_rail_use(struct cei_rail *rail, uint32_t process, int by);
+
+/* This process waits, by as many waits more or less, for what processes that use its exports may
+ * do: one of those that falls silent meanwhile is lost. Never blocks. */
+void cei_rail_await_users(struct cei_rail *rail, int by);
+
 /* Gives a process up: everything with it fails. */
 int  cei_rail_give_up(struct cei_rail *rail, uint32_t process, const char *why);
 

@@ -48,6 +48,63 @@ START_TEST(test_a_launch_to_a_lost_node_names_its_rank)
 }
 END_TEST
 
+/* Nothing is owed to the network: only the application waits, for a counter of its own that the
+ * other node would raise. */
+START_TEST(test_a_silent_node_is_lost_to_who_waits_for_its_mark)
+{
+	ceov_signal *own;
+
+	nodes_open_strict(&nodes, 2, TIMEOUT_NS);
+	own = nodes_signal(&nodes, 0, "own", 1);
+	(void)nodes_find_signal(&nodes, 1, 0, "own");
+	cut(0, 1);
+	ck_assert_int_eq(ceov_signal_wait(own, 0, 1, 4 * TIMEOUT_NS), CEOV_ERR_PEER_LOST);
+	ck_assert_uint_eq(testing_failure(nodes_context(&nodes, 0)).rank, 1);
+	nodes_close(&nodes);
+}
+END_TEST
+
+/* Likewise a launch that waits for such a counter. */
+START_TEST(test_a_silent_node_is_lost_to_a_launch_that_waits_for_its_mark)
+{
+	struct ceov_launch launch = { .struct_bytes = sizeof(launch) };
+	struct ceov_transfer transfer;
+	ceov_ticket ticket;
+	ceov_signal *own;
+	ceov_plan *plan;
+
+	nodes_open_strict(&nodes, 2, TIMEOUT_NS);
+	own = nodes_signal(&nodes, 0, "own", 1);
+	(void)nodes_find_signal(&nodes, 1, 0, "own");
+	transfer = testing_transfer(nodes_buffer(&nodes, 0, "source", BYTES),
+				    nodes_buffer(&nodes, 0, "target", BYTES), BYTES);
+	transfer.source_ready = testing_mark(own, 0, 1);
+	plan = testing_plan(nodes_context(&nodes, 0), 0);
+	testing_add(plan, &transfer);
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+	ck_assert_int_eq(ceov_launch(plan, &launch, &ticket), 0);
+	cut(0, 1);
+	ck_assert_int_eq(ceov_wait(nodes_context(&nodes, 0), ticket, 4 * TIMEOUT_NS),
+			 CEOV_ERR_PEER_LOST);
+	nodes_close(&nodes);
+}
+END_TEST
+
+/* Processes that use nothing of each other, or do not wait, may be silent. */
+START_TEST(test_who_waits_for_nobody_loses_nobody)
+{
+	ceov_signal *own;
+	ceov_buffer *none = NULL;
+
+	nodes_open_strict(&nodes, 2, TIMEOUT_NS);
+	own = nodes_signal(&nodes, 0, "own", 1);
+	ck_assert_int_eq(ceov_buffer_find(nodes_context(&nodes, 1), 0, "none", &none), CEOV_NONE);
+	cut(0, 1);
+	ck_assert_int_eq(ceov_signal_wait(own, 0, 1, 2 * TIMEOUT_NS), CEOV_PENDING);
+	nodes_close(&nodes);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("nodes that are lost");
@@ -55,6 +112,9 @@ static Suite *suite(void)
 
 	tcase_set_timeout(all, 60);
 	tcase_add_test(all, test_a_launch_to_a_lost_node_names_its_rank);
+	tcase_add_test(all, test_a_silent_node_is_lost_to_who_waits_for_its_mark);
+	tcase_add_test(all, test_a_silent_node_is_lost_to_a_launch_that_waits_for_its_mark);
+	tcase_add_test(all, test_who_waits_for_nobody_loses_nobody);
 	suite_add_tcase(made, all);
 	return made;
 }

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "ce_engine/engine/engine.h"
 #include "ce_engine/objects/context.h"
+#include "ce_engine/objects/far.h"
 #include "ce_engine/objects/signal.h"
 #include "ce_engine/sched/trace.h"
 
@@ -120,6 +121,7 @@ void cei_completion_retire(struct cei_engine *engine, struct cei_launch *launch)
 	cei_admission_leave(&engine->admission, launch);
 	pthread_mutex_lock(&plan->lock);
 	cei_list_append(&plan->run.idle, &launch->link);
+	cei_far_await(plan->object.context, -(plan->waits.n_watches != 0));
 	plan->run.n_in_flight--;
 	pthread_mutex_unlock(&plan->lock);
 	cei_tickets_publish(&plan->object.context->tickets, slot, error);

@@ -262,3 +262,9 @@ void cei_far_put(ceov_context *context, struct cei_far *far)
 	}
 	pthread_mutex_unlock(&context->far_lock);
 }
+
+void cei_far_await(const ceov_context *context, int by)
+{
+	if (context->site.network)
+		cei_network_await_users(context->site.network, by);
+}

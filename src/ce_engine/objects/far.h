@@ -47,6 +47,10 @@ void cei_far_revoke(ceov_context *context, struct cei_region *region);
 int  cei_far_find(ceov_context *context, const struct cei_lookup *lookup,
 		  struct cei_found *found, uint32_t *ret_kind);
 
+/* The process waits, by as many waits more or less, for counters of its own: while it does, nodes
+ * that may raise them and fall silent are lost. Never blocks. */
+void cei_far_await(const ceov_context *context, int by);
+
 /* Ends one use of what a find gave. NULL is allowed. */
 void cei_far_put(ceov_context *context, struct cei_far *far);
 

@@ -187,12 +187,44 @@ int ceov_signal_value(ceov_signal *signal, uint32_t index, uint64_t *ret_value)
 	return r ? r : signal->object.door->signal.value(signal, index, ret_value);
 }
 
+/* Whether the counter has the value: 0, CEOV_PENDING, or why it will not have it. */
+static int look(ceov_signal *signal, uint32_t index, uint64_t value)
+{
+	static const char call[] = "ceov_signal_wait";
+	uint64_t seen;
+	int r = signal->object.door->signal.value(signal, index, &seen);
+
+	if (!r)
+		r = cei_signal_check_abort(signal, call);
+	if (r)
+		return r;
+	if (seen >= CEOV_VALUE_LIMIT)
+		return poisoned(signal, index, call);
+	return seen >= value ? 0 : CEOV_PENDING;
+}
+
+/* A wait for a counter that others raise: who may and falls silent meanwhile is lost. */
+static int look_until(ceov_signal *signal, uint32_t index, uint64_t value, uint64_t deadline_ns)
+{
+	ceov_context *context = signal->object.context;
+	struct cei_backoff backoff;
+	int r;
+
+	cei_far_await(context, 1);
+	cei_backoff_reset(&backoff);
+	do {
+		cei_backoff_step(&backoff);
+		r = look(signal, index, value);
+	} while (r == CEOV_PENDING && cei_now_ns() < deadline_ns);
+	cei_far_await(context, -1);
+	return r;
+}
+
 int ceov_signal_wait(ceov_signal *signal, uint32_t index, uint64_t value,
 		     uint64_t timeout_ns)
 {
-	uint64_t seen, deadline = timeout_ns ? cei_deadline(timeout_ns) : 0;
+	uint64_t deadline_ns = timeout_ns ? cei_deadline(timeout_ns) : 0;
 	static const char call[] = "ceov_signal_wait";
-	struct cei_backoff backoff;
 	int r = cei_object_check(signal, &cei_signal_type, call);
 
 	if (!r)
@@ -200,22 +232,10 @@ int ceov_signal_wait(ceov_signal *signal, uint32_t index, uint64_t value,
 	if (r)
 		return r;
 	cei_signal_ask(signal, index, value);
-	cei_backoff_reset(&backoff);
-	for (;;) {
-		r = signal->object.door->signal.value(signal, index, &seen);
-		if (r)
-			return r;
-		r = cei_signal_check_abort(signal, call);
-		if (r)
-			return r;
-		if (seen >= CEOV_VALUE_LIMIT)
-			return poisoned(signal, index, call);
-		if (seen >= value)
-			return 0;
-		if (!timeout_ns || cei_now_ns() >= deadline)
-			return CEOV_PENDING;
-		cei_backoff_step(&backoff);
-	}
+	r = look(signal, index, value);
+	if (r != CEOV_PENDING || !timeout_ns)
+		return r;
+	return look_until(signal, index, value, deadline_ns);
 }
 
 /* --- kernels ------------------------------------------------------------- */
