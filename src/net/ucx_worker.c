@@ -35,6 +35,9 @@ static const struct setting settings[] = {
 	/* 8 KiB, the default, costs UCX 1.22 a factor of 4 over TCP. */
 	{ SOCKETS, "TCP_", "TX_SEG_SIZE", "256k" },
 	{ SOCKETS, "TCP_", "RX_SEG_SIZE", "256k" },
+	/* Else the rail's thread stands still in connect() for seconds, or minutes, if the other
+	 * side does not answer. */
+	{ SOCKETS, "TCP_", "CONN_NB", "y" },
 	/* Without it there are no endpoints in error mode PEER over shared memory. */
 	{ SHARED, "", "MM_ERROR_HANDLING", "y" },
 	/* Over shared memory a dead peer is seen at the next check only. */
