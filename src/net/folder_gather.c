@@ -223,9 +223,11 @@ int cei_folder_gather(struct cei_exchange *exchange, const void *own, uint32_t n
 		      uint64_t deadline_ns, struct cei_gathered *ret_gathered)
 {
 	struct collecting collecting = { .exchange = exchange };
+	struct cei_folder *folder = exchange->private;
 	uint32_t i;
 	int r = 0;
 
+	folder->deadline_ns = deadline_ns;
 	collecting.files = calloc(exchange->n_processes, sizeof(*collecting.files));
 	collecting.has = calloc(exchange->n_processes, 1);
 	if (!collecting.files || !collecting.has)
@@ -282,12 +284,23 @@ static void remove_files(const struct cei_exchange *exchange)
 	closedir(list);
 }
 
+/* Until when process 0 waits for the others' reading: not beyond the deadline of the exchange. A
+ * failure is often that this has passed, and the others have to be told of it. */
+static uint64_t clearing_deadline(const struct cei_folder *folder)
+{
+	uint64_t deadline_ns;
+
+	if (folder->has_failed)
+		return cei_deadline(FAILURE_WAIT_NS);
+	deadline_ns = cei_deadline(REMOVE_WAIT_NS);
+	return deadline_ns < folder->deadline_ns ? deadline_ns : folder->deadline_ns;
+}
+
 void cei_folder_clear(struct cei_exchange *exchange)
 {
 	const struct cei_folder *folder = exchange->private;
 	uint64_t pause_ns = CEI_FOLDER_PAUSE_NS;
-	uint64_t deadline_ns = cei_deadline(folder->has_failed ? FAILURE_WAIT_NS
-							       : REMOVE_WAIT_NS);
+	uint64_t deadline_ns = clearing_deadline(folder);
 	uint32_t n_parts;
 
 	if (!folder->run)

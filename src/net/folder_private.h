@@ -34,6 +34,7 @@ struct cei_folder {
 	uint64_t instance;              /* random, of this process */
 	uint64_t run;                   /* 0: not known yet */
 	int      has_failed;
+	uint64_t deadline_ns;           /* of the exchange, point in time */
 	char     part[CEI_FOLDER_NAME_BYTES];   /* name of the file that this process has written,
 						 * or tried to, and has to remove; "": none */
 	uint64_t foreign_instance;      /* of an answer to another process of this number; 0:
