@@ -155,7 +155,8 @@ pure_suites += \
 	%D%/conformance/test_rail_ucx_tcp \
 	%D%/conformance/test_rail_ucx_shm \
 	%D%/system/test_nodes_processes \
-	%D%/system/test_nodes_large
+	%D%/system/test_nodes_large \
+	%D%/system/test_nodes_namespaces
 suites = $(threaded_suites) $(pure_suites)
 
 gpu_suites =
@@ -204,7 +205,7 @@ product_tests = \
 	%D%/system/test_torch.sh
 
 if HAVE_CHECK
-check_PROGRAMS = $(suites) $(gpu_suites)
+check_PROGRAMS = $(suites) $(gpu_suites) %D%/system/nodes_torture
 check_LTLIBRARIES = libtesting.la
 else
 check-local:
@@ -227,6 +228,13 @@ endif
 
 %C%_unit_test_training_SOURCES = %D%/unit/test_training.c \
 	%D%/unit/training_rig.c %D%/unit/training_rig.h
+
+%C%_system_test_nodes_namespaces_SOURCES = %D%/system/test_nodes_namespaces.c \
+	%D%/system/node_life.c %D%/system/node_life.h \
+	%D%/system/namespaces.c %D%/system/namespaces.h
+%C%_system_nodes_torture_SOURCES = %D%/system/nodes_torture.c \
+	%D%/system/node_life.c %D%/system/node_life.h \
+	%D%/system/namespaces.c %D%/system/namespaces.h
 
 # What several suites share; each takes from it what it needs.
 libtesting_la_SOURCES = \
@@ -322,5 +330,15 @@ check-gpu-sanitizer: all
 			exit 1; \
 	done
 
-.PHONY: check-suites check-threaded check-gpu check-gpu-torch check-gpu-stress \
+# Faults between nodes again and again: each case of the matrix 100 times, and 1,000 cycles in which
+# a group opens, is struck under load and opens again. An hour; CEOVERLAP_TEST_NODES_ROUNDS and
+# CEOVERLAP_TEST_NODES_CYCLES are other numbers.
+check-nodes-torture: all
+	$(MAKE) $(AM_MAKEFLAGS) %D%/system/nodes_torture %D%/system/test_nodes_namespaces
+	@export CEOVERLAP_TEST_TIMEOUT=14400; \
+		$(BASH) $(srcdir)/%D%/run_test.sh %D%/system/nodes_torture && \
+		CEOVERLAP_TEST_NODES_ROUNDS=$${CEOVERLAP_TEST_NODES_ROUNDS:-100} \
+			$(BASH) $(srcdir)/%D%/run_test.sh %D%/system/test_nodes_namespaces
+
+.PHONY: check-nodes-torture check-suites check-threaded check-gpu check-gpu-torch check-gpu-stress \
 	check-gpu-sanitizer

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Makes nodes out of network namespaces. */
+
+#include "system/namespaces.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define COMMAND_BYTES 512
+
+/* --- commands -------------------------------------------------------------------------- */
+
+/* Runs a line of shell in the calling process' namespaces. Returns 0 if all went well. */
+static int run_line(const char *format, va_list arguments)
+{
+	char line[COMMAND_BYTES];
+
+	vsnprintf(line, sizeof(line), format, arguments);
+	return system(line);
+}
+
+__attribute__((format(printf, 1, 2))) static int run_quietly(const char *format, ...)
+{
+	va_list arguments;
+	int r;
+
+	va_start(arguments, format);
+	r = run_line(format, arguments);
+	va_end(arguments);
+	return r;
+}
+
+/* As run_quietly(); ends the process if it went wrong. */
+__attribute__((format(printf, 1, 2))) static void run_surely(const char *format, ...)
+{
+	va_list arguments;
+	int r;
+
+	va_start(arguments, format);
+	r = run_line(format, arguments);
+	va_end(arguments);
+	if (!r)
+		return;
+	fprintf(stderr, "namespaces: '%s' has failed with status %#x\n", format, (unsigned)r);
+	_exit(96);
+}
+
+/* --- making -------------------------------------------------------------------------------- */
+
+static int write_line(const char *path, const char *line)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : write(fd, line, strlen(line));
+
+	if (fd >= 0)
+		close(fd);
+	return n == (ssize_t)strlen(line) ? 0 : -1;
+}
+
+/* A user namespace, in which this process may do everything to the namespaces that it makes. */
+static int enter_hub(void)
+{
+	unsigned user = geteuid(), group = getegid();
+	char map[32];
+
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWNS))
+		return -1;
+	snprintf(map, sizeof(map), "0 %u 1", user);
+	if (write_line("/proc/self/uid_map", map) || write_line("/proc/self/setgroups", "deny"))
+		return -1;
+	snprintf(map, sizeof(map), "0 %u 1", group);
+	return write_line("/proc/self/gid_map", map);
+}
+
+/* Shows the interfaces of the node in /sys, where UCX looks for them, says so, and sleeps. */
+static void hold(int ready, pid_t parent)
+{
+	char is_ready = !unshare(CLONE_NEWNET | CLONE_NEWNS) &&
+		!mount("none", "/sys", "sysfs", 0, NULL);
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (write(ready, &is_ready, 1) != 1 || getppid() != parent)
+		_exit(1);
+	for (;;)
+		pause();
+}
+
+static int start_holder(struct namespaces *nodes)
+{
+	pid_t parent = getpid(), pid;
+	char is_ready = 0;
+	int fds[2];
+
+	if (pipe(fds))
+		return -1;
+	pid = fork();
+	if (!pid) {
+		close(fds[0]);
+		hold(fds[1], parent);
+	}
+	close(fds[1]);
+	if (pid > 0)
+		nodes->holders[nodes->n++] = pid;
+	if (pid < 0 || read(fds[0], &is_ready, 1) != 1)
+		is_ready = 0;
+	close(fds[0]);
+	return is_ready ? 0 : -1;
+}
+
+/* Interface e0 of node 1 is at the port p0n1 of the bridge br0. */
+static int wire(const struct namespaces *nodes, uint32_t node, uint32_t rail)
+{
+	pid_t pid = nodes->holders[node];
+
+	return run_quietly("exec 2> /dev/null; ip link add p%un%u type veth peer name e%u netns %d "
+			   "&& ip link set p%un%u master br%u up && "
+			   "nsenter -t %d -n ip addr add 10.77.%u.%u/24 dev e%u && "
+			   "nsenter -t %d -n ip link set e%u up && "
+			   "nsenter -t %d -n ip link set lo up", rail, node, rail, (int)pid,
+			   rail, node, rail, (int)pid, rail + 1, node + 1, rail, (int)pid, rail,
+			   (int)pid);
+}
+
+/* The kernel notices a carrier up to a second later. Returns 0 when it has. */
+static int await_carrier(const struct namespaces *nodes, uint32_t node, uint32_t rail)
+{
+	return run_quietly("for i in $(seq 500); do nsenter -t %d -n ip link show dev e%u | "
+			   "grep -q 'state UP' && exit 0; sleep 0.01; done; exit 1",
+			   (int)nodes->holders[node], rail);
+}
+
+static int await_carriers(const struct namespaces *nodes)
+{
+	uint32_t node, rail;
+
+	for (node = 0; node < nodes->n; node++)
+		for (rail = 0; rail < NAMESPACES_RAILS; rail++)
+			if (await_carrier(nodes, node, rail))
+				return -1;
+	return 0;
+}
+
+static const char *make(struct namespaces *nodes, uint32_t n)
+{
+	uint32_t node, rail;
+
+	if (enter_hub())
+		return "user and network namespaces are not allowed here";
+	for (rail = 0; rail < NAMESPACES_RAILS; rail++)
+		if (run_quietly("ip link add br%u type bridge 2> /dev/null && "
+				"ip link set br%u up", rail, rail))
+			return "ip (iproute2) is not here, or makes no bridge";
+	for (node = 0; node < n; node++) {
+		if (start_holder(nodes))
+			return "sysfs cannot be mounted in a namespace here";
+		for (rail = 0; rail < NAMESPACES_RAILS; rail++)
+			if (wire(nodes, node, rail))
+				return "ip makes no veth pairs here";
+	}
+	if (await_carriers(nodes))
+		return "veth pairs get no carrier here";
+	if (run_quietly("tc qdisc add dev p0n0 root tbf rate 1gbit burst 256kb latency 50ms "
+			"2> /dev/null && tc qdisc del dev p0n0 root"))
+		return "tc (iproute2) is not here, or has no tbf";
+	return NULL;
+}
+
+const char *namespaces_open(struct namespaces *nodes, uint32_t n)
+{
+	const char *why;
+
+	memset(nodes, 0, sizeof(*nodes));
+	why = make(nodes, n);
+	if (why)
+		namespaces_close(nodes);
+	return why;
+}
+
+void namespaces_close(struct namespaces *nodes)
+{
+	while (nodes->n) {
+		kill(nodes->holders[--nodes->n], SIGKILL);
+		(void)waitpid(nodes->holders[nodes->n], NULL, 0);
+	}
+}
+
+/* --- nodes ------------------------------------------------------------------------------------ */
+
+static int enter(pid_t pid, const char *name, int kind)
+{
+	char path[64];
+	int fd, r;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)pid, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	r = setns(fd, kind);
+	close(fd);
+	return r;
+}
+
+int namespaces_join(const struct namespaces *nodes, uint32_t node)
+{
+	pid_t pid = nodes->holders[node];
+
+	return enter(pid, "net", CLONE_NEWNET) || enter(pid, "mnt", CLONE_NEWNS) ? -1 : 0;
+}
+
+/* --- cables ----------------------------------------------------------------------------------- */
+
+/* What the kernel was asking for in vain it would call unreachable for up to three seconds more. */
+static void forget_neighbours(const struct namespaces *nodes, uint32_t rail)
+{
+	uint32_t node;
+
+	for (node = 0; node < nodes->n; node++)
+		run_surely("nsenter -t %d -n ip neigh flush dev e%u", (int)nodes->holders[node],
+			   rail);
+}
+
+void namespaces_plug(const struct namespaces *nodes, uint32_t node, uint32_t rail, int is_in)
+{
+	run_surely("ip link set p%un%u %s", rail, node, is_in ? "up" : "down");
+	if (!is_in)
+		return;
+	if (await_carrier(nodes, node, rail)) {
+		fprintf(stderr, "namespaces: e%u of node %u gets no carrier\n", rail, node);
+		_exit(96);
+	}
+	forget_neighbours(nodes, rail);
+}
+
+/* A bucket that holds no packet drops all of them. */
+void namespaces_deafen(const struct namespaces *nodes, uint32_t node, uint32_t rail)
+{
+	(void)nodes;
+	run_surely("tc qdisc replace dev p%un%u root tbf rate 8bit burst 1b limit 1b", rail, node);
+}
+
+void namespaces_limit(const struct namespaces *nodes, uint32_t node, uint32_t rail,
+		      uint32_t megabits)
+{
+	(void)nodes;
+	run_surely("tc qdisc replace dev p%un%u root tbf rate %umbit burst 64kb latency 50ms", rail,
+		   node, megabits);
+}
+
+void namespaces_unlimit(const struct namespaces *nodes, uint32_t node, uint32_t rail)
+{
+	run_surely("tc qdisc del dev p%un%u root", rail, node);
+	forget_neighbours(nodes, rail);
+}
