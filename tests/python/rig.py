@@ -84,16 +84,26 @@ def in_threads(n, function):
     return results
 
 
-def in_processes(n, program):
-    """The program's text in n processes, each a rank of a group by its environment; returns
-    [(exit status, output)]. Each process ends by itself or is killed."""
+def _of_nodes(folder, n, n_nodes, rank):
+    """What makes n processes act as so many nodes, which meet at a folder."""
+    if n_nodes == 1:
+        return {"CEOVERLAP_GROUP": os.path.join(folder, "group")}
+    return {"CEOVERLAP_BOOTSTRAP": "folder", "CEOVERLAP_FOLDER": folder,
+            "CEOVERLAP_PROCESS": str(rank), "CEOVERLAP_PROCESSES": str(n),
+            "CEOVERLAP_NODE": f"node {rank * n_nodes // n}", "CEOVERLAP_TRANSPORTS": "tcp",
+            "UCX_LOG_LEVEL": "fatal"}
+
+
+def in_processes(n, program, n_nodes=1):
+    """The program's text in n processes, each a rank of a group by its environment, of so many
+    nodes; returns [(exit status, output)]. Each process ends by itself or is killed."""
     with tempfile.TemporaryDirectory() as folder:
         processes = []
         try:
             for rank in range(n):
                 environment = dict(os.environ, CEOVERLAP_RANK=str(rank),
                                    CEOVERLAP_RANKS=str(n), CEOVERLAP_PLACE="host",
-                                   CEOVERLAP_GROUP=os.path.join(folder, "group"))
+                                   **_of_nodes(folder, n, n_nodes, rank))
                 processes.append(subprocess.Popen(
                     [sys.executable, "-c", textwrap.dedent(program)], env=environment,
                     cwd=FOLDER, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
