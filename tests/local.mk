@@ -49,6 +49,7 @@ threaded_suites = \
 	%D%/unit/test_many_lanes \
 	%D%/unit/test_nodes \
 	%D%/unit/test_blocks \
+	%D%/unit/test_broadcast \
 	%D%/unit/test_levels \
 	%D%/unit/test_nodes_faults \
 	%D%/unit/test_waits \

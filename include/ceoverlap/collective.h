@@ -15,7 +15,8 @@
  *     piece has the remaining bytes. A piece has one counter, with index
  *         source rank * n_pieces + piece
  *     in the target rank's arrived and free signals; in the ready signal it is
- *     `piece` (all-gather) or target rank * n_pieces + piece (all-to-all);
+ *     `piece` (all-gather) or target rank * n_pieces + piece (all-to-all); a broadcast has
+ *     one source, so all its indices are `piece`;
  *   - a launch with base k expects ready at k + 1 and free at k, and raises
  *     arrived to k + 1;
  *   - the expected marks are declared to the plan (ceov_plan_expect).
@@ -116,6 +117,39 @@ struct ceov_all_to_all {
 };
 
 int ceov_plan_add_all_to_all(ceov_plan *plan, const struct ceov_all_to_all *exchange);
+
+/* Sends the root's bytes to all other ranks, to target_offset_bytes in each target. Every rank adds
+ * it to a plan of its own, with the same root, bytes and n_pieces. Counters of ready, arrived and
+ * free have the piece as index.
+ *
+ * The root sends piece p to one rank of its node, the one with index p modulo the number of the
+ * node's ranks (the index is that of ceov_all_gather; it may be the root itself). That rank sends
+ * the piece on as it would send its shard in an all-gather: to the others of its node but the
+ * root, and to one rank of each other node, which passes it on to its neighbours. With as many
+ * pieces as the root's node has ranks, or more, all of these share the work.
+ *
+ * A rank needs the targets, arrived and free signals of the ranks to which it sends, and if it is
+ * not the root its own target and its own arrived signal, on the host; the entries of other ranks
+ * are not read. A rank that sends to nobody gets no transfers; its plan may be committed and
+ * launched all the same. Until its launch has ended, a rank does not change what has arrived, and
+ * does not raise free for it: the bytes may still be on their way to others. */
+struct ceov_broadcast {
+	size_t              struct_bytes;
+	uint64_t            bytes;
+	uint32_t            n_pieces;
+	uint32_t            root;
+	ceov_buffer        *source;             /* of the root; others do not need it */
+	uint64_t            source_offset_bytes;
+	ceov_buffer *const *targets;
+	uint64_t            target_offset_bytes;
+	ceov_signal        *ready;              /* of the root: n_pieces counters; NULL: the source
+						 * is ready when its plan is launched */
+	ceov_signal *const *arrived;            /* n_pieces counters each */
+	ceov_signal *const *free;               /* n_pieces counters each; NULL: targets are always
+						 * free */
+};
+
+int ceov_plan_add_broadcast(ceov_plan *plan, const struct ceov_broadcast *broadcast);
 
 #ifdef __cplusplus
 }

@@ -201,6 +201,14 @@ class ceov_all_to_all(Struct):
                 ("blocks", POINTER(ceov_block))]
 
 
+class ceov_broadcast(Struct):
+    _fields_ = [("struct_bytes", c_size_t), ("bytes", c_uint64), ("n_pieces", c_uint32),
+                ("root", c_uint32), ("source", c_void_p), ("source_offset_bytes", c_uint64),
+                ("targets", POINTER(c_void_p)), ("target_offset_bytes", c_uint64),
+                ("ready", c_void_p), ("arrived", POINTER(c_void_p)),
+                ("free", POINTER(c_void_p))]
+
+
 class ceov_workspace_config(Struct):
     _fields_ = [("struct_bytes", c_size_t), ("rank", c_uint32), ("name", c_char_p),
                 ("scratch_bytes", c_uint64), ("is_capturable", c_int),
@@ -319,6 +327,7 @@ PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
 
     "ceov_plan_add_all_gather": (c_int, [_handle, POINTER(ceov_all_gather)]),
     "ceov_plan_add_all_to_all": (c_int, [_handle, POINTER(ceov_all_to_all)]),
+    "ceov_plan_add_broadcast": (c_int, [_handle, POINTER(ceov_broadcast)]),
 
     "ceov_workspace_create": (c_int, [_handle, POINTER(ceov_workspace_config),
                                       _ret_handle]),
