@@ -319,6 +319,11 @@ check-gpu: all
 check-gpu-torch: all
 	@$(BASH) $(srcdir)/%D%/gpu/check_torch.sh
 
+# The loss of a process in a large group over several nodes.
+check-nodes-loss: all
+	CEOVERLAP_TEST_LOSS=1 $(MAKE) $(AM_MAKEFLAGS) check \
+		TESTS='%D%/system/test_nodes_large'
+
 # For as long as CEOVERLAP_STRESS_SECONDS says.
 check-gpu-stress: all
 	@$(BASH) $(srcdir)/%D%/gpu/check_stress.sh
@@ -341,5 +346,5 @@ check-nodes-torture: all
 		CEOVERLAP_TEST_NODES_ROUNDS=$${CEOVERLAP_TEST_NODES_ROUNDS:-100} \
 			$(BASH) $(srcdir)/%D%/run_test.sh %D%/system/test_nodes_namespaces
 
-.PHONY: check-nodes-torture check-suites check-threaded check-gpu check-gpu-torch check-gpu-stress \
-	check-gpu-sanitizer
+.PHONY: check-nodes-torture check-nodes-loss check-suites check-threaded check-gpu check-gpu-torch \
+	check-gpu-stress check-gpu-sanitizer
