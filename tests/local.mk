@@ -133,6 +133,7 @@ pure_suites = \
 	%D%/unit/test_pinned \
 	%D%/unit/test_far_wire \
 	%D%/unit/test_network_wire \
+	%D%/unit/test_spread \
 	%D%/unit/test_far_stream \
 	%D%/unit/test_rail_evil \
 	%D%/unit/test_rail \

@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "net/far_peer.h"
+#include "net/spread.h"
 
 #define NS_PER_S UINT64_C(1000000000)
 
@@ -475,18 +476,19 @@ static void heard(void *arg, uint32_t process, const struct cei_far_message *mes
 
 /* --- processes that have gone --------------------------------------------------------------- */
 
-/* Every process tells those whose numbers differ in one bit, so that in the end all know, even if
- * some of them have gone. */
+/* Every process passes each loss on once, so this ends; in the end all know, even if some of them
+ * have gone: see cei_spread(). */
 static void pass_on(struct cei_network *network, uint32_t process)
 {
-	uint32_t own = cei_book_own_process(network->book), n, bit, n_ranks;
+	uint32_t told[CEI_SPREAD_MAX], i, n, n_ranks;
 	struct cei_note note = { .type = CEI_NOTE_GONE };
 
 	note.gone = cei_book_ranks_of(network->book, process, &n_ranks)[0];
-	n = cei_book_n_processes(network->book);
-	for (bit = 1; bit < n; bit *= 2)
-		if ((own ^ bit) < n && (own ^ bit) != process)
-			cei_network_note(network, own ^ bit, &note);
+	n = cei_spread(cei_book_own_process(network->book),
+		       cei_book_n_processes(network->book), told);
+	for (i = 0; i < n; i++)
+		if (told[i] != process)
+			cei_network_note(network, told[i], &note);
 }
 
 /* Ends what waits for an answer of the process. */

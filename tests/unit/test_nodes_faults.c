@@ -105,6 +105,26 @@ START_TEST(test_who_waits_for_nobody_loses_nobody)
 }
 END_TEST
 
+/* Node 2 has nothing to do with node 0, and is told by node 1 that it is lost: also in a group
+ * whose size is no power of two. */
+START_TEST(test_a_loss_is_told_to_who_did_not_notice)
+{
+	ceov_signal *first, *third;
+
+	nodes_open_strict(&nodes, 3, TIMEOUT_NS);
+	first = nodes_signal(&nodes, 1, "first", 1);
+	third = nodes_signal(&nodes, 2, "third", 1);
+	(void)nodes_find_signal(&nodes, 0, 1, "first");
+	(void)nodes_find_signal(&nodes, 1, 2, "third");
+	cut(0, 1);
+	cut(0, 2);
+	ck_assert_int_eq(ceov_signal_wait(first, 0, 1, 4 * TIMEOUT_NS), CEOV_ERR_PEER_LOST);
+	ck_assert_int_eq(ceov_signal_wait(third, 0, 1, 4 * TIMEOUT_NS), CEOV_ERR_PEER_LOST);
+	ck_assert_uint_eq(testing_failure(nodes_context(&nodes, 2)).rank, 0);
+	nodes_close(&nodes);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("nodes that are lost");
@@ -115,6 +135,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_a_silent_node_is_lost_to_who_waits_for_its_mark);
 	tcase_add_test(all, test_a_silent_node_is_lost_to_a_launch_that_waits_for_its_mark);
 	tcase_add_test(all, test_who_waits_for_nobody_loses_nobody);
+	tcase_add_test(all, test_a_loss_is_told_to_who_did_not_notice);
 	suite_add_tcase(made, all);
 	return made;
 }
