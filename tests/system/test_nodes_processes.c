@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <ceoverlap/collective.h>
+
 #include "base/clock.h"
 #include "system/bootstrap_fixture.h"
 #include "testing.h"
@@ -132,6 +134,104 @@ START_TEST(test_a_ring_over_two_nodes)
 }
 END_TEST
 
+/* --- an all-gather in two levels --------------------------------------------------------- */
+
+#define SHARD_BYTES (UINT64_C(300) << 10)
+#define PIECES      3u
+
+struct gather {                         /* arrays: by rank; those of the other node's rank to
+					 * which this one does not send stay NULL */
+	ceov_buffer *source;
+	ceov_buffer *targets[RANKS];
+	ceov_signal *arrived[RANKS];
+	ceov_signal *free[RANKS];
+	ceov_plan   *plan;
+};
+
+static void find_peers(ceov_context *context, uint32_t rank, struct gather *gather)
+{
+	uint32_t i;
+
+	for (i = 0; i < RANKS; i++) {
+		if (i == rank || (i / 2 != rank / 2 && i % 2 != rank % 2))
+			continue;
+		need(!ceov_buffer_find(context, i, "target", &gather->targets[i]));
+		need(!ceov_signal_find(context, i, "arrived", &gather->arrived[i]));
+		need(!ceov_signal_find(context, i, "free", &gather->free[i]));
+	}
+}
+
+static void make_gather(ceov_context *context, uint32_t rank, struct gather *gather)
+{
+	struct ceov_all_gather args = { .struct_bytes = sizeof(args) };
+
+	gather->source = testing_buffer(context, rank, SHARD_BYTES);
+	gather->targets[rank] = testing_buffer(context, rank, RANKS * SHARD_BYTES);
+	gather->arrived[rank] = testing_signal(context, rank, RANKS * PIECES);
+	gather->free[rank] = testing_signal(context, rank, RANKS * PIECES);
+	need(!ceov_buffer_share(gather->targets[rank], "target"));
+	need(!ceov_signal_share(gather->arrived[rank], "arrived"));
+	need(!ceov_signal_share(gather->free[rank], "free"));
+	need(!ceov_barrier(context, TESTING_PATIENCE));
+	find_peers(context, rank, gather);
+	args.shard_bytes = SHARD_BYTES;
+	args.n_pieces = PIECES;
+	args.source = gather->source;
+	args.targets = gather->targets;
+	args.arrived = gather->arrived;
+	args.free = gather->free;
+	gather->plan = testing_plan(context, rank);
+	need(!ceov_plan_add_all_gather(gather->plan, &args));
+	need(!ceov_plan_commit(gather->plan));
+}
+
+static void run_gather(ceov_context *context, uint32_t rank, struct gather *gather,
+		       uint64_t base)
+{
+	struct ceov_launch launch = { .struct_bytes = sizeof(launch), .base = base };
+	uint8_t *target = ceov_buffer_base(gather->targets[rank], rank);
+	ceov_ticket ticket;
+	uint32_t i;
+
+	testing_fill(ceov_buffer_base(gather->source, rank), SHARD_BYTES, base * RANKS + rank);
+	need(!ceov_launch(gather->plan, &launch, &ticket));
+	for (i = 0; i < RANKS * PIECES; i++)
+		need(!ceov_signal_wait(gather->arrived[rank], i, base + 1, TESTING_PATIENCE));
+	for (i = 0; i < RANKS; i++)
+		need(testing_check(target + i * SHARD_BYTES, SHARD_BYTES, base * RANKS + i) ==
+		     SHARD_BYTES);
+	need(!ceov_wait(context, ticket, TESTING_PATIENCE));
+	for (i = 0; i < RANKS * PIECES; i++)
+		need(!ceov_signal_raise(gather->free[rank], i, base + 1));
+}
+
+static void run_gathers(uint32_t rank)
+{
+	struct gather gather = { 0 };
+	struct testing_log log;
+	ceov_context *context = open_rank(rank, RANKS, &log);
+	uint64_t base;
+
+	make_gather(context, rank, &gather);
+	for (base = 0; base < LAUNCHES; base++)
+		run_gather(context, rank, &gather, base);
+	need(!ceov_barrier(context, TESTING_PATIENCE));
+	ceov_close(context);
+}
+
+START_TEST(test_an_all_gather_over_two_nodes)
+{
+	uint32_t rank;
+
+	for (rank = 0; rank < RANKS; rank++)
+		start(run_gathers, rank);
+	assert_all_end_well();
+	ck_assert(is_directory_empty());
+}
+END_TEST
+
+/* --- ends ---------------------------------------------------------------------------------- */
+
 /* Rank 3 is killed while the others wait for it; each is told so, by its name. */
 static void lose_rank_3(uint32_t rank)
 {
@@ -209,6 +309,7 @@ static void add_tests(TCase *tcase)
 {
 	tcase_set_timeout(tcase, 60);
 	tcase_add_test(tcase, test_a_ring_over_two_nodes);
+	tcase_add_test(tcase, test_an_all_gather_over_two_nodes);
 	tcase_add_test(tcase, test_a_killed_rank_is_lost_at_all_nodes);
 	tcase_add_test(tcase, test_ranks_from_the_launcher);
 }
