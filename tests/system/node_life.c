@@ -429,7 +429,7 @@ void life_run(const struct life_plan *plan)
 		r = run_passes(&process);
 	if (!r)                         /* in order: nobody closes while others still read */
 		(void)note(&process, ceov_barrier(process.context, call_ns()));
-	else if (process.ways[LIFE_RANKS - 1].plan)
+	else if (process.ways[LIFE_RANKS - 1].target)
 		look_for_late_bytes(&process);
 	reach(plan->life, LIFE_CLOSING);
 	if (plan->holds_close)

@@ -287,7 +287,7 @@ static int is_out(const struct cell *cell, uint32_t node)
 static uint64_t deadline_ms(const struct cell *cell)
 {
 	if (cell->phase == IN_MEETING)
-		return OPEN_MS + TIMEOUT_MS;
+		return OPEN_MS + 2 * TIMEOUT_MS;        /* opened at its deadline, then lost */
 	return cell->fault == FAULT_KILL ? TIMEOUT_MS : 2 * TIMEOUT_MS;
 }
 
