@@ -202,12 +202,13 @@ product_tests = \
 	%D%/system/test_sweep.sh \
 	%D%/system/test_measure.sh \
 	%D%/system/test_info.sh \
+	%D%/system/test_run.sh \
 	%D%/system/test_python.sh \
 	%D%/system/test_sdist.sh \
 	%D%/system/test_torch.sh
 
 if HAVE_CHECK
-check_PROGRAMS = $(suites) $(gpu_suites) %D%/system/nodes_torture
+check_PROGRAMS = $(suites) $(gpu_suites) %D%/system/nodes_torture %D%/system/run_party
 check_LTLIBRARIES = libtesting.la
 else
 check-local:

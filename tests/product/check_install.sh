@@ -92,7 +92,12 @@ elif ! timeout 60 "$info" --xml "$srcdir/tests/fixtures/machines/two-no-p2p.xml"
 	cat "$folder/route"
 	failed=1
 fi
-for page in ceoverlap-bench.1 ceoverlap-info.1; do
+launcher=$(find "$folder/root" -name ceoverlap-run -type f)
+if [ -z "$launcher" ] || ! timeout 60 "$launcher" -n 2 true; then
+	echo "FAIL: the installed ceoverlap-run does not start processes"
+	failed=1
+fi
+for page in ceoverlap-bench.1 ceoverlap-info.1 ceoverlap-run.1; do
 	if [ -z "$(find "$folder/root" -name "$page*")" ]; then
 		echo "FAIL: $page was not installed"
 		failed=1

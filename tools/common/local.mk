@@ -4,5 +4,7 @@
 # What the command line tools share
 ceoverlap_bench_SOURCES += \
 	%D%/streams.c %D%/streams.h
+ceoverlap_run_SOURCES += \
+	%D%/streams.c %D%/streams.h
 ceoverlap_info_SOURCES += \
 	%D%/streams.c %D%/streams.h

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+
+# ceoverlap-run: starts the processes of a group on this machine
+ceoverlap_run_LDADD = libceoverlap_core.la
+ceoverlap_run_SOURCES = \
+	%D%/ceoverlap-run.c \
+	%D%/folder.c \
+	%D%/labels.c \
+	%D%/orphans.c \
+	%D%/process.c \
+	%D%/run.h \
+	%D%/supervise.c
