@@ -5,10 +5,12 @@
 
 #include "net/ucx_worker.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* UCX takes TCP only where it expects fewer endpoints than this. */
 #define TCP_ENDPOINTS_MIN 256u
@@ -115,14 +117,46 @@ static int set_all(struct cei_ucx *ucx, ucp_config_t *config)
 	return r ? r : set_wanted(ucx, config, "NET_DEVICES", wanted->device);
 }
 
+/* Whether the system has a network interface, or a device of InfiniBand ("mlx5_0:1"), of that name.
+ * If it does not say which there are, any name may be right. */
+static int is_interface(const char *device)
+{
+	static const char *const folders[] = { "/sys/class/net", "/sys/class/infiniband" };
+	int n_name = (int)strcspn(device, ":");
+	char path[PATH_MAX];
+	size_t i;
+
+	if (access(folders[0], R_OK))
+		return 1;
+	for (i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+		snprintf(path, sizeof(path), "%s/%.*s", folders[i], n_name, device);
+		if (!access(path, F_OK))
+			return 1;
+	}
+	return 0;
+}
+
+/* With an unknown interface UCX would go on with shared memory alone, within this machine. */
+static int check_interface(const struct cei_transport_config *wanted)
+{
+	if (!wanted->device || (*wanted->device && !strchr(wanted->device, '/') &&
+				is_interface(wanted->device)))
+		return 0;
+	return cei_raise(wanted->report, CEOV_ERR_INVALID, 0,
+			 "UCX: this machine has no network interface '%s'; `ucx_info -d` "
+			 "lists what there is", wanted->device);
+}
+
 static int open_context(struct cei_ucx *ucx)
 {
 	const struct cei_transport_config *wanted = &ucx->transport->config;
 	ucp_config_t *config = NULL;
 	ucp_params_t params;
 	ucs_status_t status;
-	int r;
+	int r = check_interface(wanted);
 
+	if (r)
+		return r;
 	status = ucx->calls.config_read(NULL, NULL, &config);
 	if (status != UCS_OK)
 		return cei_ucx_raise(ucx, status, "reading its settings");

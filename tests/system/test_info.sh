@@ -118,6 +118,14 @@ END
 done
 [ "$n_files" -ge 8 ] || fail "$n_files machines in $machines, 8 at least expected"
 
+# Rails to other nodes: without UCX all three say why.
+CEOVERLAP_NICS=lo,nosuch0 expect 0 "rails" build
+if holds "^  net +(yes|built, not usable) " "the mover to other nodes" && grep -q "^  net  *yes" "$out"
+then
+	holds "^  lo +yes +UCX [0-9.]+, network interface lo" "a rail that can be used"
+	holds "^  nosuch0 +no +.*no network interface 'nosuch0'" "an interface that does not exist"
+fi
+
 # --- each for what it is ---------------------------------------------------------------
 
 on h200x8-nvswitch machine links affinity

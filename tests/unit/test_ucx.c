@@ -231,6 +231,27 @@ static void turn_until(struct cei_transport *a, struct cei_transport *b, const u
 	}
 }
 
+/* UCX itself would open without it, and reach other processes of this machine only. */
+START_TEST(test_an_interface_that_does_not_exist_is_refused)
+{
+	static const char *const names[] = { "nosuch0", "", "../net/lo", "nosuch0:1" };
+	struct cei_transport transport = { .ops = &cei_transport_ucx };
+	const char *why;
+	size_t i;
+
+	transport.config.report = &report;
+	transport.config.n_peers = 1;
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		transport.config.device = names[i];
+		ck_assert_int_eq(transport.ops->open(&transport, &why), CEOV_ERR_INVALID);
+	}
+	testing_log_has(&log_lines, "error", "no network interface 'nosuch0'", NULL);
+	transport.config.device = "lo";
+	ck_assert_int_eq(transport.ops->open(&transport, &why), 0);
+	transport.ops->close(&transport);
+}
+END_TEST
+
 START_TEST(test_what_is_not_ours_is_dropped)
 {
 	const struct strange message = { CEI_UCX_MESSAGE, GOOD, 16, 10, UCP_AM_SEND_FLAG_EAGER };
@@ -292,6 +313,7 @@ int main(void)
 	tcase_set_timeout(cases, 30);
 	tcase_add_test(cases, test_ucx_is_loaded_only_when_asked_for);
 	tcase_add_loop_test(cases, test_loading_leaves_signal_handlers_as_they_were, 0, 3);
+	tcase_add_test(cases, test_an_interface_that_does_not_exist_is_refused);
 	tcase_add_test(cases, test_what_is_not_ours_is_dropped);
 	suite_add_tcase(suite, cases);
 	return testing_run(suite);

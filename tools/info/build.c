@@ -12,12 +12,14 @@
 
 #include "backend/backend.h"
 #include "base/cuda_driver.h"
+#include "tools/info/rails.h"
 
 struct built {
 	char     toolkit[32];           /* version of CUDA's toolkit; "": built without CUDA */
 	char     driver[32];            /* version of the driver; "": none */
 	uint32_t n_gpus;
 	char     why_no_gpu[256];       /* "": GPUs can be used */
+	struct info_rails rails;
 	char     hwloc_api[32];         /* API version of the loaded library; its release cannot
 					 * be queried */
 };
@@ -63,6 +65,7 @@ static void look(struct built *ret_built)
 	info_cuda_toolkit(ret_built->toolkit);
 	format_hwloc(hwloc_get_api_version(), ret_built->hwloc_api);
 	ask_driver(ret_built);
+	info_rails_try(&ret_built->rails);
 }
 
 /* --- backends ------------------------------------------------------------------------ */
@@ -78,7 +81,7 @@ struct backend_line {
 
 static void list_backends(const struct built *built, struct backend_line *ret_lines)
 {
-	struct backend_line *cuda = &ret_lines[1];
+	struct backend_line *cuda = &ret_lines[1], *net = &ret_lines[2];
 
 	memset(ret_lines, 0, N_BACKENDS * sizeof(*ret_lines));
 	ret_lines[0].name = "host";
@@ -96,9 +99,14 @@ static void list_backends(const struct built *built, struct backend_line *ret_li
 	else
 		snprintf(cuda->why, sizeof(cuda->why),
 			 "configure found no CUDA toolkit, or was told to leave it out");
-	ret_lines[2].name = "ucx";
-	snprintf(ret_lines[2].why, sizeof(ret_lines[2].why),
-		 "this version moves nothing between nodes");
+	net->name = "net";
+	net->is_built = cei_backend_named(net->name) != NULL;
+	net->is_usable = net->is_built && built->rails.n_usable;
+	if (net->is_usable)
+		snprintf(net->why, sizeof(net->why), "memory of other nodes, over %u rails",
+			 built->rails.n_usable);
+	else
+		snprintf(net->why, sizeof(net->why), "%s", built->rails.rails[0].text);
 }
 
 static const char *state_of(const struct backend_line *backend)
@@ -109,6 +117,19 @@ static const char *state_of(const struct backend_line *backend)
 }
 
 /* --- output as text and as JSON ------------------------------------------------------ */
+
+static void print_rails(const struct info_rails *rails)
+{
+	const struct info_rail *rail;
+	char plain[300];
+
+	printf("\n  %-12s %-18s\n", "rail", "usable");
+	for (rail = rails->rails; rail < rails->rails + rails->n; rail++)
+		printf("  %-12s %-18s %s\n", rail->name, rail->is_usable ? "yes" : "no",
+		       info_plain(rail->text, plain, sizeof(plain)));
+	printf("  (what CEOVERLAP_NICS names, or any interface that UCX chooses; the ranks of a "
+	       "node are spread over them)\n");
+}
 
 void info_build_text(void)
 {
@@ -130,11 +151,11 @@ void info_build_text(void)
 	printf("  %-12s %d.%d.%d, runs with %s\n", "expat", XML_MAJOR_VERSION,
 	       XML_MINOR_VERSION, XML_MICRO_VERSION, XML_ExpatVersion() + strlen("expat_"));
 	printf("  %-12s %s, runs with %s\n", "json-c", JSON_C_VERSION, json_c_version());
-	printf("  %-12s not used\n", "UCX");
 	printf("\n  %-12s %-18s\n", "backend", "usable");
 	for (i = 0; i < N_BACKENDS; i++)
 		printf("  %-12s %-18s %s\n", backends[i].name, state_of(&backends[i]),
 		       info_plain(backends[i].why, plain, sizeof(plain)));
+	print_rails(&built.rails);
 }
 
 static void add_version(struct json_object *object, const char *key, const char *text)
@@ -152,6 +173,22 @@ static struct json_object *backend_object(const struct backend_line *backend)
 			       json_object_new_boolean(backend->is_usable));
 	info_add_text(object, "why", backend->why);
 	return object;
+}
+
+static struct json_object *rails_array(const struct info_rails *rails)
+{
+	struct json_object *list = json_object_new_array(), *object;
+	const struct info_rail *rail;
+
+	for (rail = rails->rails; rail < rails->rails + rails->n; rail++) {
+		object = json_object_new_object();
+		info_add_text(object, "name", rail->name);
+		json_object_object_add(object, "is_usable",
+				       json_object_new_boolean(rail->is_usable));
+		info_add_text(object, "text", rail->text);
+		json_object_array_add(list, object);
+	}
+	return list;
 }
 
 void info_build_json(struct json_object *root)
@@ -172,7 +209,7 @@ void info_build_json(struct json_object *root)
 	add_version(object, "hwloc_interface", built.hwloc_api);
 	add_version(object, "expat", XML_ExpatVersion() + strlen("expat_"));
 	add_version(object, "json_c", json_c_version());
-	json_object_object_add(object, "ucx", NULL);
+	json_object_object_add(object, "rails", rails_array(&built.rails));
 	for (i = 0; i < N_BACKENDS; i++)
 		json_object_array_add(list, backend_object(&backends[i]));
 	json_object_object_add(object, "backends", list);

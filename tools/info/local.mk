@@ -11,6 +11,7 @@ ceoverlap_info_SOURCES = \
 	%D%/json.c \
 	%D%/links.c \
 	%D%/machine.c \
+	%D%/rails.c %D%/rails.h \
 	%D%/routes.c \
 	%D%/settings.c \
 	%D%/tree.c \

@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/variables.h"
 #include "ce_engine/objects/context.h"
+#include "net/rail_config.h"
 #include "ops/tuning/tunings.h"
 #include "topology/machine_cache.h"
 
@@ -125,6 +126,8 @@ static void fallback_of(const struct setting *setting, char *room, size_t n_byte
 		snprintf(room, n_bytes, "%s", setting->fallback);
 	else if (!strcmp(setting->name, "deadline_ns"))
 		snprintf(room, n_bytes, "%" PRIu64, (uint64_t)CEI_DEADLINE_DEFAULT_NS);
+	else if (!strcmp(setting->name, "peer_timeout_ns"))
+		snprintf(room, n_bytes, "%" PRIu64, (uint64_t)CEI_RAIL_TIMEOUT_NS);
 	else
 		snprintf(room, n_bytes, "%" PRIu64, (uint64_t)CEI_CHUNK_DEFAULT_BYTES);
 }
