@@ -148,6 +148,7 @@ until_so() {
 	return 1
 }
 
+# shellcheck disable=SC2317 # called by until_so
 has_lines() {
 	[ "$(wc -l < "$out")" -ge "$1" ]
 }
@@ -177,6 +178,7 @@ signalled HUP 0 "trap 'echo heard; exit 0' HUP; echo here; sleep $nap & wait" \
 expect 0 "children of the processes, in sessions of their own" -n 2 sh -c \
 	"setsid sleep $nap & sh -c 'setsid sleep $nap &'"
 
+# shellcheck disable=SC2317 # called by until_so
 nobody_sleeps() {
 	[ -z "$(sleepers)" ]
 }
