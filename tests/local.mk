@@ -76,6 +76,7 @@ threaded_suites = \
 	%D%/unit/test_host_allreduce \
 	%D%/unit/test_copier \
 	%D%/unit/test_far_bundle \
+	%D%/unit/test_network_clock \
 	%D%/unit/test_rail_threads \
 	%D%/unit/test_tune \
 	%D%/conformance/test_backend_host \
@@ -133,6 +134,7 @@ pure_suites = \
 	%D%/unit/test_pinned \
 	%D%/unit/test_far_wire \
 	%D%/unit/test_network_wire \
+	%D%/unit/test_clock_offset \
 	%D%/unit/test_spread \
 	%D%/unit/test_far_stream \
 	%D%/unit/test_rail_evil \

@@ -27,6 +27,7 @@
 #include "ce_engine/peer_events.h"
 #include "ce_engine/plan/plan_release.h"
 #include "ce_engine/warm.h"
+#include "net/network_clock.h"
 
 static int make_alive(ceov_context *context)
 {
@@ -188,6 +189,8 @@ static int build(ceov_context *context, const struct ceov_config *config,
 		r = meet(context, group);
 	if (!r)
 		r = cei_warm_up(context, cei_deadline(context->deadline_ns));
+	if (!r && context->site.network && context->site.trace_path[0])
+		cei_network_clock_begin(context->site.network);
 	return r;
 }
 
@@ -386,6 +389,14 @@ static void abandon(ceov_context *context)
 	context->state = CEI_CONTEXT_CLOSED;
 }
 
+static void write_trace(const ceov_context *context)
+{
+	if (context->site.network)
+		cei_network_clock_end(context->site.network);
+	if (context->engines)
+		cei_trace_write(&context->site, context->engines);
+}
+
 void ceov_close(ceov_context *context)
 {
 	uint32_t i;
@@ -398,8 +409,7 @@ void ceov_close(ceov_context *context)
 		abandon(context);
 		return;
 	}
-	if (context->engines)
-		cei_trace_write(&context->site, context->engines);
+	write_trace(context);
 	destroy_objects(context);
 	if (context->bootstrap)
 		cei_bootstrap_close(context->bootstrap);

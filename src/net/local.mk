@@ -80,6 +80,8 @@ libceoverlap_core_la_SOURCES += \
 	%D%/network.c %D%/network.h \
 	%D%/network_private.h \
 	%D%/network_talk.c \
+	%D%/clock_offset.c %D%/clock_offset.h \
+	%D%/network_clock.c %D%/network_clock.h \
 	%D%/network_exports.c \
 	%D%/network_signals.c \
 	%D%/network_wire.c %D%/network_wire.h

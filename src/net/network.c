@@ -256,11 +256,25 @@ static int init_locks(struct cei_network *network)
 	return error;
 }
 
+/* Names this node for traces: as the caller or the environment does, or as the machine is
+ * called. */
+static void name_node(struct cei_network *network, const char *name)
+{
+	if (!name)
+		name = secure_getenv("CEOVERLAP_NODE");
+	if (name && *name)
+		snprintf(network->node_name, sizeof(network->node_name), "%s", name);
+	else if (gethostname(network->node_name, sizeof(network->node_name) - 1))
+		network->node_name[0] = '\0';
+}
+
 static int build(struct cei_network *network, const struct cei_network_config *config)
 {
 	struct opening opening = { .network = network };
 	int r = take_public(network->site->report, config->public, &opening.public);
 
+	if (!r)
+		name_node(network, opening.public.node);
 	if (!r)
 		r = open_book(network, &opening, config->deadline_ns);
 	if (!r)
@@ -331,8 +345,10 @@ void cei_network_close(struct cei_network *network)
 
 	if (!network)
 		return;
-	if (network->has_lock)
+	if (network->has_lock) {
+		cei_network_clock_leave(network);
 		cei_network_stop(network);
+	}
 	for (i = 0; i < network->n_rails; i++)
 		cei_rail_leave(network->rails[i].rail);
 	for (i = 0; i < network->n_rails; i++)
@@ -347,6 +363,7 @@ void cei_network_close(struct cei_network *network)
 	free(network->nodes);
 	free(network->has_gone);
 	free(network->is_parting);
+	free(network->clock.askers);
 	free(network);
 }
 

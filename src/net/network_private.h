@@ -11,6 +11,7 @@
  *   network_exports.c  exports, and finding those of others
  *   network_signals.c  images of signals, raising, aborting and renewing them
  *   network_barrier.c  the barrier of the nodes
+ *   network_clock.c    how far the clock of rank 0's process is ahead, for traces
  *
  * Locks: none of this layer is held while an event is told or a rail is called that waits.
  */
@@ -21,6 +22,7 @@
 #include "base/list.h"
 #include "net/book.h"
 #include "net/network.h"
+#include "net/network_clock.h"
 #include "net/network_wire.h"
 #include "net/rail.h"
 
@@ -88,6 +90,22 @@ struct cei_network_message {            /* waits for room in a rail */
 	uint8_t                note[CEI_FAR_NOTE_MAX];
 };
 
+struct cei_network_clock {
+	int                     has_begun;
+	uint32_t                n_offsets;      /* the results */
+	struct cei_clock_offset offsets[CEI_NETWORK_CLOCK_OFFSETS_MAX];
+
+	uint64_t                number;         /* of the question without an answer; 0: none */
+	uint64_t                asked_ns;
+	uint32_t                n_left;         /* answers that are still to come */
+	uint32_t                n_taken;
+	int                     is_contradicted;
+	struct cei_clock_offset best;
+
+	uint8_t                *askers;         /* at the reference, by process: it will ask again;
+						 * NULL: nobody has asked */
+};
+
 struct cei_network_rail {
 	struct cei_network *network;
 	uint32_t            index;
@@ -106,6 +124,7 @@ struct cei_network {
 	uint64_t                        *nodes;         /* by rank, for site->nodes */
 	struct cei_network_rail          rails[CEI_NETWORK_RAILS_MAX];
 	uint32_t                         n_rails;
+	char                             node_name[CEI_NETWORK_NODE_NAME_BYTES];
 
 	pthread_mutex_t  lock;          /* guards what follows, and what is in the lists */
 	pthread_cond_t   changed;       /* an answer has come, or a process was lost */
@@ -132,6 +151,8 @@ struct cei_network {
 	int              in_barrier;
 	uint32_t         round;         /* of the call: it has passed those before */
 	uint64_t         seen[CEI_NOTE_ROUNDS];         /* by round: the partner's last call */
+
+	struct cei_network_clock clock;
 };
 
 /* --- network_talk.c -------------------------------------------------------------------- */
@@ -197,6 +218,13 @@ void cei_network_heard_ask(struct cei_network *network, uint32_t process,
 			   const struct cei_note_counter *ask);
 void cei_network_heard_value(struct cei_network *network, uint32_t process,
 			     const struct cei_note_counter *told);
+
+void cei_network_heard_clock(struct cei_network *network, uint32_t process,
+			     const struct cei_note_clock *note);
+
+/* At the close of the reference: waits, 2 seconds at most, for processes that have asked for the
+ * time and have not said that they will not ask again. Without the lock. */
+void cei_network_clock_leave(struct cei_network *network);
 
 /* Tells listeners what has changed. Returns whether anything did. */
 int  cei_network_look_at_counters(struct cei_network *network);

@@ -393,6 +393,9 @@ static void heard_inside(struct cei_network *network, uint32_t process,
 	case CEI_NOTE_BARRIER:
 		heard_barrier(network, &note->barrier);
 		break;
+	case CEI_NOTE_CLOCK:
+		cei_network_heard_clock(network, process, &note->clock);
+		break;
 	}
 }
 

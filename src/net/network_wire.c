@@ -41,6 +41,14 @@ static void put_abort(struct cei_writer *writer, const struct cei_note_abort *ab
 		put_signal(writer, &abort->signals[i]);
 }
 
+static void put_clock(struct cei_writer *writer, const struct cei_note_clock *clock)
+{
+	cei_wire_put_u32(writer, clock->what);
+	cei_wire_put_u64(writer, clock->number);
+	cei_wire_put_u64(writer, clock->heard_ns);
+	cei_wire_put_u64(writer, clock->told_ns);
+}
+
 static void put_body(struct cei_writer *writer, const struct cei_note *note)
 {
 	switch (note->type) {
@@ -80,6 +88,9 @@ static void put_body(struct cei_writer *writer, const struct cei_note *note)
 		break;
 	case CEI_NOTE_GONE:
 		cei_wire_put_u32(writer, note->gone);
+		break;
+	case CEI_NOTE_CLOCK:
+		put_clock(writer, &note->clock);
 		break;
 	}
 }
@@ -151,6 +162,16 @@ static void get_abort(struct cei_reader *reader, struct cei_note_abort *ret_abor
 		get_signal(reader, &ret_abort->signals[i]);
 }
 
+static void get_clock(struct cei_reader *reader, struct cei_note_clock *ret_clock)
+{
+	ret_clock->what = get_within(reader, CEI_CLOCK_ASK, CEI_CLOCK_END);
+	ret_clock->number = get_number(reader);
+	ret_clock->heard_ns = cei_wire_get_u64(reader);
+	ret_clock->told_ns = cei_wire_get_u64(reader);
+	if (ret_clock->what != CEI_CLOCK_TELL && (ret_clock->heard_ns || ret_clock->told_ns))
+		reader->failed = 1;
+}
+
 static void get_body(struct cei_reader *reader, struct cei_note *ret_note)
 {
 	switch (ret_note->type) {
@@ -194,6 +215,9 @@ static void get_body(struct cei_reader *reader, struct cei_note *ret_note)
 		break;
 	case CEI_NOTE_GONE:
 		ret_note->gone = cei_wire_get_u32(reader);
+		break;
+	case CEI_NOTE_CLOCK:
+		get_clock(reader, &ret_note->clock);
 		break;
 	default:
 		reader->failed = 1;

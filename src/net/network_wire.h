@@ -27,6 +27,7 @@ enum cei_note_type {
 	CEI_NOTE_RENEWED,       /* the image is zero */
 	CEI_NOTE_BARRIER,       /* I have come so far in this barrier */
 	CEI_NOTE_GONE,          /* the process of this rank is lost */
+	CEI_NOTE_CLOCK,         /* what time is it at yours? and the answer */
 };
 
 struct cei_note_find {
@@ -74,6 +75,20 @@ struct cei_note_barrier {
 
 #define CEI_NOTE_ROUNDS 32u
 
+enum cei_clock_note {
+	CEI_CLOCK_ASK = 1,                      /* what time is it at yours? */
+	CEI_CLOCK_TELL,                         /* the answer */
+	CEI_CLOCK_END,                          /* that was my last question */
+};
+
+struct cei_note_clock {
+	uint32_t what;                          /* enum cei_clock_note */
+	uint64_t number;                        /* of the question; not 0 */
+	uint64_t heard_ns;                      /* TELL: the speaker's clock when it heard the
+						 * question, */
+	uint64_t told_ns;                       /* and when it said the answer; else both 0 */
+};
+
 struct cei_note {
 	uint32_t type;                          /* enum cei_note_type */
 	union {
@@ -85,6 +100,7 @@ struct cei_note {
 		struct cei_note_renew   renew;
 		struct cei_note_barrier barrier;
 		uint32_t                gone;   /* a rank */
+		struct cei_note_clock   clock;
 	};
 };
 

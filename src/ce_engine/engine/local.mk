@@ -8,4 +8,5 @@ libceoverlap_core_la_SOURCES += \
 	%D%/engine.h \
 	%D%/parking.c %D%/parking.h \
 	%D%/trace_file.c %D%/trace_file.h \
+	%D%/trace_origin.c %D%/trace_origin.h \
 	%D%/turn.c

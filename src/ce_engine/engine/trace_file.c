@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "ce_engine/engine/trace_origin.h"
 #include "ce_engine/sched/trace.h"
 
 #define ROUTE_BYTES 48u
@@ -259,8 +260,10 @@ static int write_all(struct writer *writer, const struct cei_site *site,
 			r = write_engine(writer);
 	}
 	fprintf(writer->out, "\n],\"otherData\":{\"ceoverlap\":\"%s\",\"clock\":\"monotonic\","
-		"\"dropped_chunks\":%" PRIu64 ",\"unfinished_chunks\":%" PRIu64 "}}\n",
+		"\"dropped_chunks\":%" PRIu64 ",\"unfinished_chunks\":%" PRIu64 ",\"origin\":",
 		ceov_version(), writer->n_dropped, writer->n_unfinished);
+	cei_trace_write_origin(site, writer->out);
+	fputs("}}\n", writer->out);
 	return r;
 }
 

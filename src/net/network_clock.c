@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Asks rank 0's process for the time, answers such questions there, and waits at its close for
+ * processes that want to ask once more. */
+
+#include "net/network_clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <ceoverlap/ceoverlap.h>
+
+#include "base/clock.h"
+#include "net/network_private.h"
+
+#define QUESTIONS  16u                          /* in a row; the fastest answer counts */
+#define MEASURE_NS UINT64_C(2000000000)         /* for all of them */
+#define LEAVE_NS   UINT64_C(2000000000)         /* that the reference waits for the last ones */
+
+static uint32_t reference_of(const struct cei_network *network)
+{
+	return cei_network_process(network, 0);
+}
+
+static uint32_t own_node(const struct cei_network *network)
+{
+	return cei_book_node_of(network->book, cei_book_own_process(network->book));
+}
+
+/* The lowest rank of this node. */
+static uint32_t measurer_of(const struct cei_network *network)
+{
+	struct cei_book_node node;
+
+	cei_book_node(network->book, own_node(network), &node);
+	return node.leader;
+}
+
+/* Whether this process measures for its node; rank 0's node needs no offset. */
+static int is_measurer(const struct cei_network *network)
+{
+	return own_node(network) != cei_book_node_of(network->book, reference_of(network)) &&
+		cei_network_process(network, measurer_of(network)) ==
+		cei_book_own_process(network->book);
+}
+
+/* --- asking, with the lock held ------------------------------------------------------- */
+
+static void say(struct cei_network *network, uint32_t process, const struct cei_note_clock *clock)
+{
+	struct cei_note note = { .type = CEI_NOTE_CLOCK };
+
+	note.clock = *clock;
+	cei_network_note(network, process, &note);
+}
+
+static void ask(struct cei_network *network)
+{
+	struct cei_network_clock *clock = &network->clock;
+	struct cei_note_clock question = { .what = CEI_CLOCK_ASK };
+
+	clock->number = question.number = ++network->last_request;
+	clock->asked_ns = cei_now_ns();
+	say(network, reference_of(network), &question);
+}
+
+/* Takes an answer. The next question is said here, in the rail's thread, so that question and
+ * answer go the same way and no other thread has to wake up between them. */
+static void take(struct cei_network *network, const struct cei_note_clock *told, uint64_t now)
+{
+	struct cei_network_clock *clock = &network->clock;
+	struct cei_clock_stamps stamps = {
+		clock->asked_ns, told->heard_ns, told->told_ns, now
+	};
+	struct cei_clock_offset offset;
+
+	clock->number = 0;
+	clock->n_left--;
+	if (cei_clock_offset_of(&stamps, &offset) ||
+	    (clock->n_taken && !cei_clock_offsets_agree(&clock->best, &offset))) {
+		clock->is_contradicted = 1;
+		clock->n_left = 0;
+	} else if (!clock->n_taken++ || offset.within_ns < clock->best.within_ns) {
+		clock->best = offset;
+	}
+	if (clock->n_left)
+		ask(network);
+	else
+		pthread_cond_broadcast(&network->changed);
+}
+
+/* Returns why nothing was measured, or NULL. */
+static const char *ask_all(struct cei_network *network)
+{
+	struct cei_network_clock *clock = &network->clock;
+	uint64_t deadline_ns = cei_deadline(MEASURE_NS);
+	uint32_t reference = reference_of(network);
+	int r = 0;
+
+	clock->n_left = QUESTIONS;
+	clock->n_taken = 0;
+	clock->is_contradicted = 0;
+	ask(network);
+	while (!r && clock->n_left && !network->has_gone[reference])
+		r = cei_network_wait(network, deadline_ns);
+	clock->number = 0;
+	clock->n_left = 0;
+	if (clock->is_contradicted)
+		return "the times that it tells contradict each other";
+	if (clock->n_taken)
+		return NULL;
+	return r ? "it does not answer" : "it is lost or has closed";
+}
+
+static void measure(struct cei_network *network)
+{
+	struct cei_network_clock *clock = &network->clock;
+	const char *why;
+
+	pthread_mutex_lock(&network->lock);
+	why = ask_all(network);
+	if (!why)
+		clock->offsets[clock->n_offsets++] = clock->best;
+	pthread_mutex_unlock(&network->lock);
+	if (why)
+		cei_log(network->site->report, CEI_LOG_WARN,
+			"trace: the process of rank 0 cannot be asked for its time: %s; %s", why,
+			clock->n_offsets ? "how this node's clock drifts is not known" :
+			"how far this node's clock is from its clock is not known");
+}
+
+void cei_network_clock_begin(struct cei_network *network)
+{
+	if (!is_measurer(network))
+		return;
+	network->clock.has_begun = 1;
+	measure(network);
+}
+
+void cei_network_clock_end(struct cei_network *network)
+{
+	struct cei_note_clock end = { .what = CEI_CLOCK_END, .number = 1 };
+
+	if (!network->clock.has_begun)
+		return;
+	network->clock.has_begun = 0;
+	measure(network);
+	pthread_mutex_lock(&network->lock);
+	say(network, reference_of(network), &end);
+	pthread_mutex_unlock(&network->lock);
+}
+
+/* --- answering, with the lock held ---------------------------------------------------- */
+
+static void answer(struct cei_network *network, uint32_t process, uint64_t number, uint64_t now)
+{
+	struct cei_note_clock told = {
+		.what = CEI_CLOCK_TELL, .number = number, .heard_ns = now
+	};
+
+	told.told_ns = cei_now_ns();
+	say(network, process, &told);
+}
+
+/* Notes that a process asks, and will want to ask again. Without memory for that the reference does
+ * not wait at its close. */
+static void note_asker(struct cei_network *network, uint32_t process, int asks)
+{
+	struct cei_network_clock *clock = &network->clock;
+
+	if (!clock->askers)
+		clock->askers = calloc(cei_book_n_processes(network->book), 1);
+	if (clock->askers)
+		clock->askers[process] = (uint8_t)asks;
+	if (!asks)
+		pthread_cond_broadcast(&network->changed);
+}
+
+void cei_network_heard_clock(struct cei_network *network, uint32_t process,
+			     const struct cei_note_clock *note)
+{
+	uint64_t now = cei_now_ns();
+	int is_reference = reference_of(network) == cei_book_own_process(network->book);
+
+	if (note->what == CEI_CLOCK_TELL) {
+		if (process == reference_of(network) && network->clock.number &&
+		    note->number == network->clock.number)
+			take(network, note, now);
+	} else if (is_reference && note->what == CEI_CLOCK_ASK) {
+		answer(network, process, note->number, now);
+		note_asker(network, process, 1);
+	} else if (is_reference) {
+		note_asker(network, process, 0);
+	}
+}
+
+static uint32_t n_askers(const struct cei_network *network)
+{
+	uint32_t process, n = 0;
+
+	for (process = 0; process < cei_book_n_processes(network->book); process++)
+		n += network->clock.askers[process] && !network->has_gone[process];
+	return n;
+}
+
+void cei_network_clock_leave(struct cei_network *network)
+{
+	uint64_t deadline_ns = cei_deadline(LEAVE_NS);
+	uint32_t n = 0;
+	int r = 0;
+
+	pthread_mutex_lock(&network->lock);
+	while (!r && network->clock.askers && (n = n_askers(network)))
+		r = cei_network_wait(network, deadline_ns);
+	pthread_mutex_unlock(&network->lock);
+	if (r && n)
+		cei_log(network->site->report, CEI_LOG_INFO,
+			"trace: %u nodes have not asked for the time again before this process "
+			"closes; how their clocks drift will not be known", n);
+}
+
+/* --- looking ---------------------------------------------------------------------------- */
+
+void cei_network_clock_look(struct cei_network *network, struct cei_network_clock_view *ret_view)
+{
+	const struct cei_book *book = network->book;
+
+	memset(ret_view, 0, sizeof(*ret_view));
+	ret_view->group = cei_book_group(book);
+	ret_view->process = cei_book_own_process(book);
+	ret_view->n_processes = cei_book_n_processes(book);
+	ret_view->node = own_node(network);
+	ret_view->n_nodes = cei_book_n_nodes(book);
+	ret_view->measurer = measurer_of(network);
+	memcpy(ret_view->node_name, network->node_name, sizeof(ret_view->node_name));
+	pthread_mutex_lock(&network->lock);
+	ret_view->n_offsets = network->clock.n_offsets;
+	memcpy(ret_view->offsets, network->clock.offsets, sizeof(ret_view->offsets));
+	pthread_mutex_unlock(&network->lock);
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Offsets of clocks: from the times of a question and its answer, and from offsets to times. */
+
+#include "net/clock_offset.h"
+#include "testing.h"
+
+#define SECOND UINT64_C(1000000000)
+
+/* An exchange with a reference that is so far ahead; ways there and back, and the time between. */
+static struct cei_clock_stamps exchange(uint64_t at, int64_t ahead, uint64_t there, uint64_t busy,
+					uint64_t back)
+{
+	struct cei_clock_stamps stamps = { .asked_ns = at };
+
+	stamps.heard_ns = (uint64_t)((int64_t)(at + there) + ahead);
+	stamps.told_ns = stamps.heard_ns + busy;
+	stamps.back_ns = at + there + busy + back;
+	return stamps;
+}
+
+static struct cei_clock_offset offset_of(struct cei_clock_stamps stamps)
+{
+	struct cei_clock_offset offset;
+
+	ck_assert_int_eq(cei_clock_offset_of(&stamps, &offset), 0);
+	ck_assert_int_eq(cei_clock_offset_is_valid(&offset), 1);
+	return offset;
+}
+
+START_TEST(test_even_ways_give_the_offset)
+{
+	struct cei_clock_offset offset = offset_of(exchange(SECOND, 5000, 40, 1000, 40));
+
+	ck_assert_int_eq(offset.ahead_ns, 5000);
+	ck_assert_uint_eq(offset.within_ns, 40);
+	ck_assert_uint_eq(offset.at_ns, SECOND + 540);
+	offset = offset_of(exchange(90 * SECOND, -(int64_t)(80 * SECOND), 0, 0, 0));
+	ck_assert_int_eq(offset.ahead_ns, -(int64_t)(80 * SECOND));
+	ck_assert_uint_eq(offset.within_ns, 0);
+}
+END_TEST
+
+/* However the delay is divided, the true offset is within the bound. */
+START_TEST(test_the_bound_holds_for_uneven_ways)
+{
+	uint64_t random = testing_seed(), there, back, apart;
+	struct cei_clock_offset offset;
+	int64_t ahead;
+	uint32_t i;
+
+	for (i = 0; i < 100000; i++) {
+		there = testing_below(&random, SECOND);
+		back = i % 3 ? testing_below(&random, 1000) : 0;
+		ahead = (int64_t)testing_below(&random, 200 * SECOND) - (int64_t)(100 * SECOND);
+		offset = offset_of(exchange(100 * SECOND, ahead, there,
+					    testing_below(&random, SECOND), back));
+		apart = (uint64_t)(ahead > offset.ahead_ns ? ahead - offset.ahead_ns :
+				   offset.ahead_ns - ahead);
+		ck_assert_uint_le(apart, offset.within_ns);
+		ck_assert_uint_eq(offset.within_ns, (there + back + 1) / 2);
+	}
+}
+END_TEST
+
+static void refused(uint64_t asked, uint64_t heard, uint64_t told, uint64_t back)
+{
+	struct cei_clock_stamps stamps = { asked, heard, told, back };
+	struct cei_clock_offset offset;
+
+	ck_assert_int_eq(cei_clock_offset_of(&stamps, &offset), CEOV_ERR_INVALID);
+}
+
+START_TEST(test_times_that_no_clocks_show)
+{
+	refused(10, 50, 49, 20);                /* answered before it was asked */
+	refused(10, 50, 61, 20);                /* busy for longer than the answer took */
+	refused(20, 50, 50, 10);                /* the own clock goes back */
+	refused(10, UINT64_MAX, UINT64_MAX, 20);
+	refused(10, 0, CEI_CLOCK_NS_MAX, 20);
+	refused(CEI_CLOCK_NS_MAX, 5, 5, CEI_CLOCK_NS_MAX);
+}
+END_TEST
+
+START_TEST(test_the_largest_times_do_not_overflow)
+{
+	const uint64_t most = CEI_CLOCK_NS_MAX - 1;
+	struct cei_clock_offset ahead = offset_of((struct cei_clock_stamps){ 0, most, most, 0 });
+	struct cei_clock_offset behind = offset_of((struct cei_clock_stamps){ most, 0, 0, most });
+	struct cei_clock_offset wide = offset_of((struct cei_clock_stamps){ 0, 0, 0, most });
+
+	ck_assert_int_eq(ahead.ahead_ns, (int64_t)most);
+	ck_assert_int_eq(behind.ahead_ns, -(int64_t)most);
+	ck_assert_uint_eq(wide.within_ns, most - most / 2);
+	ck_assert_int_eq(cei_clock_offsets_agree(&ahead, &behind), 0);
+	ck_assert_int_eq(cei_clock_offsets_agree(&behind, &ahead), 0);
+	ck_assert_int_eq(cei_clock_offsets_agree(&wide, &wide), 1);
+	wide.within_ns = CEI_CLOCK_NS_MAX;
+	ck_assert_int_eq(cei_clock_offset_is_valid(&wide), 0);
+	ahead.ahead_ns = (int64_t)CEI_CLOCK_NS_MAX;
+	ck_assert_int_eq(cei_clock_offset_is_valid(&ahead), 0);
+	behind.ahead_ns = INT64_MIN;
+	ck_assert_int_eq(cei_clock_offset_is_valid(&behind), 0);
+	behind.ahead_ns = 0;
+	behind.at_ns = CEI_CLOCK_NS_MAX;
+	ck_assert_int_eq(cei_clock_offset_is_valid(&behind), 0);
+}
+END_TEST
+
+/* Offsets may differ by their bounds, and by what clocks drift in the time between. */
+START_TEST(test_offsets_that_contradict_each_other)
+{
+	struct cei_clock_offset one = { SECOND, 1000, 30 }, other = { SECOND, 1050, 20 };
+
+	ck_assert_int_eq(cei_clock_offsets_agree(&one, &other), 1);
+	other.ahead_ns = 1052;
+	ck_assert_int_eq(cei_clock_offsets_agree(&one, &other), 0);
+	ck_assert_int_eq(cei_clock_offsets_agree(&other, &one), 0);
+	other.at_ns = 2 * SECOND;
+	ck_assert_int_eq(cei_clock_offsets_agree(&one, &other), 1);
+	other.ahead_ns = -2001000;
+	ck_assert_int_eq(cei_clock_offsets_agree(&one, &other), 0);
+}
+END_TEST
+
+static uint64_t converted(const struct cei_clock_offset *first, const struct cei_clock_offset *last,
+			  uint64_t own_ns)
+{
+	uint64_t ns = 0;
+
+	ck_assert_int_eq(cei_clock_convert(first, last, own_ns, &ns), 0);
+	return ns;
+}
+
+START_TEST(test_between_two_offsets_drift_is_even)
+{
+	struct cei_clock_offset first = { 10 * SECOND, 5000, 1 };
+	struct cei_clock_offset last = { 20 * SECOND, 6000, 1 };
+
+	ck_assert_uint_eq(converted(&first, &last, 10 * SECOND), 10 * SECOND + 5000);
+	ck_assert_uint_eq(converted(&first, &last, 15 * SECOND), 15 * SECOND + 5500);
+	ck_assert_uint_eq(converted(&first, &last, 20 * SECOND), 20 * SECOND + 6000);
+	ck_assert_uint_eq(converted(&first, &last, 9 * SECOND), 9 * SECOND + 5000);
+	ck_assert_uint_eq(converted(&first, &last, 30 * SECOND), 30 * SECOND + 6000);
+	ck_assert_uint_eq(converted(&first, &first, 15 * SECOND), 15 * SECOND + 5000);
+	last.ahead_ns = -5000;
+	ck_assert_uint_eq(converted(&first, &last, 15 * SECOND), 15 * SECOND);
+}
+END_TEST
+
+/* A node that drifts evenly: measured at the open and at the close, with uneven ways, every time
+ * between is within the larger bound. */
+START_TEST(test_times_of_a_drifting_clock)
+{
+	uint64_t random = testing_seed(), own, real, ns, bound;
+	struct cei_clock_offset ends[2];
+	struct cei_clock_stamps stamps;
+	uint32_t i, end;
+
+	for (end = 0; end < 2; end++) {         /* the own clock is fast by 100 ppm */
+		real = 1000 * SECOND + end * 60 * SECOND;
+		own = real + real / 10000;
+		stamps = exchange(own, (int64_t)real - (int64_t)own, end ? 9000 : 100, 0,
+				  end ? 100 : 7000);
+		ends[end] = offset_of(stamps);
+	}
+	bound = ends[1].within_ns + 2;          /* 2 for what integers round */
+	for (i = 0; i < 10000; i++) {
+		real = 1000 * SECOND + testing_below(&random, 60 * SECOND);
+		ns = converted(&ends[0], &ends[1], real + real / 10000);
+		ck_assert_uint_le(ns > real ? ns - real : real - ns, bound);
+	}
+}
+END_TEST
+
+START_TEST(test_times_that_cannot_be_converted)
+{
+	struct cei_clock_offset offset = { SECOND, -(int64_t)SECOND, 1 };
+	struct cei_clock_offset far = { 0, (int64_t)CEI_CLOCK_NS_MAX - 1, 1 };
+	uint64_t ns;
+
+	ck_assert_uint_eq(converted(&offset, &offset, SECOND), 0);
+	ck_assert_int_eq(cei_clock_convert(&offset, &offset, SECOND - 1, &ns), CEOV_ERR_INVALID);
+	ck_assert_int_eq(cei_clock_convert(&far, &far, CEI_CLOCK_NS_MAX, &ns), CEOV_ERR_INVALID);
+	ck_assert_uint_eq(converted(&far, &far, CEI_CLOCK_NS_MAX - 1), 2 * (CEI_CLOCK_NS_MAX - 1));
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *made = suite_create("clock offset");
+	TCase *all = tcase_create("clock offset");
+
+	tcase_add_test(all, test_even_ways_give_the_offset);
+	tcase_add_test(all, test_the_bound_holds_for_uneven_ways);
+	tcase_add_test(all, test_times_that_no_clocks_show);
+	tcase_add_test(all, test_the_largest_times_do_not_overflow);
+	tcase_add_test(all, test_offsets_that_contradict_each_other);
+	tcase_add_test(all, test_between_two_offsets_drift_is_even);
+	tcase_add_test(all, test_times_of_a_drifting_clock);
+	tcase_add_test(all, test_times_that_cannot_be_converted);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return testing_run(suite());
+}
