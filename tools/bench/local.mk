@@ -13,7 +13,6 @@ ceoverlap_bench_SOURCES = \
 	%D%/group.c %D%/group.h \
 	%D%/library.c %D%/library.h \
 	%D%/options.c %D%/options.h \
-	%D%/output.c %D%/output.h \
 	%D%/report.c \
 	%D%/trace.c %D%/trace.h \
 	%D%/values.c %D%/values.h \

@@ -4,7 +4,7 @@
 /* Prints rows as a text table and as JSON, with date, machine and versions. */
 
 #include "tools/bench/bench.h"
-#include "tools/bench/output.h"
+#include "tools/common/output.h"
 
 #include <json-c/json.h>
 #include <stdlib.h>
@@ -205,7 +205,7 @@ int bench_report_write(const struct bench_options *options, struct json_object *
 	int r = -1;
 
 	if (text)
-		r = bench_output_write(options->json_path, text);
+		r = output_write(options->json_path, text);
 	else
 		fprintf(stderr, "ceoverlap-bench: no memory for the text of %s\n",
 			options->json_path);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/bench/output.h"
+#include "tools/common/output.h"
 
 static void part_path(char *text, size_t n_bytes, const char *path, uint32_t rank)
 {
@@ -75,7 +75,7 @@ int bench_trace_merge(const char *path, uint32_t n_ranks)
 	text = json_object_to_json_string_ext(whole, JSON_C_TO_STRING_PLAIN);
 	if (!text)
 		fprintf(stderr, "ceoverlap-bench: no memory for the trace %s\n", path);
-	r = text ? bench_output_write(path, text) : -1;
+	r = text ? output_write(path, text) : -1;
 	json_object_put(whole);
 	for (i = 0; !r && i < n_ranks; i++) {
 		part_path(part, sizeof(part), path, i);

@@ -15,9 +15,9 @@
 
 #include "base/clock.h"
 #include "tools/bench/children.h"
-#include "tools/bench/output.h"
 #include "tools/bench/overlap/overlap.h"
 #include "tools/bench/trace.h"
+#include "tools/common/output.h"
 #include "tools/common/streams.h"
 
 struct bench_shared {
@@ -517,7 +517,7 @@ int bench_world_run(const struct bench_options *options,
 	uint32_t i;
 	int r;
 
-	if (bench_output_check(options->json_path) || bench_output_check(options->trace_path))
+	if (output_check(options->json_path) || output_check(options->trace_path))
 		return EXIT_FAILURE;
 	if (choose_ranks(&run, machine, sizeof(machine)) || check_nodes(&run))
 		return 2;

@@ -3,6 +3,7 @@
 
 # What the command line tools share
 ceoverlap_bench_SOURCES += \
+	%D%/output.c %D%/output.h \
 	%D%/streams.c %D%/streams.h
 ceoverlap_run_SOURCES += \
 	%D%/streams.c %D%/streams.h

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "tools/bench/options.h"
-#include "tools/bench/output.h"
+#include "tools/common/output.h"
 #include "config.h"
 #include "topology/machine_cache.h"
 #include "topology/topology.h"
@@ -219,7 +219,7 @@ static int run(struct measure *m)
 {
 	int r;
 
-	if (bench_output_check(m->output) || bench_output_check(m->options->json_path))
+	if (output_check(m->output) || output_check(m->options->json_path))
 		return EXIT_FAILURE;
 	cei_report_init(&m->report, NULL, NULL);
 	m->deadline_ns = cei_deadline(m->options->timeout_s * UINT64_C(1000000000));

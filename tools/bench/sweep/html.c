@@ -11,8 +11,8 @@
 #include <sys/utsname.h>
 #include <time.h>
 
-#include "tools/bench/output.h"
 #include "tools/bench/sweep/sweep.h"
+#include "tools/common/output.h"
 
 static const char *const style =
 "*{box-sizing:border-box}\n"
@@ -357,10 +357,10 @@ static void load(FILE *out, const struct sweep *sweep)
 
 int sweep_write_html(const struct sweep *sweep, const char *path)
 {
-	struct bench_output output;
+	struct output output;
 	FILE *out;
 
-	if (bench_output_open(&output, path))
+	if (output_open(&output, path))
 		return -1;
 	out = output.stream;
 	fprintf(out, "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n"
@@ -380,5 +380,5 @@ int sweep_write_html(const struct sweep *sweep, const char *path)
 	fputs("<section id=\"rows\"><details><summary>All rows</summary>\n", out);
 	table(out, sweep, NULL);
 	fputs("</details></section>\n</main>\n</body>\n</html>\n", out);
-	return bench_output_close(&output);
+	return output_close(&output);
 }

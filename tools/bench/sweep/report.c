@@ -7,8 +7,8 @@
 #include <json-c/json.h>
 #include <string.h>
 
-#include "tools/bench/output.h"
 #include "tools/bench/sweep/sweep.h"
+#include "tools/common/output.h"
 
 #define SCHEMA_VERSION 1
 
@@ -160,17 +160,17 @@ static void csv_row(FILE *out, const struct sweep *sweep, const struct sweep_row
 
 int sweep_write_csv(const struct sweep *sweep, const char *path)
 {
-	struct bench_output output;
+	struct output output;
 	uint32_t i;
 
-	if (bench_output_open(&output, path))
+	if (output_open(&output, path))
 		return -1;
 	fprintf(output.stream, "test,method,source,target,bytes,chunk_bytes,in_flight,samples,"
 		"us_median,us_min,us_p99,gb_per_s,expected_us,ratio_raw,ratio_direct,"
 		"bound_median,bound_max,verified,shares\n");
 	for (i = 0; i < sweep->n_rows; i++)
 		csv_row(output.stream, sweep, &sweep->rows[i]);
-	return bench_output_close(&output);
+	return output_close(&output);
 }
 
 /* --- JSON ----------------------------------------------------------------- */

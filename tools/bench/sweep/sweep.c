@@ -12,7 +12,7 @@
 #include "tools/bench/children.h"
 #include "tools/bench/group.h"
 #include "tools/bench/options.h"
-#include "tools/bench/output.h"
+#include "tools/common/output.h"
 #include "tools/common/streams.h"
 
 #define REPORT_NS UINT64_C(120000000000)        /* time for the last wait and for writing reports */
@@ -318,10 +318,10 @@ static int run_in_child(struct sweep *sweep)
 /* Checks all output files before anything is measured. Returns 0, or -1, reported on stderr. */
 static int check_outputs(const struct bench_options *options, const struct sweep_options *own)
 {
-	if (bench_output_check(own->html_path) || bench_output_check(own->csv_path) ||
-	    bench_output_check(options->json_path))
+	if (output_check(own->html_path) || output_check(own->csv_path) ||
+	    output_check(options->json_path))
 		return -1;
-	return bench_output_check(options->trace_path);
+	return output_check(options->trace_path);
 }
 
 int bench_sweep_run(const struct bench_options *options, const struct sweep_options *own)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-#include "tools/bench/output.h"
+#include "tools/common/output.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,8 @@
 
 static int fail(const char *path, int error)
 {
-	fprintf(stderr, "ceoverlap-bench: cannot write %s: %s\n", path, strerror(error));
+	fprintf(stderr, "%s: cannot write %s: %s\n", program_invocation_short_name, path,
+		strerror(error));
 	return -1;
 }
 
@@ -37,7 +38,7 @@ static int resolve(const char *path, char *ret_path, size_t n_bytes)
 
 /* Creates the temporary file in the same folder. *ret_fd -1: not possible there, so the final path
  * will be written directly. Returns an errno. */
-static int create_beside(struct bench_output *output, int *ret_fd)
+static int create_beside(struct output *output, int *ret_fd)
 {
 	struct stat old;
 	int exists = !stat(output->path, &old);
@@ -65,7 +66,7 @@ static int create_beside(struct bench_output *output, int *ret_fd)
 	return 0;
 }
 
-static int begin(struct bench_output *output, const char *path, int *ret_fd)
+static int begin(struct output *output, const char *path, int *ret_fd)
 {
 	int error = resolve(path, output->path, sizeof(output->path));
 
@@ -75,9 +76,9 @@ static int begin(struct bench_output *output, const char *path, int *ret_fd)
 	return error ? error : create_beside(output, ret_fd);
 }
 
-int bench_output_check(const char *path)
+int output_check(const char *path)
 {
-	struct bench_output output;
+	struct output output;
 	int fd, error;
 
 	if (!path)
@@ -92,7 +93,7 @@ int bench_output_check(const char *path)
 	return 0;
 }
 
-int bench_output_open(struct bench_output *output, const char *path)
+int output_open(struct output *output, const char *path)
 {
 	int fd, error = begin(output, path, &fd);
 
@@ -112,7 +113,7 @@ int bench_output_open(struct bench_output *output, const char *path)
 	return fail(path, error);
 }
 
-int bench_output_close(struct bench_output *output)
+int output_close(struct output *output)
 {
 	int had_failed = ferror(output->stream);
 	int error = 0;
@@ -128,12 +129,12 @@ int bench_output_close(struct bench_output *output)
 	return error ? fail(output->path, error) : 0;
 }
 
-int bench_output_write(const char *path, const char *text)
+int output_write(const char *path, const char *text)
 {
-	struct bench_output output;
+	struct output output;
 
-	if (bench_output_open(&output, path))
+	if (output_open(&output, path))
 		return -1;
 	fputs(text, output.stream);
-	return bench_output_close(&output);
+	return output_close(&output);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
-#ifndef BENCH_OUTPUT_H
-#define BENCH_OUTPUT_H
+#ifndef OUTPUT_H
+#define OUTPUT_H
 
 /*
  * Files that the user asked for. They are checked before the run, which may take an hour, and
@@ -12,7 +12,7 @@
 
 #include <stdio.h>
 
-struct bench_output {
+struct output {
 	FILE *stream;
 	char  path[4096];               /* the final path, with links resolved */
 	char  beside[4096];             /* path of the temporary file; "": the file is written
@@ -21,15 +21,15 @@ struct bench_output {
 
 /* Checks that the path can be written; changes nothing. Returns 0, or -1, reported on stderr. NULL
  * is allowed. */
-int  bench_output_check(const char *path);
+int  output_check(const char *path);
 
 /* Opens output->stream. Returns 0, or -1, reported on stderr. */
-int  bench_output_open(struct bench_output *output, const char *path);
+int  output_open(struct output *output, const char *path);
 
 /* Completes the file. Returns 0, or -1, reported on stderr; then the old file is still there. */
-int  bench_output_close(struct bench_output *output);
+int  output_close(struct output *output);
 
 /* Writes one text to the path, with open and close. */
-int  bench_output_write(const char *path, const char *text);
+int  output_write(const char *path, const char *text);
 
-#endif /* BENCH_OUTPUT_H */
+#endif /* OUTPUT_H */
