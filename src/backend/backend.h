@@ -90,8 +90,8 @@ enum cei_cap {
 					 * arrived, also in a peer's memory, and their sources
 					 * may be overwritten */
 	CEI_CAP_CAPTURE   = 1u << 5,    /* stream_queue takes work with value_at */
-	CEI_CAP_REGISTERED = 1u << 7,   /* its pieces are within memory that memory_open has
-					 * opened, never in memory that a launch names */
+	CEI_CAP_LEAVES_MACHINE = 1u << 7,       /* it copies to other machines, so the topology
+						 * of this one has no link for its copies */
 	CEI_CAP_PEER_LANES = 1u << 6,   /* a lane moves to and from one other rank only, the
 					 * one that it is opened for (lane->peer). A member's
 					 * first mover must not have this */
@@ -138,6 +138,10 @@ struct cei_memory {
 						 * other memory: 0 */
 	uint32_t                 far_id;        /* memory of another node: its number there; 0:
 						 * it is of this node */
+	int                      is_floating;   /* 1: it stands for memory at the member's place,
+						 * whose address each launch names; a piece's
+						 * address is then that one added to what
+						 * memory_open gives. host and device are 0 */
 };
 
 struct cei_lane {
@@ -184,8 +188,9 @@ struct cei_backend_ops {
 
 	/* Memory that lanes move from and to; at set-up, any thread. If all three are NULL, the
 	 * mover reaches the memory that is mapped for the member, by its mapped address. A
-	 * mover with addresses of its own accepts mapped ones, too, for memory that a launch
-	 * names and for staging slots. memory_reaches only tells whether the mover reaches the
+	 * mover with addresses of its own accepts mapped ones, too, for staging slots, and for
+	 * memory that a launch names if it says that it does not reach floating memory.
+	 * memory_reaches only tells whether the mover reaches the
 	 * memory. memory_open registers memory that is reached, and memory_close ends that;
 	 * each plan opens its memory for itself, even if another plan has opened it. */
 	int      (*memory_reaches)(struct cei_backend *backend,

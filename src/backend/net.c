@@ -8,8 +8,11 @@
  * owner knows.
  *
  * Addresses of this process are pointers. One of another node has bit 63 set, then the number
- * of the region at its owner, and the offset in it; which process that is, the lane knows. A
- * mark may also be one of this process: it is raised when everything before it has arrived.
+ * of the region at its owner, and the offset in it; which process that is, the lane knows. One
+ * of memory that a launch names is the pointer with bit 62 set and the member's number above the
+ * pointer's bits: rails do not know such memory, so its bytes go through their slots, whatever kind
+ * of memory it is. A mark may also be one of this process: it is raised when everything before it
+ * has arrived.
  */
 
 #include <pthread.h>
@@ -29,6 +32,11 @@ extern const struct cei_backend_ops cei_backend_net;
 #define REGION_SHIFT 40u
 #define OFFSET_MASK  ((UINT64_C(1) << REGION_SHIFT) - 1)
 
+/* Pointers of user space have at most 56 bits on x86-64 and Arm, which leaves 6 for the member. */
+#define FLOATING_BIT   (UINT64_C(1) << 62)
+#define POINTER_BITS   56u
+#define FLOATING_BYTES (UINT64_C(1) << POINTER_BITS)
+
 /* Marks of this process that wait for their submit. */
 #define OWN_POSTS 512u                          /* a power of two */
 
@@ -38,7 +46,8 @@ struct memory {                                 /* registered with the rails */
 	struct cei_list        link;
 	uint64_t               address;
 	uint64_t               n_bytes;
-	int                    is_device;       /* of the member's own GPU */
+	uint64_t               above;           /* added to the addresses in it */
+	int                    is_device;       /* of the member's own GPU, or floating */
 	uint32_t               n_opened;        /* by plans */
 	struct cei_far_memory *opened[RAILS_MAX];
 };
@@ -102,6 +111,8 @@ static int net_memory_reaches(struct cei_backend *backend, const struct cei_memo
 	(void)backend;
 	if (memory->far_id)
 		return memory->size_bytes <= OFFSET_MASK;
+	if (memory->is_floating)
+		return 1;
 	return memory->host != 0 || memory->device != 0;
 }
 
@@ -146,6 +157,7 @@ static int register_with(struct cei_backend *backend, uint32_t number, struct me
 		.base = (uint8_t *)(uintptr_t)memory->address,
 		.n_bytes = memory->n_bytes,
 		.unit = backend->member,
+		.above = memory->above,
 	};
 
 	if (!rail)
@@ -154,6 +166,19 @@ static int register_with(struct cei_backend *backend, uint32_t number, struct me
 		? cei_rail_device_memory_open(rail, &device, &memory->opened[number])
 		: cei_rail_memory_open(rail, device.base, device.n_bytes,
 				       &memory->opened[number]);
+}
+
+/* All memory that a member's launches can name is registered once, as one. */
+static uint64_t address_of(const struct cei_backend *backend, const struct cei_memory *memory)
+{
+	if (memory->is_floating)
+		return FLOATING_BIT | (uint64_t)backend->member << POINTER_BITS;
+	return memory->host ? memory->host : memory->device;
+}
+
+static uint64_t bytes_of(const struct cei_memory *memory)
+{
+	return memory->is_floating ? FLOATING_BYTES : memory->size_bytes;
 }
 
 static int register_memory(struct cei_backend *backend, const struct cei_memory *described,
@@ -168,8 +193,9 @@ static int register_memory(struct cei_backend *backend, const struct cei_memory 
 				 "net: no memory to register %llu bytes",
 				 (unsigned long long)described->size_bytes);
 	memory->is_device = !described->host;
-	memory->address = described->host ? described->host : described->device;
-	memory->n_bytes = described->size_bytes;
+	memory->address = address_of(backend, described);
+	memory->above = described->is_floating ? memory->address : 0;
+	memory->n_bytes = bytes_of(described);
 	for (i = 0; !r && i < RAILS_MAX; i++)
 		r = register_with(backend, i, memory);
 	if (r)
@@ -191,9 +217,9 @@ static int net_memory_open(struct cei_backend *backend, const struct cei_memory 
 		*ret_address = FAR_BIT | (uint64_t)memory->far_id << REGION_SHIFT;
 		return 0;
 	}
-	address = memory->host ? memory->host : memory->device;
+	address = address_of(backend, memory);
 	pthread_mutex_lock(&net->lock);
-	known = memory_at(net, address, memory->size_bytes);
+	known = memory_at(net, address, bytes_of(memory));
 	if (!known) {
 		r = register_memory(backend, memory, &known);
 		if (!r)
@@ -480,7 +506,7 @@ const struct cei_backend_ops cei_backend_net = {
 	.serves         = 1u << CEOV_PLACE_HOST | 1u << CEOV_PLACE_GPU,
 	.moves          = CEI_MOVES_WITHIN_HOST | CEI_MOVES_GPU_TO_HOST,
 	.caps           = CEI_CAP_ORDERED | CEI_CAP_DELIVERED | CEI_CAP_PEER_LANES |
-			  CEI_CAP_REGISTERED,
+			  CEI_CAP_LEAVES_MACHINE,
 	.progress       = CEI_PROGRESS_THREAD,
 	.backend_bytes  = sizeof(struct net_backend),
 	.lane_bytes     = sizeof(struct net_lane),

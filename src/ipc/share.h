@@ -27,7 +27,9 @@
 #define CEI_SHARE_UUID_BYTES   16u
 
 enum cei_region_origin {
-	CEI_REGION_CREATED = 1,
+	CEI_REGION_NONE,                /* it has no memory: it was not made, or each launch of a
+					 * plan names memory for it */
+	CEI_REGION_CREATED,
 	CEI_REGION_ADOPTED,
 	CEI_REGION_IMPORTED,
 	CEI_REGION_FAR,                 /* memory of another node: mapped for nobody here */

@@ -245,7 +245,7 @@ static int host_is_same(const struct cei_region *region, int fd)
 
 static void host_release(struct cei_region *region)
 {
-	if (!region->origin)
+	if (region->origin == CEI_REGION_NONE)
 		return;
 	if (region->origin != CEI_REGION_ADOPTED && region->host)
 		munmap(region->host, region->size_bytes);

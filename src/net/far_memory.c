@@ -154,24 +154,26 @@ int cei_far_memory_open(struct cei_far_table *table, void *base, uint64_t n_byte
 	return r;
 }
 
-int cei_far_memory_open_device(struct cei_far_table *table, uint32_t unit, uint64_t address,
-			       uint64_t n_bytes, struct cei_far_memory **ret_memory)
+int cei_far_memory_open_device(struct cei_far_table *table,
+			       const struct cei_far_memory *described,
+			       struct cei_far_memory **ret_memory)
 {
-	const struct cei_far_memory described = {
-		.base = (uint8_t *)(uintptr_t)address,
-		.n_bytes = n_bytes,
+	const struct cei_far_memory device = {
+		.base = described->base,
+		.n_bytes = described->n_bytes,
 		.is_device = 1,
-		.unit = unit,
+		.unit = described->unit,
+		.above = described->above,
 	};
-	struct cei_far_memory *memory = same_memory(table, described.base, n_bytes);
+	struct cei_far_memory *memory = same_memory(table, device.base, device.n_bytes);
 
 	if (memory) {
 		memory->n_opened++;
 		*ret_memory = memory;
 		return 0;
 	}
-	return is_wrong(table, described.base, n_bytes) ? CEOV_ERR_INVALID
-		: enter(table, &described, ret_memory);
+	return is_wrong(table, device.base, device.n_bytes) ? CEOV_ERR_INVALID
+		: enter(table, &device, ret_memory);
 }
 
 int cei_far_memory_close(struct cei_far_table *table, struct cei_far_memory *memory)

@@ -33,6 +33,8 @@ struct cei_far_memory {
 	uint64_t                     n_bytes;
 	int                          is_device; /* it goes through slots */
 	uint32_t                     unit;      /* of such memory, see net/far_copier.h */
+	uint64_t                     above;     /* of such memory: base and the addresses in it are
+						 * larger by this than those of the unit */
 	uint32_t                     n_opened;  /* by how many it is opened */
 	uint32_t                     n_busy;    /* sends and receives under way */
 	struct cei_transport_memory *registered;
@@ -70,9 +72,11 @@ void cei_far_table_fini(struct cei_far_table *table);
 int  cei_far_memory_open(struct cei_far_table *table, void *base, uint64_t n_bytes,
 			 struct cei_far_memory **ret_memory);
 
-/* The same for memory of a unit, which the transport does not access. */
-int  cei_far_memory_open_device(struct cei_far_table *table, uint32_t unit, uint64_t address,
-				uint64_t n_bytes, struct cei_far_memory **ret_memory);
+/* The same for memory of a unit, which the transport does not access. Base, n_bytes, unit and above
+ * are described. */
+int  cei_far_memory_open_device(struct cei_far_table *table,
+				const struct cei_far_memory *described,
+				struct cei_far_memory **ret_memory);
 
 /* CEOV_PENDING: a send or receive still uses it, and nothing was done. */
 int  cei_far_memory_close(struct cei_far_table *table, struct cei_far_memory *memory);

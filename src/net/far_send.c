@@ -128,7 +128,7 @@ static int fill_slot(struct cei_far_peer *peer, const struct cei_far_piece *piec
 	slot->piece = *piece;
 	slot->n_bytes = part->n_bytes;
 	slot->memory = memory;
-	r = cei_far_slots_copy(slots, slot, part->source);
+	r = cei_far_slots_copy(slots, slot, part->source - memory->above);
 	if (r)
 		cei_far_slot_free(slot);
 	else

@@ -246,11 +246,10 @@ const char *cei_rail_describe(struct cei_rail *rail)
 /* --- memory ---------------------------------------------------------------- */
 
 struct memory_call {
-	void                  *base;            /* of host memory */
-	uint64_t               device;          /* else: address in the unit's memory */
-	uint32_t               unit;
-	uint64_t               n_bytes;
-	struct cei_far_memory *memory;
+	const struct cei_far_memory *device;    /* of a unit's memory: what it is */
+	void                        *base;      /* of host memory */
+	uint64_t                     n_bytes;   /* of host memory */
+	struct cei_far_memory       *memory;
 };
 
 static int memory_open(struct cei_rail *rail, void *arg)
@@ -263,10 +262,9 @@ static int memory_open(struct cei_rail *rail, void *arg)
 static int device_memory_open(struct cei_rail *rail, void *arg)
 {
 	struct memory_call *call = arg;
-	int r = cei_far_slots_use(&rail->nic.slots, call->unit);
+	int r = cei_far_slots_use(&rail->nic.slots, call->device->unit);
 
-	return r ? r : cei_far_memory_open_device(&rail->nic.table, call->unit, call->device,
-						  call->n_bytes, &call->memory);
+	return r ? r : cei_far_memory_open_device(&rail->nic.table, call->device, &call->memory);
 }
 
 static int memory_close(struct cei_rail *rail, void *arg)
@@ -301,11 +299,7 @@ int cei_rail_memory_open(struct cei_rail *rail, void *base, uint64_t n_bytes,
 int cei_rail_device_memory_open(struct cei_rail *rail, const struct cei_far_memory *described,
 				struct cei_far_memory **ret_memory)
 {
-	struct memory_call call = {
-		.device = (uint64_t)(uintptr_t)described->base,
-		.unit = described->unit,
-		.n_bytes = described->n_bytes,
-	};
+	struct memory_call call = { .device = described };
 	int r = cei_rail_run(rail, device_memory_open, &call);
 
 	if (!r)

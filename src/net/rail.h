@@ -62,8 +62,8 @@ int  cei_rail_memory_open(struct cei_rail *rail, void *base, uint64_t n_bytes,
 			  struct cei_far_memory **ret_memory);
 int  cei_rail_memory_close(struct cei_rail *rail, struct cei_far_memory *memory);
 
-/* The same for memory that the transport does not access: base is its address in the memory of the
- * unit, n_bytes its size. It goes through slots, which are opened with the first such memory. */
+/* The same for memory that the transport does not access, of which base, n_bytes, unit and above
+ * are described. It goes through slots, which are opened with the first such memory. */
 int  cei_rail_device_memory_open(struct cei_rail *rail, const struct cei_far_memory *described,
 				 struct cei_far_memory **ret_memory);
 

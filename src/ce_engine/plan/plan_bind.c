@@ -57,6 +57,7 @@ struct cei_memory cei_plan_memory(const struct ceov_plan *plan, const struct cei
 		.rank = rank,
 		.address = region->address[plan->member],
 		.size_bytes = region->size_bytes,
+		.is_floating = region->origin == CEI_REGION_NONE,
 	};
 
 	if (region->origin == CEI_REGION_FAR)
@@ -188,7 +189,8 @@ static int open_routes(struct ceov_plan *plan)
 
 /* --- steps ----------------------------------------------------------------- */
 
-/* From the address in the program to the mover's. A floating buffer's are offsets in both. */
+/* From the address in the program to the mover's. A floating buffer's are offsets in the program,
+ * and for the mover what is to be added to the address that a launch names. */
 static int bind_address(struct ceov_plan *plan, uint32_t mover, uint32_t buffer,
 			uint64_t *address)
 {
@@ -197,11 +199,9 @@ static int bind_address(struct ceov_plan *plan, uint32_t mover, uint32_t buffer,
 	uint64_t base = 0;
 	int r = 0;
 
-	if (bound->is_floating)
-		return 0;
 	if (has_own_address(plan, mover, plan->program.buffers[buffer].reached))
 		r = open_memory(plan, &of, &base);
-	else
+	else if (!bound->is_floating)
 		base = cei_plan_address(plan, bound);
 	*address += base - plan->program.buffers[buffer].start;
 	return r;

@@ -185,8 +185,8 @@ static void fill_mover(const struct cei_engine *engine, uint32_t m, struct cei_p
 
 	if (!m && backend->ops->live_caps(backend) & CEI_CAP_LANE_WAIT)
 		to->flags = CEI_PROGRAM_CAN_WAIT;
-	if (backend->ops->caps & CEI_CAP_REGISTERED)
-		to->flags |= CEI_PROGRAM_REGISTERED_ONLY;
+	if (backend->ops->caps & CEI_CAP_LEAVES_MACHINE)
+		to->flags |= CEI_PROGRAM_LEAVES_MACHINE;
 	to->moves = backend->ops->moves;
 	to->gpu = backend->place.kind == CEOV_PLACE_GPU ? backend->place.index : CEOV_NOBODY;
 	to->place = engine->place;

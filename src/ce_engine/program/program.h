@@ -34,7 +34,7 @@ enum cei_program_buffer_flags {
 
 enum cei_program_mover_flags {
 	CEI_PROGRAM_CAN_WAIT = 1,       /* it has lanes that can wait for a counter */
-	CEI_PROGRAM_REGISTERED_ONLY = 2,        /* it does not move memory that launches name */
+	CEI_PROGRAM_LEAVES_MACHINE = 2,         /* the machine has no link for its copies */
 };
 
 /* A mover of copies: one of those that the engine opened for its rank; the preferred one

@@ -22,7 +22,7 @@ uint64_t cei_program_expected_ns(const struct cei_program *program,
 
 	if (of->route != CEI_PROGRAM_NONE)
 		return program->routes[of->route].route.expected_ns;
-	if (!of->row_bytes || program->movers[of->mover].flags & CEI_PROGRAM_REGISTERED_ONLY)
+	if (!of->row_bytes || program->movers[of->mover].flags & CEI_PROGRAM_LEAVES_MACHINE)
 		return 0;
 	from = program->buffers[of->source.buffer].place;
 	to = program->buffers[of->target.buffer].place;

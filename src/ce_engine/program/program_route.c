@@ -60,9 +60,6 @@ static const char *find_direction(const struct cei_program *program, uint32_t i,
 	int is_from_host = source->kind == CEOV_PLACE_HOST;
 	int is_to_host = target->kind == CEOV_PLACE_HOST;
 
-	if (source->flags & CEI_PROGRAM_FLOATING && mover->flags & CEI_PROGRAM_REGISTERED_ONLY)
-		return "source is named by each launch, and only registered memory leaves the "
-			"node";
 	if (!(source->flags & CEI_PROGRAM_FLOATING) && !(source->reached >> m & 1))
 		return "source is not reachable from there";
 	if (!(target->reached >> m & 1))
