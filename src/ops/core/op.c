@@ -43,6 +43,45 @@ static void destroy(ceov_op *op)
 	quarantine_op(&op->object);
 }
 
+static int say_sent(ceov_op *op, struct cei_send_stage *stage)
+{
+	return stage->says_sent ? cei_send_stage_say_sent(stage, op->n_sent++) : 0;
+}
+
+static int send_to_other_nodes(ceov_op *op, struct cei_send_stage *stage,
+			       int (*send)(ceov_op *op, uint32_t target))
+{
+	const struct cei_site *site = &op->workspace->object.context->site;
+	uint32_t n_ranks = op->shape.n_ranks, i, target, n_before;
+	int r = 0;
+
+	for (i = 1; !r && i < n_ranks; i++) {
+		target = (op->workspace->rank + i) % n_ranks;
+		if (cei_site_is_local(site, target))
+			continue;
+		n_before = stage->n_added;
+		r = send(op, target);
+		if (!r && stage->n_added != n_before)
+			r = say_sent(op, stage);
+	}
+	return r;
+}
+
+int cei_op_send_all(ceov_op *op, struct cei_send_stage *stage,
+		    int (*send)(ceov_op *op, uint32_t target))
+{
+	const struct cei_site *site = &op->workspace->object.context->site;
+	uint32_t n_ranks = op->shape.n_ranks, i, target;
+	int r = send_to_other_nodes(op, stage, send);
+
+	for (i = 1; !r && i < n_ranks; i++) {
+		target = (op->workspace->rank + i) % n_ranks;
+		if (cei_site_is_local(site, target))
+			r = send(op, target);
+	}
+	return r ? r : say_sent(op, stage);
+}
+
 static int build(ceov_op *op)
 {
 	uint32_t i;

@@ -54,6 +54,13 @@ uint64_t cei_op_scratch_bytes(const struct cei_op_kind *kind, const void *from,
 int  cei_op_create_from(ceov_workspace *workspace, const struct cei_op_kind *kind,
 			const void *from, ceov_op **ret_op);
 
+/* Adds to a stage what the op sends to each other rank, by calls of send(). Ranks of other nodes
+ * come first, because their bytes take longest. If the stage says that bytes were sent, it does so
+ * for each rank of another node and for the ranks of this node together, each with a counter of
+ * `sent`, which is counted in op->n_sent. */
+int  cei_op_send_all(ceov_op *op, struct cei_send_stage *stage,
+		     int (*send)(ceov_op *op, uint32_t target));
+
 /* Creates an op of the given shape. The workspace must have been checked; tuning may be NULL. On
  * failure nothing is left behind. */
 int  cei_op_create(ceov_workspace *workspace, const struct cei_op_shape *shape,

@@ -31,6 +31,7 @@ int cei_send_stage_open(struct cei_send_stage *stage, ceov_workspace *workspace,
 	int r = 0;
 
 	stage->workspace = workspace;
+	stage->awaits_start = cei_workspace_has_nodes(workspace);
 	if (workspace->n_ranks == 1)
 		return 0;
 	for (half = 0; !r && half < CEI_OP_HALVES; half++)
@@ -39,6 +40,11 @@ int cei_send_stage_open(struct cei_send_stage *stage, ceov_workspace *workspace,
 		r = ceov_buffer_float(workspace->object.context, workspace->rank,
 				      floating_bytes, &stage->floating);
 	return r;
+}
+
+void cei_send_stage_follow(struct cei_send_stage *stage)
+{
+	stage->follows = !stage->awaits_start;
 }
 
 static struct ceov_mark mark_of(ceov_signal *signal, uint32_t index)
@@ -103,6 +109,7 @@ int cei_send_stage_add(struct cei_send_stage *stage, const struct cei_send *leg)
 		r = send_half(stage, leg, half);
 	stage->names_floating = stage->floating != NULL;
 	stage->awaits_job |= leg->ready != CEOV_NOBODY;
+	stage->n_added++;
 	return r;
 }
 
@@ -148,8 +155,7 @@ int cei_send_stage_say_present(struct cei_send_stage *stage, uint32_t target)
 	here_marks(stage->workspace, stage->workspace->rank, target, then);
 	/* The mark must not be raised before the run has begun. Without a start mark the launch
 	 * has to follow the stream to make sure of that. */
-	if (!stage->awaits_start)
-		stage->follows = 1;
+	cei_send_stage_follow(stage);
 	return add_marks(stage, NULL, then);
 }
 

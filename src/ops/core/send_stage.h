@@ -28,7 +28,13 @@ struct cei_send_stage {
 	int             awaits_start;   /* 1: transfers for which the job raises no mark await
 					 * the run's start mark, so that the engine can poll it.
 					 * To be set before the first transfer is added; 0 in
-					 * captured runs */
+					 * captured runs. In groups of several nodes it is set
+					 * from the beginning, since what leaves the node is
+					 * polled */
+	int             says_sent;      /* 1: a run has to know when the bytes were sent, since they
+					 * are in the caller's memory; set by the kind, used by
+					 * cei_op_send_all() */
+	uint32_t        n_added;        /* transfers with bytes in each of the plans */
 };
 
 struct cei_send {                       /* one transfer */
@@ -49,6 +55,10 @@ struct cei_send {                       /* one transfer */
 int  cei_send_stage_open(struct cei_send_stage *stage, ceov_workspace *workspace,
 			 uint64_t floating_bytes);
 
+/* Makes the stage's launches wait for the work that is on the stream, unless its transfers await
+ * the start mark, which the stream raises. */
+void cei_send_stage_follow(struct cei_send_stage *stage);
+
 /* Adds a transfer, unless it has no bytes. */
 int  cei_send_stage_add(struct cei_send_stage *stage, const struct cei_send *leg);
 
@@ -61,7 +71,9 @@ int  cei_send_stage_add(struct cei_send_stage *stage, const struct cei_send *leg
 int  cei_send_stage_say_present(struct cei_send_stage *stage, uint32_t target);
 int  cei_send_stage_await_here(struct cei_send_stage *stage, uint32_t source, uint32_t sent);
 
-/* Adds a transfer that raises counter `sent` behind the bytes of all transfers added so far. */
+/* Adds a transfer that raises counter `sent` behind the bytes of earlier transfers: of all to the
+ * same rank if the last one went to another node, since a lane of its own leads there, and
+ * otherwise of all to ranks of this node. */
 int  cei_send_stage_say_sent(struct cei_send_stage *stage, uint32_t sent);
 
 /* Commits the plans; no transfer may be added after that. */

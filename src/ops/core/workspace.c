@@ -69,6 +69,11 @@ static const struct cei_executor_ops *executor_for(enum ceov_place_kind kind)
 	return NULL;
 }
 
+static int has_nodes(const ceov_context *context)
+{
+	return cei_site_n_local(&context->site) != context->site.n_ranks;
+}
+
 static const char *fault_of(const ceov_context *context,
 			    const struct ceov_workspace_config *config, int is_host)
 {
@@ -83,6 +88,11 @@ static const char *fault_of(const ceov_context *context,
 	if (context->site.progress_by_caller)
 		return "operators need the context's own threads: open it without "
 			"progress_by_caller";
+	if (config->is_capturable && has_nodes(context))
+		return "is_capturable: a graph cannot hold transfers to other nodes";
+	if (!is_host && has_nodes(context))
+		return "operators on GPUs work within one node only; on host memory they work on "
+			"several";
 	if (config->is_capturable && is_host)
 		return "is_capturable: graphs are a GPU's, the rank is on the host";
 	if (config->is_capturable != 0 && config->is_capturable != 1)
@@ -380,6 +390,11 @@ int cei_workspace_check_connected(const ceov_workspace *workspace, const char *c
 uint32_t cei_workspace_start(const ceov_workspace *workspace)
 {
 	return workspace->n_ranks * CEI_OP_PIECES_MAX;
+}
+
+int cei_workspace_has_nodes(const ceov_workspace *workspace)
+{
+	return has_nodes(workspace->object.context);
 }
 
 char *cei_workspace_half(const ceov_workspace *workspace, uint32_t half)

@@ -39,7 +39,8 @@
 #define CEI_OP_HALVES         2u
 #define CEI_OP_STAGES_MAX     2u
 #define CEI_OP_RUNS_MAX       16u       /* runs whose launches may be in flight */
-#define CEI_OP_SENT_MAX       (CEI_OP_STAGES_MAX + CEI_OP_RANKS_MAX)
+/* For each stage one of this node and one for each rank of another; for each rank its `here`. */
+#define CEI_OP_SENT_MAX       (CEI_OP_STAGES_MAX * CEI_OP_RANKS_MAX + CEI_OP_RANKS_MAX)
 
 #define CEI_WORKSPACE_NAME_BYTES 41u    /* including the NUL */
 
@@ -153,6 +154,9 @@ int  cei_workspace_fail(ceov_workspace *workspace, int error);
 
 /* Returns the counter of `ready` that is raised when the stream reaches a run: the start mark. */
 uint32_t cei_workspace_start(const ceov_workspace *workspace);
+
+/* Returns whether the group has ranks on other nodes. */
+int cei_workspace_has_nodes(const ceov_workspace *workspace);
 
 /* Returns the address of one half of this rank's scratch. */
 char *cei_workspace_half(const ceov_workspace *workspace, uint32_t half);

@@ -72,12 +72,12 @@ static int send_rows(ceov_op *op, uint32_t target)
 	return r;
 }
 
-/* Adds the transfers. Counter 0 of `sent` says that this rank's rows were sent; each further
- * counter says that one peer, which has no rows to send, has begun the run. */
+/* Adds the transfers. The first counters of `sent` say that this rank's rows were sent; each
+ * further one says that one peer, which has no rows to send, has begun the run. */
 static int build(ceov_op *op)
 {
 	const ceov_workspace *workspace = op->workspace;
-	uint32_t rank = workspace->rank, n_ranks = workspace->n_ranks, i, peer;
+	uint32_t rank = workspace->rank, n_ranks = workspace->n_ranks, peer;
 	struct cei_send_stage *stage = &op->stages[0];
 	int r = cei_product_prepare(op);
 
@@ -86,14 +86,13 @@ static int build(ceov_op *op)
 					op->shape.rows[rank] * row_bytes(&op->shape));
 	if (r || n_ranks == 1)
 		return r;
-	stage->follows = 1;
-	for (i = 1; !r && i < n_ranks; i++) {
-		peer = (rank + i) % n_ranks;
-		r = op->shape.rows[rank] ? send_rows(op, peer)
-			: cei_send_stage_say_present(stage, peer);
-	}
+	cei_send_stage_follow(stage);
+	stage->says_sent = 1;
+	for (peer = 0; !r && peer < n_ranks; peer++)
+		if (peer != rank && !op->shape.rows[rank])
+			r = cei_send_stage_say_present(stage, peer);
 	if (!r)
-		r = cei_send_stage_say_sent(stage, op->n_sent++);
+		r = cei_op_send_all(op, stage, send_rows);
 	for (peer = 0; !r && peer < n_ranks; peer++)
 		if (peer != rank && !op->shape.rows[peer])
 			r = cei_send_stage_await_here(stage, peer, op->n_sent++);

@@ -122,7 +122,7 @@ static int send_partials(ceov_op *op, uint32_t target)
 static int build(ceov_op *op)
 {
 	const ceov_workspace *workspace = op->workspace;
-	uint32_t rank = workspace->rank, n_ranks = workspace->n_ranks, i, peer;
+	uint32_t rank = workspace->rank, n_ranks = workspace->n_ranks, peer;
 	struct cei_send_stage *stage = &op->stages[0];
 	int r = cei_product_prepare(op);
 
@@ -133,8 +133,8 @@ static int build(ceov_op *op)
 	for (peer = 0; !r && peer < n_ranks; peer++)
 		if (peer != rank && !op->shape.rows[peer])
 			r = cei_send_stage_say_present(stage, peer);
-	for (i = 1; !r && i < n_ranks; i++)
-		r = send_partials(op, (rank + i) % n_ranks);
+	if (!r)
+		r = cei_op_send_all(op, stage, send_partials);
 	for (peer = 0; !r && !op->shape.rows[rank] && peer < n_ranks; peer++)
 		if (peer != rank)
 			r = cei_send_stage_await_here(stage, peer, op->n_sent++);

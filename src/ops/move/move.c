@@ -215,15 +215,15 @@ static int keep_blocks(ceov_op *op)
 }
 
 /*
- * Adds the transfers. Counter 0 of `sent` says that the operand was sent; each further counter says
- * that one peer, which has no block for this rank, has begun the run. So when a rank has finished a
- * run, every peer has begun it, as workspace.c requires: the peer's block or its mark in `here`
- * shows that.
+ * Adds the transfers. The first counters of `sent` say that the operand was sent; each further one
+ * says that one peer, which has no block for this rank, has begun the run. So when a rank has
+ * finished a run, every peer has begun it, as workspace.c requires: the peer's block or its mark in
+ * `here` shows that.
  */
 static int build(ceov_op *op)
 {
 	const struct cei_op_shape *shape = &op->shape;
-	uint32_t rank = op->workspace->rank, n_ranks = shape->n_ranks, i, peer;
+	uint32_t rank = op->workspace->rank, n_ranks = shape->n_ranks, peer;
 	struct cei_send_stage *stage = &op->stages[0];
 	int r = keep_blocks(op);
 
@@ -231,14 +231,13 @@ static int build(ceov_op *op)
 		r = cei_send_stage_open(stage, op->workspace, leaving_bytes(shape, rank));
 	if (r || n_ranks == 1)
 		return r;
-	stage->follows = 1;
+	cei_send_stage_follow(stage);
+	stage->says_sent = 1;
 	for (peer = 0; !r && peer < n_ranks; peer++)
 		if (peer != rank && !block_bytes(shape, rank, peer))
 			r = cei_send_stage_say_present(stage, peer);
-	for (i = 1; !r && i < n_ranks; i++)
-		r = send_block(op, (rank + i) % n_ranks);
 	if (!r)
-		r = cei_send_stage_say_sent(stage, op->n_sent++);
+		r = cei_op_send_all(op, stage, send_block);
 	for (peer = 0; !r && peer < n_ranks; peer++)
 		if (peer != rank && !block_bytes(shape, peer, rank))
 			r = cei_send_stage_await_here(stage, peer, op->n_sent++);

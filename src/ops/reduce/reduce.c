@@ -215,19 +215,25 @@ static int send_sum(ceov_op *op, uint32_t target, uint32_t piece)
 	return cei_send_stage_add(&op->stages[1], &leg);
 }
 
-static int send_pieces(ceov_op *op, int (*send)(ceov_op *op, uint32_t target,
-						uint32_t piece))
+static int send_pieces(ceov_op *op, uint32_t target,
+		       int (*send)(ceov_op *op, uint32_t target, uint32_t piece))
 {
-	uint32_t n_ranks = op->shape.n_ranks, piece, n, target, i;
+	uint32_t n = is_cut(op, target) ? op->choice.n_pieces : 1, piece;
 	int r = 0;
 
-	for (i = 1; !r && i < n_ranks; i++) {
-		target = (op->workspace->rank + i) % n_ranks;
-		n = is_cut(op, target) ? op->choice.n_pieces : 1;
-		for (piece = 0; !r && piece < n; piece++)
-			r = send(op, target, piece);
-	}
+	for (piece = 0; !r && piece < n; piece++)
+		r = send(op, target, piece);
 	return r;
+}
+
+static int send_parts(ceov_op *op, uint32_t target)
+{
+	return send_pieces(op, target, send_part);
+}
+
+static int send_sums(ceov_op *op, uint32_t target)
+{
+	return send_pieces(op, target, send_sum);
 }
 
 static int has_absent_peers(const ceov_op *op)
@@ -236,9 +242,9 @@ static int has_absent_peers(const ceov_op *op)
 }
 
 /*
- * A run that is not captured awaits counters of `sent`: one for each stage, raised when its
- * copies have ended. In a reduce-scatter, a rank whose own part is empty receives no bytes that
- * show that its peers have begun the run; so it also awaits one counter for each peer, raised
+ * A run that is not captured awaits counters of `sent`, raised when the copies of its stages have
+ * ended (cei_op_send_all()). In a reduce-scatter, a rank whose own part is empty receives no bytes
+ * that show that its peers have begun the run; so it also awaits one counter for each peer, raised
  * when that peer has begun.
  *
  * An all-reduce needs no such counters: at least one rank's part is not empty. That rank can
@@ -262,10 +268,9 @@ static int build_first(ceov_op *op)
 	for (peer = 0; !r && has_absent_peers(op) && peer < workspace->n_ranks; peer++)
 		if (peer != rank && !op->shape.rows[peer])
 			r = cei_send_stage_say_present(stage, peer);
+	stage->says_sent = 1;
 	if (!r)
-		r = send_pieces(op, send_part);
-	if (!r)
-		r = cei_send_stage_say_sent(stage, op->n_sent++);
+		r = cei_op_send_all(op, stage, send_parts);
 	for (peer = 0; !r && has_absent_peers(op) && peer < workspace->n_ranks; peer++)
 		if (peer != rank && !op->shape.rows[rank])
 			r = cei_send_stage_await_here(stage, peer, op->n_sent++);
@@ -287,8 +292,8 @@ static int build_second(ceov_op *op)
 				bytes_of(&op->shape, op->shape.rows[rank]));
 	if (r)
 		return r;
-	r = send_pieces(op, send_sum);
-	return r ? r : cei_send_stage_say_sent(stage, op->n_sent++);
+	stage->says_sent = 1;
+	return cei_op_send_all(op, stage, send_sums);
 }
 
 static int build(ceov_op *op)

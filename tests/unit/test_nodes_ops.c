@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Operators whose ranks are on several nodes, which a simulated network joins. */
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "move_rig.h"
+#include "op_rig.h"
+#include "ops/core/op.h"
+#include "unit/nodes_rig.h"
+
+#define SCRATCH (UINT64_C(16) << 20)
+#define CASES   8u
+#define RUNS    4u
+#define LIMIT   UINT64_C(20000)         /* most bytes in a block */
+
+static struct nodes nodes;
+
+/* Workspaces of ranks whose contexts are those of their nodes. */
+static void open_workspaces(struct op_rig *rig)
+{
+	uint32_t i;
+
+	memset(rig, 0, sizeof(*rig));
+	rig->n_ranks = nodes.n_ranks;
+	for (i = 0; i < rig->n_ranks; i++)
+		rig->workspaces[i] = op_workspace(nodes_context(&nodes, i), i, "nodes", SCRATCH, 0);
+	for (i = 0; i < rig->n_ranks; i++)
+		ck_assert_int_eq(ceov_workspace_connect(rig->workspaces[i], TESTING_PATIENCE), 0);
+}
+
+/* Rank r is on node node_of[r]. */
+static void open_mixed(struct op_rig *rig, uint32_t n_nodes, uint32_t n_ranks,
+		       const uint32_t *node_of)
+{
+	nodes_open_mixed(&nodes, n_nodes, n_ranks, node_of);
+	open_workspaces(rig);
+}
+
+/* Other nodes say with a delay that they use nothing any more. */
+static void close_all(struct op_rig *rig)
+{
+	uint64_t deadline_ns = cei_deadline(TESTING_PATIENCE);
+	uint32_t i, n_left = rig->n_ranks;
+	int r;
+
+	while (n_left) {
+		ck_assert_uint_lt(cei_now_ns(), deadline_ns);
+		for (i = n_left = 0; i < rig->n_ranks; i++) {
+			r = ceov_workspace_release(rig->workspaces[i]);
+			ck_assert(r == 0 || r == CEOV_PENDING);
+			if (!r)
+				rig->workspaces[i] = NULL;
+			n_left += r == CEOV_PENDING;
+		}
+		usleep(1000);
+	}
+	nodes_close(&nodes);
+}
+
+/* --- products and sums ----------------------------------------------------------------- */
+
+static void run_once(const struct op_part *part, ceov_op *op, uint64_t seed)
+{
+	const struct op_case *one = part->arg;
+	struct op_data data;
+
+	op_data_make(one, part->rank, seed, &data);
+	ck_assert_int_eq(op_data_run(one, op, &data), 0);
+	op_data_check(one, part->rank, seed, &data);
+	op_data_free(&data);
+}
+
+static void once(const struct op_part *part)
+{
+	ceov_op *op = op_case_made(part->arg, part->rig->workspaces[part->rank]);
+
+	run_once(part, op, testing_seed());
+	ceov_op_release(op);
+}
+
+static void repeat(const struct op_part *part)
+{
+	ceov_op *op = op_case_made(part->arg, part->rig->workspaces[part->rank]);
+	uint64_t i;
+
+	for (i = 0; i < RUNS; i++)
+		run_once(part, op, testing_seed() + i);
+	ceov_op_release(op);
+}
+
+static void run_cases(struct op_rig *rig)
+{
+	uint64_t random = testing_seed();
+	struct op_case one;
+	uint32_t i;
+
+	for (i = 0; i < CASES; i++) {
+		one = op_case_random(&random, rig->n_ranks);
+		op_rig_each(rig, repeat, &one);
+	}
+}
+
+START_TEST(test_random_operators)
+{
+	const uint32_t node_of[][4] = { { 0, 1 }, { 0, 0, 1, 1 }, { 0, 1, 0, 1 }, { 0, 1, 1, 2 } };
+	const uint32_t n_nodes[] = { 2, 2, 2, 3 }, n_ranks[] = { 2, 4, 4, 4 };
+	struct op_rig rig;
+
+	open_mixed(&rig, n_nodes[_i], n_ranks[_i], node_of[_i]);
+	run_cases(&rig);
+	close_all(&rig);
+}
+END_TEST
+
+/* What a rank sends to another is divided between two rails, and has more pieces than one. */
+START_TEST(test_large_operands)
+{
+	struct op_case one = op_case_of((enum op_sort)_i, 2, 640, 8, 2048);
+	struct op_rig rig;
+
+	if (op_is_sum(one.sort))
+		one = op_case_of((enum op_sort)_i, 2, 640 * 2048, 0, 0);
+	else if (one.sort == OP_AG_GEMM)
+		one = op_case_of(OP_AG_GEMM, 2, 640, 2048, 8);
+	one.tuning.n_pieces = 1;
+	one.wants_gathered = 1;
+	nodes_open_railed(&nodes, 2, 2);
+	open_workspaces(&rig);
+	op_rig_each(&rig, once, &one);
+	close_all(&rig);
+}
+END_TEST
+
+/* --- moves ------------------------------------------------------------------------------- */
+
+static unsigned char *allocate(uint64_t n_bytes)
+{
+	unsigned char *memory = aligned_alloc(MOVE_STEP, n_bytes + MOVE_STEP);
+
+	ck_assert_ptr_nonnull(memory);
+	return memory;
+}
+
+static void move_once(const struct move_case *one, uint32_t rank, uint64_t number, ceov_op *op)
+{
+	struct ceov_move_run run = { .struct_bytes = sizeof(run) };
+	unsigned char *source = allocate(move_leaves_at(one, rank, one->n_ranks));
+	unsigned char *target = allocate(move_arrives_at(one, one->n_ranks, rank));
+	uint32_t i, n = one->is_gather ? 1 : one->n_ranks;
+	uint64_t n_bytes;
+
+	for (i = 0; i < n; i++)
+		testing_fill(source + move_leaves_at(one, rank, i), move_block(one, rank, i),
+			     move_seed(one, number, rank, i));
+	run.source = source;
+	run.target = target;
+	ck_assert_int_eq(ceov_move_run(op, &run), 0);
+	for (i = 0; i < one->n_ranks; i++) {
+		n_bytes = move_block(one, i, rank);
+		ck_assert_uint_eq(testing_check(target + move_arrives_at(one, i, rank), n_bytes,
+						move_seed(one, number, i, rank)), n_bytes);
+	}
+	free(source);
+	free(target);
+}
+
+static void move(const struct op_part *part)
+{
+	const struct move_case *one = part->arg;
+	ceov_op *op = NULL;
+	uint64_t number;
+
+	ck_assert_int_eq(move_create(one, part->rig->workspaces[part->rank], &op), 0);
+	for (number = 0; number < RUNS; number++)
+		move_once(one, part->rank, number, op);
+	ceov_op_release(op);
+}
+
+START_TEST(test_random_moves)
+{
+	const uint32_t node_of[] = { 0, 1, 1, 0 };
+	uint64_t random = testing_seed();
+	struct move_case one;
+	struct op_rig rig;
+	uint32_t i;
+
+	open_mixed(&rig, 2, 4, node_of);
+	for (i = 0; i < CASES; i++) {
+		one = move_case_random(&random, 4, LIMIT);
+		op_rig_each(&rig, move, &one);
+	}
+	close_all(&rig);
+}
+END_TEST
+
+/* --- marks ------------------------------------------------------------------------------- */
+
+/* What is sent to each rank of another node has a lane of its own, so each of these lanes says that
+ * it has read the caller's memory. */
+START_TEST(test_each_lane_says_what_it_sent)
+{
+	const uint32_t node_of[] = { 0, 0, 1, 2 };
+	struct op_case one = op_case_of(OP_REDUCE_SCATTER, 4, 64, 0, 0);
+	struct op_rig rig;
+	ceov_op *op;
+
+	open_mixed(&rig, 3, 4, node_of);
+	op = op_case_made(&one, rig.workspaces[0]);
+	ck_assert_uint_eq(op->n_sent, 3);
+	ck_assert(op->stages[0].awaits_start && !op->stages[0].follows);
+	ceov_op_release(op);
+	op = op_case_made(&one, rig.workspaces[2]);
+	ck_assert_uint_eq(op->n_sent, 4);
+	ceov_op_release(op);
+	close_all(&rig);
+}
+END_TEST
+
+/* --- failures ---------------------------------------------------------------------------- */
+
+static void run_without(const struct op_part *part)
+{
+	const struct op_case *one = part->arg;
+	ceov_op *op = op_case_made(one, part->rig->workspaces[part->rank]);
+	struct op_data data;
+	int r = 0;
+	uint64_t seed;
+
+	for (seed = 0; !r && seed < 1000; seed++) {
+		if (part->rank == 0 && seed == 3)
+			loop_net_cut(&nodes.net, 0, 1, 1);
+		op_data_make(one, part->rank, seed, &data);
+		r = op_data_run(one, op, &data);
+		if (!r)
+			op_data_check(one, part->rank, seed, &data);
+		op_data_free(&data);
+	}
+	ck_assert_msg(r == CEOV_ERR_PEER_LOST || r == CEOV_ERR_UNCERTAIN ||
+		      r == CEOV_ERR_ABORTED, "%d", r);
+}
+
+/* A network that is cut ends the runs of all ranks with an error. */
+START_TEST(test_a_cut_network_ends_runs)
+{
+	const uint32_t node_of[] = { 0, 1, 0, 1 };
+	struct op_case one = op_case_of(_i ? OP_ALL_REDUCE : OP_AG_GEMM, 4, 64, 8, 8);
+	struct op_rig rig;
+
+	open_mixed(&rig, 2, 4, node_of);
+	op_rig_each(&rig, run_without, &one);
+	nodes_close(&nodes);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("nodes_ops");
+	TCase *tcase = tcase_create("nodes_ops");
+
+	tcase_set_timeout(tcase, 60);
+	tcase_add_loop_test(tcase, test_random_operators, 0, 4);
+	tcase_add_loop_test(tcase, test_large_operands, 0, OP_SORTS);
+	tcase_add_test(tcase, test_random_moves);
+	tcase_add_test(tcase, test_each_lane_says_what_it_sent);
+	tcase_add_loop_test(tcase, test_a_cut_network_ends_runs, 0, 2);
+	suite_add_tcase(suite, tcase);
+	return testing_run(suite);
+}
