@@ -20,7 +20,7 @@ ceoverlap.errors, with rank, transfer and mark. Log lines go to logging's "ceove
 from . import bf16, errors
 from ._abi import lib as _lib
 from .buffer import Buffer, Memory, memory_of
-from .collective import AllGather, AllToAll, all_gather, all_to_all
+from .collective import AllGather, AllToAll, Block, all_gather, all_to_all, broadcast
 from .context import Context
 from .errors import (AbortedError, CeoverlapError, CudaError, DeadlineError, Failure,
                      ForkedError, FullError, InvalidError, NoMemoryError, NoRouteError,
@@ -36,11 +36,12 @@ from .stream import stream_handle
 __version__: str = _lib.ceov_version().decode()
 
 __all__ = [
-    "AbortedError", "AllGather", "AllGatherGemm", "AllReduce", "AllToAll", "Buffer",
+    "AbortedError", "AllGather", "AllGatherGemm", "AllReduce", "AllToAll", "Block",
+    "Buffer",
     "CeoverlapError", "Context", "CudaError", "DeadlineError", "Failure", "ForkedError",
     "FullError", "GemmReduceScatter", "InvalidError", "Mark", "MarkList", "Memory",
     "NoMemoryError", "NoRouteError", "PeerLostError", "PendingError", "Place", "Plan",
     "ReduceScatter", "Signal", "Spot", "StaleError", "StateError", "SystemCallError",
     "Ticket", "Transfer", "Tuning", "UcxError", "UncertainError", "VersionError",
-    "Workspace", "all_gather", "all_to_all", "bf16", "errors", "memory_of", "stream_handle",
+    "Workspace", "all_gather", "all_to_all", "bf16", "broadcast", "errors", "memory_of", "stream_handle",
 ]

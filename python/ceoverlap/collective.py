@@ -6,7 +6,7 @@ them, which find their peers and manage all marks themselves."""
 from __future__ import annotations
 
 import ctypes
-from typing import List, Optional, Sequence
+from typing import List, NamedTuple, Optional, Sequence
 
 from . import _abi, _object, errors
 from .buffer import Buffer, memory_of
@@ -16,12 +16,23 @@ from .signal import Mark, Signal
 
 # --- templates ---------------------------------------------------------------------------
 
+# How a shard goes from node to node; values of enum ceov_nodes.
+_NODES = {None: 0, "direct": 1, "ring": 2}
+
+
+class Block(NamedTuple):
+    """One rank's block of an all-to-all whose blocks have different sizes, in bytes. The offsets
+    are added to those of the whole."""
+    size_bytes: int
+    source_offset_bytes: int
+    target_offset_bytes: int
+
 
 def all_gather(plan: Plan, shard_bytes: int, source: Buffer,
                targets: Sequence[Optional[Buffer]], arrived: Sequence[Signal], *,
                n_pieces: int = 1, ready: Optional[Signal] = None,
                free: Optional[Sequence[Signal]] = None, source_offset_bytes: int = 0,
-               target_offset_bytes: int = 0) -> Plan:
+               target_offset_bytes: int = 0, nodes: Optional[str] = None) -> Plan:
     """Adds to the plan: its rank's shard goes to the same place of every rank's target,
     shard s to target_offset_bytes + s * shard_bytes.
 
@@ -29,10 +40,15 @@ def all_gather(plan: Plan, shard_bytes: int, source: Buffer,
     target may be None (moves nothing). A shard is cut into n_pieces; piece p of rank s has
     counter s * n_pieces + p in arrived and free, and p in ready. A launch with base k
     expects ready (None: at launch) at k + 1 and free (None: always) at k, and raises arrived
-    to k + 1. See include/ceoverlap/collective.h.
+    to k + 1. nodes says how shards go from node to node: "direct", "ring" or None, which leaves
+    it to the library. See include/ceoverlap/collective.h, also for which ranks of other nodes
+    need entries.
     """
+    if nodes not in _NODES:
+        raise errors.InvalidError(f"nodes: {nodes!r} is none of 'direct', 'ring' and None")
     struct = _abi.new(_abi.ceov_all_gather)
     struct.shard_bytes = shard_bytes
+    struct.nodes = _NODES[nodes]
     return _add("ceov_plan_add_all_gather", struct, plan, source, targets, arrived, n_pieces,
                 ready, free, source_offset_bytes, target_offset_bytes)
 
@@ -41,21 +57,46 @@ def all_to_all(plan: Plan, block_bytes: int, source: Buffer,
                targets: Sequence[Optional[Buffer]], arrived: Sequence[Signal], *,
                n_pieces: int = 1, ready: Optional[Signal] = None,
                free: Optional[Sequence[Signal]] = None, source_offset_bytes: int = 0,
-               target_offset_bytes: int = 0) -> Plan:
+               target_offset_bytes: int = 0,
+               blocks: Optional[Sequence[Block]] = None) -> Plan:
     """Adds to the plan: block t of its rank's source goes to rank t, as block number "this
     rank" of its target. Otherwise as all_gather(); ready has n_ranks * n_pieces counters in
-    the order of targets, or n_pieces."""
+    the order of targets, or n_pieces. With blocks, one for each rank, each has its own size and
+    places, and block_bytes is 0; without bytes nothing moves, and the counters rise all the
+    same."""
     struct = _abi.new(_abi.ceov_all_to_all)
     struct.block_bytes = block_bytes
+    if blocks is not None:
+        if len(blocks) != plan.context.n_ranks:
+            raise errors.InvalidError(f"blocks: {len(blocks)} entries, one a rank are "
+                                      f"{plan.context.n_ranks}")
+        struct.blocks = (_abi.ceov_block * len(blocks))(*(tuple(one) for one in blocks))
     return _add("ceov_plan_add_all_to_all", struct, plan, source, targets, arrived, n_pieces,
                 ready, free, source_offset_bytes, target_offset_bytes)
 
 
-def _add(call: str, struct, plan: Plan, source: Buffer, targets, arrived, n_pieces: int,
+def broadcast(plan: Plan, n_bytes: int, root: int, source: Optional[Buffer],
+              targets: Sequence[Optional[Buffer]], arrived: Sequence[Optional[Signal]], *,
+              n_pieces: int = 1, ready: Optional[Signal] = None,
+              free: Optional[Sequence[Optional[Signal]]] = None, source_offset_bytes: int = 0,
+              target_offset_bytes: int = 0) -> Plan:
+    """Adds to the plan what its rank sends when the root's bytes go to all other ranks, to
+    target_offset_bytes in each target. Every rank adds it to a plan of its own. source and ready
+    are the root's; others give None. Counters have the piece as index, so arrived and free have
+    n_pieces. A rank that passes bytes on needs its own target and its own arrived signal, on the
+    host. Otherwise as all_gather()."""
+    struct = _abi.new(_abi.ceov_broadcast)
+    struct.bytes = n_bytes
+    struct.root = root
+    return _add("ceov_plan_add_broadcast", struct, plan, source, targets, arrived, n_pieces,
+                ready, free, source_offset_bytes, target_offset_bytes)
+
+
+def _add(call: str, struct, plan: Plan, source: Optional[Buffer], targets, arrived, n_pieces: int,
          ready, free, source_offset_bytes: int, target_offset_bytes: int) -> Plan:
     n = plan.context.n_ranks
     struct.n_pieces = n_pieces
-    struct.source = source._open_handle()
+    struct.source = None if source is None else source._open_handle()
     struct.source_offset_bytes = source_offset_bytes
     struct.targets = _object.handles(targets, n, "targets")
     struct.target_offset_bytes = target_offset_bytes
@@ -216,14 +257,20 @@ class AllGather(_Collective):
               the host is necessary if ranks are in several processes. See ``target.view()``
     name      1 to 40 bytes, the same at all ranks
     n_pieces  number of pieces into which a shard is cut
+    nodes     as in all_gather(), the same at all ranks
     """
+
+    def __init__(self, context: Context, name: str, source, *, nodes: Optional[str] = None,
+                 **others):
+        self._nodes = nodes
+        super().__init__(context, name, source, **others)
 
     def _part_of(self, size_bytes: int) -> int:
         return size_bytes
 
     def _add_to(self, plan: Plan, targets, arrived, free) -> None:
         all_gather(plan, self._part_bytes, self.source, targets, arrived,
-                   n_pieces=self._n_pieces, free=free)
+                   n_pieces=self._n_pieces, free=free, nodes=self._nodes)
 
 
 class AllToAll(_Collective):

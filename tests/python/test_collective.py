@@ -66,6 +66,58 @@ class Templates(Case):
         for r, target in enumerate(targets):
             np.testing.assert_array_equal(target.view(shape=(N, 512)), blocks[:, r])
 
+    def test_blocks_of_different_sizes(self):
+        context, _, parts = self.rig(2, N * 512, 2 * N)
+        targets = [context.allocate(N * 512, r) for r in range(N)]
+        values = [parts["sources"][r].view() for r in range(N)]
+        sizes = [[100 * r + 37 * t for t in range(N)] for r in range(N)]     # 0 to 0: none
+
+        def body(r):
+            plan = context.plan(r)
+            blocks = [ceoverlap.Block(sizes[r][t], 512 * t, 512 * r) for t in range(N)]
+            ceoverlap.all_to_all(plan, 0, parts["sources"][r], targets, parts["arrived"],
+                                 n_pieces=2, ready=parts["ready"][r], free=parts["free"],
+                                 blocks=blocks).commit()
+            self.run_rank(r, plan, parts, 2 * N, 2)
+
+        in_threads(N, body)
+        for t, target in enumerate(targets):
+            for r in range(N):
+                size = sizes[r][t]
+                np.testing.assert_array_equal(target.view()[512 * r:512 * r + size],
+                                              values[r][512 * t:512 * t + size])
+        with self.assertRaisesRegex(ceoverlap.InvalidError, "blocks: 1 entries"):
+            ceoverlap.all_to_all(context.plan(0), 0, parts["sources"][0], targets,
+                                 parts["arrived"], blocks=[ceoverlap.Block(1, 0, 0)])
+
+    def test_broadcast(self):
+        context, sources, parts = self.rig(4, 1000, 4)
+        targets = [context.allocate(1000, r) for r in range(N)]
+        root = 1
+
+        def body(r):
+            plan = context.plan(r)
+            is_root = r == root
+            ceoverlap.broadcast(plan, 1000, root, parts["sources"][r] if is_root else None,
+                                targets, parts["arrived"], n_pieces=4,
+                                ready=parts["ready"][r] if is_root else None).commit()
+            ticket = plan.launch(0)
+            for i in range(4):
+                parts["ready"][r].raise_to(1, i)
+            for i in range(0 if is_root else 4):
+                parts["arrived"][r].wait(1, i)
+            ticket.wait()
+
+        in_threads(N, body)
+        for r in (0, 2):
+            np.testing.assert_array_equal(targets[r].view(), sources[root])
+
+    def test_how_shards_go_from_node_to_node(self):
+        context, _, parts = self.rig(1, 64, 1)
+        with self.assertRaisesRegex(ceoverlap.InvalidError, "nodes: 'tree'"):
+            ceoverlap.all_gather(context.plan(0), 64, parts["sources"][0], [None] * N,
+                                 parts["arrived"], nodes="tree")
+
     def test_lists_are_by_rank(self):
         context, _, parts = self.rig(1, 64, 1)
         with self.assertRaisesRegex(ceoverlap.InvalidError, "targets: 2 entries"):
