@@ -61,6 +61,8 @@ struct cei_machine_node {
 
 struct cei_machine_nic {
 	char     name[CEI_MACHINE_NAME_BYTES];  /* "mlx5_0", "eth0" */
+	char     net_name[CEI_MACHINE_NAME_BYTES];      /* of its net device, the first if it has
+							 * several; "": none */
 	char     bus_id[16];
 	uint32_t node;                  /* the nearest NUMA node, an index into
 					 * cei_machine.nodes; CEOV_NOBODY: not known */

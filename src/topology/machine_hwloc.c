@@ -327,6 +327,8 @@ static int find_nics(struct cei_machine_builder *builder)
 			return cei_raise(builder->report, CEOV_ERR_INVALID, 0,
 					 "%s: more than %u NICs", builder->where,
 					 CEI_MACHINE_NICS_MAX);
+		if (sort == NET && !nic->net_name[0])
+			cei_builder_text(nic->net_name, sizeof(nic->net_name), device->name);
 		if (nic->name[0] && (nic->is_rdma || sort != RDMA))
 			continue;
 		nic->is_rdma = sort == RDMA;

@@ -88,13 +88,4 @@ int cei_route_find(const struct cei_machine *machine, const struct cei_route_req
 
 const char *cei_route_kind_name(enum cei_route_kind kind);
 
-/* --- rails to other nodes (rails.c) ----------------------------------------------------
- *
- * Assigns a NIC to each GPU. Any RDMA device comes before any net device, then the nearest NIC
- * wins (same switch, same tree, same node, same package). Among equally near NICs it takes the one
- * that serves the fewest GPUs so far, so that GPUs spread evenly over NICs. GPUs with fewer such
- * NICs to choose from choose first. ret_nics: [n_gpus], CEOV_NOBODY where the machine has no
- * NIC. */
-void cei_rails_assign(const struct cei_machine *machine, uint32_t *ret_nics);
-
 #endif /* CEI_ROUTE_H */

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Tests the assignment of NICs to GPUs. */
+/* Tests the assignment of NICs to GPUs, and the choice of a process's rails. */
 
 #include <check.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "machine_fixture.h"
 #include "testing.h"
-#include "topology/route.h"
+#include "topology/rails.h"
 
 static struct cei_machine *with_nics(uint32_t n_gpus, uint32_t n_nics)
 {
@@ -144,6 +145,174 @@ START_TEST(test_any_tree)
 }
 END_TEST
 
+/* --- the rails of a process --------------------------------------------------------- */
+
+#define DEVICES_MAX 16u
+
+/* Chooses for members on the GPUs, with these devices, whose names commas separate. */
+static struct cei_rails_choice chosen(const struct cei_machine *machine, const uint32_t *gpus,
+				      uint32_t n_gpus, const char *devices)
+{
+	char names[DEVICES_MAX][CEI_RAIL_DEVICE_BYTES], list[256], *rest = list, *name;
+	struct cei_rails_request request = { .gpus = gpus, .n_gpus = n_gpus, .devices = names };
+	struct cei_rails_choice choice;
+
+	snprintf(list, sizeof(list), "%s", devices);
+	while ((name = strsep(&rest, ",")) && *name && request.n_devices < DEVICES_MAX)
+		snprintf(names[request.n_devices++], CEI_RAIL_DEVICE_BYTES, "%s", name);
+	cei_rails_choose(machine, &request, &choice);
+	return choice;
+}
+
+static void check_rails(const struct cei_rails_choice *choice, const char *wanted)
+{
+	char list[256] = "";
+	size_t at = 0;
+	uint32_t i;
+
+	for (i = 0; i < choice->n; i++)
+		at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%s", i ? "," : "",
+				       choice->rails[i].device);
+	ck_assert_str_eq(list, wanted);
+	ck_assert_int_eq(!choice->n, choice->why[0] != 0);
+}
+
+static const uint32_t first_four[] = { 0, 1, 2, 3 };
+
+/* Two packages with two GPUs and an RDMA device each: a process opens those of its members. */
+START_TEST(test_a_process_takes_the_nics_of_its_gpus)
+{
+	struct cei_machine *machine = testing_machine("pcie4-two-nodes");
+	const char *devices = "memory,lo,eth0,mlx5_0:1,mlx5_1:1,mlx5_1:2";
+	struct cei_rails_choice choice = chosen(machine, first_four, 4, devices);
+	char why[CEI_RAIL_WHY_BYTES_MAX];
+
+	check_rails(&choice, "mlx5_0:1,mlx5_1:1");
+	ck_assert_uint_eq(choice.own[1], 0);
+	ck_assert_uint_eq(choice.own[3], 1);
+	cei_rails_explain(machine, &choice.rails[1], why);
+	ck_assert_str_eq(why, "RDMA device, at the NUMA node of GPU 2");
+	choice = chosen(machine, first_four, 2, devices);
+	check_rails(&choice, "mlx5_0:1");
+	choice = chosen(machine, first_four + 3, 1, devices);
+	check_rails(&choice, "mlx5_1:1");
+	ck_assert_uint_eq(choice.own[3], 0);
+	cei_machine_destroy(machine);
+}
+END_TEST
+
+START_TEST(test_one_nic_serves_all)
+{
+	struct cei_machine *machine = testing_machine("two-no-p2p");
+	struct cei_rails_choice choice = chosen(machine, first_four, 2, "lo,enp1s0");
+
+	check_rails(&choice, "enp1s0");
+	ck_assert_uint_eq(choice.own[0], 0);
+	ck_assert_uint_eq(choice.own[1], 0);
+	cei_machine_destroy(machine);
+}
+END_TEST
+
+/* The transport does not list what is down or has no address. */
+START_TEST(test_a_nic_that_cannot_be_used_is_no_rail)
+{
+	struct cei_machine *machine = testing_machine("two-no-p2p");
+	struct cei_rails_choice choice = chosen(machine, first_four, 2, "lo,eth7");
+
+	check_rails(&choice, "");
+	cei_machine_destroy(machine);
+	machine = testing_machine("pcie4-two-nodes");
+	choice = chosen(machine, first_four, 4, "mlx5_1:2");
+	check_rails(&choice, "mlx5_1:2");
+	ck_assert_uint_eq(choice.own[0], 0);            /* the far one serves it, too */
+	choice = chosen(machine, first_four, 4, "mlx5_10:1,mlx5_0,mlx5_0:");
+	check_rails(&choice, "");
+	cei_machine_destroy(machine);
+}
+END_TEST
+
+START_TEST(test_host_members_alone_choose_nothing)
+{
+	struct cei_machine *machine = testing_machine("h200x8-nvswitch");
+	struct cei_rails_choice choice = chosen(machine, NULL, 0, "eth0,mlx5_0:1");
+
+	check_rails(&choice, "");
+	ck_assert_ptr_nonnull(strstr(choice.why, "no rank is on a GPU"));
+	cei_machine_destroy(machine);
+	machine = machine_made(2, 1);
+	choice = chosen(machine, first_four, 2, "eth0");
+	check_rails(&choice, "");
+	machine_free(machine);
+}
+END_TEST
+
+/* A net device is taken where no RDMA device can be used. */
+START_TEST(test_rdma_is_preferred)
+{
+	struct cei_machine *machine = testing_machine("pcie8-switches-nics");
+	struct cei_rails_choice choice;
+
+	choice = chosen(machine, first_four, 4, "eth0,mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1");
+	check_rails(&choice, "mlx5_0:1,mlx5_1:1");
+	choice = chosen(machine, first_four, 4, "eth0,mlx5_3:1");
+	check_rails(&choice, "mlx5_3:1");
+	choice = chosen(machine, first_four, 4, "eth0");
+	check_rails(&choice, "eth0");
+	/* the same card as a net device */
+	choice = chosen(machine, first_four, 4, "ib0,ib1,ib2,ib3,eth0");
+	check_rails(&choice, "ib0,ib1");
+	cei_machine_destroy(machine);
+}
+END_TEST
+
+static struct cei_machine *with_net_devices(uint32_t n_gpus, uint32_t n_nics)
+{
+	struct cei_machine *machine = with_nics(n_gpus, n_nics);
+	uint32_t i;
+
+	for (i = 0; i < n_nics; i++) {
+		machine->nics[i].is_rdma = 0;
+		snprintf(machine->nics[i].name, sizeof(machine->nics[i].name), "eth%u", i);
+	}
+	return machine;
+}
+
+/* NICs that would serve no GPU are given to those that they suit. */
+START_TEST(test_equally_good_nics_are_all_used)
+{
+	struct cei_machine *machine = with_net_devices(2, 4);
+	struct cei_rails_choice choice = chosen(machine, first_four, 1, "eth0,eth1,eth2,eth3");
+
+	check_rails(&choice, "eth0,eth2");
+	ck_assert_uint_eq(choice.own[0], 0);
+	choice = chosen(machine, first_four + 1, 1, "eth0,eth1,eth2,eth3");
+	check_rails(&choice, "eth1,eth3");
+	choice = chosen(machine, first_four, 2, "eth3,eth2,eth1");
+	check_rails(&choice, "eth1,eth2,eth3");
+	machine_free(machine);
+	machine = with_net_devices(1, 12);
+	choice = chosen(machine, first_four, 1, "eth0,eth1,eth2,eth3,eth4,eth5,eth6,eth7,eth8");
+	check_rails(&choice, "eth0,eth1,eth2,eth3,eth4,eth5,eth6,eth7");
+	machine_free(machine);
+}
+END_TEST
+
+/* Parts of a copy are equal, so a slow card would decide when it ends. */
+START_TEST(test_a_slow_nic_beside_a_fast_one_is_left_out)
+{
+	struct cei_machine *machine = with_net_devices(1, 2);
+	struct cei_rails_choice choice;
+
+	machine->nics[0].bytes_per_s = 500 * UINT64_C(1000000);
+	machine->nics[1].bytes_per_s = 16 * UINT64_C(1000000000);
+	choice = chosen(machine, first_four, 1, "eth0,eth1");
+	check_rails(&choice, "eth1");
+	choice = chosen(machine, first_four, 1, "eth0");
+	check_rails(&choice, "eth0");
+	machine_free(machine);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("rails");
@@ -155,6 +324,13 @@ static Suite *suite(void)
 	tcase_add_test(all, test_rdma_before_net);
 	tcase_add_test(all, test_choice_gives_way);
 	tcase_add_test(all, test_any_tree);
+	tcase_add_test(all, test_a_process_takes_the_nics_of_its_gpus);
+	tcase_add_test(all, test_one_nic_serves_all);
+	tcase_add_test(all, test_a_nic_that_cannot_be_used_is_no_rail);
+	tcase_add_test(all, test_host_members_alone_choose_nothing);
+	tcase_add_test(all, test_rdma_is_preferred);
+	tcase_add_test(all, test_equally_good_nics_are_all_used);
+	tcase_add_test(all, test_a_slow_nic_beside_a_fast_one_is_left_out);
 	suite_add_tcase(made, all);
 	return made;
 }

@@ -7,7 +7,7 @@
 
 #include <inttypes.h>
 
-#include "topology/route.h"
+#include "topology/rails.h"
 
 static struct json_object *nodes(const struct cei_machine *machine)
 {

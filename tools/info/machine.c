@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "topology/route.h"
+#include "topology/rails.h"
 
 static void head(const struct info *info)
 {
