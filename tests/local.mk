@@ -79,6 +79,7 @@ threaded_suites = \
 	%D%/unit/test_copier \
 	%D%/unit/test_far_bundle \
 	%D%/unit/test_network_clock \
+	%D%/unit/test_network_rails \
 	%D%/unit/test_rail_threads \
 	%D%/unit/test_tune \
 	%D%/conformance/test_backend_host \

@@ -70,7 +70,8 @@ static int check_gpus(const ceov_context *context)
 	return 0;
 }
 
-/* Opens the driver where a member is on a GPU, or may be. */
+/* Opens the driver where a member is on a GPU, or may be. The members' GPUs are checked later, when
+ * their ranks are known: see check_gpus(). */
 static int open_gpus(ceov_context *context)
 {
 	struct cei_site *site = &context->site;
@@ -92,7 +93,7 @@ static int open_gpus(ceov_context *context)
 				 "ceov_open: a rank is placed on a GPU, but there is none: "
 				 "%s", why);
 	}
-	return check_gpus(context);
+	return 0;
 }
 
 /* Meets the other nodes, where there are any. */
@@ -106,6 +107,7 @@ static int open_network(ceov_context *context, const struct ceov_config *config,
 		.events_arg = context,
 		.copier = &cei_copier_ops,
 		.copier_arg = &context->copier,
+		.machine = context->topology->machine,
 	};
 	uint32_t n_ranks = context->site.n_ranks ? context->site.n_ranks : CEI_RANKS_MAX;
 	int r;
@@ -175,12 +177,14 @@ static int build(ceov_context *context, const struct ceov_config *config,
 		r = cei_settings_load(context, config, &group);
 	if (r)
 		return r;
-	r = open_network(context, config, transport);
-	context->report.rank = context->site.members[0].rank;
-	if (!r)
-		r = open_gpus(context);
+	r = open_gpus(context);
 	if (!r)
 		r = cei_topology_open(&context->site, &context->topology);
+	if (!r)
+		r = open_network(context, config, transport);
+	context->report.rank = context->site.members[0].rank;
+	if (!r)
+		r = check_gpus(context);
 	if (!r)
 		r = cei_mappings_init(&context->mappings, &context->site);
 	if (!r)

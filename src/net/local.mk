@@ -53,6 +53,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/ucx_peer.c %D%/ucx_peer.h \
 	%D%/ucx_send.c %D%/ucx_send.h \
 	%D%/ucx_offer.c %D%/ucx_offer.h \
+	%D%/ucx_devices.c %D%/ucx_devices.h \
 	%D%/ucx.c
 else
 libceoverlap_core_la_SOURCES += \
@@ -79,6 +80,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/rail_turn.c \
 	%D%/network.c %D%/network.h \
 	%D%/network_private.h \
+	%D%/network_rails.c \
 	%D%/network_talk.c \
 	%D%/clock_offset.c %D%/clock_offset.h \
 	%D%/network_clock.c %D%/network_clock.h \

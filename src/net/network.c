@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Opens and closes the network: meets the processes of all nodes, and opens the rails to them. */
+/* Opens and closes the network: meets the processes of all nodes. */
 
 #include "net/network.h"
 
@@ -31,23 +31,6 @@ uint32_t cei_network_node(const struct cei_network *network, uint32_t rank)
 	return cei_book_node_of(network->book, cei_network_process(network, rank));
 }
 
-uint32_t cei_network_rails(struct cei_network *network, uint32_t rank, uint32_t process,
-			   struct cei_rail **ret_rails)
-{
-	uint32_t theirs = cei_book_n_rails(network->book, process), i;
-	uint32_t n = network->n_rails < theirs ? network->n_rails : theirs;
-	uint32_t first = cei_site_local_index(network->site, rank) % n;
-
-	for (i = 0; i < n; i++)
-		ret_rails[i] = network->rails[(first + i) % n].rail;
-	return n;
-}
-
-struct cei_rail *cei_network_rail_numbered(struct cei_network *network, uint32_t number)
-{
-	return number < network->n_rails ? network->rails[number].rail : NULL;
-}
-
 void cei_network_group_path(const struct cei_network *network,
 			    char ret_path[CEI_NETWORK_PATH_BYTES])
 {
@@ -58,11 +41,6 @@ void cei_network_group_path(const struct cei_network *network,
 		 (unsigned long long)network->nodes[rank]);
 }
 
-uint32_t cei_network_n_rails(const struct cei_network *network)
-{
-	return network->n_rails;
-}
-
 /* --- meeting ---------------------------------------------------------------------------- */
 
 int cei_network_is_wanted(const struct ceov_network *public)
@@ -71,13 +49,6 @@ int cei_network_is_wanted(const struct ceov_network *public)
 
 	return public || (means && *means);
 }
-
-/* What opening needs, and what is not needed any more afterwards. */
-struct opening {
-	struct cei_network        *network;
-	struct ceov_network        public;
-	const struct cei_exchange *exchange;
-};
 
 static int take_public(struct cei_report *report, const struct ceov_network *from,
 		       struct ceov_network *ret_public)
@@ -90,83 +61,19 @@ static int take_public(struct cei_report *report, const struct ceov_network *fro
 	return r;
 }
 
-/* --- rails -------------------------------------------------------------------------------- */
-
-static int open_rail(struct cei_network *network, const struct opening *opening,
-		     const char *device)
-{
-	struct cei_network_rail *rail = &network->rails[network->n_rails];
-	struct cei_rail_config config = {
-		.report = network->site->report,
-		.transport = network->transport,
-		.device = device,
-		.kinds = network->kinds,
-		.index = network->n_rails,
-		.group = opening->exchange->group,
-		.process = opening->exchange->process,
-		.n_processes = opening->exchange->n_processes,
-		.instance = { network->site->instance[0], network->site->instance[1] },
-		.timeout_ns = opening->public.peer_timeout_ns,
-		.progress_by_caller = network->site->progress_by_caller,
-		.events = &cei_network_rail_events,
-		.events_arg = rail,
-		.copier = network->copier,
-		.copier_arg = network->copier_arg,
-	};
-	const char *why = "";
-	int r;
-
-	rail->network = network;
-	rail->index = network->n_rails;
-	r = cei_rail_open(&config, &rail->rail, &why);
-	if (r == CEOV_NONE)
-		return cei_raise(network->site->report, CEOV_ERR_UCX, 0,
-				 "ceov_open: the group has several nodes, and this machine cannot "
-				 "reach others by %s: %s", network->transport->name, why);
-	network->n_rails += !r;
-	return r;
-}
-
-/* Opens one rail for each named interface; without names one that uses any. */
-static int open_rails(struct cei_network *network, const struct opening *opening)
-{
-	char names[CEI_NETWORK_NICS_BYTES];
-	const char *nics = opening->public.nics;
-	char *name, *rest = names;
-	int r = 0;
-
-	if (!nics)
-		nics = secure_getenv("CEOVERLAP_NICS");
-	if (!nics || !*nics)
-		return open_rail(network, opening, NULL);
-	if (strlen(nics) >= sizeof(names))
-		return cei_raise(network->site->report, CEOV_ERR_INVALID, 0,
-				 "ceov_open: the list of network interfaces has %zu bytes, at "
-				 "most %zu", strlen(nics), sizeof(names) - 1);
-	strcpy(names, nics);
-	while (!r && (name = strsep(&rest, ","))) {
-		if (network->n_rails == CEI_NETWORK_RAILS_MAX)
-			return cei_raise(network->site->report, CEOV_ERR_INVALID, 0,
-					 "ceov_open: more than %u network interfaces in '%s'",
-					 CEI_NETWORK_RAILS_MAX, nics);
-		r = open_rail(network, opening, name);
-	}
-	return r;
-}
-
 /* --- the book ------------------------------------------------------------------------ */
 
 /* Opens the rails, when the number of this process is known, and tells their addresses. */
 static int complete(void *arg, const struct cei_exchange *exchange, struct cei_record *record)
 {
-	struct opening *opening = arg;
+	struct cei_network_opening *opening = arg;
 	struct cei_network *network = opening->network;
 	const char *version;
 	uint32_t i;
 	int r;
 
 	opening->exchange = exchange;
-	r = open_rails(network, opening);
+	r = cei_network_open_rails(network, opening);
 	if (r)
 		return r;
 	version = cei_rail_describe(network->rails[0].rail);
@@ -179,7 +86,8 @@ static int complete(void *arg, const struct cei_exchange *exchange, struct cei_r
 	return r;
 }
 
-static int open_book(struct cei_network *network, struct opening *opening, uint64_t deadline_ns)
+static int open_book(struct cei_network *network, struct cei_network_opening *opening,
+		     uint64_t deadline_ns)
 {
 	const struct ceov_network *public = &opening->public;
 	struct cei_site *site = network->site;
@@ -270,7 +178,7 @@ static void name_node(struct cei_network *network, const char *name)
 
 static int build(struct cei_network *network, const struct cei_network_config *config)
 {
-	struct opening opening = { .network = network };
+	struct cei_network_opening opening = { .network = network };
 	int r = take_public(network->site->report, config->public, &opening.public);
 
 	if (!r)
@@ -290,6 +198,7 @@ static void fill(struct cei_network *network, struct cei_site *site,
 	network->events_arg = config->events_arg;
 	network->copier = config->copier;
 	network->copier_arg = config->copier_arg;
+	network->machine = config->machine;
 	network->transport = config->transport ? config->transport : &cei_transport_ucx;
 	network->kinds = secure_getenv("CEOVERLAP_TRANSPORTS");
 	cei_list_init(&network->entries);

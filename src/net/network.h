@@ -29,6 +29,7 @@
 
 struct cei_network;
 struct cei_far_copier_ops;              /* net/far_copier.h */
+struct cei_machine;                     /* topology/machine.h */
 struct cei_rail;                        /* net/rail.h */
 struct cei_transport_ops;               /* net/transport.h */
 
@@ -54,6 +55,10 @@ struct cei_network_events {
 struct cei_network_config {
 	const struct ceov_network       *public;        /* NULL: all as the environment shows */
 	const struct cei_transport_ops  *transport;     /* NULL: UCX */
+	const struct cei_machine        *machine;       /* whose NICs and GPUs decide on which
+							 * network interfaces rails are opened, if
+							 * nobody names these; GPU i is the
+							 * driver's GPU i. NULL: not known */
 	uint64_t                         deadline_ns;   /* point in time, cei_now_ns() */
 	const struct cei_network_events *events;
 	void                            *events_arg;
@@ -164,8 +169,9 @@ void cei_network_abort(struct cei_network *network, const struct cei_network_sig
 int  cei_network_renew(struct cei_network *network, uint32_t region, uint64_t deadline_ns);
 
 /* Fills ret_rails, which has room for CEI_NETWORK_RAILS_MAX, with the rails to another process, and
- * returns their number. The first one is the rank's own: the ranks of a node are spread over its
- * rails. Rails of equal number at two processes are connected. */
+ * returns their number. The first one is the rank's own: that on the NIC of its GPU, if the
+ * topology chose the rails, else the ranks of a node are spread over them. Rails of equal number at
+ * two processes are connected. */
 uint32_t cei_network_rails(struct cei_network *network, uint32_t rank, uint32_t process,
 			   struct cei_rail **ret_rails);
 

@@ -7,6 +7,7 @@
  * Declarations shared by the files of the network:
  *
  *   network.c          open and close; which process holds which rank
+ *   network_rails.c    opens rails; which rail a rank uses
  *   network_talk.c     notes to other processes and from them, and the network's thread
  *   network_exports.c  exports, and finding those of others
  *   network_signals.c  images of signals, raising, aborting and renewing them
@@ -20,7 +21,10 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include <ceoverlap/ceoverlap.h>
+
 #include "net/book.h"
+#include "net/exchange.h"
 #include "net/network.h"
 #include "net/network_clock.h"
 #include "net/network_wire.h"
@@ -120,6 +124,10 @@ struct cei_network {
 	const char                      *kinds;
 	const struct cei_far_copier_ops *copier;
 	void                            *copier_arg;
+	const struct cei_machine        *machine;       /* NULL: not known */
+	uint32_t                         own_rail[CEI_MEMBERS_MAX];     /* by member: the rail of
+								 * its GPU's NIC; CEOV_NOBODY: not
+								 * chosen by the topology */
 	struct cei_book                 *book;
 	uint64_t                        *nodes;         /* by rank, for site->nodes */
 	struct cei_network_rail          rails[CEI_NETWORK_RAILS_MAX];
@@ -154,6 +162,19 @@ struct cei_network {
 
 	struct cei_network_clock clock;
 };
+
+/* What opening needs, and what is not needed any more afterwards. */
+struct cei_network_opening {
+	struct cei_network        *network;
+	struct ceov_network        public;
+	const struct cei_exchange *exchange;
+};
+
+/* --- network_rails.c ------------------------------------------------------------------- */
+
+/* Opens the rails, when the number of this process is known. Errors are raised. */
+int  cei_network_open_rails(struct cei_network *network,
+			    const struct cei_network_opening *opening);
 
 /* --- network_talk.c -------------------------------------------------------------------- */
 

@@ -105,6 +105,15 @@ struct cei_transport_config {
 	void                              *events_arg;
 };
 
+/* Network interfaces, as struct cei_transport_config names them. */
+#define CEI_TRANSPORT_DEVICES_MAX  64u
+#define CEI_TRANSPORT_DEVICE_BYTES 64u
+
+struct cei_transport_devices {
+	uint32_t n;
+	char     names[CEI_TRANSPORT_DEVICES_MAX][CEI_TRANSPORT_DEVICE_BYTES];
+};
+
 struct cei_transport {
 	const struct cei_transport_ops *ops;
 	struct cei_transport_config     config;
@@ -113,6 +122,13 @@ struct cei_transport {
 
 struct cei_transport_ops {
 	const char *name;               /* for messages and `ceoverlap-info` */
+
+	/* Lists the network interfaces that transports of these kinds (as in the config) can be
+	 * opened with at present: they are up, and have an address where they need one. Each is
+	 * there once. CEOV_NONE, not raised: this machine has not got what the transport needs, or
+	 * it does not tell. NULL: it never tells. */
+	int  (*devices)(struct cei_report *report, const char *kinds,
+			struct cei_transport_devices *ret_devices);
 
 	/* transport->ops and config are set; any thread, before the first of the other calls.
 	 * CEOV_NONE, not raised: this machine has not got it, *ret_why says in words what is

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#include "net/ucx_devices.h"
 #include "net/ucx_offer.h"
 #include "net/ucx_peer.h"
 #include "net/ucx_send.h"
@@ -127,6 +128,7 @@ static int fd_ucx(struct cei_transport *transport)
 
 const struct cei_transport_ops cei_transport_ucx = {
 	.name = "ucx",
+	.devices = cei_ucx_devices,
 	.open = open_ucx,
 	.close = close_ucx,
 	.describe = describe_ucx,

@@ -29,6 +29,7 @@ static const struct symbol symbols[] = {
 	{ "ucp_config_release", AT(config_release) },
 	{ "ucp_init_version", AT(init_version) },
 	{ "ucp_cleanup", AT(cleanup) },
+	{ "ucp_context_print_info", AT(context_print) },
 	{ "ucp_worker_create", AT(worker_create) },
 	{ "ucp_worker_destroy", AT(worker_destroy) },
 	{ "ucp_worker_get_address", AT(worker_address) },

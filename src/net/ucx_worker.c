@@ -199,6 +199,18 @@ static int open_worker(struct cei_ucx *ucx)
 	return cei_ucx_raise(ucx, status, "asking for its file descriptor");
 }
 
+int cei_ucx_context_open(struct cei_ucx *ucx)
+{
+	sigset_t all, before;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	r = open_context(ucx);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return r;
+}
+
 int cei_ucx_worker_open(struct cei_ucx *ucx)
 {
 	sigset_t all, before;

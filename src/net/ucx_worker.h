@@ -58,6 +58,9 @@ struct cei_ucx {
 int  cei_ucx_worker_open(struct cei_ucx *ucx);
 void cei_ucx_worker_close(struct cei_ucx *ucx);
 
+/* Creates the context alone, likewise; it is cleaned up by the caller. */
+int  cei_ucx_context_open(struct cei_ucx *ucx);
+
 static inline struct cei_ucx *cei_ucx_of(struct cei_transport *transport)
 {
 	return transport->private;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "net/ucx_devices.h"
 #include "net/ucx_worker.h"
 #include "testing.h"
 
@@ -252,6 +253,53 @@ START_TEST(test_an_interface_that_does_not_exist_is_refused)
 }
 END_TEST
 
+START_TEST(test_interfaces_are_read_from_what_ucx_prints)
+{
+	static const struct { const char *line, *name; } lines[] = {
+		{ "#      resource 2  :  md 1  dev 2  flags -- tcp/eth0\n#  resource 3", "eth0" },
+		{ "#      resource 7  :  md 4  dev 3  flags -A- rc_mlx5/mlx5_0:1 \n", "mlx5_0:1" },
+		{ "#      resource 7  :  md 4  dev 3  flags -- tcp/br/0", "br/0" },
+		{ "#            md 1  :  component 1  tcp/eth0\n#      resource 0", "" },
+		{ "#      resource 2  :  md 1  dev 2  flags -- tcp/\n", "" },
+		{ "#      resource 2  :  md 1  dev 2  flags --\ntcp/eth0", "" },
+		{ "", "" },
+	};
+	char name[CEI_TRANSPORT_DEVICE_BYTES], text[200];
+	size_t i;
+
+	for (i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		name[0] = '\0';
+		ck_assert_int_eq(cei_ucx_device_in(lines[i].line, name), lines[i].name[0] != 0);
+		ck_assert_str_eq(name, lines[i].name);
+	}
+	snprintf(text, sizeof(text), "# resource 1 : tcp/%0100d", 1);
+	ck_assert_int_eq(cei_ucx_device_in(text, name), 0);
+}
+END_TEST
+
+/* Every machine has lo; an interface that does not exist, or is of another kind, is not listed. */
+START_TEST(test_ucx_tells_its_interfaces)
+{
+	struct cei_transport_devices devices;
+	uint32_t i, n_lo = 0, n_memory = 0;
+
+	ck_assert_int_eq(cei_transport_ucx.devices(&report, "tcp", &devices), 0);
+	for (i = 0; i < devices.n; i++) {
+		ck_assert_str_ne(devices.names[i], "memory");
+		n_lo += !strcmp(devices.names[i], "lo");
+	}
+	ck_assert_uint_eq(n_lo, 1);
+	ck_assert_int_eq(cei_transport_ucx.devices(&report, "posix", &devices), 0);
+	ck_assert_uint_eq(devices.n, 1);
+	ck_assert_str_eq(devices.names[0], "memory");
+	ck_assert_int_eq(cei_transport_ucx.devices(&report, NULL, &devices), 0);
+	for (i = 0; i < devices.n; i++) /* of several transports, and told once */
+		n_memory += !strcmp(devices.names[i], "memory");
+	ck_assert_uint_eq(n_memory, 1);
+	ck_assert_int_eq(cei_transport_ucx.devices(&report, "nosuch", &devices), CEOV_ERR_UCX);
+}
+END_TEST
+
 START_TEST(test_what_is_not_ours_is_dropped)
 {
 	const struct strange message = { CEI_UCX_MESSAGE, GOOD, 16, 10, UCP_AM_SEND_FLAG_EAGER };
@@ -314,6 +362,8 @@ int main(void)
 	tcase_add_test(cases, test_ucx_is_loaded_only_when_asked_for);
 	tcase_add_loop_test(cases, test_loading_leaves_signal_handlers_as_they_were, 0, 3);
 	tcase_add_test(cases, test_an_interface_that_does_not_exist_is_refused);
+	tcase_add_test(cases, test_interfaces_are_read_from_what_ucx_prints);
+	tcase_add_test(cases, test_ucx_tells_its_interfaces);
 	tcase_add_test(cases, test_what_is_not_ours_is_dropped);
 	suite_add_tcase(suite, cases);
 	return testing_run(suite);

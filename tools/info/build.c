@@ -59,13 +59,13 @@ static void ask_driver(struct built *built)
 	cei_report_fini(&report);
 }
 
-static void look(struct built *ret_built)
+static void look(const struct info *info, struct built *ret_built)
 {
 	memset(ret_built, 0, sizeof(*ret_built));
 	info_cuda_toolkit(ret_built->toolkit);
 	format_hwloc(hwloc_get_api_version(), ret_built->hwloc_api);
 	ask_driver(ret_built);
-	info_rails_try(&ret_built->rails);
+	info_rails_try(info->machine, &ret_built->rails);
 }
 
 /* --- backends ------------------------------------------------------------------------ */
@@ -124,21 +124,24 @@ static void print_rails(const struct info_rails *rails)
 	char plain[300];
 
 	printf("\n  %-12s %-18s\n", "rail", "usable");
-	for (rail = rails->rails; rail < rails->rails + rails->n; rail++)
+	for (rail = rails->rails; rail < rails->rails + rails->n; rail++) {
 		printf("  %-12s %-18s %s\n", rail->name, rail->is_usable ? "yes" : "no",
 		       info_plain(rail->text, plain, sizeof(plain)));
-	printf("  (what CEOVERLAP_NICS names, or any interface that UCX chooses; the ranks of a "
-	       "node are spread over them)\n");
+		printf("  %-12s %-18s why: %s\n", "", "",
+		       info_plain(rail->why, plain, sizeof(plain)));
+	}
+	printf("  (of a process with a rank on each GPU; one with fewer opens those near its own. "
+	       "CEOVERLAP_NICS names others)\n");
 }
 
-void info_build_text(void)
+void info_build_text(const struct info *info)
 {
 	struct backend_line backends[N_BACKENDS];
 	struct built built;
 	char plain[300];
 	uint32_t i;
 
-	look(&built);
+	look(info, &built);
 	list_backends(&built, backends);
 	printf("build\n");
 	printf("  %-12s %s\n", "ceoverlap", ceov_version());
@@ -186,12 +189,13 @@ static struct json_object *rails_array(const struct info_rails *rails)
 		json_object_object_add(object, "is_usable",
 				       json_object_new_boolean(rail->is_usable));
 		info_add_text(object, "text", rail->text);
+		info_add_text(object, "why", rail->why);
 		json_object_array_add(list, object);
 	}
 	return list;
 }
 
-void info_build_json(struct json_object *root)
+void info_build_json(const struct info *info, struct json_object *root)
 {
 	struct json_object *object = json_object_new_object();
 	struct json_object *list = json_object_new_array();
@@ -199,7 +203,7 @@ void info_build_json(struct json_object *root)
 	struct built built;
 	uint32_t i;
 
-	look(&built);
+	look(info, &built);
 	list_backends(&built, backends);
 	add_version(object, "ceoverlap", ceov_version());
 	add_version(object, "compiler", __VERSION__);

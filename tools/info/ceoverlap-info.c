@@ -149,7 +149,9 @@ static void choose_sections(struct info *info)
 
 static int open_machine(struct info *info)
 {
-	if (!(info->sections & INFO_OF_MACHINE) && !info->export_path)
+	int is_told = info->xml_path && info->sections & INFO_BUILD;    /* its rails are shown */
+
+	if (!(info->sections & INFO_OF_MACHINE) && !info->export_path && !is_told)
 		return 0;
 	if (info->xml_path)
 		return cei_machine_read_xml(&info->report, info->xml_path, &info->machine);
@@ -165,7 +167,7 @@ static int print_section(const struct info *info, uint32_t section)
 	case INFO_AFFINITY: info_affinity_text(info); break;
 	case INFO_ROUTES:   return info_routes_text(info);
 	case INFO_SETTINGS: info_settings_text(info); break;
-	default:            info_build_text(); break;
+	default:            info_build_text(info); break;
 	}
 	return 0;
 }
@@ -199,7 +201,7 @@ static int print_json(const struct info *info)
 	if (info->sections & INFO_SETTINGS)
 		info_settings_json(info, root);
 	if (info->sections & INFO_BUILD)
-		info_build_json(root);
+		info_build_json(info, root);
 	if (r >= 0)
 		printf("%s\n", json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY |
 							      JSON_C_TO_STRING_NOSLASHESCAPE));

@@ -110,8 +110,8 @@ int  info_routes_json(const struct info *info, struct json_object *root);
 /* settings.c, build.c */
 void info_settings_text(const struct info *info);
 void info_settings_json(const struct info *info, struct json_object *root);
-void info_build_text(void);
-void info_build_json(struct json_object *root);
+void info_build_text(const struct info *info);
+void info_build_json(const struct info *info, struct json_object *root);
 
 /* cuda.c (absent.c in a build without CUDA): the CUDA versions of the toolkit at build
  * time and of the driver, as "13.0"; "": none. room: 32 bytes. */

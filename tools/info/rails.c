@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Opens and closes the transport of each rail that CEOVERLAP_NICS asks for. */
+/* Opens and closes the transport of each rail that a process would open: those that CEOVERLAP_NICS
+ * asks for, else those that the machine's topology chooses. */
 
 #include "tools/info/rails.h"
 
@@ -10,6 +11,8 @@
 #include <string.h>
 
 #include "net/ucx.h"
+#include "topology/rails.h"
+#include "topology/topology.h"
 
 static void keep_line(void *log_arg, const char *line)
 {
@@ -17,6 +20,12 @@ static void keep_line(void *log_arg, const char *line)
 
 	if (!rail->text[0])
 		snprintf(rail->text, sizeof(rail->text), "%s", line);
+}
+
+static void drop_line(void *log_arg, const char *line)
+{
+	(void)log_arg;
+	(void)line;
 }
 
 /* Nobody connects to a transport that is only tried. */
@@ -56,17 +65,82 @@ static void try_rail(struct info_rail *rail, const char *device)
 	cei_report_fini(&report);
 }
 
-void info_rails_try(struct info_rails *ret_rails)
+/* Tries one more rail. device NULL: any. */
+static void add(struct info_rails *rails, const char *device, const char *why)
+{
+	struct info_rail *rail = &rails->rails[rails->n++];
+
+	snprintf(rail->why, sizeof(rail->why), "%s", why);
+	try_rail(rail, device);
+	rails->n_usable += (uint32_t)rail->is_usable;
+}
+
+static void try_named(struct info_rails *rails, const char *nics)
+{
+	char names[512], *rest = names, *name;
+
+	snprintf(names, sizeof(names), "%s", nics);
+	while (rails->n < CEI_NETWORK_RAILS_MAX && (name = strsep(&rest, ",")))
+		add(rails, *name ? name : NULL, "named by CEOVERLAP_NICS");
+}
+
+/* --- chosen by the topology ------------------------------------------------------------- */
+
+static void choose(const struct cei_machine *machine, struct cei_rails_choice *ret_choice)
+{
+	struct cei_transport_devices devices = { .n = 0 };
+	uint32_t gpus[CEI_MACHINE_GPUS_MAX], i;
+	struct cei_rails_request request = {
+		.gpus = gpus,
+		.n_gpus = machine->n_gpus,
+		.devices = devices.names,
+	};
+	struct cei_report report;
+
+	for (i = 0; i < machine->n_gpus; i++)
+		gpus[i] = i;
+	cei_report_init(&report, drop_line, NULL);
+	if (cei_transport_ucx.devices &&
+	    cei_transport_ucx.devices(&report, secure_getenv("CEOVERLAP_TRANSPORTS"), &devices))
+		devices.n = 0;
+	cei_report_fini(&report);
+	request.n_devices = devices.n;
+	cei_rails_choose(machine, &request, ret_choice);
+}
+
+static void try_chosen(struct info_rails *rails, const struct cei_machine *machine)
+{
+	struct cei_rails_choice choice;
+	char why[CEI_RAIL_WHY_BYTES_MAX];
+	uint32_t i;
+
+	choose(machine, &choice);
+	for (i = 0; i < choice.n; i++) {
+		cei_rails_explain(machine, &choice.rails[i], why);
+		add(rails, choice.rails[i].device, why);
+	}
+	if (!choice.n)
+		add(rails, NULL, choice.why);
+}
+
+void info_rails_try(const struct cei_machine *machine, struct info_rails *ret_rails)
 {
 	const char *nics = secure_getenv("CEOVERLAP_NICS");
-	char names[512], *rest = names, *name;
-	struct info_rail *rail;
+	struct cei_machine *read = NULL;
+	struct cei_report report;
 
 	memset(ret_rails, 0, sizeof(*ret_rails));
-	snprintf(names, sizeof(names), "%s", nics ? nics : "");
-	while (ret_rails->n < CEI_NETWORK_RAILS_MAX && (name = strsep(&rest, ","))) {
-		rail = &ret_rails->rails[ret_rails->n++];
-		try_rail(rail, *name ? name : NULL);
-		ret_rails->n_usable += (uint32_t)rail->is_usable;
+	if (nics && *nics) {
+		try_named(ret_rails, nics);
+		return;
 	}
+	cei_report_init(&report, drop_line, NULL);
+	if (!machine && !cei_machine_open_unmeasured(&report, &read))
+		machine = read;
+	cei_report_fini(&report);
+	if (machine)
+		try_chosen(ret_rails, machine);
+	else
+		add(ret_rails, NULL, "the machine's topology cannot be read");
+	cei_machine_destroy(read);
 }

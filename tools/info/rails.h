@@ -3,8 +3,8 @@
 #ifndef INFO_RAILS_H
 #define INFO_RAILS_H
 
-/* The rails that a process of a group of several nodes would open on this machine: tried by opening
- * each one's transport, which is closed again. */
+/* The rails that a process of a group of several nodes would open on this machine, if it had a rank
+ * on each GPU: tried by opening each one's transport, which is closed again. */
 
 #include <stdint.h>
 
@@ -14,6 +14,7 @@ struct info_rail {
 	char name[64];                  /* the network interface; "any": UCX chooses */
 	char text[200];                 /* what its transport says of itself; of one that cannot
 					 * be opened: why */
+	char why[160];                  /* why it would be opened */
 	int  is_usable;
 };
 
@@ -23,6 +24,9 @@ struct info_rails {
 	struct info_rail rails[CEI_NETWORK_RAILS_MAX];
 };
 
-void info_rails_try(struct info_rails *ret_rails);
+struct cei_machine;
+
+/* machine: whose topology chooses; NULL: this machine's is read. */
+void info_rails_try(const struct cei_machine *machine, struct info_rails *ret_rails);
 
 #endif /* INFO_RAILS_H */

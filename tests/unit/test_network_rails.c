@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Tests which rails a network opens, over a simulated network whose transports are the machine's
+ * NICs. */
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ceoverlap/ceoverlap.h>
+
+#include "base/clock.h"
+#include "net/network.h"
+#include "net/rail.h"
+#include "topology/machine.h"
+#include "unit/loop_transport.h"
+#include "unit/machine_fixture.h"
+#include "testing.h"
+
+static struct {
+	struct loop_net          net;
+	struct testing_log       log;
+	struct cei_report        report;
+	struct cei_transport_ops transport;
+	struct cei_machine      *machine;
+	struct cei_site          site;
+	struct cei_network      *network;
+} rig;
+
+static struct cei_transport_devices usable;
+
+static int tell_usable(struct cei_report *report, const char *kinds,
+		       struct cei_transport_devices *ret_devices)
+{
+	(void)report;
+	(void)kinds;
+	*ret_devices = usable;
+	return 0;
+}
+
+static void gone(void *arg, uint32_t rank, int departed)
+{
+	(void)arg;
+	(void)departed;
+	ck_abort_msg("rank %u has gone", rank);
+}
+
+static const struct cei_network_events events = { .gone = gone };
+
+/* The group has one process. */
+static int gather_one(void *arg, const void *own, size_t n_bytes, void *ret_all,
+		      uint64_t timeout_ns)
+{
+	(void)arg;
+	(void)timeout_ns;
+	memcpy(ret_all, own, n_bytes);
+	return 0;
+}
+
+/* A machine with two GPUs and two NICs, each near one GPU: the second NIC near the first GPU. */
+static void open_rig(void)
+{
+	uint32_t i;
+
+	memset(&rig, 0, sizeof(rig));
+	memset(&usable, 0, sizeof(usable));
+	loop_net_init(&rig.net, testing_seed(), 1);
+	testing_log_init(&rig.log);
+	cei_report_init(&rig.report, testing_log_line, &rig.log);
+	rig.report.level = CEI_LOG_INFO;
+	rig.transport = loop_transport;
+	rig.transport.devices = tell_usable;
+	rig.machine = machine_made(2, 1);
+	rig.machine->n_nics = 2;
+	memset(rig.machine->nic_distance, CEI_MACHINE_FAR, sizeof(rig.machine->nic_distance));
+	for (i = 0; i < 2; i++) {
+		snprintf(rig.machine->nics[i].name, CEI_MACHINE_NAME_BYTES, "%s",
+			 loop_device(&rig.net, i));
+		snprintf(usable.names[usable.n++], CEI_TRANSPORT_DEVICE_BYTES, "%s",
+			 loop_device(&rig.net, i));
+		rig.machine->nic_distance[i][1 - i] = CEI_MACHINE_SAME_SWITCH;
+	}
+}
+
+static void close_rig(void)
+{
+	cei_network_close(rig.network);
+	machine_free(rig.machine);
+	loop_net_fini(&rig.net);
+	cei_report_fini(&rig.report);
+}
+
+/* Opens the network of a process with a rank on each of these places. */
+static int open_network(const struct ceov_place *places, uint32_t n, const char *nics)
+{
+	struct ceov_network public = CEOV_NETWORK_INIT;
+	struct cei_network_config config = {
+		.public = &public,
+		.transport = &rig.transport,
+		.machine = rig.machine,
+		.deadline_ns = cei_deadline(TESTING_PATIENCE),
+		.events = &events,
+	};
+	uint32_t i;
+
+	rig.site.report = &rig.report;
+	rig.site.instance[0] = 1;
+	rig.site.n_ranks = rig.site.n_members = n;
+	for (i = 0; i < n; i++)
+		rig.site.members[i] = (struct ceov_member){ i, places[i] };
+	public.bootstrap = CEOV_BOOTSTRAP_CALLBACK;
+	public.n_processes = 1;
+	public.all_gather = gather_one;
+	public.job = "test_network_rails";
+	public.nics = nics;
+	return cei_network_open(&rig.site, &config, &rig.network);
+}
+
+/* The rail that a rank's small transfers take. */
+static struct cei_rail *first_rail(uint32_t rank)
+{
+	struct cei_rail *rails[CEI_NETWORK_RAILS_MAX];
+
+	ck_assert_uint_ge(cei_network_rails(rig.network, rank, 0, rails), 1);
+	return rails[0];
+}
+
+static const struct ceov_place on_gpus[] = { { CEOV_PLACE_GPU, 0 }, { CEOV_PLACE_GPU, 1 } };
+static const struct ceov_place on_host[] = { { CEOV_PLACE_HOST, 0 }, { CEOV_PLACE_HOST, 0 } };
+
+START_TEST(test_members_take_the_rails_of_their_gpus)
+{
+	open_rig();
+	ck_assert_int_eq(open_network(on_gpus, 2, NULL), 0);
+	ck_assert_uint_eq(cei_network_n_rails(rig.network), 2);
+	ck_assert_ptr_eq(first_rail(0), cei_network_rail_numbered(rig.network, 1));
+	ck_assert_ptr_eq(first_rail(1), cei_network_rail_numbered(rig.network, 0));
+	testing_log_has(&rig.log, "info", "rail 1 is on", "below one PCI switch with GPU 0");
+	close_rig();
+}
+END_TEST
+
+START_TEST(test_one_member_takes_one_rail)
+{
+	open_rig();
+	ck_assert_int_eq(open_network(on_gpus, 1, NULL), 0);
+	ck_assert_uint_eq(cei_network_n_rails(rig.network), 1);
+	testing_log_has(&rig.log, "info", "rail 0 is on", rig.machine->nics[1].name);
+	close_rig();
+}
+END_TEST
+
+START_TEST(test_what_is_named_is_opened)
+{
+	open_rig();
+	ck_assert_int_eq(open_network(on_gpus, 2, rig.machine->nics[0].name), 0);
+	ck_assert_uint_eq(cei_network_n_rails(rig.network), 1);
+	ck_assert_ptr_eq(first_rail(0), first_rail(1));
+	close_rig();
+}
+END_TEST
+
+static int open_any(struct cei_transport *transport, const char **ret_why)
+{
+	ck_assert_ptr_null(transport->config.device);
+	*ret_why = "this is a test";
+	return CEOV_NONE;
+}
+
+/* _i: why nothing is chosen. Then one rail is opened without a name. */
+START_TEST(test_without_a_choice_the_transport_chooses)
+{
+	open_rig();
+	rig.transport.open = open_any;
+	if (_i == 1)
+		usable.n = 0;
+	if (_i == 2)
+		rig.machine->n_nics = 0;
+	if (_i == 3)
+		rig.transport.devices = NULL;
+	ck_assert_int_eq(open_network(_i ? on_gpus : on_host, 2, NULL), CEOV_ERR_UCX);
+	testing_log_has(&rig.log, "info", "one rail on any network interface", NULL);
+	ck_assert_ptr_null(rig.network);
+	close_rig();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("network_rails");
+	TCase *tcase = tcase_create("rails");
+
+	tcase_add_test(tcase, test_members_take_the_rails_of_their_gpus);
+	tcase_add_test(tcase, test_one_member_takes_one_rail);
+	tcase_add_test(tcase, test_what_is_named_is_opened);
+	tcase_add_loop_test(tcase, test_without_a_choice_the_transport_chooses, 0, 4);
+	suite_add_tcase(suite, tcase);
+	return testing_run(suite);
+}
