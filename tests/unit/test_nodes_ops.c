@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "ce_engine/objects/plan.h"
 #include "move_rig.h"
 #include "op_rig.h"
 #include "ops/core/op.h"
@@ -221,6 +222,53 @@ START_TEST(test_each_lane_says_what_it_sent)
 }
 END_TEST
 
+/* Counts, in the plan of one rank, the transfers with the bytes of each source to other nodes.
+ * Bytes from a rank's operand are its own; others are at their source's place in scratch. */
+static void count_entries(const struct op_rig *rig, uint32_t rank, const ceov_op *op,
+			  uint32_t n_entries[OP_RANKS_MAX][NODES_MAX])
+{
+	const struct cei_program *program = &op->stages[0].plan[0]->program;
+	const struct cei_levels *levels = &rig->workspaces[rank]->levels;
+	const struct cei_program_transfer *transfer;
+	uint32_t i, target;
+
+	for (i = 0; i < program->n_transfers; i++) {
+		transfer = &program->transfers[i];
+		if (!transfer->row_bytes)
+			continue;
+		target = program->buffers[transfer->target.buffer].rank;
+		if (levels->node[target] == levels->node[rank])
+			continue;
+		ck_assert_uint_eq(transfer->source.buffer, program->floating);
+		n_entries[rank][levels->node[target]]++;
+	}
+}
+
+/* Each shard of a gather enters each other node once; _i: all-gather + GEMM, or all-gather. */
+START_TEST(test_a_shard_enters_a_node_once)
+{
+	const uint32_t node_of[] = { 0, 0, 1, 1, 1 };
+	uint32_t n_entries[OP_RANKS_MAX][NODES_MAX] = { { 0 } }, rank;
+	struct op_case product = op_case_of(OP_AG_GEMM, 5, 64, 8, 8);
+	struct move_case gather = move_case_of(1, 5, 4096);
+	struct op_rig rig;
+	ceov_op *op = NULL;
+
+	product.tuning.n_pieces = gather.n_pieces = 1;
+	open_mixed(&rig, 2, 5, node_of);
+	for (rank = 0; rank < 5; rank++) {
+		ck_assert_int_eq(_i ? move_create(&gather, rig.workspaces[rank], &op)
+				 : op_case_create(&product, rig.workspaces[rank], &op), 0);
+		count_entries(&rig, rank, op, n_entries);
+		ceov_op_release(op);
+	}
+	for (rank = 0; rank < 5; rank++)
+		ck_assert_uint_eq(n_entries[rank][!node_of[rank]], 1);
+	op_rig_each(&rig, _i ? move : repeat, _i ? (void *)&gather : (void *)&product);
+	close_all(&rig);
+}
+END_TEST
+
 /* --- failures ---------------------------------------------------------------------------- */
 
 static void run_without(const struct op_part *part)
@@ -267,6 +315,7 @@ int main(void)
 	tcase_add_loop_test(tcase, test_large_operands, 0, OP_SORTS);
 	tcase_add_test(tcase, test_random_moves);
 	tcase_add_test(tcase, test_each_lane_says_what_it_sent);
+	tcase_add_loop_test(tcase, test_a_shard_enters_a_node_once, 0, 2);
 	tcase_add_loop_test(tcase, test_a_cut_network_ends_runs, 0, 2);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);

@@ -82,6 +82,40 @@ int cei_op_send_all(ceov_op *op, struct cei_send_stage *stage,
 	return r ? r : say_sent(op, stage);
 }
 
+static int pass_piece(ceov_op *op, uint32_t source, uint32_t piece,
+		      int (*pass)(ceov_op *op, uint32_t source, uint32_t target,
+				  uint32_t piece))
+{
+	const struct cei_levels *levels = &op->workspace->levels;
+	uint32_t rank = op->workspace->rank, n_ranks = op->shape.n_ranks, i, target;
+	int r = 0;
+
+	for (i = 1; !r && i < n_ranks; i++) {
+		target = (rank + i) % n_ranks;
+		if (cei_levels_passes_to(levels, rank, source, target))
+			r = pass(op, source, target, piece);
+	}
+	return r;
+}
+
+/* All first pieces go before all second ones: they come about as fast from everywhere. */
+int cei_op_pass_all(ceov_op *op,
+		    int (*pass)(ceov_op *op, uint32_t source, uint32_t target, uint32_t piece))
+{
+	const struct cei_levels *levels = &op->workspace->levels;
+	uint32_t rank = op->workspace->rank, n_ranks = op->shape.n_ranks, i, source, piece;
+	int r = 0;
+
+	for (piece = 0; piece < op->choice.n_pieces; piece++) {
+		for (i = 1; !r && i < n_ranks; i++) {
+			source = (rank + n_ranks - i) % n_ranks;
+			if (cei_levels_passes_on(levels, rank, source))
+				r = pass_piece(op, source, piece, pass);
+		}
+	}
+	return r;
+}
+
 static int build(ceov_op *op)
 {
 	uint32_t i;

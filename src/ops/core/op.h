@@ -61,6 +61,11 @@ int  cei_op_create_from(ceov_workspace *workspace, const struct cei_op_kind *kin
 int  cei_op_send_all(ceov_op *op, struct cei_send_stage *stage,
 		     int (*send)(ceov_op *op, uint32_t target));
 
+/* Adds to a stage, for a gather over several nodes, what this rank passes on to others of its
+ * node: by calls of pass() for each piece of each shard that enters the node at this rank. */
+int  cei_op_pass_all(ceov_op *op,
+		     int (*pass)(ceov_op *op, uint32_t source, uint32_t target, uint32_t piece));
+
 /* Creates an op of the given shape. The workspace must have been checked; tuning may be NULL. On
  * failure nothing is left behind. */
 int  cei_op_create(ceov_workspace *workspace, const struct cei_op_shape *shape,

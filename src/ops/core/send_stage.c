@@ -74,6 +74,33 @@ static int add(struct cei_send_stage *stage, uint32_t half, const struct ceov_tr
 	return r;
 }
 
+static struct ceov_spot source_of(const struct cei_send_stage *stage, const struct cei_send *leg,
+				  uint64_t half_at)
+{
+	ceov_workspace *workspace = stage->workspace;
+	struct ceov_spot source = { .buffer = workspace->scratch[workspace->rank],
+				    .offset_bytes = half_at + leg->source_bytes };
+
+	if (leg->passes_on) {
+		source.offset_bytes = half_at + leg->target_bytes;
+	} else if (stage->floating) {
+		source.buffer = stage->floating;
+		source.offset_bytes = leg->source_bytes;
+	}
+	return source;
+}
+
+static struct ceov_mark ready_mark(const struct cei_send_stage *stage, const struct cei_send *leg,
+				   uint32_t half)
+{
+	const ceov_workspace *workspace = stage->workspace;
+
+	if (leg->passes_on)
+		return mark_of(workspace->arrived[half][workspace->rank], leg->arrives);
+	return leg->ready == CEOV_NOBODY ? start_mark(stage)
+		: mark_of(workspace->ready, leg->ready);
+}
+
 static int send_half(struct cei_send_stage *stage, const struct cei_send *leg, uint32_t half)
 {
 	struct ceov_transfer transfer = { .struct_bytes = sizeof(transfer), .n_rows = 1 };
@@ -81,18 +108,10 @@ static int send_half(struct cei_send_stage *stage, const struct cei_send *leg, u
 	uint64_t half_at = half * workspace->half_bytes;
 
 	transfer.row_bytes = leg->n_bytes;
-	transfer.source.buffer = stage->floating;
-	transfer.source.offset_bytes = leg->source_bytes;
-	if (!stage->floating) {
-		transfer.source.buffer = workspace->scratch[workspace->rank];
-		transfer.source.offset_bytes += half_at;
-	}
+	transfer.source = source_of(stage, leg, half_at);
 	transfer.target.buffer = workspace->scratch[leg->target];
 	transfer.target.offset_bytes = half_at + leg->target_bytes;
-	if (leg->ready != CEOV_NOBODY)
-		transfer.source_ready = mark_of(workspace->ready, leg->ready);
-	else
-		transfer.source_ready = start_mark(stage);
+	transfer.source_ready = ready_mark(stage, leg, half);
 	if (leg->arrives != CEOV_NOBODY)
 		transfer.then = mark_of(workspace->arrived[half][leg->target], leg->arrives);
 	return add(stage, half, &transfer);
@@ -107,8 +126,10 @@ int cei_send_stage_add(struct cei_send_stage *stage, const struct cei_send *leg)
 		return 0;
 	for (half = 0; !r && half < CEI_OP_HALVES; half++)
 		r = send_half(stage, leg, half);
-	stage->names_floating = stage->floating != NULL;
-	stage->awaits_job |= leg->ready != CEOV_NOBODY;
+	if (!leg->passes_on) {
+		stage->names_floating = stage->floating != NULL;
+		stage->awaits_job |= leg->ready != CEOV_NOBODY;
+	}
 	stage->n_added++;
 	return r;
 }

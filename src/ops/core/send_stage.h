@@ -48,6 +48,10 @@ struct cei_send {                       /* one transfer */
 	uint32_t arrives;               /* counter of the target's `arrived` that it raises;
 					 * CEOV_NOBODY: none, because a later transfer's mark
 					 * covers it */
+	int      passes_on;             /* 1: the bytes have come from another rank, to the same
+					 * place in this rank's scratch, and are sent when the
+					 * same counter of its own `arrived` has been raised;
+					 * source_bytes and ready are not used */
 };
 
 /* Creates the plans of a zeroed stage, and a floating buffer of floating_bytes. floating_bytes 0:

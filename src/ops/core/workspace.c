@@ -23,6 +23,10 @@
  * that run e uses. The memory from which a rank sends is free for the same reason: its partial
  * sums of run e - 2 have arrived at all peers, since these have finished that run.
  *
+ * In a gather over several nodes a rank also reads its scratch to pass on what came from another
+ * node. What it passes on in run e arrives before the receiver finishes run e, so these reads have
+ * ended, too, when all ranks have finished run e.
+ *
  * Counters are safe for the same reason, which is why `arrived` and `here` exist once for each
  * half. Ops of one workspace may cut rows into different numbers of pieces, so a counter may be
  * raised by one rank in one run and by another rank, or from another lane, in the next run. If
@@ -185,8 +189,11 @@ static void find_facts(ceov_workspace *workspace, const struct ceov_place *place
 
 static int build(ceov_workspace *workspace, const struct ceov_place *place)
 {
-	int r = open_executor(workspace, place->kind);
+	int r = cei_levels_make(workspace->object.context, workspace->n_ranks,
+				&workspace->levels);
 
+	if (!r)
+		r = open_executor(workspace, place->kind);
 	find_facts(workspace, place);
 	if (!r)
 		r = create_signals(workspace, *place);
@@ -207,6 +214,7 @@ static void quarantine_workspace(struct cei_object *object)
 	if (workspace->executor.ops)
 		workspace->executor.ops->close(&workspace->executor);
 	pthread_mutex_destroy(&workspace->lock);
+	cei_levels_free(&workspace->levels);
 	cei_object_quarantine(object);
 }
 

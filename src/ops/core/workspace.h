@@ -32,6 +32,7 @@
 
 #include "base/site.h"
 #include "ce_engine/objects/object.h"
+#include "collective/levels.h"
 #include "ops/compute/executor.h"
 #include "ops/core/host_allreduce.h"
 #include "ops/shape.h"
@@ -58,6 +59,7 @@ struct ceov_workspace {
 	char                name[CEI_WORKSPACE_NAME_BYTES];
 	uint32_t            rank;
 	uint32_t            n_ranks;
+	struct cei_levels   levels;     /* which ranks gathers join directly */
 	int                 is_host;
 	int                 is_capturable;
 	int                 shares_sms; /* as in struct ceov_workspace_config */

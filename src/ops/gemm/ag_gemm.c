@@ -53,23 +53,45 @@ uint64_t ceov_ag_gemm_scratch_bytes(const struct ceov_ag_gemm *from, uint32_t n_
 
 /* --- transfers ------------------------------------------------------------- */
 
-/* Sends this rank's rows to one peer, piece by piece. */
+/* Returns a transfer of one piece of the rows of `source` to the scratch of `target`. */
+static struct cei_send send_of(const ceov_op *op, uint32_t source, uint32_t target, uint32_t piece)
+{
+	uint32_t n_pieces = op->choice.n_pieces;
+	uint64_t n_rows, row = cei_piece_rows(op->shape.rows[source], n_pieces, piece, &n_rows);
+
+	return (struct cei_send){
+		.target = target,
+		.source_bytes = row * row_bytes(&op->shape),
+		.target_bytes = (cei_op_rows_before(&op->shape, source) + row) *
+			row_bytes(&op->shape),
+		.n_bytes = n_rows * row_bytes(&op->shape),
+		.ready = CEOV_NOBODY,
+		.arrives = source * n_pieces + piece,
+	};
+}
+
+/* Sends this rank's rows to one peer, piece by piece, unless another rank passes them on there. */
 static int send_rows(ceov_op *op, uint32_t target)
 {
-	uint32_t rank = op->workspace->rank, n_pieces = op->choice.n_pieces, piece;
-	uint64_t first = cei_op_rows_before(&op->shape, rank), row, n_rows;
-	struct cei_send leg = { .target = target, .ready = CEOV_NOBODY };
+	uint32_t rank = op->workspace->rank, piece;
+	struct cei_send leg;
 	int r = 0;
 
-	for (piece = 0; !r && piece < n_pieces; piece++) {
-		row = cei_piece_rows(op->shape.rows[rank], n_pieces, piece, &n_rows);
-		leg.source_bytes = row * row_bytes(&op->shape);
-		leg.target_bytes = (first + row) * row_bytes(&op->shape);
-		leg.n_bytes = n_rows * row_bytes(&op->shape);
-		leg.arrives = rank * n_pieces + piece;
+	if (!cei_levels_sends(&op->workspace->levels, rank, target))
+		return 0;
+	for (piece = 0; !r && piece < op->choice.n_pieces; piece++) {
+		leg = send_of(op, rank, target, piece);
 		r = cei_send_stage_add(&op->stages[0], &leg);
 	}
 	return r;
+}
+
+static int pass_rows(ceov_op *op, uint32_t source, uint32_t target, uint32_t piece)
+{
+	struct cei_send leg = send_of(op, source, target, piece);
+
+	leg.passes_on = 1;
+	return cei_send_stage_add(&op->stages[0], &leg);
 }
 
 /* Adds the transfers. The first counters of `sent` say that this rank's rows were sent; each
@@ -93,6 +115,8 @@ static int build(ceov_op *op)
 			r = cei_send_stage_say_present(stage, peer);
 	if (!r)
 		r = cei_op_send_all(op, stage, send_rows);
+	if (!r)
+		r = cei_op_pass_all(op, pass_rows);
 	for (peer = 0; !r && peer < n_ranks; peer++)
 		if (peer != rank && !op->shape.rows[peer])
 			r = cei_send_stage_await_here(stage, peer, op->n_sent++);

@@ -147,12 +147,19 @@ uint64_t ceov_all_to_all_scratch_bytes(const struct ceov_move *from, uint32_t n_
 
 /* --- pieces ---------------------------------------------------------------- */
 
-/* Returns whether `target` is the last rank to which `source` sends, in the order of build(). */
-static int is_cut(const struct cei_op_shape *shape, uint32_t source, uint32_t target)
+/* Returns whether the block is cut into pieces. Blocks that go to another node are, because they
+ * take longest, and in an all-gather are passed on there; so is the block for the last of the
+ * ranks of a node to which `source` sends. */
+static int is_cut(const ceov_op *op, uint32_t source, uint32_t target)
 {
+	const struct cei_op_shape *shape = &op->shape;
+	const uint32_t *node = op->workspace->levels.node;
 	uint32_t next = (target + 1) % shape->n_ranks;
 
-	while (next != source && !block_bytes(shape, source, next))
+	if (node[source] != node[target])
+		return 1;
+	while (next != source && (node[next] != node[source] ||
+				  !block_bytes(shape, source, next)))
 		next = (next + 1) % shape->n_ranks;
 	return next == source;
 }
@@ -167,7 +174,7 @@ static uint64_t piece_of(const ceov_op *op, uint32_t source, uint32_t target, ui
 	uint64_t n_steps = cei_op_most_rows(&op->shape) / BYTE_STEP;
 	uint32_t n_pieces = op->choice.n_pieces;
 
-	if (is_cut(&op->shape, source, target))
+	if (is_cut(op, source, target))
 		share = (n_steps + n_pieces - 1) / n_pieces * BYTE_STEP;
 	*ret_at = piece * share;
 	if (*ret_at >= bytes)
@@ -177,24 +184,44 @@ static uint64_t piece_of(const ceov_op *op, uint32_t source, uint32_t target, ui
 
 /* --- transfers ------------------------------------------------------------- */
 
-static int send_block(ceov_op *op, uint32_t target)
+/* Returns a transfer of one piece of the block from `source` to `target`; its n_bytes is 0 if
+ * there is no such piece. */
+static struct cei_send send_of(const ceov_op *op, uint32_t source, uint32_t target, uint32_t piece)
 {
 	const struct cei_op_shape *shape = &op->shape;
 	struct cei_send leg = { .target = target, .ready = CEOV_NOBODY };
-	uint32_t rank = op->workspace->rank, piece;
 	uint64_t at;
+
+	leg.n_bytes = piece_of(op, source, target, piece, &at);
+	leg.source_bytes = leaves_at(shape, source, target) + at;
+	leg.target_bytes = arrives_at(shape, source, target) + at;
+	leg.arrives = source * op->choice.n_pieces + piece;
+	return leg;
+}
+
+/* Sends the block for one peer, unless it is a shard that another rank passes on there. */
+static int send_block(ceov_op *op, uint32_t target)
+{
+	uint32_t rank = op->workspace->rank, piece;
+	struct cei_send leg;
 	int r = 0;
 
-	for (piece = 0; !r; piece++) {
-		leg.n_bytes = piece_of(op, rank, target, piece, &at);
-		if (!leg.n_bytes)
-			break;
-		leg.source_bytes = leaves_at(shape, rank, target) + at;
-		leg.target_bytes = arrives_at(shape, rank, target) + at;
-		leg.arrives = rank * op->choice.n_pieces + piece;
+	if (op->kind == &cei_all_gather &&
+	    !cei_levels_sends(&op->workspace->levels, rank, target))
+		return 0;
+	for (piece = 0; !r && piece < op->choice.n_pieces; piece++) {
+		leg = send_of(op, rank, target, piece);
 		r = cei_send_stage_add(&op->stages[0], &leg);
 	}
 	return r;
+}
+
+static int pass_piece(ceov_op *op, uint32_t source, uint32_t target, uint32_t piece)
+{
+	struct cei_send leg = send_of(op, source, target, piece);
+
+	leg.passes_on = 1;
+	return cei_send_stage_add(&op->stages[0], &leg);
 }
 
 /* Copies the caller's list of blocks into the op. */
@@ -238,6 +265,8 @@ static int build(ceov_op *op)
 			r = cei_send_stage_say_present(stage, peer);
 	if (!r)
 		r = cei_op_send_all(op, stage, send_block);
+	if (!r && op->kind == &cei_all_gather)
+		r = cei_op_pass_all(op, pass_piece);
 	for (peer = 0; !r && peer < n_ranks; peer++)
 		if (peer != rank && !block_bytes(shape, peer, rank))
 			r = cei_send_stage_await_here(stage, peer, op->n_sent++);
