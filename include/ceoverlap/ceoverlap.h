@@ -231,6 +231,13 @@ int  ceov_turn(ceov_context *context);
  * the same barrier. CEOV_ERR_PEER_LOST: the failure names the lost rank. One thread. */
 int  ceov_barrier(ceov_context *context, uint64_t timeout_ns);
 
+/* Tell what a launcher or the environment has chosen. ceov_n_ranks(): how many ranks the group
+ * has, on all nodes. ceov_members(): how many ranks this process holds, and which they are and
+ * where; the first n of them are written to ret_members, which may be NULL if n is 0. */
+int  ceov_n_ranks(ceov_context *context, uint32_t *ret_n_ranks);
+int  ceov_members(ceov_context *context, struct ceov_member *ret_members, uint32_t n,
+		  uint32_t *ret_n_members);
+
 /* Finds the number of the rank's node. Nodes are numbered from 0 on, in the order of their lowest
  * ranks. */
 int  ceov_rank_node(ceov_context *context, uint32_t rank, uint32_t *ret_node);
@@ -471,9 +478,11 @@ int  ceov_plan_idle(const ceov_plan *plan);
 
 /* Writes a description of a committed plan to fd: one line for the plan and one for each
  * transfer (backend, route, trigger, chunks, expected time). If a transfer does not simply take
- * the direct path, one more line for each path gives its share of the bytes. The routes shown
- * are those of polled launches. CEOV_ERR_SYSTEM: fd cannot be written; a pipe that nobody reads
- * gives this error, too, and no SIGPIPE. */
+ * the direct path, one more line for each path gives its share of the bytes. The time of a
+ * transfer to another node is, as the line says, measured, or what the network library expects;
+ * one line for each rail follows at the end. The routes shown are those of polled launches.
+ * CEOV_ERR_SYSTEM: fd cannot be written; a pipe that nobody reads gives this error, too, and no
+ * SIGPIPE. */
 int  ceov_plan_explain(const ceov_plan *plan, int fd);
 
 /* --- launches ------------------------------------------------------------ */

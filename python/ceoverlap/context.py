@@ -17,7 +17,7 @@ from typing import Iterable, List, Optional, Sequence, Set, Tuple, Union
 from . import _abi, _gpus, _lasting, _log, _object, errors
 from ._owner import Owner
 from .buffer import Buffer, memory_of
-from .place import HOST, Place, PlaceLike, place_of
+from .place import Place, PlaceLike, place_from, place_of
 from .plan import Plan
 from .signal import Mark, MarkList, Signal
 from .stream import stream_handle
@@ -47,10 +47,10 @@ def _path_of(group: Union[str, os.PathLike]) -> bytes:
 class Context(_object.NotCopied, Owner):
     """Opens ranks of this process and meets the group's other ranks.
 
-    ranks      the rank of this process, or several; None: CEOVERLAP_RANK and
-               CEOVERLAP_PLACE of the environment, else rank 0, alone
-    n_ranks    of the whole group; None: CEOVERLAP_RANKS where ranks is None, else as many
-               as this process has, without a group
+    ranks      the rank of this process, or several; None: as the environment has it
+               (docs/configuration.md), which launchers set, else rank 0, alone
+    n_ranks    of the whole group; None: as the environment has it where ranks is None, else as
+               many as this process has, without a group
     place      "host", "gpu:N" or one of them for each rank; None: CEOVERLAP_PLACE, else
                GPU N for rank N where ranks are named, modulo the number of GPUs
     group      path of the unix socket where the ranks of several processes meet; None:
@@ -95,10 +95,14 @@ class Context(_object.NotCopied, Owner):
         """Returns the C array of this process' ranks and their places; None if the library
         shall take both from the environment."""
         if ranks is None and place is None:
-            self._ranks: Tuple[int, ...] = (_from_environment("CEOVERLAP_RANK", 0),)
-            self._n_ranks: int = _from_environment("CEOVERLAP_RANKS", n_ranks or 1)
+            self._ranks: Tuple[int, ...] = ()   # both are asked for when the context is open
+            alone = 0 if os.environ.get("CEOVERLAP_BOOTSTRAP") else 1
+            self._n_ranks: int = _from_environment("CEOVERLAP_RANKS", n_ranks or alone)
             return None
         if ranks is None:
+            if os.environ.get("CEOVERLAP_BOOTSTRAP") and not os.environ.get("CEOVERLAP_RANK"):
+                raise errors.InvalidError("place: a launcher gives this process its rank; say "
+                                          "CEOVERLAP_PLACE instead, or ranks, too")
             ranks = _from_environment("CEOVERLAP_RANK", 0)
             n_ranks = _from_environment("CEOVERLAP_RANKS", n_ranks or 1)
         self._ranks = (ranks,) if isinstance(ranks, int) else tuple(ranks)
@@ -136,6 +140,19 @@ class Context(_object.NotCopied, Owner):
             raise self._exception("ceov_open", result, lines, None)
         _open_contexts.add(self)
         _log.write_all(self._logger, lines)
+        if not self._ranks:
+            self._take_members()
+
+    def _take_members(self) -> None:
+        """Asks for the ranks that a launcher or the environment has given this process."""
+        n = ctypes.c_uint32()
+        self._invoke("ceov_n_ranks", None, ctypes.byref(n))
+        self._n_ranks = n.value
+        self._invoke("ceov_members", None, None, 0, ctypes.byref(n))
+        members = (_abi.ceov_member * n.value)()
+        self._invoke("ceov_members", None, members, n.value, ctypes.byref(n))
+        self._ranks = tuple(member.rank for member in members)
+        self._places = {member.rank: place_from(member.place) for member in members}
 
     def _open_now(self, config: _abi.ceov_config) -> Tuple[int, List[str]]:
         handle = ctypes.c_void_p()
@@ -153,22 +170,7 @@ class Context(_object.NotCopied, Owner):
 
     def place(self, rank: Optional[int] = None) -> Place:
         """Returns where the memory of one of this process' ranks is; None: of its first rank."""
-        rank = self._own(rank)
-        if rank not in self._places:
-            self._places[rank] = self._find_place(rank)
-        return self._places[rank]
-
-    def _find_place(self, rank: int) -> Place:
-        """Returns the place of a rank that the library placed by itself. The library does not
-        tell it, so a trial signal shows whether it is GPU 0 or the host."""
-        told = os.environ.get("CEOVERLAP_PLACE")
-        if told:
-            return place_of(told)
-        try:
-            Signal._create(self, rank, Place("gpu", 0), 1, 0).close()
-        except errors.CeoverlapError:
-            return HOST
-        return Place("gpu", 0)
+        return self._places[self._own(rank)]
 
     # --- verbs ---------------------------------------------------------------------------
 

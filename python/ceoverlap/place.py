@@ -26,6 +26,11 @@ HOST = Place("host")
 PlaceLike = Union[Place, str]
 
 
+def place_from(struct: _abi.ceov_place) -> Place:
+    """Returns the Place that the library tells."""
+    return Place("gpu", struct.index) if struct.kind == _abi.CEOV_PLACE_GPU else HOST
+
+
 def place_of(place: PlaceLike) -> Place:
     """Returns the Place that "host", "gpu:N" or a Place stands for."""
     if isinstance(place, Place):

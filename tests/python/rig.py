@@ -94,16 +94,18 @@ def _of_nodes(folder, n, n_nodes, rank):
             "UCX_LOG_LEVEL": "fatal"}
 
 
-def in_processes(n, program, n_nodes=1):
+def in_processes(n, program, n_nodes=1, has_ranks=True):
     """The program's text in n processes, each a rank of a group by its environment, of so many
-    nodes; returns [(exit status, output)]. Each process ends by itself or is killed."""
+    nodes; returns [(exit status, output)]. Without has_ranks a process of several nodes only gets
+    its number. Each process ends by itself or is killed."""
     with tempfile.TemporaryDirectory() as folder:
         processes = []
         try:
             for rank in range(n):
-                environment = dict(os.environ, CEOVERLAP_RANK=str(rank),
-                                   CEOVERLAP_RANKS=str(n), CEOVERLAP_PLACE="host",
+                environment = dict(os.environ, CEOVERLAP_PLACE="host",
                                    **_of_nodes(folder, n, n_nodes, rank))
+                if has_ranks:
+                    environment.update(CEOVERLAP_RANK=str(rank), CEOVERLAP_RANKS=str(n))
                 processes.append(subprocess.Popen(
                     [sys.executable, "-c", textwrap.dedent(program)], env=environment,
                     cwd=FOLDER, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -7,7 +7,7 @@ import unittest
 from rig import in_processes
 
 HEAD = """
-import numpy as np, sys
+import numpy as np, os, sys
 import ceoverlap
 try:
     context = ceoverlap.Context(deadline_s=20)
@@ -20,8 +20,8 @@ r, n = context.rank, context.n_ranks
 
 
 class Nodes(unittest.TestCase):
-    def run_ranks(self, n, n_nodes, program):
-        done = in_processes(n, HEAD + program, n_nodes)
+    def run_ranks(self, n, n_nodes, program, has_ranks=True):
+        done = in_processes(n, HEAD + program, n_nodes, has_ranks)
         if all(status == 77 for status, _ in done):
             self.skipTest("UCX is not installed, or not built in")
         self.assertEqual([status for status, _ in done], [0] * n,
@@ -71,6 +71,19 @@ exchange.close()
 context.barrier()
 context.close()
 """)
+
+    def test_a_launcher_gives_the_ranks(self):
+        """Each process only has a number, and the library makes that its rank."""
+        self.run_ranks(3, 2, """
+assert context.ranks == (r,) and n == 3 and context.place().kind == "host"
+assert r == int(os.environ["CEOVERLAP_PROCESS"]), r
+with context.signal() as own:
+    own.share("own")
+    context.find_signal((r + 1) % n, "own").raise_to(1)
+    own.wait(1)
+    context.barrier()
+context.close()
+""", has_ranks=False)
 
     def test_operators_of_two_nodes(self):
         self.run_ranks(4, 2, """

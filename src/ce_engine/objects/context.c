@@ -100,6 +100,36 @@ int ceov_barrier(ceov_context *context, uint64_t timeout_ns)
 	return r;
 }
 
+int ceov_n_ranks(ceov_context *context, uint32_t *ret_n_ranks)
+{
+	int r = cei_context_check(context);
+
+	if (r)
+		return r;
+	if (!ret_n_ranks)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_n_ranks: no ret_n_ranks");
+	*ret_n_ranks = context->site.n_ranks;
+	return 0;
+}
+
+int ceov_members(ceov_context *context, struct ceov_member *ret_members, uint32_t n,
+		 uint32_t *ret_n_members)
+{
+	int r = cei_context_check(context);
+	uint32_t i;
+
+	if (r)
+		return r;
+	if (!ret_n_members || (n && !ret_members))
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_members: no ret_n_members, or no room for %u members", n);
+	for (i = 0; i < n && i < context->site.n_members; i++)
+		ret_members[i] = context->site.members[i];
+	*ret_n_members = context->site.n_members;
+	return 0;
+}
+
 int ceov_rank_node(ceov_context *context, uint32_t rank, uint32_t *ret_node)
 {
 	int r = cei_context_check(context);
