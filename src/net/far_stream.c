@@ -7,6 +7,11 @@
 
 #include <string.h>
 
+/* A rate is that of about the last second in which bytes were under way, and of so many at
+ * least. */
+#define RATE_NS    UINT64_C(1000000000)
+#define RATE_BYTES (UINT64_C(4) << 20)
+
 #include "base/clock.h"
 
 #define ASKS_PER_TIMEOUT 5u
@@ -47,10 +52,13 @@ void cei_far_out_add(struct cei_far_out *out, uint64_t n_bytes, uint64_t now_ns)
 	item->n_bytes = n_bytes;
 	item->begun_ns = now_ns;
 	item->is_reading = n_bytes != 0;
-	if (n_bytes)
-		out->n_pieces++;
-	else
+	if (!n_bytes) {
 		out->n_marks++;
+		return;
+	}
+	if (!out->n_pieces)
+		out->rate.since_ns = now_ns;
+	out->n_pieces++;
 }
 
 static void end_some(struct cei_far_out *out)
@@ -87,8 +95,28 @@ static void judge(struct cei_far_out *out, uint64_t number, uint64_t now_ns)
 	out->judged = out->next;
 }
 
+static void measure(struct cei_far_rate *rate, uint64_t n_bytes, uint64_t now_ns)
+{
+	rate->n_bytes += n_bytes;
+	rate->busy_ns += now_ns - rate->since_ns;
+	rate->since_ns = now_ns;
+	if (rate->busy_ns < RATE_NS)
+		return;
+	rate->n_bytes /= 2;
+	rate->busy_ns /= 2;
+}
+
+double cei_far_out_rate(const struct cei_far_out *out)
+{
+	if (out->rate.n_bytes < RATE_BYTES || !out->rate.busy_ns)
+		return 0;
+	return (double)out->rate.n_bytes * 1e9 / (double)out->rate.busy_ns;
+}
+
 int cei_far_out_ack(struct cei_far_out *out, uint64_t number, uint64_t now_ns)
 {
+	uint64_t before = out->n_acked_bytes;
+
 	if (number >= out->next)
 		return CEOV_ERR_INVALID;
 	if (number <= out->acked)
@@ -104,6 +132,8 @@ int cei_far_out_ack(struct cei_far_out *out, uint64_t number, uint64_t now_ns)
 		out->n_acked_bytes += item->n_bytes;
 		judge(out, out->acked, now_ns);
 	}
+	if (out->n_acked_bytes != before)
+		measure(&out->rate, out->n_acked_bytes - before, now_ns);
 	end_some(out);
 	return 0;
 }

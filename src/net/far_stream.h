@@ -46,6 +46,13 @@ struct cei_far_item {
 	int      is_reading;    /* the transport still reads the source */
 };
 
+/* How fast bytes have landed while some were under way. */
+struct cei_far_rate {
+	uint64_t n_bytes;
+	uint64_t busy_ns;       /* both are halved now and then, so that older ones count less */
+	uint64_t since_ns;      /* what busy_ns does not contain begins here */
+};
+
 struct cei_far_out {
 	uint64_t next;          /* number of the next piece or mark */
 	uint64_t acked;         /* the receiver has done everything up to here */
@@ -58,6 +65,7 @@ struct cei_far_out {
 	uint64_t judged;        /* pieces from this number on are measured with today's size */
 	uint64_t patience_ns;   /* a window takes less time than this, or pieces shrink */
 	uint64_t n_acked_bytes;
+	struct cei_far_rate rate;
 	int      is_lost;
 	struct cei_far_item items[CEI_FAR_SPAN];        /* number n is at n % CEI_FAR_SPAN */
 };
@@ -79,6 +87,9 @@ void cei_far_out_sent(struct cei_far_out *out, uint32_t index);
 /* The receiver has done everything up to this number. CEOV_NONE: that was known.
  * CEOV_ERR_INVALID, not raised: the number was never sent. */
 int cei_far_out_ack(struct cei_far_out *out, uint64_t number, uint64_t now_ns);
+
+/* The measured rate in bytes per second; 0: too few bytes have landed to tell. */
+double cei_far_out_rate(const struct cei_far_out *out);
 
 enum cei_far_state cei_far_out_state(const struct cei_far_out *out, uint64_t number);
 

@@ -505,6 +505,42 @@ static int look(struct cei_rail *rail, void *arg)
 	return 0;
 }
 
+struct expected_call {
+	uint32_t                  process;
+	uint64_t                  n_bytes;
+	struct cei_rail_expected *ret_expected;
+};
+
+static int expected(struct cei_rail *rail, void *arg)
+{
+	const struct cei_transport_ops *ops = rail->nic.transport.ops;
+	struct expected_call *call = arg;
+	const struct cei_far_peer *peer = rail->nic.peers[call->process];
+
+	double rate;
+
+	if (!peer || peer->state != CEI_FAR_UP || !peer->open)
+		return CEOV_NONE;
+	rate = cei_far_out_rate(&peer->out);
+	call->ret_expected->is_measured = rate > 0;
+	if (rate > 0) {
+		call->ret_expected->ns = (uint64_t)((double)call->n_bytes / rate * 1e9);
+		return 0;
+	}
+	return ops->expected ? ops->expected(peer->open, call->n_bytes, &call->ret_expected->ns)
+		: CEOV_NONE;
+}
+
+int cei_rail_expected(struct cei_rail *rail, uint32_t process, uint64_t n_bytes,
+		      struct cei_rail_expected *ret_expected)
+{
+	struct expected_call call = { process, n_bytes, ret_expected };
+
+	if (process >= rail->nic.config.n_processes)
+		return CEOV_ERR_INVALID;
+	return cei_rail_run(rail, expected, &call);
+}
+
 int cei_rail_give_up(struct cei_rail *rail, uint32_t process, const char *why)
 {
 	struct peer_call call = { .process = process, .why = why };

@@ -116,6 +116,16 @@ struct cei_rail_status {
 	struct cei_rail_counts counts;  /* of the whole rail */
 };
 
+struct cei_rail_expected {
+	uint64_t ns;
+	int      is_measured;           /* by what this rail has sent; else the transport says it */
+};
+
+/* How long so many bytes should take to the process, when nothing else is under way. CEOV_NONE: too
+ * few were sent, and the transport does not know, or is not connected. */
+int  cei_rail_expected(struct cei_rail *rail, uint32_t process, uint64_t n_bytes,
+		       struct cei_rail_expected *ret_expected);
+
 int  cei_rail_look(struct cei_rail *rail, uint32_t process, struct cei_rail_status *ret_status);
 
 /* --- progress by the caller ---------------------------------------------------- */

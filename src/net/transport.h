@@ -162,6 +162,10 @@ struct cei_transport_ops {
 	 * Then `closed` follows, in a later progress. */
 	void (*peer_close)(struct cei_transport_peer *peer);
 
+	/* Tells how long the transport expects a send of so many bytes to take when nothing else is
+	 * under way. CEOV_NONE: it does not know. NULL: it never does. */
+	int  (*expected)(struct cei_transport_peer *peer, uint64_t n_bytes, uint64_t *ret_ns);
+
 	/* Sends a message of 1 to CEI_TRANSPORT_MESSAGE_MAX bytes, which are copied. CEOV_FULL:
 	 * too many are under way; try again after progress. CEOV_ERR_PEER_LOST, not raised: the
 	 * connection has failed. */

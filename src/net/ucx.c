@@ -137,6 +137,7 @@ const struct cei_transport_ops cei_transport_ucx = {
 	.memory_close = cei_ucx_memory_close,
 	.peer_open = cei_ucx_peer_open,
 	.peer_close = cei_ucx_peer_close,
+	.expected = cei_ucx_expected,
 	.say = cei_ucx_say,
 	.send = cei_ucx_send,
 	.accept = cei_ucx_accept,

@@ -307,3 +307,25 @@ int cei_ucx_peers_are_busy(const struct cei_ucx *ucx)
 	}
 	return 0;
 }
+
+int cei_ucx_expected(struct cei_transport_peer *peer, uint64_t n_bytes, uint64_t *ret_ns)
+{
+	const ucp_ep_evaluate_perf_param_t wanted = {
+		.field_mask = UCP_EP_PERF_PARAM_FIELD_MESSAGE_SIZE,
+		.message_size = n_bytes,
+	};
+	ucp_ep_evaluate_perf_attr_t found = {
+		.field_mask = UCP_EP_PERF_ATTR_FIELD_ESTIMATED_TIME,
+	};
+	struct cei_ucx_peer *own = cei_ucx_peer_of(peer);
+	double ns;
+
+	if (!own->ucx->calls.evaluate || !cei_ucx_peer_is_up(own) ||
+	    own->ucx->calls.evaluate(own->endpoint, &wanted, &found) != UCS_OK)
+		return CEOV_NONE;
+	ns = found.estimated_time * 1e9;
+	if (!(ns >= 1 && ns < 1e18))
+		return CEOV_NONE;
+	*ret_ns = (uint64_t)ns;
+	return 0;
+}

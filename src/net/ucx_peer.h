@@ -42,6 +42,8 @@ void cei_ucx_peer_close(struct cei_transport_peer *peer);
 int  cei_ucx_address(struct cei_transport *transport, uint8_t *ret_address,
 		     uint32_t *ret_n_bytes);
 
+int  cei_ucx_expected(struct cei_transport_peer *peer, uint64_t n_bytes, uint64_t *ret_ns);
+
 /* Whether something may be begun with the peer: UCX must not be called for an endpoint that
  * has failed. */
 static inline int cei_ucx_peer_is_up(const struct cei_ucx_peer *peer)

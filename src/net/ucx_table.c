@@ -16,37 +16,39 @@
 struct symbol {
 	const char *name;
 	size_t      offset;             /* in struct cei_ucx_calls */
+	int         is_optional;
 };
 
 #define AT(field) offsetof(struct cei_ucx_calls, field)
 
 static const struct symbol symbols[] = {
-	{ "ucp_get_version", AT(version) },
-	{ "ucp_get_version_string", AT(version_string) },
-	{ "ucs_status_string", AT(status_string) },     /* of libucs, which libucp needs */
-	{ "ucp_config_read", AT(config_read) },
-	{ "ucp_config_modify", AT(config_modify) },
-	{ "ucp_config_release", AT(config_release) },
-	{ "ucp_init_version", AT(init_version) },
-	{ "ucp_cleanup", AT(cleanup) },
-	{ "ucp_context_print_info", AT(context_print) },
-	{ "ucp_worker_create", AT(worker_create) },
-	{ "ucp_worker_destroy", AT(worker_destroy) },
-	{ "ucp_worker_get_address", AT(worker_address) },
-	{ "ucp_worker_release_address", AT(worker_release_address) },
-	{ "ucp_worker_get_efd", AT(worker_fd) },
-	{ "ucp_worker_arm", AT(worker_arm) },
-	{ "ucp_worker_progress", AT(worker_progress) },
-	{ "ucp_worker_set_am_recv_handler", AT(worker_set_handler) },
-	{ "ucp_mem_map", AT(memory_map) },
-	{ "ucp_mem_unmap", AT(memory_unmap) },
-	{ "ucp_ep_create", AT(endpoint_create) },
-	{ "ucp_ep_close_nbx", AT(endpoint_close) },
-	{ "ucp_am_send_nbx", AT(send) },
-	{ "ucp_am_recv_data_nbx", AT(receive) },
-	{ "ucp_am_data_release", AT(release) },
-	{ "ucp_request_check_status", AT(request_status) },
-	{ "ucp_request_free", AT(request_free) },
+	{ "ucp_get_version", AT(version), 0 },
+	{ "ucp_get_version_string", AT(version_string), 0 },
+	{ "ucs_status_string", AT(status_string), 0 },     /* of libucs, which libucp needs */
+	{ "ucp_config_read", AT(config_read), 0 },
+	{ "ucp_config_modify", AT(config_modify), 0 },
+	{ "ucp_config_release", AT(config_release), 0 },
+	{ "ucp_init_version", AT(init_version), 0 },
+	{ "ucp_cleanup", AT(cleanup), 0 },
+	{ "ucp_context_print_info", AT(context_print), 0 },
+	{ "ucp_worker_create", AT(worker_create), 0 },
+	{ "ucp_worker_destroy", AT(worker_destroy), 0 },
+	{ "ucp_worker_get_address", AT(worker_address), 0 },
+	{ "ucp_worker_release_address", AT(worker_release_address), 0 },
+	{ "ucp_worker_get_efd", AT(worker_fd), 0 },
+	{ "ucp_worker_arm", AT(worker_arm), 0 },
+	{ "ucp_worker_progress", AT(worker_progress), 0 },
+	{ "ucp_worker_set_am_recv_handler", AT(worker_set_handler), 0 },
+	{ "ucp_mem_map", AT(memory_map), 0 },
+	{ "ucp_mem_unmap", AT(memory_unmap), 0 },
+	{ "ucp_ep_create", AT(endpoint_create), 0 },
+	{ "ucp_ep_close_nbx", AT(endpoint_close), 0 },
+	{ "ucp_ep_evaluate_perf", AT(evaluate), 1 },
+	{ "ucp_am_send_nbx", AT(send), 0 },
+	{ "ucp_am_recv_data_nbx", AT(receive), 0 },
+	{ "ucp_am_data_release", AT(release), 0 },
+	{ "ucp_request_check_status", AT(request_status), 0 },
+	{ "ucp_request_free", AT(request_free), 0 },
 };
 
 #undef AT
@@ -99,7 +101,7 @@ int cei_ucx_load(struct cei_report *report, struct cei_ucx_calls *ret_calls,
 	}
 	for (i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
 		address = dlsym(library, symbols[i].name);
-		if (!address) {
+		if (!address && !symbols[i].is_optional) {
 			cei_log(report, CEI_LOG_INFO, "UCX: " LIBRARY " has no %s",
 				symbols[i].name);
 			*ret_why = LIBRARY " lacks functions of UCX 1.13: install a newer UCX";

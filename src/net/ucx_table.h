@@ -42,6 +42,7 @@ struct cei_ucx_calls {
 
 	__typeof__(&ucp_ep_create)                   endpoint_create;
 	__typeof__(&ucp_ep_close_nbx)                endpoint_close;
+	__typeof__(&ucp_ep_evaluate_perf)            evaluate;          /* NULL: not there */
 	__typeof__(&ucp_am_send_nbx)                 send;
 	__typeof__(&ucp_am_recv_data_nbx)            receive;
 	__typeof__(&ucp_am_data_release)             release;

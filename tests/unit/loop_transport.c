@@ -62,6 +62,13 @@ static const char *loop_describe(struct cei_transport *transport)
 	return "loop (simulated)";
 }
 
+static int loop_expected(struct cei_transport_peer *peer, uint64_t n_bytes, uint64_t *ret_ns)
+{
+	(void)peer;
+	*ret_ns = LOOP_EXPECTED_NS + n_bytes;
+	return 0;
+}
+
 static int loop_address(struct cei_transport *transport, uint8_t *ret_address,
 			uint32_t *ret_n_bytes)
 {
@@ -510,6 +517,7 @@ const struct cei_transport_ops loop_transport = {
 	.memory_close = loop_memory_close,
 	.peer_open    = loop_peer_open,
 	.peer_close   = loop_peer_close,
+	.expected     = loop_expected,
 	.say          = loop_say,
 	.send         = loop_send,
 	.accept       = loop_accept,

@@ -20,6 +20,9 @@
 
 #define LOOP_NODES_MAX 8u
 
+/* The simulated network claims that n bytes take so long and n ns. */
+#define LOOP_EXPECTED_NS UINT64_C(7000)
+
 /* What happens to what one transport sends to another one: its messages, its offers, and the
  * bytes of these. */
 struct loop_link {

@@ -270,6 +270,34 @@ START_TEST(test_time_in_which_nobody_looked_does_not_count)
 }
 END_TEST
 
+/* Sends and acknowledges a piece within that time. */
+static void send_piece(uint64_t n_bytes, uint64_t *now_ns, uint64_t took_ns)
+{
+	cei_far_out_add(&out, n_bytes, *now_ns);
+	*now_ns += took_ns;
+	ck_assert_int_eq(cei_far_out_ack(&out, out.next - 1, *now_ns), 0);
+	cei_far_out_sent(&out, (uint32_t)(out.next - 1));
+}
+
+START_TEST(test_the_rate_is_that_of_busy_times)
+{
+	const uint64_t mib = UINT64_C(1) << 20, ms = 1000000;
+	uint64_t now_ns = 5, i;
+
+	cei_far_out_begin(&out, 0, 0, 0);
+	send_piece(mib, &now_ns, ms);
+	ck_assert(cei_far_out_rate(&out) == 0);         /* too few */
+	now_ns += 3600 * 1000 * ms;                     /* nothing was under way */
+	for (i = 0; i < 3; i++)
+		send_piece(mib, &now_ns, ms);
+	ck_assert(cei_far_out_rate(&out) == (double)mib * 1000);
+	for (i = 0; i < 10000; i++)                     /* 40 s, a quarter as fast */
+		send_piece(mib, &now_ns, 4 * ms);
+	ck_assert(cei_far_out_rate(&out) > (double)mib * 250 * 0.99);
+	ck_assert(cei_far_out_rate(&out) < (double)mib * 250 * 1.01);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("far_stream");
@@ -287,6 +315,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_silence_counts_only_while_something_is_awaited);
 	tcase_add_test(all, test_answers_without_progress_are_told_from_silence);
 	tcase_add_test(all, test_time_in_which_nobody_looked_does_not_count);
+	tcase_add_test(all, test_the_rate_is_that_of_busy_times);
 	suite_add_tcase(made, all);
 	return made;
 }

@@ -151,7 +151,8 @@ static uint32_t check_cuts(uint64_t n_bytes)
 static void check_text(const struct cei_machine *machine, const char *text)
 {
 	static const char *const movers[] = { "robot" };
-	struct cei_explain explain = { &alone, machine, movers, "never", &report, -1 };
+	struct cei_explain explain = { .program = &alone, .machine = machine, .movers = movers,
+				       .trigger = "never", .report = &report };
 	char told[2048] = "";
 	FILE *file = tmpfile();
 

@@ -10,8 +10,9 @@
 #include "ce_engine/objects/plan.h"
 #include "ce_engine/plan/plan_builder.h"
 #include "ce_engine/program/program_explain.h"
-#include "net/network.h"
+#include "net/far_bundle.h"
 #include "net/far_slots.h"
+#include "net/network.h"
 #include "net/rail.h"
 
 static const char *trigger_of(const struct cei_triggers *triggers)
@@ -76,13 +77,38 @@ static int explain_rails(const struct cei_explain *explain, const struct cei_eng
 		       (unsigned)(CEI_FAR_SLOT_BYTES >> 20));
 }
 
+/* A large transfer is divided equally among the rails, and as slow as the slowest part. Bytes that
+ * pass through slots do so meanwhile. */
+static int far(const struct cei_explain *explain, uint32_t rank, uint64_t n_bytes,
+	       struct cei_rail_expected *ret_expected)
+{
+	const struct cei_engine *engine = explain->arg;
+	struct cei_network *network = engine->site->network;
+	uint32_t process = cei_network_process(network, rank), n, i;
+	struct cei_rail *rails[CEI_NETWORK_RAILS_MAX];
+	struct cei_rail_expected one;
+
+	n = cei_network_rails(network, explain->program->rank, process, rails);
+	if (n_bytes < CEI_FAR_DIVIDED_BYTES && n)
+		n = 1;
+	*ret_expected = (struct cei_rail_expected){ .is_measured = 1 };
+	for (i = 0; i < n; i++) {
+		if (cei_rail_expected(rails[i], process, n_bytes / n, &one))
+			return CEOV_NONE;
+		ret_expected->is_measured &= one.is_measured;
+		if (one.ns > ret_expected->ns)
+			ret_expected->ns = one.ns;
+	}
+	return n ? 0 : CEOV_NONE;
+}
+
 int cei_plan_explain(const struct ceov_plan *plan, int fd)
 {
 	const struct cei_engine *engine = &plan->object.context->engines[plan->member];
 	const char *names[CEI_MOVERS_OWN_MAX];
 	const struct cei_explain explain = {
 		&plan->program, engine->topology->machine, names, trigger_of(&plan->triggers),
-		&plan->object.context->report, fd };
+		&plan->object.context->report, fd, far, engine };
 	uint32_t i;
 	int r;
 

@@ -95,14 +95,31 @@ static int explain_routed(const struct cei_explain *explain, uint32_t i)
 }
 
 struct expected_text {
-	char text[32];
+	char text[64];
 };
+
+static struct expected_text far_text(const struct cei_explain *explain,
+				     const struct cei_program_transfer *transfer)
+{
+	uint32_t rank = explain->program->buffers[transfer->target.buffer].rank;
+	struct expected_text text = { "expected time not known" };
+	struct cei_rail_expected expected;
+
+	if (!explain->far(explain, rank, transfer->row_bytes * transfer->n_rows, &expected))
+		snprintf(text.text, sizeof(text.text), "expected %.1f us by %s",
+			 (double)expected.ns / 1e3, expected.is_measured
+			 ? "what was sent there before" : "the network library");
+	return text;
+}
 
 static struct expected_text expected_text(const struct cei_explain *explain, uint32_t i)
 {
-	uint64_t expected_ns = cei_program_expected_ns(explain->program, explain->machine, i);
+	const struct cei_program *program = explain->program;
+	uint64_t expected_ns = cei_program_expected_ns(program, explain->machine, i);
 	struct expected_text expected = { "expected time not known" };
 
+	if (program->movers[program->transfers[i].mover].flags & CEI_PROGRAM_LEAVES_MACHINE)
+		return far_text(explain, &program->transfers[i]);
 	if (expected_ns)
 		snprintf(expected.text, sizeof(expected.text), "expected %.1f us",
 			 (double)expected_ns / 1e3);
