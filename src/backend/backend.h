@@ -277,6 +277,15 @@ struct cei_backend_ops {
 	 * will begin. Until then their memory, the lane and its backend must stay. */
 	void     (*stop)(struct cei_lane *lane);
 	int      (*is_idle)(struct cei_lane *lane);
+
+	/* mend makes a lane that broke and was stopped usable again, if it has another way to its
+	 * rank; reap then counts all lane->n_submitted submits so far as done, though what they
+	 * moved is lost. The engine's thread, without blocking. CEOV_PENDING: it is not idle yet;
+	 * errors, not raised: it stays broken. NULL: lanes that break stay broken.
+	 * explain writes what broke the lane, a few words. NULL: there is no more to say than the
+	 * error. */
+	int      (*mend)(struct cei_lane *lane);
+	void     (*explain)(struct cei_lane *lane, char *ret_text, uint32_t n_bytes);
 };
 
 /* registry.c: the movers of this build, the preferred ones first; NULL ends the table. An

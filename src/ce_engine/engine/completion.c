@@ -254,6 +254,19 @@ static uint32_t blamed_rank(const struct cei_engine *engine, const struct cei_la
 	return is_lost && state->lane.peer != CEOV_NOBODY ? state->lane.peer : engine->rank;
 }
 
+/* Adds what the mover knows of the lane's failure. */
+static void explain(struct cei_lane_state *state, struct ceov_failure *failure)
+{
+	const struct cei_backend_ops *ops = state->lane.backend->ops;
+	char text[32] = "";
+
+	if (ops->explain)
+		ops->explain(&state->lane, text, sizeof(text));
+	if (text[0])
+		snprintf(failure->text, sizeof(failure->text), "%s (%s)",
+			 ceov_strerror(failure->error), text);
+}
+
 /* Drops the chunks on the lane and fails their launches. If the lane may still move them, their
  * plans are marked as stuck. */
 static void end_lane(struct cei_engine *engine, uint32_t i)
@@ -278,6 +291,7 @@ static void end_lane(struct cei_engine *engine, uint32_t i)
 		ending = (struct cei_ending){ .launch = chunk->launch, .chunk = chunk };
 		ending.failure = cei_failure(state->error, 0);
 		ending.failure.rank = blamed_rank(engine, state);
+		explain(state, &ending.failure);
 		cei_completion_fail(engine, &ending);
 		if (!--chunk->launch->n_open)
 			cei_completion_retire(engine, chunk->launch);

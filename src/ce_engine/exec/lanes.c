@@ -231,6 +231,7 @@ static void add(struct group *group, struct cei_chunk *chunk)
 		group->await = await_of(chunk);
 		group->number = ++group->lanes->n_groups;
 	}
+	cei_lane_set_remove(&plan->run.stuck_lanes, group->lane);       /* see mend() */
 	plan->run.group = group->number;
 	plan->run.group_launch = chunk->launch;
 	group->chunks[group->n_chunks++] = chunk;
@@ -264,13 +265,26 @@ static int wait_for_gate(struct group *group)
 	return 0;
 }
 
+/* Tries to use a broken lane again. Returns the error that it keeps, else 0. */
+static int mend(struct cei_lanes *lanes, uint32_t lane)
+{
+	struct cei_lane_state *state = lanes->states[lane];
+	const struct cei_backend_ops *ops = state->lane.backend->ops;
+
+	if (!state->error || !ops->mend || ops->mend(&state->lane))
+		return state->error;
+	cei_lane_set_remove(&lanes->stuck, lane);
+	state->error = 0;
+	return 0;
+}
+
 static int fill(struct group *group)
 {
 	struct cei_lane_state *state = group->lanes->states[group->lane];
 	struct cei_lane *lane = &state->lane;
 	const struct cei_backend_ops *ops = lane->backend->ops;
 	struct cei_launch *launch = group->chunks[0]->launch;
-	int r = state->error;
+	int r = mend(group->lanes, group->lane);
 
 	if (!r && must_follow(group->chunks[0])) {
 		launch->has_followed = 1;
