@@ -80,6 +80,7 @@ threaded_suites = \
 	%D%/unit/test_far_bundle \
 	%D%/unit/test_network_clock \
 	%D%/unit/test_network_rails \
+	%D%/unit/test_rail_loss \
 	%D%/unit/test_rail_threads \
 	%D%/unit/test_tune \
 	%D%/conformance/test_backend_host \

@@ -17,6 +17,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "backend/backend.h"
@@ -389,6 +390,27 @@ static int net_is_idle(struct cei_lane *lane)
 	return cei_far_bundle_is_idle(&net->far);
 }
 
+static int net_mend(struct cei_lane *lane)
+{
+	struct net_lane *net = lane->private;
+	int r = cei_far_bundle_mend(&net->far, lane->n_submitted);
+
+	if (r)
+		return r;
+	net->n_submits = lane->n_submitted;
+	net->n_raised = net->n_posted;  /* marks behind what is lost */
+	return 0;
+}
+
+static void net_explain(struct cei_lane *lane, char *ret_text, uint32_t n_bytes)
+{
+	struct net_lane *net = lane->private;
+	uint32_t rail = cei_far_bundle_broken_rail(&net->far);
+
+	if (rail != CEOV_NOBODY)
+		snprintf(ret_text, n_bytes, "rail %u was lost", rail);
+}
+
 static int net_drain(struct cei_lane *lane, uint64_t deadline_ns)
 {
 	struct cei_backoff backoff;
@@ -539,4 +561,6 @@ const struct cei_backend_ops cei_backend_net = {
 	.drain          = net_drain,
 	.stop           = net_stop,
 	.is_idle        = net_is_idle,
+	.mend           = net_mend,
+	.explain        = net_explain,
 };

@@ -28,6 +28,7 @@ int cei_far_bundle_open(struct cei_far_bundle *bundle, struct cei_rail *const *r
 		bundle->held = calloc(CEI_FAR_BUNDLE_POSTS, sizeof(*bundle->held));
 		r = bundle->held ? 0 : CEOV_ERR_NO_MEMORY;
 	}
+	bundle->n_live = bundle->n;
 	if (r)
 		cei_far_bundle_close(bundle);
 	return r;
@@ -41,6 +42,93 @@ void cei_far_bundle_close(struct cei_far_bundle *bundle)
 	}
 	free(bundle->held);
 	bundle->held = NULL;
+}
+
+/* --- lanes that break ------------------------------------------------------------------ */
+
+/* Whether a lane's error says that its connection is lost. Others are the fault of what was
+ * appended, and are no reason to go on without the lane. */
+static int is_loss(int error)
+{
+	return error == CEOV_ERR_PEER_LOST || error == CEOV_ERR_UNCERTAIN;
+}
+
+static void bury(struct cei_far_bundle *bundle, uint32_t lane)
+{
+	bundle->is_dead[lane] = 1;
+	bundle->is_begun[lane] = 0;
+	bundle->submitted[lane] = bundle->done[lane];
+	bundle->n_live--;
+	while (bundle->first + 1 < bundle->n && bundle->is_dead[bundle->first])
+		bundle->first++;
+}
+
+/* Whether nothing of the bundle is under way, appended or held back. */
+static int is_quiet(const struct cei_far_bundle *bundle)
+{
+	uint32_t i;
+
+	for (i = 0; i < bundle->n; i++)
+		if (bundle->is_begun[i] || bundle->done[i] != bundle->submitted[i])
+			return 0;
+	return bundle->n_done == bundle->n_submits && bundle->n_let_go == bundle->n_held;
+}
+
+/* Goes on without lanes that broke while nothing was under way. The last one stays: its error is
+ * the bundle's. */
+static void leave_broken(struct cei_far_bundle *bundle)
+{
+	uint64_t n_done;
+	uint32_t i;
+
+	if (bundle->n_live < 2 || !is_quiet(bundle))
+		return;
+	for (i = 0; i < bundle->n && bundle->n_live > 1; i++)
+		if (!bundle->is_dead[i] && is_loss(cei_far_lane_reap(bundle->lanes[i], &n_done)))
+			bury(bundle, i);
+}
+
+/* Brings one lane to rest: it has broken and is used no more, or can be used again. */
+static int mend_lane(struct cei_far_bundle *bundle, uint32_t lane)
+{
+	uint64_t n_done;
+	int error;
+
+	if (bundle->is_dead[lane])
+		return 0;
+	error = cei_far_lane_reap(bundle->lanes[lane], &n_done);
+	if (is_loss(error))
+		bury(bundle, lane);
+	if (error)
+		return is_loss(error) ? 0 : error;
+	bundle->done[lane] = bundle->submitted[lane] = n_done;
+	bundle->is_begun[lane] = 0;
+	return cei_far_lane_resume(bundle->lanes[lane]);
+}
+
+int cei_far_bundle_mend(struct cei_far_bundle *bundle, uint64_t n_submits)
+{
+	uint32_t i;
+	int r = 0;
+
+	if (!bundle->broken)
+		return CEOV_ERR_STATE;
+	if (!cei_far_bundle_is_idle(bundle))
+		return CEOV_PENDING;
+	for (i = 0; !r && i < bundle->n; i++)
+		r = mend_lane(bundle, i);
+	if (r || !bundle->n_live)
+		return r ? r : CEOV_ERR_PEER_LOST;
+	bundle->n_submits = bundle->n_posted = bundle->n_done = n_submits;
+	bundle->n_let_go = bundle->n_held;
+	bundle->n_current = 0;
+	bundle->broken = 0;
+	return 0;
+}
+
+uint32_t cei_far_bundle_broken_rail(const struct cei_far_bundle *bundle)
+{
+	return bundle->broken ? cei_rail_index(bundle->rails[bundle->broken - 1]) : CEOV_NOBODY;
 }
 
 /* --- copies --------------------------------------------------------------------------- */
@@ -83,7 +171,7 @@ static struct cei_far_copy part_of(const struct cei_far_copy *copy, uint32_t i, 
 
 static int is_divided(const struct cei_far_bundle *bundle, const struct cei_far_copy *copy)
 {
-	return bundle->n > 1 && copy->n_rows * copy->row_bytes >= CEI_FAR_DIVIDED_BYTES;
+	return bundle->n_live > 1 && copy->n_rows * copy->row_bytes >= CEI_FAR_DIVIDED_BYTES;
 }
 
 /* Appends to a lane that has room. */
@@ -97,10 +185,12 @@ static void divide(struct cei_far_bundle *bundle, const struct cei_far_copy *cop
 {
 	const struct cei_far_copy whole = joined(copy);
 	struct cei_far_copy part;
-	uint32_t i;
+	uint32_t i, k = 0;
 
 	for (i = 0; i < bundle->n; i++) {
-		part = part_of(&whole, i, bundle->n);
+		if (bundle->is_dead[i])
+			continue;
+		part = part_of(&whole, k++, bundle->n_live);
 		if (part.n_rows && part.row_bytes)
 			append(bundle, i, &part);
 	}
@@ -111,14 +201,15 @@ int cei_far_bundle_copy(struct cei_far_bundle *bundle, const struct cei_far_copy
 {
 	uint32_t i;
 
+	leave_broken(bundle);
 	for (i = 0; i < bundle->n; i++)
-		if (!cei_far_lane_has_room(bundle->lanes[i], n_copies))
+		if (!bundle->is_dead[i] && !cei_far_lane_has_room(bundle->lanes[i], n_copies))
 			return CEOV_FULL;
 	for (i = 0; i < n_copies; i++)
 		if (is_divided(bundle, &copies[i]))
 			divide(bundle, &copies[i]);
 		else
-			append(bundle, 0, &copies[i]);
+			append(bundle, bundle->first, &copies[i]);
 	return 0;
 }
 
@@ -131,7 +222,7 @@ static int goes_at_once(const struct cei_far_bundle *bundle)
 
 	if (bundle->n_let_go != bundle->n_held)
 		return 0;
-	for (i = 1; i < bundle->n; i++)
+	for (i = bundle->first + 1; i < bundle->n; i++)
 		if (bundle->is_begun[i] || bundle->done[i] != bundle->submitted[i])
 			return 0;
 	return 1;
@@ -143,9 +234,10 @@ int cei_far_bundle_post(struct cei_far_bundle *bundle, const struct cei_far_post
 	uint32_t i;
 	int r;
 
+	leave_broken(bundle);
 	if (goes_at_once(bundle)) {
-		r = cei_far_lane_post(bundle->lanes[0], posts, n_posts);
-		bundle->is_begun[0] |= !r;
+		r = cei_far_lane_post(bundle->lanes[bundle->first], posts, n_posts);
+		bundle->is_begun[bundle->first] |= !r;
 		return r;
 	}
 	if (bundle->n_held - bundle->n_let_go + n_posts > CEI_FAR_BUNDLE_POSTS)
@@ -196,7 +288,7 @@ static int may_post(const struct cei_far_bundle *bundle, const struct cei_far_bu
 {
 	uint32_t i;
 
-	for (i = 1; i < bundle->n; i++)
+	for (i = bundle->first + 1; i < bundle->n; i++)
 		if (bundle->done[i] < of->needs[i])
 			return 0;
 	return 1;
@@ -207,11 +299,11 @@ static void let_go(struct cei_far_bundle *bundle, struct cei_far_bundle_submit *
 	uint32_t i;
 
 	for (i = 0; i < of->n_held; i++)
-		(void)cei_far_lane_post(bundle->lanes[0],
+		(void)cei_far_lane_post(bundle->lanes[bundle->first],
 					&bundle->held[bundle->n_let_go++ % CEI_FAR_BUNDLE_POSTS],
 					1);
-	bundle->is_begun[0] = 1;
-	of->posted = bundle->submitted[0] + 1;
+	bundle->is_begun[bundle->first] = 1;
+	of->posted = bundle->submitted[bundle->first] + 1;
 }
 
 /* Gives the first lane posts that were held back, in their order, as far as there is room. */
@@ -223,30 +315,41 @@ static void post_held(struct cei_far_bundle *bundle)
 		next = &bundle->submits[bundle->n_posted % CEI_FAR_BUNDLE_SUBMITS];
 		if (next->n_held) {
 			if (!may_post(bundle, next) ||
-			    !cei_far_lane_has_room(bundle->lanes[0], next->n_held + 1))
+			    !cei_far_lane_has_room(bundle->lanes[bundle->first],
+						   next->n_held + 1))
 				break;
 			let_go(bundle, next);
 		}
 		bundle->n_posted++;
 	}
-	(void)submit_lane(bundle, 0);   /* what finds no room goes with the next one */
+	(void)submit_lane(bundle, bundle->first);       /* what finds no room goes later */
 }
 
 static int is_done(const struct cei_far_bundle *bundle, const struct cei_far_bundle_submit *submit)
 {
-	return may_post(bundle, submit) && bundle->done[0] >= submit->needs[0] &&
-		bundle->done[0] >= submit->posted;
+	return may_post(bundle, submit) &&
+		bundle->done[bundle->first] >= submit->needs[bundle->first] &&
+		bundle->done[bundle->first] >= submit->posted;
 }
 
 int cei_far_bundle_reap(struct cei_far_bundle *bundle, uint64_t *ret_n_done)
 {
-	int error = 0, one;
+	int error = bundle->n_live ? 0 : CEOV_ERR_PEER_LOST, one;
 	uint32_t i;
 
 	for (i = 0; i < bundle->n; i++) {
+		if (bundle->is_dead[i])
+			continue;
 		one = cei_far_lane_reap(bundle->lanes[i], &bundle->done[i]);
-		if (one && error != CEOV_ERR_UNCERTAIN)
-			error = one;
+		if (is_loss(one) && i != bundle->first && !bundle->is_begun[i] &&
+		    bundle->done[i] == bundle->submitted[i]) {
+			bury(bundle, i);        /* nothing of the bundle is on it */
+			continue;
+		}
+		if (!one || error == CEOV_ERR_UNCERTAIN)
+			continue;
+		error = one;
+		bundle->broken = i + 1;
 	}
 	if (!error)
 		post_held(bundle);

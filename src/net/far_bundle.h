@@ -10,6 +10,10 @@
  * held back until the other lanes' parts are acknowledged, and then go on the first lane. Posts
  * keep their order.
  *
+ * A lane that breaks while something of the bundle is on it breaks the bundle. If nothing is, the
+ * bundle goes on without it; and a broken bundle does so after cei_far_bundle_mend(). The first of
+ * the lanes that are left is the first lane.
+ *
  * The engine's thread only, but for stop and is_idle.
  */
 
@@ -33,6 +37,10 @@ struct cei_far_bundle_submit {
 
 struct cei_far_bundle {
 	uint32_t                     n;         /* lanes */
+	uint32_t                     n_live;    /* of these: not dead */
+	uint32_t                     first;     /* the first lane that is not dead */
+	int                          is_dead[CEI_FAR_BUNDLE_MAX];       /* by lane: it has broken,
+									 * and is not used */
 	struct cei_rail             *rails[CEI_FAR_BUNDLE_MAX];
 	struct cei_far_lane         *lanes[CEI_FAR_BUNDLE_MAX];
 	uint64_t                     submitted[CEI_FAR_BUNDLE_MAX];     /* by lane */
@@ -47,6 +55,7 @@ struct cei_far_bundle {
 	struct cei_far_post         *held;      /* a ring of CEI_FAR_BUNDLE_POSTS; NULL: one lane */
 	uint64_t                     n_held;    /* posts, ever */
 	uint64_t                     n_let_go;  /* of these */
+	uint32_t                     broken;    /* 1 + the lane whose error reap() returned last */
 	uint32_t                     n_current; /* of these: for the next submit */
 };
 
@@ -64,6 +73,15 @@ int  cei_far_bundle_post(struct cei_far_bundle *bundle, const struct cei_far_pos
 			 uint32_t n_posts);
 int  cei_far_bundle_submit(struct cei_far_bundle *bundle);
 int  cei_far_bundle_reap(struct cei_far_bundle *bundle, uint64_t *ret_n_done);
+
+/* Makes a broken bundle usable again over the lanes that have not broken; what was under way counts
+ * as n_submits submits that are done. CEOV_PENDING: a lane is not idle yet. Not raised:
+ * CEOV_ERR_PEER_LOST, all lanes have broken; CEOV_ERR_STATE, none has, so it is not a lane that
+ * keeps the bundle from its end; CEOV_ERR_INVALID, one was given what cannot be sent. */
+int  cei_far_bundle_mend(struct cei_far_bundle *bundle, uint64_t n_submits);
+
+/* The number of a rail whose lane broke the bundle; CEOV_NOBODY: none did. */
+uint32_t cei_far_bundle_broken_rail(const struct cei_far_bundle *bundle);
 
 void cei_far_bundle_stop(struct cei_far_bundle *bundle);
 int  cei_far_bundle_is_idle(struct cei_far_bundle *bundle);

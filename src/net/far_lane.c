@@ -102,6 +102,17 @@ int cei_far_lane_is_idle(struct cei_far_lane *lane)
 		atomic_load_explicit(&lane->submitted, memory_order_relaxed);
 }
 
+int cei_far_lane_resume(struct cei_far_lane *lane)
+{
+	if (!cei_far_lane_is_idle(lane))
+		return CEOV_PENDING;
+	/* relaxed: this thread wrote it */
+	lane->appended = atomic_load_explicit(&lane->submitted, memory_order_relaxed);
+	/* relaxed: the next submit orders it */
+	atomic_store_explicit(&lane->must_stop, 0, memory_order_relaxed);
+	return 0;
+}
+
 /* --- the rail's thread ------------------------------------------------------- */
 
 int cei_far_lane_init(struct cei_far_lane *lane, uint32_t process, struct cei_ring *ready,

@@ -107,6 +107,10 @@ int  cei_far_lane_reap(struct cei_far_lane *lane, uint64_t *ret_n_done);
 void cei_far_lane_stop(struct cei_far_lane *lane);
 int  cei_far_lane_is_idle(struct cei_far_lane *lane);
 
+/* Makes a lane usable again that was stopped and has not broken. What was appended and not
+ * submitted is dropped. CEOV_PENDING: it is not idle yet. The engine's thread. */
+int  cei_far_lane_resume(struct cei_far_lane *lane);
+
 /* --- the rail's thread ------------------------------------------------------- */
 
 /* CEOV_ERR_NO_MEMORY, not raised. */

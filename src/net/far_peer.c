@@ -111,7 +111,7 @@ static int open_connection(struct cei_far_peer *peer)
 	peer->hello_owed = 1;
 	peer->answer_owed = peer->wants_bye = peer->bye_said = peer->bye_heard = 0;
 	peer->refuse_error = peer->refuse_said = 0;
-	peer->is_uncertain = 0;
+	peer->is_uncertain = peer->is_refused = peer->holds_lanes = 0;
 	peer->their_landed = 0;
 	peer->their_parked = 0;
 	cei_far_out_begin(&peer->out, config->window, config->piece_max,
@@ -165,9 +165,11 @@ void cei_far_peer_lose(struct cei_far_peer *peer, const char *why)
 		return;
 	peer->state = CEI_FAR_CLOSING;
 	snprintf(peer->why, sizeof(peer->why), "%s", why);
-	cei_log(config->report, CEI_LOG_WARN, "net: process %u is lost on rail %u: %s",
-		peer->process, config->index, peer->why);
-	config->events->losing(config->events_arg, peer->process, peer->why);
+	peer->holds_lanes = config->events->losing(config->events_arg, peer->process, peer->why,
+						   peer->is_refused || peer->refuse_error);
+	if (!peer->holds_lanes)         /* else the layer above says it */
+		cei_log(config->report, CEI_LOG_WARN, "net: process %u is lost on rail %u: %s",
+			peer->process, config->index, peer->why);
 	close_connection(peer);
 }
 
@@ -204,9 +206,8 @@ static void tell_lost(struct cei_far_peer *peer)
 	const struct cei_rail_config *config = &peer->nic->config;
 
 	peer->state = CEI_FAR_IS_LOST;
-	cei_far_send_break(peer);
-	if (!peer->is_uncertain)
-		cei_far_send_end(peer);
+	if (!peer->holds_lanes)
+		cei_far_send_let_go(peer);
 	config->events->lost(config->events_arg, peer->process, peer->why, peer->is_uncertain);
 }
 
@@ -326,6 +327,7 @@ static void hear_refuse(struct cei_far_peer *peer, const struct cei_far_message 
 	char why[CEI_RAIL_WHY_BYTES];
 
 	snprintf(why, sizeof(why), "it refuses: %.150s", message->refuse.text);
+	peer->is_refused = 1;
 	cei_far_peer_lose(peer, why);
 }
 

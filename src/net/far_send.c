@@ -326,3 +326,11 @@ void cei_far_send_end(struct cei_far_peer *peer)
 	for (at = peer->busy.next; at != &peer->busy; at = at->next)
 		cei_far_lane_end(CEI_OWNER(at, struct cei_far_lane, link));
 }
+
+void cei_far_send_let_go(struct cei_far_peer *peer)
+{
+	peer->holds_lanes = 0;
+	cei_far_send_break(peer);
+	if (!peer->open && !peer->is_draining)
+		cei_far_send_end(peer);
+}

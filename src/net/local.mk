@@ -81,6 +81,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/network.c %D%/network.h \
 	%D%/network_private.h \
 	%D%/network_rails.c \
+	%D%/network_loss.c \
 	%D%/network_talk.c \
 	%D%/clock_offset.c %D%/clock_offset.h \
 	%D%/network_clock.c %D%/network_clock.h \

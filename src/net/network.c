@@ -134,7 +134,10 @@ static int make_tables(struct cei_network *network)
 	network->nodes = calloc(n_ranks, sizeof(*network->nodes));
 	network->has_gone = calloc(n_processes, sizeof(*network->has_gone));
 	network->is_parting = calloc(n_processes, sizeof(*network->is_parting));
-	if (!network->nodes || !network->has_gone || !network->is_parting)
+	if (network->n_rails > 1)
+		network->losses = calloc(n_processes, sizeof(*network->losses));
+	if (!network->nodes || !network->has_gone || !network->is_parting ||
+	    (network->n_rails > 1 && !network->losses))
 		return cei_raise(network->site->report, CEOV_ERR_NO_MEMORY, 0,
 				 "ceov_open: no memory for %u ranks", n_ranks);
 	for (rank = 0; rank < n_ranks; rank++) {
@@ -272,6 +275,7 @@ void cei_network_close(struct cei_network *network)
 	free(network->nodes);
 	free(network->has_gone);
 	free(network->is_parting);
+	free(network->losses);
 	free(network->clock.askers);
 	free(network);
 }

@@ -168,10 +168,10 @@ void cei_network_abort(struct cei_network *network, const struct cei_network_sig
  * zeroed their images. CEOV_ERR_TIMEOUT, raised. */
 int  cei_network_renew(struct cei_network *network, uint32_t region, uint64_t deadline_ns);
 
-/* Fills ret_rails, which has room for CEI_NETWORK_RAILS_MAX, with the rails to another process, and
- * returns their number. The first one is the rank's own: that on the NIC of its GPU, if the
- * topology chose the rails, else the ranks of a node are spread over them. Rails of equal number at
- * two processes are connected. */
+/* Fills ret_rails, which has room for CEI_NETWORK_RAILS_MAX, with the rails to another process that
+ * are not lost, and returns their number, at least 1. The first one is the rank's own: that on the
+ * NIC of its GPU, if the topology chose the rails, else the ranks of a node are spread over them.
+ * Rails of equal number at two processes are connected. */
 uint32_t cei_network_rails(struct cei_network *network, uint32_t rank, uint32_t process,
 			   struct cei_rail **ret_rails);
 

@@ -8,6 +8,7 @@
  *
  *   network.c          open and close; which process holds which rank
  *   network_rails.c    opens rails; which rail a rank uses
+ *   network_loss.c     processes that are given up, and rails that are lost alone
  *   network_talk.c     notes to other processes and from them, and the network's thread
  *   network_exports.c  exports, and finding those of others
  *   network_signals.c  images of signals, raising, aborting and renewing them
@@ -110,6 +111,18 @@ struct cei_network_clock {
 						 * NULL: nobody has asked */
 };
 
+/* Of a process: its rails that are lost alone, a bit for each; see network_loss.c. */
+struct cei_network_loss {
+	uint32_t lost;
+	uint32_t closed;
+	uint32_t heard;
+	uint32_t ended;
+	uint64_t since_ns;              /* the last one was lost */
+};
+
+/* The number of the rail that carries notes. */
+#define CEI_NETWORK_NOTES_RAIL 0u
+
 struct cei_network_rail {
 	struct cei_network *network;
 	uint32_t            index;
@@ -132,6 +145,7 @@ struct cei_network {
 	uint64_t                        *nodes;         /* by rank, for site->nodes */
 	struct cei_network_rail          rails[CEI_NETWORK_RAILS_MAX];
 	uint32_t                         n_rails;
+	uint64_t                         timeout_ns;    /* of silent processes */
 	char                             node_name[CEI_NETWORK_NODE_NAME_BYTES];
 
 	pthread_mutex_t  lock;          /* guards what follows, and what is in the lists */
@@ -146,6 +160,8 @@ struct cei_network {
 	uint8_t         *has_gone;      /* by process: it is lost or has departed */
 	uint8_t         *is_parting;    /* by process: it is given up, and not quiet yet */
 	uint32_t         n_parting;
+	struct cei_network_loss *losses;        /* by process; NULL: there is one rail */
+	uint32_t         n_settling;    /* processes with lost rails that have not ended */
 	struct cei_list  entries;       /* struct cei_network_entry */
 	uint32_t         last_region;
 	uint32_t         n_listeners;   /* of all entries */
@@ -170,11 +186,45 @@ struct cei_network_opening {
 	const struct cei_exchange *exchange;
 };
 
+static inline struct cei_rail *cei_network_notes_rail(const struct cei_network *network)
+{
+	return network->rails[CEI_NETWORK_NOTES_RAIL].rail;
+}
+
 /* --- network_rails.c ------------------------------------------------------------------- */
 
 /* Opens the rails, when the number of this process is known. Errors are raised. */
 int  cei_network_open_rails(struct cei_network *network,
 			    const struct cei_network_opening *opening);
+
+/* How many rails connect this process with that one, lost ones included. */
+uint32_t cei_network_n_rails_to(const struct cei_network *network, uint32_t process);
+
+/* --- network_loss.c, with the lock held but for the last two --------------------------- */
+
+/* Gives a process up. When nothing of it lands any more, it counts as lost. With the lock held. */
+void cei_network_part(struct cei_network *network, uint32_t process, const char *why);
+
+int  cei_network_has_lost(const struct cei_network *network, uint32_t process, uint32_t rail);
+
+/* The connection to the process on the rail is lost. 1: the rail alone, and its lanes are to be
+ * held until the network lets them go. 0: the process is lost with it. */
+int  cei_network_losing(struct cei_network *network, uint32_t process, uint32_t rail,
+			const char *why);
+
+/* The connection on the rail does not close: bytes may land there whenever they come. */
+void cei_network_lost_uncertain(struct cei_network *network, uint32_t process, uint32_t rail);
+
+void cei_network_heard_rail(struct cei_network *network, uint32_t process,
+			    const struct cei_note_rail *note);
+
+/* Brings losses of rails on towards their ends. Returns whether anything was done. The network's
+ * thread, or with progress_by_caller the caller's. */
+int  cei_network_settle(struct cei_network *network);
+
+/* Ends processes that are parting and have no connection any more. Returns whether there were any.
+ * Likewise. */
+int  cei_network_end_parted(struct cei_network *network);
 
 /* --- network_talk.c -------------------------------------------------------------------- */
 
@@ -210,9 +260,6 @@ void cei_network_stop(struct cei_network *network);
 
 /* The events of rails. */
 extern const struct cei_rail_events cei_network_rail_events;
-
-/* Gives a process up. When nothing of it lands any more, it counts as lost. With the lock held. */
-void cei_network_part(struct cei_network *network, uint32_t process, const char *why);
 
 /* Notes that a process has gone, tells the layer above, and passes it on. Without the lock. */
 void cei_network_process_gone(struct cei_network *network, uint32_t process, int departed);

@@ -155,6 +155,8 @@ int cei_network_open_rails(struct cei_network *network, const struct cei_network
 	uint32_t i;
 	int r;
 
+	network->timeout_ns = opening->public.peer_timeout_ns ? opening->public.peer_timeout_ns :
+		CEI_RAIL_TIMEOUT_NS;
 	for (i = 0; i < CEI_MEMBERS_MAX; i++)
 		network->own_rail[i] = CEOV_NOBODY;
 	if (!nics)
@@ -185,16 +187,27 @@ static uint32_t own_rail(const struct cei_network *network, uint32_t rank)
 	return cei_site_local_index(site, rank);
 }
 
+uint32_t cei_network_n_rails_to(const struct cei_network *network, uint32_t process)
+{
+	uint32_t theirs = cei_book_n_rails(network->book, process);
+
+	return network->n_rails < theirs ? network->n_rails : theirs;
+}
+
 uint32_t cei_network_rails(struct cei_network *network, uint32_t rank, uint32_t process,
 			   struct cei_rail **ret_rails)
 {
-	uint32_t theirs = cei_book_n_rails(network->book, process), i;
-	uint32_t n = network->n_rails < theirs ? network->n_rails : theirs;
+	uint32_t n = cei_network_n_rails_to(network, process), i, number, n_left = 0;
 	uint32_t first = own_rail(network, rank) % n;
 
-	for (i = 0; i < n; i++)
-		ret_rails[i] = network->rails[(first + i) % n].rail;
-	return n;
+	pthread_mutex_lock(&network->lock);
+	for (i = 0; i < n; i++) {
+		number = (first + i) % n;
+		if (!cei_network_has_lost(network, process, number))
+			ret_rails[n_left++] = network->rails[number].rail;
+	}
+	pthread_mutex_unlock(&network->lock);
+	return n_left;
 }
 
 struct cei_rail *cei_network_rail_numbered(struct cei_network *network, uint32_t number)

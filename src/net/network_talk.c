@@ -30,7 +30,9 @@
 static int say(struct cei_network *network, uint32_t process,
 	       const struct cei_far_message *message)
 {
-	return cei_rail_say(network->rails[0].rail, process, message) == CEOV_FULL ? CEOV_FULL : 0;
+	int r = cei_rail_say(cei_network_notes_rail(network), process, message);
+
+	return r == CEOV_FULL ? CEOV_FULL : 0;
 }
 
 static void keep(struct cei_network *network, uint32_t process,
@@ -77,12 +79,12 @@ void cei_network_note(struct cei_network *network, uint32_t process,
 
 void cei_network_expect(struct cei_network *network, uint32_t process, int by)
 {
-	cei_rail_expect(network->rails[0].rail, process, by);
+	cei_rail_expect(cei_network_notes_rail(network), process, by);
 }
 
 void cei_network_await_users(struct cei_network *network, int by)
 {
-	cei_rail_await_users(network->rails[0].rail, by);
+	cei_rail_await_users(cei_network_notes_rail(network), by);
 }
 
 /* Says what waits, as far as there is room. Returns whether anything was said. */
@@ -162,70 +164,11 @@ int cei_network_await(struct cei_network *network, struct cei_network_request *r
 	return request->n_awaited ? CEOV_NONE : 0;
 }
 
-/* --- processes that are given up ------------------------------------------------------- */
-
-/* Marks the process as given up. The rails are not told here, because the caller holds the lock and
- * their threads may be waiting for it; end_parted() tells them later, without the lock. */
-void cei_network_part(struct cei_network *network, uint32_t process, const char *why)
-{
-	if (network->has_gone[process] || network->is_parting[process])
-		return;
-	network->is_parting[process] = 1;
-	network->n_parting++;
-	cei_log(network->site->report, CEI_LOG_INFO, "network: process %u is given up: %s", process,
-		why);
-	pthread_cond_signal(&network->work);
-}
-
-static int is_connected(struct cei_rail *rail, uint32_t process)
-{
-	struct cei_rail_status status;
-
-	if (cei_rail_look(rail, process, &status))
-		return 0;
-	return status.connection == CEI_FAR_OPENING || status.connection == CEI_FAR_UP ||
-	       status.connection == CEI_FAR_CLOSING || status.connection == CEI_FAR_LEAVING;
-}
-
-/* Gives the process up on all rails. Returns whether none of them has a connection to it any more,
- * so that nothing of it lands. */
-static int has_parted(struct cei_network *network, uint32_t process)
-{
-	uint32_t i, n_connected = 0;
-
-	for (i = 0; i < network->n_rails; i++) {
-		if (!is_connected(network->rails[i].rail, process))
-			continue;
-		(void)cei_rail_give_up(network->rails[i].rail, process,
-				       "it is lost on another rail, or another process says so");
-		n_connected += (uint32_t)is_connected(network->rails[i].rail, process);
-	}
-	return !n_connected;
-}
-
-/* Ends processes that are parting and have no connection any more. Without the lock. */
-static int end_parted(struct cei_network *network)
-{
-	uint32_t n = cei_book_n_processes(network->book), process;
-	int is_parting, has_ended = 0;
-
-	for (process = 0; process < n; process++) {
-		pthread_mutex_lock(&network->lock);
-		is_parting = network->is_parting[process];
-		pthread_mutex_unlock(&network->lock);
-		if (!is_parting || !has_parted(network, process))
-			continue;
-		cei_network_process_gone(network, process, 0);
-		has_ended = 1;
-	}
-	return has_ended;
-}
-
 /* --- the thread ----------------------------------------------------------------------- */
 
 int cei_network_turn(struct cei_network *network)
 {
-	int is_parting, has_worked = 0;
+	int is_parting, is_settling, has_worked = 0;
 	uint32_t i;
 
 	for (i = 0; i < network->n_rails; i++)
@@ -234,15 +177,17 @@ int cei_network_turn(struct cei_network *network)
 	has_worked |= flush(network);
 	has_worked |= cei_network_look_at_counters(network);
 	is_parting = network->n_parting != 0;
+	is_settling = network->n_settling != 0;
 	pthread_mutex_unlock(&network->lock);
-	return has_worked | (is_parting && end_parted(network));
+	has_worked |= is_settling && cei_network_settle(network);
+	return has_worked | (is_parting && cei_network_end_parted(network));
 }
 
 static void *run(void *arg)
 {
 	struct cei_network *network = arg;
 	struct cei_backoff backoff;
-	int has_worked, is_parting;
+	int has_worked, is_parting, is_settling;
 
 	cei_backoff_reset(&backoff);
 	pthread_mutex_lock(&network->lock);
@@ -251,15 +196,19 @@ static void *run(void *arg)
 		has_worked |= cei_network_look_at_counters(network);
 		if (has_worked)
 			cei_backoff_reset(&backoff);
-		if (!network->n_waiting && !network->n_listeners && !network->n_parting) {
+		if (!network->n_waiting && !network->n_listeners && !network->n_parting &&
+		    !network->n_settling) {
 			pthread_cond_wait(&network->work, &network->lock);
 			cei_backoff_reset(&backoff);
 			continue;
 		}
 		is_parting = network->n_parting != 0;
+		is_settling = network->n_settling != 0;
 		pthread_mutex_unlock(&network->lock);
+		if (is_settling)
+			(void)cei_network_settle(network);
 		if (is_parting)
-			(void)end_parted(network);
+			(void)cei_network_end_parted(network);
 		cei_backoff_step(&backoff);
 		pthread_mutex_lock(&network->lock);
 	}
@@ -392,6 +341,9 @@ static void heard_inside(struct cei_network *network, uint32_t process,
 		break;
 	case CEI_NOTE_BARRIER:
 		heard_barrier(network, &note->barrier);
+		break;
+	case CEI_NOTE_RAIL:
+		cei_network_heard_rail(network, process, &note->rail);
 		break;
 	case CEI_NOTE_CLOCK:
 		cei_network_heard_clock(network, process, &note->clock);
@@ -534,17 +486,21 @@ void cei_network_process_gone(struct cei_network *network, uint32_t process, int
 		network->events->gone(network->events_arg, ranks[i], departed);
 }
 
-/* A process that is lost on one rail is given up on all. */
-static void losing(void *arg, uint32_t process, const char *why)
+/* A process is given up on all rails, unless this rail is lost alone. */
+static int losing(void *arg, uint32_t process, const char *why, int is_refusal)
 {
 	struct cei_network_rail *rail = arg;
 	struct cei_network *network = rail->network;
+	int is_held;
 
 	if (!is_ready(network))
-		return;
+		return 0;
 	pthread_mutex_lock(&network->lock);
-	cei_network_part(network, process, why);
+	is_held = !is_refusal && cei_network_losing(network, process, rail->index, why);
+	if (!is_held)
+		cei_network_part(network, process, why);
 	pthread_mutex_unlock(&network->lock);
+	return is_held;
 }
 
 static void lost(void *arg, uint32_t process, const char *why, int is_uncertain)
@@ -552,10 +508,16 @@ static void lost(void *arg, uint32_t process, const char *why, int is_uncertain)
 	struct cei_network_rail *rail = arg;
 
 	(void)why;
-	if (is_uncertain)
-		cei_log(rail->network->site->report, CEI_LOG_ERROR,
-			"network: bytes of process %u may still land in memory that it was writing "
-			"to; the contents of that are uncertain", process);
+	if (!is_uncertain)
+		return;
+	if (is_ready(rail->network)) {
+		pthread_mutex_lock(&rail->network->lock);
+		cei_network_lost_uncertain(rail->network, process, rail->index);
+		pthread_mutex_unlock(&rail->network->lock);
+	}
+	cei_log(rail->network->site->report, CEI_LOG_ERROR,
+		"network: bytes of process %u may still land in memory that it was writing "
+		"to; the contents of that are uncertain", process);
 }
 
 static void departed(void *arg, uint32_t process)

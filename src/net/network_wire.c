@@ -92,6 +92,9 @@ static void put_body(struct cei_writer *writer, const struct cei_note *note)
 	case CEI_NOTE_CLOCK:
 		put_clock(writer, &note->clock);
 		break;
+	case CEI_NOTE_RAIL:
+		cei_wire_put_u32(writer, note->rail.number);
+		break;
 	}
 }
 
@@ -218,6 +221,9 @@ static void get_body(struct cei_reader *reader, struct cei_note *ret_note)
 		break;
 	case CEI_NOTE_CLOCK:
 		get_clock(reader, &ret_note->clock);
+		break;
+	case CEI_NOTE_RAIL:
+		ret_note->rail.number = get_within(reader, 0, CEI_NETWORK_RAILS_MAX - 1);
 		break;
 	default:
 		reader->failed = 1;

@@ -28,6 +28,7 @@ enum cei_note_type {
 	CEI_NOTE_BARRIER,       /* I have come so far in this barrier */
 	CEI_NOTE_GONE,          /* the process of this rank is lost */
 	CEI_NOTE_CLOCK,         /* what time is it at yours? and the answer */
+	CEI_NOTE_RAIL,          /* this rail is lost, and nothing lands there any more */
 };
 
 struct cei_note_find {
@@ -89,6 +90,12 @@ struct cei_note_clock {
 	uint64_t told_ns;                       /* and when it said the answer; else both 0 */
 };
 
+/* The speaker's connection on a rail to the process that it speaks to has closed: nothing lands
+ * there any more. Told once, when a rail is lost alone. */
+struct cei_note_rail {
+	uint32_t number;                        /* below CEI_NETWORK_RAILS_MAX */
+};
+
 struct cei_note {
 	uint32_t type;                          /* enum cei_note_type */
 	union {
@@ -101,6 +108,7 @@ struct cei_note {
 		struct cei_note_barrier barrier;
 		uint32_t                gone;   /* a rank */
 		struct cei_note_clock   clock;
+		struct cei_note_rail    rail;
 	};
 };
 

@@ -5,11 +5,13 @@
 
 #include "net/rail.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "net/far_send.h"
 #include "net/rail_private.h"
 
 /* What a process costs that is connected to, with one lane. */
@@ -236,6 +238,11 @@ int cei_rail_address(struct cei_rail *rail, uint8_t *ret_address, uint32_t *ret_
 	struct address wanted = { ret_address, ret_n_bytes };
 
 	return cei_rail_run(rail, address, &wanted);
+}
+
+uint32_t cei_rail_index(const struct cei_rail *rail)
+{
+	return rail->nic.config.index;
 }
 
 const char *cei_rail_describe(struct cei_rail *rail)
@@ -470,9 +477,26 @@ static int give_up(struct cei_rail *rail, void *arg)
 	struct peer_call *call = arg;
 	struct cei_far_peer *peer = cei_far_peer_get(&rail->nic, call->process);
 
-	if (peer)
-		cei_far_peer_lose(peer, call->why);
-	return peer ? 0 : CEOV_ERR_INVALID;
+	if (!peer)
+		return CEOV_ERR_INVALID;
+	if (peer->state == CEI_FAR_UNUSED) {
+		peer->state = CEI_FAR_IS_LOST;
+		snprintf(peer->why, sizeof(peer->why), "%s", call->why);
+	}
+	cei_far_peer_lose(peer, call->why);
+	return 0;
+}
+
+static int let_go(struct cei_rail *rail, void *arg)
+{
+	struct peer_call *call = arg;
+	struct cei_far_peer *peer = rail->nic.peers[call->process];
+
+	if (peer && peer->state == CEI_FAR_IS_LOST && peer->holds_lanes)
+		cei_far_send_let_go(peer);
+	else if (peer)
+		peer->holds_lanes = 0;
+	return 0;
 }
 
 static int reopen(struct cei_rail *rail, void *arg)
@@ -546,6 +570,13 @@ int cei_rail_give_up(struct cei_rail *rail, uint32_t process, const char *why)
 	struct peer_call call = { .process = process, .why = why };
 
 	return cei_rail_run(rail, give_up, &call);
+}
+
+int cei_rail_let_go(struct cei_rail *rail, uint32_t process)
+{
+	struct peer_call call = { .process = process };
+
+	return cei_rail_run(rail, let_go, &call);
 }
 
 int cei_rail_reopen(struct cei_rail *rail, uint32_t process)

@@ -51,6 +51,9 @@ int  cei_rail_close(struct cei_rail *rail, uint64_t deadline_ns);
 /* The address by which other processes reach this rail, for their `find`. */
 int  cei_rail_address(struct cei_rail *rail, uint8_t *ret_address, uint32_t *ret_n_bytes);
 
+/* The number that the rail was opened with. */
+uint32_t cei_rail_index(const struct cei_rail *rail);
+
 /* One line about the transport. Valid until close. */
 const char *cei_rail_describe(struct cei_rail *rail);
 
@@ -98,8 +101,13 @@ void cei_rail_use(struct cei_rail *rail, uint32_t process, int by);
  * do: one of those that falls silent meanwhile is lost. Never blocks. */
 void cei_rail_await_users(struct cei_rail *rail, int by);
 
-/* Gives a process up: everything with it fails. */
+/* Gives the connection to a process up: everything on it fails. One that was never used is not
+ * begun any more. */
 int  cei_rail_give_up(struct cei_rail *rail, uint32_t process, const char *why);
+
+/* Breaks the lanes to a process that losing() has kept, or will keep, as soon as the connection has
+ * closed. */
+int  cei_rail_let_go(struct cei_rail *rail, uint32_t process);
 
 /* Connects anew to a process that was lost. Its lanes stay broken; open others. CEOV_PENDING, not
  * raised: the last connection has not closed yet; CEOV_ERR_STATE, not raised: it is connected. */

@@ -27,11 +27,15 @@ struct cei_rail_events {
 	 * and it counts as raised when this returns. */
 	void (*raised)(void *arg, uint32_t region, uint32_t index, uint64_t value);
 
-	/* A process is lost: nothing more is accepted from it, but bytes may still land.
-	 * Raise the abort words of signals now; poison no counter yet. */
-	void (*losing)(void *arg, uint32_t process, const char *why);
+	/* The connection to a process is lost: nothing more is accepted from it, but bytes may
+	 * still land. If the process itself is lost, raise the abort words of signals now; poison
+	 * no counter yet. is_refusal: one side has refused to go on, so another rail is no way
+	 * out. Returns whether lanes stay as they are until cei_rail_let_go(), though nothing
+	 * on them moves; else they break when the connection has closed. */
+	int  (*losing)(void *arg, uint32_t process, const char *why, int is_refusal);
 
-	/* Nothing lands any more, and lanes to it have ended. is_uncertain: the transport did
+	/* Nothing lands any more, and lanes to it have ended, but for those that losing() keeps.
+	 * is_uncertain: the transport did
 	 * not end its receives in CEI_RAIL_CLOSE_NS; until it does, regions of this process
 	 * that it was writing to cannot be closed, and their contents are unknown. */
 	void (*lost)(void *arg, uint32_t process, const char *why, int is_uncertain);

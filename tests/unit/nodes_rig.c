@@ -165,7 +165,14 @@ void nodes_open_at(struct nodes *nodes, uint32_t n, const struct ceov_place *pla
 
 void nodes_open_railed(struct nodes *nodes, uint32_t n, uint32_t n_rails)
 {
+	nodes_open_railed_strict(nodes, n, n_rails, 0);
+}
+
+void nodes_open_railed_strict(struct nodes *nodes, uint32_t n, uint32_t n_rails,
+			      uint64_t timeout_ns)
+{
 	memset(nodes, 0, sizeof(*nodes));
+	nodes->timeout_ns = timeout_ns;
 	nodes->n_rails = n_rails;
 	spread(nodes, n, 1);
 	open_all(nodes, n);

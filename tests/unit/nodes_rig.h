@@ -61,6 +61,10 @@ void nodes_open_mixed(struct nodes *nodes, uint32_t n, uint32_t n_ranks, const u
 /* Opens nodes of one rank and n_rails rails each. */
 void nodes_open_railed(struct nodes *nodes, uint32_t n, uint32_t n_rails);
 
+/* The same; a silent peer counts as lost after that time. */
+void nodes_open_railed_strict(struct nodes *nodes, uint32_t n, uint32_t n_rails,
+			      uint64_t timeout_ns);
+
 /* Opens nodes of one rank each; node 0 makes progress only in ceov_turn(). */
 void nodes_open_turned(struct nodes *nodes, uint32_t n);
 

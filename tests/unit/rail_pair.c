@@ -78,9 +78,11 @@ static void lost(void *arg, uint32_t process, const char *why, int is_uncertain)
 	ck_abort_msg("process %u is lost: %s (%d)", process, why, is_uncertain);
 }
 
-static void losing(void *arg, uint32_t process, const char *why)
+static int losing(void *arg, uint32_t process, const char *why, int is_refusal)
 {
+	(void)is_refusal;
 	lost(arg, process, why, 0);
+	return 0;
 }
 
 static const struct cei_rail_events events = {

@@ -32,12 +32,14 @@ static void raised(void *arg, uint32_t region, uint32_t index, uint64_t value)
 	own->far_raised = value;
 }
 
-static void losing(void *arg, uint32_t process, const char *why)
+static int losing(void *arg, uint32_t process, const char *why, int is_refusal)
 {
 	struct rails_process *own = arg;
 
 	ck_assert(why[0]);
 	own->n_losing[process]++;
+	own->n_refusals += (uint32_t)(is_refusal != 0);
+	return rails.holds_lanes;
 }
 
 static void lost(void *arg, uint32_t process, const char *why, int is_uncertain)

@@ -59,6 +59,9 @@ static struct cei_note example(uint32_t type)
 	case CEI_NOTE_CLOCK:
 		note.clock = (struct cei_note_clock){ CEI_CLOCK_TELL, 13, UINT64_MAX, 14 };
 		break;
+	case CEI_NOTE_RAIL:
+		note.rail.number = CEI_NETWORK_RAILS_MAX - 1;
+		break;
 	}
 	return note;
 }
@@ -122,6 +125,9 @@ START_TEST(test_values_that_no_process_says_are_refused)
 	note = example(CEI_NOTE_BARRIER);
 	note.barrier.round = CEI_NOTE_ROUNDS;
 	refused(&note);
+	note = example(CEI_NOTE_RAIL);
+	note.rail.number = CEI_NETWORK_RAILS_MAX;
+	refused(&note);
 	note = example(CEI_NOTE_CLOCK);
 	note.clock.what = CEI_CLOCK_ASK;        /* a question has no times */
 	refused(&note);
@@ -129,7 +135,7 @@ START_TEST(test_values_that_no_process_says_are_refused)
 	refused(&note);
 	note.clock = (struct cei_note_clock){ CEI_CLOCK_ASK, 0, 0, 0 };
 	refused(&note);
-	note.type = CEI_NOTE_CLOCK + 1;
+	note.type = CEI_NOTE_RAIL + 1;
 	refused(&note);
 }
 END_TEST
@@ -143,7 +149,7 @@ START_TEST(test_damaged_bytes_stay_within_bounds)
 	uint32_t i, n;
 
 	for (i = 0; i < 200000; i++) {
-		note = example(1 + i % CEI_NOTE_CLOCK);
+		note = example(1 + i % CEI_NOTE_RAIL);
 		n = cei_note_encode(&note, bytes);
 		bytes[testing_below(&random, n)] = (uint8_t)testing_random(&random);
 		bytes[testing_below(&random, n)] = (uint8_t)testing_random(&random);
@@ -168,7 +174,7 @@ static Suite *suite(void)
 	Suite *made = suite_create("network wire");
 	TCase *all = tcase_create("network wire");
 
-	tcase_add_loop_test(all, test_each_note_comes_back, CEI_NOTE_FIND, CEI_NOTE_CLOCK + 1);
+	tcase_add_loop_test(all, test_each_note_comes_back, CEI_NOTE_FIND, CEI_NOTE_RAIL + 1);
 	tcase_add_test(all, test_values_that_no_process_says_are_refused);
 	tcase_add_test(all, test_damaged_bytes_stay_within_bounds);
 	suite_add_tcase(made, all);

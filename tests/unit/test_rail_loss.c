@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Tests what happens when one of several rails between two nodes is lost, over a simulated
+ * network. */
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "unit/nodes_rig.h"
+
+#define MIB        UINT64_C(1048576)
+#define BYTES      (16 * MIB)
+#define TIMEOUT_NS (300 * TESTING_MS)           /* until a silent rail counts as lost */
+
+static struct nodes nodes;
+
+/* What one node sends to the other. */
+struct way {
+	uint32_t     from;
+	uint32_t     to;
+	uint64_t     n_bytes;
+	ceov_buffer *source;
+	ceov_buffer *target;
+	ceov_signal *arrived;
+	ceov_signal *arrived_there;
+	ceov_plan   *plan;
+};
+
+static struct way there, back;
+
+/* --- the rig ---------------------------------------------------------------------------- */
+
+/* Both nodes have shared and found what they need, and a plan is committed. */
+static void make_way(struct way *way, uint32_t from, uint64_t n_bytes, const char *names[3])
+{
+	struct ceov_transfer transfer;
+
+	way->n_bytes = n_bytes;
+
+	way->from = from;
+	way->to = !from;
+	way->source = nodes_buffer(&nodes, from, names[0], n_bytes);
+	way->target = nodes_buffer(&nodes, way->to, names[1], n_bytes);
+	way->arrived = nodes_signal(&nodes, way->to, names[2], 1);
+	way->arrived_there = nodes_find_signal(&nodes, from, way->to, names[2]);
+	transfer = testing_transfer(way->source,
+				    nodes_find_buffer(&nodes, from, way->to, names[1]), n_bytes);
+	transfer.then = testing_mark(way->arrived_there, 0, 1);
+	way->plan = testing_plan(nodes_context(&nodes, from), from);
+	testing_add(way->plan, &transfer);
+	ck_assert_int_eq(ceov_plan_commit(way->plan), 0);
+	testing_fill(ceov_buffer_base(way->source, from), n_bytes, testing_seed() + from);
+}
+
+/* Two nodes with as many rails; the first one sends to the second. */
+static void prepare_for(uint32_t n_rails, uint64_t timeout_ns)
+{
+	const char *names[3] = { "source", "target", "arrived" };
+
+	nodes_open_railed_strict(&nodes, 2, n_rails, timeout_ns);
+	make_way(&there, 0, BYTES, names);
+}
+
+static void prepare(uint32_t n_rails)
+{
+	prepare_for(n_rails, TIMEOUT_NS);
+}
+
+/* The second one sends, too. */
+static void prepare_back(uint64_t n_bytes)
+{
+	const char *names[3] = { "s", "t", "a" };
+
+	make_way(&back, 1, n_bytes, names);
+}
+
+/* The number of a node's rail in the simulated network. */
+static uint32_t end_of(uint32_t node, uint32_t rail)
+{
+	return node * nodes.n_rails + rail;
+}
+
+static struct loop_link *link_of(uint32_t from, uint32_t rail)
+{
+	return &nodes.net.links[end_of(from, rail)][end_of(!from, rail)];
+}
+
+/* Whether so much has come from the node on the rail. */
+static int has_arrived(uint32_t from, uint32_t rail, uint64_t n)
+{
+	int has;
+
+	pthread_mutex_lock(&nodes.net.lock);
+	has = link_of(from, rail)->n_arrivals >= n;
+	pthread_mutex_unlock(&nodes.net.lock);
+	return has;
+}
+
+static void cut(uint32_t rail)
+{
+	pthread_mutex_lock(&nodes.net.lock);
+	loop_net_cut(&nodes.net, end_of(0, rail), end_of(1, rail), 1);
+	pthread_mutex_unlock(&nodes.net.lock);
+}
+
+static ceov_ticket launch(const struct way *way)
+{
+	struct ceov_launch launched = { .struct_bytes = sizeof(launched) };
+	ceov_ticket ticket;
+
+	ck_assert_int_eq(ceov_launch(way->plan, &launched, &ticket), 0);
+	return ticket;
+}
+
+static int end(const struct way *way, ceov_ticket ticket)
+{
+	return ceov_wait(nodes_context(&nodes, way->from), ticket, TESTING_PATIENCE);
+}
+
+static int is_loss(int r)
+{
+	return r == CEOV_ERR_PEER_LOST || r == CEOV_ERR_UNCERTAIN;
+}
+
+static void renew_one(ceov_signal *signal)
+{
+	int r;
+
+	while ((r = ceov_signal_renew(signal)) == CEOV_PENDING)
+		usleep(1000);
+	ck_assert_int_eq(r, 0);
+}
+
+static void renew(const struct way *way)
+{
+	renew_one(way->arrived_there);
+	renew_one(way->arrived);
+}
+
+/* After a launch has failed: its signal's owner has heard of the abort, too. */
+static void renew_failed(const struct way *way)
+{
+	ck_assert(is_loss(ceov_signal_wait(way->arrived, 0, 1, TESTING_PATIENCE)));
+	renew(way);
+}
+
+static void clear(const struct way *way)
+{
+	memset(ceov_buffer_base(way->target, way->to), 0, way->n_bytes);
+}
+
+static void check_arrived(const struct way *way)
+{
+	uint64_t value;
+
+	ck_assert_int_eq(ceov_signal_value(way->arrived, 0, &value), 0);
+	ck_assert_uint_eq(value, 1);
+	ck_assert_uint_eq(testing_check(ceov_buffer_base(way->target, way->to), way->n_bytes,
+					testing_seed() + way->from), way->n_bytes);
+}
+
+/* A launch ends well, and its bytes are there with its mark. */
+static void check_works(const struct way *way)
+{
+	clear(way);
+	ck_assert_int_eq(end(way, launch(way)), 0);
+	check_arrived(way);
+}
+
+static uint32_t count_lines(uint32_t node, const char *text)
+{
+	struct testing_log *log = &nodes.node[node].log;
+	uint32_t i, n = 0;
+
+	pthread_mutex_lock(&log->lock);
+	for (i = 0; i < log->n_lines && i < TESTING_LINES; i++)
+		n += strstr(log->lines[i], text) != NULL;
+	pthread_mutex_unlock(&log->lock);
+	return n;
+}
+
+/* --- the tests --------------------------------------------------------------------------- */
+
+/* _i: whether the rail falls silent or its connection breaks. What is under way fails and says why;
+ * the rail's loss is logged once by each node, nobody counts as lost, and the same plans go on over
+ * the rails that are left. */
+START_TEST(test_the_loss_of_one_rail_is_survived)
+{
+	ceov_ticket ticket;
+
+	prepare(3);
+	prepare_back(BYTES);
+	check_works(&there);
+	renew(&there);
+	pthread_mutex_lock(&nodes.net.lock);
+	link_of(0, 1)->bytes_ns = 20 * TESTING_MS;
+	if (_i)                         /* its second piece */
+		link_of(0, 1)->fail_at = link_of(0, 1)->n_arrivals + 2;
+	pthread_mutex_unlock(&nodes.net.lock);
+	ticket = launch(&there);
+	if (!_i)
+		cut(1);
+	ck_assert(is_loss(end(&there, ticket)));
+	ck_assert_uint_eq(testing_failure(nodes_context(&nodes, 0)).rank, 1);
+	testing_log_has(&nodes.node[0].log, "transfer 0", "rail 1 was lost", "to blame: rank 1");
+	renew_failed(&there);
+	check_works(&there);
+	check_works(&back);
+	ck_assert_uint_eq(count_lines(0, "rail 1 to process 1, which holds rank 1, is lost"), 1);
+	ck_assert_uint_eq(count_lines(1, "rail 1 to process 0, which holds rank 0, is lost"), 1);
+	ck_assert_uint_eq(count_lines(0, "2 rails are left"), 1);
+	ck_assert_uint_eq(count_lines(0, "was lost; what waits") +
+			  count_lines(1, "was lost; what waits"), 0);
+	nodes_close(&nodes);
+}
+END_TEST
+
+/* All rails but the one of notes are lost, one after the other. */
+START_TEST(test_one_rail_is_enough)
+{
+	uint32_t rail;
+
+	prepare(3);
+	for (rail = 1; rail < 3; rail++) {
+		cut(rail);
+		ck_assert(is_loss(end(&there, launch(&there))));
+		renew_failed(&there);
+		check_works(&there);
+		renew(&there);
+	}
+	nodes_close(&nodes);
+}
+END_TEST
+
+/* Lanes on the lost rail on which nothing is under way disturb nobody, neither a launch that is
+ * under way over another rail nor a later one. */
+START_TEST(test_what_goes_over_other_rails_is_not_disturbed)
+{
+	ceov_ticket ticket;
+
+	prepare(2);
+	prepare_back(MIB);
+	pthread_mutex_lock(&nodes.net.lock);
+	link_of(1, 0)->bytes_ns = 4 * TIMEOUT_NS;
+	pthread_mutex_unlock(&nodes.net.lock);
+	ticket = launch(&back);
+	cut(1);
+	ck_assert(is_loss(end(&there, launch(&there))));
+	ck_assert_int_eq(end(&back, ticket), 0);
+	check_arrived(&back);
+	pthread_mutex_lock(&nodes.net.lock);
+	link_of(1, 0)->bytes_ns = 0;
+	pthread_mutex_unlock(&nodes.net.lock);
+	renew(&back);
+	check_works(&back);
+	nodes_close(&nodes);
+}
+END_TEST
+
+/* Plans that are committed after the loss, with the lane that was there and with a new one. */
+START_TEST(test_later_plans_use_what_is_left)
+{
+	const char *names[3] = { "later", "target of later", "arrived later" };
+	struct way later;
+
+	prepare(2);
+	cut(1);
+	ck_assert(is_loss(end(&there, launch(&there))));
+	renew_failed(&there);           /* what was under way on the other rail has ended */
+	make_way(&later, 0, BYTES, names);
+	check_works(&later);
+	prepare_back(BYTES);
+	check_works(&back);
+	nodes_close(&nodes);
+}
+END_TEST
+
+/* Only the sender notices. The receiver's memory may still be written to until it has closed its
+ * side too, which takes it its time: the launch does not end before. */
+START_TEST(test_nothing_lands_after_the_launch_has_failed)
+{
+	uint8_t *target, *kept = malloc(BYTES);
+	ceov_ticket ticket;
+	uint64_t n_arrivals;
+
+	prepare(2);
+	check_works(&there);
+	renew(&there);
+	clear(&there);
+	n_arrivals = link_of(0, 1)->n_arrivals;
+	pthread_mutex_lock(&nodes.net.lock);
+	link_of(0, 1)->bytes_ns = 3 * TIMEOUT_NS;
+	link_of(0, 1)->sends_early = 1; /* the network holds them when the sender has closed */
+	link_of(0, 1)->is_mute_on_close = 1;
+	nodes.net.closings[end_of(1, 1)].delay_ns = 500 * TESTING_MS;
+	pthread_mutex_unlock(&nodes.net.lock);
+	ticket = launch(&there);
+	while (!has_arrived(0, 1, n_arrivals + 2))
+		usleep(1000);
+	pthread_mutex_lock(&nodes.net.lock);
+	link_of(1, 1)->is_dropped = 1;
+	pthread_mutex_unlock(&nodes.net.lock);
+	ck_assert(is_loss(end(&there, ticket)));
+	target = ceov_buffer_base(there.target, 1);
+	memcpy(kept, target, BYTES);
+	usleep(800 * 1000);
+	ck_assert_mem_eq(kept, target, BYTES);
+	free(kept);
+	nodes_close(&nodes);
+}
+END_TEST
+
+/* The receiver's connection does not close: then its process is given up, as if it had one rail. */
+START_TEST(test_a_rail_that_does_not_close_takes_the_process)
+{
+	prepare_for(2, 800 * TESTING_MS);       /* longer than it waits for the connection */
+	pthread_mutex_lock(&nodes.net.lock);
+	nodes.net.closings[end_of(1, 1)].delay_ns = 3000 * TESTING_MS;
+	pthread_mutex_unlock(&nodes.net.lock);
+	cut(1);
+	ck_assert(is_loss(end(&there, launch(&there))));
+	ck_assert_int_eq(ceov_signal_wait(there.arrived, 0, 1, TESTING_PATIENCE),
+			 CEOV_ERR_PEER_LOST);
+	nodes_close(&nodes);
+}
+END_TEST
+
+/* Notes go over the first rail, and are not repeated. */
+START_TEST(test_the_rail_of_notes_takes_the_process)
+{
+	prepare(2);
+	cut(0);
+	ck_assert(is_loss(end(&there, launch(&there))));
+	ck_assert_uint_eq(count_lines(0, "rails are left"), 0);
+	ck_assert_int_eq(ceov_signal_wait(there.arrived, 0, 1, TESTING_PATIENCE),
+			 CEOV_ERR_PEER_LOST);
+	nodes_close(&nodes);
+}
+END_TEST
+
+/* All rails fall silent: the process is lost, and no launch waits for what it will not say. */
+START_TEST(test_a_silent_process_is_lost_on_all_rails)
+{
+	prepare(3);
+	cut(0);
+	cut(1);
+	cut(2);
+	ck_assert(is_loss(end(&there, launch(&there))));
+	ck_assert_int_eq(ceov_signal_wait(there.arrived, 0, 1, TESTING_PATIENCE),
+			 CEOV_ERR_PEER_LOST);
+	nodes_close(&nodes);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("rail_loss");
+	TCase *tcase = tcase_create("loss");
+
+	tcase_set_timeout(tcase, 60);
+	tcase_add_loop_test(tcase, test_the_loss_of_one_rail_is_survived, 0, 2);
+	tcase_add_test(tcase, test_one_rail_is_enough);
+	tcase_add_test(tcase, test_what_goes_over_other_rails_is_not_disturbed);
+	tcase_add_test(tcase, test_later_plans_use_what_is_left);
+	tcase_add_test(tcase, test_nothing_lands_after_the_launch_has_failed);
+	tcase_add_test(tcase, test_a_rail_that_does_not_close_takes_the_process);
+	tcase_add_test(tcase, test_the_rail_of_notes_takes_the_process);
+	tcase_add_test(tcase, test_a_silent_process_is_lost_on_all_rails);
+	suite_add_tcase(suite, tcase);
+	return testing_run(suite);
+}
