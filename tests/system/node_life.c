@@ -23,6 +23,8 @@ struct way {                            /* of a rank: to the next node, and from
 	ceov_buffer *target;
 	ceov_signal *arrived;
 	ceov_signal *free;
+	ceov_signal *arrived_there;
+	ceov_signal *free_there;
 	ceov_plan   *plan;
 	ceov_ticket  ticket;
 };
@@ -230,6 +232,8 @@ static int find(struct node_process *process, uint32_t i)
 		r = note(process, ceov_signal_find(process->context, next, name, &is_free));
 	if (r)
 		return r;
+	way->arrived_there = arrived;
+	way->free_there = is_free;
 	way->plan = testing_plan(process->context, plan->node * LIFE_RANKS + i);
 	transfer = testing_transfer(way->source, target, plan->n_bytes);
 	transfer.target_free = testing_mark(is_free, 0, 0);
@@ -401,6 +405,62 @@ static void look_for_late_bytes(struct node_process *process)
 	}
 }
 
+/* --- the loss of one rail ------------------------------------------------------------------- */
+
+static int renew_one(ceov_signal *signal)
+{
+	uint64_t deadline_ns = cei_deadline(call_ns());
+	int r;
+
+	while ((r = ceov_signal_renew(signal)) == CEOV_PENDING && cei_now_ns() < deadline_ns)
+		pause_ms(1);
+	return r;
+}
+
+static int renew_all(struct node_process *process)
+{
+	struct way *way;
+	int r = 0;
+
+	for (way = process->ways; !r && way < process->ways + LIFE_RANKS; way++) {
+		r = renew_one(way->arrived);
+		if (!r)
+			r = renew_one(way->free);
+		if (!r)
+			r = renew_one(way->arrived_there);
+		if (!r)
+			r = renew_one(way->free_there);
+	}
+	return r;
+}
+
+/* All processes lost the same rail, alone: the same plans go on over the other one. */
+static void go_on(struct node_process *process)
+{
+	struct life *life = process->life, before;
+	uint64_t pass;
+	uint32_t i;
+	int r = ceov_barrier(process->context, call_ns());
+
+	for (i = 0; i < LIFE_RANKS; i++)
+		life->has_next[i] = holds(process, i, life->n_come[i]);
+	memcpy(&before, life, sizeof(before));
+	if (!r)
+		r = ceov_barrier(process->context, call_ns());  /* all have looked */
+	if (!r)
+		r = renew_all(process);
+	if (!r)
+		r = ceov_barrier(process->context, call_ns());
+	for (pass = 0; !r && pass < LIFE_SURVIVED; pass++) {
+		r = run_pass(process, pass);
+		life->n_survived += !r;
+	}
+	memcpy(life->n_sent, before.n_sent, sizeof(life->n_sent));
+	memcpy(life->n_come, before.n_come, sizeof(life->n_come));
+	if (!r)
+		(void)ceov_barrier(process->context, call_ns());        /* as in life_run() */
+}
+
 static uint32_t n_threads(void)
 {
 	DIR *tasks = opendir("/proc/self/task");
@@ -429,6 +489,8 @@ void life_run(const struct life_plan *plan)
 		r = run_passes(&process);
 	if (!r)                         /* in order: nobody closes while others still read */
 		(void)note(&process, ceov_barrier(process.context, call_ns()));
+	else if (process.ways[LIFE_RANKS - 1].free_there && has_logged(&process, "rails are left"))
+		go_on(&process);
 	else if (process.ways[LIFE_RANKS - 1].target)
 		look_for_late_bytes(&process);
 	reach(plan->life, LIFE_CLOSING);

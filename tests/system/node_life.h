@@ -18,6 +18,7 @@
 #define LIFE_RANKS     2u                       /* of a node */
 #define LIFE_CALL_MS   UINT64_C(6000)           /* deadline of each call */
 #define LIFE_FOREVER   UINT32_MAX
+#define LIFE_SURVIVED  3u                       /* passes after the loss of one rail */
 #define LIFE_RECORD    16384u                   /* bytes of a record of the meeting */
 
 enum life_stage {
@@ -39,10 +40,11 @@ struct life {                           /* of one process, or a part of it; in s
 	uint64_t         n_sent[LIFE_RANKS];    /* launches whose tickets ended well */
 	uint64_t         n_come[LIFE_RANKS];    /* data that were checked */
 	int              has_next[LIFE_RANKS];  /* and the next are there, too, after the failure */
+	uint32_t         n_survived;    /* passes after the loss of one of several rails */
 	uint64_t         n_wrong;       /* checks that have found other bytes */
 	uint64_t         n_late;        /* bytes that came after the failure */
 	uint32_t         n_uncertain;   /* failures of which nobody knows what landed */
-	int              is_unsaid;     /* a call has failed, but no rank was lost */
+	int              is_unsaid;     /* a call has failed, but no rank or rail was lost */
 	uint32_t         n_stuck;       /* 1: memory stayed registered */
 	uint32_t         n_fds;         /* open at the end */
 	uint32_t         n_threads;     /* at the end */

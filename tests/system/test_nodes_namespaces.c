@@ -58,6 +58,7 @@ struct cell {                           /* a case: a process with its nodes */
 	enum phase        phase;
 	uint32_t          victim;       /* a node */
 	uint32_t          n_nodes;
+	uint32_t          rail;         /* of FAULT_ONE_RAIL; the first one takes the process */
 	uint64_t          random;
 	char              folder[112];
 	struct namespaces nodes;
@@ -219,7 +220,7 @@ static void strike(struct cell *cell)
 	} else if (cell->fault == FAULT_STOP) {
 		testing_stop(cell->pids[node]);
 	} else if (cell->fault == FAULT_ONE_RAIL) {
-		namespaces_plug(&cell->nodes, node, cell->random % NAMESPACES_RAILS, 0);
+		namespaces_plug(&cell->nodes, node, cell->rail, 0);
 	}
 	for (rail = 0; rail < NAMESPACES_RAILS; rail++) {
 		if (cell->fault == FAULT_CABLE)
@@ -345,7 +346,9 @@ static void check_failure(const struct cell *cell, uint32_t node)
 	else if (cell->phase != IN_MEETING)
 		expect(cell, life->error == CEOV_ERR_PEER_LOST ||
 		       life->error == CEOV_ERR_UNCERTAIN);
-	if (cell->phase == IN_MEETING && node == cell->victim)
+	if (cell->fault == FAULT_ONE_RAIL && cell->phase != IN_MEETING)
+		expect(cell, life->n_survived == (cell->rail ? LIFE_SURVIVED : 0));
+	if (life->n_survived || (cell->phase == IN_MEETING && node == cell->victim))
 		return;                 /* its own interface, or its own version, may be named */
 	expect(cell, names(life, node == cell->victim ? !node : cell->victim));
 }
@@ -431,6 +434,7 @@ static void run_cell(enum fault fault, enum phase phase, uint32_t number)
 
 	cell.random = testing_seed() + number * 97 + fault * 7 + phase;
 	cell.victim = (uint32_t)testing_below(&cell.random, 2);
+	cell.rail = phase == IN_BUSY ? 1 : (uint32_t)testing_below(&cell.random, NAMESPACES_RAILS);
 	cell.memory = mmap(NULL, sizeof(*cell.memory), PROT_READ | PROT_WRITE,
 			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	need(cell.memory != MAP_FAILED);
