@@ -184,7 +184,9 @@ START_TEST(test_a_rail_that_is_cut_ends_the_launch)
 	prepare(2, 64 * MIB);
 	transfer = testing_transfer(route.source, route.target_there, 64 * MIB);
 	ticket = launch(plan_for(&transfer, 1), 0);
+	pthread_mutex_lock(&nodes.net.lock);
 	loop_net_cut(&nodes.net, 1, 3, 1);
+	pthread_mutex_unlock(&nodes.net.lock);
 	r = ceov_wait(nodes_context(&nodes, 0), ticket, 5 * NODES_TIMEOUT_NS);
 	ck_assert_msg(r == CEOV_ERR_PEER_LOST || r == CEOV_ERR_UNCERTAIN, "%d", r);
 	if (!ceov_signal_value(route.arrived, 0, &value))
