@@ -205,6 +205,7 @@ product_tests = \
 	model/check.sh \
 	%D%/system/test_bench.sh \
 	%D%/system/test_bench_ends.sh \
+	%D%/system/test_bench_nodes.sh \
 	%D%/system/test_sweep.sh \
 	%D%/system/test_measure.sh \
 	%D%/system/test_info.sh \

@@ -77,6 +77,9 @@ struct bench_row {
 	double          us_p99;
 	double          gb_per_s;       /* 0: the test has no bandwidth */
 	int             verified;       /* 1: checked and right, 0: wrong, -1: not checked */
+	double          us_within;      /* of gathers over nodes: the time of what each rank sends
+					 * to its own node, alone; 0: nothing, or not measured */
+	double          us_between;     /* the same for what it sends to other nodes */
 	double          cpu_s_per_gib;  /* processor time of source and target together; 0: not
 					 * measured */
 	double          ratio_raw;      /* NCCL's or raw's time / our time; 0: not measured */
@@ -88,15 +91,19 @@ struct bench_row {
 
 struct bench_shared;
 struct bench_device;
+struct bench_launched;
 
 struct bench_rank {                     /* what the code of one rank works with */
 	const struct bench_options *options;
 	struct bench_shared        *shared;
+	struct bench_launched      *launched;   /* a launcher started the ranks, which share no
+						 * memory; NULL: the bench did */
 	uint32_t                    rank;
 	uint32_t                    n_ranks;
 	int                         is_gpu;
 	uint32_t                    gpu;        /* several ranks may share one */
 	uint32_t                    n_nodes;    /* 1 or more */
+	uint32_t                    nodes[BENCH_RANKS_MAX];     /* the node of each rank */
 	uint32_t                    n_on_gpu;   /* the largest number of ranks on one GPU; 1: no GPU
 						 * is shared */
 	ceov_context               *context;
@@ -124,19 +131,24 @@ int  bench_world_run(const struct bench_options *options,
 /* Barrier of all ranks. CEOV_ERR_TIMEOUT / CEOV_ERR_ABORTED when a rank failed. */
 int  bench_meet(struct bench_rank *rank);
 
-/* Returns the number of the node that the rank acts as: consecutive ranks are together. */
-uint32_t bench_node_of(const struct bench_rank *rank, uint32_t of);
-
-/* Records a sample of this rank. After all ranks have recorded theirs and met, rank 0
- * computes the row's times from the maximum over ranks of each sample. */
+/* Records a sample of this rank. After all ranks have recorded theirs and bench_collect() has
+ * handed them to rank 0, it computes the row's times from the maximum over ranks of each sample. */
 void bench_sample(struct bench_rank *rank, uint32_t mode, uint32_t sample, double us);
 void bench_statistics(struct bench_rank *rank, uint32_t mode, uint32_t n_samples,
 		      struct bench_row *row);
 
+/* Barrier of all ranks, after which rank 0 has the mode's samples of all. Cases that run within a
+ * node may use bench_meet() instead. */
+int  bench_collect(struct bench_rank *rank, uint32_t mode, uint32_t n_samples);
+
+/* How long a wait may take: what is left of the run's time, and a minute at most. */
+uint64_t bench_patience_ns(const struct bench_rank *rank);
+
 /* Clears this rank's samples before a row: ranks that record none count as 0. */
 void bench_forget(struct bench_rank *rank);
 
-/* Reports that this rank found n_wrong words of wrong data in that mode. */
+/* Reports that this rank found n_wrong words of wrong data in that mode. For cases that run within
+ * a node; others use bench_any(). */
 void bench_wrong(struct bench_rank *rank, uint32_t mode, uint64_t n_wrong);
 uint64_t bench_take_wrong(struct bench_rank *rank, uint32_t mode);
 

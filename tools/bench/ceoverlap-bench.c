@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tools/bench/cases/cases.h"
+#include "tools/bench/launched.h"
 #include "tools/bench/measure/measure.h"
 #include "tools/bench/options.h"
 #include "tools/bench/overlap/overlap.h"
@@ -21,9 +22,9 @@ const struct bench_case bench_cases[] = {
 	  bench_mark },
 	{ "doorbell", "kernel flag -> copy -> flag at the waiting kernel", 1, 2, 0, 0,
 	  bench_doorbell },
-	{ "all_gather", "one shard of every rank to every rank", 1, 2, 0, 0,
+	{ "all_gather", "one shard of every rank to every rank", 1, 2, 0, 1,
 	  bench_all_gather },
-	{ "all_to_all", "one block of every rank to each rank", 1, 2, 0, 0,
+	{ "all_to_all", "one block of every rank to each rank", 1, 2, 0, 1,
 	  bench_all_to_all },
 	{ "busy_sm", "p2p while a kernel holds every SM", 0, 2, 1, 0, bench_busy_sm },
 	{ "engine", "engine time per zero-byte chunk", 0, 1, 0, 0, bench_engine },
@@ -63,7 +64,8 @@ static const struct argp_option options_table[] = {
 	  "stream (collectives on GPUs); default all", 1 },
 	{ "nodes", KEY_NODES, "N", 0, "The ranks, processes of this machine, act as so many "
 	  "nodes: what goes between these goes over the network (UCX; CEOVERLAP_TRANSPORTS and "
-	  "CEOVERLAP_NICS say how). Cases that only run within a node are left out", 1 },
+	  "CEOVERLAP_NICS say how). Cases that only run within a node are left out. Over several "
+	  "machines a launcher says instead which nodes there are", 1 },
 	{ "pieces", KEY_PIECES, "N", 0, "Pieces per shard or block (default 1)", 1 },
 	{ "chunk", BENCH_KEY_CHUNK, "SIZE", 0, "Largest chunk (default: the library's)", 1 },
 	{ "nccl", BENCH_KEY_NCCL, "PATH", 0, "libnccl.so.2 to compare with (default: "
@@ -120,6 +122,20 @@ static error_t parse(int key, char *text, struct argp_state *state)
 /* argp prints this for --version. */
 const char *argp_program_version = PACKAGE_STRING;
 
+static int is_command(int argc, char **argv)
+{
+	return argc > 1 && (!strcmp(argv[1], "overlap") || !strcmp(argv[1], "sweep") ||
+			    !strcmp(argv[1], "measure"));
+}
+
+/* A command starts its own ranks, so each process of a launcher would measure the same machine. */
+static int refuse_command(const char *name)
+{
+	fprintf(stderr, "ceoverlap-bench: %s starts its own ranks: run it without a launcher and "
+		"without CEOVERLAP_BOOTSTRAP\n", name);
+	return 2;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct argp argp = { options_table, parse, NULL,
@@ -128,6 +144,8 @@ int main(int argc, char **argv)
 		"measures operators instead, \"measure\" the machine's links, \"sweep\" what "
 		"plans reach over them: see ceoverlap-bench overlap --help, ceoverlap-bench "
 		"measure --help, ceoverlap-bench sweep --help.\v"
+		"Started once for each rank by mpirun, srun, torchrun or ceoverlap-run, each "
+		"process is one rank, on any number of machines, and rank 0 reports. "
 		"Exit status: 0 when all ran and all data was right; 1 on wrong data, a "
 		"failure, a timeout, or when nothing ran; 2 on unusable arguments.",
 		NULL, NULL, NULL };
@@ -146,6 +164,8 @@ int main(int argc, char **argv)
 
 	streams_begin();
 	argp_err_exit_status = 2;
+	if (is_command(argc, argv) && bench_launched_is())
+		return refuse_command(argv[1]);
 	if (argc > 1 && !strcmp(argv[1], "overlap"))
 		return bench_overlap_main(argc - 1, argv + 1);
 	if (argc > 1 && !strcmp(argv[1], "sweep"))

@@ -11,12 +11,16 @@ ceoverlap_bench_SOURCES = \
 	%D%/children.c %D%/children.h \
 	%D%/device.c %D%/device.h \
 	%D%/group.c %D%/group.h \
+	%D%/launched.c %D%/launched.h \
+	%D%/launched_run.c \
 	%D%/library.c %D%/library.h \
 	%D%/options.c %D%/options.h \
 	%D%/report.c \
+	%D%/shared.c \
+	%D%/summary.c \
 	%D%/trace.c %D%/trace.h \
 	%D%/values.c %D%/values.h \
-	%D%/world.c
+	%D%/world.c %D%/world.h
 if HAVE_CUDA
 ceoverlap_bench_LDADD += libwork_kernels.la
 ceoverlap_bench_SOURCES += \

@@ -48,6 +48,23 @@ void bench_report_ratio(char *text, size_t n_bytes, double ratio)
 		snprintf(text, n_bytes, ratio > 0 ? "<0.001" : "-");
 }
 
+/* The time of both levels together, divided by that of the slower one alone. */
+static double levels_ratio(const struct bench_row *row)
+{
+	return row->us_median / (row->us_within > row->us_between ? row->us_within
+				 : row->us_between);
+}
+
+static void print_levels(FILE *out, const struct bench_row *row)
+{
+	char within[32] = "nothing";
+
+	if (row->us_within > 0)
+		snprintf(within, sizeof(within), "%.2f us", row->us_within);
+	fprintf(out, "# alone: within the node %s, between nodes %.2f us; both together take %.2f "
+		"of the longer\n", within, row->us_between, levels_ratio(row));
+}
+
 void bench_report_row(FILE *out, const struct bench_row *row)
 {
 	const double us[3] = { row->us_median, row->us_min, row->us_p99 };
@@ -68,6 +85,8 @@ void bench_report_row(FILE *out, const struct bench_row *row)
 		row->ranks, pair, (unsigned long long)row->bytes_per_rank, times[0],
 		times[1], times[2], rate, raw, sm, ce,
 		row->verified > 0 ? "verified" : row->verified ? "unchecked" : "WRONG");
+	if (row->us_between > 0)
+		print_levels(out, row);
 	if (row->cpu_s_per_gib > 0)
 		fprintf(out, "# %.3f s of processor time a GiB, source and target together\n",
 			row->cpu_s_per_gib);
@@ -119,6 +138,11 @@ static struct json_object *row_to_json(const struct bench_row *row)
 	add_measured(object, "us_p99", row->us_p99);
 	add_measured(object, "gb_per_s", row->gb_per_s);
 	add_ratio(object, "cpu_s_per_gib", row->cpu_s_per_gib);
+	if (row->us_between > 0) {
+		add_measured(object, "us_within_node", row->us_within);
+		add_measured(object, "us_between_nodes", row->us_between);
+		add_ratio(object, "ratio_longer_level", levels_ratio(row));
+	}
 	json_object_object_add(object, "verified", row->verified < 0 ? NULL
 			       : json_object_new_boolean(row->verified));
 	add_ratio(object, "ratio_raw", row->ratio_raw);
@@ -128,7 +152,7 @@ static struct json_object *row_to_json(const struct bench_row *row)
 }
 
 /* Lists the environment variables of this library, the driver and NCCL; the rest of the environment
- * is private. */
+ * is private, and so is the secret of a group. */
 static struct json_object *environment(void)
 {
 	static const char *const prefixes[] = { "CEOVERLAP_", "CUDA_", "NCCL_" };
@@ -139,6 +163,8 @@ static struct json_object *environment(void)
 	for (i = 0; environ[i]; i++) {
 		for (k = 0; k < 3; k++) {
 			if (strncmp(environ[i], prefixes[k], strlen(prefixes[k])))
+				continue;
+			if (!strncmp(environ[i], "CEOVERLAP_SECRET=", 17))
 				continue;
 			length = strcspn(environ[i], "=");
 			if (length >= sizeof(name) || environ[i][length] != '=')
@@ -190,6 +216,8 @@ struct json_object *bench_report_provenance(const struct bench_options *options,
 			       json_object_new_int64((int64_t)options->seed));
 	json_object_object_add(object, "samples", json_object_new_int64(options->n_samples));
 	json_object_object_add(object, "warmup", json_object_new_int64(options->n_warmup));
+	json_object_object_add(object, "nodes", json_object_new_int64(
+			       options->n_nodes ? options->n_nodes : 1));
 	json_object_object_add(object, "one_process",
 			       json_object_new_boolean(options->one_process));
 	nvls = bench_report_nvls(options);

@@ -10,6 +10,10 @@
  * block's mark is raised at every rank. Launches alternate between two targets, and the consumer's
  * free marks are raised on a separate stream. The all-gather is in place. In the all-to-all a
  * rank's own block is not copied, except by NCCL, whose call always copies it.
+ *
+ * Over nodes ours alone runs, polled, its marks raised and awaited by the calling thread, and the
+ * clock is read also on GPUs. Of the all-gather there are both ways between nodes, and each of its
+ * levels alone.
  */
 
 #include <string.h>
@@ -31,7 +35,7 @@ static int open_set(struct bench_collective *c, struct bench_set *set, uint64_t 
 
 	r = bench_share_buffers(rank, bytes_max * rank->n_ranks, &set->target);
 	if (!r)
-		r = bench_share_signals(rank, bench_place(rank), n_counters, 0,
+		r = bench_share_signals(rank, bench_mark_place(rank), n_counters, 0,
 					&set->arrived);
 	if (!r)
 		r = bench_share_signals(rank, host, n_counters, 0, &set->free);
@@ -39,7 +43,7 @@ static int open_set(struct bench_collective *c, struct bench_set *set, uint64_t 
 		r = ceov_signal_create(rank->context, rank->rank, host, c->n_pieces, 0,
 				       &set->ready[0]);
 	if (!r)
-		r = ceov_signal_create(rank->context, rank->rank, bench_place(rank),
+		r = ceov_signal_create(rank->context, rank->rank, bench_mark_place(rank),
 				       c->n_pieces, 0, &set->ready[1]);
 	return r;
 }
@@ -49,18 +53,37 @@ static int open_nccl(struct bench_collective *c, enum bench_method method, uint6
 	const char *why = "";
 	int r = CEOV_NONE;
 
-	if (c->rank->n_on_gpu > 1)
+	if (!c->rank->is_gpu)
+		why = "it needs GPUs";
+	else if (c->rank->launched)
+		why = "it does not know ranks that a launcher started";
+	else if (c->is_far)
+		why = "ranks act as several nodes";
+	else if (c->rank->n_on_gpu > 1)
 		why = "ranks share GPUs, which NCCL refuses";
-	else if (c->rank->is_gpu && !c->rank->options->without_nccl)
+	else if (!c->rank->options->without_nccl)
 		r = bench_nccl_open(c->rank, method == BENCH_METHOD_NCCL_CE,
 				    bytes_max * c->rank->n_ranks, &c->nccl[method], &why);
 	else
-		why = c->rank->is_gpu ? "as asked" : "it needs GPUs";
+		why = "as asked";
 	c->runs[method] = !r;
 	if (r == CEOV_NONE && !c->rank->rank)
 		printf("# NCCL %s is left out: %s\n",
 		       method == BENCH_METHOD_NCCL_CE ? "zero-CTA" : "SM", why);
 	return r == CEOV_NONE ? 0 : r;
+}
+
+static void choose_methods(struct bench_collective *c)
+{
+	uint32_t triggers = c->rank->options->triggers;
+
+	c->is_far = c->rank->n_nodes > 1;
+	c->runs[BENCH_METHOD_POLLED] = c->is_far || (triggers & BENCH_POLLED);
+	c->runs[BENCH_METHOD_GATED] = !c->is_far && (triggers & BENCH_GATED);
+	c->runs[BENCH_METHOD_FOLLOW] = !c->is_far && c->rank->is_gpu && (triggers & BENCH_FOLLOW);
+	c->runs[BENCH_METHOD_RAW] = !c->is_far;
+	c->runs[BENCH_METHOD_RING] = c->runs[BENCH_METHOD_WITHIN] =
+		c->runs[BENCH_METHOD_BETWEEN] = c->is_far && c->pattern == BENCH_ALL_GATHER;
 }
 
 static int open_collective(struct bench_collective *c, struct bench_rank *rank,
@@ -74,17 +97,15 @@ static int open_collective(struct bench_collective *c, struct bench_rank *rank,
 	c->rank = rank;
 	c->pattern = pattern;
 	c->n_pieces = rank->options->n_pieces;
-	c->runs[BENCH_METHOD_POLLED] = (rank->options->triggers & BENCH_POLLED) != 0;
-	c->runs[BENCH_METHOD_GATED] = (rank->options->triggers & BENCH_GATED) != 0;
-	c->runs[BENCH_METHOD_FOLLOW] = rank->is_gpu &&
-		(rank->options->triggers & BENCH_FOLLOW) != 0;
-	c->runs[BENCH_METHOD_RAW] = 1;
+	choose_methods(c);
 	for (bytes = bytes_max; bytes; bytes = bench_next_size(rank->options, bytes))
 		bytes_max = bytes;
 	for (i = 0; !r && i < BENCH_SETS; i++)
 		r = open_set(c, &c->sets[i], bytes_max);
 	if (!r && pattern == BENCH_ALL_TO_ALL)
 		r = bench_share_buffers(rank, bytes_max * rank->n_ranks, &c->source);
+	if (!r && c->runs[BENCH_METHOD_WITHIN])
+		r = bench_levels_open(c);
 	if (!r)
 		r = bench_share_buffers(rank, 4096, &c->flags);
 	if (!r)         /* flags must start at 0, and a fill would write its pattern */
@@ -117,6 +138,8 @@ static int close_collective(struct bench_collective *c)
 	}
 	if (!r && c->pattern == BENCH_ALL_TO_ALL)
 		r = bench_drop_buffers(c->rank, &c->source);
+	if (!r && c->runs[BENCH_METHOD_WITHIN])
+		r = bench_levels_close(c);
 	return r ? r : bench_drop_buffers(c->rank, &c->flags);
 }
 
@@ -143,14 +166,14 @@ static int sample(struct bench_collective *c, enum bench_method method, uint32_t
 	uint64_t begin = 0;
 	double us = 0;
 	uint32_t i;
-	int r = bench_meet(rank);
+	int by_events = rank->is_gpu && !c->is_far, r = bench_meet(rank);
 
-	if (!r && rank->is_gpu)
+	if (!r && by_events)
 		r = bench_time_begin(rank->device);
 	begin = cei_now_ns();
 	for (i = 0; !r && i < n_launches; i++)
 		r = bench_methods_once(c, method, i + 1 == n_launches);
-	if (!r && rank->is_gpu)
+	if (!r && by_events)
 		r = bench_time_us(rank->device, &us);
 	else
 		us = (double)(cei_now_ns() - begin) / 1e3;
@@ -169,6 +192,8 @@ static char *target_of(struct bench_collective *c, enum bench_method method)
 
 	if (method == BENCH_METHOD_NCCL_SM || method == BENCH_METHOD_NCCL_CE)
 		return bench_nccl_target(c->nccl[method]);
+	if (method >= BENCH_METHOD_WITHIN)
+		next = 0;
 	return bench_address(rank, c->sets[next % BENCH_SETS].target.by_rank[rank->rank]);
 }
 
@@ -199,12 +224,13 @@ static int prepare_data(struct bench_collective *c, enum bench_method method)
 	return r;
 }
 
+/* Meets the others, so that all know whether any rank has found wrong data. */
 static int check_data(struct bench_collective *c, enum bench_method method, const char *at)
 {
 	struct bench_rank *rank = c->rank;
-	uint64_t n_wrong = 0;
+	uint64_t n_wrong = 0, n_all = 0;
 	uint32_t source;
-	int r = 0;
+	int any = 0, r = 0;
 
 	for (source = 0; !r && source < rank->n_ranks; source++) {
 		if (source == rank->rank)
@@ -212,9 +238,12 @@ static int check_data(struct bench_collective *c, enum bench_method method, cons
 		r = bench_verify(rank->device, at + source * c->bytes, c->bytes,
 				 bench_seed(rank, source, c->pattern == BENCH_ALL_GATHER ? 0
 					    : rank->rank, c->round), &n_wrong);
-		bench_wrong(rank, method, n_wrong);
+		n_all += n_wrong;
 	}
-	return r ? r : bench_meet(rank);
+	if (!r)
+		r = bench_any(rank, n_all != 0, &any);
+	c->wrong[method] |= any;
+	return r;
 }
 
 /* Runs one launch into every target, each with different data, and checks what arrived. */
@@ -232,11 +261,21 @@ static int verify(struct bench_collective *c, enum bench_method method)
 		if (!r)
 			r = check_data(c, method, at);
 	}
-	if (r)
-		return r;
-	if (!c->rank->rank)
-		c->wrong[method] |= bench_take_wrong(c->rank, method) != 0;
-	return bench_meet(c->rank);
+	return r;
+}
+
+/* Runs the levels one after the other, which is a whole all-gather, and checks what arrived. */
+static int verify_levels(struct bench_collective *c)
+{
+	int r = prepare_data(c, BENCH_METHOD_BETWEEN);
+
+	if (!r)
+		r = sample(c, BENCH_METHOD_BETWEEN, 0, 1);
+	if (!r)
+		r = sample(c, BENCH_METHOD_WITHIN, 0, 1);
+	if (!r)
+		r = check_data(c, BENCH_METHOD_WITHIN, target_of(c, BENCH_METHOD_WITHIN));
+	return r;
 }
 
 static int verify_all(struct bench_collective *c)
@@ -244,10 +283,12 @@ static int verify_all(struct bench_collective *c)
 	uint32_t method;
 	int r = 0;
 
-	for (method = 0; !r && c->rank->options->check && method < BENCH_METHODS; method++)
+	if (!c->rank->options->check)
+		return 0;
+	for (method = 0; !r && method < BENCH_METHOD_WITHIN; method++)
 		if (c->runs[method])
 			r = verify(c, (enum bench_method)method);
-	return r;
+	return r || !c->runs[BENCH_METHOD_WITHIN] ? r : verify_levels(c);
 }
 
 /* --- rows ---------------------------------------------------------------- */
@@ -255,17 +296,22 @@ static int verify_all(struct bench_collective *c)
 static void name_row(const struct bench_collective *c, enum bench_method method,
 		     struct bench_row *row)
 {
-	static const char *const names[] = { "polled", "gated", "follow" };
-	static const enum bench_mode kinds[BENCH_METHODS] = {
-		BENCH_OURS, BENCH_OURS, BENCH_OURS, BENCH_RAW, BENCH_NCCL_SM, BENCH_NCCL_CE };
+	static const char *const names[] = { "polled", "gated", "follow", "ring" };
+	static const enum bench_mode kinds[BENCH_METHOD_WITHIN] = {
+		BENCH_OURS, BENCH_OURS, BENCH_OURS, BENCH_OURS, BENCH_RAW, BENCH_NCCL_SM,
+		BENCH_NCCL_CE };
+	const char *name;
 
 	memset(row, 0, sizeof(*row));
 	snprintf(row->test, sizeof(row->test), "%s", c->pattern == BENCH_ALL_GATHER
 		 ? "all_gather" : "all_to_all");
 	row->mode = kinds[method];
-	if (row->mode == BENCH_OURS)
-		snprintf(row->variant, sizeof(row->variant), "%s",
-			 names[method]);
+	if (row->mode == BENCH_OURS) {
+		name = names[method];
+		if (c->is_far && method == BENCH_METHOD_POLLED)
+			name = c->pattern == BENCH_ALL_GATHER ? "direct" : "nodes";
+		snprintf(row->variant, sizeof(row->variant), "%s", name);
+	}
 	row->ranks = c->rank->n_ranks;
 	row->source = row->target = -1;
 	row->bytes_per_rank = c->bytes;
@@ -274,12 +320,35 @@ static void name_row(const struct bench_collective *c, enum bench_method method,
 	row->verified = c->rank->options->check ? !c->wrong[method] : -1;
 }
 
+/* Adds the times of the levels to the row of the way whose levels they are. */
+static void add_levels(struct bench_collective *c, struct bench_row *row)
+{
+	uint32_t n_samples = c->rank->options->n_samples;
+	struct bench_row alone;
+
+	bench_statistics(c->rank, BENCH_METHOD_WITHIN, n_samples, &alone);
+	row->us_within = c->rank->n_ranks > c->rank->n_nodes ? alone.us_median : 0;
+	bench_statistics(c->rank, BENCH_METHOD_BETWEEN, n_samples, &alone);
+	row->us_between = alone.us_median;
+	if (c->wrong[BENCH_METHOD_WITHIN])
+		row->verified = 0;
+}
+
+static void add_ratios(struct bench_row *rows, uint32_t method)
+{
+	rows[method].ratio_raw = rows[BENCH_METHOD_RAW].us_median / rows[method].us_median;
+	rows[method].ratio_nccl_sm = rows[BENCH_METHOD_NCCL_SM].us_median /
+		rows[method].us_median;
+	rows[method].ratio_nccl_ce = rows[BENCH_METHOD_NCCL_CE].us_median /
+		rows[method].us_median;
+}
+
 static void add_rows(struct bench_collective *c)
 {
-	struct bench_row rows[BENCH_METHODS];
+	struct bench_row rows[BENCH_METHOD_WITHIN];
 	uint32_t method;
 
-	for (method = 0; method < BENCH_METHODS; method++) {
+	for (method = 0; method < BENCH_METHOD_WITHIN; method++) {
 		name_row(c, (enum bench_method)method, &rows[method]);
 		if (!c->runs[method])
 			continue;
@@ -287,19 +356,27 @@ static void add_rows(struct bench_collective *c)
 		rows[method].gb_per_s = (double)(c->rank->n_ranks - 1) * (double)c->bytes /
 			rows[method].us_median / 1e3;
 	}
-	for (method = 0; method < BENCH_METHODS; method++) {
+	if (c->runs[BENCH_METHOD_WITHIN])
+		add_levels(c, &rows[BENCH_METHOD_POLLED]);
+	for (method = 0; method < BENCH_METHOD_WITHIN; method++) {
 		if (!c->runs[method])
 			continue;
-		if (method <= BENCH_METHOD_FOLLOW) {
-			rows[method].ratio_raw = rows[BENCH_METHOD_RAW].us_median /
-				rows[method].us_median;
-			rows[method].ratio_nccl_sm = rows[BENCH_METHOD_NCCL_SM].us_median /
-				rows[method].us_median;
-			rows[method].ratio_nccl_ce = rows[BENCH_METHOD_NCCL_CE].us_median /
-				rows[method].us_median;
-		}
+		if (method <= BENCH_METHOD_RING)
+			add_ratios(rows, method);
 		bench_add_row(c->rank, &rows[method]);
 	}
+}
+
+/* Hands rank 0 the samples of all methods. */
+static int collect(struct bench_collective *c)
+{
+	uint32_t method;
+	int r = 0;
+
+	for (method = 0; !r && method < BENCH_METHODS; method++)
+		if (c->runs[method])
+			r = bench_collect(c->rank, method, c->rank->options->n_samples);
+	return r;
 }
 
 static int measure_size(struct bench_collective *c)
@@ -319,6 +396,8 @@ static int measure_size(struct bench_collective *c)
 					   : i - options->n_warmup, LAUNCHES);
 	if (!r)
 		r = verify_all(c);
+	if (!r)
+		r = collect(c);
 	if (!r && !c->rank->rank)
 		add_rows(c);
 	if (!r)

@@ -7,6 +7,7 @@ ceoverlap_bench_SOURCES += \
 	%D%/collective.c %D%/collective.h \
 	%D%/doorbell.c \
 	%D%/engine.c \
+	%D%/levels.c \
 	%D%/mark.c \
 	%D%/methods.c \
 	%D%/nccl.c \

@@ -77,7 +77,7 @@ static void add_row(struct game *game)
 	row.source = 0;
 	row.target = (int32_t)rank->n_ranks - 1;
 	bench_statistics(rank, 0, rank->options->n_samples, &row);
-	row.verified = !bench_take_wrong(rank, 0);
+	row.verified = !game->is_wrong;
 	bench_add_row(rank, &row);
 }
 
@@ -92,9 +92,10 @@ int bench_mark(struct bench_rank *rank)
 	bench_forget(rank);
 	for (i = 0; !r && i < options->n_warmup + options->n_samples; i++)
 		r = sample(&game, i < options->n_warmup ? 0 : i - options->n_warmup);
-	bench_wrong(rank, 0, (uint64_t)game.is_wrong);
 	if (!r)
-		r = bench_meet(rank);
+		r = bench_any(rank, game.is_wrong, &game.is_wrong);
+	if (!r)
+		r = bench_collect(rank, 0, options->n_samples);
 	if (!r && !rank->rank)
 		add_row(&game);
 	return r ? r : bench_drop_signals(rank, &game.signals);

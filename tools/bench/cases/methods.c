@@ -16,9 +16,17 @@
 
 #define WAIT_NS UINT64_C(60000000000)
 
-static int add_template(struct bench_collective *c, struct bench_set *set, ceov_plan *plan,
-			ceov_signal *ready)
+/* The ready signal that our method raises; NULL: launches follow the stream instead. */
+static ceov_signal *ready_of(const struct bench_set *set, uint32_t method)
 {
+	if (method == BENCH_METHOD_FOLLOW)
+		return NULL;
+	return set->ready[method == BENCH_METHOD_GATED];
+}
+
+static int add_template(struct bench_collective *c, struct bench_set *set, uint32_t method)
+{
+	ceov_signal *ready = ready_of(set, method);
 	uint32_t own = c->rank->rank;
 	ceov_buffer *targets[BENCH_RANKS_MAX];
 
@@ -34,9 +42,11 @@ static int add_template(struct bench_collective *c, struct bench_set *set, ceov_
 			.ready = ready,
 			.arrived = set->arrived.by_rank,
 			.free = set->free.by_rank,
+			.nodes = method == BENCH_METHOD_RING ? CEOV_NODES_RING
+				: CEOV_NODES_DIRECT,
 		};
 
-		return ceov_plan_add_all_gather(plan, &gather);
+		return ceov_plan_add_all_gather(set->plan[method], &gather);
 	}
 	targets[own] = NULL;
 	struct ceov_all_to_all exchange = {
@@ -50,27 +60,29 @@ static int add_template(struct bench_collective *c, struct bench_set *set, ceov_
 		.free = set->free.by_rank,
 	};
 
-	return ceov_plan_add_all_to_all(plan, &exchange);
+	return ceov_plan_add_all_to_all(set->plan[method], &exchange);
+}
+
+static int open_plan(struct bench_collective *c, struct bench_set *set, uint32_t method)
+{
+	int r = ceov_plan_create(c->rank->context, c->rank->rank, NULL, &set->plan[method]);
+
+	if (!r)
+		r = add_template(c, set, method);
+	return r ? r : ceov_plan_commit(set->plan[method]);
 }
 
 int bench_methods_open_plans(struct bench_collective *c)
 {
-	struct bench_set *set;
 	uint32_t i, k;
 	int r = 0;
 
-	for (i = 0; !r && i < BENCH_SETS; i++) {
-		set = &c->sets[i];
-		for (k = 0; !r && k < 3; k++) {
-			r = ceov_plan_create(c->rank->context, c->rank->rank, NULL,
-					     &set->plan[k]);
-			if (!r)
-				r = add_template(c, set, set->plan[k],
-						 k < 2 ? set->ready[k] : NULL);
-			if (!r)
-				r = ceov_plan_commit(set->plan[k]);
-		}
-	}
+	for (i = 0; !r && i < BENCH_SETS; i++)
+		for (k = 0; !r && k <= BENCH_METHOD_RING; k++)
+			if (c->runs[k])
+				r = open_plan(c, &c->sets[i], k);
+	if (!r && c->runs[BENCH_METHOD_WITHIN])
+		r = bench_levels_open_plans(c);
 	return r;
 }
 
@@ -79,8 +91,12 @@ void bench_methods_close_plans(struct bench_collective *c)
 	uint32_t i, k;
 
 	for (i = 0; i < BENCH_SETS; i++)
-		for (k = 0; k < 3; k++)
+		for (k = 0; k <= BENCH_METHOD_RING; k++) {
 			ceov_plan_release(c->sets[i].plan[k]);
+			c->sets[i].plan[k] = NULL;
+		}
+	if (c->runs[BENCH_METHOD_WITHIN])
+		bench_levels_close_plans(c);
 }
 
 /* --- our methods --------------------------------------------------------- */
@@ -129,7 +145,7 @@ static int begin_ours(struct bench_collective *c, struct bench_set *set, enum be
 
 	if (method != BENCH_METHOD_FOLLOW)
 		r = ceov_stream_raise(rank->context, rank->rank, stream, marks,
-				      ready_marks(c, set->ready[method], marks), base);
+				      ready_marks(c, ready_of(set, method), marks), base);
 	do {
 		if (!r)
 			r = ceov_launch(set->plan[method], &launch, NULL);
@@ -158,7 +174,33 @@ static int ours_gpu(struct bench_collective *c, enum bench_method method, int is
 	return r ? r : ceov_stream_raise(rank->context, rank->rank, side, marks, n, base);
 }
 
-static int ours_host(struct bench_collective *c, int is_gated)
+/* Raises marks of this rank by the calling thread. */
+static int raise_marks(const struct ceov_mark *marks, uint32_t n, uint64_t base)
+{
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; !r && i < n; i++)
+		r = ceov_signal_raise(marks[i].signal, marks[i].index, base + 1);
+	return r;
+}
+
+/* Waits for what arrives. Over nodes also for the launch, which passes it on from the target. */
+static int await_ours(struct bench_collective *c, struct bench_set *set, uint64_t base,
+		      ceov_ticket ticket)
+{
+	struct bench_rank *rank = c->rank;
+	struct ceov_mark marks[MARKS_MAX];
+	uint32_t i, n = marks_of(c, set->arrived.by_rank[rank->rank], 1, marks);
+	int r = 0;
+
+	for (i = 0; !r && i < n; i++)
+		r = ceov_signal_wait(marks[i].signal, marks[i].index, base + 1,
+				     bench_patience_ns(rank));
+	return r || !c->is_far ? r : ceov_wait(rank->context, ticket, bench_patience_ns(rank));
+}
+
+static int ours_host(struct bench_collective *c, enum bench_method method)
 {
 	struct bench_set *set = &c->sets[c->n_ours++ % BENCH_SETS];
 	struct ceov_mark marks[MARKS_MAX];
@@ -166,23 +208,18 @@ static int ours_host(struct bench_collective *c, int is_gated)
 	struct ceov_launch launch = {
 		.struct_bytes = sizeof(launch),
 		.base = set->n_launches++,
-		.producer_stream = is_gated ? rank : NULL,
+		.producer_stream = method == BENCH_METHOD_GATED ? rank : NULL,
 	};
-	uint32_t i, n = ready_marks(c, set->ready[is_gated], marks);
-	int r = 0;
+	ceov_ticket ticket = { 0 };
+	uint32_t n = ready_marks(c, ready_of(set, method), marks);
+	int r = raise_marks(marks, n, launch.base);
 
-	for (i = 0; !r && i < n; i++)
-		r = ceov_signal_raise(marks[i].signal, marks[i].index, launch.base + 1);
 	if (!r)
-		r = ceov_launch(set->plan[is_gated], &launch, NULL);
-	n = marks_of(c, set->arrived.by_rank[rank->rank], 1, marks);
-	for (i = 0; !r && i < n; i++)
-		r = ceov_signal_wait(marks[i].signal, marks[i].index, launch.base + 1,
-				     WAIT_NS);
+		r = ceov_launch(set->plan[method], &launch, &ticket);
+	if (!r)
+		r = await_ours(c, set, launch.base, ticket);
 	n = marks_of(c, set->free.by_rank[rank->rank], 1, marks);
-	for (i = 0; !r && i < n; i++)
-		r = ceov_signal_raise(marks[i].signal, marks[i].index, launch.base + 1);
-	return r;
+	return r ? r : raise_marks(marks, n, launch.base);
 }
 
 /* --- raw driver calls ---------------------------------------------------- */
@@ -294,8 +331,13 @@ int bench_methods_once(struct bench_collective *c, enum bench_method method, int
 	case BENCH_METHOD_POLLED:
 	case BENCH_METHOD_GATED:
 	case BENCH_METHOD_FOLLOW:
-		return c->rank->is_gpu ? ours_gpu(c, method, is_last)
-			: ours_host(c, method == BENCH_METHOD_GATED);
+	case BENCH_METHOD_RING:
+		return c->rank->is_gpu && !c->is_far ? ours_gpu(c, method, is_last)
+			: ours_host(c, method);
+	case BENCH_METHOD_WITHIN:
+		return bench_levels_once(c, BENCH_LEVEL_WITHIN);
+	case BENCH_METHOD_BETWEEN:
+		return bench_levels_once(c, BENCH_LEVEL_BETWEEN);
 	case BENCH_METHOD_RAW:
 		return c->rank->is_gpu ? raw_gpu(c, is_last) : raw_host(c);
 	case BENCH_METHOD_NCCL_SM:

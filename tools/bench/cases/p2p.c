@@ -19,7 +19,6 @@
 #include "tools/bench/group.h"
 
 #define LAUNCHES     5u
-#define WAIT_NS      UINT64_C(60000000000)
 #define ROW_BYTES    UINT64_C(512)
 #define PITCH_BYTES  (4 * ROW_BYTES)
 #define CHUNKS_MAX   1024u
@@ -146,7 +145,7 @@ static int ours(struct pair *p, uint32_t n_launches)
 		launch.base = p->base++;
 		r = ceov_launch(p->plan, &launch, &ticket);
 	}
-	return r ? r : ceov_wait(p->rank->context, ticket, WAIT_NS);
+	return r ? r : ceov_wait(p->rank->context, ticket, bench_patience_ns(p->rank));
 }
 
 static int raw_gpu(struct pair *p, uint32_t n_launches)
@@ -233,7 +232,7 @@ static int check_data(struct pair *p, enum mode mode)
 {
 	struct bench_rank *rank = p->rank;
 	uint64_t seed = bench_seed(rank, p->source, p->target, p->round), n_wrong = 0;
-	int r = 0;
+	int any = 0, r = 0;
 
 	if (rank->rank == p->target) {
 		const char *at = bench_address(rank, p->to.by_rank[p->target]);
@@ -241,12 +240,10 @@ static int check_data(struct pair *p, enum mode mode)
 		r = p->is_2d ? check_rows(p, at, seed, &n_wrong)
 			: bench_verify(rank->device, at, p->bytes, seed, &n_wrong);
 	}
-	bench_wrong(rank, mode, n_wrong);
 	if (!r)
-		r = bench_meet(rank);
-	if (!rank->rank)
-		p->wrong[mode] |= bench_take_wrong(rank, mode) != 0;
-	return r ? r : bench_meet(rank);
+		r = bench_any(rank, n_wrong != 0, &any);
+	p->wrong[mode] |= any;
+	return r;
 }
 
 static int verify(struct pair *p, enum mode mode)
@@ -351,6 +348,18 @@ static int samples(struct pair *p)
 	return !r && options->check ? check_data(p, OURS) : r;
 }
 
+static int collect(struct pair *p)
+{
+	uint32_t mode;
+	int r = 0;
+
+	for (mode = 0; !r && mode < n_modes(p); mode++)
+		r = bench_collect(p->rank, mode, p->rank->options->n_samples);
+	for (mode = CPU_SOURCE; !r && p->is_far && mode <= CPU_TARGET; mode++)
+		r = bench_collect(p->rank, mode, 1);
+	return r;
+}
+
 static int measure(struct pair *p)
 {
 	uint32_t mode;
@@ -364,6 +373,8 @@ static int measure(struct pair *p)
 		r = samples(p);
 	for (mode = 0; !r && mode < n_modes(p); mode++)
 		r = verify(p, (enum mode)mode);
+	if (!r)
+		r = collect(p);
 	if (!r && !p->rank->rank)
 		add_rows(p);
 	if (is_source(p)) {
@@ -382,7 +393,7 @@ static int all_pairs(struct pair *p)
 	for (i = 0; !r && i < rank->n_ranks * rank->n_ranks; i++) {
 		p->source = i / rank->n_ranks;
 		p->target = i % rank->n_ranks;
-		p->is_far = bench_node_of(rank, p->source) != bench_node_of(rank, p->target);
+		p->is_far = rank->nodes[p->source] != rank->nodes[p->target];
 		if (p->source == p->target || (p->is_busy && i > rank->n_ranks))
 			continue;
 		r = measure(p);

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* What a run says before and after its rows. */
+
+#include <stdlib.h>
+
+#include "tools/bench/world.h"
+
+/* Returns why the case cannot run; NULL: it can. */
+static const char *obstacle(const struct bench_run *run, const struct bench_case *test)
+{
+	if (test->needs_gpu && run->n_gpus < run->n_ranks)
+		return "it needs a GPU for each rank";
+	if (run->n_ranks < test->n_ranks_min)
+		return "it needs more ranks";
+	if (run->is_launched && !test->over_nodes)
+		return "ranks that a launcher started share no memory";
+	if (run->options->n_nodes > 1 && !test->over_nodes)
+		return "it runs within a node";
+	return NULL;
+}
+
+void bench_run_choose(struct bench_run *run, const struct bench_asked *asked, int is_quiet)
+{
+	const char *why;
+	uint32_t i;
+
+	for (i = 0; i < asked->n; i++) {
+		why = obstacle(run, asked->cases[i]);
+		if (!why)
+			run->cases[run->n_cases++] = asked->cases[i];
+		else if (!is_quiet)
+			printf("# %s: left out, %s\n", asked->cases[i]->name, why);
+	}
+}
+
+int bench_run_json(const struct bench_run *run, const char *machine)
+{
+	const struct bench_shared *shared = run->shared;
+
+	if (run->options->overlap)
+		return bench_overlap_report_json(run->options, shared->overlap_rows,
+						 shared->n_rows, machine);
+	return bench_report_json(run->options, shared->rows, shared->n_rows, machine);
+}
+
+static void say_sharing(const struct bench_run *run)
+{
+	if (run->is_launched)
+		return;
+	printf("# ranks share GPUs: rank r is on GPU r %% %u; their times say nothing of GPUs "
+	       "of their own\n", run->n_gpus);
+	if (run->options->one_process)
+		printf("# ranks are threads of one process: CUDA_DEVICE_MAX_CONNECTIONS is %s, "
+		       "CUDA_MODULE_LOADING %s\n", getenv("CUDA_DEVICE_MAX_CONNECTIONS"),
+		       getenv("CUDA_MODULE_LOADING"));
+	else
+		printf("# ranks are processes, which take turns on a GPU\n");
+}
+
+void bench_run_head(const struct bench_run *run, const char *machine)
+{
+	const struct bench_options *options = run->options;
+
+	printf("# ceoverlap-bench %s: %u ranks on %s (%s), seed %llu\n", ceov_version(),
+	       run->n_ranks, run->n_gpus ? "GPUs" : "host memory", machine,
+	       (unsigned long long)options->seed);
+	if (run->n_gpus && run->n_gpus < run->n_ranks)
+		say_sharing(run);
+	if (run->is_launched)
+		printf("# a launcher started the ranks, on %u node%s\n", options->n_nodes,
+		       options->n_nodes > 1 ? "s" : "");
+	if (run->is_launched ? getenv("CEOVERLAP_NODE") != NULL : options->n_nodes > 1)
+		printf("# ranks act as %u nodes of one machine: no figure is that of a network "
+		       "between machines\n", options->n_nodes);
+	if (run->n_gpus && bench_report_nvls(options))
+		printf("# NVLS (NVLink multicast) in NCCL's rows: %s\n",
+		       bench_report_nvls(options));
+	if (!run->n_gpus)
+		printf("# host memory stands in for GPUs: what the rows show is that all bytes "
+		       "arrive; their times are this processor's\n");
+}
+
+int bench_run_judge(const struct bench_run *run)
+{
+	const struct bench_shared *shared = run->shared;
+
+	if (!shared->n_rows)
+		fprintf(stderr, "ceoverlap-bench: nothing ran\n");
+	if (shared->n_bad_rows)
+		fprintf(stderr, "ceoverlap-bench: %d rows with wrong data\n",
+			shared->n_bad_rows);
+	return !shared->n_rows || shared->n_bad_rows ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
