@@ -47,4 +47,5 @@ libceoverlap_core_la_SOURCES += \
 	%D%/gemm/product_candidates.c \
 	%D%/gemm/product_model.c \
 	%D%/move/move.c \
+	%D%/reduce/parts.c %D%/reduce/parts.h \
 	%D%/reduce/reduce.c

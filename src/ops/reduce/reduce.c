@@ -19,9 +19,8 @@
 #include "ops/core/operands.h"
 #include "ops/core/run.h"
 #include "ops/kinds.h"
+#include "ops/reduce/parts.h"
 #include "ops/tuning/candidates.h"
-
-#define ELEMENT_STEP        8u
 
 /* Each doubling of the number of pieces halves the work behind the last copy. Beyond 4 pieces this
  * gains less than the further marks cost. */
@@ -53,18 +52,13 @@ static uint64_t row_bytes(const struct cei_op_shape *shape)
 	return cei_dtype_bytes(shape->dtype);
 }
 
-static uint64_t bytes_of(const struct cei_op_shape *shape, uint64_t n_elements)
-{
-	return n_elements * row_bytes(shape);
-}
-
 static const char *stride_fault(const struct cei_op_shape *shape)
 {
 	if (!shape->sum.stride)
 		return NULL;
 	if (shape->kind != &cei_reduce_scatter)
 		return "stride must be 0: only a reduce-scatter takes one";
-	if (shape->sum.stride % ELEMENT_STEP || shape->sum.stride < cei_op_most_rows(shape))
+	if (shape->sum.stride % CEI_SUM_STEP || shape->sum.stride < cei_op_most_rows(shape))
 		return "stride must be 0, or a multiple of 8 and no less than the largest "
 			"count";
 	return shape->sum.stride > STRIDE_MAX ? "stride is above 2^40" : NULL;
@@ -86,33 +80,16 @@ static const char *fault_of(const struct cei_op_shape *shape)
 	const char *fault = cei_op_dtype_fault(shape);
 
 	if (!fault)
-		fault = cei_op_rows_fault(shape, CEI_ELEMENTS_MAX, ELEMENT_STEP);
+		fault = cei_op_rows_fault(shape, CEI_ELEMENTS_MAX, CEI_SUM_STEP);
 	if (!fault)
 		fault = stride_fault(shape);
 	return fault ? fault : scale_fault(shape);
 }
 
-/* Returns the offset, in elements, of a rank's part in the operand `source`. */
-static uint64_t part_at(const struct cei_op_shape *shape, uint32_t rank)
-{
-	return shape->sum.stride ? rank * shape->sum.stride : cei_op_rows_before(shape, rank);
-}
-
-/* Returns how many elements of `source` are used, from its first one to the end of the last
- * part. */
-static uint64_t source_elements(const struct cei_op_shape *shape)
-{
-	uint32_t last = shape->n_ranks - 1;
-
-	while (last && !shape->rows[last])
-		last--;
-	return part_at(shape, last) + shape->rows[last];
-}
-
 /* Returns the offset of the gathered sums in a half of scratch, in bytes. */
 static uint64_t gather_at(const struct cei_op_shape *shape)
 {
-	uint64_t bytes = bytes_of(shape, shape->n_ranks * cei_op_most_rows(shape));
+	uint64_t bytes = cei_sum_bytes(shape, shape->n_ranks * cei_op_most_rows(shape));
 
 	return (bytes + GATHER_ALIGN_BYTES - 1) / GATHER_ALIGN_BYTES * GATHER_ALIGN_BYTES;
 }
@@ -121,7 +98,7 @@ static uint64_t scratch_bytes(const struct cei_op_shape *shape)
 {
 	if (shape->kind == &cei_reduce_scatter)
 		return gather_at(shape);
-	return gather_at(shape) + bytes_of(shape, cei_op_all_rows(shape));
+	return gather_at(shape) + cei_sum_bytes(shape, cei_op_all_rows(shape));
 }
 
 uint64_t ceov_reduce_scatter_scratch_bytes(const struct ceov_reduce *from, uint32_t n_ranks)
@@ -132,28 +109,6 @@ uint64_t ceov_reduce_scatter_scratch_bytes(const struct ceov_reduce *from, uint3
 uint64_t ceov_all_reduce_scratch_bytes(const struct ceov_reduce *from, uint32_t n_ranks)
 {
 	return cei_op_scratch_bytes(&cei_all_reduce, from, n_ranks);
-}
-
-/* Returns how many elements a piece of a rank's part has, as reduce.h describes; never 0. */
-static uint64_t piece_elements(const ceov_op *op, uint32_t rank)
-{
-	uint64_t n_pieces = op->choice.n_pieces;
-	uint64_t share = (op->shape.rows[rank] + n_pieces - 1) / n_pieces;
-
-	if (!share)
-		return ELEMENT_STEP;
-	return (share + ELEMENT_STEP - 1) / ELEMENT_STEP * ELEMENT_STEP;
-}
-
-/* Returns how many elements one piece has, and in *ret_at the offset of the piece. Pieces behind
- * the end of a short part have 0. */
-static uint64_t piece_of(const ceov_op *op, uint32_t rank, uint32_t piece, uint64_t *ret_at)
-{
-	uint64_t share = piece_elements(op, rank), n = op->shape.rows[rank];
-	uint64_t at = piece * share < n ? piece * share : n;
-
-	*ret_at = at;
-	return n - at < share ? n - at : share;
 }
 
 /* --- transfers ------------------------------------------------------------- */
@@ -173,13 +128,13 @@ static int send_part(ceov_op *op, uint32_t target, uint32_t piece)
 	const struct cei_op_shape *shape = &op->shape;
 	struct cei_send leg = { .target = target, .ready = CEOV_NOBODY };
 	uint32_t rank = op->workspace->rank;
-	uint64_t at, n = piece_of(op, target, piece, &at);
+	uint64_t at, n = cei_sum_piece_of(op, target, piece, &at);
 
 	if (!is_cut(op, target))
 		n = shape->rows[target];
-	leg.source_bytes = bytes_of(shape, part_at(shape, target) + at);
-	leg.target_bytes = bytes_of(shape, rank * shape->rows[target] + at);
-	leg.n_bytes = bytes_of(shape, n);
+	leg.source_bytes = cei_sum_bytes(shape, cei_sum_part_at(shape, target) + at);
+	leg.target_bytes = cei_sum_bytes(shape, rank * shape->rows[target] + at);
+	leg.n_bytes = cei_sum_bytes(shape, n);
 	leg.arrives = rank * op->choice.n_pieces + piece;
 	return cei_send_stage_add(&op->stages[0], &leg);
 }
@@ -189,7 +144,7 @@ static int send_part(ceov_op *op, uint32_t target, uint32_t piece)
 static uint32_t last_piece(const ceov_op *op)
 {
 	uint32_t rank = op->workspace->rank;
-	uint64_t n = op->shape.rows[rank], share = piece_elements(op, rank);
+	uint64_t n = op->shape.rows[rank], share = cei_sum_piece_elements(op, rank);
 
 	return n ? (uint32_t)((n - 1) / share) : 0;
 }
@@ -200,17 +155,17 @@ static int send_sum(ceov_op *op, uint32_t target, uint32_t piece)
 {
 	const struct cei_op_shape *shape = &op->shape;
 	uint32_t rank = op->workspace->rank;
-	uint64_t at, n = piece_of(op, rank, piece, &at);
+	uint64_t at, n = cei_sum_piece_of(op, rank, piece, &at);
 	struct cei_send leg = { .target = target, .ready = piece };
 
 	if (!is_cut(op, target)) {
 		n = shape->rows[rank];
 		leg.ready = last_piece(op);
 	}
-	leg.source_bytes = bytes_of(shape, at);
+	leg.source_bytes = cei_sum_bytes(shape, at);
 	leg.target_bytes = gather_at(shape) +
-		bytes_of(shape, cei_op_rows_before(shape, rank) + at);
-	leg.n_bytes = bytes_of(shape, n);
+		cei_sum_bytes(shape, cei_op_rows_before(shape, rank) + at);
+	leg.n_bytes = cei_sum_bytes(shape, n);
 	leg.arrives = shape->n_ranks * CEI_OP_PIECES_MAX + rank * op->choice.n_pieces + piece;
 	return cei_send_stage_add(&op->stages[1], &leg);
 }
@@ -256,7 +211,7 @@ static int build_first(ceov_op *op)
 	struct cei_send_stage *stage = &op->stages[0];
 	uint32_t rank = workspace->rank, peer;
 	int r = cei_send_stage_open(stage, op->workspace,
-				    bytes_of(&op->shape, source_elements(&op->shape)));
+				    cei_sum_bytes(&op->shape, cei_sum_source_elements(&op->shape)));
 
 	if (r || workspace->n_ranks == 1)
 		return r;
@@ -289,7 +244,7 @@ static int build_second(ceov_op *op)
 	if (op->shape.n_ranks == 1 || !op->shape.rows[rank])
 		return 0;
 	r = cei_send_stage_open(stage, op->workspace,
-				bytes_of(&op->shape, op->shape.rows[rank]));
+				cei_sum_bytes(&op->shape, op->shape.rows[rank]));
 	if (r)
 		return r;
 	stage->says_sent = 1;
@@ -317,16 +272,16 @@ static int queue_job(const struct cei_run *run)
 	uint32_t i;
 
 	for (i = 0; i < shape->n_ranks; i++)
-		pieces[i] = piece_elements(op, i);
+		pieces[i] = cei_sum_piece_elements(op, i);
 	memset(&job, 0, sizeof(job));
 	job.dtype = shape->dtype;
 	job.own = op->workspace->rank;
 	job.source = (const char *)operands->source +
-		bytes_of(shape, part_at(shape, job.own));
+		cei_sum_bytes(shape, cei_sum_part_at(shape, job.own));
 	job.target = operands->target;
 	job.partials = cei_run_scratch(run);
 	job.gathered = is_all ? cei_run_scratch(run) + gather_at(shape) : NULL;
-	job.partial_stride_bytes = bytes_of(shape, shape->rows[job.own]);
+	job.partial_stride_bytes = cei_sum_bytes(shape, shape->rows[job.own]);
 	job.counts = shape->rows;
 	job.piece_elements = pieces;
 	job.scale = shape->sum.scale;
@@ -408,8 +363,8 @@ static int take_operands(struct cei_run *run)
 	const struct cei_op_shape *shape = &run->op->shape;
 	uint64_t own_at = cei_op_rows_before(shape, run->op->workspace->rank);
 	const struct cei_operand operands[] = {
-		{ "source", from->source, bytes_of(shape, source_elements(shape)), 0 },
-		{ "target", from->target, bytes_of(shape, n_results(run->op)), 1 },
+		{ "source", from->source, cei_sum_bytes(shape, cei_sum_source_elements(shape)), 0 },
+		{ "target", from->target, cei_sum_bytes(shape, n_results(run->op)), 1 },
 	};
 	int r = cei_operands_check(run->op, operands, 2);
 
@@ -417,7 +372,7 @@ static int take_operands(struct cei_run *run)
 		return r;
 	run->stream = from->stream;
 	run->floating[0] = from->source;
-	run->floating[1] = (const char *)from->target + bytes_of(shape, own_at);
+	run->floating[1] = (const char *)from->target + cei_sum_bytes(shape, own_at);
 	return 0;
 }
 
@@ -432,7 +387,7 @@ static void trial_sizes(const ceov_op *op, struct cei_trial_sizes *ret_sizes)
 {
 	memset(ret_sizes, 0, sizeof(*ret_sizes));
 	ret_sizes->n = 1;
-	ret_sizes->a = source_elements(&op->shape);
+	ret_sizes->a = cei_sum_source_elements(&op->shape);
 	ret_sizes->c[0] = n_results(op);
 }
 
