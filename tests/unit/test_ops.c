@@ -52,11 +52,10 @@ static void repeat(const struct op_part *part)
 {
 	const struct op_case *one = part->arg;
 	uint64_t random = testing_seed() + part->rank, hash[2] = { 0, 0 };
-	ceov_op *op = NULL;
+	ceov_op *op = op_case_made(one, part->rig->workspaces[part->rank]);
 	struct op_data data;
 	uint32_t i;
 
-	ck_assert_int_eq(op_case_create(one, part->rig->workspaces[part->rank], &op), 0);
 	for (i = 0; i < RUNS; i++) {
 		op_data_make(one, part->rank, i % 2, &data);
 		if (testing_below(&random, 8) == 0)
@@ -154,8 +153,7 @@ static void alternate(const struct op_part *part)
 	for (i = 0; i < OP_SORTS; i++) {
 		cases[i] = plain(i, part->rig->n_ranks);
 		cases[i].tuning.n_pieces = 1 + 2 * i;
-		ck_assert_int_eq(op_case_create(&cases[i], part->rig->workspaces[part->rank],
-						&ops[i]), 0);
+		ops[i] = op_case_made(&cases[i], part->rig->workspaces[part->rank]);
 	}
 	for (i = 0; i < 4 * RUNS; i++) {
 		which = i * 7 / 3 % OP_SORTS;
@@ -208,12 +206,10 @@ static int sum_of(ceov_op *op, uint64_t n, uint16_t value, uint16_t **ret_target
 static ceov_op *op_of_parts(const struct op_part *part, uint64_t first, uint32_t n_pieces)
 {
 	struct op_case one = op_case_of(OP_REDUCE_SCATTER, 3, SHORT_PART, 0, 0);
-	ceov_op *op = NULL;
 
 	one.rows[0] = first;
 	one.tuning.n_pieces = n_pieces;
-	ck_assert_int_eq(op_case_create(&one, part->rig->workspaces[part->rank], &op), 0);
-	return op;
+	return op_case_made(&one, part->rig->workspaces[part->rank]);
 }
 
 /*
@@ -403,7 +399,9 @@ END_TEST
 
 struct failing {
 	struct op_case one;
-	uint32_t       absent;          /* the rank that makes no run */
+	uint32_t       absent;          /* the rank that makes no second run */
+	_Atomic uint32_t n_ran;         /* ranks whose first run has ended */
+	ceov_workspace *aborted;
 	int            results[OP_RANKS_MAX];
 	uint64_t       took_ns[OP_RANKS_MAX];
 };
@@ -413,13 +411,12 @@ static void run_without(const struct op_part *part)
 {
 	struct failing *failing = part->arg;
 	struct op_data data;
-	ceov_op *op = NULL;
+	ceov_op *op = op_case_made(&failing->one, part->rig->workspaces[part->rank]);
 	uint64_t begin;
 
-	ck_assert_int_eq(op_case_create(&failing->one, part->rig->workspaces[part->rank],
-					&op), 0);
 	op_data_make(&failing->one, part->rank, 1, &data);
 	ck_assert_int_eq(op_data_run(&failing->one, op, &data), 0);
+	failing->n_ran++;
 	begin = cei_now_ns();
 	if (part->rank != failing->absent)
 		failing->results[part->rank] = op_data_run(&failing->one, op, &data);
@@ -447,15 +444,13 @@ static void open_failing(struct op_rig *rig, struct failing *failing, uint64_t d
 static void expect_over(struct op_rig *rig, const struct failing *failing, int error)
 {
 	struct op_data data;
-	ceov_op *op = NULL;
+	ceov_op *op;
 	uint32_t i;
-	int r;
 
 	for (i = 0; i < rig->n_ranks; i++) {
-		ck_assert_int_eq(op_case_create(&failing->one, rig->workspaces[i], &op), 0);
+		op = op_case_made(&failing->one, rig->workspaces[i]);
 		op_data_make(&failing->one, i, 1, &data);
-		r = op_data_run(&failing->one, op, &data);
-		ck_assert_msg(r == error, "rank %u: %s", i, ceov_strerror(r));
+		ck_assert_int_eq(op_data_run(&failing->one, op, &data), error);
 		ck_assert_int_eq(ceov_workspace_status(rig->workspaces[i]), error);
 		op_data_free(&data);
 		ceov_op_release(op);
@@ -484,8 +479,12 @@ END_TEST
 
 static void *abort_soon(void *arg)
 {
-	usleep(100000);
-	cei_workspace_fail(arg, CEOV_ERR_ABORTED);
+	struct failing *failing = arg;
+
+	while (failing->n_ran < failing->one.n_ranks)
+		usleep(1000);
+	usleep(50000);
+	cei_workspace_fail(failing->aborted, CEOV_ERR_ABORTED);
 	return NULL;
 }
 
@@ -497,7 +496,8 @@ START_TEST(test_an_abort_ends_runs_of_all)
 	uint32_t i;
 
 	open_failing(&rig, &failing, TESTING_PATIENCE);
-	ck_assert_int_eq(pthread_create(&thread, NULL, abort_soon, rig.workspaces[0]), 0);
+	failing.aborted = rig.workspaces[0];
+	ck_assert_int_eq(pthread_create(&thread, NULL, abort_soon, &failing), 0);
 	op_rig_each(&rig, run_without, &failing);
 	pthread_join(thread, NULL);
 	for (i = 1; i < 3; i++) {
