@@ -282,6 +282,16 @@ struct ceov_reduce {
 						 * rounded to dtype; 0 counts as 1. Ranks may
 						 * differ in it. all_reduce: 0 or 1. A struct
 						 * that ends before this field counts as 0 */
+	uint32_t                     by_node;   /* 1: in a group of several nodes, the ranks of a
+						 * node first add up what they have for a rank
+						 * of another one, and send that as one sum, so
+						 * a node with n ranks sends an n-th of the
+						 * bytes. This sum is rounded to dtype once
+						 * more, and scratch is three times as large.
+						 * 0: each rank sends its own addend, and all
+						 * bits are those of a group on one node. The
+						 * same at all ranks. A struct that ends before
+						 * this field counts as 0 */
 };
 
 /* The parts lie in source in the order of ranks. all_reduce leaves all parts at all ranks.

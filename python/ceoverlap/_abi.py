@@ -247,7 +247,7 @@ class ceov_gemm_rs_run(Struct):
 class ceov_reduce(Struct):
     _fields_ = [("struct_bytes", c_size_t), ("dtype", c_enum),
                 ("counts", POINTER(c_uint64)), ("tuning", POINTER(ceov_op_tuning)),
-                ("stride", c_uint64), ("scale", c_float)]
+                ("stride", c_uint64), ("scale", c_float), ("by_node", c_uint32)]
 
 
 class ceov_reduce_run(Struct):

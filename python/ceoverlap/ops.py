@@ -379,7 +379,9 @@ class GemmReduceScatter(_Op):
 
 class _Reduce(_Op):
     """Operators that only sum. dtype may be "float32", too: then only the additions, and a
-    scale, round."""
+    scale, round. by_node, for groups of several nodes: a node's ranks first add up what they
+    have for a rank of another one, and send one sum, which is rounded to dtype; the same at all
+    ranks."""
 
     _run_call = "ceov_reduce_run"
     _scratch_call = ""
@@ -387,15 +389,15 @@ class _Reduce(_Op):
     scale = 1.0
 
     def __init__(self, workspace: Workspace, counts: Sequence[int], dtype: str = "bfloat16",
-                 tuning: Optional[Tuning] = None):
+                 tuning: Optional[Tuning] = None, by_node: bool = False):
         _check_rows(workspace, counts, "counts")
         self.counts = tuple(counts)
         self.dtype = str(dtype)
-        super().__init__(workspace, self._shape_of(counts, dtype, tuning, self.stride,
+        super().__init__(workspace, self._shape_of(counts, dtype, tuning, by_node, self.stride,
                                                    self.scale))
 
     @staticmethod
-    def _shape_of(counts, dtype, tuning, stride=0, scale=1.0):
+    def _shape_of(counts, dtype, tuning, by_node=False, stride=0, scale=1.0):
         shape = _shape(_abi.ceov_reduce, dtype, tuning)
         shape.counts = _numbers(counts)
         shape.stride = stride
@@ -405,6 +407,7 @@ class _Reduce(_Op):
         if not is_scale(scale):
             raise errors.InvalidError(f"scale: {scale}, must be finite, and not 0, in fp32")
         shape.scale = scale
+        shape.by_node = bool(by_node)
         return shape
 
     @property
@@ -416,9 +419,9 @@ class _Reduce(_Op):
 
     @classmethod
     def scratch_bytes(cls, counts: Sequence[int], dtype: str = "bfloat16",
-                      tuning: Optional[Tuning] = None) -> int:
+                      tuning: Optional[Tuning] = None, by_node: bool = False) -> int:
         """Returns how much scratch memory its workspace needs."""
-        return _scratch_bytes(cls._scratch_call, cls._shape_of(counts, dtype, tuning),
+        return _scratch_bytes(cls._scratch_call, cls._shape_of(counts, dtype, tuning, by_node),
                               len(counts))
 
     def _run(self, source, target, n_target: int, stream):
@@ -446,17 +449,18 @@ class ReduceScatter(_Reduce):
     _scratch_call = "ceov_reduce_scatter_scratch_bytes"
 
     def __init__(self, workspace: Workspace, counts: Sequence[int], dtype: str = "bfloat16",
-                 tuning: Optional[Tuning] = None, stride: int = 0, scale: float = 1.0):
+                 tuning: Optional[Tuning] = None, stride: int = 0, scale: float = 1.0,
+                 by_node: bool = False):
         self.stride = stride
         self.scale = scale
-        super().__init__(workspace, counts, dtype, tuning)
+        super().__init__(workspace, counts, dtype, tuning, by_node)
 
     @classmethod
     def scratch_bytes(cls, counts: Sequence[int], dtype: str = "bfloat16",
-                      tuning: Optional[Tuning] = None, stride: int = 0,
-                      scale: float = 1.0) -> int:
+                      tuning: Optional[Tuning] = None, stride: int = 0, scale: float = 1.0,
+                      by_node: bool = False) -> int:
         """Returns how much scratch memory its workspace needs, with any stride and scale."""
-        shape = cls._shape_of(counts, dtype, tuning, stride, scale)
+        shape = cls._shape_of(counts, dtype, tuning, by_node, stride, scale)
         return _scratch_bytes(cls._scratch_call, shape, len(counts))
 
     def run(self, source, target=None, stream=None):

@@ -47,5 +47,6 @@ libceoverlap_core_la_SOURCES += \
 	%D%/gemm/product_candidates.c \
 	%D%/gemm/product_model.c \
 	%D%/move/move.c \
+	%D%/reduce/by_node.c %D%/reduce/by_node.h \
 	%D%/reduce/parts.c %D%/reduce/parts.h \
 	%D%/reduce/reduce.c

@@ -33,6 +33,7 @@ struct cei_sum_shape {
 					 * rank's part to that of the next; 0: no gaps between
 					 * parts */
 	float    scale;                 /* never 0 */
+	uint32_t by_node;               /* 0 or 1 */
 };
 
 /* Fields of moves. */

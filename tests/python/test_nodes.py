@@ -91,10 +91,12 @@ counts = [64, 0, 40, 24]
 space = ceoverlap.Workspace(context, "sums", 1 << 16)
 space.connect()
 all_reduce = ceoverlap.AllReduce(space, counts, "float32")
+by_node = ceoverlap.AllReduce(space, counts, "float32", by_node=True)
 gather = ceoverlap.ops.AllGather(space, [16 * (k + 1) for k in range(n)])
 for k in range(20):
-    sums = all_reduce.run(np.full(sum(counts), r + k, np.float32))
-    assert (sums == sum(range(n)) + n * k).all()
+    for one in (all_reduce, by_node):
+        sums = one.run(np.full(sum(counts), r + k, np.float32))
+        assert (sums == sum(range(n)) + n * k).all()
     whole = gather.run(np.full(16 * (r + 1), 7 * r + k, np.uint8))
     shards = [np.full(16 * (s + 1), 7 * s + k, np.uint8) for s in range(n)]
     assert (whole == np.concatenate(shards)).all()

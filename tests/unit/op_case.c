@@ -184,6 +184,7 @@ static struct ceov_reduce reduce_of(const struct op_case *one, uint32_t rank)
 	shape.tuning = &one->tuning;
 	shape.stride = stride_of(one, rank);
 	shape.scale = one->scale != 0 ? op_case_scale(one, rank) : 0;
+	shape.by_node = one->node_of != NULL;
 	return shape;
 }
 

@@ -267,36 +267,130 @@ static void check_gemm_rs(const struct op_case *one, uint32_t rank, uint64_t see
 	free(expected);
 }
 
-/* Asserts that sums are exact: they are made in fp32 in the order of ranks, scaled in fp32, and
- * rounded once. */
+/* What is added to the sums of a part: the addends of single ranks, or the rounded sum of a
+ * node's. */
+struct addends {
+	const struct op_case *one;
+	uint32_t              part;
+	uint64_t              n;        /* elements of the part */
+	uint64_t              seed;
+	uint32_t              n_added;
+	float                *sums;
+	float                *node;     /* the sum of the node at hand */
+};
+
+/* Adds numbers in fp32 to the sums; the first ones set them. */
+static void add_numbers(float *sums, const float *numbers_, uint64_t n, int is_first)
+{
+	uint64_t i;
+
+	for (i = 0; i < n; i++)
+		sums[i] = is_first ? numbers_[i] : sums[i] + numbers_[i];
+}
+
+static void read_addend(const struct addends *addends, uint32_t rank, float *ret_numbers)
+{
+	const struct op_case *one = addends->one;
+	uint64_t first = op_case_part_at(one, rank, addends->part), i;
+	void *a = make_a(one, rank, addends->seed);
+
+	for (i = 0; i < addends->n; i++)
+		ret_numbers[i] = number(one, a, first + i);
+	free(a);
+}
+
+static void add_rank(struct addends *addends, uint32_t rank)
+{
+	read_addend(addends, rank, addends->node);
+	add_numbers(addends->sums, addends->node, addends->n, !addends->n_added++);
+}
+
+/* Adds the sum of another node, which was rounded unless it is the addend of one rank. */
+static void add_node(struct addends *addends, uint32_t node)
+{
+	const struct op_case *one = addends->one;
+	float *numbers_ = calloc(addends->n + 1, sizeof(*numbers_));
+	uint32_t rank, n_added = 0, bits;
+	uint64_t i;
+
+	ck_assert_ptr_nonnull(numbers_);
+	for (rank = 0; rank < one->n_ranks; rank++) {
+		if (one->node_of[rank] != node)
+			continue;
+		read_addend(addends, rank, numbers_);
+		add_numbers(addends->node, numbers_, addends->n, !n_added++);
+	}
+	for (i = 0; i < addends->n; i++) {
+		cei_dtype_narrow(one->dtype, &bits, &addends->node[i], 1);
+		addends->node[i] = number(one, &bits, 0);
+	}
+	free(numbers_);
+	add_numbers(addends->sums, addends->node, addends->n, !addends->n_added++);
+}
+
+/* Adds by node: the ranks of the part's own node each, the others' sums, in the order of nodes. */
+static void add_by_node(struct addends *addends)
+{
+	const struct op_case *one = addends->one;
+	uint32_t node, rank, n_left = one->n_ranks;
+
+	for (node = 0; n_left; node++) {
+		if (node != one->node_of[addends->part])
+			add_node(addends, node);
+		for (rank = 0; rank < one->n_ranks; rank++) {
+			n_left -= one->node_of[rank] == node;
+			if (one->node_of[rank] == node && node == one->node_of[addends->part])
+				add_rank(addends, rank);
+		}
+	}
+}
+
+/* Asserts that the sums of one part are exact: they are made in fp32 in the order of ranks, scaled
+ * in fp32, and rounded once. */
+static void check_part(struct addends *addends, uint32_t rank, const char *results)
+{
+	const struct op_case *one = addends->one;
+	uint32_t source, bits;
+	float rounded;
+	uint64_t i;
+
+	addends->sums = calloc(addends->n + 1, sizeof(*addends->sums));
+	addends->node = calloc(addends->n + 1, sizeof(*addends->node));
+	ck_assert(addends->sums && addends->node);
+	for (source = 0; !one->node_of && source < one->n_ranks; source++)
+		add_rank(addends, source);
+	if (one->node_of)
+		add_by_node(addends);
+	for (i = 0; i < addends->n; i++) {
+		addends->sums[i] *= op_case_scale(one, rank);
+		cei_dtype_narrow(one->dtype, &bits, &addends->sums[i], 1);
+		rounded = number(one, &bits, 0);
+		ck_assert_msg(!memcmp(at(one, results, i), &bits, cei_dtype_bytes(one->dtype)),
+			      "sort %d in %s, part %u, sum %llu: %a instead of %a", (int)one->sort,
+			      cei_dtype_name(one->dtype), addends->part, (unsigned long long)i,
+			      (double)number(one, results, i), (double)rounded);
+	}
+	free(addends->sums);
+	free(addends->node);
+}
+
 static void check_sums(const struct op_case *one, uint32_t rank, uint64_t seed,
 		       const struct op_data *data)
 {
-	uint64_t n = c_elements(one, rank, 0), i, first;
-	float *sums = calloc(n + 1, sizeof(*sums)), rounded;
-	uint32_t source, bits;
-	void *a;
+	struct addends addends = { .one = one, .part = rank, .n = one->rows[rank], .seed = seed };
+	const char *results = data->c[0];
+	uint32_t part;
 
-	ck_assert_ptr_nonnull(sums);
-	for (source = 0; source < one->n_ranks; source++) {
-		a = make_a(one, source, seed);
-		first = one->sort == OP_ALL_REDUCE ? 0 : op_case_part_at(one, source, rank);
-		for (i = 0; i < n; i++)
-			sums[i] = source ? sums[i] + number(one, a, first + i) :
-				number(one, a, first + i);
-		free(a);
+	if (one->sort != OP_ALL_REDUCE) {
+		check_part(&addends, rank, results);
+		return;
 	}
-	for (i = 0; i < n; i++) {
-		sums[i] *= op_case_scale(one, rank);
-		cei_dtype_narrow(one->dtype, &bits, &sums[i], 1);
-		rounded = number(one, &bits, 0);
-		ck_assert_msg(!memcmp(at(one, data->c[0], i), &bits,
-				      cei_dtype_bytes(one->dtype)),
-			      "sort %d in %s, sum %llu: %a instead of %a", (int)one->sort,
-			      cei_dtype_name(one->dtype), (unsigned long long)i,
-			      (double)number(one, data->c[0], i), (double)rounded);
+	for (part = 0; part < one->n_ranks; part++) {
+		addends.part = part;
+		addends.n = one->rows[part];
+		addends.n_added = 0;
+		check_part(&addends, rank, at(one, results, op_case_before(one, part)));
 	}
-	free(sums);
 }
 
 void op_data_check(const struct op_case *one, uint32_t rank, uint64_t seed,

@@ -35,6 +35,7 @@ struct op_case {
 					 * larger by as much; 0: not scaled */
 	struct ceov_op_tuning tuning;
 	int                   wants_gathered;
+	const uint32_t       *node_of;  /* sums by node: [rank]; NULL: not by node */
 };
 
 /* Makes a random case with small sizes, uneven rows, some of them 0, and a random tuning. */

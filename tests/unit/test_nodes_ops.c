@@ -118,6 +118,33 @@ START_TEST(test_random_operators)
 }
 END_TEST
 
+/* Sums in two levels; _i: which nodes. Reduce-scatters and all-reduces of all types, with gaps,
+ * empty parts and factors. */
+START_TEST(test_random_sums_by_node)
+{
+	static const uint32_t node_of[][8] = {
+		{ 0, 0, 1, 1 }, { 0, 1, 0, 1, 1 }, { 0, 0, 0, 1, 2, 2 }, { 0, 1, 1, 1, 1, 1, 2, 0 },
+		{ 0, 1, 2 },
+	};
+	static const uint32_t n_nodes[] = { 2, 2, 3, 3, 3 }, n_ranks[] = { 4, 5, 6, 8, 3 };
+	uint64_t random = testing_seed();
+	struct op_case one;
+	struct op_rig rig;
+	uint32_t i;
+
+	open_mixed(&rig, n_nodes[_i], n_ranks[_i], node_of[_i]);
+	for (i = 0; i < 2 * CASES; ) {
+		one = op_case_random(&random, rig.n_ranks);
+		if (!op_is_sum(one.sort))
+			continue;
+		one.node_of = node_of[_i];
+		op_rig_each(&rig, repeat, &one);
+		i++;
+	}
+	close_all(&rig);
+}
+END_TEST
+
 /* What a rank sends to another is divided between two rails, and has more pieces than one. */
 START_TEST(test_large_operands)
 {
@@ -269,6 +296,48 @@ START_TEST(test_a_shard_enters_a_node_once)
 }
 END_TEST
 
+/* Counts a plan's transfers with bytes to other nodes. */
+static uint32_t count_far(const ceov_workspace *workspace, const ceov_plan *plan)
+{
+	const struct cei_levels *levels = &workspace->levels;
+	uint32_t i, target, n = 0;
+
+	for (i = 0; plan && i < plan->program.n_transfers; i++) {
+		if (!plan->program.transfers[i].row_bytes)
+			continue;
+		target = plan->program.buffers[plan->program.transfers[i].target.buffer].rank;
+		n += levels->node[target] != levels->node[workspace->rank];
+	}
+	return n;
+}
+
+/* By node, each part gets one sum from each other node, and in an all-reduce (_i) each sum goes to
+ * each other node once. */
+START_TEST(test_a_node_sends_one_sum)
+{
+	const uint32_t node_of[] = { 0, 0, 1, 1, 1, 2 };
+	struct op_case one = op_case_of(_i ? OP_ALL_REDUCE : OP_REDUCE_SCATTER, 6, 64, 0, 0);
+	uint32_t rank, n_parts = 0, n_node_sums = 0, n_sums = 0;
+	struct op_rig rig;
+	ceov_op *op;
+
+	one.node_of = node_of;
+	one.tuning.n_pieces = 1;
+	open_mixed(&rig, 3, 6, node_of);
+	for (rank = 0; rank < 6; rank++) {
+		op = op_case_made(&one, rig.workspaces[rank]);
+		n_parts += count_far(op->workspace, op->stages[0].plan[0]);
+		n_node_sums += count_far(op->workspace, op->stages[1].plan[0]);
+		n_sums += count_far(op->workspace, op->stages[2].plan[0]);
+		ceov_op_release(op);
+	}
+	ck_assert_uint_eq(n_parts, 5);          /* of the node that has one rank */
+	ck_assert_uint_eq(n_node_sums, 6 * 2 - 5);
+	ck_assert_uint_eq(n_sums, _i ? 6 * 2 : 0);
+	close_all(&rig);
+}
+END_TEST
+
 /* --- failures ---------------------------------------------------------------------------- */
 
 static void run_without(const struct op_part *part)
@@ -312,10 +381,12 @@ int main(void)
 
 	tcase_set_timeout(tcase, 60);
 	tcase_add_loop_test(tcase, test_random_operators, 0, 4);
+	tcase_add_loop_test(tcase, test_random_sums_by_node, 0, 5);
 	tcase_add_loop_test(tcase, test_large_operands, 0, OP_SORTS);
 	tcase_add_test(tcase, test_random_moves);
 	tcase_add_test(tcase, test_each_lane_says_what_it_sent);
 	tcase_add_loop_test(tcase, test_a_shard_enters_a_node_once, 0, 2);
+	tcase_add_loop_test(tcase, test_a_node_sends_one_sum, 0, 2);
 	tcase_add_loop_test(tcase, test_a_cut_network_ends_runs, 0, 2);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);

@@ -13,8 +13,9 @@
  * COUNTERS: in run e a counter rises to e. The exceptions are `done`, and `ready` in captured runs
  * (capture_cuda.h). The signals and the indices of their counters are:
  *
- *   arrived  at each rank, one signal for each half: source rank * pieces + piece. In the
- *            second stage of an all-reduce: n_ranks * CEI_OP_PIECES_MAX more than that
+ *   arrived  at each rank, one signal for each half: source rank * pieces + piece. Where an
+ *            all-reduce sends sums: n_ranks * CEI_OP_PIECES_MAX more than that. The sums of nodes
+ *            have counters of their own (reduce/by_node.c)
  *   here     at each rank, in host memory: half * n_ranks + r. Rank r raises it when it has
  *            begun a run in which it sends this rank no bytes
  *   ready    used by its own rank only: target rank * pieces + piece, or piece. The last
@@ -38,7 +39,7 @@
 #include "ops/shape.h"
 
 #define CEI_OP_HALVES         2u
-#define CEI_OP_STAGES_MAX     2u
+#define CEI_OP_STAGES_MAX     3u
 #define CEI_OP_RUNS_MAX       16u       /* runs whose launches may be in flight */
 /* For each stage one of this node and one for each rank of another; for each rank its `here`. */
 #define CEI_OP_SENT_MAX       (CEI_OP_STAGES_MAX * CEI_OP_RANKS_MAX + CEI_OP_RANKS_MAX)

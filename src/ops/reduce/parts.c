@@ -6,6 +6,9 @@
 #include "ops/reduce/parts.h"
 
 #include "ops/compute/dtype.h"
+#include "ops/reduce/by_node.h"
+
+#define GATHER_ALIGN_BYTES 256u
 
 uint64_t cei_sum_bytes(const struct cei_op_shape *shape, uint64_t n_elements)
 {
@@ -43,4 +46,17 @@ uint64_t cei_sum_piece_of(const ceov_op *op, uint32_t rank, uint32_t piece, uint
 
 	*ret_at = at;
 	return n - at < share ? n - at : share;
+}
+
+uint64_t cei_sum_slot_bytes(const struct cei_op_shape *shape)
+{
+	return cei_sum_bytes(shape, cei_op_most_rows(shape));
+}
+
+uint64_t cei_sum_gather_at(const struct cei_op_shape *shape)
+{
+	uint64_t n_slots = shape->n_ranks * (shape->sum.by_node ? CEI_BY_NODE_SLOTS : 1);
+
+	return (n_slots * cei_sum_slot_bytes(shape) + GATHER_ALIGN_BYTES - 1) /
+		GATHER_ALIGN_BYTES * GATHER_ALIGN_BYTES;
 }

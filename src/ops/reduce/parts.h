@@ -27,4 +27,11 @@ uint64_t cei_sum_piece_elements(const ceov_op *op, uint32_t rank);
  * in the part. Pieces behind the end of a short part have 0. */
 uint64_t cei_sum_piece_of(const ceov_op *op, uint32_t rank, uint32_t piece, uint64_t *ret_at);
 
+/* Returns the offset of the gathered sums of an all-reduce in a half of scratch, in bytes: how many
+ * bytes what ranks send to be added needs. */
+uint64_t cei_sum_gather_at(const struct cei_op_shape *shape);
+
+/* Returns the bytes of the longest part, which is what a slot for anybody's part has. */
+uint64_t cei_sum_slot_bytes(const struct cei_op_shape *shape);
+
 #endif /* CEI_PARTS_H */

@@ -19,6 +19,7 @@
 #include "ops/core/operands.h"
 #include "ops/core/run.h"
 #include "ops/kinds.h"
+#include "ops/reduce/by_node.h"
 #include "ops/reduce/parts.h"
 #include "ops/tuning/candidates.h"
 
@@ -27,7 +28,6 @@
 #define PIECES_MAX          4u
 
 #define BLOCKS_DEFAULT      16u
-#define GATHER_ALIGN_BYTES  256u
 #define STRIDE_MAX          (UINT64_C(1) << 40) /* so that all offsets in bytes fit 64 bits */
 
 static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const void *from,
@@ -43,6 +43,7 @@ static const struct ceov_op_tuning *shape_of(struct cei_op_shape *shape, const v
 	shape->dtype = taken.dtype;
 	shape->sum.stride = taken.stride;
 	shape->sum.scale = taken.scale != 0 ? taken.scale : 1;
+	shape->sum.by_node = taken.by_node;
 	cei_op_take_rows(shape, taken.counts, n_ranks);
 	return taken.tuning;
 }
@@ -83,22 +84,16 @@ static const char *fault_of(const struct cei_op_shape *shape)
 		fault = cei_op_rows_fault(shape, CEI_ELEMENTS_MAX, CEI_SUM_STEP);
 	if (!fault)
 		fault = stride_fault(shape);
+	if (!fault && shape->sum.by_node > 1)
+		fault = "by_node must be 0 or 1";
 	return fault ? fault : scale_fault(shape);
-}
-
-/* Returns the offset of the gathered sums in a half of scratch, in bytes. */
-static uint64_t gather_at(const struct cei_op_shape *shape)
-{
-	uint64_t bytes = cei_sum_bytes(shape, shape->n_ranks * cei_op_most_rows(shape));
-
-	return (bytes + GATHER_ALIGN_BYTES - 1) / GATHER_ALIGN_BYTES * GATHER_ALIGN_BYTES;
 }
 
 static uint64_t scratch_bytes(const struct cei_op_shape *shape)
 {
 	if (shape->kind == &cei_reduce_scatter)
-		return gather_at(shape);
-	return gather_at(shape) + cei_sum_bytes(shape, cei_op_all_rows(shape));
+		return cei_sum_gather_at(shape);
+	return cei_sum_gather_at(shape) + cei_sum_bytes(shape, cei_op_all_rows(shape));
 }
 
 uint64_t ceov_reduce_scatter_scratch_bytes(const struct ceov_reduce *from, uint32_t n_ranks)
@@ -163,7 +158,7 @@ static int send_sum(ceov_op *op, uint32_t target, uint32_t piece)
 		leg.ready = last_piece(op);
 	}
 	leg.source_bytes = cei_sum_bytes(shape, at);
-	leg.target_bytes = gather_at(shape) +
+	leg.target_bytes = cei_sum_gather_at(shape) +
 		cei_sum_bytes(shape, cei_op_rows_before(shape, rank) + at);
 	leg.n_bytes = cei_sum_bytes(shape, n);
 	leg.arrives = shape->n_ranks * CEI_OP_PIECES_MAX + rank * op->choice.n_pieces + piece;
@@ -253,7 +248,11 @@ static int build_second(ceov_op *op)
 
 static int build(ceov_op *op)
 {
-	int r = build_first(op);
+	int r;
+
+	if (cei_by_node_is_used(op))
+		return cei_by_node_build(op);
+	r = build_first(op);
 
 	return r || op->kind == &cei_reduce_scatter ? r : build_second(op);
 }
@@ -271,6 +270,8 @@ static int queue_job(const struct cei_run *run)
 	struct cei_reduce_job job;
 	uint32_t i;
 
+	if (cei_by_node_is_used(op))
+		return cei_by_node_job(run);
 	for (i = 0; i < shape->n_ranks; i++)
 		pieces[i] = cei_sum_piece_elements(op, i);
 	memset(&job, 0, sizeof(job));
@@ -280,7 +281,7 @@ static int queue_job(const struct cei_run *run)
 		cei_sum_bytes(shape, cei_sum_part_at(shape, job.own));
 	job.target = operands->target;
 	job.partials = cei_run_scratch(run);
-	job.gathered = is_all ? cei_run_scratch(run) + gather_at(shape) : NULL;
+	job.gathered = is_all ? cei_run_scratch(run) + cei_sum_gather_at(shape) : NULL;
 	job.partial_stride_bytes = cei_sum_bytes(shape, shape->rows[job.own]);
 	job.counts = shape->rows;
 	job.piece_elements = pieces;
@@ -328,6 +329,9 @@ static void explain(const struct cei_choose_args *args, struct cei_choice *choic
 	cei_choice_say_pieces(args, choice);
 	cei_choice_say(choice, "blocks that sum: %u (%s)\n", choice->n_reduce_blocks,
 		       cei_choice_by(args->given->n_reduce_blocks));
+	if (args->shape->sum.by_node)
+		cei_choice_say(choice, "over several nodes: each adds up what its ranks have for "
+			       "ranks of others\n");
 }
 
 /* Lists candidates with at most 16 blocks, because a sum should leave most SMs to other kernels. */
@@ -373,6 +377,7 @@ static int take_operands(struct cei_run *run)
 	run->stream = from->stream;
 	run->floating[0] = from->source;
 	run->floating[1] = (const char *)from->target + cei_sum_bytes(shape, own_at);
+	run->floating[2] = run->floating[1];
 	return 0;
 }
 
@@ -410,7 +415,7 @@ const struct cei_op_kind cei_reduce_scatter = {
 	.key = "reduce_scatter",
 	.run_call = "ceov_reduce_run",
 	.run_bytes = sizeof(struct ceov_reduce_run),
-	.n_stages = 1,
+	.n_stages = CEI_BY_NODE_STAGES,
 	.shape = shape_of,
 	.fault = fault_of,
 	.row_bytes = row_bytes,
@@ -429,7 +434,7 @@ const struct cei_op_kind cei_all_reduce = {
 	.key = "all_reduce",
 	.run_call = "ceov_reduce_run",
 	.run_bytes = sizeof(struct ceov_reduce_run),
-	.n_stages = 2,
+	.n_stages = CEI_BY_NODE_STAGES,
 	.shape = shape_of,
 	.fault = fault_of,
 	.row_bytes = row_bytes,
