@@ -139,6 +139,7 @@ pure_suites = \
 	%D%/unit/test_far_wire \
 	%D%/unit/test_network_wire \
 	%D%/unit/test_clock_offset \
+	%D%/unit/test_trace_merge \
 	%D%/unit/test_spread \
 	%D%/unit/test_far_stream \
 	%D%/unit/test_rail_evil \
@@ -210,6 +211,7 @@ product_tests = \
 	%D%/system/test_measure.sh \
 	%D%/system/test_info.sh \
 	%D%/system/test_run.sh \
+	%D%/system/test_trace.sh \
 	%D%/system/test_python.sh \
 	%D%/system/test_sdist.sh \
 	%D%/system/test_torch.sh
@@ -227,6 +229,14 @@ LDADD = libtesting.la libceoverlap_core.la $(CHECK_LIBS)
 # What times say, on a machine that only pretends: parts of the bench.
 %C%_unit_test_measure_SOURCES = %D%/unit/test_measure.c tools/bench/measure/measure.h \
 	tools/bench/measure/pairs.c tools/bench/measure/sets.c
+
+%C%_unit_test_trace_merge_CPPFLAGS = $(AM_CPPFLAGS) $(JSON_C_CFLAGS)
+%C%_unit_test_trace_merge_LDADD = $(LDADD) $(JSON_C_LIBS)
+%C%_unit_test_trace_merge_SOURCES = %D%/unit/test_trace_merge.c \
+	tools/common/output.c tools/common/output.h \
+	tools/common/trace_merge.c tools/common/trace_merge.h \
+	tools/common/trace_part.c tools/common/trace_part.h \
+	tools/common/trace_scan.c tools/common/trace_scan.h
 
 %C%_system_test_meeting_SOURCES = %D%/system/test_meeting.c \
 	%D%/system/meeting_fixture.c %D%/system/meeting_fixture.h

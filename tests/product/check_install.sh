@@ -97,7 +97,12 @@ if [ -z "$launcher" ] || ! timeout 60 "$launcher" -n 2 true; then
 	echo "FAIL: the installed ceoverlap-run does not start processes"
 	failed=1
 fi
-for page in ceoverlap-bench.1 ceoverlap-info.1 ceoverlap-run.1; do
+joiner=$(find "$folder/root" -name ceoverlap-trace -type f)
+if [ -z "$joiner" ] || ! "$joiner" --help > /dev/null; then
+	echo "FAIL: the installed ceoverlap-trace does not print its help"
+	failed=1
+fi
+for page in ceoverlap-bench.1 ceoverlap-info.1 ceoverlap-run.1 ceoverlap-trace.1; do
 	if [ -z "$(find "$folder/root" -name "$page*")" ]; then
 		echo "FAIL: $page was not installed"
 		failed=1

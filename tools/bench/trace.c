@@ -10,77 +10,35 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/common/output.h"
+#include "tools/bench/bench.h"
+#include "tools/common/trace_merge.h"
+
+#define PART_BYTES 4096u
 
 static void part_path(char *text, size_t n_bytes, const char *path, uint32_t rank)
 {
 	snprintf(text, n_bytes, "%s.rank%u", path, rank);
 }
 
-/* Appends the events of `from` to the target, and adds up both counts of dropped events. */
-static void take_over(struct json_object *target, struct json_object *from)
-{
-	static const char *const sums[] = { "dropped_chunks", "unfinished_chunks" };
-	struct json_object *events = json_object_object_get(target, "traceEvents");
-	struct json_object *more = json_object_object_get(from, "traceEvents");
-	struct json_object *data = json_object_object_get(target, "otherData");
-	struct json_object *added = json_object_object_get(from, "otherData");
-	int64_t sum;
-	size_t i;
-
-	for (i = 0; more && i < json_object_array_length(more); i++)
-		json_object_array_add(events, json_object_get(
-			json_object_array_get_idx(more, i)));
-	for (i = 0; data && added && i < 2; i++) {
-		sum = json_object_get_int64(json_object_object_get(data, sums[i])) +
-			json_object_get_int64(json_object_object_get(added, sums[i]));
-		json_object_object_add(data, sums[i], json_object_new_int64(sum));
-	}
-}
-
-static struct json_object *read_part(const char *path, uint32_t rank)
-{
-	char part[4096];
-	struct json_object *object;
-
-	part_path(part, sizeof(part), path, rank);
-	if (access(part, F_OK))
-		return NULL;
-	object = json_object_from_file(part);
-	if (!object)
-		fprintf(stderr, "ceoverlap-bench: cannot read the trace %s: %s\n", part,
-			json_util_get_last_err());
-	return object;
-}
-
 int bench_trace_merge(const char *path, uint32_t n_ranks)
 {
-	struct json_object *whole = NULL, *object;
-	const char *text;
-	char part[4096];
-	uint32_t i;
+	const char *paths[BENCH_RANKS_MAX];
+	char parts[BENCH_RANKS_MAX][PART_BYTES];
+	uint32_t i, n = 0;
 	int r;
 
 	for (i = 0; i < n_ranks; i++) {
-		object = read_part(path, i);
-		if (whole && object) {
-			take_over(whole, object);
-			json_object_put(object);
-		} else if (object) {
-			whole = object;
-		}
+		part_path(parts[n], sizeof(parts[n]), path, i);
+		if (access(parts[n], F_OK))
+			continue;
+		paths[n] = parts[n];
+		n++;
 	}
-	if (!whole)
+	if (!n)
 		return 0;
-	text = json_object_to_json_string_ext(whole, JSON_C_TO_STRING_PLAIN);
-	if (!text)
-		fprintf(stderr, "ceoverlap-bench: no memory for the trace %s\n", path);
-	r = text ? output_write(path, text) : -1;
-	json_object_put(whole);
-	for (i = 0; !r && i < n_ranks; i++) {
-		part_path(part, sizeof(part), path, i);
-		(void)unlink(part);
-	}
+	r = trace_merge(paths, n, path);
+	for (i = 0; !r && i < n; i++)
+		(void)unlink(paths[i]);
 	return r;
 }
 

@@ -129,6 +129,13 @@ int output_close(struct output *output)
 	return error ? fail(output->path, error) : 0;
 }
 
+void output_drop(struct output *output)
+{
+	(void)fclose(output->stream);
+	if (output->beside[0])
+		unlink(output->beside);
+}
+
 int output_write(const char *path, const char *text)
 {
 	struct output output;

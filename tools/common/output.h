@@ -29,6 +29,9 @@ int  output_open(struct output *output, const char *path);
 /* Completes the file. Returns 0, or -1, reported on stderr; then the old file is still there. */
 int  output_close(struct output *output);
 
+/* Leaves the file unwritten: the old one stays. What was written directly stays, too. */
+void output_drop(struct output *output);
+
 /* Writes one text to the path, with open and close. */
 int  output_write(const char *path, const char *text);
 
