@@ -293,7 +293,8 @@ START_TEST(test_events_that_make_no_sense)
 	refused_with_event("{\"ph\":\"b\",\"pid\":65536,\"ts\":1}", "its pid is no rank");
 	refused_with_event("7", "event 1: a value is no JSON, or of another type");
 	refused_with_event("{\"ph\":\"M\",\"pid\":0},", "a comma stands behind the last event");
-	refused_with_event("{\"ph\":\"M\",\"pid\":0} {\"ph\":\"M\",\"pid\":0}", "a comma is missing");
+	refused_with_event("{\"ph\":\"M\",\"pid\":0} {\"ph\":\"M\",\"pid\":0}",
+			   "a comma is missing");
 	refused_with_event("{\"ph\":\"M\",\"pid\":0},\n{\"ph\":\"M\",\"pid\":}", "event 2: ");
 }
 END_TEST
