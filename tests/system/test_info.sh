@@ -127,10 +127,10 @@ then
 fi
 
 # No GPU, or no NIC that UCX has: UCX chooses, and the reason is told.
-CEOVERLAP_NICS= expect 0 "rails that nobody names" build
+CEOVERLAP_NICS='' expect 0 "rails that nobody names" build
 holds "^  [^ ]+ +(yes|no) " "a rail that nobody named"
 holds "^ +why: [a-zA-Z]" "why it is opened"
-CEOVERLAP_NICS= CEOVERLAP_TRANSPORTS=posix expect 0 "rails of a machine's file" --xml "$machines/two-no-p2p.xml" build
+CEOVERLAP_NICS='' CEOVERLAP_TRANSPORTS=posix expect 0 "rails of a machine's file" --xml "$machines/two-no-p2p.xml" build
 holds "why: the transport can use none of the machine's network cards" "cards that are not here"
 
 # --- each for what it is ---------------------------------------------------------------
