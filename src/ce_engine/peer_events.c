@@ -10,6 +10,7 @@
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/far.h"
 #include "ce_engine/objects/signal.h"
+#include "net/network_wire.h"
 
 /* Signals that are aborted together. */
 #define TOGETHER 64u
@@ -92,18 +93,21 @@ static uint32_t collect(ceov_context *context, const struct cei_network_signal *
 	return n_found;
 }
 
-static void aborted(void *arg, const struct cei_network_signal *named, uint32_t n, int error,
-		    uint32_t blame)
+/* Renewals zero signals under the same lock, behind their new generation: what is of today's
+ * generation here is aborted before it is zeroed, and what is older is left alone. */
+static void aborted(void *arg, const struct cei_note_abort *abort)
 {
+	struct cei_network_signal named[CEI_NETWORK_ABORTS_MAX];
 	struct ceov_signal *signals[TOGETHER];
 	struct cei_report_hold hold;
 	ceov_context *context = arg;
-	uint32_t n_found;
+	uint32_t n;
 
 	cei_report_hold_begin(&context->report, &hold);
 	pthread_mutex_lock(&context->lock);
-	n_found = collect(context, named, n, signals);
-	cei_signals_abort(signals, n_found, error, blame);
+	n = cei_network_still_aborted(context->site.network, abort, named);
+	n = collect(context, named, n, signals);
+	cei_signals_abort(signals, n, abort->error, abort->blame);
 	pthread_mutex_unlock(&context->lock);
 	cei_report_hold_end(&context->report, &hold);
 }

@@ -73,6 +73,21 @@ static void forget_bases(ceov_signal *signal)
 	pthread_mutex_unlock(&context->lock);
 }
 
+/* Aborts by other nodes hold the context's lock from the look at the signal's generation until they
+ * are done, so none of them aborts what has been zeroed here. */
+static int clear(ceov_signal *signal)
+{
+	ceov_context *context = signal->object.context;
+	int r;
+
+	if (!signal->own_control.far_id)
+		return cei_signal_clear(signal);        /* other nodes do not know it */
+	pthread_mutex_lock(&context->lock);
+	r = cei_signal_clear(signal);
+	pthread_mutex_unlock(&context->lock);
+	return r;
+}
+
 int cei_signal_renew(ceov_signal *signal)
 {
 	struct cei_backend *backend;
@@ -101,7 +116,7 @@ int cei_signal_renew(ceov_signal *signal)
 				      signal->own_control.far_id,
 				      cei_deadline(signal->object.context->deadline_ns));
 	if (!r && signal->control == &signal->own_control)
-		r = cei_signal_clear(signal);
+		r = clear(signal);
 	if (!r)
 		forget_bases(signal);
 	return r;

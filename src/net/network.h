@@ -30,6 +30,7 @@
 struct cei_network;
 struct cei_far_copier_ops;              /* net/far_copier.h */
 struct cei_machine;                     /* topology/machine.h */
+struct cei_note_abort;                  /* net/network_wire.h */
 struct cei_rail;                        /* net/rail.h */
 struct cei_transport_ops;               /* net/transport.h */
 
@@ -43,10 +44,10 @@ struct cei_network_events {
 	 * of it writes to memory of this process any more. */
 	void (*gone)(void *arg, uint32_t rank, int departed);
 
-	/* These signals, of this process or watched here, were aborted. blame: a rank, or
-	 * CEOV_NOBODY. */
-	void (*aborted)(void *arg, const struct cei_network_signal *signals, uint32_t n,
-			int error, uint32_t blame);
+	/* Signals of this process or watched here were aborted; cei_network_still_aborted() tells
+	 * which. The handler asks under the lock under which renewed signals are zeroed, and
+	 * aborts under it, too. */
+	void (*aborted)(void *arg, const struct cei_note_abort *abort);
 
 	/* The owner of a watched signal has renewed it: its image has to be zeroed. */
 	void (*renewed)(void *arg, uint32_t rank, uint32_t region);
@@ -157,6 +158,13 @@ int  cei_network_raise(struct cei_network *network, uint32_t rank, uint32_t regi
 /* This process waits, by as many waits more or less, for counters of its own that other nodes may
  * raise. Processes that use its exports and fall silent meanwhile are lost. Never blocks. */
 void cei_network_await_users(struct cei_network *network, int by);
+
+/* Finds those of the aborted signals that have not been renewed since, at most
+ * CEI_NETWORK_ABORTS_MAX. A renewal counts from the moment at which it is told to other processes,
+ * which is before its signal is zeroed. Returns how many they are. */
+uint32_t cei_network_still_aborted(struct cei_network *network,
+				   const struct cei_note_abort *abort,
+				   struct cei_network_signal *ret_signals);
 
 /* Tells the abort of signals to all other processes that have to know: of a found one its owner;
  * of one of this process all that have found it. n: at most CEI_NETWORK_ABORTS_MAX, which

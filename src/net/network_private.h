@@ -277,9 +277,6 @@ struct cei_network_entry *cei_network_entry(struct cei_network *network, uint32_
 void cei_network_image_renewed(struct cei_network *network,
 			       const struct cei_note_signal *signal);
 
-/* Keeps those signals of the note that are of today's generation. Returns how many they are. */
-uint32_t cei_network_still_aborted(struct cei_network *network, struct cei_note_abort *abort,
-				   struct cei_network_signal *ret_signals);
 
 void cei_network_heard_raise(struct cei_network *network, const struct cei_note_counter *raise);
 void cei_network_heard_ask(struct cei_network *network, uint32_t process,

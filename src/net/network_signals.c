@@ -285,16 +285,19 @@ static uint32_t generation_of(struct cei_network *network,
 	return image ? image->generation : 0;
 }
 
-uint32_t cei_network_still_aborted(struct cei_network *network, struct cei_note_abort *abort,
+uint32_t cei_network_still_aborted(struct cei_network *network,
+				   const struct cei_note_abort *abort,
 				   struct cei_network_signal *ret_signals)
 {
 	uint32_t i, n = 0;
 
+	pthread_mutex_lock(&network->lock);
 	for (i = 0; i < abort->n; i++)
 		if (abort->signals[i].named.rank < cei_book_n_ranks(network->book) &&
 		    abort->signals[i].generation ==
 		    generation_of(network, &abort->signals[i].named))
 			ret_signals[n++] = abort->signals[i].named;
+	pthread_mutex_unlock(&network->lock);
 	return n;
 }
 

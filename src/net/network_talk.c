@@ -371,19 +371,6 @@ static void heard_renew(struct cei_network *network, uint32_t process,
 	pthread_mutex_unlock(&network->lock);
 }
 
-static void heard_abort(struct cei_network *network, struct cei_note_abort *abort)
-{
-	struct cei_network_signal signals[CEI_NETWORK_ABORTS_MAX];
-	uint32_t n;
-
-	pthread_mutex_lock(&network->lock);
-	n = cei_network_still_aborted(network, abort, signals);
-	pthread_mutex_unlock(&network->lock);
-	if (n)
-		network->events->aborted(network->events_arg, signals, n, abort->error,
-					 abort->blame);
-}
-
 static void heard_gone(struct cei_network *network, uint32_t rank)
 {
 	uint32_t process;
@@ -409,7 +396,7 @@ static void heard_note(struct cei_network *network, uint32_t process,
 		return;
 	}
 	if (note.type == CEI_NOTE_ABORT) {
-		heard_abort(network, &note.abort);
+		network->events->aborted(network->events_arg, &note.abort);
 	} else if (note.type == CEI_NOTE_RENEW) {
 		heard_renew(network, process, &note.renew);
 	} else if (note.type == CEI_NOTE_GONE) {

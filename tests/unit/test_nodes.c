@@ -7,6 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/signal.h"
+#include "net/network_private.h"
 #include "unit/nodes_rig.h"
 
 static struct nodes nodes;
@@ -317,6 +320,33 @@ END_TEST
 
 /* --- finding, meeting, leaving ------------------------------------------------------------ */
 
+/* An abort that comes while the signal is renewed. The test has the lock under which aborts of other
+ * processes are carried out, and does meanwhile what a renewal does first and last. */
+START_TEST(test_an_abort_during_a_renewal_does_not_reach_the_new_signal)
+{
+	ceov_context *context;
+	struct cei_network *network;
+	ceov_signal *own;
+	ceov_ticket ticket;
+
+	nodes_open(&nodes, 2, 1);
+	own = nodes_signal(&nodes, 1, "own", 2);
+	ticket = launch(plan_that_waits(nodes_find_signal(&nodes, 0, 1, "own")), 0);
+	context = nodes_context(&nodes, 1);
+	network = context->site.network;
+	pthread_mutex_lock(&context->lock);
+	ck_assert_int_eq(ceov_abort(nodes_context(&nodes, 0), ticket), 0);
+	usleep(200000);                 /* the rail's thread gets the note, and waits for the lock */
+	pthread_mutex_lock(&network->lock);
+	cei_network_entry(network, own->own_control.far_id)->generation++;
+	pthread_mutex_unlock(&network->lock);
+	ck_assert_int_eq(cei_signal_clear(own), 0);
+	pthread_mutex_unlock(&context->lock);
+	ck_assert_int_eq(ceov_signal_wait(own, 0, 1, 300 * TESTING_MS), CEOV_PENDING);
+	nodes_close(&nodes);
+}
+END_TEST
+
 START_TEST(test_what_is_not_there_is_not_found)
 {
 	ceov_buffer *buffer = NULL;
@@ -468,6 +498,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_threads_raise_and_await_across_nodes);
 	tcase_add_test(all, test_an_abort_reaches_all_nodes);
 	tcase_add_test(all, test_a_late_abort_does_not_reach_a_renewed_signal);
+	tcase_add_test(all, test_an_abort_during_a_renewal_does_not_reach_the_new_signal);
 	tcase_add_test(all, test_what_is_not_there_is_not_found);
 	tcase_add_test(all, test_a_context_tells_its_ranks);
 	tcase_add_test(all, test_a_find_before_the_other_node_has_opened);
