@@ -418,6 +418,16 @@ static size_t whole_text(char *ret_text)
 	return strlen(ret_text);
 }
 
+START_TEST(test_what_stands_behind_the_end)
+{
+	char text[TEXT_MAX];
+
+	(void)whole_text(text);
+	strcat(text, "{}");
+	refused_text(text, "something stands behind its end");
+}
+END_TEST
+
 START_TEST(test_a_file_that_is_cut_anywhere_is_refused)
 {
 	char text[TEXT_MAX];
@@ -480,6 +490,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_files_that_say_what_cannot_be);
 	tcase_add_test(all, test_files_that_do_not_belong_together);
 	tcase_add_test(all, test_targets_that_cannot_be_written);
+	tcase_add_test(all, test_what_stands_behind_the_end);
 	tcase_add_test(all, test_a_file_that_is_cut_anywhere_is_refused);
 	tcase_add_test(all, test_damaged_files);
 	suite_add_tcase(made, all);
