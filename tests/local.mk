@@ -212,6 +212,7 @@ product_tests = \
 	%D%/system/test_info.sh \
 	%D%/system/test_run.sh \
 	%D%/system/test_trace.sh \
+	%D%/system/test_launchers.sh \
 	%D%/system/test_python.sh \
 	%D%/system/test_sdist.sh \
 	%D%/system/test_torch.sh
