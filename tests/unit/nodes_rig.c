@@ -207,6 +207,13 @@ void nodes_close_one(struct nodes *nodes, uint32_t number)
 	close_node(&nodes->node[number]);
 }
 
+void nodes_cut(struct nodes *nodes, uint32_t one, uint32_t other)
+{
+	pthread_mutex_lock(&nodes->net.lock);
+	loop_net_cut(&nodes->net, one, other, 1);
+	pthread_mutex_unlock(&nodes->net.lock);
+}
+
 void nodes_close(struct nodes *nodes)
 {
 	run_all(nodes, close_node);

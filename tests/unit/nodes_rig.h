@@ -75,6 +75,9 @@ void nodes_open_at(struct nodes *nodes, uint32_t n, const struct ceov_place *pla
 /* Opens two nodes of one rank each. Node 0 asks node 1 for a buffer before that has opened. */
 void nodes_open_late(struct nodes *nodes);
 
+/* Cuts the simulated network between two nodes, both ways: nothing comes, and nothing fails. */
+void nodes_cut(struct nodes *nodes, uint32_t one, uint32_t other);
+
 /* Closes the contexts that are open, all at once. */
 void nodes_close(struct nodes *nodes);
 

@@ -202,7 +202,7 @@ START_TEST(test_a_cut_network_leaves_named_memory_alone)
 	connect(&route, 9 * BYTES);
 	memory = map(9 * BYTES);
 	ticket = launch(&route, 0, memory);
-	loop_net_cut(&nodes.net, 0, 1, 1);
+	nodes_cut(&nodes, 0, 1);
 	r = ceov_wait(nodes_context(&nodes, 0), ticket, 5 * NODES_TIMEOUT_NS);
 	ck_assert_msg(r == CEOV_ERR_PEER_LOST || r == CEOV_ERR_UNCERTAIN, "%d", r);
 	munmap(memory, 9 * BYTES);

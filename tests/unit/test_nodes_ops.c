@@ -350,7 +350,7 @@ static void run_without(const struct op_part *part)
 
 	for (seed = 0; !r && seed < 1000; seed++) {
 		if (part->rank == 0 && seed == 3)
-			loop_net_cut(&nodes.net, 0, 1, 1);
+			nodes_cut(&nodes, 0, 1);
 		op_data_make(one, part->rank, seed, &data);
 		r = op_data_run(one, op, &data);
 		if (!r)
