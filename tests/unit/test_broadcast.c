@@ -14,7 +14,7 @@
 
 #define GUARD     64u           /* bytes around targets that must stay untouched */
 #define UNTOUCHED 0xa5
-#define LAUNCHES  4u
+#define LAUNCHES  2u
 
 struct layout {
 	uint32_t n_nodes;
