@@ -320,8 +320,8 @@ END_TEST
 
 /* --- finding, meeting, leaving ------------------------------------------------------------ */
 
-/* An abort that comes while the signal is renewed. The test has the lock under which aborts of other
- * processes are carried out, and does meanwhile what a renewal does first and last. */
+/* An abort that comes while the signal is renewed. The test has the lock under which aborts of
+ * other processes are carried out, and does meanwhile what a renewal does first and last. */
 START_TEST(test_an_abort_during_a_renewal_does_not_reach_the_new_signal)
 {
 	ceov_context *context;
@@ -336,7 +336,7 @@ START_TEST(test_an_abort_during_a_renewal_does_not_reach_the_new_signal)
 	network = context->site.network;
 	pthread_mutex_lock(&context->lock);
 	ck_assert_int_eq(ceov_abort(nodes_context(&nodes, 0), ticket), 0);
-	usleep(200000);                 /* the rail's thread gets the note, and waits for the lock */
+	usleep(200000);                 /* the rail's thread waits for the lock */
 	pthread_mutex_lock(&network->lock);
 	cei_network_entry(network, own->own_control.far_id)->generation++;
 	pthread_mutex_unlock(&network->lock);
