@@ -59,6 +59,8 @@ rows() {
 	count 1 "^all_to_all +ours +($1|nodes) .* verified$" "a row of the all-to-all"
 	count 12 "^p2p +ours .* verified$" "rows of all pairs"
 	count 1 "^mark +ours .* verified$" "a row of marks"
+	count 1 "^broadcast +ours +levels .* verified$" "a row of the broadcast"
+	count 1 "^broadcast +ours +flat .* verified$" "a row of the root that sends all itself"
 	count 1 "^# ceoverlap-bench " "one rank prints"
 	! grep -qE 'WRONG|unchecked' "$out" || fail "rows that are not verified"
 }
@@ -72,8 +74,20 @@ report() {
 	python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$json" || fail "no JSON"
 }
 
+# operators NODES: the rows of all operators are there, in the report too.
+operators() {
+	count 1 "^ag_gemm .* verified$" "a row of ag_gemm"
+	count 1 "^gemm_rs .* verified$" "a row of gemm_rs"
+	count 1 "^reduce_scatter +$2 .* verified$" "a row of the reduce-scatter"
+	count 1 "^all_reduce +$2 .* verified$" "a row of the all-reduce"
+	count 1 "^# ceoverlap-bench " "one rank prints"
+	report "$1"
+	# The findings of checks come from other processes; they are small numbers, but not 0.
+	[ "$(grep -cE '"error": *[1-9][0-9.]+e-0[34]' "$json")" = 4 ] || fail "errors in the report"
+}
+
 read -ra quick <<< "--host -b 64K -n 3 -w 1 -T 30"
-all=all_gather,all_to_all,p2p,mark
+all=all_gather,all_to_all,p2p,mark,broadcast
 
 # --- two nodes ----------------------------------------------------------------------------
 
@@ -101,6 +115,26 @@ count 1 "^# alone: within the node nothing, between nodes" "there is no level wi
 ends 0 "nodes that the bench starts" "$bench" "${quick[@]}" -g 4 --nodes 2 \
 	-t all_gather,all_to_all
 count 3 "^all_.* verified$" "rows of ranks that the bench starts"
+
+# More ranks than 16.
+ends 0 "many ranks" "$bench" --host -n 1 -w 0 -g 18 --nodes 3 -t mark
+count 1 "^mark +ours +nodes +18 .* verified$" "a row of 18 ranks"
+
+# --- operators ----------------------------------------------------------------------------
+
+rm -f "$json"
+ends 0 "operators of two nodes" "$run" -n 4 --nodes 2 "$bench" overlap "${quick[@]}" -J "$json"
+operators 2 bytes:
+ends 0 "sums by node" "$run" -n 3 --nodes 2 "$bench" overlap "${quick[@]}" --by-node -J "$json"
+operators 2 "by node:"
+[ "$(grep -c '"by_node": *true' "$json")" = 2 ] || fail "the report names the sums by node"
+ends 0 "operators that the bench starts" "$bench" overlap "${quick[@]}" -g 3 --nodes 3 -J "$json"
+operators 3 bytes:
+# shellcheck disable=SC2016 # the processes expand it
+ends bad "other operators' arguments" "$run" -n 2 --nodes 2 sh -c '
+	[ "$CEOVERLAP_PROCESS" = 1 ] && set -- "$@" --tokens 64
+	exec "$0" "$@"' "$bench" overlap "${quick[@]}" -t ag_gemm
+holds "$errors" "rank 1: other arguments than those of rank 0" "it is told"
 
 # --- ranks that fail ----------------------------------------------------------------------
 
@@ -148,7 +182,7 @@ for words in "-g 4" "--nodes 2" "--one-process" "--processes"; do
 	# shellcheck disable=SC2086 # a list of words
 	ends 2 "$words under a launcher" "$run" -n 2 "$bench" --host $words -t mark
 done
-for command in overlap sweep measure; do
+for command in sweep measure; do
 	ends 2 "$command under a launcher" "$run" -n 2 "$bench" "$command" --host
 	holds "$errors" "$command starts its own ranks" "$command is refused by name"
 done
@@ -174,6 +208,9 @@ else
 		"$bench" "${quick[@]}" -t "$all" -J "$json"
 	rows direct
 	report 2
+	rm -f "$json"
+	ends 0 "operators under mpirun" "${mpi[@]}" -n 2 "$bench" overlap "${quick[@]}" -J "$json"
+	operators 1 bytes:
 	# shellcheck disable=SC2016
 	ends bad "a copy fails under mpirun" "${mpi[@]}" -n 4 sh -c \
 		'[ $PMIX_RANK = 2 ] && export CEOVERLAP_HOST_COPY_FAIL_AT=2

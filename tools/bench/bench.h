@@ -17,9 +17,9 @@
 
 #include <ceoverlap/ceoverlap.h>
 
-#define BENCH_RANKS_MAX   16u
+#define BENCH_RANKS_MAX   256u
 #define BENCH_SAMPLES_MAX 1000u
-#define BENCH_ROWS_MAX    2048u
+#define BENCH_ROWS_MAX    16384u
 #define BENCH_MODES       48u
 
 struct bench_compare;

@@ -26,6 +26,7 @@ const struct bench_case bench_cases[] = {
 	  bench_all_gather },
 	{ "all_to_all", "one block of every rank to each rank", 1, 2, 0, 1,
 	  bench_all_to_all },
+	{ "broadcast", "the bytes of rank 0 to all ranks", 0, 2, 0, 1, bench_broadcast },
 	{ "busy_sm", "p2p while a kernel holds every SM", 0, 2, 1, 0, bench_busy_sm },
 	{ "engine", "engine time per zero-byte chunk", 0, 1, 0, 0, bench_engine },
 	{ "idle", "processor time of an idle context in 10 s", 0, 1, 0, 0, bench_idle },
@@ -33,7 +34,7 @@ const struct bench_case bench_cases[] = {
 	{ NULL, NULL, 0, 0, 0, 0, NULL },
 };
 
-enum key { KEY_TRIGGER = BENCH_KEY_OWN, KEY_PIECES, KEY_NODES };
+enum key { KEY_TRIGGER = BENCH_KEY_OWN, KEY_PIECES };
 
 static const struct argp_option options_table[] = {
 	{ "testcase", 't', "NAMES", 0, "Test cases to run, a comma list (default: p2p, "
@@ -62,7 +63,7 @@ static const struct argp_option options_table[] = {
 	{ "trigger", KEY_TRIGGER, "polled|gated|follow|all", 0, "How launches begin: the "
 	  "engine polls the mark, a lane waits for it, or the copies follow the caller's "
 	  "stream (collectives on GPUs); default all", 1 },
-	{ "nodes", KEY_NODES, "N", 0, "The ranks, processes of this machine, act as so many "
+	{ "nodes", BENCH_KEY_NODES, "N", 0, "The ranks, processes of this machine, act as so many "
 	  "nodes: what goes between these goes over the network (UCX; CEOVERLAP_TRANSPORTS and "
 	  "CEOVERLAP_NICS say how). Cases that only run within a node are left out. Over several "
 	  "machines a launcher says instead which nodes there are", 1 },
@@ -110,9 +111,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case KEY_PIECES:
 		options->n_pieces = (uint32_t)bench_parse_number(state, text, 1, 64);
 		break;
-	case KEY_NODES:
-		options->n_nodes = (uint32_t)bench_parse_number(state, text, 1, BENCH_RANKS_MAX);
-		break;
 	case ARGP_KEY_ARG: argp_error(state, "unexpected '%s'", text); break;
 	default: return bench_parse_common(key, text, state, options);
 	}
@@ -122,13 +120,13 @@ static error_t parse(int key, char *text, struct argp_state *state)
 /* argp prints this for --version. */
 const char *argp_program_version = PACKAGE_STRING;
 
-static int is_command(int argc, char **argv)
+/* Whether it is a command that starts its own ranks, whoever started this process. */
+static int starts_ranks(int argc, char **argv)
 {
-	return argc > 1 && (!strcmp(argv[1], "overlap") || !strcmp(argv[1], "sweep") ||
-			    !strcmp(argv[1], "measure"));
+	return argc > 1 && (!strcmp(argv[1], "sweep") || !strcmp(argv[1], "measure"));
 }
 
-/* A command starts its own ranks, so each process of a launcher would measure the same machine. */
+/* Such a command starts its own ranks, so each process of a launcher would measure the same machine. */
 static int refuse_command(const char *name)
 {
 	fprintf(stderr, "ceoverlap-bench: %s starts its own ranks: run it without a launcher and "
@@ -164,7 +162,7 @@ int main(int argc, char **argv)
 
 	streams_begin();
 	argp_err_exit_status = 2;
-	if (is_command(argc, argv) && bench_launched_is())
+	if (starts_ranks(argc, argv) && bench_launched_is())
 		return refuse_command(argv[1]);
 	if (argc > 1 && !strcmp(argv[1], "overlap"))
 		return bench_overlap_main(argc - 1, argv + 1);

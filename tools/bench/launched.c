@@ -27,7 +27,8 @@
 #define NAME        "bench.launched"
 #define WORDS       4u
 #define SAID_BITS   8                   /* of a barrier's value: what is said */
-#define NS_BITS     36                  /* of a sample's value: its time */
+#define SAMPLE_BITS 36                  /* of a sample's value: the upper bits of its double */
+#define CUT_BITS    (64 - SAMPLE_BITS)  /* the lower ones, which are left out */
 #define LAST_ROUND  (UINT64_C(1) << 48) /* the round of rank 0's verdict */
 #define SLICE_NS    UINT64_C(1000000)
 #define LINGER_NS   UINT64_C(10000000000)
@@ -308,18 +309,28 @@ int bench_launched_end(struct bench_launched *launched, int is_good)
 
 /* --- samples ------------------------------------------------------------- */
 
-static uint64_t to_ns(double us)
+/* A sample's sign, exponent and 24 bits of its fraction. */
+static uint64_t to_bits(double sample)
 {
-	const double most = (double)((UINT64_C(1) << NS_BITS) - 1);
-	double ns = us * 1e3 + 0.5;
+	uint64_t bits;
 
-	return (uint64_t)(ns < 0 ? 0 : ns < most ? ns : most);
+	memcpy(&bits, &sample, sizeof(bits));
+	return bits >> CUT_BITS;
 }
 
-static int collect_from(struct bench_launched *launched, uint32_t from, double *us,
+static double from_bits(uint64_t bits)
+{
+	double sample;
+
+	bits <<= CUT_BITS;
+	memcpy(&sample, &bits, sizeof(sample));
+	return sample;
+}
+
+static int collect_from(struct bench_launched *launched, uint32_t from, double *samples,
 			uint32_t n_samples)
 {
-	uint64_t round = launched->n_collected << NS_BITS, value;
+	uint64_t round = launched->n_collected << SAMPLE_BITS, value;
 	uint32_t i;
 	int r = 0;
 
@@ -327,12 +338,12 @@ static int collect_from(struct bench_launched *launched, uint32_t from, double *
 		r = wait_for(launched, launched->n_ranks + from * BENCH_SAMPLES_MAX + i, round,
 			     &value);
 		if (!r)
-			us[i] = (double)(value & ((UINT64_C(1) << NS_BITS) - 1)) / 1e3;
+			samples[i] = from_bits(value & ((UINT64_C(1) << SAMPLE_BITS) - 1));
 	}
 	return r;
 }
 
-int bench_launched_collect(struct bench_launched *launched, double *const *us,
+int bench_launched_collect(struct bench_launched *launched, double *const *samples,
 			   uint32_t n_samples)
 {
 	uint32_t own = launched->rank, i;
@@ -342,10 +353,11 @@ int bench_launched_collect(struct bench_launched *launched, double *const *us,
 		return CEOV_ERR_ABORTED;
 	launched->n_collected++;
 	for (i = 1; !r && !own && i < launched->n_ranks; i++)
-		r = collect_from(launched, i, us[i], n_samples);
+		r = collect_from(launched, i, samples[i], n_samples);
 	for (i = 0; !r && own && i < n_samples; i++)
 		r = ceov_signal_raise(launched->found[0], launched->n_ranks +
 				      own * BENCH_SAMPLES_MAX + i,
-				      launched->n_collected << NS_BITS | to_ns(us[own][i]));
+				      launched->n_collected << SAMPLE_BITS |
+				      to_bits(samples[own][i]));
 	return r;
 }

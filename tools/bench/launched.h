@@ -42,9 +42,9 @@ int  bench_launched_meet(struct bench_launched *launched, int yes, int *ret_any)
  * rank that failed alone. */
 void bench_launched_fail(struct bench_launched *launched);
 
-/* Hands rank 0 the times of all ranks: at rank 0 us[r] points to where those of rank r are put, at
- * others us[own] to those of this rank. Times from 68 s on count as 68 s. */
-int  bench_launched_collect(struct bench_launched *launched, double *const *us,
+/* Hands rank 0 the samples of all ranks: at rank 0 samples[r] points to where those of rank r are
+ * put, at others samples[own] to those of this rank. They come with 7 decimal digits. */
+int  bench_launched_collect(struct bench_launched *launched, double *const *samples,
 			    uint32_t n_samples);
 
 /* Rank 0 tells all others at the end, when its report is written, whether the run was good. Others

@@ -101,6 +101,26 @@ static uint64_t add_to_hash(uint64_t hash, const void *bytes, size_t n)
 	return hash;
 }
 
+static uint64_t add_text_to_hash(uint64_t hash, const char *text)
+{
+	return add_to_hash(hash, text ? text : "", text ? strlen(text) + 1 : 1);
+}
+
+static uint64_t add_overlap_to_hash(uint64_t hash, const struct bench_overlap_options *overlap)
+{
+	const int flags[] = { overlap->streams, overlap->graphs, overlap->without_blas,
+		overlap->gathers, overlap->b_is_k_by_n, overlap->by_node, overlap->tunes,
+		overlap->is_tuned };
+	const uint32_t tuning[] = { (uint32_t)overlap->tuning.mode, overlap->tuning.n_pieces,
+		overlap->tuning.tile_rows, overlap->tuning.tile_columns,
+		overlap->tuning.n_reduce_blocks };
+
+	hash = add_text_to_hash(hash, overlap->models);
+	hash = add_text_to_hash(hash, overlap->tokens);
+	hash = add_to_hash(hash, flags, sizeof(flags));
+	return add_to_hash(hash, tuning, sizeof(tuning));
+}
+
 /* A number of what all ranks have to be started with alike. */
 static uint64_t hash_arguments(const struct bench_options *options,
 			       const struct bench_asked *asked)
@@ -108,14 +128,14 @@ static uint64_t hash_arguments(const struct bench_options *options,
 	const uint64_t numbers[] = {
 		options->begin_bytes, options->end_bytes, options->factor, options->n_samples,
 		options->n_warmup, (uint64_t)options->check, options->n_pieces,
-		options->chunk_bytes, options->triggers,
+		options->chunk_bytes, options->triggers, options->has_sizes != 0,
 	};
 	uint64_t hash = add_to_hash(UINT64_C(0xcbf29ce484222325), numbers, sizeof(numbers));
 	uint32_t i;
 
 	for (i = 0; i < asked->n; i++)
 		hash = add_to_hash(hash, asked->cases[i]->name, strlen(asked->cases[i]->name) + 1);
-	return hash;
+	return options->overlap ? add_overlap_to_hash(hash, options->overlap) : hash;
 }
 
 static int agree(struct bench_rank *rank, struct bench_options *options,
@@ -149,7 +169,9 @@ static int measure(struct bench_run *run, struct bench_rank *rank,
 	if (!rank->rank)
 		bench_run_head(run, machine);
 	bench_run_choose(run, asked, rank->rank != 0);
-	if (!rank->rank)
+	if (!rank->rank && run->options->overlap)
+		bench_overlap_report_head(stdout);
+	else if (!rank->rank)
 		bench_report_head(stdout, rank->is_gpu);
 	return bench_run_cases(run, rank);
 }

@@ -27,4 +27,4 @@ ceoverlap_bench_SOURCES += \
 	%D%/device_cuda.c %D%/device_cuda.h \
 	%D%/work_cuda.c
 endif
-EXTRA_DIST += %D%/beside-ucx.sh
+EXTRA_DIST += %D%/beside-ucx.sh %D%/in-namespaces.sh

@@ -72,6 +72,9 @@ error_t bench_parse_common(int key, char *text, struct argp_state *state,
 	case BENCH_KEY_NCCL: options->nccl_path = text; break;
 	case BENCH_KEY_NO_NCCL: options->without_nccl = 1; break;
 	case BENCH_KEY_TRACE: options->trace_path = text; break;
+	case BENCH_KEY_NODES:
+		options->n_nodes = (uint32_t)bench_parse_number(state, text, 1, BENCH_RANKS_MAX);
+		break;
 	case BENCH_KEY_SEED:
 		options->seed = bench_parse_number(state, text, 0, UINT64_MAX >> 1);
 		break;

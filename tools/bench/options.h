@@ -20,7 +20,7 @@ uint64_t bench_parse_size(struct argp_state *state, const char *text);
 enum bench_key {
 	BENCH_KEY_HOST = 0x100, BENCH_KEY_ONE_PROCESS, BENCH_KEY_PROCESSES,
 	BENCH_KEY_CHUNK, BENCH_KEY_NCCL,
-	BENCH_KEY_NO_NCCL, BENCH_KEY_SEED, BENCH_KEY_TRACE, BENCH_KEY_OWN
+	BENCH_KEY_NO_NCCL, BENCH_KEY_SEED, BENCH_KEY_TRACE, BENCH_KEY_NODES, BENCH_KEY_OWN
 };
 error_t bench_parse_common(int key, char *text, struct argp_state *state,
 			   struct bench_options *options);

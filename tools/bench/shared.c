@@ -74,15 +74,15 @@ void bench_forget(struct bench_rank *rank)
 
 int bench_collect(struct bench_rank *rank, uint32_t mode, uint32_t n_samples)
 {
-	double *us[BENCH_RANKS_MAX];
+	double *samples[BENCH_RANKS_MAX];
 	uint32_t i;
 	int r;
 
 	if (!rank->launched)
 		return bench_meet(rank);
 	for (i = 0; i < BENCH_RANKS_MAX; i++)
-		us[i] = rank->shared->samples[mode][i];
-	r = bench_launched_collect(rank->launched, us, n_samples);
+		samples[i] = rank->shared->samples[mode][i];
+	r = bench_launched_collect(rank->launched, samples, n_samples);
 	return r ? r : bench_meet(rank);
 }
 

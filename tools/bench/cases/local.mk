@@ -3,6 +3,7 @@
 
 # ceoverlap-bench without a command: transfers, collectives, and what the engine takes itself
 ceoverlap_bench_SOURCES += \
+	%D%/broadcast.c \
 	%D%/cases.h \
 	%D%/collective.c %D%/collective.h \
 	%D%/doorbell.c \

@@ -13,18 +13,18 @@
 #define TOKENS_MAX (UINT64_C(1) << 24)
 
 static const struct bench_case cases[] = {
-	{ "ag_gemm", "all-gather and GEMM", 1, 1, 0, 0, bench_overlap_ag_gemm },
-	{ "gemm_rs", "GEMM and reduce-scatter", 1, 1, 0, 0, bench_overlap_gemm_rs },
-	{ "reduce_scatter", "a sum, each rank its part", 1, 1, 0, 0,
+	{ "ag_gemm", "all-gather and GEMM", 1, 1, 0, 1, bench_overlap_ag_gemm },
+	{ "gemm_rs", "GEMM and reduce-scatter", 1, 1, 0, 1, bench_overlap_gemm_rs },
+	{ "reduce_scatter", "a sum, each rank its part", 1, 1, 0, 1,
 	  bench_overlap_reduce_scatter },
-	{ "all_reduce", "a sum, all of it at all ranks", 1, 1, 0, 0, bench_overlap_all_reduce },
+	{ "all_reduce", "a sum, all of it at all ranks", 1, 1, 0, 1, bench_overlap_all_reduce },
 	{ NULL, NULL, 0, 0, 0, 0, NULL },
 };
 
 enum key {
 	KEY_TOKENS = BENCH_KEY_OWN, KEY_GRAPH, KEY_STREAM, KEY_CUBLAS, KEY_NO_CUBLAS,
 	KEY_MODE, KEY_PIECES, KEY_TILE, KEY_REDUCE_BLOCKS, KEY_TUNE, KEY_EXPLAIN, KEY_GATHERED,
-	KEY_KN,
+	KEY_KN, KEY_BY_NODE,
 };
 
 static const struct argp_option options_table[] = {
@@ -53,6 +53,8 @@ static const struct argp_option options_table[] = {
 	  "thread each (default where ranks share GPUs; else a process per rank)", 1 },
 	{ "processes", BENCH_KEY_PROCESSES, NULL, 0, "A process per rank even where ranks "
 	  "share a GPU, on which processes take turns", 1 },
+	{ "nodes", BENCH_KEY_NODES, "N", 0, "The ranks, processes of this machine, act as so many "
+	  "nodes: what goes between these goes over the network (UCX)", 1 },
 	{ "mode", KEY_MODE, "overlap|sequence", 0, "How ours goes (default: chosen)", 2 },
 	{ "pieces", KEY_PIECES, "N", 0, "Pieces of a rank's rows (default: chosen)", 2 },
 	{ "tile", KEY_TILE, "RxC", 0, "The GEMM's tiles (default: chosen)", 2 },
@@ -63,6 +65,8 @@ static const struct argp_option options_table[] = {
 	  "backward pass wants it", 2 },
 	{ "kn", KEY_KN, NULL, 0, "B is k x n, as in a backward pass, and the product A B "
 	  "(default: n x k, A times B transposed); cuBLAS's, too", 2 },
+	{ "by-node", KEY_BY_NODE, NULL, 0, "Sums over nodes: a node's ranks first add up what "
+	  "they have for a rank of another node", 2 },
 	{ "chunk", BENCH_KEY_CHUNK, "SIZE", 0, "Largest chunk (default: the library's)", 2 },
 	{ "nccl", BENCH_KEY_NCCL, "PATH", 0, "libnccl.so.2 to compare with (default: "
 	  "searched)", 3 },
@@ -188,6 +192,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	case KEY_EXPLAIN: overlap->explains = 1; break;
 	case KEY_GATHERED: overlap->gathers = 1; break;
 	case KEY_KN: overlap->b_is_k_by_n = 1; break;
+	case KEY_BY_NODE: overlap->by_node = 1; break;
 	case ARGP_KEY_ARG: argp_error(state, "unexpected '%s'", text); break;
 	default:
 		if (!parse_tuning(key, text, state, overlap))
@@ -217,6 +222,8 @@ int bench_overlap_main(int argc, char **argv)
 		"Measures operators: all-gather and GEMM, GEMM and reduce-scatter, and sums "
 		"over ranks, beside NCCL, cuBLAS, and both one after the other, in the same "
 		"run.\v"
+		"Started once for each rank by mpirun, srun, torchrun or ceoverlap-run, each "
+		"process is one rank, on any number of machines, and rank 0 reports. "
 		"Exit status: 0 when all ran and all results were right; 1 on wrong "
 		"results, a failure, a timeout, or when nothing ran; 2 on unusable arguments.",
 		NULL, NULL, NULL };

@@ -201,6 +201,48 @@ static void judge(struct bench_overlap *o, int is_graph, int is_checked,
 	row->verified = row->error <= row->tolerance && row->same_bits;
 }
 
+/* Hands rank 0 two samples of what a check found: one for each of the row's checks. */
+static int collect_findings(struct bench_overlap *o, int is_graph)
+{
+	static const uint32_t findings[] = { OVERLAP_MODE_ERROR, OVERLAP_MODE_ERROR_NCCL,
+					     OVERLAP_MODE_UNLIKE };
+	size_t i;
+	int r = 0;
+
+	for (i = 0; !r && i < sizeof(findings) / sizeof(findings[0]); i++)
+		r = bench_collect(o->rank, findings[i] + (uint32_t)is_graph, 2);
+	return r;
+}
+
+/* Hands rank 0 what all ranks have measured of one method. */
+static int collect_method(struct bench_overlap *o, uint32_t method, int is_graph)
+{
+	static const uint32_t measured[] = { OVERLAP_MODE_US, OVERLAP_MODE_THREAD,
+					     OVERLAP_MODE_PROCESS };
+	uint32_t mode = method + (is_graph ? OVERLAP_METHODS : 0);
+	size_t i;
+	int r = 0;
+
+	for (i = 0; !r && i < sizeof(measured) / sizeof(measured[0]); i++)
+		r = bench_collect(o->rank, measured[i] + mode, o->rank->options->n_samples);
+	return r;
+}
+
+static int collect(struct bench_overlap *o)
+{
+	uint32_t method;
+	int is_graph, r = 0;
+
+	for (is_graph = 0; is_graph < 2; is_graph++) {
+		if (!r && o->runs[is_graph][OVERLAP_OURS])
+			r = collect_findings(o, is_graph);
+		for (method = 0; !r && method < OVERLAP_METHODS; method++)
+			if (o->runs[is_graph][method])
+				r = collect_method(o, method, is_graph);
+	}
+	return r;
+}
+
 static void add_row(struct bench_overlap *o, int is_graph, int is_checked)
 {
 	const struct bench_overlap_shape *shape = &o->shape;
@@ -210,6 +252,7 @@ static void add_row(struct bench_overlap *o, int is_graph, int is_checked)
 	memset(&row, 0, sizeof(row));
 	row.test = o->test;
 	row.is_graph = is_graph;
+	row.by_node = bench_overlap_is_by_node(o);
 	row.ranks = o->rank->n_ranks;
 	row.m = shape->m;
 	row.n = shape->n;
@@ -255,6 +298,8 @@ static int measure(struct bench_overlap *o)
 				     : i - options->n_warmup);
 	if (!r)
 		r = check(o, is_checked, 1);
+	if (!r)
+		r = collect(o);
 	for (is_graph = 0; !r && !o->rank->rank && is_graph < 2; is_graph++)
 		if (o->runs[is_graph][OVERLAP_OURS])
 			add_row(o, is_graph, is_checked);

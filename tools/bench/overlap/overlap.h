@@ -34,6 +34,7 @@ struct bench_overlap_options {
 	const char            *blas_path;       /* NULL: search for the library */
 	int                    gathers; /* the all-gather also stores the gathered A */
 	int                    b_is_k_by_n;     /* layout of b, for ours and for cuBLAS */
+	int                    by_node; /* sums over nodes in two levels (ceov_reduce.by_node) */
 	int                    tunes;   /* calls ceov_op_tune() first */
 	int                    explains;
 	int                    is_tuned;        /* a tuning option was given */
@@ -86,6 +87,7 @@ struct bench_overlap_row {
 	enum bench_overlap_test    test;
 	char                       model[16];   /* "": a sum, which has no model */
 	int                        is_graph;
+	int                        by_node;     /* a sum over nodes in two levels */
 	uint32_t                   ranks;
 	uint64_t                   m;           /* rows of a rank's product; 0: a sum */
 	uint64_t                   n;
@@ -200,6 +202,9 @@ int  bench_overlap_close(struct bench_overlap *o);
 int  bench_overlap_open_row(struct bench_overlap *o,
 			    const struct bench_overlap_shape *shape);
 int  bench_overlap_close_row(struct bench_overlap *o);
+
+/* Whether the row is a sum over several nodes in two levels. */
+int  bench_overlap_is_by_node(const struct bench_overlap *o);
 
 /* Returns the seed of a rank's operand 0 (a) or 1 (b). */
 uint64_t bench_overlap_seed(const struct bench_overlap *o, uint32_t rank, uint32_t operand);

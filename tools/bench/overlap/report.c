@@ -128,7 +128,7 @@ void bench_overlap_report_row(FILE *out, const struct bench_overlap_row *row)
 	if (row->error >= 0)
 		snprintf(error.text, sizeof(error.text), "%.1e", row->error);
 	fprintf(out, "%-14s %-9s %9s %6s %6s %-6s", bench_overlap_name(row->test),
-		is_sum(row) ? "bytes:" : row->model,
+		is_sum(row) ? row->by_node ? "by node:" : "bytes:" : row->model,
 		size_cell(is_sum(row) ? row->bytes : row->m).text, size_cell(row->n).text,
 		size_cell(row->k).text, row->is_graph ? "graph" : "stream");
 	for (method = 0; method < OVERLAP_METHODS; method++)
@@ -222,6 +222,7 @@ static struct json_object *row_to_json(const struct bench_overlap_row *row)
 	add_integer(object, "ranks", row->ranks);
 	if (is_sum(row)) {
 		add_integer(object, "bytes_per_rank", row->bytes);
+		add_flag(object, "by_node", row->by_node);
 	} else {
 		add_string(object, "model", row->model);
 		add_integer(object, "m", row->m);

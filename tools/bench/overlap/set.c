@@ -89,6 +89,11 @@ static struct ceov_gemm_rs gemm_rs_of(const struct bench_overlap *o)
 	return shape;
 }
 
+int bench_overlap_is_by_node(const struct bench_overlap *o)
+{
+	return o->options->by_node && bench_overlap_is_sum(o) && o->rank->n_nodes > 1;
+}
+
 static struct ceov_reduce reduce_of(const struct bench_overlap *o)
 {
 	struct ceov_reduce shape = {
@@ -96,6 +101,7 @@ static struct ceov_reduce reduce_of(const struct bench_overlap *o)
 		.dtype = CEOV_BF16,
 		.counts = o->rows,
 		.tuning = tuning_of(o),
+		.by_node = (uint32_t)bench_overlap_is_by_node(o),
 	};
 
 	return shape;
@@ -190,6 +196,10 @@ static int open_nccl(struct bench_overlap *o, int is_ce, uint64_t n_bytes)
 		why = "its sums need SMs";
 	else if (rank->n_on_gpu > 1)
 		why = "ranks share GPUs, which NCCL refuses";
+	else if (rank->launched)
+		why = "it does not know ranks that a launcher started";
+	else if (rank->n_nodes > 1)
+		why = "ranks act as several nodes";
 	else if (rank->is_gpu && !rank->options->without_nccl)
 		r = bench_nccl_open(rank, is_ce, n_bytes, &o->nccl[is_ce], &why);
 	else
@@ -221,6 +231,13 @@ static int open_blas(struct bench_overlap *o)
 	return 0;
 }
 
+static void say_graphs(const struct bench_overlap *o)
+{
+	if (o->options->graphs && o->rank->is_gpu && o->rank->n_nodes > 1 && !o->rank->rank)
+		printf("# %s: graphs are left out: they hold no transfers to other nodes\n",
+		       bench_overlap_name(o->test));
+}
+
 int bench_overlap_open(struct bench_overlap *o, const struct bench_overlap_shape *shapes,
 		       uint32_t n_shapes)
 {
@@ -228,6 +245,7 @@ int bench_overlap_open(struct bench_overlap *o, const struct bench_overlap_shape
 	uint32_t i;
 	int r = 0;
 
+	say_graphs(o);
 	for (i = 0; i < n_shapes; i++) {
 		set_shape(o, &shapes[i]);
 		bytes = scratch_bytes(o);
@@ -240,7 +258,7 @@ int bench_overlap_open(struct bench_overlap *o, const struct bench_overlap_shape
 	}
 	if (o->options->streams || !o->rank->is_gpu)
 		r = open_workspace(o, 0, scratch_max);
-	if (!r && o->options->graphs && o->rank->is_gpu)
+	if (!r && o->options->graphs && o->rank->is_gpu && o->rank->n_nodes < 2)
 		r = open_workspace(o, 1, scratch_max);
 	if (!r)
 		r = open_blas(o);

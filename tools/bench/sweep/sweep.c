@@ -272,9 +272,9 @@ static int choose_places(struct sweep *sweep)
 	sweep->is_gpu = n_gpus != 0;
 	sweep->n_ranks = options->n_ranks ? options->n_ranks : n_gpus ? n_gpus : 3;
 	sweep->n_places = sweep->n_ranks + 1;
-	if (sweep->n_ranks >= BENCH_RANKS_MAX || (n_gpus && sweep->n_ranks > n_gpus)) {
+	if (sweep->n_places > SWEEP_PLACES_MAX || (n_gpus && sweep->n_ranks > n_gpus)) {
 		fprintf(stderr, "ceoverlap-bench: sweep: %u ranks, at most %u\n",
-			sweep->n_ranks, n_gpus ? n_gpus : BENCH_RANKS_MAX - 1);
+			sweep->n_ranks, n_gpus ? n_gpus : SWEEP_PLACES_MAX - 1);
 		return -1;
 	}
 	return 0;
