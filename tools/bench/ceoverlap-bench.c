@@ -126,7 +126,8 @@ static int starts_ranks(int argc, char **argv)
 	return argc > 1 && (!strcmp(argv[1], "sweep") || !strcmp(argv[1], "measure"));
 }
 
-/* Such a command starts its own ranks, so each process of a launcher would measure the same machine. */
+/* Such a command starts its own ranks, so each process of a launcher would measure the same
+ * machine. */
 static int refuse_command(const char *name)
 {
 	fprintf(stderr, "ceoverlap-bench: %s starts its own ranks: run it without a launcher and "
