@@ -11,6 +11,7 @@
 #   sent.pml            the counters by which a job knows that its operands have left
 #   captured_runs.pml   runs that a CUDA graph can hold, failures among them
 #   far_marks.pml       pieces and marks to another node, and connections that begin anew
+#   far_notes.pml       notes to another node over two rails, of which one is lost
 #   order.pml           each release, acquire and fence of the flag protocol, where memory is
 #                       weak (weak_memory.pml); docs/fences.md says which is which
 #
@@ -139,6 +140,11 @@ is_missed captured_runs -DFAILS=1 -DSTRICT=1
 holds far_marks
 for broken in 1 2 3 4 5; do
 	is_missed far_marks -DBROKEN=$broken
+done
+
+holds far_notes
+for broken in 1 2 3 4 5; do
+	is_missed far_notes -DBROKEN=$broken
 done
 
 if make_hand_overs; then

@@ -138,6 +138,7 @@ pure_suites = \
 	%D%/unit/test_pinned \
 	%D%/unit/test_far_wire \
 	%D%/unit/test_network_wire \
+	%D%/unit/test_note_stream \
 	%D%/unit/test_clock_offset \
 	%D%/unit/test_trace_merge \
 	%D%/unit/test_spread \
@@ -251,6 +252,7 @@ endif
 	%D%/unit/training_rig.c %D%/unit/training_rig.h
 
 %C%_system_test_nodes_namespaces_SOURCES = %D%/system/test_nodes_namespaces.c \
+	%D%/system/node_cell.c %D%/system/node_cell.h \
 	%D%/system/node_life.c %D%/system/node_life.h \
 	%D%/system/namespaces.c %D%/system/namespaces.h
 %C%_system_nodes_torture_SOURCES = %D%/system/nodes_torture.c \
@@ -310,6 +312,7 @@ AM_TESTS_ENVIRONMENT = \
 EXTRA_DIST += $(product_tests) %D%/product/graph.py %D%/product/circles.txt \
 	%D%/system/check_sweep.py model/flag_protocol.pml \
 	model/halves.pml model/sent.pml model/captured_runs.pml model/far_marks.pml \
+	model/far_notes.pml \
 	model/order.pml model/weak_memory.pml \
 	%D%/run_test.sh %D%/run_gpu_tests.sh %D%/count_cases.sh \
 	%D%/gpu/check_sanitizer.sh %D%/stub/fake_cuda.c %D%/stub/fake_nvml.c

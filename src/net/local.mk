@@ -79,9 +79,11 @@ libceoverlap_core_la_SOURCES += \
 	%D%/rail_thread.c \
 	%D%/rail_turn.c \
 	%D%/network.c %D%/network.h \
-	%D%/network_private.h \
+	%D%/network_private.h %D%/network_types.h \
 	%D%/network_rails.c \
 	%D%/network_loss.c \
+	%D%/note_stream.c %D%/note_stream.h \
+	%D%/network_notes.c \
 	%D%/network_talk.c \
 	%D%/clock_offset.c %D%/clock_offset.h \
 	%D%/network_clock.c %D%/network_clock.h \

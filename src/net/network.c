@@ -137,7 +137,7 @@ static int make_tables(struct cei_network *network)
 	if (network->n_rails > 1)
 		network->losses = calloc(n_processes, sizeof(*network->losses));
 	if (!network->nodes || !network->has_gone || !network->is_parting ||
-	    (network->n_rails > 1 && !network->losses))
+	    (network->n_rails > 1 && !network->losses) || cei_network_notes_open(network))
 		return cei_raise(network->site->report, CEOV_ERR_NO_MEMORY, 0,
 				 "ceov_open: no memory for %u ranks", n_ranks);
 	for (rank = 0; rank < n_ranks; rank++) {
@@ -207,7 +207,6 @@ static void fill(struct cei_network *network, struct cei_site *site,
 	cei_list_init(&network->entries);
 	cei_list_init(&network->images);
 	cei_list_init(&network->requests);
-	cei_list_init(&network->waiting);
 }
 
 int cei_network_open(struct cei_site *site, const struct cei_network_config *config,
@@ -271,6 +270,7 @@ void cei_network_close(struct cei_network *network)
 		pthread_cond_destroy(&network->work);
 		pthread_mutex_destroy(&network->lock);
 	}
+	cei_network_notes_close(network);
 	cei_book_free(network->book);
 	free(network->nodes);
 	free(network->has_gone);

@@ -21,11 +21,7 @@
 #include <stdint.h>
 
 #include "base/site.h"
-
-#define CEI_NETWORK_NAME_BYTES    64u   /* with the final 0 */
-#define CEI_NETWORK_ABORTS_MAX    64u   /* signals that are aborted together */
-#define CEI_NETWORK_RAILS_MAX     8u    /* of a process */
-#define CEI_NETWORK_DETAILS_BYTES 64u   /* of an export: what the layer above says of it */
+#include "net/network_types.h"
 
 struct cei_network;
 struct cei_far_copier_ops;              /* net/far_copier.h */
@@ -33,11 +29,6 @@ struct cei_machine;                     /* topology/machine.h */
 struct cei_note_abort;                  /* net/network_wire.h */
 struct cei_rail;                        /* net/rail.h */
 struct cei_transport_ops;               /* net/transport.h */
-
-struct cei_network_signal {
-	uint32_t rank;                  /* the owner */
-	uint32_t region;                /* its number there */
-};
 
 struct cei_network_events {
 	/* A rank of another node was lost or, with departed 1, closed in order. Told once. Nothing
@@ -87,11 +78,6 @@ int  cei_network_turn(struct cei_network *network);
 
 /* --- exports ----------------------------------------------------------------- */
 
-enum cei_network_kind {
-	CEI_NETWORK_BYTES = 1,          /* others write to all of it */
-	CEI_NETWORK_COUNTERS,           /* others raise its counters, and nothing else */
-};
-
 struct cei_network_region {
 	enum cei_network_kind kind;
 	void                 *base;             /* host memory; of counters: of the first */
@@ -121,15 +107,6 @@ int  cei_network_withdraw(struct cei_network *network, uint32_t region);
 /* Withdraws an export though other processes still use it: they find out when they use it the next
  * time. CEOV_PENDING: bytes are still landing in its memory, which must stay. */
 int  cei_network_revoke(struct cei_network *network, uint32_t region);
-
-struct cei_network_found {
-	uint32_t              region;           /* its number at the owner */
-	uint32_t              generation;       /* of a signal: how often it was renewed */
-	enum cei_network_kind kind;
-	uint64_t              size_bytes;
-	uint32_t              n_details;
-	uint8_t               details[CEI_NETWORK_DETAILS_BYTES];
-};
 
 /* Asks the process of a rank of another node. CEOV_NONE: it is not exported yet. CEOV_ERR_PEER_LOST
  * and CEOV_ERR_TIMEOUT are raised. Each find is ended by a drop. */

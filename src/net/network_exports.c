@@ -114,7 +114,7 @@ static void leave(struct cei_network *network, struct cei_network_entry *entry)
 
 	pthread_mutex_lock(&network->lock);
 	for (i = 0; i < entry->n_uses; i++)
-		cei_rail_use(cei_network_notes_rail(network), entry->uses[i].process, -1);
+		cei_network_use(network, entry->uses[i].process, -1);
 	cei_list_remove(&entry->link);
 	network->n_listeners -= entry->n_listeners;
 	pthread_mutex_unlock(&network->lock);
@@ -210,7 +210,7 @@ static int use(struct cei_network *network, struct cei_network_entry *entry, uin
 		return CEOV_ERR_NO_MEMORY;
 	entry->uses = more;
 	more[entry->n_uses++] = (struct cei_network_use){ process, 1 };
-	cei_rail_use(cei_network_notes_rail(network), process, 1);
+	cei_network_use(network, process, 1);
 	return 0;
 }
 
@@ -237,7 +237,7 @@ static void forget_user(struct cei_network *network, struct cei_network_entry *e
 	if (!known)
 		return;
 	*known = entry->uses[--entry->n_uses];
-	cei_rail_use(cei_network_notes_rail(network), process, -1);
+	cei_network_use(network, process, -1);
 }
 
 void cei_network_forget_process(struct cei_network *network, uint32_t process)

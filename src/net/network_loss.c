@@ -4,17 +4,19 @@
 /*
  * What a network gives up: processes, and rails to a process that are lost alone.
  *
- * A rail is lost alone if another one still hears from the process. Both processes close their
- * connection on it, and tell each other when that is done, over the rail of notes. When both have,
- * nothing of it lands at either side any more: only then its lanes break, and launches with bytes
- * on it fail. Afterwards nothing uses the rail to that process.
+ * A rail is lost alone if it is not the last one to the process. Notes that it may not have
+ * delivered are said again over another rail. Both processes close their connection on it, and tell
+ * each other when that is done, by a note over a rail that is left. When both have, nothing of it
+ * lands at either side any more: only then its lanes break, and launches with bytes on it fail.
+ * Afterwards nothing uses the rail to that process.
  *
  *   lost        the connection broke here, or the other side says so
  *   closed      it has closed here, and the other side was told
  *   heard       the other side has told that it has closed there
  *   ended       both: lanes have broken
  *
- * The rail of notes, number 0, takes the process with it, because notes are not repeated.
+ * A process that is lost itself is silent on the other rails, too, which are watched at the same
+ * time; the loss of the last one is its loss.
  */
 
 #include <pthread.h>
@@ -123,6 +125,7 @@ static void lose(struct cei_network *network, uint32_t process, uint32_t rail, c
 		"rank %u, is lost: %s; what is under way on it fails, and %u rails are left", rail,
 		process, cei_book_ranks_of(network->book, process, &n_ranks)[0], why,
 		n_left(network, process));
+	cei_network_notes_reroute(network, process);
 	pthread_cond_signal(&network->work);
 }
 
@@ -131,11 +134,16 @@ static int is_out(const struct cei_network *network, uint32_t process)
 	return network->has_gone[process] || network->is_parting[process];
 }
 
+static int is_last(const struct cei_network *network, uint32_t process, uint32_t rail)
+{
+	return !cei_network_has_lost(network, process, rail) && n_left(network, process) == 1;
+}
+
 int cei_network_losing(struct cei_network *network, uint32_t process, uint32_t rail,
 		       const char *why)
 {
-	if (!network->losses || rail == CEI_NETWORK_NOTES_RAIL || network->must_stop ||
-	    is_out(network, process))
+	if (!network->losses || network->must_stop || is_out(network, process) ||
+	    is_last(network, process, rail))
 		return 0;
 	lose(network, process, rail, why);
 	return 1;
@@ -146,8 +154,8 @@ void cei_network_heard_rail(struct cei_network *network, uint32_t process,
 {
 	if (is_out(network, process))
 		return;
-	if (!network->losses || note->number == CEI_NETWORK_NOTES_RAIL ||
-	    note->number >= cei_network_n_rails_to(network, process)) {
+	if (!network->losses || note->number >= cei_network_n_rails_to(network, process) ||
+	    is_last(network, process, note->number)) {
 		cei_network_part(network, process, "it tells the loss of a rail that cannot be "
 				 "lost alone");
 		return;

@@ -9,7 +9,8 @@
  *   network.c          open and close; which process holds which rank
  *   network_rails.c    opens rails; which rail a rank uses
  *   network_loss.c     processes that are given up, and rails that are lost alone
- *   network_talk.c     notes to other processes and from them, and the network's thread
+ *   network_notes.c    says notes to other processes, and repeats them when a rail is lost
+ *   network_talk.c     notes from other processes, and the network's thread
  *   network_exports.c  exports, and finding those of others
  *   network_signals.c  images of signals, raising, aborting and renewing them
  *   network_barrier.c  the barrier of the nodes
@@ -29,10 +30,12 @@
 #include "net/network.h"
 #include "net/network_clock.h"
 #include "net/network_wire.h"
+#include "net/note_stream.h"
 #include "net/rail.h"
 
-/* Messages that wait for room in the rails. Each waits for a process that reads too slowly: one
- * that does not read at all is given up by its rail, and its messages with it. */
+/* Notes that wait for room in the rails or in the window of their stream. Each waits for a process
+ * that reads too slowly: one that does not read at all is given up by its rail, and its notes with
+ * it. */
 #define CEI_NETWORK_WAITING_MAX 65536u
 
 /* The list of network interfaces, with the final 0. */
@@ -88,11 +91,10 @@ struct cei_network_request {            /* a call that waits for an answer; on i
 	struct cei_network_found found;
 };
 
-struct cei_network_message {            /* waits for room in a rail */
-	struct cei_list        link;
-	uint32_t               process;
-	struct cei_far_message message;
-	uint8_t                note[CEI_FAR_NOTE_MAX];
+struct cei_network_notes {              /* to another process and from it */
+	struct cei_note_out out;
+	struct cei_note_in  in;
+	uint32_t            rail;       /* the one that they go over: the first that is not lost */
 };
 
 struct cei_network_clock {
@@ -119,9 +121,6 @@ struct cei_network_loss {
 	uint32_t ended;
 	uint64_t since_ns;              /* the last one was lost */
 };
-
-/* The number of the rail that carries notes. */
-#define CEI_NETWORK_NOTES_RAIL 0u
 
 struct cei_network_rail {
 	struct cei_network *network;
@@ -168,8 +167,9 @@ struct cei_network {
 	struct cei_list  images;        /* struct cei_network_image */
 	struct cei_list  requests;      /* struct cei_network_request */
 	uint64_t         last_request;
-	struct cei_list  waiting;       /* struct cei_network_message */
-	uint32_t         n_waiting;
+	struct cei_network_notes *notes;        /* by process */
+	uint32_t         n_waiting;     /* notes to all processes that are not said yet */
+	int              owes_acks;     /* to some process */
 
 	uint64_t         n_calls;       /* of the barrier */
 	int              in_barrier;
@@ -185,11 +185,6 @@ struct cei_network_opening {
 	struct ceov_network        public;
 	const struct cei_exchange *exchange;
 };
-
-static inline struct cei_rail *cei_network_notes_rail(const struct cei_network *network)
-{
-	return network->rails[CEI_NETWORK_NOTES_RAIL].rail;
-}
 
 /* --- network_rails.c ------------------------------------------------------------------- */
 
@@ -226,17 +221,41 @@ int  cei_network_settle(struct cei_network *network);
  * Likewise. */
 int  cei_network_end_parted(struct cei_network *network);
 
-/* --- network_talk.c -------------------------------------------------------------------- */
+/* --- network_notes.c, with the lock held but where it is said ---------------------------- */
 
-/* Says the note or message to a process, at once or as soon as there is room. Does nothing if it
- * has gone. With the lock held. */
-void cei_network_note(struct cei_network *network, uint32_t process,
-		      const struct cei_note *note);
-void cei_network_tell(struct cei_network *network, uint32_t process,
-		      const struct cei_far_message *message);
+/* Makes what is there for each process. CEOV_ERR_NO_MEMORY, not raised. Without the lock; the rails
+ * are open, and the book is there. */
+int  cei_network_notes_open(struct cei_network *network);
+void cei_network_notes_close(struct cei_network *network);
+
+/* Says the note to a process, at once or as soon as there is room. It arrives once, and behind what
+ * was said before, as long as one rail to the process is left. Its number is set here. Does nothing
+ * if the process has gone. */
+void cei_network_note(struct cei_network *network, uint32_t process, struct cei_note *note);
+
+/* Says what waits, as far as there is room. Returns whether anything was said. */
+int  cei_network_notes_flush(struct cei_network *network);
+
+/* A note has come. 0: handle it now, without the lock, then call cei_network_note_next(), which
+ * returns the next one likewise. CEOV_NONE: there is nothing to handle now. */
+int  cei_network_note_came(struct cei_network *network, uint32_t process,
+			   const struct cei_note *note, const struct cei_far_note *bytes);
+int  cei_network_note_next(struct cei_network *network, uint32_t process,
+			   struct cei_note *ret_note);
+
+/* The rail to the process is lost: what it may not have delivered goes over another one. */
+void cei_network_notes_reroute(struct cei_network *network, uint32_t process);
+
+/* The process has gone: nothing is said to it any more. */
+void cei_network_notes_forget(struct cei_network *network, uint32_t process);
 
 /* Says that an answer of the process is awaited (by 1), or no longer (by -1). */
 void cei_network_expect(struct cei_network *network, uint32_t process, int by);
+
+/* Says that the process uses one export of this one more (by 1) or less (by -1). */
+void cei_network_use(struct cei_network *network, uint32_t process, int by);
+
+/* --- network_talk.c -------------------------------------------------------------------- */
 
 /* Enters a request, whose number is set here, and waits until it is answered; leave it in any case.
  * 0; CEOV_NONE: the deadline passed; CEOV_ERR_PEER_LOST, not raised. With the lock held. */

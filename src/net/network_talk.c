@@ -2,9 +2,9 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * What networks of two processes say to each other. Notes go to the first rail of each process.
- * What finds no room there waits in a list, and the network's thread says it later; the same
- * thread tells listeners of counters that have changed.
+ * What networks of two processes hear of each other, and what the network's thread does: it says
+ * what found no room in a rail, tells listeners of counters that have changed, and brings losses to
+ * their ends.
  */
 
 #include "net/network_private.h"
@@ -22,91 +22,6 @@
 #include "net/spread.h"
 
 #define NS_PER_S UINT64_C(1000000000)
-
-/* --- saying ---------------------------------------------------------------------- */
-
-/* CEOV_FULL: there is no room now. Everything else is settled: where a process is lost, its rail
- * tells so by itself. */
-static int say(struct cei_network *network, uint32_t process,
-	       const struct cei_far_message *message)
-{
-	int r = cei_rail_say(cei_network_notes_rail(network), process, message);
-
-	return r == CEOV_FULL ? CEOV_FULL : 0;
-}
-
-static void keep(struct cei_network *network, uint32_t process,
-		 const struct cei_far_message *message)
-{
-	struct cei_network_message *kept = NULL;
-
-	if (network->n_waiting < CEI_NETWORK_WAITING_MAX)
-		kept = calloc(1, sizeof(*kept));
-	if (!kept) {
-		cei_network_part(network, process, "there is no memory for what it has not read");
-		return;
-	}
-	kept->process = process;
-	kept->message = *message;
-	if (message->type == CEI_FAR_NOTE) {
-		memcpy(kept->note, message->note.bytes, message->note.n_bytes);
-		kept->message.note.bytes = kept->note;
-	}
-	cei_list_append(&network->waiting, &kept->link);
-	network->n_waiting++;
-	pthread_cond_signal(&network->work);
-}
-
-void cei_network_tell(struct cei_network *network, uint32_t process,
-		      const struct cei_far_message *message)
-{
-	if (network->has_gone[process])
-		return;
-	if (say(network, process, message) == CEOV_FULL)
-		keep(network, process, message);
-}
-
-void cei_network_note(struct cei_network *network, uint32_t process,
-		      const struct cei_note *note)
-{
-	struct cei_far_message message = { .type = CEI_FAR_NOTE };
-	uint8_t bytes[CEI_FAR_NOTE_MAX];
-
-	message.note.bytes = bytes;
-	message.note.n_bytes = cei_note_encode(note, bytes);
-	cei_network_tell(network, process, &message);
-}
-
-void cei_network_expect(struct cei_network *network, uint32_t process, int by)
-{
-	cei_rail_expect(cei_network_notes_rail(network), process, by);
-}
-
-void cei_network_await_users(struct cei_network *network, int by)
-{
-	cei_rail_await_users(cei_network_notes_rail(network), by);
-}
-
-/* Says what waits, as far as there is room. Returns whether anything was said. */
-static int flush(struct cei_network *network)
-{
-	struct cei_list *node, *next;
-	struct cei_network_message *kept;
-	int has_said = 0;
-
-	for (node = network->waiting.next; node != &network->waiting; node = next) {
-		next = node->next;
-		kept = CEI_OWNER(node, struct cei_network_message, link);
-		if (!network->has_gone[kept->process] &&
-		    say(network, kept->process, &kept->message) == CEOV_FULL)
-			continue;
-		cei_list_remove(&kept->link);
-		free(kept);
-		network->n_waiting--;
-		has_said = 1;
-	}
-	return has_said;
-}
 
 /* --- waiting for answers ------------------------------------------------------------ */
 
@@ -174,13 +89,19 @@ int cei_network_turn(struct cei_network *network)
 	for (i = 0; i < network->n_rails; i++)
 		has_worked |= cei_rail_turn(network->rails[i].rail, cei_now_ns()) == CEOV_PENDING;
 	pthread_mutex_lock(&network->lock);
-	has_worked |= flush(network);
+	has_worked |= cei_network_notes_flush(network);
 	has_worked |= cei_network_look_at_counters(network);
 	is_parting = network->n_parting != 0;
 	is_settling = network->n_settling != 0;
 	pthread_mutex_unlock(&network->lock);
 	has_worked |= is_settling && cei_network_settle(network);
 	return has_worked | (is_parting && cei_network_end_parted(network));
+}
+
+static int is_idle(const struct cei_network *network)
+{
+	return !network->n_waiting && !network->owes_acks && !network->n_listeners &&
+		!network->n_parting && !network->n_settling;
 }
 
 static void *run(void *arg)
@@ -192,12 +113,11 @@ static void *run(void *arg)
 	cei_backoff_reset(&backoff);
 	pthread_mutex_lock(&network->lock);
 	while (!network->must_stop) {
-		has_worked = flush(network);
+		has_worked = cei_network_notes_flush(network);
 		has_worked |= cei_network_look_at_counters(network);
 		if (has_worked)
 			cei_backoff_reset(&backoff);
-		if (!network->n_waiting && !network->n_listeners && !network->n_parting &&
-		    !network->n_settling) {
+		if (is_idle(network)) {
 			pthread_cond_wait(&network->work, &network->lock);
 			cei_backoff_reset(&backoff);
 			continue;
@@ -236,8 +156,6 @@ int cei_network_start(struct cei_network *network)
 
 void cei_network_stop(struct cei_network *network)
 {
-	struct cei_list *node;
-
 	pthread_mutex_lock(&network->lock);
 	network->must_stop = 1;
 	pthread_cond_signal(&network->work);
@@ -246,8 +164,6 @@ void cei_network_stop(struct cei_network *network)
 	if (network->has_thread)
 		pthread_join(network->thread, NULL);
 	network->has_thread = 0;
-	while ((node = cei_list_take(&network->waiting)))
-		free(CEI_OWNER(node, struct cei_network_message, link));
 }
 
 void cei_network_begin(struct cei_network *network)
@@ -384,28 +300,41 @@ static void heard_gone(struct cei_network *network, uint32_t rank)
 	pthread_mutex_unlock(&network->lock);
 }
 
+static void handle(struct cei_network *network, uint32_t process, const struct cei_note *note)
+{
+	if (note->type == CEI_NOTE_ABORT) {
+		network->events->aborted(network->events_arg, &note->abort);
+	} else if (note->type == CEI_NOTE_RENEW) {
+		heard_renew(network, process, &note->renew);
+	} else if (note->type == CEI_NOTE_GONE) {
+		heard_gone(network, note->gone);
+	} else {
+		pthread_mutex_lock(&network->lock);
+		heard_inside(network, process, note);
+		pthread_mutex_unlock(&network->lock);
+	}
+}
+
+/* Handles the note, and those that had to wait for it; or leaves it to the thread that handles the
+ * one before. */
 static void heard_note(struct cei_network *network, uint32_t process,
 		       const struct cei_far_note *bytes)
 {
 	struct cei_note note;
+	int r = cei_note_decode(bytes->bytes, bytes->n_bytes, &note);
 
-	if (cei_note_decode(bytes->bytes, bytes->n_bytes, &note)) {
-		pthread_mutex_lock(&network->lock);
+	pthread_mutex_lock(&network->lock);
+	if (r)
 		cei_network_part(network, process, "it has sent a note that makes no sense");
+	else
+		r = cei_network_note_came(network, process, &note, bytes);
+	while (!r) {
 		pthread_mutex_unlock(&network->lock);
-		return;
-	}
-	if (note.type == CEI_NOTE_ABORT) {
-		network->events->aborted(network->events_arg, &note.abort);
-	} else if (note.type == CEI_NOTE_RENEW) {
-		heard_renew(network, process, &note.renew);
-	} else if (note.type == CEI_NOTE_GONE) {
-		heard_gone(network, note.gone);
-	} else {
+		handle(network, process, &note);
 		pthread_mutex_lock(&network->lock);
-		heard_inside(network, process, &note);
-		pthread_mutex_unlock(&network->lock);
+		r = cei_network_note_next(network, process, &note);
 	}
+	pthread_mutex_unlock(&network->lock);
 }
 
 static void heard(void *arg, uint32_t process, const struct cei_far_message *message)
@@ -461,6 +390,7 @@ void cei_network_process_gone(struct cei_network *network, uint32_t process, int
 		network->n_parting -= network->is_parting[process];
 		network->is_parting[process] = 0;
 		cei_network_forget_process(network, process);
+		cei_network_notes_forget(network, process);
 		end_requests(network, process);
 		if (!departed)
 			pass_on(network, process);

@@ -95,16 +95,30 @@ static void put_body(struct cei_writer *writer, const struct cei_note *note)
 	case CEI_NOTE_RAIL:
 		cei_wire_put_u32(writer, note->rail.number);
 		break;
+	case CEI_NOTE_HEARD:
+		break;
 	}
 }
+
+/* The head: type, number, heard. */
+#define HEARD_AT 12u
 
 uint32_t cei_note_encode(const struct cei_note *note, uint8_t *bytes)
 {
 	struct cei_writer writer = cei_writer_on(bytes, CEI_FAR_NOTE_MAX);
 
 	cei_wire_put_u32(&writer, note->type);
+	cei_wire_put_u64(&writer, note->number);
+	cei_wire_put_u64(&writer, note->heard);
 	put_body(&writer, note);
 	return (uint32_t)writer.at;
+}
+
+void cei_note_set_heard(uint8_t *bytes, uint64_t heard)
+{
+	struct cei_writer writer = cei_writer_on(bytes + HEARD_AT, sizeof(heard));
+
+	cei_wire_put_u64(&writer, heard);
 }
 
 /* --- from bytes -------------------------------------------------------------------- */
@@ -225,6 +239,9 @@ static void get_body(struct cei_reader *reader, struct cei_note *ret_note)
 	case CEI_NOTE_RAIL:
 		ret_note->rail.number = get_within(reader, 0, CEI_NETWORK_RAILS_MAX - 1);
 		break;
+	case CEI_NOTE_HEARD:
+		reader->failed |= ret_note->number != 0;
+		break;
 	default:
 		reader->failed = 1;
 	}
@@ -236,6 +253,8 @@ int cei_note_decode(const void *bytes, size_t n_bytes, struct cei_note *ret_note
 
 	memset(ret_note, 0, sizeof(*ret_note));
 	ret_note->type = cei_wire_get_u32(&reader);
+	ret_note->number = cei_wire_get_u64(&reader);
+	ret_note->heard = cei_wire_get_u64(&reader);
 	get_body(&reader, ret_note);
 	return cei_reader_end(&reader);
 }

@@ -6,14 +6,14 @@
 /*
  * Converts what networks of two processes tell each other, in notes of their rails, to bytes and
  * back. Pure functions. Little-endian, no padding. Decoding is strict: bytes come from another
- * process and are not trusted. Notes come in any order.
+ * process and are not trusted.
  */
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "net/far_wire.h"
-#include "net/network.h"
+#include "net/network_types.h"
 
 enum cei_note_type {
 	CEI_NOTE_FIND = 1,      /* do you export this? */
@@ -29,6 +29,7 @@ enum cei_note_type {
 	CEI_NOTE_GONE,          /* the process of this rank is lost */
 	CEI_NOTE_CLOCK,         /* what time is it at yours? and the answer */
 	CEI_NOTE_RAIL,          /* this rail is lost, and nothing lands there any more */
+	CEI_NOTE_HEARD,         /* nothing but struct cei_note.heard */
 };
 
 struct cei_note_find {
@@ -98,6 +99,10 @@ struct cei_note_rail {
 
 struct cei_note {
 	uint32_t type;                          /* enum cei_note_type */
+	uint64_t number;                        /* see net/note_stream.h; 0: of HEARD, and where
+						 * two processes have one rail */
+	uint64_t heard;                         /* the speaker has handled all of the other side's
+						 * notes up to this number */
 	union {
 		struct cei_note_find    find;
 		struct cei_note_reply   reply;
@@ -115,6 +120,9 @@ struct cei_note {
 /* Encodes a note into bytes, which has room for CEI_FAR_NOTE_MAX: every note fits. Returns the
  * number of bytes written. */
 uint32_t cei_note_encode(const struct cei_note *note, uint8_t *bytes);
+
+/* Changes what an encoded note says was heard. */
+void cei_note_set_heard(uint8_t *bytes, uint64_t heard);
 
 /* Decodes a note. CEOV_ERR_INVALID, not raised: the bytes are no valid note. */
 int cei_note_decode(const void *bytes, size_t n_bytes, struct cei_note *ret_note);

@@ -86,7 +86,7 @@ void cei_rail_lane_close(struct cei_rail *rail, struct cei_far_lane *lane);
 /* --- messages and processes ---------------------------------------------------- */
 
 /* Says a NOTE; the head is filled here, and everything is copied. NOTEs arrive once, in any order,
- * or the process is lost. CEOV_FULL: CEI_RAIL_NOTES_MAX are waiting. Never blocks. */
+ * or the connection is lost. CEOV_FULL: CEI_RAIL_NOTES_MAX are waiting. Never blocks. */
 int  cei_rail_say(struct cei_rail *rail, uint32_t process,
 		  const struct cei_far_message *message);
 

@@ -327,6 +327,16 @@ static int run_pass(struct node_process *process, uint64_t pass)
 	return r;
 }
 
+/* Passes of all nodes go in step, so a number a little ahead of all is the last one for all. */
+static int is_last(const struct node_process *process, uint64_t pass)
+{
+	/* acquire: pairs with the release of the test's process */
+	uint64_t last = atomic_load_explicit(&process->plan->shared->last_pass,
+					     memory_order_acquire);
+
+	return pass >= process->plan->n_passes || (last && pass >= last);
+}
+
 static int run_passes(struct node_process *process)
 {
 	const struct life_plan *plan = process->plan;
@@ -334,7 +344,7 @@ static int run_passes(struct node_process *process)
 	uint64_t pass;
 	int r = 0;
 
-	for (pass = 0; !r && pass < plan->n_passes; pass++) {
+	for (pass = 0; !r && !is_last(process, pass); pass++) {
 		r = run_pass(process, pass);
 		if (r)
 			break;

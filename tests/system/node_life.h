@@ -57,6 +57,7 @@ struct life_shared {
 	_Atomic uint32_t is_mended;             /* its cause is gone */
 	_Atomic uint32_t may_close;
 	_Atomic uint32_t is_again;              /* all open the group once more */
+	_Atomic uint64_t last_pass;             /* number of the last pass; 0: as planned */
 	_Atomic uint32_t n_records;             /* of a meeting by callback */
 	uint8_t          records[2][NAMESPACES_MAX][LIFE_RECORD];
 };

@@ -11,7 +11,7 @@
 /* A note of each type, with values that fill their fields. */
 static struct cei_note example(uint32_t type)
 {
-	struct cei_note note = { .type = type };
+	struct cei_note note = { .type = type, .number = UINT64_MAX, .heard = 15 };
 	uint32_t i;
 
 	switch (type) {
@@ -61,6 +61,9 @@ static struct cei_note example(uint32_t type)
 		break;
 	case CEI_NOTE_RAIL:
 		note.rail.number = CEI_NETWORK_RAILS_MAX - 1;
+		break;
+	case CEI_NOTE_HEARD:
+		note.number = 0;
 		break;
 	}
 	return note;
@@ -135,8 +138,25 @@ START_TEST(test_values_that_no_process_says_are_refused)
 	refused(&note);
 	note.clock = (struct cei_note_clock){ CEI_CLOCK_ASK, 0, 0, 0 };
 	refused(&note);
-	note.type = CEI_NOTE_RAIL + 1;
+	note = example(CEI_NOTE_HEARD);
+	note.number = 1;
 	refused(&note);
+	note.type = CEI_NOTE_HEARD + 1;
+	refused(&note);
+}
+END_TEST
+
+/* What was heard is changed alone. */
+START_TEST(test_what_was_heard_is_changed_in_the_bytes)
+{
+	struct cei_note note = example(CEI_NOTE_VALUE), back;
+	uint8_t bytes[CEI_FAR_NOTE_MAX];
+	uint32_t n = cei_note_encode(&note, bytes);
+
+	note.heard = UINT64_C(0x1122334455667788);
+	cei_note_set_heard(bytes, note.heard);
+	ck_assert_int_eq(cei_note_decode(bytes, n, &back), 0);
+	ck_assert_mem_eq(&note, &back, sizeof(note));
 }
 END_TEST
 
@@ -149,7 +169,7 @@ START_TEST(test_damaged_bytes_stay_within_bounds)
 	uint32_t i, n;
 
 	for (i = 0; i < 200000; i++) {
-		note = example(1 + i % CEI_NOTE_RAIL);
+		note = example(1 + i % CEI_NOTE_HEARD);
 		n = cei_note_encode(&note, bytes);
 		bytes[testing_below(&random, n)] = (uint8_t)testing_random(&random);
 		bytes[testing_below(&random, n)] = (uint8_t)testing_random(&random);
@@ -174,8 +194,9 @@ static Suite *suite(void)
 	Suite *made = suite_create("network wire");
 	TCase *all = tcase_create("network wire");
 
-	tcase_add_loop_test(all, test_each_note_comes_back, CEI_NOTE_FIND, CEI_NOTE_RAIL + 1);
+	tcase_add_loop_test(all, test_each_note_comes_back, CEI_NOTE_FIND, CEI_NOTE_HEARD + 1);
 	tcase_add_test(all, test_values_that_no_process_says_are_refused);
+	tcase_add_test(all, test_what_was_heard_is_changed_in_the_bytes);
 	tcase_add_test(all, test_damaged_bytes_stay_within_bounds);
 	suite_add_tcase(made, all);
 	return made;

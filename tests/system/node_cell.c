@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* One case of the faults between nodes: a group's life, the fault, the verdict, another life. */
+
+#include "system/node_cell.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "system/bootstrap_fixture.h"
+#include "system/node_life.h"
+#include "testing.h"
+
+#define TIMEOUT_MS   UINT64_C(1000)     /* peer_timeout of the groups */
+#define OPEN_MS      UINT64_C(2500)
+#define CLOSE_MS     UINT64_C(4000)     /* a close ends within it in any case */
+#define SLOW_MEGABIT 100u
+#define OTHER_VERSION 4242u
+#define LIVES        2u
+
+const char *const fault_names[FAULTS] = {
+	"killed", "stopped", "cables pulled", "one of two cables pulled", "hears nothing",
+	"slow network", "another version",
+};
+const char *const phase_names[PHASES] = { "meeting", "idle", "busy", "closing" };
+
+struct memory {                         /* shared by the processes of a case */
+	struct life_shared shared;
+	struct life        lives[LIVES][NAMESPACES_MAX];
+};
+
+struct cell {                           /* a case: a process with its nodes */
+	enum fault        fault;
+	enum phase        phase;
+	uint32_t          victim;       /* a node */
+	uint32_t          n_nodes;
+	uint32_t          rail;         /* of FAULT_ONE_RAIL */
+	uint64_t          random;
+	char              folder[112];
+	struct namespaces nodes;
+	struct memory    *memory;
+	pid_t             pids[NAMESPACES_MAX];
+	int               is_aborted[NAMESPACES_MAX];   /* by UCX before 1.14 */
+	uint64_t          struck_ns;
+};
+
+/* Ends the case's process with a message if the condition does not hold. */
+#define expect(cell, condition) \
+	do { \
+		if (!(condition)) \
+			fail_cell(cell, __LINE__, #condition); \
+	} while (0)
+
+static void print_life(const struct cell *cell, uint32_t which, uint32_t node)
+{
+	const struct life *life = &cell->memory->lives[which][node];
+
+	fprintf(stderr, "  life %u of node %u: failed at %llu ms, stage %u, %llu passes, sent "
+		"%llu %llu, come %llu %llu, error %d, rank %u, closed in %llu ms, %u descriptors, "
+		"%u threads: %s\n",
+		which, node, (unsigned long long)(life->failed_ns / TESTING_MS % 100000000),
+		life->stage, (unsigned long long)life->n_passes,
+		(unsigned long long)life->n_sent[0], (unsigned long long)life->n_sent[1],
+		(unsigned long long)life->n_come[0], (unsigned long long)life->n_come[1],
+		life->error, life->blamed, (unsigned long long)(life->close_ns / TESTING_MS),
+		life->n_fds, life->n_threads, life->text);
+}
+
+__attribute__((noreturn)) static void fail_cell(const struct cell *cell, int line,
+						 const char *condition)
+{
+	uint32_t which, node;
+
+	fprintf(stderr, "%s, %s, node %u, line %d: %s\n", fault_names[cell->fault],
+		phase_names[cell->phase], cell->victim, line, condition);
+	fprintf(stderr, "  struck at %llu ms, now %llu ms\n",
+		(unsigned long long)(cell->struck_ns / TESTING_MS % 100000000),
+		(unsigned long long)(cei_now_ns() / TESTING_MS % 100000000));
+	for (which = 0; which < LIVES; which++)
+		for (node = 0; node < cell->n_nodes; node++)
+			print_life(cell, which, node);
+	_exit(95);
+}
+
+int node_cell_ucx_aborts;
+
+/* --- processes of nodes ------------------------------------------------------------------ */
+
+static int reached(_Atomic uint32_t *word, uint32_t value)
+{
+	/* acquire: pairs with the release of the node's process */
+	return atomic_load_explicit(word, memory_order_acquire) >= value;
+}
+
+static void set(_Atomic uint32_t *word)
+{
+	/* release: pairs with the acquire of the nodes' processes */
+	atomic_store_explicit(word, 1, memory_order_release);
+}
+
+static struct life_plan plan_of(struct cell *cell, uint32_t node, uint32_t which)
+{
+	struct life_plan plan = {
+		.shared = &cell->memory->shared,
+		.life = &cell->memory->lives[which][node],
+		.folder = cell->folder,
+		.node = node,
+		.n_nodes = cell->n_nodes,
+		.timeout_ns = TIMEOUT_MS * TESTING_MS,
+		.open_ms = which ? LIFE_CALL_MS : OPEN_MS,
+		.n_bytes = 256 << 10,
+		.n_passes = which ? 2 : LIFE_FOREVER,
+		.pause_ms = 1,
+		.by_callback = cell->fault == FAULT_VERSION,
+	};
+
+	if (which)
+		return plan;
+	if (cell->fault == FAULT_SLOW || cell->phase == IN_CLOSING)
+		plan.n_passes = 8;
+	plan.waits = cell->phase == IN_IDLE;
+	plan.holds_close = cell->phase == IN_CLOSING;
+	if (cell->fault == FAULT_VERSION && node == cell->victim)
+		plan.record_version = OTHER_VERSION;
+	return plan;
+}
+
+/* A process that was there from the first life on lives a second one. */
+static void run_node(struct cell *cell, uint32_t node, uint32_t which)
+{
+	struct life_plan plan;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	expect(cell, !namespaces_join(&cell->nodes, node));
+	for (; which < LIVES; which++) {
+		while (which && !reached(&cell->memory->shared.is_again, 1))
+			pause_ms(1);
+		plan = plan_of(cell, node, which);
+		life_run(&plan);
+	}
+	fflush(NULL);
+	_exit(0);
+}
+
+static void start_node(struct cell *cell, uint32_t node, uint32_t which)
+{
+	fflush(NULL);
+	cell->pids[node] = fork();
+	expect(cell, cell->pids[node] >= 0);
+	if (!cell->pids[node])
+		run_node(cell, node, which);
+}
+
+/* Whether the process has ended before its time: the fault has killed it, or UCX has. Before 1.14,
+ * UCX aborts a process by an assertion when it closes a connection whose other side is lost
+ * between the two messages by which UCX makes it. */
+static int is_gone(struct cell *cell, uint32_t node)
+{
+	int status;
+
+	if (cell->fault == FAULT_KILL && node == cell->victim)
+		return 1;
+	if (cell->is_aborted[node] || cell->phase != IN_MEETING || !node_cell_ucx_aborts)
+		return cell->is_aborted[node];
+	if (waitpid(cell->pids[node], &status, WNOHANG) != cell->pids[node])
+		return 0;
+	expect(cell, WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+	printf("UCX has aborted the process on node %u, which it does before 1.14\n", node);
+	cell->is_aborted[node] = 1;
+	return 1;
+}
+
+/* Waits until the node's life has come to the stage. Returns 0 if its process is gone. */
+static int await_stage(struct cell *cell, uint32_t which, uint32_t node, enum life_stage stage)
+{
+	uint64_t deadline_ns = cei_deadline(TESTING_PATIENCE);
+
+	while (!reached(&cell->memory->lives[which][node].stage, stage)) {
+		if (!which && is_gone(cell, node))
+			return 0;
+		expect(cell, cei_now_ns() < deadline_ns && "a stage is reached");
+		pause_ms(1);
+	}
+	return 1;
+}
+
+/* --- faults -------------------------------------------------------------------------------- */
+
+static void strike(struct cell *cell)
+{
+	uint32_t node = cell->victim, rail;
+
+	if (cell->fault == FAULT_KILL) {
+		expect(cell, !kill(cell->pids[node], SIGKILL));
+		expect(cell, waitpid(cell->pids[node], NULL, 0) == cell->pids[node]);
+	} else if (cell->fault == FAULT_STOP) {
+		testing_stop(cell->pids[node]);
+	} else if (cell->fault == FAULT_ONE_RAIL) {
+		namespaces_plug(&cell->nodes, node, cell->rail, 0);
+	}
+	for (rail = 0; rail < NAMESPACES_RAILS; rail++) {
+		if (cell->fault == FAULT_CABLE)
+			namespaces_plug(&cell->nodes, node, rail, 0);
+		else if (cell->fault == FAULT_DEAF)
+			namespaces_deafen(&cell->nodes, node, rail);
+		else if (cell->fault == FAULT_SLOW)
+			namespaces_limit(&cell->nodes, node, rail, SLOW_MEGABIT);
+	}
+	cell->struck_ns = cei_now_ns(); /* commands that change a cable may take their time */
+	set(&cell->memory->shared.is_struck);
+	set(&cell->memory->shared.may_close);
+}
+
+static void mend(struct cell *cell)
+{
+	uint32_t node = cell->victim, rail;
+
+	if (cell->fault == FAULT_STOP)
+		expect(cell, !kill(cell->pids[node], SIGCONT));
+	for (rail = 0; rail < NAMESPACES_RAILS; rail++) {
+		if (cell->fault == FAULT_CABLE || cell->fault == FAULT_ONE_RAIL)
+			namespaces_plug(&cell->nodes, node, rail, 1);
+		else if (cell->fault == FAULT_DEAF || cell->fault == FAULT_SLOW)
+			namespaces_unlimit(&cell->nodes, node, rail);
+	}
+	set(&cell->memory->shared.is_mended);
+}
+
+/* Waits for the moment of the fault. */
+static void await_moment(struct cell *cell)
+{
+	uint32_t node, n_passes = 2 + (uint32_t)testing_below(&cell->random, 20);
+	struct life *life = cell->memory->lives[0];
+	uint64_t deadline_ns = cei_deadline(TESTING_PATIENCE);
+
+	if (cell->phase == IN_MEETING) {
+		usleep((useconds_t)testing_below(&cell->random, 60000));
+		return;
+	}
+	for (node = 0; node < cell->n_nodes; node++)
+		(void)await_stage(cell, 0, node, LIFE_READY);
+	if (cell->phase == IN_BUSY && cell->fault != FAULT_SLOW)
+		while (atomic_load(&life[cell->victim].n_passes) < n_passes)
+			expect(cell, cei_now_ns() < deadline_ns);
+	if (cell->phase == IN_CLOSING) {
+		for (node = 0; node < cell->n_nodes; node++)
+			(void)await_stage(cell, 0, node, LIFE_CLOSING);
+		if (testing_below(&cell->random, 2))
+			set(&cell->memory->shared.may_close);
+	}
+	if (cell->phase != IN_IDLE)
+		usleep((useconds_t)testing_below(&cell->random, 2000));
+}
+
+/* --- verdicts -------------------------------------------------------------------------------- */
+
+/* The fault has taken the process, or holds it. */
+static int is_out(const struct cell *cell, uint32_t node)
+{
+	return (cell->fault == FAULT_KILL || cell->fault == FAULT_STOP) && node == cell->victim;
+}
+
+/* From the fault on; silence is measured by the timeout, and noticed up to a tenth of it later. */
+static uint64_t deadline_ms(const struct cell *cell)
+{
+	if (cell->phase == IN_MEETING)
+		return OPEN_MS + 2 * TIMEOUT_MS;        /* opened at its deadline, then lost */
+	return cell->fault == FAULT_KILL ? TIMEOUT_MS : 2 * TIMEOUT_MS;
+}
+
+static int names(const struct life *life, uint32_t node)
+{
+	char rank[32], process[32];
+
+	snprintf(process, sizeof(process), "process %u", node);
+	snprintf(rank, sizeof(rank), "rank %u", node * LIFE_RANKS);
+	return life->blamed / LIFE_RANKS == node || strstr(life->text, process) ||
+		strstr(life->text, rank);
+}
+
+/* What the sender calls done has been checked by the receiver, or is in its memory. */
+static void check_done(struct cell *cell)
+{
+	uint32_t node, i;
+
+	for (node = 0; node < cell->n_nodes; node++) {
+		const struct life *to = &cell->memory->lives[0][(node + 1) % cell->n_nodes];
+		const struct life *from = &cell->memory->lives[0][node];
+
+		if (is_gone(cell, (node + 1) % cell->n_nodes))
+			continue;
+		for (i = 0; i < LIFE_RANKS; i++)
+			expect(cell, from->n_sent[i] <= to->n_come[i] + (to->has_next[i] != 0));
+	}
+}
+
+static void check_ended(const struct cell *cell, uint32_t which, uint32_t node)
+{
+	const struct life *life = &cell->memory->lives[which][node];
+
+	expect(cell, !life->n_wrong);
+	expect(cell, !life->n_late);
+	expect(cell, !life->n_stuck);
+	expect(cell, !life->is_unsaid);
+	expect(cell, life->n_threads == 1);
+	expect(cell, life->close_ns < CLOSE_MS * TESTING_MS);
+}
+
+/* A survivor's failure: in time, with the name of the other. */
+static void check_failure(const struct cell *cell, uint32_t node)
+{
+	const struct life *life = &cell->memory->lives[0][node];
+
+	if (cell->fault == FAULT_SLOW || (cell->phase == IN_CLOSING && !life->error)) {
+		expect(cell, !life->error);
+		return;
+	}
+	if (cell->fault == FAULT_ONE_RAIL && !life->error) {    /* nothing was under way on it */
+		expect(cell, life->n_passes == cell->memory->shared.last_pass);
+		return;
+	}
+	expect(cell, life->error);
+	expect(cell, life->failed_ns < cell->struck_ns + deadline_ms(cell) * TESTING_MS);
+	if (cell->fault == FAULT_VERSION)
+		expect(cell, life->error == CEOV_ERR_VERSION && strstr(life->text, "4242"));
+	else if (cell->phase != IN_MEETING)
+		expect(cell, life->error == CEOV_ERR_PEER_LOST ||
+		       life->error == CEOV_ERR_UNCERTAIN);
+	if (cell->fault == FAULT_ONE_RAIL && cell->phase != IN_MEETING)
+		expect(cell, life->n_survived == LIFE_SURVIVED);
+	if (life->n_survived || (cell->phase == IN_MEETING && node == cell->victim))
+		return;                 /* its own interface, or its own version, may be named */
+	expect(cell, names(life, node == cell->victim ? !node : cell->victim));
+}
+
+/* The loss of one rail fails nothing if notes are missed first: then no bytes were on it. Lets the
+ * passes, which go on over the other rail, come to an end. */
+static void end_passes(struct cell *cell)
+{
+	struct life *life = cell->memory->lives[0];
+	uint64_t n_passes = 0;
+	uint32_t node;
+
+	if (cell->fault != FAULT_ONE_RAIL || cell->memory->shared.last_pass ||
+	    cei_now_ns() < cell->struck_ns + deadline_ms(cell) * TESTING_MS)
+		return;
+	for (node = 0; node < cell->n_nodes; node++)
+		if (n_passes < atomic_load(&life[node].n_passes))
+			n_passes = life[node].n_passes;
+	/* release: pairs with the acquire of the nodes' processes */
+	atomic_store_explicit(&cell->memory->shared.last_pass, n_passes + 50,
+			      memory_order_release);
+}
+
+static void await_failures(struct cell *cell)
+{
+	uint64_t deadline_ns = cell->struck_ns + 2 * deadline_ms(cell) * TESTING_MS;
+	uint32_t node;
+
+	for (node = 0; node < cell->n_nodes; node++) {
+		struct life *life = &cell->memory->lives[0][node];
+
+		while (!is_out(cell, node) && !is_gone(cell, node) &&
+		       !atomic_load(&life->error) && !reached(&life->stage, LIFE_ENDED)) {
+			expect(cell, cell->fault == FAULT_SLOW || cell->phase == IN_CLOSING ||
+			       cei_now_ns() < deadline_ns);
+			end_passes(cell);
+			pause_ms(1);
+		}
+	}
+}
+
+static void report_cell(const struct cell *cell)
+{
+	const struct life *life = &cell->memory->lives[0][!cell->victim];
+	uint64_t after_ms = life->error && life->failed_ns > cell->struck_ns ?
+		(life->failed_ns - cell->struck_ns) / TESTING_MS : 0;
+
+	printf("%-8s %-26s node %u: %s after %llu ms (deadline %llu), %llu passes, closed in %llu "
+	       "ms\n", phase_names[cell->phase], fault_names[cell->fault], cell->victim,
+	       life->error ? ceov_strerror(life->error) : "no failure",
+	       (unsigned long long)after_ms, (unsigned long long)deadline_ms(cell),
+	       (unsigned long long)life->n_passes,
+	       (unsigned long long)(life->close_ns / TESTING_MS));
+}
+
+/* --- the case ------------------------------------------------------------------------------- */
+
+static void run_first_life(struct cell *cell)
+{
+	uint32_t node;
+
+	for (node = 0; node < cell->n_nodes; node++)
+		start_node(cell, node, 0);
+	await_moment(cell);
+	strike(cell);
+	await_failures(cell);
+	mend(cell);
+	for (node = 0; node < cell->n_nodes; node++) {
+		if (is_gone(cell, node) || !await_stage(cell, 0, node, LIFE_ENDED))
+			continue;
+		check_ended(cell, 0, node);
+		if (!is_out(cell, node))
+			check_failure(cell, node);
+	}
+	check_done(cell);
+}
+
+/* The group opens again at once, with the same names, and works. */
+static void run_second_life(struct cell *cell)
+{
+	struct life *lives = cell->memory->lives[1];
+	uint32_t node;
+
+	atomic_store(&cell->memory->shared.n_records, 0);
+	set(&cell->memory->shared.is_again);
+	for (node = 0; node < cell->n_nodes; node++)
+		if (is_gone(cell, node))
+			start_node(cell, node, 1);
+	for (node = 0; node < cell->n_nodes; node++) {
+		(void)await_stage(cell, 1, node, LIFE_ENDED);
+		check_ended(cell, 1, node);
+		expect(cell, !lives[node].error && lives[node].n_passes == 2);
+		if (cell->phase != IN_MEETING && !is_gone(cell, node))
+			expect(cell, lives[node].n_fds == cell->memory->lives[0][node].n_fds);
+		expect(cell, waitpid(cell->pids[node], NULL, 0) == cell->pids[node]);
+	}
+}
+
+void node_cell_run(enum fault fault, enum phase phase, uint32_t number)
+{
+	struct cell cell = { .fault = fault, .phase = phase, .n_nodes = 2 };
+	const char *why;
+
+	cell.random = testing_seed() + number * 97 + fault * 7 + phase;
+	cell.victim = (uint32_t)testing_below(&cell.random, 2);
+	cell.rail = (uint32_t)testing_below(&cell.random, NAMESPACES_RAILS);
+	cell.memory = mmap(NULL, sizeof(*cell.memory), PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	need(cell.memory != MAP_FAILED);
+	snprintf(cell.folder, sizeof(cell.folder), "%s/%u-%u-%u", directory, fault, phase, number);
+	need(!mkdir(cell.folder, 0700));
+	why = namespaces_open(&cell.nodes, cell.n_nodes);
+	need(!why);
+	run_first_life(&cell);
+	run_second_life(&cell);
+	namespaces_close(&cell.nodes);
+	report_cell(&cell);
+	need(!rmdir(cell.folder));      /* nothing is left in it */
+	fflush(NULL);
+}
