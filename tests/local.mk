@@ -177,6 +177,7 @@ gpu_suites += \
 	%D%/gpu/test_gpu_transfer \
 	%D%/gpu/test_gpu_queue \
 	%D%/gpu/test_gpu_nodes \
+	%D%/gpu/test_gpu_node_ops \
 	%D%/gpu/test_gpu_reduce \
 	%D%/gpu/test_gpu_move \
 	%D%/gpu/test_gpu_begin \

@@ -129,7 +129,7 @@ struct ceov_workspace_config {
 };
 
 /* Allocates the workspace and exports it to the group. Does not wait for peers. In a group of
- * several nodes, ranks on GPUs and capturable workspaces are refused (CEOV_ERR_INVALID). */
+ * several nodes, capturable workspaces are refused (CEOV_ERR_INVALID). */
 int  ceov_workspace_create(ceov_context *context,
 			   const struct ceov_workspace_config *config,
 			   ceov_workspace **ret_workspace);

@@ -61,7 +61,7 @@ struct cei_mark_words {
  * That is what the two fences are for: the second one stands between writing the status and writing
  * the poison, and the first one makes a thread that has read the poison read the status after that.
  * If two waits fail by themselves at the same moment, both may find status 0; then either result is
- * stored, and either is true. either result is stored, and either is true.
+ * stored, and either is true.
  */
 static __device__ __forceinline__ void cei_mark_fail(const struct cei_mark_words &words,
 						     int result)

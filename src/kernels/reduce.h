@@ -53,7 +53,8 @@ struct cei_reduce {
 					 * and raise the counter of piece 0 */
 
 	struct ceov_device_signal awaited;      /* counter s * n_pieces + p: piece p of source s
-						 * has come to partials */
+						 * has come to partials; if counters is NULL, all
+						 * pieces have come before the kernel begins */
 	struct ceov_device_signal ready;        /* counter p: piece p of the own part is summed;
 						 * if counters is NULL, nobody awaits that */
 	struct ceov_device_signal arrived;      /* counter first_arrived + s * n_pieces + p:

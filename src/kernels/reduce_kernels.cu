@@ -360,7 +360,7 @@ static __device__ __forceinline__ bool reduce_own(const struct cei_reduce &reduc
 	uint4 *target = (uint4 *)reduce.target +
 		(reduce.gathered ? part_begin<T>(reduce, reduce.own) : 0);
 	const uint32_t s = threadIdx.x;
-	const bool is_waiting = s < reduce.n_ranks && s != reduce.own;
+	const bool is_waiting = reduce.awaited.counters && s < reduce.n_ranks && s != reduce.own;
 	struct reduce_piece piece;
 	bool is_good = true;
 	uint32_t p;

@@ -12,7 +12,8 @@
  *   all-gather + GEMM      u |P| + e Z
  *   GEMM + reduce-scatter  u |sum of P_s| + sum of (u |P_s| + e Z_s): each partial sum is
  *                          stored before it is sent (the own one where cuBLAS made it)
- *   sums                   u |sum| + e Z, both of them scaled as the sum is
+ *   sums                   u |sum| + e Z, both of them scaled as the sum is; by node each
+ *                          addend adds u times its size, since a node's sum is stored, too
  *
  * e is what sums in fp32 lose: 2^-22 for every step of 16 products (fp32 itself rounds
  * by 2^-24 of a sum that is never larger than Z; matrix units cut off instead, and see
@@ -410,7 +411,7 @@ static void add_reference(const struct check *check, uint32_t source, uint64_t f
 	reference.adds = one->sort != OP_AG_GEMM && source;
 	reference.b_is_k_by_n = (uint32_t)one->b_is_k_by_n;
 	reference.scale = op_case_scale(one, check->data->rank->rank);
-	reference.rounding = one->sort == OP_GEMM_RS ? rounding_of(one) : 0;
+	reference.rounding = one->sort == OP_GEMM_RS || one->node_of ? rounding_of(one) : 0;
 	reference.accumulation = 0x1p-22f * (float)(one->k / 16 + 4 + one->n_ranks);
 	if (n_rows && n)
 		gpu_launch(&check->data->rank->gpu, GPU_CONTROL, "cei_kernel_reference",

@@ -67,7 +67,8 @@ static void open_rank(struct gpu_op_rank *rank, const void *arg)
 	rank->arena = gpu_allocate(&rank->gpu, GPU_OP_ARENA_BYTES);
 }
 
-static void open_ranks(struct gpu_op_rig *rig)
+/* contexts NULL: all ranks are in the rig's own. */
+static void open_ranks(struct gpu_op_rig *rig, ceov_context *const *contexts)
 {
 	uint32_t i;
 
@@ -75,6 +76,7 @@ static void open_ranks(struct gpu_op_rig *rig)
 	for (i = 0; i < rig->n_ranks; i++) {
 		rig->ranks[i].rig = rig;
 		rig->ranks[i].rank = i;
+		rig->ranks[i].context = contexts ? contexts[i] : rig->context;
 	}
 	gpu_op_each(rig, open_rank, NULL);
 }
@@ -89,7 +91,15 @@ void gpu_op_open(struct gpu_op_rig *rig, uint32_t n_ranks)
 	memset(rig, 0, sizeof(*rig));
 	rig->n_ranks = rig->n_here = n_ranks;
 	rig->context = gpu_context(indices, n_ranks);
-	open_ranks(rig);
+	open_ranks(rig, NULL);
+}
+
+void gpu_op_open_in(struct gpu_op_rig *rig, uint32_t n_ranks, ceov_context *const *contexts)
+{
+	ck_assert_uint_le(n_ranks, GPU_OP_RANKS_MAX);
+	memset(rig, 0, sizeof(*rig));
+	rig->n_ranks = rig->n_here = n_ranks;
+	open_ranks(rig, contexts);
 }
 
 void gpu_op_open_one(struct gpu_op_rig *rig, uint32_t rank, uint32_t n_ranks,
@@ -111,7 +121,7 @@ void gpu_op_open_one(struct gpu_op_rig *rig, uint32_t rank, uint32_t n_ranks,
 							 * that the library's message, which says
 							 * more, comes first */
 	ck_assert_int_eq(ceov_open(&config, &rig->context), 0);
-	open_ranks(rig);
+	open_ranks(rig, NULL);
 }
 
 static void close_rank(struct gpu_op_rank *rank, const void *arg)
@@ -143,7 +153,7 @@ ceov_workspace *gpu_op_workspace(struct gpu_op_rank *rank, const struct gpu_op_m
 	config.deadline_ns = mode->deadline_ns;
 	config.n_sms = gpu_sms_for(&rank->gpu, rank->rig->n_ranks,
 				   mode->n_at_once ? mode->n_at_once : 1);
-	ck_assert_int_eq(ceov_workspace_create(rank->rig->context, &config, &workspace), 0);
+	ck_assert_int_eq(ceov_workspace_create(rank->context, &config, &workspace), 0);
 	gpu_op_meet(rank);
 	ck_assert_int_eq(ceov_workspace_connect(workspace, TESTING_PATIENCE), 0);
 	gpu_op_meet(rank);

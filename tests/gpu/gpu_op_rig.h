@@ -31,6 +31,7 @@ struct gpu_op_rig;
 
 struct gpu_op_rank {
 	struct gpu_op_rig *rig;
+	ceov_context      *context;
 	uint32_t           rank;
 	struct gpu         gpu;
 	char              *arena;
@@ -38,7 +39,7 @@ struct gpu_op_rank {
 };
 
 struct gpu_op_rig {
-	ceov_context      *context;
+	ceov_context      *context;     /* NULL: the ranks' contexts are the caller's */
 	uint32_t           n_ranks;
 	uint32_t           first;       /* first rank of this process */
 	uint32_t           n_here;      /* number of ranks of this process */
@@ -51,6 +52,10 @@ void gpu_op_open(struct gpu_op_rig *rig, uint32_t n_ranks);
 void gpu_op_open_one(struct gpu_op_rig *rig, uint32_t rank, uint32_t n_ranks,
 		     const char *path);
 void gpu_op_close(struct gpu_op_rig *rig);
+
+/* The same for ranks that are all in this process, rank r in contexts[r], which the caller closes
+ * after gpu_op_close(). */
+void gpu_op_open_in(struct gpu_op_rig *rig, uint32_t n_ranks, ceov_context *const *contexts);
 
 /* Runs body in a thread per rank of this process; returns when all have ended. */
 void gpu_op_each(struct gpu_op_rig *rig,

@@ -64,7 +64,7 @@ static void *open_node(void *arg)
 	config = testing_config(members, NODES_RANKS_MAX, &node->log);
 	for (rank = 0; rank < nodes->n_ranks; rank++)
 		if (nodes->node_of[rank] == node->number)
-			members[n++] = (struct ceov_member){ rank, nodes->places[node->number] };
+			members[n++] = (struct ceov_member){ rank, nodes->places[rank] };
 	config.n_members = n;
 	config.n_ranks = nodes->n_ranks;
 	config.network = &network;
@@ -144,13 +144,23 @@ void nodes_open(struct nodes *nodes, uint32_t n, uint32_t n_members)
 	open_all(nodes, n);
 }
 
-void nodes_open_mixed(struct nodes *nodes, uint32_t n, uint32_t n_ranks, const uint32_t *node_of)
+void nodes_open_map(struct nodes *nodes, const struct nodes_map *map)
 {
 	memset(nodes, 0, sizeof(*nodes));
-	ck_assert_uint_le(n_ranks, NODES_RANKS_MAX);
-	nodes->n_ranks = n_ranks;
-	memcpy(nodes->node_of, node_of, n_ranks * sizeof(*node_of));
-	open_all(nodes, n);
+	ck_assert_uint_le(map->n_ranks, NODES_RANKS_MAX);
+	nodes->n_ranks = map->n_ranks;
+	nodes->transport = map->transport;
+	memcpy(nodes->node_of, map->node_of, map->n_ranks * sizeof(*map->node_of));
+	if (map->places)
+		memcpy(nodes->places, map->places, map->n_ranks * sizeof(*map->places));
+	open_all(nodes, map->n_nodes);
+}
+
+void nodes_open_mixed(struct nodes *nodes, uint32_t n, uint32_t n_ranks, const uint32_t *node_of)
+{
+	const struct nodes_map map = { .n_nodes = n, .n_ranks = n_ranks, .node_of = node_of };
+
+	nodes_open_map(nodes, &map);
 }
 
 void nodes_open_at(struct nodes *nodes, uint32_t n, const struct ceov_place *places,

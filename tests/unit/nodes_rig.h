@@ -36,7 +36,7 @@ struct nodes {
 	uint32_t          n;
 	uint32_t          n_ranks;
 	uint32_t          node_of[NODES_RANKS_MAX];     /* [rank] */
-	struct ceov_place places[NODES_MAX];    /* of each node's ranks; host memory by default */
+	struct ceov_place places[NODES_RANKS_MAX];      /* [rank]; host memory by default */
 	const struct cei_transport_ops *transport;      /* NULL: the simulated network */
 	uint32_t          n_rails;              /* of each node; rail k of node i is transport
 						 * i * n_rails + k of the simulated network */
@@ -57,6 +57,16 @@ void nodes_open_strict(struct nodes *nodes, uint32_t n, uint64_t timeout_ns);
 
 /* The same, with rank r on node node_of[r]; each node has one rank or more. */
 void nodes_open_mixed(struct nodes *nodes, uint32_t n, uint32_t n_ranks, const uint32_t *node_of);
+
+/* The same, with rank r at places[r]. transport NULL: the simulated network. */
+struct nodes_map {
+	uint32_t                        n_nodes;
+	uint32_t                        n_ranks;
+	const uint32_t                 *node_of;
+	const struct ceov_place        *places;
+	const struct cei_transport_ops *transport;
+};
+void nodes_open_map(struct nodes *nodes, const struct nodes_map *map);
 
 /* Opens nodes of one rank and n_rails rails each. */
 void nodes_open_railed(struct nodes *nodes, uint32_t n, uint32_t n_rails);

@@ -164,10 +164,11 @@ START_TEST(test_facts_are_the_least_of_all_ranks)
 	open_rig(&rig, 4);
 	for (i = 0; i < 4; i++) {
 		least = 7;
-		ck_assert_int_eq(cei_allreduce_least(&rig.ranks[i], CEI_ALLREDUCE_SMS, &least), 0);
+		ck_assert_int_eq(cei_allreduce_least(&rig.ranks[i], CEI_ALLREDUCE_SMS, 0,
+						     &least), 0);
 		ck_assert_uint_eq(least, 129);
 		/* rank 0 does not know the fact, so no rank uses it */
-		ck_assert_int_eq(cei_allreduce_least(&rig.ranks[i], CEI_ALLREDUCE_COPY_RATE,
+		ck_assert_int_eq(cei_allreduce_least(&rig.ranks[i], CEI_ALLREDUCE_COPY_RATE, 0,
 						     &least), 0);
 		ck_assert_uint_eq(least, 0);
 	}

@@ -371,6 +371,78 @@ START_TEST(test_a_cut_network_ends_runs)
 }
 END_TEST
 
+/* --- numbers that ranks exchange ---------------------------------------------------------- */
+
+#define ROUNDS 200u
+
+/* Rank i is on node i; its facts are 132 - 32 i and none. */
+static void open_numbers(struct cei_allreduce ranks[2])
+{
+	uint32_t i;
+
+	nodes_open(&nodes, 2, 1);
+	memset(ranks, 0, 2 * sizeof(*ranks));
+	for (i = 0; i < 2; i++) {
+		ranks[i].context = nodes_context(&nodes, i);
+		ranks[i].rank = i;
+		ranks[i].n_ranks = 2;
+		ranks[i].facts[CEI_ALLREDUCE_SMS] = 132 - 32 * i;
+		ranks[i].signals[i] = testing_signal(ranks[i].context, i, CEI_ALLREDUCE_COUNTERS);
+		ck_assert_int_eq(cei_allreduce_tell_facts(&ranks[i]), 0);
+		ck_assert_int_eq(ceov_signal_share(ranks[i].signals[i], "numbers"), 0);
+	}
+	for (i = 0; i < 2; i++)
+		ranks[i].signals[!i] = nodes_find_signal(&nodes, i, !i, "numbers");
+}
+
+/* What a rank knows of a fact of another node is what that node has said, so it waits for that. */
+START_TEST(test_facts_of_another_node)
+{
+	struct cei_allreduce ranks[2];
+	uint64_t least;
+	uint32_t i;
+
+	open_numbers(ranks);
+	for (i = 0; i < 2; i++) {
+		ck_assert_int_eq(cei_allreduce_least(&ranks[i], CEI_ALLREDUCE_SMS,
+						     cei_deadline(TESTING_PATIENCE), &least), 0);
+		ck_assert_uint_eq(least, 100);
+		ck_assert_int_eq(cei_allreduce_least(&ranks[i], CEI_ALLREDUCE_COPY_RATE,
+						     cei_deadline(TESTING_PATIENCE), &least), 0);
+		ck_assert_uint_eq(least, 0);
+	}
+	nodes_close(&nodes);
+}
+END_TEST
+
+static void *make_rounds(void *arg)
+{
+	struct cei_allreduce *allreduce = arg;
+	struct cei_allreduce_range range;
+	uint64_t i, own;
+
+	for (i = 0; i < ROUNDS; i++) {
+		own = allreduce->rank ? 3 * i : i;
+		ck_assert_int_eq(cei_allreduce_range(allreduce, own, TESTING_PATIENCE, &range), 0);
+		ck_assert_uint_eq(range.min, i);
+		ck_assert_uint_eq(range.max, 3 * i);
+	}
+	return NULL;
+}
+
+START_TEST(test_rounds_with_another_node)
+{
+	struct cei_allreduce ranks[2];
+	pthread_t other;
+
+	open_numbers(ranks);
+	ck_assert_int_eq(pthread_create(&other, NULL, make_rounds, &ranks[1]), 0);
+	make_rounds(&ranks[0]);
+	pthread_join(other, NULL);
+	nodes_close(&nodes);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("nodes_ops");
@@ -382,6 +454,8 @@ int main(void)
 	tcase_add_loop_test(tcase, test_large_operands, 0, 2);
 	tcase_add_test(tcase, test_random_moves);
 	tcase_add_test(tcase, test_each_lane_says_what_it_sent);
+	tcase_add_test(tcase, test_facts_of_another_node);
+	tcase_add_test(tcase, test_rounds_with_another_node);
 	tcase_add_loop_test(tcase, test_a_shard_enters_a_node_once, 0, 2);
 	tcase_add_loop_test(tcase, test_a_node_sends_one_sum, 0, 2);
 	tcase_add_loop_test(tcase, test_a_cut_network_ends_runs, 0, 2);

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 
+#include "base/clock.h"
 #include "ce_engine/objects/context.h"
 
 int cei_allreduce_tell_facts(const struct cei_allreduce *allreduce)
@@ -18,23 +19,41 @@ int cei_allreduce_tell_facts(const struct cei_allreduce *allreduce)
 	for (i = 0; !r && i < CEI_ALLREDUCE_FACTS; i++) {
 		fact = allreduce->facts[i] < CEI_ALLREDUCE_VALUE_MAX ? allreduce->facts[i]
 			: CEI_ALLREDUCE_VALUE_MAX;
-		if (fact)
-			r = ceov_signal_raise(allreduce->signals[allreduce->rank],
-					      CEI_ALLREDUCE_ROUND_COUNTERS + i, fact);
+		r = ceov_signal_raise(allreduce->signals[allreduce->rank],
+				      CEI_ALLREDUCE_ROUND_COUNTERS + i, fact + 1);
 	}
 	return r;
 }
 
+/* Waits for the fact of one rank, and returns it. */
+static int hear_fact(ceov_signal *signal, enum cei_allreduce_fact fact, uint64_t deadline_ns,
+		     uint64_t *ret_fact)
+{
+	uint32_t index = CEI_ALLREDUCE_ROUND_COUNTERS + (uint32_t)fact;
+	uint64_t now_ns = cei_now_ns(), told = 0;
+	int r = ceov_signal_wait(signal, index, 1,
+				 now_ns < deadline_ns ? deadline_ns - now_ns : 0);
+
+	if (!r)
+		r = ceov_signal_value(signal, index, &told);
+	/* If the signal was aborted since, its counter holds no fact; waiting again returns the
+	 * error of the abort. */
+	if (!r && told > CEI_ALLREDUCE_VALUE_MAX + 1)
+		r = ceov_signal_wait(signal, index, 1, 0);
+	if (!r)
+		*ret_fact = told - 1;
+	return r;
+}
+
 int cei_allreduce_least(const struct cei_allreduce *allreduce, enum cei_allreduce_fact fact,
-			uint64_t *ret_least)
+			uint64_t deadline_ns, uint64_t *ret_least)
 {
 	uint64_t told = 0, least = CEI_ALLREDUCE_VALUE_MAX;
 	uint32_t i;
 	int r = 0;
 
 	for (i = 0; !r && i < allreduce->n_ranks; i++) {
-		r = ceov_signal_value(allreduce->signals[i],
-				      CEI_ALLREDUCE_ROUND_COUNTERS + (uint32_t)fact, &told);
+		r = hear_fact(allreduce->signals[i], fact, deadline_ns, &told);
 		if (!r && told < least)
 			least = told;
 	}

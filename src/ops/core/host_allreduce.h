@@ -13,7 +13,8 @@
  * round r + 2 only after round r + 1, which ends only after every rank has finished round r.
  *
  * Facts are numbers that each rank knows before it exports its signal. Each fact has a counter of
- * its own, which other ranks can read without waiting, as soon as they have found the signal.
+ * its own, which holds one more than the fact, so that 0 says that nothing was heard so far: what
+ * this rank knows of a counter of another node is what that node has said last.
  */
 
 #include <stdint.h>
@@ -56,9 +57,10 @@ struct cei_allreduce_range {
 int  cei_allreduce_tell_facts(const struct cei_allreduce *allreduce);
 
 /* Returns the lowest value that any rank has for a fact; all ranks get the same result. 0: at least
- * one rank does not know it. The signals of all ranks must have been found. */
+ * one rank does not know it. The signals of all ranks must have been found. CEOV_PENDING: the fact
+ * of a rank of another node has not come by deadline_ns (base/clock.h); call again. */
 int  cei_allreduce_least(const struct cei_allreduce *allreduce, enum cei_allreduce_fact fact,
-			 uint64_t *ret_least);
+			 uint64_t deadline_ns, uint64_t *ret_least);
 
 /* Makes one round: passes on this rank's number (at most CEI_ALLREDUCE_VALUE_MAX), and returns the
  * lowest and the highest number of all ranks; all ranks get the same result. Waits at most

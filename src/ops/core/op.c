@@ -170,12 +170,17 @@ int cei_op_key(const ceov_workspace *workspace, const struct cei_op_shape *shape
 	       char key[CEI_TUNING_KEY_BYTES])
 {
 	const char *machine = workspace->executor.machine;
-	char text[CEI_MACHINE_BYTES + 8];
+	uint32_t n_nodes = workspace->levels.n_nodes;
+	char text[CEI_MACHINE_BYTES + 32], nodes[24] = "";
 
 	if (!machine[0])
 		return CEOV_NONE;
-	/* Marks cost more in a graph than in a launch, so graphs have tunings of their own. */
-	snprintf(text, sizeof(text), "%s%s", workspace->is_capturable ? "graph-" : "", machine);
+	/* Marks cost more in a graph than in a launch, and bytes to another node more than to
+	 * another GPU, so graphs and groups of several nodes have tunings of their own. */
+	if (n_nodes > 1)
+		snprintf(nodes, sizeof(nodes), "%u-nodes-", n_nodes);
+	snprintf(text, sizeof(text), "%s%s%s", workspace->is_capturable ? "graph-" : "", nodes,
+		 machine);
 	cei_tuning_key(text, shape, key);
 	return 0;
 }

@@ -18,7 +18,8 @@ struct part {                           /* a kind of buffer or signal that each 
 					 * pointer for each rank */
 	uint32_t    n_counters;         /* the signal has n_counters + n_per_rank * ranks */
 	uint32_t    n_per_rank;
-	int         is_on_host;         /* 1: in host memory; 0: at the rank's place */
+	int         is_on_host;         /* 1: in host memory; 0: at the rank's place, but in host
+					 * memory where other nodes raise it */
 	int         is_of_captured;     /* 1: exists only in capturable workspaces */
 };
 
@@ -60,6 +61,7 @@ static const char *name_of(const ceov_workspace *workspace, int is_capturable,
 int cei_shared_create(ceov_workspace *workspace, const struct ceov_place *place)
 {
 	static const struct ceov_place host = { CEOV_PLACE_HOST, 0 };
+	int has_nodes = cei_workspace_has_nodes(workspace);
 	ceov_context *context = workspace->object.context;
 	uint32_t rank = workspace->rank, i;
 	int r = ceov_buffer_create(context, rank, CEI_OP_HALVES * workspace->half_bytes,
@@ -68,7 +70,8 @@ int cei_shared_create(ceov_workspace *workspace, const struct ceov_place *place)
 	for (i = 0; !r && i < PARTS; i++)
 		if (has(workspace, &parts[i]))
 			r = ceov_signal_create(context, rank,
-					       parts[i].is_on_host ? host : *place,
+					       parts[i].is_on_host || has_nodes
+					       ? host : *place,
 					       parts[i].n_counters + parts[i].n_per_rank *
 					       workspace->n_ranks, 0,
 					       slot(workspace, &parts[i], rank));

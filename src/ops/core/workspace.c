@@ -94,9 +94,6 @@ static const char *fault_of(const ceov_context *context,
 			"progress_by_caller";
 	if (config->is_capturable && has_nodes(context))
 		return "is_capturable: a graph cannot hold transfers to other nodes";
-	if (!is_host && has_nodes(context))
-		return "operators on GPUs work within one node only; on host memory they work on "
-			"several";
 	if (config->is_capturable && is_host)
 		return "is_capturable: graphs are a GPU's, the rank is on the host";
 	if (config->is_capturable != 0 && config->is_capturable != 1)
@@ -144,8 +141,10 @@ static int check_create(ceov_context *context, const struct ceov_workspace_confi
 			 config->rank, fault);
 }
 
+/* Marks behind bytes to other nodes are raised by the network, which reaches host memory only. */
 static int create_signals(ceov_workspace *workspace, struct ceov_place place)
 {
+	static const struct ceov_place host = { CEOV_PLACE_HOST, 0 };
 	ceov_context *context = workspace->object.context;
 	uint32_t rank = workspace->rank;
 	int r = cei_shared_create(workspace, &place);
@@ -155,8 +154,8 @@ static int create_signals(ceov_workspace *workspace, struct ceov_place place)
 				       cei_workspace_start(workspace) + 1,
 				       CEOV_SIGNAL_HOST_VISIBLE, &workspace->ready);
 	if (!r)
-		r = ceov_signal_create(context, rank, place, CEI_OP_SENT_MAX, 0,
-				       &workspace->sent);
+		r = ceov_signal_create(context, rank, has_nodes(context) ? host : place,
+				       CEI_OP_SENT_MAX, 0, &workspace->sent);
 	return r;
 }
 
@@ -342,14 +341,15 @@ static int connect_by(ceov_workspace *workspace, uint64_t deadline_ns)
 	}
 }
 
-static int take_facts(ceov_workspace *workspace)
+/* CEOV_PENDING: not all ranks' facts have come by deadline_ns. */
+static int take_facts(ceov_workspace *workspace, uint64_t deadline_ns)
 {
 	uint32_t i;
 	int r = 0;
 
 	for (i = 0; !r && i < CEI_ALLREDUCE_FACTS; i++)
 		r = cei_allreduce_least(&workspace->allreduce, (enum cei_allreduce_fact)i,
-					&workspace->least[i]);
+					deadline_ns, &workspace->least[i]);
 	return r;
 }
 
@@ -368,7 +368,7 @@ int ceov_workspace_connect(ceov_workspace *workspace, uint64_t timeout_ns)
 	else
 		r = connect_by(workspace, deadline);
 	if (!r)
-		r = take_facts(workspace);
+		r = take_facts(workspace, deadline);
 	pthread_mutex_unlock(&workspace->lock);
 	if (r)
 		return r == CEOV_NONE ? CEOV_PENDING : r;
