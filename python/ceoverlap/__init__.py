@@ -26,6 +26,7 @@ from .errors import (AbortedError, CeoverlapError, CudaError, DeadlineError, Fai
                      ForkedError, FullError, InvalidError, NoMemoryError, NoRouteError,
                      PeerLostError, PendingError, StaleError, StateError, SystemCallError,
                      UcxError, UncertainError, VersionError)
+from .network import Network
 from .ops import (AllGatherGemm, AllReduce, GemmReduceScatter, ReduceScatter, Tuning,
                   Workspace)
 from .place import Place
@@ -39,7 +40,7 @@ __all__ = [
     "AbortedError", "AllGather", "AllGatherGemm", "AllReduce", "AllToAll", "Block",
     "Buffer",
     "CeoverlapError", "Context", "CudaError", "DeadlineError", "Failure", "ForkedError",
-    "FullError", "GemmReduceScatter", "InvalidError", "Mark", "MarkList", "Memory",
+    "FullError", "GemmReduceScatter", "InvalidError", "Mark", "MarkList", "Memory", "Network",
     "NoMemoryError", "NoRouteError", "PeerLostError", "PendingError", "Place", "Plan",
     "ReduceScatter", "Signal", "Spot", "StaleError", "StateError", "SystemCallError",
     "Ticket", "Transfer", "Tuning", "UcxError", "UncertainError", "VersionError",

@@ -17,6 +17,7 @@ from typing import Iterable, List, Optional, Sequence, Set, Tuple, Union
 from . import _abi, _gpus, _lasting, _log, _object, errors
 from ._owner import Owner
 from .buffer import Buffer, memory_of
+from .network import Network
 from .place import Place, PlaceLike, place_from, place_of
 from .plan import Plan
 from .signal import Mark, MarkList, Signal
@@ -55,6 +56,8 @@ class Context(_object.NotCopied, Owner):
                GPU N for rank N where ranks are named, modulo the number of GPUs
     group      path of the unix socket where the ranks of several processes meet; None:
                CEOVERLAP_GROUP, else all ranks are in this process
+    network    how the ranks of several nodes meet, a Network; None: as the environment has it,
+               else all ranks are on one node
     max_chunk_bytes, deadline_s, progress_by_caller
                as in struct ceov_config; deadline_s bounds every wait that names none
     logger     gets the library's lines; default: logging.getLogger("ceoverlap").
@@ -71,7 +74,8 @@ class Context(_object.NotCopied, Owner):
                  place: Union[None, PlaceLike, Sequence[PlaceLike]] = None,
                  group: Union[None, str, os.PathLike] = None, *, max_chunk_bytes: int = 0,
                  deadline_s: float = DEADLINE_S, progress_by_caller: bool = False,
-                 logger: Optional[logging.Logger] = None):
+                 logger: Optional[logging.Logger] = None,
+                 network: Optional[Network] = None):
         super().__init__(logger or logging.getLogger("ceoverlap"), deadline_s)
         self._lock = threading.Lock()   # of _is_closing's rise
         self._is_given_up = False       # while it was being opened
@@ -89,7 +93,10 @@ class Context(_object.NotCopied, Owner):
         config.progress_by_caller = bool(progress_by_caller)
         self._is_turned = bool(progress_by_caller)
         config.log = self._callback
-        self._open(config)
+        if network is not None:
+            struct = network._struct()
+            config.network = ctypes.pointer(struct)
+        self._open(config, network)
 
     def _members(self, ranks, n_ranks, place, group):
         """Returns the C array of this process' ranks and their places; None if the library
@@ -128,7 +135,7 @@ class Context(_object.NotCopied, Owner):
             members[i] = _abi.ceov_member(rank, places[i]._struct())
         return members
 
-    def _open(self, config: _abi.ceov_config) -> None:
+    def _open(self, config: _abi.ceov_config, network: Optional[Network]) -> None:
         try:
             result, lines = _lasting.call(functools.partial(self._open_now, config))
         except BaseException:           # interrupted: it goes on, and is not wanted any more
@@ -137,7 +144,8 @@ class Context(_object.NotCopied, Owner):
                 self.close()
             raise
         if result:
-            raise self._exception("ceov_open", result, lines, None)
+            raise self._exception("ceov_open", result, lines, None) from (
+                network and network.error)
         _open_contexts.add(self)
         _log.write_all(self._logger, lines)
         if not self._ranks:

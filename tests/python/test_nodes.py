@@ -2,8 +2,11 @@
 # Copyright (c) The ceoverlap developers
 """Ranks in processes that act as several nodes: what goes between nodes goes over UCX."""
 
+import threading
 import unittest
 
+import ceoverlap
+import numpy as np
 from rig import in_processes
 
 HEAD = """
@@ -103,6 +106,78 @@ for k in range(20):
 context.barrier()
 context.close()
 """)
+
+
+class Meeting(unittest.TestCase):
+    """Contexts that meet by a function of the program."""
+
+    def setUp(self):
+        try:
+            ceoverlap.Context(0, 1, "host", network=ceoverlap.Network(
+                lambda own, _: [own], n_processes=1, node="one")).close()
+        except ceoverlap.CeoverlapError as error:
+            if "cannot reach others" not in str(error):
+                raise
+            self.skipTest("UCX is not installed, or not built in")
+
+    def test_two_nodes_in_two_threads(self):
+        told, failures = [b"", b""], []
+        barrier = threading.Barrier(2, timeout=20)
+        values = np.arange(1000) * 7
+
+        def meet(rank):
+            def all_gather(own, timeout_s):
+                assert timeout_s > 0
+                told[rank] = own
+                barrier.wait()
+                both = list(told)
+                barrier.wait()
+                return both
+            return ceoverlap.Network(all_gather, process=rank, n_processes=2,
+                                     node=f"node {rank}", job="two threads")
+
+        def run(rank):
+            with ceoverlap.Context(rank, 2, "host", deadline_s=20,
+                                   network=meet(rank)) as context:
+                with ceoverlap.Workspace(context, "sums", 1 << 16) as space:
+                    space.connect()
+                    gather = ceoverlap.ops.AllGather(space, [8 * len(values)] * 2)
+                    whole = gather.run(values + rank).view(values.dtype)
+                    assert (whole == np.concatenate([values, values + 1])).all()
+                    context.barrier()
+
+        def keep(rank):
+            try:
+                run(rank)
+            except BaseException as error:
+                failures.append(error)
+                barrier.abort()
+
+        threads = [threading.Thread(target=keep, args=(rank,)) for rank in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        self.assertEqual(failures, [])
+
+    def test_what_the_function_raises_is_the_cause(self):
+        def broken(_own, _timeout_s):
+            raise KeyError("no store")
+        with self.assertRaisesRegex(ceoverlap.CeoverlapError, "all-gather") as caught:
+            ceoverlap.Context(0, 1, "host", network=ceoverlap.Network(broken, n_processes=1))
+        self.assertIsInstance(caught.exception.__cause__, KeyError)
+
+    def test_wrong_lengths_are_refused(self):
+        network = ceoverlap.Network(lambda own, _: [own, own], n_processes=1)
+        with self.assertRaises(ceoverlap.CeoverlapError) as caught:
+            ceoverlap.Context(0, 1, "host", network=network)
+        self.assertIn("of each of 1 processes", str(caught.exception.__cause__))
+
+    def test_what_is_no_network_is_refused(self):
+        for options in ({"bootstrap": "smoke signals"}, {"all_gather": lambda own, _: [own]},
+                        {"job": "a\0b"}):
+            with self.assertRaises(ceoverlap.InvalidError):
+                ceoverlap.Network(**options)
 
 
 if __name__ == "__main__":
