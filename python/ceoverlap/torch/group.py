@@ -10,14 +10,16 @@ import logging
 import os
 import shutil
 import threading
+import uuid
 import weakref
-from typing import Dict, List, Optional, Union
+from typing import Dict, List, Optional, Tuple, Union
 
 import torch
 import torch.distributed as dist
 
 from .. import _bootstrap, errors
 from ..context import DEADLINE_S, Context
+from ..network import Network
 from ..place import Place
 from . import _compat
 
@@ -67,8 +69,12 @@ class _Beside:
         self._default.wait_event(self._ended)
 
 
-def _host_id() -> str:
-    """Returns a text that is the same for all processes of one machine until it reboots."""
+def _node_id() -> str:
+    """Returns a text that is the same for all processes of one node: CEOVERLAP_NODE, else one
+    that a machine keeps until it reboots."""
+    named_so = os.environ.get("CEOVERLAP_NODE")
+    if named_so:
+        return named_so
     try:
         with open(_BOOT_ID, encoding="ascii") as file:
             return file.read().strip()
@@ -121,7 +127,7 @@ def _environment_store(deadline_s: float):
 
 
 class Group:
-    """The ranks of a process group: one process each, all on one host.
+    """The ranks of a process group: one process each, on one host or several.
 
     process_group  a torch.distributed ProcessGroup; None: the default one where
                    torch.distributed is initialised, else torchrun's environment
@@ -134,6 +140,9 @@ class Group:
     All ranks make it together, as they would call a collective; it blocks until all have.
     Everything in ceoverlap.torch that takes a process group finds its Group by of(). NCCL
     communicators of the same process go on working; nothing of the environment is set.
+
+    Between hosts bytes go over UCX (docs/nodes.md); n_nodes says how many hosts there are. Runs
+    cannot be captured into CUDA graphs then, and FSDP2 gathers by PyTorch's own means.
 
     Ranks may share a GPU: results are the same, but the GPU runs one process at a time, in
     turns of some 2 ms, so that every wait for a peer takes milliseconds. shares_gpus says,
@@ -151,7 +160,9 @@ class Group:
         self.device: torch.device = _device_of(process_group, device)
         self.is_gpu: bool = self.device.type == "cuda"
         self.name: str = self._agree_on_name(process_group)
-        self.shares_gpus: bool = self._check_places()
+        self.n_nodes: int
+        self.shares_gpus: bool
+        self.n_nodes, self.shares_gpus = self._check_places()
         self.n_sms: int = n_sms or self._spare_sms()
         self.context: Context = self._open()
         self._lock = threading.RLock()
@@ -180,24 +191,21 @@ class Group:
         self._store = dist.PrefixStore(str(number), self._store)
         return f"{base}#{number}"
 
-    def _check_places(self) -> bool:
-        """Refuses ranks on several hosts or on different kinds of device. Returns whether some
-        ranks share a GPU."""
+    def _check_places(self) -> Tuple[int, bool]:
+        """Refuses ranks on different kinds of device. Returns how many nodes the ranks are on,
+        and whether some ranks share a GPU."""
         gpu = _gpu_id(self.device) if self.is_gpu else "none"
-        told = [one.split() for one in
-                self.exchange(f"{_host_id()} {self.device.type} {gpu}")]
-        hosts = {host for host, _, _ in told}
+        told = [one.split("\t") for one in
+                self.exchange(f"{_node_id()}\t{self.device.type}\t{gpu}")]
+        nodes = {node for node, _, _ in told}
         kinds = {kind for _, kind, _ in told}
-        if len(hosts) != 1:
-            raise errors.InvalidError(f"group {self.name}: its {self.size} ranks are on "
-                                      f"{len(hosts)} hosts: give a process group of one host")
         if len(kinds) != 1:
             raise errors.InvalidError(f"group {self.name}: some ranks are on cuda and some on "
                                       "cpu: pass the same kind of device at all of them")
         n_gpus = len({gpu for _, _, gpu in told}) if self.is_gpu else self.size
         if n_gpus < self.size and self.rank == 0:
             self._tell_of_sharing(n_gpus)
-        return n_gpus < self.size
+        return len(nodes), n_gpus < self.size
 
     def _spare_sms(self) -> int:
         """Returns how many SMs the operators' kernels may use; 0: all. If ranks share a GPU,
@@ -220,10 +228,26 @@ class Group:
             n_used, "s" if n_used > 1 else "")
 
     def _open(self) -> Context:
-        """Opens the group's context. The socket where ranks meet lies in a temporary folder,
-        which is removed when all ranks have come."""
-        folder = _bootstrap.make_folder() if self.rank == 0 else ""
         place = Place("gpu", self.device.index) if self.is_gpu else Place("host")
+        return self._open_here(place) if self.n_nodes == 1 else self._open_nodes(place)
+
+    def _open_nodes(self, place: Place) -> Context:
+        """Opens the context of a group of several nodes. The job's name keeps its sockets and
+        connections apart from those of all other groups."""
+        job = self.exchange(uuid.uuid4().hex)[0]
+        network = Network(self._all_gather, process=self.rank, n_processes=self.size, job=job,
+                          node=_node_id())
+        return Context(self.rank, self.size, place, deadline_s=self.deadline_s,
+                       network=network)
+
+    def _all_gather(self, own: bytes, timeout_s: float) -> List[bytes]:
+        told = self.exchange(own.hex(), min(timeout_s, self.deadline_s))
+        return [bytes.fromhex(one) for one in told]
+
+    def _open_here(self, place: Place) -> Context:
+        """Opens the context of a group on one host. The socket where ranks meet lies in a
+        temporary folder, which is removed when all ranks have come."""
+        folder = _bootstrap.make_folder() if self.rank == 0 else ""
         try:
             path = self.exchange(folder)[0]
             context = Context(self.rank, self.size, place, os.path.join(path, "group"),

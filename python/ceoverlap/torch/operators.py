@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import collections
+import os
 import struct
 from typing import List, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
 
-from .. import _abi, _lasting, ops
+from .. import _abi, _lasting, errors, ops
 from .group import Group
 
 OPERATORS_MAX = 512                     # of a group; the least recently used one goes
@@ -28,8 +29,8 @@ SUM_RUNS_MAX = 4
 
 
 class Operators:
-    """The operators that a group has made so far, as ``group.operators``. All of them can be
-    captured into CUDA graphs, so the calling thread queues their copies before the kernels that
+    """The operators that a group has made so far, as ``group.operators``. On one host all of them
+    can be captured into CUDA graphs, so the calling thread queues their copies before the kernels that
     wait for them. If the engine launched the copies, sums and FSDP2's pulls side by side were
     seen to block each other. A repeated run is queued as one graph.
 
@@ -37,6 +38,12 @@ class Operators:
               same at all ranks. It takes seconds at the first time, and the result is stored on
               this machine. Operators made during a capture only use stored results
     known     a table in which callers keep what they derived from shapes, by keys of their own
+    waits     on GPUs of several hosts: whether each run's call returns only when the run has
+              ended. Copies from and to other hosts are made while the GPU waits for them, and
+              CUDA lets no thread make a copy while another one loads a kernel at its first launch,
+              so a thread that ran ahead would stand still until the deadline. True unless
+              CUDA_MODULE_LOADING is EAGER; with False nobody may call cudaFree meanwhile, as
+              torch.cuda.empty_cache() does
     compares  whether ranks compare every run's operator on the host, not only the first one of a
               shape: slow, to find where ranks call different operators. The same at all ranks;
               set by TORCH_DISTRIBUTED_DEBUG=DETAIL, with which PyTorch compares its own calls"""
@@ -49,6 +56,8 @@ class Operators:
         self._n_names = 0
         self.known: dict = {}
         self.tunes = False
+        self.waits: bool = (group.is_gpu and group.n_nodes > 1 and
+                            os.environ.get("CUDA_MODULE_LOADING", "").upper() != "EAGER")
         self.compares: bool = dist.get_debug_level() == dist.DebugLevel.DETAIL
 
     def get(self, kind: type, *shape):
@@ -60,6 +69,10 @@ class Operators:
     def find(self, key: Tuple[type, tuple]):
         """Returns the operator of a key (kind, shape), as get() does."""
         op = self._made.get(key)
+        if self._group.n_nodes > 1 and self._group.is_capturing():
+            raise errors.InvalidError(
+                f"group {self._group.name}: {key[0].__name__}: a CUDA graph cannot hold "
+                "transfers to other hosts: run it outside the capture")
         if op is None or self.compares:
             self._group.agree("operator", f"{key[0].__name__} {key[1]}")
         if op is None:
@@ -112,7 +125,7 @@ class Operators:
         self._n_names += 1
         what = f"workspace of {size} bytes"
         workspace = group.together(what, lambda: ops.Workspace(
-            group.context, name, size, capturable=group.is_gpu,
+            group.context, name, size, capturable=group.is_gpu and group.n_nodes == 1,
             deadline_s=group.deadline_s, n_sms=group.n_sms))
         group.together(what, lambda: workspace.connect(group.deadline_s))
         self._workspaces.append((size, workspace))
@@ -169,10 +182,16 @@ class _Call:
         """Runs the operator. The further arguments are the pointers behind the struct's field
         `stream`, in the struct's order."""
         handle = op._open_handle()
-        run = self._pack(self._n_bytes, group.run_stream(), *pointers)
-        if group.is_gpu:
-            result = self._call(handle, run)
+        if group.is_gpu and group.n_nodes > 1:  # such runs do not take the default stream
+            with group.stream() as stream:
+                result = self._call(handle, self._pack(self._n_bytes, stream, *pointers))
+                if group.operators.waits and not result:
+                    torch.cuda.ExternalStream(stream, group.device).synchronize()
+                    op._workspace.check()
+        elif group.is_gpu:
+            result = self._call(handle, self._pack(self._n_bytes, group.run_stream(), *pointers))
         else:                           # it lasts until the run is done
+            run = self._pack(self._n_bytes, 0, *pointers)
             result = _lasting.call(lambda: self._call(handle, run), op._workspace._stop)
         if result:
             context = group.context

@@ -2,7 +2,7 @@
 # Copyright (c) The ceoverlap developers
 """What the tests share: ranks as processes with a torch.distributed process group, and data
 whose sums are exact. Rank r is on GPU r modulo the number of GPUs; without GPUs ranks are on
-the host.
+the host. With CEOVERLAP_TEST_NODES=2 the ranks act as those of two nodes.
 
 Processes that share a GPU get it in turns of some 2 ms. What is right without sharing is
 right then, but each time that one rank waits for another takes some turns, so bounds of time
@@ -23,6 +23,7 @@ import unittest
 import torch
 import torch.distributed as dist
 
+import ceoverlap
 from ceoverlap.torch import group as group_module
 
 HAS_GPUS = torch.cuda.is_available()
@@ -30,7 +31,19 @@ N_GPUS = torch.cuda.device_count() if HAS_GPUS else 0
 SIZE = int(os.environ.get("CEOVERLAP_TEST_RANKS", 0)) or (
     max(2, min(4, N_GPUS)) if HAS_GPUS else 3)
 SHARES_GPUS = HAS_GPUS and SIZE > N_GPUS
+N_NODES = int(os.environ.get("CEOVERLAP_TEST_NODES", 0)) or 1
 TURNS = 5                               # how much more time ranks get that share a GPU
+
+
+def _has_network() -> bool:
+    try:
+        ceoverlap.Context(0, 1, "host", network=ceoverlap.Network(
+            lambda own, _: [own], n_processes=1, node="one")).close()
+    except ceoverlap.errors.CeoverlapError as error:
+        if "cannot reach others" not in str(error):
+            raise
+        return False
+    return True
 
 
 def patience(seconds: float) -> float:
@@ -44,6 +57,8 @@ GRACE_S = patience(3.0)                 # for the other ranks, once one has fail
 SEED = int(os.environ.setdefault("CEOVERLAP_TEST_SEED", str(random.randrange(10 ** 6))))
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")     # no processes of its own
 needs_gpus = unittest.skipUnless(HAS_GPUS, "needs a GPU")
+needs_one_node = unittest.skipUnless(N_NODES == 1, "is about ranks of one node")
+needs_network = unittest.skipUnless(_has_network(), "UCX is not installed, or not built in")
 
 
 # --- the ranks' side --------------------------------------------------------------------
@@ -95,6 +110,8 @@ def backend_of(size: int) -> str:
 
 def _serve(rank: int, size: int, port: int, pipe) -> None:
     torch.set_num_threads(1)
+    if N_NODES > 1:
+        os.environ["CEOVERLAP_NODE"] = f"node {rank * N_NODES // size}"
     if HAS_GPUS:
         torch.cuda.set_device(rank % N_GPUS)
     store = dist.TCPStore("127.0.0.1", port, None, False,

@@ -81,11 +81,18 @@ def closes():
     rig.raises(errors.InvalidError, "no group is named", all_reduce, x, name)
 
 
-def is_elsewhere():
-    group = Group.of()
-    host = "another" if group.rank == group.size - 1 else "one"
-    with mock.patch.object(group_module, "_host_id", lambda: host):
-        rig.raises(errors.InvalidError, "on 2 hosts", Group)
+def is_on_two_nodes():
+    """The last rank is on another node."""
+    one = Group.of()
+    node = "another" if one.rank == one.size - 1 else "one"
+    with mock.patch.object(group_module, "_node_id", lambda: node):
+        group = Group()
+    assert one.n_nodes == rig.N_NODES and group.n_nodes == 2
+    for i in range(3):
+        x = torch.full((24,), group.rank + i + 1.0, device=group.device)
+        total = sum(rank + i + 1.0 for rank in range(group.size))
+        rig.equal(all_reduce(x, group), torch.full_like(x, total), group)
+    group.close()
 
 
 class Groups(unittest.TestCase):
@@ -105,8 +112,9 @@ class Groups(unittest.TestCase):
     def test_close(self):
         rig.run(closes)
 
-    def test_ranks_on_two_hosts_are_refused(self):
-        rig.run(is_elsewhere)
+    @rig.needs_network
+    def test_ranks_on_two_nodes(self):
+        rig.run(is_on_two_nodes)
 
     def test_nothing_to_meet_by_is_refused(self):
         with mock.patch.dict(os.environ):

@@ -46,10 +46,12 @@ class GroupStats:
 @dataclass
 class Part:
     """A parameter group of the model with its PullAllGather and SumScatter. Each of them is
-    None if it could not be used; the reason says why."""
+    None if it could not be used; the reason says why, and gather_reason why only PullAllGather
+    could not."""
     name: str
     module: nn.Module
     reason: str = ""
+    gather_reason: str = ""
     group: Optional[Group] = None
     gather: Any = None
     scatter: Any = None
@@ -111,9 +113,9 @@ def _meet(groups) -> None:
             group.exchange("disable")
 
 
-def _way_of(part: Part, comm) -> str:
+def _way_of(reason: str, comm) -> str:
     if comm is None:
-        return f"PyTorch: {part.reason or 'not asked for'}"
+        return f"PyTorch: {reason or 'not asked for'}"
     why = ", ".join(f"{reason} ({n})" for reason, n in comm.reasons.items())
     if not why:
         return "copy engines"
@@ -130,4 +132,5 @@ def _stats_of(part: Part) -> GroupStats:
     if part.scatter is not None:
         counts.update(n_sums=part.scatter.n_runs, summed_bytes=part.scatter.n_bytes)
     return GroupStats(part.name, part.group.size if part.group else 1,
-                      _way_of(part, part.gather), _way_of(part, part.scatter), **counts)
+                      _way_of(part.reason or part.gather_reason, part.gather),
+                      _way_of(part.reason, part.scatter), **counts)

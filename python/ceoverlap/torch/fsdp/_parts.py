@@ -58,13 +58,15 @@ def join(part: Part) -> None:
     if not part.reason:
         param_group = param_group_of(part.module)
         part.group = Group.of(param_group.mesh_info.shard_process_group, param_group.device)
+        if part.group.n_nodes > 1:      # pulls read peers' memory, which other hosts cannot
+            part.gather_reason = f"ranks on {part.group.n_nodes} hosts"
 
 
 def equip(part: Part, shared: Shared, gather: bool, scatter: bool) -> None:
     if part.group is None:
         return
     param_group = param_group_of(part.module)
-    if gather:
+    if gather and not part.gather_reason:
         device = part.group.device
         if device not in shared.pools:
             shared.pools[device] = Pools(device)
