@@ -215,12 +215,14 @@ product_tests = \
 	%D%/system/test_run.sh \
 	%D%/system/test_trace.sh \
 	%D%/system/test_launchers.sh \
+	%D%/system/test_ucx_versions.sh \
 	%D%/system/test_python.sh \
 	%D%/system/test_sdist.sh \
 	%D%/system/test_torch.sh
 
 if HAVE_CHECK
-check_PROGRAMS = $(suites) $(gpu_suites) %D%/system/nodes_torture %D%/system/run_party
+check_PROGRAMS = $(suites) $(gpu_suites) %D%/system/nodes_torture %D%/system/run_party \
+	%D%/system/run_other_party
 check_LTLIBRARIES = libtesting.la
 else
 check-local:
@@ -251,6 +253,8 @@ endif
 
 %C%_unit_test_training_SOURCES = %D%/unit/test_training.c \
 	%D%/unit/training_rig.c %D%/unit/training_rig.h
+
+%C%_system_run_other_party_SOURCES = %D%/system/run_party.c %D%/system/other_version.c
 
 %C%_system_test_nodes_namespaces_SOURCES = %D%/system/test_nodes_namespaces.c \
 	%D%/system/node_cell.c %D%/system/node_cell.h \

@@ -76,7 +76,10 @@ static int complete(void *arg, const struct cei_exchange *exchange, struct cei_r
 	r = cei_network_open_rails(network, opening);
 	if (r)
 		return r;
+	/* "UCX 1.13.1, ...": the record has the version alone */
 	version = cei_rail_describe(network->rails[0].rail);
+	version += strcspn(version, " ");
+	version += *version == ' ';
 	snprintf(record->transport, sizeof(record->transport), "%.*s",
 		 (int)strcspn(version, ","), version);
 	record->n_rails = network->n_rails;
