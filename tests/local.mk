@@ -319,7 +319,7 @@ EXTRA_DIST += $(product_tests) %D%/product/graph.py %D%/product/circles.txt \
 	model/halves.pml model/sent.pml model/captured_runs.pml model/far_marks.pml \
 	model/far_notes.pml \
 	model/order.pml model/weak_memory.pml \
-	%D%/run_test.sh %D%/run_gpu_tests.sh %D%/count_cases.sh \
+	%D%/run_test.sh %D%/check_ucx.sh %D%/run_gpu_tests.sh %D%/count_cases.sh \
 	%D%/gpu/check_sanitizer.sh %D%/stub/fake_cuda.c %D%/stub/fake_nvml.c
 
 # The Python package's tests, and machines as hwloc XML: whole folders.
@@ -352,6 +352,30 @@ check-nodes-loss: all
 	CEOVERLAP_TEST_LOSS=1 $(MAKE) $(AM_MAKEFLAGS) check \
 		TESTS='%D%/system/test_nodes_large'
 
+# What uses UCX itself, with the UCX whose libraries are in the folder UCX_LIB; by default with the
+# one that is installed.
+ucx_suites = \
+	%D%/unit/test_ucx \
+	%D%/conformance/test_transport_ucx_tcp \
+	%D%/conformance/test_transport_ucx_shm \
+	%D%/conformance/test_rail_ucx_tcp \
+	%D%/conformance/test_rail_ucx_shm \
+	%D%/system/test_nodes_processes \
+	%D%/system/test_nodes_large \
+	%D%/system/test_nodes_namespaces
+ucx_scripts = \
+	%D%/system/test_info.sh \
+	%D%/system/test_launchers.sh \
+	%D%/system/test_bench_nodes.sh \
+	%D%/system/test_trace.sh \
+	%D%/system/test_ucx_versions.sh
+
+check-ucx: all
+	$(MAKE) $(AM_MAKEFLAGS) $(ucx_suites) %D%/system/run_party %D%/system/run_other_party
+	@$(AM_TESTS_ENVIRONMENT) srcdir=$(srcdir) UCX_LIB='$(UCX_LIB)' \
+		$(BASH) $(srcdir)/%D%/check_ucx.sh $(ucx_suites) \
+		$(addprefix $(srcdir)/,$(ucx_scripts))
+
 # For as long as CEOVERLAP_STRESS_SECONDS says.
 check-gpu-stress: all
 	@$(BASH) $(srcdir)/%D%/gpu/check_stress.sh
@@ -374,5 +398,5 @@ check-nodes-torture: all
 		CEOVERLAP_TEST_NODES_ROUNDS=$${CEOVERLAP_TEST_NODES_ROUNDS:-100} \
 			$(BASH) $(srcdir)/%D%/run_test.sh %D%/system/test_nodes_namespaces
 
-.PHONY: check-nodes-torture check-nodes-loss check-suites check-threaded check-gpu check-gpu-torch \
-	check-gpu-stress check-gpu-sanitizer
+.PHONY: check-nodes-torture check-nodes-loss check-suites check-threaded check-ucx check-gpu \
+	check-gpu-torch check-gpu-stress check-gpu-sanitizer
