@@ -11,6 +11,7 @@
 #   TRANSPORTS   as UCX_TLS has it (default tcp)
 #   EVENTS       how ucx_perftest waits (its option -E): sleep (default) or poll
 #
+# LD_LIBRARY_PATH and PATH choose the UCX and its ucx_perftest.
 # Prints a line a round and the medians: GB/s of 64 MiB, processor seconds a GiB of both processes
 # (of ucx_perftest with its start), and half of the round trip of a mark and of a message. Exits with
 # 77 where ucx_perftest is not installed.
@@ -26,6 +27,9 @@ command -v ucx_perftest > /dev/null || { echo "SKIP: no ucx_perftest"; exit 77; 
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 export UCX_LOG_LEVEL=fatal UCX_WARN_UNUSED_ENV_VARS=n UCX_MM_ERROR_HANDLING=y
+
+echo "ucx_perftest of $(ucx_info -v 2> /dev/null | sed -nE 's/^# (Library version:|Version) /UCX /p'), load" \
+	"$(cut -d' ' -f1-3 /proc/loadavg)"
 
 # How much processor time the process's children that have ended took, in 1/100 s.
 children_ticks() {
