@@ -297,7 +297,8 @@ static uint32_t withdraw_exports(ceov_context *context)
 }
 
 /* Waits, for a bounded time, until peers no longer use exported memory, because it is freed
- * next. */
+ * next. A peer of another node, or a way to it, that falls silent meanwhile is lost, so that nobody
+ * waits longer for it. */
 static void wait_for_users(ceov_context *context)
 {
 	uint64_t deadline = cei_deadline(CEI_CLOSE_NS);
@@ -305,8 +306,10 @@ static void wait_for_users(ceov_context *context)
 	uint32_t n;
 
 	cei_backoff_reset(&backoff);
+	cei_far_await(context, 1);
 	while ((n = withdraw_exports(context)) && cei_now_ns() < deadline)
 		cei_backoff_step(&backoff);
+	cei_far_await(context, -1);
 	if (n)
 		cei_log(&context->report, CEI_LOG_WARN,
 			"ceov_close: peers still use %u of our buffers and signals; let "

@@ -21,6 +21,10 @@
 /* How long a close waits for processes that do not answer its farewell. */
 #define CLOSE_NS UINT64_C(3000000000)
 
+/* A process that has answered the farewell on one rail does so on the others within this time, if
+ * these work. */
+#define REST_NS UINT64_C(200000000)
+
 uint32_t cei_network_process(const struct cei_network *network, uint32_t rank)
 {
 	return cei_book_process_of(network->book, rank);
@@ -137,10 +141,11 @@ static int make_tables(struct cei_network *network)
 	network->nodes = calloc(n_ranks, sizeof(*network->nodes));
 	network->has_gone = calloc(n_processes, sizeof(*network->has_gone));
 	network->is_parting = calloc(n_processes, sizeof(*network->is_parting));
+	network->departed_ns = calloc(n_processes, sizeof(*network->departed_ns));
 	if (network->n_rails > 1)
 		network->losses = calloc(n_processes, sizeof(*network->losses));
 	if (!network->nodes || !network->has_gone || !network->is_parting ||
-	    (network->n_rails > 1 && !network->losses) || cei_network_notes_open(network))
+	    !network->departed_ns || (network->n_rails > 1 && !network->losses) || cei_network_notes_open(network))
 		return cei_raise(network->site->report, CEOV_ERR_NO_MEMORY, 0,
 				 "ceov_open: no memory for %u ranks", n_ranks);
 	for (rank = 0; rank < n_ranks; rank++) {
@@ -252,6 +257,52 @@ static void end_entries(struct cei_network *network)
 	}
 }
 
+/* Waits for the last rails to a process no longer than it answers on them. */
+static void leave_rests(struct cei_network *network)
+{
+	uint32_t n = cei_book_n_processes(network->book), process, i;
+	uint64_t since_ns;
+
+	for (process = 0; process < n; process++) {
+		pthread_mutex_lock(&network->lock);
+		since_ns = network->departed_ns[process];
+		pthread_mutex_unlock(&network->lock);
+		if (!since_ns || cei_now_ns() - since_ns < REST_NS)
+			continue;
+		for (i = 0; i < network->n_rails; i++)
+			cei_rail_leave_process(network->rails[i].rail, process);
+	}
+}
+
+static int are_quiet(struct cei_network *network)
+{
+	uint32_t i;
+
+	for (i = 0; i < network->n_rails; i++)
+		if (!cei_rail_is_quiet(network->rails[i].rail))
+			return 0;
+	return 1;
+}
+
+/* Says farewell on all rails, and waits for the answers. */
+static void leave_rails(struct cei_network *network, uint64_t deadline_ns)
+{
+	struct cei_backoff backoff;
+	uint32_t i;
+
+	for (i = 0; i < network->n_rails; i++)
+		cei_rail_leave(network->rails[i].rail);
+	if (network->n_rails < 2 || !network->departed_ns)
+		return;
+	cei_backoff_reset(&backoff);
+	while (!are_quiet(network) && cei_now_ns() < deadline_ns) {
+		leave_rests(network);
+		for (i = 0; network->site->progress_by_caller && i < network->n_rails; i++)
+			(void)cei_rail_turn(network->rails[i].rail, cei_now_ns());
+		cei_backoff_step(&backoff);
+	}
+}
+
 void cei_network_close(struct cei_network *network)
 {
 	uint64_t deadline_ns = cei_deadline(CLOSE_NS);
@@ -263,8 +314,7 @@ void cei_network_close(struct cei_network *network)
 		cei_network_clock_leave(network);
 		cei_network_stop(network);
 	}
-	for (i = 0; i < network->n_rails; i++)
-		cei_rail_leave(network->rails[i].rail);
+	leave_rails(network, deadline_ns);
 	for (i = 0; i < network->n_rails; i++)
 		(void)cei_rail_close(network->rails[i].rail, deadline_ns);
 	if (network->has_lock) {
@@ -278,6 +328,7 @@ void cei_network_close(struct cei_network *network)
 	free(network->nodes);
 	free(network->has_gone);
 	free(network->is_parting);
+	free(network->departed_ns);
 	free(network->losses);
 	free(network->clock.askers);
 	free(network);

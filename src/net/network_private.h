@@ -157,6 +157,8 @@ struct cei_network {
 	int              is_ready;      /* the book is there: what rails tell can be handled */
 
 	uint8_t         *has_gone;      /* by process: it is lost or has departed */
+	uint64_t        *departed_ns;   /* by process: when it closed in order on the first of its
+					 * rails; 0: it has not */
 	uint8_t         *is_parting;    /* by process: it is given up, and not quiet yet */
 	uint32_t         n_parting;
 	struct cei_network_loss *losses;        /* by process; NULL: there is one rail */

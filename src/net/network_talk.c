@@ -439,10 +439,15 @@ static void lost(void *arg, uint32_t process, const char *why, int is_uncertain)
 
 static void departed(void *arg, uint32_t process)
 {
-	struct cei_network_rail *rail = arg;
+	struct cei_network *network = ((struct cei_network_rail *)arg)->network;
 
-	if (is_ready(rail->network))
-		cei_network_process_gone(rail->network, process, 1);
+	if (!is_ready(network))
+		return;
+	pthread_mutex_lock(&network->lock);
+	if (!network->departed_ns[process])
+		network->departed_ns[process] = cei_now_ns();
+	pthread_mutex_unlock(&network->lock);
+	cei_network_process_gone(network, process, 1);
 }
 
 /* Rails of equal number belong together. */

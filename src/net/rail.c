@@ -162,6 +162,20 @@ void cei_rail_leave(struct cei_rail *rail)
 	(void)cei_rail_run(rail, leave, NULL);
 }
 
+static int leave_process(struct cei_rail *rail, void *arg)
+{
+	struct cei_far_peer *peer = rail->nic.peers[*(uint32_t *)arg];
+
+	if (peer && (peer->state == CEI_FAR_OPENING || peer->state == CEI_FAR_UP))
+		cei_far_peer_leave(peer, 1);
+	return 0;
+}
+
+void cei_rail_leave_process(struct cei_rail *rail, uint32_t process)
+{
+	(void)cei_rail_run(rail, leave_process, &process);
+}
+
 static int is_quiet(struct cei_rail *rail, void *arg)
 {
 	(void)arg;

@@ -39,6 +39,9 @@ int  cei_rail_open(const struct cei_rail_config *config, struct cei_rail **ret_r
 /* Begins to close all connections in order; nothing new is begun. */
 void cei_rail_leave(struct cei_rail *rail);
 
+/* The same at once for one process, whatever is under way. Nothing if it is not connected. */
+void cei_rail_leave_process(struct cei_rail *rail, uint32_t process);
+
 /* Whether no connection is open. */
 int  cei_rail_is_quiet(struct cei_rail *rail);
 

@@ -22,7 +22,8 @@
 
 #define TIMEOUT_MS   UINT64_C(1000)     /* peer_timeout of the groups */
 #define OPEN_MS      UINT64_C(2500)
-#define CLOSE_MS     UINT64_C(4000)     /* a close ends within it in any case */
+#define CLOSE_MS     UINT64_C(4000)     /* a close ends within it in any case, */
+#define CLOSE_ONE_MS UINT64_C(2500)     /* and within this where one rail is lost alone */
 #define SLOW_MEGABIT 100u
 #define OTHER_VERSION 4242u
 #define LIVES        2u
@@ -313,6 +314,8 @@ static void check_ended(const struct cell *cell, uint32_t which, uint32_t node)
 	expect(cell, !life->is_unsaid);
 	expect(cell, life->n_threads == 1);
 	expect(cell, life->close_ns < CLOSE_MS * TESTING_MS);
+	if (cell->fault == FAULT_ONE_RAIL)
+		expect(cell, life->close_ns < CLOSE_ONE_MS * TESTING_MS);
 }
 
 /* A survivor's failure: in time, with the name of the other. */

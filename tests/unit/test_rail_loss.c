@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "unit/nodes_rig.h"
 
 #define MIB        UINT64_C(1048576)
@@ -421,6 +422,21 @@ START_TEST(test_a_silent_process_is_lost_on_all_rails)
 }
 END_TEST
 
+/* A rail is cut, nobody has noticed, and both nodes close. Who has said farewell on one rail is not
+ * waited for on the other one for the three seconds that a close takes at most. */
+START_TEST(test_a_cut_rail_does_not_hold_a_close_up)
+{
+	uint64_t began_ns;
+
+	prepare_for(2, 60000 * TESTING_MS);
+	check_works(&there);
+	cut(1);
+	began_ns = cei_now_ns();
+	nodes_close(&nodes);
+	ck_assert_uint_lt(cei_now_ns() - began_ns, 2000 * TESTING_MS);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("rail_loss");
@@ -437,6 +453,7 @@ int main(void)
 	tcase_add_test(tcase, test_uses_are_counted_once);
 	tcase_add_loop_test(tcase, test_the_last_rail_takes_the_process, 0, 2);
 	tcase_add_test(tcase, test_a_silent_process_is_lost_on_all_rails);
+	tcase_add_test(tcase, test_a_cut_rail_does_not_hold_a_close_up);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);
 }
