@@ -53,6 +53,13 @@ static int is_loss(int error)
 	return error == CEOV_ERR_PEER_LOST || error == CEOV_ERR_UNCERTAIN;
 }
 
+static int is_lost(struct cei_far_lane *lane)
+{
+	uint64_t n_done;
+
+	return cei_far_lane_is_doomed(lane) || is_loss(cei_far_lane_reap(lane, &n_done));
+}
+
 static void bury(struct cei_far_bundle *bundle, uint32_t lane)
 {
 	bundle->is_dead[lane] = 1;
@@ -74,17 +81,16 @@ static int is_quiet(const struct cei_far_bundle *bundle)
 	return bundle->n_done == bundle->n_submits && bundle->n_let_go == bundle->n_held;
 }
 
-/* Goes on without lanes that broke while nothing was under way. The last one stays: its error is
- * the bundle's. */
+/* Goes on without lanes that broke, or will, while nothing was under way. The last one stays: its
+ * error is the bundle's. */
 static void leave_broken(struct cei_far_bundle *bundle)
 {
-	uint64_t n_done;
 	uint32_t i;
 
 	if (bundle->n_live < 2 || !is_quiet(bundle))
 		return;
 	for (i = 0; i < bundle->n && bundle->n_live > 1; i++)
-		if (!bundle->is_dead[i] && is_loss(cei_far_lane_reap(bundle->lanes[i], &n_done)))
+		if (!bundle->is_dead[i] && is_lost(bundle->lanes[i]))
 			bury(bundle, i);
 }
 
@@ -96,11 +102,13 @@ static int mend_lane(struct cei_far_bundle *bundle, uint32_t lane)
 
 	if (bundle->is_dead[lane])
 		return 0;
-	error = cei_far_lane_reap(bundle->lanes[lane], &n_done);
-	if (is_loss(error))
+	if (is_lost(bundle->lanes[lane])) {
 		bury(bundle, lane);
+		return 0;
+	}
+	error = cei_far_lane_reap(bundle->lanes[lane], &n_done);
 	if (error)
-		return is_loss(error) ? 0 : error;
+		return error;
 	bundle->done[lane] = bundle->submitted[lane] = n_done;
 	bundle->is_begun[lane] = 0;
 	return cei_far_lane_resume(bundle->lanes[lane]);

@@ -70,6 +70,7 @@ struct cei_far_lane {
 	_Atomic int        error;       /* stays */
 	_Atomic uint32_t   has_ended;   /* after an error: the lane touches no memory any more */
 	_Atomic uint32_t   must_stop;
+	_Atomic uint32_t   is_doomed;   /* it will break: its connection is lost */
 	_Atomic uint32_t   is_ready;    /* it is in the ring of lanes that have work */
 	struct cei_ring   *ready;       /* of the rail; has room for all lanes */
 	struct cei_bell   *bell;
@@ -102,6 +103,10 @@ int  cei_far_lane_submit(struct cei_far_lane *lane);
  * or source is wrong break a lane with CEOV_ERR_INVALID. */
 int  cei_far_lane_reap(struct cei_far_lane *lane, uint64_t *ret_n_done);
 
+/* Whether the lane has broken or will, since its connection is lost: nothing more should be given to
+ * it. */
+int  cei_far_lane_is_doomed(const struct cei_far_lane *lane);
+
 /* Any thread: as in backend/backend.h. What was sent cannot be taken back, so a stopped lane is
  * idle when that has landed or its connection has closed. */
 void cei_far_lane_stop(struct cei_far_lane *lane);
@@ -133,6 +138,9 @@ void cei_far_lane_settle(struct cei_far_lane *lane, uint64_t ended);
 
 /* Whether nothing of it is under way or waits: it needs no settling. */
 int  cei_far_lane_is_settled(struct cei_far_lane *lane);
+
+/* The lane will break: its connection is lost, but the other side has not closed it yet. */
+void cei_far_lane_doom(struct cei_far_lane *lane);
 
 /* The lane breaks, and sends nothing more; ended: it touches no memory any more. */
 void cei_far_lane_break(struct cei_far_lane *lane, int error);

@@ -167,7 +167,9 @@ void cei_far_peer_lose(struct cei_far_peer *peer, const char *why)
 	snprintf(peer->why, sizeof(peer->why), "%s", why);
 	peer->holds_lanes = config->events->losing(config->events_arg, peer->process, peer->why,
 						   peer->is_refused || peer->refuse_error);
-	if (!peer->holds_lanes)         /* else the layer above says it */
+	if (peer->holds_lanes)          /* and the layer above says it */
+		cei_far_send_doom(peer);
+	else
 		cei_log(config->report, CEI_LOG_WARN, "net: process %u is lost on rail %u: %s",
 			peer->process, config->index, peer->why);
 	close_connection(peer);

@@ -269,6 +269,29 @@ START_TEST(test_what_goes_over_other_rails_is_not_disturbed)
 }
 END_TEST
 
+/* The other side takes its time to close the lost rail, so the lanes on it have not broken yet: a
+ * launch that begins meanwhile leaves them out, though the lost rail is its rank's own. */
+START_TEST(test_lanes_that_will_break_are_left_out)
+{
+	ceov_signal *own, *theirs;
+
+	prepare_for(2, 200 * TESTING_MS);
+	prepare_back(MIB);
+	check_works(&back);
+	renew(&back);
+	own = nodes_signal(&nodes, 0, "own", 1);
+	theirs = nodes_find_signal(&nodes, 1, 0, "own");
+	pthread_mutex_lock(&nodes.net.lock);
+	nodes.net.closings[end_of(0, 0)].delay_ns = 350 * TESTING_MS;
+	pthread_mutex_unlock(&nodes.net.lock);
+	cut(0);
+	ck_assert_int_eq(ceov_signal_raise(own, 0, 1), 0);
+	ck_assert_int_eq(ceov_signal_wait(theirs, 0, 1, TESTING_PATIENCE), 0);
+	check_works(&back);             /* node 1 has noticed: it has heard over another rail */
+	nodes_close(&nodes);
+}
+END_TEST
+
 /* Plans that are committed after the loss, with the lane that was there and with a new one. */
 START_TEST(test_later_plans_use_what_is_left)
 {
@@ -446,6 +469,7 @@ int main(void)
 	tcase_add_loop_test(tcase, test_the_loss_of_one_rail_is_survived, 0, 4);
 	tcase_add_loop_test(tcase, test_one_rail_is_enough, 0, 2);
 	tcase_add_test(tcase, test_what_goes_over_other_rails_is_not_disturbed);
+	tcase_add_test(tcase, test_lanes_that_will_break_are_left_out);
 	tcase_add_test(tcase, test_later_plans_use_what_is_left);
 	tcase_add_test(tcase, test_nothing_lands_after_the_launch_has_failed);
 	tcase_add_test(tcase, test_a_rail_that_does_not_close_takes_the_process);
