@@ -221,8 +221,8 @@ product_tests = \
 	%D%/system/test_torch.sh
 
 if HAVE_CHECK
-check_PROGRAMS = $(suites) $(gpu_suites) %D%/system/nodes_torture %D%/system/run_party \
-	%D%/system/run_other_party
+check_PROGRAMS = $(suites) $(gpu_suites) %D%/system/nodes_torture %D%/system/nodes_matrix \
+	%D%/system/run_party %D%/system/run_other_party
 check_LTLIBRARIES = libtesting.la
 else
 check-local:
@@ -257,6 +257,10 @@ endif
 %C%_system_run_other_party_SOURCES = %D%/system/run_party.c %D%/system/other_version.c
 
 %C%_system_test_nodes_namespaces_SOURCES = %D%/system/test_nodes_namespaces.c \
+	%D%/system/node_cell.c %D%/system/node_cell.h \
+	%D%/system/node_life.c %D%/system/node_life.h \
+	%D%/system/namespaces.c %D%/system/namespaces.h
+%C%_system_nodes_matrix_SOURCES = %D%/system/nodes_matrix.c \
 	%D%/system/node_cell.c %D%/system/node_cell.h \
 	%D%/system/node_life.c %D%/system/node_life.h \
 	%D%/system/namespaces.c %D%/system/namespaces.h
@@ -388,15 +392,16 @@ check-gpu-sanitizer: all
 			exit 1; \
 	done
 
-# Faults between nodes again and again: each case of the matrix 100 times, and 1,000 cycles in which
-# a group opens, is struck under load and opens again. An hour; CEOVERLAP_TEST_NODES_ROUNDS and
-# CEOVERLAP_TEST_NODES_CYCLES are other numbers.
+# Faults between nodes again and again: 1,000 cycles in which a group opens, is struck under load and
+# opens again, and each case of the matrix 100 times. An hour on two idle cores. Other numbers are
+# CEOVERLAP_TEST_NODES_CYCLES, CEOVERLAP_TEST_NODES_ROUNDS, the cases that run beside each other
+# (CEOVERLAP_TEST_NODES_BESIDE), and seconds after which no case begins
+# (CEOVERLAP_TEST_NODES_SECONDS).
 check-nodes-torture: all
-	$(MAKE) $(AM_MAKEFLAGS) %D%/system/nodes_torture %D%/system/test_nodes_namespaces
+	$(MAKE) $(AM_MAKEFLAGS) %D%/system/nodes_torture %D%/system/nodes_matrix
 	@export CEOVERLAP_TEST_TIMEOUT=14400; \
 		$(BASH) $(srcdir)/%D%/run_test.sh %D%/system/nodes_torture && \
-		CEOVERLAP_TEST_NODES_ROUNDS=$${CEOVERLAP_TEST_NODES_ROUNDS:-100} \
-			$(BASH) $(srcdir)/%D%/run_test.sh %D%/system/test_nodes_namespaces
+		$(BASH) $(srcdir)/%D%/run_test.sh %D%/system/nodes_matrix
 
 .PHONY: check-nodes-torture check-nodes-loss check-suites check-threaded check-ucx check-gpu \
 	check-gpu-torch check-gpu-stress check-gpu-sanitizer

@@ -5,6 +5,7 @@
 
 #include "system/node_cell.h"
 
+#include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,8 @@
 #include "system/bootstrap_fixture.h"
 #include "system/node_life.h"
 #include "testing.h"
+
+#include "config.h"
 
 #define TIMEOUT_MS   UINT64_C(1000)     /* peer_timeout of the groups */
 #define OPEN_MS      UINT64_C(2500)
@@ -52,6 +55,7 @@ struct cell {                           /* a case: a process with its nodes */
 	pid_t             pids[NAMESPACES_MAX];
 	int               is_aborted[NAMESPACES_MAX];   /* by UCX before 1.14 */
 	uint64_t          struck_ns;
+	uint64_t          stalled_ns;   /* the longest sleep of a millisecond */
 };
 
 /* Ends the case's process with a message if the condition does not hold. */
@@ -83,16 +87,18 @@ __attribute__((noreturn)) static void fail_cell(const struct cell *cell, int lin
 
 	fprintf(stderr, "%s, %s, node %u, line %d: %s\n", fault_names[cell->fault],
 		phase_names[cell->phase], cell->victim, line, condition);
-	fprintf(stderr, "  struck at %llu ms, now %llu ms\n",
+	fprintf(stderr, "  struck at %llu ms, now %llu ms; the machine kept this process waiting for "
+		"%llu ms at a time\n",
 		(unsigned long long)(cell->struck_ns / TESTING_MS % 100000000),
-		(unsigned long long)(cei_now_ns() / TESTING_MS % 100000000));
+		(unsigned long long)(cei_now_ns() / TESTING_MS % 100000000),
+		(unsigned long long)(cell->stalled_ns / TESTING_MS));
 	for (which = 0; which < LIVES; which++)
 		for (node = 0; node < cell->n_nodes; node++)
 			print_life(cell, which, node);
 	_exit(95);
 }
 
-int node_cell_ucx_aborts;
+static int ucx_aborts;          /* this version does, see is_gone() */
 
 /* --- processes of nodes ------------------------------------------------------------------ */
 
@@ -170,7 +176,7 @@ static int is_gone(struct cell *cell, uint32_t node)
 
 	if (cell->fault == FAULT_KILL && node == cell->victim)
 		return 1;
-	if (cell->is_aborted[node] || cell->phase != IN_MEETING || !node_cell_ucx_aborts)
+	if (cell->is_aborted[node] || cell->phase != IN_MEETING || !ucx_aborts)
 		return cell->is_aborted[node];
 	if (waitpid(cell->pids[node], &status, WNOHANG) != cell->pids[node])
 		return 0;
@@ -178,6 +184,16 @@ static int is_gone(struct cell *cell, uint32_t node)
 	printf("UCX has aborted the process on node %u, which it does before 1.14\n", node);
 	cell->is_aborted[node] = 1;
 	return 1;
+}
+
+/* Sleeps between two looks at the others, and measures how long that takes. */
+static void rest(struct cell *cell)
+{
+	uint64_t began_ns = cei_now_ns();
+
+	pause_ms(1);
+	if (cell->stalled_ns < cei_now_ns() - began_ns)
+		cell->stalled_ns = cei_now_ns() - began_ns;
 }
 
 /* Waits until the node's life has come to the stage. Returns 0 if its process is gone. */
@@ -189,7 +205,7 @@ static int await_stage(struct cell *cell, uint32_t which, uint32_t node, enum li
 		if (!which && is_gone(cell, node))
 			return 0;
 		expect(cell, cei_now_ns() < deadline_ns && "a stage is reached");
-		pause_ms(1);
+		rest(cell);
 	}
 	return 1;
 }
@@ -377,16 +393,24 @@ static void await_failures(struct cell *cell)
 			expect(cell, cell->fault == FAULT_SLOW || cell->phase == IN_CLOSING ||
 			       cei_now_ns() < deadline_ns);
 			end_passes(cell);
-			pause_ms(1);
+			rest(cell);
 		}
 	}
 }
 
-static void report_cell(const struct cell *cell)
+static void report_cell(struct cell *cell, struct node_cell_result *ret_result)
 {
 	const struct life *life = &cell->memory->lives[0][!cell->victim];
 	uint64_t after_ms = life->error && life->failed_ns > cell->struck_ns ?
 		(life->failed_ns - cell->struck_ns) / TESTING_MS : 0;
+	uint32_t node;
+
+	memset(ret_result, 0, sizeof(*ret_result));
+	ret_result->error = life->error;
+	ret_result->failed_ms = after_ms;
+	ret_result->closed_ms = life->close_ns / TESTING_MS;
+	for (node = 0; node < cell->n_nodes; node++)
+		ret_result->n_aborted += (uint32_t)cell->is_aborted[node];
 
 	printf("%-8s %-26s node %u: %s after %llu ms (deadline %llu), %llu passes, closed in %llu "
 	       "ms\n", phase_names[cell->phase], fault_names[cell->fault], cell->victim,
@@ -439,7 +463,13 @@ static void run_second_life(struct cell *cell)
 	}
 }
 
-void node_cell_run(enum fault fault, enum phase phase, uint32_t number)
+int node_cell_is_there(enum fault fault, enum phase phase)
+{
+	return fault != FAULT_VERSION || phase == IN_MEETING;
+}
+
+void node_cell_run(enum fault fault, enum phase phase, uint32_t number,
+		   struct node_cell_result *ret_result)
 {
 	struct cell cell = { .fault = fault, .phase = phase, .n_nodes = 2 };
 	const char *why;
@@ -457,7 +487,65 @@ void node_cell_run(enum fault fault, enum phase phase, uint32_t number)
 	run_first_life(&cell);
 	run_second_life(&cell);
 	namespaces_close(&cell.nodes);
-	report_cell(&cell);
+	report_cell(&cell, ret_result);
 	need(!rmdir(cell.folder));      /* nothing is left in it */
 	fflush(NULL);
+}
+
+/* --- what this machine has ------------------------------------------------------------------- */
+
+/* Turns the leak check of an address sanitizer off: it crashes in processes that UCX runs in. */
+int __lsan_is_turned_off(void);
+int __lsan_is_turned_off(void)
+{
+	return 1;
+}
+
+struct look {                           /* at what this machine has */
+	char     lacks[200];            /* "": nothing */
+	unsigned minor;                 /* of UCX's version */
+};
+
+/* In a child, so that this process and those that it forks begin without UCX and namespaces. */
+static void look_in_child(struct look *ret_look)
+{
+	void (*version)(unsigned *, unsigned *, unsigned *);
+	void *ucx = dlopen("libucp.so.0", RTLD_LAZY | RTLD_LOCAL);
+	struct namespaces nodes;
+	unsigned major, release;
+	const char *why;
+
+	if (!ucx)
+		return;
+	*(void **)(&version) = dlsym(ucx, "ucp_get_version");
+	if (version)
+		version(&major, &ret_look->minor, &release);
+	why = namespaces_open(&nodes, 2);
+	if (!why)
+		namespaces_close(&nodes);
+	snprintf(ret_look->lacks, sizeof(ret_look->lacks), "%s", why ? why : "");
+}
+
+const char *node_cell_lacks(void)
+{
+	static struct look look = { "there is no UCX", 0 };
+	struct look *shared_look;
+	pid_t child;
+
+	shared_look = mmap(NULL, sizeof(look), PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared_look == MAP_FAILED)
+		return look.lacks;
+	*shared_look = look;
+	child = HAVE_UCX ? fork() : -1;
+	if (!child) {
+		look_in_child(shared_look);
+		_exit(0);
+	}
+	if (child > 0)
+		(void)waitpid(child, NULL, 0);
+	look = *shared_look;
+	munmap(shared_look, sizeof(look));
+	ucx_aborts = look.minor < 14;
+	return look.lacks[0] ? look.lacks : NULL;
 }

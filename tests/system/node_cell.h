@@ -20,12 +20,24 @@ enum phase { IN_MEETING, IN_IDLE, IN_BUSY, IN_CLOSING, PHASES };
 extern const char *const fault_names[FAULTS];
 extern const char *const phase_names[PHASES];
 
-/* UCX before 1.14 aborts a process by an assertion when it closes a connection whose other side is
- * lost between the two messages by which UCX makes it. Whether that is forgiven. */
-extern int node_cell_ucx_aborts;
+/* What this machine lacks to run cases, one line; NULL: nothing. Before anything else. */
+const char *node_cell_lacks(void);
+
+/* Another version is noticed while processes meet, or never. */
+int node_cell_is_there(enum fault fault, enum phase phase);
+
+struct node_cell_result {
+	int      error;                 /* of the survivor's first call that failed; 0: none has */
+	uint64_t failed_ms;             /* from the fault to that */
+	uint64_t closed_ms;             /* that its closing took */
+	uint32_t n_aborted;             /* processes that UCX aborted: before 1.14 it does so when it
+					 * closes a connection whose other side is lost between the
+					 * two messages by which UCX makes it */
+};
 
 /* Runs the case; the number is that of the round, which changes its random choices. Prints one line
  * if it went well; else says what was wrong, and ends the process. */
-void node_cell_run(enum fault fault, enum phase phase, uint32_t number);
+void node_cell_run(enum fault fault, enum phase phase, uint32_t number,
+		   struct node_cell_result *ret_result);
 
 #endif /* NODE_CELL_H */
