@@ -103,8 +103,8 @@ int  cei_far_lane_submit(struct cei_far_lane *lane);
  * or source is wrong break a lane with CEOV_ERR_INVALID. */
 int  cei_far_lane_reap(struct cei_far_lane *lane, uint64_t *ret_n_done);
 
-/* Whether the lane has broken or will, since its connection is lost: nothing more should be given to
- * it. */
+/* Whether the lane has broken or will, since its connection is lost: nothing more should be given
+ * to it. */
 int  cei_far_lane_is_doomed(const struct cei_far_lane *lane);
 
 /* Any thread: as in backend/backend.h. What was sent cannot be taken back, so a stopped lane is

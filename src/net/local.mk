@@ -78,6 +78,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/rail_events.c \
 	%D%/rail_thread.c \
 	%D%/rail_turn.c \
+	%D%/rail_say.c \
 	%D%/network.c %D%/network.h \
 	%D%/network_private.h %D%/network_types.h \
 	%D%/network_rails.c \

@@ -145,7 +145,8 @@ static int make_tables(struct cei_network *network)
 	if (network->n_rails > 1)
 		network->losses = calloc(n_processes, sizeof(*network->losses));
 	if (!network->nodes || !network->has_gone || !network->is_parting ||
-	    !network->departed_ns || (network->n_rails > 1 && !network->losses) || cei_network_notes_open(network))
+	    !network->departed_ns || (network->n_rails > 1 && !network->losses) ||
+	    cei_network_notes_open(network))
 		return cei_raise(network->site->report, CEOV_ERR_NO_MEMORY, 0,
 				 "ceov_open: no memory for %u ranks", n_ranks);
 	for (rank = 0; rank < n_ranks; rank++) {

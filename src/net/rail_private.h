@@ -7,6 +7,7 @@
  * Shared by the files of a rail:
  *
  *   rail.c          what other layers call
+ *   rail_say.c      messages, and what is awaited
  *   rail_turn.c     one turn: work of lanes, messages, the transport, the time
  *   rail_events.c   what the transport tells
  *   rail_thread.c   the thread, and calls that it carries out for others

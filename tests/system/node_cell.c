@@ -87,8 +87,8 @@ __attribute__((noreturn)) static void fail_cell(const struct cell *cell, int lin
 
 	fprintf(stderr, "%s, %s, node %u, line %d: %s\n", fault_names[cell->fault],
 		phase_names[cell->phase], cell->victim, line, condition);
-	fprintf(stderr, "  struck at %llu ms, now %llu ms; the machine kept this process waiting for "
-		"%llu ms at a time\n",
+	fprintf(stderr, "  struck at %llu ms, now %llu ms; the machine kept this process waiting "
+		"for %llu ms at a time\n",
 		(unsigned long long)(cell->struck_ns / TESTING_MS % 100000000),
 		(unsigned long long)(cei_now_ns() / TESTING_MS % 100000000),
 		(unsigned long long)(cell->stalled_ns / TESTING_MS));

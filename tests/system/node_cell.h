@@ -30,13 +30,13 @@ struct node_cell_result {
 	int      error;                 /* of the survivor's first call that failed; 0: none has */
 	uint64_t failed_ms;             /* from the fault to that */
 	uint64_t closed_ms;             /* that its closing took */
-	uint32_t n_aborted;             /* processes that UCX aborted: before 1.14 it does so when it
-					 * closes a connection whose other side is lost between the
-					 * two messages by which UCX makes it */
+	uint32_t n_aborted;             /* processes that UCX aborted: before 1.14 it does so when
+					 * it closes a connection whose other side is lost between
+					 * the two messages by which UCX makes it */
 };
 
-/* Runs the case; the number is that of the round, which changes its random choices. Prints one line
- * if it went well; else says what was wrong, and ends the process. */
+/* Runs the case; the number is that of the round, which changes its random choices. Prints one
+ * line if it went well; else says what was wrong, and ends the process. */
 void node_cell_run(enum fault fault, enum phase phase, uint32_t number,
 		   struct node_cell_result *ret_result);
 

@@ -27,7 +27,7 @@
 #include "testing.h"
 
 #define BESIDE_MAX   64u
-#define CASE_SECONDS 120u               /* a case that takes longer is killed, and counts as wrong */
+#define CASE_SECONDS 120u               /* a case that takes longer is killed, and is wrong */
 
 struct tally {                          /* of a case */
 	uint32_t n_run;

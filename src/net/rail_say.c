@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* What other layers tell a rail without waiting for its thread: messages, and what is awaited. */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/rail_private.h"
+
+static struct cei_far_note_item *make_note(const struct cei_far_message *message)
+{
+	struct cei_far_note_item *item = malloc(sizeof(*item) + message->note.n_bytes);
+
+	if (!item)
+		return NULL;
+	cei_list_init(&item->link);
+	item->message = *message;
+	memcpy(item->payload, message->note.bytes, message->note.n_bytes);
+	item->message.note.bytes = item->payload;
+	return item;
+}
+
+static int may_say(const struct cei_rail *rail, uint32_t process,
+		   const struct cei_far_message *message)
+{
+	if (process >= rail->nic.config.n_processes || process == rail->nic.config.process)
+		return 0;
+	return message->type == CEI_FAR_NOTE && message->note.n_bytes &&
+		message->note.n_bytes <= CEI_FAR_NOTE_MAX;
+}
+
+int cei_rail_say(struct cei_rail *rail, uint32_t process, const struct cei_far_message *message)
+{
+	struct cei_far_note_item *item;
+
+	if (!may_say(rail, process, message))
+		return cei_raise(rail->nic.config.report, CEOV_ERR_INVALID, 0,
+				 "net: a message of type %s to process %u cannot be said",
+				 cei_far_type_text(message->type), process);
+	item = make_note(message);
+	if (!item)
+		return cei_raise(rail->nic.config.report, CEOV_ERR_NO_MEMORY, 0,
+				 "net: no memory for a message to process %u", process);
+	item->process = process;
+	item->n_queued = &rail->n_notes[process];
+	/* relaxed: a number that is compared with a bound */
+	if (atomic_fetch_add_explicit(item->n_queued, 1, memory_order_relaxed) <
+	    CEI_RAIL_NOTES_MAX && !cei_ring_put(&rail->notes, item)) {
+		cei_bell_ring(&rail->bell);
+		return 0;
+	}
+	atomic_fetch_sub_explicit(item->n_queued, 1, memory_order_relaxed);
+	free(item);
+	return CEOV_FULL;
+}
+
+void cei_rail_expect(struct cei_rail *rail, uint32_t process, int by)
+{
+	/* relaxed: a number alone, which the rail's thread looks at again and again */
+	atomic_fetch_add_explicit(&rail->nic.n_expected[process], (uint32_t)by,
+				  memory_order_relaxed);
+}
+
+void cei_rail_use(struct cei_rail *rail, uint32_t process, int by)
+{
+	/* relaxed: as in cei_rail_expect() */
+	atomic_fetch_add_explicit(&rail->nic.n_uses[process], (uint32_t)by,
+				  memory_order_relaxed);
+}
+
+void cei_rail_await_users(struct cei_rail *rail, int by)
+{
+	/* relaxed: as in cei_rail_expect() */
+	atomic_fetch_add_explicit(&rail->nic.n_awaits, (uint32_t)by, memory_order_relaxed);
+}
