@@ -8,7 +8,8 @@
  * a case that goes wrong says why at once, and the others go on.
  *
  * CEOVERLAP_TEST_NODES_ROUNDS (100), CEOVERLAP_TEST_NODES_BESIDE (8 cases at the same time) and
- * CEOVERLAP_TEST_NODES_SECONDS (no limit), after which no case begins; CEOVERLAP_TEST_SEED.
+ * CEOVERLAP_TEST_NODES_SECONDS (no limit), after which no case begins; CEOVERLAP_TEST_NODES_CASE,
+ * one case alone, as the table calls it ("killed, busy"); CEOVERLAP_TEST_SEED.
  */
 
 #include <errno.h>
@@ -132,6 +133,16 @@ static void look(uint32_t place)
 	count(running, &matrix.results[place], status);
 }
 
+/* Whether this case is to run. */
+static int is_wanted(enum fault fault, enum phase phase)
+{
+	const char *only = getenv("CEOVERLAP_TEST_NODES_CASE");
+	char name[64];
+
+	snprintf(name, sizeof(name), "%s, %s", fault_names[fault], phase_names[phase]);
+	return node_cell_is_there(fault, phase) && (!only || !strcmp(only, name));
+}
+
 /* --- all of them ------------------------------------------------------------------------------ */
 
 /* The number of the next case; UINT32_MAX: there is none. */
@@ -142,8 +153,8 @@ static uint32_t next_case(void)
 	while (!must_end && cei_now_ns() < matrix.until_ns &&
 	       matrix.next < matrix.n_rounds * FAULTS * PHASES) {
 		number = matrix.next++;
-		if (node_cell_is_there((enum fault)(number / PHASES % FAULTS),
-				       (enum phase)(number % PHASES)))
+		if (is_wanted((enum fault)(number / PHASES % FAULTS),
+			      (enum phase)(number % PHASES)))
 			return number;
 	}
 	return UINT32_MAX;
@@ -178,7 +189,7 @@ static uint32_t print_all(void)
 		for (phase = 0; phase < PHASES; phase++) {
 			tally = &matrix.tallies[fault][phase];
 			n_wrong += tally->n_wrong;
-			if (node_cell_is_there((enum fault)fault, (enum phase)phase))
+			if (is_wanted((enum fault)fault, (enum phase)phase))
 				printf("%-26s %-8s %6u %6u %8u %10llu %10llu %7u\n",
 				       fault_names[fault], phase_names[phase], tally->n_run,
 				       tally->n_wrong, tally->n_failures,
