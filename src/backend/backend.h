@@ -230,6 +230,15 @@ struct cei_backend_ops {
 	int      (*load)(struct cei_backend *backend, uint64_t address,
 			 void *ret_bytes, uint64_t n_bytes);
 
+	/* Makes the calling thread, until it ends, one in which libraries that access the memory
+	 * of the place themselves find what they need: on a GPU, its primary context is the
+	 * current one. NULL: nothing is needed. */
+	int      (*bind)(struct cei_backend *backend);
+
+	/* Makes bytes that a network interface has written to the memory of the place visible to
+	 * copies and kernels that begin afterwards. The thread is bound. NULL: they always are. */
+	int      (*landed)(struct cei_backend *backend);
+
 	/* Queues work on a caller's stream. Any thread. CEOV_ERR_INVALID without
 	 * CEI_CAP_STREAMS. Empty work only tests whether the stream can be used. A stream that
 	 * is being captured always takes waits and posts; it takes copies and empty work only

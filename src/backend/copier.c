@@ -99,6 +99,22 @@ static void memory_close(void *arg, uint32_t unit, void *memory)
 	backend->ops->staging_close(backend, CEOV_PLACE_HOST, (uint64_t)(uintptr_t)memory);
 }
 
+static int bind(void *arg, uint32_t unit)
+{
+	struct cei_backend *backend;
+	int r = backend_of(arg, unit, &backend);
+
+	return !r && backend->ops->bind ? backend->ops->bind(backend) : r;
+}
+
+static int landed(void *arg, uint32_t unit)
+{
+	struct cei_backend *backend;
+	int r = backend_of(arg, unit, &backend);
+
+	return !r && backend->ops->landed ? backend->ops->landed(backend) : r;
+}
+
 static int line_open(void *arg, uint32_t unit, enum cei_far_line_direction direction,
 		     void **ret_line)
 {
@@ -177,6 +193,8 @@ static int reap(void *arg, uint64_t *ret_n_ended)
 const struct cei_far_copier_ops cei_copier_ops = {
 	.memory_open  = memory_open,
 	.memory_close = memory_close,
+	.bind         = bind,
+	.landed       = landed,
 	.line_open    = line_open,
 	.line_close   = line_close,
 	.copy         = copy,

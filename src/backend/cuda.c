@@ -211,6 +211,33 @@ static int reach(struct cei_backend *backend, struct ceov_place place)
 			      own->gpu, place.index);
 }
 
+/* Not popped: the thread keeps it until it ends. */
+static int bind(struct cei_backend *backend)
+{
+	const struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
+	CUresult result = own->cuda->calls.ctx_set(own->context);
+
+	return result == CUDA_SUCCESS ? 0
+		: cei_cuda_raise(own->cuda, result, own->rank, "GPU %u: making its context that "
+				 "of a thread of the network", own->gpu);
+}
+
+/* GPUs that order the writes of network interfaces themselves need no flush; see
+ * CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING in the driver's manual. */
+static int landed(struct cei_backend *backend)
+{
+	const struct cei_cuda_backend *own = cei_cuda_backend_of(backend);
+	CUresult result = CUDA_SUCCESS;
+
+	if (own->cuda->gpus[own->gpu].writes_ordering < CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER)
+		result = own->cuda->calls.flush_writes(
+			CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+			CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
+	return result == CUDA_SUCCESS ? 0
+		: cei_cuda_raise(own->cuda, result, own->rank, "GPU %u: waiting until what a "
+				 "network interface wrote there is visible", own->gpu);
+}
+
 /* Ignores failures, because no caller could handle them: after a sticky error all calls fail. */
 static void close_gpu(struct cei_cuda_backend *own)
 {
@@ -273,6 +300,8 @@ const struct cei_backend_ops cei_backend_cuda = {
 	.reach         = reach,
 	.store         = cei_cuda_store,
 	.load          = cei_cuda_load,
+	.bind          = bind,
+	.landed        = landed,
 	.stream_queue  = cei_cuda_stream_queue,
 	.event_open    = cei_cuda_event_open,
 	.event_close   = cei_cuda_event_close,

@@ -89,6 +89,7 @@ static const struct symbol symbols[] = {
 	{ "cuMemHostGetDevicePointer", 3020, AT(host_address), 0 },
 	{ "cuPointerGetAttribute", 4000, AT(pointer_attribute), 0 },
 	{ "cuPointerGetAttributes", 7000, AT(pointer_attributes), 0 },
+	{ "cuFlushGPUDirectRDMAWrites", 11030, AT(flush_writes), 0 },
 	{ "cuIpcGetMemHandle", 4010, AT(ipc_get), 0 },
 	{ "cuIpcOpenMemHandle", 11000, AT(ipc_open), 0 },
 	{ "cuIpcCloseMemHandle", 4010, AT(ipc_close), 0 },
@@ -206,6 +207,8 @@ static CUresult read_attributes(struct cei_cuda *cuda, struct cei_cuda_gpu *gpu)
 		{ CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, &gpu->n_copy_engines },
 		{ CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, &gpu->has_memops },
 		{ CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES, &gpu->can_flush },
+		{ CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING,
+		  &gpu->writes_ordering },
 		{ CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &gpu->capability_major },
 		{ CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &gpu->capability_minor },
 	};

@@ -84,6 +84,7 @@ struct cei_cuda_calls {
 	PFN_cuMemHostGetDevicePointer_v3020       host_address;
 	PFN_cuPointerGetAttribute_v4000           pointer_attribute;
 	PFN_cuPointerGetAttributes_v7000          pointer_attributes;
+	PFN_cuFlushGPUDirectRDMAWrites_v11030     flush_writes;
 	PFN_cuIpcGetMemHandle_v4010               ipc_get;
 	PFN_cuIpcOpenMemHandle_v11000             ipc_open;
 	PFN_cuIpcCloseMemHandle_v4010             ipc_close;
@@ -109,6 +110,8 @@ struct cei_cuda_gpu {
 	int       has_memops;           /* 1: supports 64-bit stream memory operations */
 	int       can_flush;            /* 1: a stream wait can also flush writes that came from
 					 * other devices */
+	int       writes_ordering;      /* CUGPUDirectRDMAWritesOrdering: for whom the writes of
+					 * network interfaces are in order without a flush */
 	int       capability_major;
 	int       capability_minor;
 };

@@ -34,6 +34,14 @@ struct cei_far_copier_ops {
 			  void **ret_line);
 	void (*line_close)(void *line);
 
+	/* Makes the calling thread one in which the transport can access the unit's memory
+	 * itself. Errors are raised. */
+	int  (*bind)(void *arg, uint32_t unit);
+
+	/* Makes bytes that the transport has written to the unit's memory visible to copies and
+	 * kernels that begin afterwards. In a bound thread. Errors are raised. */
+	int  (*landed)(void *arg, uint32_t unit);
+
 	/* Begins a copy; copies of a line end in their order. The caller has at most
 	 * CEI_FAR_SLOTS of them under way on a line, for which there is room. Errors are raised:
 	 * the line is broken then, and its other copies have ended without a result. */

@@ -130,12 +130,13 @@ static int enter(struct cei_far_table *table, const struct cei_far_memory *descr
 	return 0;
 }
 
-int cei_far_memory_open(struct cei_far_table *table, void *base, uint64_t n_bytes,
-			struct cei_far_memory **ret_memory)
+/* Opens memory as it is described, which says by is_device that it is a unit's. */
+static int open_as(struct cei_far_table *table, const struct cei_far_memory *wanted,
+		   struct cei_far_memory **ret_memory)
 {
-	struct cei_far_memory *memory = same_memory(table, base, n_bytes);
+	struct cei_far_memory described = *wanted;
+	struct cei_far_memory *memory = same_memory(table, described.base, described.n_bytes);
 	struct cei_transport *transport = table->transport;
-	struct cei_far_memory described = { .base = base, .n_bytes = n_bytes };
 	int r;
 
 	if (memory) {
@@ -143,15 +144,31 @@ int cei_far_memory_open(struct cei_far_table *table, void *base, uint64_t n_byte
 		*ret_memory = memory;
 		return 0;
 	}
-	r = is_wrong(table, base, n_bytes);
-	if (!r)
-		r = transport->ops->memory_open(transport, base, n_bytes, &described.registered);
+	r = is_wrong(table, described.base, described.n_bytes);
+	if (r)
+		return r;
+	if (!described.is_device) {
+		r = transport->ops->memory_open(transport, described.base, described.n_bytes,
+						&described.registered);
+	} else if (table->is_direct && !described.above) {
+		described.is_device = 0;
+		r = transport->ops->gpu_memory_open(transport, described.base, described.n_bytes,
+						    &described.registered);
+	}
 	if (r)
 		return r;
 	r = enter(table, &described, ret_memory);
-	if (r)
+	if (r && described.registered)
 		transport->ops->memory_close(transport, described.registered);
 	return r;
+}
+
+int cei_far_memory_open(struct cei_far_table *table, void *base, uint64_t n_bytes,
+			struct cei_far_memory **ret_memory)
+{
+	const struct cei_far_memory host = { .base = base, .n_bytes = n_bytes };
+
+	return open_as(table, &host, ret_memory);
 }
 
 int cei_far_memory_open_device(struct cei_far_table *table,
@@ -165,15 +182,8 @@ int cei_far_memory_open_device(struct cei_far_table *table,
 		.unit = described->unit,
 		.above = described->above,
 	};
-	struct cei_far_memory *memory = same_memory(table, device.base, device.n_bytes);
 
-	if (memory) {
-		memory->n_opened++;
-		*ret_memory = memory;
-		return 0;
-	}
-	return is_wrong(table, device.base, device.n_bytes) ? CEOV_ERR_INVALID
-		: enter(table, &device, ret_memory);
+	return open_as(table, &device, ret_memory);
 }
 
 int cei_far_memory_close(struct cei_far_table *table, struct cei_far_memory *memory)
@@ -248,6 +258,21 @@ static int check_region(const struct cei_far_table *table, const struct cei_far_
 			 why);
 }
 
+/* Opens what the transport writes in place. *ret_memory stays NULL: it writes to slots. */
+static int open_bytes(struct cei_far_table *table, const struct cei_far_region *region,
+		      struct cei_far_memory **ret_memory)
+{
+	const struct cei_far_memory device = {
+		.base = (uint8_t *)(uintptr_t)region->device,
+		.n_bytes = region->n_bytes,
+		.unit = region->unit,
+	};
+
+	if (region->host)
+		return cei_far_memory_open(table, region->host, region->n_bytes, ret_memory);
+	return table->is_direct ? cei_far_memory_open_device(table, &device, ret_memory) : 0;
+}
+
 int cei_far_region_open(struct cei_far_table *table, const struct cei_far_region *region)
 {
 	struct cei_far_region *made;
@@ -261,8 +286,8 @@ int cei_far_region_open(struct cei_far_table *table, const struct cei_far_region
 	*made = *region;
 	made->memory = NULL;
 	made->n_busy = 0;
-	if (region->uses & CEI_FAR_BYTES && region->host)
-		r = cei_far_memory_open(table, region->host, region->n_bytes, &made->memory);
+	if (region->uses & CEI_FAR_BYTES)
+		r = open_bytes(table, region, &made->memory);
 	if (!r && !insert((void ***)&table->regions, &table->n_regions,
 			  lower_bound(table, region->id), made)) {
 		if (made->memory)

@@ -26,8 +26,8 @@ enum cei_far_use {
 	CEI_FAR_WORDS = 1u << 1,        /* it is 64-bit counters, which marks raise */
 };
 
-/* Registered memory. What the transport cannot access itself is not registered with it, only known
- * here: its bytes go through slots (net/far_slots.h). */
+/* Registered memory. What the transport does not access itself is not registered with it, only
+ * known here: its bytes go through slots (net/far_slots.h). */
 struct cei_far_memory {
 	uint8_t                     *base;
 	uint64_t                     n_bytes;
@@ -45,17 +45,20 @@ struct cei_far_region {
 	uint32_t               uses;            /* enum cei_far_use */
 	void                  *host;            /* NULL: words that live elsewhere, whose marks
 						 * the owner raises */
-	uint64_t               device;          /* of bytes that go through slots: their address
-						 * in the unit's memory, host is NULL; else 0 */
+	uint64_t               device;          /* of bytes in a unit's memory: their address,
+						 * host is NULL; else 0 */
 	uint32_t               unit;            /* of such bytes, see net/far_copier.h */
 	uint64_t               n_bytes;         /* of words: a multiple of 8, 8-byte aligned */
-	struct cei_far_memory *memory;          /* of bytes in host memory; this and the next one
-						 * are the table's */
+	struct cei_far_memory *memory;          /* of bytes that the transport writes in place;
+						 * NULL: they go through slots. This and the
+						 * next one are the table's */
 	uint32_t               n_busy;          /* receives under way */
 };
 
 struct cei_far_table {
 	struct cei_transport   *transport;
+	int                     is_direct;      /* the transport accesses the memory of units, too,
+						 * but for that which has an `above` */
 	struct cei_far_memory **memories;       /* by rising base; those that overlap in any
 						 * order of size */
 	uint32_t                n_memories;
@@ -72,8 +75,7 @@ void cei_far_table_fini(struct cei_far_table *table);
 int  cei_far_memory_open(struct cei_far_table *table, void *base, uint64_t n_bytes,
 			 struct cei_far_memory **ret_memory);
 
-/* The same for memory of a unit, which the transport does not access. Base, n_bytes, unit and above
- * are described. */
+/* The same for memory of a unit. Base, n_bytes, unit and above are described. */
 int  cei_far_memory_open_device(struct cei_far_table *table,
 				const struct cei_far_memory *described,
 				struct cei_far_memory **ret_memory);

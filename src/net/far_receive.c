@@ -58,7 +58,7 @@ static void accept_in_place(struct cei_far_peer *peer, const struct cei_far_piec
 {
 	const struct cei_transport_span span = {
 		.memory = region->memory->registered,
-		.address = (uint64_t)(uintptr_t)region->host + piece->offset,
+		.address = (uint64_t)(uintptr_t)region->memory->base + piece->offset,
 		.n_bytes = cei_far_piece_bytes(piece),
 	};
 
@@ -170,7 +170,7 @@ void cei_far_receive_offer(struct cei_far_peer *peer, const struct cei_far_piece
 		transport->ops->refuse(transport, offer);
 		return;
 	}
-	if (!region->device)
+	if (region->memory)
 		accept_in_place(peer, piece, region, offer);
 	else if (park(peer, piece, region, offer))
 		accept_parked(peer->nic);
@@ -199,6 +199,14 @@ static void raise_all(struct cei_far_peer *peer)
 
 	while (!peer->refuse_error && cei_far_in_raise(&peer->in, &mark))
 		raise_one(peer, &mark);
+}
+
+/* Whether bytes that the transport has written to memory of a GPU are visible there now. */
+static int is_visible(const struct cei_far_peer *peer, const struct cei_far_region *region)
+{
+	const struct cei_rail_config *config = &peer->nic->config;
+
+	return !region->device || !config->copier->landed(config->copier_arg, region->unit);
 }
 
 /* The piece has landed where it belongs, or never will. */
@@ -249,6 +257,8 @@ void cei_far_receive_landed(struct cei_far_peer *peer, uint32_t index, int error
 	if (!peer->writing[index])
 		return;
 	slot = cei_far_slots_find(&peer->nic->slots, CEI_FAR_LINE_IN, peer, index);
+	if (!slot && !error && !is_visible(peer, peer->writing[index]))
+		failure = "its bytes cannot be made visible to a GPU";
 	if (!slot)
 		end_receive(peer, index, failure);
 	else if (error)

@@ -75,6 +75,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/rail.c %D%/rail.h \
 	%D%/rail_private.h \
 	%D%/far_bundle.c %D%/far_bundle.h \
+	%D%/rail_direct.c \
 	%D%/rail_events.c \
 	%D%/rail_thread.c \
 	%D%/rail_turn.c \
@@ -82,6 +83,8 @@ libceoverlap_core_la_SOURCES += \
 	%D%/network.c %D%/network.h \
 	%D%/network_private.h %D%/network_types.h \
 	%D%/network_rails.c \
+	%D%/gpu_trial.c %D%/gpu_trial.h \
+	%D%/network_direct.c \
 	%D%/network_loss.c \
 	%D%/note_stream.c %D%/note_stream.h \
 	%D%/network_notes.c \

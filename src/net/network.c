@@ -78,6 +78,8 @@ static int complete(void *arg, const struct cei_exchange *exchange, struct cei_r
 
 	opening->exchange = exchange;
 	r = cei_network_open_rails(network, opening);
+	if (!r)
+		r = cei_network_choose_direct(network);
 	if (r)
 		return r;
 	/* "UCX 1.13.1, ...": the record has the version alone */

@@ -163,6 +163,9 @@ uint32_t cei_network_rails(struct cei_network *network, uint32_t rank, uint32_t 
 /* The rail of that number, below CEI_NETWORK_RAILS_MAX; NULL: there are fewer. */
 struct cei_rail *cei_network_rail_numbered(struct cei_network *network, uint32_t number);
 
+/* What happens to bytes of GPUs, to follow "bytes of GPUs". Empty: no member is on a GPU. */
+const char *cei_network_gpu_bytes(const struct cei_network *network);
+
 /* How many rails this process has. */
 uint32_t cei_network_n_rails(const struct cei_network *network);
 

@@ -8,6 +8,7 @@
  *
  *   network.c          open and close; which process holds which rank
  *   network_rails.c    opens rails; which rail a rank uses
+ *   network_direct.c   decides whether rails access the memory of GPUs themselves
  *   network_loss.c     processes that are given up, and rails that are lost alone
  *   network_notes.c    says notes to other processes, and repeats them when a rail is lost
  *   network_talk.c     notes from other processes, and the network's thread
@@ -137,6 +138,9 @@ struct cei_network {
 	const struct cei_far_copier_ops *copier;
 	void                            *copier_arg;
 	const struct cei_machine        *machine;       /* NULL: not known */
+	char                             first_nic[CEI_TRANSPORT_DEVICE_BYTES]; /* of rail 0; empty:
+								 * any */
+	char                             gpu_bytes[256];        /* cei_network_gpu_bytes() */
 	uint32_t                         own_rail[CEI_MEMBERS_MAX];     /* by member: the rail of
 								 * its GPU's NIC; CEOV_NOBODY: not
 								 * chosen by the topology */
@@ -193,6 +197,9 @@ struct cei_network_opening {
 /* Opens the rails, when the number of this process is known. Errors are raised. */
 int  cei_network_open_rails(struct cei_network *network,
 			    const struct cei_network_opening *opening);
+
+/* Chooses, once the rails are open. Errors are raised. */
+int  cei_network_choose_direct(struct cei_network *network);
 
 /* How many rails connect this process with that one, lost ones included. */
 uint32_t cei_network_n_rails_to(const struct cei_network *network, uint32_t process);

@@ -47,7 +47,8 @@ static int open_rail(struct cei_network *network, const struct cei_network_openi
 		return cei_raise(network->site->report, CEOV_ERR_UCX, 0,
 				 "ceov_open: the group has several nodes, and this machine cannot "
 				 "reach others by %s: %s", network->transport->name, why);
-	network->n_rails += !r;
+	if (!r && !network->n_rails++ && device)
+		snprintf(network->first_nic, sizeof(network->first_nic), "%s", device);
 	return r;
 }
 

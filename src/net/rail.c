@@ -283,7 +283,7 @@ static int memory_open(struct cei_rail *rail, void *arg)
 static int device_memory_open(struct cei_rail *rail, void *arg)
 {
 	struct memory_call *call = arg;
-	int r = cei_far_slots_use(&rail->nic.slots, call->device->unit);
+	int r = cei_rail_use_unit(rail, call->device->unit, call->device->above);
 
 	return r ? r : cei_far_memory_open_device(&rail->nic.table, call->device, &call->memory);
 }
@@ -296,7 +296,7 @@ static int memory_close(struct cei_rail *rail, void *arg)
 static int region_open(struct cei_rail *rail, void *arg)
 {
 	const struct cei_far_region *region = arg;
-	int r = region->device ? cei_far_slots_use(&rail->nic.slots, region->unit) : 0;
+	int r = region->device ? cei_rail_use_unit(rail, region->unit, 0) : 0;
 
 	return r ? r : cei_far_region_open(&rail->nic.table, region);
 }

@@ -9,6 +9,7 @@
  *   rail.c          what other layers call
  *   rail_say.c      messages, and what is awaited
  *   rail_turn.c     one turn: work of lanes, messages, the transport, the time
+ *   rail_direct.c   memory of GPUs that the transport accesses itself
  *   rail_events.c   what the transport tells
  *   rail_thread.c   the thread, and calls that it carries out for others
  */
@@ -57,6 +58,11 @@ int  cei_rail_take_lanes(struct cei_rail *rail);
 /* --- rail_events.c --------------------------------------------------------- */
 
 extern const struct cei_transport_events cei_rail_transport_events;
+
+/* --- rail_direct.c --------------------------------------------------------- */
+
+/* Opens what memory of the unit needs. Of the rail's thread. Errors are raised. */
+int  cei_rail_use_unit(struct cei_rail *rail, uint32_t unit, uint64_t above);
 
 /* --- rail_thread.c --------------------------------------------------------- */
 

@@ -152,6 +152,16 @@ struct cei_transport_ops {
 	void (*memory_close)(struct cei_transport *transport,
 			     struct cei_transport_memory *memory);
 
+	/* Whether the transport reads and writes the memory of GPUs itself. NULL: never. *ret_why
+	 * says in words what is missing. */
+	int  (*takes_gpu_memory)(struct cei_transport *transport, const char **ret_why);
+
+	/* As memory_open, for memory of a GPU, whose CUDA context is the thread's, then and in all
+	 * later calls. Bytes that have landed there are visible to copies and kernels that begin
+	 * afterwards. NULL where takes_gpu_memory is. */
+	int  (*gpu_memory_open)(struct cei_transport *transport, void *base, uint64_t n_bytes,
+				struct cei_transport_memory **ret_memory);
+
 	/* Connects to the transport of that address, without blocking: a peer that cannot be
 	 * reached fails later. Both sides open each other. A connection that has closed can be
 	 * opened again to the same address. */

@@ -264,7 +264,7 @@ static int receive(struct cei_ucx_peer *peer, const struct cei_transport_offer *
 	param.cb.recv_am = cei_ucx_task_received;
 	param.user_data = task;
 	param.memh = span->memory->handle;
-	param.memory_type = UCS_MEMORY_TYPE_HOST;
+	param.memory_type = span->memory->type;
 	return cei_ucx_task_begun(task, peer->ucx->calls.receive(peer->ucx->worker, offer->data,
 				  (void *)(uintptr_t)span->address, span->n_bytes, &param));
 }

@@ -17,8 +17,8 @@ _Static_assert(offsetof(struct cei_ucx_task, bytes) ==
 
 /* --- memory ------------------------------------------------------------------------------ */
 
-int cei_ucx_memory_open(struct cei_transport *transport, void *base, uint64_t n_bytes,
-			struct cei_transport_memory **ret_memory)
+static int open_memory(struct cei_transport *transport, void *base, uint64_t n_bytes,
+		       ucs_memory_type_t type, struct cei_transport_memory **ret_memory)
 {
 	struct cei_ucx *ucx = cei_ucx_of(transport);
 	struct cei_transport_memory *memory;
@@ -34,9 +34,11 @@ int cei_ucx_memory_open(struct cei_transport *transport, void *base, uint64_t n_
 		return cei_raise(transport->config.report, CEOV_ERR_NO_MEMORY, 0,
 				 "UCX: no memory to note a registration");
 	memset(&params, 0, sizeof(params));
-	params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+	params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH |
+		UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
 	params.address = base;
 	params.length = n_bytes;
+	params.memory_type = type;
 	status = ucx->calls.memory_map(ucx->context, &params, &memory->handle);
 	if (status != UCS_OK) {
 		free(memory);
@@ -44,7 +46,34 @@ int cei_ucx_memory_open(struct cei_transport *transport, void *base, uint64_t n_
 	}
 	memory->base = (uintptr_t)base;
 	memory->n_bytes = n_bytes;
+	memory->type = type;
 	*ret_memory = memory;
+	return 0;
+}
+
+int cei_ucx_memory_open(struct cei_transport *transport, void *base, uint64_t n_bytes,
+			struct cei_transport_memory **ret_memory)
+{
+	return open_memory(transport, base, n_bytes, UCS_MEMORY_TYPE_HOST, ret_memory);
+}
+
+int cei_ucx_gpu_memory_open(struct cei_transport *transport, void *base, uint64_t n_bytes,
+			    struct cei_transport_memory **ret_memory)
+{
+	return open_memory(transport, base, n_bytes, UCS_MEMORY_TYPE_CUDA, ret_memory);
+}
+
+int cei_ucx_takes_gpu_memory(struct cei_transport *transport, const char **ret_why)
+{
+	struct cei_ucx *ucx = cei_ucx_of(transport);
+	ucp_context_attr_t attributes;
+
+	memset(&attributes, 0, sizeof(attributes));
+	attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
+	if (ucx->calls.context_query(ucx->context, &attributes) == UCS_OK &&
+	    (attributes.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)))
+		return 1;
+	*ret_why = "UCX has no support for CUDA, or its list of transports leaves cuda_copy out";
 	return 0;
 }
 
@@ -145,7 +174,7 @@ int cei_ucx_send(struct cei_transport_peer *base, const struct cei_transport_sen
 	param = sent_params(task, UCP_AM_SEND_FLAG_RNDV | UCP_AM_SEND_FLAG_REPLY);
 	param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
 	param.memh = send->span.memory->handle;
-	param.memory_type = UCS_MEMORY_TYPE_HOST;
+	param.memory_type = send->span.memory->type;
 	return cei_ucx_task_begun(task, ucx->calls.send(peer->endpoint, CEI_UCX_OFFER,
 				  &task->label, sizeof(task->label) + send->n_head,
 				  (void *)(uintptr_t)send->span.address, send->span.n_bytes,

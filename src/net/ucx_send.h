@@ -9,13 +9,17 @@
 
 /* Memory that UCX has registered. */
 struct cei_transport_memory {
-	uint64_t  base;
-	uint64_t  n_bytes;
-	ucp_mem_h handle;
+	uint64_t          base;
+	uint64_t          n_bytes;
+	ucs_memory_type_t type;
+	ucp_mem_h         handle;
 };
 
 int  cei_ucx_memory_open(struct cei_transport *transport, void *base, uint64_t n_bytes,
 			 struct cei_transport_memory **ret_memory);
+int  cei_ucx_gpu_memory_open(struct cei_transport *transport, void *base, uint64_t n_bytes,
+			     struct cei_transport_memory **ret_memory);
+int  cei_ucx_takes_gpu_memory(struct cei_transport *transport, const char **ret_why);
 void cei_ucx_memory_close(struct cei_transport *transport,
 			  struct cei_transport_memory *memory);
 

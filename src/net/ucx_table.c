@@ -31,6 +31,7 @@ static const struct symbol symbols[] = {
 	{ "ucp_init_version", AT(init_version), 0 },
 	{ "ucp_cleanup", AT(cleanup), 0 },
 	{ "ucp_context_print_info", AT(context_print), 0 },
+	{ "ucp_context_query", AT(context_query), 0 },
 	{ "ucp_worker_create", AT(worker_create), 0 },
 	{ "ucp_worker_destroy", AT(worker_destroy), 0 },
 	{ "ucp_worker_get_address", AT(worker_address), 0 },

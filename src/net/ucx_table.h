@@ -27,6 +27,7 @@ struct cei_ucx_calls {
 	__typeof__(&ucp_init_version)                init_version;
 	__typeof__(&ucp_cleanup)                     cleanup;
 	__typeof__(&ucp_context_print_info)          context_print;
+	__typeof__(&ucp_context_query)               context_query;
 
 	__typeof__(&ucp_worker_create)               worker_create;
 	__typeof__(&ucp_worker_destroy)              worker_destroy;

@@ -2,9 +2,11 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Tests transfers between two nodes, from and to GPU memory, which goes through pinned slots. Both
- * nodes are contexts of this process, over a simulated network and over UCX on TCP. With one GPU
- * both are on it.
+ * Tests transfers between two nodes, from and to GPU memory, which goes through pinned slots, or
+ * is accessed by UCX itself. Both nodes are contexts of this process, over a simulated network and
+ * over UCX on TCP. With one GPU both are on it.
+ *
+ *   CEOVERLAP_TEST_GPU_DIRECT=1    UCX has support for CUDA: test direct access, too
  */
 
 #include "gpu_rig.h"
@@ -13,6 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cuda_table.h"
+#include "ce_engine/objects/context.h"
 #include "net/ucx.h"
 #include "unit/nodes_rig.h"
 
@@ -124,19 +128,17 @@ static uint8_t *read_all(ceov_buffer *buffer, uint32_t rank, uint64_t n_bytes)
 	return copy;
 }
 
-/* _i: a shape. Sizes below and above those of a slot and of a window; new data each time. */
-START_TEST(test_bytes_arrive)
+/* Sizes below and above those of a slot and of a window; new data each time. */
+static void send_sizes(const struct route *connected)
 {
 	const uint64_t sizes[] = { 1, 4096, 3 * MIB + 5, 40 * MIB + 12345 };
+	const struct route route = *connected;
 	ceov_ticket ticket;
-	struct route route;
 	uint64_t base, seed;
 	ceov_plan *plan;
 	uint8_t *copy;
 	uint32_t i;
 
-	open_nodes(&shapes[_i]);
-	connect(&route, 64 * MIB);
 	for (i = 0, base = 0; i < 4; i++) {
 		struct ceov_transfer transfer = testing_transfer(route.source,
 								 route.target_there, sizes[i]);
@@ -156,6 +158,86 @@ START_TEST(test_bytes_arrive)
 		}
 		ceov_plan_release(plan);
 	}
+}
+
+/* _i: a shape */
+START_TEST(test_bytes_arrive)
+{
+	struct route route;
+
+	open_nodes(&shapes[_i]);
+	connect(&route, 64 * MIB);
+	send_sizes(&route);
+	close_nodes();
+}
+END_TEST
+
+/* Asserts that a plan of rank 0, which is on a GPU, says that its bytes take no slots. */
+static void check_is_direct(const struct route *route)
+{
+	struct ceov_transfer transfer = testing_transfer(route->source, route->target_there, 4096);
+	ceov_plan *plan = plan_of(route, &transfer);
+	char text[4096];
+	int fds[2];
+	ssize_t n;
+
+	ck_assert_int_eq(pipe(fds), 0);
+	ck_assert_int_eq(ceov_plan_explain(plan, fds[1]), 0);
+	n = read(fds[0], text, sizeof(text) - 1);
+	ck_assert_int_gt(n, 0);
+	text[n] = '\0';
+	ck_assert_msg(strstr(text, "bytes of GPUs that go to other nodes are read and written by "
+			     "the network itself") != NULL, "%s", text);
+	close(fds[0]);
+	close(fds[1]);
+	ceov_plan_release(plan);
+}
+
+/* _i: a shape */
+START_TEST(test_bytes_arrive_directly)
+{
+	struct route route;
+
+	ck_assert_int_eq(setenv("CEOVERLAP_GPU_DIRECT", "untested", 1), 0);
+	open_nodes(&shapes[_i]);
+	connect(&route, 64 * MIB);
+	send_sizes(&route);
+	if (shapes[_i].source_is_gpu)
+		check_is_direct(&route);
+	close_nodes();
+}
+END_TEST
+
+/* On a GPU that does not order the writes of network interfaces the driver is asked to. Here all
+ * GPUs are treated so. */
+START_TEST(test_writes_are_flushed)
+{
+	struct route route;
+	struct cei_cuda *cuda;
+	uint32_t i;
+
+	ck_assert_int_eq(setenv("CEOVERLAP_GPU_DIRECT", "untested", 1), 0);
+	open_nodes(&shapes[3]);
+	cuda = nodes_context(&nodes, 1)->site.cuda;
+	for (i = 0; i < cuda->n_gpus; i++)
+		cuda->gpus[i].writes_ordering = CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE;
+	connect(&route, 64 * MIB);
+	send_sizes(&route);
+	close_nodes();
+}
+END_TEST
+
+/* The test in a process of its own, as it is built here. */
+START_TEST(test_direct_access_is_tested_first)
+{
+	struct route route;
+
+	ck_assert_int_eq(setenv("CEOVERLAP_GPU_DIRECT", "direct", 1), 0);
+	ck_assert_int_eq(setenv("CEOVERLAP_GPU_DIRECT_TEST", "./ceoverlap-gpu-direct", 1), 0);
+	open_nodes(&shapes[3]);
+	connect(&route, 64 * MIB);
+	check_is_direct(&route);
+	send_sizes(&route);
 	close_nodes();
 }
 END_TEST
@@ -234,6 +316,11 @@ static Suite *suite(uint32_t n)
 	tcase_add_loop_test(tcase, test_bytes_arrive, 0, 6);
 	tcase_add_loop_test(tcase, test_rows_arrive, 0, 6);
 	tcase_add_test(tcase, test_a_cut_network_ends_the_launch);
+	if (gpu_setting("CEOVERLAP_TEST_GPU_DIRECT", 0)) {
+		tcase_add_loop_test(tcase, test_bytes_arrive_directly, 3, 6);
+		tcase_add_test(tcase, test_writes_are_flushed);
+		tcase_add_test(tcase, test_direct_access_is_tested_first);
+	}
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

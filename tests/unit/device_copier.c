@@ -11,9 +11,6 @@
 
 #include "testing.h"
 
-/* no address of a process has this bit */
-#define DEVICE_BIT (UINT64_C(1) << 60)
-
 #define COPIES_MAX 16u
 
 struct copy {
@@ -54,6 +51,23 @@ static void memory_close(void *arg, uint32_t unit, void *memory)
 	ck_assert_uint_eq(unit, DEVICE_UNIT);
 	copier->n_opened--;
 	free(memory);
+}
+
+static int bind(void *arg, uint32_t unit)
+{
+	struct device_copier *copier = arg;
+
+	ck_assert_uint_eq(unit, DEVICE_UNIT);
+	copier->n_bound++;
+	return copier->fails_to_bind ? CEOV_ERR_CUDA : 0;
+}
+
+static int landed(void *arg, uint32_t unit)
+{
+	struct device_copier *copier = arg;
+
+	ck_assert_uint_eq(unit, DEVICE_UNIT);
+	return ++copier->n_landed == copier->hide_at ? CEOV_ERR_CUDA : 0;
 }
 
 static int line_open(void *arg, uint32_t unit, enum cei_far_line_direction direction,
@@ -135,6 +149,8 @@ static int reap(void *arg, uint64_t *ret_n_ended)
 const struct cei_far_copier_ops device_copier_ops = {
 	.memory_open  = memory_open,
 	.memory_close = memory_close,
+	.bind         = bind,
+	.landed       = landed,
 	.line_open    = line_open,
 	.line_close   = line_close,
 	.copy         = copy,

@@ -12,12 +12,18 @@
 #include "net/far_copier.h"
 
 #define DEVICE_UNIT 3u                  /* the only unit that has memory */
+#define DEVICE_BIT  (UINT64_C(1) << 60) /* of its addresses, and of no other of a process */
 
 struct device_copier {
 	uint64_t random;                /* state of random numbers */
 	uint32_t looks_max;             /* a copy ends after 1 to so many looks */
 	uint32_t fail_at;               /* this copy, counted from 1, breaks its line; 0: none */
 	uint32_t refuse_at;             /* this copy cannot be begun; 0: none */
+	uint32_t hide_at;               /* of bytes that landed directly, these, counted from 1,
+					 * cannot be made visible; 0: none */
+	int      fails_to_bind;
+	uint32_t n_bound;               /* calls of bind */
+	uint32_t n_landed;              /* pieces that landed directly */
 	uint32_t n_copies;
 	uint32_t n_under_way;
 	uint32_t n_opened;              /* lines and memories that are open */

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "testing.h"
+#include "unit/device_copier.h"
 
 /* --- opening ------------------------------------------------------------- */
 
@@ -101,13 +102,29 @@ static void loop_memory_close(struct cei_transport *transport,
 	free(memory);
 }
 
+/* A "GPU's" memory is host memory under addresses with DEVICE_BIT (device_copier.h). */
+static int loop_gpu_memory_open(struct cei_transport *transport, void *base, uint64_t n_bytes,
+				struct cei_transport_memory **ret_memory)
+{
+	assert((uintptr_t)base & DEVICE_BIT);
+	return loop_memory_open(transport, base, n_bytes, ret_memory);
+}
+
+static int loop_takes_gpu_memory(struct cei_transport *transport, const char **ret_why)
+{
+	const struct loop_node *node = transport->private;
+
+	*ret_why = "the simulated network was told not to";
+	return node->net->takes_gpu_memory;
+}
+
 static uint8_t *at(const struct cei_transport_span *span)
 {
 	uint8_t *address = (uint8_t *)(uintptr_t)span->address;
 
 	assert(span->n_bytes && address >= span->memory->base &&
 	       address + span->n_bytes <= span->memory->base + span->memory->n_bytes);
-	return address;
+	return (uint8_t *)(uintptr_t)(span->address & ~DEVICE_BIT);
 }
 
 /* --- connections --------------------------------------------------------- */
@@ -515,6 +532,8 @@ const struct cei_transport_ops loop_transport = {
 	.address      = loop_address,
 	.memory_open  = loop_memory_open,
 	.memory_close = loop_memory_close,
+	.takes_gpu_memory = loop_takes_gpu_memory,
+	.gpu_memory_open = loop_gpu_memory_open,
 	.peer_open    = loop_peer_open,
 	.peer_close   = loop_peer_close,
 	.expected     = loop_expected,

@@ -65,6 +65,7 @@ struct loop_net {
 	uint32_t            n_events;
 	uint32_t            room;
 	uint64_t            n_numbered; /* events and connections have numbers */
+	int                 takes_gpu_memory;   /* what the transports say of themselves */
 };
 
 void loop_net_init(struct loop_net *net, uint64_t seed, int is_real);

@@ -156,6 +156,10 @@ static void open_process(uint32_t number)
 	config.copier = &device_copier_ops;
 	config.copier_arg = &rails.copier;
 	ck_assert_int_eq(cei_rail_open(&config, &own->rail, &why), 0);
+	if (rails.is_direct) {
+		ck_assert_int_eq(cei_rail_takes_gpu_memory(own->rail, &why), 1);
+		ck_assert_int_eq(cei_rail_go_direct(own->rail, DEVICE_UNIT), 0);
+	}
 	own->source = malloc(RAILS_BYTES);
 	own->target = calloc(1, RAILS_BYTES);
 	own->words = calloc(RAILS_BLOCKS, sizeof(*own->words));
@@ -176,12 +180,14 @@ void rails_open_some(uint32_t n, uint32_t n_processes, uint64_t seed)
 	rails.config = kept.config;
 	rails.has_device_sources = kept.has_device_sources;
 	rails.has_device_targets = kept.has_device_targets;
+	rails.is_direct = kept.is_direct;
 	rails.copier = kept.copier;
 	if (!rails.config.timeout_ns)
 		rails.config.timeout_ns = RAILS_TIMEOUT_NS;
 	rails.n = n;
 	rails.n_processes = n_processes;
 	loop_net_init(&rails.net, seed, 0);
+	rails.net.takes_gpu_memory = rails.is_direct;
 	for (i = 0; i < n; i++)
 		open_process(i);
 }

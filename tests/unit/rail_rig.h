@@ -54,9 +54,10 @@ struct rails_process {
 struct rails {
 	struct loop_net        net;
 	struct cei_rail_config config;          /* for rails that are opened; this and the next
-						 * three are for one open and close */
+						 * four are for one open and close */
 	int                    has_device_sources;      /* on the double of a GPU */
 	int                    has_device_targets;
+	int                    is_direct;       /* the network accesses the "GPU" itself */
 	struct device_copier   copier;
 	uint32_t               n;
 	uint32_t               n_processes;     /* of the group */

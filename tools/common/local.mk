@@ -18,3 +18,5 @@ ceoverlap_run_SOURCES += \
 	%D%/streams.c %D%/streams.h
 ceoverlap_info_SOURCES += \
 	%D%/streams.c %D%/streams.h
+ceoverlap_gpu_direct_SOURCES += \
+	%D%/streams.c %D%/streams.h

@@ -11,7 +11,6 @@
 #include "ce_engine/plan/plan_builder.h"
 #include "ce_engine/program/program_explain.h"
 #include "net/far_bundle.h"
-#include "net/far_slots.h"
 #include "net/network.h"
 #include "net/rail.h"
 
@@ -72,9 +71,8 @@ static int explain_rails(const struct cei_explain *explain, const struct cei_eng
 	}
 	if (r || !network || engine->backend->place.kind != CEOV_PLACE_GPU)
 		return r;
-	return cei_say(explain, "between rails and the memory of GPUs bytes pass through %u slots "
-		       "of %u MiB in host memory\n", CEI_FAR_SLOTS,
-		       (unsigned)(CEI_FAR_SLOT_BYTES >> 20));
+	return cei_say(explain, "bytes of GPUs that go to other nodes %s\n",
+		       cei_network_gpu_bytes(network));
 }
 
 /* A large transfer is divided equally among the rails, and as slow as the slowest part. Bytes that
