@@ -37,7 +37,7 @@ SOURCES = ("LICENSE", "README.md", "VERSION", "configure.ac", "Makefile.am", "ce
            "src", "tests/local.mk", "tools/local.mk",
            *(f"tools/{name}/local.mk" for name in (
                "kernels", "bench", "bench/cases", "bench/sweep", "bench/overlap",
-               "bench/measure", "info", "run", "trace", "common")))
+               "bench/measure", "gpu-direct", "info", "run", "trace", "common")))
 NO_SOURCES = shutil.ignore_patterns(".deps", ".libs", ".dirstamp", "*.o", "*.lo", "*.la", "*~",
                                     "version.h")
 
