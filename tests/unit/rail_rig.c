@@ -404,6 +404,16 @@ uint32_t rails_arrived(uint32_t at)
 	return n;
 }
 
+int rails_all_arrived(void)
+{
+	return rails_arrived(1) == rails.wanted && rails_done(0, 1) == 1;
+}
+
+int rails_has_ended(void)
+{
+	return rails_error(0, 1) || rails_done(0, 1) == 1;
+}
+
 struct cei_rail_status rails_status(uint32_t at, uint32_t of)
 {
 	struct cei_rail_status status;

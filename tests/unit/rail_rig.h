@@ -62,6 +62,7 @@ struct rails {
 	uint32_t               n;
 	uint32_t               n_processes;     /* of the group */
 	uint64_t               n_steps;
+	uint32_t               wanted;          /* blocks that process 1 is to get; a test's own */
 	int                    holds_lanes;     /* what `losing` returns */
 	int                    expects_late;    /* the net breaks its contract */
 	int                    saw_late;        /* bytes changed after `lost` */
@@ -97,6 +98,11 @@ int  rails_error(uint32_t from, uint32_t to);
 
 /* Blocks that have come, by their counters. */
 uint32_t rails_arrived(uint32_t at);
+
+/* Both are conditions for rails_until(): process 1 has got the wanted blocks, and process 0 knows
+ * it; and what process 0 has queued for process 1 has ended, well or not. */
+int  rails_all_arrived(void);
+int  rails_has_ended(void);
 
 struct cei_rail_status rails_status(uint32_t at, uint32_t of);
 

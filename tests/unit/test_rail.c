@@ -9,13 +9,6 @@
 
 #include "unit/rail_rig.h"
 
-static uint32_t wanted;
-
-static int all_arrived(void)
-{
-	return rails_arrived(1) == wanted && rails_done(0, 1) == 1;
-}
-
 static void set_jitter(uint64_t delay_ns, uint64_t jitter_ns)
 {
 	uint32_t i, k;
@@ -36,8 +29,8 @@ static void check_all_blocks(uint32_t at, uint32_t n_blocks)
 START_TEST(test_blocks_arrive_and_are_done)
 {
 	rails_open(2, testing_seed());
-	rails_send(0, 1, 0, wanted = 64);
-	ck_assert(rails_until(all_arrived, TESTING_SECOND));
+	rails_send(0, 1, 0, rails.wanted = 64);
+	ck_assert(rails_until(rails_all_arrived, TESTING_SECOND));
 	check_all_blocks(1, 64);
 	rails_close();
 }
@@ -57,9 +50,9 @@ START_TEST(test_marks_stay_behind_their_bytes_when_the_network_reorders)
 		rails.net.links[0][1].sends_early = round % 3 == 0;
 		rails.net.links[0][1].full_every = (uint32_t)testing_below(&state, 4) * 2;
 		rails.net.links[1][0].full_every = (uint32_t)testing_below(&state, 4) * 2;
-		rails_send(0, 1, 0, wanted = 1 + (uint32_t)testing_below(&state, 20));
-		ck_assert(rails_until(all_arrived, 100 * TESTING_SECOND));
-		check_all_blocks(1, wanted);
+		rails_send(0, 1, 0, rails.wanted = 1 + (uint32_t)testing_below(&state, 20));
+		ck_assert(rails_until(rails_all_arrived, 100 * TESTING_SECOND));
+		check_all_blocks(1, rails.wanted);
 		rails_close();
 	}
 }
@@ -275,8 +268,8 @@ START_TEST(test_a_copy_from_unknown_memory_breaks_its_lane_alone)
 	copy.source = (uint64_t)(uintptr_t)&copy;
 	ck_assert_int_eq(cei_far_lane_copy(bad, &copy, 1), 0);
 	ck_assert_int_eq(cei_far_lane_submit(bad), 0);
-	rails_send(0, 1, 0, wanted = 10);
-	ck_assert(rails_until(all_arrived, TESTING_SECOND));
+	rails_send(0, 1, 0, rails.wanted = 10);
+	ck_assert(rails_until(rails_all_arrived, TESTING_SECOND));
 	ck_assert_int_eq(cei_far_lane_reap(bad, &n_done), CEOV_ERR_INVALID);
 	ck_assert_uint_eq(n_done, 0);
 	ck_assert(cei_far_lane_is_idle(bad));
@@ -289,8 +282,8 @@ START_TEST(test_all_connections_close_in_order)
 {
 	rails_open(2, testing_seed());
 	set_jitter(1000, 1000);
-	rails_send(0, 1, 0, wanted = 30);
-	ck_assert(rails_until(all_arrived, TESTING_SECOND));
+	rails_send(0, 1, 0, rails.wanted = 30);
+	ck_assert(rails_until(rails_all_arrived, TESTING_SECOND));
 	rails_send(0, 1, 30, 30);
 	rails_step();
 	cei_rail_leave(rails.processes[1].rail);  /* pieces are under way to it */
@@ -313,13 +306,13 @@ START_TEST(test_a_region_in_use_does_not_close)
 	ck_assert_int_eq(cei_rail_memory_open(rails.processes[1].rail, rails.processes[1].target,
 					      RAILS_BYTES, &memory), 0);
 	set_jitter(1000000, 0);
-	rails_send(0, 1, 0, wanted = 4);
+	rails_send(0, 1, 0, rails.wanted = 4);
 	ck_assert_int_eq(cei_rail_region_close(rails.processes[1].rail, 1000), CEOV_NONE);
 	while (memcmp(rails.processes[1].target, rails.processes[0].source, 64))
 		rails_step();             /* until the first half of a block is there */
 	ck_assert_int_eq(cei_rail_region_close(rails.processes[1].rail, RAILS_BYTES_REGION),
 			 CEOV_PENDING);
-	ck_assert(rails_until(all_arrived, TESTING_SECOND));
+	ck_assert(rails_until(rails_all_arrived, TESTING_SECOND));
 	ck_assert_int_eq(cei_rail_memory_close(rails.processes[1].rail, memory), 0);
 	rails_close();
 }

@@ -14,18 +14,6 @@
 
 #define WITHIN_NS (RAILS_TIMEOUT_NS + RAILS_TIMEOUT_NS / 10)
 
-static uint32_t wanted;
-
-static int all_arrived(void)
-{
-	return rails_arrived(1) == wanted && rails_done(0, 1) == 1;
-}
-
-static int has_ended(void)
-{
-	return rails_error(0, 1) || rails_done(0, 1) == 1;
-}
-
 /* kind: bit 0: the source is on the GPU, bit 1: the target is. */
 static void open_kind(uint32_t kind, uint64_t *random)
 {
@@ -47,14 +35,14 @@ START_TEST(test_bytes_arrive_without_slots)
 		rails.config.window = 1 + (uint32_t)testing_below(&random, CEI_FAR_WINDOW_MAX);
 		rails.config.piece_max = 1 + testing_below(&random, 2 * RAILS_BLOCK_BYTES);
 		open_kind((uint32_t)_i, &random);
-		rails_send(0, 1, 0, wanted = 1 + (uint32_t)testing_below(&random, 20));
-		ck_assert(rails_until(all_arrived, 100 * TESTING_SECOND));
+		rails_send(0, 1, 0, rails.wanted = 1 + (uint32_t)testing_below(&random, 20));
+		ck_assert(rails_until(rails_all_arrived, 100 * TESTING_SECOND));
 		ck_assert_mem_eq(rails.processes[1].target, rails.processes[0].source,
-				 wanted * RAILS_BLOCK_BYTES);
+				 rails.wanted * RAILS_BLOCK_BYTES);
 		ck_assert_uint_eq(rails.copier.n_bound, 2);
 		ck_assert_uint_eq(rails.copier.n_copies, 0);
 		ck_assert_uint_eq(rails.copier.n_opened, 0);
-		ck_assert_int_eq(rails.copier.n_landed >= wanted, _i >> 1);
+		ck_assert_int_eq(rails.copier.n_landed >= rails.wanted, _i >> 1);
 		rails_close();
 	}
 }
@@ -70,8 +58,8 @@ START_TEST(test_a_connection_fails)
 		rails.config.window = 16;
 		open_kind((uint32_t)_i, &random);
 		rails.net.links[at & 1][!(at & 1)].fail_at = (at + 1) / 2;
-		rails_send(0, 1, 0, wanted = 24);
-		ck_assert(rails_until(has_ended, 2 * WITHIN_NS));
+		rails_send(0, 1, 0, rails.wanted = 24);
+		ck_assert(rails_until(rails_has_ended, 2 * WITHIN_NS));
 		n_failed += rails_error(0, 1) != 0;
 		rails_pass(RAILS_TIMEOUT_NS);
 		rails_close();
@@ -92,10 +80,10 @@ START_TEST(test_bytes_that_stay_invisible)
 		rails.config.piece_max = RAILS_BLOCK_BYTES;
 		rails.copier.hide_at = at;
 		open_kind(2, &random);
-		rails_send(0, 1, 0, wanted = 24);
-		ck_assert(rails_until(has_ended, 2 * WITHIN_NS));
+		rails_send(0, 1, 0, rails.wanted = 24);
+		ck_assert(rails_until(rails_has_ended, 2 * WITHIN_NS));
 		ck_assert_int_lt(rails_error(0, 1), 0);
-		ck_assert_uint_lt(rails_arrived(1), wanted);
+		ck_assert_uint_lt(rails_arrived(1), rails.wanted);
 		rails_pass(RAILS_TIMEOUT_NS);
 		rails_close();
 		rails.copier.hide_at = 0;
@@ -131,8 +119,8 @@ START_TEST(test_a_thread_that_cannot_be_bound)
 	rails_open(2, testing_random(&random));
 	rails.copier.fails_to_bind = 1;
 	ck_assert_int_eq(cei_rail_go_direct(rails.processes[0].rail, DEVICE_UNIT), CEOV_ERR_CUDA);
-	rails_send(0, 1, 0, wanted = 3);
-	ck_assert(rails_until(all_arrived, 100 * TESTING_SECOND));
+	rails_send(0, 1, 0, rails.wanted = 3);
+	ck_assert(rails_until(rails_all_arrived, 100 * TESTING_SECOND));
 	ck_assert_uint_gt(rails.copier.n_copies, 0);    /* through slots, as before */
 	rails_close();
 }

@@ -29,11 +29,6 @@ static void set_delays(uint64_t delay_ns, uint64_t jitter_ns)
 		}
 }
 
-static int has_ended(void)
-{
-	return rails_error(0, 1) || rails_done(0, 1) == 1;
-}
-
 static int both_know(void)
 {
 	return rails.processes[0].n_lost[1] == 1 && rails.processes[1].n_lost[0] == 1;
@@ -104,7 +99,7 @@ static int fail_once(uint32_t from, uint64_t k, uint64_t seed)
 	rails.net.links[from][!from].fail_at = k;
 	rails.net.links[0][1].sends_early = k % 2 == 0;
 	rails_send(0, 1, 0, N_BLOCKS);
-	ck_assert(rails_until(has_ended, WITHIN_NS));
+	ck_assert(rails_until(rails_has_ended, WITHIN_NS));
 	rails_pass(TESTING_MS);
 	has_failed = rails.net.links[from][!from].n_arrivals >= k;
 	if (has_failed && rails_error(0, 1)) {
@@ -148,12 +143,12 @@ static int cut_once(uint64_t k, uint64_t seed)
 	rails_open(2, seed);
 	set_delays(1000, 20000);
 	rails_send(0, 1, 0, N_BLOCKS);
-	while (rails.net.links[0][1].n_arrivals + 1 < k && !has_ended())
+	while (rails.net.links[0][1].n_arrivals + 1 < k && !rails_has_ended())
 		rails_step();
 	loop_net_cut(&rails.net, 0, 1, 1);
 	begun_ns = rails.net.now_ns;
-	is_cut = !has_ended();
-	ck_assert(rails_until(has_ended, WITHIN_NS));
+	is_cut = !rails_has_ended();
+	ck_assert(rails_until(rails_has_ended, WITHIN_NS));
 	if (rails_error(0, 1))
 		ck_assert_uint_eq(rails.processes[0].n_lost[1], 1);
 	/* the receiver awaits something only while a piece comes or a mark is held */

@@ -15,18 +15,6 @@
 
 #define WITHIN_NS (RAILS_TIMEOUT_NS + RAILS_TIMEOUT_NS / 10)
 
-static uint32_t wanted;
-
-static int all_arrived(void)
-{
-	return rails_arrived(1) == wanted && rails_done(0, 1) == 1;
-}
-
-static int has_ended(void)
-{
-	return rails_error(0, 1) || rails_done(0, 1) == 1;
-}
-
 static void set_delays(uint64_t delay_ns, uint64_t jitter_ns)
 {
 	uint32_t i, k;
@@ -68,9 +56,9 @@ START_TEST(test_bytes_arrive_through_slots)
 		rails.net.links[0][1].sends_early = round % 3 == 0;
 		rails.net.links[0][1].full_every = (uint32_t)testing_below(&random, 4) * 2;
 		rails.net.links[1][0].full_every = (uint32_t)testing_below(&random, 4) * 2;
-		rails_send(0, 1, 0, wanted = 1 + (uint32_t)testing_below(&random, 20));
-		ck_assert(rails_until(all_arrived, 100 * TESTING_SECOND));
-		check_blocks(wanted);
+		rails_send(0, 1, 0, rails.wanted = 1 + (uint32_t)testing_below(&random, 20));
+		ck_assert(rails_until(rails_all_arrived, 100 * TESTING_SECOND));
+		check_blocks(rails.wanted);
 		ck_assert_uint_gt(rails.copier.n_copies, 0);
 		rails_close();
 	}
@@ -123,8 +111,8 @@ START_TEST(test_a_connection_fails_while_slots_are_in_use)
 		open_kind((uint32_t)_i, 2, &random);
 		set_delays(1000, 5000);
 		rails.net.links[at & 1][!(at & 1)].fail_at = (at + 1) / 2;
-		rails_send(0, 1, 0, wanted = 24);
-		ck_assert(rails_until(has_ended, 2 * WITHIN_NS));
+		rails_send(0, 1, 0, rails.wanted = 24);
+		ck_assert(rails_until(rails_has_ended, 2 * WITHIN_NS));
 		n_failed += rails_error(0, 1) != 0;
 		rails_pass(RAILS_TIMEOUT_NS);
 		ck_assert_uint_eq(rails.copier.n_under_way, 0);
@@ -146,10 +134,10 @@ START_TEST(test_a_copy_that_fails_ends_the_lane)
 		rails.copier.fail_at = at % 2 ? at : 0;
 		rails.copier.refuse_at = at % 2 ? 0 : at;
 		open_kind((uint32_t)_i, 2, &random);
-		rails_send(0, 1, 0, wanted = 24);
-		ck_assert(rails_until(has_ended, 2 * WITHIN_NS));
+		rails_send(0, 1, 0, rails.wanted = 24);
+		ck_assert(rails_until(rails_has_ended, 2 * WITHIN_NS));
 		ck_assert(rails_error(0, 1));
-		ck_assert_uint_lt(rails_arrived(1), wanted);
+		ck_assert_uint_lt(rails_arrived(1), rails.wanted);
 		rails_pass(RAILS_TIMEOUT_NS);
 		ck_assert_uint_eq(rails.copier.n_under_way, 0);
 		rails_close();
