@@ -16,7 +16,9 @@
  *   ended       both: lanes have broken
  *
  * A process that is lost itself is silent on the other rails, too, which are watched at the same
- * time; the loss of the last one is its loss.
+ * time; the loss of the last one is its loss. A rail that nothing has used has no connection to
+ * watch, so the first loss connects all that are left: else each of them would be tried only when
+ * the one before is lost, and take its own timeout.
  */
 
 #include <pthread.h>
@@ -238,6 +240,24 @@ static int settle_rail(struct cei_network *network, uint32_t process, uint32_t r
 	return !is_parting && !(loss.closed & bit_of(rail)) && close_here(network, process, rail);
 }
 
+/* Connects the rails that are left, so that a process that is lost itself is missed on all of them
+ * at the same time. */
+static int connect_left(struct cei_network *network, uint32_t process)
+{
+	uint32_t n = cei_network_n_rails_to(network, process), rail, rails = 0;
+
+	pthread_mutex_lock(&network->lock);
+	if (!is_out(network, process))
+		rails = (bit_of(n) - 1) & ~network->losses[process].lost &
+			~network->losses[process].connected;
+	network->losses[process].connected |= rails;
+	pthread_mutex_unlock(&network->lock);
+	for (rail = 0; rails >> rail; rail++)   /* a call that fails has raised it */
+		if (rails >> rail & 1)
+			(void)cei_rail_connect(network->rails[rail].rail, process);
+	return rails != 0;
+}
+
 /* With the lock. */
 static uint32_t unsettled(const struct cei_network *network, uint32_t process)
 {
@@ -253,6 +273,7 @@ int cei_network_settle(struct cei_network *network)
 		pthread_mutex_lock(&network->lock);
 		rails = unsettled(network, process);
 		pthread_mutex_unlock(&network->lock);
+		has_worked |= rails && connect_left(network, process);
 		for (rail = 0; rails >> rail; rail++)
 			if (rails >> rail & 1)
 				has_worked |= settle_rail(network, process, rail);

@@ -120,6 +120,7 @@ struct cei_network_loss {
 	uint32_t closed;
 	uint32_t heard;
 	uint32_t ended;
+	uint32_t connected;             /* not lost, and connected when another one was */
 	uint64_t since_ns;              /* the last one was lost */
 };
 

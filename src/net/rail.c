@@ -419,6 +419,16 @@ struct peer_call {
 	struct cei_rail_status *status;
 };
 
+static int connect_process(struct cei_rail *rail, void *arg)
+{
+	struct peer_call *call = arg;
+	struct cei_far_peer *peer = cei_far_peer_get(&rail->nic, call->process);
+
+	if (!peer)
+		return CEOV_ERR_INVALID;        /* raised */
+	return peer->state == CEI_FAR_UNUSED && !rail->is_leaving ? cei_far_peer_use(peer) : 0;
+}
+
 static int give_up(struct cei_rail *rail, void *arg)
 {
 	struct peer_call *call = arg;
@@ -510,6 +520,13 @@ int cei_rail_expected(struct cei_rail *rail, uint32_t process, uint64_t n_bytes,
 	if (process >= rail->nic.config.n_processes)
 		return CEOV_ERR_INVALID;
 	return cei_rail_run(rail, expected, &call);
+}
+
+int cei_rail_connect(struct cei_rail *rail, uint32_t process)
+{
+	struct peer_call call = { .process = process };
+
+	return cei_rail_run(rail, connect_process, &call);
 }
 
 int cei_rail_give_up(struct cei_rail *rail, uint32_t process, const char *why)

@@ -286,12 +286,16 @@ static int is_out(const struct cell *cell, uint32_t node)
 	return (cell->fault == FAULT_KILL || cell->fault == FAULT_STOP) && node == cell->victim;
 }
 
-/* From the fault on; silence is measured by the timeout, and noticed up to a tenth of it later. */
+/* From the fault on. Silence is measured by the timeout, first on the rail that is used, and then on
+ * all others at the same time; each is noticed up to a tenth of the timeout later. The quarter is
+ * for the machine. */
 static uint64_t deadline_ms(const struct cell *cell)
 {
+	const uint64_t silence_ms = 2 * (TIMEOUT_MS + TIMEOUT_MS / 10) + TIMEOUT_MS / 4;
+
 	if (cell->phase == IN_MEETING)
-		return OPEN_MS + 2 * TIMEOUT_MS;        /* opened at its deadline, then lost */
-	return cell->fault == FAULT_KILL ? TIMEOUT_MS : 2 * TIMEOUT_MS;
+		return OPEN_MS + silence_ms;            /* opened at its deadline, then lost */
+	return cell->fault == FAULT_KILL ? TIMEOUT_MS : silence_ms;
 }
 
 static int names(const struct life *life, uint32_t node)

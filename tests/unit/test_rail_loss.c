@@ -445,6 +445,27 @@ START_TEST(test_a_silent_process_is_lost_on_all_rails)
 }
 END_TEST
 
+/* The first rail is lost before anything has used the others: all of them are connected at once, and
+ * not each when the one before is lost, since each has its own timeout. */
+START_TEST(test_a_loss_connects_what_is_left)
+{
+	const uint64_t deadline_ns = cei_deadline(TESTING_PATIENCE);
+	uint32_t rail;
+
+	nodes_open_railed_strict(&nodes, 2, 4, TIMEOUT_NS);
+	(void)nodes_signal(&nodes, 1, "signal", 1);
+	cut(0);
+	(void)nodes_find_signal(&nodes, 0, 1, "signal");
+	for (rail = 1; rail < 4; rail++) {
+		while (!has_arrived(0, rail, 1) && cei_now_ns() < deadline_ns)
+			usleep(1000);
+		ck_assert_msg(has_arrived(0, rail, 1), "rail %u has no connection", rail);
+	}
+	ck_assert_uint_eq(count_lines(0, "rails are left"), 1);
+	nodes_close(&nodes);
+}
+END_TEST
+
 /* A rail is cut, nobody has noticed, and both nodes close. Who has said farewell on one rail is not
  * waited for on the other one for the three seconds that a close takes at most. */
 START_TEST(test_a_cut_rail_does_not_hold_a_close_up)
@@ -477,6 +498,7 @@ int main(void)
 	tcase_add_test(tcase, test_uses_are_counted_once);
 	tcase_add_loop_test(tcase, test_the_last_rail_takes_the_process, 0, 2);
 	tcase_add_test(tcase, test_a_silent_process_is_lost_on_all_rails);
+	tcase_add_test(tcase, test_a_loss_connects_what_is_left);
 	tcase_add_test(tcase, test_a_cut_rail_does_not_hold_a_close_up);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);
