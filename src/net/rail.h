@@ -113,8 +113,8 @@ void cei_rail_use(struct cei_rail *rail, uint32_t process, int by);
  * do: one of those that falls silent meanwhile is lost. Never blocks. */
 void cei_rail_await_users(struct cei_rail *rail, int by);
 
-/* Opens the connection to a process before anything uses it, so that it is lost after its timeout if
- * the process does not answer. Nothing changes if there is or was one. */
+/* Opens the connection to a process before anything uses it, so that it is lost after its timeout
+ * if the process does not answer. Nothing changes if there is or was one. */
 int  cei_rail_connect(struct cei_rail *rail, uint32_t process);
 
 /* Gives the connection to a process up: everything on it fails. One that was never used is not

@@ -286,9 +286,9 @@ static int is_out(const struct cell *cell, uint32_t node)
 	return (cell->fault == FAULT_KILL || cell->fault == FAULT_STOP) && node == cell->victim;
 }
 
-/* From the fault on. Silence is measured by the timeout, first on the rail that is used, and then on
- * all others at the same time; each is noticed up to a tenth of the timeout later. The quarter is
- * for the machine. */
+/* From the fault on. Silence is measured by the timeout, first on the rail that is used, and then
+ * on all others at the same time; each is noticed up to a tenth of the timeout later. The quarter
+ * is for the machine. */
 static uint64_t deadline_ms(const struct cell *cell)
 {
 	const uint64_t silence_ms = 2 * (TIMEOUT_MS + TIMEOUT_MS / 10) + TIMEOUT_MS / 4;

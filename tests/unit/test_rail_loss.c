@@ -445,8 +445,8 @@ START_TEST(test_a_silent_process_is_lost_on_all_rails)
 }
 END_TEST
 
-/* The first rail is lost before anything has used the others: all of them are connected at once, and
- * not each when the one before is lost, since each has its own timeout. */
+/* The first rail is lost before anything has used the others: all of them are connected at once,
+ * and not each when the one before is lost, since each has its own timeout. */
 START_TEST(test_a_loss_connects_what_is_left)
 {
 	const uint64_t deadline_ns = cei_deadline(TESTING_PATIENCE);
