@@ -103,6 +103,149 @@ START_TEST(test_strange_words_end_launches_and_waits)
 }
 END_TEST
 
+/* What a sharer of a signal may write to its abort word, and the error that waits end with. */
+struct hostile_word {
+	uint32_t word;
+	int      error;
+};
+
+static const struct hostile_word hostile_words[] = {
+	{ UINT32_MAX, CEOV_ERR_ABORTED },               /* as if -CEOV_PENDING had been an error */
+	{ (uint32_t)-CEOV_FULL, CEOV_ERR_ABORTED },
+	{ (uint32_t)-CEOV_NONE, CEOV_ERR_ABORTED },
+	{ CEOV_PENDING, CEOV_ERR_INVALID },             /* words hold negated errors */
+	{ CEOV_FULL, CEOV_ERR_STATE },
+	{ CEOV_NONE, CEOV_ERR_NO_MEMORY },
+	{ (uint32_t)CEOV_ERR_ABORTED, CEOV_ERR_ABORTED },
+	{ (uint32_t)CEOV_ERR_UNCERTAIN, CEOV_ERR_ABORTED },
+	{ UINT32_C(1) << 31, CEOV_ERR_ABORTED },        /* INT_MIN */
+	{ INT32_MAX, CEOV_ERR_ABORTED },
+	{ 1 - CEOV_ERR_UNCERTAIN, CEOV_ERR_ABORTED },   /* one beyond the last error */
+	{ UINT32_C(1) << 8, CEOV_ERR_ABORTED },         /* a rank to blame, but no error */
+};
+
+#define N_HOSTILE (sizeof(hostile_words) / sizeof(hostile_words[0]))
+
+/* Waits end at once or at their deadline; this only keeps a test that fails from hanging. */
+#define LONG_NS UINT64_C(30000000000)
+
+/* A process that shares a signal, played by a thread: it writes while others wait. */
+struct sharer {
+	ceov_signal *signal;
+	uint32_t     word;
+	uint64_t     seed;
+	atomic_int   must_stop;
+};
+
+static void *write_word(void *arg)
+{
+	struct sharer *sharer = arg;
+	uint64_t until = cei_deadline(UINT64_C(1000000));
+
+	while (cei_now_ns() < until)
+		sched_yield();
+	atomic_store(&cei_signal_header(sharer->signal)->abort_code, sharer->word);
+	return NULL;
+}
+
+static void *rewrite_word(void *arg)
+{
+	struct sharer *sharer = arg;
+	_Atomic uint32_t *word = &cei_signal_header(sharer->signal)->abort_code;
+
+	while (!atomic_load(&sharer->must_stop)) {
+		atomic_store(word, hostile_words[testing_below(&sharer->seed, N_HOSTILE)].word);
+		atomic_store(word, (uint32_t)testing_random(&sharer->seed));
+		atomic_store(word, 0);
+		sched_yield();
+	}
+	return NULL;
+}
+
+static void renew_all(struct loopback *loop)
+{
+	ck_assert_int_eq(ceov_signal_renew(loop->ready), 0);
+	ck_assert_int_eq(ceov_signal_renew(loop->free), 0);
+	ck_assert_int_eq(ceov_signal_renew(loop->arrived), 0);
+}
+
+/* The word is written while one thread waits for a counter of the signal, and an engine or a lane
+ * for the launch's marks. No raise comes: nothing but the word can end them. */
+static void a_word_ends_waits(struct loopback *loop, const struct hostile_word *hostile,
+			      enum loopback_gate gate)
+{
+	struct sharer sharer = { .signal = loop->ready, .word = hostile->word };
+	ceov_ticket ticket = loopback_launch(loop, 0, gate);
+	pthread_t thread;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, write_word, &sharer), 0);
+	ck_assert_int_eq(ceov_signal_wait(loop->ready, 0, 1, LONG_NS), hostile->error);
+	ck_assert_int_eq(ceov_wait(loop->context, ticket, LONG_NS), hostile->error);
+	ck_assert_int_eq(ceov_wait(loop->context, ticket, 0), hostile->error);
+	ck_assert_int_eq(ceov_abort(loop->context, ticket), CEOV_NONE);
+	/* the abort has spread to the plan's other signals */
+	ck_assert_int_eq(ceov_signal_wait(loop->arrived, 0, 1, LONG_NS), hostile->error);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	renew_all(loop);
+}
+
+START_TEST(test_each_hostile_word_ends_waits_that_are_under_way)
+{
+	struct loopback loop;
+	size_t i;
+
+	loopback_open(&loop, 1, 0);
+	for (i = 0; i < N_HOSTILE; i++) {
+		a_word_ends_waits(&loop, &hostile_words[i], POLLED);
+		a_word_ends_waits(&loop, &hostile_words[i], GATED);
+	}
+	loopback_close(&loop);
+}
+END_TEST
+
+/* A word of 0 is no abort, also where somebody writes it. */
+START_TEST(test_a_word_of_zero_ends_nothing)
+{
+	ceov_ticket ticket;
+	struct loopback loop;
+
+	loopback_open(&loop, 1, 0);
+	ticket = loopback_launch(&loop, 0, POLLED);
+	atomic_store(&cei_signal_header(loop.ready)->abort_code, 0);
+	ck_assert_int_eq(ceov_signal_wait(loop.ready, 0, 1, UINT64_C(2000000)), CEOV_PENDING);
+	ck_assert_int_eq(ceov_wait(loop.context, ticket, 0), CEOV_PENDING);
+	loopback_ready(&loop, 1);
+	ck_assert_int_eq(ceov_wait(loop.context, ticket, LONG_NS), 0);
+	loopback_close(&loop);
+}
+END_TEST
+
+/* The sharer goes on writing, 0 included, while the engine reads the word again and again. */
+START_TEST(test_a_word_that_changes_all_the_time_ends_launches)
+{
+	struct sharer sharer = { .seed = testing_seed() };
+	struct loopback loop;
+	ceov_ticket ticket;
+	pthread_t thread;
+	int i, r;
+
+	loopback_open(&loop, 1, 0);
+	sharer.signal = loop.ready;
+	for (i = 0; i < 50; i++) {
+		ticket = loopback_launch(&loop, 0, POLLED);
+		atomic_store(&sharer.must_stop, 0);
+		ck_assert_int_eq(pthread_create(&thread, NULL, rewrite_word, &sharer), 0);
+		r = ceov_wait(loop.context, ticket, LONG_NS);
+		atomic_store(&sharer.must_stop, 1);
+		ck_assert_int_eq(pthread_join(thread, NULL), 0);
+		ck_assert_int_lt(r, 0);
+		ck_assert_int_ge(r, CEOV_ERR_UNCERTAIN);
+		renew_all(&loop);
+	}
+	loopback_close(&loop);
+}
+END_TEST
+
 /* --- the rank that is blamed ---------------------------------------------- */
 
 static void blames(struct loopback *loop, uint32_t rank)
@@ -343,6 +486,9 @@ static Suite *suite(void)
 	tcase_add_test(all, test_each_error_and_rank_is_told);
 	tcase_add_test(all, test_a_word_that_nobody_of_ours_wrote_is_an_abort);
 	tcase_add_test(all, test_strange_words_end_launches_and_waits);
+	tcase_add_test(all, test_each_hostile_word_ends_waits_that_are_under_way);
+	tcase_add_test(all, test_a_word_of_zero_ends_nothing);
+	tcase_add_test(all, test_a_word_that_changes_all_the_time_ends_launches);
 	tcase_add_test(all, test_a_launch_that_is_refused_names_who_is_to_blame);
 	tcase_add_test(all, test_an_abort_that_spreads_blames_the_same_rank);
 	tcase_add_test(all, test_an_abort_found_at_the_end_blames_the_same_rank);
