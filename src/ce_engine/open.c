@@ -17,6 +17,7 @@
 #include "base/sized.h"
 #include "ce_engine/engine/engine.h"
 #include "ce_engine/engine/trace_file.h"
+#include "ce_engine/engine/works_open.h"
 #include "ce_engine/here.h"
 #include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"
@@ -107,7 +108,7 @@ static int open_network(ceov_context *context, const struct ceov_config *config,
 		.events_arg = context,
 		.copier = &cei_copier_ops,
 		.copier_arg = &context->copier,
-		.machine = context->topology->machine,
+		.machine = context->works.topology->machine,
 	};
 	uint32_t n_ranks = context->site.n_ranks ? context->site.n_ranks : CEI_RANKS_MAX;
 	int r;
@@ -145,25 +146,13 @@ static int meet(ceov_context *context, const char *group)
 	return cei_bootstrap_open(&context->site, &config, &context->bootstrap);
 }
 
-static int open_engines(ceov_context *context)
+static int start_works(ceov_context *context)
 {
 	uint32_t i;
-	int r = 0;
+	int r = cei_works_start(&context->works, !context->is_fifo);
 
-	context->engines = calloc(context->site.n_members, sizeof(*context->engines));
-	if (!context->engines)
-		return cei_raise(&context->report, CEOV_ERR_NO_MEMORY, 0,
-				 "ceov_open: no memory for %u engines",
-				 context->site.n_members);
-	if (context->topology->machine && !context->is_fifo)
-		r = cei_ports_create(&context->report, context->topology->machine,
-				     &context->ports);
-	for (i = 0; !r && i < context->site.n_members; i++) {
-		context->engines[i].ports = context->ports;
-		r = cei_engine_open(&context->engines[i], &context->site,
-				    context->topology, i);
-		context->backends[i] = context->engines[i].backend;
-	}
+	for (i = 0; context->works.engines && i < context->site.n_members; i++)
+		context->backends[i] = context->works.engines[i].backend;
 	return r;
 }
 
@@ -179,7 +168,7 @@ static int build(ceov_context *context, const struct ceov_config *config,
 		return r;
 	r = open_gpus(context);
 	if (!r)
-		r = cei_topology_open(&context->site, &context->topology);
+		r = cei_works_open(&context->works, &context->site);
 	if (!r)
 		r = open_network(context, config, transport);
 	context->report.rank = context->site.members[0].rank;
@@ -188,7 +177,7 @@ static int build(ceov_context *context, const struct ceov_config *config,
 	if (!r)
 		r = cei_mappings_init(&context->mappings, &context->site);
 	if (!r)
-		r = open_engines(context);
+		r = start_works(context);
 	if (!r)
 		r = meet(context, group);
 	if (!r)
@@ -357,27 +346,13 @@ static void stop_uppers(ceov_context *context)
 	}
 }
 
-/* Returns 0 if the context was not built so far. */
-static uint32_t n_engines(const ceov_context *context)
-{
-	return context->engines ? context->site.n_members : 0;
-}
-
-/* Stops all engines; returns how many did not end. All are asked first, so that they end at the
- * same time. */
-static uint32_t stop_engines(ceov_context *context)
+/* Stops all engines; returns how many did not end. */
+static uint32_t stop_works(ceov_context *context)
 {
 	uint64_t timeout_ns = context->deadline_ns > CEI_CLOSE_LEAST_NS
 		? context->deadline_ns : CEI_CLOSE_LEAST_NS;
-	uint64_t stop_by_ns = cei_deadline(timeout_ns / 2);
-	uint64_t deadline_ns = cei_deadline(timeout_ns);
-	uint32_t i, n = 0;
 
-	for (i = 0; i < n_engines(context); i++)
-		cei_engine_ask_stop(&context->engines[i], stop_by_ns);
-	for (i = 0; i < n_engines(context); i++)
-		n += cei_engine_stop(&context->engines[i], deadline_ns) != 0;
-	return n;
+	return cei_works_stop(&context->works, timeout_ns);
 }
 
 /* Closes a context while copies do not end. The memory that they access, and the engines and lanes
@@ -400,19 +375,17 @@ static void write_trace(const ceov_context *context)
 {
 	if (context->site.network)
 		cei_network_clock_end(context->site.network);
-	if (context->engines)
-		cei_trace_write(&context->site, context->engines);
+	if (context->works.engines)
+		cei_trace_write(&context->site, context->works.engines);
 }
 
 void ceov_close(ceov_context *context)
 {
-	uint32_t i;
-
 	if (!context || context->state != CEI_CONTEXT_OPEN ||
 	    (context->alive && !*context->alive))
 		return;                 /* in a forked child nothing here may be touched */
 	stop_uppers(context);
-	if (stop_engines(context)) {
+	if (stop_works(context)) {
 		abandon(context);
 		return;
 	}
@@ -420,15 +393,11 @@ void ceov_close(ceov_context *context)
 	destroy_objects(context);
 	if (context->bootstrap)
 		cei_bootstrap_close(context->bootstrap);
-	for (i = 0; i < n_engines(context); i++)
-		cei_engine_close(&context->engines[i]);
-	free(context->engines);
+	cei_works_close_engines(&context->works);
 	cei_network_close(context->site.network);
 	cei_copier_fini(&context->copier);
-	cei_ports_destroy(context->ports);
 	cei_mappings_fini(&context->mappings);
-	if (context->topology)
-		cei_topology_close(context->topology);
+	cei_works_close(&context->works);
 	if (context->site.cuda)
 		cei_cuda_close(context->site.cuda);
 	if (context->alive)

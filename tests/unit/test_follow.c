@@ -73,7 +73,7 @@ static void fixture_open(struct fixture *fixture)
 	fixture->context = testing_open_turned(2, NULL);
 	fixture->ops = cei_backend_host;
 	fake_event_install(&fixture->ops, event_record);
-	fixture->context->engines[0].backend->ops = &fixture->ops;
+	fixture->context->works.engines[0].backend->ops = &fixture->ops;
 	for (i = 0; i < PLANS; i++)
 		build(fixture, i);
 }

@@ -50,7 +50,7 @@ static void fixture_open(struct fixture *fixture)
 	fixture->ops = *cei_backend_named("host");
 	fixture->ops.waits_left = waits_left;
 	fixture->ops.wait = lane_wait;
-	fixture->context->engines[0].backend->ops = &fixture->ops;
+	fixture->context->works.engines[0].backend->ops = &fixture->ops;
 	source = testing_buffer(fixture->context, 0, BYTES);
 	target = testing_buffer(fixture->context, 1, BYTES);
 	transfer = testing_transfer(source, target, BYTES);

@@ -135,7 +135,7 @@ START_TEST(test_the_first_mover_that_can_moves)
 	proxy_init(&proxy, host());
 	make_pair(&pair, &proxy.ops, host(), 0);
 	testing_log_has(&test_log, "proxy", "test double", "host");
-	ck_assert_uint_eq(pair.context->engines[0].movers.n_own, 2);
+	ck_assert_uint_eq(pair.context->works.engines[0].movers.n_own, 2);
 	ck_assert_int_eq(ceov_plan_commit(pair.plan), 0);
 	check_explained(pair.plan, "backend proxy");
 	run(pair.context, pair.plan);
@@ -160,7 +160,7 @@ START_TEST(test_an_engine_goes_without_a_mover_that_is_not_there)
 	proxy_init(&proxy, host());
 	proxy.is_absent = 1;
 	make_pair(&pair, &proxy.ops, host(), 0);
-	ck_assert_uint_eq(pair.context->engines[0].movers.n_own, 1);
+	ck_assert_uint_eq(pair.context->works.engines[0].movers.n_own, 1);
 	ck_assert_int_eq(ceov_plan_commit(pair.plan), 0);
 	check_explained(pair.plan, "backend host");
 	run(pair.context, pair.plan);
@@ -282,7 +282,7 @@ START_TEST(test_each_transfer_has_its_mover_and_lane)
 	proxy_use_handles(&proxy);
 	proxy.ops.caps |= CEI_CAP_PEER_LANES;
 	context = open_on(host(), &proxy.ops, RANKS);
-	engine = &context->engines[0];
+	engine = &context->works.engines[0];
 	source = testing_buffer(context, 0, BYTES);
 	testing_fill(ceov_buffer_base(source, 0), BYTES, 9);
 	plan = testing_plan(context, 0);

@@ -114,7 +114,7 @@ static void stand_open(struct stand *stand)
 	stand->ops = cei_backend_host;
 	stand->ops.caps |= CEI_CAP_STREAMS;
 	stand->ops.stream_queue = stream_queue;
-	stand->context->engines[0].backend->ops = &stand->ops;
+	stand->context->works.engines[0].backend->ops = &stand->ops;
 	stand->ready = testing_signal(stand->context, 0, PARTS);
 	stand->arrived = testing_signal(stand->context, 0, MANY);
 	stand->source = testing_buffer(stand->context, 1, MANY * BYTES);
@@ -386,7 +386,7 @@ START_TEST(test_streams_that_cannot_be_used_are_refused)
 	stand.stream.is_capturing = 1;
 	refused(&stand, CEOV_ERR_INVALID, "captured");
 	stand.stream.is_capturing = 0;
-	stand.context->engines[0].backend->ops = &cei_backend_host;
+	stand.context->works.engines[0].backend->ops = &cei_backend_host;
 	refused(&stand, CEOV_ERR_INVALID, "no streams");
 	stand_close(&stand);
 }
@@ -507,7 +507,7 @@ START_TEST(test_a_run_that_takes_its_marks_from_memory)
 	stand.plan->program.mark_group_bytes = 1;
 	run = (struct cei_stream_run){
 		.plan = stand.plan,
-		.backend = stand.context->engines[0].backend,
+		.backend = stand.context->works.engines[0].backend,
 		.stream = &stand.stream,
 		.floating = (uint64_t)(uintptr_t)stand.bytes,
 		.value_at = (uint64_t)(uintptr_t)&word,

@@ -438,7 +438,7 @@ static void open_world(struct world *world)
 		 srcdir ? srcdir : ".");
 	ck_assert_int_eq(setenv("CEOVERLAP_MACHINE", path, 1), 0);
 	world->context = testing_open(GPUS, NULL);
-	ck_assert_ptr_nonnull(world->context->ports);
+	ck_assert_ptr_nonnull(world->context->works.ports);
 	for (rank = 0; rank < GPUS; rank++) {
 		world->source[rank] = testing_buffer(world->context, rank,
 						     GPUS * TRANSFERS * PIECE);
@@ -510,7 +510,7 @@ START_TEST(test_engines_that_share_ports_move_every_byte)
 	for (rank = 0; rank < GPUS; rank++)
 		ck_assert_int_eq(ceov_wait(world.context, tickets[rank], TESTING_PATIENCE), 0);
 	check_bytes(&world);
-	ck_assert(cei_ports_are_quiet(world.context->ports));
+	ck_assert(cei_ports_are_quiet(world.context->works.ports));
 	ceov_close(world.context);
 	unsetenv("CEOVERLAP_MACHINE");
 }
@@ -530,7 +530,7 @@ START_TEST(test_an_aborted_plan_leaves_nothing_waiting)
 	ck_assert(r == 0 || r == CEOV_NONE);            /* the launch may have ended already */
 	r = ceov_wait(world.context, ticket, TESTING_PATIENCE);
 	ck_assert(r == 0 || r == CEOV_ERR_ABORTED);
-	ck_assert(cei_ports_are_quiet(world.context->ports));
+	ck_assert(cei_ports_are_quiet(world.context->works.ports));
 	ceov_close(world.context);
 	unsetenv("CEOVERLAP_MACHINE");
 }

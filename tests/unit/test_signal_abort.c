@@ -433,7 +433,7 @@ static ceov_signal *signal_in_gpu(uint32_t flags)
 	gpu.ops = cei_backend_host;
 	gpu.ops.store = store;
 	gpu.region.address[0] = (uintptr_t)gpu.memory;
-	context->engines[0].backend->ops = &gpu.ops;
+	context->works.engines[0].backend->ops = &gpu.ops;
 	signal->place.kind = CEOV_PLACE_GPU;
 	signal->flags = flags;
 	signal->gpu = &gpu.region;
@@ -443,7 +443,7 @@ static ceov_signal *signal_in_gpu(uint32_t flags)
 static void leave_gpu(ceov_signal *signal)
 {
 	signal->gpu = NULL;
-	context->engines[0].backend->ops = &cei_backend_host;
+	context->works.engines[0].backend->ops = &cei_backend_host;
 }
 
 START_TEST(test_a_raise_does_not_cover_poison_in_a_gpu)

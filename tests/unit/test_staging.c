@@ -48,7 +48,7 @@ static void stand_open(struct stand *stand, const char *fixture, uint32_t n_rank
 	setenv("CEOVERLAP_MACHINE", machine_path, 1);
 	testing_log_init(&stand->log);
 	stand->context = testing_open(n_ranks, &stand->log);
-	stand->n_gpus = stand->context->topology->machine->n_gpus;
+	stand->n_gpus = stand->context->works.topology->machine->n_gpus;
 	stand->size_bytes = size_bytes;
 	for (i = 0; i < n_ranks; i++)
 		ck_assert_int_eq(ceov_buffer_create(stand->context, i, size_bytes,
@@ -112,12 +112,12 @@ static int run(struct stand *stand, ceov_plan *plan, uint64_t base)
 
 static const struct cei_staging *staging_of(const struct stand *stand, uint32_t rank)
 {
-	return &stand->context->engines[rank].staging;
+	return &stand->context->works.engines[rank].staging;
 }
 
 static uint32_t n_helpers(const struct stand *stand, uint32_t rank)
 {
-	const struct cei_movers *movers = &stand->context->engines[rank].movers;
+	const struct cei_movers *movers = &stand->context->works.engines[rank].movers;
 
 	return movers->n - movers->n_own;
 }

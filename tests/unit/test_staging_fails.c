@@ -57,7 +57,7 @@ static void stand_open(struct stand *stand, const char *fixture, uint32_t n_rank
 	testing_log_init(&stand->log);
 	stand->context = testing_open(n_ranks, &stand->log);
 	stand->n_ranks = n_ranks;
-	stand->n_gpus = stand->context->topology->machine->n_gpus;
+	stand->n_gpus = stand->context->works.topology->machine->n_gpus;
 	stand->size_bytes = size_bytes;
 	for (i = 0; i < n_ranks; i++)
 		stand->buffers[i] = testing_buffer(stand->context, i, size_bytes);
@@ -123,7 +123,7 @@ static void check_idle(const struct stand *stand)
 	uint32_t i, k;
 
 	for (i = 0; i < stand->n_ranks; i++) {
-		engine = &stand->context->engines[i];
+		engine = &stand->context->works.engines[i];
 		ck_assert_uint_eq(engine->doorbell.n_armed, 0);
 		for (k = 0; k < engine->staging.n_paths; k++) {
 			ck_assert_uint_eq(engine->staging.paths[k].n_free, CEI_ROUTE_SLOTS);
@@ -136,7 +136,7 @@ static void check_idle(const struct stand *stand)
 			ck_assert_uint_eq(lineup->background_bytes, 0);
 		}
 	}
-	ck_assert(cei_ports_are_quiet(stand->context->ports));
+	ck_assert(cei_ports_are_quiet(stand->context->works.ports));
 }
 
 /* --- bounds ---------------------------------------------------------------- */
@@ -163,7 +163,7 @@ START_TEST(test_paths_run_out)
 						   TESTING_PATIENCE), 0);
 		}
 	}
-	ck_assert_uint_le(stand.context->engines[0].staging.n_paths, CEI_PATHS_MAX);
+	ck_assert_uint_le(stand.context->works.engines[0].staging.n_paths, CEI_PATHS_MAX);
 	check_idle(&stand);
 	stand_close(&stand);
 }
@@ -177,7 +177,7 @@ START_TEST(test_the_only_path_is_found_late)
 	ceov_plan *plan;
 
 	stand_open(&stand, "v100x8-mesh.xml", 10, 9 * MIB);
-	staging = &stand.context->engines[0].staging;
+	staging = &stand.context->works.engines[0].staging;
 	ck_assert_uint_eq(staging->n_paths, 0);
 	staging->n_paths = CEI_PATHS_SPARE;     /* as if they were in use */
 	plan = plan_of(&stand, 0, 0, 5);        /* no direct link, so it needs a staged path */
@@ -248,7 +248,7 @@ START_TEST(test_sizes_beyond_all_bounds)
 		ck_assert_int_eq(ceov_plan_commit(plan), CEOV_ERR_INVALID);
 		ceov_plan_release(plan);
 	}
-	ck_assert_uint_eq(stand.context->engines[0].staging.n_paths, 0);
+	ck_assert_uint_eq(stand.context->works.engines[0].staging.n_paths, 0);
 	stand_close(&stand);
 }
 END_TEST
@@ -261,9 +261,9 @@ START_TEST(test_host_ranks_beside_gpus_have_no_place)
 	struct stand stand;
 
 	stand_open(&stand, "two-no-p2p.xml", 3, MIB);
-	ck_assert_uint_eq(stand.context->engines[1].place, 1);
-	ck_assert_uint_eq(stand.context->engines[2].place, CEOV_NOBODY);
-	topology = *stand.context->topology;
+	ck_assert_uint_eq(stand.context->works.engines[1].place, 1);
+	ck_assert_uint_eq(stand.context->works.engines[2].place, CEOV_NOBODY);
+	topology = *stand.context->works.topology;
 	topology.n_gpus = 2;
 	ck_assert_int_eq(cei_engine_open(&engine, &stand.context->site, &topology, 1), 0);
 	ck_assert_uint_eq(engine.place, CEOV_NOBODY);
@@ -288,7 +288,7 @@ START_TEST(test_a_leg_that_is_lost)
 	set_number("CEOVERLAP_HOST_COPY_LOSE_AT", (uint64_t)_i + 1);
 	stand_open(&stand, "h200x8-nvswitch.xml", 10, 64 * MIB);
 	plan = plan_of(&stand, 0, 8, 0);
-	ck_assert_uint_ge(stand.context->engines[0].movers.n, 3);
+	ck_assert_uint_ge(stand.context->works.engines[0].movers.n, 3);
 	before = cei_now_ns();
 	first = launch(plan, 0, 100 * TESTING_MS);
 	second = launch(plan, 1, 60 * TESTING_SECOND);

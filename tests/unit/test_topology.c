@@ -41,7 +41,7 @@ static void tear_down(void)
 START_TEST(test_host_memory_needs_no_machine)
 {
 	ceov_context *context = testing_open(1, &log_of);
-	const struct cei_topology *topology = context->topology;
+	const struct cei_topology *topology = context->works.topology;
 
 	ck_assert_ptr_null(topology->machine);
 	ck_assert_uint_eq(topology->n_gpus, 0);
@@ -57,9 +57,9 @@ START_TEST(test_a_file_is_taken_instead)
 	fixture("pcie4-two-nodes.xml", path);
 	setenv("CEOVERLAP_MACHINE", path, 1);
 	context = testing_open(2, &log_of);
-	ck_assert_ptr_nonnull(context->topology->machine);
-	ck_assert_uint_eq(context->topology->machine->n_gpus, 4);
-	ck_assert_uint_eq(context->topology->machine->n_nodes, 2);
+	ck_assert_ptr_nonnull(context->works.topology->machine);
+	ck_assert_uint_eq(context->works.topology->machine->n_gpus, 4);
+	ck_assert_uint_eq(context->works.topology->machine->n_nodes, 2);
 	ck_assert_uint_eq(log_of.n_lines, 0);
 	ceov_close(context);
 }

@@ -82,7 +82,7 @@ START_TEST(test_every_chunk_passes_every_stage_in_order)
 
 	loopback_open(&loop, 3, 0);
 	launch_times(&loop, 2);
-	trace = loop.context->engines[0].trace;
+	trace = loop.context->works.engines[0].trace;
 	ck_assert_ptr_nonnull(trace);
 	ck_assert_uint_eq(trace->n_taken, 6);
 	for (i = 0; i < 6; i++) {
@@ -136,7 +136,7 @@ START_TEST(test_the_ring_keeps_the_newest_and_tells_what_it_lost)
 
 	loopback_open(&loop, N_TRANSFERS, 16);
 	launch_times(&loop, n_launches);
-	ck_assert_uint_eq(loop.context->engines[0].trace->n_taken, n_launches * N_TRANSFERS);
+	ck_assert_uint_eq(loop.context->works.engines[0].trace->n_taken, n_launches * N_TRANSFERS);
 	loopback_close(&loop);
 	text = file_text(path);
 	snprintf(wanted, sizeof(wanted), "\"dropped_chunks\":%llu,", (unsigned long long)
@@ -155,7 +155,7 @@ START_TEST(test_without_the_variable_there_is_no_trace)
 	unsetenv("CEOVERLAP_TRACE");
 	loopback_open(&loop, 2, 0);
 	launch_times(&loop, 1);
-	ck_assert_ptr_null(loop.context->engines[0].trace);
+	ck_assert_ptr_null(loop.context->works.engines[0].trace);
 	loopback_close(&loop);
 	ck_assert_int_ne(access(path, F_OK), 0);
 }
@@ -331,7 +331,7 @@ START_TEST(test_lanes_are_told_in_order_and_one_after_the_other)
 	char *text;
 
 	loopback_open(&loop, 2, 0);
-	shuffle_records(loop.context->engines[0].trace);
+	shuffle_records(loop.context->works.engines[0].trace);
 	loopback_close(&loop);
 	text = file_text(path);
 	check_lane_events(text);

@@ -95,7 +95,7 @@ START_TEST(test_a_transfer_waits_for_those_before_it)
 	loopback_ready(&loop, 2);
 	ck_assert_int_eq(ceov_signal_raise(loop.free, 1, 1), 0);
 	turn(&loop, 1);
-	ck_assert_uint_eq(loop.context->engines[0].doorbell.n_armed, 2);
+	ck_assert_uint_eq(loop.context->works.engines[0].doorbell.n_armed, 2);
 	ck_assert_int_eq(ceov_signal_raise(loop.free, 0, 1), 0);
 	while (ceov_wait(loop.context, ticket, 0) == CEOV_PENDING)
 		turn(&loop, 1);

@@ -406,7 +406,7 @@ void training_open(struct world *world, uint64_t random)
 		rank->world = world;
 		rank->index = i;
 		rank->random = testing_random(&random);
-		world->context->engines[i].backend->ops = &world->ops;
+		world->context->works.engines[i].backend->ops = &world->ops;
 		make_memory(rank);
 	}
 	for (i = 0; i < world->n_ranks; i++) {

@@ -9,4 +9,5 @@ libceoverlap_core_la_SOURCES += \
 	%D%/parking.c %D%/parking.h \
 	%D%/trace_file.c %D%/trace_file.h \
 	%D%/trace_origin.c %D%/trace_origin.h \
-	%D%/turn.c
+	%D%/turn.c \
+	%D%/works_open.c %D%/works_open.h

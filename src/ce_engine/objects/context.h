@@ -3,8 +3,8 @@
 #ifndef CEI_CONTEXT_H
 #define CEI_CONTEXT_H
 
-/* Everything that one ceov_open() holds. Objects are below the engine and plans above them:
- * what they need of each other goes by way of this structure. */
+/* Who asks: everything that one ceov_open() holds. Objects are below the engine and plans
+ * above them: what they need of each other goes by way of this structure. */
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,9 +16,9 @@
 #include "ce_engine/objects/door.h"
 #include "ce_engine/objects/object.h"
 #include "ce_engine/objects/tickets.h"
+#include "ce_engine/objects/works.h"
 #include "ipc/mapping.h"
 #include "ipc/bootstrap.h"
-#include "topology/topology.h"
 
 #define CEI_DEADLINE_DEFAULT_NS  UINT64_C(60000000000)
 
@@ -48,9 +48,7 @@ struct ceov_context {
 	const struct cei_door *door;    /* for new handles, and for tickets */
 	struct cei_report     report;
 	struct cei_site       site;
-	struct cei_topology  *topology;
-	struct cei_ports     *ports;    /* port reservations of the topology's machine; NULL: it
-					 * has none */
+	struct cei_works      works;    /* what moves its bytes */
 	struct cei_bootstrap *bootstrap; /* NULL: alone */
 	struct cei_mappings   mappings;
 	uint64_t              max_chunk_bytes;
@@ -76,8 +74,7 @@ struct ceov_context {
 	struct cei_list       quarantine;       /* released objects, oldest first; see object.h */
 	uint32_t              n_quarantined;
 
-	/* By member. Layers below the engine know their backends alone. */
-	struct cei_engine    *engines;  /* NULL: not open yet */
+	/* By member, for small writes and work on streams, which need no engine. */
 	struct cei_backend   *backends[CEI_MEMBERS_MAX];
 
 	/* Ends plans that were kept because of a stuck lane which has come back; returns

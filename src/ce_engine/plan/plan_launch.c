@@ -183,7 +183,7 @@ static void fill_record(struct cei_launch *record, ceov_plan *plan,
 /* Records an event at the point of the stream that the launch follows. */
 static int mark_stream(ceov_plan *plan, struct cei_launch *record, void *stream)
 {
-	struct cei_engine *engine = &plan->object.context->engines[plan->member];
+	struct cei_engine *engine = &plan->object.context->works.engines[plan->member];
 	const struct cei_backend_ops *ops = engine->backend->ops;
 	int r = 0;
 
@@ -219,7 +219,7 @@ static int enqueue(ceov_plan *plan, const struct ceov_launch *launch,
 		r = cei_tickets_take(&context->tickets, plan, &record->number, &record->slot);
 	if (!r) {
 		*ret_ticket = (ceov_ticket){ record->number };
-		r = cei_engine_submit(&context->engines[plan->member], record);
+		r = cei_engine_submit(&context->works.engines[plan->member], record);
 		if (r)
 			cei_tickets_give_back(&context->tickets, record->slot);
 	}

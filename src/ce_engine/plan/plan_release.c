@@ -37,7 +37,7 @@ int ceov_plan_idle(const ceov_plan *plan)
 
 static void free_record(struct ceov_plan *plan, struct cei_launch *record)
 {
-	struct cei_engine *engine = &plan->object.context->engines[plan->member];
+	struct cei_engine *engine = &plan->object.context->works.engines[plan->member];
 
 	if (record->event)
 		engine->backend->ops->event_close(engine->backend, record->event);
@@ -59,7 +59,7 @@ static void take_apart(struct ceov_plan *plan)
 
 int cei_plan_is_stuck(const struct ceov_plan *plan)
 {
-	return !cei_lanes_are_idle(&plan->object.context->engines[plan->member].lanes,
+	return !cei_lanes_are_idle(&plan->object.context->works.engines[plan->member].lanes,
 				   &plan->run.stuck_lanes);
 }
 

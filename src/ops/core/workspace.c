@@ -176,7 +176,7 @@ static int open_executor(ceov_workspace *workspace, enum ceov_place_kind kind)
 /* Finds the facts about this rank's GPU that the cost model of all ranks needs. */
 static void find_facts(ceov_workspace *workspace, const struct ceov_place *place)
 {
-	const struct cei_machine *machine = workspace->object.context->topology->machine;
+	const struct cei_machine *machine = workspace->object.context->works.topology->machine;
 	uint64_t *facts = workspace->allreduce.facts;
 
 	if (place->kind != CEOV_PLACE_GPU)

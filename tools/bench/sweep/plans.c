@@ -196,7 +196,8 @@ double sweep_plans_expected_us(const struct sweep_plans *plans)
 
 void sweep_machine(const struct sweep *sweep, char *text, size_t n_bytes)
 {
-	const struct cei_topology *topology = sweep->context ? sweep->context->topology : NULL;
+	const struct cei_topology *topology = sweep->context
+		? sweep->context->works.topology : NULL;
 	const struct cei_machine *machine = topology ? topology->machine : NULL;
 	uint32_t n_links[CEI_MACHINE_MEASURED + 1] = { 0 }, i, n;
 
@@ -246,7 +247,7 @@ uint32_t sweep_plans_shares(const struct sweep_plans *plans, struct sweep_share 
 		shares[0].bytes = transfer->row_bytes * transfer->n_rows;
 		return 1;
 	}
-	machine = plan->object.context->engines[plan->member].topology->machine;
+	machine = plan->object.context->works.engines[plan->member].topology->machine;
 	found = &plan->program.routes[transfer->route];
 	route = &found->route;
 	whole = (double)(transfer->row_bytes * transfer->n_rows) / (double)found->bytes;

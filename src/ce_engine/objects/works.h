@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_WORKS_H
+#define CEI_WORKS_H
+
+/*
+ * What moves the bytes of a context: the machine's topology, the reservations of its ports, and an
+ * engine for each member. The context is who asks: its objects, tickets, peers and report.
+ *
+ * Handles do not look inside. What stands on engines finds them here; what is below them reads the
+ * topology alone. engine/works_open.h begins and ends works.
+ */
+
+#include <stdint.h>
+
+#include "topology/topology.h"
+
+struct cei_engine;                      /* ce_engine/engine/engine.h */
+struct cei_ports;                       /* ce_engine/sched/ports.h */
+
+/* Written at open and close only. Zeroed: nothing is open. */
+struct cei_works {
+	struct cei_site     *site;      /* the members; outlives the works */
+	struct cei_topology *topology;
+	struct cei_ports    *ports;     /* reservations of the ports of the topology's machine;
+					 * NULL: they are not kept */
+	struct cei_engine   *engines;   /* by member; NULL: not open yet */
+};
+
+#endif /* CEI_WORKS_H */
