@@ -183,13 +183,12 @@ static void fill_record(struct cei_launch *record, ceov_plan *plan,
 /* Records an event at the point of the stream that the launch follows. */
 static int mark_stream(ceov_plan *plan, struct cei_launch *record, void *stream)
 {
-	struct cei_engine *engine = &plan->object.context->works.engines[plan->member];
-	const struct cei_backend_ops *ops = engine->backend->ops;
+	struct cei_backend *backend = plan->object.context->backends[plan->member];
 	int r = 0;
 
 	if (!record->event)
-		r = ops->event_open(engine->backend, &record->event);
-	return r ? r : ops->event_record(engine->backend, record->event, stream);
+		r = backend->ops->event_open(backend, &record->event);
+	return r ? r : backend->ops->event_record(backend, record->event, stream);
 }
 
 /* Puts a launch into the engine's inbox. The caller holds the plan's lock, so that launches are

@@ -37,10 +37,10 @@ int ceov_plan_idle(const ceov_plan *plan)
 
 static void free_record(struct ceov_plan *plan, struct cei_launch *record)
 {
-	struct cei_engine *engine = &plan->object.context->works.engines[plan->member];
+	struct cei_backend *backend = plan->object.context->backends[plan->member];
 
 	if (record->event)
-		engine->backend->ops->event_close(engine->backend, record->event);
+		backend->ops->event_close(backend, record->event);
 	free(record);
 }
 
