@@ -260,10 +260,12 @@ endif
 %C%_system_run_other_party_SOURCES = %D%/system/run_party.c %D%/system/other_version.c
 
 %C%_system_test_nodes_namespaces_SOURCES = %D%/system/test_nodes_namespaces.c \
+	%D%/system/node_attempts.c %D%/system/node_attempts.h \
 	%D%/system/node_cell.c %D%/system/node_cell.h \
 	%D%/system/node_life.c %D%/system/node_life.h \
 	%D%/system/namespaces.c %D%/system/namespaces.h
 %C%_system_nodes_matrix_SOURCES = %D%/system/nodes_matrix.c \
+	%D%/system/node_attempts.c %D%/system/node_attempts.h \
 	%D%/system/node_cell.c %D%/system/node_cell.h \
 	%D%/system/node_life.c %D%/system/node_life.h \
 	%D%/system/namespaces.c %D%/system/namespaces.h

@@ -27,6 +27,7 @@
 #define OPEN_MS      UINT64_C(2500)
 #define CLOSE_MS     UINT64_C(4000)     /* a close ends within it in any case, */
 #define CLOSE_ONE_MS UINT64_C(2500)     /* and within this where one rail is lost alone */
+#define STALL_MS     (TIMEOUT_MS / 4)   /* what deadlines leave for the machine */
 #define SLOW_MEGABIT 100u
 #define OTHER_VERSION 4242u
 #define LIVES        2u
@@ -56,6 +57,7 @@ struct cell {                           /* a case: a process with its nodes */
 	int               is_aborted[NAMESPACES_MAX];   /* by UCX before 1.14 */
 	uint64_t          struck_ns;
 	uint64_t          stalled_ns;   /* the longest sleep of a millisecond */
+	uint64_t          locked_ns;    /* the longest question about a network interface */
 };
 
 /* Ends the case's process with a message if the condition does not hold. */
@@ -80,6 +82,15 @@ static void print_life(const struct cell *cell, uint32_t which, uint32_t node)
 		life->n_fds, life->n_threads, life->text);
 }
 
+/* The deadlines of a case hold on a machine that lets it run. The kernel makes and removes network
+ * namespaces, those of other cases too, under one lock, and UCX's questions about an interface wait
+ * for that lock in the threads of rails. */
+static int has_stalled(const struct cell *cell)
+{
+	return cell->stalled_ns >= STALL_MS * TESTING_MS ||
+		cell->locked_ns >= STALL_MS * TESTING_MS;
+}
+
 __attribute__((noreturn)) static void fail_cell(const struct cell *cell, int line,
 						 const char *condition)
 {
@@ -87,15 +98,16 @@ __attribute__((noreturn)) static void fail_cell(const struct cell *cell, int lin
 
 	fprintf(stderr, "%s, %s, node %u, line %d: %s\n", fault_names[cell->fault],
 		phase_names[cell->phase], cell->victim, line, condition);
-	fprintf(stderr, "  struck at %llu ms, now %llu ms; the machine kept this process waiting "
-		"for %llu ms at a time\n",
+	fprintf(stderr, "  struck at %llu ms, now %llu ms; this process slept up to %llu ms "
+		"instead of 1, and a question about a network interface took up to %llu ms\n",
 		(unsigned long long)(cell->struck_ns / TESTING_MS % 100000000),
 		(unsigned long long)(cei_now_ns() / TESTING_MS % 100000000),
-		(unsigned long long)(cell->stalled_ns / TESTING_MS));
+		(unsigned long long)(cell->stalled_ns / TESTING_MS),
+		(unsigned long long)(cell->locked_ns / TESTING_MS));
 	for (which = 0; which < LIVES; which++)
 		for (node = 0; node < cell->n_nodes; node++)
 			print_life(cell, which, node);
-	_exit(95);
+	_exit(has_stalled(cell) ? NODE_CELL_STALLED : NODE_CELL_WRONG);
 }
 
 static int ucx_aborts;          /* this version does, see is_gone() */
@@ -186,14 +198,18 @@ static int is_gone(struct cell *cell, uint32_t node)
 	return 1;
 }
 
-/* Sleeps between two looks at the others, and measures how long that takes. */
+/* Sleeps between two looks at the others, and measures how long the machine takes. */
 static void rest(struct cell *cell)
 {
-	uint64_t began_ns = cei_now_ns();
+	uint64_t began_ns = cei_now_ns(), slept_ns, asked_ns;
 
 	pause_ms(1);
-	if (cell->stalled_ns < cei_now_ns() - began_ns)
-		cell->stalled_ns = cei_now_ns() - began_ns;
+	slept_ns = cei_now_ns() - began_ns;
+	if (cell->stalled_ns < slept_ns)
+		cell->stalled_ns = slept_ns;
+	asked_ns = namespaces_ask();
+	if (cell->locked_ns < asked_ns)
+		cell->locked_ns = asked_ns;
 }
 
 /* Waits until the node's life has come to the stage. Returns 0 if its process is gone. */
@@ -472,19 +488,18 @@ int node_cell_is_there(enum fault fault, enum phase phase)
 	return fault != FAULT_VERSION || phase == IN_MEETING;
 }
 
-void node_cell_run(enum fault fault, enum phase phase, uint32_t number,
-		   struct node_cell_result *ret_result)
+void node_cell_run(const struct node_cell_order *order, struct node_cell_result *ret_result)
 {
-	struct cell cell = { .fault = fault, .phase = phase, .n_nodes = 2 };
+	struct cell cell = { .fault = order->fault, .phase = order->phase, .n_nodes = 2 };
 	const char *why;
 
-	cell.random = testing_seed() + number * 97 + fault * 7 + phase;
+	cell.random = testing_seed() + order->number * 97 + order->fault * 7 + order->phase;
 	cell.victim = (uint32_t)testing_below(&cell.random, 2);
 	cell.rail = (uint32_t)testing_below(&cell.random, NAMESPACES_RAILS);
 	cell.memory = mmap(NULL, sizeof(*cell.memory), PROT_READ | PROT_WRITE,
 			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	need(cell.memory != MAP_FAILED);
-	snprintf(cell.folder, sizeof(cell.folder), "%s/%u-%u-%u", directory, fault, phase, number);
+	snprintf(cell.folder, sizeof(cell.folder), "%s", order->folder);
 	need(!mkdir(cell.folder, 0700));
 	why = namespaces_open(&cell.nodes, cell.n_nodes);
 	need(!why);

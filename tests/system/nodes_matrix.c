@@ -24,6 +24,7 @@
 
 #include "base/clock.h"
 #include "system/bootstrap_fixture.h"
+#include "system/node_attempts.h"
 #include "system/node_cell.h"
 #include "testing.h"
 
@@ -35,6 +36,7 @@ struct tally {                          /* of a case */
 	uint32_t n_wrong;
 	uint32_t n_failures;            /* where the survivor had one */
 	uint32_t n_aborted;
+	uint32_t n_stalled;
 	uint64_t failed_ms;             /* the longest */
 	uint64_t closed_ms;             /* likewise */
 };
@@ -79,7 +81,7 @@ static void run_case(const struct running *running, uint32_t round,
 {
 	signal(SIGTERM, SIG_DFL);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	node_cell_run(running->fault, running->phase, round, ret_result);
+	node_attempts_run(running->fault, running->phase, round, ret_result);
 	_exit(0);
 }
 
@@ -110,6 +112,7 @@ static void count(const struct running *running, const struct node_cell_result *
 	}
 	tally->n_failures += result->error != 0;
 	tally->n_aborted += result->n_aborted;
+	tally->n_stalled += result->n_stalled;
 	if (tally->failed_ms < result->failed_ms)
 		tally->failed_ms = result->failed_ms;
 	if (tally->closed_ms < result->closed_ms)
@@ -169,7 +172,7 @@ static void run_all(void)
 		for (place = 0; place < matrix.n_beside; place++) {
 			if (matrix.running[place].pid)
 				look(place);
-			else if ((number = next_case()) != UINT32_MAX)
+			if (!matrix.running[place].pid && (number = next_case()) != UINT32_MAX)
 				begin_case(place, number);
 			n_running += matrix.running[place].pid != 0;
 		}
@@ -183,18 +186,19 @@ static uint32_t print_all(void)
 	uint32_t fault, phase, n_wrong = 0;
 	const struct tally *tally;
 
-	printf("%-26s %-8s %6s %6s %8s %10s %10s %7s\n", "fault", "phase", "rounds", "wrong",
-	       "failures", "failed ms", "closed ms", "aborts");
+	printf("%-26s %-8s %6s %6s %8s %10s %10s %7s %8s\n", "fault", "phase", "rounds",
+	       "wrong", "failures", "failed ms", "closed ms", "aborts", "repeated");
 	for (fault = 0; fault < FAULTS; fault++) {
 		for (phase = 0; phase < PHASES; phase++) {
 			tally = &matrix.tallies[fault][phase];
 			n_wrong += tally->n_wrong;
 			if (is_wanted((enum fault)fault, (enum phase)phase))
-				printf("%-26s %-8s %6u %6u %8u %10llu %10llu %7u\n",
+				printf("%-26s %-8s %6u %6u %8u %10llu %10llu %7u %8u\n",
 				       fault_names[fault], phase_names[phase], tally->n_run,
 				       tally->n_wrong, tally->n_failures,
 				       (unsigned long long)tally->failed_ms,
-				       (unsigned long long)tally->closed_ms, tally->n_aborted);
+				       (unsigned long long)tally->closed_ms, tally->n_aborted,
+				       tally->n_stalled);
 		}
 	}
 	fflush(NULL);
