@@ -478,7 +478,8 @@ int  ceov_plan_idle(const ceov_plan *plan);
 
 /* Writes a description of a committed plan to fd: one line for the plan and one for each
  * transfer (backend, route, trigger, chunks, expected time). If a transfer does not simply take
- * the direct path, one more line for each path gives its share of the bytes. The time of a
+ * the direct path, one more line for each path gives its share of the bytes. After an all-gather
+ * over several nodes one line says how its shards go from node to node. The time of a
  * transfer to another node is, as the line says, measured, or what the network library expects;
  * one line for each rail follows at the end. The routes shown are those of polled launches.
  * CEOV_ERR_SYSTEM: fd cannot be written; a pipe that nobody reads gives this error, too, and no

@@ -235,6 +235,17 @@ static int add(struct sending *sending)
 	return r;
 }
 
+/* Returns the way between nodes, for ceov_plan_explain(); NULL: there is one node only. */
+static const char *way_of(const struct sending *sending)
+{
+	if (sending->levels.n_nodes < 2)
+		return NULL;
+	if (sending->levels.is_ring)
+		return "as a ring, as the caller said";
+	return sending->args.nodes == CEOV_NODES_DIRECT ? "directly, as the caller said"
+		: "directly, which is the default";
+}
+
 int ceov_plan_add_all_gather(ceov_plan *plan, const struct ceov_all_gather *gather)
 {
 	struct sending sending = {
@@ -253,6 +264,8 @@ int ceov_plan_add_all_gather(ceov_plan *plan, const struct ceov_all_gather *gath
 		return r;
 	sending.levels.is_ring = sending.args.nodes == CEOV_NODES_RING;
 	r = add(&sending);
+	if (!r)
+		cei_plan_set_between_nodes(plan, way_of(&sending));
 	cei_levels_free(&sending.levels);
 	return r;
 }

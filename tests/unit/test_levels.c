@@ -471,6 +471,46 @@ START_TEST(test_what_is_passed_on_waits_until_its_place_is_free)
 }
 END_TEST
 
+/* --- what a plan says ---------------------------------------------------------------------- */
+
+/* Asserts that only the expected words follow "from node to node"; NULL: that nothing is said. */
+static void assert_says(uint32_t rank, const char *expected)
+{
+	char text[4096] = "", *said;
+	int fds[2];
+
+	ck_assert_int_eq(pipe(fds), 0);
+	ck_assert_int_eq(ceov_plan_explain(group.ranks[rank].plan, fds[1]), 0);
+	ck_assert_int_gt(read(fds[0], text, sizeof(text) - 1), 0);
+	(void)close(fds[0]);
+	(void)close(fds[1]);
+	said = strstr(text, "from node to node ");
+	ck_assert_msg(said ? expected && !strncmp(said + 18, expected, strlen(expected))
+		      : !expected, "%s", text);
+}
+
+START_TEST(test_a_plan_says_how_shards_go_between_nodes)
+{
+	static const struct layout one_node = { 1, 2, { 0, 0 } };
+	int shape;
+
+	for (shape = GATHER; shape < N_SHAPES; shape++) {
+		open_group(&layouts[2], (enum shape)shape, 1, 4096);
+		commit_all();
+		assert_says(0, shape == EXCHANGE ? NULL : shape == GATHER_RING
+			    ? "as a ring, as the caller said\n"
+			    : "directly, as the caller said\n");
+		if (shape == GATHER)
+			assert_says(1, "directly, which is the default\n");
+		nodes_close(&group.nodes);
+	}
+	open_group(&one_node, GATHER, 1, 4096);
+	commit_all();
+	assert_says(0, NULL);
+	nodes_close(&group.nodes);
+}
+END_TEST
+
 /* --- refusals ---------------------------------------------------------------------------- */
 
 /* Asserts that the rank's plan gets nothing from these arguments. */
@@ -547,6 +587,7 @@ static Suite *suite(void)
 	tcase_add_loop_test(all, test_every_layout, 0, N_LAYOUTS);
 	tcase_add_test(all, test_a_piece_goes_on_while_the_next_one_is_not_ready);
 	tcase_add_test(all, test_what_is_passed_on_waits_until_its_place_is_free);
+	tcase_add_test(all, test_a_plan_says_how_shards_go_between_nodes);
 	tcase_add_test(all, test_what_is_missing_is_refused_by_name);
 	tcase_add_test(all, test_a_rank_alone_on_its_node_needs_no_target);
 	suite_add_tcase(made, all);

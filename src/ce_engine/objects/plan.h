@@ -85,6 +85,10 @@ struct ceov_plan {
 						 * used once by the plan */
 	struct ceov_buffer  **buffers;          /* by their number in the program */
 
+	const char           *between_nodes;    /* how the shards of the last all-gather go from
+						 * node to node, in words that nobody frees;
+						 * NULL: there is none over several nodes */
+
 	/* after commit */
 	uint32_t            (*paths)[CEI_ROUTE_PATHS_MAX];      /* [route][i]: index of the
 						 * route's i-th path in the engine's staging, or

@@ -332,6 +332,11 @@ void cei_plan_set_template(struct ceov_plan *plan)
 	plan->program.has_template = 1;
 }
 
+void cei_plan_set_between_nodes(struct ceov_plan *plan, const char *words)
+{
+	plan->between_nodes = words;
+}
+
 void cei_plan_keep_order(struct ceov_plan *plan)
 {
 	plan->program.keeps_order = 1;

@@ -113,6 +113,8 @@ int cei_plan_explain(const struct ceov_plan *plan, int fd)
 	for (i = 0; i < engine->movers.n_own; i++)
 		names[i] = engine->movers.mover[i].backend.ops->name;
 	r = explain_whole(&explain, &plan->triggers);
+	if (!r && plan->between_nodes)
+		r = cei_say(&explain, "shards go from node to node %s\n", plan->between_nodes);
 	if (!r)
 		r = explain_waits(&explain, &plan->triggers, engine->backend);
 	for (i = 0; !r && i < plan->program.n_transfers; i++)
