@@ -303,6 +303,7 @@ libtesting_la_SOURCES = \
 	%D%/conformance/transport_rig.c %D%/conformance/transport_rig.h \
 	%D%/conformance/transport_ends.c \
 	%D%/conformance/transport_processes.c \
+	%D%/conformance/ucx_aborts.c %D%/conformance/ucx_aborts.h \
 	%D%/system/bootstrap_fixture.c %D%/system/bootstrap_fixture.h
 if HAVE_CUDA
 libtesting_la_LIBADD = libwork_kernels.la

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "conformance/ucx_aborts.h"
 #include "transport_cases.h"
 #include "transport_rig.h"
 
@@ -221,34 +222,44 @@ static void end_alone(void)
 	net_close(end);
 }
 
-START_TEST(test_a_killed_receiver_fails)
+static void lose_receiver(int n_turns)
 {
-	uint32_t i;
+	int i;
 
 	taker = take_by_number;
 	start(take_and_outlive);
 	send_all();
-	for (i = 0; i < 3 * (uint32_t)_i; i++)
+	for (i = 0; i < n_turns; i++)
 		net_turn();
 	kill_child();
 	wait_for_failure();
 	ck_assert_uint_eq(end->n_sent, N);
 	end_alone();
 }
+
+START_TEST(test_a_killed_receiver_fails)
+{
+	ucx_run_survivor(lose_receiver, 3 * _i);
+}
 END_TEST
 
-START_TEST(test_a_killed_sender_fails)
+static void lose_sender(int n_turns)
 {
-	uint32_t i;
+	int i;
 
 	taker = take_by_number;
 	start(send_and_outlive);
-	for (i = 0; i < 3 * (uint32_t)_i; i++)
+	for (i = 0; i < n_turns; i++)
 		net_turn();
 	kill_child();
 	wait_for_failure();
 	check_landed();
 	end_alone();
+}
+
+START_TEST(test_a_killed_sender_fails)
+{
+	ucx_run_survivor(lose_sender, 3 * _i);
 }
 END_TEST
 

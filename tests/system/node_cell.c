@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "conformance/ucx_aborts.h"
 #include "system/bootstrap_fixture.h"
 #include "system/node_life.h"
 #include "testing.h"
@@ -520,51 +521,42 @@ int __lsan_is_turned_off(void)
 	return 1;
 }
 
-struct look {                           /* at what this machine has */
-	char     lacks[200];            /* "": nothing */
-	unsigned minor;                 /* of UCX's version */
-};
+#define LACKS_BYTES 200
 
 /* In a child, so that this process and those that it forks begin without UCX and namespaces. */
-static void look_in_child(struct look *ret_look)
+static void look_in_child(char *ret_lacks)
 {
-	void (*version)(unsigned *, unsigned *, unsigned *);
-	void *ucx = dlopen("libucp.so.0", RTLD_LAZY | RTLD_LOCAL);
 	struct namespaces nodes;
-	unsigned major, release;
 	const char *why;
 
-	if (!ucx)
+	if (!dlopen("libucp.so.0", RTLD_LAZY | RTLD_LOCAL))
 		return;
-	*(void **)(&version) = dlsym(ucx, "ucp_get_version");
-	if (version)
-		version(&major, &ret_look->minor, &release);
 	why = namespaces_open(&nodes, 2);
 	if (!why)
 		namespaces_close(&nodes);
-	snprintf(ret_look->lacks, sizeof(ret_look->lacks), "%s", why ? why : "");
+	snprintf(ret_lacks, LACKS_BYTES, "%s", why ? why : "");
 }
 
 const char *node_cell_lacks(void)
 {
-	static struct look look = { "there is no UCX", 0 };
-	struct look *shared_look;
+	static char lacks[LACKS_BYTES] = "there is no UCX";
+	char *found;
 	pid_t child;
 
-	shared_look = mmap(NULL, sizeof(look), PROT_READ | PROT_WRITE,
-			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (shared_look == MAP_FAILED)
-		return look.lacks;
-	*shared_look = look;
+	found = mmap(NULL, LACKS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
+	if (found == MAP_FAILED)
+		return lacks;
+	memcpy(found, lacks, LACKS_BYTES);
 	child = HAVE_UCX ? fork() : -1;
 	if (!child) {
-		look_in_child(shared_look);
+		look_in_child(found);
 		_exit(0);
 	}
 	if (child > 0)
 		(void)waitpid(child, NULL, 0);
-	look = *shared_look;
-	munmap(shared_look, sizeof(look));
-	ucx_aborts = look.minor < 14;
-	return look.lacks[0] ? look.lacks : NULL;
+	memcpy(lacks, found, LACKS_BYTES);
+	munmap(found, LACKS_BYTES);
+	ucx_aborts = ucx_aborts_on_loss();
+	return lacks[0] ? lacks : NULL;
 }
