@@ -151,8 +151,10 @@ static int start_works(ceov_context *context)
 	uint32_t i;
 	int r = cei_works_start(&context->works, !context->is_fifo);
 
-	for (i = 0; context->works.engines && i < context->site.n_members; i++)
-		context->backends[i] = context->works.engines[i].backend;
+	for (i = 0; context->works.engines && i < context->site.n_members; i++) {
+		context->engines[i] = &context->works.engines[i];
+		context->backends[i] = context->engines[i]->backend;
+	}
 	return r;
 }
 

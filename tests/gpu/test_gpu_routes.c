@@ -119,7 +119,7 @@ static void build(struct route *route, uint32_t routes)
 static void check_slots(const struct route *route)
 {
 	const struct cei_staging *staging =
-		&context->works.engines[route->plan->member].staging;
+		&context->engines[route->plan->member]->staging;
 	uint32_t i;
 
 	ck_assert_uint_ge(staging->n_paths, 1);

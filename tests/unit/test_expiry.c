@@ -26,7 +26,7 @@ static uint64_t random_state, clock_ns;
 
 static struct cei_engine *engine(void)
 {
-	return &context->works.engines[0];
+	return context->engines[0];
 }
 
 static void set_up(void)

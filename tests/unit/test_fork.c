@@ -91,7 +91,7 @@ static void let_engine_sleep(ceov_context *context)
 {
 	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
 
-	while (!atomic_load(&context->works.engines[0].is_parked))
+	while (!atomic_load(&context->engines[0]->is_parked))
 		ck_assert(cei_now_ns() < deadline);
 }
 

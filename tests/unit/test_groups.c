@@ -45,7 +45,7 @@ static int post(struct cei_lane *lane, const struct cei_post *posts, uint32_t n)
 
 static void listen(ceov_context *context)
 {
-	struct cei_lanes *lanes = &context->works.engines[0].lanes;
+	struct cei_lanes *lanes = &context->engines[0]->lanes;
 	uint32_t i;
 
 	n_copies = n_pieces_max = n_posts_max = 0;

@@ -82,7 +82,7 @@ static void stand_open(struct stand *stand, uint32_t n_peers, int is_turned)
 	config = testing_config(members, 2, &test_log);
 	config.progress_by_caller = is_turned;
 	ck_assert_int_eq(cei_context_open(&config, movers, NULL, &stand->context), 0);
-	stand->engine = &stand->context->works.engines[0];
+	stand->engine = stand->context->engines[0];
 	stand->n_peers = n_peers;
 	stand->source = testing_buffer(stand->context, 0, BYTES);
 	testing_fill(ceov_buffer_base(stand->source, 0), BYTES, 3);

@@ -282,7 +282,7 @@ START_TEST(test_each_transfer_has_its_mover_and_lane)
 	proxy_use_handles(&proxy);
 	proxy.ops.caps |= CEI_CAP_PEER_LANES;
 	context = open_on(host(), &proxy.ops, RANKS);
-	engine = &context->works.engines[0];
+	engine = context->engines[0];
 	source = testing_buffer(context, 0, BYTES);
 	testing_fill(ceov_buffer_base(source, 0), BYTES, 9);
 	plan = testing_plan(context, 0);

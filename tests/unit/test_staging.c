@@ -112,12 +112,12 @@ static int run(struct stand *stand, ceov_plan *plan, uint64_t base)
 
 static const struct cei_staging *staging_of(const struct stand *stand, uint32_t rank)
 {
-	return &stand->context->works.engines[rank].staging;
+	return &stand->context->engines[rank]->staging;
 }
 
 static uint32_t n_helpers(const struct stand *stand, uint32_t rank)
 {
-	const struct cei_movers *movers = &stand->context->works.engines[rank].movers;
+	const struct cei_movers *movers = &stand->context->engines[rank]->movers;
 
 	return movers->n - movers->n_own;
 }

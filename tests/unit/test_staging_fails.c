@@ -123,7 +123,7 @@ static void check_idle(const struct stand *stand)
 	uint32_t i, k;
 
 	for (i = 0; i < stand->n_ranks; i++) {
-		engine = &stand->context->works.engines[i];
+		engine = stand->context->engines[i];
 		ck_assert_uint_eq(engine->doorbell.n_armed, 0);
 		for (k = 0; k < engine->staging.n_paths; k++) {
 			ck_assert_uint_eq(engine->staging.paths[k].n_free, CEI_ROUTE_SLOTS);

@@ -119,7 +119,7 @@ static void move_rank(struct rank *rank)
 	else if (dice < world->host_weight + 30)
 		moved = move_stream(rank, &rank->streams[dice % STREAMS]);
 	else
-		moved = cei_engine_turn(&world->context->works.engines[rank->index]) ==
+		moved = cei_engine_turn(world->context->engines[rank->index]) ==
 			CEI_TURN_WORKED;
 	if (moved)
 		atomic_fetch_add(&world->n_moved, 1);

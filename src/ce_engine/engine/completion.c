@@ -54,10 +54,16 @@ static struct mark_text describe(const struct cei_counter *counter,
 	return mark;
 }
 
+/* Failures of a launch are told to the context that launched it. */
+static struct cei_report *report_of(const struct cei_launch *launch)
+{
+	return &launch->plan->object.context->report;
+}
+
 static void tell_launch(const struct cei_engine *engine, const struct cei_launch *launch,
 			struct ceov_failure *failure, const char *why)
 {
-	cei_raise_failure(engine->site->report, failure, "rank %u: launch %" PRIu64 ": %s%s",
+	cei_raise_failure(report_of(launch), failure, "rank %u: launch %" PRIu64 ": %s%s",
 			  engine->rank, launch->number, why,
 			  cei_blame_text(failure->rank).text);
 }
@@ -84,7 +90,7 @@ static void tell(const struct cei_engine *engine, struct cei_ending *ending)
 			failure->seen_value = atomic_load_explicit(counter->seen,
 								   memory_order_relaxed);
 	}
-	cei_raise_failure(engine->site->report, failure,
+	cei_raise_failure(report_of(launch), failure,
 			  "rank %u: launch %" PRIu64 ", transfer %u, chunk %" PRIu64
 			  ": %s%s%s; %s", engine->rank, launch->number, failure->transfer,
 			  failure->chunk, why, cei_blame_text(failure->rank).text,

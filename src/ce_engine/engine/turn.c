@@ -349,7 +349,7 @@ int ceov_turn(ceov_context *context)
 	if (context->site.network && cei_network_turn(context->site.network))
 		r = CEOV_PENDING;
 	for (i = 0; i < context->site.n_members; i++)
-		if (cei_engine_turn(&context->works.engines[i]) != CEI_TURN_IDLE)
+		if (cei_engine_turn(context->engines[i]) != CEI_TURN_IDLE)
 			r = CEOV_PENDING;
 	return r;
 }

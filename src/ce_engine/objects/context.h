@@ -48,7 +48,7 @@ struct ceov_context {
 	const struct cei_door *door;    /* for new handles, and for tickets */
 	struct cei_report     report;
 	struct cei_site       site;
-	struct cei_works      works;    /* what moves its bytes */
+	struct cei_works      works;    /* what moves its bytes, if it has works of its own */
 	struct cei_bootstrap *bootstrap; /* NULL: alone */
 	struct cei_mappings   mappings;
 	uint64_t              max_chunk_bytes;
@@ -73,6 +73,10 @@ struct ceov_context {
 	uint64_t              last_export;
 	struct cei_list       quarantine;       /* released objects, oldest first; see object.h */
 	uint32_t              n_quarantined;
+
+	/* By member: who carries out the rank's plans; NULL: not open yet. Several contexts may
+	 * have the same engine. */
+	struct cei_engine    *engines[CEI_MEMBERS_MAX];
 
 	/* By member, for small writes and work on streams, which need no engine. */
 	struct cei_backend   *backends[CEI_MEMBERS_MAX];

@@ -18,7 +18,7 @@
 
 static struct cei_engine *engine_of(const struct ceov_plan *plan)
 {
-	return &plan->object.context->works.engines[plan->member];
+	return plan->object.context->engines[plan->member];
 }
 
 static int no_memory(const struct ceov_plan *plan)

@@ -48,7 +48,7 @@ static void fill_expected(struct ceov_plan *plan)
 static uint32_t movers_that_reach(const struct ceov_plan *plan, const struct cei_region *region,
 				  uint32_t rank)
 {
-	struct cei_movers *movers = &plan->object.context->works.engines[plan->member].movers;
+	struct cei_movers *movers = &plan->object.context->engines[plan->member]->movers;
 	struct cei_memory memory = cei_plan_memory(plan, region, rank);
 	uint32_t i, reached = 0;
 
@@ -149,7 +149,7 @@ static uint32_t machine_place(const struct cei_engine *engine, const struct ceov
 static void fill_buffer(const struct ceov_plan *plan, const struct ceov_buffer *buffer,
 			struct cei_program_buffer *to)
 {
-	const struct cei_engine *engine = &plan->object.context->works.engines[plan->member];
+	const struct cei_engine *engine = plan->object.context->engines[plan->member];
 	const struct cei_region *region = buffer->region;
 
 	to->rank = buffer->rank;
@@ -220,7 +220,7 @@ static int fill_buffers(struct ceov_plan *plan)
 
 static int compile(struct ceov_plan *plan)
 {
-	const struct cei_engine *engine = &plan->object.context->works.engines[plan->member];
+	const struct cei_engine *engine = plan->object.context->engines[plan->member];
 	struct cei_program *program = &plan->program;
 	uint32_t i;
 	int r;

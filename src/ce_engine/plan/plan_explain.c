@@ -102,7 +102,7 @@ static int far(const struct cei_explain *explain, uint32_t rank, uint64_t n_byte
 
 int cei_plan_explain(const struct ceov_plan *plan, int fd)
 {
-	const struct cei_engine *engine = &plan->object.context->works.engines[plan->member];
+	const struct cei_engine *engine = plan->object.context->engines[plan->member];
 	const char *names[CEI_MOVERS_OWN_MAX];
 	const struct cei_explain explain = {
 		&plan->program, engine->topology->machine, names, trigger_of(&plan->triggers),

@@ -218,7 +218,7 @@ static int enqueue(ceov_plan *plan, const struct ceov_launch *launch,
 		r = cei_tickets_take(&context->tickets, plan, &record->number, &record->slot);
 	if (!r) {
 		*ret_ticket = (ceov_ticket){ record->number };
-		r = cei_engine_submit(&context->works.engines[plan->member], record);
+		r = cei_engine_submit(context->engines[plan->member], record);
 		if (r)
 			cei_tickets_give_back(&context->tickets, record->slot);
 	}

@@ -59,7 +59,7 @@ static void take_apart(struct ceov_plan *plan)
 
 int cei_plan_is_stuck(const struct ceov_plan *plan)
 {
-	return !cei_lanes_are_idle(&plan->object.context->works.engines[plan->member].lanes,
+	return !cei_lanes_are_idle(&plan->object.context->engines[plan->member]->lanes,
 				   &plan->run.stuck_lanes);
 }
 

@@ -247,7 +247,7 @@ uint32_t sweep_plans_shares(const struct sweep_plans *plans, struct sweep_share 
 		shares[0].bytes = transfer->row_bytes * transfer->n_rows;
 		return 1;
 	}
-	machine = plan->object.context->works.engines[plan->member].topology->machine;
+	machine = plan->object.context->engines[plan->member]->topology->machine;
 	found = &plan->program.routes[transfer->route];
 	route = &found->route;
 	whole = (double)(transfer->row_bytes * transfer->n_rows) / (double)found->bytes;
