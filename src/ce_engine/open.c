@@ -6,46 +6,21 @@
 
 #include "ce_engine/open.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "backend/backend.h"
 #include "base/clock.h"
 #include "base/cuda_driver.h"
 #include "base/sized.h"
+#include "ce_engine/context_life.h"
 #include "ce_engine/engine/engine.h"
 #include "ce_engine/engine/trace_file.h"
 #include "ce_engine/engine/works_open.h"
 #include "ce_engine/here.h"
-#include "ce_engine/objects/buffer.h"
 #include "ce_engine/objects/context.h"
-#include "ce_engine/objects/export.h"
-#include "ce_engine/objects/far.h"
-#include "ce_engine/objects/signal.h"
-#include "ce_engine/objects/tombstones.h"
 #include "ce_engine/peer_events.h"
-#include "ce_engine/plan/plan_release.h"
 #include "ce_engine/warm.h"
 #include "net/network_clock.h"
-
-static int make_alive(ceov_context *context)
-{
-	long page = sysconf(_SC_PAGESIZE);
-	uint64_t *alive = mmap(NULL, (size_t)page, PROT_READ | PROT_WRITE,
-			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (alive == MAP_FAILED)
-		return cei_raise(&context->report, CEOV_ERR_SYSTEM, errno,
-				 "ceov_open: mmap of one page");
-	context->alive = alive;
-	if (madvise(alive, (size_t)page, MADV_WIPEONFORK))
-		return cei_raise(&context->report, CEOV_ERR_SYSTEM, errno,
-				 "ceov_open: MADV_WIPEONFORK (Linux 4.14 or newer)");
-	*alive = 1;
-	return 0;
-}
 
 static int wants_gpu(const struct cei_site *site)
 {
@@ -162,7 +137,7 @@ static int build(ceov_context *context, const struct ceov_config *config,
 		 const struct cei_transport_ops *transport)
 {
 	const char *group = NULL;
-	int r = make_alive(context);
+	int r = cei_context_make_alive(context);
 
 	if (!r)
 		r = cei_settings_load(context, config, &group);
@@ -187,22 +162,6 @@ static int build(ceov_context *context, const struct ceov_config *config,
 	if (!r && context->site.network && context->site.trace_path[0])
 		cei_network_clock_begin(context->site.network);
 	return r;
-}
-
-static void init_lists(ceov_context *context)
-{
-	cei_list_init(&context->buffers);
-	cei_list_init(&context->signals);
-	cei_list_init(&context->plans);
-	cei_list_init(&context->stuck);
-	cei_list_init(&context->uppers);
-	cei_list_init(&context->exports);
-	cei_list_init(&context->far);
-	cei_list_init(&context->quarantine);
-	pthread_mutex_init(&context->lock, NULL);
-	pthread_mutex_init(&context->far_lock, NULL);
-	cei_tickets_init(&context->tickets);
-	cei_copier_init(&context->copier, &context->site);
 }
 
 /* Checks the config's size. Errors go to stderr: the log function of a wrong config cannot be
@@ -231,11 +190,7 @@ int cei_context_open(const struct ceov_config *config,
 	context = calloc(1, sizeof(*context));
 	if (!context)
 		return CEOV_ERR_NO_MEMORY;
-	context->state = CEI_CONTEXT_OPEN;
-	cei_report_init(&context->report, config ? config->log : NULL,
-			config ? config->log_arg : NULL);
-	init_lists(context);
-	context->settle = cei_plans_settle;
+	cei_context_begin(context, config ? config->log : NULL, config ? config->log_arg : NULL);
 	context->site.movers = movers;
 	context->door = &cei_door_here;
 	r = build(context, config, transport);
@@ -250,89 +205,6 @@ int cei_context_open(const struct ceov_config *config,
 int ceov_open(const struct ceov_config *config, ceov_context **ret_context)
 {
 	return cei_context_open(config, cei_backends, NULL, ret_context);
-}
-
-/* Releases what was found at peers: they may wait for that before they close. */
-static void let_go_of_peers(ceov_context *context)
-{
-	struct cei_list *node, *next;
-	struct ceov_signal *signal;
-	struct ceov_buffer *buffer;
-
-	for (node = context->signals.next; node != &context->signals; node = next) {
-		next = node->next;
-		signal = CEI_OWNER(node, struct ceov_signal, object.link);
-		if (signal->found_id || signal->far)
-			cei_signal_destroy(signal);
-	}
-	for (node = context->buffers.next; node != &context->buffers; node = next) {
-		next = node->next;
-		buffer = CEI_OWNER(node, struct ceov_buffer, object.link);
-		if (buffer->found_id || buffer->far)
-			cei_buffer_destroy(buffer);
-	}
-}
-
-/* Withdraws all exports. Returns how many of them peers still use. */
-static uint32_t withdraw_exports(ceov_context *context)
-{
-	struct cei_list *node, *next;
-	uint32_t n = 0;
-
-	for (node = context->exports.next; node != &context->exports; node = next) {
-		next = node->next;
-		n += cei_export_withdraw(context, CEI_OWNER(node, struct cei_local_export,
-							    link)->id) == CEOV_PENDING;
-	}
-	return n;
-}
-
-/* Waits, for a bounded time, until peers no longer use exported memory, because it is freed
- * next. A peer of another node, or a way to it, that falls silent meanwhile is lost, so that nobody
- * waits longer for it. */
-static void wait_for_users(ceov_context *context)
-{
-	uint64_t deadline = cei_deadline(CEI_CLOSE_NS);
-	struct cei_backoff backoff;
-	uint32_t n;
-
-	cei_backoff_reset(&backoff);
-	cei_far_await(context, 1);
-	while ((n = withdraw_exports(context)) && cei_now_ns() < deadline)
-		cei_backoff_step(&backoff);
-	cei_far_await(context, -1);
-	if (n)
-		cei_log(&context->report, CEI_LOG_WARN,
-			"ceov_close: peers still use %u of our buffers and signals; let "
-			"all ranks meet before one closes", n);
-}
-
-/* Destroys objects of upper layers, then plans, which use signals and buffers, then these. Found
- * handles go before the handles that own their regions. */
-static void destroy_objects(ceov_context *context)
-{
-	struct cei_object *upper;
-	struct ceov_plan *plan;
-	struct cei_list *node;
-
-	while ((node = context->uppers.previous) != &context->uppers) {
-		upper = CEI_OWNER(node, struct cei_object, link);
-		upper->type->destroy(upper);
-	}
-	while ((node = context->plans.next) != &context->plans) {
-		plan = CEI_OWNER(node, struct ceov_plan, object.link);
-		plan->object.door->plan.destroy(plan);
-	}
-	cei_plans_destroy_released(context);
-	let_go_of_peers(context);
-	wait_for_users(context);
-	while ((node = context->signals.previous) != &context->signals)
-		cei_signal_destroy(CEI_OWNER(node, struct ceov_signal, object.link));
-	while ((node = context->buffers.previous) != &context->buffers)
-		cei_buffer_destroy(CEI_OWNER(node, struct ceov_buffer, object.link));
-	cei_objects_forget(context);
-	while ((node = cei_list_take(&context->exports)))
-		free(CEI_OWNER(node, struct cei_local_export, link));
 }
 
 /* Stops objects of upper layers while the engines still turn: kernels on GPUs may wait for data. */
@@ -392,7 +264,7 @@ void ceov_close(ceov_context *context)
 		return;
 	}
 	write_trace(context);
-	destroy_objects(context);
+	cei_context_destroy_objects(context);
 	if (context->bootstrap)
 		cei_bootstrap_close(context->bootstrap);
 	cei_works_close_engines(&context->works);
@@ -402,13 +274,5 @@ void ceov_close(ceov_context *context)
 	cei_works_close(&context->works);
 	if (context->site.cuda)
 		cei_cuda_close(context->site.cuda);
-	if (context->alive)
-		munmap((void *)(uintptr_t)context->alive, (size_t)sysconf(_SC_PAGESIZE));
-	free((void *)context->is_lost);
-	cei_tickets_fini(&context->tickets);
-	pthread_mutex_destroy(&context->lock);
-	pthread_mutex_destroy(&context->far_lock);
-	cei_report_fini(&context->report);
-	context->state = CEI_CONTEXT_CLOSED;
-	cei_tombstones_keep_context(context, sizeof(*context));
+	cei_context_end(context);
 }
