@@ -12,6 +12,7 @@ include src/ce_engine/plan/local.mk
 # what needs several of them: opening and closing a context, and the door
 libceoverlap_core_la_SOURCES += \
 	%D%/context_life.c %D%/context_life.h \
+	%D%/guest.c %D%/guest.h \
 	%D%/here.c %D%/here.h \
 	%D%/open.c %D%/open.h \
 	%D%/peer_events.c %D%/peer_events.h \

@@ -112,10 +112,22 @@ static void look_for_abort(const struct cei_engine *engine, struct cei_launch *l
 	launch->blamed = failure.rank;
 }
 
+/* Tells that the launch of that number, in the slot if it has one, has ended. */
+static void publish(ceov_context *context, uint64_t number, struct cei_ticket_slot *slot,
+		    int result)
+{
+	if (context->ended)
+		context->ended(context->ended_arg, number, result);
+	else
+		cei_tickets_publish(&context->tickets, slot, result);
+}
+
 void cei_completion_retire(struct cei_engine *engine, struct cei_launch *launch)
 {
 	struct ceov_plan *plan = launch->plan;
 	struct cei_ticket_slot *slot = launch->slot;
+	ceov_context *context = plan->object.context;
+	uint64_t number = launch->number;
 	int error;
 
 	if (!launch->error)
@@ -127,10 +139,10 @@ void cei_completion_retire(struct cei_engine *engine, struct cei_launch *launch)
 	cei_admission_leave(&engine->admission, launch);
 	pthread_mutex_lock(&plan->lock);
 	cei_list_append(&plan->run.idle, &launch->link);
-	cei_far_await(plan->object.context, -(plan->waits.n_watches != 0));
+	cei_far_await(context, -(plan->waits.n_watches != 0));
 	plan->run.n_in_flight--;
 	pthread_mutex_unlock(&plan->lock);
-	cei_tickets_publish(&plan->object.context->tickets, slot, error);
+	publish(context, number, slot, error);
 }
 
 /* --- chunks that come back ----------------------------------------------- */

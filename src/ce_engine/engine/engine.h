@@ -29,6 +29,7 @@
  * in a virtual machine). It takes no processor time after that. */
 #define CEI_LINGER_NS UINT64_C(10000000)
 
+struct cei_intake;                      /* ce_engine/engine/intake.h */
 struct cei_trace;                       /* ce_engine/sched/trace.h */
 
 struct cei_engine {
@@ -43,6 +44,8 @@ struct cei_engine {
 	struct cei_backend     *backend;        /* the first of `movers`, which also reads and
 						 * writes small things and works on streams */
 	struct cei_trace       *trace;          /* NULL: off */
+	struct cei_intake      *intake;         /* set before open; NULL: launches come by the
+						 * inbox alone */
 	struct cei_admission    admission;      /* before the stages: lets launches in */
 	struct cei_doorbell     doorbell;       /* stage 1 */
 	struct cei_scheduler    scheduler;      /* stage 2 */

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/futex.h"
 #include "ce_engine/engine/completion.h"
+#include "ce_engine/engine/intake.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/sched/trace.h"
 #include "net/network.h"
@@ -26,6 +27,8 @@ static uint32_t take_up(struct cei_engine *engine)
 	struct cei_launch *launch;
 	uint32_t n = 0;
 
+	if (engine->intake)             /* it puts launches into the inbox */
+		(void)engine->intake->take(engine->intake);
 	cei_admission_begin(&engine->admission);
 	for (; (launch = cei_admission_next(&engine->admission)); n++) {
 		cei_expiry_put(&engine->expiry, launch, &engine->expiry.in_flight);
@@ -97,6 +100,20 @@ enum cei_turn cei_engine_turn(struct cei_engine *engine)
 	return n ? CEI_TURN_WORKED : CEI_TURN_WAITING;
 }
 
+static void doze(struct cei_engine *engine, int is_dozing)
+{
+	if (engine->intake)
+		engine->intake->doze(engine->intake, is_dozing);
+}
+
+static void sleep_on(struct cei_engine *engine, uint32_t bell)
+{
+	if (engine->intake)
+		engine->intake->sleep(engine->intake);
+	else
+		cei_futex_wait(&engine->bell, bell, CEI_FOREVER);
+}
+
 /* Sleeps until a launch comes or the engine stops. */
 static void park(struct cei_engine *engine)
 {
@@ -107,15 +124,21 @@ static void park(struct cei_engine *engine)
 	 * put, or it sees us parked and wakes us. */
 	atomic_store(&engine->is_parked, 1);
 	bell = atomic_load(&engine->bell);
+	doze(engine, 1);
 	if (cei_engine_turn(engine) == CEI_TURN_IDLE && !atomic_load(&engine->must_stop))
-		cei_futex_wait(&engine->bell, bell, CEI_FOREVER);
+		sleep_on(engine, bell);
+	doze(engine, 0);
 	atomic_store(&engine->is_parked, 0);
 }
 
 static void ring(struct cei_engine *engine)
 {
 	atomic_fetch_add(&engine->bell, 1);             /* seq_cst: see park() */
-	if (atomic_load(&engine->is_parked))
+	if (!atomic_load(&engine->is_parked))
+		return;
+	if (engine->intake)
+		engine->intake->wake(engine->intake);
+	else
 		cei_futex_wake(&engine->bell);
 }
 

@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ce_engine/objects/context.h"
 #include "ce_engine/objects/export.h"
@@ -149,6 +150,26 @@ int ceov_buffer_float(ceov_context *context, uint32_t rank, uint64_t size_bytes,
 	return 0;
 }
 
+int cei_buffer_import(ceov_context *context, uint32_t rank, const struct cei_region_wire *wire,
+		      int fd, ceov_buffer **ret_buffer)
+{
+	ceov_buffer *buffer = NULL;
+	int r = new_buffer(context, rank, &buffer);
+
+	if (r) {
+		if (fd >= 0)
+			close(fd);
+		return r;
+	}
+	r = cei_mapping_get(&context->mappings, wire, fd, &buffer->region);
+	if (r) {
+		free(buffer);
+		return r;
+	}
+	enter(context, buffer, ret_buffer);
+	return 0;
+}
+
 void *ceov_buffer_base(const ceov_buffer *buffer, uint32_t rank)
 {
 	uint32_t member;
@@ -240,9 +261,10 @@ static void let_go(ceov_buffer *buffer)
 		cei_object_unuse(&buffer->original->object);
 	} else if (buffer->far) {
 		cei_far_put(context, buffer->far);
-	} else if (buffer->found_id) {
+	} else if (buffer->region != &buffer->own) {
 		cei_mapping_put(&context->mappings, buffer->region);
-		cei_export_drop(context, buffer->rank, buffer->found_id);
+		if (buffer->found_id)
+			cei_export_drop(context, buffer->rank, buffer->found_id);
 	} else {
 		buffer->object.door->buffer.dismiss(&buffer->own);
 	}

@@ -31,6 +31,11 @@ struct ceov_buffer {
 int  cei_buffer_find(ceov_context *context, const struct cei_lookup *lookup,
 		     ceov_buffer **ret_buffer);
 
+/* Makes a buffer of a rank's memory that came as a description with a descriptor, which it takes
+ * in any case. Memory that the context has mapped already is not mapped again. Raises. */
+int  cei_buffer_import(ceov_context *context, uint32_t rank, const struct cei_region_wire *wire,
+		       int fd, ceov_buffer **ret_buffer);
+
 /* Ends the buffer at ceov_close(). */
 void cei_buffer_destroy(struct ceov_buffer *buffer);
 

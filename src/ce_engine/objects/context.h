@@ -81,6 +81,12 @@ struct ceov_context {
 	/* By member, for small writes and work on streams, which need no engine. */
 	struct cei_backend   *backends[CEI_MEMBERS_MAX];
 
+	/* NULL: launches get their numbers from `tickets`, which keep their results. Else who asks
+	 * for a launch numbers it (cei_launch_numbered()), and is told its result here, by the
+	 * engine's thread, which must not wait. */
+	void                (*ended)(void *ended_arg, uint64_t number, int result);
+	void                 *ended_arg;
+
 	/* Ends plans that were kept because of a stuck lane which has come back; returns
 	 * how many. Any thread, without locks held. */
 	uint32_t            (*settle)(ceov_context *context);

@@ -112,10 +112,11 @@ static void let_go(ceov_signal *signal)
 		cei_object_unuse(&signal->original->object);
 	} else if (signal->far) {
 		cei_far_put(context, signal->far);
-	} else if (signal->found_id) {
+	} else if (signal->control != &signal->own_control) {
 		cei_mapping_put(&context->mappings, signal->control);
 		cei_mapping_put(&context->mappings, signal->gpu);
-		cei_export_drop(context, signal->rank, signal->found_id);
+		if (signal->found_id)
+			cei_export_drop(context, signal->rank, signal->found_id);
 	} else {
 		signal->object.door->buffer.dismiss(&signal->own_gpu);
 		signal->object.door->buffer.dismiss(&signal->own_control);
@@ -338,6 +339,36 @@ int ceov_signal_find(ceov_context *context, uint32_t rank, const char *name,
 				 "ceov_signal_find: no ret_signal");
 	lookup = cei_export_lookup(context, rank, name);
 	return cei_signal_find(context, &lookup, ret_signal);
+}
+
+int cei_signal_import(ceov_context *context, const struct cei_signal_parts *parts,
+		      ceov_signal **ret_signal)
+{
+	struct cei_region *control;
+	ceov_signal *signal;
+	int r = cei_mapping_get(&context->mappings, &parts->control, parts->fd, &control);
+
+	if (r)
+		return r;
+	r = new_signal(context, parts->rank, &signal);
+	if (!r && control->size_bytes < cei_signal_control_bytes(parts->n_counters)) {
+		free(signal);
+		r = cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+			      "a signal of rank %u with %u counters came with memory of %llu "
+			      "bytes, which is too little", parts->rank, parts->n_counters,
+			      (unsigned long long)control->size_bytes);
+	}
+	if (r) {
+		cei_mapping_put(&context->mappings, control);
+		return r;
+	}
+	signal->place.kind = CEOV_PLACE_HOST;
+	signal->n_counters = parts->n_counters;
+	signal->flags = parts->flags;
+	signal->control = control;
+	cei_object_init(&signal->object, context, &cei_signal_type);
+	*ret_signal = signal;
+	return 0;
 }
 
 int ceov_signal_release(ceov_signal *signal)

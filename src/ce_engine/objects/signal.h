@@ -182,6 +182,20 @@ struct cei_backend *cei_signal_backend(const struct ceov_signal *signal);
 int  cei_signal_find(ceov_context *context, const struct cei_lookup *lookup,
 		     ceov_signal **ret_signal);
 
+/* What a signal on the host is made of that came as a description with a descriptor. */
+struct cei_signal_parts {
+	uint32_t               rank;    /* owner */
+	uint32_t               n_counters;
+	uint32_t               flags;   /* enum ceov_signal_flags */
+	struct cei_region_wire control;
+	int                    fd;      /* of the control region */
+};
+
+/* Makes a signal of its parts, and takes the descriptor in any case. CEOV_ERR_INVALID, raised: the
+ * region is too small for the counters. */
+int  cei_signal_import(ceov_context *context, const struct cei_signal_parts *parts,
+		       ceov_signal **ret_signal);
+
 /* The layout of a control region: its size, and where its words begin. */
 uint64_t cei_signal_control_bytes(uint32_t n_counters);
 uint64_t cei_signal_words_at(void);

@@ -191,18 +191,35 @@ static int mark_stream(ceov_plan *plan, struct cei_launch *record, void *stream)
 	return r ? r : backend->ops->event_record(backend, record->event, stream);
 }
 
+/* Gives the record the number in *number or, if that is 0, one of the context's tickets, and puts
+ * it into the engine's inbox. */
+static int submit(ceov_plan *plan, struct cei_launch *record, uint64_t *number)
+{
+	ceov_context *context = plan->object.context;
+	int r = 0;
+
+	record->slot = NULL;
+	if (!*number)
+		r = cei_tickets_take(&context->tickets, plan, number, &record->slot);
+	if (r)
+		return r;
+	record->number = *number;
+	r = cei_engine_submit(context->engines[plan->member], record);
+	if (r && record->slot)
+		cei_tickets_give_back(&context->tickets, record->slot);
+	return r;
+}
+
 /* Puts a launch into the engine's inbox. The caller holds the plan's lock, so that launches are
- * there in the order of `sequence`. Begins `hold` if log lines may be written. */
+ * there in the order of `sequence`. Begins `hold` if log lines may be written. *number: as in
+ * submit(). */
 static int enqueue(ceov_plan *plan, const struct ceov_launch *launch,
-		   struct cei_report_hold *hold, ceov_ticket *ret_ticket)
+		   struct cei_report_hold *hold, uint64_t *number)
 {
 	ceov_context *context = plan->object.context;
 	struct cei_launch *record;
-	int r;
+	int r = 0;
 
-	r = cei_plan_check_base(plan, launch->base, "ceov_launch", hold);
-	if (r)
-		return r;
 	if (plan->run.n_in_flight == CEI_PLAN_LAUNCHES_MAX)
 		return CEOV_FULL;
 	record = take_record(plan);
@@ -215,13 +232,7 @@ static int enqueue(ceov_plan *plan, const struct ceov_launch *launch,
 	if (launch->after_stream)
 		r = mark_stream(plan, record, launch->after_stream);
 	if (!r)
-		r = cei_tickets_take(&context->tickets, plan, &record->number, &record->slot);
-	if (!r) {
-		*ret_ticket = (ceov_ticket){ record->number };
-		r = cei_engine_submit(context->engines[plan->member], record);
-		if (r)
-			cei_tickets_give_back(&context->tickets, record->slot);
-	}
+		r = submit(plan, record, number);
 	if (r) {
 		cei_list_append(&plan->run.idle, &record->link);
 		return r;
@@ -252,15 +263,35 @@ int cei_launch_enqueue(struct ceov_plan *plan, const struct ceov_launch *launch,
 		       ceov_ticket *ret_ticket)
 {
 	struct cei_report_hold hold;
+	uint64_t number = 0;
 	int r;
 
 	hold.is_open = 0;
 	pthread_mutex_lock(&plan->lock);
-	r = enqueue(plan, launch, &hold, ret_ticket);
+	r = cei_plan_check_base(plan, launch->base, "ceov_launch", &hold);
+	if (!r)
+		r = enqueue(plan, launch, &hold, &number);
 	pthread_mutex_unlock(&plan->lock);
 	cei_report_hold_end(&plan->object.context->report, &hold);
-	if (!r)
-		ask_far(plan, launch->base);
+	if (r)
+		return r;
+	ask_far(plan, launch->base);
+	*ret_ticket = (ceov_ticket){ number };
+	return 0;
+}
+
+int cei_launch_numbered(struct ceov_plan *plan, const struct ceov_launch *launch, uint64_t number)
+{
+	struct cei_report_hold hold;
+	int r;
+
+	if (launch->base >= CEOV_VALUE_LIMIT - plan->triggers.largest_value)
+		return CEOV_ERR_INVALID;
+	hold.is_open = 0;
+	pthread_mutex_lock(&plan->lock);
+	r = enqueue(plan, launch, &hold, &number);
+	pthread_mutex_unlock(&plan->lock);
+	cei_report_hold_end(&plan->object.context->report, &hold);
 	return r;
 }
 

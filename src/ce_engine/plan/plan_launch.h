@@ -21,4 +21,12 @@ int  cei_ticket_wait(ceov_context *context, ceov_ticket ticket, uint64_t timeout
 		     int *ret_result);
 int  cei_ticket_abort(ceov_context *context, ceov_ticket ticket);
 
+/* Launches a committed plan of a context that has ceov_context.ended, by a number that is not 0 and
+ * not of a launch in flight. The launch names no streams. Any thread, the engine's too. CEOV_FULL:
+ * CEI_PLAN_LAUNCHES_MAX launches of the plan are in flight, or the engine's inbox is full.
+ * CEOV_ERR_INVALID, not raised: the base is too large. CEOV_ERR_NO_MEMORY, raised. A base may fall:
+ * whoever numbers launches knows when signals were renewed. */
+int  cei_launch_numbered(struct ceov_plan *plan, const struct ceov_launch *launch,
+			 uint64_t number);
+
 #endif /* CEI_PLAN_LAUNCH_H */

@@ -86,7 +86,7 @@ struct cei_launch {
 	struct cei_list         link;   /* in one of the expiry's lists, or the plan's idle
 					 * ones */
 	struct ceov_plan       *plan;
-	struct cei_ticket_slot *slot;
+	struct cei_ticket_slot *slot;           /* NULL: its context has ceov_context.ended */
 	uint64_t                number;         /* of the ticket */
 	uint64_t                sequence;       /* counts the plan's launches */
 	uint64_t                base;
