@@ -8,22 +8,17 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "ipc/datagram.h"
 
 #define NS_PER_MS       UINT64_C(1000000)
 #define POLL_MS_MAX     3600000u
 #define RETRY_NS        1000000L
-
-union control {                         /* room for a control message, aligned for its header */
-	struct cmsghdr head;
-	uint8_t        bytes[CMSG_SPACE(CEI_EXPORT_FDS_MAX * sizeof(int))];
-};
 
 void cei_fd_close(int fd)
 {
@@ -67,43 +62,15 @@ int cei_socket_wait(int fd, short events, uint64_t deadline_ns)
 	}
 }
 
-static int result_of_send(int error)
-{
-	switch (error) {
-	case EAGAIN:
-		return CEOV_FULL;
-	case EPIPE:
-	case ECONNRESET:
-	case ENOTCONN:
-		return CEOV_ERR_PEER_LOST;
-	default:
-		return CEOV_ERR_SYSTEM;
-	}
-}
-
 int cei_socket_send(int fd, const struct cei_message *message, const int *fds,
 		    uint32_t n_fds)
 {
 	uint8_t bytes[CEI_MESSAGE_BYTES_MAX];
-	struct iovec part = { .iov_base = bytes };
-	union control control;
-	struct msghdr header = { .msg_iov = &part, .msg_iovlen = 1 };
-	ssize_t n_sent;
+	struct cei_datagram datagram = { .bytes = bytes, .fds = (int *)(uintptr_t)fds,
+					 .n_fds = n_fds };
 
-	part.iov_len = cei_message_encode(message, bytes);
-	if (n_fds) {
-		memset(&control, 0, sizeof(control));
-		control.head.cmsg_level = SOL_SOCKET;
-		control.head.cmsg_type = SCM_RIGHTS;
-		control.head.cmsg_len = CMSG_LEN(n_fds * sizeof(int));
-		memcpy(CMSG_DATA(&control.head), fds, n_fds * sizeof(int));
-		header.msg_control = &control;
-		header.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
-	}
-	do
-		n_sent = sendmsg(fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
-	while (n_sent < 0 && errno == EINTR);
-	return n_sent < 0 ? result_of_send(errno) : 0;
+	datagram.n_bytes = cei_message_encode(message, bytes);
+	return cei_datagram_send(fd, &datagram);
 }
 
 int cei_socket_send_by(int fd, const struct cei_message *message, const int *fds,
@@ -128,69 +95,17 @@ int cei_socket_send_by(int fd, const struct cei_message *message, const int *fds
 	}
 }
 
-/* Takes the descriptors of all control messages. The kernel closes those for which there is no
- * room, and sets MSG_CTRUNC. */
-static void take_fds(struct msghdr *header, struct cei_received *received)
-{
-	struct cmsghdr *head;
-	uint32_t i, n_fds;
-	int fd;
-
-	for (head = CMSG_FIRSTHDR(header); head; head = CMSG_NXTHDR(header, head)) {
-		if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
-			continue;
-		n_fds = (uint32_t)((head->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-		for (i = 0; i < n_fds; i++) {
-			memcpy(&fd, CMSG_DATA(head) + i * sizeof(int), sizeof(int));
-			if (received->n_fds < CEI_EXPORT_FDS_MAX)
-				received->fds[received->n_fds++] = fd;
-			else
-				close(fd);
-		}
-	}
-	if (header->msg_flags & MSG_CTRUNC)
-		cei_received_close_fds(received);
-}
-
-/* If a peer closes its socket and leaves messages unread, receiving yields one ECONNRESET before
- * the last messages that the peer sent, such as its farewell. So this error is skipped once. */
-static ssize_t receive_bytes(int fd, struct msghdr *header)
-{
-	int n_resets = 0;
-	ssize_t n_bytes;
-
-	do
-		n_bytes = recvmsg(fd, header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	while (n_bytes < 0 &&
-	       (errno == EINTR || (errno == ECONNRESET && !n_resets++)));
-	return n_bytes;
-}
-
 int cei_socket_receive(int fd, struct cei_received *ret_received)
 {
 	uint8_t bytes[CEI_MESSAGE_BYTES_MAX];
-	struct iovec part = { .iov_base = bytes, .iov_len = sizeof(bytes) };
-	union control control;
-	struct msghdr header = {
-		.msg_iov = &part,
-		.msg_iovlen = 1,
-		.msg_control = &control,
-		.msg_controllen = sizeof(control),
-	};
-	ssize_t n_bytes;
-	int r;
+	struct cei_datagram datagram = { .bytes = bytes, .n_bytes = sizeof(bytes),
+					 .fds = ret_received->fds,
+					 .n_fds = CEI_EXPORT_FDS_MAX };
+	int r = cei_datagram_receive(fd, &datagram);
 
-	ret_received->n_fds = 0;
-	n_bytes = receive_bytes(fd, &header);
-	if (n_bytes < 0)
-		return errno == EAGAIN ? CEOV_NONE : CEOV_ERR_PEER_LOST;
-	take_fds(&header, ret_received);
-	if (!n_bytes)
-		r = CEOV_ERR_PEER_LOST;
-	else if (header.msg_flags & MSG_TRUNC)
-		r = CEOV_ERR_INVALID;
-	else
-		r = cei_message_decode(bytes, (size_t)n_bytes, &ret_received->message);
+	ret_received->n_fds = datagram.n_fds;
+	if (!r)
+		r = cei_message_decode(bytes, datagram.n_bytes, &ret_received->message);
 	if (r)
 		cei_received_close_fds(ret_received);
 	return r;

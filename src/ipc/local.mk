@@ -4,6 +4,7 @@
 # ipc: makes a peer's memory addressable; moves nothing
 libceoverlap_core_la_SOURCES += \
 	%D%/wire.c %D%/wire.h \
+	%D%/datagram.c %D%/datagram.h \
 	%D%/bootstrap.c %D%/bootstrap.h \
 	%D%/bootstrap_private.h \
 	%D%/bootstrap_path.c \
