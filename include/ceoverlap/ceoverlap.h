@@ -85,7 +85,9 @@ enum ceov_error {
 	CEOV_ERR_VERSION   = -11,       /* a peer or a driver of another version */
 	CEOV_ERR_STALE     = -12,       /* the memory behind a registration changed */
 	CEOV_ERR_FORKED    = -13,       /* called in a forked child */
-	CEOV_ERR_UNCERTAIN = -14        /* the target may or may not hold the bytes */
+	CEOV_ERR_UNCERTAIN = -14,       /* the target may or may not hold the bytes */
+	CEOV_ERR_DAEMON_LOST = -15      /* the daemon that moves the bytes has gone; see
+					 * ceov_reopen() */
 };
 
 #define CEOV_NOBODY UINT32_MAX

@@ -41,6 +41,7 @@ const char *ceov_strerror(int result)
 	case CEOV_ERR_STALE:     return "memory behind a registration changed";
 	case CEOV_ERR_FORKED:    return "called in a forked child";
 	case CEOV_ERR_UNCERTAIN: return "target contents uncertain";
+	case CEOV_ERR_DAEMON_LOST: return "the daemon was lost";
 	default:                 return "unknown result";
 	}
 }

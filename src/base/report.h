@@ -18,6 +18,9 @@
 #include "base/list.h"
 #include "base/repeats.h"
 
+/* The lowest of enum ceov_error: what another process says is checked against it. */
+#define CEI_ERROR_LOWEST CEOV_ERR_DAEMON_LOST
+
 enum cei_log_level { CEI_LOG_ERROR, CEI_LOG_WARN, CEI_LOG_INFO, CEI_LOG_DEBUG };
 
 #define CEI_LINE_BYTES (CEOV_FAILURE_TEXT_BYTES + 160)

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/report.h"
 
 #define RETRY_MIN_NS UINT64_C(1000000)
 #define RETRY_MAX_NS UINT64_C(32000000)
@@ -126,7 +127,7 @@ static int raise_refusal(struct cei_bootstrap *bootstrap, const struct cei_messa
 	int error = message->refuse.error;
 
 	/* An error below the last one known here was defined by a later version. */
-	if (error < CEOV_ERR_UNCERTAIN)
+	if (error < CEI_ERROR_LOWEST)
 		error = CEOV_ERR_VERSION;
 	return cei_raise(bootstrap->site->report, error, 0, "bootstrap at %s: refused: %s",
 			 bootstrap->config.path, message->refuse.text);

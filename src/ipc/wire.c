@@ -9,6 +9,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/report.h"
+
 #define HEAD_BYTES 16u
 
 /* --- regions ------------------------------------------------------------- */
@@ -213,7 +215,7 @@ static void get_reply(struct cei_reader *reader, struct cei_wire_reply *ret_repl
 	ret_reply->native_code = (int32_t)cei_wire_get_u32(reader);
 	if (ret_reply->result > 0 && ret_reply->result != CEOV_NONE)
 		reader->failed = 1;
-	if (ret_reply->result < CEOV_ERR_UNCERTAIN)
+	if (ret_reply->result < CEI_ERROR_LOWEST)
 		reader->failed = 1;
 	if (ret_reply->result)
 		return;

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/cursor.h"
+#include "base/report.h"
 #include "net/exchange_numbers.h"
 #include "net/means.h"
 #include "net/folder_private.h"
@@ -146,7 +147,7 @@ static int raise_told(const struct cei_exchange *exchange, const struct cei_fold
 		text[i] = file->bytes[begin + i] >= ' ' && file->bytes[begin + i] <= '~'
 			? (char)file->bytes[begin + i] : '?';
 	text[n] = '\0';
-	if (error < CEOV_ERR_UNCERTAIN || error >= 0)
+	if (error < CEI_ERROR_LOWEST || error >= 0)
 		error = CEOV_ERR_INVALID;
 	return cei_raise(exchange->config.report, error, 0, "process 0 says: %s", text);
 }

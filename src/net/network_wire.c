@@ -10,6 +10,7 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "base/cursor.h"
+#include "base/report.h"
 
 /* --- to bytes ------------------------------------------------------------------- */
 
@@ -171,7 +172,7 @@ static void get_abort(struct cei_reader *reader, struct cei_note_abort *ret_abor
 	uint32_t i;
 
 	ret_abort->error = (int32_t)cei_wire_get_u32(reader);
-	if (ret_abort->error >= 0 || ret_abort->error < CEOV_ERR_UNCERTAIN)
+	if (ret_abort->error >= 0 || ret_abort->error < CEI_ERROR_LOWEST)
 		reader->failed = 1;
 	ret_abort->blame = cei_wire_get_u32(reader);
 	ret_abort->n = get_within(reader, 1, CEI_NETWORK_ABORTS_MAX);

@@ -9,6 +9,7 @@
 #include <ceoverlap/ceoverlap.h>
 
 #include "base/cursor.h"
+#include "base/report.h"
 
 static void put_head(struct cei_writer *writer, enum cei_store_type type, uint64_t n_bytes)
 {
@@ -143,7 +144,7 @@ int cei_store_get_refuse(const uint8_t *body, uint64_t n_bytes,
 	for (i = 0; ret_refuse->text[i]; i++)
 		if (ret_refuse->text[i] < ' ' || ret_refuse->text[i] > '~')
 			ret_refuse->text[i] = '?';
-	if (ret_refuse->error >= 0 || ret_refuse->error < CEOV_ERR_UNCERTAIN)
+	if (ret_refuse->error >= 0 || ret_refuse->error < CEI_ERROR_LOWEST)
 		return CEOV_ERR_INVALID;
 	return cei_reader_end(&reader);
 }

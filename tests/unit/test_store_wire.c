@@ -78,11 +78,11 @@ START_TEST(test_refusals_are_errors_and_plain_text)
 	cei_store_put_refuse(&refuse, bytes);
 	ck_assert_int_eq(cei_store_get_refuse(body, CEI_STORE_REFUSE_BYTES, &back),
 			 CEOV_ERR_INVALID);
-	refuse.error = CEOV_ERR_UNCERTAIN - 1;
+	refuse.error = CEI_ERROR_LOWEST - 1;
 	cei_store_put_refuse(&refuse, bytes);
 	ck_assert_int_eq(cei_store_get_refuse(body, CEI_STORE_REFUSE_BYTES, &back),
 			 CEOV_ERR_INVALID);
-	refuse.error = CEOV_ERR_UNCERTAIN;
+	refuse.error = CEI_ERROR_LOWEST;
 	cei_store_put_refuse(&refuse, bytes);
 	ck_assert_int_eq(cei_store_get_refuse(body, CEI_STORE_REFUSE_BYTES, &back), 0);
 	ck_assert_uint_eq(strspn(back.text, "?"), CEI_STORE_TEXT_BYTES - 1);

@@ -404,8 +404,8 @@ START_TEST(test_reply_has_a_result_that_calls_have)
 	ck_assert(reply_is_taken(CEOV_NONE));
 	ck_assert(!reply_is_taken(CEOV_PENDING));
 	ck_assert(!reply_is_taken(CEOV_NONE + 1));
-	ck_assert(reply_is_taken(CEOV_ERR_UNCERTAIN));
-	ck_assert(!reply_is_taken(CEOV_ERR_UNCERTAIN - 1));
+	ck_assert(reply_is_taken(CEI_ERROR_LOWEST));
+	ck_assert(!reply_is_taken(CEI_ERROR_LOWEST - 1));
 }
 END_TEST
 

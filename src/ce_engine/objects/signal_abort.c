@@ -30,7 +30,7 @@ static int decode(uint32_t word, uint32_t n_ranks, uint32_t *ret_rank)
 	*ret_rank = CEOV_NOBODY;
 	if (!word)
 		return 0;
-	if (!error || error > (uint32_t)-CEOV_ERR_UNCERTAIN || blamed > n_ranks)
+	if (!error || error > (uint32_t)-CEI_ERROR_LOWEST || blamed > n_ranks)
 		return CEOV_ERR_ABORTED;
 	if (blamed)
 		*ret_rank = blamed - 1;

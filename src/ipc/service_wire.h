@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_SERVICE_WIRE_H
+#define CEI_SERVICE_WIRE_H
+
+/*
+ * Messages between a daemon and its clients, as bytes. Numbers are little-endian, without padding; a
+ * message has a head (magic, version, type) and a body, and is one datagram of at most
+ * CEI_SERVICE_BYTES_MAX. The head, and the body of REFUSED, are the same in every version.
+ * Decoding is strict, because the bytes come from another process and are not trusted.
+ *
+ *   client                     daemon
+ *   HELLO                 ->   WELCOME with DOWN, UP and the bells, or REFUSED
+ *   PLAN, PART, ... PART  ->   COMMITTED or REFUSED, after the last part
+ *   EXPLAIN               ->   EXPLAINED with a file of text, or REFUSED
+ *   DROP, BYE             ->   nothing
+ *                         <-   FAILURE, at any time
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/site.h"
+#include "ipc/datagram.h"
+
+#define CEI_SERVICE_MAGIC     UINT32_C(0x44564f43)      /* "COVD" */
+#define CEI_SERVICE_VERSION   1u
+#define CEI_SERVICE_BYTES_MAX 65536u
+
+/* What a PART carries of a plan: so many bytes of the program, or descriptors. */
+#define CEI_SERVICE_PART_BYTES 61440u
+#define CEI_SERVICE_PART_FDS   CEI_DATAGRAM_FDS_MAX
+
+enum cei_service_type {
+	CEI_SERVICE_HELLO = 1,
+	CEI_SERVICE_WELCOME,
+	CEI_SERVICE_REFUSED,
+	CEI_SERVICE_PLAN,
+	CEI_SERVICE_PART,
+	CEI_SERVICE_COMMITTED,
+	CEI_SERVICE_DROP,
+	CEI_SERVICE_EXPLAIN,
+	CEI_SERVICE_EXPLAINED,
+	CEI_SERVICE_FAILURE,
+	CEI_SERVICE_BYE,
+};
+
+struct cei_service_member {
+	uint32_t rank;
+	uint32_t kind;                  /* enum ceov_place_kind */
+	uint8_t  uuid[16];              /* of its GPU; zeros on the host */
+};
+
+struct cei_service_hello {
+	uint32_t n_ranks;               /* of the client's group */
+	uint32_t n_members;
+	struct cei_service_member members[CEI_MEMBERS_MAX];
+	uint64_t deadline_ns;           /* of launches that have none */
+	uint64_t max_chunk_bytes;
+	char     name[32];              /* of the process, for people; any bytes, ends with NUL */
+};
+
+struct cei_service_welcome {
+	uint64_t instance[2];           /* of the daemon; another one after it was started anew */
+	uint32_t n_rings;               /* as many bells come beside, behind DOWN and UP */
+	uint32_t n_plans_max;           /* limits of this client: plans at a time, ... */
+	uint32_t n_transfers_max;       /* ... transfers of a plan, ... */
+	uint64_t n_bytes_max;           /* ... and bytes mapped */
+};
+
+struct cei_service_plan {               /* parts follow: first all descriptors, then the bytes */
+	uint32_t n_bytes;               /* of the program (program_wire.h) */
+	uint32_t n_buffers;             /* one descriptor for each buffer, ... */
+	uint32_t n_signals;             /* ... and one for each signal */
+};
+
+struct cei_service_part {
+	uint32_t       n_bytes;         /* 0: descriptors come beside */
+	const uint8_t *bytes;           /* in the bytes that were decoded */
+};
+
+struct cei_service_handle {             /* a plan that was committed */
+	uint32_t slot;
+	uint32_t generation;
+};
+
+struct cei_service_message {
+	uint32_t type;                          /* enum cei_service_type */
+	uint32_t magic;                         /* set by decoding, as received */
+	uint32_t version;                       /* set by decoding, as received */
+	union {
+		struct cei_service_hello   hello;
+		struct cei_service_welcome welcome;
+		struct cei_service_plan    plan;
+		struct cei_service_part    part;
+		struct cei_service_handle  handle;      /* COMMITTED, DROP, EXPLAIN */
+		struct ceov_failure        failure;     /* REFUSED, FAILURE */
+	};
+};
+
+/* Encodes a message into bytes, which must have room for CEI_SERVICE_BYTES_MAX. Every message fits
+ * whose part is no longer than CEI_SERVICE_PART_BYTES. Returns the number of bytes written. */
+size_t cei_service_encode(const struct cei_service_message *message, uint8_t *bytes);
+
+/* CEOV_ERR_VERSION: another magic or version, both of which are in *ret_message; a REFUSED message
+ * is decoded all the same, and the result is 0. CEOV_ERR_INVALID: no valid message. Errors are not
+ * raised. A part points into bytes. */
+int  cei_service_decode(const uint8_t *bytes, size_t n_bytes,
+			struct cei_service_message *ret_message);
+
+#endif /* CEI_SERVICE_WIRE_H */
