@@ -7,6 +7,8 @@
 # LDADD. A suite of the first list runs everywhere; one of the second needs GPUs, is
 # built by "make check" and run by "make check-gpu".
 threaded_suites = \
+	%D%/unit/test_alive \
+	%D%/unit/test_alive_kills \
 	%D%/unit/test_mapping \
 	%D%/unit/test_share_host \
 	%D%/unit/test_bootstrap_socket \
@@ -277,6 +279,7 @@ endif
 # What several suites share; each takes from it what it needs.
 libtesting_la_SOURCES = \
 	%D%/testing.c %D%/testing.h \
+	%D%/unit/alive_rig.c %D%/unit/alive_rig.h \
 	%D%/unit/loopback.c %D%/unit/loopback.h \
 	%D%/unit/machine_fixture.c %D%/unit/machine_fixture.h \
 	%D%/unit/route_rig.c %D%/unit/route_rig.h \
