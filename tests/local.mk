@@ -9,6 +9,7 @@
 threaded_suites = \
 	%D%/unit/test_alive \
 	%D%/unit/test_alive_kills \
+	%D%/unit/test_alive_watch \
 	%D%/unit/test_mapping \
 	%D%/unit/test_share_host \
 	%D%/unit/test_bootstrap_socket \

@@ -17,6 +17,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/bootstrap_link.c \
 	%D%/bootstrap_export.c \
 	%D%/alive.c %D%/alive.h \
+	%D%/alive_watch.c %D%/alive_watch.h \
 	%D%/share.c %D%/share.h \
 	%D%/share_host.c \
 	%D%/mapping.c %D%/mapping.h \
