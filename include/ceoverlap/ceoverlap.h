@@ -189,10 +189,13 @@ struct ceov_config {
 	const struct ceov_network *network;       /* how ranks of several nodes meet; NULL: as the
 						   * environment shows, else all ranks are on
 						   * one node */
+	const char               *daemon;         /* path of the socket of a ceoverlapd that is to
+						   * move the data; NULL: CEOVERLAP_DAEMON, else
+						   * none */
 };
 
 #define CEOV_CONFIG_INIT \
-	{ sizeof(struct ceov_config), NULL, 0, 1, NULL, 0, 0, 0, NULL, NULL, NULL }
+	{ sizeof(struct ceov_config), NULL, 0, 1, NULL, 0, 0, 0, NULL, NULL, NULL, NULL }
 
 /* Opens the GPUs or host memory of this process's ranks, and connects to the group's
  * other ranks; blocks until all have connected or the deadline passes. config may be

@@ -17,4 +17,5 @@ libceoverlap_core_la_SOURCES += \
 	%D%/open.c %D%/open.h \
 	%D%/peer_events.c %D%/peer_events.h \
 	%D%/signal_renew.c %D%/signal_renew.h \
+	%D%/there.c %D%/there.h \
 	%D%/warm.c %D%/warm.h

@@ -19,6 +19,7 @@
 #include "ce_engine/here.h"
 #include "ce_engine/objects/context.h"
 #include "ce_engine/peer_events.h"
+#include "ce_engine/there.h"
 #include "ce_engine/warm.h"
 #include "net/network_clock.h"
 
@@ -133,6 +134,22 @@ static int start_works(ceov_context *context)
 	return r;
 }
 
+/* After warming up, which is for the engines of this process. */
+static int connect_to_daemon(ceov_context *context, const struct ceov_config *config)
+{
+	const char *path = config && config->daemon ? config->daemon
+		: secure_getenv("CEOVERLAP_DAEMON");
+	int r;
+
+	if (!path || !*path)
+		return 0;
+	r = cei_there_open(context, path, cei_deadline(context->deadline_ns));
+	if (r == CEOV_NONE)
+		cei_log(&context->report, CEI_LOG_INFO,
+			"ceov_open: no rank is on the host: the daemon at %s is not used", path);
+	return r == CEOV_NONE ? 0 : r;
+}
+
 static int build(ceov_context *context, const struct ceov_config *config,
 		 const struct cei_transport_ops *transport)
 {
@@ -159,6 +176,8 @@ static int build(ceov_context *context, const struct ceov_config *config,
 		r = meet(context, group);
 	if (!r)
 		r = cei_warm_up(context, cei_deadline(context->deadline_ns));
+	if (!r)
+		r = connect_to_daemon(context, config);
 	if (!r && context->site.network && context->site.trace_path[0])
 		cei_network_clock_begin(context->site.network);
 	return r;
@@ -263,6 +282,7 @@ void ceov_close(ceov_context *context)
 		abandon(context);
 		return;
 	}
+	cei_there_close(context);
 	write_trace(context);
 	cei_context_destroy_objects(context);
 	if (context->bootstrap)

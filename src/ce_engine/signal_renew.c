@@ -15,10 +15,10 @@
 #include "net/network.h"
 
 /* Whether the plan has launches in flight, or a lane that was given up and may still
- * raise its marks. With its lock held. */
+ * raise its marks. */
 static int is_moving(const struct ceov_plan *plan)
 {
-	return plan->run.n_in_flight || cei_plan_is_stuck(plan);
+	return plan->object.door->plan.is_busy(plan) || cei_plan_is_stuck(plan);
 }
 
 /* Whether one of the list's plans uses the signal and is moving. With the context's lock
@@ -31,10 +31,11 @@ static int is_in_list(const struct ceov_signal *signal, const struct cei_list *p
 
 	for (node = plans->next; node != plans; node = node->next) {
 		plan = CEI_OWNER(node, struct ceov_plan, object.link);
+		if (!is_moving(plan))
+			continue;
 		pthread_mutex_lock(&plan->lock);
-		if (is_moving(plan))
-			for (i = 0; i < plan->program.n_signals; i++)
-				n += plan->signals[i]->control == signal->control;
+		for (i = 0; i < plan->program.n_signals; i++)
+			n += plan->signals[i]->control == signal->control;
 		pthread_mutex_unlock(&plan->lock);
 	}
 	return n != 0;

@@ -6,6 +6,9 @@ libceoverlap_core_la_SOURCES += \
 	%D%/wire.c %D%/wire.h \
 	%D%/datagram.c %D%/datagram.h \
 	%D%/service_area.h \
+	%D%/service_ask.c \
+	%D%/service_link.c %D%/service_link.h \
+	%D%/service_link_private.h \
 	%D%/service_ring.c %D%/service_ring.h \
 	%D%/service_wire.c %D%/service_wire.h \
 	%D%/bootstrap.c %D%/bootstrap.h \

@@ -173,6 +173,7 @@ static void put_body(struct cei_writer *writer, const struct cei_service_message
 	case CEI_SERVICE_EXPLAIN:   put_handle(writer, &message->handle); break;
 	case CEI_SERVICE_REFUSED:
 	case CEI_SERVICE_FAILURE:   put_failure(writer, &message->failure); break;
+	case CEI_SERVICE_READY:
 	case CEI_SERVICE_EXPLAINED:
 	case CEI_SERVICE_BYE:       break;
 	}
@@ -201,6 +202,7 @@ static void get_body(struct cei_reader *reader, struct cei_service_message *mess
 	case CEI_SERVICE_EXPLAIN:   get_handle(reader, &message->handle); break;
 	case CEI_SERVICE_REFUSED:
 	case CEI_SERVICE_FAILURE:   get_failure(reader, &message->failure); break;
+	case CEI_SERVICE_READY:
 	case CEI_SERVICE_EXPLAINED:
 	case CEI_SERVICE_BYE:       break;
 	default:                    reader->failed = 1; break;

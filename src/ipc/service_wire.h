@@ -11,6 +11,7 @@
  *
  *   client                     daemon
  *   HELLO                 ->   WELCOME with DOWN, UP and the bells, or REFUSED
+ *   READY                 ->   nothing; the client holds the word in DOWN that tells its life
  *   PLAN, PART, ... PART  ->   COMMITTED or REFUSED, after the last part
  *   EXPLAIN               ->   EXPLAINED with a file of text, or REFUSED
  *   DROP, BYE             ->   nothing
@@ -35,6 +36,7 @@ enum cei_service_type {
 	CEI_SERVICE_HELLO = 1,
 	CEI_SERVICE_WELCOME,
 	CEI_SERVICE_REFUSED,
+	CEI_SERVICE_READY,
 	CEI_SERVICE_PLAN,
 	CEI_SERVICE_PART,
 	CEI_SERVICE_COMMITTED,

@@ -222,9 +222,11 @@ static int host_import(struct cei_region *region, const struct cei_region_wire *
 	region->file_device = (uint64_t)stat.st_dev;
 	region->fd = fd;
 	error = map_here(region);
-	/* The descriptor is not needed any more, because the mapping keeps the file. */
-	close(fd);
-	region->fd = -1;
+	/* The descriptor is mostly not needed any more, because the mapping keeps the file. */
+	if (error || !region->site->keeps_files) {
+		close(fd);
+		region->fd = -1;
+	}
 	if (error)
 		return cei_raise(region->site->report, error == ENOMEM ?
 				 CEOV_ERR_NO_MEMORY : CEOV_ERR_SYSTEM, error,

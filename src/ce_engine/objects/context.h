@@ -41,6 +41,8 @@ enum cei_context_state {
 	CEI_CONTEXT_CLOSED = 0x73687574,
 };
 
+struct cei_there;                       /* ce_engine/there.c */
+
 struct ceov_context {
 	enum cei_context_state state;   /* first member, because tombstones.h keeps the begin of a
 					 * closed context */
@@ -49,6 +51,7 @@ struct ceov_context {
 	struct cei_report     report;
 	struct cei_site       site;
 	struct cei_works      works;    /* what moves its bytes, if it has works of its own */
+	struct cei_there     *there;    /* the daemon that moves bytes; NULL: none does */
 	struct cei_bootstrap *bootstrap; /* NULL: alone */
 	struct cei_mappings   mappings;
 	uint64_t              max_chunk_bytes;

@@ -24,6 +24,7 @@
 #define CEI_PLAN_LAUNCHES_MAX 32u
 
 struct cei_plan_builder;                /* ce_engine/plan/plan_builder.h */
+struct cei_there_plan;                  /* ce_engine/there.c */
 
 struct cei_step {                       /* one transfer, as committed */
 	struct cei_piece   piece;       /* row_bytes 0: moves nothing, only raises */
@@ -88,6 +89,12 @@ struct ceov_plan {
 	const char           *between_nodes;    /* how the shards of the last all-gather go from
 						 * node to node, in words that nobody frees;
 						 * NULL: there is none over several nodes */
+
+	struct cei_there_plan *there;           /* a daemon has committed it, and of what follows only
+						 * triggers, lock and run's launches and base are
+						 * used; NULL: none has */
+	const char           *why_here;         /* why no daemon carries out a plan of a context that
+						 * has one; else NULL */
 
 	/* after commit */
 	uint32_t            (*paths)[CEI_ROUTE_PATHS_MAX];      /* [route][i]: index of the

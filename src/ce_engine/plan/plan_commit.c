@@ -293,6 +293,25 @@ static void unbuild(struct ceov_plan *plan)
 	plan->cuts = NULL;
 }
 
+int cei_plan_prepare(struct ceov_plan *plan)
+{
+	struct cei_report *report = &plan->object.context->report;
+	int r = compile(plan);
+
+	if (!r)
+		r = cei_program_check_spots(&plan->program, report);
+	if (!r)
+		r = cei_program_check_triggers(&plan->program, report, &plan->triggers);
+	if (r)
+		unbuild(plan);
+	return r;
+}
+
+void cei_plan_unprepare(struct ceov_plan *plan)
+{
+	unbuild(plan);
+}
+
 int cei_plan_commit(struct ceov_plan *plan)
 {
 	int r = compile(plan);

@@ -113,6 +113,9 @@ int cei_plan_explain(const struct ceov_plan *plan, int fd)
 	for (i = 0; i < engine->movers.n_own; i++)
 		names[i] = engine->movers.mover[i].backend.ops->name;
 	r = explain_whole(&explain, &plan->triggers);
+	if (!r && plan->why_here)
+		r = cei_say(&explain, "carried out in this process and not by the daemon: %s\n",
+			    plan->why_here);
 	if (!r && plan->between_nodes)
 		r = cei_say(&explain, "shards go from node to node %s\n", plan->between_nodes);
 	if (!r)

@@ -44,9 +44,7 @@ static void free_record(struct ceov_plan *plan, struct cei_launch *record)
 	free(record);
 }
 
-/* Frees the plan after it was removed from the list in which ceov_signal_renew() could find
- * it. */
-static void take_apart(struct ceov_plan *plan)
+void cei_plan_take_apart(struct ceov_plan *plan)
 {
 	struct cei_list *node;
 
@@ -66,7 +64,7 @@ int cei_plan_is_stuck(const struct ceov_plan *plan)
 void cei_plan_destroy(struct ceov_plan *plan)
 {
 	cei_object_end(&plan->object);
-	take_apart(plan);
+	cei_plan_take_apart(plan);
 }
 
 void cei_plans_destroy_released(ceov_context *context)
@@ -74,7 +72,7 @@ void cei_plans_destroy_released(ceov_context *context)
 	struct cei_list *node;
 
 	while ((node = cei_list_take(&context->stuck)))
-		take_apart(CEI_OWNER(node, struct ceov_plan, object.link));
+		cei_plan_take_apart(CEI_OWNER(node, struct ceov_plan, object.link));
 }
 
 /* Takes a plan whose lanes have become idle out of the list, or returns NULL. */
@@ -102,7 +100,7 @@ uint32_t cei_plans_settle(ceov_context *context)
 	uint32_t n = 0;
 
 	for (; (plan = take_settled(context)); n++)
-		take_apart(plan);
+		cei_plan_take_apart(plan);
 	return n;
 }
 
@@ -131,7 +129,7 @@ void cei_plan_release(struct ceov_plan *plan)
 	if (cei_plan_is_stuck(plan))
 		keep_stuck(plan);
 	else
-		take_apart(plan);
+		cei_plan_take_apart(plan);
 }
 
 void ceov_plan_release(ceov_plan *plan)

@@ -20,6 +20,10 @@ int  cei_plan_is_stuck(const struct ceov_plan *plan);
  * Until then they keep their buffers and signals in use. Any thread. */
 uint32_t cei_plans_settle(ceov_context *context);
 
+/* Frees a plan that was removed from the list in which ceov_signal_renew() could find it. No lane
+ * moves its chunks any more. */
+void cei_plan_take_apart(struct ceov_plan *plan);
+
 /* End plans at ceov_close(), when no launch is in flight any more and all lanes are idle: one plan,
  * and all those that were released while stuck. */
 void cei_plan_destroy(struct ceov_plan *plan);

@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Plans that a daemon carries out, and which ones it cannot. */
+
+#include "ce_engine/there.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/write.h"
+#include "ce_engine/here.h"
+#include "ce_engine/objects/buffer.h"
+#include "ce_engine/objects/context.h"
+#include "ce_engine/objects/plan.h"
+#include "ce_engine/objects/signal.h"
+#include "ce_engine/plan/plan_builder.h"
+#include "ce_engine/plan/plan_commit.h"
+#include "ce_engine/plan/plan_launch.h"
+#include "ce_engine/plan/plan_release.h"
+#include "ce_engine/program/program_wire.h"
+#include "ce_engine/signal_renew.h"
+#include "ipc/service_link.h"
+
+/* Tickets of launches by the daemon have this bit; those of this process never come so far. */
+#define THERE_BIT (UINT64_C(1) << 63)
+
+#define NO_RING UINT32_MAX
+
+struct cei_there {
+	struct cei_service_link    *link;
+	struct cei_service_launcher launcher;
+	char                       *path;
+	int                         is_strict;  /* CEOVERLAP_DAEMON_STRICT: plans that the daemon
+						 * cannot reach are refused */
+	uint32_t                    rings[CEI_MEMBERS_MAX];     /* by member; NO_RING: the daemon
+								 * does not serve it */
+};
+
+struct cei_there_plan {
+	struct cei_service_handle handle;
+	uint64_t                  recent[CEI_PLAN_LAUNCHES_MAX];        /* numbers of the last
+									 * launches */
+};
+
+/* --- what the daemon can reach ---------------------------------------------- */
+
+/* The file that the region's memory is in, or -1. */
+static int file_of(const struct cei_region *region)
+{
+	int has_file = region->origin == CEI_REGION_CREATED ||
+		region->origin == CEI_REGION_IMPORTED;
+
+	return has_file && region->kind == CEOV_PLACE_HOST ? region->fd : -1;
+}
+
+/* Returns why the daemon cannot carry out the plan, or NULL. */
+static const char *why_here(const struct ceov_plan *plan)
+{
+	const struct cei_there *there = plan->object.context->there;
+	uint32_t i;
+
+	if (there->rings[plan->member] == NO_RING)
+		return "its rank is on a GPU, which the daemon does not serve";
+	for (i = 0; i < plan->program.n_buffers; i++) {
+		if (plan->buffers[i]->is_floating)
+			return "each launch names memory that the daemon does not know";
+		if (file_of(plan->buffers[i]->region) < 0)
+			return "it names memory that was not made by ceov_buffer_create(), or that "
+				"is not on this node's host";
+	}
+	for (i = 0; i < plan->program.n_signals; i++)
+		if (plan->signals[i]->gpu || file_of(plan->signals[i]->control) < 0)
+			return "it names a signal that is not on this node's host";
+	return NULL;
+}
+
+static int commit_here(struct ceov_plan *plan, const char *why)
+{
+	const struct cei_there *there = plan->object.context->there;
+	int r;
+
+	if (there->is_strict)
+		return cei_raise(&plan->object.context->report, CEOV_ERR_NO_ROUTE, 0,
+				 "ceov_plan_commit: the daemon cannot carry out the plan: %s; "
+				 "CEOVERLAP_DAEMON_STRICT asks to refuse it", why);
+	r = cei_plan_commit(plan);
+	if (r)
+		return r;
+	plan->object.door = &cei_door_here;
+	plan->why_here = why;
+	return 0;
+}
+
+/* --- committing -------------------------------------------------------------- */
+
+static void gather_files(const struct ceov_plan *plan, int *fds)
+{
+	uint32_t i;
+
+	for (i = 0; i < plan->program.n_buffers; i++)
+		*fds++ = file_of(plan->buffers[i]->region);
+	for (i = 0; i < plan->program.n_signals; i++)
+		*fds++ = file_of(plan->signals[i]->control);
+}
+
+/* Sends a plan that was prepared. */
+static int send_plan(const struct ceov_plan *plan, struct cei_service_handle *ret_handle)
+{
+	const struct cei_program *program = &plan->program;
+	ceov_context *context = plan->object.context;
+	struct cei_service_program wire = {
+		.n_bytes = cei_program_bytes(program),
+		.n_buffers = program->n_buffers,
+		.n_signals = program->n_signals,
+	};
+	void *bytes = malloc(wire.n_bytes);
+	int *fds = calloc((size_t)program->n_buffers + program->n_signals + 1, sizeof(*fds));
+	int r;
+
+	if (bytes && fds) {
+		cei_program_write(program, bytes);
+		gather_files(plan, fds);
+		wire.bytes = bytes;
+		wire.fds = fds;
+		r = cei_service_commit(context->there->link, &wire, ret_handle);
+	} else {
+		r = cei_raise(&context->report, CEOV_ERR_NO_MEMORY, 0,
+			      "ceov_plan_commit: no memory for %zu bytes", wire.n_bytes);
+	}
+	free(bytes);
+	free(fds);
+	return r;
+}
+
+static int commit(struct ceov_plan *plan)
+{
+	const char *why = why_here(plan);
+	struct cei_there_plan *there;
+	int r;
+
+	if (why)
+		return commit_here(plan, why);
+	there = calloc(1, sizeof(*there));
+	if (!there)
+		return cei_raise(&plan->object.context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "ceov_plan_commit: no memory");
+	r = cei_plan_prepare(plan);
+	if (!r) {
+		r = send_plan(plan, &there->handle);
+		if (r)
+			cei_plan_unprepare(plan);
+	}
+	if (r) {
+		free(there);
+		return r;
+	}
+	pthread_mutex_lock(&plan->lock);
+	plan->there = there;
+	pthread_mutex_unlock(&plan->lock);
+	cei_plan_end_builder(plan);
+	return 0;
+}
+
+static int explain(const struct ceov_plan *plan, int fd)
+{
+	ceov_context *context = plan->object.context;
+	static const char head[] = "carried out by the daemon:\n";
+	uint8_t text[4096];
+	ssize_t n = 0;
+	int file, r = cei_service_explain(context->there->link, plan->there->handle, &file);
+
+	if (r)
+		return r;
+	r = cei_write_all(fd, (const uint8_t *)head, sizeof(head) - 1);
+	while (!r && (n = read(file, text, sizeof(text))) > 0)
+		r = cei_write_all(fd, text, (uint64_t)n);
+	close(file);
+	if (!r && n >= 0)
+		return 0;
+	return cei_raise(&context->report, CEOV_ERR_SYSTEM, r ? r : errno,
+			 "ceov_plan_explain: writing the text: %s", strerror(r ? r : errno));
+}
+
+/* --- launches ---------------------------------------------------------------- */
+
+static int is_pending(ceov_context *context, uint64_t number)
+{
+	int result;
+
+	return number && !cei_service_wait(&context->there->launcher, number, 0, &result) &&
+	       result == CEOV_PENDING;
+}
+
+/* With the plan's lock held. */
+static int put(struct ceov_plan *plan, const struct ceov_launch *launch, uint64_t *ret_number)
+{
+	ceov_context *context = plan->object.context;
+	uint64_t *place = &plan->there->recent[plan->run.n_launches % CEI_PLAN_LAUNCHES_MAX];
+	struct cei_service_launch ask = {
+		.slot = plan->there->handle.slot,
+		.generation = plan->there->handle.generation,
+		.base = launch->base,
+		.deadline_ns = launch->deadline_ns,
+	};
+	int r;
+
+	if (is_pending(context, *place))
+		return CEOV_FULL;
+	r = cei_service_put(&context->there->launcher, context->there->rings[plan->member], &ask);
+	if (r)
+		return r;
+	*place = *ret_number = ask.number;
+	plan->run.n_launches++;
+	plan->run.last_base = launch->base;
+	return 0;
+}
+
+static int launch_there(struct ceov_plan *plan, const struct ceov_launch *launch,
+			ceov_ticket *ret_ticket)
+{
+	struct cei_report *report = &plan->object.context->report;
+	struct cei_report_hold hold;
+	uint64_t number;
+	int r;
+
+	hold.is_open = 0;
+	pthread_mutex_lock(&plan->lock);
+	r = cei_plan_check_base(plan, launch->base, "ceov_launch", &hold);
+	if (!r)
+		r = put(plan, launch, &number);
+	pthread_mutex_unlock(&plan->lock);
+	cei_report_hold_end(report, &hold);
+	if (r == CEOV_ERR_DAEMON_LOST)
+		return cei_raise(report, r, 0, "ceov_launch: the daemon has gone; call "
+				 "ceov_reopen()");
+	if (!r)
+		*ret_ticket = (ceov_ticket){ number | THERE_BIT };
+	return r;
+}
+
+static int is_busy(const struct ceov_plan *plan)
+{
+	/* the lock may change in a const plan */
+	pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&plan->lock;
+	uint32_t i;
+	int n = 0;
+
+	pthread_mutex_lock(lock);
+	for (i = 0; plan->there && !n && i < CEI_PLAN_LAUNCHES_MAX; i++)
+		n = is_pending(plan->object.context, plan->there->recent[i]);
+	pthread_mutex_unlock(lock);
+	return n;
+}
+
+static int wait_there(ceov_context *context, ceov_ticket ticket, uint64_t timeout_ns,
+		      int *ret_result)
+{
+	if (ticket.number & THERE_BIT)
+		return cei_service_wait(&context->there->launcher, ticket.number & ~THERE_BIT,
+					timeout_ns, ret_result);
+	return cei_ticket_wait(context, ticket, timeout_ns, ret_result);
+}
+
+/* The plan of a launch in flight, or NULL. With the context's lock held. */
+static struct ceov_plan *plan_of(ceov_context *context, uint64_t number)
+{
+	struct ceov_plan *plan, *found = NULL;
+	struct cei_list *node;
+	uint32_t i;
+
+	for (node = context->plans.next; !found && node != &context->plans; node = node->next) {
+		plan = CEI_OWNER(node, struct ceov_plan, object.link);
+		pthread_mutex_lock(&plan->lock);
+		for (i = 0; plan->there && i < CEI_PLAN_LAUNCHES_MAX; i++)
+			if (plan->there->recent[i] == number)
+				found = plan;
+		pthread_mutex_unlock(&plan->lock);
+	}
+	return found && is_pending(context, number) ? found : NULL;
+}
+
+/* The daemon's engine sees the abort words in shared memory. */
+static int abort_there(ceov_context *context, ceov_ticket ticket)
+{
+	struct cei_report_hold hold;
+	struct ceov_plan *plan;
+
+	if (!(ticket.number & THERE_BIT))
+		return cei_ticket_abort(context, ticket);
+	cei_report_hold_begin(&context->report, &hold);
+	pthread_mutex_lock(&context->lock);
+	plan = plan_of(context, ticket.number & ~THERE_BIT);
+	if (plan)
+		cei_signals_abort(plan->signals, plan->program.n_signals, CEOV_ERR_ABORTED,
+				  CEOV_NOBODY);
+	pthread_mutex_unlock(&context->lock);
+	cei_report_hold_end(&context->report, &hold);
+	return plan ? 0 : CEOV_NONE;
+}
+
+/* --- the end of plans -------------------------------------------------------- */
+
+static void free_there(struct ceov_plan *plan)
+{
+	free(plan->there);
+	plan->there = NULL;
+}
+
+static void release(struct ceov_plan *plan)
+{
+	ceov_context *context = plan->object.context;
+	struct cei_backoff backoff;
+
+	cei_backoff_reset(&backoff);
+	while (is_busy(plan))           /* each launch ends by its deadline, or with the daemon */
+		cei_backoff_step(&backoff);
+	if (cei_object_claim(&plan->object, "ceov_plan_release"))
+		return;
+	if (plan->there)
+		cei_service_drop(context->there->link, plan->there->handle);
+	free_there(plan);
+	cei_plan_take_apart(plan);
+}
+
+static void destroy(struct ceov_plan *plan)
+{
+	free_there(plan);
+	cei_plan_destroy(plan);
+}
+
+/* --- loss and return --------------------------------------------------------- */
+
+static void launch_failed(void *arg, const struct ceov_failure *failed)
+{
+	struct ceov_failure failure = *failed;
+	ceov_context *context = arg;
+
+	(void)cei_raise_failure(&context->report, &failure, "%s", failed->text);
+}
+
+/* The marks of launches that were in flight will not be raised: whoever waits for them is
+ * released. */
+static void daemon_lost(void *arg)
+{
+	struct cei_report_hold hold;
+	ceov_context *context = arg;
+	struct ceov_plan *plan;
+	struct cei_list *node;
+
+	cei_report_hold_begin(&context->report, &hold);
+	(void)cei_raise(&context->report, CEOV_ERR_DAEMON_LOST, 0,
+			"the daemon at %s has gone; its launches have failed, and their signals "
+			"are aborted; call ceov_reopen() in all ranks of the group",
+			context->there->path);
+	pthread_mutex_lock(&context->lock);
+	for (node = context->plans.next; node != &context->plans; node = node->next) {
+		plan = CEI_OWNER(node, struct ceov_plan, object.link);
+		if (plan->there)
+			cei_signals_abort(plan->signals, plan->program.n_signals,
+					  CEOV_ERR_DAEMON_LOST, CEOV_NOBODY);
+	}
+	pthread_mutex_unlock(&context->lock);
+	cei_report_hold_end(&context->report, &hold);
+}
+
+/* --- opening ----------------------------------------------------------------- */
+
+static void fill_hello(ceov_context *context, struct cei_service_hello *hello)
+{
+	struct cei_there *there = context->there;
+	const struct cei_site *site = &context->site;
+	uint32_t i;
+
+	memset(hello, 0, sizeof(*hello));
+	hello->n_ranks = site->n_ranks;
+	hello->deadline_ns = context->deadline_ns;
+	hello->max_chunk_bytes = context->max_chunk_bytes;
+	strncpy(hello->name, program_invocation_short_name, sizeof(hello->name) - 1);
+	for (i = 0; i < site->n_members; i++) {
+		there->rings[i] = NO_RING;
+		if (site->members[i].place.kind != CEOV_PLACE_HOST)
+			continue;
+		there->rings[i] = hello->n_members;
+		hello->members[hello->n_members].kind = CEOV_PLACE_HOST;
+		hello->members[hello->n_members++].rank = site->members[i].rank;
+	}
+}
+
+static int connect_to(ceov_context *context, uint64_t deadline_ns)
+{
+	struct cei_there *there = context->there;
+	struct cei_service_link_config config = {
+		.report = &context->report,
+		.path = there->path,
+		.launcher = &there->launcher,
+		.deadline_ns = deadline_ns,
+		.timeout_ns = context->deadline_ns,
+		.failed = launch_failed,
+		.lost = daemon_lost,
+		.arg = context,
+	};
+
+	fill_hello(context, &config.hello);
+	if (!config.hello.n_members)
+		return CEOV_NONE;
+	return cei_service_link_open(&config, &there->link);
+}
+
+int cei_there_open(ceov_context *context, const char *path, uint64_t deadline_ns)
+{
+	const char *strict = secure_getenv("CEOVERLAP_DAEMON_STRICT");
+	struct cei_there *there;
+	int r;
+
+	if (context->site.progress_by_caller)
+		return cei_raise(&context->report, CEOV_ERR_INVALID, 0,
+				 "ceov_open: a daemon moves the data by itself: do not ask for "
+				 "progress_by_caller");
+	there = calloc(1, sizeof(*there));
+	context->there = there;
+	if (there)
+		there->path = strdup(path);
+	if (!there || !there->path)
+		return cei_raise(&context->report, CEOV_ERR_NO_MEMORY, 0,
+				 "ceov_open: no memory for a daemon's client");
+	there->is_strict = strict && !strcmp(strict, "1");
+	cei_service_launcher_init(&there->launcher);
+	r = connect_to(context, deadline_ns);
+	if (r)
+		return r;
+	context->site.keeps_files = 1;
+	context->door = &cei_door_there;
+	return 0;
+}
+
+void cei_there_close(ceov_context *context)
+{
+	struct cei_there *there = context->there;
+
+	if (!there)
+		return;
+	cei_service_link_close(there->link, cei_deadline(context->deadline_ns));
+	there->link = NULL;
+	if (there->path)
+		cei_service_launcher_fini(&there->launcher);
+	free(there->path);
+	free(there);
+	context->there = NULL;
+}
+
+const struct cei_door cei_door_there = {
+	.name = "there",
+	.buffer = {
+		.admit = cei_region_map_all,
+		.dismiss = cei_region_fini,
+	},
+	.signal = {
+		.raise = cei_signal_raise,
+		.arrive = cei_signal_arrive,
+		.value = cei_signal_value,
+		.renew = cei_signal_renew,
+		.abort = cei_signals_abort,
+	},
+	.plan = {
+		.commit = commit,
+		.launch = launch_there,
+		.is_busy = is_busy,
+		.explain = explain,
+		.release = release,
+		.destroy = destroy,
+	},
+	.ticket = {
+		.wait = wait_there,
+		.abort = abort_there,
+	},
+};

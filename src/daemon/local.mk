@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) The ceoverlap developers
+
+# daemon: ceoverlapd, which moves data for many processes
+if HAVE_DAEMON
+sbin_PROGRAMS = ceoverlapd
+noinst_LTLIBRARIES += libceoverlap_daemon.la
+libceoverlap_daemon_la_CFLAGS = $(AM_CFLAGS) $(SYSTEMD_CFLAGS)
+libceoverlap_daemon_la_LIBADD = libceoverlap_core.la $(SYSTEMD_LIBS)
+libceoverlap_daemon_la_SOURCES = \
+	%D%/account.c %D%/account.h \
+	%D%/client.c %D%/client.h \
+	%D%/client_tasks.c \
+	%D%/intake.c %D%/intake.h \
+	%D%/limits.c %D%/limits.h \
+	%D%/porter.c %D%/porter.h \
+	%D%/server.c %D%/server.h
+ceoverlapd_LDADD = libceoverlap_daemon.la
+ceoverlapd_SOURCES = %D%/ceoverlapd.c
+endif

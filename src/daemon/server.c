@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Opens the daemon's engines and its socket, and turns the front thread's loop. */
+
+#include "daemon/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <systemd/sd-daemon.h>
+#include <systemd/sd-event.h>
+#include <unistd.h>
+
+#include "backend/backend.h"
+#include "base/clock.h"
+#include "ce_engine/engine/works_open.h"
+#include "daemon/client.h"
+
+#define BACKLOG 128
+
+/* All clients are looked at so often: at who says nothing in time, and who did not read. */
+#define LOOK_US UINT64_C(100000)
+
+/* Engines that are to end have so long. */
+#define STOP_NS UINT64_C(10000000000)
+
+/* --- engines ------------------------------------------------------------------ */
+
+static int open_works(struct cei_server *server)
+{
+	struct cei_site *site = &server->site;
+	uint32_t i, n = server->config.n_host_engines;
+	int r = 0;
+
+	if (!n || n > CEI_MEMBERS_MAX)
+		return cei_raise(&server->report, CEOV_ERR_INVALID, 0,
+				 "host_engines is %u, must be 1 to %u", n, CEI_MEMBERS_MAX);
+	site->report = &server->report;
+	site->n_ranks = site->n_members = n;
+	site->movers = cei_backends;
+	if (getrandom(site->instance, sizeof(site->instance), 0) != sizeof(site->instance))
+		return cei_raise(&server->report, CEOV_ERR_SYSTEM, errno, "getrandom");
+	memcpy(server->instance, site->instance, sizeof(server->instance));
+	for (i = 0; !r && i < n; i++) {
+		site->members[i].rank = i;
+		site->members[i].place.kind = CEOV_PLACE_HOST;
+		r = cei_intake_init(&server->intakes[i], &server->report);
+		server->works.intakes[i] = &server->intakes[i].intake;
+	}
+	if (!r)
+		r = cei_works_open(&server->works, site);
+	return r ? r : cei_works_start(&server->works, 1);
+}
+
+uint32_t cei_server_engine(struct cei_server *server, const struct cei_service_member *member)
+{
+	if (member->kind != CEOV_PLACE_HOST)
+		return CEOV_NOBODY;
+	return server->next_host_engine++ % server->config.n_host_engines;
+}
+
+/* --- the socket --------------------------------------------------------------- */
+
+static int raise_path(struct cei_server *server, const char *what)
+{
+	return cei_raise(&server->report, CEOV_ERR_SYSTEM, errno, "%s: %s: %s",
+			 server->config.path, what, strerror(errno));
+}
+
+/* Removes a socket's file that nobody listens at. Raises CEOV_ERR_STATE: somebody does, or it is
+ * something else. */
+static int remove_stale(struct cei_server *server, const struct sockaddr_un *address)
+{
+	int fd, is_used;
+	struct stat stat;
+
+	if (lstat(server->config.path, &stat))
+		return errno == ENOENT ? 0 : raise_path(server, "cannot be looked at");
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return raise_path(server, "no socket");
+	is_used = !S_ISSOCK(stat.st_mode) || stat.st_uid != geteuid() ||
+		!connect(fd, (const struct sockaddr *)address, sizeof(*address)) ||
+		errno != ECONNREFUSED;
+	close(fd);
+	if (is_used)
+		return cei_raise(&server->report, CEOV_ERR_STATE, EEXIST,
+				 "%s: %s; end it, or choose another path",
+				 server->config.path, S_ISSOCK(stat.st_mode)
+				 ? "another daemon listens there"
+				 : "something that is no socket is there");
+	return unlink(server->config.path) ? raise_path(server, "cannot be removed") : 0;
+}
+
+/* The mask lets nobody connect in the moment before chmod(). */
+static int bind_path(struct cei_server *server)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	mode_t mask;
+	int r;
+
+	if (strlen(server->config.path) >= sizeof(address.sun_path)) {
+		errno = ENAMETOOLONG;
+		return raise_path(server, "the path of a socket has at most 107 bytes");
+	}
+	strcpy(address.sun_path, server->config.path);
+	r = remove_stale(server, &address);
+	if (r)
+		return r;
+	server->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (server->listener < 0)
+		return raise_path(server, "no socket");
+	mask = umask(0177);
+	r = bind(server->listener, (const struct sockaddr *)&address, sizeof(address));
+	umask(mask);
+	if (r)
+		return raise_path(server, "cannot listen there");
+	server->made_path = 1;
+	if (chmod(server->config.path, server->config.mode))
+		return raise_path(server, "its mode cannot be set");
+	return listen(server->listener, BACKLOG) ? raise_path(server, "cannot listen") : 0;
+}
+
+/* Takes the socket that systemd has opened. */
+static int take_passed(struct cei_server *server)
+{
+	int n = sd_listen_fds(1);
+
+	if (n == 1 && sd_is_socket(SD_LISTEN_FDS_START, AF_UNIX, SOCK_SEQPACKET, 1) > 0) {
+		server->listener = SD_LISTEN_FDS_START;
+		(void)fcntl(server->listener, F_SETFL, O_NONBLOCK);
+		return 0;
+	}
+	return cei_raise(&server->report, CEOV_ERR_INVALID, 0,
+			 "name a path for the socket, or have systemd pass one socket "
+			 "(ListenSequentialPacket=)");
+}
+
+/* --- events ------------------------------------------------------------------- */
+
+static void drain(int fd)
+{
+	uint64_t n;
+	ssize_t r;
+
+	do
+		r = read(fd, &n, sizeof(n));
+	while (r < 0 && errno == EINTR);
+}
+
+static void look_at_all(struct cei_server *server)
+{
+	struct cei_list *node, *next;
+	uint64_t now_ns = cei_now_ns();
+
+	for (node = server->clients.next; node != &server->clients; node = next) {
+		next = node->next;
+		cei_client_look(CEI_OWNER(node, struct cei_client, link), now_ns);
+	}
+}
+
+void cei_server_notify(struct cei_server *server)
+{
+	uint64_t one = 1;
+	ssize_t n;
+
+	do
+		n = write(server->news, &one, sizeof(one));
+	while (n < 0 && errno == EINTR);
+}
+
+void cei_server_forget(struct cei_server *server, struct cei_client *client)
+{
+	(void)server;
+	cei_list_remove(&client->link);
+}
+
+static int on_connection(sd_event_source *source, int fd, uint32_t events, void *arg)
+{
+	int connection = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct cei_server *server = arg;
+
+	(void)source;
+	(void)events;
+	if (connection >= 0)
+		(void)cei_client_new(server, connection);
+	else if (errno == EMFILE || errno == ENFILE)
+		cei_log(&server->report, CEI_LOG_WARN, "a connection has to wait: too many files "
+			"are open (LimitNOFILE=)");
+	return 0;
+}
+
+static int on_finished(sd_event_source *source, int fd, uint32_t events, void *arg)
+{
+	struct cei_server *server = arg;
+
+	(void)source;
+	(void)events;
+	drain(fd);
+	cei_porter_finish(&server->porter);
+	return 0;
+}
+
+static int on_news(sd_event_source *source, int fd, uint32_t events, void *arg)
+{
+	(void)source;
+	(void)events;
+	drain(fd);
+	look_at_all(arg);
+	return 0;
+}
+
+static void end_all(struct cei_server *server)
+{
+	struct cei_list *node, *next;
+
+	for (node = server->clients.next; node != &server->clients; node = next) {
+		next = node->next;
+		cei_client_end(CEI_OWNER(node, struct cei_client, link), CEOV_ERR_DAEMON_LOST);
+	}
+}
+
+/* Whether a launch of any client is in flight. */
+static int is_working(const struct cei_server *server)
+{
+	const struct cei_client *client;
+	const struct cei_list *node;
+
+	for (node = server->clients.next; node != &server->clients; node = node->next) {
+		client = CEI_OWNER(node, const struct cei_client, link);
+		if (client->context && client->state == CEI_CLIENT_OPEN && !client->has_task &&
+		    cei_guest_is_busy(client->context))
+			return 1;
+	}
+	return 0;
+}
+
+/* While the daemon drains: ends the clients when nothing is in flight any more, and the loop when
+ * they have ended. */
+static void go_on_draining(struct cei_server *server)
+{
+	if (cei_now_ns() >= server->drain_by_ns || !is_working(server))
+		end_all(server);
+	if (cei_list_is_empty(&server->clients))
+		(void)sd_event_exit(server->event, 0);
+}
+
+static int on_time(sd_event_source *source, uint64_t now_us, void *arg)
+{
+	struct cei_server *server = arg;
+
+	look_at_all(server);
+	if (server->is_draining)
+		go_on_draining(server);
+	(void)sd_event_source_set_time(source, now_us +
+				       (server->is_draining ? LOOK_US / 10 : LOOK_US));
+	return sd_event_source_set_enabled(source, SD_EVENT_ON);
+}
+
+static int on_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *arg)
+{
+	struct cei_server *server = arg;
+
+	(void)source;
+	if (server->is_draining) {
+		server->drain_by_ns = 0;        /* asked twice: now */
+		return 0;
+	}
+	cei_log(&server->report, CEI_LOG_INFO, "signal %u: takes no new clients and plans, and "
+		"ends when all launches have", info->ssi_signo);
+	(void)sd_notify(0, "STOPPING=1\nSTATUS=ends when all launches have");
+	server->is_draining = 1;
+	server->drain_by_ns = cei_deadline(server->config.drain_ns);
+	return 0;
+}
+
+static int add_events(struct cei_server *server)
+{
+	sd_event *event = server->event;
+	sigset_t mask;
+	uint64_t now_us;
+	int r;
+
+	sigemptyset(&mask);
+	sigaddset(&mask, SIGTERM);
+	sigaddset(&mask, SIGINT);
+	pthread_sigmask(SIG_BLOCK, &mask, NULL);
+	r = sd_event_add_io(event, NULL, server->listener, EPOLLIN, on_connection, server);
+	if (r >= 0)
+		r = sd_event_add_io(event, NULL, server->porter.bell, EPOLLIN, on_finished, server);
+	if (r >= 0)
+		r = sd_event_add_io(event, NULL, server->news, EPOLLIN, on_news, server);
+	if (r >= 0)
+		r = sd_event_add_signal(event, NULL, SIGTERM, on_signal, server);
+	if (r >= 0)
+		r = sd_event_add_signal(event, NULL, SIGINT, on_signal, server);
+	if (r >= 0)
+		r = sd_event_now(event, CLOCK_MONOTONIC, &now_us);
+	if (r >= 0)
+		r = sd_event_add_time(event, NULL, CLOCK_MONOTONIC, now_us + LOOK_US, 0, on_time,
+				      server);
+	return r < 0 ? cei_raise(&server->report, CEOV_ERR_SYSTEM, -r, "events: %s", strerror(-r))
+		: 0;
+}
+
+/* --- life --------------------------------------------------------------------- */
+
+static int open_loop(struct cei_server *server)
+{
+	int r = sd_event_new(&server->event);
+
+	if (r < 0)
+		return cei_raise(&server->report, CEOV_ERR_SYSTEM, -r, "sd_event_new: %s",
+				 strerror(-r));
+	server->news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (server->news < 0)
+		return cei_raise(&server->report, CEOV_ERR_SYSTEM, errno, "eventfd: %s",
+				 strerror(errno));
+	return add_events(server);
+}
+
+int cei_server_open(struct cei_server *server, const struct cei_server_config *config)
+{
+	int r;
+
+	server->config = *config;
+	server->listener = server->news = -1;
+	cei_report_init(&server->report, NULL, NULL);
+	cei_list_init(&server->clients);
+	cei_accounts_init(&server->accounts, &config->limits);
+	r = open_works(server);
+	if (!r)
+		r = cei_porter_init(&server->porter, &server->report);
+	if (!r)
+		r = cei_alive_open(&server->report, &server->alive);
+	if (!r)
+		r = cei_alive_watch_open(&server->report, &server->watch);
+	if (!r)
+		r = config->path ? bind_path(server) : take_passed(server);
+	return r ? r : open_loop(server);
+}
+
+int cei_server_run(struct cei_server *server)
+{
+	int r;
+
+	(void)sd_notify(0, "READY=1\nSTATUS=serves");
+	r = sd_event_loop(server->event);
+	if (r >= 0)
+		return 0;
+	return cei_raise(&server->report, CEOV_ERR_SYSTEM, -r, "sd_event_loop: %s", strerror(-r));
+}
+
+void cei_server_close(struct cei_server *server)
+{
+	uint32_t i;
+
+	cei_porter_fini(&server->porter);
+	if (cei_works_stop(&server->works, STOP_NS))
+		cei_log(&server->report, CEI_LOG_WARN, "copies are still under way that cannot be "
+			"stopped");
+	cei_works_close_engines(&server->works);
+	cei_works_close(&server->works);
+	for (i = 0; i < CEI_MEMBERS_MAX; i++)
+		cei_intake_fini(&server->intakes[i]);
+	cei_alive_watch_close(server->watch);
+	cei_alive_close(server->alive);
+	sd_event_unref(server->event);
+	if (server->listener >= 0)
+		close(server->listener);
+	if (server->made_path)
+		(void)unlink(server->config.path);
+	if (server->news >= 0)
+		close(server->news);
+	cei_accounts_fini(&server->accounts);
+	cei_report_fini(&server->report);
+}

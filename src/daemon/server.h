@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+#ifndef CEI_DAEMON_SERVER_H
+#define CEI_DAEMON_SERVER_H
+
+/*
+ * The daemon: engines, and the clients that they work for.
+ *
+ *   front thread   this file's loop (sd-event): connections, messages, deaths; never blocks
+ *   porter         maps memory, commits plans, ends clients
+ *   engines        launches from the clients' rings, to their ends
+ *   alive          holds the words that tell clients that the daemon lives
+ *   watch          looks at the words that tell which clients live
+ */
+
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/report.h"
+#include "ce_engine/objects/works.h"
+#include "daemon/account.h"
+#include "daemon/intake.h"
+#include "daemon/porter.h"
+#include "ipc/alive.h"
+#include "ipc/alive_watch.h"
+
+struct cei_client;                      /* daemon/client.h */
+struct cei_service_member;              /* ipc/service_wire.h */
+struct sd_event;
+struct sd_event_source;
+
+struct cei_server_config {
+	const char       *path;         /* of the socket; NULL: it was passed by systemd */
+	uint32_t          mode;         /* of the socket's file: 0600 or 0660 */
+	uint32_t          n_host_engines;       /* for ranks on host memory, at least 1 */
+	uint64_t          drain_ns;     /* at the end: launches in flight have so long */
+	struct cei_limits limits;
+};
+
+struct cei_server {
+	struct cei_server_config config;
+	struct cei_report        report;
+	struct cei_site          site;
+	struct cei_works         works;
+	struct cei_daemon_intake intakes[CEI_MEMBERS_MAX];      /* by engine */
+	uint64_t                 instance[2];
+	struct cei_accounts      accounts;
+	struct cei_porter        porter;
+	struct cei_alive        *alive;
+	struct cei_alive_watch  *watch;
+	struct sd_event         *event;
+	int                      listener;
+	int                      made_path;     /* the socket's file is ours to remove */
+	int                      news;          /* eventfd: threads have noted something about
+						 * clients */
+	struct cei_list          clients;
+	uint32_t                 n_clients_ever;
+	uint32_t                 next_host_engine;
+	int                      is_draining;
+	uint64_t                 drain_by_ns;
+};
+
+/* Opens engines, the socket and the loop. Zeroed before; on failure call cei_server_close(). Raises
+ * to stderr. */
+int  cei_server_open(struct cei_server *server, const struct cei_server_config *config);
+
+/* Serves until SIGTERM or SIGINT; then launches in flight may end, by drain_ns. 0, or an error,
+ * raised. */
+int  cei_server_run(struct cei_server *server);
+
+void cei_server_close(struct cei_server *server);
+
+/* The engine that serves a member of a client; CEOV_NOBODY: none does. */
+uint32_t cei_server_engine(struct cei_server *server, const struct cei_service_member *member);
+
+/* Has the front thread look at all clients soon. Any thread. */
+void cei_server_notify(struct cei_server *server);
+
+/* Takes a client that has ended off the list. */
+void cei_server_forget(struct cei_server *server, struct cei_client *client);
+
+#endif /* CEI_DAEMON_SERVER_H */

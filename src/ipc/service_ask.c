@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* What a client asks a daemon for, and the answers. */
+
+#include "ipc/service_link_private.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+/* The caller holds `asking`. */
+static void expect_answer(struct cei_service_link *link)
+{
+	pthread_mutex_lock(&link->lock);
+	if (link->answer_fd >= 0)
+		close(link->answer_fd);
+	link->answer_fd = -1;
+	link->has_answer = 0;
+	link->wants = 1;
+	pthread_mutex_unlock(&link->lock);
+}
+
+/* Waits for the answer of a type, and takes the descriptor that came with it. */
+static int await_answer(struct cei_service_link *link, uint32_t type, uint64_t deadline_ns,
+			int *ret_fd)
+{
+	struct timespec until = { .tv_sec = (time_t)(deadline_ns / 1000000000u),
+				  .tv_nsec = (long)(deadline_ns % 1000000000u) };
+	int error = 0, has_answer, has_end;
+
+	pthread_mutex_lock(&link->lock);
+	while (!link->has_answer && !link->has_end && !error)
+		error = pthread_cond_timedwait(&link->answered, &link->lock, &until);
+	has_answer = link->has_answer;
+	has_end = link->has_end;
+	link->wants = 0;
+	*ret_fd = link->answer_fd;
+	link->answer_fd = -1;
+	pthread_mutex_unlock(&link->lock);
+	if (has_answer && link->answer.type == type)
+		return 0;
+	if (*ret_fd >= 0)
+		close(*ret_fd);
+	*ret_fd = -1;
+	if (has_answer && link->answer.type == CEI_SERVICE_REFUSED)
+		return cei_service_raise_refused(link, &link->answer.failure);
+	if (has_end)
+		return cei_service_raise_lost(link);
+	return cei_raise(link->config.report, has_answer ? CEOV_ERR_VERSION : CEOV_ERR_TIMEOUT, 0,
+			 "%s: the daemon %s", CEI_SERVICE_CALL, has_answer ? "gave an answer of another type"
+			 : "does not answer in time");
+}
+
+static int send_fds(struct cei_service_link *link, const struct cei_service_program *program,
+		    uint64_t deadline_ns)
+{
+	const struct cei_service_message part = { .type = CEI_SERVICE_PART };
+	uint32_t n_fds = program->n_buffers + program->n_signals, at;
+	uint8_t bytes[64];
+	struct cei_datagram datagram = { .bytes = bytes };
+	int r = 0;
+
+	datagram.n_bytes = cei_service_encode(&part, bytes);
+	for (at = 0; !r && at < n_fds; at += datagram.n_fds) {
+		datagram.fds = (int *)(uintptr_t)program->fds + at;
+		datagram.n_fds = n_fds - at < CEI_SERVICE_PART_FDS ? n_fds - at
+			: CEI_SERVICE_PART_FDS;
+		r = cei_service_send_by(link, &datagram, deadline_ns);
+	}
+	return r;
+}
+
+static int send_program(struct cei_service_link *link, const struct cei_service_program *program,
+			uint64_t deadline_ns)
+{
+	struct cei_service_message message = { .type = CEI_SERVICE_PLAN };
+	const uint8_t *bytes = program->bytes;
+	size_t at;
+	int r;
+
+	message.plan.n_bytes = (uint32_t)program->n_bytes;
+	message.plan.n_buffers = program->n_buffers;
+	message.plan.n_signals = program->n_signals;
+	r = cei_service_say(link, &message, deadline_ns);
+	if (!r)
+		r = send_fds(link, program, deadline_ns);
+	message.type = CEI_SERVICE_PART;
+	for (at = 0; !r && at < program->n_bytes; at += message.part.n_bytes) {
+		message.part.bytes = bytes + at;
+		message.part.n_bytes = program->n_bytes - at < CEI_SERVICE_PART_BYTES
+			? (uint32_t)(program->n_bytes - at) : CEI_SERVICE_PART_BYTES;
+		r = cei_service_say(link, &message, deadline_ns);
+	}
+	return r;
+}
+
+int cei_service_commit(struct cei_service_link *link, const struct cei_service_program *program,
+		       struct cei_service_handle *ret_handle)
+{
+	uint64_t deadline_ns = cei_deadline(link->config.timeout_ns);
+	int r, fd;
+
+	if (program->n_bytes > UINT32_MAX)
+		return cei_raise(link->config.report, CEOV_ERR_INVALID, 0,
+				 "%s: a plan of %zu bytes is too large", CEI_SERVICE_CALL, program->n_bytes);
+	pthread_mutex_lock(&link->asking);
+	expect_answer(link);
+	r = send_program(link, program, deadline_ns);
+	if (!r)
+		r = await_answer(link, CEI_SERVICE_COMMITTED, deadline_ns, &fd);
+	if (!r)
+		*ret_handle = link->answer.handle;
+	pthread_mutex_unlock(&link->asking);
+	return r;
+}
+
+int cei_service_explain(struct cei_service_link *link, struct cei_service_handle handle,
+			int *ret_fd)
+{
+	const struct cei_service_message message = { .type = CEI_SERVICE_EXPLAIN,
+						     .handle = handle };
+	uint64_t deadline_ns = cei_deadline(link->config.timeout_ns);
+	int r;
+
+	pthread_mutex_lock(&link->asking);
+	expect_answer(link);
+	r = cei_service_say(link, &message, deadline_ns);
+	if (!r)
+		r = await_answer(link, CEI_SERVICE_EXPLAINED, deadline_ns, ret_fd);
+	pthread_mutex_unlock(&link->asking);
+	return r;
+}
+
+void cei_service_drop(struct cei_service_link *link, struct cei_service_handle handle)
+{
+	const struct cei_service_message message = { .type = CEI_SERVICE_DROP, .handle = handle };
+
+	pthread_mutex_lock(&link->asking);
+	if (!atomic_load(&link->is_lost))
+		(void)cei_service_say(link, &message, cei_deadline(link->config.timeout_ns));
+	pthread_mutex_unlock(&link->asking);
+}

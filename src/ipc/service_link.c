@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Connects to a daemon, asks it, and notices that it has gone. */
+
+#include "ipc/service_link_private.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+/* The watcher looks at the end of the link so often. */
+#define WATCH_NS UINT64_C(50000000)
+
+#define NS_PER_MS  UINT64_C(1000000)
+#define POLL_MAX_MS 1000
+
+#define FDS_MAX (2u + CEI_MEMBERS_MAX)  /* that come with WELCOME */
+
+int cei_service_raise_lost(const struct cei_service_link *link)
+{
+	return cei_raise(link->config.report, CEOV_ERR_DAEMON_LOST, 0,
+			 "the daemon at %s has gone; call ceov_reopen() when it is back",
+			 link->config.path);
+}
+
+/* --- loss ------------------------------------------------------------------- */
+
+/* Ends what waits for the daemon, once. */
+static void lose(struct cei_service_link *link)
+{
+	if (atomic_load(&link->must_end) || atomic_exchange(&link->is_lost, 1))
+		return;
+	cei_service_launcher_lose(link->config.launcher);
+	pthread_mutex_lock(&link->lock);
+	link->has_end = 1;
+	pthread_cond_broadcast(&link->answered);
+	pthread_mutex_unlock(&link->lock);
+	link->config.lost(link->config.arg);
+}
+
+static void *watch(void *arg)
+{
+	struct cei_service_link *link = arg;
+
+	pthread_setname_np(pthread_self(), "ceov-watch");
+	while (!atomic_load(&link->must_end)) {
+		if (cei_alive_wait(cei_alive_word(&link->up), WATCH_NS) == CEI_ALIVE)
+			continue;
+		lose(link);
+		break;
+	}
+	return NULL;
+}
+
+/* --- receiving -------------------------------------------------------------- */
+
+static void keep_answer(struct cei_service_link *link, const struct cei_service_message *message,
+			struct cei_datagram *datagram)
+{
+	pthread_mutex_lock(&link->lock);
+	if (link->wants && !link->has_answer) {
+		link->answer = *message;
+		link->has_answer = 1;
+		if (datagram->n_fds) {
+			link->answer_fd = datagram->fds[0];
+			datagram->fds[0] = datagram->fds[--datagram->n_fds];
+		}
+		pthread_cond_broadcast(&link->answered);
+	}
+	pthread_mutex_unlock(&link->lock);
+}
+
+/* Returns 0 when nothing more will come. */
+static int receive(struct cei_service_link *link, uint8_t *bytes)
+{
+	int fds[FDS_MAX];
+	struct cei_datagram datagram = { bytes, CEI_SERVICE_BYTES_MAX, fds, FDS_MAX };
+	struct cei_service_message message;
+	int r = cei_datagram_receive(link->fd, &datagram);
+
+	if (r)
+		return r == CEOV_NONE || r == CEOV_ERR_INVALID;
+	if (!cei_service_decode(bytes, datagram.n_bytes, &message)) {
+		if (message.type == CEI_SERVICE_FAILURE)
+			link->config.failed(link->config.arg, &message.failure);
+		else
+			keep_answer(link, &message, &datagram);
+	}
+	cei_datagram_close_fds(&datagram);
+	return 1;
+}
+
+static void *receive_all(void *arg)
+{
+	struct cei_service_link *link = arg;
+	struct pollfd polled[2] = { { .fd = link->fd, .events = POLLIN },
+				    { .fd = link->stop, .events = POLLIN } };
+	uint8_t *bytes = malloc(CEI_SERVICE_BYTES_MAX);
+	int goes_on = bytes != NULL;
+
+	pthread_setname_np(pthread_self(), "ceov-daemon");
+	while (goes_on) {
+		if (poll(polled, 2, -1) < 0 && errno != EINTR)
+			break;
+		if (polled[1].revents)
+			break;
+		if (polled[0].revents)
+			goes_on = receive(link, bytes);
+	}
+	free(bytes);
+	pthread_mutex_lock(&link->lock);
+	link->has_end = 1;
+	pthread_cond_broadcast(&link->answered);
+	pthread_mutex_unlock(&link->lock);
+	if (!goes_on)
+		lose(link);
+	return NULL;
+}
+
+/* --- opening ---------------------------------------------------------------- */
+
+static int connect_to(struct cei_service_link *link)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	const char *path = link->config.path;
+
+	if (strlen(path) >= sizeof(address.sun_path))
+		return cei_raise(link->config.report, CEOV_ERR_INVALID, 0,
+				 "%s: the socket's path has %zu bytes, at most %zu: %s", CEI_SERVICE_CALL,
+				 strlen(path), sizeof(address.sun_path) - 1, path);
+	strcpy(address.sun_path, path);
+	link->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (link->fd >= 0 &&
+	    !connect(link->fd, (const struct sockaddr *)&address, sizeof(address)))
+		return 0;
+	return cei_raise(link->config.report, CEOV_ERR_SYSTEM, errno,
+			 "%s: cannot connect to the daemon at %s: %s; start ceoverlapd, or unset "
+			 "CEOVERLAP_DAEMON", CEI_SERVICE_CALL, path, strerror(errno));
+}
+
+/* Waits for an event of the socket. Raises CEOV_ERR_TIMEOUT. */
+static int await_socket(struct cei_service_link *link, short events, uint64_t deadline_ns)
+{
+	struct pollfd polled = { .fd = link->fd, .events = events };
+	uint64_t now;
+
+	for (;;) {
+		now = cei_now_ns();
+		if (now >= deadline_ns)
+			return cei_raise(link->config.report, CEOV_ERR_TIMEOUT, 0,
+					 "%s: the daemon at %s does not answer in time", CEI_SERVICE_CALL,
+					 link->config.path);
+		now = (deadline_ns - now) / NS_PER_MS + 1;
+		if (poll(&polled, 1, now < POLL_MAX_MS ? (int)now : POLL_MAX_MS) > 0)
+			return 0;
+	}
+}
+
+int cei_service_send_by(struct cei_service_link *link, const struct cei_datagram *datagram,
+		   uint64_t deadline_ns)
+{
+	int r;
+
+	for (;;) {
+		r = cei_datagram_send(link->fd, datagram);
+		if (r == CEOV_ERR_PEER_LOST)
+			return cei_service_raise_lost(link);
+		if (r == CEOV_ERR_SYSTEM)
+			return cei_raise(link->config.report, r, errno,
+					 "%s: sending to the daemon: %s", CEI_SERVICE_CALL, strerror(errno));
+		if (r != CEOV_FULL)
+			return r;
+		r = await_socket(link, POLLOUT, deadline_ns);
+		if (r)
+			return r;
+	}
+}
+
+int cei_service_say(struct cei_service_link *link, const struct cei_service_message *message,
+		    uint64_t deadline_ns)
+{
+	uint8_t *bytes = malloc(CEI_SERVICE_BYTES_MAX);
+	struct cei_datagram datagram = { .bytes = bytes };
+	int r;
+
+	if (!bytes)
+		return cei_raise(link->config.report, CEOV_ERR_NO_MEMORY, 0,
+				 "%s: no memory for a message", CEI_SERVICE_CALL);
+	datagram.n_bytes = cei_service_encode(message, bytes);
+	r = cei_service_send_by(link, &datagram, deadline_ns);
+	free(bytes);
+	return r;
+}
+
+int cei_service_raise_refused(struct cei_service_link *link, const struct ceov_failure *refused)
+{
+	struct ceov_failure failure = *refused;
+
+	return cei_raise_failure(link->config.report, &failure, "%s", refused->text);
+}
+
+static int map_areas(struct cei_service_link *link, const struct cei_datagram *datagram)
+{
+	struct cei_report *report = link->config.report;
+	uint32_t i;
+	int r;
+
+	if (datagram->n_fds != 2 + link->welcome.n_rings ||
+	    link->welcome.n_rings != link->config.hello.n_members)
+		return cei_raise(report, CEOV_ERR_VERSION, 0,
+				 "%s: the daemon's welcome has %u descriptors for %u ranks; if no "
+				 "more can be opened here, raise the limit (ulimit -n)", CEI_SERVICE_CALL,
+				 datagram->n_fds, link->config.hello.n_members);
+	r = cei_alive_map(report, datagram->fds[0],
+			  cei_service_down_bytes(link->welcome.n_rings),
+			  PROT_READ | PROT_WRITE, &link->down);
+	if (!r)
+		r = cei_alive_map(report, datagram->fds[1], sizeof(struct cei_service_up),
+				  PROT_READ, &link->up);
+	for (i = 0; !r && i < link->welcome.n_rings; i++)
+		link->bells[i] = datagram->fds[2 + i];
+	link->n_bells = r ? 0 : link->welcome.n_rings;
+	close(datagram->fds[0]);
+	close(datagram->fds[1]);
+	for (i = 2; r && i < datagram->n_fds; i++)
+		close(datagram->fds[i]);
+	return r;
+}
+
+static int take_welcome(struct cei_service_link *link, uint8_t *bytes)
+{
+	int fds[FDS_MAX];
+	struct cei_datagram datagram = { bytes, CEI_SERVICE_BYTES_MAX, fds, FDS_MAX };
+	struct cei_service_message message;
+	int r = cei_datagram_receive(link->fd, &datagram);
+
+	if (r)
+		return cei_raise(link->config.report, CEOV_ERR_SYSTEM, 0,
+				 "%s: the daemon at %s closed the connection", CEI_SERVICE_CALL,
+				 link->config.path);
+	r = cei_service_decode(bytes, datagram.n_bytes, &message);
+	if (!r && message.type == CEI_SERVICE_WELCOME) {
+		link->welcome = message.welcome;
+		return map_areas(link, &datagram);
+	}
+	cei_datagram_close_fds(&datagram);
+	if (!r && message.type == CEI_SERVICE_REFUSED)
+		return cei_service_raise_refused(link, &message.failure);
+	return cei_raise(link->config.report, CEOV_ERR_VERSION, 0,
+			 "%s: what listens at %s is no ceoverlapd of this version (magic %x, "
+			 "version %u; ours %x, %u)", CEI_SERVICE_CALL, link->config.path, message.magic,
+			 message.version, CEI_SERVICE_MAGIC, CEI_SERVICE_VERSION);
+}
+
+static int greet(struct cei_service_link *link)
+{
+	struct cei_service_message message = { .type = CEI_SERVICE_HELLO,
+					       .hello = link->config.hello };
+	uint8_t *bytes;
+	int r = cei_service_say(link, &message, link->config.deadline_ns);
+
+	if (!r)
+		r = await_socket(link, POLLIN, link->config.deadline_ns);
+	if (r)
+		return r;
+	bytes = malloc(CEI_SERVICE_BYTES_MAX);
+	if (!bytes)
+		return cei_raise(link->config.report, CEOV_ERR_NO_MEMORY, 0,
+				 "%s: no memory for a message", CEI_SERVICE_CALL);
+	r = take_welcome(link, bytes);
+	free(bytes);
+	return r;
+}
+
+static int start_thread(struct cei_service_link *link, void *(*run)(void *), pthread_t *thread)
+{
+	sigset_t all, before;
+	int error;
+
+	sigfillset(&all);               /* signals are for the application's threads */
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = pthread_create(thread, NULL, run, link);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!error)
+		return 0;
+	return cei_raise(link->config.report, CEOV_ERR_SYSTEM, error,
+			 "%s: cannot start a thread: %s", CEI_SERVICE_CALL, strerror(error));
+}
+
+static int start(struct cei_service_link *link)
+{
+	const struct cei_service_areas areas = { link->down.memory, link->up.memory,
+						 link->welcome.n_rings, link->bells };
+	const struct cei_service_message ready = { .type = CEI_SERVICE_READY };
+	int r;
+
+	link->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (link->stop < 0)
+		return cei_raise(link->config.report, CEOV_ERR_SYSTEM, errno, "%s: eventfd: %s",
+				 CEI_SERVICE_CALL, strerror(errno));
+	r = cei_alive_open(link->config.report, &link->alive);
+	if (!r)
+		r = cei_alive_hold(link->alive, &link->down);
+	if (!r)                 /* from now on the daemon watches the word */
+		r = cei_service_say(link, &ready, link->config.deadline_ns);
+	if (r)
+		return r;
+	cei_service_launcher_attach(link->config.launcher, &areas);
+	r = start_thread(link, receive_all, &link->receiver);
+	link->has_receiver = !r;
+	if (!r)
+		r = start_thread(link, watch, &link->watcher);
+	link->has_watcher = !r;
+	return r;
+}
+
+static struct cei_service_link *new_link(const struct cei_service_link_config *config)
+{
+	struct cei_service_link *link = calloc(1, sizeof(*link));
+	pthread_condattr_t attributes;
+
+	if (!link)
+		return NULL;
+	link->config = *config;
+	link->config.path = strdup(config->path);
+	link->fd = link->stop = link->answer_fd = -1;
+	pthread_mutex_init(&link->asking, NULL);
+	pthread_mutex_init(&link->lock, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&link->answered, &attributes);
+	pthread_condattr_destroy(&attributes);
+	return link;
+}
+
+int cei_service_link_open(const struct cei_service_link_config *config,
+			  struct cei_service_link **ret_link)
+{
+	struct cei_service_link *link = new_link(config);
+	int r;
+
+	if (!link || !link->config.path) {
+		free(link);
+		return cei_raise(config->report, CEOV_ERR_NO_MEMORY, 0,
+				 "%s: no memory for a connection", CEI_SERVICE_CALL);
+	}
+	r = connect_to(link);
+	if (!r)
+		r = greet(link);
+	if (!r)
+		r = start(link);
+	if (r)
+		cei_service_link_close(link, 0);
+	else
+		*ret_link = link;
+	return r;
+}
+
+/* --- closing ---------------------------------------------------------------- */
+
+/* The daemon closes the socket when it does not touch the client's memory any more. */
+static void await_end(struct cei_service_link *link, uint64_t deadline_ns)
+{
+	struct timespec until = { .tv_sec = (time_t)(deadline_ns / 1000000000u),
+				  .tv_nsec = (long)(deadline_ns % 1000000000u) };
+
+	pthread_mutex_lock(&link->lock);
+	while (!link->has_end &&
+	       !pthread_cond_timedwait(&link->answered, &link->lock, &until))
+		;
+	if (!link->has_end)
+		cei_log(link->config.report, CEI_LOG_WARN,
+			"%s: the daemon has not ended this client in time, and may still move its "
+			"data", CEI_SERVICE_CALL);
+	pthread_mutex_unlock(&link->lock);
+}
+
+static void stop_threads(struct cei_service_link *link)
+{
+	uint64_t one = 1;
+
+	if (link->stop >= 0 && write(link->stop, &one, sizeof(one)) < 0)
+		cei_log(link->config.report, CEI_LOG_WARN, "%s: write to an eventfd: %s", CEI_SERVICE_CALL,
+			strerror(errno));
+	if (link->has_receiver)
+		pthread_join(link->receiver, NULL);
+	if (link->has_watcher)
+		pthread_join(link->watcher, NULL);
+}
+
+void cei_service_link_close(struct cei_service_link *link, uint64_t deadline_ns)
+{
+	const struct cei_service_message bye = { .type = CEI_SERVICE_BYE };
+	uint32_t i;
+
+	if (!link)
+		return;
+	atomic_store(&link->must_end, 1);
+	if (link->has_receiver && !atomic_load(&link->is_lost) &&
+	    !cei_service_say(link, &bye, deadline_ns))
+		await_end(link, deadline_ns);
+	stop_threads(link);
+	cei_service_launcher_detach(link->config.launcher);
+	cei_alive_close(link->alive);
+	cei_alive_unmap(&link->down);
+	cei_alive_unmap(&link->up);
+	for (i = 0; i < link->n_bells; i++)
+		close(link->bells[i]);
+	if (link->answer_fd >= 0)
+		close(link->answer_fd);
+	if (link->stop >= 0)
+		close(link->stop);
+	if (link->fd >= 0)
+		close(link->fd);
+	pthread_cond_destroy(&link->answered);
+	pthread_mutex_destroy(&link->asking);
+	pthread_mutex_destroy(&link->lock);
+	free((char *)(uintptr_t)link->config.path);
+	free(link);
+}
+
+const struct cei_service_welcome *cei_service_link_welcome(const struct cei_service_link *link)
+{
+	return &link->welcome;
+}
