@@ -218,15 +218,22 @@ static void run_launch(uint64_t base)
 		take(i, base);
 }
 
+/* A size of which each of the pieces, which are rounded up to 16 bytes, has at least one byte: a
+ * broadcast with an empty piece is refused. */
+static uint64_t any_bytes(uint64_t *random, uint32_t n_pieces)
+{
+	return 16 * n_pieces * n_pieces + testing_below(random, 30000);
+}
+
 START_TEST(test_every_layout_and_root)
 {
 	const struct layout *layout = &layouts[_i];
 	uint64_t random = testing_seed() + (uint64_t)_i, base;
-	uint32_t root;
+	uint32_t root, n_pieces;
 
 	for (root = 0; root < layout->n_ranks; root++) {
-		open_group(layout, root, 1 + (uint32_t)testing_below(&random, 6),
-			   200 + testing_below(&random, 30000));
+		n_pieces = 1 + (uint32_t)testing_below(&random, 6);
+		open_group(layout, root, n_pieces, any_bytes(&random, n_pieces));
 		commit_all();
 		delay_links(&random);
 		for (base = 0; base < LAUNCHES; base++)
