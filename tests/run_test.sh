@@ -15,7 +15,9 @@
 #     TMPDIR, fails: somebody's cleaning up has not happened. Files of /dev/shm and /tmp
 #     are not judged while another test runs beside it.
 #
-# A failing test's seed ("CEOVERLAP_TEST_SEED=...") is repeated at the end.
+# Says how long the test took and how much processor time it used: one with little of that
+# waits. A failing test's seed ("CEOVERLAP_TEST_SEED=...") is repeated at
+# the end, also that of a suite, which prints "seed ...".
 set -u
 
 limit=${CEOVERLAP_TEST_TIMEOUT:-120}
@@ -30,7 +32,7 @@ folder=$(mktemp -d "$temporary/ceov-test.XXXXXX") || exit 99
 # Nobody else may look into it, but pass through: a test has ranks of another user.
 chmod 711 "$folder"
 output=$folder.out
-trap 'rm -rf "$folder" "$output"' EXIT
+trap 'rm -rf "$folder" "$output" "$output.time"' EXIT
 
 # Processes that still carry this test's folder in their environment: its
 # descendants, whatever session or group they moved to. Zombies have none.
@@ -77,7 +79,7 @@ ended_by() {
 	[ -z "$test" ] || kill -TERM "$test" 2>/dev/null
 	processes_left | xargs -r kill -9 2>/dev/null
 	wait
-	rm -rf "$folder" "$output"
+	rm -rf "$folder" "$output" "$output.time"
 	trap - EXIT "$1"
 	kill -"$1" $$
 }
@@ -94,9 +96,10 @@ trap 'ended_by HUP' HUP
 env --default-signal=INT,QUIT CEOVERLAP_TEST_TMP="$folder" TMPDIR="$folder" \
 	timeout -k 5 "$limit" "$@" > "$output" 2>&1 < /dev/null &
 test=$!
-wait "$test"
+TIMEFORMAT="run_test.sh: took %1R s, computed %1U s and was in the kernel %1S s"
+{ time wait "$test"; } 2> "$output.time"
 status=$?
-cat "$output"
+cat "$output" "$output.time"
 
 if [ "$status" = 124 ] || [ "$status" = 137 ]; then
 	echo "run_test.sh: no end within $limit s: killed"
@@ -113,6 +116,7 @@ processes_left | while read -r pid; do
 	kill -9 "$pid" 2>/dev/null
 done
 if [ "$status" != 0 ] && [ "$status" != 77 ]; then
-	grep -a '^CEOVERLAP_TEST_SEED=' "$output" | tail -n 1
+	sed -En 's/^(CEOVERLAP_TEST_SEED=|seed )([0-9]+).*/CEOVERLAP_TEST_SEED=\2/p' "$output" |
+		tail -n 1
 fi
 exit "$status"

@@ -45,6 +45,9 @@ is_alive() {
 expect 0 "a test that passes" "exit 0"
 expect 3 "a test that fails" "echo CEOVERLAP_TEST_SEED=5; exit 3"
 holds "CEOVERLAP_TEST_SEED=5" "a failed test's seed"
+holds "took [0-9.]* s, computed [0-9.]* s and was in the kernel [0-9.]* s$" "a test's time"
+expect 3 "a suite that fails" "echo 'seed 6 (CEOVERLAP_TEST_SEED repeats it)'; exit 3"
+holds "^CEOVERLAP_TEST_SEED=6$" "a failed suite's seed"
 expect 77 "a test that is skipped" "exit 77"
 
 # As Check does where it is told to end: its whole group hears of it.
