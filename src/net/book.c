@@ -57,6 +57,11 @@ uint64_t cei_book_group(const struct cei_book *book)
 	return book->head->group;
 }
 
+uint64_t cei_book_instance(const struct cei_book *book)
+{
+	return book->head->instance;
+}
+
 uint32_t cei_book_n_ranks(const struct cei_book *book)
 {
 	return book->head->n_ranks;

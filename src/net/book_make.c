@@ -262,6 +262,8 @@ static int write_processes(struct making *making, struct cei_book *book)
 		r = decode(making, process, &making->other);
 		if (r)
 			return r;
+		if (!process)
+			book->head->instance = making->other.instance;
 		row.node = seen->node;
 		row.n_ranks = seen->n_ranks;
 		row.n_rails = seen->n_rails;

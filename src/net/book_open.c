@@ -69,6 +69,7 @@ static void fill_record(const struct cei_book_config *config, uint64_t group,
 		snprintf(record->transport, sizeof(record->transport), "%s", config->transport);
 	record->group = group;
 	record->node = node_of(config);
+	record->instance = config->instance;
 	record->n_group_ranks = config->n_group_ranks;
 	record->n_ranks = config->n_ranks;
 	memcpy(record->ranks, config->ranks, config->n_ranks * sizeof(*record->ranks));

@@ -31,6 +31,7 @@ struct cei_book_config {
 	/* this process */
 	const char         *node;       /* name of the machine; NULL: CEOVERLAP_NODE, or a number
 					 * that the kernel makes when it starts */
+	uint64_t            instance;   /* random, new for each context that opens */
 	const char         *transport;  /* UCX's version, below CEI_RECORD_TEXT_BYTES; NULL: none */
 	uint32_t            n_group_ranks;      /* 0: each process has one rank, of its number */
 	uint32_t            n_ranks;    /* 1 to CEI_MEMBERS_MAX */

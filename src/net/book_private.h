@@ -22,13 +22,14 @@
 #include "net/book.h"
 
 #define CEI_BOOK_MAGIC   UINT32_C(0x4b424543)   /* "CEBK" */
-#define CEI_BOOK_VERSION 1u
+#define CEI_BOOK_VERSION 2u
 
 struct cei_book_head {
 	uint32_t magic;
 	uint32_t version;
 	uint64_t n_bytes;               /* of the whole book */
 	uint64_t group;
+	uint64_t instance;
 	uint32_t n_ranks;
 	uint32_t n_processes;
 	uint32_t n_nodes;

@@ -40,8 +40,9 @@ void cei_network_group_path(const struct cei_network *network,
 {
 	uint32_t rank = network->site->members[0].rank;
 
+	/* not the group's number, which all groups of one job have */
 	snprintf(ret_path, CEI_NETWORK_PATH_BYTES, "/tmp/ceoverlap-%u-%016llx-%016llx",
-		 (unsigned)geteuid(), (unsigned long long)cei_book_group(network->book),
+		 (unsigned)geteuid(), (unsigned long long)cei_book_instance(network->book),
 		 (unsigned long long)network->nodes[rank]);
 }
 
@@ -113,6 +114,7 @@ static int open_book(struct cei_network *network, struct cei_network_opening *op
 		.secret_bytes = public->secret_bytes,
 		.deadline_ns = deadline_ns,
 		.node = public->node,
+		.instance = site->instance[0],
 		.n_group_ranks = site->n_ranks,
 		.n_ranks = site->n_members,
 		.ranks = ranks,

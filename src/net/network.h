@@ -172,7 +172,8 @@ uint32_t cei_network_n_rails(const struct cei_network *network);
 /* The process that holds the rank. */
 uint32_t cei_network_process(const struct cei_network *network, uint32_t rank);
 
-/* Writes the path of the socket at which this group's processes of this node meet. */
+/* Writes the path of the socket at which this group's processes of this node meet, and no other
+ * group does. */
 #define CEI_NETWORK_PATH_BYTES 108u
 void cei_network_group_path(const struct cei_network *network,
 			    char ret_path[CEI_NETWORK_PATH_BYTES]);

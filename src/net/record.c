@@ -18,6 +18,7 @@ size_t cei_record_encode(const struct cei_record *record, uint8_t *bytes)
 	cei_wire_put_bytes(&writer, record->transport, sizeof(record->transport));
 	cei_wire_put_u64(&writer, record->group);
 	cei_wire_put_u64(&writer, record->node);
+	cei_wire_put_u64(&writer, record->instance);
 	cei_wire_put_u32(&writer, record->n_group_ranks);
 	cei_wire_put_u32(&writer, record->n_ranks);
 	for (i = 0; i < record->n_ranks; i++)
@@ -63,6 +64,7 @@ static void get_body(struct cei_reader *reader, struct cei_record *ret_record)
 	get_text(reader, ret_record->transport);
 	ret_record->group = cei_wire_get_u64(reader);
 	ret_record->node = cei_wire_get_u64(reader);
+	ret_record->instance = cei_wire_get_u64(reader);
 	ret_record->n_group_ranks = cei_wire_get_u32(reader);
 	ret_record->n_ranks = get_count(reader, 1, CEI_MEMBERS_MAX);
 	for (i = 0; i < ret_record->n_ranks; i++)

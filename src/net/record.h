@@ -17,7 +17,7 @@
 #include "base/site.h"
 
 #define CEI_RECORD_MAGIC         UINT32_C(0x52454543)   /* "CEER" */
-#define CEI_RECORD_VERSION       1u
+#define CEI_RECORD_VERSION       2u
 #define CEI_RECORD_TEXT_BYTES    32u            /* of a version, with the final 0 */
 #define CEI_RECORD_RAILS_MAX     8u
 #define CEI_RECORD_ADDRESS_BYTES 1024u          /* of a rail's address at most; UCX's have 79
@@ -34,6 +34,7 @@ struct cei_record {
 	char     transport[CEI_RECORD_TEXT_BYTES];      /* UCX's version; "": it uses none */
 	uint64_t group;                         /* cei_group_id() */
 	uint64_t node;                          /* the machine; never 0 */
+	uint64_t instance;                      /* random, new for each context that opens */
 	uint32_t n_group_ranks;                 /* ranks of the group, as this process says */
 	uint32_t n_ranks;                       /* ranks that it holds: 1 to CEI_MEMBERS_MAX */
 	uint32_t ranks[CEI_MEMBERS_MAX];        /* decoding does not check their values */
@@ -42,7 +43,7 @@ struct cei_record {
 };
 
 /* Room for every encoded record. */
-#define CEI_RECORD_BYTES_MAX (8u + 2u * CEI_RECORD_TEXT_BYTES + 2u * 8u + 4u + 4u + \
+#define CEI_RECORD_BYTES_MAX (8u + 2u * CEI_RECORD_TEXT_BYTES + 3u * 8u + 4u + 4u + \
 			      4u * CEI_MEMBERS_MAX + 4u + \
 			      CEI_RECORD_RAILS_MAX * (4u + CEI_RECORD_ADDRESS_BYTES))
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@
 #define RANKS    4u
 #define BYTES    (UINT64_C(3) << 20)
 #define LAUNCHES 20u
+#define ROUNDS   10u
 
 /* A process of a group that meets in the test's folder; two ranks share a node. */
 static ceov_context *open_rank(uint32_t rank, uint32_t n_ranks, struct testing_log *log)
@@ -266,7 +268,7 @@ START_TEST(test_a_killed_rank_is_lost_at_all_nodes)
 END_TEST
 
 /* Everything is from the environment: each process has the rank of its number. */
-static void open_from_environment(uint32_t number)
+static void open_at(const char *folder, uint32_t number)
 {
 	char text[16], node[16];
 	ceov_signal *own = NULL, *found = NULL;
@@ -276,7 +278,7 @@ static void open_from_environment(uint32_t number)
 	snprintf(text, sizeof(text), "%u", number);
 	snprintf(node, sizeof(node), "node %u", number / 2);
 	setenv("CEOVERLAP_BOOTSTRAP", "folder", 1);
-	setenv("CEOVERLAP_FOLDER", directory, 1);
+	setenv("CEOVERLAP_FOLDER", folder, 1);
 	setenv("CEOVERLAP_PROCESS", text, 1);
 	setenv("CEOVERLAP_PROCESSES", "3", 1);
 	setenv("CEOVERLAP_NODE", node, 1);
@@ -295,6 +297,11 @@ static void open_from_environment(uint32_t number)
 	ceov_close(context);
 }
 
+static void open_from_environment(uint32_t number)
+{
+	open_at(directory, number);
+}
+
 START_TEST(test_ranks_from_the_launcher)
 {
 	uint32_t number;
@@ -305,6 +312,41 @@ START_TEST(test_ranks_from_the_launcher)
 }
 END_TEST
 
+static void name_folder(uint32_t group, char ret_folder[sizeof(directory) + 32])
+{
+	snprintf(ret_folder, sizeof(directory) + 32, "%s/of group %u", directory, group);
+}
+
+static void open_one_of_two(uint32_t number)
+{
+	char folder[sizeof(directory) + 32];
+	uint32_t round;
+
+	name_folder(number / 3, folder);
+	for (round = 0; round < ROUNDS; round++)
+		open_at(folder, number % 3);
+}
+
+/* Neither group has a name, and their nodes have the same ones: only where they meet differs. */
+START_TEST(test_two_groups_at_once)
+{
+	char folder[sizeof(directory) + 32];
+	uint32_t number;
+
+	for (number = 0; number < 2; number++) {
+		name_folder(number, folder);
+		ck_assert_int_eq(mkdir(folder, 0700), 0);
+	}
+	for (number = 0; number < 6; number++)
+		start(open_one_of_two, number);
+	assert_all_end_well();
+	for (number = 0; number < 2; number++) {
+		name_folder(number, folder);
+		ck_assert_int_eq(rmdir(folder), 0);
+	}
+}
+END_TEST
+
 static void add_tests(TCase *tcase)
 {
 	tcase_set_timeout(tcase, 60);
@@ -312,6 +354,7 @@ static void add_tests(TCase *tcase)
 	tcase_add_test(tcase, test_an_all_gather_over_two_nodes);
 	tcase_add_test(tcase, test_a_killed_rank_is_lost_at_all_nodes);
 	tcase_add_test(tcase, test_ranks_from_the_launcher);
+	tcase_add_test(tcase, test_two_groups_at_once);
 }
 
 /* Turns the leak check of an address sanitizer off: it crashes in processes that UCX runs in. */

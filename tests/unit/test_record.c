@@ -13,7 +13,7 @@
 
 /* Offsets of an encoded record. */
 enum { AT_MAGIC = 0, AT_VERSION = 4, AT_LIBRARY = 8, AT_TRANSPORT = 40, AT_GROUP = 72, AT_NODE = 80,
-       AT_GROUP_RANKS = 88, AT_RANKS = 92 };
+       AT_INSTANCE = 88, AT_GROUP_RANKS = 96, AT_RANKS = 100 };
 
 static struct cei_record record, back;
 static uint8_t bytes[CEI_RECORD_BYTES_MAX + 1], again[CEI_RECORD_BYTES_MAX];
@@ -43,6 +43,7 @@ static size_t make_record(uint32_t n_ranks, uint32_t n_rails)
 	random_text(record.transport);
 	record.group = testing_random(&state);
 	record.node = testing_random(&state) | 1;
+	record.instance = testing_random(&state);
 	record.n_group_ranks = (uint32_t)testing_random(&state);
 	record.n_ranks = n_ranks;
 	for (i = 0; i < n_ranks; i++)
