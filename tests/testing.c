@@ -261,6 +261,22 @@ void testing_add(ceov_plan *plan, const struct ceov_transfer *transfer)
 		ck_assert_int_eq(ceov_plan_expect(plan, &transfer->target_free), 0);
 }
 
+void testing_explained(const ceov_plan *plan, const char *text)
+{
+	char said[16384] = "";
+	size_t at = 0;
+	ssize_t n;
+	int fds[2];
+
+	ck_assert_int_eq(pipe(fds), 0);         /* holds 64 KiB */
+	ck_assert_int_eq(ceov_plan_explain(plan, fds[1]), 0);
+	(void)close(fds[1]);
+	while (at < sizeof(said) - 1 && (n = read(fds[0], said + at, sizeof(said) - 1 - at)) > 0)
+		at += (size_t)n;
+	(void)close(fds[0]);
+	ck_assert_msg(strstr(said, text) != NULL, "'%s' is not in: %s", text, said);
+}
+
 /* The pattern's 8 bytes from 8 i on, computed at once because sanitizers check every
  * access. */
 static uint64_t word_at(uint64_t i, uint64_t seed)

@@ -90,21 +90,6 @@ static void run(ceov_context *context, ceov_plan *plan)
 	ck_assert_int_eq(ceov_wait(context, ticket, 0), 0);
 }
 
-static void check_explained(const ceov_plan *plan, const char *text)
-{
-	char said[4096] = "";
-	ssize_t n, at = 0;
-	int fds[2];
-
-	ck_assert_int_eq(pipe(fds), 0);
-	ck_assert_int_eq(ceov_plan_explain(plan, fds[1]), 0);
-	close(fds[1]);
-	while ((n = read(fds[0], said + at, sizeof(said) - 1 - (size_t)at)) > 0)
-		at += n;
-	close(fds[0]);
-	ck_assert_msg(strstr(said, text) != NULL, "%s", said);
-}
-
 /* A plan with one transfer from rank 0 to rank 1. */
 struct pair {
 	ceov_context *context;
@@ -137,7 +122,7 @@ START_TEST(test_the_first_mover_that_can_moves)
 	testing_log_has(&test_log, "proxy", "test double", "host");
 	ck_assert_uint_eq(pair.context->works.engines[0].movers.n_own, 2);
 	ck_assert_int_eq(ceov_plan_commit(pair.plan), 0);
-	check_explained(pair.plan, "backend proxy");
+	testing_explained(pair.plan, "backend proxy");
 	run(pair.context, pair.plan);
 	check_arrived(pair.target, pair.arrived, 5);
 	ck_assert_uint_eq(proxy.n_pieces, 1);
@@ -145,7 +130,7 @@ START_TEST(test_the_first_mover_that_can_moves)
 	proxy_init(&proxy, host());
 	make_pair(&pair, host(), &proxy.ops, 0);
 	ck_assert_int_eq(ceov_plan_commit(pair.plan), 0);
-	check_explained(pair.plan, "backend host");
+	testing_explained(pair.plan, "backend host");
 	run(pair.context, pair.plan);
 	check_arrived(pair.target, pair.arrived, 5);
 	ck_assert_uint_eq(proxy.n_pieces, 0);
@@ -162,7 +147,7 @@ START_TEST(test_an_engine_goes_without_a_mover_that_is_not_there)
 	make_pair(&pair, &proxy.ops, host(), 0);
 	ck_assert_uint_eq(pair.context->works.engines[0].movers.n_own, 1);
 	ck_assert_int_eq(ceov_plan_commit(pair.plan), 0);
-	check_explained(pair.plan, "backend host");
+	testing_explained(pair.plan, "backend host");
 	run(pair.context, pair.plan);
 	check_arrived(pair.target, pair.arrived, 5);
 	ceov_close(pair.context);
@@ -221,8 +206,8 @@ START_TEST(test_memory_that_is_not_mapped_can_be_a_target)
 	proxy_use_handles(&proxy);
 	make_pair(&pair, host(), &proxy.ops, 1);
 	ck_assert_int_eq(ceov_plan_commit(pair.plan), 0);
-	check_explained(pair.plan, "backend proxy");
-	check_explained(pair.plan, "the rank's first mover does not move all transfers");
+	testing_explained(pair.plan, "backend proxy");
+	testing_explained(pair.plan, "the rank's first mover does not move all transfers");
 	run(pair.context, pair.plan);
 	check_arrived(pair.target, pair.arrived, 5);
 	ck_assert_uint_eq(proxy.n_pieces, 1);
