@@ -57,6 +57,7 @@ threaded_suites = \
 	%D%/unit/test_nodes_faults \
 	%D%/unit/test_nodes_floating \
 	%D%/unit/test_nodes_ops \
+	%D%/unit/test_nodes_refuse \
 	%D%/unit/test_waits \
 	%D%/unit/test_gates \
 	%D%/unit/test_groups \

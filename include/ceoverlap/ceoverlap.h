@@ -364,7 +364,7 @@ int      ceov_signal_wait(ceov_signal *signal, uint32_t index,
  * peer. An abort ends the waits, so check the signal when the stream has passed them.
  * CEOV_ERR_INVALID: a counter that the host sees is above the value to raise to.
  * CEOV_ERR_NO_ROUTE: a wait for counters in the memory of another process's GPU, which could
- * not be released if that process ended. */
+ * not be released if that process ended; a signal of another node. */
 int      ceov_stream_raise(ceov_context *context, uint32_t rank, void *stream,
 			   const struct ceov_mark *marks, uint32_t n_marks,
 			   uint64_t base);
@@ -469,7 +469,8 @@ int  ceov_plan_expect(ceov_plan *plan, const struct ceov_mark *mark);
  * marks, and that every mark that a transfer waits for is raised by the plan or declared by
  * ceov_plan_expect(). Chooses routes, allocates what they need (staging memory, contexts on
  * other GPUs), and cuts transfers into chunks. If it refuses, the failure names the transfer
- * and the cause, and the plan stays as it was. */
+ * and the cause, and the plan stays as it was. CEOV_ERR_NO_ROUTE: a transfer has no route, as
+ * one whose source is memory of another node, which only its own rank's plans send. */
 int  ceov_plan_commit(ceov_plan *plan);
 
 /* Waits for the plan's launches in flight, which end by their deadlines at the latest, and
@@ -513,7 +514,8 @@ struct ceov_launch {
 					 * producer_stream, go before this launch, so no
 					 * mark that they wait for may depend on it.
 					 * Such launches take direct paths;
-					 * CEOV_ERR_INVALID: a transfer has none.
+					 * CEOV_ERR_INVALID: a transfer has none, or goes
+					 * to another node.
 					 * NULL: nothing; GPU ranks only */
 	const void *floating;           /* address of the plan's floating buffer in this
 					 * launch: memory of the plan's rank, at any
@@ -554,7 +556,8 @@ int ceov_launch(ceov_plan *plan, const struct ceov_launch *launch,
  * captured, the base falls or is too large, a counter that the host sees would fall, the
  * plan has a floating buffer, a transfer has no direct path or waits for a mark of a later
  * one. CEOV_ERR_NO_ROUTE: a mark to wait for is in the GPU of another process, as in
- * ceov_stream_wait(). CEOV_ERR_STATE: the plan is not committed. CEOV_ERR_PEER_LOST, and
+ * ceov_stream_wait(), or of another node; a transfer goes to another node. CEOV_ERR_STATE:
+ * the plan is not committed. CEOV_ERR_PEER_LOST, and
  * an abort's error: as from ceov_launch(). After all these errors nothing was queued. After
  * CEOV_ERR_CUDA and CEOV_ERR_TIMEOUT a part of the plan may have been queued. The latter
  * occurs only where counters are raised by copies: 32 batches of raises may be queued at a

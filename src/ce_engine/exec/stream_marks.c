@@ -23,6 +23,11 @@ static int resolve(const struct ceov_mark *mark, uint64_t base, uint32_t member,
 	if (base >= CEOV_VALUE_LIMIT - mark->value)
 		return cei_raise(&signal->object.context->report, CEOV_ERR_INVALID, 0,
 				 "%s: base + value is at or above CEOV_VALUE_LIMIT", call);
+	if (signal->far)
+		return cei_raise(&signal->object.context->report, CEOV_ERR_NO_ROUTE, 0,
+				 "%s: the counters of rank %u's signal are on another node, which "
+				 "streams do not reach: raise and await them by plans, or by "
+				 "ceov_signal_raise() and ceov_signal_wait()", call, signal->rank);
 	if (!counter->address)
 		return cei_raise(&signal->object.context->report, CEOV_ERR_NO_ROUTE, 0,
 				 "%s: the counters of rank %u's signal are not reachable",

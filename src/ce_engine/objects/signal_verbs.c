@@ -295,7 +295,8 @@ int ceov_signal_for_device(ceov_signal *signal, uint32_t rank,
 	r = cei_signal_resolve(&first, member, call, &counter);
 	if (!r && !counter.address)
 		r = cei_raise(&context->report, CEOV_ERR_NO_ROUTE, 0,
-			      "%s: rank %u does not reach the counters", call, rank);
+			      "%s: rank %u does not reach the counters of rank %u%s", call, rank,
+			      signal->rank, signal->far ? ", which is on another node" : "");
 	if (r)
 		return r;
 	abort_word = signal->control->address[member];

@@ -64,7 +64,8 @@ static void fill_signal(const struct ceov_plan *plan, const struct ceov_signal *
 	to->rank = signal->rank;
 	to->n_counters = signal->n_counters;
 	to->flags = (cei_signal_is_visible(signal) ? CEI_PROGRAM_SEEN : 0) |
-		(signal->gpu ? CEI_PROGRAM_IN_GPU : 0);
+		(signal->gpu ? CEI_PROGRAM_IN_GPU : 0) |
+		(signal->far ? CEI_PROGRAM_FAR_COUNTERS : 0);
 	to->reached = movers_that_reach(plan, cei_signal_spot(signal, 0).counters,
 					signal->rank);
 }
@@ -159,7 +160,8 @@ static void fill_buffer(const struct ceov_plan *plan, const struct ceov_buffer *
 	to->size_bytes = region->size_bytes;
 	to->flags = (buffer->is_floating ? CEI_PROGRAM_FLOATING : 0) |
 		(cei_plan_address(plan, buffer) ? CEI_PROGRAM_MAPPED : 0) |
-		(is_private(buffer) ? CEI_PROGRAM_PRIVATE : 0);
+		(is_private(buffer) ? CEI_PROGRAM_PRIVATE : 0) |
+		(region->origin == CEI_REGION_FAR ? CEI_PROGRAM_FAR_MEMORY : 0);
 	to->reached = movers_that_reach(plan, region, buffer->rank);
 }
 

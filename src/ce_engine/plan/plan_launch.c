@@ -73,6 +73,14 @@ static int check_launch(ceov_plan *plan, const struct ceov_launch *launch)
 	r = check_floating(plan, (uint64_t)(uintptr_t)launch->floating);
 	if (r)
 		return r;
+	if (launch->after_stream && plan->triggers.leaves_node != CEOV_NOBODY)
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "ceov_launch: transfer %u of the plan goes to rank %u, which is "
+				 "on another node, so its engine polls: name no after_stream, and "
+				 "let the stream raise a mark that the transfer waits for",
+				 plan->triggers.leaves_node,
+				 cei_program_target_rank(&plan->program,
+							 plan->triggers.leaves_node));
 	if (launch->after_stream && !plan->triggers.is_direct)
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
 				 "ceov_launch: a transfer of the plan has no direct path, so "

@@ -21,26 +21,49 @@ static const char call[] = "ceov_plan_queue";
 
 /* --- checks ---------------------------------------------------------------------------- */
 
+/* Raises why a stream cannot wait for the counter; `what` names the mark. */
+static int refuse_wait(const struct ceov_plan *plan, uint32_t i, const char *what,
+		       const struct cei_counter *counter)
+{
+	const char *where = "out of reach";
+
+	if (counter->signal->far)
+		where = "on another node";
+	else if (counter->address)
+		where = "in another process' GPU";
+	return cei_raise(cei_object_report(&plan->object), CEOV_ERR_NO_ROUTE, 0,
+			 "%s: transfer %u: %s: a stream of rank %u cannot wait for counters of "
+			 "rank %u's signal, which are %s: launch the plan, or wait for a signal "
+			 "of the own rank", call, i, what, plan->program.rank,
+			 counter->signal->rank, where);
+}
+
 static int check_waits(const struct ceov_plan *plan, uint32_t i)
 {
 	const struct cei_counter *marks[2] = { &plan->steps[i].source_ready,
 					       &plan->steps[i].target_free };
 	uint32_t k;
 
-	for (k = 0; k < 2; k++) {
-		if (!marks[k]->signal ||
-		    (marks[k]->address && cei_signal_frees_streams(marks[k]->signal)))
-			continue;
-		return cei_raise(cei_object_report(&plan->object), CEOV_ERR_NO_ROUTE, 0,
-				 "%s: transfer %u: %s: a stream of rank %u cannot wait for "
-				 "counters of rank %u's signal, which are %s: launch the plan, "
-				 "or wait for a signal of the own rank", call, i,
-				 k ? "target_free" : "source_ready", plan->program.rank,
-				 marks[k]->signal->rank,
-				 marks[k]->address ? "in another process' GPU"
-						   : "out of reach");
-	}
+	for (k = 0; k < 2; k++)
+		if (marks[k]->signal &&
+		    !(marks[k]->address && cei_signal_frees_streams(marks[k]->signal)))
+			return refuse_wait(plan, i, k ? "target_free" : "source_ready", marks[k]);
 	return 0;
+}
+
+static int check_step(const struct ceov_plan *plan, uint32_t i)
+{
+	const struct cei_program *program = &plan->program;
+
+	if (cei_program_leaves_node(program, i))
+		return cei_raise(cei_object_report(&plan->object), CEOV_ERR_NO_ROUTE, 0,
+				 "%s: transfer %u goes to rank %u, which is on another node, where "
+				 "a stream cannot copy to: launch the plan", call, i,
+				 cei_program_target_rank(program, i));
+	if (!program->transfers[i].has_direct || program->transfers[i].mover)
+		return cei_raise(cei_object_report(&plan->object), CEOV_ERR_INVALID, 0,
+				 "%s: transfer %u has no direct path: launch the plan", call, i);
+	return check_waits(plan, i);
 }
 
 static int check_steps(const struct ceov_plan *plan)
@@ -48,13 +71,8 @@ static int check_steps(const struct ceov_plan *plan)
 	uint32_t i;
 	int r = 0;
 
-	for (i = 0; !r && i < plan->program.n_transfers; i++) {
-		if (!plan->program.transfers[i].has_direct || plan->program.transfers[i].mover)
-			return cei_raise(cei_object_report(&plan->object), CEOV_ERR_INVALID, 0,
-					 "%s: transfer %u has no direct path: launch the plan",
-					 call, i);
-		r = check_waits(plan, i);
-	}
+	for (i = 0; !r && i < plan->program.n_transfers; i++)
+		r = check_step(plan, i);
 	return r;
 }
 

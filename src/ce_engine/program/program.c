@@ -70,6 +70,14 @@ struct cei_piece cei_program_piece(const struct cei_program *program, uint32_t t
 	return piece;
 }
 
+uint32_t cei_program_target_rank(const struct cei_program *program, uint32_t transfer)
+{
+	const struct cei_program_transfer *of = &program->transfers[transfer];
+
+	return of->row_bytes ? program->buffers[of->target.buffer].rank
+		: program->signals[of->then.signal].rank;
+}
+
 uint64_t cei_program_extent(const struct cei_program_transfer *transfer,
 			    const struct cei_program_spot *spot)
 {

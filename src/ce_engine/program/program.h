@@ -30,6 +30,7 @@ enum cei_program_buffer_flags {
 	CEI_PROGRAM_FLOATING = 1,       /* each launch names its address */
 	CEI_PROGRAM_MAPPED = 2,         /* some member of the movers' process can address it */
 	CEI_PROGRAM_PRIVATE = 4,        /* GPUs other than the movers' own cannot access it */
+	CEI_PROGRAM_FAR_MEMORY = 8,     /* it is of another node */
 };
 
 enum cei_program_mover_flags {
@@ -63,6 +64,7 @@ struct cei_program_buffer {
 enum cei_program_signal_flags {
 	CEI_PROGRAM_SEEN = 1,           /* the movers' engine can poll its counters */
 	CEI_PROGRAM_IN_GPU = 2,         /* the counters are in the memory of its owner's GPU */
+	CEI_PROGRAM_FAR_COUNTERS = 4,   /* its owner is on another node */
 };
 
 struct cei_program_signal {
@@ -167,6 +169,17 @@ void cei_program_fini(struct cei_program *program);
  * offset. All 0 without bytes. */
 struct cei_piece cei_program_piece(const struct cei_program *program, uint32_t transfer);
 
+/* Whether the transfer goes to another node; its mover is known. */
+static inline int cei_program_leaves_node(const struct cei_program *program, uint32_t transfer)
+{
+	return program->movers[program->transfers[transfer].mover].flags &
+		CEI_PROGRAM_LEAVES_MACHINE ? 1 : 0;
+}
+
+/* The rank whose memory a transfer writes to; without bytes, the owner of the signal whose mark it
+ * raises. */
+uint32_t cei_program_target_rank(const struct cei_program *program, uint32_t transfer);
+
 /* Bytes from the first row's begin to the last row's end; 0: more than fit 64 bits. */
 uint64_t cei_program_extent(const struct cei_program_transfer *transfer,
 			    const struct cei_program_spot *spot);
@@ -175,8 +188,8 @@ uint64_t cei_program_extent(const struct cei_program_transfer *transfer,
  * within its buffer. 0 or CEOV_ERR_INVALID, not raised. */
 int  cei_program_verify(const struct cei_program *program);
 
-/* Checks each transfer by itself: raises CEOV_ERR_INVALID and names it. Sets
- * program->floating. */
+/* Checks each transfer by itself: raises CEOV_ERR_INVALID, or CEOV_ERR_NO_ROUTE where the memory
+ * of another node would be read, and names the transfer. Sets program->floating. */
 int  cei_program_check_spots(struct cei_program *program, struct cei_report *report);
 
 /* How the transfers of a program may wait for marks, and in which order they go. */
@@ -185,6 +198,8 @@ struct cei_triggers {
 	int         is_gateable;        /* lanes can wait for the source_ready marks ... */
 	const char *why_polled;         /* ... or why they cannot */
 	int         is_pollable;        /* the engine can poll all of the marks */
+	uint32_t    leaves_node;        /* the first transfer that goes to another node, or
+					 * CEOV_NOBODY */
 	int         keeps_order;        /* chunks go in the program's order; else in the order in
 					 * which ports are free (queues.h) */
 	uint32_t    waits_ahead;        /* the first transfer that waits for a mark of a later

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Checks of each transfer by itself: floating buffers and bounds. */
+/* Checks of each transfer by itself: floating buffers, bounds, and who may read what. */
 
 #include <inttypes.h>
 
@@ -106,6 +106,21 @@ static int check_rank(const struct cei_program *program, struct cei_report *repo
 			 "rank %u", i, from, to, program->rank);
 }
 
+/* Bytes go to another node by the engine of the rank that has them: there they are offered, and
+ * the receiver names its memory. Nothing asks another node for bytes. */
+static int check_pull(const struct cei_program *program, struct cei_report *report, uint32_t i)
+{
+	const struct cei_program_buffer *source =
+		&program->buffers[program->transfers[i].source.buffer];
+
+	if (!(source->flags & CEI_PROGRAM_FAR_MEMORY))
+		return 0;
+	return cei_raise(report, CEOV_ERR_NO_ROUTE, 0,
+			 "ceov_plan_commit: transfer %u reads memory of rank %u, which is on "
+			 "another node: let rank %u commit a plan that sends it", i, source->rank,
+			 source->rank);
+}
+
 int cei_program_check_spots(struct cei_program *program, struct cei_report *report)
 {
 	const struct cei_program_transfer *transfer;
@@ -121,6 +136,8 @@ int cei_program_check_spots(struct cei_program *program, struct cei_report *repo
 			r = check_spot(program, report, i, &transfer->target, "target");
 		if (!r)
 			r = check_rank(program, report, i);
+		if (!r)
+			r = check_pull(program, report, i);
 	}
 	return r;
 }

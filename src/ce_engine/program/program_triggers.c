@@ -25,6 +25,8 @@ static const char *why_not_gated(const struct cei_program *program)
 	if (program->n_movers && !(program->movers[0].flags & CEI_PROGRAM_CAN_WAIT))
 		return "lanes cannot wait here";
 	for (i = 0; i < program->n_transfers; i++) {
+		if (cei_program_leaves_node(program, i))
+			return "a transfer goes to another node";
 		if (program->transfers[i].mover)
 			return "the rank's first mover does not move all transfers";
 		if (!program->transfers[i].has_direct)
@@ -38,6 +40,8 @@ static const char *why_not_gated(const struct cei_program *program)
 	}
 	if (signal == CEI_PROGRAM_NONE)
 		return "no source_ready marks to wait for";
+	if (program->signals[signal].flags & CEI_PROGRAM_FAR_COUNTERS)
+		return "source_ready marks are of another node";
 	if (program->signals[signal].flags & CEI_PROGRAM_IN_GPU &&
 	    program->signals[signal].rank != program->rank)
 		return "source_ready marks are in another rank's GPU";
@@ -56,6 +60,8 @@ static int check_one(const struct cei_program *program, struct cei_report *repor
 	const struct cei_program_transfer *transfer = &program->transfers[i];
 
 	triggers->is_direct &= transfer->has_direct && !transfer->mover;
+	if (triggers->leaves_node == CEOV_NOBODY && cei_program_leaves_node(program, i))
+		triggers->leaves_node = i;
 	if (is_mark(&transfer->target_free) &&
 	    !has(program, &transfer->target_free, CEI_PROGRAM_SEEN))
 		return cei_raise(report, CEOV_ERR_INVALID, 0,
@@ -85,7 +91,8 @@ int cei_program_check_triggers(const struct cei_program *program, struct cei_rep
 			       struct cei_triggers *ret_triggers)
 {
 	struct cei_triggers triggers = { .why_polled = why_not_gated(program),
-					 .is_direct = 1, .is_pollable = 1 };
+					 .is_direct = 1, .is_pollable = 1,
+					 .leaves_node = CEOV_NOBODY };
 	uint32_t i;
 	int r = 0;
 
