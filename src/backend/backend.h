@@ -295,6 +295,11 @@ struct cei_backend_ops {
 	 * error. */
 	int      (*mend)(struct cei_lane *lane);
 	void     (*explain)(struct cei_lane *lane, char *ret_text, uint32_t n_bytes);
+
+	/* Says in words how the rank at the lane's other end does, for which submits that are not
+	 * reaped wait: "is slow: ...". The engine's thread. NULL: no rank has to do anything for
+	 * the lane's copies. */
+	void     (*describe_peer)(struct cei_lane *lane, char *ret_text, uint32_t n_bytes);
 };
 
 /* registry.c: the movers of this build, the preferred ones first; NULL ends the table. An

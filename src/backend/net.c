@@ -411,6 +411,26 @@ static void net_explain(struct cei_lane *lane, char *ret_text, uint32_t n_bytes)
 		snprintf(ret_text, n_bytes, "rail %u was lost", rail);
 }
 
+static void net_describe_peer(struct cei_lane *lane, char *ret_text, uint32_t n_bytes)
+{
+	struct net_lane *net = lane->private;
+	uint64_t since_ns;
+	enum cei_far_health health = cei_far_bundle_health(&net->far, cei_now_ns(), &since_ns);
+	double seconds = (double)since_ns / 1e9;
+
+	if (health == CEI_FAR_GONE)
+		snprintf(ret_text, n_bytes, "is gone or stopped: nothing was heard of it for "
+			 "%.1f s", seconds);
+	else if (health == CEI_FAR_STUCK)
+		snprintf(ret_text, n_bytes, "is stuck: it answers, but no bytes have landed for "
+			 "%.1f s", seconds);
+	else if (health == CEI_FAR_MOVING)
+		snprintf(ret_text, n_bytes, "is slow: bytes were landing %.1f s ago", seconds);
+	else
+		snprintf(ret_text, n_bytes, "has not answered: too little time has passed to say "
+			 "whether it is slow, stuck or gone");
+}
+
 static int net_drain(struct cei_lane *lane, uint64_t deadline_ns)
 {
 	struct cei_backoff backoff;
@@ -563,4 +583,5 @@ const struct cei_backend_ops cei_backend_net = {
 	.is_idle        = net_is_idle,
 	.mend           = net_mend,
 	.explain        = net_explain,
+	.describe_peer  = net_describe_peer,
 };

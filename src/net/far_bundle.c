@@ -139,6 +139,27 @@ uint32_t cei_far_bundle_broken_rail(const struct cei_far_bundle *bundle)
 	return bundle->broken ? cei_rail_index(bundle->rails[bundle->broken - 1]) : CEOV_NOBODY;
 }
 
+enum cei_far_health cei_far_bundle_health(const struct cei_far_bundle *bundle, uint64_t now_ns,
+					  uint64_t *ret_since_ns)
+{
+	enum cei_far_health health, worst = CEI_FAR_IDLE;
+	uint64_t since_ns;
+	uint32_t i;
+
+	*ret_since_ns = 0;
+	for (i = 0; i < bundle->n; i++) {
+		if (bundle->is_dead[i] || !bundle->lanes[i]->vitals ||
+		    bundle->done[i] == bundle->submitted[i])
+			continue;
+		health = cei_far_vitals_judge(bundle->lanes[i]->vitals, now_ns, &since_ns);
+		if (health < worst)
+			continue;
+		worst = health;
+		*ret_since_ns = since_ns;
+	}
+	return worst;
+}
+
 /* --- copies --------------------------------------------------------------------------- */
 
 /* Rows that follow each other at both ends are one row. */

@@ -83,6 +83,12 @@ int  cei_far_bundle_mend(struct cei_far_bundle *bundle, uint64_t n_submits);
 /* The number of a rail whose lane broke the bundle; CEOV_NOBODY: none did. */
 uint32_t cei_far_bundle_broken_rail(const struct cei_far_bundle *bundle);
 
+/* How the other side does, and for how long: see cei_far_vitals_judge(). Of several rails on which
+ * something is under way the one that says the worst counts. CEI_FAR_IDLE: nothing is under way, or
+ * it is too early to say. */
+enum cei_far_health cei_far_bundle_health(const struct cei_far_bundle *bundle, uint64_t now_ns,
+					  uint64_t *ret_since_ns);
+
 void cei_far_bundle_stop(struct cei_far_bundle *bundle);
 int  cei_far_bundle_is_idle(struct cei_far_bundle *bundle);
 

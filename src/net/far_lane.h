@@ -74,6 +74,8 @@ struct cei_far_lane {
 	_Atomic uint32_t   is_ready;    /* it is in the ring of lanes that have work */
 	struct cei_ring   *ready;       /* of the rail; has room for all lanes */
 	struct cei_bell   *bell;
+	const struct cei_far_vitals *vitals;    /* of the connection, which outlives the lane;
+						 * NULL: nobody tells */
 
 	/* of the rail's thread */
 	struct cei_list    link;        /* among the lanes of its peer */

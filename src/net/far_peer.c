@@ -289,7 +289,7 @@ int cei_far_peer_admits(struct cei_far_peer *peer, const struct cei_far_message 
 void cei_far_peer_alive(struct cei_far_peer *peer)
 {
 	peer->state = CEI_FAR_UP;
-	cei_far_pulse_heard(&peer->pulse);
+	cei_far_pulse_heard(&peer->pulse, peer->nic->now_ns);
 }
 
 /* Returns whether the HELLO comes from the process that was heard before, if one was. */

@@ -252,17 +252,35 @@ int cei_far_in_raise(struct cei_far_in *in, struct cei_far_mark *ret_mark)
 
 /* --- whether the other side lives -------------------------------------------- */
 
+static void tell(_Atomic uint64_t *vital, uint64_t ns)
+{
+	/* relaxed: for messages alone, see struct cei_far_vitals */
+	atomic_store_explicit(vital, ns, memory_order_relaxed);
+}
+
+static uint64_t told(const _Atomic uint64_t *vital)
+{
+	/* relaxed: as above */
+	return atomic_load_explicit(vital, memory_order_relaxed);
+}
+
 void cei_far_pulse_begin(struct cei_far_pulse *pulse, uint64_t timeout_ns, uint64_t now_ns)
 {
-	memset(pulse, 0, sizeof(*pulse));
 	pulse->timeout_ns = timeout_ns;
 	pulse->looked_ns = now_ns;
 	pulse->asked_ns = now_ns;
+	pulse->silent_ns = pulse->idle_ns = pulse->progress = 0;
+	pulse->is_awaiting = pulse->has_moved = 0;
+	tell(&pulse->vitals.timeout_ns, timeout_ns);
+	tell(&pulse->vitals.awaited_ns, 0);
+	tell(&pulse->vitals.heard_ns, 0);
+	tell(&pulse->vitals.moved_ns, 0);
 }
 
-void cei_far_pulse_heard(struct cei_far_pulse *pulse)
+void cei_far_pulse_heard(struct cei_far_pulse *pulse, uint64_t now_ns)
 {
 	pulse->silent_ns = 0;
+	tell(&pulse->vitals.heard_ns, now_ns);
 }
 
 void cei_far_pulse_progress(struct cei_far_pulse *pulse, uint64_t progress)
@@ -271,6 +289,7 @@ void cei_far_pulse_progress(struct cei_far_pulse *pulse, uint64_t progress)
 		return;
 	pulse->progress = progress;
 	pulse->idle_ns = 0;
+	pulse->has_moved = 1;
 }
 
 enum cei_far_health cei_far_pulse_look(struct cei_far_pulse *pulse, int is_awaiting,
@@ -279,10 +298,14 @@ enum cei_far_health cei_far_pulse_look(struct cei_far_pulse *pulse, int is_await
 	uint64_t passed_ns = now_ns - pulse->looked_ns;
 
 	pulse->looked_ns = now_ns;
+	if (pulse->has_moved)
+		tell(&pulse->vitals.moved_ns, now_ns);
+	pulse->has_moved = 0;
 	if (!is_awaiting || !pulse->is_awaiting) {
 		pulse->is_awaiting = is_awaiting;
 		pulse->silent_ns = 0;
 		pulse->idle_ns = 0;
+		tell(&pulse->vitals.awaited_ns, is_awaiting ? now_ns : 0);
 		return is_awaiting ? CEI_FAR_MOVING : CEI_FAR_IDLE;
 	}
 	if (passed_ns > pulse->timeout_ns / 2)  /* we slept: nothing could be heard meanwhile */
@@ -303,6 +326,31 @@ int cei_far_pulse_must_ask(const struct cei_far_pulse *pulse, uint64_t now_ns)
 void cei_far_pulse_asked(struct cei_far_pulse *pulse, uint64_t now_ns)
 {
 	pulse->asked_ns = now_ns;
+}
+
+/* For how long nothing of this kind has come while it was awaited. */
+static uint64_t lacking_ns(uint64_t last_ns, uint64_t awaited_ns, uint64_t now_ns)
+{
+	uint64_t since_ns = last_ns > awaited_ns ? last_ns : awaited_ns;
+
+	return now_ns > since_ns ? now_ns - since_ns : 0;
+}
+
+enum cei_far_health cei_far_vitals_judge(const struct cei_far_vitals *vitals, uint64_t now_ns,
+					 uint64_t *ret_since_ns)
+{
+	uint64_t enough_ns = 2 * told(&vitals->timeout_ns) / ASKS_PER_TIMEOUT;
+	uint64_t awaited_ns = told(&vitals->awaited_ns), moved_ns = told(&vitals->moved_ns);
+
+	*ret_since_ns = lacking_ns(told(&vitals->heard_ns), awaited_ns, now_ns);
+	if (!awaited_ns)
+		return CEI_FAR_IDLE;
+	if (*ret_since_ns >= enough_ns)
+		return CEI_FAR_GONE;
+	*ret_since_ns = lacking_ns(moved_ns, awaited_ns, now_ns);
+	if (*ret_since_ns >= enough_ns)
+		return CEI_FAR_STUCK;
+	return moved_ns > awaited_ns ? CEI_FAR_MOVING : CEI_FAR_IDLE;
 }
 
 uint64_t cei_far_pulse_due(const struct cei_far_pulse *pulse)

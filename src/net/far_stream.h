@@ -19,6 +19,7 @@
  *   receiver   COMING --landed--> DONE        HELD --everything before is done--> DONE
  */
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "net/far_wire.h"
@@ -138,6 +139,15 @@ enum cei_far_health {
 	CEI_FAR_GONE,           /* nothing was heard of it for a whole timeout */
 };
 
+/* What a pulse tells threads other than the rail's, for messages alone: points in time, 0 where
+ * there was none. All accesses are relaxed, since nothing is ordered by them. */
+struct cei_far_vitals {
+	_Atomic uint64_t timeout_ns;    /* of the pulse */
+	_Atomic uint64_t awaited_ns;    /* since then something has been awaited; 0: nothing is */
+	_Atomic uint64_t heard_ns;      /* the last time that anything was heard */
+	_Atomic uint64_t moved_ns;      /* the last time that it had made progress */
+};
+
 /* While something is awaited, both sides ask and answer five times per timeout. Time that a
  * side spent without looking (its process was stopped) is not held against the other one. */
 struct cei_far_pulse {
@@ -148,13 +158,15 @@ struct cei_far_pulse {
 	uint64_t asked_ns;      /* the last question */
 	uint64_t progress;      /* what the other side had landed, as last heard */
 	int      is_awaiting;
+	int      has_moved;             /* there was progress since the last look */
+	struct cei_far_vitals vitals;
 };
 
 void cei_far_pulse_begin(struct cei_far_pulse *pulse, uint64_t timeout_ns, uint64_t now_ns);
 
 /* Something valid was heard; progress: the bytes that the other side has landed, or has sent
  * to here, as it or the transport tells. */
-void cei_far_pulse_heard(struct cei_far_pulse *pulse);
+void cei_far_pulse_heard(struct cei_far_pulse *pulse, uint64_t now_ns);
 void cei_far_pulse_progress(struct cei_far_pulse *pulse, uint64_t progress);
 
 /* Looks at the time; call it at least every fifth of a timeout. is_awaiting: something is owed
@@ -165,6 +177,14 @@ enum cei_far_health cei_far_pulse_look(struct cei_far_pulse *pulse, int is_await
 /* Returns whether to ask now, and notes that it was done. */
 int cei_far_pulse_must_ask(const struct cei_far_pulse *pulse, uint64_t now_ns);
 void cei_far_pulse_asked(struct cei_far_pulse *pulse, uint64_t now_ns);
+
+/* How the other side does by the time when somebody has waited for it in vain, and for how long it
+ * has been so: GONE, it does not answer; STUCK, it answers, but makes no progress; MOVING, it makes
+ * progress. IDLE: too little time has passed to say. A launch may have less time than the timeout,
+ * so this judges after two questions without an answer, or two answers without progress. Any
+ * thread. */
+enum cei_far_health cei_far_vitals_judge(const struct cei_far_vitals *vitals, uint64_t now_ns,
+					 uint64_t *ret_since_ns);
 
 /* When to look next; CEI_FOREVER: nothing is awaited. */
 uint64_t cei_far_pulse_due(const struct cei_far_pulse *pulse);

@@ -362,6 +362,7 @@ static int make_lane(struct cei_rail *rail, struct cei_far_peer *peer,
 		return cei_raise(rail->nic.config.report, CEOV_ERR_NO_MEMORY, 0,
 				 "net: no memory for a lane to process %u", peer->process);
 	}
+	lane->vitals = &peer->pulse.vitals;
 	cei_list_append(&peer->idle, &lane->link);
 	rail->n_lanes++;
 	*ret_lane = lane;

@@ -240,12 +240,12 @@ START_TEST(test_answers_without_progress_are_told_from_silence)
 	cei_far_pulse_begin(&pulse, 1000, 0);
 	(void)cei_far_pulse_look(&pulse, 1, 0);
 	for (now = 100; now < 1000; now += 100) {
-		cei_far_pulse_heard(&pulse);
+		cei_far_pulse_heard(&pulse, now);
 		ck_assert_int_eq(cei_far_pulse_look(&pulse, 1, now), CEI_FAR_MOVING);
 	}
-	cei_far_pulse_heard(&pulse);
+	cei_far_pulse_heard(&pulse, now);
 	ck_assert_int_eq(cei_far_pulse_look(&pulse, 1, now), CEI_FAR_STUCK);
-	cei_far_pulse_heard(&pulse);
+	cei_far_pulse_heard(&pulse, now);
 	cei_far_pulse_progress(&pulse, 1);
 	ck_assert_int_eq(cei_far_pulse_look(&pulse, 1, now + 100), CEI_FAR_MOVING);
 	cei_far_pulse_progress(&pulse, 1);
@@ -267,6 +267,42 @@ START_TEST(test_time_in_which_nobody_looked_does_not_count)
 	ck_assert(cei_far_pulse_must_ask(&pulse, 1000000));
 	ck_assert_int_eq(cei_far_pulse_look(&pulse, 1, 1000400), CEI_FAR_MOVING);
 	ck_assert_int_eq(cei_far_pulse_look(&pulse, 1, 1000500), CEI_FAR_GONE);
+}
+END_TEST
+
+/* Looks every 50 from the time on until the end; hears something each time, and progress. */
+static void live(struct cei_far_pulse *pulse, uint64_t from, uint64_t to, uint64_t *progress)
+{
+	for (; from < to; from += 50) {
+		cei_far_pulse_heard(pulse, from);
+		if (progress)
+			cei_far_pulse_progress(pulse, ++*progress);
+		(void)cei_far_pulse_look(pulse, 1, from);
+	}
+}
+
+/* Who has waited in vain is told before the timeout how the other side does. */
+START_TEST(test_slow_stuck_and_gone_are_told_apart_before_the_timeout)
+{
+	struct cei_far_pulse pulse = { .timeout_ns = 0 };
+	uint64_t progress = 0, since;
+
+	cei_far_pulse_begin(&pulse, 1000, 0);
+	ck_assert_int_eq(cei_far_vitals_judge(&pulse.vitals, 5000, &since), CEI_FAR_IDLE);
+	live(&pulse, 5000, 5300, NULL);
+	ck_assert_int_eq(cei_far_vitals_judge(&pulse.vitals, 5300, &since), CEI_FAR_IDLE);
+	live(&pulse, 5300, 5400, &progress);
+	ck_assert_int_eq(cei_far_vitals_judge(&pulse.vitals, 5400, &since), CEI_FAR_MOVING);
+	ck_assert_uint_eq(since, 50);
+	live(&pulse, 5400, 5800, NULL);
+	ck_assert_int_eq(cei_far_vitals_judge(&pulse.vitals, 5800, &since), CEI_FAR_STUCK);
+	ck_assert_uint_eq(since, 450);
+	ck_assert_int_eq(cei_far_vitals_judge(&pulse.vitals, 6150, &since), CEI_FAR_GONE);
+	ck_assert_uint_eq(since, 400);
+	live(&pulse, 6150, 6200, &progress);
+	ck_assert_int_eq(cei_far_vitals_judge(&pulse.vitals, 6200, &since), CEI_FAR_MOVING);
+	(void)cei_far_pulse_look(&pulse, 0, 6250);
+	ck_assert_int_eq(cei_far_vitals_judge(&pulse.vitals, 9000, &since), CEI_FAR_IDLE);
 }
 END_TEST
 
@@ -315,6 +351,8 @@ static Suite *suite(void)
 	tcase_add_test(all, test_silence_counts_only_while_something_is_awaited);
 	tcase_add_test(all, test_answers_without_progress_are_told_from_silence);
 	tcase_add_test(all, test_time_in_which_nobody_looked_does_not_count);
+	tcase_add_test(all,
+		       test_slow_stuck_and_gone_are_told_apart_before_the_timeout);
 	tcase_add_test(all, test_the_rate_is_that_of_busy_times);
 	suite_add_tcase(made, all);
 	return made;

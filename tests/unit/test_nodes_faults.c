@@ -48,6 +48,79 @@ START_TEST(test_a_launch_to_a_lost_node_names_its_rank)
 }
 END_TEST
 
+/* --- a deadline that passes with bytes under way ------------------------------------------- */
+
+/* The bytes of each piece from node 0 to node 1 take so long; messages do not. */
+static void slow_down(uint64_t ns)
+{
+	pthread_mutex_lock(&nodes.net.lock);
+	nodes.net.links[0][1].bytes_ns = ns;
+	pthread_mutex_unlock(&nodes.net.lock);
+}
+
+static ceov_plan *plan_that_sends(uint64_t n_bytes)
+{
+	struct ceov_transfer transfer;
+	ceov_plan *plan;
+
+	(void)nodes_buffer(&nodes, 1, "target", n_bytes);
+	transfer = testing_transfer(nodes_buffer(&nodes, 0, "source", n_bytes),
+				    nodes_find_buffer(&nodes, 0, 1, "target"), n_bytes);
+	plan = testing_plan(nodes_context(&nodes, 0), 0);
+	testing_add(plan, &transfer);
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+	return plan;
+}
+
+/* Asserts that the passing of the deadline is blamed on rank 1, with this reason. */
+static void expire(ceov_plan *plan, uint64_t deadline_ns, const char *reason)
+{
+	struct ceov_launch launch = { .struct_bytes = sizeof(launch),
+				      .deadline_ns = deadline_ns };
+	ceov_context *context = nodes_context(&nodes, 0);
+	ceov_ticket ticket;
+
+	ck_assert_int_eq(ceov_launch(plan, &launch, &ticket), 0);
+	ck_assert_int_eq(ceov_wait(context, ticket, TESTING_PATIENCE), CEOV_ERR_TIMEOUT);
+	ck_assert_uint_eq(testing_failure(context).rank, 1);
+	testing_log_has(&nodes.node[0].log, "to blame: rank 1", "does not come back from its lane",
+			reason);
+}
+
+/* Four of its 24 pieces are under way together, so all of them take 2.4 s. */
+START_TEST(test_a_launch_without_time_says_that_its_peer_is_slow)
+{
+	nodes_open_strict(&nodes, 2, 3000 * TESTING_MS);
+	slow_down(400 * TESTING_MS);
+	expire(plan_that_sends(96 * BYTES), 1500 * TESTING_MS,
+	       "rank 1 is slow: bytes were landing");
+	nodes_close(&nodes);
+}
+END_TEST
+
+START_TEST(test_a_launch_without_time_says_that_its_peer_is_stuck)
+{
+	nodes_open_strict(&nodes, 2, TIMEOUT_NS);
+	slow_down(2500 * TESTING_MS);
+	expire(plan_that_sends(BYTES), 900 * TESTING_MS,
+	       "rank 1 is stuck: it answers, but no bytes have landed for");
+	nodes_close(&nodes);
+}
+END_TEST
+
+/* It will be lost after its timeout, which passes later than the launch's deadline. */
+START_TEST(test_a_launch_without_time_says_that_its_peer_is_silent)
+{
+	ceov_plan *plan;
+
+	nodes_open_strict(&nodes, 2, 2500 * TESTING_MS);
+	plan = plan_that_sends(BYTES);
+	cut(0, 1);
+	expire(plan, 1600 * TESTING_MS, "rank 1 is gone or stopped: nothing was heard of it for");
+	nodes_close(&nodes);
+}
+END_TEST
+
 /* Nothing is owed to the network: only the application waits, for a counter of its own that the
  * other node would raise. */
 START_TEST(test_a_silent_node_is_lost_to_who_waits_for_its_mark)
@@ -132,6 +205,9 @@ static Suite *suite(void)
 
 	tcase_set_timeout(all, 60);
 	tcase_add_test(all, test_a_launch_to_a_lost_node_names_its_rank);
+	tcase_add_test(all, test_a_launch_without_time_says_that_its_peer_is_slow);
+	tcase_add_test(all, test_a_launch_without_time_says_that_its_peer_is_stuck);
+	tcase_add_test(all, test_a_launch_without_time_says_that_its_peer_is_silent);
 	tcase_add_test(all, test_a_silent_node_is_lost_to_who_waits_for_its_mark);
 	tcase_add_test(all, test_a_silent_node_is_lost_to_a_launch_that_waits_for_its_mark);
 	tcase_add_test(all, test_who_waits_for_nobody_loses_nobody);

@@ -68,6 +68,30 @@ static void tell_launch(const struct cei_engine *engine, const struct cei_launch
 			  cei_blame_text(failure->rank).text);
 }
 
+struct peer_text {
+	char text[128];
+};
+
+/* Says how the rank does that should have taken the chunk's bytes, if there is one. */
+static struct peer_text describe_peer(const struct cei_engine *engine,
+				      const struct cei_ending *ending)
+{
+	const struct cei_chunk *chunk = ending->chunk;
+	struct peer_text peer = { "" };
+	struct cei_lane *lane;
+	char text[96] = "";
+
+	if (ending->failure.error != CEOV_ERR_TIMEOUT || ending->counter ||
+	    chunk->state == CEI_CHUNK_ARMED || chunk->path)
+		return peer;
+	lane = &engine->lanes.states[cei_chunk_step(chunk)->lane]->lane;
+	if (!lane->backend->ops->describe_peer)
+		return peer;
+	lane->backend->ops->describe_peer(lane, text, sizeof(text));
+	snprintf(peer.text, sizeof(peer.text), "; rank %u %s", lane->peer, text);
+	return peer;
+}
+
 static void tell(const struct cei_engine *engine, struct cei_ending *ending)
 {
 	const struct cei_launch *launch = ending->launch;
@@ -92,9 +116,10 @@ static void tell(const struct cei_engine *engine, struct cei_ending *ending)
 	}
 	cei_raise_failure(report_of(launch), failure,
 			  "rank %u: launch %" PRIu64 ", transfer %u, chunk %" PRIu64
-			  ": %s%s%s; %s", engine->rank, launch->number, failure->transfer,
+			  ": %s%s%s; %s%s", engine->rank, launch->number, failure->transfer,
 			  failure->chunk, why, cei_blame_text(failure->rank).text,
-			  describe(counter, failure).text, where_is(chunk));
+			  describe(counter, failure).text, where_is(chunk),
+			  describe_peer(engine, ending).text);
 }
 
 /* --- launches that end --------------------------------------------------- */

@@ -74,8 +74,7 @@ static int is_missing(const struct cei_counter *counter, uint64_t base)
 		base + counter->value;
 }
 
-/* Returns the chunk's mark that is not reached; NULL: both are reached, so the chunk's own rank is
- * to blame. */
+/* Returns the chunk's mark that is not reached; NULL: both are reached. */
 static const struct cei_counter *missing_mark(const struct cei_chunk *chunk)
 {
 	const struct cei_step *step;
@@ -88,6 +87,21 @@ static const struct cei_counter *missing_mark(const struct cei_chunk *chunk)
 	return is_missing(&step->source_ready, chunk->launch->base) ? &step->source_ready : NULL;
 }
 
+/* The rank to blame for a chunk whose marks are reached: where its bytes go to another node, that
+ * which should have taken them; else the engine's own. */
+static uint32_t blamed_for(const struct cei_expiry *expiry, const struct cei_chunk *chunk)
+{
+	const struct cei_program *program;
+	uint32_t step;
+
+	if (!chunk || chunk->state == CEI_CHUNK_ARMED)
+		return expiry->rank;
+	program = &chunk->launch->plan->program;
+	step = cei_chunk_cut(chunk)->step;
+	return cei_program_leaves_node(program, step) ? cei_program_target_rank(program, step)
+		: expiry->rank;
+}
+
 /* Fills the failure of a launch whose deadline has passed. If a signal was aborted, which no stage
  * has seen yet, that is the reason: poisoned marks look as if they were reached. */
 static void expire(const struct cei_expiry *expiry, struct cei_ending *ending)
@@ -96,7 +110,8 @@ static void expire(const struct cei_expiry *expiry, struct cei_ending *ending)
 		return;
 	ending->counter = missing_mark(ending->chunk);
 	ending->failure.error = CEOV_ERR_TIMEOUT;
-	ending->failure.rank = ending->counter ? ending->counter->signal->rank : expiry->rank;
+	ending->failure.rank = ending->counter ? ending->counter->signal->rank
+		: blamed_for(expiry, ending->chunk);
 }
 
 /* --- a pass -------------------------------------------------------------- */
