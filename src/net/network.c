@@ -335,6 +335,7 @@ void cei_network_close(struct cei_network *network)
 	free(network->is_parting);
 	free(network->departed_ns);
 	free(network->losses);
+	free(network->left);
 	free(network->clock.askers);
 	free(network);
 }

@@ -163,6 +163,24 @@ uint32_t cei_network_rails(struct cei_network *network, uint32_t rank, uint32_t 
 /* The rail of that number, below CEI_NETWORK_RAILS_MAX; NULL: there are fewer. */
 struct cei_rail *cei_network_rail_numbered(struct cei_network *network, uint32_t number);
 
+/* The number of the rail that small transfers of a rank of this process take, to processes that
+ * have as many rails. */
+uint32_t cei_network_own_rail(const struct cei_network *network, uint32_t rank);
+
+/* Why the rail of that number was opened on its network interface, in words. */
+const char *cei_network_rail_why(const struct cei_network *network, uint32_t number);
+
+/* Whether the rail to the process that holds the rank is lost. */
+int  cei_network_has_lost_rail(struct cei_network *network, uint32_t rank, uint32_t number);
+
+/* A NIC of the machine on which there is no rail, and why. NULL: there are not so many, or rails
+ * were not chosen by the topology. Index i counts from 0. */
+struct cei_network_left {
+	char name[64];
+	char why[160];
+};
+const struct cei_network_left *cei_network_left_out(const struct cei_network *network, uint32_t i);
+
 /* What happens to bytes of GPUs, to follow "bytes of GPUs". Empty: no member is on a GPU. */
 const char *cei_network_gpu_bytes(const struct cei_network *network);
 

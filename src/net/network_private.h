@@ -33,6 +33,7 @@
 #include "net/network_wire.h"
 #include "net/note_stream.h"
 #include "net/rail.h"
+#include "topology/rails.h"
 
 /* Notes that wait for room in the rails or in the window of their stream. Each waits for a process
  * that reads too slowly: one that does not read at all is given up by its rail, and its notes with
@@ -128,6 +129,7 @@ struct cei_network_rail {
 	struct cei_network *network;
 	uint32_t            index;
 	struct cei_rail    *rail;
+	char                why[CEI_RAIL_WHY_BYTES_MAX];        /* it was opened */
 };
 
 struct cei_network {
@@ -149,6 +151,8 @@ struct cei_network {
 	uint64_t                        *nodes;         /* by rank, for site->nodes */
 	struct cei_network_rail          rails[CEI_NETWORK_RAILS_MAX];
 	uint32_t                         n_rails;
+	struct cei_network_left         *left;          /* NICs that got no rail */
+	uint32_t                         n_left;
 	uint64_t                         timeout_ns;    /* of silent processes */
 	char                             node_name[CEI_NETWORK_NODE_NAME_BYTES];
 

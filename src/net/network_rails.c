@@ -17,7 +17,7 @@ _Static_assert(CEI_RAILS_MAX == CEI_NETWORK_RAILS_MAX, "every rail that is chose
 _Static_assert(CEI_RAIL_DEVICE_BYTES == CEI_TRANSPORT_DEVICE_BYTES, "names fit");
 
 static int open_rail(struct cei_network *network, const struct cei_network_opening *opening,
-		     const char *device)
+		     const char *device, const char *reason)
 {
 	struct cei_network_rail *rail = &network->rails[network->n_rails];
 	struct cei_rail_config config = {
@@ -42,6 +42,7 @@ static int open_rail(struct cei_network *network, const struct cei_network_openi
 
 	rail->network = network;
 	rail->index = network->n_rails;
+	snprintf(rail->why, sizeof(rail->why), "%s", reason);
 	r = cei_rail_open(&config, &rail->rail, &why);
 	if (r == CEOV_NONE)
 		return cei_raise(network->site->report, CEOV_ERR_UCX, 0,
@@ -72,7 +73,7 @@ static int open_named(struct cei_network *network, const struct cei_network_open
 			return cei_raise(network->site->report, CEOV_ERR_INVALID, 0,
 					 "ceov_open: more than %u network interfaces in '%s'",
 					 CEI_NETWORK_RAILS_MAX, nics);
-		r = open_rail(network, opening, name);
+		r = open_rail(network, opening, name, "it was named");
 	}
 	return r;
 }
@@ -88,6 +89,33 @@ static uint32_t list_gpus(const struct cei_site *site, uint32_t ret_gpus[CEI_MEM
 		if (site->members[i].place.kind == CEOV_PLACE_GPU)
 			ret_gpus[n++] = site->members[i].place.index;
 	return n;
+}
+
+/* Notes which NICs get no rail, and why. */
+static int keep_left(struct cei_network *network, const struct cei_rails_request *request,
+		     const struct cei_rails_choice *choice)
+{
+	const struct cei_machine *machine = network->machine;
+	struct cei_network_left *left;
+	char why[CEI_RAIL_WHY_BYTES_MAX];
+	uint32_t i;
+
+	_Static_assert(sizeof(left->why) == sizeof(why), "reasons fit");
+	_Static_assert(sizeof(left->name) >= CEI_MACHINE_NAME_BYTES, "names fit");
+	network->left = calloc(machine->n_nics + 1u, sizeof(*network->left));
+	if (!network->left)
+		return cei_raise(network->site->report, CEOV_ERR_NO_MEMORY, 0,
+				 "ceov_open: no memory for a list of %u NICs", machine->n_nics);
+	for (i = 0; i < machine->n_nics; i++) {
+		if (!cei_rails_explain_left(machine, request, choice, i, why))
+			continue;
+		left = &network->left[network->n_left++];
+		snprintf(left->name, sizeof(left->name), "%s", machine->nics[i].name);
+		memcpy(left->why, why, sizeof(left->why));
+		cei_log(network->site->report, CEI_LOG_INFO, "network: no rail is on %s: %s",
+			left->name, left->why);
+	}
+	return 0;
 }
 
 /* Chooses among the interfaces that the transport has. choice->n stays 0 if there is nothing to
@@ -113,7 +141,7 @@ static int choose(struct cei_network *network, struct cei_rails_choice *choice)
 		return r;
 	request.n_devices = r ? 0 : devices.n;
 	cei_rails_choose(network->machine, &request, choice);
-	return 0;
+	return keep_left(network, &request, choice);
 }
 
 /* Notes which rail each member's small transfers take: that of the NIC of its GPU. */
@@ -143,7 +171,7 @@ static int open_chosen(struct cei_network *network, const struct cei_network_ope
 		cei_rails_explain(network->machine, &choice->rails[i], why);
 		cei_log(network->site->report, CEI_LOG_INFO, "network: rail %u is on %s: %s", i,
 			choice->rails[i].device, why);
-		r = open_rail(network, opening, choice->rails[i].device);
+		r = open_rail(network, opening, choice->rails[i].device, why);
 	}
 	keep_own(network, choice);
 	return r;
@@ -171,7 +199,7 @@ int cei_network_open_rails(struct cei_network *network, const struct cei_network
 		return open_chosen(network, opening, &choice);
 	cei_log(network->site->report, CEI_LOG_INFO, "network: one rail on any network interface "
 		"that %s chooses: %s", network->transport->name, choice.why);
-	return open_rail(network, opening, NULL);
+	return open_rail(network, opening, NULL, choice.why);
 }
 
 /* --- which rail a rank uses ----------------------------------------------------------------- */
@@ -219,4 +247,29 @@ struct cei_rail *cei_network_rail_numbered(struct cei_network *network, uint32_t
 uint32_t cei_network_n_rails(const struct cei_network *network)
 {
 	return network->n_rails;
+}
+
+uint32_t cei_network_own_rail(const struct cei_network *network, uint32_t rank)
+{
+	return own_rail(network, rank) % network->n_rails;
+}
+
+const char *cei_network_rail_why(const struct cei_network *network, uint32_t number)
+{
+	return network->rails[number].why;
+}
+
+int cei_network_has_lost_rail(struct cei_network *network, uint32_t rank, uint32_t number)
+{
+	int r;
+
+	pthread_mutex_lock(&network->lock);
+	r = cei_network_has_lost(network, cei_network_process(network, rank), number);
+	pthread_mutex_unlock(&network->lock);
+	return r;
+}
+
+const struct cei_network_left *cei_network_left_out(const struct cei_network *network, uint32_t i)
+{
+	return i < network->n_left ? &network->left[i] : NULL;
 }

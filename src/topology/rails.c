@@ -173,6 +173,20 @@ static enum use find_device(const struct cei_machine_nic *nic,
 
 /* --- the choice ------------------------------------------------------------------------------ */
 
+static void make_plan(const struct cei_machine *machine, const struct cei_rails_request *request,
+		      struct plan *ret_plan)
+{
+	const char *device;
+	uint32_t i;
+
+	memset(ret_plan, 0, sizeof(*ret_plan));
+	ret_plan->machine = machine;
+	for (i = 0; i < machine->n_nics; i++)
+		ret_plan->use[i] = (uint8_t)find_device(&machine->nics[i], request, &device);
+	assign(ret_plan);
+	share_out(ret_plan);
+}
+
 static void take(struct cei_rails_choice *choice, uint32_t nic, uint32_t gpu)
 {
 	uint32_t i;
@@ -245,17 +259,13 @@ static const char *why_none(const struct plan *plan, const struct cei_rails_requ
 void cei_rails_choose(const struct cei_machine *machine, const struct cei_rails_request *request,
 		      struct cei_rails_choice *ret_choice)
 {
-	struct plan plan = { .machine = machine };
-	const char *device;
+	struct plan plan;
 	uint32_t i;
 
 	memset(ret_choice, 0, sizeof(*ret_choice));
 	for (i = 0; i < CEI_MACHINE_GPUS_MAX; i++)
 		ret_choice->own[i] = CEOV_NOBODY;
-	for (i = 0; i < machine->n_nics; i++)
-		plan.use[i] = (uint8_t)find_device(&machine->nics[i], request, &device);
-	assign(&plan);
-	share_out(&plan);
+	make_plan(machine, request, &plan);
 	collect(&plan, request, ret_choice);
 	name_rails(&plan, request, ret_choice);
 	if (!ret_choice->n)
@@ -278,4 +288,84 @@ void cei_rails_explain(const struct cei_machine *machine, const struct cei_rail_
 	snprintf(ret_why, CEI_RAIL_WHY_BYTES_MAX, "%s, %s GPU %u",
 		 strchr(rail->device, ':') ? "RDMA device" : "net device",
 		 where[machine->nic_distance[rail->gpu][rail->nic]], rail->gpu);
+}
+
+/* --- what was left ------------------------------------------------------------------------- */
+
+/* The first of the request's GPUs that the NIC suits, or CEOV_NOBODY. */
+static uint32_t suited_gpu(const struct plan *plan, const struct cei_rails_request *request,
+			   uint32_t nic)
+{
+	uint32_t i;
+
+	for (i = 0; i < request->n_gpus; i++)
+		if (request->gpus[i] < plan->machine->n_gpus &&
+		    is_suited(plan, request->gpus[i], nic))
+			return request->gpus[i];
+	return CEOV_NOBODY;
+}
+
+/* The GPU that has the NIC, or CEOV_NOBODY. */
+static uint32_t owner_of(const struct plan *plan, uint32_t nic)
+{
+	uint32_t gpu;
+
+	for (gpu = 0; gpu < plan->machine->n_gpus; gpu++)
+		if (plan->assigned[gpu] == nic)
+			return gpu;
+	return plan->owner[nic];
+}
+
+/* Why the NIC is not among the best of any of the request's GPUs: as seen from the one that it is
+ * the least bad for. */
+static void say_unsuited(const struct plan *plan, const struct cei_rails_request *request,
+			 uint32_t nic, char *ret_why)
+{
+	uint32_t i, gpu, best = CEOV_NOBODY, rival;
+
+	for (i = 0; i < request->n_gpus; i++) {
+		gpu = request->gpus[i];
+		if (gpu < plan->machine->n_gpus &&
+		    (best == CEOV_NOBODY || badness(plan, gpu, nic) < badness(plan, best, nic)))
+			best = gpu;
+	}
+	if (best == CEOV_NOBODY) {
+		snprintf(ret_why, CEI_RAIL_WHY_BYTES_MAX, "no rank of the process is on a GPU");
+		return;
+	}
+	rival = plan->assigned[best];
+	snprintf(ret_why, CEI_RAIL_WHY_BYTES_MAX, "GPU %u has %s, which is %s", best,
+		 plan->machine->nics[rival].name,
+		 plan->use[rival] > plan->use[nic] ? "an RDMA device"
+		 : badness(plan, best, rival) < badness(plan, best, nic) ? "nearer"
+		 : "as near, and more than twice as fast");
+}
+
+int cei_rails_explain_left(const struct cei_machine *machine,
+			   const struct cei_rails_request *request,
+			   const struct cei_rails_choice *choice, uint32_t nic,
+			   char ret_why[CEI_RAIL_WHY_BYTES_MAX])
+{
+	struct plan plan;
+	uint32_t i, gpu;
+
+	for (i = 0; i < choice->n; i++)
+		if (choice->rails[i].nic == nic)
+			return 0;
+	make_plan(machine, request, &plan);
+	if (plan.use[nic] == UNUSABLE) {
+		snprintf(ret_why, CEI_RAIL_WHY_BYTES_MAX, "the transport cannot use it: it lacks "
+			 "what that needs, or is down or has no address");
+		return 1;
+	}
+	gpu = suited_gpu(&plan, request, nic);
+	if (gpu == CEOV_NOBODY)
+		say_unsuited(&plan, request, nic, ret_why);
+	else if (choice->n == CEI_RAILS_MAX)
+		snprintf(ret_why, CEI_RAIL_WHY_BYTES_MAX, "a process opens %u rails at most",
+			 CEI_RAILS_MAX);
+	else
+		snprintf(ret_why, CEI_RAIL_WHY_BYTES_MAX, "it is as near to GPU %u, but is GPU "
+			 "%u's, which no rank of the process is on", gpu, owner_of(&plan, nic));
+	return 1;
 }

@@ -61,4 +61,11 @@ void cei_rails_choose(const struct cei_machine *machine, const struct cei_rails_
 void cei_rails_explain(const struct cei_machine *machine, const struct cei_rail_choice *rail,
 		       char ret_why[CEI_RAIL_WHY_BYTES_MAX]);
 
+/* Likewise why a NIC of the machine got no rail, after cei_rails_choose() with the same request.
+ * Returns 0, and writes nothing, if it got one; else 1. */
+int  cei_rails_explain_left(const struct cei_machine *machine,
+			    const struct cei_rails_request *request,
+			    const struct cei_rails_choice *choice, uint32_t nic,
+			    char ret_why[CEI_RAIL_WHY_BYTES_MAX]);
+
 #endif /* CEI_RAILS_H */

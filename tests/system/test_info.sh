@@ -132,6 +132,7 @@ holds "^  [^ ]+ +(yes|no) " "a rail that nobody named"
 holds "^ +why: [a-zA-Z]" "why it is opened"
 CEOVERLAP_NICS='' CEOVERLAP_TRANSPORTS=posix expect 0 "rails of a machine's file" --xml "$machines/two-no-p2p.xml" build
 holds "why: the transport can use none of the machine's network cards" "cards that are not here"
+holds "no rail +why not: the transport cannot use it" "each of the cards, and why it is not used"
 
 # --- each for what it is ---------------------------------------------------------------
 

@@ -138,16 +138,27 @@ START_TEST(test_members_take_the_rails_of_their_gpus)
 	ck_assert_ptr_eq(first_rail(0), cei_network_rail_numbered(rig.network, 1));
 	ck_assert_ptr_eq(first_rail(1), cei_network_rail_numbered(rig.network, 0));
 	testing_log_has(&rig.log, "info", "rail 1 is on", "below one PCI switch with GPU 0");
+	ck_assert_uint_eq(cei_network_own_rail(rig.network, 0), 1);
+	ck_assert_uint_eq(cei_network_own_rail(rig.network, 1), 0);
+	ck_assert_ptr_nonnull(strstr(cei_network_rail_why(rig.network, 1), "with GPU 0"));
+	ck_assert_ptr_null(cei_network_left_out(rig.network, 0));
 	close_rig();
 }
 END_TEST
 
 START_TEST(test_one_member_takes_one_rail)
 {
+	const struct cei_network_left *left;
+
 	open_rig();
 	ck_assert_int_eq(open_network(on_gpus, 1, NULL), 0);
 	ck_assert_uint_eq(cei_network_n_rails(rig.network), 1);
 	testing_log_has(&rig.log, "info", "rail 0 is on", rig.machine->nics[1].name);
+	testing_log_has(&rig.log, "info", "no rail is on", "which is nearer");
+	left = cei_network_left_out(rig.network, 0);
+	ck_assert_ptr_nonnull(left);
+	ck_assert_str_eq(left->name, rig.machine->nics[0].name);
+	ck_assert_ptr_null(cei_network_left_out(rig.network, 1));
 	close_rig();
 }
 END_TEST

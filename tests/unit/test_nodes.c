@@ -219,6 +219,7 @@ START_TEST(test_explain_names_mover_and_rail)
 	testing_explained(way.plan, "backend net");
 	testing_explained(way.plan, expected);
 	testing_explained(way.plan, "rail 0 to other nodes: loop");
+	testing_explained(way.plan, "why this one: it was named");
 	nodes_close(&nodes);
 }
 END_TEST

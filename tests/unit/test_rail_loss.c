@@ -211,6 +211,7 @@ START_TEST(test_the_loss_of_one_rail_is_survived)
 	ck_assert_uint_eq(testing_failure(nodes_context(&nodes, 0)).rank, 1);
 	snprintf(line, sizeof(line), "rail %u was lost", rail);
 	testing_log_has(&nodes.node[0].log, "transfer 0", line, "to blame: rank 1");
+	testing_explained(there.plan, "it is lost to rank 1, and not used any more");
 	renew_failed(&there);
 	check_works(&there);
 	check_works(&back);

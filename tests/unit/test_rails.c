@@ -246,6 +246,65 @@ START_TEST(test_host_members_alone_choose_nothing)
 }
 END_TEST
 
+/* --- NICs without a rail --------------------------------------------------------------------- */
+
+/* Asserts why the NIC gets no rail in that choice; NULL: it gets one. */
+static void check_left(const struct cei_machine *machine, uint32_t n_gpus, const char *devices,
+		       uint32_t nic, const char *reason)
+{
+	char names[DEVICES_MAX][CEI_RAIL_DEVICE_BYTES], list[256], *rest = list, *name;
+	struct cei_rails_request request = { .gpus = first_four, .n_gpus = n_gpus,
+					     .devices = names };
+	char why[CEI_RAIL_WHY_BYTES_MAX] = "";
+	struct cei_rails_choice choice;
+
+	snprintf(list, sizeof(list), "%s", devices);
+	while ((name = strsep(&rest, ",")) && *name && request.n_devices < DEVICES_MAX)
+		snprintf(names[request.n_devices++], CEI_RAIL_DEVICE_BYTES, "%s", name);
+	cei_rails_choose(machine, &request, &choice);
+	ck_assert_int_eq(cei_rails_explain_left(machine, &request, &choice, nic, why),
+			 reason != NULL);
+	ck_assert_msg(!reason || strstr(why, reason), "'%s' is not in '%s'", reason, why);
+}
+
+/* NICs of these names, all as near to all GPUs. */
+static struct cei_machine *with_named_nics(uint32_t n_gpus, uint32_t n_nics)
+{
+	struct cei_machine *machine = with_nics(n_gpus, n_nics);
+	uint32_t i;
+
+	for (i = 0; i < n_nics; i++)
+		snprintf(machine->nics[i].name, CEI_MACHINE_NAME_BYTES, "nic%u", i);
+	return machine;
+}
+
+START_TEST(test_a_nic_without_a_rail_has_a_reason)
+{
+	static const char all[] = "nic0:1,nic1:1,nic2:1,nic3:1,nic4:1,nic5:1,nic6:1,nic7:1,nic8:1";
+	struct cei_machine *machine = with_named_nics(2, 2);
+
+	check_left(machine, 2, all, 0, NULL);
+	check_left(machine, 2, all, 1, NULL);
+	check_left(machine, 1, all, 1, "as near to GPU 0, but is GPU 1's");
+	check_left(machine, 2, "nic0:1", 1, "the transport cannot use it");
+	check_left(machine, 0, all, 1, "no rank of the process is on a GPU");
+	machine->nic_distance[0][0] = machine->nic_distance[1][0] = CEI_MACHINE_SAME_SWITCH;
+	check_left(machine, 2, all, 1, "GPU 0 has nic0, which is nearer");
+	machine->nics[0].is_rdma = 0;
+	check_left(machine, 2, "nic0,nic1:1", 0, "GPU 0 has nic1, which is an RDMA device");
+	machine_free(machine);
+	machine = with_named_nics(1, 2);
+	machine->nics[0].bytes_per_s = 1000;
+	machine->nics[1].bytes_per_s = 2002;
+	check_left(machine, 1, all, 0, "GPU 0 has nic1, which is as near, and more than twice");
+	machine_free(machine);
+	machine = with_named_nics(1, 9);
+	check_left(machine, 1, all, 7, NULL);
+	check_left(machine, 1, all, 8, "8 rails at most");
+	machine_free(machine);
+}
+END_TEST
+
 /* A net device is taken where no RDMA device can be used. */
 START_TEST(test_rdma_is_preferred)
 {
@@ -329,6 +388,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_a_nic_that_cannot_be_used_is_no_rail);
 	tcase_add_test(all, test_host_members_alone_choose_nothing);
 	tcase_add_test(all, test_rdma_is_preferred);
+	tcase_add_test(all, test_a_nic_without_a_rail_has_a_reason);
 	tcase_add_test(all, test_equally_good_nics_are_all_used);
 	tcase_add_test(all, test_a_slow_nic_beside_a_fast_one_is_left_out);
 	suite_add_tcase(made, all);

@@ -121,6 +121,7 @@ static const char *state_of(const struct backend_line *backend)
 static void print_rails(const struct info_rails *rails)
 {
 	const struct info_rail *rail;
+	const struct info_left *left;
 	char plain[300];
 
 	printf("\n  %-12s %-18s\n", "rail", "usable");
@@ -129,6 +130,11 @@ static void print_rails(const struct info_rails *rails)
 		       info_plain(rail->text, plain, sizeof(plain)));
 		printf("  %-12s %-18s why: %s\n", "", "",
 		       info_plain(rail->why, plain, sizeof(plain)));
+	}
+	for (left = rails->left; left < rails->left + rails->n_left; left++) {
+		printf("  %-12s %-18s ", info_plain(left->name, plain, sizeof(plain)),
+		       "no rail");
+		printf("why not: %s\n", info_plain(left->why, plain, sizeof(plain)));
 	}
 	printf("  (of a process with a rank on each GPU; one with fewer opens those near its own. "
 	       "CEOVERLAP_NICS names others)\n");
@@ -195,6 +201,20 @@ static struct json_object *rails_array(const struct info_rails *rails)
 	return list;
 }
 
+static struct json_object *left_array(const struct info_rails *rails)
+{
+	struct json_object *list = json_object_new_array(), *object;
+	const struct info_left *left;
+
+	for (left = rails->left; left < rails->left + rails->n_left; left++) {
+		object = json_object_new_object();
+		info_add_text(object, "name", left->name);
+		info_add_text(object, "why", left->why);
+		json_object_array_add(list, object);
+	}
+	return list;
+}
+
 void info_build_json(const struct info *info, struct json_object *root)
 {
 	struct json_object *object = json_object_new_object();
@@ -214,6 +234,7 @@ void info_build_json(const struct info *info, struct json_object *root)
 	add_version(object, "expat", XML_ExpatVersion() + strlen("expat_"));
 	add_version(object, "json_c", json_c_version());
 	json_object_object_add(object, "rails", rails_array(&built.rails));
+	json_object_object_add(object, "nics_without_rail", left_array(&built.rails));
 	for (i = 0; i < N_BACKENDS; i++)
 		json_object_array_add(list, backend_object(&backends[i]));
 	json_object_object_add(object, "backends", list);

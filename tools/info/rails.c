@@ -86,7 +86,24 @@ static void try_named(struct info_rails *rails, const char *nics)
 
 /* --- chosen by the topology ------------------------------------------------------------- */
 
-static void choose(const struct cei_machine *machine, struct cei_rails_choice *ret_choice)
+static void list_left(struct info_rails *rails, const struct cei_machine *machine,
+		      const struct cei_rails_request *request,
+		      const struct cei_rails_choice *choice)
+{
+	struct info_left *left;
+	uint32_t i;
+
+	for (i = 0; i < machine->n_nics; i++) {
+		left = &rails->left[rails->n_left];
+		if (!cei_rails_explain_left(machine, request, choice, i, left->why))
+			continue;
+		snprintf(left->name, sizeof(left->name), "%s", machine->nics[i].name);
+		rails->n_left++;
+	}
+}
+
+static void choose(struct info_rails *rails, const struct cei_machine *machine,
+		   struct cei_rails_choice *ret_choice)
 {
 	struct cei_transport_devices devices = { .n = 0 };
 	uint32_t gpus[CEI_MACHINE_GPUS_MAX], i;
@@ -106,6 +123,7 @@ static void choose(const struct cei_machine *machine, struct cei_rails_choice *r
 	cei_report_fini(&report);
 	request.n_devices = devices.n;
 	cei_rails_choose(machine, &request, ret_choice);
+	list_left(rails, machine, &request, ret_choice);
 }
 
 static void try_chosen(struct info_rails *rails, const struct cei_machine *machine)
@@ -114,7 +132,7 @@ static void try_chosen(struct info_rails *rails, const struct cei_machine *machi
 	char why[CEI_RAIL_WHY_BYTES_MAX];
 	uint32_t i;
 
-	choose(machine, &choice);
+	choose(rails, machine, &choice);
 	for (i = 0; i < choice.n; i++) {
 		cei_rails_explain(machine, &choice.rails[i], why);
 		add(rails, choice.rails[i].device, why);

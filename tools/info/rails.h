@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "net/network.h"
+#include "topology/machine.h"
 
 struct info_rail {
 	char name[64];                  /* the network interface; "any": UCX chooses */
@@ -18,13 +19,18 @@ struct info_rail {
 	int  is_usable;
 };
 
+struct info_left {                      /* a NIC of the machine that gets no rail */
+	char name[64];
+	char why[160];
+};
+
 struct info_rails {
 	uint32_t         n;             /* at least 1 */
 	uint32_t         n_usable;
+	uint32_t         n_left;        /* 0 also where CEOVERLAP_NICS names the interfaces */
 	struct info_rail rails[CEI_NETWORK_RAILS_MAX];
+	struct info_left left[CEI_MACHINE_NICS_MAX];
 };
-
-struct cei_machine;
 
 /* machine: whose topology chooses; NULL: this machine's is read. */
 void info_rails_try(const struct cei_machine *machine, struct info_rails *ret_rails);

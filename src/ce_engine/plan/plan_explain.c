@@ -50,26 +50,53 @@ static int explain_waits(const struct cei_explain *explain, const struct cei_tri
 		       "are polled and not gated\n", backend->place.index);
 }
 
-/* Tells over which rails transfers of the rank go to other nodes, if there are any. */
+/* Names the ranks that the plan sends to and to which the rail is lost. */
+static int explain_lost(const struct cei_explain *explain, struct cei_network *network,
+			uint32_t number)
+{
+	const struct cei_program *program = explain->program;
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; !r && i < program->n_buffers; i++)
+		if (program->buffers[i].flags & CEI_PROGRAM_FAR_MEMORY &&
+		    cei_network_has_lost_rail(network, program->buffers[i].rank, number))
+			r = cei_say(explain, "  it is lost to rank %u, and not used any more\n",
+				    program->buffers[i].rank);
+	return r;
+}
+
+static int explain_rail(const struct cei_explain *explain, struct cei_network *network,
+			uint32_t number)
+{
+	uint32_t own = explain->program->rank;
+	int r;
+
+	r = cei_say(explain, "rail %u to other nodes: %s; rank %u uses %s; why this one: %s\n",
+		    number, cei_rail_describe(cei_network_rail_numbered(network, number)), own,
+		    cei_network_own_rail(network, own) == number
+		    ? "it where the other process has as many rails"
+		    : "it for parts of large transfers",
+		    cei_network_rail_why(network, number));
+	return r ? r : explain_lost(explain, network, number);
+}
+
+/* Tells over which rails transfers of the rank go to other nodes, if there are any, and which of
+ * the machine's NICs have none. */
 static int explain_rails(const struct cei_explain *explain, const struct cei_engine *engine)
 {
 	struct cei_network *network = engine->site->network;
-	uint32_t own = explain->program->rank, i;
-	struct cei_rail *rail;
+	const struct cei_network_left *left;
+	uint32_t i;
 	int r = 0;
 
-	for (i = 0; !r && network && i < CEI_NETWORK_RAILS_MAX; i++) {
-		rail = cei_network_rail_numbered(network, i);
-		if (!rail)
-			break;
-		r = cei_say(explain, "rail %u to other nodes: %s; rank %u uses %s\n", i,
-			    cei_rail_describe(rail), own,
-			    cei_site_local_index(engine->site, own) %
-			    cei_network_n_rails(network) == i
-			    ? "it where the other process has as many rails"
-			    : "it for parts of large transfers");
-	}
-	if (r || !network || engine->backend->place.kind != CEOV_PLACE_GPU)
+	if (!network)
+		return 0;
+	for (i = 0; !r && i < cei_network_n_rails(network); i++)
+		r = explain_rail(explain, network, i);
+	for (i = 0; !r && (left = cei_network_left_out(network, i)); i++)
+		r = cei_say(explain, "no rail is on %s: %s\n", left->name, left->why);
+	if (r || engine->backend->place.kind != CEOV_PLACE_GPU)
 		return r;
 	return cei_say(explain, "bytes of GPUs that go to other nodes %s\n",
 		       cei_network_gpu_bytes(network));
