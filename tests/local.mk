@@ -56,6 +56,7 @@ threaded_suites = \
 	%D%/unit/test_levels \
 	%D%/unit/test_nodes_faults \
 	%D%/unit/test_nodes_floating \
+	%D%/unit/test_nodes_in_place \
 	%D%/unit/test_nodes_ops \
 	%D%/unit/test_nodes_refuse \
 	%D%/unit/test_waits \

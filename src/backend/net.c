@@ -5,7 +5,7 @@
  * The mover to other nodes: its lanes are far lanes of rails (net/rail.h). It moves from host
  * memory of this process, and from that of the member's own GPU by way of the rail's slots, to
  * memory of another node. Whether that is host memory, or a GPU's behind slots there, only its
- * owner knows.
+ * owner knows. Host memory goes through slots, too, where the network is not to access it in place.
  *
  * Addresses of this process are pointers. One of another node has bit 63 set, then the number
  * of the region at its owner, and the offset in it; which process that is, the lane knows. One
@@ -48,7 +48,8 @@ struct memory {                                 /* registered with the rails */
 	uint64_t               address;
 	uint64_t               n_bytes;
 	uint64_t               above;           /* added to the addresses in it */
-	int                    is_device;       /* of the member's own GPU, or floating */
+	int                    is_staged;       /* its bytes go through slots, unless rails
+						 * access GPUs directly and it is a GPU's */
 	uint32_t               n_opened;        /* by plans */
 	struct cei_far_memory *opened[RAILS_MAX];
 };
@@ -163,7 +164,7 @@ static int register_with(struct cei_backend *backend, uint32_t number, struct me
 
 	if (!rail)
 		return 0;
-	return memory->is_device
+	return memory->is_staged
 		? cei_rail_device_memory_open(rail, &device, &memory->opened[number])
 		: cei_rail_memory_open(rail, device.base, device.n_bytes,
 				       &memory->opened[number]);
@@ -193,7 +194,8 @@ static int register_memory(struct cei_backend *backend, const struct cei_memory 
 		return cei_raise(backend->site->report, CEOV_ERR_NO_MEMORY, 0,
 				 "net: no memory to register %llu bytes",
 				 (unsigned long long)described->size_bytes);
-	memory->is_device = !described->host;
+	memory->is_staged = !described->host ||
+		cei_network_stages_host(backend->site->network);
 	memory->address = address_of(backend, described);
 	memory->above = described->is_floating ? memory->address : 0;
 	memory->n_bytes = bytes_of(described);

@@ -85,6 +85,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/network_rails.c \
 	%D%/gpu_trial.c %D%/gpu_trial.h \
 	%D%/network_direct.c \
+	%D%/in_place.c %D%/in_place.h \
 	%D%/network_loss.c \
 	%D%/note_stream.c %D%/note_stream.h \
 	%D%/network_notes.c \

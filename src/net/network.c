@@ -80,6 +80,8 @@ static int complete(void *arg, const struct cei_exchange *exchange, struct cei_r
 	opening->exchange = exchange;
 	r = cei_network_open_rails(network, opening);
 	if (!r)
+		r = cei_network_choose_in_place(network);
+	if (!r)
 		r = cei_network_choose_direct(network);
 	if (r)
 		return r;

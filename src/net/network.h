@@ -83,7 +83,8 @@ struct cei_network_region {
 	void                 *base;             /* host memory; of counters: of the first */
 	uint64_t              device;           /* else, of bytes: their address in memory that
 						 * the network does not access; 0: none */
-	uint32_t              unit;             /* of such memory, see net/far_copier.h */
+	uint32_t              unit;             /* of bytes: who copies them between the memory
+						 * and slots, see net/far_copier.h */
 	uint64_t              size_bytes;
 };
 
@@ -180,6 +181,11 @@ struct cei_network_left {
 	char why[160];
 };
 const struct cei_network_left *cei_network_left_out(const struct cei_network *network, uint32_t i);
+
+/* Whether bytes of host memory pass through slots of the rails; and what happens to them, to follow
+ * "bytes of host memory". */
+int  cei_network_stages_host(const struct cei_network *network);
+const char *cei_network_host_bytes(const struct cei_network *network);
 
 /* What happens to bytes of GPUs, to follow "bytes of GPUs". Empty: no member is on a GPU. */
 const char *cei_network_gpu_bytes(const struct cei_network *network);

@@ -2,9 +2,10 @@
 /* Copyright (c) The ceoverlap developers */
 
 /*
- * Decides how bytes of this process's GPUs reach the network: the network reads and writes their
- * memory itself (directly), or they are copied through slots in host memory (staged). Directly only
- * if the network says that it can, a test in a process of its own has passed, and that was faster.
+ * Decides whether host memory is accessed in place (net/in_place.h), and how bytes of this
+ * process's GPUs reach the network: the network reads and writes their memory itself (directly),
+ * or they are copied through slots in host memory (staged). Directly only if the network says that
+ * it can, a test in a process of its own has passed, and that was faster.
  * docs/decisions/0115-memory-of-gpus-directly.md says why.
  */
 
@@ -75,6 +76,8 @@ static const char *obstacle(const struct cei_network *network, uint32_t unit)
 
 	if (network->site->progress_by_caller)
 		return "the rails have no threads of their own (progress_by_caller)";
+	if (network->in_place.is_staged)
+		return "not even host memory is accessed in place (CEOVERLAP_IN_PLACE)";
 	if (!is_on_one_gpu(network->site, unit))
 		return "this process has ranks on several GPUs";
 	for (i = 0; i < network->n_rails; i++)
@@ -155,6 +158,34 @@ static int decide(struct cei_network *network, uint32_t unit, enum mode mode)
 		return stage(network, why);
 	return mode == MODE_UNTESTED ? go_direct(network, unit, "untested")
 		: choose(network, unit, mode);
+}
+
+/* Returns what stands against access in place on one of the rails; NULL: nothing. */
+static const char *host_obstacle(const struct cei_network *network)
+{
+	const char *why;
+	uint32_t i;
+
+	for (i = 0; i < network->n_rails; i++)
+		if (!cei_rail_is_tried_in_place(network->rails[i].rail, &why))
+			return why;
+	return NULL;
+}
+
+int cei_network_choose_in_place(struct cei_network *network)
+{
+	return cei_in_place_choose(network->site->report, host_obstacle(network),
+				   &network->in_place);
+}
+
+int cei_network_stages_host(const struct cei_network *network)
+{
+	return network->in_place.is_staged;
+}
+
+const char *cei_network_host_bytes(const struct cei_network *network)
+{
+	return network->in_place.text;
 }
 
 int cei_network_choose_direct(struct cei_network *network)

@@ -8,7 +8,7 @@
  *
  *   network.c          open and close; which process holds which rank
  *   network_rails.c    opens rails; which rail a rank uses
- *   network_direct.c   decides whether rails access the memory of GPUs themselves
+ *   network_direct.c   decides whether rails access memory of the application themselves
  *   network_loss.c     processes that are given up, and rails that are lost alone
  *   network_notes.c    says notes to other processes, and repeats them when a rail is lost
  *   network_talk.c     notes from other processes, and the network's thread
@@ -28,6 +28,7 @@
 
 #include "net/book.h"
 #include "net/exchange.h"
+#include "net/in_place.h"
 #include "net/network.h"
 #include "net/network_clock.h"
 #include "net/network_wire.h"
@@ -143,6 +144,7 @@ struct cei_network {
 	const struct cei_machine        *machine;       /* NULL: not known */
 	char                             first_nic[CEI_TRANSPORT_DEVICE_BYTES]; /* of rail 0; empty:
 								 * any */
+	struct cei_in_place              in_place;
 	char                             gpu_bytes[256];        /* cei_network_gpu_bytes() */
 	uint32_t                         own_rail[CEI_MEMBERS_MAX];     /* by member: the rail of
 								 * its GPU's NIC; CEOV_NOBODY: not
@@ -203,7 +205,8 @@ struct cei_network_opening {
 int  cei_network_open_rails(struct cei_network *network,
 			    const struct cei_network_opening *opening);
 
-/* Chooses, once the rails are open. Errors are raised. */
+/* Choose, once the rails are open, in this order. Errors are raised. */
+int  cei_network_choose_in_place(struct cei_network *network);
 int  cei_network_choose_direct(struct cei_network *network);
 
 /* How many rails connect this process with that one, lost ones included. */

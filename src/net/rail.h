@@ -74,6 +74,10 @@ int  cei_rail_memory_close(struct cei_rail *rail, struct cei_far_memory *memory)
 int  cei_rail_device_memory_open(struct cei_rail *rail, const struct cei_far_memory *described,
 				 struct cei_far_memory **ret_memory);
 
+/* Whether the transport was tried in place, on memory of the application; else *ret_why says over
+ * what it was not. */
+int  cei_rail_is_tried_in_place(struct cei_rail *rail, const char **ret_why);
+
 /* Whether the transport can access the memory of GPUs itself; else *ret_why says why not. */
 int  cei_rail_takes_gpu_memory(struct cei_rail *rail, const char **ret_why);
 

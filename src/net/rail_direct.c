@@ -1,9 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Memory of GPUs that the transport reads and writes itself, without slots. */
+/* Memory of the application that the transport reads and writes itself, without slots. */
 
 #include "net/rail_private.h"
+
+static int is_tried(struct cei_rail *rail, void *arg)
+{
+	struct cei_transport *transport = &rail->nic.transport;
+
+	return !transport->ops->is_tried_in_place ||
+		transport->ops->is_tried_in_place(transport, arg);
+}
+
+int cei_rail_is_tried_in_place(struct cei_rail *rail, const char **ret_why)
+{
+	return cei_rail_run(rail, is_tried, ret_why) == 1;
+}
 
 static int takes(struct cei_rail *rail, void *arg)
 {

@@ -152,6 +152,11 @@ struct cei_transport_ops {
 	void (*memory_close)(struct cei_transport *transport,
 			     struct cei_transport_memory *memory);
 
+	/* Whether tests over all networks that this transport may use have shown that nothing is
+	 * written to the memory of a receive after its connection was told as closed. NULL: they
+	 * have. *ret_why says in words, valid until close, over what that was never tried. */
+	int  (*is_tried_in_place)(struct cei_transport *transport, const char **ret_why);
+
 	/* Whether the transport reads and writes the memory of GPUs itself. NULL: never. *ret_why
 	 * says in words what is missing. */
 	int  (*takes_gpu_memory)(struct cei_transport *transport, const char **ret_why);

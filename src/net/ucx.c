@@ -37,6 +37,25 @@ static void describe_it(struct cei_ucx *ucx)
 		 config->kinds ? config->kinds : "all");
 }
 
+/* RDMA, mostly: see cei_ucx_is_untried(). */
+static void note_untried(struct cei_ucx *ucx)
+{
+	char kind[CEI_UCX_KIND_BYTES];
+
+	if (cei_ucx_find_untried(ucx, kind))
+		snprintf(ucx->untried, sizeof(ucx->untried),
+			 "UCX does not tell what it may use");
+	else if (kind[0])
+		snprintf(ucx->untried, sizeof(ucx->untried),
+			 "UCX may use %s, over which nobody has tried it in place", kind);
+}
+
+static int is_tried_in_place_ucx(struct cei_transport *transport, const char **ret_why)
+{
+	*ret_why = cei_ucx_of(transport)->untried;
+	return !**ret_why;
+}
+
 static int open_all(struct cei_ucx *ucx, const char **ret_why)
 {
 	struct cei_report *report = ucx->transport->config.report;
@@ -74,6 +93,7 @@ static int open_ucx(struct cei_transport *transport, const char **ret_why)
 		return r;
 	}
 	describe_it(ucx);
+	note_untried(ucx);
 	return 0;
 }
 
@@ -135,6 +155,7 @@ const struct cei_transport_ops cei_transport_ucx = {
 	.address = cei_ucx_address,
 	.memory_open = cei_ucx_memory_open,
 	.memory_close = cei_ucx_memory_close,
+	.is_tried_in_place = is_tried_in_place_ucx,
 	.takes_gpu_memory = cei_ucx_takes_gpu_memory,
 	.gpu_memory_open = cei_ucx_gpu_memory_open,
 	.peer_open = cei_ucx_peer_open,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copyright (c) The ceoverlap developers */
 
-/* Asks UCX for the network interfaces that it can use. UCP has no call that lists them, but it
- * prints what a context consists of. */
+/* Asks UCX for the network interfaces and transports that it can use. UCP has no call that lists
+ * them, but it prints what a context consists of. */
 
 #include "net/ucx_devices.h"
 
@@ -15,10 +15,11 @@
 /* What UCX prints of a context at most; it is a line for each transport on each interface. */
 #define TEXT_BYTES_MAX (UINT64_C(1) << 20)
 
-int cei_ucx_device_in(const char *line, char ret_name[CEI_TRANSPORT_DEVICE_BYTES])
+/* Finds the last word of a line that tells of a resource, "tcp/eth0". Returns its length; 0: the
+ * line tells of none. */
+static size_t find_resource(const char *line, const char **ret_word)
 {
-	size_t n_line = strcspn(line, "\n"), begin, n;
-	const char *device;
+	size_t n_line = strcspn(line, "\n"), begin;
 
 	if (!memmem(line, n_line, "resource ", strlen("resource ")))
 		return 0;
@@ -26,15 +27,40 @@ int cei_ucx_device_in(const char *line, char ret_name[CEI_TRANSPORT_DEVICE_BYTES
 		n_line--;
 	for (begin = n_line; begin && line[begin - 1] != ' '; begin--)
 		;
-	device = memchr(line + begin, '/', n_line - begin);
-	if (!device)
+	*ret_word = line + begin;
+	return memchr(*ret_word, '/', n_line - begin) ? n_line - begin : 0;
+}
+
+int cei_ucx_device_in(const char *line, char ret_name[CEI_TRANSPORT_DEVICE_BYTES])
+{
+	const char *word, *device;
+	size_t n_word = find_resource(line, &word), n;
+
+	if (!n_word)
 		return 0;
-	device++;
-	n = n_line - (size_t)(device - line);
+	device = (const char *)memchr(word, '/', n_word) + 1;
+	n = n_word - (size_t)(device - word);
 	if (!n || n >= CEI_TRANSPORT_DEVICE_BYTES)
 		return 0;
 	memcpy(ret_name, device, n);
 	ret_name[n] = '\0';
+	return 1;
+}
+
+int cei_ucx_is_untried(const char *line, char ret_name[CEI_UCX_KIND_BYTES])
+{
+	static const char *const tried[] = { "tcp", "self", "posix", "sysv", "cma", "knem",
+					     "xpmem", "cuda_copy", "cuda_ipc", "gdr_copy" };
+	const char *word;
+	size_t n = find_resource(line, &word), i;
+
+	if (!n)
+		return 0;
+	n = (size_t)((const char *)memchr(word, '/', n) - word);
+	for (i = 0; i < sizeof(tried) / sizeof(tried[0]); i++)
+		if (strlen(tried[i]) == n && !memcmp(tried[i], word, n))
+			return 0;
+	snprintf(ret_name, CEI_UCX_KIND_BYTES, "%.*s", (int)n, word);
 	return 1;
 }
 
@@ -48,32 +74,49 @@ static int is_listed(const struct cei_transport_devices *devices, const char *na
 	return 0;
 }
 
+/* The line behind this one; the text's end: there is none. */
+static const char *next_line(const char *text)
+{
+	text += strcspn(text, "\n");
+	return text + (*text == '\n');
+}
+
 static void take_lines(const char *text, struct cei_transport_devices *devices)
 {
 	char name[CEI_TRANSPORT_DEVICE_BYTES];
 
-	for (; *text; text += strcspn(text, "\n"), text += *text == '\n')
+	for (; *text; text = next_line(text))
 		if (cei_ucx_device_in(text, name) && !is_listed(devices, name) &&
 		    devices->n < CEI_TRANSPORT_DEVICES_MAX)
 			memcpy(devices->names[devices->n++], name, sizeof(name));
 }
 
-/* CEOV_NONE, not raised: there is no memory for the text. */
-static int print(struct cei_ucx *ucx, struct cei_transport_devices *ret_devices)
+/* What UCX says of the context, which the caller frees. NULL: there is no memory for it. */
+static char *print(struct cei_ucx *ucx)
 {
 	size_t n_bytes = 0;
 	char *text = NULL;
 	FILE *stream = open_memstream(&text, &n_bytes);
 
 	if (!stream)
-		return CEOV_NONE;
+		return NULL;
 	ucx->calls.context_print(ucx->context, stream);
-	if (fclose(stream) || n_bytes > TEXT_BYTES_MAX) {
-		free(text);
+	if (!fclose(stream) && n_bytes <= TEXT_BYTES_MAX)
+		return text;
+	free(text);
+	return NULL;
+}
+
+int cei_ucx_find_untried(struct cei_ucx *ucx, char ret_name[CEI_UCX_KIND_BYTES])
+{
+	char *text = print(ucx);
+	const char *line = text;
+
+	if (!text)
 		return CEOV_NONE;
-	}
-	memset(ret_devices, 0, sizeof(*ret_devices));
-	take_lines(text, ret_devices);
+	ret_name[0] = '\0';
+	while (*line && !cei_ucx_is_untried(line, ret_name))
+		line = next_line(line);
 	free(text);
 	return 0;
 }
@@ -84,13 +127,19 @@ int cei_ucx_devices(struct cei_report *report, const char *kinds,
 	struct cei_transport transport = { .config = { .report = report, .kinds = kinds } };
 	struct cei_ucx ucx = { .transport = &transport };
 	const char *why = "";
+	char *text;
 	int r = cei_ucx_load(report, &ucx.calls, &why);
 
 	if (!r)
 		r = cei_ucx_context_open(&ucx);
 	if (r)
 		return r;
-	r = print(&ucx, ret_devices);
+	text = print(&ucx);
 	ucx.calls.cleanup(ucx.context);
-	return r;
+	if (!text)
+		return CEOV_NONE;
+	memset(ret_devices, 0, sizeof(*ret_devices));
+	take_lines(text, ret_devices);
+	free(text);
+	return 0;
 }

@@ -51,6 +51,7 @@ struct cei_ucx {
 	uint32_t                n_foreign_offers;
 	uint64_t                n_strange;      /* messages and offers that were dropped */
 	char                    text[160];      /* for describe */
+	char                    untried[96];    /* for is_tried_in_place; empty: it is */
 };
 
 /* Creates the context and the worker of ucx->transport's configuration, with signals blocked

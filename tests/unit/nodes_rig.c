@@ -78,7 +78,7 @@ static void *open_node(void *arg)
 	network.all_gather_arg = node;
 	network.job = "nodes_rig";
 	network.node = name;
-	network.nics = nodes->transport ? NULL : devices;
+	network.nics = nodes->transport && !nodes->is_loop ? NULL : devices;
 	network.peer_timeout_ns = nodes->timeout_ns ? nodes->timeout_ns : NODES_TIMEOUT_NS;
 	node->result = cei_context_open(&config, cei_backends, nodes->transport ? nodes->transport
 					: &loop_transport, &node->context);
@@ -150,6 +150,7 @@ void nodes_open_map(struct nodes *nodes, const struct nodes_map *map)
 	ck_assert_uint_le(map->n_ranks, NODES_RANKS_MAX);
 	nodes->n_ranks = map->n_ranks;
 	nodes->transport = map->transport;
+	nodes->is_loop = map->is_loop;
 	memcpy(nodes->node_of, map->node_of, map->n_ranks * sizeof(*map->node_of));
 	if (map->places)
 		memcpy(nodes->places, map->places, map->n_ranks * sizeof(*map->places));

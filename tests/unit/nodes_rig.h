@@ -38,6 +38,7 @@ struct nodes {
 	uint32_t          node_of[NODES_RANKS_MAX];     /* [rank] */
 	struct ceov_place places[NODES_RANKS_MAX];      /* [rank]; host memory by default */
 	const struct cei_transport_ops *transport;      /* NULL: the simulated network */
+	int                is_loop;              /* transport is the simulated network's, changed */
 	uint32_t          n_rails;              /* of each node; rail k of node i is transport
 						 * i * n_rails + k of the simulated network */
 	uint64_t          timeout_ns;           /* until a silent peer counts as lost */
@@ -65,6 +66,8 @@ struct nodes_map {
 	const uint32_t                 *node_of;
 	const struct ceov_place        *places;
 	const struct cei_transport_ops *transport;
+	int                             is_loop;        /* transport is the simulated network's
+							 * table, changed */
 };
 void nodes_open_map(struct nodes *nodes, const struct nodes_map *map);
 

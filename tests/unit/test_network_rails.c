@@ -173,6 +173,17 @@ START_TEST(test_what_is_named_is_opened)
 }
 END_TEST
 
+START_TEST(test_a_wrong_setting_is_refused)
+{
+	open_rig();
+	ck_assert_int_eq(setenv("CEOVERLAP_IN_PLACE", "perhaps", 1), 0);
+	ck_assert_int_eq(open_network(on_host, 2, rig.machine->nics[0].name), CEOV_ERR_INVALID);
+	testing_log_has(&rig.log, "CEOVERLAP_IN_PLACE is 'perhaps'", "auto, on or off", NULL);
+	ck_assert_int_eq(unsetenv("CEOVERLAP_IN_PLACE"), 0);
+	close_rig();
+}
+END_TEST
+
 static int open_any(struct cei_transport *transport, const char **ret_why)
 {
 	ck_assert_ptr_null(transport->config.device);
@@ -206,6 +217,7 @@ int main(void)
 	tcase_add_test(tcase, test_members_take_the_rails_of_their_gpus);
 	tcase_add_test(tcase, test_one_member_takes_one_rail);
 	tcase_add_test(tcase, test_what_is_named_is_opened);
+	tcase_add_test(tcase, test_a_wrong_setting_is_refused);
 	tcase_add_loop_test(tcase, test_without_a_choice_the_transport_chooses, 0, 4);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);

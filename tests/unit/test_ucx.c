@@ -277,6 +277,39 @@ START_TEST(test_interfaces_are_read_from_what_ucx_prints)
 }
 END_TEST
 
+/* Over TCP and shared memory it was tried what lands after a connection has closed. */
+START_TEST(test_transports_that_nobody_tried_in_place_are_told)
+{
+	static const struct { const char *line, *name; } lines[] = {
+		{ "#      resource 2  :  md 1  dev 2  flags -- tcp/eth0\n", "" },
+		{ "#      resource 0  :  md 0  dev 0  flags -- self/memory\n", "" },
+		{ "#      resource 3  :  md 2  dev 1  flags -- posix/memory", "" },
+		{ "#      resource 7  :  md 4  dev 3  flags -A- rc_mlx5/mlx5_0:1 \n", "rc_mlx5" },
+		{ "#      resource 7  :  md 4  dev 3  flags -- tcpx/eth0", "tcpx" },
+		{ "#      resource 7  :  md 4  dev 3  flags -- tc/eth0", "tc" },
+		{ "#            md 1  :  component 1  rc_mlx5/mlx5_0:1\n", "" },
+		{ "", "" },
+	};
+	struct cei_transport transport = { .ops = &cei_transport_ucx };
+	char name[CEI_UCX_KIND_BYTES];
+	const char *why = "";
+	size_t i;
+
+	for (i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		name[0] = '\0';
+		ck_assert_int_eq(cei_ucx_is_untried(lines[i].line, name),
+				 lines[i].name[0] != 0);
+		ck_assert_str_eq(name, lines[i].name);
+	}
+	transport.config.report = &report;
+	transport.config.n_peers = 1;
+	transport.config.kinds = "tcp,posix,sysv,cma,self";
+	ck_assert_int_eq(transport.ops->open(&transport, &why), 0);
+	ck_assert_msg(transport.ops->is_tried_in_place(&transport, &why), "%s", why);
+	transport.ops->close(&transport);
+}
+END_TEST
+
 /* Every machine has lo; an interface that does not exist, or is of another kind, is not listed. */
 START_TEST(test_ucx_tells_its_interfaces)
 {
@@ -363,6 +396,7 @@ int main(void)
 	tcase_add_loop_test(cases, test_loading_leaves_signal_handlers_as_they_were, 0, 3);
 	tcase_add_test(cases, test_an_interface_that_does_not_exist_is_refused);
 	tcase_add_test(cases, test_interfaces_are_read_from_what_ucx_prints);
+	tcase_add_test(cases, test_transports_that_nobody_tried_in_place_are_told);
 	tcase_add_test(cases, test_ucx_tells_its_interfaces);
 	tcase_add_test(cases, test_what_is_not_ours_is_dropped);
 	suite_add_tcase(suite, cases);

@@ -71,6 +71,8 @@ static const struct setting settings[] = {
 	{ "nics", "CEOVERLAP_NICS", "ceov_network.nics",
 	  "those near the ranks' GPUs, or one rail, as UCX chooses",
 	  "network interfaces, each with a rail of its own" },
+	{ "in_place", "CEOVERLAP_IN_PLACE", NULL, "auto",
+	  "whether the network accesses host memory itself: auto, on, off" },
 	{ "gpu_direct", "CEOVERLAP_GPU_DIRECT", NULL, "auto",
 	  "whether the network accesses GPUs' memory: auto, staged, direct, untested" },
 	{ "gpu_direct_test", "CEOVERLAP_GPU_DIRECT_TEST", NULL, "as installed",

@@ -51,9 +51,9 @@ static void fill_region(const struct cei_export_body *body, uint32_t unit,
 	const struct cei_region *region = body->regions[0];
 
 	to->kind = body->kind == CEI_EXPORT_SIGNAL ? CEI_NETWORK_COUNTERS : CEI_NETWORK_BYTES;
+	to->unit = unit;
 	if (body->kind == CEI_EXPORT_BUFFER && region->kind == CEOV_PLACE_GPU) {
 		to->device = region->device;
-		to->unit = unit;
 		to->size_bytes = region->size_bytes;
 		return;
 	}

@@ -96,6 +96,9 @@ static int explain_rails(const struct cei_explain *explain, const struct cei_eng
 		r = explain_rail(explain, network, i);
 	for (i = 0; !r && (left = cei_network_left_out(network, i)); i++)
 		r = cei_say(explain, "no rail is on %s: %s\n", left->name, left->why);
+	if (!r)
+		r = cei_say(explain, "bytes of host memory that go to other nodes, or come from "
+			    "there, %s\n", cei_network_host_bytes(network));
 	if (r || engine->backend->place.kind != CEOV_PLACE_GPU)
 		return r;
 	return cei_say(explain, "bytes of GPUs that go to other nodes %s\n",
