@@ -501,7 +501,7 @@ START_TEST(test_a_plan_says_how_shards_go_between_nodes)
 			    ? "as a ring, as the caller said\n"
 			    : "directly, as the caller said\n");
 		if (shape == GATHER)
-			assert_says(1, "directly, which is the default\n");
+			assert_says(1, "directly, which is the default: a ring has");
 		nodes_close(&group.nodes);
 	}
 	open_group(&one_node, GATHER, 1, 4096);
