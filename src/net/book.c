@@ -45,10 +45,7 @@ void cei_book_free(struct cei_book *book)
 {
 	if (!book)
 		return;
-	if (book->is_mapped)
-		munmap(book->bytes, (size_t)book->head->n_bytes);
-	else
-		free(book->bytes);
+	munmap(book->bytes, (size_t)book->head->n_bytes);
 	free(book);
 }
 

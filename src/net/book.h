@@ -10,7 +10,7 @@
  *
  * Memory: 8 bytes a rank, 24 a process, 24 a node, and each rail's address with at most 7
  * more. So 65,536 processes of one rank and one rail of 79 bytes, 8 on each node, take 7.5
- * MiB. One copy serves all processes of a node, if the others map it.
+ * MiB. One copy serves all processes of a node (cei_book_share()).
  */
 
 #include <stdint.h>
@@ -76,11 +76,11 @@ const void *cei_book_rail(const struct cei_book *book, uint32_t process, uint32_
  * closes it. CEOV_ERR_SYSTEM, raised. */
 int cei_book_seal(struct cei_report *report, const struct cei_book *book, int *ret_fd);
 
-/* Maps the book in a memfd that another process has sealed, after a check of all its contents.
- * The descriptor stays the caller's, who may close it at once. own_rank is a rank of this
- * process. CEOV_ERR_INVALID, raised: the memfd is not sealed or holds no valid book.
- * CEOV_ERR_SYSTEM, raised. */
-int cei_book_map(struct cei_report *report, int fd, uint32_t own_rank,
-		 struct cei_book **ret_book);
+/* Replaces the book's memory by that of a memfd which a process of this node has sealed, and which
+ * holds the same bytes: all processes of a group make the same book. Other threads may read the
+ * book meanwhile. The descriptor stays the caller's, who may close it at once. After a failure the
+ * book is as it was. Raised: CEOV_ERR_INVALID, the memfd is not sealed or holds something else;
+ * CEOV_ERR_SYSTEM. */
+int cei_book_share(struct cei_report *report, struct cei_book *book, int fd);
 
 #endif /* CEI_BOOK_H */

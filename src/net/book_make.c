@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define NO_PROCESS UINT32_MAX
 
@@ -298,8 +299,9 @@ static int write_book(struct making *making, uint32_t own, struct cei_book **ret
 	if (!book)
 		return raise_memory(making);
 	head.n_bytes = cei_book_rails_begin(&head) + making->rails_bytes;
-	book->bytes = calloc(1, (size_t)head.n_bytes);
-	if (!book->bytes) {
+	book->bytes = mmap(NULL, (size_t)head.n_bytes, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (book->bytes == MAP_FAILED) {
 		free(book);
 		return raise_memory(making);
 	}

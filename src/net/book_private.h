@@ -5,7 +5,8 @@
 
 /*
  * The layout of a book: one piece of memory without pointers, which is written to a memfd as it
- * is. Processes that map it are on one machine, so numbers are in its byte order.
+ * is. It begins at a page of its own. Processes that map it are on one machine, so numbers are in
+ * its byte order.
  *
  *   struct cei_book_head
  *   struct cei_book_node_row      by node
@@ -53,15 +54,15 @@ struct cei_book_process_row {
 };
 
 struct cei_book {
-	uint8_t                     *bytes;     /* the piece of memory, read-only once made; the
-						 * next five are where its parts begin */
+	uint8_t                     *bytes;     /* the piece of memory, by mmap(), read-only once
+						 * made; the next five are where its parts
+						 * begin */
 	struct cei_book_head        *head;
 	struct cei_book_node_row    *nodes;
 	struct cei_book_process_row *processes;
 	uint32_t                    *process_of;
 	uint32_t                    *ranks;
 	uint32_t                     own;       /* this process */
-	int                          is_mapped; /* mmap(), not malloc() */
 };
 
 /* Returns the offset of the rails, from the head's three numbers; they are within the limits. */

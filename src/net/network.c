@@ -405,3 +405,13 @@ int cei_network_barrier(struct cei_network *network, uint64_t deadline_ns)
 	pthread_mutex_unlock(&network->lock);
 	return r;
 }
+
+int cei_network_seal_book(struct cei_network *network, int *ret_fd)
+{
+	return cei_book_seal(network->site->report, network->book, ret_fd);
+}
+
+int cei_network_share_book(struct cei_network *network, int fd)
+{
+	return cei_book_share(network->site->report, network->book, fd);
+}
