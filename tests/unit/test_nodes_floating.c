@@ -92,6 +92,7 @@ START_TEST(test_bytes_of_named_memory_arrive)
 
 	nodes_open(&nodes, 2, 1);
 	connect(&route, sizes[_i]);
+	testing_explained(route.plan, "memory that launches name pass through slots");
 	for (base = 0; base < 4; base++)
 		send_once(&route, base, sizes[_i]);
 	nodes_close(&nodes);

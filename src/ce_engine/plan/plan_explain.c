@@ -99,6 +99,9 @@ static int explain_rails(const struct cei_explain *explain, const struct cei_eng
 	if (!r)
 		r = cei_say(explain, "bytes of host memory that go to other nodes, or come from "
 			    "there, %s\n", cei_network_host_bytes(network));
+	if (!r && explain->program->floating != CEI_PROGRAM_NONE)
+		r = cei_say(explain, "bytes of memory that launches name pass through slots of the "
+			    "rails, which do not know it\n");
 	if (r || engine->backend->place.kind != CEOV_PLACE_GPU)
 		return r;
 	return cei_say(explain, "bytes of GPUs that go to other nodes %s\n",

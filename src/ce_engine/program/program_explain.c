@@ -130,6 +130,7 @@ int cei_explain_transfer(const struct cei_explain *explain, uint32_t i)
 {
 	const struct cei_program *program = explain->program;
 	const struct cei_program_transfer *transfer = &program->transfers[i];
+	int leaves = cei_program_leaves_node(program, i);
 
 	if (!transfer->row_bytes)
 		return cei_say(explain, "transfer %u: moves nothing, raises a mark behind "
@@ -137,13 +138,13 @@ int cei_explain_transfer(const struct cei_explain *explain, uint32_t i)
 	if (transfer->route != CEI_PROGRAM_NONE)
 		return explain_routed(explain, i);
 	return cei_say(explain, "transfer %u: rank %u%s -> rank %u, %" PRIu64 " bytes (%" PRIu64
-		   " rows); backend %s, route direct %s; trigger: %s; %u chunk%s; %s\n",
+		   " rows); backend %s, route %s%s; trigger: %s; %u chunk%s; %s\n",
 		   i, program->buffers[transfer->source.buffer].rank,
 		   transfer->source.buffer == program->floating ? " (floating)" : "",
 		   program->buffers[transfer->target.buffer].rank,
 		   transfer->row_bytes * transfer->n_rows, transfer->n_rows,
-		   explain->movers[transfer->mover],
-		   cei_direction_name((enum cei_direction)transfer->direction),
+		   explain->movers[transfer->mover], leaves ? "over the network" : "direct ",
+		   leaves ? "" : cei_direction_name((enum cei_direction)transfer->direction),
 		   trigger_of(explain, transfer), transfer->n_chunks,
 		   transfer->n_chunks == 1 ? "" : "s",
 		   expected_text(explain, i).text);
