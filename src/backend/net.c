@@ -38,8 +38,8 @@ extern const struct cei_backend_ops cei_backend_net;
 #define POINTER_BITS   56u
 #define FLOATING_BYTES (UINT64_C(1) << POINTER_BITS)
 
-/* Marks of this process that wait for their submit. */
-#define OWN_POSTS 512u                          /* a power of two */
+/* Marks of this process that wait for their submit: one for each chunk that a lane may have. */
+#define OWN_POSTS 128u                          /* a power of two */
 
 #define RAILS_MAX CEI_NETWORK_RAILS_MAX
 

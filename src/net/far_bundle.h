@@ -22,7 +22,8 @@
 
 #define CEI_FAR_BUNDLE_MAX     8u               /* lanes */
 #define CEI_FAR_BUNDLE_SUBMITS 64u              /* that are not reaped */
-#define CEI_FAR_BUNDLE_POSTS   4096u            /* that are held back: a batch for each submit */
+#define CEI_FAR_BUNDLE_POSTS   256u             /* that are held back; of an engine 64 are, one
+						 * for each chunk that a lane may have */
 
 /* Copies of at least so many bytes are divided. The post behind one takes a round trip more, which
  * two rails of 10 GB/s win back with 2 MiB if the round trip takes less than 100 us. */

@@ -23,10 +23,11 @@
 #include "net/far_stream.h"
 
 /* As in backend/backend.h: what may be appended between two submits, and submits that are not
- * reaped. A lane has less room than both together: what finds none stays with its engine. */
+ * reaped. A lane has less room than both together. An engine has 64 chunks on a lane at most, each
+ * with a copy and a post and in a submit of its own at worst, which is what there is room for. */
 #define CEI_FAR_BATCH   64u
 #define CEI_FAR_SUBMITS 128u            /* a bundle makes two of one, see net/far_bundle.h */
-#define CEI_FAR_OPS     512u            /* a power of two */
+#define CEI_FAR_OPS     256u            /* a power of two */
 
 struct cei_far_copy {                   /* 2-D; of one row: pitches are unused */
 	uint64_t source;                /* host address in memory of the rail */

@@ -14,9 +14,9 @@
 #include "net/far_send.h"
 #include "net/rail_private.h"
 
-/* What a process costs that is connected to, with one lane. */
+/* What a process costs on a rail that is connected to, with one lane. */
 _Static_assert(sizeof(struct cei_far_peer) + sizeof(struct cei_far_lane) +
-	       CEI_FAR_OPS * sizeof(struct cei_far_op) <= 96u << 10,
+	       CEI_FAR_OPS * sizeof(struct cei_far_op) <= 32u << 10,
 	       "a connection stays small: a process may have thousands");
 
 /* --- opening and closing --------------------------------------------------- */

@@ -172,6 +172,43 @@ START_TEST(test_many_launches_are_under_way)
 }
 END_TEST
 
+#define N_SMALL 400u
+
+/* An engine puts 64 chunks on a lane, each with a mark; those behind a large transfer are held back
+ * until all of its parts have landed. Nothing of it finds no room. */
+START_TEST(test_as_many_marks_as_a_lane_may_have)
+{
+	struct ceov_transfer transfer;
+	ceov_signal *many, *there, *own;
+	ceov_plan *plan;
+	uint32_t i, base;
+	int is_large;
+
+	prepare((uint32_t)_i, 16 * MIB);
+	many = nodes_signal(&nodes, 1, "many", N_SMALL);
+	own = nodes_signal(&nodes, 0, "own", N_SMALL);
+	there = nodes_find_signal(&nodes, 0, 1, "many");
+	plan = testing_plan(nodes_context(&nodes, 0), 0);
+	for (i = 0; i < N_SMALL; i++) {
+		is_large = i % 100 == 0;
+		transfer = testing_transfer(route.source, route.target_there,
+					    is_large ? 2 * MIB + 64 : 64);
+		transfer.source.offset_bytes = is_large ? i / 100 * 3 * MIB
+			: 12 * MIB + 4096 * i;
+		transfer.target.offset_bytes = transfer.source.offset_bytes;
+		transfer.then = testing_mark(i % 2 ? own : there, i, 1);
+		testing_add(plan, &transfer);
+	}
+	ck_assert_int_eq(ceov_plan_commit(plan), 0);
+	for (base = 0; base < 4; base++)
+		ck_assert_int_eq(ceov_wait(nodes_context(&nodes, 0), launch(plan, base),
+					   TESTING_PATIENCE), 0);
+	for (i = 0; i < N_SMALL; i++)
+		nodes_await(i % 2 ? own : many, i, 4);
+	nodes_close(&nodes);
+}
+END_TEST
+
 /* A rail that is cut while parts are under way: the launch ends with an error, and its mark is not
  * raised. */
 START_TEST(test_a_rail_that_is_cut_ends_the_launch)
@@ -204,6 +241,7 @@ int main(void)
 	tcase_add_loop_test(tcase, test_large_transfers_go_over_all_rails, 2, 5);
 	tcase_add_test(tcase, test_large_and_small_transfers_mix);
 	tcase_add_test(tcase, test_many_launches_are_under_way);
+	tcase_add_loop_test(tcase, test_as_many_marks_as_a_lane_may_have, 1, 3);
 	tcase_add_test(tcase, test_a_rail_that_is_cut_ends_the_launch);
 	suite_add_tcase(suite, tcase);
 	return testing_run(suite);
