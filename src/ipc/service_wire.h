@@ -4,8 +4,8 @@
 #define CEI_SERVICE_WIRE_H
 
 /*
- * Messages between a daemon and its clients, as bytes. Numbers are little-endian, without padding; a
- * message has a head (magic, version, type) and a body, and is one datagram of at most
+ * Messages between a daemon and its clients, as bytes. Numbers are little-endian, without padding.
+ * A message has a head (magic, version, type) and a body, and is one datagram of at most
  * CEI_SERVICE_BYTES_MAX. The head, and the body of REFUSED, are the same in every version.
  * Decoding is strict, because the bytes come from another process and are not trusted.
  *
