@@ -38,6 +38,8 @@ threaded_suites = \
 	%D%/unit/test_fork \
 	%D%/unit/test_host \
 	%D%/unit/test_tickets \
+	%D%/unit/test_service_ring \
+	%D%/unit/test_service_wakes \
 	%D%/unit/test_launch \
 	%D%/unit/test_hand_over \
 	%D%/unit/test_poison \
@@ -296,6 +298,7 @@ libtesting_la_SOURCES = \
 	%D%/unit/rail_rig.c %D%/unit/rail_rig.h \
 	%D%/unit/device_copier.c %D%/unit/device_copier.h \
 	%D%/unit/rail_pair.c %D%/unit/rail_pair.h \
+	%D%/unit/service_rig.c %D%/unit/service_rig.h \
 	%D%/unit/nodes_rig.c %D%/unit/nodes_rig.h \
 	%D%/unit/executor_fixture.c %D%/unit/executor_fixture.h \
 	%D%/sim/sim.c %D%/sim/sim.h \

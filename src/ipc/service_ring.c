@@ -77,6 +77,8 @@ static void remember(struct cei_service_launcher *launcher, uint64_t number, int
 	struct cei_service_failure *failure;
 
 	failure = &launcher->failed[launcher->n_failed++ % CEI_SERVICE_FAILURES];
+	if (failure->number > launcher->forgotten)
+		launcher->forgotten = failure->number;
 	failure->number = number;
 	failure->result = result;
 }
@@ -172,6 +174,8 @@ static int put(struct cei_service_launcher *launcher, uint32_t ring,
 
 	if (atomic_load_explicit(&launcher->is_lost, memory_order_relaxed))
 		return CEOV_ERR_DAEMON_LOST;    /* relaxed: it may be lost a moment later */
+	if (ring >= launcher->n_rings)
+		return CEOV_ERR_INVALID;
 	/* acquire: pairs with cei_service_took(), which has read the entry before */
 	if (n_put - atomic_load_explicit(&launcher->up->lines[ring].taken, memory_order_acquire) >=
 	    CEI_SERVICE_ENTRIES)
@@ -281,9 +285,8 @@ static int find_failure(const struct cei_service_launcher *launcher, uint64_t nu
 			return 0;
 		}
 	}
-	/* With more failures than are kept, older ones are not known any more. */
-	if (n > CEI_SERVICE_FAILURES &&
-	    number < launcher->failed[n % CEI_SERVICE_FAILURES].number)
+	/* Failures are not kept in the order of their numbers: a launch may last long. */
+	if (number <= launcher->forgotten)
 		return CEOV_NONE;
 	*ret_result = 0;
 	return 0;
@@ -292,18 +295,35 @@ static int find_failure(const struct cei_service_launcher *launcher, uint64_t nu
 static int read_result(struct cei_service_launcher *launcher, uint64_t number, int *ret_result)
 {
 	uint64_t done;
+	int is_lost;
 
 	if (!number || number > launcher->last)
 		return CEOV_ERR_INVALID;
 	if (launcher->holders[number % CEI_SERVICE_TICKETS] != number)
 		return find_failure(launcher, number, ret_result);
+	/* Before the look: a dead daemon's results do not change any more, so that every later
+	 * call finds the same. */
+	is_lost = (int)atomic_load(&launcher->is_lost);
 	done = look(launcher, number);
 	if (number_of(done) == number)
 		*ret_result = result_of(done);
 	else
-		*ret_result = atomic_load(&launcher->is_lost) ? CEOV_ERR_DAEMON_LOST
-			: CEOV_PENDING;
+		*ret_result = is_lost ? CEOV_ERR_DAEMON_LOST : CEOV_PENDING;
 	return 0;
+}
+
+/* Between enter() and leave(): whether the daemon at hand will tell the result. It does not of
+ * launches of an earlier daemon, and of numbers that nothing has. */
+static int is_in_flight(struct cei_service_launcher *launcher, uint64_t number)
+{
+	int r, result;
+
+	if (is_over(launcher, number))
+		return 0;               /* mostly, and without the lock */
+	pthread_mutex_lock(&launcher->lock);
+	r = read_result(launcher, number, &result);
+	pthread_mutex_unlock(&launcher->lock);
+	return !r && result == CEOV_PENDING;
 }
 
 int cei_service_wait(struct cei_service_launcher *launcher, uint64_t number, uint64_t timeout_ns,
@@ -311,7 +331,7 @@ int cei_service_wait(struct cei_service_launcher *launcher, uint64_t number, uin
 {
 	int r;
 
-	if (enter(launcher) && timeout_ns)
+	if (enter(launcher) && timeout_ns && is_in_flight(launcher, number))
 		wait_until(launcher, number, cei_deadline(timeout_ns));
 	leave(launcher);
 	pthread_mutex_lock(&launcher->lock);
@@ -333,11 +353,11 @@ int cei_service_take(struct cei_service_reader *reader, struct cei_service_launc
 		&reader->ring->entries[reader->n_taken % CEI_SERVICE_ENTRIES];
 	/* acquire: pairs with write_entry() */
 	uint64_t plan, turn = atomic_load_explicit(&entry->turn, memory_order_acquire);
+	uint64_t wanted = reader->n_taken + 1;
 
-	if (turn == reader->n_taken + 1 - CEI_SERVICE_ENTRIES ||
-	    (!turn && reader->n_taken < CEI_SERVICE_ENTRIES))
+	if (turn == (wanted > CEI_SERVICE_ENTRIES ? wanted - CEI_SERVICE_ENTRIES : 0))
 		return CEOV_NONE;
-	if (turn != reader->n_taken + 1 || copy(&entry->zero[0]) || copy(&entry->zero[1]) ||
+	if (turn != wanted || copy(&entry->zero[0]) || copy(&entry->zero[1]) ||
 	    copy(&entry->zero[2]))
 		return CEOV_ERR_INVALID;
 	plan = copy(&entry->plan);

@@ -47,6 +47,8 @@ struct cei_service_launcher {
 	uint64_t                     holders[CEI_SERVICE_TICKETS]; /* the last number of each
 								    * slot */
 	uint64_t                     n_failed;  /* failures kept, ever */
+	uint64_t                     forgotten; /* the highest number of a failure that is not
+						 * kept any more */
 	struct cei_service_failure   failed[CEI_SERVICE_FAILURES];
 };
 
@@ -59,8 +61,8 @@ void cei_service_launcher_fini(struct cei_service_launcher *launcher);
 struct cei_service_areas {
 	struct cei_service_down     *down;
 	const struct cei_service_up *up;
-	uint32_t                     n_rings;
-	const int                   *bells;     /* eventfds, by ring */
+	uint32_t                     n_rings;   /* at most CEI_MEMBERS_MAX */
+	const int                   *bells;     /* eventfds that do not block, by ring */
 };
 
 /* Connects a launcher that has no daemon to one. */
@@ -78,12 +80,13 @@ void cei_service_launcher_detach(struct cei_service_launcher *launcher);
 
 /* Puts a launch into a ring, and wakes the engine if it sleeps. The launch gets its number here.
  * CEOV_FULL: the ring is full, or CEI_SERVICE_TICKETS launches are in flight.
- * CEOV_ERR_DAEMON_LOST, not raised. */
+ * CEOV_ERR_DAEMON_LOST, and CEOV_ERR_INVALID: there is no such ring. Neither is raised. */
 int  cei_service_put(struct cei_service_launcher *launcher, uint32_t ring,
 		     struct cei_service_launch *launch);
 
-/* Waits until the launch has ended, at most timeout_ns. 0, and CEOV_PENDING or the result. CEOV_NONE:
- * the result is not kept any more. CEOV_ERR_INVALID, not raised: no launch has that number. */
+/* Waits until the launch has ended, at most timeout_ns; only a launch in flight is waited for.
+ * 0, and CEOV_PENDING or the result; that of a number that was skipped is 0. CEOV_NONE: the result
+ * is not kept any more. CEOV_ERR_INVALID, not raised: no launch has had that number yet. */
 int  cei_service_wait(struct cei_service_launcher *launcher, uint64_t number, uint64_t timeout_ns,
 		      int *ret_result);
 
