@@ -14,6 +14,7 @@
 #   far_notes.pml       notes to another node over two rails, of which one is lost
 #   order.pml           each release, acquire and fence of the flag protocol, where memory is
 #                       weak (weak_memory.pml); docs/fences.md says which is which
+#   service_ring.pml    likewise, of launches and results between a daemon and its clients
 #
 # 77: no spin.
 set -u
@@ -70,39 +71,41 @@ is_missed() {
 	fi
 }
 
-# hand_over CASE COUNT [NUMBER...]: nothing is found as it is, and each of COUNT orders is
+# hand_over MODEL CASE COUNT [NUMBER...]: nothing is found as it is, and each of COUNT orders is
 # missed when it is left out, but for the numbers named: others do the same. One program
-# for all of them, made by make_hand_overs.
+# for all of a model's, made by make_hand_overs MODEL.
 make_hand_overs() {
-	spin -a "$srcdir/order.pml" > spin.out 2>&1 &&
-		"${cc[@]}" -O1 -w -DSAFETY -DCOLLAPSE -o order pan.c && return
+	spin -a "$srcdir/$1.pml" > spin.out 2>&1 &&
+		"${cc[@]}" -O1 -w -DSAFETY -DCOLLAPSE -o "$1" pan.c && return
 	cat spin.out >&2
+	echo "FAIL: $1.pml: no program"
+	failed=1
 	return 1
 }
 
-# found CASE NUMBER: how many errors, or nothing on a failure.
+# found MODEL CASE NUMBER: how many errors, or nothing on a failure.
 found() {
-	CASE=$1 WITHOUT=$2 timeout 60 ./order -m10000 -w20 > order.out 2>&1
-	if grep -q 'max search depth too small\|out of memory' order.out; then
+	CASE=$2 WITHOUT=$3 timeout 60 "./$1" -m10000 -w20 > found.out 2>&1
+	if grep -q 'max search depth too small\|out of memory' found.out; then
 		return
 	fi
-	sed -n 's/.*errors: \([0-9]*\)$/\1/p' order.out
+	sed -n 's/.*errors: \([0-9]*\)$/\1/p' found.out
 }
 
 hand_over() {
-	local which=$1 count=$2 number wanted errors
-	shift 2
+	local model=$1 which=$2 count=$3 number wanted errors
+	shift 3
 	for number in $(seq 0 "$count"); do
 		wanted=some
 		[[ $number != 0 && " $* " != *" $number "* ]] || wanted=0
-		errors=$(found "$which" "$number")
+		errors=$(found "$model" "$which" "$number")
 		[[ -z $errors || $errors == 0 ]] || errors=some
 		if [ "$errors" != "$wanted" ]; then
-			echo "FAIL: order $which.$number: ${errors:-no result}, not $wanted"
+			echo "FAIL: $model $which.$number: ${errors:-no result}, not $wanted"
 			failed=1
 		fi
 	done
-	echo "order $which: $count orders left out, each found but those that others cover: ${*:-}"
+	echo "$model $which: $count orders left out, each found but those that others cover: ${*:-}"
 }
 
 for gated in 0 1; do
@@ -147,20 +150,22 @@ for broken in 1 2 3 4 5; do
 	is_missed far_notes -DBROKEN=$broken
 done
 
-if make_hand_overs; then
-	hand_over 1 11 2 4
-	hand_over 2 12
-	hand_over 3 6 1 6
-	hand_over 4 8 1 2 4 7
-	hand_over 5 7 4 6
-	hand_over 6 4 3 4
-	hand_over 7 2
-	hand_over 8 2
-	hand_over 9 2
-	hand_over 10 17 1 2 3 5 7 8 9 10 11
-	hand_over 11 3
-else
-	echo "FAIL: order.pml: no program"
-	failed=1
+if make_hand_overs order; then
+	hand_over order 1 11 2 4
+	hand_over order 2 12
+	hand_over order 3 6 1 6
+	hand_over order 4 8 1 2 4 7
+	hand_over order 5 7 4 6
+	hand_over order 6 4 3 4
+	hand_over order 7 2
+	hand_over order 8 2
+	hand_over order 9 2
+	hand_over order 10 17 1 2 3 5 7 8 9 10 11
+	hand_over order 11 3
+fi
+if make_hand_overs service_ring; then
+	hand_over service_ring 1 7
+	hand_over service_ring 2 8 5 6
+	hand_over service_ring 3 8
 fi
 exit "$failed"

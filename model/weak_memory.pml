@@ -26,7 +26,9 @@
 
 #define AGENTS 5
 #define WORDS  6
+#ifndef WRITES
 #define WRITES 5                        /* to one word; the first is what it begins with */
+#endif
 #define PLACES 3
 
 #define RELAXED 0

@@ -79,10 +79,10 @@ while read -r suite; do
 	grep -q "/$suite\( \|$\)" "$srcdir/tests/local.mk" ||
 		fail "docs/fences.md names $suite, which tests/local.mk does not build"
 done < <(grep -o 'test_[a-z_]*' "$doc" | sort -u)
-while read -r which number; do
-	count=$(sed -n "s/^	hand_over $which \([0-9]*\).*/\1/p" "$srcdir/model/check.sh")
+while read -r model which number; do
+	count=$(sed -n "s/^	hand_over $model $which \([0-9]*\).*/\1/p" "$srcdir/model/check.sh")
 	[ "$number" -le "${count:-0}" ] ||
-		fail "docs/fences.md names order $which.$number, which model/check.sh lacks"
-done < <(grep -o 'order [0-9]*\.[0-9]*' "$doc" | sed 's/order //; s/\./ /' | sort -u)
+		fail "docs/fences.md names $model $which.$number, which model/check.sh lacks"
+done < <(grep -oE '(order|service_ring) [0-9]+\.[0-9]+' "$doc" | tr . ' ' | sort -u)
 [ -s "$folder/used" ] || fail "no function was found that orders memory"
 exit "$failed"
