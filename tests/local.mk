@@ -341,6 +341,8 @@ EXTRA_DIST += $(product_tests) %D%/product/graph.py %D%/product/circles.txt \
 	model/far_notes.pml \
 	model/order.pml model/weak_memory.pml model/service_ring.pml \
 	%D%/run_test.sh %D%/check_ucx.sh %D%/run_gpu_tests.sh %D%/count_cases.sh \
+	%D%/fuzz/run.sh %D%/fuzz/fuzz_service_ring.c %D%/fuzz/fuzz_service_wire.c \
+	%D%/fuzz/make_corpus.c \
 	%D%/gpu/check_sanitizer.sh %D%/stub/fake_cuda.c %D%/stub/fake_nvml.c
 
 # The Python package's tests, and machines as hwloc XML: whole folders.
@@ -401,6 +403,11 @@ check-ucx: all
 		$(BASH) $(srcdir)/%D%/check_ucx.sh $(ucx_suites) \
 		$(addprefix $(srcdir)/,$(ucx_scripts))
 
+# Each fuzzer for FUZZ_SECONDS; 77: there is no clang to build them with.
+FUZZ_SECONDS = 60
+check-fuzz:
+	@$(BASH) $(srcdir)/%D%/fuzz/run.sh $(FUZZ_SECONDS) || test $$? = 77
+
 # For as long as CEOVERLAP_STRESS_SECONDS says.
 check-gpu-stress: all
 	@$(BASH) $(srcdir)/%D%/gpu/check_stress.sh
@@ -424,5 +431,5 @@ check-nodes-torture: all
 		$(BASH) $(srcdir)/%D%/run_test.sh %D%/system/nodes_torture && \
 		$(BASH) $(srcdir)/%D%/run_test.sh %D%/system/nodes_matrix
 
-.PHONY: check-nodes-torture check-nodes-loss check-suites check-threaded check-ucx check-gpu \
-	check-gpu-torch check-gpu-stress check-gpu-sanitizer
+.PHONY: check-nodes-torture check-nodes-loss check-suites check-threaded check-ucx check-fuzz \
+	check-gpu check-gpu-torch check-gpu-stress check-gpu-sanitizer
