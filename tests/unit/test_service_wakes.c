@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/futex.h"
 #include "testing.h"
 #include "unit/service_rig.h"
 
@@ -286,6 +287,36 @@ START_TEST(test_all_who_sleep_are_woken)
 }
 END_TEST
 
+/* Sleeps on the result of launch 1 as cei_service_wait() does, but looks again only when woken. */
+static void *sleep_without_naps(void *arg)
+{
+	const _Atomic uint64_t *done = &rig.up->done[1];
+	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
+	int *is_woken = arg;
+
+	atomic_fetch_add(&rig.down->n_waiters, N_THREADS);
+	while (!atomic_load(done) && cei_now_ns() < deadline)
+		cei_futex_wait_shared((const _Atomic uint32_t *)done, 0, deadline);
+	*is_woken = cei_now_ns() < deadline;
+	atomic_fetch_sub(&rig.down->n_waiters, N_THREADS);
+	return NULL;
+}
+
+START_TEST(test_an_end_wakes_who_sleeps)
+{
+	int is_woken = 0;
+	pthread_t thread;
+
+	ck_assert_uint_eq(service_rig_put(&rig, 0), 1);
+	thread = start(sleep_without_naps, &is_woken);
+	await_sleepers();
+	usleep(20000);                          /* until it sleeps, mostly */
+	service_rig_end(&rig, service_rig_take(&rig, 0), 0);
+	pthread_join(thread, NULL);
+	ck_assert(is_woken);
+}
+END_TEST
+
 START_TEST(test_who_spins_is_answered)
 {
 	struct waiter waiters[N_THREADS];
@@ -474,6 +505,7 @@ int main(void)
 	tcase_add_test(tcase, test_an_engine_that_dozes_is_not_slept_through);
 	tcase_add_test(tcase, test_processes);
 	tcase_add_test(tcase, test_all_who_sleep_are_woken);
+	tcase_add_test(tcase, test_an_end_wakes_who_sleeps);
 	tcase_add_test(tcase, test_who_spins_is_answered);
 	tcase_add_test(tcase, test_a_loss_ends_all_waits);
 	tcase_add_test(tcase, test_daemons_come_and_go);
