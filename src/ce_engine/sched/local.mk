@@ -5,6 +5,7 @@
 libceoverlap_core_la_SOURCES += \
 	%D%/admission.c %D%/admission.h \
 	%D%/expiry.c %D%/expiry.h \
+	%D%/flows.c %D%/flows.h \
 	%D%/launch.h \
 	%D%/ports.c %D%/ports.h \
 	%D%/queues.c %D%/queues.h \
