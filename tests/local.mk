@@ -126,6 +126,7 @@ pure_suites = \
 	%D%/unit/test_rails \
 	%D%/unit/test_split \
 	%D%/sim/test_sim_switch \
+	%D%/unit/test_shares \
 	%D%/sim/test_sim_machines \
 	%D%/sim/test_sim_program \
 	%D%/unit/test_cost_fit \
