@@ -313,12 +313,12 @@ static int could_go(const struct sim *sim, const struct cei_queue *queue)
 
 static void watch_idle(struct sim *sim, struct sim_engine *engine, uint32_t lane)
 {
-	const struct cei_lineup *lineup = engine->queues.lanes[lane];
+	const struct cei_waiting *waiting = &engine->queues.lanes[lane]->own;
 	uint64_t *since = &engine->lanes[lane].idle_since_ns;
 	uint32_t i, could = 0;
 
-	for (i = 0; !engine->lanes[lane].first && !could && i < CEI_QUEUES_LINKS; i++)
-		could = (lineup->is_used[0] >> i & 1) && could_go(sim, &lineup->free[0][i]);
+	for (i = 0; !engine->lanes[lane].first && !could && i < CEI_LINEUP_LINKS; i++)
+		could = (waiting->is_used[0] >> i & 1) && could_go(sim, &waiting->free[0][i]);
 	if (!could) {
 		*since = UINT64_MAX;
 		return;

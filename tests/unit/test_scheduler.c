@@ -321,7 +321,7 @@ START_TEST(test_cost_per_job_does_not_grow)
 	for (i = 0; i < 4; i++)
 		ck_assert_double_le(cost_of(GPUS, sizes[i]), GPUS - 1);
 	/* one engine has more links than it keeps queues for */
-	ck_assert_double_le(cost_of(CEI_MACHINE_GPUS_MAX, 10000), CEI_QUEUES_LINKS);
+	ck_assert_double_le(cost_of(CEI_MACHINE_GPUS_MAX, 10000), CEI_LINEUP_LINKS);
 }
 END_TEST
 

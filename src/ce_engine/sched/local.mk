@@ -7,6 +7,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/expiry.c %D%/expiry.h \
 	%D%/flows.c %D%/flows.h \
 	%D%/launch.h \
+	%D%/lineup.c %D%/lineup.h \
 	%D%/ports.c %D%/ports.h \
 	%D%/queues.c %D%/queues.h \
 	%D%/scheduler.c %D%/scheduler.h \

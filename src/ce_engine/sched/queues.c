@@ -5,30 +5,11 @@
 
 #include "ce_engine/sched/queues.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include <ceoverlap/ceoverlap.h>
 
-static struct cei_job *first_of(const struct cei_list *list)
-{
-	return cei_list_is_empty(list) ? NULL : CEI_OWNER(list->next, struct cei_job, node);
-}
-
 /* --- creating and freeing ------------------------------------------------ */
-
-static struct cei_lineup *create_lineup(void)
-{
-	struct cei_lineup *lineup = calloc(1, sizeof(*lineup));
-	uint32_t i;
-
-	if (!lineup)
-		return NULL;
-	for (i = 0; i < CEI_QUEUES_ORDERED; i++)
-		cei_list_init(&lineup->ordered[i]);
-	cei_list_init(&lineup->moving);
-	return lineup;
-}
 
 int cei_queues_init(struct cei_queues *queues, struct cei_ports *ports, uint32_t n_lanes,
 		    uint32_t credit)
@@ -41,7 +22,7 @@ int cei_queues_init(struct cei_queues *queues, struct cei_ports *ports, uint32_t
 int cei_queues_make_room(struct cei_queues *queues, uint32_t n_lanes)
 {
 	for (; queues->n_lanes < n_lanes; queues->n_lanes++) {
-		queues->lanes[queues->n_lanes] = create_lineup();
+		queues->lanes[queues->n_lanes] = cei_lineup_create();
 		if (!queues->lanes[queues->n_lanes])
 			return CEOV_ERR_NO_MEMORY;
 	}
@@ -51,7 +32,7 @@ int cei_queues_make_room(struct cei_queues *queues, uint32_t n_lanes)
 void cei_queues_fini(struct cei_queues *queues)
 {
 	while (queues->n_lanes)
-		free(queues->lanes[--queues->n_lanes]);
+		cei_lineup_destroy(queues->lanes[--queues->n_lanes]);
 	memset(queues, 0, sizeof(*queues));
 }
 
@@ -60,11 +41,11 @@ void cei_queues_fini(struct cei_queues *queues)
 /* The link's index in the table of links; where that is full, it shares another link's. */
 static uint8_t class_of(struct cei_queues *queues, const struct cei_machine_link *link)
 {
-	uint32_t begin = (uint32_t)((uintptr_t)link / sizeof(*link) % CEI_QUEUES_LINKS);
+	uint32_t begin = (uint32_t)((uintptr_t)link / sizeof(*link) % CEI_LINEUP_LINKS);
 	uint32_t i, at;
 
-	for (i = 0; i < CEI_QUEUES_LINKS; i++) {
-		at = (begin + i) % CEI_QUEUES_LINKS;
+	for (i = 0; i < CEI_LINEUP_LINKS; i++) {
+		at = (begin + i) % CEI_LINEUP_LINKS;
 		if (!queues->links[at])
 			queues->links[at] = link;
 		if (queues->links[at] == link)
@@ -81,56 +62,25 @@ static int is_free(const struct cei_queues *queues, const struct cei_job *job)
 		job->urgency != CEOV_URGENCY_URGENT;
 }
 
-static uint32_t free_index(const struct cei_job *job)
-{
-	return job->urgency == CEOV_URGENCY_BACKGROUND;
-}
-
-static struct cei_queue *queue_of(struct cei_queues *queues, const struct cei_job *job)
-{
-	return &queues->lanes[job->lane]->free[free_index(job)][job->class];
-}
-
 void cei_queues_add(struct cei_queues *queues, struct cei_job *job)
 {
-	struct cei_lineup *lineup = queues->lanes[job->lane];
-	struct cei_queue *queue;
+	int is_ordered = !is_free(queues, job);
 
 	cei_lane_set_add(&queues->has_waiting, job->lane);
 	job->state = CEI_JOB_WAITING;
-	if (!is_free(queues, job)) {
-		cei_list_append(&lineup->ordered[job->urgency], &job->node);
-		return;
-	}
-	job->class = class_of(queues, job->link);
-	queue = queue_of(queues, job);
-	if (!(lineup->is_used[free_index(job)] >> job->class & 1))
-		cei_list_init(&queue->jobs);
-	cei_list_append(&queue->jobs, &job->node);
-	queue->bytes += job->bytes;
-	lineup->is_used[free_index(job)] |= UINT64_C(1) << job->class;
-	cei_ports_wait(queues->ports, job->link, job->bytes);
+	job->class = is_ordered ? CEI_JOB_ORDERED : class_of(queues, job->link);
+	cei_lineup_add(queues->lanes[job->lane], job);
+	if (!is_ordered)
+		cei_ports_wait(queues->ports, job->link, job->bytes);
 }
 
 /* --- taking jobs out of the queues ---------------------------------------- */
 
 static void unqueue(struct cei_queues *queues, struct cei_job *job)
 {
-	struct cei_lineup *lineup = queues->lanes[job->lane];
-	struct cei_queue *queue;
-
-	cei_list_remove(&job->node);
-	if (!is_free(queues, job)) {
-		if (job->urgency == CEOV_URGENCY_BACKGROUND)
-			lineup->first_since_ns = 0;
-		return;
-	}
-	queue = queue_of(queues, job);
-	queue->bytes -= job->bytes;
-	queue->first_since_ns = 0;
-	if (cei_list_is_empty(&queue->jobs))
-		lineup->is_used[free_index(job)] &= ~(UINT64_C(1) << job->class);
-	cei_ports_unwait(queues->ports, job->link, job->bytes);
+	cei_lineup_remove(queues->lanes[job->lane], job);
+	if (job->class != CEI_JOB_ORDERED)
+		cei_ports_unwait(queues->ports, job->link, job->bytes);
 }
 
 /* When a job begins that is given to the lane now. */
@@ -155,13 +105,7 @@ static struct cei_job *move(struct cei_queues *queues, struct cei_job *job, uint
 	if (!lineup->n_moving)
 		lineup->begun_ns = start_ns;
 	cei_lane_set_add(&queues->has_moving, job->lane);
-	cei_list_append(&lineup->moving, &job->node);
-	lineup->n_moving++;
-	lineup->moving_ns += job->takes_ns;
-	if (job->urgency == CEOV_URGENCY_BACKGROUND) {
-		lineup->n_background++;
-		lineup->background_bytes += job->bytes;
-	}
+	cei_lineup_move(lineup, job);
 	return job;
 }
 
@@ -179,15 +123,6 @@ static struct cei_job *move_at_once(struct cei_queues *queues, struct cei_job *j
 		ends = cei_ports_book(queues->ports, &ask);
 	}
 	return move(queues, job, ask.start_ns, ends);
-}
-
-/* Whether the lane takes one more background job. */
-static int has_room(const struct cei_lineup *lineup, const struct cei_job *job)
-{
-	if (job->urgency != CEOV_URGENCY_BACKGROUND || !lineup->n_background)
-		return 1;
-	return lineup->n_background < CEI_QUEUES_BACKGROUND &&
-		lineup->background_bytes + job->bytes <= CEI_QUEUES_BACKGROUND_BYTES;
 }
 
 enum fit {                              /* how well a job's ports suit it */
@@ -225,16 +160,16 @@ static uint64_t free_by(uint64_t start_ns, uint64_t takes_ns)
 }
 
 static enum fit fit_of(struct cei_queues *queues, const struct cei_job *job,
-		       const struct choice *choice, uint64_t *first_since_ns)
+		       const struct choice *choice, struct cei_patience *first)
 {
 	uint64_t takes = cei_machine_link_ns(job->link, job->bytes);
 	uint64_t patience = CEI_QUEUES_PATIENCE * takes;
 
-	if (!*first_since_ns)
-		*first_since_ns = choice->now_ns;
+	if (!first->since_ns)
+		first->since_ns = choice->now_ns;
 	if (patience < CEI_QUEUES_PATIENCE_NS)
 		patience = CEI_QUEUES_PATIENCE_NS;
-	if (choice->now_ns - *first_since_ns > patience)
+	if (choice->now_ns - first->since_ns > patience)
 		return FIT_DUE;
 	if (cei_ports_are_free(queues->ports, job->link, free_by(choice->start_ns, takes)))
 		return FIT_FREE;
@@ -244,7 +179,7 @@ static enum fit fit_of(struct cei_queues *queues, const struct cei_job *job,
 
 static void look_at(struct cei_queues *queues, struct cei_queue *queue, struct choice *choice)
 {
-	struct cei_job *job = first_of(&queue->jobs);
+	struct cei_job *job = cei_job_first(&queue->jobs);
 	uint64_t weight;
 	enum fit fit;
 
@@ -252,9 +187,9 @@ static void look_at(struct cei_queues *queues, struct cei_queue *queue, struct c
 	if (job->ready_ns < choice->oldest_ns)
 		choice->oldest_ns = job->ready_ns;
 	if (!choice->may_go || choice->fit == FIT_DUE ||
-	    !has_room(queues->lanes[job->lane], job))
+	    !cei_lineup_has_room(queues->lanes[job->lane], job))
 		return;
-	fit = fit_of(queues, job, choice, &queue->first_since_ns);
+	fit = fit_of(queues, job, choice, &queue->first);
 	weight = cei_ports_weight_ns(queues->ports, job->link) +
 		cei_machine_link_ns(job->link, queue->bytes) / CEI_QUEUES_SPREAD;
 	if (fit == FIT_BUSY || (fit != FIT_DUE && !is_better(choice, job, weight)))
@@ -265,41 +200,41 @@ static void look_at(struct cei_queues *queues, struct cei_queue *queue, struct c
 }
 
 /* Whether jobs wait for one link only here, and no other engine waits for its ports. */
-static int is_alone(const struct cei_queues *queues, const struct cei_lineup *lineup,
+static int is_alone(const struct cei_queues *queues, const struct cei_waiting *waiting,
 		    uint32_t index)
 {
-	uint64_t used = lineup->is_used[index];
+	uint64_t used = waiting->is_used[index];
 	const struct cei_queue *queue;
 
 	if (used & (used - 1))
 		return 0;
-	queue = &lineup->free[index][__builtin_ctzll(used)];
-	return cei_ports_wait_is(queues->ports, first_of(&queue->jobs)->link, queue->bytes);
+	queue = &waiting->free[index][__builtin_ctzll(used)];
+	return cei_ports_wait_is(queues->ports, cei_job_first(&queue->jobs)->link, queue->bytes);
 }
 
 /* Whether a lane whose next job would begin at start_ns should get it now. */
-static int wants_work(const struct cei_queues *queues, const struct cei_lineup *lineup,
+static int wants_work(const struct cei_queues *queues, const struct cei_waiting *waiting,
 		      uint32_t index, const struct choice *choice)
 {
 	uint64_t ahead = choice->start_ns - choice->now_ns;
 
 	if (ahead <= CEI_QUEUES_AHEAD_NS)
 		return 1;
-	return ahead <= CEI_QUEUES_ALONE_NS && is_alone(queues, lineup, index);
+	return ahead <= CEI_QUEUES_ALONE_NS && is_alone(queues, waiting, index);
 }
 
-static struct choice choose(struct cei_queues *queues, struct cei_lineup *lineup,
+static struct choice choose(struct cei_queues *queues, struct cei_waiting *waiting,
 			    uint32_t index, uint64_t now_ns)
 {
 	struct choice choice = { .now_ns = now_ns, .oldest_ns = UINT64_MAX };
-	uint64_t used = lineup->is_used[index];
+	uint64_t used = waiting->is_used[index];
 
 	if (!used)
 		return choice;
-	choice.start_ns = start_on(lineup, now_ns);
-	choice.may_go = wants_work(queues, lineup, index, &choice);
+	choice.start_ns = start_on(waiting->lineup, now_ns);
+	choice.may_go = wants_work(queues, waiting, index, &choice);
 	for (; used; used &= used - 1)
-		look_at(queues, &lineup->free[index][__builtin_ctzll(used)], &choice);
+		look_at(queues, &waiting->free[index][__builtin_ctzll(used)], &choice);
 	return choice;
 }
 
@@ -324,38 +259,38 @@ static struct cei_job *move_free(struct cei_queues *queues, const struct choice 
 }
 
 /* Dispatches the first job of an ordered queue; NULL: it has to wait. */
-static struct cei_job *move_ordered(struct cei_queues *queues, struct cei_lineup *lineup,
+static struct cei_job *move_ordered(struct cei_queues *queues, struct cei_waiting *waiting,
 				    struct cei_job *job, uint64_t now_ns)
 {
 	struct choice choice = { .now_ns = now_ns, .job = job };
 
 	if (job->urgency != CEOV_URGENCY_BACKGROUND || !queues->ports || !job->link)
 		return move_at_once(queues, job, now_ns);
-	choice.start_ns = start_on(lineup, now_ns);
+	choice.start_ns = start_on(waiting->lineup, now_ns);
 	if (choice.start_ns - now_ns > CEI_QUEUES_AHEAD_NS)
 		return NULL;
-	choice.fit = fit_of(queues, job, &choice, &lineup->first_since_ns);
+	choice.fit = fit_of(queues, job, &choice, &waiting->first[job->urgency]);
 	return move_free(queues, &choice);
 }
 
-static struct cei_job *take_urgency(struct cei_queues *queues, struct cei_lineup *lineup,
+static struct cei_job *take_urgency(struct cei_queues *queues, struct cei_waiting *waiting,
 				    uint32_t urgency, uint64_t now_ns)
 {
-	struct cei_job *ordered = first_of(&lineup->ordered[urgency]);
+	struct cei_job *ordered = cei_job_first(&waiting->ordered[urgency]);
 	struct cei_job *job = NULL;
 	struct choice choice;
 
-	if (ordered && !has_room(lineup, ordered))
+	if (ordered && !cei_lineup_has_room(waiting->lineup, ordered))
 		ordered = NULL;
 	if (urgency == CEOV_URGENCY_URGENT)
 		return ordered ? move_at_once(queues, ordered, now_ns) : NULL;
-	choice = choose(queues, lineup, urgency == CEOV_URGENCY_BACKGROUND, now_ns);
+	choice = choose(queues, waiting, urgency == CEOV_URGENCY_BACKGROUND, now_ns);
 	if (ordered && ordered->ready_ns <= choice.oldest_ns)
-		return move_ordered(queues, lineup, ordered, now_ns);
+		return move_ordered(queues, waiting, ordered, now_ns);
 	if (choice.job)
 		job = move_free(queues, &choice);
 	if (!job && ordered && ordered->ready_ns - choice.oldest_ns <= CEI_QUEUES_OVERTAKE_NS)
-		return move_ordered(queues, lineup, ordered, now_ns);
+		return move_ordered(queues, waiting, ordered, now_ns);
 	return job;
 }
 
@@ -363,7 +298,7 @@ static struct cei_job *take_urgency(struct cei_queues *queues, struct cei_lineup
  * ports yet. */
 static void settle_late(struct cei_queues *queues, struct cei_lineup *lineup, uint64_t now_ns)
 {
-	struct cei_job *job = first_of(&lineup->moving);
+	struct cei_job *job = cei_job_first(&lineup->moving);
 
 	if (lineup->begun_ns + job->takes_ns >= now_ns)
 		return;
@@ -386,32 +321,22 @@ void cei_queues_settle(struct cei_queues *queues, uint64_t now_ns)
 		settle_late(queues, queues->lanes[lane], now_ns);
 }
 
-static int has_waiting(const struct cei_lineup *lineup)
-{
-	uint32_t i;
-
-	for (i = 0; i < CEI_QUEUES_ORDERED; i++)
-		if (!cei_list_is_empty(&lineup->ordered[i]))
-			return 1;
-	return lineup->is_used[0] || lineup->is_used[1];
-}
-
 struct cei_job *cei_queues_take(struct cei_queues *queues, uint32_t lane, uint64_t now_ns)
 {
 	struct cei_lineup *lineup = queues->lanes[lane];
 	struct cei_job *job;
 
-	if (!has_waiting(lineup)) {
+	if (cei_list_is_empty(&lineup->clients)) {
 		cei_lane_set_remove(&queues->has_waiting, lane);
 		return NULL;
 	}
 	if (lineup->n_moving >= queues->credit)
 		return NULL;
-	job = take_urgency(queues, lineup, CEOV_URGENCY_URGENT, now_ns);
+	job = take_urgency(queues, &lineup->own, CEOV_URGENCY_URGENT, now_ns);
 	if (!job)
-		job = take_urgency(queues, lineup, CEOV_URGENCY_NORMAL, now_ns);
+		job = take_urgency(queues, &lineup->own, CEOV_URGENCY_NORMAL, now_ns);
 	if (!job)
-		job = take_urgency(queues, lineup, CEOV_URGENCY_BACKGROUND, now_ns);
+		job = take_urgency(queues, &lineup->own, CEOV_URGENCY_BACKGROUND, now_ns);
 	return job;
 }
 
@@ -420,7 +345,7 @@ struct cei_job *cei_queues_take(struct cei_queues *queues, uint32_t lane, uint64
 /* The lane's next job begins now, so its end and its reservations can be corrected. */
 static void settle_next(struct cei_queues *queues, struct cei_lineup *lineup, uint64_t now_ns)
 {
-	struct cei_job *job = first_of(&lineup->moving);
+	struct cei_job *job = cei_job_first(&lineup->moving);
 
 	lineup->begun_ns = now_ns;
 	if (!job || !job->ends_ns)
@@ -432,16 +357,11 @@ static void settle_next(struct cei_queues *queues, struct cei_lineup *lineup, ui
 static void stop_moving(struct cei_queues *queues, struct cei_job *job, uint64_t now_ns)
 {
 	struct cei_lineup *lineup = queues->lanes[job->lane];
-	int was_first = first_of(&lineup->moving) == job;
+	int was_first = cei_job_first(&lineup->moving) == job;
 
-	cei_list_remove(&job->node);
-	if (!--lineup->n_moving)
+	cei_lineup_stop(lineup, job);
+	if (!lineup->n_moving)
 		cei_lane_set_remove(&queues->has_moving, job->lane);
-	lineup->moving_ns -= job->takes_ns;
-	if (job->urgency == CEOV_URGENCY_BACKGROUND) {
-		lineup->n_background--;
-		lineup->background_bytes -= job->bytes;
-	}
 	if (job->ends_ns > now_ns)
 		cei_ports_move(queues->ports, job->link, job->ends_ns, now_ns);
 	if (was_first)

@@ -20,7 +20,7 @@
  * - a link that no other engine contends for gets work further ahead;
  * - a job that was passed over for long is dispatched in any case.
  *
- * Background jobs leave room: see CEI_QUEUES_BACKGROUND. Those that keep their order wait
+ * Background jobs leave room: see CEI_LINEUP_BACKGROUND. Those that keep their order wait
  * for their ports, too: otherwise engines that urgent jobs brought out of step would
  * collide from then on.
  */
@@ -28,11 +28,8 @@
 #include <stdint.h>
 
 #include "base/lane_set.h"
-#include "base/list.h"
+#include "ce_engine/sched/lineup.h"
 #include "ce_engine/sched/ports.h"
-
-/* links with queues of their own; further links share queues, and wait for each other */
-#define CEI_QUEUES_LINKS 64u
 
 /* A lane gets its next job when its remaining work takes less than this: more than the time
  * to see a completion and to submit. */
@@ -71,60 +68,12 @@
 /* Ordered jobs may overtake jobs that have waited up to this much longer. */
 #define CEI_QUEUES_OVERTAKE_NS UINT64_C(1000000)
 
-/* Limits of background jobs on a lane: their number, and their bytes together, unless there
- * is only one. */
-#define CEI_QUEUES_BACKGROUND       2u
-#define CEI_QUEUES_BACKGROUND_BYTES (UINT64_C(32) << 20)
-
-enum cei_job_state { CEI_JOB_IDLE, CEI_JOB_WAITING, CEI_JOB_MOVING };
-
-struct cei_job {
-	const struct cei_machine_link *link;    /* NULL: its ports are not known */
-	uint64_t        bytes;
-	uint64_t        ready_ns;       /* when it became ready */
-	uint16_t        lane;
-	uint16_t        turn;           /* tie-breaker among equally good jobs: the least goes
-					 * first */
-	uint8_t         urgency;        /* enum ceov_urgency */
-	uint8_t         keeps_order;
-	uint8_t         state;          /* queues: enum cei_job_state */
-	uint8_t         class;          /* queues: its link's index in `links` */
-	struct cei_list node;           /* queues: while not IDLE */
-	uint64_t        takes_ns;       /* while MOVING: its expected time, ... */
-	uint64_t        ends_ns;        /* ... and the end of its port reservation; 0: it has
-					 * none */
-};
-
-struct cei_queue {                      /* the jobs of one link */
-	struct cei_list jobs;
-	uint64_t        bytes;
-	uint64_t        first_since_ns; /* since when its first job stands first; 0: not determined
-					 * yet */
-};
-
-#define CEI_QUEUES_ORDERED 3u           /* one queue per urgency */
-#define CEI_QUEUES_FREE    2u           /* sets of queues for normal and for background jobs */
-
-struct cei_lineup {                     /* the jobs of one lane */
-	struct cei_list  ordered[CEI_QUEUES_ORDERED];
-	uint64_t         first_since_ns;/* the same for ordered background jobs */
-	uint64_t         is_used[CEI_QUEUES_FREE];      /* bit i: queue i has jobs */
-	struct cei_list  moving;        /* oldest first */
-	uint32_t         n_moving;
-	uint32_t         n_background;  /* background jobs among them, ... */
-	uint64_t         background_bytes;
-	uint64_t         begun_ns;      /* when the oldest one began, as far as known */
-	uint64_t         moving_ns;     /* expected time of all of them */
-	struct cei_queue free[CEI_QUEUES_FREE][CEI_QUEUES_LINKS];       /* lists are initialised
-									 * at first use */
-};
-
 struct cei_queues {
 	struct cei_ports  *ports;       /* NULL: no link's ports are known */
 	uint32_t           credit;      /* most jobs that may be moving on a lane */
 	struct cei_lane_set has_waiting;/* lanes for which jobs wait */
 	struct cei_lane_set has_moving; /* lanes on which jobs move */
-	const struct cei_machine_link *links[CEI_QUEUES_LINKS];
+	const struct cei_machine_link *links[CEI_LINEUP_LINKS];
 	uint64_t           n_looks;     /* number of jobs ever compared: the cost of decisions */
 	uint32_t           n_lanes;     /* lanes for which there is room; see make_room */
 	struct cei_lineup *lanes[CEI_LANES_MAX];
