@@ -127,6 +127,7 @@ pure_suites = \
 	%D%/unit/test_split \
 	%D%/sim/test_sim_switch \
 	%D%/unit/test_shares \
+	%D%/sim/test_sim_flows \
 	%D%/sim/test_sim_machines \
 	%D%/sim/test_sim_program \
 	%D%/unit/test_cost_fit \
@@ -304,6 +305,7 @@ libtesting_la_SOURCES = \
 	%D%/unit/nodes_rig.c %D%/unit/nodes_rig.h \
 	%D%/unit/executor_fixture.c %D%/unit/executor_fixture.h \
 	%D%/sim/sim.c %D%/sim/sim.h \
+	%D%/sim/sim_client.c %D%/sim/sim_client.h \
 	%D%/sim/sim_program.c %D%/sim/sim_program.h \
 	%D%/conformance/backend_conformance.c %D%/conformance/backend_conformance.h \
 	%D%/conformance/backend_rig.c %D%/conformance/backend_rig.h \

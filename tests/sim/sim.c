@@ -90,8 +90,31 @@ void sim_destroy(struct sim *sim)
 
 	for (i = 0; i < sim->machine->n_gpus; i++)
 		cei_queues_fini(&sim->engines[i].queues);
+	cei_flows_destroy(sim->flows);
 	cei_ports_destroy(sim->ports);
 	free(sim);
+}
+
+void sim_share(struct sim *sim)
+{
+	struct cei_report report;
+	uint32_t i;
+
+	cei_report_init(&report, NULL, NULL);
+	ck_assert_int_eq(cei_flows_create(&report, sim->machine->n_ports, &sim->flows), 0);
+	cei_report_fini(&report);
+	for (i = 0; i < sim->machine->n_gpus; i++)
+		cei_queues_share(&sim->engines[i].queues, sim->flows);
+}
+
+uint32_t sim_open_client(struct sim *sim, const struct cei_flows_limits *limits)
+{
+	uint32_t i, slot = 0;
+
+	ck_assert_int_eq(cei_flows_open(sim->flows, limits, &slot), 0);
+	for (i = 0; i < sim->machine->n_gpus; i++)
+		ck_assert_int_eq(cei_queues_admit(&sim->engines[i].queues, slot), 0);
+	return slot;
 }
 
 void sim_ask(const struct sim *sim, struct sim_copy *copy, uint32_t from, uint32_t to)

@@ -68,6 +68,7 @@ struct sim_outcome {
 struct sim {
 	const struct cei_machine *machine;
 	struct cei_ports  *ports;       /* the product's port reservations */
+	struct cei_flows  *flows;       /* what clients use; NULL: there is one client */
 	uint64_t           seed;        /* seed of the noise */
 	uint64_t           begin_ns;
 	uint64_t           now_ns;
@@ -87,6 +88,12 @@ struct cei_machine *sim_machine_switch(uint32_t n_gpus, uint64_t bytes_per_s, ui
  * first served. */
 struct sim *sim_create(const struct cei_machine *machine, int has_scheduler, uint64_t seed);
 void        sim_destroy(struct sim *sim);
+
+/* Several clients may share the engines; before any copy is added. */
+void sim_share(struct sim *sim);
+
+/* Opens a client's slot, with room on all lanes. Returns the slot. */
+uint32_t sim_open_client(struct sim *sim, const struct cei_flows_limits *limits);
 
 /* Prepares a copy between two places by the engine of a GPU at one of them. The caller owns the
  * copy's memory. */

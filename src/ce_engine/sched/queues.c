@@ -5,11 +5,24 @@
 
 #include "ce_engine/sched/queues.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include <ceoverlap/ceoverlap.h>
 
 /* --- creating and freeing ------------------------------------------------ */
+
+/* Makes room on a new lane for all clients that have room on the others. */
+static int admit_all(const struct cei_queues *queues, struct cei_lineup *lineup)
+{
+	uint32_t i;
+	int r = 0;
+
+	for (i = 1; !r && i < CEI_FLOWS_SLOTS; i++)
+		if (queues->admitted[i / 64] >> i % 64 & 1)
+			r = cei_lineup_admit(lineup, i);
+	return r;
+}
 
 int cei_queues_init(struct cei_queues *queues, struct cei_ports *ports, uint32_t n_lanes,
 		    uint32_t credit)
@@ -19,13 +32,36 @@ int cei_queues_init(struct cei_queues *queues, struct cei_ports *ports, uint32_t
 	return cei_queues_make_room(queues, n_lanes);
 }
 
+void cei_queues_share(struct cei_queues *queues, struct cei_flows *flows)
+{
+	queues->flows = flows;
+}
+
 int cei_queues_make_room(struct cei_queues *queues, uint32_t n_lanes)
 {
+	struct cei_lineup *lineup;
+
 	for (; queues->n_lanes < n_lanes; queues->n_lanes++) {
-		queues->lanes[queues->n_lanes] = cei_lineup_create();
-		if (!queues->lanes[queues->n_lanes])
+		lineup = cei_lineup_create();
+		if (!lineup)
 			return CEOV_ERR_NO_MEMORY;
+		if (admit_all(queues, lineup)) {
+			cei_lineup_destroy(lineup);
+			return CEOV_ERR_NO_MEMORY;
+		}
+		queues->lanes[queues->n_lanes] = lineup;
 	}
+	return 0;
+}
+
+int cei_queues_admit(struct cei_queues *queues, uint32_t slot)
+{
+	uint32_t i;
+
+	for (i = 0; i < queues->n_lanes; i++)
+		if (cei_lineup_admit(queues->lanes[i], slot))
+			return CEOV_ERR_NO_MEMORY;
+	queues->admitted[slot / 64] |= UINT64_C(1) << slot % 64;
 	return 0;
 }
 
@@ -62,6 +98,11 @@ static int is_free(const struct cei_queues *queues, const struct cei_job *job)
 		job->urgency != CEOV_URGENCY_URGENT;
 }
 
+static uint32_t flow_of(const struct cei_job *job)
+{
+	return job->client * CEI_FLOW_CLASSES + cei_job_flow_class(job);
+}
+
 void cei_queues_add(struct cei_queues *queues, struct cei_job *job)
 {
 	int is_ordered = !is_free(queues, job);
@@ -72,6 +113,8 @@ void cei_queues_add(struct cei_queues *queues, struct cei_job *job)
 	cei_lineup_add(queues->lanes[job->lane], job);
 	if (!is_ordered)
 		cei_ports_wait(queues->ports, job->link, job->bytes);
+	if (queues->flows && job->link)
+		cei_flows_wait(queues->flows, job->link, flow_of(job));
 }
 
 /* --- taking jobs out of the queues ---------------------------------------- */
@@ -81,6 +124,8 @@ static void unqueue(struct cei_queues *queues, struct cei_job *job)
 	cei_lineup_remove(queues->lanes[job->lane], job);
 	if (job->class != CEI_JOB_ORDERED)
 		cei_ports_unwait(queues->ports, job->link, job->bytes);
+	if (queues->flows && job->link)
+		cei_flows_unwait(queues->flows, job->link, flow_of(job));
 }
 
 /* When a job begins that is given to the lane now. */
@@ -93,15 +138,45 @@ static uint64_t start_on(const struct cei_lineup *lineup, uint64_t now_ns)
 	return start > now_ns ? start : now_ns;
 }
 
+/* The time of a job for its flow's account; where its ports are not known, an estimate. */
+static uint64_t account_ns(const struct cei_job *job)
+{
+	return job->link ? job->takes_ns : job->bytes / CEI_QUEUES_BYTES_PER_NS;
+}
+
+/* Puts a job that goes on the account of its flow, which then stands last among those of equal
+ * rights. */
+static void serve(struct cei_queues *queues, const struct cei_job *job)
+{
+	struct cei_waiting *waiting = queues->lanes[job->lane]->waiting[job->client];
+	const struct cei_decision *decision = &queues->decision;
+	struct cei_flows_use use = { job->link, flow_of(job), decision->is_urgent,
+				     account_ns(job), decision->now_ns };
+	struct cei_shares_use share = { .is_urgent = decision->is_urgent };
+
+	share.service = cei_flows_service(queues->flows, use.flow, use.takes_ns);
+	share.credit = cei_flows_service(queues->flows, use.flow, CEI_FLOWS_CREDIT_NS);
+	cei_shares_serve(&waiting->lineup->shares,
+			 &waiting->start[use.flow % CEI_FLOW_CLASSES], &share);
+	cei_shares_go_on(&waiting->lineup->shares, decision->now_ns);
+	cei_flows_charge(queues->flows, job->client, job->bytes, decision->now_ns);
+	if (job->link)
+		cei_flows_serve(queues->flows, &use);
+	cei_list_remove(&waiting->link);
+	cei_list_append(&waiting->lineup->clients, &waiting->link);
+}
+
 static struct cei_job *move(struct cei_queues *queues, struct cei_job *job, uint64_t start_ns,
 			    uint64_t ends_ns)
 {
 	struct cei_lineup *lineup = queues->lanes[job->lane];
 
-	unqueue(queues, job);
-	job->state = CEI_JOB_MOVING;
 	job->takes_ns = job->link ? cei_machine_link_ns(job->link, job->bytes) : 0;
 	job->ends_ns = ends_ns;
+	if (queues->flows)
+		serve(queues, job);
+	unqueue(queues, job);
+	job->state = CEI_JOB_MOVING;
 	if (!lineup->n_moving)
 		lineup->begun_ns = start_ns;
 	cei_lane_set_add(&queues->has_moving, job->lane);
@@ -114,11 +189,13 @@ static struct cei_job *move(struct cei_queues *queues, struct cei_job *job, uint
 static struct cei_job *move_at_once(struct cei_queues *queues, struct cei_job *job,
 				    uint64_t now_ns)
 {
+	const struct cei_decision *decision = &queues->decision;
 	struct cei_ports_ask ask = { .link = job->link };
 	uint64_t ends = 0;
 
 	ask.start_ns = start_on(queues->lanes[job->lane], now_ns);
-	if (queues->ports && job->link && !cei_ports_are_quiet(queues->ports)) {
+	if (queues->ports && job->link && !decision->is_urgent &&
+	    (decision->is_shared || !cei_ports_are_quiet(queues->ports))) {
 		ask.takes_ns = cei_machine_link_ns(job->link, job->bytes);
 		ends = cei_ports_book(queues->ports, &ask);
 	}
@@ -159,6 +236,34 @@ static uint64_t free_by(uint64_t start_ns, uint64_t takes_ns)
 	return start_ns + (part > CEI_QUEUES_MEET_NS ? part : CEI_QUEUES_MEET_NS);
 }
 
+/* Whether a job leaves its ports, which are free, to other flows that wait for them. */
+static int yields(const struct cei_queues *queues, const struct cei_job *job,
+		  struct cei_patience *first, uint64_t takes_ns)
+{
+	uint64_t now = queues->decision.now_ns;
+	uint32_t flow = flow_of(job);
+
+	if (!queues->decision.is_shared ||
+	    cei_flows_lead(queues->flows, job->link, flow, now) <=
+	    CEI_QUEUES_LEAD * cei_flows_service(queues->flows, flow, takes_ns)) {
+		first->yields_since_ns = 0;
+		return 0;
+	}
+	if (!first->yields_since_ns)
+		first->yields_since_ns = now;
+	return now - first->yields_since_ns <= takes_ns / CEI_QUEUES_YIELD_PART;
+}
+
+/* How long a job's ports may be busy so that it is worth waiting for. Of several clients, all lanes
+ * keep to the same order for longer. */
+static uint64_t soon_ns(const struct cei_queues *queues, const struct cei_job *job,
+			uint64_t takes_ns)
+{
+	if (queues->decision.is_shared && job->class == CEI_JOB_ORDERED)
+		return takes_ns;
+	return takes_ns / CEI_QUEUES_HOLD_PART;
+}
+
 static enum fit fit_of(struct cei_queues *queues, const struct cei_job *job,
 		       const struct choice *choice, struct cei_patience *first)
 {
@@ -172,9 +277,10 @@ static enum fit fit_of(struct cei_queues *queues, const struct cei_job *job,
 	if (choice->now_ns - first->since_ns > patience)
 		return FIT_DUE;
 	if (cei_ports_are_free(queues->ports, job->link, free_by(choice->start_ns, takes)))
-		return FIT_FREE;
+		return yields(queues, job, first, takes) ? FIT_BUSY : FIT_FREE;
+	first->yields_since_ns = 0;
 	return cei_ports_are_free(queues->ports, job->link, choice->start_ns +
-				  takes / CEI_QUEUES_HOLD_PART) ? FIT_SOON : FIT_BUSY;
+				  soon_ns(queues, job, takes)) ? FIT_SOON : FIT_BUSY;
 }
 
 static void look_at(struct cei_queues *queues, struct cei_queue *queue, struct choice *choice)
@@ -206,7 +312,7 @@ static int is_alone(const struct cei_queues *queues, const struct cei_waiting *w
 	uint64_t used = waiting->is_used[index];
 	const struct cei_queue *queue;
 
-	if (used & (used - 1))
+	if (used & (used - 1) || queues->decision.is_shared)
 		return 0;
 	queue = &waiting->free[index][__builtin_ctzll(used)];
 	return cei_ports_wait_is(queues->ports, cei_job_first(&queue->jobs)->link, queue->bytes);
@@ -248,10 +354,12 @@ static struct cei_job *move_free(struct cei_queues *queues, const struct choice 
 
 	if (choice->fit == FIT_DUE)
 		return move_at_once(queues, job, choice->now_ns);
+	ask.takes_ns = cei_machine_link_ns(job->link, job->bytes);
+	if (choice->fit != FIT_BUSY)
+		queues->decision.soon_ns = ask.takes_ns;
 	if (choice->fit != FIT_FREE)
 		return NULL;
 	ask.start_ns = choice->start_ns;
-	ask.takes_ns = cei_machine_link_ns(job->link, job->bytes);
 	ask.by_ns = free_by(ask.start_ns, ask.takes_ns);
 	if (cei_ports_take(queues->ports, &ask, &ends))
 		return NULL;
@@ -263,8 +371,9 @@ static struct cei_job *move_ordered(struct cei_queues *queues, struct cei_waitin
 				    struct cei_job *job, uint64_t now_ns)
 {
 	struct choice choice = { .now_ns = now_ns, .job = job };
+	int is_patient = queues->decision.is_shared || job->urgency == CEOV_URGENCY_BACKGROUND;
 
-	if (job->urgency != CEOV_URGENCY_BACKGROUND || !queues->ports || !job->link)
+	if (!is_patient || !queues->ports || !job->link)
 		return move_at_once(queues, job, now_ns);
 	choice.start_ns = start_on(waiting->lineup, now_ns);
 	if (choice.start_ns - now_ns > CEI_QUEUES_AHEAD_NS)
@@ -283,7 +392,7 @@ static struct cei_job *take_urgency(struct cei_queues *queues, struct cei_waitin
 	if (ordered && !cei_lineup_has_room(waiting->lineup, ordered))
 		ordered = NULL;
 	if (urgency == CEOV_URGENCY_URGENT)
-		return ordered ? move_at_once(queues, ordered, now_ns) : NULL;
+		return ordered ? move_ordered(queues, waiting, ordered, now_ns) : NULL;
 	choice = choose(queues, waiting, urgency == CEOV_URGENCY_BACKGROUND, now_ns);
 	if (ordered && ordered->ready_ns <= choice.oldest_ns)
 		return move_ordered(queues, waiting, ordered, now_ns);
@@ -321,9 +430,68 @@ void cei_queues_settle(struct cei_queues *queues, uint64_t now_ns)
 		settle_late(queues, queues->lanes[lane], now_ns);
 }
 
+/* Normal jobs, and urgent ones before them. */
+static struct cei_job *take_normal(struct cei_queues *queues, struct cei_waiting *waiting,
+				   uint64_t now_ns)
+{
+	struct cei_job *job = take_urgency(queues, waiting, CEOV_URGENCY_URGENT, now_ns);
+
+	return job ? job : take_urgency(queues, waiting, CEOV_URGENCY_NORMAL, now_ns);
+}
+
+/* --- between several clients ------------------------------------------------ */
+
+/* Takes the client's first urgent job if there is urgent time for it. */
+static struct cei_job *take_urgent(struct cei_queues *queues, const struct cei_waiting *waiting,
+				   uint64_t now_ns)
+{
+	struct cei_job *job = cei_job_first(&waiting->ordered[CEOV_URGENCY_URGENT]);
+
+	if (!job || !job->link ||
+	    !cei_flows_use_urgent(queues->flows, job->link,
+				  cei_machine_link_ns(job->link, job->bytes), now_ns))
+		return NULL;
+	queues->decision.is_urgent = 1;
+	job = move_at_once(queues, job, now_ns);
+	queues->decision.is_urgent = 0;
+	return job;
+}
+
+static struct cei_job *take_in_turn(struct cei_queues *queues, struct cei_lineup *lineup,
+				    uint64_t now_ns)
+{
+	struct cei_lineup_flow entries[CEI_FLOWS];
+	uint32_t i, n = cei_lineup_flows(lineup, queues->flows, now_ns, entries);
+	uint64_t *soon_ns = &queues->decision.soon_ns;
+	struct cei_job *job = NULL;
+
+	for (i = 0; !job && i < n; i++)
+		if (entries[i].class == CEI_FLOW_NORMAL)
+			job = take_urgent(queues, entries[i].waiting, now_ns);
+	*soon_ns = 0;
+	for (i = 0; !job && i < n; i++) {
+		if (entries[i].class == CEI_FLOW_NORMAL)
+			job = take_normal(queues, entries[i].waiting, now_ns);
+		else
+			job = take_urgency(queues, entries[i].waiting, CEOV_URGENCY_BACKGROUND,
+					   now_ns);
+		if (!job && *soon_ns && cei_shares_hold(&lineup->shares, *soon_ns, now_ns))
+			break;
+	}
+	return job;
+}
+
+/* Whether the lane's jobs go in the turns of their clients. */
+static int is_shared(const struct cei_queues *queues, const struct cei_lineup *lineup)
+{
+	return cei_flows_are_shared(queues->flows) ||
+		lineup->clients.next != lineup->clients.previous;
+}
+
 struct cei_job *cei_queues_take(struct cei_queues *queues, uint32_t lane, uint64_t now_ns)
 {
 	struct cei_lineup *lineup = queues->lanes[lane];
+	struct cei_waiting *waiting;
 	struct cei_job *job;
 
 	if (cei_list_is_empty(&lineup->clients)) {
@@ -332,12 +500,17 @@ struct cei_job *cei_queues_take(struct cei_queues *queues, uint32_t lane, uint64
 	}
 	if (lineup->n_moving >= queues->credit)
 		return NULL;
-	job = take_urgency(queues, &lineup->own, CEOV_URGENCY_URGENT, now_ns);
-	if (!job)
-		job = take_urgency(queues, &lineup->own, CEOV_URGENCY_NORMAL, now_ns);
-	if (!job)
-		job = take_urgency(queues, &lineup->own, CEOV_URGENCY_BACKGROUND, now_ns);
-	return job;
+	waiting = CEI_OWNER(lineup->clients.next, struct cei_waiting, link);
+	if (queues->flows) {
+		queues->decision.now_ns = now_ns;
+		queues->decision.is_shared = is_shared(queues, lineup);
+		if (queues->decision.is_shared)
+			return take_in_turn(queues, lineup, now_ns);
+		if (!cei_flows_may_go(queues->flows, waiting->client, now_ns))
+			return NULL;
+	}
+	job = take_normal(queues, waiting, now_ns);
+	return job ? job : take_urgency(queues, waiting, CEOV_URGENCY_BACKGROUND, now_ns);
 }
 
 /* --- removing jobs ---------------------------------------------------------- */
@@ -366,6 +539,8 @@ static void stop_moving(struct cei_queues *queues, struct cei_job *job, uint64_t
 		cei_ports_move(queues->ports, job->link, job->ends_ns, now_ns);
 	if (was_first)
 		settle_next(queues, lineup, now_ns);
+	if (queues->flows)
+		cei_flows_count(queues->flows, job->link, job->client, job->urgency, job->bytes);
 }
 
 void cei_queues_leave(struct cei_queues *queues, struct cei_job *job, uint64_t now_ns)

@@ -23,11 +23,25 @@
  * Background jobs leave room: see CEI_LINEUP_BACKGROUND. Those that keep their order wait
  * for their ports, too: otherwise engines that urgent jobs brought out of step would
  * collide from then on.
+ *
+ * Where several clients share the engines (flows.h), each has queues of its own, and their flows go
+ * in turn (shares.h); within a client the rules above hold. Further:
+ *
+ * - a flow that received more than others which wait for the same port leaves the port to them for
+ * a moment, even if they wait for other lanes: see CEI_QUEUES_LEAD;
+ * - jobs that keep their order wait for their ports and reserve them, and no link gets work further
+ * ahead: so clients do not disturb each other's rotations, and no client has more than one job
+ * queued behind the one that moves;
+ * - urgent jobs go before those of all clients and reserve nothing while their ports have urgent
+ * time left, since they are short and other lanes should not change their order for them; beyond
+ * that they go in turn;
+ * - a client goes no faster than its limit.
  */
 
 #include <stdint.h>
 
 #include "base/lane_set.h"
+#include "ce_engine/sched/flows.h"
 #include "ce_engine/sched/lineup.h"
 #include "ce_engine/sched/ports.h"
 
@@ -68,6 +82,24 @@
 /* Ordered jobs may overtake jobs that have waited up to this much longer. */
 #define CEI_QUEUES_OVERTAKE_NS UINT64_C(1000000)
 
+/* What a job is for its client's account where its link is not known: about the rate of PCIe. */
+#define CEI_QUEUES_BYTES_PER_NS 32u
+
+/* Flows lead at a port by this many of their jobs before they leave it to others, ... */
+#define CEI_QUEUES_LEAD 2u
+
+/* ... for this part of the job's time: long enough for the other engine to see that the port is
+ * free. Longer waits, when the others cannot go because their other ports are busy, would leave the
+ * port idle. */
+#define CEI_QUEUES_YIELD_PART 8u
+
+struct cei_decision {                   /* while a job is taken */
+	uint64_t            now_ns;
+	int                 is_shared;  /* between several clients */
+	int                 is_urgent;  /* the job goes in urgent time */
+	uint64_t            soon_ns;    /* the time of a job that is worth waiting for; 0: none */
+};
+
 struct cei_queues {
 	struct cei_ports  *ports;       /* NULL: no link's ports are known */
 	uint32_t           credit;      /* most jobs that may be moving on a lane */
@@ -75,6 +107,10 @@ struct cei_queues {
 	struct cei_lane_set has_moving; /* lanes on which jobs move */
 	const struct cei_machine_link *links[CEI_LINEUP_LINKS];
 	uint64_t           n_looks;     /* number of jobs ever compared: the cost of decisions */
+	struct cei_flows  *flows;       /* NULL: there is one client */
+	struct cei_decision decision;
+	uint64_t           admitted[CEI_FLOWS_SLOTS / 64 + 1];  /* bit: the slot has room on all
+								 * lanes */
 	uint32_t           n_lanes;     /* lanes for which there is room; see make_room */
 	struct cei_lineup *lanes[CEI_LANES_MAX];
 };
@@ -94,7 +130,16 @@ void cei_queues_fini(struct cei_queues *queues);
  * CEOV_ERR_NO_MEMORY, not raised; the call may be repeated. */
 int  cei_queues_make_room(struct cei_queues *queues, uint32_t n_lanes);
 
-/* Adds an IDLE job, filled except for the queues' fields; it waits from now on. */
+/* Several clients may have jobs from now on; flows: those of all engines. Before jobs are added. */
+void cei_queues_share(struct cei_queues *queues, struct cei_flows *flows);
+
+/* Makes room for the jobs of a slot's clients on all lanes, those of later calls of make_room
+ * included; it may have been made before. Threads and errors as with make_room, and one call of
+ * either at a time. */
+int  cei_queues_admit(struct cei_queues *queues, uint32_t slot);
+
+/* Adds an IDLE job, filled except for the queues' fields; it waits from now on. A job whose client
+ * has no room here becomes one of slot 0. */
 void cei_queues_add(struct cei_queues *queues, struct cei_job *job);
 
 /* Chooses the lane's next job, and marks the job as MOVING. NULL: no job may go now. */
