@@ -127,6 +127,7 @@ pure_suites = \
 	%D%/unit/test_split \
 	%D%/sim/test_sim_switch \
 	%D%/unit/test_shares \
+	%D%/unit/test_clients \
 	%D%/sim/test_sim_flows \
 	%D%/sim/test_sim_machines \
 	%D%/sim/test_sim_program \

@@ -37,6 +37,7 @@ struct cei_engine {
 	struct cei_topology    *topology;
 	struct cei_ports       *ports;          /* of the context, set before open; NULL: no
 						 * machine is known */
+	struct cei_flows       *flows;          /* likewise; NULL: all work is one client's */
 	uint32_t                rank;
 	uint32_t                place;          /* of our memory and copy engines in the
 						 * machine; CEOV_NOBODY: not known */

@@ -3,6 +3,7 @@
 
 # ce_engine/engine: the thread and its turn, with the first and the last stage
 libceoverlap_core_la_SOURCES += \
+	%D%/clients.c %D%/clients.h \
 	%D%/completion.c %D%/completion.h \
 	%D%/doorbell.c %D%/doorbell.h \
 	%D%/engine.h \

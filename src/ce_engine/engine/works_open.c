@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "ce_engine/engine/engine.h"
+#include "ce_engine/sched/flows.h"
 #include "ce_engine/sched/ports.h"
 
 int cei_works_open(struct cei_works *works, struct cei_site *site)
@@ -32,6 +33,7 @@ int cei_works_start(struct cei_works *works, int has_ports)
 	for (i = 0; !r && i < site->n_members; i++) {
 		works->engines[i].ports = works->ports;
 		works->engines[i].intake = works->intakes[i];
+		works->engines[i].flows = works->flows;
 		r = cei_engine_open(&works->engines[i], site, works->topology, i);
 	}
 	return r;
@@ -68,6 +70,8 @@ void cei_works_close_engines(struct cei_works *works)
 
 void cei_works_close(struct cei_works *works)
 {
+	cei_flows_destroy(works->flows);
+	works->flows = NULL;
 	cei_ports_destroy(works->ports);
 	works->ports = NULL;
 	if (works->topology)

@@ -52,6 +52,8 @@ struct ceov_context {
 	struct cei_site       site;
 	struct cei_works      works;    /* what moves its bytes, if it has works of its own */
 	struct cei_there     *there;    /* the daemon that moves bytes; NULL: none does */
+	uint32_t              slot;     /* of the client for which its plans move bytes, in the
+					 * works' table (sched/flows.h); 0: this process */
 	struct cei_bootstrap *bootstrap; /* NULL: alone */
 	struct cei_mappings   mappings;
 	uint64_t              max_chunk_bytes;

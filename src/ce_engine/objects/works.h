@@ -18,6 +18,7 @@
 
 struct cei_engine;                      /* ce_engine/engine/engine.h */
 struct cei_intake;                      /* ce_engine/engine/intake.h */
+struct cei_flows;                       /* ce_engine/sched/flows.h */
 struct cei_ports;                       /* ce_engine/sched/ports.h */
 
 /* Written at open and close only. Zeroed: nothing is open. */
@@ -26,6 +27,8 @@ struct cei_works {
 	struct cei_topology *topology;
 	struct cei_ports    *ports;     /* reservations of the ports of the topology's machine;
 					 * NULL: they are not kept */
+	struct cei_flows    *flows;     /* what its clients use; NULL: there is one client; see
+					 * engine/clients.h */
 	struct cei_engine   *engines;   /* by member; NULL: not open yet */
 	struct cei_intake   *intakes[CEI_MEMBERS_MAX];  /* by member, set before the start; NULL:
 							 * the engine has none */

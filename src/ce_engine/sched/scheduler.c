@@ -7,14 +7,16 @@
 #include "ce_engine/sched/scheduler.h"
 
 #include "base/clock.h"
+#include "ce_engine/objects/context.h"
 #include "ce_engine/sched/launch.h"
 #include "ce_engine/sched/trace.h"
 
 int cei_scheduler_init(struct cei_scheduler *scheduler, struct cei_ports *ports,
-		       struct cei_trace *trace)
+		       struct cei_flows *flows, struct cei_trace *trace)
 {
 	scheduler->trace = trace;
 	cei_list_init(&scheduler->picked);
+	cei_queues_share(&scheduler->queues, flows);
 	return cei_queues_init(&scheduler->queues, ports, 0, CEI_LANE_CREDIT);
 }
 
@@ -26,6 +28,11 @@ void cei_scheduler_fini(struct cei_scheduler *scheduler)
 int cei_scheduler_make_room(struct cei_scheduler *scheduler, uint32_t n_lanes)
 {
 	return cei_queues_make_room(&scheduler->queues, n_lanes);
+}
+
+int cei_scheduler_admit(struct cei_scheduler *scheduler, uint32_t slot)
+{
+	return cei_queues_admit(&scheduler->queues, slot);
 }
 
 /* The link of a chunk that goes there in one copy. Others are bounded by their staging
@@ -64,6 +71,7 @@ void cei_scheduler_add(struct cei_scheduler *scheduler, struct cei_chunk *chunk)
 	job->ready_ns = cei_now_ns();
 	job->lane = (uint16_t)lane_of(chunk);
 	job->turn = cei_chunk_step(chunk)->turn;
+	job->client = (uint16_t)plan->object.context->slot;
 	/* A gated lane waits for marks that are raised in the order of its launches
 	 * (admission.h). Its chunks have to keep that order, so urgency does not count. */
 	job->urgency = is_gated ? CEOV_URGENCY_NORMAL : (uint8_t)plan->program.urgency;
