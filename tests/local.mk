@@ -276,14 +276,17 @@ endif
 	%D%/system/node_attempts.c %D%/system/node_attempts.h \
 	%D%/system/node_cell.c %D%/system/node_cell.h \
 	%D%/system/node_life.c %D%/system/node_life.h \
+	%D%/system/node_loss.c %D%/system/node_process.h \
 	%D%/system/namespaces.c %D%/system/namespaces.h
 %C%_system_nodes_matrix_SOURCES = %D%/system/nodes_matrix.c \
 	%D%/system/node_attempts.c %D%/system/node_attempts.h \
 	%D%/system/node_cell.c %D%/system/node_cell.h \
 	%D%/system/node_life.c %D%/system/node_life.h \
+	%D%/system/node_loss.c %D%/system/node_process.h \
 	%D%/system/namespaces.c %D%/system/namespaces.h
 %C%_system_nodes_torture_SOURCES = %D%/system/nodes_torture.c \
 	%D%/system/node_life.c %D%/system/node_life.h \
+	%D%/system/node_loss.c %D%/system/node_process.h \
 	%D%/system/namespaces.c %D%/system/namespaces.h
 
 # What several suites share; each takes from it what it needs.

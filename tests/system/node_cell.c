@@ -74,13 +74,13 @@ static void print_life(const struct cell *cell, uint32_t which, uint32_t node)
 
 	fprintf(stderr, "  life %u of node %u: failed at %llu ms, stage %u, %llu passes, sent "
 		"%llu %llu, come %llu %llu, error %d, rank %u, closed in %llu ms, %u descriptors, "
-		"%u threads: %s\n",
+		"%u threads: %s; after the loss of one rail: %s\n",
 		which, node, (unsigned long long)(life->failed_ns / TESTING_MS % 100000000),
 		life->stage, (unsigned long long)life->n_passes,
 		(unsigned long long)life->n_sent[0], (unsigned long long)life->n_sent[1],
 		(unsigned long long)life->n_come[0], (unsigned long long)life->n_come[1],
 		life->error, life->blamed, (unsigned long long)(life->close_ns / TESTING_MS),
-		life->n_fds, life->n_threads, life->text);
+		life->n_fds, life->n_threads, life->text, life->again);
 }
 
 /* The deadlines of a case hold on a machine that lets it run. The kernel makes and removes network
@@ -370,11 +370,14 @@ static void check_failure(const struct cell *cell, uint32_t node)
 	}
 	expect(cell, life->error);
 	expect(cell, life->failed_ns < cell->struck_ns + deadline_ms(cell) * TESTING_MS);
+	expect(cell, life->n_looks || cell->phase == IN_MEETING);
 	if (cell->fault == FAULT_VERSION)
 		expect(cell, life->error == CEOV_ERR_VERSION && strstr(life->text, "4242"));
 	else if (cell->phase != IN_MEETING)
 		expect(cell, life->error == CEOV_ERR_PEER_LOST ||
-		       life->error == CEOV_ERR_UNCERTAIN);
+		       life->error == CEOV_ERR_UNCERTAIN ||
+		       (cell->fault == FAULT_ONE_RAIL &&        /* the other node told it first */
+			life->error == CEOV_ERR_ABORTED));
 	if (cell->fault == FAULT_ONE_RAIL && cell->phase != IN_MEETING)
 		expect(cell, life->n_survived == LIFE_SURVIVED);
 	if (life->n_survived || (cell->phase == IN_MEETING && node == cell->victim))

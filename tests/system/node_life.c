@@ -3,7 +3,7 @@
 
 /* A process of a node in the tests of faults. */
 
-#include "system/node_life.h"
+#include "system/node_process.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -15,28 +15,6 @@
 #include "net/record.h"
 #include "system/bootstrap_fixture.h"
 #include "testing.h"
-
-#define SETTLE_MS 30u                   /* in which late bytes would come */
-
-struct way {                            /* of a rank: to the next node, and from the one before */
-	ceov_buffer *source;
-	ceov_buffer *target;
-	ceov_signal *arrived;
-	ceov_signal *free;
-	ceov_signal *arrived_there;
-	ceov_signal *free_there;
-	ceov_plan   *plan;
-	ceov_ticket  ticket;
-};
-
-struct node_process {
-	const struct life_plan *plan;
-	struct life            *life;
-	ceov_context           *context;
-	struct testing_log      log;
-	uint32_t                n_gathered;
-	struct way              ways[LIFE_RANKS];
-};
 
 static void reach(struct life *life, enum life_stage stage)
 {
@@ -50,8 +28,7 @@ static int is_set(_Atomic uint32_t *flag)
 	return atomic_load_explicit(flag, memory_order_acquire) != 0;
 }
 
-/* Waits for a flag of the test, which has deadlines of its own. */
-static void await_flag(_Atomic uint32_t *flag)
+void node_await_flag(_Atomic uint32_t *flag)
 {
 	while (!is_set(flag))
 		pause_ms(1);
@@ -179,7 +156,7 @@ static int open_group(struct node_process *process)
 	return note(process, ceov_open(&config, &process->context));
 }
 
-static uint64_t call_ns(void)
+uint64_t node_call_ns(void)
 {
 	return LIFE_CALL_MS * TESTING_MS;
 }
@@ -250,7 +227,7 @@ static int prepare(struct node_process *process)
 	if (!r)
 		r = share(process);
 	if (!r)
-		r = note(process, ceov_barrier(process->context, call_ns()));
+		r = note(process, ceov_barrier(process->context, node_call_ns()));
 	for (i = 0; !r && i < LIFE_RANKS; i++)
 		r = find(process, i);
 	return r;
@@ -269,7 +246,7 @@ static uint32_t rank_before(const struct life_plan *plan, uint32_t i)
 	return (plan->node + plan->n_nodes - 1) % plan->n_nodes * LIFE_RANKS + i;
 }
 
-static int holds(struct node_process *process, uint32_t i, uint64_t pass)
+int node_holds(struct node_process *process, uint32_t i, uint64_t pass)
 {
 	const struct life_plan *plan = process->plan;
 	const void *target = ceov_buffer_base(process->ways[i].target,
@@ -293,11 +270,11 @@ static int launch(struct node_process *process, uint32_t i, uint64_t pass)
 static int receive(struct node_process *process, uint32_t i, uint64_t pass)
 {
 	struct way *way = &process->ways[i];
-	int r = note(process, ceov_signal_wait(way->arrived, 0, pass + 1, call_ns()));
+	int r = note(process, ceov_signal_wait(way->arrived, 0, pass + 1, node_call_ns()));
 
 	if (r)
 		return r;
-	if (!holds(process, i, pass)) {
+	if (!node_holds(process, i, pass)) {
 		process->life->n_wrong++;
 		return note(process, CEOV_ERR_STATE);
 	}
@@ -305,8 +282,29 @@ static int receive(struct node_process *process, uint32_t i, uint64_t pass)
 	return note(process, ceov_signal_raise(way->free, 0, pass + 1));
 }
 
+int node_has_logged(struct node_process *process, const char *text)
+{
+	uint32_t i;
+	int has = 0;
+
+	pthread_mutex_lock(&process->log.lock);
+	for (i = 0; i < process->log.n_lines; i++)
+		has |= strstr(process->log.lines[i], text) != NULL;
+	pthread_mutex_unlock(&process->log.lock);
+	return has;
+}
+
+/* Waits until the launch has ended. If one before it has failed, what it waits for may never come:
+ * a process that is lost ends it, but a rail that is lost alone need not. */
+static int end_launch(struct node_process *process, uint32_t i, int has_failed)
+{
+	if (has_failed && node_has_logged(process, ONE_RAIL_IS_LOST))
+		(void)ceov_abort(process->context, process->ways[i].ticket);
+	return note(process, ceov_wait(process->context, process->ways[i].ticket, node_call_ns()));
+}
+
 /* All tickets are waited for, even after a failure: each says how its launch has ended. */
-static int run_pass(struct node_process *process, uint64_t pass)
+int node_run_pass(struct node_process *process, uint64_t pass)
 {
 	uint32_t i, n_launched = 0;
 	int r = 0, ended;
@@ -318,8 +316,7 @@ static int run_pass(struct node_process *process, uint64_t pass)
 	for (i = 0; !r && i < LIFE_RANKS; i++)
 		r = receive(process, i, pass);
 	for (i = 0; i < n_launched; i++) {
-		ended = note(process, ceov_wait(process->context, process->ways[i].ticket,
-						call_ns()));
+		ended = end_launch(process, i, r);
 		if (!ended)
 			process->life->n_sent[i] = pass + 1;
 		r = r ? r : ended;
@@ -345,7 +342,7 @@ static int run_passes(struct node_process *process)
 	int r = 0;
 
 	for (pass = 0; !r && !is_last(process, pass); pass++) {
-		r = run_pass(process, pass);
+		r = node_run_pass(process, pass);
 		if (r)
 			break;
 		/* release: as in reach() */
@@ -353,7 +350,7 @@ static int run_passes(struct node_process *process)
 		if (!pass) {
 			reach(life, LIFE_READY);
 			if (plan->waits)
-				await_flag(&plan->shared->is_struck);
+				node_await_flag(&plan->shared->is_struck);
 		}
 		if (plan->pause_ms)
 			pause_ms(plan->pause_ms);
@@ -362,114 +359,6 @@ static int run_passes(struct node_process *process)
 }
 
 /* --- the end ---------------------------------------------------------------------------------- */
-
-/* Returns whether the log says so. */
-static int has_logged(struct node_process *process, const char *text)
-{
-	uint32_t i;
-	int has = 0;
-
-	pthread_mutex_lock(&process->log.lock);
-	for (i = 0; i < process->log.n_lines; i++)
-		has |= strstr(process->log.lines[i], text) != NULL;
-	pthread_mutex_unlock(&process->log.lock);
-	return has;
-}
-
-/* A launch that fails is no promise that nothing lands any more; a rank that is lost is. */
-static void await_loss(struct node_process *process)
-{
-	uint64_t deadline_ns = cei_deadline(call_ns());
-
-	while (!has_logged(process, "was lost; what waits for it ends")) {
-		if (cei_now_ns() > deadline_ns) {
-			process->life->is_unsaid = 1;
-			return;
-		}
-		pause_ms(1);
-	}
-}
-
-/* After a loss memory is this process' again: what others do later changes no byte. */
-static void look_for_late_bytes(struct node_process *process)
-{
-	const struct life_plan *plan = process->plan;
-	struct life *life = process->life;
-	uint64_t at;
-	uint32_t i;
-
-	await_loss(process);
-	for (i = 0; i < LIFE_RANKS; i++) {
-		life->has_next[i] = holds(process, i, life->n_come[i]);
-		memset(ceov_buffer_base(process->ways[i].target, plan->node * LIFE_RANKS + i),
-		       0xa5, plan->n_bytes);
-	}
-	await_flag(&plan->shared->is_mended);
-	pause_ms(SETTLE_MS);
-	for (i = 0; i < LIFE_RANKS; i++) {
-		const uint8_t *bytes = ceov_buffer_base(process->ways[i].target,
-							plan->node * LIFE_RANKS + i);
-
-		for (at = 0; at < plan->n_bytes; at++)
-			life->n_late += bytes[at] != 0xa5;
-	}
-}
-
-/* --- the loss of one rail ------------------------------------------------------------------- */
-
-static int renew_one(ceov_signal *signal)
-{
-	uint64_t deadline_ns = cei_deadline(call_ns());
-	int r;
-
-	while ((r = ceov_signal_renew(signal)) == CEOV_PENDING && cei_now_ns() < deadline_ns)
-		pause_ms(1);
-	return r;
-}
-
-static int renew_all(struct node_process *process)
-{
-	struct way *way;
-	int r = 0;
-
-	for (way = process->ways; !r && way < process->ways + LIFE_RANKS; way++) {
-		r = renew_one(way->arrived);
-		if (!r)
-			r = renew_one(way->free);
-		if (!r)
-			r = renew_one(way->arrived_there);
-		if (!r)
-			r = renew_one(way->free_there);
-	}
-	return r;
-}
-
-/* All processes lost the same rail, alone: the same plans go on over the other one. */
-static void go_on(struct node_process *process)
-{
-	struct life *life = process->life, before;
-	uint64_t pass;
-	uint32_t i;
-	int r = ceov_barrier(process->context, call_ns());
-
-	for (i = 0; i < LIFE_RANKS; i++)
-		life->has_next[i] = holds(process, i, life->n_come[i]);
-	memcpy(&before, life, sizeof(before));
-	if (!r)
-		r = ceov_barrier(process->context, call_ns());  /* all have looked */
-	if (!r)
-		r = renew_all(process);
-	if (!r)
-		r = ceov_barrier(process->context, call_ns());
-	for (pass = 0; !r && pass < LIFE_SURVIVED; pass++) {
-		r = run_pass(process, pass);
-		life->n_survived += !r;
-	}
-	memcpy(life->n_sent, before.n_sent, sizeof(life->n_sent));
-	memcpy(life->n_come, before.n_come, sizeof(life->n_come));
-	if (!r)
-		(void)ceov_barrier(process->context, call_ns());        /* as in life_run() */
-}
 
 static uint32_t n_threads(void)
 {
@@ -498,19 +387,17 @@ void life_run(const struct life_plan *plan)
 	if (!r)
 		r = run_passes(&process);
 	if (!r)                         /* in order: nobody closes while others still read */
-		(void)note(&process, ceov_barrier(process.context, call_ns()));
-	else if (process.ways[LIFE_RANKS - 1].free_there && has_logged(&process, "rails are left"))
-		go_on(&process);
-	else if (process.ways[LIFE_RANKS - 1].target)
-		look_for_late_bytes(&process);
+		(void)note(&process, ceov_barrier(process.context, node_call_ns()));
+	else
+		node_end_failed(&process);
 	reach(plan->life, LIFE_CLOSING);
 	if (plan->holds_close)
-		await_flag(&plan->shared->may_close);
+		node_await_flag(&plan->shared->may_close);
 	began_ns = cei_now_ns();
 	ceov_close(process.context);
 	plan->life->close_ns = cei_now_ns() - began_ns;
 	reach(plan->life, LIFE_CLOSED);
-	plan->life->n_stuck = (uint32_t)has_logged(&process, "stay");
+	plan->life->n_stuck = (uint32_t)node_has_logged(&process, "stay");
 	plan->life->n_fds = n_open_fds();
 	plan->life->n_threads = n_threads();
 	reach(plan->life, LIFE_ENDED);

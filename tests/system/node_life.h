@@ -43,12 +43,14 @@ struct life {                           /* of one process, or a part of it; in s
 	uint32_t         n_survived;    /* passes after the loss of one of several rails */
 	uint64_t         n_wrong;       /* checks that have found other bytes */
 	uint64_t         n_late;        /* bytes that came after the failure */
+	uint32_t         n_looks;       /* for such bytes */
 	uint32_t         n_uncertain;   /* failures of which nobody knows what landed */
 	int              is_unsaid;     /* a call has failed, but no rank or rail was lost */
 	uint32_t         n_stuck;       /* 1: memory stayed registered */
 	uint32_t         n_fds;         /* open at the end */
 	uint32_t         n_threads;     /* at the end */
 	char             text[400];     /* of the failure */
+	char             again[400];    /* what failed after the loss of one rail; "": nothing */
 };
 
 /* What all processes of a test share. */

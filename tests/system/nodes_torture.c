@@ -199,6 +199,8 @@ static void check(struct torture *torture, uint32_t cycle, uint32_t node)
 		give_up_cycle(torture, cycle, "a call has failed without a fault");
 	if (life->n_wrong || life->n_late)
 		give_up_cycle(torture, cycle, "wrong bytes");
+	if (life->error && !life->n_looks)
+		give_up_cycle(torture, cycle, "nobody has looked for late bytes");
 	if (life->n_threads != 1 || life->n_stuck || life->is_unsaid)
 		give_up_cycle(torture, cycle, "something is left");
 	if (torture->n_fds[node] && torture->n_fds[node] != life->n_fds)
