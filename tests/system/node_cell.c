@@ -31,11 +31,13 @@
 #define STALL_MS     (TIMEOUT_MS / 4)   /* what deadlines leave for the machine */
 #define SLOW_MEGABIT 100u
 #define OTHER_VERSION 4242u
+#define N_BYTES      (UINT64_C(256) << 10)
+#define LARGE_BYTES  (UINT64_C(4) << 20)        /* is divided, see net/far_bundle.c */
 #define LIVES        2u
 
 const char *const fault_names[FAULTS] = {
 	"killed", "stopped", "cables pulled", "one of two cables pulled", "hears nothing",
-	"slow network", "another version",
+	"slow network", "another version", "one cable, large copies",
 };
 const char *const phase_names[PHASES] = { "meeting", "idle", "busy", "closing" };
 
@@ -127,6 +129,12 @@ static void set(_Atomic uint32_t *word)
 	atomic_store_explicit(word, 1, memory_order_release);
 }
 
+/* One of two cables is pulled. */
+static int loses_one_rail(const struct cell *cell)
+{
+	return cell->fault == FAULT_ONE_RAIL || cell->fault == FAULT_DIVIDED;
+}
+
 static struct life_plan plan_of(struct cell *cell, uint32_t node, uint32_t which)
 {
 	struct life_plan plan = {
@@ -137,12 +145,14 @@ static struct life_plan plan_of(struct cell *cell, uint32_t node, uint32_t which
 		.n_nodes = cell->n_nodes,
 		.timeout_ns = TIMEOUT_MS * TESTING_MS,
 		.open_ms = which ? LIFE_CALL_MS : OPEN_MS,
-		.n_bytes = 256 << 10,
+		.n_bytes = { N_BYTES, N_BYTES },
 		.n_passes = which ? 2 : LIFE_FOREVER,
 		.pause_ms = 1,
 		.by_callback = cell->fault == FAULT_VERSION,
 	};
 
+	if (cell->fault == FAULT_DIVIDED)
+		plan.n_bytes[0] = LARGE_BYTES;
 	if (which)
 		return plan;
 	if (cell->fault == FAULT_SLOW || cell->phase == IN_CLOSING)
@@ -238,7 +248,7 @@ static void strike(struct cell *cell)
 		expect(cell, waitpid(cell->pids[node], NULL, 0) == cell->pids[node]);
 	} else if (cell->fault == FAULT_STOP) {
 		testing_stop(cell->pids[node]);
-	} else if (cell->fault == FAULT_ONE_RAIL) {
+	} else if (loses_one_rail(cell)) {
 		namespaces_plug(&cell->nodes, node, cell->rail, 0);
 	}
 	for (rail = 0; rail < NAMESPACES_RAILS; rail++) {
@@ -261,7 +271,7 @@ static void mend(struct cell *cell)
 	if (cell->fault == FAULT_STOP)
 		expect(cell, !kill(cell->pids[node], SIGCONT));
 	for (rail = 0; rail < NAMESPACES_RAILS; rail++) {
-		if (cell->fault == FAULT_CABLE || cell->fault == FAULT_ONE_RAIL)
+		if (cell->fault == FAULT_CABLE || loses_one_rail(cell))
 			namespaces_plug(&cell->nodes, node, rail, 1);
 		else if (cell->fault == FAULT_DEAF || cell->fault == FAULT_SLOW)
 			namespaces_unlimit(&cell->nodes, node, rail);
@@ -341,17 +351,29 @@ static void check_done(struct cell *cell)
 	}
 }
 
+/* The first rank's copies have gone over both rails, half of them over each. */
+static void check_division(const struct cell *cell, uint32_t node)
+{
+	const struct life *life = &cell->memory->lives[0][node];
+	uint32_t rail;
+
+	for (rail = 0; rail < NAMESPACES_RAILS; rail++)
+		expect(cell, life->rail_bytes[rail] >= LARGE_BYTES);    /* in two passes */
+}
+
 static void check_ended(const struct cell *cell, uint32_t which, uint32_t node)
 {
 	const struct life *life = &cell->memory->lives[which][node];
 
+	if (cell->fault == FAULT_DIVIDED && !which && life->n_passes > 1)
+		check_division(cell, node);
 	expect(cell, !life->n_wrong);
 	expect(cell, !life->n_late);
 	expect(cell, !life->n_stuck);
 	expect(cell, !life->is_unsaid);
 	expect(cell, life->n_threads == 1);
 	expect(cell, life->close_ns < CLOSE_MS * TESTING_MS);
-	if (cell->fault == FAULT_ONE_RAIL)
+	if (loses_one_rail(cell))
 		expect(cell, life->close_ns < CLOSE_ONE_MS * TESTING_MS);
 }
 
@@ -364,7 +386,7 @@ static void check_failure(const struct cell *cell, uint32_t node)
 		expect(cell, !life->error);
 		return;
 	}
-	if (cell->fault == FAULT_ONE_RAIL && !life->error) {    /* nothing was under way on it */
+	if (loses_one_rail(cell) && !life->error) {    /* nothing was under way on it */
 		expect(cell, life->n_passes == cell->memory->shared.last_pass);
 		return;
 	}
@@ -376,9 +398,9 @@ static void check_failure(const struct cell *cell, uint32_t node)
 	else if (cell->phase != IN_MEETING)
 		expect(cell, life->error == CEOV_ERR_PEER_LOST ||
 		       life->error == CEOV_ERR_UNCERTAIN ||
-		       (cell->fault == FAULT_ONE_RAIL &&        /* the other node told it first */
+		       (loses_one_rail(cell) &&        /* the other node told it first */
 			life->error == CEOV_ERR_ABORTED));
-	if (cell->fault == FAULT_ONE_RAIL && cell->phase != IN_MEETING)
+	if (loses_one_rail(cell) && cell->phase != IN_MEETING)
 		expect(cell, life->n_survived == LIFE_SURVIVED);
 	if (life->n_survived || (cell->phase == IN_MEETING && node == cell->victim))
 		return;                 /* its own interface, or its own version, may be named */
@@ -393,7 +415,7 @@ static void end_passes(struct cell *cell)
 	uint64_t n_passes = 0;
 	uint32_t node;
 
-	if (cell->fault != FAULT_ONE_RAIL || cell->memory->shared.last_pass ||
+	if (!loses_one_rail(cell) || cell->memory->shared.last_pass ||
 	    cei_now_ns() < cell->struck_ns + deadline_ms(cell) * TESTING_MS)
 		return;
 	for (node = 0; node < cell->n_nodes; node++)
@@ -489,6 +511,8 @@ static void run_second_life(struct cell *cell)
 
 int node_cell_is_there(enum fault fault, enum phase phase)
 {
+	if (fault == FAULT_DIVIDED)
+		return phase == IN_BUSY;
 	return fault != FAULT_VERSION || phase == IN_MEETING;
 }
 

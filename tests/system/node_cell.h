@@ -13,6 +13,7 @@
 
 enum fault {
 	FAULT_KILL, FAULT_STOP, FAULT_CABLE, FAULT_ONE_RAIL, FAULT_DEAF, FAULT_SLOW, FAULT_VERSION,
+	FAULT_DIVIDED,                  /* as FAULT_ONE_RAIL, while copies go over both rails */
 	FAULTS,
 };
 enum phase { IN_MEETING, IN_IDLE, IN_BUSY, IN_CLOSING, PHASES };
@@ -23,7 +24,8 @@ extern const char *const phase_names[PHASES];
 /* What this machine lacks to run cases, one line; NULL: nothing. Before anything else. */
 const char *node_cell_lacks(void);
 
-/* Another version is noticed while processes meet, or never. */
+/* Another version is noticed while processes meet, or never. Large copies make a difference only
+ * where there are some. */
 int node_cell_is_there(enum fault fault, enum phase phase);
 
 struct node_cell_order {

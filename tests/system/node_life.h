@@ -46,6 +46,7 @@ struct life {                           /* of one process, or a part of it; in s
 	uint32_t         n_looks;       /* for such bytes */
 	uint32_t         n_uncertain;   /* failures of which nobody knows what landed */
 	int              is_unsaid;     /* a call has failed, but no rank or rail was lost */
+	uint64_t         rail_bytes[NAMESPACES_RAILS];  /* sent on each, after the second pass */
 	uint32_t         n_stuck;       /* 1: memory stayed registered */
 	uint32_t         n_fds;         /* open at the end */
 	uint32_t         n_threads;     /* at the end */
@@ -72,7 +73,7 @@ struct life_plan {                              /* what a process does */
 	uint32_t            n_nodes;
 	uint64_t            timeout_ns;         /* peer_timeout_ns */
 	uint64_t            open_ms;            /* deadline of the opening */
-	uint64_t            n_bytes;            /* that a rank sends in a pass */
+	uint64_t            n_bytes[LIFE_RANKS];        /* that each rank sends in a pass */
 	uint32_t            n_passes;
 	uint32_t            pause_ms;           /* between passes */
 	int                 waits;              /* after the first pass, until the fault has come */

@@ -38,7 +38,7 @@ static void poison(struct node_process *process)
 
 	for (i = 0; i < LIFE_RANKS; i++)
 		memset(ceov_buffer_base(process->ways[i].target, plan->node * LIFE_RANKS + i),
-		       0xa5, plan->n_bytes);
+		       0xa5, plan->n_bytes[i]);
 }
 
 static void count_late_bytes(struct node_process *process)
@@ -53,7 +53,7 @@ static void count_late_bytes(struct node_process *process)
 		const uint8_t *bytes = ceov_buffer_base(process->ways[i].target,
 							plan->node * LIFE_RANKS + i);
 
-		for (at = 0; at < plan->n_bytes; at++)
+		for (at = 0; at < plan->n_bytes[i]; at++)
 			life->n_late += bytes[at] != 0xa5;
 	}
 	life->n_looks++;

@@ -205,6 +205,16 @@ static uint32_t print_all(void)
 	return n_wrong;
 }
 
+static uint32_t n_run(void)
+{
+	uint32_t fault, phase, n = 0;
+
+	for (fault = 0; fault < FAULTS; fault++)
+		for (phase = 0; phase < PHASES; phase++)
+			n += matrix.tallies[fault][phase].n_run;
+	return n;
+}
+
 START_TEST(test_each_fault_at_each_phase)
 {
 	uint32_t seconds = number_in("CEOVERLAP_TEST_NODES_SECONDS", 0);
@@ -220,6 +230,7 @@ START_TEST(test_each_fault_at_each_phase)
 	ck_assert_ptr_ne(matrix.results, MAP_FAILED);
 	run_all();
 	ck_assert_uint_eq(print_all(), 0);
+	ck_assert_msg(n_run(), "no case has this name, or there was no time for any");
 	ck_assert(is_directory_empty());
 	munmap(matrix.results, BESIDE_MAX * sizeof(*matrix.results));
 }

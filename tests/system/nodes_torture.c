@@ -75,7 +75,7 @@ static struct life_plan plan_of(struct torture *torture, uint32_t node)
 		.n_nodes = NODES,
 		.timeout_ns = (torture->kind == AT_STOP ? SHORT_MS : TIMEOUT_MS) * TESTING_MS,
 		.open_ms = LIFE_CALL_MS,
-		.n_bytes = 128 << 10,
+		.n_bytes = { 128 << 10, 128 << 10 },
 		.n_passes = torture->kind == AT_OPEN ? 3 : LIFE_FOREVER,
 	};
 
