@@ -94,6 +94,7 @@ threaded_suites = \
 	%D%/unit/test_tune \
 	%D%/conformance/test_backend_host \
 	%D%/conformance/test_backend_proxy \
+	%D%/conformance/test_transport_loop \
 	%D%/system/test_bootstrap \
 	%D%/system/test_bootstrap_loss \
 	%D%/system/test_bootstrap_path \

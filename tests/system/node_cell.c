@@ -412,7 +412,7 @@ static void check_failure(const struct cell *cell, uint32_t node)
 static void end_passes(struct cell *cell)
 {
 	struct life *life = cell->memory->lives[0];
-	uint64_t n_passes = 0;
+	uint64_t n_passes = 0, n_more = cell->fault == FAULT_DIVIDED ? 10 : 50;
 	uint32_t node;
 
 	if (!loses_one_rail(cell) || cell->memory->shared.last_pass ||
@@ -422,7 +422,7 @@ static void end_passes(struct cell *cell)
 		if (n_passes < atomic_load(&life[node].n_passes))
 			n_passes = life[node].n_passes;
 	/* release: pairs with the acquire of the nodes' processes */
-	atomic_store_explicit(&cell->memory->shared.last_pass, n_passes + 50,
+	atomic_store_explicit(&cell->memory->shared.last_pass, n_passes + n_more,
 			      memory_order_release);
 }
 

@@ -35,6 +35,26 @@ uint64_t loop_now_of(struct loop_net *net)
 	return net->is_real ? cei_now_ns() : net->now_ns;
 }
 
+uint32_t loop_n_messages(const struct loop_net *net, const struct loop_peer *peer)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < net->n_events; i++)
+		n += net->events[i]->kind == MESSAGE &&
+			net->events[i]->from_connection == peer->number;
+	return n;
+}
+
+uint32_t loop_n_sends(const struct loop_net *net, const struct loop_peer *peer)
+{
+	const struct cei_transport_offer *offer;
+	uint32_t n = 0;
+
+	for (offer = net->offers; offer; offer = offer->next)
+		n += offer->sender == peer;
+	return n;
+}
+
 /* --- events -------------------------------------------------------------- */
 
 static void ring(struct loop_node *node)
@@ -197,6 +217,14 @@ void loop_net_cut(struct loop_net *net, uint32_t one, uint32_t other, int is_cut
 {
 	net->links[one][other].is_dropped = is_cut;
 	net->links[other][one].is_dropped = is_cut;
+}
+
+void loop_address_of(uint32_t number, uint8_t *ret_address)
+{
+	ret_address[0] = (uint8_t)number;
+	ret_address[1] = (uint8_t)~number;
+	ret_address[2] = 'l';
+	ret_address[3] = 'p';
 }
 
 const char *loop_device(struct loop_net *net, uint32_t number)

@@ -88,6 +88,10 @@ uint64_t loop_now_of(struct loop_net *net);
 /* Adds an event; it is copied, and owns its bytes. */
 void loop_post(struct loop_net *net, const struct loop_event *made);
 
+/* Messages and sends of the connection that are under way. */
+uint32_t loop_n_messages(const struct loop_net *net, const struct loop_peer *peer);
+uint32_t loop_n_sends(const struct loop_net *net, const struct loop_peer *peer);
+
 /* Removes an event. An offer that is forgotten never arrives. */
 void loop_forget(struct loop_net *net, uint32_t index);
 

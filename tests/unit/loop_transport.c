@@ -35,6 +35,8 @@ static int loop_open(struct cei_transport *transport, const char **ret_why)
 	node->net->nodes[node->number] = node;
 	pthread_mutex_unlock(&node->net->lock);
 	transport->private = node;
+	cei_log(transport->config.report, CEI_LOG_WARN, "network: a test double stands for the "
+		"network: it may delay, reorder, lose, and end sends early");
 	return 0;
 }
 
@@ -75,8 +77,8 @@ static int loop_address(struct cei_transport *transport, uint8_t *ret_address,
 {
 	struct loop_node *node = transport->private;
 
-	ret_address[0] = (uint8_t)node->number;
-	*ret_n_bytes = 1;
+	loop_address_of(node->number, ret_address);
+	*ret_n_bytes = LOOP_ADDRESS_BYTES;
 	return 0;
 }
 
@@ -118,13 +120,23 @@ static int loop_takes_gpu_memory(struct cei_transport *transport, const char **r
 	return node->net->takes_gpu_memory;
 }
 
+/* The memory may be gone from the span's view: an address below it counts as beyond it. */
+static int is_within(const struct cei_transport_span *span)
+{
+	uint64_t offset = span->address - (uint64_t)(uintptr_t)span->memory->base;
+
+	return span->n_bytes && offset <= span->memory->n_bytes &&
+		span->n_bytes <= span->memory->n_bytes - offset;
+}
+
 static uint8_t *at(const struct cei_transport_span *span)
 {
-	uint8_t *address = (uint8_t *)(uintptr_t)span->address;
-
-	assert(span->n_bytes && address >= span->memory->base &&
-	       address + span->n_bytes <= span->memory->base + span->memory->n_bytes);
 	return (uint8_t *)(uintptr_t)(span->address & ~DEVICE_BIT);
+}
+
+static int refuse_call(struct loop_node *node, const char *what)
+{
+	return cei_raise(node->transport->config.report, CEOV_ERR_INVALID, 0, "loop: %s", what);
 }
 
 /* --- connections --------------------------------------------------------- */
@@ -133,13 +145,18 @@ static int loop_peer_open(struct cei_transport *transport, const void *address,
 			  uint32_t n_bytes, void *owner, struct cei_transport_peer **ret_peer)
 {
 	struct loop_node *node = transport->private;
-	struct loop_peer *peer = loop_make(sizeof(*peer));
+	uint8_t number = n_bytes ? *(const uint8_t *)address : 0, wanted[LOOP_ADDRESS_BYTES];
+	struct loop_peer *peer;
 
-	assert(n_bytes == 1);
+	loop_address_of(number, wanted);
+	if (n_bytes != sizeof(wanted) || memcmp(address, wanted, sizeof(wanted)) ||
+	    number >= LOOP_NODES_MAX)
+		return refuse_call(node, "these bytes are no address");
+	peer = loop_make(sizeof(*peer));
 	peer->public.transport = transport;
 	peer->public.owner = owner;
 	peer->node = node->number;
-	peer->remote = *(const uint8_t *)address;
+	peer->remote = number;
 	pthread_mutex_lock(&node->net->lock);
 	peer->number = ++node->net->n_numbered;
 	loop_join(node->net, peer);
@@ -247,12 +264,22 @@ static void loop_peer_close(struct cei_transport_peer *public)
 
 /* --- messages and bytes -------------------------------------------------- */
 
+/* Whether the other transport is there. One that is not is noticed at the first use of the
+ * connection, unless the cable is cut. */
+static int is_there(struct loop_net *net, struct loop_peer *peer)
+{
+	if (net->nodes[peer->remote] || net->links[peer->node][peer->remote].is_dropped)
+		return 1;
+	loop_break(net, peer);
+	return 0;
+}
+
 /* 0, or why nothing can be sent now. */
-static int may_send(struct loop_node *node, const struct loop_peer *peer)
+static int may_send(struct loop_node *node, struct loop_peer *peer)
 {
 	uint32_t full_every = node->net->links[node->number][peer->remote].full_every;
 
-	if (peer->has_failed || peer->is_closed)
+	if (peer->has_failed || peer->is_closed || !is_there(node->net, peer))
 		return CEOV_ERR_PEER_LOST;
 	return full_every && ++node->n_calls % full_every == 0 ? CEOV_FULL : 0;
 }
@@ -267,9 +294,12 @@ static int loop_say(struct cei_transport_peer *public, const void *message, uint
 	struct loop_net *net = node->net;
 	int r;
 
-	assert(n_bytes && n_bytes <= CEI_TRANSPORT_MESSAGE_MAX);
+	if (!n_bytes || n_bytes > CEI_TRANSPORT_MESSAGE_MAX)
+		return refuse_call(node, "a message of this size cannot be sent");
 	pthread_mutex_lock(&net->lock);
 	r = may_send(node, peer);
+	if (!r && loop_n_messages(net, peer) >= LOOP_MESSAGES_MAX)
+		r = CEOV_FULL;
 	if (!r && loop_arrives(net, node->number, peer->remote)) {
 		event.bytes = loop_copy_of(message, n_bytes);
 		event.due_ns = loop_due_on(net, &net->links[node->number][peer->remote]);
@@ -316,9 +346,13 @@ static int loop_send(struct cei_transport_peer *public, const struct cei_transpo
 	struct loop_node *node = public->transport->private;
 	int r;
 
-	assert(send->n_head && send->n_head <= CEI_TRANSPORT_HEAD_MAX);
+	if (!send->n_head || send->n_head > CEI_TRANSPORT_HEAD_MAX || !is_within(&send->span))
+		return refuse_call(node, "such a head, or bytes that are not registered, cannot be "
+				   "sent");
 	pthread_mutex_lock(&node->net->lock);
 	r = may_send(node, peer);
+	if (!r && loop_n_sends(node->net, peer) >= LOOP_SENDS_MAX)
+		r = CEOV_FULL;
 	if (!r)
 		begin_send(node, peer, send);
 	pthread_mutex_unlock(&node->net->lock);
@@ -342,22 +376,6 @@ static void begin_receive(struct loop_net *net, struct cei_transport_offer *offe
 	loop_post(net, &event);
 }
 
-static int loop_accept(struct cei_transport_peer *public, struct cei_transport_offer *offer,
-		       const struct cei_transport_span *span, uint64_t tag)
-{
-	struct loop_peer *peer = (struct loop_peer *)public;
-	struct loop_net *net = offer->net;
-
-	assert(span->n_bytes == offer->n_bytes && !peer->is_closed && !offer->receiver);
-	pthread_mutex_lock(&net->lock);
-	offer->target = at(span);
-	offer->landed_tag = tag;
-	offer->receiver = peer;
-	begin_receive(net, offer);
-	pthread_mutex_unlock(&net->lock);
-	return 0;
-}
-
 static void loop_refuse(struct cei_transport *transport, struct cei_transport_offer *offer)
 {
 	struct loop_net *net = offer->net;
@@ -370,6 +388,29 @@ static void loop_refuse(struct cei_transport *transport, struct cei_transport_of
 	offer->has_ended = 1;
 	loop_drop_if_over(offer);
 	pthread_mutex_unlock(&net->lock);
+}
+
+static int loop_accept(struct cei_transport_peer *public, struct cei_transport_offer *offer,
+		       const struct cei_transport_span *span, uint64_t tag)
+{
+	struct loop_peer *peer = (struct loop_peer *)public;
+	struct loop_node *node = public->transport->private;
+	struct loop_net *net = offer->net;
+	int is_wrong = span->n_bytes != offer->n_bytes || !is_within(span);
+
+	assert(!offer->receiver);
+	if (is_wrong || peer->is_closed) {
+		loop_refuse(public->transport, offer);
+		return is_wrong ? refuse_call(node, "an offer is not accepted into such memory")
+			: CEOV_ERR_PEER_LOST;
+	}
+	pthread_mutex_lock(&net->lock);
+	offer->target = at(span);
+	offer->landed_tag = tag;
+	offer->receiver = peer;
+	begin_receive(net, offer);
+	pthread_mutex_unlock(&net->lock);
+	return 0;
 }
 
 /* --- progress ------------------------------------------------------------ */

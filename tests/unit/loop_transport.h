@@ -9,8 +9,9 @@
  * moved by memcpy.
  *
  * Time is the test's (loop_net_advance), so runs repeat exactly from a seed; or the system's
- * clock, for transports that threads drive. A transport's address is its number in the net,
- * which it has from being opened with config.device "loop:NUMBER".
+ * clock, for transports that threads drive. A transport has its number in the net from being
+ * opened with config.device "loop:NET:NUMBER" (loop_device), and its address from the number. It
+ * logs that it is a test double.
  */
 
 #include <pthread.h>
@@ -18,7 +19,11 @@
 
 #include "net/transport.h"
 
-#define LOOP_NODES_MAX 8u
+#define LOOP_NODES_MAX 16u
+
+/* More than these of one connection under way are put off (CEOV_FULL). */
+#define LOOP_MESSAGES_MAX 2048u
+#define LOOP_SENDS_MAX    256u
 
 /* The simulated network claims that n bytes take so long and n ns. */
 #define LOOP_EXPECTED_NS UINT64_C(7000)
@@ -78,6 +83,10 @@ void loop_net_advance(struct loop_net *net, uint64_t limit_ns);
 
 /* Sets is_dropped in both directions. */
 void loop_net_cut(struct loop_net *net, uint32_t one, uint32_t other, int is_cut);
+
+/* The address of transport `number`, as its function says it. */
+#define LOOP_ADDRESS_BYTES 4u
+void loop_address_of(uint32_t number, uint8_t *ret_address);
 
 /* The device to open transport `number` with; valid until the next call. */
 const char *loop_device(struct loop_net *net, uint32_t number);

@@ -18,8 +18,8 @@ struct rails rails;
 static int find(void *arg, uint32_t process, uint8_t *ret_address, uint32_t *ret_n_bytes)
 {
 	(void)arg;
-	ret_address[0] = (uint8_t)process;
-	*ret_n_bytes = 1;
+	loop_address_of(process, ret_address);
+	*ret_n_bytes = LOOP_ADDRESS_BYTES;
 	return 0;
 }
 

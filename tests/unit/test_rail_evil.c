@@ -22,6 +22,7 @@ struct evil {
 	uint32_t                     n_refusals;
 	uint32_t                     n_acks;
 	uint32_t                     n_sent;
+	struct cei_report            report;
 };
 
 static struct evil evil;
@@ -125,7 +126,7 @@ static void offer(const struct cei_far_message *message, uint64_t n_bytes)
 /* Opens the rail of process 0 and the evil one, and connects them. */
 static void begin(void)
 {
-	const uint8_t address = 0;
+	uint8_t address[LOOP_ADDRESS_BYTES];
 	struct cei_far_message hello;
 	const char *why;
 
@@ -134,10 +135,13 @@ static void begin(void)
 	evil.transport.ops = &loop_transport;
 	evil.transport.config.device = loop_device(&rails.net, 1);
 	evil.transport.config.events = &evil_events;
+	cei_report_init(&evil.report, NULL, NULL);
+	evil.transport.config.report = &evil.report;
 	ck_assert_int_eq(loop_transport.open(&evil.transport, &why), 0);
 	ck_assert_int_eq(loop_transport.memory_open(&evil.transport, evil.bytes,
 						    sizeof(evil.bytes), &evil.memory), 0);
-	ck_assert_int_eq(loop_transport.peer_open(&evil.transport, &address, 1, NULL,
+	loop_address_of(0, address);
+	ck_assert_int_eq(loop_transport.peer_open(&evil.transport, address, sizeof(address), NULL,
 						  &evil.peer), 0);
 	testing_fill(evil.bytes, sizeof(evil.bytes), 99);
 	hello = honest(CEI_FAR_HELLO);
@@ -156,6 +160,7 @@ static void end(void)
 	loop_transport.memory_close(&evil.transport, evil.memory);
 	rails_leave();
 	loop_transport.close(&evil.transport);
+	cei_report_fini(&evil.report);
 	rails_close();
 }
 
