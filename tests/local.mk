@@ -180,6 +180,7 @@ endif
 pure_suites += \
 	%D%/conformance/test_rail_ucx_tcp \
 	%D%/conformance/test_rail_ucx_shm \
+	%D%/conformance/test_net_proxy \
 	%D%/system/test_nodes_processes \
 	%D%/system/test_nodes_large \
 	%D%/system/test_nodes_namespaces
@@ -318,6 +319,7 @@ libtesting_la_SOURCES = \
 	%D%/conformance/backend_caps.c \
 	%D%/conformance/backend_streams.c \
 	%D%/conformance/proxy.c %D%/conformance/proxy.h \
+	%D%/conformance/transport_proxy.c %D%/conformance/transport_proxy.h \
 	%D%/conformance/transport_conformance.c %D%/conformance/transport_conformance.h \
 	%D%/conformance/transport_cases.h \
 	%D%/conformance/transport_rig.c %D%/conformance/transport_rig.h \
@@ -396,6 +398,7 @@ ucx_suites = \
 	%D%/conformance/test_transport_ucx_shm \
 	%D%/conformance/test_rail_ucx_tcp \
 	%D%/conformance/test_rail_ucx_shm \
+	%D%/conformance/test_net_proxy \
 	%D%/system/test_nodes_processes \
 	%D%/system/test_nodes_large \
 	%D%/system/test_nodes_namespaces

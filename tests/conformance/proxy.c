@@ -105,7 +105,7 @@ static void proxy_memory_close(struct cei_backend *backend, uint64_t address)
 
 static uint64_t mapped(struct proxy *proxy, uint64_t address)
 {
-	if (!(address & HANDLE))
+	if (!proxy->has_handles || !(address & HANDLE))
 		return address;
 	return *memory_at(proxy, address) + (address & OFFSET_MASK);
 }
@@ -194,6 +194,7 @@ void proxy_init(struct proxy *proxy, const struct cei_backend_ops *under)
 
 void proxy_use_handles(struct proxy *proxy)
 {
+	proxy->has_handles = 1;
 	proxy->ops.memory_reaches = proxy_reaches;
 	proxy->ops.memory_open = proxy_memory_open;
 	proxy->ops.memory_close = proxy_memory_close;

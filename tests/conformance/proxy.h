@@ -28,6 +28,7 @@ struct proxy {
 	int                           is_early; /* reap() reports a submit at once, but the submit
 						 * is executed only together with the next one */
 	int                           is_absent; /* open() reports that the device does not exist */
+	int                           has_handles; /* see proxy_use_handles() */
 	_Atomic uint64_t              n_pieces; /* pieces copied by all lanes */
 	_Atomic uint32_t              n_open;   /* memories that are mapped */
 	uint64_t                      memory[PROXY_MEMORIES];   /* address of each memory; 0: the

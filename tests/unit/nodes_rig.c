@@ -78,10 +78,12 @@ static void *open_node(void *arg)
 	network.all_gather_arg = node;
 	network.job = "nodes_rig";
 	network.node = name;
-	network.nics = nodes->transport && !nodes->is_loop ? NULL : devices;
+	network.nics = nodes->transport && !nodes->is_loop && nodes->transport->devices ? NULL
+		: devices;
 	network.peer_timeout_ns = nodes->timeout_ns ? nodes->timeout_ns : NODES_TIMEOUT_NS;
-	node->result = cei_context_open(&config, cei_backends, nodes->transport ? nodes->transport
-					: &loop_transport, &node->context);
+	node->result = cei_context_open(&config, nodes->movers ? nodes->movers : cei_backends,
+					nodes->transport ? nodes->transport : &loop_transport,
+					&node->context);
 	if (nodes->is_late && !node->number && !node->result)
 		nodes->found = ceov_buffer_find(node->context, 1, "none", &buffer);
 	return NULL;
@@ -151,6 +153,7 @@ void nodes_open_map(struct nodes *nodes, const struct nodes_map *map)
 	nodes->n_ranks = map->n_ranks;
 	nodes->transport = map->transport;
 	nodes->is_loop = map->is_loop;
+	nodes->movers = map->movers;
 	memcpy(nodes->node_of, map->node_of, map->n_ranks * sizeof(*map->node_of));
 	if (map->places)
 		memcpy(nodes->places, map->places, map->n_ranks * sizeof(*map->places));

@@ -22,6 +22,7 @@
 #define NODES_TIMEOUT_NS  (2000 * TESTING_MS)   /* until a silent peer counts as lost */
 
 struct nodes;
+struct cei_backend_ops;
 
 struct node {
 	struct nodes      *nodes;
@@ -39,6 +40,7 @@ struct nodes {
 	struct ceov_place places[NODES_RANKS_MAX];      /* [rank]; host memory by default */
 	const struct cei_transport_ops *transport;      /* NULL: the simulated network */
 	int                is_loop;              /* transport is the simulated network's, changed */
+	const struct cei_backend_ops *const *movers;    /* NULL: those of the build */
 	uint32_t          n_rails;              /* of each node; rail k of node i is transport
 						 * i * n_rails + k of the simulated network */
 	uint64_t          timeout_ns;           /* until a silent peer counts as lost */
@@ -68,6 +70,7 @@ struct nodes_map {
 	const struct cei_transport_ops *transport;
 	int                             is_loop;        /* transport is the simulated network's
 							 * table, changed */
+	const struct cei_backend_ops *const *movers;    /* NULL: those of the build */
 };
 void nodes_open_map(struct nodes *nodes, const struct nodes_map *map);
 

@@ -15,6 +15,9 @@ struct cei_transport_ops;
 /* kinds: as struct cei_transport_config. */
 void rail_pair_add_cases(Suite *suite, const struct cei_transport_ops *ops, const char *kinds);
 
+/* Whether the transport cannot be opened here; prints why. The simulated network always can. */
+int rail_pair_is_absent(const struct cei_transport_ops *ops, const char *kinds);
+
 /* Runs them. Returns main()'s exit status; 77 (skipped): the transport cannot be opened here; the
  * reason is printed. */
 int rail_pair_run(const struct cei_transport_ops *ops, const char *kinds);
