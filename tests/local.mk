@@ -240,6 +240,7 @@ product_tests = \
 
 if HAVE_CHECK
 check_PROGRAMS = $(suites) $(gpu_suites) %D%/system/nodes_torture %D%/system/nodes_matrix \
+	%D%/system/nodes_figures \
 	%D%/system/run_party %D%/system/run_other_party
 check_LTLIBRARIES = libtesting.la
 else
@@ -443,5 +444,10 @@ check-nodes-torture: all
 		$(BASH) $(srcdir)/%D%/run_test.sh %D%/system/nodes_torture && \
 		$(BASH) $(srcdir)/%D%/run_test.sh %D%/system/nodes_matrix
 
-.PHONY: check-nodes-torture check-nodes-loss check-suites check-threaded check-ucx check-fuzz \
-	check-gpu check-gpu-torch check-gpu-stress check-gpu-sanitizer
+# How long many processes take to open, and the memory a process needs for others. It judges nothing.
+check-nodes-figures: all
+	$(MAKE) $(AM_MAKEFLAGS) %D%/system/nodes_figures
+	@CEOVERLAP_TEST_TIMEOUT=300 $(BASH) $(srcdir)/%D%/run_test.sh %D%/system/nodes_figures
+
+.PHONY: check-nodes-torture check-nodes-figures check-nodes-loss check-suites check-threaded check-ucx \
+	check-fuzz check-gpu check-gpu-torch check-gpu-stress check-gpu-sanitizer

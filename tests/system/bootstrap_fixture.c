@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "testing.h"
 
-#define PARTIES_MAX 16
+#define PARTIES_MAX 64
 
 struct shared *shared;
 char directory[96];
