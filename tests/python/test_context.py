@@ -31,6 +31,17 @@ class Opening(Case):
         self.assertTrue(context.is_open)
         context.barrier()
 
+    def test_one_node_loads_no_ucx(self):
+        """In a process of its own: other tests may have opened nodes."""
+        code = ("import ceoverlap\n"
+                "with ceoverlap.Context(range(2), place='host') as context:\n"
+                "    context.signal().raise_to(1)\n"
+                "    names = open('/proc/self/maps').read()\n"
+                "assert 'libceoverlap' in names, names\n"
+                "assert not any(f'/libuc{x}.' in names for x in 'pst'), names\n")
+        with mock.patch.dict(os.environ, CEOVERLAP_PLACE="host"):
+            subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
     def test_from_the_environment(self):
         with mock.patch.dict(os.environ, CEOVERLAP_PLACE="host", CEOVERLAP_RANK="0",
                              CEOVERLAP_RANKS="1"):

@@ -52,6 +52,25 @@ if command -v python3 > /dev/null; then
 	python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$json" || failed=1
 fi
 
+# A group on one node has no use for UCX: the program linker names what it opens. Nodes do open it,
+# where it is installed, so the names are the right ones.
+opens_ucx() {
+	LD_DEBUG=files LD_DEBUG_OUTPUT=$folder/linked "$bench" "$@" > "$out" 2>&1
+	cat "$folder"/linked.* > "$folder/opened"
+	rm -f "$folder"/linked.*
+	grep -q 'ceoverlap-bench' "$folder/opened" || { echo "FAIL: no names"; failed=1; }
+	grep -q 'file=libuc[pst][0-9.a-z]* ' "$folder/opened"
+}
+if opens_ucx $run -g 2 -t p2p,all_gather -b 64K; then
+	echo "FAIL: UCX is opened for one node"
+	failed=1
+fi
+if ldconfig -p | grep -q 'libucp\.so\.0' && ! opens_ucx $run -g 2 --nodes 2 -t mark &&
+	! grep -q "this machine cannot reach others" "$out"; then
+	echo "FAIL: UCX is opened for nodes, but not noticed here"
+	failed=1
+fi
+
 expect 0 "ranks as threads" $run --one-process -g 3 -t all_gather -b 64K --pieces 3
 # Ranks that act as nodes: over UCX, where it is installed.
 expect 2 "more nodes than ranks" $run -g 2 --nodes 3 -t p2p

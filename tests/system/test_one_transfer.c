@@ -6,6 +6,7 @@
 
 #include <check.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <ceoverlap/ceoverlap.h>
@@ -131,6 +132,41 @@ START_TEST(test_nothing_moves_but_in_turn)
 }
 END_TEST
 
+/* Whether a library of UCX is mapped into this process. */
+static int has_ucx(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	char line[512];
+	int n_lines = 0, has = 0;
+
+	ck_assert_ptr_nonnull(maps);
+	while (fgets(line, sizeof(line), maps)) {
+		n_lines++;
+		has |= strstr(line, "/libucp.") || strstr(line, "/libuct.") ||
+			strstr(line, "/libucs.");
+	}
+	fclose(maps);
+	ck_assert_int_gt(n_lines, 0);
+	return has;
+}
+
+/* Only groups that ask for other nodes use UCX. */
+START_TEST(test_one_node_loads_no_ucx)
+{
+	struct pair pair;
+	ceov_ticket ticket;
+
+	build(&pair, 0);
+	fill(&pair, 3);
+	ck_assert_int_eq(ceov_signal_raise(pair.ready, 0, 1), 0);
+	ck_assert_int_eq(ceov_launch(pair.plan, NULL, &ticket), 0);
+	ck_assert_int_eq(ceov_wait(pair.context, ticket, TESTING_PATIENCE), 0);
+	ck_assert(!has_ucx());
+	ceov_close(pair.context);
+	ck_assert(!has_ucx());
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("one_transfer");
@@ -140,6 +176,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_bytes_arrive_after_mark_and_before_mark);
 	tcase_add_test(all, test_target_is_not_overwritten_before_it_is_free);
 	tcase_add_test(all, test_nothing_moves_but_in_turn);
+	tcase_add_test(all, test_one_node_loads_no_ucx);
 	suite_add_tcase(made, all);
 	return made;
 }
