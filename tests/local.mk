@@ -161,6 +161,7 @@ pure_suites = \
 	%D%/unit/test_rail \
 	%D%/unit/test_rail_faults \
 	%D%/unit/test_rail_slots \
+	%D%/unit/test_rail_staged \
 	%D%/unit/test_rail_direct \
 	%D%/unit/test_gpu_trial \
 	%D%/unit/test_wire

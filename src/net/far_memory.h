@@ -20,6 +20,12 @@
 /* The largest piece for memory that the transport does not access (net/far_slots.h). */
 #define CEI_FAR_SLOT_BYTES   (UINT64_C(4) << 20)
 
+/* What the sender copies through slots goes in pieces of this size at most. The first piece has
+ * the copy out of the GPU to itself, and the last one that into the other GPU: at 64 MiB and equal
+ * speeds of all three that is a twelfth with pieces of 4 MiB. With 1 MiB a window is too short for
+ * the copies' delays. See tests/unit/test_rail_staged.c. */
+#define CEI_FAR_STAGED_BYTES (UINT64_C(2) << 20)
+
 /* What peers may do with a region. */
 enum cei_far_use {
 	CEI_FAR_BYTES = 1u << 0,        /* pieces land in it */

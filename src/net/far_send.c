@@ -150,6 +150,8 @@ static int send_copy(struct cei_far_peer *peer, struct cei_far_lane *lane,
 	memory = cei_far_memory_of(&peer->nic->table, part.source, part.n_bytes);
 	if (!memory)
 		return break_lane(peer, lane, copy);
+	if (memory->is_device && part.n_bytes > CEI_FAR_STAGED_BYTES)
+		part = next_part(lane, copy, CEI_FAR_STAGED_BYTES);
 	piece = make_piece(peer, copy, &part);
 	r = memory->is_device ? fill_slot(peer, &piece, &part, memory)
 		: offer(peer, &piece, memory, part.source);

@@ -359,15 +359,26 @@ static int loop_send(struct cei_transport_peer *public, const struct cei_transpo
 	return r;
 }
 
+/* Takes capacity for bytes that could begin at that time. Returns when they are through. */
+static uint64_t occupy(struct loop_link *link, uint64_t begin_ns, uint64_t n_bytes)
+{
+	if (!link->bytes_per_us)
+		return begin_ns;
+	if (begin_ns < link->busy_until_ns)
+		begin_ns = link->busy_until_ns;
+	link->busy_until_ns = begin_ns + n_bytes * 1000 / link->bytes_per_us;
+	return link->busy_until_ns;
+}
+
 static void begin_receive(struct loop_net *net, struct cei_transport_offer *offer)
 {
-	const struct loop_link *link = &net->links[offer->from][offer->to];
+	struct loop_link *link = &net->links[offer->from][offer->to];
 	struct loop_event event = { .kind = BYTES, .to = offer->to, .from = offer->from,
 				    .offer = offer, .tag = offer->landed_tag };
 
 	if (!loop_arrives(net, offer->from, offer->to))
 		return;
-	event.due_ns = loop_due_on(net, link);
+	event.due_ns = occupy(link, loop_due_on(net, link), offer->n_bytes);
 	loop_post(net, &event);
 	event.kind = LANDED;
 	event.due_ns += link->delay_ns + link->bytes_ns;        /* never before the bytes */

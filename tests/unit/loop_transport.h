@@ -34,6 +34,8 @@ struct loop_link {
 	uint64_t delay_ns;              /* of everything */
 	uint64_t jitter_ns;             /* less than this much more, at random: reorders */
 	uint64_t bytes_ns;              /* that the bytes of an offer take in addition */
+	uint64_t bytes_per_us;          /* capacity, for which offers wait in turn; 0: no limit */
+	uint64_t busy_until_ns;         /* kept by the net: by what was given out of it */
 	uint64_t stall_until_ns;        /* nothing arrives earlier */
 	int      is_dropped;            /* nothing arrives, and nothing fails: the other side
 					 * has stopped, or the cable is cut */
