@@ -27,4 +27,5 @@ ceoverlap_bench_SOURCES += \
 	%D%/device_cuda.c %D%/device_cuda.h \
 	%D%/work_cuda.c
 endif
-EXTRA_DIST += %D%/beside-ucx.sh %D%/in-namespaces.sh
+EXTRA_DIST += %D%/beside-build.py %D%/beside-ucx.sh %D%/in-namespaces.sh \
+	%D%/ring-in-namespaces.sh
