@@ -84,6 +84,8 @@ if "$bench" $run -g 2 --nodes 2 -t mark > "$out" 2>&1 ||
 	done
 	holds "$out" "engine: left out" "what runs within a node is left out"
 	holds "$json" '"cpu_s_per_gib"' "processor time of transfers between nodes"
+	expect 0 "launches that name their sources" $run -g 2 --nodes 2 --named -t p2p -b 5M
+	holds "$out" "^p2p .*ours.* verified" "p2p with named sources has a verified row"
 fi
 
 expect 0 "help" --help

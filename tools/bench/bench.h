@@ -42,6 +42,7 @@ struct bench_options {
 	const char *json_path;          /* NULL: none */
 	uint32_t    n_ranks;            /* 0: one for each GPU, or 4 on host memory */
 	int         force_host;
+	int         names_sources;      /* --named was given */
 	int         one_process;        /* --one-process was given. If ranks share GPUs, the bench
 					 * decides itself */
 	int         processes;          /* one process for each rank, also if ranks share GPUs */

@@ -9,6 +9,7 @@
 #
 #   ROUNDS       how often each runs (default 5)
 #   TRANSPORTS   as UCX_TLS has it (default tcp)
+#   ARGUMENTS    more of ceoverlap-bench for its transfers, say --named: then through slots
 #   EVENTS       how ucx_perftest waits (its option -E): sleep (default) or poll
 #
 # LD_LIBRARY_PATH and PATH choose the UCX and its ucx_perftest.
@@ -58,7 +59,8 @@ END
 }
 
 for round in $(seq "$rounds"); do
-	read -r gb cpu <<< "$(ours -t p2p -b 64M)"
+	# shellcheck disable=SC2086 # a list of words
+	read -r gb cpu <<< "$(ours -t p2p -b 64M ${ARGUMENTS:-})"
 	self=$BASHPID
 	begin=$(children_ticks "$self")
 	read -r -a bw <<< "$(reference ucp_am_bw 67108864 30)"

@@ -34,7 +34,7 @@ const struct bench_case bench_cases[] = {
 	{ NULL, NULL, 0, 0, 0, 0, NULL },
 };
 
-enum key { KEY_TRIGGER = BENCH_KEY_OWN, KEY_PIECES };
+enum key { KEY_TRIGGER = BENCH_KEY_OWN, KEY_PIECES, KEY_NAMED };
 
 static const struct argp_option options_table[] = {
 	{ "testcase", 't', "NAMES", 0, "Test cases to run, a comma list (default: p2p, "
@@ -67,6 +67,8 @@ static const struct argp_option options_table[] = {
 	  "nodes: what goes between these goes over the network (UCX; CEOVERLAP_TRANSPORTS and "
 	  "CEOVERLAP_NICS say how). Cases that only run within a node are left out. Over several "
 	  "machines a launcher says instead which nodes there are", 1 },
+	{ "named", KEY_NAMED, NULL, 0, "p2p between nodes: each launch names its source, whose "
+	  "bytes go through slots", 1 },
 	{ "pieces", KEY_PIECES, "N", 0, "Pieces per shard or block (default 1)", 1 },
 	{ "chunk", BENCH_KEY_CHUNK, "SIZE", 0, "Largest chunk (default: the library's)", 1 },
 	{ "nccl", BENCH_KEY_NCCL, "PATH", 0, "libnccl.so.2 to compare with (default: "
@@ -108,6 +110,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	switch (key) {
 	case 'l': list_cases(); exit(EXIT_SUCCESS);
 	case KEY_TRIGGER: options->triggers = triggers(state, text); break;
+	case KEY_NAMED: options->names_sources = 1; break;
 	case KEY_PIECES:
 		options->n_pieces = (uint32_t)bench_parse_number(state, text, 1, 64);
 		break;

@@ -41,6 +41,7 @@ struct pair {
 	struct bench_buffers from;
 	struct bench_buffers to;
 	struct bench_signals arrived;   /* signals of the target rank */
+	ceov_buffer         *named;     /* --named: stands for the source, which launches name */
 	ceov_plan           *plan;      /* plan of the source rank */
 	uint64_t             base;
 	uint32_t             n_chunks;
@@ -99,13 +100,22 @@ static int cut_alike(struct pair *p, const struct cei_piece *piece)
 	return 0;
 }
 
+static int open_named(struct pair *p)
+{
+	if (!p->rank->options->names_sources || !p->is_far)
+		return 0;
+	return ceov_buffer_float(p->rank->context, p->source, area_bytes(p, p->bytes), &p->named);
+}
+
 static int open_plan(struct pair *p)
 {
 	struct ceov_transfer transfer = { .struct_bytes = sizeof(transfer) };
 	struct cei_piece piece;
-	int r;
+	int r = open_named(p);
 
-	transfer.source.buffer = p->from.by_rank[p->source];
+	if (r)
+		return r;
+	transfer.source.buffer = p->named ? p->named : p->from.by_rank[p->source];
 	transfer.target.buffer = p->to.by_rank[p->target];
 	transfer.row_bytes = p->is_2d ? ROW_BYTES : p->bytes;
 	transfer.n_rows = p->is_2d ? p->bytes / ROW_BYTES : 1;
@@ -140,6 +150,9 @@ static int ours(struct pair *p, uint32_t n_launches)
 	ceov_ticket ticket = { 0 };
 	uint32_t i;
 	int r = 0;
+
+	if (p->named)
+		launch.floating = bench_address(p->rank, p->from.by_rank[p->source]);
 
 	for (i = 0; !r && i < n_launches; i++) {
 		launch.base = p->base++;
@@ -380,6 +393,9 @@ static int measure(struct pair *p)
 	if (is_source(p)) {
 		ceov_plan_release(p->plan);
 		p->plan = NULL;
+		if (p->named)
+			(void)ceov_buffer_release(p->named);
+		p->named = NULL;
 	}
 	return r ? r : bench_meet(p->rank);
 }
