@@ -323,6 +323,66 @@ START_TEST(test_staged_bytes_reach_the_slower_leg)
 }
 END_TEST
 
+/* --- both ways at once ------------------------------------------------------------------- */
+
+/* Each half of its memory: what it sends, and what it receives. */
+static void open_both(uint32_t number)
+{
+	struct side *own = &sides[number];
+	struct cei_far_region bytes = { .id = REGION, .uses = CEI_FAR_BYTES,
+					.n_bytes = BYTES / 2 };
+
+	open_rail(number);
+	bytes.host = own->bytes + BYTES / 2;
+	testing_fill(own->bytes, BYTES / 2, number);
+	ck_assert_int_eq(cei_rail_memory_open(own->rail, own->bytes, BYTES / 2, &own->memory), 0);
+	ck_assert_int_eq(cei_rail_region_open(own->rail, &bytes), 0);
+}
+
+static struct cei_far_lane *send_half(uint32_t number)
+{
+	struct side *own = &sides[number];
+	const struct cei_far_copy half = { .region = REGION, .row_bytes = BYTES / 2, .n_rows = 1,
+					   .source = (uint64_t)(uintptr_t)own->bytes };
+	struct cei_far_lane *lane;
+
+	ck_assert_int_eq(cei_rail_lane_open(own->rail, !number, &lane), 0);
+	ck_assert_int_eq(cei_far_lane_copy(lane, &half, 1), 0);
+	ck_assert_int_eq(cei_far_lane_submit(lane), 0);
+	return lane;
+}
+
+/* A network carries both directions at once, and neither waits for the other. */
+START_TEST(test_both_ways_at_once_take_no_longer_than_one)
+{
+	struct cei_far_lane *lanes[2];
+	uint64_t n_done[2] = { 0, 0 }, alone_ns = BYTES / 2 * 1000 / 50000;
+	uint32_t i;
+
+	loop_net_init(&net, testing_seed(), 0);
+	net.links[0][1].delay_ns = net.links[1][0].delay_ns = DELAY_NS;
+	net.links[0][1].bytes_per_us = net.links[1][0].bytes_per_us = 50000;
+	for (i = 0; i < 2; i++)
+		open_both(i);
+	for (i = 0; i < 2; i++)
+		lanes[i] = send_half(i);
+	while ((!n_done[0] || !n_done[1]) && net.now_ns < TESTING_SECOND) {
+		step();
+		for (i = 0; i < 2; i++)
+			(void)cei_far_lane_reap(lanes[i], &n_done[i]);
+	}
+	ck_assert_uint_lt(net.now_ns, alone_ns + alone_ns / 10);
+	for (i = 0; i < 2; i++) {
+		ck_assert_mem_eq(sides[i].bytes + BYTES / 2, sides[!i].bytes, BYTES / 2);
+		cei_far_lane_stop(lanes[i]);
+		cei_rail_lane_close(sides[i].rail, lanes[i]);
+	}
+	ck_assert_int_eq(cei_rail_memory_close(sides[1].rail, sides[1].memory), 0);
+	ck_assert_int_eq(cei_rail_region_close(sides[0].rail, REGION), 0);
+	close_all();
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *made = suite_create("rail_staged");
@@ -331,6 +391,7 @@ static Suite *suite(void)
 	tcase_set_timeout(all, 60);
 	tcase_add_loop_test(all, test_staged_bytes_reach_the_slower_leg, 0,
 			    sizeof(legs) / sizeof(legs[0]));
+	tcase_add_test(all, test_both_ways_at_once_take_no_longer_than_one);
 	suite_add_tcase(made, all);
 	return made;
 }
