@@ -11,7 +11,8 @@
  *          changes no byte
  *
  * Each cycle must see a right transfer and leave nothing. CEOVERLAP_TEST_NODES_CYCLES is another
- * number of cycles, CEOVERLAP_TEST_SEED repeats a run.
+ * number of cycles, CEOVERLAP_TEST_NODES_KIND one of these three alone, and CEOVERLAP_TEST_SEED
+ * repeats a run.
  */
 
 #include <signal.h>
@@ -261,6 +262,13 @@ static uint32_t n_cycles(void)
 	return text ? (uint32_t)atoi(text) : 1000;
 }
 
+static int is_wanted(enum kind kind)
+{
+	const char *only = getenv("CEOVERLAP_TEST_NODES_KIND");
+
+	return !only || !strcmp(only, kind_names[kind]);
+}
+
 static void torture_by(enum kind kind)
 {
 	struct torture torture = { .kind = kind, .n_cycles = n_cycles() };
@@ -298,9 +306,12 @@ END_TEST
 static void add_tests(TCase *tcase)
 {
 	tcase_set_timeout(tcase, 7200);
-	tcase_add_test(tcase, test_groups_open_again_and_again);
-	tcase_add_test(tcase, test_groups_open_again_after_kills);
-	tcase_add_test(tcase, test_no_byte_comes_late);
+	if (is_wanted(AT_OPEN))
+		tcase_add_test(tcase, test_groups_open_again_and_again);
+	if (is_wanted(AT_KILL))
+		tcase_add_test(tcase, test_groups_open_again_after_kills);
+	if (is_wanted(AT_STOP))
+		tcase_add_test(tcase, test_no_byte_comes_late);
 }
 
 int main(void)
