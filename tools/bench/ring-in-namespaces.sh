@@ -35,6 +35,7 @@ for round in $(seq "$rounds"); do
 		[ "$status" = 0 ] || { tail -n 5 "$folder/out" >&2; exit 1; }
 	done
 done
+# shellcheck disable=SC2086 # a list of words
 python3 - "$folder" ${COUNTS:-2 4 8} << 'END'
 import glob, json, statistics, sys
 folder, counts = sys.argv[1], [int(word) for word in sys.argv[2:]]
