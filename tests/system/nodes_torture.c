@@ -124,9 +124,13 @@ __attribute__((noreturn)) static void give_up_cycle(const struct torture *tortur
 {
 	const struct life *life;
 	uint32_t node;
+	int status;
 
 	printf("%s, cycle %u: %s\n", kind_names[torture->kind], cycle, what);
 	for (node = 0; node < NODES; node++) {
+		if (waitpid(torture->pids[node], &status, WNOHANG) == torture->pids[node])
+			printf("  the process on node %u has ended with status %#x\n", node,
+			       (unsigned)status);
 		life = &torture->memory->lives[node];
 		printf("  node %u: stage %u, %llu passes, error %d, rank %u, %llu wrong, %llu "
 		       "late, %u descriptors, %u threads: %s\n", node, life->stage,
