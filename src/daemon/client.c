@@ -319,6 +319,13 @@ static int receive(struct cei_client *client, uint8_t *bytes)
 	return client->state != CEI_CLIENT_ENDING && !client->has_task && !client->must_end;
 }
 
+static void listen_to(struct cei_client *client, int is_on)
+{
+	if (client->source)
+		(void)sd_event_source_set_enabled(client->source, is_on ? SD_EVENT_ON
+						  : SD_EVENT_OFF);
+}
+
 static int can_read(sd_event_source *source, int fd, uint32_t events, void *arg)
 {
 	struct cei_client *client = arg;
@@ -331,17 +338,12 @@ static int can_read(sd_event_source *source, int fd, uint32_t events, void *arg)
 	for (n = 0; bytes && n < MESSAGES_AT_ONCE && receive(client, bytes); n++)
 		;
 	free(bytes);
+	if (client->has_task)           /* the socket is not read until it is done */
+		listen_to(client, 0);
 	return 0;
 }
 
 /* --- life ------------------------------------------------------------------- */
-
-static void listen_to(struct cei_client *client, int is_on)
-{
-	if (client->source)
-		(void)sd_event_source_set_enabled(client->source, is_on ? SD_EVENT_ON
-						  : SD_EVENT_OFF);
-}
 
 static const char *enter(struct cei_client *client)
 {
@@ -430,6 +432,7 @@ void cei_client_task_done(struct cei_task *task)
 		cei_client_end(client, client->end_error);
 		return;
 	}
+	listen_to(client, 1);
 	if (client->answer.type)
 		answer(client);
 	if (client->state != CEI_CLIENT_OPENING)

@@ -285,14 +285,9 @@ static int on_signal(sd_event_source *source, const struct signalfd_siginfo *inf
 static int add_events(struct cei_server *server)
 {
 	sd_event *event = server->event;
-	sigset_t mask;
 	uint64_t now_us;
 	int r;
 
-	sigemptyset(&mask);
-	sigaddset(&mask, SIGTERM);
-	sigaddset(&mask, SIGINT);
-	pthread_sigmask(SIG_BLOCK, &mask, NULL);
 	r = sd_event_add_io(event, NULL, server->listener, EPOLLIN, on_connection, server);
 	if (r >= 0)
 		r = sd_event_add_io(event, NULL, server->porter.bell, EPOLLIN, on_finished, server);
@@ -327,10 +322,22 @@ static int open_loop(struct cei_server *server)
 	return add_events(server);
 }
 
+/* Before any thread begins, which all inherit it: the loop alone takes these signals. */
+static void block_signals(void)
+{
+	sigset_t mask;
+
+	sigemptyset(&mask);
+	sigaddset(&mask, SIGTERM);
+	sigaddset(&mask, SIGINT);
+	pthread_sigmask(SIG_BLOCK, &mask, NULL);
+}
+
 int cei_server_open(struct cei_server *server, const struct cei_server_config *config)
 {
 	int r;
 
+	block_signals();
 	server->config = *config;
 	server->listener = server->news = -1;
 	cei_report_init(&server->report, NULL, NULL);
