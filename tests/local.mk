@@ -176,6 +176,9 @@ pure_suites += \
 if HAVE_UCX
 pure_suites += %D%/unit/test_ucx
 endif
+if HAVE_DAEMON
+pure_suites += %D%/system/test_daemon
+endif
 # Threads run in these four, but a thread sanitizer does not see the order that UCX gives, and
 # cannot be loaded beside its hooks of memory calls.
 pure_suites += \

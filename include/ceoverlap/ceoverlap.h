@@ -86,8 +86,8 @@ enum ceov_error {
 	CEOV_ERR_STALE     = -12,       /* the memory behind a registration changed */
 	CEOV_ERR_FORKED    = -13,       /* called in a forked child */
 	CEOV_ERR_UNCERTAIN = -14,       /* the target may or may not hold the bytes */
-	CEOV_ERR_DAEMON_LOST = -15      /* the daemon that moves the bytes has gone; see
-					 * ceov_reopen() */
+	CEOV_ERR_DAEMON_LOST = -15      /* the daemon that moves the bytes has gone; close the
+					 * context, and open it when the daemon is back */
 };
 
 #define CEOV_NOBODY UINT32_MAX

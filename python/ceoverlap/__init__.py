@@ -22,8 +22,8 @@ from ._abi import lib as _lib
 from .buffer import Buffer, Memory, memory_of
 from .collective import AllGather, AllToAll, Block, all_gather, all_to_all, broadcast
 from .context import Context
-from .errors import (AbortedError, CeoverlapError, CudaError, DeadlineError, Failure,
-                     ForkedError, FullError, InvalidError, NoMemoryError, NoRouteError,
+from .errors import (AbortedError, CeoverlapError, CudaError, DaemonLostError, DeadlineError,
+                     Failure, ForkedError, FullError, InvalidError, NoMemoryError, NoRouteError,
                      PeerLostError, PendingError, StaleError, StateError, SystemCallError,
                      UcxError, UncertainError, VersionError)
 from .network import Network
@@ -39,8 +39,8 @@ __version__: str = _lib.ceov_version().decode()
 __all__ = [
     "AbortedError", "AllGather", "AllGatherGemm", "AllReduce", "AllToAll", "Block",
     "Buffer",
-    "CeoverlapError", "Context", "CudaError", "DeadlineError", "Failure", "ForkedError",
-    "FullError", "GemmReduceScatter", "InvalidError", "Mark", "MarkList", "Memory", "Network",
+    "CeoverlapError", "Context", "CudaError", "DaemonLostError", "DeadlineError", "Failure",
+    "ForkedError", "FullError", "GemmReduceScatter", "InvalidError", "Mark", "MarkList", "Memory", "Network",
     "NoMemoryError", "NoRouteError", "PeerLostError", "PendingError", "Place", "Plan",
     "ReduceScatter", "Signal", "Spot", "StaleError", "StateError", "SystemCallError",
     "Ticket", "Transfer", "Tuning", "UcxError", "UncertainError", "VersionError",

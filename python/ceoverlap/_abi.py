@@ -36,6 +36,7 @@ CEOV_ERR_VERSION = -11
 CEOV_ERR_STALE = -12
 CEOV_ERR_FORKED = -13
 CEOV_ERR_UNCERTAIN = -14
+CEOV_ERR_DAEMON_LOST = -15
 
 CEOV_NOBODY = 0xFFFFFFFF
 CEOV_FAILURE_TEXT_BYTES = 256
@@ -139,7 +140,7 @@ class ceov_config(Struct):
                 ("n_members", c_uint32), ("n_ranks", c_uint32), ("group", c_char_p),
                 ("max_chunk_bytes", c_uint64), ("deadline_ns", c_uint64),
                 ("progress_by_caller", c_int), ("log", ceov_log), ("log_arg", c_void_p),
-                ("network", POINTER(ceov_network))]
+                ("network", POINTER(ceov_network)), ("daemon", c_char_p)]
 
 
 class ceov_mark(Struct):

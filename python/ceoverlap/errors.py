@@ -153,6 +153,11 @@ class UncertainError(CeoverlapError):
     code = _abi.CEOV_ERR_UNCERTAIN
 
 
+class DaemonLostError(CeoverlapError):
+    """The daemon that moves the data has gone; close the context, and open it when it is back."""
+    code = _abi.CEOV_ERR_DAEMON_LOST
+
+
 class PendingError(CeoverlapError, TimeoutError):
     """The caller's own timeout passed first. Nothing has failed, so the caller may wait again."""
     code = _abi.CEOV_PENDING
@@ -166,7 +171,7 @@ class FullError(CeoverlapError):
 _CLASSES = {kind.code: kind for kind in (
     InvalidError, StateError, NoMemoryError, NoRouteError, SystemCallError, CudaError,
     UcxError, PeerLostError, AbortedError, DeadlineError, VersionError, StaleError,
-    ForkedError, UncertainError, PendingError, FullError)}
+    ForkedError, UncertainError, DaemonLostError, PendingError, FullError)}
 
 
 def make(code: int, text: str, failure: Optional[Failure] = None) -> CeoverlapError:

@@ -236,8 +236,8 @@ static int launch_there(struct ceov_plan *plan, const struct ceov_launch *launch
 	pthread_mutex_unlock(&plan->lock);
 	cei_report_hold_end(report, &hold);
 	if (r == CEOV_ERR_DAEMON_LOST)
-		return cei_raise(report, r, 0, "ceov_launch: the daemon has gone; call "
-				 "ceov_reopen()");
+		return cei_raise(report, r, 0, "ceov_launch: the daemon has gone; close "
+				 "the context, and open it when the daemon is back");
 	if (!r)
 		*ret_ticket = (ceov_ticket){ number | THERE_BIT };
 	return r;
@@ -355,7 +355,8 @@ static void daemon_lost(void *arg)
 	cei_report_hold_begin(&context->report, &hold);
 	(void)cei_raise(&context->report, CEOV_ERR_DAEMON_LOST, 0,
 			"the daemon at %s has gone; its launches have failed, and their signals "
-			"are aborted; call ceov_reopen() in all ranks of the group",
+			"are aborted; close the context in all ranks of the group, and open it "
+			"when the daemon is back",
 			context->there->path);
 	pthread_mutex_lock(&context->lock);
 	for (node = context->plans.next; node != &context->plans; node = node->next) {

@@ -408,7 +408,7 @@ void cei_client_free(struct cei_client *client)
 {
 	struct cei_server *server = client->server;
 
-	if (client->end_error == CEOV_ERR_PEER_LOST)
+	if (client->end_error == CEOV_ERR_PEER_LOST && client->hello.n_members)
 		cei_log(&server->report, CEI_LOG_WARN, "client %u (process %d, user %u) has gone "
 			"without a farewell", client->number, client->pid, client->uid);
 	sd_event_source_disable_unref(client->source);

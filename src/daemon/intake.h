@@ -50,8 +50,8 @@ struct cei_daemon_intake {
 int  cei_intake_init(struct cei_daemon_intake *intake, struct cei_report *report);
 void cei_intake_fini(struct cei_daemon_intake *intake);
 
-/* Add and remove a ring. After remove the engine does not touch it. CEOV_ERR_SYSTEM, with errno set,
- * not raised. */
+/* Add and remove a ring. After remove the engine does not touch it. CEOV_ERR_SYSTEM, with errno
+ * set, not raised. */
 int  cei_intake_add(struct cei_daemon_intake *intake, struct cei_mouth *mouth);
 void cei_intake_remove(struct cei_daemon_intake *intake, struct cei_mouth *mouth);
 

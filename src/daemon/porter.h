@@ -4,9 +4,9 @@
 #define CEI_DAEMON_PORTER_H
 
 /*
- * Does what may take long for the daemon's front thread: maps and unmaps memory, commits plans, ends
- * clients. One thread does one task after the other; tasks that have to be looked at again are,
- * after a pause, and delay no others meanwhile.
+ * Does what may take long for the daemon's front thread: maps and unmaps memory, commits plans,
+ * ends clients. One thread does one task after the other; tasks that have to be looked at again
+ * are, after a pause, and delay no others meanwhile.
  */
 
 #include <pthread.h>

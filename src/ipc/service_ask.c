@@ -49,7 +49,7 @@ static int await_answer(struct cei_service_link *link, uint32_t type, uint64_t d
 	if (has_end)
 		return cei_service_raise_lost(link);
 	return cei_raise(link->config.report, has_answer ? CEOV_ERR_VERSION : CEOV_ERR_TIMEOUT, 0,
-			 "%s: the daemon %s", CEI_SERVICE_CALL, has_answer ? "gave an answer of another type"
+			 "ceoverlapd: the daemon %s", has_answer ? "gave an answer of another type"
 			 : "does not answer in time");
 }
 
@@ -104,7 +104,7 @@ int cei_service_commit(struct cei_service_link *link, const struct cei_service_p
 
 	if (program->n_bytes > UINT32_MAX)
 		return cei_raise(link->config.report, CEOV_ERR_INVALID, 0,
-				 "%s: a plan of %zu bytes is too large", CEI_SERVICE_CALL, program->n_bytes);
+				 "ceoverlapd: a plan of %zu bytes is too large", program->n_bytes);
 	pthread_mutex_lock(&link->asking);
 	expect_answer(link);
 	r = send_program(link, program, deadline_ns);

@@ -31,7 +31,8 @@
 int cei_service_raise_lost(const struct cei_service_link *link)
 {
 	return cei_raise(link->config.report, CEOV_ERR_DAEMON_LOST, 0,
-			 "the daemon at %s has gone; call ceov_reopen() when it is back",
+			 "the daemon at %s has gone; close the context, and open it when the "
+			 "daemon is back",
 			 link->config.path);
 }
 
@@ -138,7 +139,7 @@ static int connect_to(struct cei_service_link *link)
 
 	if (strlen(path) >= sizeof(address.sun_path))
 		return cei_raise(link->config.report, CEOV_ERR_INVALID, 0,
-				 "%s: the socket's path has %zu bytes, at most %zu: %s", CEI_SERVICE_CALL,
+				 "ceoverlapd: the socket's path has %zu bytes, at most %zu: %s",
 				 strlen(path), sizeof(address.sun_path) - 1, path);
 	strcpy(address.sun_path, path);
 	link->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -146,8 +147,8 @@ static int connect_to(struct cei_service_link *link)
 	    !connect(link->fd, (const struct sockaddr *)&address, sizeof(address)))
 		return 0;
 	return cei_raise(link->config.report, CEOV_ERR_SYSTEM, errno,
-			 "%s: cannot connect to the daemon at %s: %s; start ceoverlapd, or unset "
-			 "CEOVERLAP_DAEMON", CEI_SERVICE_CALL, path, strerror(errno));
+			 "ceoverlapd: cannot connect to the daemon at %s: %s; start ceoverlapd, or "
+			 "unset CEOVERLAP_DAEMON", path, strerror(errno));
 }
 
 /* Waits for an event of the socket. Raises CEOV_ERR_TIMEOUT. */
@@ -160,7 +161,7 @@ static int await_socket(struct cei_service_link *link, short events, uint64_t de
 		now = cei_now_ns();
 		if (now >= deadline_ns)
 			return cei_raise(link->config.report, CEOV_ERR_TIMEOUT, 0,
-					 "%s: the daemon at %s does not answer in time", CEI_SERVICE_CALL,
+					 "ceoverlapd: the daemon at %s does not answer in time",
 					 link->config.path);
 		now = (deadline_ns - now) / NS_PER_MS + 1;
 		if (poll(&polled, 1, now < POLL_MAX_MS ? (int)now : POLL_MAX_MS) > 0)
@@ -179,7 +180,7 @@ int cei_service_send_by(struct cei_service_link *link, const struct cei_datagram
 			return cei_service_raise_lost(link);
 		if (r == CEOV_ERR_SYSTEM)
 			return cei_raise(link->config.report, r, errno,
-					 "%s: sending to the daemon: %s", CEI_SERVICE_CALL, strerror(errno));
+					 "ceoverlapd: sending to the daemon: %s", strerror(errno));
 		if (r != CEOV_FULL)
 			return r;
 		r = await_socket(link, POLLOUT, deadline_ns);
@@ -197,7 +198,7 @@ int cei_service_say(struct cei_service_link *link, const struct cei_service_mess
 
 	if (!bytes)
 		return cei_raise(link->config.report, CEOV_ERR_NO_MEMORY, 0,
-				 "%s: no memory for a message", CEI_SERVICE_CALL);
+				 "ceoverlapd: no memory for a message");
 	datagram.n_bytes = cei_service_encode(message, bytes);
 	r = cei_service_send_by(link, &datagram, deadline_ns);
 	free(bytes);
@@ -220,8 +221,8 @@ static int map_areas(struct cei_service_link *link, const struct cei_datagram *d
 	if (datagram->n_fds != 2 + link->welcome.n_rings ||
 	    link->welcome.n_rings != link->config.hello.n_members)
 		return cei_raise(report, CEOV_ERR_VERSION, 0,
-				 "%s: the daemon's welcome has %u descriptors for %u ranks; if no "
-				 "more can be opened here, raise the limit (ulimit -n)", CEI_SERVICE_CALL,
+				 "ceoverlapd: the daemon's welcome has %u descriptors for %u ranks; "
+				 "if no more can be opened here, raise the limit (ulimit -n)",
 				 datagram->n_fds, link->config.hello.n_members);
 	r = cei_alive_map(report, datagram->fds[0],
 			  cei_service_down_bytes(link->welcome.n_rings),
@@ -248,7 +249,7 @@ static int take_welcome(struct cei_service_link *link, uint8_t *bytes)
 
 	if (r)
 		return cei_raise(link->config.report, CEOV_ERR_SYSTEM, 0,
-				 "%s: the daemon at %s closed the connection", CEI_SERVICE_CALL,
+				 "ceoverlapd: the daemon at %s closed the connection",
 				 link->config.path);
 	r = cei_service_decode(bytes, datagram.n_bytes, &message);
 	if (!r && message.type == CEI_SERVICE_WELCOME) {
@@ -259,8 +260,8 @@ static int take_welcome(struct cei_service_link *link, uint8_t *bytes)
 	if (!r && message.type == CEI_SERVICE_REFUSED)
 		return cei_service_raise_refused(link, &message.failure);
 	return cei_raise(link->config.report, CEOV_ERR_VERSION, 0,
-			 "%s: what listens at %s is no ceoverlapd of this version (magic %x, "
-			 "version %u; ours %x, %u)", CEI_SERVICE_CALL, link->config.path, message.magic,
+			 "ceoverlapd: what listens at %s is no ceoverlapd of this version (magic "
+			 "%x, version %u; ours %x, %u)", link->config.path, message.magic,
 			 message.version, CEI_SERVICE_MAGIC, CEI_SERVICE_VERSION);
 }
 
@@ -278,7 +279,7 @@ static int greet(struct cei_service_link *link)
 	bytes = malloc(CEI_SERVICE_BYTES_MAX);
 	if (!bytes)
 		return cei_raise(link->config.report, CEOV_ERR_NO_MEMORY, 0,
-				 "%s: no memory for a message", CEI_SERVICE_CALL);
+				 "ceoverlapd: no memory for a message");
 	r = take_welcome(link, bytes);
 	free(bytes);
 	return r;
@@ -296,7 +297,7 @@ static int start_thread(struct cei_service_link *link, void *(*run)(void *), pth
 	if (!error)
 		return 0;
 	return cei_raise(link->config.report, CEOV_ERR_SYSTEM, error,
-			 "%s: cannot start a thread: %s", CEI_SERVICE_CALL, strerror(error));
+			 "ceoverlapd: cannot start a thread: %s", strerror(error));
 }
 
 static int start(struct cei_service_link *link)
@@ -308,8 +309,8 @@ static int start(struct cei_service_link *link)
 
 	link->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (link->stop < 0)
-		return cei_raise(link->config.report, CEOV_ERR_SYSTEM, errno, "%s: eventfd: %s",
-				 CEI_SERVICE_CALL, strerror(errno));
+		return cei_raise(link->config.report, CEOV_ERR_SYSTEM, errno,
+				 "ceoverlapd: eventfd: %s", strerror(errno));
 	r = cei_alive_open(link->config.report, &link->alive);
 	if (!r)
 		r = cei_alive_hold(link->alive, &link->down);
@@ -354,7 +355,7 @@ int cei_service_link_open(const struct cei_service_link_config *config,
 	if (!link || !link->config.path) {
 		free(link);
 		return cei_raise(config->report, CEOV_ERR_NO_MEMORY, 0,
-				 "%s: no memory for a connection", CEI_SERVICE_CALL);
+				 "ceoverlapd: no memory for a connection");
 	}
 	r = connect_to(link);
 	if (!r)
@@ -382,8 +383,8 @@ static void await_end(struct cei_service_link *link, uint64_t deadline_ns)
 		;
 	if (!link->has_end)
 		cei_log(link->config.report, CEI_LOG_WARN,
-			"%s: the daemon has not ended this client in time, and may still move its "
-			"data", CEI_SERVICE_CALL);
+			"ceoverlapd: the daemon has not ended this client in time, and may still "
+			"move its data");
 	pthread_mutex_unlock(&link->lock);
 }
 
@@ -392,7 +393,7 @@ static void stop_threads(struct cei_service_link *link)
 	uint64_t one = 1;
 
 	if (link->stop >= 0 && write(link->stop, &one, sizeof(one)) < 0)
-		cei_log(link->config.report, CEI_LOG_WARN, "%s: write to an eventfd: %s", CEI_SERVICE_CALL,
+		cei_log(link->config.report, CEI_LOG_WARN, "ceoverlapd: write to an eventfd: %s",
 			strerror(errno));
 	if (link->has_receiver)
 		pthread_join(link->receiver, NULL);

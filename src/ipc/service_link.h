@@ -36,13 +36,14 @@ struct cei_service_link_config {
 };
 
 /* Connects, and attaches the launcher. Raises: CEOV_ERR_SYSTEM, nobody listens there;
- * CEOV_ERR_VERSION, with both versions; what the daemon refuses, such as a limit; CEOV_ERR_TIMEOUT. */
+ * CEOV_ERR_VERSION, with both versions; what the daemon refuses, such as a limit;
+ * CEOV_ERR_TIMEOUT. */
 int  cei_service_link_open(const struct cei_service_link_config *config,
 			   struct cei_service_link **ret_link);
 
-/* Says farewell, waits by the deadline until the daemon does not touch the client's memory any more,
- * and frees the link; the launcher has no daemon afterwards. No call may be under way. NULL does
- * nothing. */
+/* Says farewell, waits by the deadline until the daemon does not touch the client's memory any
+ * more, and frees the link; the launcher has no daemon afterwards. No call may be under way. NULL
+ * does nothing. */
 void cei_service_link_close(struct cei_service_link *link, uint64_t deadline_ns);
 
 /* What the daemon said of itself and of this client's limits. */

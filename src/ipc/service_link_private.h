@@ -12,8 +12,6 @@
 #include "ipc/alive.h"
 #include "ipc/service_link.h"
 
-#define CEI_SERVICE_CALL "ceoverlapd"   /* begins messages */
-
 struct cei_service_link {
 	struct cei_service_link_config config;
 	struct cei_service_welcome     welcome;

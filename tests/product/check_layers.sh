@@ -11,6 +11,8 @@
 #
 #   program <- objects <- sched <- exec <- engine <- plan <- the files of ce_engine itself
 #
+# The daemon stands on all of ce_engine.
+#
 # Within ops:
 #
 #   ops <- compute <- { exec_host, exec_cuda, tuning } <- core <- { gemm, reduce, move }
@@ -42,6 +44,7 @@ may_include() {
 	ce_engine/engine)	echo "$(may_include ce_engine/exec) ce_engine/exec" ;;
 	ce_engine/plan)		echo "$(may_include ce_engine/engine) ce_engine/engine" ;;
 	ce_engine)		echo "$(may_include ce_engine/plan) ce_engine/plan" ;;
+	daemon)			echo "$(may_include ce_engine) ce_engine" ;;
 	collective)		echo "base topology net ipc backend ce_engine/objects" \
 					"ce_engine/plan" ;;
 	ops)			echo "base" ;;

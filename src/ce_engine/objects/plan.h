@@ -90,11 +90,11 @@ struct ceov_plan {
 						 * node to node, in words that nobody frees;
 						 * NULL: there is none over several nodes */
 
-	struct cei_there_plan *there;           /* a daemon has committed it, and of what follows only
-						 * triggers, lock and run's launches and base are
-						 * used; NULL: none has */
-	const char           *why_here;         /* why no daemon carries out a plan of a context that
-						 * has one; else NULL */
+	struct cei_there_plan *there;           /* a daemon has committed it, and of what follows
+						 * only triggers, lock and run's launches and base
+						 * are used; NULL: none has */
+	const char           *why_here;         /* why no daemon carries out a plan of a context
+						 * that has one; else NULL */
 
 	/* after commit */
 	uint32_t            (*paths)[CEI_ROUTE_PATHS_MAX];      /* [route][i]: index of the

@@ -8,9 +8,9 @@
 /* Implements cei_door_here; the caller has checked the handle. */
 int  cei_plan_commit(struct ceov_plan *plan);
 
-/* Completes the program and makes the checks that need no order of transfers, for a door whose other
- * side makes all others. Raises, and then the plan is as before. unprepare() undoes it; without
- * that, cei_plan_end_builder() follows. */
+/* Completes the program and makes the checks that need no order of transfers, for a door whose
+ * other side makes all others. Raises, and then the plan is as before. unprepare() undoes it;
+ * without that, cei_plan_end_builder() follows. */
 int  cei_plan_prepare(struct ceov_plan *plan);
 void cei_plan_unprepare(struct ceov_plan *plan);
 
