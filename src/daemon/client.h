@@ -11,8 +11,8 @@
  *    +----------------+-----------+--- nothing said in time, or refused --------> ENDING
  *
  * The front thread receives and answers (client.c). What may take long is done by the porter
- * meanwhile, one task at a time for each client (client_tasks.c); the socket is not read until it
- * is done.
+ * meanwhile, one task at a time for each client (client_tasks.c, client_plans.c); the socket is
+ * not read until it is done.
  */
 
 #include <stdatomic.h>
@@ -117,7 +117,7 @@ void cei_client_look(struct cei_client *client, uint64_t now_ns);
  * of its memory is unmapped. */
 void cei_client_end(struct cei_client *client, int error);
 
-/* --- client_tasks.c: what the porter does ------------------------------------- */
+/* --- client_tasks.c and client_plans.c: what the porter does ------------------- */
 
 /* Begin a task, for whose done() the client's has_task stands. */
 void cei_client_open(struct cei_client *client);

@@ -21,6 +21,7 @@
 
 #include "backend/backend.h"
 #include "base/clock.h"
+#include "ce_engine/engine/clients.h"
 #include "ce_engine/engine/works_open.h"
 #include "daemon/client.h"
 
@@ -57,6 +58,8 @@ static int open_works(struct cei_server *server)
 	}
 	if (!r)
 		r = cei_works_open(&server->works, site);
+	if (!r)
+		r = cei_clients_share(&server->works);
 	return r ? r : cei_works_start(&server->works, 1);
 }
 

@@ -155,7 +155,8 @@ static int build(ceov_context *context, const struct cei_program *program,
 
 	if (r)
 		return r;
-	plan->program.max_chunk_bytes = program->max_chunk_bytes;
+	if (program->max_chunk_bytes < plan->program.max_chunk_bytes)
+		plan->program.max_chunk_bytes = program->max_chunk_bytes;
 	plan->program.mark_group_bytes = program->mark_group_bytes;
 	plan->program.urgency = program->urgency;
 	plan->program.has_template = program->has_template;

@@ -9,7 +9,8 @@
  * Nothing that the bytes say is trusted. Each handle must be what the program says of its
  * number: rank, kind of memory, size, number of counters. Who reaches what, which memory is
  * shared, where it is in the machine, routes and chunks are found again from the handles, so
- * that the program is checked as if its transfers had been added here one by one.
+ * that the program is checked as if its transfers had been added here one by one. Chunks are no
+ * longer than the context allows.
  */
 
 #include <stddef.h>
