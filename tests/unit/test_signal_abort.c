@@ -51,7 +51,7 @@ START_TEST(test_each_error_and_rank_is_told)
 
 	ck_assert_int_eq(cei_signal_blame(signal, &seen), 0);
 	ck_assert_uint_eq(seen, CEOV_NOBODY);
-	for (error = CEOV_ERR_INVALID; error >= CEOV_ERR_UNCERTAIN; error--) {
+	for (error = CEOV_ERR_INVALID; error >= CEI_ERROR_LOWEST; error--) {
 		for (rank = 0; rank <= RANKS; rank++) {
 			cei_signal_raise_abort(signal, error,
 					       rank < RANKS ? rank : CEOV_NOBODY);
@@ -67,7 +67,8 @@ END_TEST
 
 START_TEST(test_a_word_that_nobody_of_ours_wrote_is_an_abort)
 {
-	static const uint32_t words[] = { UINT32_MAX, UINT32_MAX - 1, UINT32_C(1) << 31, 15,
+	static const uint32_t words[] = { UINT32_MAX, UINT32_MAX - 1, UINT32_C(1) << 31,
+					  1 - CEI_ERROR_LOWEST,
 					  255, 256, 0x800, (RANKS + 1) << 8 | 8 };
 	ceov_signal *signal = testing_signal(context, 0, 1);
 	uint64_t random = testing_seed();
@@ -81,7 +82,7 @@ START_TEST(test_a_word_that_nobody_of_ours_wrote_is_an_abort)
 		if (i < 8)
 			ck_assert_int_eq(error, CEOV_ERR_ABORTED);
 		ck_assert(!word == !error);
-		ck_assert(error <= 0 && error >= CEOV_ERR_UNCERTAIN);
+		ck_assert(error <= 0 && error >= CEI_ERROR_LOWEST);
 		ck_assert(rank < RANKS || rank == CEOV_NOBODY);
 	}
 }
@@ -117,10 +118,10 @@ static const struct hostile_word hostile_words[] = {
 	{ CEOV_FULL, CEOV_ERR_STATE },
 	{ CEOV_NONE, CEOV_ERR_NO_MEMORY },
 	{ (uint32_t)CEOV_ERR_ABORTED, CEOV_ERR_ABORTED },
-	{ (uint32_t)CEOV_ERR_UNCERTAIN, CEOV_ERR_ABORTED },
+	{ (uint32_t)CEI_ERROR_LOWEST, CEOV_ERR_ABORTED },
 	{ UINT32_C(1) << 31, CEOV_ERR_ABORTED },        /* INT_MIN */
 	{ INT32_MAX, CEOV_ERR_ABORTED },
-	{ 1 - CEOV_ERR_UNCERTAIN, CEOV_ERR_ABORTED },   /* one beyond the last error */
+	{ 1 - CEI_ERROR_LOWEST, CEOV_ERR_ABORTED },   /* one beyond the last error */
 	{ UINT32_C(1) << 8, CEOV_ERR_ABORTED },         /* a rank to blame, but no error */
 };
 
@@ -239,7 +240,7 @@ START_TEST(test_a_word_that_changes_all_the_time_ends_launches)
 		atomic_store(&sharer.must_stop, 1);
 		ck_assert_int_eq(pthread_join(thread, NULL), 0);
 		ck_assert_int_lt(r, 0);
-		ck_assert_int_ge(r, CEOV_ERR_UNCERTAIN);
+		ck_assert_int_ge(r, CEI_ERROR_LOWEST);
 		renew_all(&loop);
 	}
 	loopback_close(&loop);
