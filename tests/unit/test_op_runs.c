@@ -5,8 +5,10 @@
  * measured alone, closing contexts. */
 
 #include <check.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -506,6 +508,35 @@ END_TEST
 
 /* Which streams operators on a GPU accept. A host rank plays a GPU whose workspace is not
  * capturable. */
+static void *release(void *op)
+{
+	ceov_op_release(op);
+	return NULL;
+}
+
+/* A rank's run waits for other ranks with its workspace's lock. A thread of such a rank that
+ * releases another op of this workspace, as collectors of garbage do, must not wait for the run. */
+START_TEST(test_a_release_does_not_wait_for_a_run_of_another_op)
+{
+	struct op_case one = op_case_of(OP_REDUCE_SCATTER, 2, 64, 0, 0);
+	struct timespec until;
+	struct op_rig rig;
+	pthread_t thread;
+	ceov_op *op;
+
+	op_rig_open(&rig, 2, SCRATCH, &log_);
+	op = op_case_made(&one, rig.workspaces[0]);
+	pthread_mutex_lock(&rig.workspaces[0]->lock);
+	ck_assert_int_eq(pthread_create(&thread, NULL, release, op), 0);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += TESTING_PATIENCE / TESTING_SECOND;
+	ck_assert_int_eq(pthread_timedjoin_np(thread, NULL, &until), 0);
+	pthread_mutex_unlock(&rig.workspaces[0]->lock);
+	op_rig_release(&rig);
+	op_rig_close(&rig);
+}
+END_TEST
+
 START_TEST(test_streams_that_are_refused)
 {
 	struct op_case one = op_case_of(OP_AG_GEMM, 1, 20, 24, 16);
@@ -549,6 +580,7 @@ static Suite *suite(void)
 	tcase_add_test(all, test_says_why_there_is_no_library);
 	tcase_add_test(all, test_structs_of_other_headers);
 	tcase_add_test(all, test_a_product_alone_comes_after_runs);
+	tcase_add_test(all, test_a_release_does_not_wait_for_a_run_of_another_op);
 	tcase_add_test(all, test_streams_that_are_refused);
 	tcase_add_test(all, test_close_ends_a_job);
 	tcase_add_test(all, test_close_lets_copies_end);

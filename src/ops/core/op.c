@@ -343,17 +343,26 @@ int ceov_op_explain(const ceov_op *op, int fd)
 	return r ? r : say(op, fd, op->choice.text);
 }
 
-void ceov_op_release(ceov_op *op)
+/* Waits for the runs of the workspace. Those on the host have ended when they return, so there is
+ * nothing to wait for, and the lock is not taken: it is held during a run of another op, which may
+ * wait for the very thread that releases this one. */
+static void await_runs(const ceov_op *op)
 {
-	ceov_workspace *workspace;
+	ceov_workspace *workspace = op->workspace;
 
-	if (!op || cei_object_check(op, &cei_op_type, "ceov_op_release"))
+	if (workspace->is_host)
 		return;
-	workspace = op->workspace;
 	pthread_mutex_lock(&workspace->lock);
 	(void)cei_workspace_land(workspace);    /* the workspace keeps errors in its status */
 	(void)workspace->executor.ops->idle(&workspace->executor, workspace->deadline_ns);
 	cei_capture_forget(workspace->capture, op);
 	pthread_mutex_unlock(&workspace->lock);
+}
+
+void ceov_op_release(ceov_op *op)
+{
+	if (!op || cei_object_check(op, &cei_op_type, "ceov_op_release"))
+		return;
+	await_runs(op);
 	destroy(op);
 }
