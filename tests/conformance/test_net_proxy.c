@@ -122,8 +122,10 @@ static void move_over(const struct cei_transport_ops *transport, uint64_t late_n
 {
 	static const uint32_t node_of[] = { 0, 1 };
 	const struct cei_backend_ops *movers[] = { cei_backend_named("host"), &mover.ops, NULL };
-	const struct nodes_map map = { 2, 2, node_of, NULL, transport_proxy(transport, late_ns, 0),
-				       movers };
+	const struct nodes_map map = {
+		.n_nodes = 2, .n_ranks = 2, .node_of = node_of, .movers = movers,
+		.transport = transport_proxy(transport, late_ns, 0),
+	};
 	struct way way;
 	uint64_t round;
 
