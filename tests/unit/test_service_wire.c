@@ -109,6 +109,7 @@ static struct cei_service_message random_message(uint32_t type, uint32_t n_part)
 		break;
 	case CEI_SERVICE_REFUSED:
 	case CEI_SERVICE_FAILURE:   random_failure(&message.failure); break;
+	case CEI_SERVICE_READY:
 	case CEI_SERVICE_EXPLAINED:
 	case CEI_SERVICE_BYE:       break;
 	}
