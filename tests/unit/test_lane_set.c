@@ -27,14 +27,16 @@ static void check_same(const struct cei_lane_set *set, const char *flags)
 START_TEST(test_every_lane_by_itself)
 {
 	struct cei_lane_set set = { 0 };
-	uint32_t lane, from;
+	uint32_t lane, from, n_wrong;
 
 	for (lane = 0; lane < CEI_LANES_MAX; lane++) {
 		cei_lane_set_add(&set, lane);
 		cei_lane_set_add(&set, lane);
+		n_wrong = 0;            /* an assertion for each would take seconds */
 		for (from = 0; from <= CEI_LANES_MAX; from++)
-			ck_assert_uint_eq(cei_lane_set_next(&set, from),
-					  from <= lane ? lane : CEI_NO_LANE);
+			n_wrong += cei_lane_set_next(&set, from) !=
+				(from <= lane ? lane : CEI_NO_LANE);
+		ck_assert_uint_eq(n_wrong, 0);
 		cei_lane_set_remove(&set, lane);
 		ck_assert(cei_lane_set_is_empty(&set));
 		cei_lane_set_remove(&set, lane);
