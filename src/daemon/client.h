@@ -96,7 +96,8 @@ struct cei_client {
 
 	/* how it ends */
 	struct cei_alive_watched watched;
-	int                      must_end;      /* front thread: as soon as the task is done */
+	_Atomic int              must_end;      /* as soon as the task is done; the front thread
+						 * sets it, and the porter looks at it */
 	int                      end_error;     /* what its launches end with */
 	_Atomic uint32_t         has_died;      /* set by the watch, ... */
 	_Atomic uint32_t         is_faulty;     /* ... by engines, ... */

@@ -257,12 +257,12 @@ void cei_assembly_clear(struct cei_assembly *assembly)
 /* Returns the plan that the client means, or NULL. */
 static struct ceov_plan *asked_plan(const struct cei_client *client)
 {
-	const struct cei_intake_plan *slot = &client->slots[client->asked.slot];
+	const struct cei_intake_plan *slot;
 
-	if (client->asked.slot >= CEI_CLIENT_PLANS_MAX ||
-	    slot->generation != client->asked.generation)
+	if (client->asked.slot >= CEI_CLIENT_PLANS_MAX)
 		return NULL;
-	return slot->plan;
+	slot = &client->slots[client->asked.slot];
+	return slot->generation == client->asked.generation ? slot->plan : NULL;
 }
 
 static int run_explain(struct cei_task *task)
