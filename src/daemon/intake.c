@@ -11,6 +11,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/write.h"
 #include "ce_engine/objects/plan.h"
 #include "ce_engine/plan/plan_launch.h"
 
@@ -120,19 +121,9 @@ static void sleep_on(struct cei_intake *intake)
 	(void)epoll_wait(of(intake)->epoll, events, EVENTS, -1);
 }
 
-static void ring(int bell)
-{
-	uint64_t one = 1;
-	ssize_t n;
-
-	do
-		n = write(bell, &one, sizeof(one));
-	while (n < 0 && errno == EINTR);
-}
-
 static void wake(struct cei_intake *intake)
 {
-	ring(of(intake)->bell);
+	cei_ring_eventfd(of(intake)->bell);
 }
 
 static int listen_to(struct cei_daemon_intake *intake, int bell)

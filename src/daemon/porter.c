@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/write.h"
 
 #define NS_PER_S UINT64_C(1000000000)
 
@@ -46,16 +47,6 @@ static void sleep_until(struct cei_porter *porter, uint64_t when_ns)
 		pthread_cond_timedwait(&porter->came, &porter->lock, &until);
 }
 
-static void ring(struct cei_porter *porter)
-{
-	uint64_t one = 1;
-	ssize_t n;
-
-	do
-		n = write(porter->bell, &one, sizeof(one));
-	while (n < 0 && errno == EINTR);
-}
-
 /* With the lock held, which is given up while the task runs. */
 static void carry_out(struct cei_porter *porter, struct cei_task *task)
 {
@@ -71,7 +62,7 @@ static void carry_out(struct cei_porter *porter, struct cei_task *task)
 		return;
 	}
 	cei_list_append(&porter->finished, &task->link);
-	ring(porter);
+	cei_ring_eventfd(porter->bell);
 }
 
 static void *porter_main(void *arg)

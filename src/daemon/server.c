@@ -21,6 +21,7 @@
 
 #include "backend/backend.h"
 #include "base/clock.h"
+#include "base/write.h"
 #include "ce_engine/engine/clients.h"
 #include "ce_engine/engine/works_open.h"
 #include "daemon/client.h"
@@ -172,12 +173,7 @@ static void look_at_all(struct cei_server *server)
 
 void cei_server_notify(struct cei_server *server)
 {
-	uint64_t one = 1;
-	ssize_t n;
-
-	do
-		n = write(server->news, &one, sizeof(one));
-	while (n < 0 && errno == EINTR);
+	cei_ring_eventfd(server->news);
 }
 
 void cei_server_forget(struct cei_server *server, struct cei_client *client)

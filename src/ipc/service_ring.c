@@ -6,14 +6,13 @@
 
 #include "ipc/service_ring.h"
 
-#include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <ceoverlap/ceoverlap.h>
 
 #include "base/clock.h"
 #include "base/futex.h"
+#include "base/write.h"
 
 #define NUMBER_SHIFT 8u
 #define RESULT_MASK  0xffu
@@ -140,17 +139,12 @@ static int take_number(struct cei_service_launcher *launcher, uint64_t *ret_numb
 /* Wakes the engine if it sleeps, or is about to. */
 static void ring_bell(const struct cei_service_launcher *launcher, uint32_t ring)
 {
-	uint64_t one = 1;
-	ssize_t n;
-
 	/* seq_cst: the entry was published before, and cei_service_doze() has the same fence
 	 * between is_asleep and the engine's last look at the ring */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!atomic_load_explicit(&launcher->up->lines[ring].is_asleep, memory_order_relaxed))
 		return;
-	do
-		n = write(launcher->bells[ring], &one, sizeof(one));
-	while (n < 0 && errno == EINTR);        /* EAGAIN: the bell rings already */
+	cei_ring_eventfd(launcher->bells[ring]);
 }
 
 static void write_entry(struct cei_service_entry *entry, const struct cei_service_launch *launch,
