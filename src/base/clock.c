@@ -25,31 +25,64 @@ uint64_t cei_deadline(uint64_t timeout_ns)
 	return timeout_ns > CEI_FOREVER - now ? CEI_FOREVER : now + timeout_ns;
 }
 
-void cei_backoff_reset(struct cei_backoff *backoff)
+void cei_backoff_again(struct cei_backoff *backoff)
 {
 	backoff->n_spins = 0;
-	backoff->yield_until_ns = 0;
-	backoff->sleep_ns = CEI_BACKOFF_SLEEP_MIN_NS;
+	backoff->since_ns = 0;
+}
+
+void cei_backoff_reset(struct cei_backoff *backoff)
+{
+	cei_backoff_again(backoff);
+	backoff->sleep_takes_ns = CEI_BACKOFF_SLEEP_TAKES_NS;
+}
+
+/* Sleeps for at most limit_ns, which the shortest sleep fits into. */
+static void pause_for(struct cei_backoff *backoff, uint64_t now_ns, uint64_t limit_ns)
+{
+	uint64_t more_ns = limit_ns - backoff->sleep_takes_ns;
+	uint64_t sleep_ns = CEI_BACKOFF_SLEEP_MIN_NS + more_ns;
+	struct timespec pause = { 0 };
+	uint64_t took_ns;
+
+	if (sleep_ns > CEI_BACKOFF_SLEEP_MAX_NS)
+		sleep_ns = CEI_BACKOFF_SLEEP_MAX_NS;
+	pause.tv_nsec = (long)sleep_ns;
+	nanosleep(&pause, NULL);
+	took_ns = cei_now_ns() - now_ns;
+	more_ns = sleep_ns - CEI_BACKOFF_SLEEP_MIN_NS;
+	/* A mean, so that one sleep that the scheduler prolonged does not count for long. */
+	backoff->sleep_takes_ns = (3 * backoff->sleep_takes_ns +
+				   (took_ns > more_ns ? took_ns - more_ns : 0)) / 4;
+}
+
+static int spin(struct cei_backoff *backoff)
+{
+	if (backoff->n_spins == CEI_BACKOFF_SPINS)
+		return 0;
+	backoff->n_spins++;
+	cei_relax();
+	return 1;
+}
+
+void cei_backoff_yield(struct cei_backoff *backoff)
+{
+	if (!spin(backoff))
+		sched_yield();
 }
 
 void cei_backoff_step(struct cei_backoff *backoff)
 {
-	struct timespec pause;
+	uint64_t now_ns, limit_ns;
 
-	if (backoff->n_spins < CEI_BACKOFF_SPINS) {
-		backoff->n_spins++;
-		cei_relax();
+	if (spin(backoff))
 		return;
-	}
-	if (!backoff->yield_until_ns)
-		backoff->yield_until_ns = cei_now_ns() + CEI_BACKOFF_YIELD_NS;
-	if (cei_now_ns() < backoff->yield_until_ns) {
+	now_ns = cei_now_ns();
+	if (!backoff->since_ns)
+		backoff->since_ns = now_ns;
+	limit_ns = (now_ns - backoff->since_ns) / CEI_BACKOFF_LATE;
+	if (limit_ns < backoff->sleep_takes_ns)
 		sched_yield();
-		return;
-	}
-	pause.tv_sec = 0;
-	pause.tv_nsec = (long)backoff->sleep_ns;
-	nanosleep(&pause, NULL);
-	if (backoff->sleep_ns < CEI_BACKOFF_SLEEP_MAX_NS)
-		backoff->sleep_ns *= 2;
+	else
+		pause_for(backoff, now_ns, limit_ns);
 }

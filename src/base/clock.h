@@ -17,26 +17,41 @@ uint64_t cei_deadline(uint64_t timeout_ns);
 
 /*
  * A thread that polls calls cei_backoff_step() after each look that found nothing, and
- * cei_backoff_reset() after a look that found something. cei_backoff_step() first spins, then
- * yields, then sleeps, longer each time up to CEI_BACKOFF_SLEEP_MAX_NS.
+ * cei_backoff_again() after a look that found something. cei_backoff_step() first spins, then
+ * yields, then sleeps. A sleep is at most the CEI_BACKOFF_LATE-th part of the time waited so far,
+ * so that what comes meanwhile is noticed late by no more than this part. How long the shortest
+ * sleep takes differs from 6 us to more than 100 us between machines and threads; so it is
+ * measured with each sleep, and until the first one it counts as CEI_BACKOFF_SLEEP_TAKES_NS: a
+ * first wait is yielded through for 10 ms.
  */
-#define CEI_BACKOFF_SPINS         256u
-#define CEI_BACKOFF_YIELD_NS      UINT64_C(10000000)
-#define CEI_BACKOFF_SLEEP_MIN_NS  UINT64_C(5000)
-#define CEI_BACKOFF_SLEEP_MAX_NS  UINT64_C(50000)
+#define CEI_BACKOFF_SPINS           256u
+#define CEI_BACKOFF_LATE            64u
+#define CEI_BACKOFF_SLEEP_MIN_NS    UINT64_C(5000)
+#define CEI_BACKOFF_SLEEP_MAX_NS    UINT64_C(50000)
+#define CEI_BACKOFF_SLEEP_TAKES_NS  UINT64_C(156250)    /* 10 ms / CEI_BACKOFF_LATE */
 
 struct cei_backoff {
 	uint32_t n_spins;
-	uint64_t yield_until_ns;        /* time at which it begins to sleep; 0: it still spins */
-	uint64_t sleep_ns;
+	uint64_t since_ns;              /* time since which it yields; 0: it still spins */
+	uint64_t sleep_takes_ns;        /* the shortest sleep, from its call to its return */
 };
+
+/* How long a wait is yielded through at least before the thread sleeps for the first time. */
+#define CEI_BACKOFF_YIELD_NS        (CEI_BACKOFF_LATE * CEI_BACKOFF_SLEEP_TAKES_NS)
 
 /* A worker thread that can be woken spins and yields for this long before it sleeps, because waking
  * it takes 50 us or more. */
 #define CEI_SLEEP_AFTER_NS UINT64_C(300000)
 
 void cei_backoff_reset(struct cei_backoff *backoff);
+
+/* The next wait of the same thread: keeps what was measured. */
+void cei_backoff_again(struct cei_backoff *backoff);
+
 void cei_backoff_step(struct cei_backoff *backoff);
+
+/* A step of a thread that must not sleep: spins, then yields. */
+void cei_backoff_yield(struct cei_backoff *backoff);
 
 static inline void cei_relax(void)
 {

@@ -192,7 +192,7 @@ static void *engine_main(void *arg)
 	while (!atomic_load(&engine->must_stop)) {
 		turn = cei_engine_turn(engine);
 		if (turn == CEI_TURN_WORKED) {
-			cei_backoff_reset(&backoff);
+			cei_backoff_again(&backoff);
 			linger_until = 0;
 			continue;
 		}
@@ -203,7 +203,9 @@ static void *engine_main(void *arg)
 			linger_until = 0;
 			continue;
 		}
-		if (turn == CEI_TURN_IDLE || !cei_expiry_goes_on(&engine->expiry))
+		if (turn == CEI_TURN_IDLE)
+			cei_backoff_yield(&backoff);    /* the next launch is to begin at once */
+		else if (!cei_expiry_goes_on(&engine->expiry))
 			cei_backoff_step(&backoff);
 	}
 	stop(engine);

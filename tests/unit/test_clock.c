@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copyright (c) The ceoverlap developers */
+
+/* Tests how a thread that polls backs off: which steps may sleep, and what they remember. */
+
+#include "base/clock.h"
+#include "testing.h"
+
+#define WAIT_NS UINT64_C(60000000)
+
+static uint32_t step_for(struct cei_backoff *backoff, uint64_t wait_ns)
+{
+	uint64_t end = cei_deadline(wait_ns);
+	uint32_t n = 0;
+
+	for (; cei_now_ns() < end; n++)
+		cei_backoff_step(backoff);
+	return n;
+}
+
+START_TEST(test_spins_before_it_reads_the_clock)
+{
+	struct cei_backoff backoff;
+	uint32_t i;
+
+	cei_backoff_reset(&backoff);
+	for (i = 0; i < CEI_BACKOFF_SPINS; i++)
+		cei_backoff_step(&backoff);
+	ck_assert_uint_eq(backoff.since_ns, 0);
+	cei_backoff_step(&backoff);
+	ck_assert_uint_ne(backoff.since_ns, 0);
+	ck_assert_uint_eq(backoff.sleep_takes_ns, CEI_BACKOFF_SLEEP_TAKES_NS);
+}
+END_TEST
+
+START_TEST(test_measures_its_sleeps)
+{
+	struct cei_backoff backoff;
+
+	cei_backoff_reset(&backoff);
+	step_for(&backoff, WAIT_NS);
+	ck_assert_uint_ne(backoff.sleep_takes_ns, CEI_BACKOFF_SLEEP_TAKES_NS);
+	ck_assert_uint_ge(backoff.sleep_takes_ns, CEI_BACKOFF_SLEEP_MIN_NS);
+}
+END_TEST
+
+START_TEST(test_keeps_what_it_measured)
+{
+	struct cei_backoff backoff;
+	uint64_t takes_ns;
+
+	cei_backoff_reset(&backoff);
+	step_for(&backoff, WAIT_NS);
+	takes_ns = backoff.sleep_takes_ns;
+	cei_backoff_again(&backoff);
+	ck_assert_uint_eq(backoff.sleep_takes_ns, takes_ns);
+	ck_assert_uint_eq(backoff.since_ns, 0);
+	cei_backoff_reset(&backoff);
+	ck_assert_uint_eq(backoff.sleep_takes_ns, CEI_BACKOFF_SLEEP_TAKES_NS);
+}
+END_TEST
+
+/* A measured sleep is never longer than its share of the time waited, so a thread whose sleeps
+ * take long yields instead. */
+START_TEST(test_does_not_sleep_too_early)
+{
+	struct cei_backoff backoff;
+
+	cei_backoff_reset(&backoff);
+	backoff.sleep_takes_ns = 10 * WAIT_NS / CEI_BACKOFF_LATE;
+	step_for(&backoff, WAIT_NS);
+	ck_assert_uint_eq(backoff.sleep_takes_ns, 10 * WAIT_NS / CEI_BACKOFF_LATE);
+}
+END_TEST
+
+START_TEST(test_yield_never_sleeps)
+{
+	uint64_t end = cei_deadline(WAIT_NS);
+	struct cei_backoff backoff;
+
+	cei_backoff_reset(&backoff);
+	while (cei_now_ns() < end)
+		cei_backoff_yield(&backoff);
+	ck_assert_uint_eq(backoff.since_ns, 0);
+	ck_assert_uint_eq(backoff.sleep_takes_ns, CEI_BACKOFF_SLEEP_TAKES_NS);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *made = suite_create("clock");
+	TCase *all = tcase_create("backoff");
+
+	tcase_add_test(all, test_spins_before_it_reads_the_clock);
+	tcase_add_test(all, test_measures_its_sleeps);
+	tcase_add_test(all, test_keeps_what_it_measured);
+	tcase_add_test(all, test_does_not_sleep_too_early);
+	tcase_add_test(all, test_yield_never_sleeps);
+	suite_add_tcase(made, all);
+	return made;
+}
+
+int main(void)
+{
+	return testing_run(suite());
+}
