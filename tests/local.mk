@@ -332,7 +332,8 @@ libtesting_la_SOURCES = \
 	%D%/conformance/transport_ends.c \
 	%D%/conformance/transport_processes.c \
 	%D%/conformance/ucx_aborts.c %D%/conformance/ucx_aborts.h \
-	%D%/system/bootstrap_fixture.c %D%/system/bootstrap_fixture.h
+	%D%/system/bootstrap_fixture.c %D%/system/bootstrap_fixture.h \
+	%D%/system/daemon_fixture.c %D%/system/daemon_fixture.h
 if HAVE_CUDA
 libtesting_la_LIBADD = libwork_kernels.la
 libtesting_la_SOURCES += \

@@ -10,88 +10,35 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "ipc/datagram.h"
 #include "ipc/service_wire.h"
+#include "system/daemon_fixture.h"
 #include "testing.h"
 
 #define BYTES    UINT64_C(100000)
 #define LAUNCHES 200u
 
-static struct {
-	pid_t              pid;
-	char               path[200];
-	struct testing_log log;
-} daemon_of;
-
-/* --- the daemon --------------------------------------------------------------- */
-
-/* Returns a connection to the daemon, or -1. */
-static int connect_raw(void)
-{
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-
-	ck_assert_int_ge(fd, 0);
-	ck_assert_uint_lt(strlen(daemon_of.path), sizeof(address.sun_path));
-	strcpy(address.sun_path, daemon_of.path);
-	if (!connect(fd, (const struct sockaddr *)&address, sizeof(address)))
-		return fd;
-	close(fd);
-	return -1;
-}
-
-static void await_socket(void)
-{
-	uint64_t deadline = cei_deadline(TESTING_PATIENCE);
-	int fd = connect_raw();
-
-	while (fd < 0 && cei_now_ns() < deadline) {
-		usleep(1000);
-		fd = connect_raw();
-	}
-	ck_assert_int_ge(fd, 0);
-	close(fd);
-}
+static struct daemon_fixture server;
+static struct testing_log    lines;
 
 static void start_daemon(void)
 {
-	testing_log_init(&daemon_of.log);
-	testing_path("d.sock", daemon_of.path, sizeof(daemon_of.path));
-	daemon_of.pid = fork();         /* it ends with the test, however that ends */
-	ck_assert_int_ge(daemon_of.pid, 0);
-	if (!daemon_of.pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		execl("./ceoverlapd", "ceoverlapd", "--socket", daemon_of.path, (char *)NULL);
-		_exit(127);
-	}
-	await_socket();
+	testing_log_init(&lines);
+	daemon_start(&server, "d.sock");
 }
 
-/* It has ended in order, and has removed its socket. */
 static void end_daemon(void)
 {
-	int status;
-
-	ck_assert_int_eq(kill(daemon_of.pid, SIGTERM), 0);
-	ck_assert_int_eq(waitpid(daemon_of.pid, &status, 0), daemon_of.pid);
-	ck_assert(WIFEXITED(status) && !WEXITSTATUS(status));
-	ck_assert_int_ne(access(daemon_of.path, F_OK), 0);
+	daemon_end(&server);
 }
 
 static void kill_daemon(void)
 {
-	int status;
-
-	ck_assert_int_eq(kill(daemon_of.pid, SIGKILL), 0);
-	ck_assert_int_eq(waitpid(daemon_of.pid, &status, 0), daemon_of.pid);
-	ck_assert_int_eq(unlink(daemon_of.path), 0);
+	daemon_kill(&server);
+	ck_assert_int_eq(unlink(server.path), 0);
 }
 
 /* --- clients ------------------------------------------------------------------ */
@@ -106,10 +53,10 @@ struct client {
 static ceov_context *open_client(uint32_t n_ranks)
 {
 	struct ceov_member members[4];
-	struct ceov_config config = testing_config(members, n_ranks, &daemon_of.log);
+	struct ceov_config config = testing_config(members, n_ranks, &lines);
 	ceov_context *context = NULL;
 
-	config.daemon = daemon_of.path;
+	config.daemon = server.path;
 	ck_assert_int_eq(ceov_open(&config, &context), 0);
 	return context;
 }
@@ -290,7 +237,7 @@ START_TEST(test_a_killed_daemon_is_told)
 			 CEOV_ERR_DAEMON_LOST);
 	ck_assert_int_eq(ceov_signal_wait(client.arrived, 0, 1, TESTING_PATIENCE),
 			 CEOV_ERR_DAEMON_LOST);
-	testing_log_has(&daemon_of.log, "the daemon at", "has gone", NULL);
+	testing_log_has(&lines, "the daemon at", "has gone", NULL);
 	ceov_close(client.context);
 }
 END_TEST
@@ -342,7 +289,7 @@ START_TEST(test_strangers_are_turned_away)
 	start_daemon();
 	make_client(&client);
 	for (i = 0; i < 50; i++) {
-		fd = connect_raw();
+		fd = daemon_connect(&server);
 		ck_assert_int_ge(fd, 0);
 		for (k = 0; k < sizeof(bytes); k++)
 			bytes[k] = (uint8_t)testing_random(&seed);
