@@ -23,6 +23,9 @@
 /* The watcher looks at the end of the link so often. */
 #define WATCH_NS UINT64_C(50000000)
 
+/* Who waits for a daemon to come, or to be gone, looks so often. */
+#define LISTEN_US 2000u
+
 #define NS_PER_MS  UINT64_C(1000000)
 #define POLL_MAX_MS 1000
 
@@ -31,8 +34,8 @@
 int cei_service_raise_lost(const struct cei_service_link *link)
 {
 	return cei_raise(link->config.report, CEOV_ERR_DAEMON_LOST, 0,
-			 "the daemon at %s has gone; close the context, and open it when the "
-			 "daemon is back",
+			 "the daemon at %s has gone; all processes of the group call "
+			 "ceov_reopen() to go on",
 			 link->config.path);
 }
 
@@ -123,6 +126,7 @@ static void *receive_all(void *arg)
 	free(bytes);
 	pthread_mutex_lock(&link->lock);
 	link->has_end = 1;
+	link->is_closed = 1;
 	pthread_cond_broadcast(&link->answered);
 	pthread_mutex_unlock(&link->lock);
 	if (!goes_on)
@@ -132,23 +136,63 @@ static void *receive_all(void *arg)
 
 /* --- opening ---------------------------------------------------------------- */
 
+static int take_path(struct cei_report *report, const char *path, struct sockaddr_un *ret_address)
+{
+	memset(ret_address, 0, sizeof(*ret_address));
+	ret_address->sun_family = AF_UNIX;
+	if (strlen(path) >= sizeof(ret_address->sun_path))
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "ceoverlapd: the socket's path has %zu bytes, at most %zu: %s",
+				 strlen(path), sizeof(ret_address->sun_path) - 1, path);
+	strcpy(ret_address->sun_path, path);
+	return 0;
+}
+
+/* Returns a connection, or -1 with errno set. */
+static int connect_by(const struct sockaddr_un *address)
+{
+	int error, fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	if (fd < 0 || !connect(fd, (const struct sockaddr *)address, sizeof(*address)))
+		return fd;
+	error = errno;
+	close(fd);
+	errno = error;
+	return -1;
+}
+
 static int connect_to(struct cei_service_link *link)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	const char *path = link->config.path;
+	struct sockaddr_un address;
+	int r = take_path(link->config.report, link->config.path, &address);
 
-	if (strlen(path) >= sizeof(address.sun_path))
-		return cei_raise(link->config.report, CEOV_ERR_INVALID, 0,
-				 "ceoverlapd: the socket's path has %zu bytes, at most %zu: %s",
-				 strlen(path), sizeof(address.sun_path) - 1, path);
-	strcpy(address.sun_path, path);
-	link->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (link->fd >= 0 &&
-	    !connect(link->fd, (const struct sockaddr *)&address, sizeof(address)))
+	if (r)
+		return r;
+	link->fd = connect_by(&address);
+	if (link->fd >= 0)
 		return 0;
 	return cei_raise(link->config.report, CEOV_ERR_SYSTEM, errno,
 			 "ceoverlapd: cannot connect to the daemon at %s: %s; start ceoverlapd, or "
-			 "unset CEOVERLAP_DAEMON", path, strerror(errno));
+			 "unset CEOVERLAP_DAEMON", link->config.path, strerror(errno));
+}
+
+int cei_service_link_await_daemon(struct cei_report *report, const char *path,
+				  uint64_t deadline_ns)
+{
+	struct sockaddr_un address;
+	int fd, r = take_path(report, path, &address);
+
+	while (!r) {
+		fd = connect_by(&address);
+		if (fd >= 0)
+			return close(fd);
+		if (cei_now_ns() >= deadline_ns)
+			return cei_raise(report, CEOV_ERR_TIMEOUT, errno,
+					 "ceoverlapd: no daemon listens at %s: %s; start "
+					 "ceoverlapd", path, strerror(errno));
+		usleep(LISTEN_US);
+	}
+	return r;
 }
 
 /* Waits for an event of the socket. Raises CEOV_ERR_TIMEOUT. */
@@ -430,6 +474,30 @@ void cei_service_link_close(struct cei_service_link *link, uint64_t deadline_ns)
 	pthread_mutex_destroy(&link->lock);
 	free((char *)(uintptr_t)link->config.path);
 	free(link);
+}
+
+int cei_service_link_is_lost(const struct cei_service_link *link)
+{
+	return (int)atomic_load(&link->is_lost);
+}
+
+int cei_service_link_await_loss(struct cei_service_link *link, uint64_t deadline_ns)
+{
+	int is_closed;
+
+	if (!atomic_load(&link->is_lost) && cei_alive_state(cei_alive_word(&link->up)) == CEI_ALIVE)
+		return CEOV_NONE;
+	for (;;) {
+		pthread_mutex_lock(&link->lock);
+		is_closed = link->is_closed;    /* the kernel closes a dead process's socket when
+						 * none of its threads runs any more */
+		pthread_mutex_unlock(&link->lock);
+		if (is_closed && atomic_load(&link->is_lost))
+			return 0;
+		if (cei_now_ns() >= deadline_ns)
+			return CEOV_PENDING;
+		usleep(LISTEN_US);
+	}
 }
 
 const struct cei_service_welcome *cei_service_link_welcome(const struct cei_service_link *link)

@@ -46,6 +46,19 @@ int  cei_service_link_open(const struct cei_service_link_config *config,
  * does nothing. */
 void cei_service_link_close(struct cei_service_link *link, uint64_t deadline_ns);
 
+/* Whether the daemon has gone and can no longer write to this client's memory, which is some time
+ * after its death is known: waits for that by the deadline. 0: it cannot, and the link is of no use
+ * but to be closed. CEOV_NONE: the daemon lives. CEOV_PENDING: the deadline passed first. */
+int  cei_service_link_await_loss(struct cei_service_link *link, uint64_t deadline_ns);
+
+/* Whether the loss of the daemon was noticed. Any thread. */
+int  cei_service_link_is_lost(const struct cei_service_link *link);
+
+/* Waits by the deadline until somebody listens at the path. CEOV_ERR_TIMEOUT and CEOV_ERR_INVALID
+ * (the path is too long), raised. */
+int  cei_service_link_await_daemon(struct cei_report *report, const char *path,
+				   uint64_t deadline_ns);
+
 /* What the daemon said of itself and of this client's limits. */
 const struct cei_service_welcome *cei_service_link_welcome(const struct cei_service_link *link);
 

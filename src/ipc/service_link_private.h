@@ -32,7 +32,9 @@ struct cei_service_link {
 	pthread_cond_t                 answered;
 	int                            wants;   /* a request has no answer yet */
 	int                            has_answer;
-	int                            has_end; /* the daemon has closed the socket */
+	int                            has_end; /* no answer will come any more */
+	int                            is_closed;       /* the other end of the socket is, or
+							 * cannot be read */
 	struct cei_service_message     answer;
 	int                            answer_fd;       /* -1: none came */
 };
