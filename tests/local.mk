@@ -178,7 +178,7 @@ if HAVE_UCX
 pure_suites += %D%/unit/test_ucx
 endif
 if HAVE_DAEMON
-pure_suites += %D%/system/test_daemon
+pure_suites += %D%/system/test_daemon %D%/system/test_reopen
 endif
 # Threads run in these four, but a thread sanitizer does not see the order that UCX gives, and
 # cannot be loaded beside its hooks of memory calls.

@@ -86,8 +86,8 @@ enum ceov_error {
 	CEOV_ERR_STALE     = -12,       /* the memory behind a registration changed */
 	CEOV_ERR_FORKED    = -13,       /* called in a forked child */
 	CEOV_ERR_UNCERTAIN = -14,       /* the target may or may not hold the bytes */
-	CEOV_ERR_DAEMON_LOST = -15      /* the daemon that moves the bytes has gone; close the
-					 * context, and open it when the daemon is back */
+	CEOV_ERR_DAEMON_LOST = -15      /* the daemon that moves the bytes has gone; all processes
+					 * of the group call ceov_reopen() to go on */
 };
 
 #define CEOV_NOBODY UINT32_MAX
@@ -226,6 +226,36 @@ int  ceov_open(const struct ceov_config *config, ceov_context **ret_context);
  * an error line says so, and all memory of the context stays allocated until the process
  * ends. The caller must not free registered memory then, either. */
 void ceov_close(ceov_context *context);
+
+/* Goes on after CEOV_ERR_DAEMON_LOST, with the next daemon. All processes of the group call it,
+ * whether their own daemon was lost or not. Waits until the launches of this process have ended,
+ * the lost daemon can no longer write to its memory, a daemon listens at the path again, and all
+ * processes have come. Afterwards
+ *
+ *   - buffers, signals and plans are what they were, by the same handles; the new daemon has
+ *     committed the plans that the lost one had;
+ *   - signals that were aborted, by the loss or otherwise, count from 0 again, as after
+ *     ceov_signal_renew() at all ranks, and their plans may begin again at any base. All other
+ *     signals keep their counters;
+ *   - launches that were in flight at the loss have ended with CEOV_ERR_DAEMON_LOST. Their targets
+ *     may hold a part of the bytes;
+ *   - workspaces (ops.h) with a signal that was aborted have failed, and are created anew.
+ *
+ * In a process without a daemon, or whose daemon lives, no connection is made, and all else is the
+ * same: the call waits for launches, meets the others, and renews signals that were aborted. Where
+ * no process has lost anything it is a barrier with these two effects.
+ *
+ * After an error the caller calls again, which goes on with the part that was not done, or closes
+ * the context; the other processes wait for it meanwhile. CEOV_ERR_TIMEOUT: timeout_ns passed, or
+ * the context's deadline for an answer of the new daemon; the failure says what was waited for.
+ * CEOV_ERR_DAEMON_LOST: the next daemon has gone, too; the others are told, and all call again.
+ * CEOV_ERR_PEER_LOST: a process of the group has gone: close the context. Other errors: what the
+ * new daemon refuses a plan or the process for, such as a limit. The processes meet as by
+ * ceov_barrier(), so all must have returned from as many barriers before.
+ *
+ * One thread; threads may wait for tickets and signals of the context meanwhile, but be in no
+ * other call of it. */
+int  ceov_reopen(ceov_context *context, uint64_t timeout_ns);
 
 /* Makes one pass of every engine; for contexts opened with progress_by_caller. Never
  * blocks. One thread. CEOV_PENDING: there is more to do. */

@@ -17,6 +17,7 @@ libceoverlap_core_la_SOURCES += \
 	%D%/node_book.c %D%/node_book.h \
 	%D%/open.c %D%/open.h \
 	%D%/peer_events.c %D%/peer_events.h \
+	%D%/reopen.c \
 	%D%/signal_renew.c %D%/signal_renew.h \
 	%D%/there.c %D%/there.h \
 	%D%/warm.c %D%/warm.h

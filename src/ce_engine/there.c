@@ -32,13 +32,16 @@
 #define NO_RING UINT32_MAX
 
 struct cei_there {
-	struct cei_service_link    *link;
+	struct cei_service_link    *link;       /* NULL: the last one has gone, and no other one
+						 * has been connected yet */
 	struct cei_service_launcher launcher;
 	char                       *path;
 	int                         is_strict;  /* CEOVERLAP_DAEMON_STRICT: plans that the daemon
 						 * cannot reach are refused */
 	uint32_t                    rings[CEI_MEMBERS_MAX];     /* by member; NO_RING: the daemon
 								 * does not serve it */
+	int                         is_quiet;   /* nothing is in flight at any rank: a loss aborts
+						 * no signals. Guarded by the context's lock */
 };
 
 struct cei_there_plan {
@@ -137,6 +140,16 @@ static int send_plan(const struct ceov_plan *plan, struct cei_service_handle *re
 	return r;
 }
 
+/* Whether there is a link to ask on. Raises CEOV_ERR_DAEMON_LOST. */
+static int check_link(ceov_context *context, const char *call)
+{
+	if (context->there->link)
+		return 0;
+	return cei_raise(&context->report, CEOV_ERR_DAEMON_LOST, 0, "%s: the daemon has gone, and "
+			 "no other one has taken its place; all processes of the group call "
+			 "ceov_reopen() to go on", call);
+}
+
 static int commit(struct ceov_plan *plan)
 {
 	const char *why = why_here(plan);
@@ -145,6 +158,9 @@ static int commit(struct ceov_plan *plan)
 
 	if (why)
 		return commit_here(plan, why);
+	r = check_link(plan->object.context, "ceov_plan_commit");
+	if (r)
+		return r;
 	there = calloc(1, sizeof(*there));
 	if (!there)
 		return cei_raise(&plan->object.context->report, CEOV_ERR_NO_MEMORY, 0,
@@ -172,8 +188,10 @@ static int explain(const struct ceov_plan *plan, int fd)
 	static const char head[] = "carried out by the daemon:\n";
 	uint8_t text[4096];
 	ssize_t n = 0;
-	int file, r = cei_service_explain(context->there->link, plan->there->handle, &file);
+	int file, r = check_link(context, "ceov_plan_explain");
 
+	if (!r)
+		r = cei_service_explain(context->there->link, plan->there->handle, &file);
 	if (r)
 		return r;
 	r = cei_write_all(fd, (const uint8_t *)head, sizeof(head) - 1);
@@ -236,8 +254,8 @@ static int launch_there(struct ceov_plan *plan, const struct ceov_launch *launch
 	pthread_mutex_unlock(&plan->lock);
 	cei_report_hold_end(report, &hold);
 	if (r == CEOV_ERR_DAEMON_LOST)
-		return cei_raise(report, r, 0, "ceov_launch: the daemon has gone; close "
-				 "the context, and open it when the daemon is back");
+		return cei_raise(report, r, 0, "ceov_launch: the daemon has gone; all "
+				 "processes of the group call ceov_reopen() to go on");
 	if (!r)
 		*ret_ticket = (ceov_ticket){ number | THERE_BIT };
 	return r;
@@ -321,7 +339,7 @@ static void release(struct ceov_plan *plan)
 		cei_backoff_step(&backoff);
 	if (cei_object_claim(&plan->object, "ceov_plan_release"))
 		return;
-	if (plan->there)
+	if (plan->there && context->there->link)
 		cei_service_drop(context->there->link, plan->there->handle);
 	free_there(plan);
 	cei_plan_take_apart(plan);
@@ -344,27 +362,33 @@ static void launch_failed(void *arg, const struct ceov_failure *failed)
 }
 
 /* The marks of launches that were in flight will not be raised: whoever waits for them is
- * released. */
-static void daemon_lost(void *arg)
+ * released. With the context's lock held. */
+static void abort_all(ceov_context *context)
 {
-	struct cei_report_hold hold;
-	ceov_context *context = arg;
 	struct ceov_plan *plan;
 	struct cei_list *node;
 
-	cei_report_hold_begin(&context->report, &hold);
-	(void)cei_raise(&context->report, CEOV_ERR_DAEMON_LOST, 0,
-			"the daemon at %s has gone; its launches have failed, and their signals "
-			"are aborted; close the context in all ranks of the group, and open it "
-			"when the daemon is back",
-			context->there->path);
-	pthread_mutex_lock(&context->lock);
 	for (node = context->plans.next; node != &context->plans; node = node->next) {
 		plan = CEI_OWNER(node, struct ceov_plan, object.link);
 		if (plan->there)
 			cei_signals_abort(plan->signals, plan->program.n_signals,
 					  CEOV_ERR_DAEMON_LOST, CEOV_NOBODY);
 	}
+}
+
+static void daemon_lost(void *arg)
+{
+	struct cei_report_hold hold;
+	ceov_context *context = arg;
+
+	cei_report_hold_begin(&context->report, &hold);
+	(void)cei_raise(&context->report, CEOV_ERR_DAEMON_LOST, 0,
+			"the daemon at %s has gone; its launches have failed, and their signals "
+			"are aborted; all processes of the group call ceov_reopen() to go on with "
+			"the next daemon", context->there->path);
+	pthread_mutex_lock(&context->lock);
+	if (!context->there->is_quiet)
+		abort_all(context);
 	pthread_mutex_unlock(&context->lock);
 	cei_report_hold_end(&context->report, &hold);
 }
@@ -452,6 +476,77 @@ void cei_there_close(ceov_context *context)
 	free(there->path);
 	free(there);
 	context->there = NULL;
+}
+
+/* --- going on ---------------------------------------------------------------- */
+
+int cei_there_leave(ceov_context *context, uint64_t deadline_ns)
+{
+	struct cei_there *there = context->there;
+	int r = there && there->link ? cei_service_link_await_loss(there->link, deadline_ns)
+		: CEOV_NONE;
+
+	if (r == CEOV_PENDING)
+		return cei_raise(&context->report, CEOV_ERR_TIMEOUT, 0,
+				 "ceov_reopen: the daemon at %s dies, and has not ended yet",
+				 there->path);
+	if (r == CEOV_NONE)
+		return 0;
+	cei_service_link_close(there->link, 0);
+	there->link = NULL;
+	return 0;
+}
+
+/* Has the daemon commit the plans that an earlier one had. */
+static int commit_again(ceov_context *context)
+{
+	struct ceov_plan *plan;
+	struct cei_list *node;
+	int r = 0;
+
+	for (node = context->plans.next; !r && node != &context->plans; node = node->next) {
+		plan = CEI_OWNER(node, struct ceov_plan, object.link);
+		if (plan->there)
+			r = send_plan(plan, &plan->there->handle);
+	}
+	return r;
+}
+
+int cei_there_return(ceov_context *context, uint64_t deadline_ns)
+{
+	struct cei_there *there = context->there;
+	int r = cei_there_leave(context, deadline_ns);
+
+	if (r || !there || there->link)
+		return r;
+	r = cei_service_link_await_daemon(&context->report, there->path, deadline_ns);
+	deadline_ns = cei_deadline(context->deadline_ns);
+	if (!r)
+		r = connect_to(context, deadline_ns);
+	if (!r)
+		r = commit_again(context);
+	if (r) {
+		cei_service_link_close(there->link, deadline_ns);
+		there->link = NULL;
+	}
+	return r;
+}
+
+int cei_there_keep_quiet(ceov_context *context, int is_quiet)
+{
+	struct cei_there *there = context->there;
+	int is_lost;
+
+	if (!there)
+		return 0;
+	pthread_mutex_lock(&context->lock);
+	there->is_quiet = is_quiet;
+	/* daemon_lost() sees is_quiet 0 or, called before, is made up for here */
+	is_lost = !is_quiet && (!there->link || cei_service_link_is_lost(there->link));
+	if (is_lost)
+		abort_all(context);
+	pthread_mutex_unlock(&context->lock);
+	return is_lost;
 }
 
 const struct cei_door cei_door_there = {

@@ -17,6 +17,24 @@ extern const struct cei_door cei_door_there;
  * Raises. CEOV_NONE: the context has no rank that a daemon serves. */
 int  cei_there_open(ceov_context *context, const char *path, uint64_t deadline_ns);
 
+/*
+ * What ceov_reopen() does of its work with the daemon. The context may have none. No other call
+ * of the context may be under way, but threads may wait.
+ */
+
+/* If the daemon was lost, waits until it can no longer write to this process's memory, and closes
+ * the connection. CEOV_ERR_TIMEOUT, raised. */
+int  cei_there_leave(ceov_context *context, uint64_t deadline_ns);
+
+/* If the daemon was lost, waits for the next one, connects, and has it commit the plans that the
+ * lost one had. Once it listens, it has the context's deadline for each answer. Raises; then there
+ * is no connection, and the call can be repeated. */
+int  cei_there_return(ceov_context *context, uint64_t deadline_ns);
+
+/* 1: from now on the loss of the daemon aborts no signals, as nothing is in flight. 0: it does
+ * again; returns 1 if the daemon was lost meanwhile, and then has aborted them. */
+int  cei_there_keep_quiet(ceov_context *context, int is_quiet);
+
 /* Ends the connection; the daemon does not move the context's data any more. Accepts a context that
  * has none. */
 void cei_there_close(ceov_context *context);

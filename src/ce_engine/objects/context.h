@@ -75,6 +75,7 @@ struct ceov_context {
 	pthread_mutex_t       far_lock; /* guards the next list; taken before the context's lock */
 	struct cei_list       far;      /* struct cei_far: what was found at other nodes */
 	uint32_t              barrier_step;     /* of ceov_barrier(): which part is next */
+	uint32_t              reopen_step;      /* of ceov_reopen(), likewise */
 	uint64_t              last_export;
 	struct cei_list       quarantine;       /* released objects, oldest first; see object.h */
 	uint32_t              n_quarantined;

@@ -27,12 +27,14 @@ struct cei_object_type {
 					 * holds such objects */
 
 	/* Of layers above, whose objects are in the context's list `uppers`; else NULL.
-	 * Both are called by ceov_close(). stop, which may be NULL: while engines turn; ends
-	 * what is in flight, bounded. destroy: newest first, when engines have stopped; ends
+	 * The first two are called by ceov_close(). stop, which may be NULL: while engines turn;
+	 * ends what is in flight, bounded. destroy: newest first, when engines have stopped; ends
 	 * the object and moves it to quarantine. Plans, signals and buffers that the object
-	 * made are the context's then. */
+	 * made are the context's then. fail, which may be NULL: called by ceov_reopen() before it
+	 * renews aborted signals; an object that has one of them fails for good. */
 	void      (*stop)(struct cei_object *object);
 	void      (*destroy)(struct cei_object *object);
+	void      (*fail)(struct cei_object *object);
 };
 
 enum cei_object_state {                 /* any values that memory rarely holds */

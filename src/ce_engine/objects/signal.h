@@ -56,6 +56,7 @@ struct ceov_signal {
 					 * regions */
 	uint64_t            export_id;  /* 0: not shared */
 	uint64_t            found_id;   /* owner's export, where found at a peer */
+	int                 is_due;     /* ceov_reopen() is about to renew it */
 	_Atomic uint32_t    is_named;   /* set (release) when the name is written, which then
 					 * stays */
 	char                name[64];   /* under which it was shared or found */
@@ -107,8 +108,8 @@ struct cei_counter_text {
 };
 struct cei_counter_text cei_counter_text(const struct cei_counter *counter);
 
-/* Advice for messages about a signal that was aborted with this error: after a lost peer a
- * renewal does not help. */
+/* Advice for messages about a signal that was aborted with this error: after a lost peer or a
+ * lost daemon a renewal alone does not help. */
 const char *cei_signal_advice(int error);
 
 /* Returns the error that the signal was aborted with, one of enum ceov_error whatever the shared

@@ -48,8 +48,11 @@ int cei_signal_blame(const struct ceov_signal *signal, uint32_t *ret_rank)
 
 const char *cei_signal_advice(int error)
 {
-	return error == CEOV_ERR_PEER_LOST ?
-		"close the context and open a group without that rank" : "renew it";
+	if (error == CEOV_ERR_PEER_LOST)
+		return "close the context and open a group without that rank";
+	if (error == CEOV_ERR_DAEMON_LOST)
+		return "call ceov_reopen() in all processes of the group";
+	return "renew it";
 }
 
 int cei_signal_aborted(const struct ceov_signal *signal)

@@ -145,6 +145,18 @@ int cei_workspace_finish(ceov_workspace *workspace)
 
 /* --- failure --------------------------------------------------------------- */
 
+/* Lists all signals of the workspace that exist; returns how many there are. */
+static uint32_t list_signals(const ceov_workspace *workspace, ceov_signal **ret_signals)
+{
+	uint32_t n = cei_shared_signals(workspace, ret_signals);
+
+	if (workspace->ready)
+		ret_signals[n++] = workspace->ready;
+	if (workspace->sent)
+		ret_signals[n++] = workspace->sent;
+	return n;
+}
+
 int cei_workspace_fail(ceov_workspace *workspace, int error)
 {
 	struct ceov_signal *signals[CEI_SHARED_SIGNALS_MAX + 2];
@@ -156,15 +168,21 @@ int cei_workspace_fail(ceov_workspace *workspace, int error)
 						     memory_order_release,
 						     memory_order_relaxed))
 		return error;
-	n = cei_shared_signals(workspace, signals);
-	if (workspace->ready)
-		signals[n++] = workspace->ready;
-	if (workspace->sent)
-		signals[n++] = workspace->sent;
+	n = list_signals(workspace, signals);
 	if (cei_signals_blame(signals, n, &blamed) != error || blamed == CEOV_NOBODY)
 		blamed = workspace->rank;
 	workspace->object.door->signal.abort(signals, n, error, blamed);
 	return error;
+}
+
+void cei_workspace_fail_if_aborted(ceov_workspace *workspace)
+{
+	struct ceov_signal *signals[CEI_SHARED_SIGNALS_MAX + 2];
+	uint32_t blamed;
+	int error = cei_signals_blame(signals, list_signals(workspace, signals), &blamed);
+
+	if (error)
+		(void)cei_workspace_fail(workspace, error);
 }
 
 /* --- ceov_close() ---------------------------------------------------------- */

@@ -30,7 +30,7 @@ static void quarantine_op(struct cei_object *object)
 }
 
 const struct cei_object_type cei_op_type = {
-	"op", offsetof(ceov_context, uppers), NULL, quarantine_op
+	"op", offsetof(ceov_context, uppers), NULL, quarantine_op, NULL
 };
 
 /* Destroys an op, which may be partly built. Its runs must have ended. */

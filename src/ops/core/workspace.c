@@ -222,8 +222,13 @@ static void stop(struct cei_object *object)
 	cei_workspace_end(CEI_OWNER(object, ceov_workspace, object));
 }
 
+static void fail(struct cei_object *object)
+{
+	cei_workspace_fail_if_aborted(CEI_OWNER(object, ceov_workspace, object));
+}
+
 const struct cei_object_type cei_workspace_type = {
-	"workspace", offsetof(ceov_context, uppers), stop, quarantine_workspace
+	"workspace", offsetof(ceov_context, uppers), stop, quarantine_workspace, fail
 };
 
 static int release_signal(ceov_signal **signal)

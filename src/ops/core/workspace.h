@@ -155,6 +155,9 @@ void cei_workspace_end(ceov_workspace *workspace);
  * error. */
 int  cei_workspace_fail(ceov_workspace *workspace, int error);
 
+/* The same, with the error of the abort, if a signal of the workspace was aborted. */
+void cei_workspace_fail_if_aborted(ceov_workspace *workspace);
+
 /* Returns the counter of `ready` that is raised when the stream reaches a run: the start mark. */
 uint32_t cei_workspace_start(const ceov_workspace *workspace);
 
