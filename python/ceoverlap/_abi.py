@@ -287,6 +287,7 @@ PROTOTYPES: Dict[str, Tuple[Any, List[Any]]] = {
     "ceov_close": (None, [_handle]),
     "ceov_turn": (c_int, [_handle]),
     "ceov_barrier": (c_int, [_handle, c_uint64]),
+    "ceov_reopen": (c_int, [_handle, c_uint64]),
     "ceov_n_ranks": (c_int, [_handle, POINTER(c_uint32)]),
     "ceov_members": (c_int, [_handle, POINTER(ceov_member), c_uint32, POINTER(c_uint32)]),
     "ceov_rank_node": (c_int, [_handle, c_uint32, POINTER(c_uint32)]),

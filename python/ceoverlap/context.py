@@ -192,22 +192,35 @@ class Context(_object.NotCopied, Owner):
         """Returns when every process of the group has called it as often as this one.
         DeadlineError names a missing rank, PeerLostError a dead one; after a DeadlineError,
         or Ctrl-C, the next call goes on with the same round. One thread."""
+        self._meet("ceov_barrier", timeout_s)
+
+    def reopen(self, timeout_s: Optional[float] = None) -> None:
+        """Goes on with the next daemon after DaemonLostError. All processes of the group call
+        it, also those whose daemon was not lost or that have none. Afterwards buffers, signals
+        and plans work as before; signals that were aborted count from 0, all others keep their
+        counters; operators' workspaces with aborted signals have failed and are made anew. After
+        an error or Ctrl-C the next call goes on where this one was; DaemonLostError: the next
+        daemon has gone, too, and all call again. One thread, and no other is in a call of the
+        context but those that wait for launches and signals."""
+        self._meet("ceov_reopen", timeout_s)
+
+    def _meet(self, name: str, timeout_s: Optional[float]) -> None:
         deadline = _object.deadline_of(self._limit(timeout_s))
         slice_s = _object.slice_of(deadline, _object.SHORT_S)
-        while not self._has_met(slice_s):
+        while not self._has_met(name, slice_s):
             slice_s = _object.slice_of(deadline, _object.SLICE_S)
 
-    def _has_met(self, slice_s: float) -> bool:
-        """Tries the barrier for slice_s seconds and returns whether it is complete. With
-        slice_s 0 a timeout is final, and raises DeadlineError."""
-        call = functools.partial(self._outcome, "ceov_barrier", [None, _object.ns(slice_s)])
+    def _has_met(self, name: str, slice_s: float) -> bool:
+        """Tries a call for slice_s seconds that the next one goes on with, and returns whether
+        it is complete. With slice_s 0 a timeout is final, and raises DeadlineError."""
+        call = functools.partial(self._outcome, name, [None, _object.ns(slice_s)])
         result, failure, lines = call() if slice_s <= _object.SHORT_S else _lasting.call(call)
         if result == _abi.CEOV_ERR_TIMEOUT and slice_s:
             if failure is not None and failure.code != result:
                 self._latest = failure
             return False
         if result < 0:
-            raise self._exception("ceov_barrier", result, lines, failure)
+            raise self._exception(name, result, lines, failure)
         return True
 
     def register(self, memory, rank: Optional[int] = None) -> Buffer:

@@ -154,7 +154,8 @@ class UncertainError(CeoverlapError):
 
 
 class DaemonLostError(CeoverlapError):
-    """The daemon that moves the data has gone; close the context, and open it when it is back."""
+    """The daemon that moves the data has gone; all processes of the group call
+    Context.reopen() to go on."""
     code = _abi.CEOV_ERR_DAEMON_LOST
 
 
