@@ -178,17 +178,57 @@ END_TEST
 
 /* --- urgent time and limits -------------------------------------------------------- */
 
-START_TEST(test_urgent_time_is_a_quarter)
+/* Uses all urgent time of a period, and asserts that it is the classes' part. */
+static void uses_part(struct cei_flows *flows, const struct cei_flows_classes *classes,
+		      uint64_t begin_ns)
 {
 	const uint64_t takes = 50000, period = 100 * TESTING_MS;
-	struct cei_flows *flows = create();
 	uint64_t used = 0, now;
 
-	for (now = NOW; now < NOW + period; now += 1000)
+	for (now = begin_ns; now < begin_ns + period; now += 1000)
 		while (cei_flows_use_urgent(flows, &link, takes, now))
 			used += takes;
-	ck_assert_uint_ge(used, period / CEI_FLOWS_URGENT_PART);
-	ck_assert_uint_le(used, (period + CEI_FLOWS_URGENT_NS) / CEI_FLOWS_URGENT_PART + takes);
+	ck_assert_uint_ge(used, period * classes->urgent_percent / 100);
+	ck_assert_uint_le(used, (period + classes->urgent_ns) * classes->urgent_percent / 100 +
+			  takes);
+}
+
+START_TEST(test_urgent_time_is_a_part)
+{
+	struct cei_flows_classes classes = cei_flows_classes_default();
+	struct cei_flows *flows = create();
+
+	ck_assert_uint_eq(classes.urgent_percent, 25);
+	uses_part(flows, &classes, NOW);
+	classes.urgent_percent = 50;
+	classes.urgent_ns = 5 * TESTING_MS;
+	ck_assert_int_eq(cei_flows_tune(flows, &classes), 0);
+	uses_part(flows, &classes, 2 * NOW);
+	classes.urgent_percent = 0;
+	ck_assert_int_eq(cei_flows_tune(flows, &classes), 0);
+	ck_assert_int_eq(cei_flows_use_urgent(flows, &link, 1, 3 * NOW), 0);
+	cei_flows_destroy(flows);
+}
+END_TEST
+
+START_TEST(test_weights_of_classes_can_be_set)
+{
+	struct cei_flows_classes classes = cei_flows_classes_default();
+	struct cei_flows *flows = create();
+	uint32_t slot = open_slot(flows, 1, 0);
+
+	classes.normal = 4;
+	classes.background = 2;
+	ck_assert_int_eq(cei_flows_tune(flows, &classes), 0);
+	ck_assert_uint_eq(cei_flows_service(flows, flow_of(slot, CEI_FLOW_NORMAL), 4000),
+			  1000 * CEI_FLOWS_SCALE);
+	ck_assert_uint_eq(cei_flows_service(flows, flow_of(slot, CEI_FLOW_BACKGROUND), 4000),
+			  2000 * CEI_FLOWS_SCALE);
+	classes.background = 0;
+	ck_assert_int_eq(cei_flows_tune(flows, &classes), CEOV_ERR_INVALID);
+	classes.background = 2;
+	classes.urgent_percent = 101;
+	ck_assert_int_eq(cei_flows_tune(flows, &classes), CEOV_ERR_INVALID);
 	cei_flows_destroy(flows);
 }
 END_TEST
@@ -290,7 +330,8 @@ int main(void)
 	tcase_add_test(tests, test_the_lead_is_beyond_those_that_wait);
 	tcase_add_test(tests, test_who_is_held_up_catches_up_with_its_credit_alone);
 	tcase_add_test(tests, test_urgent_jobs_add_to_a_lead_up_to_the_credit);
-	tcase_add_test(tests, test_urgent_time_is_a_quarter);
+	tcase_add_test(tests, test_urgent_time_is_a_part);
+	tcase_add_test(tests, test_weights_of_classes_can_be_set);
 	tcase_add_test(tests, test_a_limit_is_kept_and_can_be_changed);
 	tcase_add_test(tests, test_counts_are_by_port_slot_and_urgency);
 	tcase_add_test(tests, test_threads_lose_no_count);

@@ -63,9 +63,37 @@ static void set_limits(struct cei_flows_client *client, const struct cei_flows_l
 	store(&client->bytes_per_s, limits->bytes_per_s);
 }
 
+struct cei_flows_classes cei_flows_classes_default(void)
+{
+	return (struct cei_flows_classes){
+		.normal = CEI_FLOWS_NORMAL,
+		.background = CEI_FLOWS_BACKGROUND,
+		.urgent_percent = CEI_FLOWS_URGENT_PERCENT,
+		.urgent_ns = CEI_FLOWS_URGENT_NS,
+	};
+}
+
+static int is_weight(uint32_t weight)
+{
+	return weight && weight <= CEI_FLOWS_WEIGHT_MAX;
+}
+
+int cei_flows_tune(struct cei_flows *flows, const struct cei_flows_classes *classes)
+{
+	if (!is_weight(classes->normal) || !is_weight(classes->background) ||
+	    classes->urgent_percent > 100 || classes->urgent_ns > CEI_FLOWS_URGENT_MOST_NS)
+		return CEOV_ERR_INVALID;
+	store_count(&flows->weight[CEI_FLOW_NORMAL], classes->normal);
+	store_count(&flows->weight[CEI_FLOW_BACKGROUND], classes->background);
+	store_count(&flows->urgent_percent, classes->urgent_percent);
+	store(&flows->urgent_ns, classes->urgent_ns);
+	return 0;
+}
+
 int cei_flows_create(struct cei_report *report, uint32_t n_ports, struct cei_flows **ret_flows)
 {
 	static const struct cei_flows_limits own = { .weight = 1 };
+	const struct cei_flows_classes classes = cei_flows_classes_default();
 	size_t size = sizeof(struct cei_flows) + n_ports * sizeof(struct cei_flows_port);
 	struct cei_flows *flows = aligned_alloc(_Alignof(struct cei_flows), size);
 
@@ -77,6 +105,7 @@ int cei_flows_create(struct cei_report *report, uint32_t n_ports, struct cei_flo
 	set_limits(&flows->clients[0], &own);
 	flows->clients[0].is_open = 1;
 	store_count(&flows->n_slots, 1);
+	(void)cei_flows_tune(flows, &classes);
 	*ret_flows = flows;
 	return 0;
 }
@@ -90,7 +119,7 @@ void cei_flows_destroy(struct cei_flows *flows)
 
 static int are_allowed(const struct cei_flows_limits *limits)
 {
-	return limits->weight && limits->weight <= CEI_FLOWS_WEIGHT_MAX;
+	return is_weight(limits->weight);
 }
 
 /* Forgets what the slot's last client received. */
@@ -167,7 +196,7 @@ uint64_t cei_flows_service(const struct cei_flows *flows, uint32_t flow, uint64_
 {
 	uint64_t weight = load_count(&flows->clients[flow / CEI_FLOW_CLASSES].weight);
 
-	weight *= flow % CEI_FLOW_CLASSES ? CEI_FLOWS_BACKGROUND : CEI_FLOWS_NORMAL;
+	weight *= load_count(&flows->weight[flow % CEI_FLOW_CLASSES]);
 	return ns * CEI_FLOWS_SCALE / weight;
 }
 
@@ -280,18 +309,21 @@ void cei_flows_serve(struct cei_flows *flows, const struct cei_flows_use *use)
 int cei_flows_use_urgent(struct cei_flows *flows, const struct cei_machine_link *link,
 			 uint64_t takes_ns, uint64_t now_ns)
 {
+	uint32_t i, percent = load_count(&flows->urgent_percent);
+	uint64_t unused_ns = load(&flows->urgent_ns);
 	_Atomic uint64_t *until_ns;
-	uint32_t i;
 
+	if (!percent)
+		return 0;
 	for (i = 0; i < link->n_ports; i++) {
 		until_ns = &flows->ports[link->ports[i]].urgent_until_ns;
-		if (load(until_ns) >= now_ns + CEI_FLOWS_URGENT_NS)
+		if (load(until_ns) >= now_ns + unused_ns)
 			return 0;
 	}
 	for (i = 0; i < link->n_ports; i++) {
 		until_ns = &flows->ports[link->ports[i]].urgent_until_ns;
 		raise_to(until_ns, now_ns);
-		(void)add(until_ns, takes_ns * CEI_FLOWS_URGENT_PART);
+		(void)add(until_ns, takes_ns * 100 / percent);
 	}
 	return 1;
 }

@@ -41,7 +41,7 @@
 /* Weights of clients are 1 to this. */
 #define CEI_FLOWS_WEIGHT_MAX 1024u
 
-/* By these a client's weight is multiplied. */
+/* By these a client's weight is multiplied, where nobody has set others. */
 #define CEI_FLOWS_NORMAL     16u
 #define CEI_FLOWS_BACKGROUND 1u
 
@@ -49,12 +49,13 @@
  * size: an urgent chunk waits until the chunk that its lane has begun is done. */
 #define CEI_FLOWS_CHUNK_BYTES (UINT64_C(16) << 20)
 
-/* Urgent time: urgent jobs go first for one part in URGENT_PART of a port's time, those of all
- * clients together. Unused time adds up for URGENT_NS. With a part for each client, two clients
- * that call all they do urgent leave a third one a fifth (tests/sim/): copies in urgent time
- * reserve no ports, so others meet them. */
-#define CEI_FLOWS_URGENT_PART 4u
-#define CEI_FLOWS_URGENT_NS   UINT64_C(1000000)
+/* Urgent time: urgent jobs go first for URGENT_PERCENT of a port's time, those of all clients
+ * together. Unused time adds up for URGENT_NS. With a part for each client, two clients that call
+ * all they do urgent leave a third one a fifth (tests/sim/): copies in urgent time reserve no
+ * ports, so others meet them. Both hold where nobody has set others. */
+#define CEI_FLOWS_URGENT_PERCENT 25u
+#define CEI_FLOWS_URGENT_NS      UINT64_C(1000000)
+#define CEI_FLOWS_URGENT_MOST_NS UINT64_C(1000000000)
 
 /* A client below its limit in bytes per second may make up for so much time. */
 #define CEI_FLOWS_LIMIT_NS UINT64_C(1000000)
@@ -79,6 +80,18 @@ struct cei_flows_limits {               /* of a client */
 	uint64_t bytes_per_s;           /* of all its copies; a chunk over a staged path is two
 					 * copies. 0: no limit */
 };
+
+struct cei_flows_classes {              /* how classes share, for all clients */
+	uint32_t normal;                /* a client's weight is multiplied by these: 1 to
+					 * CEI_FLOWS_WEIGHT_MAX */
+	uint32_t background;
+	uint32_t urgent_percent;        /* of a port's time, 0 to 100; 0: urgent jobs go in turn */
+	uint64_t urgent_ns;             /* for so long unused urgent time adds up, at most
+					 * CEI_FLOWS_URGENT_MOST_NS */
+};
+
+/* What CEI_FLOWS_NORMAL and the others above say. */
+struct cei_flows_classes cei_flows_classes_default(void);
 
 struct cei_flows_tally {                /* what went through a port for a client */
 	uint64_t bytes;
@@ -110,6 +123,9 @@ struct cei_flows {
 	uint32_t         n_ports;
 	_Atomic uint32_t n_slots;       /* every open slot is below this; only rises */
 	_Atomic uint32_t n_open;        /* slots, without slot 0 */
+	_Atomic uint32_t weight[CEI_FLOW_CLASSES];      /* see struct cei_flows_classes */
+	_Atomic uint32_t urgent_percent;
+	_Atomic uint64_t urgent_ns;
 	struct cei_flows_client clients[CEI_FLOWS_SLOTS];
 	struct cei_flows_port   ports[];
 };
@@ -119,6 +135,10 @@ int  cei_flows_create(struct cei_report *report, uint32_t n_ports, struct cei_fl
 
 /* NULL is allowed. */
 void cei_flows_destroy(struct cei_flows *flows);
+
+/* Sets how classes share, for decisions from now on. CEOV_ERR_INVALID, not raised: a number is out
+ * of range. Any thread. */
+int  cei_flows_tune(struct cei_flows *flows, const struct cei_flows_classes *classes);
 
 /* --- slots ------------------------------------------------------------------ */
 
