@@ -481,7 +481,7 @@ struct ceov_plan_options {
 					 * MiB. Background chunks, and copies to and from
 					 * staging memory, are never batched */
 	uint32_t routes;                /* enum ceov_routes */
-	uint32_t urgency;               /* enum ceov_urgency */
+	uint32_t urgency;               /* enum ceov_urgency; normal: as CEOVERLAP_CLASS says */
 };
 
 /* Create, add and commit: one thread. After commit a plan never changes.

@@ -10,6 +10,7 @@
 
 #include "base/variables.h"
 #include "ce_engine/objects/context.h"
+#include "ce_engine/objects/plan.h"
 #include "testing.h"
 
 static struct testing_log log_of;
@@ -100,6 +101,37 @@ START_TEST(test_environment_is_used)
 	ck_assert_int_eq(ceov_buffer_create(context, 0, 10, &buffer), 0);
 	ck_assert_ptr_nonnull(ceov_buffer_base(buffer, 0));
 	ceov_close(context);
+}
+END_TEST
+
+static uint32_t urgency_with(const char *class, uint32_t urgency)
+{
+	struct ceov_plan_options options = { .struct_bytes = sizeof(options),
+					     .urgency = urgency };
+	struct ceov_config config = from_environment();
+	ceov_context *context = NULL;
+	ceov_plan *plan = NULL;
+
+	setenv("CEOVERLAP_CLASS", class, 1);
+	ck_assert_int_eq(ceov_open(&config, &context), 0);
+	unsetenv("CEOVERLAP_CLASS");
+	ck_assert_int_eq(ceov_plan_create(context, 0, &options, &plan), 0);
+	urgency = plan->program.urgency;
+	ceov_close(context);
+	return urgency;
+}
+
+START_TEST(test_a_class_holds_for_plans_that_say_normal)
+{
+	const uint32_t normal = CEOV_URGENCY_NORMAL, urgent = CEOV_URGENCY_URGENT;
+	const uint32_t background = CEOV_URGENCY_BACKGROUND;
+
+	refused_value("CEOVERLAP_CLASS", "high");
+	ck_assert_uint_eq(urgency_with("normal", normal), normal);
+	ck_assert_uint_eq(urgency_with("urgent", normal), urgent);
+	ck_assert_uint_eq(urgency_with("background", normal), background);
+	ck_assert_uint_eq(urgency_with("background", urgent), urgent);
+	ck_assert_uint_eq(urgency_with("urgent", background), background);
 }
 END_TEST
 
@@ -291,6 +323,7 @@ static Suite *suite(void)
 	tcase_set_timeout(all, 60);
 	tcase_add_test(all, test_environment_is_refused_where_it_makes_no_sense);
 	tcase_add_test(all, test_environment_is_used);
+	tcase_add_test(all, test_a_class_holds_for_plans_that_say_normal);
 	tcase_add_test(all, test_names_that_nobody_reads_are_warned_of);
 	tcase_add_test(all, test_what_is_meant_is_guessed);
 	tcase_add_test(all, test_names_that_others_read_are_known);

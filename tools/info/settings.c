@@ -83,6 +83,8 @@ static const struct setting settings[] = {
 	  "the socket of a ceoverlapd that moves the data" },
 	{ "daemon_strict", "CEOVERLAP_DAEMON_STRICT", NULL, "0",
 	  "1: plans that the daemon cannot carry out are refused" },
+	{ "class", "CEOVERLAP_CLASS", "ceov_plan_options.urgency", "normal",
+	  "of plans that say normal: urgent, normal, background" },
 	{ "peer_timeout_ns", NULL, "ceov_network.peer_timeout_ns", NULL,
 	  "how long a process may be silent while something is awaited" },
 	{ "max_chunk_bytes", NULL, "ceov_config.max_chunk_bytes, ceov_plan_options", NULL,

@@ -57,6 +57,7 @@ struct ceov_context {
 	struct cei_bootstrap *bootstrap; /* NULL: alone */
 	struct cei_mappings   mappings;
 	uint64_t              max_chunk_bytes;
+	uint32_t              urgency;  /* enum ceov_urgency: of plans that say normal */
 	int                   is_fifo;  /* transfers go in the order in which they become ready,
 					 * regardless of ports: for comparisons */
 	uint32_t              rule;     /* enum cei_route_rule: of plans that name none */

@@ -96,6 +96,22 @@ static int order_from(struct cei_report *report, int *ret_is_fifo)
 			 "CEOVERLAP_SCHEDULER is '%s', must be 'fifo' or unset", text);
 }
 
+/* CEOVERLAP_CLASS: "urgent", "normal" or "background", for plans that say normal. */
+static int class_from(struct cei_report *report, uint32_t *ret_urgency)
+{
+	const char *text = secure_getenv("CEOVERLAP_CLASS");
+
+	*ret_urgency = CEOV_URGENCY_NORMAL;
+	if (!text || !*text || !strcmp(text, "normal"))
+		return 0;
+	if (strcmp(text, "urgent") && strcmp(text, "background"))
+		return cei_raise(report, CEOV_ERR_INVALID, 0,
+				 "CEOVERLAP_CLASS is '%s', must be 'urgent', 'normal' or "
+				 "'background'", text);
+	*ret_urgency = *text == 'u' ? CEOV_URGENCY_URGENT : CEOV_URGENCY_BACKGROUND;
+	return 0;
+}
+
 /* One member, as the environment says. */
 static int member_from_environment(ceov_context *context, const struct ceov_config *config)
 {
@@ -263,6 +279,8 @@ int cei_settings_load(ceov_context *context, const struct ceov_config *config,
 		r = rule_from(&context->report, &context->rule);
 	if (!r)
 		r = order_from(&context->report, &context->is_fifo);
+	if (!r)
+		r = class_from(&context->report, &context->urgency);
 	if (!r)
 		r = trace_from(&context->report, site);
 	if (!r)                         /* read again by each backend of the host */

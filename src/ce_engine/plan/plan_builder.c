@@ -61,7 +61,8 @@ static void fill(struct ceov_plan *plan, const ceov_context *context,
 	program->floating = CEI_PROGRAM_NONE;
 	program->mark_group_bytes = options->mark_group_bytes
 		? options->mark_group_bytes : CEI_MARK_GROUP_DEFAULT_BYTES;
-	program->urgency = options->urgency;
+	program->urgency = options->urgency == CEOV_URGENCY_NORMAL ? context->urgency
+		: options->urgency;
 	plan->run.gate = CEOV_NOBODY;
 	pthread_mutex_init(&plan->lock, NULL);
 	cei_list_init(&plan->run.idle);
